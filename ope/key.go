@@ -1,0 +1,115 @@
+package ope
+
+import (
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+)
+
+// KeySize is the length of a key's secret in bytes.
+const KeySize = 32
+
+// A Key is a 256-bit secret from which the keys of schemes and cells are derived. It prints as a
+// placeholder in every format and log. The zero Key holds no secret and is refused wherever a
+// key is needed.
+type Key struct {
+	// Behind a pointer, so that printing a struct that holds a Key shows an address: fmt does
+	// not call methods on unexported fields.
+	secret *[KeySize]byte
+}
+
+// GenerateKey returns a new random key.
+func GenerateKey() Key {
+	k := Key{new([KeySize]byte)}
+	rand.Read(k.secret[:]) // never fails, as documented
+	return k
+}
+
+// NewKey returns the key with a copy of secret, which must be 32 bytes from a cryptographic
+// random source or a key-derivation function. It is not for passphrases.
+func NewKey(secret []byte) (Key, error) {
+	if len(secret) != KeySize {
+		return Key{}, fmt.Errorf("%w: the secret has %d bytes, need %d", ErrKey, len(secret), KeySize)
+	}
+	return Key{(*[KeySize]byte)(append([]byte(nil), secret...))}, nil
+}
+
+// IsZero reports whether k is the zero Key, which holds no secret.
+func (k Key) IsZero() bool { return k.secret == nil }
+
+// Equal reports in constant time whether two keys have the same secret. Zero keys are equal only
+// to zero keys.
+func (k Key) Equal(other Key) bool {
+	if k.IsZero() || other.IsZero() {
+		return k.IsZero() && other.IsZero()
+	}
+	return subtle.ConstantTimeCompare(k.secret[:], other.secret[:]) == 1
+}
+
+// Secret returns a copy of the secret.
+func (k Key) Secret() []byte {
+	k.mustHold()
+	return append([]byte(nil), k.secret[:]...)
+}
+
+// Derive returns the key for the purpose that the labels name. Different lists of labels give
+// independent keys; neither key tells anything about the other.
+//
+// It is HKDF-SHA256 (RFC 5869) with no salt and, as info, "rangecrypt/key/1" followed by each
+// label preceded by its length in bytes as a big-endian uint32.
+func (k Key) Derive(labels ...string) Key {
+	derived := Key{new([KeySize]byte)}
+	copy(derived.secret[:], k.Expand(KeySize, labels...))
+	return derived
+}
+
+// Expand returns n bytes for the purpose that the labels name, as [Key.Derive] does for n = 32.
+// n is at most 8160, and a longer expansion begins with the shorter one: give every purpose its
+// own labels.
+func (k Key) Expand(n int, labels ...string) []byte {
+	k.mustHold()
+	info := []byte("rangecrypt/key/1")
+	for _, label := range labels {
+		info = binary.BigEndian.AppendUint32(info, uint32(len(label)))
+		info = append(info, label...)
+	}
+	out, err := hkdf.Key(sha256.New, k.secret[:], nil, string(info), n)
+	if err != nil {
+		panic("ope: " + err.Error()) // n > 8160 is a programmer's mistake
+	}
+	return out
+}
+
+func (k Key) mustHold() {
+	if k.IsZero() {
+		panic("ope: use of a zero Key")
+	}
+}
+
+const keyPlaceholder = "ope.Key(secret)"
+
+// Format implements fmt.Formatter: every verb prints a placeholder.
+func (k Key) Format(f fmt.State, _ rune) { io.WriteString(f, k.String()) }
+
+// String returns a placeholder.
+func (k Key) String() string {
+	if k.IsZero() {
+		return "ope.Key(zero)"
+	}
+	return keyPlaceholder
+}
+
+// LogValue implements slog.LogValuer with a placeholder.
+func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
+
+// MarshalText refuses, so that no encoder writes a key by accident. Use [Key.Secret] where the
+// secret is really meant to be stored.
+func (k Key) MarshalText() ([]byte, error) {
+	return nil, errors.New("ope: a Key is not marshalled; use Secret to store it on purpose")
+}

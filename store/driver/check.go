@@ -1,0 +1,189 @@
+package driver
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// The checks below belong to the contract; drivers call them before they send anything, so that
+// all of them refuse the same calls.
+
+// Check returns an error unless the specification is valid.
+func (s FamilySpec) Check() error {
+	valid := len(s.Name) >= 1 && len(s.Name) <= 40 && s.Name[0] >= 'a' && s.Name[0] <= 'z'
+	for _, c := range []byte(s.Name) {
+		valid = valid && (c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '_')
+	}
+	switch {
+	case !valid:
+		return fmt.Errorf("%w: family name %q: need 1 to 40 characters of a-z, 0-9 and '_', beginning with a letter", ErrRange, s.Name)
+	case s.Layout != LayoutOrdered && s.Layout != LayoutWide:
+		return fmt.Errorf("%w: family %s has no layout", ErrRange, s.Name)
+	case s.Layout == LayoutWide && (s.PrefixBytes != 0 || s.SpreadBits != 0):
+		return fmt.Errorf("%w: family %s: PrefixBytes and SpreadBits are for LayoutOrdered", ErrRange, s.Name)
+	case s.PrefixBytes < 0 || s.PrefixBytes > 1024:
+		return fmt.Errorf("%w: family %s: PrefixBytes is %d, need 0 to 1024", ErrRange, s.Name, s.PrefixBytes)
+	case s.SpreadBits < 0 || s.SpreadBits > 16:
+		return fmt.Errorf("%w: family %s: SpreadBits is %d, need 0 to 16", ErrRange, s.Name, s.SpreadBits)
+	}
+	return nil
+}
+
+// CheckRow returns an error unless row is valid as a row key of the family.
+func (s FamilySpec) CheckRow(row []byte) error {
+	switch {
+	case len(row) == 0:
+		return errors.New("driver: empty row key")
+	case len(row) > MaxRowKey:
+		return fmt.Errorf("%w: row key has %d bytes, at most %d", ErrTooLarge, len(row), MaxRowKey)
+	case len(row) < s.PrefixBytes:
+		return fmt.Errorf("driver: row key has %d bytes, family %s needs at least its prefix of %d", len(row), s.Name, s.PrefixBytes)
+	}
+	return nil
+}
+
+// CheckRange returns an error unless the family can serve the range.
+func (s FamilySpec) CheckRange(r Range) error {
+	switch {
+	case r.Limit < 0:
+		return fmt.Errorf("%w: limit is %d", ErrRange, r.Limit)
+	case r.Cells.Reverse || r.Cells.Limit != 0:
+		return fmt.Errorf("%w: the cells of a scan cannot be reversed or limited", ErrRange)
+	case r.AnyOrder && r.Reverse:
+		return fmt.Errorf("%w: a scan in any order cannot be reversed", ErrRange)
+	case r.AnyOrder:
+		return nil
+	case s.Layout == LayoutWide:
+		return fmt.Errorf("%w: the rows of family %s are wide: they are scanned in any order only", ErrRange, s.Name)
+	case s.PrefixBytes > 0 && !withinPrefix(r.Start, r.End, s.PrefixBytes) && !r.Empty():
+		return fmt.Errorf("%w: a scan of family %s in order must keep within one prefix of %d bytes", ErrRange, s.Name, s.PrefixBytes)
+	}
+	return nil
+}
+
+// withinPrefix reports whether all keys in [start, end) share their first n bytes.
+func withinPrefix(start, end []byte, n int) bool {
+	if len(start) < n || end == nil {
+		// A start of all 0xff and a nil end would do as well, but has no use.
+		return len(start) >= n && len(bytes.TrimLeft(start[:n], "\xff")) == 0
+	}
+	prefix := start[:n]
+	if bytes.HasPrefix(end, prefix) {
+		return true
+	}
+	// The end may also be the lowest string above the prefix.
+	next := slices.Clone(prefix)
+	for i := n - 1; i >= 0; i-- {
+		next[i]++
+		if next[i] != 0 {
+			next = next[:i+1]
+			break
+		}
+	}
+	return bytes.Compare(end, next) <= 0 || bytes.Equal(bytes.TrimRight(end, "\x00"), next)
+}
+
+// Empty reports whether no key can be in the range.
+func (r Range) Empty() bool {
+	return r.End != nil && bytes.Compare(r.Start, r.End) >= 0
+}
+
+// Contains reports whether the qualifier belongs to the slice, its Limit aside.
+func (s Slice) Contains(qualifier []byte) bool {
+	if len(s.Only) > 0 {
+		return slices.ContainsFunc(s.Only, func(q []byte) bool { return bytes.Equal(q, qualifier) })
+	}
+	return bytes.Compare(s.Start, qualifier) <= 0 && (s.End == nil || bytes.Compare(qualifier, s.End) < 0)
+}
+
+// Check returns an error unless the slice is valid.
+func (s Slice) Check() error {
+	if s.Limit < 0 {
+		return fmt.Errorf("%w: slice limit is %d", ErrRange, s.Limit)
+	}
+	if len(s.Only) > 0 && (s.Start != nil || s.End != nil) {
+		return fmt.Errorf("%w: a slice has qualifiers or bounds, not both", ErrRange)
+	}
+	return nil
+}
+
+// CheckMutations returns an error unless Apply may send them to the family.
+func (s FamilySpec) CheckMutations(mutations []Mutation) error {
+	rows := make(map[string]struct{}, len(mutations))
+	for _, m := range mutations {
+		if err := s.CheckRow(m.Row); err != nil {
+			return err
+		}
+		if m.DeleteRow && (len(m.Puts) > 0 || len(m.Deletes) > 0) {
+			return fmt.Errorf("%w: a mutation deletes its row and changes cells of it", ErrOverlap)
+		}
+		if err := CheckChange(m.Puts, m.Deletes); err != nil {
+			return err
+		}
+		if len(mutations) > 1 {
+			if _, twice := rows[string(m.Row)]; twice {
+				return fmt.Errorf("%w: two mutations of one row", ErrOverlap)
+			}
+			rows[string(m.Row)] = struct{}{}
+		}
+	}
+	return nil
+}
+
+// CheckConditional returns an error unless CheckAndPut or Commit may send the change.
+func (s FamilySpec) CheckConditional(row []byte, expect, puts []Cell, deletes [][]byte) error {
+	if err := s.CheckRow(row); err != nil {
+		return err
+	}
+	for _, c := range expect {
+		if c.Value != nil && len(c.Value) == 0 {
+			return errors.New("driver: an empty value cannot be expected; use nil for an absent cell")
+		}
+	}
+	for _, c := range puts {
+		if c.TTL != 0 {
+			return errors.New("driver: a conditional put cannot have a TTL")
+		}
+	}
+	if err := checkCells(expect); err != nil {
+		return err
+	}
+	return CheckChange(puts, deletes)
+}
+
+// CheckChange returns an error unless puts and deletes are disjoint and within the limits.
+func CheckChange(puts []Cell, deletes [][]byte) error {
+	if err := checkCells(puts); err != nil {
+		return err
+	}
+	if len(puts)+len(deletes) < 2 {
+		return nil
+	}
+	seen := make(map[string]struct{}, len(puts)+len(deletes))
+	for _, c := range puts {
+		seen[string(c.Qualifier)] = struct{}{}
+	}
+	for _, q := range deletes {
+		seen[string(q)] = struct{}{}
+	}
+	if len(seen) < len(puts)+len(deletes) {
+		return ErrOverlap
+	}
+	return nil
+}
+
+func checkCells(cells []Cell) error {
+	for _, c := range cells {
+		switch {
+		case len(c.Qualifier) > MaxQualifier:
+			return fmt.Errorf("%w: qualifier has %d bytes, at most %d", ErrTooLarge, len(c.Qualifier), MaxQualifier)
+		case len(c.Value) > MaxValue:
+			return fmt.Errorf("%w: value has %d bytes, at most %d", ErrTooLarge, len(c.Value), MaxValue)
+		case c.TTL < 0:
+			return fmt.Errorf("%w: TTL is %v", ErrRange, c.TTL)
+		}
+	}
+	return nil
+}
