@@ -1,0 +1,340 @@
+package pebble
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// All writes go through one goroutine. It takes what has queued up while the last sync ran and
+// commits it as one batch with one sync. As the only writer it can check a condition, and look at
+// the cells of a row that is to be deleted, without a lock. It also keeps every other goroutine
+// out of the engine's commit path, which panics with a lock held when the log fails.
+
+// maxGroup is the size in bytes up to which writes are put together. Beyond it a sync costs
+// little against the writing.
+const maxGroup = 2 << 20
+
+// maxPointDeletes is how many cells of a deleted row are deleted one by one. A range tombstone is
+// cheaper for more, but thousands of them in memory slow every read down.
+const maxPointDeletes = 256
+
+// A write is one element of the queue.
+type write struct {
+	batch *pebble.Batch
+	entry *entry // of the family; nil for changes of the directory
+	drop  *entry // the family that this write drops
+
+	deleteRows [][]byte // prefixes of rows whose cells are to be deleted
+
+	// conditional writes
+	row    []byte // the row's prefix, nil if unconditional
+	expect []expectation
+
+	// under writeQueue.mu
+	taken, withdrawn bool
+
+	done chan struct{} // closed after the results below are set
+	ok   bool
+	err  error
+}
+
+type expectation struct {
+	key   []byte
+	value []byte // nil for absent
+}
+
+type writeQueue struct {
+	db *DB
+
+	mu      sync.Mutex
+	waiting []*write
+	closing bool
+
+	wake     chan struct{} // capacity 1
+	finished chan struct{}
+}
+
+func (q *writeQueue) start(db *DB) {
+	q.db = db
+	q.wake = make(chan struct{}, 1)
+	q.finished = make(chan struct{})
+	go q.run()
+}
+
+// stop lets no more writes in. What it returns is closed when those within are done.
+func (q *writeQueue) stop() <-chan struct{} {
+	q.mu.Lock()
+	q.closing = true
+	q.mu.Unlock()
+	q.signal()
+	return q.finished
+}
+
+func (q *writeQueue) signal() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// do queues a write and waits for it.
+func (q *writeQueue) do(ctx context.Context, w *write) (bool, error) {
+	w.done = make(chan struct{})
+	q.mu.Lock()
+	if q.closing {
+		q.mu.Unlock()
+		return false, errClosed
+	}
+	q.waiting = append(q.waiting, w)
+	q.mu.Unlock()
+	q.signal()
+
+	select {
+	case <-w.done:
+		return w.ok, w.err
+	case <-q.db.fence.failed:
+		// The write may be under way and end well, or wait for ever within the engine.
+		if !q.withdraw(w) {
+			select {
+			case <-w.done:
+				return w.ok, w.err
+			case <-time.After(patience):
+				return false, w.unknown(q.db.stopped(q.db.fence.cause))
+			}
+		}
+		return false, q.db.stopped(q.db.fence.cause)
+	case <-ctx.Done():
+		if !q.withdraw(w) {
+			return false, w.unknown(contextError(ctx))
+		}
+		return false, contextError(ctx)
+	}
+}
+
+// withdraw reports whether the write was still waiting and now will not be done.
+func (q *writeQueue) withdraw(w *write) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	w.withdrawn = !w.taken
+	return w.withdrawn
+}
+
+// unknown returns the error for a write that may or may not have been done.
+func (w *write) unknown(err error) error {
+	if w.row == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", driver.ErrUnknownOutcome, err)
+}
+
+func (w *write) finish(ok bool, err error) {
+	w.ok, w.err = ok, err
+	close(w.done)
+}
+
+func (q *writeQueue) run() {
+	defer close(q.finished)
+	for range q.wake {
+		for {
+			q.mu.Lock()
+			waiting, closing := q.waiting, q.closing
+			q.waiting = nil
+			for _, w := range waiting {
+				w.taken = !w.withdrawn
+			}
+			q.mu.Unlock()
+			if len(waiting) == 0 {
+				if closing {
+					return
+				}
+				break
+			}
+			for len(waiting) > 0 {
+				waiting = waiting[q.commitSome(waiting):]
+			}
+		}
+	}
+}
+
+// commitSome commits a number of writes from the beginning of the list and returns the number.
+func (q *writeQueue) commitSome(waiting []*write) int {
+	var (
+		group []*write
+		size  int
+		n     int
+	)
+	for _, w := range waiting {
+		if !w.taken {
+			n++
+			w.batch.Close()
+			continue
+		}
+		if len(group) > 0 && (size+w.batch.Len() > maxGroup || w.reads() && overlap(group, w)) {
+			break
+		}
+		n++
+		proceed, err := q.prepare(w)
+		if err != nil || !proceed {
+			w.batch.Close()
+			w.finish(false, err)
+			continue
+		}
+		group = append(group, w)
+		size += w.batch.Len()
+	}
+	if len(group) == 0 {
+		return n
+	}
+	err := q.commit(group)
+	for _, w := range group {
+		if err != nil {
+			w.finish(false, w.unknown(err))
+			continue // the engine may still hold the batch
+		}
+		w.batch.Close()
+		w.finish(true, nil)
+	}
+	return n
+}
+
+// reads reports whether the write depends on what is in its rows.
+func (w *write) reads() bool { return w.row != nil || len(w.deleteRows) > 0 }
+
+// overlap reports whether a write of the group may touch a row that w reads. What the group
+// writes cannot be read before it is committed.
+func overlap(group []*write, w *write) bool {
+	rows := w.deleteRows
+	if w.row != nil {
+		rows = [][]byte{w.row}
+	}
+	for _, g := range group {
+		if g.entry != w.entry {
+			continue
+		}
+		for r := g.batch.Reader(); ; {
+			_, key, _, ok, err := r.Next()
+			if err != nil {
+				return true
+			}
+			if !ok {
+				break
+			}
+			for _, row := range rows {
+				if bytes.HasPrefix(key, row) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// prepare checks the conditions of a write and completes its batch. It reports whether the batch
+// is to be committed.
+func (q *writeQueue) prepare(w *write) (bool, error) {
+	db := q.db
+	if err := db.fence.err(); err != nil {
+		return false, db.stopped(err)
+	}
+	if w.entry != nil && w.entry.dropped.Load() {
+		return false, errDropped(w.entry)
+	}
+	if w.drop != nil {
+		w.drop.dropped.Store(true)
+	}
+	now := db.now()
+	for _, e := range w.expect {
+		holds, err := db.holds(e, now)
+		if err != nil || !holds {
+			return false, err
+		}
+	}
+	for _, row := range w.deleteRows {
+		if err := db.deleteRow(w.batch, row); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func errDropped(e *entry) error {
+	return fmt.Errorf("pebble: %w: %s was dropped", driver.ErrNoFamily, e.spec.Name)
+}
+
+func (db *DB) holds(e expectation, now time.Time) (bool, error) {
+	env, closer, err := db.eng.Get(e.key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return e.value == nil, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("pebble: read a cell: %w", err)
+	}
+	value, alive, err := openEnvelope(env, now)
+	holds := alive && e.value != nil && bytes.Equal(value, e.value) || !alive && e.value == nil
+	return holds && err == nil, errors.Join(err, closer.Close())
+}
+
+func (db *DB) deleteRow(b *pebble.Batch, row []byte) error {
+	end := above(row)
+	it, err := db.eng.NewIter(&pebble.IterOptions{LowerBound: row, UpperBound: end})
+	if err != nil {
+		return fmt.Errorf("pebble: read a row: %w", err)
+	}
+	var keys [][]byte
+	for valid := it.First(); valid && len(keys) <= maxPointDeletes; valid = it.Next() {
+		keys = append(keys, bytes.Clone(it.Key()))
+	}
+	if err := it.Close(); err != nil {
+		return fmt.Errorf("pebble: read a row: %w", err)
+	}
+	if len(keys) > maxPointDeletes {
+		return b.DeleteRange(row, end, nil)
+	}
+	for _, key := range keys {
+		if err := b.Delete(key, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// commit writes the batches of the group to the log and syncs it.
+func (q *writeQueue) commit(group []*write) (err error) {
+	db := q.db
+	defer func() {
+		if r := recover(); r != nil {
+			db.fence.fail(asError(r))
+		}
+		// The engine returns no error for a failed log: it calls Fatalf.
+		if failed := db.fence.err(); failed != nil {
+			err = db.stopped(failed)
+		}
+	}()
+	batch := group[0].batch
+	if len(group) > 1 {
+		batch = db.eng.NewBatch()
+		for _, w := range group {
+			if err := batch.Apply(w.batch, nil); err != nil {
+				return fmt.Errorf("pebble: %w", err)
+			}
+		}
+	}
+	if batch.Empty() {
+		return nil
+	}
+	if err := db.eng.Apply(batch, pebble.Sync); err != nil {
+		return fmt.Errorf("pebble: write: %w", err)
+	}
+	if len(group) > 1 {
+		batch.Close()
+	}
+	return nil
+}

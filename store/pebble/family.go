@@ -1,0 +1,498 @@
+package pebble
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// family implements [driver.Committer], and the read-only view of a snapshot.
+type family struct {
+	db       *DB
+	reader   pebble.Reader
+	entry    *entry
+	snapshot *snapshot // nil but in a snapshot
+}
+
+const (
+	// A scan reads pages of at most this many rows, the first ones being smaller, and ends a page
+	// that has grown beyond this many bytes, or passed over this many cells that are not wanted.
+	firstPage, maxPage = 32, 1024
+	pageBytes          = 256 << 10
+	pageCells          = 64 << 10
+
+	// After this many cells in a row that are not wanted it seeks, since a seek costs about as
+	// much as eight steps.
+	stepsBeforeSeek = 8
+
+	// Apply commits about this many bytes at a time.
+	applyBytes = 1 << 20
+
+	// No mutation may be larger, as the engine ends at 4 GiB.
+	maxMutation = 1 << 30
+)
+
+// enter admits a read.
+func (f *family) enter() (now time.Time, err error) {
+	if err := f.db.enter(); err != nil {
+		return now, err
+	}
+	if f.snapshot != nil {
+		if f.snapshot.closed {
+			f.db.leave()
+			return now, errSnapshotClosed
+		}
+		return f.snapshot.at, nil
+	}
+	if f.entry.dropped.Load() {
+		f.db.leave()
+		return now, errDropped(f.entry)
+	}
+	return f.db.now(), nil
+}
+
+// Get implements [driver.Family].
+func (f *family) Get(ctx context.Context, row []byte, cells driver.Slice) ([]driver.Cell, error) {
+	if err := f.entry.spec.CheckRow(row); err != nil {
+		return nil, err
+	}
+	if err := cells.Check(); err != nil {
+		return nil, err
+	}
+	if err := contextError(ctx); err != nil {
+		return nil, err
+	}
+	now, err := f.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer f.db.leave()
+	w := newWindow(cells)
+	prefix := appendRow(make([]byte, 0, len(row)+16), f.entry.id, row)
+	if w.empty() {
+		return nil, nil
+	}
+	p := &pager{ctx: ctx, now: now, window: w, reverse: cells.Reverse, cellLimit: cells.Limit}
+	lower, upper := w.bounds(prefix)
+	rows, _, err := p.read(f.reader, lower, upper, 1)
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	out := rows[0].Cells
+	if cells.Reverse {
+		slices.Reverse(out) // rows have ascending cells
+	}
+	return out, nil
+}
+
+// Scan implements [driver.Family].
+func (f *family) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
+	return func(yield func(driver.Row, error) bool) {
+		if err := errors.Join(f.entry.spec.CheckRange(r), r.Cells.Check()); err != nil {
+			yield(driver.Row{}, err)
+			return
+		}
+		w := newWindow(r.Cells)
+		lower := appendEscaped(appendFamily(nil, f.entry.id), r.Start)
+		upper := appendFamily(nil, f.entry.id+1)
+		if r.End != nil {
+			upper = appendEscaped(appendFamily(nil, f.entry.id), r.End)
+		}
+		none := r.Empty() || w.empty()
+		left := r.Limit
+		for n := firstPage; ; n = min(2*n, maxPage) {
+			if r.Limit > 0 {
+				n = min(n, left)
+			}
+			rows, next, err := f.page(ctx, r.Reverse, w, lower, upper, n, none)
+			if err != nil {
+				yield(driver.Row{}, err)
+				return
+			}
+			for _, row := range rows {
+				if !yield(row, nil) {
+					return
+				}
+			}
+			left -= len(rows)
+			if next == nil || r.Limit > 0 && left == 0 {
+				return
+			}
+			if r.Reverse {
+				upper = next
+			} else {
+				lower = next
+			}
+		}
+	}
+}
+
+// page reads up to n rows. The engine is not held between pages, so that a caller may take its
+// time, or never come back.
+func (f *family) page(ctx context.Context, reverse bool, w window, lower, upper []byte, n int, none bool) ([]driver.Row, []byte, error) {
+	if err := contextError(ctx); err != nil {
+		return nil, nil, err
+	}
+	now, err := f.enter()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.db.leave()
+	if none {
+		return nil, nil, nil
+	}
+	p := &pager{ctx: ctx, now: now, window: w, reverse: reverse}
+	return p.read(f.reader, lower, upper, n)
+}
+
+// Apply implements [driver.Family].
+func (f *family) Apply(ctx context.Context, mutations ...driver.Mutation) error {
+	if f.snapshot != nil {
+		return fmt.Errorf("pebble: %w: a snapshot", driver.ErrReadOnly)
+	}
+	if err := f.entry.spec.CheckMutations(mutations); err != nil {
+		return err
+	}
+	for _, m := range mutations {
+		if size := mutationSize(m.Row, m.Puts, m.Deletes); size > maxMutation {
+			return fmt.Errorf("%w: a mutation has %d bytes, at most %d", driver.ErrTooLarge, size, maxMutation)
+		}
+	}
+	if err := contextError(ctx); err != nil {
+		return err
+	}
+	for len(mutations) > 0 {
+		w, n, err := f.encode(mutations)
+		if err != nil {
+			return err
+		}
+		if _, err := f.db.queue.do(ctx, w); err != nil {
+			return err
+		}
+		mutations = mutations[n:]
+	}
+	return nil
+}
+
+func mutationSize(row []byte, puts []driver.Cell, deletes [][]byte) int {
+	perCell := len(row) + 32
+	size := perCell
+	for _, c := range puts {
+		size += perCell + len(c.Qualifier) + len(c.Value)
+	}
+	for _, q := range deletes {
+		size += perCell + len(q)
+	}
+	return size
+}
+
+// encode makes a write of a number of mutations from the beginning of the list.
+func (f *family) encode(mutations []driver.Mutation) (*write, int, error) {
+	if err := f.db.enter(); err != nil {
+		return nil, 0, err
+	}
+	defer f.db.leave()
+	size, n := 0, 0
+	for _, m := range mutations {
+		size += mutationSize(m.Row, m.Puts, m.Deletes)
+		if n++; size >= applyBytes {
+			break
+		}
+	}
+	w := &write{entry: f.entry, batch: f.db.eng.NewBatchWithSize(min(size, 2*applyBytes))}
+	now := f.db.now()
+	var prefix []byte
+	for _, m := range mutations[:n] {
+		prefix = appendRow(prefix[:0], f.entry.id, m.Row)
+		if m.DeleteRow {
+			w.deleteRows = append(w.deleteRows, bytes.Clone(prefix))
+			continue
+		}
+		if err := encodeChange(w.batch, prefix, m.Puts, m.Deletes, now); err != nil {
+			return nil, 0, err
+		}
+	}
+	return w, n, nil
+}
+
+func encodeChange(b *pebble.Batch, prefix []byte, puts []driver.Cell, deletes [][]byte, now time.Time) error {
+	for _, c := range puts {
+		op := b.SetDeferred(len(prefix)+len(c.Qualifier), envelopeSize(c))
+		copy(op.Key[copy(op.Key, prefix):], c.Qualifier)
+		putEnvelope(op.Value, c, now)
+		if err := op.Finish(); err != nil {
+			return err
+		}
+	}
+	for _, q := range deletes {
+		op := b.DeleteDeferred(len(prefix) + len(q))
+		copy(op.Key[copy(op.Key, prefix):], q)
+		if err := op.Finish(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CheckAndPut implements [driver.Family].
+func (f *family) CheckAndPut(ctx context.Context, row []byte, expect driver.Cell, puts ...driver.Cell) (bool, error) {
+	return f.Commit(ctx, row, []driver.Cell{expect}, puts, nil)
+}
+
+// Commit implements [driver.Committer].
+func (f *family) Commit(ctx context.Context, row []byte, expect, puts []driver.Cell, deletes [][]byte) (bool, error) {
+	if f.snapshot != nil {
+		return false, fmt.Errorf("pebble: %w: a snapshot", driver.ErrReadOnly)
+	}
+	if err := f.entry.spec.CheckConditional(row, expect, puts, deletes); err != nil {
+		return false, err
+	}
+	if size := mutationSize(row, puts, deletes); size > maxMutation {
+		return false, fmt.Errorf("%w: a change has %d bytes, at most %d", driver.ErrTooLarge, size, maxMutation)
+	}
+	if err := contextError(ctx); err != nil {
+		return false, err
+	}
+	if err := f.db.enter(); err != nil {
+		return false, err
+	}
+	w := &write{
+		entry: f.entry,
+		batch: f.db.eng.NewBatch(),
+		row:   appendRow(nil, f.entry.id, row),
+	}
+	f.db.leave()
+	for _, c := range expect {
+		key := append(slices.Clip(w.row), c.Qualifier...)
+		w.expect = append(w.expect, expectation{key, bytes.Clone(c.Value)})
+	}
+	if err := encodeChange(w.batch, w.row, puts, deletes, time.Time{}); err != nil {
+		return false, err
+	}
+	return f.db.queue.do(ctx, w)
+}
+
+// A window is the cells of a row that are wanted, without a limit.
+type window struct {
+	only       [][]byte // sorted, each once; nil for the range
+	start, end []byte
+}
+
+func newWindow(s driver.Slice) window {
+	w := window{start: s.Start, end: s.End}
+	if len(s.Only) > 0 {
+		w.only = slices.Clone(s.Only)
+		slices.SortFunc(w.only, bytes.Compare)
+		w.only = slices.CompactFunc(w.only, bytes.Equal)
+	}
+	return w
+}
+
+func (w window) empty() bool {
+	return w.only == nil && w.end != nil && bytes.Compare(w.start, w.end) >= 0
+}
+
+// bounds returns the range of keys that the window has in a row.
+func (w window) bounds(rowPrefix []byte) (lower, upper []byte) {
+	p := slices.Clip(rowPrefix)
+	switch {
+	case w.only != nil:
+		return append(p, w.only[0]...), append(append(p, w.only[len(w.only)-1]...), 0)
+	case w.end != nil:
+		return append(p, w.start...), append(p, w.end...)
+	}
+	return append(p, w.start...), above(rowPrefix)
+}
+
+func (w window) contains(q []byte) bool {
+	if w.only != nil {
+		_, found := slices.BinarySearchFunc(w.only, q, bytes.Compare)
+		return found
+	}
+	return bytes.Compare(w.start, q) <= 0 && (w.end == nil || bytes.Compare(q, w.end) < 0)
+}
+
+// after returns the least qualifier above q that may be wanted.
+func (w window) after(q []byte) (next []byte, ok bool) {
+	if w.only != nil {
+		i := sort.Search(len(w.only), func(i int) bool { return bytes.Compare(w.only[i], q) > 0 })
+		if i == len(w.only) {
+			return nil, false
+		}
+		return w.only[i], true
+	}
+	return w.start, bytes.Compare(q, w.start) < 0
+}
+
+// before returns an exclusive upper bound of the qualifiers below q that may be wanted.
+func (w window) before(q []byte) (bound []byte, ok bool) {
+	if w.only != nil {
+		i := sort.Search(len(w.only), func(i int) bool { return bytes.Compare(w.only[i], q) >= 0 })
+		if i == 0 {
+			return nil, false
+		}
+		return append(slices.Clip(w.only[i-1]), 0), true
+	}
+	return w.end, w.end != nil && bytes.Compare(q, w.end) >= 0
+}
+
+// A pager reads rows between two keys.
+type pager struct {
+	ctx       context.Context
+	now       time.Time
+	window    window
+	reverse   bool
+	cellLimit int // of the one row that is read; 0 is none
+
+	cur   []byte        // prefix of the row that is being read
+	cells []driver.Cell // of that row, in the order of reading
+	rows  []driver.Row
+	bytes int
+
+	arena []byte
+	slab  []driver.Cell
+}
+
+// read returns up to n rows. If there may be more, next is the lower bound of the rest or, in
+// reverse, the upper.
+func (p *pager) read(r pebble.Reader, lower, upper []byte, n int) (rows []driver.Row, next []byte, err error) {
+	it, err := r.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+	if err != nil {
+		return nil, nil, fmt.Errorf("pebble: read: %w", err)
+	}
+	defer func() {
+		if cerr := it.Close(); cerr != nil && err == nil {
+			rows, next, err = nil, nil, fmt.Errorf("pebble: read: %w", cerr)
+		}
+	}()
+	first, step := it.First, it.Next
+	if p.reverse {
+		first, step = it.Last, it.Prev
+	}
+	unwanted := 0
+	total := 0
+	for valid := first(); valid; total++ {
+		if total%256 == 255 {
+			if err := contextError(p.ctx); err != nil {
+				return nil, nil, err
+			}
+		}
+		key := it.Key()
+		if p.cur == nil || !bytes.HasPrefix(key, p.cur) {
+			p.finishRow()
+			if len(p.rows) >= n || p.bytes >= pageBytes || total >= pageCells {
+				if p.cur != nil && p.reverse {
+					return p.rows, bytes.Clone(p.cur), nil
+				} else if p.cur != nil {
+					return p.rows, above(p.cur), nil
+				}
+			}
+			end, err := rowPrefixLen(key)
+			if err != nil {
+				return nil, nil, fmt.Errorf("pebble: read: %w", err)
+			}
+			p.cur = append(p.cur[:0], key[:end]...)
+			unwanted = 0
+		}
+		q := key[len(p.cur):]
+		if !p.window.contains(q) {
+			if unwanted++; unwanted > stepsBeforeSeek {
+				unwanted = 0
+				valid = p.skip(it, q)
+			} else {
+				valid = step()
+			}
+			continue
+		}
+		unwanted = 0
+		env, err := it.ValueAndErr()
+		if err != nil {
+			return nil, nil, fmt.Errorf("pebble: read: %w", err)
+		}
+		value, alive, err := openEnvelope(env, p.now)
+		if err != nil {
+			return nil, nil, fmt.Errorf("pebble: read: %w", err)
+		}
+		if alive {
+			p.cells = append(p.cells, driver.Cell{Qualifier: p.copy(q), Value: p.copy(value)})
+			p.bytes += len(q) + len(value)
+			if p.cellLimit > 0 && len(p.cells) == p.cellLimit {
+				break
+			}
+		}
+		valid = step()
+	}
+	if err := it.Error(); err != nil {
+		return nil, nil, fmt.Errorf("pebble: read: %w", err)
+	}
+	p.finishRow()
+	return p.rows, nil, nil
+}
+
+// skip moves the iterator from an unwanted qualifier towards the next that may be wanted.
+func (p *pager) skip(it *pebble.Iterator, q []byte) bool {
+	cur := slices.Clip(p.cur)
+	if p.reverse {
+		if bound, ok := p.window.before(q); ok {
+			return it.SeekLT(append(cur, bound...))
+		}
+		return it.SeekLT(cur)
+	}
+	if next, ok := p.window.after(q); ok {
+		return it.SeekGE(append(cur, next...))
+	}
+	return it.SeekGE(above(cur))
+}
+
+// finishRow ends the current row; without a wanted cell it is none.
+func (p *pager) finishRow() {
+	if len(p.cells) == 0 {
+		return
+	}
+	if p.reverse {
+		slices.Reverse(p.cells)
+	}
+	// Rows share slabs, which are small: a row that is kept keeps little else alive.
+	if cap(p.slab)-len(p.slab) < len(p.cells) {
+		p.slab = make([]driver.Cell, 0, max(len(p.cells), min(64, 8*len(p.rows))))
+	}
+	at := len(p.slab)
+	p.slab = append(p.slab, p.cells...)
+	p.cells = p.cells[:0]
+	p.rows = append(p.rows, driver.Row{
+		Key:   p.copyRow(),
+		Cells: p.slab[at:len(p.slab):len(p.slab)],
+	})
+	p.bytes += len(p.cur)
+}
+
+const arenaBytes = 8 << 10
+
+func (p *pager) reserve(n int) {
+	if cap(p.arena)-len(p.arena) < n || p.arena == nil { // an empty value is not nil
+		p.arena = make([]byte, 0, max(n, min(arenaBytes, 2*cap(p.arena)+64)))
+	}
+}
+
+func (p *pager) copy(b []byte) []byte {
+	p.reserve(len(b))
+	at := len(p.arena)
+	p.arena = append(p.arena, b...)
+	return p.arena[at:len(p.arena):len(p.arena)]
+}
+
+func (p *pager) copyRow() []byte {
+	p.reserve(len(p.cur))
+	at := len(p.arena)
+	p.arena = appendUnescaped(p.arena, p.cur)
+	return p.arena[at:len(p.arena):len(p.arena)]
+}

@@ -1,0 +1,610 @@
+// Package pebble is the embedded database: it implements package driver in a directory of the
+// local file system, on the log-structured engine cockroachdb/pebble.
+//
+// Every acknowledged mutation was written to the log and synced, so that it survives the death
+// of the process and of the machine. Mutations that wait at the same time share one sync. One
+// process at a time has the directory open.
+//
+// The first write that the file system refuses (no space left, say) stops the database: nothing
+// on the disk changes any more, and every call from then on returns that error together with
+// [driver.ErrUnavailable]. What was acknowledged is there when the directory is opened again. The
+// engine's own answer to such errors is to end the process; a library must not.
+//
+// It implements all of the seam: its families are [driver.Committer], its [DB] is a
+// [driver.Snapshotter].
+package pebble
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// Options are what may be chosen. The zero value, or a nil pointer, is the default.
+type Options struct {
+	// CacheBytes is how much of the data on disk is kept in memory, uncompressed. Default 32 MiB:
+	// beside at most 48 MiB of writes that are not yet in tables, it lets the database work in
+	// 100 MiB whatever it holds. More is worth it where a working set is read again and again;
+	// scans gain little.
+	CacheBytes int64
+
+	// FS is the file system, by default that of the machine. Tests put a faulty one here.
+	FS vfs.FS
+
+	// Now is the clock that times to live are measured by, by default time.Now.
+	Now func() time.Time
+}
+
+const (
+	// A memtable of 16 MiB is flushed about once in 16 MiB of writes: large enough that a flush
+	// makes a worthwhile table, small enough that three of them (the engine stops writers there)
+	// and a restart, which replays the log, stay cheap.
+	memTableBytes = 16 << 20
+	memTables     = 3
+
+	formatName    = "RANGECRYPT" // the file that makes a directory ours
+	formatText    = "rangecrypt pebble store, format %d\n"
+	formatVersion = 1
+
+	// After a failure, how long Close waits for the engine to stop before it leaves it alone.
+	patience = 2 * time.Second
+)
+
+var errClosed = errors.New("pebble: the database is closed")
+
+// DB is an open directory. It implements [driver.DB] and [driver.Snapshotter].
+type DB struct {
+	dir   string
+	now   func() time.Time
+	eng   *pebble.DB
+	fence *fence
+	lock  io.Closer
+
+	// Whoever calls the engine holds opMu for reading, for a page of a scan at a time. Close
+	// takes it, so that no call meets a closed engine.
+	opMu   sync.RWMutex
+	closed bool
+
+	dirMu     sync.Mutex // held while the directory of families is changed, or read for a snapshot
+	families  map[string]*entry
+	lastID    uint32
+	snapshots map[*snapshot]struct{} // under opMu
+
+	queue writeQueue
+}
+
+// An entry is a family in the directory.
+type entry struct {
+	id      uint32
+	spec    driver.FamilySpec
+	dropped atomic.Bool
+}
+
+// Open opens the database in a directory, which it creates, readable by its owner alone, when it
+// does not exist.
+//
+// A directory that is not empty and holds something else, or was written by a newer version, is
+// [driver.ErrLayout] and left as it is. One that is open already is [driver.ErrLocked].
+func Open(dir string, opts *Options) (*DB, error) {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	if o.CacheBytes == 0 {
+		o.CacheBytes = 32 << 20
+	}
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.CacheBytes < 0 {
+		return nil, fmt.Errorf("pebble: CacheBytes is %d", o.CacheBytes)
+	}
+	db, err := open(dir, o)
+	if err != nil {
+		return nil, fmt.Errorf("pebble: open %s: %w", dir, err)
+	}
+	return db, nil
+}
+
+func open(dir string, o Options) (_ *DB, err error) {
+	if err := makeDir(o.FS, dir); err != nil {
+		return nil, fmt.Errorf("create the directory, or name one that can be written to: %w", err)
+	}
+	// Look before anything is written, the lock file included: the directory may be anyone's.
+	if _, err := readFormat(o.FS, dir); err != nil {
+		return nil, err
+	}
+	lockName := o.FS.PathJoin(dir, "LOCK")
+	lock, err := o.FS.Lock(lockName)
+	if err != nil {
+		return nil, lockError(err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, lock.Close())
+		}
+	}()
+	ours, err := readFormat(o.FS, dir) // another process may have been faster
+	if err != nil {
+		return nil, err
+	}
+	if !ours {
+		if err := writeFormat(o.FS, dir); err != nil {
+			return nil, fmt.Errorf("write to the directory: %w", err)
+		}
+	}
+
+	fence := newFence(o.FS)
+	fence.lock = lockName
+	cache := pebble.NewCache(o.CacheBytes)
+	defer cache.Unref() // the engine has its own reference
+	po := &pebble.Options{
+		FS:                          fence,
+		Cache:                       cache,
+		FormatMajorVersion:          pebble.FormatNewest,
+		LoggerAndTracer:             quiet{fence},
+		MemTableSize:                memTableBytes,
+		MemTableStopWritesThreshold: memTables,
+		EventListener: &pebble.EventListener{
+			// Otherwise fatal to the process. The read that met it returns an error as well.
+			DataCorruption: func(pebble.DataCorruptionInfo) {},
+			// A memtable that cannot become a table would be tried again and again without a
+			// pause, until writers stand still.
+			FlushEnd: func(info pebble.FlushInfo) {
+				if info.Err != nil {
+					fence.fail(info.Err)
+				}
+			},
+		},
+	}
+	for i := range po.Levels {
+		// Ten bits a key: one in a hundred look-ups of an absent cell reads a block in vain.
+		po.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+	}
+	eng, err := openEngine(dir, po)
+	if err == nil && fence.err() != nil {
+		err = errors.Join(fence.err(), eng.Close())
+	}
+	if err != nil {
+		if desc, perr := pebble.Peek(dir, o.FS); perr == nil && desc.FormatMajorVersion > pebble.FormatNewest ||
+			strings.Contains(err.Error(), "unknown format major version") {
+			err = fmt.Errorf("%w: written by a newer version of the engine: %w", driver.ErrLayout, err)
+		}
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			fence.fail(err)
+		}
+	}()
+	db := &DB{
+		dir: dir, now: o.Now, eng: eng, fence: fence, lock: lock,
+		families: make(map[string]*entry), snapshots: make(map[*snapshot]struct{}),
+	}
+	if err := db.readDirectory(); err != nil {
+		return nil, errors.Join(err, eng.Close())
+	}
+	db.queue.start(db)
+	return db, nil
+}
+
+// makeDir creates a directory, and those above it, in a way that outlives a loss of power.
+func makeDir(fsys vfs.FS, dir string) error {
+	if _, err := fsys.Stat(dir); err == nil {
+		return nil
+	}
+	parent := fsys.PathDir(dir)
+	if parent != dir {
+		if err := makeDir(fsys, parent); err != nil {
+			return err
+		}
+	}
+	if err := fsys.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	d, err := fsys.OpenDir(parent)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// openEngine turns the panics by which the engine reports some failures into errors.
+func openEngine(dir string, o *pebble.Options) (eng *pebble.DB, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = asError(r)
+		}
+	}()
+	return pebble.Open(dir, o)
+}
+
+func asError(recovered any) error {
+	if err, ok := recovered.(error); ok {
+		return err
+	}
+	return fmt.Errorf("engine: %v", recovered)
+}
+
+// lockError tells a lock that is held from one that cannot be made. Package vfs returns a path
+// error when the file cannot be opened, and the bare system error when it cannot be locked; on
+// Windows both are one call.
+func lockError(err error) error {
+	var pathErr *fs.PathError
+	windowsSharing := errors.Is(err, syscall.Errno(32))
+	if errors.As(err, &pathErr) || runtime.GOOS == "windows" && !windowsSharing && !strings.Contains(err.Error(), "held") {
+		return fmt.Errorf("write to the directory: %w", err)
+	}
+	return fmt.Errorf("%w: close the other one first, or name another directory: %w", driver.ErrLocked, err)
+}
+
+// readFormat reports whether the directory is ours; false without an error means that it is empty.
+func readFormat(fsys vfs.FS, dir string) (ours bool, err error) {
+	names, err := fsys.List(dir)
+	if err != nil {
+		return false, err
+	}
+	if !slices.Contains(names, formatName) {
+		for _, name := range names {
+			if name != "LOCK" && name != formatName+".tmp" {
+				return false, fmt.Errorf("%w: the directory is not empty and holds no rangecrypt store; name a new one", driver.ErrLayout)
+			}
+		}
+		return false, nil
+	}
+	f, err := fsys.Open(fsys.PathJoin(dir, formatName))
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, 100))
+	if err != nil {
+		return false, err
+	}
+	var version int
+	if _, err := fmt.Sscanf(string(text), formatText, &version); err != nil || version < 1 {
+		return false, fmt.Errorf("%w: the file %s is damaged or not ours", driver.ErrLayout, formatName)
+	}
+	if version > formatVersion {
+		return false, fmt.Errorf("%w: the store has format %d, this version reads up to %d; use a newer version of rangecrypt", driver.ErrLayout, version, formatVersion)
+	}
+	return true, nil
+}
+
+// writeFormat makes the directory ours, in one step.
+func writeFormat(fsys vfs.FS, dir string) (err error) {
+	name := fsys.PathJoin(dir, formatName)
+	f, err := fsys.Create(name+".tmp", vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f, formatText, formatVersion)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := fsys.Rename(name+".tmp", name); err != nil {
+		return err
+	}
+	d, err := fsys.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// readDirectory fills families and lastID.
+func (db *DB) readDirectory() error {
+	it, err := db.eng.NewIter(&pebble.IterOptions{LowerBound: directoryKey(""), UpperBound: []byte{0, 0, 0, 0, 'f' + 1}})
+	if err != nil {
+		return err
+	}
+	for valid := it.First(); valid; valid = it.Next() {
+		name := string(it.Key()[5:])
+		id, spec, ok := decodeSpec(name, it.Value())
+		if !ok {
+			return errors.Join(fmt.Errorf("%w: family %q was made by a newer version of rangecrypt", driver.ErrLayout, name), it.Close())
+		}
+		db.families[name] = &entry{id: id, spec: spec}
+	}
+	if err := it.Close(); err != nil {
+		return err
+	}
+	value, closer, err := db.eng.Get(counterKey)
+	switch {
+	case errors.Is(err, pebble.ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	case len(value) != 4:
+		return errors.Join(errValue, closer.Close())
+	}
+	db.lastID = binary.BigEndian.Uint32(value)
+	return closer.Close()
+}
+
+// enter admits a call to the engine; leave ends it.
+func (db *DB) enter() error {
+	db.opMu.RLock()
+	err := db.fence.err()
+	switch {
+	case db.closed:
+		err = errClosed
+	case err != nil:
+		err = db.stopped(err)
+	default:
+		return nil
+	}
+	db.opMu.RUnlock()
+	return err
+}
+
+func (db *DB) leave() { db.opMu.RUnlock() }
+
+// stopped is what calls return after the first failed write.
+func (db *DB) stopped(cause error) error {
+	return fmt.Errorf("pebble: %s: %w: a write failed, and the database stopped; mend the cause and open it again: %w", db.dir, driver.ErrUnavailable, cause)
+}
+
+// Family implements [driver.DB].
+func (db *DB) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family, error) {
+	if err := spec.Check(); err != nil {
+		return nil, err
+	}
+	if err := contextError(ctx); err != nil {
+		return nil, err
+	}
+	db.dirMu.Lock()
+	defer db.dirMu.Unlock()
+	e, err := lookUp(db.families, spec)
+	if err != nil {
+		return nil, err
+	}
+	if e == nil {
+		e = &entry{id: db.lastID + 1, spec: spec}
+		if err := db.enter(); err != nil {
+			return nil, err
+		}
+		b := db.eng.NewBatch()
+		err := errors.Join(
+			b.Set(counterKey, appendFamily(nil, e.id), nil),
+			b.Set(directoryKey(spec.Name), encodeSpec(e.id, spec), nil))
+		db.leave()
+		if err != nil {
+			return nil, err
+		}
+		// Not to be given up half-way: the directory in memory must agree with that on disk.
+		if _, err := db.queue.do(context.WithoutCancel(ctx), &write{batch: b}); err != nil {
+			return nil, err
+		}
+		db.lastID = e.id
+		db.families[spec.Name] = e
+	} else if err := db.enter(); err != nil {
+		return nil, err
+	} else {
+		db.leave()
+	}
+	return &family{db: db, reader: db.eng, entry: e}, nil
+}
+
+// lookUp returns nil where there is no such family.
+func lookUp(families map[string]*entry, spec driver.FamilySpec) (*entry, error) {
+	e := families[spec.Name]
+	if e != nil && e.spec != spec {
+		return nil, fmt.Errorf("%w: family %s exists as %s, not as %s", driver.ErrLayout, spec.Name, describe(e.spec), describe(spec))
+	}
+	return e, nil
+}
+
+func describe(s driver.FamilySpec) string {
+	if s.Layout == driver.LayoutWide {
+		return "wide"
+	}
+	return fmt.Sprintf("ordered (PrefixBytes %d, SpreadBits %d)", s.PrefixBytes, s.SpreadBits)
+}
+
+// Families implements [driver.DB].
+func (db *DB) Families(ctx context.Context) ([]string, error) {
+	if err := contextError(ctx); err != nil {
+		return nil, err
+	}
+	if err := db.enter(); err != nil {
+		return nil, err
+	}
+	db.leave()
+	db.dirMu.Lock()
+	defer db.dirMu.Unlock()
+	names := make([]string, 0, len(db.families))
+	for name := range db.families {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// Drop implements [driver.DB].
+func (db *DB) Drop(ctx context.Context, name string) error {
+	if err := contextError(ctx); err != nil {
+		return err
+	}
+	db.dirMu.Lock()
+	defer db.dirMu.Unlock()
+	if err := db.enter(); err != nil {
+		return err
+	}
+	e := db.families[name]
+	if e == nil {
+		db.leave()
+		return nil
+	}
+	b := db.eng.NewBatch()
+	err := errors.Join(
+		b.Delete(directoryKey(name), nil),
+		b.DeleteRange(appendFamily(nil, e.id), appendFamily(nil, e.id+1), nil))
+	db.leave()
+	if err != nil {
+		return err
+	}
+	if _, err := db.queue.do(context.WithoutCancel(ctx), &write{batch: b, drop: e}); err != nil {
+		return err
+	}
+	delete(db.families, name)
+	return nil
+}
+
+// Close implements [driver.DB]. Calls that are under way end first, and snapshots are closed.
+func (db *DB) Close() error {
+	db.opMu.Lock()
+	defer db.opMu.Unlock()
+	if db.closed {
+		return errClosed
+	}
+	db.closed = true
+	finished := db.queue.stop()
+	if db.fence.err() != nil {
+		select {
+		case <-finished:
+		case <-time.After(patience):
+		}
+	} else {
+		select {
+		case <-finished:
+		case <-db.fence.failed:
+			select {
+			case <-finished:
+			case <-time.After(patience):
+			}
+		}
+	}
+	var err error
+	if db.fence.err() == nil {
+		for s := range db.snapshots {
+			err = errors.Join(err, s.snap.Close())
+		}
+		err = errors.Join(err, db.eng.Close())
+	} else {
+		db.abandon()
+	}
+	clear(db.snapshots)
+	// The fence is closed behind an engine that may still run, so the directory is free for the
+	// next one.
+	db.fence.fail(errClosed)
+	err = errors.Join(err, db.lock.Close())
+	if err != nil {
+		return fmt.Errorf("pebble: close %s: %w", db.dir, err)
+	}
+	return nil
+}
+
+// abandon stops an engine whose writes fail. It may have lost a lock to a panic and then never
+// stops; what it holds is lost to the process, but it can change nothing behind the fence. Its
+// errors are those of the fence, which every call has returned already.
+func (db *DB) abandon() {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() { _ = recover() }()
+		for s := range db.snapshots {
+			_ = s.snap.Close()
+		}
+		_ = db.eng.Close()
+	}()
+	select {
+	case <-done:
+	case <-time.After(patience):
+	}
+}
+
+// Snapshot implements [driver.Snapshotter].
+func (db *DB) Snapshot() (driver.Snapshot, error) {
+	db.dirMu.Lock() // no family appears or goes meanwhile
+	defer db.dirMu.Unlock()
+	db.opMu.Lock()
+	defer db.opMu.Unlock()
+	if db.closed {
+		return nil, errClosed
+	}
+	if err := db.fence.err(); err != nil {
+		return nil, db.stopped(err)
+	}
+	s := &snapshot{db: db, snap: db.eng.NewSnapshot(), at: db.now(), families: make(map[string]*entry, len(db.families))}
+	for name, e := range db.families {
+		s.families[name] = e
+	}
+	db.snapshots[s] = struct{}{}
+	return s, nil
+}
+
+type snapshot struct {
+	db       *DB
+	snap     *pebble.Snapshot
+	at       time.Time // cells end by the clock of this instant
+	families map[string]*entry
+	closed   bool // under db.opMu
+}
+
+var errSnapshotClosed = errors.New("pebble: the snapshot is closed")
+
+func (s *snapshot) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family, error) {
+	if err := spec.Check(); err != nil {
+		return nil, err
+	}
+	if err := contextError(ctx); err != nil {
+		return nil, err
+	}
+	e, err := lookUp(s.families, spec)
+	if err != nil {
+		return nil, err
+	}
+	if e == nil {
+		return nil, fmt.Errorf("%w: %s was not there when the snapshot was taken", driver.ErrNoFamily, spec.Name)
+	}
+	return &family{db: s.db, reader: s.snap, entry: e, snapshot: s}, nil
+}
+
+func (s *snapshot) Close() error {
+	s.db.opMu.Lock()
+	defer s.db.opMu.Unlock()
+	if s.closed {
+		return errSnapshotClosed
+	}
+	s.closed = true
+	if s.db.closed {
+		return nil // closed with the database
+	}
+	delete(s.db.snapshots, s)
+	return s.snap.Close()
+}
+
+// contextError returns nil, or an error that wraps why the context is done.
+func contextError(ctx context.Context) error {
+	err := ctx.Err()
+	if err == nil {
+		return nil
+	}
+	if cause := context.Cause(ctx); !errors.Is(cause, err) {
+		return fmt.Errorf("pebble: %w: %w", err, cause)
+	}
+	return fmt.Errorf("pebble: %w", err)
+}
