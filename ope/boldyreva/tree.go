@@ -1,0 +1,307 @@
+package boldyreva
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+	"sync"
+
+	"github.com/rangecrypt/rangecrypt/ope/internal/coins"
+)
+
+// A tree is the order-preserving function from [0, last] to [0, 2^bits).
+type tree struct {
+	source *coins.Source
+	last   uint64 // number of plaintexts less one: the number itself may be 2^64
+	bits   uint
+	exact  bool // tests: no shortcuts, every decision by exact arithmetic
+	pool   *sync.Pool
+}
+
+func newTree(source *coins.Source, last uint64, rangeBits uint) tree {
+	return tree{source, last, rangeBits, false, &sync.Pool{}}
+}
+
+// A walker is the state of one operation.
+type walker struct {
+	*coins.Reader
+	exact bool
+}
+
+func (t *tree) get() *walker {
+	w, ok := t.pool.Get().(*walker)
+	if !ok {
+		w = &walker{Reader: t.source.NewReader()}
+	}
+	w.exact = t.exact
+	return w
+}
+
+func (t *tree) put(w *walker) { t.pool.Put(w) }
+
+// A node is the range [base, base + 2^bits), in which last+1 ciphertexts lie.
+type node struct {
+	hi, lo uint64 // base, of which the low bits are 0
+	bits   uint
+	last   uint64
+}
+
+// full reports whether every number of the range is a ciphertext.
+func (n *node) full() bool { return n.bits <= 64 && n.last == ^uint64(0)>>(64-n.bits) }
+
+// seek selects the coins of the node. Its label is its midpoint, of which the lowest bit that is
+// set tells the node's size. A node of no bits has no coins.
+func (n *node) seek(w *walker) {
+	if n.bits > 64 {
+		w.Seek(1, 0, n.hi|1<<(n.bits-65))
+	} else {
+		w.Seek(0, n.hi, n.lo|1<<(n.bits-1))
+	}
+}
+
+// add adds c * 2^bits to the base. The bits that it sets are not set before.
+func (n *node) add(c uint64, bits uint) {
+	if bits >= 64 {
+		n.hi |= c << (bits - 64)
+		return
+	}
+	n.lo |= c << bits
+	n.hi |= c >> (64 - bits) // 0 if bits is 0
+}
+
+// leafCounter is the counter of the coins that place a point in a range of its own.
+const leafCounter = 1 << 63
+
+// leaf returns the one ciphertext of a node.
+func (n *node) leaf(w *walker) (hi, lo uint64) {
+	if n.bits == 0 {
+		return n.hi, n.lo
+	}
+	n.seek(w)
+	hi, lo = w.Block(leafCounter)
+	if n.bits <= 64 {
+		return n.hi, n.lo | lo&(^uint64(0)>>(64-n.bits))
+	}
+	return n.hi | hi&(^uint64(0)>>(128-n.bits)), lo
+}
+
+// scattered reports whether the points of a node are few enough to be placed one by one.
+func (n *node) scattered() bool { return n.last < scatterMost && n.bits >= scatterBits }
+
+func (t *tree) encrypt(m uint64) (hi, lo uint64) {
+	w := t.get()
+	hi, lo = (&node{bits: t.bits, last: t.last}).encrypt(w, m)
+	t.put(w)
+	return hi, lo
+}
+
+// encrypt returns the ciphertext of the node that has m others of it below.
+func (n *node) encrypt(w *walker, m uint64) (hi, lo uint64) {
+	for n.last != 0 {
+		if n.full() {
+			return n.hi, n.lo | m
+		}
+		n.seek(w)
+		if n.scattered() {
+			places := w.scatter(n.bits, n.last)
+			m = n.enter(&places, m)
+			continue
+		}
+		lower := w.split(n.bits, n.last)
+		n.bits--
+		if m < lower {
+			n.last = lower - 1
+		} else {
+			m -= lower
+			n.last -= lower
+			n.add(1, n.bits)
+		}
+	}
+	return n.leaf(w)
+}
+
+// enter narrows a scattered node to the cell of its point m, and returns the point's rank there.
+func (n *node) enter(places *[scatterMost]uint16, m uint64) (rank uint64) {
+	place := places[m&(scatterMost-1)]
+	count := uint64(0)
+	for i, p := range places[:n.last+1] {
+		if p == place {
+			count++
+			if uint64(i) < m {
+				rank++
+			}
+		}
+	}
+	n.bits -= scatterDepth(n.bits)
+	n.add(uint64(place), n.bits)
+	n.last = count - 1
+	return rank
+}
+
+// decrypt returns the plaintext of a ciphertext, or false if there is none.
+func (t *tree) decrypt(hi, lo uint64) (m uint64, ok bool) {
+	if t.bits < 64 && (hi != 0 || lo>>t.bits != 0) || t.bits >= 64 && t.bits < 128 && hi>>(t.bits-64) != 0 {
+		return 0, false
+	}
+	w := t.get()
+	defer t.put(w)
+	n := node{bits: t.bits, last: t.last}
+	for n.last != 0 {
+		if n.full() {
+			return m + (lo & (^uint64(0) >> (64 - n.bits))), true
+		}
+		n.seek(w)
+		if n.scattered() {
+			places := w.scatter(n.bits, n.last)
+			depth := scatterDepth(n.bits)
+			n.bits -= depth
+			var place uint16
+			if n.bits >= 64 {
+				place = uint16(hi >> (n.bits - 64))
+			} else {
+				place = uint16(hi<<(64-n.bits) | lo>>n.bits)
+			}
+			place &= 1<<depth - 1
+			var below, count uint64
+			for _, p := range places[:n.last+1] {
+				if p < place {
+					below++
+				} else if p == place {
+					count++
+				}
+			}
+			if count == 0 {
+				return 0, false
+			}
+			m += below
+			n.last = count - 1
+			n.add(uint64(place), n.bits)
+			continue
+		}
+		lower := w.split(n.bits, n.last)
+		n.bits--
+		var upper uint64
+		if n.bits >= 64 {
+			upper = hi >> (n.bits - 64) & 1
+		} else {
+			upper = lo >> n.bits & 1
+		}
+		switch {
+		case upper == 0 && lower == 0 || upper == 1 && lower > n.last:
+			return 0, false
+		case upper == 0:
+			n.last = lower - 1
+		default:
+			m += lower
+			n.last -= lower
+			n.add(1, n.bits)
+		}
+	}
+	leafHi, leafLo := n.leaf(w)
+	return m, leafHi == hi && leafLo == lo
+}
+
+// A batch is the ranks to encrypt, ascending, and where their ciphertexts go.
+type batch struct {
+	ranks []uint64
+	order []int // the place in out of each rank; nil if it is the rank's own
+	out   []byte
+	size  int
+}
+
+// sort brings the ranks into ascending order.
+func (b *batch) sort() {
+	type item struct {
+		rank  uint64
+		place int
+	}
+	items := make([]item, len(b.ranks))
+	for i, m := range b.ranks {
+		items[i] = item{m, i}
+	}
+	slices.SortFunc(items, func(x, y item) int { return cmp.Compare(x.rank, y.rank) })
+	b.order = make([]int, len(items))
+	for i, it := range items {
+		b.ranks[i], b.order[i] = it.rank, it.place
+	}
+}
+
+func (b *batch) set(i int, hi, lo uint64) {
+	if b.order != nil {
+		i = b.order[i]
+	}
+	dst := b.out[i*b.size : (i+1)*b.size]
+	if len(dst) == 8 {
+		binary.BigEndian.PutUint64(dst, lo)
+		return
+	}
+	for i := len(dst) - 1; i >= 0; i-- {
+		dst[i] = byte(lo)
+		lo, hi = lo>>8|hi<<56, hi>>8
+	}
+}
+
+// walk encrypts ranks[from:to] of the batch, all of which are below the node.
+func (t *tree) walk(w *walker, n node, b *batch, from, to int) {
+	t.walkFrom(w, n, b, from, to, 0)
+}
+
+// walkFrom is walk for a node whose lowest point has the rank first.
+func (t *tree) walkFrom(w *walker, n node, b *batch, from, to int, first uint64) {
+	for from < to {
+		if b.ranks[from] == b.ranks[to-1] { // one rank, maybe several times
+			hi, lo := n.encrypt(w, b.ranks[from]-first)
+			for ; from < to; from++ {
+				b.set(from, hi, lo)
+			}
+			return
+		}
+		if n.full() {
+			for ; from < to; from++ {
+				b.set(from, n.hi, n.lo|(b.ranks[from]-first))
+			}
+			return
+		}
+		n.seek(w)
+		if n.scattered() {
+			places := w.scatter(n.bits, n.last)
+			for from < to {
+				child := n
+				rank := child.enter(&places, b.ranks[from]-first)
+				childFirst := b.ranks[from] - rank
+				end := from + 1
+				for end < to && b.ranks[end]-childFirst <= child.last {
+					end++
+				}
+				t.walkFrom(w, child, b, from, end, childFirst)
+				from = end
+			}
+			return
+		}
+		lower := w.split(n.bits, n.last)
+		n.bits--
+		// The first rank that is not in the lower half.
+		mid, end := from, to
+		for mid < end {
+			h := int(uint(mid+end) >> 1)
+			if b.ranks[h]-first < lower {
+				mid = h + 1
+			} else {
+				end = h
+			}
+		}
+		if from < mid {
+			child := n
+			child.last = lower - 1
+			if mid == to {
+				n = child
+				continue
+			}
+			t.walkFrom(w, child, b, from, mid, first)
+			from = mid
+		}
+		first += lower
+		n.last -= lower
+		n.add(1, n.bits)
+	}
+}

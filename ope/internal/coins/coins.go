@@ -1,0 +1,104 @@
+// Package coins turns a key into random words that are found again by their label: the coins of
+// a stateless scheme, which has to toss the same ones for a node of its tree every time.
+//
+// A block is 128 bits, named by a tag, two words u and v, and a counter:
+//
+//	block(tag, u, v, counter) = AES_K2(AES_K1(tag || 0^56 || u) xor (v || counter))
+//
+// with AES-256 and K1 || K2 expanded from the key by HKDF. K1 is used once for every (tag, u),
+// which rarely change; a block then costs one AES call. Distinct labels give distinct inputs to
+// AES_K2 but for the accident that two masks differ by just what the labels differ by: as long
+// as AES is a pseudorandom permutation, q blocks differ from random by about q^2 / 2^128.
+//
+// The labels are not hidden by timing: AES in hardware takes constant time, but where there is
+// none, Go's AES looks up tables.
+package coins
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"encoding/binary"
+	"math/bits"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+)
+
+// A Source is a function from labels to blocks. It may be used by several goroutines at a time.
+type Source struct {
+	k1, k2 cipher.Block
+	masks  [2]mask // of tags 0 and 1 with u = 0
+}
+
+type mask struct{ u, hi, lo uint64 }
+
+// New returns the source for the purpose that the labels name; see [ope.Key.Expand].
+func New(key ope.Key, labels ...string) *Source {
+	keys := key.Expand(64, labels...)
+	s := &Source{k1: newAES(keys[:32]), k2: newAES(keys[32:])}
+	r := Reader{source: s}
+	s.masks = [2]mask{r.mask(0, 0), r.mask(1, 0)}
+	return s
+}
+
+func newAES(key []byte) cipher.Block {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		panic("coins: " + err.Error()) // the key has 32 bytes
+	}
+	return block
+}
+
+// Uniform returns a number of [0, max], each equally likely, from the blocks labelled (0, 0, 0).
+// It takes the words of the blocks with counters 0, 1, 2, ..., the first half first, keeps the low
+// bits that max has, and returns the first that is not above max.
+func (s *Source) Uniform(max uint64) uint64 {
+	r := s.NewReader()
+	r.Seek(0, 0, 0)
+	keep := uint64(1)<<bits.Len64(max) - 1 // a shift by 64 gives 0, and this all ones
+	for counter := uint64(0); ; counter++ {
+		hi, lo := r.Block(counter)
+		if hi &= keep; hi <= max {
+			return hi
+		}
+		if lo &= keep; lo <= max {
+			return lo
+		}
+	}
+}
+
+// A Reader reads blocks of a source. It is for one goroutine at a time, and costs an allocation:
+// keep it.
+type Reader struct {
+	source *Source
+	masks  [2]mask // the last of each tag
+	lo     uint64  // the low half of the mask in use
+	// Slices that go through an interface escape: these are here to be allocated only once.
+	in, out [aes.BlockSize]byte
+}
+
+// NewReader returns a reader whose label is not set yet: call Seek first.
+func (s *Source) NewReader() *Reader { return &Reader{source: s, masks: s.masks} }
+
+// Seek sets the label but for the counter. The tag is 0 or 1.
+func (r *Reader) Seek(tag uint8, u, v uint64) {
+	m := &r.masks[tag&1]
+	if m.u != u {
+		*m = r.mask(tag, u)
+	}
+	r.lo = m.lo
+	binary.BigEndian.PutUint64(r.in[:8], m.hi^v)
+}
+
+// Block returns the block with a counter as two words, the first half first.
+func (r *Reader) Block(counter uint64) (hi, lo uint64) {
+	binary.BigEndian.PutUint64(r.in[8:], r.lo^counter)
+	r.source.k2.Encrypt(r.out[:], r.in[:])
+	return binary.BigEndian.Uint64(r.out[:8]), binary.BigEndian.Uint64(r.out[8:])
+}
+
+func (r *Reader) mask(tag uint8, u uint64) mask {
+	binary.BigEndian.PutUint64(r.in[:8], uint64(tag)<<56)
+	binary.BigEndian.PutUint64(r.in[8:], u)
+	r.source.k1.Encrypt(r.out[:], r.in[:])
+	return mask{u, binary.BigEndian.Uint64(r.out[:8]), binary.BigEndian.Uint64(r.out[8:])}
+}
