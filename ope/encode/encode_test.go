@@ -1,0 +1,698 @@
+package encode
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"math"
+	"math/big"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/opetest"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// exactLaws checks an Exact codec against the language's own comparison. values also generates
+// what the codec cannot encode, for use as a bound; unordered values are left out.
+func exactLaws[T any](t *testing.T, c Exact[T], values *rapid.Generator[T], compare func(a, b T) int, identical func(a, b T) bool) {
+	t.Helper()
+	codes := opetest.Values(c.Domain())
+	decode := func(t *rapid.T, code int64) T {
+		v, err := c.Decode(code)
+		require.NoError(t, err)
+		return v
+	}
+	encoded := 0
+	t.Run("order and round trip", rapid.MakeCheck(func(t *rapid.T) {
+		a, b := values.Draw(t, "a"), values.Draw(t, "b")
+		x, errA := c.Encode(a)
+		y, errB := c.Encode(b)
+		for _, err := range []error{errA, errB} {
+			if err != nil && !isAny(err, ope.ErrDomain, ErrInexact) {
+				t.Fatal(err)
+			}
+		}
+		if errA == nil {
+			encoded++
+			require.True(t, c.Domain().Contains(x))
+			require.True(t, identical(decode(t, x), a), "%v decodes to %v", a, decode(t, x))
+		}
+		if errA == nil && errB == nil {
+			require.Equal(t, compare(a, b), cmp.Compare(x, y), "codes %d and %d", x, y)
+		}
+	}))
+	require.NotZero(t, encoded, "no value could be encoded")
+
+	t.Run("every code is a value's", rapid.MakeCheck(func(t *rapid.T) {
+		x, y := codes.Draw(t, "x"), codes.Draw(t, "y")
+		a, b := decode(t, x), decode(t, y)
+		again, err := c.Encode(a)
+		require.NoError(t, err)
+		require.Equal(t, x, again)
+		require.Equal(t, cmp.Compare(x, y), compare(a, b), "values %v and %v", a, b)
+	}))
+
+	t.Run("bounds", rapid.MakeCheck(func(t *rapid.T) {
+		v := values.Draw(t, "v")
+		low, someLow, err := c.Low(v)
+		require.NoError(t, err)
+		high, someHigh, err := c.High(v)
+		require.NoError(t, err)
+		for _, x := range []int64{low - 1, low, low + 1, high - 1, high, high + 1, c.Domain().Min, c.Domain().Max, codes.Draw(t, "x")} {
+			if !c.Domain().Contains(x) {
+				continue
+			}
+			w := decode(t, x)
+			require.Equal(t, compare(w, v) >= 0, someLow && x >= low, "Low = %d, %v; code %d", low, someLow, x)
+			require.Equal(t, compare(w, v) <= 0, someHigh && x <= high, "High = %d, %v; code %d", high, someHigh, x)
+		}
+	}))
+
+	t.Run("no code outside the domain", func(t *testing.T) {
+		d := c.Domain()
+		for _, x := range []int64{d.Min - 1, d.Max + 1, math.MinInt64, math.MaxInt64} {
+			if !d.Contains(x) {
+				_, err := c.Decode(x)
+				require.ErrorIs(t, err, ope.ErrDomain)
+			}
+		}
+	})
+	commonLaws[T](t, c)
+}
+
+// prefixLaws checks a Prefix codec.
+func prefixLaws[T any](t *testing.T, c Prefix[T], values *rapid.Generator[T], compare func(a, b T) int) {
+	t.Helper()
+	encoded, different := 0, 0
+	t.Run("weak order and bounds", rapid.MakeCheck(func(t *rapid.T) {
+		a, b := values.Draw(t, "a"), values.Draw(t, "b")
+		low, someLow, err := c.Low(a)
+		require.NoError(t, err)
+		high, someHigh, err := c.High(a)
+		require.NoError(t, err)
+		require.True(t, someLow || someHigh)
+
+		y, err := c.Encode(b)
+		if err != nil {
+			require.ErrorIs(t, err, ope.ErrDomain)
+			return
+		}
+		require.True(t, c.Domain().Contains(y))
+		// What is in the range must be found.
+		if compare(b, a) >= 0 {
+			require.True(t, someLow && y >= low, "Low = %d, %v; code %d", low, someLow, y)
+		}
+		if compare(b, a) <= 0 {
+			require.True(t, someHigh && y <= high, "High = %d, %v; code %d", high, someHigh, y)
+		}
+		if x, err := c.Encode(a); err == nil {
+			encoded++
+			if x != y {
+				different++
+				require.Equal(t, compare(a, b), cmp.Compare(x, y))
+			}
+			// And no more than the prefix forces.
+			require.Equal(t, x, low)
+			require.Equal(t, x, high)
+		}
+	}))
+	require.NotZero(t, encoded, "no value could be encoded")
+	require.NotZero(t, different, "all codes are the same")
+	commonLaws[T](t, c)
+}
+
+func commonLaws[T any](t *testing.T, c Codec[T]) {
+	t.Helper()
+	require.NotEmpty(t, c.ID())
+	require.NoError(t, c.Domain().Validate())
+}
+
+func isAny(err error, targets ...error) bool {
+	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
+}
+
+func same[T comparable](a, b T) bool { return a == b }
+
+func TestInteger(t *testing.T) {
+	type celsius int16
+	integerLaws[int8](t, "int8", "int8/1", ope.Int8)
+	integerLaws[int16](t, "int16", "int16/1", ope.Int16)
+	integerLaws[int32](t, "int32", "int32/1", ope.Int32)
+	integerLaws[int64](t, "int64", "int64/1", ope.Int64)
+	integerLaws[int](t, "int", "int64/1", ope.Int64)
+	integerLaws[uint8](t, "uint8", "uint8/1", ope.Uint8)
+	integerLaws[uint16](t, "uint16", "uint16/1", ope.Uint16)
+	integerLaws[uint32](t, "uint32", "uint32/1", ope.Uint32)
+	integerLaws[uint64](t, "uint64", "uint64/1", ope.Int64)
+	integerLaws[uint](t, "uint", "uint64/1", ope.Int64)
+	integerLaws[uintptr](t, "uintptr", "uint64/1", ope.Int64)
+	integerLaws[celsius](t, "named type", "int16/1", ope.Int16)
+	integerLaws[time.Duration](t, "time.Duration", "int64/1", ope.Int64)
+}
+
+func integerLaws[T interface {
+	~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~uintptr
+}](t *testing.T, name, id string, domain ope.Domain) {
+	t.Run(name, func(t *testing.T) {
+		c := Integer[T]()
+		require.Equal(t, id, c.ID())
+		require.Equal(t, domain, c.Domain())
+		// All bit patterns of T, small and large ones of either sign among them.
+		values := rapid.Map(opetest.Values(ope.Int64), func(x int64) T { return T(x) })
+		exactLaws(t, c, values, cmp.Compare[T], same[T])
+
+		narrow, err := c.Within(10, 100)
+		require.NoError(t, err)
+		require.Equal(t, uint64(90), narrow.Domain().Span())
+		exactLaws(t, narrow, rapid.OneOf(values, rapid.Map(rapid.Int64Range(0, 127), func(x int64) T { return T(x) })), cmp.Compare[T], same[T])
+	})
+}
+
+func TestSmallIntegersExhaustively(t *testing.T) {
+	exhaust(t, Integer[int8](), func(i int) int8 { return int8(i - 1<<7) }, 1<<8)
+	exhaust(t, Integer[uint8](), func(i int) uint8 { return uint8(i) }, 1<<8)
+	exhaust(t, Integer[int16](), func(i int) int16 { return int16(i - 1<<15) }, 1<<16)
+	exhaust(t, Integer[uint16](), func(i int) uint16 { return uint16(i) }, 1<<16)
+	exhaust(t, Bool(), func(i int) bool { return i == 1 }, 2)
+}
+
+// exhaust takes all n values in ascending order: their codes are exactly the domain.
+func exhaust[T comparable](t *testing.T, c Exact[T], value func(i int) T, n int) {
+	require.Equal(t, uint64(n-1), c.Domain().Span())
+	for i := range n {
+		code, err := c.Encode(value(i))
+		require.NoError(t, err)
+		require.Equal(t, c.Domain().At(uint64(i)), code)
+		back, err := c.Decode(code)
+		require.NoError(t, err)
+		require.Equal(t, value(i), back)
+	}
+}
+
+func TestUint64KeepsItsOrderAcrossTheSignBit(t *testing.T) {
+	c := Integer[uint64]()
+	for _, x := range []struct {
+		value uint64
+		code  int64
+	}{{0, math.MinInt64}, {1<<63 - 1, -1}, {1 << 63, 0}, {math.MaxUint64, math.MaxInt64}} {
+		code, err := c.Encode(x.value)
+		require.NoError(t, err)
+		require.Equal(t, x.code, code)
+	}
+}
+
+func floats64() *rapid.Generator[float64] {
+	return rapid.OneOf(
+		rapid.Float64(),
+		rapid.Map(rapid.Uint64(), func(b uint64) float64 { return math.Float64frombits(b * 0x9e3779b97f4a7c15) }),
+		rapid.SampledFrom([]float64{
+			0, math.Copysign(0, -1), 1, -1, math.Pi, math.Inf(1), math.Inf(-1), math.MaxFloat64, -math.MaxFloat64,
+			math.SmallestNonzeroFloat64, -math.SmallestNonzeroFloat64, 0x1p-1022, -0x1p-1022,
+			0x1p53, 0x1p53 + 2, 0x1p63, -0x1p63, 0.1, 0.2, 0.30000000000000004, 18.5,
+		}),
+	).Filter(func(f float64) bool { return !math.IsNaN(f) })
+}
+
+func TestFloat(t *testing.T) {
+	// The zeros are the only values that are equal and not identical.
+	sameBits := func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) || a == 0 && b == 0 }
+	t.Run("float64", func(t *testing.T) {
+		exactLaws(t, Float[float64](), floats64(), cmp.Compare[float64], sameBits)
+	})
+	t.Run("float64 without infinities", func(t *testing.T) {
+		c, err := Float[float64]().Within(-math.MaxFloat64, math.MaxFloat64)
+		require.NoError(t, err)
+		exactLaws(t, c, floats64(), cmp.Compare[float64], sameBits)
+		_, err = c.Encode(math.Inf(1))
+		require.ErrorIs(t, err, ope.ErrDomain)
+	})
+	t.Run("float32", func(t *testing.T) {
+		values := rapid.OneOf(
+			rapid.Map(floats64(), func(f float64) float32 { return float32(f) }),
+			rapid.Map(rapid.Uint32(), func(b uint32) float32 { return math.Float32frombits(b * 0x9e3779b9) }),
+		).Filter(func(f float32) bool { return f == f })
+		exactLaws(t, Float[float32](), values, cmp.Compare[float32], func(a, b float32) bool {
+			return math.Float32bits(a) == math.Float32bits(b) || a == 0 && b == 0
+		})
+	})
+	t.Run("named type", func(t *testing.T) {
+		type metres float64
+		x, err := Float[metres]().Encode(18.5)
+		require.NoError(t, err)
+		y, err := Float[float64]().Encode(18.5)
+		require.NoError(t, err)
+		require.Equal(t, y, x)
+	})
+}
+
+func TestFloatZeros(t *testing.T) {
+	for _, zero := range []float64{0, math.Copysign(0, -1)} {
+		code, err := Float[float64]().Encode(zero)
+		require.NoError(t, err)
+		require.Zero(t, code)
+		code, err = Float[float32]().Encode(float32(zero))
+		require.NoError(t, err)
+		require.Zero(t, code)
+	}
+	back, err := Float[float64]().Decode(0)
+	require.NoError(t, err)
+	require.False(t, math.Signbit(back), "code 0 decodes to +0")
+}
+
+func TestNaNIsInvalid(t *testing.T) {
+	c := Float[float64]()
+	for _, bits := range []uint64{0x7ff8000000000001, 0x7ff0000000000001, 0xfff8000000000000, math.MaxUint64} {
+		nan := math.Float64frombits(bits)
+		_, err := c.Encode(nan)
+		require.ErrorIs(t, err, ErrInvalid)
+		_, _, err = c.Low(nan)
+		require.ErrorIs(t, err, ErrInvalid)
+		_, _, err = c.High(nan)
+		require.ErrorIs(t, err, ErrInvalid)
+		_, err = c.Within(nan, 1)
+		require.ErrorIs(t, err, ErrInvalid)
+	}
+	_, err := Float[float32]().Encode(float32(math.NaN()))
+	require.ErrorIs(t, err, ErrInvalid)
+}
+
+// Consecutive floats have consecutive codes: at the ends of every binade, and all over.
+func TestFloat32Neighbours(t *testing.T) {
+	c := Float[float32]()
+	check := func(bits uint32) {
+		f := math.Float32frombits(bits)
+		if f != f || math.IsInf(float64(f), 1) {
+			return
+		}
+		next := math.Nextafter32(f, float32(math.Inf(1)))
+		x, err := c.Encode(f)
+		require.NoError(t, err)
+		y, err := c.Encode(next)
+		require.NoError(t, err)
+		if y != x+1 {
+			t.Fatalf("%g and its successor %g have the codes %d and %d", f, next, x, y)
+		}
+		if back, err := c.Decode(x); err != nil || back != f {
+			t.Fatalf("%g decodes to %g, %v", f, back, err)
+		}
+	}
+	for sign := range uint32(2) {
+		for exponent := range uint32(256) {
+			for _, mantissa := range []uint32{0, 1, 2, 1 << 22, 1<<23 - 2, 1<<23 - 1} {
+				check(sign<<31 | exponent<<23 | mantissa)
+			}
+		}
+	}
+	for bits := uint64(0); bits < 1<<32; bits += 4099 { // a prime: a million of them
+		check(uint32(bits))
+	}
+}
+
+func TestFloat64Neighbours(t *testing.T) {
+	c := Float[float64]()
+	for sign := range uint64(2) {
+		for exponent := range uint64(2047) {
+			for _, mantissa := range []uint64{0, 1, 1 << 51, 1<<52 - 1} {
+				f := math.Float64frombits(sign<<63 | exponent<<52 | mantissa)
+				x, err := c.Encode(f)
+				require.NoError(t, err)
+				y, err := c.Encode(math.Nextafter(f, math.Inf(1)))
+				require.NoError(t, err)
+				require.Equal(t, x+1, y)
+			}
+		}
+	}
+}
+
+func TestTime(t *testing.T) {
+	zones := []*time.Location{time.UTC, time.FixedZone("east", 14*3600), time.FixedZone("west", -12*3600-1800)}
+	values := rapid.Custom(func(t *rapid.T) time.Time {
+		seconds := rapid.OneOf(
+			rapid.Int64Range(-1<<33, 1<<33),
+			rapid.SampledFrom([]int64{
+				0, -1, 1, -62_135_596_800, 253_402_300_799, // the years 1 and 9999
+				math.MaxInt64 / 1_000_000_000, math.MaxInt64/1_000_000_000 + 1, math.MinInt64 / 1_000_000_000, math.MinInt64/1_000_000_000 - 1, math.MinInt64/1_000_000_000 - 2,
+				math.MaxInt64 / 1_000_000, math.MaxInt64/1_000_000 + 1, math.MinInt64 / 1_000_000, math.MinInt64/1_000_000 - 1,
+				math.MaxInt64 / 1_000, math.MaxInt64/1_000 + 1, math.MinInt64 / 1_000, math.MinInt64/1_000 - 1,
+				math.MinInt64, math.MinInt64 + 1, math.MaxInt64 - 62_135_596_800, math.MaxInt64, math.MaxInt64 - 1000,
+			}),
+		).Draw(t, "seconds")
+		nanoseconds := rapid.OneOf(
+			rapid.SampledFrom([]int64{0, 1, 999, 1000, 1001, 999_999, 1e6, 1e6 + 1, 999_000_000, 999_999_999, 854_775_807, 854_775_808, 145_224_192, 145_224_191}),
+			rapid.Int64Range(0, 999_999_999),
+		).Draw(t, "nanoseconds")
+		return time.Unix(seconds, nanoseconds).In(rapid.SampledFrom(zones).Draw(t, "zone"))
+	})
+	instant := func(a, b time.Time) bool { return a.Equal(b) }
+	for _, unit := range []time.Duration{time.Nanosecond, time.Microsecond, time.Millisecond, time.Second} {
+		t.Run(unit.String(), func(t *testing.T) {
+			whole := rapid.OneOf(values, rapid.Map(values, func(v time.Time) time.Time { return time.Unix(v.Unix(), 0) }))
+			exactLaws(t, Time(unit), whole, time.Time.Compare, instant)
+		})
+	}
+	require.Panics(t, func() { Time(time.Minute) })
+	require.Panics(t, func() { Time(0) })
+}
+
+func TestTimeIsNotRounded(t *testing.T) {
+	c := Time(time.Millisecond)
+	at := time.Date(2016, 7, 26, 12, 30, 0, 250_000_000, time.FixedZone("", 3600))
+	code, err := c.Encode(at)
+	require.NoError(t, err)
+	require.Equal(t, at.UnixMilli(), code)
+	back, err := c.Decode(code)
+	require.NoError(t, err)
+	require.True(t, back.Equal(at))
+	require.Equal(t, time.UTC, back.Location())
+
+	_, err = c.Encode(at.Add(time.Microsecond))
+	require.ErrorIs(t, err, ErrInexact)
+	// As a bound it is rounded inwards.
+	low, ok, err := c.Low(at.Add(time.Microsecond))
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, code+1, low)
+	high, ok, err := c.High(at.Add(time.Microsecond))
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, code, high)
+}
+
+func TestDate(t *testing.T) {
+	compare := func(a, b CivilDate) int {
+		return cmp.Or(cmp.Compare(a.Year, b.Year), cmp.Compare(a.Month, b.Month), cmp.Compare(a.Day, b.Day))
+	}
+	values := rapid.Custom(func(t *rapid.T) CivilDate {
+		year := rapid.OneOf(
+			rapid.IntRange(-10, 3000),
+			rapid.SampledFrom([]int{-5877641, -5877642, 5881580, 5881581, 6_000_001, -6_000_001, math.MaxInt32, math.MinInt32, 1900, 2000, 2100, 0, -1, 4, -4, -100, -400}),
+			rapid.IntRange(-7_000_000, 7_000_000),
+		).Draw(t, "year")
+		month := time.Month(rapid.IntRange(1, 12).Draw(t, "month"))
+		day := rapid.OneOf(rapid.IntRange(1, 31), rapid.SampledFrom([]int{1, 28, 29, 30, 31})).Draw(t, "day")
+		return CivilDate{year, month, min(day, daysIn(year, month))}
+	})
+	exactLaws(t, Date(), values, compare, same[CivilDate])
+
+	t.Run("against package time", rapid.MakeCheck(func(t *rapid.T) {
+		d := values.Draw(t, "d")
+		code, err := Date().Encode(d)
+		if err != nil {
+			t.Skip("beyond the domain")
+		}
+		require.Equal(t, time.Date(d.Year, d.Month, d.Day, 0, 0, 0, 0, time.UTC).Unix(), code*86400)
+	}))
+
+	t.Run("every day of 3000 years", func(t *testing.T) {
+		for day := int64(-730_000); day < 365_000; day++ {
+			year, month, d := time.Unix(day*86400, 0).UTC().Date()
+			want := CivilDate{year, month, d}
+			got, err := Date().Decode(day)
+			if err != nil || got != want {
+				t.Fatalf("day %d is %v, %v; want %v", day, got, err, want)
+			}
+			if code, err := Date().Encode(want); err != nil || code != day {
+				t.Fatalf("%v is day %d, %v; want %d", want, code, err, day)
+			}
+		}
+	})
+
+	for _, d := range []CivilDate{
+		{}, {2023, 2, 29}, {1900, 2, 29}, {2023, 4, 31}, {2023, 13, 1}, {2023, 0, 1}, {2023, 1, 0}, {2023, 1, 32}, {2023, 1, -1},
+		{math.MaxInt64, 2, 30},
+	} {
+		_, err := Date().Encode(d)
+		require.ErrorIs(t, err, ErrInvalid, "%v", d)
+	}
+}
+
+func decimals(scales *rapid.Generator[int32]) *rapid.Generator[Decimal] {
+	return rapid.Custom(func(t *rapid.T) Decimal {
+		u := big.NewInt(rapid.OneOf(opetest.Values(ope.Int64), rapid.Int64Range(-1000, 1000)).Draw(t, "unscaled"))
+		if zeros := rapid.SampledFrom([]int64{0, 0, 1, 2, 3, 20}).Draw(t, "zeros"); zeros > 0 {
+			u.Mul(u, power10(zeros))
+		}
+		if rapid.IntRange(0, 3).Draw(t, "wider") == 0 {
+			u.Add(u.Lsh(u, 70), big.NewInt(rapid.Int64Range(-3, 3).Draw(t, "low")))
+		}
+		return Decimal{u, scales.Draw(t, "scale")}
+	})
+}
+
+func rat(d Decimal) *big.Rat {
+	r := new(big.Rat).SetInt(d.unscaled())
+	power := new(big.Rat).SetInt(power10(int64(max(d.Scale, -d.Scale))))
+	if d.Scale >= 0 {
+		return r.Quo(r, power)
+	}
+	return r.Mul(r, power)
+}
+
+func compareDecimals(a, b Decimal) int { return rat(a).Cmp(rat(b)) }
+
+func TestFixedDecimal(t *testing.T) {
+	for _, scale := range []int32{0, 2, 9, -3} {
+		c := FixedDecimal(scale)
+		t.Run(c.ID(), func(t *testing.T) {
+			values := decimals(rapid.OneOf(rapid.Just(scale), rapid.Int32Range(-25, 45)))
+			exactLaws(t, c, values, compareDecimals, func(a, b Decimal) bool { return compareDecimals(a, b) == 0 })
+		})
+	}
+}
+
+func TestDecimalPrefix(t *testing.T) {
+	for _, scale := range []int32{0, 2, -3} {
+		c := DecimalPrefix(scale)
+		t.Run(c.ID(), func(t *testing.T) {
+			prefixLaws(t, c, decimals(rapid.OneOf(rapid.Just(scale), rapid.Int32Range(-25, 45))), compareDecimals)
+		})
+	}
+}
+
+func TestDecimalsAreNormalised(t *testing.T) {
+	c := FixedDecimal(2)
+	for s, want := range map[string]int64{
+		"1": 100, "1.0": 100, "1.00": 100, "1.000000000000000000000000": 100, "-0.01": -1, "0": 0, "-0.000": 0, "+12.5": 1250, ".5": 50, "5.": 500,
+		"92233720368547758.07": math.MaxInt64, "-92233720368547758.08": math.MinInt64,
+	} {
+		d, err := ParseDecimal(s)
+		require.NoError(t, err, s)
+		code, err := c.Encode(d)
+		require.NoError(t, err, s)
+		require.Equal(t, want, code, s)
+		back, err := c.Decode(code)
+		require.NoError(t, err)
+		require.Equal(t, int32(2), back.Scale)
+		require.Zero(t, compareDecimals(d, back))
+	}
+	for s, want := range map[string]error{
+		"0.001": ErrInexact, "-1.005": ErrInexact,
+		"92233720368547758.08": ope.ErrDomain, "-92233720368547758.09": ope.ErrDomain,
+		"92233720368547758.071": ErrInexact, // below the next code, which is not there
+		"1e3":                   nil, "": nil, "-": nil, ".": nil, "1.2.3": nil, "--1": nil, "+-1": nil, "0x10": nil, "1_000": nil, " 1": nil, "١": nil,
+	} {
+		d, err := ParseDecimal(s)
+		if want == nil {
+			require.Error(t, err, s)
+			continue
+		}
+		require.NoError(t, err, s)
+		_, err = c.Encode(d)
+		require.ErrorIs(t, err, want, s)
+	}
+	zero, err := c.Encode(Decimal{})
+	require.NoError(t, err)
+	require.Zero(t, zero)
+}
+
+func TestDecimalString(t *testing.T) {
+	for want, d := range map[string]Decimal{
+		"0": {}, "0.00": {nil, 2}, "1.50": {big.NewInt(150), 2}, "-0.05": {big.NewInt(-5), 2}, "0.005": {big.NewInt(5), 3},
+		"-12000": {big.NewInt(-12), -3}, "7": {big.NewInt(7), 0},
+	} {
+		require.Equal(t, want, d.String())
+		back, err := ParseDecimal(want)
+		require.NoError(t, err)
+		require.Zero(t, compareDecimals(d, back))
+	}
+}
+
+// A decimal whose scale is absurd is placed without computing the power.
+func TestDecimalOfAnyScale(t *testing.T) {
+	for _, c := range []Exact[Decimal]{FixedDecimal(0), FixedDecimal(math.MaxInt32), FixedDecimal(math.MinInt32)} {
+		for _, scale := range []int32{math.MaxInt32, math.MinInt32} {
+			for _, u := range []int64{1, -1} {
+				_, err := c.Encode(Decimal{big.NewInt(u), scale})
+				if err != nil && !isAny(err, ErrInexact, ope.ErrDomain) {
+					t.Fatal(err)
+				}
+			}
+			code, err := c.Encode(Decimal{nil, scale})
+			require.NoError(t, err)
+			require.Zero(t, code)
+		}
+	}
+	tiny := Decimal{big.NewInt(-1), math.MaxInt32}
+	high, ok, err := FixedDecimal(0).High(tiny)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, int64(-1), high)
+	low, ok, err := FixedDecimal(0).Low(tiny)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Zero(t, low)
+}
+
+func TestBytes(t *testing.T) {
+	piece := rapid.OneOf(
+		rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, 'a', 'b', 0x7f, 0x80, 0xff}), 0, 12),
+		rapid.SliceOfN(rapid.Byte(), 0, 12),
+	)
+	for _, common := range []string{"", "https://", "\xff\xff"} {
+		for _, n := range []int{1, 4, 7, 8} {
+			c := Bytes[string](n, common)
+			t.Run(c.ID(), func(t *testing.T) {
+				values := rapid.Custom(func(t *rapid.T) string {
+					start := common[:rapid.SampledFrom([]int{len(common), len(common), len(common) / 2}).Draw(t, "common")]
+					return start + string(piece.Draw(t, "rest"))
+				})
+				prefixLaws(t, c, values, strings.Compare)
+				prefixLaws(t, Bytes[[]byte](n, common), rapid.Map(values, func(s string) []byte { return []byte(s) }), bytes.Compare)
+			})
+		}
+	}
+	require.Panics(t, func() { Bytes[string](0, "") })
+	require.Panics(t, func() { Bytes[string](9, "") })
+}
+
+func TestBytesDomainIsFull(t *testing.T) {
+	for n := 1; n <= 8; n++ {
+		c := Bytes[string](n, "x")
+		lowest, err := c.Encode("x")
+		require.NoError(t, err)
+		highest, err := c.Encode("x" + strings.Repeat("\xff", 20))
+		require.NoError(t, err)
+		require.Equal(t, c.Domain(), ope.Domain{Min: lowest, Max: highest})
+	}
+	_, err := Bytes[string](4, "x").Encode("y")
+	require.ErrorIs(t, err, ope.ErrDomain)
+}
+
+func TestIPv4(t *testing.T) {
+	values := rapid.Map(opetest.Values(ope.Uint32), func(x int64) netip.Addr {
+		return netip.AddrFrom4([4]byte{byte(x >> 24), byte(x >> 16), byte(x >> 8), byte(x)})
+	})
+	exactLaws(t, IPv4(), values, netip.Addr.Compare, same[netip.Addr])
+	for _, s := range []string{"::1", "::ffff:192.0.2.1", "fe80::1%eth0"} {
+		_, err := IPv4().Encode(netip.MustParseAddr(s))
+		require.ErrorIs(t, err, ErrInvalid, s)
+		_, _, err = IPv4().Low(netip.MustParseAddr(s))
+		require.ErrorIs(t, err, ErrInvalid, s)
+	}
+	_, err := IPv4().Encode(netip.Addr{})
+	require.ErrorIs(t, err, ErrInvalid)
+}
+
+func TestIPv6(t *testing.T) {
+	values := rapid.Custom(func(t *rapid.T) netip.Addr {
+		b := rapid.OneOf(
+			rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, 0x20, 0x7f, 0x80, 0xfe, 0xff}), 16, 16),
+			rapid.SliceOfN(rapid.Byte(), 16, 16),
+		).Draw(t, "addr")
+		if rapid.Bool().Draw(t, "low network") {
+			copy(b, make([]byte, 7))
+		}
+		return netip.AddrFrom16([16]byte(b)).WithZone(rapid.SampledFrom([]string{"", "eth0"}).Draw(t, "zone"))
+	})
+	prefixLaws(t, IPv6(), values, netip.Addr.Compare)
+	mapped, err := IPv6().Encode(netip.MustParseAddr("::ffff:192.0.2.1"))
+	require.NoError(t, err)
+	require.Equal(t, int64(math.MinInt64), mapped)
+	for _, a := range []netip.Addr{{}, netip.MustParseAddr("192.0.2.1")} {
+		_, err = IPv6().Encode(a)
+		require.ErrorIs(t, err, ErrInvalid)
+	}
+}
+
+func TestWithin(t *testing.T) {
+	c := Integer[int64]()
+	narrow, err := c.Within(0, 1000)
+	require.NoError(t, err)
+	require.Equal(t, ope.Domain{Min: 0, Max: 1000}, narrow.Domain())
+	require.Equal(t, c.ID(), narrow.ID(), "the domain does not change the map")
+	require.Equal(t, ope.Int64, c.Domain(), "the codec itself does not change")
+	_, err = narrow.Encode(1001)
+	require.ErrorIs(t, err, ope.ErrDomain)
+	_, err = narrow.Within(-1, 5)
+	require.ErrorIs(t, err, ope.ErrDomain, "it does not widen")
+	_, err = c.Within(5, 4)
+	require.ErrorIs(t, err, ope.ErrParams)
+	_, err = Time(time.Second).Within(time.Unix(0, 1), time.Unix(5, 0))
+	require.ErrorIs(t, err, ErrInexact)
+
+	words, err := Bytes[string](2, "").Within("aa", "zz")
+	require.NoError(t, err)
+	_, err = words.Encode("AA")
+	require.ErrorIs(t, err, ope.ErrDomain)
+	low, ok, err := words.Low("A")
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, words.Domain().Min, low)
+	_, ok, err = words.High("A")
+	require.NoError(t, err)
+	require.False(t, ok)
+}
+
+// The IDs stand beside the data: they may never change, and neither may what they mean.
+func TestPinnedCodes(t *testing.T) {
+	pin(t, Integer[int32](), "int32/1", -5, -5)
+	pin(t, Integer[uint64](), "uint64/1", 5, math.MinInt64+5)
+	pin(t, Float[float32](), "float32/1", -1.5, -0x3fc00000)
+	pin(t, Float[float64](), "float64/1", 18.5, 0x4032800000000000)
+	pin(t, Bool(), "bool/1", true, 1)
+	pin(t, Time(time.Nanosecond), "time/1 unit=ns", time.Unix(1, 5), 1_000_000_005)
+	pin(t, Time(time.Microsecond), "time/1 unit=us", time.Unix(-1, 5000), -999_995)
+	pin(t, Time(time.Millisecond), "time/1 unit=ms", time.Unix(1, 0), 1000)
+	pin(t, Time(time.Second), "time/1 unit=s", time.Unix(-7, 0), -7)
+	pin(t, Date(), "date/1", CivilDate{2000, 3, 1}, 11_017)
+	pin(t, FixedDecimal(2), "decimal/1 scale=2", Decimal{big.NewInt(-15), 1}, -150)
+	pin(t, DecimalPrefix(-3), "decimalprefix/1 scale=-3", Decimal{big.NewInt(-1), 0}, -1)
+	pin(t, IPv4(), "ipv4/1", netip.MustParseAddr("192.0.2.1"), 0xc0000201)
+	pin(t, IPv6(), "ipv6/1", netip.MustParseAddr("2001:db8::1"), -0x5ffef24800000000)
+	pin(t, Bytes[string](4, "a."), "bytes/1 n=4 common=612e", "a.bc", 0x62630000)
+	pin(t, Bytes[string](8, ""), "bytes/1 n=8 common=", "\x80", 0)
+}
+
+func pin[T any](t *testing.T, c Codec[T], id string, v T, code int64) {
+	t.Helper()
+	require.Equal(t, id, c.ID())
+	got, err := c.Encode(v)
+	require.NoError(t, err)
+	require.Equal(t, code, got, id)
+}
+
+func TestErrorsShowNoValue(t *testing.T) {
+	narrow, err := Integer[int64]().Within(0, 1000)
+	require.NoError(t, err)
+	_, err1 := narrow.Encode(600613)
+	_, err2 := Time(time.Second).Encode(time.Unix(600613, 600613))
+	_, err3 := FixedDecimal(0).Encode(Decimal{big.NewInt(600613), 1})
+	_, err4 := Date().Encode(CivilDate{600613, 2, 30})
+	_, err5 := IPv4().Encode(netip.MustParseAddr("600:613::600:613"))
+	_, err6 := Bytes[string](8, "x").Encode("600613")
+	_, err7 := ParseDecimal("600613x")
+	_, err8 := narrow.Decode(600613)
+	_, err9 := narrow.Within(600613, 600614)
+	for i, err := range []error{err1, err2, err3, err4, err5, err6, err7, err8, err9} {
+		require.Error(t, err, i)
+		for _, digits := range []string{"600613", "92a25", "600:613"} {
+			require.NotContains(t, err.Error(), digits)
+		}
+	}
+}

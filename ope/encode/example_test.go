@@ -1,0 +1,116 @@
+package encode_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/boldyreva"
+	"github.com/rangecrypt/rangecrypt/ope/encode"
+)
+
+// A column of temperatures. The server compares the ciphertexts bytewise, as it compares any blob.
+func ExampleColumn() {
+	ctx := context.Background()
+	celsius := encode.Float[float64]()
+	scheme, err := boldyreva.New(ope.GenerateKey(), celsius.Domain(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	temperature, err := encode.NewColumn(scheme, celsius)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	var stored []ope.Ciphertext
+	for _, v := range []float64{-3.5, 18.5, 21.25, 30} {
+		c, err := temperature.Encrypt(ctx, v)
+		if err != nil {
+			log.Fatal(err)
+		}
+		stored = append(stored, c)
+	}
+
+	// SELECT ... WHERE temperature >= :Start AND temperature < :End
+	intervals, err := temperature.Between(ctx, 18, 25)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, iv := range intervals {
+		for _, c := range stored {
+			if bytes.Compare(iv.Start, c) <= 0 && bytes.Compare(c, iv.End) < 0 {
+				v, err := temperature.Decrypt(ctx, c)
+				if err != nil {
+					log.Fatal(err)
+				}
+				fmt.Println(v)
+			}
+		}
+	}
+	// Output:
+	// 18.5
+	// 21.25
+}
+
+// Instants of one year at a resolution of a second: a narrower domain has shorter ciphertexts.
+func ExampleExact_Within() {
+	year := func(y int) time.Time { return time.Date(y, 1, 1, 0, 0, 0, 0, time.UTC) }
+	codec, err := encode.Time(time.Second).Within(year(2026), year(2027))
+	if err != nil {
+		log.Fatal(err)
+	}
+	scheme, err := boldyreva.New(ope.GenerateKey(), codec.Domain(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	created, err := encode.NewColumn(scheme, codec)
+	if err != nil {
+		log.Fatal(err)
+	}
+	c, err := created.Encrypt(context.Background(), year(2026).Add(36*time.Hour))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(len(c), "bytes")
+	_, err = created.Encrypt(context.Background(), year(2031))
+	fmt.Println(err)
+	// Output:
+	// 7 bytes
+	// ope: value outside the domain (codec time/1 unit=s, codes [1767225600,1798761600])
+}
+
+// A prefix codec finds at least what is asked for. The whole value is sealed beside the
+// ciphertext, and the caller checks it.
+func ExamplePrefixColumn() {
+	ctx := context.Background()
+	codec := encode.Bytes[string](4, "")
+	scheme, err := boldyreva.New(ope.GenerateKey(), codec.Domain(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	names, err := encode.NewPrefixColumn(scheme, codec)
+	if err != nil {
+		log.Fatal(err)
+	}
+	intervals, err := names.Between(ctx, "Schmidt", "Schmitz")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, name := range []string{"Schmid", "Schmidt", "Schmitt", "Schubert", "Seidel"} {
+		c, err := names.Encrypt(ctx, name)
+		if err != nil {
+			log.Fatal(err)
+		}
+		iv := intervals[0]
+		if bytes.Compare(iv.Start, c) <= 0 && bytes.Compare(c, iv.End) < 0 {
+			fmt.Println(name, "is a candidate; wanted:", "Schmidt" <= name && name <= "Schmitz")
+		}
+	}
+	// Output:
+	// Schmid is a candidate; wanted: false
+	// Schmidt is a candidate; wanted: true
+	// Schmitt is a candidate; wanted: true
+}
