@@ -16,19 +16,24 @@ import (
 const KeySize = 32
 
 // A Key is a 256-bit secret from which the keys of schemes and cells are derived. It prints as a
-// placeholder in every format and log. The zero Key holds no secret and is refused wherever a
-// key is needed.
+// placeholder in every format and log. Keys are compared with [Key.Equal], not with ==. The zero
+// Key holds no secret and is refused wherever a key is needed.
 type Key struct {
-	// Behind a pointer, so that printing a struct that holds a Key shows an address: fmt does
-	// not call methods on unexported fields.
-	secret *[KeySize]byte
+	// Behind a function, which no printer and no reflection can look into. fmt does not call
+	// methods on unexported fields, and where the verb does not suit a pointer, as in %s, it
+	// prints what the pointer points to.
+	secret func() *[KeySize]byte
+}
+
+func holding(secret *[KeySize]byte) Key {
+	return Key{func() *[KeySize]byte { return secret }}
 }
 
 // GenerateKey returns a new random key.
 func GenerateKey() Key {
-	k := Key{new([KeySize]byte)}
-	rand.Read(k.secret[:]) // never fails, as documented
-	return k
+	secret := new([KeySize]byte)
+	rand.Read(secret[:]) // never fails, as documented
+	return holding(secret)
 }
 
 // NewKey returns the key with a copy of secret, which must be 32 bytes from a cryptographic
@@ -37,7 +42,7 @@ func NewKey(secret []byte) (Key, error) {
 	if len(secret) != KeySize {
 		return Key{}, fmt.Errorf("%w: the secret has %d bytes, need %d", ErrKey, len(secret), KeySize)
 	}
-	return Key{(*[KeySize]byte)(append([]byte(nil), secret...))}, nil
+	return holding((*[KeySize]byte)(append([]byte(nil), secret...))), nil
 }
 
 // IsZero reports whether k is the zero Key, which holds no secret.
@@ -49,13 +54,13 @@ func (k Key) Equal(other Key) bool {
 	if k.IsZero() || other.IsZero() {
 		return k.IsZero() && other.IsZero()
 	}
-	return subtle.ConstantTimeCompare(k.secret[:], other.secret[:]) == 1
+	return subtle.ConstantTimeCompare(k.secret()[:], other.secret()[:]) == 1
 }
 
 // Secret returns a copy of the secret.
 func (k Key) Secret() []byte {
 	k.mustHold()
-	return append([]byte(nil), k.secret[:]...)
+	return append([]byte(nil), k.secret()[:]...)
 }
 
 // Derive returns the key for the purpose that the labels name. Different lists of labels give
@@ -64,9 +69,7 @@ func (k Key) Secret() []byte {
 // It is HKDF-SHA256 (RFC 5869) with no salt and, as info, "rangecrypt/key/1" followed by each
 // label preceded by its length in bytes as a big-endian uint32.
 func (k Key) Derive(labels ...string) Key {
-	derived := Key{new([KeySize]byte)}
-	copy(derived.secret[:], k.Expand(KeySize, labels...))
-	return derived
+	return holding((*[KeySize]byte)(k.Expand(KeySize, labels...)))
 }
 
 // Expand returns n bytes for the purpose that the labels name, as [Key.Derive] does for n = 32.
@@ -79,7 +82,7 @@ func (k Key) Expand(n int, labels ...string) []byte {
 		info = binary.BigEndian.AppendUint32(info, uint32(len(label)))
 		info = append(info, label...)
 	}
-	out, err := hkdf.Key(sha256.New, k.secret[:], nil, string(info), n)
+	out, err := hkdf.Key(sha256.New, k.secret()[:], nil, string(info), n)
 	if err != nil {
 		panic("ope: " + err.Error()) // n > 8160 is a programmer's mistake
 	}

@@ -103,7 +103,7 @@ type Scheme interface {
 	// rotated order.
 	//
 	// Intervals never changes state, whether or not lo and hi were ever encrypted: a query does
-	// not write.
+	// not write. The caller owns the result.
 	Intervals(ctx context.Context, lo, hi int64) ([]Interval, error)
 }
 
@@ -179,6 +179,7 @@ type Appender interface {
 type BatchEncrypter interface {
 	// EncryptBatch returns the ciphertexts of xs in the order of xs, which may be any and may
 	// hold duplicates; ascending input is the fastest. On an error no ciphertext is returned,
-	// and the error of a value outside the domain tells its position in xs.
+	// and the error of a value outside the domain tells its position in xs. The caller owns the
+	// ciphertexts; no two of them share memory.
 	EncryptBatch(ctx context.Context, xs []int64) ([]Ciphertext, error)
 }
