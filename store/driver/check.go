@@ -63,26 +63,20 @@ func (s FamilySpec) CheckRange(r Range) error {
 	return nil
 }
 
-// withinPrefix reports whether all keys in [start, end) share their first n bytes.
+// withinPrefix reports whether all keys in [start, end) that have at least n bytes share their
+// first n.
 func withinPrefix(start, end []byte, n int) bool {
-	if len(start) < n || end == nil {
-		// A start of all 0xff and a nil end would do as well, but has no use.
-		return len(start) >= n && len(bytes.TrimLeft(start[:n], "\xff")) == 0
+	if len(start) < n {
+		return false
 	}
-	prefix := start[:n]
-	if bytes.HasPrefix(end, prefix) {
-		return true
-	}
-	// The end may also be the lowest string above the prefix.
-	next := slices.Clone(prefix)
+	// The least key above is the next prefix; above a prefix of all 0xff there is none.
+	next := slices.Clone(start[:n])
 	for i := n - 1; i >= 0; i-- {
-		next[i]++
-		if next[i] != 0 {
-			next = next[:i+1]
-			break
+		if next[i]++; next[i] != 0 {
+			return end != nil && bytes.Compare(end, next) <= 0
 		}
 	}
-	return bytes.Compare(end, next) <= 0 || bytes.Equal(bytes.TrimRight(end, "\x00"), next)
+	return true
 }
 
 // Empty reports whether no key can be in the range.
@@ -186,4 +180,37 @@ func checkCells(cells []Cell) error {
 		}
 	}
 	return nil
+}
+
+// Bucket returns the number that the SpreadBits bits behind the prefix of a row key make. Bits
+// beyond the end of the key are zero.
+func (s FamilySpec) Bucket(row []byte) int {
+	var b [2]byte
+	if len(row) > s.PrefixBytes {
+		copy(b[:], row[s.PrefixBytes:])
+	}
+	return (int(b[0])<<8 | int(b[1])) >> (16 - s.SpreadBits)
+}
+
+// Buckets returns how many buckets the keys in [start, end) can be in; nil is unbounded. Where
+// there is a prefix, the range must be within one.
+func (s FamilySpec) Buckets(start, end []byte) int {
+	first, last := s.Bucket(start), 1<<s.SpreadBits-1
+	if end != nil && (s.PrefixBytes == 0 || len(start) >= s.PrefixBytes && bytes.HasPrefix(end, start[:s.PrefixBytes])) {
+		last = s.Bucket(end)
+		if last > first && s.lowest(end) {
+			last-- // no key below end is in its bucket
+		}
+	}
+	return last - first + 1
+}
+
+// lowest reports whether key is the lowest of its bucket: all bits behind those of the bucket are
+// zero.
+func (s FamilySpec) lowest(key []byte) bool {
+	rest := bytes.Clone(key[s.PrefixBytes:])
+	for i := range min(s.SpreadBits, 8*len(rest)) {
+		rest[i/8] &^= 0x80 >> (i % 8)
+	}
+	return len(bytes.TrimLeft(rest, "\x00")) == 0
 }

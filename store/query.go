@@ -1,0 +1,495 @@
+package store
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"iter"
+	"runtime"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// A Query selects rows of a table.
+type Query struct {
+	// Where restricts the rows. The zero Predicate selects all.
+	Where Predicate
+
+	// Columns are the names of the columns that are returned; nil means all. Key parts are always
+	// returned.
+	Columns []string
+
+	// Limit is how many rows are returned at most; 0 is no limit.
+	Limit int
+
+	// Reverse returns the rows in the opposite order.
+	Reverse bool
+
+	// PageToken goes on behind the page that returned it, with the same Where and Reverse.
+	PageToken string
+}
+
+// Query yields the rows that the query selects. They come in the order of the predicate that
+// drives the query ([Table.Explain] tells which): of the first ordered part of the row key behind
+// fixed parts, or of an ordered column. All rows of a table whose key begins with a hashed part
+// come in no order.
+//
+// It reads lazily; its memory does not depend on the number of rows, but for 16 bytes a row where
+// a column drives the query on a database without snapshots. An error, or the end of ctx, is the
+// last thing yielded. The package comment says what is promised when rows change meanwhile.
+func (t *Table) Query(ctx context.Context, q Query) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		n, err := 0, error(nil)
+		ctx, end := t.st.observer.operation(ctx, "query", t.family())
+		defer func() { end(n, err) }()
+		want, err := t.want(q.Columns)
+		if err != nil {
+			yield(nil, fmt.Errorf("store: query %q: %w", t.schema.Name, err))
+			return
+		}
+		var f *found
+		for f, err = range t.find(ctx, q, want, new(Explanation)) {
+			if err != nil {
+				err = fmt.Errorf("store: query %q: %w", t.schema.Name, t.gone(err))
+				yield(nil, err)
+				return
+			}
+			n++
+			if !yield(t.row(f.record, want), nil) {
+				return
+			}
+		}
+	}
+}
+
+// Page returns the rows of one page, at most q.Limit, which must be positive, and the token for
+// the next page, which is empty when there is none.
+func (t *Table) Page(ctx context.Context, q Query) (rows []Row, next string, err error) {
+	ctx, end := t.st.observer.operation(ctx, "page", t.family())
+	defer func() { end(len(rows), err) }()
+	if q.Limit <= 0 {
+		return nil, "", fmt.Errorf("store: query %q: %w: a page needs a positive Limit", t.schema.Name, driver.ErrRange)
+	}
+	want, err := t.want(q.Columns)
+	if err != nil {
+		return nil, "", fmt.Errorf("store: query %q: %w", t.schema.Name, err)
+	}
+	limit := q.Limit
+	q.Limit++ // one more tells whether there is a next page
+	var last *found
+	for f, err := range t.find(ctx, q, want, new(Explanation)) {
+		if err != nil {
+			return nil, "", fmt.Errorf("store: query %q: %w", t.schema.Name, t.gone(err))
+		}
+		if len(rows) == limit {
+			return rows, t.token(last), nil
+		}
+		rows, last = append(rows, t.row(f.record, want)), f
+	}
+	return rows, "", nil
+}
+
+// An Explanation tells how a query was answered. It holds no values.
+type Explanation struct {
+	// Driver is what was scanned: "row key", "all rows" or the name of a column.
+	Driver string
+	// Intervals is the number of ranges of keys.
+	Intervals int
+	// Buckets is the number of partitions that the ranges meet on a database without ordered
+	// partitions, or 0 for all there are.
+	Buckets int
+	// Requests is the number of scans and reads that were sent; a scan pages by itself.
+	Requests int
+	// Hits is the number of rows and postings that were found in the ranges.
+	Hits int
+	// Discarded is how many of them did not count: the row is not there, has another value by
+	// now, or does not satisfy the rest of the predicate.
+	Discarded int
+	// Rows is the number of rows that the query returns.
+	Rows int
+}
+
+// Explain runs a query without returning its rows and tells how it was answered.
+func (t *Table) Explain(ctx context.Context, q Query) (Explanation, error) {
+	var e Explanation
+	want, err := t.want(q.Columns)
+	if err != nil {
+		return e, fmt.Errorf("store: explain %q: %w", t.schema.Name, err)
+	}
+	for _, err := range t.find(ctx, q, want, &e) {
+		if err != nil {
+			return e, fmt.Errorf("store: explain %q: %w", t.schema.Name, t.gone(err))
+		}
+		e.Rows++
+	}
+	return e, nil
+}
+
+// found is a row of an answer, with its position for page tokens.
+type found struct {
+	record *record
+	plan   *plan
+	index  int    // of the range
+	key    []byte // that was scanned: of the row or the posting
+	print  []byte // of the query
+}
+
+// batch sizes of a query: small at first, for queries that are stopped early.
+const (
+	firstBatch = 16
+	fullBatch  = 256
+)
+
+// find yields what a query selects.
+func (t *Table) find(ctx context.Context, q Query, want []bool, e *Explanation) iter.Seq2[*found, error] {
+	return func(yield func(*found, error) bool) {
+		if q.Limit < 0 {
+			yield(nil, fmt.Errorf("%w: Limit is %d", driver.ErrRange, q.Limit))
+			return
+		}
+		pl, err := t.plan(ctx, q.Where)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		if pl.anyOrder && q.Reverse {
+			yield(nil, fmt.Errorf("%w: all rows of a table whose key begins with a hashed part have no order to reverse", driver.ErrRange))
+			return
+		}
+		f := &finder{table: t, plan: pl, query: q, want: want, explain: e}
+		f.need = f.needed()
+		f.print = pl.fingerprint(q.Reverse)
+		if q.PageToken != "" {
+			if f.from, err = t.parseToken(q.PageToken, pl, f.print); err != nil {
+				yield(nil, err)
+				return
+			}
+		}
+		if err := f.openFamilies(ctx); err != nil {
+			yield(nil, err)
+			return
+		}
+		defer f.close()
+		f.describe()
+		n := 0
+		for hit, err := range f.run(ctx) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			n++
+			if !yield(hit, nil) || n == q.Limit {
+				return
+			}
+		}
+	}
+}
+
+// finder is one execution of a query.
+type finder struct {
+	table   *Table
+	plan    *plan
+	query   Query
+	want    []bool // columns to return
+	need    []bool // columns to read: also those of conditions
+	print   []byte
+	from    *position // to go on behind, or nil
+	explain *Explanation
+
+	data, postings driver.Family
+	snapshot       driver.Snapshot
+	seen           map[[16]byte]struct{} // rows that were found, where there is no snapshot
+	last           []byte                // the row that was found last
+}
+
+// needed returns the columns that have to be read.
+func (f *finder) needed() []bool {
+	if f.want == nil {
+		return nil
+	}
+	need := slices.Clone(f.want)
+	for _, c := range f.plan.conditions {
+		if c.column.part < 0 {
+			need[c.column.position] = true
+		}
+	}
+	if d := f.plan.driving; d != nil {
+		need[d.position] = true
+	}
+	return need
+}
+
+// openFamilies takes a snapshot where the database has them: otherwise a row that a writer moves
+// forward in the order of the driving column could be seen twice.
+func (f *finder) openFamilies(ctx context.Context) (err error) {
+	t := f.table
+	f.data, f.postings = t.data, t.postings
+	db, ok := t.st.db.(driver.Snapshotter)
+	if !ok {
+		if f.plan.driving != nil {
+			f.seen = make(map[[16]byte]struct{})
+		}
+		return nil
+	}
+	if f.snapshot, err = db.Snapshot(); err != nil {
+		return err
+	}
+	f.data, err = f.snapshot.Family(ctx, t.spec)
+	if err == nil && f.plan.driving != nil {
+		f.postings, err = f.snapshot.Family(ctx, t.postingSpec)
+	}
+	if err != nil {
+		f.close()
+	}
+	return err
+}
+
+func (f *finder) close() {
+	if f.snapshot != nil {
+		_ = f.snapshot.Close() // read-only: nothing can be lost
+	}
+}
+
+func (f *finder) describe() {
+	spec := f.table.spec
+	switch {
+	case f.plan.driving != nil:
+		f.explain.Driver = f.plan.driving.name
+		spec = f.table.postingSpec
+	case f.plan.anyOrder:
+		f.explain.Driver = "all rows"
+	default:
+		f.explain.Driver = "row key"
+	}
+	f.explain.Intervals = len(f.plan.ranges)
+	if !f.plan.anyOrder {
+		for _, r := range f.plan.ranges {
+			f.explain.Buckets += spec.Buckets(r.start, r.end)
+		}
+	}
+}
+
+// run yields the rows of all ranges.
+func (f *finder) run(ctx context.Context) iter.Seq2[*found, error] {
+	return func(yield func(*found, error) bool) {
+		for i := range f.plan.ranges {
+			index := i
+			if f.query.Reverse {
+				index = len(f.plan.ranges) - 1 - i
+			}
+			r := f.plan.ranges[index]
+			if f.from != nil {
+				if index != f.from.Range && index < f.from.Range != f.query.Reverse {
+					continue // on an earlier page
+				}
+				if index == f.from.Range {
+					r = f.from.rest(r, f.query.Reverse)
+				}
+			}
+			rows := f.scan(ctx, r)
+			if r.group > 0 {
+				rows = f.inOrder(r, index, rows)
+			}
+			for hit, err := range rows {
+				if hit != nil {
+					hit.plan, hit.index, hit.print = f.plan, index, f.print
+				}
+				if !yield(hit, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+// scan yields what satisfies the conditions in one range, in the order of keys. Rows are read and
+// opened by the batch: opening takes both processors, and reading hides round trips.
+func (f *finder) scan(ctx context.Context, r keyRange) iter.Seq2[*found, error] {
+	return func(yield func(*found, error) bool) {
+		family, slice := f.data, f.table.slice(f.need)
+		if f.plan.driving != nil {
+			family, slice = f.postings, driver.Slice{}
+		}
+		size := firstBatch
+		batch := make([]driver.Row, 0, size)
+		emit := func() (more bool) {
+			hits, err := f.open(ctx, batch)
+			if err != nil {
+				yield(nil, err)
+				return false
+			}
+			batch, size = batch[:0], min(2*size, fullBatch)
+			for _, hit := range hits {
+				if hit == nil {
+					f.explain.Discarded++
+				} else if !yield(hit, nil) {
+					return false
+				}
+			}
+			return true
+		}
+		f.explain.Requests++
+		for row, err := range family.Scan(ctx, driver.Range{
+			Start: r.start, End: r.end, Reverse: f.query.Reverse, Cells: slice, AnyOrder: f.plan.anyOrder,
+		}) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			f.explain.Hits++
+			if batch = append(batch, row); len(batch) >= size && !emit() {
+				return
+			}
+		}
+		emit()
+	}
+}
+
+// open turns scanned rows or postings into rows of the answer, nil where one does not count.
+func (f *finder) open(ctx context.Context, batch []driver.Row) ([]*found, error) {
+	hits := make([]*found, len(batch))
+	if f.plan.driving == nil {
+		return hits, inParallel(len(batch), func(i int) (err error) {
+			record, err := f.table.decode(batch[i], f.need)
+			if errors.Is(err, errTornRow) {
+				record, err = f.table.readFrom(ctx, f.data, batch[i].Key, f.need)
+			}
+			if err == nil && record != nil && f.satisfies(record) {
+				hits[i] = &found{record: record, key: batch[i].Key}
+			}
+			return err
+		})
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(f.table.st.concurrency)
+	for i, posting := range batch {
+		search, row, _, err := f.plan.driving.cutPosting(posting.Key)
+		if err != nil {
+			_ = group.Wait()
+			return nil, err
+		}
+		f.explain.Requests++
+		group.Go(func() error {
+			record, err := f.table.readFrom(ctx, f.data, row, f.need)
+			// The value decides, not the write: a row that was written again with the same value
+			// has not changed, and must not be missed because its old posting was read.
+			if err == nil && record != nil && bytes.Equal(record.search[f.plan.driving.position], search) && f.satisfies(record) {
+				hits[i] = &found{record: record, key: posting.Key}
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	// A row has one posting for each time it was given this value; all but one are left-overs,
+	// and they are neighbours.
+	for i := range hits {
+		if hits[i] != nil && !f.first(hits[i]) {
+			hits[i] = nil
+		}
+	}
+	return hits, nil
+}
+
+// satisfies reports whether a row satisfies all conditions.
+func (f *finder) satisfies(r *record) bool {
+	for _, c := range f.plan.conditions {
+		if !c.holds(r.values[f.table.valueIndex(c.column)]) {
+			return false
+		}
+	}
+	return true
+}
+
+// first reports whether the row is found for the first time.
+func (f *finder) first(hit *found) bool {
+	again := bytes.Equal(f.last, hit.record.key)
+	f.last = hit.record.key
+	if f.seen == nil || again {
+		return !again
+	}
+	sum := sha256.Sum256(hit.record.key)
+	id := [16]byte(sum[:])
+	_, again = f.seen[id]
+	f.seen[id] = struct{}{}
+	return !again
+}
+
+// inParallel calls do for 0 to n-1 on all processors.
+func inParallel(n int, do func(i int) error) error {
+	workers := min(runtime.GOMAXPROCS(0), n/8)
+	if workers < 2 {
+		for i := range n {
+			if err := do(i); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var group errgroup.Group
+	for w := range workers {
+		group.Go(func() error {
+			for i := n * w / workers; i < n*(w+1)/workers; i++ {
+				if err := do(i); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// inOrder puts the rows of each group, whose ciphertexts are equal because they share a prefix, in
+// the order of their values. Its memory is that of the largest group.
+func (f *finder) inOrder(r keyRange, index int, rows iter.Seq2[*found, error]) iter.Seq2[*found, error] {
+	compare := func(a, b *found) int {
+		order := cmp.Or(r.by.typ.compare(f.table.valueOf(r.by, a), f.table.valueOf(r.by, b)), bytes.Compare(a.record.key, b.record.key))
+		if f.query.Reverse {
+			return -order
+		}
+		return order
+	}
+	passed := f.passed(r, index)
+	return func(yield func(*found, error) bool) {
+		var group []*found
+		emit := func() (more bool) {
+			slices.SortFunc(group, compare)
+			for _, hit := range group {
+				if !passed(hit) && !yield(hit, nil) {
+					return false
+				}
+			}
+			group = group[:0]
+			return true
+		}
+		for hit, err := range rows {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if len(group) > 0 && !bytes.Equal(group[0].key[:r.group], hit.key[:r.group]) && !emit() {
+				return
+			}
+			group = append(group, hit)
+		}
+		emit()
+	}
+}
+
+func (t *Table) valueOf(c *column, hit *found) any { return hit.record.values[t.valueIndex(c)] }
+
+// valueIndex returns where a record has the value of the column.
+func (t *Table) valueIndex(c *column) int {
+	if c.part >= 0 {
+		return c.part
+	}
+	return len(t.parts) + c.position
+}

@@ -1,0 +1,155 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// Get returns the row with the key parts of key, with the named columns or, where none is named,
+// with all of them. It returns nil if there is no such row.
+func (t *Table) Get(ctx context.Context, key Row, columns ...string) (_ Row, err error) {
+	ctx, end := t.st.observer.operation(ctx, "get", t.family())
+	defer func() { end(1, err) }()
+	want, err := t.want(columns)
+	if err != nil {
+		return nil, fmt.Errorf("store: get from %q: %w", t.schema.Name, err)
+	}
+	rowKey, err := t.exactKey(ctx, key)
+	if err != nil {
+		return nil, fmt.Errorf("store: get from %q: %w", t.schema.Name, err)
+	}
+	r, err := t.read(ctx, rowKey, want)
+	if err != nil {
+		return nil, fmt.Errorf("store: get from %q: %w", t.schema.Name, t.gone(err))
+	}
+	if r == nil {
+		return nil, nil
+	}
+	return t.row(r, want), nil
+}
+
+// exactKey returns the row key of a Row that names all key parts.
+func (t *Table) exactKey(ctx context.Context, key Row) ([]byte, error) {
+	r := t.newRecord()
+	if err := t.encodeKey(ctx, r, key); err != nil {
+		return nil, err
+	}
+	if r.fresh {
+		return nil, fmt.Errorf("%w: key part %q is null", ErrColumn, t.parts[len(t.parts)-1].name)
+	}
+	return r.key, nil
+}
+
+// want returns which columns the names mean, by position; nil means all.
+func (t *Table) want(names []string) ([]bool, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	want := make([]bool, len(t.columns))
+	for _, name := range names {
+		c := t.byName[name]
+		if c == nil {
+			return nil, fmt.Errorf("%w: table %q has no column %q", ErrColumn, t.schema.Name, name)
+		}
+		if c.part < 0 {
+			want[c.position] = true
+		}
+	}
+	return want, nil
+}
+
+// searchedColumns returns which columns have postings.
+func (t *Table) searchedColumns() []bool {
+	want := make([]bool, len(t.columns))
+	for i, c := range t.columns {
+		want[i] = c.searched()
+	}
+	return want
+}
+
+// slice returns the cells that decode needs for the columns in want.
+func (t *Table) slice(want []bool) driver.Slice {
+	if want == nil {
+		return driver.Slice{}
+	}
+	only := [][]byte{keyQualifier}
+	for _, i := range t.byID {
+		if want[i] {
+			only = append(only, t.columns[i].id[:])
+		}
+	}
+	return driver.Slice{Only: only}
+}
+
+// tornReads is how often a row that holds a mixture of two writes is read again before it is
+// reported. Between the two writes of a race it holds one only for as long as they take.
+const tornReads = 6
+
+// read returns a row, or nil if there is none.
+func (t *Table) read(ctx context.Context, key []byte, want []bool) (*record, error) {
+	return t.readFrom(ctx, t.data, key, want)
+}
+
+func (t *Table) readFrom(ctx context.Context, data driver.Family, key []byte, want []bool) (*record, error) {
+	for attempt := 0; ; attempt++ {
+		cells, err := data.Get(ctx, key, t.slice(want))
+		if err != nil {
+			return nil, err
+		}
+		r, err := t.decode(driver.Row{Key: key, Cells: cells}, want)
+		if !errors.Is(err, errTornRow) {
+			return r, err
+		}
+		if attempt == tornReads {
+			return nil, fmt.Errorf("%w: %w", ErrTorn, err)
+		}
+		if err := pause(ctx, attempt); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// readWrite returns the write id of a row, and whether there is one.
+func (t *Table) readWrite(ctx context.Context, key []byte) (writeID, bool, error) {
+	cells, err := t.data.Get(ctx, key, driver.Slice{Only: [][]byte{keyQualifier}})
+	if err != nil || len(cells) == 0 {
+		return writeID{}, false, err
+	}
+	_, h, err := t.keySealer.OpenCell(nil, cells[0].Value, t.places(key).at(keyQualifier))
+	if err != nil {
+		return writeID{}, false, fmt.Errorf("key cell: %w", sealError(err))
+	}
+	return h.Write, true, nil
+}
+
+// pause waits before the next attempt, about 2 ms at first and twice as long each time, at most
+// 200 ms; half of it is random, so that clients in each other's way part.
+func pause(ctx context.Context, attempt int) error {
+	d := min(time.Millisecond<<min(attempt+1, 10), 200*time.Millisecond)
+	d = d/2 + rand.N(d/2+1)
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}
+
+// family returns the name under which the table appears in spans and logs.
+func (t *Table) family() string { return t.meta.dataFamily() }
+
+// gone adds [ErrNoTable] to an error of the database where the reason is that the table was
+// dropped.
+func (t *Table) gone(err error) error {
+	if errors.Is(err, driver.ErrNoFamily) {
+		return fmt.Errorf("%w: it was dropped: %w", ErrNoTable, err)
+	}
+	return err
+}

@@ -1,0 +1,298 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/rangecrypt/rangecrypt/internal/seal"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// A record is a row on its way to or from the database.
+type record struct {
+	key    []byte
+	values []any // by position: key parts, then columns
+	write  writeID
+	fresh  bool     // the key was drawn at random: there is no earlier row
+	search [][]byte // by column: what its posting carries; nil where it has none
+}
+
+type writeID [16]byte
+
+// encode turns a row into a record, without touching the database.
+func (t *Table) encode(ctx context.Context, row Row) (*record, error) {
+	for name := range row {
+		if t.byName[name] == nil {
+			return nil, fmt.Errorf("%w: table %q has no column %q", ErrColumn, t.schema.Name, name)
+		}
+	}
+	r := t.newRecord()
+	rand.Read(r.write[:])
+	if err := t.encodeKey(ctx, r, row); err != nil {
+		return nil, err
+	}
+	for i, c := range t.columns {
+		v, err := c.value(row)
+		if err != nil {
+			return nil, err
+		}
+		r.values[len(t.parts)+i] = v
+		if c.searched() && v != nil {
+			if r.search[i], err = c.appendSearch(ctx, nil, v); err != nil {
+				return nil, fmt.Errorf("column %q: %w", c.name, err)
+			}
+		}
+	}
+	return r, nil
+}
+
+// encodeKey sets the record's key and the values of its parts.
+func (t *Table) encodeKey(ctx context.Context, r *record, row Row) error {
+	for i, c := range t.parts {
+		v, err := c.value(row)
+		if err != nil {
+			return err
+		}
+		if v == nil {
+			if c.encryption != tieBreaker {
+				return fmt.Errorf("%w: key part %q is null", ErrColumn, c.name)
+			}
+			var tie [16]byte
+			rand.Read(tie[:])
+			v, r.fresh = tie, true
+		}
+		r.values[i] = v
+		if r.key, err = c.appendSearch(ctx, r.key, v); err != nil {
+			return fmt.Errorf("key part %q: %w", c.name, err)
+		}
+	}
+	if len(r.key) > driver.MaxRowKey {
+		return fmt.Errorf("%w: the row key has %d bytes, at most %d", driver.ErrTooLarge, len(r.key), driver.MaxRowKey)
+	}
+	return nil
+}
+
+// value returns the checked value of the column in a row, or nil for null.
+func (c *column) value(row Row) (any, error) {
+	v, ok := row[c.name]
+	if !ok || v == nil {
+		return nil, nil
+	}
+	v, err := c.typ.normalize(v)
+	if err != nil {
+		return nil, fmt.Errorf("column %q: %w", c.name, err)
+	}
+	return v, nil
+}
+
+// Cells of a row, by qualifier:
+//
+//	(empty)           the key cell: sealed {values of the key parts, ids of the columns that are
+//	                  not null}. Every row has it; it is the row's authenticated existence.
+//	column id         the value: sealed, or behind the header of a plain cell
+//
+// All cells of a row carry the write id of the Put that wrote it, so that a mixture of two Puts
+// is noticed.
+var keyQualifier = []byte{}
+
+const (
+	plainFormat   = 1 // first byte of a plain cell; sealed cells have seal's
+	plainOverhead = 1 + 4 + 16
+)
+
+// places builds the associated data of one row's cells, in one buffer. The length of the fixed
+// part depends on the table only.
+type places struct {
+	buf []byte
+	n   int
+}
+
+func (t *Table) places(row []byte) *places {
+	p := place("cell", t.meta.ID[:], row)
+	return &places{buf: append(p, make([]byte, 32)...), n: len(p)}
+}
+
+// at returns the place of a cell. It is valid until the next call.
+func (p *places) at(qualifier []byte) seal.Place {
+	return seal.Place(p.buf[:p.n:len(p.buf)]).Append(qualifier)
+}
+
+// mutation returns what a Put of the record does to its row.
+func (t *Table) mutation(r *record) driver.Mutation {
+	m := driver.Mutation{Row: r.key}
+	where := t.places(r.key)
+	header := seal.Header{Write: r.write}
+
+	var key []byte
+	for i, c := range t.parts {
+		key = appendSized(key, c.typ.append(nil, r.values[i]))
+	}
+	m.Puts = make([]driver.Cell, 1, 1+len(t.columns))
+	for _, i := range t.byID {
+		c, v := t.columns[i], r.values[len(t.parts)+i]
+		if v == nil {
+			m.Deletes = append(m.Deletes, c.id[:])
+			continue
+		}
+		key = append(key, c.id[:]...)
+		m.Puts = append(m.Puts, driver.Cell{Qualifier: c.id[:], Value: c.cell(header, r.search[i], v, where)})
+	}
+	m.Puts[0] = driver.Cell{Qualifier: keyQualifier, Value: t.keySealer.SealCell(nil, header, key, where.at(keyQualifier))}
+	return m
+}
+
+// cell returns the cell of a value. The sealed cell of a searched column begins with what its
+// posting carries: so a posting is checked against the truth without computing it again, and the
+// posting of an old row can be named.
+func (c *column) cell(h seal.Header, search []byte, v any, where *places) []byte {
+	if c.encryption == plain {
+		b := make([]byte, 0, plainOverhead+16)
+		b = append(b, plainFormat)
+		b = binary.BigEndian.AppendUint32(b, h.Policy)
+		b = append(b, h.Write[:]...)
+		return c.typ.append(b, v)
+	}
+	plaintext := make([]byte, 0, 64)
+	if c.searched() {
+		plaintext = append(plaintext, search...)
+	}
+	return c.sealer.SealCell(nil, h, c.typ.append(plaintext, v), where.at(c.id[:]))
+}
+
+// searchSize is the length of what a posting of the column carries.
+func (c *column) searchSize() int {
+	if c.encryption == deterministic {
+		return tokenSize
+	}
+	return c.size
+}
+
+// open returns the value in a cell, the write it belongs to and, for a searched column, what its
+// posting carries.
+func (c *column) open(cell []byte, where *places) (value any, write writeID, search []byte, err error) {
+	if c.encryption == plain {
+		if len(cell) < plainOverhead || cell[0] != plainFormat {
+			return nil, write, nil, fmt.Errorf("column %q: %w: not a plain cell", c.name, ErrFormat)
+		}
+		copy(write[:], cell[5:])
+		if value, err = c.typ.parse(cell[plainOverhead:]); err != nil {
+			return nil, write, nil, fmt.Errorf("column %q: %w: %w", c.name, ErrFormat, err)
+		}
+		return value, write, nil, nil
+	}
+	b, h, err := c.sealer.OpenCell(make([]byte, 0, 64), cell, where.at(c.id[:]))
+	if err != nil {
+		return nil, write, nil, fmt.Errorf("column %q: %w", c.name, sealError(err))
+	}
+	if c.searched() {
+		n := c.searchSize()
+		if len(b) < n {
+			return nil, write, nil, fmt.Errorf("column %q: %w: the cell is too short", c.name, ErrFormat)
+		}
+		search, b = b[:n], b[n:]
+	}
+	if value, err = c.typ.parse(b); err != nil {
+		return nil, write, nil, fmt.Errorf("column %q: %w: %w", c.name, ErrFormat, err)
+	}
+	return value, h.Write, search, nil
+}
+
+// errTornRow says that the cells of a row are not all of one write. The reader reads again.
+var errTornRow = errors.New("cells of two writes")
+
+// decode opens a row as the database returned it: its key cell, and of the columns those in want,
+// by position, where nil means all. It returns nil for a row without cells.
+func (t *Table) decode(row driver.Row, want []bool) (*record, error) {
+	if len(row.Cells) == 0 {
+		return nil, nil
+	}
+	if len(row.Cells[0].Qualifier) != 0 {
+		return nil, fmt.Errorf("%w: the key cell is missing", errTornRow)
+	}
+	where := t.places(row.Key)
+	b, h, err := t.keySealer.OpenCell(make([]byte, 0, 128), row.Cells[0].Value, where.at(keyQualifier))
+	if err != nil {
+		return nil, fmt.Errorf("key cell: %w", sealError(err))
+	}
+	r := t.newRecord()
+	r.key, r.write = row.Key, h.Write
+	for i, c := range t.parts {
+		var part []byte
+		if part, b, err = cutSized(b); err == nil {
+			r.values[i], err = c.typ.parse(part)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("key cell: part %q: %w: %w", c.name, ErrFormat, err)
+		}
+	}
+	// Cells, ids in the key cell and t.byID are all in ascending order of ids. Ids that are not in
+	// t.byID are of columns that this client does not know.
+	present, cells := b, row.Cells[1:]
+	for _, i := range t.byID {
+		c := t.columns[i]
+		if want != nil && !want[i] {
+			continue
+		}
+		for len(present) >= len(c.id) && bytes.Compare(present[:len(c.id)], c.id[:]) < 0 {
+			present = present[len(c.id):]
+		}
+		for len(cells) > 0 && bytes.Compare(cells[0].Qualifier, c.id[:]) < 0 {
+			cells = cells[1:]
+		}
+		found := len(cells) > 0 && bytes.Equal(cells[0].Qualifier, c.id[:])
+		if found != bytes.HasPrefix(present, c.id[:]) {
+			return nil, fmt.Errorf("%w: column %q", errTornRow, c.name)
+		}
+		if !found {
+			continue
+		}
+		value, write, search, err := c.open(cells[0].Value, where)
+		if err != nil {
+			return nil, err
+		}
+		if write != r.write {
+			return nil, fmt.Errorf("%w: column %q", errTornRow, c.name)
+		}
+		r.values[len(t.parts)+i], r.search[i] = value, search
+	}
+	return r, nil
+}
+
+func (t *Table) newRecord() *record {
+	return &record{
+		values: make([]any, len(t.parts)+len(t.columns)),
+		search: make([][]byte, len(t.columns)),
+	}
+}
+
+// row returns the values of the record as a Row: the key parts, and of the columns those in want.
+func (t *Table) row(r *record, want []bool) Row {
+	row := make(Row, len(r.values))
+	for i, c := range t.parts {
+		row[c.name] = r.values[i]
+	}
+	for i, c := range t.columns {
+		if v := r.values[len(t.parts)+i]; v != nil && (want == nil || want[i]) {
+			row[c.name] = v
+		}
+	}
+	return row
+}
+
+// appendSized appends b with its length before it.
+func appendSized(dst, b []byte) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(b))), b...)
+}
+
+// cutSized undoes appendSized and returns what follows.
+func cutSized(b []byte) (sized, rest []byte, err error) {
+	n, size := binary.Uvarint(b)
+	if size <= 0 || n > uint64(len(b)-size) {
+		return nil, nil, errors.New("cut short")
+	}
+	return b[size : size+int(n)], b[size+int(n):], nil
+}

@@ -1,0 +1,212 @@
+// Package store keeps encrypted tables in a wide-column database and runs range queries on them
+// in the database. The database sees the order and equality of ordered columns, never a value;
+// the keys stay with the client. Any number of independent clients share a database without a
+// proxy: all that they have to agree on is in the database itself, sealed.
+//
+// A [Store] is opened on a [driver.DB] (packages store/pebble, store/cassandra and store/hbase)
+// with a master key. Tables have a [Schema]: a row key out of plain, hashed and ordered parts,
+// and columns that are plain, randomised, deterministic or ordered. Rows are written with
+// [Table.Put] and found with [Table.Query], whose predicate is turned into ranges of ciphertexts.
+//
+// # What is stored
+//
+// The sealed cell is the truth, everything that is searched is a hint. A cell holds the exact
+// value under XChaCha20-Poly1305, bound to its table, column and row key. An ordered column
+// besides has postings: keys of an index family that consist of the ciphertext of the value, the
+// row key and the id of the write. A posting counts only if the cell it points to is of the same
+// write and its value satisfies the predicate, so that postings that were left behind by a
+// client that died do no harm.
+//
+// # What a query promises
+//
+// A row whose values do not change during the query is returned exactly once. A row that is
+// written meanwhile may be seen with either value or missed; it is never returned twice. On a
+// database with snapshots (store/pebble) a query sees one instant.
+//
+// # What is given away
+//
+// See docs/security.md: order and equality, the number and sizes of cells, which columns of a row
+// are null, and which rows a query touches. An operator who puts old cells back, or leaves rows
+// out, is not noticed.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// Options are the optional parameters of [Open]. The zero value is the default.
+type Options struct {
+	// Logger receives events worth knowing, such as a posting that points to nothing, never a
+	// value, key or ciphertext. Default: none.
+	Logger *slog.Logger
+
+	// TracerProvider and MeterProvider receive spans and metrics. Default: the global ones of
+	// OpenTelemetry, which do nothing unless the application has set them.
+	TracerProvider trace.TracerProvider
+	MeterProvider  metric.MeterProvider
+
+	// Concurrency is the number of requests that one call keeps under way at a time. Default 32.
+	// More hides more latency; it also takes more memory and, on a small server, throughput.
+	Concurrency int
+}
+
+// A Store is an encrypted database: the tables of one catalogue. It is safe for concurrent use.
+type Store struct {
+	db          driver.DB
+	keys        keys
+	catalogue   *catalogue
+	observer    *observer
+	concurrency int
+
+	mu     sync.Mutex
+	tables map[tableID]*Table
+}
+
+// Open opens the encrypted database in db and creates its catalogue when there is none. It does
+// not take db over: the caller closes db after the last use of the Store.
+//
+// A key that is not the one the database was made with is [ErrWrongKey]; a database of a newer
+// format is [ErrFormat].
+func Open(ctx context.Context, db driver.DB, master ope.Key, opts *Options) (*Store, error) {
+	if opts == nil {
+		opts = &Options{}
+	}
+	if db == nil {
+		return nil, errors.New("store: no database given")
+	}
+	if master.IsZero() {
+		return nil, fmt.Errorf("store: %w: the zero Key holds no secret", ope.ErrKey)
+	}
+	if opts.Concurrency < 0 {
+		return nil, fmt.Errorf("store: Concurrency is %d", opts.Concurrency)
+	}
+	st := &Store{
+		db:          db,
+		observer:    newObserver(opts),
+		concurrency: opts.Concurrency,
+		tables:      make(map[tableID]*Table),
+	}
+	if st.concurrency == 0 {
+		st.concurrency = 32
+	}
+	var err error
+	if st.catalogue, err = openCatalogue(ctx, db, master); err != nil {
+		return nil, fmt.Errorf("store: open: %w", err)
+	}
+	st.keys = newKeys(master, st.catalogue.database)
+	return st, nil
+}
+
+// Create makes a table. A table of the same name is [ErrExists]; a schema that makes no sense is
+// [ErrSchema], with the part or column named.
+func (st *Store) Create(ctx context.Context, schema Schema) (_ *Table, err error) {
+	ctx, end := st.observer.operation(ctx, "create", "")
+	defer func() { end(0, err) }()
+	meta, err := newTableMeta(schema)
+	if err != nil {
+		return nil, fmt.Errorf("store: create: %w", err)
+	}
+	// The families come first: a client that sees the table in the catalogue finds them.
+	// Families of a Create that died here are empty, and nothing points to them.
+	tbl, err := st.open(ctx, meta)
+	if err != nil {
+		return nil, fmt.Errorf("store: create table %q: %w", schema.Name, err)
+	}
+	if err := st.catalogue.add(ctx, meta); err != nil {
+		st.forget(ctx, meta)
+		return nil, fmt.Errorf("store: create table %q: %w", schema.Name, err)
+	}
+	return tbl, nil
+}
+
+// Table opens a table. One that does not exist is [ErrNoTable].
+func (st *Store) Table(ctx context.Context, name string) (*Table, error) {
+	meta, err := st.catalogue.table(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("store: table %q: %w", name, err)
+	}
+	tbl, err := st.open(ctx, meta)
+	if err != nil {
+		return nil, fmt.Errorf("store: table %q: %w", name, err)
+	}
+	return tbl, nil
+}
+
+// Tables returns the schemas of all tables, by name in ascending order.
+func (st *Store) Tables(ctx context.Context) ([]Schema, error) {
+	metas, err := st.catalogue.tables(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("store: tables: %w", err)
+	}
+	schemas := make([]Schema, len(metas))
+	for i, meta := range metas {
+		if schemas[i], err = meta.schema(); err != nil {
+			return nil, fmt.Errorf("store: table %q: %w", meta.Name, err)
+		}
+	}
+	return schemas, nil
+}
+
+// Drop removes a table with all its rows. One that does not exist is [ErrNoTable]. Readers and
+// writers of the table get errors from now on.
+func (st *Store) Drop(ctx context.Context, name string) (err error) {
+	ctx, end := st.observer.operation(ctx, "drop", "")
+	defer func() { end(0, err) }()
+	meta, err := st.catalogue.remove(ctx, name)
+	if err != nil {
+		return fmt.Errorf("store: drop table %q: %w", name, err)
+	}
+	if err := st.dropFamilies(ctx, meta); err != nil {
+		return fmt.Errorf("store: drop table %q: it is gone from the catalogue, but its data is not yet; drop families %s and %s: %w",
+			name, meta.dataFamily(), meta.postingFamily(), err)
+	}
+	return nil
+}
+
+// open returns the table that meta describes, with its families, from memory where it was opened
+// before.
+func (st *Store) open(ctx context.Context, meta *tableMeta) (*Table, error) {
+	st.mu.Lock()
+	tbl := st.tables[meta.ID]
+	st.mu.Unlock()
+	if tbl != nil {
+		return tbl, nil
+	}
+	tbl, err := newTable(ctx, st, meta)
+	if err != nil {
+		return nil, err
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if first := st.tables[meta.ID]; first != nil {
+		return first, nil
+	}
+	st.tables[meta.ID] = tbl
+	return tbl, nil
+}
+
+func (st *Store) forget(ctx context.Context, meta *tableMeta) {
+	// Nothing refers to these families; failing to drop them costs their empty space.
+	_ = st.dropFamilies(context.WithoutCancel(ctx), meta)
+}
+
+func (st *Store) dropFamilies(ctx context.Context, meta *tableMeta) error {
+	st.mu.Lock()
+	delete(st.tables, meta.ID)
+	st.mu.Unlock()
+	err := st.db.Drop(ctx, meta.dataFamily())
+	if meta.hasPostings() {
+		err = errors.Join(err, st.db.Drop(ctx, meta.postingFamily()))
+	}
+	return err
+}

@@ -1,0 +1,178 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"slices"
+
+	"github.com/rangecrypt/rangecrypt/internal/seal"
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// A Row maps the names of key parts and columns to values of the Go type of their [Type]. A
+// column that is missing or nil is null; a key part cannot be null, except that a missing
+// [TiePart] is drawn at random.
+type Row map[string]any
+
+// A Table is an encrypted table. It is safe for concurrent use.
+type Table struct {
+	st      *Store
+	meta    *tableMeta
+	schema  Schema
+	parts   []*column
+	columns []*column
+	byName  map[string]*column
+
+	byID []int // positions in columns, in ascending order of their ids
+
+	spec, postingSpec driver.FamilySpec
+	data, postings    driver.Family // postings is nil when no column is searched
+	keySealer         *seal.Sealer  // of the sealed row key
+	tokens            *seal.Sealer  // of page tokens
+}
+
+// column is a key part or a column, ready for use.
+type column struct {
+	field
+	id       columnID
+	part     int // position in the row key, or -1
+	position int // position among the columns, or -1
+	sealer   *seal.Sealer
+	token    []byte // key of the pseudo-random function that gives tokens of values
+	scheme   ope.Immutable
+	size     int // length of a ciphertext
+}
+
+func newTable(ctx context.Context, st *Store, meta *tableMeta) (*Table, error) {
+	schema, err := meta.schema()
+	if err != nil {
+		return nil, err
+	}
+	k := st.keys.table(meta.ID)
+	t := &Table{
+		st:        st,
+		meta:      meta,
+		schema:    schema,
+		byName:    make(map[string]*column),
+		keySealer: sealer(k.table.Derive("key cell")),
+		tokens:    sealer(k.table.Derive("page token")),
+	}
+	add := func(f field, id columnID, part int) (*column, error) {
+		key := k.column(id)
+		c := &column{
+			field:    f,
+			id:       id,
+			part:     part,
+			position: len(t.columns),
+			sealer:   sealer(key.Derive(purposeCell)),
+			token:    key.Derive(purposeToken).Secret(),
+		}
+		if f.encryption == ordered {
+			if c.scheme, err = newScheme(f.scheme, key.Derive(purposeOrder), f.typ.domain()); err != nil {
+				return nil, err
+			}
+			least, err := c.scheme.Encrypt(ctx, c.scheme.Domain().Min)
+			if err != nil {
+				return nil, err
+			}
+			c.size = len(least)
+		}
+		t.byName[f.name] = c
+		return c, nil
+	}
+	for i, part := range schema.Key {
+		c, err := add(part.field, meta.Key[i].ID, i)
+		if err != nil {
+			return nil, err
+		}
+		t.parts = append(t.parts, c)
+	}
+	for i, col := range schema.Columns {
+		c, err := add(col.field, meta.Columns[i].ID, -1)
+		if err != nil {
+			return nil, err
+		}
+		t.columns = append(t.columns, c)
+	}
+	t.byID = make([]int, len(t.columns))
+	for i := range t.byID {
+		t.byID[i] = i
+	}
+	slices.SortFunc(t.byID, func(a, b int) int { return bytes.Compare(t.columns[a].id[:], t.columns[b].id[:]) })
+	t.spec = driver.FamilySpec{Name: meta.dataFamily(), Layout: driver.LayoutOrdered}
+	switch leading := t.parts[0]; leading.encryption {
+	case hashed:
+		t.spec.PrefixBytes = tokenSize
+	case plain:
+		t.spec.PrefixBytes = leading.typ.width()
+	case ordered:
+		t.spec.SpreadBits = meta.SpreadBits
+	}
+	if t.data, err = st.db.Family(ctx, t.spec); err != nil {
+		return nil, err
+	}
+	if meta.hasPostings() {
+		t.postingSpec = driver.FamilySpec{
+			Name: meta.postingFamily(), Layout: driver.LayoutOrdered,
+			PrefixBytes: len(columnID{}), SpreadBits: meta.SpreadBits,
+		}
+		if t.postings, err = st.db.Family(ctx, t.postingSpec); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// Schema returns the schema of the table.
+func (t *Table) Schema() Schema { return t.schema }
+
+// searched reports whether the column has postings.
+func (c *column) searched() bool {
+	return c.part < 0 && (c.encryption == ordered || c.encryption == deterministic)
+}
+
+// tokenSize is the length of the pseudo-random token of a value. Two values of a column share a
+// token with probability 2^-128.
+const tokenSize = 16
+
+func (c *column) appendToken(dst, canonical []byte) []byte {
+	mac := hmac.New(sha256.New, c.token)
+	mac.Write(canonical)
+	return append(dst, mac.Sum(nil)[:tokenSize]...)
+}
+
+// appendSearch appends what stands for a value in row keys and postings: a ciphertext or a token,
+// and both for a lossy order.
+func (c *column) appendSearch(ctx context.Context, dst []byte, value any) ([]byte, error) {
+	switch c.encryption {
+	case ordered:
+		code, err := c.typ.code(value)
+		if err != nil {
+			return nil, err
+		}
+		if a, ok := c.scheme.(ope.Appender); ok {
+			dst, err = a.AppendEncrypt(dst, code)
+		} else {
+			var ct ope.Ciphertext
+			ct, err = c.scheme.Encrypt(ctx, code)
+			dst = append(dst, ct...)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if c.part >= 0 && !c.typ.exact() {
+			dst = c.appendToken(dst, c.typ.append(nil, value))
+		}
+		return dst, nil
+	case hashed, deterministic:
+		return c.appendToken(dst, c.typ.append(nil, value)), nil
+	case plain:
+		return appendSortable(dst, c.typ, value), nil
+	case tieBreaker:
+		return c.typ.append(dst, value), nil
+	}
+	panic("store: column " + c.name + " is not searched")
+}

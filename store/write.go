@@ -1,0 +1,238 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// writeChunk is how many rows go through the steps of a Put together. Larger chunks save round
+// trips and syncs; smaller ones tell more exactly which rows a failed batch left undone.
+const writeChunk = 256
+
+// Put writes rows, each as a whole: a row with the same key is replaced, with its columns that
+// are null now. All rows are checked before anything is written; the error of a bad row is a
+// [RowError]. Rows are written in chunks, in the order given; if one fails, the error is a
+// [BatchError]. The cells of one row appear at once, different rows may appear in any order.
+//
+// A Put of a row that another client writes at the same time leaves one of the two rows, whole.
+func (t *Table) Put(ctx context.Context, rows ...Row) (err error) {
+	ctx, end := t.st.observer.operation(ctx, "put", t.family())
+	defer func() { end(len(rows), err) }()
+	records := make([]*record, len(rows))
+	seen := make(map[string]int, len(rows))
+	for i, row := range rows {
+		r, err := t.encode(ctx, row)
+		if err != nil {
+			return fmt.Errorf("store: put into %q: %w", t.schema.Name, &RowError{i, err})
+		}
+		if first, twice := seen[string(r.key)]; twice {
+			return fmt.Errorf("store: put into %q: %w", t.schema.Name,
+				&RowError{i, fmt.Errorf("%w: it has the row key of row %d; put them one after the other", driver.ErrOverlap, first)})
+		}
+		seen[string(r.key)] = i
+		records[i] = r
+	}
+	err = t.inChunks(len(rows), func(from, to int) error { return t.write(ctx, records[from:to]) })
+	if err != nil {
+		return fmt.Errorf("store: put into %q: %w", t.schema.Name, t.gone(err))
+	}
+	return nil
+}
+
+// Delete removes rows by their keys: of each Row, the key parts are read and must be there,
+// columns are ignored. A row that does not exist is no error. Errors are those of Put.
+func (t *Table) Delete(ctx context.Context, keys ...Row) (err error) {
+	ctx, end := t.st.observer.operation(ctx, "delete", t.family())
+	defer func() { end(len(keys), err) }()
+	rowKeys := make([][]byte, len(keys))
+	for i, key := range keys {
+		if rowKeys[i], err = t.exactKey(ctx, key); err != nil {
+			return fmt.Errorf("store: delete from %q: %w", t.schema.Name, &RowError{i, err})
+		}
+	}
+	slices.SortFunc(rowKeys, slices.Compare)
+	rowKeys = slices.CompactFunc(rowKeys, slices.Equal)
+	err = t.inChunks(len(rowKeys), func(from, to int) error { return t.remove(ctx, rowKeys[from:to]) })
+	if err != nil {
+		return fmt.Errorf("store: delete from %q: %w", t.schema.Name, t.gone(err))
+	}
+	return nil
+}
+
+// inChunks calls do for one chunk after the other. What it did not reach counts as failed.
+func (t *Table) inChunks(n int, do func(from, to int) error) error {
+	for from := 0; from < n; from += writeChunk {
+		if err := do(from, min(n, from+writeChunk)); err != nil {
+			failed := make([]int, 0, n-from)
+			for i := from; i < n; i++ {
+				failed = append(failed, i)
+			}
+			return &BatchError{failed, err}
+		}
+	}
+	return nil
+}
+
+// write makes records durable. The order of its steps is what makes every row findable at any
+// moment, wherever a client dies:
+//
+//  1. the postings of the new row; at the same time the old row is read, for its postings
+//  2. the row itself
+//  3. the row is read back, because the last write wins by clocks that may disagree
+//  4. the old postings go, unless what was read back is still the old row
+//
+// A posting without its row is left when a client dies between 1 and 2, or when two writers
+// replace a row at the same time. Readers pass over it.
+func (t *Table) write(ctx context.Context, records []*record) error {
+	mutations := make([]driver.Mutation, len(records))
+	for i, r := range records {
+		mutations[i] = t.mutation(r)
+	}
+	if t.postings == nil {
+		return t.data.Apply(ctx, mutations...)
+	}
+	var old []*record
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		var postings []driver.Mutation
+		for _, r := range records {
+			for _, key := range t.postingKeys(r) {
+				postings = append(postings, driver.Mutation{Row: key, Puts: []driver.Cell{postingCell}})
+			}
+		}
+		return t.postings.Apply(groupCtx, postings...)
+	})
+	group.Go(func() error {
+		var err error
+		old, err = t.current(groupCtx, records)
+		return err
+	})
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if err := t.data.Apply(ctx, mutations...); err != nil {
+		return err
+	}
+	return t.dropPostings(ctx, old)
+}
+
+// remove deletes rows, and then their postings.
+func (t *Table) remove(ctx context.Context, rowKeys [][]byte) error {
+	records := make([]*record, len(rowKeys))
+	mutations := make([]driver.Mutation, len(rowKeys))
+	for i, key := range rowKeys {
+		records[i] = &record{key: key}
+		mutations[i] = driver.Mutation{Row: key, DeleteRow: true}
+	}
+	var old []*record
+	if t.postings != nil {
+		var err error
+		if old, err = t.current(ctx, records); err != nil {
+			return err
+		}
+	}
+	if err := t.data.Apply(ctx, mutations...); err != nil {
+		return err
+	}
+	return t.dropPostings(ctx, old)
+}
+
+// current returns the rows that the records are going to replace, as far as they have postings.
+func (t *Table) current(ctx context.Context, records []*record) ([]*record, error) {
+	old := make([]*record, len(records))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(t.st.concurrency)
+	for i, r := range records {
+		if r.fresh {
+			continue
+		}
+		group.Go(func() error {
+			found, err := t.read(ctx, r.key, t.searchedColumns())
+			switch {
+			case errors.Is(err, errTornRow), errors.Is(err, ErrTorn), errors.Is(err, ErrTampered),
+				errors.Is(err, ErrWrongKey), errors.Is(err, ErrFormat):
+				// What cannot be read may be replaced; its postings point to nothing then.
+				t.st.observer.warn(ctx, "a row that could not be read is replaced", t.family(), err)
+				return nil
+			case err != nil:
+				return err
+			}
+			old[i] = found
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(old, func(r *record) bool { return r == nil }), nil
+}
+
+// dropPostings removes the postings of rows that were replaced or deleted. A row that is still
+// there, because its timestamp beat the later write, keeps them.
+func (t *Table) dropPostings(ctx context.Context, old []*record) error {
+	if len(old) == 0 {
+		return nil
+	}
+	postings := make([][][]byte, len(old))
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(t.st.concurrency)
+	for i, r := range old {
+		keys := t.postingKeys(r)
+		if len(keys) == 0 {
+			continue
+		}
+		group.Go(func() error {
+			write, found, err := t.readWrite(groupCtx, r.key)
+			if err == nil && !(found && write == r.write) {
+				postings[i] = keys
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	var drops []driver.Mutation
+	for _, keys := range postings {
+		for _, key := range keys {
+			drops = append(drops, driver.Mutation{Row: key, DeleteRow: true})
+		}
+	}
+	return t.postings.Apply(ctx, drops...)
+}
+
+// A posting is a row of the index family without content:
+//
+//	column id, 4 bytes || ciphertext or token || row key || write id, 16 bytes
+var postingCell = driver.Cell{Qualifier: []byte{}, Value: []byte{}}
+
+// postingKeys returns the keys of a record's postings.
+func (t *Table) postingKeys(r *record) [][]byte {
+	var keys [][]byte
+	for i, c := range t.columns {
+		if search := r.search[i]; search != nil {
+			key := make([]byte, 0, len(c.id)+len(search)+len(r.key)+len(r.write))
+			key = append(key, c.id[:]...)
+			key = append(key, search...)
+			key = append(key, r.key...)
+			keys = append(keys, append(key, r.write[:]...))
+		}
+	}
+	return keys
+}
+
+// cutPosting returns what a posting of the column says.
+func (c *column) cutPosting(key []byte) (search, row []byte, write writeID, err error) {
+	n := len(c.id) + c.searchSize()
+	if len(key) < n+1+len(write) {
+		return nil, nil, write, fmt.Errorf("%w: a posting of column %q is too short", ErrFormat, c.name)
+	}
+	copy(write[:], key[len(key)-len(write):])
+	return key[len(c.id):n], key[n : len(key)-len(write)], write, nil
+}
