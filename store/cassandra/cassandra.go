@@ -1,0 +1,356 @@
+// Package cassandra implements package driver on Apache Cassandra 4.1 and later, through the
+// Apache driver gocql. It is run against Cassandra 5.0.
+//
+// A family is a table. Cassandra orders the rows of a partition but not the partitions, so the
+// row keys of a family with [driver.LayoutOrdered] are a clustering column, and the partition is
+// the prefix and the bucket that its specification names: a fixed number of leading bits, which
+// keep their order. A row of [driver.LayoutWide] is a partition of its own.
+//
+// Reads and writes are made at QUORUM, conditional changes at SERIAL, so that what one client
+// was told another one reads. Conditional changes are sent once and never repeated. Other
+// mutations carry a timestamp of this client's clock, in microseconds and always rising, so that
+// of two mutations by one client the later one wins; between clients the clocks decide, which
+// therefore have to be kept by NTP or the like.
+//
+// # What the server must allow
+//
+// A value of 8 MiB ([driver.MaxValue]) needs a max_mutation_size and a
+// native_transport_max_message_size above it. The defaults of Cassandra, 16 MiB each, are
+// enough; a commitlog_segment_size below 32 MiB lowers the first. Everything that one
+// [driver.Mutation] or one conditional change holds has to fit together, conditions included.
+//
+// Cassandra's default, commitlog_sync: periodic, writes an acknowledged mutation to the disk of
+// each replica within ten seconds. It survives the death of processes, but not a loss of power
+// on all replicas at a time; commitlog_sync: batch or group does.
+package cassandra
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// Options are what can be chosen for any connection.
+type Options struct {
+	// Keyspace is the name space: 1 to 48 of a-z, 0-9 and '_', beginning with a letter. It must
+	// be given. It is made when it does not exist. Tables of others may be in it.
+	Keyspace string
+
+	// Replication is how a keyspace that does not exist is made: the map of CREATE KEYSPACE, for
+	// example {"class": "NetworkTopologyStrategy", "dc1": "3"}. By default there is one copy of
+	// everything (SimpleStrategy), which is for trying out only. The replication of a keyspace
+	// that exists is left as it is.
+	Replication map[string]string
+
+	// Datacentre, where it is given, names the one data centre that all clients of the keyspace
+	// work in, for ever: they use LOCAL_QUORUM and LOCAL_SERIAL, which are faster and go on when
+	// other data centres cannot be reached. Clients of two data centres that did so would not see
+	// each other's conditional changes, so the choice is recorded in the keyspace, and a client
+	// that makes another one gets [driver.ErrLayout]. By default it is QUORUM and SERIAL.
+	Datacentre string
+
+	// InFlight is how many statements of Apply are under way at a time, by all goroutines
+	// together. Default 64: more of them gain nothing on a small cluster and make it time out.
+	InFlight int
+
+	// Logger gets warnings about how the data lies, and what gocql reports. It never gets a key
+	// or a value. By default nothing is logged.
+	Logger *slog.Logger
+}
+
+// Config says how to connect.
+type Config struct {
+	Options
+
+	// Hosts are the nodes to ask for the others, as host or host:port. At least one.
+	Hosts []string
+
+	// Port is that of hosts without one. Default 9042.
+	Port int
+
+	// Username and Password log in. They are not sent without TLS, unless AllowPlaintextPassword
+	// is set.
+	Username, Password     string
+	AllowPlaintextPassword bool
+
+	// TLS, where it is given, encrypts all connections. The name of each node is verified against
+	// its certificate unless the configuration itself says InsecureSkipVerify. At least TLS 1.2
+	// is used.
+	TLS *tls.Config
+
+	// Timeout is how long the answer to one statement may take. It should be more than the
+	// server's own timeouts, so that the server's answer, which says more, comes first. Default
+	// 11 s.
+	Timeout time.Duration
+
+	// ConnectTimeout is how long each step of connecting to a node may take. Default 5 s.
+	ConnectTimeout time.Duration
+
+	dial dialFunc // tests put a faulty network here
+}
+
+type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
+
+// DB is a keyspace. It implements [driver.DB]; its families are [driver.Committer].
+type DB struct {
+	session  *gocql.Session
+	owned    bool
+	keyspace string
+	scope    string // of conditional changes, as recorded
+	quorum   gocql.Consistency
+	serial   gocql.Consistency
+	clock    clock
+	slots    chan struct{} // one for each statement of Apply under way
+	log      *slog.Logger
+	options  Options
+
+	closing   chan struct{} // closed when Close begins
+	closeOnce sync.Once
+	checks    sync.WaitGroup // of the checks under way in the background
+}
+
+var _ driver.DB = (*DB)(nil)
+
+// Open connects to a cluster. It returns an error that is [driver.ErrUnavailable] when no node
+// answers, or too few for the replication of the keyspace, and [driver.ErrLayout] when the
+// keyspace was made by a newer version or holds tables of others under the names used here.
+func Open(ctx context.Context, config Config) (*DB, error) {
+	if err := config.check(); err != nil {
+		return nil, err
+	}
+	session, err := config.connect(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cassandra: connect to %s: %w", strings.Join(config.Hosts, ", "), err)
+	}
+	db, err := New(ctx, session, config.Options)
+	if err != nil {
+		session.Close()
+		return nil, err
+	}
+	db.owned = true
+	return db, nil
+}
+
+// New uses a session that the application has made, and that Close leaves open. The session must
+// speak version 4 of the protocol or later. Its retry policy, default timestamps and default
+// consistency are not used, but its host selection is: with a Datacentre it must keep to it.
+func New(ctx context.Context, session *gocql.Session, options Options) (*DB, error) {
+	if err := options.check(); err != nil {
+		return nil, err
+	}
+	db := &DB{
+		session: session, keyspace: options.Keyspace, options: options,
+		quorum: gocql.Quorum, serial: gocql.Serial, scope: "SERIAL",
+		log: options.Logger, closing: make(chan struct{}),
+	}
+	if options.Datacentre != "" {
+		db.quorum, db.serial = gocql.LocalQuorum, gocql.LocalSerial
+		db.scope = "LOCAL_SERIAL in " + options.Datacentre
+	}
+	if db.log == nil {
+		db.log = slog.New(slog.DiscardHandler)
+	}
+	inFlight := options.InFlight
+	if inFlight == 0 {
+		inFlight = 64
+	}
+	db.slots = make(chan struct{}, inFlight)
+	if err := db.prepare(ctx); err != nil {
+		return nil, fmt.Errorf("cassandra: open keyspace %s: %w", db.keyspace, err)
+	}
+	return db, nil
+}
+
+// Close implements [driver.DB].
+func (db *DB) Close() error {
+	db.closeOnce.Do(func() { close(db.closing) })
+	db.checks.Wait()
+	if db.owned {
+		db.session.Close()
+	}
+	return nil
+}
+
+func (o *Options) check() error {
+	switch {
+	case !validName(o.Keyspace, 48):
+		return fmt.Errorf("cassandra: keyspace %q: need 1 to 48 characters of a-z, 0-9 and '_', beginning with a letter", o.Keyspace)
+	case o.InFlight < 0:
+		return fmt.Errorf("cassandra: InFlight is %d", o.InFlight)
+	case len(o.Replication) > 0 && o.Replication["class"] == "":
+		return errors.New(`cassandra: Replication names no class; give "SimpleStrategy" with a "replication_factor", or "NetworkTopologyStrategy" with a number for each data centre`)
+	}
+	return nil
+}
+
+// validName reports whether a name needs no quotes, nor could end one.
+func validName(name string, most int) bool {
+	valid := len(name) >= 1 && len(name) <= most && name[0] >= 'a' && name[0] <= 'z'
+	for _, c := range []byte(name) {
+		valid = valid && (c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '_')
+	}
+	return valid
+}
+
+func (c *Config) check() error {
+	if err := c.Options.check(); err != nil {
+		return err
+	}
+	switch {
+	case len(c.Hosts) == 0:
+		return errors.New("cassandra: no hosts given")
+	case c.Username == "" && c.Password != "":
+		return errors.New("cassandra: a password without a user name")
+	case c.Username != "" && c.TLS == nil && !c.AllowPlaintextPassword:
+		return errors.New("cassandra: the password would be sent unencrypted: set TLS, or AllowPlaintextPassword where the network is trusted")
+	case c.Timeout < 0 || c.ConnectTimeout < 0:
+		return errors.New("cassandra: negative timeout")
+	}
+	return nil
+}
+
+// cluster returns the configuration of gocql.
+func (c *Config) cluster() *gocql.ClusterConfig {
+	cluster := gocql.NewCluster(c.Hosts...)
+	if c.Port != 0 {
+		cluster.Port = c.Port
+	}
+	if c.Timeout != 0 {
+		cluster.Timeout = c.Timeout
+	}
+	cluster.ConnectTimeout = c.ConnectTimeout
+	if cluster.ConnectTimeout == 0 {
+		cluster.ConnectTimeout = 5 * time.Second
+	}
+	cluster.Consistency = gocql.Quorum
+	cluster.SerialConsistency = gocql.Serial
+	cluster.DefaultTimestamp = false
+	cluster.Metadata.CacheMode = gocql.KeyspaceOnly
+	cluster.Logger = gocqlLogger{c.Logger}
+	// A node that was away is used again soon. The default is a minute.
+	cluster.ReconnectInterval = 2 * time.Second
+	cluster.ReconnectionPolicy = &gocql.ConstantReconnectionPolicy{MaxRetries: 2, Interval: 200 * time.Millisecond}
+	// The statement goes to a node that holds the partition, which for conditional changes is
+	// also the one where they queue up rather than collide.
+	cluster.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(gocql.RoundRobinHostPolicy())
+	if c.Datacentre != "" {
+		cluster.HostFilter = gocql.DataCentreHostFilter(c.Datacentre)
+		cluster.Consistency, cluster.SerialConsistency = gocql.LocalQuorum, gocql.LocalSerial
+	}
+	if c.Username != "" {
+		cluster.Authenticator = gocql.PasswordAuthenticator{Username: c.Username, Password: c.Password}
+	}
+	if c.TLS != nil {
+		config := c.TLS.Clone()
+		config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
+		// With EnableHostVerification gocql would override an InsecureSkipVerify that the
+		// caller has set; without it, it takes the configuration as it is.
+		cluster.SslOpts = &gocql.SslOptions{Config: config}
+	}
+	return cluster
+}
+
+// connect makes a session. gocql knows no context there, so that its connections are cut when
+// the context is done.
+func (c *Config) connect(ctx context.Context) (*gocql.Session, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, contextError(ctx)
+	}
+	cluster := c.cluster()
+	d := &openingDialer{dial: c.dial, conns: make(map[net.Conn]struct{})}
+	if d.dial == nil {
+		d.dial = (&net.Dialer{Timeout: cluster.ConnectTimeout, KeepAlive: 15 * time.Second}).DialContext
+	}
+	cluster.Dialer = d
+
+	type result struct {
+		session *gocql.Session
+		err     error
+	}
+	done := make(chan result, 1)
+	go func() {
+		session, err := cluster.CreateSession()
+		done <- result{session, err}
+	}()
+	select {
+	case r := <-done:
+		refused := d.opened()
+		if r.err == nil {
+			return r.session, nil
+		}
+		switch {
+		case strings.Contains(r.err.Error(), "code=100") || strings.Contains(r.err.Error(), "authenticat"):
+			return nil, r.err // the database is there
+		case refused != nil:
+			return nil, fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, r.err, refused)
+		}
+		return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, r.err)
+	case <-ctx.Done():
+		d.abort()
+		go func() {
+			if r := <-done; r.session != nil {
+				r.session.Close()
+			}
+		}()
+		return nil, fmt.Errorf("%w: no answer: %w", driver.ErrUnavailable, contextError(ctx))
+	}
+}
+
+// An openingDialer keeps the connections that are made until the session is there.
+type openingDialer struct {
+	dial dialFunc
+
+	mu      sync.Mutex
+	conns   map[net.Conn]struct{} // nil once open
+	aborted bool
+	err     error // the last one
+}
+
+func (d *openingDialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	d.mu.Lock()
+	aborted := d.aborted
+	d.mu.Unlock()
+	if aborted {
+		return nil, net.ErrClosed
+	}
+	conn, err := d.dial(ctx, network, address)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case err != nil:
+		d.err = err
+		return nil, err
+	case d.aborted:
+		_ = conn.Close()
+		return nil, net.ErrClosed
+	case d.conns != nil:
+		d.conns[conn] = struct{}{}
+	}
+	return conn, nil
+}
+
+func (d *openingDialer) opened() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.conns = nil
+	return d.err
+}
+
+func (d *openingDialer) abort() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.aborted = true
+	for conn := range d.conns {
+		_ = conn.Close()
+	}
+}

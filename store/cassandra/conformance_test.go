@@ -1,0 +1,25 @@
+package cassandra
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/drivertest"
+)
+
+func TestDriver(t *testing.T) {
+	c := keyspace(t)
+	connect := func(tb testing.TB) driver.DB {
+		db, err := Open(tb.Context(), c)
+		require.NoError(tb, err)
+		return db
+	}
+	drivertest.TestDriver(t, connect, &drivertest.Options{
+		Reopen: func(tb testing.TB, db driver.DB) driver.DB {
+			require.NoError(tb, db.Close())
+			return connect(tb)
+		},
+	})
+}

@@ -1,0 +1,401 @@
+package cassandra
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// The directory is a table with a row for each family, which is written by conditional changes
+// only. It gives each family a table of its own, whose name and ID are drawn anew whenever a
+// family is created. So a family that was dropped and created again is another table, which the
+// handles of the old one cannot reach; and clients that create a family at the same time, by
+// whichever nodes, create one and the same table. Left to choose, each node takes an ID of its
+// own, and the nodes then disagree about the table (CASSANDRA-10699).
+//
+// To drop a family, its row is marked, then the table is dropped, then the row deleted. Whoever
+// meets a mark does the rest.
+const (
+	directoryTable = "rangecrypt_families"
+	formatVersion  = 1
+
+	// The row with what holds for the keyspace as a whole. No family can have the name.
+	keyspaceRow = ".keyspace"
+)
+
+// A column as in system_schema.columns: its type, its kind and place in the key.
+type column struct {
+	name, typ, kind string
+	position        int
+}
+
+func (c column) String() string {
+	if c.kind == "regular" {
+		return c.name + " " + c.typ
+	}
+	return fmt.Sprintf("%s %s (%s %d)", c.name, c.typ, c.kind, c.position)
+}
+
+var directoryColumns = []column{
+	{"dropping", "boolean", "regular", -1},
+	{"format", "int", "regular", -1},
+	{"layout", "text", "regular", -1},
+	{"name", "text", "partition_key", 0},
+	{"prefix_bytes", "int", "regular", -1},
+	{"scope", "text", "regular", -1},
+	{"spread_bits", "int", "regular", -1},
+	{"table_id", "uuid", "regular", -1},
+	{"table_name", "text", "regular", -1},
+}
+
+// An entry is a row of the directory.
+type entry struct {
+	format   int
+	layout   string
+	prefix   int
+	spread   int
+	table    string
+	id       gocql.UUID
+	dropping bool
+}
+
+func layoutName(l driver.Layout) string {
+	switch l {
+	case driver.LayoutOrdered:
+		return "ordered"
+	case driver.LayoutWide:
+		return "wide"
+	}
+	panic("cassandra: no such layout")
+}
+
+// prepare makes the keyspace and its directory, where they do not exist, and checks them.
+func (db *DB) prepare(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return contextError(ctx)
+	}
+	var name string
+	err := db.system("SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?", db.keyspace).ScanContext(ctx, &name)
+	if errors.Is(err, gocql.ErrNotFound) {
+		err = db.change(ctx, fmt.Sprintf("CREATE KEYSPACE IF NOT EXISTS %s WITH replication = %s", db.keyspace, replicationLiteral(db.options.Replication)))
+	}
+	if err != nil {
+		return failed(ctx, "make the keyspace", err)
+	}
+	create := fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s.%s (name text PRIMARY KEY, format int, scope text, layout text, prefix_bytes int, spread_bits int, table_name text, table_id uuid, dropping boolean) WITH ID = %s",
+		db.keyspace, directoryTable, directoryID(db.keyspace))
+	if _, err := db.table(ctx, directoryTable, create, directoryColumns); err != nil {
+		return err
+	}
+	return db.checkScope(ctx)
+}
+
+// checkScope records how clients of the keyspace make conditional changes, or checks it.
+func (db *DB) checkScope(ctx context.Context) error {
+	read := func() (format int, scope string, err error) {
+		q := db.session.Query(fmt.Sprintf("SELECT format, scope FROM %s.%s WHERE name = ?", db.keyspace, directoryTable), keyspaceRow)
+		err = db.reading(q).ScanContext(ctx, &format, &scope)
+		return format, scope, err
+	}
+	format, scope, err := read()
+	if errors.Is(err, gocql.ErrNotFound) {
+		insert := fmt.Sprintf("INSERT INTO %s.%s (name, format, scope) VALUES (?, ?, ?) IF NOT EXISTS", db.keyspace, directoryTable)
+		_, err = db.conditional(ctx, insert, keyspaceRow, formatVersion, db.scope)
+		if err != nil && notApplied(err) {
+			return failed(ctx, "record the consistency of the keyspace", err)
+		}
+		format, scope, err = read() // also settles an unknown outcome, or another client's
+	}
+	switch {
+	case errors.Is(err, gocql.ErrNotFound):
+		return fmt.Errorf("%w: the keyspace's directory could not be written; try again", driver.ErrUnavailable)
+	case err != nil:
+		return failed(ctx, "read the directory of families", err)
+	case format > formatVersion:
+		return newer(format)
+	case scope != db.scope:
+		return fmt.Errorf("%w: clients of this keyspace make conditional changes at %s, this one is configured for %s; set Datacentre accordingly",
+			driver.ErrLayout, scope, db.scope)
+	}
+	return nil
+}
+
+func newer(format int) error {
+	return fmt.Errorf("%w: made by a newer version, with format %d; this one reads format %d", driver.ErrLayout, format, formatVersion)
+}
+
+// Family implements [driver.DB].
+func (db *DB) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family, error) {
+	if err := spec.Check(); err != nil {
+		return nil, err
+	}
+	// Each round meets a change by another client, which are rare.
+	for range 8 {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("cassandra: open family %s: %w", spec.Name, contextError(ctx))
+		}
+		f, err := db.tryFamily(ctx, spec)
+		if f != nil || err != nil {
+			return f, err
+		}
+	}
+	return nil, fmt.Errorf("cassandra: open family %s: %w: others keep dropping it", spec.Name, driver.ErrUnavailable)
+}
+
+// tryFamily returns nil when it has to be tried again.
+func (db *DB) tryFamily(ctx context.Context, spec driver.FamilySpec) (driver.Family, error) {
+	what := "open family " + spec.Name
+	e, err := db.lookUp(ctx, spec.Name)
+	switch {
+	case errors.Is(err, gocql.ErrNotFound):
+		return nil, db.enter(ctx, spec)
+	case err != nil:
+		return nil, failed(ctx, what, err)
+	case e.format > formatVersion:
+		return nil, fmt.Errorf("cassandra: family %s: %w", spec.Name, newer(e.format))
+	case e.dropping:
+		return nil, db.finishDrop(ctx, spec.Name, e)
+	case e.layout != layoutName(spec.Layout) || e.prefix != spec.PrefixBytes || e.spread != spec.SpreadBits:
+		return nil, fmt.Errorf("cassandra: family %s: %w: it is %s with PrefixBytes %d and SpreadBits %d, not %s with %d and %d", spec.Name, driver.ErrLayout,
+			e.layout, e.prefix, e.spread, layoutName(spec.Layout), spec.PrefixBytes, spec.SpreadBits)
+	}
+	made, err := db.table(ctx, e.table, familyDDL(db.keyspace, spec, e), familyColumns(spec.Layout))
+	if err != nil {
+		return nil, fmt.Errorf("cassandra: %s: %w", what, err)
+	}
+	var id gocql.UUID
+	if err := db.system("SELECT id FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", db.keyspace, e.table).ScanContext(ctx, &id); err != nil {
+		return nil, failed(ctx, what, err)
+	}
+	if id != e.id {
+		return nil, fmt.Errorf("cassandra: family %s: %w: table %s has ID %s, the directory says %s", spec.Name, driver.ErrLayout, e.table, id, e.id)
+	}
+	if made {
+		// The family may have been dropped between reading the directory and making the table,
+		// which then would be nobody's.
+		now, err := db.lookUp(ctx, spec.Name)
+		if err != nil && !errors.Is(err, gocql.ErrNotFound) {
+			return nil, failed(ctx, what, err)
+		}
+		if err != nil || now.id != e.id || now.dropping {
+			if err := db.change(ctx, fmt.Sprintf("DROP TABLE IF EXISTS %s.%s", db.keyspace, e.table)); err != nil {
+				return nil, failed(ctx, what, err)
+			}
+			return nil, nil
+		}
+	}
+	return newFamily(db, spec, e.table), nil
+}
+
+// enter puts a family into the directory, unless another client is faster.
+func (db *DB) enter(ctx context.Context, spec driver.FamilySpec) error {
+	id, err := gocql.RandomUUID()
+	if err != nil {
+		return fmt.Errorf("cassandra: create family %s: %w", spec.Name, err)
+	}
+	var suffix [5]byte
+	if _, err := rand.Read(suffix[:]); err != nil {
+		return fmt.Errorf("cassandra: create family %s: %w", spec.Name, err)
+	}
+	// A table has at most 48 characters, a family 40.
+	table := spec.Name + "_" + strings.ToLower(base32.StdEncoding.EncodeToString(suffix[:]))[:7]
+	insert := fmt.Sprintf("INSERT INTO %s.%s (name, format, layout, prefix_bytes, spread_bits, table_name, table_id, dropping) VALUES (?, ?, ?, ?, ?, ?, ?, false) IF NOT EXISTS",
+		db.keyspace, directoryTable)
+	_, err = db.conditional(ctx, insert, spec.Name, formatVersion, layoutName(spec.Layout), spec.PrefixBytes, spec.SpreadBits, table, id)
+	return db.settled(ctx, "create family "+spec.Name, err)
+}
+
+// Families implements [driver.DB].
+func (db *DB) Families(ctx context.Context) ([]string, error) {
+	q := db.session.Query(fmt.Sprintf("SELECT name, dropping FROM %s.%s", db.keyspace, directoryTable))
+	i := db.reading(q).PageSize(1000).IterContext(ctx)
+	names := []string{}
+	var name string
+	var dropping bool
+	for i.Scan(&name, &dropping) {
+		if name != keyspaceRow && !dropping {
+			names = append(names, name)
+		}
+	}
+	if err := i.Close(); err != nil {
+		return nil, failed(ctx, "list families", err)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// Drop implements [driver.DB].
+func (db *DB) Drop(ctx context.Context, name string) error {
+	if !validName(name, 40) {
+		return nil // such a family cannot exist
+	}
+	for range 8 {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("cassandra: drop family %s: %w", name, contextError(ctx))
+		}
+		e, err := db.lookUp(ctx, name)
+		switch {
+		case errors.Is(err, gocql.ErrNotFound):
+			return nil
+		case err != nil:
+			return failed(ctx, "drop family "+name, err)
+		case e.format > formatVersion:
+			return fmt.Errorf("cassandra: drop family %s: %w", name, newer(e.format))
+		case e.dropping:
+			err = db.finishDrop(ctx, name, e)
+		default:
+			update := fmt.Sprintf("UPDATE %s.%s SET dropping = true WHERE name = ? IF table_id = ?", db.keyspace, directoryTable)
+			_, err = db.conditional(ctx, update, name, e.id)
+			err = db.settled(ctx, "drop family "+name, err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("cassandra: drop family %s: %w: others keep creating it", name, driver.ErrUnavailable)
+}
+
+// finishDrop does what is left to do when a family has been marked.
+func (db *DB) finishDrop(ctx context.Context, name string, e entry) error {
+	what := "drop family " + name
+	if err := db.change(ctx, fmt.Sprintf("DROP TABLE IF EXISTS %s.%s", db.keyspace, e.table)); err != nil {
+		return failed(ctx, what, err)
+	}
+	_, err := db.conditional(ctx, fmt.Sprintf("DELETE FROM %s.%s WHERE name = ? IF table_id = ?", db.keyspace, directoryTable), name, e.id)
+	return db.settled(ctx, what, err)
+}
+
+// settled returns the error of a change of the directory, or nil where its outcome is unknown:
+// the caller reads the directory again anyway, and may make the change again, since it names the
+// table whose entry it changes.
+func (db *DB) settled(ctx context.Context, what string, err error) error {
+	var request gocql.RequestError // an answer: the server lives
+	if err == nil || ctx.Err() == nil && !notApplied(err) && errors.As(err, &request) {
+		return nil
+	}
+	return failed(ctx, what, err)
+}
+
+// lookUp reads the entry of a family. At SERIAL it sees every change of the directory, also one
+// whose author does not know whether it was made.
+func (db *DB) lookUp(ctx context.Context, name string) (e entry, err error) {
+	q := db.session.Query(fmt.Sprintf("SELECT format, layout, prefix_bytes, spread_bits, table_name, table_id, dropping FROM %s.%s WHERE name = ?",
+		db.keyspace, directoryTable), name)
+	err = db.reading(q).Consistency(db.serial).ScanContext(ctx, &e.format, &e.layout, &e.prefix, &e.spread, &e.table, &e.id, &e.dropping)
+	if err == nil && e.format <= formatVersion && !validName(e.table, 48) {
+		err = fmt.Errorf("%w: the directory names a table %q for it", driver.ErrLayout, e.table)
+	}
+	return e, err
+}
+
+// table makes a table unless it exists, and checks its columns. It reports whether it did not
+// exist.
+func (db *DB) table(ctx context.Context, name, create string, want []column) (made bool, err error) {
+	got, err := db.columns(ctx, name)
+	if err == nil && len(got) == 0 {
+		made = true
+		if err = db.change(ctx, create); err == nil {
+			got, err = db.columns(ctx, name)
+		}
+	}
+	if err != nil {
+		return false, failed(ctx, "make table "+name, err)
+	}
+	if !slices.Equal(got, want) {
+		return false, fmt.Errorf("%w: table %s.%s has the columns %v, need %v: it was made by something else or by a newer version", driver.ErrLayout, db.keyspace, name, got, want)
+	}
+	return made, nil
+}
+
+func (db *DB) columns(ctx context.Context, table string) ([]column, error) {
+	i := db.system("SELECT column_name, type, kind, position FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?", db.keyspace, table).IterContext(ctx)
+	var all []column
+	var c column
+	for i.Scan(&c.name, &c.typ, &c.kind, &c.position) {
+		all = append(all, c)
+	}
+	return all, i.Close()
+}
+
+// change changes the schema and waits until all nodes that are alive have it.
+func (db *DB) change(ctx context.Context, stmt string) error {
+	q := db.session.Query(stmt).Idempotent(true).RetryPolicy(retry{}).DefaultTimestamp(false)
+	if err := q.ExecContext(ctx); err != nil {
+		return err
+	}
+	return db.session.AwaitSchemaAgreement(ctx)
+}
+
+// system reads a table that is local to each node.
+func (db *DB) system(stmt string, values ...any) *gocql.Query {
+	return db.reading(db.session.Query(stmt, values...)).Consistency(gocql.One)
+}
+
+// conditional executes one conditional statement and reports whether it was applied.
+func (db *DB) conditional(ctx context.Context, stmt string, values ...any) (bool, error) {
+	return applied(db.once(db.session.Query(stmt, values...)).IterContext(ctx))
+}
+
+// reading prepares a query that may be repeated.
+func (db *DB) reading(q *gocql.Query) *gocql.Query {
+	return q.Consistency(db.quorum).DefaultTimestamp(false).Idempotent(true).RetryPolicy(retry{}).PageSize(0)
+}
+
+// once prepares a conditional query.
+func (db *DB) once(q *gocql.Query) *gocql.Query {
+	// The columns of the answer depend on the outcome: not those of the prepared statement.
+	return q.Consistency(db.quorum).SerialConsistency(db.serial).DefaultTimestamp(false).Idempotent(false).RetryPolicy(nil).NoSkipMetadata()
+}
+
+// applied reads the answer to a conditional statement or batch.
+func applied(i *gocql.Iter) (bool, error) {
+	columns := i.Columns()
+	if len(columns) == 0 {
+		if err := i.Close(); err != nil {
+			return false, err
+		}
+		return false, errors.New("the server's answer does not say whether the change was applied")
+	}
+	var ok bool
+	into := make([]any, len(columns)) // nil is skipped
+	into[0] = &ok
+	found := i.Scan(into...)
+	if err := i.Close(); err != nil {
+		return false, err
+	}
+	if !found {
+		return false, errors.New("the server's answer does not say whether the change was applied")
+	}
+	return ok, nil
+}
+
+// directoryID is the ID of the directory's table, the same for all who create it.
+func directoryID(keyspace string) gocql.UUID {
+	sum := sha256.Sum256([]byte("rangecrypt directory of " + keyspace))
+	id := gocql.UUID(sum[:16])
+	id[6] = id[6]&0x0f | 0x80 // version 8, custom
+	id[8] = id[8]&0x3f | 0x80
+	return id
+}
+
+func replicationLiteral(options map[string]string) string {
+	if len(options) == 0 {
+		options = map[string]string{"class": "SimpleStrategy", "replication_factor": "1"}
+	}
+	quote := func(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(options)) {
+		parts = append(parts, quote(k)+": "+quote(options[k]))
+	}
+	return "{" + strings.Join(parts, ", ") + "}"
+}

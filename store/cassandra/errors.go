@@ -1,0 +1,177 @@
+package cassandra
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// contextError returns an error that wraps the context's error and its cause.
+func contextError(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(cause, err) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+// failed gives an error of gocql its kind. It is nil for nil.
+func failed(ctx context.Context, what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("cassandra: %s: %w", what, contextError(ctx))
+	}
+	kind, advice := kindOf(err)
+	switch {
+	case kind == nil:
+		return fmt.Errorf("cassandra: %s: %w", what, err)
+	case kind == driver.ErrTooLarge:
+		// The server's words on a mutation that is too large contain its key.
+		return fmt.Errorf("cassandra: %s: %w: %w", what, kind, quiet{advice, err})
+	case advice != "":
+		return fmt.Errorf("cassandra: %s: %w: %w: %s", what, kind, err, advice)
+	}
+	return fmt.Errorf("cassandra: %s: %w: %w", what, kind, err)
+}
+
+// quiet is an error whose own words are not shown.
+type quiet struct {
+	text string
+	err  error
+}
+
+func (q quiet) Error() string { return q.text }
+func (q quiet) Unwrap() error { return q.err }
+
+// kindOf returns the kind of an error, nil where there is none, and what to do about it.
+func kindOf(err error) (kind error, advice string) {
+	var unavailable *gocql.RequestErrUnavailable
+	if errors.As(err, &unavailable) {
+		return driver.ErrUnavailable, fmt.Sprintf(
+			"%v needs %d replicas, of which %d are alive: start nodes, or lower the replication of the keyspace",
+			unavailable.Consistency, unavailable.Required, unavailable.Alive)
+	}
+	var request gocql.RequestError
+	if errors.As(err, &request) {
+		message := request.Message()
+		switch request.Code() {
+		case gocql.ErrCodeReadTimeout, gocql.ErrCodeReadFailure, gocql.ErrCodeWriteTimeout, gocql.ErrCodeCASWriteUnknown,
+			gocql.ErrCodeOverloaded, gocql.ErrCodeBootstrapping, gocql.ErrCodeTruncate:
+			return driver.ErrUnavailable, ""
+		}
+		switch {
+		case tooLarge(message):
+			return driver.ErrTooLarge, "the server takes less at a time: raise its max_mutation_size and native_transport_max_message_size, or write less at once"
+		case request.Code() == gocql.ErrCodeInvalid && noTable(message):
+			return driver.ErrNoFamily, ""
+		case request.Code() == gocql.ErrCodeWriteFailure:
+			return driver.ErrUnavailable, ""
+		}
+		return nil, ""
+	}
+	for _, e := range []error{
+		gocql.ErrNoConnections, gocql.ErrNoConnectionsStarted, gocql.ErrConnectionClosed, gocql.ErrTimeoutNoResponse,
+		gocql.ErrNoStreams, gocql.ErrTooManyTimeouts, gocql.ErrSessionClosed, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed,
+	} {
+		if errors.Is(err, e) {
+			return driver.ErrUnavailable, ""
+		}
+	}
+	var network net.Error
+	if errors.As(err, &network) {
+		return driver.ErrUnavailable, ""
+	}
+	return nil, ""
+}
+
+// Cassandra has no code of its own for the two below. Its wording has been the same since 4.0
+// (CQL Message, Mutation) or before.
+
+func tooLarge(message string) bool {
+	return strings.Contains(message, "exceeds allowed maximum") ||
+		strings.Contains(message, "oversized mutation") ||
+		strings.Contains(message, "too large for the maximum size") ||
+		strings.HasPrefix(message, "Request is too big") ||
+		strings.HasPrefix(message, "Batch too large")
+}
+
+func noTable(message string) bool {
+	return strings.HasPrefix(message, "table ") && strings.HasSuffix(message, " does not exist") ||
+		strings.HasPrefix(message, "keyspace ") && strings.HasSuffix(message, " does not exist") ||
+		strings.HasPrefix(message, "Keyspace ") && strings.HasSuffix(message, " does not exist") ||
+		strings.HasPrefix(message, "unconfigured table")
+}
+
+// notApplied reports whether an error of a conditional statement was met before anything could
+// be applied.
+func notApplied(err error) bool {
+	for _, e := range []error{gocql.ErrNoConnections, gocql.ErrNoStreams, gocql.ErrSessionClosed} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	var unavailable *gocql.RequestErrUnavailable
+	if errors.As(err, &unavailable) {
+		// Found before the first round. At the consistency of the commit, it comes after the
+		// last one: then the change has been accepted.
+		return unavailable.Consistency == gocql.Serial || unavailable.Consistency == gocql.LocalSerial
+	}
+	var request gocql.RequestError
+	if errors.As(err, &request) {
+		switch request.Code() {
+		case gocql.ErrCodeInvalid, gocql.ErrCodeSyntax, gocql.ErrCodeUnauthorized, gocql.ErrCodeConfig,
+			gocql.ErrCodeCredentials, gocql.ErrCodeBootstrapping:
+			return true
+		}
+	}
+	return false
+}
+
+// failedCAS gives an error of a conditional statement its kind.
+func failedCAS(ctx context.Context, what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if notApplied(err) {
+		return failed(ctx, what, err)
+	}
+	if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
+		err = fmt.Errorf("%w: %w", contextError(ctx), err)
+	} else if ctx.Err() != nil {
+		err = contextError(ctx)
+	}
+	return fmt.Errorf("cassandra: %s: %w: %w", what, driver.ErrUnknownOutcome, err)
+}
+
+// retry repeats a statement that may be repeated on another node, when the connection broke or
+// the node cannot serve. After a timeout it does not, since the caller's patience is used up and
+// the cluster is too busy already.
+type retry struct{}
+
+func (retry) Attempt(q gocql.RetryableQuery) bool { return q.Attempts() <= 2 }
+
+func (retry) GetRetryType(err error) gocql.RetryType {
+	var request gocql.RequestError
+	if errors.As(err, &request) {
+		if request.Code() == gocql.ErrCodeBootstrapping {
+			return gocql.RetryNextHost
+		}
+		return gocql.Rethrow
+	}
+	if errors.Is(err, gocql.ErrTimeoutNoResponse) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return gocql.Rethrow
+	}
+	if kind, _ := kindOf(err); kind == driver.ErrUnavailable {
+		return gocql.RetryNextHost
+	}
+	return gocql.Rethrow
+}

@@ -1,0 +1,397 @@
+package cassandra
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+const (
+	// Apply puts mutations of one partition into batches of at most so many statements and
+	// bytes. A batch of one partition is one mutation to the server, which takes 16 MiB by
+	// default. Larger batches than these gain nothing: they only keep one thread of the server
+	// busy for longer.
+	batchStatements = 256
+	batchBytes      = 256 << 10
+
+	// The server takes no longer TTL: 20 years.
+	maxTTL = 630_720_000 * time.Second
+)
+
+// family implements [driver.Committer].
+type family struct {
+	db    *DB
+	spec  driver.FamilySpec
+	table string // with the keyspace
+
+	// Statements. The columns of the key come first in put and delete, behind the value in cas.
+	put, putTTL, deleteCell, deleteRow, youngest string
+	cas, casDelete, casUnlike                    string
+
+	sizes   sizes
+	doubt   doubts
+	watched watch
+}
+
+var _ driver.Committer = (*family)(nil)
+
+func newFamily(db *DB, spec driver.FamilySpec, table string) *family {
+	f := &family{db: db, spec: spec, table: db.keyspace + "." + table}
+	columns, row := "p, k", "p = ? AND k = ?"
+	if spec.Layout == driver.LayoutWide {
+		columns, row = "k", "k = ?"
+	}
+	marks := strings.Repeat("?, ", strings.Count(columns, ",")+2) + "?"
+	f.put = fmt.Sprintf("INSERT INTO %s (%s, q, v) VALUES (%s)", f.table, columns, marks)
+	f.putTTL = f.put + " USING TTL ?"
+	f.deleteRow = fmt.Sprintf("DELETE FROM %s WHERE %s", f.table, row)
+	f.deleteCell = f.deleteRow + " AND q = ?"
+	f.youngest = fmt.Sprintf("SELECT max(writetime(v)) FROM %s WHERE %s", f.table, row)
+	f.cas = fmt.Sprintf("UPDATE %s SET v = ? WHERE %s AND q = ? IF v = ?", f.table, row)
+	f.casUnlike = fmt.Sprintf("UPDATE %s SET v = ? WHERE %s AND q = ? IF v != ?", f.table, row)
+	f.casDelete = f.deleteCell + " IF v = ?"
+	f.watched.init(spec)
+	return f
+}
+
+// key appends the columns of a row's key.
+func (f *family) key(values []any, part, row []byte) []any {
+	if f.spec.Layout == driver.LayoutOrdered {
+		values = append(values, part)
+	}
+	return append(values, row)
+}
+
+// Get implements [driver.Family].
+func (f *family) Get(ctx context.Context, row []byte, cells driver.Slice) ([]driver.Cell, error) {
+	if err := errors.Join(f.spec.CheckRow(row), cells.Check()); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("cassandra: get: %w", contextError(ctx))
+	}
+	out, err := f.get(ctx, row, cells)
+	return out, failed(ctx, "get", err)
+}
+
+// get reads the slice of a row at once, without pages: the pages of one query are not of one
+// instant.
+func (f *family) get(ctx context.Context, row []byte, cells driver.Slice) ([]driver.Cell, error) {
+	if emptySlice(cells) {
+		return nil, nil
+	}
+	part := partition(f.spec, row)
+	var stmt strings.Builder
+	stmt.WriteString("SELECT q, v FROM ")
+	stmt.WriteString(f.table)
+	stmt.WriteString(" WHERE ")
+	if f.spec.Layout == driver.LayoutOrdered {
+		stmt.WriteString("p = ? AND ")
+	}
+	stmt.WriteString("k = ?")
+	values := f.key(make([]any, 0, 6), part, row)
+	values = whereCells(&stmt, values, cells)
+	switch {
+	case cells.Reverse && f.spec.Layout == driver.LayoutOrdered:
+		stmt.WriteString(" ORDER BY k DESC, q DESC")
+	case cells.Reverse:
+		stmt.WriteString(" ORDER BY q DESC")
+	}
+	if cells.Limit > 0 {
+		stmt.WriteString(" LIMIT ?")
+		values = append(values, cells.Limit)
+	}
+
+	q := f.db.reading(f.db.session.Query(stmt.String(), values...)).RoutingKey(part)
+	inDoubt := f.doubt.has(row)
+	if inDoubt {
+		// A conditional change of unknown outcome may have been decided without having been
+		// carried out. A read at SERIAL carries it out first.
+		q.Consistency(f.db.serial)
+	}
+	i := q.IterContext(ctx)
+	out := make([]driver.Cell, 0, i.NumRows())
+	for {
+		var c driver.Cell
+		if !i.Scan(&c.Qualifier, &c.Value) {
+			break
+		}
+		c.Qualifier, c.Value = blob(c.Qualifier), blob(c.Value)
+		out = append(out, c)
+	}
+	if err := i.Close(); err != nil {
+		return nil, err
+	}
+	if inDoubt {
+		f.doubt.settle(row)
+	}
+	return out, nil
+}
+
+// emptySlice reports whether no qualifier can be in the slice.
+func emptySlice(s driver.Slice) bool {
+	return len(s.Only) == 0 && s.End != nil && string(s.Start) >= string(s.End)
+}
+
+// whereCells appends the conditions of a slice.
+func whereCells(stmt *strings.Builder, values []any, s driver.Slice) []any {
+	switch {
+	case len(s.Only) == 1:
+		stmt.WriteString(" AND q = ?")
+		return append(values, blob(s.Only[0]))
+	case len(s.Only) > 1:
+		only := make([][]byte, len(s.Only))
+		for i, q := range s.Only {
+			only[i] = blob(q)
+		}
+		stmt.WriteString(" AND q IN ?")
+		return append(values, only)
+	}
+	if len(s.Start) > 0 {
+		stmt.WriteString(" AND q >= ?")
+		values = append(values, bound(s.Start))
+	}
+	if s.End != nil {
+		stmt.WriteString(" AND q < ?")
+		values = append(values, bound(s.End))
+	}
+	return values
+}
+
+// Apply implements [driver.Family].
+func (f *family) Apply(ctx context.Context, mutations ...driver.Mutation) error {
+	if err := f.spec.CheckMutations(mutations); err != nil {
+		return err
+	}
+	for _, m := range mutations {
+		for _, c := range m.Puts {
+			if c.TTL > maxTTL {
+				return fmt.Errorf("%w: TTL is %v, Cassandra takes at most 20 years", driver.ErrRange, c.TTL)
+			}
+		}
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("cassandra: apply: %w", contextError(ctx))
+	}
+	if len(mutations) == 1 {
+		return failed(ctx, "apply", f.send(ctx, partition(f.spec, mutations[0].Row), mutations, true))
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	for _, b := range f.batches(mutations) {
+		// The slot is taken here, so that no more goroutines exist than can work.
+		if f.acquire(groupCtx) != nil {
+			break
+		}
+		group.Go(func() error {
+			defer f.release()
+			return f.send(groupCtx, b.part, b.mutations, false)
+		})
+	}
+	err := group.Wait()
+	if err == nil {
+		err = ctx.Err()
+	}
+	return failed(ctx, "apply", err)
+}
+
+func (f *family) acquire(ctx context.Context) error {
+	select {
+	case f.db.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (f *family) release() { <-f.db.slots }
+
+// A batch is mutations of one partition.
+type batch struct {
+	part             []byte
+	mutations        []driver.Mutation
+	statements, size int
+}
+
+// batches groups mutations by partition, in batches of bounded size. A mutation is never split.
+func (f *family) batches(mutations []driver.Mutation) []*batch {
+	var all []*batch
+	open := make(map[string]*batch) // by partition, the one to be filled
+	for _, m := range mutations {
+		part := partition(f.spec, m.Row)
+		statements, size := weigh(m)
+		b := open[string(part)]
+		if b == nil || b.statements+statements > batchStatements || b.size+size > batchBytes {
+			b = &batch{part: part}
+			all = append(all, b)
+			open[string(part)] = b
+		}
+		b.mutations = append(b.mutations, m)
+		b.statements += statements
+		b.size += size
+	}
+	return all
+}
+
+func weigh(m driver.Mutation) (statements, size int) {
+	if m.DeleteRow {
+		return 1, len(m.Row)
+	}
+	statements = len(m.Puts) + len(m.Deletes)
+	size = statements * len(m.Row)
+	for _, c := range m.Puts {
+		size += len(c.Qualifier) + len(c.Value)
+	}
+	for _, q := range m.Deletes {
+		size += len(q)
+	}
+	return statements, size
+}
+
+// send sends mutations of one partition as one statement or batch, which the server applies as a
+// whole. It may be repeated, since it has a timestamp.
+func (f *family) send(ctx context.Context, part []byte, mutations []driver.Mutation, acquire bool) error {
+	if acquire {
+		if err := f.acquire(ctx); err != nil {
+			return err
+		}
+		defer f.release()
+	}
+	stamp := f.db.clock.next()
+	if f.spec.Layout == driver.LayoutWide && mutations[0].DeleteRow { // then it is the only one
+		// The row may have been written by conditional changes, whose timestamps are the
+		// server's. A clock behind the server's would delete nothing.
+		var youngest *int64
+		q := f.db.reading(f.db.session.Query(f.youngest, mutations[0].Row)).RoutingKey(part).Consistency(f.db.serial)
+		if err := q.ScanContext(ctx, &youngest); err != nil {
+			return err
+		}
+		if youngest != nil {
+			stamp = f.db.clock.after(*youngest)
+		}
+	}
+	statements, size := 0, 0
+	for _, m := range mutations {
+		n, s := weigh(m)
+		statements, size = statements+n, size+s
+	}
+	var err error
+	switch statements {
+	case 0:
+		return nil
+	case 1:
+		f.statements(part, mutations, func(stmt string, values ...any) {
+			q := f.db.session.Query(stmt, values...).RoutingKey(part).Consistency(f.db.quorum).PageSize(0)
+			err = q.WithTimestamp(stamp).Idempotent(true).RetryPolicy(retry{}).ExecContext(ctx)
+		})
+	default:
+		b := f.db.session.Batch(gocql.UnloggedBatch).Consistency(f.db.quorum).WithTimestamp(stamp).RetryPolicy(retry{})
+		b.Entries = make([]gocql.BatchEntry, 0, statements)
+		f.statements(part, mutations, func(stmt string, values ...any) {
+			b.Entries = append(b.Entries, gocql.BatchEntry{Stmt: stmt, Args: values, Idempotent: true})
+		})
+		err = b.ExecContext(ctx)
+	}
+	if err == nil {
+		f.watch(part, len(mutations), size)
+	}
+	return err
+}
+
+// statements calls add for each statement of the mutations.
+func (f *family) statements(part []byte, mutations []driver.Mutation, add func(stmt string, values ...any)) {
+	for _, m := range mutations {
+		if m.DeleteRow {
+			add(f.deleteRow, f.key(nil, part, m.Row)...)
+			continue
+		}
+		for _, c := range m.Puts {
+			values := append(f.key(make([]any, 0, 5), part, m.Row), blob(c.Qualifier), blob(c.Value))
+			if c.TTL == 0 {
+				add(f.put, values...)
+			} else {
+				add(f.putTTL, append(values, seconds(c.TTL))...)
+			}
+		}
+		for _, q := range m.Deletes {
+			add(f.deleteCell, append(f.key(make([]any, 0, 3), part, m.Row), blob(q))...)
+		}
+	}
+}
+
+// seconds rounds up.
+func seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
+
+// sizes remembers what the cells of a family are like, to choose the length of pages.
+type sizes struct{ cellBytes, rowCells atomic.Int64 }
+
+// saw notes a page.
+func (s *sizes) saw(rows, cells, bytes int) {
+	if rows > 0 {
+		s.cellBytes.Store(int64(bytes/cells + 1))
+		s.rowCells.Store(int64((cells + rows - 1) / rows))
+	}
+}
+
+// page returns how many cells to ask for, at least two, when about so many rows are wanted, or
+// all where it is zero.
+func (s *sizes) page(rows int) int {
+	n := int64(firstPage)
+	if cell := s.cellBytes.Load(); cell > 0 {
+		n = max(2, min(maxPage, pageBytes/cell))
+	}
+	if rows > 0 {
+		// One more than wanted, since the last row of a full page may be cut off.
+		n = min(n, int64(rows)*max(1, s.rowCells.Load())+1)
+	}
+	return int(max(2, n))
+}
+
+// doubts are the rows with a conditional change whose outcome this client does not know.
+type doubts struct {
+	some atomic.Bool
+	mu   sync.Mutex
+	rows map[string]struct{}
+	all  bool // too many to tell them apart
+}
+
+const maxDoubts = 1 << 12
+
+func (d *doubts) add(row []byte) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.rows == nil {
+		d.rows = make(map[string]struct{})
+	}
+	if len(d.rows) < maxDoubts {
+		d.rows[string(row)] = struct{}{}
+	} else {
+		d.all = true
+	}
+	d.some.Store(true)
+}
+
+func (d *doubts) has(row []byte) bool {
+	if !d.some.Load() {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, in := d.rows[string(row)]
+	return in || d.all
+}
+
+func (d *doubts) settle(row []byte) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.rows, string(row))
+	d.some.Store(len(d.rows) > 0 || d.all)
+}

@@ -1,0 +1,95 @@
+package cassandra
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// The columns of a family's table are p, the partition (LayoutOrdered only), k, the row key, q,
+// the qualifier, and v, the value. A cell is a CQL row, and never has a null v.
+
+func familyColumns(l driver.Layout) []column {
+	if l == driver.LayoutWide {
+		return []column{
+			{"k", "blob", "partition_key", 0},
+			{"q", "blob", "clustering", 0},
+			{"v", "blob", "regular", -1},
+		}
+	}
+	return []column{
+		{"k", "blob", "clustering", 0},
+		{"p", "blob", "partition_key", 0},
+		{"q", "blob", "clustering", 1},
+		{"v", "blob", "regular", -1},
+	}
+}
+
+// familyDDL creates the table of a family.
+//
+// Compaction is leveled: a range of a partition is then in few files, where the default would
+// leave pieces of it in each of many. It costs more writing in the background. Everything else
+// is left to the defaults of the server: gc_grace_seconds in particular, on which the repair of
+// deletes depends, and compression, since it carries the checksums that reads verify.
+func familyDDL(keyspace string, spec driver.FamilySpec, e entry) string {
+	columns := "p blob, k blob, q blob, v blob, PRIMARY KEY ((p), k, q)"
+	if spec.Layout == driver.LayoutWide {
+		columns = "k blob, q blob, v blob, PRIMARY KEY ((k), q)"
+	}
+	return fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s.%s (%s) WITH ID = %s AND compaction = {'class': 'LeveledCompactionStrategy'}", keyspace, e.table, columns, e.id)
+}
+
+// partition returns the partition key of a row: the row key itself, or its first PrefixBytes
+// followed by its bucket, two bytes big-endian.
+func partition(spec driver.FamilySpec, row []byte) []byte {
+	if spec.Layout == driver.LayoutWide {
+		return row
+	}
+	return bucketKey(row[:spec.PrefixBytes], bucket(row[spec.PrefixBytes:], spec.SpreadBits))
+}
+
+func bucketKey(prefix []byte, bucket int) []byte {
+	p := make([]byte, 0, len(prefix)+2)
+	return binary.BigEndian.AppendUint16(append(p, prefix...), uint16(bucket))
+}
+
+// bucket returns the first bits of a key, which is continued with zeros where it is too short:
+// a key is never in a lower bucket than a lesser one.
+func bucket(key []byte, bits int) int {
+	var first [2]byte
+	copy(first[:], key)
+	return int(binary.BigEndian.Uint16(first[:])) >> (16 - bits)
+}
+
+// buckets returns the first and the last bucket that can hold rows of the range [start, end) of
+// keys without their prefix, where a nil end is unbounded. It returns last < first for none.
+func buckets(start, end []byte, bits int) (first, last int) {
+	first, last = bucket(start, bits), 1<<bits-1
+	if end == nil {
+		return first, last
+	}
+	last = bucket(end, bits)
+	// The lowest key of a bucket is its number without the zeros at its end.
+	var low [2]byte
+	binary.BigEndian.PutUint16(low[:], uint16(last<<(16-bits)))
+	if bytes.Compare(bytes.TrimRight(low[:], "\x00"), end) >= 0 {
+		last--
+	}
+	return first, last
+}
+
+// bound shortens a bound of keys to what the server takes. No key is as long as what remains, so
+// that the same keys are below it.
+func bound(b []byte) []byte {
+	return b[:min(len(b), driver.MaxRowKey+1)]
+}
+
+// blob never returns nil, which would be null.
+func blob(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}

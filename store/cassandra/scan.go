@@ -1,0 +1,462 @@
+package cassandra
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+const (
+	// The cells of a page. As long as nothing is known about the family's cells, few enough that
+	// large values do not overwhelm the server; later as many as make about pageBytes.
+	firstPage = 128
+	maxPage   = 1024
+	pageBytes = 1 << 20
+
+	// At most so many buckets are read at a time.
+	maxAhead = 16
+
+	// A scan in any order reads so many cells of a wide row along with others; a row with more
+	// is then read on its own.
+	wideCells = 64
+)
+
+// Scan implements [driver.Family].
+func (f *family) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
+	return func(yield func(driver.Row, error) bool) {
+		if err := errors.Join(f.spec.CheckRange(r), r.Cells.Check()); err != nil {
+			yield(driver.Row{}, err)
+			return
+		}
+		if ctx.Err() != nil {
+			yield(driver.Row{}, fmt.Errorf("cassandra: scan: %w", contextError(ctx)))
+			return
+		}
+		if r.Empty() || emptySlice(r.Cells) {
+			return
+		}
+		s := &scan{f: f, r: r, ctx: ctx}
+		var cancel context.CancelFunc
+		s.pages, cancel = context.WithCancel(ctx)
+		defer s.wait.Wait() // no read outlives the iteration
+		defer cancel()
+		if err := s.run(yield); err != nil {
+			yield(driver.Row{}, failed(ctx, "scan", err))
+		}
+	}
+}
+
+// A scan reads pages in goroutines of their own, one of them always being ahead of the caller.
+//
+// It does not use the server's paging where rows are in order. A page is a query with a LIMIT,
+// and the next one starts at the last row of the page, which may have been cut off, and is read
+// again. That way each row is read by one query, as of one instant.
+type scan struct {
+	f     *family
+	r     driver.Range
+	ctx   context.Context // of the caller; lives as long as the iteration
+	pages context.Context // of the reads
+	wait  sync.WaitGroup
+
+	filtering atomic.Bool // here instead of in the server; see filterHere
+}
+
+// A page is rows, and how to go on.
+type page struct {
+	rows []driver.Row
+	more bool // then next reads the next page
+	next func(ctx context.Context, want int) page
+	err  error
+}
+
+// start reads a page in the background.
+func (s *scan) start(want int, read func(context.Context, int) page) <-chan page {
+	done := make(chan page, 1)
+	s.wait.Add(1)
+	go func() {
+		defer s.wait.Done()
+		done <- read(s.pages, want)
+	}()
+	return done
+}
+
+// run yields the rows of all pages. It returns nil when the caller has stopped.
+func (s *scan) run(yield func(driver.Row, error) bool) error {
+	// The sources are read one after the other: the buckets of a scan in order, or the whole
+	// table.
+	source := s.sources()
+	left := s.r.Limit // zero is no limit
+	var ahead []<-chan page
+	window := 1
+	rows := 0 // of the source that is being read
+	for {
+		for len(ahead) < window {
+			read, ok := source()
+			if !ok {
+				break
+			}
+			ahead = append(ahead, s.start(left, read))
+		}
+		if len(ahead) == 0 {
+			return nil
+		}
+		var p page
+		select {
+		case p = <-ahead[0]:
+		case <-s.ctx.Done():
+			return s.ctx.Err()
+		}
+		if p.err != nil {
+			return p.err
+		}
+		rows += len(p.rows)
+		enough := s.r.Limit > 0 && len(p.rows) >= left
+		switch {
+		case enough:
+		case p.more:
+			window = 1
+			ahead[0] = s.start(max(0, left-len(p.rows)), p.next)
+		default:
+			ahead = ahead[1:]
+			// Buckets with few rows are read several at a time, as many as make a page.
+			window = min(2*window, maxAhead, 1+maxPage/max(1, 2*rows))
+			if s.r.Limit > 0 {
+				window = min(window, 1+(left-len(p.rows))/max(1, rows))
+			}
+			rows = 0
+		}
+		for !enough && len(ahead) < window {
+			read, ok := source()
+			if !ok {
+				break
+			}
+			ahead = append(ahead, s.start(max(0, left-len(p.rows)), read))
+		}
+		for _, row := range p.rows {
+			if s.ctx.Err() != nil {
+				return s.ctx.Err()
+			}
+			if !yield(row, nil) {
+				return nil
+			}
+			if left--; left == 0 {
+				return nil
+			}
+		}
+		if enough {
+			return nil
+		}
+	}
+}
+
+// sources returns an iterator of what is to be read.
+func (s *scan) sources() func() (func(context.Context, int) page, bool) {
+	if s.r.AnyOrder {
+		done := false
+		return func() (func(context.Context, int) page, bool) {
+			if done {
+				return nil, false
+			}
+			done = true
+			u := &unordered{scan: s}
+			s.filtering.Store(s.f.spec.Layout == driver.LayoutOrdered)
+			return u.page, true
+		}
+	}
+	spec := s.f.spec
+	prefix := s.r.Start[:spec.PrefixBytes] // CheckRange has seen that it is there
+	start, end := s.r.Start[spec.PrefixBytes:], s.r.End
+	if end != nil {
+		if bytes.HasPrefix(end, prefix) {
+			end = blob(end[spec.PrefixBytes:])
+		} else {
+			end = nil // above all keys with the prefix
+		}
+	}
+	first, last := buckets(start, end, spec.SpreadBits)
+	at, step := first, 1
+	if s.r.Reverse {
+		at, step = last, -1
+	}
+	return func() (func(context.Context, int) page, bool) {
+		if at < first || at > last {
+			return nil, false
+		}
+		c := cursor{part: bucketKey(prefix, at), lower: s.r.Start, upper: s.r.End}
+		at += step
+		return func(ctx context.Context, want int) page { return s.ordered(ctx, want, c) }, true
+	}
+}
+
+// A cursor is what is left of a bucket. A row key is in [lower, upper], apart from the bounds
+// that are excluded; an upper nil is unbounded.
+type cursor struct {
+	part                []byte
+	lower, upper        []byte
+	notLower, withUpper bool
+}
+
+// ordered reads a page of a bucket.
+func (s *scan) ordered(ctx context.Context, want int, c cursor) page {
+	f := s.f
+	here := s.filtering.Load()
+	n := f.sizes.page(want)
+	if here {
+		n = f.sizes.page(0)
+	}
+	stmt, values := s.selectOrdered(c, n, here)
+	q := f.db.reading(f.db.session.Query(stmt, values...)).RoutingKey(c.part)
+	rows, cells, size, err := readRows(q.IterContext(ctx), s.r.Reverse)
+	if err != nil {
+		if s.filterHere(ctx, here, err) {
+			return s.ordered(ctx, want, c)
+		}
+		return page{err: err}
+	}
+	f.sizes.saw(len(rows), cells, size)
+	if cells < n {
+		return page{rows: s.keep(rows, here)}
+	}
+	// The page is full: its last row may have been cut off.
+	last := rows[len(rows)-1].Key
+	again := here || len(s.r.Cells.Only) != 1 // with one cell a row it was not
+	if again && len(rows) > 1 {
+		rows = rows[:len(rows)-1]
+	} else if again {
+		// Nor does it fit on a page.
+		whole, err := f.get(ctx, last, s.r.Cells)
+		if err != nil {
+			return page{err: err}
+		}
+		rows = []driver.Row{{Key: last, Cells: whole}}
+		if len(whole) == 0 {
+			rows = nil
+		}
+		again = false
+	}
+	if s.r.Reverse {
+		c.upper, c.withUpper = last, again
+	} else {
+		c.lower, c.notLower = last, !again
+	}
+	return page{rows: s.keep(rows, here), more: true, next: func(ctx context.Context, want int) page { return s.ordered(ctx, want, c) }}
+}
+
+// filterHere reports whether a page is to be read again without the conditions on cells. Looking
+// for few cells among very many, the server may not fill a page before its own timeout. What it
+// gives without conditions comes page by page at a steady pace, and is filtered here.
+func (s *scan) filterHere(ctx context.Context, here bool, err error) bool {
+	var timeout *gocql.RequestErrReadTimeout
+	conditions := len(s.r.Cells.Only) > 0 || len(s.r.Cells.Start) > 0 || s.r.Cells.End != nil
+	if here || !conditions || ctx.Err() != nil || !errors.As(err, &timeout) && !errors.Is(err, gocql.ErrTimeoutNoResponse) {
+		return false
+	}
+	s.filtering.Store(true)
+	return true
+}
+
+// keep filters rows that were read without conditions.
+func (s *scan) keep(rows []driver.Row, here bool) []driver.Row {
+	if !here {
+		return rows
+	}
+	kept := rows[:0]
+	for _, row := range rows {
+		row.Cells = slices.DeleteFunc(row.Cells, func(c driver.Cell) bool { return !s.r.Cells.Contains(c.Qualifier) })
+		if len(row.Cells) > 0 && s.within(row.Key) {
+			kept = append(kept, row)
+		}
+	}
+	return kept
+}
+
+// within reports whether a row is in the range.
+func (s *scan) within(row []byte) bool {
+	return bytes.Compare(s.r.Start, row) <= 0 && (s.r.End == nil || bytes.Compare(row, s.r.End) < 0)
+}
+
+// selectOrdered returns the query of a page of n cells.
+func (s *scan) selectOrdered(c cursor, n int, here bool) (stmt string, values []any) {
+	var b strings.Builder
+	b.WriteString("SELECT k, q, v FROM ")
+	b.WriteString(s.f.table)
+	b.WriteString(" WHERE p = ?")
+	values = append(make([]any, 0, 8), c.part)
+	switch {
+	case c.notLower:
+		b.WriteString(" AND k > ?")
+		values = append(values, c.lower)
+	case len(c.lower) > 0:
+		b.WriteString(" AND k >= ?")
+		values = append(values, bound(c.lower))
+	}
+	switch {
+	case c.withUpper:
+		b.WriteString(" AND k <= ?")
+		values = append(values, c.upper)
+	case c.upper != nil:
+		b.WriteString(" AND k < ?")
+		values = append(values, bound(c.upper))
+	}
+	keys := len(values)
+	if !here {
+		values = whereCells(&b, values, s.r.Cells)
+	}
+	filtered := len(values) > keys
+	if s.r.Reverse {
+		b.WriteString(" ORDER BY k DESC, q DESC")
+	}
+	b.WriteString(" LIMIT ?")
+	values = append(values, n)
+	if filtered {
+		b.WriteString(" ALLOW FILTERING")
+	}
+	return b.String(), values
+}
+
+// An unordered scan goes through the whole table in the order of the partitions' hashes, by the
+// server's own pages. The pages of one query are not of one instant, so that a row that is on
+// two of them is read anew, as is one with too many cells.
+type unordered struct {
+	*scan
+	state []byte // where the next page begins
+	held  *driver.Row
+	cut   bool // the held row has cells that are not there
+}
+
+func (u *unordered) page(ctx context.Context, want int) page {
+	f := u.f
+	here := u.filtering.Load()
+	stmt, values := u.selectAny(here)
+	q := f.db.reading(f.db.session.Query(stmt, values...)).PageSize(f.sizes.page(want)).PageState(u.state)
+	i := q.IterContext(ctx)
+	state := slices.Clone(i.PageState())
+	rows, cells, size, err := readRows(i, false)
+	if err != nil {
+		if u.filterHere(ctx, here, err) {
+			// From the beginning, as the place in one query means nothing to another: only
+			// possible, and needed, for the first page.
+			if u.state == nil {
+				return u.page(ctx, want)
+			}
+		}
+		return page{err: err}
+	}
+	f.sizes.saw(len(rows), cells, size)
+	p := page{more: len(state) > 0, next: u.page}
+	emit := func() error {
+		if u.held == nil {
+			return nil
+		}
+		row := *u.held
+		u.held = nil
+		if !u.within(row.Key) {
+			return nil
+		}
+		if u.cut {
+			if row.Cells, err = f.get(ctx, row.Key, u.r.Cells); err != nil {
+				return err
+			}
+		}
+		if len(row.Cells) > 0 {
+			p.rows = append(p.rows, u.keep([]driver.Row{row}, here)...)
+		}
+		return nil
+	}
+	for _, row := range rows {
+		if u.held != nil && bytes.Equal(u.held.Key, row.Key) {
+			u.cut = true
+			continue
+		}
+		if err := emit(); err != nil {
+			return page{err: err}
+		}
+		u.held, u.cut = &row, f.spec.Layout == driver.LayoutWide && len(row.Cells) >= wideCells
+	}
+	if !p.more {
+		if err := emit(); err != nil {
+			return page{err: err}
+		}
+	}
+	u.state = state
+	return p
+}
+
+// selectAny returns the query of an unordered scan.
+func (u *unordered) selectAny(here bool) (stmt string, values []any) {
+	var b strings.Builder
+	wide := u.f.spec.Layout == driver.LayoutWide
+	// The server finds the bounds of keys, or the slices of wide rows, by the index of each
+	// partition. It would have to read all cells for the slices of other rows, and all partitions
+	// for the bounds of wide rows, and time out where it finds nothing for long.
+	if !wide {
+		if len(u.r.Start) > 0 {
+			b.WriteString(" AND k >= ?")
+			values = append(values, bound(u.r.Start))
+		}
+		if u.r.End != nil {
+			b.WriteString(" AND k < ?")
+			values = append(values, bound(u.r.End))
+		}
+	}
+	if wide && !here {
+		values = whereCells(&b, values, u.r.Cells)
+	}
+	stmt = "SELECT k, q, v FROM " + u.f.table
+	if where := strings.TrimPrefix(b.String(), " AND "); where != "" {
+		stmt += " WHERE " + where
+	}
+	filtered := len(values) > 0
+	if wide {
+		stmt += " PER PARTITION LIMIT ?"
+		values = append(values, wideCells)
+	}
+	if filtered {
+		stmt += " ALLOW FILTERING"
+	}
+	return stmt, values
+}
+
+// readRows reads all of an answer of the columns k, q and v. Reverse rows come with descending
+// cells and are turned round.
+func readRows(i *gocql.Iter, reverse bool) (rows []driver.Row, cells, size int, err error) {
+	all := make([]driver.Cell, 0, i.NumRows())
+	from := 0
+	flush := func() {
+		if len(rows) > 0 {
+			last := &rows[len(rows)-1]
+			last.Cells = all[from:len(all):len(all)]
+			if reverse {
+				slices.Reverse(last.Cells)
+			}
+			from = len(all)
+		}
+	}
+	var k []byte
+	for {
+		var c driver.Cell
+		if !i.Scan(&k, &c.Qualifier, &c.Value) {
+			break
+		}
+		c.Qualifier, c.Value = blob(c.Qualifier), blob(c.Value)
+		size += len(k) + len(c.Qualifier) + len(c.Value)
+		if len(rows) == 0 || !bytes.Equal(rows[len(rows)-1].Key, k) {
+			flush()
+			rows = append(rows, driver.Row{Key: k})
+			k = nil
+		}
+		all = append(all, c)
+	}
+	flush()
+	return rows, len(all), size, i.Close()
+}

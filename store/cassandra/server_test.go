@@ -1,0 +1,237 @@
+package cassandra
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// The tests of a real database run against the nodes in RANGECRYPT_CASSANDRA, host:port with a
+// comma between several, in a keyspace of their own that is dropped at the end.
+// RANGECRYPT_CASSANDRA_REPLICATION is its number of copies, by default one.
+const (
+	serverVariable      = "RANGECRYPT_CASSANDRA"
+	replicationVariable = "RANGECRYPT_CASSANDRA_REPLICATION"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("testing.(*T).Run")) }
+
+// server skips the test where there is none.
+func server(tb testing.TB) Config {
+	tb.Helper()
+	hosts := os.Getenv(serverVariable)
+	if hosts == "" {
+		if slices.Contains(strings.Split(os.Getenv("RANGECRYPT_REQUIRE"), ","), "cassandra") {
+			tb.Fatalf("RANGECRYPT_REQUIRE asks for Cassandra, but %s is not set", serverVariable)
+		}
+		tb.Skipf("needs a Cassandra: set %s=host:port", serverVariable)
+	}
+	c := Config{Hosts: strings.Split(hosts, ",")}
+	c.Replication = map[string]string{"class": "SimpleStrategy", "replication_factor": strconv.Itoa(replication(tb))}
+	return c
+}
+
+func replication(tb testing.TB) int {
+	text := os.Getenv(replicationVariable)
+	if text == "" {
+		return 1
+	}
+	n, err := strconv.Atoi(text)
+	require.NoError(tb, err, replicationVariable)
+	return n
+}
+
+// keyspace returns a configuration with a new keyspace, which is dropped at the end.
+func keyspace(tb testing.TB) Config {
+	tb.Helper()
+	c := server(tb)
+	var id [6]byte
+	_, _ = rand.Read(id[:])
+	c.Keyspace = "rangecrypt_test_" + hex.EncodeToString(id[:])
+	tb.Cleanup(func() {
+		s := session(tb)
+		defer s.Close()
+		require.NoError(tb, s.Query("DROP KEYSPACE IF EXISTS "+c.Keyspace).Exec())
+	})
+	return c
+}
+
+// session returns a bare session, without a keyspace.
+func session(tb testing.TB) *gocql.Session {
+	tb.Helper()
+	cluster := gocql.NewCluster(server(tb).Hosts...)
+	cluster.Timeout = 30 * time.Second
+	s, err := cluster.CreateSession()
+	require.NoError(tb, err)
+	return s
+}
+
+func open(tb testing.TB, c Config) *DB {
+	tb.Helper()
+	db, err := Open(tb.Context(), c)
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, db.Close()) })
+	return db
+}
+
+func openFamily(tb testing.TB, db *DB, spec driver.FamilySpec) *family {
+	tb.Helper()
+	f, err := db.Family(tb.Context(), spec)
+	require.NoError(tb, err)
+	return f.(*family)
+}
+
+// A proxy stands between client and server, and can be cut, silenced and mended.
+type proxy struct {
+	listener net.Listener
+
+	mu     sync.Mutex
+	cut    bool
+	mute   bool
+	conns  map[net.Conn]struct{}
+	closed bool
+	wait   sync.WaitGroup
+}
+
+// through makes all connections of a configuration go through a proxy.
+func through(tb testing.TB, c *Config) *proxy {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(tb, err)
+	p := &proxy{listener: l, conns: make(map[net.Conn]struct{})}
+	// The proxy is told where to go by the first line.
+	c.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		var d net.Dialer
+		conn, err := d.DialContext(ctx, network, l.Addr().String())
+		if err != nil {
+			return nil, err
+		}
+		if _, err := fmt.Fprintf(conn, "%64s", address); err != nil {
+			_ = conn.Close()
+			return nil, err
+		}
+		return conn, nil
+	}
+	p.wait.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			p.wait.Go(func() { p.serve(conn) })
+		}
+	})
+	tb.Cleanup(func() {
+		_ = l.Close()
+		p.set(true, false)
+		p.wait.Wait()
+	})
+	return p
+}
+
+func (p *proxy) serve(client net.Conn) {
+	defer client.Close()
+	var address [64]byte
+	for n := 0; n < len(address); {
+		m, err := client.Read(address[n:])
+		if err != nil {
+			return
+		}
+		n += m
+	}
+	p.mu.Lock()
+	cut := p.cut
+	p.mu.Unlock()
+	if cut {
+		return
+	}
+	remote, err := net.Dial("tcp", strings.TrimSpace(string(address[:])))
+	if err != nil {
+		return
+	}
+	defer remote.Close()
+	p.mu.Lock()
+	p.conns[client], p.conns[remote] = struct{}{}, struct{}{}
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		delete(p.conns, client)
+		delete(p.conns, remote)
+		p.mu.Unlock()
+	}()
+	var pipes sync.WaitGroup
+	pipe := func(to, from net.Conn, answers bool) {
+		defer to.Close()
+		defer from.Close()
+		buffer := make([]byte, 64<<10)
+		for {
+			n, err := from.Read(buffer)
+			if err != nil {
+				return
+			}
+			p.mu.Lock()
+			drop := answers && p.mute
+			p.mu.Unlock()
+			if drop {
+				continue
+			}
+			if _, err := to.Write(buffer[:n]); err != nil {
+				return
+			}
+		}
+	}
+	pipes.Go(func() { pipe(remote, client, false) })
+	pipes.Go(func() { pipe(client, remote, true) })
+	pipes.Wait()
+}
+
+// set cuts all connections and takes no new ones, or drops the server's answers.
+func (p *proxy) set(cut, mute bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut, p.mute = cut, mute
+	if cut {
+		for c := range p.conns {
+			_ = c.Close()
+		}
+	}
+}
+
+// A recorder keeps what is logged.
+type recorder struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (r *recorder) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lines = append(r.lines, string(p))
+	return len(p), nil
+}
+
+func (r *recorder) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(r, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+func (r *recorder) text() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Join(r.lines, "")
+}
