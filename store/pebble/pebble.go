@@ -167,13 +167,6 @@ func open(dir string, o Options) (_ *DB, err error) {
 		EventListener: &pebble.EventListener{
 			// Otherwise fatal to the process. The read that met it returns an error as well.
 			DataCorruption: func(pebble.DataCorruptionInfo) {},
-			// A memtable that cannot become a table would be tried again and again without a
-			// pause, until writers stand still.
-			FlushEnd: func(info pebble.FlushInfo) {
-				if info.Err != nil {
-					fence.fail(info.Err)
-				}
-			},
 		},
 	}
 	for i := range po.Levels {

@@ -1,0 +1,1699 @@
+package drivertest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// checks are in the order of the comments in package driver.
+var checks = []check{
+	{"a family is created once and found again", checkFamily},
+	{"another layout is refused", checkLayout},
+	{"an invalid specification is refused", checkSpec},
+	{"Families are in ascending order", checkFamilies},
+	{"Drop removes a family with all that it holds", checkDrop},
+
+	{"rows are in unsigned bytewise order", checkRowOrder},
+	{"cells are in unsigned bytewise order", checkCellOrder},
+	{"values are any bytes", checkValues},
+	{"a row exists while it has a cell", checkExistence},
+	{"the limits are accepted and what exceeds them refused", checkLimits},
+	{"what is returned belongs to the caller", checkReturned},
+	{"what is passed in is neither kept nor changed", checkPassed},
+	{"a context that is done ends every method", checkContext},
+	{"a deadline ends a method that is under way", checkDeadline},
+	{"reads observe what was acknowledged", checkReadYourWrites},
+
+	{"Get of an absent row has no cells", checkAbsentRow},
+	{"slices are half-open, limited and reversed", checkSlices},
+	{"slices by qualifier", checkOnly},
+	{"slices of a wide row across pages", checkWideRow},
+	{"an invalid slice is refused", checkInvalidSlice},
+
+	{"ranges are half-open", checkBounds},
+	{"scans are limited and reversed", checkScanLimits},
+	{"scans yield rows that have a cell in the slice", checkScanSlices},
+	{"scans yield each row once across pages", checkScanPages},
+	{"scans stop when the caller stops", checkScanStop},
+	{"rows stay valid after the iteration", checkRowsStay},
+	{"scans see every row that stays", checkScanWhileWriting},
+	{"an invalid range is refused", checkInvalidRange},
+	{"scans in order keep within a prefix", checkPrefix},
+	{"spread bits keep the order", checkSpread},
+	{"scans in any order are complete", checkAnyOrder},
+	{"rows of a wide family are scanned in any order", checkWideScan},
+
+	{"Apply takes any number of mutations", checkApplyMany},
+	{"applying again is harmless", checkApplyAgain},
+	{"a change that names a cell or row twice is refused", checkOverlap},
+	{"DeleteRow removes the whole row", checkDeleteRow},
+	{"a mutation after an acknowledged one wins over it", checkLastWins},
+	{"concurrent mutations leave the value of one", checkConcurrentApply},
+	{"the cells of a mutation appear all at once", checkAtomicRow},
+	{"cells end after their time to live", checkTTL},
+
+	{"CheckAndPut puts if, and only if, the cell is as expected", checkCheckAndPut},
+	{"CheckAndPut refuses what not every database can", checkConditionalRefusals},
+	{"CheckAndPut lets exactly one of many win", checkRace},
+	{"CheckAndPut loses no update", checkCounter},
+	{"Commit needs all expectations", checkCommit},
+	{"Commit swaps cells at once", checkSwap},
+	{"Commit tells absent from empty", checkAbsentOrEmpty},
+
+	{"a snapshot is of one instant", checkSnapshot},
+	{"a random history agrees with a model", checkModel},
+}
+
+var background = context.Background()
+
+// Families.
+
+func checkFamily(tb testing.TB, s *suite) {
+	f := s.ordered(tb)
+	p := s.prefix()
+	apply(tb, f, row(p+"a", put("q", "v")))
+	again, err := s.db.Family(background, s.specs["ordered"])
+	require.NoError(tb, err)
+	require.Equal(tb, []string{"q=v"}, get(tb, again, p+"a", driver.Slice{}))
+	apply(tb, again, row(p+"a", put("q", "w")))
+	require.Equal(tb, []string{"q=w"}, get(tb, f, p+"a", driver.Slice{}))
+
+	// Families do not see each other's rows.
+	require.Empty(tb, get(tb, s.wide(tb), p+"a", driver.Slice{}))
+}
+
+func checkLayout(tb testing.TB, s *suite) {
+	s.ordered(tb)
+	s.wide(tb)
+	spec := s.specs["ordered"]
+	for _, other := range []driver.FamilySpec{
+		{Name: spec.Name, Layout: driver.LayoutWide},
+		{Name: spec.Name, Layout: driver.LayoutOrdered, PrefixBytes: 2},
+		{Name: spec.Name, Layout: driver.LayoutOrdered, SpreadBits: 2},
+		{Name: s.specs["wide"].Name, Layout: driver.LayoutOrdered},
+	} {
+		_, err := s.db.Family(background, other)
+		require.ErrorIs(tb, err, driver.ErrLayout, "%+v", other)
+	}
+}
+
+func checkSpec(tb testing.TB, s *suite) {
+	for _, spec := range []driver.FamilySpec{
+		{Name: "x"},
+		{Name: "", Layout: driver.LayoutWide},
+		{Name: "1x", Layout: driver.LayoutWide},
+		{Name: "X", Layout: driver.LayoutWide},
+		{Name: "x-y", Layout: driver.LayoutWide},
+		{Name: "x'; drop", Layout: driver.LayoutWide},
+		{Name: strings.Repeat("x", 41), Layout: driver.LayoutWide},
+		{Name: "x", Layout: driver.LayoutWide, PrefixBytes: 1},
+		{Name: "x", Layout: driver.LayoutWide, SpreadBits: 1},
+		{Name: "x", Layout: driver.LayoutOrdered, PrefixBytes: -1},
+		{Name: "x", Layout: driver.LayoutOrdered, SpreadBits: 17},
+		{Name: "x", Layout: 3},
+	} {
+		_, err := s.db.Family(background, spec)
+		require.ErrorIs(tb, err, driver.ErrRange, "%+v", spec)
+	}
+}
+
+func checkFamilies(tb testing.TB, s *suite) {
+	s.wide(tb)
+	s.ordered(tb)
+	names, err := s.db.Families(background)
+	require.NoError(tb, err)
+	require.True(tb, slices.IsSorted(names), "%q", names)
+	require.Equal(tb, names, slices.Compact(slices.Clone(names)), "a name twice")
+	require.Contains(tb, names, s.specs["wide"].Name)
+	require.Contains(tb, names, s.specs["ordered"].Name)
+}
+
+func checkDrop(tb testing.TB, s *suite) {
+	require.NoError(tb, s.db.Drop(background, s.name+"_never"), "a family that does not exist is no error")
+
+	// A name of the full length.
+	spec := driver.FamilySpec{Name: (s.name + "_" + strings.Repeat("z9_", 20))[:40], Layout: driver.LayoutOrdered}
+	tb.Cleanup(func() { require.NoError(tb, s.db.Drop(background, spec.Name)) })
+	f, err := s.db.Family(background, spec)
+	require.NoError(tb, err)
+	apply(tb, f, row("a", put("q", "v")))
+	require.NoError(tb, s.db.Drop(background, spec.Name))
+	names, err := s.db.Families(background)
+	require.NoError(tb, err)
+	require.NotContains(tb, names, spec.Name)
+
+	_, err = f.Get(background, b("a"), driver.Slice{})
+	require.Error(tb, err, "Get of a dropped family")
+	require.Error(tb, f.Apply(background, row("b", put("q", "v"))), "Apply to a dropped family")
+	_, err = f.CheckAndPut(background, b("c"), absent("q"), put("q", "v"))
+	require.Error(tb, err, "CheckAndPut to a dropped family")
+	require.Error(tb, scanError(tb, f, background, driver.Range{}), "Scan of a dropped family")
+
+	// The name can be used again, with another layout, and nothing comes back.
+	spec.Layout = driver.LayoutWide
+	f, err = s.db.Family(background, spec)
+	require.NoError(tb, err)
+	require.Empty(tb, scan(tb, f, driver.Range{AnyOrder: true}))
+}
+
+// Rows and cells.
+
+// edgeFamily holds a row for every edge but the empty one, and nothing else.
+func edgeFamily(tb testing.TB, s *suite) driver.Family {
+	if f := s.families["edges"]; f != nil {
+		return f
+	}
+	f := s.family(tb, "edges", driver.FamilySpec{Layout: driver.LayoutOrdered})
+	var ms []driver.Mutation
+	for i := range edges {
+		if key := edges[(i*7)%len(edges)]; key != "" { // not in order
+			ms = append(ms, row(key, put("q", "of "+key)))
+		}
+	}
+	apply(tb, f, ms...)
+	return f
+}
+
+func checkRowOrder(tb testing.TB, s *suite) {
+	f := edgeFamily(tb, s)
+	rows := scan(tb, f, driver.Range{})
+	require.Equal(tb, edges[1:], keys(rows))
+	for _, r := range rows {
+		require.Equal(tb, []string{"q=of " + string(r.Key)}, show(r.Cells))
+		require.Equal(tb, []string{"q=of " + string(r.Key)}, get(tb, f, string(r.Key), driver.Slice{}))
+	}
+	require.Equal(tb, reversed(edges[1:]), keys(scan(tb, f, driver.Range{Reverse: true})))
+}
+
+func checkCellOrder(tb testing.TB, s *suite) {
+	for _, f := range []driver.Family{s.wide(tb), s.ordered(tb)} {
+		// Rows beside it, of which one key is a prefix of the other, keep their cells apart.
+		p := s.prefix()
+		var want []string
+		m := row(p + "r")
+		for i := range edges {
+			m.Puts = append(m.Puts, put(edges[(i*7)%len(edges)], "v"))
+			want = append(want, edges[i]+"=v")
+		}
+		apply(tb, f, m, row(p+"r\x00", put("\x00", "other")), row(p+"r\x00\x01", put("", "other")), row(p+"q\xff", put("\xff", "other")))
+		require.Equal(tb, want, get(tb, f, p+"r", driver.Slice{}))
+		require.Equal(tb, reversed(want), get(tb, f, p+"r", driver.Slice{Reverse: true}))
+		require.Equal(tb, []string{"\x00=other"}, get(tb, f, p+"r\x00", driver.Slice{}))
+		require.Equal(tb, []string{"=other"}, get(tb, f, p+"r\x00\x01", driver.Slice{}))
+	}
+}
+
+func checkValues(tb testing.TB, s *suite) {
+	f := s.ordered(tb)
+	p := s.prefix()
+	var all []byte
+	for i := range 256 {
+		all = append(all, byte(i))
+	}
+	apply(tb, f, row(p+"r", put("all", string(all)), put("empty", ""), put("zero", "\x00"), put("ff", "\xff\xff")))
+	require.Equal(tb, []string{"all=" + string(all), "empty=", "ff=\xff\xff", "zero=\x00"}, get(tb, f, p+"r", driver.Slice{}))
+	rows := scan(tb, f, within(p))
+	require.Len(tb, rows, 1)
+	require.Equal(tb, []string{"all=" + string(all), "empty=", "ff=\xff\xff", "zero=\x00"}, show(rows[0].Cells))
+
+	// A put without a value is a put of the empty one.
+	apply(tb, f, driver.Mutation{Row: b(p + "s"), Puts: []driver.Cell{{Qualifier: b("nil")}}})
+	require.Equal(tb, []string{"nil="}, get(tb, f, p+"s", driver.Slice{}))
+}
+
+func checkExistence(tb testing.TB, s *suite) {
+	f := s.ordered(tb)
+	p := s.prefix()
+	apply(tb, f, row(p+"a", put("x", ""), put("y", "1")), row(p+"b", put("x", "1")), row(p+"c"))
+	require.Equal(tb, []string{p + "a", p + "b"}, keys(scan(tb, f, within(p))), "a mutation without cells makes no row")
+	apply(tb, f, driver.Mutation{Row: b(p + "a"), Deletes: bs("y")}, driver.Mutation{Row: b(p + "b"), Deletes: bs("x")})
+	require.Equal(tb, []string{p + "a"}, keys(scan(tb, f, within(p))), "a row with an empty value is a row")
+	apply(tb, f, driver.Mutation{Row: b(p + "a"), Deletes: bs("x")})
+	require.Empty(tb, scan(tb, f, within(p)))
+	require.Empty(tb, get(tb, f, p+"a", driver.Slice{}))
+}
+
+func checkLimits(tb testing.TB, s *suite) {
+	f := s.wide(tb)
+	p := s.prefix()
+	longKey := p + strings.Repeat("\x00", driver.MaxRowKey-len(p))
+	longQualifier := strings.Repeat("\xff", driver.MaxQualifier)
+	longValue := strings.Repeat("0123456789abcdef", driver.MaxValue/16)
+
+	apply(tb, f, row(longKey, put("q", "v")))
+	require.Equal(tb, []string{"q=v"}, get(tb, f, longKey, driver.Slice{}))
+	apply(tb, f, row(p+"q", put(longQualifier, "v"), put(longQualifier[1:], "w")))
+	require.Equal(tb, []string{longQualifier[1:] + "=w", longQualifier + "=v"}, get(tb, f, p+"q", driver.Slice{}))
+	apply(tb, f, row(p+"v", put("q", longValue)))
+	cells, err := f.Get(background, b(p+"v"), driver.Slice{})
+	require.NoError(tb, err)
+	require.Len(tb, cells, 1)
+	require.True(tb, string(cells[0].Value) == longValue, "a value of the full length came back as another")
+
+	tooLarge := func(what string, err error) {
+		tb.Helper()
+		require.ErrorIs(tb, err, driver.ErrTooLarge, what)
+		require.Less(tb, len(err.Error()), 1000, "the error contains the key or value")
+	}
+	for _, m := range []driver.Mutation{
+		row(longKey+"x", put("q", "v")),
+		row(p+"x", put(longQualifier+"x", "v")),
+		row(p+"x", put("q", longValue+"x")),
+	} {
+		tooLarge("Apply", f.Apply(background, row(p+"y", put("q", "v")), m))
+		_, err := f.CheckAndPut(background, m.Row, absent("other"), m.Puts...)
+		tooLarge("CheckAndPut", err)
+		if c, ok := f.(driver.Committer); ok {
+			_, err := c.Commit(background, m.Row, nil, m.Puts, nil)
+			tooLarge("Commit", err)
+		}
+	}
+	_, err = f.Get(background, b(longKey+"x"), driver.Slice{})
+	tooLarge("Get", err)
+	tooLarge("Apply", f.Apply(background, driver.Mutation{Row: b(longKey + "x"), DeleteRow: true}))
+
+	require.Error(tb, f.Apply(background, row("", put("q", "v"))), "an empty row key was accepted")
+	_, err = f.Get(background, nil, driver.Slice{})
+	require.Error(tb, err, "an empty row key was accepted")
+	_, err = f.CheckAndPut(background, nil, absent("q"), put("q", "v"))
+	require.Error(tb, err, "an empty row key was accepted")
+
+	// Before anything is sent.
+	require.Empty(tb, get(tb, f, p+"x", driver.Slice{}))
+	require.Empty(tb, get(tb, f, p+"y", driver.Slice{}))
+	apply(tb, f, driver.Mutation{Row: b(p + "v"), DeleteRow: true}) // 8 MB that later scans need not read
+}
+
+func checkReturned(tb testing.TB, s *suite) {
+	f := s.ordered(tb)
+	p := s.prefix()
+	apply(tb, f, row(p+"a", put("q", "value a"), put("r", "")), row(p+"b", put("q", "value b")))
+	spoil := func(cells []driver.Cell) {
+		// An append must not reach a neighbour either.
+		for _, c := range cells {
+			_ = append(c.Qualifier, "zzzzzzzz"...)
+			_ = append(c.Value, "zzzzzzzz"...)
+		}
+		_ = append(cells, put("zz", "zz"))
+	}
+	destroy := func(cells []driver.Cell) {
+		for i, c := range cells {
+			for _, b := range [][]byte{c.Qualifier, c.Value} {
+				for j := range b {
+					b[j] = 'X'
+				}
+			}
+			cells[i] = driver.Cell{}
+		}
+	}
+	for range 2 {
+		cells, err := f.Get(background, b(p+"a"), driver.Slice{})
+		require.NoError(tb, err)
+		spoil(cells)
+		require.Equal(tb, []string{"q=value a", "r="}, show(cells))
+		destroy(cells)
+
+		rows := scan(tb, f, within(p))
+		for _, r := range rows {
+			spoil(r.Cells)
+			_ = append(r.Key, "zzzzzzzz"...)
+		}
+		require.Equal(tb, []string{p + "a", p + "b"}, keys(rows))
+		require.Equal(tb, []string{"q=value a", "r="}, show(rows[0].Cells))
+		require.Equal(tb, []string{"q=value b"}, show(rows[1].Cells))
+		for _, r := range rows {
+			destroy(r.Cells)
+			r.Key[0] = 'X'
+		}
+	}
+	names, err := s.db.Families(background)
+	require.NoError(tb, err)
+	for i := range names {
+		names[i] = "X"
+	}
+	names, err = s.db.Families(background)
+	require.NoError(tb, err)
+	require.NotContains(tb, names, "X")
+}
+
+func checkPassed(tb testing.TB, s *suite) {
+	f := s.ordered(tb)
+	p := s.prefix()
+	roomy := func(text string) []byte { return append(make([]byte, 0, 100), text...) }
+	intact := func(bs ...[]byte) {
+		tb.Helper()
+		for _, b := range bs {
+			for _, x := range b[len(b):cap(b)] {
+				require.Zero(tb, x, "something was written behind a slice that was passed")
+			}
+			for i := range b {
+				b[i] = 'X'
+			}
+		}
+	}
+
+	key, q, v, d := roomy(p+"a"), roomy("q"), roomy("value"), roomy("d")
+	m := driver.Mutation{Row: key, Puts: []driver.Cell{{Qualifier: q, Value: v}}, Deletes: [][]byte{d}}
+	apply(tb, f, m)
+	require.Equal(tb, []string{p + "a", "q", "value", "d"}, []string{string(key), string(q), string(v), string(d)})
+	intact(key, q, v, d)
+	require.Equal(tb, []string{"q=value"}, get(tb, f, p+"a", driver.Slice{}))
+
+	key, q, v = roomy(p+"b"), roomy("q"), roomy("value")
+	ok, err := f.CheckAndPut(background, key, driver.Cell{Qualifier: q}, driver.Cell{Qualifier: q, Value: v})
+	require.NoError(tb, err)
+	require.True(tb, ok)
+	require.Equal(tb, []string{p + "b", "q", "value"}, []string{string(key), string(q), string(v)})
+	intact(key, q, v)
+	require.Equal(tb, []string{"q=value"}, get(tb, f, p+"b", driver.Slice{}))
+
+	apply(tb, f, row(p+"c", put("q", "1"), put("r", "2"), put("s", "3")))
+	only := [][]byte{roomy("s"), roomy("q"), roomy("s")}
+	key, start, end := roomy(p+"c"), roomy("q"), roomy("s")
+	cells, err := f.Get(background, key, driver.Slice{Only: only})
+	require.NoError(tb, err)
+	require.Equal(tb, []string{"s", "q", "s"}, []string{string(only[0]), string(only[1]), string(only[2])})
+	_, err = f.Get(background, key, driver.Slice{Start: start, End: end})
+	require.NoError(tb, err)
+	require.Equal(tb, []string{p + "c", "q", "s"}, []string{string(key), string(start), string(end)})
+	intact(append(only, key, start, end)...)
+	require.Equal(tb, []string{"q=1", "s=3"}, show(cells))
+
+	start, end = roomy(p+"a"), roomy(p+"z")
+	rows := scan(tb, f, driver.Range{Start: start, End: end, Cells: driver.Slice{Only: bs("q")}})
+	require.Equal(tb, []string{p + "a", p + "z"}, []string{string(start), string(end)})
+	intact(start, end)
+	require.Equal(tb, []string{p + "a", p + "b", p + "c"}, keys(rows))
+}
+
+// Contexts.
+
+type contextCause struct{}
+
+func (contextCause) Error() string { return "the cause" }
+
+func checkContext(tb testing.TB, s *suite) {
+	f := s.ordered(tb)
+	p := s.prefix()
+	apply(tb, f, row(p+"a", put("q", "v")))
+	cancelled, cancel := context.WithCancel(background)
+	cancel()
+	caused, cancelCause := context.WithCancelCause(background)
+	cancelCause(contextCause{})
+	expired, cancelExpired := context.WithDeadline(background, time.Now().Add(-time.Second))
+	defer cancelExpired()
+
+	for _, c := range []struct {
+		name string
+		ctx  context.Context
+		is   func(error) bool
+	}{
+		{"cancelled", cancelled, func(err error) bool { return errors.Is(err, context.Canceled) }},
+		{"cancelled with a cause", caused, func(err error) bool {
+			return errors.Is(err, context.Canceled) || errors.As(err, new(contextCause))
+		}},
+		{"expired", expired, func(err error) bool { return errors.Is(err, context.DeadlineExceeded) }},
+	} {
+		check := func(method string, err error) {
+			tb.Helper()
+			require.Error(tb, err, "%s with a context that is %s", method, c.name)
+			require.True(tb, c.is(err), "%s with a context that is %s: %v", method, c.name, err)
+		}
+		_, err := f.Get(c.ctx, b(p+"a"), driver.Slice{})
+		check("Get", err)
+		check("Scan", scanError(tb, f, c.ctx, within(p)))
+		check("Apply", f.Apply(c.ctx, row(p+"b", put("q", "v"))))
+		ok, err := f.CheckAndPut(c.ctx, b(p+"c"), absent("q"), put("q", "v"))
+		check("CheckAndPut", err)
+		require.False(tb, ok)
+		if committer, is := f.(driver.Committer); is {
+			ok, err := committer.Commit(c.ctx, b(p+"d"), nil, []driver.Cell{put("q", "v")}, nil)
+			check("Commit", err)
+			require.False(tb, ok)
+		}
+		_, err = s.db.Family(c.ctx, s.specs["ordered"])
+		check("Family", err)
+		_, err = s.db.Families(c.ctx)
+		check("Families", err)
+		check("Drop", s.db.Drop(c.ctx, s.specs["ordered"].Name))
+	}
+	require.Equal(tb, []string{p + "a"}, keys(scan(tb, f, within(p))), "something was written although the context was done")
+
+	// In the middle of a scan.
+	var ms []driver.Mutation
+	for i := range 3000 {
+		ms = append(ms, row(fmt.Sprintf("%s%04d", p, i), put("q", "v")))
+	}
+	apply(tb, f, ms...)
+	ctx, cancel := context.WithCancel(background)
+	defer cancel()
+	n := 0
+	var failed error
+	for _, err := range f.Scan(ctx, within(p)) {
+		require.NoError(tb, failed, "something was yielded after an error")
+		if failed = err; err != nil {
+			continue
+		}
+		if n++; n == 1 {
+			cancel()
+		}
+	}
+	require.ErrorIs(tb, failed, context.Canceled, "the scan went on to its end, %d rows", n)
+}
+
+func checkDeadline(tb testing.TB, s *suite) {
+	f := s.ordered(tb)
+	p := s.prefix()
+	var ms []driver.Mutation
+	for i := range 2000 {
+		ms = append(ms, row(fmt.Sprintf("%s%04d", p, i), put("q", strings.Repeat("v", 200))))
+	}
+	for i := range 12 {
+		timeout := 200 * time.Microsecond << i // to 0.4 s
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(background, timeout)
+		err := f.Apply(ctx, ms...)
+		if err == nil {
+			err = scanError(tb, f, ctx, within(p))
+		}
+		if err != nil {
+			require.ErrorIs(tb, err, context.DeadlineExceeded)
+		}
+		require.Less(tb, time.Since(begin), timeout+5*time.Second, "a deadline was not kept")
+		cancel()
+	}
+	// The connection is still good.
+	apply(tb, f, ms...)
+	require.Len(tb, scan(tb, f, within(p)), len(ms))
+}
+
+func checkReadYourWrites(tb testing.TB, s *suite) {
+	f := s.ordered(tb)
+	p := s.prefix()
+	for i := range 20 {
+		v := fmt.Sprint(i)
+		apply(tb, f, row(p+"a", put("q", v)))
+		require.Equal(tb, []string{"q=" + v}, get(tb, f, p+"a", driver.Slice{}))
+		rows := scan(tb, f, within(p))
+		require.Len(tb, rows, 1)
+		require.Equal(tb, []string{"q=" + v}, show(rows[0].Cells))
+	}
+}
+
+// Slices.
+
+func checkAbsentRow(tb testing.TB, s *suite) {
+	p := s.prefix()
+	for _, f := range []driver.Family{s.ordered(tb), s.wide(tb)} {
+		for _, slice := range []driver.Slice{{}, {Only: bs("q")}, {Start: b("a"), End: b("b"), Limit: 1, Reverse: true}} {
+			cells, err := f.Get(background, b(p+"none"), slice)
+			require.NoError(tb, err)
+			require.Empty(tb, cells)
+		}
+	}
+}
+
+// sliced is what a slice of the qualifiers should be.
+func sliced(qualifiers []string, s driver.Slice) []string {
+	var out []string
+	for _, q := range qualifiers {
+		in := bytes.Compare(b(q), s.Start) >= 0 && (s.End == nil || bytes.Compare(b(q), s.End) < 0)
+		if len(s.Only) > 0 {
+			in = false
+			for _, o := range s.Only {
+				in = in || string(o) == q
+			}
+		}
+		if in {
+			out = append(out, q)
+		}
+	}
+	if s.Reverse {
+		slices.Reverse(out)
+	}
+	if s.Limit > 0 && len(out) > s.Limit {
+		out = out[:s.Limit]
+	}
+	return out
+}
+
+func names(cells []driver.Cell) []string {
+	var out []string
+	for _, c := range cells {
+		out = append(out, string(c.Qualifier))
+	}
+	return out
+}
+
+func checkSlices(tb testing.TB, s *suite) {
+	f := s.wide(tb)
+	p := s.prefix()
+	m := row(p + "r")
+	for _, q := range edges {
+		m.Puts = append(m.Puts, put(q, "v"))
+	}
+	apply(tb, f, m, row(p+"q", put("before", "")), row(p+"s", put("behind", "")))
+	bounds := [][]byte{nil, {}, b("\x00"), b("\x00\x00\x00"), b("\x01"), b("a"), b("a\x00"), b("ac"), b("\x80"), b("\xff"), b("\xff\xff\xff"), b("\xff\xff\xff\x00")}
+	n := 0
+	for _, start := range bounds {
+		for _, end := range bounds {
+			slice := driver.Slice{Start: start, End: end}
+			if n++; n%3 == 0 {
+				slice.Reverse = true
+			}
+			if n%4 == 0 {
+				slice.Limit = 1 + n%5
+			}
+			cells, err := f.Get(background, b(p+"r"), slice)
+			require.NoError(tb, err)
+			require.Equal(tb, sliced(edges, slice), names(cells), "%+v", slice)
+		}
+	}
+}
+
+func checkOnly(tb testing.TB, s *suite) {
+	f := s.wide(tb)
+	p := s.prefix()
+	m := row(p + "r")
+	for i, q := range edges {
+		if i%2 == 0 {
+			m.Puts = append(m.Puts, put(q, "v"))
+		}
+	}
+	apply(tb, f, m)
+	var have []string
+	for i := 0; i < len(edges); i += 2 {
+		have = append(have, edges[i])
+	}
+	for _, slice := range []driver.Slice{
+		{Only: bs(edges[0])},
+		{Only: bs(edges[1])},
+		{Only: bs(edges[4], edges[0], edges[3])},
+		{Only: bs(edges[2], edges[2], edges[2])},
+		{Only: bs(edges...)},
+		{Only: bs(edges...), Limit: 3},
+		{Only: bs(edges...), Limit: 3, Reverse: true},
+		{Only: bs(reversed(edges)...), Reverse: true},
+		{Only: bs(edges[1], edges[2], edges[4]), Limit: 1},
+		{Only: bs(strings.Repeat("\xff", driver.MaxQualifier))},
+	} {
+		cells, err := f.Get(background, b(p+"r"), slice)
+		require.NoError(tb, err)
+		require.Equal(tb, sliced(have, slice), names(cells), "%+v", slice)
+	}
+}
+
+func checkWideRow(tb testing.TB, s *suite) {
+	f := s.wide(tb)
+	p := s.prefix()
+	const n = 6000
+	var qualifiers []string
+	for i := range n {
+		qualifiers = append(qualifiers, fmt.Sprintf("q%05d", 2*i))
+	}
+	for i := 0; i < n; i += 500 { // a row is written bit by bit
+		m := row(p + "r")
+		for _, q := range qualifiers[i : i+500] {
+			m.Puts = append(m.Puts, put(q, "value of "+q))
+		}
+		apply(tb, f, m)
+	}
+	for _, slice := range []driver.Slice{
+		{},
+		{Reverse: true},
+		{Limit: n - 1},
+		{Limit: 5500, Reverse: true},
+		{Start: b("q00001"), End: b("q11997")},
+		{Start: b("q05000"), Limit: 10},
+		{End: b("q05000"), Limit: 10, Reverse: true},
+		{Start: b("q05001"), End: b("q05002")},
+		{Start: b("q99999")},
+		{Only: bs("q00000", "q00001", "q06000", "q11998")},
+	} {
+		cells, err := f.Get(background, b(p+"r"), slice)
+		require.NoError(tb, err)
+		want := sliced(qualifiers, slice)
+		got := names(cells)
+		require.Len(tb, got, len(want), "%+v", slice)
+		require.True(tb, slices.Equal(want, got), "%+v: wrong cells", slice)
+		for _, c := range cells {
+			require.Equal(tb, "value of "+string(c.Qualifier), string(c.Value))
+		}
+	}
+	// Slices that are empty.
+	for _, slice := range []driver.Slice{
+		{Start: b("b"), End: b("a")}, {Start: b("q00002"), End: b("q00002")}, {End: []byte{}}, {Start: b("r")}, {Only: bs("none")},
+	} {
+		require.Empty(tb, get(tb, f, p+"r", slice), "%+v", slice)
+	}
+}
+
+func checkInvalidSlice(tb testing.TB, s *suite) {
+	f := s.ordered(tb)
+	p := s.prefix()
+	for _, slice := range []driver.Slice{
+		{Limit: -1}, {Only: bs("q"), Start: b("a")}, {Only: bs("q"), End: b("z")},
+	} {
+		_, err := f.Get(background, b(p+"r"), slice)
+		require.ErrorIs(tb, err, driver.ErrRange, "%+v", slice)
+		r := within(p)
+		r.Cells = slice
+		require.ErrorIs(tb, scanError(tb, f, background, r), driver.ErrRange, "%+v", slice)
+	}
+}
+
+// Scans.
+
+func checkBounds(tb testing.TB, s *suite) {
+	f := edgeFamily(tb, s)
+	bounds := [][]byte{nil, {}, b("\x00"), b("\x00\x00"), b("\x00\x00\x00"), b("\x00\xff"), b("a"), b("a\x00"), b("ac"), b("\x80"), b("\xff"), b("\xff\xff\xff"), b("\xff\xff\xff\x00")}
+	for i, start := range bounds {
+		for j, end := range bounds {
+			r := driver.Range{Start: start, End: end, Reverse: (i+j)%3 == 0}
+			want := sliced(edges[1:], driver.Slice{Start: start, End: end, Reverse: r.Reverse})
+			require.Equal(tb, append([]string{}, want...), keys(scan(tb, f, r)), "%+v", r)
+		}
+	}
+}
+
+func checkScanLimits(tb testing.TB, s *suite) {
+	f := edgeFamily(tb, s)
+	for _, limit := range []int{1, 2, len(edges) - 2, len(edges) - 1, len(edges), 10000} {
+		for _, reverse := range []bool{false, true} {
+			r := driver.Range{Limit: limit, Reverse: reverse}
+			want := sliced(edges[1:], driver.Slice{Limit: limit, Reverse: reverse})
+			require.Equal(tb, want, keys(scan(tb, f, r)), "%+v", r)
+		}
+	}
+	r := driver.Range{Start: b("\x00\x02"), End: b("b"), Limit: 3, Reverse: true}
+	require.Equal(tb, sliced(edges[1:], driver.Slice{Start: r.Start, End: r.End, Limit: 3, Reverse: true}), keys(scan(tb, f, r)))
+	// The cells of a row ascend in a scan that descends.
+	p := s.prefix()
+	g := s.ordered(tb)
+	apply(tb, g, row(p+"a", put("1", ""), put("2", ""), put("3", "")))
+	r = within(p)
+	r.Reverse = true
+	require.Equal(tb, []string{"1=", "2=", "3="}, show(scan(tb, g, r)[0].Cells))
+}
+
+func checkScanSlices(tb testing.TB, s *suite) {
+	f := s.ordered(tb)
+	p := s.prefix()
+	qualifiers := []string{"", "a", "b", "b\x00", "c", "d"}
+	var ms []driver.Mutation
+	for i := range 1 << len(qualifiers) {
+		m := row(fmt.Sprintf("%s%02d", p, i))
+		for j, q := range qualifiers {
+			if i>>j&1 == 1 {
+				m.Puts = append(m.Puts, put(q, fmt.Sprint(i)))
+			}
+		}
+		for j := range i % 20 { // cells that no slice asks for
+			m.Puts = append(m.Puts, put(fmt.Sprintf("x%02d", j), "no"), put(fmt.Sprintf("bb%02d", j), "no"))
+		}
+		ms = append(ms, m)
+	}
+	apply(tb, f, ms...)
+	for _, slice := range []driver.Slice{
+		{Only: bs("a")},
+		{Only: bs("c", "", "a")},
+		{Only: bs("d", "none")},
+		{Only: bs("none")},
+		{Start: b("b"), End: b("bb")},
+		{Start: b("c"), End: b("x")},
+		{End: b("b")},
+		{End: []byte{}},
+		{Start: b("b"), End: b("a")},
+	} {
+		for _, reverse := range []bool{false, true} {
+			for _, limit := range []int{0, 7} {
+				var want []string
+				for _, m := range ms {
+					var have []string
+					for _, c := range m.Puts {
+						have = append(have, string(c.Qualifier))
+					}
+					slices.Sort(have)
+					if in := sliced(have, slice); len(in) > 0 {
+						want = append(want, fmt.Sprintf("%s %q", m.Row, in))
+					}
+				}
+				if reverse {
+					slices.Reverse(want)
+				}
+				if limit > 0 && len(want) > limit {
+					want = want[:limit]
+				}
+				r := within(p)
+				r.Cells, r.Reverse, r.Limit = slice, reverse, limit
+				var got []string
+				for _, row := range scan(tb, f, r) {
+					got = append(got, fmt.Sprintf("%s %q", row.Key, names(row.Cells)))
+				}
+				require.Equal(tb, want, got, "%+v", r)
+			}
+		}
+	}
+}
+
+// manyRows writes rows that need several pages.
+func manyRows(tb testing.TB, f driver.Family, p string, n int) []string {
+	var ms []driver.Mutation
+	var want []string
+	for i := range n {
+		key := fmt.Sprintf("%s%05d", p, i)
+		ms = append(ms, row(key, put("k", key), put("v", strings.Repeat("v", 50+i%50))))
+		want = append(want, key)
+	}
+	apply(tb, f, ms...)
+	return want
+}
+
+func checkScanPages(tb testing.TB, s *suite) {
+	f := s.ordered(tb)
+	p := s.prefix()
+	want := manyRows(tb, f, p, 5000)
+	r := within(p)
+	for _, reverse := range []bool{false, true} {
+		r.Reverse = reverse
+		if reverse {
+			want = reversed(want)
+		}
+		seq := f.Scan(background, r)
+		for range 2 { // a sequence can be ranged over again
+			var got []string
+			for row, err := range seq {
+				require.NoError(tb, err)
+				require.Len(tb, row.Cells, 2)
+				require.Equal(tb, string(row.Key), string(row.Cells[0].Value))
+				got = append(got, string(row.Key))
+			}
+			require.Len(tb, got, len(want))
+			require.True(tb, slices.Equal(want, got), "wrong rows or order")
+		}
+	}
+	r.Reverse, r.Limit = false, 4321
+	require.Len(tb, scan(tb, f, r), 4321)
+}
+
+func checkScanStop(tb testing.TB, s *suite) {
+	f := s.ordered(tb)
+	p := s.prefix()
+	want := manyRows(tb, f, p, 1500)
+	for _, stop := range []int{1, 2, 999, 1000, 1001} {
+		var got []string
+		for row, err := range f.Scan(background, within(p)) {
+			require.NoError(tb, err)
+			if got = append(got, string(row.Key)); len(got) == stop {
+				break
+			}
+		}
+		require.Equal(tb, want[:stop], got)
+	}
+	// Within a scan anything may be done, the same scan included.
+	n := 0
+	for outer, err := range f.Scan(background, within(p)) {
+		require.NoError(tb, err)
+		for inner, err := range f.Scan(background, driver.Range{Start: outer.Key, Limit: 1}) {
+			require.NoError(tb, err)
+			require.Equal(tb, outer.Key, inner.Key)
+			apply(tb, f, driver.Mutation{Row: inner.Key, DeleteRow: true})
+		}
+		if n++; n == 10 {
+			break
+		}
+	}
+	require.Len(tb, scan(tb, f, within(p)), len(want)-10)
+}
+
+func checkRowsStay(tb testing.TB, s *suite) {
+	f := s.ordered(tb)
+	p := s.prefix()
+	want := manyRows(tb, f, p, 2500)
+	rows := scan(tb, f, within(p))
+	scan(tb, f, within(p))
+	require.Equal(tb, want, keys(rows))
+	for i, r := range rows {
+		require.Len(tb, r.Cells, 2)
+		require.Equal(tb, "k="+want[i], show(r.Cells)[0])
+	}
+}
+
+func checkScanWhileWriting(tb testing.TB, s *suite) {
+	f := s.ordered(tb)
+	p := s.prefix()
+	const n = 1200
+	var ms []driver.Mutation
+	for i := range n {
+		ms = append(ms, row(fmt.Sprintf("%s%05d", p, i), put("q", "stays")))
+	}
+	apply(tb, f, ms...)
+	ctx, cancel := context.WithCancel(background)
+	var writing sync.WaitGroup
+	var writeErr atomic.Value
+	for w := range 2 {
+		writing.Go(func() {
+			for i := w; ctx.Err() == nil; i = (i + 7) % n {
+				key := fmt.Sprintf("%s%05d-%d", p, i, w)
+				err := errors.Join(
+					f.Apply(background, row(key, put("q", "goes"))),
+					f.Apply(background, driver.Mutation{Row: b(key), DeleteRow: true}))
+				if err != nil {
+					writeErr.Store(err)
+					return
+				}
+			}
+		})
+	}
+	defer writing.Wait()
+	defer cancel()
+	for i := range 6 {
+		r := within(p)
+		r.Reverse = i%2 == 1
+		stay, last := 0, ""
+		for row, err := range f.Scan(background, r) {
+			require.NoError(tb, err)
+			key := string(row.Key)
+			require.True(tb, last == "" || (key > last) != r.Reverse && key != last, "%q after %q", key, last)
+			last = key
+			switch len(key) {
+			case len(p) + 5:
+				require.Equal(tb, []string{"q=stays"}, show(row.Cells))
+				stay++
+			default:
+				require.Equal(tb, []string{"q=goes"}, show(row.Cells))
+			}
+		}
+		require.Equal(tb, n, stay, "rows that stay")
+	}
+	cancel()
+	writing.Wait()
+	require.Nil(tb, writeErr.Load())
+}
+
+func checkInvalidRange(tb testing.TB, s *suite) {
+	f := s.ordered(tb)
+	p := s.prefix()
+	for _, r := range []driver.Range{
+		{Limit: -1},
+		{Reverse: true, AnyOrder: true},
+		{Cells: driver.Slice{Limit: 1}},
+		{Cells: driver.Slice{Reverse: true}},
+	} {
+		r.Start, r.End = within(p).Start, within(p).End
+		require.ErrorIs(tb, scanError(tb, f, background, r), driver.ErrRange, "%+v", r)
+	}
+	// Ranges that are empty are not invalid.
+	apply(tb, f, row(p+"a", put("q", "v")))
+	for _, r := range []driver.Range{
+		{Start: b(p + "z"), End: b(p)}, {Start: b(p + "a"), End: b(p + "a")}, {End: []byte{}}, {Start: b(p + "z"), End: b(p), Reverse: true},
+		{Start: b(p + "z"), End: b(p), AnyOrder: true}, {Start: b(p + "b"), End: b(p + "c")},
+	} {
+		require.Empty(tb, scan(tb, f, r), "%+v", r)
+	}
+}
+
+func checkPrefix(tb testing.TB, s *suite) {
+	f := s.family(tb, "prefix", driver.FamilySpec{Layout: driver.LayoutOrdered, PrefixBytes: 2})
+	var all []string
+	var ms []driver.Mutation
+	for _, hash := range []string{"\x00\x00", "aa", "ab", "a\xff", "b\x00", "\xff\xff"} {
+		for _, rest := range []string{"", "\x00", "1", "2", "\xff"} {
+			all = append(all, hash+rest)
+			ms = append(ms, row(hash+rest, put("q", "v")))
+		}
+	}
+	slices.SortFunc(all, func(x, y string) int { return bytes.Compare(b(x), b(y)) })
+	apply(tb, f, ms...)
+	for _, r := range []driver.Range{
+		{Start: b("aa"), End: b("ab")},
+		{Start: b("aa"), End: b("ab"), Reverse: true},
+		{Start: b("aa\x00"), End: b("aa2")},
+		{Start: b("a\xff"), End: b("b")},
+		{Start: b("a\xff"), End: b("b\x00")},
+		{Start: b("a\xff1"), End: b("b"), Reverse: true, Limit: 2},
+		{Start: b("\xff\xff")},
+		{Start: b("zz"), End: b("zz\x01")},
+		{Start: b("zz"), End: b("aa")},
+		{Start: b("\x00\x00"), End: b("\x00\x01"), Limit: 1},
+	} {
+		want := sliced(all, driver.Slice{Start: r.Start, End: r.End, Reverse: r.Reverse, Limit: r.Limit})
+		require.Equal(tb, append([]string{}, want...), keys(scan(tb, f, r)), "%+v", r)
+	}
+	for _, r := range []driver.Range{
+		{}, {Start: b("aa")}, {Start: b("a"), End: b("ab")}, {Start: b("aa"), End: b("ab\x00")}, {End: b("aa")}, {Start: b("aa"), End: b("b")},
+	} {
+		require.ErrorIs(tb, scanError(tb, f, background, r), driver.ErrRange, "%+v", r)
+	}
+	got := keys(scan(tb, f, driver.Range{AnyOrder: true}))
+	slices.Sort(got)
+	require.Equal(tb, all, got)
+
+	require.Error(tb, f.Apply(background, row("a", put("q", "v"))), "a row key shorter than the prefix was accepted")
+	_, err := f.Get(background, b("a"), driver.Slice{})
+	require.Error(tb, err, "a row key shorter than the prefix was accepted")
+	_, err = f.CheckAndPut(background, b("a"), absent("q"), put("q", "v"))
+	require.Error(tb, err, "a row key shorter than the prefix was accepted")
+}
+
+func checkSpread(tb testing.TB, s *suite) {
+	r := random(tb)
+	for _, spec := range []driver.FamilySpec{
+		{Layout: driver.LayoutOrdered, SpreadBits: 5},
+		{Layout: driver.LayoutOrdered, PrefixBytes: 1, SpreadBits: 3},
+	} {
+		f := s.family(tb, fmt.Sprintf("spread%d_%d", spec.PrefixBytes, spec.SpreadBits), spec)
+		var all []string
+		var ms []driver.Mutation
+		hash := strings.Repeat("h", spec.PrefixBytes)
+		for _, e := range edges {
+			if key := hash + e; key != "" {
+				all = append(all, key)
+			}
+		}
+		for range 200 {
+			key := []byte(hash)
+			for range 1 + r.IntN(4) {
+				key = append(key, byte(r.Uint32()))
+			}
+			all = append(all, string(key))
+		}
+		slices.Sort(all)
+		all = slices.Compact(all)
+		for _, key := range all {
+			ms = append(ms, row(key, put("q", "v")))
+		}
+		apply(tb, f, ms...)
+		for i := range 40 {
+			q := driver.Range{Reverse: i%2 == 1}
+			if i >= 4 {
+				x, y := all[r.IntN(len(all))], all[r.IntN(len(all))]
+				q.Start, q.End = b(min(x, y)), b(max(x, y))
+			}
+			if i%3 == 0 {
+				q.Limit = 1 + r.IntN(50)
+			}
+			if spec.PrefixBytes > 0 && i < 4 {
+				q.Start, q.End = b("h"), b("i")
+			}
+			want := sliced(all, driver.Slice{Start: q.Start, End: q.End, Reverse: q.Reverse, Limit: q.Limit})
+			require.Equal(tb, append([]string{}, want...), keys(scan(tb, f, q)), "%+v", q)
+		}
+		for _, key := range all[:20] {
+			require.Equal(tb, []string{"q=v"}, get(tb, f, key, driver.Slice{}))
+		}
+		got := keys(scan(tb, f, driver.Range{AnyOrder: true}))
+		slices.Sort(got)
+		require.Equal(tb, all, got)
+	}
+}
+
+func checkAnyOrder(tb testing.TB, s *suite) {
+	for _, f := range []driver.Family{s.ordered(tb), s.family(tb, "prefix", driver.FamilySpec{Layout: driver.LayoutOrdered, PrefixBytes: 2})} {
+		p := s.prefix()
+		want := manyRows(tb, f, p, 2500)
+		for _, limit := range []int{0, 1, 1700} {
+			r := within(p)
+			r.AnyOrder, r.Limit = true, limit
+			r.Cells = driver.Slice{Only: bs("k")}
+			seen := make(map[string]bool)
+			for _, row := range scan(tb, f, r) {
+				require.False(tb, seen[string(row.Key)], "%q twice", row.Key)
+				require.True(tb, strings.HasPrefix(string(row.Key), p), "%q is not in the range", row.Key)
+				require.Equal(tb, []string{"k=" + string(row.Key)}, show(row.Cells))
+				seen[string(row.Key)] = true
+			}
+			if limit == 0 {
+				limit = len(want)
+			}
+			require.Len(tb, seen, limit)
+		}
+	}
+}
+
+func checkWideScan(tb testing.TB, s *suite) {
+	f := s.wide(tb)
+	p := s.prefix()
+	want := manyRows(tb, f, p, 300)
+	require.ErrorIs(tb, scanError(tb, f, background, within(p)), driver.ErrRange)
+	r := within(p)
+	r.AnyOrder = true
+	r.Cells = driver.Slice{Start: b("k"), End: b("l")}
+	rows := scan(tb, f, r)
+	got := keys(rows)
+	slices.Sort(got)
+	require.Equal(tb, want, got)
+	for _, row := range rows {
+		require.Equal(tb, []string{"k=" + string(row.Key)}, show(row.Cells))
+	}
+}
+
+// Mutations.
+
+func checkApplyMany(tb testing.TB, s *suite) {
+	f := s.ordered(tb)
+	p := s.prefix()
+	apply(tb, f)
+	want := manyRows(tb, f, p, 7000)
+	require.Equal(tb, want, keys(scan(tb, f, within(p))))
+	// Values that are large together.
+	var ms []driver.Mutation
+	big := strings.Repeat("v", 1<<20)
+	for i := range 12 {
+		ms = append(ms, row(fmt.Sprintf("%sbig%d", p, i), put("q", big)))
+	}
+	apply(tb, f, ms...)
+	for _, m := range ms {
+		cells, err := f.Get(background, m.Row, driver.Slice{})
+		require.NoError(tb, err)
+		require.Len(tb, cells, 1)
+		require.True(tb, string(cells[0].Value) == big)
+	}
+	for i := range ms {
+		ms[i] = driver.Mutation{Row: ms[i].Row, DeleteRow: true}
+	}
+	apply(tb, f, ms...)
+}
+
+func checkApplyAgain(tb testing.TB, s *suite) {
+	f := s.ordered(tb)
+	p := s.prefix()
+	apply(tb, f, row(p+"a", put("old", "1"), put("x", "1")), row(p+"b", put("x", "1")))
+	ms := []driver.Mutation{
+		{Row: b(p + "a"), Puts: []driver.Cell{put("x", "2"), put("y", "2")}, Deletes: bs("old", "never")},
+		{Row: b(p + "b"), DeleteRow: true},
+		{Row: b(p + "c"), Deletes: bs("never")},
+		{Row: b(p + "d"), DeleteRow: true},
+	}
+	for range 3 {
+		apply(tb, f, ms...)
+		require.Equal(tb, []string{p + "a"}, keys(scan(tb, f, within(p))))
+		require.Equal(tb, []string{"x=2", "y=2"}, get(tb, f, p+"a", driver.Slice{}))
+	}
+}
+
+func checkOverlap(tb testing.TB, s *suite) {
+	f := s.ordered(tb)
+	p := s.prefix()
+	apply(tb, f, row(p+"a", put("q", "old")))
+	for _, c := range []struct {
+		name string
+		ms   []driver.Mutation
+	}{
+		{"put and deleted", []driver.Mutation{{Row: b(p + "a"), Puts: []driver.Cell{put("q", "secret")}, Deletes: bs("q")}}},
+		{"put twice", []driver.Mutation{row(p+"a", put("q", "secret"), put("q", "secret"))}},
+		{"deleted twice", []driver.Mutation{{Row: b(p + "a"), Deletes: bs("q", "q")}}},
+		{"row deleted and put", []driver.Mutation{{Row: b(p + "a"), DeleteRow: true, Puts: []driver.Cell{put("r", "secret")}}}},
+		{"row deleted and cell deleted", []driver.Mutation{{Row: b(p + "a"), DeleteRow: true, Deletes: bs("r")}}},
+		{"one row twice", []driver.Mutation{row(p+"b", put("q", "secret")), row(p+"a", put("x", "1")), row(p+"a", put("y", "1"))}},
+		{"empty qualifier twice", []driver.Mutation{row(p+"a", put("", "secret"), driver.Cell{Value: b("secret")})}},
+	} {
+		err := f.Apply(background, c.ms...)
+		require.ErrorIs(tb, err, driver.ErrOverlap, c.name)
+		require.NotContains(tb, err.Error(), "secret")
+		m := c.ms[0]
+		if committer, ok := f.(driver.Committer); ok && len(c.ms) == 1 && !m.DeleteRow {
+			_, err := committer.Commit(background, m.Row, nil, m.Puts, m.Deletes)
+			require.ErrorIs(tb, err, driver.ErrOverlap, "Commit: %s", c.name)
+		}
+	}
+	_, err := f.CheckAndPut(background, b(p+"a"), put("q", "old"), put("q", "1"), put("q", "2"))
+	require.ErrorIs(tb, err, driver.ErrOverlap)
+	require.Equal(tb, []string{"q=old"}, get(tb, f, p+"a", driver.Slice{}), "a refused change was applied")
+	require.Empty(tb, get(tb, f, p+"b", driver.Slice{}), "a refused change was applied")
+}
+
+func checkDeleteRow(tb testing.TB, s *suite) {
+	for _, f := range []driver.Family{s.ordered(tb), s.wide(tb)} {
+		p := s.prefix()
+		for _, n := range []int{1, 3, 700} {
+			m := row(p + "a")
+			for i := range n {
+				m.Puts = append(m.Puts, put(fmt.Sprintf("%04d", i), "v"))
+			}
+			apply(tb, f, m, row(p+"a\x00", put("q", "stays")), row(p+"Z", put("q", "stays")))
+			apply(tb, f, driver.Mutation{Row: b(p + "a"), DeleteRow: true})
+			require.Empty(tb, get(tb, f, p+"a", driver.Slice{}), "%d cells", n)
+			apply(tb, f, row(p+"a", put("new", "v")))
+			require.Equal(tb, []string{"new=v"}, get(tb, f, p+"a", driver.Slice{}), "old cells came back")
+			require.Equal(tb, []string{"q=stays"}, get(tb, f, p+"a\x00", driver.Slice{}))
+			require.Equal(tb, []string{"q=stays"}, get(tb, f, p+"Z", driver.Slice{}))
+		}
+	}
+}
+
+// checkLastWins repeats, without a pause, what a database that orders by milliseconds gets wrong.
+func checkLastWins(tb testing.TB, s *suite) {
+	f := s.ordered(tb)
+	p := s.prefix()
+	key := p + "a"
+	deleteCell := driver.Mutation{Row: b(key), Deletes: bs("q")}
+	deleteRow := driver.Mutation{Row: b(key), DeleteRow: true}
+	for i := range 40 {
+		v := fmt.Sprint(i)
+		apply(tb, f, row(key, put("q", "old")))
+		apply(tb, f, row(key, put("q", v)))
+		require.Equal(tb, []string{"q=" + v}, get(tb, f, key, driver.Slice{}), "put then put")
+		apply(tb, f, deleteCell)
+		require.Empty(tb, get(tb, f, key, driver.Slice{}), "put then delete")
+		apply(tb, f, row(key, put("q", v)))
+		require.Equal(tb, []string{"q=" + v}, get(tb, f, key, driver.Slice{}), "delete then put")
+		apply(tb, f, deleteRow)
+		require.Empty(tb, get(tb, f, key, driver.Slice{}), "put then delete row")
+		apply(tb, f, row(key, put("q", v)))
+		require.Equal(tb, []string{"q=" + v}, get(tb, f, key, driver.Slice{}), "delete row then put")
+		apply(tb, f, deleteCell)
+		apply(tb, f, row(key, put("q", "w"+v)))
+		apply(tb, f, deleteRow)
+		apply(tb, f, row(key, put("q", "x"+v)))
+		require.Equal(tb, []string{"q=x" + v}, get(tb, f, key, driver.Slice{}), "put and delete by turns")
+	}
+}
+
+func checkConcurrentApply(tb testing.TB, s *suite) {
+	f := s.ordered(tb)
+	p := s.prefix()
+	var writers sync.WaitGroup
+	errs := make([]error, 8)
+	for w := range errs {
+		writers.Go(func() {
+			for i := range 10 {
+				v := fmt.Sprintf("%d-%d", w, i)
+				// A row that all write and one of its own.
+				errs[w] = errors.Join(errs[w], f.Apply(background, row(p+"a", put("q", v)), row(p+"own"+fmt.Sprint(w), put("q", v))))
+			}
+		})
+	}
+	writers.Wait()
+	require.NoError(tb, errors.Join(errs...))
+	got := get(tb, f, p+"a", driver.Slice{})
+	require.Len(tb, got, 1)
+	require.Regexp(tb, `^q=[0-7]-[0-9]$`, got[0])
+	for w := range errs {
+		require.Equal(tb, []string{"q=" + fmt.Sprint(w) + "-9"}, get(tb, f, p+"own"+fmt.Sprint(w), driver.Slice{}))
+	}
+}
+
+func checkAtomicRow(tb testing.TB, s *suite) {
+	for _, f := range []driver.Family{s.ordered(tb), s.wide(tb)} {
+		p := s.prefix()
+		const cells = 10
+		write := func(i int) error {
+			// Odd generations have the cells 0 to 9, even ones 5 to 14.
+			m := driver.Mutation{Row: b(p + "a")}
+			low, other := 5, 0
+			if i%2 == 1 {
+				low, other = 0, 10
+			}
+			for c := range cells {
+				m.Puts = append(m.Puts, put(fmt.Sprintf("%02d", low+c), fmt.Sprint(i)))
+			}
+			for c := range cells / 2 {
+				m.Deletes = append(m.Deletes, fmt.Appendf(nil, "%02d", other+c))
+			}
+			return f.Apply(background, m)
+		}
+		require.NoError(tb, write(0))
+		ctx, cancel := context.WithCancel(background)
+		var writer sync.WaitGroup
+		var writeErr error
+		writer.Go(func() {
+			for i := 1; ctx.Err() == nil && writeErr == nil; i++ {
+				writeErr = write(i)
+			}
+		})
+		whole := func(got []driver.Cell) {
+			tb.Helper()
+			require.Len(tb, got, cells, "a torn row: %q", show(got))
+			var first int
+			_, err := fmt.Sscanf(string(got[0].Qualifier), "%d", &first)
+			require.NoError(tb, err)
+			for i, c := range got {
+				require.Equal(tb, string(got[0].Value), string(c.Value), "a torn row: %q", show(got))
+				require.Equal(tb, fmt.Sprintf("%02d", first+i), string(c.Qualifier), "a torn row: %q", show(got))
+			}
+		}
+		r := within(p)
+		r.AnyOrder = f == s.wide(tb)
+		func() {
+			defer writer.Wait()
+			defer cancel()
+			for i := range 150 {
+				got, err := f.Get(background, b(p+"a"), driver.Slice{})
+				require.NoError(tb, err)
+				whole(got)
+				if r.AnyOrder && i%8 > 0 {
+					continue // it may have to read the whole family
+				}
+				rows := scan(tb, f, r)
+				require.Len(tb, rows, 1)
+				whole(rows[0].Cells)
+			}
+		}()
+		require.NoError(tb, writeErr)
+	}
+}
+
+// checkTTL allows for databases that round the time of the put down, so that a cell may end up to
+// a second early, and for a second of other slack.
+func checkTTL(tb testing.TB, s *suite) {
+	f := s.ordered(tb)
+	p := s.prefix()
+	ttl := func(c driver.Cell, ttl time.Duration) driver.Cell {
+		c.TTL = ttl
+		return c
+	}
+	start := time.Now()
+	apply(tb, f,
+		row(p+"mixed", ttl(put("gone", "1"), 2*time.Second), put("stays", "1")),
+		row(p+"gone", ttl(put("q", "1"), 2*time.Second)),
+		row(p+"brief", ttl(put("q", "1"), 1)), // rounded up to a second
+		row(p+"renewed", ttl(put("q", "1"), 2*time.Second)),
+		row(p+"long", ttl(put("q", "1"), 100*time.Hour)),
+	)
+	stored := time.Now()
+	apply(tb, f, row(p+"renewed", put("q", "2")))
+	rows := scan(tb, f, within(p))
+	if time.Since(start) < 700*time.Millisecond {
+		require.Equal(tb, []string{"gone=1", "stays=1"}, get(tb, f, p+"mixed", driver.Slice{}), "ended early")
+		require.Equal(tb, []string{"q=1"}, get(tb, f, p+"gone", driver.Slice{}), "ended early")
+		require.Contains(tb, keys(rows), p+"gone")
+	}
+	for _, r := range rows {
+		for _, c := range r.Cells {
+			require.Zero(tb, c.TTL, "reads leave the TTL zero")
+		}
+	}
+	eventually(tb, 4*time.Second, "a cell of one second stayed", func() bool {
+		return len(get(tb, f, p+"brief", driver.Slice{})) == 0
+	})
+	eventually(tb, time.Until(stored.Add(5*time.Second)), "a cell of two seconds stayed", func() bool {
+		return len(get(tb, f, p+"gone", driver.Slice{})) == 0 && len(get(tb, f, p+"mixed", driver.Slice{})) == 1
+	})
+	require.Equal(tb, []string{p + "long", p + "mixed", p + "renewed"}, keys(scan(tb, f, within(p))))
+	require.Equal(tb, []string{"stays=1"}, get(tb, f, p+"mixed", driver.Slice{}))
+	require.Equal(tb, []string{"q=2"}, get(tb, f, p+"renewed", driver.Slice{}), "the time to live of an overwritten value")
+	require.Equal(tb, []string{"q=1"}, get(tb, f, p+"long", driver.Slice{}))
+
+	require.ErrorIs(tb, f.Apply(background, row(p+"x", ttl(put("q", "1"), -1))), driver.ErrRange)
+}
+
+// Conditions.
+
+func checkAndPut(tb testing.TB, f driver.Family, key string, expect driver.Cell, puts ...driver.Cell) bool {
+	tb.Helper()
+	ok, err := f.CheckAndPut(background, b(key), expect, puts...)
+	require.NoError(tb, err)
+	return ok
+}
+
+func checkCheckAndPut(tb testing.TB, s *suite) {
+	for _, f := range []driver.Family{s.ordered(tb), s.wide(tb)} {
+		p := s.prefix()
+		key := p + "a"
+		is := func(cells ...string) {
+			tb.Helper()
+			require.Equal(tb, cells, get(tb, f, key, driver.Slice{}))
+		}
+		require.False(tb, checkAndPut(tb, f, key, put("v", "1"), put("v", "2")), "an absent row has no value")
+		require.Empty(tb, get(tb, f, key, driver.Slice{}))
+		require.True(tb, checkAndPut(tb, f, key, absent("v"), put("v", "1"), put("x", "a")))
+		is("v=1", "x=a")
+		require.False(tb, checkAndPut(tb, f, key, absent("v"), put("v", "2"), put("x", "b")), "a cell that exists is not absent")
+		is("v=1", "x=a")
+		require.False(tb, checkAndPut(tb, f, key, put("v", "2"), put("v", "3")), "another value")
+		require.False(tb, checkAndPut(tb, f, key, put("v", "1\x00"), put("v", "3")), "a longer value")
+		require.False(tb, checkAndPut(tb, f, key, put("v", "\x00"), put("v", "3")), "another value")
+		is("v=1", "x=a")
+		require.True(tb, checkAndPut(tb, f, key, put("v", "1"), put("v", "12"), put("y", "c")))
+		is("v=12", "x=a", "y=c")
+		require.False(tb, checkAndPut(tb, f, key, put("v", "1"), put("v", "3")), "a prefix of the value")
+		require.True(tb, checkAndPut(tb, f, key, put("v", "12"), put("z", "d")), "the cell that is checked need not be put")
+		is("v=12", "x=a", "y=c", "z=d")
+		require.True(tb, checkAndPut(tb, f, key, absent("none"), put("v", "3")), "an absent cell of a row that exists")
+		is("v=3", "x=a", "y=c", "z=d")
+		require.True(tb, checkAndPut(tb, f, key, put("v", "3"), put("v", "3")), "the same value again")
+		require.True(tb, checkAndPut(tb, f, key+"\x00", absent(""), put("", "edge")), "an empty qualifier")
+		require.True(tb, checkAndPut(tb, f, key+"\x00", put("", "edge"), put("", "\xff\x00")))
+		is("v=3", "x=a", "y=c", "z=d")
+		for i := range 20 { // without a pause
+			require.True(tb, checkAndPut(tb, f, p+"n", number(i), number(i+1)), "step %d", i)
+		}
+	}
+}
+
+// number is the cell "n" of a counter, absent for zero.
+func number(i int) driver.Cell {
+	if i == 0 {
+		return absent("n")
+	}
+	return put("n", fmt.Sprint(i))
+}
+
+func checkConditionalRefusals(tb testing.TB, s *suite) {
+	f := s.ordered(tb)
+	p := s.prefix()
+	_, err := f.CheckAndPut(background, b(p+"a"), driver.Cell{Qualifier: b("q"), Value: []byte{}}, put("q", "v"))
+	require.Error(tb, err, "an empty value was expected")
+	_, err = f.CheckAndPut(background, b(p+"a"), absent("q"), driver.Cell{Qualifier: b("q"), Value: b("v"), TTL: time.Hour})
+	require.Error(tb, err, "a TTL under a condition")
+	if c, ok := f.(driver.Committer); ok {
+		_, err := c.Commit(background, b(p+"a"), []driver.Cell{absent("x"), {Qualifier: b("q"), Value: []byte{}}}, nil, nil)
+		require.Error(tb, err, "an empty value was expected")
+		_, err = c.Commit(background, b(p+"a"), nil, []driver.Cell{{Qualifier: b("q"), Value: b("v"), TTL: time.Hour}}, nil)
+		require.Error(tb, err, "a TTL under a condition")
+	}
+	require.Empty(tb, get(tb, f, p+"a", driver.Slice{}))
+}
+
+func checkRace(tb testing.TB, s *suite) {
+	f := s.wide(tb)
+	p := s.prefix()
+	for round := range 10 {
+		key := fmt.Sprintf("%s%d", p, round)
+		expect := absent("q")
+		if round%2 == 1 {
+			require.True(tb, checkAndPut(tb, f, key, absent("q"), put("q", "old")))
+			expect = put("q", "old")
+		}
+		const racers = 8
+		var (
+			race sync.WaitGroup
+			won  [racers]bool
+			errs [racers]error
+			gate = make(chan struct{})
+		)
+		for i := range racers {
+			race.Go(func() {
+				<-gate
+				won[i], errs[i] = f.CheckAndPut(background, b(key), expect, put("q", fmt.Sprint(i)), put(fmt.Sprintf("by%d", i), ""))
+			})
+		}
+		close(gate)
+		race.Wait()
+		winners, unknown := 0, 0
+		for i := range racers {
+			switch {
+			case errors.Is(errs[i], driver.ErrUnknownOutcome):
+				unknown++
+			default:
+				require.NoError(tb, errs[i])
+			}
+			if won[i] {
+				winners++
+			}
+		}
+		got := get(tb, f, key, driver.Slice{})
+		require.Len(tb, got, 2, "%q", got)
+		var winner int
+		_, err := fmt.Sscanf(got[1], "q=%d", &winner)
+		require.NoError(tb, err, "%q", got)
+		require.Equal(tb, fmt.Sprintf("by%d=", winner), got[0])
+		require.True(tb, won[winner] || errs[winner] != nil, "the loser %d left its value", winner)
+		require.LessOrEqual(tb, winners, 1, "several won")
+		if unknown == 0 {
+			require.Equal(tb, 1, winners, "exactly one wins")
+		}
+	}
+}
+
+func checkCounter(tb testing.TB, s *suite) {
+	f := s.wide(tb)
+	p := s.prefix()
+	const workers, steps = 8, 4
+	var (
+		work    sync.WaitGroup
+		errs    [workers]error
+		unknown atomic.Int64
+	)
+	for w := range workers {
+		work.Go(func() {
+			for done := 0; done < steps && errs[w] == nil; {
+				cells, err := f.Get(background, b(p+"a"), driver.Slice{})
+				if err != nil {
+					errs[w] = err
+					return
+				}
+				n := 0
+				if len(cells) > 0 {
+					_, err = fmt.Sscan(string(cells[0].Value), &n)
+				}
+				if err != nil {
+					errs[w] = err
+					return
+				}
+				ok, err := f.CheckAndPut(background, b(p+"a"), number(n), number(n+1))
+				switch {
+				case errors.Is(err, driver.ErrUnknownOutcome):
+					unknown.Add(1)
+					done++ // counted, perhaps in vain
+				case err != nil:
+					errs[w] = err
+				case ok:
+					done++
+				}
+			}
+		})
+	}
+	work.Wait()
+	require.NoError(tb, errors.Join(errs[:]...))
+	var n int
+	_, err := fmt.Sscanf(get(tb, f, p+"a", driver.Slice{})[0], "n=%d", &n)
+	require.NoError(tb, err)
+	require.LessOrEqual(tb, n, workers*steps)
+	require.GreaterOrEqual(tb, n, workers*steps-int(unknown.Load()), "updates were lost")
+}
+
+func committer(tb testing.TB, f driver.Family) driver.Committer {
+	tb.Helper()
+	c, ok := f.(driver.Committer)
+	if !ok {
+		tb.Skip("no Committer")
+	}
+	return c
+}
+
+func checkCommit(tb testing.TB, s *suite) {
+	for _, f := range []driver.Family{s.wide(tb), s.ordered(tb)} {
+		c := committer(tb, f)
+		p := s.prefix()
+		key := p + "a"
+		commit := func(expect, puts []driver.Cell, deletes ...string) bool {
+			tb.Helper()
+			ok, err := c.Commit(background, b(key), expect, puts, bs(deletes...))
+			require.NoError(tb, err)
+			return ok
+		}
+		is := func(cells ...string) {
+			tb.Helper()
+			require.Equal(tb, append([]string{}, cells...), get(tb, f, key, driver.Slice{}))
+		}
+		type cells = []driver.Cell
+		require.True(tb, commit(cells{absent("x"), absent("y")}, cells{put("x", "1"), put("y", "1"), put("z", "1")}))
+		is("x=1", "y=1", "z=1")
+		require.False(tb, commit(cells{put("x", "1"), put("y", "2")}, cells{put("x", "9")}, "z"), "the second does not hold")
+		require.False(tb, commit(cells{put("x", "2"), put("y", "1")}, cells{put("x", "9")}, "z"), "the first does not hold")
+		require.False(tb, commit(cells{put("x", "1"), absent("y")}, cells{put("x", "9")}, "z"), "present, not absent")
+		require.False(tb, commit(cells{put("x", "1"), put("none", "1")}, cells{put("x", "9")}, "z"), "absent, not present")
+		is("x=1", "y=1", "z=1")
+		require.True(tb, commit(cells{put("x", "1"), put("y", "1"), absent("none")}, cells{put("x", "2")}, "y", "never"))
+		is("x=2", "z=1")
+		require.True(tb, commit(cells{absent("y"), put("x", "2")}, nil, "z"), "deletes alone")
+		is("x=2")
+		require.True(tb, commit(cells{absent("z")}, cells{put("z", "2")}), "a deleted cell is absent")
+		is("x=2", "z=2")
+		require.True(tb, commit(cells{put("z", "2")}, nil, "x", "z"), "the cell that is checked may be deleted")
+		is()
+		require.True(tb, commit(cells{absent("x"), absent("z")}, cells{put("x", "3")}), "the row may come back")
+		is("x=3")
+		for i := range 10 { // without a pause
+			require.True(tb, commit(cells{put("x", "3")}, cells{put("w", fmt.Sprint(i))}), "round %d", i)
+			require.True(tb, commit(cells{put("w", fmt.Sprint(i))}, nil, "w"), "round %d", i)
+			is("x=3")
+		}
+		// Many cells in one commit.
+		var puts []driver.Cell
+		var deletes []string
+		for i := range 50 {
+			puts = append(puts, put(fmt.Sprintf("m%03d", i), "v"))
+			deletes = append(deletes, fmt.Sprintf("m%03d", i))
+		}
+		require.True(tb, commit(cells{put("x", "3")}, puts))
+		require.Len(tb, get(tb, f, key, driver.Slice{}), 51)
+		require.True(tb, commit(cells{put("m049", "v")}, cells{put("x", "4")}, deletes...))
+		is("x=4")
+		_, err := c.Commit(background, b(key), nil, cells{put("x", "5")}, bs("x"))
+		require.ErrorIs(tb, err, driver.ErrOverlap)
+		is("x=4")
+	}
+}
+
+// checkSwap relabels as an order index does: labels that exist before and after change their
+// values, some go and some come, and no reader sees a mixture.
+func checkSwap(tb testing.TB, s *suite) {
+	f := s.wide(tb)
+	c := committer(tb, f)
+	p := s.prefix()
+	key := b(p + "a")
+	ok, err := c.Commit(background, key, []driver.Cell{absent("version")},
+		[]driver.Cell{put("version", "0"), put("label1", "A"), put("label2", "B")}, nil)
+	require.NoError(tb, err)
+	require.True(tb, ok)
+	ctx, cancel := context.WithCancel(background)
+	var readers sync.WaitGroup
+	var torn atomic.Value
+	for range 2 {
+		readers.Go(func() {
+			for ctx.Err() == nil {
+				cells, err := f.Get(background, key, driver.Slice{})
+				if err != nil {
+					torn.Store(err.Error())
+					return
+				}
+				got := strings.Join(show(cells), " ")
+				if !strings.HasPrefix(got, "label1=A label2=B version=") && !strings.HasPrefix(got, "label1=B label2=A version=") &&
+					!strings.HasPrefix(got, "label2=A label3=B version=") {
+					torn.Store(got)
+					return
+				}
+			}
+		})
+	}
+	func() {
+		defer readers.Wait()
+		defer cancel()
+		for i := 0; i < 30; i += 3 {
+			for j, change := range []struct {
+				puts    []driver.Cell
+				deletes [][]byte
+			}{
+				{[]driver.Cell{put("label1", "B"), put("label2", "A")}, nil},
+				{[]driver.Cell{put("label3", "B")}, bs("label1")},
+				{[]driver.Cell{put("label1", "A"), put("label2", "B")}, bs("label3")},
+			} {
+				ok, err := c.Commit(background, key, []driver.Cell{put("version", fmt.Sprint(i+j))},
+					append(change.puts, put("version", fmt.Sprint(i+j+1))), change.deletes)
+				require.NoError(tb, err)
+				require.True(tb, ok)
+			}
+		}
+	}()
+	require.Nil(tb, torn.Load(), "a torn commit")
+	require.Equal(tb, []string{"label1=A", "label2=B", "version=30"}, get(tb, f, p+"a", driver.Slice{}))
+}
+
+func checkAbsentOrEmpty(tb testing.TB, s *suite) {
+	f := s.wide(tb)
+	c := committer(tb, f)
+	p := s.prefix()
+	ok, err := c.Commit(background, b(p+"a"), nil, []driver.Cell{put("empty", "")}, nil)
+	require.NoError(tb, err)
+	require.True(tb, ok, "without an expectation")
+	require.Equal(tb, []string{"empty="}, get(tb, f, p+"a", driver.Slice{}))
+	ok, err = c.Commit(background, b(p+"a"), []driver.Cell{absent("empty")}, []driver.Cell{put("q", "1")}, nil)
+	require.NoError(tb, err)
+	require.False(tb, ok, "an empty value is not absent")
+	ok, err = c.Commit(background, b(p+"a"), []driver.Cell{absent("none")}, []driver.Cell{put("q", "1")}, nil)
+	require.NoError(tb, err)
+	require.True(tb, ok)
+	require.Equal(tb, []string{"empty=", "q=1"}, get(tb, f, p+"a", driver.Slice{}))
+}
+
+// Snapshots.
+
+func checkSnapshot(tb testing.TB, s *suite) {
+	db, ok := s.db.(driver.Snapshotter)
+	if !ok {
+		tb.Skip("no Snapshotter")
+	}
+	f, g := s.ordered(tb), s.wide(tb)
+	p := s.prefix()
+	apply(tb, f, row(p+"a", put("q", "1")), row(p+"b", put("q", "1")))
+	apply(tb, g, row(p+"w", put("q", "1")))
+	dropped := driver.FamilySpec{Name: s.name + "_snap", Layout: driver.LayoutOrdered}
+	h, err := db.Family(background, dropped)
+	require.NoError(tb, err)
+	apply(tb, h, row("a", put("q", "1")))
+
+	snap, err := db.Snapshot()
+	require.NoError(tb, err)
+	defer func() { require.NoError(tb, snap.Close()) }()
+	apply(tb, f, row(p+"a", put("q", "2")), driver.Mutation{Row: b(p + "b"), DeleteRow: true}, row(p+"c", put("q", "2")))
+	apply(tb, g, row(p+"w", put("q", "2")))
+	require.NoError(tb, db.Drop(background, dropped.Name))
+
+	view := func(spec driver.FamilySpec) driver.Family {
+		tb.Helper()
+		v, err := snap.Family(background, spec)
+		require.NoError(tb, err)
+		return v
+	}
+	vf := view(s.specs["ordered"])
+	require.Equal(tb, []string{p + "a", p + "b"}, keys(scan(tb, vf, within(p))))
+	require.Equal(tb, []string{"q=1"}, get(tb, vf, p+"a", driver.Slice{}))
+	require.Equal(tb, []string{"q=1"}, get(tb, view(s.specs["wide"]), p+"w", driver.Slice{}))
+	require.Equal(tb, []string{"q=1"}, get(tb, view(dropped), "a", driver.Slice{}))
+	require.Equal(tb, []string{p + "a", p + "c"}, keys(scan(tb, f, within(p))))
+
+	require.ErrorIs(tb, vf.Apply(background, row(p+"x", put("q", "1"))), driver.ErrReadOnly)
+	_, err = vf.CheckAndPut(background, b(p+"x"), absent("q"), put("q", "1"))
+	require.ErrorIs(tb, err, driver.ErrReadOnly)
+	if c, ok := vf.(driver.Committer); ok {
+		_, err = c.Commit(background, b(p+"x"), nil, []driver.Cell{put("q", "1")}, nil)
+		require.ErrorIs(tb, err, driver.ErrReadOnly)
+	}
+	require.Empty(tb, get(tb, f, p+"x", driver.Slice{}))
+
+	other := s.specs["ordered"]
+	other.SpreadBits = 3
+	_, err = snap.Family(background, other)
+	require.ErrorIs(tb, err, driver.ErrLayout)
+	late := driver.FamilySpec{Name: s.name + "_late", Layout: driver.LayoutOrdered}
+	_, err = db.Family(background, late)
+	require.NoError(tb, err)
+	defer func() { require.NoError(tb, db.Drop(background, late.Name)) }()
+	_, err = snap.Family(background, late)
+	require.ErrorIs(tb, err, driver.ErrNoFamily)
+}
+
+// checkReopen is not in the list, since it replaces the database.
+func (s *suite) checkReopen(tb testing.TB) {
+	f, g := s.ordered(tb), s.wide(tb)
+	p := s.prefix()
+	want := manyRows(tb, f, p, 500)
+	require.True(tb, checkAndPut(tb, g, p+"w", absent("q"), put("q", "1")))
+	apply(tb, f, driver.Mutation{Row: b(want[0]), DeleteRow: true})
+	before, err := s.db.Families(background)
+	require.NoError(tb, err)
+
+	s.db = s.o.Reopen(tb, s.db)
+	clear(s.families)
+	after, err := s.db.Families(background)
+	require.NoError(tb, err)
+	for _, spec := range s.specs {
+		require.Contains(tb, before, spec.Name)
+		require.Contains(tb, after, spec.Name)
+	}
+	f, err = s.db.Family(background, s.specs["ordered"])
+	require.NoError(tb, err)
+	require.Equal(tb, want[1:], keys(scan(tb, f, within(p))))
+	g, err = s.db.Family(background, s.specs["wide"])
+	require.NoError(tb, err)
+	require.Equal(tb, []string{"q=1"}, get(tb, g, p+"w", driver.Slice{}))
+	other := s.specs["ordered"]
+	other.PrefixBytes = 1
+	_, err = s.db.Family(background, other)
+	require.ErrorIs(tb, err, driver.ErrLayout)
+}

@@ -1,0 +1,916 @@
+package drivertest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"iter"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestMemory(t *testing.T) {
+	TestDriver(t, func(testing.TB) driver.DB { return NewMemory() }, nil)
+}
+
+func BenchmarkMemory(b *testing.B) {
+	Benchmark(b, func(testing.TB) driver.DB { return NewMemory() })
+}
+
+func TestNamesAreUnique(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, c := range checks {
+		require.False(t, seen[c.name], c.name)
+		seen[c.name] = true
+	}
+}
+
+// A breakage is a driver with one promise broken, and the checks that must notice, each of them.
+type breakage struct {
+	name   string
+	noted  []string // names of checks
+	family func(driver.Committer) driver.Committer
+	db     func(driver.DB) driver.DB
+}
+
+var breakages = []breakage{
+	{name: "end is inclusive",
+		noted: []string{"ranges are half-open", "scans in order keep within a prefix", "a random history agrees with a model"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, rangeOf: func(r driver.Range) driver.Range {
+				if r.End != nil && len(r.End) > 0 {
+					r.End = append(bytes.Clone(r.End), 0)
+				}
+				return r
+			}}
+		}},
+	{name: "start is exclusive",
+		noted: []string{"ranges are half-open", "scans in order keep within a prefix", "a random history agrees with a model"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, rangeOf: func(r driver.Range) driver.Range {
+				if len(r.Start) > 0 {
+					r.Start = append(bytes.Clone(r.Start), 0)
+				}
+				return r
+			}}
+		}},
+	{name: "bytes are signed",
+		noted: []string{"rows are in unsigned bytewise order", "ranges are half-open"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, rowsOf: func(rows []driver.Row) {
+				slices.SortFunc(rows, func(x, y driver.Row) int {
+					return slices.CompareFunc(x.Key, y.Key, func(a, b byte) int { return int(int8(a)) - int(int8(b)) })
+				})
+			}}
+		}},
+	{name: "a longer key comes first",
+		noted: []string{"rows are in unsigned bytewise order"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, rowsOf: func(rows []driver.Row) {
+				slices.SortFunc(rows, func(x, y driver.Row) int {
+					switch {
+					case bytes.HasPrefix(x.Key, y.Key):
+						return len(y.Key) - len(x.Key)
+					case bytes.HasPrefix(y.Key, x.Key):
+						return len(y.Key) - len(x.Key)
+					}
+					return bytes.Compare(x.Key, y.Key)
+				})
+			}}
+		}},
+	{name: "keys lose trailing zeros",
+		noted: []string{"rows are in unsigned bytewise order", "cells are in unsigned bytewise order"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, mutationOf: func(m driver.Mutation) driver.Mutation {
+				if k := bytes.TrimRight(m.Row, "\x00"); len(k) > 0 {
+					m.Row = k
+				}
+				return m
+			}, lenient: true}
+		}},
+	{name: "a scan ignores its limit",
+		noted: []string{"scans are limited and reversed", "scans yield each row once across pages"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, rangeOf: func(r driver.Range) driver.Range { r.Limit = min(r.Limit, 0); return r }}
+		}},
+	{name: "a scan ignores Reverse",
+		noted: []string{"rows are in unsigned bytewise order", "scans are limited and reversed"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, rangeOf: func(r driver.Range) driver.Range { r.Reverse = false; return r }}
+		}},
+	{name: "a scan ends after one page",
+		noted: []string{"scans yield each row once across pages", "Apply takes any number of mutations", "scans in any order are complete"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, rangeOf: func(r driver.Range) driver.Range {
+				if r.Limit == 0 || r.Limit > 1000 {
+					r.Limit = 1000
+				}
+				return r
+			}}
+		}},
+	{name: "a scan repeats the row between pages",
+		noted: []string{"scans yield each row once across pages", "scans in any order are complete"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, rowsAfter: func(rows []driver.Row) []driver.Row {
+				if len(rows) > 1000 {
+					return slices.Insert(rows, 1000, rows[999])
+				}
+				return rows
+			}}
+		}},
+	{name: "a scan goes on after the caller stops",
+		noted: []string{"scans stop when the caller stops"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, deaf: true}
+		}},
+	{name: "a scan reuses its buffers",
+		noted: []string{"rows stay valid after the iteration"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, reuse: true}
+		}},
+	{name: "a scan yields rows without a cell in the slice",
+		noted: []string{"scans yield rows that have a cell in the slice", "a random history agrees with a model"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, emptyRows: true}
+		}},
+	{name: "wide rows are cut at 5,000 cells",
+		noted: []string{"slices of a wide row across pages"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, cellsOf: func(c []driver.Cell) []driver.Cell { return c[:min(len(c), 5000)] }}
+		}},
+	{name: "a slice ignores Reverse",
+		noted: []string{"slices are half-open, limited and reversed", "slices by qualifier"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, sliceOf: func(s driver.Slice) driver.Slice { s.Reverse = false; return s }}
+		}},
+	{name: "a slice ignores its limit",
+		noted: []string{"slices are half-open, limited and reversed", "slices by qualifier", "slices of a wide row across pages"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, sliceOf: func(s driver.Slice) driver.Slice { s.Limit = 0; return s }}
+		}},
+	{name: "a slice includes its end",
+		noted: []string{"slices are half-open, limited and reversed"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, sliceOf: func(s driver.Slice) driver.Slice {
+				if len(s.End) > 0 {
+					s.End = append(bytes.Clone(s.End), 0)
+				}
+				return s
+			}}
+		}},
+	{name: "an empty end is no end",
+		noted: []string{"slices are half-open, limited and reversed", "slices of a wide row across pages"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, sliceOf: func(s driver.Slice) driver.Slice {
+				if len(s.End) == 0 {
+					s.End = nil
+				}
+				return s
+			}}
+		}},
+	{name: "empty values are not stored",
+		noted: []string{"values are any bytes", "a row exists while it has a cell", "Commit tells absent from empty"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, mutationOf: func(m driver.Mutation) driver.Mutation {
+				m.Puts = slices.DeleteFunc(slices.Clone(m.Puts), func(c driver.Cell) bool { return len(c.Value) == 0 })
+				return m
+			}, lenient: true}
+		}},
+	{name: "the TTL is ignored",
+		noted: []string{"cells end after their time to live"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, mutationOf: func(m driver.Mutation) driver.Mutation {
+				m.Puts = slices.Clone(m.Puts)
+				for i := range m.Puts {
+					m.Puts[i].TTL = min(m.Puts[i].TTL, 0)
+				}
+				return m
+			}}
+		}},
+	{name: "the TTL outlives an overwrite",
+		noted: []string{"cells end after their time to live"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, mutationOf: func(m driver.Mutation) driver.Mutation {
+				m.Puts = slices.Clone(m.Puts)
+				for i, c := range m.Puts {
+					if bytes.HasSuffix(m.Row, []byte("renewed")) && c.TTL == 0 {
+						m.Puts[i].TTL = time.Second
+					}
+				}
+				return m
+			}}
+		}},
+	{name: "the cells of a mutation are written one by one",
+		noted: []string{"the cells of a mutation appear all at once"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, apply: func(ctx context.Context, ms []driver.Mutation) error {
+				for _, m := range ms {
+					if m.DeleteRow || len(ms) > 1 {
+						return f.Apply(ctx, ms...)
+					}
+					for _, c := range m.Puts {
+						if err := f.Apply(ctx, driver.Mutation{Row: m.Row, Puts: []driver.Cell{c}}); err != nil {
+							return err
+						}
+						runtime.Gosched()
+					}
+					if err := f.Apply(ctx, driver.Mutation{Row: m.Row, Deletes: m.Deletes}); err != nil {
+						return err
+					}
+				}
+				return nil
+			}}
+		}},
+	{name: "a delete wins over a put in the same 2 milliseconds",
+		noted: []string{"a mutation after an acknowledged one wins over it"},
+		family: func(f driver.Committer) driver.Committer {
+			var mu sync.Mutex
+			deleted := make(map[string]time.Time)
+			return &brokenFamily{Committer: f, mutationOf: func(m driver.Mutation) driver.Mutation {
+				mu.Lock()
+				defer mu.Unlock()
+				if m.DeleteRow || len(m.Deletes) > 0 {
+					deleted[string(m.Row)] = time.Now()
+				} else if time.Since(deleted[string(m.Row)]) < 2*time.Millisecond {
+					m.Puts = nil
+				}
+				return m
+			}}
+		}},
+	{name: "writes are acknowledged before they are made",
+		noted: []string{"reads observe what was acknowledged", "a mutation after an acknowledged one wins over it"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, apply: func(ctx context.Context, ms []driver.Mutation) error {
+				if len(ms) != 1 || len(ms[0].Puts) != 1 {
+					return f.Apply(ctx, ms...)
+				}
+				ms = cloneMutations(ms)
+				go func() {
+					time.Sleep(time.Millisecond)
+					_ = f.Apply(context.Background(), ms...)
+				}()
+				return nil
+			}}
+		}},
+	{name: "DeleteRow leaves cells behind the first hundred",
+		noted: []string{"DeleteRow removes the whole row"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, apply: func(ctx context.Context, ms []driver.Mutation) error {
+				ms = slices.Clone(ms)
+				for i, m := range ms {
+					if m.DeleteRow {
+						cells, _ := f.Get(ctx, m.Row, driver.Slice{Limit: 100})
+						m.DeleteRow = false
+						for _, c := range cells {
+							m.Deletes = append(m.Deletes, c.Qualifier)
+						}
+						ms[i] = m
+					}
+				}
+				return f.Apply(ctx, ms...)
+			}}
+		}},
+	{name: "an overlap is not noticed",
+		noted: []string{"a change that names a cell or row twice is refused", "Commit needs all expectations"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, blind: true}
+		}},
+	{name: "Apply drops what is beyond 5,000 mutations",
+		noted: []string{"Apply takes any number of mutations"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, apply: func(ctx context.Context, ms []driver.Mutation) error {
+				return f.Apply(ctx, ms[:min(len(ms), 5000)]...)
+			}}
+		}},
+	{name: "CheckAndPut is not atomic",
+		noted: []string{"CheckAndPut lets exactly one of many win", "CheckAndPut loses no update"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, checkAndPut: func(ctx context.Context, row []byte, expect driver.Cell, puts []driver.Cell) (bool, error) {
+				ok, err := f.CheckAndPut(ctx, row, expect)
+				if !ok || err != nil {
+					return ok, err
+				}
+				time.Sleep(100 * time.Microsecond)
+				return true, f.Apply(ctx, driver.Mutation{Row: row, Puts: puts})
+			}}
+		}},
+	{name: "CheckAndPut compares a prefix",
+		noted: []string{"CheckAndPut puts if, and only if, the cell is as expected"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, checkAndPut: func(ctx context.Context, row []byte, expect driver.Cell, puts []driver.Cell) (bool, error) {
+				if cells, err := f.Get(ctx, row, driver.Slice{Only: [][]byte{expect.Qualifier}}); err == nil && len(cells) == 1 &&
+					expect.Value != nil && bytes.HasPrefix(cells[0].Value, expect.Value) {
+					expect.Value = cells[0].Value
+				}
+				return f.CheckAndPut(ctx, row, expect, puts...)
+			}}
+		}},
+	{name: "CheckAndPut puts the first cell only",
+		noted: []string{"CheckAndPut puts if, and only if, the cell is as expected", "CheckAndPut lets exactly one of many win"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, checkAndPut: func(ctx context.Context, row []byte, expect driver.Cell, puts []driver.Cell) (bool, error) {
+				return f.CheckAndPut(ctx, row, expect, puts[:min(1, len(puts))]...)
+			}}
+		}},
+	{name: "CheckAndPut always says yes",
+		noted: []string{"CheckAndPut puts if, and only if, the cell is as expected", "CheckAndPut lets exactly one of many win"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, checkAndPut: func(ctx context.Context, row []byte, expect driver.Cell, puts []driver.Cell) (bool, error) {
+				_, err := f.CheckAndPut(ctx, row, expect, puts...)
+				return err == nil, err
+			}}
+		}},
+	{name: "Commit checks the first expectation only",
+		noted: []string{"Commit needs all expectations", "a random history agrees with a model"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, commit: func(ctx context.Context, row []byte, expect, puts []driver.Cell, deletes [][]byte) (bool, error) {
+				return f.Commit(ctx, row, expect[:min(1, len(expect))], puts, deletes)
+			}}
+		}},
+	{name: "Commit forgets its deletes",
+		noted: []string{"Commit needs all expectations", "Commit swaps cells at once", "a random history agrees with a model"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, commit: func(ctx context.Context, row []byte, expect, puts []driver.Cell, deletes [][]byte) (bool, error) {
+				return f.Commit(ctx, row, expect, puts, nil)
+			}}
+		}},
+	{name: "Commit deletes in a second step",
+		noted: []string{"Commit swaps cells at once"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, commit: func(ctx context.Context, row []byte, expect, puts []driver.Cell, deletes [][]byte) (bool, error) {
+				ok, err := f.Commit(ctx, row, expect, puts, nil)
+				if !ok || err != nil || len(deletes) == 0 {
+					return ok, err
+				}
+				time.Sleep(time.Millisecond)
+				return f.Commit(ctx, row, nil, nil, deletes)
+			}}
+		}},
+	{name: "the context is ignored",
+		noted: []string{"a context that is done ends every method"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, contextOf: func(context.Context) context.Context { return context.Background() }}
+		}},
+	{name: "a deadline is kept late",
+		noted: []string{"a deadline ends a method that is under way"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, apply: func(ctx context.Context, ms []driver.Mutation) error {
+				if _, limited := ctx.Deadline(); limited {
+					time.Sleep(5200 * time.Millisecond)
+				}
+				return f.Apply(ctx, ms...)
+			}}
+		}},
+	{name: "limits are a byte too low",
+		noted: []string{"the limits are accepted and what exceeds them refused"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, apply: func(ctx context.Context, ms []driver.Mutation) error {
+				for _, m := range ms {
+					for _, c := range m.Puts {
+						if len(c.Value) >= driver.MaxValue {
+							return fmt.Errorf("%w", driver.ErrTooLarge)
+						}
+					}
+				}
+				return f.Apply(ctx, ms...)
+			}}
+		}},
+	{name: "an error contains the value",
+		noted: []string{"the limits are accepted and what exceeds them refused"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, apply: func(ctx context.Context, ms []driver.Mutation) error {
+				err := f.Apply(ctx, ms...)
+				if err != nil && len(ms) > 1 {
+					return fmt.Errorf("%w: %v", err, ms[1].Puts)
+				}
+				return err
+			}}
+		}},
+	{name: "what is returned is kept",
+		noted: []string{"what is returned belongs to the caller"},
+		family: func(f driver.Committer) driver.Committer {
+			kept := make(map[string][]driver.Cell)
+			var mu sync.Mutex
+			return &brokenFamily{Committer: f, get: func(ctx context.Context, row []byte, s driver.Slice) ([]driver.Cell, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if cells, ok := kept[string(row)]; ok {
+					return cells, nil
+				}
+				cells, err := f.Get(ctx, row, s)
+				kept[string(row)] = cells
+				return cells, err
+			}}
+		}},
+	{name: "what is returned has room",
+		noted: []string{"what is returned belongs to the caller"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, cellsOf: func(cells []driver.Cell) []driver.Cell {
+				var arena []byte
+				for _, c := range cells {
+					arena = append(append(arena, c.Qualifier...), c.Value...)
+				}
+				at := 0
+				for i, c := range cells {
+					n := len(c.Qualifier)
+					cells[i].Qualifier, cells[i].Value = arena[at:at+n], arena[at+n:at+n+len(c.Value)]
+					at += n + len(c.Value)
+				}
+				return cells
+			}}
+		}},
+	{name: "what is passed in is changed",
+		noted: []string{"what is passed in is neither kept nor changed"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, sliceOf: func(s driver.Slice) driver.Slice {
+				slices.SortFunc(s.Only, bytes.Compare)
+				return s
+			}}
+		}},
+	{name: "something is written behind what is passed in",
+		noted: []string{"what is passed in is neither kept nor changed"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, apply: func(ctx context.Context, ms []driver.Mutation) error {
+				for _, m := range ms {
+					_ = append(m.Row, 1)
+				}
+				return f.Apply(ctx, ms...)
+			}}
+		}},
+	{name: "a mutation without cells makes a row",
+		noted: []string{"a row exists while it has a cell"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, mutationOf: func(m driver.Mutation) driver.Mutation {
+				if !m.DeleteRow && len(m.Puts)+len(m.Deletes) == 0 {
+					m.Puts = []driver.Cell{{Qualifier: []byte("marker")}}
+				}
+				return m
+			}}
+		}},
+	{name: "any range is served",
+		noted: []string{"scans in order keep within a prefix", "rows of a wide family are scanned in any order", "an invalid range is refused"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, rangeOf: func(r driver.Range) driver.Range {
+				return driver.Range{Start: r.Start, End: r.End, Limit: max(r.Limit, 0), AnyOrder: true,
+					Cells: driver.Slice{Only: r.Cells.Only, Start: r.Cells.Start, End: r.Cells.End}}
+			}}
+		}},
+
+	{name: "invalid slices are served",
+		noted: []string{"an invalid slice is refused"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, sliceOf: func(s driver.Slice) driver.Slice {
+				if s.Check() != nil {
+					return driver.Slice{}
+				}
+				return s
+			}}
+		}},
+	{name: "an absent row is an error",
+		noted: []string{"Get of an absent row has no cells"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, get: func(ctx context.Context, row []byte, s driver.Slice) ([]driver.Cell, error) {
+				cells, err := f.Get(ctx, row, s)
+				if err == nil && len(cells) == 0 {
+					err = fmt.Errorf("not found")
+				}
+				return cells, err
+			}}
+		}},
+	{name: "what is gone cannot be deleted",
+		noted: []string{"applying again is harmless"},
+		family: func(f driver.Committer) driver.Committer {
+			deleted := make(map[string]bool)
+			return &brokenFamily{Committer: f, apply: func(ctx context.Context, ms []driver.Mutation) error {
+				for _, m := range ms {
+					if m.DeleteRow && deleted[string(m.Row)] {
+						return fmt.Errorf("not found")
+					}
+					deleted[string(m.Row)] = m.DeleteRow
+				}
+				return f.Apply(ctx, ms...)
+			}}
+		}},
+	{name: "concurrent writers lose",
+		noted: []string{"concurrent mutations leave the value of one"},
+		family: func(f driver.Committer) driver.Committer {
+			var busy sync.Mutex
+			return &brokenFamily{Committer: f, apply: func(ctx context.Context, ms []driver.Mutation) error {
+				if !busy.TryLock() {
+					return nil
+				}
+				defer busy.Unlock()
+				time.Sleep(100 * time.Microsecond)
+				return f.Apply(ctx, ms...)
+			}}
+		}},
+	{name: "an empty value can be expected",
+		noted: []string{"CheckAndPut refuses what not every database can"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, checkAndPut: func(ctx context.Context, row []byte, expect driver.Cell, puts []driver.Cell) (bool, error) {
+				if len(expect.Value) == 0 {
+					expect.Value = nil
+				}
+				return f.CheckAndPut(ctx, row, expect, puts...)
+			}}
+		}},
+	{name: "pages are counted, not continued from a key",
+		noted: []string{"scans see every row that stays"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, scan: func(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
+				return func(yield func(driver.Row, error) bool) {
+					const page = 100
+					for from := 0; ; from += page {
+						r.Limit = from + page
+						n := 0
+						for row, err := range f.Scan(ctx, r) {
+							if n++; n <= from && err == nil {
+								continue
+							}
+							if !yield(row, err) || err != nil {
+								return
+							}
+						}
+						if n < r.Limit {
+							return
+						}
+						time.Sleep(100 * time.Microsecond)
+					}
+				}
+			}}
+		}},
+	{name: "partitions are visited in the wrong order",
+		noted: []string{"spread bits keep the order"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, rowsOf: func(rows []driver.Row) {
+				slices.SortStableFunc(rows, func(x, y driver.Row) int { return int(x.Key[0]&1) - int(y.Key[0]&1) })
+			}}
+		}},
+	{name: "a late write of a withdrawn call",
+		noted: []string{"a context that is done ends every method"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, apply: func(ctx context.Context, ms []driver.Mutation) error {
+				if ctx.Err() != nil {
+					_ = f.Apply(context.Background(), ms...)
+				}
+				return f.Apply(ctx, ms...)
+			}}
+		}},
+
+	{name: "any specification will do",
+		noted: []string{"an invalid specification is refused"},
+		db: func(db driver.DB) driver.DB {
+			return &brokenDB{DB: db, spec: func(s driver.FamilySpec) driver.FamilySpec {
+				if s.Check() != nil {
+					return driver.FamilySpec{Name: "valid", Layout: driver.LayoutWide}
+				}
+				return s
+			}}
+		}},
+	{name: "the layout is not recorded",
+		noted: []string{"another layout is refused"},
+		db: func(db driver.DB) driver.DB {
+			specs := make(map[string]driver.FamilySpec)
+			return &brokenDB{DB: db, spec: func(s driver.FamilySpec) driver.FamilySpec {
+				if first, ok := specs[s.Name]; ok && s.Check() == nil {
+					return first
+				}
+				specs[s.Name] = s
+				return s
+			}}
+		}},
+	{name: "families share their rows",
+		noted: []string{"a family is created once and found again", "another layout is refused"},
+		db: func(db driver.DB) driver.DB {
+			return &brokenDB{DB: db, spec: func(s driver.FamilySpec) driver.FamilySpec {
+				if s.Check() != nil {
+					return s
+				}
+				return driver.FamilySpec{Name: "all", Layout: driver.LayoutOrdered}
+			}}
+		}},
+	{name: "Families are in no order",
+		noted: []string{"Families are in ascending order"},
+		db: func(db driver.DB) driver.DB {
+			return &brokenDB{DB: db, names: func(names []string) []string { slices.Reverse(names); return names }}
+		}},
+	{name: "Drop keeps the rows",
+		noted: []string{"Drop removes a family with all that it holds"},
+		db:    func(db driver.DB) driver.DB { return &brokenDB{DB: db, keep: true} }},
+	{name: "a snapshot moves on",
+		noted: []string{"a snapshot is of one instant"},
+		db:    func(db driver.DB) driver.DB { return &movingDB{db} }},
+}
+
+// TestSuiteNotices proves of every check that it can fail, and that it fails where it should.
+func TestSuiteNotices(t *testing.T) {
+	byName := make(map[string]check)
+	for _, c := range checks {
+		byName[c.name] = c
+	}
+	noticed := make(map[string]bool)
+	t.Run("broken", func(t *testing.T) {
+		for _, br := range breakages {
+			require.NotEmpty(t, br.noted, br.name)
+			for _, name := range br.noted {
+				c, ok := byName[name]
+				require.True(t, ok, "no check %q", name)
+				noticed[name] = true
+				t.Run(br.name+"/"+name, func(t *testing.T) {
+					t.Parallel()
+					db := NewMemory()
+					if br.db != nil {
+						db = br.db(db)
+					}
+					if br.family != nil {
+						db = &brokenDB{DB: db, family: br.family}
+					}
+					require.NotEmpty(t, verdict(t, c, db), "the check did not notice")
+				})
+			}
+		}
+	})
+	// The same harness lets the sound driver pass.
+	t.Run("sound", func(t *testing.T) {
+		for _, c := range checks {
+			require.True(t, noticed[c.name], "no broken driver shows that %q can fail", c.name)
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				require.Empty(t, verdict(t, c, NewMemory()))
+			})
+		}
+	})
+}
+
+// verdict runs one check and returns why it failed, or "".
+func verdict(t *testing.T, c check, db driver.DB) string {
+	w := &witness{TB: t}
+	s := newSuite(w, db, Options{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if r := recover(); r != nil {
+				w.Errorf("panic: %v", r)
+			}
+		}()
+		c.run(w, s)
+	}()
+	<-done
+	for _, f := range slices.Backward(w.cleanups) {
+		func() {
+			defer func() { _ = recover() }()
+			f()
+		}()
+	}
+	time.Sleep(2 * time.Millisecond) // writers of broken drivers end
+	_ = db.Close()
+	return w.failure
+}
+
+// A witness keeps failures to itself.
+type witness struct {
+	testing.TB
+	mu       sync.Mutex
+	failure  string
+	cleanups []func()
+}
+
+func (w *witness) Errorf(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failure += fmt.Sprintf(format, args...)
+}
+func (w *witness) FailNow()            { runtime.Goexit() }
+func (w *witness) Helper()             {}
+func (w *witness) Logf(string, ...any) {}
+func (w *witness) Skip(args ...any)    { w.Errorf("skipped: %v", args); runtime.Goexit() }
+func (w *witness) Cleanup(f func())    { w.cleanups = append(w.cleanups, func() { f() }) }
+
+// brokenDB and brokenFamily pass everything through but what is set.
+
+type brokenDB struct {
+	driver.DB
+	family func(driver.Committer) driver.Committer
+	spec   func(driver.FamilySpec) driver.FamilySpec
+	names  func([]string) []string
+	keep   bool
+}
+
+func (d *brokenDB) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family, error) {
+	if d.spec != nil {
+		spec = d.spec(spec)
+	}
+	f, err := d.DB.Family(ctx, spec)
+	if err != nil || d.family == nil {
+		return f, err
+	}
+	return d.family(f.(driver.Committer)), nil
+}
+
+func (d *brokenDB) Families(ctx context.Context) ([]string, error) {
+	names, err := d.DB.Families(ctx)
+	if d.names != nil {
+		names = d.names(names)
+	}
+	return names, err
+}
+
+func (d *brokenDB) Drop(ctx context.Context, name string) error {
+	if d.keep {
+		return nil
+	}
+	return d.DB.Drop(ctx, name)
+}
+
+// movingDB has snapshots that show the present.
+type movingDB struct{ driver.DB }
+
+func (d *movingDB) Snapshot() (driver.Snapshot, error) { return movingSnapshot{d.DB}, nil }
+
+type movingSnapshot struct{ driver.DB }
+
+func (movingSnapshot) Close() error { return nil }
+
+type brokenFamily struct {
+	driver.Committer
+	rangeOf     func(driver.Range) driver.Range
+	rowsOf      func([]driver.Row)
+	rowsAfter   func([]driver.Row) []driver.Row
+	sliceOf     func(driver.Slice) driver.Slice
+	cellsOf     func([]driver.Cell) []driver.Cell
+	mutationOf  func(driver.Mutation) driver.Mutation
+	contextOf   func(context.Context) context.Context
+	get         func(context.Context, []byte, driver.Slice) ([]driver.Cell, error)
+	apply       func(context.Context, []driver.Mutation) error
+	checkAndPut func(context.Context, []byte, driver.Cell, []driver.Cell) (bool, error)
+	commit      func(context.Context, []byte, []driver.Cell, []driver.Cell, [][]byte) (bool, error)
+
+	scan func(context.Context, driver.Range) iter.Seq2[driver.Row, error]
+
+	deaf, reuse, emptyRows, blind, lenient bool
+}
+
+func (f *brokenFamily) context(ctx context.Context) context.Context {
+	if f.contextOf != nil {
+		return f.contextOf(ctx)
+	}
+	return ctx
+}
+
+func (f *brokenFamily) Get(ctx context.Context, row []byte, s driver.Slice) ([]driver.Cell, error) {
+	ctx = f.context(ctx)
+	if f.get != nil {
+		return f.get(ctx, row, s)
+	}
+	if f.sliceOf != nil {
+		s = f.sliceOf(s)
+	}
+	cells, err := f.Committer.Get(ctx, row, s)
+	if f.cellsOf != nil && err == nil {
+		cells = f.cellsOf(cells)
+	}
+	return cells, err
+}
+
+func (f *brokenFamily) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
+	ctx = f.context(ctx)
+	if f.scan != nil {
+		return f.scan(ctx, r)
+	}
+	if f.rangeOf != nil {
+		r = f.rangeOf(r)
+	}
+	if f.sliceOf != nil {
+		r.Cells = f.sliceOf(r.Cells)
+	}
+	return func(yield func(driver.Row, error) bool) {
+		slice := r.Cells
+		if f.emptyRows {
+			r.Cells = driver.Slice{}
+		}
+		var rows []driver.Row
+		for row, err := range f.Committer.Scan(ctx, r) {
+			if err != nil {
+				yield(driver.Row{}, err)
+				return
+			}
+			if f.emptyRows {
+				row.Cells = slices.DeleteFunc(row.Cells, func(c driver.Cell) bool { return !slice.Contains(c.Qualifier) })
+			}
+			if f.cellsOf != nil {
+				row.Cells = f.cellsOf(row.Cells)
+			}
+			rows = append(rows, row)
+		}
+		if f.rowsOf != nil {
+			f.rowsOf(rows)
+		}
+		if f.rowsAfter != nil {
+			rows = f.rowsAfter(rows)
+		}
+		var key []byte
+		for _, row := range rows {
+			if f.reuse {
+				key = append(key[:0], row.Key...)
+				row.Key = key
+			}
+			if !yield(row, nil) && !f.deaf {
+				return
+			}
+		}
+	}
+}
+
+func (f *brokenFamily) Apply(ctx context.Context, ms ...driver.Mutation) error {
+	ctx = f.context(ctx)
+	if f.mutationOf != nil {
+		ms = slices.Clone(ms)
+		for i := range ms {
+			ms[i] = f.mutationOf(ms[i])
+		}
+	}
+	if f.apply != nil {
+		return f.apply(ctx, ms)
+	}
+	if f.lenient || f.blind {
+		for _, m := range ms {
+			puts, deletes := m.Puts, m.Deletes
+			if f.blind {
+				puts, deletes = disjoint(puts, deletes)
+				if m.DeleteRow {
+					puts, deletes = nil, nil
+				}
+			}
+			if err := f.Committer.Apply(ctx, driver.Mutation{Row: m.Row, Puts: puts, Deletes: deletes, DeleteRow: m.DeleteRow}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return f.Committer.Apply(ctx, ms...)
+}
+
+// disjoint lets the last put of a cell win, and puts win over deletes.
+func disjoint(puts []driver.Cell, deletes [][]byte) ([]driver.Cell, [][]byte) {
+	seen := make(map[string]bool)
+	var p []driver.Cell
+	for _, c := range slices.Backward(puts) {
+		if !seen[string(c.Qualifier)] {
+			seen[string(c.Qualifier)] = true
+			p = append(p, c)
+		}
+	}
+	var d [][]byte
+	for _, q := range deletes {
+		if !seen[string(q)] {
+			seen[string(q)] = true
+			d = append(d, q)
+		}
+	}
+	return p, d
+}
+
+func (f *brokenFamily) CheckAndPut(ctx context.Context, row []byte, expect driver.Cell, puts ...driver.Cell) (bool, error) {
+	ctx = f.context(ctx)
+	if f.checkAndPut != nil {
+		return f.checkAndPut(ctx, row, expect, puts)
+	}
+	if f.mutationOf != nil {
+		puts = f.mutationOf(driver.Mutation{Row: row, Puts: puts}).Puts
+	}
+	return f.Committer.CheckAndPut(ctx, row, expect, puts...)
+}
+
+func (f *brokenFamily) Commit(ctx context.Context, row []byte, expect, puts []driver.Cell, deletes [][]byte) (bool, error) {
+	ctx = f.context(ctx)
+	if f.commit != nil {
+		return f.commit(ctx, row, expect, puts, deletes)
+	}
+	if f.blind {
+		puts, deletes = disjoint(puts, deletes)
+	}
+	if f.mutationOf != nil {
+		puts = f.mutationOf(driver.Mutation{Row: row, Puts: puts}).Puts
+	}
+	return f.Committer.Commit(ctx, row, expect, puts, deletes)
+}
+
+func TestSeedIsTaken(t *testing.T) {
+	t.Setenv("DRIVERTEST_SEED", "42")
+	require.Equal(t, random(t).Uint64(), random(t).Uint64())
+	t.Setenv("DRIVERTEST_SEED", "")
+	require.NotEqual(t, random(t).Uint64(), random(t).Uint64())
+	require.True(t, strings.HasPrefix(newSuite(t, nil, Options{}).name, "dt"))
+}

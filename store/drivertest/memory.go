@@ -1,0 +1,390 @@
+package drivertest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// NewMemory returns an empty database in memory. It promises what every driver promises, but for
+// durability, and is [driver.Snapshotter] and its families [driver.Committer]. It is the null
+// database: what a benchmark measures on it is the cost of everything else.
+func NewMemory() driver.DB { return &memory{families: make(map[string]*memoryFamily)} }
+
+type memory struct {
+	mu       sync.RWMutex // guards everything, families included
+	families map[string]*memoryFamily
+	closed   bool
+}
+
+type memoryFamily struct {
+	db      *memory
+	spec    driver.FamilySpec
+	dropped bool
+
+	// at is the instant of a snapshot, or zero. Rows are never changed in place, so a snapshot
+	// is a copy of the map.
+	at     time.Time
+	closed *bool // of the snapshot
+
+	rows map[string]*memoryRow
+	keys []string // of rows, sorted; may name rows that are gone
+	late []string // keys that are not in keys yet, in no order
+}
+
+// A memoryRow is not changed once it is in the map.
+type memoryRow struct{ cells []memoryCell } // in order
+
+type memoryCell struct {
+	qualifier, value string
+	end              time.Time // zero: lives for ever
+}
+
+var errMemoryClosed = errors.New("drivertest: the database is closed")
+
+func (db *memory) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family, error) {
+	if err := errors.Join(spec.Check(), done(ctx)); err != nil {
+		return nil, err
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.closed {
+		return nil, errMemoryClosed
+	}
+	f := db.families[spec.Name]
+	if f == nil {
+		f = &memoryFamily{db: db, spec: spec, rows: make(map[string]*memoryRow)}
+		db.families[spec.Name] = f
+	}
+	return f, f.match(spec)
+}
+
+func (f *memoryFamily) match(spec driver.FamilySpec) error {
+	if f.spec != spec {
+		return fmt.Errorf("%w: family %s", driver.ErrLayout, spec.Name)
+	}
+	return nil
+}
+
+func (db *memory) Families(ctx context.Context) ([]string, error) {
+	if err := done(ctx); err != nil {
+		return nil, err
+	}
+	db.mu.RLock()
+	defer db.mu.RUnlock()
+	if db.closed {
+		return nil, errMemoryClosed
+	}
+	return slices.Sorted(maps.Keys(db.families)), nil
+}
+
+func (db *memory) Drop(ctx context.Context, name string) error {
+	if err := done(ctx); err != nil {
+		return err
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.closed {
+		return errMemoryClosed
+	}
+	if f := db.families[name]; f != nil {
+		f.dropped = true
+		delete(db.families, name)
+	}
+	return nil
+}
+
+func (db *memory) Close() error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.closed {
+		return errMemoryClosed
+	}
+	db.closed = true
+	return nil
+}
+
+func (db *memory) Snapshot() (driver.Snapshot, error) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.closed {
+		return nil, errMemoryClosed
+	}
+	s := &memorySnapshot{families: make(map[string]*memoryFamily)}
+	for name, f := range db.families {
+		f.sortKeys()
+		s.families[name] = &memoryFamily{
+			db: db, spec: f.spec, at: time.Now(), closed: &s.closed,
+			rows: maps.Clone(f.rows), keys: f.keys[:len(f.keys):len(f.keys)],
+		}
+	}
+	return s, nil
+}
+
+type memorySnapshot struct {
+	families map[string]*memoryFamily
+	closed   bool // under memory.mu
+}
+
+func (s *memorySnapshot) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family, error) {
+	if err := errors.Join(spec.Check(), done(ctx)); err != nil {
+		return nil, err
+	}
+	f := s.families[spec.Name]
+	if f == nil {
+		return nil, fmt.Errorf("%w: %s", driver.ErrNoFamily, spec.Name)
+	}
+	return f, f.match(spec)
+}
+
+func (s *memorySnapshot) Close() error {
+	for _, f := range s.families {
+		f.db.mu.Lock()
+		defer f.db.mu.Unlock()
+		break
+	}
+	s.closed = true
+	return nil
+}
+
+// usable is called with the lock held.
+func (f *memoryFamily) usable(write bool) error {
+	switch {
+	case f.db.closed:
+		return errMemoryClosed
+	case f.closed != nil && *f.closed:
+		return errors.New("drivertest: the snapshot is closed")
+	case f.closed != nil && write:
+		return driver.ErrReadOnly
+	case f.dropped:
+		return fmt.Errorf("%w: %s was dropped", driver.ErrNoFamily, f.spec.Name)
+	}
+	return nil
+}
+
+func (f *memoryFamily) now() time.Time {
+	if f.closed != nil {
+		return f.at
+	}
+	return time.Now()
+}
+
+func (f *memoryFamily) Get(ctx context.Context, row []byte, s driver.Slice) ([]driver.Cell, error) {
+	if err := errors.Join(f.spec.CheckRow(row), s.Check(), done(ctx)); err != nil {
+		return nil, err
+	}
+	f.db.mu.RLock()
+	defer f.db.mu.RUnlock()
+	if err := f.usable(false); err != nil {
+		return nil, err
+	}
+	return f.rows[string(row)].slice(s, f.now()), nil
+}
+
+// slice returns copies of the cells in s that are alive. The row may be nil.
+func (r *memoryRow) slice(s driver.Slice, now time.Time) []driver.Cell {
+	if r == nil {
+		return nil
+	}
+	var cells []driver.Cell
+	for i := range r.cells {
+		c := r.cells[i]
+		if s.Reverse {
+			c = r.cells[len(r.cells)-1-i]
+		}
+		if s.Limit > 0 && len(cells) == s.Limit {
+			break
+		}
+		if c.alive(now) && s.Contains([]byte(c.qualifier)) {
+			cells = append(cells, driver.Cell{Qualifier: []byte(c.qualifier), Value: []byte(c.value)})
+		}
+	}
+	return cells
+}
+
+func (c memoryCell) alive(now time.Time) bool { return c.end.IsZero() || now.Before(c.end) }
+
+// sortKeys is called with the lock held for writing.
+func (f *memoryFamily) sortKeys() {
+	if len(f.late) == 0 {
+		return
+	}
+	slices.Sort(f.late)
+	merged := make([]string, 0, len(f.keys)+len(f.late))
+	a, b := f.keys, f.late
+	for len(a)+len(b) > 0 {
+		var key string
+		if len(b) == 0 || len(a) > 0 && a[0] <= b[0] {
+			key, a = a[0], a[1:]
+		} else {
+			key, b = b[0], b[1:]
+		}
+		if f.rows[key] != nil && (len(merged) == 0 || merged[len(merged)-1] != key) {
+			merged = append(merged, key)
+		}
+	}
+	f.keys, f.late = merged, nil
+}
+
+const memoryPage = 256
+
+func (f *memoryFamily) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
+	return func(yield func(driver.Row, error) bool) {
+		if err := errors.Join(f.spec.CheckRange(r), r.Cells.Check()); err != nil {
+			yield(driver.Row{}, err)
+			return
+		}
+		start, end := bytes.Clone(r.Start), bytes.Clone(r.End)
+		for left := r.Limit; ; {
+			rows, more, err := f.page(ctx, r, start, end)
+			if err != nil {
+				yield(driver.Row{}, err)
+				return
+			}
+			for _, row := range rows {
+				if r.Reverse {
+					end = bytes.Clone(row.Key)
+				} else {
+					start = append(bytes.Clone(row.Key), 0)
+				}
+				if !yield(row, nil) {
+					return
+				}
+				if left--; r.Limit > 0 && left == 0 {
+					return
+				}
+			}
+			if !more {
+				return
+			}
+		}
+	}
+}
+
+func (f *memoryFamily) page(ctx context.Context, r driver.Range, start, end []byte) (rows []driver.Row, more bool, err error) {
+	if err := done(ctx); err != nil {
+		return nil, false, err
+	}
+	f.db.mu.Lock()
+	defer f.db.mu.Unlock()
+	if err := f.usable(false); err != nil {
+		return nil, false, err
+	}
+	f.sortKeys()
+	from, _ := slices.BinarySearch(f.keys, string(start))
+	to := len(f.keys)
+	if end != nil {
+		to, _ = slices.BinarySearch(f.keys, string(end))
+	}
+	now := f.now()
+	for n := range to - from {
+		if len(rows) == memoryPage {
+			return rows, true, nil
+		}
+		key := f.keys[from+n]
+		if r.Reverse {
+			key = f.keys[to-1-n]
+		}
+		if cells := f.rows[key].slice(r.Cells, now); len(cells) > 0 {
+			rows = append(rows, driver.Row{Key: []byte(key), Cells: cells})
+		}
+	}
+	return rows, false, nil
+}
+
+func (f *memoryFamily) Apply(ctx context.Context, mutations ...driver.Mutation) error {
+	if err := errors.Join(f.spec.CheckMutations(mutations), done(ctx)); err != nil {
+		return err
+	}
+	f.db.mu.Lock()
+	defer f.db.mu.Unlock()
+	if err := f.usable(true); err != nil {
+		return err
+	}
+	for _, m := range mutations {
+		if m.DeleteRow {
+			delete(f.rows, string(m.Row))
+			continue
+		}
+		f.change(m.Row, m.Puts, m.Deletes)
+	}
+	return nil
+}
+
+func (f *memoryFamily) change(key []byte, puts []driver.Cell, deletes [][]byte) {
+	old := f.rows[string(key)]
+	row := &memoryRow{}
+	if old != nil {
+		row.cells = slices.Clone(old.cells)
+	}
+	find := func(q []byte) (int, bool) {
+		return slices.BinarySearchFunc(row.cells, string(q), func(c memoryCell, q string) int {
+			return bytes.Compare([]byte(c.qualifier), []byte(q))
+		})
+	}
+	for _, c := range puts {
+		cell := memoryCell{qualifier: string(c.Qualifier), value: string(c.Value)}
+		if c.TTL > 0 {
+			cell.end = time.Now().Add((c.TTL-1)/time.Second*time.Second + time.Second)
+		}
+		if i, found := find(c.Qualifier); found {
+			row.cells[i] = cell
+		} else {
+			row.cells = slices.Insert(row.cells, i, cell)
+		}
+	}
+	for _, q := range deletes {
+		if i, found := find(q); found {
+			row.cells = slices.Delete(row.cells, i, i+1)
+		}
+	}
+	switch {
+	case len(row.cells) == 0:
+		delete(f.rows, string(key))
+	default:
+		f.rows[string(key)] = row
+		if old == nil {
+			f.late = append(f.late, string(key))
+		}
+	}
+}
+
+func (f *memoryFamily) CheckAndPut(ctx context.Context, row []byte, expect driver.Cell, puts ...driver.Cell) (bool, error) {
+	return f.Commit(ctx, row, []driver.Cell{expect}, puts, nil)
+}
+
+func (f *memoryFamily) Commit(ctx context.Context, row []byte, expect, puts []driver.Cell, deletes [][]byte) (bool, error) {
+	if err := errors.Join(f.spec.CheckConditional(row, expect, puts, deletes), done(ctx)); err != nil {
+		return false, err
+	}
+	f.db.mu.Lock()
+	defer f.db.mu.Unlock()
+	if err := f.usable(true); err != nil {
+		return false, err
+	}
+	now := f.now()
+	for _, e := range expect {
+		found := f.rows[string(row)].slice(driver.Slice{Only: [][]byte{e.Qualifier}}, now)
+		if (e.Value == nil) != (len(found) == 0) || len(found) > 0 && !bytes.Equal(found[0].Value, e.Value) {
+			return false, nil
+		}
+	}
+	f.change(row, puts, deletes)
+	return true, nil
+}
+
+// done returns nil, or an error that wraps why the context is done.
+func done(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return fmt.Errorf("drivertest: %w: %w", ctx.Err(), context.Cause(ctx))
+}

@@ -1,0 +1,137 @@
+//go:build unix
+
+package pebble
+
+import (
+	"bufio"
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// TestKill kills a real process in the middle of its writes, again and again on the same
+// directory. Whatever it had acknowledged over a pipe must be there.
+func TestKill(t *testing.T) {
+	seed := rand.Uint64()
+	if text := os.Getenv("PEBBLE_KILL_SEED"); text != "" {
+		var err error
+		seed, err = strconv.ParseUint(text, 10, 64)
+		require.NoError(t, err)
+	}
+	t.Logf("repeat with PEBBLE_KILL_SEED=%d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	dir := t.TempDir()
+	last := make(map[string]int) // of each writer, what was acknowledged last
+	total := 0
+	for round := range 8 {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), childEnv+"="+dir)
+		cmd.Stderr = os.Stderr
+		pipe, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		lines := bufio.NewScanner(pipe)
+		require.True(t, lines.Scan(), "the child did not start")
+		require.Equal(t, "ready", lines.Text())
+		timer := time.AfterFunc(time.Duration(r.IntN(int(400*time.Millisecond))), func() { _ = cmd.Process.Kill() })
+		count := 0
+		for lines.Scan() {
+			writer, n, ok := strings.Cut(lines.Text(), " ")
+			i, err := strconv.Atoi(n)
+			if !ok || err != nil {
+				continue // a line that the kill cut off, which is no acknowledgement
+			}
+			require.Equal(t, last[writer]+1, i, "writer %s", writer)
+			last[writer] = i
+			count++
+		}
+		timer.Stop()
+		require.ErrorContains(t, cmd.Wait(), "killed")
+		total += count
+
+		db := mustOpen(t, dir, nil)
+		f := mustFamily(t, db)
+		for writer, acknowledged := range last {
+			n := 0
+			for row, err := range f.Scan(background, driver.Range{Start: []byte(writer + "/"), End: []byte(writer + "0")}) {
+				require.NoError(t, err)
+				n++
+				require.Equal(t, killKey(writer, n), string(row.Key), "a hole")
+				require.Len(t, row.Cells, 2)
+				sum := fmt.Sprint(crc32.ChecksumIEEE(row.Cells[1].Value))
+				require.Equal(t, sum, string(row.Cells[0].Value), "a row is not intact")
+			}
+			require.GreaterOrEqual(t, n, acknowledged, "round %d: acknowledged rows of writer %s are lost", round, writer)
+			require.LessOrEqual(t, n, acknowledged+1, "a writer has one write under way")
+			last[writer] = n
+			if strings.HasPrefix(writer, "c") {
+				require.Equal(t, fmt.Sprint(n), value(t, f, "counter"+writer), "the counter of conditional writes")
+			}
+		}
+		require.NoError(t, db.Close())
+	}
+	t.Logf("%d acknowledged writes", total)
+	require.Greater(t, total, 50, "the child wrote too little to prove anything")
+}
+
+const childEnv = "RANGECRYPT_PEBBLE_TEST_CHILD"
+
+func killKey(writer string, n int) string { return fmt.Sprintf("%s/%08d", writer, n) }
+
+// child writes until it is killed. Writers w0 to w3 put rows; c0 counts under a condition too.
+func child(dir string) {
+	check := func(err error) {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "child:", err)
+			os.Exit(1)
+		}
+	}
+	db, err := Open(dir, nil)
+	check(err)
+	family, err := db.Family(background, orderedSpec)
+	check(err)
+	f := family.(driver.Committer)
+	fmt.Println("ready")
+	for _, writer := range []string{"w0", "w1", "w2", "w3", "c0"} {
+		go func() {
+			n := 0
+			for range f.Scan(background, driver.Range{Start: []byte(writer + "/"), End: []byte(writer + "0")}) {
+				n++
+			}
+			for {
+				n++
+				payload := make([]byte, rand.IntN(20_000))
+				for i := range payload {
+					payload[i] = byte(rand.Uint32())
+				}
+				check(f.Apply(background, driver.Mutation{Row: []byte(killKey(writer, n)), Puts: []driver.Cell{
+					{Qualifier: []byte("crc"), Value: fmt.Append(nil, crc32.ChecksumIEEE(payload))},
+					{Qualifier: []byte("payload"), Value: payload},
+				}}))
+				if writer == "c0" {
+					expect := driver.Cell{Qualifier: []byte("q")}
+					if n > 1 {
+						expect.Value = fmt.Append(nil, n-1)
+					}
+					ok, err := f.CheckAndPut(background, []byte("counter"+writer), expect, driver.Cell{Qualifier: []byte("q"), Value: fmt.Append(nil, n)})
+					check(err)
+					if !ok {
+						check(fmt.Errorf("the counter is not at %d", n-1))
+					}
+				}
+				fmt.Println(writer, n) // one write system call, after the acknowledgement
+			}
+		}()
+	}
+	select {}
+}
