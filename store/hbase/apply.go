@@ -1,0 +1,309 @@
+package hbase
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/tsuna/gohbase/hrpc"
+	"github.com/tsuna/gohbase/pb"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+const (
+	// A batch of 1,000 rows or a megabyte is where the cost of a request no longer shows; the
+	// server takes a batch region by region, with one write of its log each. Of larger ones it
+	// may refuse a part.
+	batchRows  = 1000
+	batchBytes = 1 << 20
+
+	// Two batches on their way keep the server busy while the next is made. More would only take
+	// memory.
+	batchesAtOnce = 2
+
+	// Rows that need an atomic step of their own cannot be batched by this client; so many are on
+	// their way at once.
+	atomicAtOnce = 32
+
+	// See the section on time in the package comment. One millisecond is what is needed, the
+	// second is for clocks that are being slewed.
+	afterDelete = 2 * time.Millisecond
+)
+
+// Apply implements [driver.Family].
+func (f *family) Apply(ctx context.Context, mutations ...driver.Mutation) error {
+	if err := f.spec.CheckMutations(mutations); err != nil {
+		return err
+	}
+	ctx, cancel := f.db.bound(ctx)
+	defer cancel()
+	if err := f.apply(ctx, mutations); err != nil {
+		return f.db.fail(ctx, "apply to "+f.spec.Name, err)
+	}
+	return nil
+}
+
+func (f *family) apply(ctx context.Context, mutations []driver.Mutation) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	var expiring []driver.Mutation
+	deleted := false
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var batches, atomics errgroup.Group
+	batches.SetLimit(batchesAtOnce)
+	atomics.SetLimit(atomicAtOnce)
+	stop := func(err error) error {
+		if err != nil {
+			cancel() // the others need not go on
+		}
+		return err
+	}
+	var batch []hrpc.Call
+	size := 0
+	flush := func() {
+		if calls := batch; len(calls) > 0 {
+			batches.Go(func() error { return stop(f.sendBatch(ctx, calls)) })
+			batch, size = nil, 0
+		}
+	}
+	for _, m := range mutations {
+		if ctx.Err() != nil {
+			break
+		}
+		deleted = deleted || m.DeleteRow || len(m.Deletes) > 0
+		switch {
+		case slices.ContainsFunc(m.Puts, func(c driver.Cell) bool { return c.TTL > 0 }):
+			expiring = append(expiring, m)
+		case len(m.Puts) > 0 && len(m.Deletes) > 0:
+			c := f.atomic(ctx, m, nil)
+			atomics.Go(func() error { return stop(f.sendAtomic(ctx, c)) })
+		case len(m.Puts) == 0 && len(m.Deletes) == 0 && !m.DeleteRow:
+		default:
+			c, err := f.mutate(ctx, m)
+			if err != nil {
+				return err
+			}
+			batch, size = append(batch, c), size+len(c.cells)
+			if len(batch) >= batchRows || size >= batchBytes {
+				flush()
+			}
+		}
+	}
+	flush()
+	for _, m := range expiring {
+		if ctx.Err() != nil {
+			break
+		}
+		atomics.Go(func() error { return stop(f.sendExpiring(ctx, m)) })
+	}
+	err := first(batches.Wait(), atomics.Wait())
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err == nil && deleted {
+		time.Sleep(afterDelete)
+	}
+	return err
+}
+
+// first returns the error that came first, not those that it made the others return.
+func first(a, b error) error {
+	if a == nil || errors.Is(a, context.Canceled) && b != nil {
+		return b
+	}
+	return a
+}
+
+// mutate makes the request for a mutation that only puts or only deletes.
+func (f *family) mutate(ctx context.Context, m driver.Mutation) (*mutateCall, error) {
+	key := slices.Clone(m.Row)
+	base, err := hrpc.NewPut(ctx, f.table, key, nil)
+	if err != nil {
+		return nil, err
+	}
+	c := &mutateCall{Mutate: base, seen: f.db.see}
+	switch {
+	case m.DeleteRow:
+		c.mutation, c.cells = deletion(key, nil, latest)
+	case len(m.Deletes) > 0:
+		c.mutation, c.cells = deletion(key, m.Deletes, latest)
+	default:
+		c.mutation, c.cells = puts(key, m.Puts)
+	}
+	return c, nil
+}
+
+// atomic makes the request for a mutation that puts and deletes, or puts cells that live for
+// different times. The versions of cells named in old that are not younger than its times are
+// deleted too.
+func (f *family) atomic(ctx context.Context, m driver.Mutation, old map[string]uint64) *atomicCall {
+	key := slices.Clone(m.Row)
+	c := &atomicCall{call: f.db.request(ctx, f.table, key)}
+	add := func(p *pb.MutationProto, cells []byte) {
+		// The server takes the cells in the order of the actions.
+		c.actions = append(c.actions, &pb.Action{Index: proto.Uint32(uint32(len(c.actions)) + 1), Mutation: p})
+		c.cells = append(c.cells, cells)
+		c.bytes += uint32(len(cells))
+	}
+	for q, t := range old {
+		add(deletion(key, [][]byte{[]byte(q)}, t))
+	}
+	if len(m.Deletes) > 0 {
+		add(deletion(key, m.Deletes, latest))
+	}
+	sorted := slices.SortedStableFunc(slices.Values(m.Puts), func(a, b driver.Cell) int { return cmp.Compare(a.TTL, b.TTL) })
+	for len(sorted) > 0 {
+		n := 1
+		for n < len(sorted) && sorted[n].TTL == sorted[0].TTL {
+			n++
+		}
+		add(puts(key, sorted[:n]))
+		sorted = sorted[n:]
+	}
+	return c
+}
+
+// puts makes one message of cells with the same time to live.
+func puts(row []byte, cells []driver.Cell) (*pb.MutationProto, []byte) {
+	size := 0
+	for _, c := range cells {
+		size += cellSize(len(row), len(c.Qualifier), len(valueHeader)+len(c.Value))
+	}
+	b := make([]byte, 0, size)
+	for _, c := range cells {
+		b = appendCell(b, row, c.Qualifier, latest, typePut, valueHeader, c.Value)
+	}
+	p := &pb.MutationProto{Row: row, MutateType: typeOfPut, AssociatedCellCount: proto.Int32(int32(len(cells)))}
+	if ttl := cells[0].TTL; ttl > 0 {
+		// HBase counts in milliseconds; whole seconds, rounded up, are what the seam promises.
+		seconds := uint64((ttl-1)/time.Second) + 1
+		p.Attribute = []*pb.NameBytesPair{{Name: proto.String("_ttl"), Value: binary.BigEndian.AppendUint64(nil, 1000*seconds)}}
+	}
+	return p, b
+}
+
+// deletion makes one message that deletes cells, or the whole row where there are no qualifiers.
+func deletion(row []byte, qualifiers [][]byte, time uint64) (*pb.MutationProto, []byte) {
+	p := &pb.MutationProto{Row: row, MutateType: typeOfDelete, AssociatedCellCount: proto.Int32(int32(max(1, len(qualifiers))))}
+	if len(qualifiers) == 0 {
+		return p, appendCell(nil, row, nil, time, typeDeleteFamily, "", nil)
+	}
+	size := 0
+	for _, q := range qualifiers {
+		size += cellSize(len(row), len(q), 0)
+	}
+	b := make([]byte, 0, size)
+	for _, q := range qualifiers {
+		b = appendCell(b, row, q, time, typeDeleteColumn, "", nil)
+	}
+	return p, b
+}
+
+var (
+	typeOfPut    = pb.MutationProto_PUT.Enum()
+	typeOfDelete = pb.MutationProto_DELETE.Enum()
+)
+
+func (f *family) sendBatch(ctx context.Context, calls []hrpc.Call) error {
+	results, ok := f.db.client.SendBatch(ctx, calls)
+	if ok {
+		return nil
+	}
+	for _, r := range results {
+		if r.Error != nil {
+			return r.Error
+		}
+	}
+	return errors.New("the batch failed without an error")
+}
+
+// sendAtomic sends an atomic request until it is done. The client does not look into the answer,
+// which is where the server says that it does not have the region.
+func (f *family) sendAtomic(ctx context.Context, c *atomicCall) error {
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+		m, err := f.db.send(ctx, c)
+		if err != nil {
+			return err
+		}
+		exception := actionError(m.(*pb.MultiResponse))
+		if exception == nil {
+			return nil
+		}
+		if !refused[javaClass(exception)] {
+			return exception
+		}
+		f.db.note(exception)
+		if err := f.heal(ctx, c.key); err != nil {
+			return err
+		}
+		if !sleep(ctx, pause) {
+			return exception
+		}
+		again := *c // the request that was sent belongs to the client
+		again.call = f.db.request(ctx, c.table, c.key)
+		c = &again
+	}
+}
+
+func actionError(r *pb.MultiResponse) error {
+	for _, a := range r.GetRegionActionResult() {
+		e := a.GetException()
+		for _, r := range a.GetResultOrException() {
+			if e == nil {
+				e = r.GetException()
+			}
+		}
+		if e != nil {
+			return errors.New(javaPrefix + e.GetName() + ":\n" + string(e.GetValue()))
+		}
+	}
+	return nil
+}
+
+// heal reads from a row, by which the client finds out where it is.
+func (f *family) heal(ctx context.Context, row []byte) error {
+	_, err := f.db.send(ctx, f.db.get(ctx, f.table, row, &pb.Get{Row: row, ExistenceOnly: pbTrue}))
+	return err
+}
+
+// sendExpiring puts cells with a time to live. A version before them would be seen again when
+// their time is over, so it is deleted in the same step, by its timestamp: the deletion must not
+// cover the put itself.
+func (f *family) sendExpiring(ctx context.Context, m driver.Mutation) error {
+	key := slices.Clone(m.Row)
+	var only [][]byte
+	for _, c := range m.Puts {
+		if c.TTL > 0 {
+			only = append(only, slices.Clone(c.Qualifier))
+		}
+	}
+	old := make(map[string]uint64)
+	for _, q := range only {
+		old[string(q)] = 0
+	}
+	r, err := f.db.send(ctx, f.db.get(ctx, f.table, key, &pb.Get{Row: key, Column: columns(driver.Slice{Only: only}), Filter: keysOnly}))
+	if err != nil {
+		return err
+	}
+	newest := uint64(0)
+	for _, c := range r.(*pb.GetResponse).GetResult().GetCell() {
+		newest = max(newest, c.GetTimestamp())
+	}
+	if newest == 0 {
+		return f.sendAtomic(ctx, f.atomic(ctx, m, nil))
+	}
+	for q := range old {
+		old[q] = newest
+	}
+	// The put must get a later time than what it replaces.
+	time.Sleep(afterDelete)
+	return f.sendAtomic(ctx, f.atomic(ctx, m, old))
+}

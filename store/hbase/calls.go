@@ -1,0 +1,387 @@
+package hbase
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/tsuna/gohbase/filter"
+	"github.com/tsuna/gohbase/hrpc"
+	"github.com/tsuna/gohbase/pb"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// The requests below are our own implementations of gohbase's hrpc.Call. Gohbase finds the
+// region, connects, sends and retries; what is sent is made here, for three reasons. The client
+// speaks the protocol of HBase 1 and has no words for a put and a delete in one atomic step, for
+// a scan that begins after a row, or for one that tells how far it came. Its own requests are
+// retried in every case, which a conditional put must not be. And building cells from bytes,
+// without a map and four objects for each, is what keeps this package as fast as the bare client.
+
+// call is what all requests have in common. The context is in it since hrpc.Call demands that.
+type call struct {
+	ctx        context.Context
+	table, key []byte
+	region     hrpc.RegionInfo
+	result     chan hrpc.RPCResult
+	seen       func(hrpc.RegionInfo) // told of every region that the request is sent to
+}
+
+func (c *call) Table() []byte                   { return c.table }
+func (c *call) Key() []byte                     { return c.key }
+func (c *call) Region() hrpc.RegionInfo         { return c.region }
+func (c *call) ResultChan() chan hrpc.RPCResult { return c.result }
+func (c *call) Context() context.Context        { return c.ctx }
+
+func (c *call) SetRegion(r hrpc.RegionInfo) {
+	c.region = r
+	if c.seen != nil {
+		c.seen(r)
+	}
+}
+
+func (c *call) specifier() *pb.RegionSpecifier {
+	return &pb.RegionSpecifier{Type: hrpc.RegionSpecifierRegionName, Value: c.region.Name()}
+}
+
+// A locateCall is never sent: without a message the client gives it back, and by then has found
+// the region of the key and a connection to its server.
+type locateCall struct {
+	call
+	found bool
+}
+
+func (c *locateCall) Name() string               { return "Get" }
+func (c *locateCall) Description() string        { return "Locate" }
+func (c *locateCall) NewResponse() proto.Message { return &pb.GetResponse{} }
+func (c *locateCall) ToProto() proto.Message {
+	c.found = true
+	return nil
+}
+
+// A getCall reads cells of one row.
+type getCall struct {
+	call
+	get *pb.Get
+}
+
+func (c *getCall) Name() string               { return "Get" }
+func (c *getCall) Description() string        { return "Get" }
+func (c *getCall) NewResponse() proto.Message { return &pb.GetResponse{} }
+func (c *getCall) ToProto() proto.Message {
+	return &pb.GetRequest{Region: c.specifier(), Get: c.get}
+}
+
+// cellsOf takes the cells out of a response. The server sends them within the message, because
+// gohbase does not say that it is new enough for anything better, so they are in memory of their
+// own already.
+func cellsOf(r *pb.GetResponse) ([]driver.Cell, error) {
+	found := r.GetResult().GetCell()
+	if len(found) != int(r.GetResult().GetAssociatedCellCount()) && len(found) == 0 {
+		return nil, errCell
+	}
+	cells := make([]driver.Cell, len(found))
+	for i, c := range found {
+		if len(c.Value) == 0 || c.Value[0] != valueHeader[0] {
+			return nil, errFormat
+		}
+		cells[i] = driver.Cell{Qualifier: c.Qualifier, Value: c.Value[1:]}
+	}
+	return cells, nil
+}
+
+// A scanCall reads one page of rows out of one region.
+type scanCall struct {
+	call
+	scan *pb.Scan
+	rows uint32 // at most so many
+
+	page      []driver.Row
+	bad       error
+	more      bool   // the region has more rows
+	finished  bool   // the scan as a whole has no more
+	cursor    []byte // a row up to which nothing is left, if the server gave up early
+	heartbeat bool
+}
+
+func (c *scanCall) Name() string               { return "Scan" }
+func (c *scanCall) Description() string        { return "Scan" }
+func (c *scanCall) NewResponse() proto.Message { return &pb.ScanResponse{} }
+func (c *scanCall) ToProto() proto.Message {
+	// Each page is a scanner of its own that the server closes with the answer. An open one
+	// would be lost with its region, and after a minute without a request.
+	return &pb.ScanRequest{
+		Region: c.specifier(), Scan: c.scan, NumberOfRows: &c.rows, CloseScanner: pbTrue,
+		ClientHandlesPartials: pbFalse, ClientHandlesHeartbeats: pbTrue,
+	}
+}
+
+func (c *scanCall) DeserializeCellBlocks(m proto.Message, b []byte) (uint32, error) {
+	r := m.(*pb.ScanResponse)
+	c.page, c.bad = make([]driver.Row, 0, len(r.CellsPerResult)), nil
+	read := 0
+	for _, n := range r.CellsPerResult {
+		key, cells, k, err := decodeRow(b[read:], int(n))
+		if err != nil {
+			c.bad = err
+			return uint32(len(b)), nil
+		}
+		read += k
+		if len(cells) > 0 {
+			c.page = append(c.page, driver.Row{Key: key, Cells: cells})
+		}
+	}
+	return uint32(read), nil
+}
+
+// answer takes what the response says besides the rows.
+func (c *scanCall) answer(r *pb.ScanResponse) {
+	if len(r.CellsPerResult) == 0 {
+		c.page = nil // an earlier attempt may have left one
+	}
+	c.more = r.GetMoreResultsInRegion()
+	c.finished = r.MoreResults != nil && !r.GetMoreResults()
+	c.heartbeat = r.GetHeartbeatMessage()
+	c.cursor = nil
+	for unknown := []byte(r.ProtoReflect().GetUnknown()); len(unknown) > 0; {
+		number, kind, n := protowire.ConsumeTag(unknown)
+		if n < 0 {
+			return
+		}
+		if number == fieldResponseCursor && kind == protowire.BytesType {
+			message, _ := protowire.ConsumeBytes(unknown[n:])
+			if _, _, m := protowire.ConsumeTag(message); m > 0 {
+				row, _ := protowire.ConsumeBytes(message[m:])
+				c.cursor = slices.Clone(row)
+			}
+		}
+		m := protowire.ConsumeFieldValue(number, kind, unknown[n:])
+		if m < 0 {
+			return
+		}
+		unknown = unknown[n+m:]
+	}
+}
+
+// A mutateCall puts or deletes cells of one row. It wraps gohbase's own request because only
+// that can go into a batch, and overrides how it is written.
+type mutateCall struct {
+	*hrpc.Mutate
+	mutation *pb.MutationProto
+	cells    []byte
+	seen     func(hrpc.RegionInfo)
+}
+
+func (c *mutateCall) SetRegion(r hrpc.RegionInfo) {
+	c.Mutate.SetRegion(r)
+	if c.seen != nil {
+		c.seen(r)
+	}
+}
+
+func (c *mutateCall) CellBlocksEnabled() bool { return true }
+
+func (c *mutateCall) SerializeCellBlocks(blocks [][]byte) (proto.Message, [][]byte, uint32) {
+	return &pb.MutateRequest{
+		Region:   &pb.RegionSpecifier{Type: hrpc.RegionSpecifierRegionName, Value: c.Region().Name()},
+		Mutation: c.mutation,
+	}, append(blocks, c.cells), uint32(len(c.cells))
+}
+
+// An atomicCall makes several mutations of one row at once.
+type atomicCall struct {
+	call
+	actions []*pb.Action
+	cells   [][]byte
+	bytes   uint32
+}
+
+func (c *atomicCall) Name() string               { return "Multi" }
+func (c *atomicCall) Description() string        { return "RowMutations" }
+func (c *atomicCall) NewResponse() proto.Message { return &pb.MultiResponse{} }
+func (c *atomicCall) ToProto() proto.Message {
+	return &pb.MultiRequest{RegionAction: []*pb.RegionAction{{
+		Region: c.specifier(), Atomic: pbTrue, Action: c.actions,
+	}}}
+}
+func (c *atomicCall) CellBlocksEnabled() bool { return true }
+func (c *atomicCall) SerializeCellBlocks(blocks [][]byte) (proto.Message, [][]byte, uint32) {
+	return c.ToProto(), append(blocks, c.cells...), c.bytes
+}
+
+func (c *atomicCall) DeserializeCellBlocks(_ proto.Message, b []byte) (uint32, error) {
+	return uint32(len(b)), nil // nothing in it is of interest
+}
+
+// A conditionalCall is a CheckAndPut. It can be sent once only: state goes from waiting to sent
+// when the client writes it, or to abandoned when the caller gives up before that, and never on.
+type conditionalCall struct {
+	call
+	mutation  *pb.MutationProto
+	condition *pb.Condition
+	state     atomic.Int32
+}
+
+const (
+	waiting int32 = iota
+	sent
+	abandoned
+)
+
+func (c *conditionalCall) Name() string               { return "Mutate" }
+func (c *conditionalCall) Description() string        { return "CheckAndPut" }
+func (c *conditionalCall) NewResponse() proto.Message { return &pb.MutateResponse{} }
+func (c *conditionalCall) ToProto() proto.Message {
+	if !c.state.CompareAndSwap(waiting, sent) {
+		return nil // which the client refuses to send
+	}
+	return &pb.MutateRequest{Region: c.specifier(), Mutation: c.mutation, Condition: c.condition}
+}
+
+var (
+	pbTrue  = proto.Bool(true)
+	pbFalse = proto.Bool(false)
+)
+
+// Fields of HBase 2 that gohbase's messages do not have. Protocol buffers carry them as unknown
+// fields, of which a message may hold any.
+const (
+	fieldScanIncludeStart protowire.Number = 21
+	fieldScanIncludeStop  protowire.Number = 22
+	fieldScanNeedCursor   protowire.Number = 24
+	fieldResponseCursor   protowire.Number = 12
+)
+
+func appendBool(b []byte, field protowire.Number, v bool) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), protowire.EncodeBool(v))
+}
+
+// columns and cellFilter say which cells of a row are wanted.
+func columns(s driver.Slice) []*pb.Column {
+	c := &pb.Column{Family: []byte(columnFamily)}
+	for _, q := range s.Only {
+		c.Qualifier = append(c.Qualifier, slices.Clone(q))
+		if len(q) == 0 {
+			c.Qualifier[len(c.Qualifier)-1] = []byte{}
+		}
+	}
+	return []*pb.Column{c}
+}
+
+func cellFilter(s driver.Slice) *pb.Filter {
+	if len(s.Only) > 0 || len(s.Start) == 0 && s.End == nil {
+		return nil
+	}
+	return must(filter.NewColumnRangeFilter(slices.Clone(s.Start), slices.Clone(s.End), true, false).ConstructPBFilter())
+}
+
+// keysOnly leaves the values out of an answer.
+var keysOnly = must(filter.NewKeyOnlyFilter(false).ConstructPBFilter())
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic("hbase: " + err.Error())
+	}
+	return v
+}
+
+// Cells on the wire are HBase's KeyValues: lengths of all, key and value (4 bytes each), then the
+// key (row length 2, row, family length 1, family, qualifier, timestamp 8, type 1), then the value.
+const (
+	typePut          = 4
+	typeDeleteColumn = 12 // all versions up to the timestamp
+	typeDeleteFamily = 14
+	latest           = 1<<63 - 1 // the server writes its own time here
+)
+
+func cellSize(row, qualifier, value int) int {
+	return 4 + 4 + 4 + 2 + row + 1 + len(columnFamily) + qualifier + 8 + 1 + value
+}
+
+// appendCell appends a cell whose value is the header, which may be empty, and value.
+func appendCell(b, row, qualifier []byte, time uint64, kind byte, header string, value []byte) []byte {
+	size := cellSize(len(row), len(qualifier), len(header)+len(value))
+	b = binary.BigEndian.AppendUint32(b, uint32(size-4))
+	b = binary.BigEndian.AppendUint32(b, uint32(size-12-len(header)-len(value)))
+	b = binary.BigEndian.AppendUint32(b, uint32(len(header)+len(value)))
+	b = binary.BigEndian.AppendUint16(b, uint16(len(row)))
+	b = append(b, row...)
+	b = append(b, byte(len(columnFamily)))
+	b = append(b, columnFamily...)
+	b = append(b, qualifier...)
+	b = binary.BigEndian.AppendUint64(b, time)
+	b = append(b, kind)
+	b = append(b, header...)
+	return append(b, value...)
+}
+
+var (
+	errCell   = errors.New("a cell from the server is malformed")
+	errFormat = fmt.Errorf("%w: a cell has none of the formats that this version knows", driver.ErrLayout)
+)
+
+// nextCell takes the first cell, of size bytes, out of b.
+func nextCell(b []byte) (row, qualifier, value []byte, size int, err error) {
+	if len(b) < 14 {
+		return nil, nil, nil, 0, errCell
+	}
+	total := int(binary.BigEndian.Uint32(b)) + 4
+	keyLen, valueLen := int(binary.BigEndian.Uint32(b[4:])), int(binary.BigEndian.Uint32(b[8:]))
+	rowLen := int(binary.BigEndian.Uint16(b[12:]))
+	// 12 bytes are beside row, family and qualifier in a key.
+	if total > len(b) || total != 12+keyLen+valueLen || keyLen < 12+rowLen {
+		return nil, nil, nil, 0, errCell
+	}
+	row = b[14 : 14+rowLen]
+	familyLen := int(b[14+rowLen])
+	if keyLen < 12+rowLen+familyLen {
+		return nil, nil, nil, 0, errCell
+	}
+	end := 12 + keyLen
+	qualifier = b[15+rowLen+familyLen : end-9]
+	return row, qualifier, b[end:total], total, nil
+}
+
+// decodeRow decodes n cells of one row. The result is in one piece of memory of its own, so that
+// a row that is kept does not keep its whole page.
+func decodeRow(b []byte, n int) (key []byte, cells []driver.Cell, read int, err error) {
+	if n == 0 {
+		return nil, nil, 0, nil
+	}
+	size := 0
+	for range n {
+		row, qualifier, value, k, err := nextCell(b[read:])
+		switch {
+		case err != nil:
+			return nil, nil, 0, err
+		case len(value) == 0 || value[0] != valueHeader[0]:
+			return nil, nil, 0, errFormat
+		}
+		if read == 0 {
+			size = len(row)
+		}
+		size += len(qualifier) + len(value) - 1
+		read += k
+	}
+	memory := make([]byte, 0, size)
+	keep := func(p []byte) []byte {
+		memory = append(memory, p...)
+		return memory[len(memory)-len(p) : len(memory) : len(memory)]
+	}
+	cells = make([]driver.Cell, n)
+	for i, at := 0, 0; i < n; i++ {
+		row, qualifier, value, k, _ := nextCell(b[at:])
+		if i == 0 {
+			key = keep(row)
+		}
+		cells[i] = driver.Cell{Qualifier: keep(qualifier), Value: keep(value[1:])}
+		at += k
+	}
+	return key, cells, read, nil
+}

@@ -1,0 +1,147 @@
+package hbase
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+
+	"github.com/sirupsen/logrus"
+	"github.com/tsuna/gohbase"
+	"github.com/tsuna/gohbase/region"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// fail gives an error of the client its kind. The context decides first: what the client says
+// when it ran out of time is of no more use.
+func (d *DB) fail(ctx context.Context, what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var (
+		server  region.ServerError
+		moved   region.NotServingRegionError
+		retry   region.RetryableError
+		done    = ctx.Err()
+		kind    error
+		message = concise{err}
+	)
+	switch {
+	case isKind(err):
+		return fmt.Errorf("hbase: %s: %w", what, message)
+	case errors.Is(done, context.DeadlineExceeded):
+		// The client tries until its time is over, so that a database that cannot be reached, or
+		// a region that nobody serves, shows itself like this.
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.last != nil {
+			return fmt.Errorf("hbase: %s: %w: %w; the last error was: %w", what, driver.ErrUnavailable, context.Cause(ctx), concise{d.last})
+		}
+		return fmt.Errorf("hbase: %s: %w: %w", what, driver.ErrUnavailable, context.Cause(ctx))
+	case done != nil:
+		return fmt.Errorf("hbase: %s: %w", what, context.Cause(ctx))
+	case errors.Is(err, gohbase.TableNotFound) || javaClass(err) == "TableNotFoundException":
+		kind = driver.ErrNoFamily
+	case errors.Is(err, gohbase.ErrClientClosed), errors.Is(err, gohbase.ErrCannotFindRegion),
+		errors.As(err, &server), errors.As(err, &moved), errors.As(err, &retry):
+		kind = driver.ErrUnavailable
+	default:
+		return fmt.Errorf("hbase: %s: %w", what, message)
+	}
+	return fmt.Errorf("hbase: %s: %w: %w", what, kind, message)
+}
+
+func isKind(err error) bool {
+	for _, k := range []error{driver.ErrLayout, driver.ErrNoFamily, driver.ErrUnavailable, driver.ErrUnknownOutcome} {
+		if errors.Is(err, k) {
+			return true
+		}
+	}
+	return false
+}
+
+// concise leaves the stack trace of the server out of the text of an error.
+type concise struct{ error }
+
+func (c concise) Unwrap() error { return c.error }
+func (c concise) Error() string {
+	text := c.error.Error()
+	if i := strings.Index(text, "\n\tat "); i >= 0 {
+		text = text[:i]
+	}
+	return strings.ReplaceAll(text, "\n", " ")
+}
+
+const javaPrefix = "HBase Java exception "
+
+// javaClass returns the name, without its package, of the exception that the server threw.
+func javaClass(err error) string {
+	_, class, ok := strings.Cut(err.Error(), javaPrefix)
+	if !ok {
+		return ""
+	}
+	class, _, _ = strings.Cut(class, ":")
+	return class[strings.LastIndexByte(class, '.')+1:]
+}
+
+// refused are the exceptions by which a server says that it did not begin with a request. Only
+// after these may a conditional put be sent again.
+var refused = map[string]bool{
+	"NotServingRegionException":    true,
+	"RegionMovedException":         true,
+	"RegionOpeningException":       true,
+	"WrongRegionException":         true,
+	"CallQueueTooBigException":     true,
+	"RegionTooBusyException":       true,
+	"RpcThrottlingException":       true,
+	"ServerNotRunningYetException": true,
+}
+
+// impossible are those by which it says that it will never do it.
+var impossible = map[string]bool{
+	"DoNotRetryIOException":       true,
+	"NoSuchColumnFamilyException": true,
+	"FailedSanityCheckException":  true,
+	"AccessDeniedException":       true,
+	"TableNotFoundException":      true,
+	"IllegalArgumentException":    true,
+}
+
+var silenceOnce sync.Once
+
+// silence keeps the lines that gohbase writes about every lost connection off standard error. It
+// logs to logrus's standard logger, which is the application's too: so the lines are taken out
+// where they are formatted, and only those.
+func silence() {
+	silenceOnce.Do(func() {
+		l := logrus.StandardLogger()
+		l.SetFormatter(withoutGohbase{l.Formatter})
+	})
+}
+
+type withoutGohbase struct{ logrus.Formatter }
+
+func (f withoutGohbase) Format(e *logrus.Entry) ([]byte, error) {
+	// What ends the process is worth a line from whoever it comes.
+	if e.Level > logrus.FatalLevel && fromGohbase() {
+		return nil, nil
+	}
+	return f.Formatter.Format(e)
+}
+
+func fromGohbase() bool {
+	var callers [24]uintptr
+	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers[:])])
+	for {
+		f, more := frames.Next()
+		if strings.HasPrefix(f.Function, "github.com/tsuna/gohbase") {
+			return true
+		}
+		if !more {
+			return false
+		}
+	}
+}

@@ -1,0 +1,465 @@
+// Package hbase implements package driver on Apache HBase, through the client tsuna/gohbase. It
+// is tested with HBase 2.6.
+//
+// # What is stored
+//
+// A [DB] is an HBase namespace, a family is a table of it with the same name, a row key is the
+// row key, and all cells of a row are in one column family, "c". The value of a cell is the byte
+// 0x01 followed by the value. That byte is what tells an empty value from an absent one, which
+// HBase's own comparison does not; other first bytes are kept for later formats and refused.
+//
+// How the family is read is written into the table itself, when it is created and in the same
+// step, as the table attribute "RANGECRYPT_LAYOUT", for example
+//
+//	format=1 layout=ordered prefix=16 spread=0
+//
+// A table without it, or with another one than the caller asks for, is [driver.ErrLayout].
+//
+// The column family keeps one version. Its blocks are encoded with FAST_DIFF, since the row key
+// stands in every cell and neighbours share most of it; they are not compressed, because what is
+// encrypted does not get smaller. Bloom filters are on rows in ordered families and on row and
+// qualifier in wide ones, where a row may be in every file and a cell in one.
+//
+// # Time
+//
+// HBase orders the versions of a cell by the time at which a server took them, in milliseconds,
+// and a deletion covers all that is not younger than itself, also a put that follows in the same
+// millisecond and was acknowledged. So Apply returns two milliseconds after the server has
+// answered when it deleted anything: then no clock gives a later put the same time. Timestamps of
+// the client would do without the wait, but let the client whose clock is ahead win over later
+// writes of others. (HBase's NEW_VERSION_BEHAVIOR aims at the same, but is marked experimental
+// and makes every read slower.) When a region moves to a server whose clock is behind, writes
+// lose against older ones until it has caught up; keep the servers' clocks synchronised, as HBase
+// demands anyway.
+//
+// When a cell with a time to live ends, HBase shows the version before, if that was not compacted
+// away yet. So a put with a TTL first looks for an older version, and then deletes that in the
+// same atomic step. It costs a read; a put without TTL does not.
+//
+// # Limits
+//
+// A row is in one region, and HBase cannot read one backwards: see [Options] for what that costs.
+// There is no commit with several conditions. Clients see each other's writes at once.
+package hbase
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tsuna/gohbase"
+	"github.com/tsuna/gohbase/hrpc"
+	"github.com/tsuna/gohbase/pb"
+	"github.com/tsuna/gohbase/region"
+	"github.com/tsuna/gohbase/zk"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// Options are what may be chosen. The zero value, or a nil pointer, is the default.
+type Options struct {
+	// Namespace holds the tables. It is created when it does not exist. Default "rangecrypt".
+	// Two databases of one cluster have two namespaces.
+	Namespace string
+
+	// Root is the folder of the cluster in ZooKeeper. Default "/hbase".
+	Root string
+
+	// User is the name given to the servers, which a cluster without Kerberos believes. Default
+	// "rangecrypt". Kerberos and TLS are not supported by the client.
+	User string
+
+	// Timeout bounds every call whose context has no deadline, and each page of a scan. Default
+	// one minute: HBase takes up to that to give the regions of a dead server to another. A call
+	// that meets it is [driver.ErrUnavailable].
+	Timeout time.Duration
+
+	// SplitRegions is how many regions a new family is divided into, so that several servers
+	// take part from the first row on. It is for families whose keys begin with evenly spread
+	// bits: those with a PrefixBytes or SpreadBits. Default 1; HBase splits regions that grow.
+	SplitRegions int
+
+	// Dial makes the connections to ZooKeeper and the servers, as net.Dialer does, which is the
+	// default. It must return a *net.TCPConn where it can: the client writes one request from
+	// several pieces, which another type does not keep together.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	// Client, if not nil, is used for all data instead of one of our own, and not closed. It must
+	// come from gohbase.NewClient for the same cluster, with a RegionReadTimeout of more than 30
+	// seconds and a FlushInterval of zero, as ours has.
+	Client gohbase.Client
+}
+
+const (
+	columnFamily    = "c"
+	valueHeader     = "\x01"
+	layoutAttribute = "RANGECRYPT_LAYOUT"
+	format          = 1
+
+	// A server ends a scan that found nothing for half a minute with a message that says how far
+	// it came. The client must not have given up by then.
+	readTimeout = 70 * time.Second
+
+	// Requests of one connection that wait at the same time are sent as one, at most so many.
+	queueSize = 256
+)
+
+// A DB is a connection to one namespace of an HBase cluster.
+type DB struct {
+	quorum, namespace, root, user   string
+	timeout, readTimeout, zkTimeout time.Duration
+	splits                          int
+	dialer                          func(ctx context.Context, network, address string) (net.Conn, error)
+
+	client gohbase.Client
+	rpc    gohbase.RPCClient
+	own    bool
+
+	mu      sync.Mutex
+	regions map[hrpc.RegionInfo]struct{} // that requests were sent to
+	last    error                        // the last error of a connection, for messages
+}
+
+// Open connects to the cluster whose ZooKeeper servers are given as host:port, separated by
+// commas. The servers must answer.
+//
+// Gohbase logs every lost connection to logrus's standard logger; from the first Open on, that
+// logger leaves out lines from gohbase.
+func Open(ctx context.Context, quorum string, o *Options) (*DB, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	d := &DB{
+		quorum: quorum, namespace: or(o.Namespace, "rangecrypt"), root: or(o.Root, "/hbase"), user: or(o.User, "rangecrypt"),
+		timeout: or(o.Timeout, time.Minute), readTimeout: readTimeout, zkTimeout: 10 * time.Second, splits: o.SplitRegions,
+		dialer: o.Dial, client: o.Client, regions: make(map[hrpc.RegionInfo]struct{}),
+	}
+	if d.dialer == nil {
+		d.dialer = new(net.Dialer).DialContext
+	}
+	switch {
+	case quorum == "":
+		return nil, errors.New("hbase: no ZooKeeper quorum given; want host:port, or several separated by commas")
+	case !validNamespace(d.namespace):
+		return nil, fmt.Errorf("hbase: namespace %q: need 1 to 60 characters of a-z, A-Z, 0-9 and '_', and not \"hbase\"", d.namespace)
+	case d.timeout < 0 || d.splits < 0 || d.splits > 4096:
+		return nil, fmt.Errorf("hbase: Timeout %v and SplitRegions %d must not be negative, nor SplitRegions above 4096", d.timeout, d.splits)
+	}
+	silence()
+	ctx, cancel := d.bound(ctx)
+	defer cancel()
+	if err := d.reach(ctx); err != nil {
+		return nil, d.fail(ctx, "open "+quorum, err)
+	}
+	if d.client == nil {
+		d.own = true
+		d.client = gohbase.NewClient(quorum,
+			gohbase.ZookeeperRoot(d.root), gohbase.ZookeeperTimeout(d.zkTimeout), gohbase.ZooKeeperDialer(d.dialer),
+			gohbase.RegionDialer(d.dialer), gohbase.RegionReadTimeout(d.readTimeout), gohbase.RegionLookupTimeout(d.zkTimeout),
+			gohbase.EffectiveUser(d.user), gohbase.RpcQueueSize(queueSize), gohbase.FlushInterval(0))
+	}
+	rpc, ok := d.client.(gohbase.RPCClient)
+	if !ok {
+		return nil, errors.New("hbase: Options.Client is not from gohbase.NewClient")
+	}
+	d.rpc = rpc
+	probe := d.get(ctx, []byte("hbase:meta"), []byte{0}, &pb.Get{Row: []byte{0}, ExistenceOnly: pbTrue})
+	if _, err := d.send(ctx, probe); err != nil {
+		d.Close()
+		return nil, d.fail(ctx, "open "+quorum, err)
+	}
+	return d, nil
+}
+
+// reach finds out whether the cluster answers, before there is a client: once that looks for a
+// cluster, it does so for ever, also after it was closed.
+func (d *DB) reach(ctx context.Context) error {
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		rc, err := d.dial(ctx, zk.Meta, region.RegionClient)
+		if err == nil {
+			rc.Close()
+			return nil
+		}
+		d.note(err)
+		if !sleep(ctx, pause) {
+			return err
+		}
+	}
+}
+
+// Close releases the connections, unless the client was given.
+func (d *DB) Close() error {
+	if !d.own {
+		return nil
+	}
+	d.client.Close()
+	// Goroutines of the client that look for a region go on after it was closed, until the
+	// region is dead.
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for r := range d.regions {
+		r.MarkDead()
+	}
+	return nil
+}
+
+// Families implements [driver.DB].
+func (d *DB) Families(ctx context.Context) ([]string, error) {
+	ctx, cancel := d.bound(ctx)
+	defer cancel()
+	m := &master{db: d}
+	defer m.close()
+	var r pb.GetTableDescriptorsResponse
+	err := m.do(ctx, "GetTableDescriptors", &pb.GetTableDescriptorsRequest{Namespace: &d.namespace}, &r)
+	if err != nil && javaClass(err) != "NamespaceNotFoundException" {
+		return nil, d.fail(ctx, "list families", err)
+	}
+	names := []string{}
+	for _, t := range r.GetTableSchema() {
+		if attribute(t, layoutAttribute) != "" {
+			names = append(names, string(t.GetTableName().GetQualifier()))
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// Family implements [driver.DB]. It needs the master.
+func (d *DB) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family, error) {
+	if err := spec.Check(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := d.bound(ctx)
+	defer cancel()
+	m := &master{db: d}
+	defer m.close()
+	what := "open family " + spec.Name
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		schema, err := m.describe(ctx, spec.Name)
+		if err == nil && schema != nil {
+			if err := d.verify(schema, spec); err != nil {
+				return nil, err
+			}
+			return newFamily(d, spec), nil
+		}
+		if err == nil {
+			err = m.create(ctx, spec)
+		}
+		if err != nil {
+			return nil, d.fail(ctx, what, err)
+		}
+		// Another client may be creating it: then look again until it is there.
+		if !sleep(ctx, pause) {
+			return nil, d.fail(ctx, what, ctx.Err())
+		}
+	}
+}
+
+func (m *master) describe(ctx context.Context, name string) (*pb.TableSchema, error) {
+	var r pb.GetTableDescriptorsResponse
+	err := m.do(ctx, "GetTableDescriptors", &pb.GetTableDescriptorsRequest{TableNames: []*pb.TableName{m.db.tableName(name)}}, &r)
+	switch {
+	case err != nil && (javaClass(err) == "TableNotFoundException" || javaClass(err) == "NamespaceNotFoundException"):
+		return nil, nil
+	case err != nil || len(r.GetTableSchema()) == 0:
+		return nil, err
+	}
+	return r.GetTableSchema()[0], nil
+}
+
+// create makes a table. It returns nil when somebody else does.
+func (m *master) create(ctx context.Context, spec driver.FamilySpec) error {
+	bloom := "ROW"
+	if spec.Layout == driver.LayoutWide {
+		bloom = "ROWCOL"
+	}
+	schema := &pb.TableSchema{
+		TableName:  m.db.tableName(spec.Name),
+		Attributes: pairs("RANGECRYPT_LAYOUT", layout(spec)),
+		ColumnFamilies: []*pb.ColumnFamilySchema{{Name: []byte(columnFamily), Attributes: pairs(
+			"VERSIONS", "1", "MIN_VERSIONS", "0", "TTL", "2147483647", "KEEP_DELETED_CELLS", "FALSE",
+			"BLOOMFILTER", bloom, "DATA_BLOCK_ENCODING", "FAST_DIFF", "COMPRESSION", "NONE",
+			"BLOCKSIZE", "65536", "BLOCKCACHE", "true", "IN_MEMORY", "false", "REPLICATION_SCOPE", "0")}},
+	}
+	request := &pb.CreateTableRequest{TableSchema: schema, SplitKeys: splitKeys(spec, m.db.splits)}
+	err := m.procedure(ctx, "CreateTable", request, &pb.CreateTableResponse{})
+	if err != nil && javaClass(err) == "NamespaceNotFoundException" {
+		// In HBase 2 this has the same answer as CreateTable; gohbase's message is older.
+		err = m.procedure(ctx, "CreateNamespace", &pb.CreateNamespaceRequest{
+			NamespaceDescriptor: &pb.NamespaceDescriptor{Name: []byte(m.db.namespace)}}, &pb.CreateTableResponse{})
+		if err == nil || javaClass(err) == "NamespaceExistException" {
+			err = m.procedure(ctx, "CreateTable", request, &pb.CreateTableResponse{})
+		}
+	}
+	if err != nil && javaClass(err) == "TableExistsException" {
+		return nil
+	}
+	return err
+}
+
+// verify compares a table with what a family needs.
+func (d *DB) verify(t *pb.TableSchema, spec driver.FamilySpec) error {
+	name := d.namespace + ":" + spec.Name
+	found, want := attribute(t, layoutAttribute), layout(spec)
+	switch {
+	case found == "":
+		return fmt.Errorf("hbase: %w: table %s was not made by this library: it has no attribute %s", driver.ErrLayout, name, layoutAttribute)
+	case !strings.HasPrefix(found, "format="+strconv.Itoa(format)+" "):
+		return fmt.Errorf("hbase: %w: table %s has layout %q, which needs a newer version of this library; this one knows format %d",
+			driver.ErrLayout, name, found, format)
+	case found != want:
+		return fmt.Errorf("hbase: %w: table %s has layout %q, not %q", driver.ErrLayout, name, found, want)
+	}
+	for _, cf := range t.GetColumnFamilies() {
+		if string(cf.GetName()) != columnFamily {
+			continue
+		}
+		for _, a := range cf.GetAttributes() {
+			k, v := string(a.GetFirst()), string(a.GetSecond())
+			if k == "VERSIONS" && v != "1" || k == "TTL" && v != "2147483647" || k == "MIN_VERSIONS" && v != "0" ||
+				k == "KEEP_DELETED_CELLS" && !strings.EqualFold(v, "false") || k == "NEW_VERSION_BEHAVIOR" && !strings.EqualFold(v, "false") {
+				return fmt.Errorf("hbase: %w: column family %s of table %s was altered to %s=%s, which changes what reads return",
+					driver.ErrLayout, columnFamily, name, k, v)
+			}
+		}
+		return nil
+	}
+	return fmt.Errorf("hbase: %w: table %s has no column family %s", driver.ErrLayout, name, columnFamily)
+}
+
+// Drop implements [driver.DB]. One that was interrupted leaves the table disabled; another Drop
+// completes it. A table that this library did not make is not dropped.
+func (d *DB) Drop(ctx context.Context, name string) error {
+	if err := (driver.FamilySpec{Name: name, Layout: driver.LayoutOrdered}).Check(); err != nil {
+		return err
+	}
+	ctx, cancel := d.bound(ctx)
+	defer cancel()
+	m := &master{db: d}
+	defer m.close()
+	what := "drop family " + name
+	schema, err := m.describe(ctx, name)
+	if err != nil || schema == nil {
+		return d.fail(ctx, what, err)
+	}
+	if attribute(schema, layoutAttribute) == "" {
+		return fmt.Errorf("hbase: %w: table %s:%s was not made by this library and is not dropped", driver.ErrLayout, d.namespace, name)
+	}
+	table := d.tableName(name)
+	err = m.procedure(ctx, "DisableTable", &pb.DisableTableRequest{TableName: table}, &pb.DisableTableResponse{})
+	if err == nil || javaClass(err) == "TableNotEnabledException" {
+		err = m.procedure(ctx, "DeleteTable", &pb.DeleteTableRequest{TableName: table}, &pb.DeleteTableResponse{})
+	}
+	if err != nil && javaClass(err) == "TableNotFoundException" {
+		return nil // somebody else dropped it
+	}
+	return d.fail(ctx, what, err)
+}
+
+// layout is what a table says of itself.
+func layout(s driver.FamilySpec) string {
+	kind := "ordered"
+	if s.Layout == driver.LayoutWide {
+		kind = "wide"
+	}
+	return fmt.Sprintf("format=%d layout=%s prefix=%d spread=%d", format, kind, s.PrefixBytes, s.SpreadBits)
+}
+
+// splitKeys divides the keys of a family evenly into n regions by their first two bytes, where
+// those are evenly spread.
+func splitKeys(s driver.FamilySpec, n int) [][]byte {
+	bits := s.SpreadBits
+	if s.PrefixBytes > 0 {
+		bits = min(8*s.PrefixBytes, 16)
+	}
+	n = min(n, 1<<bits)
+	var keys [][]byte
+	for i := 1; i < n; i++ {
+		k := i << 16 / n
+		keys = append(keys, []byte{byte(k >> 8), byte(k)})
+	}
+	return keys
+}
+
+func (d *DB) tableName(name string) *pb.TableName {
+	return &pb.TableName{Namespace: []byte(d.namespace), Qualifier: []byte(name)}
+}
+
+func attribute(t *pb.TableSchema, name string) string {
+	for _, a := range t.GetAttributes() {
+		if string(a.GetFirst()) == name {
+			return string(a.GetSecond())
+		}
+	}
+	return ""
+}
+
+func pairs(kv ...string) []*pb.BytesBytesPair {
+	var ps []*pb.BytesBytesPair
+	for i := 0; i < len(kv); i += 2 {
+		ps = append(ps, &pb.BytesBytesPair{First: []byte(kv[i]), Second: []byte(kv[i+1])})
+	}
+	return ps
+}
+
+func validNamespace(s string) bool {
+	for _, c := range []byte(s) {
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_') {
+			return false
+		}
+	}
+	return len(s) >= 1 && len(s) <= 60 && s != "hbase"
+}
+
+func or[T comparable](v, otherwise T) T {
+	var zero T
+	if v == zero {
+		return otherwise
+	}
+	return v
+}
+
+// bound gives a context without deadline the default one.
+func (d *DB) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, d.timeout)
+}
+
+// note keeps the reason of a lost connection, which a later timeout does not know.
+func (d *DB) note(err error) {
+	d.mu.Lock()
+	d.last = err
+	d.mu.Unlock()
+}
+
+// see remembers the regions that requests were sent to, for Close.
+func (d *DB) see(r hrpc.RegionInfo) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, ok := d.regions[r]; ok {
+		return
+	}
+	for old := range d.regions {
+		if old.Context().Err() != nil {
+			delete(d.regions, old)
+		}
+	}
+	d.regions[r] = struct{}{}
+}
+
+// request is what a call of ours begins with.
+func (d *DB) request(ctx context.Context, table, key []byte) call {
+	return call{ctx: ctx, table: table, key: key, result: make(chan hrpc.RPCResult, 1), seen: d.see}
+}
+
+func (d *DB) get(ctx context.Context, table, key []byte, g *pb.Get) *getCall {
+	return &getCall{call: d.request(ctx, table, key), get: g}
+}

@@ -1,0 +1,77 @@
+package hbase_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/hbase"
+)
+
+// quorum returns the ZooKeeper servers of the HBase to test with, or skips the test.
+func quorum(tb testing.TB) string {
+	tb.Helper()
+	q := os.Getenv("RANGECRYPT_HBASE")
+	if q == "" {
+		if slices.Contains(strings.Split(os.Getenv("RANGECRYPT_REQUIRE"), ","), "hbase") {
+			tb.Fatal("RANGECRYPT_REQUIRE names hbase, but RANGECRYPT_HBASE is not set")
+		}
+		tb.Skip("set RANGECRYPT_HBASE to the ZooKeeper quorum of an HBase (for example 127.0.0.1:2181) to run this test")
+	}
+	return q
+}
+
+func open(tb testing.TB, o hbase.Options) *hbase.DB {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if o.Namespace == "" {
+		o.Namespace = "rangecrypt_test"
+	}
+	db, err := hbase.Open(ctx, quorum(tb), &o)
+	require.NoError(tb, err)
+	return db
+}
+
+// family opens a new family and drops it at the end.
+func family(tb testing.TB, db driver.DB, spec driver.FamilySpec) driver.Family {
+	tb.Helper()
+	var b [6]byte
+	rand.Read(b[:])
+	spec.Name = "h" + hex.EncodeToString(b[:])
+	if spec.Layout == 0 {
+		spec.Layout = driver.LayoutOrdered
+	}
+	f, err := db.Family(tb.Context(), spec)
+	require.NoError(tb, err)
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		require.NoError(tb, db.Drop(ctx, spec.Name))
+	})
+	return f
+}
+
+func TestDriver(t *testing.T) {
+	q := quorum(t)
+	connect := func(tb testing.TB) driver.DB {
+		db, err := hbase.Open(tb.Context(), q, &hbase.Options{Namespace: "rangecrypt_test"})
+		require.NoError(tb, err)
+		return db
+	}
+	drivertest.TestDriver(t, connect, &drivertest.Options{
+		Reopen: func(tb testing.TB, db driver.DB) driver.DB {
+			require.NoError(tb, db.Close())
+			return connect(tb)
+		},
+	})
+}
