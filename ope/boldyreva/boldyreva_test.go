@@ -1,41 +1,88 @@
 package boldyreva
 
 import (
+	"bytes"
+	"math"
+	"math/bits"
 	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
 	"testing"
 
-	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/opetest"
 )
 
-func testKey(t testing.TB, b byte) ope.Key {
+// testKey returns the key whose secret is the bytes first, first+1, ...
+func testKey(t testing.TB, first byte) ope.Key {
 	secret := make([]byte, ope.KeySize)
 	for i := range secret {
-		secret[i] = b + byte(i)
+		secret[i] = first + byte(i)
 	}
 	k, err := ope.NewKey(secret)
 	require.NoError(t, err)
 	return k
 }
 
-func TestQuickLook(t *testing.T) {
-	for _, d := range []ope.Domain{ope.Int8, ope.Int16, ope.Int32, ope.Int64, {Min: 5, Max: 5}, {Min: -3, Max: 1000}} {
-		for R := 0; R <= 128; R += 1 {
-			s, err := New(testKey(t, 1), d, &Options{RangeBits: R, AllowSmallRange: true})
-			if err != nil {
+func makeLinear(opts *Options) opetest.MakeFunc {
+	return func(tb testing.TB, d ope.Domain) ope.Scheme {
+		s, err := New(testKey(tb, 1), d, opts)
+		require.NoError(tb, err)
+		return s
+	}
+}
+
+func makeModular(opts *Options) opetest.MakeFunc {
+	return func(tb testing.TB, d ope.Domain) ope.Scheme {
+		s, err := NewModular(testKey(tb, 1), d, opts)
+		require.NoError(tb, err)
+		return s
+	}
+}
+
+func TestLinearConforms(t *testing.T) {
+	opetest.TestScheme(t, makeLinear(nil))
+}
+
+func TestModularConforms(t *testing.T) {
+	opetest.TestScheme(t, makeModular(nil))
+}
+
+func TestModularIsNotLinear(t *testing.T) {
+	_, ok := makeModular(nil)(t, ope.Int8).(ope.Linear)
+	require.False(t, ok)
+}
+
+// Every range size for domains up to it: round trips, order, and no ciphertext that decrypts though
+// none was made.
+func TestEveryRange(t *testing.T) {
+	for rangeBits := 1; rangeBits <= 128; rangeBits++ {
+		for _, d := range []ope.Domain{
+			{Min: 5, Max: 5}, {Min: -1, Max: 0}, {Min: -3, Max: 9}, ope.Int8, {Min: -3, Max: 1000},
+			{Min: 0, Max: 1<<min(rangeBits, 62) - 2}, {Min: math.MinInt64, Max: math.MaxInt64 - 1}, ope.Int64,
+		} {
+			if d.Validate() != nil || bits.Len64(d.Span()) > rangeBits {
 				continue
 			}
-			r := rand.New(rand.NewPCG(1, 2))
-			for range 300 {
-				x := d.Min
-				if d.Span() == ^uint64(0) {
-					x = int64(r.Uint64())
-				} else {
-					x += int64(r.Uint64N(d.Span() + 1))
-				}
-				s.tree.exact = false
+			s, err := New(testKey(t, 2), d, &Options{RangeBits: rangeBits, AllowSmallRange: true})
+			require.NoError(t, err)
+			r := rand.New(rand.NewPCG(uint64(rangeBits), 2))
+			xs := []int64{d.Min, d.Max}
+			for range 30 {
+				o, _ := bits.Mul64(r.Uint64(), d.Span())
+				xs = append(xs, d.At(o))
+			}
+			slices.Sort(xs)
+			xs = slices.Compact(xs)
+			var last ope.Ciphertext
+			for _, x := range xs {
 				c, err := s.Encrypt(t.Context(), x)
 				require.NoError(t, err)
+				require.Negative(t, bytes.Compare(last, c))
+				last = c
 				y, err := s.Decrypt(t.Context(), c)
 				require.NoError(t, err)
 				require.Equal(t, x, y)
@@ -44,23 +91,248 @@ func TestQuickLook(t *testing.T) {
 	}
 }
 
-func BenchmarkQ(b *testing.B) {
-	for _, c := range []struct {
-		d ope.Domain
-		n string
-	}{{ope.Int8, "8"}, {ope.Int32, "32"}, {ope.Int64, "64"}} {
-		b.Run(c.n, func(b *testing.B) {
-			s, _ := New(testKey(b, 1), c.d, nil)
-			r := rand.New(rand.NewPCG(1, 2))
-			xs := make([]int64, 8192)
-			for i := range xs {
-				xs[i] = c.d.At(r.Uint64() & c.d.Span())
+// Every byte string of the length, for small ranges: exactly the ciphertexts decrypt.
+func TestExactlyCiphertextsDecrypt(t *testing.T) {
+	t.Parallel()
+	for _, d := range []ope.Domain{{Min: 0, Max: 0}, {Min: 0, Max: 6}, {Min: -100, Max: 99}, {Min: 1, Max: 254}, ope.Uint8} {
+		for rangeBits := max(bits.Len64(d.Span()), 1); rangeBits <= 13; rangeBits++ {
+			for _, makeScheme := range []func(*Options) opetest.MakeFunc{makeLinear, makeModular} {
+				s := makeScheme(&Options{RangeBits: rangeBits, AllowSmallRange: true})(t, d)
+				made := map[string]int64{}
+				for x := d.Min; x <= d.Max; x++ {
+					c, err := s.Encrypt(t.Context(), x)
+					require.NoError(t, err)
+					made[string(c)] = x
+				}
+				require.Len(t, made, int(d.Span())+1)
+				for v := range 1 << (8 * ((rangeBits + 7) / 8)) {
+					c := ope.Ciphertext{byte(v >> 8), byte(v)}[2-(rangeBits+7)/8:]
+					x, err := s.Decrypt(t.Context(), c)
+					if want, ok := made[string(c)]; ok {
+						require.NoError(t, err)
+						require.Equal(t, want, x)
+					} else {
+						require.ErrorIs(t, err, ope.ErrCiphertext)
+					}
+				}
 			}
-			var buf [16]byte
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				s.AppendEncrypt(buf[:0], xs[i&8191])
+		}
+	}
+}
+
+func TestParameters(t *testing.T) {
+	key := testKey(t, 1)
+	for _, c := range []struct {
+		name string
+		key  ope.Key
+		d    ope.Domain
+		opts Options
+		want error
+	}{
+		{"zero key", ope.Key{}, ope.Int8, Options{}, ope.ErrKey},
+		{"empty domain", key, ope.Domain{Min: 1, Max: 0}, Options{}, ope.ErrParams},
+		{"seven bits to spare", key, ope.Int8, Options{RangeBits: 15}, ope.ErrParams},
+		{"eight bits to spare", key, ope.Int8, Options{RangeBits: 16}, nil},
+		{"small range allowed", key, ope.Int8, Options{RangeBits: 8, AllowSmallRange: true}, nil},
+		{"range below domain", key, ope.Int8, Options{RangeBits: 7, AllowSmallRange: true}, ope.ErrParams},
+		{"negative range", key, ope.Int8, Options{RangeBits: -1, AllowSmallRange: true}, ope.ErrParams},
+		{"range too large", key, ope.Int8, Options{RangeBits: 129}, ope.ErrParams},
+		{"largest range", key, ope.Int64, Options{RangeBits: 128}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := New(c.key, c.d, &c.opts)
+			require.ErrorIs(t, err, c.want)
+			_, err = NewModular(c.key, c.d, &c.opts)
+			require.ErrorIs(t, err, c.want)
+		})
+	}
+}
+
+func TestDefaultRange(t *testing.T) {
+	for domainBits, want := range map[int]int{0: 8, 1: 16, 8: 16, 9: 24, 16: 32, 31: 64, 32: 64, 33: 72, 62: 128, 64: 128} {
+		require.Equal(t, want, defaultRangeBits(domainBits), domainBits)
+	}
+	for b := range 65 {
+		require.GreaterOrEqual(t, defaultRangeBits(b), b+8)
+	}
+}
+
+// The identifier is bound into the coins: whatever it names gives other ciphertexts.
+func TestIDs(t *testing.T) {
+	s, err := New(testKey(t, 1), ope.Domain{Min: -5, Max: 250}, nil)
+	require.NoError(t, err)
+	require.Equal(t, "boldyreva/1 domain=[-5,250] range=16", s.ID())
+	m, err := NewModular(testKey(t, 1), ope.Int64, nil)
+	require.NoError(t, err)
+	require.Equal(t, "mope/1 domain=[-9223372036854775808,9223372036854775807] range=128", m.ID())
+
+	a, err := New(testKey(t, 1), ope.Domain{Min: 0, Max: 999}, nil)
+	require.NoError(t, err)
+	b, err := New(testKey(t, 1), ope.Domain{Min: 1, Max: 1000}, nil)
+	require.NoError(t, err)
+	same := 0
+	for x := range int64(999) {
+		ca, err := a.Encrypt(t.Context(), x)
+		require.NoError(t, err)
+		cb, err := b.Encrypt(t.Context(), x+1)
+		require.NoError(t, err)
+		if bytes.Equal(ca, cb) {
+			same++
+		}
+	}
+	require.Less(t, same, 20)
+}
+
+// A range at an end of a linear scheme's domain does not disclose that end's ciphertext; a modular
+// scheme never opens a bound.
+func TestIntervalsAtTheEnds(t *testing.T) {
+	d := ope.Domain{Min: -50, Max: 50}
+	s := makeLinear(nil)(t, d)
+	ivs, err := s.Intervals(t.Context(), d.Min, 0)
+	require.NoError(t, err)
+	require.Equal(t, ope.Ciphertext{0, 0}, ivs[0].Start)
+	ivs, err = s.Intervals(t.Context(), 0, d.Max)
+	require.NoError(t, err)
+	require.Equal(t, ope.Ciphertext{0xff, 0xff, 0}, ivs[0].End)
+
+	wrapped := 0
+	for first := range byte(20) {
+		m, err := NewModular(testKey(t, first), d, nil)
+		require.NoError(t, err)
+		require.LessOrEqual(t, m.shift, d.Span())
+		low, high := d.At((d.Span()+1-m.shift)%(d.Span()+1)), d.At(d.Span()-m.shift) // ranks 0 and the last
+		require.Zero(t, m.rank(low))
+		require.Equal(t, d.Span(), m.rank(high))
+		ivs, err := m.Intervals(t.Context(), low, low)
+		require.NoError(t, err)
+		require.Equal(t, ope.Ciphertext(m.encrypt(low)), ivs[0].Start)
+		if m.shift != 0 {
+			ivs, err = m.Intervals(t.Context(), high, low)
+			require.NoError(t, err)
+			require.Len(t, ivs, 2)
+			wrapped++
+		}
+	}
+	require.Positive(t, wrapped)
+}
+
+func TestShiftsAreUniform(t *testing.T) {
+	const domains = 6000
+	counts := make([]float64, 5)
+	for i := range domains {
+		m, err := NewModular(testKey(t, 9), ope.Domain{Min: int64(i), Max: int64(i) + 4}, nil)
+		require.NoError(t, err)
+		counts[m.shift]++
+	}
+	p := chiSquareP(counts, []float64{domains / 5., domains / 5., domains / 5., domains / 5., domains / 5.})
+	t.Logf("p = %.4f", p)
+	require.Greater(t, p, 1e-6)
+}
+
+func TestConcurrency(t *testing.T) {
+	s, err := New(testKey(t, 3), ope.Int64, nil)
+	require.NoError(t, err)
+	xs := make([]int64, 500)
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range xs {
+		xs[i] = int64(r.Uint64())
+	}
+	want, err := s.EncryptBatch(t.Context(), xs)
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for i := range xs {
+				i = (i + g*61) % len(xs)
+				c, err := s.Encrypt(t.Context(), xs[i])
+				if err != nil || !bytes.Equal(c, want[i]) {
+					t.Errorf("value %d: another ciphertext, or %v", i, err)
+					return
+				}
+				if x, err := s.Decrypt(t.Context(), c); err != nil || x != xs[i] {
+					t.Errorf("value %d: another plaintext, or %v", i, err)
+					return
+				}
 			}
 		})
 	}
+	wg.Wait()
+}
+
+// Batches large enough for several goroutines: sorted or not, with duplicates, whatever the shift.
+func TestLargeBatch(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	for _, makeScheme := range []func(*Options) opetest.MakeFunc{makeLinear, makeModular} {
+		for _, d := range []ope.Domain{{Min: -20000, Max: 20000}, ope.Int32} {
+			s := makeScheme(nil)(t, d)
+			r := rand.New(rand.NewPCG(7, 8))
+			xs := make([]int64, 3*chunk+17)
+			for i := range xs {
+				xs[i] = d.At(r.Uint64N(d.Span() + 1))
+			}
+			for range 2 {
+				cs, err := s.(ope.BatchEncrypter).EncryptBatch(t.Context(), xs)
+				require.NoError(t, err)
+				for i := 0; i < len(xs); i += 7 {
+					c, err := s.Encrypt(t.Context(), xs[i])
+					require.NoError(t, err)
+					require.Equal(t, c, cs[i], "value %d", i)
+				}
+				slices.Sort(xs)
+			}
+		}
+	}
+}
+
+func TestAllocations(t *testing.T) {
+	for _, d := range []ope.Domain{ope.Int8, ope.Int32, ope.Int64} {
+		s, err := New(testKey(t, 1), d, nil)
+		require.NoError(t, err)
+		c, err := s.Encrypt(t.Context(), 17)
+		require.NoError(t, err)
+		buf, ctx := make([]byte, 0, 16), t.Context()
+		require.Zero(t, testing.AllocsPerRun(200, func() { buf, _ = s.AppendEncrypt(buf[:0], 17) }))
+		require.Zero(t, testing.AllocsPerRun(200, func() { s.Decrypt(ctx, c) }))
+		require.LessOrEqual(t, testing.AllocsPerRun(200, func() { c, _ = s.Encrypt(ctx, 17) }), 1.)
+	}
+}
+
+func FuzzOrder(f *testing.F) {
+	f.Add(int64(0), int64(1), int64(-5), uint64(10), uint8(64))
+	f.Add(int64(math.MaxInt64), int64(math.MinInt64), int64(math.MinInt64), uint64(math.MaxUint64), uint8(64))
+	f.Add(int64(3), int64(3), int64(0), uint64(255), uint8(8))
+	f.Fuzz(func(t *testing.T, x, y, low int64, span uint64, rangeBits uint8) {
+		d := ope.Domain{Min: low, Max: low + int64(min(span, uint64(math.MaxInt64)-uint64(low)))}
+		if low < 0 {
+			d.Max = int64(uint64(low) + min(span, uint64(math.MaxInt64)-uint64(low)))
+		}
+		s, err := New(testKey(t, 5), d, &Options{RangeBits: int(rangeBits), AllowSmallRange: true})
+		if err != nil {
+			t.Skip(err)
+		}
+		cx, errX := s.Encrypt(t.Context(), x)
+		cy, errY := s.Encrypt(t.Context(), y)
+		if (errX == nil) != d.Contains(x) || (errY == nil) != d.Contains(y) {
+			t.Fatal("the domain is not what is encrypted")
+		}
+		if errX != nil || errY != nil {
+			return
+		}
+		if got, want := bytes.Compare(cx, cy), compareInts(x, y); got != want {
+			t.Fatalf("compare %d and %d: %d", x, y, got)
+		}
+		if back, err := s.Decrypt(t.Context(), cx); err != nil || back != x {
+			t.Fatalf("%d decrypts to %d, %v", x, back, err)
+		}
+	})
+}
+
+func compareInts(x, y int64) int {
+	switch {
+	case x < y:
+		return -1
+	case x > y:
+		return 1
+	}
+	return 0
 }
