@@ -175,11 +175,11 @@ func (f *family) atomic(ctx context.Context, m driver.Mutation, old map[string]u
 func puts(row []byte, cells []driver.Cell) (*pb.MutationProto, []byte) {
 	size := 0
 	for _, c := range cells {
-		size += cellSize(len(row), len(c.Qualifier), len(valueHeader)+len(c.Value))
+		size += cellSize(len(row), len(qualifierHeader)+len(c.Qualifier), len(valueHeader)+len(c.Value))
 	}
 	b := make([]byte, 0, size)
 	for _, c := range cells {
-		b = appendCell(b, row, c.Qualifier, latest, typePut, valueHeader, c.Value)
+		b = appendCell(b, row, qualifierHeader, c.Qualifier, latest, typePut, valueHeader, c.Value)
 	}
 	p := &pb.MutationProto{Row: row, MutateType: typeOfPut, AssociatedCellCount: proto.Int32(int32(len(cells)))}
 	if ttl := cells[0].TTL; ttl > 0 {
@@ -194,15 +194,15 @@ func puts(row []byte, cells []driver.Cell) (*pb.MutationProto, []byte) {
 func deletion(row []byte, qualifiers [][]byte, time uint64) (*pb.MutationProto, []byte) {
 	p := &pb.MutationProto{Row: row, MutateType: typeOfDelete, AssociatedCellCount: proto.Int32(int32(max(1, len(qualifiers))))}
 	if len(qualifiers) == 0 {
-		return p, appendCell(nil, row, nil, time, typeDeleteFamily, "", nil)
+		return p, appendCell(nil, row, "", nil, time, typeDeleteFamily, "", nil)
 	}
 	size := 0
 	for _, q := range qualifiers {
-		size += cellSize(len(row), len(q), 0)
+		size += cellSize(len(row), len(qualifierHeader)+len(q), 0)
 	}
 	b := make([]byte, 0, size)
 	for _, q := range qualifiers {
-		b = appendCell(b, row, q, time, typeDeleteColumn, "", nil)
+		b = appendCell(b, row, qualifierHeader, q, time, typeDeleteColumn, "", nil)
 	}
 	return p, b
 }

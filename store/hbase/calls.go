@@ -88,10 +88,10 @@ func cellsOf(r *pb.GetResponse) ([]driver.Cell, error) {
 	}
 	cells := make([]driver.Cell, len(found))
 	for i, c := range found {
-		if len(c.Value) == 0 || c.Value[0] != valueHeader[0] {
+		if !known(c.Qualifier, c.Value) {
 			return nil, errFormat
 		}
-		cells[i] = driver.Cell{Qualifier: c.Qualifier, Value: c.Value[1:]}
+		cells[i] = driver.Cell{Qualifier: c.Qualifier[1:], Value: c.Value[1:]}
 	}
 	return cells, nil
 }
@@ -262,14 +262,16 @@ func appendBool(b []byte, field protowire.Number, v bool) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), protowire.EncodeBool(v))
 }
 
+// stored returns a qualifier as it is stored.
+func stored(qualifier []byte) []byte {
+	return append([]byte(qualifierHeader), qualifier...)
+}
+
 // columns and cellFilter say which cells of a row are wanted.
 func columns(s driver.Slice) []*pb.Column {
 	c := &pb.Column{Family: []byte(columnFamily)}
 	for _, q := range s.Only {
-		c.Qualifier = append(c.Qualifier, slices.Clone(q))
-		if len(q) == 0 {
-			c.Qualifier[len(c.Qualifier)-1] = []byte{}
-		}
+		c.Qualifier = append(c.Qualifier, stored(q))
 	}
 	return []*pb.Column{c}
 }
@@ -278,7 +280,11 @@ func cellFilter(s driver.Slice) *pb.Filter {
 	if len(s.Only) > 0 || len(s.Start) == 0 && s.End == nil {
 		return nil
 	}
-	return must(filter.NewColumnRangeFilter(slices.Clone(s.Start), slices.Clone(s.End), true, false).ConstructPBFilter())
+	var end []byte
+	if s.End != nil {
+		end = stored(s.End)
+	}
+	return must(filter.NewColumnRangeFilter(stored(s.Start), end, true, false).ConstructPBFilter())
 }
 
 // keysOnly leaves the values out of an answer.
@@ -304,9 +310,9 @@ func cellSize(row, qualifier, value int) int {
 	return 4 + 4 + 4 + 2 + row + 1 + len(columnFamily) + qualifier + 8 + 1 + value
 }
 
-// appendCell appends a cell whose value is the header, which may be empty, and value.
-func appendCell(b, row, qualifier []byte, time uint64, kind byte, header string, value []byte) []byte {
-	size := cellSize(len(row), len(qualifier), len(header)+len(value))
+// appendCell appends a cell with qualifier and value as they are stored, each in two parts.
+func appendCell(b, row []byte, q string, qualifier []byte, time uint64, kind byte, header string, value []byte) []byte {
+	size := cellSize(len(row), len(q)+len(qualifier), len(header)+len(value))
 	b = binary.BigEndian.AppendUint32(b, uint32(size-4))
 	b = binary.BigEndian.AppendUint32(b, uint32(size-12-len(header)-len(value)))
 	b = binary.BigEndian.AppendUint32(b, uint32(len(header)+len(value)))
@@ -314,6 +320,7 @@ func appendCell(b, row, qualifier []byte, time uint64, kind byte, header string,
 	b = append(b, row...)
 	b = append(b, byte(len(columnFamily)))
 	b = append(b, columnFamily...)
+	b = append(b, q...)
 	b = append(b, qualifier...)
 	b = binary.BigEndian.AppendUint64(b, time)
 	b = append(b, kind)
@@ -348,6 +355,11 @@ func nextCell(b []byte) (row, qualifier, value []byte, size int, err error) {
 	return row, qualifier, b[end:total], total, nil
 }
 
+// known reports whether a cell has our format.
+func known(qualifier, value []byte) bool {
+	return len(qualifier) > 0 && qualifier[0] == qualifierHeader[0] && len(value) > 0 && value[0] == valueHeader[0]
+}
+
 // decodeRow decodes n cells of one row. The result is in one piece of memory of its own, so that
 // a row that is kept does not keep its whole page.
 func decodeRow(b []byte, n int) (key []byte, cells []driver.Cell, read int, err error) {
@@ -360,13 +372,13 @@ func decodeRow(b []byte, n int) (key []byte, cells []driver.Cell, read int, err 
 		switch {
 		case err != nil:
 			return nil, nil, 0, err
-		case len(value) == 0 || value[0] != valueHeader[0]:
+		case !known(qualifier, value):
 			return nil, nil, 0, errFormat
 		}
 		if read == 0 {
 			size = len(row)
 		}
-		size += len(qualifier) + len(value) - 1
+		size += len(qualifier) + len(value) - 2
 		read += k
 	}
 	memory := make([]byte, 0, size)
@@ -380,7 +392,7 @@ func decodeRow(b []byte, n int) (key []byte, cells []driver.Cell, read int, err 
 		if i == 0 {
 			key = keep(row)
 		}
-		cells[i] = driver.Cell{Qualifier: keep(qualifier), Value: keep(value[1:])}
+		cells[i] = driver.Cell{Qualifier: keep(qualifier[1:]), Value: keep(value[1:])}
 		at += k
 	}
 	return key, cells, read, nil

@@ -79,7 +79,7 @@ func conditional(row []byte, expect driver.Cell, puts []driver.Cell) (*pb.Mutati
 	values := make([]*pb.MutationProto_ColumnValue_QualifierValue, len(puts))
 	for i, c := range puts {
 		values[i] = &pb.MutationProto_ColumnValue_QualifierValue{
-			Qualifier: append([]byte{}, c.Qualifier...),
+			Qualifier: stored(c.Qualifier),
 			Value:     append([]byte(valueHeader), c.Value...),
 		}
 	}
@@ -92,7 +92,7 @@ func conditional(row []byte, expect driver.Cell, puts []driver.Cell) (*pb.Mutati
 			Row: row, MutateType: typeOfPut,
 			ColumnValue: []*pb.MutationProto_ColumnValue{{Family: []byte(columnFamily), QualifierValue: values}},
 		}, &pb.Condition{
-			Row: row, Family: []byte(columnFamily), Qualifier: append([]byte{}, expect.Qualifier...),
+			Row: row, Family: []byte(columnFamily), Qualifier: stored(expect.Qualifier),
 			CompareType: pb.CompareType_EQUAL.Enum(),
 			Comparator:  must(filter.NewBinaryComparator(filter.NewByteArrayComparable(value)).ConstructPBComparator()),
 		}

@@ -4,9 +4,14 @@
 // # What is stored
 //
 // A [DB] is an HBase namespace, a family is a table of it with the same name, a row key is the
-// row key, and all cells of a row are in one column family, "c". The value of a cell is the byte
-// 0x01 followed by the value. That byte is what tells an empty value from an absent one, which
-// HBase's own comparison does not; other first bytes are kept for later formats and refused.
+// row key, and all cells of a row are in one column family, "c". The qualifier of a cell is the
+// letter "q" followed by the qualifier, the value is the byte 0x01 followed by the value; other
+// first bytes are kept for later formats and refused.
+//
+// The first is there because HBase sorts the deletion of a row among the cells with an empty
+// qualifier: where such a cell was put after the deletion, a read that begins behind it does not
+// meet the deletion and returns what was deleted. The second tells an empty value from an absent
+// one, which the comparison of HBase's conditional put does not.
 //
 // How the family is read is written into the table itself, when it is created and in the same
 // step, as the table attribute "RANGECRYPT_LAYOUT", for example
@@ -98,6 +103,7 @@ type Options struct {
 
 const (
 	columnFamily    = "c"
+	qualifierHeader = "q"
 	valueHeader     = "\x01"
 	layoutAttribute = "RANGECRYPT_LAYOUT"
 	format          = 1
