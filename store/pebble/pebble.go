@@ -161,6 +161,7 @@ func open(dir string, o Options) (_ *DB, err error) {
 		FS:                          fence,
 		Cache:                       cache,
 		FormatMajorVersion:          pebble.FormatNewest,
+		Logger:                      quiet{fence},
 		LoggerAndTracer:             quiet{fence},
 		MemTableSize:                memTableBytes,
 		MemTableStopWritesThreshold: memTables,

@@ -27,10 +27,14 @@ func TestMain(m *testing.M) {
 		child(dir)
 		return
 	}
-	// An engine whose writes failed is left alone; see DB.abandon. Its goroutines are looked for
-	// by name, so that no other one hides behind them.
 	goleak.VerifyTestMain(m)
 }
+
+// childEnv names the directory in which a process that a test has started runs child, which is
+// set where there are such tests.
+const childEnv = "RANGECRYPT_PEBBLE_TEST_CHILD"
+
+var child func(dir string)
 
 var background = context.Background()
 
@@ -72,7 +76,7 @@ func TestDriver(t *testing.T) {
 			require.NoError(tb, db.Close())
 			return open(tb)
 		},
-		Operations: 4000,
+		Operations: 1000,
 	})
 }
 
@@ -420,7 +424,7 @@ func TestBeyondMemory(t *testing.T) {
 	dir := t.TempDir()
 	db := mustOpen(t, dir, &Options{CacheBytes: 1 << 20})
 	f := mustFamily(t, db)
-	const n, batch = 60_000, 2000
+	const n, batch = 30_000, 2000
 	payload := bytes.Repeat([]byte{7}, 1000)
 	for i := 0; i < n; i += batch {
 		ms := make([]driver.Mutation, batch)

@@ -1,0 +1,329 @@
+package pebble
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// fullDisk is a file system that has no space left from the n-th write on.
+type fullDisk struct {
+	left   atomic.Int64 // writes
+	failed atomic.Int64
+	only   string // kinds of files, by what their base names contain; "" is all
+}
+
+func (d *fullDisk) String() string { return "full disk" }
+
+func (d *fullDisk) MaybeError(op errorfs.Op) error {
+	if op.Kind.ReadOrWrite() != errorfs.OpIsWrite || !strings.Contains(filepath.Base(op.Path), d.only) {
+		return nil
+	}
+	switch op.Kind {
+	case errorfs.OpRemove, errorfs.OpRemoveAll, errorfs.OpLock, errorfs.OpFilePreallocate, errorfs.OpFileClose:
+		return nil // these work on a full disk, or are no writes
+	}
+	if d.left.Add(-1) >= 0 {
+		return nil
+	}
+	d.failed.Add(1)
+	return fmt.Errorf("%s: %w", filepath.Base(op.Path), syscall.ENOSPC)
+}
+
+// TestNoSpaceLeft lets the disk fill up after every number of writes in turn. Whenever that is,
+// the process lives, errors say why, and what was acknowledged is there when there is space again.
+func TestNoSpaceLeft(t *testing.T) {
+	opens, applies := 0, 0
+	for n := int64(0); ; n++ {
+		mem := vfs.NewCrashableMem()
+		disk := &fullDisk{}
+		disk.left.Store(n)
+		acknowledged, openErr := fillUp(t, errorfs.Wrap(mem, disk))
+		if openErr != nil {
+			opens++
+			require.ErrorIs(t, openErr, syscall.ENOSPC)
+		} else {
+			applies++
+		}
+		// What a loss of power would leave, and what a plain restart sees.
+		for _, after := range []*vfs.MemFS{mem.CrashClone(vfs.CrashCloneCfg{}), mem} {
+			verifyAcknowledged(t, after, acknowledged, n)
+		}
+		if disk.failed.Load() == 0 {
+			require.Greater(t, opens, 5, "no failure while opening")
+			require.Greater(t, applies, 20, "no failure while writing")
+			return
+		}
+		require.Less(t, n, int64(1000), "the disk never lasts")
+	}
+}
+
+// fillUp writes until something fails, at most a few rows, and returns those that were
+// acknowledged.
+func fillUp(t *testing.T, fs vfs.FS) (acknowledged []string, openErr error) {
+	t.Helper()
+	db, err := Open("db", &Options{FS: fs})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = db.Close() }() // it may report the full disk, too
+	failed := func(err error) {
+		t.Helper()
+		require.ErrorIs(t, err, syscall.ENOSPC)
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+	}
+	f, err := db.Family(background, orderedSpec)
+	if err != nil {
+		failed(err)
+		return nil, nil
+	}
+	for i := range 12 {
+		key := fmt.Sprint("row", i)
+		var err error
+		if i%2 == 0 {
+			err = f.Apply(background, mutation(key, "value of "+key))
+		} else {
+			var ok bool
+			ok, err = f.CheckAndPut(background, []byte(key), driver.Cell{Qualifier: []byte("q")}, mutation(key, "value of "+key).Puts...)
+			if err != nil {
+				require.False(t, ok)
+				require.ErrorIs(t, err, driver.ErrUnknownOutcome)
+			}
+		}
+		if err == nil {
+			acknowledged = append(acknowledged, key)
+			continue
+		}
+		failed(err)
+		// From here on every call says the same, and nothing is acknowledged.
+		_, err = f.Get(background, []byte("row0"), driver.Slice{})
+		failed(err)
+		failed(f.Apply(background, mutation("later", "1")))
+		ok, err := f.CheckAndPut(background, []byte("later"), driver.Cell{Qualifier: []byte("q")})
+		failed(err)
+		require.False(t, ok)
+		require.NotErrorIs(t, err, driver.ErrUnknownOutcome, "what was not tried is not unknown")
+		_, err = db.Families(background)
+		failed(err)
+		_, err = db.Family(background, driver.FamilySpec{Name: "other", Layout: driver.LayoutWide})
+		failed(err)
+		failed(db.Drop(background, orderedSpec.Name))
+		_, err = db.Snapshot()
+		failed(err)
+		for _, err := range f.Scan(background, driver.Range{}) {
+			failed(err)
+		}
+		break
+	}
+	return acknowledged, nil
+}
+
+func verifyAcknowledged(t *testing.T, fs vfs.FS, acknowledged []string, n int64) {
+	t.Helper()
+	db, err := Open("db", &Options{FS: fs})
+	require.NoError(t, err, "open again after %d writes", n)
+	f := mustFamily(t, db)
+	for _, key := range acknowledged {
+		require.Equal(t, "value of "+key, value(t, f, key), "%s was acknowledged and is lost after %d writes", key, n)
+	}
+	require.Empty(t, value(t, f, "later"))
+	require.NoError(t, f.Apply(background, mutation("after", "1")))
+	require.NoError(t, db.Close())
+}
+
+// TestNoSpaceLeftForTables fills the disk in the background, when memory is flushed to tables, and
+// under several writers. No writer waits for ever.
+func TestNoSpaceLeftForTables(t *testing.T) {
+	for _, only := range []string{".sst", "MANIFEST", ".log"} {
+		t.Run(only, func(t *testing.T) {
+			mem := vfs.NewCrashableMem()
+			disk := &fullDisk{only: only}
+			disk.left.Store(1 << 40)
+			db := mustOpen(t, "db", &Options{FS: errorfs.Wrap(mem, disk)})
+			f := mustFamily(t, db)
+			payload := strings.Repeat("x", 256<<10)
+			var (
+				writers sync.WaitGroup
+				mu      sync.Mutex
+				known   []string
+			)
+			require.NoError(t, f.Apply(background, mutation("first", "1")))
+			disk.left.Store(20)
+			for w := range 4 {
+				writers.Go(func() {
+					for i := range 200 { // 200 MiB, three memtables and more
+						key := fmt.Sprintf("%d/%d", w, i)
+						err := f.Apply(background, mutation(key, payload))
+						if err != nil {
+							if !errors.Is(err, syscall.ENOSPC) || !errors.Is(err, driver.ErrUnavailable) {
+								t.Error(err)
+							}
+							return
+						}
+						mu.Lock()
+						known = append(known, key)
+						mu.Unlock()
+					}
+					t.Error("the full disk was not noticed")
+				})
+			}
+			writers.Wait()
+			begin := time.Now()
+			require.NoError(t, db.Close())
+			require.Less(t, time.Since(begin), 10*time.Second)
+
+			db = mustOpen(t, "db", &Options{FS: mem.CrashClone(vfs.CrashCloneCfg{})})
+			f = mustFamily(t, db)
+			require.Equal(t, "1", value(t, f, "first"))
+			for _, key := range known {
+				require.True(t, value(t, f, key) == payload, "%s was acknowledged and is lost", key)
+			}
+			require.NoError(t, db.Close())
+		})
+	}
+}
+
+// TestPowerLoss takes copies of what a loss of power would leave, at random moments: all that was
+// synced, and a random part of what was not.
+func TestPowerLoss(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed) // for the record; what is running meanwhile is not repeatable
+	r := rand.New(rand.NewPCG(seed, 0))
+	mem := vfs.NewCrashableMem()
+	db := mustOpen(t, "db", &Options{FS: mem})
+	f := mustFamily(t, db)
+	ctx, cancel := context.WithCancel(background)
+	const writers = 4
+	var acknowledged [writers]atomic.Int64
+	var running sync.WaitGroup
+	for w := range writers {
+		running.Go(func() {
+			for i := int64(0); ctx.Err() == nil; i++ {
+				if err := f.Apply(background, mutation(fmt.Sprintf("%d/%06d", w, i), fmt.Sprint(i))); err != nil {
+					t.Error(err)
+					return
+				}
+				acknowledged[w].Store(i + 1)
+			}
+		})
+	}
+	for range 15 {
+		time.Sleep(time.Duration(r.IntN(10)) * time.Millisecond)
+		var known [writers]int64
+		for w := range known {
+			known[w] = acknowledged[w].Load()
+		}
+		lost := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: r.IntN(101), RNG: r})
+		after := mustOpen(t, "db", &Options{FS: lost})
+		g := mustFamily(t, after)
+		for w, n := range known {
+			have := int64(0)
+			for row, err := range g.Scan(background, driver.Range{Start: fmt.Appendf(nil, "%d/", w), End: fmt.Appendf(nil, "%d0", w)}) {
+				require.NoError(t, err)
+				require.Equal(t, fmt.Sprintf("%d/%06d", w, have), string(row.Key), "a hole")
+				have++
+			}
+			require.GreaterOrEqual(t, have, n, "acknowledged rows are lost")
+		}
+		require.NoError(t, after.Close())
+	}
+	cancel()
+	running.Wait()
+	require.NoError(t, db.Close())
+}
+
+// slowDisk makes syncs of the log wait.
+type slowDisk struct{ gate chan struct{} }
+
+func (d *slowDisk) String() string { return "slow disk" }
+
+func (d *slowDisk) MaybeError(op errorfs.Op) error {
+	if strings.HasSuffix(op.Path, ".log") && op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSync && strings.HasSuffix(op.Path, ".log") {
+		<-d.gate
+	}
+	return nil
+}
+
+// TestDeadlineOnASlowDisk: a caller does not wait for a disk that hangs, is told what it cannot
+// know, and a write that was still waiting is never made.
+func TestDeadlineOnASlowDisk(t *testing.T) {
+	disk := &slowDisk{gate: make(chan struct{})}
+	open := make(chan struct{})
+	go func() { // let everything through until the test begins
+		for {
+			select {
+			case disk.gate <- struct{}{}:
+			case <-open:
+				return
+			}
+		}
+	}()
+	db := mustOpen(t, "db", &Options{FS: errorfs.Wrap(vfs.NewMem(), disk)})
+	f := mustFamily(t, db)
+	close(open)
+
+	deadline := func() context.Context {
+		ctx, cancel := context.WithTimeout(background, 50*time.Millisecond)
+		t.Cleanup(cancel)
+		return ctx
+	}
+	_, err := f.CheckAndPut(deadline(), []byte("taken"), driver.Cell{Qualifier: []byte("q")}, mutation("", "1").Puts...)
+	require.ErrorIs(t, err, driver.ErrUnknownOutcome)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	ok, err := f.CheckAndPut(deadline(), []byte("waiting"), driver.Cell{Qualifier: []byte("q")}, mutation("", "1").Puts...)
+	require.False(t, ok)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NotErrorIs(t, err, driver.ErrUnknownOutcome, "it was withdrawn for certain")
+	err = f.Apply(deadline(), mutation("waiting too", "1"))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+
+	close(disk.gate)
+	require.NoError(t, f.Apply(background, mutation("after", "1")))
+	require.Equal(t, "1", value(t, f, "taken"))
+	require.Empty(t, value(t, f, "waiting"))
+	require.Empty(t, value(t, f, "waiting too"))
+	require.NoError(t, db.Close())
+}
+
+// Reads that fail are errors of the call, and do not stop the database.
+func TestReadError(t *testing.T) {
+	var broken atomic.Bool
+	mem := vfs.NewMem()
+	fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if broken.Load() && op.Kind == errorfs.OpFileReadAt {
+			return syscall.EIO
+		}
+		return nil
+	}))
+	db := mustOpen(t, "db", &Options{FS: fs, CacheBytes: 1})
+	f := mustFamily(t, db)
+	require.NoError(t, f.Apply(background, mutation("a", strings.Repeat("1", 1000))))
+	require.NoError(t, db.eng.Flush())
+	require.NoError(t, db.Close())
+	db = mustOpen(t, "db", &Options{FS: fs, CacheBytes: 1})
+	f = mustFamily(t, db)
+	broken.Store(true)
+	_, err := f.Get(background, []byte("a"), driver.Slice{})
+	require.ErrorIs(t, err, syscall.EIO)
+	_, err = f.CheckAndPut(background, []byte("a"), driver.Cell{Qualifier: []byte("q"), Value: []byte("1")})
+	require.ErrorIs(t, err, syscall.EIO)
+	require.NotErrorIs(t, err, driver.ErrUnknownOutcome)
+	broken.Store(false)
+	require.Len(t, value(t, f, "a"), 1000)
+	require.NoError(t, f.Apply(background, mutation("b", "1")))
+	require.NoError(t, db.Close())
+}
