@@ -10,6 +10,10 @@
 // AES_K2 but for the accident that two masks differ by just what the labels differ by: as long
 // as AES is a pseudorandom permutation, q blocks differ from random by about q^2 / 2^128.
 //
+// Why not AES-128? It would take 24 ns a block where AES-256 takes 29, about 7 % of an encryption, and
+// the bound above comes from the size of a block, not of a key. But ciphertexts last for ever, and no
+// part of the module should have a shorter key than the one that it is given.
+//
 // The labels are not hidden by timing: AES in hardware takes constant time, but where there is
 // none, Go's AES looks up tables.
 package coins
