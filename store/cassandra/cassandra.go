@@ -1,5 +1,5 @@
-// Package cassandra implements package driver on Apache Cassandra 4.1 and later, through the
-// Apache driver gocql. It is run against Cassandra 5.0.
+// Package cassandra implements package driver on Apache Cassandra 5.0, through gocql, the driver of
+// the Cassandra project.
 //
 // A family is a table. Cassandra orders the rows of a partition but not the partitions, so the
 // row keys of a family with [driver.LayoutOrdered] are a clustering column, and the partition is

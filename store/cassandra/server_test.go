@@ -126,7 +126,8 @@ func through(tb testing.TB, c *Config) *proxy {
 			_ = conn.Close()
 			return nil, err
 		}
-		return conn, nil
+		remote, err := net.ResolveTCPAddr(network, address)
+		return proxied{conn, remote}, err
 	}
 	p.wait.Go(func() {
 		for {
@@ -144,6 +145,14 @@ func through(tb testing.TB, c *Config) *proxy {
 	})
 	return p
 }
+
+// proxied hides the proxy from gocql, which takes a node's address from the connection.
+type proxied struct {
+	net.Conn
+	remote net.Addr
+}
+
+func (p proxied) RemoteAddr() net.Addr { return p.remote }
 
 func (p *proxy) serve(client net.Conn) {
 	defer client.Close()

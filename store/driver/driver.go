@@ -132,7 +132,11 @@ type Family interface {
 	// respect to each other on every database.
 	//
 	// [ErrUnknownOutcome] means that the puts may or may not have been applied, or may still
-	// be. Nothing is repeated behind the caller's back.
+	// be. Nothing is repeated behind the caller's back. A Get of the row that the same client
+	// calls afterwards sees them if the database has decided for them; where it does not, they
+	// may yet come. To be certain, let every change of a row replace a cell that its own
+	// condition names, by a value never used before: once another change has been acknowledged,
+	// the condition of the earlier one fails for ever.
 	CheckAndPut(ctx context.Context, row []byte, expect Cell, puts ...Cell) (bool, error)
 }
 

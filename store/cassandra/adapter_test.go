@@ -1,0 +1,669 @@
+package cassandra
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// These tests are of what is special to Cassandra, and need one.
+
+func exec(tb testing.TB, db *DB, stmt string, values ...any) {
+	tb.Helper()
+	require.NoError(tb, db.session.Query(strings.ReplaceAll(stmt, "$", db.keyspace+"."), values...).Exec())
+}
+
+func put(row, qualifier, value string) driver.Mutation {
+	return driver.Mutation{Row: []byte(row), Puts: []driver.Cell{{Qualifier: []byte(qualifier), Value: []byte(value)}}}
+}
+
+func show(cells []driver.Cell) string {
+	var b strings.Builder
+	for _, c := range cells {
+		fmt.Fprintf(&b, "%s=%s ", c.Qualifier, c.Value)
+	}
+	return strings.TrimSpace(b.String())
+}
+
+func TestForeignDirectory(t *testing.T) {
+	c := keyspace(t)
+	s := session(t)
+	defer s.Close()
+	require.NoError(t, s.Query("CREATE KEYSPACE "+c.Keyspace+" WITH replication = "+replicationLiteral(c.Replication)).Exec())
+	require.NoError(t, s.Query("CREATE TABLE "+c.Keyspace+".rangecrypt_families (id int PRIMARY KEY, what text)").Exec())
+	_, err := Open(t.Context(), c)
+	require.ErrorIs(t, err, driver.ErrLayout)
+	require.ErrorContains(t, err, "[id int (partition_key 0) what text]")
+	require.ErrorContains(t, err, "something else")
+}
+
+func TestFormatsAndLayouts(t *testing.T) {
+	c := keyspace(t)
+	db := open(t, c)
+	f := openFamily(t, db, orderedSpec)
+
+	other := c
+	other.Datacentre = "datacenter1"
+	_, err := Open(t.Context(), other)
+	require.ErrorIs(t, err, driver.ErrLayout)
+	require.ErrorContains(t, err, "SERIAL, this one is configured for LOCAL_SERIAL in datacenter1")
+
+	// A family made by a newer version can neither be opened nor dropped.
+	exec(t, db, "UPDATE $rangecrypt_families SET format = 2 WHERE name = 'things'")
+	_, err = db.Family(t.Context(), orderedSpec)
+	require.ErrorIs(t, err, driver.ErrLayout)
+	require.ErrorContains(t, err, "newer version, with format 2; this one reads format 1")
+	require.ErrorIs(t, db.Drop(t.Context(), "things"), driver.ErrLayout)
+	exec(t, db, "UPDATE $rangecrypt_families SET format = 1 WHERE name = 'things'")
+
+	// A table that is not as it was made.
+	exec(t, db, "ALTER TABLE "+f.table+" ADD note text")
+	_, err = db.Family(t.Context(), orderedSpec)
+	require.ErrorIs(t, err, driver.ErrLayout)
+	require.ErrorContains(t, err, "note text")
+	exec(t, db, "DROP TABLE "+f.table)
+	exec(t, db, "CREATE TABLE "+f.table+" (p blob, k blob, q blob, v blob, PRIMARY KEY ((p), k, q))")
+	_, err = db.Family(t.Context(), orderedSpec)
+	require.ErrorIs(t, err, driver.ErrLayout)
+	require.ErrorContains(t, err, "the directory says")
+
+	// A keyspace as a whole.
+	exec(t, db, "UPDATE $rangecrypt_families SET format = 2 WHERE name = '.keyspace'")
+	_, err = Open(t.Context(), c)
+	require.ErrorIs(t, err, driver.ErrLayout)
+	require.ErrorContains(t, err, "newer version")
+}
+
+func TestOneDatacentre(t *testing.T) {
+	c := keyspace(t)
+	c.Datacentre = "datacenter1"
+	f := openFamily(t, open(t, c), wideSpec)
+	ok, err := f.CheckAndPut(t.Context(), []byte("row"), driver.Cell{}, driver.Cell{Value: []byte("1")})
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, gocql.LocalSerial, f.db.serial)
+	require.Equal(t, gocql.LocalQuorum, f.db.quorum)
+	c.Datacentre = ""
+	_, err = Open(t.Context(), c)
+	require.ErrorIs(t, err, driver.ErrLayout)
+}
+
+func TestConsistencyThatReplicationCannotGive(t *testing.T) {
+	c := keyspace(t)
+	c.Replication = map[string]string{"class": "SimpleStrategy", "replication_factor": "7"}
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	_, err := Open(ctx, c)
+	require.NoError(t, ctx.Err())
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	var unavailable *gocql.RequestErrUnavailable
+	require.ErrorAs(t, err, &unavailable)
+	require.ErrorContains(t, err, "needs 4 replicas")
+	require.ErrorContains(t, err, "lower the replication")
+}
+
+func TestFamiliesMadeAtTheSameTime(t *testing.T) {
+	c := keyspace(t)
+	var wait sync.WaitGroup
+	families := make([]*family, 6)
+	for i := range families {
+		wait.Go(func() {
+			db, err := Open(t.Context(), c)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer db.Close()
+			f, err := db.Family(t.Context(), wideSpec)
+			if err == nil {
+				err = f.Apply(t.Context(), put("row", fmt.Sprint(i), "x"))
+			}
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			families[i] = f.(*family)
+		})
+	}
+	wait.Wait()
+	if t.Failed() {
+		return
+	}
+	for _, f := range families {
+		require.Equal(t, families[0].table, f.table)
+	}
+	cells, err := openFamily(t, open(t, c), wideSpec).Get(t.Context(), []byte("row"), driver.Slice{})
+	require.NoError(t, err)
+	require.Len(t, cells, len(families))
+}
+
+func TestDroppedFamily(t *testing.T) {
+	db := open(t, keyspace(t))
+	old := openFamily(t, db, wideSpec)
+	require.NoError(t, old.Apply(t.Context(), put("row", "q", "old")))
+
+	// Another client has marked it and died.
+	exec(t, db, "UPDATE $rangecrypt_families SET dropping = true WHERE name = 'things' IF EXISTS")
+	names, err := db.Families(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, names)
+
+	again := openFamily(t, db, wideSpec)
+	cells, err := again.Get(t.Context(), []byte("row"), driver.Slice{})
+	require.NoError(t, err)
+	require.Empty(t, cells)
+
+	// The handle of the old family does not reach the new one.
+	_, err = old.Get(t.Context(), []byte("row"), driver.Slice{})
+	require.ErrorIs(t, err, driver.ErrNoFamily)
+	require.ErrorIs(t, old.Apply(t.Context(), put("row", "q", "lost")), driver.ErrNoFamily)
+	_, err = old.CheckAndPut(t.Context(), []byte("row"), driver.Cell{})
+	require.ErrorIs(t, err, driver.ErrNoFamily)
+	for _, err := range old.Scan(t.Context(), driver.Range{AnyOrder: true}) {
+		require.ErrorIs(t, err, driver.ErrNoFamily)
+	}
+	require.NoError(t, db.Drop(t.Context(), "things"))
+	require.NoError(t, db.Drop(t.Context(), "things"))
+	require.NoError(t, db.Drop(t.Context(), keyspaceRow), "no family")
+	var n int
+	require.NoError(t, db.session.Query("SELECT count(*) FROM system_schema.tables WHERE keyspace_name = ?", db.keyspace).Scan(&n))
+	require.Equal(t, 1, n, "only the directory is left")
+}
+
+// TestConditions tries all states of two cells, all expectations and all changes, against a
+// model, in both layouts.
+func TestConditions(t *testing.T) {
+	db := open(t, keyspace(t))
+	families := []*family{
+		openFamily(t, db, wideSpec),
+		openFamily(t, db, driver.FamilySpec{Name: "ordered", Layout: driver.LayoutOrdered, SpreadBits: 3}),
+	}
+	states := []*string{nil, ptr(""), ptr("1")}
+	expectations := []*string{ptr("any"), nil, ptr("1"), ptr("2")} // "any" is none
+	changes := []string{"none", "put", "delete"}
+	type test struct{ state, expect, change [2]int }
+	var all []test
+	for i := range 3 * 3 * 4 * 4 * 3 * 3 {
+		all = append(all, test{
+			[2]int{i % 3, i / 3 % 3}, [2]int{i / 9 % 4, i / 36 % 4}, [2]int{i / 144 % 3, i / 432},
+		})
+	}
+	require.Len(t, all, 1296)
+	if testing.Short() {
+		all = all[:100]
+	}
+	qualifiers := [2][]byte{{}, []byte("b")}
+	var wait sync.WaitGroup
+	var next atomic.Int64
+	for range 16 {
+		wait.Go(func() {
+			for n := int(next.Add(1)) - 1; n < len(all) && !t.Failed(); n = int(next.Add(1)) - 1 {
+				c, f := all[n], families[n%2]
+				row := []byte(fmt.Sprintf("%c row %d", n, n))
+				// All writes are conditional, as the contract demands.
+				var setUp, expect, puts, want []driver.Cell
+				var deletes [][]byte
+				holds := true
+				for j, q := range qualifiers {
+					state := states[c.state[j]]
+					if state != nil {
+						setUp = append(setUp, driver.Cell{Qualifier: q, Value: []byte(*state)})
+					}
+					if e := expectations[c.expect[j]]; e == nil {
+						expect = append(expect, driver.Cell{Qualifier: q})
+						holds = holds && state == nil
+					} else if *e != "any" {
+						expect = append(expect, driver.Cell{Qualifier: q, Value: []byte(*e)})
+						holds = holds && state != nil && *state == *e
+					}
+				}
+				for j, q := range qualifiers {
+					after := states[c.state[j]]
+					switch changes[c.change[j]] {
+					case "put":
+						puts = append(puts, driver.Cell{Qualifier: q, Value: []byte("new")})
+						if holds {
+							after = ptr("new")
+						}
+					case "delete":
+						deletes = append(deletes, q)
+						if holds {
+							after = nil
+						}
+					}
+					if after != nil {
+						want = append(want, driver.Cell{Qualifier: q, Value: []byte(*after)})
+					}
+				}
+				_, err := f.Commit(t.Context(), row, nil, setUp, nil)
+				var ok bool
+				if err == nil {
+					ok, err = f.Commit(t.Context(), row, expect, puts, deletes)
+				}
+				var got []driver.Cell
+				if err == nil {
+					got, err = f.Get(t.Context(), row, driver.Slice{})
+				}
+				if err != nil || ok != holds || show(got) != show(want) {
+					t.Errorf("state %v, expected %v, changes %v: %v, %v, got %s, want %v, %s", c.state, c.expect, c.change, err, ok, show(got), holds, show(want))
+				}
+			}
+		})
+	}
+	wait.Wait()
+}
+
+func ptr(s string) *string { return &s }
+
+// TestChecksWriteNothing: a condition on a cell that is not changed leaves no trace.
+func TestChecksWriteNothing(t *testing.T) {
+	f := openFamily(t, open(t, keyspace(t)), wideSpec)
+	row := []byte("row")
+	_, err := f.Commit(t.Context(), row, nil, []driver.Cell{{Qualifier: []byte("a"), Value: []byte("1")}}, nil)
+	require.NoError(t, err)
+	written := func() (at int64) {
+		require.NoError(t, f.db.session.Query("SELECT writetime(v) FROM "+f.table+" WHERE k = ? AND q = ?", row, []byte("a")).Scan(&at))
+		return at
+	}
+	before := written()
+	ok, err := f.Commit(t.Context(), row, []driver.Cell{{Qualifier: []byte("a"), Value: []byte("1")}, {Qualifier: []byte("b")}}, nil, [][]byte{[]byte("b")})
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, before, written())
+}
+
+func TestTimestamps(t *testing.T) {
+	f := openFamily(t, open(t, keyspace(t)), wideSpec)
+	ctx := t.Context()
+	at := func(q string) (at int64) {
+		require.NoError(t, f.db.session.Query("SELECT writetime(v) FROM "+f.table+" WHERE k = ? AND q = ?", []byte("row"), []byte(q)).Scan(&at))
+		return at
+	}
+	// Unconditional mutations have this client's clock, here an hour ahead of the server's.
+	ahead := time.Now().Add(time.Hour).UnixMicro()
+	f.db.clock.after(ahead)
+	require.NoError(t, f.Apply(ctx, put("row", "a", "1")))
+	require.Greater(t, at("a"), ahead)
+	// Conditional ones have the server's.
+	_, err := f.Commit(ctx, []byte("row"), nil, []driver.Cell{{Qualifier: []byte("b"), Value: []byte("1")}}, nil)
+	require.NoError(t, err)
+	require.Less(t, at("b"), ahead)
+	// A later mutation wins, at once and always.
+	for i := range 50 {
+		require.NoError(t, f.Apply(ctx, driver.Mutation{Row: []byte("row"), Deletes: [][]byte{[]byte("a")}}))
+		require.NoError(t, f.Apply(ctx, put("row", "a", fmt.Sprint(i))))
+	}
+	cells, err := f.Get(ctx, []byte("row"), driver.Slice{})
+	require.NoError(t, err)
+	require.Equal(t, "a=49 b=1", show(cells))
+
+	// A row written by a clock two hours ahead is deleted all the same.
+	exec(t, f.db, "INSERT INTO "+f.table+" (k, q, v) VALUES (?, ?, ?) USING TIMESTAMP ?", []byte("row"), []byte("c"), []byte("1"), time.Now().Add(2*time.Hour).UnixMicro())
+	require.NoError(t, f.Apply(ctx, driver.Mutation{Row: []byte("row"), DeleteRow: true}))
+	cells, err = f.Get(ctx, []byte("row"), driver.Slice{})
+	require.NoError(t, err)
+	require.Empty(t, cells)
+	require.NoError(t, f.Apply(ctx, put("row", "c", "2")))
+	cells, err = f.Get(ctx, []byte("row"), driver.Slice{})
+	require.NoError(t, err)
+	require.Equal(t, "c=2", show(cells))
+}
+
+func TestTimesToLive(t *testing.T) {
+	f := openFamily(t, open(t, keyspace(t)), orderedSpec)
+	for _, c := range []struct {
+		ttl  time.Duration
+		want int
+	}{{1500 * time.Millisecond, 2}, {time.Hour + 1, 3601}, {maxTTL, 630_720_000}} {
+		m := put("row", "q", "v")
+		m.Puts[0].TTL = c.ttl
+		require.NoError(t, f.Apply(t.Context(), m))
+		var ttl int
+		require.NoError(t, f.db.session.Query("SELECT ttl(v) FROM "+f.table+" WHERE p = ? AND k = ? AND q = ?", []byte{0, 0}, []byte("row"), []byte("q")).Scan(&ttl))
+		require.InDelta(t, c.want, ttl, 1)
+		require.LessOrEqual(t, ttl, c.want)
+	}
+	m := put("row", "q", "v")
+	m.Puts[0].TTL = maxTTL + 1
+	require.ErrorIs(t, f.Apply(t.Context(), m), driver.ErrRange)
+	// A put without one is for ever.
+	require.NoError(t, f.Apply(t.Context(), put("row", "q", "v")))
+	var ttl *int
+	require.NoError(t, f.db.session.Query("SELECT ttl(v) FROM "+f.table+" WHERE p = ? AND k = ? AND q = ?", []byte{0, 0}, []byte("row"), []byte("q")).Scan(&ttl))
+	require.Nil(t, ttl)
+}
+
+func TestLargeValues(t *testing.T) {
+	f := openFamily(t, open(t, keyspace(t)), wideSpec)
+	value := bytes.Repeat([]byte{7}, driver.MaxValue)
+	ok, err := f.CheckAndPut(t.Context(), []byte("SECRETROW"), driver.Cell{}, driver.Cell{Value: value})
+	require.NoError(t, err)
+	require.True(t, ok)
+	cells, err := f.Get(t.Context(), []byte("SECRETROW"), driver.Slice{})
+	require.NoError(t, err)
+	require.True(t, len(cells) == 1 && bytes.Equal(cells[0].Value, value))
+
+	// One mutation is applied at once, or not at all.
+	err = f.Apply(t.Context(), driver.Mutation{Row: []byte("SECRETROW"), Puts: []driver.Cell{
+		{Qualifier: []byte("1"), Value: value}, {Qualifier: []byte("2"), Value: value}, {Qualifier: []byte("3"), Value: value},
+	}})
+	require.ErrorIs(t, err, driver.ErrTooLarge)
+	require.ErrorContains(t, err, "max_mutation_size")
+	require.NotContains(t, err.Error(), "SECRETROW")
+	var request gocql.RequestError
+	require.ErrorAs(t, err, &request)
+	cells, err = f.Get(t.Context(), []byte("SECRETROW"), driver.Slice{})
+	require.NoError(t, err)
+	require.Len(t, cells, 1)
+}
+
+// TestScansAgree compares scans with a model, with cells filtered by the server and here, over
+// rows of very different lengths.
+func TestScansAgree(t *testing.T) {
+	db := open(t, keyspace(t))
+	ctx := t.Context()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	lengths := []int{1, 1, 1, 2, 3, 5, wideCells - 1, wideCells, wideCells + 1, 3 * firstPage, maxPage, maxPage + 1, 2500}
+	for _, spec := range []driver.FamilySpec{
+		{Name: "one", Layout: driver.LayoutOrdered},
+		{Name: "spread", Layout: driver.LayoutOrdered, SpreadBits: 6},
+		{Name: "wide", Layout: driver.LayoutWide},
+	} {
+		f := openFamily(t, db, spec)
+		var rows []driver.Row
+		for i := range 60 {
+			n := lengths[rng.IntN(len(lengths))]
+			if i%4 != 0 {
+				n = min(n, 5)
+			}
+			row := driver.Row{Key: []byte{byte(4 * i), byte(rng.IntN(256)), byte(i)}}
+			for j := range n {
+				row.Cells = append(row.Cells, driver.Cell{Qualifier: []byte(fmt.Sprintf("%04d", j)), Value: []byte{byte(i), byte(j)}})
+			}
+			rows = append(rows, row)
+			require.NoError(t, f.Apply(ctx, driver.Mutation{Row: row.Key, Puts: row.Cells}))
+		}
+		found := 0
+		for range 150 {
+			var r driver.Range
+			r.AnyOrder = spec.Layout == driver.LayoutWide || rng.IntN(4) == 0
+			if rng.IntN(2) == 0 {
+				r.Start = rows[rng.IntN(60)].Key[:1+rng.IntN(3)]
+			}
+			if rng.IntN(2) == 0 {
+				r.End = rows[rng.IntN(60)].Key[:1+rng.IntN(3)]
+			}
+			if rng.IntN(3) == 0 {
+				r.Limit = 1 + rng.IntN(30)
+			}
+			r.Reverse = !r.AnyOrder && rng.IntN(2) == 0
+			at := func() []byte {
+				return []byte(fmt.Sprintf("%04d", []int{0, 1, 2, 4, 60, 64, 100, 1024, 2400}[rng.IntN(9)]))
+			}
+			switch rng.IntN(4) {
+			case 0:
+				r.Cells.Only = [][]byte{at()}
+			case 1:
+				r.Cells.Only = [][]byte{at(), at(), at()}
+			case 2:
+				r.Cells.Start, r.Cells.End = at(), at()
+			}
+			here := rng.IntN(2) == 0
+
+			want := map[string]string{}
+			var order []string
+			for _, row := range rows {
+				var kept []driver.Cell
+				for _, c := range row.Cells {
+					if r.Cells.Contains(c.Qualifier) {
+						kept = append(kept, c)
+					}
+				}
+				if len(kept) > 0 && bytes.Compare(r.Start, row.Key) <= 0 && (r.End == nil || bytes.Compare(row.Key, r.End) < 0) {
+					want[string(row.Key)] = show(kept)
+					order = append(order, string(row.Key))
+				}
+			}
+			if r.Reverse {
+				slices.Reverse(order)
+			}
+			var got []string
+			scanCtx, cancel := context.WithCancel(ctx)
+			s := &scan{f: f, r: r, ctx: scanCtx, pages: scanCtx}
+			s.filtering.Store(here)
+			if err := error(nil); !r.Empty() && !emptySlice(r.Cells) {
+				err = s.run(func(row driver.Row, err error) bool {
+					require.NoError(t, err)
+					require.Equal(t, want[string(row.Key)], show(row.Cells), "%+v", r)
+					got = append(got, string(row.Key))
+					return true
+				})
+				require.NoError(t, err)
+			}
+			cancel()
+			s.wait.Wait()
+			n := len(order)
+			if r.Limit > 0 {
+				n = min(n, r.Limit)
+			}
+			if r.AnyOrder {
+				require.Len(t, got, n, "%+v", r)
+				slices.Sort(got)
+				require.Len(t, slices.Compact(got), n, "each once")
+			} else {
+				require.Equal(t, append([]string{}, order[:n]...), append([]string{}, got...), "%+v here %v", r, here)
+			}
+			found += n
+		}
+		require.NotZero(t, found)
+	}
+}
+
+// A counter counts queries.
+type counter struct{ n atomic.Int64 }
+
+func (c *counter) ObserveQuery(context.Context, gocql.ObservedQuery) { c.n.Add(1) }
+
+func TestBringYourOwnSession(t *testing.T) {
+	c := keyspace(t)
+	var count counter
+	cluster := gocql.NewCluster(c.Hosts...)
+	cluster.QueryObserver = &count
+	s, err := cluster.CreateSession()
+	require.NoError(t, err)
+	defer s.Close()
+	db, err := New(t.Context(), s, c.Options)
+	require.NoError(t, err)
+	f := openFamily(t, db, driver.FamilySpec{Name: "spread", Layout: driver.LayoutOrdered, SpreadBits: 8})
+	var all []driver.Mutation
+	for i := range 5000 {
+		all = append(all, put(string([]byte{byte(i >> 8), byte(i)})+"row", "q", "v"))
+	}
+	require.NoError(t, f.Apply(t.Context(), all...))
+
+	queries := func(stop int) int64 {
+		before := count.n.Load()
+		n := 0
+		for _, err := range f.Scan(t.Context(), driver.Range{}) {
+			require.NoError(t, err)
+			if n++; n == stop {
+				break
+			}
+		}
+		return count.n.Load() - before
+	}
+	require.LessOrEqual(t, queries(1), int64(2), "a scan that stops has read no more than a page ahead")
+	all256 := queries(0)
+	require.GreaterOrEqual(t, all256, int64(256), "each bucket is read")
+	require.Less(t, all256, int64(300))
+
+	before := count.n.Load()
+	for row, err := range f.Scan(t.Context(), driver.Range{Start: []byte{3}, End: []byte{4}, Limit: 1}) {
+		require.NoError(t, err)
+		require.Equal(t, []byte("\x03\x00row"), row.Key)
+	}
+	require.Equal(t, before+1, count.n.Load(), "one bucket, one page")
+
+	require.NoError(t, db.Close())
+	require.False(t, s.Closed(), "it is the caller's")
+}
+
+func TestInspect(t *testing.T) {
+	db := open(t, keyspace(t))
+	f := openFamily(t, db, driver.FamilySpec{Name: "spread", Layout: driver.LayoutOrdered, SpreadBits: 4})
+	require.NoError(t, f.Apply(t.Context(), put("\x00a", "q", "v"), put("\x10b", "q", "v"), put("\x1fc", "q", "v")))
+	r, err := db.Inspect(t.Context(), "spread")
+	require.NoError(t, err)
+	require.Equal(t, Report{Buckets: 16, BucketsUsed: 2}, r)
+	_, err = db.Inspect(t.Context(), "nothing")
+	require.ErrorIs(t, err, driver.ErrNoFamily)
+	f.warnOfSize() // of nothing: the tables have never been flushed
+}
+
+func TestLogsHaveNoKeys(t *testing.T) {
+	c := keyspace(t)
+	var log recorder
+	c.Logger = log.logger()
+	f := openFamily(t, open(t, c), wideSpec)
+	require.NoError(t, f.Apply(t.Context(), put("SECRETROW", "SECRETCOLUMN", "SECRETVALUE")))
+	_, err := f.Get(t.Context(), []byte("SECRETROW"), driver.Slice{})
+	require.NoError(t, err)
+	require.Contains(t, log.text(), "from=gocql")
+	require.NotContains(t, log.text(), "SECRET")
+}
+
+// TestServerGone: whatever is under way when the server goes ends with a typed error within its
+// deadline, and goes on when the server is back.
+func TestServerGone(t *testing.T) {
+	c := keyspace(t)
+	c.Timeout = 2 * time.Second
+	p := through(t, &c)
+	f := openFamily(t, open(t, c), wideSpec)
+	row := []byte("row")
+	_, err := f.CheckAndPut(t.Context(), row, driver.Cell{}, driver.Cell{Value: []byte("1")})
+	require.NoError(t, err)
+	require.NoError(t, f.Apply(t.Context(), put("other", "q", "0")))
+
+	calls := map[string]func(context.Context) error{
+		"Get": func(ctx context.Context) error {
+			_, err := f.Get(ctx, row, driver.Slice{})
+			return err
+		},
+		"Scan": func(ctx context.Context) error {
+			for _, err := range f.Scan(ctx, driver.Range{AnyOrder: true}) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"Apply": func(ctx context.Context) error { return f.Apply(ctx, put("other", "q", "1")) },
+		"Family": func(ctx context.Context) error {
+			_, err := f.db.Family(ctx, wideSpec)
+			return err
+		},
+	}
+	check := func(ctx context.Context) (bool, error) {
+		return f.CheckAndPut(ctx, row, driver.Cell{Value: []byte("1")}, driver.Cell{Value: []byte("2")})
+	}
+
+	// The server is silent.
+	p.set(false, true)
+	for name, call := range calls {
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		err := call(ctx)
+		cancel()
+		require.ErrorIs(t, err, context.DeadlineExceeded, name)
+		require.Less(t, time.Since(start), 2*time.Second, name)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	_, err = check(ctx)
+	cancel()
+	require.ErrorIs(t, err, driver.ErrUnknownOutcome)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.True(t, f.doubt.has(row))
+	require.ErrorIs(t, calls["Apply"](t.Context()), driver.ErrUnavailable, "gocql's own timeout")
+
+	// The server is gone.
+	p.set(true, false)
+	for name, call := range calls {
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		err := call(ctx)
+		cancel()
+		require.ErrorIs(t, err, driver.ErrUnavailable, name)
+		require.Less(t, time.Since(start), 8*time.Second, name)
+	}
+	_, err = check(t.Context())
+	require.True(t, errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrUnknownOutcome), "%v", err)
+
+	// It is back: the interrupted load resumes, and a read settles the row.
+	p.set(false, false)
+	require.Eventually(t, func() bool { return calls["Apply"](t.Context()) == nil }, 30*time.Second, 100*time.Millisecond)
+	cells, err := f.Get(t.Context(), row, driver.Slice{})
+	require.NoError(t, err)
+	require.Equal(t, "=2", show(cells), "the server had the change before it fell silent")
+	require.False(t, f.doubt.has(row))
+	ok, err := check(t.Context())
+	require.NoError(t, err)
+	require.False(t, ok, "not twice")
+}
+
+// TestManyUnknownOutcomes: counters that are incremented by conditional changes while answers
+// get lost count each increment that was acknowledged, once, and no other more than once.
+func TestManyUnknownOutcomes(t *testing.T) {
+	c := keyspace(t)
+	p := through(t, &c)
+	f := openFamily(t, open(t, c), wideSpec)
+	row := []byte("row")
+	_, err := f.CheckAndPut(t.Context(), row, driver.Cell{}, driver.Cell{Value: []byte("0")})
+	require.NoError(t, err)
+	acknowledged, unknown, value := 0, 0, 0
+	for i := range 60 {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		if i%6 == 3 {
+			cancel()
+			ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+			p.set(false, true)
+		}
+		ok, err := f.CheckAndPut(ctx, row, driver.Cell{Value: fmt.Append(nil, value)}, driver.Cell{Value: fmt.Append(nil, value+1)})
+		cancel()
+		p.set(false, false)
+		switch {
+		case errors.Is(err, driver.ErrUnknownOutcome):
+			unknown++
+		case err != nil:
+			require.ErrorIs(t, err, driver.ErrUnavailable)
+		case ok:
+			acknowledged++
+		}
+		require.Eventually(t, func() bool {
+			cells, err := f.Get(t.Context(), row, driver.Slice{})
+			if err != nil {
+				return false
+			}
+			_, err = fmt.Sscan(string(cells[0].Value), &value)
+			require.NoError(t, err)
+			return true
+		}, 30*time.Second, 50*time.Millisecond)
+	}
+	require.NotZero(t, unknown)
+	require.GreaterOrEqual(t, value, acknowledged)
+	require.LessOrEqual(t, value, acknowledged+unknown)
+}

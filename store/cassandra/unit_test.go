@@ -1,0 +1,465 @@
+package cassandra
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// These tests need no server.
+
+var (
+	orderedSpec = driver.FamilySpec{Name: "things", Layout: driver.LayoutOrdered}
+	wideSpec    = driver.FamilySpec{Name: "things", Layout: driver.LayoutWide}
+)
+
+func TestBucketsKeepOrder(t *testing.T) {
+	for bits := range 17 {
+		before := -1
+		for n := range 1 << 16 {
+			b := bucket([]byte{byte(n >> 8), byte(n), 0xab}, bits)
+			if b < before || b >= 1<<bits {
+				t.Fatalf("%d bits: bucket %d after %d", bits, b, before)
+			}
+			before = b
+		}
+		require.Equal(t, 1<<bits-1, before, "the last bucket is used")
+		require.Zero(t, bucket(nil, bits))
+		require.Equal(t, bucket([]byte{0x81, 0}, bits), bucket([]byte{0x81}, bits), "a short key is continued with zeros")
+	}
+}
+
+// TestBucketsOfARange compares with all keys of up to two bytes out of a few.
+func TestBucketsOfARange(t *testing.T) {
+	alphabet := []byte{0, 1, 0x3f, 0x40, 0x7f, 0x80, 0xff}
+	keys := [][]byte{nil, {}}
+	for _, a := range alphabet {
+		keys = append(keys, []byte{a})
+		for _, b := range alphabet {
+			keys = append(keys, []byte{a, b}, []byte{a, b, 0})
+		}
+	}
+	for _, bits := range []int{0, 1, 2, 3, 8, 9, 16} {
+		for _, start := range keys {
+			for _, end := range keys {
+				first, last := buckets(start, end, bits)
+				low, high := 1<<bits, -1
+				for _, k := range keys[1:] {
+					if bytes.Compare(start, k) <= 0 && (end == nil || bytes.Compare(k, end) < 0) {
+						b := bucket(k, bits)
+						low, high = min(low, b), max(high, b)
+					}
+				}
+				if high >= 0 {
+					require.LessOrEqual(t, first, low, "%x %x", start, end)
+					require.GreaterOrEqual(t, last, high, "%x %x", start, end)
+				}
+				if end != nil && bytes.Compare(start, end) < 0 {
+					// No bucket is read that lies above the end as a whole.
+					require.Less(t, string(bytes.TrimRight([]byte{byte(last << (16 - bits) >> 8), byte(last << (16 - bits))}, "\x00")), string(end))
+				}
+			}
+		}
+	}
+}
+
+func TestPartitions(t *testing.T) {
+	row := []byte{0xaa, 0xbb, 0xc1, 0xd2, 0xe3}
+	for _, c := range []struct {
+		prefix, bits int
+		want         []byte
+	}{
+		{0, 0, []byte{0, 0}},
+		{0, 1, []byte{0, 1}},
+		{0, 16, []byte{0xaa, 0xbb}},
+		{2, 0, []byte{0xaa, 0xbb, 0, 0}},
+		{2, 4, []byte{0xaa, 0xbb, 0, 0xc}},
+		{2, 12, []byte{0xaa, 0xbb, 0x0c, 0x1d}},
+		{5, 8, []byte{0xaa, 0xbb, 0xc1, 0xd2, 0xe3, 0, 0}},
+	} {
+		spec := driver.FamilySpec{Name: "things", Layout: driver.LayoutOrdered, PrefixBytes: c.prefix, SpreadBits: c.bits}
+		require.Equal(t, c.want, partition(spec, row), "%+v", c)
+	}
+	require.Equal(t, row, partition(wideSpec, row))
+}
+
+// TestBoundsAreShortened: no key tells a long bound from the shortened one.
+func TestBoundsAreShortened(t *testing.T) {
+	key := bytes.Repeat([]byte{7}, driver.MaxRowKey)
+	for _, tail := range []string{"", "\x00", "\x00\x00\x00", "\xff\xff", "\x07\x07"} {
+		long := append(bytes.Clone(key), tail...)
+		for _, k := range [][]byte{key, key[:5], {8}, {7, 8}, append(bytes.Clone(key[:len(key)-1]), 8), append(bytes.Clone(key[:len(key)-1]), 6)} {
+			require.Equal(t, bytes.Compare(k, long) < 0, bytes.Compare(k, bound(long)) < 0)
+		}
+	}
+	require.Len(t, bound(make([]byte, 1<<17)), driver.MaxRowKey+1)
+}
+
+func TestStatements(t *testing.T) {
+	db := &DB{keyspace: "ks"}
+	f := newFamily(db, orderedSpec, "things_abc")
+	require.Equal(t, "INSERT INTO ks.things_abc (p, k, q, v) VALUES (?, ?, ?, ?)", f.put)
+	require.Equal(t, "INSERT INTO ks.things_abc (p, k, q, v) VALUES (?, ?, ?, ?) USING TTL ?", f.putTTL)
+	require.Equal(t, "DELETE FROM ks.things_abc WHERE p = ? AND k = ? AND q = ?", f.deleteCell)
+	require.Equal(t, "DELETE FROM ks.things_abc WHERE p = ? AND k = ?", f.deleteRow)
+	require.Equal(t, "UPDATE ks.things_abc SET v = ? WHERE p = ? AND k = ? AND q = ? IF v = ?", f.cas)
+	f = newFamily(db, wideSpec, "things_abc")
+	require.Equal(t, "INSERT INTO ks.things_abc (k, q, v) VALUES (?, ?, ?)", f.put)
+	require.Equal(t, "DELETE FROM ks.things_abc WHERE k = ? AND q = ? IF v = ?", f.casDelete)
+	require.Equal(t, "DELETE FROM ks.things_abc WHERE k = ?", f.deleteRow)
+
+	for _, c := range []struct {
+		r    driver.Range
+		want string
+		n    int
+	}{
+		{driver.Range{}, "p = ? LIMIT ?", 2},
+		{driver.Range{Start: []byte("a"), End: []byte("b")}, "p = ? AND k >= ? AND k < ? LIMIT ?", 4},
+		{driver.Range{Start: []byte("a"), Reverse: true}, "p = ? AND k >= ? ORDER BY k DESC, q DESC LIMIT ?", 3},
+		{driver.Range{Cells: driver.Slice{Only: [][]byte{nil}}}, "p = ? AND q = ? LIMIT ? ALLOW FILTERING", 3},
+		{driver.Range{Cells: driver.Slice{Only: [][]byte{nil, nil}}}, "p = ? AND q IN ? LIMIT ? ALLOW FILTERING", 3},
+		{driver.Range{Cells: driver.Slice{Start: []byte("a"), End: []byte("b")}}, "p = ? AND q >= ? AND q < ? LIMIT ? ALLOW FILTERING", 4},
+	} {
+		s := &scan{f: newFamily(db, orderedSpec, "things_abc"), r: c.r}
+		stmt, values := s.selectOrdered(cursor{part: []byte{0, 0}, lower: c.r.Start, upper: c.r.End}, 10, false)
+		require.Equal(t, "SELECT k, q, v FROM ks.things_abc WHERE "+c.want, stmt)
+		require.Len(t, values, c.n)
+	}
+}
+
+// TestConditionsNameEachCellOnce: in a batch, whose statements have one timestamp, a delete would
+// win over a put.
+func TestConditionsNameEachCellOnce(t *testing.T) {
+	f := newFamily(&DB{keyspace: "ks"}, orderedSpec, "things_abc")
+	rapid.Check(t, func(t *rapid.T) {
+		names := rapid.Permutation([]string{"", "a", "b", "c", "d"}).Draw(t, "names")
+		nPut := rapid.IntRange(0, 5).Draw(t, "puts")
+		nDelete := rapid.IntRange(0, 5-nPut).Draw(t, "deletes")
+		var puts []driver.Cell
+		for _, q := range names[:nPut] {
+			puts = append(puts, driver.Cell{Qualifier: []byte(q), Value: []byte("new")})
+		}
+		var deletes [][]byte
+		for _, q := range names[nPut : nPut+nDelete] {
+			deletes = append(deletes, []byte(q))
+		}
+		var expect []driver.Cell
+		for _, q := range rapid.SliceOfNDistinct(rapid.SampledFrom(names), 0, 5, rapid.ID[string]).Draw(t, "expect") {
+			e := driver.Cell{Qualifier: []byte(q)}
+			if rapid.Bool().Draw(t, "present") {
+				e.Value = []byte("old")
+			}
+			expect = append(expect, e)
+		}
+		statements, possible := f.conditions([]byte{0, 0}, []byte("row"), expect, puts, deletes)
+		require.True(t, possible)
+		seen, conditions := map[string]bool{}, 0
+		for _, s := range statements {
+			require.Equal(t, strings.Count(s.Stmt, "?"), len(s.Args))
+			require.False(t, s.Idempotent)
+			at := 2 // of the qualifier among the values
+			if strings.HasPrefix(s.Stmt, "UPDATE") {
+				at = 3
+			}
+			q := string(s.Args[at].([]byte))
+			if strings.Contains(s.Stmt, " IF ") {
+				conditions++
+			}
+			if strings.HasSuffix(s.Stmt, "!= ?") { // writes nothing
+				require.Equal(t, gocql.UnsetValue, s.Args[0])
+				continue
+			}
+			require.False(t, seen[q], "cell %q named twice", q)
+			seen[q] = true
+		}
+		require.Equal(t, max(len(expect), min(1, nPut+nDelete)), max(conditions, len(expect)))
+		require.GreaterOrEqual(t, conditions, len(expect))
+	})
+
+	a := []byte("a")
+	_, possible := f.conditions(nil, a, []driver.Cell{{Qualifier: a}, {Qualifier: a, Value: a}}, nil, nil)
+	require.False(t, possible, "two values of one cell")
+	statements, possible := f.conditions(nil, a, []driver.Cell{{Qualifier: a, Value: a}, {Qualifier: a, Value: a}}, nil, nil)
+	require.True(t, possible)
+	require.Len(t, statements, 1)
+}
+
+func TestBatchesAreBounded(t *testing.T) {
+	f := newFamily(&DB{}, driver.FamilySpec{Name: "things", Layout: driver.LayoutOrdered, SpreadBits: 2}, "t")
+	rapid.Check(t, func(t *rapid.T) {
+		sizes := rapid.SliceOfN(rapid.SampledFrom([]int{0, 10, 1000, batchBytes / 2, batchBytes, 2 * batchBytes}), 1, 600).Draw(t, "sizes")
+		value := make([]byte, 2*batchBytes)
+		var all []driver.Mutation
+		for i, n := range sizes {
+			all = append(all, driver.Mutation{Row: []byte{byte(i * 37), byte(i >> 8), byte(i)}, Puts: []driver.Cell{{Value: value[:n]}}})
+		}
+		total := 0
+		for _, b := range f.batches(all) {
+			statements, size := 0, 0
+			for _, m := range b.mutations {
+				require.Equal(t, b.part, partition(f.spec, m.Row), "one partition")
+				n, s := weigh(m)
+				statements, size = statements+n, size+s
+			}
+			total += len(b.mutations)
+			if len(b.mutations) > 1 {
+				require.LessOrEqual(t, statements, batchStatements)
+				require.LessOrEqual(t, size, batchBytes)
+			}
+		}
+		require.Equal(t, len(all), total)
+	})
+}
+
+func TestPagesAreBounded(t *testing.T) {
+	var s sizes
+	require.Equal(t, firstPage, s.page(0))
+	require.Equal(t, 2, s.page(1), "one more than wanted")
+	s.saw(1000, 2000, 2000*100)
+	require.Equal(t, maxPage, s.page(0))
+	require.Equal(t, 21, s.page(10), "two cells a row")
+	s.saw(10, 10, 10*driver.MaxValue)
+	require.Equal(t, 2, s.page(0))
+}
+
+func TestClockRises(t *testing.T) {
+	var c clock
+	before := time.Now().UnixMicro()
+	last := c.next()
+	require.GreaterOrEqual(t, last, before)
+	for range 10_000 {
+		next := c.next()
+		require.Greater(t, next, last)
+		last = next
+	}
+	// A timestamp found in the database, of a clock that is ahead of this one.
+	ahead := last + int64(time.Hour/time.Microsecond)
+	require.Greater(t, c.after(ahead), ahead)
+	require.Greater(t, c.next(), ahead, "and later mutations win over it")
+}
+
+func TestSecondsAreRoundedUp(t *testing.T) {
+	require.Equal(t, 1, seconds(1))
+	require.Equal(t, 1, seconds(time.Second))
+	require.Equal(t, 2, seconds(time.Second+1))
+}
+
+func TestPasswordsNeedTLS(t *testing.T) {
+	c := Config{Options: Options{Keyspace: "ks"}, Hosts: []string{"127.0.0.1"}, Username: "u", Password: "secret"}
+	_, err := Open(t.Context(), c)
+	require.ErrorContains(t, err, "unencrypted")
+	require.NotContains(t, err.Error(), "secret")
+	c.AllowPlaintextPassword = true
+	require.NoError(t, c.check())
+	c.AllowPlaintextPassword = false
+	c.TLS = &tls.Config{}
+	require.NoError(t, c.check())
+	options := c.cluster().SslOpts
+	require.False(t, options.InsecureSkipVerify)
+	require.EqualValues(t, tls.VersionTLS12, options.MinVersion)
+	require.Zero(t, c.TLS.MinVersion, "the caller's configuration is left as it is")
+}
+
+func TestInvalidConfigurations(t *testing.T) {
+	good := Config{Options: Options{Keyspace: "ks"}, Hosts: []string{"h"}}
+	require.NoError(t, good.check())
+	for name, change := range map[string]func(*Config){
+		"no keyspace":         func(c *Config) { c.Keyspace = "" },
+		"keyspace with quote": func(c *Config) { c.Keyspace = `ks"` },
+		"long keyspace":       func(c *Config) { c.Keyspace = strings.Repeat("k", 49) },
+		"no hosts":            func(c *Config) { c.Hosts = nil },
+		"password only":       func(c *Config) { c.Password = "p" },
+		"negative in flight":  func(c *Config) { c.InFlight = -1 },
+		"negative timeout":    func(c *Config) { c.Timeout = -1 },
+		"no class":            func(c *Config) { c.Replication = map[string]string{"dc1": "3"} },
+	} {
+		c := good
+		change(&c)
+		_, err := Open(t.Context(), c)
+		require.Error(t, err, name)
+	}
+}
+
+func TestReplicationLiteral(t *testing.T) {
+	require.Equal(t, "{'class': 'SimpleStrategy', 'replication_factor': '1'}", replicationLiteral(nil))
+	require.Equal(t, "{'class': 'NetworkTopologyStrategy', 'dc''1': '3'}", replicationLiteral(map[string]string{"class": "NetworkTopologyStrategy", "dc'1": "3"}))
+}
+
+// A fakeError is what the server may answer.
+type fakeError struct {
+	code    int
+	message string
+}
+
+func (e *fakeError) Code() int       { return e.code }
+func (e *fakeError) Message() string { return e.message }
+func (e *fakeError) Error() string   { return e.message }
+
+func TestKindsOfErrors(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+	for _, c := range []struct {
+		err     error
+		kind    error // nil for none
+		applied bool  // whether a conditional change may have been
+	}{
+		{gocql.ErrNoConnections, driver.ErrUnavailable, false},
+		{gocql.ErrNoStreams, driver.ErrUnavailable, false},
+		{gocql.ErrConnectionClosed, driver.ErrUnavailable, true},
+		{gocql.ErrTimeoutNoResponse, driver.ErrUnavailable, true},
+		{io.EOF, driver.ErrUnavailable, true},
+		{refused, driver.ErrUnavailable, true},
+		{&gocql.RequestErrUnavailable{Consistency: gocql.Serial, Required: 2, Alive: 1}, driver.ErrUnavailable, false},
+		{&gocql.RequestErrUnavailable{Consistency: gocql.Quorum, Required: 2, Alive: 1}, driver.ErrUnavailable, true},
+		{&fakeError{gocql.ErrCodeReadTimeout, ""}, driver.ErrUnavailable, true},
+		{&fakeError{gocql.ErrCodeWriteTimeout, ""}, driver.ErrUnavailable, true},
+		{&fakeError{gocql.ErrCodeCASWriteUnknown, ""}, driver.ErrUnavailable, true},
+		{&fakeError{gocql.ErrCodeOverloaded, ""}, driver.ErrUnavailable, true},
+		{&fakeError{gocql.ErrCodeBootstrapping, ""}, driver.ErrUnavailable, false},
+		{&fakeError{gocql.ErrCodeServer, "java.lang.Boom"}, nil, true},
+		{&fakeError{gocql.ErrCodeInvalid, "table things_abc does not exist"}, driver.ErrNoFamily, false},
+		{&fakeError{gocql.ErrCodeInvalid, "unconfigured table things"}, driver.ErrNoFamily, false},
+		{&fakeError{gocql.ErrCodeInvalid, "keyspace ks does not exist"}, driver.ErrNoFamily, false},
+		{&fakeError{gocql.ErrCodeInvalid, "CQL Message of size 17825868 bytes exceeds allowed maximum of 16777216 bytes"}, driver.ErrTooLarge, false},
+		{&fakeError{gocql.ErrCodeInvalid, "Rejected an oversized mutation (9/8) for keyspace: ks. Top keys are: t.KEY"}, driver.ErrTooLarge, false},
+		{&fakeError{gocql.ErrCodeSyntax, "no viable alternative"}, nil, false},
+		{&fakeError{gocql.ErrCodeUnauthorized, "no"}, nil, false},
+	} {
+		err := failed(t.Context(), "get", c.err)
+		for _, kind := range []error{driver.ErrUnavailable, driver.ErrNoFamily, driver.ErrTooLarge, driver.ErrUnknownOutcome} {
+			require.Equal(t, kind == c.kind, errors.Is(err, kind), "%v is %v", err, kind)
+		}
+		require.ErrorIs(t, err, c.err)
+		require.NotContains(t, err.Error(), "KEY", "no key in an error")
+
+		err = failedCAS(t.Context(), "commit", c.err)
+		require.Equal(t, c.applied, errors.Is(err, driver.ErrUnknownOutcome), "%v", err)
+		require.ErrorIs(t, err, c.err)
+	}
+	err := failed(t.Context(), "get", &gocql.RequestErrUnavailable{Consistency: gocql.Quorum, Required: 2, Alive: 1})
+	require.ErrorContains(t, err, "QUORUM needs 2 replicas, of which 1 are alive")
+	require.NoError(t, failed(t.Context(), "get", nil))
+	require.NoError(t, failedCAS(t.Context(), "get", nil))
+}
+
+func TestErrorsOfAContext(t *testing.T) {
+	why := errors.New("why")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(why)
+	for _, err := range []error{failed(ctx, "get", context.Canceled), failedCAS(ctx, "commit", context.Canceled), failedCAS(ctx, "commit", io.EOF)} {
+		require.ErrorIs(t, err, why)
+		require.ErrorIs(t, err, context.Canceled)
+	}
+	require.ErrorIs(t, failedCAS(ctx, "commit", context.Canceled), driver.ErrUnknownOutcome)
+	require.ErrorIs(t, failedCAS(ctx, "commit", io.EOF), io.EOF)
+}
+
+func TestRetries(t *testing.T) {
+	for _, err := range []error{io.EOF, gocql.ErrConnectionClosed, &fakeError{gocql.ErrCodeBootstrapping, ""}} {
+		require.Equal(t, gocql.RetryNextHost, retry{}.GetRetryType(err), "%v", err)
+	}
+	for _, err := range []error{gocql.ErrTimeoutNoResponse, context.Canceled, &fakeError{gocql.ErrCodeInvalid, ""}, &fakeError{gocql.ErrCodeWriteTimeout, ""}, errors.New("x")} {
+		require.Equal(t, gocql.Rethrow, retry{}.GetRetryType(err), "%v", err)
+	}
+}
+
+func TestDoubts(t *testing.T) {
+	var d doubts
+	require.False(t, d.has([]byte("a")))
+	d.add([]byte("a"))
+	require.True(t, d.has([]byte("a")))
+	require.False(t, d.has([]byte("b")))
+	d.settle([]byte("a"))
+	require.False(t, d.has([]byte("a")))
+	for i := range 2 * maxDoubts {
+		d.add(fmt.Append(nil, i))
+	}
+	require.Len(t, d.rows, maxDoubts, "bounded memory")
+	require.True(t, d.has(fmt.Append(nil, 2*maxDoubts-1)))
+	d.settle(fmt.Append(nil, 2*maxDoubts-1))
+	require.True(t, d.has(fmt.Append(nil, 2*maxDoubts-1)), "one of those that are not told apart")
+}
+
+func TestCrowdedBucketsWarn(t *testing.T) {
+	for _, c := range []struct {
+		bits, used int
+		warns      bool
+	}{{8, 1, true}, {8, 4, true}, {8, 5, false}, {1, 1, true}, {1, 2, false}, {16, 1024, true}, {16, 1025, false}} {
+		var log recorder
+		f := newFamily(&DB{log: log.logger()}, driver.FamilySpec{Name: "things", Layout: driver.LayoutOrdered, SpreadBits: c.bits}, "t")
+		for i := range 2 * judgeAfter / 16 {
+			f.watch(bucketKey(nil, i%c.used), 16, 1)
+		}
+		if c.warns {
+			require.Equal(t, 1, strings.Count(log.text(), fmt.Sprintf("meet %d of %d buckets", c.used, 1<<c.bits)), log.text())
+		} else {
+			require.Empty(t, log.text())
+		}
+	}
+}
+
+func TestLargePartitionsWarn(t *testing.T) {
+	require.Empty(t, largeWarning("things", "ordered", 0, largePartition))
+	require.Contains(t, largeWarning("things", "ordered", 0, largePartition+1<<20), "101 MiB")
+	require.Contains(t, largeWarning("things", "ordered", 4, 1<<30), "more SpreadBits")
+	require.Contains(t, largeWarning("things", "wide", 0, 1<<30), "divide the row")
+}
+
+func TestLogger(t *testing.T) {
+	var log recorder
+	l := gocqlLogger{log.logger()}
+	l.Error("boom", gocql.NewLogFieldString("host", "h"))
+	l.Info("hello")
+	require.Contains(t, log.text(), "level=WARN msg=boom from=gocql host=h")
+	require.Contains(t, log.text(), "level=DEBUG msg=hello from=gocql")
+	gocqlLogger{}.Error("nobody listens")
+	gocqlLogger{slog.New(slog.DiscardHandler)}.Error("nobody listens")
+}
+
+func TestDirectoryID(t *testing.T) {
+	require.Equal(t, directoryID("a"), directoryID("a"))
+	require.NotEqual(t, directoryID("a"), directoryID("b"))
+	require.Equal(t, gocql.VariantIETF, directoryID("a").Variant())
+}
+
+func TestNobodyAnswersAtStart(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	refused := l.Addr().String()
+	require.NoError(t, l.Close())
+
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	_, err = Open(ctx, Config{Options: Options{Keyspace: "ks"}, Hosts: []string{refused}})
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.NoError(t, ctx.Err(), "at once")
+	var dial *net.OpError
+	require.ErrorAs(t, err, &dial)
+	require.ErrorContains(t, err, refused)
+}
+
+func TestSilenceAtStart(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err = Open(ctx, Config{Options: Options{Keyspace: "ks"}, Hosts: []string{l.Addr().String()}})
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Less(t, time.Since(start), 3*time.Second)
+}
