@@ -91,6 +91,7 @@ type keyColumn struct {
 	width  int          // of a ciphertext
 	cells  *seal.Sealer // nil: plain
 	place  seal.Place   // the table's; a cell's goes on with row key and qualifier
+	buffer int          // rows of a rotated domain that are held in memory
 }
 
 var qualifier = []byte("v")
@@ -106,7 +107,7 @@ func newKeyColumn(ctx context.Context, family driver.Family, scheme ope.Immutabl
 	_, linear := scheme.(ope.Linear)
 	return &keyColumn{
 		family: family, scheme: scheme, linear: linear, width: len(whole[0].Start),
-		cells: cells, place: seal.Place(nil).Append([]byte("opebench/1 cell"), tableID),
+		cells: cells, buffer: rotatedBuffer, place: seal.Place(nil).Append([]byte("opebench/1 cell"), tableID),
 	}, nil
 }
 
@@ -245,7 +246,7 @@ func (c *keyColumn) rotated(ctx context.Context, whole ope.Interval, limit int, 
 			if !emit(row) {
 				return
 			}
-		case len(upper) < rotatedBuffer:
+		case len(upper) < c.buffer:
 			upper = append(upper, row)
 		default:
 			kept = false

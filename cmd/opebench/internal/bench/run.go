@@ -183,8 +183,8 @@ func insertRounds(ctx context.Context, store *Store, cfg Config, model *model, c
 	cfg.Progress.Start("inserting", report.Rows*len(candidates))
 	defer cfg.Progress.Done()
 	ties := store.Load(NewLoad())
-	full := cfg.Batch * cfg.Writers
-	size := min(max(report.Rows/(minPairs*full)*full, min(full, max(report.Rows/minPairs, 1))), max(roundRows, cfg.Batch))
+	full := cfg.Batch * cfg.Writers // rows that keep all writers busy
+	size := max(min(report.Rows/(minPairs*full)*full, roundRows), cfg.Batch)
 
 	round := make([]Row, 0, size)
 	turn := 0

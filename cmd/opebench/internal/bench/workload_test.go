@@ -1,0 +1,172 @@
+package bench
+
+import (
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+func all(t testing.TB, values iter.Seq2[int64, error]) []int64 {
+	t.Helper()
+	var xs []int64
+	for x, err := range values {
+		require.NoError(t, err)
+		xs = append(xs, x)
+	}
+	return xs
+}
+
+func generate(t testing.TB, name string, n int, seed uint64, kind, order string) []int64 {
+	t.Helper()
+	s, err := Generate(name, n, seed, kind, order)
+	require.NoError(t, err)
+	return all(t, s.Values())
+}
+
+// Every workload with every type and order that it has: as many values as asked for, in the
+// domain, in the order, the same for the same seed and others for another.
+func TestEveryWorkload(t *testing.T) {
+	const n = 3000
+	tested := 0
+	for _, w := range workloads {
+		for _, kind := range w.kinds {
+			for _, order := range Orders() {
+				if w.name == "sorted" && order != "sorted" {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s/%s/%s", w.name, kind, order), func(t *testing.T) {
+					s, err := Generate(w.name, n, 5, kind, order)
+					require.NoError(t, err)
+					xs := all(t, s.Values())
+					require.Len(t, xs, n)
+					require.Equal(t, n, s.Len())
+					require.Equal(t, xs, all(t, s.Values()), "a second pass gives the same")
+					require.Equal(t, xs, generate(t, w.name, n, 5, kind, order), "so does the same seed")
+					require.NotEqual(t, xs, generate(t, w.name, n, 6, kind, order), "another seed does not")
+					for _, x := range xs {
+						require.True(t, s.Kind().Domain.Contains(x))
+					}
+					ascending := slices.IsSorted(xs)
+					slices.Reverse(xs)
+					descending := slices.IsSorted(xs)
+					require.Equal(t, order == "sorted", ascending)
+					require.Equal(t, order == "reversed", descending)
+				})
+				tested++
+			}
+		}
+	}
+	require.Greater(t, tested, 40)
+}
+
+// kolmogorov fails the test if the values are not of the distribution: the bound is exceeded by
+// chance once in 10^9.
+func kolmogorov(t *testing.T, xs []float64, cdf func(float64) float64) {
+	t.Helper()
+	slices.Sort(xs)
+	n := float64(len(xs))
+	distance := 0.0
+	for i, x := range xs {
+		p := cdf(x)
+		distance = max(distance, math.Abs(p-float64(i)/n), math.Abs(p-float64(i+1)/n))
+	}
+	// P(D > d) <= 2 exp(-2 n d^2) (Massart 1990)
+	bound := math.Sqrt(math.Log(2e9) / (2 * n))
+	require.Less(t, distance, bound)
+}
+
+func floats(xs []int64) []float64 {
+	fs := make([]float64, len(xs))
+	for i, x := range xs {
+		fs[i] = float64(x)
+	}
+	return fs
+}
+
+// Values in order are a sample of the same distribution as values in none.
+func TestDistributions(t *testing.T) {
+	const n = 50_000
+	span := math.Ldexp(1, 32)
+	flat := distuv.Uniform{Min: -span / 2, Max: span / 2}
+	bell := distuv.Normal{Mu: 0, Sigma: span / 32}
+	for _, order := range Orders() {
+		t.Run(order, func(t *testing.T) {
+			kolmogorov(t, floats(generate(t, "uniform", n, 1, "", order)), flat.CDF)
+			kolmogorov(t, floats(generate(t, "normal", n, 1, "", order)), bell.CDF)
+			times := floats(generate(t, "timestamps", n, 1, "", order))
+			first := slices.Min(times)
+			kolmogorov(t, times, distuv.Uniform{Min: first, Max: first + n*1e6}.CDF)
+			wide := floats(generate(t, "uniform", n, 1, "int64", order))
+			kolmogorov(t, wide, distuv.Uniform{Min: -math.Ldexp(1, 63), Max: math.Ldexp(1, 63)}.CDF)
+		})
+	}
+	t.Run("the test can fail", func(t *testing.T) {
+		xs := floats(generate(t, "uniform", n, 1, "", ""))
+		mean, dev := stat.MeanStdDev(xs, nil)
+		require.InDelta(t, 0, mean/dev, 0.1)
+		slices.Sort(xs)
+		require.Greater(t, math.Abs(bell.CDF(xs[n/4])-0.25), 0.1)
+	})
+}
+
+func TestZipf(t *testing.T) {
+	const n = 200_000
+	for _, order := range []string{"random", "sorted"} {
+		counts := map[int64]int{}
+		for _, x := range generate(t, "zipf", n, 3, "", order) {
+			counts[x]++
+		}
+		require.Greater(t, len(counts), 5000)
+		require.LessOrEqual(t, len(counts), zipfValues)
+		var byFrequency []int
+		for _, c := range counts {
+			byFrequency = append(byFrequency, c)
+		}
+		slices.Sort(byFrequency)
+		slices.Reverse(byFrequency)
+		harmonic := 0.0
+		for r := 1; r <= zipfValues; r++ {
+			harmonic += math.Pow(float64(r), -zipfExponent)
+		}
+		for rank, c := range byFrequency[:5] {
+			want := n * math.Pow(float64(rank+1), -zipfExponent) / harmonic
+			require.InDelta(t, want, c, 6*math.Sqrt(want), "rank %d", rank+1)
+		}
+	}
+}
+
+func TestExtremesOfQuantiles(t *testing.T) {
+	for _, w := range workloads {
+		for _, kind := range w.kinds {
+			k, err := KindByName(kind)
+			require.NoError(t, err)
+			d := w.new(k, 1000, 1)
+			previous := int64(math.MinInt64)
+			for _, u := range []float64{0, math.SmallestNonzeroFloat64, 1e-300, 0.1, 0.5, 0.999, math.Nextafter(1, 0), 1} {
+				x := d.quantile(u)
+				require.True(t, k.Domain.Contains(x), "%s %s %v", w.name, kind, u)
+				require.GreaterOrEqual(t, x, previous, "%s %s %v", w.name, kind, u)
+				previous = x
+			}
+		}
+	}
+}
+
+func TestGenerateRefuses(t *testing.T) {
+	for name, call := range map[string]func() (Source, error){
+		"name":  func() (Source, error) { return Generate("gamma", 1, 1, "", "") },
+		"type":  func() (Source, error) { return Generate("uniform", 1, 1, "date", "") },
+		"order": func() (Source, error) { return Generate("uniform", 1, 1, "", "up") },
+		"n":     func() (Source, error) { return Generate("uniform", 0, 1, "", "") },
+		"many":  func() (Source, error) { return Generate("uniform", MaxGenerated+1, 1, "", "") },
+	} {
+		_, err := call()
+		require.ErrorIs(t, err, ErrUsage, name)
+	}
+}
