@@ -154,9 +154,9 @@ func (w *walker) histogram(k uint, last uint64) uint64 {
 		if j < blocks && v32 < quick[row][j] && !w.exact {
 			return half + (e ^ -side) // half + e or half - 1 - e
 		}
-		e0, g := w.Block(counter | extension)
 		tail := uint64(0)
 		if j == blocks {
+			_, g := w.Block(counter | extension)
 			if g == 0 {
 				continue
 			}
@@ -170,7 +170,7 @@ func (w *walker) histogram(k uint, last uint64) uint64 {
 		if d != 0 && d-1 > last {
 			continue // the law ends at D = M
 		}
-		if w.accept(env, k, last, d, j, tail, counter, v32, e0) {
+		if w.accept(env, k, last, d, j, tail, counter, v32) {
 			return half + (e ^ -side)
 		}
 	}
@@ -217,22 +217,24 @@ func blockWidth(v1, v0 uint64, n int, fraction uint) uint64 {
 const tierError = 1 << 32
 
 // accept reports whether V is below rho = kappa f(D) 2^tail / height, the probability of accepting
-// D in block j. V begins with v32 and e0.
-func (w *walker) accept(env *envelope, k uint, last, d, j, tail, counter uint64, v32 uint32, e0 uint64) bool {
+// D in block j. V begins with v32 and the first word of the extension block, which is seldom needed.
+func (w *walker) accept(env *envelope, k uint, last, d, j, tail, counter uint64, v32 uint32) bool {
+	var p uint64
+	know := unknown
 	if !w.exact {
-		switch p, q := w.ratio(env, k, last, d, j, tail, v32); q {
-		case decidedYes:
+		p, know = ratio(env, k, last, d, j, tail, v32)
+		if know == decidedYes || know == decidedNo {
+			return know == decidedYes
+		}
+	}
+	e0, _ := w.Block(counter | extension)
+	if know == approximate {
+		v := uint64(v32)<<32 | e0>>32
+		if v < p && p-v > tierError {
 			return true
-		case decidedNo:
+		}
+		if v > p && v-p > tierError {
 			return false
-		case approximate:
-			v := uint64(v32)<<32 | e0>>32
-			if v < p && p-v > tierError {
-				return true
-			}
-			if v > p && v-p > tierError {
-				return false
-			}
 		}
 	}
 	return w.histogramExact(env, k, last, d, j, tail, counter, v32, e0)
@@ -248,7 +250,7 @@ const (
 
 // ratio approximates rho in units of 2^-64, with an error below tierError; or it tells the decision,
 // if a rough bound is enough for it.
-func (w *walker) ratio(env *envelope, k uint, last, d, j, tail uint64, v32 uint32) (p uint64, q int) {
+func ratio(env *envelope, k uint, last, d, j, tail uint64, v32 uint32) (p uint64, know int) {
 	aLo, aHi := bits.Add64(last, 2, 0) // A = M + 1
 	bLo, bHi := -last, uint64(0)       // B = N - M + 1 = 2^k - last
 	switch {

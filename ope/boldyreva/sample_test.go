@@ -260,7 +260,6 @@ func randomHistogramNode(r *rand.Rand) (k uint, last uint64) {
 // their error, and rough decisions are right.
 func TestRatio(t *testing.T) {
 	r := seeded(t)
-	var w walker
 	worst := new(big.Int)
 	var where string
 	approximated, decided, quickly := 0, 0, 0
@@ -305,7 +304,7 @@ func TestRatio(t *testing.T) {
 		if r.UintN(2) == 0 {
 			v32 = uint32(new(big.Int).Rsh(rho, 96).Uint64())
 		}
-		p, know := w.ratio(env, k, last, d, j, 0, v32)
+		p, know := ratio(env, k, last, d, j, 0, v32)
 		switch know {
 		case approximate:
 			approximated++
