@@ -5,7 +5,6 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -262,5 +261,3 @@ func newHeader() seal.Header {
 	rand.Read(h.Write[:])
 	return h
 }
-
-func appendUint32(dst []byte, n int) []byte { return binary.BigEndian.AppendUint32(dst, uint32(n)) }

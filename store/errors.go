@@ -39,12 +39,13 @@ var (
 	// ErrFormat is returned when the database was written by a newer version.
 	ErrFormat = errors.New("store: unknown format")
 
-	// ErrTampered is returned when a cell was changed, moved from another place, or is missing
-	// although the sealed key cell of its row lists it.
+	// ErrTampered is returned when a cell was changed or moved from another place.
 	ErrTampered = errors.New("store: data is not as it was written")
 
-	// ErrTorn is returned when a row holds cells of two writes, again and again: concurrent
-	// writers with equal timestamps. Writing the row once more mends it.
+	// ErrTorn is returned when a row is not whole each time it is read: it holds cells of two
+	// writes, or lacks one that its sealed key cell lists. Concurrent writers with equal
+	// timestamps leave such a row, and so does an operator who removes or restores single cells.
+	// Writing the row once more mends it.
 	ErrTorn = errors.New("store: row holds a mixture of two writes")
 )
 

@@ -33,6 +33,8 @@ type Query struct {
 
 	// PageToken goes on behind the page that returned it, with the same Where and Reverse.
 	PageToken string
+
+	paged bool // by Page
 }
 
 // Query yields the rows that the query selects. They come in the order of the predicate that
@@ -69,7 +71,8 @@ func (t *Table) Query(ctx context.Context, q Query) iter.Seq2[Row, error] {
 }
 
 // Page returns the rows of one page, at most q.Limit, which must be positive, and the token for
-// the next page, which is empty when there is none.
+// the next page, which is empty when there is none. Pages follow an order: a query for all rows
+// of a table whose key begins with a hashed or plain part has none and is [driver.ErrRange].
 func (t *Table) Page(ctx context.Context, q Query) (rows []Row, next string, err error) {
 	ctx, end := t.st.observer.operation(ctx, "page", t.family())
 	defer func() { end(len(rows), err) }()
@@ -81,6 +84,7 @@ func (t *Table) Page(ctx context.Context, q Query) (rows []Row, next string, err
 		return nil, "", fmt.Errorf("store: query %q: %w", t.schema.Name, err)
 	}
 	limit := q.Limit
+	q.paged = true
 	q.Limit++ // one more tells whether there is a next page
 	var last *found
 	for f, err := range t.find(ctx, q, want, new(Explanation)) {
@@ -156,6 +160,10 @@ func (t *Table) find(ctx context.Context, q Query, want []bool, e *Explanation) 
 		pl, err := t.plan(ctx, q.Where)
 		if err != nil {
 			yield(nil, err)
+			return
+		}
+		if pl.anyOrder && (q.paged || q.PageToken != "") {
+			yield(nil, fmt.Errorf("%w: all rows of a table whose key begins with a hashed or plain part have no order that pages could follow; use Query, which reads lazily, or fix that part", driver.ErrRange))
 			return
 		}
 		if pl.anyOrder && q.Reverse {
@@ -289,7 +297,7 @@ func (f *finder) run(ctx context.Context) iter.Seq2[*found, error] {
 					continue // on an earlier page
 				}
 				if index == f.from.Range {
-					r = f.from.rest(r, f.query.Reverse)
+					r = f.from.rest(r, f.query.Reverse, f.plan.driving != nil)
 				}
 			}
 			rows := f.scan(ctx, r)

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/boldyreva"
@@ -228,6 +229,8 @@ func newTableMeta(s Schema) (*tableMeta, error) {
 	switch {
 	case len(s.Name) == 0 || len(s.Name) > 100:
 		return nil, fmt.Errorf("%w: a table name has 1 to 100 bytes, this one %d", ErrSchema, len(s.Name))
+	case !utf8.ValidString(s.Name):
+		return nil, fmt.Errorf("%w: table name %q is not valid UTF-8", ErrSchema, s.Name)
 	case len(s.Key) == 0:
 		return nil, fmt.Errorf("%w: table %q has no row key", ErrSchema, s.Name)
 	case len(s.Columns) > 1000:
@@ -245,6 +248,8 @@ func newTableMeta(s Schema) (*tableMeta, error) {
 		switch {
 		case len(f.name) == 0 || len(f.name) > 100:
 			return fieldMeta{}, fmt.Errorf("%w: a column name has 1 to 100 bytes, %q has %d", ErrSchema, f.name, len(f.name))
+		case !utf8.ValidString(f.name):
+			return fieldMeta{}, fmt.Errorf("%w: column name %q is not valid UTF-8", ErrSchema, f.name)
 		case names[f.name]:
 			return fieldMeta{}, fmt.Errorf("%w: two columns are named %q", ErrSchema, f.name)
 		case f.typ == nil:

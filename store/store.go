@@ -19,9 +19,9 @@
 //
 // # What a query promises
 //
-// A row whose values do not change during the query is returned exactly once. A row that is
-// written meanwhile may be seen with either value or missed; it is never returned twice. On a
-// database with snapshots (store/pebble) a query sees one instant.
+// A row that is not written during the query is returned exactly once. A row that is written
+// meanwhile, be it with the values it had, may be seen with either values or missed; it is never
+// returned twice. On a database with snapshots (store/pebble) a query sees one instant.
 //
 // # What is given away
 //
@@ -118,12 +118,15 @@ func (st *Store) Create(ctx context.Context, schema Schema) (_ *Table, err error
 	}
 	// The families come first: a client that sees the table in the catalogue finds them.
 	// Families of a Create that died here are empty, and nothing points to them.
-	tbl, err := st.open(ctx, meta)
+	tbl, _, err := st.open(ctx, meta)
 	if err != nil {
 		return nil, fmt.Errorf("store: create table %q: %w", schema.Name, err)
 	}
 	if err := st.catalogue.add(ctx, meta); err != nil {
-		st.forget(ctx, meta)
+		if errors.Is(err, ErrExists) {
+			// After any other error the table may be in the catalogue, and others may use it.
+			st.forget(ctx, meta)
+		}
 		return nil, fmt.Errorf("store: create table %q: %w", schema.Name, err)
 	}
 	return tbl, nil
@@ -135,11 +138,28 @@ func (st *Store) Table(ctx context.Context, name string) (*Table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: table %q: %w", name, err)
 	}
-	tbl, err := st.open(ctx, meta)
-	if err != nil {
-		return nil, fmt.Errorf("store: table %q: %w", name, err)
+	for {
+		tbl, known, err := st.open(ctx, meta)
+		if err != nil {
+			return nil, fmt.Errorf("store: table %q: %w", name, err)
+		}
+		if known {
+			return tbl, nil
+		}
+		// Opening a family makes it where it is not. Had the table been dropped after its entry
+		// was read, its rows would go to families that nothing refers to.
+		now, err := st.catalogue.table(ctx, name)
+		if err == nil && now.ID == meta.ID {
+			return tbl, nil
+		}
+		if err == nil || errors.Is(err, ErrNoTable) {
+			st.forget(ctx, meta)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("store: table %q: %w", name, err)
+		}
+		meta = now
 	}
-	return tbl, nil
 }
 
 // Tables returns the schemas of all tables, by name in ascending order.
@@ -174,25 +194,25 @@ func (st *Store) Drop(ctx context.Context, name string) (err error) {
 }
 
 // open returns the table that meta describes, with its families, from memory where it was opened
-// before.
-func (st *Store) open(ctx context.Context, meta *tableMeta) (*Table, error) {
+// before, and whether it was.
+func (st *Store) open(ctx context.Context, meta *tableMeta) (_ *Table, known bool, _ error) {
 	st.mu.Lock()
 	tbl := st.tables[meta.ID]
 	st.mu.Unlock()
 	if tbl != nil {
-		return tbl, nil
+		return tbl, true, nil
 	}
 	tbl, err := newTable(ctx, st, meta)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if first := st.tables[meta.ID]; first != nil {
-		return first, nil
+		return first, true, nil
 	}
 	st.tables[meta.ID] = tbl
-	return tbl, nil
+	return tbl, false, nil
 }
 
 func (st *Store) forget(ctx context.Context, meta *tableMeta) {

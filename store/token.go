@@ -50,12 +50,19 @@ func (t *Table) parseToken(token string, pl *plan, print []byte) (*position, err
 
 // rest returns the part of a range that is behind the position. A group that is put in order is
 // read again as a whole; what was on earlier pages is passed over.
-func (p *position) rest(r keyRange, reverse bool) keyRange {
+//
+// A row may have several postings of one value, left behind by writers that died; they are
+// neighbours, and the position is behind all of them.
+func (p *position) rest(r keyRange, reverse, postings bool) keyRange {
 	switch {
 	case r.group > 0 && reverse:
 		r.end = ope.PrefixEnd(p.Key[:r.group])
 	case r.group > 0:
 		r.start = bytes.Clone(p.Key[:r.group])
+	case postings && reverse:
+		r.end = p.Key[:len(p.Key)-len(writeID{})]
+	case postings:
+		r.start = ope.PrefixEnd(p.Key[:len(p.Key)-len(writeID{})])
 	case reverse:
 		r.end = p.Key
 	default:

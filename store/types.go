@@ -52,7 +52,6 @@ type TypeOf[T any] struct {
 	name       string
 	codec      encode.Codec[T] // nil where values have no order
 	exactCodec *encode.Exact[T]
-	within     func(lo, hi T) (TypeOf[T], error)
 	err        error // of Within, reported by Create
 
 	size    int // of the canonical bytes, 0 where it varies
@@ -249,18 +248,33 @@ func compareDate(a, b encode.CivilDate) int {
 	return cmp.Or(cmp.Compare(a.Year, b.Year), cmp.Compare(a.Month, b.Month), cmp.Compare(a.Day, b.Day))
 }
 
-func compareDecimal(a, b encode.Decimal) int { return rational(a).Cmp(rational(b)) }
+// compareDecimal compares by the place of the leading digit first, so that 1e2000000000 is not
+// written out.
+func compareDecimal(a, b encode.Decimal) int {
+	signA, orderA := leading(a)
+	signB, orderB := leading(b)
+	if signA != signB || signA == 0 {
+		return cmp.Compare(signA, signB)
+	}
+	if orderA != orderB {
+		return signA * cmp.Compare(orderA, orderB)
+	}
+	return scaled(a, b.Scale).Cmp(scaled(b, a.Scale))
+}
 
-func rational(d encode.Decimal) *big.Rat {
-	r := new(big.Rat)
-	if d.Unscaled == nil {
-		return r
+// leading returns the sign of d and, unless that is 0, the number of digits before its point.
+func leading(d encode.Decimal) (sign int, digits int64) {
+	if d.Unscaled == nil || d.Unscaled.Sign() == 0 {
+		return 0, 0
 	}
-	power := new(big.Int).Exp(big.NewInt(10), big.NewInt(max(int64(d.Scale), -int64(d.Scale))), nil)
-	if d.Scale < 0 {
-		return r.SetInt(power.Mul(power, d.Unscaled))
-	}
-	return r.SetFrac(d.Unscaled, power)
+	text := new(big.Int).Abs(d.Unscaled).String()
+	return d.Unscaled.Sign(), int64(len(text)) - int64(d.Scale)
+}
+
+// scaled returns d times ten to the power of its own or the other scale, whichever is larger.
+func scaled(d encode.Decimal, other int32) *big.Int {
+	up := max(int64(d.Scale), int64(other)) - int64(d.Scale)
+	return new(big.Int).Mul(d.Unscaled, new(big.Int).Exp(big.NewInt(10), big.NewInt(up), nil))
 }
 
 func (t TypeOf[T]) id() string           { return t.name }

@@ -56,9 +56,11 @@ func (t *Table) Delete(ctx context.Context, keys ...Row) (err error) {
 			return fmt.Errorf("store: delete from %q: %w", t.schema.Name, &RowError{i, err})
 		}
 	}
-	slices.SortFunc(rowKeys, slices.Compare)
-	rowKeys = slices.CompactFunc(rowKeys, slices.Equal)
-	err = t.inChunks(len(rowKeys), func(from, to int) error { return t.remove(ctx, rowKeys[from:to]) })
+	err = t.inChunks(len(rowKeys), func(from, to int) error {
+		chunk := slices.Clone(rowKeys[from:to])
+		slices.SortFunc(chunk, slices.Compare)
+		return t.remove(ctx, slices.CompactFunc(chunk, slices.Equal))
+	})
 	if err != nil {
 		return fmt.Errorf("store: delete from %q: %w", t.schema.Name, t.gone(err))
 	}

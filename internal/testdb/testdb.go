@@ -1,0 +1,185 @@
+// Package testdb opens the databases that tests run against, each in one place: the one in
+// memory, the embedded one, and those that the environment names.
+//
+// RANGECRYPT_CASSANDRA is the nodes of a Cassandra, host:port with commas between several.
+// RANGECRYPT_HBASE is the ZooKeeper quorum of an HBase. Where one is not set its tests are
+// skipped with one line, unless RANGECRYPT_REQUIRE lists its name: then they fail.
+package testdb
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/store/cassandra"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/hbase"
+	"github.com/rangecrypt/rangecrypt/store/pebble"
+)
+
+// A Database is a kind of database.
+type Database struct {
+	Name string
+
+	// Server reports whether it is one that other processes run.
+	Server bool
+
+	open func(tb testing.TB, wire io.Writer) driver.DB
+}
+
+// All are all kinds of databases.
+var All = []Database{
+	{Name: "memory", open: func(testing.TB, io.Writer) driver.DB { return drivertest.NewMemory() }},
+	{Name: "pebble", open: openPebble},
+	{Name: "cassandra", Server: true, open: openCassandra},
+	{Name: "hbase", Server: true, open: openHBase},
+}
+
+// Each runs a test once for every kind of database, as a subtest of its name.
+func Each(t *testing.T, test func(t *testing.T, db Database)) {
+	for _, db := range All {
+		t.Run(db.Name, func(t *testing.T) {
+			db.need(t)
+			test(t, db)
+		})
+	}
+}
+
+// Open returns an empty database, which is closed and removed at the end of the test. A
+// non-nil wire is given every byte that goes to a server or comes from one.
+func (d Database) Open(tb testing.TB, wire io.Writer) driver.DB {
+	tb.Helper()
+	return d.open(tb, wire)
+}
+
+func (d Database) variable() string { return "RANGECRYPT_" + strings.ToUpper(d.Name) }
+
+// need skips the test where the database is not there.
+func (d Database) need(tb testing.TB) {
+	tb.Helper()
+	switch {
+	case !d.Server || os.Getenv(d.variable()) != "":
+	case slices.Contains(strings.Split(os.Getenv("RANGECRYPT_REQUIRE"), ","), d.Name):
+		tb.Fatalf("RANGECRYPT_REQUIRE lists %s, but %s is not set", d.Name, d.variable())
+	default:
+		tb.Skipf("needs a server: set %s to its address", d.variable())
+	}
+}
+
+func openPebble(tb testing.TB, _ io.Writer) driver.DB {
+	tb.Helper()
+	db, err := pebble.Open(tb.TempDir(), nil)
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, db.Close()) })
+	return db
+}
+
+func fresh() string {
+	var id [6]byte
+	rand.Read(id[:])
+	return "rangecrypt_test_" + hex.EncodeToString(id[:])
+}
+
+func openCassandra(tb testing.TB, wire io.Writer) driver.DB {
+	tb.Helper()
+	cluster := gocql.NewCluster(strings.Split(os.Getenv("RANGECRYPT_CASSANDRA"), ",")...)
+	cluster.Timeout = 30 * time.Second
+	if wire != nil {
+		cluster.Dialer = dialer(func(ctx context.Context, network, address string) (net.Conn, error) {
+			return record(ctx, network, address, wire)
+		})
+	}
+	session, err := cluster.CreateSession()
+	require.NoError(tb, err)
+	tb.Cleanup(session.Close)
+	keyspace := fresh()
+	tb.Cleanup(func() {
+		require.NoError(tb, session.Query("DROP KEYSPACE IF EXISTS "+keyspace).Exec())
+	})
+	db, err := cassandra.New(tb.Context(), session, cassandra.Options{Keyspace: keyspace})
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, db.Close()) })
+	return db
+}
+
+type dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
+func (d dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	return d(ctx, network, address)
+}
+
+func openHBase(tb testing.TB, wire io.Writer) driver.DB {
+	tb.Helper()
+	o := &hbase.Options{Namespace: fresh()}
+	if wire != nil {
+		o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			return record(ctx, network, address, wire)
+		}
+	}
+	db, err := hbase.Open(tb.Context(), os.Getenv("RANGECRYPT_HBASE"), o)
+	require.NoError(tb, err)
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+		defer cancel()
+		families, err := db.Families(ctx)
+		for _, name := range families {
+			err = errors.Join(err, db.Drop(ctx, name))
+		}
+		require.NoError(tb, errors.Join(err, db.Close()))
+	})
+	return db
+}
+
+// record connects to address through a tunnel that writes all it carries to wire.
+func record(ctx context.Context, network, address string, wire io.Writer) (net.Conn, error) {
+	var d net.Dialer
+	server, err := d.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, errors.Join(err, server.Close())
+	}
+	defer listener.Close()
+	client, err := d.DialContext(ctx, "tcp", listener.Addr().String())
+	if err != nil {
+		return nil, errors.Join(err, server.Close())
+	}
+	inner, err := listener.Accept()
+	if err != nil {
+		return nil, errors.Join(err, server.Close(), client.Close())
+	}
+	locked := &lockedWriter{w: wire}
+	carry := func(to, from net.Conn) {
+		_, _ = io.Copy(to, io.TeeReader(from, locked))
+		_, _ = to.Close(), from.Close()
+	}
+	go carry(server, inner)
+	go carry(inner, server)
+	return client, nil
+}
+
+// wireMu makes writes of all connections follow one another.
+var wireMu sync.Mutex
+
+type lockedWriter struct{ w io.Writer }
+
+func (l *lockedWriter) Write(b []byte) (int, error) {
+	wireMu.Lock()
+	defer wireMu.Unlock()
+	return l.w.Write(b)
+}
