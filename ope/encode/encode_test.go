@@ -64,6 +64,8 @@ func exactLaws[T any](t *testing.T, c Exact[T], values *rapid.Generator[T], comp
 		require.NoError(t, err)
 		high, someHigh, err := c.High(v)
 		require.NoError(t, err)
+		require.True(t, !someLow || c.Domain().Contains(low))
+		require.True(t, !someHigh || c.Domain().Contains(high))
 		for _, x := range []int64{low - 1, low, low + 1, high - 1, high, high + 1, c.Domain().Min, c.Domain().Max, codes.Draw(t, "x")} {
 			if !c.Domain().Contains(x) {
 				continue
@@ -521,6 +523,23 @@ func TestDecimalString(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, compareDecimals(d, back))
 	}
+}
+
+// Between the highest code of int64 and the next one, which does not exist.
+func TestBoundAboveTheLastCode(t *testing.T) {
+	last, err := ParseDecimal("9223372036854775807.5")
+	require.NoError(t, err)
+	_, ok, err := FixedDecimal(0).Low(last)
+	require.NoError(t, err)
+	require.False(t, ok)
+	high, ok, err := FixedDecimal(0).High(last)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, int64(math.MaxInt64), high)
+
+	_, ok, err = Time(time.Millisecond).Low(time.UnixMilli(math.MaxInt64).Add(time.Nanosecond))
+	require.NoError(t, err)
+	require.False(t, ok)
 }
 
 // A decimal whose scale is absurd is placed without computing the power.
