@@ -1,6 +1,7 @@
 package cassandra
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,7 @@ type family struct {
 	// Statements. The columns of the key come first in put and delete, behind the value in cas.
 	put, putTTL, deleteCell, deleteRow, youngest string
 	cas, casDelete, casUnlike                    string
+	all                                          string // cells of a row
 
 	sizes   sizes
 	doubt   doubts
@@ -59,12 +61,13 @@ func newFamily(db *DB, spec driver.FamilySpec, table string) *family {
 	f.cas = fmt.Sprintf("UPDATE %s SET v = ? WHERE %s AND q = ? IF v = ?", f.table, row)
 	f.casUnlike = fmt.Sprintf("UPDATE %s SET v = ? WHERE %s AND q = ? IF v != ?", f.table, row)
 	f.casDelete = f.deleteCell + " IF v = ?"
+	f.all = fmt.Sprintf("SELECT q, v FROM %s WHERE %s", f.table, row)
 	f.watched.init(spec)
 	return f
 }
 
 // key appends the columns of a row's key.
-func (f *family) key(values []any, part, row []byte) []any {
+func (f *family) key(values []any, part any, row []byte) []any {
 	if f.spec.Layout == driver.LayoutOrdered {
 		values = append(values, part)
 	}
@@ -90,28 +93,8 @@ func (f *family) get(ctx context.Context, row []byte, cells driver.Slice) ([]dri
 		return nil, nil
 	}
 	part := partition(f.spec, row)
-	var stmt strings.Builder
-	stmt.WriteString("SELECT q, v FROM ")
-	stmt.WriteString(f.table)
-	stmt.WriteString(" WHERE ")
-	if f.spec.Layout == driver.LayoutOrdered {
-		stmt.WriteString("p = ? AND ")
-	}
-	stmt.WriteString("k = ?")
-	values := f.key(make([]any, 0, 6), part, row)
-	values = whereCells(&stmt, values, cells)
-	switch {
-	case cells.Reverse && f.spec.Layout == driver.LayoutOrdered:
-		stmt.WriteString(" ORDER BY k DESC, q DESC")
-	case cells.Reverse:
-		stmt.WriteString(" ORDER BY q DESC")
-	}
-	if cells.Limit > 0 {
-		stmt.WriteString(" LIMIT ?")
-		values = append(values, cells.Limit)
-	}
-
-	q := f.db.reading(f.db.session.Query(stmt.String(), values...)).RoutingKey(part)
+	stmt, values := f.selectRow(part, row, cells)
+	q := f.db.reading(f.db.session.Query(stmt, values...)).RoutingKey(part)
 	inDoubt := f.doubt.has(row)
 	if inDoubt {
 		// A conditional change of unknown outcome may have been decided without having been
@@ -135,6 +118,28 @@ func (f *family) get(ctx context.Context, row []byte, cells driver.Slice) ([]dri
 		f.doubt.settle(row)
 	}
 	return out, nil
+}
+
+// selectRow returns the query of a slice.
+func (f *family) selectRow(part, row []byte, cells driver.Slice) (stmt string, values []any) {
+	values = f.key(make([]any, 0, 6), part, row)
+	if cells.Limit == 0 && !cells.Reverse && len(cells.Only) == 0 && len(cells.Start) == 0 && cells.End == nil {
+		return f.all, values
+	}
+	var b strings.Builder
+	b.WriteString(f.all)
+	values = whereCells(&b, values, cells)
+	switch {
+	case cells.Reverse && f.spec.Layout == driver.LayoutOrdered:
+		b.WriteString(" ORDER BY k DESC, q DESC")
+	case cells.Reverse:
+		b.WriteString(" ORDER BY q DESC")
+	}
+	if cells.Limit > 0 {
+		b.WriteString(" LIMIT ?")
+		values = append(values, cells.Limit)
+	}
+	return b.String(), values
 }
 
 // emptySlice reports whether no qualifier can be in the slice.
@@ -182,18 +187,23 @@ func (f *family) Apply(ctx context.Context, mutations ...driver.Mutation) error 
 	if ctx.Err() != nil {
 		return fmt.Errorf("cassandra: apply: %w", contextError(ctx))
 	}
-	if len(mutations) == 1 {
-		return failed(ctx, "apply", f.send(ctx, partition(f.spec, mutations[0].Row), mutations, true))
+	batches := f.batches(mutations)
+	if len(batches) == 1 {
+		if err := f.acquire(ctx); err != nil {
+			return failed(ctx, "apply", err)
+		}
+		defer f.release()
+		return failed(ctx, "apply", f.send(ctx, batches[0]))
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
-	for _, b := range f.batches(mutations) {
+	for _, b := range batches {
 		// The slot is taken here, so that no more goroutines exist than can work.
 		if f.acquire(groupCtx) != nil {
 			break
 		}
 		group.Go(func() error {
 			defer f.release()
-			return f.send(groupCtx, b.part, b.mutations, false)
+			return f.send(groupCtx, b)
 		})
 	}
 	err := group.Wait()
@@ -219,22 +229,36 @@ type batch struct {
 	part             []byte
 	mutations        []driver.Mutation
 	statements, size int
+	first            int // index of the first mutation
 }
 
 // batches groups mutations by partition, in batches of bounded size. A mutation is never split.
 func (f *family) batches(mutations []driver.Mutation) []*batch {
+	if len(mutations) == 1 {
+		b := &batch{part: partition(f.spec, mutations[0].Row), mutations: mutations}
+		b.statements, b.size = weigh(mutations[0])
+		return []*batch{b}
+	}
 	var all []*batch
 	open := make(map[string]*batch) // by partition, the one to be filled
-	for _, m := range mutations {
-		part := partition(f.spec, m.Row)
+	var b *batch                    // that of the mutation before
+	var part []byte
+	for i, m := range mutations {
+		part = appendPartition(part[:0], f.spec, m.Row)
+		if b == nil || !bytes.Equal(b.part, part) {
+			b = open[string(part)]
+		}
 		statements, size := weigh(m)
-		b := open[string(part)]
 		if b == nil || b.statements+statements > batchStatements || b.size+size > batchBytes {
-			b = &batch{part: part}
+			b = &batch{part: bytes.Clone(part), first: i}
 			all = append(all, b)
 			open[string(part)] = b
 		}
-		b.mutations = append(b.mutations, m)
+		if b.first+len(b.mutations) == i {
+			b.mutations = mutations[b.first : i+1 : i+1] // not copied, as long as it is a stretch
+		} else {
+			b.mutations = append(b.mutations, m)
+		}
 		b.statements += statements
 		b.size += size
 	}
@@ -256,21 +280,15 @@ func weigh(m driver.Mutation) (statements, size int) {
 	return statements, size
 }
 
-// send sends mutations of one partition as one statement or batch, which the server applies as a
+// send sends a batch as one statement or batch of statements, which the server applies as a
 // whole. It may be repeated, since it has a timestamp.
-func (f *family) send(ctx context.Context, part []byte, mutations []driver.Mutation, acquire bool) error {
-	if acquire {
-		if err := f.acquire(ctx); err != nil {
-			return err
-		}
-		defer f.release()
-	}
+func (f *family) send(ctx context.Context, b *batch) error {
 	stamp := f.db.clock.next()
-	if f.spec.Layout == driver.LayoutWide && mutations[0].DeleteRow { // then it is the only one
+	if f.spec.Layout == driver.LayoutWide && b.mutations[0].DeleteRow { // then it is the only one
 		// The row may have been written by conditional changes, whose timestamps are the
 		// server's. A clock behind the server's would delete nothing.
 		var youngest *int64
-		q := f.db.reading(f.db.session.Query(f.youngest, mutations[0].Row)).RoutingKey(part).Consistency(f.db.serial)
+		q := f.db.reading(f.db.session.Query(f.youngest, b.part)).RoutingKey(b.part).Consistency(f.db.serial)
 		if err := q.ScanContext(ctx, &youngest); err != nil {
 			return err
 		}
@@ -278,51 +296,47 @@ func (f *family) send(ctx context.Context, part []byte, mutations []driver.Mutat
 			stamp = f.db.clock.after(*youngest)
 		}
 	}
-	statements, size := 0, 0
-	for _, m := range mutations {
-		n, s := weigh(m)
-		statements, size = statements+n, size+s
-	}
 	var err error
-	switch statements {
+	switch b.statements {
 	case 0:
 		return nil
 	case 1:
-		f.statements(part, mutations, func(stmt string, values ...any) {
-			q := f.db.session.Query(stmt, values...).RoutingKey(part).Consistency(f.db.quorum).PageSize(0)
+		f.statements(b, func(stmt string, values []any) {
+			q := f.db.session.Query(stmt, values...).RoutingKey(b.part).Consistency(f.db.quorum).PageSize(0)
 			err = q.WithTimestamp(stamp).Idempotent(true).RetryPolicy(retry{}).ExecContext(ctx)
 		})
 	default:
-		b := f.db.session.Batch(gocql.UnloggedBatch).Consistency(f.db.quorum).WithTimestamp(stamp).RetryPolicy(retry{})
-		b.Entries = make([]gocql.BatchEntry, 0, statements)
-		f.statements(part, mutations, func(stmt string, values ...any) {
-			b.Entries = append(b.Entries, gocql.BatchEntry{Stmt: stmt, Args: values, Idempotent: true})
+		q := f.db.session.Batch(gocql.UnloggedBatch).Consistency(f.db.quorum).WithTimestamp(stamp).RetryPolicy(retry{})
+		q.Entries = make([]gocql.BatchEntry, 0, b.statements)
+		f.statements(b, func(stmt string, values []any) {
+			q.Entries = append(q.Entries, gocql.BatchEntry{Stmt: stmt, Args: values, Idempotent: true})
 		})
-		err = b.ExecContext(ctx)
+		err = q.ExecContext(ctx)
 	}
 	if err == nil {
-		f.watch(part, len(mutations), size)
+		f.watch(b.part, len(b.mutations), b.size)
 	}
 	return err
 }
 
-// statements calls add for each statement of the mutations.
-func (f *family) statements(part []byte, mutations []driver.Mutation, add func(stmt string, values ...any)) {
-	for _, m := range mutations {
+// statements calls add for each statement of a batch.
+func (f *family) statements(b *batch, add func(stmt string, values []any)) {
+	var part any = b.part
+	for _, m := range b.mutations {
 		if m.DeleteRow {
-			add(f.deleteRow, f.key(nil, part, m.Row)...)
+			add(f.deleteRow, f.key(nil, part, m.Row))
 			continue
 		}
 		for _, c := range m.Puts {
 			values := append(f.key(make([]any, 0, 5), part, m.Row), blob(c.Qualifier), blob(c.Value))
 			if c.TTL == 0 {
-				add(f.put, values...)
+				add(f.put, values)
 			} else {
-				add(f.putTTL, append(values, seconds(c.TTL))...)
+				add(f.putTTL, append(values, seconds(c.TTL)))
 			}
 		}
 		for _, q := range m.Deletes {
-			add(f.deleteCell, append(f.key(make([]any, 0, 3), part, m.Row), blob(q))...)
+			add(f.deleteCell, append(f.key(make([]any, 0, 3), part, m.Row), blob(q)))
 		}
 	}
 }

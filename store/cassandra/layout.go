@@ -47,7 +47,15 @@ func partition(spec driver.FamilySpec, row []byte) []byte {
 	if spec.Layout == driver.LayoutWide {
 		return row
 	}
-	return bucketKey(row[:spec.PrefixBytes], bucket(row[spec.PrefixBytes:], spec.SpreadBits))
+	return appendPartition(make([]byte, 0, spec.PrefixBytes+2), spec, row)
+}
+
+func appendPartition(dst []byte, spec driver.FamilySpec, row []byte) []byte {
+	if spec.Layout == driver.LayoutWide {
+		return append(dst, row...)
+	}
+	dst = append(dst, row[:spec.PrefixBytes]...)
+	return binary.BigEndian.AppendUint16(dst, uint16(bucket(row[spec.PrefixBytes:], spec.SpreadBits)))
 }
 
 func bucketKey(prefix []byte, bucket int) []byte {
