@@ -102,12 +102,10 @@ type scanCall struct {
 	scan *pb.Scan
 	rows uint32 // at most so many
 
-	page      []driver.Row
-	bad       error
-	more      bool   // the region has more rows
-	finished  bool   // the scan as a whole has no more
-	cursor    []byte // a row up to which nothing is left, if the server gave up early
-	heartbeat bool
+	page   []driver.Row
+	bad    error
+	more   bool   // the region has more rows
+	cursor []byte // a row up to which nothing is left, if the server gave up early
 }
 
 func (c *scanCall) Name() string               { return "Scan" }
@@ -146,8 +144,6 @@ func (c *scanCall) answer(r *pb.ScanResponse) {
 		c.page = nil // an earlier attempt may have left one
 	}
 	c.more = r.GetMoreResultsInRegion()
-	c.finished = r.MoreResults != nil && !r.GetMoreResults()
-	c.heartbeat = r.GetHeartbeatMessage()
 	c.cursor = nil
 	for unknown := []byte(r.ProtoReflect().GetUnknown()); len(unknown) > 0; {
 		number, kind, n := protowire.ConsumeTag(unknown)

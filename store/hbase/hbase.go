@@ -43,8 +43,12 @@
 //
 // # Limits
 //
-// A row is in one region, and HBase cannot read one backwards: see [Options] for what that costs.
-// There is no commit with several conditions. Clients see each other's writes at once.
+// HBase cannot read a row backwards. The last cells of a slice are searched for by bisection: one
+// or two requests where qualifiers are evenly spread, some dozens at worst. A conditional put
+// checks one cell and cannot delete, so families are no [driver.Committer]. Mutations that both
+// put and delete, and those with a TTL, take a request each; all others go in batches.
+//
+// The client has neither TLS nor Kerberos. What a server may see, anyone on the way to it may.
 package hbase
 
 import (

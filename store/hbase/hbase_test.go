@@ -1,4 +1,4 @@
-package hbase_test
+package hbase
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
-	"github.com/rangecrypt/rangecrypt/store/hbase"
 )
 
 // quorum returns the ZooKeeper servers of the HBase to test with, or skips the test.
@@ -30,20 +29,20 @@ func quorum(tb testing.TB) string {
 	return q
 }
 
-func open(tb testing.TB, o hbase.Options) *hbase.DB {
+func open(tb testing.TB, o Options) *DB {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if o.Namespace == "" {
 		o.Namespace = "rangecrypt_test"
 	}
-	db, err := hbase.Open(ctx, quorum(tb), &o)
+	db, err := Open(ctx, quorum(tb), &o)
 	require.NoError(tb, err)
 	return db
 }
 
-// family opens a new family and drops it at the end.
-func family(tb testing.TB, db driver.DB, spec driver.FamilySpec) driver.Family {
+// newTable opens a new family and drops it at the end.
+func newTable(tb testing.TB, db driver.DB, spec driver.FamilySpec) driver.Family {
 	tb.Helper()
 	var b [6]byte
 	rand.Read(b[:])
@@ -64,7 +63,7 @@ func family(tb testing.TB, db driver.DB, spec driver.FamilySpec) driver.Family {
 func TestDriver(t *testing.T) {
 	q := quorum(t)
 	connect := func(tb testing.TB) driver.DB {
-		db, err := hbase.Open(tb.Context(), q, &hbase.Options{Namespace: "rangecrypt_test"})
+		db, err := Open(tb.Context(), q, &Options{Namespace: "rangecrypt_test"})
 		require.NoError(tb, err)
 		return db
 	}

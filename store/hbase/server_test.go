@@ -1,0 +1,657 @@
+package hbase
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/tsuna/gohbase"
+	"github.com/tsuna/gohbase/hrpc"
+	"github.com/tsuna/gohbase/pb"
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+func cell(qualifier, value string) driver.Cell {
+	return driver.Cell{Qualifier: []byte(qualifier), Value: []byte(value)}
+}
+
+func put(row string, cells ...driver.Cell) driver.Mutation {
+	return driver.Mutation{Row: []byte(row), Puts: cells}
+}
+
+func texts(cells []driver.Cell) []string {
+	out := []string{}
+	for _, c := range cells {
+		out = append(out, string(c.Qualifier)+"="+string(c.Value))
+	}
+	return out
+}
+
+func within1s(tb testing.TB) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(tb.Context(), time.Second)
+}
+
+// leaks fails if goroutines are left over that were not there before.
+func leaks(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() { require.NoError(t, goleak.Find(before)) })
+}
+
+func TestOpenWithoutServer(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts, as far as the kernel does, and says nothing
+	require.NoError(t, err)
+	defer silent.Close()
+	for name, q := range map[string]string{"refused": "127.0.0.1:1", "silent": silent.Addr().String()} {
+		t.Run(name, func(t *testing.T) {
+			leaks(t)
+			ctx, cancel := within1s(t)
+			defer cancel()
+			begin := time.Now()
+			_, err := Open(ctx, q, nil)
+			require.ErrorIs(t, err, driver.ErrUnavailable)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Less(t, time.Since(begin), 3*time.Second)
+		})
+		t.Run(name+", without a deadline", func(t *testing.T) {
+			leaks(t)
+			_, err := Open(t.Context(), q, &Options{Timeout: 500 * time.Millisecond})
+			require.ErrorIs(t, err, driver.ErrUnavailable)
+		})
+		t.Run(name+", cancelled", func(t *testing.T) {
+			leaks(t)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			reason := errors.New("a reason")
+			time.AfterFunc(100*time.Millisecond, func() { cancel(reason) })
+			_, err := Open(ctx, q, nil)
+			require.ErrorIs(t, err, reason)
+		})
+	}
+}
+
+// TestServerGone takes the network away half-way, and gives it back.
+func TestServerGone(t *testing.T) {
+	quorum(t)
+	leaks(t)
+	p := newProxy(t)
+	db := open(t, Options{Dial: p.dial})
+	f := newTable(t, db, driver.FamilySpec{})
+	load := func(ctx context.Context, from int) (done int, err error) {
+		for i := from; i < 40; i++ {
+			if err := f.Apply(ctx, put(fmt.Sprintf("%03d", i), cell("q", "v"))); err != nil {
+				return i, err
+			}
+			if i == 20 && from == 0 {
+				p.setDown(true)
+			}
+		}
+		return 40, nil
+	}
+	ctx, cancel := within1s(t)
+	defer cancel()
+	begin := time.Now()
+	n, err := load(ctx, 0)
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.Equal(t, 21, n)
+	require.Less(t, time.Since(begin), 3*time.Second)
+	for name, try := range map[string]func(context.Context) error{
+		"Get": func(ctx context.Context) error { _, err := f.Get(ctx, []byte("000"), driver.Slice{}); return err },
+		"Scan": func(ctx context.Context) error {
+			for _, err := range f.Scan(ctx, driver.Range{}) {
+				return err
+			}
+			return nil
+		},
+		"CheckAndPut": func(ctx context.Context) error {
+			_, err := f.CheckAndPut(ctx, []byte("000"), cell("q", "v"), cell("q", "w"))
+			return err
+		},
+		"Families": func(ctx context.Context) error { _, err := db.Families(ctx); return err },
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		err := try(ctx)
+		cancel()
+		require.ErrorIs(t, err, driver.ErrUnavailable, name)
+		require.NotErrorIs(t, err, driver.ErrUnknownOutcome, name)
+	}
+	p.setDown(false)
+	n, err = load(t.Context(), n)
+	require.NoError(t, err)
+	require.Equal(t, 40, n)
+	rows := 0
+	for _, err := range f.Scan(t.Context(), driver.Range{}) {
+		require.NoError(t, err)
+		rows++
+	}
+	require.Equal(t, 40, rows)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+}
+
+// TestCloseWhileGone closes while the client is looking for servers that are not there.
+func TestCloseWhileGone(t *testing.T) {
+	quorum(t)
+	db := open(t, Options{})
+	f := newTable(t, db, driver.FamilySpec{})
+	t.Cleanup(func() { db.Close() })
+	leaks(t)
+	p := newProxy(t)
+	other := open(t, Options{Dial: p.dial})
+	g, err := other.Family(t.Context(), driver.FamilySpec{Name: f.(*family).spec.Name, Layout: driver.LayoutOrdered})
+	require.NoError(t, err)
+	require.NoError(t, g.Apply(t.Context(), put("a", cell("q", "v"))))
+	p.setDown(true)
+	ctx, cancel := within1s(t)
+	defer cancel()
+	_, err = g.Get(ctx, []byte("a"), driver.Slice{})
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.NoError(t, other.Close())
+}
+
+// TestFrozenServer has a server that takes requests and says nothing.
+func TestFrozenServer(t *testing.T) {
+	quorum(t)
+	leaks(t)
+	p := newProxy(t)
+	db := open(t, Options{Dial: p.dial})
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	f := newTable(t, db, driver.FamilySpec{})
+	large := strings.Repeat("x", driver.MaxValue) // more than the sockets hold
+	thaw := p.freeze()
+	for name, try := range map[string]func(context.Context) error{
+		"Apply": func(ctx context.Context) error { return f.Apply(ctx, put("a", cell("q", large))) },
+		"Get":   func(ctx context.Context) error { _, err := f.Get(ctx, []byte("a"), driver.Slice{}); return err },
+		"CheckAndPut": func(ctx context.Context) error {
+			_, err := f.CheckAndPut(ctx, []byte("b"), driver.Cell{Qualifier: []byte("q")}, cell("q", large))
+			return err
+		},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		begin := time.Now()
+		err := try(ctx)
+		cancel()
+		require.ErrorIs(t, err, context.DeadlineExceeded, name)
+		require.Less(t, time.Since(begin), time.Second, name)
+	}
+	thaw()
+}
+
+// TestUnknownOutcome loses the answer to a conditional put, and the request.
+func TestUnknownOutcome(t *testing.T) {
+	q := quorum(t)
+	p := newProxy(t)
+	db := open(t, Options{Dial: p.dial})
+	t.Cleanup(func() { db.Close() })
+	f := newTable(t, db, driver.FamilySpec{})
+	try := func(row string, drop bool) {
+		// The client has a connection and knows the region, as it mostly does.
+		_, err := f.Get(t.Context(), []byte("another"), driver.Slice{})
+		require.NoError(t, err)
+		p.cut(row, drop)
+		ok, err := f.CheckAndPut(t.Context(), []byte(row), driver.Cell{Qualifier: []byte("q")}, cell("q", "v"))
+		require.ErrorIs(t, err, driver.ErrUnknownOutcome)
+		require.False(t, ok)
+		require.Equal(t, 1, p.matched)
+	}
+	t.Run("the answer is lost", func(t *testing.T) {
+		for i := range 5 {
+			row := fmt.Sprintf("a conditional put %d", i)
+			try(row, false)
+			cells, err := f.Get(t.Context(), []byte(row), driver.Slice{})
+			require.NoError(t, err)
+			require.Equal(t, []string{"q=v"}, texts(cells))
+		}
+	})
+	t.Run("the request is lost", func(t *testing.T) {
+		try("a lost conditional put", true)
+		cells, err := f.Get(t.Context(), []byte("a lost conditional put"), driver.Slice{})
+		require.NoError(t, err)
+		require.Empty(t, cells)
+	})
+	t.Run("the time is over", func(t *testing.T) {
+		thaw := p.freeze()
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		_, err := f.CheckAndPut(ctx, []byte("b"), driver.Cell{Qualifier: []byte("q")}, cell("q", "v"))
+		thaw()
+		require.ErrorIs(t, err, driver.ErrUnknownOutcome)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+	// Why CheckAndPut is not left to gohbase: when this fails, gohbase has learnt it.
+	t.Run("gohbase alone says that it was not put", func(t *testing.T) {
+		client := gohbase.NewClient(q, gohbase.RegionDialer(p.dial))
+		defer client.Close()
+		table := string(f.(*family).table)
+		get, err := hrpc.NewGetStr(t.Context(), table, "another")
+		require.NoError(t, err)
+		_, err = client.Get(get)
+		require.NoError(t, err)
+		p.cut("gohbase's conditional put", false)
+		m, err := hrpc.NewPutStr(t.Context(), table, "gohbase's conditional put", map[string]map[string][]byte{"c": {"qq": []byte("\x01v")}})
+		require.NoError(t, err)
+		ok, err := client.CheckAndPut(m, "c", "qq", nil)
+		require.NoError(t, err)
+		require.False(t, ok)
+		cells, err := f.Get(t.Context(), []byte("gohbase's conditional put"), driver.Slice{})
+		require.NoError(t, err)
+		require.Equal(t, []string{"q=v"}, texts(cells))
+	})
+}
+
+// at sends cells with a timestamp of our choice.
+func (f *family) at(tb testing.TB, row string, time uint64, kind pb.MutationProto_MutationType, qualifier, value string) {
+	tb.Helper()
+	c, err := f.mutate(tb.Context(), put(row, cell(qualifier, value)))
+	require.NoError(tb, err)
+	c.mutation.MutateType = kind.Enum()
+	wire := byte(typePut)
+	header := valueHeader
+	if kind == pb.MutationProto_DELETE {
+		wire, header, value = typeDeleteColumn, "", ""
+	}
+	c.cells = appendCell(nil, []byte(row), qualifierHeader, []byte(qualifier), time, wire, header, []byte(value))
+	require.NoError(tb, f.sendBatch(tb.Context(), []hrpc.Call{c}))
+}
+
+// TestSameMillisecond: what HBase does with a put in the millisecond of a deletion, and that it
+// does not happen to ours.
+func TestSameMillisecond(t *testing.T) {
+	quorum(t)
+	db := open(t, Options{})
+	t.Cleanup(func() { db.Close() })
+	f := newTable(t, db, driver.FamilySpec{}).(*family)
+	now := uint64(time.Now().UnixMilli())
+	f.at(t, "a", now, pb.MutationProto_DELETE, "q", "")
+	f.at(t, "a", now, pb.MutationProto_PUT, "q", "lost")
+	cells, err := f.Get(t.Context(), []byte("a"), driver.Slice{})
+	require.NoError(t, err)
+	require.Empty(t, cells, "HBase has changed: a put is no longer covered by a deletion of the same time, and Apply need not wait")
+
+	for i := range 100 {
+		m := driver.Mutation{Row: []byte("b"), Deletes: [][]byte{[]byte("q")}}
+		if i%2 == 1 {
+			m = driver.Mutation{Row: []byte("b"), DeleteRow: true}
+		}
+		require.NoError(t, f.Apply(t.Context(), m))
+		require.NoError(t, f.Apply(t.Context(), put("b", cell("q", fmt.Sprint(i)))))
+		cells, err := f.Get(t.Context(), []byte("b"), driver.Slice{})
+		require.NoError(t, err)
+		require.Equal(t, []string{fmt.Sprintf("q=%d", i)}, texts(cells))
+	}
+}
+
+// TestExpiredShowsOlder: what HBase does when a cell over another one expires, and that it does
+// not happen to ours.
+func TestExpiredShowsOlder(t *testing.T) {
+	quorum(t)
+	db := open(t, Options{})
+	t.Cleanup(func() { db.Close() })
+	f := newTable(t, db, driver.FamilySpec{}).(*family)
+	for _, row := range []string{"a", "b"} {
+		require.NoError(t, f.Apply(t.Context(), put(row, cell("q", "old"), cell("r", "stays"))))
+		time.Sleep(2 * time.Millisecond)
+	}
+	expiring := cell("q", "new")
+	expiring.TTL = time.Second
+	raw, err := f.mutate(t.Context(), put("a", expiring))
+	require.NoError(t, err)
+	require.NoError(t, f.sendBatch(t.Context(), []hrpc.Call{raw}))
+	require.NoError(t, f.Apply(t.Context(), put("b", expiring, cell("s", "stays too"))))
+	for _, row := range []string{"a", "b"} {
+		cells, err := f.Get(t.Context(), []byte(row), driver.Slice{Only: [][]byte{[]byte("q")}})
+		require.NoError(t, err)
+		require.Equal(t, []string{"q=new"}, texts(cells))
+	}
+	time.Sleep(1300 * time.Millisecond)
+	cells, err := f.Get(t.Context(), []byte("a"), driver.Slice{})
+	require.NoError(t, err)
+	require.Equal(t, []string{"q=old", "r=stays"}, texts(cells), "HBase has changed: older versions do not come back, and puts with a TTL need not read")
+	cells, err = f.Get(t.Context(), []byte("b"), driver.Slice{})
+	require.NoError(t, err)
+	require.Equal(t, []string{"r=stays", "s=stays too"}, texts(cells))
+}
+
+// TestLayout opens tables that are not as the library makes them.
+func TestLayout(t *testing.T) {
+	quorum(t)
+	db := open(t, Options{})
+	t.Cleanup(func() { db.Close() })
+	make := func(t *testing.T, layout, family string, attributes ...string) driver.FamilySpec {
+		spec := driver.FamilySpec{Name: fmt.Sprintf("l%d", rand.Uint64()), Layout: driver.LayoutOrdered}
+		schema := &pb.TableSchema{TableName: db.tableName(spec.Name),
+			ColumnFamilies: []*pb.ColumnFamilySchema{{Name: []byte(family), Attributes: pairs(attributes...)}}}
+		if layout != "" {
+			schema.Attributes = pairs(layoutAttribute, layout)
+		}
+		m := &master{db: db}
+		defer m.close()
+		require.NoError(t, m.procedure(t.Context(), "CreateTable", &pb.CreateTableRequest{TableSchema: schema}, &pb.CreateTableResponse{}))
+		t.Cleanup(func() {
+			m := &master{db: db}
+			defer m.close()
+			name := db.tableName(spec.Name)
+			require.NoError(t, m.procedure(context.Background(), "DisableTable", &pb.DisableTableRequest{TableName: name}, &pb.DisableTableResponse{}))
+			require.NoError(t, m.procedure(context.Background(), "DeleteTable", &pb.DeleteTableRequest{TableName: name}, &pb.DeleteTableResponse{}))
+		})
+		return spec
+	}
+	ours := layout(driver.FamilySpec{Layout: driver.LayoutOrdered})
+	for _, c := range []struct{ name, layout, family, attribute, value, message string }{
+		{"a foreign table", "", "c", "VERSIONS", "1", "was not made by this library"},
+		{"a newer format", "format=2 layout=striped", "c", "VERSIONS", "1", "needs a newer version"},
+		{"format 10 is not format 1", strings.Replace(ours, "=1", "=10", 1), "c", "VERSIONS", "1", "needs a newer version"},
+		{"another layout", strings.Replace(ours, "prefix=0", "prefix=4", 1), "c", "VERSIONS", "1", "prefix=4"},
+		{"without the column family", ours, "d", "VERSIONS", "1", "no column family"},
+		{"altered versions", ours, "c", "VERSIONS", "3", "VERSIONS=3"},
+		{"altered TTL", ours, "c", "TTL", "60", "TTL=60"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			spec := make(t, c.layout, c.family, c.attribute, c.value)
+			_, err := db.Family(t.Context(), spec)
+			require.ErrorIs(t, err, driver.ErrLayout)
+			require.ErrorContains(t, err, c.message)
+			names, err := db.Families(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, c.layout != "", slices.Contains(names, spec.Name))
+			if c.layout == "" {
+				require.ErrorIs(t, db.Drop(t.Context(), spec.Name), driver.ErrLayout)
+			}
+		})
+	}
+	t.Run("a cell of another format", func(t *testing.T) {
+		f := newTable(t, db, driver.FamilySpec{}).(*family)
+		c, err := f.mutate(t.Context(), put("a", cell("q", "v")))
+		require.NoError(t, err)
+		c.cells[len(c.cells)-2] = 2
+		require.NoError(t, f.sendBatch(t.Context(), []hrpc.Call{c}))
+		_, err = f.Get(t.Context(), []byte("a"), driver.Slice{})
+		require.ErrorIs(t, err, driver.ErrLayout)
+		for _, err := range f.Scan(t.Context(), driver.Range{}) {
+			require.ErrorIs(t, err, driver.ErrLayout)
+		}
+	})
+	t.Run("created by ten at a time", func(t *testing.T) {
+		spec := driver.FamilySpec{Name: fmt.Sprintf("l%d", rand.Uint64()), Layout: driver.LayoutWide}
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() {
+				f, err := db.Family(t.Context(), spec)
+				if err == nil {
+					err = f.Apply(t.Context(), put("a", cell("q", "v")))
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		require.NoError(t, db.Drop(t.Context(), spec.Name))
+	})
+}
+
+// A counter counts the requests that the client is given.
+type counter struct {
+	gohbase.RPCClient
+	n, cells atomic.Int64
+}
+
+func (c *counter) SendRPC(r hrpc.Call) (proto.Message, error) {
+	c.n.Add(1)
+	m, err := c.RPCClient.SendRPC(r)
+	if g, ok := m.(*pb.GetResponse); ok {
+		c.cells.Add(int64(len(g.GetResult().GetCell())))
+	}
+	return m, err
+}
+
+func (c *counter) take() (requests, cells int64) { return c.n.Swap(0), c.cells.Swap(0) }
+
+// TestWideRow: the last cells of a row of 100,000 are found without reading the row, also where
+// the qualifiers are not evenly spread.
+func TestWideRow(t *testing.T) {
+	quorum(t)
+	db := open(t, Options{})
+	t.Cleanup(func() { db.Close() })
+	f := newTable(t, db, driver.FamilySpec{Layout: driver.LayoutWide})
+	count := &counter{RPCClient: db.rpc}
+	db.rpc = count
+	random := rand.New(rand.NewPCG(1, 2))
+	for name, qualifier := range map[string]func(i int) []byte{
+		"evenly spread": func(int) []byte {
+			return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, random.Uint64()), random.Uint64())
+		},
+		"ascending": func(i int) []byte { return fmt.Appendf(nil, "a common prefix/%012d", i) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			row := []byte(name)
+			var all [][]byte
+			for len(all) < 100_000 {
+				m := driver.Mutation{Row: row}
+				for range 5_000 {
+					q := qualifier(len(all))
+					all = append(all, q)
+					m.Puts = append(m.Puts, driver.Cell{Qualifier: q, Value: []byte("v")})
+				}
+				require.NoError(t, f.Apply(t.Context(), m))
+			}
+			slices.SortFunc(all, slices.Compare[[]byte])
+			for i := range 20 {
+				s := driver.Slice{Reverse: true, Limit: 1 + random.IntN(5)}
+				end := len(all)
+				if i%5 != 4 {
+					end = random.IntN(len(all))
+					s.End = all[end]
+				}
+				count.take()
+				cells, err := f.Get(t.Context(), row, s)
+				require.NoError(t, err)
+				require.Len(t, cells, min(s.Limit, end))
+				for j, c := range cells {
+					require.Equal(t, all[end-1-j], c.Qualifier)
+				}
+				requests, read := count.take()
+				t.Logf("the last %d cells below number %d: %d requests, %d cells", s.Limit, end, requests, read)
+				require.LessOrEqual(t, requests, int64(64))
+				require.LessOrEqual(t, read, requests*int64(s.Limit+257))
+			}
+			count.take()
+			cells, err := f.Get(t.Context(), row, driver.Slice{Start: all[50_000], Limit: 20_000})
+			require.NoError(t, err)
+			require.Len(t, cells, 20_000)
+			requests, read := count.take()
+			require.Equal(t, int64(1), requests)
+			require.Equal(t, int64(20_000), read)
+		})
+	}
+}
+
+// TestScanRequests: a scan of a thousand rows is one or two requests, whatever ends it.
+func TestScanRequests(t *testing.T) {
+	quorum(t)
+	db := open(t, Options{})
+	t.Cleanup(func() { db.Close() })
+	f := newTable(t, db, driver.FamilySpec{})
+	var ms []driver.Mutation
+	for i := range 3000 {
+		ms = append(ms, put(fmt.Sprintf("%04d", i), cell("q", strings.Repeat("v", 100))))
+	}
+	require.NoError(t, f.Apply(t.Context(), ms...))
+	count := &counter{RPCClient: db.rpc}
+	db.rpc = count
+	for _, r := range []driver.Range{
+		{Start: []byte("1000"), End: []byte("2000")},
+		{Start: []byte("1000"), End: []byte("2000"), Reverse: true},
+		{Start: []byte("1000"), Limit: 1000},
+		{Limit: 1000, Reverse: true},
+		{Start: []byte("2000")},
+		{End: []byte("1000"), Reverse: true},
+	} {
+		rows := 0
+		for _, err := range f.Scan(t.Context(), r) {
+			require.NoError(t, err)
+			rows++
+		}
+		require.Equal(t, 1000, rows, "%q", r)
+		requests, _ := count.take()
+		require.LessOrEqual(t, requests, int64(2), "%q", r)
+	}
+}
+
+// TestSplitAndMove splits and reopens regions under a load of every kind.
+func TestSplitAndMove(t *testing.T) {
+	quorum(t)
+	db := open(t, Options{SplitRegions: 4})
+	t.Cleanup(func() { db.Close() })
+	f := newTable(t, db, driver.FamilySpec{SpreadBits: 8}).(*family)
+	const fixed = 2000
+	var ms []driver.Mutation
+	key := func(i int) string { return string(binary.BigEndian.AppendUint16(nil, uint16(i*65536/fixed))) }
+	for i := range fixed {
+		ms = append(ms, put(key(i), cell("q", "v")))
+	}
+	require.NoError(t, f.Apply(t.Context(), ms...))
+	ctx, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	var writes, swaps, scans atomic.Int64
+	run := func(step func(i int) error) {
+		all.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				if err := step(i); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	written := make([]string, 0, 1<<16)
+	run(func(i int) error { // puts, and puts with deletes
+		row := key(i*7%fixed) + fmt.Sprint("w", i)
+		if err := f.Apply(t.Context(), put(row, cell("x", "1"), cell("y", "1"))); err != nil {
+			return err
+		}
+		written = append(written, row)
+		writes.Add(1)
+		return f.Apply(t.Context(), driver.Mutation{Row: []byte(row), Puts: []driver.Cell{cell("x", "2")}, Deletes: [][]byte{[]byte("y")}})
+	})
+	run(func(i int) error { // a counter, which an update that is applied twice or not at all breaks
+		row := []byte{byte(i * 37), 0, 'c'}
+		cells, err := f.Get(t.Context(), row, driver.Slice{})
+		if err != nil {
+			return err
+		}
+		expect, next := driver.Cell{Qualifier: []byte("n")}, 1
+		if len(cells) > 0 {
+			expect = cells[0]
+			fmt.Sscan(string(cells[0].Value), &next)
+			next++
+		}
+		ok, err := f.CheckAndPut(t.Context(), row, expect, cell("n", fmt.Sprint(next)))
+		if err == nil && !ok {
+			err = errors.New("somebody else counted")
+		}
+		swaps.Add(1)
+		return err
+	})
+	for _, reverse := range []bool{false, true} {
+		run(func(int) error {
+			seen := 0
+			last := []byte(nil)
+			for row, err := range f.Scan(t.Context(), driver.Range{Reverse: reverse, Cells: driver.Slice{Only: [][]byte{[]byte("q")}}}) {
+				if err != nil {
+					return err
+				}
+				if last != nil && (string(row.Key) <= string(last)) != reverse {
+					return fmt.Errorf("row %x came after %x", row.Key, last)
+				}
+				last = row.Key
+				seen++
+			}
+			if seen != fixed {
+				return fmt.Errorf("a scan, reverse %v, saw %d rows of %d", reverse, seen, fixed)
+			}
+			scans.Add(1)
+			return nil
+		})
+	}
+	m := &master{db: db}
+	defer m.close()
+	current := func() []hrpc.RegionInfo {
+		var rs []hrpc.RegionInfo
+		db.mu.Lock()
+		defer db.mu.Unlock()
+		for r := range db.regions {
+			if string(r.Table()) == f.spec.Name && r.Context().Err() == nil {
+				rs = append(rs, r)
+			}
+		}
+		slices.SortFunc(rs, func(a, b hrpc.RegionInfo) int { return strings.Compare(string(a.StartKey()), string(b.StartKey())) })
+		return rs
+	}
+	require.Len(t, current(), 4, "the family should have been split when it was made")
+	for i, at := range []string{"\x20", "\x50", "\x90\x01", "\xf0"} {
+		time.Sleep(300 * time.Millisecond)
+		for _, r := range current() {
+			switch inside := string(r.StartKey()) < at && (len(r.StopKey()) == 0 || at < string(r.StopKey())); {
+			case inside:
+				require.NoError(t, m.split(t.Context(), db, f, r, at))
+			case i%2 == 0:
+				require.NoError(t, m.reopen(t.Context(), r))
+			}
+		}
+	}
+	time.Sleep(500 * time.Millisecond)
+	stop()
+	all.Wait()
+	t.Logf("%d writes, %d conditional puts, %d scans; %d regions", writes.Load(), swaps.Load(), scans.Load(), len(current()))
+	require.GreaterOrEqual(t, len(current()), 7)
+	for _, row := range written {
+		cells, err := f.Get(t.Context(), []byte(row), driver.Slice{})
+		require.NoError(t, err)
+		require.Equal(t, []string{"x=2"}, texts(cells))
+	}
+	sum := 0
+	for row, err := range f.Scan(t.Context(), driver.Range{Cells: driver.Slice{Only: [][]byte{[]byte("n")}}}) {
+		require.NoError(t, err)
+		n := 0
+		fmt.Sscan(string(row.Cells[0].Value), &n)
+		sum += n
+	}
+	require.EqualValues(t, swaps.Load(), sum)
+}
+
+// split divides a region. Gohbase's messages are older than that request, so it is written by
+// hand: the region, then the key.
+func (m *master) split(ctx context.Context, db *DB, f *family, r hrpc.RegionInfo, at string) error {
+	id := r.ID()
+	info, err := proto.Marshal(&pb.RegionInfo{RegionId: &id, TableName: db.tableName(f.spec.Name), StartKey: r.StartKey(), EndKey: r.StopKey()})
+	if err != nil {
+		return err
+	}
+	b := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), info)
+	b = protowire.AppendBytes(protowire.AppendTag(b, 2, protowire.BytesType), []byte(at))
+	request := &pb.GetClusterStatusRequest{}
+	request.ProtoReflect().SetUnknown(b)
+	return m.procedure(ctx, "SplitRegion", request, &pb.CreateTableResponse{})
+}
+
+// reopen closes a region and opens it again, as a move does.
+func (m *master) reopen(ctx context.Context, r hrpc.RegionInfo) error {
+	spec := &pb.RegionSpecifier{Type: hrpc.RegionSpecifierRegionName, Value: r.Name()}
+	if err := m.do(ctx, "UnassignRegion", &pb.UnassignRegionRequest{Region: spec}, &pb.UnassignRegionResponse{}); err != nil {
+		return err
+	}
+	return m.do(ctx, "AssignRegion", &pb.AssignRegionRequest{Region: spec}, &pb.AssignRegionResponse{})
+}

@@ -1,0 +1,282 @@
+package hbase
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/sirupsen/logrus"
+	"github.com/stretchr/testify/require"
+	"github.com/tsuna/gohbase"
+	"github.com/tsuna/gohbase/hrpc"
+	"github.com/tsuna/gohbase/pb"
+	"github.com/tsuna/gohbase/region"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+var anyBytes = rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, 0x7f, 0x80, 0xff}), 0, 6)
+
+func TestCellsRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		row := append([]byte("r"), anyBytes.Draw(t, "row")...)
+		var wire []byte
+		var want []driver.Cell
+		for range rapid.IntRange(1, 4).Draw(t, "cells") {
+			c := driver.Cell{Qualifier: anyBytes.Draw(t, "qualifier"), Value: anyBytes.Draw(t, "value")}
+			want = append(want, c)
+			before := len(wire)
+			wire = appendCell(wire, row, qualifierHeader, c.Qualifier, latest, typePut, valueHeader, c.Value)
+			require.Equal(t, cellSize(len(row), 1+len(c.Qualifier), 1+len(c.Value)), len(wire)-before)
+		}
+		key, cells, read, err := decodeRow(append(wire, "more"...), len(want))
+		require.NoError(t, err)
+		require.Equal(t, len(wire), read)
+		require.Equal(t, row, key)
+		for i, c := range cells {
+			require.True(t, bytes.Equal(want[i].Qualifier, c.Qualifier) && bytes.Equal(want[i].Value, c.Value))
+			require.Zero(t, cap(c.Value)-len(c.Value)+cap(c.Qualifier)-len(c.Qualifier), "an append would write into a neighbour")
+		}
+		for n := range wire {
+			_, _, _, err := decodeRow(wire[:n], len(want))
+			require.Error(t, err)
+		}
+	})
+}
+
+func FuzzDecodeRow(f *testing.F) {
+	f.Add(appendCell(nil, []byte("row"), qualifierHeader, []byte("q"), latest, typePut, valueHeader, []byte("v")), 1)
+	f.Fuzz(func(t *testing.T, b []byte, n int) {
+		if n < 0 || n > 1<<16 {
+			return
+		}
+		_, cells, read, err := decodeRow(b, n)
+		if err == nil && (len(cells) != n || read > len(b)) {
+			t.Fatalf("%d cells of %d in %d bytes of %d", len(cells), n, read, len(b))
+		}
+	})
+}
+
+// TestBetween: the steps of the search for the last cells stay between its bounds.
+func TestBetween(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		low, high := anyBytes.Draw(t, "low"), anyBytes.Draw(t, "high")
+		if bytes.Compare(low, high) >= 0 {
+			high = nil
+		}
+		in := func(q []byte) {
+			if bytes.Compare(q, low) < 0 && bytes.Compare(bytes.TrimRight(q, "\x00"), bytes.TrimRight(low, "\x00")) != 0 {
+				t.Fatalf("%x is below %x", q, low)
+			}
+			if high != nil && bytes.Compare(bytes.TrimRight(q, "\x00"), bytes.TrimRight(high, "\x00")) > 0 {
+				t.Fatalf("%x is above %x", q, high)
+			}
+		}
+		d := rapid.UintRange(0, 64).Draw(t, "depth")
+		in(within(low, high, d))
+		first := anyBytes.Draw(t, "first")
+		if bytes.Compare(first, low) < 0 {
+			in(beyond(first, low, high))
+		}
+		q := anyBytes.Draw(t, "q")
+		if bytes.Compare(low, q) <= 0 && (high == nil || bytes.Compare(q, high) < 0) {
+			n := within(low, high, uint(depth(low, high, q)))
+			if bytes.Compare(bytes.TrimRight(n, "\x00"), bytes.TrimRight(q, "\x00")) > 0 {
+				t.Fatalf("the depth of %x in [%x, %x) leads above it, to %x", q, low, high, n)
+			}
+		}
+	})
+}
+
+func TestBelow(t *testing.T) {
+	require.Equal(t, []byte("a"), below([]byte("a\x00")))
+	rapid.Check(t, func(t *rapid.T) {
+		k := append([]byte{1}, anyBytes.Draw(t, "key")...)
+		require.Negative(t, bytes.Compare(below(k), k))
+	})
+}
+
+func TestCut(t *testing.T) {
+	long := bytes.Repeat([]byte{7}, driver.MaxRowKey+1)
+	got, cutOff := cut(long)
+	require.Len(t, got, driver.MaxRowKey)
+	require.True(t, cutOff)
+	got, cutOff = cut(long[1:])
+	require.Len(t, got, driver.MaxRowKey)
+	require.False(t, cutOff)
+	got, _ = cut(nil)
+	require.Nil(t, got)
+}
+
+func TestSplitKeys(t *testing.T) {
+	prefix := driver.FamilySpec{PrefixBytes: 8}
+	require.Empty(t, splitKeys(prefix, 1))
+	require.Empty(t, splitKeys(driver.FamilySpec{}, 8), "keys of no known spread")
+	require.Equal(t, [][]byte{{0x40, 0}, {0x80, 0}, {0xc0, 0}}, splitKeys(prefix, 4))
+	require.Len(t, splitKeys(driver.FamilySpec{SpreadBits: 2}, 100), 3, "no more regions than the bits tell apart")
+	for n := 2; n < 300; n++ {
+		keys := splitKeys(prefix, n)
+		require.Len(t, keys, n-1)
+		for i := 1; i < len(keys); i++ {
+			require.Negative(t, bytes.Compare(keys[i-1], keys[i]))
+		}
+	}
+}
+
+// TestAdvance: where a scan goes on after each kind of answer.
+func TestAdvance(t *testing.T) {
+	rows := func(keys ...string) (rs []driver.Row) {
+		for _, k := range keys {
+			rs = append(rs, driver.Row{Key: []byte(k)})
+		}
+		return rs
+	}
+	for _, c := range []struct {
+		name     string
+		reverse  bool
+		stop     string
+		call     scanCall
+		from, to string
+		at       string
+		after    bool
+		done     bool
+	}{
+		{name: "more rows in the region", call: scanCall{more: true, page: rows("b", "c")}, from: "a", to: "m", at: "c", after: true},
+		{name: "out of time before a row", call: scanCall{more: true, cursor: []byte("d")}, from: "a", to: "m", at: "d"},
+		{name: "out of time behind a row", call: scanCall{more: true, page: rows("b"), cursor: []byte("d")}, from: "a", to: "m", at: "b", after: true},
+		{name: "out of time at once", call: scanCall{more: true}, from: "a", to: "m", at: "start"},
+		{name: "next region", call: scanCall{page: rows("b")}, from: "a", to: "m", at: "m"},
+		{name: "last region", from: "m", at: "", done: true},
+		{name: "the region ends at the bound", stop: "m", from: "a", to: "m", at: "m", done: true},
+		{name: "the region ends beyond the bound", stop: "l", from: "a", to: "m", at: "m", done: true},
+		{name: "next region in reverse", reverse: true, stop: "a", from: "m", at: "m", after: true},
+		{name: "first region in reverse", reverse: true, to: "m", at: "", after: true, done: true},
+		{name: "the bound in reverse", reverse: true, stop: "m", from: "m", at: "m", after: true, done: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := &scan{at: []byte("start"), reverse: c.reverse}
+			if c.stop != "" {
+				s.stop = []byte(c.stop)
+			}
+			s.advance(&c.call, []byte(c.from), []byte(c.to))
+			require.Equal(t, c.at, string(s.at))
+			require.Equal(t, c.after, s.after)
+			require.Equal(t, c.done, s.done)
+		})
+	}
+}
+
+func TestAnswerFindsCursor(t *testing.T) {
+	r := &pb.ScanResponse{MoreResultsInRegion: proto.Bool(true)}
+	cursor := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), []byte("row"))
+	unknown := appendBool(nil, 10, true)
+	unknown = protowire.AppendBytes(protowire.AppendTag(unknown, fieldResponseCursor, protowire.BytesType), cursor)
+	r.ProtoReflect().SetUnknown(unknown)
+	c := &scanCall{page: []driver.Row{{}}}
+	c.answer(r)
+	require.Equal(t, "row", string(c.cursor))
+	require.True(t, c.more)
+	require.Empty(t, c.page)
+}
+
+// TestOutcome: what each answer to a conditional put says about it.
+func TestOutcome(t *testing.T) {
+	java := func(class string) error {
+		return errors.New(javaPrefix + "org.apache.hadoop.hbase." + class + ":\nwhy\n\tat there")
+	}
+	for _, c := range []struct {
+		name  string
+		sent  bool
+		err   error
+		kind  error // nil is another error
+		again bool
+	}{
+		{name: "lost after it was sent", sent: true, err: region.ErrClientClosed, kind: driver.ErrUnknownOutcome},
+		{name: "lost before it was sent", err: region.ErrClientClosed, again: true},
+		{name: "region moved", sent: true, err: java("NotServingRegionException"), again: true},
+		{name: "server busy", sent: true, err: java("CallQueueTooBigException"), again: true},
+		{name: "log lost", sent: true, err: java("regionserver.wal.WALSyncTimeoutIOException"), kind: driver.ErrUnknownOutcome},
+		{name: "server stops", sent: true, err: java("regionserver.RegionServerStoppedException"), kind: driver.ErrUnknownOutcome},
+		{name: "never", sent: true, err: java("DoNotRetryIOException")},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			call := &conditionalCall{}
+			if c.sent {
+				call.state.Store(sent)
+			}
+			done, err := call.outcome(hrpc.RPCResult{Error: c.err})
+			require.False(t, done)
+			require.ErrorIs(t, err, c.err)
+			require.Equal(t, c.again, errors.Is(err, errNotDone))
+			require.Equal(t, c.kind != nil, errors.Is(err, driver.ErrUnknownOutcome))
+		})
+	}
+	_, err := (&conditionalCall{}).outcome(hrpc.RPCResult{Msg: &pb.MutateResponse{}})
+	require.ErrorIs(t, err, driver.ErrUnknownOutcome)
+}
+
+// TestSentOnce: whatever the client does, a conditional put is written once, and not at all when
+// the caller has gone.
+func TestSentOnce(t *testing.T) {
+	c := &conditionalCall{}
+	c.SetRegion(region.NewInfo(1, nil, []byte("t"), []byte("n"), nil, nil))
+	require.NotNil(t, c.ToProto())
+	require.Nil(t, c.ToProto())
+	c = &conditionalCall{}
+	c.state.Store(abandoned)
+	require.Nil(t, c.ToProto())
+}
+
+func TestErrorKinds(t *testing.T) {
+	d := &DB{}
+	ctx := context.Background()
+	require.ErrorIs(t, d.fail(ctx, "x", gohbase.TableNotFound), driver.ErrNoFamily)
+	require.ErrorIs(t, d.fail(ctx, "x", gohbase.TableNotFound), gohbase.TableNotFound)
+	require.ErrorIs(t, d.fail(ctx, "x", gohbase.ErrClientClosed), driver.ErrUnavailable)
+	err := d.fail(ctx, "x", region.ErrClientClosed)
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	var server region.ServerError
+	require.ErrorAs(t, err, &server)
+	err = d.fail(ctx, "x", fmt.Errorf("%sa.b.SomeException:\na.b.SomeException: why\n\tat a.b.C.d(E.java:1)", javaPrefix))
+	require.ErrorContains(t, err, "why")
+	require.NotContains(t, err.Error(), "E.java")
+	require.NoError(t, d.fail(ctx, "x", nil))
+	reason := errors.New("a reason")
+	cancelled, cancel := context.WithCancelCause(ctx)
+	cancel(reason)
+	require.ErrorIs(t, d.fail(cancelled, "x", context.Canceled), reason)
+	require.NotErrorIs(t, d.fail(cancelled, "x", context.Canceled), driver.ErrUnavailable)
+}
+
+func TestOpenArguments(t *testing.T) {
+	for _, c := range []struct {
+		quorum string
+		o      Options
+	}{
+		{"", Options{}}, {"q:1", Options{Namespace: "a:b"}}, {"q:1", Options{Namespace: "hbase"}},
+		{"q:1", Options{Namespace: strings.Repeat("n", 61)}}, {"q:1", Options{SplitRegions: -1}}, {"q:1", Options{Timeout: -1}},
+	} {
+		_, err := Open(t.Context(), c.quorum, &c.o)
+		require.Error(t, err)
+	}
+}
+
+// TestSilence: lines of gohbase are left out, those of the application are not.
+func TestSilence(t *testing.T) {
+	silence()
+	var b bytes.Buffer
+	logrus.SetOutput(&b)
+	defer logrus.SetOutput(os.Stderr)
+	logrus.Error("a line of the application")
+	c := region.NewClient("127.0.0.1:1", region.RegionClient, 1, 0, "u", 0, nil, nil)
+	require.Error(t, c.Dial(t.Context())) // of which gohbase logs a line
+	require.Contains(t, b.String(), "a line of the application")
+	require.NotContains(t, b.String(), "closing region client")
+}
