@@ -1,0 +1,47 @@
+package servers
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"syscall"
+)
+
+const diesWithParent = true
+
+// tie has the system kill the command when the thread that starts it ends; see [spawner].
+func tie(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+}
+
+// bootID tells the runs of the machine apart, from whose beginning Linux counts.
+var bootID = sync.OnceValue(func() string {
+	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return string(bytes.TrimSpace(id))
+})
+
+// processInfo reads /proc/PID/stat, see proc_pid_stat(5).
+func processInfo(pid int) (info, bool) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return info{}, false
+	}
+	// The second field is the name in brackets, which may hold anything.
+	_, rest, ok := bytes.Cut(stat, []byte("("))
+	if i := bytes.LastIndexByte(rest, ')'); ok && i >= 0 {
+		rest = rest[i+1:]
+	}
+	f := bytes.Fields(rest) // f[0] is field 3
+	if len(f) < 22 {
+		return info{}, false
+	}
+	pages, _ := strconv.ParseInt(string(f[21]), 10, 64)
+	return info{
+		began:  bootID() + ":" + string(f[19]),
+		zombie: f[0][0] == 'Z' || f[0][0] == 'X',
+		memory: pages * int64(os.Getpagesize()),
+	}, true
+}
