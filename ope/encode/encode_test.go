@@ -362,6 +362,29 @@ func TestTime(t *testing.T) {
 	require.Panics(t, func() { Time(0) })
 }
 
+// The years 1677 and 2262 hold the ends of int64 at a nanosecond; in 2554 the count exceeds uint64.
+func TestTimeEnds(t *testing.T) {
+	for _, unit := range []time.Duration{time.Nanosecond, time.Microsecond, time.Millisecond} {
+		c := Time(unit)
+		for _, code := range []int64{math.MinInt64, math.MaxInt64} {
+			end, err := c.Decode(code)
+			require.NoError(t, err)
+			back, err := c.Encode(end)
+			require.NoError(t, err)
+			require.Equal(t, code, back)
+			_, err = c.Encode(end.Add(time.Duration(cmp.Compare(code, 0)) * unit))
+			require.ErrorIs(t, err, ope.ErrDomain)
+		}
+		perSecond := uint64(time.Second / unit)
+		for _, units := range []uint64{0, 1, perSecond - 1} { // 2^64 and a bit
+			seconds := math.MaxUint64 / perSecond
+			at := time.Unix(int64(seconds), int64(math.MaxUint64%perSecond+1+units)*int64(unit))
+			_, err := c.Encode(at)
+			require.ErrorIs(t, err, ope.ErrDomain)
+		}
+	}
+}
+
 func TestTimeIsNotRounded(t *testing.T) {
 	c := Time(time.Millisecond)
 	at := time.Date(2016, 7, 26, 12, 30, 0, 250_000_000, time.FixedZone("", 3600))
