@@ -2,18 +2,76 @@ package store_test
 
 import (
 	"context"
-	"fmt"
+	"flag"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store"
-	"github.com/rangecrypt/rangecrypt/store/pebble"
+	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
+var (
+	seedFlag = flag.Uint64("store.seed", 0, "seed of random tests; 0 draws one")
+	opsFlag  = flag.Int("store.ops", 120, "operations of a model-based test, for each schema and database")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	goleak.VerifyTestMain(m)
+}
+
+// seeded returns a source of random choices whose seed is printed.
+func seeded(tb testing.TB) *rand.Rand {
+	tb.Helper()
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	tb.Logf("-store.seed=%d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+var (
+	background = context.Background()
+	testKey    = func() ope.Key {
+		key, err := ope.NewKey([]byte("thirty-two bytes of a test's key"))
+		if err != nil {
+			panic(err)
+		}
+		return key
+	}()
+)
+
+func open(tb testing.TB, db driver.DB) *store.Store {
+	tb.Helper()
+	st, err := store.Open(background, db, testKey, nil)
+	require.NoError(tb, err)
+	return st
+}
+
+func create(tb testing.TB, st *store.Store, schema store.Schema) *store.Table {
+	tb.Helper()
+	tbl, err := st.Create(background, schema)
+	require.NoError(tb, err)
+	return tbl
+}
+
+func collect(tb testing.TB, tbl *store.Table, q store.Query) []store.Row {
+	tb.Helper()
+	var rows []store.Row
+	for row, err := range tbl.Query(background, q) {
+		require.NoError(tb, err)
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// readings is the running example: all rows of a device are together, by time.
 var readings = store.Schema{
 	Name: "readings",
 	Key: []store.KeyPart{
@@ -37,74 +95,3 @@ const (
 	status      = store.Field[string]("status")
 	name        = store.Field[string]("name")
 )
-
-func TestSmoke(t *testing.T) {
-	ctx := context.Background()
-	db, err := pebble.Open(t.TempDir(), nil)
-	require.NoError(t, err)
-	defer db.Close()
-	st, err := store.Open(ctx, db, ope.GenerateKey(), nil)
-	require.NoError(t, err)
-	tbl, err := st.Create(ctx, readings)
-	require.NoError(t, err)
-	r := rand.New(rand.NewPCG(1, 2))
-	var rows []store.Row
-	base := time.UnixMilli(1700000000000).UTC()
-	for i := range 2000 {
-		rows = append(rows, store.Row{
-			"device": fmt.Sprint("d", i%10), "time": base.Add(time.Duration(r.IntN(1e6)) * time.Millisecond),
-			"temperature": r.Float64() * 40, "status": []string{"ok", "bad"}[r.IntN(2)], "zone": r.IntN(5),
-			"name": fmt.Sprintf("sensor-%04d", r.IntN(1000)),
-		})
-	}
-	require.NoError(t, tbl.Put(ctx, rows...))
-	count := func(p store.Predicate, less func(a, b store.Row) bool) int {
-		n := 0
-		var last store.Row
-		for row, err := range tbl.Query(ctx, store.Query{Where: p}) {
-			require.NoError(t, err)
-			if last != nil && less != nil {
-				require.False(t, less(row, last))
-			}
-			last = row
-			n++
-		}
-		e, err := tbl.Explain(ctx, store.Query{Where: p})
-		require.NoError(t, err)
-		t.Logf("%+v", e)
-		return n
-	}
-	want := func(f func(store.Row) bool) int {
-		n := 0
-		for _, row := range rows {
-			if f(row) {
-				n++
-			}
-		}
-		return n
-	}
-	lessTemp := func(a, b store.Row) bool { return a["temperature"].(float64) < b["temperature"].(float64) }
-	lessTime := func(a, b store.Row) bool { return a["time"].(time.Time).Before(b["time"].(time.Time)) }
-	lessName := func(a, b store.Row) bool { return a["name"].(string) < b["name"].(string) }
-	require.Equal(t, 2000, count(store.Predicate{}, nil))
-	require.Equal(t, want(func(r store.Row) bool { return r["temperature"].(float64) >= 10 && r["temperature"].(float64) <= 20 }), count(temperature.Between(10, 20), lessTemp))
-	require.Equal(t, want(func(r store.Row) bool { return r["device"] == "d3" }), count(device.Equal("d3"), lessTime))
-	mid := base.Add(500 * time.Second)
-	require.Equal(t, want(func(r store.Row) bool { return r["device"] == "d3" && r["time"].(time.Time).After(mid) }), count(store.And(device.Equal("d3"), at.Greater(mid)), lessTime))
-	require.Equal(t, want(func(r store.Row) bool { return r["status"] == "ok" && r["temperature"].(float64) < 5 }), count(store.And(status.Equal("ok"), temperature.Less(5)), nil))
-	require.Equal(t, want(func(r store.Row) bool { n := r["name"].(string); return n >= "sensor-0100" && n < "sensor-0200" }), count(store.And(name.AtLeast("sensor-0100"), name.Less("sensor-0200")), lessName))
-	// pages
-	for _, rev := range []bool{false, true} {
-		token, n := "", 0
-		for {
-			page, next, err := tbl.Page(ctx, store.Query{Where: name.AtLeast("sensor-0500"), Limit: 37, PageToken: token, Reverse: rev})
-			require.NoError(t, err)
-			n += len(page)
-			if next == "" {
-				break
-			}
-			token = next
-		}
-		require.Equal(t, want(func(r store.Row) bool { return r["name"].(string) >= "sensor-0500" }), n)
-	}
-}
