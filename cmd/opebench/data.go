@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 	"unicode/utf8"
 
@@ -29,14 +28,14 @@ const (
 
 func (o *dataOptions) bind(f *pflag.FlagSet) {
 	names, abouts := bench.Workloads()
-	f.IntVar(&o.n, "n", 0, "number of values (default 20,000, or all of the input)")
+	f.IntVar(&o.n, "n", 0, "`number` of values (default 20,000, or all of the input)")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the generated values and of the choice of queries")
-	f.StringVar(&o.kind, "type", "", "type of the values: "+strings.Join(bench.KindNames(), ", ")+" (default: the data's own, or inferred from the input's first rows)")
-	f.StringVar(&o.data, "data", "", "generated values (default uniform):\n"+list("", names, abouts))
-	f.StringVar(&o.order, "order", "", "order of the generated values: "+strings.Join(bench.Orders(), ", ")+" (default: random; ascending for sorted and timestamps)")
-	f.StringVar(&o.input, "input", "", "read the values from this file in CSV instead")
-	f.StringVar(&o.column, "column", "", "the input's column: its name in the first row, or its number from 1 on")
-	f.StringVar(&o.delimiter, "delimiter", "", "what is between the input's cells (default ','; 'tab' is a tabulator)")
+	f.StringVar(&o.kind, "type", "", "`type` of the values (default: the data's own, or inferred from the input's first rows):\n"+strings.Join(bench.KindNames(), ", "))
+	f.StringVar(&o.data, "data", "", "generated values, by `name` (default uniform):\n"+list("", names, abouts))
+	f.StringVar(&o.order, "order", "", "`order` of the generated values: "+strings.Join(bench.Orders(), ", ")+"\n(default: random; sorted for sorted and timestamps)")
+	f.StringVar(&o.input, "input", "", "read the values from this CSV `file` instead")
+	f.StringVar(&o.column, "column", "", "the input's column: its `name` in the first row, or its number from 1 on")
+	f.StringVar(&o.delimiter, "delimiter", "", "`character` between the input's cells, or tab (default ,)")
 	f.BoolVar(&o.skipBad, "skip-bad", false, "leave out and count the input's rows whose cell is missing or no value")
 }
 
@@ -96,8 +95,8 @@ func skipped(s bench.Source) int {
 type loadOptions struct{ batch, writers int }
 
 func (o *loadOptions) bind(f *pflag.FlagSet) {
-	f.IntVar(&o.batch, "batch", 100, "rows that are sent together")
-	f.IntVar(&o.writers, "writers", 4, "batches that are under way together")
+	f.IntVar(&o.batch, "batch", 100, "`rows` that are sent together")
+	f.IntVar(&o.writers, "writers", 4, "`number` of batches that are under way together")
 }
 
 func (o *loadOptions) check() error {
@@ -114,8 +113,8 @@ func (o *loadOptions) check() error {
 type keptStore struct{ store, key string }
 
 func (o *keptStore) bind(f *pflag.FlagSet) {
-	f.StringVar(&o.store, "store", "", "the store: "+storeUsages())
-	f.StringVar(&o.key, "key", "", "file with the store's key, as keygen makes it")
+	f.StringVar(&o.store, "store", "", "the `store`: "+storeUsages())
+	f.StringVar(&o.key, "key", "", "`file` with the store's key, as keygen makes it")
 }
 
 func (o *keptStore) check() error {
@@ -137,5 +136,5 @@ func needKey(file string) error {
 
 func schemeFlagHelp() string {
 	names, abouts := bench.Schemes()
-	return fmt.Sprintf("%s", list("", names, abouts))
+	return list("", names, abouts)
 }

@@ -70,7 +70,7 @@ func execute(e *env, args []string) exitCode {
 	cmd, err := root.ExecuteContextC(ctx)
 	code := codeOf(ctx, err)
 	switch {
-	case err == nil, errors.Is(err, syscall.EPIPE):
+	case code == exitOK: // also where nobody reads on
 	case code == exitInterrupted:
 		fmt.Fprintln(e.stderr, "opebench: interrupted")
 	default:
@@ -95,10 +95,10 @@ func interrupted(ctx context.Context, err error) error {
 
 func codeOf(ctx context.Context, err error) exitCode {
 	switch {
-	case err == nil, errors.Is(err, syscall.EPIPE):
-		return exitOK
 	case errors.Is(err, bench.ErrWrongAnswer):
 		return exitWrong
+	case err == nil, errors.Is(err, syscall.EPIPE):
+		return exitOK
 	case errors.Is(err, bench.ErrUsage):
 		return exitUsage
 	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled) && ctx.Err() != nil:

@@ -43,10 +43,10 @@ that none is lost and none is there twice. The input must be the same.`,
 	f := cmd.Flags()
 	f.SortFlags = false
 	opts.keptStore.bind(f)
-	f.StringVar(&opts.scheme, "scheme", defaultScheme, "the scheme:\n"+schemeFlagHelp()+"\n")
+	f.StringVar(&opts.scheme, "scheme", defaultScheme, "the scheme, by `name`:\n"+schemeFlagHelp()+"\n")
 	opts.dataOptions.bind(f)
 	opts.loadOptions.bind(f)
-	f.StringVar(&opts.load, "load", "", "name of an interrupted insertion to go on with")
+	f.StringVar(&opts.load, "load", "", "`name` of an interrupted insertion to go on with")
 	f.BoolVar(&opts.json, "json", false, "print the result as a line of JSON")
 	return cmd
 }

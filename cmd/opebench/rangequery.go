@@ -54,10 +54,10 @@ not given is open. A range whose bounds are the wrong way round is empty.`,
 	f := cmd.Flags()
 	f.SortFlags = false
 	opts.keptStore.bind(f)
-	f.StringVar(&opts.scheme, "scheme", "", "the scheme (default: the one that the store holds values under)")
-	f.StringVar(&from, "from", "", "least value, of the column's type")
-	f.StringVar(&to, "to", "", "greatest value, of the column's type")
-	f.IntVar(&opts.limit, "limit", 0, "print at most so many rows (default all)")
+	f.StringVar(&opts.scheme, "scheme", "", "the scheme, by `name` (default: the one that the store holds values under)")
+	f.StringVar(&from, "from", "", "least `value`, of the column's type")
+	f.StringVar(&to, "to", "", "greatest `value`, of the column's type")
+	f.IntVar(&opts.limit, "limit", 0, "print at most so many `rows` (default all)")
 	f.BoolVar(&opts.count, "count", false, "print the number of rows only")
 	f.BoolVar(&opts.json, "json", false, "print JSON lines")
 	return cmd

@@ -48,20 +48,29 @@ Without --store, an embedded store in a temporary directory is used and removed.
   opebench run --input flights.csv --column delay --skip-bad --plot delay.png
   opebench run --json | jq -r 'select(.record=="result").benchmark' > new.txt`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runF(cmd.Context(), e, opts) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !cmd.Flags().Changed("scheme") {
+				opts.schemes = []string{bench.Plain, defaultScheme}
+			}
+			if !cmd.Flags().Changed("selectivity") {
+				opts.selectivities = []float64{0.1, 1, 10}
+			}
+			return runF(cmd.Context(), e, opts)
+		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
 	opts.dataOptions.bind(f)
-	f.StringArrayVar(&opts.schemes, "scheme", []string{bench.Plain, "mope"}, "a scheme, repeatable:\n"+schemeFlagHelp()+"\n")
-	f.StringArrayVar(&opts.stores, "store", nil, "a store, repeatable: "+storeUsages()+" (default: a temporary embedded store)")
-	f.StringVar(&opts.key, "key", "", "file with the key, as keygen makes it; needed with --store")
+	f.StringArrayVar(&opts.schemes, "scheme", nil, "a scheme by `name`, repeatable (default plain and mope):\n"+schemeFlagHelp())
+	f.StringArrayVar(&opts.stores, "store", nil, "a `store`, repeatable: "+storeUsages()+" (default: a temporary embedded store)")
+	f.StringVar(&opts.key, "key", "", "`file` with the key, as keygen makes it; needed with --store")
 	f.BoolVar(&opts.replace, "replace", false, "drop what the store holds under these schemes")
-	f.IntVar(&opts.queries, "queries", 200, "number of range queries")
-	f.Float64SliceVar(&opts.selectivities, "selectivity", []float64{0.1, 1, 10}, "rows that a query selects, in per cent of all; queries take turns")
+	f.IntVar(&opts.queries, "queries", 200, "`number` of range queries")
+	f.Float64SliceVar(&opts.selectivities, "selectivity", nil, "rows that a query selects, in `per cent` of all; queries take turns (default 0.1,1,10)")
+	f.Lookup("selectivity").DefValue = "" // it is in the text
 	opts.loadOptions.bind(f)
 	f.BoolVar(&opts.json, "json", false, "print JSON lines")
-	f.StringVar(&opts.plot, "plot", "", "draw the result into this file, .svg or .png")
+	f.StringVar(&opts.plot, "plot", "", "draw the result into this `file`, .svg or .png")
 	return cmd
 }
 

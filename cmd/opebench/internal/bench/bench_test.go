@@ -84,8 +84,8 @@ func TestTableAgainstSortedRows(t *testing.T) {
 					}
 					return slices.Compare(a.Tie[:], b.Tie[:])
 				})
-				for lo := int64(-1); lo <= 256; lo += 3 {
-					for hi := int64(-1); hi <= 256; hi += 4 {
+				for lo := int64(-1); lo <= 256; lo += 7 {
+					for hi := int64(-1); hi <= 256; hi += 9 {
 						var want []Row
 						for _, row := range rows {
 							if lo <= row.Value && row.Value <= hi {

@@ -88,3 +88,12 @@ func pairedRatio(xs, base []time.Duration, seed uint64) Ratio {
 	at := func(q float64) float64 { return ratios[int(q*float64(len(ratios)-1))] }
 	return Ratio{Value: sumNum / sumDen, Low: at(0.025), High: at(0.975), Pairs: n}
 }
+
+// LatencyOf returns the distribution of the given durations.
+func LatencyOf(durations ...time.Duration) Latency {
+	l := newLatency()
+	for _, d := range durations {
+		l.record(d)
+	}
+	return l
+}
