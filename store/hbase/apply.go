@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tsuna/gohbase"
 	"github.com/tsuna/gohbase/hrpc"
 	"github.com/tsuna/gohbase/pb"
 	"golang.org/x/sync/errgroup"
@@ -52,6 +53,9 @@ func (f *family) Apply(ctx context.Context, mutations ...driver.Mutation) error 
 func (f *family) apply(ctx context.Context, mutations []driver.Mutation) error {
 	if err := ctx.Err(); err != nil {
 		return err
+	}
+	if len(mutations) == 1 && simple(mutations[0]) {
+		return f.applyOne(ctx, mutations[0])
 	}
 	var expiring []driver.Mutation
 	deleted := false
@@ -112,6 +116,28 @@ func (f *family) apply(ctx context.Context, mutations []driver.Mutation) error {
 		time.Sleep(afterDelete)
 	}
 	return err
+}
+
+// simple reports whether a mutation is one request of HBase.
+func simple(m driver.Mutation) bool {
+	return (len(m.Puts) > 0) != (m.DeleteRow || len(m.Deletes) > 0) &&
+		!slices.ContainsFunc(m.Puts, func(c driver.Cell) bool { return c.TTL > 0 })
+}
+
+// applyOne saves a single mutation what batches cost. The client queues such a request, so that
+// it heeds the context; those of other goroutines go along with it.
+func (f *family) applyOne(ctx context.Context, m driver.Mutation) error {
+	c, err := f.mutate(ctx, m)
+	if err != nil {
+		return err
+	}
+	if _, err := f.db.rpc.SendRPC(c); err != nil {
+		return err
+	}
+	if len(m.Puts) == 0 {
+		time.Sleep(afterDelete)
+	}
+	return nil
 }
 
 // first returns the error that came first, not those that it made the others return.
@@ -217,12 +243,13 @@ func (f *family) sendBatch(ctx context.Context, calls []hrpc.Call) error {
 	if ok {
 		return nil
 	}
+	err := gohbase.NotExecutedError // which says that another one of the batch failed
 	for _, r := range results {
-		if r.Error != nil {
-			return r.Error
+		if r.Error != nil && errors.Is(err, gohbase.NotExecutedError) {
+			err = r.Error
 		}
 	}
-	return errors.New("the batch failed without an error")
+	return err
 }
 
 // sendAtomic sends an atomic request until it is done. The client does not look into the answer,
