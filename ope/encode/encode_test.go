@@ -189,11 +189,12 @@ func exhaust[T comparable](t *testing.T, c Exact[T], value func(i int) T, n int)
 	require.Equal(t, uint64(n-1), c.Domain().Span())
 	for i := range n {
 		code, err := c.Encode(value(i))
-		require.NoError(t, err)
-		require.Equal(t, c.Domain().At(uint64(i)), code)
-		back, err := c.Decode(code)
-		require.NoError(t, err)
-		require.Equal(t, value(i), back)
+		if err != nil || code != c.Domain().At(uint64(i)) {
+			t.Fatalf("value %d has the code %d, %v", i, code, err)
+		}
+		if back, err := c.Decode(code); err != nil || back != value(i) {
+			t.Fatalf("value %d decodes to %v, %v", i, back, err)
+		}
 	}
 }
 
@@ -293,10 +294,11 @@ func TestFloat32Neighbours(t *testing.T) {
 			return
 		}
 		next := math.Nextafter32(f, float32(math.Inf(1)))
-		x, err := c.Encode(f)
-		require.NoError(t, err)
-		y, err := c.Encode(next)
-		require.NoError(t, err)
+		x, errX := c.Encode(f)
+		y, errY := c.Encode(next)
+		if errX != nil || errY != nil {
+			t.Fatalf("%g and its successor %g: %v, %v", f, next, errX, errY)
+		}
 		if y != x+1 {
 			t.Fatalf("%g and its successor %g have the codes %d and %d", f, next, x, y)
 		}
@@ -311,7 +313,7 @@ func TestFloat32Neighbours(t *testing.T) {
 			}
 		}
 	}
-	for bits := uint64(0); bits < 1<<32; bits += 4099 { // a prime: a million of them
+	for bits := uint64(0); bits < 1<<32; bits += 16411 { // a prime: a quarter of a million of them
 		check(uint32(bits))
 	}
 }
@@ -322,11 +324,11 @@ func TestFloat64Neighbours(t *testing.T) {
 		for exponent := range uint64(2047) {
 			for _, mantissa := range []uint64{0, 1, 1 << 51, 1<<52 - 1} {
 				f := math.Float64frombits(sign<<63 | exponent<<52 | mantissa)
-				x, err := c.Encode(f)
-				require.NoError(t, err)
-				y, err := c.Encode(math.Nextafter(f, math.Inf(1)))
-				require.NoError(t, err)
-				require.Equal(t, x+1, y)
+				x, errX := c.Encode(f)
+				y, errY := c.Encode(math.Nextafter(f, math.Inf(1)))
+				if errX != nil || errY != nil || y != x+1 {
+					t.Fatalf("%g and its successor have the codes %d, %v and %d, %v", f, x, errX, y, errY)
+				}
 			}
 		}
 	}
@@ -450,7 +452,7 @@ func TestDate(t *testing.T) {
 
 	for _, d := range []CivilDate{
 		{}, {2023, 2, 29}, {1900, 2, 29}, {2023, 4, 31}, {2023, 13, 1}, {2023, 0, 1}, {2023, 1, 0}, {2023, 1, 32}, {2023, 1, -1},
-		{math.MaxInt64, 2, 30},
+		{math.MaxInt32, 2, 30},
 	} {
 		_, err := Date().Encode(d)
 		require.ErrorIs(t, err, ErrInvalid, "%v", d)
