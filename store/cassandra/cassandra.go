@@ -236,6 +236,8 @@ func (c *Config) cluster() *gocql.ClusterConfig {
 	cluster.SerialConsistency = gocql.Serial
 	cluster.DefaultTimestamp = false
 	cluster.Metadata.CacheMode = gocql.KeyspaceOnly
+	// gocql waits for nodes that are down as well. What matters is waited for in agree.
+	cluster.MaxWaitSchemaAgreement = time.Second
 	cluster.Logger = gocqlLogger{c.Logger}
 	// A node that was away is used again soon. The default is a minute.
 	cluster.ReconnectInterval = 2 * time.Second

@@ -1,6 +1,7 @@
 package cassandra
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -10,6 +11,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
@@ -298,23 +300,59 @@ func (db *DB) lookUp(ctx context.Context, name string) (e entry, err error) {
 	return e, err
 }
 
-// table makes a table unless it exists, and checks its columns. It reports whether it did not
-// exist.
+// table makes a table unless it exists, checks its columns, and waits until every node that is up
+// can serve it, whoever made it. It reports whether it did not exist.
 func (db *DB) table(ctx context.Context, name, create string, want []column) (made bool, err error) {
-	got, err := db.columns(ctx, name)
-	if err == nil && len(got) == 0 {
-		made = true
-		if err = db.change(ctx, create); err == nil {
-			got, err = db.columns(ctx, name)
+	within, cancel := context.WithTimeoutCause(ctx, agreementTimeout, errDisagree)
+	defer cancel()
+	for {
+		ready := false
+		got, err := db.columns(within, name)
+		if err == nil && len(got) == 0 {
+			made = true
+			err = db.change(within, create)
+		} else if err == nil {
+			if !slices.Equal(got, want) {
+				return false, fmt.Errorf("%w: table %s.%s has the columns %v, need %v: it was made by something else or by a newer version", driver.ErrLayout, db.keyspace, name, got, want)
+			}
+			ready, err = db.everywhere(within, name, want)
+		}
+		switch {
+		case ctx.Err() != nil || err != nil && !unknownYet(err):
+			return false, failed(ctx, "make table "+name, err)
+		case ready:
+			return made, nil
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-within.Done():
+			return false, failed(ctx, "make table "+name, contextError(within))
 		}
 	}
-	if err != nil {
-		return false, failed(ctx, "make table "+name, err)
+}
+
+// everywhere reports whether all nodes that are up can serve a table. That they agree on the
+// version of the schema does not say so: a table can be read of in system_schema before its node
+// serves it and tells others.
+func (db *DB) everywhere(ctx context.Context, name string, columns []column) (bool, error) {
+	key := columns[slices.IndexFunc(columns, func(c column) bool { return c.kind == "partition_key" })].name
+	probe := fmt.Sprintf("SELECT %s FROM %s.%s WHERE %s = ? LIMIT 1", key, db.keyspace, name, key)
+	for _, host := range db.session.GetHosts() {
+		if !host.IsUp() {
+			continue
+		}
+		i := db.system(probe, []byte{0}).SetHostID(host.HostID()).IterContext(ctx)
+		err := i.Close()
+		if ctx.Err() != nil {
+			return false, contextError(ctx)
+		}
+		if err != nil && unknownYet(err) {
+			return false, nil
+		}
+		// Any other error comes from a node that knows the table, has gone, or is in another data
+		// centre.
 	}
-	if !slices.Equal(got, want) {
-		return false, fmt.Errorf("%w: table %s.%s has the columns %v, need %v: it was made by something else or by a newer version", driver.ErrLayout, db.keyspace, name, got, want)
-	}
-	return made, nil
+	return true, nil
 }
 
 func (db *DB) columns(ctx context.Context, table string) ([]column, error) {
@@ -327,14 +365,57 @@ func (db *DB) columns(ctx context.Context, table string) ([]column, error) {
 	return all, i.Close()
 }
 
-// change changes the schema and waits until all nodes that are alive have it.
+// change changes the schema and waits until the nodes have it.
 func (db *DB) change(ctx context.Context, stmt string) error {
 	q := db.session.Query(stmt).Idempotent(true).RetryPolicy(retry{}).DefaultTimestamp(false)
 	if err := q.ExecContext(ctx); err != nil {
 		return err
 	}
-	return db.session.AwaitSchemaAgreement(ctx)
+	return db.agree(ctx)
 }
+
+// agree waits until all nodes that are up have the same schema.
+//
+// gocql's AwaitSchemaAgreement would also wait for nodes that are down, for as long as they are.
+func (db *DB) agree(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, agreementTimeout, errDisagree)
+	defer cancel()
+	for {
+		versions := make(map[gocql.UUID]struct{})
+		var failure error
+		for _, host := range db.session.GetHosts() {
+			if !host.IsUp() {
+				continue
+			}
+			var version gocql.UUID
+			err := db.system("SELECT schema_version FROM system.local WHERE key = 'local'").SetHostID(host.HostID()).ScanContext(ctx, &version)
+			switch {
+			case ctx.Err() != nil:
+				return contextError(ctx)
+			case err != nil: // it has just gone, or belongs to another data centre
+				failure = err
+			default:
+				versions[version] = struct{}{}
+			}
+		}
+		switch len(versions) {
+		case 0:
+			return cmp.Or(failure, gocql.ErrNoConnections)
+		case 1:
+			return nil
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return contextError(ctx)
+		}
+	}
+}
+
+// Nodes exchange their schemas within seconds.
+const agreementTimeout = 30 * time.Second
+
+var errDisagree = fmt.Errorf("%w: the nodes do not agree on the schema", driver.ErrUnavailable)
 
 // system reads a table that is local to each node.
 func (db *DB) system(stmt string, values ...any) *gocql.Query {

@@ -71,7 +71,7 @@ func kindOf(err error) (kind error, advice string) {
 		switch {
 		case tooLarge(message):
 			return driver.ErrTooLarge, "the server takes less at a time: raise its max_mutation_size and native_transport_max_message_size, or write less at once"
-		case request.Code() == gocql.ErrCodeInvalid && noTable(message):
+		case noTable(message):
 			return driver.ErrNoFamily, ""
 		case request.Code() == gocql.ErrCodeWriteFailure:
 			return driver.ErrUnavailable, ""
@@ -107,8 +107,17 @@ func tooLarge(message string) bool {
 func noTable(message string) bool {
 	return strings.HasPrefix(message, "table ") && strings.HasSuffix(message, " does not exist") ||
 		strings.HasPrefix(message, "keyspace ") && strings.HasSuffix(message, " does not exist") ||
-		strings.HasPrefix(message, "Keyspace ") && strings.HasSuffix(message, " does not exist") ||
+		strings.HasPrefix(message, "Keyspace ") && (strings.HasSuffix(message, " does not exist") || strings.HasSuffix(message, " doesn't exist")) ||
 		strings.HasPrefix(message, "unconfigured table")
+}
+
+// unknownYet reports whether a statement may have failed because a node does not know a table that
+// another one knows.
+func unknownYet(err error) bool {
+	var request gocql.RequestError
+	return errors.As(err, &request) &&
+		(noTable(request.Message()) || request.Code() == gocql.ErrCodeServer ||
+			request.Code() == gocql.ErrCodeReadFailure || request.Code() == gocql.ErrCodeWriteFailure)
 }
 
 // notApplied reports whether an error of a conditional statement was met before anything could
