@@ -120,9 +120,9 @@ func (t *Table) readWrite(ctx context.Context, key []byte) (writeID, bool, error
 	if err != nil || len(cells) == 0 {
 		return writeID{}, false, err
 	}
-	_, h, err := t.keySealer.OpenCell(nil, cells[0].Value, t.places(key).at(keyQualifier))
+	_, h, err := t.openKeyCell(cells[0].Value, t.places(key))
 	if err != nil {
-		return writeID{}, false, fmt.Errorf("key cell: %w", sealError(err))
+		return writeID{}, false, err
 	}
 	return h.Write, true, nil
 }

@@ -141,7 +141,7 @@ func (t *Table) mutation(r *record) driver.Mutation {
 		key = append(key, c.id[:]...)
 		m.Puts = append(m.Puts, driver.Cell{Qualifier: c.id[:], Value: c.cell(header, r.search[i], v, where)})
 	}
-	m.Puts[0] = driver.Cell{Qualifier: keyQualifier, Value: t.keySealer.SealCell(nil, header, key, where.at(keyQualifier))}
+	m.Puts[0] = driver.Cell{Qualifier: keyQualifier, Value: t.keyCell(header, key, where)}
 	return m
 }
 
@@ -149,18 +149,57 @@ func (t *Table) mutation(r *record) driver.Mutation {
 // posting carries: so a posting is checked against the truth without computing it again, and the
 // posting of an old row can be named.
 func (c *column) cell(h seal.Header, search []byte, v any, where *places) []byte {
-	if c.encryption == plain {
-		b := make([]byte, 0, plainOverhead+16)
-		b = append(b, plainFormat)
-		b = binary.BigEndian.AppendUint32(b, h.Policy)
-		b = append(b, h.Write[:]...)
-		return c.typ.append(b, v)
+	if c.clear() {
+		return c.typ.append(plainCell(h, 16), v)
 	}
 	plaintext := make([]byte, 0, 64)
 	if c.searched() {
 		plaintext = append(plaintext, search...)
 	}
 	return c.sealer.SealCell(nil, h, c.typ.append(plaintext, v), where.at(c.id[:]))
+}
+
+// plainCell returns the beginning of a plain cell, with room for n bytes more.
+func plainCell(h seal.Header, n int) []byte {
+	b := append(make([]byte, 0, plainOverhead+n), plainFormat)
+	b = binary.BigEndian.AppendUint32(b, h.Policy)
+	return append(b, h.Write[:]...)
+}
+
+// openPlain returns what is in a plain cell.
+func openPlain(cell []byte) ([]byte, seal.Header, error) {
+	var h seal.Header
+	if len(cell) < plainOverhead || cell[0] != plainFormat {
+		return nil, h, errors.New("not a plain cell")
+	}
+	h.Policy = binary.BigEndian.Uint32(cell[1:])
+	copy(h.Write[:], cell[5:])
+	return cell[plainOverhead:], h, nil
+}
+
+// keyCell returns the key cell with the given content. It is sealed unless nothing of the table
+// is encrypted.
+func (t *Table) keyCell(h seal.Header, content []byte, where *places) []byte {
+	if t.clear {
+		return append(plainCell(h, len(content)), content...)
+	}
+	return t.keySealer.SealCell(nil, h, content, where.at(keyQualifier))
+}
+
+// openKeyCell returns the content of a key cell.
+func (t *Table) openKeyCell(cell []byte, where *places) ([]byte, seal.Header, error) {
+	if t.clear {
+		b, h, err := openPlain(cell)
+		if err != nil {
+			err = fmt.Errorf("key cell: %w: %w", ErrFormat, err)
+		}
+		return b, h, err
+	}
+	b, h, err := t.keySealer.OpenCell(make([]byte, 0, 128), cell, where.at(keyQualifier))
+	if err != nil {
+		return nil, h, fmt.Errorf("key cell: %w", sealError(err))
+	}
+	return b, h, nil
 }
 
 // searchSize is the length of what a posting of the column carries.
@@ -174,15 +213,18 @@ func (c *column) searchSize() int {
 // open returns the value in a cell, the write it belongs to and, for a searched column, what its
 // posting carries.
 func (c *column) open(cell []byte, where *places) (value any, write writeID, search []byte, err error) {
-	if c.encryption == plain {
-		if len(cell) < plainOverhead || cell[0] != plainFormat {
-			return nil, write, nil, fmt.Errorf("column %q: %w: not a plain cell", c.name, ErrFormat)
+	if c.clear() {
+		b, h, err := openPlain(cell)
+		if err == nil {
+			value, err = c.typ.parse(b)
 		}
-		copy(write[:], cell[5:])
-		if value, err = c.typ.parse(cell[plainOverhead:]); err != nil {
+		if err == nil && c.searched() {
+			search, err = c.appendSearch(context.Background(), nil, value) // computes nothing that could block
+		}
+		if err != nil {
 			return nil, write, nil, fmt.Errorf("column %q: %w: %w", c.name, ErrFormat, err)
 		}
-		return value, write, nil, nil
+		return value, h.Write, search, nil
 	}
 	b, h, err := c.sealer.OpenCell(make([]byte, 0, 64), cell, where.at(c.id[:]))
 	if err != nil {
@@ -214,9 +256,9 @@ func (t *Table) decode(row driver.Row, want []bool) (*record, error) {
 		return nil, fmt.Errorf("%w: the key cell is missing", errTornRow)
 	}
 	where := t.places(row.Key)
-	b, h, err := t.keySealer.OpenCell(make([]byte, 0, 128), row.Cells[0].Value, where.at(keyQualifier))
+	b, h, err := t.openKeyCell(row.Cells[0].Value, where)
 	if err != nil {
-		return nil, fmt.Errorf("key cell: %w", sealError(err))
+		return nil, err
 	}
 	r := t.newRecord()
 	r.key, r.write = row.Key, h.Write

@@ -75,6 +75,11 @@ func (p KeyPart) Describe() string { return p.describe() }
 // Describe returns in words how the column is stored.
 func (c Column) Describe() string { return c.describe() }
 
+// clear reports whether the database sees the values.
+func (f field) clear() bool {
+	return f.encryption == plain || f.encryption == tieBreaker || f.scheme == Plaintext.name
+}
+
 func (f field) describe() string {
 	s := fmt.Sprintf("%s: %s, %s", f.name, f.typ.id(), f.encryption)
 	if f.scheme != "" {
@@ -152,6 +157,11 @@ var (
 	// MOPE is Boldyreva with a secret modular shift (Boldyreva et al., CRYPTO 2011). A range that
 	// wraps around the shift becomes two.
 	MOPE = KeyScheme{"mope"}
+
+	// Plaintext does not encrypt. A part or column with it is stored as it is, and can be searched
+	// for ranges like an encrypted one: for values that are no secret, and to measure what
+	// encryption costs.
+	Plaintext = KeyScheme{"plaintext"}
 )
 
 // newScheme builds the order-preserving scheme of the given name.
@@ -161,6 +171,8 @@ func newScheme(name string, key ope.Key, d ope.Domain) (ope.Immutable, error) {
 		return boldyreva.New(key, d, nil)
 	case MOPE.name:
 		return boldyreva.NewModular(key, d, nil)
+	case Plaintext.name:
+		return newIdentity(d), nil
 	}
 	return nil, fmt.Errorf("%w: scheme %q is not known to this version", ErrFormat, name)
 }

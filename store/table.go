@@ -26,7 +26,8 @@ type Table struct {
 	columns []*column
 	byName  map[string]*column
 
-	byID []int // positions in columns, in ascending order of their ids
+	byID  []int // positions in columns, in ascending order of their ids
+	clear bool  // nothing is encrypted
 
 	spec, postingSpec driver.FamilySpec
 	data, postings    driver.Family // postings is nil when no column is searched
@@ -96,6 +97,10 @@ func newTable(ctx context.Context, st *Store, meta *tableMeta) (*Table, error) {
 			return nil, err
 		}
 		t.columns = append(t.columns, c)
+	}
+	t.clear = true
+	for _, c := range t.byName {
+		t.clear = t.clear && c.clear()
 	}
 	t.byID = make([]int, len(t.columns))
 	for i := range t.byID {

@@ -36,7 +36,8 @@ unreachable or in use, 130 interrupted.`,
 	root.SetErr(e.stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%v", err) })
 	root.SuggestionsMinimumDistance = 2
-	root.AddCommand(newRun(e, run), newInsert(e, insert), newRangeQuery(e, rangeQuery), newKeygen(e, keygen), newVersion(e))
+	root.AddCommand(newRun(e, run), newInsert(e, insert), newRangeQuery(e, rangeQuery), newKeygen(e, keygen),
+		newServers(e, manageServers), newVersion(e))
 	return root
 }
 

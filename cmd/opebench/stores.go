@@ -5,11 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/rangecrypt/rangecrypt/store/cassandra"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/hbase"
 	"github.com/rangecrypt/rangecrypt/store/pebble"
 )
 
@@ -17,7 +21,8 @@ import (
 type storeKind struct {
 	scheme string // before the colon
 	usage  string
-	open   openFunc // of what is behind the colon
+	check  func(name string) error // of what is behind the colon; may be nil
+	open   openFunc
 }
 
 // An openFunc opens a database. Without create, one that does not exist is an error and is not
@@ -28,6 +33,8 @@ type openFunc func(ctx context.Context, name string, create bool) (driver.DB, er
 func storeKinds() []storeKind {
 	return []storeKind{
 		{scheme: "pebble", usage: "pebble:DIR", open: openPebble},
+		{scheme: "cassandra", usage: "cassandra://HOST[:PORT][,...]/KEYSPACE[?replication=N]", check: checkCassandra, open: openCassandra},
+		{scheme: "hbase", usage: "hbase://QUORUM[/NAMESPACE]", check: checkHBase, open: openHBase},
 	}
 }
 
@@ -51,7 +58,13 @@ func splitStore(name string) (storeKind, string, error) {
 	if i < 0 || rest == "" {
 		return storeKind{}, "", usagef("unknown store %q: there is %s", name, storeUsages())
 	}
-	return storeKinds()[i], rest, nil
+	kind := storeKinds()[i]
+	if kind.check != nil {
+		if err := kind.check(rest); err != nil {
+			return storeKind{}, "", usagef("store %q: %v; it is %s", name, err, kind.usage)
+		}
+	}
+	return kind, rest, nil
 }
 
 // openStore opens the database that --store names.
@@ -70,6 +83,64 @@ func openPebble(_ context.Context, dir string, create bool) (driver.DB, error) {
 		}
 	}
 	return pebble.Open(dir, nil)
+}
+
+// parseCassandra reads //HOST[:PORT][,...]/KEYSPACE[?replication=N].
+func parseCassandra(name string) (cassandra.Config, error) {
+	var c cassandra.Config
+	u, err := url.Parse("cassandra:" + name)
+	if err != nil {
+		return c, errors.New("it is not a URL")
+	}
+	c.Keyspace = strings.TrimPrefix(u.Path, "/")
+	if u.Host == "" || c.Keyspace == "" || u.User != nil || u.Fragment != "" {
+		return c, errors.New("it needs hosts and a keyspace, and takes no credentials")
+	}
+	c.Hosts = strings.Split(u.Host, ",")
+	for key, values := range u.Query() {
+		n, err := strconv.Atoi(values[0])
+		if key != "replication" || len(values) > 1 || err != nil || n < 1 {
+			return c, fmt.Errorf("%q is no option", key)
+		}
+		c.Replication = map[string]string{"class": "SimpleStrategy", "replication_factor": values[0]}
+	}
+	return c, nil
+}
+
+func checkCassandra(name string) error {
+	_, err := parseCassandra(name)
+	return err
+}
+
+func openCassandra(ctx context.Context, name string, _ bool) (driver.DB, error) {
+	config, err := parseCassandra(name)
+	if err != nil {
+		return nil, err
+	}
+	return cassandra.Open(ctx, config)
+}
+
+// parseHBase reads //QUORUM[/NAMESPACE].
+func parseHBase(name string) (quorum, namespace string, err error) {
+	rest, ok := strings.CutPrefix(name, "//")
+	quorum, namespace, _ = strings.Cut(rest, "/")
+	if !ok || quorum == "" || strings.ContainsAny(namespace, "/?#@") {
+		return "", "", errors.New("it needs the addresses of a ZooKeeper quorum")
+	}
+	return quorum, namespace, nil
+}
+
+func checkHBase(name string) error {
+	_, _, err := parseHBase(name)
+	return err
+}
+
+func openHBase(ctx context.Context, name string, _ bool) (driver.DB, error) {
+	quorum, namespace, err := parseHBase(name)
+	if err != nil {
+		return nil, err
+	}
+	return hbase.Open(ctx, quorum, &hbase.Options{Namespace: namespace})
 }
 
 // temporary is the name that reports give to a store that is removed in the end.

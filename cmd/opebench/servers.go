@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/rangecrypt/rangecrypt/internal/servers"
+)
+
+type serversOptions struct {
+	kind     servers.Kind
+	dir      string
+	nodes    int
+	port     int
+	peerPort int
+	killSafe bool
+}
+
+func serverKinds() []string {
+	var names []string
+	for _, k := range servers.Kinds() {
+		names = append(names, string(k))
+	}
+	return names
+}
+
+// newServers returns the command with its subcommands up, down and status.
+func newServers(e *env, runF func(ctx context.Context, e *env, action string, opts *serversOptions) error) *cobra.Command {
+	kinds := strings.Join(serverKinds(), "|")
+	cmd := &cobra.Command{
+		Use:   "servers",
+		Short: "Start, stop and inspect real databases on this machine",
+		Long: `Servers starts a real Cassandra or HBase on the loopback interface, for trying and
+measuring. It needs a JDK (11 or 17) and Maven, which fetches the servers once; it
+needs no containers. They go on until they are told to stop.`,
+		Example: `  opebench servers up cassandra
+  opebench run --store cassandra://127.0.0.1/bench --key bench.key
+  opebench servers status
+  opebench servers down cassandra`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("unknown command %q: there is up, down, status", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	add := func(action, use, short string, needKind bool) *cobra.Command {
+		opts := &serversOptions{}
+		sub := &cobra.Command{
+			Use:   use,
+			Short: short,
+			Args: func(_ *cobra.Command, args []string) error {
+				switch {
+				case len(args) > 1:
+					return usagef("name one database, %d are given", len(args))
+				case len(args) == 1 && !slices.Contains(serverKinds(), args[0]):
+					return usagef("unknown database %q: there is %s", args[0], strings.Join(serverKinds(), ", "))
+				case len(args) == 0 && needKind:
+					return usagef("name a database: %s", strings.Join(serverKinds(), ", "))
+				}
+				return nil
+			},
+			RunE: func(cmd *cobra.Command, args []string) error {
+				if len(args) == 1 {
+					opts.kind = servers.Kind(args[0])
+				}
+				return runF(cmd.Context(), e, action, opts)
+			},
+		}
+		f := sub.Flags()
+		f.SortFlags = false
+		f.StringVar(&opts.dir, "dir", "", "data `folder` (default: one for each database in the user's cache)")
+		if action == "up" {
+			f.IntVar(&opts.nodes, "nodes", 0, "`number` of nodes, 1 or 3 (default: 1, or as the folder was made)")
+			f.IntVar(&opts.port, "port", 0, "`port` for clients (default: 9042 for cassandra, 2181 for hbase's ZooKeeper)")
+			f.IntVar(&opts.peerPort, "peer-port", 0, "first `port` between the servers (default: 7000 for cassandra, 16000 for hbase)")
+			f.BoolVar(&opts.killSafe, "kill-safe", false, "have a Cassandra node acknowledge only what survives its being killed")
+		}
+		cmd.AddCommand(sub)
+		return sub
+	}
+	add("up", "up "+kinds, "Start a database, or the nodes of it that do not run", true)
+	add("down", "down "+kinds, "Stop a database; its data stays", true)
+	add("status", "status ["+kinds+"]", "Tell what runs", false)
+	return cmd
+}
+
+func manageServers(ctx context.Context, e *env, action string, opts *serversOptions) error {
+	switch action {
+	case "up":
+		return serversUp(ctx, e, opts)
+	case "down":
+		ended, err := servers.Down(ctx, opts.kind, opts.dir)
+		if err != nil {
+			return interrupted(ctx, err)
+		}
+		if ended == 0 {
+			_, err = fmt.Fprintf(e.stdout, "%s does not run\n", opts.kind)
+		} else {
+			_, err = fmt.Fprintf(e.stdout, "%s is stopped, %d processes\n", opts.kind, ended)
+		}
+		return err
+	}
+	return serversStatus(e, opts)
+}
+
+func serversUp(ctx context.Context, e *env, opts *serversOptions) error {
+	begin := time.Now()
+	c, started, err := servers.Up(ctx, servers.Options{
+		Kind: opts.kind, Dir: opts.dir, Nodes: opts.nodes, Port: opts.port, PeerPort: opts.peerPort, KillSafe: opts.killSafe,
+		Logf: func(format string, args ...any) { fmt.Fprintf(e.stderr, format+"\n", args...) },
+	})
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	state := "runs already"
+	if started {
+		state = fmt.Sprintf("is up after %.0f s", time.Since(begin).Seconds())
+	}
+	_, err = fmt.Fprintf(e.stdout, "%s %s, data in %s\nopebench run --store %s --key FILE\n",
+		opts.kind, state, c.Dir(), storeName(c))
+	return err
+}
+
+// storeName returns the value of --store for a cluster.
+func storeName(c *servers.Cluster) string {
+	addrs := strings.Join(c.Addrs(), ",")
+	if c.Kind() == servers.HBase {
+		return "hbase://" + addrs
+	}
+	if n := len(c.Addrs()); n > 1 {
+		return fmt.Sprintf("cassandra://%s/bench?replication=%d", addrs, n)
+	}
+	return "cassandra://" + addrs + "/bench"
+}
+
+func serversStatus(e *env, opts *serversOptions) error {
+	kinds := servers.Kinds()
+	if opts.kind != "" {
+		kinds = []servers.Kind{opts.kind}
+	} else if opts.dir != "" {
+		return usagef("--dir is about one database: name it")
+	}
+	w := table.NewWriter()
+	w.SetStyle(table.StyleDefault)
+	w.Style().Options = table.OptionsNoBordersAndSeparators
+	w.AppendHeader(table.Row{"NODE", "ADDRESS", "PROCESS", "STATE", "MEMORY", "LOG"})
+	for _, k := range kinds {
+		s, err := servers.Inspect(k, opts.dir)
+		if errors.Is(err, servers.ErrUnsupported) {
+			return err
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", k, err)
+		}
+		if len(s.Nodes) == 0 {
+			w.AppendRow(table.Row{k, "", "", "never started", "", ""})
+		}
+		for _, n := range s.Nodes {
+			switch {
+			case n.PID == 0:
+				w.AppendRow(table.Row{n.Name, n.Addr, "", "stopped", "", n.Log})
+			case n.Answers:
+				w.AppendRow(table.Row{n.Name, n.Addr, n.PID, "running", fmt.Sprintf("%d MB", n.Memory>>20), n.Log})
+			default:
+				w.AppendRow(table.Row{n.Name, n.Addr, n.PID, "not ready", fmt.Sprintf("%d MB", n.Memory>>20), n.Log})
+			}
+		}
+	}
+	_, err := fmt.Fprintln(e.stdout, w.Render())
+	return err
+}
