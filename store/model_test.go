@@ -603,7 +603,7 @@ func TestModel(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
 		ops := *opsFlag
 		if kind.Name == "memory" {
-			ops *= 4
+			ops *= 2
 		}
 		for i, m := range models() {
 			t.Run(m.schema.Name, func(t *testing.T) {

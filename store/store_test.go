@@ -17,7 +17,7 @@ import (
 
 var (
 	seedFlag = flag.Uint64("store.seed", 0, "seed of random tests; 0 draws one")
-	opsFlag  = flag.Int("store.ops", 120, "operations of a model-based test, for each schema and database")
+	opsFlag  = flag.Int("store.ops", 100, "operations of a model-based test, for each schema and database")
 )
 
 func TestMain(m *testing.M) {

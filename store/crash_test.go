@@ -1,0 +1,342 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/drivertest"
+)
+
+var accounts = store.Schema{
+	Name: "accounts",
+	Key:  []store.KeyPart{store.OrderedPart("id", store.Int64, store.MOPE)},
+	Columns: []store.Column{
+		store.OrderedColumn("balance", store.Int64, store.Boldyreva),
+		store.DeterministicColumn("owner", store.String),
+		store.RandomisedColumn("note", store.String),
+	},
+}
+
+const (
+	id      = store.Field[int64]("id")
+	balance = store.Field[int64]("balance")
+	owner   = store.Field[string]("owner")
+)
+
+// A client that dies at any call of a Put, Delete or batch leaves each row either as it was or as
+// it was to be, found by every column exactly once.
+func TestCrashAtEveryCall(t *testing.T) {
+	before := func(i int) store.Row {
+		return store.Row{"id": int64(i), "balance": int64(100 * i), "owner": "old", "note": "before"}
+	}
+	after := func(i int) store.Row { return store.Row{"id": int64(i), "balance": int64(-i), "owner": "new"} }
+	for name, c := range map[string]struct {
+		do      func(tbl *store.Table) error
+		becomes func(i int) store.Row // nil for no row
+	}{
+		"replace":      {func(tbl *store.Table) error { return tbl.Put(background, after(1)) }, after},
+		"replace many": {func(tbl *store.Table) error { return tbl.Put(background, after(1), after(2), after(3)) }, after},
+		"insert":       {func(tbl *store.Table) error { return tbl.Put(background, after(7), after(8)) }, after},
+		"delete":       {func(tbl *store.Table) error { return tbl.Delete(background, after(1), after(2)) }, func(int) store.Row { return nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			crashes := 0
+			for _, late := range []bool{false, true} {
+				for n := 1; ; n++ {
+					memory := drivertest.NewMemory()
+					tbl := create(t, open(t, memory), accounts)
+					for i := range 5 {
+						require.NoError(t, tbl.Put(background, before(i)))
+					}
+					counting := 0
+					faulty := drivertest.NewFaulty(memory, func(op drivertest.Op) drivertest.Fault {
+						if op.Method == "Family" || op.Family == "catalogue" {
+							return drivertest.NoFault // opening the table
+						}
+						counting++
+						switch {
+						case counting != n:
+							return drivertest.NoFault
+						case late:
+							return drivertest.CrashAfter
+						}
+						return drivertest.CrashBefore
+					})
+					dying, err := open(t, faulty).Table(background, accounts.Name)
+					require.NoError(t, err)
+					err = c.do(dying)
+					if err == nil && counting < n {
+						break // it did not come that far
+					}
+					crashes++
+					if err != nil {
+						require.ErrorIs(t, err, drivertest.ErrInjected)
+						var batch *store.BatchError
+						require.ErrorAs(t, err, &batch)
+						require.NotEmpty(t, batch.Failed)
+						require.True(t, store.Retryable(err))
+					}
+					found := make(map[int64]store.Row)
+					for _, row := range collect(t, tbl, store.Query{}) {
+						i := row["id"].(int64)
+						found[i] = row
+						if is, was, will := showRow(row), before(int(i)), c.becomes(int(i)); is != showRow(was) {
+							require.Equal(t, showRow(will), is)
+						}
+					}
+					for i := range int64(5) {
+						if c.becomes(int(i)) != nil {
+							require.Contains(t, found, i, "call %d", n)
+						}
+					}
+					for i, row := range found {
+						for _, p := range []store.Predicate{id.Equal(i), balance.Equal(row["balance"].(int64)), owner.Equal(row["owner"].(string))} {
+							n := 0
+							for _, hit := range collect(t, tbl, store.Query{Where: p}) {
+								if hit["id"] == i {
+									n++
+								}
+							}
+							require.Equal(t, 1, n)
+						}
+					}
+					require.Len(t, collect(t, tbl, store.Query{Where: balance.AtLeast(-1000)}), len(found))
+					// The next client does it again, and all is well.
+					require.NoError(t, c.do(tbl))
+				}
+			}
+			require.Greater(t, crashes, 4)
+		})
+	}
+}
+
+// Left-over postings of a row, of writers that died, do not repeat it, neither on one page nor on
+// the next.
+func TestLeftOverPostings(t *testing.T) {
+	memory := drivertest.NewMemory()
+	tbl := create(t, open(t, memory), accounts)
+	const rows = 6
+	for i := range int64(rows) {
+		row := store.Row{"id": i, "balance": int64(5), "owner": "same"}
+		require.NoError(t, tbl.Put(background, row))
+		for range 3 {
+			// These writers die between the postings and the row.
+			faulty := drivertest.NewFaulty(memory, func(op drivertest.Op) drivertest.Fault {
+				if op.Method == "Apply" && op.Family[0] == 't' {
+					return drivertest.CrashBefore
+				}
+				return drivertest.NoFault
+			})
+			dying, err := open(t, faulty).Table(background, accounts.Name)
+			require.NoError(t, err)
+			require.ErrorIs(t, dying.Put(background, row), drivertest.ErrInjected)
+		}
+	}
+	for _, where := range []store.Predicate{balance.Equal(5), balance.AtLeast(0), owner.Equal("same")} {
+		for _, reverse := range []bool{false, true} {
+			for limit := 1; limit <= rows+1; limit++ {
+				q := store.Query{Where: where, Reverse: reverse, Limit: limit}
+				seen := make(map[int64]bool)
+				for {
+					page, next, err := tbl.Page(background, q)
+					require.NoError(t, err)
+					for _, row := range page {
+						require.False(t, seen[row["id"].(int64)], "row %d twice, pages of %d", row["id"], limit)
+						seen[row["id"].(int64)] = true
+					}
+					if q.PageToken = next; next == "" {
+						break
+					}
+				}
+				require.Len(t, seen, rows)
+			}
+		}
+		e, err := tbl.Explain(background, store.Query{Where: where})
+		require.NoError(t, err)
+		require.Equal(t, 3*rows, e.Discarded, "the left-overs were there")
+	}
+}
+
+// The rows that a BatchError names are those that may be missing, by their positions in the call.
+func TestBatchErrorNamesRows(t *testing.T) {
+	for name, remove := range map[string]bool{"put": false, "delete": true} {
+		t.Run(name, func(t *testing.T) {
+			memory := drivertest.NewMemory()
+			tbl := create(t, open(t, memory), accounts)
+			const n = 600
+			rows := make([]store.Row, n)
+			for i := range rows {
+				rows[i] = store.Row{"id": int64(n - i), "balance": int64(i)} // not in the order of keys
+			}
+			if remove {
+				require.NoError(t, tbl.Put(background, rows...))
+			}
+			applied := 0
+			faulty := drivertest.NewFaulty(memory, func(op drivertest.Op) drivertest.Fault {
+				if op.Method == "Apply" && op.Family[0] == 't' {
+					if applied++; applied == 2 {
+						return drivertest.CrashBefore
+					}
+				}
+				return drivertest.NoFault
+			})
+			dying, err := open(t, faulty).Table(background, accounts.Name)
+			require.NoError(t, err)
+			if remove {
+				err = dying.Delete(background, rows...)
+			} else {
+				err = dying.Put(background, rows...)
+			}
+			var batch *store.BatchError
+			require.ErrorAs(t, err, &batch)
+			failed := make(map[int]bool)
+			for _, i := range batch.Failed {
+				failed[i] = true
+			}
+			require.Greater(t, len(failed), 0)
+			require.Less(t, len(failed), n)
+			for i, row := range rows {
+				got, err := tbl.Get(background, row)
+				require.NoError(t, err)
+				if !failed[i] {
+					require.Equal(t, remove, got == nil, "row %d", i)
+				}
+			}
+		})
+	}
+}
+
+// Random faults of every kind: what a call reports as done is done, and repeating what failed
+// ends well.
+func TestFaultsAreRetried(t *testing.T) {
+	r := seeded(t)
+	for run := range 20 {
+		memory := drivertest.NewMemory()
+		tbl := create(t, open(t, memory), accounts)
+		faulty, err := open(t, memory).Table(background, accounts.Name)
+		require.NoError(t, err)
+		seed := r.Uint64()
+		decide := drivertest.Randomly(seed, 0.1)
+		wrapped := drivertest.NewFaulty(memory, func(op drivertest.Op) drivertest.Fault {
+			if op.Method == "Family" || op.Family == "catalogue" {
+				return drivertest.NoFault
+			}
+			if f := decide(op); f != drivertest.FailLate { // a late write of this client would undo its next one
+				return f
+			}
+			return drivertest.FailBefore
+		})
+		faulty, err = open(t, wrapped).Table(background, accounts.Name)
+		require.NoError(t, err)
+		want := make(map[int64]string)
+		for range 40 {
+			i := r.Int64N(6)
+			row := store.Row{"id": i, "balance": r.Int64N(4), "owner": fmt.Sprint(r.IntN(2))}
+			do := func() error { return faulty.Put(background, row) }
+			if r.IntN(4) == 0 {
+				do = func() error { return faulty.Delete(background, row) }
+				delete(want, i)
+			} else {
+				want[i] = showRow(row)
+			}
+			err := do()
+			for ; err != nil; err = do() {
+				require.True(t, errors.Is(err, driver.ErrUnavailable), err)
+				require.True(t, store.Retryable(err))
+			}
+		}
+		for _, p := range []store.Predicate{{}, balance.AtLeast(0), owner.In("0", "1")} {
+			got := make(map[int64]string)
+			for _, row := range collect(t, tbl, store.Query{Where: p}) {
+				got[row["id"].(int64)] = showRow(row)
+			}
+			require.Equal(t, want, got, "run %d", run)
+		}
+	}
+}
+
+// A Create whose outcome is not known must not take away the families of a table that others
+// already use.
+func TestCreateOfUnknownOutcome(t *testing.T) {
+	memory := drivertest.NewMemory()
+	open(t, memory)
+	dead := false
+	faulty := drivertest.NewFaulty(memory, func(op drivertest.Op) drivertest.Fault {
+		switch {
+		case op.Method == "CheckAndPut":
+			dead = true
+			return drivertest.FailAfter
+		case dead && op.Method != "Drop":
+			return drivertest.FailBefore
+		}
+		return drivertest.NoFault
+	})
+	_, err := open(t, faulty).Create(background, accounts)
+	require.Error(t, err)
+	require.True(t, store.Retryable(err))
+	families, err := memory.Families(background)
+	require.NoError(t, err)
+	require.Len(t, families, 3, "the table is in the catalogue: its families have to stay")
+}
+
+// A table that is dropped while it is opened is not made again.
+func TestDropWhileOpening(t *testing.T) {
+	memory := drivertest.NewMemory()
+	first := open(t, memory)
+	create(t, first, accounts)
+	dropped := false
+	meddling := drivertest.NewFaulty(memory, func(op drivertest.Op) drivertest.Fault {
+		if op.Method == "Family" && op.Family[0] == 't' && !dropped {
+			dropped = true
+			require.NoError(t, first.Drop(background, accounts.Name))
+		}
+		return drivertest.NoFault
+	})
+	_, err := open(t, meddling).Table(background, accounts.Name)
+	require.ErrorIs(t, err, store.ErrNoTable)
+	require.True(t, dropped)
+	families, err := memory.Families(background)
+	require.NoError(t, err)
+	require.Equal(t, []string{"catalogue"}, families)
+}
+
+// Readers and writers of a table that another client drops get an error that says so.
+func TestDroppedUnderReadersAndWriters(t *testing.T) {
+	memory := newWeak(1)
+	first := open(t, memory)
+	create(t, first, accounts)
+	tbl, err := open(t, memory).Table(background, accounts.Name)
+	require.NoError(t, err)
+	var rows []store.Row
+	for i := range int64(2000) {
+		rows = append(rows, store.Row{"id": i, "balance": i})
+	}
+	require.NoError(t, tbl.Put(background, rows...))
+	for _, where := range []store.Predicate{{}, balance.AtLeast(0)} {
+		n := 0
+		var last error
+		for _, err := range tbl.Query(background, store.Query{Where: where}) {
+			if n++; n == 10 {
+				_ = first.Drop(background, accounts.Name)
+			}
+			last = err
+		}
+		require.ErrorIs(t, last, store.ErrNoTable)
+	}
+	require.ErrorIs(t, tbl.Put(background, rows[0]), store.ErrNoTable)
+	require.ErrorIs(t, tbl.Delete(background, rows[0]), store.ErrNoTable)
+	_, err = tbl.Get(background, rows[0])
+	require.ErrorIs(t, err, store.ErrNoTable)
+	require.False(t, store.Retryable(err))
+	_, err = first.Table(background, accounts.Name)
+	require.ErrorIs(t, err, store.ErrNoTable)
+	require.ErrorIs(t, first.Drop(background, accounts.Name), store.ErrNoTable)
+	// The name is free again, and the new table is another one.
+	again := create(t, first, accounts)
+	require.Empty(t, collect(t, again, store.Query{}))
+}

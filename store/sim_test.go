@@ -1,0 +1,665 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/cryptotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/drivertest"
+)
+
+var (
+	simRuns = flag.Int("store.sim", 200, "runs of each simulation")
+	simSeed = flag.Uint64("store.simseed", 1, "seed of the first run of a simulation; the next ones follow")
+)
+
+// The simulation: clients write, delete and query a few rows of one table in a database without
+// snapshots. Every mutation of a row, every read and every page of two rows is a step, and a
+// seeded scheduler decides whose step is next. A client may die at a step, before it is made,
+// after it, or with it still under way; another takes its place. After each step every row must
+// have its postings, and every query must keep the promise of the package comment.
+type world struct {
+	variant variant
+	db      driver.DB
+	key     ope.Key
+	schema  Schema
+	r       *rand.Rand
+	table   *Table // of an observer whose calls are no steps
+
+	mu      sync.Mutex
+	waiting []*waitingCall
+	late    []*waitingCall // of dead clients
+	running int            // goroutines that are not done
+	clients int
+
+	time   int64
+	stamps map[string]int64 // by family and row: the timestamp of the last mutation
+
+	step    int
+	active  map[string]int // by row: writes under way
+	touched map[string]int // by row: the last step at which a write was under way
+	trace   []string
+	bad     []string
+	queries int
+	stable  int // rows that queries had to find
+}
+
+// A variant is what is different from the protocol as it is.
+type variant struct {
+	skew       bool // the last write wins by clocks that disagree
+	noReadBack bool // old postings are dropped without looking whether the old row is still there
+	valueKeyed bool // postings do not carry the write id
+	forgetful  bool // queries believe that they read a snapshot, and keep no list of the rows seen
+}
+
+type waitingCall struct {
+	client  *simDB
+	what    string
+	rows    []string // that writes of this call touch
+	do      func() error
+	release chan fate
+}
+
+type fate int
+
+const (
+	lives fate = iota
+	diesBefore
+	diesAfter
+	diesDuring // and the call is made at some later time
+)
+
+var errDead = errors.New("the client is dead")
+
+// call waits until the scheduler lets the step happen.
+func (w *world) call(c *simDB, what string, rows []string, do func() error) error {
+	p := &waitingCall{client: c, what: what, rows: rows, do: do, release: make(chan fate)}
+	w.mu.Lock()
+	if c.dead {
+		w.mu.Unlock()
+		return errDead
+	}
+	w.waiting = append(w.waiting, p)
+	w.mu.Unlock()
+	switch <-p.release {
+	case lives:
+		return do()
+	case diesAfter:
+		return errors.Join(do(), errDead)
+	}
+	return errDead
+}
+
+// simDB is a client's connection.
+type simDB struct {
+	driver.DB
+	w     *world
+	id    int
+	clock int64 // how much its clock is ahead
+	dead  bool
+}
+
+func (db *simDB) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family, error) {
+	f, err := db.DB.Family(ctx, spec)
+	if err != nil || spec.Layout == driver.LayoutWide {
+		return f, err // the catalogue is not what is simulated
+	}
+	return &simFamily{f, db, spec.Name, spec.Name[0] == 'x' && db.w.variant.valueKeyed}, nil
+}
+
+type simFamily struct {
+	driver.Family
+	db        *simDB
+	name      string
+	valueOnly bool
+}
+
+func (f *simFamily) Get(ctx context.Context, row []byte, s driver.Slice) (cells []driver.Cell, err error) {
+	err = f.db.w.call(f.db, fmt.Sprintf("get %s %x", f.name[:1], row), nil, func() error {
+		if f.db.w.variant.noReadBack && len(s.Only) == 1 {
+			return nil // as if the old row were gone
+		}
+		cells, err = f.Family.Get(ctx, row, s)
+		return err
+	})
+	return cells, err
+}
+
+func (f *simFamily) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
+	return func(yield func(driver.Row, error) bool) {
+		for {
+			var rows []driver.Row
+			err := f.db.w.call(f.db, fmt.Sprintf("scan %s %x", f.name[:1], r.Start), nil, func() error {
+				page := r
+				page.Limit = 2
+				for row, err := range f.Family.Scan(ctx, page) {
+					if err != nil {
+						return err
+					}
+					rows = append(rows, row)
+				}
+				return nil
+			})
+			if err != nil {
+				yield(driver.Row{}, err)
+				return
+			}
+			for _, row := range rows {
+				if r.Reverse {
+					r.End = bytes.Clone(row.Key)
+				} else {
+					r.Start = append(bytes.Clone(row.Key), 0)
+				}
+				if f.valueOnly {
+					row.Key = append(row.Key, make([]byte, 16)...)
+				}
+				if !yield(row, nil) {
+					return
+				}
+			}
+			if len(rows) < 2 {
+				return
+			}
+		}
+	}
+}
+
+func (f *simFamily) Apply(ctx context.Context, mutations ...driver.Mutation) error {
+	w := f.db.w
+	w.mu.Lock()
+	mutations = slices.Clone(mutations)
+	w.r.Shuffle(len(mutations), func(i, j int) { mutations[i], mutations[j] = mutations[j], mutations[i] })
+	w.mu.Unlock()
+	for _, m := range mutations {
+		if f.valueOnly {
+			m.Row = m.Row[:len(m.Row)-16]
+		}
+		w.mu.Lock()
+		w.time += 2
+		at := w.time + f.db.clock
+		w.mu.Unlock()
+		var rows []string
+		if f.name[0] == 't' {
+			rows = []string{string(m.Row)}
+		}
+		err := w.call(f.db, fmt.Sprintf("apply %s %x", f.name[:1], m.Row), rows, func() error {
+			row := f.name + string(m.Row)
+			if w.variant.skew {
+				if at <= w.stamps[row] {
+					return nil // an older write
+				}
+				w.stamps[row] = at
+			}
+			return f.Family.Apply(context.Background(), m)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var simSchema = Schema{
+	Name: "simulated",
+	Key:  []KeyPart{HashedPart("id", Int8)},
+	Columns: []Column{
+		OrderedColumn("level", Int8, MOPE),
+		DeterministicColumn("kind", Int8),
+		RandomisedColumn("note", Int64),
+	},
+}
+
+// connect returns the table as a new client sees it.
+func (w *world) connect() (*simDB, *Table) {
+	w.mu.Lock()
+	w.clients++
+	db := &simDB{DB: noSnapshots{w.db}, w: w, id: w.clients}
+	if w.variant.skew {
+		db.clock = int64(w.r.IntN(200))
+	}
+	w.mu.Unlock()
+	if w.variant.forgetful {
+		return db, w.tableOn(falseSnapshots{db})
+	}
+	return db, w.tableOn(db)
+}
+
+// falseSnapshots says that it has snapshots, which are the database as it is at any moment.
+type falseSnapshots struct{ driver.DB }
+
+func (db falseSnapshots) Snapshot() (driver.Snapshot, error) { return db, nil }
+func (db falseSnapshots) Close() error                       { return nil }
+
+func (w *world) tableOn(db driver.DB) *Table {
+	ctx := context.Background()
+	st, err := Open(ctx, db, w.key, nil)
+	if err != nil {
+		panic(err)
+	}
+	tbl, err := st.Table(ctx, w.schema.Name)
+	if errors.Is(err, ErrNoTable) {
+		tbl, err = st.Create(ctx, w.schema)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return tbl
+}
+
+// noSnapshots hides that a database is a Snapshotter.
+type noSnapshots struct{ driver.DB }
+
+// Writers change the rows from 0 on; some more are there that nobody changes.
+const (
+	simRows    = 4
+	simAtRest  = 3
+	simBatches = 7
+)
+
+func (w *world) rowKey(row Row) string {
+	key, err := w.table.exactKey(context.Background(), row)
+	if err != nil {
+		panic(err)
+	}
+	return string(key)
+}
+
+// begin and end say that rows may be changing.
+func (w *world) begin(rows []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, row := range rows {
+		w.active[row]++
+		w.touched[row] = w.step
+	}
+}
+
+func (w *world) end(rows []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, row := range rows {
+		w.active[row]--
+		w.touched[row] = w.step
+	}
+}
+
+// write is a client that puts and deletes; when it dies another one goes on.
+func (w *world) write(ops int, r *rand.Rand) {
+	db, tbl := w.connect()
+	if w.call(db, "begin", nil, func() error { return nil }) != nil {
+		db, tbl = w.connect()
+	}
+	for range ops {
+		var rows []Row
+		for _, id := range r.Perm(simRows)[:1+r.IntN(2)] {
+			row := Row{"id": int8(id), "note": int64(r.IntN(1000))}
+			if r.IntN(5) > 0 {
+				row["level"] = int8(r.IntN(3) - 1)
+			}
+			if r.IntN(5) > 0 {
+				row["kind"] = int8(r.IntN(2))
+			}
+			rows = append(rows, row)
+		}
+		var keys []string
+		for _, row := range rows {
+			keys = append(keys, w.rowKey(row))
+		}
+		w.begin(keys)
+		var err error
+		if r.IntN(5) == 0 {
+			err = tbl.Delete(context.Background(), rows...)
+		} else {
+			err = tbl.Put(context.Background(), rows...)
+		}
+		w.end(keys)
+		switch {
+		case errors.Is(err, errDead):
+			db, tbl = w.connect()
+		case err != nil:
+			w.fail("write: %v", err)
+			return
+		}
+	}
+}
+
+func (w *world) fail(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.bad = append(w.bad, fmt.Sprintf("step %d: ", w.step)+fmt.Sprintf(format, args...))
+}
+
+// read is a client that queries.
+func (w *world) read(ops int, r *rand.Rand) {
+	db, tbl := w.connect()
+	if w.call(db, "begin", nil, func() error { return nil }) != nil {
+		db, tbl = w.connect()
+	}
+	for range ops {
+		q := Query{Reverse: r.IntN(2) == 0}
+		switch r.IntN(4) {
+		case 0:
+			q.Where = Field[int8]("level").AtLeast(-100)
+		case 1:
+			q.Where = Field[int8]("level").Between(int8(r.IntN(3)-1), 1)
+		case 2:
+			q.Where = Field[int8]("kind").In(0, 1)
+		case 3:
+			q.Where, q.Reverse = Predicate{}, false
+		}
+		began := w.step
+		before := w.state()
+		got := make(map[string]int)
+		var failed error
+		for row, err := range tbl.Query(context.Background(), q) {
+			if err != nil {
+				failed = err
+				break
+			}
+			if !w.satisfies(q.Where, row) {
+				w.fail("a query returned a row that does not satisfy it")
+			}
+			got[w.rowKey(row)]++
+		}
+		if errors.Is(failed, errDead) {
+			db, tbl = w.connect()
+			continue
+		}
+		if failed != nil {
+			w.fail("query: %v", failed)
+			return
+		}
+		w.checkAnswer(q, began, before, got)
+	}
+}
+
+func (w *world) satisfies(p Predicate, row Row) bool {
+	conditions, err := w.table.conditions(p)
+	if err != nil {
+		panic(err)
+	}
+	for _, c := range conditions {
+		if !c.holds(row[c.column.name]) {
+			return false
+		}
+	}
+	return true
+}
+
+type rowState struct {
+	row  Row
+	busy bool
+}
+
+// state returns the rows as they are now.
+func (w *world) state() map[string]rowState {
+	state := make(map[string]rowState)
+	for row, err := range w.table.data.Scan(context.Background(), driver.Range{AnyOrder: true}) {
+		if err != nil {
+			panic(err)
+		}
+		r, err := w.table.decode(row, nil)
+		if err != nil {
+			panic(err)
+		}
+		w.mu.Lock()
+		state[string(row.Key)] = rowState{w.table.row(r, nil), w.active[string(row.Key)] > 0}
+		w.mu.Unlock()
+	}
+	return state
+}
+
+func (w *world) checkAnswer(q Query, began int, before map[string]rowState, got map[string]int) {
+	w.mu.Lock()
+	w.queries++
+	w.mu.Unlock()
+	for _, n := range got {
+		if n > 1 {
+			w.fail("a query returned a row %d times", n)
+		}
+	}
+	for key, s := range before {
+		w.mu.Lock()
+		unchanged := !s.busy && w.active[key] == 0 && w.touched[key] < began
+		if unchanged {
+			w.stable++
+		}
+		w.mu.Unlock()
+		if unchanged && w.satisfies(q.Where, s.row) != (got[key] == 1) {
+			w.fail("a query returned a row that nobody wrote %d times", got[key])
+		}
+	}
+}
+
+// checkPostings looks for rows without their postings.
+func (w *world) checkPostings() {
+	postings := make(map[string]bool)
+	for row, err := range w.table.postings.Scan(context.Background(), driver.Range{AnyOrder: true}) {
+		if err != nil {
+			panic(err)
+		}
+		postings[string(row.Key)] = true
+	}
+	for row, err := range w.table.data.Scan(context.Background(), driver.Range{AnyOrder: true}) {
+		if err != nil {
+			panic(err)
+		}
+		r, err := w.table.decode(row, nil)
+		if err != nil {
+			panic(err)
+		}
+		for _, key := range w.table.postingKeys(r) {
+			if w.variant.valueKeyed {
+				key = key[:len(key)-16]
+			}
+			if !postings[string(key)] {
+				w.fail("a row has no posting")
+			}
+		}
+	}
+}
+
+// run lets one step after the other happen until all clients are done.
+func (w *world) run(crashes float64) {
+	for {
+		synctest.Wait()
+		w.mu.Lock()
+		slices.SortFunc(w.waiting, func(a, b *waitingCall) int {
+			if a.client.id != b.client.id {
+				return a.client.id - b.client.id
+			}
+			return strings.Compare(a.what, b.what)
+		})
+		if len(w.waiting) == 0 {
+			done := w.running == 0
+			w.mu.Unlock()
+			if done {
+				return
+			}
+			time.Sleep(time.Second) // a client pauses
+			continue
+		}
+		w.step++
+		if len(w.late) > 0 && w.r.IntN(10) == 0 {
+			p := w.late[0]
+			w.late = w.late[1:]
+			w.mu.Unlock()
+			w.trace = append(w.trace, "late "+p.what)
+			if err := p.do(); err != nil {
+				panic(err)
+			}
+			w.end(p.rows)
+			w.checkPostings()
+			continue
+		}
+		i := w.r.IntN(len(w.waiting))
+		p := w.waiting[i]
+		w.waiting = slices.Delete(w.waiting, i, i+1)
+		f := lives
+		if w.r.Float64() < crashes {
+			f = diesBefore + fate(w.r.IntN(3))
+			p.client.dead = true
+		}
+		var lost []*waitingCall
+		if f != lives { // what else it had under way is lost
+			w.waiting = slices.DeleteFunc(w.waiting, func(other *waitingCall) bool {
+				if other.client == p.client {
+					lost = append(lost, other)
+					return true
+				}
+				return false
+			})
+		}
+		w.trace = append(w.trace, fmt.Sprintf("%d %s %d", p.client.id, p.what, f))
+		if f == diesDuring && strings.HasPrefix(p.what, "apply") {
+			w.late = append(w.late, p)
+			for _, row := range p.rows {
+				w.active[row]++
+			}
+		}
+		w.mu.Unlock()
+		p.release <- f
+		for _, other := range lost {
+			other.release <- diesBefore
+		}
+		synctest.Wait()
+		if strings.HasPrefix(p.what, "apply") {
+			w.checkPostings()
+		}
+		if len(w.bad) > 0 {
+			crashes = 0
+		}
+	}
+}
+
+// simulate runs one simulation and returns it.
+func simulate(t *testing.T, v variant, seed uint64, crashes float64) *world {
+	t.Helper()
+	cryptotest.SetGlobalRandom(t, seed)
+	w := &world{
+		variant: v, db: drivertest.NewMemory(), schema: simSchema,
+		r:      rand.New(rand.NewPCG(seed, 0)),
+		stamps: make(map[string]int64), active: make(map[string]int), touched: make(map[string]int),
+	}
+	w.key, _ = ope.NewKey(bytes.Repeat([]byte{1}, 32))
+	synctest.Test(t, func(t *testing.T) {
+		w.table = w.tableOn(noSnapshots{w.db})
+		for i := range simAtRest {
+			row := Row{"id": int8(simRows + i), "note": int64(i), "level": int8(i - 1), "kind": int8(i % 2)}
+			if err := w.table.Put(context.Background(), row); err != nil {
+				panic(err)
+			}
+		}
+		var group sync.WaitGroup
+		start := func(do func(int, *rand.Rand), ops int) {
+			r := rand.New(rand.NewPCG(seed, uint64(w.running)+1))
+			w.running++
+			group.Go(func() {
+				do(ops, r)
+				w.mu.Lock()
+				w.running--
+				w.mu.Unlock()
+			})
+			synctest.Wait() // it has an id, and waits for its first step
+		}
+		for range 3 {
+			start(w.write, simBatches)
+		}
+		for range 2 {
+			start(w.read, 4)
+		}
+		w.run(crashes)
+		group.Wait()
+		for _, p := range w.late {
+			if err := p.do(); err != nil {
+				panic(err)
+			}
+		}
+		w.checkPostings()
+	})
+	return w
+}
+
+func (w *world) fingerprint() uint64 {
+	h := fnv.New64a()
+	for _, line := range w.trace {
+		fmt.Fprintln(h, line)
+	}
+	return h.Sum64()
+}
+
+func TestConcurrentWritersAndCrashes(t *testing.T) {
+	for name, v := range map[string]variant{"one clock": {}, "clocks that disagree": {skew: true}} {
+		t.Run(name, func(t *testing.T) {
+			var steps, queries, stable, crashes int
+			for i := range *simRuns {
+				seed := *simSeed + uint64(i)
+				w := simulate(t, v, seed, 0.02)
+				require.Empty(t, w.bad, "-store.simseed=%d\n%s", seed, strings.Join(w.trace, "\n"))
+				steps += w.step
+				queries += w.queries
+				stable += w.stable
+				crashes += w.clients - 5
+			}
+			t.Logf("%d runs, %d steps, %d crashes, %d queries, which had to find or leave out %d rows that were not written", *simRuns, steps, crashes, queries, stable)
+			require.Greater(t, queries, *simRuns)
+			require.Greater(t, stable, *simRuns)
+			require.Greater(t, crashes, *simRuns/2)
+		})
+	}
+}
+
+// The simulation notices when the protocol lacks one of its steps.
+func TestSimulationNotices(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		variant variant
+		notice  string
+	}{
+		{"no read-back", variant{skew: true, noReadBack: true}, "a row has no posting"},
+		{"postings keyed by value", variant{valueKeyed: true}, "a row has no posting"},
+		{"postings keyed by value, clocks that disagree", variant{valueKeyed: true, skew: true}, "a row has no posting"},
+		{"no list of the rows seen", variant{forgetful: true}, "a query returned a row 2 times"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			runs, bad := max(20, *simRuns/4), 0
+			kinds := make(map[string]int)
+			for i := range runs {
+				w := simulate(t, c.variant, *simSeed+uint64(i), 0.02)
+				if len(w.bad) > 0 {
+					bad++
+					_, what, _ := strings.Cut(w.bad[0], ": ")
+					kinds[what]++
+				}
+			}
+			t.Logf("%d of %d runs are bad: %v", bad, runs, kinds)
+			require.Greater(t, kinds[c.notice], runs/10)
+		})
+	}
+}
+
+// Equal seeds give equal runs; otherwise a failure could not be looked into.
+func TestSimulationIsRepeatable(t *testing.T) {
+	for seed := range uint64(5) {
+		a := simulate(t, variant{skew: true}, seed, 0.02)
+		b := simulate(t, variant{skew: true}, seed, 0.02)
+		require.Equal(t, a.fingerprint(), b.fingerprint(), "seed %d", seed)
+		require.Greater(t, len(a.trace), 50)
+	}
+}
