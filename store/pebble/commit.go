@@ -57,6 +57,7 @@ type writeQueue struct {
 	mu      sync.Mutex
 	waiting []*write
 	closing bool
+	flush   bool // asked for
 
 	wake     chan struct{} // capacity 1
 	finished chan struct{}
@@ -76,6 +77,26 @@ func (q *writeQueue) stop() <-chan struct{} {
 	q.mu.Unlock()
 	q.signal()
 	return q.finished
+}
+
+// flushSoon asks for a flush of the memtable.
+func (q *writeQueue) flushSoon() {
+	q.mu.Lock()
+	q.flush = true
+	q.mu.Unlock()
+	q.signal()
+}
+
+// flushNow starts a flush. It goes through this goroutine since it ends a log, which may fail.
+func (q *writeQueue) flushNow() {
+	defer func() {
+		if r := recover(); r != nil {
+			q.db.fence.fail(asError(r))
+		}
+	}()
+	if q.db.fence.err() == nil {
+		_, _ = q.db.eng.AsyncFlush() // it is tried again at the next read
+	}
 }
 
 func (q *writeQueue) signal() {
@@ -145,12 +166,15 @@ func (q *writeQueue) run() {
 	for range q.wake {
 		for {
 			q.mu.Lock()
-			waiting, closing := q.waiting, q.closing
-			q.waiting = nil
+			waiting, closing, flush := q.waiting, q.closing, q.flush
+			q.waiting, q.flush = nil, false
 			for _, w := range waiting {
 				w.taken = !w.withdrawn
 			}
 			q.mu.Unlock()
+			if flush && !closing {
+				q.flushNow()
+			}
 			if len(waiting) == 0 {
 				if closing {
 					return

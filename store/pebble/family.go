@@ -81,7 +81,10 @@ func (f *family) Get(ctx context.Context, row []byte, cells driver.Slice) ([]dri
 	if w.empty() {
 		return nil, nil
 	}
-	p := &pager{ctx: ctx, now: now, window: w, reverse: cells.Reverse, cellLimit: cells.Limit}
+	p := &pager{db: f.db, ctx: ctx, now: now, window: w, reverse: cells.Reverse, cellLimit: cells.Limit}
+	if w.only != nil && (cells.Limit == 0 || cells.Limit > len(w.only)) {
+		p.cellLimit = len(w.only)
+	}
 	lower, upper := w.bounds(prefix)
 	rows, _, err := p.read(f.reader, lower, upper, 1)
 	if err != nil || len(rows) == 0 {
@@ -150,7 +153,7 @@ func (f *family) page(ctx context.Context, reverse bool, w window, lower, upper 
 	if none {
 		return nil, nil, nil
 	}
-	p := &pager{ctx: ctx, now: now, window: w, reverse: reverse}
+	p := &pager{db: f.db, ctx: ctx, now: now, window: w, reverse: reverse}
 	return p.read(f.reader, lower, upper, n)
 }
 
@@ -347,6 +350,7 @@ func (w window) before(q []byte) (bound []byte, ok bool) {
 
 // A pager reads rows between two keys.
 type pager struct {
+	db        *DB
 	ctx       context.Context
 	now       time.Time
 	window    window
@@ -370,6 +374,7 @@ func (p *pager) read(r pebble.Reader, lower, upper []byte, n int) (rows []driver
 		return nil, nil, fmt.Errorf("pebble: read: %w", err)
 	}
 	defer func() {
+		p.noteVersions(it.Stats())
 		if cerr := it.Close(); cerr != nil && err == nil {
 			rows, next, err = nil, nil, fmt.Errorf("pebble: read: %w", cerr)
 		}
@@ -436,6 +441,21 @@ func (p *pager) read(r pebble.Reader, lower, upper []byte, n int) (rows []driver
 	}
 	p.finishRow()
 	return p.rows, nil, nil
+}
+
+// manyVersions is how many overwritten values, beyond a few for each cell, a page may step over
+// before it asks for a flush. It is at most one flush in as many writes.
+const manyVersions = 4096
+
+// noteVersions watches what a read cost. A memtable keeps each value that a cell ever had, and an
+// iterator passes over all of them, so that a cell that is written again and again (a version, a
+// counter) would make reads of its row slower and slower. A flush keeps the last value only.
+func (p *pager) noteVersions(s pebble.IteratorStats) {
+	steps := s.ForwardStepCount[pebble.InternalIterCall] + s.ReverseStepCount[pebble.InternalIterCall]
+	asked := s.ForwardStepCount[pebble.InterfaceCall] + s.ReverseStepCount[pebble.InterfaceCall]
+	if steps > manyVersions+8*asked {
+		p.db.queue.flushSoon()
+	}
 }
 
 // skip moves the iterator from an unwanted qualifier towards the next that may be wanted.

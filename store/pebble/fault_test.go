@@ -148,7 +148,7 @@ func verifyAcknowledged(t *testing.T, fs vfs.FS, acknowledged []string, n int64)
 // TestNoSpaceLeftForTables fills the disk in the background, when memory is flushed to tables, and
 // under several writers. No writer waits for ever.
 func TestNoSpaceLeftForTables(t *testing.T) {
-	for _, only := range []string{".sst", "MANIFEST", ".log"} {
+	for only, writes := range map[string]int64{".sst": 2, "MANIFEST": 1, ".log": 20} {
 		t.Run(only, func(t *testing.T) {
 			mem := vfs.NewCrashableMem()
 			disk := &fullDisk{only: only}
@@ -162,7 +162,7 @@ func TestNoSpaceLeftForTables(t *testing.T) {
 				known   []string
 			)
 			require.NoError(t, f.Apply(background, mutation("first", "1")))
-			disk.left.Store(20)
+			disk.left.Store(writes)
 			for w := range 4 {
 				writers.Go(func() {
 					for i := range 200 { // 200 MiB, three memtables and more
@@ -218,10 +218,11 @@ func TestPowerLoss(t *testing.T) {
 					return
 				}
 				acknowledged[w].Store(i + 1)
+				time.Sleep(200 * time.Microsecond) // the copies are of a modest size
 			}
 		})
 	}
-	for range 15 {
+	for range 10 {
 		time.Sleep(time.Duration(r.IntN(10)) * time.Millisecond)
 		var known [writers]int64
 		for w := range known {
@@ -246,13 +247,16 @@ func TestPowerLoss(t *testing.T) {
 	require.NoError(t, db.Close())
 }
 
-// slowDisk makes syncs of the log wait.
-type slowDisk struct{ gate chan struct{} }
+// slowDisk makes syncs of the log wait for the gate, once it hangs.
+type slowDisk struct {
+	hangs atomic.Bool
+	gate  chan struct{}
+}
 
 func (d *slowDisk) String() string { return "slow disk" }
 
 func (d *slowDisk) MaybeError(op errorfs.Op) error {
-	if strings.HasSuffix(op.Path, ".log") && op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSync && strings.HasSuffix(op.Path, ".log") {
+	if strings.HasSuffix(op.Path, ".log") && (op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSync) && d.hangs.Load() {
 		<-d.gate
 	}
 	return nil
@@ -262,19 +266,9 @@ func (d *slowDisk) MaybeError(op errorfs.Op) error {
 // know, and a write that was still waiting is never made.
 func TestDeadlineOnASlowDisk(t *testing.T) {
 	disk := &slowDisk{gate: make(chan struct{})}
-	open := make(chan struct{})
-	go func() { // let everything through until the test begins
-		for {
-			select {
-			case disk.gate <- struct{}{}:
-			case <-open:
-				return
-			}
-		}
-	}()
 	db := mustOpen(t, "db", &Options{FS: errorfs.Wrap(vfs.NewMem(), disk)})
 	f := mustFamily(t, db)
-	close(open)
+	disk.hangs.Store(true)
 
 	deadline := func() context.Context {
 		ctx, cancel := context.WithTimeout(background, 50*time.Millisecond)
