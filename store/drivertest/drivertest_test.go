@@ -49,7 +49,7 @@ var breakages = []breakage{
 		noted: []string{"ranges are half-open", "scans in order keep within a prefix", "a random history agrees with a model"},
 		family: func(f driver.Committer) driver.Committer {
 			return &brokenFamily{Committer: f, rangeOf: func(r driver.Range) driver.Range {
-				if r.End != nil && len(r.End) > 0 {
+				if len(r.End) > 0 {
 					r.End = append(bytes.Clone(r.End), 0)
 				}
 				return r
@@ -645,6 +645,9 @@ func TestSuiteNotices(t *testing.T) {
 	t.Run("sound", func(t *testing.T) {
 		for _, c := range checks {
 			require.True(t, noticed[c.name], "no broken driver shows that %q can fail", c.name)
+			if c.name == "cells end after their time to live" {
+				continue // it waits for seconds, and TestMemory has it
+			}
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
 				require.Empty(t, verdict(t, c, NewMemory()))

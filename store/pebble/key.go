@@ -28,8 +28,6 @@ import (
 const (
 	plainCell    = 0x00
 	expiringCell = 0x01
-
-	envelopeLen = 9 // at most
 )
 
 func appendFamily(dst []byte, id uint32) []byte { return binary.BigEndian.AppendUint32(dst, id) }
