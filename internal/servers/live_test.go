@@ -3,6 +3,7 @@ package servers
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -37,7 +38,14 @@ func startLive(t *testing.T, ctx context.Context, k Kind, nodes int) *Cluster {
 		Kind: k, Dir: filepath.Join(t.TempDir(), "data folder"), Nodes: nodes, FreePorts: true, KillSafe: true, Logf: t.Logf,
 	})
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	t.Cleanup(func() {
+		require.NoError(t, c.Close())
+		for _, n := range c.Nodes() {
+			if log, err := os.ReadFile(n.Log()); err == nil && t.Failed() {
+				t.Logf("the log of %s ends with:\n%s", n.Name, lastLines(string(log), 60))
+			}
+		}
+	})
 	report(t, c, "start", begin)
 	return c
 }
@@ -64,15 +72,20 @@ func restart(t *testing.T, ctx context.Context, n *Node) {
 	report(t, n.cluster, "restart of "+n.Name, begin)
 }
 
-// cql connects to the given nodes alone: others are not looked for.
+// cql connects to the given nodes alone.
 func cql(t *testing.T, c *Cluster, nodes ...*Node) *gocql.Session {
 	t.Helper()
 	cfg := gocql.NewCluster()
+	var hosts []string
 	for _, n := range nodes {
-		cfg.Hosts = append(cfg.Hosts, n.Addr())
+		host, _, err := net.SplitHostPort(n.Addr())
+		require.NoError(t, err)
+		hosts = append(hosts, host)
 	}
+	// Not DisableInitialHostLookup: such a driver takes the nodes for others as soon as the
+	// cluster tells of them, and drops its connections in the middle of a query.
+	cfg.Hosts, cfg.Port, cfg.HostFilter = hosts, c.Port(), gocql.WhiteListHostFilter(hosts...)
 	cfg.Timeout, cfg.ConnectTimeout = 20*time.Second, 10*time.Second
-	cfg.DisableInitialHostLookup = true
 	cfg.Consistency = gocql.Quorum
 	s, err := cfg.CreateSession()
 	require.NoError(t, err)
