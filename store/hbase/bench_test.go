@@ -5,22 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"math/rand/v2"
-	"os"
-	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/tsuna/gohbase"
 	"github.com/tsuna/gohbase/hrpc"
 
+	"github.com/rangecrypt/rangecrypt/internal/measure"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -132,42 +127,7 @@ func BenchmarkAgainstClient(b *testing.B) {
 		}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			timed := func(do func() error) (wall, cpu float64) {
-				begin, used := time.Now(), cpuTime()
-				require.NoError(b, do())
-				return time.Since(begin).Seconds(), cpuTime() - used
-			}
-			timed(c.ours)
-			timed(c.bare)
-			var ratios []float64
-			var ourCPU, bareCPU, ourWall float64
-			for i := range b.N {
-				var o, r, oc, rc float64
-				if i%2 == 0 {
-					o, oc = timed(c.ours)
-					r, rc = timed(c.bare)
-				} else {
-					r, rc = timed(c.bare)
-					o, oc = timed(c.ours)
-				}
-				ratios = append(ratios, o/r)
-				ourCPU, bareCPU, ourWall = ourCPU+oc, bareCPU+rc, ourWall+o
-			}
-			slices.Sort(ratios)
-			// The interval between two order statistics that covers the median with 95 %.
-			half := 0.98 * math.Sqrt(float64(len(ratios)))
-			at := func(x float64) float64 {
-				return ratios[min(max(int(math.Round(x)), 0), len(ratios)-1)]
-			}
-			middle := float64(len(ratios)-1) / 2
-			rows := float64(b.N * c.rows)
-			b.ReportMetric(at(middle), "ratio")
-			b.ReportMetric(at(middle-half), "ratio-low")
-			b.ReportMetric(at(middle+half), "ratio-high")
-			b.ReportMetric(1e6*ourCPU/rows, "cpu-µs/row")
-			b.ReportMetric(1e6*bareCPU/rows, "bare-cpu-µs/row")
-			b.ReportMetric(rows/ourWall, "rows/s")
-			b.ReportMetric(0, "ns/op")
+			measure.Pairs(b, c.rows, c.ours, c.bare)
 		})
 	}
 }
@@ -184,7 +144,7 @@ func BenchmarkLoad(b *testing.B) {
 			const workers = 32
 			var next atomic.Int64
 			var all sync.WaitGroup
-			used := cpuTime()
+			used := measure.CPU()
 			b.ResetTimer()
 			for range min(workers, max(1, b.N/size)) {
 				all.Go(func() {
@@ -202,28 +162,8 @@ func BenchmarkLoad(b *testing.B) {
 			}
 			all.Wait()
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "rows/s")
-			b.ReportMetric(1e6*(cpuTime()-used)/float64(b.N), "cpu-µs/row")
-			b.ReportMetric(residentMB(), "RSS-MB")
+			b.ReportMetric(float64((measure.CPU()-used).Microseconds())/float64(b.N), "cpu-µs/row")
+			b.ReportMetric(float64(measure.Resident())/1e6, "RSS-MB")
 		})
 	}
-}
-
-// cpuTime is the processor time of this process in seconds.
-func cpuTime() float64 {
-	var u syscall.Rusage
-	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-	return float64(u.Utime.Sec+u.Stime.Sec) + float64(u.Utime.Usec+u.Stime.Usec)/1e6
-}
-
-// residentMB is the memory of this process where the system tells, or else of its heap.
-func residentMB() float64 {
-	if b, err := os.ReadFile("/proc/self/statm"); err == nil {
-		var size, resident float64
-		if n, _ := fmt.Sscan(string(b), &size, &resident); n == 2 {
-			return resident * float64(os.Getpagesize()) / 1e6
-		}
-	}
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return float64(m.Sys) / 1e6
 }

@@ -72,7 +72,7 @@ func TestBetween(t *testing.T) {
 			high = nil
 		}
 		in := func(q []byte) {
-			if bytes.Compare(q, low) < 0 && bytes.Compare(bytes.TrimRight(q, "\x00"), bytes.TrimRight(low, "\x00")) != 0 {
+			if bytes.Compare(q, low) < 0 && !bytes.Equal(bytes.TrimRight(q, "\x00"), bytes.TrimRight(low, "\x00")) {
 				t.Fatalf("%x is below %x", q, low)
 			}
 			if high != nil && bytes.Compare(bytes.TrimRight(q, "\x00"), bytes.TrimRight(high, "\x00")) > 0 {

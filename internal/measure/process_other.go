@@ -1,0 +1,8 @@
+//go:build !unix
+
+package measure
+
+import "time"
+
+// CPU returns zero: the system does not tell.
+func CPU() time.Duration { return 0 }

@@ -1,0 +1,18 @@
+//go:build unix
+
+package measure
+
+import (
+	"syscall"
+	"time"
+)
+
+// CPU returns the processor time that this process has used, or zero where the system does not
+// tell.
+func CPU() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
