@@ -92,9 +92,13 @@ func (c *catalogue) sealRoot(r root) []byte {
 
 // root returns the root and its cell, which is nil when there is no catalogue yet.
 func (c *catalogue) root(ctx context.Context) (root, []byte, error) {
-	cells, err := c.family.Get(ctx, catalogueRow, driver.Slice{Only: [][]byte{rootQualifier}})
+	cells, err := c.family.Get(ctx, catalogueRow, driver.Slice{Limit: 1})
 	if err != nil || len(cells) == 0 {
 		return root{}, nil, err
+	}
+	if string(cells[0].Qualifier) != string(rootQualifier) {
+		// A new one would have another id, and no table of the old could be read with it.
+		return root{}, nil, fmt.Errorf("%w: the root of the catalogue is gone", ErrTampered)
 	}
 	r, err := c.openRoot(cells[0].Value)
 	return r, cells[0].Value, err

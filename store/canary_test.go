@@ -1,0 +1,490 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	metricnoop "go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/trace"
+	tracenoop "go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/rangecrypt/rangecrypt/internal/testdb"
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/pebble"
+)
+
+// Values that occur nowhere by chance, in an encrypted column of every kind, and one in a plain
+// column: were that one not found, the search would be blind.
+const (
+	canaryTable  = "CanaryTableName"
+	canaryPlain  = "canary-in-the-plain"
+	canaryNumber = int64(0x1a2b3c4d5e6f7081)
+)
+
+var (
+	canaryTime   = time.UnixMilli(1723456789012).UTC()
+	canaryFloat  = 12345.678901234567
+	canarySchema = Schema{
+		Name: canaryTable,
+		Key:  []KeyPart{HashedPart("CanaryPartHashed", String), OrderedPart("CanaryPartOrdered", Time(time.Millisecond), MOPE)},
+		Columns: []Column{
+			OrderedColumn("CanaryOrderedNumber", Int64, Boldyreva),
+			OrderedColumn("CanaryOrderedFloat", Float64, MOPE),
+			OrderedColumn("CanaryOrderedString", String, Boldyreva),
+			DeterministicColumn("CanaryToken", String),
+			RandomisedColumn("CanaryNote", String),
+			RandomisedColumn("CanaryBytes", Bytes),
+			PlainColumn("CanaryPlain", String),
+		},
+	}
+)
+
+func canaryRow(i int) Row {
+	return Row{
+		"CanaryPartHashed": "canary-hashed-part", "CanaryPartOrdered": canaryTime.Add(time.Duration(i) * time.Millisecond),
+		"CanaryOrderedNumber": canaryNumber, "CanaryOrderedFloat": canaryFloat,
+		"CanaryOrderedString": "canary-ordered-string", "CanaryToken": "canary-token",
+		"CanaryNote": "canary-note", "CanaryBytes": []byte("canary-bytes"), "CanaryPlain": canaryPlain,
+	}
+}
+
+// secrets returns, with their names, the byte strings that must not get out.
+func secrets(master ope.Key, tbl *Table) map[string][]byte {
+	s := make(map[string][]byte)
+	add := func(name string, b []byte) {
+		s[name] = b
+		s[name+", hex"] = []byte(hex.EncodeToString(b))
+		s[name+", base64"] = []byte(base64.StdEncoding.EncodeToString(b)[:len(b)*4/3-2])
+	}
+	number := func(name string, n uint64) {
+		add(name+", big-endian", binary.BigEndian.AppendUint64(nil, n))
+		add(name+", little-endian", binary.LittleEndian.AppendUint64(nil, n))
+		s[name+", decimal"] = []byte(strconv.FormatUint(n, 10))
+	}
+	for name, v := range canaryRow(0) {
+		switch v := v.(type) {
+		case string:
+			if v != canaryPlain {
+				add("value of "+name, []byte(v))
+			}
+		case []byte:
+			add("value of "+name, v)
+		}
+		add("name "+name, []byte(name))
+	}
+	add("name of the table", []byte(canaryTable))
+	number("number", uint64(canaryNumber))
+	number("sortable number", uint64(canaryNumber)^1<<63)
+	number("time", uint64(canaryTime.UnixMilli()))
+	number("sortable time", uint64(canaryTime.UnixMilli())^1<<63)
+	number("float", math.Float64bits(canaryFloat))
+	number("sortable float", math.Float64bits(canaryFloat)^1<<63)
+	s["float, decimal"] = []byte(strconv.FormatFloat(canaryFloat, 'g', -1, 64))
+	key := func(name string, k ope.Key) {
+		add(name, k.Secret())
+		add("first half of "+name, k.Secret()[:16])
+	}
+	key("master key", master)
+	key("database key", tbl.st.keys.database)
+	table := tbl.st.keys.table(tbl.meta.ID)
+	key("table key", table.table)
+	key("catalogue key", master.Derive("catalogue", "seal"))
+	key("names key", master.Derive("catalogue", "names"))
+	for _, c := range tbl.columns {
+		key("key of "+c.name, table.column(c.id))
+		key("cell key of "+c.name, table.column(c.id).Derive(purposeCell))
+		key("order key of "+c.name, table.column(c.id).Derive(purposeOrder))
+		add("token key of "+c.name, c.token)
+	}
+	return s
+}
+
+func search(t *testing.T, where string, in []byte, secrets map[string][]byte) {
+	t.Helper()
+	for name, secret := range secrets {
+		require.GreaterOrEqual(t, len(secret), 5, name)
+		if at := bytes.Index(in, secret); at >= 0 {
+			t.Errorf("%s: found %s at %d: %q", where, name, at, in[max(0, at-20):min(len(in), at+40)])
+		}
+	}
+}
+
+// useEverything calls whatever an application calls.
+func useEverything(t *testing.T, st *Store) *Table {
+	t.Helper()
+	ctx := context.Background()
+	tbl, err := st.Create(ctx, canarySchema)
+	require.NoError(t, err)
+	_, err = st.Create(ctx, canarySchema)
+	require.ErrorIs(t, err, ErrExists)
+	_, err = st.Tables(ctx)
+	require.NoError(t, err)
+	var rows []Row
+	for i := range 50 {
+		rows = append(rows, canaryRow(i))
+	}
+	for range 2 {
+		require.NoError(t, tbl.Put(ctx, rows...))
+	}
+	require.NoError(t, tbl.Delete(ctx, rows[0]))
+	_, err = tbl.Get(ctx, rows[1])
+	require.NoError(t, err)
+	for _, p := range []Predicate{
+		{}, Field[string]("CanaryPartHashed").Equal("canary-hashed-part"),
+		Field[int64]("CanaryOrderedNumber").Equal(canaryNumber),
+		Field[float64]("CanaryOrderedFloat").Between(canaryFloat, canaryFloat),
+		Field[string]("CanaryOrderedString").AtLeast("canary-ordered-string"),
+		Field[string]("CanaryToken").In("canary-token", "canary-note"),
+		Field[string]("CanaryNote").Equal("canary-note"),
+		And(Field[string]("CanaryPartHashed").Equal("canary-hashed-part"), Field[time.Time]("CanaryPartOrdered").AtMost(canaryTime)),
+	} {
+		q := Query{Where: p, Limit: 3}
+		_, next, err := tbl.Page(ctx, q)
+		if err == nil && next != "" {
+			raw, err := base64.RawURLEncoding.DecodeString(next)
+			require.NoError(t, err)
+			search(t, "page token", raw, secrets(testMaster, tbl))
+			q.PageToken = next
+			_, _, err = tbl.Page(ctx, q)
+			require.NoError(t, err)
+		}
+		for _, err := range tbl.Query(ctx, Query{Where: p}) {
+			require.NoError(t, err)
+		}
+	}
+	// What goes wrong.
+	noteTwice := Row{"CanaryNote": "canary-note", "CanaryPartHashed": "canary-hashed-part"}
+	for _, err := range []error{
+		tbl.Put(ctx, noteTwice),
+		tbl.Put(ctx, Row{"CanaryPartHashed": "canary-hashed-part", "CanaryPartOrdered": canaryTime.Add(1)}),
+		tbl.Put(ctx, Row{"CanaryPartHashed": canaryNumber, "CanaryPartOrdered": canaryTime}),
+		tbl.Put(ctx, Row{"CanaryPartHashed": "canary-hashed-part", "CanaryPartOrdered": canaryTime, "CanaryOrderedFloat": math.NaN()}),
+		tbl.Put(ctx, rows[0], rows[0]),
+		tbl.Put(ctx, Row{"CanaryPartHashed": "canary-hashed-part\xff", "CanaryPartOrdered": canaryTime}),
+	} {
+		require.Error(t, err)
+		for name, v := range canaryRow(0) {
+			if s, ok := v.(string); ok {
+				require.NotContains(t, err.Error(), s, name)
+			}
+		}
+		require.NotContains(t, err.Error(), strconv.FormatInt(canaryNumber, 10))
+	}
+	return tbl
+}
+
+var testMaster = func() ope.Key {
+	key, err := ope.NewKey([]byte("0123456789abcdef-the-master-key!"))
+	if err != nil {
+		panic(err)
+	}
+	return key
+}()
+
+// recorder notes all bytes that are passed to a driver.
+type recorder struct {
+	driver.DB
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (r *recorder) note(what ...[]byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, b := range what {
+		r.all.Write(b)
+		r.all.WriteByte('\n')
+	}
+}
+
+func (r *recorder) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family, error) {
+	r.note([]byte(spec.Name))
+	f, err := r.DB.Family(ctx, spec)
+	return &recorderFamily{f, r}, err
+}
+
+type recorderFamily struct {
+	driver.Family
+	r *recorder
+}
+
+func (f *recorderFamily) noteSlice(s driver.Slice) { f.r.note(append(s.Only, s.Start, s.End)...) }
+
+func (f *recorderFamily) noteCells(cells []driver.Cell) {
+	for _, c := range cells {
+		f.r.note(c.Qualifier, c.Value)
+	}
+}
+
+func (f *recorderFamily) Get(ctx context.Context, row []byte, s driver.Slice) ([]driver.Cell, error) {
+	f.r.note(row)
+	f.noteSlice(s)
+	return f.Family.Get(ctx, row, s)
+}
+
+func (f *recorderFamily) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
+	f.r.note(r.Start, r.End)
+	f.noteSlice(r.Cells)
+	return f.Family.Scan(ctx, r)
+}
+
+func (f *recorderFamily) Apply(ctx context.Context, mutations ...driver.Mutation) error {
+	for _, m := range mutations {
+		f.r.note(m.Row)
+		f.r.note(m.Deletes...)
+		f.noteCells(m.Puts)
+	}
+	return f.Family.Apply(ctx, mutations...)
+}
+
+func (f *recorderFamily) CheckAndPut(ctx context.Context, row []byte, expect driver.Cell, puts ...driver.Cell) (bool, error) {
+	f.r.note(row)
+	f.noteCells(append(puts, expect))
+	return f.Family.CheckAndPut(ctx, row, expect, puts...)
+}
+
+// Nothing that a driver is given holds a plaintext, a name or a key.
+func TestCanaryAtTheDriver(t *testing.T) {
+	r := &recorder{DB: drivertest.NewMemory()}
+	st, err := Open(context.Background(), r, testMaster, nil)
+	require.NoError(t, err)
+	tbl := useEverything(t, st)
+	search(t, "driver", r.all.Bytes(), secrets(testMaster, tbl))
+	require.Contains(t, r.all.String(), canaryPlain, "the search is blind")
+	require.Greater(t, r.all.Len(), 10_000)
+}
+
+// Nor does any file of the embedded database, in its log or its tables, nor any value in it.
+func TestCanaryOnDisk(t *testing.T) {
+	ctx := context.Background()
+	dir := t.TempDir()
+	db, err := pebble.Open(dir, nil)
+	require.NoError(t, err)
+	st, err := Open(ctx, db, testMaster, nil)
+	require.NoError(t, err)
+	tbl := useEverything(t, st)
+	all := secrets(testMaster, tbl)
+	files := func() (n int, found bool) {
+		require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) { // the engine replaced it meanwhile
+				return nil
+			}
+			if err != nil || d.IsDir() {
+				return err
+			}
+			b, err := os.ReadFile(path)
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			if err == nil {
+				n++
+				found = found || bytes.Contains(b, []byte(canaryPlain))
+				search(t, path, append([]byte(path), b...), all)
+			}
+			return err
+		}))
+		return n, found
+	}
+	n, found := files()
+	require.Greater(t, n, 2)
+	require.True(t, found, "the search is blind")
+	// Opening again writes what is in the log to tables, which may be compressed: their values
+	// are looked at as the database returns them.
+	require.NoError(t, db.Close())
+	db, err = pebble.Open(dir, nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Close()) }()
+	n, _ = files()
+	require.Greater(t, n, 2)
+	var values bytes.Buffer
+	for _, spec := range []driver.FamilySpec{{Name: catalogueFamily, Layout: driver.LayoutWide}, tbl.spec, tbl.postingSpec} {
+		f, err := db.Family(ctx, spec)
+		require.NoError(t, err)
+		for row, err := range f.Scan(ctx, driver.Range{AnyOrder: true}) {
+			require.NoError(t, err)
+			values.Write(row.Key)
+			for _, c := range row.Cells {
+				values.Write(slices.Concat([]byte{'\n'}, c.Qualifier, []byte{'\n'}, c.Value))
+			}
+		}
+	}
+	search(t, "values", values.Bytes(), all)
+	require.Contains(t, values.String(), canaryPlain, "the search is blind")
+}
+
+// Nor does any byte to or from a server.
+func TestCanaryOnTheWire(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
+		if !kind.Server {
+			return
+		}
+		var wire bytes.Buffer
+		st, err := Open(context.Background(), kind.Open(t, &wire), testMaster, nil)
+		require.NoError(t, err)
+		tbl := useEverything(t, st)
+		search(t, "wire", wire.Bytes(), secrets(testMaster, tbl))
+		require.Contains(t, wire.String(), canaryPlain, "the search is blind")
+	})
+}
+
+// Logs, spans and metrics tell what happened, and nothing of the values.
+func TestCanaryInObservability(t *testing.T) {
+	ctx := context.Background()
+	var out lockedBuffer
+	db := drivertest.NewMemory()
+	st, err := Open(ctx, db, testMaster, &Options{
+		Logger:         slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		TracerProvider: tracing{out: &out}, MeterProvider: metering{out: &out},
+	})
+	require.NoError(t, err)
+	tbl := useEverything(t, st)
+	// A row that cannot be read is replaced, which is worth a line.
+	key, err := tbl.exactKey(ctx, canaryRow(1))
+	require.NoError(t, err)
+	require.NoError(t, tbl.data.Apply(ctx, driver.Mutation{Row: key, Puts: []driver.Cell{{Qualifier: keyQualifier, Value: []byte("broken")}}}))
+	_, err = tbl.Get(ctx, canaryRow(1))
+	require.ErrorIs(t, err, ErrFormat)
+	require.NoError(t, tbl.Put(ctx, canaryRow(1)))
+
+	all := secrets(testMaster, tbl)
+	for name := range all { // an error in a log may name a column
+		if bytes.HasPrefix([]byte(name), []byte("name ")) {
+			delete(all, name)
+		}
+	}
+	all["row key"], all["row key, hex"] = key, []byte(hex.EncodeToString(key))
+	all["row key, quoted"] = fmt.Appendf(nil, "%q", key)[1:20]
+	text := out.String()
+	search(t, "observability", []byte(text), all)
+	for _, want := range []string{
+		"rangecrypt.create", "rangecrypt.put", "rangecrypt.get", "rangecrypt.query", "rangecrypt.page", "rangecrypt.delete",
+		"rangecrypt.family=" + tbl.family(), "rangecrypt.rows=50", "Error", "rangecrypt.operation.duration", "a row that could not be read is replaced",
+	} {
+		require.Contains(t, text, want)
+	}
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// tracing and metering write down all that they are told.
+type tracing struct {
+	tracenoop.TracerProvider
+	out io.Writer
+}
+
+func (p tracing) Tracer(name string, _ ...trace.TracerOption) trace.Tracer {
+	fmt.Fprintln(p.out, "tracer", name)
+	return tracer{out: p.out}
+}
+
+type tracer struct {
+	tracenoop.Tracer
+	out io.Writer
+}
+
+func (tr tracer) Start(ctx context.Context, name string, opts ...trace.SpanStartOption) (context.Context, trace.Span) {
+	c := trace.NewSpanStartConfig(opts...)
+	fmt.Fprintln(tr.out, "span", name, attributes(c.Attributes()))
+	s := toldSpan{out: tr.out}
+	return trace.ContextWithSpan(ctx, s), s
+}
+
+type toldSpan struct {
+	tracenoop.Span
+	out io.Writer
+}
+
+func (s toldSpan) SetAttributes(kv ...attribute.KeyValue) {
+	fmt.Fprintln(s.out, "attributes", attributes(kv))
+}
+func (s toldSpan) SetStatus(c codes.Code, d string)              { fmt.Fprintln(s.out, "status", c, d) }
+func (s toldSpan) AddEvent(name string, _ ...trace.EventOption)  { fmt.Fprintln(s.out, "event", name) }
+func (s toldSpan) RecordError(err error, _ ...trace.EventOption) { fmt.Fprintln(s.out, "error", err) }
+
+func attributes(kv []attribute.KeyValue) string {
+	var out string
+	for _, a := range kv {
+		out += fmt.Sprintf("%s=%s ", a.Key, a.Value.Emit())
+	}
+	return out
+}
+
+type metering struct {
+	metricnoop.MeterProvider
+	out io.Writer
+}
+
+func (p metering) Meter(string, ...metric.MeterOption) metric.Meter { return meter{out: p.out} }
+
+type meter struct {
+	metricnoop.Meter
+	out io.Writer
+}
+
+func (m meter) Float64Histogram(name string, _ ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
+	return histogram{name: name, out: m.out}, nil
+}
+
+func (m meter) Int64Counter(name string, _ ...metric.Int64CounterOption) (metric.Int64Counter, error) {
+	return counter{name: name, out: m.out}, nil
+}
+
+type histogram struct {
+	metricnoop.Float64Histogram
+	name string
+	out  io.Writer
+}
+
+func (h histogram) Record(_ context.Context, v float64, opts ...metric.RecordOption) {
+	set := metric.NewRecordConfig(opts).Attributes()
+	fmt.Fprintln(h.out, h.name, attributes(set.ToSlice()))
+}
+
+type counter struct {
+	metricnoop.Int64Counter
+	name string
+	out  io.Writer
+}
+
+func (c counter) Add(_ context.Context, v int64, opts ...metric.AddOption) {
+	set := metric.NewAddConfig(opts).Attributes()
+	fmt.Fprintln(c.out, c.name, v, attributes(set.ToSlice()))
+}
