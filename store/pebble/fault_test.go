@@ -25,6 +25,7 @@ type fullDisk struct {
 	left   atomic.Int64 // writes
 	failed atomic.Int64
 	only   string // kinds of files, by what their base names contain; "" is all
+	once   bool   // one write fails, and the next ones do not
 }
 
 func (d *fullDisk) String() string { return "full disk" }
@@ -37,7 +38,7 @@ func (d *fullDisk) MaybeError(op errorfs.Op) error {
 	case errorfs.OpRemove, errorfs.OpRemoveAll, errorfs.OpLock, errorfs.OpFilePreallocate, errorfs.OpFileClose:
 		return nil // these work on a full disk, or are no writes
 	}
-	if d.left.Add(-1) >= 0 {
+	if d.left.Add(-1) >= 0 || d.once && d.failed.Load() > 0 {
 		return nil
 	}
 	d.failed.Add(1)
@@ -47,28 +48,32 @@ func (d *fullDisk) MaybeError(op errorfs.Op) error {
 // TestNoSpaceLeft lets the disk fill up after every number of writes in turn. Whenever that is,
 // the process lives, errors say why, and what was acknowledged is there when there is space again.
 func TestNoSpaceLeft(t *testing.T) {
-	opens, applies := 0, 0
-	for n := int64(0); ; n++ {
-		mem := vfs.NewCrashableMem()
-		disk := &fullDisk{}
-		disk.left.Store(n)
-		acknowledged, openErr := fillUp(t, errorfs.Wrap(mem, disk))
-		if openErr != nil {
-			opens++
-			require.ErrorIs(t, openErr, syscall.ENOSPC)
-		} else {
-			applies++
-		}
-		// What a loss of power would leave, and what a plain restart sees.
-		for _, after := range []*vfs.MemFS{mem.CrashClone(vfs.CrashCloneCfg{}), mem} {
-			verifyAcknowledged(t, after, acknowledged, n)
-		}
-		if disk.failed.Load() == 0 {
-			require.Greater(t, opens, 5, "no failure while opening")
-			require.Greater(t, applies, 20, "no failure while writing")
-			return
-		}
-		require.Less(t, n, int64(1000), "the disk never lasts")
+	for _, once := range []bool{false, true} {
+		t.Run(fmt.Sprint("once=", once), func(t *testing.T) {
+			opens, applies := 0, 0
+			for n := int64(0); ; n++ {
+				mem := vfs.NewCrashableMem()
+				disk := &fullDisk{once: once}
+				disk.left.Store(n)
+				acknowledged, openErr := fillUp(t, errorfs.Wrap(mem, disk))
+				if openErr != nil {
+					opens++
+					require.ErrorIs(t, openErr, syscall.ENOSPC)
+				} else {
+					applies++
+				}
+				// What a loss of power would leave, and what a plain restart sees.
+				for _, after := range []*vfs.MemFS{mem.CrashClone(vfs.CrashCloneCfg{}), mem} {
+					verifyAcknowledged(t, after, acknowledged, n)
+				}
+				if disk.failed.Load() == 0 {
+					require.Greater(t, opens, 5, "no failure while opening")
+					require.Greater(t, applies, 20, "no failure while writing")
+					return
+				}
+				require.Less(t, n, int64(1000), "the disk never lasts")
+			}
+		})
 	}
 }
 
