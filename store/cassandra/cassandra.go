@@ -235,18 +235,21 @@ func (c *Config) cluster() *gocql.ClusterConfig {
 	cluster.Consistency = gocql.Quorum
 	cluster.SerialConsistency = gocql.Serial
 	cluster.DefaultTimestamp = false
-	cluster.Metadata.CacheMode = gocql.KeyspaceOnly
+	// gocql keeps metadata of keyspaces in order to find all replicas of a partition. To get
+	// it, it waits ten seconds at the start when a node is down whose schema is old. Without, it
+	// finds the first replica, which is all that is wanted below.
+	cluster.Metadata.CacheMode = gocql.Disabled
 	// gocql waits for nodes that are down as well. What matters is waited for in agree.
 	cluster.MaxWaitSchemaAgreement = time.Second
 	cluster.Logger = gocqlLogger{c.Logger}
 	// A node that was away is used again soon. The default is a minute.
 	cluster.ReconnectInterval = 2 * time.Second
 	cluster.ReconnectionPolicy = &gocql.ConstantReconnectionPolicy{MaxRetries: 2, Interval: 200 * time.Millisecond}
-	// The statement goes to a node that holds the partition, which for conditional changes is
-	// also the one where they queue up rather than collide.
-	cluster.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(gocql.RoundRobinHostPolicy())
+	// A statement goes to the first node that holds the partition, so that conditional changes of
+	// one partition meet at one node as long as it is up, and to any other when it is not.
+	cluster.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(gocql.RoundRobinHostPolicy(), gocql.DoNotShuffleReplicas())
 	if c.Datacentre != "" {
-		cluster.HostFilter = gocql.DataCentreHostFilter(c.Datacentre)
+		cluster.HostFilter = gocql.DataCenterHostFilter(c.Datacentre)
 		cluster.Consistency, cluster.SerialConsistency = gocql.LocalQuorum, gocql.LocalSerial
 	}
 	if c.Username != "" {

@@ -7,8 +7,8 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 )
 
-// gocqlLogger gives gocql's messages to slog. What gocql calls an error is a warning, since the
-// caller gets the error itself; what it calls information is of use when debugging only.
+// gocqlLogger gives gocql's messages to slog, a level lower: the caller gets the errors anyway,
+// and there are several warnings every two seconds while a node is down.
 type gocqlLogger struct{ to *slog.Logger }
 
 func (l gocqlLogger) Error(msg string, fields ...gocql.LogField) {
@@ -16,7 +16,7 @@ func (l gocqlLogger) Error(msg string, fields ...gocql.LogField) {
 }
 
 func (l gocqlLogger) Warning(msg string, fields ...gocql.LogField) {
-	l.log(slog.LevelWarn, msg, fields)
+	l.log(slog.LevelInfo, msg, fields)
 }
 
 func (l gocqlLogger) Info(msg string, fields ...gocql.LogField) {
