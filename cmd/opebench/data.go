@@ -134,6 +134,11 @@ func needKey(file string) error {
 	return nil
 }
 
+func layoutFlagHelp() string {
+	names, abouts := bench.Layouts()
+	return "where a table has the value:\n" + list("", names, abouts) + "\n"
+}
+
 func schemeFlagHelp() string {
 	names, abouts := bench.Schemes()
 	return list("", names, abouts)

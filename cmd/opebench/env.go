@@ -14,6 +14,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/cmd/opebench/internal/bench"
 	"github.com/rangecrypt/rangecrypt/cmd/opebench/internal/report"
+	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -50,7 +51,7 @@ const (
 	exitOK          exitCode = 0
 	exitFailed      exitCode = 1
 	exitUsage       exitCode = 2   // wrong flags or arguments
-	exitWrong       exitCode = 3   // the database gave a wrong answer
+	exitWrong       exitCode = 3   // the database gave a wrong answer, or data that was changed
 	exitUnreachable exitCode = 4   // the store cannot be reached, or another process has it
 	exitInterrupted exitCode = 130 // by Ctrl-C
 )
@@ -95,7 +96,7 @@ func interrupted(ctx context.Context, err error) error {
 
 func codeOf(ctx context.Context, err error) exitCode {
 	switch {
-	case errors.Is(err, bench.ErrWrongAnswer):
+	case errors.Is(err, bench.ErrWrongAnswer), errors.Is(err, store.ErrTampered):
 		return exitWrong
 	case err == nil, errors.Is(err, syscall.EPIPE):
 		return exitOK

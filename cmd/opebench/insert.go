@@ -20,6 +20,7 @@ type insertOptions struct {
 	loadOptions
 	keptStore
 	scheme string
+	layout string
 	load   string
 	json   bool
 }
@@ -44,6 +45,7 @@ that none is lost and none is there twice. The input must be the same.`,
 	f.SortFlags = false
 	opts.keptStore.bind(f)
 	f.StringVar(&opts.scheme, "scheme", defaultScheme, "the scheme, by `name`:\n"+schemeFlagHelp()+"\n")
+	f.StringVar(&opts.layout, "layout", string(bench.LayoutKey), layoutFlagHelp())
 	opts.dataOptions.bind(f)
 	opts.loadOptions.bind(f)
 	f.StringVar(&opts.load, "load", "", "`name` of an interrupted insertion to go on with")
@@ -56,6 +58,9 @@ func (o *insertOptions) check() error {
 		return err
 	}
 	if err := bench.CheckScheme(o.scheme); err != nil {
+		return err
+	}
+	if err := bench.CheckLayout(bench.Layout(o.layout)); err != nil {
 		return err
 	}
 	return o.loadOptions.check()
@@ -108,7 +113,7 @@ func insert(ctx context.Context, e *env, opts *insertOptions) (err error) {
 	if err != nil {
 		return interrupted(ctx, err)
 	}
-	table, info, err := store.OpenOrCreate(ctx, opts.scheme, source.Kind(), source.Column())
+	table, info, err := store.OpenOrCreate(ctx, opts.scheme, bench.Layout(opts.layout), source.Kind(), source.Column())
 	if err != nil {
 		return interrupted(ctx, err)
 	}
@@ -130,6 +135,7 @@ func (o *insertOptions) report(e *env, info bench.Info, source bench.Source, row
 			Record   string  `json:"record"`
 			Store    string  `json:"store"`
 			Scheme   string  `json:"scheme"`
+			Layout   string  `json:"layout"`
 			SchemeID string  `json:"scheme_id"`
 			Type     string  `json:"type"`
 			Column   string  `json:"column"`
@@ -139,9 +145,9 @@ func (o *insertOptions) report(e *env, info bench.Info, source bench.Source, row
 			Rate     float64 `json:"rows_per_s"`
 			Load     string  `json:"load"`
 			Complete bool    `json:"complete"`
-		}{"insert", o.store, info.Name, info.SchemeID, info.Kind.Name, info.Column, rows, skipped(source), elapsed.Nanoseconds(), rate, load, complete})
+		}{"insert", o.store, info.Scheme, string(info.Layout), info.SchemeID, info.Kind.Name, info.Column, rows, skipped(source), elapsed.Nanoseconds(), rate, load, complete})
 	}
-	line := fmt.Sprintf("%d %s rows inserted under %s in %.2f s (%.0f rows/s), load %s", rows, info.Kind.Name, info.Name, elapsed.Seconds(), rate, load)
+	line := fmt.Sprintf("%d %s rows inserted under %s in %.2f s (%.0f rows/s), load %s", rows, info.Kind.Name, info.Name(), elapsed.Seconds(), rate, load)
 	if n := skipped(source); n > 0 {
 		line += fmt.Sprintf(", %d bad rows left out", n)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/csv"
 	"encoding/json"
@@ -18,6 +19,7 @@ import (
 type rangeQueryOptions struct {
 	keptStore
 	scheme   string // "" is the one that the store holds
+	layout   string // so is ""
 	from, to *string
 	limit    int
 	count    bool
@@ -55,6 +57,7 @@ not given is open. A range whose bounds are the wrong way round is empty.`,
 	f.SortFlags = false
 	opts.keptStore.bind(f)
 	f.StringVar(&opts.scheme, "scheme", "", "the scheme, by `name` (default: the one that the store holds values under)")
+	f.StringVar(&opts.layout, "layout", "", "where the value is, key or column (default: as the store holds it)")
 	f.StringVar(&from, "from", "", "least `value`, of the column's type")
 	f.StringVar(&to, "to", "", "greatest `value`, of the column's type")
 	f.IntVar(&opts.limit, "limit", 0, "print at most so many `rows` (default all)")
@@ -69,6 +72,11 @@ func (o *rangeQueryOptions) check() error {
 	}
 	if o.scheme != "" {
 		if err := bench.CheckScheme(o.scheme); err != nil {
+			return err
+		}
+	}
+	if o.layout != "" {
+		if err := bench.CheckLayout(bench.Layout(o.layout)); err != nil {
 			return err
 		}
 	}
@@ -95,13 +103,11 @@ func rangeQuery(ctx context.Context, e *env, opts *rangeQueryOptions) (err error
 	if err != nil {
 		return interrupted(ctx, err)
 	}
-	scheme := opts.scheme
-	if scheme == "" {
-		if scheme, err = onlyTable(ctx, store); err != nil {
-			return interrupted(ctx, err)
-		}
+	scheme, layout, err := opts.table(ctx, store)
+	if err != nil {
+		return interrupted(ctx, err)
 	}
-	table, info, err := store.Open(ctx, scheme)
+	table, info, err := store.Open(ctx, scheme, layout)
 	if err != nil {
 		return interrupted(ctx, err)
 	}
@@ -138,18 +144,32 @@ func rangeQuery(ctx context.Context, e *env, opts *rangeQueryOptions) (err error
 	return errors.Join(finish(), out.Flush())
 }
 
-// onlyTable returns the scheme that the store holds values under, where there is just one.
-func onlyTable(ctx context.Context, store *bench.Store) (string, error) {
-	names, err := store.Tables(ctx)
-	switch {
-	case err != nil:
-		return "", err
-	case len(names) == 0:
-		return "", fmt.Errorf("%w: nothing was inserted into this store yet", bench.ErrNoTable)
-	case len(names) > 1:
-		return "", usagef("the store holds values under %s: name one with --scheme", strings.Join(names, ", "))
+// table returns which table is meant: of the scheme and layout that are given, or the only one.
+func (o *rangeQueryOptions) table(ctx context.Context, store *bench.Store) (scheme string, layout bench.Layout, err error) {
+	if o.scheme != "" && o.layout != "" {
+		return o.scheme, bench.Layout(o.layout), nil
 	}
-	return names[0], nil
+	names, err := store.Tables(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	var found []string
+	for _, name := range names {
+		s, l, _ := bench.SplitTable(name)
+		if (o.scheme == "" || s == o.scheme) && (o.layout == "" || string(l) == o.layout) {
+			found, scheme, layout = append(found, name), s, l
+		}
+	}
+	switch {
+	case len(names) == 0:
+		return "", "", fmt.Errorf("%w: nothing was inserted into this store yet", bench.ErrNoTable)
+	case len(found) == 0:
+		return "", "", fmt.Errorf("%w: the store holds no values under %s; it holds %s", bench.ErrNoTable,
+			cmp.Or(o.scheme, o.layout), strings.Join(names, ", "))
+	case len(found) > 1:
+		return "", "", usagef("the store holds values under %s: name one with --scheme and --layout", strings.Join(found, ", "))
+	}
+	return scheme, layout, nil
 }
 
 // printer returns what prints a row, and what comes after the last.

@@ -8,7 +8,7 @@ func newRoot(e *env) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "opebench",
 		Short: "Measure order-preserving encryption in wide-column stores",
-		Long: `Opebench encrypts a column of numbers, stores it under ordered row keys, asks for
+		Long: `Opebench encrypts a column of numbers, stores it as ordered row key or column, asks for
 ranges of it over the ciphertexts, checks every answer against the plaintext, and
 shows what that costs beside the same column without encryption.
 

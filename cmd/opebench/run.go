@@ -21,6 +21,7 @@ type runOptions struct {
 	dataOptions
 	loadOptions
 	schemes       []string
+	layout        string
 	stores        []string
 	key           string
 	replace       bool
@@ -62,6 +63,7 @@ Without --store, an embedded store in a temporary directory is used and removed.
 	f.SortFlags = false
 	opts.dataOptions.bind(f)
 	f.StringArrayVar(&opts.schemes, "scheme", nil, "a scheme by `name`, repeatable (default plain and mope):\n"+schemeFlagHelp())
+	f.StringVar(&opts.layout, "layout", string(bench.LayoutKey), layoutFlagHelp())
 	f.StringArrayVar(&opts.stores, "store", nil, "a `store`, repeatable: "+storeUsages()+" (default: a temporary embedded store)")
 	f.StringVar(&opts.key, "key", "", "`file` with the key, as keygen makes it; needed with --store")
 	f.BoolVar(&opts.replace, "replace", false, "drop what the store holds under these schemes")
@@ -85,6 +87,9 @@ func (o *runOptions) check() error {
 		if slices.Contains(o.schemes[:i], name) {
 			return usagef("--scheme %s is given twice", name)
 		}
+	}
+	if err := bench.CheckLayout(bench.Layout(o.layout)); err != nil {
+		return err
 	}
 	for i, name := range o.stores {
 		if err := checkStore(name); err != nil {
@@ -148,7 +153,7 @@ func run(ctx context.Context, e *env, opts *runOptions) (err error) {
 	}
 
 	cfg := bench.Config{
-		Source: source, Limit: limit, Schemes: opts.schemes, Queries: opts.queries, Batch: opts.batch, Writers: opts.writers,
+		Source: source, Limit: limit, Schemes: opts.schemes, Layout: bench.Layout(opts.layout), Queries: opts.queries, Batch: opts.batch, Writers: opts.writers,
 		Seed: opts.seed, Replace: opts.replace, Progress: newProgress(e),
 	}
 	for _, s := range opts.selectivities {
@@ -237,9 +242,11 @@ func runOn(ctx context.Context, e *env, name string, key ope.Key, cfg bench.Conf
 			return r, err
 		}
 		for i := range r.Results {
-			n, uerr := db.(diskUser).DiskUsage(ctx, r.Results[i].Family)
-			err = errors.Join(err, uerr)
-			r.Results[i].DiskBytes = float64(n) / float64(r.Rows)
+			for _, family := range r.Results[i].Families {
+				n, uerr := db.(diskUser).DiskUsage(ctx, family)
+				err = errors.Join(err, uerr)
+				r.Results[i].DiskBytes += float64(n) / float64(r.Rows)
+			}
 		}
 		return r, errors.Join(err, db.Close())
 	}

@@ -3,20 +3,19 @@ package bench
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/rangecrypt/rangecrypt/internal/seal"
 	"github.com/rangecrypt/rangecrypt/ope"
-	"github.com/rangecrypt/rangecrypt/ope/opetest"
+	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/pebble"
@@ -49,61 +48,106 @@ func openStore(t testing.TB, db driver.DB) *Store {
 	return s
 }
 
-// The plaintext ordering is held to the same contract as the schemes it is compared with.
-func TestPlainIsAScheme(t *testing.T) {
-	opetest.TestScheme(t, func(tb testing.TB, d ope.Domain) ope.Scheme {
-		p, err := newPlain(d)
-		require.NoError(tb, err)
-		return p
+// every calls test with each scheme and layout.
+func every(t *testing.T, test func(t *testing.T, scheme string, layout Layout)) {
+	schemes, _ := Schemes()
+	layouts, _ := Layouts()
+	require.NotEmpty(t, schemes)
+	require.Len(t, layouts, 2)
+	for _, scheme := range schemes {
+		for _, layout := range layouts {
+			t.Run(tableName(scheme, Layout(layout)), func(t *testing.T) { test(t, scheme, Layout(layout)) })
+		}
+	}
+}
+
+// A table returns the rows of every range, in order, whatever the scheme and the layout: all kinds
+// of ranges of a small domain, the whole of it included.
+func TestTableAgainstSortedRows(t *testing.T) {
+	every(t, func(t *testing.T, scheme string, layout Layout) {
+		r := rand.New(rand.NewPCG(1, 2))
+		s := openStore(t, drivertest.NewMemory())
+		table, info, err := s.Create(ctx, scheme, layout, kind(t, "uint8"), "c", false)
+		require.NoError(t, err)
+		require.Equal(t, scheme, info.Scheme)
+		require.Equal(t, layout, info.Layout)
+		require.Equal(t, "c", info.Column)
+		ties := s.Load(1)
+		var rows []Row
+		for i := range 150 {
+			rows = append(rows, Row{int64(r.IntN(256)), ties.Tie(uint64(i))})
+		}
+		require.NoError(t, table.Insert(ctx, rows))
+		require.NoError(t, table.Insert(ctx, rows[:20]), "again, as after an interruption")
+		slices.SortFunc(rows, compareRows)
+		for lo := int64(-1); lo <= 256; lo += 7 {
+			for hi := int64(-1); hi <= 256; hi += 9 {
+				var want []Row
+				for _, row := range rows {
+					if lo <= row.Value && row.Value <= hi {
+						want = append(want, row)
+					}
+				}
+				got := collect(t, table, lo, hi, 0)
+				// Equal values have no order.
+				require.True(t, slices.IsSortedFunc(got, func(a, b Row) int { return cmp.Compare(a.Value, b.Value) }))
+				limit := r.IntN(3)*5 + 1
+				require.Equal(t, got[:min(limit, len(got))], collect(t, table, lo, hi, limit), "[%d, %d] limit %d", lo, hi, limit)
+				slices.SortFunc(got, compareRows)
+				require.Equal(t, want, got, "[%d, %d]", lo, hi)
+			}
+		}
+		for _, whole := range [][2]int64{{math.MinInt64, math.MaxInt64}, {0, 255}} {
+			got := collect(t, table, whole[0], whole[1], 0)
+			slices.SortFunc(got, compareRows)
+			require.Equal(t, rows, got)
+		}
 	})
 }
 
-// A table returns the rows of every range, in order, whatever the scheme: all ranges of a small
-// domain, the whole of it included, where a shift is put right with and without enough memory.
-func TestTableAgainstSortedRows(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	names, _ := Schemes()
-	for _, name := range names {
-		for _, buffer := range []int{rotatedBuffer, 3, 0} {
-			t.Run(fmt.Sprintf("%s/buffer=%d", name, buffer), func(t *testing.T) {
-				s := openStore(t, drivertest.NewMemory())
-				table, info, err := s.Create(ctx, name, kind(t, "uint8"), "c", false)
-				require.NoError(t, err)
-				require.Equal(t, name, info.Name)
-				table.(*keyColumn).buffer = buffer
-				ties := s.Load(1)
-				var rows []Row
-				for i := range 150 {
-					rows = append(rows, Row{int64(r.IntN(256)), ties.Tie(uint64(i))})
-				}
-				require.NoError(t, table.Insert(ctx, rows))
-				require.NoError(t, table.Insert(ctx, rows[:20]), "again, as after an interruption")
-				slices.SortFunc(rows, func(a, b Row) int {
-					if a.Value != b.Value {
-						return int(a.Value - b.Value)
-					}
-					return slices.Compare(a.Tie[:], b.Tie[:])
-				})
-				for lo := int64(-1); lo <= 256; lo += 7 {
-					for hi := int64(-1); hi <= 256; hi += 9 {
-						var want []Row
-						for _, row := range rows {
-							if lo <= row.Value && row.Value <= hi {
-								want = append(want, row)
-							}
-						}
-						limit := r.IntN(3) * 5
-						if limit > 0 {
-							want = want[:min(limit, len(want))]
-						}
-						require.Equal(t, want, collect(t, table, lo, hi, limit), "[%d, %d] limit %d", lo, hi, limit)
-					}
-				}
-				require.Equal(t, rows, collect(t, table, math.MinInt64, math.MaxInt64, 0))
-				require.Equal(t, rows, collect(t, table, 0, 255, 0))
-			})
+func compareRows(a, b Row) int {
+	return cmp.Or(cmp.Compare(a.Value, b.Value), slices.Compare(a.Tie[:], b.Tie[:]))
+}
+
+// Every type can be stored, with the least and the greatest of its values.
+func TestTableOfEveryKind(t *testing.T) {
+	require.NotEmpty(t, KindNames())
+	every(t, func(t *testing.T, scheme string, layout Layout) {
+		s := openStore(t, drivertest.NewMemory())
+		for _, name := range KindNames() {
+			k := kind(t, name)
+			table, info, err := s.Create(ctx, scheme, layout, k, "c", true)
+			require.NoError(t, err, name)
+			rows := []Row{{k.Domain.Min, Tie{1}}, {0, Tie{2}}, {k.Domain.Max, Tie{3}}}
+			slices.SortFunc(rows, compareRows)
+			require.NoError(t, table.Insert(ctx, rows), name)
+			got := collect(t, table, k.Domain.Min, k.Domain.Max, 0)
+			slices.SortFunc(got, compareRows)
+			require.Equal(t, rows, got, name)
+			table, again, err := s.Open(ctx, scheme, layout)
+			require.NoError(t, err, name)
+			require.Equal(t, name, again.Kind.Name)
+			require.Equal(t, info.SchemeID, again.SchemeID)
+			require.Len(t, collect(t, table, k.Domain.Max, k.Domain.Max, 0), 3-len(slices.DeleteFunc(got, func(r Row) bool { return r.Value == k.Domain.Max })))
 		}
-	}
+	})
+}
+
+// A column of a file may have a name that no column of a table can have.
+func TestNamesOfColumns(t *testing.T) {
+	every(t, func(t *testing.T, scheme string, layout Layout) {
+		s := openStore(t, drivertest.NewMemory())
+		for name, want := range map[string]string{
+			"delay": "delay", "id": "id", "row id": "row id", "": "value", strings.Repeat("x", 101): "value", "\xff": "value",
+		} {
+			_, info, err := s.Create(ctx, scheme, layout, kind(t, "int8"), name, true)
+			require.NoError(t, err)
+			require.Equal(t, want, info.Column)
+			_, info, err = s.Open(ctx, scheme, layout)
+			require.NoError(t, err)
+			require.Equal(t, want, info.Column)
+		}
+	})
 }
 
 func collect(t testing.TB, table Table, lo, hi int64, limit int) []Row {
@@ -117,64 +161,13 @@ func collect(t testing.TB, table Table, lo, hi int64, limit int) []Row {
 }
 
 func TestTableRefusesValuesOutOfTheDomain(t *testing.T) {
-	names, _ := Schemes()
-	for _, name := range names {
-		table, _, err := openStore(t, drivertest.NewMemory()).Create(ctx, name, kind(t, "int8"), "c", false)
+	every(t, func(t *testing.T, scheme string, layout Layout) {
+		table, _, err := openStore(t, drivertest.NewMemory()).Create(ctx, scheme, layout, kind(t, "int8"), "c", false)
 		require.NoError(t, err)
 		err = table.Insert(ctx, []Row{{Value: 1}, {Value: 128}})
-		require.ErrorIs(t, err, ope.ErrDomain, name)
+		require.ErrorIs(t, err, ope.ErrDomain)
 		require.Empty(t, collect(t, table, -128, 127, 0), "nothing of the batch is there")
-	}
-}
-
-// A cell that stands elsewhere, is another's, or is cut is an error, and no row.
-func TestForeignCells(t *testing.T) {
-	db := drivertest.NewMemory()
-	s := openStore(t, db)
-	insert := func(name string) (driver.Family, Table) {
-		table, info, err := s.Create(ctx, name, kind(t, "int32"), "c", false)
-		require.NoError(t, err)
-		ties := s.Load(1)
-		require.NoError(t, table.Insert(ctx, []Row{{10, ties.Tie(0)}, {20, ties.Tie(1)}}))
-		f, err := db.Family(ctx, driver.FamilySpec{Name: info.Family, Layout: driver.LayoutOrdered})
-		require.NoError(t, err)
-		return f, table
-	}
-	family, table := insert("mope")
-	other, _ := insert("boldyreva")
-	rows := func(f driver.Family) (all []driver.Row) {
-		for row, err := range f.Scan(ctx, driver.Range{}) {
-			require.NoError(t, err)
-			all = append(all, row)
-		}
-		return all
-	}
-	own, foreign := rows(family), rows(other)
-	require.Len(t, own, 2)
-	for name, test := range map[string]struct {
-		cell []byte
-		want error
-	}{
-		"of another row":   {own[1].Cells[0].Value, seal.ErrTampered},
-		"of another table": {foreign[0].Cells[0].Value, seal.ErrWrongKey},
-		"cut":              {own[0].Cells[0].Value[:seal.Overhead-1], seal.ErrFormat},
-		"empty":            {[]byte{}, seal.ErrFormat},
-		"not sealed":       {[]byte{0, 0, 0, 0, 0, 0, 0, 10}, seal.ErrFormat},
-	} {
-		require.NoError(t, family.Apply(ctx, driver.Mutation{Row: own[0].Key, Puts: []driver.Cell{{Qualifier: qualifier, Value: test.cell}}}))
-		var last error
-		for _, err := range table.Range(ctx, 0, 100, 0) {
-			last = errors.Join(last, err)
-		}
-		require.ErrorIs(t, last, test.want, name)
-	}
-	require.NoError(t, family.Apply(ctx, driver.Mutation{Row: own[0].Key, Puts: own[0].Cells},
-		driver.Mutation{Row: append(own[0].Key, 0), Puts: own[0].Cells}))
-	var last error
-	for _, err := range table.Range(ctx, 0, 100, 0) {
-		last = errors.Join(last, err)
-	}
-	require.ErrorIs(t, last, driver.ErrLayout, "a key that is too long")
+	})
 }
 
 func TestTies(t *testing.T) {
@@ -195,50 +188,98 @@ func TestStoreRefuses(t *testing.T) {
 	_, err := OpenStore(ctx, db, testKey(t, 1), false)
 	require.ErrorIs(t, err, ErrNoTable)
 	s := openStore(t, db)
-	_, _, err = s.Open(ctx, "mope")
-	require.ErrorIs(t, err, ErrNoTable)
-	_, _, err = s.Create(ctx, "mope", kind(t, "int32"), "c", false)
-	require.NoError(t, err)
-	_, _, err = s.Create(ctx, "mope", kind(t, "int32"), "c", false)
-	require.ErrorIs(t, err, ErrExists)
-	for _, other := range []string{"int64", "date", "uint32", "timestamp"} {
-		_, _, err = s.OpenOrCreate(ctx, "mope", kind(t, other), "c")
-		require.ErrorIs(t, err, ErrParams, other)
-		require.ErrorContains(t, err, "mope/1")
-	}
 	_, err = OpenStore(ctx, db, testKey(t, 2), false)
-	require.ErrorIs(t, err, seal.ErrWrongKey)
-
-	// A description is bound to its name, and to what this program makes of it.
-	f, err := db.Family(ctx, catalogueSpec)
-	require.NoError(t, err)
-	cells, err := f.Get(ctx, catalogueRow, driver.Slice{Only: [][]byte{[]byte("mope")}})
-	require.NoError(t, err)
-	_, err = f.CheckAndPut(ctx, catalogueRow, driver.Cell{Qualifier: []byte("boldyreva")}, driver.Cell{Qualifier: []byte("boldyreva"), Value: cells[0].Value})
-	require.NoError(t, err)
-	_, _, err = s.Open(ctx, "boldyreva")
-	require.ErrorIs(t, err, seal.ErrTampered)
-	for name, change := range map[string]func(*description){
-		"scheme":  func(d *description) { d.Scheme = "mope/2" },
-		"codec":   func(d *description) { d.Codec = "int64/2" },
-		"type":    func(d *description) { d.Type = "int24" },
-		"newer":   func(d *description) { d.Format++ },
-		"no ID":   func(d *description) { d.ID = "00" },
-		"foreign": func(d *description) { d.Scheme = "boldyreva/1 domain=[-2147483648,2147483647] range=64" },
-	} {
-		var d description
-		require.NoError(t, s.unseal(cells[0], &d))
-		change(&d)
-		changed, err := s.seal("mope", d)
+	require.ErrorIs(t, err, store.ErrWrongKey)
+	every(t, func(t *testing.T, scheme string, layout Layout) {
+		_, _, err = s.Open(ctx, scheme, layout)
+		require.ErrorIs(t, err, ErrNoTable)
+		_, _, err = s.Create(ctx, scheme, layout, kind(t, "int32"), "c", false)
 		require.NoError(t, err)
-		now, err := f.Get(ctx, catalogueRow, driver.Slice{Only: [][]byte{[]byte("mope")}})
+		_, _, err = s.Create(ctx, scheme, layout, kind(t, "int32"), "c", false)
+		require.ErrorIs(t, err, ErrExists)
+		for _, other := range []string{"int64", "date", "uint32", "timestamp"} {
+			_, _, err = s.OpenOrCreate(ctx, scheme, layout, kind(t, other), "c")
+			require.ErrorIs(t, err, ErrParams, other)
+			require.ErrorContains(t, err, "/1 domain=")
+		}
+		_, info, err := s.OpenOrCreate(ctx, scheme, layout, kind(t, "int32"), "another name")
 		require.NoError(t, err)
-		ok, err := f.CheckAndPut(ctx, catalogueRow, now[0], changed)
-		require.NoError(t, err)
-		require.True(t, ok)
-		_, _, err = s.Open(ctx, "mope")
-		require.ErrorIs(t, err, ErrParams, name)
+		require.Equal(t, "c", info.Column)
+	})
+	for _, layout := range []Layout{"", "row", "KEY"} {
+		_, _, err = s.Create(ctx, "mope", layout, kind(t, "int32"), "c", false)
+		require.ErrorIs(t, err, ErrUsage)
+		_, _, err = s.Open(ctx, "mope", layout)
+		require.ErrorIs(t, err, ErrUsage)
 	}
+}
+
+// Tables of the store that opebench did not make are left alone, and refused where they have the
+// name of one that it makes.
+func TestForeignTables(t *testing.T) {
+	db := drivertest.NewMemory()
+	s := openStore(t, db)
+	foreign, err := store.Open(ctx, db, testKey(t, 1), nil)
+	require.NoError(t, err)
+	for _, name := range []string{"readings", "mope", "mope/", "rot13/key"} {
+		_, err = foreign.Create(ctx, store.Schema{Name: name, Key: []store.KeyPart{store.HashedPart("k", store.String)}})
+		require.NoError(t, err)
+	}
+	names, err := s.Tables(ctx)
+	require.NoError(t, err)
+	require.Empty(t, names)
+	for i, made := range []store.Schema{
+		{Key: []store.KeyPart{store.HashedPart("k", store.String)}},
+		{Key: []store.KeyPart{store.OrderedPart("c", store.Int32, store.Boldyreva), store.TiePart("id")}},
+		{Key: []store.KeyPart{store.OrderedPart("c", store.Int32.Within(0, 9), store.MOPE), store.TiePart("id")}},
+		{Key: []store.KeyPart{store.OrderedPart("c", store.String, store.MOPE), store.TiePart("id")}},
+		{Key: []store.KeyPart{store.OrderedPart("c", store.Int32, store.MOPE), store.TiePart("id")}, Columns: []store.Column{store.PlainColumn("p", store.Bool)}},
+	} {
+		made.Name = "mope/key"
+		if i > 0 {
+			require.NoError(t, foreign.Drop(ctx, made.Name))
+		}
+		_, err = foreign.Create(ctx, made)
+		require.NoError(t, err)
+		_, _, err = s.Open(ctx, "mope", LayoutKey)
+		require.ErrorIs(t, err, ErrParams, "%d", i)
+		_, _, err = s.OpenOrCreate(ctx, "mope", LayoutKey, kind(t, "int32"), "c")
+		require.ErrorIs(t, err, ErrParams, "%d", i)
+	}
+}
+
+// What is measured as stored is what the database was given.
+func TestStoredBytes(t *testing.T) {
+	every(t, func(t *testing.T, scheme string, layout Layout) {
+		db := drivertest.NewMemory()
+		s := openStore(t, db)
+		table, info, err := s.Create(ctx, scheme, layout, kind(t, "int32"), "c", false)
+		require.NoError(t, err)
+		require.Len(t, info.Families, map[Layout]int{LayoutKey: 1, LayoutColumn: 2}[layout])
+		require.NoError(t, table.Insert(ctx, []Row{{1, Tie{1}}, {2, Tie{2}}}))
+		want := int64(0)
+		for _, name := range info.Families {
+			spec := driver.FamilySpec{Name: name, Layout: driver.LayoutOrdered}
+			switch {
+			case name[0] == 'x':
+				spec.PrefixBytes, spec.SpreadBits = 4, 4
+			case layout == LayoutColumn:
+				spec.PrefixBytes = 16
+			default:
+				spec.SpreadBits = 4
+			}
+			f, err := db.Family(ctx, spec)
+			require.NoError(t, err)
+			for row, err := range f.Scan(ctx, driver.Range{AnyOrder: true}) {
+				require.NoError(t, err)
+				for _, c := range row.Cells {
+					want += int64(len(row.Key) + len(c.Qualifier) + len(c.Value))
+				}
+			}
+		}
+		require.Positive(t, want)
+		require.Equal(t, want, s.meter.put(info.Families))
+	})
 }
 
 // Whatever happens to the calls, a store that could be made can be opened, and a table that could
@@ -249,14 +290,14 @@ func TestStoreUnderFaults(t *testing.T) {
 		memory := drivertest.NewMemory()
 		db := drivertest.NewFaulty(unclosed{memory}, drivertest.Randomly(seed, 0.2))
 		if s, err := OpenStore(ctx, db, testKey(t, 1), true); err == nil {
-			if table, _, err := s.OpenOrCreate(ctx, "mope", kind(t, "int8"), "c"); err == nil {
+			if table, _, err := s.OpenOrCreate(ctx, "mope", LayoutColumn, kind(t, "int8"), "c"); err == nil {
 				row := []Row{{5, s.Load(1).Tie(1)}}
 				for table.Insert(ctx, row) != nil {
 				}
 				made++
 				require.NoError(t, db.Close())
 				again := openStore(t, memory)
-				table, _, err = again.Open(ctx, "mope")
+				table, _, err = again.Open(ctx, "mope", LayoutColumn)
 				require.NoError(t, err, "seed %d", seed)
 				require.Equal(t, row, collect(t, table, -128, 127, 0), "seed %d", seed)
 			}
@@ -398,26 +439,33 @@ func TestPairedRatio(t *testing.T) {
 }
 
 func TestRunOnMemory(t *testing.T) {
-	source, err := Generate("uniform", 5000, 1, "", "")
+	source, err := Generate("uniform", 2000, 1, "", "")
 	require.NoError(t, err)
 	names, _ := Schemes()
-	report, err := Run(ctx, openStore(t, drivertest.NewMemory()), Config{
-		Source: source, Limit: 4321, Schemes: names, Queries: 31, Selectivities: []float64{0.01, 0.2}, Batch: 10, Writers: 3, Seed: 4,
-	})
-	require.NoError(t, err)
-	require.True(t, report.Complete)
-	require.Equal(t, 4321, report.Rows)
-	require.Equal(t, 4321, report.Inserted)
-	require.Len(t, report.Results, len(names))
-	for _, r := range report.Results {
-		require.Equal(t, 4321, r.Insert.Rows)
-		require.GreaterOrEqual(t, r.Insert.Ratio.Pairs, minPairs)
-		require.Equal(t, int64(31), r.Query.Latency.Count())
-		require.Equal(t, 31, r.Verified)
-		require.True(t, r.Whole)
-		require.Equal(t, r.Query.Rows, r.BySelectivity[0].Rows+r.BySelectivity[1].Rows)
-		require.Equal(t, report.Results[0].Query.Rows, r.Query.Rows, "all are asked the same")
-		require.Positive(t, r.Insert.Rate())
+	for _, layout := range []Layout{LayoutKey, LayoutColumn} {
+		report, err := Run(ctx, openStore(t, drivertest.NewMemory()), Config{
+			Source: source, Limit: 1234, Schemes: names, Layout: layout, Queries: 31, Selectivities: []float64{0.01, 0.2}, Batch: 10, Writers: 3, Seed: 4,
+		})
+		require.NoError(t, err)
+		require.True(t, report.Complete)
+		require.Equal(t, layout, report.Layout)
+		require.Equal(t, 1234, report.Rows)
+		require.Equal(t, 1234, report.Inserted)
+		require.Len(t, report.Results, len(names))
+		for _, r := range report.Results {
+			require.Equal(t, 1234, r.Insert.Rows)
+			require.GreaterOrEqual(t, r.Insert.Ratio.Pairs, minPairs)
+			require.Equal(t, int64(31), r.Query.Latency.Count())
+			require.Equal(t, 31, r.Verified)
+			require.True(t, r.Whole)
+			require.Equal(t, r.Query.Rows, r.BySelectivity[0].Rows+r.BySelectivity[1].Rows)
+			require.Equal(t, report.Results[0].Query.Rows, r.Query.Rows, "all are asked the same")
+			require.Positive(t, r.Insert.Rate())
+			require.Greater(t, r.StoredBytes, 20.0)
+			if runtime.GOOS != "windows" {
+				require.Positive(t, r.Insert.CPUPerRow())
+			}
+		}
 	}
 }
 
@@ -433,7 +481,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 		return 0
 	})
 	report, err := Run(ctx, openStore(t, db), Config{
-		Source: source, Schemes: []string{"plain", "mope"}, Queries: 3, Selectivities: []float64{0.1}, Batch: 100, Writers: 1, Seed: 1,
+		Source: source, Schemes: []string{"plain", "mope"}, Layout: LayoutKey, Queries: 3, Selectivities: []float64{0.1}, Batch: 100, Writers: 1, Seed: 1,
 	})
 	require.ErrorIs(t, err, context.Canceled)
 	require.False(t, report.Complete)
@@ -444,29 +492,31 @@ func TestRunEndsWithItsContext(t *testing.T) {
 // BenchmarkRange tells how many rows a second come out of the embedded store, decrypted.
 func BenchmarkRange(b *testing.B) {
 	names, _ := Schemes()
-	for _, name := range names {
-		b.Run(name, func(b *testing.B) {
-			db, err := pebble.Open(b.TempDir(), nil)
-			require.NoError(b, err)
-			defer func() { require.NoError(b, db.Close()) }()
-			s := openStore(b, db)
-			table, _, err := s.Create(ctx, name, kind(b, "int32"), "c", false)
-			require.NoError(b, err)
-			source, err := Generate("uniform", 50_000, 1, "", "")
-			require.NoError(b, err)
-			_, err = Insert(ctx, table, s.Load(1), source, 0, 1000, 2, nil)
-			require.NoError(b, err)
-			b.ReportAllocs()
-			rows := 0
-			for b.Loop() {
-				for _, err := range table.Range(ctx, -1<<29, 1<<29, 0) {
-					if err != nil {
-						b.Fatal(err)
+	for _, layout := range []Layout{LayoutKey, LayoutColumn} {
+		for _, name := range names {
+			b.Run(tableName(name, layout), func(b *testing.B) {
+				db, err := pebble.Open(b.TempDir(), nil)
+				require.NoError(b, err)
+				defer func() { require.NoError(b, db.Close()) }()
+				s := openStore(b, db)
+				table, _, err := s.Create(ctx, name, layout, kind(b, "int32"), "c", false)
+				require.NoError(b, err)
+				source, err := Generate("uniform", 50_000, 1, "", "")
+				require.NoError(b, err)
+				_, err = Insert(ctx, table, s.Load(1), source, 0, 1000, 2, nil)
+				require.NoError(b, err)
+				b.ReportAllocs()
+				rows := 0
+				for b.Loop() {
+					for _, err := range table.Range(ctx, -1<<29, 1<<29, 0) {
+						if err != nil {
+							b.Fatal(err)
+						}
+						rows++
 					}
-					rows++
 				}
-			}
-			b.ReportMetric(float64(rows)/b.Elapsed().Seconds(), "rows/s")
-		})
+				b.ReportMetric(float64(rows)/b.Elapsed().Seconds(), "rows/s")
+			})
+		}
 	}
 }

@@ -12,13 +12,13 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/encode"
+	"github.com/rangecrypt/rangecrypt/store"
 )
 
 // A Kind is a type of values: how they are written, and how they become the int64 that schemes
 // encrypt. Its functions' errors do not hold the text or value.
 type Kind struct {
 	Name   string
-	ID     string // of the codec, recorded with the data
 	Domain ope.Domain
 
 	// Parse returns the code of a text.
@@ -34,13 +34,43 @@ type Kind struct {
 
 	// numeric texts are numbers in JSON, but for infinities.
 	numeric bool
+
+	column column
+}
+
+// A column is how values of a kind are stored.
+type column struct {
+	typ     store.Type
+	value   func(code int64) (any, error)
+	code    func(value any) (int64, error)
+	between func(name string, lo, hi int64) (store.Predicate, error) // codes, both included
+}
+
+// columnOf returns the column of a type, whose codec gives the kind's codes.
+func columnOf[T any](typ store.TypeOf[T], codec encode.Exact[T]) column {
+	return column{
+		typ:   typ,
+		value: func(code int64) (any, error) { return codec.Decode(code) },
+		code: func(value any) (int64, error) {
+			v, ok := value.(T)
+			if !ok {
+				return 0, fmt.Errorf("%w: a row has no value", ErrWrongAnswer)
+			}
+			return codec.Encode(v)
+		},
+		between: func(name string, lo, hi int64) (store.Predicate, error) {
+			a, errA := codec.Decode(lo)
+			b, errB := codec.Decode(hi)
+			return store.Field[T](name).Between(a, b), errors.Join(errA, errB)
+		},
+	}
 }
 
 // JSONNumber reports whether a text of the kind is a number as JSON has them.
 func (k Kind) JSONNumber(text string) bool { return k.numeric && !strings.Contains(text, "Inf") }
 
 // newKind returns the kind of the values that a codec takes, with their texts.
-func newKind[T any](name string, codec encode.Exact[T], numeric bool, parse func(string) (T, error), format func(T) string) Kind {
+func newKind[T any](name string, codec encode.Exact[T], numeric bool, column column, parse func(string) (T, error), format func(T) string) Kind {
 	named := func(err error) error {
 		switch {
 		case errors.Is(err, ope.ErrDomain):
@@ -63,7 +93,7 @@ func newKind[T any](name string, codec encode.Exact[T], numeric bool, parse func
 		}
 	}
 	return Kind{
-		Name: name, ID: codec.ID(), Domain: codec.Domain(), numeric: numeric,
+		Name: name, Domain: codec.Domain(), numeric: numeric, column: column,
 		Parse: func(text string) (int64, error) {
 			v, err := parse(text)
 			if err != nil {
@@ -86,12 +116,12 @@ func newKind[T any](name string, codec encode.Exact[T], numeric bool, parse func
 // integer returns a kind of integers. The codes of all integer types below 64 bits are their
 // values, so the widest type within bounds encodes each of them, and lets the bounds of a query
 // be any numbers.
-func integer(name string, lo, hi int64) Kind {
+func integer(name string, lo, hi int64, column column) Kind {
 	codec, err := encode.Integer[int64]().Within(lo, hi)
 	if err != nil {
 		panic("bench: " + err.Error())
 	}
-	return newKind(name, codec, true, func(text string) (int64, error) {
+	return newKind(name, codec, true, column, func(text string) (int64, error) {
 		x, err := strconv.ParseInt(text, 10, 64)
 		if errors.Is(err, strconv.ErrRange) {
 			return 0, fmt.Errorf("beyond the range of %s: %w", name, ope.ErrDomain)
@@ -103,8 +133,8 @@ func integer(name string, lo, hi int64) Kind {
 	}, func(x int64) string { return strconv.FormatInt(x, 10) })
 }
 
-func float[T ~float32 | ~float64](name string, bits int) Kind {
-	return newKind(name, encode.Float[T](), true, func(text string) (T, error) {
+func float[T ~float32 | ~float64](name string, bits int, typ store.TypeOf[T]) Kind {
+	return newKind(name, encode.Float[T](), true, columnOf(typ, encode.Float[T]()), func(text string) (T, error) {
 		x, err := strconv.ParseFloat(text, bits)
 		if errors.Is(err, strconv.ErrRange) {
 			return 0, fmt.Errorf("beyond the range of %s: %w", name, ope.ErrDomain)
@@ -127,14 +157,14 @@ func float[T ~float32 | ~float64](name string, bits int) Kind {
 
 // kinds lists the types; names are validated against it and run from it.
 var kinds = []Kind{
-	integer("int8", math.MinInt8, math.MaxInt8),
-	integer("int16", math.MinInt16, math.MaxInt16),
-	integer("int32", math.MinInt32, math.MaxInt32),
-	integer("int64", math.MinInt64, math.MaxInt64),
-	integer("uint8", 0, math.MaxUint8),
-	integer("uint16", 0, math.MaxUint16),
-	integer("uint32", 0, math.MaxUint32),
-	newKind("uint64", encode.Integer[uint64](), true, func(text string) (uint64, error) {
+	integer("int8", math.MinInt8, math.MaxInt8, columnOf(store.Int8, encode.Integer[int8]())),
+	integer("int16", math.MinInt16, math.MaxInt16, columnOf(store.Int16, encode.Integer[int16]())),
+	integer("int32", math.MinInt32, math.MaxInt32, columnOf(store.Int32, encode.Integer[int32]())),
+	integer("int64", math.MinInt64, math.MaxInt64, columnOf(store.Int64, encode.Integer[int64]())),
+	integer("uint8", 0, math.MaxUint8, columnOf(store.Uint8, encode.Integer[uint8]())),
+	integer("uint16", 0, math.MaxUint16, columnOf(store.Uint16, encode.Integer[uint16]())),
+	integer("uint32", 0, math.MaxUint32, columnOf(store.Uint32, encode.Integer[uint32]())),
+	newKind("uint64", encode.Integer[uint64](), true, columnOf(store.Uint64, encode.Integer[uint64]()), func(text string) (uint64, error) {
 		x, err := strconv.ParseUint(text, 10, 64)
 		if errors.Is(err, strconv.ErrRange) {
 			return 0, fmt.Errorf("beyond the range of uint64: %w", ope.ErrDomain)
@@ -144,16 +174,16 @@ var kinds = []Kind{
 		}
 		return x, nil
 	}, func(x uint64) string { return strconv.FormatUint(x, 10) }),
-	float[float32]("float32", 32),
-	float[float64]("float64", 64),
-	newKind("date", encode.Date(), false, func(text string) (encode.CivilDate, error) {
+	float("float32", 32, store.Float32),
+	float("float64", 64, store.Float64),
+	newKind("date", encode.Date(), false, columnOf(store.Date, encode.Date()), func(text string) (encode.CivilDate, error) {
 		t, err := time.Parse(time.DateOnly, text)
 		if err != nil {
 			return encode.CivilDate{}, fmt.Errorf("not a date like 2024-02-29")
 		}
 		return encode.CivilDate{Year: t.Year(), Month: t.Month(), Day: t.Day()}, nil
 	}, func(d encode.CivilDate) string { return fmt.Sprintf("%04d-%02d-%02d", d.Year, d.Month, d.Day) }),
-	newKind("timestamp", encode.Time(time.Microsecond), false, func(text string) (time.Time, error) {
+	newKind("timestamp", encode.Time(time.Microsecond), false, columnOf(store.Time(time.Microsecond), encode.Time(time.Microsecond)), func(text string) (time.Time, error) {
 		// Without an offset it is taken as UTC.
 		for _, layout := range []string{time.RFC3339, "2006-01-02 15:04:05Z07:00", "2006-01-02T15:04:05", time.DateTime} {
 			if t, err := time.Parse(layout, text); err == nil {

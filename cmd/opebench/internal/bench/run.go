@@ -20,6 +20,7 @@ type Config struct {
 	Source        Source
 	Limit         int      // at most so many values of the source; 0 is all
 	Schemes       []string // each once; those beside plain are compared with it
+	Layout        Layout   // of the tables
 	Queries       int
 	Selectivities []float64 // in (0, 1]; the queries take turns
 	Batch         int       // rows that are sent together
@@ -55,11 +56,11 @@ type Result struct {
 	// BySelectivity is Query for each of the selectivities.
 	BySelectivity []Phase
 
-	Family      string  // of the database, that holds the table
-	StoredBytes float64 // length of key, qualifier and cell of a row
-	DiskBytes   float64 // per row, as it is on the disk; 0 where that is not known
-	Verified    int     // queries whose answer was right
-	Whole       bool    // so was that to the query for everything, asked last and not timed
+	Families    []string // of the database, that hold the table
+	StoredBytes float64  // length of the keys, qualifiers and cells of a row, postings included
+	DiskBytes   float64  // per row, as it is on the disk; 0 where that is not known
+	Verified    int      // queries whose answer was right
+	Whole       bool     // so was that to the query for everything, asked last and not timed
 }
 
 // A Phase is a part of the measurement.
@@ -68,7 +69,8 @@ type Phase struct {
 	Rows        int
 	Elapsed     time.Duration
 	Latency     Latency
-	Ratio       Ratio // of the time to that of plain
+	CPU         time.Duration // of this process; 0 where it is not known, as of queries
+	Ratio       Ratio         // of the time to that of plain
 	times       []time.Duration
 }
 
@@ -78,6 +80,14 @@ func (p *Phase) Rate() float64 {
 		return 0
 	}
 	return float64(p.Rows) / p.Elapsed.Seconds()
+}
+
+// CPUPerRow returns the time that the processors took for a row.
+func (p *Phase) CPUPerRow() time.Duration {
+	if p.Rows == 0 {
+		return 0
+	}
+	return p.CPU / time.Duration(p.Rows)
 }
 
 func (p *Phase) record(rows int, d time.Duration) {
@@ -90,6 +100,7 @@ func (p *Phase) record(rows int, d time.Duration) {
 type Report struct {
 	Rows     int // of the source
 	Inserted int // of these, how many every scheme has
+	Layout   Layout
 	Queries  int // of each scheme, when complete
 	Batch    int
 	Complete bool
@@ -118,7 +129,7 @@ func Run(ctx context.Context, store *Store, cfg Config) (*Report, error) {
 	if cfg.Progress == nil {
 		cfg.Progress = noProgress{}
 	}
-	report := &Report{Queries: cfg.Queries, Batch: cfg.Batch}
+	report := &Report{Layout: cfg.Layout, Queries: cfg.Queries, Batch: cfg.Batch}
 
 	// All of the input is read before anything is written, so that bad input loses nothing.
 	cfg.Progress.Start("reading", cfg.Source.Len())
@@ -138,14 +149,12 @@ func Run(ctx context.Context, store *Store, cfg Config) (*Report, error) {
 
 	var candidates []*candidate
 	for _, name := range cfg.Schemes {
-		table, info, err := store.Create(ctx, name, cfg.Source.Kind(), cfg.Source.Column(), cfg.Replace)
+		table, info, err := store.Create(ctx, name, cfg.Layout, cfg.Source.Kind(), cfg.Source.Column(), cfg.Replace)
 		if err != nil {
 			return report, err
 		}
 		c := &candidate{table: table}
-		c.Scheme, c.SchemeID = info.Name, info.SchemeID
-		c.Family = info.Family
-		c.StoredBytes = float64(table.StoredBytes())
+		c.Scheme, c.SchemeID, c.Families = info.Scheme, info.SchemeID, info.Families
 		c.Insert.Latency, c.Query.Latency = newLatency(), newLatency()
 		for _, s := range cfg.Selectivities {
 			c.BySelectivity = append(c.BySelectivity, Phase{Selectivity: s, Latency: newLatency()})
@@ -158,6 +167,7 @@ func Run(ctx context.Context, store *Store, cfg Config) (*Report, error) {
 		err = queryRounds(ctx, cfg, model, candidates)
 	}
 	for _, c := range candidates {
+		c.StoredBytes = float64(store.meter.put(c.Families)) / float64(max(c.Insert.Rows, 1))
 		compare(c, candidates, cfg.Seed)
 		report.Results = append(report.Results, c.Result)
 	}
@@ -195,9 +205,10 @@ func insertRounds(ctx context.Context, store *Store, cfg Config, model *model, c
 		model.add(round)
 		for i := range candidates {
 			c := candidates[(turn+i)%len(candidates)]
-			start := time.Now()
+			start, cpu := time.Now(), cpuTime()
 			latency, err := insertBatches(ctx, c.table, round, cfg.Batch, cfg.Writers, cfg.Progress)
 			elapsed := time.Since(start)
+			c.Insert.CPU += cpuTime() - cpu
 			c.Insert.Latency.merge(latency)
 			if err != nil {
 				return fmt.Errorf("insert under %s: %w", c.Scheme, err)

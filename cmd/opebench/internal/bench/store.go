@@ -1,23 +1,22 @@
 package bench
 
 import (
-	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
-	"encoding/json"
+	"crypto/aes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
-	"github.com/rangecrypt/rangecrypt/internal/seal"
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
 // Errors that say why a store or a table in it cannot be used.
 var (
-	// ErrNoTable is returned when the store holds no table of the scheme.
+	// ErrNoTable is returned when the store holds no table of the scheme and layout.
 	ErrNoTable = errors.New("no such table")
 
 	// ErrExists is returned when a table is to be created that the store holds already.
@@ -27,294 +26,248 @@ var (
 	ErrParams = errors.New("made with other parameters")
 )
 
-// A Store is a database with a key and a catalogue of tables. The catalogue is one wide row:
-// under the qualifier "" a sealed mark by which a wrong key is noticed before anything else, and
-// under the name of each table its sealed description. The name of a table is that of its scheme.
+// A Store is an encrypted database with one table for each scheme and layout. The name of a table
+// is "scheme/layout".
 type Store struct {
-	db        driver.DB
-	key       ope.Key
-	catalogue driver.Family
-	sealer    *seal.Sealer
-}
-
-var (
-	catalogueSpec = driver.FamilySpec{Name: "opebench", Layout: driver.LayoutWide}
-	catalogueRow  = []byte("catalogue")
-)
-
-// formatVersion is that of the catalogue and of all that it describes.
-const formatVersion = 1
-
-// mark is the sealed value under the empty name.
-type mark struct {
-	Format int `json:"format"`
-}
-
-// description is what the catalogue keeps of a table, as sealed JSON.
-type description struct {
-	Format int    `json:"format"`
-	Family string `json:"family"`
-	ID     string `json:"id"`     // 16 random bytes in hex; keys are derived from it
-	Scheme string `json:"scheme"` // the scheme's ID
-	Codec  string `json:"codec"`  // the codec's ID
-	Type   string `json:"type"`
-	Column string `json:"column"`
+	store *store.Store
+	meter *meter
+	key   ope.Key
 }
 
 // OpenStore opens a store. With create it makes one where the database holds none; otherwise
-// that is ErrNoTable. A key that is not the store's is seal.ErrWrongKey.
+// that is ErrNoTable. A key that is not the store's is store.ErrWrongKey.
 func OpenStore(ctx context.Context, db driver.DB, key ope.Key, create bool) (*Store, error) {
 	if !create {
 		families, err := db.Families(ctx)
 		if err != nil {
 			return nil, err
 		}
-		found := false
-		for _, name := range families {
-			found = found || name == catalogueSpec.Name
-		}
-		if !found {
-			return nil, fmt.Errorf("%w: nothing was inserted into this store yet", ErrNoTable)
+		if len(families) == 0 {
+			return nil, errNothing
 		}
 	}
-	catalogue, err := db.Family(ctx, catalogueSpec)
+	m := newMeter(db)
+	st, err := store.Open(ctx, m.db(), key, nil)
+	if errors.Is(err, store.ErrWrongKey) {
+		return nil, fmt.Errorf("the key is not the one this store was made with: %w", err)
+	}
 	if err != nil {
 		return nil, err
 	}
-	sealer, err := seal.New(key.Derive("opebench/1", "catalogue").Secret())
-	if err != nil {
-		return nil, err
-	}
-	s := &Store{db: db, key: key, catalogue: catalogue, sealer: sealer}
-	for {
-		cells, err := catalogue.Get(ctx, catalogueRow, driver.Slice{Only: [][]byte{{}}})
-		if err != nil {
-			return nil, err
-		}
-		if len(cells) == 0 && !create {
-			return nil, fmt.Errorf("%w: nothing was inserted into this store yet", ErrNoTable)
-		}
-		if len(cells) == 1 {
-			var m mark
-			if err := s.unseal(cells[0], &m); err != nil {
-				return nil, err
-			}
-			return s, checkFormat(m.Format)
-		}
-		sealed, err := s.seal("", mark{formatVersion})
-		if err != nil {
-			return nil, err
-		}
-		_, err = catalogue.CheckAndPut(ctx, catalogueRow, driver.Cell{Qualifier: []byte{}}, sealed)
-		if err != nil && !errors.Is(err, driver.ErrUnknownOutcome) {
-			return nil, err
-		}
-		// Whether it was this one or another client that put the mark, reading it tells.
+	return &Store{store: st, meter: m, key: key}, nil
+}
+
+var errNothing = fmt.Errorf("%w: nothing was inserted into this store yet", ErrNoTable)
+
+// A Layout is where a table has the value.
+type Layout string
+
+// The layouts.
+const (
+	LayoutKey    Layout = "key"
+	LayoutColumn Layout = "column"
+)
+
+// Layouts returns the names of the layouts and a line about each.
+func Layouts() (names, abouts []string) {
+	return []string{string(LayoutKey), string(LayoutColumn)}, []string{
+		"the value leads the row key: a range is one scan",
+		"the value is a column: a range is a scan of its index, and one read for each row",
 	}
 }
 
-func checkFormat(format int) error {
-	if format != formatVersion {
-		return fmt.Errorf("%w: the store has format %d, this version of opebench reads format %d", ErrParams, format, formatVersion)
+// CheckLayout returns an error that lists the layouts unless there is one of that name.
+func CheckLayout(name Layout) error {
+	names, _ := Layouts()
+	if !slices.Contains(names, string(name)) {
+		return usagef("unknown layout %q: there is %s", name, strings.Join(names, ", "))
 	}
 	return nil
 }
 
-func cataloguePlace(name []byte) seal.Place {
-	return seal.Place(nil).Append([]byte("opebench/1 catalogue"), name)
+func tableName(scheme string, layout Layout) string { return scheme + "/" + string(layout) }
+
+// SplitTable undoes what makes the name of a table; ok is false for one that opebench did not
+// make.
+func SplitTable(name string) (scheme string, layout Layout, ok bool) {
+	scheme, l, _ := strings.Cut(name, "/")
+	layout = Layout(l)
+	return scheme, layout, CheckScheme(scheme) == nil && CheckLayout(layout) == nil
 }
 
-func (s *Store) seal(name string, v any) (driver.Cell, error) {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return driver.Cell{}, err
+// schema returns the schema of a table and the names of its parts.
+//
+//	layout  row key                          column
+//	key     value (ordered), id (tie)
+//	column  id (hashed; in the plain: as is) value (ordered)
+func schema(spec schemeSpec, layout Layout, kind Kind, column string) (s store.Schema, value, id string) {
+	// A file's column may have a name that no table's can have.
+	if value = column; value == "" || len(value) > 100 || !utf8.ValidString(value) {
+		value = "value"
 	}
-	return driver.Cell{Qualifier: []byte(name), Value: s.sealer.Seal(nil, b, cataloguePlace([]byte(name)))}, nil
+	if id = "id"; id == value {
+		id = "row id"
+	}
+	s.Name = tableName(spec.name, layout)
+	switch {
+	case layout == LayoutKey:
+		s.Key = []store.KeyPart{store.OrderedPart(value, kind.column.typ, spec.order), store.TiePart(id)}
+	case spec.name == Plain:
+		s.Key = []store.KeyPart{store.PlainPart(id, store.UUID)}
+	default:
+		s.Key = []store.KeyPart{store.HashedPart(id, store.UUID)}
+	}
+	if layout == LayoutColumn {
+		s.Columns = []store.Column{store.OrderedColumn(value, kind.column.typ, spec.order)}
+	}
+	return s, value, id
 }
 
-func (s *Store) unseal(c driver.Cell, v any) error {
-	b, err := s.sealer.Open(nil, c.Value, cataloguePlace(c.Qualifier))
-	if errors.Is(err, seal.ErrWrongKey) {
-		return fmt.Errorf("the key is not the one this store was made with: %w", err)
-	}
-	if err != nil {
-		return fmt.Errorf("read the catalogue: %w", err)
-	}
-	return json.Unmarshal(b, v)
+// same reports whether two schemas store the same in the same way.
+func same(a, b store.Schema) bool {
+	return slices.EqualFunc(a.Key, b.Key, func(a, b store.KeyPart) bool { return a.Describe() == b.Describe() }) &&
+		slices.EqualFunc(a.Columns, b.Columns, func(a, b store.Column) bool { return a.Describe() == b.Describe() })
 }
 
 // Tables returns the names of the tables, in ascending order.
 func (s *Store) Tables(ctx context.Context) ([]string, error) {
-	cells, err := s.catalogue.Get(ctx, catalogueRow, driver.Slice{Start: []byte{0}})
+	schemas, err := s.store.Tables(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var names []string
-	for _, c := range cells {
-		names = append(names, string(c.Qualifier))
+	for _, schema := range schemas {
+		if _, _, ok := SplitTable(schema.Name); ok {
+			names = append(names, schema.Name)
+		}
 	}
 	return names, nil
 }
 
 // Info describes a table.
 type Info struct {
-	Name, SchemeID string
-	Kind           Kind
-	Column         string
-	Family         string
+	Scheme, SchemeID string
+	Layout           Layout
+	Kind             Kind
+	Column           string
+	Families         []string // of the database, that hold the table; set by Create
 }
 
+// Name returns the name of the table.
+func (i Info) Name() string { return tableName(i.Scheme, i.Layout) }
+
 // Open opens a table. A store that does not hold it is ErrNoTable.
-func (s *Store) Open(ctx context.Context, name string) (Table, Info, error) {
-	spec, err := schemeByName(name)
+func (s *Store) Open(ctx context.Context, scheme string, layout Layout) (Table, Info, error) {
+	spec, err := schemeByName(scheme)
+	if err == nil {
+		err = CheckLayout(layout)
+	}
 	if err != nil {
 		return nil, Info{}, err
 	}
-	cells, err := s.catalogue.Get(ctx, catalogueRow, driver.Slice{Only: [][]byte{[]byte(name)}})
-	if err != nil {
-		return nil, Info{}, err
-	}
-	if len(cells) == 0 {
+	name := tableName(scheme, layout)
+	t, err := s.store.Table(ctx, name)
+	if errors.Is(err, store.ErrNoTable) {
 		names, err := s.Tables(ctx)
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, Info{}, err
-		}
-		if len(names) == 0 {
-			return nil, Info{}, fmt.Errorf("%w: nothing was inserted into this store yet", ErrNoTable)
+		case len(names) == 0:
+			return nil, Info{}, errNothing
 		}
 		return nil, Info{}, fmt.Errorf("%w: the store holds no values under %s; it holds %s", ErrNoTable, name, strings.Join(names, ", "))
 	}
-	var d description
-	if err := s.unseal(cells[0], &d); err != nil {
+	if err != nil {
 		return nil, Info{}, err
 	}
-	return s.table(ctx, spec, d)
+	return s.table(spec, layout, t)
 }
 
-// table opens what a description describes, after checking that this program would make it so.
-func (s *Store) table(ctx context.Context, spec schemeSpec, d description) (Table, Info, error) {
-	fail := func(err error) (Table, Info, error) {
-		return nil, Info{}, fmt.Errorf("table %s: %w", spec.name, err)
+// table recognises what a table holds. One that this program would make in no such way is
+// ErrParams.
+func (s *Store) table(spec schemeSpec, layout Layout, t *store.Table) (Table, Info, error) {
+	made := t.Schema()
+	column := ""
+	switch {
+	case layout == LayoutKey && len(made.Key) > 0:
+		column = made.Key[0].Name()
+	case layout == LayoutColumn && len(made.Columns) > 0:
+		column = made.Columns[0].Name()
 	}
-	if err := checkFormat(d.Format); err != nil {
-		return fail(err)
-	}
-	kind, err := KindByName(d.Type)
-	if err != nil {
-		return fail(fmt.Errorf("%w: its type %q is not known to this version of opebench", ErrParams, d.Type))
-	}
-	if kind.ID != d.Codec {
-		return fail(fmt.Errorf("%w: it has codec %q, here %s is %q", ErrParams, d.Codec, d.Type, kind.ID))
-	}
-	id, err := hex.DecodeString(d.ID)
-	if err != nil || len(id) != 16 {
-		return fail(fmt.Errorf("%w: its ID is damaged", ErrParams))
-	}
-	scheme, err := spec.new(s.key.Derive("opebench/1", "order", string(id)), kind.Domain)
-	if err != nil {
-		return fail(err)
-	}
-	if scheme.ID() != d.Scheme {
-		return fail(fmt.Errorf("%w: it has scheme ID %q, here %s is %q", ErrParams, d.Scheme, spec.name, scheme.ID()))
-	}
-	// Ciphertexts of a small part of the domain share their first bits, so nothing is spread by
-	// them: a database that needs it is told by another layout.
-	family, err := s.db.Family(ctx, driver.FamilySpec{Name: d.Family, Layout: driver.LayoutOrdered})
-	if err != nil {
-		return fail(err)
-	}
-	var cells *seal.Sealer
-	if !spec.plain {
-		if cells, err = seal.New(s.key.Derive("opebench/1", "cells", string(id)).Secret()); err != nil {
-			return fail(err)
+	for _, kind := range kinds {
+		want, value, id := schema(spec, layout, kind, column)
+		if !same(made, want) {
+			continue
 		}
+		schemeID, err := SchemeID(spec.name, kind)
+		if err != nil {
+			return nil, Info{}, err
+		}
+		return &table{table: t, kind: kind, value: value, id: id},
+			Info{Scheme: spec.name, SchemeID: schemeID, Layout: layout, Kind: kind, Column: column}, nil
 	}
-	column, err := newKeyColumn(ctx, family, scheme, cells, id)
-	if err != nil {
-		return fail(err)
-	}
-	return column, Info{Name: spec.name, SchemeID: d.Scheme, Kind: kind, Column: d.Column, Family: d.Family}, nil
+	return nil, Info{}, fmt.Errorf("table %s: %w: it is no table that this version of opebench makes", made.Name, ErrParams)
 }
 
 // Create makes an empty table. One that exists is ErrExists or, with replace, dropped.
-func (s *Store) Create(ctx context.Context, name string, kind Kind, column string, replace bool) (Table, Info, error) {
-	spec, err := schemeByName(name)
+func (s *Store) Create(ctx context.Context, scheme string, layout Layout, kind Kind, column string, replace bool) (Table, Info, error) {
+	spec, err := schemeByName(scheme)
+	if err == nil {
+		err = CheckLayout(layout)
+	}
 	if err != nil {
 		return nil, Info{}, err
 	}
-	scheme, err := SchemeID(name, kind)
-	if err != nil {
-		return nil, Info{}, err
-	}
-	var id [16]byte
-	rand.Read(id[:])
-	d := description{
-		Format: formatVersion, Family: "t_" + hex.EncodeToString(id[:8]), ID: hex.EncodeToString(id[:]),
-		Scheme: scheme, Codec: kind.ID, Type: kind.Name, Column: column,
-	}
-	cell, err := s.seal(name, d)
-	if err != nil {
-		return nil, Info{}, err
-	}
-	cells, err := s.catalogue.Get(ctx, catalogueRow, driver.Slice{Only: [][]byte{[]byte(name)}})
-	if err != nil {
-		return nil, Info{}, err
-	}
-	expect := driver.Cell{Qualifier: []byte(name)}
-	var old description
-	if len(cells) > 0 {
-		if !replace {
-			return nil, Info{}, fmt.Errorf("%w: the store holds values under %s already; name another store, or give --replace to drop them", ErrExists, name)
-		}
-		if err := s.unseal(cells[0], &old); err != nil {
+	schema, _, _ := schema(spec, layout, kind, column)
+	if replace {
+		if err := s.store.Drop(ctx, schema.Name); err != nil && !errors.Is(err, store.ErrNoTable) {
 			return nil, Info{}, err
 		}
-		expect.Value = cells[0].Value
 	}
-	put, err := s.catalogue.CheckAndPut(ctx, catalogueRow, expect, cell)
-	if errors.Is(err, driver.ErrUnknownOutcome) {
-		cells, rerr := s.catalogue.Get(ctx, catalogueRow, driver.Slice{Only: [][]byte{[]byte(name)}})
-		if rerr != nil {
-			return nil, Info{}, rerr
-		}
-		if put = len(cells) == 1 && bytes.Equal(cells[0].Value, cell.Value); put {
-			err = nil
-		}
+	s.meter.reset()
+	t, err := s.store.Create(ctx, schema)
+	if errors.Is(err, store.ErrExists) {
+		return nil, Info{}, fmt.Errorf("%w: the store holds values under %s already; name another store, or give --replace to drop them", ErrExists, schema.Name)
 	}
 	if err != nil {
 		return nil, Info{}, err
 	}
-	if !put {
-		return nil, Info{}, fmt.Errorf("%w: another client made %s at this moment", ErrExists, name)
-	}
-	if old.Family != "" {
-		if err := s.db.Drop(ctx, old.Family); err != nil {
-			return nil, Info{}, fmt.Errorf("drop the former values: %w", err)
-		}
-	}
-	return s.table(ctx, spec, d)
+	families := s.meter.opened()
+	table, info, err := s.table(spec, layout, t)
+	info.Families = families
+	return table, info, err
 }
 
 // OpenOrCreate opens the table or, where the store does not hold it, makes it. One that was made
 // for other values is ErrParams.
-func (s *Store) OpenOrCreate(ctx context.Context, name string, kind Kind, column string) (Table, Info, error) {
-	t, info, err := s.Open(ctx, name)
+func (s *Store) OpenOrCreate(ctx context.Context, scheme string, layout Layout, kind Kind, column string) (Table, Info, error) {
+	t, info, err := s.Open(ctx, scheme, layout)
 	if errors.Is(err, ErrNoTable) {
-		t, info, err = s.Create(ctx, name, kind, column, false)
+		t, info, err = s.Create(ctx, scheme, layout, kind, column, false)
 		if errors.Is(err, ErrExists) {
-			t, info, err = s.Open(ctx, name) // another client was faster
+			t, info, err = s.Open(ctx, scheme, layout) // another client was faster
 		}
 	}
 	if err != nil {
 		return nil, Info{}, err
 	}
-	want, err := SchemeID(name, kind)
-	if err != nil {
-		return nil, Info{}, err
-	}
-	if info.SchemeID != want || info.Kind.ID != kind.ID {
+	if info.Kind.Name != kind.Name {
+		want, err := SchemeID(scheme, kind)
+		if err != nil {
+			return nil, Info{}, err
+		}
 		return nil, Info{}, fmt.Errorf("table %s: %w: it holds %s values under scheme ID %q, these are %s values under %q",
-			name, ErrParams, info.Kind.Name, info.SchemeID, kind.Name, want)
+			info.Name(), ErrParams, info.Kind.Name, info.SchemeID, kind.Name, want)
 	}
 	return t, info, nil
+}
+
+// Load returns the row ids of the load of that name. Loads of one store have different names,
+// unless one repeats the other.
+func (s *Store) Load(name uint64) *Ties {
+	block, err := aes.NewCipher(s.key.Expand(16, "opebench/1", "ties"))
+	if err != nil {
+		panic("bench: " + err.Error()) // 16 bytes are a key
+	}
+	return &Ties{block, name}
 }

@@ -99,7 +99,7 @@ func Headline(r Run) string {
 	for _, s := range r.Selectivities {
 		shares = append(shares, percent(s))
 	}
-	line := fmt.Sprintf("%s %s, %s, %s range queries (%s)", count(r.Rows), r.Values, r.Store, count(r.Queries), strings.Join(shares, ", "))
+	line := fmt.Sprintf("%s %s, %s, layout %s, %s range queries (%s)", count(r.Rows), r.Values, r.Store, r.Layout, count(r.Queries), strings.Join(shares, ", "))
 	if r.Skipped > 0 {
 		line += fmt.Sprintf(", %s bad rows left out", count(r.Skipped))
 	}
@@ -136,23 +136,24 @@ func legend(r Run) string {
 			break
 		}
 	}
+	line += " CPU us: of this process, for a row."
 	if bytesName(r) == "B/ROW" {
 		return line + " B/ROW: on the disk."
 	}
-	return line + " B/ROW: key and cell."
+	return line + " B/ROW: keys and cells."
 }
 
 // bytesName tells whether the store knew the size on the disk.
 func bytesName(r Run) string {
 	for _, res := range r.Results {
 		if res.DiskBytes == 0 {
-			return "B/ROW (key, cell)"
+			return "B/ROW (keys, cells)"
 		}
 	}
 	return "B/ROW"
 }
 
-var headers = []string{"SCHEME", "INSERT rows/s", "p50 us", "p99 us", "x PLAIN", "QUERY rows/s", "p50 us", "p99 us", "x PLAIN", "B/ROW", "VERIFIED"}
+var headers = []string{"SCHEME", "INSERT rows/s", "p50 us", "p99 us", "x PLAIN", "CPU us", "QUERY rows/s", "p50 us", "p99 us", "x PLAIN", "B/ROW", "VERIFIED"}
 
 func cells(r Run, res bench.Result) []string {
 	bytes := res.DiskBytes
@@ -161,7 +162,7 @@ func cells(r Run, res bench.Result) []string {
 	}
 	return []string{
 		res.Scheme,
-		rate(res.Insert), micros(res.Insert, 0.5), micros(res.Insert, 0.99), ratio(res.Scheme, res.Insert.Ratio),
+		rate(res.Insert), micros(res.Insert, 0.5), micros(res.Insert, 0.99), ratio(res.Scheme, res.Insert.Ratio), cpuTime(res.Insert),
 		rate(res.Query), micros(res.Query, 0.5), micros(res.Query, 0.99), ratio(res.Scheme, res.Query.Ratio),
 		fmt.Sprintf("%.1f", bytes),
 		fmt.Sprintf("%s/%s", count(res.Verified), count(r.Queries)),
@@ -206,7 +207,7 @@ func render(r Run, style Style) string {
 
 // list is the table turned, for narrow terminals.
 func list(r Run) string {
-	names := []string{"", "insert rows/s", "insert p50 us", "insert p99 us", "insert x plain",
+	names := []string{"", "insert rows/s", "insert p50 us", "insert p99 us", "insert x plain", "insert CPU us",
 		"query rows/s", "query p50 us", "query p99 us", "query x plain", "B/row", "verified"}
 	var b strings.Builder
 	for _, res := range r.Results {
@@ -255,6 +256,13 @@ func micros(p bench.Phase, q float64) string {
 	return count(int(p.Latency.Quantile(q).Round(time.Microsecond) / time.Microsecond))
 }
 
+func cpuTime(p bench.Phase) string {
+	if p.CPU == 0 {
+		return none
+	}
+	return fmt.Sprintf("%.1f", float64(p.CPUPerRow())/float64(time.Microsecond))
+}
+
 func ratio(scheme string, r bench.Ratio) string {
 	switch {
 	case r.Pairs == 0:
@@ -291,6 +299,7 @@ type jsonEnvironment struct {
 type jsonRun struct {
 	Record        string    `json:"record"` // "run"
 	Store         string    `json:"store"`
+	Layout        string    `json:"layout"`
 	Values        string    `json:"values"`
 	Seed          uint64    `json:"seed"`
 	Rows          int       `json:"rows"`
@@ -305,6 +314,7 @@ type jsonRun struct {
 type jsonResult struct {
 	Record   string  `json:"record"` // "result"
 	Store    string  `json:"store"`
+	Layout   string  `json:"layout"`
 	Scheme   string  `json:"scheme"`
 	SchemeID string  `json:"scheme_id"`
 	Seed     uint64  `json:"seed"`
@@ -315,6 +325,7 @@ type jsonResult struct {
 	Elapsed  int64   `json:"elapsed_ns"`
 	PerRow   float64 `json:"ns_per_row"`
 	Rate     float64 `json:"rows_per_s"`
+	CPU      int64   `json:"cpu_ns_per_row,omitempty"`
 	P50      int64   `json:"p50_ns"`
 	P90      int64   `json:"p90_ns"`
 	P99      int64   `json:"p99_ns"`
@@ -350,7 +361,7 @@ func JSON(w io.Writer, runs []Run) error {
 			}
 		}
 		if err := e.Encode(jsonRun{
-			Record: "run", Store: r.Store, Values: r.Values, Seed: r.Seed, Rows: r.Rows, Inserted: r.Inserted,
+			Record: "run", Store: r.Store, Layout: string(r.Layout), Values: r.Values, Seed: r.Seed, Rows: r.Rows, Inserted: r.Inserted,
 			Skipped: r.Skipped, Queries: r.Queries, Selectivities: r.Selectivities, Batch: r.Batch, Complete: r.Complete,
 		}); err != nil {
 			return err
@@ -375,10 +386,13 @@ func JSON(w io.Writer, runs []Run) error {
 	return nil
 }
 
+// benchmarkPart keeps the names of stores within a part of the name of a benchmark.
+var benchmarkPart = strings.NewReplacer(" ", "_", "\t", "_", "/", "_")
+
 func line(r Run, res bench.Result, phase string, p bench.Phase) jsonResult {
 	l := jsonResult{
-		Record: "result", Store: r.Store, Scheme: res.Scheme, SchemeID: res.SchemeID, Seed: r.Seed, Phase: phase, Share: p.Selectivity,
-		N: int(p.Latency.Count()), Rows: p.Rows, Elapsed: p.Elapsed.Nanoseconds(), Rate: p.Rate(),
+		Record: "result", Store: r.Store, Layout: string(r.Layout), Scheme: res.Scheme, SchemeID: res.SchemeID, Seed: r.Seed, Phase: phase, Share: p.Selectivity,
+		N: int(p.Latency.Count()), Rows: p.Rows, Elapsed: p.Elapsed.Nanoseconds(), Rate: p.Rate(), CPU: p.CPUPerRow().Nanoseconds(),
 		P50: int64(p.Latency.Quantile(0.5)), P90: int64(p.Latency.Quantile(0.9)),
 		P99: int64(p.Latency.Quantile(0.99)), Max: int64(p.Latency.Quantile(1)),
 	}
@@ -388,7 +402,7 @@ func line(r Run, res bench.Result, phase string, p bench.Phase) jsonResult {
 	if p.Ratio.Pairs > 0 {
 		l.Ratio = &jsonRatio{p.Ratio.Value, p.Ratio.Low, p.Ratio.High, p.Ratio.Pairs}
 	}
-	name := fmt.Sprintf("BenchmarkOpebench/phase=%s/scheme=%s", phase, res.Scheme)
+	name := fmt.Sprintf("BenchmarkOpebench/phase=%s/store=%s/layout=%s/scheme=%s", phase, benchmarkPart.Replace(r.Store), r.Layout, res.Scheme)
 	if p.Selectivity > 0 {
 		name += fmt.Sprintf("/selectivity=%v", p.Selectivity)
 	}

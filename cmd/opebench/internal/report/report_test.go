@@ -33,7 +33,7 @@ func measured(t *testing.T) Run {
 	store, err := bench.OpenStore(context.Background(), drivertest.NewMemory(), ope.GenerateKey(), true)
 	require.NoError(t, err)
 	report, err := bench.Run(context.Background(), store, bench.Config{
-		Source: source, Schemes: []string{"plain", "mope"}, Queries: 12, Selectivities: []float64{0.001, 0.1}, Batch: 10, Writers: 1, Seed: 1,
+		Source: source, Schemes: []string{"plain", "mope"}, Layout: bench.LayoutKey, Queries: 12, Selectivities: []float64{0.001, 0.1}, Batch: 10, Writers: 1, Seed: 1,
 	})
 	require.NoError(t, err)
 	for i := range report.Results {
@@ -46,8 +46,10 @@ func measured(t *testing.T) Run {
 		for j, p := range phases {
 			p.Elapsed = slow * time.Duration(j+1) * 10 * time.Millisecond
 			p.Latency = bench.LatencyOf(slow*time.Millisecond, 2*slow*time.Millisecond, 20*slow*time.Millisecond)
+			p.CPU = 0
 			p.Ratio = bench.Ratio{Value: float64(slow), Low: float64(slow) * 0.9, High: float64(slow) * 1.1, Pairs: 100}
 		}
+		r.Insert.CPU = slow * 12_300 * time.Microsecond
 	}
 	return Run{
 		Env:   Environment{Version: "v0.0.0", Go: "go1.26", OS: "linux", Arch: "amd64", Cores: 2, Time: time.Unix(1_700_000_000, 0).UTC()},
