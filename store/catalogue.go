@@ -87,7 +87,7 @@ func (c *catalogue) sealRoot(r root) []byte {
 	if err != nil {
 		panic("store: " + err.Error()) // an id and an integer always marshal
 	}
-	return c.sealer.SealCell([]byte{catalogueFormat}, newHeader(), b, place("catalogue", rootQualifier))
+	return c.sealer.Seal([]byte{catalogueFormat}, newHeader(), b, place("catalogue", rootQualifier))
 }
 
 // root returns the root and its cell, which is nil when there is no catalogue yet.
@@ -110,7 +110,7 @@ func (c *catalogue) openRoot(value []byte) (root, error) {
 		return r, fmt.Errorf("%w: the catalogue has format %d, this version reads %d; use the version that wrote it or a later one",
 			ErrFormat, append(value, 0)[0], catalogueFormat)
 	}
-	b, _, err := c.sealer.OpenCell(nil, value[1:], place("catalogue", rootQualifier))
+	b, _, err := c.sealer.Open(nil, value[1:], place("catalogue", rootQualifier))
 	if err != nil {
 		return r, fmt.Errorf("catalogue: %w", sealError(err))
 	}
@@ -167,7 +167,7 @@ func (c *catalogue) tables(ctx context.Context) ([]*tableMeta, error) {
 
 // openEntry returns the meta of an entry, or nil for a tombstone, which is an empty plaintext.
 func (c *catalogue) openEntry(cell driver.Cell) (*tableMeta, error) {
-	b, _, err := c.sealer.OpenCell(nil, cell.Value, place("catalogue", cell.Qualifier))
+	b, _, err := c.sealer.Open(nil, cell.Value, place("catalogue", cell.Qualifier))
 	if err != nil {
 		return nil, fmt.Errorf("catalogue: %w", sealError(err))
 	}
@@ -241,7 +241,7 @@ func (c *catalogue) change(ctx context.Context, name string, next func(*tableMet
 		r.Version++
 		done, err := c.family.CheckAndPut(ctx, catalogueRow, cells[0],
 			driver.Cell{Qualifier: rootQualifier, Value: c.sealRoot(r)},
-			driver.Cell{Qualifier: q, Value: c.sealer.SealCell(nil, newHeader(), entry, place("catalogue", q))})
+			driver.Cell{Qualifier: q, Value: c.sealer.Seal(nil, newHeader(), entry, place("catalogue", q))})
 		switch {
 		case err != nil && !errors.Is(err, driver.ErrUnknownOutcome):
 			return err

@@ -156,7 +156,7 @@ func (c *column) cell(h seal.Header, search []byte, v any, where *places) []byte
 	if c.searched() {
 		plaintext = append(plaintext, search...)
 	}
-	return c.sealer.SealCell(nil, h, c.typ.append(plaintext, v), where.at(c.id[:]))
+	return c.sealer.Seal(nil, h, c.typ.append(plaintext, v), where.at(c.id[:]))
 }
 
 // plainCell returns the beginning of a plain cell, with room for n bytes more.
@@ -183,7 +183,7 @@ func (t *Table) keyCell(h seal.Header, content []byte, where *places) []byte {
 	if t.clear {
 		return append(plainCell(h, len(content)), content...)
 	}
-	return t.keySealer.SealCell(nil, h, content, where.at(keyQualifier))
+	return t.keySealer.Seal(nil, h, content, where.at(keyQualifier))
 }
 
 // openKeyCell returns the content of a key cell.
@@ -195,7 +195,7 @@ func (t *Table) openKeyCell(cell []byte, where *places) ([]byte, seal.Header, er
 		}
 		return b, h, err
 	}
-	b, h, err := t.keySealer.OpenCell(make([]byte, 0, 128), cell, where.at(keyQualifier))
+	b, h, err := t.keySealer.Open(make([]byte, 0, 128), cell, where.at(keyQualifier))
 	if err != nil {
 		return nil, h, fmt.Errorf("key cell: %w", sealError(err))
 	}
@@ -226,7 +226,7 @@ func (c *column) open(cell []byte, where *places) (value any, write writeID, sea
 		}
 		return value, h.Write, search, nil
 	}
-	b, h, err := c.sealer.OpenCell(make([]byte, 0, 64), cell, where.at(c.id[:]))
+	b, h, err := c.sealer.Open(make([]byte, 0, 64), cell, where.at(c.id[:]))
 	if err != nil {
 		return nil, write, nil, fmt.Errorf("column %q: %w", c.name, sealError(err))
 	}

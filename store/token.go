@@ -28,7 +28,7 @@ func (t *Table) token(last *found) string {
 	if err != nil {
 		panic("store: " + err.Error()) // an integer and byte strings always marshal
 	}
-	return base64.RawURLEncoding.EncodeToString(t.tokens.SealCell(nil, newHeader(), b, place("page", last.print)))
+	return base64.RawURLEncoding.EncodeToString(t.tokens.Seal(nil, newHeader(), b, place("page", last.print)))
 }
 
 // parseToken returns the position of a token that was made for the query.
@@ -37,7 +37,7 @@ func (t *Table) parseToken(token string, pl *plan, print []byte) (*position, err
 	if err != nil {
 		return nil, ErrToken
 	}
-	b, _, err := t.tokens.OpenCell(nil, sealed, place("page", print))
+	b, _, err := t.tokens.Open(nil, sealed, place("page", print))
 	if err != nil {
 		return nil, ErrToken
 	}

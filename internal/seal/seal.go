@@ -28,23 +28,30 @@ import (
 	"golang.org/x/crypto/chacha20poly1305"
 )
 
-// The first format:
+// The format of a sealed value:
 //
 //	offset  bytes
-//	0       1    format, 1
-//	1       16   key ID: HKDF-SHA256(key, info "rangecrypt/seal/1 id")
-//	17      24   nonce, random
-//	41      n    plaintext XOR key stream
-//	41+n    16   Poly1305 tag
+//	0       1    format, 2
+//	1       16   key ID: HKDF-SHA256(key, info "rangecrypt/seal/2 id")
+//	17      4    policy version, big-endian
+//	21      16   write id
+//	37      24   nonce, random
+//	61      n    plaintext XOR key stream
+//	61+n    16   Poly1305 tag
 //
-// The cipher's key is HKDF-SHA256(key, info "rangecrypt/seal/1 key"), and the associated data is
-// the encoded place. Format and key ID are not repeated in the associated data: another format
-// would be opened with another derived key, and a key ID that is not exactly ours is refused.
+// The cipher's key is HKDF-SHA256(key, info "rangecrypt/seal/2 key"), and the associated data is
+// the encoded place, followed by the policy version and the write id. Format and key ID are not
+// repeated in the associated data: another format would be opened with another derived key, and a
+// key ID that is not exactly ours is refused.
+//
+// A first byte of 1 is kept for values that are not sealed, which have the same header without
+// the key ID, so that the two are never taken for each other.
 const (
-	format1   = 1
+	format    = 2
+	idEnd     = 1 + KeyIDSize
+	headerEnd = idEnd + 4 + 16
+	bodyStart = headerEnd + nonceSize
 	nonceSize = chacha20poly1305.NonceSizeX
-	headSize  = 1 + KeyIDSize
-	bodyStart = headSize + nonceSize
 )
 
 const (
@@ -77,10 +84,16 @@ var (
 // crafted that opens under two keys, to two plaintexts.
 type KeyID [KeyIDSize]byte
 
+// A Header is what can be read of a sealed value without its key. It is authenticated.
+type Header struct {
+	Policy uint32   // version of the policy that the value was written under
+	Write  [16]byte // random id of the write, the same in all values of one write
+}
+
 // A Sealer seals and opens values under one key. It is safe for concurrent use.
 type Sealer struct {
 	aead cipher.AEAD
-	head [headSize]byte
+	id   KeyID
 }
 
 // New returns the Sealer for a key of 32 bytes that is used for nothing else. The key is not
@@ -89,11 +102,11 @@ func New(key []byte) (*Sealer, error) {
 	if len(key) != KeySize {
 		return nil, fmt.Errorf("seal: the key has %d bytes, need %d", len(key), KeySize)
 	}
-	cipherKey, err := hkdf.Key(sha256.New, key, nil, "rangecrypt/seal/1 key", chacha20poly1305.KeySize)
+	cipherKey, err := hkdf.Key(sha256.New, key, nil, "rangecrypt/seal/2 key", chacha20poly1305.KeySize)
 	if err != nil {
 		return nil, fmt.Errorf("seal: derive the cipher's key: %w", err)
 	}
-	id, err := hkdf.Key(sha256.New, key, nil, "rangecrypt/seal/1 id", KeyIDSize)
+	id, err := hkdf.Key(sha256.New, key, nil, "rangecrypt/seal/2 id", KeyIDSize)
 	if err != nil {
 		return nil, fmt.Errorf("seal: derive the key ID: %w", err)
 	}
@@ -101,46 +114,64 @@ func New(key []byte) (*Sealer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("seal: %w", err)
 	}
-	s := &Sealer{aead: aead}
-	s.head[0] = format1
-	copy(s.head[1:], id)
-	return s, nil
+	return &Sealer{aead, KeyID(id)}, nil
 }
 
 // KeyID returns the ID of the Sealer's key.
-func (s *Sealer) KeyID() KeyID { return KeyID(s.head[1:]) }
+func (s *Sealer) KeyID() KeyID { return s.id }
 
-// Seal appends the sealed plaintext to dst and returns the extended slice, which is longer by
-// len(plaintext) + [Overhead]. It allocates no more than dst needs to grow, and a few bytes
-// inside the cipher. plaintext must not overlap dst's spare capacity.
-func (s *Sealer) Seal(dst, plaintext []byte, place Place) []byte {
+// Seal appends the sealed plaintext with its header to dst and returns the extended slice, which
+// is longer by len(plaintext) + [Overhead]. It allocates no more than dst and place need to grow,
+// and a few bytes inside the cipher. plaintext must not overlap dst's spare capacity, and place's
+// spare capacity is written to.
+func (s *Sealer) Seal(dst []byte, h Header, plaintext []byte, place Place) []byte {
 	dst = slices.Grow(dst, Overhead+len(plaintext))
-	dst = append(dst, s.head[:]...)
+	dst = append(dst, format)
+	dst = append(dst, s.id[:]...)
+	start := len(dst)
+	dst = binary.BigEndian.AppendUint32(dst, h.Policy)
+	dst = append(dst, h.Write[:]...)
+	ad := append(place, dst[start:]...)
 	nonce := dst[len(dst) : len(dst)+nonceSize]
 	rand.Read(nonce) // never fails, as documented
-	dst = dst[:len(dst)+nonceSize]
-	return s.aead.Seal(dst, nonce, plaintext, place)
+	return s.aead.Seal(dst[:len(dst)+nonceSize], nonce, plaintext, ad)
 }
 
-// Open appends the plaintext of a sealed value to dst and returns the extended slice. After an
-// error, which is [ErrFormat], [ErrWrongKey] or [ErrTampered], it returns nil, and dst's spare
-// capacity holds nothing of the plaintext. sealed must not overlap dst's spare capacity.
-func (s *Sealer) Open(dst, sealed []byte, place Place) ([]byte, error) {
+// Open appends the plaintext of a sealed value to dst and returns the extended slice, and the
+// header. After an error, which is [ErrFormat], [ErrWrongKey] or [ErrTampered], it returns nil and
+// a header not to be trusted, and dst's spare capacity holds nothing of the plaintext. sealed must
+// not overlap dst's spare capacity, and place's spare capacity is written to.
+func (s *Sealer) Open(dst, sealed []byte, place Place) ([]byte, Header, error) {
+	h, err := PeekHeader(sealed)
+	if err != nil {
+		return nil, h, err
+	}
+	if subtle.ConstantTimeCompare(sealed[1:idEnd], s.id[:]) != 1 {
+		return nil, h, ErrWrongKey
+	}
+	ad := append(place, sealed[idEnd:headerEnd]...)
+	plaintext, err := s.aead.Open(dst, sealed[headerEnd:bodyStart], sealed[bodyStart:], ad)
+	if err != nil {
+		return nil, h, ErrTampered
+	}
+	return plaintext, h, nil
+}
+
+// PeekHeader returns the header of a sealed value without authenticating it. The error is
+// [ErrFormat].
+func PeekHeader(sealed []byte) (Header, error) {
+	var h Header
 	switch {
 	case len(sealed) == 0:
-		return nil, fmt.Errorf("%w: it is empty", ErrFormat)
-	case sealed[0] != format1:
-		return nil, fmt.Errorf("%w: format %d, known is %d", ErrFormat, sealed[0], format1)
+		return h, fmt.Errorf("%w: it is empty", ErrFormat)
+	case sealed[0] != format:
+		return h, fmt.Errorf("%w: format %d, known is %d", ErrFormat, sealed[0], format)
 	case len(sealed) < Overhead:
-		return nil, fmt.Errorf("%w: it has %d bytes, at least %d are needed", ErrFormat, len(sealed), Overhead)
-	case subtle.ConstantTimeCompare(sealed[1:headSize], s.head[1:]) != 1:
-		return nil, ErrWrongKey
+		return h, fmt.Errorf("%w: it has %d bytes, at least %d are needed", ErrFormat, len(sealed), Overhead)
 	}
-	plaintext, err := s.aead.Open(dst, sealed[headSize:bodyStart], sealed[bodyStart:], place)
-	if err != nil {
-		return nil, ErrTampered
-	}
-	return plaintext, nil
+	h.Policy = binary.BigEndian.Uint32(sealed[idEnd:])
+	copy(h.Write[:], sealed[idEnd+4:])
+	return h, nil
 }
 
 // A Place says where a sealed value stands, as a list of byte strings: table, row key, column and

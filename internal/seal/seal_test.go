@@ -3,7 +3,9 @@ package seal
 import (
 	"bytes"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -29,34 +31,42 @@ func parts(p ...string) Place {
 	return place
 }
 
+var header = Header{Policy: 0x01020304, Write: [16]byte{5, 6, 7}}
+
 func TestRoundTrip(t *testing.T) {
 	s := newSealer(t, 1)
 	rapid.Check(t, func(t *rapid.T) {
 		plaintext := rapid.SliceOfN(rapid.Byte(), 0, 200).Draw(t, "plaintext")
 		prefix := rapid.SliceOfN(rapid.Byte(), 0, 10).Draw(t, "prefix")
+		h := Header{Policy: rapid.Uint32().Draw(t, "policy")}
+		copy(h.Write[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "write"))
 		var place Place
 		for _, part := range rapid.SliceOfN(rapid.SliceOfN(rapid.Byte(), 0, 20), 0, 4).Draw(t, "place") {
 			place = place.Append(part)
 		}
-		sealed := s.Seal(bytes.Clone(prefix), plaintext, place)
+		sealed := s.Seal(bytes.Clone(prefix), h, plaintext, place)
 		require.Len(t, sealed, len(prefix)+len(plaintext)+Overhead)
 		require.True(t, bytes.HasPrefix(sealed, prefix), "Seal appends")
 
-		opened, err := s.Open(bytes.Clone(prefix), sealed[len(prefix):], place)
+		peeked, err := PeekHeader(sealed[len(prefix):])
 		require.NoError(t, err)
+		require.Equal(t, h, peeked)
+		opened, got, err := s.Open(bytes.Clone(prefix), sealed[len(prefix):], place)
+		require.NoError(t, err)
+		require.Equal(t, h, got)
 		require.Equal(t, append(bytes.Clone(prefix), plaintext...), append([]byte{}, opened...), "Open appends")
 	})
 }
 
 // HKDF-SHA256 of 32 bytes of 0x07, computed by hmac and hashlib of Python.
 const (
-	pinnedKeyID     = "e01dab050c13d858a6db73f1a848aa0d"
-	pinnedCipherKey = "b6e9f6202cba6656c44f31464d6c86869d230f4f536ae5ef85da179a0593a007"
+	pinnedKeyID     = "0b8924001d12a89786cbd7e0fc60b0d1"
+	pinnedCipherKey = "bfe457a11e64f36a1f9c6c58adc4fe89976d0dbc2b95ff7a84586d408958b4de"
 )
 
-// A value written by the first version of this package, so that it stays readable. The derived
-// keys were computed apart, with HKDF written out in another language.
-func TestFormat1IsPinned(t *testing.T) {
+// The format stays readable: a value put together from the documented layout, with the cipher
+// alone and keys that were derived apart, opens.
+func TestFormatIsPinned(t *testing.T) {
 	s := newSealer(t, 7)
 	id := s.KeyID()
 	require.Equal(t, pinnedKeyID, hex.EncodeToString(id[:]))
@@ -64,36 +74,40 @@ func TestFormat1IsPinned(t *testing.T) {
 	place := parts("table", "row", "column")
 	require.Equal(t, "000000057461626c6500000003726f7700000006636f6c756d6e", hex.EncodeToString(place))
 
-	// Sealed here from the documented layout, with the cipher alone.
 	cipherKey, err := hex.DecodeString(pinnedCipherKey)
 	require.NoError(t, err)
 	aead, err := chacha20poly1305.NewX(cipherKey)
 	require.NoError(t, err)
-	nonce := bytes.Repeat([]byte{9}, nonceSize)
-	sealed := append([]byte{1}, id[:]...)
+	head := append([]byte{1, 2, 3, 4}, header.Write[:]...)
+	nonce := bytes.Repeat([]byte{9}, 24)
+	sealed := append([]byte{2}, id[:]...)
+	sealed = append(sealed, head...)
 	sealed = append(sealed, nonce...)
-	sealed = aead.Seal(sealed, nonce, []byte("hello"), place)
+	sealed = aead.Seal(sealed, nonce, []byte("hello"), append(bytes.Clone(place), head...))
+	require.Len(t, sealed, 5+77)
 
-	opened, err := s.Open(nil, sealed, place)
+	opened, h, err := s.Open(nil, sealed, place)
 	require.NoError(t, err)
 	require.Equal(t, "hello", string(opened))
+	require.Equal(t, header, h)
 }
 
+// In every byte, the header included.
 func TestEveryChangedByteIsNoticed(t *testing.T) {
 	s := newSealer(t, 1)
 	place := parts("t", "row", "c")
-	sealed := s.Seal(nil, []byte("eight by"), place)
+	sealed := s.Seal(nil, header, []byte("eight by"), place)
 	for i := range sealed {
 		for bit := range 8 {
 			changed := bytes.Clone(sealed)
 			changed[i] ^= 1 << bit
-			opened, err := s.Open(nil, changed, place)
+			opened, _, err := s.Open(nil, changed, place)
 			require.Nil(t, opened)
 			want := ErrTampered
 			switch {
 			case i == 0:
 				want = ErrFormat
-			case i < headSize:
+			case i < 1+KeyIDSize:
 				want = ErrWrongKey
 			}
 			require.ErrorIs(t, err, want, "byte %d, bit %d", i, bit)
@@ -103,16 +117,18 @@ func TestEveryChangedByteIsNoticed(t *testing.T) {
 
 func TestEveryTruncationAndExtensionIsNoticed(t *testing.T) {
 	s := newSealer(t, 1)
-	sealed := s.Seal(nil, []byte("eight by"), nil)
+	sealed := s.Seal(nil, header, []byte("eight by"), nil)
 	for n := range sealed {
-		_, err := s.Open(nil, sealed[:n], nil)
+		_, _, err := s.Open(nil, sealed[:n], nil)
 		want := ErrTampered
 		if n < Overhead {
 			want = ErrFormat
 		}
 		require.ErrorIs(t, err, want, "cut to %d bytes", n)
+		_, err = PeekHeader(sealed[:n])
+		require.Equal(t, n < Overhead, errors.Is(err, ErrFormat), "cut to %d bytes", n)
 	}
-	_, err := s.Open(nil, append(bytes.Clone(sealed), 0), nil)
+	_, _, err := s.Open(nil, append(bytes.Clone(sealed), 0), nil)
 	require.ErrorIs(t, err, ErrTampered)
 }
 
@@ -124,9 +140,9 @@ func TestMovedValuesAreNoticed(t *testing.T) {
 		parts("ab", "c", ""), parts("", "ab", "c"), parts("c", "ab"), parts("\x00\x00\x00\x01a"), parts("a"),
 	}
 	for i, from := range places {
-		sealed := s.Seal(nil, []byte("v"), from)
+		sealed := s.Seal(nil, header, []byte("v"), from)
 		for j, to := range places {
-			opened, err := s.Open(nil, sealed, to)
+			opened, _, err := s.Open(nil, sealed, to)
 			if i == j {
 				require.NoError(t, err)
 				continue
@@ -137,10 +153,23 @@ func TestMovedValuesAreNoticed(t *testing.T) {
 	}
 }
 
+// The header follows the place in the associated data. It has a fixed length and the parts of a
+// place have theirs before them, so that no byte passes from one to the other: a header that is
+// shifted into the place is another place.
+func TestPlaceAndHeaderDoNotRunTogether(t *testing.T) {
+	s := newSealer(t, 1)
+	sealed := s.Seal(nil, header, []byte("v"), parts("row"))
+	head := sealed[1+KeyIDSize : 1+KeyIDSize+20]
+	for n := 1; n <= len(head); n++ {
+		_, _, err := s.Open(nil, sealed, append(parts("row"), head[:n]...))
+		require.ErrorIs(t, err, ErrTampered)
+	}
+}
+
 func TestWrongKeyIsToldFromTampering(t *testing.T) {
 	a, b := newSealer(t, 1), newSealer(t, 2)
 	require.NotEqual(t, a.KeyID(), b.KeyID())
-	_, err := b.Open(nil, a.Seal(nil, []byte("v"), nil), nil)
+	_, _, err := b.Open(nil, a.Seal(nil, header, []byte("v"), nil), nil)
 	require.ErrorIs(t, err, ErrWrongKey)
 	require.NotErrorIs(t, err, ErrTampered)
 }
@@ -148,10 +177,10 @@ func TestWrongKeyIsToldFromTampering(t *testing.T) {
 func TestNothingOfThePlaintextIsLeftAfterAnError(t *testing.T) {
 	s := newSealer(t, 1)
 	plaintext := []byte("a plaintext that is easy to find")
-	sealed := s.Seal(nil, plaintext, nil)
+	sealed := s.Seal(nil, header, plaintext, nil)
 	sealed[len(sealed)-1] ^= 1
 	dst := make([]byte, 0, 1000)
-	_, err := s.Open(dst, sealed, nil)
+	_, _, err := s.Open(dst, sealed, nil)
 	require.ErrorIs(t, err, ErrTampered)
 	require.NotContains(t, string(dst[:cap(dst)]), "plaintext")
 }
@@ -167,7 +196,7 @@ func TestNoncesDiffer(t *testing.T) {
 	s := newSealer(t, 1)
 	seen := map[string]bool{}
 	for range 1000 {
-		nonce := s.Seal(nil, nil, nil)[headSize:bodyStart]
+		nonce := s.Seal(nil, header, nil, nil)[headerEnd:bodyStart]
 		require.False(t, seen[string(nonce)])
 		seen[string(nonce)] = true
 	}
@@ -181,7 +210,7 @@ func TestConcurrentUse(t *testing.T) {
 			place := parts(fmt.Sprint(g))
 			for i := range 100 {
 				want := fmt.Sprint(g, i)
-				got, err := s.Open(nil, s.Seal(nil, []byte(want), place), place)
+				got, _, err := s.Open(nil, s.Seal(nil, header, []byte(want), place), place)
 				if err != nil || string(got) != want {
 					t.Errorf("goroutine %d: %q, %v", g, got, err)
 				}
@@ -196,10 +225,10 @@ func FuzzOpen(f *testing.F) {
 	s, err := New(testKey(1))
 	require.NoError(f, err)
 	f.Add([]byte{})
-	f.Add(bytes.Repeat([]byte{1}, Overhead))
-	f.Add(append(bytes.Clone(s.head[:]), make([]byte, Overhead)...))
+	f.Add(bytes.Repeat([]byte{2}, Overhead))
+	f.Add(append(append([]byte{2}, s.id[:]...), make([]byte, Overhead)...))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if _, err := s.Open(nil, b, nil); err == nil {
+		if _, _, err := s.Open(nil, b, nil); err == nil {
 			t.Errorf("%x opens", b)
 		}
 	})
@@ -208,12 +237,12 @@ func FuzzOpen(f *testing.F) {
 func BenchmarkSeal(b *testing.B) {
 	for _, size := range []int{8, 32, 1024} {
 		b.Run(fmt.Sprintf("bytes=%d", size), func(b *testing.B) {
-			s, place, plaintext := newSealer(b, 1), parts("0123456789abcdef", "0123456789abcdef01234567", "v"), make([]byte, size)
+			s, place, plaintext := newSealer(b, 1), benchmarkPlace(), make([]byte, size)
 			var dst []byte
 			b.ReportAllocs()
 			b.SetBytes(int64(size))
 			for b.Loop() {
-				dst = s.Seal(dst[:0], plaintext, place)
+				dst = s.Seal(dst[:0], header, plaintext, place)
 			}
 		})
 	}
@@ -222,17 +251,22 @@ func BenchmarkSeal(b *testing.B) {
 func BenchmarkOpen(b *testing.B) {
 	for _, size := range []int{8, 32, 1024} {
 		b.Run(fmt.Sprintf("bytes=%d", size), func(b *testing.B) {
-			s, place := newSealer(b, 1), parts("0123456789abcdef", "0123456789abcdef01234567", "v")
-			sealed := s.Seal(nil, make([]byte, size), place)
+			s, place := newSealer(b, 1), benchmarkPlace()
+			sealed := s.Seal(nil, header, make([]byte, size), place)
 			var dst []byte
 			var err error
 			b.ReportAllocs()
 			b.SetBytes(int64(size))
 			for b.Loop() {
-				if dst, err = s.Open(dst[:0], sealed, place); err != nil {
+				if dst, _, err = s.Open(dst[:0], sealed, place); err != nil {
 					b.Fatal(err)
 				}
 			}
 		})
 	}
+}
+
+// benchmarkPlace is as long as that of a cell of a table, with room for the header.
+func benchmarkPlace() Place {
+	return slices.Grow(parts("cell", "0123456789abcdef", "0123456789abcdef01234567", "v"), 32)
 }
