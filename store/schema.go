@@ -315,6 +315,9 @@ func newTableMeta(s Schema) (*tableMeta, error) {
 // schema returns the schema again, with the types and schemes of this version.
 func (m *tableMeta) schema() (Schema, error) {
 	s := Schema{Name: m.Name, SpreadBits: m.SpreadBits}
+	if len(m.Key) == 0 {
+		return Schema{}, fmt.Errorf("%w: table %q has no row key", ErrFormat, m.Name)
+	}
 	if s.SpreadBits == 0 {
 		s.SpreadBits = -1
 	}
@@ -344,6 +347,9 @@ func (m fieldMeta) field() (field, error) {
 	case plain, hashed, ordered, tieBreaker, randomised, deterministic:
 	default:
 		return field{}, fmt.Errorf("%w: column %q: encryption %q is not known to this version", ErrFormat, m.Name, m.Encryption)
+	}
+	if m.Encryption == ordered && !typ.orderable() {
+		return field{}, fmt.Errorf("%w: column %q: values of type %s have no order", ErrFormat, m.Name, m.Type)
 	}
 	return field{name: m.Name, typ: typ, encryption: m.Encryption, scheme: m.Scheme}, nil
 }

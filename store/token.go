@@ -42,8 +42,18 @@ func (t *Table) parseToken(token string, pl *plan, print []byte) (*position, err
 		return nil, ErrToken
 	}
 	p := new(position)
-	if err := json.Unmarshal(b, p); err != nil || p.Range < 0 || p.Range >= len(pl.ranges) || len(p.Key) < pl.ranges[p.Range].group {
+	if err := json.Unmarshal(b, p); err != nil || p.Range < 0 || p.Range >= len(pl.ranges) {
 		return nil, ErrToken
+	}
+	r := pl.ranges[p.Range]
+	inside := bytes.Compare(r.start, p.Key) <= 0 && (r.end == nil || bytes.Compare(p.Key, r.end) < 0)
+	if !inside || len(p.Key) < r.group {
+		return nil, ErrToken
+	}
+	if pl.driving != nil {
+		if _, _, _, err := pl.driving.cutPosting(p.Key); err != nil {
+			return nil, ErrToken
+		}
 	}
 	return p, nil
 }
