@@ -52,7 +52,7 @@ var All = []Database{
 func Each(t *testing.T, test func(t *testing.T, db Database)) {
 	for _, db := range All {
 		t.Run(db.Name, func(t *testing.T) {
-			db.need(t)
+			db.Need(t)
 			test(t, db)
 		})
 	}
@@ -67,8 +67,8 @@ func (d Database) Open(tb testing.TB, wire io.Writer) driver.DB {
 
 func (d Database) variable() string { return "RANGECRYPT_" + strings.ToUpper(d.Name) }
 
-// need skips the test where the database is not there.
-func (d Database) need(tb testing.TB) {
+// Need skips the test where the database is not there.
+func (d Database) Need(tb testing.TB) {
 	tb.Helper()
 	switch {
 	case !d.Server || os.Getenv(d.variable()) != "":

@@ -1,0 +1,170 @@
+package store_test
+
+import (
+	"flag"
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/internal/measure"
+	"github.com/rangecrypt/rangecrypt/internal/testdb"
+	"github.com/rangecrypt/rangecrypt/store"
+)
+
+// The benchmarks compare an encrypted table with one of the same layout in the plain, in turns:
+//
+//	go test -run XXX -bench Range -benchtime 40x ./store
+
+var rowsFlag = flag.Int("store.rows", 100_000, "rows of the tables of benchmarks")
+
+// benchSchema returns a table whose key or column k is searched for ranges.
+func benchSchema(byColumn, encrypted bool) store.Schema {
+	scheme, value := store.Plaintext, store.PlainColumn
+	if encrypted {
+		scheme, value = store.Boldyreva, store.RandomisedColumn
+	}
+	s := store.Schema{Name: fmt.Sprint(byColumn, encrypted)}
+	if byColumn {
+		s.Key = []store.KeyPart{store.OrderedPart("id", store.Int64, scheme)}
+		s.Columns = []store.Column{store.OrderedColumn("k", store.Int64, scheme)}
+	} else {
+		s.Key = []store.KeyPart{store.OrderedPart("k", store.Int64, scheme)}
+	}
+	s.Columns = append(s.Columns, value("value", store.Bytes))
+	return s
+}
+
+// benchRows returns rows from..to, whose k are evenly spread, in the order of id but not of k.
+func benchRows(from, to int) []store.Row {
+	value := make([]byte, 32)
+	rows := make([]store.Row, 0, to-from)
+	for i := from; i < to; i++ {
+		// Multiplying by an odd number permutes the integers modulo 2^40.
+		rows = append(rows, store.Row{"id": int64(i), "k": int64(i) * 0x9E3779B97F % (1 << 40), "value": value})
+	}
+	return rows
+}
+
+func fill(tb testing.TB, tbl *store.Table, rows int) {
+	tb.Helper()
+	for from := 0; from < rows; from += 5000 {
+		batch := benchRows(from, min(rows, from+5000))
+		for _, row := range batch {
+			if tbl.Schema().Key[0].Name() == "k" {
+				delete(row, "id")
+			}
+		}
+		require.NoError(tb, tbl.Put(background, batch...))
+	}
+}
+
+var layouts = []struct {
+	name     string
+	byColumn bool
+}{{"key", false}, {"column", true}}
+
+// BenchmarkRange is a range query over 0.1, 1 and 10 % of the rows.
+func BenchmarkRange(b *testing.B) {
+	for _, kind := range testdb.All {
+		b.Run(kind.Name, func(b *testing.B) {
+			kind.Need(b)
+			for _, layout := range layouts {
+				b.Run(layout.name, func(b *testing.B) {
+					st := open(b, kind.Open(b, nil))
+					encrypted := create(b, st, benchSchema(layout.byColumn, true))
+					plain := create(b, st, benchSchema(layout.byColumn, false))
+					fill(b, encrypted, *rowsFlag)
+					fill(b, plain, *rowsFlag)
+					for _, permille := range []int{1, 10, 100} {
+						b.Run(fmt.Sprintf("%g%%", float64(permille)/10), func(b *testing.B) {
+							expected := *rowsFlag * permille / 1000
+							query := func(tbl *store.Table) func() error {
+								return func() error {
+									n := 0
+									for _, err := range tbl.Query(background, store.Query{Where: store.Field[int64]("k").Between(1<<38, 1<<38+int64(permille)<<40/1000)}) {
+										if err != nil {
+											return err
+										}
+										n++
+									}
+									if n < expected*8/10-20 || n > expected*12/10+20 {
+										return fmt.Errorf("%d rows, expected about %d", n, expected)
+									}
+									return nil
+								}
+							}
+							measure.Pairs(b, expected, query(encrypted), query(plain))
+						})
+					}
+				})
+			}
+		})
+	}
+}
+
+// BenchmarkInsert is a Put of 1000 new rows.
+func BenchmarkInsert(b *testing.B) {
+	for _, kind := range testdb.All {
+		b.Run(kind.Name, func(b *testing.B) {
+			kind.Need(b)
+			for _, layout := range layouts {
+				b.Run(layout.name, func(b *testing.B) {
+					st := open(b, kind.Open(b, nil))
+					const batch = 1000
+					insert := func(tbl *store.Table) func() error {
+						from := 0
+						return func() error {
+							rows := benchRows(from, from+batch)
+							from += batch
+							if !layout.byColumn {
+								for _, row := range rows {
+									delete(row, "id")
+								}
+							}
+							return tbl.Put(background, rows...)
+						}
+					}
+					measure.Pairs(b, batch, insert(create(b, st, benchSchema(layout.byColumn, true))), insert(create(b, st, benchSchema(layout.byColumn, false))))
+				})
+			}
+		})
+	}
+}
+
+// The memory of a query does not grow with its result: its live heap, sampled on the way, is about
+// the same for ten times the rows.
+func TestMemoryOfQueries(t *testing.T) {
+	st := open(t, testdb.All[1].Open(t, nil))
+	live := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	for _, layout := range layouts {
+		t.Run(layout.name, func(t *testing.T) {
+			tbl := create(t, st, benchSchema(layout.byColumn, true))
+			const few, many = 2_000, 20_000
+			fill(t, tbl, many)
+			grown := func(limit int) (most int64) {
+				before := live()
+				n := 0
+				for _, err := range tbl.Query(background, store.Query{Where: store.Field[int64]("k").AtLeast(0), Limit: limit}) {
+					require.NoError(t, err)
+					if n++; n%(limit/10) == 0 {
+						most = max(most, int64(live())-int64(before))
+					}
+				}
+				require.Equal(t, limit, n)
+				return most
+			}
+			grown(many) // caches
+			small, large := grown(few), grown(many)
+			t.Logf("%d KiB for %d rows, %d KiB for %d", small>>10, few, large>>10, many)
+			// Keeping the rows would take more than 300 bytes for each.
+			require.Less(t, large-small, int64(many-few)*300/4)
+		})
+	}
+}
