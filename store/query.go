@@ -316,25 +316,40 @@ func (f *finder) run(ctx context.Context) iter.Seq2[*found, error] {
 	}
 }
 
-// scan yields what satisfies the conditions in one range, in the order of keys. Rows are read and
-// opened by the batch: opening takes both processors, and reading hides round trips.
+// scan yields what satisfies the conditions in one range, in the order of keys. While one batch of
+// rows is opened, which takes processors or, for postings, round trips, the next one is read.
 func (f *finder) scan(ctx context.Context, r keyRange) iter.Seq2[*found, error] {
 	return func(yield func(*found, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
 		family, slice := f.data, f.table.slice(f.need)
 		if f.plan.driving != nil {
 			family, slice = f.postings, driver.Slice{}
 		}
-		size := firstBatch
-		batch := make([]driver.Row, 0, size)
+		type opened struct {
+			hits []*found
+			err  error
+		}
+		var pending chan opened // what comes of the batch before
+		defer func() {
+			if pending != nil {
+				cancel()
+				<-pending
+			}
+		}()
+		// emit yields what comes of the pending batch.
 		emit := func() (more bool) {
-			hits, err := f.open(ctx, batch)
-			if err != nil {
-				yield(nil, err)
+			if pending == nil {
+				return true
+			}
+			o := <-pending
+			pending = nil
+			if o.err != nil {
+				yield(nil, o.err)
 				return false
 			}
-			batch, size = batch[:0], min(2*size, fullBatch)
-			for _, hit := range hits {
-				if hit == nil {
+			for _, hit := range o.hits {
+				if hit == nil || f.plan.driving != nil && !f.first(hit) {
 					f.explain.Discarded++
 				} else if !yield(hit, nil) {
 					return false
@@ -342,19 +357,44 @@ func (f *finder) scan(ctx context.Context, r keyRange) iter.Seq2[*found, error] 
 			}
 			return true
 		}
+		start := func(batch []driver.Row) {
+			f.explain.Hits += len(batch)
+			if f.plan.driving != nil {
+				f.explain.Requests += len(batch)
+			}
+			done := make(chan opened, 1)
+			pending = done
+			go func() {
+				hits, err := f.open(ctx, batch)
+				done <- opened{hits, err}
+			}()
+		}
 		f.explain.Requests++
+		size := firstBatch
+		batch := make([]driver.Row, 0, size)
 		for row, err := range family.Scan(ctx, driver.Range{
 			Start: r.start, End: r.end, Reverse: f.query.Reverse, Cells: slice, AnyOrder: f.plan.anyOrder,
 		}) {
 			if err != nil {
-				yield(nil, err)
+				if emit() {
+					yield(nil, err)
+				}
 				return
 			}
-			f.explain.Hits++
-			if batch = append(batch, row); len(batch) >= size && !emit() {
+			if batch = append(batch, row); len(batch) < size {
+				continue
+			}
+			if !emit() {
 				return
 			}
+			start(batch)
+			size = min(2*size, fullBatch)
+			batch = make([]driver.Row, 0, size)
 		}
+		if !emit() {
+			return
+		}
+		start(batch)
 		emit()
 	}
 }
@@ -382,7 +422,6 @@ func (f *finder) open(ctx context.Context, batch []driver.Row) ([]*found, error)
 			_ = group.Wait()
 			return nil, err
 		}
-		f.explain.Requests++
 		group.Go(func() error {
 			record, err := f.table.readFrom(ctx, f.data, row, f.need)
 			// The value decides, not the write: a row that was written again with the same value
@@ -395,13 +434,6 @@ func (f *finder) open(ctx context.Context, batch []driver.Row) ([]*found, error)
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err
-	}
-	// A row has one posting for each time it was given this value; all but one are left-overs,
-	// and they are neighbours.
-	for i := range hits {
-		if hits[i] != nil && !f.first(hits[i]) {
-			hits[i] = nil
-		}
 	}
 	return hits, nil
 }
@@ -416,7 +448,8 @@ func (f *finder) satisfies(r *record) bool {
 	return true
 }
 
-// first reports whether the row is found for the first time.
+// first reports whether the row is found for the first time. A row has one posting for each time
+// it was given a value; of those for one value all but one are left-overs, and they are neighbours.
 func (f *finder) first(hit *found) bool {
 	again := bytes.Equal(f.last, hit.record.key)
 	f.last = hit.record.key

@@ -18,7 +18,7 @@ type record struct {
 	values []any // by position: key parts, then columns
 	write  writeID
 	fresh  bool     // the key was drawn at random: there is no earlier row
-	search [][]byte // by column: what its posting carries; nil where it has none
+	search [][]byte // by column: what its posting carries; nil where it has none, and in tables without
 }
 
 type writeID [16]byte
@@ -104,22 +104,23 @@ const (
 	plainOverhead = 1 + 4 + 16
 )
 
-// places builds the associated data of one row's cells, in one buffer. The length of the fixed
-// part depends on the table only.
+// places builds the associated data of one row's cells, in one buffer.
 type places struct {
-	buf []byte
-	n   int
+	buf seal.Place
+	n   int // length of the part that all cells of the row share
 }
 
 func (t *Table) places(row []byte) *places {
-	p := place("cell", t.meta.ID[:], row)
-	return &places{buf: append(p, make([]byte, 32)...), n: len(p)}
+	// Room for the lengths of the row key and the qualifier, the longest qualifier, and the header
+	// that sealing appends: the buffer is never moved.
+	p := make(seal.Place, len(t.place), len(t.place)+4+len(row)+4+len(columnID{})+seal.HeaderSize)
+	copy(p, t.place)
+	p = p.Append(row)
+	return &places{p, len(p)}
 }
 
 // at returns the place of a cell. It is valid until the next call.
-func (p *places) at(qualifier []byte) seal.Place {
-	return seal.Place(p.buf[:p.n:len(p.buf)]).Append(qualifier)
-}
+func (p *places) at(qualifier []byte) seal.Place { return p.buf[:p.n].Append(qualifier) }
 
 // mutation returns what a Put of the record does to its row.
 func (t *Table) mutation(r *record) driver.Mutation {
@@ -139,7 +140,7 @@ func (t *Table) mutation(r *record) driver.Mutation {
 			continue
 		}
 		key = append(key, c.id[:]...)
-		m.Puts = append(m.Puts, driver.Cell{Qualifier: c.id[:], Value: c.cell(header, r.search[i], v, where)})
+		m.Puts = append(m.Puts, driver.Cell{Qualifier: c.id[:], Value: c.cell(header, r.posted(i), v, where)})
 	}
 	m.Puts[0] = driver.Cell{Qualifier: keyQualifier, Value: t.keyCell(header, key, where)}
 	return m
@@ -299,16 +300,28 @@ func (t *Table) decode(row driver.Row, want []bool) (*record, error) {
 		if write != r.write {
 			return nil, fmt.Errorf("%w: column %q", errTornRow, c.name)
 		}
-		r.values[len(t.parts)+i], r.search[i] = value, search
+		r.values[len(t.parts)+i] = value
+		if search != nil {
+			r.search[i] = search
+		}
 	}
 	return r, nil
 }
 
-func (t *Table) newRecord() *record {
-	return &record{
-		values: make([]any, len(t.parts)+len(t.columns)),
-		search: make([][]byte, len(t.columns)),
+// posted returns what the posting of the column at a position carries, or nil.
+func (r *record) posted(column int) []byte {
+	if r.search == nil {
+		return nil
 	}
+	return r.search[column]
+}
+
+func (t *Table) newRecord() *record {
+	r := &record{values: make([]any, len(t.parts)+len(t.columns))}
+	if t.postings != nil {
+		r.search = make([][]byte, len(t.columns))
+	}
+	return r
 }
 
 // row returns the values of the record as a Row: the key parts, and of the columns those in want.

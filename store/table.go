@@ -26,8 +26,9 @@ type Table struct {
 	columns []*column
 	byName  map[string]*column
 
-	byID  []int // positions in columns, in ascending order of their ids
-	clear bool  // nothing is encrypted
+	byID  []int      // positions in columns, in ascending order of their ids
+	clear bool       // nothing is encrypted
+	place seal.Place // of the table's cells, without row and column
 
 	spec, postingSpec driver.FamilySpec
 	data, postings    driver.Family // postings is nil when no column is searched
@@ -58,6 +59,7 @@ func newTable(ctx context.Context, st *Store, meta *tableMeta) (*Table, error) {
 		meta:      meta,
 		schema:    schema,
 		byName:    make(map[string]*column),
+		place:     place("cell", meta.ID[:]),
 		keySealer: sealer(k.table.Derive("key cell")),
 		tokens:    sealer(k.table.Derive("page token")),
 	}

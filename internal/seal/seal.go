@@ -49,7 +49,7 @@ import (
 const (
 	format    = 2
 	idEnd     = 1 + KeyIDSize
-	headerEnd = idEnd + 4 + 16
+	headerEnd = idEnd + HeaderSize
 	bodyStart = headerEnd + nonceSize
 	nonceSize = chacha20poly1305.NonceSizeX
 )
@@ -60,6 +60,10 @@ const (
 
 	// KeyIDSize is the length of a key ID in bytes.
 	KeyIDSize = 16
+
+	// HeaderSize is by how many bytes Seal and Open lengthen a place, in its spare capacity if it
+	// has as much.
+	HeaderSize = 4 + 16
 
 	// Overhead is by how many bytes a sealed value is longer than its plaintext.
 	Overhead = bodyStart + chacha20poly1305.Overhead
