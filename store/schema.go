@@ -236,7 +236,7 @@ const defaultSpreadBits = 4
 
 // newTableMeta checks a schema and gives it ids.
 func newTableMeta(s Schema) (*tableMeta, error) {
-	m := &tableMeta{Name: s.Name, SpreadBits: s.SpreadBits}
+	m := &tableMeta{Name: s.Name, Columns: []fieldMeta{}, SpreadBits: s.SpreadBits}
 	rand.Read(m.ID[:])
 	switch {
 	case len(s.Name) == 0 || len(s.Name) > 100:

@@ -1,0 +1,373 @@
+#!/usr/bin/env python3
+"""Independent reader of encrypted tables, from docs/format.md. It needs nothing but Python 3.8.
+
+    python3 tables.py DUMP.json
+
+The dump holds the master key and every family, row and cell of a database (the form of
+../vectors/table-1.json). All sealed values are opened, hashes in row keys and posting keys are
+computed again, ciphertexts are held to the order of their plaintexts, and every posting to its
+row. What the tables hold is printed as JSON: {table: [{column: value as text}]}, in the order
+of row keys. Any deviation from the format is an error.
+
+The ciphertexts themselves are the business of boldyreva.py.
+"""
+import datetime
+import hashlib
+import hmac
+import ipaddress
+import json
+import math
+import struct
+import sys
+from decimal import Decimal
+
+# Cryptography: HKDF (RFC 5869), ChaCha20-Poly1305 (RFC 8439), HChaCha20 (draft-irtf-cfrg-xchacha-03).
+
+
+def mac(key, message):
+    return hmac.new(key, message, hashlib.sha256).digest()
+
+
+def hkdf(secret, info, n):
+    prk, out, block, i = mac(bytes(32), secret), b"", b"", 1
+    while len(out) < n:
+        block = mac(prk, block + info + bytes([i]))
+        out, i = out + block, i + 1
+    return out[:n]
+
+
+def rotate(x, n):
+    return (x << n | x >> (32 - n)) & 0xFFFFFFFF
+
+
+def rounds(state):
+    s = list(state)
+    columns = [(0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15)]
+    diagonals = [(0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14)]
+    for _ in range(10):
+        for a, b, c, d in columns + diagonals:
+            for x, y, z, n in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
+                s[x] = (s[x] + s[y]) & 0xFFFFFFFF
+                s[z] = rotate(s[z] ^ s[x], n)
+    return s
+
+
+CONSTANTS = struct.unpack("<4I", b"expand 32-byte k")
+
+
+def hchacha20(key, nonce16):
+    s = rounds(CONSTANTS + struct.unpack("<8I", key) + struct.unpack("<4I", nonce16))
+    return struct.pack("<8I", *s[:4], *s[12:])
+
+
+def chacha20(key, counter, nonce12, n):
+    out = b""
+    while len(out) < n:
+        state = CONSTANTS + struct.unpack("<8I", key) + (counter,) + struct.unpack("<3I", nonce12)
+        out += struct.pack("<16I", *((a + b) & 0xFFFFFFFF for a, b in zip(rounds(state), state)))
+        counter += 1
+    return out[:n]
+
+
+def poly1305(key, message):
+    r = int.from_bytes(key[:16], "little") & 0x0FFFFFFC0FFFFFFC0FFFFFFC0FFFFFFF
+    total = 0
+    for i in range(0, len(message), 16):
+        total = (total + int.from_bytes(message[i:i + 16] + b"\1", "little")) * r % (2**130 - 5)
+    return ((total + int.from_bytes(key[16:], "little")) % 2**128).to_bytes(16, "little")
+
+
+def xchacha20poly1305_open(key, nonce24, ciphertext, ad):
+    key, nonce = hchacha20(key, nonce24[:16]), bytes(4) + nonce24[16:]
+    body, tag = ciphertext[:-16], ciphertext[-16:]
+    pad = lambda b: b + bytes(-len(b) % 16)
+    message = pad(ad) + pad(body) + struct.pack("<QQ", len(ad), len(body))
+    check(hmac.compare_digest(poly1305(chacha20(key, 0, nonce, 32), message), tag), "a tag is wrong")
+    return bytes(a ^ b for a, b in zip(body, chacha20(key, 1, nonce, len(body))))
+
+
+def check(ok, what):
+    if not ok:
+        raise ValueError(what)
+
+
+# Keys and sealed values.
+
+
+def derive(key, *labels):
+    info = b"rangecrypt/key/1"
+    for label in labels:
+        info += struct.pack(">I", len(label)) + label.encode()
+    return hkdf(key, info, 32)
+
+
+def place(*parts):
+    return b"".join(struct.pack(">I", len(p)) + p for p in parts)
+
+
+def unseal(key, sealed, where):
+    """Returns the plaintext and the write id."""
+    check(len(sealed) >= 77 and sealed[0] == 2, "not a sealed value")
+    check(sealed[1:17] == hkdf(key, b"rangecrypt/seal/2 id", 16), "sealed under another key")
+    header, nonce = sealed[17:37], sealed[37:61]
+    check(header[:4] == bytes(4), "a policy version that is not 0")
+    cipher_key = hkdf(key, b"rangecrypt/seal/2 key", 32)
+    return xchacha20poly1305_open(cipher_key, nonce, sealed[61:], where + header), header[4:]
+
+
+def open_plain(cell):
+    check(len(cell) >= 21 and cell[0] == 1 and cell[1:5] == bytes(4), "not a plain cell")
+    return cell[21:], cell[5:21]
+
+
+# Types: canonical bytes, order codes, and texts.
+
+INT64 = (-2**63, 2**63 - 1)
+FLOAT_MAX = {4: 0x7F800000, 8: 0x7FF0000000000000}
+
+
+class Type:
+    def __init__(self, name):
+        base, _, limits = name.partition(" within=")
+        self.base, self.name = base, base.split("/")[0]
+        self.size = {"int8": 1, "uint8": 1, "bool": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "float32": 4,
+                     "date": 4, "ipv4": 4, "ipv6": 16, "uuid": 16, "string": 0, "bytes": 0}.get(self.name, 8)
+        self.unsigned = self.name in ("uint8", "uint16", "uint32", "bool", "ipv4")
+        self.exact = self.name not in ("string", "bytes", "ipv6", "uuid")
+        bits = 8 * self.size
+        if limits:
+            self.domain = tuple(int(x) for x in limits.strip("[]").split(","))
+        elif self.name == "bool":
+            self.domain = (0, 1)
+        elif self.name.startswith("float"):
+            self.domain = (-FLOAT_MAX[self.size], FLOAT_MAX[self.size])
+        elif base == "time/1 unit=s":
+            self.domain = (-2**63, 2**63 - 1 - 62_135_596_800)
+        elif self.unsigned:
+            self.domain = (0, 2**bits - 1)
+        elif self.exact and self.size < 8:
+            self.domain = (-2**(bits - 1), 2**(bits - 1) - 1)
+        else:
+            self.domain = INT64
+
+    def code(self, canonical):
+        """The order code of a value."""
+        if self.name == "ipv6" or not self.exact:
+            return int.from_bytes((canonical + bytes(8))[:8], "big") - 2**63
+        u = int.from_bytes(canonical, "big")
+        return u if self.unsigned else u - 2**(8 * self.size - 1)
+
+    def text(self, canonical):
+        check(self.size in (0, len(canonical)), "a value of the wrong length")
+        if self.name == "string":
+            return canonical.decode()
+        if self.name in ("bytes", "uuid"):
+            return canonical.hex()
+        if self.name in ("ipv4", "ipv6"):
+            return str(ipaddress.ip_address(canonical))
+        code = self.code(canonical)
+        check(self.domain[0] <= code <= self.domain[1], "a value outside of its domain")
+        if self.name == "bool":
+            return ["false", "true"][code]
+        if self.name == "uint64":
+            return str(code + 2**63)
+        if self.name.startswith("float"):
+            bits = abs(code) | (1 << (8 * self.size - 1) if code < 0 else 0)
+            return "%0*x" % (2 * self.size, bits)  # of IEEE 754
+        if self.name == "date":
+            return (datetime.date(1970, 1, 1) + datetime.timedelta(days=code)).isoformat()
+        if self.name == "time":
+            return "%d %s" % (code, self.base.split("=")[1])
+        if self.name == "decimal":
+            return str(Decimal(code).scaleb(-int(self.base.split("=")[1])))
+        return str(code)
+
+
+def sortable(typ, canonical):
+    return canonical if typ.size else canonical.replace(b"\0", b"\0\xff") + b"\0\1"
+
+
+def cut_sortable(typ, b):
+    if typ.size:
+        return b[:typ.size], b[typ.size:]
+    out = b""
+    while True:
+        i = b.index(b"\0")
+        out, follow, b = out + b[:i], b[i + 1], b[i + 2:]
+        if follow == 1:
+            return out, b
+        check(follow == 0xFF, "a wrong escape")
+        out += b"\0"
+
+
+def cut_sized(b):
+    n, shift, i = 0, 0, 0
+    while True:
+        n |= (b[i] & 0x7F) << shift
+        i, shift = i + 1, shift + 7
+        if b[i - 1] < 0x80:
+            check(i + n <= len(b), "cut short")
+            return b[i:i + n], b[i + n:]
+
+
+# Tables.
+
+
+class Field:
+    def __init__(self, meta, table_key):
+        self.id, self.name = bytes.fromhex(meta["id"]), meta["name"]
+        self.encryption, self.scheme = meta["encryption"], meta.get("scheme", "")
+        self.type = Type(meta["type"])
+        key = derive(table_key, "column", meta["id"])
+        self.cell_key, self.token_key = derive(key, "cell"), derive(key, "token")
+        self.clear = self.encryption in ("plain", "tie") or self.scheme == "plaintext"
+        self.searched = self.encryption in ("ordered", "deterministic")
+        self.pairs = []  # (ciphertext, order code)
+        if self.encryption == "ordered":
+            b = (self.type.domain[1] - self.type.domain[0]).bit_length()
+            if self.scheme == "plaintext":
+                self.size = max(1, (b + 7) // 8)
+            else:
+                self.size = min(128, 8 * math.ceil(max(2 * b, b + 8) / 8)) // 8
+
+    def token(self, canonical):
+        return mac(self.token_key, canonical)[:16]
+
+    def ciphertext(self, ct, canonical):
+        """Checks a ciphertext as far as it can be without the scheme."""
+        check(len(ct) == self.size, "a ciphertext of the wrong length")
+        code = self.type.code(canonical)
+        if self.scheme == "plaintext":
+            check(ct == (code - self.type.domain[0]).to_bytes(self.size, "big"), "not the plaintext")
+        self.pairs.append((ct, code))
+
+    def check_order(self):
+        pairs = sorted(set(self.pairs))
+        check(len({c for c, _ in pairs}) == len({p for _, p in pairs}) == len(pairs), "ciphertexts are no function")
+        falls = sum(a > b for (_, a), (_, b) in zip(pairs, pairs[1:]))
+        if self.scheme == "mope":
+            check(falls <= 1 and (falls == 0 or pairs[-1][1] < pairs[0][1]), "ciphertexts are not in rotated order")
+        else:
+            check(falls == 0, "ciphertexts are not in order")
+
+
+class Table:
+    def __init__(self, meta, database_key):
+        self.id, self.name, self.spread = bytes.fromhex(meta["id"]), meta["name"], meta["spread_bits"]
+        self.key = derive(database_key, "table", meta["id"])
+        self.parts = [Field(f, self.key) for f in meta["key"]]
+        self.columns = sorted((Field(f, self.key) for f in meta["columns"]), key=lambda c: c.id)
+        self.clear = all(f.clear for f in self.parts + self.columns)
+        self.data, self.postings = "t" + meta["id"], "x" + meta["id"]
+        self.expected = set()  # postings
+
+    def spec(self):
+        first = self.parts[0]
+        prefix = {"hashed": 16, "plain": first.type.size}.get(first.encryption, 0)
+        return {"layout": "ordered", "prefix_bytes": prefix, "spread_bits": 0 if prefix else self.spread}
+
+    def place(self, row, qualifier):
+        return place(b"cell", self.id, row, qualifier)
+
+    def read(self, row, cells):
+        content, write = self.open_key_cell(row, cells)
+        result, rest = {}, row
+        for part in self.parts:
+            value, content = cut_sized(content)
+            result[part.name] = part.type.text(value)
+            if part.encryption == "hashed":
+                check(rest[:16] == part.token(value), "a hash in a row key is wrong")
+                rest = rest[16:]
+            elif part.encryption == "ordered":
+                part.ciphertext(rest[:part.size], value)
+                rest = rest[part.size:]
+                if not part.type.exact:
+                    check(rest[:16] == part.token(value), "the hash behind a ciphertext is wrong")
+                    rest = rest[16:]
+            else:
+                plain, rest = cut_sortable(part.type, rest)
+                check(plain == value, "a plain part is not that of the key cell")
+        check(rest == b"", "a row key is too long")
+        present = [content[i:i + 4] for i in range(0, len(content), 4)]
+        check(present == [c.id for c in self.columns if c.id in cells], "the key cell lists other columns")
+        check(len(cells) == 1 + len(present), "a row has cells of unknown columns")
+        for column in self.columns:
+            if column.id in cells:
+                result[column.name] = self.read_cell(column, row, cells[column.id], write)
+        return result
+
+    def open_key_cell(self, row, cells):
+        if self.clear:
+            return open_plain(cells[b""])
+        return unseal(derive(self.key, "key cell"), cells[b""], self.place(row, b""))
+
+    def read_cell(self, column, row, cell, write):
+        search = b""
+        if column.clear:
+            value, its_write = open_plain(cell)
+            if column.searched:
+                search = (column.type.code(value) - column.type.domain[0]).to_bytes(column.size, "big")
+        else:
+            value, its_write = unseal(column.cell_key, cell, self.place(row, column.id))
+            if column.searched:
+                n = 16 if column.encryption == "deterministic" else column.size
+                search, value = value[:n], value[n:]
+        check(its_write == write, "a row of two writes")
+        if column.searched:
+            if column.encryption == "deterministic":
+                check(search == column.token(value), "a token is wrong")
+            else:
+                column.ciphertext(search, value)
+            self.expected.add(column.id + search + row + write)
+        return column.type.text(value)
+
+
+def main(path):
+    with open(path) as f:
+        dump = json.load(f)
+    master = bytes.fromhex(dump["key"])
+    families, specs = {}, {}
+    for family in dump["families"]:
+        specs[family["name"]] = {k: family[k] for k in ("layout", "prefix_bytes", "spread_bits")}
+        families[family["name"]] = {
+            bytes.fromhex(row["key"]): {bytes.fromhex(q): bytes.fromhex(v) for q, v in row["cells"]} for row in family["rows"]}
+
+    # The catalogue.
+    check(specs["catalogue"] == {"layout": "wide", "prefix_bytes": 0, "spread_bits": 0}, "the catalogue's layout")
+    catalogue = families.pop("catalogue")
+    check(list(catalogue) == [b"catalogue"], "the catalogue is one row")
+    cells = catalogue[b"catalogue"]
+    key, names = derive(master, "catalogue", "seal"), derive(master, "catalogue", "names")
+    root = cells.pop(b"\0")
+    check(root[0] == 1, "another format of the catalogue")
+    root = json.loads(unseal(key, root[1:], place(b"catalogue", b"\0"))[0])
+    database_key = derive(master, "database", root["database"])
+    result = {}
+    for qualifier, sealed in sorted(cells.items()):
+        entry, _ = unseal(key, sealed, place(b"catalogue", qualifier))
+        if entry == b"":
+            continue  # a table that was dropped
+        meta = json.loads(entry)
+        check(qualifier == b"\1" + mac(names, meta["name"].encode()), "an entry under another name")
+        table = Table(meta, database_key)
+        check(specs[table.data] == table.spec(), "the layout of a table")
+        rows = families.pop(table.data)
+        result[table.name] = [table.read(row, rows[row]) for row in sorted(rows)]
+        postings = {}
+        if any(c.searched for c in table.columns):
+            check(specs[table.postings] == {"layout": "ordered", "prefix_bytes": 4, "spread_bits": table.spread}, "the layout of an index")
+            postings = families.pop(table.postings)
+        check(set(postings) == table.expected, "the postings are not those of the rows")
+        check(all(cells == {b"": b""} for cells in postings.values()), "a posting has content")
+        for f in table.parts + table.columns:
+            if f.encryption == "ordered":
+                f.check_order()
+    check(not families, "families of no table")
+    json.dump(result, sys.stdout, indent=1, sort_keys=True)
+    print()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    main(sys.argv[1])
