@@ -602,8 +602,11 @@ func TestModel(t *testing.T) {
 	first := make(map[string]history)
 	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
 		ops := *opsFlag
-		if kind.Name == "memory" {
+		switch {
+		case kind.Name == "memory":
 			ops *= 2
+		case kind.Server:
+			ops = max(1, ops/4)
 		}
 		for i, m := range models() {
 			t.Run(m.schema.Name, func(t *testing.T) {

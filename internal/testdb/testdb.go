@@ -99,7 +99,12 @@ func openCassandra(tb testing.TB, wire io.Writer) driver.DB {
 	cluster.Timeout = 30 * time.Second
 	if wire != nil {
 		cluster.Dialer = dialer(func(ctx context.Context, network, address string) (net.Conn, error) {
-			return record(ctx, network, address, wire)
+			var d net.Dialer
+			conn, err := d.DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return &recorded{conn, &lockedWriter{w: wire}}, nil
 		})
 	}
 	session, err := cluster.CreateSession()
@@ -143,7 +148,24 @@ func openHBase(tb testing.TB, wire io.Writer) driver.DB {
 	return db
 }
 
-// record connects to address through a tunnel that writes all it carries to wire.
+// recorded is a connection that writes all it carries to a writer.
+type recorded struct {
+	net.Conn
+	wire io.Writer
+}
+
+func (r *recorded) Read(b []byte) (int, error) {
+	n, err := r.Conn.Read(b)
+	_, _ = r.wire.Write(b[:n])
+	return n, err
+}
+
+func (r *recorded) Write(b []byte) (int, error) {
+	_, _ = r.wire.Write(b)
+	return r.Conn.Write(b)
+}
+
+// record, for a client that wants a *net.TCPConn, connects to address through a tunnel that writes all it carries to wire.
 func record(ctx context.Context, network, address string, wire io.Writer) (net.Conn, error) {
 	var d net.Dialer
 	server, err := d.DialContext(ctx, network, address)
