@@ -72,6 +72,9 @@ needs no containers. They go on until they are told to stop.`,
 				if len(args) == 1 {
 					opts.kind = servers.Kind(args[0])
 				}
+				if err := opts.check(); err != nil {
+					return err
+				}
 				return runF(cmd.Context(), e, action, opts)
 			},
 		}
@@ -91,6 +94,24 @@ needs no containers. They go on until they are told to stop.`,
 	add("down", "down "+kinds, "Stop a database; its data stays", true)
 	add("status", "status ["+kinds+"]", "Tell what runs", false)
 	return cmd
+}
+
+func (o *serversOptions) check() error {
+	if o.nodes != 0 && o.nodes != 1 && o.nodes != 3 {
+		return usagef("--nodes is %d, need 1 or 3", o.nodes)
+	}
+	// Some ports above the one between the servers are taken, too.
+	const most = 65_535 - 32
+	if o.port < 0 || o.port > most {
+		return usagef("--port is %d, need 1 to %d", o.port, most)
+	}
+	if o.peerPort < 0 || o.peerPort > most {
+		return usagef("--peer-port is %d, need 1 to %d", o.peerPort, most)
+	}
+	if o.killSafe && o.kind != servers.Cassandra {
+		return usagef("--kill-safe is for cassandra; %s is always so", o.kind)
+	}
+	return nil
 }
 
 func manageServers(ctx context.Context, e *env, action string, opts *serversOptions) error {

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,15 +58,25 @@ func splitStore(name string) (storeKind, string, error) {
 	scheme, rest, _ := strings.Cut(name, ":")
 	i := slices.IndexFunc(storeKinds(), func(k storeKind) bool { return k.scheme == scheme })
 	if i < 0 || rest == "" {
-		return storeKind{}, "", usagef("unknown store %q: there is %s", name, storeUsages())
+		return storeKind{}, "", usagef("unknown store %q: there is %s", shown(name), storeUsages())
 	}
 	kind := storeKinds()[i]
 	if kind.check != nil {
 		if err := kind.check(rest); err != nil {
-			return storeKind{}, "", usagef("store %q: %v; it is %s", name, err, kind.usage)
+			return storeKind{}, "", usagef("store %q: %v; it is %s", shown(name), err, kind.usage)
 		}
 	}
 	return kind, rest, nil
+}
+
+// shown returns the name of a store for a message, without a password that somebody put there.
+func shown(name string) string {
+	at := strings.LastIndex(name, "@")
+	scheme, _, ok := strings.Cut(name, "://")
+	if at < 0 || !ok {
+		return name
+	}
+	return scheme + "://..." + name[at:]
 }
 
 // openStore opens the database that --store names.
@@ -85,6 +97,29 @@ func openPebble(_ context.Context, dir string, create bool) (driver.DB, error) {
 	return pebble.Open(dir, nil)
 }
 
+var (
+	lowerName     = regexp.MustCompile(`^[a-z][a-z0-9_]{0,47}$`)
+	namespaceName = regexp.MustCompile(`^[A-Za-z0-9_]{1,60}$`)
+)
+
+// checkHosts returns an error unless all are HOST or HOST:PORT.
+func checkHosts(hosts []string) error {
+	for _, h := range hosts {
+		host, port := h, "1"
+		if strings.Contains(strings.TrimPrefix(h, "["), ":") {
+			var err error
+			if host, port, err = net.SplitHostPort(h); err != nil {
+				return fmt.Errorf("%q is not HOST or HOST:PORT", h)
+			}
+		}
+		n, err := strconv.ParseUint(port, 10, 16)
+		if host == "" || err != nil || n == 0 {
+			return fmt.Errorf("%q is not HOST or HOST:PORT", h)
+		}
+	}
+	return nil
+}
+
 // parseCassandra reads //HOST[:PORT][,...]/KEYSPACE[?replication=N].
 func parseCassandra(name string) (cassandra.Config, error) {
 	var c cassandra.Config
@@ -96,11 +131,20 @@ func parseCassandra(name string) (cassandra.Config, error) {
 	if u.Host == "" || c.Keyspace == "" || u.User != nil || u.Fragment != "" {
 		return c, errors.New("it needs hosts and a keyspace, and takes no credentials")
 	}
+	if !lowerName.MatchString(c.Keyspace) {
+		return c, fmt.Errorf("keyspace %q: need 1 to 48 characters of a-z, 0-9 and '_', beginning with a letter", c.Keyspace)
+	}
 	c.Hosts = strings.Split(u.Host, ",")
+	if err := checkHosts(c.Hosts); err != nil {
+		return c, err
+	}
 	for key, values := range u.Query() {
 		n, err := strconv.Atoi(values[0])
-		if key != "replication" || len(values) > 1 || err != nil || n < 1 {
+		switch {
+		case key != "replication":
 			return c, fmt.Errorf("%q is no option", key)
+		case len(values) > 1 || err != nil || n < 1:
+			return c, fmt.Errorf("%q needs one number from 1 on", key)
 		}
 		c.Replication = map[string]string{"class": "SimpleStrategy", "replication_factor": values[0]}
 	}
@@ -124,8 +168,17 @@ func openCassandra(ctx context.Context, name string, _ bool) (driver.DB, error) 
 func parseHBase(name string) (quorum, namespace string, err error) {
 	rest, ok := strings.CutPrefix(name, "//")
 	quorum, namespace, _ = strings.Cut(rest, "/")
-	if !ok || quorum == "" || strings.ContainsAny(namespace, "/?#@") {
+	if !ok || quorum == "" {
 		return "", "", errors.New("it needs the addresses of a ZooKeeper quorum")
+	}
+	if strings.ContainsAny(name, "?#@") {
+		return "", "", errors.New("it takes no options and no credentials")
+	}
+	if namespace != "" && !namespaceName.MatchString(namespace) {
+		return "", "", fmt.Errorf("namespace %q: need 1 to 60 characters of a-z, A-Z, 0-9 and '_'", namespace)
+	}
+	if err := checkHosts(strings.Split(quorum, ",")); err != nil {
+		return "", "", err
 	}
 	return quorum, namespace, nil
 }
