@@ -4,19 +4,14 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"math"
-	"os"
-	"slices"
-	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/stretchr/testify/require"
-	"gonum.org/v1/gonum/stat/distuv"
 
+	"github.com/rangecrypt/rangecrypt/internal/measure"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -25,23 +20,32 @@ import (
 //
 //	RANGECRYPT_CASSANDRA=host:port go test -run '^$' -bench Cost -benchtime 100x ./store/cassandra
 //
-// An iteration is a pair. Reported are the median ratio of the times, adapter to bare, and the
-// ends of its 95 % confidence interval, likewise for the CPU time of this process. The interval is
-// that of order statistics, which supposes nothing about the noise; it needs six pairs.
+// An iteration is a pair; see measure.Pairs for what is reported.
 
-// A workload does the same n operations through the adapter and without it.
+// A workload does the same n operations, each on so many rows, through the adapter and without
+// it.
 type workload struct {
-	name          string
-	n             int
+	n, rows       int
 	adapter, bare func(i int) error // i is of the operation, and rises
 }
 
 func BenchmarkCost(b *testing.B) {
 	for _, name := range []string{"put", "batch of 100", "scan of 1000 rows", "get"} {
 		b.Run(name, func(b *testing.B) {
-			db := open(b, keyspace(b))
-			w := workloads(b, db)[name]
-			cost(b, w)
+			w := workloads(b, open(b, keyspace(b)))[name]
+			next := 0
+			run := func(op func(int) error) func() error {
+				return func() error {
+					for range w.n {
+						next++
+						if err := op(next); err != nil {
+							return err
+						}
+					}
+					return nil
+				}
+			}
+			measure.Pairs(b, w.n*w.rows, run(w.adapter), run(w.bare))
 		})
 	}
 }
@@ -63,7 +67,7 @@ func workloads(tb testing.TB, db *DB) map[string]workload {
 	scanStatement := "SELECT k, q, v FROM " + f.table + " WHERE p = ? AND k >= ? AND k < ? LIMIT ?"
 	getStatement := "SELECT q, v FROM " + f.table + " WHERE p = ? AND k = ?"
 	return map[string]workload{
-		"put": {n: 100,
+		"put": {n: 100, rows: 1,
 			adapter: func(i int) error {
 				return f.Apply(ctx, driver.Mutation{Row: row(i), Puts: []driver.Cell{{Qualifier: q, Value: value}}})
 			},
@@ -71,7 +75,7 @@ func workloads(tb testing.TB, db *DB) map[string]workload {
 				return s.Query(f.put, part, row(i), q, value).RoutingKey(part).WithTimestamp(time.Now().UnixMicro()).ExecContext(ctx)
 			},
 		},
-		"batch of 100": {n: 20,
+		"batch of 100": {n: 20, rows: 100,
 			adapter: func(i int) error {
 				mutations := make([]driver.Mutation, 100)
 				for j := range mutations {
@@ -87,7 +91,7 @@ func workloads(tb testing.TB, db *DB) map[string]workload {
 				return batch.ExecContext(ctx)
 			},
 		},
-		"scan of 1000 rows": {n: 20,
+		"scan of 1000 rows": {n: 20, rows: 1000,
 			adapter: func(int) error {
 				n := 0
 				for _, err := range f.Scan(ctx, driver.Range{Start: []byte("scan"), End: []byte("scao")}) {
@@ -117,7 +121,7 @@ func workloads(tb testing.TB, db *DB) map[string]workload {
 				return nil
 			},
 		},
-		"get": {n: 100,
+		"get": {n: 100, rows: 1,
 			adapter: func(i int) error {
 				cells, err := f.Get(ctx, fixed(i%1000), driver.Slice{})
 				if err == nil && len(cells) != 1 {
@@ -131,75 +135,6 @@ func workloads(tb testing.TB, db *DB) map[string]workload {
 			},
 		},
 	}
-}
-
-// cost runs interleaved pairs, of which every second one begins with the bare client.
-func cost(b *testing.B, w workload) {
-	next := 0
-	run := func(op func(int) error) (wall, cpu float64) {
-		start, used := time.Now(), cpuTime(b)
-		for range w.n {
-			next++
-			if err := op(next); err != nil {
-				b.Fatal(err)
-			}
-		}
-		return time.Since(start).Seconds(), cpuTime(b) - used
-	}
-	run(w.adapter)
-	run(w.bare)
-	var wall, cpu []float64
-	var total float64
-	b.ResetTimer()
-	for i := range b.N {
-		var w1, w2, c1, c2 float64
-		if i%2 == 0 {
-			w1, c1 = run(w.adapter)
-			w2, c2 = run(w.bare)
-		} else {
-			w2, c2 = run(w.bare)
-			w1, c1 = run(w.adapter)
-		}
-		total += w1
-		wall = append(wall, w1/w2)
-		cpu = append(cpu, c1/c2)
-	}
-	b.StopTimer()
-	for _, m := range []struct {
-		unit   string
-		ratios []float64
-	}{{"time", wall}, {"cpu", cpu}} {
-		low, median, high := interval(m.ratios)
-		b.ReportMetric(median, m.unit+"-ratio")
-		b.ReportMetric(low, m.unit+"-low95")
-		b.ReportMetric(high, m.unit+"-high95")
-	}
-	b.ReportMetric(total/float64(b.N*w.n)*1e6, "µs/op-adapter")
-	b.ReportMetric(0, "ns/op") // of no meaning here
-}
-
-// interval returns the median and its 95 % confidence interval, or NaN for its ends where there
-// are too few values: the k-th least and greatest value, where the number of values below the
-// median, which is binomial, is below k with a probability of at most 0.025.
-func interval(values []float64) (low, median, high float64) {
-	sorted := slices.Sorted(slices.Values(values))
-	n := len(sorted)
-	median = (sorted[(n-1)/2] + sorted[n/2]) / 2
-	below := distuv.Binomial{N: float64(n), P: 0.5}
-	k := 0
-	for below.CDF(float64(k)) <= 0.025 {
-		k++
-	}
-	if k == 0 {
-		return math.NaN(), median, math.NaN()
-	}
-	return sorted[k-1], median, sorted[n-k]
-}
-
-func cpuTime(tb testing.TB) float64 {
-	var u syscall.Rusage
-	require.NoError(tb, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
 }
 
 // BenchmarkInserts puts single rows from 32 goroutines, spread over 256 partitions; an iteration
@@ -230,7 +165,7 @@ func BenchmarkCheckAndPut(b *testing.B) {
 func load(b *testing.B, op func(context.Context, int) error) {
 	const workers = 32
 	var wait sync.WaitGroup
-	used := cpuTime(b)
+	used := measure.CPU()
 	b.ResetTimer()
 	for w := range workers {
 		wait.Go(func() {
@@ -245,37 +180,6 @@ func load(b *testing.B, op func(context.Context, int) error) {
 	wait.Wait()
 	b.StopTimer()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "rows/s")
-	b.ReportMetric((cpuTime(b)-used)/float64(b.N)*1e6, "cpu-µs/row")
-	b.ReportMetric(residentMiB(b), "MiB-RSS")
-}
-
-// residentMiB is the most memory that this process has had resident.
-func residentMiB(tb testing.TB) float64 {
-	text, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return 0 // not on Linux
-	}
-	for line := range strings.Lines(string(text)) {
-		var kib float64
-		if n, _ := fmt.Sscanf(line, "VmHWM: %f kB", &kib); n == 1 {
-			return kib / 1024
-		}
-	}
-	return 0
-}
-
-// TestInterval checks ranks from Conover, Practical Nonparametric Statistics, table A3.
-func TestInterval(t *testing.T) {
-	for n, rank := range map[int]int{6: 1, 10: 2, 20: 6, 30: 10} {
-		var values []float64
-		for i := range n {
-			values = append(values, float64(n-i))
-		}
-		low, median, high := interval(values)
-		require.EqualValues(t, rank, low, "n = %d", n)
-		require.InDelta(t, float64(n+1)/2, median, 0)
-		require.EqualValues(t, n+1-rank, high)
-	}
-	low, _, _ := interval([]float64{1, 2, 3, 4, 5})
-	require.True(t, math.IsNaN(low))
+	b.ReportMetric(float64((measure.CPU()-used).Microseconds())/float64(b.N), "cpu-µs/row")
+	b.ReportMetric(float64(measure.Resident())/1e6, "RSS-MB")
 }

@@ -113,6 +113,7 @@ type DB struct {
 	slots    chan struct{} // one for each statement of Apply under way
 	log      *slog.Logger
 	options  Options
+	doubts   sync.Map // from the name of a table to its *doubts
 
 	closing   chan struct{} // closed when Close begins
 	closeOnce sync.Once

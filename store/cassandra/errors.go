@@ -30,7 +30,7 @@ func failed(ctx context.Context, what string, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("cassandra: %s: %w", what, contextError(ctx))
 	}
-	kind, advice := kindOf(err)
+	advice, kind := kindOf(err)
 	switch {
 	case kind == nil:
 		return fmt.Errorf("cassandra: %s: %w", what, err)
@@ -52,13 +52,12 @@ type quiet struct {
 func (q quiet) Error() string { return q.text }
 func (q quiet) Unwrap() error { return q.err }
 
-// kindOf returns the kind of an error, nil where there is none, and what to do about it.
-func kindOf(err error) (kind error, advice string) {
+// kindOf returns what to do about an error, or "", and its kind, nil where there is none.
+func kindOf(err error) (advice string, kind error) {
 	var unavailable *gocql.RequestErrUnavailable
 	if errors.As(err, &unavailable) {
-		return driver.ErrUnavailable, fmt.Sprintf(
-			"%v needs %d replicas, of which %d are alive: start nodes, or lower the replication of the keyspace",
-			unavailable.Consistency, unavailable.Required, unavailable.Alive)
+		return fmt.Sprintf("%v needs %d replicas, of which %d are alive: start nodes, or lower the replication of the keyspace",
+			unavailable.Consistency, unavailable.Required, unavailable.Alive), driver.ErrUnavailable
 	}
 	var request gocql.RequestError
 	if errors.As(err, &request) {
@@ -66,31 +65,31 @@ func kindOf(err error) (kind error, advice string) {
 		switch request.Code() {
 		case gocql.ErrCodeReadTimeout, gocql.ErrCodeReadFailure, gocql.ErrCodeWriteTimeout, gocql.ErrCodeCASWriteUnknown,
 			gocql.ErrCodeOverloaded, gocql.ErrCodeBootstrapping, gocql.ErrCodeTruncate:
-			return driver.ErrUnavailable, ""
+			return "", driver.ErrUnavailable
 		}
 		switch {
 		case tooLarge(message):
-			return driver.ErrTooLarge, "the server takes less at a time: raise its max_mutation_size and native_transport_max_message_size, or write less at once"
+			return "the server takes less at a time: raise its max_mutation_size and native_transport_max_message_size, or write less at once", driver.ErrTooLarge
 		case noTable(message):
-			return driver.ErrNoFamily, ""
+			return "", driver.ErrNoFamily
 		case request.Code() == gocql.ErrCodeWriteFailure:
-			return driver.ErrUnavailable, ""
+			return "", driver.ErrUnavailable
 		}
-		return nil, ""
+		return "", nil
 	}
 	for _, e := range []error{
 		gocql.ErrNoConnections, gocql.ErrNoConnectionsStarted, gocql.ErrConnectionClosed, gocql.ErrTimeoutNoResponse,
-		gocql.ErrNoStreams, gocql.ErrTooManyTimeouts, gocql.ErrSessionClosed, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed,
+		gocql.ErrNoStreams, gocql.ErrSessionClosed, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed,
 	} {
 		if errors.Is(err, e) {
-			return driver.ErrUnavailable, ""
+			return "", driver.ErrUnavailable
 		}
 	}
 	var network net.Error
 	if errors.As(err, &network) {
-		return driver.ErrUnavailable, ""
+		return "", driver.ErrUnavailable
 	}
-	return nil, ""
+	return "", nil
 }
 
 // Cassandra has no code of its own for the two below. Its wording has been the same since 4.0
@@ -179,7 +178,7 @@ func (retry) GetRetryType(err error) gocql.RetryType {
 	if errors.Is(err, gocql.ErrTimeoutNoResponse) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return gocql.Rethrow
 	}
-	if kind, _ := kindOf(err); kind == driver.ErrUnavailable {
+	if _, kind := kindOf(err); kind == driver.ErrUnavailable {
 		return gocql.RetryNextHost
 	}
 	return gocql.Rethrow

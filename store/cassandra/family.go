@@ -40,14 +40,15 @@ type family struct {
 	all                                          string // cells of a row
 
 	sizes   sizes
-	doubt   doubts
+	doubt   *doubts // of all handles of the table
 	watched watch
 }
 
 var _ driver.Committer = (*family)(nil)
 
 func newFamily(db *DB, spec driver.FamilySpec, table string) *family {
-	f := &family{db: db, spec: spec, table: db.keyspace + "." + table}
+	doubt, _ := db.doubts.LoadOrStore(table, new(doubts))
+	f := &family{db: db, spec: spec, table: db.keyspace + "." + table, doubt: doubt.(*doubts)}
 	columns, row := "p, k", "p = ? AND k = ?"
 	if spec.Layout == driver.LayoutWide {
 		columns, row = "k", "k = ?"
@@ -95,7 +96,7 @@ func (f *family) get(ctx context.Context, row []byte, cells driver.Slice) ([]dri
 	part := partition(f.spec, row)
 	stmt, values := f.selectRow(part, row, cells)
 	q := f.db.reading(f.db.session.Query(stmt, values...)).RoutingKey(part)
-	inDoubt := f.doubt.has(row)
+	mark, inDoubt := f.doubt.has(row)
 	if inDoubt {
 		// A conditional change of unknown outcome may have been decided without having been
 		// carried out. A read at SERIAL carries it out first.
@@ -115,7 +116,7 @@ func (f *family) get(ctx context.Context, row []byte, cells driver.Slice) ([]dri
 		return nil, err
 	}
 	if inDoubt {
-		f.doubt.settle(row)
+		f.doubt.settle(row, mark)
 	}
 	return out, nil
 }
@@ -373,7 +374,8 @@ func (s *sizes) page(rows int) int {
 type doubts struct {
 	some atomic.Bool
 	mu   sync.Mutex
-	rows map[string]struct{}
+	rows map[string]uint64 // with the number of the latest such change
+	last uint64
 	all  bool // too many to tell them apart
 }
 
@@ -383,29 +385,35 @@ func (d *doubts) add(row []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.rows == nil {
-		d.rows = make(map[string]struct{})
+		d.rows = make(map[string]uint64)
 	}
-	if len(d.rows) < maxDoubts {
-		d.rows[string(row)] = struct{}{}
+	d.last++
+	if _, in := d.rows[string(row)]; in || len(d.rows) < maxDoubts {
+		d.rows[string(row)] = d.last
 	} else {
 		d.all = true
 	}
 	d.some.Store(true)
 }
 
-func (d *doubts) has(row []byte) bool {
+// has reports whether a row is in doubt, with a mark for settle.
+func (d *doubts) has(row []byte) (mark uint64, in bool) {
 	if !d.some.Load() {
-		return false
+		return 0, false
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_, in := d.rows[string(row)]
-	return in || d.all
+	mark, in = d.rows[string(row)]
+	return mark, in || d.all
 }
 
-func (d *doubts) settle(row []byte) {
+// settle ends the doubt about the changes before the mark. One that came while the row was read
+// stays: the read need not have met it.
+func (d *doubts) settle(row []byte, mark uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.rows, string(row))
+	if d.rows[string(row)] == mark {
+		delete(d.rows, string(row))
+	}
 	d.some.Store(len(d.rows) > 0 || d.all)
 }

@@ -101,12 +101,11 @@ func openFamily(tb testing.TB, db *DB, spec driver.FamilySpec) *family {
 type proxy struct {
 	listener net.Listener
 
-	mu     sync.Mutex
-	cut    bool
-	mute   bool
-	conns  map[net.Conn]struct{}
-	closed bool
-	wait   sync.WaitGroup
+	mu    sync.Mutex
+	cut   bool
+	mute  bool
+	conns map[net.Conn]struct{}
+	wait  sync.WaitGroup
 }
 
 // through makes all connections of a configuration go through a proxy.
