@@ -93,7 +93,8 @@ func (f *family) apply(ctx context.Context, mutations []driver.Mutation) error {
 		default:
 			c, err := f.mutate(ctx, m)
 			if err != nil {
-				return err
+				cancel()
+				return errors.Join(err, batches.Wait(), atomics.Wait())
 			}
 			batch, size = append(batch, c), size+len(c.cells)
 			if len(batch) >= batchRows || size >= batchBytes {

@@ -32,10 +32,10 @@
 // millisecond and was acknowledged. So Apply returns two milliseconds after the server has
 // answered when it deleted anything: then no clock gives a later put the same time. Timestamps of
 // the client would do without the wait, but let the client whose clock is ahead win over later
-// writes of others. (HBase's NEW_VERSION_BEHAVIOR aims at the same, but is marked experimental
-// and makes every read slower.) When a region moves to a server whose clock is behind, writes
-// lose against older ones until it has caught up; keep the servers' clocks synchronised, as HBase
-// demands anyway.
+// writes of others. HBase's NEW_VERSION_BEHAVIOR, by which deletions and puts are ordered as they
+// came, has not been tried here; a table that has it set is refused. When a region moves to a
+// server whose clock is behind, writes lose against older ones until it has caught up; keep the
+// servers' clocks synchronised, as HBase demands anyway.
 //
 // When a cell with a time to live ends, HBase shows the version before, if that was not compacted
 // away yet. So a put with a TTL first looks for an older version, and then deletes that in the
