@@ -33,7 +33,7 @@ func (t *Table) token(last *found) string {
 
 // parseToken returns the position of a token that was made for the query.
 func (t *Table) parseToken(token string, pl *plan, print []byte) (*position, error) {
-	sealed, err := base64.RawURLEncoding.DecodeString(token)
+	sealed, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil {
 		return nil, ErrToken
 	}
