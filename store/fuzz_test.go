@@ -165,7 +165,7 @@ func FuzzDecodeRow(f *testing.F) {
 				m.Puts[i].Value = plain
 			}
 		}
-		got, err := tbl.decode(driver.Row{Key: r.key, Cells: m.Puts}, nil)
+		got, err := tbl.decode(driver.Row{Key: r.key, Cells: m.Puts}, nil, new(scratch))
 		if err != nil {
 			if !errors.Is(err, ErrFormat) && !errors.Is(err, errTornRow) {
 				t.Fatalf("%v", err)

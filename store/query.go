@@ -403,8 +403,8 @@ func (f *finder) scan(ctx context.Context, r keyRange) iter.Seq2[*found, error] 
 func (f *finder) open(ctx context.Context, batch []driver.Row) ([]*found, error) {
 	hits := make([]*found, len(batch))
 	if f.plan.driving == nil {
-		return hits, inParallel(len(batch), func(i int) (err error) {
-			record, err := f.table.decode(batch[i], f.need)
+		return hits, inParallel(len(batch), func(i int, s *scratch) (err error) {
+			record, err := f.table.decode(batch[i], f.need, s)
 			if errors.Is(err, errTornRow) {
 				record, err = f.table.readFrom(ctx, f.data, batch[i].Key, f.need)
 			}
@@ -464,11 +464,12 @@ func (f *finder) first(hit *found) bool {
 }
 
 // inParallel calls do for 0 to n-1 on all processors.
-func inParallel(n int, do func(i int) error) error {
+func inParallel(n int, do func(i int, s *scratch) error) error {
 	workers := min(runtime.GOMAXPROCS(0), n/8)
 	if workers < 2 {
+		s := new(scratch)
 		for i := range n {
-			if err := do(i); err != nil {
+			if err := do(i, s); err != nil {
 				return err
 			}
 		}
@@ -477,8 +478,9 @@ func inParallel(n int, do func(i int) error) error {
 	var group errgroup.Group
 	for w := range workers {
 		group.Go(func() error {
+			s := new(scratch)
 			for i := n * w / workers; i < n*(w+1)/workers; i++ {
-				if err := do(i); err != nil {
+				if err := do(i, s); err != nil {
 					return err
 				}
 			}

@@ -101,7 +101,7 @@ func (t *Table) readFrom(ctx context.Context, data driver.Family, key []byte, wa
 		if err != nil {
 			return nil, err
 		}
-		r, err := t.decode(driver.Row{Key: key, Cells: cells}, want)
+		r, err := t.decode(driver.Row{Key: key, Cells: cells}, want, new(scratch))
 		if !errors.Is(err, errTornRow) {
 			return r, err
 		}
@@ -120,7 +120,9 @@ func (t *Table) readWrite(ctx context.Context, key []byte) (writeID, bool, error
 	if err != nil || len(cells) == 0 {
 		return writeID{}, false, err
 	}
-	_, h, err := t.openKeyCell(cells[0].Value, t.places(key))
+	var s scratch
+	s.where.of(t, key)
+	_, h, err := t.openKeyCell(cells[0].Value, &s)
 	if err != nil {
 		return writeID{}, false, err
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/rangecrypt/rangecrypt/internal/seal"
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -110,17 +111,26 @@ type places struct {
 	n   int // length of the part that all cells of the row share
 }
 
-func (t *Table) places(row []byte) *places {
+// of makes the places those of another row.
+func (p *places) of(t *Table, row []byte) *places {
 	// Room for the lengths of the row key and the qualifier, the longest qualifier, and the header
-	// that sealing appends: the buffer is never moved.
-	p := make(seal.Place, len(t.place), len(t.place)+4+len(row)+4+len(columnID{})+seal.HeaderSize)
-	copy(p, t.place)
-	p = p.Append(row)
-	return &places{p, len(p)}
+	// that sealing appends: the buffer is not moved for a row.
+	p.buf = append(slices.Grow(p.buf[:0], len(t.place)+4+len(row)+4+len(columnID{})+seal.HeaderSize), t.place...)
+	p.buf = p.buf.Append(row)
+	p.n = len(p.buf)
+	return p
 }
+
+func (t *Table) places(row []byte) *places { return new(places).of(t, row) }
 
 // at returns the place of a cell. It is valid until the next call.
 func (p *places) at(qualifier []byte) seal.Place { return p.buf[:p.n].Append(qualifier) }
+
+// scratch is memory that is used again from row to row.
+type scratch struct {
+	where     places
+	key, cell []byte // what was opened last
+}
 
 // mutation returns what a Put of the record does to its row.
 func (t *Table) mutation(r *record) driver.Mutation {
@@ -188,7 +198,7 @@ func (t *Table) keyCell(h seal.Header, content []byte, where *places) []byte {
 }
 
 // openKeyCell returns the content of a key cell.
-func (t *Table) openKeyCell(cell []byte, where *places) ([]byte, seal.Header, error) {
+func (t *Table) openKeyCell(cell []byte, s *scratch) ([]byte, seal.Header, error) {
 	if t.clear {
 		b, h, err := openPlain(cell)
 		if err != nil {
@@ -196,10 +206,11 @@ func (t *Table) openKeyCell(cell []byte, where *places) ([]byte, seal.Header, er
 		}
 		return b, h, err
 	}
-	b, h, err := t.keySealer.Open(make([]byte, 0, 128), cell, where.at(keyQualifier))
+	b, h, err := t.keySealer.Open(s.key[:0], cell, s.where.at(keyQualifier))
 	if err != nil {
 		return nil, h, fmt.Errorf("key cell: %w", sealError(err))
 	}
+	s.key = b
 	return b, h, nil
 }
 
@@ -213,7 +224,7 @@ func (c *column) searchSize() int {
 
 // open returns the value in a cell, the write it belongs to and, for a searched column, what its
 // posting carries.
-func (c *column) open(cell []byte, where *places) (value any, write writeID, search []byte, err error) {
+func (c *column) open(cell []byte, s *scratch) (value any, write writeID, search []byte, err error) {
 	if c.clear() {
 		b, h, err := openPlain(cell)
 		if err == nil {
@@ -227,16 +238,17 @@ func (c *column) open(cell []byte, where *places) (value any, write writeID, sea
 		}
 		return value, h.Write, search, nil
 	}
-	b, h, err := c.sealer.Open(make([]byte, 0, 64), cell, where.at(c.id[:]))
+	b, h, err := c.sealer.Open(s.cell[:0], cell, s.where.at(c.id[:]))
 	if err != nil {
 		return nil, write, nil, fmt.Errorf("column %q: %w", c.name, sealError(err))
 	}
+	s.cell = b
 	if c.searched() {
 		n := c.searchSize()
 		if len(b) < n {
 			return nil, write, nil, fmt.Errorf("column %q: %w: the cell is too short", c.name, ErrFormat)
 		}
-		search, b = b[:n], b[n:]
+		search, b = bytes.Clone(b[:n]), b[n:]
 	}
 	if value, err = c.typ.parse(b); err != nil {
 		return nil, write, nil, fmt.Errorf("column %q: %w: %w", c.name, ErrFormat, err)
@@ -249,15 +261,17 @@ var errTornRow = errors.New("cells of two writes")
 
 // decode opens a row as the database returned it: its key cell, and of the columns those in want,
 // by position, where nil means all. It returns nil for a row without cells.
-func (t *Table) decode(row driver.Row, want []bool) (*record, error) {
+//
+// Nothing of the record is in the scratch memory.
+func (t *Table) decode(row driver.Row, want []bool, s *scratch) (*record, error) {
 	if len(row.Cells) == 0 {
 		return nil, nil
 	}
 	if len(row.Cells[0].Qualifier) != 0 {
 		return nil, fmt.Errorf("%w: the key cell is missing", errTornRow)
 	}
-	where := t.places(row.Key)
-	b, h, err := t.openKeyCell(row.Cells[0].Value, where)
+	s.where.of(t, row.Key)
+	b, h, err := t.openKeyCell(row.Cells[0].Value, s)
 	if err != nil {
 		return nil, err
 	}
@@ -293,7 +307,7 @@ func (t *Table) decode(row driver.Row, want []bool) (*record, error) {
 		if !found {
 			continue
 		}
-		value, write, search, err := c.open(cells[0].Value, where)
+		value, write, search, err := c.open(cells[0].Value, s)
 		if err != nil {
 			return nil, err
 		}

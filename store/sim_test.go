@@ -414,7 +414,7 @@ func (w *world) state() map[string]rowState {
 		if err != nil {
 			panic(err)
 		}
-		r, err := w.table.decode(row, nil)
+		r, err := w.table.decode(row, nil, new(scratch))
 		if err != nil {
 			panic(err)
 		}
@@ -460,7 +460,7 @@ func (w *world) checkPostings() {
 		if err != nil {
 			panic(err)
 		}
-		r, err := w.table.decode(row, nil)
+		r, err := w.table.decode(row, nil, new(scratch))
 		if err != nil {
 			panic(err)
 		}
