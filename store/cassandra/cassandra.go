@@ -19,6 +19,11 @@
 // enough; a commitlog_segment_size below 32 MiB lowers the first. Everything that one
 // [driver.Mutation] or one conditional change holds has to fit together, conditions included.
 //
+// A conditional change has a timestamp of the server's. Deleting a row that has seen one, Apply
+// first asks for the youngest timestamp in it, in families with [driver.LayoutWide]. In those with
+// [driver.LayoutOrdered], whose rows are deleted by the thousand, it does not: a client whose clock
+// is behind the server's deletes such a row only if that was changed longer ago.
+//
 // Cassandra's default, commitlog_sync: periodic, writes an acknowledged mutation to the disk of
 // each replica within ten seconds. It survives the death of processes, but not a loss of power
 // on all replicas at a time; commitlog_sync: batch or group does.

@@ -1,8 +1,10 @@
 package cassandra
 
 import (
+	"errors"
 	"testing"
 
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -17,6 +19,10 @@ func TestDriver(t *testing.T) {
 		return db
 	}
 	drivertest.TestDriver(t, connect, &drivertest.Options{
+		Own: func(err error) bool {
+			var own gocql.RequestError
+			return errors.As(err, &own)
+		},
 		Reopen: func(tb testing.TB, db driver.DB) driver.DB {
 			require.NoError(tb, db.Close())
 			return connect(tb)

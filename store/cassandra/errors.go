@@ -77,6 +77,9 @@ func kindOf(err error) (advice string, kind error) {
 		}
 		return "", nil
 	}
+	if errors.Is(err, gocql.ErrTooManyStmts) {
+		return "a change of one row may name 65,535 cells", driver.ErrTooLarge
+	}
 	for _, e := range []error{
 		gocql.ErrNoConnections, gocql.ErrNoConnectionsStarted, gocql.ErrConnectionClosed, gocql.ErrTimeoutNoResponse,
 		gocql.ErrNoStreams, gocql.ErrSessionClosed, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed,
@@ -122,7 +125,7 @@ func unknownYet(err error) bool {
 // notApplied reports whether an error of a conditional statement was met before anything could
 // be applied.
 func notApplied(err error) bool {
-	for _, e := range []error{gocql.ErrNoConnections, gocql.ErrNoStreams, gocql.ErrSessionClosed} {
+	for _, e := range []error{gocql.ErrNoConnections, gocql.ErrNoStreams, gocql.ErrSessionClosed, gocql.ErrTooManyStmts} {
 		if errors.Is(err, e) {
 			return true
 		}

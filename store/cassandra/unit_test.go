@@ -318,6 +318,7 @@ func TestKindsOfErrors(t *testing.T) {
 	}{
 		{gocql.ErrNoConnections, driver.ErrUnavailable, false},
 		{gocql.ErrNoStreams, driver.ErrUnavailable, false},
+		{gocql.ErrTooManyStmts, driver.ErrTooLarge, false},
 		{gocql.ErrConnectionClosed, driver.ErrUnavailable, true},
 		{gocql.ErrTimeoutNoResponse, driver.ErrUnavailable, true},
 		{io.EOF, driver.ErrUnavailable, true},

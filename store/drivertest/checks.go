@@ -142,6 +142,7 @@ func checkFamilies(tb testing.TB, s *suite) {
 
 func checkDrop(tb testing.TB, s *suite) {
 	require.NoError(tb, s.db.Drop(background, s.name+"_never"), "a family that does not exist is no error")
+	require.NoError(tb, s.db.Drop(background, "No family's name"), "nor is one that cannot exist")
 
 	// A name of the full length.
 	spec := driver.FamilySpec{Name: (s.name + "_" + strings.Repeat("z9_", 20))[:40], Layout: driver.LayoutOrdered}
@@ -154,12 +155,16 @@ func checkDrop(tb testing.TB, s *suite) {
 	require.NoError(tb, err)
 	require.NotContains(tb, names, spec.Name)
 
+	fails := func(method string, err error) {
+		require.Error(tb, err, "%s of a dropped family", method)
+		require.True(tb, s.o.Own == nil || s.o.Own(err), "%s: the error does not wrap that of the database's client: %v", method, err)
+	}
 	_, err = f.Get(background, b("a"), driver.Slice{})
-	require.Error(tb, err, "Get of a dropped family")
-	require.Error(tb, f.Apply(background, row("b", put("q", "v"))), "Apply to a dropped family")
+	fails("Get", err)
+	fails("Apply", f.Apply(background, row("b", put("q", "v"))))
 	_, err = f.CheckAndPut(background, b("c"), absent("q"), put("q", "v"))
-	require.Error(tb, err, "CheckAndPut to a dropped family")
-	require.Error(tb, scanError(tb, f, background, driver.Range{}), "Scan of a dropped family")
+	fails("CheckAndPut", err)
+	fails("Scan", scanError(tb, f, background, driver.Range{}))
 
 	// The name can be used again, with another layout, and nothing comes back.
 	spec.Layout = driver.LayoutWide

@@ -28,6 +28,10 @@ type Options struct {
 	// data outlives a Close is not tested.
 	Reopen func(testing.TB, driver.DB) driver.DB
 
+	// Own reports whether an error wraps one of the database's own client, as all must that come
+	// from there. Where it is nil, as for a database without a client, that is not tested.
+	Own func(error) bool
+
 	// Operations is the length of the random history that is compared with a model, 400 by
 	// default.
 	Operations int

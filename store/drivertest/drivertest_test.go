@@ -3,6 +3,7 @@ package drivertest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"runtime"
@@ -42,6 +43,7 @@ type breakage struct {
 	noted  []string // names of checks
 	family func(driver.Committer) driver.Committer
 	db     func(driver.DB) driver.DB
+	own    func(error) bool // as in Options
 }
 
 var breakages = []breakage{
@@ -608,6 +610,9 @@ var breakages = []breakage{
 	{name: "Drop keeps the rows",
 		noted: []string{"Drop removes a family with all that it holds"},
 		db:    func(db driver.DB) driver.DB { return &brokenDB{DB: db, keep: true} }},
+	{name: "errors hide those of the client",
+		noted: []string{"Drop removes a family with all that it holds"},
+		own:   func(error) bool { return false }},
 	{name: "a snapshot moves on",
 		noted: []string{"a snapshot is of one instant"},
 		db:    func(db driver.DB) driver.DB { return &movingDB{db} }},
@@ -636,7 +641,7 @@ func TestSuiteNotices(t *testing.T) {
 					if br.family != nil {
 						db = &brokenDB{DB: db, family: br.family}
 					}
-					require.NotEmpty(t, verdict(t, c, db), "the check did not notice")
+					require.NotEmpty(t, verdict(t, c, db, br.own), "the check did not notice")
 				})
 			}
 		}
@@ -650,16 +655,16 @@ func TestSuiteNotices(t *testing.T) {
 			}
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
-				require.Empty(t, verdict(t, c, NewMemory()))
+				require.Empty(t, verdict(t, c, NewMemory(), func(err error) bool { return errors.Is(err, driver.ErrNoFamily) }))
 			})
 		}
 	})
 }
 
 // verdict runs one check and returns why it failed, or "".
-func verdict(t *testing.T, c check, db driver.DB) string {
+func verdict(t *testing.T, c check, db driver.DB, own func(error) bool) string {
 	w := &witness{TB: t}
-	s := newSuite(w, db, Options{})
+	s := newSuite(w, db, Options{Own: own})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

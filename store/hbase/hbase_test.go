@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/tsuna/gohbase"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
@@ -68,6 +70,7 @@ func TestDriver(t *testing.T) {
 		return db
 	}
 	drivertest.TestDriver(t, connect, &drivertest.Options{
+		Own: func(err error) bool { return errors.Is(err, gohbase.TableNotFound) },
 		Reopen: func(tb testing.TB, db driver.DB) driver.DB {
 			require.NoError(tb, db.Close())
 			return connect(tb)
