@@ -383,7 +383,10 @@ func openLocked(ctx context.Context, k Kind, dir string) (_ *Cluster, unlock fun
 		}
 	}
 	if _, err := readState(dir); err != nil {
-		return nil, nil, err
+		// The first start in a folder has the lock before there is a state.
+		if _, lockErr := os.Stat(filepath.Join(dir, "lock")); lockErr != nil || !errors.Is(err, os.ErrNotExist) {
+			return nil, nil, err
+		}
 	}
 	unlock, err = lockDir(ctx, dir, func(string, ...any) {})
 	if err != nil {

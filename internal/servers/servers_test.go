@@ -378,6 +378,20 @@ func TestTwoUpsAtOnce(t *testing.T) {
 	require.Equal(t, 1, n)
 }
 
+func TestDownWaitsForAStart(t *testing.T) {
+	dir := t.TempDir()
+	unlock, err := lockDir(tContext(), dir, t.Logf) // as a first start does
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(tContext(), 100*time.Millisecond)
+	defer cancel()
+	_, err = Down(ctx, Cassandra, dir)
+	require.ErrorIs(t, err, context.DeadlineExceeded, "it said that nothing runs")
+	unlock()
+	ended, err := Down(tContext(), Cassandra, dir)
+	require.NoError(t, err)
+	require.Zero(t, ended, "the start has failed")
+}
+
 func TestFailedStart(t *testing.T) {
 	t.Run("the server dies", func(t *testing.T) {
 		fakeMachine(t, "die")
