@@ -12,8 +12,8 @@ func newRoot(e *env) *cobra.Command {
 ranges of it over the ciphertexts, checks every answer against the plaintext, and
 shows what that costs beside the same column without encryption.
 
-Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 wrong answer found, 4 store
-unreachable or in use, 130 interrupted.`,
+Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 wrong answer or changed data found,
+4 store unreachable or in use, 130 interrupted.`,
 		Example: `  opebench run
   opebench run --input flights.csv --column delay --plot delay.svg
   opebench keygen bench.key
