@@ -442,7 +442,7 @@ func (s toldSpan) RecordError(err error, _ ...trace.EventOption) { fmt.Fprintln(
 func attributes(kv []attribute.KeyValue) string {
 	var out string
 	for _, a := range kv {
-		out += fmt.Sprintf("%s=%s ", a.Key, a.Value.Emit())
+		out += fmt.Sprintf("%s=%s ", a.Key, a.Value.String())
 	}
 	return out
 }

@@ -303,7 +303,7 @@ func (w *world) end(rows []string) {
 func (w *world) write(ops int, r *rand.Rand) {
 	db, tbl := w.connect()
 	if w.call(db, "begin", nil, func() error { return nil }) != nil {
-		db, tbl = w.connect()
+		_, tbl = w.connect()
 	}
 	for range ops {
 		var rows []Row
@@ -331,7 +331,7 @@ func (w *world) write(ops int, r *rand.Rand) {
 		w.end(keys)
 		switch {
 		case errors.Is(err, errDead):
-			db, tbl = w.connect()
+			_, tbl = w.connect()
 		case err != nil:
 			w.fail("write: %v", err)
 			return
@@ -349,7 +349,7 @@ func (w *world) fail(format string, args ...any) {
 func (w *world) read(ops int, r *rand.Rand) {
 	db, tbl := w.connect()
 	if w.call(db, "begin", nil, func() error { return nil }) != nil {
-		db, tbl = w.connect()
+		_, tbl = w.connect()
 	}
 	for range ops {
 		q := Query{Reverse: r.IntN(2) == 0}
@@ -378,7 +378,7 @@ func (w *world) read(ops int, r *rand.Rand) {
 			got[w.rowKey(row)]++
 		}
 		if errors.Is(failed, errDead) {
-			db, tbl = w.connect()
+			_, tbl = w.connect()
 			continue
 		}
 		if failed != nil {

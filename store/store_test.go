@@ -87,11 +87,3 @@ var readings = store.Schema{
 		store.OrderedColumn("name", store.String, store.Boldyreva),
 	},
 }
-
-const (
-	device      = store.Field[string]("device")
-	at          = store.Field[time.Time]("time")
-	temperature = store.Field[float64]("temperature")
-	status      = store.Field[string]("status")
-	name        = store.Field[string]("name")
-)

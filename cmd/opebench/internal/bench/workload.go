@@ -46,13 +46,12 @@ func usagef(format string, args ...any) error { return usageError(fmt.Sprintf(fo
 
 // A workload is a distribution of generated values.
 type workload struct {
-	name     string
-	about    string
-	kind     string   // the default
-	order    string   // the default
-	kinds    []string // allowed
-	describe func(k Kind) string
-	new      func(k Kind, n int, seed uint64) distribution
+	name  string
+	about string
+	kind  string   // the default
+	order string   // the default
+	kinds []string // allowed
+	new   func(k Kind, n int, seed uint64) distribution
 }
 
 var integerKinds = []string{"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"}
