@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -474,4 +478,54 @@ func TestSilenceAtStart(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrUnavailable)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Less(t, time.Since(start), 3*time.Second)
+}
+
+// TestTLSVerifiesTheServer: nothing of a login goes to a server whose certificate does not fit.
+func TestTLSVerifiesTheServer(t *testing.T) {
+	site := httptest.NewTLSServer(nil) // for its certificate, of 127.0.0.1 and example.com
+	site.Close()
+	known := x509.NewCertPool()
+	known.AddCert(site.Certificate())
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: site.TLS.Certificates})
+	require.NoError(t, err)
+	var heard atomic.Int64 // bytes, after the handshake
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			n, _ := conn.Read(make([]byte, 1024))
+			heard.Add(int64(n))
+			conn.Close()
+		}
+	})
+	defer wait.Wait()
+	defer l.Close()
+	for _, c := range []struct {
+		name   string
+		config *tls.Config
+		says   string // "" where it is trusted
+	}{
+		{"unknown authority", &tls.Config{}, "unknown authority"},
+		{"another name", &tls.Config{RootCAs: known, ServerName: "cassandra.invalid"}, "not cassandra.invalid"},
+		{"too old", &tls.Config{RootCAs: known, MaxVersion: tls.VersionTLS11}, "tls"},
+		{"trusted", &tls.Config{RootCAs: known}, ""},
+	} {
+		heard.Store(0)
+		_, err := Open(t.Context(), Config{
+			Options: Options{Keyspace: "ks"}, Hosts: []string{l.Addr().String()},
+			Username: "me", Password: "secret", TLS: c.config, ConnectTimeout: time.Second,
+		})
+		require.Error(t, err, c.name)
+		require.NotContains(t, err.Error(), "secret", c.name)
+		if c.says == "" {
+			require.NotZero(t, heard.Load(), "the server was not trusted")
+		} else {
+			require.ErrorContains(t, err, c.says, c.name)
+			require.Zero(t, heard.Load(), c.name)
+		}
+		require.Zero(t, c.config.MinVersion, "the caller's configuration was changed")
+	}
 }
