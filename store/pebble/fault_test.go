@@ -202,6 +202,26 @@ func TestNoSpaceLeftForTables(t *testing.T) {
 	}
 }
 
+// TestNoSpaceLeftForRecovery opens a directory whose log has to be replayed, on a disk that has no
+// space for the tables that come of it: an error in finite time, and nothing is lost.
+func TestNoSpaceLeftForRecovery(t *testing.T) {
+	mem := vfs.NewCrashableMem()
+	db := mustOpen(t, "db", &Options{FS: mem})
+	require.NoError(t, mustFamily(t, db).Apply(background, mutation("a", "value of a")))
+	killed := mem.CrashClone(vfs.CrashCloneCfg{})
+	require.NoError(t, db.Close())
+
+	disk := &fullDisk{only: ".sst"}
+	begin := time.Now()
+	_, err := Open("db", &Options{FS: errorfs.Wrap(killed, disk)})
+	require.ErrorIs(t, err, syscall.ENOSPC)
+	require.Positive(t, disk.failed.Load())
+	require.Less(t, time.Since(begin), 10*time.Second)
+
+	// The lock is free, and the engine that was left alone does no harm.
+	verifyAcknowledged(t, killed, []string{"a"}, 0)
+}
+
 // TestPowerLoss takes copies of what a loss of power would leave, at random moments: all that was
 // synced, and a random part of what was not.
 func TestPowerLoss(t *testing.T) {

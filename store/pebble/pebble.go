@@ -156,7 +156,6 @@ func open(dir string, o Options) (_ *DB, err error) {
 	fence := newFence(o.FS)
 	fence.lock = lockName
 	cache := pebble.NewCache(o.CacheBytes)
-	defer cache.Unref() // the engine has its own reference
 	po := &pebble.Options{
 		FS:                          fence,
 		Cache:                       cache,
@@ -174,10 +173,7 @@ func open(dir string, o Options) (_ *DB, err error) {
 		// Ten bits a key: one in a hundred look-ups of an absent cell reads a block in vain.
 		po.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
-	eng, err := openEngine(dir, po)
-	if err == nil && fence.err() != nil {
-		err = errors.Join(fence.err(), eng.Close())
-	}
+	eng, err := openEngine(dir, po, fence)
 	if err != nil {
 		if desc, perr := pebble.Peek(dir, o.FS); perr == nil && desc.FormatMajorVersion > pebble.FormatNewest ||
 			strings.Contains(err.Error(), "unknown format major version") {
@@ -222,14 +218,49 @@ func makeDir(fsys vfs.FS, dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// openEngine turns the panics by which the engine reports some failures into errors.
-func openEngine(dir string, o *pebble.Options) (eng *pebble.DB, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = asError(r)
+// openEngine opens the engine and gives up the caller's reference to its cache. It turns the
+// panics by which the engine reports some failures into errors.
+//
+// On a full disk the engine would not come back: it repeats the flush of the log that it has
+// replayed for ever. So it is given up once the fence is closed, and closed when it has come to its
+// end, which Open does not wait for beyond some time.
+func openEngine(dir string, o *pebble.Options, fence *fence) (*pebble.DB, error) {
+	type result struct {
+		eng *pebble.DB
+		err error
+	}
+	opened := make(chan result, 1)
+	go func() {
+		var r result
+		defer func() {
+			if p := recover(); p != nil {
+				r = result{err: asError(p)}
+			}
+			opened <- r
+		}()
+		defer o.Cache.Unref() // an engine that is open has its own reference
+		r.eng, r.err = pebble.Open(dir, o)
+		if err := fence.err(); err != nil && r.err == nil {
+			fence.givenUp.Store(true)
+			r = result{err: errors.Join(err, r.eng.Close())}
 		}
 	}()
-	return pebble.Open(dir, o)
+	select {
+	case r := <-opened:
+		return r.eng, r.err
+	case <-fence.failed:
+		fence.givenUp.Store(true)
+	}
+	select {
+	case r := <-opened:
+		err := fence.err() // explains the others
+		if r.eng != nil {
+			err = errors.Join(err, r.eng.Close())
+		}
+		return nil, err
+	case <-time.After(patience):
+		return nil, fence.err()
+	}
 }
 
 func asError(recovered any) error {
