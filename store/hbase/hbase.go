@@ -320,7 +320,7 @@ func (d *DB) verify(t *pb.TableSchema, spec driver.FamilySpec) error {
 	switch {
 	case found == "":
 		return fmt.Errorf("hbase: %w: table %s was not made by this library: it has no attribute %s", driver.ErrLayout, name, layoutAttribute)
-	case !strings.HasPrefix(found, "format="+strconv.Itoa(format)+" "):
+	case !strings.HasPrefix(found, thisFormat):
 		return fmt.Errorf("hbase: %w: table %s has layout %q, which needs a newer version of this library; this one knows format %d",
 			driver.ErrLayout, name, found, format)
 	case found != want:
@@ -344,7 +344,7 @@ func (d *DB) verify(t *pb.TableSchema, spec driver.FamilySpec) error {
 }
 
 // Drop implements [driver.DB]. One that was interrupted leaves the table disabled; another Drop
-// completes it. A table that this library did not make is not dropped.
+// completes it. A table that this library, or this version of it, did not make is not dropped.
 func (d *DB) Drop(ctx context.Context, name string) error {
 	if (driver.FamilySpec{Name: name, Layout: driver.LayoutOrdered}).Check() != nil {
 		return nil // such a family cannot exist
@@ -358,8 +358,11 @@ func (d *DB) Drop(ctx context.Context, name string) error {
 	if err != nil || schema == nil {
 		return d.fail(ctx, what, err)
 	}
-	if attribute(schema, layoutAttribute) == "" {
+	switch found := attribute(schema, layoutAttribute); {
+	case found == "":
 		return fmt.Errorf("hbase: %w: table %s:%s was not made by this library and is not dropped", driver.ErrLayout, d.namespace, name)
+	case !strings.HasPrefix(found, thisFormat):
+		return fmt.Errorf("hbase: %w: table %s:%s has layout %q, which a newer version of this library has to drop", driver.ErrLayout, d.namespace, name, found)
 	}
 	table := d.tableName(name)
 	err = m.procedure(ctx, "DisableTable", &pb.DisableTableRequest{TableName: table}, &pb.DisableTableResponse{})
@@ -371,6 +374,9 @@ func (d *DB) Drop(ctx context.Context, name string) error {
 	}
 	return d.fail(ctx, what, err)
 }
+
+// thisFormat is what the layouts of tables begin with that this version knows.
+var thisFormat = "format=" + strconv.Itoa(format) + " "
 
 // layout is what a table says of itself.
 func layout(s driver.FamilySpec) string {
