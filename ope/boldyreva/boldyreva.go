@@ -24,10 +24,10 @@
 // plaintexts are few and not known in part: for a dense column, or one whose distribution is known,
 // sorting recovers most values (Naveed, Kamara and Wright, CCS 2015).
 //
-// The shift of [NewModular] hides where the domain begins. As many gains as the shift has are lost
-// with the first open-ended or wrapping query, which points at the place (Mavroforakis et al.,
-// SIGMOD 2015, on queries against mOPE), and with data dense enough to show a gap. It adds nothing
-// against someone who knows a single pair of plaintext and ciphertext.
+// The shift of [NewModular] hides where the domain begins. What it gains is lost with the first
+// open-ended or wrapping query, which points at the place (Mavroforakis et al., SIGMOD 2015, on
+// queries against mOPE), and with data dense enough to show a gap. It adds nothing against someone
+// who knows a single pair of plaintext and ciphertext.
 //
 // Nothing here runs in constant time: rejection sampling takes a time that depends on the plaintext,
 // and where the processor has no AES instructions, AES is looked up in tables.
@@ -155,7 +155,8 @@ func defaultRangeBits(domainBits int) int {
 	return min((max(2*domainBits, domainBits+8)+7)/8*8, 128)
 }
 
-// ID implements [ope.Scheme], for example "boldyreva/1 domain=[0,255] range=16".
+// ID implements [ope.Scheme], for example "boldyreva/1 domain=[0,255] range=16" or,
+// of a modular scheme, "mope/1 domain=[0,255] range=16".
 func (s *scheme) ID() string { return s.id }
 
 // Domain implements [ope.Scheme].
@@ -239,7 +240,8 @@ func (s *scheme) Intervals(_ context.Context, lo, hi int64) ([]ope.Interval, err
 const chunk = 1 << 13
 
 // EncryptBatch implements [ope.BatchEncrypter]. It uses up to GOMAXPROCS goroutines, and ends with
-// the context's error if ctx is cancelled. The ciphertexts share one array.
+// the context's error if ctx is cancelled. The ciphertexts lie side by side in one
+// array, so that one that is kept keeps them all in memory.
 func (s *scheme) EncryptBatch(ctx context.Context, xs []int64) ([]ope.Ciphertext, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

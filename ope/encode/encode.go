@@ -94,7 +94,10 @@ type place struct {
 	beyond  int  // if not 0: below (-1) or above (+1) all codes; code has no meaning
 }
 
-func (c codec[T]) ID() string         { return c.id }
+// ID names the map from values to codes. See [Codec].
+func (c codec[T]) ID() string { return c.id }
+
+// Domain returns the closed interval of codes, which is the domain that a scheme needs.
 func (c codec[T]) Domain() ope.Domain { return c.domain }
 
 // Encode returns the code of v: [ope.ErrDomain] if v is beyond the domain, [ErrInexact] if it is

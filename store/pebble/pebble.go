@@ -100,7 +100,8 @@ type entry struct {
 // does not exist.
 //
 // A directory that is not empty and holds something else, or was written by a newer version, is
-// [driver.ErrLayout] and left as it is. One that is open already is [driver.ErrLocked].
+// [driver.ErrLayout] and left as it is. One that is open already is [driver.ErrLocked]. Opening
+// writes: what is only in the log gets into tables, which a full disk makes an error.
 func Open(dir string, opts *Options) (*DB, error) {
 	var o Options
 	if opts != nil {
