@@ -10,6 +10,7 @@ import (
 	"iter"
 	"runtime"
 	"slices"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -316,86 +317,76 @@ func (f *finder) run(ctx context.Context) iter.Seq2[*found, error] {
 	}
 }
 
-// scan yields what satisfies the conditions in one range, in the order of keys. While one batch of
-// rows is opened, which takes processors or, for postings, round trips, the next one is read.
+// scan yields what satisfies the conditions in one range, in the order of keys. One goroutine reads
+// ahead, so that reading goes on while rows are opened, which takes processors or, for postings,
+// round trips.
 func (f *finder) scan(ctx context.Context, r keyRange) iter.Seq2[*found, error] {
 	return func(yield func(*found, error) bool) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
 		family, slice := f.data, f.table.slice(f.need)
 		if f.plan.driving != nil {
 			family, slice = f.postings, driver.Slice{}
 		}
-		type opened struct {
-			hits []*found
-			err  error
-		}
-		var pending chan opened // what comes of the batch before
-		defer func() {
-			if pending != nil {
-				cancel()
-				<-pending
-			}
-		}()
-		// emit yields what comes of the pending batch.
-		emit := func() (more bool) {
-			if pending == nil {
-				return true
-			}
-			o := <-pending
-			pending = nil
-			if o.err != nil {
-				yield(nil, o.err)
-				return false
-			}
-			for _, hit := range o.hits {
-				if hit == nil || f.plan.driving != nil && !f.first(hit) {
-					f.explain.Discarded++
-				} else if !yield(hit, nil) {
+		var reader sync.WaitGroup
+		defer reader.Wait()
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		batches := make(chan []driver.Row, 1)
+		var failed error // of the reader, set before it closes batches
+		f.explain.Requests++
+		reader.Go(func() {
+			defer close(batches)
+			send := func(batch []driver.Row) bool {
+				select {
+				case batches <- batch:
+					return true
+				case <-ctx.Done():
+					failed = ended(ctx)
 					return false
 				}
 			}
-			return true
-		}
-		start := func(batch []driver.Row) {
+			size := firstBatch
+			batch := make([]driver.Row, 0, size)
+			for row, err := range family.Scan(ctx, driver.Range{
+				Start: r.start, End: r.end, Reverse: f.query.Reverse, Cells: slice, AnyOrder: f.plan.anyOrder,
+			}) {
+				if err != nil {
+					if send(batch) {
+						failed = err
+					}
+					return
+				}
+				if batch = append(batch, row); len(batch) < size {
+					continue
+				}
+				if !send(batch) {
+					return
+				}
+				size = min(2*size, fullBatch)
+				batch = make([]driver.Row, 0, size)
+			}
+			send(batch)
+		})
+		for batch := range batches {
 			f.explain.Hits += len(batch)
 			if f.plan.driving != nil {
 				f.explain.Requests += len(batch)
 			}
-			done := make(chan opened, 1)
-			pending = done
-			go func() {
-				hits, err := f.open(ctx, batch)
-				done <- opened{hits, err}
-			}()
-		}
-		f.explain.Requests++
-		size := firstBatch
-		batch := make([]driver.Row, 0, size)
-		for row, err := range family.Scan(ctx, driver.Range{
-			Start: r.start, End: r.end, Reverse: f.query.Reverse, Cells: slice, AnyOrder: f.plan.anyOrder,
-		}) {
+			hits, err := f.open(ctx, batch)
 			if err != nil {
-				if emit() {
-					yield(nil, err)
+				yield(nil, err)
+				return
+			}
+			for _, hit := range hits {
+				if hit == nil || f.plan.driving != nil && !f.first(hit) {
+					f.explain.Discarded++
+				} else if !yield(hit, nil) {
+					return
 				}
-				return
 			}
-			if batch = append(batch, row); len(batch) < size {
-				continue
-			}
-			if !emit() {
-				return
-			}
-			start(batch)
-			size = min(2*size, fullBatch)
-			batch = make([]driver.Row, 0, size)
 		}
-		if !emit() {
-			return
+		if failed != nil {
+			yield(nil, failed)
 		}
-		start(batch)
-		emit()
 	}
 }
 

@@ -138,10 +138,18 @@ func pause(ctx context.Context, attempt int) error {
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return ended(ctx)
 	case <-timer.C:
 		return nil
 	}
+}
+
+// ended returns the error of a context that is done, with its cause.
+func ended(ctx context.Context) error {
+	if cause := context.Cause(ctx); cause != ctx.Err() {
+		return fmt.Errorf("%w: %w", ctx.Err(), cause)
+	}
+	return ctx.Err()
 }
 
 // family returns the name under which the table appears in spans and logs.
