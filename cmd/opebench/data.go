@@ -11,6 +11,8 @@ import (
 
 // dataOptions say which values are inserted.
 type dataOptions struct {
+	flags *pflag.FlagSet // that these are bound to
+
 	n    int
 	seed uint64
 	kind string
@@ -27,6 +29,7 @@ const (
 )
 
 func (o *dataOptions) bind(f *pflag.FlagSet) {
+	o.flags = f
 	names, abouts := bench.Workloads()
 	f.IntVar(&o.n, "n", 0, "`number` of values (default 20,000, or all of the input)")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the generated values and of the choice of queries")
@@ -41,7 +44,7 @@ func (o *dataOptions) bind(f *pflag.FlagSet) {
 
 // source returns the values; a limit of 0 is all of them.
 func (o *dataOptions) source() (s bench.Source, limit int, err error) {
-	if o.n < 0 {
+	if o.n < 1 && o.flags.Changed("n") {
 		return nil, 0, usagef("--n is %d, need at least 1", o.n)
 	}
 	if o.input == "" {

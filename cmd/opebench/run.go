@@ -167,7 +167,7 @@ func run(ctx context.Context, e *env, opts *runOptions) (err error) {
 	for _, name := range stores {
 		var r *bench.Report
 		r, err = runOn(ctx, e, name, key, cfg)
-		if r != nil && r.Rows > 0 {
+		if r != nil && len(r.Results) > 0 {
 			if name == "" {
 				name = temporary
 			}

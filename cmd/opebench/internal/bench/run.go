@@ -131,6 +131,14 @@ func Run(ctx context.Context, store *Store, cfg Config) (*Report, error) {
 	}
 	report := &Report{Layout: cfg.Layout, Queries: cfg.Queries, Batch: cfg.Batch}
 
+	// A run that is refused leaves the store as it was: one table of several would be in the way
+	// of later commands.
+	if !cfg.Replace {
+		if err := store.checkFree(ctx, cfg.Schemes, cfg.Layout); err != nil {
+			return report, err
+		}
+	}
+
 	// All of the input is read before anything is written, so that bad input loses nothing.
 	cfg.Progress.Start("reading", cfg.Source.Len())
 	rows, sorted, err := sample(cfg.Source.Values(), cfg.Limit, cfg.Seed, func(int) error {

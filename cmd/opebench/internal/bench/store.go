@@ -209,6 +209,24 @@ func (s *Store) table(spec schemeSpec, layout Layout, t *store.Table) (Table, In
 	return nil, Info{}, fmt.Errorf("table %s: %w: it is no table that this version of opebench makes", made.Name, ErrParams)
 }
 
+// checkFree returns ErrExists if the store holds a table of one of the schemes.
+func (s *Store) checkFree(ctx context.Context, schemes []string, layout Layout) error {
+	names, err := s.Tables(ctx)
+	if err != nil {
+		return err
+	}
+	for _, scheme := range schemes {
+		if name := tableName(scheme, layout); slices.Contains(names, name) {
+			return errTableExists(name)
+		}
+	}
+	return nil
+}
+
+func errTableExists(name string) error {
+	return fmt.Errorf("%w: the store holds values under %s already; name another store, or give --replace to drop them", ErrExists, name)
+}
+
 // Create makes an empty table. One that exists is ErrExists or, with replace, dropped.
 func (s *Store) Create(ctx context.Context, scheme string, layout Layout, kind Kind, column string, replace bool) (Table, Info, error) {
 	spec, err := schemeByName(scheme)
@@ -227,7 +245,7 @@ func (s *Store) Create(ctx context.Context, scheme string, layout Layout, kind K
 	s.meter.reset()
 	t, err := s.store.Create(ctx, schema)
 	if errors.Is(err, store.ErrExists) {
-		return nil, Info{}, fmt.Errorf("%w: the store holds values under %s already; name another store, or give --replace to drop them", ErrExists, schema.Name)
+		return nil, Info{}, errTableExists(schema.Name)
 	}
 	if err != nil {
 		return nil, Info{}, err
