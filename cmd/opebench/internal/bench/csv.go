@@ -35,7 +35,7 @@ var ErrInput = errors.New("bad input")
 type CSVOptions struct {
 	Type    string // name of a kind; by default it is inferred from the first rows
 	Comma   rune   // between cells, default ','
-	SkipBad bool   // leave rows out whose cell is missing, overlong, or no value of the type
+	SkipBad bool   // leave rows out whose cell is missing, overlong, or no value of the type, and overlong rows
 }
 
 // A CSVSource is a column of a file in CSV (RFC 4180). The file is read as a stream, anew for
@@ -102,7 +102,7 @@ func OpenCSV(path, column string, opts CSVOptions) (*CSVSource, error) {
 			}
 			if err != nil {
 				var bad *csv.ParseError
-				if errors.As(err, &bad) {
+				if errors.As(err, &bad) || err == errLong {
 					continue // met again, and reported, when the values are read
 				}
 				return nil, err
@@ -228,6 +228,7 @@ func (s *CSVSource) Values() iter.Seq2[int64, error] {
 			switch {
 			case errors.As(err, &bad):
 				err = bad.Err
+			case err == errLong: // the next row is found
 			case err != nil: // of reading, or a record without end: what follows is lost
 				yield(0, s.atRow(row, err))
 				return
@@ -277,30 +278,91 @@ func newRecords(f io.Reader, comma rune) *records {
 	return &records{csv: r, guard: g}
 }
 
-// next returns a record, which is valid until the next call, and its number.
+// next returns a record, which is valid until the next call, and its number. After errLong, the
+// next call returns the record behind the long one.
 func (r *records) next() ([]string, int, error) {
-	r.guard.left = maxRecord
+	start := r.csv.InputOffset()
+	r.guard.left, r.guard.stopped = maxRecord, false
 	record, err := r.csv.Read()
+	if r.guard.stopped {
+		// Whatever package csv makes of the part that it got.
+		record, err = nil, r.guard.skipLine(start)
+	}
 	if err != io.EOF {
 		r.row++
 	}
 	return record, r.row, err
 }
 
-var errRecord = fmt.Errorf("the row has more than %d bytes; is a quotation mark not closed?", maxRecord)
+var (
+	// errLong is returned for a record that is too long and was skipped.
+	errLong = fmt.Errorf("the row has more than %d bytes", maxRecord)
 
-// guard fails when one record takes more than it has left: package csv would take the record
-// into memory whole.
+	// errEndless is returned for one whose end is not known.
+	errEndless = fmt.Errorf("%w; is a quotation mark not closed?", errLong)
+)
+
+// guard stops when one record takes more than it has left: package csv would take the record
+// into memory whole. It follows the lines, so as to tell whether the record ends with its line.
 type guard struct {
-	r    io.Reader
-	left int
+	r       *bufio.Reader
+	left    int
+	stopped bool
+
+	read    int64 // bytes
+	endLine int64 // how many of them go up to the end of the last line that is not blank
+	line    int   // bytes of the last line so far
+	quotes  int   // quotation marks among them
 }
 
 func (g *guard) Read(p []byte) (int, error) {
 	if g.left <= 0 {
-		return 0, errRecord
+		g.stopped = true
+		return 0, errLong
 	}
 	n, err := g.r.Read(p)
 	g.left -= n
+	g.follow(p[:n])
 	return n, err
+}
+
+func (g *guard) follow(p []byte) {
+	for len(p) > 0 {
+		part, rest, ended := bytes.Cut(p, []byte{'\n'})
+		g.line += len(part)
+		g.quotes += bytes.Count(part, []byte{'"'})
+		g.read += int64(len(p) - len(rest))
+		if ended {
+			if g.line > 1 || g.line == 1 && !bytes.HasSuffix(part, []byte{'\r'}) {
+				g.endLine = g.read
+			}
+			g.line, g.quotes = 0, 0
+		}
+		p = rest
+	}
+}
+
+// skipLine skips the rest of the line that the guard stopped in and returns errLong, if the record
+// begins and ends with that line: it does unless a quotation goes on in the next one, which takes
+// an odd number of quotation marks, or came from the one before. Then it is errEndless. The
+// record began at the offset start or behind blank lines there.
+func (g *guard) skipLine(start int64) error {
+	if g.endLine > start {
+		return errEndless
+	}
+	quotes := g.quotes
+	for {
+		part, err := g.r.ReadSlice('\n')
+		quotes += bytes.Count(part, []byte{'"'})
+		switch {
+		case err == bufio.ErrBufferFull:
+			continue
+		case err != nil && err != io.EOF:
+			return err
+		case quotes%2 != 0:
+			return errEndless
+		}
+		g.line, g.quotes = 0, 0
+		return errLong
+	}
 }

@@ -69,11 +69,15 @@ func TestBareFiles(t *testing.T) {
 	require.Equal(t, []int64{7}, all(t, s.Values()), "a name comes before a number")
 }
 
-// A file without an end of a row, or of a quotation, does not get into memory.
+// A file without an end of a quotation does not get into memory.
 func TestRowsWithoutEnd(t *testing.T) {
+	long := strings.Repeat("9", 2*maxRecord)
 	for name, text := range map[string]string{
-		"line":  "c\n1\n" + strings.Repeat("9", 3*maxRecord),
-		"quote": "c\n1\n\"" + strings.Repeat("9\n", 2*maxRecord),
+		"lines":        "c\n1\n\"" + strings.Repeat("9\n", 2*maxRecord),
+		"line":         "c\n1\n\"" + long,
+		"goes on":      "c\n1\n\"" + long + "\n2\n\"\n3\n",
+		"opens behind": "c\n1\n" + long + ",\"\n2\n\"\n3\n",
+		"came":         "c\n1\n\"\n" + long + "\"\n2\n3\n",
 	} {
 		for _, skip := range []bool{false, true} {
 			s, err := OpenCSV(write(t, text), "c", CSVOptions{Type: "int64", SkipBad: skip})
@@ -84,7 +88,44 @@ func TestRowsWithoutEnd(t *testing.T) {
 				n++
 			}
 			require.Equal(t, 2, n, name)
-			require.ErrorContains(t, last, "row 3, column \"c\": the row has more than 1048576 bytes", name)
+			require.ErrorContains(t, last, "row 3, column \"c\": the row has more than 1048576 bytes; is a quotation mark not closed?", name)
+		}
+	}
+}
+
+// A row that is too long is a bad one, which ends with its line unless a quotation is open.
+func TestLongRows(t *testing.T) {
+	for name, row := range map[string]string{
+		"plain":        "5," + strings.Repeat("x", 2*maxRecord),
+		"just":         "5," + strings.Repeat("x", maxRecord+8192),
+		"many cells":   strings.Repeat("5,", maxRecord),
+		"quoted":       "5,\"" + strings.Repeat("x", 2*maxRecord) + "\"",
+		"escaped":      "5,\"" + strings.Repeat("\"\"", maxRecord) + "\"",
+		"bare quotes":  "5,x\"y\"" + strings.Repeat("x", 2*maxRecord),
+		"behind blank": "\n\r\n\n5," + strings.Repeat("x", 2*maxRecord),
+		"carriage":     "5," + strings.Repeat("x", 2*maxRecord) + "\r",
+	} {
+		for _, kind := range []string{"int64", ""} {
+			for _, last := range []string{"", "\n", "\n2,y\n\"3\",\"z\nz\"\n"} {
+				path := write(t, "c,d\n1,x\n"+row+last)
+				s, err := OpenCSV(path, "c", CSVOptions{Type: kind, SkipBad: true})
+				require.NoError(t, err, name)
+				want := []int64{1}
+				if len(last) > 1 {
+					want = []int64{1, 2, 3}
+				}
+				require.Equal(t, want, all(t, s.Values()), name)
+				require.Equal(t, 1, s.Skipped(), name)
+
+				s, err = OpenCSV(path, "c", CSVOptions{Type: kind})
+				require.NoError(t, err, name)
+				var bad error
+				for _, bad = range s.Values() {
+				}
+				require.ErrorIs(t, bad, ErrInput)
+				require.ErrorContains(t, bad, "row 3, column \"c\": the row has more than 1048576 bytes", name)
+				require.ErrorContains(t, bad, "--skip-bad leaves such rows out", name)
+			}
 		}
 	}
 	// A long row with an end is no obstacle.
