@@ -115,12 +115,12 @@ func rangeQuery(ctx context.Context, e *env, opts *rangeQueryOptions) (err error
 	fromOK, toOK := true, true // false: no value is on that side of the bound
 	if opts.from != nil {
 		if lo, fromOK, err = info.Kind.Low(strings.TrimSpace(*opts.from)); err != nil {
-			return usagef("--from: %v", err)
+			return usagef("--from: %v; column %q has values of type %s", err, info.Column, info.Kind.Name)
 		}
 	}
 	if opts.to != nil {
 		if hi, toOK, err = info.Kind.High(strings.TrimSpace(*opts.to)); err != nil {
-			return usagef("--to: %v", err)
+			return usagef("--to: %v; column %q has values of type %s", err, info.Column, info.Kind.Name)
 		}
 	}
 	rows := table.Range(ctx, lo, hi, opts.limit)

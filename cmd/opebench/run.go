@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -143,7 +144,7 @@ func run(ctx context.Context, e *env, opts *runOptions) (err error) {
 	var plot *os.File
 	if opts.plot != "" {
 		if plot, err = os.CreateTemp(filepath.Dir(opts.plot), ".opebench-plot-"); err != nil {
-			return fmt.Errorf("write the plot: %w", err)
+			return fmt.Errorf("write the plot into %s: %w", filepath.Dir(opts.plot), withoutName(err))
 		}
 		defer func() {
 			// Both fail when all went well: the file is closed, and has another name.
@@ -205,12 +206,26 @@ func savePlot(f *os.File, name string, runs []report.Run) error {
 		err = f.Chmod(0o644) // a picture is for everyone
 	}
 	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("write the plot: %w", err)
+		return fmt.Errorf("write the plot %s: %w", name, withoutName(err))
 	}
 	if err := os.Rename(f.Name(), name); err != nil {
-		return fmt.Errorf("write the plot: %w", err)
+		return fmt.Errorf("write the plot %s: %w", name, withoutName(err))
 	}
 	return nil
+}
+
+// withoutName returns an error without the name of the temporary file, which says nothing to
+// anybody.
+func withoutName(err error) error {
+	var path *fs.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &path):
+		return path.Err
+	case errors.As(err, &link):
+		return link.Err
+	}
+	return err
 }
 
 // runOn measures on one store; the name "" is a temporary one.

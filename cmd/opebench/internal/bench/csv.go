@@ -62,6 +62,13 @@ func OpenCSV(path, column string, opts CSVOptions) (*CSVSource, error) {
 		return nil, usagef("name the column of %s, or give its number", path)
 	}
 	s := &CSVSource{path: path, column: column, opts: opts}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%w: %s is not a regular file: the input is read more than once, save it to a file first", ErrInput, path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -138,7 +145,7 @@ func (s *CSVSource) find(names []string) (byNumber bool, err error) {
 		s.index = number - 1
 		return true, nil
 	case nerr == nil:
-		return false, fmt.Errorf("%w: %s has %d columns, none is named or numbered %s", ErrInput, s.path, len(names), s.column)
+		return false, fmt.Errorf("%w: %s has %s, none is named or numbered %s", ErrInput, s.path, counted(len(names), "column"), s.column)
 	}
 	const shown = 20
 	list := strings.Join(names[:min(len(names), shown)], ", ")
@@ -183,10 +190,21 @@ func infer(cells []string) (Kind, error) {
 			best, most = k, n
 		}
 	}
-	if most == 0 {
-		return Kind{}, fmt.Errorf("no numbers, dates or timestamps in the first %d rows; give --type if they come later", max(len(cells), 1))
+	switch {
+	case len(cells) == 0:
+		return Kind{}, errors.New("no numbers, dates or timestamps: no row has a cell there")
+	case most == 0:
+		return Kind{}, fmt.Errorf("no numbers, dates or timestamps in the first %s; give --type if they come later", strings.TrimPrefix(counted(len(cells), "row"), "1 "))
 	}
 	return best, nil
+}
+
+// counted returns a number with what it counts: "row" for "1 row", "2 rows".
+func counted(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }
 
 func (s *CSVSource) Kind() Kind { return s.kind }
@@ -235,7 +253,7 @@ func (s *CSVSource) Values() iter.Seq2[int64, error] {
 			case row == 1 && s.header:
 				continue
 			case s.index >= len(record):
-				err = fmt.Errorf("%w: the row has %d cells, this is the %dth", errMissing, len(record), s.index+1)
+				err = fmt.Errorf("%w: the row has %s, the column is number %d", errMissing, counted(len(record), "cell"), s.index+1)
 			default:
 				x, err = s.parse(record[s.index])
 			}

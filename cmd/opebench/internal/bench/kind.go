@@ -66,6 +66,16 @@ func columnOf[T any](typ store.TypeOf[T], codec encode.Exact[T]) column {
 	}
 }
 
+// A kindError says in the words of the command line what a codec refused, without the codec's ID
+// and codes.
+type kindError struct {
+	text string
+	err  error
+}
+
+func (e kindError) Error() string { return e.text }
+func (e kindError) Unwrap() error { return e.err }
+
 // JSONNumber reports whether a text of the kind is a number as JSON has them.
 func (k Kind) JSONNumber(text string) bool { return k.numeric && !strings.Contains(text, "Inf") }
 
@@ -74,11 +84,11 @@ func newKind[T any](name string, codec encode.Exact[T], numeric bool, column col
 	named := func(err error) error {
 		switch {
 		case errors.Is(err, ope.ErrDomain):
-			return fmt.Errorf("beyond the range of %s: %w", name, err)
+			return kindError{"beyond the range of " + name, err}
 		case errors.Is(err, encode.ErrInvalid):
-			return fmt.Errorf("not a value that %s can order: %w", name, err)
+			return kindError{"not a value that " + name + " can order", err}
 		case errors.Is(err, encode.ErrInexact):
-			return fmt.Errorf("finer than %s keeps: %w", name, err)
+			return kindError{"finer than " + name + " keeps", err}
 		}
 		return err
 	}
@@ -124,7 +134,7 @@ func integer(name string, lo, hi int64, column column) Kind {
 	return newKind(name, codec, true, column, func(text string) (int64, error) {
 		x, err := strconv.ParseInt(text, 10, 64)
 		if errors.Is(err, strconv.ErrRange) {
-			return 0, fmt.Errorf("beyond the range of %s: %w", name, ope.ErrDomain)
+			return 0, kindError{"beyond the range of " + name, ope.ErrDomain}
 		}
 		if err != nil {
 			return 0, fmt.Errorf("not an integer")
@@ -137,7 +147,7 @@ func float[T ~float32 | ~float64](name string, bits int, typ store.TypeOf[T]) Ki
 	return newKind(name, encode.Float[T](), true, columnOf(typ, encode.Float[T]()), func(text string) (T, error) {
 		x, err := strconv.ParseFloat(text, bits)
 		if errors.Is(err, strconv.ErrRange) {
-			return 0, fmt.Errorf("beyond the range of %s: %w", name, ope.ErrDomain)
+			return 0, kindError{"beyond the range of " + name, ope.ErrDomain}
 		}
 		if err != nil {
 			return 0, fmt.Errorf("not a number")
@@ -147,7 +157,7 @@ func float[T ~float32 | ~float64](name string, bits int, typ store.TypeOf[T]) Ki
 		if limit := math.Ldexp(1, map[int]int{32: 24, 64: 53}[bits]); math.Abs(x) >= limit {
 			if n, ok := new(big.Int).SetString(text, 10); ok {
 				if whole, _ := big.NewFloat(x).Int(nil); whole == nil || whole.Cmp(n) != 0 {
-					return 0, fmt.Errorf("an integer that %s does not hold exactly: %w", name, encode.ErrInexact)
+					return 0, kindError{"an integer that " + name + " does not hold exactly", encode.ErrInexact}
 				}
 			}
 		}
@@ -167,7 +177,7 @@ var kinds = []Kind{
 	newKind("uint64", encode.Integer[uint64](), true, columnOf(store.Uint64, encode.Integer[uint64]()), func(text string) (uint64, error) {
 		x, err := strconv.ParseUint(text, 10, 64)
 		if errors.Is(err, strconv.ErrRange) {
-			return 0, fmt.Errorf("beyond the range of uint64: %w", ope.ErrDomain)
+			return 0, kindError{"beyond the range of uint64", ope.ErrDomain}
 		}
 		if err != nil {
 			return 0, fmt.Errorf("not an integer without sign")
