@@ -34,7 +34,7 @@ func (o *dataOptions) bind(f *pflag.FlagSet) {
 	f.IntVar(&o.n, "n", 0, "`number` of values (default 20,000, or all of the input)")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the generated values and of the choice of queries")
 	f.StringVar(&o.kind, "type", "", "`type` of the values (default: the data's own, or inferred from the input's first rows):\n"+strings.Join(bench.KindNames(), ", "))
-	f.StringVar(&o.data, "data", "", "generated values, by `name` (default uniform):\n"+list("", names, abouts))
+	f.StringVar(&o.data, "data", "", "generated values, by `name` (default uniform):\n"+list(names, abouts))
 	f.StringVar(&o.order, "order", "", "`order` of the generated values: "+strings.Join(bench.Orders(), ", ")+"\n(default: random; sorted for sorted and timestamps)")
 	f.StringVar(&o.input, "input", "", "read the values from this CSV `file` instead")
 	f.StringVar(&o.column, "column", "", "the input's column: its `name` in the first row, or its number from 1 on")
@@ -116,7 +116,7 @@ func (o *loadOptions) check() error {
 type keptStore struct{ store, key string }
 
 func (o *keptStore) bind(f *pflag.FlagSet) {
-	f.StringVar(&o.store, "store", "", "the `store`: "+storeUsages())
+	f.StringVar(&o.store, "store", "", "the `store`:\n"+strings.Join(storeKindUsages(), "\n"))
 	f.StringVar(&o.key, "key", "", "`file` with the store's key, as keygen makes it")
 }
 
@@ -139,10 +139,10 @@ func needKey(file string) error {
 
 func layoutFlagHelp() string {
 	names, abouts := bench.Layouts()
-	return "where a table has the value:\n" + list("", names, abouts) + "\n"
+	return "where a table has the value:\n" + list(names, abouts) + "\n"
 }
 
 func schemeFlagHelp() string {
 	names, abouts := bench.Schemes()
-	return list("", names, abouts)
+	return list(names, abouts)
 }

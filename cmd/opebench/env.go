@@ -27,6 +27,8 @@ type env struct {
 	colour      bool // stdout may be coloured
 
 	openStore openFunc
+
+	helpErr error // of writing a help text
 }
 
 // system returns the env of this process.
@@ -69,6 +71,9 @@ func execute(e *env, args []string) exitCode {
 	root := newRoot(e)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		err = e.helpErr
+	}
 	code := codeOf(ctx, err)
 	switch {
 	case code == exitOK: // also where nobody reads on
@@ -134,15 +139,26 @@ func usagef(format string, args ...any) error { return usageError(fmt.Sprintf(fo
 // style returns how tables on stdout are to look.
 func (e *env) style() report.Style { return report.Style{Width: e.stdoutWidth, Bold: e.colour} }
 
-// list writes names and what they are about in two columns, for help texts.
-func list(indent string, names, abouts []string) string {
+// list writes names and what they are about in two columns, for the help texts of flags.
+func list(names, abouts []string) string {
+	const columns = 42 // of 80, that pflag leaves to the text
 	width := 0
 	for _, n := range names {
 		width = max(width, len(n))
 	}
 	var b strings.Builder
 	for i, n := range names {
-		fmt.Fprintf(&b, "%s%-*s  %s\n", indent, width, n, abouts[i])
+		used := width + 1
+		fmt.Fprintf(&b, "%-*s ", width, n)
+		for _, word := range strings.Fields(abouts[i]) {
+			if used+1+len(word) > columns {
+				used = width + 1
+				fmt.Fprintf(&b, "\n%*s", used, "")
+			}
+			used += 1 + len(word)
+			b.WriteString(" " + word)
+		}
+		b.WriteString("\n")
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }

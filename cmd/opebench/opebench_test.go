@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -521,14 +522,14 @@ func TestUnwritableOutputIsAFailure(t *testing.T) {
 		t.Skip("there is no /dev/full on this system")
 	}
 	defer full.Close()
-	for _, args := range [][]string{{"run", "--n", "100", "--queries", "3"}, {"keygen"}, {"version"}} {
+	for _, args := range [][]string{{"run", "--n", "100", "--queries", "3"}, {"keygen"}, {"version"}, {}, {"--help"}, {"run", "--help"}, {"help", "run"}} {
 		cmd := exec.Command("opebench", args...)
 		cmd.Stdout = full
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
 		_ = cmd.Run()
 		require.Equal(t, 1, cmd.ProcessState.ExitCode(), "%v", args)
-		require.Contains(t, stderr.String(), "no space left", "%v", args)
+		require.Regexp(t, `^opebench: .*no space left on device\n$`, stderr.String(), "%v", args)
 	}
 }
 
@@ -560,4 +561,27 @@ func TestFlags(t *testing.T) {
 	require.Equal(t, []string{"mope", "boldyreva"}, got.schemes)
 	require.Equal(t, []float64{0.5, 50}, got.selectivities)
 	require.Equal(t, []string{"pebble:a", "pebble:b"}, got.stores)
+}
+
+// Help fits a terminal, but for names that are longer.
+func TestHelpFits(t *testing.T) {
+	for _, args := range [][]string{{}, {"run"}, {"insert"}, {"range-query"}, {"keygen"}, {"servers"}, {"version"}} {
+		e, stdout, stderr := testEnv(t, func(db driver.DB) driver.DB { return db })
+		require.Equal(t, exitOK, execute(e, append(args, "--help")))
+		require.Empty(t, stderr.String())
+		require.Contains(t, stdout.String(), "Usage:")
+		for line := range strings.Lines(stdout.String()) {
+			require.LessOrEqual(t, len(line), 92, "%v: %s", args, line)
+		}
+	}
+}
+
+// The adapter's warnings are shown, those of the client library are not.
+func TestWarningsOfTheStore(t *testing.T) {
+	var b bytes.Buffer
+	log := slog.New(warnings{&b})
+	log.Warn("the partitions are too few", "family", "x")
+	log.Warn("a node is down", "from", "gocql")
+	log.Info("all is well")
+	require.Equal(t, "opebench: warning: the partitions are too few\n", b.String())
 }

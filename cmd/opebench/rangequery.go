@@ -35,7 +35,10 @@ func newRangeQuery(e *env, runF func(context.Context, *env, *rangeQueryOptions) 
 		Short:   "Print the values of a range, in ascending order",
 		Long: `Range-query prints the stored values from --from to --to, both included, in ascending
 order, as CSV with the column's name in the first row, or as JSON lines. A bound that is
-not given is open. A range whose bounds are the wrong way round is empty.`,
+not given is open. A range whose bounds are the wrong way round is empty.
+
+A store that run has filled holds the values under each of the run's schemes: name one
+with --scheme.`,
 		Example: `  opebench range-query --store pebble:data --key bench.key --from 10 --to 20
   opebench range-query --store pebble:data --key bench.key --from=-5.5 --limit 10 --json
   opebench query --store pebble:data --key bench.key --to 2024-02-29T12:00:00Z --count`,

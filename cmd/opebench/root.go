@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/spf13/cobra"
 )
 
@@ -34,6 +37,15 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 wrong answer or changed data found,
 	}
 	root.SetOut(e.stdout)
 	root.SetErr(e.stderr)
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", ".FlagUsagesWrapped 80 "))
+	// Cobra's own function prints what it cannot write twice or as if all were well.
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		text := cmd.Long
+		if text == "" {
+			text = cmd.Short
+		}
+		_, e.helpErr = fmt.Fprintf(e.stdout, "%s\n\n%s", strings.TrimSpace(text), cmd.UsageString())
+	})
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%v", err) })
 	root.SuggestionsMinimumDistance = 2
 	root.AddCommand(newRun(e, run), newInsert(e, insert), newRangeQuery(e, rangeQuery), newKeygen(e, keygen),

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -65,7 +66,7 @@ Without --store, an embedded store in a temporary directory is used and removed.
 	opts.dataOptions.bind(f)
 	f.StringArrayVar(&opts.schemes, "scheme", nil, "a scheme by `name`, repeatable (default plain and mope):\n"+schemeFlagHelp())
 	f.StringVar(&opts.layout, "layout", string(bench.LayoutKey), layoutFlagHelp())
-	f.StringArrayVar(&opts.stores, "store", nil, "a `store`, repeatable: "+storeUsages()+" (default: a temporary embedded store)")
+	f.StringArrayVar(&opts.stores, "store", nil, "a `store`, repeatable (default: a temporary embedded store):\n"+strings.Join(storeKindUsages(), "\n"))
 	f.StringVar(&opts.key, "key", "", "`file` with the key, as keygen makes it; needed with --store")
 	f.BoolVar(&opts.replace, "replace", false, "drop what the store holds under these schemes")
 	f.IntVar(&opts.queries, "queries", 200, "`number` of range queries")

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"log/slog"
 	"net"
 	"net/url"
 	"os"
@@ -40,12 +42,14 @@ func storeKinds() []storeKind {
 	}
 }
 
-func storeUsages() string {
+func storeUsages() string { return strings.Join(storeKindUsages(), ", ") }
+
+func storeKindUsages() []string {
 	var usages []string
 	for _, k := range storeKinds() {
 		usages = append(usages, k.usage)
 	}
-	return strings.Join(usages, ", ")
+	return usages
 }
 
 // checkStore returns an error unless the name is of a known kind.
@@ -161,7 +165,29 @@ func openCassandra(ctx context.Context, name string, _ bool) (driver.DB, error) 
 	if err != nil {
 		return nil, err
 	}
+	config.Logger = slog.New(warnings{os.Stderr})
 	return cassandra.Open(ctx, config)
+}
+
+// warnings is a handler that prints the warnings of a store's adapter. What the database's client
+// library reports is left out: it comes back as an error where it matters.
+type warnings struct{ w io.Writer }
+
+func (h warnings) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+func (h warnings) WithAttrs([]slog.Attr) slog.Handler               { return h }
+func (h warnings) WithGroup(string) slog.Handler                    { return h }
+
+func (h warnings) Handle(_ context.Context, r slog.Record) error {
+	own := true
+	r.Attrs(func(a slog.Attr) bool {
+		own = own && a.Key != "from"
+		return own
+	})
+	if !own {
+		return nil
+	}
+	_, err := fmt.Fprintf(h.w, "opebench: warning: %s\n", r.Message)
+	return err
 }
 
 // parseHBase reads //QUORUM[/NAMESPACE].
