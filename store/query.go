@@ -456,7 +456,7 @@ func (f *finder) first(hit *found) bool {
 
 // inParallel calls do for 0 to n-1 on all processors.
 func inParallel(n int, do func(i int, s *scratch) error) error {
-	workers := min(runtime.GOMAXPROCS(0), n/8)
+	workers := min(runtime.GOMAXPROCS(0), n/32)
 	if workers < 2 {
 		s := new(scratch)
 		for i := range n {

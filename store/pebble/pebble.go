@@ -38,10 +38,10 @@ import (
 
 // Options are what may be chosen. The zero value, or a nil pointer, is the default.
 type Options struct {
-	// CacheBytes is how much of the data on disk is kept in memory, uncompressed. Default 32 MiB:
-	// beside at most 48 MiB of writes that are not yet in tables, it lets the database work in
-	// 100 MiB whatever it holds. More is worth it where a working set is read again and again;
-	// scans gain little.
+	// CacheBytes is how much data is kept in memory, uncompressed: writes that are not yet in
+	// tables, which take 16 MiB and at most 48, and what is left for tables that are read. Default
+	// 64 MiB: it lets the database work in 100 MiB whatever it holds. More is worth it where a
+	// working set is read again and again; scans gain little.
 	CacheBytes int64
 
 	// FS is the file system, by default that of the machine. Tests put a faulty one here.
@@ -108,7 +108,7 @@ func Open(dir string, opts *Options) (*DB, error) {
 		o = *opts
 	}
 	if o.CacheBytes == 0 {
-		o.CacheBytes = 32 << 20
+		o.CacheBytes = 64 << 20
 	}
 	if o.FS == nil {
 		o.FS = vfs.Default
