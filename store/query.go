@@ -93,7 +93,7 @@ func (t *Table) Page(ctx context.Context, q Query) (rows []Row, next string, err
 			return nil, "", fmt.Errorf("store: query %q: %w", t.schema.Name, t.gone(err))
 		}
 		if len(rows) == limit {
-			return rows, t.token(last), nil
+			return rows, t.token(last, q.Reverse), nil
 		}
 		rows, last = append(rows, t.row(f.record, want)), f
 	}
@@ -142,7 +142,6 @@ type found struct {
 	plan   *plan
 	index  int    // of the range
 	key    []byte // that was scanned: of the row or the posting
-	print  []byte // of the query
 }
 
 // batch sizes of a query: small at first, for queries that are stopped early.
@@ -173,9 +172,8 @@ func (t *Table) find(ctx context.Context, q Query, want []bool, e *Explanation) 
 		}
 		f := &finder{table: t, plan: pl, query: q, want: want, explain: e}
 		f.need = f.needed()
-		f.print = pl.fingerprint(q.Reverse)
 		if q.PageToken != "" {
-			if f.from, err = t.parseToken(q.PageToken, pl, f.print); err != nil {
+			if f.from, err = t.parseToken(q.PageToken, pl, q.Reverse); err != nil {
 				yield(nil, err)
 				return
 			}
@@ -205,9 +203,8 @@ type finder struct {
 	table   *Table
 	plan    *plan
 	query   Query
-	want    []bool // columns to return
-	need    []bool // columns to read: also those of conditions
-	print   []byte
+	want    []bool    // columns to return
+	need    []bool    // columns to read: also those of conditions
 	from    *position // to go on behind, or nil
 	explain *Explanation
 
@@ -307,7 +304,7 @@ func (f *finder) run(ctx context.Context) iter.Seq2[*found, error] {
 			}
 			for hit, err := range rows {
 				if hit != nil {
-					hit.plan, hit.index, hit.print = f.plan, index, f.print
+					hit.plan, hit.index = f.plan, index
 				}
 				if !yield(hit, err) || err != nil {
 					return

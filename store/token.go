@@ -19,7 +19,7 @@ type position struct {
 }
 
 // token returns the page token to go on behind a row.
-func (t *Table) token(last *found) string {
+func (t *Table) token(last *found, reverse bool) string {
 	p := position{Range: last.index, Key: last.key}
 	if r := last.plan.ranges[last.index]; r.group > 0 {
 		p.Row, p.Value = last.record.key, r.by.typ.append(nil, t.valueOf(r.by, last))
@@ -28,16 +28,16 @@ func (t *Table) token(last *found) string {
 	if err != nil {
 		panic("store: " + err.Error()) // an integer and byte strings always marshal
 	}
-	return base64.RawURLEncoding.EncodeToString(t.tokens.Seal(nil, newHeader(), b, place("page", last.print)))
+	return base64.RawURLEncoding.EncodeToString(t.tokens.Seal(nil, newHeader(), b, place("page", last.plan.fingerprint(reverse))))
 }
 
 // parseToken returns the position of a token that was made for the query.
-func (t *Table) parseToken(token string, pl *plan, print []byte) (*position, error) {
+func (t *Table) parseToken(token string, pl *plan, reverse bool) (*position, error) {
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil {
 		return nil, ErrToken
 	}
-	b, _, err := t.tokens.Open(nil, sealed, place("page", print))
+	b, _, err := t.tokens.Open(nil, sealed, place("page", pl.fingerprint(reverse)))
 	if err != nil {
 		return nil, ErrToken
 	}
