@@ -66,9 +66,7 @@ func bucketKey(prefix []byte, bucket int) []byte {
 // bucket returns the first bits of a key, which is continued with zeros where it is too short:
 // a key is never in a lower bucket than a lesser one.
 func bucket(key []byte, bits int) int {
-	var first [2]byte
-	copy(first[:], key)
-	return int(binary.BigEndian.Uint16(first[:])) >> (16 - bits)
+	return driver.FamilySpec{SpreadBits: bits}.Bucket(key)
 }
 
 // buckets returns the first and the last bucket that can hold rows of the range [start, end) of
