@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"github.com/rangecrypt/rangecrypt/internal/process"
 )
 
 // Pairs does rows of work with ours and with the baseline, in turns, b.N times, and reports how
@@ -18,11 +20,11 @@ import (
 func Pairs(b *testing.B, rows int, ours, baseline func() error) {
 	b.Helper()
 	timed := func(do func() error) (wall, cpu float64) {
-		begin, used := time.Now(), CPU()
+		begin, used := time.Now(), process.CPU()
 		if err := do(); err != nil {
 			b.Fatal(err)
 		}
-		return time.Since(begin).Seconds(), (CPU() - used).Seconds()
+		return time.Since(begin).Seconds(), (process.CPU() - used).Seconds()
 	}
 	timed(ours)
 	timed(baseline)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rangecrypt/rangecrypt/internal/measure"
+	"github.com/rangecrypt/rangecrypt/internal/process"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -165,7 +166,7 @@ func BenchmarkCheckAndPut(b *testing.B) {
 func load(b *testing.B, op func(context.Context, int) error) {
 	const workers = 32
 	var wait sync.WaitGroup
-	used := measure.CPU()
+	used := process.CPU()
 	b.ResetTimer()
 	for w := range workers {
 		wait.Go(func() {
@@ -180,6 +181,6 @@ func load(b *testing.B, op func(context.Context, int) error) {
 	wait.Wait()
 	b.StopTimer()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "rows/s")
-	b.ReportMetric(float64((measure.CPU()-used).Microseconds())/float64(b.N), "cpu-µs/row")
-	b.ReportMetric(float64(measure.Resident())/1e6, "RSS-MB")
+	b.ReportMetric(float64((process.CPU()-used).Microseconds())/float64(b.N), "cpu-µs/row")
+	b.ReportMetric(float64(process.Resident())/1e6, "RSS-MB")
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/tsuna/gohbase/hrpc"
 
 	"github.com/rangecrypt/rangecrypt/internal/measure"
+	"github.com/rangecrypt/rangecrypt/internal/process"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -144,7 +145,7 @@ func BenchmarkLoad(b *testing.B) {
 			const workers = 32
 			var next atomic.Int64
 			var all sync.WaitGroup
-			used := measure.CPU()
+			used := process.CPU()
 			b.ResetTimer()
 			for range min(workers, max(1, b.N/size)) {
 				all.Go(func() {
@@ -162,8 +163,8 @@ func BenchmarkLoad(b *testing.B) {
 			}
 			all.Wait()
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "rows/s")
-			b.ReportMetric(float64((measure.CPU()-used).Microseconds())/float64(b.N), "cpu-µs/row")
-			b.ReportMetric(float64(measure.Resident())/1e6, "RSS-MB")
+			b.ReportMetric(float64((process.CPU()-used).Microseconds())/float64(b.N), "cpu-µs/row")
+			b.ReportMetric(float64(process.Resident())/1e6, "RSS-MB")
 		})
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/rangecrypt/rangecrypt/internal/process"
 )
 
 // Config says what Run measures. All fields but Progress must be set.
@@ -213,10 +215,10 @@ func insertRounds(ctx context.Context, store *Store, cfg Config, model *model, c
 		model.add(round)
 		for i := range candidates {
 			c := candidates[(turn+i)%len(candidates)]
-			start, cpu := time.Now(), cpuTime()
+			start, cpu := time.Now(), process.CPU()
 			latency, err := insertBatches(ctx, c.table, round, cfg.Batch, cfg.Writers, cfg.Progress)
 			elapsed := time.Since(start)
-			c.Insert.CPU += cpuTime() - cpu
+			c.Insert.CPU += process.CPU() - cpu
 			c.Insert.Latency.merge(latency)
 			if err != nil {
 				return fmt.Errorf("insert under %s: %w", c.Scheme, err)

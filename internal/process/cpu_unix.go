@@ -1,14 +1,15 @@
 //go:build unix
 
-package bench
+package process
 
 import (
 	"syscall"
 	"time"
 )
 
-// cpuTime returns how long the processors have worked for this process.
-func cpuTime() time.Duration {
+// CPU returns the processor time that this process has used, or zero where the system does not
+// tell.
+func CPU() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		return 0

@@ -1,4 +1,5 @@
-package measure
+// Package process tells what this process has used of the machine.
+package process
 
 import (
 	"fmt"
