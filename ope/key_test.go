@@ -216,7 +216,7 @@ func TestZeroKeyIsRefused(t *testing.T) {
 }
 
 func TestErrorsAreDistinct(t *testing.T) {
-	all := []error{ErrParams, ErrKey, ErrDomain, ErrCiphertext, ErrStale, ErrUnknownOutcome}
+	all := []error{ErrParams, ErrKey, ErrDomain, ErrCiphertext, ErrStale, ErrUnknownOutcome, ErrIndex, ErrFull}
 	for i, a := range all {
 		for j, b := range all {
 			require.Equal(t, i == j, errors.Is(fmt.Errorf("context: %w", a), b))

@@ -1,0 +1,110 @@
+package record
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+)
+
+func sealer(t *testing.T, secret byte, unit ope.Unit) *Sealer {
+	t.Helper()
+	key, err := ope.NewKey(bytes.Repeat([]byte{secret}, ope.KeySize))
+	require.NoError(t, err)
+	s, err := New(key, unit)
+	require.NoError(t, err)
+	return s
+}
+
+func TestRoundTrip(t *testing.T) {
+	s := sealer(t, 1, "u")
+	for _, n := range []int{0, 1, 8, 100} {
+		plaintext := bytes.Repeat([]byte{7}, n)
+		sealed := s.Seal([]byte("key"), plaintext)
+		require.Len(t, sealed, Overhead+n)
+		require.NotEqual(t, sealed, s.Seal([]byte("key"), plaintext), "equal values are not seen to be equal")
+		got, err := s.Open([]byte("key"), sealed, n)
+		require.NoError(t, err)
+		require.Equal(t, plaintext, append([]byte{}, got...))
+
+		header := s.SealHeader([]byte{0}, "scheme/1", plaintext)
+		got, err = s.OpenHeader([]byte{0}, "scheme/1", header, n)
+		require.NoError(t, err)
+		require.Equal(t, plaintext, append([]byte{}, got...))
+	}
+}
+
+// A record opens nowhere else, under no other key, and not with any bit changed.
+func TestBinding(t *testing.T) {
+	s := sealer(t, 1, "u")
+	secret := []byte("a secret")
+	sealed := s.Seal([]byte("key"), secret)
+	header := s.SealHeader([]byte{0}, "scheme/1", secret)
+	refused := func(what string, s *Sealer, key string, sealed []byte) {
+		t.Helper()
+		_, err := s.Open([]byte(key), sealed, len(secret))
+		require.ErrorIs(t, err, ope.ErrIndex, what)
+		require.NotContains(t, err.Error(), "secret")
+	}
+	refused("another key", s, "kez", sealed)
+	refused("no key", s, "", sealed)
+	refused("a longer key", s, "key\x00", sealed)
+	refused("another secret", sealer(t, 2, "u"), "key", sealed)
+	refused("another unit", sealer(t, 1, "v"), "key", sealed)
+	refused("a byte from the unit to the key", sealer(t, 1, ""), "ukey", sealed)
+	refused("a header", s, "\x00", header)
+	refused("nothing", s, "key", nil)
+	refused("cut short", s, "key", sealed[:len(sealed)-1])
+	refused("longer", s, "key", append(bytes.Clone(sealed), 0))
+	for bit := range 8 * len(sealed) {
+		changed := bytes.Clone(sealed)
+		changed[bit/8] ^= 1 << (bit % 8)
+		refused("a changed bit", s, "key", changed)
+	}
+	for bit := range 8 * len(header) {
+		changed := bytes.Clone(header)
+		changed[bit/8] ^= 1 << (bit % 8)
+		_, err := s.OpenHeader([]byte{0}, "scheme/1", changed, len(secret))
+		require.ErrorIs(t, err, ope.ErrIndex, "bit %d", bit)
+	}
+	for n := range header {
+		_, err := s.OpenHeader([]byte{0}, "scheme/1", header[:n], len(secret))
+		require.ErrorIs(t, err, ope.ErrIndex, "%d bytes", n)
+	}
+}
+
+// The error tells what is wrong.
+func TestErrorsTell(t *testing.T) {
+	s := sealer(t, 1, "the unit")
+	header := s.SealHeader([]byte{0}, "scheme/1", nil)
+	tell := func(err error, words ...string) {
+		t.Helper()
+		require.ErrorIs(t, err, ope.ErrIndex)
+		for _, w := range append(words, "the unit") {
+			require.Contains(t, err.Error(), w)
+		}
+	}
+	_, err := s.OpenHeader([]byte{0}, "scheme/2", header, 0)
+	tell(err, "scheme/1", "scheme/2")
+	_, err = sealer(t, 2, "the unit").OpenHeader([]byte{0}, "scheme/1", header, 0)
+	tell(err, "another key")
+	header[0] = 2
+	_, err = s.OpenHeader([]byte{0}, "scheme/1", header, 0)
+	tell(err, "format 2", "newer version")
+	sealed := s.Seal([]byte{0xab, 0xcd}, nil)
+	_, err = s.Open([]byte{0xab, 0xce}, sealed, 0)
+	tell(err, "abce")
+	sealed[0] = 9
+	_, err = s.Open([]byte{0xab, 0xcd}, sealed, 0)
+	tell(err, "abcd", "format 9")
+}
+
+func TestNewRefuses(t *testing.T) {
+	_, err := New(ope.Key{}, "u")
+	require.ErrorIs(t, err, ope.ErrKey)
+	_, err = New(ope.GenerateKey(), ope.Unit(strings.Repeat("u", 65)))
+	require.ErrorIs(t, err, ope.ErrParams)
+}
