@@ -1,54 +1,396 @@
 package kerschbaum
 
-import "iter"
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"sort"
+)
 
 // A list is the part of an index that a client knows: elements ascending by value and by label at
 // once. Of each element, and of the low end, it is known whether it is linked: whether the next
 // element here is also the next in the index. It is not safe for concurrent use.
-type list struct{}
+//
+// It is a directory of chunks. Everything in it moves on an insertion of one value only within a
+// chunk, so that a million values take some hundred nanoseconds; a tree would take less memory
+// traffic and more code.
+type list struct {
+	rules  rules
+	limit  int
+	n      int
+	linked bool // the low end
+	chunks []chunkRef
+	hand   int // of the clock that evicts
+}
 
-// A gap is where a value that is not in a list belongs.
+const (
+	chunkMost  = 256
+	chunkGrain = 32 // chunks are allocated in multiples of this, so that half-full ones waste little
+)
+
+// A chunkRef is a chunk and its first element, which searches compare with.
+type chunkRef struct {
+	value int64
+	label label
+	*chunk
+}
+
+type chunk struct {
+	entries []entry // at least one, at most chunkMost
+	used    bool    // since the hand of the clock last passed
+}
+
+// An entry is an element and its link, in 40 bytes.
+type entry struct {
+	value           int64
+	label           label
+	depth, run, alt uint32
+	dir             int8
+	linked          bool
+}
+
+func newEntry(e element, linked bool) entry {
+	return entry{e.value, e.label, e.shape.depth, e.shape.run, e.shape.alt, e.shape.dir, linked}
+}
+
+func (e *entry) element() element {
+	return element{e.value, e.label, shape{e.depth, e.run, e.alt, e.dir}}
+}
+
+// newList returns an empty list for an index under the rules. It holds at most limit elements, but
+// at least the some hundred last used, forgetting runs of those not used for long; 0 is no limit.
+func newList(r rules, limit int) *list { return &list{rules: r, limit: limit} }
+
+// len returns the number of elements.
+func (l *list) len() int { return l.n }
+
+// clear forgets everything.
+func (l *list) clear() { *l = list{rules: l.rules, limit: l.limit} }
+
+// A position is that of an entry, or of the low end: chunk -1, index 0. That behind the last entry
+// of a chunk is the first of the next, or chunk len(chunks).
+type position struct{ chunk, index int }
+
+// floor returns the last entry whose value is at most x.
+func (l *list) floor(x int64) position {
+	// The last chunk is where a growing column is written.
+	c := len(l.chunks) - 1
+	if c >= 0 && l.chunks[c].value > x {
+		c = sort.Search(c, func(i int) bool { return l.chunks[i].value > x }) - 1
+	}
+	if c < 0 {
+		return position{-1, 0}
+	}
+	entries := l.chunks[c].entries
+	return position{c, sort.Search(len(entries), func(i int) bool { return entries[i].value > x }) - 1}
+}
+
+// floorLabel returns the last entry whose label is at most c.
+func (l *list) floorLabel(c label) position {
+	i := sort.Search(len(l.chunks), func(i int) bool { return c.less(l.chunks[i].label) }) - 1
+	if i < 0 {
+		return position{-1, 0}
+	}
+	entries := l.chunks[i].entries
+	return position{i, sort.Search(len(entries), func(i int) bool { return c.less(entries[i].label) }) - 1}
+}
+
+func (l *list) next(p position) position {
+	if p.chunk < 0 || p.index == len(l.chunks[p.chunk].entries)-1 {
+		return position{p.chunk + 1, 0}
+	}
+	return position{p.chunk, p.index + 1}
+}
+
+func (l *list) previous(p position) position {
+	if p.index > 0 {
+		return position{p.chunk, p.index - 1}
+	}
+	if p.chunk == 0 {
+		return position{-1, 0}
+	}
+	return position{p.chunk - 1, len(l.chunks[p.chunk-1].entries) - 1}
+}
+
+// at returns the element at p, or the end that is there.
+func (l *list) at(p position) element {
+	low, high := l.rules.ends()
+	switch p.chunk {
+	case -1:
+		return low
+	case len(l.chunks):
+		return high
+	}
+	return l.chunks[p.chunk].entries[p.index].element()
+}
+
+func (l *list) isLinked(p position) bool {
+	if p.chunk < 0 {
+		return l.linked
+	}
+	return l.chunks[p.chunk].entries[p.index].linked
+}
+
+func (l *list) unlink(p position) {
+	if p.chunk < 0 {
+		l.linked = false
+		return
+	}
+	l.chunks[p.chunk].entries[p.index].linked = false
+}
+
+func (l *list) use(p position) {
+	if p.chunk >= 0 {
+		l.chunks[p.chunk].used = true
+	}
+}
+
+// find returns the element of value x.
+func (l *list) find(x int64) (element, bool) {
+	p := l.floor(x)
+	if p.chunk < 0 {
+		return element{}, false
+	}
+	l.use(p)
+	e := &l.chunks[p.chunk].entries[p.index]
+	return e.element(), e.value == x
+}
+
+// findLabel returns the element at c.
+func (l *list) findLabel(c label) (element, bool) {
+	p := l.floorLabel(c)
+	if p.chunk < 0 {
+		return element{}, false
+	}
+	l.use(p)
+	e := &l.chunks[p.chunk].entries[p.index]
+	return e.element(), e.label == c
+}
+
+// A gap is what is between two elements known to be in the index.
 type gap struct {
 	left, right element // the nearest known elements, or ends of the index
 	linked      bool    // whether they are neighbours in the index: the gap is really empty
 }
 
-// newList returns an empty list for an index under the rules. It holds about limit elements at
-// most, forgetting those not used for long, in runs; 0 is no limit.
-func newList(r rules, limit int) *list { panic("not yet") }
-
-// len returns the number of elements.
-func (l *list) len() int { panic("not yet") }
-
-// find returns the element of value x.
-func (l *list) find(x int64) (element, bool) { panic("not yet") }
-
-// findLabel returns the element at c.
-func (l *list) findLabel(c label) (element, bool) { panic("not yet") }
-
 // gap returns the place of value x between known elements. If x itself is in the list, that is
 // the gap above it.
-func (l *list) gap(x int64) gap { panic("not yet") }
+func (l *list) gap(x int64) gap { return l.above(l.floor(x)) }
 
 // gapLabel returns the place of label c between known elements. If there is an element at c, that
 // is the gap above it.
-func (l *list) gapLabel(c label) gap { panic("not yet") }
+func (l *list) gapLabel(c label) gap { return l.above(l.floorLabel(c)) }
+
+func (l *list) above(p position) gap {
+	l.use(p)
+	return gap{l.at(p), l.at(l.next(p)), l.isLinked(p)}
+}
+
+// window returns the neighbours of the index that are known to be around the gap above x: up to
+// below of them below it, at least one, and up to above of them above it, ends of the index
+// included. The gap is between window[gap-1] and window[gap]; if that is not known to be empty,
+// the window is nil.
+func (l *list) window(x int64, below, above int) (window []element, gap int) {
+	p := l.floor(x)
+	if !l.isLinked(p) {
+		return nil, 0
+	}
+	first := p
+	gap = 1
+	for gap < below && first.chunk >= 0 {
+		before := l.previous(first)
+		if !l.isLinked(before) {
+			break
+		}
+		first = before
+		gap++
+	}
+	window = append(window, l.at(first))
+	for q := first; len(window) < gap+above && q.chunk < len(l.chunks) && l.isLinked(q); {
+		q = l.next(q)
+		window = append(window, l.at(q))
+	}
+	return window, gap
+}
+
+// all yields the elements whose values are at least from, in ascending order, and whether each is
+// linked. The list must not be changed meanwhile.
+func (l *list) all(from int64) iter.Seq2[element, bool] {
+	return func(yield func(element, bool) bool) {
+		p := l.floor(from)
+		if p.chunk < 0 || l.chunks[p.chunk].entries[p.index].value < from {
+			p = l.next(p)
+		}
+		for ; p.chunk < len(l.chunks); p = l.next(p) {
+			l.use(p)
+			e := &l.chunks[p.chunk].entries[p.index]
+			if !yield(e.element(), e.linked) {
+				return
+			}
+		}
+	}
+}
 
 // insert adds an element that was put into the index between its neighbours here: where they were
 // linked, both are linked to it. An element that is there already is left as it is. One that is
 // out of order is errCorrupt and not inserted.
-func (l *list) insert(e element) error { panic("not yet") }
+func (l *list) insert(e element) error {
+	p := l.floor(e.value)
+	left, right := l.at(p), l.at(l.next(p))
+	if p.chunk >= 0 && left.value == e.value && left.label == e.label {
+		l.use(p)
+		return nil
+	}
+	if p.chunk >= 0 && left.value == e.value || !left.label.less(e.label) || !e.label.less(right.label) {
+		return fmt.Errorf("%w: an element is out of order", errCorrupt)
+	}
+	n := newEntry(e, l.isLinked(p))
+	switch {
+	case len(l.chunks) == 0:
+		l.replace(0, 0, []entry{n})
+	case p.chunk < 0:
+		l.insertAt(position{0, 0}, n)
+	default:
+		l.insertAt(position{p.chunk, p.index + 1}, n)
+	}
+	return nil
+}
+
+// insertAt puts an entry before the index of a chunk.
+func (l *list) insertAt(p position, n entry) {
+	c := &l.chunks[p.chunk]
+	if len(c.entries) == chunkMost {
+		l.replace(p.chunk, p.chunk+1, slices.Insert(slices.Clone(c.entries), p.index, n))
+		return
+	}
+	if len(c.entries) == cap(c.entries) {
+		c.entries = append(make([]entry, 0, len(c.entries)+chunkGrain), c.entries...)
+	}
+	c.entries = slices.Insert(c.entries, p.index, n)
+	if p.index == 0 {
+		c.value, c.label = n.value, n.label
+	}
+	c.used = true
+	l.n++
+	l.evict(p.chunk)
+}
+
+// replace puts entries in the place of the chunks from to to, excluded.
+func (l *list) replace(from, to int, entries []entry) {
+	for _, c := range l.chunks[from:to] {
+		l.n -= len(c.entries)
+	}
+	l.n += len(entries)
+	var refs []chunkRef
+	for pieces := (len(entries) + chunkMost - 1) / chunkMost; pieces > 0; pieces-- {
+		size := (len(entries) + pieces - 1) / pieces
+		grains := (size + chunkGrain - 1) / chunkGrain
+		c := &chunk{append(make([]entry, 0, grains*chunkGrain), entries[:size]...), true}
+		refs = append(refs, chunkRef{entries[0].value, entries[0].label, c})
+		entries = entries[size:]
+	}
+	l.chunks = slices.Replace(l.chunks, from, to, refs...)
+	l.evict(from)
+}
+
+// evict forgets chunks until the limit is kept, other than the one of index keep.
+func (l *list) evict(keep int) {
+	for l.limit > 0 && l.n > l.limit && len(l.chunks) > 1 {
+		if l.hand >= len(l.chunks) {
+			l.hand = 0
+		}
+		c := l.chunks[l.hand].chunk
+		if l.hand == keep || c.used {
+			c.used = false
+			l.hand++
+			continue
+		}
+		l.unlink(l.previous(position{l.hand, 0}))
+		l.n -= len(c.entries)
+		l.chunks = slices.Delete(l.chunks, l.hand, l.hand+1)
+		if l.hand < keep {
+			keep--
+		}
+	}
+}
 
 // learn takes note of a run of neighbours of the index, as read at one instant or as written by a
-// relabelling: at least one element, ascending, the ends of the index among them where the run
-// reaches these. What was known from its first to its last label is replaced. A run that is out of
-// order in itself or with what is around it is errCorrupt, and not learnt: either the index is
-// corrupt, or the list is of another generation of it.
-func (l *list) learn(run []element) error { panic("not yet") }
+// relabelling: ascending, the ends of the index among them where the run reaches these. What was
+// known from its first to its last label is replaced. A run that is out of order in itself or with
+// what is around it is errCorrupt, and not learnt: either the index is corrupt, or the list is of
+// another generation of it.
+func (l *list) learn(run []element) error {
+	low, high := l.rules.ends()
+	lowest := len(run) > 0 && run[0].label == low.label
+	highest := len(run) > 0 && run[len(run)-1].label == high.label
+	inner := run
+	if lowest {
+		inner = inner[1:]
+	}
+	if highest {
+		inner = inner[:len(inner)-1]
+	}
+	if len(inner) == 0 {
+		if lowest && highest { // the index is empty
+			l.clear()
+			l.linked = true
+		}
+		return nil
+	}
+	first, last := inner[0], inner[len(inner)-1]
 
-// all yields the elements whose values are at least from, in ascending order, and whether each is
-// linked. The list must not be changed meanwhile.
-func (l *list) all(from int64) iter.Seq2[element, bool] { panic("not yet") }
+	// What is replaced is behind before and up to end; oldLast is what was known of last.
+	before := position{-1, 0}
+	end := position{len(l.chunks) - 1, 0}
+	if end.chunk >= 0 {
+		end.index = len(l.chunks[end.chunk].entries) - 1
+	}
+	knowsFirst, linkedLast := false, false
+	if !lowest {
+		before = l.floorLabel(first.label)
+		if before.chunk >= 0 && l.at(before).label == first.label {
+			knowsFirst = l.at(before).value == first.value
+			before = l.previous(before)
+		}
+	}
+	if !highest {
+		end = l.floorLabel(last.label)
+		if end.chunk >= 0 && l.at(end).label == last.label {
+			linkedLast = l.isLinked(end) && l.at(end).value == last.value
+		}
+	} else {
+		linkedLast = true
+	}
 
-// clear forgets everything.
-func (l *list) clear() { panic("not yet") }
+	behind := l.next(end)
+	ok := before.chunk < 0 || l.at(before).value < first.value
+	ok = ok && (behind.chunk == len(l.chunks) || last.value < l.at(behind).value)
+	ok = ok && low.label.less(first.label) && last.label.less(high.label)
+	for i := 1; ok && i < len(inner); i++ {
+		ok = inner[i-1].value < inner[i].value && inner[i-1].label.less(inner[i].label)
+	}
+	if !ok {
+		return fmt.Errorf("%w: a run of elements is out of order", errCorrupt)
+	}
+
+	if lowest {
+		l.linked = true
+	} else if !knowsFirst {
+		l.unlink(before)
+	}
+	// The chunks of before and of behind are written anew, with the run between what remains of them.
+	var entries []entry
+	from := max(before.chunk, 0)
+	to := min(max(end.chunk, from)+1, len(l.chunks))
+	if before.chunk >= 0 {
+		entries = append(entries, l.chunks[from].entries[:before.index+1]...)
+	}
+	for i, e := range inner {
+		entries = append(entries, newEntry(e, i < len(inner)-1 || linkedLast))
+	}
+	if behind.chunk < to {
+		entries = append(entries, l.chunks[behind.chunk].entries[behind.index:]...)
+	}
+	l.replace(from, to, entries)
+	return nil
+}
