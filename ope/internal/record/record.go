@@ -1,167 +1,143 @@
-// Package record seals the records that stateful schemes keep in an index, and binds each to the
-// place where it stands.
+// Package record seals the values of the records that a stateful scheme keeps in an [ope.Index],
+// and binds each to its unit and key: whoever holds the database cannot alter a record, nor copy
+// it to another key or unit, without the reader noticing. What is not noticed is a record that was
+// removed, or replaced by an older value of the same key.
 //
-// A record opens only under the key that sealed it, only unchanged, and only in its own unit under
-// its own key: whoever holds the database cannot alter a record, nor copy it to another place,
-// without the reader noticing. What is not noticed is a record that was removed, or replaced by an
-// older one of the same place.
+// A sealed value is longer than its plaintext by [Overhead], whatever the plaintext: a scheme
+// whose plaintexts have one length shows nothing by lengths.
 //
-// The cipher is XChaCha20-Poly1305 (draft-irtf-cfrg-xchacha-03) under a random 192-bit nonce, so
-// that any number of independent clients may share a key. The length of the content is not hidden:
-// a kind of record has one length, whatever its values are.
+// The cipher is XChaCha20-Poly1305 (RFC 8439 with the extended nonce of
+// draft-irtf-cfrg-xchacha-03) under a random 192-bit nonce, so that any number of independent
+// clients may share a key.
 package record
 
 import (
 	"crypto/cipher"
 	"crypto/rand"
+	"crypto/subtle"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"io"
+
+	"golang.org/x/crypto/chacha20poly1305"
 
 	"github.com/rangecrypt/rangecrypt/ope"
-	"golang.org/x/crypto/chacha20poly1305"
 )
 
-// Errors of [Sealer.Open] and [Sealer.OpenHeader]. They are returned wrapped; use errors.Is.
-var (
-	// ErrTampered is returned when a record was changed, was sealed for another place or under
-	// another key, or is no record at all.
-	ErrTampered = errors.New("damaged, or not written by this scheme for this place")
-
-	// ErrFormat is returned when a record was written by a newer release.
-	ErrFormat = errors.New("format unknown: a newer release is needed")
-)
-
-const (
-	format    = 1
-	nonceSize = chacha20poly1305.NonceSizeX
-	keyIDSize = 16
-
-	// Overhead is by how many bytes a record is longer than its content.
-	Overhead = 1 + nonceSize + chacha20poly1305.Overhead
-)
-
-// A Sealer seals and opens records. It is safe for concurrent use if its source of nonces is.
-type Sealer struct {
-	aead  cipher.AEAD
-	keyID [keyIDSize]byte
-	rand  io.Reader
-}
-
-// New returns a sealer under the key, which should be for records alone. Nonces are read from
-// random, or from crypto/rand if it is nil.
-func New(key ope.Key, random io.Reader) *Sealer {
-	if random == nil {
-		random = rand.Reader
-	}
-	aead, err := chacha20poly1305.NewX(key.Expand(chacha20poly1305.KeySize, "record", "seal"))
-	if err != nil {
-		panic("record: " + err.Error()) // the key has the right size
-	}
-	return &Sealer{aead, [keyIDSize]byte(key.Expand(keyIDSize, "record", "id")), random}
-}
-
-// The format of a record:
+// The format of a sealed value:
 //
 //	offset  bytes
 //	0       1    format, 1
 //	1       24   nonce, random
-//	25      n    content XOR key stream
+//	25      n    plaintext XOR key stream
 //	25+n    16   Poly1305 tag
 //
-// The associated data is the unit, preceded by its length as one byte, and the record's key.
+// The associated data is the format, the unit's length in one byte, the unit, and the record's key.
+const (
+	format  = 1
+	bodyPos = 1 + chacha20poly1305.NonceSizeX
 
-// Seal appends the record with this content at a place to dst.
-func (s *Sealer) Seal(dst []byte, unit ope.Unit, key, content []byte) ([]byte, error) {
-	var space [128]byte
-	dst = append(dst, format)
-	at := len(dst)
-	dst = append(dst, space[:nonceSize]...)
-	if _, err := io.ReadFull(s.rand, dst[at:]); err != nil {
-		return nil, fmt.Errorf("seal a record: %w", err)
-	}
-	return s.aead.Seal(dst, dst[at:], content, place(space[:0], unit, key)), nil
+	// Overhead is by how many bytes a sealed value is longer than its plaintext.
+	Overhead = bodyPos + chacha20poly1305.Overhead
+)
+
+// headerID is the length of a header's key ID.
+const headerID = 16
+
+// A Sealer seals and opens the values of one unit. It is safe for concurrent use.
+type Sealer struct {
+	aead cipher.AEAD
+	unit ope.Unit
+	id   []byte // of the key; see SealHeader
 }
 
-// Open appends the content of the record at a place to dst.
-func (s *Sealer) Open(dst []byte, unit ope.Unit, r ope.Record) ([]byte, error) {
-	if len(r.Value) == 0 {
-		return nil, at(unit, r.Key, ErrTampered)
+// New returns the Sealer of a unit. The key is the scheme's own; the keys that are used are
+// derived from it.
+func New(key ope.Key, unit ope.Unit) (*Sealer, error) {
+	if key.IsZero() {
+		return nil, fmt.Errorf("%w: it is the zero Key; make one with ope.GenerateKey or ope.NewKey", ope.ErrKey)
 	}
-	if r.Value[0] != format {
-		return nil, at(unit, r.Key, fmt.Errorf("%w (it has format %d)", ErrFormat, r.Value[0]))
+	if len(unit) > 64 {
+		return nil, fmt.Errorf("%w: the name of an index unit has %d bytes, at most 64 are allowed", ope.ErrParams, len(unit))
 	}
-	if len(r.Value) < Overhead {
-		return nil, at(unit, r.Key, ErrTampered)
-	}
-	var space [128]byte
-	nonce, sealed := r.Value[1:1+nonceSize], r.Value[1+nonceSize:]
-	out, err := s.aead.Open(dst, nonce, sealed, place(space[:0], unit, r.Key))
+	aead, err := chacha20poly1305.NewX(key.Expand(chacha20poly1305.KeySize, "index", "record"))
 	if err != nil {
-		return nil, at(unit, r.Key, ErrTampered)
+		return nil, fmt.Errorf("record: %w", err)
 	}
-	return out, nil
+	return &Sealer{aead, unit, key.Expand(headerID, "index", "key id")}, nil
 }
 
-func place(dst []byte, unit ope.Unit, key []byte) []byte {
-	dst = append(append(dst, byte(len(unit))), unit...)
-	return append(dst, key...)
+// Seal returns the sealed value for the record with a key.
+func (s *Sealer) Seal(key, plaintext []byte) []byte {
+	out := make([]byte, bodyPos, Overhead+len(plaintext))
+	out[0] = format
+	rand.Read(out[1:]) // never fails, as documented
+	return s.aead.Seal(out, out[1:bodyPos], plaintext, s.place(key))
 }
 
-// at names the place of a record that an error is about. A key is a ciphertext, which the database
-// sees anyway.
-func at(unit ope.Unit, key []byte, err error) error {
-	return fmt.Errorf("record %x of unit %q: %w", key, unit, err)
-}
-
-// A header is a record that tells who wrote a unit:
-//
-//	offset  bytes
-//	0       1    format, 1
-//	1       16   key ID: HKDF of the key
-//	17           a record as above
-//
-// The content of the record is the length of the scheme's identifier, 4 bytes big-endian; the
-// identifier, filled up with zeros to a multiple of 64 bytes, so that its length tells little; and
-// what the scheme adds.
-
-// SealHeader returns the header of a unit, written by the scheme that id identifies, with further
-// content.
-func (s *Sealer) SealHeader(unit ope.Unit, key []byte, id string, content []byte) ([]byte, error) {
-	padded := make([]byte, 4+(len(id)+63)/64*64, 4+(len(id)+63)/64*64+len(content))
-	binary.BigEndian.PutUint32(padded, uint32(len(id)))
-	copy(padded[4:], id)
-	out := append([]byte{format}, s.keyID[:]...)
-	return s.Seal(out, unit, key, append(padded, content...))
-}
-
-// OpenHeader returns the further content of a unit's header. Of a unit that was written under
-// another key it is [ope.ErrKey], and of one that was written by another scheme or with other
-// parameters [ope.ErrParams].
-func (s *Sealer) OpenHeader(unit ope.Unit, r ope.Record, id string) ([]byte, error) {
-	if len(r.Value) > 0 && r.Value[0] != format {
-		return nil, at(unit, r.Key, fmt.Errorf("%w (it has format %d)", ErrFormat, r.Value[0]))
+// Open returns the plaintext, of the given size, of the record with a key. An error is
+// [ope.ErrIndex] and tells the place of the record, never what it holds.
+func (s *Sealer) Open(key, sealed []byte, size int) ([]byte, error) {
+	if len(sealed) == 0 || sealed[0] != format {
+		return nil, s.refuse(key, newer(sealed))
 	}
-	if len(r.Value) < 1+keyIDSize {
-		return nil, at(unit, r.Key, ErrTampered)
+	if len(sealed) != Overhead+size {
+		return nil, s.refuse(key, fmt.Sprintf("has %d bytes, need %d", len(sealed), Overhead+size))
 	}
-	if [keyIDSize]byte(r.Value[1:]) != s.keyID {
-		return nil, at(unit, r.Key, fmt.Errorf("%w: the index was written under another key", ope.ErrKey))
-	}
-	content, err := s.Open(nil, unit, ope.Record{Key: r.Key, Value: r.Value[1+keyIDSize:]})
+	plaintext, err := s.aead.Open(make([]byte, 0, size), sealed[1:bodyPos], sealed[bodyPos:], s.place(key))
 	if err != nil {
-		return nil, err
+		return nil, s.refuse(key, "was changed, moved from another place, or sealed under another key")
 	}
-	if len(content) < 4 {
-		return nil, at(unit, r.Key, ErrTampered)
+	return plaintext, nil
+}
+
+// SealHeader returns the value of the record that tells what a unit is: it names the key and the
+// scheme in the clear, so that a client with another of either learns which it needs, and seals
+// the plaintext.
+func (s *Sealer) SealHeader(key []byte, scheme string, plaintext []byte) []byte {
+	out := append([]byte{format}, s.id...)
+	out = append(out, byte(len(scheme)>>8), byte(len(scheme)))
+	out = append(out, scheme...)
+	return append(out, s.Seal(append(key[:len(key):len(key)], out...), plaintext)...)
+}
+
+// OpenHeader returns the plaintext, of the given size, of the header with a key. A unit of another
+// scheme, key or format is [ope.ErrIndex], and the error tells which.
+func (s *Sealer) OpenHeader(key []byte, scheme string, sealed []byte, size int) ([]byte, error) {
+	if len(sealed) == 0 || sealed[0] != format {
+		return nil, s.refuse(key, newer(sealed))
 	}
-	n := uint64(binary.BigEndian.Uint32(content))
-	if padded := (n + 63) / 64 * 64; uint64(len(content)) < 4+padded {
-		return nil, at(unit, r.Key, ErrTampered)
-	} else if got := string(content[4 : 4+n]); got != id {
-		return nil, at(unit, r.Key, fmt.Errorf("%w: the index was written by the scheme %q, this is %q", ope.ErrParams, got, id))
-	} else {
-		return content[4+padded:], nil
+	const fixed = 1 + headerID + 2
+	if len(sealed) < fixed {
+		return nil, s.refuse(key, "is cut short")
 	}
+	end := fixed + int(binary.BigEndian.Uint16(sealed[fixed-2:]))
+	if len(sealed) < end {
+		return nil, s.refuse(key, "is cut short")
+	}
+	// The scheme comes first: other parameters may come with another key.
+	if other := string(sealed[fixed:end]); other != scheme {
+		return nil, fmt.Errorf("%w: unit %q was written by the scheme %.200q, this one is %q", ope.ErrIndex, s.unit, other, scheme)
+	}
+	if subtle.ConstantTimeCompare(sealed[1:1+headerID], s.id) != 1 {
+		return nil, fmt.Errorf("%w: unit %q was written under another key", ope.ErrIndex, s.unit)
+	}
+	return s.Open(append(key[:len(key):len(key)], sealed[:end]...), sealed[end:], size)
+}
+
+func newer(sealed []byte) string {
+	if len(sealed) == 0 {
+		return "is empty"
+	}
+	return fmt.Sprintf("has the format %d, known is %d: it needs a newer version of rangecrypt, or is none of ours", sealed[0], format)
+}
+
+func (s *Sealer) refuse(key []byte, what string) error {
+	return fmt.Errorf("%w: the record %.64x of unit %q %s", ope.ErrIndex, key, s.unit, what)
+}
+
+func (s *Sealer) place(key []byte) []byte {
+	place := make([]byte, 0, 2+len(s.unit)+len(key))
+	place = append(place, format, byte(len(s.unit)))
+	place = append(place, s.unit...)
+	return append(place, key...)
 }
