@@ -349,7 +349,7 @@ func TestTimesToLive(t *testing.T) {
 func TestLargeValues(t *testing.T) {
 	f := openFamily(t, open(t, keyspace(t)), wideSpec)
 	value := bytes.Repeat([]byte{7}, driver.MaxValue)
-	ok, err := f.CheckAndPut(t.Context(), []byte("SECRETROW"), driver.Cell{}, driver.Cell{Value: value})
+	ok, err := f.CheckAndPut(t.Context(), []byte("SECRETROW"), driver.Cell{}, driver.Cell{Qualifier: []byte("q"), Value: value})
 	require.NoError(t, err)
 	require.True(t, ok)
 	cells, err := f.Get(t.Context(), []byte("SECRETROW"), driver.Slice{})

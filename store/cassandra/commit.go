@@ -77,13 +77,21 @@ func (f *family) conditions(part, row []byte, expect, puts []driver.Cell, delete
 	for _, c := range puts {
 		if value, ok := wanted[string(c.Qualifier)]; ok {
 			delete(wanted, string(c.Qualifier))
-			add(f.cas, append(cell([]any{blob(c.Value)}, c.Qualifier), value)...)
+			stmt, set := f.cas, []any{blob(c.Value)}
+			if f.inHead(c.Qualifier) {
+				stmt, set = f.headCAS[len(c.Qualifier)], append(set, blob(c.Value))
+			}
+			add(stmt, append(cell(set, c.Qualifier), value)...)
 		} else {
-			add(f.put, append(cell(nil, c.Qualifier), blob(c.Value))...)
+			stmt, values := f.putCell(part, row, c)
+			add(stmt, values...)
 		}
 	}
 	for _, q := range deletes {
 		value, ok := wanted[string(q)]
+		if f.inHead(q) && (!ok || value != nil) {
+			add(f.headDelete[len(q)], row)
+		}
 		switch {
 		case !ok:
 			add(f.deleteCell, cell(nil, q)...)

@@ -35,9 +35,12 @@ type family struct {
 	table string // with the keyspace
 
 	// Statements. The columns of the key come first in put and delete, behind the value in cas.
-	put, putTTL, deleteCell, deleteRow, youngest string
-	cas, casDelete, casUnlike                    string
-	all                                          string // cells of a row
+	put, deleteCell, deleteRow, youngest string
+	cas, casDelete, casUnlike            string
+	all                                  string // cells of a row
+
+	// For the cells of a head, by the length of the qualifier: put and cas take the value twice.
+	headPut, headCAS, headDelete [2]string
 
 	sizes   sizes
 	doubt   *doubts // of all handles of the table
@@ -55,7 +58,6 @@ func newFamily(db *DB, spec driver.FamilySpec, table string) *family {
 	}
 	marks := strings.Repeat("?, ", strings.Count(columns, ",")+2) + "?"
 	f.put = fmt.Sprintf("INSERT INTO %s (%s, q, v) VALUES (%s)", f.table, columns, marks)
-	f.putTTL = f.put + " USING TTL ?"
 	f.deleteRow = fmt.Sprintf("DELETE FROM %s WHERE %s", f.table, row)
 	f.deleteCell = f.deleteRow + " AND q = ?"
 	f.youngest = fmt.Sprintf("SELECT max(writetime(v)) FROM %s WHERE %s", f.table, row)
@@ -63,8 +65,18 @@ func newFamily(db *DB, spec driver.FamilySpec, table string) *family {
 	f.casUnlike = fmt.Sprintf("UPDATE %s SET v = ? WHERE %s AND q = ? IF v != ?", f.table, row)
 	f.casDelete = f.deleteCell + " IF v = ?"
 	f.all = fmt.Sprintf("SELECT q, v FROM %s WHERE %s", f.table, row)
+	for i, h := range []string{"h0", "h1"} {
+		f.headPut[i] = fmt.Sprintf("INSERT INTO %s (k, q, v, %s) VALUES (?, ?, ?, ?)", f.table, h)
+		f.headCAS[i] = fmt.Sprintf("UPDATE %s SET v = ?, %s = ? WHERE k = ? AND q = ? IF v = ?", f.table, h)
+		f.headDelete[i] = fmt.Sprintf("DELETE %s FROM %s WHERE k = ?", h, f.table)
+	}
 	f.watched.init(spec)
 	return f
+}
+
+// inHead reports whether a cell is also kept in a static column.
+func (f *family) inHead(qualifier []byte) bool {
+	return f.spec.Layout == driver.LayoutWide && driver.InHead(qualifier)
 }
 
 // key appends the columns of a row's key.
@@ -77,13 +89,17 @@ func (f *family) key(values []any, part any, row []byte) []any {
 
 // Get implements [driver.Family].
 func (f *family) Get(ctx context.Context, row []byte, cells driver.Slice) ([]driver.Cell, error) {
-	if err := errors.Join(f.spec.CheckRow(row), cells.Check()); err != nil {
+	if err := errors.Join(f.spec.CheckRow(row), f.spec.CheckSlice(cells)); err != nil {
 		return nil, err
 	}
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("cassandra: get: %w", contextError(ctx))
 	}
-	out, err := f.get(ctx, row, cells)
+	read := f.get
+	if cells.Head {
+		read = f.getWithHead
+	}
+	out, err := read(ctx, row, cells)
 	return out, failed(ctx, "get", err)
 }
 
@@ -95,6 +111,21 @@ func (f *family) get(ctx context.Context, row []byte, cells driver.Slice) ([]dri
 	}
 	part := partition(f.spec, row)
 	stmt, values := f.selectRow(part, row, cells)
+	var out []driver.Cell
+	err := f.readRow(ctx, part, row, stmt, values, func(i *gocql.Iter) {
+		out = make([]driver.Cell, 0, i.NumRows())
+		for c, ok := nextCell(i); ok; c, ok = nextCell(i) {
+			out = append(out, c)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// readRow runs a query of one row and lets take have the answer.
+func (f *family) readRow(ctx context.Context, part, row []byte, stmt string, values []any, take func(*gocql.Iter)) error {
 	q := f.db.reading(f.db.session.Query(stmt, values...)).RoutingKey(part)
 	mark, inDoubt := f.doubt.has(row)
 	if inDoubt {
@@ -103,22 +134,94 @@ func (f *family) get(ctx context.Context, row []byte, cells driver.Slice) ([]dri
 		q.Consistency(f.db.serial)
 	}
 	i := q.IterContext(ctx)
-	out := make([]driver.Cell, 0, i.NumRows())
-	for {
-		var c driver.Cell
-		if !i.Scan(&c.Qualifier, &c.Value) {
-			break
-		}
-		c.Qualifier, c.Value = blob(c.Qualifier), blob(c.Value)
-		out = append(out, c)
-	}
+	take(i)
 	if err := i.Close(); err != nil {
-		return nil, err
+		return err
 	}
 	if inDoubt {
 		f.doubt.settle(row, mark)
 	}
-	return out, nil
+	return nil
+}
+
+// nextCell takes a cell off an answer that begins with the columns q and v.
+func nextCell(i *gocql.Iter, more ...any) (c driver.Cell, ok bool) {
+	ok = i.Scan(append([]any{&c.Qualifier, &c.Value}, more...)...)
+	c.Qualifier, c.Value = blob(c.Qualifier), blob(c.Value)
+	return c, ok
+}
+
+// aboveHead is the least qualifier that is in no head.
+var aboveHead = []byte{0, 0}
+
+// getWithHead reads a slice with the head of its row.
+//
+// The static columns come with every CQL row of the slice, but do not come with none. Then the
+// cell before the end of the slice is asked for: that it lies before the start, or that there is
+// none, says that the slice is empty, and its static columns are of the same instant.
+func (f *family) getWithHead(ctx context.Context, row []byte, cells driver.Slice) ([]driver.Cell, error) {
+	s := driver.Slice{Start: cells.Start, End: cells.End, Limit: cells.Limit}
+	if bytes.Compare(s.Start, aboveHead) <= 0 || emptySlice(s) {
+		// Of one piece with the head, or nothing but the head.
+		if emptySlice(s) || s.End != nil && bytes.Compare(s.End, aboveHead) < 0 {
+			s.End = aboveHead
+		}
+		s.Start = nil
+		if s.Limit > 0 {
+			s.Limit += 2 // as many cells as a head can have
+		}
+		out, err := f.get(ctx, row, s)
+		if err != nil || cells.Limit == 0 {
+			return out, err
+		}
+		n := 0
+		for n < len(out) && driver.InHead(out[n].Qualifier) {
+			n++
+		}
+		return out[:min(len(out), n+cells.Limit)], nil
+	}
+	for {
+		out, found, err := f.sliceAndHead(ctx, row, s)
+		if err != nil || found {
+			return out, err
+		}
+		before := driver.Slice{End: s.End, Limit: 1, Reverse: true}
+		if out, found, err = f.sliceAndHead(ctx, row, before); err != nil || !found {
+			return nil, err // without a cell there is no head either
+		}
+		if last := len(out) - 1; bytes.Compare(out[last].Qualifier, s.Start) < 0 {
+			return out[:last], nil
+		}
+		// Not empty any more.
+	}
+}
+
+// sliceAndHead reads a slice with the head of its row in front, and reports whether the slice has
+// any cell.
+func (f *family) sliceAndHead(ctx context.Context, row []byte, s driver.Slice) (out []driver.Cell, found bool, err error) {
+	part := partition(f.spec, row)
+	stmt, values := f.selectRow(part, row, s)
+	stmt = "SELECT q, v, h0, h1" + strings.TrimPrefix(stmt, "SELECT q, v")
+	err = f.readRow(ctx, part, row, stmt, values, func(i *gocql.Iter) {
+		out = make([]driver.Cell, 0, i.NumRows()+2)
+		var h [2]*[]byte // nil for null
+		c, ok := nextCell(i, &h[0], &h[1])
+		if found = ok; !ok {
+			return
+		}
+		for n, value := range h {
+			if value != nil {
+				out = append(out, driver.Cell{Qualifier: make([]byte, n), Value: blob(*value)})
+			}
+		}
+		for ; ok; c, ok = nextCell(i, nil, nil) {
+			out = append(out, c)
+		}
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	return out, found, nil
 }
 
 // selectRow returns the query of a slice.
@@ -237,7 +340,7 @@ type batch struct {
 func (f *family) batches(mutations []driver.Mutation) []*batch {
 	if len(mutations) == 1 {
 		b := &batch{part: partition(f.spec, mutations[0].Row), mutations: mutations}
-		b.statements, b.size = weigh(mutations[0])
+		b.statements, b.size = f.weigh(mutations[0])
 		return []*batch{b}
 	}
 	var all []*batch
@@ -249,7 +352,7 @@ func (f *family) batches(mutations []driver.Mutation) []*batch {
 		if b == nil || !bytes.Equal(b.part, part) {
 			b = open[string(part)]
 		}
-		statements, size := weigh(m)
+		statements, size := f.weigh(m)
 		if b == nil || b.statements+statements > batchStatements || b.size+size > batchBytes {
 			b = &batch{part: bytes.Clone(part), first: i}
 			all = append(all, b)
@@ -266,7 +369,7 @@ func (f *family) batches(mutations []driver.Mutation) []*batch {
 	return all
 }
 
-func weigh(m driver.Mutation) (statements, size int) {
+func (f *family) weigh(m driver.Mutation) (statements, size int) {
 	if m.DeleteRow {
 		return 1, len(m.Row)
 	}
@@ -277,6 +380,9 @@ func weigh(m driver.Mutation) (statements, size int) {
 	}
 	for _, q := range m.Deletes {
 		size += len(q)
+		if f.inHead(q) {
+			statements++
+		}
 	}
 	return statements, size
 }
@@ -329,17 +435,28 @@ func (f *family) statements(b *batch, add func(stmt string, values []any)) {
 			continue
 		}
 		for _, c := range m.Puts {
-			values := append(f.key(make([]any, 0, 5), part, m.Row), blob(c.Qualifier), blob(c.Value))
-			if c.TTL == 0 {
-				add(f.put, values)
-			} else {
-				add(f.putTTL, append(values, seconds(c.TTL)))
+			stmt, values := f.putCell(part, m.Row, c)
+			if c.TTL > 0 {
+				stmt, values = stmt+" USING TTL ?", append(values, seconds(c.TTL))
 			}
+			add(stmt, values)
 		}
 		for _, q := range m.Deletes {
 			add(f.deleteCell, append(f.key(make([]any, 0, 3), part, m.Row), blob(q)))
+			if f.inHead(q) {
+				add(f.headDelete[len(q)], []any{m.Row})
+			}
 		}
 	}
+}
+
+// putCell returns the statement that puts a cell unconditionally.
+func (f *family) putCell(part any, row []byte, c driver.Cell) (stmt string, values []any) {
+	values = append(f.key(make([]any, 0, 5), part, row), blob(c.Qualifier), blob(c.Value))
+	if f.inHead(c.Qualifier) {
+		return f.headPut[len(c.Qualifier)], append(values, blob(c.Value))
+	}
+	return f.put, values
 }
 
 // seconds rounds up.

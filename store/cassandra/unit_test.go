@@ -117,7 +117,6 @@ func TestStatements(t *testing.T) {
 	db := &DB{keyspace: "ks"}
 	f := newFamily(db, orderedSpec, "things_abc")
 	require.Equal(t, "INSERT INTO ks.things_abc (p, k, q, v) VALUES (?, ?, ?, ?)", f.put)
-	require.Equal(t, "INSERT INTO ks.things_abc (p, k, q, v) VALUES (?, ?, ?, ?) USING TTL ?", f.putTTL)
 	require.Equal(t, "DELETE FROM ks.things_abc WHERE p = ? AND k = ? AND q = ?", f.deleteCell)
 	require.Equal(t, "DELETE FROM ks.things_abc WHERE p = ? AND k = ?", f.deleteRow)
 	require.Equal(t, "UPDATE ks.things_abc SET v = ? WHERE p = ? AND k = ? AND q = ? IF v = ?", f.cas)
@@ -125,6 +124,9 @@ func TestStatements(t *testing.T) {
 	require.Equal(t, "INSERT INTO ks.things_abc (k, q, v) VALUES (?, ?, ?)", f.put)
 	require.Equal(t, "DELETE FROM ks.things_abc WHERE k = ? AND q = ? IF v = ?", f.casDelete)
 	require.Equal(t, "DELETE FROM ks.things_abc WHERE k = ?", f.deleteRow)
+	require.Equal(t, "INSERT INTO ks.things_abc (k, q, v, h1) VALUES (?, ?, ?, ?)", f.headPut[1])
+	require.Equal(t, "UPDATE ks.things_abc SET v = ?, h0 = ? WHERE k = ? AND q = ? IF v = ?", f.headCAS[0])
+	require.Equal(t, "DELETE h1 FROM ks.things_abc WHERE k = ?", f.headDelete[1])
 
 	for _, c := range []struct {
 		r    driver.Range
@@ -216,7 +218,7 @@ func TestBatchesAreBounded(t *testing.T) {
 			statements, size := 0, 0
 			for _, m := range b.mutations {
 				require.Equal(t, b.part, partition(f.spec, m.Row), "one partition")
-				n, s := weigh(m)
+				n, s := f.weigh(m)
 				statements, size = statements+n, size+s
 			}
 			total += len(b.mutations)

@@ -49,8 +49,8 @@ func (s FamilySpec) CheckRange(r Range) error {
 	switch {
 	case r.Limit < 0:
 		return fmt.Errorf("%w: limit is %d", ErrRange, r.Limit)
-	case r.Cells.Reverse || r.Cells.Limit != 0:
-		return fmt.Errorf("%w: the cells of a scan cannot be reversed or limited", ErrRange)
+	case r.Cells.Reverse || r.Cells.Limit != 0 || r.Cells.Head:
+		return fmt.Errorf("%w: the cells of a scan cannot be reversed, limited or have the head of their row added", ErrRange)
 	case r.AnyOrder && r.Reverse:
 		return fmt.Errorf("%w: a scan in any order cannot be reversed", ErrRange)
 	case r.AnyOrder:
@@ -86,6 +86,9 @@ func (r Range) Empty() bool {
 
 // Contains reports whether the qualifier belongs to the slice, its Limit aside.
 func (s Slice) Contains(qualifier []byte) bool {
+	if s.Head && InHead(qualifier) {
+		return true
+	}
 	if len(s.Only) > 0 {
 		return slices.ContainsFunc(s.Only, func(q []byte) bool { return bytes.Equal(q, qualifier) })
 	}
@@ -100,7 +103,18 @@ func (s Slice) Check() error {
 	if len(s.Only) > 0 && (s.Start != nil || s.End != nil) {
 		return fmt.Errorf("%w: a slice has qualifiers or bounds, not both", ErrRange)
 	}
+	if s.Head && (len(s.Only) > 0 || s.Reverse) {
+		return fmt.Errorf("%w: a slice with the head of its row can have neither qualifiers nor Reverse", ErrRange)
+	}
 	return nil
+}
+
+// CheckSlice returns an error unless Get can read the slice of a row of the family.
+func (s FamilySpec) CheckSlice(cells Slice) error {
+	if cells.Head && s.Layout != LayoutWide {
+		return fmt.Errorf("%w: the rows of family %s have no head: that is for LayoutWide", ErrRange, s.Name)
+	}
+	return cells.Check()
 }
 
 // CheckMutations returns an error unless Apply may send them to the family.
@@ -113,7 +127,7 @@ func (s FamilySpec) CheckMutations(mutations []Mutation) error {
 		if m.DeleteRow && (len(m.Puts) > 0 || len(m.Deletes) > 0) {
 			return fmt.Errorf("%w: a mutation deletes its row and changes cells of it", ErrOverlap)
 		}
-		if err := CheckChange(m.Puts, m.Deletes); err != nil {
+		if err := errors.Join(CheckChange(m.Puts, m.Deletes), s.checkHead(m.Puts)); err != nil {
 			return err
 		}
 		if len(mutations) > 1 {
@@ -144,7 +158,16 @@ func (s FamilySpec) CheckConditional(row []byte, expect, puts []Cell, deletes []
 	if err := checkCells(expect); err != nil {
 		return err
 	}
-	return CheckChange(puts, deletes)
+	return errors.Join(CheckChange(puts, deletes), s.checkHead(puts))
+}
+
+func (s FamilySpec) checkHead(puts []Cell) error {
+	for _, c := range puts {
+		if s.Layout == LayoutWide && InHead(c.Qualifier) && len(c.Value) > MaxHeadValue {
+			return fmt.Errorf("%w: a value in the head of a row has %d bytes, at most %d", ErrTooLarge, len(c.Value), MaxHeadValue)
+		}
+	}
+	return nil
 }
 
 // CheckChange returns an error unless puts and deletes are disjoint and within the limits.

@@ -25,6 +25,7 @@ const (
 	MaxRowKey    = 1<<15 - 1 // bytes; the least of the databases is HBase's
 	MaxQualifier = 1<<15 - 1 // bytes
 	MaxValue     = 8 << 20   // bytes
+	MaxHeadValue = 4 << 10   // bytes; of a cell in the head of a wide row, see Slice.Head
 )
 
 // A DB is a connection to one database or, where databases are shared, to one name space of it.
@@ -204,6 +205,18 @@ type Slice struct {
 	Start, End []byte
 	Limit      int
 	Reverse    bool
+
+	// Head adds the head of the row as of the same instant, wherever the bounds are: the cells
+	// whose qualifier is empty or the single byte 0x00. They come first and Limit does not
+	// count them. It should be small, since Cassandra sends it with every cell of the slice; the
+	// values of such cells of a family with LayoutWide have at most MaxHeadValue bytes. Head is for Get from a family with LayoutWide, and not for Only or Reverse; any
+	// other use is refused with [ErrRange].
+	Head bool
+}
+
+// InHead reports whether the cell with the qualifier belongs to the head of its row.
+func InHead(qualifier []byte) bool {
+	return len(qualifier) == 0 || len(qualifier) == 1 && qualifier[0] == 0
 }
 
 // A Range is the rows of a scan: those with a key in the half-open range [Start, End), where nil

@@ -40,6 +40,9 @@ var checks = []check{
 	{"slices are half-open, limited and reversed", checkSlices},
 	{"slices by qualifier", checkOnly},
 	{"slices of a wide row across pages", checkWideRow},
+	{"a slice has the head of its row added", checkHead},
+	{"the head follows every change", checkHeadChanges},
+	{"a slice and the head are of one instant", checkHeadInstant},
 	{"an invalid slice is refused", checkInvalidSlice},
 
 	{"ranges are half-open", checkBounds},
@@ -276,6 +279,8 @@ func checkLimits(tb testing.TB, s *suite) {
 		row(longKey+"x", put("q", "v")),
 		row(p+"x", put(longQualifier+"x", "v")),
 		row(p+"x", put("q", longValue+"x")),
+		row(p+"x", put("", longValue[:driver.MaxHeadValue+1])),
+		row(p+"x", put("\x00", longValue[:driver.MaxHeadValue+1])),
 	} {
 		tooLarge("Apply", f.Apply(background, row(p+"y", put("q", "v")), m))
 		_, err := f.CheckAndPut(background, m.Row, absent("other"), m.Puts...)
@@ -285,6 +290,8 @@ func checkLimits(tb testing.TB, s *suite) {
 			tooLarge("Commit", err)
 		}
 	}
+	apply(tb, f, row(p+"h", put("", longValue[:driver.MaxHeadValue]), put("\x00\x00", longValue[:driver.MaxHeadValue+1])))
+	apply(tb, s.ordered(tb), row(p+"h", put("", longValue[:driver.MaxHeadValue+1]))) // its rows have no head
 	_, err = f.Get(background, b(longKey+"x"), driver.Slice{})
 	tooLarge("Get", err)
 	tooLarge("Apply", f.Apply(background, driver.Mutation{Row: b(longKey + "x"), DeleteRow: true}))
@@ -532,8 +539,12 @@ func checkAbsentRow(tb testing.TB, s *suite) {
 
 // sliced is what a slice of the qualifiers should be.
 func sliced(qualifiers []string, s driver.Slice) []string {
-	var out []string
+	var out, head []string
 	for _, q := range qualifiers {
+		if s.Head && (q == "" || q == "\x00") {
+			head = append(head, q)
+			continue
+		}
 		in := bytes.Compare(b(q), s.Start) >= 0 && (s.End == nil || bytes.Compare(b(q), s.End) < 0)
 		if len(s.Only) > 0 {
 			in = false
@@ -551,7 +562,7 @@ func sliced(qualifiers []string, s driver.Slice) []string {
 	if s.Limit > 0 && len(out) > s.Limit {
 		out = out[:s.Limit]
 	}
-	return out
+	return append(head, out...)
 }
 
 func names(cells []driver.Cell) []string {
@@ -665,7 +676,157 @@ func checkWideRow(tb testing.TB, s *suite) {
 	}
 }
 
+func checkHead(tb testing.TB, s *suite) {
+	f := s.wide(tb)
+	p := s.prefix()
+	bounds := [][]byte{nil, {}, b("\x00"), b("\x00\x00"), b("\x00\x00\x00"), b("\x01"), b("a"), b("a\x00"), b("ac"), b("\xff\xff\xff\x00")}
+	for i, have := range [][]string{
+		edges, edges[1:], append([]string{""}, edges[2:]...), edges[2:], // edges[:2] are the head
+		edges[:2], {""}, {"\x00"}, {"a"}, {"\x00\x00", "\x00\x01", "b"}, {"", "b"}, nil,
+	} {
+		m := row(fmt.Sprint(p, i))
+		for _, q := range have {
+			m.Puts = append(m.Puts, put(q, "of "+q))
+		}
+		if len(have) > 0 {
+			apply(tb, f, m)
+		}
+		for j, start := range bounds {
+			for k, end := range bounds {
+				slice := driver.Slice{Start: start, End: end, Limit: (i + j + k) % 3, Head: true}
+				want := []string{}
+				for _, q := range sliced(have, slice) {
+					want = append(want, q+"=of "+q)
+				}
+				require.Equal(tb, want, get(tb, f, fmt.Sprint(p, i), slice), "%q, %+v", have, slice)
+			}
+		}
+	}
+}
+
+func checkHeadChanges(tb testing.TB, s *suite) {
+	f := s.wide(tb)
+	p := s.prefix()
+	// A slice that has a cell, one that has none, one below which there is nothing but the head,
+	// and one that is within the head.
+	slices := []driver.Slice{{Start: b("m")}, {Start: b("x")}, {Start: b("b"), End: b("c")}, {End: b("\x00")}, {Start: b("n"), End: b("m")}}
+	is := func(key string, head ...string) {
+		tb.Helper()
+		for i, slice := range slices {
+			slice.Head = true
+			want := append([]string{}, head...)
+			if i == 0 {
+				want = append(want, "m=v")
+			}
+			require.Equal(tb, want, get(tb, f, key, slice), "%+v", slice)
+		}
+		// They are cells as all others are.
+		require.Equal(tb, append(append([]string{}, head...), "m=v"), get(tb, f, key, driver.Slice{}))
+	}
+	key := p + "applied"
+	apply(tb, f, row(key, put("m", "v")))
+	is(key)
+	apply(tb, f, row(key, put("", "1")))
+	is(key, "=1")
+	apply(tb, f, row(key, put("\x00", "2"), put("", "")))
+	is(key, "=", "\x00=2")
+	apply(tb, f, driver.Mutation{Row: b(key), Deletes: bs("")})
+	is(key, "\x00=2")
+	apply(tb, f, driver.Mutation{Row: b(key), Puts: []driver.Cell{put("", "3")}, Deletes: bs("\x00")})
+	is(key, "=3")
+	apply(tb, f, driver.Mutation{Row: b(key), DeleteRow: true}, row(p+"other", put("", "4")))
+	require.Empty(tb, get(tb, f, key, driver.Slice{Start: b("m"), Head: true}))
+	apply(tb, f, row(key, put("m", "v")))
+	is(key)
+
+	key = p + "conditional"
+	conditionally := func(expect driver.Cell, puts ...driver.Cell) {
+		tb.Helper()
+		ok, err := f.CheckAndPut(background, b(key), expect, puts...)
+		require.NoError(tb, err)
+		require.True(tb, ok)
+	}
+	conditionally(absent(""), put("m", "v"))
+	is(key)
+	conditionally(absent(""), put("", "1"))
+	is(key, "=1")
+	conditionally(put("", "1"), put("\x00", "2"))
+	is(key, "=1", "\x00=2")
+	conditionally(put("\x00", "2"), put("\x00", "3"), put("", "4"))
+	is(key, "=4", "\x00=3")
+	ok, err := f.CheckAndPut(background, b(key), put("", "1"), put("", "5"), put("\x00", "5"))
+	require.NoError(tb, err)
+	require.False(tb, ok)
+	is(key, "=4", "\x00=3")
+	if c, ok := f.(driver.Committer); ok {
+		commit := func(expect, puts []driver.Cell, deletes ...string) {
+			tb.Helper()
+			ok, err := c.Commit(background, b(key), expect, puts, bs(deletes...))
+			require.NoError(tb, err)
+			require.True(tb, ok)
+		}
+		commit([]driver.Cell{put("", "4"), absent("n")}, []driver.Cell{put("\x00", "6")})
+		is(key, "=4", "\x00=6")
+		commit([]driver.Cell{put("", "4")}, nil, "\x00")
+		is(key, "=4")
+		commit([]driver.Cell{put("", "4"), absent("\x00")}, []driver.Cell{put("\x00", "7")}, "")
+		is(key, "\x00=7")
+		commit([]driver.Cell{absent("")}, []driver.Cell{put("", "8")}, "\x00")
+		is(key, "=8")
+	}
+}
+
+// checkHeadInstant has a writer who counts in the head, and puts a cell with the same number at
+// odd ones and deletes it at even ones.
+func checkHeadInstant(tb testing.TB, s *suite) {
+	f := s.wide(tb)
+	key := s.prefix() + "a"
+	write := func(i int) error {
+		n := fmt.Sprint(i)
+		m := row(key, put("", n), put("\x00", n), put("z", n))
+		if i%2 == 1 {
+			m.Puts = append(m.Puts, put("m", n))
+		} else {
+			m.Deletes = bs("m")
+		}
+		return f.Apply(background, m)
+	}
+	require.NoError(tb, write(0))
+	ctx, cancel := context.WithCancel(background)
+	var writer sync.WaitGroup
+	var writeErr error
+	writer.Go(func() {
+		for i := 1; ctx.Err() == nil && writeErr == nil; i++ {
+			writeErr = write(i)
+		}
+	})
+	func() {
+		defer writer.Wait()
+		defer cancel()
+		for range 300 {
+			got := get(tb, f, key, driver.Slice{Start: b("b"), End: b("n"), Limit: 1, Head: true})
+			require.GreaterOrEqual(tb, len(got), 2)
+			n := got[0][1:]
+			want := []string{"=" + n, "\x00=" + n}
+			if strings.ContainsAny(n[len(n)-1:], "13579") {
+				want = append(want, "m="+n)
+			}
+			require.Equal(tb, want, got)
+		}
+	}()
+	require.NoError(tb, writeErr)
+}
+
 func checkInvalidSlice(tb testing.TB, s *suite) {
+	for _, slice := range []driver.Slice{{Only: bs("q"), Head: true}, {Reverse: true, Head: true}} {
+		_, err := s.wide(tb).Get(background, b("r"), slice)
+		require.ErrorIs(tb, err, driver.ErrRange, "%+v", slice)
+	}
+	_, err := s.ordered(tb).Get(background, b("r"), driver.Slice{Head: true})
+	require.ErrorIs(tb, err, driver.ErrRange, "the head of a row of an ordered family")
+	for _, err := range s.wide(tb).Scan(background, driver.Range{AnyOrder: true, Cells: driver.Slice{Head: true}}) {
+		require.ErrorIs(tb, err, driver.ErrRange, "the head in a scan")
+	}
 	f := s.ordered(tb)
 	p := s.prefix()
 	for _, slice := range []driver.Slice{

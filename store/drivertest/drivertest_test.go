@@ -171,6 +171,78 @@ var breakages = []breakage{
 				return s
 			}}
 		}},
+	{name: "a slice ignores Head",
+		noted: []string{"a slice has the head of its row added", "the head follows every change", "a random history agrees with a model"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, sliceOf: func(s driver.Slice) driver.Slice {
+				if s.Check() == nil {
+					s.Head = false
+				}
+				return s
+			}}
+		}},
+	{name: "the limit counts the head",
+		noted: []string{"a slice has the head of its row added", "a random history agrees with a model"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, get: func(ctx context.Context, row []byte, s driver.Slice) ([]driver.Cell, error) {
+				cells, err := f.Get(ctx, row, s)
+				if s.Head && s.Limit > 0 {
+					cells = cells[:min(len(cells), s.Limit)]
+				}
+				return cells, err
+			}}
+		}},
+	{name: "an empty slice has no head",
+		noted: []string{"a slice has the head of its row added", "the head follows every change", "a slice and the head are of one instant"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, cellsOf: func(cells []driver.Cell) []driver.Cell {
+				for _, c := range cells {
+					if !driver.InHead(c.Qualifier) {
+						return cells
+					}
+				}
+				return nil
+			}}
+		}},
+	{name: "the head is read on its own",
+		noted: []string{"a slice and the head are of one instant"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, get: func(ctx context.Context, row []byte, s driver.Slice) ([]driver.Cell, error) {
+				if !s.Head || s.Check() != nil {
+					return f.Get(ctx, row, s)
+				}
+				head, err := f.Get(ctx, row, driver.Slice{End: []byte{0, 0}})
+				if err != nil {
+					return nil, err
+				}
+				time.Sleep(50 * time.Microsecond)
+				s.Head = false
+				cells, err := f.Get(ctx, row, s)
+				return append(head, cells...), err
+			}}
+		}},
+	{name: "the head is as of the first change",
+		noted: []string{"the head follows every change", "a random history agrees with a model"},
+		family: func(f driver.Committer) driver.Committer {
+			var mu sync.Mutex
+			first := make(map[string][]driver.Cell)
+			return &brokenFamily{Committer: f, get: func(ctx context.Context, row []byte, s driver.Slice) ([]driver.Cell, error) {
+				cells, err := f.Get(ctx, row, s)
+				n := 0
+				for n < len(cells) && driver.InHead(cells[n].Qualifier) {
+					n++
+				}
+				if !s.Head || n == 0 {
+					return cells, err
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if first[string(row)] == nil {
+					first[string(row)] = cloneCells(cells[:n])
+				}
+				return append(cloneCells(first[string(row)]), cells[n:]...), err
+			}}
+		}},
 	{name: "an empty end is no end",
 		noted: []string{"slices are half-open, limited and reversed", "slices of a wide row across pages"},
 		family: func(f driver.Committer) driver.Committer {

@@ -178,7 +178,7 @@ func (f *memoryFamily) now() time.Time {
 }
 
 func (f *memoryFamily) Get(ctx context.Context, row []byte, s driver.Slice) ([]driver.Cell, error) {
-	if err := errors.Join(f.spec.CheckRow(row), s.Check(), done(ctx)); err != nil {
+	if err := errors.Join(f.spec.CheckRow(row), f.spec.CheckSlice(s), done(ctx)); err != nil {
 		return nil, err
 	}
 	f.db.mu.RLock()
@@ -195,16 +195,20 @@ func (r *memoryRow) slice(s driver.Slice, now time.Time) []driver.Cell {
 		return nil
 	}
 	var cells []driver.Cell
+	counted := 0
 	for i := range r.cells {
 		c := r.cells[i]
 		if s.Reverse {
 			c = r.cells[len(r.cells)-1-i]
 		}
-		if s.Limit > 0 && len(cells) == s.Limit {
+		if s.Limit > 0 && counted == s.Limit {
 			break
 		}
 		if c.alive(now) && s.Contains([]byte(c.qualifier)) {
 			cells = append(cells, driver.Cell{Qualifier: []byte(c.qualifier), Value: []byte(c.value)})
+			if !s.Head || !driver.InHead([]byte(c.qualifier)) {
+				counted++
+			}
 		}
 	}
 	return cells

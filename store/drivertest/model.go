@@ -123,6 +123,7 @@ func (h *history) slice(limits bool) driver.Slice {
 	if limits {
 		s.Reverse = h.r.IntN(2) == 0
 		s.Limit = h.r.IntN(4)
+		s.Head = h.wide && len(s.Only) == 0 && !s.Reverse && h.r.IntN(2) == 0
 	}
 	return s
 }

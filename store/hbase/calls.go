@@ -273,14 +273,28 @@ func columns(s driver.Slice) []*pb.Column {
 }
 
 func cellFilter(s driver.Slice) *pb.Filter {
-	if len(s.Only) > 0 || len(s.Start) == 0 && s.End == nil {
+	switch {
+	case len(s.Only) > 0 || len(s.Start) == 0 && s.End == nil:
 		return nil
+	case s.Head:
+		// A list of which one has to pass seeks as far as all of its filters let it: not at all
+		// for the range of the head, which has no more to say behind the head but that the row is
+		// of no interest. A filter that stops altogether where it first fails is left out of
+		// account from there on.
+		return must(filter.NewList(filter.MustPassOne,
+			filter.NewWhileMatchFilter(columnRange(nil, aboveHead)), columnRange(s.Start, s.End)).ConstructPBFilter())
 	}
-	var end []byte
-	if s.End != nil {
-		end = stored(s.End)
+	return must(columnRange(s.Start, s.End).ConstructPBFilter())
+}
+
+// aboveHead is the least qualifier that is in no head.
+var aboveHead = []byte{0, 0}
+
+func columnRange(start, end []byte) filter.Filter {
+	if end != nil {
+		end = stored(end)
 	}
-	return must(filter.NewColumnRangeFilter(stored(s.Start), end, true, false).ConstructPBFilter())
+	return filter.NewColumnRangeFilter(stored(start), end, true, false)
 }
 
 // keysOnly leaves the values out of an answer.

@@ -58,7 +58,7 @@ func (f *family) Get(ctx context.Context, row []byte, s driver.Slice) ([]driver.
 	if err := f.spec.CheckRow(row); err != nil {
 		return nil, err
 	}
-	if err := s.Check(); err != nil {
+	if err := f.spec.CheckSlice(s); err != nil {
 		return nil, err
 	}
 	ctx, cancel := f.db.bound(ctx)
@@ -71,6 +71,9 @@ func (f *family) Get(ctx context.Context, row []byte, s driver.Slice) ([]driver.
 }
 
 func (f *family) slice(ctx context.Context, row []byte, s driver.Slice) ([]driver.Cell, error) {
+	if s.Head {
+		return f.sliceWithHead(ctx, row, s)
+	}
 	if emptySlice(s) {
 		return nil, ctx.Err()
 	}
@@ -91,6 +94,28 @@ func (f *family) slice(ctx context.Context, row []byte, s driver.Slice) ([]drive
 		cells = slices.Clone(cells[:s.Limit])
 	}
 	return cells, nil
+}
+
+func (f *family) sliceWithHead(ctx context.Context, row []byte, s driver.Slice) ([]driver.Cell, error) {
+	if emptySlice(s) || s.End != nil && bytes.Compare(s.End, aboveHead) < 0 {
+		s.Start, s.End = nil, aboveHead
+	}
+	if bytes.Compare(s.Start, aboveHead) <= 0 {
+		s.Start, s.Head = nil, false // of one piece
+	}
+	limit := s.Limit
+	if limit > 0 {
+		limit += 2 // as many cells as a head can have
+	}
+	cells, err := f.read(ctx, row, s, limit)
+	if err != nil || s.Limit == 0 {
+		return cells, err
+	}
+	n := 0
+	for n < len(cells) && driver.InHead(cells[n].Qualifier) {
+		n++
+	}
+	return cells[:min(len(cells), n+s.Limit)], nil
 }
 
 // read returns the cells of a slice in ascending order, at most limit of them if that is not zero.

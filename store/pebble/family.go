@@ -65,7 +65,7 @@ func (f *family) Get(ctx context.Context, row []byte, cells driver.Slice) ([]dri
 	if err := f.entry.spec.CheckRow(row); err != nil {
 		return nil, err
 	}
-	if err := cells.Check(); err != nil {
+	if err := f.entry.spec.CheckSlice(cells); err != nil {
 		return nil, err
 	}
 	if err := contextError(ctx); err != nil {
@@ -288,10 +288,11 @@ func (f *family) Commit(ctx context.Context, row []byte, expect, puts []driver.C
 type window struct {
 	only       [][]byte // sorted, each once; nil for the range
 	start, end []byte
+	head       bool // besides the range
 }
 
 func newWindow(s driver.Slice) window {
-	w := window{start: s.Start, end: s.End}
+	w := window{start: s.Start, end: s.End, head: s.Head}
 	if len(s.Only) > 0 {
 		w.only = slices.Clone(s.Only)
 		slices.SortFunc(w.only, bytes.Compare)
@@ -301,8 +302,15 @@ func newWindow(s driver.Slice) window {
 }
 
 func (w window) empty() bool {
-	return w.only == nil && w.end != nil && bytes.Compare(w.start, w.end) >= 0
+	return w.only == nil && w.noRange() && !w.head
 }
+
+func (w window) noRange() bool {
+	return w.end != nil && bytes.Compare(w.start, w.end) >= 0
+}
+
+// aboveHead is the least qualifier that is in no head.
+var aboveHead = []byte{0, 0}
 
 // bounds returns the range of keys that the window has in a row.
 func (w window) bounds(rowPrefix []byte) (lower, upper []byte) {
@@ -310,6 +318,12 @@ func (w window) bounds(rowPrefix []byte) (lower, upper []byte) {
 	switch {
 	case w.only != nil:
 		return append(p, w.only[0]...), append(append(p, w.only[len(w.only)-1]...), 0)
+	case w.head && w.end != nil && (w.noRange() || bytes.Compare(w.end, aboveHead) < 0):
+		return p, append(p, aboveHead...)
+	case w.head && w.end != nil:
+		return p, append(p, w.end...)
+	case w.head:
+		return p, above(rowPrefix)
 	case w.end != nil:
 		return append(p, w.start...), append(p, w.end...)
 	}
@@ -320,6 +334,9 @@ func (w window) contains(q []byte) bool {
 	if w.only != nil {
 		_, found := slices.BinarySearchFunc(w.only, q, bytes.Compare)
 		return found
+	}
+	if w.head && driver.InHead(q) {
+		return true
 	}
 	return bytes.Compare(w.start, q) <= 0 && (w.end == nil || bytes.Compare(q, w.end) < 0)
 }
@@ -355,7 +372,8 @@ type pager struct {
 	now       time.Time
 	window    window
 	reverse   bool
-	cellLimit int // of the one row that is read; 0 is none
+	cellLimit int // of the one row that is read, its head aside; 0 is none
+	head      int // cells of that row's head that were read besides its slice
 
 	cur   []byte        // prefix of the row that is being read
 	cells []driver.Cell // of that row, in the order of reading
@@ -430,7 +448,10 @@ func (p *pager) read(r pebble.Reader, lower, upper []byte, n int) (rows []driver
 		if alive {
 			p.cells = append(p.cells, driver.Cell{Qualifier: p.copy(q), Value: p.copy(value)})
 			p.bytes += len(q) + len(value)
-			if p.cellLimit > 0 && len(p.cells) == p.cellLimit {
+			if p.window.head && driver.InHead(q) {
+				p.head++
+			}
+			if p.cellLimit > 0 && len(p.cells)-p.head == p.cellLimit {
 				break
 			}
 		}
