@@ -24,6 +24,48 @@ func Midpoint(low, high *big.Int, _ struct{}) (label *big.Int, below, above stru
 	return width.Add(low, width.Rsh(width, 1)), struct{}{}, struct{}{}
 }
 
+// A Turns is the state of [Adaptive]: how the path of insertions to a gap ended. The zero Turns is
+// that of the empty encoding.
+type Turns struct {
+	dir      int8   // the last turn: -1 below, +1 above
+	run, alt uint32 // how many turns were equal at the end, and how many alternated
+}
+
+func (s Turns) turn(dir int8) Turns {
+	switch s.dir {
+	case 0:
+		return Turns{dir, 1, 0}
+	case dir:
+		return Turns{dir, s.run + 1, 0}
+	}
+	return Turns{dir, 1, s.alt + 1}
+}
+
+// Adaptive is the placing of package kerschbaum by default: midpoints, until four turns in a row were
+// equal or alternated, and from there on as much room as Laplace's rule of succession expects to be
+// needed on the side where the path goes.
+func Adaptive(low, high *big.Int, s Turns) (label *big.Int, below, above Turns) {
+	below, above = s.turn(-1), s.turn(+1)
+	gap := new(big.Int).Sub(high, low)
+	if gap.Cmp(big.NewInt(2)) < 0 {
+		return nil, below, above
+	}
+	parts, up := uint32(2), true
+	if s.run >= 4 {
+		parts, up = s.run-1, s.dir > 0
+	} else if s.alt >= 4 {
+		parts, up = s.alt-1, s.dir < 0
+	}
+	part := gap.Div(gap, big.NewInt(int64(parts)))
+	if part.Sign() == 0 {
+		part.SetInt64(1)
+	}
+	if up {
+		return part.Add(low, part), below, above
+	}
+	return part.Sub(high, part), below, above
+}
+
 // Trace reads from the labels of a mutable encoding in which order their values were inserted.
 //
 // The adversary has a snapshot and the placing rule, which is public. Where a rule makes a label of

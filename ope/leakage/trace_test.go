@@ -45,34 +45,6 @@ func insert[S any](t testing.TB, values []int64, root S, place Placing[S]) []ope
 
 func limit() *big.Int { return new(big.Int).Lsh(big.NewInt(1), 127) }
 
-// towards is a placing with a state: runs in one direction leave more and more room there.
-type towards struct {
-	up  bool
-	run int64
-}
-
-func placeTowards(low, high *big.Int, s towards) (*big.Int, towards, towards) {
-	width := new(big.Int).Sub(high, low)
-	if width.Cmp(big.NewInt(2)) < 0 {
-		return nil, s, s
-	}
-	part := new(big.Int).Div(width, big.NewInt(2+s.run))
-	if part.Sign() == 0 {
-		part.SetInt64(1)
-	}
-	label := new(big.Int).Add(low, part)
-	if !s.up {
-		label.Sub(high, part)
-	}
-	turn := func(up bool) towards {
-		if up == s.up {
-			return towards{up, s.run + 1}
-		}
-		return towards{up, 0}
-	}
-	return label, turn(false), turn(true)
-}
-
 func TestMidpoint(t *testing.T) {
 	for _, c := range []struct{ low, high, want int64 }{{0, 2, 1}, {0, 3, 2}, {0, 4, 2}, {-1, 2, 1}, {7, 9, 8}, {-9, -6, -7}} {
 		label, _, _ := Midpoint(big.NewInt(c.low), big.NewInt(c.high), struct{}{})
@@ -102,8 +74,8 @@ func TestTraceReadsTheTree(t *testing.T) {
 		}
 		labels := insert(t, values, struct{}{}, Midpoint)
 		check(labels, Trace(labels, new(big.Int), limit(), struct{}{}, Midpoint))
-		labels = insert(t, values, towards{}, placeTowards)
-		check(labels, Trace(labels, new(big.Int), limit(), towards{}, placeTowards))
+		labels = insert(t, values, Turns{}, Adaptive)
+		check(labels, Trace(labels, new(big.Int), limit(), Turns{}, Adaptive))
 	}
 }
 
@@ -162,15 +134,15 @@ func TestTraceOfSortedInsertion(t *testing.T) {
 
 	const n = 100_000
 	labels = make([]ope.Ciphertext, n)
-	low, high, state := new(big.Int), limit(), towards{true, 0}
+	low, high, state := new(big.Int), limit(), Turns{}
 	for i := range labels {
-		label, _, above := placeTowards(low, high, state)
+		label, _, above := Adaptive(low, high, state)
 		require.NotNil(t, label)
 		labels[i], low, state = label.FillBytes(make([]byte, 16)), label, above
 	}
 	shuffled := slices.Clone(labels)
 	rand.New(rand.NewPCG(23, 23)).Shuffle(n, func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-	parents := Trace(shuffled, new(big.Int), limit(), towards{true, 0}, placeTowards)
+	parents := Trace(shuffled, new(big.Int), limit(), Turns{}, Adaptive)
 	require.Equal(t, 1.0, Traced(parents))
 	// The rows in the order of their insertion.
 	order, at := []int{}, slices.Index(parents, -1)
@@ -190,12 +162,12 @@ func TestTraceOfSortedInsertion(t *testing.T) {
 // Where labels were moved, or are of another rule, nothing is made up.
 func TestTraceOfOtherLabels(t *testing.T) {
 	values := uniform(rand.New(rand.NewPCG(24, 24)), million, 50)
-	labels := insert(t, values, towards{}, placeTowards)
+	labels := insert(t, values, Turns{}, Adaptive)
 	slices.Sort(values)
 	for i := range labels {
 		labels[i][15] ^= 1
 	}
-	parents := Trace(labels, new(big.Int), limit(), towards{}, placeTowards)
+	parents := Trace(labels, new(big.Int), limit(), Turns{}, Adaptive)
 	for row, parent := range parents {
 		require.Equal(t, row, parent)
 	}
