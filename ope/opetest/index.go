@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 
@@ -46,7 +47,7 @@ type Index struct {
 
 type memoryUnit struct {
 	meta    ope.Meta
-	records []ope.Record // ascending
+	records recordList
 }
 
 var _ ope.Index = (*Index)(nil)
@@ -118,8 +119,7 @@ func (ix *Index) Read(ctx context.Context, unit ope.Unit, from, to []byte, limit
 		return ope.View{}, nil
 	}
 	view := ope.View{Meta: u.meta}
-	first, _ := u.find(from)
-	for _, r := range u.records[first:] {
+	for r := range u.records.from(from) {
 		if to != nil && bytes.Compare(r.Key, to) >= 0 {
 			break
 		}
@@ -169,7 +169,7 @@ func (ix *Index) commit(unit ope.Unit, cond ope.Condition, change ope.Change) (b
 		return false, nil
 	}
 	for _, key := range cond.Absent {
-		if _, found := u.find(key); found {
+		if u.records.has(key) {
 			return false, nil
 		}
 	}
@@ -177,16 +177,10 @@ func (ix *Index) commit(unit ope.Unit, cond ope.Condition, change ope.Change) (b
 		return false, fmt.Errorf("opetest: the state of a unit falls from %d to %d", u.meta.State, change.Meta.State)
 	}
 	for _, key := range change.Deletes {
-		if i, found := u.find(key); found {
-			u.records = slices.Delete(u.records, i, i+1)
-		}
+		u.records.delete(key)
 	}
 	for _, r := range change.Puts {
-		if i, found := u.find(r.Key); found {
-			u.records[i] = cloneRecord(r)
-		} else {
-			u.records = slices.Insert(u.records, i, cloneRecord(r))
-		}
+		u.records.put(cloneRecord(r))
 	}
 	u.meta = change.Meta
 	ix.units[unit] = u
@@ -194,8 +188,69 @@ func (ix *Index) commit(unit ope.Unit, cond ope.Condition, change ope.Change) (b
 	return true, nil
 }
 
-func (u *memoryUnit) find(key []byte) (int, bool) {
-	return slices.BinarySearchFunc(u.records, key, func(r ope.Record, key []byte) int { return bytes.Compare(r.Key, key) })
+// A recordList is records in ascending order, in chunks: a unit may have a million, and one slice
+// of them would be moved by every insert.
+type recordList [][]ope.Record // no chunk is empty
+
+const recordChunk = 512
+
+// find returns the chunk and the place in it of the first record at or above the key. Where the key
+// is above all, it is the end of the last chunk.
+func (l recordList) find(key []byte) (chunk, i int, found bool) {
+	above := func(r ope.Record, key []byte) int { return bytes.Compare(r.Key, key) }
+	chunk, found = slices.BinarySearchFunc(l, key, func(c []ope.Record, key []byte) int { return above(c[0], key) })
+	if found || chunk == 0 {
+		return chunk, 0, found
+	}
+	i, found = slices.BinarySearchFunc(l[chunk-1], key, above)
+	return chunk - 1, i, found
+}
+
+func (l recordList) has(key []byte) bool {
+	_, _, found := l.find(key)
+	return found
+}
+
+func (l recordList) from(key []byte) iter.Seq[ope.Record] {
+	return func(yield func(ope.Record) bool) {
+		chunk, i, _ := l.find(key)
+		for ; chunk < len(l); chunk, i = chunk+1, 0 {
+			for _, r := range l[chunk][i:] {
+				if !yield(r) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (l *recordList) put(r ope.Record) {
+	if len(*l) == 0 {
+		*l = recordList{{r}}
+		return
+	}
+	chunk, i, found := l.find(r.Key)
+	c := (*l)[chunk]
+	if found {
+		c[i] = r
+		return
+	}
+	c = slices.Insert(c, i, r)
+	(*l)[chunk] = c
+	if half := len(c) / 2; len(c) >= recordChunk {
+		(*l)[chunk] = slices.Clone(c[:half])
+		*l = slices.Insert(*l, chunk+1, slices.Clone(c[half:]))
+	}
+}
+
+func (l *recordList) delete(key []byte) {
+	chunk, i, found := l.find(key)
+	if !found {
+		return
+	}
+	if (*l)[chunk] = slices.Delete((*l)[chunk], i, i+1); len((*l)[chunk]) == 0 {
+		*l = slices.Delete(*l, chunk, chunk+1)
+	}
 }
 
 func disjoint(change ope.Change) error {

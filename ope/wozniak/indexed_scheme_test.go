@@ -1,0 +1,27 @@
+package wozniak
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/opetest"
+)
+
+func indexedKey(tb testing.TB) ope.Key {
+	key, err := ope.NewKey([]byte("the key of the tests, 32 bytes .")[:ope.KeySize])
+	require.NoError(tb, err)
+	return key
+}
+
+func makeIndexed(opts *IndexedOptions) opetest.MakeFunc {
+	return func(tb testing.TB, d ope.Domain) ope.Scheme {
+		s, err := NewIndexed(indexedKey(tb), d, opetest.NewIndex(), "unit", opts)
+		require.NoError(tb, err)
+		return s
+	}
+}
+
+func TestIndexed(t *testing.T)            { opetest.TestScheme(t, makeIndexed(nil)) }
+func TestIndexedTargetsOnly(t *testing.T) { opetest.TestScheme(t, makeIndexed(&IndexedOptions{TargetsOnly: true})) }
