@@ -96,22 +96,24 @@ func dumped(t *testing.T, db specDB) []familyDump {
 	return families
 }
 
-// formatSchemas are tables in which every type, part and column occurs.
+// formatSchemas are tables in which every type, part, column and layout occurs.
 func formatSchemas() []store.Schema {
-	return []store.Schema{
-		{
-			Name: "by key",
-			Key: []store.KeyPart{
-				store.HashedPart("device", store.String), store.OrderedPart("time", store.Time(time.Millisecond), store.MOPE),
-				store.PlainPart("shard", store.Bytes), store.OrderedPart("label", store.String, store.Boldyreva), store.TiePart("tie"),
-			},
-			Columns: []store.Column{
-				store.OrderedColumn("temperature", store.Float64, store.MOPE), store.DeterministicColumn("site", store.String),
-				store.OrderedColumn("note", store.String, store.Boldyreva), store.RandomisedColumn("secret", store.Bytes),
-				store.PlainColumn("valid", store.Bool), store.OrderedColumn("public", store.Uint16, store.Plaintext),
-				store.RandomisedColumn("never", store.Int8),
-			},
+	byKey := store.Schema{
+		Name: "by key",
+		Key: []store.KeyPart{
+			store.HashedPart("device", store.String), store.OrderedPart("time", store.Time(time.Millisecond), store.MOPE),
+			store.PlainPart("shard", store.Bytes), store.OrderedPart("label", store.String, store.Boldyreva), store.TiePart("tie"),
 		},
+		Columns: []store.Column{
+			store.OrderedColumn("temperature", store.Float64, store.MOPE), store.DeterministicColumn("site", store.String),
+			store.OrderedColumn("note", store.String, store.Boldyreva), store.RandomisedColumn("secret", store.Bytes),
+			store.PlainColumn("valid", store.Bool), store.OrderedColumn("public", store.Uint16, store.Plaintext),
+			store.RandomisedColumn("never", store.Int8),
+		},
+	}
+	cells := byKey
+	cells.Name, cells.Layout = "cell per column", store.CellPerColumn
+	return []store.Schema{byKey, cells,
 		{
 			Name: "by column",
 			Key:  []store.KeyPart{store.HashedPart("id", store.UUID)},
@@ -173,6 +175,7 @@ func formatRows() map[string][]store.Row {
 		})
 	}
 	delete(rows["by key"][4], "temperature")
+	rows["cell per column"] = rows["by key"]
 	return rows
 }
 
@@ -316,6 +319,7 @@ func TestFirstFormatStaysReadable(t *testing.T) {
 		tbl, err := st.Table(background, schema.Name)
 		require.NoError(t, err)
 		require.Equal(t, described(want[schema.Name]), described(schema))
+		require.Equal(t, want[schema.Name].Layout, schema.Layout)
 		var rows []store.Row
 		for row, err := range tbl.Query(background, store.Query{}) {
 			require.NoError(t, err)

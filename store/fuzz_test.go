@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math/big"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,7 +22,7 @@ func fuzzTable(tb testing.TB) *Table {
 	tb.Helper()
 	st, err := Open(context.Background(), drivertest.NewMemory(), testMaster, nil)
 	require.NoError(tb, err)
-	tbl, err := st.Create(context.Background(), tamperSchema("fuzzed"))
+	tbl, err := st.Create(context.Background(), tamperSchema("fuzzed", CellPerColumn))
 	require.NoError(tb, err)
 	return tbl
 }
@@ -73,6 +74,46 @@ func FuzzParseType(f *testing.F) {
 		}
 		if typ.id() != id || typ.valid() != nil {
 			t.Fatalf("%q is %q, %v", id, typ.id(), typ.valid())
+		}
+	})
+}
+
+// What a key cell says of columns is found, whatever columns are asked for in ascending order, and
+// no bytes are too strange.
+func FuzzEntries(f *testing.F) {
+	f.Add([]byte("aaaa\x00bbbb\x03xycccc\x01"), []byte("aaabbbbbccccdddd"))
+	f.Add([]byte("aaaa\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), []byte("aaaa"))
+	f.Add([]byte("aaaa\x80"), []byte("aaaa"))
+	f.Add([]byte("aaa"), []byte("zzzz"))
+	f.Fuzz(func(t *testing.T, b, ids []byte) {
+		es := entries{b}
+		for asked := range slices.Chunk(ids, 4) {
+			if len(asked) == 4 {
+				es.find(columnID(asked)) // must not panic
+			}
+		}
+		// The same bytes as values of a well-formed key cell.
+		said := map[columnID][]byte{}
+		var content []byte
+		for i, value := range slices.Collect(slices.Chunk(b, 5)) {
+			id := columnID{byte(i >> 8), byte(i), value[0]}
+			content = append(content, id[:]...)
+			if len(value) == 5 {
+				content, said[id] = append(content, ownCell), nil
+			} else {
+				content, said[id] = append(append(content, byte(len(value)+1)), value...), value
+			}
+		}
+		es = entries{content}
+		for i := range len(said) + 1 {
+			for last := range 256 {
+				id := columnID{byte(i >> 8), byte(i), byte(last)}
+				value, present := said[id]
+				e, err := es.find(id)
+				if err != nil || e.present != present || e.packed != (value != nil) || !bytes.Equal(e.value, value) {
+					t.Fatalf("entry of %x in %x: %+v, %v", id, content, e, err)
+				}
+			}
 		}
 	})
 }
@@ -219,7 +260,7 @@ func FuzzPageToken(f *testing.F) {
 func FuzzCatalogue(f *testing.F) {
 	st, err := Open(context.Background(), drivertest.NewMemory(), testMaster, nil)
 	require.NoError(f, err)
-	meta, err := newTableMeta(tamperSchema("t"))
+	meta, err := newTableMeta(tamperSchema("t", CellPerColumn))
 	require.NoError(f, err)
 	f.Add(meta.marshal())
 	f.Add([]byte(`{"name":"t"}`))

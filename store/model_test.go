@@ -205,6 +205,11 @@ func (m *tableModel) ordered(name string, k kind, s store.KeyScheme) *tableModel
 }
 func (m *tableModel) tie(name string) *tableModel { return m.part('t', uuids, store.TiePart(name)) }
 
+func (m *tableModel) cellPerColumn() *tableModel {
+	m.schema.Layout = store.CellPerColumn
+	return m
+}
+
 func (m *tableModel) column(k kind, c store.Column) *tableModel {
 	m.schema.Columns = append(m.schema.Columns, c)
 	m.cols = append(m.cols, c.Name())
@@ -256,6 +261,11 @@ func models() []*tableModel {
 			column(bools, store.RandomisedColumn("flag", store.Bool)).
 			column(i8, store.PlainColumn("i8", store.Int8)).
 			column(i16, store.RandomisedColumn("i16", store.Int16)),
+		newModel("cell per column").cellPerColumn().hashed("id", i32).ordered("at", i64, store.MOPE).
+			column(blobs, store.RandomisedColumn("body", store.Bytes)).
+			column(strs, store.RandomisedColumn("note", store.String)).
+			column(i32, store.PlainColumn("zone", store.Int32)).
+			column(f64, ord(f64, store.Boldyreva)("level")),
 		newModel("single ordered").ordered("day", dates, store.Boldyreva).
 			column(cents, det(cents)("cents")).
 			column(ip4, store.PlainColumn("ip", store.IPv4)),

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -144,10 +145,12 @@ type found struct {
 	key    []byte // that was scanned: of the row or the posting
 }
 
-// batch sizes of a query: small at first, for queries that are stopped early.
+// Sizes of a query's batches, in rows. They double: small at first, for queries that are stopped
+// early, and smaller for postings, each of which takes a request to open.
 const (
-	firstBatch = 16
-	fullBatch  = 256
+	firstRows, firstPostings = 64, 16
+	fullBatch                = 256
+	inline                   = 192
 )
 
 // find yields what a query selects.
@@ -314,97 +317,162 @@ func (f *finder) run(ctx context.Context) iter.Seq2[*found, error] {
 	}
 }
 
-// scan yields what satisfies the conditions in one range, in the order of keys. One goroutine reads
-// ahead, so that reading goes on while rows are opened, which takes processors or, for postings,
-// round trips.
+// A batch is rows or postings as they were scanned, and what becomes of them.
+type batch struct {
+	rows []driver.Row
+	end  bool  // nothing comes after the rows but err
+	err  error // of the scan
+
+	hits    []*found // by row; nil where one does not count
+	openErr error
+	opened  chan struct{} // where the batch is opened by another goroutine, closed when it is done
+}
+
+// scan yields what satisfies the conditions in one range, in the order of keys.
+//
+// A short range is read and opened here, since waking a goroutine takes as long as opening some 50
+// rows. Beyond [inline] rows, one goroutine reads ahead, and others open batches while it does,
+// which takes processors or, for postings, round trips.
 func (f *finder) scan(ctx context.Context, r keyRange) iter.Seq2[*found, error] {
 	return func(yield func(*found, error) bool) {
-		family, slice := f.data, f.table.slice(f.need)
+		family, slice, open, size, ahead := f.data, f.table.slice(f.need), f.openRows, firstRows, runtime.GOMAXPROCS(0)
 		if f.plan.driving != nil {
-			family, slice = f.postings, driver.Slice{}
+			// Many goroutines open one batch of postings.
+			family, slice, open, size, ahead = f.postings, driver.Slice{}, f.openPostings, firstPostings, 1
 		}
-		var reader sync.WaitGroup
-		defer reader.Wait()
-		ctx, stop := context.WithCancel(ctx)
-		defer stop()
-		batches := make(chan []driver.Row, 1)
-		var failed error // of the reader, set before it closes batches
+		if f.query.Limit > 0 {
+			size = min(size, f.query.Limit)
+		}
 		f.explain.Requests++
-		reader.Go(func() {
-			defer close(batches)
-			send := func(batch []driver.Row) bool {
-				select {
-				case batches <- batch:
-					return true
-				case <-ctx.Done():
-					failed = ended(ctx)
-					return false
+		next, stop := iter.Pull2(family.Scan(ctx, driver.Range{
+			Start: r.start, End: r.end, Reverse: f.query.Reverse, Cells: slice, AnyOrder: f.plan.anyOrder,
+		}))
+		defer stop()
+		read := func() *batch {
+			b := &batch{rows: make([]driver.Row, 0, size)}
+			for len(b.rows) < size {
+				row, err, ok := next()
+				if !ok || err != nil {
+					b.end, b.err = true, err
+					break
 				}
+				b.rows = append(b.rows, row)
 			}
-			size := firstBatch
-			batch := make([]driver.Row, 0, size)
-			for row, err := range family.Scan(ctx, driver.Range{
-				Start: r.start, End: r.end, Reverse: f.query.Reverse, Cells: slice, AnyOrder: f.plan.anyOrder,
-			}) {
-				if err != nil {
-					if send(batch) {
-						failed = err
-					}
-					return
-				}
-				if batch = append(batch, row); len(batch) < size {
-					continue
-				}
-				if !send(batch) {
-					return
-				}
-				size = min(2*size, fullBatch)
-				batch = make([]driver.Row, 0, size)
-			}
-			send(batch)
-		})
-		for batch := range batches {
-			f.explain.Hits += len(batch)
+			size = min(2*size, fullBatch)
+			return b
+		}
+		emit := func(b *batch) (more bool) {
+			f.explain.Hits += len(b.rows)
 			if f.plan.driving != nil {
-				f.explain.Requests += len(batch)
+				f.explain.Requests += len(b.rows)
 			}
-			hits, err := f.open(ctx, batch)
-			if err != nil {
-				yield(nil, err)
-				return
+			if b.openErr != nil {
+				return yield(nil, b.openErr) && false
 			}
-			for _, hit := range hits {
+			for _, hit := range b.hits {
 				if hit == nil || f.plan.driving != nil && !f.first(hit) {
 					f.explain.Discarded++
 				} else if !yield(hit, nil) {
-					return
+					return false
 				}
 			}
+			if b.err != nil {
+				yield(nil, b.err)
+			}
+			return !b.end
 		}
-		if failed != nil {
-			yield(nil, failed)
+		for n := 0; n < inline; {
+			b := read()
+			n += len(b.rows)
+			b.hits, b.openErr = open(ctx, b.rows, runtime.GOMAXPROCS(0))
+			if !emit(b) {
+				return
+			}
+		}
+
+		var workers sync.WaitGroup
+		defer workers.Wait()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		batches := make(chan *batch, ahead)
+		workers.Go(func() {
+			defer close(batches)
+			for more := true; more; {
+				b := read()
+				b.opened, more = make(chan struct{}), !b.end
+				select {
+				case batches <- b:
+				case <-ctx.Done():
+					return
+				}
+				workers.Go(func() {
+					defer close(b.opened)
+					b.hits, b.openErr = open(ctx, b.rows, 1)
+				})
+			}
+		})
+		for b := range batches {
+			<-b.opened
+			if !emit(b) {
+				return
+			}
+		}
+		if ctx.Err() != nil {
+			yield(nil, ended(ctx))
 		}
 	}
 }
 
-// open turns scanned rows or postings into rows of the answer, nil where one does not count.
-func (f *finder) open(ctx context.Context, batch []driver.Row) ([]*found, error) {
-	hits := make([]*found, len(batch))
-	if f.plan.driving == nil {
-		return hits, inParallel(len(batch), func(i int, s *scratch) (err error) {
-			record, err := f.table.decode(batch[i], f.need, s)
+// openRows turns scanned rows into rows of the answer, on a number of processors.
+func (f *finder) openRows(ctx context.Context, rows []driver.Row, processors int) ([]*found, error) {
+	hits := make([]*found, len(rows))
+	open := func(rows []driver.Row, hits []*found, s *scratch) error {
+		for i, row := range rows {
+			record, err := f.table.decode(row, f.need, s)
 			if errors.Is(err, errTornRow) {
-				record, err = f.table.readFrom(ctx, f.data, batch[i].Key, f.need)
+				record, err = f.table.readFrom(ctx, f.data, row.Key, f.need)
 			}
-			if err == nil && record != nil && f.satisfies(record) {
-				hits[i] = &found{record: record, key: batch[i].Key}
+			if err != nil {
+				return err
 			}
-			return err
-		})
+			if record != nil && f.satisfies(record) {
+				hits[i] = &found{record: record, key: row.Key}
+			}
+		}
+		return nil
 	}
+	// This goroutine begins at once; another takes what is left by the time it is awake.
+	const share = 16
+	var taken atomic.Int64
+	work := func() error {
+		s := new(scratch)
+		for {
+			to := int(taken.Add(share))
+			if to-share >= len(rows) {
+				return nil
+			}
+			if err := open(rows[to-share:min(to, len(rows))], hits[to-share:], s); err != nil {
+				return err
+			}
+		}
+	}
+	var group errgroup.Group
+	for range min(processors-1, len(rows)/(2*share)) {
+		group.Go(work)
+	}
+	err := work()
+	if err := cmp.Or(group.Wait(), err); err != nil {
+		return nil, err
+	}
+	return hits, nil
+}
+
+// openPostings turns scanned postings into rows of the answer.
+func (f *finder) openPostings(ctx context.Context, postings []driver.Row, _ int) ([]*found, error) {
+	hits := make([]*found, len(postings))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(f.table.st.concurrency)
-	for i, posting := range batch {
+	for i, posting := range postings {
 		search, row, _, err := f.plan.driving.cutPosting(posting.Key)
 		if err != nil {
 			_ = group.Wait()
@@ -449,33 +517,6 @@ func (f *finder) first(hit *found) bool {
 	_, again = f.seen[id]
 	f.seen[id] = struct{}{}
 	return !again
-}
-
-// inParallel calls do for 0 to n-1 on all processors.
-func inParallel(n int, do func(i int, s *scratch) error) error {
-	workers := min(runtime.GOMAXPROCS(0), n/32)
-	if workers < 2 {
-		s := new(scratch)
-		for i := range n {
-			if err := do(i, s); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	var group errgroup.Group
-	for w := range workers {
-		group.Go(func() error {
-			s := new(scratch)
-			for i := n * w / workers; i < n*(w+1)/workers; i++ {
-				if err := do(i, s); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	return group.Wait()
 }
 
 // inOrder puts the rows of each group, whose ciphertexts are equal because they share a prefix, in

@@ -92,13 +92,18 @@ func (c *column) value(row Row) (any, error) {
 
 // Cells of a row, by qualifier:
 //
-//	(empty)           the key cell: sealed {values of the key parts, ids of the columns that are
-//	                  not null}. Every row has it; it is the row's authenticated existence.
-//	column id         the value: sealed, or behind the header of a plain cell
+//	(empty)           the key cell: sealed {values of the key parts, and of the columns that are
+//	                  not null the id, with the value where it is packed}. Every row has it; it is
+//	                  the row's authenticated existence.
+//	column id         the value of a column that is not packed: sealed, or behind the header of a
+//	                  plain cell
 //
 // All cells of a row carry the write id of the Put that wrote it, so that a mixture of two Puts
 // is noticed.
 var keyQualifier = []byte{}
+
+// ownCell stands in the key cell in place of the length of a packed value plus one.
+const ownCell = 0
 
 const (
 	plainFormat   = 1 // first byte of a plain cell; sealed cells have seal's
@@ -138,19 +143,24 @@ func (t *Table) mutation(r *record) driver.Mutation {
 	where := t.places(r.key)
 	header := seal.Header{Write: r.write}
 
-	var key []byte
+	var key, packed []byte
 	for i, c := range t.parts {
 		key = appendSized(key, c.typ.append(nil, r.values[i]))
 	}
 	m.Puts = make([]driver.Cell, 1, 1+len(t.columns))
 	for _, i := range t.byID {
 		c, v := t.columns[i], r.values[len(t.parts)+i]
-		if v == nil {
+		switch {
+		case v != nil && c.packed:
+			packed = c.typ.append(packed[:0], v)
+			key = binary.AppendUvarint(append(key, c.id[:]...), uint64(len(packed))+1)
+			key = append(key, packed...)
+		case v != nil:
+			key = append(append(key, c.id[:]...), ownCell)
+			m.Puts = append(m.Puts, driver.Cell{Qualifier: c.id[:], Value: c.cell(header, r.posted(i), v, where)})
+		case !c.packed:
 			m.Deletes = append(m.Deletes, c.id[:])
-			continue
 		}
-		key = append(key, c.id[:]...)
-		m.Puts = append(m.Puts, driver.Cell{Qualifier: c.id[:], Value: c.cell(header, r.posted(i), v, where)})
 	}
 	m.Puts[0] = driver.Cell{Qualifier: keyQualifier, Value: t.keyCell(header, key, where)}
 	return m
@@ -286,23 +296,29 @@ func (t *Table) decode(row driver.Row, want []bool, s *scratch) (*record, error)
 			return nil, fmt.Errorf("key cell: part %q: %w: %w", c.name, ErrFormat, err)
 		}
 	}
-	// Cells, ids in the key cell and t.byID are all in ascending order of ids. Ids that are not in
-	// t.byID are of columns that this client does not know.
-	present, cells := b, row.Cells[1:]
+	// Cells, entries of the key cell and t.byID are all in ascending order of ids. Entries that are
+	// not in t.byID are of columns that this client does not know.
+	entries, cells := entries{rest: b}, row.Cells[1:]
 	for _, i := range t.byID {
 		c := t.columns[i]
 		if want != nil && !want[i] {
 			continue
 		}
-		for len(present) >= len(c.id) && bytes.Compare(present[:len(c.id)], c.id[:]) < 0 {
-			present = present[len(c.id):]
+		e, err := entries.find(c.id)
+		if err != nil {
+			return nil, fmt.Errorf("key cell: %w: %w", ErrFormat, err)
 		}
 		for len(cells) > 0 && bytes.Compare(cells[0].Qualifier, c.id[:]) < 0 {
 			cells = cells[1:]
 		}
 		found := len(cells) > 0 && bytes.Equal(cells[0].Qualifier, c.id[:])
-		if found != bytes.HasPrefix(present, c.id[:]) {
+		if found != (e.present && !e.packed) {
 			return nil, fmt.Errorf("%w: column %q", errTornRow, c.name)
+		}
+		if e.packed {
+			if r.values[len(t.parts)+i], err = c.typ.parse(e.value); err != nil {
+				return nil, fmt.Errorf("key cell: column %q: %w: %w", c.name, ErrFormat, err)
+			}
 		}
 		if !found {
 			continue
@@ -320,6 +336,42 @@ func (t *Table) decode(row driver.Row, want []bool, s *scratch) (*record, error)
 		}
 	}
 	return r, nil
+}
+
+// An entry is what a key cell says of a column.
+type entry struct {
+	present, packed bool
+	value           []byte // where it is packed
+}
+
+// entries reads the entries of a key cell in ascending order of ids.
+type entries struct{ rest []byte }
+
+// find returns the entry of a column, and passes over those before it.
+func (es *entries) find(id columnID) (entry, error) {
+	for len(es.rest) >= len(id) {
+		order := bytes.Compare(es.rest[:len(id)], id[:])
+		if order > 0 {
+			break
+		}
+		rest := es.rest[len(id):]
+		length, n := binary.Uvarint(rest)
+		e := entry{present: true, packed: length != ownCell}
+		if e.packed {
+			length--
+		}
+		if n <= 0 || length > uint64(len(rest)-n) {
+			return entry{}, errCutShort
+		}
+		e.value, es.rest = rest[n:n+int(length)], rest[n+int(length):]
+		if order == 0 {
+			return e, nil
+		}
+	}
+	if 0 < len(es.rest) && len(es.rest) < len(id) {
+		return entry{}, errCutShort
+	}
+	return entry{}, nil
 }
 
 // posted returns what the posting of the column at a position carries, or nil.
@@ -352,6 +404,8 @@ func (t *Table) row(r *record, want []bool) Row {
 	return row
 }
 
+var errCutShort = errors.New("cut short")
+
 // appendSized appends b with its length before it.
 func appendSized(dst, b []byte) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(b))), b...)
@@ -361,7 +415,7 @@ func appendSized(dst, b []byte) []byte {
 func cutSized(b []byte) (sized, rest []byte, err error) {
 	n, size := binary.Uvarint(b)
 	if size <= 0 || n > uint64(len(b)-size) {
-		return nil, nil, errors.New("cut short")
+		return nil, nil, errCutShort
 	}
 	return b[size : size+int(n)], b[size+int(n):], nil
 }

@@ -32,6 +32,35 @@ type Schema struct {
 	// short ranges touch more partitions; with fewer, partitions grow beyond what Cassandra likes
 	// (100 MB each). -1 means one partition. Other databases ignore it.
 	SpreadBits int
+
+	// Layout says which values share a cell. The zero Layout is Packed.
+	Layout Layout
+}
+
+// A Layout says which values of a row share a cell.
+type Layout int
+
+// The layouts.
+const (
+	// Packed puts the values of all columns that are sealed and not searched into the sealed cell
+	// of the row key: opening a row takes one decryption, whatever their number. It is the mini-page
+	// of Shmueli et al. carried over to wide rows.
+	Packed Layout = iota
+
+	// CellPerColumn gives every column a cell of its own: queries of few out of many or large
+	// columns read and open these only.
+	CellPerColumn
+)
+
+// String returns "packed" or "cell per column".
+func (l Layout) String() string {
+	switch l {
+	case Packed:
+		return "packed"
+	case CellPerColumn:
+		return "cell per column"
+	}
+	return fmt.Sprintf("Layout(%d)", int(l))
 }
 
 // encryption is how a part or column is protected. The strings are stored.
@@ -208,6 +237,7 @@ type tableMeta struct {
 	Key        []fieldMeta `json:"key"`
 	Columns    []fieldMeta `json:"columns"`
 	SpreadBits int         `json:"spread_bits"`
+	Layout     string      `json:"layout"`
 }
 
 type fieldMeta struct {
@@ -236,7 +266,7 @@ const defaultSpreadBits = 4
 
 // newTableMeta checks a schema and gives it ids.
 func newTableMeta(s Schema) (*tableMeta, error) {
-	m := &tableMeta{Name: s.Name, Columns: []fieldMeta{}, SpreadBits: s.SpreadBits}
+	m := &tableMeta{Name: s.Name, Columns: []fieldMeta{}, SpreadBits: s.SpreadBits, Layout: s.Layout.String()}
 	rand.Read(m.ID[:])
 	switch {
 	case len(s.Name) == 0 || len(s.Name) > 100:
@@ -249,6 +279,8 @@ func newTableMeta(s Schema) (*tableMeta, error) {
 		return nil, fmt.Errorf("%w: table %q has %d columns, at most 1000", ErrSchema, s.Name, len(s.Columns))
 	case s.SpreadBits < -1 || s.SpreadBits > 12:
 		return nil, fmt.Errorf("%w: table %q: SpreadBits is %d, need -1 to 12", ErrSchema, s.Name, s.SpreadBits)
+	case s.Layout != Packed && s.Layout != CellPerColumn:
+		return nil, fmt.Errorf("%w: table %q: %v is not a layout of this package", ErrSchema, s.Name, s.Layout)
 	case s.SpreadBits == -1:
 		m.SpreadBits = 0
 	case s.SpreadBits == 0:
@@ -320,6 +352,13 @@ func (m *tableMeta) schema() (Schema, error) {
 	}
 	if s.SpreadBits == 0 {
 		s.SpreadBits = -1
+	}
+	switch m.Layout {
+	case Packed.String():
+	case CellPerColumn.String():
+		s.Layout = CellPerColumn
+	default:
+		return Schema{}, fmt.Errorf("%w: table %q: layout %q is not known to this version", ErrFormat, m.Name, m.Layout)
 	}
 	for _, meta := range m.Key {
 		f, err := meta.field()

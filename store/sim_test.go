@@ -557,6 +557,9 @@ func simulate(t *testing.T, v variant, seed uint64, crashes float64) *world {
 		r:      rand.New(rand.NewPCG(seed, 0)),
 		stamps: make(map[string]int64), active: make(map[string]int), touched: make(map[string]int),
 	}
+	if seed%2 == 0 {
+		w.schema.Layout = CellPerColumn
+	}
 	w.key, _ = ope.NewKey(bytes.Repeat([]byte{1}, 32))
 	synctest.Test(t, func(t *testing.T) {
 		w.table = w.tableOn(noSnapshots{w.db})

@@ -46,6 +46,7 @@ type column struct {
 	token    []byte // key of the pseudo-random function that gives tokens of values
 	scheme   ope.Immutable
 	size     int // length of a ciphertext
+	packed   bool
 }
 
 func newTable(ctx context.Context, st *Store, meta *tableMeta) (*Table, error) {
@@ -103,6 +104,11 @@ func newTable(ctx context.Context, st *Store, meta *tableMeta) (*Table, error) {
 	t.clear = true
 	for _, c := range t.byName {
 		t.clear = t.clear && c.clear()
+	}
+	for _, c := range t.columns {
+		// What is not sealed is packed only where the key cell is not sealed either, so that reading
+		// it takes no key.
+		c.packed = schema.Layout == Packed && !c.searched() && (!c.clear() || t.clear)
 	}
 	t.byID = make([]int, len(t.columns))
 	for i := range t.byID {

@@ -200,14 +200,19 @@ def cut_sortable(typ, b):
         out += b"\0"
 
 
-def cut_sized(b):
+def cut_number(b):
     n, shift, i = 0, 0, 0
     while True:
         n |= (b[i] & 0x7F) << shift
         i, shift = i + 1, shift + 7
         if b[i - 1] < 0x80:
-            check(i + n <= len(b), "cut short")
-            return b[i:i + n], b[i + n:]
+            return n, b[i:]
+
+
+def cut_sized(b):
+    n, b = cut_number(b)
+    check(n <= len(b), "cut short")
+    return b[:n], b[n:]
 
 
 # Tables.
@@ -258,6 +263,8 @@ class Table:
         self.parts = [Field(f, self.key) for f in meta["key"]]
         self.columns = sorted((Field(f, self.key) for f in meta["columns"]), key=lambda c: c.id)
         self.clear = all(f.clear for f in self.parts + self.columns)
+        check(meta["layout"] in ("packed", "cell per column"), "an unknown layout")
+        self.packed = meta["layout"] == "packed"
         self.data, self.postings = "t" + meta["id"], "x" + meta["id"]
         self.expected = set()  # postings
 
@@ -288,12 +295,20 @@ class Table:
                 plain, rest = cut_sortable(part.type, rest)
                 check(plain == value, "a plain part is not that of the key cell")
         check(rest == b"", "a row key is too long")
-        present = [content[i:i + 4] for i in range(0, len(content), 4)]
-        check(present == [c.id for c in self.columns if c.id in cells], "the key cell lists other columns")
-        check(len(cells) == 1 + len(present), "a row has cells of unknown columns")
-        for column in self.columns:
-            if column.id in cells:
+        columns, last, own = {c.id: c for c in self.columns}, b"", 0
+        while content:
+            check(content[:4] > last, "entries are not in ascending order")
+            column, last = columns[content[:4]], content[:4]
+            length, content = cut_number(content[4:])
+            if length == 0:
                 result[column.name] = self.read_cell(column, row, cells[column.id], write)
+                own += 1
+            else:
+                check(length - 1 <= len(content), "cut short")
+                result[column.name], content = column.type.text(content[:length - 1]), content[length - 1:]
+            packed = self.packed and not column.searched and (self.clear or not column.clear)
+            check(packed == (length != 0), "a column that should be packed is not, or the other way round")
+        check(len(cells) == 1 + own, "the key cell lists other columns than there are cells")
         return result
 
     def open_key_cell(self, row, cells):
