@@ -206,7 +206,7 @@ func (l *list) window(x int64, below, above int) (window []element, gap int) {
 		gap++
 	}
 	window = append(window, l.at(first))
-	for q := first; len(window) < gap+above && q.chunk < len(l.chunks) && l.isLinked(q); {
+	for q := first; len(window)-gap < above && q.chunk < len(l.chunks) && l.isLinked(q); {
 		q = l.next(q)
 		window = append(window, l.at(q))
 	}

@@ -19,14 +19,15 @@ const (
 	adviseCommit advice = iota // commit the relabelling
 	adviseLower                // read on below the window, and ask again
 	adviseUpper                // read on above the window, and ask again
-	advisePass                 // write the whole index anew: no window of at most the given size makes room
+	advisePass                 // write the whole index anew, the new value included: no window of at most the given size makes room
 )
 
 // relabel makes room between window[gap-1] and window[gap], of which place said that there is
 // none. The window is a run of neighbours of the index; the ends of the index are in it when it
-// reaches them, which they do not move. At most most elements are moved; 0 is no limit. It is a
-// function of labels and shapes alone, like place, and the elements keep their shapes, so that
-// their neighbours stay such as place needs them.
+// reaches them, and do not move. At most most elements are moved; 0 is no limit. The answer is a
+// function of labels and shapes alone, as that of place, and does not depend on how much more than
+// needed is in the window. The elements keep their shapes: the tree of insertions, from which the
+// next places are computed, stays what it is.
 //
 // The published rules move everything, and have shapes anew: they want the whole index, both ends
 // included.
@@ -64,7 +65,7 @@ func (s stretch) moved() int { return s.b - s.a - 1 }
 // them, so that a value that does come there does not at once exhaust the next gap.
 func (r rules) step(window []element, s stretch) (label, bool) {
 	span := window[s.b].label.minus(window[s.a].label)
-	step, _ := span.shift(r.bits/16).over(uint64(s.moved()) + 1)
+	step, _ := span.shift(r.bits / 16).over(uint64(s.moved()) + 1)
 	return step, step.length() > max(1, r.bits/20)
 }
 

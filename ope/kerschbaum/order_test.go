@@ -1,0 +1,429 @@
+package kerschbaum
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"math/big"
+	"math/bits"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+)
+
+func (a label) big() *big.Int { return new(big.Int).SetBytes(a.bytes()) }
+
+// anyLabel draws labels of all lengths, and those where carries happen.
+var anyLabel = rapid.Custom(func(t *rapid.T) label {
+	word := rapid.OneOf(rapid.Uint64(), rapid.SampledFrom([]uint64{0, 1, 2, 1 << 63, math.MaxUint64 - 1, math.MaxUint64}))
+	return label{word.Draw(t, "hi"), word.Draw(t, "lo")}
+})
+
+func TestLabelsCalculate(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := anyLabel.Draw(t, "a"), anyLabel.Draw(t, "b")
+		d := rapid.Uint64Range(1, math.MaxUint64).Draw(t, "d")
+		n := rapid.UintRange(0, 63).Draw(t, "n")
+		modulus := new(big.Int).Lsh(big.NewInt(1), 128)
+		require.Equal(t, new(big.Int).Mod(new(big.Int).Add(a.big(), b.big()), modulus).String(), a.plus(b).big().String())
+		require.Equal(t, new(big.Int).Mod(new(big.Int).Sub(a.big(), b.big()), modulus).String(), a.minus(b).big().String())
+		q, r := a.over(d)
+		wantQ, wantR := new(big.Int).DivMod(a.big(), new(big.Int).SetUint64(d), new(big.Int))
+		require.Equal(t, wantQ.String(), q.big().String())
+		require.Equal(t, wantR.Uint64(), r)
+		require.Equal(t, new(big.Int).Rsh(a.big(), n).String(), a.shift(n).big().String())
+		require.EqualValues(t, a.big().BitLen(), a.length())
+		require.Equal(t, a.big().Cmp(b.big()), a.compare(b))
+		require.Equal(t, a.big().Cmp(b.big()) < 0, a.less(b))
+		require.Equal(t, a.compare(b), bytes.Compare(a.bytes(), b.bytes()), "bytewise order")
+		back, ok := parseLabel(a.bytes())
+		require.True(t, ok)
+		require.Equal(t, a, back)
+	})
+	for _, n := range []int{0, 1, 8, 15, 17, 32} {
+		_, ok := parseLabel(make([]byte, n))
+		require.False(t, ok, n)
+	}
+}
+
+func TestProbesSplitARangeEvenly(t *testing.T) {
+	check := func(t require.TestingT, from, to label, k int) {
+		out := probes(from, to, k)
+		room := new(big.Int).Sub(to.big(), from.big())
+		room.Sub(room, big.NewInt(1))
+		if room.Sign() < 0 {
+			require.Empty(t, out)
+			return
+		}
+		if room.IsInt64() && room.Int64() < int64(k) {
+			require.EqualValues(t, room.Int64(), len(out), "every label of a small range")
+		} else {
+			require.Len(t, out, k)
+		}
+		least, most := new(big.Int), new(big.Int)
+		for i, last := 0, from; i <= len(out); i++ {
+			next := to
+			if i < len(out) {
+				next = out[i]
+			}
+			require.True(t, last.less(next), "ascending, between the bounds")
+			d := next.minus(last).big()
+			if i == 0 || d.Cmp(least) < 0 {
+				least = d
+			}
+			if d.Cmp(most) > 0 {
+				most = d
+			}
+			last = next
+		}
+		require.LessOrEqual(t, new(big.Int).Sub(most, least).Cmp(big.NewInt(1)), 0, "steps differ by one at most")
+	}
+	for to := range uint64(40) {
+		for from := range uint64(40) {
+			for k := 1; k < 20; k++ {
+				check(t, label{0, from}, label{0, to}, k)
+			}
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		check(t, anyLabel.Draw(t, "from"), anyLabel.Draw(t, "to"), rapid.IntRange(1, 100).Draw(t, "k"))
+	})
+	require.Empty(t, probes(label{}, label{1, 0}, 0))
+}
+
+func TestPublishedRulesNeedRoom(t *testing.T) {
+	for _, test := range []struct {
+		domain ope.Domain
+		lambda int
+		bits   uint // 0: refused
+	}{
+		{ope.Int32, 2, 65}, {ope.Int32, 3, 97}, {ope.Int32, 4, 0}, {ope.Int32, 0, 0}, {ope.Int32, -1, 0},
+		{ope.Int64, 1, 65}, {ope.Int64, 2, 0}, {ope.Int8, 15, 121}, {ope.Int8, 16, 0},
+		{ope.Domain{Min: 5, Max: 5}, 127, 128}, {ope.Domain{Min: 5, Max: 5}, 128, 0},
+		{ope.Domain{Min: -3, Max: 5}, 2, 9}, // 9 values: 4 bits
+		{ope.Domain{Min: 1, Max: 0}, 2, 0}, {ope.Int32, math.MaxInt, 0},
+	} {
+		r, err := publishedRules(test.domain, test.lambda)
+		if test.bits == 0 {
+			require.ErrorIs(t, err, ope.ErrParams, "%v", test)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, test.bits, r.bits)
+		low, high := r.ends()
+		require.Zero(t, low)
+		want := new(big.Int).Lsh(big.NewInt(1), test.bits)
+		if test.bits == 128 {
+			want.Sub(want, big.NewInt(1)) // the highest number that there is
+		}
+		require.Equal(t, want, high.label.big())
+	}
+	_, err := publishedRules(ope.Int64, 2)
+	require.ErrorContains(t, err, "choose lambda from 1 to 1")
+}
+
+// The paper: c = c_n + ceil((c_{n+1} - c_n) / 2).
+func TestPublishedRulesTakeTheMiddle(t *testing.T) {
+	r, err := publishedRules(ope.Domain{Min: 0, Max: 3}, 1) // labels from 0 to 8
+	require.NoError(t, err)
+	o := newOwner(r, 0)
+	for _, step := range []struct{ value, label int64 }{{10, 4}, {20, 6}, {30, 7}, {15, 5}} {
+		require.NoError(t, o.insert(step.value))
+		e, ok := o.list.find(step.value)
+		require.True(t, ok)
+		require.EqualValues(t, step.label, e.label.lo)
+	}
+	require.Zero(t, o.relabelCounts)
+
+	// No room above 7: of 10 15 20 30 the median, the third, gets the middle first.
+	require.NoError(t, o.insert(40))
+	require.Equal(t, relabelCounts{relabels: 1, moved: 4, largest: 4}, o.relabelCounts)
+	for _, step := range []struct{ value, label int64 }{{20, 4}, {15, 2}, {10, 1}, {30, 6}, {40, 7}} {
+		e, ok := o.list.find(step.value)
+		require.True(t, ok)
+		require.EqualValues(t, step.label, e.label.lo, step.value)
+	}
+}
+
+func TestTurnsAreCounted(t *testing.T) {
+	root := shape{depth: 1}
+	var s shape
+	for _, step := range []struct {
+		dir  int8
+		want shape
+	}{
+		{+1, shape{0, 1, 0, +1}}, {+1, shape{0, 2, 0, +1}}, {-1, shape{0, 1, 1, -1}}, {+1, shape{0, 1, 2, +1}},
+		{-1, shape{0, 1, 3, -1}}, {-1, shape{0, 2, 0, -1}}, {-1, shape{0, 3, 0, -1}}, {+1, shape{0, 1, 1, +1}},
+	} {
+		if s == (shape{}) {
+			s = root
+		}
+		s = s.turn(step.dir)
+		require.Equal(t, step.want, s)
+	}
+}
+
+func TestCountersSaturate(t *testing.T) {
+	const most = math.MaxUint32
+	require.Equal(t, shape{run: most, dir: 1}, shape{run: most, dir: 1}.turn(+1))
+	require.Equal(t, shape{run: 1, alt: most, dir: -1}, shape{run: 7, alt: most, dir: 1}.turn(-1))
+
+	r := defaultRules()
+	low, high := r.ends()
+	e := element{label: label{1 << 63, 0}, shape: shape{depth: 5, run: most, dir: 1}}
+	above, ok, err := r.place(e, high)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, shape{depth: 6, run: most, dir: 1}, above.shape)
+	require.True(t, e.label.less(above.label) && above.label.less(high.label))
+
+	// A depth that would saturate would make equal depths: only a pass, which has depths anew, helps.
+	e.shape.depth = most - 2
+	next, ok, err := r.place(low, e)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.EqualValues(t, most-1, next.shape.depth)
+	_, ok, err = r.place(next, e)
+	require.NoError(t, err)
+	require.False(t, ok)
+	_, advice, err := r.relabel([]element{low, next, e, high}, 2, 0)
+	require.NoError(t, err)
+	require.Equal(t, advisePass, advice)
+}
+
+func TestImpossibleNeighboursAreAnError(t *testing.T) {
+	for _, r := range []rules{defaultRules(), {bits: 65, published: true}} {
+		low, high := r.ends()
+		at := func(l uint64, depth uint32) element {
+			return element{label: label{0, l}, shape: shape{depth: depth, run: 1, dir: 1}}
+		}
+		for name, pair := range map[string][2]element{
+			"equal depths":        {at(10, 3), at(20, 3)},
+			"equal labels":        {at(10, 3), at(10, 4)},
+			"descending labels":   {at(20, 3), at(10, 4)},
+			"both the low end":    {low, low},
+			"ends exchanged":      {high, low},
+			"a value of depth 0":  {low, at(10, 0)},
+			"two of depth 0":      {at(10, 0), at(20, 0)},
+			"low end of depth 1":  {at(0, 1), at(10, 2)},
+			"high end of depth 1": {low, {label: high.label, shape: shape{depth: 1}}},
+		} {
+			_, _, err := r.place(pair[0], pair[1])
+			require.ErrorIs(t, err, errCorrupt, name)
+			_, _, err = r.relabel(pair[:], 1, 0)
+			require.ErrorIs(t, err, errCorrupt, name)
+			_, err = r.fill(pair[0], pair[1], []int64{1, 2})
+			require.ErrorIs(t, err, errCorrupt, name)
+		}
+		// Anywhere in a window labels must ascend.
+		_, _, err := r.relabel([]element{at(30, 1), at(20, 2), at(40, 3)}, 2, 0)
+		require.ErrorIs(t, err, errCorrupt)
+	}
+	_, _, err := rules{bits: 65, published: true}.place(element{}, element{label: label{math.MaxUint64, 0}, shape: shape{depth: 1}})
+	require.ErrorIs(t, err, errCorrupt, "a label above the space")
+}
+
+// requireSound checks that an owner's list is what an index of these values, ascending, must be.
+func requireSound(t require.TestingT, o *owner, values []int64) {
+	low, high := o.rules.ends()
+	last, linked := low, o.list.linked
+	n := 0
+	for e, link := range o.list.all(math.MinInt64) {
+		// Not by require, which takes longer than all the rest.
+		if !linked || !last.label.less(e.label) || e.shape.depth == 0 || e.shape.depth == last.shape.depth || e.value != values[n] {
+			require.FailNow(t, "index is unsound", "%v before %v, linked %v", last, e, linked)
+		}
+		last, linked = e, link
+		n++
+	}
+	require.True(t, linked)
+	require.True(t, last.label.less(high.label))
+	require.Equal(t, len(values), n)
+}
+
+// Every order of up to 7 values keeps its order in every small space, or is told that it is full:
+// never before it must be.
+func TestAllOrdersInSmallSpaces(t *testing.T) {
+	relabels, passes, fulls := 0, 0, 0
+	for _, published := range []bool{false, true} {
+		for width := uint(2); width <= 8; width++ {
+			for n := 1; n <= 7; n++ {
+				permute(n, func(order []int64) {
+					o := newOwner(rules{bits: width, published: published}, 0)
+					for i, x := range order {
+						present := slices.Sorted(slices.Values(order[:i]))
+						if err := o.insert(x); err != nil {
+							require.ErrorIs(t, err, errFull)
+							// A balanced tree of h levels fits in h bits. The published procedure
+							// balances before the new value comes.
+							levels := bits.Len(uint(i + 1))
+							if published {
+								levels++
+							}
+							require.Greater(t, levels, int(width), "%v in %d bits", order[:i+1], width)
+							requireSound(t, o, present)
+							fulls++
+							return
+						}
+						requireSound(t, o, slices.Sorted(slices.Values(order[:i+1])))
+					}
+					relabels += o.relabels
+					passes += o.passes
+				})
+			}
+		}
+	}
+	require.NotZero(t, relabels)
+	require.NotZero(t, passes)
+	require.NotZero(t, fulls)
+}
+
+// permute calls yield with all orders of 0 to n-1.
+func permute(n int, yield func([]int64)) {
+	order := make([]int64, n)
+	for i := range order {
+		order[i] = int64(i)
+	}
+	var walk func(k int)
+	walk = func(k int) {
+		if k == n {
+			yield(order)
+			return
+		}
+		for i := k; i < n; i++ {
+			order[k], order[i] = order[i], order[k]
+			walk(k + 1)
+			order[k], order[i] = order[i], order[k]
+		}
+	}
+	walk(0)
+}
+
+// The first labels of four orders, worked out by hand, in units of 2^122.
+func TestPlacesDoNotChange(t *testing.T) {
+	for _, test := range []struct {
+		order  []int64
+		labels []uint64
+	}{
+		{[]int64{1}, []uint64{32}},
+		{[]int64{2, 1, 3}, []uint64{32, 16, 48}},
+		{[]int64{1, 2, 3, 4, 5}, []uint64{32, 48, 56, 60, 61}}, // the fifth after four turns: a third of 4
+		{[]int64{5, 4, 3, 2, 1}, []uint64{32, 16, 8, 4, 2}},
+	} {
+		o := newOwner(defaultRules(), 0)
+		for i, x := range test.order {
+			require.NoError(t, o.insert(x))
+			e, _ := o.list.find(x)
+			require.Equal(t, test.labels[i], e.label.plus(label{0, 1}).hi>>58, "%v", test.order[:i+1])
+		}
+	}
+
+	// Of everything that relabelling and passes do, too.
+	hash := sha256.New()
+	for _, width := range []uint{24, 48, 128} {
+		for _, a := range arrivals {
+			o := newOwner(rules{bits: width}, 50)
+			for _, x := range arrive(t, a.name, 1000) {
+				require.NoError(t, o.insert(x))
+			}
+			for e := range o.list.all(math.MinInt64) {
+				fmt.Fprintf(hash, "%x %v\n", e.label.bytes(), e.shape)
+			}
+		}
+	}
+	require.Equal(t, "2b87d2c397f2876026b9ec10d65f6af8c047376c0078d3eb71656770b5b58010", hex.EncodeToString(hash.Sum(nil)))
+}
+
+func TestSpreadIsTheBalancedTree(t *testing.T) {
+	for _, r := range []rules{defaultRules(), {bits: 97, published: true}} {
+		for _, n := range []int{0, 1, 2, 3, 7, 8, 100, 1023, 1024, 100_000} {
+			values := make([]int64, n)
+			for i := range values {
+				values[i] = int64(i) * 3
+			}
+			out, err := r.spread(values)
+			require.NoError(t, err)
+			require.Len(t, out, n)
+			deepest := uint32(0)
+			for i, e := range out {
+				require.Equal(t, values[i], e.value)
+				deepest = max(deepest, e.shape.depth)
+			}
+			require.EqualValues(t, bits.Len(uint(n)), deepest)
+			if n > 10_000 {
+				continue
+			}
+
+			// It is what inserting in that order does, and more can be inserted.
+			o := newOwner(r, 0)
+			medianFirst(n, func(i int) { require.NoError(t, o.insert(values[i])) })
+			require.Equal(t, out, o.elements())
+			for x := range int64(3 * n) {
+				if x%3 != 0 {
+					require.NoError(t, o.insert(x))
+				}
+			}
+			require.Zero(t, o.relabelCounts)
+		}
+	}
+}
+
+func TestSpreadUsesTheSpaceEvenly(t *testing.T) {
+	values := make([]int64, 1<<16-1)
+	for i := range values {
+		values[i] = int64(i)
+	}
+	out, err := defaultRules().spread(values)
+	require.NoError(t, err)
+	_, high := defaultRules().ends()
+	for i, e := range append(out, high) {
+		gap := e.label
+		if i > 0 {
+			gap = e.label.minus(out[i-1].label)
+		}
+		// 2^112 if all were alike; the outermost turns are uneven.
+		require.Greater(t, gap.length(), uint(128-16-16), i)
+	}
+}
+
+func TestSpreadTellsWhenThereIsNoRoom(t *testing.T) {
+	for _, published := range []bool{false, true} {
+		r := rules{bits: 4, published: published}
+		out, err := r.spread([]int64{1, 2, 3, 4, 5, 6, 7})
+		require.NoError(t, err)
+		require.Len(t, out, 7)
+		_, err = r.spread(make([]int64, 16)) // 15 labels between the ends
+		require.ErrorIs(t, err, errFull)
+	}
+}
+
+func TestFillLeavesOutWhatHasNoRoom(t *testing.T) {
+	r := rules{bits: 8}
+	left := element{label: label{0, 100}, shape: shape{depth: 1}}
+	right := element{label: label{0, 104}, shape: shape{depth: 2, run: 1, dir: 1}}
+	out, err := r.fill(left, right, []int64{10, 20, 30, 40, 50, 60, 70})
+	require.NoError(t, err)
+	var got []string
+	for _, e := range out {
+		got = append(got, fmt.Sprint(e.value, "@", e.label.lo))
+	}
+	require.Equal(t, []string{"20@101", "40@102", "60@103"}, got)
+
+	right.label.lo = 101
+	out, err = r.fill(left, right, []int64{1})
+	require.NoError(t, err)
+	require.Empty(t, out)
+}
+
+func TestMedianFirst(t *testing.T) {
+	var got []int
+	medianFirst(7, func(i int) { got = append(got, i) })
+	require.Equal(t, []int{3, 1, 0, 2, 5, 4, 6}, got)
+	medianFirst(0, func(int) { t.Fatal("of nothing") })
+}
