@@ -8,6 +8,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -195,23 +196,59 @@ func (r *memoryRow) slice(s driver.Slice, now time.Time) []driver.Cell {
 		return nil
 	}
 	var cells []driver.Cell
-	counted := 0
-	for i := range r.cells {
-		c := r.cells[i]
-		if s.Reverse {
-			c = r.cells[len(r.cells)-1-i]
-		}
-		if s.Limit > 0 && counted == s.Limit {
-			break
-		}
-		if c.alive(now) && s.Contains([]byte(c.qualifier)) {
-			cells = append(cells, driver.Cell{Qualifier: []byte(c.qualifier), Value: []byte(c.value)})
-			if !s.Head || !driver.InHead([]byte(c.qualifier)) {
-				counted++
+	limit := 0
+	take := func(from, to int) {
+		for i := range max(0, to-from) {
+			c := r.cells[from+i]
+			if s.Reverse {
+				c = r.cells[to-1-i]
+			}
+			if limit > 0 && len(cells) == limit {
+				break
+			}
+			if c.alive(now) {
+				cells = append(cells, driver.Cell{Qualifier: []byte(c.qualifier), Value: []byte(c.value)})
 			}
 		}
 	}
+	if len(s.Only) > 0 {
+		limit = s.Limit
+		only := slices.SortedFunc(slices.Values(s.Only), func(a, b []byte) int {
+			if s.Reverse {
+				a, b = b, a
+			}
+			return bytes.Compare(a, b)
+		})
+		for _, q := range slices.CompactFunc(only, bytes.Equal) {
+			if i, found := r.find(q); found {
+				take(i, i+1)
+			}
+		}
+		return cells
+	}
+	from, to := 0, len(r.cells)
+	if s.Head {
+		for n := range r.cells[:min(2, to)] {
+			if driver.InHead([]byte(r.cells[n].qualifier)) {
+				take(n, n+1)
+				from = n + 1
+			}
+		}
+	}
+	if s.Limit > 0 {
+		limit = len(cells) + s.Limit
+	}
+	start, _ := r.find(s.Start)
+	if s.End != nil {
+		to, _ = r.find(s.End)
+	}
+	take(max(from, start), to)
 	return cells
+}
+
+// find returns where the cell with the qualifier is, or would be.
+func (r *memoryRow) find(qualifier []byte) (int, bool) {
+	return slices.BinarySearchFunc(r.cells, string(qualifier), func(c memoryCell, q string) int { return strings.Compare(c.qualifier, q) })
 }
 
 func (c memoryCell) alive(now time.Time) bool { return c.end.IsZero() || now.Before(c.end) }
@@ -329,24 +366,19 @@ func (f *memoryFamily) change(key []byte, puts []driver.Cell, deletes [][]byte) 
 	if old != nil {
 		row.cells = slices.Clone(old.cells)
 	}
-	find := func(q []byte) (int, bool) {
-		return slices.BinarySearchFunc(row.cells, string(q), func(c memoryCell, q string) int {
-			return bytes.Compare([]byte(c.qualifier), []byte(q))
-		})
-	}
 	for _, c := range puts {
 		cell := memoryCell{qualifier: string(c.Qualifier), value: string(c.Value)}
 		if c.TTL > 0 {
 			cell.end = time.Now().Add((c.TTL-1)/time.Second*time.Second + time.Second)
 		}
-		if i, found := find(c.Qualifier); found {
+		if i, found := row.find(c.Qualifier); found {
 			row.cells[i] = cell
 		} else {
 			row.cells = slices.Insert(row.cells, i, cell)
 		}
 	}
 	for _, q := range deletes {
-		if i, found := find(q); found {
+		if i, found := row.find(q); found {
 			row.cells = slices.Delete(row.cells, i, i+1)
 		}
 	}

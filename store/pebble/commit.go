@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -274,12 +275,9 @@ func (q *writeQueue) prepare(w *write) (bool, error) {
 	if w.drop != nil {
 		w.drop.dropped.Store(true)
 	}
-	now := db.now()
-	for _, e := range w.expect {
-		holds, err := db.holds(e, now)
-		if err != nil || !holds {
-			return false, err
-		}
+	holds, err := db.hold(w.expect, db.now())
+	if err != nil || !holds {
+		return false, err
 	}
 	for _, row := range w.deleteRows {
 		if err := db.deleteRow(w.batch, row); err != nil {
@@ -293,17 +291,70 @@ func errDropped(e *entry) error {
 	return fmt.Errorf("pebble: %w: %s was dropped", driver.ErrNoFamily, e.spec.Name)
 }
 
-func (db *DB) holds(e expectation, now time.Time) (bool, error) {
-	env, closer, err := db.eng.Get(e.key)
-	if errors.Is(err, pebble.ErrNotFound) {
-		return e.value == nil, nil
+// manyExpectations is from how many on one iterator, which goes from one to the next, costs less
+// than looking each up.
+const manyExpectations = 8
+
+// hold reports whether all expectations hold.
+func (db *DB) hold(expect []expectation, now time.Time) (bool, error) {
+	if len(expect) >= manyExpectations {
+		return db.holdMany(expect, now)
 	}
+	for _, e := range expect {
+		env, closer, err := db.eng.Get(e.key)
+		if errors.Is(err, pebble.ErrNotFound) {
+			if e.value != nil {
+				return false, nil
+			}
+			continue
+		}
+		if err != nil {
+			return false, fmt.Errorf("pebble: read a cell: %w", err)
+		}
+		holds, err := e.holds(env, now)
+		if err = errors.Join(err, closer.Close()); err != nil || !holds {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func (db *DB) holdMany(expect []expectation, now time.Time) (holds bool, err error) {
+	expect = slices.SortedFunc(slices.Values(expect), func(a, b expectation) int { return bytes.Compare(a.key, b.key) })
+	it, err := db.eng.NewIter(&pebble.IterOptions{
+		LowerBound: expect[0].key,
+		UpperBound: append(bytes.Clone(expect[len(expect)-1].key), 0),
+	})
 	if err != nil {
-		return false, fmt.Errorf("pebble: read a cell: %w", err)
+		return false, fmt.Errorf("pebble: read cells: %w", err)
 	}
+	defer func() {
+		if cerr := it.Close(); cerr != nil && err == nil {
+			holds, err = false, fmt.Errorf("pebble: read cells: %w", cerr)
+		}
+	}()
+	for _, e := range expect {
+		holds := e.value == nil
+		if it.SeekGE(e.key) && bytes.Equal(it.Key(), e.key) {
+			env, err := it.ValueAndErr()
+			if err == nil {
+				holds, err = e.holds(env, now)
+			}
+			if err != nil {
+				return false, fmt.Errorf("pebble: read a cell: %w", err)
+			}
+		}
+		if !holds {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// holds reports whether a cell is as expected.
+func (e expectation) holds(env []byte, now time.Time) (bool, error) {
 	value, alive, err := openEnvelope(env, now)
-	holds := alive && e.value != nil && bytes.Equal(value, e.value) || !alive && e.value == nil
-	return holds && err == nil, errors.Join(err, closer.Close())
+	return alive && e.value != nil && bytes.Equal(value, e.value) || !alive && e.value == nil, err
 }
 
 func (db *DB) deleteRow(b *pebble.Batch, row []byte) error {
