@@ -17,6 +17,7 @@ import (
 type list struct {
 	rules  rules
 	limit  int
+	size   int // most entries of a chunk
 	n      int
 	linked bool // the low end
 	chunks []chunkRef
@@ -24,7 +25,7 @@ type list struct {
 }
 
 const (
-	chunkMost  = 256
+	chunkSize  = 256
 	chunkGrain = 32 // chunks are allocated in multiples of this, so that half-full ones waste little
 )
 
@@ -36,7 +37,7 @@ type chunkRef struct {
 }
 
 type chunk struct {
-	entries []entry // at least one, at most chunkMost
+	entries []entry // at least one, at most list.size
 	used    bool    // since the hand of the clock last passed
 }
 
@@ -57,15 +58,16 @@ func (e *entry) element() element {
 	return element{e.value, e.label, shape{e.depth, e.run, e.alt, e.dir}}
 }
 
-// newList returns an empty list for an index under the rules. It holds at most limit elements, but
-// at least the some hundred last used, forgetting runs of those not used for long; 0 is no limit.
-func newList(r rules, limit int) *list { return &list{rules: r, limit: limit} }
+// newList returns an empty list for an index under the rules. It holds at most limit elements, or
+// what was written last and the rest of its chunks if that is more, and forgets runs of those that
+// were not used for long; 0 is no limit.
+func newList(r rules, limit int) *list { return &list{rules: r, limit: limit, size: chunkSize} }
 
 // len returns the number of elements.
 func (l *list) len() int { return l.n }
 
 // clear forgets everything.
-func (l *list) clear() { *l = list{rules: l.rules, limit: l.limit} }
+func (l *list) clear() { *l = list{rules: l.rules, limit: l.limit, size: l.size} }
 
 // A position is that of an entry, or of the low end: chunk -1, index 0. That behind the last entry
 // of a chunk is the first of the next, or chunk len(chunks).
@@ -259,7 +261,7 @@ func (l *list) insert(e element) error {
 // insertAt puts an entry before the index of a chunk.
 func (l *list) insertAt(p position, n entry) {
 	c := &l.chunks[p.chunk]
-	if len(c.entries) == chunkMost {
+	if len(c.entries) == l.size {
 		l.replace(p.chunk, p.chunk+1, slices.Insert(slices.Clone(c.entries), p.index, n))
 		return
 	}
@@ -272,7 +274,7 @@ func (l *list) insertAt(p position, n entry) {
 	}
 	c.used = true
 	l.n++
-	l.evict(p.chunk)
+	l.evict(p.chunk, p.chunk+1)
 }
 
 // replace puts entries in the place of the chunks from to to, excluded.
@@ -282,25 +284,26 @@ func (l *list) replace(from, to int, entries []entry) {
 	}
 	l.n += len(entries)
 	var refs []chunkRef
-	for pieces := (len(entries) + chunkMost - 1) / chunkMost; pieces > 0; pieces-- {
+	for pieces := (len(entries) + l.size - 1) / l.size; pieces > 0; pieces-- {
 		size := (len(entries) + pieces - 1) / pieces
 		grains := (size + chunkGrain - 1) / chunkGrain
-		c := &chunk{append(make([]entry, 0, grains*chunkGrain), entries[:size]...), true}
+		c := &chunk{append(make([]entry, 0, grains*chunkGrain), entries[:size]...), false}
 		refs = append(refs, chunkRef{entries[0].value, entries[0].label, c})
 		entries = entries[size:]
 	}
 	l.chunks = slices.Replace(l.chunks, from, to, refs...)
-	l.evict(from)
+	l.evict(from, from+len(refs))
 }
 
-// evict forgets chunks until the limit is kept, other than the one of index keep.
-func (l *list) evict(keep int) {
-	for l.limit > 0 && l.n > l.limit && len(l.chunks) > 1 {
+// evict forgets chunks until the limit is kept, other than those from from to to, excluded: what
+// was just written is what its writer looks for next.
+func (l *list) evict(from, to int) {
+	for l.limit > 0 && l.n > l.limit && len(l.chunks) > to-from {
 		if l.hand >= len(l.chunks) {
 			l.hand = 0
 		}
 		c := l.chunks[l.hand].chunk
-		if l.hand == keep || c.used {
+		if c.used || from <= l.hand && l.hand < to {
 			c.used = false
 			l.hand++
 			continue
@@ -308,8 +311,9 @@ func (l *list) evict(keep int) {
 		l.unlink(l.previous(position{l.hand, 0}))
 		l.n -= len(c.entries)
 		l.chunks = slices.Delete(l.chunks, l.hand, l.hand+1)
-		if l.hand < keep {
-			keep--
+		if l.hand < from {
+			from--
+			to--
 		}
 	}
 }

@@ -1,0 +1,429 @@
+package kerschbaum
+
+import (
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// requireOrdered checks what every list must keep.
+func requireOrdered(t require.TestingT, l *list) {
+	n := 0
+	var last *entry
+	for _, c := range l.chunks {
+		if len(c.entries) == 0 || len(c.entries) > l.size || c.value != c.entries[0].value || c.label != c.entries[0].label {
+			require.FailNow(t, "the directory is wrong")
+		}
+		for i := range c.entries {
+			e := &c.entries[i]
+			if last != nil && (last.value >= e.value || !last.label.less(e.label)) {
+				require.FailNow(t, "not in order")
+			}
+			last = e
+			n++
+		}
+	}
+	require.Equal(t, n, l.len())
+}
+
+// A knownIndex is an index of which a part is known: what a list must be, in one sorted slice.
+type knownIndex struct {
+	low, high element
+	all       []element // that can ever be in the index
+	present   []bool
+	known     []bool
+	linked    []bool // of the known ones
+	lowLinked bool
+}
+
+func newKnownIndex(r *rand.Rand, n int) *knownIndex {
+	k := &knownIndex{present: make([]bool, n), known: make([]bool, n), linked: make([]bool, n)}
+	k.low, k.high = defaultRules().ends()
+	for i := range n {
+		k.all = append(k.all, element{
+			value: math.MinInt64 + int64(i)*7, // the lowest is a value as any other
+			label: label{uint64(i+1) << 50, r.Uint64()},
+			shape: shape{1 + r.Uint32N(1000), r.Uint32(), r.Uint32(), int8(r.IntN(3) - 1)},
+		})
+	}
+	k.all[n-1].value = math.MaxInt64
+	return k
+}
+
+// before returns the nearest i below at that is set, or -1; behind the nearest from at on, or n.
+func before(set []bool, at int) int {
+	for at--; at >= 0 && !set[at]; at-- {
+	}
+	return at
+}
+
+func behind(set []bool, at int) int {
+	for ; at < len(set) && !set[at]; at++ {
+	}
+	return at
+}
+
+func (k *knownIndex) at(i int) element {
+	switch i {
+	case -1:
+		return k.low
+	case len(k.all):
+		return k.high
+	}
+	return k.all[i]
+}
+
+func (k *knownIndex) link(i int) *bool {
+	if i < 0 {
+		return &k.lowLinked
+	}
+	return &k.linked[i]
+}
+
+// run returns what is present from index from to index to, both included, and takes note of it.
+func (k *knownIndex) run(from, to int) []element {
+	var members []int
+	for i := max(from, 0); i <= min(to, len(k.all)-1); i++ {
+		if k.present[i] {
+			members = append(members, i)
+		}
+	}
+	if from < 0 {
+		members = slices.Insert(members, 0, -1)
+	}
+	if to == len(k.all) {
+		members = append(members, len(k.all))
+	}
+	var out []element
+	for _, i := range members {
+		out = append(out, k.at(i))
+	}
+	inner := len(members) - 1
+	if from < 0 {
+		inner--
+	}
+	if len(members) == 0 || len(members) == 1 && (from < 0 || to == len(k.all)) || from >= 0 && to == len(k.all) && inner < 0 {
+		return out // nothing is learnt
+	}
+	if first := members[0]; first >= 0 && !k.known[first] {
+		*k.link(before(k.known, first)) = false
+	}
+	last := members[len(members)-1]
+	if last < len(k.all) && !k.known[last] {
+		k.linked[last] = false
+	}
+	for i, m := range members {
+		if m >= 0 && m < len(k.all) {
+			k.known[m] = true
+		}
+		if i < len(members)-1 {
+			*k.link(m) = true
+		}
+	}
+	return out
+}
+
+// Whatever a client reads and writes, a list is what was learnt, and with a limit a part of that,
+// and none of its links is invented.
+func TestListIsWhatWasLearnt(t *testing.T) {
+	const n = 120
+	evicted, splits := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		limit := rapid.SampledFrom([]int{0, 0, 10, 40}).Draw(t, "limit")
+		k := newKnownIndex(r, n)
+		l := newList(defaultRules(), limit)
+		l.size = rapid.SampledFrom([]int{2, 3, 8}).Draw(t, "size")
+		everyone := rapid.IntRange(0, 100).Draw(t, "present")
+		for i := range k.present {
+			k.present[i] = r.IntN(100) < everyone
+		}
+		for range rapid.IntRange(1, 150).Draw(t, "steps") {
+			learnt := l.len() // if nothing is, nothing need be forgotten
+			switch x := r.IntN(10); {
+			case x < 3: // a slice is read
+				from := r.IntN(n+1) - 1
+				run := k.run(from, min(n, from+r.IntN(30)))
+				if len(run) > 2 {
+					learnt = len(run)
+				}
+				require.NoError(t, l.learn(run))
+				for _, e := range run {
+					_, ok := l.findLabel(e.label)
+					require.Equal(t, e.shape.depth > 0, ok, "what was just learnt is known")
+				}
+			case x == 3 && r.IntN(10) == 0: // all of it
+				learnt = n
+				require.NoError(t, l.learn(k.run(-1, n)))
+			case x < 7: // this client inserts
+				i := r.IntN(n)
+				if k.known[i] || k.present[i] {
+					// Again, which changes nothing that was known.
+					if e, ok := l.find(k.all[i].value); ok {
+						require.NoError(t, l.insert(e))
+					}
+					continue
+				}
+				learnt = 1
+				k.present[i] = true
+				k.linked[i] = *k.link(before(k.known, i))
+				k.known[i] = true
+				require.NoError(t, l.insert(k.all[i]))
+			case x < 9: // another does, and this one does not know
+				k.present[r.IntN(n)] = true
+			case r.IntN(20) == 0:
+				l.clear()
+				clear(k.known)
+				k.lowLinked = false
+			}
+
+			requireOrdered(t, l)
+			splits += len(l.chunks) / 2
+			if limit > 0 {
+				require.LessOrEqual(t, l.len(), max(limit, learnt+2*l.size))
+			}
+			have := make([]bool, n)
+			for e := range l.all(math.MinInt64) {
+				i, ok := slices.BinarySearchFunc(k.all, e.value, func(e element, x int64) int {
+					if e.value < x {
+						return -1
+					}
+					return int(min(1, uint64(e.value-x)))
+				})
+				require.True(t, ok)
+				require.Equal(t, k.all[i], e)
+				require.True(t, k.known[i], "not learnt")
+				have[i] = true
+			}
+			if limit == 0 {
+				require.Equal(t, k.known, have)
+			} else if !slices.Equal(k.known, have) {
+				evicted++
+			}
+			for range 5 {
+				i := r.IntN(n)
+				e, ok := l.find(k.all[i].value)
+				require.Equal(t, have[i], ok)
+				byLabel, ok := l.findLabel(k.all[i].label)
+				require.Equal(t, have[i], ok)
+				if ok {
+					require.Equal(t, k.all[i], e)
+					require.Equal(t, e, byLabel)
+				}
+				_, ok = l.find(k.all[i].value ^ 1)
+				require.False(t, ok)
+				_, ok = l.findLabel(k.all[i].label.plus(label{1, 0}))
+				require.False(t, ok)
+
+				left, right := before(have, i+1), behind(have, i+1)
+				g := l.gap(k.all[i].value)
+				require.Equal(t, g, l.gapLabel(k.all[i].label))
+				require.Equal(t, k.at(left), g.left)
+				require.Equal(t, k.at(right), g.right)
+				if limit == 0 {
+					require.Equal(t, *k.link(left), g.linked)
+				} else if g.linked {
+					require.True(t, *k.link(left), "an invented link")
+					require.Equal(t, right, behind(k.known, i+1), "a link over what was forgotten")
+				}
+
+				below, above := 1+r.IntN(6), 1+r.IntN(6)
+				window, at := l.window(k.all[i].value, below, above)
+				if !g.linked {
+					require.Nil(t, window)
+					continue
+				}
+				var want []element
+				for j := left; ; j = before(have, j) {
+					want = append(want, k.at(j))
+					if j < 0 || len(want) == below || !l.gapLabel(k.at(j).label.minus(label{0, 1})).linked {
+						break
+					}
+				}
+				slices.Reverse(want)
+				require.Equal(t, len(want), at)
+				for j, m := right, 1; ; j, m = behind(have, j+1), m+1 {
+					want = append(want, k.at(j))
+					if j == n || m == above || !l.gap(k.at(j).value).linked {
+						break
+					}
+				}
+				require.Equal(t, want, window)
+			}
+			from := r.IntN(n)
+			at := behind(have, from)
+			for e := range l.all(k.all[from].value) {
+				require.Equal(t, k.at(at), e)
+				at = behind(have, at+1)
+				if r.IntN(10) == 0 {
+					at = n
+					break
+				}
+			}
+			require.Equal(t, n, at)
+		}
+	})
+	require.NotZero(t, evicted)
+	require.NotZero(t, splits)
+}
+
+func TestListRefusesWhatIsOutOfOrder(t *testing.T) {
+	low, high := defaultRules().ends()
+	at := func(value int64, l uint64) element {
+		return element{value: value, label: label{0, l}, shape: shape{depth: 1}}
+	}
+	l := newList(defaultRules(), 0)
+	require.NoError(t, l.learn([]element{low, at(10, 100), at(20, 200), at(30, 300), high}))
+	content := func() (out []element) {
+		for e := range l.all(math.MinInt64) {
+			out = append(out, e)
+		}
+		return out
+	}
+	want := content()
+	require.Len(t, want, 3)
+	for name, run := range map[string][]element{
+		"values descend":       {at(12, 110), at(11, 120)},
+		"values repeat":        {at(12, 110), at(12, 120)},
+		"labels descend":       {at(11, 120), at(12, 110)},
+		"below its left":       {at(5, 150)},
+		"above its right":      {at(25, 150)},
+		"a known value":        {at(10, 150)},
+		"a known value, right": {at(20, 150)},
+		"at the low end":       {low, at(1, 0), at(10, 100)},
+		"a low end inside":     {at(1, 1), low, at(10, 100)},
+		"moved":                {at(20, 250), at(30, 310)},
+	} {
+		require.ErrorIs(t, l.learn(run), errCorrupt, name)
+		require.Equal(t, want, content(), name)
+	}
+	for name, e := range map[string]element{
+		"a known value":         at(10, 150),
+		"a known label":         at(15, 200),
+		"above its right":       at(15, 250),
+		"below its left":        at(15, 50),
+		"at the low end":        at(5, 0),
+		"at the high end":       {value: 40, label: high.label},
+		"a moved, known value":  at(20, 201),
+		"lowest value, a label": at(math.MinInt64, 100),
+	} {
+		require.ErrorIs(t, l.insert(e), errCorrupt, name)
+		require.Equal(t, want, content(), name)
+	}
+	// A value that is in the place of another, in one read, replaces it: labels are reused.
+	require.NoError(t, l.learn([]element{at(10, 100), at(25, 200), at(30, 300)}))
+	require.Equal(t, []element{at(10, 100), at(25, 200), at(30, 300)}, content())
+	// The empty index is all known.
+	require.NoError(t, l.learn([]element{low, high}))
+	require.Equal(t, gap{low, high, true}, l.gap(0))
+	l.clear()
+	require.Equal(t, gap{low, high, false}, l.gap(0))
+}
+
+// What is used is kept when a list forgets, and what was forgotten can be learnt again.
+func TestListKeepsWhatIsUsed(t *testing.T) {
+	const n, limit = 100_000, 10_000
+	r := defaultRules()
+	low, high := r.ends()
+	values := make([]int64, n)
+	for i := range values {
+		values[i] = int64(i)
+	}
+	elements, err := r.spread(values)
+	require.NoError(t, err)
+	elements = slices.Concat([]element{low}, elements, []element{high})
+	l := newList(r, limit)
+	for i := 0; i < len(elements)-1; i += 255 {
+		require.NoError(t, l.learn(elements[i:min(i+256, len(elements))]))
+		require.LessOrEqual(t, l.len(), limit)
+		if i > 0 {
+			_, ok := l.find(7) // again and again
+			require.True(t, ok, i)
+		}
+	}
+	require.Greater(t, l.len(), limit*9/10)
+	requireOrdered(t, l)
+	_, ok := l.find(n / 2)
+	require.False(t, ok)
+	require.False(t, l.gap(n/2).linked)
+	require.NoError(t, l.learn(elements[n/2:n/2+3]))
+	e, ok := l.find(n / 2)
+	require.True(t, ok)
+	require.Equal(t, elements[n/2+1], e)
+	require.True(t, l.gap(n/2).linked)
+}
+
+// A cached index takes at most 64 bytes a value, with chunks filled at random and, at worst, by half.
+func TestMemoryOfAList(t *testing.T) {
+	const n = 1_000_000
+	for _, order := range []string{"random", "sorted"} {
+		values := arrive(t, order, n)
+		var was, is runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&was)
+		o := run(t, defaultRules(), 0, values)
+		runtime.GC()
+		runtime.ReadMemStats(&is)
+		each := float64(is.HeapAlloc-was.HeapAlloc) / n
+		t.Logf("%-10s %.1f bytes a value", order, each)
+		require.Less(t, each, 64.0, order)
+		require.Greater(t, each, 40.0, "an element alone has 40")
+		require.Equal(t, n, o.list.len())
+		runtime.KeepAlive(values)
+	}
+}
+
+func benchmarkInsert(b *testing.B, r rules, order string, n int) {
+	values := arrive(b, order, n)
+	b.ReportAllocs()
+	moved := 0
+	for b.Loop() {
+		moved = run(b, r, 0, values).moved
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/value")
+	b.ReportMetric(float64(moved)/float64(n), "moves/value")
+}
+
+// BenchmarkInsert is of finding the place of a value and putting it there, in memory.
+func BenchmarkInsert(b *testing.B) {
+	for _, a := range arrivals {
+		b.Run(a.name, func(b *testing.B) { benchmarkInsert(b, defaultRules(), a.name, 1_000_000) })
+	}
+}
+
+func BenchmarkInsertPublished(b *testing.B) {
+	for _, a := range arrivals[:5] {
+		b.Run(a.name, func(b *testing.B) { benchmarkInsert(b, rules{bits: 65, published: true}, a.name, 10_000) })
+	}
+}
+
+// BenchmarkFind is of encryption and decryption when everything is known.
+func BenchmarkFind(b *testing.B) {
+	const n = 1_000_000
+	values := arrive(b, "random", n)
+	o := run(b, defaultRules(), 0, values)
+	labels := make([]label, n)
+	for i, x := range values {
+		e, _ := o.list.find(x)
+		labels[i] = e.label
+	}
+	b.Run("value", func(b *testing.B) {
+		for i := 0; b.Loop(); i++ {
+			if _, ok := o.list.find(values[i%n]); !ok {
+				b.Fatal("not found")
+			}
+		}
+	})
+	b.Run("label", func(b *testing.B) {
+		for i := 0; b.Loop(); i++ {
+			if _, ok := o.list.findLabel(labels[i%n]); !ok {
+				b.Fatal("not found")
+			}
+		}
+	})
+}
