@@ -2,19 +2,58 @@
 // 2014), as Waage, Homann and Wiese (SECRYPT 2016, section 3.2.2) put it into wide-column stores,
 // with its state shared by independent clients through an [ope.Index].
 //
-// The ciphertext of a value is its place among the other values, a label, which says nothing of the
-// value but its order. To encrypt a new value, a client looks up its neighbours in the index and
-// takes a label between theirs. Where there is none, labels are moved to make room.
+// The ciphertext of a value is its place among the other values, a label, which says nothing of
+// the value but its order. To encrypt a new value, a client looks up its neighbours in the index
+// and takes a label between theirs. Where there is none, labels are moved to make room.
+//
+// # Deviations
+//
+// The published scheme takes the middle of the gap and, when a gap is exhausted, encrypts the whole
+// index anew; under sorted input, that is over and over again. Here labels have 128 bits, a gap is
+// divided by what the turns of the insertion path so far make probable, and what is moved is what
+// is around the exhausted gap; sorted input and time series move nothing. [Options.Lambda] selects
+// the scheme as published.
+//
+// # Clients
+//
+// Clients are independent: they share nothing but the index, need no locks, leases or clocks, and
+// any of them may die at any time. The place of a new value is a function of its two neighbours, so
+// that of two clients who put values between the same neighbours one is refused, reads, and goes
+// on. All insertions of a process go through one commit at a time, which takes along whatever was
+// asked for while the last one was under way.
+//
+// # What it gives away
+//
+// Order and equality of the values. To who watches the index, also the order in which they came;
+// but nothing else: all that the database sees is a function of how the values compare and of
+// coins (IND-OCPA; Kerschbaum and Schröpfer, CCS 2014, section 4). To who sees a copy of the index
+// at one time, the labels betray a part of the order of insertion, such as that a column was filled
+// in ascending order. [Scheme.Rebalance] wipes that out; do it after a bulk load. The identifier of
+// the scheme, which tells the domain, stands in the index in the clear.
+//
+// Records are sealed, and a record that was altered or moved is refused. That the database returned
+// an older state, or hid records, is not noticed.
+//
+// # Limits
+//
+// An index takes about a million values, see [Options.Limit]. Ciphertexts move, so they must not be
+// row keys: the type is [ope.Mutable].
 package kerschbaum
 
 import (
-	"io"
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"encoding/binary"
+	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 )
 
-// Options are the parameters of a scheme that have defaults.
+// Options are the parameters of a scheme that have defaults. All clients of an index must have the
+// same Name and Lambda.
 type Options struct {
 	// Name tells the indexes that share an [ope.Index] apart, for example the id of a column. It
 	// begins the name of every unit and is bound into every record. It has at most 40 bytes.
@@ -25,47 +64,68 @@ type Options struct {
 	// It is at least 2, and the labels have at most 128 bits.
 	Lambda int
 
-	// CacheValues bounds how many values a client remembers; 0 stands for 1,000,000. Each takes
-	// about 64 bytes.
+	// CacheValues bounds how many values a client remembers; 0 stands for 1,000,000, and it is at
+	// least 4096. A value takes at most 64 bytes.
 	CacheValues int
 
-	// Limit is how many distinct values an index takes; 0 stands for 1,000,000, which make a unit
-	// of about 100 MB. It is kept to a few percent, see [ErrLimit].
+	// Limit is how many distinct values the index takes before Encrypt returns [ope.ErrFull]; 0
+	// stands for 1,000,000, which make a unit of about 100 MB. Up to 1024 values are counted
+	// exactly by each client as of its last commit; more are estimated, with an error of some
+	// percent. It is not a property of the index: each client keeps its own.
 	Limit int
-
-	// Rand is where nonces come from; nil stands for crypto/rand. Others are for tests.
-	Rand io.Reader
 }
 
 // A Scheme is a client of an index. Make it with [New].
 type Scheme struct {
-	id     string
-	name   string
-	domain ope.Domain
-	rules  rules
-	index  ope.Index
-	guards guards
+	id        string
+	name      string
+	domain    ope.Domain
+	rules     rules
+	index     ope.Index
+	limit     int
+	recordKey ope.Key
+	tagInner  cipher.Block
+	tagOuter  cipher.Block
+	guards    guards
 
 	// Sizes, which tests make small.
-	page   int // records a read asks for
-	probes int // parallel reads by which a cold client narrows a gap
-	chunk  int // values in a commit
+	page   int // elements that a read of an unknown part asks for
+	probes int // parallel reads by which a gap that is not known to be empty is narrowed
+	chunk  int // values in a commit; all clients must agree on it
 	window int // elements that a relabelling moves in one commit
 
-	mu sync.Mutex
+	mu    sync.Mutex
+	known known
+	tally tally
+
+	queueMu    sync.Mutex
+	queue      []*request
+	committing bool
+	passing    chan struct{}
+
+	unitsMu sync.Mutex
+	units   map[uint64]*unit
+
+	statsMu sync.Mutex
+	stats   Stats
 }
+
+var (
+	_ ope.Mutable        = (*Scheme)(nil)
+	_ ope.BatchEncrypter = (*Scheme)(nil)
+)
 
 // Stats counts what a client has done since it was made.
 type Stats struct {
 	Reads      int // calls of Index.Read
 	Commits    int // calls of Index.Commit
-	RoundTrips int // reads and commits that had to wait for each other; parallel ones are one
+	RoundTrips int // of both; those that were made at the same time are one
 	Conflicts  int // commits that were refused, because another client's came first
 	Unknown    int // commits of unknown outcome
 	Inserted   int // values put into the index
-	Relabels   int // relabellings within a generation's unit
-	Passes     int // passes that this client made or helped to finish
-	Moved      int // values whose labels it moved
+	Relabels   int // relabellings by one commit
+	Passes     int // passes that this client made, or helped to finish
+	Moved      int // values to which this client gave another label
 }
 
 // guards switches off what makes the protocol correct, each by itself, so that tests can tell
@@ -81,4 +141,277 @@ type guards struct {
 	openUnsealed         bool // the successor is filled and opened while the unit is still open
 	forgetRetired        bool // cleaning up removes the state of a retired unit
 	repeatUnknown        bool // a commit of unknown outcome is simply repeated
+}
+
+// New returns a client of the index for a domain. It reads and writes nothing: an index of another
+// scheme or key is noticed by the first call that uses it. Nil options are the defaults.
+func New(key ope.Key, d ope.Domain, index ope.Index, opts *Options) (*Scheme, error) {
+	if key.IsZero() {
+		return nil, fmt.Errorf("%w: it is the zero Key; make one with ope.GenerateKey or ope.NewKey", ope.ErrKey)
+	}
+	if err := d.Validate(); err != nil {
+		return nil, err
+	}
+	if index == nil {
+		return nil, fmt.Errorf("%w: no index", ope.ErrParams)
+	}
+	o := Options{}
+	if opts != nil {
+		o = *opts
+	}
+	if o.CacheValues == 0 {
+		o.CacheValues = 1_000_000
+	}
+	if o.Limit == 0 {
+		o.Limit = 1_000_000
+	}
+	switch {
+	case len(o.Name) > nameLimit:
+		return nil, fmt.Errorf("%w: the name has %d bytes, at most %d are allowed", ope.ErrParams, len(o.Name), nameLimit)
+	case o.CacheValues < 4096:
+		return nil, fmt.Errorf("%w: a cache of %d values, need at least 4096", ope.ErrParams, o.CacheValues)
+	case o.Limit < 1:
+		return nil, fmt.Errorf("%w: a limit of %d values, need at least 1", ope.ErrParams, o.Limit)
+	case o.Lambda == 1 || o.Lambda < 0:
+		return nil, fmt.Errorf("%w: lambda %d, need at least 2, or 0 for the default rules", ope.ErrParams, o.Lambda)
+	}
+	id, r := fmt.Sprintf("kerschbaum/1 domain=%s", d), defaultRules()
+	if o.Lambda != 0 {
+		var err error
+		if r, err = publishedRules(d, o.Lambda); err != nil {
+			return nil, err
+		}
+		id = fmt.Sprintf("kerschbaum-published/1 domain=%s lambda=%d", d, o.Lambda)
+	}
+	s := &Scheme{
+		id: id, name: o.Name, domain: d, rules: r, index: index, limit: o.Limit,
+		recordKey: key.Derive("kerschbaum", "record"),
+		page:      512, probes: 63, chunk: 256, window: 200,
+		known:   known{list: newList(r, o.CacheValues)},
+		passing: make(chan struct{}, 1),
+		units:   map[uint64]*unit{},
+	}
+	keys := key.Expand(64, "kerschbaum", "ciphertext")
+	s.tagInner, _ = aes.NewCipher(keys[:32]) // 32 bytes are a key
+	s.tagOuter, _ = aes.NewCipher(keys[32:])
+	return s, nil
+}
+
+// ID implements [ope.Scheme], for example "kerschbaum/1 domain=[0,255]" or, with a lambda,
+// "kerschbaum-published/1 domain=[0,255] lambda=2".
+func (s *Scheme) ID() string { return s.id }
+
+// Domain implements [ope.Scheme].
+func (s *Scheme) Domain() ope.Domain { return s.domain }
+
+// Stats returns what this client has done so far.
+func (s *Scheme) Stats() Stats {
+	s.statsMu.Lock()
+	defer s.statsMu.Unlock()
+	return s.stats
+}
+
+func (s *Scheme) count(add func(*Stats)) {
+	s.statsMu.Lock()
+	defer s.statsMu.Unlock()
+	add(&s.stats)
+}
+
+// A ciphertext is a label and a tag. The tag is what tells a stale ciphertext: with the epoch, it
+// holds the value, so that a ciphertext is good as long as this value is at this label, and is
+// never taken for that of a value that was put there later.
+//
+//	tag = AES_K2(AES_K1(label) xor (value || epoch || 0^32))
+const ciphertextSize = labelSize + aes.BlockSize
+
+func (s *Scheme) ciphertext(epoch uint64, x int64, c label) ope.Ciphertext {
+	out := make(ope.Ciphertext, ciphertextSize)
+	return s.putCiphertext(out, epoch, x, c)
+}
+
+func (s *Scheme) putCiphertext(out ope.Ciphertext, epoch uint64, x int64, c label) ope.Ciphertext {
+	c.append(out[:0])
+	tag := out[labelSize:]
+	s.tagInner.Encrypt(tag, out[:labelSize])
+	binary.BigEndian.PutUint64(tag, binary.BigEndian.Uint64(tag)^uint64(x))
+	binary.BigEndian.PutUint64(tag[8:], binary.BigEndian.Uint64(tag[8:])^epoch<<32)
+	s.tagOuter.Encrypt(tag, tag)
+	return out
+}
+
+// parse returns what a ciphertext holds. It reports false for what was never a ciphertext of the
+// scheme, but with probability 2^-32; the index decides in any case.
+func (s *Scheme) parse(c ope.Ciphertext) (epoch uint64, x int64, at label, ok bool) {
+	if len(c) != ciphertextSize {
+		return 0, 0, label{}, false
+	}
+	at, _ = parseLabel(c[:labelSize])
+	var inner, tag [aes.BlockSize]byte
+	s.tagInner.Encrypt(inner[:], c[:labelSize])
+	s.tagOuter.Decrypt(tag[:], c[labelSize:])
+	x = int64(binary.BigEndian.Uint64(tag[:]) ^ binary.BigEndian.Uint64(inner[:]))
+	rest := binary.BigEndian.Uint64(tag[8:]) ^ binary.BigEndian.Uint64(inner[8:])
+	epoch = rest >> 32
+	return epoch, x, at, uint32(rest) == 0 && epoch > 0 && s.domain.Contains(x)
+}
+
+func (s *Scheme) outside() error { return fmt.Errorf("%w %v", ope.ErrDomain, s.domain) }
+
+// Encrypt implements [ope.Scheme]. A value that the client remembers costs nothing, another one a
+// commit, and before that, if the client does not remember what is around it, some reads. If ctx
+// ends, the value may or may not be in the index.
+func (s *Scheme) Encrypt(ctx context.Context, x int64) (ope.Ciphertext, error) {
+	if !s.domain.Contains(x) {
+		return nil, s.outside()
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if c := s.remembered(x); c != nil {
+		return c, nil
+	}
+	spots, err := s.submit(ctx, []int64{x})
+	if err != nil {
+		return nil, err
+	}
+	return s.ciphertext(spots[0].version.Epoch, x, spots[0].label), nil
+}
+
+// remembered returns the ciphertext of a value that the client knows, or nil.
+func (s *Scheme) remembered(x int64) ope.Ciphertext {
+	s.mu.Lock()
+	e, ok := s.known.list.find(x)
+	epoch := s.known.epoch
+	s.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	return s.ciphertext(epoch, x, e.label)
+}
+
+// EncryptBatch implements [ope.BatchEncrypter]. Some hundred new values share a commit. If it fails,
+// some of the values may be in the index. The ciphertexts lie side by side in one array, so that
+// one that is kept keeps them all in memory.
+func (s *Scheme) EncryptBatch(ctx context.Context, xs []int64) ([]ope.Ciphertext, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	for i, x := range xs {
+		if !s.domain.Contains(x) {
+			return nil, fmt.Errorf("value at position %d: %w", i, s.outside())
+		}
+	}
+	sorted := slices.Clone(xs)
+	if !slices.IsSorted(sorted) {
+		slices.Sort(sorted)
+	}
+	sorted = slices.Compact(sorted)
+	spots, err := s.spots(ctx, sorted)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]byte, len(xs)*ciphertextSize)
+	cs := make([]ope.Ciphertext, len(xs))
+	for i, x := range xs {
+		at := i
+		if len(sorted) < len(xs) || sorted[i] != x {
+			at, _ = slices.BinarySearch(sorted, x)
+		}
+		c := out[i*ciphertextSize : (i+1)*ciphertextSize : (i+1)*ciphertextSize]
+		cs[i] = s.putCiphertext(c, spots[at].version.Epoch, x, spots[at].label)
+	}
+	return cs, nil
+}
+
+// spots returns where ascending values are, all at one version, after putting those into the index
+// that are not there.
+func (s *Scheme) spots(ctx context.Context, values []int64) ([]spot, error) {
+	spots := make([]spot, len(values))
+	for {
+		var missing []int // in the order of insertion
+		var version ope.Version
+		s.mu.Lock()
+		version = s.known.version()
+		medianFirst(len(values), func(i int) {
+			if e, ok := s.known.list.find(values[i]); ok {
+				spots[i] = spot{e.label, version}
+			} else if version.Epoch == 0 || spots[i].version != version {
+				missing = append(missing, i)
+			}
+		})
+		s.mu.Unlock()
+		if len(missing) == 0 {
+			return spots, nil
+		}
+		ask := make([]int64, len(missing))
+		for n, i := range missing {
+			ask[n] = values[i]
+		}
+		got, err := s.submit(ctx, ask)
+		if err != nil {
+			return nil, err
+		}
+		for n, i := range missing {
+			spots[i] = got[n]
+		}
+	}
+}
+
+// Decrypt implements [ope.Scheme]. What the client remembers costs nothing, another ciphertext a
+// read. [ope.ErrStale] is a ciphertext whose value is not at its place: it has moved since.
+func (s *Scheme) Decrypt(ctx context.Context, c ope.Ciphertext) (int64, error) {
+	epoch, x, at, ok := s.parse(c)
+	if !ok {
+		return 0, ope.ErrCiphertext
+	}
+	for {
+		s.mu.Lock()
+		known := s.known.version()
+		e, found := s.known.list.find(x)
+		s.mu.Unlock()
+		switch {
+		case known.Epoch > epoch:
+			return 0, ope.ErrStale
+		case known.Epoch == epoch && found && e.label == at:
+			return x, nil
+		}
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		if err := s.connect(ctx); err != nil {
+			return 0, err
+		}
+		s.mu.Lock()
+		known = s.known.version()
+		s.mu.Unlock()
+		if known.Epoch > epoch {
+			continue
+		}
+		if !at.less(label{1<<64 - 1, 1<<64 - 1}) || at.isZero() {
+			return 0, ope.ErrCiphertext
+		}
+		s.count(func(n *Stats) { n.RoundTrips++ })
+		p, err := s.read(ctx, known.Epoch, at, at.plus(label{0, 1}), 1)
+		if err != nil {
+			return 0, err
+		}
+		s.mu.Lock()
+		ok, err := s.meet(p.unit, p.meta)
+		if ok && err == nil && len(p.elements) > 0 {
+			err = s.learn(p.unit, p.elements)
+		}
+		s.mu.Unlock()
+		switch {
+		case err != nil:
+			return 0, err
+		case p.meta.State == ope.StateRetired:
+			continue // the epoch of the ciphertext is over, or has only begun
+		case known.Epoch < epoch:
+			return 0, ope.ErrCiphertext // of an epoch that has not begun
+		case len(p.elements) > 0 && p.elements[0].value == x:
+			return x, nil
+		default:
+			return 0, ope.ErrStale
+		}
+	}
 }

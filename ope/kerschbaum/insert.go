@@ -1,0 +1,648 @@
+package kerschbaum
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sort"
+	"sync/atomic"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+)
+
+// A spot is where a value is at a version.
+type spot struct {
+	label   label
+	version ope.Version
+}
+
+// Insertions of one process are committed by one goroutine at a time, which exists only while there
+// are some: whatever is asked for while a commit is under way goes into the next one. A database
+// makes some ten or hundred conditional commits of a unit a second, of one value or of hundreds.
+
+// A request is a call that waits for values to be in the index.
+type request struct {
+	ctx    context.Context
+	values []int64 // distinct, in the order in which they are put into the index
+	spots  []spot  // of values; as many as are done
+	done   chan struct{}
+	err    error // set before done is closed
+}
+
+// submit has the values put into the index. If the context ends, they may or may not be.
+func (s *Scheme) submit(ctx context.Context, values []int64) ([]spot, error) {
+	r := &request{ctx: ctx, values: values, done: make(chan struct{})}
+	s.queueMu.Lock()
+	s.queue = append(s.queue, r)
+	if !s.committing {
+		s.committing = true
+		go s.commitQueue()
+	}
+	s.queueMu.Unlock()
+	select {
+	case <-r.done:
+		return r.spots, r.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// commitQueue serves requests until there are none.
+func (s *Scheme) commitQueue() {
+	for {
+		s.queueMu.Lock()
+		s.queue = slices.DeleteFunc(s.queue, func(r *request) bool {
+			if err := r.ctx.Err(); err != nil && r.err == nil {
+				r.err = err
+			}
+			finished := r.err != nil || len(r.spots) == len(r.values)
+			if finished {
+				close(r.done)
+			}
+			return finished
+		})
+		if len(s.queue) == 0 {
+			s.committing = false
+			s.queueMu.Unlock()
+			return
+		}
+		turn := s.deal()
+		s.queueMu.Unlock()
+
+		if err := s.serve(turn); err != nil && len(turn) > 1 {
+			// What fails one must not fail the others.
+			for _, p := range turn {
+				p.request.err = s.serve([]part{p})
+			}
+		} else if err != nil {
+			turn[0].request.err = err
+		}
+	}
+}
+
+// A part is the values of a request that a commit is to hold.
+type part struct {
+	request *request
+	values  []int64
+}
+
+// deal chooses values for a commit: as many of each request, and what is left of the first ones.
+// It is called with queueMu held.
+func (s *Scheme) deal() []part {
+	turn := make([]part, 0, len(s.queue))
+	left := s.chunk
+	share := max(1, s.chunk/len(s.queue))
+	for _, r := range s.queue {
+		n := min(share, left, len(r.values)-len(r.spots))
+		if n == 0 {
+			break
+		}
+		turn = append(turn, part{r, r.values[len(r.spots):][:n]})
+		left -= n
+	}
+	for i := range turn {
+		p := &turn[i]
+		rest := p.request.values[len(p.request.spots):]
+		n := min(len(rest), len(p.values)+left)
+		left -= n - len(p.values)
+		p.values = rest[:n]
+	}
+	return turn
+}
+
+// serve puts the values of the parts into the index, and notes where they are. It goes on as long
+// as one of the callers waits.
+func (s *Scheme) serve(turn []part) error {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(turn[0].request.ctx))
+	defer cancel()
+	var waiting atomic.Int64
+	waiting.Store(int64(len(turn)))
+	var values []int64
+	for _, p := range turn {
+		values = append(values, p.values...)
+		defer context.AfterFunc(p.request.ctx, func() {
+			if waiting.Add(-1) == 0 {
+				cancel()
+			}
+		})()
+	}
+	spots, err := s.put(ctx, values)
+	if err != nil {
+		return err
+	}
+	for _, p := range turn {
+		p.request.spots = append(p.request.spots, spots[:len(p.values)]...)
+		spots = spots[len(p.values):]
+	}
+	return nil
+}
+
+// put makes sure that all values are in the index and returns where. New ones are placed in the
+// order that they are given in. Values that occur twice are put once.
+func (s *Scheme) put(ctx context.Context, values []int64) ([]spot, error) {
+	spots := make([]spot, len(values))
+	for conflicts := 0; ; {
+		var p plan
+		err := s.locate(ctx, func() ([]gap, error) {
+			var unlinked []gap
+			var err error
+			p, unlinked, err = s.plan(values, spots)
+			return unlinked, err
+		})
+		switch {
+		case err != nil:
+			return nil, err
+		case p.missing == 0:
+			return spots, nil
+		case p.state == ope.StateSealed:
+			if _, err := s.pass(ctx, p.version.Epoch, nil); err != nil {
+				return nil, err
+			}
+			continue
+		case len(p.elements) == 0: // there is no room for any of them
+			if err := s.makeRoom(ctx, p.crowded); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if err := s.checkLimit(ctx, p.version.Epoch, len(p.elements)); err != nil {
+			return nil, err
+		}
+		applied, err := s.commitPlan(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		if applied {
+			conflicts = 0
+			continue
+		}
+		if p.exact {
+			p.gaps = p.gaps[:1] // that anything has changed is enough to know
+		}
+		if err := s.refresh(ctx, p.version, p.gaps); err != nil {
+			return nil, err
+		}
+		conflicts++
+		if err := pause(ctx, conflicts); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// A plan is a commit that puts elements into gaps.
+type plan struct {
+	version  ope.Version
+	state    ope.State
+	missing  int       // values that were not in the index
+	elements []element // what is to be put there, ascending
+	gaps     []gap     // between which of the elements that are there
+	firsts   []label   // of each gap, the label that its first element takes
+	crowded  int64     // if there are no elements: a value that there is no room for
+	exact    bool      // the condition is the nonce, not the firsts
+	nonce    ope.Nonce
+}
+
+// exactFrom is from how many gaps on a commit is conditional on the unit's nonce, if that is known
+// to stand for all of them, instead of on the place in each gap being free: it is cheaper, but any
+// other client's commit defeats it.
+const exactFrom = 8
+
+// plan sets the spots of the values that are in the index, and plans to put the others there. It
+// returns the gaps about which not enough is known for that. It is called with s.mu held.
+func (s *Scheme) plan(values []int64, spots []spot) (p plan, unlinked []gap, err error) {
+	k := &s.known
+	p = plan{version: k.version(), state: k.state, nonce: k.nonce}
+	for i, x := range values {
+		if e, ok := k.list.find(x); ok {
+			spots[i] = spot{e.label, p.version}
+			continue
+		}
+		p.missing++
+		g := k.list.gap(x)
+		if !g.linked {
+			unlinked = append(unlinked, g)
+			continue
+		}
+		if len(unlinked) > 0 || p.state == ope.StateSealed {
+			continue
+		}
+		if err := p.add(s.rules, x, g); err != nil {
+			u, _ := s.unit(k.epoch)
+			return p, nil, corrupt(u, err)
+		}
+	}
+	p.exact = k.exact && len(p.gaps) >= exactFrom
+	return p, unlinked, nil
+}
+
+// add plans to put x into the gap g of the list.
+func (p *plan) add(r rules, x int64, g gap) error {
+	left, right := g.left, g.right
+	i := sort.Search(len(p.elements), func(i int) bool { return p.elements[i].value >= x })
+	if i < len(p.elements) && p.elements[i].value == x {
+		return nil
+	}
+	first := true // in this gap
+	if i > 0 && left.label.less(p.elements[i-1].label) {
+		left, first = p.elements[i-1], false
+	}
+	if i < len(p.elements) && p.elements[i].label.less(right.label) {
+		right, first = p.elements[i], false
+	}
+	e, ok, err := r.place(left, right)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		p.crowded = x
+		return nil
+	}
+	e.value = x
+	p.elements = slices.Insert(p.elements, i, e)
+	if first {
+		p.gaps = append(p.gaps, g)
+		p.firsts = append(p.firsts, e.label)
+	}
+	return nil
+}
+
+func (s *Scheme) commitPlan(ctx context.Context, p plan) (bool, error) {
+	u, err := s.unit(p.version.Epoch)
+	if err != nil {
+		return false, err
+	}
+	cond := ope.Condition{State: p.state, Generation: p.version.Generation}
+	if p.exact {
+		cond.Nonce = &p.nonce
+	} else if !s.guards.insertOverOccupied {
+		for _, c := range p.firsts {
+			cond.Absent = append(cond.Absent, c.bytes())
+		}
+	}
+	nonce := newNonce()
+	change := ope.Change{Meta: ope.Meta{State: ope.StateOpen, Generation: p.version.Generation, Nonce: nonce}}
+	if p.state == ope.StateAbsent {
+		change.Puts = append(change.Puts, s.sealHeader(u, header{}))
+	}
+	for _, e := range p.elements {
+		change.Puts = append(change.Puts, sealElement(u, e))
+	}
+	change.Puts = append(change.Puts, s.marks(u, nonce, len(p.elements))...)
+	if s.guards.insertAnyGeneration {
+		view, err := s.readRecords(ctx, u, nil, nil, 1)
+		if err != nil {
+			return false, err
+		}
+		cond.Generation, change.Meta.Generation = view.Meta.Generation, view.Meta.Generation
+	}
+	applied, err := s.commit(ctx, u, cond, change)
+	if err != nil || !applied {
+		return false, err
+	}
+	s.count(func(n *Stats) { n.Inserted += len(p.elements) })
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := &s.known
+	if k.version() != p.version {
+		return true, nil
+	}
+	k.state = max(k.state, ope.StateOpen)
+	k.exact = k.exact && k.nonce == p.nonce && p.exact
+	k.nonce = nonce
+	for _, e := range p.elements {
+		if err := k.list.insert(e); err != nil {
+			// The list says otherwise than what is true.
+			k.list.clear()
+			k.exact = false
+			break
+		}
+	}
+	return true, nil
+}
+
+// errMoved says that something has changed while it was read, so that it must be read again.
+var errMoved = errors.New("the unit has changed")
+
+// makeRoom makes room for the value x, which is not in the index as it is known, and whose gap is
+// exhausted. It puts x there as well.
+func (s *Scheme) makeRoom(ctx context.Context, x int64) error {
+	for conflicts := 0; ; conflicts++ {
+		applied, err := s.relabel(ctx, x)
+		if err == nil && applied {
+			return nil
+		}
+		if err != nil && !errors.Is(err, errMoved) {
+			return err
+		}
+		if err := pause(ctx, conflicts); err != nil {
+			return err
+		}
+		// Perhaps there is room by now, or even x.
+		if err := s.refreshAround(ctx, x); err != nil {
+			return err
+		}
+		settled := false
+		err = s.locate(ctx, func() ([]gap, error) {
+			if _, settled = s.known.list.find(x); settled || s.known.state != ope.StateOpen {
+				settled = true
+				return nil, nil
+			}
+			g := s.known.list.gap(x)
+			if !g.linked {
+				return []gap{g}, nil
+			}
+			_, settled, _ = s.rules.place(g.left, g.right)
+			return nil, nil
+		})
+		if settled || err != nil {
+			return err
+		}
+	}
+}
+
+func (s *Scheme) refreshAround(ctx context.Context, x int64) error {
+	s.mu.Lock()
+	g, v, met := s.known.list.gap(x), s.known.version(), s.known.met
+	s.mu.Unlock()
+	if !met {
+		return nil
+	}
+	return s.refresh(ctx, v, []gap{g})
+}
+
+// relabel moves what is around the gap of x, by one commit or by a pass. It returns errMoved if
+// what it read did not belong together, and false if another client's commit came first.
+func (s *Scheme) relabel(ctx context.Context, x int64) (bool, error) {
+	w, err := s.readWindow(ctx, x)
+	if err != nil {
+		return false, err
+	}
+	for {
+		if w.large {
+			_, err := s.pass(ctx, w.unit.epoch, nil)
+			return err == nil, err
+		}
+		if w.gap < 0 {
+			return false, nil // x is there by now
+		}
+		if _, ok, err := s.rules.place(w.elements[w.gap-1], w.elements[w.gap]); err != nil {
+			return false, corrupt(w.unit, err)
+		} else if ok {
+			return false, nil // there is room by now
+		}
+		rel, advice, err := s.rules.relabel(w.elements, w.gap, s.window)
+		if err != nil {
+			return false, corrupt(w.unit, err)
+		}
+		if advice == adviseLower {
+			if err := s.readLower(ctx, &w, x); err != nil {
+				return false, err
+			}
+			w.large = !w.lower
+			continue
+		}
+		if advice == adviseUpper {
+			if err := s.readUpper(ctx, &w); err != nil {
+				return false, err
+			}
+			continue
+		}
+		if advice == advisePass {
+			w.large = true
+			continue
+		}
+		return s.commitRelabelling(ctx, w, rel, x)
+	}
+}
+
+// A window is a run of neighbours around the gap of a value, as of one instant.
+type window struct {
+	unit     *unit
+	meta     ope.Meta
+	elements []element // ends of the index included
+	gap      int       // the value belongs between gap-1 and gap; -1 if it is there
+	lower    bool      // readLower has found more
+	large    bool      // no single commit can make room
+}
+
+func (w *window) seek(x int64) {
+	i := sort.Search(len(w.elements), func(i int) bool {
+		e := w.elements[i]
+		return e.shape.depth != 0 && e.value >= x || i > 0 && e.shape.depth == 0
+	})
+	w.gap = i
+	if i < len(w.elements) && w.elements[i].shape.depth != 0 && w.elements[i].value == x {
+		w.gap = -1
+	}
+}
+
+// readWindow reads the neighbours of x: the whole unit if it is small.
+func (s *Scheme) readWindow(ctx context.Context, x int64) (window, error) {
+	s.mu.Lock()
+	version := s.known.version()
+	known, _ := s.known.list.window(x, s.window+1, 2)
+	g := s.known.list.gap(x)
+	s.mu.Unlock()
+	low, high := s.rules.ends()
+	w := window{}
+	var err error
+	if w.unit, err = s.unit(version.Epoch); err != nil {
+		return w, err
+	}
+
+	from := low
+	limit := s.window + 2
+	first, err := s.readPart(ctx, &w, from, high, limit)
+	if err != nil {
+		return w, err
+	}
+	if first.more {
+		if s.rules.published {
+			w.large = true // everything moves, but not in one commit
+			return w, nil
+		}
+		if from = g.left; len(known) > 0 {
+			from = known[0]
+		}
+		if first, err = s.readPart(ctx, &w, from, high, 2*limit); err != nil {
+			return w, err
+		}
+		if len(first.elements) == 0 || first.elements[0].label != from.label && !from.label.isZero() {
+			return w, errMoved
+		}
+	}
+	w.elements = first.elements
+	if from.label.isZero() {
+		w.elements = append([]element{low}, w.elements...)
+	}
+	if !first.more {
+		w.elements = append(w.elements, high)
+	}
+	w.seek(x)
+	if w.gap == 0 || w.gap == len(w.elements) {
+		return w, errMoved
+	}
+	return w, nil
+}
+
+// readPart reads from a label on, as of the instant that the window is of.
+func (s *Scheme) readPart(ctx context.Context, w *window, from, to element, limit int) (page, error) {
+	s.count(func(n *Stats) { n.RoundTrips++ })
+	p, err := s.read(ctx, w.unit.epoch, from.label, to.label, limit)
+	if err != nil {
+		return p, err
+	}
+	s.mu.Lock()
+	_, err = s.meet(p.unit, p.meta)
+	s.mu.Unlock()
+	if err != nil {
+		return p, err
+	}
+	return p, w.join(p)
+}
+
+// join checks that a page is of the same instant as what was read before.
+func (w *window) join(p page) error {
+	if len(w.elements) == 0 {
+		w.meta = p.meta
+	}
+	if p.meta != w.meta || p.meta.State != ope.StateOpen {
+		return errMoved
+	}
+	return nil
+}
+
+// readLower adds to the window neighbours below it, at most as many as one commit moves. How far
+// down these reach is not known: it asks for several distances at once and takes the largest that
+// brings all; if there is nothing in that, it goes on from there.
+func (s *Scheme) readLower(ctx context.Context, w *window, x int64) error {
+	low, _ := s.rules.ends()
+	lowest := w.elements[0].label
+	w.lower = false
+	for base, rounds := lowest, 0; rounds < 16; rounds++ {
+		from := []label{low.label}
+		for n := s.rules.bits - 2; n >= 2 && n < 128; n -= 2 {
+			distance := label{0, 1 << n}
+			if n >= 64 {
+				distance = label{1 << (n - 64), 0}
+			}
+			if distance.less(base) {
+				from = append(from, base.minus(distance))
+			}
+		}
+		pages := make([]page, len(from))
+		errs := make([]error, len(from))
+		s.parallel(len(from), func(i int) {
+			pages[i], errs[i] = s.read(ctx, w.unit.epoch, from[i], lowest, s.window+1)
+		})
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+		for _, p := range pages {
+			if err := w.join(p); err != nil {
+				return err
+			}
+		}
+		i := slices.IndexFunc(pages, func(p page) bool { return !p.more })
+		if i < 0 {
+			return nil // more than one commit moves, within some labels
+		}
+		more := pages[i].elements
+		if from[i].isZero() {
+			more = append([]element{low}, more...)
+		}
+		if len(more) > 0 {
+			w.elements = append(slices.Clip(more), w.elements...)
+			w.lower = true
+			w.seek(x)
+			return nil
+		}
+		base = from[i]
+	}
+	return nil
+}
+
+// readUpper adds to the window neighbours above it.
+func (s *Scheme) readUpper(ctx context.Context, w *window) error {
+	_, high := s.rules.ends()
+	highest := w.elements[len(w.elements)-1]
+	p, err := s.readPart(ctx, w, highest, high, s.window+2)
+	if err != nil {
+		return err
+	}
+	if len(p.elements) == 0 || p.elements[0] != highest {
+		return errMoved
+	}
+	w.elements = append(w.elements, p.elements[1:]...)
+	if !p.more {
+		w.elements = append(w.elements, high)
+	}
+	return nil
+}
+
+// commitRelabelling moves the elements of a window, and puts x among them.
+func (s *Scheme) commitRelabelling(ctx context.Context, w window, rel relabelling, x int64) (bool, error) {
+	u := w.unit
+	if err := s.checkLimit(ctx, u.epoch, 1); err != nil {
+		return false, err
+	}
+	rel.elements[w.gap-rel.from].value = x
+	meta := ope.Meta{State: ope.StateOpen, Generation: w.meta.Generation + 1, Nonce: newNonce()}
+	change := ope.Change{Meta: meta}
+	old := w.elements[rel.from:rel.to]
+	var moves []move
+	before := make(map[label]element, len(old))
+	after := make(map[label]bool, len(rel.elements))
+	for _, e := range old {
+		before[e.label] = e
+	}
+	for i, e := range rel.elements {
+		after[e.label] = true
+		if e.value != x {
+			from := old[min(i, len(old)-1)]
+			if from.value != e.value {
+				from = old[i-1]
+			}
+			if from.label != e.label {
+				moves = append(moves, move{e.value, from.label, e.label})
+			}
+		}
+		if before[e.label] != e {
+			change.Puts = append(change.Puts, sealElement(u, e))
+		}
+	}
+	for _, e := range old {
+		if !after[e.label] {
+			change.Deletes = append(change.Deletes, e.label.bytes())
+		}
+	}
+	change.Puts = append(change.Puts, sealMoves(u, logKey(meta.Generation), moves))
+	change.Puts = append(change.Puts, s.marks(u, meta.Nonce, 1)...)
+	cond := ope.Condition{State: ope.StateOpen, Generation: w.meta.Generation, Nonce: &w.meta.Nonce}
+	if s.guards.relabelAnyNonce {
+		cond.Nonce = nil
+	}
+	applied, err := s.commit(ctx, u, cond, change)
+	if err != nil || !applied {
+		return false, err
+	}
+	s.count(func(n *Stats) { n.Relabels++; n.Inserted++; n.Moved += len(moves) })
+
+	run := slices.Concat(w.elements[:rel.from], rel.elements, w.elements[rel.to:])
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := &s.known
+	if (k.version() != ope.Version{Epoch: u.epoch, Generation: w.meta.Generation}) {
+		return true, nil // more has happened since
+	}
+	// Outside of the window, everything is where it was.
+	k.generation = meta.Generation
+	k.exact = k.exact && k.nonce == w.meta.Nonce
+	k.nonce = meta.Nonce
+	if err := k.list.learn(run); err != nil {
+		k.list.clear()
+		k.exact = false
+	}
+	return true, nil
+}

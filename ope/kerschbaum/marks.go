@@ -1,0 +1,117 @@
+package kerschbaum
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+)
+
+// How many values a unit has is not written anywhere, since every insertion would change it, and
+// insertions into different gaps would have to wait for each other. Instead, one of some values
+// brings a mark with it, a record of its own that stands for so many values. Reading the marks
+// estimates the number without reading the elements.
+
+// marksAtLimit is about how many marks a full unit has: the estimate is wrong by about
+// 1/sqrt(marksAtLimit). An index that takes fewer values counts each.
+const marksAtLimit = 1024
+
+// marks returns the marks for n values that the commit of this nonce puts into the unit.
+func (s *Scheme) marks(u *unit, nonce ope.Nonce, n int) []ope.Record {
+	weight := uint64(max(1, s.limit/marksAtLimit))
+	var out []ope.Record
+	random := binary.BigEndian.Uint64(nonce[:])
+	var drawn uint64
+	for i := range uint64(n) {
+		// SplitMix64: even coins out of the nonce.
+		z := random + (i+1)*0x9e3779b97f4a7c15
+		z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+		z = (z ^ z>>27) * 0x94d049bb133111eb
+		if hi, _ := bits.Mul64(z^z>>31, weight); hi == 0 {
+			drawn++
+		}
+	}
+	if drawn > 0 {
+		key := tailKey(markKind, nonce[:])
+		out = append(out, ope.Record{Key: key, Value: u.sealer.Seal(key, binary.BigEndian.AppendUint64(nil, drawn*weight))})
+	}
+	return out
+}
+
+// A tally is what a client knows of the number of values in a unit. It is guarded by Scheme.mu.
+type tally struct {
+	epoch  uint64
+	values int // about so many, when they were counted
+	since  int // so many were put there by this client after that
+}
+
+// checkLimit returns an error if the unit has no room for n more values, and takes note that they
+// are to come. It counts when this client has added an eighth of what there was still room for: so
+// often that a few clients do not exceed the limit by much, and so seldom that it costs little.
+func (s *Scheme) checkLimit(ctx context.Context, epoch uint64, n int) error {
+	s.mu.Lock()
+	t := s.tally
+	s.mu.Unlock()
+	if t.epoch != epoch || t.since > (s.limit-t.values)/8 || t.values+t.since+n > s.limit {
+		values, err := s.countValues(ctx, epoch)
+		if err != nil {
+			return err
+		}
+		t = tally{epoch: epoch, values: values}
+	}
+	t.since += n
+	s.mu.Lock()
+	s.tally = t
+	s.mu.Unlock()
+	if t.values+n > s.limit {
+		return fmt.Errorf("%w: the index %q takes %d values and has about %d", ope.ErrFull, s.name, s.limit, t.values)
+	}
+	return nil
+}
+
+// countValues returns about how many values a unit has.
+func (s *Scheme) countValues(ctx context.Context, epoch uint64) (int, error) {
+	u, err := s.unit(epoch)
+	if err != nil {
+		return 0, err
+	}
+	var first page
+	var marks ope.View
+	var firstErr, marksErr error
+	from, to := tailKey(markKind, nil), tailKey(markKind+1, nil)
+	s.parallel(2, func(i int) {
+		if i == 0 {
+			first, firstErr = s.read(ctx, epoch, label{}, label{0, 1}, 1)
+		} else {
+			marks, marksErr = s.readRecords(ctx, u, from, to, 4*marksAtLimit)
+		}
+	})
+	if err := errors.Join(firstErr, marksErr); err != nil {
+		return 0, err
+	}
+	values := uint64(0)
+	if first.header != nil {
+		values = first.header.values
+	}
+	for {
+		for _, r := range marks.Records {
+			b, err := u.sealer.Open(r.Key, r.Value, 8)
+			if err != nil {
+				return 0, err
+			}
+			values += binary.BigEndian.Uint64(b)
+		}
+		if !marks.More {
+			return int(min(values, math.MaxInt32)), nil
+		}
+		from = append(marks.Records[len(marks.Records)-1].Key, 0)
+		s.count(func(n *Stats) { n.RoundTrips++ })
+		if marks, err = s.readRecords(ctx, u, from, to, 4*marksAtLimit); err != nil {
+			return 0, err
+		}
+	}
+}
