@@ -106,7 +106,8 @@ func (s *Scheme) take(p page, left, right element, at ope.Version) (bool, error)
 	if !ok || err != nil {
 		return false, err
 	}
-	if s.known.version() != at && !s.guards.refreshAnyGeneration {
+	whole := left.label.isZero() && s.isHigh(right.label) // are so at any version
+	if s.known.version() != at && !whole && !s.guards.refreshAnyGeneration {
 		return false, nil
 	}
 	run := p.elements
@@ -154,6 +155,10 @@ func (s *Scheme) connect(ctx context.Context) error {
 					s.known.enter(hint)
 				}
 				s.mu.Unlock()
+				// It has been written anew, so it is large: look beyond the first page at once.
+				if err := s.narrow(ctx, ope.Version{Epoch: hint}, []gap{{left: low, right: high}}, map[label]label{}); err != nil {
+					return err
+				}
 				continue
 			}
 			if err != nil {
@@ -180,7 +185,7 @@ func (s *Scheme) takeLowest(p page) error {
 	low, high := s.rules.ends()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, err := s.take(p, low, high, p.version())
+	_, err := s.take(p, low, high, ope.Version{})
 	return err
 }
 

@@ -1,8 +1,15 @@
 package kerschbaum
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
 	"testing"
+	"testing/cryptotest"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/opetest"
@@ -44,5 +51,143 @@ func TestContract(t *testing.T) {
 				return s
 			})
 		})
+	}
+}
+
+// tight makes a client whose labels have so few bits that it relabels all the time, and moves so
+// few elements at once that it often has to make a pass.
+func tight(s *Scheme, bits uint) *Scheme {
+	s.rules.bits = bits
+	s.known.list = newList(s.rules, 0)
+	s.window, s.page, s.chunk, s.probes = 8, 6, 4, 3
+	return s
+}
+
+// A recorder is an index that notes what the database sees: everything but the content of records.
+type recorder struct {
+	ope.Index
+	mu    sync.Mutex
+	calls []string // in order, but for reads between two commits, which may be parallel
+	reads []string
+}
+
+func (r *recorder) Read(ctx context.Context, unit ope.Unit, from, to []byte, limit int) (ope.View, error) {
+	view, err := r.Index.Read(ctx, unit, from, to, limit)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reads = append(r.reads, fmt.Sprintf("read %s [%x,%x) %d: %v, %d, %v", unit, from, to, limit, view.Meta, len(view.Records), view.More))
+	return view, err
+}
+
+func (r *recorder) Commit(ctx context.Context, unit ope.Unit, cond ope.Condition, change ope.Change) (bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.flush()
+	line := fmt.Sprintf("commit %s if %d %d", unit, cond.State, cond.Generation)
+	if cond.Nonce != nil {
+		line += fmt.Sprintf(" nonce %x", *cond.Nonce)
+	}
+	line += fmt.Sprintf(" absent %x: %v delete %x", cond.Absent, change.Meta, change.Deletes)
+	for _, p := range change.Puts {
+		line += fmt.Sprintf(" put %x %d", p.Key, len(p.Value))
+	}
+	r.calls = append(r.calls, line)
+	return r.Index.Commit(ctx, unit, cond, change)
+}
+
+func (r *recorder) flush() {
+	slices.Sort(r.reads)
+	r.calls = append(r.calls, r.reads...)
+	r.reads = nil
+}
+
+// All that the database sees depends on the order of the values, and on coins (IND-OCPA): two
+// sequences of the same order pattern, with the same coins, make the same calls.
+func TestOrderIsAllThatIsSeen(t *testing.T) {
+	const n = 150
+	// Two ascending lists of values, one dense and one with gaps of every size.
+	var dense, sparse [n]int64
+	random := rand.New(rand.NewPCG(5, 6))
+	at := int64(math.MinInt64 + 1)
+	for i := range n {
+		dense[i] = int64(i + 7)
+		sparse[i] = at
+		at += 1 + random.Int64N(1<<random.IntN(57))
+	}
+	for name, history := range map[string]func(*testing.T, *Scheme, *[n]int64){
+		"random": func(t *testing.T, s *Scheme, values *[n]int64) { play(t, s, values, rand.New(rand.NewPCG(1, 2)).Perm(n)) },
+		"ascending": func(t *testing.T, s *Scheme, values *[n]int64) {
+			order := make([]int, n)
+			for i := range order {
+				order[i] = i
+			}
+			play(t, s, values, order)
+		},
+		"zigzag": func(t *testing.T, s *Scheme, values *[n]int64) {
+			order := make([]int, n)
+			for i := range order {
+				if order[i] = i / 2; i%2 == 1 {
+					order[i] = n - 1 - i/2
+				}
+			}
+			play(t, s, values, order)
+		},
+	} {
+		for _, lambda := range []int{0, 2} {
+			t.Run(fmt.Sprintf("%s/lambda=%d", name, lambda), func(t *testing.T) {
+				var transcripts [2][]string
+				var stats Stats
+				for i, values := range []*[n]int64{&dense, &sparse} {
+					t.Run("", func(t *testing.T) {
+						cryptotest.SetGlobalRandom(t, 1)
+						index := &recorder{Index: opetest.NewIndex()}
+						s := newClient(t, index, ope.Int64, nil)
+						s.rules.published = lambda != 0
+						tight(s, 12)
+						history(t, s, values)
+						index.flush()
+						transcripts[i], stats = index.calls, s.Stats()
+					})
+				}
+				require.Equal(t, transcripts[0], transcripts[1])
+				require.NotEmpty(t, transcripts[0])
+				t.Logf("%+v", stats)
+				require.NotZero(t, stats.Passes)
+				if lambda == 0 && name != "random" {
+					require.NotZero(t, stats.Relabels)
+				}
+			})
+		}
+	}
+}
+
+func play(t *testing.T, s *Scheme, values *[150]int64, order []int) {
+	ctx := t.Context()
+	for i, at := range order {
+		switch x := values[at]; {
+		case i%25 == 24:
+			var xs []int64
+			for _, j := range order[max(0, i-20):min(i+10, len(order))] {
+				xs = append(xs, values[j])
+			}
+			_, err := s.EncryptBatch(ctx, xs)
+			require.NoError(t, err)
+		case i%10 == 9:
+			_, err := s.Intervals(ctx, x, values[min(at+7, len(values)-1)])
+			require.NoError(t, err)
+			for _, err := range s.Range(ctx, x, values[min(at+20, len(values)-1)]) {
+				require.NoError(t, err)
+			}
+			fallthrough
+		default:
+			c, err := s.Encrypt(ctx, x)
+			require.NoError(t, err)
+			_, err = s.Decrypt(ctx, c)
+			require.NoError(t, err)
+		}
+		if i == 100 {
+			_, err := s.Rebalance(ctx, nil)
+			require.NoError(t, err)
+		}
 	}
 }

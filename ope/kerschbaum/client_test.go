@@ -1,0 +1,410 @@
+package kerschbaum
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sort"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/opetest"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// A filled index is read only, and seals what is asked for when it is asked for.
+type filled struct {
+	s        *Scheme
+	epoch    uint64
+	elements []element
+	served   atomic.Int64 // records
+}
+
+func (f *filled) Read(_ context.Context, name ope.Unit, from, to []byte, limit int) (ope.View, error) {
+	u, err := f.s.unit(f.epoch)
+	if err != nil {
+		return ope.View{}, err
+	}
+	rootUnit, err := f.s.unit(root)
+	if err != nil {
+		return ope.View{}, err
+	}
+	switch {
+	case name == rootUnit.name && f.epoch > 1:
+		return ope.View{Meta: ope.Meta{State: ope.StateOpen, Generation: f.epoch}}, nil
+	case name == rootUnit.name:
+		return ope.View{}, nil
+	case name != u.name:
+		return ope.View{Meta: ope.Meta{State: ope.StateRetired}}, nil
+	}
+	view := ope.View{Meta: ope.Meta{State: ope.StateOpen}}
+	first, _ := parseLabel(from)
+	if first.isZero() {
+		view.Records = append(view.Records, f.s.sealHeader(u, header{}))
+	}
+	for i := sort.Search(len(f.elements), func(i int) bool { return !f.elements[i].label.less(first) }); i < len(f.elements); i++ {
+		if bytes.Compare(f.elements[i].label.bytes(), to) >= 0 {
+			break
+		}
+		if limit > 0 && len(view.Records) == limit {
+			view.More = true
+			break
+		}
+		view.Records = append(view.Records, sealElement(u, f.elements[i]))
+	}
+	f.served.Add(int64(len(view.Records)))
+	return view, nil
+}
+
+func (f *filled) Commit(context.Context, ope.Unit, ope.Condition, ope.Change) (bool, error) {
+	return false, errors.New("read only")
+}
+
+// A client that knows nothing finds a value in an index of a million in a few round trips, without
+// reading much of it.
+func TestColdLookUp(t *testing.T) {
+	n := 1_000_000
+	if testing.Short() {
+		n = 100_000
+	}
+	values := make([]int64, n)
+	for i := range values {
+		values[i] = int64(i) * 1000
+	}
+	even, err := defaultRules().spread(values)
+	require.NoError(t, err)
+	ascending, err := insertAll(values)
+	require.NoError(t, err)
+	backwards := slices.Clone(values)
+	slices.Reverse(backwards)
+	descending, err := insertAll(backwards)
+	require.NoError(t, err)
+	slices.Reverse(descending)
+	for name, c := range map[string]struct {
+		elements []element
+		epoch    uint64
+		most     int
+	}{
+		"even":             {even, 1, 4},
+		"even, rebalanced": {even, 7, 4},
+		"ascending":        {ascending, 1, 9},
+		"descending":       {descending, 1, 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(1, 1))
+			worst, reads := 0, 0
+			const trials = 12
+			for i := range trials {
+				s := newClient(t, nil2{}, ope.Int64, nil)
+				index := &filled{s: s, epoch: c.epoch, elements: c.elements}
+				s.index = index
+				at := []int{0, n - 1, n / 2}
+				e := c.elements[append(at, random.IntN(n))[min(i, 3)]]
+				x := e.value + int64(i%2) // present or not
+				err := s.locate(t.Context(), func() ([]gap, error) {
+					if e, ok := s.known.list.find(x); ok {
+						require.Equal(t, c.elements[x/1000], e)
+						return nil, nil
+					}
+					g := s.known.list.gap(x)
+					if !g.linked {
+						return []gap{g}, nil
+					}
+					require.Equal(t, e, g.left)
+					return nil, nil
+				})
+				require.NoError(t, err)
+				stats := s.Stats()
+				worst, reads = max(worst, stats.RoundTrips), max(reads, stats.Reads)
+				require.LessOrEqual(t, index.served.Load(), int64(n/100))
+			}
+			t.Logf("at most %d round trips, %d reads", worst, reads)
+			require.LessOrEqual(t, worst, c.most)
+		})
+	}
+}
+
+// nil2 is an index that is not to be used.
+type nil2 struct{ ope.Index }
+
+// insertAll puts values into an index in their order, each beside the one before.
+func insertAll(values []int64) ([]element, error) {
+	r := defaultRules()
+	low, high := r.ends()
+	out := make([]element, 0, len(values))
+	left, right := low, high
+	for i, x := range values {
+		e, ok, err := r.place(left, right)
+		if err != nil || !ok {
+			return nil, fmt.Errorf("no place for value %d: %w", i, err)
+		}
+		e.value = x
+		out = append(out, e)
+		if i+1 < len(values) && values[i+1] > x {
+			left = e
+		} else {
+			right = e
+		}
+	}
+	return out, nil
+}
+
+// A client that is alone needs one round trip for a value beside what it knows, and one commit for
+// a batch.
+func TestRoundTrips(t *testing.T) {
+	index := opetest.NewIndex()
+	s := newClient(t, index, ope.Int64, nil)
+	random := rand.New(rand.NewPCG(1, 1))
+	batch := func(n int) []int64 {
+		xs := make([]int64, n)
+		for i := range xs {
+			xs[i] = int64(random.Uint64())
+		}
+		return xs
+	}
+	for range 8 {
+		before := index.Commits()
+		_, err := s.EncryptBatch(t.Context(), batch(256))
+		require.NoError(t, err)
+		require.Equal(t, before+1, index.Commits(), "a batch is one commit")
+	}
+	before := s.Stats()
+	for range 100 {
+		_, err := s.Encrypt(t.Context(), int64(random.Uint64()))
+		require.NoError(t, err)
+	}
+	after := s.Stats()
+	require.Equal(t, 100, after.RoundTrips-before.RoundTrips)
+	require.Equal(t, 100, after.Commits-before.Commits)
+	require.Zero(t, after.Reads-before.Reads)
+
+	// What is known costs nothing.
+	x := int64(5)
+	c, err := s.Encrypt(t.Context(), x)
+	require.NoError(t, err)
+	before = s.Stats()
+	_, err = s.Encrypt(t.Context(), x)
+	require.NoError(t, err)
+	_, err = s.Decrypt(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, before, s.Stats())
+	_, err = s.Intervals(t.Context(), x-10, x+10)
+	require.NoError(t, err)
+	require.Equal(t, 1, s.Stats().RoundTrips-before.RoundTrips)
+
+	// A client that knows nothing needs one read to decrypt, after it has met the index.
+	other := newClient(t, index, ope.Int64, nil)
+	got, err := other.Decrypt(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, x, got)
+	require.LessOrEqual(t, other.Stats().RoundTrips, 2)
+
+	// Big batches are put there some hundred at a time.
+	commits := index.Commits()
+	_, err = s.EncryptBatch(t.Context(), batch(10_000))
+	require.NoError(t, err)
+	require.Equal(t, commits+40, index.Commits())
+	require.Zero(t, s.Stats().Conflicts)
+}
+
+// Calls that come while a commit is under way share the next one.
+func TestGroupCommit(t *testing.T) {
+	index := opetest.NewIndex()
+	s := newClient(t, index, ope.Int64, nil)
+	_, err := s.Encrypt(t.Context(), 0)
+	require.NoError(t, err)
+	hold, held := make(chan struct{}), make(chan struct{}, 100)
+	index.Inject(func(_ context.Context, op opetest.Op) opetest.Fault {
+		if op.Commit {
+			held <- struct{}{}
+			<-hold
+		}
+		return opetest.None
+	})
+	before := index.Commits()
+	var wg sync.WaitGroup
+	start := func(x int64) {
+		wg.Go(func() {
+			c, err := s.Encrypt(t.Context(), x)
+			if err == nil {
+				_, err = s.Decrypt(t.Context(), c)
+			}
+			if err != nil {
+				t.Errorf("Encrypt: %v", err)
+			}
+		})
+	}
+	start(1)
+	<-held
+	for x := range int64(100) {
+		start(2 + x%60) // some of them the same
+	}
+	waiting := func() int {
+		s.queueMu.Lock()
+		defer s.queueMu.Unlock()
+		return len(s.queue)
+	}
+	for waiting() < 101 {
+		time.Sleep(time.Millisecond)
+	}
+	close(hold)
+	wg.Wait()
+	require.Equal(t, before+2, index.Commits())
+}
+
+// A caller that gives up does not disturb those who share its commit.
+func TestCallerGivesUp(t *testing.T) {
+	index := opetest.NewIndex()
+	s := newClient(t, index, ope.Int64, nil)
+	hold, held := make(chan struct{}), make(chan struct{}, 100)
+	index.Inject(func(ctx context.Context, op opetest.Op) opetest.Fault {
+		if op.Commit {
+			held <- struct{}{}
+			select {
+			case <-hold:
+			case <-ctx.Done():
+			}
+		}
+		return opetest.None
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	results := make(chan error, 3)
+	go func() { _, err := s.Encrypt(ctx, 1); results <- err }()
+	<-held
+	go func() { _, err := s.Encrypt(ctx, 2); results <- err }()
+	go func() { _, err := s.Encrypt(t.Context(), 3); results <- err }()
+	for {
+		s.queueMu.Lock()
+		n := len(s.queue)
+		s.queueMu.Unlock()
+		if n == 3 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	require.ErrorIs(t, <-results, context.Canceled)
+	require.ErrorIs(t, <-results, context.Canceled)
+	close(hold)
+	require.NoError(t, <-results)
+	_, err := s.Encrypt(t.Context(), 1)
+	require.NoError(t, err)
+	s.queueMu.Lock()
+	defer s.queueMu.Unlock()
+	require.Empty(t, s.queue)
+}
+
+// check compares the index with the values that must be in it, as a new client sees it.
+func check(t rapid.TB, index ope.Index, bits uint, want map[int64]bool) {
+	t.Helper()
+	s, err := New(keyOf(t), ope.Int64, index, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tight(s, bits)
+	n := 0
+	var last ope.Ciphertext
+	for e, err := range s.Range(context.Background(), ope.Int64.Min, ope.Int64.Max) {
+		if err != nil {
+			t.Fatalf("Range: %v", err)
+		}
+		if !want[e.Plaintext] {
+			t.Fatalf("%d is in the index and was never put there", e.Plaintext)
+		}
+		if n++; bytes.Compare(last, e.Ciphertext) >= 0 {
+			t.Fatal("out of order")
+		}
+		last = e.Ciphertext
+	}
+	if n != len(want) {
+		t.Fatalf("the index has %d values, want %d", n, len(want))
+	}
+}
+
+func keyOf(t rapid.TB) ope.Key {
+	key, err := ope.NewKey(bytes.Repeat([]byte{9}, ope.KeySize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// Whatever commits do of which the client is told nothing, every value is put once, and in order.
+func TestUnknownOutcomes(t *testing.T) {
+	unknown := 0
+	rapid.Check(t, func(t *rapid.T) {
+		index := opetest.NewIndex()
+		faults := rapid.SliceOfN(rapid.SampledFrom([]opetest.Fault{
+			opetest.None, opetest.None, opetest.None, opetest.LostBefore, opetest.LostAfter, opetest.Late,
+		}), 40, 200).Draw(t, "faults")
+		release := rapid.SliceOfN(rapid.IntRange(0, 9), 40, 40).Draw(t, "release")
+		commits := 0
+		index.Inject(func(_ context.Context, op opetest.Op) opetest.Fault {
+			if release[op.N%len(release)] == 0 {
+				index.Release()
+			}
+			if !op.Commit || commits >= len(faults) {
+				return opetest.None
+			}
+			commits++
+			return faults[commits-1]
+		})
+		const bits = 10
+		var clients []*Scheme
+		for range 3 {
+			s, err := New(keyOf(t), ope.Int64, index, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			clients = append(clients, tight(s, bits))
+		}
+		want := map[int64]bool{}
+		at := map[string]int64{}
+		for range rapid.IntRange(5, 40).Draw(t, "n") {
+			s := clients[rapid.IntRange(0, 2).Draw(t, "client")]
+			switch rapid.IntRange(0, 9).Draw(t, "what") {
+			case 0:
+				if _, err := s.Rebalance(context.Background(), nil); err != nil {
+					t.Fatalf("Rebalance: %v", err)
+				}
+			case 1, 2:
+				xs := rapid.SliceOfN(rapid.Int64Range(-50, 50), 1, 12).Draw(t, "xs")
+				cs, err := s.EncryptBatch(context.Background(), xs)
+				if err != nil {
+					t.Fatalf("EncryptBatch: %v", err)
+				}
+				for i, x := range xs {
+					want[x], at[string(cs[i])] = true, x
+				}
+			default:
+				x := rapid.Int64Range(-50, 50).Draw(t, "x")
+				c, err := s.Encrypt(context.Background(), x)
+				if err != nil {
+					t.Fatalf("Encrypt: %v", err)
+				}
+				want[x], at[string(c)] = true, x
+			}
+		}
+		for _, s := range clients {
+			unknown += s.Stats().Unknown
+		}
+		check(t, index, bits, want)
+		index.Release()
+		check(t, index, bits, want)
+		for c, x := range at {
+			for _, s := range clients {
+				if got, err := s.Decrypt(context.Background(), ope.Ciphertext(c)); got != x && !errors.Is(err, ope.ErrStale) {
+					t.Fatalf("Decrypt of a ciphertext of %d = %d, %v", x, got, err)
+				}
+			}
+		}
+	})
+	require.NotZero(t, unknown)
+}
