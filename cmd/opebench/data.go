@@ -71,6 +71,16 @@ func (o *dataOptions) source() (s bench.Source, limit int, err error) {
 	case o.column == "":
 		return nil, 0, usagef("--input needs --column, the name or number of the column to read")
 	}
+	opts, err := o.csvOptions()
+	if err != nil {
+		return nil, 0, err
+	}
+	s, err = bench.OpenCSV(o.input, o.column, opts)
+	return s, o.n, err
+}
+
+// csvOptions say how files are read.
+func (o *dataOptions) csvOptions() (bench.CSVOptions, error) {
 	opts := bench.CSVOptions{Type: o.kind, SkipBad: o.skipBad}
 	switch {
 	case o.delimiter == "tab":
@@ -78,12 +88,11 @@ func (o *dataOptions) source() (s bench.Source, limit int, err error) {
 	case o.delimiter != "":
 		r, size := utf8.DecodeRuneInString(o.delimiter)
 		if size != len(o.delimiter) || r == utf8.RuneError || strings.ContainsRune("\"\r\n", r) {
-			return nil, 0, usagef("--delimiter must be one character, and no quotation mark or end of line")
+			return opts, usagef("--delimiter must be one character, and no quotation mark or end of line")
 		}
 		opts.Comma = r
 	}
-	s, err = bench.OpenCSV(o.input, o.column, opts)
-	return s, o.n, err
+	return opts, nil
 }
 
 // skipped returns how many rows the last pass over the source left out.

@@ -55,6 +55,7 @@ const (
 	exitUsage       exitCode = 2   // wrong flags or arguments
 	exitWrong       exitCode = 3   // the database gave a wrong answer, or data that was changed
 	exitUnreachable exitCode = 4   // the store cannot be reached, or another process has it
+	exitLeaky       exitCode = 5   // an audit found a column that gives away more than it may
 	exitInterrupted exitCode = 130 // by Ctrl-C
 )
 
@@ -107,6 +108,8 @@ func codeOf(ctx context.Context, err error) exitCode {
 		return exitOK
 	case errors.Is(err, bench.ErrUsage):
 		return exitUsage
+	case errors.Is(err, errLeaky):
+		return exitLeaky
 	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		return exitInterrupted
 	case fileSystemError(err):

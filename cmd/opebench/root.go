@@ -16,12 +16,13 @@ ranges of it over the ciphertexts, checks every answer against the plaintext, an
 shows what that costs beside the same column without encryption.
 
 Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 wrong answer or changed data found,
-4 store unreachable or in use, 130 interrupted.`,
+4 store unreachable or in use, 5 column gives away too much, 130 interrupted.`,
 		Example: `  opebench run
   opebench run --input flights.csv --column delay --plot delay.svg
   opebench keygen bench.key
   opebench insert --store pebble:data --key bench.key --input flights.csv --column delay
-  opebench range-query --store pebble:data --key bench.key --from 10 --to 20`,
+  opebench range-query --store pebble:data --key bench.key --from 10 --to 20
+  opebench audit --input patients.csv --column age`,
 		SilenceErrors: true, // execute prints them
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs, // so that unknown commands are told from failures
@@ -49,7 +50,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 wrong answer or changed data found,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%v", err) })
 	root.SuggestionsMinimumDistance = 2
 	root.AddCommand(newRun(e, run), newInsert(e, insert), newRangeQuery(e, rangeQuery), newKeygen(e, keygen),
-		newServers(e, manageServers), newVersion(e))
+		newServers(e, manageServers), newAudit(e, auditColumn), newRepro(e, reproduce), newVersion(e))
 	return root
 }
 

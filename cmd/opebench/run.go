@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -141,18 +139,11 @@ func run(ctx context.Context, e *env, opts *runOptions) (err error) {
 			return err
 		}
 	}
-	// The plot's file is made before the run: it must not fail after it.
-	var plot *os.File
-	if opts.plot != "" {
-		if plot, err = os.CreateTemp(filepath.Dir(opts.plot), ".opebench-plot-"); err != nil {
-			return fmt.Errorf("write the plot into %s: %w", filepath.Dir(opts.plot), withoutName(err))
-		}
-		defer func() {
-			// Both fail when all went well: the file is closed, and has another name.
-			_ = plot.Close()
-			_ = os.Remove(plot.Name())
-		}()
+	plot, err := createPlot(opts.plot)
+	if err != nil {
+		return err
 	}
+	defer plot.discard()
 
 	cfg := bench.Config{
 		Source: source, Limit: limit, Schemes: opts.schemes, Layout: bench.Layout(opts.layout), Queries: opts.queries, Batch: opts.batch, Writers: opts.writers,
@@ -191,42 +182,10 @@ func run(ctx context.Context, e *env, opts *runOptions) (err error) {
 		}
 		err = errors.Join(err, show())
 	}
-	if plot != nil && err == nil {
-		err = savePlot(plot, opts.plot, runs)
+	if err != nil || plot == nil {
+		return err
 	}
-	return err
-}
-
-func savePlot(f *os.File, name string, runs []report.Run) error {
-	b, err := report.Plot(name, runs)
-	if err != nil {
-		return fmt.Errorf("draw the plot: %w", err)
-	}
-	_, err = f.Write(b)
-	if err == nil {
-		err = f.Chmod(0o644) // a picture is for everyone
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("write the plot %s: %w", name, withoutName(err))
-	}
-	if err := os.Rename(f.Name(), name); err != nil {
-		return fmt.Errorf("write the plot %s: %w", name, withoutName(err))
-	}
-	return nil
-}
-
-// withoutName returns an error without the name of the temporary file, which says nothing to
-// anybody.
-func withoutName(err error) error {
-	var path *fs.PathError
-	var link *os.LinkError
-	switch {
-	case errors.As(err, &path):
-		return path.Err
-	case errors.As(err, &link):
-		return link.Err
-	}
-	return err
+	return plot.save(report.Plot(opts.plot, runs))
 }
 
 // runOn measures on one store; the name "" is a temporary one.

@@ -77,24 +77,29 @@ func Plot(name string, runs []Run) ([]byte, error) {
 	}
 
 	width := vg.Length(16+1.2*float64(max(len(all)-4, 0))) * vg.Centimeter * 1.5
+	return picture(name, Headline(runs[0]), width, left, right)
+}
+
+// picture draws plots beside each other under a title, in the format that the name says.
+func picture(name, headline string, width vg.Length, plots ...*plot.Plot) ([]byte, error) {
 	height := 11 * vg.Centimeter
-	var out bytes.Buffer
 	paint := func(c vg.CanvasSizer) {
 		dc := draw.New(c)
 		dc.FillPolygon(color.White, []vg.Point{{}, {X: width}, {X: width, Y: height}, {Y: height}})
 		title := plot.New()
 		title.HideAxes()
-		title.Title.Text = Headline(runs[0])
+		title.Title.Text = headline
 		title.Title.TextStyle.Font.Size = vg.Points(11)
 		title.Title.TextStyle.Font.Variant = "Sans"
 		body := draw.Crop(dc, 0, 0, 0, -vg.Points(30))
 		title.Draw(draw.Crop(dc, 0, 0, height-vg.Points(30), -vg.Points(6)))
-		tiles := draw.Tiles{Rows: 1, Cols: 2, PadX: vg.Points(24), PadLeft: vg.Points(10), PadRight: vg.Points(14), PadBottom: vg.Points(8)}
-		plots := [][]*plot.Plot{{left, right}}
-		for i, c := range plot.Align(plots, tiles, body)[0] {
-			plots[0][i].Draw(c)
+		tiles := draw.Tiles{Rows: 1, Cols: len(plots), PadX: vg.Points(24), PadLeft: vg.Points(10), PadRight: vg.Points(14), PadBottom: vg.Points(8)}
+		for i, c := range plot.Align([][]*plot.Plot{plots}, tiles, body)[0] {
+			plots[i].Draw(c)
 		}
 	}
+	var out bytes.Buffer
+	var err error
 	switch strings.ToLower(filepath.Ext(name)) {
 	case ".svg":
 		c := vgsvg.New(width, height)

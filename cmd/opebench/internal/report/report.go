@@ -170,6 +170,15 @@ func cells(r Run, res bench.Result) []string {
 }
 
 func render(r Run, style Style) string {
+	var rows [][]string
+	for _, res := range r.Results {
+		rows = append(rows, cells(r, res))
+	}
+	return grid(headers, rows, func(column int) bool { return column > 0 }, style)
+}
+
+// grid returns a table without lines, whose columns of numbers stand at the right.
+func grid(headers []string, rows [][]string, number func(column int) bool, style Style) string {
 	t := table.NewWriter()
 	plain := table.StyleDefault
 	plain.Options = table.OptionsNoBordersAndSeparators
@@ -180,22 +189,23 @@ func render(r Run, style Style) string {
 		plain.Color.Header = text.Colors{text.Bold}
 	}
 	t.SetStyle(plain)
-	row := table.Row{}
+	line := func(cells []string) table.Row {
+		row := table.Row{}
+		for _, c := range cells {
+			row = append(row, c)
+		}
+		return row
+	}
 	var configs []table.ColumnConfig
-	for i, h := range headers {
-		row = append(row, h)
-		if i > 0 {
+	for i := range headers {
+		if number(i) {
 			configs = append(configs, table.ColumnConfig{Number: i + 1, Align: text.AlignRight, AlignHeader: text.AlignRight})
 		}
 	}
-	t.AppendHeader(row)
+	t.AppendHeader(line(headers))
 	t.SetColumnConfigs(configs)
-	for _, res := range r.Results {
-		row := table.Row{}
-		for _, c := range cells(r, res) {
-			row = append(row, c)
-		}
-		t.AppendRow(row)
+	for _, cells := range rows {
+		t.AppendRow(line(cells))
 	}
 	var b strings.Builder
 	for line := range strings.Lines(t.Render()) {

@@ -1,0 +1,317 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"image/color"
+	"io"
+	"math"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+
+	"github.com/rangecrypt/rangecrypt/cmd/opebench/internal/audit"
+)
+
+// An Audit is what was found about a column.
+type Audit struct {
+	Env     Environment
+	Values  string // what was attacked, without the number of rows
+	Knows   string // what the adversary knows of the distribution
+	Seed    uint64
+	Skipped int // rows of the input that were left out
+	Limit   float64
+	Failed  []string // schemes that give away more than the limit, if there is one
+	Advice  audit.Advice
+	*audit.Report
+}
+
+// AuditHeadline returns what was audited in a line.
+func AuditHeadline(a Audit) string {
+	line := fmt.Sprintf("%s rows of %s: %s distinct values, entropy %.1f bits, density %s of the domain", count(a.Rows), a.Values, count(a.Distinct), a.Entropy, audit.Percent(a.Density))
+	if a.Skipped > 0 {
+		line += fmt.Sprintf(", %s bad rows left out", count(a.Skipped))
+	}
+	return line
+}
+
+// prose is the width of running text where no terminal says one.
+const prose = 92
+
+// AuditTable writes the figures as a table, then what they mean.
+func AuditTable(w io.Writer, a Audit, style Style) error {
+	if style.Width == 0 {
+		style.Width = prose
+	}
+	var b strings.Builder
+	b.WriteString(wrap(AuditHeadline(a), style.Width))
+	b.WriteString(wrap(fmt.Sprintf("The adversary who knows the distribution knows %s. Shares of rows, means over %d keys; WITHIN %s is of the column's spread; BITS are how many a guess gains from the ciphertexts.",
+		a.Knows, a.Keys, audit.Percent(audit.Nearness)), style.Width))
+	b.WriteByte('\n')
+	headers := []string{"SCHEME", "ADVERSARY KNOWS", "EXACT", "WITHIN " + audit.Percent(audit.Nearness), "BITS", "BEST ATTACK"}
+	rows := [][]string{{"(none)", knows(audit.KnowsDistribution, a), audit.Percent(a.Without.Exact), audit.Percent(a.Without.Near), "0.0", "no ciphertext"}}
+	for _, r := range a.Results {
+		name := r.Scheme
+		for _, v := range r.Views {
+			rows = append(rows, []string{name, knows(v.Adversary, a), audit.Percent(v.Exact), audit.Percent(v.Near), fmt.Sprintf("%.1f", v.Bits), v.Best().Name})
+			name = ""
+		}
+	}
+	b.WriteString(grid(headers, rows, func(column int) bool { return column >= 2 && column <= 4 }, style))
+	b.WriteByte('\n')
+	b.WriteString(wrap("Whoever sees the table at rest, a snapshot, or watches it, a server, learns the order of all values and which are equal. Besides:", style.Width))
+	for _, r := range a.Results {
+		b.WriteString(wrap(fmt.Sprintf("* %s: %s", r.Scheme, learns(r)), style.Width))
+	}
+	b.WriteByte('\n')
+	for _, text := range a.Advice.Text {
+		b.WriteString(wrap(text, style.Width))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func knows(v audit.Adversary, a Audit) string {
+	switch v {
+	case audit.KnowsRows:
+		return fmt.Sprintf("%d rows", a.Known)
+	case audit.Server:
+		return "distribution, queries"
+	}
+	return string(v)
+}
+
+// learns says what is learned of a scheme beside order and equality.
+func learns(r audit.Result) string {
+	snapshot, server := audit.Learns(r.Scheme)
+	if r.Mutable {
+		snapshot = fmt.Sprintf("%s, here of %s of the pairs", snapshot, audit.Percent(r.Traced))
+	}
+	return fmt.Sprintf("a snapshot shows %s; a server learns %s.", snapshot, server)
+}
+
+// The lines of JSON.
+type jsonAudit struct {
+	Record   string   `json:"record"` // "audit"
+	Values   string   `json:"values"`
+	Knows    string   `json:"knows"`
+	Seed     uint64   `json:"seed"`
+	Rows     int      `json:"rows"`
+	Skipped  int      `json:"skipped"`
+	Halved   bool     `json:"halved"`
+	Distinct int      `json:"distinct"`
+	Min      int64    `json:"domain_min"`
+	Max      int64    `json:"domain_max"`
+	Density  float64  `json:"density"`
+	Entropy  float64  `json:"entropy_bits"`
+	Keys     int      `json:"keys"`
+	Known    int      `json:"known_rows"`
+	Nearness float64  `json:"near"`
+	Without  jsonFind `json:"without_ciphertexts"`
+}
+
+type jsonFind struct {
+	Exact float64 `json:"exact_share"`
+	Near  float64 `json:"near_share"`
+	Bits  float64 `json:"bits"`
+}
+
+type jsonView struct {
+	Record    string `json:"record"` // "finding", the best of the attacks, or "attack"
+	Scheme    string `json:"scheme"`
+	SchemeID  string `json:"scheme_id"`
+	Adversary string `json:"adversary"`
+	Attack    string `json:"attack,omitempty"`
+	jsonFind
+}
+
+type jsonLearned struct {
+	Record   string   `json:"record"` // "learned"
+	Scheme   string   `json:"scheme"`
+	Snapshot string   `json:"snapshot"`
+	Server   string   `json:"server"`
+	Traced   *float64 `json:"traced_pairs_share,omitempty"`
+}
+
+type jsonAdvice struct {
+	Record string   `json:"record"` // "advice"
+	Level  string   `json:"level"`
+	Text   []string `json:"text"`
+	Limit  float64  `json:"limit,omitempty"`
+	Failed []string `json:"failed,omitempty"`
+}
+
+// AuditJSON writes an audit as JSON lines.
+func AuditJSON(w io.Writer, a Audit) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	find := func(f audit.Finding) jsonFind { return jsonFind{f.Exact, f.Near, f.Bits} }
+	lines := []any{
+		jsonEnvironment{"environment", a.Env},
+		jsonAudit{
+			Record: "audit", Values: a.Values, Knows: a.Knows, Seed: a.Seed, Rows: a.Rows, Skipped: a.Skipped, Halved: a.Halved, Distinct: a.Distinct,
+			Min: a.Domain.Min, Max: a.Domain.Max, Density: a.Density, Entropy: a.Entropy, Keys: a.Keys, Known: a.Known, Nearness: audit.Nearness, Without: find(a.Without),
+		},
+	}
+	for _, r := range a.Results {
+		for _, v := range r.Views {
+			view := jsonView{"finding", r.Scheme, r.SchemeID, string(v.Adversary), "", find(v.Finding)}
+			lines = append(lines, view)
+			for _, at := range v.Attacks {
+				view.Record, view.Attack, view.jsonFind = "attack", at.Name, find(at.Finding)
+				lines = append(lines, view)
+			}
+		}
+		snapshot, server := audit.Learns(r.Scheme)
+		l := jsonLearned{Record: "learned", Scheme: r.Scheme, Snapshot: snapshot, Server: server}
+		if r.Mutable {
+			l.Traced = &r.Traced
+		}
+		lines = append(lines, l)
+	}
+	lines = append(lines, jsonAdvice{"advice", string(a.Advice.Level), a.Advice.Text, a.Limit, a.Failed})
+	for _, l := range lines {
+		if err := e.Encode(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// AuditPlot draws an audit: the share of rows that are read exactly, that are read to within a
+// hundredth of the spread, and the errors of who knows the distribution. The name says the format.
+func AuditPlot(name string, a Audit) ([]byte, error) {
+	if err := CheckPlotName(name); err != nil {
+		return nil, err
+	}
+	exact, err := sharePlot("Read exactly", a, func(f audit.Finding) float64 { return f.Exact })
+	if err != nil {
+		return nil, err
+	}
+	near, err := sharePlot("Read to within "+audit.Percent(audit.Nearness)+" of the spread", a, func(f audit.Finding) float64 { return f.Near })
+	if err != nil {
+		return nil, err
+	}
+	errors, err := errorPlot(a)
+	if err != nil {
+		return nil, err
+	}
+	width := vg.Length(30+3*max(len(a.Results)-3, 0)) * vg.Centimeter
+	return picture(name, AuditHeadline(a), width, exact, near, errors)
+}
+
+func sharePlot(title string, a Audit, share func(audit.Finding) float64) (*plot.Plot, error) {
+	p := newPlot(title, "share of the rows")
+	adversaries := audit.Adversaries()
+	width := vg.Points(min(18, 150/float64(len(a.Results)*len(adversaries))))
+	var names []string
+	for i, adversary := range adversaries {
+		values := plotter.Values{}
+		for _, r := range a.Results {
+			values = append(values, 100*share(r.View(adversary).Finding))
+		}
+		bars, err := plotter.NewBarChart(values, width)
+		if err != nil {
+			return nil, err
+		}
+		bars.Offset = width * vg.Length(float64(i)-float64(len(adversaries)-1)/2)
+		bars.Color = palette[(i+1)%len(palette)]
+		bars.LineStyle.Width = 0
+		p.Add(bars)
+		p.Legend.Add(knows(adversary, a), bars)
+	}
+	without, err := plotter.NewLine(plotter.XYs{{X: -0.6, Y: 100 * share(a.Without)}, {X: float64(len(a.Results)) - 0.4, Y: 100 * share(a.Without)}})
+	if err != nil {
+		return nil, err
+	}
+	without.Color = palette[0]
+	without.Width = vg.Points(1.2)
+	without.Dashes = []vg.Length{vg.Points(4), vg.Points(3)}
+	p.Add(without)
+	p.Legend.Add("no ciphertext", without)
+	for _, r := range a.Results {
+		names = append(names, r.Scheme)
+	}
+	p.NominalX(names...)
+	p.X.Min, p.X.Max = -0.6, float64(len(a.Results))-0.4
+	// Room above the bars for the legend.
+	p.Y.Min, p.Y.Max = 0, 145
+	p.Y.Tick.Marker = percentTicks{}
+	p.Legend.Top, p.Legend.Left = true, true
+	p.Legend.XOffs = vg.Points(6)
+	p.Legend.TextStyle.Font.Size = vg.Points(8)
+	p.Legend.Padding = vg.Points(2)
+	return p, nil
+}
+
+// percentTicks marks shares up to all.
+type percentTicks struct{}
+
+func (percentTicks) Ticks(_, _ float64) []plot.Tick {
+	var all []plot.Tick
+	for v := 0.0; v <= 100; v += 20 {
+		all = append(all, plot.Tick{Value: v, Label: fmt.Sprintf("%.0f %%", v)})
+	}
+	return all
+}
+
+// leastError is where the plot of errors begins: smaller ones are drawn there.
+const leastError = 1e-6
+
+func errorPlot(a Audit) (*plot.Plot, error) {
+	p := newPlot("Error of who knows the distribution", "share of the rows with at most this error")
+	p.X.Label.Text = "error, as a share of the spread (log scale)"
+	for i, r := range a.Results {
+		line := plotter.XYs{{X: leastError, Y: 0}}
+		for j, e := range r.Errors {
+			if x := max(e, leastError); x <= 1 {
+				line = append(line, plotter.XY{X: x, Y: 100 * float64(j+1) / float64(len(r.Errors))})
+			}
+		}
+		last := line[len(line)-1]
+		line = append(line, plotter.XY{X: 1, Y: last.Y})
+		l, err := plotter.NewLine(line)
+		if err != nil {
+			return nil, err
+		}
+		l.Color = palette[(i+1)%len(palette)]
+		// The first are thicker, so that they are seen where curves fall together.
+		l.Width = vg.Points(1.3 + 1.4*float64(len(a.Results)-1-i))
+		p.Add(l)
+		p.Legend.Add(r.Scheme, l)
+	}
+	at, err := plotter.NewLine(plotter.XYs{{X: audit.Nearness, Y: 0}, {X: audit.Nearness, Y: 100}})
+	if err != nil {
+		return nil, err
+	}
+	at.Color = color.Gray{Y: 0x99}
+	at.Dashes = []vg.Length{vg.Points(2), vg.Points(2)}
+	p.Add(at)
+	p.X.Min, p.X.Max = leastError, 1
+	p.X.Scale = plot.LogScale{}
+	p.X.Tick.Marker = shareTicks{}
+	p.Y.Min, p.Y.Max = 0, 145
+	p.Y.Tick.Marker = percentTicks{}
+	p.Legend.Top, p.Legend.Left = true, true
+	p.Legend.XOffs = vg.Points(6)
+	p.Legend.TextStyle.Font.Size = vg.Points(8)
+	p.Legend.Padding = vg.Points(2)
+	return p, nil
+}
+
+// shareTicks marks powers of ten in per cent.
+type shareTicks struct{}
+
+func (shareTicks) Ticks(low, high float64) []plot.Tick {
+	var all []plot.Tick
+	for e := math.Round(math.Log10(low)); e <= math.Round(math.Log10(high)); e++ {
+		tick := plot.Tick{Value: math.Pow(10, e)}
+		if int(e)%2 == 0 { // every second has room for its label
+			tick.Label = fmt.Sprintf("%g %%", math.Pow(10, e+2))
+		}
+		all = append(all, tick)
+	}
+	return all
+}
