@@ -21,12 +21,13 @@ type list struct {
 	n      int
 	linked bool // the low end
 	chunks []chunkRef
-	hand   int // of the clock that evicts
+	finger position // of an entry that is looked at first; it may be anywhere in the list or beyond
+	hand   int      // of the clock that evicts
 }
 
 const (
 	chunkSize  = 256
-	chunkGrain = 32 // chunks are allocated in multiples of this, so that half-full ones waste little
+	chunkGrain = 32 // chunks are allocated in multiples of this, and grow by half, so that they waste little
 )
 
 // A chunkRef is a chunk and its first element, which searches compare with.
@@ -75,16 +76,26 @@ type position struct{ chunk, index int }
 
 // floor returns the last entry whose value is at most x.
 func (l *list) floor(x int64) position {
-	// The last chunk is where a growing column is written.
-	c := len(l.chunks) - 1
-	if c >= 0 && l.chunks[c].value > x {
-		c = sort.Search(c, func(i int) bool { return l.chunks[i].value > x }) - 1
+	// Who has asked for a gap goes on to insert there, and the next value is often near.
+	if f := l.finger; f.chunk < len(l.chunks) {
+		entries := l.chunks[f.chunk].entries
+		if f.index < len(entries) && entries[f.index].value <= x {
+			if f.index+1 < len(entries) {
+				if x < entries[f.index+1].value {
+					return f
+				}
+			} else if f.chunk+1 == len(l.chunks) || x < l.chunks[f.chunk+1].value {
+				return f
+			}
+		}
 	}
+	c := sort.Search(len(l.chunks), func(i int) bool { return l.chunks[i].value > x }) - 1
 	if c < 0 {
 		return position{-1, 0}
 	}
 	entries := l.chunks[c].entries
-	return position{c, sort.Search(len(entries), func(i int) bool { return entries[i].value > x }) - 1}
+	l.finger = position{c, sort.Search(len(entries), func(i int) bool { return entries[i].value > x }) - 1}
+	return l.finger
 }
 
 // floorLabel returns the last entry whose label is at most c.
@@ -262,13 +273,22 @@ func (l *list) insert(e element) error {
 func (l *list) insertAt(p position, n entry) {
 	c := &l.chunks[p.chunk]
 	if len(c.entries) == l.size {
-		l.replace(p.chunk, p.chunk+1, slices.Insert(slices.Clone(c.entries), p.index, n))
+		switch p.index {
+		case 0: // ascending and descending values leave full chunks behind
+			l.replace(p.chunk, p.chunk, []entry{n})
+		case l.size:
+			l.replace(p.chunk+1, p.chunk+1, []entry{n})
+		default:
+			l.replace(p.chunk, p.chunk+1, slices.Insert(slices.Clone(c.entries), p.index, n))
+		}
 		return
 	}
 	if len(c.entries) == cap(c.entries) {
-		c.entries = append(make([]entry, 0, len(c.entries)+chunkGrain), c.entries...)
+		size := min(len(c.entries)+max(chunkGrain, len(c.entries)/2), l.size)
+		c.entries = append(make([]entry, 0, size), c.entries...)
 	}
 	c.entries = slices.Insert(c.entries, p.index, n)
+	l.finger = p
 	if p.index == 0 {
 		c.value, c.label = n.value, n.label
 	}

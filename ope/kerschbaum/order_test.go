@@ -151,6 +151,19 @@ func TestPublishedRulesTakeTheMiddle(t *testing.T) {
 	}
 }
 
+// In spaces of a power of two all gaps are even. In the largest space they are not.
+func TestPublishedRulesRoundUp(t *testing.T) {
+	r, err := publishedRules(ope.Domain{Min: 0, Max: 1}, 127)
+	require.NoError(t, err)
+	require.Equal(t, label{0, 2}, r.offset(label{0, 3}, shape{}))
+	require.Equal(t, label{0, 1}, r.offset(label{0, 2}, shape{}))
+	low, high := r.ends()
+	e, ok, err := r.place(low, high)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, label{1 << 63, 0}, e.label)
+}
+
 func TestTurnsAreCounted(t *testing.T) {
 	root := shape{depth: 1}
 	var s shape
