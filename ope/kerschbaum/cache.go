@@ -127,14 +127,14 @@ func (l *list) previous(p position) position {
 
 // at returns the element at p, or the end that is there.
 func (l *list) at(p position) element {
-	low, high := l.rules.ends()
-	switch p.chunk {
-	case -1:
-		return low
-	case len(l.chunks):
-		return high
+	if p.chunk >= 0 && p.chunk < len(l.chunks) {
+		return l.chunks[p.chunk].entries[p.index].element()
 	}
-	return l.chunks[p.chunk].entries[p.index].element()
+	low, high := l.rules.ends()
+	if p.chunk < 0 {
+		return low
+	}
+	return high
 }
 
 func (l *list) isLinked(p position) bool {
