@@ -310,15 +310,35 @@ func (s *Scheme) commitPlan(ctx context.Context, p plan) (bool, error) {
 	k.state = max(k.state, ope.StateOpen)
 	k.exact = k.exact && k.nonce == p.nonce && p.exact
 	k.nonce = nonce
-	for _, e := range p.elements {
-		if err := k.list.insert(e); err != nil {
-			// The list says otherwise than what is true.
-			k.list.clear()
-			k.exact = false
+	return true, s.inserted(u, p)
+}
+
+// inserted takes note of what was put into gaps, which were empty until then.
+func (s *Scheme) inserted(u *unit, p plan) error {
+	l := s.known.list
+	elements := p.elements
+	slices.SortFunc(p.gaps, func(a, b gap) int { return a.left.label.compare(b.left.label) })
+	for _, g := range p.gaps {
+		run := []element{g.left}
+		for len(elements) > 0 && elements[0].label.less(g.right.label) {
+			run = append(run, elements[0])
+			elements = elements[1:]
+		}
+		run = append(run, g.right)
+		for i := 1; i < len(run)-1; i++ {
+			// The list may have changed since the gap was looked up.
+			if l.gap(run[i].value) == (gap{run[i-1], g.right, true}) {
+				if err := l.insert(run[i]); err == nil {
+					continue
+				}
+			}
+			if err := s.learn(u, run); err != nil {
+				return err
+			}
 			break
 		}
 	}
-	return true, nil
+	return nil
 }
 
 // errMoved says that something has changed while it was read, so that it must be read again.
