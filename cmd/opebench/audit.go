@@ -182,7 +182,7 @@ func auditColumn(ctx context.Context, e *env, opts *auditOptions) (err error) {
 	}
 	worst := 0.0
 	if opts.limited {
-		a.Limit = opts.failAbove
+		a.Limit = &opts.failAbove
 		for _, r := range found.Results {
 			if f, _ := r.Worst(); f.Exact > opts.failAbove {
 				a.Failed = append(a.Failed, r.Scheme)

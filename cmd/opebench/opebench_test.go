@@ -565,7 +565,7 @@ func TestFlags(t *testing.T) {
 
 // Help fits a terminal, but for names that are longer.
 func TestHelpFits(t *testing.T) {
-	for _, args := range [][]string{{}, {"run"}, {"insert"}, {"range-query"}, {"keygen"}, {"servers"}, {"version"}} {
+	for _, args := range [][]string{{}, {"run"}, {"insert"}, {"range-query"}, {"keygen"}, {"servers"}, {"audit"}, {"version"}} {
 		e, stdout, stderr := testEnv(t, func(db driver.DB) driver.DB { return db })
 		require.Equal(t, exitOK, execute(e, append(args, "--help")))
 		require.Empty(t, stderr.String())

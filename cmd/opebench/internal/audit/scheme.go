@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"math/big"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/rangecrypt/rangecrypt/ope"
@@ -13,6 +14,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum"
 	"github.com/rangecrypt/rangecrypt/ope/leakage"
 	"github.com/rangecrypt/rangecrypt/ope/opetest"
+	"github.com/rangecrypt/rangecrypt/ope/wozniak"
 )
 
 // A schemeSpec is a scheme that can be audited.
@@ -27,7 +29,7 @@ type schemeSpec struct {
 // encrypted is a column under a key.
 type encrypted struct {
 	id     string
-	bits   int              // of the range
+	bits   int              // of the range; 0 for all of the ciphertexts
 	rows   []ope.Ciphertext // as a snapshot shows them
 	turned []ope.Ciphertext // of a shifting scheme: with the shift taken back
 	traced float64          // of a mutable scheme: see Result
@@ -66,6 +68,18 @@ var schemes = []schemeSpec{
 		server:   "which values are asked for",
 		encrypt: func(ctx context.Context, key ope.Key, d ope.Domain, values []int64) (*encrypted, error) {
 			s, err := boldyreva.New(key, d, nil)
+			if err != nil {
+				return nil, err
+			}
+			return stateless(ctx, s, values)
+		},
+	},
+	{
+		name:     "wozniak",
+		snapshot: "places roughly, and distances hardly; they add little to the order of many values",
+		server:   "which values are asked for",
+		encrypt: func(ctx context.Context, key ope.Key, d ope.Domain, values []int64) (*encrypted, error) {
+			s, err := wozniak.New(key, d, nil)
 			if err != nil {
 				return nil, err
 			}
@@ -160,12 +174,22 @@ func stateless(ctx context.Context, s statelessScheme, values []int64) (*encrypt
 	if err != nil {
 		return nil, err
 	}
-	e := &encrypted{id: s.ID(), rows: make([]ope.Ciphertext, len(values))}
+	e := &encrypted{id: s.ID(), bits: rangeBits(s.ID()), rows: make([]ope.Ciphertext, len(values))}
 	for i, x := range values {
 		at, _ := slices.BinarySearch(distinct, x)
 		e.rows[i] = cs[at]
 	}
 	return e, nil
+}
+
+// rangeBits returns the bits of the range that the ID of a stateless scheme names.
+func rangeBits(id string) int {
+	_, text, _ := strings.Cut(id, " range=")
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		panic("audit: the ID of a scheme names no range: " + id)
+	}
+	return n
 }
 
 // minus returns a - b modulo the range of their bytes.

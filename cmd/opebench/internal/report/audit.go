@@ -21,9 +21,9 @@ type Audit struct {
 	Values  string // what was attacked, without the number of rows
 	Knows   string // what the adversary knows of the distribution
 	Seed    uint64
-	Skipped int // rows of the input that were left out
-	Limit   float64
-	Failed  []string // schemes that give away more than the limit, if there is one
+	Skipped int      // rows of the input that were left out
+	Limit   *float64 // of what may be read exactly, or nil
+	Failed  []string // schemes that give away more
 	Advice  audit.Advice
 	*audit.Report
 }
@@ -139,7 +139,7 @@ type jsonAdvice struct {
 	Record string   `json:"record"` // "advice"
 	Level  string   `json:"level"`
 	Text   []string `json:"text"`
-	Limit  float64  `json:"limit,omitempty"`
+	Limit  *float64 `json:"limit,omitempty"`
 	Failed []string `json:"failed,omitempty"`
 }
 
