@@ -24,8 +24,10 @@ import (
 
 // IndexedOptions are the parameters of an [Indexed] scheme that have defaults.
 type IndexedOptions struct {
-	// RangeBits is the bit length of ciphertexts, at most 192 and at least the domain's; 0 stands
-	// for the default, which is that of the keyed scheme: max(3b, b+64) for a domain of b bits.
+	// RangeBits is the bit length of ciphertexts, at most 192, at least 16 and at least the
+	// domain's, b; 0 stands for the default, max(3b, b+64). Why so many? Every sampling takes 1.44
+	// bits of the room that is left, on the average, and there are some 1.4 b of them; where no
+	// room is left, ciphertexts are as far apart as plaintexts.
 	RangeBits int
 
 	// TargetsOnly keeps of the pairs that are drawn only those of the values that were asked for.
@@ -132,9 +134,10 @@ func NewIndexed(key ope.Key, d ope.Domain, index ope.Index, unit ope.Unit, opts 
 	if o.RangeBits == 0 {
 		o.RangeBits = min(max(3*domainBits, domainBits+64), 8*maxSize)
 	}
-	if o.RangeBits < max(domainBits, 1) || o.RangeBits > 8*maxSize {
+	// Two bytes at least, so that no ciphertext is the header's key.
+	if least := max(domainBits, 16); o.RangeBits < least || o.RangeBits > 8*maxSize {
 		return nil, fmt.Errorf("%w: a range of %d bits for a domain of %d, need %d to %d",
-			ope.ErrParams, o.RangeBits, domainBits, max(domainBits, 1), 8*maxSize)
+			ope.ErrParams, o.RangeBits, domainBits, least, 8*maxSize)
 	}
 	if o.CacheValues < 0 || o.CacheValues > 0 && o.CacheValues < 1000 {
 		return nil, fmt.Errorf("%w: a cache of %d values, need at least 1000", ope.ErrParams, o.CacheValues)

@@ -23,5 +23,12 @@ func makeIndexed(opts *IndexedOptions) opetest.MakeFunc {
 	}
 }
 
-func TestIndexed(t *testing.T)            { opetest.TestScheme(t, makeIndexed(nil)) }
-func TestIndexedTargetsOnly(t *testing.T) { opetest.TestScheme(t, makeIndexed(&IndexedOptions{TargetsOnly: true})) }
+func TestIndexed(t *testing.T) {
+	t.Parallel()
+	opetest.TestScheme(t, makeIndexed(nil))
+}
+
+func TestIndexedTargetsOnly(t *testing.T) {
+	t.Parallel()
+	opetest.TestScheme(t, makeIndexed(&IndexedOptions{TargetsOnly: true}))
+}
