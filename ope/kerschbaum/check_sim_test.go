@@ -1,0 +1,359 @@
+package kerschbaum
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+)
+
+// A checker looks at the raw index after every step and knows all that clients were told.
+//
+// The invariants of the protocol:
+//
+//	I1  in a unit the order of labels is the order of values
+//	I2  a value is at most once in a unit
+//	I3  within a generation no record moves, changes or vanishes, unless the unit is retired
+//	I4  what is in a gap of a generation includes the place that the rules give for that gap
+//	I5  nothing is inserted into a unit that is not open
+//	I6  a unit opens with what its sealed predecessor holds, and is not changed before that retires
+//	I7  an acknowledged value is in the lowest unit that is open or sealed
+//	I8  nobody writes a copied record into a unit that is open
+type checker struct {
+	key      ope.Key
+	observer *Scheme                         // whose calls are no steps
+	units    map[uint64]*unitState           // by epoch
+	places   map[ope.Version]map[int64]label // every place that a value ever had
+	been     map[seat]bool                   // the same
+	tried    map[int64]bool                  // values whose encryption has begun
+	acked    map[int64]bool                  // values whose encryption has ended
+	handed   []handedOut                     // ciphertexts that clients got
+	sentOut  map[string]bool                 // the same
+	clock    int64                           // the highest value of those that grow
+}
+
+// A seat is that a value is at a label in an epoch.
+type seat struct {
+	epoch uint64
+	label label
+	value int64
+}
+
+// A unitState is what a unit holds.
+type unitState struct {
+	meta     ope.Meta
+	elements []element        // ascending by label
+	raw      map[label]string // sealed values, the header's among them
+	opened   map[label]element
+}
+
+type handedOut struct {
+	ciphertext ope.Ciphertext
+	value      int64
+}
+
+func (w *world) initChecker() {
+	w.checker = checker{
+		units:   make(map[uint64]*unitState),
+		places:  make(map[ope.Version]map[int64]label),
+		been:    make(map[seat]bool),
+		tried:   make(map[int64]bool),
+		acked:   make(map[int64]bool),
+		sentOut: make(map[string]bool),
+	}
+	w.key, _ = ope.NewKey(bytes.Repeat([]byte{1}, ope.KeySize))
+	w.observer = w.newScheme(w.index)
+}
+
+// committed is called after every commit that reached the index.
+func (w *world) committed(unit ope.Unit, applied bool, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err != nil {
+		w.failLocked("the index refuses a commit: %v", err)
+	}
+	if !applied {
+		w.count["refused commits"]++
+		return
+	}
+	w.count["commits"]++
+	view, err := w.index.Read(context.Background(), unit, nil, nil, 0)
+	if err != nil {
+		panic(err)
+	}
+	epoch, ok := w.epochOf(unit)
+	if !ok {
+		return // no unit of values
+	}
+	before := w.units[epoch]
+	if before == nil {
+		before = new(unitState)
+	}
+	now, err := w.decode(epoch, before, view)
+	if err != nil {
+		w.failLocked("a record cannot be read: %v", err)
+		return
+	}
+	w.units[epoch] = now
+	w.checkUnit(now)
+	w.checkChange(epoch, before, now)
+	w.checkAcknowledged()
+	w.remember(epoch, now)
+}
+
+func (w *world) checkUnit(u *unitState) {
+	seen := make(map[int64]bool)
+	for i, e := range u.elements {
+		if i > 0 && u.elements[i-1].value >= e.value {
+			w.failLocked("I1: order: %d at %x, %d at %x", u.elements[i-1].value, u.elements[i-1].label.bytes()[8:], e.value, e.label.bytes()[8:])
+		}
+		if seen[e.value] {
+			w.failLocked("I2: a value twice")
+		}
+		seen[e.value] = true
+	}
+}
+
+func (w *world) checkChange(epoch uint64, before, now *unitState) {
+	if now.meta.Generation < before.meta.Generation {
+		w.failLocked("the generation falls")
+	}
+	var fresh []element
+	for _, e := range now.elements {
+		if _, was := before.raw[e.label]; !was {
+			fresh = append(fresh, e)
+		}
+	}
+	was, is := before.meta.State, now.meta.State
+	same := before.meta.Generation == now.meta.Generation || was == ope.StateAbsent
+	if same && is != ope.StateRetired {
+		for l, raw := range before.raw {
+			if now.raw[l] != raw {
+				w.failLocked("I3: a record moved, changed or vanished within a generation")
+			}
+		}
+	}
+	if !same {
+		w.count["relabellings"]++
+		if was != ope.StateOpen || is != ope.StateOpen {
+			w.failLocked("I5: a relabelling of a unit that is not open")
+		}
+	}
+	if !same && epoch > 1 || len(fresh) > 0 {
+		if predecessor := w.units[epoch-1]; is == ope.StateOpen && was == ope.StateOpen && predecessor != nil && predecessor.meta.State == ope.StateSealed {
+			w.failLocked("I6: a unit is changed while its predecessor is not retired")
+		}
+	}
+	if was >= ope.StateSealed && len(fresh) > 0 {
+		w.failLocked("I5: an insertion into a unit that is sealed or retired")
+	}
+	if was == ope.StateAbsent && is == ope.StateAbsent && epoch > 1 {
+		if predecessor := w.units[epoch-1]; predecessor == nil || predecessor.meta.State != ope.StateSealed {
+			w.failLocked("I6: a copy of a unit that is not sealed")
+		}
+	}
+	if was == ope.StateAbsent && is == ope.StateOpen && epoch > 1 {
+		w.count["passes"]++
+		predecessor := w.units[epoch-1]
+		if predecessor == nil || predecessor.meta.State != ope.StateSealed || !slices.Equal(valuesOf(predecessor), valuesOf(now)) {
+			w.failLocked("I6: a unit opens that is not the copy of its sealed predecessor")
+		}
+	}
+	if was == ope.StateOpen {
+		had := make(map[int64]bool)
+		for _, e := range before.elements {
+			had[e.value] = true
+		}
+		if same {
+			for _, e := range fresh {
+				if had[e.value] {
+					w.failLocked("I8: a value that was there is written again into an open unit")
+				}
+			}
+		} else {
+			is := make(map[int64]bool)
+			for _, e := range now.elements {
+				is[e.value] = true
+			}
+			for x := range had {
+				if !is[x] {
+					w.failLocked("I7: a relabelling loses a value")
+				}
+			}
+		}
+		if same && is == ope.StateOpen {
+			w.checkCanonical(before.elements, fresh)
+		}
+	}
+}
+
+// checkCanonical checks that the new elements are where insertions one after the other would have
+// put them.
+func (w *world) checkCanonical(before, fresh []element) {
+	rules := w.setting.rules()
+	low, high := rules.ends()
+	var within func(left, right element, fresh []element) bool
+	within = func(left, right element, fresh []element) bool {
+		if len(fresh) == 0 {
+			return true
+		}
+		first, ok, err := rules.place(left, right)
+		if err != nil || !ok {
+			return false
+		}
+		i, found := slices.BinarySearchFunc(fresh, first.label, func(e element, l label) int { return e.label.compare(l) })
+		return found && fresh[i].shape == first.shape && within(left, fresh[i], fresh[:i]) && within(fresh[i], right, fresh[i+1:])
+	}
+	left := low
+	for _, right := range append(slices.Clone(before), high) {
+		n := 0
+		for n < len(fresh) && fresh[n].label.less(right.label) {
+			n++
+		}
+		if !within(left, right, fresh[:n]) {
+			w.failLocked("I4: a value is not at the place of its gap")
+		}
+		fresh, left = fresh[n:], right
+	}
+}
+
+func valuesOf(u *unitState) []int64 {
+	out := make([]int64, len(u.elements))
+	for i, e := range u.elements {
+		out[i] = e.value
+	}
+	return out
+}
+
+// current returns the unit that counts: the lowest one that is open or sealed.
+func (w *world) current() (epoch uint64, u *unitState) {
+	for _, epoch := range slices.Sorted(maps.Keys(w.units)) {
+		if s := w.units[epoch].meta.State; s == ope.StateOpen || s == ope.StateSealed {
+			return epoch, w.units[epoch]
+		}
+	}
+	return 0, new(unitState)
+}
+
+// version returns the version of the unit that counts.
+func (w *world) version() ope.Version {
+	epoch, u := w.current()
+	return ope.Version{Epoch: epoch, Generation: u.meta.Generation}
+}
+
+func (w *world) checkAcknowledged() {
+	_, u := w.current()
+	have := make(map[int64]bool, len(u.elements))
+	for _, e := range u.elements {
+		have[e.value] = true
+	}
+	for x := range w.acked {
+		if !have[x] {
+			w.failLocked("I7: an acknowledged value is lost")
+			return
+		}
+	}
+}
+
+// remember keeps where each value is.
+func (w *world) remember(epoch uint64, u *unitState) {
+	if u.meta.State == ope.StateAbsent || u.meta.State == ope.StateRetired {
+		return
+	}
+	v := ope.Version{Epoch: epoch, Generation: u.meta.Generation}
+	if w.places[v] == nil {
+		w.places[v] = make(map[int64]label)
+	}
+	for _, e := range u.elements {
+		w.places[v][e.value] = e.label
+		w.been[seat{epoch, e.label, e.value}] = true
+	}
+}
+
+// seatOf returns what a ciphertext stands for, and whether that ever was true.
+func (w *world) seatOf(c ope.Ciphertext) (seat, bool) {
+	epoch, x, l, ok := w.observer.parse(c)
+	s := seat{epoch, l, x}
+	return s, ok && w.been[s]
+}
+
+// receive takes note of a ciphertext that a client got for a value.
+func (w *world) receive(value int64, c ope.Ciphertext) seat {
+	s, ok := w.seatOf(c)
+	if !ok || s.value != value {
+		w.failLocked("a ciphertext was handed out that never was the value's")
+	}
+	if !w.sentOut[string(c)] {
+		w.sentOut[string(c)] = true
+		w.handed = append(w.handed, handedOut{slices.Clone(c), value})
+	}
+	return s
+}
+
+// What the checker knows of the protocol's formats:
+
+var simDomain = ope.Int16
+
+// connect returns the scheme of a client that has never seen the index.
+func (w *world) connect(c *client) *Scheme { return w.newScheme(c) }
+
+func (w *world) newScheme(index ope.Index) *Scheme {
+	s, err := New(w.key, simDomain, index, &Options{Name: "simulated"})
+	if err != nil {
+		panic(err)
+	}
+	s.rules = w.setting.rules()
+	s.known.list = newList(s.rules, 0)
+	s.page, s.chunk, s.probes, s.window = w.setting.page, w.setting.chunk, w.setting.probes, w.setting.most
+	s.guards = w.setting.guards
+	return s
+}
+
+// epochOf returns the epoch that a unit is, unless it is the root.
+func (w *world) epochOf(u ope.Unit) (epoch uint64, ok bool) {
+	_, rest, _ := strings.Cut(string(u), "/000000/")
+	if _, err := fmt.Sscanf(rest, "%x", &epoch); err != nil {
+		panic(err)
+	}
+	return epoch, epoch != root
+}
+
+// decode opens the elements of a unit.
+func (w *world) decode(epoch uint64, before *unitState, v ope.View) (*unitState, error) {
+	u, err := w.observer.unit(epoch)
+	if err != nil {
+		return nil, err
+	}
+	now := &unitState{meta: v.Meta, raw: make(map[label]string)}
+	for _, r := range v.Records {
+		l, ok := parseLabel(r.Key)
+		if !ok {
+			continue // of the log
+		}
+		now.raw[l] = string(r.Value)
+		if l.isZero() {
+			continue // the header
+		}
+		e, known := before.opened[l]
+		if !known || before.raw[l] != now.raw[l] {
+			if e, err = w.observer.openElement(u, r); err != nil {
+				return nil, err
+			}
+		}
+		now.elements = append(now.elements, e)
+	}
+	now.opened = make(map[label]element)
+	for _, e := range now.elements {
+		now.opened[e.label] = e
+	}
+	return now, nil
+}
+
+func intervalHolds(iv ope.Interval, l label) bool {
+	c := bound(l)
+	return bytes.Compare(iv.Start, c) <= 0 && bytes.Compare(c, iv.End) < 0
+}

@@ -1,0 +1,153 @@
+package kerschbaum
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/stretchr/testify/require"
+)
+
+// A hand writes units as no client does.
+type hand struct {
+	t *testing.T
+	w *world
+}
+
+// commit changes an epoch, whatever its state is, and lets the checker look at it.
+func (h *hand) commit(epoch uint64, state ope.State, generation uint64, puts []element, deletes ...element) {
+	h.t.Helper()
+	u, err := h.w.observer.unit(epoch)
+	require.NoError(h.t, err)
+	view, err := h.w.index.Read(context.Background(), u.name, nil, nil, 0)
+	require.NoError(h.t, err)
+	change := ope.Change{Meta: ope.Meta{State: state, Generation: generation}}
+	for _, e := range puts {
+		change.Puts = append(change.Puts, sealElement(u, e))
+	}
+	for _, e := range deletes {
+		change.Deletes = append(change.Deletes, e.label.bytes())
+	}
+	applied, err := h.w.index.Commit(context.Background(), u.name, ope.Condition{State: view.Meta.State, Generation: view.Meta.Generation}, change)
+	require.NoError(h.t, err)
+	require.True(h.t, applied)
+	h.w.committed(u.name, true, nil)
+}
+
+func (h *hand) spread(values ...int64) []element {
+	h.t.Helper()
+	elements, err := h.w.setting.rules().spread(values)
+	require.NoError(h.t, err)
+	return elements
+}
+
+// between returns the element of value x that belongs between two.
+func (h *hand) between(left, right element, x int64) element {
+	h.t.Helper()
+	e, ok, err := h.w.setting.rules().place(left, right)
+	require.True(h.t, ok)
+	require.NoError(h.t, err)
+	e.value = x
+	return e
+}
+
+// at returns e at the label next to its own.
+func beside(e element) element {
+	e.label = e.label.plus(label{0, 1})
+	return e
+}
+
+func TestCheckerNotices(t *testing.T) {
+	const open, sealed, retired, absent = ope.StateOpen, ope.StateSealed, ope.StateRetired, ope.StateAbsent
+	low, high := setting{bits: 16}.rules().ends()
+	for _, c := range []struct {
+		what, notice string
+		do           func(h *hand, es []element) // es are the values 10, 20 and 30, in the open epoch 1
+	}{
+		{"a value between others than it is", "I1: ", func(h *hand, es []element) {
+			h.commit(1, open, 1, []element{h.between(es[0], es[1], 25)})
+		}},
+		{"a value twice", "I2: ", func(h *hand, es []element) {
+			h.commit(1, open, 1, []element{h.between(es[0], es[1], 30)})
+		}},
+		{"a deletion", "I3: ", func(h *hand, es []element) {
+			h.commit(1, open, 1, nil, es[1])
+		}},
+		{"an overwritten record", "I3: ", func(h *hand, es []element) {
+			h.commit(1, open, 1, []element{{value: 21, label: es[1].label, shape: es[1].shape}})
+		}},
+		{"a move within a generation", "I3: ", func(h *hand, es []element) {
+			h.commit(1, open, 1, []element{beside(es[1])}, es[1])
+		}},
+		{"a value beside its place", "I4: ", func(h *hand, es []element) {
+			h.commit(1, open, 1, []element{beside(h.between(es[0], es[1], 15))})
+		}},
+		{"a value of another depth", "I4: ", func(h *hand, es []element) {
+			e := h.between(es[0], es[1], 15)
+			e.shape.depth++
+			h.commit(1, open, 1, []element{e})
+		}},
+		{"two values of which none is at the place of the gap", "I4: ", func(h *hand, es []element) {
+			first := h.between(es[0], es[1], 15)
+			h.commit(1, open, 1, []element{h.between(es[0], first, 12), h.between(first, es[1], 17)})
+		}},
+		{"an insertion into a sealed unit", "I5: ", func(h *hand, es []element) {
+			h.commit(1, sealed, 1, nil)
+			h.commit(1, sealed, 1, []element{h.between(es[0], es[1], 15)})
+		}},
+		{"an insertion into a retired unit", "I5: ", func(h *hand, es []element) {
+			h.commit(1, sealed, 1, nil)
+			h.commit(2, open, 1, h.spread(10, 20, 30))
+			h.commit(1, retired, 1, nil)
+			h.commit(1, retired, 1, []element{h.between(es[0], es[1], 15)})
+		}},
+		{"a relabelling of a sealed unit", "I5: ", func(h *hand, es []element) {
+			h.commit(1, sealed, 1, nil)
+			h.commit(1, sealed, 2, []element{beside(es[1])}, es[1])
+		}},
+		{"a copy of an open unit", "I6: ", func(h *hand, es []element) {
+			h.commit(2, absent, 0, h.spread(10, 20, 30))
+		}},
+		{"a copy that lacks a value", "I6: ", func(h *hand, es []element) {
+			h.commit(1, sealed, 1, nil)
+			h.commit(2, open, 1, h.spread(10, 30))
+		}},
+		{"a copy of an open unit that is opened", "I6: ", func(h *hand, es []element) {
+			h.commit(2, open, 1, h.spread(10, 20, 30))
+		}},
+		{"an insertion before the predecessor is retired", "I6: ", func(h *hand, es []element) {
+			h.commit(1, sealed, 1, nil)
+			copies := h.spread(10, 20, 30)
+			h.commit(2, open, 1, copies)
+			h.commit(2, open, 1, []element{h.between(copies[0], copies[1], 15)})
+		}},
+		{"an acknowledged value that was never written", "I7: ", func(h *hand, es []element) {
+			h.w.acked[15] = true
+			h.commit(1, open, 1, []element{h.between(es[2], high, 40)})
+		}},
+		{"a relabelling that loses a value", "I7: ", func(h *hand, es []element) {
+			h.commit(1, open, 2, nil, es[1])
+		}},
+		{"a copied value that has moved since", "I8: ", func(h *hand, es []element) {
+			h.commit(1, open, 2, []element{h.between(low, es[0], 5), h.between(es[2], high, 20)}, es[1])
+			h.commit(1, open, 2, []element{es[1]})
+		}},
+		{"a generation that falls", "generation falls", func(h *hand, es []element) {
+			h.commit(1, open, 2, nil)
+			h.commit(1, open, 1, nil)
+		}},
+		{"a record that nobody can read", "cannot be read", func(h *hand, es []element) {
+			h.commit(1, open, 1, []element{{value: 40, label: beside(es[2]).label}}) // of depth 0
+		}},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			h := &hand{t, newWorld(setting{bits: 16})}
+			es := h.spread(10, 20, 30)
+			h.commit(1, open, 1, es)
+			require.Empty(t, h.w.bad)
+			c.do(h, es)
+			require.Contains(t, strings.Join(h.w.bad, "\n"), c.notice)
+		})
+	}
+}

@@ -1,0 +1,392 @@
+package kerschbaum
+
+import (
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+)
+
+// ended reports whether an operation has succeeded. If it must have, and has not, that is a
+// violation.
+func (c *client) ended(what string, err error) bool {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	switch {
+	case c.dead:
+		return false
+	case err == nil:
+		return true
+	case errors.Is(err, errOffline):
+		return false
+	}
+	c.w.failLocked("%s: %v", what, err)
+	return false
+}
+
+// locked runs f while nothing else happens.
+func (c *client) locked(f func(w *world)) {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	f(c.w)
+}
+
+func encrypt(x int64) operation {
+	return func(c *client) {
+		c.locked(func(w *world) { w.tried[x] = true })
+		ciphertext, err := c.scheme.Encrypt(c.ctx, x)
+		if !c.ended("Encrypt", err) {
+			return
+		}
+		c.locked(func(w *world) {
+			w.count["Encrypt"]++
+			w.acknowledge(x, ciphertext)
+		})
+	}
+}
+
+func encryptBatch(xs ...int64) operation {
+	return func(c *client) {
+		c.locked(func(w *world) {
+			for _, x := range xs {
+				w.tried[x] = true
+			}
+		})
+		ciphertexts, err := c.scheme.EncryptBatch(c.ctx, xs)
+		if !c.ended("EncryptBatch", err) {
+			return
+		}
+		c.locked(func(w *world) {
+			w.count["EncryptBatch"]++
+			if len(ciphertexts) != len(xs) {
+				w.failLocked("EncryptBatch returns %d ciphertexts for %d values", len(ciphertexts), len(xs))
+				return
+			}
+			for i, x := range xs {
+				w.acknowledge(x, ciphertexts[i])
+			}
+		})
+	}
+}
+
+func (w *world) acknowledge(x int64, c ope.Ciphertext) {
+	w.acked[x] = true
+	w.receive(x, c)
+	w.checkAcknowledged()
+}
+
+// readRange reads a range and checks it: ascending, all that was acknowledged before, nothing that
+// nobody tried to insert, and for each value its ciphertext.
+func readRange(lo, hi int64) operation {
+	return func(c *client) {
+		c.entries(lo, hi)
+	}
+}
+
+func (c *client) entries(lo, hi int64) (out []ope.Entry, ok bool) {
+	var must []int64
+	c.locked(func(w *world) {
+		for _, x := range slices.Sorted(maps.Keys(w.acked)) {
+			if lo <= x && x <= hi {
+				must = append(must, x)
+			}
+		}
+	})
+	for e, err := range c.scheme.Range(c.ctx, lo, hi) {
+		if err != nil {
+			c.ended("Range", err)
+			return nil, false
+		}
+		out = append(out, e)
+	}
+	if !c.ended("Range", nil) {
+		return nil, false
+	}
+	c.locked(func(w *world) {
+		w.count["Range"]++
+		got := make(map[int64]bool)
+		for i, e := range out {
+			got[e.Plaintext] = true
+			switch {
+			case e.Plaintext < lo || e.Plaintext > hi:
+				w.failLocked("Range yields a value outside of the range")
+			case i > 0 && out[i-1].Plaintext >= e.Plaintext:
+				w.failLocked("Range yields values out of order")
+			case !w.tried[e.Plaintext]:
+				w.failLocked("Range yields a value that nobody encrypted")
+			}
+			at := w.receive(e.Plaintext, e.Ciphertext)
+			if l, ok := w.places[e.Version][e.Plaintext]; !ok || l != at.label || at.epoch != e.Version.Epoch {
+				w.failLocked("Range yields a ciphertext of another version than it says")
+			}
+		}
+		for _, x := range must {
+			if !got[x] {
+				w.failLocked("Range misses an acknowledged value")
+			}
+		}
+	})
+	return out, true
+}
+
+// decrypt decrypts a ciphertext that some client got at some time.
+func decrypt(pick int) operation {
+	return func(c *client) {
+		var h handedOut
+		var before ope.Version
+		c.locked(func(w *world) {
+			if len(w.handed) > 0 {
+				h, before = w.handed[pick%len(w.handed)], w.version()
+			}
+		})
+		if h.ciphertext == nil {
+			return
+		}
+		x, err := c.scheme.Decrypt(c.ctx, h.ciphertext)
+		stale := errors.Is(err, ope.ErrStale)
+		if !stale && !c.ended("Decrypt", err) {
+			return
+		}
+		c.locked(func(w *world) {
+			if c.dead {
+				return
+			}
+			w.count["Decrypt"]++
+			switch {
+			case stale:
+				w.count["Decrypt: stale"]++
+				at, _ := w.seatOf(h.ciphertext)
+				if before == w.version() && at.epoch == before.Epoch && w.places[before][h.value] == at.label {
+					w.failLocked("Decrypt: a ciphertext is refused as stale, but its value is there")
+				}
+			case x != h.value:
+				w.failLocked("Decrypt: another value than the ciphertext was handed out for")
+			}
+		})
+	}
+}
+
+// intervals asks for intervals and checks them against the index as it was at their version.
+func intervals(lo, hi int64) operation {
+	return func(c *client) {
+		type seen struct {
+			version  ope.Version
+			elements []element
+		}
+		look := func(w *world) seen {
+			_, u := w.current()
+			return seen{w.version(), u.elements}
+		}
+		var before, after seen
+		c.locked(func(w *world) { before = look(w) })
+		ivs, err := c.scheme.Intervals(c.ctx, lo, hi)
+		if !c.ended("Intervals", err) {
+			return
+		}
+		c.locked(func(w *world) {
+			w.count["Intervals"]++
+			after = look(w)
+			if lo > hi {
+				if len(ivs) > 0 {
+					w.failLocked("Intervals: something is in an empty range")
+				}
+				return
+			}
+			if len(ivs) != 1 {
+				w.failLocked("Intervals: %d of them", len(ivs))
+				return
+			}
+			iv := ivs[0]
+			if compareVersions(iv.Version, before.version) < 0 {
+				return // known to be old: its ciphertexts are refused as stale
+			}
+			there := make(map[int64]bool)
+			for _, e := range before.elements {
+				there[e.value] = true
+			}
+			for _, s := range []seen{before, after} {
+				if s.version != iv.Version {
+					continue
+				}
+				for _, e := range s.elements {
+					in := intervalHolds(iv, e.label)
+					if there[e.value] && in != (lo <= e.value && e.value <= hi) {
+						w.failLocked("Intervals: a value is on the wrong side")
+					}
+				}
+			}
+		})
+	}
+}
+
+func rebalance(c *client) {
+	var before ope.Version
+	c.locked(func(w *world) { before = w.version() })
+	last := -1
+	stats, err := c.scheme.Rebalance(c.ctx, func(n, total int) {
+		c.locked(func(w *world) {
+			if n < 0 || n > total {
+				w.failLocked("Rebalance: %d of %d values are done", n, total)
+			}
+			last = n
+		})
+	})
+	if !c.ended("Rebalance", err) {
+		return
+	}
+	c.locked(func(w *world) {
+		w.count["Rebalance"]++
+		switch {
+		case stats.After.Epoch <= stats.Before.Epoch, compareVersions(stats.Before, before) < 0:
+			w.failLocked("Rebalance: from version %v to %v, called at %v", stats.Before, stats.After, before)
+		case compareVersions(w.version(), stats.After) < 0:
+			w.failLocked("Rebalance: version %v is said to be reached", stats.After)
+		case stats.Values != len(w.places[stats.Before]) || stats.Moved > stats.Values:
+			w.failLocked("Rebalance: %d values of %d are said to be moved, but there are %d", stats.Moved, stats.Values, len(w.places[stats.Before]))
+		}
+		_ = last
+	})
+}
+
+// A follower keeps ciphertexts, as a data column would, and learns of moves.
+type follower struct {
+	at    ope.Version
+	kept  map[string]int64 // by ciphertext
+	empty bool
+}
+
+// follow applies the moves since the last time, or if they are no longer known, or there was none,
+// reads all anew.
+func (f *follower) follow(c *client) {
+	if f.kept == nil {
+		f.read(c)
+		return
+	}
+	var before ope.Version
+	c.locked(func(w *world) { before = w.version() })
+	at := f.at
+	kept := maps.Clone(f.kept)
+	for m, err := range c.scheme.Moves(c.ctx, f.at) {
+		if errors.Is(err, ope.ErrStale) {
+			c.locked(func(w *world) {
+				w.count["Moves: no longer known"]++
+				if w.version().Epoch < f.at.Epoch+2 {
+					w.failLocked("Moves: those of the epoch before the present one are not known")
+				}
+			})
+			f.kept = nil
+			return
+		}
+		if err != nil {
+			c.ended("Moves", err)
+			return
+		}
+		c.locked(func(w *world) {
+			w.count["moves"]++
+			if compareVersions(m.Version, at) < 0 {
+				w.failLocked("Moves: version %v follows %v", m.Version, at)
+			}
+			at = m.Version
+			was, ok1 := w.seatOf(m.Old)
+			is, ok2 := w.seatOf(m.New)
+			if !ok1 || !ok2 || was.value != is.value || w.places[m.Version][is.value] != is.label {
+				w.failLocked("Moves: a move leads to another value's ciphertext")
+			}
+		})
+		if x, ok := kept[string(m.Old)]; ok {
+			delete(kept, string(m.Old))
+			kept[string(m.New)] = x
+		}
+	}
+	if !c.ended("Moves", nil) {
+		return
+	}
+	f.at, f.kept = at, kept
+	c.locked(func(w *world) {
+		w.count["Moves"]++
+		if !w.areAt(kept, before) {
+			w.failLocked("Moves: they do not lead to where the values are")
+		}
+	})
+}
+
+// areAt reports whether the ciphertexts are those of their values at one version, not earlier than
+// since.
+func (w *world) areAt(ciphertexts map[string]int64, since ope.Version) bool {
+	for v, places := range w.places {
+		if compareVersions(v, since) < 0 {
+			continue
+		}
+		all := true
+		for c, x := range ciphertexts {
+			at, ok := w.seatOf(ope.Ciphertext(c))
+			all = all && ok && at.value == x && at.epoch == v.Epoch && at.label == places[x]
+		}
+		if all {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *follower) read(c *client) {
+	entries, ok := c.entries(c.scheme.Domain().Min, c.scheme.Domain().Max)
+	if !ok || len(entries) == 0 {
+		return
+	}
+	f.at, f.kept = entries[0].Version, make(map[string]int64)
+	for _, e := range entries {
+		if compareVersions(e.Version, f.at) < 0 {
+			f.at = e.Version
+		}
+		f.kept[string(e.Ciphertext)] = e.Plaintext
+	}
+}
+
+// operations returns a client's random operations.
+func (w *world) operations(r *rand.Rand, n int) func() (operation, bool) {
+	s := &w.setting
+	value := func() int64 {
+		if s.appends {
+			w.clock++
+			return w.clock
+		}
+		return r.Int64N(int64(s.span))
+	}
+	any := func() int64 {
+		if s.appends {
+			return r.Int64N(w.clock + 2)
+		}
+		return r.Int64N(int64(s.span))
+	}
+	f := new(follower)
+	return func() (operation, bool) {
+		if n == 0 {
+			return nil, false
+		}
+		n--
+		switch k := r.IntN(100); {
+		case r.Float64() < s.pass:
+			return rebalance, true
+		case k < 45:
+			return encrypt(value()), true
+		case k < 60:
+			xs := make([]int64, 1+r.IntN(6))
+			for i := range xs {
+				xs[i] = value()
+			}
+			return encryptBatch(xs...), true
+		case k < 72:
+			a := any()
+			return readRange(a, a+any()), true
+		case k < 82:
+			return decrypt(r.Int()), true
+		case k < 90:
+			return intervals(any(), any()), true
+		default:
+			return f.follow, true
+		}
+	}
+}
