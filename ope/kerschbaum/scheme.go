@@ -246,10 +246,11 @@ func (s *Scheme) parse(c ope.Ciphertext) (epoch uint64, x int64, at label, ok bo
 		return 0, 0, label{}, false
 	}
 	at, _ = parseLabel(c[:labelSize])
-	var inner, tag [aes.BlockSize]byte
-	s.tagInner.Encrypt(inner[:], c[:labelSize])
-	s.tagOuter.Decrypt(tag[:], c[labelSize:])
-	x = int64(binary.BigEndian.Uint64(tag[:]) ^ binary.BigEndian.Uint64(inner[:]))
+	var blocks [2 * aes.BlockSize]byte
+	inner, tag := blocks[:aes.BlockSize], blocks[aes.BlockSize:]
+	s.tagInner.Encrypt(inner, c[:labelSize])
+	s.tagOuter.Decrypt(tag, c[labelSize:])
+	x = int64(binary.BigEndian.Uint64(tag) ^ binary.BigEndian.Uint64(inner))
 	rest := binary.BigEndian.Uint64(tag[8:]) ^ binary.BigEndian.Uint64(inner[8:])
 	epoch = rest >> 32
 	return epoch, x, at, uint32(rest) == 0 && epoch > 0 && s.domain.Contains(x)

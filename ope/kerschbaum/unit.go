@@ -210,6 +210,9 @@ func (s *Scheme) read(ctx context.Context, epoch uint64, from, to label, limit i
 	p := page{unit: u, meta: view.Meta, more: view.More, elements: make([]element, 0, len(view.Records))}
 	for _, r := range view.Records {
 		if from.isZero() && p.header == nil {
+			if c, ok := parseLabel(r.Key); !ok || !c.isZero() {
+				break
+			}
 			h, err := s.openHeader(u, r)
 			if err != nil {
 				return page{}, err
@@ -226,7 +229,7 @@ func (s *Scheme) read(ctx context.Context, epoch uint64, from, to label, limit i
 		}
 		p.elements = append(p.elements, e)
 	}
-	if from.isZero() && p.header == nil && (view.Meta.State == ope.StateOpen || view.Meta.State == ope.StateSealed) {
+	if from.isZero() && p.header == nil && view.Meta.State != ope.StateAbsent {
 		return page{}, corrupt(u, fmt.Errorf("%w: its header is missing", errCorrupt))
 	}
 	return p, nil
