@@ -22,7 +22,7 @@ var near1 = Near(0.01 * (1 << 20))
 // shows nothing to who knows the whole range only, and scaling reads half as many.
 func TestScaleOfKeyedRUS(t *testing.T) {
 	r := rand.New(rand.NewPCG(31, 31))
-	const keys = 1000
+	const keys = 500
 	ends, whole, linearShare := 0.0, 0.0, 0.0
 	for key := range uint64(keys) {
 		s, err := wozniak.New(testKey(t, key), million, nil)
@@ -80,7 +80,7 @@ func distinct(r *rand.Rand, d ope.Domain, n int) []int64 {
 // about 6 per cent.
 func TestScaleOfKerschbaum(t *testing.T) {
 	r := rand.New(rand.NewPCG(32, 32))
-	const columns, n = 40, 1000
+	const columns, n = 20, 1000
 	share := 0.0
 	for range columns {
 		xs := distinct(r, million, n)
@@ -93,7 +93,7 @@ func TestScaleOfKerschbaum(t *testing.T) {
 func TestTraceOfKerschbaum(t *testing.T) {
 	r := rand.New(rand.NewPCG(33, 33))
 	one := big.NewInt(1)
-	check := func(values []int64, labels []ope.Ciphertext, parents []int) {
+	check := func(values []int64, parents []int) {
 		require.InDelta(t, searchTree(values), Traced(parents), 1e-12)
 		for row, parent := range parents {
 			require.Less(t, parent, row, "a value came after its parent")
@@ -103,12 +103,12 @@ func TestTraceOfKerschbaum(t *testing.T) {
 	top.Sub(top, one)
 	for _, values := range [][]int64{distinct(r, million, 1000), uniformlyAll(1000)} {
 		labels := labelsOf(t, million, values, nil)
-		check(values, labels, Trace(labels, new(big.Int), top, Turns{}, Adaptive))
+		check(values, Trace(labels, new(big.Int), top, Turns{}, Adaptive))
 	}
 	published := &kerschbaum.Options{Lambda: 3} // labels of 61 bits
 	values := distinct(r, million, 500)
 	labels := labelsOf(t, million, values, published)
-	check(values, labels, Trace(labels, new(big.Int), new(big.Int).Lsh(one, 61), struct{}{}, Midpoint))
+	check(values, Trace(labels, new(big.Int), new(big.Int).Lsh(one, 61), struct{}{}, Midpoint))
 }
 
 // The re-encryption pass leaves a trace of its own, which says nothing of the insertions.
