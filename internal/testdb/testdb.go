@@ -1,7 +1,8 @@
 // Package testdb opens the databases that tests run against, each in one place: the one in
 // memory, the embedded one, and those that the environment names.
 //
-// RANGECRYPT_CASSANDRA is the nodes of a Cassandra, host:port with commas between several.
+// RANGECRYPT_CASSANDRA is the nodes of a Cassandra, host:port with commas between several, and
+// RANGECRYPT_CASSANDRA_REPLICATION the number of copies that they keep, by default one.
 // RANGECRYPT_HBASE is the ZooKeeper quorum of an HBase. Where one is not set its tests are
 // skipped with one line, unless RANGECRYPT_REQUIRE lists its name: then they fail.
 package testdb
@@ -37,15 +38,17 @@ type Database struct {
 	// Server reports whether it is one that other processes run.
 	Server bool
 
-	open func(tb testing.TB, wire io.Writer) driver.DB
+	open    func(tb testing.TB, wire io.Writer) driver.DB
+	reserve func(tb testing.TB) string
+	join    func(ctx context.Context, name string) (driver.DB, error)
 }
 
 // All are all kinds of databases.
 var All = []Database{
 	{Name: "memory", open: func(testing.TB, io.Writer) driver.DB { return drivertest.NewMemory() }},
-	{Name: "pebble", open: openPebble},
-	{Name: "cassandra", Server: true, open: openCassandra},
-	{Name: "hbase", Server: true, open: openHBase},
+	{Name: "pebble", open: openPebble, reserve: testing.TB.TempDir, join: joinPebble},
+	{Name: "cassandra", Server: true, open: openCassandra, reserve: reserveCassandra, join: joinCassandra},
+	{Name: "hbase", Server: true, open: openHBase, reserve: reserveHBase, join: joinHBase},
 }
 
 // Each runs a test once for every kind of database, as a subtest of its name.
@@ -65,6 +68,20 @@ func (d Database) Open(tb testing.TB, wire io.Writer) driver.DB {
 	return d.open(tb, wire)
 }
 
+// Shared reports whether several processes can use one database, one after the other or, of a
+// server, at the same time.
+func (d Database) Shared() bool { return d.join != nil }
+
+// Reserve returns the name of a new database, which any process may [Database.Join]. It is removed
+// at the end of the test.
+func (d Database) Reserve(tb testing.TB) string {
+	tb.Helper()
+	return d.reserve(tb)
+}
+
+// Join opens the database that another process has reserved.
+func (d Database) Join(ctx context.Context, name string) (driver.DB, error) { return d.join(ctx, name) }
+
 func (d Database) variable() string { return "RANGECRYPT_" + strings.ToUpper(d.Name) }
 
 // Need skips the test where the database is not there.
@@ -81,11 +98,13 @@ func (d Database) Need(tb testing.TB) {
 
 func openPebble(tb testing.TB, _ io.Writer) driver.DB {
 	tb.Helper()
-	db, err := pebble.Open(tb.TempDir(), nil)
+	db, err := joinPebble(tb.Context(), tb.TempDir())
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, db.Close()) })
 	return db
 }
+
+func joinPebble(_ context.Context, dir string) (driver.DB, error) { return pebble.Open(dir, nil) }
 
 func fresh() string {
 	var id [6]byte
@@ -95,6 +114,54 @@ func fresh() string {
 
 func openCassandra(tb testing.TB, wire io.Writer) driver.DB {
 	tb.Helper()
+	session, err := cassandraSession(wire)
+	require.NoError(tb, err)
+	tb.Cleanup(session.Close)
+	keyspace := fresh()
+	tb.Cleanup(func() { require.NoError(tb, dropKeyspace(session, keyspace)) })
+	db, err := cassandra.New(tb.Context(), session, cassandraOptions(keyspace))
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, db.Close()) })
+	return db
+}
+
+func reserveCassandra(tb testing.TB) string {
+	tb.Helper()
+	session, err := cassandraSession(nil)
+	require.NoError(tb, err)
+	keyspace := fresh()
+	tb.Cleanup(func() {
+		require.NoError(tb, dropKeyspace(session, keyspace))
+		session.Close()
+	})
+	return keyspace
+}
+
+func joinCassandra(ctx context.Context, keyspace string) (driver.DB, error) {
+	session, err := cassandraSession(nil)
+	if err != nil {
+		return nil, err
+	}
+	db, err := cassandra.New(ctx, session, cassandraOptions(keyspace))
+	if err != nil {
+		session.Close()
+		return nil, err
+	}
+	return withSession{db, session}, nil
+}
+
+// withSession is a database that closes its session.
+type withSession struct {
+	driver.DB
+	session *gocql.Session
+}
+
+func (w withSession) Close() error {
+	defer w.session.Close()
+	return w.DB.Close()
+}
+
+func cassandraSession(wire io.Writer) (*gocql.Session, error) {
 	cluster := gocql.NewCluster(strings.Split(os.Getenv("RANGECRYPT_CASSANDRA"), ",")...)
 	cluster.Timeout = 30 * time.Second
 	if wire != nil {
@@ -107,17 +174,19 @@ func openCassandra(tb testing.TB, wire io.Writer) driver.DB {
 			return &recorded{conn, &lockedWriter{w: wire}}, nil
 		})
 	}
-	session, err := cluster.CreateSession()
-	require.NoError(tb, err)
-	tb.Cleanup(session.Close)
-	keyspace := fresh()
-	tb.Cleanup(func() {
-		require.NoError(tb, session.Query("DROP KEYSPACE IF EXISTS "+keyspace).Exec())
-	})
-	db, err := cassandra.New(tb.Context(), session, cassandra.Options{Keyspace: keyspace})
-	require.NoError(tb, err)
-	tb.Cleanup(func() { require.NoError(tb, db.Close()) })
-	return db
+	return cluster.CreateSession()
+}
+
+func cassandraOptions(keyspace string) cassandra.Options {
+	o := cassandra.Options{Keyspace: keyspace}
+	if n := os.Getenv("RANGECRYPT_CASSANDRA_REPLICATION"); n != "" {
+		o.Replication = map[string]string{"class": "SimpleStrategy", "replication_factor": n}
+	}
+	return o
+}
+
+func dropKeyspace(session *gocql.Session, keyspace string) error {
+	return session.Query("DROP KEYSPACE IF EXISTS " + keyspace).Exec()
 }
 
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
@@ -136,16 +205,33 @@ func openHBase(tb testing.TB, wire io.Writer) driver.DB {
 	}
 	db, err := hbase.Open(tb.Context(), os.Getenv("RANGECRYPT_HBASE"), o)
 	require.NoError(tb, err)
-	tb.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-		defer cancel()
-		families, err := db.Families(ctx)
-		for _, name := range families {
-			err = errors.Join(err, db.Drop(ctx, name))
-		}
-		require.NoError(tb, errors.Join(err, db.Close()))
-	})
+	tb.Cleanup(func() { require.NoError(tb, errors.Join(dropFamilies(db), db.Close())) })
 	return db
+}
+
+func reserveHBase(tb testing.TB) string {
+	tb.Helper()
+	namespace := fresh()
+	tb.Cleanup(func() {
+		db, err := joinHBase(context.Background(), namespace)
+		require.NoError(tb, err)
+		require.NoError(tb, errors.Join(dropFamilies(db), db.Close()))
+	})
+	return namespace
+}
+
+func joinHBase(ctx context.Context, namespace string) (driver.DB, error) {
+	return hbase.Open(ctx, os.Getenv("RANGECRYPT_HBASE"), &hbase.Options{Namespace: namespace})
+}
+
+func dropFamilies(db driver.DB) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	families, err := db.Families(ctx)
+	for _, name := range families {
+		err = errors.Join(err, db.Drop(ctx, name))
+	}
+	return err
 }
 
 // recorded is a connection that writes all it carries to a writer.
