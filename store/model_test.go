@@ -266,6 +266,16 @@ func models() []*tableModel {
 			column(strs, store.RandomisedColumn("note", store.String)).
 			column(i32, store.PlainColumn("zone", store.Int32)).
 			column(f64, ord(f64, store.Boldyreva)("level")),
+		newModel("mutable columns").hashed("id", i32).ordered("at", i64, store.Wozniak).
+			column(i64, ord(i64, store.Kerschbaum)("amount")).
+			column(strs, ord(strs, store.Kerschbaum)("name")).
+			column(i8, ord(i8, store.KerschbaumPublished)("level")).
+			column(ms, ord(ms, store.Kerschbaum)("seen")).
+			column(i64, ord(i64, store.PlaintextIndexed)("plain")).
+			column(f64, ord(f64, store.Wozniak)("ratio")),
+		newModel("stateful key").ordered("at", i64, store.WozniakIndexed).ordered("name", strs, store.WozniakIndexed).tie("id").
+			column(f64, ord(f64, store.WozniakIndexed)("ratio")).
+			column(blobs, ord(blobs, store.WozniakIndexed)("blob")),
 		newModel("single ordered").ordered("day", dates, store.Boldyreva).
 			column(cents, det(cents)("cents")).
 			column(ip4, store.PlainColumn("ip", store.IPv4)),
@@ -473,6 +483,11 @@ func (m *tableModel) run(t *testing.T, db driver.DB, r *rand.Rand, ops int) hist
 			st = open(t, db) // another client
 			tbl, err = st.Table(background, m.schema.Name)
 			require.NoError(t, err)
+			for _, c := range m.cols {
+				if _, err := tbl.Rebalance(background, c, nil); err != nil {
+					require.ErrorIs(t, err, store.ErrColumn)
+				}
+			}
 		default:
 			m.query(t, tbl, r, &h, counts)
 		}

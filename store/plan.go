@@ -20,10 +20,16 @@ type plan struct {
 
 // keyRange is a half-open range of keys; a nil end is unbounded. Where the order of by is lossy,
 // keys that are equal in their first group bytes are put in order by its values.
+//
+// Where by has a stateful scheme, within are the codes of the range, and start and end may hold
+// more. With a mutable scheme these hold all postings of the column, and those of the codes are
+// read one code after the other.
 type keyRange struct {
 	start, end []byte
 	by         *column
 	group      int
+	within     span
+	resume     *position // with a mutable scheme: to go on behind, or nil
 }
 
 // maxRanges limits how many ranges the values of In may multiply to.
@@ -152,12 +158,24 @@ func (c *column) ranges(ctx context.Context, prefix []byte, condition *condition
 	switch c.encryption {
 	case ordered:
 		for _, s := range condition.spans() {
+			if c.order != nil {
+				d, ok := c.scheme.Domain().Intersect(s.lo, s.hi)
+				if !ok {
+					continue
+				}
+				r := keyRange{start: prefix, end: ope.PrefixEnd(prefix), by: c, within: span{d.Min, d.Max}}
+				if !c.typ.exact() {
+					r.group = len(prefix) + c.size
+				}
+				ranges = append(ranges, r)
+				continue
+			}
 			intervals, err := c.intervals(ctx, s)
 			if err != nil {
 				return nil, err
 			}
 			for _, iv := range intervals {
-				r := keyRange{by: c}
+				r := keyRange{by: c, within: s}
 				r.start, r.end = iv.KeyRange(prefix)
 				if !c.typ.exact() {
 					r.group = len(prefix) + c.size
@@ -234,6 +252,11 @@ func (pl *plan) fingerprint(reverse bool) []byte {
 	}
 	fmt.Fprintf(h, "|%t|%d|", reverse, len(pl.ranges))
 	for _, r := range pl.ranges {
+		if r.by != nil && r.by.stateful {
+			// Its bounds may be others by the next page.
+			fmt.Fprintf(h, "|%d|%d", r.within.lo, r.within.hi)
+			continue
+		}
 		h.Write(appendSized(appendSized(nil, r.start), r.end))
 	}
 	for _, c := range pl.conditions {

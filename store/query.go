@@ -105,8 +105,13 @@ func (t *Table) Page(ctx context.Context, q Query) (rows []Row, next string, err
 type Explanation struct {
 	// Driver is what was scanned: "row key", "all rows" or the name of a column.
 	Driver string
-	// Intervals is the number of ranges of keys.
+	// Intervals is the number of ranges of keys or, where the driver has a [MutableScheme], of
+	// values.
 	Intervals int
+	// Tokens is the number of values that the index of a driver with a MutableScheme has in the
+	// ranges; the postings of each are looked up. A range of few values that there can be is looked
+	// up without the index.
+	Tokens int
 	// Buckets is the number of partitions that the ranges meet on a database without ordered
 	// partitions, or 0 for all there are.
 	Buckets int
@@ -187,6 +192,7 @@ func (t *Table) find(ctx context.Context, q Query, want []bool, e *Explanation) 
 		}
 		defer f.close()
 		f.describe()
+		defer f.count()
 		n := 0
 		for hit, err := range f.run(ctx) {
 			if err != nil {
@@ -215,6 +221,7 @@ type finder struct {
 	snapshot       driver.Snapshot
 	seen           map[[16]byte]struct{} // rows that were found, where there is no snapshot
 	last           []byte                // the row that was found last
+	tokens         atomic.Int64          // that were looked up
 }
 
 // needed returns the columns that have to be read.
@@ -277,11 +284,23 @@ func (f *finder) describe() {
 		f.explain.Driver = "row key"
 	}
 	f.explain.Intervals = len(f.plan.ranges)
-	if !f.plan.anyOrder {
+	if !f.plan.anyOrder && !f.tokenwise() {
 		for _, r := range f.plan.ranges {
 			f.explain.Buckets += spec.Buckets(r.start, r.end)
 		}
 	}
+}
+
+// tokenwise reports whether postings are looked up value by value.
+func (f *finder) tokenwise() bool { return f.plan.driving != nil && f.plan.driving.order != nil }
+
+// count completes the explanation of a query whose postings were looked up value by value: each by
+// one scan, which meets one partition.
+func (f *finder) count() {
+	n := int(f.tokens.Load())
+	f.explain.Tokens = n
+	f.explain.Buckets += n
+	f.explain.Requests += n
 }
 
 // run yields the rows of all ranges.
@@ -343,10 +362,16 @@ func (f *finder) scan(ctx context.Context, r keyRange) iter.Seq2[*found, error] 
 		if f.query.Limit > 0 {
 			size = min(size, f.query.Limit)
 		}
-		f.explain.Requests++
-		next, stop := iter.Pull2(family.Scan(ctx, driver.Range{
-			Start: r.start, End: r.end, Reverse: f.query.Reverse, Cells: slice, AnyOrder: f.plan.anyOrder,
-		}))
+		var rows iter.Seq2[driver.Row, error]
+		if f.tokenwise() {
+			rows = f.tokenPostings(ctx, r)
+		} else {
+			f.explain.Requests++
+			rows = family.Scan(ctx, driver.Range{
+				Start: r.start, End: r.end, Reverse: f.query.Reverse, Cells: slice, AnyOrder: f.plan.anyOrder,
+			})
+		}
+		next, stop := iter.Pull2(rows)
 		defer stop()
 		read := func() *batch {
 			b := &batch{rows: make([]driver.Row, 0, size)}
@@ -384,7 +409,7 @@ func (f *finder) scan(ctx context.Context, r keyRange) iter.Seq2[*found, error] 
 		for n := 0; n < inline; {
 			b := read()
 			n += len(b.rows)
-			b.hits, b.openErr = open(ctx, b.rows, runtime.GOMAXPROCS(0))
+			b.hits, b.openErr = open(ctx, r, b.rows, runtime.GOMAXPROCS(0))
 			if !emit(b) {
 				return
 			}
@@ -407,7 +432,7 @@ func (f *finder) scan(ctx context.Context, r keyRange) iter.Seq2[*found, error] 
 				}
 				workers.Go(func() {
 					defer close(b.opened)
-					b.hits, b.openErr = open(ctx, b.rows, 1)
+					b.hits, b.openErr = open(ctx, r, b.rows, 1)
 				})
 			}
 		})
@@ -424,7 +449,7 @@ func (f *finder) scan(ctx context.Context, r keyRange) iter.Seq2[*found, error] 
 }
 
 // openRows turns scanned rows into rows of the answer, on a number of processors.
-func (f *finder) openRows(ctx context.Context, rows []driver.Row, processors int) ([]*found, error) {
+func (f *finder) openRows(ctx context.Context, r keyRange, rows []driver.Row, processors int) ([]*found, error) {
 	hits := make([]*found, len(rows))
 	open := func(rows []driver.Row, hits []*found, s *scratch) error {
 		for i, row := range rows {
@@ -435,7 +460,7 @@ func (f *finder) openRows(ctx context.Context, rows []driver.Row, processors int
 			if err != nil {
 				return err
 			}
-			if record != nil && f.satisfies(record) {
+			if record != nil && f.satisfies(record, r) {
 				hits[i] = &found{record: record, key: row.Key}
 			}
 		}
@@ -468,7 +493,7 @@ func (f *finder) openRows(ctx context.Context, rows []driver.Row, processors int
 }
 
 // openPostings turns scanned postings into rows of the answer.
-func (f *finder) openPostings(ctx context.Context, postings []driver.Row, _ int) ([]*found, error) {
+func (f *finder) openPostings(ctx context.Context, r keyRange, postings []driver.Row, _ int) ([]*found, error) {
 	hits := make([]*found, len(postings))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(f.table.st.concurrency)
@@ -482,7 +507,7 @@ func (f *finder) openPostings(ctx context.Context, postings []driver.Row, _ int)
 			record, err := f.table.readFrom(ctx, f.data, row, f.need)
 			// The value decides, not the write: a row that was written again with the same value
 			// has not changed, and must not be missed because its old posting was read.
-			if err == nil && record != nil && bytes.Equal(record.search[f.plan.driving.position], search) && f.satisfies(record) {
+			if err == nil && record != nil && bytes.Equal(record.search[f.plan.driving.position], search) && f.satisfies(record, r) {
 				hits[i] = &found{record: record, key: posting.Key}
 			}
 			return err
@@ -494,12 +519,18 @@ func (f *finder) openPostings(ctx context.Context, postings []driver.Row, _ int)
 	return hits, nil
 }
 
-// satisfies reports whether a row satisfies all conditions.
-func (f *finder) satisfies(r *record) bool {
+// satisfies reports whether a row that was found in a range belongs there and satisfies all
+// conditions.
+func (f *finder) satisfies(r *record, in keyRange) bool {
 	for _, c := range f.plan.conditions {
 		if !c.holds(r.values[f.table.valueIndex(c.column)]) {
 			return false
 		}
+	}
+	if in.by != nil && in.by.stateful {
+		// Two ranges may have keys in common, which were not given out when they were asked for.
+		code := f.table.codeOf(in.by, r)
+		return in.within.lo <= code && code <= in.within.hi
 	}
 	return true
 }
@@ -557,6 +588,15 @@ func (f *finder) inOrder(r keyRange, index int, rows iter.Seq2[*found, error]) i
 }
 
 func (t *Table) valueOf(c *column, hit *found) any { return hit.record.values[t.valueIndex(c)] }
+
+// codeOf returns the order code of the column's value in a record that was read.
+func (t *Table) codeOf(c *column, r *record) int64 {
+	code, err := c.typ.code(r.values[t.valueIndex(c)])
+	if err != nil {
+		panic("store: a value without a code") // it was parsed, which checks that
+	}
+	return code
+}
 
 // valueIndex returns where a record has the value of the column.
 func (t *Table) valueIndex(c *column) int {

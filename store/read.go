@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
@@ -21,7 +24,10 @@ func (t *Table) Get(ctx context.Context, key Row, columns ...string) (_ Row, err
 	}
 	rowKey, err := t.exactKey(ctx, key)
 	if err != nil {
-		return nil, fmt.Errorf("store: get from %q: %w", t.schema.Name, err)
+		return nil, fmt.Errorf("store: get from %q: %w", t.schema.Name, t.gone(err))
+	}
+	if rowKey == nil {
+		return nil, nil
 	}
 	r, err := t.read(ctx, rowKey, want)
 	if err != nil {
@@ -33,16 +39,63 @@ func (t *Table) Get(ctx context.Context, key Row, columns ...string) (_ Row, err
 	return t.row(r, want), nil
 }
 
-// exactKey returns the row key of a Row that names all key parts.
+// exactKey returns the row key of a Row that names all key parts. It may return nil if there is no
+// such row.
 func (t *Table) exactKey(ctx context.Context, key Row) ([]byte, error) {
-	r := t.newRecord()
-	if err := t.encodeKey(ctx, r, key); err != nil {
-		return nil, err
+	keys, err := t.exactKeys(ctx, []Row{key})
+	if err != nil {
+		return nil, errors.Unwrap(err) // which row it is says nothing
 	}
-	if r.fresh {
-		return nil, fmt.Errorf("%w: key part %q is null", ErrColumn, t.parts[len(t.parts)-1].name)
+	return keys[0], nil
+}
+
+// exactKeys does so for many. Its error is a [RowError].
+func (t *Table) exactKeys(ctx context.Context, rows []Row) ([][]byte, error) {
+	// Encrypting a value that no row has would write it to the index of a stateful scheme. So rows
+	// are looked for there, as a query does, which takes requests.
+	find := slices.ContainsFunc(t.parts, func(c *column) bool { return c.stateful })
+	keys := make([][]byte, len(rows))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(t.st.concurrency)
+	for i, row := range rows {
+		r := t.newRecord()
+		err := t.checkKey(r, row)
+		switch {
+		case err != nil:
+		case r.fresh:
+			err = fmt.Errorf("%w: key part %q is null", ErrColumn, t.parts[len(t.parts)-1].name)
+		case find:
+			group.Go(func() (err error) {
+				if keys[i], err = t.findKey(ctx, r); err != nil {
+					return &RowError{i, err}
+				}
+				return nil
+			})
+		default:
+			err = t.encodeKey(ctx, r)
+			keys[i] = r.key
+		}
+		if err != nil {
+			_ = group.Wait()
+			return nil, &RowError{i, err}
+		}
 	}
-	return r.key, nil
+	return keys, group.Wait()
+}
+
+// findKey returns the key of the row that has the key parts of r, or nil.
+func (t *Table) findKey(ctx context.Context, r *record) ([]byte, error) {
+	var p Predicate
+	for i, c := range t.parts {
+		p.terms = append(p.terms, term{column: c.name, in: []any{r.values[i]}})
+	}
+	for hit, err := range t.find(ctx, Query{Where: p, Limit: 1}, make([]bool, len(t.columns)), new(Explanation)) {
+		if err != nil {
+			return nil, err
+		}
+		return hit.record.key, nil
+	}
+	return nil, nil
 }
 
 // want returns which columns the names mean, by position; nil means all.

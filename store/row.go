@@ -24,8 +24,8 @@ type record struct {
 
 type writeID [16]byte
 
-// encode turns a row into a record, without touching the database.
-func (t *Table) encode(ctx context.Context, row Row) (*record, error) {
+// check turns a row into a record with its values, without touching the database.
+func (t *Table) check(row Row) (*record, error) {
 	for name := range row {
 		if t.byName[name] == nil {
 			return nil, fmt.Errorf("%w: table %q has no column %q", ErrColumn, t.schema.Name, name)
@@ -33,7 +33,7 @@ func (t *Table) encode(ctx context.Context, row Row) (*record, error) {
 	}
 	r := t.newRecord()
 	rand.Read(r.write[:])
-	if err := t.encodeKey(ctx, r, row); err != nil {
+	if err := t.checkKey(r, row); err != nil {
 		return nil, err
 	}
 	for i, c := range t.columns {
@@ -42,17 +42,12 @@ func (t *Table) encode(ctx context.Context, row Row) (*record, error) {
 			return nil, err
 		}
 		r.values[len(t.parts)+i] = v
-		if c.searched() && v != nil {
-			if r.search[i], err = c.appendSearch(ctx, nil, v); err != nil {
-				return nil, fmt.Errorf("column %q: %w", c.name, err)
-			}
-		}
 	}
 	return r, nil
 }
 
-// encodeKey sets the record's key and the values of its parts.
-func (t *Table) encodeKey(ctx context.Context, r *record, row Row) error {
+// checkKey sets the values of the record's key parts.
+func (t *Table) checkKey(r *record, row Row) error {
 	for i, c := range t.parts {
 		v, err := c.value(row)
 		if err != nil {
@@ -67,7 +62,30 @@ func (t *Table) encodeKey(ctx context.Context, r *record, row Row) error {
 			v, r.fresh = tie, true
 		}
 		r.values[i] = v
-		if r.key, err = c.appendSearch(ctx, r.key, v); err != nil {
+	}
+	return nil
+}
+
+// encode sets what a checked record is found by: its key, and what its postings carry.
+func (t *Table) encode(ctx context.Context, r *record) error {
+	if err := t.encodeKey(ctx, r); err != nil {
+		return err
+	}
+	for i, c := range t.columns {
+		if v := r.values[len(t.parts)+i]; c.searched() && v != nil {
+			var err error
+			if r.search[i], err = c.appendSearch(ctx, nil, v); err != nil {
+				return fmt.Errorf("column %q: %w", c.name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// encodeKey sets the key of a record.
+func (t *Table) encodeKey(ctx context.Context, r *record) (err error) {
+	for i, c := range t.parts {
+		if r.key, err = c.appendSearch(ctx, r.key, r.values[i]); err != nil {
 			return fmt.Errorf("key part %q: %w", c.name, err)
 		}
 	}
@@ -224,14 +242,6 @@ func (t *Table) openKeyCell(cell []byte, s *scratch) ([]byte, seal.Header, error
 	return b, h, nil
 }
 
-// searchSize is the length of what a posting of the column carries.
-func (c *column) searchSize() int {
-	if c.encryption == deterministic {
-		return tokenSize
-	}
-	return c.size
-}
-
 // open returns the value in a cell, the write it belongs to and, for a searched column, what its
 // posting carries.
 func (c *column) open(cell []byte, s *scratch) (value any, write writeID, search []byte, err error) {
@@ -254,7 +264,7 @@ func (c *column) open(cell []byte, s *scratch) (value any, write writeID, search
 	}
 	s.cell = b
 	if c.searched() {
-		n := c.searchSize()
+		n := c.size
 		if len(b) < n {
 			return nil, write, nil, fmt.Errorf("column %q: %w: the cell is too short", c.name, ErrFormat)
 		}

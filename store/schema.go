@@ -5,10 +5,13 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/boldyreva"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum"
+	"github.com/rangecrypt/rangecrypt/ope/wozniak"
 )
 
 // A Schema describes a table.
@@ -106,7 +109,7 @@ func (c Column) Describe() string { return c.describe() }
 
 // clear reports whether the database sees the values.
 func (f field) clear() bool {
-	return f.encryption == plain || f.encryption == tieBreaker || f.scheme == Plaintext.name
+	return f.encryption == plain || f.encryption == tieBreaker || f.scheme == Plaintext.name || f.scheme == PlaintextIndexed.name
 }
 
 func (f field) describe() string {
@@ -126,7 +129,7 @@ func HashedPart(name string, t Type) KeyPart {
 
 // OrderedPart is a part that is encrypted with an order-preserving scheme, which must be
 // immutable because no wide-column store can rename a row (Waage et al. 2016, criterion I): a
-// mutable scheme does not compile here.
+// [MutableScheme] does not compile here.
 //
 // Strings, byte strings and other types that do not fit in 64 bits are ordered by a prefix; a
 // keyed hash of the whole value follows in the row key, and rows are put in their exact order by
@@ -168,7 +171,7 @@ func PlainColumn(name string, t Type) Column {
 	return Column{field{name: name, typ: t, encryption: plain}}
 }
 
-// A ColumnScheme encrypts ordered columns. Every [KeyScheme] is one.
+// A ColumnScheme encrypts ordered columns: a [KeyScheme] or a [MutableScheme].
 type ColumnScheme interface{ columnScheme() string }
 
 // A KeyScheme is an immutable order-preserving scheme: it may encrypt row keys as well as
@@ -177,8 +180,26 @@ type KeyScheme struct{ name string }
 
 func (s KeyScheme) columnScheme() string { return s.name }
 
+// A MutableScheme is an order-preserving scheme whose ciphertexts move. It encrypts columns only.
+//
+// Its ciphertexts are in an index of the table, which keeps the order of the values, and nowhere
+// else. The postings of a column carry a keyed hash of the value, as those of a
+// [DeterministicColumn]: equality is searched for without the index, and a range is read from the
+// index value by value. So ciphertexts move without a row or posting being written, and rows that
+// are deleted leave their values in the index. It suits columns with few rows for each row that a
+// query returns, as all but the largest lists and reports; to scan much of a large table, take a
+// [KeyScheme].
+type MutableScheme struct{ name string }
+
+func (s MutableScheme) columnScheme() string { return s.name }
+
 // The order-preserving schemes. The store derives their keys and builds them; a key never serves
 // two columns.
+//
+// The stateful ones, WozniakIndexed and the [MutableScheme]s, keep what they gave out in an index
+// of the table, which every writer shares: a value that is new costs a commit to the index, and a
+// column has at most about 10^6 distinct values; more is [ope.ErrFull]. A Put makes the values of
+// its rows durable there before its rows.
 var (
 	// Boldyreva is the stateless linear scheme of Boldyreva et al. (EUROCRYPT 2009).
 	Boldyreva = KeyScheme{"boldyreva"}
@@ -187,23 +208,70 @@ var (
 	// wraps around the shift becomes two.
 	MOPE = KeyScheme{"mope"}
 
+	// Wozniak is random subrange selection with random uniform sampling (Wozniak et al. 2013) made
+	// stateless by a key; linear, with ciphertexts of 3 times as many bits as the values.
+	Wozniak = KeyScheme{"wozniak"}
+
+	// WozniakIndexed is random uniform sampling as Waage et al. (SECRYPT 2016, section 3.2.1) modify
+	// it: stateful; a ciphertext is drawn when its value is first written, and stays. The index has
+	// the pairs of the values that were written only, so that it has room for 10^6 of these; see
+	// TargetsOnly of [wozniak.IndexedOptions].
+	WozniakIndexed = KeyScheme{"wozniak-indexed"}
+
+	// Kerschbaum is the mutable scheme of Kerschbaum and Schröpfer (CCS 2014) with local
+	// relabelling: stateful; it gives away no more than order and equality, and to who watches or
+	// copies the index the order in which values came, see [Table.Rebalance].
+	Kerschbaum = MutableScheme{"kerschbaum"}
+
+	// KerschbaumPublished is Kerschbaum with the rules of the paper, which write the whole index
+	// anew when a gap is exhausted: for comparison. Sorted values are its worst case. Values have at
+	// most 63 bits.
+	KerschbaumPublished = MutableScheme{"kerschbaum-published"}
+
 	// Plaintext does not encrypt. A part or column with it is stored as it is, and can be searched
 	// for ranges like an encrypted one: for values that are no secret, and to measure what
 	// encryption costs.
 	Plaintext = KeyScheme{"plaintext"}
+
+	// PlaintextIndexed does not encrypt either, and is stored and searched as a column with a
+	// MutableScheme is: to measure what Kerschbaum costs.
+	PlaintextIndexed = MutableScheme{"plaintext-indexed"}
 )
 
-// newScheme builds the order-preserving scheme of the given name.
-func newScheme(name string, key ope.Key, d ope.Domain) (ope.Immutable, error) {
+// newScheme builds the order-preserving scheme of the given name. A stateful one keeps its state in
+// units of the index whose names begin with unit, and remembers a number of values.
+func newScheme(name string, key ope.Key, d ope.Domain, x ope.Index, unit string, remembers int) (ope.Scheme, error) {
 	switch name {
 	case Boldyreva.name:
 		return boldyreva.New(key, d, nil)
 	case MOPE.name:
 		return boldyreva.NewModular(key, d, nil)
+	case Wozniak.name:
+		return wozniak.New(key, d, nil)
+	case WozniakIndexed.name:
+		return wozniak.NewIndexed(key, d, x, ope.Unit(unit), &wozniak.IndexedOptions{TargetsOnly: true, CacheValues: remembers})
+	case Kerschbaum.name:
+		return kerschbaum.New(key, d, x, &kerschbaum.Options{Name: unit, CacheValues: remembers})
+	case KerschbaumPublished.name:
+		return kerschbaum.New(key, d, x, &kerschbaum.Options{Name: unit, CacheValues: remembers, Lambda: publishedLambda})
 	case Plaintext.name:
 		return newIdentity(d), nil
+	case PlaintextIndexed.name:
+		return newIndexedIdentity(d, x, ope.Unit(unit)), nil
 	}
 	return nil, fmt.Errorf("%w: scheme %q is not known to this version", ErrFormat, name)
+}
+
+// publishedLambda makes labels of 2b+1 bits for values of b bits.
+const publishedLambda = 2
+
+// stateful reports whether the scheme of the given name keeps its state in an index.
+func stateful(name string) bool {
+	switch name {
+	case WozniakIndexed.name, Kerschbaum.name, KerschbaumPublished.name, PlaintextIndexed.name:
+		return true
+	}
+	return false
 }
 
 // Random ids. They name things in keys, associated data and the database, and are never used
@@ -248,9 +316,22 @@ type fieldMeta struct {
 	Scheme     string     `json:"scheme,omitempty"`
 }
 
-// dataFamily and postingFamily return the names of the table's families.
+// dataFamily, postingFamily and indexFamily return the names of the table's families.
 func (m *tableMeta) dataFamily() string    { return "t" + hex.EncodeToString(m.ID[:]) }
 func (m *tableMeta) postingFamily() string { return "x" + hex.EncodeToString(m.ID[:]) }
+func (m *tableMeta) indexFamily() string   { return "i" + hex.EncodeToString(m.ID[:]) }
+
+// families returns the names of the families that the table has.
+func (m *tableMeta) families() []string {
+	names := []string{m.dataFamily()}
+	if m.hasPostings() {
+		names = append(names, m.postingFamily())
+	}
+	if m.hasIndex() {
+		names = append(names, m.indexFamily())
+	}
+	return names
+}
 
 // hasPostings reports whether a column of the table is searched.
 func (m *tableMeta) hasPostings() bool {
@@ -260,6 +341,11 @@ func (m *tableMeta) hasPostings() bool {
 		}
 	}
 	return false
+}
+
+// hasIndex reports whether a part or column of the table has a stateful scheme.
+func (m *tableMeta) hasIndex() bool {
+	return slices.ContainsFunc(slices.Concat(m.Key, m.Columns), func(f fieldMeta) bool { return stateful(f.Scheme) })
 }
 
 const defaultSpreadBits = 4
@@ -307,7 +393,7 @@ func newTableMeta(s Schema) (*tableMeta, error) {
 			return fieldMeta{}, fmt.Errorf("%w: column %q: %w", ErrSchema, f.name, err)
 		}
 		if f.encryption == ordered {
-			if _, err := newScheme(f.scheme, ope.GenerateKey(), f.typ.domain()); err != nil {
+			if _, err := newScheme(f.scheme, ope.GenerateKey(), f.typ.domain(), new(index), "", 0); err != nil {
 				return fieldMeta{}, fmt.Errorf("%w: column %q: %w", ErrSchema, f.name, err)
 			}
 		}

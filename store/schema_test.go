@@ -362,12 +362,16 @@ import "github.com/rangecrypt/rangecrypt/store"
 		return err
 	}
 	require.NoError(t, check(`var _ = store.OrderedPart("x", store.Int64, store.MOPE)`))
+	require.NoError(t, check(`var _ = store.OrderedPart("x", store.Int64, store.WozniakIndexed)`))
 	require.NoError(t, check(`var _ = store.OrderedColumn("x", store.Int64, store.MOPE)`))
+	require.NoError(t, check(`var _ = store.OrderedColumn("x", store.Int64, store.Kerschbaum)`))
 	// A function that takes any scheme of a column, as one that moves ciphertexts is.
 	const mutable = `func part(s store.ColumnScheme) any { return %s("x", store.Int64, s) }`
 	require.NoError(t, check(fmt.Sprintf(mutable, "store.OrderedColumn")))
 	for name, source := range map[string]string{
-		"a mutable scheme in a key":  fmt.Sprintf(mutable, "store.OrderedPart"),
+		"Kerschbaum in a key":        `var _ = store.OrderedPart("x", store.Int64, store.Kerschbaum)`,
+		"as published in a key":      `var _ = store.OrderedPart("x", store.Int64, store.KerschbaumPublished)`,
+		"any column scheme in a key": fmt.Sprintf(mutable, "store.OrderedPart"),
 		"a scheme of one's own":      `type mine struct{}; func (mine) columnScheme() string { return "mine" }; var _ = store.OrderedColumn("x", store.Int64, mine{})`,
 		"a type of one's own":        `type mine struct{}; var _ = store.RandomisedColumn("x", mine{})`,
 		"a column in a key":          `var _ = store.Schema{Key: []store.KeyPart{store.PlainColumn("x", store.Int64)}}`,

@@ -35,6 +35,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 
 	"go.opentelemetry.io/otel/metric"
@@ -58,6 +59,11 @@ type Options struct {
 	// Concurrency is the number of requests that one call keeps under way at a time. Default 32.
 	// More hides more latency; it also takes more memory and, on a small server, throughput.
 	Concurrency int
+
+	// CacheValues is how many values of each column with a stateful scheme are remembered, at most
+	// 64 bytes each; at least 4096. Default 1,000,000, which is all that a column can have. With
+	// fewer, values that were not used lately take more round trips to write.
+	CacheValues int
 }
 
 // A Store is an encrypted database: the tables of one catalogue. It is safe for concurrent use.
@@ -67,6 +73,7 @@ type Store struct {
 	catalogue   *catalogue
 	observer    *observer
 	concurrency int
+	remembers   int
 
 	mu     sync.Mutex
 	tables map[tableID]*Table
@@ -90,10 +97,14 @@ func Open(ctx context.Context, db driver.DB, master ope.Key, opts *Options) (*St
 	if opts.Concurrency < 0 {
 		return nil, fmt.Errorf("store: Concurrency is %d", opts.Concurrency)
 	}
+	if opts.CacheValues != 0 && opts.CacheValues < 4096 {
+		return nil, fmt.Errorf("store: CacheValues is %d, need at least 4096, or 0 for the default", opts.CacheValues)
+	}
 	st := &Store{
 		db:          db,
 		observer:    newObserver(opts),
 		concurrency: opts.Concurrency,
+		remembers:   opts.CacheValues,
 		tables:      make(map[tableID]*Table),
 	}
 	if st.concurrency == 0 {
@@ -187,8 +198,8 @@ func (st *Store) Drop(ctx context.Context, name string) (err error) {
 		return fmt.Errorf("store: drop table %q: %w", name, err)
 	}
 	if err := st.dropFamilies(ctx, meta); err != nil {
-		return fmt.Errorf("store: drop table %q: it is gone from the catalogue, but its data is not yet; drop families %s and %s: %w",
-			name, meta.dataFamily(), meta.postingFamily(), err)
+		return fmt.Errorf("store: drop table %q: it is gone from the catalogue, but its data is not yet; drop families %s: %w",
+			name, strings.Join(meta.families(), ", "), err)
 	}
 	return nil
 }
@@ -224,9 +235,9 @@ func (st *Store) dropFamilies(ctx context.Context, meta *tableMeta) error {
 	st.mu.Lock()
 	delete(st.tables, meta.ID)
 	st.mu.Unlock()
-	err := st.db.Drop(ctx, meta.dataFamily())
-	if meta.hasPostings() {
-		err = errors.Join(err, st.db.Drop(ctx, meta.postingFamily()))
+	var err error
+	for _, family := range meta.families() {
+		err = errors.Join(err, st.db.Drop(ctx, family))
 	}
 	return err
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"slices"
 
 	"github.com/rangecrypt/rangecrypt/internal/seal"
@@ -44,9 +46,14 @@ type column struct {
 	position int // position among the columns, or -1
 	sealer   *seal.Sealer
 	token    []byte // key of the pseudo-random function that gives tokens of values
-	scheme   ope.Immutable
-	size     int // length of a ciphertext
 	packed   bool
+
+	size int // length of what a posting carries: a ciphertext or a token
+
+	// Of an ordered part or column:
+	scheme   ope.Scheme
+	stateful bool
+	order    ope.Mutable // the scheme, if it is a mutable one; postings then carry tokens of codes
 }
 
 func newTable(ctx context.Context, st *Store, meta *tableMeta) (*Table, error) {
@@ -64,6 +71,12 @@ func newTable(ctx context.Context, st *Store, meta *tableMeta) (*Table, error) {
 		keySealer: sealer(k.table.Derive("key cell")),
 		tokens:    sealer(k.table.Derive("page token")),
 	}
+	var state ope.Index
+	if meta.hasIndex() {
+		if state, err = openIndex(ctx, st.db, meta.indexFamily()); err != nil {
+			return nil, err
+		}
+	}
 	add := func(f field, id columnID, part int) (*column, error) {
 		key := k.column(id)
 		c := &column{
@@ -73,16 +86,25 @@ func newTable(ctx context.Context, st *Store, meta *tableMeta) (*Table, error) {
 			position: len(t.columns),
 			sealer:   sealer(key.Derive(purposeCell)),
 			token:    key.Derive(purposeToken).Secret(),
+			size:     tokenSize,
 		}
 		if f.encryption == ordered {
-			if c.scheme, err = newScheme(f.scheme, key.Derive(purposeOrder), f.typ.domain()); err != nil {
-				return nil, err
-			}
-			least, err := c.scheme.Encrypt(ctx, c.scheme.Domain().Min)
+			c.scheme, err = newScheme(f.scheme, key.Derive(purposeOrder), f.typ.domain(), state, hex.EncodeToString(id[:]), st.remembers)
 			if err != nil {
-				return nil, err
+				return nil, fmt.Errorf("column %q: %w", f.name, err)
 			}
-			c.size = len(least)
+			c.order, _ = c.scheme.(ope.Mutable)
+			c.stateful = stateful(f.scheme)
+			if c.order != nil && part >= 0 {
+				return nil, fmt.Errorf("%w: key part %q: scheme %q moves ciphertexts", ErrFormat, f.name, f.scheme)
+			}
+			if c.order == nil {
+				whole, err := c.scheme.Intervals(ctx, c.scheme.Domain().Min, c.scheme.Domain().Max)
+				if err != nil {
+					return nil, fmt.Errorf("column %q: %w", f.name, err)
+				}
+				c.size = len(whole[0].Start)
+			}
 		}
 		t.byName[f.name] = c
 		return c, nil
@@ -165,6 +187,9 @@ func (c *column) appendSearch(ctx context.Context, dst []byte, value any) ([]byt
 		code, err := c.typ.code(value)
 		if err != nil {
 			return nil, err
+		}
+		if c.order != nil {
+			return c.appendTag(dst, code), nil
 		}
 		if a, ok := c.scheme.(ope.Appender); ok {
 			dst, err = a.AppendEncrypt(dst, code)

@@ -16,13 +16,19 @@ type position struct {
 	// Where rows of equal ciphertexts were put in order by their values, the last row of the page:
 	Row   []byte `json:",omitempty"`
 	Value []byte `json:",omitempty"`
+	// Where a mutable column drives the query, the code of the value.
+	Code int64 `json:",omitempty"`
 }
 
 // token returns the page token to go on behind a row.
 func (t *Table) token(last *found, reverse bool) string {
 	p := position{Range: last.index, Key: last.key}
-	if r := last.plan.ranges[last.index]; r.group > 0 {
+	r := last.plan.ranges[last.index]
+	if r.group > 0 {
 		p.Row, p.Value = last.record.key, r.by.typ.append(nil, t.valueOf(r.by, last))
+	}
+	if r.by != nil && r.by.order != nil {
+		p.Code = t.codeOf(r.by, last.record)
 	}
 	b, err := json.Marshal(p)
 	if err != nil {
@@ -50,6 +56,9 @@ func (t *Table) parseToken(token string, pl *plan, reverse bool) (*position, err
 	if !inside || len(p.Key) < r.group {
 		return nil, ErrToken
 	}
+	if r.by != nil && r.by.order != nil && (p.Code < r.within.lo || p.Code > r.within.hi) {
+		return nil, ErrToken
+	}
 	if pl.driving != nil {
 		if _, _, _, err := pl.driving.cutPosting(p.Key); err != nil {
 			return nil, ErrToken
@@ -65,6 +74,10 @@ func (t *Table) parseToken(token string, pl *plan, reverse bool) (*position, err
 // neighbours, and the position is behind all of them.
 func (p *position) rest(r keyRange, reverse, postings bool) keyRange {
 	switch {
+	case r.by != nil && r.by.order != nil && reverse:
+		r.within.hi, r.resume = p.Code, p
+	case r.by != nil && r.by.order != nil:
+		r.within.lo, r.resume = p.Code, p
 	case r.group > 0 && reverse:
 		r.end = ope.PrefixEnd(p.Key[:r.group])
 	case r.group > 0:

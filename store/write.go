@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -25,10 +26,19 @@ func (t *Table) Put(ctx context.Context, rows ...Row) (err error) {
 	ctx, end := t.st.observer.operation(ctx, "put", t.family())
 	defer func() { end(len(rows), err) }()
 	records := make([]*record, len(rows))
-	seen := make(map[string]int, len(rows))
 	for i, row := range rows {
-		r, err := t.encode(ctx, row)
-		if err != nil {
+		if records[i], err = t.check(row); err != nil {
+			return fmt.Errorf("store: put into %q: %w", t.schema.Name, &RowError{i, err})
+		}
+	}
+	// A stateful scheme gives ciphertexts out by writing to its index; values without rows do no harm
+	// there.
+	if err := t.encryptAll(ctx, records, func(c *column) bool { return c.stateful && c.order == nil }); err != nil {
+		return fmt.Errorf("store: put into %q: %w", t.schema.Name, t.gone(err))
+	}
+	seen := make(map[string]int, len(rows))
+	for i, r := range records {
+		if err := t.encode(ctx, r); err != nil {
 			return fmt.Errorf("store: put into %q: %w", t.schema.Name, &RowError{i, err})
 		}
 		if first, twice := seen[string(r.key)]; twice {
@@ -36,7 +46,6 @@ func (t *Table) Put(ctx context.Context, rows ...Row) (err error) {
 				&RowError{i, fmt.Errorf("%w: it has the row key of row %d; put them one after the other", driver.ErrOverlap, first)})
 		}
 		seen[string(r.key)] = i
-		records[i] = r
 	}
 	err = t.inChunks(len(rows), func(from, to int) error { return t.write(ctx, records[from:to]) })
 	if err != nil {
@@ -50,14 +59,12 @@ func (t *Table) Put(ctx context.Context, rows ...Row) (err error) {
 func (t *Table) Delete(ctx context.Context, keys ...Row) (err error) {
 	ctx, end := t.st.observer.operation(ctx, "delete", t.family())
 	defer func() { end(len(keys), err) }()
-	rowKeys := make([][]byte, len(keys))
-	for i, key := range keys {
-		if rowKeys[i], err = t.exactKey(ctx, key); err != nil {
-			return fmt.Errorf("store: delete from %q: %w", t.schema.Name, &RowError{i, err})
-		}
+	rowKeys, err := t.exactKeys(ctx, keys)
+	if err != nil {
+		return fmt.Errorf("store: delete from %q: %w", t.schema.Name, t.gone(err))
 	}
 	err = t.inChunks(len(rowKeys), func(from, to int) error {
-		chunk := slices.Clone(rowKeys[from:to])
+		chunk := slices.DeleteFunc(slices.Clone(rowKeys[from:to]), func(key []byte) bool { return key == nil })
 		slices.SortFunc(chunk, slices.Compare)
 		return t.remove(ctx, slices.CompactFunc(chunk, slices.Equal))
 	})
@@ -84,7 +91,8 @@ func (t *Table) inChunks(n int, do func(from, to int) error) error {
 // write makes records durable. The order of its steps is what makes every row findable at any
 // moment, wherever a client dies:
 //
-//  1. the postings of the new row; at the same time the old row is read, for its postings
+//  1. the postings of the new row, and the values of mutable columns in their indexes; at the same
+//     time the old row is read, for its postings
 //  2. the row itself
 //  3. the row is read back, because the last write wins by clocks that may disagree
 //  4. the old postings go, unless what was read back is still the old row
@@ -111,6 +119,9 @@ func (t *Table) write(ctx context.Context, records []*record) error {
 		return t.postings.Apply(groupCtx, postings...)
 	})
 	group.Go(func() error {
+		return t.encryptAll(groupCtx, records, func(c *column) bool { return c.order != nil })
+	})
+	group.Go(func() error {
 		var err error
 		old, err = t.current(groupCtx, records)
 		return err
@@ -122,6 +133,36 @@ func (t *Table) write(ctx context.Context, records []*record) error {
 		return err
 	}
 	return t.dropPostings(ctx, old)
+}
+
+// encryptAll lets stateful schemes make the values of records durable in their indexes.
+func (t *Table) encryptAll(ctx context.Context, records []*record, by func(*column) bool) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, c := range t.byName {
+		if !by(c) {
+			continue
+		}
+		group.Go(func() error {
+			codes := make([]int64, 0, len(records))
+			for _, r := range records {
+				if v := r.values[t.valueIndex(c)]; v != nil {
+					code, err := c.typ.code(v)
+					if err != nil {
+						return fmt.Errorf("column %q: %w", c.name, err)
+					}
+					codes = append(codes, code)
+				}
+			}
+			if len(codes) == 0 {
+				return nil
+			}
+			if _, err := c.scheme.(ope.BatchEncrypter).EncryptBatch(ctx, codes); err != nil {
+				return fmt.Errorf("column %q: %w", c.name, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
 }
 
 // remove deletes rows, and then their postings.
@@ -231,7 +272,7 @@ func (t *Table) postingKeys(r *record) [][]byte {
 
 // cutPosting returns what a posting of the column says.
 func (c *column) cutPosting(key []byte) (search, row []byte, write writeID, err error) {
-	n := len(c.id) + c.searchSize()
+	n := len(c.id) + c.size
 	if len(key) < n+1+len(write) {
 		return nil, nil, write, fmt.Errorf("%w: a posting of column %q is too short", ErrFormat, c.name)
 	}
