@@ -5,6 +5,8 @@
 //
 //   - boldyreva: stateless; [Linear] (Boldyreva et al., EUROCRYPT 2009) or with a secret modular
 //     shift (mOPE, Boldyreva et al., CRYPTO 2011). Its ciphertexts may be row keys.
+//   - kerschbaum: [Mutable], with its state in an [Index] (Kerschbaum and Schröpfer, CCS 2014). A
+//     ciphertext says nothing but the order.
 //
 // The interfaces tell schemes apart by what the criteria of Waage, Homann and Wiese (SECRYPT
 // 2016, section 3.1) ask of them: whether ciphertexts ever move ([Immutable] or [Mutable]) and
@@ -135,9 +137,9 @@ type Mutable interface {
 	Range(ctx context.Context, lo, hi int64) iter.Seq2[Entry, error]
 
 	// Rebalance writes the whole index anew, with evenly placed ciphertexts that no longer show
-	// the order of insertion. Readers and writers may go on. If the caller dies, the next
-	// caller of any method finishes the pass. progress may be nil; it is called with the number
-	// of values written so far and in all.
+	// the order of insertion. Readers and writers may go on. If the caller dies, the next one
+	// who rebalances or encrypts a new value finishes the pass. progress may be nil; it is
+	// called with the number of values written so far and in all.
 	Rebalance(ctx context.Context, progress func(done, total int)) (RebalanceStats, error)
 
 	// Moves yields the ciphertexts that moved after since, in the order of the moves, for a
