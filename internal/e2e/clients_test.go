@@ -122,17 +122,17 @@ func newHistory(t *testing.T, kind testdb.Database, scheme, how string) *history
 	}
 }
 
-// A process is a worker that runs.
-type process struct {
+// A running is a worker process.
+type running struct {
 	cmd   *exec.Cmd
 	lines *bufio.Scanner
 }
 
-func start(t *testing.T, o order) *process {
+func start(t *testing.T, o order) *running {
 	t.Helper()
 	text, err := json.Marshal(o)
 	require.NoError(t, err)
-	p := &process{cmd: exec.Command(os.Args[0])}
+	p := &running{cmd: exec.Command(os.Args[0])}
 	p.cmd.Env = append(os.Environ(), workerVariable+"=1")
 	p.cmd.Stderr = os.Stderr
 	in, err := p.cmd.StdinPipe() // stays open until the process has ended
