@@ -187,7 +187,7 @@ func (roundTicks) Ticks(low, high float64) []plot.Tick {
 	}
 	digits := max(0, int(math.Ceil(-math.Log10(step)-1e-9)))
 	var all []plot.Tick
-	for i := math.Ceil(low/step - 1e-9); i*step <= high; i++ {
+	for i := math.Ceil(low/step-1e-9) + 0; i*step <= high; i++ {
 		label := fmt.Sprintf("%.*f", digits, i*step)
 		if digits == 0 {
 			label = count(int(math.Round(i * step)))

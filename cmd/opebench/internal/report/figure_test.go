@@ -73,7 +73,7 @@ func TestFigurePlot(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	for _, text := range []string{"Things of 10,000 values", "number of values", "things", "ours", "theirs", "10,000", "150,000"} {
+	for _, text := range []string{"Things of 10,000 values", "number of values", "things", "ours", "theirs", "10,000", "180,000"} {
 		require.Contains(t, string(b), text)
 	}
 	_, err = FigurePlot("x.pdf", figure())
@@ -92,7 +92,7 @@ func TestRoundTicks(t *testing.T) {
 		{0, 285_000, "0", "50,000", "250,000", 6},
 		{0, 45.3, "0", "10", "40", 5},
 		{0, 1, "0.0", "0.2", "1.0", 6},
-		{0, 0.037, "0.00", "0.01", "0.03", 4},
+		{0, 0.037, "0.000", "0.005", "0.035", 8},
 	} {
 		all := roundTicks{}.Ticks(c.low, c.high)
 		require.Len(t, all, c.n, "%v", c)

@@ -105,3 +105,10 @@ func commas(n float64) string {
 	}
 	return digits
 }
+
+func meanOf(runs int) string {
+	if runs == 1 {
+		return "one run"
+	}
+	return fmt.Sprintf("mean of %d runs", runs)
+}

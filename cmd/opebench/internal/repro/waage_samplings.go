@@ -34,7 +34,7 @@ var waageSamplings = []Figure{
 const (
 	samplingValues    = 10_000
 	samplingRuns      = 20
-	samplingQuickRuns = 2
+	samplingQuickRuns = 1
 
 	// What the text of the paper says.
 	paperTotal = 186_287
@@ -131,7 +131,7 @@ func waageFig1(ctx context.Context, cfg Config) (*Result, error) {
 		return nil, err
 	}
 	r := &Result{
-		Title: fmt.Sprintf("Samplings in all: %s uniform int32 values, mean of %d runs", commas(samplingValues), runs),
+		Title: fmt.Sprintf("Samplings in all: %s uniform int32 values, %s", commas(samplingValues), meanOf(runs)),
 		X:     "number of values encrypted", Y: "samplings in all",
 		Runs: runs, Marks: samplingMarks,
 	}
@@ -173,7 +173,7 @@ func waageFig2(ctx context.Context, cfg Config) (*Result, error) {
 		return nil, err
 	}
 	r := &Result{
-		Title: fmt.Sprintf("Samplings for a value: %s uniform int32 values, mean of %d runs and of up to 100 neighbours", commas(samplingValues), runs),
+		Title: fmt.Sprintf("Samplings for the next value: %s uniform int32 values, %s, a point for up to 100 values", commas(samplingValues), meanOf(runs)),
 		X:     "number of values encrypted", Y: "samplings for the next value",
 		Runs: runs, Marks: samplingMarks,
 	}
