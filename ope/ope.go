@@ -5,6 +5,9 @@
 //
 //   - boldyreva: stateless; [Linear] (Boldyreva et al., EUROCRYPT 2009) or with a secret modular
 //     shift (mOPE, Boldyreva et al., CRYPTO 2011). Its ciphertexts may be row keys.
+//   - wozniak: [Linear], by random uniform sampling in a random subrange (Wozniak et al., CCSW 2013);
+//     stateless, or decided on demand and kept in an [Index] (Waage et al., SECRYPT 2016). Its
+//     ciphertexts may be row keys.
 //   - kerschbaum: [Mutable], with its state in an [Index] (Kerschbaum and Schröpfer, CCS 2014). A
 //     ciphertext says nothing but the order.
 //

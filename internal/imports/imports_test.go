@@ -110,7 +110,7 @@ func TestImportsRunOneWay(t *testing.T) {
 
 // A program that only encrypts must not link the clients of three databases.
 func TestSchemesLinkNoDatabase(t *testing.T) {
-	for pkg, deps := range list(t, "Deps", "./ope/boldyreva", "./ope/encode") {
+	for pkg, deps := range list(t, "Deps", "./ope/boldyreva", "./ope/wozniak", "./ope/encode") {
 		require.NotEmpty(t, deps)
 		for _, dep := range deps {
 			require.True(t, within(dep, "ope") || standard(dep) || strings.HasPrefix(dep, "golang.org/x/"),

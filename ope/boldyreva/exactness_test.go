@@ -24,7 +24,7 @@ import (
 // what math/big offers of it.
 func TestNoFloatingPoint(t *testing.T) {
 	t.Parallel()
-	for _, folder := range []string{".", "../internal/coins"} {
+	for _, folder := range []string{".", "../wozniak", "../internal/coins"} {
 		found, idents := floats(t, folder, nil)
 		require.Empty(t, found)
 		require.Greater(t, idents, 100)

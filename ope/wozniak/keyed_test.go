@@ -1,6 +1,15 @@
 package wozniak
 
 import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"math"
+	"math/bits"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,4 +39,285 @@ func makeKeyed(opts *Options) opetest.MakeFunc {
 
 func TestKeyedConforms(t *testing.T) { opetest.TestScheme(t, makeKeyed(nil)) }
 
+// With a range of 192 bits, the digits of a small node begin in one block and end in another.
+func TestKeyedConformsWithWideRange(t *testing.T) {
+	opetest.TestScheme(t, makeKeyed(&Options{RangeBits: 192}))
+}
+
+// All values of all domains of 8 bits and less that begin at -100, by several keys: in order, and they
+// decrypt.
+func TestKeyedExhaustive(t *testing.T) {
+	t.Parallel()
+	for size := int64(1); size <= 256; size += 1 + size/8 {
+		for key := range byte(4) {
+			for _, rangeBits := range []int{0, max(bits.Len64(uint64(size-1)), 1), bits.Len64(uint64(size))} {
+				s, err := New(keyedKey(t, key), ope.Domain{Min: -100, Max: size - 101}, &Options{RangeBits: rangeBits, AllowSmallRange: true})
+				require.NoError(t, err)
+				var last ope.Ciphertext
+				for x := s.Domain().Min; x <= s.Domain().Max; x++ {
+					c, err := s.Encrypt(t.Context(), x)
+					require.NoError(t, err)
+					require.Negative(t, bytes.Compare(last, c))
+					last = c
+					back, err := s.Decrypt(t.Context(), c)
+					require.NoError(t, err)
+					require.Equal(t, x, back)
+				}
+			}
+		}
+	}
+}
+
+// Every byte string of the length, for small ranges: exactly the ciphertexts decrypt.
+func TestExactlyKeyedCiphertextsDecrypt(t *testing.T) {
+	t.Parallel()
+	for _, d := range []ope.Domain{{Min: 0, Max: 0}, {Min: -1, Max: 0}, {Min: 0, Max: 6}, {Min: -100, Max: 99}, ope.Uint8} {
+		for rangeBits := max(bits.Len64(d.Span()), 1); rangeBits <= 13; rangeBits++ {
+			s := makeKeyed(&Options{RangeBits: rangeBits, AllowSmallRange: true})(t, d)
+			made := map[string]int64{}
+			for x := d.Min; x <= d.Max; x++ {
+				c, err := s.Encrypt(t.Context(), x)
+				require.NoError(t, err)
+				made[string(c)] = x
+			}
+			require.Len(t, made, int(d.Span())+1)
+			for v := range 1 << (8 * ((rangeBits + 7) / 8)) {
+				c := ope.Ciphertext{byte(v >> 8), byte(v)}[2-(rangeBits+7)/8:]
+				x, err := s.Decrypt(t.Context(), c)
+				if want, ok := made[string(c)]; ok {
+					require.NoError(t, err)
+					require.Equal(t, want, x)
+				} else {
+					require.ErrorIs(t, err, ope.ErrCiphertext)
+				}
+			}
+		}
+	}
+}
+
+func TestKeyedParameters(t *testing.T) {
+	key := keyedKey(t, 1)
+	for _, c := range []struct {
+		name string
+		key  ope.Key
+		d    ope.Domain
+		opts Options
+		want error
+	}{
+		{"zero key", ope.Key{}, ope.Int8, Options{}, ope.ErrKey},
+		{"empty domain", key, ope.Domain{Min: 1, Max: 0}, Options{}, ope.ErrParams},
+		{"one bit less than the default", key, ope.Int32, Options{RangeBits: 95}, ope.ErrParams},
+		{"the default", key, ope.Int32, Options{RangeBits: 96}, nil},
+		{"small range allowed", key, ope.Int8, Options{RangeBits: 8, AllowSmallRange: true}, nil},
+		{"range below domain", key, ope.Int8, Options{RangeBits: 7, AllowSmallRange: true}, ope.ErrParams},
+		{"no bits", key, ope.Domain{}, Options{RangeBits: -1, AllowSmallRange: true}, ope.ErrParams},
+		{"range too large", key, ope.Int64, Options{RangeBits: 193}, ope.ErrParams},
+		{"largest range", key, ope.Int8, Options{RangeBits: 192}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, err := New(c.key, c.d, &c.opts)
+			require.ErrorIs(t, err, c.want)
+			require.Equal(t, c.want != nil, s == nil)
+		})
+	}
+	for domainBits, want := range map[int]int{0: 64, 1: 65, 8: 72, 16: 80, 31: 95, 32: 96, 33: 99, 48: 144, 63: 189, 64: 192} {
+		require.Equal(t, want, defaultRangeBits(domainBits), domainBits)
+	}
+}
+
+// The identifier is bound into the coins: whatever it names gives other ciphertexts.
+func TestKeyedIDs(t *testing.T) {
+	for _, c := range []struct {
+		d    ope.Domain
+		want string
+	}{
+		{ope.Domain{Min: -5, Max: 250}, "wozniak/1 domain=[-5,250] range=72"},
+		{ope.Int64, "wozniak/1 domain=[-9223372036854775808,9223372036854775807] range=192"},
+	} {
+		require.Equal(t, c.want, makeKeyed(nil)(t, c.d).ID())
+	}
+	a := makeKeyed(nil)(t, ope.Domain{Min: 0, Max: 999})
+	for _, b := range []ope.Scheme{
+		makeKeyed(nil)(t, ope.Domain{Min: 1, Max: 1000}),
+		makeKeyed(&Options{RangeBits: 75})(t, ope.Domain{Min: 0, Max: 999}),
+	} {
+		for x := range int64(999) {
+			ca, err := a.Encrypt(t.Context(), x)
+			require.NoError(t, err)
+			cb, err := b.Encrypt(t.Context(), b.Domain().Min+x)
+			require.NoError(t, err)
+			require.NotEqual(t, strings.TrimLeft(string(ca), "\x00"), strings.TrimLeft(string(cb), "\x00"))
+		}
+	}
+}
+
+// The ciphertexts of another key are noticed: one is taken for a ciphertext with the probability
+// |D| / |R|, 2^-64 here.
+func TestKeyedWrongKey(t *testing.T) {
+	for _, d := range []ope.Domain{ope.Int8, ope.Int32} {
+		s := makeKeyed(nil)(t, d)
+		other, err := New(keyedKey(t, 2), d, nil)
+		require.NoError(t, err)
+		for i := range uint64(1000) {
+			c, err := s.Encrypt(t.Context(), d.At(i*(d.Span()/1000)))
+			require.NoError(t, err)
+			_, err = other.Decrypt(t.Context(), c)
+			require.ErrorIs(t, err, ope.ErrCiphertext)
+		}
+	}
+}
+
+// A range at an end of the domain does not disclose that end's ciphertext.
+func TestKeyedIntervalsAtTheEnds(t *testing.T) {
+	d := ope.Domain{Min: -50, Max: 50}
+	s := makeKeyed(nil)(t, d)
+	ivs, err := s.Intervals(t.Context(), d.Min, 0)
+	require.NoError(t, err)
+	require.Equal(t, make(ope.Ciphertext, 9), ivs[0].Start)
+	ivs, err = s.Intervals(t.Context(), 0, d.Max)
+	require.NoError(t, err)
+	require.Equal(t, ope.Ciphertext(append(bytes.Repeat([]byte{0xff}, 9), 0)), ivs[0].End)
+}
+
+// Batches large enough for several goroutines: sorted or not, with duplicates and both ends.
+func TestKeyedLargeBatch(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	for _, d := range []ope.Domain{{Min: -20000, Max: 20000}, {Min: 3, Max: 5}, ope.Int32} {
+		s := makeKeyed(nil)(t, d)
+		r := rand.New(rand.NewPCG(7, 8))
+		xs := make([]int64, 3*batchPart+17)
+		for i := range xs {
+			xs[i] = d.At(r.Uint64N(d.Span() + 1))
+		}
+		xs[100], xs[200], xs[300], xs[400] = d.Max, d.Min, d.Max, d.Min
+		for range 2 {
+			cs, err := s.(ope.BatchEncrypter).EncryptBatch(t.Context(), xs)
+			require.NoError(t, err)
+			for i := 0; i < len(xs); i += 7 {
+				c, err := s.Encrypt(t.Context(), xs[i])
+				require.NoError(t, err)
+				require.Equal(t, c, cs[i], "value %d", i)
+			}
+			slices.Sort(xs)
+		}
+	}
+}
+
+func TestKeyedAllocations(t *testing.T) {
+	for _, d := range []ope.Domain{ope.Int8, ope.Int32, ope.Int64} {
+		s, err := New(keyedKey(t, 1), d, nil)
+		require.NoError(t, err)
+		c, err := s.Encrypt(t.Context(), 17)
+		require.NoError(t, err)
+		buf, ctx := make([]byte, 0, 24), t.Context()
+		require.Zero(t, testing.AllocsPerRun(200, func() { buf, _ = s.AppendEncrypt(buf[:0], 17) }))
+		require.Zero(t, testing.AllocsPerRun(200, func() { s.Decrypt(ctx, c) }))
+		require.LessOrEqual(t, testing.AllocsPerRun(200, func() { c, _ = s.Encrypt(ctx, 17) }), 1.)
+	}
+}
+
+func FuzzKeyedOrder(f *testing.F) {
+	f.Add(int64(0), int64(1), int64(-5), uint64(10), uint8(64))
+	f.Add(int64(math.MaxInt64), int64(math.MinInt64), int64(math.MinInt64), uint64(math.MaxUint64), uint8(192))
+	f.Add(int64(3), int64(3), int64(0), uint64(255), uint8(8))
+	f.Fuzz(func(t *testing.T, x, y, low int64, span uint64, rangeBits uint8) {
+		room := uint64(math.MaxInt64) - uint64(low) // how far the domain can reach up
+		d := ope.Domain{Min: low, Max: int64(uint64(low) + min(span, room))}
+		s, err := New(keyedKey(t, 5), d, &Options{RangeBits: int(rangeBits), AllowSmallRange: true})
+		if err != nil {
+			t.Skip(err)
+		}
+		cx, errX := s.Encrypt(t.Context(), x)
+		cy, errY := s.Encrypt(t.Context(), y)
+		if (errX == nil) != d.Contains(x) || (errY == nil) != d.Contains(y) {
+			t.Fatal("the domain is not what is encrypted")
+		}
+		if errX != nil || errY != nil {
+			return
+		}
+		if got, want := bytes.Compare(cx, cy), cmp.Compare(x, y); got != want {
+			t.Fatalf("compare %d and %d: %d", x, y, got)
+		}
+		if back, err := s.Decrypt(t.Context(), cx); err != nil || back != x {
+			t.Fatalf("%d decrypts to %d, %v", x, back, err)
+		}
+	})
+}
+
+// Whatever decrypts is the ciphertext of what it decrypts to.
+func FuzzKeyedDecrypt(f *testing.F) {
+	var schemes []*Scheme
+	for i, d := range []ope.Domain{{Min: 7, Max: 7}, ope.Int8, {Min: 0, Max: 200}, ope.Int32, ope.Int64} {
+		o := Options{RangeBits: []int{8, 9, 16, 33, 192}[i], AllowSmallRange: true}
+		s, err := New(keyedKey(f, 1), d, &o)
+		require.NoError(f, err)
+		schemes = append(schemes, s)
+		c, err := s.Encrypt(f.Context(), 7)
+		require.NoError(f, err)
+		f.Add([]byte(c))
+		f.Add(make([]byte, len(c)))
+		f.Add(bytes.Repeat([]byte{0xff}, len(c)))
+	}
+	f.Fuzz(func(t *testing.T, c []byte) {
+		for _, s := range schemes {
+			x, err := s.Decrypt(t.Context(), c)
+			if err != nil {
+				require.ErrorIs(t, err, ope.ErrCiphertext)
+				continue
+			}
+			again, err := s.Encrypt(t.Context(), x)
+			require.NoError(t, err)
+			require.Equal(t, ope.Ciphertext(c), again)
+		}
+	})
+}
+
 func BenchmarkKeyed(b *testing.B) { opetest.BenchmarkScheme(b, makeKeyed(nil)) }
+
+// Single values by the sizes of domain and range. There is no cache: every call is cold.
+func BenchmarkKeyedSizes(b *testing.B) {
+	for _, d := range []ope.Domain{ope.Int8, ope.Int16, ope.Int32, {Min: 0, Max: 1<<48 - 1}, ope.Int64} {
+		s, err := New(keyedKey(b, 1), d, nil)
+		require.NoError(b, err)
+		r := rand.New(rand.NewPCG(1, 2))
+		xs, cs := make([]int64, 8192), make([]ope.Ciphertext, 8192)
+		for i := range xs {
+			xs[i] = d.At(r.Uint64() & d.Span())
+			cs[i], err = s.Encrypt(b.Context(), xs[i])
+			require.NoError(b, err)
+		}
+		name, buf := fmt.Sprintf("%d bits of %s", s.bits, d), make([]byte, 0, 24)
+		b.Run("Append/"+name, func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				s.AppendEncrypt(buf, xs[i&8191])
+			}
+		})
+		b.Run("Decrypt/"+name, func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				s.Decrypt(b.Context(), cs[i&8191])
+			}
+		})
+	}
+}
+
+// A million 32-bit values at once; -cpu 1,2 shows how it scales.
+func BenchmarkKeyedMillion(b *testing.B) {
+	s, err := New(keyedKey(b, 1), ope.Int32, nil)
+	require.NoError(b, err)
+	r := rand.New(rand.NewPCG(1, 2))
+	xs := make([]int64, 1_000_000)
+	for i := range xs {
+		xs[i] = int64(int32(r.Uint32()))
+	}
+	for _, name := range []string{"random", "sorted"} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				s.EncryptBatch(b.Context(), xs)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(xs)), "ns/value")
+		})
+		slices.Sort(xs)
+	}
+}
