@@ -108,7 +108,10 @@ type Scheme interface {
 	// rotated order.
 	//
 	// Intervals never changes state, whether or not lo and hi were ever encrypted: a query does
-	// not write. The caller owns the result.
+	// not write. Where an immutable scheme decides ciphertexts only when they are asked for, the
+	// intervals hold exactly what was encrypted before the call, and go on to hold all of [lo, hi];
+	// but a value outside that is encrypted later may fall into them, unless lo and hi had been
+	// encrypted. The caller owns the result.
 	Intervals(ctx context.Context, lo, hi int64) ([]Interval, error)
 }
 
