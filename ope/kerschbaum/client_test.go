@@ -102,7 +102,7 @@ func TestColdLookUp(t *testing.T) {
 			worst, reads := 0, 0
 			const trials = 12
 			for i := range trials {
-				s := newClient(t, nil2{}, ope.Int64, nil)
+				s := newClient(t, struct{ ope.Index }{}, ope.Int64, nil)
 				index := &filled{s: s, epoch: c.epoch, elements: c.elements}
 				s.index = index
 				at := []int{0, n - 1, n / 2}
@@ -130,9 +130,6 @@ func TestColdLookUp(t *testing.T) {
 		})
 	}
 }
-
-// nil2 is an index that is not to be used.
-type nil2 struct{ ope.Index }
 
 // insertAll puts values into an index in their order, each beside the one before.
 func insertAll(values []int64) ([]element, error) {
@@ -407,4 +404,155 @@ func TestUnknownOutcomes(t *testing.T) {
 		}
 	})
 	require.NotZero(t, unknown)
+}
+
+// An interval is good until ciphertexts move.
+func TestValid(t *testing.T) {
+	index := opetest.NewIndex()
+	s, other := newClient(t, index, ope.Int64, nil), newClient(t, index, ope.Int64, nil)
+	_, err := s.EncryptBatch(t.Context(), []int64{1, 2, 3})
+	require.NoError(t, err)
+	ivs, err := other.Intervals(t.Context(), 2, 3)
+	require.NoError(t, err)
+	_, err = s.Encrypt(t.Context(), 4)
+	require.NoError(t, err)
+	require.NoError(t, s.Valid(t.Context(), ivs[0]))
+	require.NoError(t, other.Valid(t.Context(), ivs[0]))
+	_, err = s.Rebalance(t.Context(), nil)
+	require.NoError(t, err)
+	require.ErrorIs(t, s.Valid(t.Context(), ivs[0]), ope.ErrStale)
+	require.ErrorIs(t, other.Valid(t.Context(), ivs[0]), ope.ErrStale)
+	require.ErrorIs(t, newClient(t, index, ope.Int64, nil).Valid(t.Context(), ivs[0]), ope.ErrStale)
+	ivs, err = other.Intervals(t.Context(), 2, 3)
+	require.NoError(t, err)
+	require.NoError(t, s.Valid(t.Context(), ivs[0]))
+	require.NoError(t, newClient(t, index, ope.Int64, nil).Valid(t.Context(), ivs[0]))
+}
+
+// A range goes on behind the last value that it yielded, whatever moves meanwhile.
+func TestRangeGoesOn(t *testing.T) {
+	index := opetest.NewIndex()
+	s, other := tight(newClient(t, index, ope.Int64, nil), 12), tight(newClient(t, index, ope.Int64, nil), 12)
+	for x := range int64(60) {
+		_, err := s.Encrypt(t.Context(), 10*x)
+		require.NoError(t, err)
+	}
+	var got []int64
+	versions := map[ope.Version]bool{}
+	for e, err := range s.Range(t.Context(), 95, 505) {
+		require.NoError(t, err)
+		got = append(got, e.Plaintext)
+		versions[e.Version] = true
+		if len(got)%10 == 5 {
+			_, err := other.Rebalance(t.Context(), nil)
+			require.NoError(t, err)
+		}
+		_, err = other.Encrypt(t.Context(), e.Plaintext-5) // behind the range: not seen
+		require.NoError(t, err)
+	}
+	var want []int64
+	for x := int64(100); x <= 500; x += 10 {
+		want = append(want, x)
+	}
+	require.Equal(t, want, got)
+	require.Greater(t, len(versions), 4)
+}
+
+// The log reaches back to the epoch before the present one, and says so when it does not.
+func TestMovesAreForgotten(t *testing.T) {
+	index := opetest.NewIndex()
+	s := tight(newClient(t, index, ope.Int64, nil), 12)
+	random := rand.New(rand.NewPCG(1, 1))
+	lo, hi := int64(0), int64(1)<<62
+	encrypt := func(n int) { // towards one place, from both sides
+		for range n {
+			x := lo + (hi-lo)/2
+			_, err := s.Encrypt(t.Context(), x)
+			require.NoError(t, err)
+			if random.IntN(2) == 0 {
+				lo = x
+			} else {
+				hi = x
+			}
+		}
+	}
+	last := func(since ope.Version) (n int, err error) {
+		for _, err = range s.Moves(t.Context(), since) {
+			n++
+		}
+		return n, err
+	}
+	encrypt(30)
+	require.NotZero(t, s.Stats().Relabels)
+	before := s.known.version()
+	encrypt(10)
+	_, err := last(before)
+	require.NoError(t, err)
+	for _, wrong := range []ope.Version{{Epoch: 9}, {Epoch: before.Epoch, Generation: 10_000}} {
+		_, err = last(wrong)
+		require.ErrorIs(t, err, ope.ErrStale)
+	}
+	for range 3 {
+		encrypt(5)
+		_, err := s.Rebalance(t.Context(), nil)
+		require.NoError(t, err)
+	}
+	_, err = last(ope.Version{Epoch: before.Epoch})
+	require.ErrorIs(t, err, ope.ErrStale)
+	n, err := last(ope.Version{Epoch: s.known.epoch - 1})
+	require.NoError(t, err)
+	require.NotZero(t, n)
+}
+
+// Clients that run at the same time, with goroutines each. The race detector does the rest.
+func TestConcurrentClients(t *testing.T) {
+	index := opetest.NewIndex()
+	const bits, values = 13, 120
+	var wg sync.WaitGroup
+	for i := range 3 {
+		s, err := New(keyOf(t), ope.Int64, index, nil)
+		require.NoError(t, err)
+		tight(s, bits)
+		for j := range 3 {
+			wg.Go(func() {
+				for n := range values {
+					x := int64((n*(2*i+3) + j) % values)
+					c, err := s.Encrypt(t.Context(), x)
+					if err == nil {
+						var got int64
+						if got, err = s.Decrypt(t.Context(), c); errors.Is(err, ope.ErrStale) {
+							err = nil
+						} else if err == nil && got != x {
+							err = fmt.Errorf("Decrypt = %d, want %d", got, x)
+						}
+					}
+					if err == nil && n%20 == j {
+						_, err = s.Intervals(t.Context(), x, x+10)
+					}
+					if err == nil && n%40 == 7*j {
+						last := int64(-1)
+						for e, rangeErr := range s.Range(t.Context(), 0, values) {
+							if err = rangeErr; err == nil && e.Plaintext <= last {
+								err = errors.New("a range out of order")
+							}
+							last = e.Plaintext
+						}
+					}
+					if err == nil && n == 60+10*i && j == 0 {
+						_, err = s.Rebalance(t.Context(), nil)
+					}
+					if err != nil {
+						t.Errorf("client %d: %v", i, err)
+						return
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	want := map[int64]bool{}
+	for x := range int64(values) {
+		want[x] = true
+	}
+	check(t, index, bits, want)
 }

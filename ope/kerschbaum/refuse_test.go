@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -95,8 +96,10 @@ func TestForeignIndex(t *testing.T) {
 			spares: []string{"Decrypt"}, // the ciphertext is foreign as well
 		},
 		"another domain": {
-			client: func(index ope.Index) (*Scheme, error) { return New(testKey(t), ope.Int16, index, &Options{Name: "col"}) },
-			words:  []string{"[0,255]", "[-32768,32767]", unit},
+			client: func(index ope.Index) (*Scheme, error) {
+				return New(testKey(t), ope.Int16, index, &Options{Name: "col"})
+			},
+			words: []string{"[0,255]", "[-32768,32767]", unit},
 		},
 		"other rules": {
 			client: func(index ope.Index) (*Scheme, error) {
@@ -105,11 +108,15 @@ func TestForeignIndex(t *testing.T) {
 			words: []string{"kerschbaum/1", "kerschbaum-published/1"},
 		},
 		"newer format of the unit": {
-			change: func(r []ope.Record) ope.Change { return put(ope.Record{Key: zero, Value: append([]byte{9}, r[0].Value[1:]...)}) },
-			words:  []string{"format 9", "newer version", unit},
+			change: func(r []ope.Record) ope.Change {
+				return put(ope.Record{Key: zero, Value: append([]byte{9}, r[0].Value[1:]...)})
+			},
+			words: []string{"format 9", "newer version", unit},
 		},
 		"newer format of a record": {
-			change: func(r []ope.Record) ope.Change { return put(ope.Record{Key: r[3].Key, Value: append([]byte{9}, r[3].Value[1:]...)}) },
+			change: func(r []ope.Record) ope.Change {
+				return put(ope.Record{Key: r[3].Key, Value: append([]byte{9}, r[3].Value[1:]...)})
+			},
 			words:  []string{"format 9", unit},
 			spares: []string{"Moves"},
 		},
@@ -128,7 +135,9 @@ func TestForeignIndex(t *testing.T) {
 			spares: []string{"Moves"},
 		},
 		"record of something else": {
-			change: func(r []ope.Record) ope.Change { return put(ope.Record{Key: []byte("\x80mine"), Value: []byte("hello")}) },
+			change: func(r []ope.Record) ope.Change {
+				return put(ope.Record{Key: []byte("\x80mine"), Value: []byte("hello")})
+			},
 			words:  []string{"806d696e65", unit},
 			spares: []string{"Moves", "Decrypt"},
 		},
@@ -157,7 +166,7 @@ func TestForeignIndex(t *testing.T) {
 				return s
 			}, ct)
 			for method, err := range errs {
-				if contains(c.spares, method) {
+				if slices.Contains(c.spares, method) {
 					continue
 				}
 				require.ErrorIs(t, err, ope.ErrIndex, method)
@@ -170,15 +179,6 @@ func TestForeignIndex(t *testing.T) {
 			}
 		})
 	}
-}
-
-func contains(list []string, s string) bool {
-	for _, l := range list {
-		if l == s {
-			return true
-		}
-	}
-	return false
 }
 
 // Neighbours that no insertions can have produced are an error.

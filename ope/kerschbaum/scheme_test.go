@@ -115,7 +115,9 @@ func TestOrderIsAllThatIsSeen(t *testing.T) {
 		at += 1 + random.Int64N(1<<random.IntN(57))
 	}
 	for name, history := range map[string]func(*testing.T, *Scheme, *[n]int64){
-		"random": func(t *testing.T, s *Scheme, values *[n]int64) { play(t, s, values, rand.New(rand.NewPCG(1, 2)).Perm(n)) },
+		"random": func(t *testing.T, s *Scheme, values *[n]int64) {
+			play(t, s, values, rand.New(rand.NewPCG(1, 2)).Perm(n))
+		},
 		"ascending": func(t *testing.T, s *Scheme, values *[n]int64) {
 			order := make([]int, n)
 			for i := range order {

@@ -1,0 +1,131 @@
+package kerschbaum
+
+import (
+	"crypto/aes"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"testing"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/opetest"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/chacha20poly1305"
+)
+
+// derive is HKDF as docs/format.md has it, with nothing of package ope.
+func derive(t *testing.T, secret []byte, n int, labels ...string) []byte {
+	info := "rangecrypt/key/1"
+	for _, l := range labels {
+		info += string(binary.BigEndian.AppendUint32(nil, uint32(len(l)))) + l
+	}
+	out, err := hkdf.Key(sha256.New, secret, nil, info, n)
+	require.NoError(t, err)
+	return out
+}
+
+func unhex(t *testing.T, s string) []byte {
+	b, err := hex.DecodeString(s)
+	require.NoError(t, err)
+	return b
+}
+
+// What docs/format.md says is what is stored, read here with standard primitives only.
+func TestFormat(t *testing.T) {
+	index := opetest.NewIndex()
+	s := newClient(t, index, ope.Int64, &Options{Name: "column", Limit: 10})
+	values := []int64{-7, 1 << 40, 3}
+	for _, x := range values {
+		_, err := s.Encrypt(t.Context(), x)
+		require.NoError(t, err)
+	}
+	master := testKey(t).Secret()
+	recordKey := derive(t, master, 32, "kerschbaum", "record")
+	aead, err := chacha20poly1305.NewX(derive(t, recordKey, 32, "index", "record"))
+	require.NoError(t, err)
+	open := func(unit, key string, value []byte) string {
+		require.EqualValues(t, 1, value[0])
+		ad := "\x01" + string([]byte{byte(len(unit))}) + unit + key
+		b, err := aead.Open(nil, value[1:25], value[25:], []byte(ad))
+		require.NoError(t, err)
+		return hex.EncodeToString(b)
+	}
+	read := func(unit string) (ope.Meta, map[string]string) {
+		view, err := index.Read(t.Context(), ope.Unit(unit), nil, nil, 0)
+		require.NoError(t, err)
+		out := map[string]string{}
+		for _, r := range view.Records {
+			value, key := r.Value, string(r.Key)
+			if len(r.Key) == 16 && [16]byte(r.Key) == [16]byte{} {
+				const id = "kerschbaum/1 domain=[-9223372036854775808,9223372036854775807]"
+				head := 19 + len(id)
+				require.Equal(t, derive(t, recordKey, 16, "index", "key id"), value[1:17])
+				require.Equal(t, id, string(value[19:head]))
+				require.EqualValues(t, len(id), binary.BigEndian.Uint16(value[17:]))
+				key += string(value[:head])
+				value = value[head:]
+			}
+			name := hex.EncodeToString(r.Key)
+			if len(r.Key) > 17 && r.Key[16] == 'm' {
+				require.Len(t, r.Key, 33)
+				name = "mark"
+			}
+			out[name] += open(unit, key, value)
+		}
+		return view.Meta, out
+	}
+	const zero, tail = "00000000000000000000000000000000", "ffffffffffffffffffffffffffffffff"
+
+	meta, records := read("column/000000/0000000000000001")
+	require.Equal(t, ope.StateOpen, meta.State)
+	require.Equal(t, map[string]string{
+		zero:                               "0000000000000000" + "0000000000000000",
+		"7fffffffffffffffffffffffffffffff": "fffffffffffffff9" + "00000001" + "00000000" + "00000000" + "00",
+		"bfffffffffffffffffffffffffffffff": "0000010000000000" + "00000002" + "00000001" + "00000000" + "01",
+		"9fffffffffffffffffffffffffffffff": "0000000000000003" + "00000003" + "00000001" + "00000001" + "ff",
+		"mark":                             "0000000000000001" + "0000000000000001" + "0000000000000001",
+	}, records)
+
+	// Ciphertexts.
+	keys := derive(t, master, 64, "kerschbaum", "ciphertext")
+	inner, err := aes.NewCipher(keys[:32])
+	require.NoError(t, err)
+	outer, err := aes.NewCipher(keys[32:])
+	require.NoError(t, err)
+	tag := func(label string, x int64, epoch uint32) string {
+		b := unhex(t, label)
+		inner.Encrypt(b, b)
+		binary.BigEndian.PutUint64(b, binary.BigEndian.Uint64(b)^uint64(x))
+		binary.BigEndian.PutUint32(b[8:], binary.BigEndian.Uint32(b[8:])^epoch)
+		outer.Encrypt(b, b)
+		return label + hex.EncodeToString(b)
+	}
+	c, err := s.Encrypt(t.Context(), 3)
+	require.NoError(t, err)
+	require.Equal(t, tag("9fffffffffffffffffffffffffffffff", 3, 1), hex.EncodeToString(c))
+
+	// The next epoch.
+	_, err = s.Rebalance(t.Context(), nil)
+	require.NoError(t, err)
+	meta, records = read("column/000000/0000000000000000")
+	require.EqualValues(t, 2, meta.Generation)
+	require.Empty(t, records)
+	meta, records = read("column/000000/0000000000000001")
+	require.Equal(t, ope.StateRetired, meta.State)
+	require.NotContains(t, records, "7fffffffffffffffffffffffffffffff")
+	meta, records = read("column/000000/0000000000000002")
+	require.Equal(t, ope.Meta{State: ope.StateOpen, Nonce: meta.Nonce}, meta)
+	require.Equal(t, map[string]string{
+		zero:                               "0000000000000003" + "0000000000000000",
+		"3fffffffffffffffffffffffffffffff": "fffffffffffffff9" + "00000002" + "00000001" + "00000000" + "ff",
+		"7fffffffffffffffffffffffffffffff": "0000000000000003" + "00000001" + "00000000" + "00000000" + "00",
+		"bfffffffffffffffffffffffffffffff": "0000010000000000" + "00000002" + "00000001" + "00000000" + "01",
+		tail + "70" + "00000000": "fffffffffffffff9" + "7fffffffffffffffffffffffffffffff" + "3fffffffffffffffffffffffffffffff" +
+			"0000000000000003" + "9fffffffffffffffffffffffffffffff" + "7fffffffffffffffffffffffffffffff" +
+			"0000010000000000" + "bfffffffffffffffffffffffffffffff" + "bfffffffffffffffffffffffffffffff",
+	}, records)
+	c, err = s.Encrypt(t.Context(), -7)
+	require.NoError(t, err)
+	require.Equal(t, tag("3fffffffffffffffffffffffffffffff", -7, 2), hex.EncodeToString(c))
+}
