@@ -198,7 +198,7 @@ func AuditPlot(name string, a Audit) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	width := vg.Length(30+3*max(len(a.Results)-3, 0)) * vg.Centimeter
+	width := vg.Length(30+5*max(len(a.Results)-3, 0)) * vg.Centimeter
 	return picture(name, AuditHeadline(a), width, exact, near, errors)
 }
 
