@@ -1,0 +1,348 @@
+package wozniak
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"iter"
+	"math/big"
+	mathrand "math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+)
+
+// Group commit: callers queue up, and one worker at a time serves all who wait. It is a goroutine
+// of its own, since a caller may leave while others wait; it ends with the queue.
+
+type request struct {
+	xs   []uint64
+	ctx  context.Context // of the caller, to learn that it has left
+	cs   []point
+	err  error
+	done chan struct{}
+}
+
+func (s *Indexed) group(ctx context.Context, xs []uint64) ([]point, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if len(xs) == 0 {
+		return nil, nil
+	}
+	r := &request{xs: xs, ctx: ctx, done: make(chan struct{})}
+	s.queueMu.Lock()
+	s.queue = append(s.queue, r)
+	if !s.working {
+		s.working = true
+		go s.work()
+	}
+	s.queueMu.Unlock()
+	select {
+	case <-r.done:
+		return r.cs, r.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (s *Indexed) work() {
+	for {
+		s.queueMu.Lock()
+		rs := s.queue
+		s.queue = nil
+		s.working = len(rs) > 0
+		s.queueMu.Unlock()
+		if len(rs) == 0 {
+			return
+		}
+		s.serve(rs)
+		// A record that cannot be read must not fail those who do not need it.
+		for _, r := range rs {
+			if len(rs) > 1 && r.err != nil && r.ctx.Err() == nil {
+				s.serve([]*request{r})
+			}
+			close(r.done)
+		}
+	}
+}
+
+// serve encrypts the values of all requests, as long as one of the callers waits.
+func (s *Indexed) serve(rs []*request) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(rs[0].ctx))
+	defer cancel()
+	var waiting sync.WaitGroup
+	waiting.Add(len(rs))
+	for _, r := range rs {
+		stop := context.AfterFunc(r.ctx, waiting.Done)
+		defer func() {
+			if stop() {
+				waiting.Done()
+			}
+		}()
+	}
+	go func() { waiting.Wait(); cancel() }()
+
+	var xs []uint64
+	for _, r := range rs {
+		xs = append(xs, r.xs...)
+	}
+	found, err := s.encrypt(ctx, xs)
+	for _, r := range rs {
+		if r.err = err; err != nil {
+			continue
+		}
+		r.cs = make([]point, len(r.xs))
+		for i, x := range r.xs {
+			r.cs[i] = found[x]
+		}
+	}
+}
+
+// commitRecords is how many records a commit may have before no further value goes into it. Those of
+// one value stay together, and are at most some 200.
+const commitRecords = 256
+
+// encrypt returns the ciphertexts of xs, once all are in the index.
+func (s *Indexed) encrypt(ctx context.Context, xs []uint64) (map[uint64]point, error) {
+	done := make(map[uint64]point, len(xs))
+	left := make([]uint64, 0, len(xs))
+	for _, x := range xs {
+		if _, twice := done[x]; !twice {
+			done[x] = point{}
+			left = append(left, x)
+		}
+	}
+	for refused := 0; ; {
+		start := time.Now()
+		open, err := s.ready(ctx)
+		if err != nil {
+			return nil, err
+		}
+		var applied bool
+		if !open {
+			applied, err = s.openUnit(ctx)
+		} else {
+			var p *plan
+			if p, err = s.locate(ctx, &left, done); err == nil && p == nil {
+				return done, nil
+			}
+			if err == nil {
+				applied, err = s.commit(ctx, p)
+			}
+			if applied {
+				left = left[len(p.targets):]
+				for _, t := range p.targets {
+					done[t.x] = t.c
+				}
+			}
+		}
+		switch {
+		case err != nil:
+			return nil, err
+		case applied:
+			refused = 0
+		default:
+			refused++
+			if err := s.pause(ctx, refused, time.Since(start)); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// openUnit draws the ciphertexts of the ends of the domain and opens the unit with them, unless
+// another client does.
+func (s *Indexed) openUnit(ctx context.Context) (bool, error) {
+	cmin, cmax, err := ends(s.domain.Span(), s.bits, s.coins)
+	if err != nil {
+		return false, err
+	}
+	all := []pair{{x: 0, c: pointOf(cmin)}, {x: s.domain.Span(), c: pointOf(cmax)}}
+	if s.domain.Span() == 0 {
+		all = all[:1]
+	}
+	// Where records are but no meta, they are another scheme's.
+	cond := ope.Condition{State: ope.StateAbsent, Absent: [][]byte{headerKey}}
+	nonce, applied, err := s.put(ctx, cond, s.sealHeader(len(all), pointOf(cmin), pointOf(cmax)), slices.Values(all))
+	if err != nil || !applied {
+		return false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.adopt(nonce)
+	s.open, s.counted, s.count, s.alone = true, true, len(all), true
+	s.stats.Pairs += len(all)
+	if err := s.putAll(all); err != nil {
+		return false, err
+	}
+	low, _ := s.known.around(0)
+	low.bare = s.view
+	return true, nil
+}
+
+// put commits the header and pairs under a new nonce. An unknown outcome is reported as one that
+// was not applied. Whether it was, or will be, shows when the values are looked up again: the
+// condition on state and nonce keeps a late commit from following any other.
+func (s *Indexed) put(ctx context.Context, cond ope.Condition, header ope.Record, ps iter.Seq[pair]) (nonce ope.Nonce, applied bool, err error) {
+	rand.Read(nonce[:]) // never fails, as documented
+	change := ope.Change{Puts: []ope.Record{header}, Meta: ope.Meta{State: ope.StateOpen, Nonce: nonce}}
+	for p := range ps {
+		change.Puts = append(change.Puts, s.seal(p))
+	}
+	applied, err = s.index.Commit(ctx, s.unit, cond, change)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.Trips++
+	switch {
+	case errors.Is(err, ope.ErrUnknownOutcome):
+		s.stats.Unknown++
+		applied = false
+	case err != nil:
+		s.forget()
+		return nonce, false, s.fail("commit to", err)
+	case applied:
+		s.stats.Commits++
+		return nonce, true, nil
+	default:
+		s.stats.Refused++
+	}
+	s.forget()
+	return nonce, false, nil
+}
+
+// A plan is a commit that is right in the unit as it was under a nonce.
+type plan struct {
+	nonce   ope.Nonce
+	count   int // of pairs after it
+	fresh   pairs
+	targets []pair // what was asked for, among fresh
+	header  ope.Record
+}
+
+// locate drops from the front of left what the index has already, and plans a commit of the first
+// of the others as soon as their neighbours are known in one view. It returns nil when nothing is
+// left.
+func (s *Indexed) locate(ctx context.Context, left *[]uint64, done map[uint64]point) (*plan, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.alone {
+		s.forget()
+	}
+	for {
+		if s.known.n > s.cache {
+			s.known.thin()
+		}
+		var lot, unknown []uint64
+		kept := (*left)[:0]
+		for i, x := range *left {
+			low, _ := s.known.around(x)
+			if low.x == x {
+				done[x] = low.c
+				continue
+			}
+			kept, lot = append(kept, x), append(lot, x)
+			if low.bare != s.view {
+				unknown = append(unknown, x)
+			}
+			if len(lot) == s.lot {
+				kept = append(kept, (*left)[i+1:]...)
+				break
+			}
+		}
+		*left = kept
+		if len(lot) == 0 {
+			return nil, nil
+		}
+		if len(unknown) == 0 && s.counted {
+			return s.plan(lot)
+		}
+		s.mu.Unlock()
+		_, err := s.search(ctx, unknown, true)
+		s.mu.Lock()
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// plan draws ciphertexts for the first of the values, as many as fit in a commit. It is called with
+// the lock held.
+func (s *Indexed) plan(lot []uint64) (*plan, error) {
+	p := &plan{nonce: s.nonce, count: s.count}
+	for _, x := range lot {
+		low, high := s.known.around(x)
+		if a, b := p.fresh.around(x); a != nil || b != nil {
+			if a != nil && a.x > low.x {
+				low = a
+			}
+			if b != nil && b.x < high.x {
+				high = b
+			}
+		}
+		if low.x == x { // it was drawn on the way to another
+			p.targets = append(p.targets, *low)
+			continue
+		}
+		var drawn []pair
+		err := between(*low, *high).sample(x, s.coins, func(d uint64, c *big.Int) {
+			s.stats.Samplings++
+			if s.keep || d == x {
+				drawn = append(drawn, pair{x: d, c: pointOf(c)})
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+		if p.count+len(drawn) > s.limit {
+			if len(p.targets) > 0 {
+				break
+			}
+			return nil, fmt.Errorf("%w: unit %q has %d pairs, at most %d are allowed", ope.ErrFull, s.unit, p.count, s.limit)
+		}
+		for _, d := range drawn {
+			p.fresh.put(d)
+		}
+		p.count += len(drawn)
+		p.targets = append(p.targets, drawn[len(drawn)-1])
+		if p.fresh.n >= commitRecords {
+			break
+		}
+	}
+	first, _ := s.known.around(0)
+	last, _ := s.known.around(s.domain.Span())
+	p.header = s.sealHeader(p.count, first.c, last.c)
+	return p, nil
+}
+
+func (s *Indexed) commit(ctx context.Context, p *plan) (bool, error) {
+	cond := ope.Condition{State: ope.StateOpen, Nonce: &p.nonce}
+	nonce, applied, err := s.put(ctx, cond, p.header, p.fresh.all)
+	if err != nil || !applied {
+		return false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// The view goes on, since what has changed is known.
+	s.nonce, s.count = nonce, p.count
+	s.stats.Pairs += p.fresh.n
+	s.lot = max(8, min(2*len(p.targets), commitRecords, s.cache/8))
+	return true, s.putAll(slices.Collect(p.fresh.all))
+}
+
+// pause waits before another attempt, by chance as long as the last one took or longer, the more
+// the more often it was refused: where many clients write, one that waits lets another through.
+func pause(ctx context.Context, refused int, took time.Duration) error {
+	longest := min(max(took, 100*time.Microsecond)<<min(refused-1, 6), time.Second)
+	t := time.NewTimer(mathrand.N(longest))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,228 @@
+package wozniak
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+)
+
+// A gap is where a value is, or would be: the pairs next to it. Both are that of the value itself if it has one.
+type gap struct{ low, high pair }
+
+// A page is a read of the records from one ciphertext to another, both included.
+type page struct {
+	from, to point
+	first    *pair  // the pair that must be the first of it, if known
+	x        [2]int // from and to which of the values it is for
+	view     ope.View
+}
+
+// search reads until it knows the gaps of all xs, each as it was at one instant after the call. With
+// follow, the view becomes that of the last answer, with all that is known of it.
+//
+// A page from the left neighbour that is known is enough where most pairs are remembered. Otherwise,
+// and when it was not, further pages start at places between the neighbours: half of them evenly
+// spread, for what is known least, and half ever closer to the neighbours, since the range halves
+// with every draw and is crowded at some places and empty at others.
+func (s *Indexed) search(ctx context.Context, xs []uint64, follow bool) (map[uint64]gap, error) {
+	found := make(map[uint64]gap, len(xs))
+	xs = slices.Sorted(slices.Values(xs))
+	gaps := make([]gap, len(xs))
+	s.mu.RLock()
+	for i, x := range xs {
+		low, high := s.known.around(x)
+		gaps[i] = gap{*low, *high}
+		if low.x == x { // another goroutine has found it
+			found[x] = gaps[i]
+		}
+	}
+	probing := s.count/(s.known.n+1) >= s.page/2
+	counted := s.counted || !follow
+	s.mu.RUnlock()
+	for ; ; probing = true {
+		var pages []*page
+		groups := 0
+		for i := 0; i < len(xs); {
+			// Values between the same neighbours are looked for together.
+			g, from := gaps[i], i
+			wanted := false
+			for ; i < len(xs) && gaps[i].low.x == g.low.x; i++ {
+				_, ok := found[xs[i]]
+				wanted = wanted || !ok
+			}
+			if wanted {
+				groups++
+				pages = append(pages, &page{from: g.low.c, to: g.high.c, first: &g.low, x: [2]int{from, i}})
+			}
+		}
+		if groups == 0 && counted {
+			return found, nil
+		}
+		if probing {
+			for _, pg := range pages[:groups:groups] {
+				for _, c := range probes(pg.from, pg.to, max(3, s.parallel/groups-1)) {
+					pages = append(pages, &page{from: c, to: pg.to, x: pg.x})
+				}
+			}
+		}
+		if err := s.read(ctx, pages, !counted); err != nil {
+			return nil, err
+		}
+		counted = true
+		for _, pg := range pages {
+			ps, err := s.learn(pg, follow)
+			if err != nil {
+				return nil, err
+			}
+			for i := pg.x[0]; i < pg.x[1]; i++ {
+				x := xs[i]
+				k, hit := slices.BinarySearchFunc(ps, x, func(p pair, x uint64) int { return cmp.Compare(p.x, x) })
+				switch {
+				case hit:
+					found[x] = gap{ps[k], ps[k]}
+				case k > 0 && k < len(ps):
+					found[x] = gap{ps[k-1], ps[k]}
+				case k > 0 && ps[k-1].x > gaps[i].low.x:
+					gaps[i].low = ps[k-1]
+				case k == 0 && len(ps) > 0 && ps[0].x < gaps[i].high.x:
+					gaps[i].high = ps[0]
+				}
+			}
+		}
+	}
+}
+
+// probes returns at most n ciphertexts between two others, ascending and distinct.
+func probes(low, high point, n int) []point {
+	from := new(big.Int).SetBytes(low[:])
+	width := new(big.Int).Sub(new(big.Int).SetBytes(high[:]), from)
+	at := make([]*big.Int, 0, n)
+	even := (n + 1) / 2
+	for i := 1; i <= even; i++ {
+		d := new(big.Int).Mul(width, big.NewInt(int64(i)))
+		at = append(at, d.Quo(d, big.NewInt(int64(even+1))))
+	}
+	for i := range n - even {
+		// 1/8, 1/32, 1/128, ... of the width from either side
+		d := new(big.Int).Rsh(width, uint(3+2*(i/2)))
+		if i%2 == 1 {
+			d.Sub(width, d)
+		}
+		at = append(at, d)
+	}
+	slices.SortFunc(at, (*big.Int).Cmp)
+	var cs []point
+	for _, d := range at {
+		if c := pointOf(d.Add(d, from)); c != low && (len(cs) == 0 || cs[len(cs)-1] != c) && c != high {
+			cs = append(cs, c)
+		}
+	}
+	return cs
+}
+
+// read reads all pages, and the header if it is wanted, together.
+func (s *Indexed) read(ctx context.Context, pages []*page, header bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	jobs := make([]func() error, 0, len(pages)+1)
+	for _, pg := range pages {
+		jobs = append(jobs, func() (err error) {
+			pg.view, err = s.index.Read(ctx, s.unit, s.bytes(pg.from), append(s.bytes(pg.to), 0), s.page)
+			if err != nil {
+				return s.fail("read", err)
+			}
+			return nil
+		})
+	}
+	if header {
+		jobs = append(jobs, func() error {
+			meta, count, _, open, err := s.readHeader(ctx)
+			if err != nil {
+				return err
+			}
+			if !open {
+				return fmt.Errorf("%w: unit %q was open and is gone", ope.ErrIndex, s.unit)
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.adopt(meta.Nonce)
+			s.counted, s.count = true, count
+			return nil
+		})
+	}
+	s.mu.Lock()
+	s.stats.Trips += (len(jobs) + s.parallel - 1) / s.parallel
+	s.stats.Reads += len(jobs)
+	s.mu.Unlock()
+	var next atomic.Int64
+	failures := make([]error, len(jobs))
+	work := func() {
+		for i := int(next.Add(1)) - 1; i < len(jobs); i = int(next.Add(1)) - 1 {
+			if failures[i] = jobs[i](); failures[i] != nil {
+				cancel() // the others are of no use
+				return
+			}
+		}
+	}
+	var wg sync.WaitGroup
+	for range min(s.parallel, len(jobs)) - 1 {
+		wg.Go(work)
+	}
+	work()
+	wg.Wait()
+	// Those that were cancelled tell less than what cancelled them.
+	var first error
+	for _, err := range failures {
+		if err != nil && (first == nil || errors.Is(first, context.Canceled)) {
+			first = err
+		}
+	}
+	return first
+}
+
+// learn returns the pairs of a page, after it has remembered them. If the page begins at a pair that
+// is known, it must be there: records are never removed.
+func (s *Indexed) learn(pg *page, follow bool) ([]pair, error) {
+	if pg.view.Meta.State != ope.StateOpen {
+		return nil, fmt.Errorf("%w: unit %q is closed", ope.ErrIndex, s.unit)
+	}
+	ps := make([]pair, len(pg.view.Records))
+	for i, r := range pg.view.Records {
+		var err error
+		if ps[i], err = s.unseal(r); err != nil {
+			return nil, err
+		}
+		if i > 0 && ps[i-1].x >= ps[i].x {
+			return nil, s.corrupt(r.Key, "contradicts its neighbours")
+		}
+	}
+	if pg.first != nil && (len(ps) == 0 || ps[0].c != pg.first.c) {
+		return nil, s.corrupt(s.bytes(pg.from), "is missing")
+	}
+	if !pg.view.More && (len(ps) == 0 || ps[len(ps)-1].c != pg.to) {
+		return nil, s.corrupt(s.bytes(pg.to), "is missing")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if follow {
+		s.adopt(pg.view.Meta.Nonce)
+	}
+	if !follow {
+		return ps, s.remember(ps)
+	}
+	if err := s.putAll(ps); err != nil {
+		return nil, err
+	}
+	for _, p := range ps[:max(len(ps)-1, 0)] {
+		low, _ := s.known.around(p.x)
+		low.bare = s.view
+	}
+	return ps, nil
+}
