@@ -100,7 +100,9 @@ func (n node) walk(w *walker, e u192, items []item, set func(item, u192)) {
 		}
 		i, x := w.sample(&n)
 		p := n.min + i
-		from, _ := slices.BinarySearchFunc(items, p, func(it item, p uint64) int { return cmp.Compare(it.rank, p) })
+		from, _ := slices.BinarySearchFunc(items, p, func(it item, p uint64) int {
+			return cmp.Compare(it.rank, p)
+		})
 		if from > 0 {
 			lower := n
 			lower.last, lower.slack = i-1, x

@@ -1,41 +1,43 @@
-// Package wozniak is the order-preserving encryption of Wozniak, Rossberg, Grau, Alshawish and Schaefer
-// (CCSW 2013), random subrange selection (RSS) over random uniform sampling (RUS), in two forms.
+// Package wozniak is the order-preserving encryption of Wozniak, Rossberg, Grau, Alshawish and
+// Schaefer (CCSW 2013), random subrange selection (RSS) over random uniform sampling (RUS), in two
+// forms.
 //
 // RUS decides an order-preserving function by recursion: choose a plaintext p of those left, each
 // equally likely; choose its ciphertext c from those that leave room for all plaintexts below and
 // above, each equally likely; go on in the lower and the upper part. RSS first chooses at random
-// which part of the range is used at all. Waage, Homann and Wiese (SECRYPT 2016, section 3.2.1) follow the
-// recursion only to the value that is wanted, allow negative plaintexts, and give the ends of the domain
-// their ciphertexts first.
+// which part of the range is used at all. Waage, Homann and Wiese (SECRYPT 2016, section 3.2.1)
+// follow the recursion only to the value that is wanted, allow negative plaintexts, and give the
+// ends of the domain their ciphertexts first.
 //
-// The keyed form, [New], is the default. It keeps no state: the coins of each step are a function of
-// the key and of the part [d_min, d_max] of the domain that the step is about, and every encryption and
-// decryption descends from the whole domain, 42 steps for 32 bits and 87 for 64, 2 ln |D| as in a random
-// binary search tree. The function is therefore the one that the full recursion gives, whatever is
-// encrypted in which order. The indexed form, [NewIndexed], is the one of Waage et al.: it starts from
-// the neighbours that are encrypted already, which an index keeps.
+// The keyed form, [New], is the default. It keeps no state: the coins of each step are a function
+// of the key and of the part [d_min, d_max] of the domain that the step is about, and every
+// encryption and decryption descends from the whole domain in about 2 ln |D| steps, as in a random
+// binary search tree: 42 for 32 bits and 87 for 64. The function is therefore the one that the full
+// recursion gives, whatever is encrypted in which order. The indexed form, [NewIndexed], is the one
+// of Waage et al.: it starts from the neighbours that are encrypted already, which an index keeps.
 //
 // # Exactness
 //
 // Both choices of a step are exactly uniform, and a ciphertext of the keyed form is a mathematical
 // function of the key, the parameters and the plaintext. No floating point takes part: ciphertexts
-// are the same on every architecture and with every compiler, and they are so for good. Their law is that of full
-// RUS in RSS, but for what AES differs from a random function. docs/format.md specifies every bit.
+// are the same on every architecture and with every compiler, and they are so for good. Their law
+// is that of full RUS in RSS, but for what AES differs from a random function. docs/format.md
+// specifies every bit.
 //
 // # What it gives away
 //
-// Order and equality, always, to everyone who sees ciphertexts. A single ciphertext tells less of its plaintext
-// than one of package boldyreva, which is the plaintext stretched: here both are split
-// independently at each step. Of a random plaintext, someone who sees where the ciphertext lies between those
-// of the ends of the domain guesses the place in the domain with a standard deviation of 0.22 instead of
-// 0.29. With the number of ciphertexts that is lost: order alone then gives
+// Order and equality, always, to everyone who sees ciphertexts. A single ciphertext tells less of
+// its plaintext than one of package boldyreva, which is the plaintext stretched: here both are
+// split independently at each step. Of a random plaintext, someone who sees where the ciphertext
+// lies between those of the ends of the domain guesses the place in the domain with a standard
+// deviation of 0.22 instead of 0.29. With more ciphertexts this is lost: their order alone tells
 // places, and for a dense column, or one whose distribution is known, sorting recovers most values
-// (Naveed, Kamara and Wright, CCS 2015). Someone who knows pairs of plaintext and ciphertext knows between which
-// of them the others lie.
+// (Naveed, Kamara and Wright, CCS 2015). Someone who knows pairs of plaintext and ciphertext knows
+// between which of them the others lie.
 //
-// Distances show where the range is too small: a part of the range with as many ciphertexts as plaintexts
-// has one function only, and its ciphertexts are as far from each other as their plaintexts. See
-// [Options.RangeBits].
+// Distances show where the range is too small: a part of the range with as many ciphertexts as
+// plaintexts has one function only, and its ciphertexts are as far from each other as their
+// plaintexts. See [Options.RangeBits].
 //
 // Nothing here runs in constant time: the number of steps depends on the plaintext, and where the
 // processor has no AES instructions, AES is looked up in tables.
@@ -61,9 +63,9 @@ type Options struct {
 	// ciphertexts than plaintexts, shows distances. Each of the 2 ln |D| steps cuts the slack at a
 	// uniform place, which costs 1 nat on average: 2 ln |D| nats in all, or 2b bits. Of 3b bits b
 	// are left, less some for RSS, with a deviation of 2 sqrt(ln |D|) nats. So 1.8 % of 32-bit
-	// plaintexts and 0.2 % of 64-bit ones come to lie in a part without slack. With 64 and 128 bits it
-	// is every second one. Small domains have 64 bits more than b, so that a string that is
-	// no ciphertext, such as one of another key, is hardly ever taken for one. Why not more? At 64
+	// plaintexts and 0.2 % of 64-bit ones come to lie in a part without slack. With 64 and 128 bits
+	// it is every second one. Small domains have 64 bits more than b, so that a string that is no
+	// ciphertext, such as one of another key, is hardly ever taken for one. Why not more? At 64
 	// bits it would gain little, and it lengthens row keys.
 	RangeBits int
 
@@ -72,7 +74,8 @@ type Options struct {
 	AllowSmallRange bool
 }
 
-// A Scheme is the keyed form. It has no state and no cache. Make it with [New].
+// A Scheme is the keyed form. It has no state, and no cache either: the upper steps, which all values
+// share, are taken again by each, and only a batch takes them once. Make it with [New].
 type Scheme struct {
 	id     string
 	domain ope.Domain
@@ -111,7 +114,7 @@ func New(key ope.Key, d ope.Domain, opts *Options) (*Scheme, error) {
 			ope.ErrParams, o.RangeBits, domainBits)
 	}
 	if o.RangeBits < enough && !o.AllowSmallRange {
-		return nil, fmt.Errorf("%w: in a range of %d bits distances in a domain of %d show; use at least %d, or set AllowSmallRange",
+		return nil, fmt.Errorf("%w: a range of %d bits shows distances in a domain of %d; use at least %d, or set AllowSmallRange",
 			ope.ErrParams, o.RangeBits, domainBits, enough)
 	}
 	id := fmt.Sprintf("wozniak/1 domain=%s range=%d", d, o.RangeBits)
