@@ -31,8 +31,7 @@ type checker struct {
 	been     map[seat]bool                   // the same
 	tried    map[int64]bool                  // values whose encryption has begun
 	acked    map[int64]bool                  // values whose encryption has ended
-	handed   []handedOut                     // ciphertexts that clients got
-	sentOut  map[string]bool                 // the same
+	handed   map[string]int64                // ciphertexts that clients got, and of which value
 	clock    int64                           // the highest value of those that grow
 }
 
@@ -51,19 +50,14 @@ type unitState struct {
 	opened   map[label]element
 }
 
-type handedOut struct {
-	ciphertext ope.Ciphertext
-	value      int64
-}
-
 func (w *world) initChecker() {
 	w.checker = checker{
-		units:   make(map[uint64]*unitState),
-		places:  make(map[ope.Version]map[int64]label),
-		been:    make(map[seat]bool),
-		tried:   make(map[int64]bool),
-		acked:   make(map[int64]bool),
-		sentOut: make(map[string]bool),
+		units:  make(map[uint64]*unitState),
+		places: make(map[ope.Version]map[int64]label),
+		been:   make(map[seat]bool),
+		tried:  make(map[int64]bool),
+		acked:  make(map[int64]bool),
+		handed: make(map[string]int64),
 	}
 	w.key, _ = ope.NewKey(bytes.Repeat([]byte{1}, ope.KeySize))
 	w.observer = w.newScheme(w.index)
@@ -74,7 +68,7 @@ func (w *world) committed(unit ope.Unit, applied bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err != nil {
-		w.failLocked("the index refuses a commit: %v", err)
+		w.breach("the index refuses a commit: %v", err)
 	}
 	if !applied {
 		w.count["refused commits"]++
@@ -105,14 +99,21 @@ func (w *world) committed(unit ope.Unit, applied bool, err error) {
 	w.remember(epoch, now)
 }
 
+// breach is a violation that has not harmed anybody yet.
+func (w *world) breach(format string, args ...any) {
+	if !w.setting.harmOnly {
+		w.failLocked(format, args...)
+	}
+}
+
 func (w *world) checkUnit(u *unitState) {
 	seen := make(map[int64]bool)
 	for i, e := range u.elements {
 		if i > 0 && u.elements[i-1].value >= e.value {
-			w.failLocked("I1: order: %d at %x, %d at %x", u.elements[i-1].value, u.elements[i-1].label.bytes()[8:], e.value, e.label.bytes()[8:])
+			w.breach("I1: order: %d at %x, %d at %x", u.elements[i-1].value, u.elements[i-1].label.bytes()[8:], e.value, e.label.bytes()[8:])
 		}
 		if seen[e.value] {
-			w.failLocked("I2: a value twice")
+			w.breach("I2: a value twice")
 		}
 		seen[e.value] = true
 	}
@@ -120,7 +121,7 @@ func (w *world) checkUnit(u *unitState) {
 
 func (w *world) checkChange(epoch uint64, before, now *unitState) {
 	if now.meta.Generation < before.meta.Generation {
-		w.failLocked("the generation falls")
+		w.breach("the generation falls")
 	}
 	var fresh []element
 	for _, e := range now.elements {
@@ -133,34 +134,34 @@ func (w *world) checkChange(epoch uint64, before, now *unitState) {
 	if same && is != ope.StateRetired {
 		for l, raw := range before.raw {
 			if now.raw[l] != raw {
-				w.failLocked("I3: a record moved, changed or vanished within a generation")
+				w.breach("I3: a record moved, changed or vanished within a generation")
 			}
 		}
 	}
 	if !same {
 		w.count["relabellings"]++
 		if was != ope.StateOpen || is != ope.StateOpen {
-			w.failLocked("I5: a relabelling of a unit that is not open")
+			w.breach("I5: a relabelling of a unit that is not open")
 		}
 	}
 	if !same && epoch > 1 || len(fresh) > 0 {
 		if predecessor := w.units[epoch-1]; is == ope.StateOpen && was == ope.StateOpen && predecessor != nil && predecessor.meta.State == ope.StateSealed {
-			w.failLocked("I6: a unit is changed while its predecessor is not retired")
+			w.breach("I6: a unit is changed while its predecessor is not retired")
 		}
 	}
 	if was >= ope.StateSealed && len(fresh) > 0 {
-		w.failLocked("I5: an insertion into a unit that is sealed or retired")
+		w.breach("I5: an insertion into a unit that is sealed or retired")
 	}
 	if was == ope.StateAbsent && is == ope.StateAbsent && epoch > 1 {
 		if predecessor := w.units[epoch-1]; predecessor == nil || predecessor.meta.State != ope.StateSealed {
-			w.failLocked("I6: a copy of a unit that is not sealed")
+			w.breach("I6: a copy of a unit that is not sealed")
 		}
 	}
 	if was == ope.StateAbsent && is == ope.StateOpen && epoch > 1 {
 		w.count["passes"]++
 		predecessor := w.units[epoch-1]
 		if predecessor == nil || predecessor.meta.State != ope.StateSealed || !slices.Equal(valuesOf(predecessor), valuesOf(now)) {
-			w.failLocked("I6: a unit opens that is not the copy of its sealed predecessor")
+			w.breach("I6: a unit opens that is not the copy of its sealed predecessor")
 		}
 	}
 	if was == ope.StateOpen {
@@ -171,7 +172,7 @@ func (w *world) checkChange(epoch uint64, before, now *unitState) {
 		if same {
 			for _, e := range fresh {
 				if had[e.value] {
-					w.failLocked("I8: a value that was there is written again into an open unit")
+					w.breach("I8: a value that was there is written again into an open unit")
 				}
 			}
 		} else {
@@ -181,7 +182,7 @@ func (w *world) checkChange(epoch uint64, before, now *unitState) {
 			}
 			for x := range had {
 				if !is[x] {
-					w.failLocked("I7: a relabelling loses a value")
+					w.breach("I7: a relabelling loses a value")
 				}
 			}
 		}
@@ -215,7 +216,7 @@ func (w *world) checkCanonical(before, fresh []element) {
 			n++
 		}
 		if !within(left, right, fresh[:n]) {
-			w.failLocked("I4: a value is not at the place of its gap")
+			w.breach("I4: a value is not at the place of its gap")
 		}
 		fresh, left = fresh[n:], right
 	}
@@ -287,10 +288,7 @@ func (w *world) receive(value int64, c ope.Ciphertext) seat {
 	if !ok || s.value != value {
 		w.failLocked("a ciphertext was handed out that never was the value's")
 	}
-	if !w.sentOut[string(c)] {
-		w.sentOut[string(c)] = true
-		w.handed = append(w.handed, handedOut{slices.Clone(c), value})
-	}
+	w.handed[string(c)] = value
 	return s
 }
 
@@ -298,9 +296,7 @@ func (w *world) receive(value int64, c ope.Ciphertext) seat {
 
 var simDomain = ope.Int16
 
-// connect returns the scheme of a client that has never seen the index.
-func (w *world) connect(c *client) *Scheme { return w.newScheme(c) }
-
+// newScheme returns the scheme of a client that has never seen the index.
 func (w *world) newScheme(index ope.Index) *Scheme {
 	s, err := New(w.key, simDomain, index, &Options{Name: "simulated"})
 	if err != nil {

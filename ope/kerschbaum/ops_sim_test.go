@@ -134,17 +134,19 @@ func (c *client) entries(lo, hi int64) (out []ope.Entry, ok bool) {
 // decrypt decrypts a ciphertext that some client got at some time.
 func decrypt(pick int) operation {
 	return func(c *client) {
-		var h handedOut
+		var ciphertext ope.Ciphertext
+		var value int64
 		var before ope.Version
 		c.locked(func(w *world) {
 			if len(w.handed) > 0 {
-				h, before = w.handed[pick%len(w.handed)], w.version()
+				key := slices.Sorted(maps.Keys(w.handed))[pick%len(w.handed)]
+				ciphertext, value, before = ope.Ciphertext(key), w.handed[key], w.version()
 			}
 		})
-		if h.ciphertext == nil {
+		if ciphertext == nil {
 			return
 		}
-		x, err := c.scheme.Decrypt(c.ctx, h.ciphertext)
+		x, err := c.scheme.Decrypt(c.ctx, ciphertext)
 		stale := errors.Is(err, ope.ErrStale)
 		if !stale && !c.ended("Decrypt", err) {
 			return
@@ -157,11 +159,11 @@ func decrypt(pick int) operation {
 			switch {
 			case stale:
 				w.count["Decrypt: stale"]++
-				at, _ := w.seatOf(h.ciphertext)
-				if before == w.version() && at.epoch == before.Epoch && w.places[before][h.value] == at.label {
+				at, _ := w.seatOf(ciphertext)
+				if before == w.version() && at.epoch == before.Epoch && w.places[before][value] == at.label {
 					w.failLocked("Decrypt: a ciphertext is refused as stale, but its value is there")
 				}
-			case x != h.value:
+			case x != value:
 				w.failLocked("Decrypt: another value than the ciphertext was handed out for")
 			}
 		})
@@ -252,9 +254,8 @@ func rebalance(c *client) {
 
 // A follower keeps ciphertexts, as a data column would, and learns of moves.
 type follower struct {
-	at    ope.Version
-	kept  map[string]int64 // by ciphertext
-	empty bool
+	at   ope.Version
+	kept map[string]int64 // by ciphertext
 }
 
 // follow applies the moves since the last time, or if they are no longer known, or there was none,
@@ -345,48 +346,48 @@ func (f *follower) read(c *client) {
 	}
 }
 
-// operations returns a client's random operations.
-func (w *world) operations(r *rand.Rand, n int) func() (operation, bool) {
+// operations returns a program of n random operations.
+func (w *world) operations(r *rand.Rand, n int) program {
 	s := &w.setting
 	value := func() int64 {
 		if s.appends {
 			w.clock++
 			return w.clock
 		}
-		return r.Int64N(int64(s.span))
+		return r.Int64N(s.span)
 	}
 	any := func() int64 {
 		if s.appends {
 			return r.Int64N(w.clock + 2)
 		}
-		return r.Int64N(int64(s.span))
+		return r.Int64N(s.span)
 	}
-	f := new(follower)
-	return func() (operation, bool) {
+	followers := make([]follower, s.workers)
+	return func(worker int) operation {
 		if n == 0 {
-			return nil, false
+			return nil
 		}
 		n--
 		switch k := r.IntN(100); {
 		case r.Float64() < s.pass:
-			return rebalance, true
+			return rebalance
 		case k < 45:
-			return encrypt(value()), true
+			return encrypt(value())
 		case k < 60:
 			xs := make([]int64, 1+r.IntN(6))
 			for i := range xs {
 				xs[i] = value()
 			}
-			return encryptBatch(xs...), true
+			return encryptBatch(xs...)
 		case k < 72:
 			a := any()
-			return readRange(a, a+any()), true
+			return readRange(a, a+any())
 		case k < 82:
-			return decrypt(r.Int()), true
+			return decrypt(r.Int())
 		case k < 90:
-			return intervals(any(), any()), true
+			return intervals(any(), any())
 		default:
-			return f.follow, true
+			return followers[worker].follow
 		}
 	}
 }

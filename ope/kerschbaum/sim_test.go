@@ -2,6 +2,7 @@ package kerschbaum
 
 import (
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ var (
 	simRuns      = flag.Int("kerschbaum.seeds", 200, "runs of the simulation")
 	simSeed      = flag.Uint64("kerschbaum.seed", 1, "seed of the first run of the simulation; the next ones follow")
 	simSchedules = flag.Int("kerschbaum.schedules", 300, "most schedules of a case of which all are run")
+	simRepeats   = flag.Int("kerschbaum.repeats", 18, "seeds of which two runs are compared")
 )
 
 // A setting is what is the same for all clients of a run.
@@ -26,7 +28,7 @@ type setting struct {
 	most                int     // values that a relabelling moves: few, so that there are passes
 	page, chunk, probes int     // the sizes of the scheme
 	published           bool    // the rules
-	span                int     // values are below
+	span                int64   // values are below
 	appends             bool    // each value is above all before it
 	clients             int     // processes
 	workers             int     // goroutines of each process
@@ -39,6 +41,7 @@ type setting struct {
 	burst               float64
 	replace             bool // a client that died is replaced by one that goes on
 	guards              guards
+	harmOnly            bool // only what users can notice is a violation
 }
 
 func (s setting) rules() rules { return rules{bits: s.bits, published: s.published} }
@@ -50,6 +53,9 @@ var settings = []setting{
 	{name: "some labels, goroutines", bits: 16, most: 16, span: 120, clients: 3, workers: 3, ops: 60, page: 16, chunk: 8, probes: 3},
 	{name: "some labels, passes", bits: 16, most: 8, span: 120, clients: 4, workers: 1, ops: 40, pass: 0.02, page: 4, chunk: 4, probes: 1},
 	{name: "labels enough", bits: 128, most: 200, span: 1000, clients: 4, workers: 2, ops: 40, pass: 0.05, page: 16, chunk: 16, probes: 7},
+	{name: "fewest labels, appends", bits: 7, most: 16, appends: true, clients: 5, workers: 1, ops: 12, page: 8, chunk: 8, probes: 3},
+	{name: "fewest labels, passes", bits: 8, most: 16, span: 40, clients: 5, workers: 1, ops: 30, pass: 0.1, page: 8, chunk: 2, probes: 3},
+	{name: "few labels, appends, passes", bits: 10, most: 24, appends: true, clients: 5, workers: 1, ops: 20, pass: 0.1, page: 8, chunk: 2, probes: 3},
 	{name: "as published", bits: 20, published: true, most: 40, appends: true, clients: 3, workers: 1, ops: 20, page: 8, chunk: 8, probes: 3},
 }
 
@@ -90,29 +96,20 @@ func newWorld(s setting) *world {
 	return w
 }
 
-// finish lets a client that has never seen the index insert a value and read everything, without
-// faults, and whatever is still under way happen.
+// finish lets a client that has never seen the index insert values and read everything, without
+// faults. Nothing is under way any more after that.
 func (w *world) finish() {
-	if len(w.bad) > 0 {
-		w.group.Wait()
-		return
+	if len(w.bad) == 0 {
+		w.faults = false
+		w.choose = &random{r: rand.New(rand.NewPCG(0, 0))}
+		all := readRange(simDomain.Min, simDomain.Max)
+		w.start(1, inTurn(encrypt(30_000), all, rebalance, encrypt(-1), all))
+		w.run(2000)
 	}
-	w.faults = false
-	w.choose = &random{r: rand.New(rand.NewPCG(0, 0))}
-	ops := []operation{encrypt(30_000), readRange(-1<<40, 1<<40), rebalance, encrypt(-1), readRange(-1<<40, 1<<40)}
-	w.start(1, func() (operation, bool) {
-		if len(ops) == 0 {
-			return nil, false
-		}
-		op := ops[0]
-		ops = ops[1:]
-		return op, true
-	})
-	w.run(2000)
-	w.group.Wait()
-	for len(w.late) > 0 {
+	for len(w.bad) == 0 && len(w.late) > 0 {
 		w.release(0)
 	}
+	w.end()
 }
 
 func TestSimulation(t *testing.T) {
@@ -134,7 +131,7 @@ func TestSimulation(t *testing.T) {
 
 // Equal seeds give equal runs; otherwise a failure could not be looked into.
 func TestSimulationIsRepeatable(t *testing.T) {
-	for seed := range uint64(10) {
+	for seed := range uint64(*simRepeats) {
 		s := settings[seed%uint64(len(settings))]
 		a, b := simulate(t, s, seed), simulate(t, s, seed)
 		require.Equal(t, strings.Join(a.trace, "\n"), strings.Join(b.trace, "\n"), "seed %d", seed)
@@ -182,15 +179,15 @@ var tinyCases = []tinyCase{
 		clients: [][]operation{{rebalance}, {rebalance}}},
 }
 
-// inTurn returns the operations as a client asks for them.
-func inTurn(ops []operation) func() (operation, bool) {
-	return func() (operation, bool) {
+// inTurn returns the program of one worker.
+func inTurn(ops ...operation) program {
+	return func(int) operation {
 		if len(ops) == 0 {
-			return nil, false
+			return nil
 		}
 		op := ops[0]
 		ops = ops[1:]
-		return op, true
+		return op
 	}
 }
 
@@ -200,17 +197,17 @@ func (p tinyCase) run(t *testing.T, tr *tree) *world {
 	synctest.Test(t, func(t *testing.T) {
 		w.warm(w.start(0, nil), p.before...)
 		for _, ops := range p.clients {
-			if c := w.start(1, inTurn(ops)); !p.cold {
+			if c := w.start(1, inTurn(ops...)); !p.cold {
 				w.warm(c, readRange(-1000, 1000))
 			}
 		}
 		tr.begin()
 		w.choose = tr
 		w.run(maxSteps)
-		if !tr.pruned {
-			w.finish()
+		if tr.pruned {
+			w.end()
 		} else {
-			w.group.Wait()
+			w.finish()
 		}
 	})
 	return w
@@ -242,7 +239,8 @@ func TestSimulationOfAllSchedules(t *testing.T) {
 	}
 }
 
-// The simulation notices when the protocol lacks one of its guards.
+// The simulation notices when the protocol lacks one of its guards: an invariant is violated, and
+// in some run users get to know, because values are lost, out of order or missing in a range.
 func TestSimulationNotices(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -259,19 +257,20 @@ func TestSimulationNotices(t *testing.T) {
 		{"a retired unit that is forgotten", guards{forgetRetired: true}},
 		{"an unknown commit that is repeated", guards{repeatUnknown: true}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			start := time.Now()
-			for i := range *simRuns {
-				seed := *simSeed + uint64(i)
-				s := settings[seed%uint64(len(settings))]
-				s.guards = c.guards
-				w := simulate(t, s, seed)
-				if len(w.bad) > 0 {
-					t.Logf("seed %d, %s, %v: %s", seed, s.name, time.Since(start), w.bad[0])
-					return
+		for _, harmOnly := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/%v", c.name, harmOnly), func(t *testing.T) {
+				start := time.Now()
+				for i := range max(200, *simRuns) {
+					s := settings[i%len(settings)]
+					s.guards, s.harmOnly = c.guards, harmOnly
+					w := simulate(t, s, uint64(i))
+					if len(w.bad) > 0 {
+						t.Logf("run %d, %s, %v: %s", i, s.name, time.Since(start), w.bad[0])
+						return
+					}
 				}
-			}
-			t.Fatalf("not noticed in %d runs", *simRuns)
-		})
+				t.Fatalf("not noticed")
+			})
+		}
 	}
 }

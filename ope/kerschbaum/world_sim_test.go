@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -33,7 +32,9 @@ type world struct {
 	waiting []*call
 	late    []*call // commits that are still under way, though their callers no longer wait
 	clients []*client
-	running int // workers that are not done
+	graves  []*call // of dead clients, never answered
+	over    bool
+	running int // workers of living clients that are not done
 	faults  bool
 	group   sync.WaitGroup
 
@@ -153,24 +154,29 @@ type client struct {
 	ctx    context.Context
 	kill   context.CancelFunc
 	dead   bool
+	live   int // workers that are not done
 	frozen int // the step until which none of its calls is chosen
-	todo   func() (operation, bool)
+	todo   program
 	free   bool // its calls are no steps, but carried out at once
 }
 
-// wait blocks until the call is chosen. It reports the fate.
+// wait blocks until the call is chosen, and reports its fate. If the client is dead, that is when
+// the run is over.
 func (c *client) wait(p *call) fate {
 	p.client, p.release = c, make(chan fate, 1)
 	c.w.mu.Lock()
 	switch {
-	case c.dead:
+	case c.w.over:
 		c.w.mu.Unlock()
 		return diesBefore
 	case c.free:
 		c.w.mu.Unlock()
 		return done
+	case c.dead:
+		c.w.graves = append(c.w.graves, p)
+	default:
+		c.w.waiting = append(c.w.waiting, p)
 	}
-	c.w.waiting = append(c.w.waiting, p)
 	c.w.mu.Unlock()
 	return <-p.release
 }
@@ -201,8 +207,6 @@ func (c *client) Commit(_ context.Context, unit ope.Unit, cond ope.Condition, ch
 		return false, ope.ErrUnknownOutcome
 	case unknownLost, unknownLate:
 		return false, ope.ErrUnknownOutcome
-	case diesAfter:
-		p.do()
 	}
 	return false, errDead
 }
@@ -212,37 +216,32 @@ var _ ope.Index = (*client)(nil)
 // An operation uses a client's scheme and checks what it returns.
 type operation func(c *client)
 
-// work runs operations, each when it is chosen to begin, until there are none or the client dies.
+// A program gives the operations of a client's workers, in the order in which they begin; nil is
+// the end.
+type program func(worker int) operation
+
+// work runs operations, each when it is chosen to begin, until there are none or the run is over.
 func (c *client) work(worker int) {
-	for {
-		op, ok := c.todo()
-		if !ok {
-			break
-		}
-		if c.wait(&call{kind: begins, what: fmt.Sprintf("begin %d", worker)}) != done {
+	for c.wait(&call{kind: begins, what: fmt.Sprintf("begin %d", worker)}) == done {
+		op := c.todo(worker)
+		if op == nil {
 			break
 		}
 		op(c)
-		if c.isDead() {
-			break
-		}
 	}
 	c.w.mu.Lock()
-	c.w.running--
-	c.w.mu.Unlock()
-}
-
-func (c *client) isDead() bool {
-	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
-	return c.dead
+	if !c.dead {
+		c.live--
+		c.w.running--
+	}
 }
 
 // start lets a new client begin, with so many goroutines.
-func (w *world) start(workers int, todo func() (operation, bool)) *client {
-	c := &client{w: w, id: len(w.clients), todo: todo}
+func (w *world) start(workers int, todo program) *client {
+	c := &client{w: w, id: len(w.clients), todo: todo, live: workers}
 	c.ctx, c.kill = context.WithCancel(context.Background())
-	c.scheme = w.connect(c)
+	c.scheme = w.newScheme(c)
 	w.mu.Lock()
 	w.clients = append(w.clients, c)
 	w.running += workers
@@ -266,19 +265,34 @@ func (w *world) warm(c *client, ops ...operation) {
 // crash ends a client: what it has under way is never answered, and it makes no more calls.
 func (w *world) crash(c *client) {
 	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c.dead {
+		return
+	}
 	c.dead = true
-	var lost []*call
+	w.running -= c.live
 	w.waiting = slices.DeleteFunc(w.waiting, func(p *call) bool {
 		if p.client == c {
-			lost = append(lost, p)
+			w.graves = append(w.graves, p)
 		}
 		return p.client == c
 	})
+}
+
+// end lets all goroutines end.
+func (w *world) end() {
+	w.crashAll()
+	w.mu.Lock()
+	w.over = true
+	graves := w.graves
 	w.mu.Unlock()
-	c.kill()
-	for _, p := range lost {
+	for _, c := range w.clients {
+		c.kill()
+	}
+	for _, p := range graves {
 		p.release <- diesBefore
 	}
+	w.group.Wait()
 }
 
 func (w *world) fail(format string, args ...any) {
@@ -346,8 +360,7 @@ func (w *world) makeStep() {
 		w.release(late)
 		return
 	}
-	w.mu.Lock()
-	w.waiting = slices.DeleteFunc(w.waiting, func(other *call) bool { return other == p })
+	w.trace = append(w.trace, fmt.Sprintf("%d %s%v", p.client.id, p.what, f))
 	switch f {
 	case fails:
 		w.count["failed reads"]++
@@ -355,24 +368,24 @@ func (w *world) makeStep() {
 		w.count["unknown outcomes: not applied"]++
 	case unknownDone:
 		w.count["unknown outcomes: applied"]++
+	case diesAfter:
+		p.do()
 	case unknownLate, diesLate:
 		w.late = append(w.late, p)
 	}
 	if f >= diesBefore {
 		w.count["crashes"]++
-		p.client.dead = true
-	}
-	w.trace = append(w.trace, fmt.Sprintf("%d %s%v", p.client.id, p.what, f))
-	w.mu.Unlock()
-	p.release <- f
-	synctest.Wait()
-	if f >= diesBefore {
 		w.crash(p.client)
-		synctest.Wait()
 		if w.setting.replace {
 			w.start(w.setting.workers, p.client.todo)
 		}
+		return
 	}
+	w.mu.Lock()
+	w.waiting = slices.DeleteFunc(w.waiting, func(other *call) bool { return other == p })
+	w.mu.Unlock()
+	p.release <- f
+	synctest.Wait()
 }
 
 // release lets a late commit happen.
@@ -436,14 +449,6 @@ func (s *random) next(w *world) (*call, fate, int) {
 		return p, fails, 0
 	}
 	return p, done, 0
-}
-
-func (w *world) fingerprint() uint64 {
-	h := fnv.New64a()
-	for _, line := range w.trace {
-		fmt.Fprintln(h, line)
-	}
-	return h.Sum64()
 }
 
 func (w *world) story() string {
