@@ -23,6 +23,7 @@ package leakage
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
 	"math"
 	"slices"
 
@@ -170,30 +171,47 @@ type groups[T any] struct {
 	rows   int
 }
 
-func grouped[T any](rows []T, compare func(a, b T) int) groups[T] {
-	order := make([]int, len(rows))
-	for i := range order {
-		order[i] = i
+// grouped sorts rows by compare, which first must agree with where it tells two apart: it saves most
+// of the comparisons of byte strings.
+func grouped[T any](rows []T, first func(T) uint64, compare func(a, b T) int) groups[T] {
+	type place struct {
+		first uint64
+		row   int
 	}
-	slices.SortFunc(order, func(i, j int) int { return compare(rows[i], rows[j]) })
+	order := make([]place, len(rows))
+	for i, r := range rows {
+		order[i] = place{first(r), i}
+	}
+	slices.SortFunc(order, func(a, b place) int {
+		if a.first != b.first {
+			return cmp.Compare(a.first, b.first)
+		}
+		return compare(rows[a.row], rows[b.row])
+	})
 	g := groups[T]{of: make([]int, len(rows)), rows: len(rows)}
-	for k, i := range order {
-		if k == 0 || compare(rows[order[k-1]], rows[i]) != 0 {
-			g.values = append(g.values, rows[i])
+	for k, p := range order {
+		if k == 0 || compare(rows[order[k-1].row], rows[p.row]) != 0 {
+			g.values = append(g.values, rows[p.row])
 			g.counts = append(g.counts, 0)
 		}
 		last := len(g.values) - 1
 		g.counts[last]++
-		g.of[i] = last
+		g.of[p.row] = last
 	}
 	return g
 }
 
 func groupCiphertexts(column []ope.Ciphertext) groups[ope.Ciphertext] {
-	return grouped(column, func(a, b ope.Ciphertext) int { return bytes.Compare(a, b) })
+	return grouped(column, func(c ope.Ciphertext) uint64 {
+		var first [8]byte
+		copy(first[:], c)
+		return binary.BigEndian.Uint64(first[:])
+	}, func(a, b ope.Ciphertext) int { return bytes.Compare(a, b) })
 }
 
-func groupValues(values []int64) groups[int64] { return grouped(values, cmp.Compare[int64]) }
+func groupValues(values []int64) groups[int64] {
+	return grouped(values, func(x int64) uint64 { return uint64(x) ^ 1<<63 }, cmp.Compare[int64])
+}
 
 // frequency returns the share of the rows that a group has.
 func (g groups[T]) frequency(i int) float64 { return float64(g.counts[i]) / float64(g.rows) }

@@ -253,9 +253,8 @@ type column struct {
 	quantile func(u float64) int64
 	known    int
 
-	distinct    []int64 // ascending
-	at          map[int64]int
-	near        []ope.Domain // codes near each distinct value
+	distinct    []int64      // ascending
+	near        []ope.Domain // codes near each row's value
 	number      func(code int64) float64
 	spread      float64
 	snap        func(guess int64) int64 // to how the values are written
@@ -265,16 +264,14 @@ type column struct {
 func (c *column) prepare() {
 	c.distinct = slices.Sorted(slices.Values(c.values))
 	c.distinct = slices.Compact(c.distinct)
-	c.at = make(map[int64]int, len(c.distinct))
 	number, code := numbers(c.Kind)
 	c.number, c.snap = number, snapping(c.Kind, c.distinct, c.Domain)
 	least, greatest := c.distinct[0], c.distinct[len(c.distinct)-1]
 	c.spread = number(greatest) - number(least)
 	tolerance := Nearness * c.spread
-	for i, x := range c.distinct {
-		c.at[x] = i
-		// The ends are rounded inwards and outwards alike where codes are finer than a float64.
+	for _, x := range c.values {
 		low, high := min(code(number(x)-tolerance), x), max(code(number(x)+tolerance), x)
+		// Inwards, where the code of the end was rounded outwards.
 		for number(low) < number(x)-tolerance && low < x {
 			low++
 		}
@@ -297,11 +294,22 @@ func (c *column) prepare() {
 	}
 }
 
-// find returns what guesses of the rows have right, given the best guess without ciphertexts.
-func (c *column) find(truth, guesses []int64, prior int64) Finding {
+// find returns what guesses of all rows have right, given the best guess without ciphertexts.
+func (c *column) find(guesses []int64, prior int64) Finding {
+	return findIn(c.values, c.near, guesses, prior)
+}
+
+// findIn returns what guesses of rows have right that have the values truth, and codes near to them.
+func findIn(truth []int64, nearTo []ope.Domain, guesses []int64, prior int64) Finding {
+	near := 0
+	for i, g := range guesses {
+		if nearTo[i].Contains(g) {
+			near++
+		}
+	}
 	return Finding{
 		Exact: leakage.Share(truth, guesses, leakage.Exactly),
-		Near:  leakage.Share(truth, guesses, func(x, guess int64) bool { return c.near[c.at[x]].Contains(guess) }),
+		Near:  float64(near) / float64(len(truth)),
 		Bits:  leakage.Bits(truth, guesses, prior),
 	}
 }
@@ -312,7 +320,7 @@ func (c *column) guessAll(x int64, rows int) []int64 { return slices.Repeat([]in
 // median.
 func (c *column) without() Finding {
 	n := len(c.values)
-	f := c.find(c.values, c.guessAll(c.prior, n), c.prior)
+	f := c.find(c.guessAll(c.prior, n), c.prior)
 	return f.best(Finding{Exact: leakage.Share(c.values, c.guessAll(c.mode, n), leakage.Exactly)})
 }
 
@@ -454,7 +462,7 @@ func (c *column) attack(e *encrypted, r *rand.Rand) (map[Adversary][]attack, err
 		for i, g := range guesses {
 			guesses[i] = c.snap(g)
 		}
-		views[a] = append(views[a], attack{name, c.find(c.values, guesses, prior), guesses})
+		views[a] = append(views[a], attack{name, c.find(guesses, prior), guesses})
 	}
 	middle := leakage.Uniform(c.Domain)(0.5)
 	n := len(c.values)
@@ -541,7 +549,7 @@ func (c *column) withRows(rows []ope.Ciphertext, bits int, r *rand.Rand, views m
 	if c.known == 0 { // there is no such adversary: others scale
 		middle := leakage.Uniform(c.Domain)(0.5)
 		all := c.guessAll(middle, len(rows))
-		views[KnowsRows] = []attack{{"no ciphertext", c.find(c.values, all, middle), all}}
+		views[KnowsRows] = []attack{{"no ciphertext", c.find(all, middle), all}}
 		return nil
 	}
 	guesses, err := leakage.Interpolate(rows, bits, c.Domain, pairs)
@@ -549,15 +557,16 @@ func (c *column) withRows(rows []ope.Ciphertext, bits int, r *rand.Rand, views m
 		return err
 	}
 	var truth, others []int64
+	var near []ope.Domain
 	for i, x := range c.values {
 		if !known[i] {
-			truth, others = append(truth, x), append(others, c.snap(guesses[i]))
+			truth, near, others = append(truth, x), append(near, c.near[i]), append(others, c.snap(guesses[i]))
 		}
 	}
-	prior := leakage.Uniform(c.Domain)(0.5)
+	middle := leakage.Uniform(c.Domain)(0.5)
 	views[KnowsRows] = []attack{
-		{"no ciphertext", c.find(truth, c.guessAll(prior, len(truth)), prior), nil},
-		{"interpolation", c.find(truth, others, prior), guesses},
+		{"no ciphertext", findIn(truth, near, c.guessAll(middle, len(truth)), middle), nil},
+		{"interpolation", findIn(truth, near, others, middle), guesses},
 	}
 	return nil
 }

@@ -294,8 +294,8 @@ func TestNearIsInNumbers(t *testing.T) {
 			c.prepare()
 			tolerance := c.spread / 100
 			require.InDelta(t, 20, tolerance, 5)
-			for _, x := range cfg.Values {
-				n := c.near[c.at[x]]
+			for i, x := range cfg.Values {
+				n := c.near[i]
 				for _, d := range []float64{0, 1, -1, 0.99 * tolerance, -0.99 * tolerance} {
 					require.True(t, n.Contains(code(math.Round(number(x)+d))) || math.Abs(math.Round(number(x)+d)-number(x)) > tolerance)
 				}
