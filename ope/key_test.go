@@ -38,8 +38,10 @@ func requireHidden(t *testing.T, what, output string) {
 	t.Helper()
 	lower := strings.ToLower(output)
 	secret := bytes.Repeat([]byte{0xa7}, KeySize)
+	// Four bytes in a row: fewer occur in the addresses that are printed for pointers.
 	for _, form := range []string{
-		"a7a7", "167 167", "167,167", "a7, 0xa7", "a7 a7", `\xa7`, "247247", "247 247", "10100111", string(secret[:2]),
+		"a7a7a7a7", "167 167", "167,167", "a7, 0xa7", "a7 a7", `\xa7`, "247247247247", "247 247",
+		strings.Repeat("10100111", 4), "10100111 10100111", string(secret[:2]),
 		strings.ToLower(base64.StdEncoding.EncodeToString(secret)[:8]), "§",
 	} {
 		require.NotContains(t, lower, form, what)
