@@ -20,16 +20,20 @@ import (
 var rowsFlag = flag.Int("store.rows", 100_000, "rows of the tables of benchmarks")
 
 // benchSchema returns a table whose key or column k is searched for ranges.
-func benchSchema(byColumn, encrypted bool) store.Schema {
-	scheme, value := store.Plaintext, store.PlainColumn
+func benchSchema(layout string, encrypted bool) store.Schema {
+	scheme, value, mutable := store.Plaintext, store.PlainColumn, store.PlaintextIndexed
 	if encrypted {
-		scheme, value = store.Boldyreva, store.RandomisedColumn
+		scheme, value, mutable = store.Boldyreva, store.RandomisedColumn, store.Kerschbaum
 	}
-	s := store.Schema{Name: fmt.Sprint(byColumn, encrypted)}
-	if byColumn {
+	s := store.Schema{Name: fmt.Sprint(layout, encrypted)}
+	switch layout {
+	case "column":
 		s.Key = []store.KeyPart{store.OrderedPart("id", store.Int64, scheme)}
 		s.Columns = []store.Column{store.OrderedColumn("k", store.Int64, scheme)}
-	} else {
+	case "mutable":
+		s.Key = []store.KeyPart{store.OrderedPart("id", store.Int64, scheme)}
+		s.Columns = []store.Column{store.OrderedColumn("k", store.Int64, mutable)}
+	default:
 		s.Key = []store.KeyPart{store.OrderedPart("k", store.Int64, scheme)}
 	}
 	s.Columns = append(s.Columns, value("value", store.Bytes))
@@ -60,10 +64,9 @@ func fill(tb testing.TB, tbl *store.Table, rows int) {
 	}
 }
 
-var layouts = []struct {
-	name     string
-	byColumn bool
-}{{"key", false}, {"column", true}}
+// layouts are where k is: a part of the key, a column found by its ciphertexts, or one found by
+// tokens of its values, whose order is in an index.
+var layouts = []string{"key", "column", "mutable"}
 
 // BenchmarkRange is a range query over 0.1, 1 and 10 % of the rows.
 func BenchmarkRange(b *testing.B) {
@@ -71,10 +74,10 @@ func BenchmarkRange(b *testing.B) {
 		b.Run(kind.Name, func(b *testing.B) {
 			kind.Need(b)
 			for _, layout := range layouts {
-				b.Run(layout.name, func(b *testing.B) {
+				b.Run(layout, func(b *testing.B) {
 					st := open(b, kind.Open(b, nil))
-					encrypted := create(b, st, benchSchema(layout.byColumn, true))
-					plain := create(b, st, benchSchema(layout.byColumn, false))
+					encrypted := create(b, st, benchSchema(layout, true))
+					plain := create(b, st, benchSchema(layout, false))
 					fill(b, encrypted, *rowsFlag)
 					fill(b, plain, *rowsFlag)
 					for _, permille := range []int{1, 10, 100} {
@@ -110,7 +113,7 @@ func BenchmarkInsert(b *testing.B) {
 		b.Run(kind.Name, func(b *testing.B) {
 			kind.Need(b)
 			for _, layout := range layouts {
-				b.Run(layout.name, func(b *testing.B) {
+				b.Run(layout, func(b *testing.B) {
 					st := open(b, kind.Open(b, nil))
 					const batch = 1000
 					insert := func(tbl *store.Table) func() error {
@@ -118,7 +121,7 @@ func BenchmarkInsert(b *testing.B) {
 						return func() error {
 							rows := benchRows(from, from+batch)
 							from += batch
-							if !layout.byColumn {
+							if layout == "key" {
 								for _, row := range rows {
 									delete(row, "id")
 								}
@@ -126,7 +129,7 @@ func BenchmarkInsert(b *testing.B) {
 							return tbl.Put(background, rows...)
 						}
 					}
-					measure.Pairs(b, batch, insert(create(b, st, benchSchema(layout.byColumn, true))), insert(create(b, st, benchSchema(layout.byColumn, false))))
+					measure.Pairs(b, batch, insert(create(b, st, benchSchema(layout, true))), insert(create(b, st, benchSchema(layout, false))))
 				})
 			}
 		})
@@ -144,8 +147,8 @@ func TestMemoryOfQueries(t *testing.T) {
 		return m.HeapAlloc
 	}
 	for _, layout := range layouts {
-		t.Run(layout.name, func(t *testing.T) {
-			tbl := create(t, st, benchSchema(layout.byColumn, true))
+		t.Run(layout, func(t *testing.T) {
+			tbl := create(t, st, benchSchema(layout, true))
 			const few, many = 2_000, 20_000
 			fill(t, tbl, many)
 			grown := func(limit int) (most int64) {

@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"sync/atomic"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -122,27 +119,18 @@ func (f *finder) tokenScan(r keyRange, code int64) driver.Range {
 // on. The first page of each is read concurrently.
 func (f *finder) scanAll(ctx context.Context, scans []driver.Range, yield func(driver.Row, error) bool) bool {
 	pages := make([][]driver.Row, len(scans))
-	group, groupCtx := errgroup.WithContext(ctx)
-	var taken atomic.Int64
-	for range min(f.table.st.concurrency, len(scans)) {
-		group.Go(func() error {
-			for {
-				i := int(taken.Add(1)) - 1
-				if i >= len(scans) {
-					return nil
-				}
-				page := scans[i]
-				page.Limit = tokenPage
-				for row, err := range f.postings.Scan(groupCtx, page) {
-					if err != nil {
-						return err
-					}
-					pages[i] = append(pages[i], row)
-				}
+	err := f.table.st.each(ctx, len(scans), func(ctx context.Context, i int) error {
+		page := scans[i]
+		page.Limit = tokenPage
+		for row, err := range f.postings.Scan(ctx, page) {
+			if err != nil {
+				return err
 			}
-		})
-	}
-	if err := group.Wait(); err != nil {
+			pages[i] = append(pages[i], row)
+		}
+		return nil
+	})
+	if err != nil {
 		return yield(driver.Row{}, err) && false
 	}
 	for i, rest := range scans {

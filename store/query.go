@@ -495,25 +495,20 @@ func (f *finder) openRows(ctx context.Context, r keyRange, rows []driver.Row, pr
 // openPostings turns scanned postings into rows of the answer.
 func (f *finder) openPostings(ctx context.Context, r keyRange, postings []driver.Row, _ int) ([]*found, error) {
 	hits := make([]*found, len(postings))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(f.table.st.concurrency)
-	for i, posting := range postings {
-		search, row, _, err := f.plan.driving.cutPosting(posting.Key)
+	err := f.table.st.each(ctx, len(postings), func(ctx context.Context, i int) error {
+		search, row, _, err := f.plan.driving.cutPosting(postings[i].Key)
 		if err != nil {
-			_ = group.Wait()
-			return nil, err
-		}
-		group.Go(func() error {
-			record, err := f.table.readFrom(ctx, f.data, row, f.need)
-			// The value decides, not the write: a row that was written again with the same value
-			// has not changed, and must not be missed because its old posting was read.
-			if err == nil && record != nil && bytes.Equal(record.search[f.plan.driving.position], search) && f.satisfies(record, r) {
-				hits[i] = &found{record: record, key: posting.Key}
-			}
 			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
+		}
+		record, err := f.table.readFrom(ctx, f.data, row, f.need)
+		// The value decides, not the write: a row that was written again with the same value
+		// has not changed, and must not be missed because its old posting was read.
+		if err == nil && record != nil && bytes.Equal(record.search[f.plan.driving.position], search) && f.satisfies(record, r) {
+			hits[i] = &found{record: record, key: postings[i].Key}
+		}
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
 	return hits, nil

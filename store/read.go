@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -43,8 +41,10 @@ func (t *Table) Get(ctx context.Context, key Row, columns ...string) (_ Row, err
 // such row.
 func (t *Table) exactKey(ctx context.Context, key Row) ([]byte, error) {
 	keys, err := t.exactKeys(ctx, []Row{key})
-	if err != nil {
-		return nil, errors.Unwrap(err) // which row it is says nothing
+	if row := (*RowError)(nil); errors.As(err, &row) {
+		return nil, row.Err // which one it is says nothing
+	} else if err != nil {
+		return nil, err
 	}
 	return keys[0], nil
 }
@@ -55,32 +55,31 @@ func (t *Table) exactKeys(ctx context.Context, rows []Row) ([][]byte, error) {
 	// are looked for there, as a query does, which takes requests.
 	find := slices.ContainsFunc(t.parts, func(c *column) bool { return c.stateful })
 	keys := make([][]byte, len(rows))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(t.st.concurrency)
+	records := make([]*record, len(rows))
 	for i, row := range rows {
 		r := t.newRecord()
 		err := t.checkKey(r, row)
-		switch {
-		case err != nil:
-		case r.fresh:
+		if err == nil && r.fresh {
 			err = fmt.Errorf("%w: key part %q is null", ErrColumn, t.parts[len(t.parts)-1].name)
-		case find:
-			group.Go(func() (err error) {
-				if keys[i], err = t.findKey(ctx, r); err != nil {
-					return &RowError{i, err}
-				}
-				return nil
-			})
-		default:
+		}
+		if err == nil && !find {
 			err = t.encodeKey(ctx, r)
-			keys[i] = r.key
 		}
 		if err != nil {
-			_ = group.Wait()
 			return nil, &RowError{i, err}
 		}
+		keys[i], records[i] = r.key, r
 	}
-	return keys, group.Wait()
+	if !find {
+		return keys, nil
+	}
+	err := t.st.each(ctx, len(keys), func(ctx context.Context, i int) (err error) {
+		if keys[i], err = t.findKey(ctx, records[i]); err != nil {
+			return &RowError{i, err}
+		}
+		return nil
+	})
+	return keys, err
 }
 
 // findKey returns the key of the row that has the key parts of r, or nil.

@@ -37,9 +37,11 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -240,4 +242,28 @@ func (st *Store) dropFamilies(ctx context.Context, meta *tableMeta) error {
 		err = errors.Join(err, st.db.Drop(ctx, family))
 	}
 	return err
+}
+
+// each calls do for 0 to n-1, as many at a time as Concurrency allows, and returns the first error.
+// A goroutine does many, so that it need not grow its stack for each.
+func (st *Store) each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	var taken atomic.Int64
+	for range min(st.concurrency, n) {
+		group.Go(func() error {
+			for {
+				i := int(taken.Add(1)) - 1
+				if i >= n {
+					return nil
+				}
+				if ctx.Err() != nil {
+					return ended(ctx)
+				}
+				if err := do(ctx, i); err != nil {
+					return err
+				}
+			}
+		})
+	}
+	return group.Wait()
 }

@@ -7,7 +7,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"hash"
 	"slices"
+	"sync"
 
 	"github.com/rangecrypt/rangecrypt/internal/seal"
 	"github.com/rangecrypt/rangecrypt/ope"
@@ -45,7 +47,8 @@ type column struct {
 	part     int // position in the row key, or -1
 	position int // position among the columns, or -1
 	sealer   *seal.Sealer
-	token    []byte // key of the pseudo-random function that gives tokens of values
+	token    []byte    // key of the pseudo-random function that gives tokens of values
+	macs     sync.Pool // of that function, each a hash.Hash
 	packed   bool
 
 	size int // length of what a posting carries: a ciphertext or a token
@@ -174,9 +177,16 @@ func (c *column) searched() bool {
 const tokenSize = 16
 
 func (c *column) appendToken(dst, canonical []byte) []byte {
-	mac := hmac.New(sha256.New, c.token)
+	mac, _ := c.macs.Get().(hash.Hash)
+	if mac == nil {
+		mac = hmac.New(sha256.New, c.token)
+	}
+	mac.Reset()
 	mac.Write(canonical)
-	return append(dst, mac.Sum(nil)[:tokenSize]...)
+	n := len(dst)
+	dst = mac.Sum(dst)[:n+tokenSize]
+	c.macs.Put(mac)
+	return dst
 }
 
 // appendSearch appends what stands for a value in row keys and postings: a ciphertext or a token,
