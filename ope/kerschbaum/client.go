@@ -79,26 +79,11 @@ func (s *Scheme) meet(u *unit, meta ope.Meta) (bool, error) {
 	return true, nil
 }
 
-// learn takes note of a run that were neighbours at some instant of the known version. What others
-// put between them, and the list knows already, stays there: an answer may come late, and an
-// element that is forgotten beside one that is put next to it would leave a link between two that
-// never were neighbours, so that a commit would not find out.
+// learn takes note of a run that were neighbours at some instant of the known version. Others may
+// have been put between them since, even by this client, which then forgets these. If the run does
+// not fit to the list, one of both is wrong: the list is given up, and if it happens again and
+// again it is the index.
 func (s *Scheme) learn(u *unit, run []element) error {
-	for from, i := 0, 1; i <= len(run); i++ {
-		if i < len(run) && !s.known.list.gapLabel(run[i-1].label).right.label.less(run[i].label) {
-			continue
-		}
-		if err := s.learnRun(u, run[from:i]); err != nil {
-			return err
-		}
-		from = i
-	}
-	return nil
-}
-
-// learnRun takes note of neighbours without others between them. If they do not fit to the list,
-// one of both is wrong: the list is given up, and if it happens again and again it is the index.
-func (s *Scheme) learnRun(u *unit, run []element) error {
 	k := &s.known
 	err := k.list.learn(run)
 	if err == nil {

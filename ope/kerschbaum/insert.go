@@ -90,8 +90,8 @@ type part struct {
 // It is called with queueMu held.
 func (s *Scheme) deal() []part {
 	turn := make([]part, 0, len(s.queue))
-	left := s.chunk
-	share := max(1, s.chunk/len(s.queue))
+	left := min(s.batch, s.chunk)
+	share := max(1, left/len(s.queue))
 	for _, r := range s.queue {
 		n := min(share, left, len(r.values)-len(r.spots))
 		if n == 0 {
@@ -202,11 +202,6 @@ type plan struct {
 	nonce    ope.Nonce
 }
 
-// exactFrom is from how many gaps on a commit is conditional on the unit's nonce, if that is known
-// to stand for all of them, instead of on the place in each gap being free: it is cheaper, but any
-// other client's commit defeats it.
-const exactFrom = 8
-
 // plan sets the spots of the values that are in the index, and plans to put the others there. It
 // returns the gaps about which not enough is known for that. It is called with s.mu held.
 func (s *Scheme) plan(values []int64, spots []spot) (p plan, unlinked []gap, err error) {
@@ -226,17 +221,19 @@ func (s *Scheme) plan(values []int64, spots []spot) (p plan, unlinked []gap, err
 		if len(unlinked) > 0 || p.state == ope.StateSealed {
 			continue
 		}
-		if err := p.add(s.rules, x, g); err != nil {
+		if err := p.add(s, x, g); err != nil {
 			u, _ := s.unit(k.epoch)
 			return p, nil, corrupt(u, err)
 		}
 	}
-	p.exact = k.exact && len(p.gaps) >= exactFrom
+	// It is cheaper to be conditional on the unit's nonce, if that is known to stand for all gaps,
+	// than on the place in each gap being free; but any other client's commit defeats it.
+	p.exact = k.exact && len(p.gaps) >= s.exactFrom
 	return p, unlinked, nil
 }
 
 // add plans to put x into the gap g of the list.
-func (p *plan) add(r rules, x int64, g gap) error {
+func (p *plan) add(s *Scheme, x int64, g gap) error {
 	left, right := g.left, g.right
 	i := sort.Search(len(p.elements), func(i int) bool { return p.elements[i].value >= x })
 	if i < len(p.elements) && p.elements[i].value == x {
@@ -249,7 +246,12 @@ func (p *plan) add(r rules, x int64, g gap) error {
 	if i < len(p.elements) && p.elements[i].label.less(right.label) {
 		right, first = p.elements[i], false
 	}
-	e, ok, err := r.place(left, right)
+	e, ok, err := s.rules.place(left, right)
+	if ok && s.guards.insertAnywhere {
+		nonce := newNonce()
+		labels := probes(left.label, right.label, 255)
+		e.label = labels[int(nonce[0])%len(labels)]
+	}
 	if err != nil {
 		return err
 	}
@@ -273,7 +275,9 @@ func (s *Scheme) commitPlan(ctx context.Context, p plan) (bool, error) {
 	}
 	cond := ope.Condition{State: p.state, Generation: p.version.Generation}
 	if p.exact {
-		cond.Nonce = &p.nonce
+		if !s.guards.insertAnyNonce {
+			cond.Nonce = &p.nonce
+		}
 	} else if !s.guards.insertOverOccupied {
 		for _, c := range p.firsts {
 			cond.Absent = append(cond.Absent, c.bytes())
@@ -326,8 +330,10 @@ func (s *Scheme) inserted(u *unit, p plan) error {
 		}
 		run = append(run, g.right)
 		for i := 1; i < len(run)-1; i++ {
-			// The list may have changed since the gap was looked up.
-			if l.gap(run[i].value) == (gap{run[i-1], g.right, true}) {
+			// Meanwhile, an answer that came late may have made the list forget an end of the gap. A
+			// link to what is beyond that end would be one between two that never were neighbours,
+			// and no condition would stop the next value from being put between these.
+			if l.gap(run[i].value) == (gap{run[i-1], g.right, true}) || s.guards.insertAsKnown {
 				if err := l.insert(run[i]); err == nil {
 					continue
 				}

@@ -89,10 +89,12 @@ type Scheme struct {
 	guards    guards
 
 	// Sizes, which tests make small.
-	page   int // elements that a read of an unknown part asks for
-	probes int // parallel reads by which a gap that is not known to be empty is narrowed
-	chunk  int // values in a commit; all clients must agree on it
-	window int // elements that a relabelling moves in one commit
+	page      int // elements that a read of an unknown part asks for
+	probes    int // parallel reads by which a gap that is not known to be empty is narrowed
+	batch     int // new values in a commit
+	chunk     int // elements in a commit of a pass, and at most in any; all clients must agree on it
+	window    int // elements that a relabelling moves in one commit
+	exactFrom int // gaps from which on a commit is conditional on the nonce, see plan
 
 	mu    sync.Mutex
 	known known
@@ -133,6 +135,9 @@ type Stats struct {
 type guards struct {
 	insertAnyGeneration  bool // an insertion is not conditional on the generation that it was placed in
 	insertOverOccupied   bool // an insertion is not conditional on its place being free
+	insertAnyNonce       bool // an insertion into many gaps is not conditional on these being empty
+	insertAnywhere       bool // the place of a value in its gap is random
+	insertAsKnown        bool // what was inserted is linked to what is next to it in the list by now
 	relabelAnyNonce      bool // a relabelling is not conditional on the window being as it was read
 	refreshAnyGeneration bool // what a read of another generation returns is mixed with what is known
 	rangeAnyGeneration   bool // a range reads on when the generation has changed
@@ -186,11 +191,15 @@ func New(key ope.Key, d ope.Domain, index ope.Index, opts *Options) (*Scheme, er
 	s := &Scheme{
 		id: id, name: o.Name, domain: d, rules: r, index: index, limit: o.Limit,
 		recordKey: key.Derive("kerschbaum", "record"),
-		page:      512, probes: 63, chunk: 256, window: 200,
+		probes:    63, chunk: 256, window: 200, exactFrom: 8,
 		known:   known{list: newList(r, o.CacheValues)},
 		passing: make(chan struct{}, 1),
 		units:   map[uint64]*unit{},
 	}
+	// What the values of a commit make a client read at once must fit into a quarter of its cache,
+	// or it would forget the neighbours of the first ones while it looks for those of the last.
+	s.batch = min(s.chunk, o.CacheValues/256)
+	s.page = min(512, o.CacheValues/(4*s.batch))
 	keys := key.Expand(64, "kerschbaum", "ciphertext")
 	s.tagInner, _ = aes.NewCipher(keys[:32]) // 32 bytes are a key
 	s.tagOuter, _ = aes.NewCipher(keys[32:])
