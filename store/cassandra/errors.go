@@ -147,6 +147,20 @@ func notApplied(err error) bool {
 	return false
 }
 
+// contended reports whether a read at SERIAL may have failed only because others were changing the
+// same row.
+func contended(err error) bool {
+	var request gocql.RequestError
+	if !errors.As(err, &request) {
+		return false
+	}
+	switch request.Code() {
+	case gocql.ErrCodeReadTimeout, gocql.ErrCodeWriteTimeout, gocql.ErrCodeCASWriteUnknown:
+		return true
+	}
+	return false
+}
+
 // failedCAS gives an error of a conditional statement its kind.
 func failedCAS(ctx context.Context, what string, err error) error {
 	if err == nil {

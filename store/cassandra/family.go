@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -50,7 +51,7 @@ type family struct {
 var _ driver.Committer = (*family)(nil)
 
 func newFamily(db *DB, spec driver.FamilySpec, table string) *family {
-	doubt, _ := db.doubts.LoadOrStore(table, new(doubts))
+	doubt, _ := db.doubts.LoadOrStore(table, newDoubts())
 	f := &family{db: db, spec: spec, table: db.keyspace + "." + table, doubt: doubt.(*doubts)}
 	columns, row := "p, k", "p = ? AND k = ?"
 	if spec.Layout == driver.LayoutWide {
@@ -126,23 +127,49 @@ func (f *family) get(ctx context.Context, row []byte, cells driver.Slice) ([]dri
 
 // readRow runs a query of one row and lets take have the answer.
 func (f *family) readRow(ctx context.Context, part, row []byte, stmt string, values []any, take func(*gocql.Iter)) error {
-	q := f.db.reading(f.db.session.Query(stmt, values...)).RoutingKey(part)
-	mark, inDoubt := f.doubt.has(row)
-	if inDoubt {
-		// A conditional change of unknown outcome may have been decided without having been
-		// carried out. A read at SERIAL carries it out first.
-		q.Consistency(f.db.serial)
+	for attempt := 0; ; attempt++ {
+		q := f.db.reading(f.db.session.Query(stmt, values...)).RoutingKey(part)
+		mark, inDoubt := f.doubt.has(row)
+		if inDoubt {
+			// A conditional change of unknown outcome may have been decided without having been
+			// carried out. A read at SERIAL carries it out first. One at a time, since they would
+			// keep each other from ending, and the first one mostly spares the others.
+			select {
+			case f.doubt.turn <- struct{}{}:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			if mark, inDoubt = f.doubt.has(row); inDoubt {
+				q.Consistency(f.db.serial)
+			} else {
+				<-f.doubt.turn
+			}
+		}
+		i := q.IterContext(ctx)
+		take(i)
+		err := i.Close()
+		if inDoubt {
+			if err == nil {
+				f.doubt.settle(row, mark)
+			}
+			<-f.doubt.turn
+		}
+		if err == nil || !inDoubt || !contended(err) || attempt == serialAttempts {
+			return err
+		}
+		// It takes part in the contest for the row, and loses it within milliseconds on a busy
+		// one. To repeat it is harmless.
+		pause := 5 * time.Millisecond << min(attempt, 6)
+		select {
+		case <-time.After(pause/2 + rand.N(pause)):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	i := q.IterContext(ctx)
-	take(i)
-	if err := i.Close(); err != nil {
-		return err
-	}
-	if inDoubt {
-		f.doubt.settle(row, mark)
-	}
-	return nil
 }
+
+// serialAttempts is how often a read at SERIAL is repeated, over some four seconds.
+const serialAttempts = 18
 
 // nextCell takes a cell off an answer that begins with the columns q and v.
 func nextCell(i *gocql.Iter, more ...any) (c driver.Cell, ok bool) {
@@ -494,7 +521,11 @@ type doubts struct {
 	rows map[string]uint64 // with the number of the latest such change
 	last uint64
 	all  bool // too many to tell them apart
+
+	turn chan struct{} // of capacity one; holds an element while a row is read at SERIAL
 }
+
+func newDoubts() *doubts { return &doubts{turn: make(chan struct{}, 1)} }
 
 const maxDoubts = 1 << 12
 
