@@ -556,3 +556,34 @@ func TestConcurrentClients(t *testing.T) {
 	}
 	check(t, index, bits, want)
 }
+
+// A client that may remember little puts large batches into a large index all the same.
+func TestSmallCache(t *testing.T) {
+	index := opetest.NewIndex()
+	s := newClient(t, index, ope.Int64, nil)
+	random := rand.New(rand.NewPCG(1, 1))
+	batch := func(n int) []int64 {
+		xs := make([]int64, n)
+		for i := range xs {
+			xs[i] = int64(random.Uint64())
+		}
+		return xs
+	}
+	_, err := s.EncryptBatch(t.Context(), batch(40_000))
+	require.NoError(t, err)
+	for _, most := range []int{4096, 10_000} {
+		small := newClient(t, index, ope.Int64, &Options{CacheValues: most})
+		xs := batch(500)
+		cs, err := small.EncryptBatch(t.Context(), xs)
+		require.NoError(t, err)
+		for i, c := range cs {
+			x, err := s.Decrypt(t.Context(), c)
+			require.NoError(t, err)
+			require.Equal(t, xs[i], x)
+		}
+		require.LessOrEqual(t, small.known.list.len(), most)
+		stats := small.Stats()
+		require.Less(t, stats.RoundTrips, 500, "%+v", stats)
+		t.Logf("%+v", stats)
+	}
+}
