@@ -42,6 +42,7 @@ const prose = 92
 
 // AuditTable writes the figures as a table, then what they mean.
 func AuditTable(w io.Writer, a Audit, style Style) error {
+	terminal := style.Width
 	if style.Width == 0 {
 		style.Width = prose
 	}
@@ -59,7 +60,11 @@ func AuditTable(w io.Writer, a Audit, style Style) error {
 			name = ""
 		}
 	}
-	b.WriteString(grid(headers, rows, func(column int) bool { return column >= 2 && column <= 4 }, style))
+	table := grid(headers, rows, func(column int) bool { return column >= 2 && column <= 4 }, style)
+	if terminal > 0 && longest(table) > terminal {
+		table = findings(rows)
+	}
+	b.WriteString(table)
 	b.WriteByte('\n')
 	b.WriteString(wrap("Whoever sees the table at rest, a snapshot, or watches it, a server, learns the order of all values and which are equal. Besides:", style.Width))
 	for _, r := range a.Results {
@@ -71,6 +76,18 @@ func AuditTable(w io.Writer, a Audit, style Style) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// findings is the table as a list, for narrow terminals.
+func findings(rows [][]string) string {
+	var b strings.Builder
+	for _, row := range rows {
+		if row[0] != "" {
+			fmt.Fprintf(&b, "%s\n", row[0])
+		}
+		fmt.Fprintf(&b, "  %s: %s exact\n    %s near, %s bits, by %s\n", row[1], row[2], row[3], row[4], row[5])
+	}
+	return b.String()
 }
 
 func knows(v audit.Adversary, a Audit) string {
