@@ -305,6 +305,7 @@ func (w *world) newScheme(index ope.Index) *Scheme {
 	s.rules = w.setting.rules()
 	s.known.list = newList(s.rules, 0)
 	s.page, s.chunk, s.probes, s.window = w.setting.page, w.setting.chunk, w.setting.probes, w.setting.most
+	s.exactFrom = 2
 	s.guards = w.setting.guards
 	return s
 }

@@ -21,6 +21,8 @@ func (c *client) ended(what string, err error) bool {
 		return true
 	case errors.Is(err, errOffline):
 		return false
+	case c.w.setting.guards.repeatUnknown && errors.Is(err, ope.ErrUnknownOutcome):
+		return false // what is repeated can be of unknown outcome again
 	}
 	c.w.failLocked("%s: %v", what, err)
 	return false

@@ -195,6 +195,9 @@ func (c *client) Read(_ context.Context, unit ope.Unit, from, to []byte, limit i
 func (c *client) Commit(_ context.Context, unit ope.Unit, cond ope.Condition, change ope.Change) (applied bool, err error) {
 	p := &call{kind: commits, unit: unit, what: "commit " + unitName(unit) + " " + changeName(cond, change)}
 	p.do = func() (bool, error) {
+		if cond.State == ope.StateRetired && change.Meta.State == ope.StateAbsent && c.w.setting.harmOnly {
+			return c.w.forget(unit), nil
+		}
 		applied, err := c.w.index.Commit(context.Background(), unit, cond, change)
 		c.w.committed(unit, applied, err)
 		return applied, err
@@ -386,6 +389,31 @@ func (w *world) makeStep() {
 	w.mu.Unlock()
 	p.release <- f
 	synctest.Wait()
+}
+
+// forget makes the index such as if a unit had never been, which no index that keeps its contract
+// lets happen.
+func (w *world) forget(unit ope.Unit) bool {
+	index := opetest.NewIndex()
+	for epoch := range w.units {
+		u, err := w.observer.unit(epoch)
+		if err != nil {
+			panic(err)
+		}
+		if u.name == unit {
+			delete(w.units, epoch)
+			continue
+		}
+		view, err := w.index.Read(context.Background(), u.name, nil, nil, 0)
+		if err != nil {
+			panic(err)
+		}
+		if _, err := index.Commit(context.Background(), u.name, ope.Condition{}, ope.Change{Puts: view.Records, Meta: view.Meta}); err != nil {
+			panic(err)
+		}
+	}
+	w.index = index
+	return true
 }
 
 // release lets a late commit happen.
