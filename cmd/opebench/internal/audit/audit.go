@@ -213,9 +213,13 @@ func (cfg Config) check() error {
 	case cfg.Known < 0:
 		return usagef("the number of known rows is %d", cfg.Known)
 	}
+	number, _ := numbers(cfg.Kind)
 	for _, x := range cfg.Values {
-		if !cfg.Domain.Contains(x) {
+		switch {
+		case !cfg.Domain.Contains(x):
 			return errors.New("the column has values outside of the domain: widen --min and --max")
+		case math.IsInf(number(x), 0):
+			return errors.New("the column has infinite values, which no guess is near to: leave them out")
 		}
 	}
 	return nil

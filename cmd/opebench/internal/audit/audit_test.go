@@ -250,13 +250,28 @@ func TestRunRefuses(t *testing.T) {
 		_, err := Run(context.Background(), cfg)
 		require.ErrorContains(t, err, test.say, name)
 	}
+	floats := good
+	floats.Kind = kind(t, "float64")
+	floats.Domain = floats.Kind.Domain
+	infinite, err := floats.Kind.Parse("-Inf")
+	require.NoError(t, err)
+	floats.Values = append(slices.Clone(floats.Values), infinite)
+	_, err = Run(context.Background(), floats)
+	require.ErrorContains(t, err, "infinite values")
+	// The widest spread that is finite, as a difference infinite.
+	for i, text := range []string{"-1.7e308", "1.7e308"} {
+		floats.Values[len(floats.Values)-1-i], err = floats.Kind.Parse(text)
+		require.NoError(t, err)
+	}
+	run(t, floats)
+
 	good.Dist = func(float64) int64 { return 0 }
 	good.Values = good.Values[:MinRows]
 	run(t, good)
 
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_, err := Run(ctx, good)
+	_, err = Run(ctx, good)
 	require.ErrorIs(t, err, context.Canceled)
 }
 
