@@ -135,9 +135,18 @@ func requireLaw(t *testing.T, counts map[string]int, law functions) {
 	require.Less(t, pValue(t, counts, equal), 1e-12)
 }
 
+// statistical begins a test of many keys, which -short leaves out: it is run under emulation and the
+// race detector, for which others are enough.
+func statistical(t *testing.T) {
+	if testing.Short() {
+		t.Skip("statistics of many keys")
+	}
+	t.Parallel()
+}
+
 // Over keys, the descent to each rank gives functions with the exact law of full RUS.
 func TestKeyedLawIsThatOfFullRUS(t *testing.T) {
-	t.Parallel()
+	statistical(t)
 	for _, c := range []struct{ n, r int }{{4, 10}, {5, 9}, {3, 12}, {6, 8}} {
 		t.Run(fmt.Sprintf("%d in %d", c.n, c.r), func(t *testing.T) {
 			counts := map[string]int{}
@@ -157,7 +166,7 @@ func TestKeyedLawIsThatOfFullRUS(t *testing.T) {
 
 // The same of whole schemes, with RSS and the ends of the domain.
 func TestKeyedLawOfSchemes(t *testing.T) {
-	t.Parallel()
+	statistical(t)
 	for _, c := range []struct{ n, bits, keys int }{{2, 4, 10_000}, {4, 3, 10_000}, {4, 4, 20_000}, {5, 3, 10_000}} {
 		t.Run(fmt.Sprintf("%d in 2^%d", c.n, c.bits), func(t *testing.T) {
 			counts := map[string]int{}
@@ -193,7 +202,7 @@ func TestSampleIsExact(t *testing.T) {
 		return u192{x.hi & mask.hi, x.mid & mask.mid, x.lo & mask.lo}
 	}
 	extended := 0
-	for range 200_000 {
+	for range 60_000 {
 		n := node{min: r.Uint64() >> r.IntN(64), last: number(r.IntN(65)).lo, slack: number(r.IntN(193))}
 		i, x := w.sample(&n)
 
@@ -220,7 +229,7 @@ func TestSampleIsExact(t *testing.T) {
 			extended++
 		}
 	}
-	require.Greater(t, extended, 10_000)
+	require.Greater(t, extended, 3000)
 }
 
 // floor returns floor(U (last+1)).
@@ -235,7 +244,7 @@ func floor(digits []byte, last u192) *big.Int {
 func TestCarryStep(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	outcomes := map[string]int{}
-	for range 100_000 {
+	for range 40_000 {
 		last := u192{r.Uint64(), r.Uint64(), r.Uint64()}
 		switch r.IntN(3) {
 		case 0:
@@ -285,7 +294,7 @@ func TestCarryStep(t *testing.T) {
 func TestU192(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	full := new(big.Int).Lsh(big.NewInt(1), 192)
-	for range 50_000 {
+	for range 15_000 {
 		word := func() uint64 {
 			return []uint64{0, 1, math.MaxUint64, r.Uint64(), r.Uint64() >> r.IntN(64)}[r.IntN(5)]
 		}
@@ -334,7 +343,7 @@ func descend(t testing.TB, s *Scheme, m uint64) (samples int, slack u192) {
 // The samples of one encryption are 2 (1 + 1/N) H_N - 3 on average over keys, as in a random binary
 // search tree.
 func TestKeyedSamplings(t *testing.T) {
-	t.Parallel()
+	statistical(t)
 	for b, want := range map[uint]float64{4: 0, 8: 0, 16: 20.36, 32: 42.43, 48: 64.71, 60: 81.33} {
 		n := math.Exp2(float64(b)) - 2 // the ends are not sampled
 		harmonic := 0.0
@@ -369,7 +378,7 @@ func TestKeyedSamplings(t *testing.T) {
 // How often a plaintext is decided where there is no slack, so that distances show: the figures of
 // the argument for the default range.
 func TestKeyedSlack(t *testing.T) {
-	t.Parallel()
+	statistical(t)
 	for _, c := range []struct {
 		domain, bits int
 		none         float64 // of 20,000 runs
@@ -406,7 +415,7 @@ func TestKeyedSlack(t *testing.T) {
 // One ciphertext, seen with those of both ends of the domain, tells something of where its plaintext is, but
 // not as much as that it were in proportion.
 func TestWhatOneCiphertextTells(t *testing.T) {
-	t.Parallel()
+	statistical(t)
 	r := rand.New(rand.NewPCG(9, 9))
 	const runs, cells = 10_000, 50
 	type point struct{ c, x float64 }

@@ -41,6 +41,9 @@ func TestKeyedConforms(t *testing.T) { opetest.TestScheme(t, makeKeyed(nil)) }
 
 // With a range of 192 bits, the digits of a small node begin in one block and end in another.
 func TestKeyedConformsWithWideRange(t *testing.T) {
+	if testing.Short() {
+		t.Skip("differs in arithmetic only")
+	}
 	opetest.TestScheme(t, makeKeyed(&Options{RangeBits: 192}))
 }
 
@@ -48,7 +51,7 @@ func TestKeyedConformsWithWideRange(t *testing.T) {
 // decrypt.
 func TestKeyedExhaustive(t *testing.T) {
 	t.Parallel()
-	for size := int64(1); size <= 256; size += 1 + size/8 {
+	for size := int64(1); size <= 256; size += 1 + size/4 {
 		for key := range byte(4) {
 			for _, rangeBits := range []int{0, max(bits.Len64(uint64(size-1)), 1), bits.Len64(uint64(size))} {
 				s, err := New(keyedKey(t, key), ope.Domain{Min: -100, Max: size - 101}, &Options{RangeBits: rangeBits, AllowSmallRange: true})
@@ -72,7 +75,7 @@ func TestKeyedExhaustive(t *testing.T) {
 func TestExactlyKeyedCiphertextsDecrypt(t *testing.T) {
 	t.Parallel()
 	for _, d := range []ope.Domain{{Min: 0, Max: 0}, {Min: -1, Max: 0}, {Min: 0, Max: 6}, {Min: -100, Max: 99}, ope.Uint8} {
-		for rangeBits := max(bits.Len64(d.Span()), 1); rangeBits <= 13; rangeBits++ {
+		for rangeBits := max(bits.Len64(d.Span()), 1); rangeBits <= 12; rangeBits++ {
 			s := makeKeyed(&Options{RangeBits: rangeBits, AllowSmallRange: true})(t, d)
 			made := map[string]int64{}
 			for x := d.Min; x <= d.Max; x++ {
