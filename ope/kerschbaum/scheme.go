@@ -94,6 +94,7 @@ type Scheme struct {
 	batch     int // new values in a commit
 	chunk     int // elements in a commit of a pass, and at most in any; all clients must agree on it
 	window    int // elements that a relabelling moves in one commit
+	passPage  int // elements that a pass reads at once
 	exactFrom int // gaps from which on a commit is conditional on the nonce, see plan
 
 	mu    sync.Mutex
@@ -191,7 +192,7 @@ func New(key ope.Key, d ope.Domain, index ope.Index, opts *Options) (*Scheme, er
 	s := &Scheme{
 		id: id, name: o.Name, domain: d, rules: r, index: index, limit: o.Limit,
 		recordKey: key.Derive("kerschbaum", "record"),
-		probes:    63, chunk: 256, window: 200, exactFrom: 8,
+		probes:    63, chunk: 256, window: 200, passPage: 1024, exactFrom: 8,
 		known:   known{list: newList(r, o.CacheValues)},
 		passing: make(chan struct{}, 1),
 		units:   map[uint64]*unit{},
@@ -337,19 +338,13 @@ func (s *Scheme) EncryptBatch(ctx context.Context, xs []int64) ([]ope.Ciphertext
 // that are not there.
 func (s *Scheme) spots(ctx context.Context, values []int64) ([]spot, error) {
 	spots := make([]spot, len(values))
+	order := make([]int, 0, len(values)) // of insertion
+	medianFirst(len(values), func(i int) { order = append(order, i) })
 	for {
-		var missing []int // in the order of insertion
-		var version ope.Version
-		s.mu.Lock()
-		version = s.known.version()
-		medianFirst(len(values), func(i int) {
-			if e, ok := s.known.list.find(values[i]); ok {
-				spots[i] = spot{e.label, version}
-			} else if version.Epoch == 0 || spots[i].version != version {
-				missing = append(missing, i)
-			}
-		})
-		s.mu.Unlock()
+		missing, ok := s.find(values, spots, order)
+		if !ok {
+			continue // the version has changed meanwhile
+		}
 		if len(missing) == 0 {
 			return spots, nil
 		}
@@ -365,6 +360,32 @@ func (s *Scheme) spots(ctx context.Context, values []int64) ([]spot, error) {
 			spots[i] = got[n]
 		}
 	}
+}
+
+// find sets the spots of the values that the client remembers, and returns those of the order that
+// have none of the present version. It reports false if the version changes meanwhile.
+func (s *Scheme) find(values []int64, spots []spot, order []int) (missing []int, ok bool) {
+	const atOnce = 4096 // so that others need not wait for long
+	var version ope.Version
+	for from := 0; from < len(order); from += atOnce {
+		s.mu.Lock()
+		if from == 0 {
+			version = s.known.version()
+		}
+		ok := s.known.version() == version
+		for _, i := range order[from:min(from+atOnce, len(order))] {
+			if e, found := s.known.list.find(values[i]); ok && found {
+				spots[i] = spot{e.label, version}
+			} else if version.Epoch == 0 || spots[i].version != version {
+				missing = append(missing, i)
+			}
+		}
+		s.mu.Unlock()
+		if !ok {
+			return nil, false
+		}
+	}
+	return missing, true
 }
 
 // Decrypt implements [ope.Scheme]. What the client remembers costs nothing, another ciphertext a
