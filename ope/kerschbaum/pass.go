@@ -134,7 +134,7 @@ func (s *Scheme) frozen(ctx context.Context, u *unit) ([]element, bool, error) {
 	_, high := s.rules.ends()
 	for from := (label{}); ; {
 		s.count(func(n *Stats) { n.RoundTrips++ })
-		p, err := s.read(ctx, u.epoch, from, high.label, passPage)
+		p, err := s.read(ctx, u.epoch, from, high.label, s.passPage)
 		if err != nil {
 			return nil, false, err
 		}
@@ -160,7 +160,7 @@ const (
 	// lastEpoch is the last that a ciphertext has room for.
 	lastEpoch = 1<<32 - 1
 
-	// passPage is how many elements a pass reads at once.
+	// passPage is how many elements are read at once where all are.
 	passPage = 1024
 )
 

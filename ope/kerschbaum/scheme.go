@@ -192,7 +192,7 @@ func New(key ope.Key, d ope.Domain, index ope.Index, opts *Options) (*Scheme, er
 	s := &Scheme{
 		id: id, name: o.Name, domain: d, rules: r, index: index, limit: o.Limit,
 		recordKey: key.Derive("kerschbaum", "record"),
-		probes:    63, chunk: 256, window: 200, passPage: 1024, exactFrom: 8,
+		probes:    63, chunk: 256, window: 200, passPage: passPage, exactFrom: 8,
 		known:   known{list: newList(r, o.CacheValues)},
 		passing: make(chan struct{}, 1),
 		units:   map[uint64]*unit{},
