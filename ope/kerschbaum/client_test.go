@@ -298,8 +298,8 @@ func TestCallerGivesUp(t *testing.T) {
 	require.Empty(t, s.queue)
 }
 
-// check compares the index with the values that must be in it, as a new client sees it.
-func check(t rapid.TB, index ope.Index, bits uint, want map[int64]bool) {
+// checkIndex compares the index with the values that must be in it, as a new client sees it.
+func checkIndex(t rapid.TB, index ope.Index, bits uint, want map[int64]bool) {
 	t.Helper()
 	s, err := New(keyOf(t), ope.Int64, index, nil)
 	if err != nil {
@@ -392,9 +392,9 @@ func TestUnknownOutcomes(t *testing.T) {
 		for _, s := range clients {
 			unknown += s.Stats().Unknown
 		}
-		check(t, index, bits, want)
+		checkIndex(t, index, bits, want)
 		index.Release()
-		check(t, index, bits, want)
+		checkIndex(t, index, bits, want)
 		for c, x := range at {
 			for _, s := range clients {
 				if got, err := s.Decrypt(context.Background(), ope.Ciphertext(c)); got != x && !errors.Is(err, ope.ErrStale) {
@@ -554,7 +554,7 @@ func TestConcurrentClients(t *testing.T) {
 	for x := range int64(values) {
 		want[x] = true
 	}
-	check(t, index, bits, want)
+	checkIndex(t, index, bits, want)
 }
 
 // A client that may remember little puts large batches into a large index all the same.
