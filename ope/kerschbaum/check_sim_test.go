@@ -303,9 +303,12 @@ func (w *world) newScheme(index ope.Index) *Scheme {
 		panic(err)
 	}
 	s.rules = w.setting.rules()
-	s.known.list = newList(s.rules, 0)
+	s.known.list = newList(s.rules, w.setting.cache)
+	if w.setting.cache > 0 {
+		s.known.list.size = 4
+	}
 	s.page, s.chunk, s.probes, s.window = w.setting.page, w.setting.chunk, w.setting.probes, w.setting.most
-	s.exactFrom = 2
+	s.exactFrom, s.passPage = 2, w.setting.page
 	s.guards = w.setting.guards
 	return s
 }

@@ -222,7 +222,32 @@ func intervals(lo, hi int64) operation {
 				}
 			}
 		})
+		if len(ivs) == 1 {
+			c.validate(ivs[0])
+		}
 	}
+}
+
+// validate asks whether an interval is still good, and checks the answer.
+func (c *client) validate(iv ope.Interval) {
+	var before ope.Version
+	c.locked(func(w *world) { before = w.version() })
+	err := c.scheme.Valid(c.ctx, iv)
+	stale := errors.Is(err, ope.ErrStale)
+	if !stale && !c.ended("Valid", err) {
+		return
+	}
+	c.locked(func(w *world) {
+		switch {
+		case c.dead:
+		case stale && compareVersions(iv.Version, w.version()) >= 0:
+			w.failLocked("Valid: an interval of the present version is refused as stale")
+		case stale:
+			w.count["Valid: stale"]++
+		case compareVersions(iv.Version, before) < 0:
+			w.failLocked("Valid: an interval of an earlier version is said to be good")
+		}
+	})
 }
 
 func rebalance(c *client) {
@@ -387,6 +412,9 @@ func (w *world) operations(r *rand.Rand, n int) program {
 		case k < 82:
 			return decrypt(r.Int())
 		case k < 90:
+			if r.IntN(4) == 0 {
+				return intervals(simDomain.Min, simDomain.Max)
+			}
 			return intervals(any(), any())
 		default:
 			return followers[worker].follow

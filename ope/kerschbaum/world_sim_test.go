@@ -68,6 +68,7 @@ var counted = []string{
 	"Decrypt",
 	"Decrypt: stale",
 	"Intervals",
+	"Valid: stale",
 	"Rebalance",
 	"moves",
 	"Moves",
