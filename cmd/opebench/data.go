@@ -35,7 +35,8 @@ func (o *dataOptions) bind(f *pflag.FlagSet) {
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the generated values and of the choice of queries")
 	f.StringVar(&o.kind, "type", "", "`type` of the values (default: the data's own, or inferred from the input's first rows):\n"+strings.Join(bench.KindNames(), ", "))
 	f.StringVar(&o.data, "data", "", "generated values, by `name` (default uniform):\n"+list(names, abouts))
-	f.StringVar(&o.order, "order", "", "`order` of the generated values: "+strings.Join(bench.Orders(), ", ")+"\n(default: random; sorted for sorted and timestamps)")
+	orders, about := bench.Orders()
+	f.StringVar(&o.order, "order", "", "`order` of the generated values (default random; sorted for sorted and timestamps):\n"+list(orders, about))
 	f.StringVar(&o.input, "input", "", "read the values from this CSV `file` instead")
 	f.StringVar(&o.column, "column", "", "the input's column: its `name` in the first row, or its number from 1 on")
 	f.StringVar(&o.delimiter, "delimiter", "", "`character` between the input's cells, or tab (default ,)")
@@ -148,7 +149,7 @@ func needKey(file string) error {
 
 func layoutFlagHelp() string {
 	names, abouts := bench.Layouts()
-	return "where a table has the value:\n" + list(names, abouts) + "\n"
+	return "where a table has the value (default key; column for schemes that cannot be a key):\n" + list(names, abouts)
 }
 
 func schemeFlagHelp() string {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rangecrypt/rangecrypt/cmd/opebench/internal/bench"
+	"github.com/rangecrypt/rangecrypt/cmd/opebench/internal/report"
 )
 
 const defaultScheme = "mope"
@@ -45,7 +46,7 @@ that none is lost and none is there twice. The input must be the same.`,
 	f.SortFlags = false
 	opts.keptStore.bind(f)
 	f.StringVar(&opts.scheme, "scheme", defaultScheme, "the scheme, by `name`:\n"+schemeFlagHelp()+"\n")
-	f.StringVar(&opts.layout, "layout", string(bench.LayoutKey), layoutFlagHelp())
+	f.StringVar(&opts.layout, "layout", "", layoutFlagHelp())
 	opts.dataOptions.bind(f)
 	opts.loadOptions.bind(f)
 	f.StringVar(&opts.load, "load", "", "`name` of an interrupted insertion to go on with")
@@ -57,10 +58,7 @@ func (o *insertOptions) check() error {
 	if err := o.keptStore.check(); err != nil {
 		return err
 	}
-	if err := bench.CheckScheme(o.scheme); err != nil {
-		return err
-	}
-	if err := bench.CheckLayout(bench.Layout(o.layout)); err != nil {
+	if _, err := bench.TargetOf(o.scheme, bench.Layout(o.layout)); err != nil {
 		return err
 	}
 	return o.loadOptions.check()
@@ -113,7 +111,7 @@ func insert(ctx context.Context, e *env, opts *insertOptions) (err error) {
 	if err != nil {
 		return interrupted(ctx, err)
 	}
-	table, info, err := store.OpenOrCreate(ctx, opts.scheme, bench.Layout(opts.layout), source.Kind(), source.Column())
+	table, info, err := store.OpenOrCreate(ctx, bench.Target{Scheme: opts.scheme, Layout: bench.Layout(opts.layout)}, source.Kind(), source.Column())
 	if err != nil {
 		return interrupted(ctx, err)
 	}
@@ -125,31 +123,39 @@ func insert(ctx context.Context, e *env, opts *insertOptions) (err error) {
 		fmt.Fprintf(e.stderr, "opebench: %d of %d rows were inserted; the same command with --load %s goes on\n", done, total, name)
 		err = interrupted(ctx, err)
 	}
-	return errors.Join(err, opts.report(e, info, source, done, elapsed, name, err == nil))
+	var index *bench.IndexStats
+	if n, ok := table.IndexStats(); ok {
+		index = &n
+	}
+	return errors.Join(err, opts.report(e, info, source, done, elapsed, name, index, err == nil))
 }
 
-func (o *insertOptions) report(e *env, info bench.Info, source bench.Source, rows int, elapsed time.Duration, load string, complete bool) error {
+func (o *insertOptions) report(e *env, info bench.Info, source bench.Source, rows int, elapsed time.Duration, load string, index *bench.IndexStats, complete bool) error {
 	rate := float64(rows) / max(elapsed.Seconds(), 1e-9)
 	if o.json {
 		return json.NewEncoder(e.stdout).Encode(struct {
-			Record   string  `json:"record"`
-			Store    string  `json:"store"`
-			Scheme   string  `json:"scheme"`
-			Layout   string  `json:"layout"`
-			SchemeID string  `json:"scheme_id"`
-			Type     string  `json:"type"`
-			Column   string  `json:"column"`
-			Rows     int     `json:"rows"`
-			Skipped  int     `json:"skipped"`
-			Elapsed  int64   `json:"elapsed_ns"`
-			Rate     float64 `json:"rows_per_s"`
-			Load     string  `json:"load"`
-			Complete bool    `json:"complete"`
-		}{"insert", o.store, info.Scheme, string(info.Layout), info.SchemeID, info.Kind.Name, info.Column, rows, skipped(source), elapsed.Nanoseconds(), rate, load, complete})
+			Record   string            `json:"record"`
+			Store    string            `json:"store"`
+			Scheme   string            `json:"scheme"`
+			Layout   string            `json:"layout"`
+			SchemeID string            `json:"scheme_id"`
+			Type     string            `json:"type"`
+			Column   string            `json:"column"`
+			Rows     int               `json:"rows"`
+			Skipped  int               `json:"skipped"`
+			Elapsed  int64             `json:"elapsed_ns"`
+			Rate     float64           `json:"rows_per_s"`
+			Load     string            `json:"load"`
+			Index    *report.IndexJSON `json:"index,omitempty"`
+			Complete bool              `json:"complete"`
+		}{"insert", o.store, info.Scheme, string(info.Layout), info.SchemeID, info.Kind.Name, info.Column, rows, skipped(source), elapsed.Nanoseconds(), rate, load, report.NewIndexJSON(index), complete})
 	}
 	line := fmt.Sprintf("%d %s rows inserted under %s in %.2f s (%.0f rows/s), load %s", rows, info.Kind.Name, info.Name(), elapsed.Seconds(), rate, load)
 	if n := skipped(source); n > 0 {
 		line += fmt.Sprintf(", %d bad rows left out", n)
+	}
+	if index != nil {
+		line += "\nindex: " + report.Index(*index)
 	}
 	_, err := fmt.Fprintln(e.stdout, line)
 	return err

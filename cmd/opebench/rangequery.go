@@ -74,11 +74,10 @@ func (o *rangeQueryOptions) check() error {
 		return err
 	}
 	if o.scheme != "" {
-		if err := bench.CheckScheme(o.scheme); err != nil {
+		if _, err := bench.TargetOf(o.scheme, bench.Layout(o.layout)); err != nil {
 			return err
 		}
-	}
-	if o.layout != "" {
+	} else if o.layout != "" {
 		if err := bench.CheckLayout(bench.Layout(o.layout)); err != nil {
 			return err
 		}
@@ -106,11 +105,11 @@ func rangeQuery(ctx context.Context, e *env, opts *rangeQueryOptions) (err error
 	if err != nil {
 		return interrupted(ctx, err)
 	}
-	scheme, layout, err := opts.table(ctx, store)
+	target, err := opts.target(ctx, store)
 	if err != nil {
 		return interrupted(ctx, err)
 	}
-	table, info, err := store.Open(ctx, scheme, layout)
+	table, info, err := store.Open(ctx, target)
 	if err != nil {
 		return interrupted(ctx, err)
 	}
@@ -147,32 +146,33 @@ func rangeQuery(ctx context.Context, e *env, opts *rangeQueryOptions) (err error
 	return errors.Join(finish(), out.Flush())
 }
 
-// table returns which table is meant: of the scheme and layout that are given, or the only one.
-func (o *rangeQueryOptions) table(ctx context.Context, store *bench.Store) (scheme string, layout bench.Layout, err error) {
+// target returns which table is meant: that of the scheme and layout that are given, or the only
+// one.
+func (o *rangeQueryOptions) target(ctx context.Context, store *bench.Store) (target bench.Target, err error) {
 	if o.scheme != "" && o.layout != "" {
-		return o.scheme, bench.Layout(o.layout), nil
+		return bench.TargetOf(o.scheme, bench.Layout(o.layout))
 	}
 	names, err := store.Tables(ctx)
 	if err != nil {
-		return "", "", err
+		return target, err
 	}
 	var found []string
 	for _, name := range names {
-		s, l, _ := bench.SplitTable(name)
-		if (o.scheme == "" || s == o.scheme) && (o.layout == "" || string(l) == o.layout) {
-			found, scheme, layout = append(found, name), s, l
+		t, _ := bench.SplitTable(name)
+		if (o.scheme == "" || t.Scheme == o.scheme) && (o.layout == "" || string(t.Layout) == o.layout) {
+			found, target = append(found, name), t
 		}
 	}
 	switch {
 	case len(names) == 0:
-		return "", "", fmt.Errorf("%w: nothing was inserted into this store yet", bench.ErrNoTable)
+		return target, fmt.Errorf("%w: nothing was inserted into this store yet", bench.ErrNoTable)
 	case len(found) == 0:
-		return "", "", fmt.Errorf("%w: the store holds no values under %s; it holds %s", bench.ErrNoTable,
+		return target, fmt.Errorf("%w: the store holds no values under %s; it holds %s", bench.ErrNoTable,
 			cmp.Or(o.scheme, o.layout), strings.Join(names, ", "))
 	case len(found) > 1:
-		return "", "", usagef("the store holds values under %s: name one with --scheme and --layout", strings.Join(found, ", "))
+		return target, usagef("the store holds values under %s: name one with --scheme and --layout", strings.Join(found, ", "))
 	}
-	return scheme, layout, nil
+	return target, nil
 }
 
 // printer returns what prints a row, and what comes after the last.

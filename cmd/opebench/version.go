@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -33,10 +34,13 @@ func version(e *env) error {
 				return err
 			}
 			id, err := bench.SchemeID(name, k)
+			if errors.Is(err, bench.ErrUsage) {
+				continue // there is none for such values
+			}
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(&b, "%-9s  %s  %s\n", name, kind, id)
+			fmt.Fprintf(&b, "%-16s  %s  %s\n", name, kind, id)
 		}
 	}
 	_, err := fmt.Fprint(e.stdout, b.String())

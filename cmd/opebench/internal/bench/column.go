@@ -58,6 +58,10 @@ type Table interface {
 	// limit of them, where 0 is no limit. lo > hi yields nothing. An error is the last thing
 	// yielded.
 	Range(ctx context.Context, lo, hi int64, limit int) iter.Seq2[Row, error]
+
+	// IndexStats returns what was done so far to the index of the values, and false where there is
+	// none that counts.
+	IndexStats() (IndexStats, bool)
 }
 
 // table is an encrypted table with a value and a row id.
@@ -65,6 +69,7 @@ type table struct {
 	table     *store.Table
 	kind      Kind
 	value, id string // names of the parts
+	moves     bool   // its ciphertexts
 }
 
 func (t *table) Insert(ctx context.Context, rows []Row) error {
@@ -77,6 +82,11 @@ func (t *table) Insert(ctx context.Context, rows []Row) error {
 		stored[i] = store.Row{t.value: value, t.id: [TieSize]byte(row.Tie)}
 	}
 	return t.table.Put(ctx, stored...)
+}
+
+func (t *table) IndexStats() (IndexStats, bool) {
+	n, err := t.table.IndexStats(t.value)
+	return IndexStats{n, t.moves}, err == nil
 }
 
 func (t *table) Range(ctx context.Context, lo, hi int64, limit int) iter.Seq2[Row, error] {

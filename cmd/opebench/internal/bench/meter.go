@@ -45,7 +45,11 @@ func (m *meter) Family(ctx context.Context, spec driver.FamilySpec) (driver.Fami
 	if m.bytes[spec.Name] == nil {
 		m.bytes[spec.Name] = new(atomic.Int64)
 	}
-	return meteredFamily{f, m.bytes[spec.Name]}, nil
+	metered := meteredFamily{f, m.bytes[spec.Name]}
+	if c, ok := f.(driver.Committer); ok {
+		return meteredCommitter{metered, c}, nil
+	}
+	return metered, nil
 }
 
 // reset forgets which families were opened, not what was put into them.
@@ -81,12 +85,38 @@ func (f meteredFamily) Apply(ctx context.Context, mutations ...driver.Mutation) 
 	if err := f.Family.Apply(ctx, mutations...); err != nil {
 		return err
 	}
-	n := 0
 	for _, m := range mutations {
-		for _, c := range m.Puts {
-			n += len(m.Row) + len(c.Qualifier) + len(c.Value)
-		}
+		f.count(m.Row, m.Puts)
+	}
+	return nil
+}
+
+func (f meteredFamily) CheckAndPut(ctx context.Context, row []byte, expect driver.Cell, puts ...driver.Cell) (bool, error) {
+	applied, err := f.Family.CheckAndPut(ctx, row, expect, puts...)
+	if applied {
+		f.count(row, puts)
+	}
+	return applied, err
+}
+
+func (f meteredFamily) count(row []byte, puts []driver.Cell) {
+	n := 0
+	for _, c := range puts {
+		n += len(row) + len(c.Qualifier) + len(c.Value)
 	}
 	f.bytes.Add(int64(n))
-	return nil
+}
+
+// A meteredCommitter is a family that can check several cells, which indexes make use of.
+type meteredCommitter struct {
+	meteredFamily
+	committer driver.Committer
+}
+
+func (f meteredCommitter) Commit(ctx context.Context, row []byte, expect, puts []driver.Cell, deletes [][]byte) (bool, error) {
+	applied, err := f.committer.Commit(ctx, row, expect, puts, deletes)
+	if applied {
+		f.count(row, puts)
+	}
+	return applied, err
 }

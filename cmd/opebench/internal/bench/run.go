@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 	"time"
@@ -15,14 +16,15 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rangecrypt/rangecrypt/internal/process"
+	"github.com/rangecrypt/rangecrypt/store"
 )
 
 // Config says what Run measures. All fields but Progress must be set.
 type Config struct {
 	Source        Source
 	Limit         int      // at most so many values of the source; 0 is all
-	Schemes       []string // each once; those beside plain are compared with it
-	Layout        Layout   // of the tables
+	Schemes       []string // each once; where plain is among them, what Targets adds is measured too
+	Layout        Layout   // of the tables; "" is for each scheme what TargetOf says
 	Queries       int
 	Selectivities []float64 // in (0, 1]; the queries take turns
 	Batch         int       // rows that are sent together
@@ -48,7 +50,8 @@ func (noProgress) Done()             {}
 
 // A Result is what Run measured for one scheme.
 type Result struct {
-	Scheme, SchemeID string
+	Target
+	SchemeID string
 
 	// Insert counts rows; its latencies are those of batches, encryption included.
 	Insert Phase
@@ -59,7 +62,7 @@ type Result struct {
 	BySelectivity []Phase
 
 	Families    []string // of the database, that hold the table
-	StoredBytes float64  // length of the keys, qualifiers and cells of a row, postings included
+	StoredBytes float64  // length of the keys, qualifiers and cells put for a row, postings and indexes included
 	DiskBytes   float64  // per row, as it is on the disk; 0 where that is not known
 	Verified    int      // queries whose answer was right
 	Whole       bool     // so was that to the query for everything, asked last and not timed
@@ -72,8 +75,28 @@ type Phase struct {
 	Elapsed     time.Duration
 	Latency     Latency
 	CPU         time.Duration // of this process; 0 where it is not known, as of queries
-	Ratio       Ratio         // of the time to that of plain
+	Ratio       Ratio         // of the time to that of Baseline(Scheme) on the same layout
+	Index       *IndexStats   // of a stateful scheme; nil otherwise, and by selectivity
 	times       []time.Duration
+}
+
+// IndexStats counts what was done to the index of a stateful scheme.
+type IndexStats struct {
+	store.IndexStats
+	Moves bool // whether its ciphertexts move: otherwise there are no such counts
+}
+
+// since returns what was done since the counts were n.
+func (s IndexStats) since(n IndexStats) *IndexStats {
+	s.RoundTrips -= n.RoundTrips
+	s.Reads -= n.Reads
+	s.Commits -= n.Commits
+	s.Refused -= n.Refused
+	s.Unknown -= n.Unknown
+	s.Rebalances -= n.Rebalances
+	s.Relabels -= n.Relabels
+	s.Moved -= n.Moved
+	return &s
 }
 
 // Rate returns the rows per second.
@@ -102,7 +125,6 @@ func (p *Phase) record(rows int, d time.Duration) {
 type Report struct {
 	Rows     int // of the source
 	Inserted int // of these, how many every scheme has
-	Layout   Layout
 	Queries  int // of each scheme, when complete
 	Batch    int
 	Complete bool
@@ -127,23 +149,44 @@ type candidate struct {
 //
 // When it fails, or ctx ends, it returns what was measured so far together with the error. An
 // answer that is not right ends it with an error that wraps ErrWrongAnswer.
-func Run(ctx context.Context, store *Store, cfg Config) (*Report, error) {
+func Run(ctx context.Context, st *Store, cfg Config) (*Report, error) {
 	if cfg.Progress == nil {
 		cfg.Progress = noProgress{}
 	}
-	report := &Report{Layout: cfg.Layout, Queries: cfg.Queries, Batch: cfg.Batch}
+	report := &Report{Queries: cfg.Queries, Batch: cfg.Batch}
+	targets, err := Targets(cfg.Schemes, cfg.Layout)
+	if err != nil {
+		return report, err
+	}
+	indexed := "" // a scheme that has an index
+	for _, t := range targets {
+		spec, err := schemeByName(t.Scheme)
+		if err == nil {
+			_, err = SchemeID(t.Scheme, cfg.Source.Kind())
+		}
+		if err != nil {
+			return report, err
+		}
+		if spec.stateful {
+			indexed = spec.name
+		}
+	}
 
 	// A run that is refused leaves the store as it was: one table of several would be in the way
 	// of later commands.
 	if !cfg.Replace {
-		if err := store.checkFree(ctx, cfg.Schemes, cfg.Layout); err != nil {
+		if err := st.checkFree(ctx, targets); err != nil {
 			return report, err
 		}
 	}
 
 	// All of the input is read before anything is written, so that bad input loses nothing.
 	cfg.Progress.Start("reading", cfg.Source.Len())
-	rows, sorted, err := sample(cfg.Source.Values(), cfg.Limit, cfg.Seed, func(int) error {
+	values := cfg.Source.Values()
+	if indexed != "" {
+		values = atMostDistinct(values, maxIndexed, indexed)
+	}
+	rows, sorted, err := sample(values, cfg.Limit, cfg.Seed, func(int) error {
 		cfg.Progress.Add(4096)
 		return ctx.Err()
 	})
@@ -158,13 +201,13 @@ func Run(ctx context.Context, store *Store, cfg Config) (*Report, error) {
 	model := newModel(rows, sorted, cfg.Queries, cfg.Selectivities, cfg.Seed)
 
 	var candidates []*candidate
-	for _, name := range cfg.Schemes {
-		table, info, err := store.Create(ctx, name, cfg.Layout, cfg.Source.Kind(), cfg.Source.Column(), cfg.Replace)
+	for _, target := range targets {
+		table, info, err := st.Create(ctx, target, cfg.Source.Kind(), cfg.Source.Column(), cfg.Replace)
 		if err != nil {
 			return report, err
 		}
 		c := &candidate{table: table}
-		c.Scheme, c.SchemeID, c.Families = info.Scheme, info.SchemeID, info.Families
+		c.Target, c.SchemeID, c.Families = info.Target, info.SchemeID, info.Families
 		c.Insert.Latency, c.Query.Latency = newLatency(), newLatency()
 		for _, s := range cfg.Selectivities {
 			c.BySelectivity = append(c.BySelectivity, Phase{Selectivity: s, Latency: newLatency()})
@@ -172,12 +215,16 @@ func Run(ctx context.Context, store *Store, cfg Config) (*Report, error) {
 		candidates = append(candidates, c)
 	}
 
-	err = insertRounds(ctx, store, cfg, model, candidates, report)
+	countIndexes(candidates, func(r *Result) *Phase { return &r.Insert }, func() {
+		err = insertRounds(ctx, st, cfg, model, candidates, report)
+	})
 	if err == nil {
-		err = queryRounds(ctx, cfg, model, candidates)
+		countIndexes(candidates, func(r *Result) *Phase { return &r.Query }, func() {
+			err = queryRounds(ctx, cfg, model, candidates)
+		})
 	}
 	for _, c := range candidates {
-		c.StoredBytes = float64(store.meter.put(c.Families)) / float64(max(c.Insert.Rows, 1))
+		c.StoredBytes = float64(st.meter.put(c.Families)) / float64(max(c.Insert.Rows, 1))
 		compare(c, candidates, cfg.Seed)
 		report.Results = append(report.Results, c.Result)
 	}
@@ -185,9 +232,46 @@ func Run(ctx context.Context, store *Store, cfg Config) (*Report, error) {
 	return report, err
 }
 
-// compare fills the ratios to plain, where plain was measured too.
+// maxIndexed is how many distinct values a column with a stateful scheme can have.
+const maxIndexed = 1_000_000
+
+// atMostDistinct passes values on until there are more different ones than an index takes: it is
+// better to hear of it before anything is written than after half of it.
+func atMostDistinct(values iter.Seq2[int64, error], most int, scheme string) iter.Seq2[int64, error] {
+	return func(yield func(int64, error) bool) {
+		seen := make(map[int64]struct{})
+		for x, err := range values {
+			if err == nil {
+				seen[x] = struct{}{}
+			}
+			if len(seen) > most {
+				yield(0, usagef("there are more than %d different values, and the index of %s takes no more: take fewer with --n, or name schemes without an index with --scheme", most, scheme))
+				return
+			}
+			if !yield(x, err) {
+				return
+			}
+		}
+	}
+}
+
+// countIndexes measures a phase, and fills in what it did to indexes.
+func countIndexes(candidates []*candidate, phase func(*Result) *Phase, measure func()) {
+	before := make([]IndexStats, len(candidates))
+	for i, c := range candidates {
+		before[i], _ = c.table.IndexStats()
+	}
+	measure()
+	for i, c := range candidates {
+		if now, ok := c.table.IndexStats(); ok {
+			phase(&c.Result).Index = now.since(before[i])
+		}
+	}
+}
+
+// compare fills the ratios to the baseline on the same layout, where it was measured too.
 func compare(c *candidate, candidates []*candidate, seed uint64) {
-	i := slices.IndexFunc(candidates, func(c *candidate) bool { return c.Scheme == Plain })
+	i := slices.IndexFunc(candidates, func(other *candidate) bool { return other.Target == Target{Baseline(c.Scheme), c.Layout} })
 	if i < 0 {
 		return
 	}
@@ -199,10 +283,10 @@ func compare(c *candidate, candidates []*candidate, seed uint64) {
 	}
 }
 
-func insertRounds(ctx context.Context, store *Store, cfg Config, model *model, candidates []*candidate, report *Report) error {
+func insertRounds(ctx context.Context, st *Store, cfg Config, model *model, candidates []*candidate, report *Report) error {
 	cfg.Progress.Start("inserting", report.Rows*len(candidates))
 	defer cfg.Progress.Done()
-	ties := store.Load(NewLoad())
+	ties := st.Load(NewLoad())
 	full := cfg.Batch * cfg.Writers // rows that keep all writers busy
 	size := max(min(report.Rows/(minPairs*full)*full, roundRows), cfg.Batch)
 
@@ -221,7 +305,7 @@ func insertRounds(ctx context.Context, store *Store, cfg Config, model *model, c
 			c.Insert.CPU += process.CPU() - cpu
 			c.Insert.Latency.merge(latency)
 			if err != nil {
-				return fmt.Errorf("insert under %s: %w", c.Scheme, err)
+				return fmt.Errorf("insert under %s: %w", c.Name(), err)
 			}
 			c.Insert.record(len(round), elapsed)
 		}
@@ -407,7 +491,7 @@ func queryRounds(ctx context.Context, cfg Config, model *model, candidates []*ca
 			}
 			if err != nil {
 				return fmt.Errorf("%s, query %d of %d (%v %% of the rows, seed %d): %w",
-					c.Scheme, q+1, len(model.windows), w.selectivity*100, cfg.Seed, err)
+					c.Name(), q+1, len(model.windows), w.selectivity*100, cfg.Seed, err)
 			}
 			c.Query.record(check.got.rows, elapsed)
 			c.Query.Latency.record(elapsed)
@@ -426,7 +510,7 @@ func queryRounds(ctx context.Context, cfg Config, model *model, candidates []*ca
 			err = check.result(model.whole)
 		}
 		if err != nil {
-			return fmt.Errorf("%s, query for everything: %w", c.Scheme, err)
+			return fmt.Errorf("%s, query for everything: %w", c.Name(), err)
 		}
 		c.Whole = true
 	}

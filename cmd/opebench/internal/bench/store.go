@@ -89,10 +89,13 @@ func tableName(scheme string, layout Layout) string { return scheme + "/" + stri
 
 // SplitTable undoes what makes the name of a table; ok is false for one that opebench did not
 // make.
-func SplitTable(name string) (scheme string, layout Layout, ok bool) {
-	scheme, l, _ := strings.Cut(name, "/")
-	layout = Layout(l)
-	return scheme, layout, CheckScheme(scheme) == nil && CheckLayout(layout) == nil
+func SplitTable(name string) (t Target, ok bool) {
+	scheme, layout, _ := strings.Cut(name, "/")
+	if CheckLayout(Layout(layout)) != nil {
+		return Target{}, false
+	}
+	t, err := TargetOf(scheme, Layout(layout))
+	return t, err == nil
 }
 
 // schema returns the schema of a table and the names of its parts.
@@ -111,8 +114,8 @@ func schema(spec schemeSpec, layout Layout, kind Kind, column string) (s store.S
 	s.Name = tableName(spec.name, layout)
 	switch {
 	case layout == LayoutKey:
-		s.Key = []store.KeyPart{store.OrderedPart(value, kind.column.typ, spec.order), store.TiePart(id)}
-	case spec.name == Plain:
+		s.Key = []store.KeyPart{store.OrderedPart(value, kind.column.typ, spec.order.(store.KeyScheme)), store.TiePart(id)}
+	case spec.plain:
 		s.Key = []store.KeyPart{store.PlainPart(id, store.UUID)}
 	default:
 		s.Key = []store.KeyPart{store.HashedPart(id, store.UUID)}
@@ -137,7 +140,7 @@ func (s *Store) Tables(ctx context.Context) ([]string, error) {
 	}
 	var names []string
 	for _, schema := range schemas {
-		if _, _, ok := SplitTable(schema.Name); ok {
+		if _, ok := SplitTable(schema.Name); ok {
 			names = append(names, schema.Name)
 		}
 	}
@@ -146,26 +149,20 @@ func (s *Store) Tables(ctx context.Context) ([]string, error) {
 
 // Info describes a table.
 type Info struct {
-	Scheme, SchemeID string
-	Layout           Layout
-	Kind             Kind
-	Column           string
-	Families         []string // of the database, that hold the table; set by Create
+	Target
+	SchemeID string
+	Kind     Kind
+	Column   string
+	Families []string // of the database, that hold the table; set by Create
 }
 
-// Name returns the name of the table.
-func (i Info) Name() string { return tableName(i.Scheme, i.Layout) }
-
 // Open opens a table. A store that does not hold it is ErrNoTable.
-func (s *Store) Open(ctx context.Context, scheme string, layout Layout) (Table, Info, error) {
-	spec, err := schemeByName(scheme)
-	if err == nil {
-		err = CheckLayout(layout)
-	}
+func (s *Store) Open(ctx context.Context, target Target) (Table, Info, error) {
+	spec, target, err := resolve(target)
 	if err != nil {
 		return nil, Info{}, err
 	}
-	name := tableName(scheme, layout)
+	name := target.Name()
 	t, err := s.store.Table(ctx, name)
 	if errors.Is(err, store.ErrNoTable) {
 		names, err := s.Tables(ctx)
@@ -180,13 +177,23 @@ func (s *Store) Open(ctx context.Context, scheme string, layout Layout) (Table, 
 	if err != nil {
 		return nil, Info{}, err
 	}
-	return s.table(spec, layout, t)
+	return s.table(spec, target, t)
+}
+
+// resolve returns the scheme of a target that can be, and its layout where it is "".
+func resolve(t Target) (schemeSpec, Target, error) {
+	t, err := TargetOf(t.Scheme, t.Layout)
+	if err != nil {
+		return schemeSpec{}, Target{}, err
+	}
+	spec, err := schemeByName(t.Scheme)
+	return spec, t, err
 }
 
 // table recognises what a table holds. One that this program would make in no such way is
 // ErrParams.
-func (s *Store) table(spec schemeSpec, layout Layout, t *store.Table) (Table, Info, error) {
-	made := t.Schema()
+func (s *Store) table(spec schemeSpec, target Target, t *store.Table) (Table, Info, error) {
+	made, layout := t.Schema(), target.Layout
 	column := ""
 	switch {
 	case layout == LayoutKey && len(made.Key) > 0:
@@ -203,21 +210,21 @@ func (s *Store) table(spec schemeSpec, layout Layout, t *store.Table) (Table, In
 		if err != nil {
 			return nil, Info{}, err
 		}
-		return &table{table: t, kind: kind, value: value, id: id},
-			Info{Scheme: spec.name, SchemeID: schemeID, Layout: layout, Kind: kind, Column: column}, nil
+		return &table{table: t, kind: kind, value: value, id: id, moves: spec.moves()},
+			Info{Target: target, SchemeID: schemeID, Kind: kind, Column: column}, nil
 	}
 	return nil, Info{}, fmt.Errorf("table %s: %w: it is no table that this version of opebench makes", made.Name, ErrParams)
 }
 
-// checkFree returns ErrExists if the store holds a table of one of the schemes.
-func (s *Store) checkFree(ctx context.Context, schemes []string, layout Layout) error {
+// checkFree returns ErrExists if the store holds one of the tables.
+func (s *Store) checkFree(ctx context.Context, targets []Target) error {
 	names, err := s.Tables(ctx)
 	if err != nil {
 		return err
 	}
-	for _, scheme := range schemes {
-		if name := tableName(scheme, layout); slices.Contains(names, name) {
-			return errTableExists(name)
+	for _, t := range targets {
+		if slices.Contains(names, t.Name()) {
+			return errTableExists(t.Name())
 		}
 	}
 	return nil
@@ -228,15 +235,15 @@ func errTableExists(name string) error {
 }
 
 // Create makes an empty table. One that exists is ErrExists or, with replace, dropped.
-func (s *Store) Create(ctx context.Context, scheme string, layout Layout, kind Kind, column string, replace bool) (Table, Info, error) {
-	spec, err := schemeByName(scheme)
+func (s *Store) Create(ctx context.Context, target Target, kind Kind, column string, replace bool) (Table, Info, error) {
+	spec, target, err := resolve(target)
 	if err == nil {
-		err = CheckLayout(layout)
+		_, err = SchemeID(spec.name, kind) // a type that it cannot encrypt makes no table
 	}
 	if err != nil {
 		return nil, Info{}, err
 	}
-	schema, _, _ := schema(spec, layout, kind, column)
+	schema, _, _ := schema(spec, target.Layout, kind, column)
 	if replace {
 		if err := s.store.Drop(ctx, schema.Name); err != nil && !errors.Is(err, store.ErrNoTable) {
 			return nil, Info{}, err
@@ -251,26 +258,26 @@ func (s *Store) Create(ctx context.Context, scheme string, layout Layout, kind K
 		return nil, Info{}, err
 	}
 	families := s.meter.opened()
-	table, info, err := s.table(spec, layout, t)
+	table, info, err := s.table(spec, target, t)
 	info.Families = families
 	return table, info, err
 }
 
 // OpenOrCreate opens the table or, where the store does not hold it, makes it. One that was made
 // for other values is ErrParams.
-func (s *Store) OpenOrCreate(ctx context.Context, scheme string, layout Layout, kind Kind, column string) (Table, Info, error) {
-	t, info, err := s.Open(ctx, scheme, layout)
+func (s *Store) OpenOrCreate(ctx context.Context, target Target, kind Kind, column string) (Table, Info, error) {
+	t, info, err := s.Open(ctx, target)
 	if errors.Is(err, ErrNoTable) {
-		t, info, err = s.Create(ctx, scheme, layout, kind, column, false)
+		t, info, err = s.Create(ctx, target, kind, column, false)
 		if errors.Is(err, ErrExists) {
-			t, info, err = s.Open(ctx, scheme, layout) // another client was faster
+			t, info, err = s.Open(ctx, target) // another client was faster
 		}
 	}
 	if err != nil {
 		return nil, Info{}, err
 	}
 	if info.Kind.Name != kind.Name {
-		want, err := SchemeID(scheme, kind)
+		want, err := SchemeID(info.Scheme, kind)
 		if err != nil {
 			return nil, Info{}, err
 		}

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
@@ -8,8 +9,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-
-	"gonum.org/v1/gonum/stat/distuv"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 )
@@ -60,17 +59,17 @@ var integerKinds = []string{"int8", "int16", "int32", "int64", "uint8", "uint16"
 var workloads = []workload{
 	{
 		name: "uniform", about: "every value of the type alike, as in the paper",
-		kind: "int32", kinds: integerKinds, order: "random",
+		kind: "int32", kinds: integerKinds, order: randomOrder,
 		new: func(k Kind, _ int, _ uint64) distribution { return uniform{k.Domain} },
 	},
 	{
 		name: "normal", about: "around the middle of the type, standard deviation 1/32 of it",
-		kind: "int32", kinds: integerKinds, order: "random",
-		new: func(k Kind, _ int, _ uint64) distribution { return newNormal(k.Domain) },
+		kind: "int32", kinds: integerKinds, order: randomOrder,
+		new: func(k Kind, _ int, _ uint64) distribution { return normal{k.Domain} },
 	},
 	{
 		name: "zipf", about: "few values often: 10,000 scattered ones, exponent 0.99 as in YCSB",
-		kind: "int32", kinds: []string{"int16", "int32", "int64", "uint16", "uint32"}, order: "random",
+		kind: "int32", kinds: []string{"int16", "int32", "int64", "uint16", "uint32"}, order: randomOrder,
 		new: func(k Kind, _ int, seed uint64) distribution { return newZipf(k.Domain, seed) },
 	},
 	{
@@ -96,8 +95,111 @@ var workloads = []workload{
 	},
 }
 
-// Orders lists the orders in which generated values can come.
-func Orders() []string { return []string{"random", "sorted", "reversed"} }
+// An order is how generated values come.
+type order struct {
+	name  string
+	about string
+	// permute puts sorted values into the order; nil leaves them as they are drawn.
+	permute func(sorted []int64, r *rand.Rand) iter.Seq[int64]
+}
+
+// orders lists them; flags are validated against it and run from it.
+var orders = []order{
+	{name: randomOrder, about: "as they are drawn"},
+	{
+		name: "sorted", about: "ascending",
+		permute: func(sorted []int64, _ *rand.Rand) iter.Seq[int64] { return slices.Values(sorted) },
+	},
+	{
+		name: "reverse", about: "descending",
+		permute: func(sorted []int64, _ *rand.Rand) iter.Seq[int64] {
+			return func(yield func(int64) bool) {
+				for _, x := range slices.Backward(sorted) {
+					if !yield(x) {
+						return
+					}
+				}
+			}
+		},
+	},
+	{
+		name: "preorder", about: "of a balanced search tree: the middle, all below it, all above it",
+		permute: func(sorted []int64, _ *rand.Rand) iter.Seq[int64] {
+			return func(yield func(int64) bool) { preorder(sorted, yield) }
+		},
+	},
+	{name: "timeseries", about: "ascending, but each up to 50 places too early or too late", permute: timeSeries},
+	{name: "bursts", about: "ascending runs of about 1,000, from random places", permute: bursts},
+}
+
+const randomOrder = "random"
+
+// preorder reports whether to go on.
+func preorder(sorted []int64, yield func(int64) bool) bool {
+	if len(sorted) == 0 {
+		return true
+	}
+	middle := len(sorted) / 2
+	return yield(sorted[middle]) && preorder(sorted[:middle], yield) && preorder(sorted[middle+1:], yield)
+}
+
+// jitter is how many places an event of a time series arrives too early or too late at most.
+const jitter = 50
+
+// timeSeries yields events by the times at which they arrive: that at place i between i-jitter and
+// i+jitter. No more than 2*jitter places are looked ahead.
+func timeSeries(sorted []int64, r *rand.Rand) iter.Seq[int64] {
+	return func(yield func(int64) bool) {
+		const window = 2*jitter + 1
+		var arriving [window][]int64 // by the time of arrival modulo window
+		for now := -jitter; now < len(sorted)+jitter; now++ {
+			// What arrives now happened at the latest jitter from now.
+			if i := now + jitter; i < len(sorted) {
+				at := (i + r.IntN(window)) % window // i-jitter .. i+jitter, counted from the least now
+				arriving[at] = append(arriving[at], sorted[i])
+			}
+			due := &arriving[(now+jitter)%window]
+			for _, x := range *due {
+				if !yield(x) {
+					return
+				}
+			}
+			*due = (*due)[:0]
+		}
+	}
+}
+
+// burst is the mean length of a run.
+const burst = 1000
+
+// bursts cuts the values into stretches of burst/2 to 3*burst/2, and yields these in random order.
+func bursts(sorted []int64, r *rand.Rand) iter.Seq[int64] {
+	return func(yield func(int64) bool) {
+		var runs [][]int64
+		for rest := sorted; len(rest) > 0; {
+			n := min(burst/2+r.IntN(burst+1), len(rest))
+			runs = append(runs, rest[:n])
+			rest = rest[n:]
+		}
+		r.Shuffle(len(runs), func(i, j int) { runs[i], runs[j] = runs[j], runs[i] })
+		for _, run := range runs {
+			for _, x := range run {
+				if !yield(x) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Orders returns the names of the orders in which generated values can come, and a line about each.
+func Orders() (names, abouts []string) {
+	for _, o := range orders {
+		names = append(names, o.name)
+		abouts = append(abouts, o.about)
+	}
+	return names, abouts
+}
 
 // Workloads lists the generated columns as lines "name  about".
 func Workloads() (names, abouts []string) {
@@ -108,12 +210,16 @@ func Workloads() (names, abouts []string) {
 	return names, abouts
 }
 
-// MaxGenerated is the largest number of values that Generate accepts.
-const MaxGenerated = 1_000_000_000
+// MaxGenerated is the largest number of values that Generate accepts, and MaxOrdered that in another
+// order than random: these are held in memory, 8 bytes each.
+const (
+	MaxGenerated = 1_000_000_000
+	MaxOrdered   = 100_000_000
+)
 
 // Generate returns the source of n values from the workload of that name. kind and order may be
-// empty, for what is usual in the workload. Nothing is held in memory, whatever the order: sorted
-// values are drawn as order statistics, one after the other.
+// empty, for what is usual in the workload. Sources that differ in nothing but their order have the
+// same values.
 func Generate(name string, n int, seed uint64, kind, order string) (Source, error) {
 	i := slices.IndexFunc(workloads, func(w workload) bool { return w.name == name })
 	if i < 0 {
@@ -121,35 +227,43 @@ func Generate(name string, n int, seed uint64, kind, order string) (Source, erro
 		return nil, usagef("unknown data %q: there is %s", name, strings.Join(names, ", "))
 	}
 	w := workloads[i]
-	if kind == "" {
-		kind = w.kind
-	}
-	if order == "" {
-		order = w.order
-	}
+	kind, order = cmp.Or(kind, w.kind), cmp.Or(order, w.order)
+	at, err := orderByName(order)
 	switch {
 	case !slices.Contains(w.kinds, kind):
 		return nil, usagef("%s values have no type %q: there is %s", name, kind, strings.Join(w.kinds, ", "))
-	case !slices.Contains(Orders(), order):
-		return nil, usagef("unknown order %q: there is %s", order, strings.Join(Orders(), ", "))
+	case err != nil:
+		return nil, err
 	case name == "sorted" && order != "sorted":
 		return nil, usagef("sorted values are in no other order; uniform values are the same without the order")
 	case n < 1 || n > MaxGenerated:
 		return nil, usagef("the number of values is %d, need 1 to %d", n, MaxGenerated)
+	case order != randomOrder && n > MaxOrdered:
+		return nil, usagef("the number of values is %d, need 1 to %d, or random order", n, MaxOrdered)
 	}
 	k, err := KindByName(kind)
 	if err != nil {
 		return nil, err
 	}
-	return &generated{name: name, kind: k, order: order, n: n, seed: seed, dist: w.new(k, n, seed)}, nil
+	return &generated{name: name, kind: k, order: at, n: n, seed: seed, dist: w.new(k, n, seed)}, nil
+}
+
+func orderByName(name string) (order, error) {
+	i := slices.IndexFunc(orders, func(o order) bool { return o.name == name })
+	if i < 0 {
+		names, _ := Orders()
+		return order{}, usagef("unknown order %q: there is %s", name, strings.Join(names, ", "))
+	}
+	return orders[i], nil
 }
 
 type generated struct {
-	name, order string
-	kind        Kind
-	n           int
-	seed        uint64
-	dist        distribution
+	name  string
+	order order
+	kind  Kind
+	n     int
+	seed  uint64
+	dist  distribution
 }
 
 func (g *generated) Kind() Kind     { return g.kind }
@@ -158,41 +272,29 @@ func (g *generated) Len() int       { return g.n }
 
 func (g *generated) Describe() string {
 	order := ""
-	if g.order != "random" && g.name != "sorted" {
-		order = ", " + g.order
+	if g.order.name != randomOrder && g.name != "sorted" {
+		order = ", " + g.order.name
 	}
 	return fmt.Sprintf("%s %s values%s, seed %d", g.name, g.kind.Name, order, g.seed)
 }
 
 func (g *generated) Values() iter.Seq2[int64, error] {
 	return func(yield func(int64, error) bool) {
-		r := newRand(g.seed, "values")
-		if g.order == "random" {
+		drawn := func(yield func(int64) bool) {
+			r := newRand(g.seed, "values")
 			for range g.n {
-				if !yield(g.dist.draw(r), nil) {
+				if !yield(g.dist.draw(r)) {
 					return
 				}
 			}
-			return
 		}
-		// The largest of i uniform values is distributed as U^(1/i), and the others are uniform
-		// below it (Bentley and Saxe, ACM TOMS 1980). The logarithm keeps the precision.
-		log := 0.0
-		last, first := int64(0), true
-		for i := g.n; i >= 1; i-- {
-			log -= r.ExpFloat64() / float64(i)
-			u := math.Exp(log) // descending
-			if g.order == "sorted" {
-				u = -math.Expm1(log) // 1-u, ascending
-			}
-			x := g.dist.quantile(u)
-			// Rounding must not put a value before its neighbour.
-			if !first && g.order == "sorted" {
-				x = max(x, last)
-			} else if !first {
-				x = min(x, last)
-			}
-			last, first = x, false
+		var values iter.Seq[int64] = drawn
+		if g.order.permute != nil {
+			sorted := slices.AppendSeq(make([]int64, 0, g.n), drawn)
+			slices.Sort(sorted)
+			values = g.order.permute(sorted, newRand(g.seed, g.order.name))
+		}
+		for x := range values {
 			if !yield(x, nil) {
 				return
 			}
@@ -209,11 +311,9 @@ func newRand(seed uint64, purpose string) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, h))
 }
 
-// A distribution of values. quantile is monotone, and quantile(U) of a uniform U in [0, 1] is
-// distributed as draw.
+// A distribution of values.
 type distribution interface {
 	draw(r *rand.Rand) int64
-	quantile(u float64) int64
 }
 
 type uniform struct{ d ope.Domain }
@@ -226,49 +326,21 @@ func (u uniform) draw(r *rand.Rand) int64 {
 	return u.d.At(r.Uint64N(span + 1))
 }
 
-// quantile has the 53 bits of a float64: of a wider domain it gives every 2^11th value.
-func (u uniform) quantile(p float64) int64 { return u.d.At(scale(p, u.d.Span())) }
+type normal struct{ d ope.Domain }
 
-// scale returns floor(p * (span+1)), at most span.
-func scale(p float64, span uint64) uint64 {
-	x := p * (float64(span) + 1)
-	switch {
-	case !(x > 0):
-		return 0
-	case x >= float64(span): // also where float64(span) rounds up to 2^64
-		return span
-	}
-	return min(uint64(x), span)
-}
-
-type normal struct {
-	d    ope.Domain
-	norm distuv.Normal
-}
-
-func newNormal(d ope.Domain) normal {
-	span := float64(d.Span())
-	return normal{d, distuv.Normal{Mu: span / 2, Sigma: span / 32}}
-}
-
-func (n normal) clamp(x float64) int64 {
+// draw clamps: the domain ends 16 standard deviations from the middle, where that changes nothing
+// that could be seen.
+func (n normal) draw(r *rand.Rand) int64 {
 	span := n.d.Span()
+	x := float64(span)/2 + r.NormFloat64()*float64(span)/32
 	switch {
 	case !(x > 0):
 		return n.d.Min
-	case x >= float64(span):
+	case x >= float64(span): // also where float64(span) rounds up to 2^64
 		return n.d.Max
 	}
-	return n.d.At(min(uint64(x), span))
+	return n.d.At(uint64(x))
 }
-
-// The domain ends 16 standard deviations from the middle, where clamping changes nothing that
-// could be seen.
-func (n normal) draw(r *rand.Rand) int64 {
-	return n.clamp(r.NormFloat64()*n.norm.Sigma + n.norm.Mu)
-}
-
-func (n normal) quantile(u float64) int64 { return n.clamp(n.norm.Quantile(u)) }
 
 // zipf gives each rank of Zipf's law a value of its own at a random place of the domain, so that
 // the frequent values are not neighbours. It is kept as a table in the order of the values.
@@ -310,9 +382,7 @@ func newZipf(d ope.Domain, seed uint64) *zipf {
 	return z
 }
 
-func (z *zipf) draw(r *rand.Rand) int64 { return z.quantile(r.Float64()) }
-
-func (z *zipf) quantile(u float64) int64 {
-	i, _ := slices.BinarySearch(z.cumulative, u)
+func (z *zipf) draw(r *rand.Rand) int64 {
+	i, _ := slices.BinarySearch(z.cumulative, r.Float64())
 	return z.values[min(i, len(z.values)-1)]
 }

@@ -30,13 +30,17 @@ func generate(t testing.TB, name string, n int, seed uint64, kind, order string)
 }
 
 // Every workload with every type and order that it has: as many values as asked for, in the
-// domain, in the order, the same for the same seed and others for another.
+// domain, the same for the same seed and others for another; and the same values in every order.
 func TestEveryWorkload(t *testing.T) {
 	const n = 3000
+	names, abouts := Orders()
+	require.Equal(t, []string{"random", "sorted", "reverse", "preorder", "timeseries", "bursts"}, names)
+	require.Len(t, abouts, len(names))
 	tested := 0
 	for _, w := range workloads {
 		for _, kind := range w.kinds {
-			for _, order := range Orders() {
+			var sorted []int64
+			for _, order := range names {
 				if w.name == "sorted" && order != "sorted" {
 					continue
 				}
@@ -52,17 +56,94 @@ func TestEveryWorkload(t *testing.T) {
 					for _, x := range xs {
 						require.True(t, s.Kind().Domain.Contains(x))
 					}
-					ascending := slices.IsSorted(xs)
-					slices.Reverse(xs)
-					descending := slices.IsSorted(xs)
-					require.Equal(t, order == "sorted", ascending)
-					require.Equal(t, order == "reversed", descending)
+					require.Equal(t, order == "sorted", slices.IsSorted(xs))
+					again := slices.Sorted(slices.Values(xs))
+					if sorted == nil {
+						sorted = again
+					}
+					require.Equal(t, sorted, again, "the values do not depend on the order")
 				})
 				tested++
 			}
 		}
 	}
-	require.Greater(t, tested, 40)
+	require.Greater(t, tested, 80)
+}
+
+// permuted returns the places of 0 to n-1 in an order.
+func permuted(t *testing.T, name string, n int, seed uint64) []int64 {
+	t.Helper()
+	sorted := make([]int64, n)
+	for i := range sorted {
+		sorted[i] = int64(i)
+	}
+	o, err := orderByName(name)
+	require.NoError(t, err)
+	xs := slices.Collect(o.permute(sorted, newRand(seed, name)))
+	require.Equal(t, sorted, slices.Sorted(slices.Values(xs)), "each value once")
+	return xs
+}
+
+func TestOrders(t *testing.T) {
+	require.Equal(t, []int64{0, 1, 2, 3, 4}, permuted(t, "sorted", 5, 1))
+	require.Equal(t, []int64{4, 3, 2, 1, 0}, permuted(t, "reverse", 5, 1))
+	require.Equal(t, []int64{3, 1, 0, 2, 5, 4, 6}, permuted(t, "preorder", 7, 1))
+	require.Equal(t, []int64{3, 1, 0, 2, 5, 4}, permuted(t, "preorder", 6, 1))
+
+	// Of a time series, every place comes at a time that is at most 50 from it; so it is never
+	// behind one that is more than 100 higher. All delays are taken.
+	const n = 100_000
+	xs := permuted(t, "timeseries", n, 1)
+	latest, most := int64(0), int64(0)
+	late := 0
+	for _, x := range xs {
+		most = max(most, latest-x)
+		if x < latest {
+			late++
+		}
+		latest = max(latest, x)
+	}
+	require.LessOrEqual(t, most, int64(2*jitter))
+	require.Greater(t, most, int64(2*jitter-10))
+	require.Greater(t, late, n/2)
+	require.Equal(t, []int64{0}, permuted(t, "timeseries", 1, 1))
+
+	// Bursts are runs of consecutive places, as many as their mean length says, and not in order.
+	xs = permuted(t, "bursts", n, 1)
+	var runs []int
+	length := 0
+	for i, x := range xs {
+		length++
+		if i+1 == n || xs[i+1] != x+1 {
+			runs = append(runs, length)
+			length = 0
+		}
+	}
+	require.InDelta(t, n/burst, len(runs), 15)
+	for _, length := range runs[:len(runs)-1] {
+		require.LessOrEqual(t, length, 3*burst) // two may meet by chance
+	}
+	require.GreaterOrEqual(t, slices.Min(runs), 1)
+
+	for _, name := range []string{"timeseries", "bursts"} {
+		require.Equal(t, permuted(t, name, n, 1), permuted(t, name, n, 1))
+		require.NotEqual(t, permuted(t, name, n, 1), permuted(t, name, n, 2))
+	}
+
+	// One who has seen enough gets no more.
+	for _, o := range orders {
+		s, err := Generate("uniform", 5000, 1, "", o.name)
+		require.NoError(t, err)
+		for _, stop := range []int{1, 2, 3, 777, 4999} {
+			n := 0
+			for range s.Values() {
+				if n++; n == stop {
+					break
+				}
+			}
+			require.Equal(t, stop, n, o.name)
+		}
+	}
 }
 
 // kolmogorov fails the test if the values are not of the distribution: the bound is exceeded by
@@ -95,7 +176,7 @@ func TestDistributions(t *testing.T) {
 	span := math.Ldexp(1, 32)
 	flat := distuv.Uniform{Min: -span / 2, Max: span / 2}
 	bell := distuv.Normal{Mu: 0, Sigma: span / 32}
-	for _, order := range Orders() {
+	for _, order := range []string{"random", "bursts"} {
 		t.Run(order, func(t *testing.T) {
 			kolmogorov(t, floats(generate(t, "uniform", n, 1, "", order)), flat.CDF)
 			kolmogorov(t, floats(generate(t, "normal", n, 1, "", order)), bell.CDF)
@@ -141,30 +222,15 @@ func TestZipf(t *testing.T) {
 	}
 }
 
-func TestExtremesOfQuantiles(t *testing.T) {
-	for _, w := range workloads {
-		for _, kind := range w.kinds {
-			k, err := KindByName(kind)
-			require.NoError(t, err)
-			d := w.new(k, 1000, 1)
-			previous := int64(math.MinInt64)
-			for _, u := range []float64{0, math.SmallestNonzeroFloat64, 1e-300, 0.1, 0.5, 0.999, math.Nextafter(1, 0), 1} {
-				x := d.quantile(u)
-				require.True(t, k.Domain.Contains(x), "%s %s %v", w.name, kind, u)
-				require.GreaterOrEqual(t, x, previous, "%s %s %v", w.name, kind, u)
-				previous = x
-			}
-		}
-	}
-}
-
 func TestGenerateRefuses(t *testing.T) {
 	for name, call := range map[string]func() (Source, error){
-		"name":  func() (Source, error) { return Generate("gamma", 1, 1, "", "") },
-		"type":  func() (Source, error) { return Generate("uniform", 1, 1, "date", "") },
-		"order": func() (Source, error) { return Generate("uniform", 1, 1, "", "up") },
-		"n":     func() (Source, error) { return Generate("uniform", 0, 1, "", "") },
-		"many":  func() (Source, error) { return Generate("uniform", MaxGenerated+1, 1, "", "") },
+		"name":            func() (Source, error) { return Generate("gamma", 1, 1, "", "") },
+		"type":            func() (Source, error) { return Generate("uniform", 1, 1, "date", "") },
+		"order":           func() (Source, error) { return Generate("uniform", 1, 1, "", "up") },
+		"order of sorted": func() (Source, error) { return Generate("sorted", 1, 1, "", "reverse") },
+		"memory":          func() (Source, error) { return Generate("uniform", MaxOrdered+1, 1, "", "sorted") },
+		"n":               func() (Source, error) { return Generate("uniform", 0, 1, "", "") },
+		"many":            func() (Source, error) { return Generate("uniform", MaxGenerated+1, 1, "", "") },
 	} {
 		_, err := call()
 		require.ErrorIs(t, err, ErrUsage, name)

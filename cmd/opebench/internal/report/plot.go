@@ -40,6 +40,8 @@ var palette = []color.Color{
 	color.RGBA{R: 0x00, G: 0x9e, B: 0x73, A: 0xff},
 	color.RGBA{R: 0xcc, G: 0x79, B: 0xa7, A: 0xff},
 	color.RGBA{R: 0xe6, G: 0x9f, B: 0x00, A: 0xff},
+	color.RGBA{R: 0x56, G: 0xb4, B: 0xe9, A: 0xff},
+	color.RGBA{R: 0xf0, G: 0xe4, B: 0x42, A: 0xff},
 }
 
 // A series is what has one colour: a scheme on a store.
@@ -58,6 +60,9 @@ func Plot(name string, runs []Run) ([]byte, error) {
 	for _, r := range runs {
 		for _, res := range r.Results {
 			s := series{res.Scheme, res}
+			if len(layouts(r)) > 1 {
+				s.name += "\n" + string(res.Layout)
+			}
 			if len(runs) > 1 {
 				s.name += "\n" + r.Store
 			}
@@ -152,7 +157,7 @@ func insertPlot(all []series) (*plot.Plot, error) {
 		bar.LineStyle.Width = 0
 		p.Add(bar)
 		label := count(int(math.Round(rate)))
-		if r := s.result.Insert.Ratio; r.Pairs > 0 && s.result.Scheme != bench.Plain {
+		if r := s.result.Insert.Ratio; r.Pairs > 0 && s.result.Scheme != bench.Baseline(s.result.Scheme) {
 			label += fmt.Sprintf("\n%.2f x the time", r.Value)
 		}
 		if err := addLabel(p, float64(i), rate, label); err != nil {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -99,11 +100,22 @@ func Headline(r Run) string {
 	for _, s := range r.Selectivities {
 		shares = append(shares, percent(s))
 	}
-	line := fmt.Sprintf("%s %s, %s, layout %s, %s range queries (%s)", count(r.Rows), r.Values, r.Store, r.Layout, count(r.Queries), strings.Join(shares, ", "))
+	line := fmt.Sprintf("%s %s, %s, layout %s, %s range queries (%s)", count(r.Rows), r.Values, r.Store, strings.Join(layouts(r), " and "), count(r.Queries), strings.Join(shares, ", "))
 	if r.Skipped > 0 {
 		line += fmt.Sprintf(", %s bad rows left out", count(r.Skipped))
 	}
 	return line
+}
+
+// layouts returns the layouts of the tables.
+func layouts(r Run) []string {
+	var names []string
+	for _, res := range r.Results {
+		if name := string(res.Layout); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // Table writes the runs as tables, or as a list where the terminal is too narrow.
@@ -121,6 +133,7 @@ func Table(w io.Writer, runs []Run, style Style) error {
 			}
 			b.WriteString(whole)
 			b.WriteString(wrap(legend(r), style.Width))
+			b.WriteString(indexes(r, style))
 		}
 	}
 	_, err := io.WriteString(w, b.String())
@@ -129,11 +142,20 @@ func Table(w io.Writer, runs []Run, style Style) error {
 
 func legend(r Run) string {
 	line := fmt.Sprintf("Latencies: a batch of %s rows; a query, decrypted.", count(r.Batch))
+	beside := ""
 	for _, res := range r.Results {
-		if res.Scheme != bench.Plain && res.Insert.Ratio.Pairs > 0 {
-			line += fmt.Sprintf(" x PLAIN: the time beside plain's, with its 95 %% interval, from %s and %s pairs.",
+		base := bench.Baseline(res.Scheme)
+		if base == res.Scheme || res.Insert.Ratio.Pairs == 0 {
+			continue
+		}
+		if beside == "" {
+			line += fmt.Sprintf(" x PLAIN: the time beside plain's on the same layout, with its 95 %% interval, from %s and %s pairs.",
 				count(res.Insert.Ratio.Pairs), count(res.Query.Ratio.Pairs))
-			break
+			beside = bench.Plain
+		}
+		if base != beside {
+			line += fmt.Sprintf(" For %s, plain is %s, whose tables have the same index.", res.Scheme, base)
+			beside = base
 		}
 	}
 	line += " CPU us: of this process, for a row."
@@ -153,7 +175,8 @@ func bytesName(r Run) string {
 	return "B/ROW"
 }
 
-var headers = []string{"SCHEME", "INSERT rows/s", "p50 us", "p99 us", "x PLAIN", "CPU us", "QUERY rows/s", "p50 us", "p99 us", "x PLAIN", "B/ROW", "VERIFIED"}
+// headers are those of cells; that of the layouts is left out where there is one.
+var headers = []string{"SCHEME", "LAYOUT", "INSERT rows/s", "p50 us", "p99 us", "x PLAIN", "CPU us", "QUERY rows/s", "p50 us", "p99 us", "x PLAIN", "B/ROW", "VERIFIED"}
 
 func cells(r Run, res bench.Result) []string {
 	bytes := res.DiskBytes
@@ -161,7 +184,7 @@ func cells(r Run, res bench.Result) []string {
 		bytes = res.StoredBytes
 	}
 	return []string{
-		res.Scheme,
+		res.Scheme, string(res.Layout),
 		rate(res.Insert), micros(res.Insert, 0.5), micros(res.Insert, 0.99), ratio(res.Scheme, res.Insert.Ratio), cpuTime(res.Insert),
 		rate(res.Query), micros(res.Query, 0.5), micros(res.Query, 0.99), ratio(res.Scheme, res.Query.Ratio),
 		fmt.Sprintf("%.1f", bytes),
@@ -174,7 +197,64 @@ func render(r Run, style Style) string {
 	for _, res := range r.Results {
 		rows = append(rows, cells(r, res))
 	}
-	return grid(headers, rows, func(column int) bool { return column > 0 }, style)
+	shown := slices.Clone(headers)
+	if len(layouts(r)) == 1 {
+		shown = slices.Delete(shown, 1, 2)
+		for i := range rows {
+			rows[i] = slices.Delete(rows[i], 1, 2)
+		}
+	}
+	return grid(shown, rows, func(column int) bool { return column >= len(shown)-len(headers)+2 }, style)
+}
+
+// indexes returns what was done to the indexes of stateful schemes, or nothing where there are none.
+func indexes(r Run, style Style) string {
+	headers := []string{"INDEX", "PHASE", "ROUND TRIPS", "READS", "COMMITS", "REFUSED", "REBALANCES", "RELABELS", "MOVED VALUES"}
+	var rows [][]string
+	for _, res := range r.Results {
+		for _, phase := range []struct {
+			name string
+			*bench.Phase
+		}{{"insert", &res.Insert}, {"query", &res.Query}} {
+			n := phase.Index
+			if n == nil || phase.name == "query" && phase.Rows == 0 {
+				continue
+			}
+			row := []string{res.Scheme, phase.name, count(n.RoundTrips), count(n.Reads), count(n.Commits), count(n.Refused)}
+			if n.Moves {
+				row = append(row, count(n.Rebalances), count(n.Relabels), count(n.Moved))
+			} else {
+				row = append(row, none, none, none)
+			}
+			rows = append(rows, row)
+		}
+	}
+	if len(rows) == 0 {
+		return ""
+	}
+	whole := grid(headers, rows, func(column int) bool { return column > 1 }, style)
+	if style.Width > 0 && longest(whole) > style.Width {
+		var b strings.Builder
+		for _, row := range rows {
+			fmt.Fprintf(&b, "index of %s, %s\n", row[0], row[1])
+			for i, cell := range row[2:] {
+				if cell != none {
+					fmt.Fprintf(&b, "  %-15s %s\n", strings.ToLower(headers[i+2]), cell)
+				}
+			}
+		}
+		return b.String()
+	}
+	return whole
+}
+
+// Index returns what was done to an index in a line.
+func Index(n bench.IndexStats) string {
+	line := fmt.Sprintf("%s round trips, %s commits (%s refused)", count(n.RoundTrips), count(n.Commits), count(n.Refused))
+	if n.Moves {
+		line += fmt.Sprintf(", %s rebalances, %s relabels, %s values moved", count(n.Rebalances), count(n.Relabels), count(n.Moved))
+	}
+	return line
 }
 
 // grid returns a table without lines, whose columns of numbers stand at the right.
@@ -217,13 +297,16 @@ func grid(headers []string, rows [][]string, number func(column int) bool, style
 
 // list is the table turned, for narrow terminals.
 func list(r Run) string {
-	names := []string{"", "insert rows/s", "insert p50 us", "insert p99 us", "insert x plain", "insert CPU us",
+	names := []string{"", "layout", "insert rows/s", "insert p50 us", "insert p99 us", "insert x plain", "insert CPU us",
 		"query rows/s", "query p50 us", "query p99 us", "query x plain", "B/row", "verified"}
 	var b strings.Builder
 	for _, res := range r.Results {
 		c := cells(r, res)
 		fmt.Fprintf(&b, "%s\n", c[0])
 		for i := 1; i < len(names); i++ {
+			if i == 1 && len(layouts(r)) == 1 {
+				continue
+			}
 			fmt.Fprintf(&b, "  %-15s %s\n", names[i], c[i])
 		}
 	}
@@ -277,7 +360,7 @@ func ratio(scheme string, r bench.Ratio) string {
 	switch {
 	case r.Pairs == 0:
 		return none
-	case scheme == bench.Plain:
+	case scheme == bench.Baseline(scheme):
 		return fmt.Sprintf("%.2f", r.Value)
 	}
 	return fmt.Sprintf("%.2f (%.2f-%.2f)", r.Value, r.Low, r.High)
@@ -309,7 +392,7 @@ type jsonEnvironment struct {
 type jsonRun struct {
 	Record        string    `json:"record"` // "run"
 	Store         string    `json:"store"`
-	Layout        string    `json:"layout"`
+	Layout        string    `json:"layout"` // or several, with commas
 	Values        string    `json:"values"`
 	Seed          uint64    `json:"seed"`
 	Rows          int       `json:"rows"`
@@ -342,6 +425,7 @@ type jsonResult struct {
 	Max      int64   `json:"max_ns"`
 
 	Ratio *jsonRatio `json:"x_plain,omitempty"`
+	Index *IndexJSON `json:"index,omitempty"` // of stateful schemes
 
 	StoredBytes float64 `json:"stored_bytes_per_row,omitempty"`
 	DiskBytes   float64 `json:"disk_bytes_per_row,omitempty"`
@@ -352,11 +436,37 @@ type jsonResult struct {
 	Benchmark string `json:"benchmark"`
 }
 
+// IndexJSON is what was done to an index. Refused and unknown are of the commits; the last three
+// are there for schemes that move ciphertexts.
+type IndexJSON struct {
+	RoundTrips int  `json:"round_trips"`
+	Reads      int  `json:"reads"`
+	Commits    int  `json:"commits"`
+	Refused    int  `json:"refused"`
+	Unknown    int  `json:"unknown"`
+	Rebalances *int `json:"rebalances,omitempty"`
+	Relabels   *int `json:"relabels,omitempty"`
+	Moved      *int `json:"moved,omitempty"`
+}
+
+// NewIndexJSON returns nil for nil.
+func NewIndexJSON(n *bench.IndexStats) *IndexJSON {
+	if n == nil {
+		return nil
+	}
+	j := &IndexJSON{RoundTrips: n.RoundTrips, Reads: n.Reads, Commits: n.Commits, Refused: n.Refused, Unknown: n.Unknown}
+	if n.Moves {
+		j.Rebalances, j.Relabels, j.Moved = &n.Rebalances, &n.Relabels, &n.Moved
+	}
+	return j
+}
+
 type jsonRatio struct {
-	Value float64 `json:"value"`
-	Low   float64 `json:"low"`
-	High  float64 `json:"high"`
-	Pairs int     `json:"pairs"`
+	Beside string  `json:"beside"` // the scheme without encryption
+	Value  float64 `json:"value"`
+	Low    float64 `json:"low"`
+	High   float64 `json:"high"`
+	Pairs  int     `json:"pairs"`
 }
 
 // JSON writes the runs as JSON lines: one record of the environment, then for each run one record
@@ -371,7 +481,7 @@ func JSON(w io.Writer, runs []Run) error {
 			}
 		}
 		if err := e.Encode(jsonRun{
-			Record: "run", Store: r.Store, Layout: string(r.Layout), Values: r.Values, Seed: r.Seed, Rows: r.Rows, Inserted: r.Inserted,
+			Record: "run", Store: r.Store, Layout: strings.Join(layouts(r), ","), Values: r.Values, Seed: r.Seed, Rows: r.Rows, Inserted: r.Inserted,
 			Skipped: r.Skipped, Queries: r.Queries, Selectivities: r.Selectivities, Batch: r.Batch, Complete: r.Complete,
 		}); err != nil {
 			return err
@@ -401,8 +511,9 @@ var benchmarkPart = strings.NewReplacer(" ", "_", "\t", "_", "/", "_")
 
 func line(r Run, res bench.Result, phase string, p bench.Phase) jsonResult {
 	l := jsonResult{
-		Record: "result", Store: r.Store, Layout: string(r.Layout), Scheme: res.Scheme, SchemeID: res.SchemeID, Seed: r.Seed, Phase: phase, Share: p.Selectivity,
-		N: int(p.Latency.Count()), Rows: p.Rows, Elapsed: p.Elapsed.Nanoseconds(), Rate: p.Rate(), CPU: p.CPUPerRow().Nanoseconds(),
+		Record: "result", Store: r.Store, Layout: string(res.Layout), Scheme: res.Scheme, SchemeID: res.SchemeID, Seed: r.Seed, Phase: phase, Share: p.Selectivity,
+		Index: NewIndexJSON(p.Index),
+		N:     int(p.Latency.Count()), Rows: p.Rows, Elapsed: p.Elapsed.Nanoseconds(), Rate: p.Rate(), CPU: p.CPUPerRow().Nanoseconds(),
 		P50: int64(p.Latency.Quantile(0.5)), P90: int64(p.Latency.Quantile(0.9)),
 		P99: int64(p.Latency.Quantile(0.99)), Max: int64(p.Latency.Quantile(1)),
 	}
@@ -410,9 +521,9 @@ func line(r Run, res bench.Result, phase string, p bench.Phase) jsonResult {
 		l.PerRow = float64(p.Elapsed.Nanoseconds()) / float64(p.Rows)
 	}
 	if p.Ratio.Pairs > 0 {
-		l.Ratio = &jsonRatio{p.Ratio.Value, p.Ratio.Low, p.Ratio.High, p.Ratio.Pairs}
+		l.Ratio = &jsonRatio{bench.Baseline(res.Scheme), p.Ratio.Value, p.Ratio.Low, p.Ratio.High, p.Ratio.Pairs}
 	}
-	name := fmt.Sprintf("BenchmarkOpebench/phase=%s/store=%s/layout=%s/scheme=%s", phase, benchmarkPart.Replace(r.Store), r.Layout, res.Scheme)
+	name := fmt.Sprintf("BenchmarkOpebench/phase=%s/store=%s/layout=%s/scheme=%s", phase, benchmarkPart.Replace(r.Store), res.Layout, res.Scheme)
 	if p.Selectivity > 0 {
 		name += fmt.Sprintf("/selectivity=%v", p.Selectivity)
 	}
