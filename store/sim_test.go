@@ -39,6 +39,7 @@ type world struct {
 	db      driver.DB
 	key     ope.Key
 	schema  Schema
+	oneCell bool // the database can check one cell only
 	r       *rand.Rand
 	table   *Table // of an observer whose calls are no steps
 
@@ -58,6 +59,7 @@ type world struct {
 	bad     []string
 	queries int
 	stable  int // rows that queries had to find
+	indexed int // rows whose values had to be in the index
 }
 
 // A variant is what is different from the protocol as it is.
@@ -66,6 +68,8 @@ type variant struct {
 	noReadBack bool // old postings are dropped without looking whether the old row is still there
 	valueKeyed bool // postings do not carry the write id
 	forgetful  bool // queries believe that they read a snapshot, and keep no list of the rows seen
+	mutable    bool // the ordered column has a mutable scheme, which is rebalanced now and then
+	loses      bool // a value is taken for being in the index before it is
 }
 
 type waitingCall struct {
@@ -117,10 +121,14 @@ type simDB struct {
 
 func (db *simDB) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family, error) {
 	f, err := db.DB.Family(ctx, spec)
-	if err != nil || spec.Layout == driver.LayoutWide {
+	if err != nil || spec.Name == catalogueFamily {
 		return f, err // the catalogue is not what is simulated
 	}
-	return &simFamily{f, db, spec.Name, spec.Name[0] == 'x' && db.w.variant.valueKeyed}, nil
+	sim := &simFamily{f, db, spec.Name, spec.Name[0] == 'x' && db.w.variant.valueKeyed}
+	if c, ok := f.(driver.Committer); ok {
+		return &simCommitter{sim, c}, nil
+	}
+	return sim, nil
 }
 
 type simFamily struct {
@@ -130,9 +138,46 @@ type simFamily struct {
 	valueOnly bool
 }
 
+// simCommitter is a family that can check several cells at once.
+type simCommitter struct {
+	*simFamily
+	committer driver.Committer
+}
+
+func (f *simCommitter) Commit(ctx context.Context, row []byte, expect, puts []driver.Cell, deletes [][]byte) (applied bool, err error) {
+	err = f.db.w.call(f.db, fmt.Sprintf("commit %s %x", f.name[:1], row), nil, func() error {
+		if f.db.w.loses() {
+			applied, err = true, nil
+			return nil
+		}
+		applied, err = f.committer.Commit(context.Background(), row, expect, puts, deletes)
+		return err
+	})
+	return applied, err
+}
+
+// loses reports whether a commit is acknowledged but not made.
+func (w *world) loses() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.variant.loses && w.r.IntN(4) == 0
+}
+
+func (f *simFamily) CheckAndPut(ctx context.Context, row []byte, expect driver.Cell, puts ...driver.Cell) (applied bool, err error) {
+	err = f.db.w.call(f.db, fmt.Sprintf("commit %s %x", f.name[:1], row), nil, func() error {
+		if f.db.w.loses() {
+			applied, err = true, nil
+			return nil
+		}
+		applied, err = f.Family.CheckAndPut(context.Background(), row, expect, puts...)
+		return err
+	})
+	return applied, err
+}
+
 func (f *simFamily) Get(ctx context.Context, row []byte, s driver.Slice) (cells []driver.Cell, err error) {
-	err = f.db.w.call(f.db, fmt.Sprintf("get %s %x", f.name[:1], row), nil, func() error {
-		if f.db.w.variant.noReadBack && len(s.Only) == 1 {
+	err = f.db.w.call(f.db, fmt.Sprintf("get %s %x %x %x", f.name[:1], row, s.Start, s.End), nil, func() error {
+		if f.db.w.variant.noReadBack && len(s.Only) == 1 && f.name[0] == 't' {
 			return nil // as if the old row were gone
 		}
 		cells, err = f.Family.Get(ctx, row, s)
@@ -229,7 +274,7 @@ var simSchema = Schema{
 func (w *world) connect() (*simDB, *Table) {
 	w.mu.Lock()
 	w.clients++
-	db := &simDB{DB: noSnapshots{w.db}, w: w, id: w.clients}
+	db := &simDB{DB: noSnapshots{w.db, w.oneCell}, w: w, id: w.clients}
 	if w.variant.skew {
 		db.clock = int64(w.r.IntN(200))
 	}
@@ -262,8 +307,19 @@ func (w *world) tableOn(db driver.DB) *Table {
 	return tbl
 }
 
-// noSnapshots hides that a database is a Snapshotter.
-type noSnapshots struct{ driver.DB }
+// noSnapshots hides that a database is a Snapshotter, and may hide that its families are Committers.
+type noSnapshots struct {
+	driver.DB
+	oneCell bool
+}
+
+func (db noSnapshots) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family, error) {
+	f, err := db.DB.Family(ctx, spec)
+	if db.oneCell && err == nil {
+		return struct{ driver.Family }{f}, nil
+	}
+	return f, err
+}
 
 // Writers change the rows from 0 on; some more are there that nobody changes.
 const (
@@ -299,6 +355,14 @@ func (w *world) end(rows []string) {
 	}
 }
 
+// level returns a value: of few, or of many where these are in an index.
+func (w *world) level(r *rand.Rand) int8 {
+	if w.variant.mutable {
+		return int8(r.IntN(40) - 20)
+	}
+	return int8(r.IntN(3) - 1)
+}
+
 // write is a client that puts and deletes; when it dies another one goes on.
 func (w *world) write(ops int, r *rand.Rand) {
 	db, tbl := w.connect()
@@ -310,7 +374,7 @@ func (w *world) write(ops int, r *rand.Rand) {
 		for _, id := range r.Perm(simRows)[:1+r.IntN(2)] {
 			row := Row{"id": int8(id), "note": int64(r.IntN(1000))}
 			if r.IntN(5) > 0 {
-				row["level"] = int8(r.IntN(3) - 1)
+				row["level"] = w.level(r)
 			}
 			if r.IntN(5) > 0 {
 				row["kind"] = int8(r.IntN(2))
@@ -323,7 +387,9 @@ func (w *world) write(ops int, r *rand.Rand) {
 		}
 		w.begin(keys)
 		var err error
-		if r.IntN(5) == 0 {
+		if w.variant.mutable && r.IntN(10) == 0 {
+			_, err = tbl.Rebalance(context.Background(), "level", nil)
+		} else if r.IntN(5) == 0 {
 			err = tbl.Delete(context.Background(), rows...)
 		} else {
 			err = tbl.Put(context.Background(), rows...)
@@ -357,7 +423,7 @@ func (w *world) read(ops int, r *rand.Rand) {
 		case 0:
 			q.Where = Field[int8]("level").AtLeast(-100)
 		case 1:
-			q.Where = Field[int8]("level").Between(int8(r.IntN(3)-1), 1)
+			q.Where = Field[int8]("level").Between(w.level(r), 20)
 		case 2:
 			q.Where = Field[int8]("kind").In(0, 1)
 		case 3:
@@ -527,7 +593,7 @@ func (w *world) run(crashes float64) {
 			})
 		}
 		w.trace = append(w.trace, fmt.Sprintf("%d %s %d", p.client.id, p.what, f))
-		if f == diesDuring && strings.HasPrefix(p.what, "apply") {
+		if f == diesDuring && (strings.HasPrefix(p.what, "apply") || strings.HasPrefix(p.what, "commit")) {
 			w.late = append(w.late, p)
 			for _, row := range p.rows {
 				w.active[row]++
@@ -560,9 +626,14 @@ func simulate(t *testing.T, v variant, seed uint64, crashes float64) *world {
 	if seed%2 == 0 {
 		w.schema.Layout = CellPerColumn
 	}
+	if v.mutable {
+		w.schema.Columns = slices.Clone(w.schema.Columns)
+		w.schema.Columns[0] = OrderedColumn("level", Int8, Kerschbaum)
+		w.oneCell = seed%4 < 2
+	}
 	w.key, _ = ope.NewKey(bytes.Repeat([]byte{1}, 32))
 	synctest.Test(t, func(t *testing.T) {
-		w.table = w.tableOn(noSnapshots{w.db})
+		w.table = w.tableOn(noSnapshots{w.db, w.oneCell})
 		for i := range simAtRest {
 			row := Row{"id": int8(simRows + i), "note": int64(i), "level": int8(i - 1), "kind": int8(i % 2)}
 			if err := w.table.Put(context.Background(), row); err != nil {
@@ -595,8 +666,33 @@ func simulate(t *testing.T, v variant, seed uint64, crashes float64) *world {
 			}
 		}
 		w.checkPostings()
+		w.checkIndex()
 	})
 	return w
+}
+
+// checkIndex looks, as a new client, for rows whose values are not in the index.
+func (w *world) checkIndex() {
+	tbl := w.tableOn(noSnapshots{w.db, w.oneCell})
+	level := tbl.byName["level"]
+	if level.order == nil {
+		return
+	}
+	indexed := make(map[int64]bool)
+	for e, err := range level.order.Range(context.Background(), -128, 127) {
+		if err != nil {
+			w.fail("index: %v", err)
+		}
+		indexed[e.Plaintext] = true
+	}
+	for _, s := range w.state() {
+		if v := s.row["level"]; v != nil && !indexed[int64(v.(int8))] {
+			w.fail("a value of a row is not in the index")
+		}
+		if v := s.row["level"]; v != nil {
+			w.indexed++
+		}
+	}
 }
 
 func (w *world) fingerprint() uint64 {
@@ -608,9 +704,14 @@ func (w *world) fingerprint() uint64 {
 }
 
 func TestConcurrentWritersAndCrashes(t *testing.T) {
-	for name, v := range map[string]variant{"one clock": {}, "clocks that disagree": {skew: true}} {
+	for name, v := range map[string]variant{
+		"one clock":                            {},
+		"clocks that disagree":                 {skew: true},
+		"mutable column":                       {mutable: true},
+		"mutable column, clocks that disagree": {mutable: true, skew: true},
+	} {
 		t.Run(name, func(t *testing.T) {
-			var steps, queries, stable, crashes int
+			var steps, queries, stable, crashes, indexed int
 			for i := range *simRuns {
 				seed := *simSeed + uint64(i)
 				w := simulate(t, v, seed, 0.02)
@@ -618,12 +719,16 @@ func TestConcurrentWritersAndCrashes(t *testing.T) {
 				steps += w.step
 				queries += w.queries
 				stable += w.stable
+				indexed += w.indexed
 				crashes += w.clients - 5
 			}
 			t.Logf("%d runs, %d steps, %d crashes, %d queries, which had to find or leave out %d rows that were not written", *simRuns, steps, crashes, queries, stable)
 			require.Greater(t, queries, *simRuns)
 			require.Greater(t, stable, *simRuns)
 			require.Greater(t, crashes, *simRuns/2)
+			if v.mutable {
+				require.Greater(t, indexed, *simRuns)
+			}
 		})
 	}
 }
@@ -638,6 +743,7 @@ func TestSimulationNotices(t *testing.T) {
 		{"no read-back", variant{skew: true, noReadBack: true}, "a row has no posting"},
 		{"postings keyed by value", variant{valueKeyed: true}, "a row has no posting"},
 		{"postings keyed by value, clocks that disagree", variant{valueKeyed: true, skew: true}, "a row has no posting"},
+		{"values that are not in the index", variant{mutable: true, loses: true}, "a value of a row is not in the index"},
 		{"no list of the rows seen", variant{forgetful: true}, "a query returned a row 2 times"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -663,6 +769,9 @@ func TestSimulationIsRepeatable(t *testing.T) {
 		a := simulate(t, variant{skew: true}, seed, 0.02)
 		b := simulate(t, variant{skew: true}, seed, 0.02)
 		require.Equal(t, a.fingerprint(), b.fingerprint(), "seed %d", seed)
+		a = simulate(t, variant{mutable: true}, seed, 0.02)
+		b = simulate(t, variant{mutable: true}, seed, 0.02)
+		require.Equal(t, a.fingerprint(), b.fingerprint(), "seed %d, mutable column", seed)
 		require.Greater(t, len(a.trace), 50)
 	}
 }

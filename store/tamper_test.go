@@ -359,7 +359,7 @@ func TestTornRow(t *testing.T) {
 		torn := with(second, 2, first[2].Value)
 		x.set(tbl, key, torn)
 		reads := 0
-		healing := drivertest.NewFaulty(noSnapshots{x.db}, func(op drivertest.Op) drivertest.Fault {
+		healing := drivertest.NewFaulty(noSnapshots{DB: x.db}, func(op drivertest.Op) drivertest.Fault {
 			if op.Method == "Get" && bytes.Equal(op.Row, key) {
 				if reads++; reads == 3 {
 					x.set(tbl, key, second)
