@@ -204,7 +204,7 @@ func intervals(lo, hi int64) operation {
 			}
 			iv := ivs[0]
 			if compareVersions(iv.Version, before.version) < 0 {
-				return // known to be old: its ciphertexts are refused as stale
+				w.failLocked("Intervals: one of version %v, asked for at %v", iv.Version, before.version)
 			}
 			there := make(map[int64]bool)
 			for _, e := range before.elements {
@@ -253,11 +253,11 @@ func (c *client) validate(iv ope.Interval) {
 func rebalance(c *client) {
 	var before ope.Version
 	c.locked(func(w *world) { before = w.version() })
-	last := -1
+	last := 0
 	stats, err := c.scheme.Rebalance(c.ctx, func(n, total int) {
 		c.locked(func(w *world) {
-			if n < 0 || n > total {
-				w.failLocked("Rebalance: %d of %d values are done", n, total)
+			if n < last || n > total {
+				w.failLocked("Rebalance: %d of %d values are done, after %d", n, total, last)
 			}
 			last = n
 		})
@@ -275,7 +275,6 @@ func rebalance(c *client) {
 		case stats.Values != len(w.places[stats.Before]) || stats.Moved > stats.Values:
 			w.failLocked("Rebalance: %d values of %d are said to be moved, but there are %d", stats.Moved, stats.Values, len(w.places[stats.Before]))
 		}
-		_ = last
 	})
 }
 

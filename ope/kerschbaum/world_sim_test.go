@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
 	"testing/synctest"
 	"time"
 
