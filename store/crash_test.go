@@ -3,6 +3,7 @@ package store_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,6 +23,15 @@ var accounts = store.Schema{
 	},
 }
 
+// stateful is accounts with schemes that keep their state in the table's index.
+var stateful = func() store.Schema {
+	s := accounts
+	s.Key = []store.KeyPart{store.OrderedPart("id", store.Int64, store.WozniakIndexed)}
+	s.Columns = slices.Clone(s.Columns)
+	s.Columns[0] = store.OrderedColumn("balance", store.Int64, store.Kerschbaum)
+	return s
+}()
+
 const (
 	id      = store.Field[int64]("id")
 	balance = store.Field[int64]("balance")
@@ -31,6 +41,12 @@ const (
 // A client that dies at any call of a Put, Delete or batch leaves each row either as it was or as
 // it was to be, found by every column exactly once.
 func TestCrashAtEveryCall(t *testing.T) {
+	for name, schema := range map[string]store.Schema{"stateless": accounts, "stateful": stateful} {
+		t.Run(name, func(t *testing.T) { testCrashAtEveryCall(t, schema) })
+	}
+}
+
+func testCrashAtEveryCall(t *testing.T, schema store.Schema) {
 	before := func(i int) store.Row {
 		return store.Row{"id": int64(i), "balance": int64(100 * i), "owner": "old", "note": "before"}
 	}
@@ -49,7 +65,7 @@ func TestCrashAtEveryCall(t *testing.T) {
 			for _, late := range []bool{false, true} {
 				for n := 1; ; n++ {
 					memory := drivertest.NewMemory()
-					tbl := create(t, open(t, memory), accounts)
+					tbl := create(t, open(t, memory), schema)
 					for i := range 5 {
 						require.NoError(t, tbl.Put(background, before(i)))
 					}
@@ -67,7 +83,7 @@ func TestCrashAtEveryCall(t *testing.T) {
 						}
 						return drivertest.CrashBefore
 					})
-					dying, err := open(t, faulty).Table(background, accounts.Name)
+					dying, err := open(t, faulty).Table(background, schema.Name)
 					require.NoError(t, err)
 					err = c.do(dying)
 					if err == nil && counting < n {
@@ -215,11 +231,13 @@ func TestBatchErrorNamesRows(t *testing.T) {
 // ends well.
 func TestFaultsAreRetried(t *testing.T) {
 	r := seeded(t)
-	for run := range 20 {
+	for run := range 30 {
+		schema := accounts
+		if run >= 20 {
+			schema = stateful
+		}
 		memory := drivertest.NewMemory()
-		tbl := create(t, open(t, memory), accounts)
-		faulty, err := open(t, memory).Table(background, accounts.Name)
-		require.NoError(t, err)
+		tbl := create(t, open(t, memory), schema)
 		seed := r.Uint64()
 		decide := drivertest.Randomly(seed, 0.1)
 		wrapped := drivertest.NewFaulty(memory, func(op drivertest.Op) drivertest.Fault {
@@ -231,7 +249,7 @@ func TestFaultsAreRetried(t *testing.T) {
 			}
 			return drivertest.FailBefore
 		})
-		faulty, err = open(t, wrapped).Table(background, accounts.Name)
+		faulty, err := open(t, wrapped).Table(background, schema.Name)
 		require.NoError(t, err)
 		want := make(map[int64]string)
 		for range 40 {

@@ -49,7 +49,7 @@ func (t *Table) exactKey(ctx context.Context, key Row) ([]byte, error) {
 	return keys[0], nil
 }
 
-// exactKeys does so for many. Its error is a [RowError].
+// exactKeys does so for many. An error is a [RowError], or one of the database.
 func (t *Table) exactKeys(ctx context.Context, rows []Row) ([][]byte, error) {
 	// Encrypting a value that no row has would write it to the index of a stateful scheme. So rows
 	// are looked for there, as a query does, which takes requests.
@@ -74,10 +74,8 @@ func (t *Table) exactKeys(ctx context.Context, rows []Row) ([][]byte, error) {
 		return keys, nil
 	}
 	err := t.st.each(ctx, len(keys), func(ctx context.Context, i int) (err error) {
-		if keys[i], err = t.findKey(ctx, records[i]); err != nil {
-			return &RowError{i, err}
-		}
-		return nil
+		keys[i], err = t.findKey(ctx, records[i])
+		return err
 	})
 	return keys, err
 }

@@ -34,7 +34,7 @@ func (t *Table) Put(ctx context.Context, rows ...Row) (err error) {
 	// A stateful scheme gives ciphertexts out by writing to its index; values without rows do no harm
 	// there.
 	if err := t.encryptAll(ctx, records, func(c *column) bool { return c.stateful && c.order == nil }); err != nil {
-		return fmt.Errorf("store: put into %q: %w", t.schema.Name, t.gone(err))
+		return fmt.Errorf("store: put into %q: %w", t.schema.Name, t.gone(undone(0, len(rows), err)))
 	}
 	seen := make(map[string]int, len(rows))
 	for i, r := range records {
@@ -61,6 +61,9 @@ func (t *Table) Delete(ctx context.Context, keys ...Row) (err error) {
 	defer func() { end(len(keys), err) }()
 	rowKeys, err := t.exactKeys(ctx, keys)
 	if err != nil {
+		if row := (*RowError)(nil); !errors.As(err, &row) {
+			err = undone(0, len(keys), err)
+		}
 		return fmt.Errorf("store: delete from %q: %w", t.schema.Name, t.gone(err))
 	}
 	err = t.inChunks(len(rowKeys), func(from, to int) error {
@@ -78,14 +81,19 @@ func (t *Table) Delete(ctx context.Context, keys ...Row) (err error) {
 func (t *Table) inChunks(n int, do func(from, to int) error) error {
 	for from := 0; from < n; from += writeChunk {
 		if err := do(from, min(n, from+writeChunk)); err != nil {
-			failed := make([]int, 0, n-from)
-			for i := from; i < n; i++ {
-				failed = append(failed, i)
-			}
-			return &BatchError{failed, err}
+			return undone(from, n, err)
 		}
 	}
 	return nil
+}
+
+// undone returns the error of a call that did not reach the rows from..n.
+func undone(from, n int, err error) error {
+	failed := make([]int, 0, n-from)
+	for i := from; i < n; i++ {
+		failed = append(failed, i)
+	}
+	return &BatchError{failed, err}
 }
 
 // write makes records durable. The order of its steps is what makes every row findable at any
@@ -258,16 +266,17 @@ var postingCell = driver.Cell{Qualifier: []byte{}, Value: []byte{}}
 // postingKeys returns the keys of a record's postings.
 func (t *Table) postingKeys(r *record) [][]byte {
 	var keys [][]byte
-	for i, c := range t.columns {
-		if search := r.search[i]; search != nil {
-			key := make([]byte, 0, len(c.id)+len(search)+len(r.key)+len(r.write))
-			key = append(key, c.id[:]...)
-			key = append(key, search...)
-			key = append(key, r.key...)
-			keys = append(keys, append(key, r.write[:]...))
+	for i := range t.columns {
+		if r.search[i] != nil {
+			keys = append(keys, t.postingKey(r, i))
 		}
 	}
 	return keys
+}
+
+// postingKey returns the key of the posting of a column that has one.
+func (t *Table) postingKey(r *record, column int) []byte {
+	return slices.Concat(t.columns[column].id[:], r.search[column], r.key, r.write[:])
 }
 
 // cutPosting returns what a posting of the column says.
