@@ -54,6 +54,10 @@ var (
 			OrderedColumn("CanaryOrderedNumber", Int64, Boldyreva),
 			OrderedColumn("CanaryOrderedFloat", Float64, MOPE),
 			OrderedColumn("CanaryOrderedString", String, Boldyreva),
+			OrderedColumn("CanaryMutableNumber", Int64, Kerschbaum),
+			OrderedColumn("CanaryMutableString", String, Kerschbaum),
+			OrderedColumn("CanaryStatefulTime", Time(time.Millisecond), WozniakIndexed),
+			OrderedColumn("CanaryKeyedFloat", Float64, Wozniak),
 			DeterministicColumn("CanaryToken", String),
 			RandomisedColumn("CanaryNote", String),
 			RandomisedColumn("CanaryBytes", Bytes),
@@ -66,7 +70,8 @@ func canaryRow(i int) Row {
 	return Row{
 		"CanaryPartHashed": "canary-hashed-part", "CanaryPartOrdered": canaryTime.Add(time.Duration(i) * time.Millisecond),
 		"CanaryOrderedNumber": canaryNumber, "CanaryOrderedFloat": canaryFloat,
-		"CanaryOrderedString": "canary-ordered-string", "CanaryToken": "canary-token",
+		"CanaryOrderedString": "canary-ordered-string", "CanaryMutableNumber": canaryNumber + int64(i),
+		"CanaryMutableString": "canary-mutable-string", "CanaryStatefulTime": canaryTime, "CanaryKeyedFloat": canaryFloat, "CanaryToken": "canary-token",
 		"CanaryNote": "canary-note", "CanaryBytes": []byte("canary-bytes"), "CanaryPlain": canaryPlain,
 	}
 }
@@ -150,6 +155,8 @@ func useEverything(t *testing.T, st *Store) *Table {
 		require.NoError(t, tbl.Put(ctx, rows...))
 	}
 	require.NoError(t, tbl.Delete(ctx, rows[0]))
+	_, err = tbl.Rebalance(ctx, "CanaryMutableNumber", nil)
+	require.NoError(t, err)
 	_, err = tbl.Get(ctx, rows[1])
 	require.NoError(t, err)
 	for _, p := range []Predicate{
@@ -157,6 +164,8 @@ func useEverything(t *testing.T, st *Store) *Table {
 		Field[int64]("CanaryOrderedNumber").Equal(canaryNumber),
 		Field[float64]("CanaryOrderedFloat").Between(canaryFloat, canaryFloat),
 		Field[string]("CanaryOrderedString").AtLeast("canary-ordered-string"),
+		Field[int64]("CanaryMutableNumber").AtLeast(canaryNumber), Field[string]("CanaryMutableString").Equal("canary-mutable-string"),
+		Field[time.Time]("CanaryStatefulTime").AtLeast(canaryTime), Field[float64]("CanaryKeyedFloat").AtMost(canaryFloat),
 		Field[string]("CanaryToken").In("canary-token", "canary-note"),
 		Field[string]("CanaryNote").Equal("canary-note"),
 		And(Field[string]("CanaryPartHashed").Equal("canary-hashed-part"), Field[time.Time]("CanaryPartOrdered").AtMost(canaryTime)),

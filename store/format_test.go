@@ -132,6 +132,18 @@ func formatSchemas() []store.Schema {
 			SpreadBits: 6,
 		},
 		{
+			Name: "stateful",
+			Key: []store.KeyPart{
+				store.HashedPart("id", store.Uint8), store.OrderedPart("seconds", store.Time(time.Second), store.Wozniak),
+				store.OrderedPart("path", store.String, store.WozniakIndexed),
+			},
+			Columns: []store.Column{
+				store.OrderedColumn("amount", store.Int64, store.Kerschbaum), store.OrderedColumn("name", store.String, store.Kerschbaum),
+				store.OrderedColumn("level", store.Int16, store.KerschbaumPublished), store.OrderedColumn("ratio", store.Float64, store.WozniakIndexed),
+				store.OrderedColumn("count", store.Uint32, store.Wozniak), store.OrderedColumn("public", store.Int8, store.PlaintextIndexed),
+			},
+		},
+		{
 			Name:       "ordered key",
 			Key:        []store.KeyPart{store.OrderedPart("value", store.Int32, store.MOPE), store.TiePart("id")},
 			SpreadBits: -1,
@@ -168,6 +180,11 @@ func formatRows() map[string][]store.Row {
 	}
 	for i := range 5 {
 		rows["ordered key"] = append(rows["ordered key"], store.Row{"value": int32(i-2) << 20, "id": [16]byte{byte(i)}})
+		rows["stateful"] = append(rows["stateful"], store.Row{
+			"id": uint8(i % 2), "seconds": at.Truncate(time.Second).Add(time.Duration(i) * time.Second), "path": "a path longer than the prefix " + strconv.Itoa(i/2),
+			"amount": int64(i-2) * 1_000_000_007, "name": strings.Repeat("n", i*4), "level": int16(i * 100), "ratio": float64(i) - 1.5,
+			"count": uint32(i), "public": int8(-i),
+		})
 		rows["by key"] = append(rows["by key"], store.Row{
 			"device": "pump-" + strconv.Itoa(i%2), "time": at.Add(time.Duration(i) * time.Hour), "shard": []byte{0, byte(i), 0xff}, "label": "a label longer than the prefix " + strconv.Itoa(i),
 			"tie": [16]byte{byte(i)}, "temperature": float64(i)*10.25 - 20, "site": "Süd", "note": strings.Repeat("n", i*4), "secret": []byte{byte(i)},
@@ -195,6 +212,14 @@ func formatDump(t *testing.T, key ope.Key) dump {
 		first := maps.Clone(rows[schema.Name][0])
 		require.NoError(t, tbl.Delete(background, first))
 		require.NoError(t, tbl.Put(background, rows[schema.Name]...))
+		if schema.Name == "stateful" {
+			_, err := tbl.Rebalance(background, "amount", nil)
+			require.NoError(t, err)
+			other := maps.Clone(rows[schema.Name][1])
+			other["amount"] = int64(-5)
+			require.NoError(t, tbl.Put(background, other)) // a value that no row has by the end
+			require.NoError(t, tbl.Put(background, rows[schema.Name][1]))
+		}
 		d.Tables[schema.Name] = texts(rows[schema.Name])
 	}
 	create(t, st, store.Schema{Name: "dropped", Key: []store.KeyPart{store.HashedPart("k", store.String)}})
@@ -392,6 +417,7 @@ func TestIndependentReader(t *testing.T) {
 	}
 
 	// The reader is no rubber stamp.
+	indexes := 0
 	for i := range fresh.Families {
 		rows := fresh.Families[i].Rows
 		if len(rows) == 0 {
@@ -405,5 +431,25 @@ func TestIndependentReader(t *testing.T) {
 		_, err = read(file)
 		require.Error(t, err, "a changed row key in family %s", fresh.Families[i].Name)
 		rows[0] = was
+		if fresh.Families[i].Name[0] != 'i' {
+			continue
+		}
+		for _, row := range rows { // of the index: a changed record of each unit that has some
+			for j, cell := range row.Cells {
+				if len(cell[0]) < 2*len("0123456789abcdef") {
+					continue
+				}
+				row.Cells[j][1] = cell[1][:len(cell[1])-1] + map[bool]string{true: "0", false: "1"}[strings.HasSuffix(cell[1], "1")]
+				b, err := json.Marshal(fresh)
+				require.NoError(t, err)
+				require.NoError(t, os.WriteFile(file, b, 0o600))
+				_, err = read(file)
+				require.Error(t, err, "a changed record")
+				row.Cells[j] = cell
+				indexes++
+				break
+			}
+		}
 	}
+	require.Greater(t, indexes, 4)
 }

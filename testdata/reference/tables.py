@@ -5,11 +5,11 @@
 
 The dump holds the master key and every family, row and cell of a database (the form of
 ../vectors/table-1.json). All sealed values are opened, hashes in row keys and posting keys are
-computed again, ciphertexts are held to the order of their plaintexts, and every posting to its
-row. What the tables hold is printed as JSON: {table: [{column: value as text}]}, in the order
+computed again, ciphertexts are held to the order of their plaintexts, every posting to its row,
+and the indexes of stateful schemes to the values of the rows. What the tables hold is printed as JSON: {table: [{column: value as text}]}, in the order
 of row keys. Any deviation from the format is an error.
 
-The ciphertexts themselves are the business of boldyreva.py.
+The ciphertexts themselves are the business of boldyreva.py and wozniak.py.
 """
 import datetime
 import hashlib
@@ -94,15 +94,19 @@ def check(ok, what):
 # Keys and sealed values.
 
 
-def derive(key, *labels):
+def place(*parts):
+    return b"".join(struct.pack(">I", len(p)) + p for p in parts)
+
+
+def expand(key, n, *labels):
     info = b"rangecrypt/key/1"
     for label in labels:
         info += struct.pack(">I", len(label)) + label.encode()
-    return hkdf(key, info, 32)
+    return hkdf(key, info, n)
 
 
-def place(*parts):
-    return b"".join(struct.pack(">I", len(p)) + p for p in parts)
+def derive(key, *labels):
+    return expand(key, 32, *labels)
 
 
 def unseal(key, sealed, where):
@@ -225,35 +229,130 @@ class Field:
         self.type = Type(meta["type"])
         key = derive(table_key, "column", meta["id"])
         self.cell_key, self.token_key = derive(key, "cell"), derive(key, "token")
-        self.clear = self.encryption in ("plain", "tie") or self.scheme == "plaintext"
+        self.clear = self.encryption in ("plain", "tie") or self.scheme in ("plaintext", "plaintext-indexed")
+        self.mutable = self.scheme in ("kerschbaum", "kerschbaum-published", "plaintext-indexed")
+        self.stateful = self.mutable or self.scheme == "wozniak-indexed"
+        self.order_key = derive(key, "order")
         self.searched = self.encryption in ("ordered", "deterministic")
         self.pairs = []  # (ciphertext, order code)
         if self.encryption == "ordered":
             b = (self.type.domain[1] - self.type.domain[0]).bit_length()
-            if self.scheme == "plaintext":
-                self.size = max(1, (b + 7) // 8)
+            self.plain_size = max(1, (b + 7) // 8)
+            if self.mutable:
+                self.size = 16
+            elif self.scheme == "plaintext":
+                self.size = self.plain_size
+            elif self.scheme in ("wozniak", "wozniak-indexed"):
+                self.size = (max(3 * b, b + 64) + 7) // 8
+                self.range = max(3 * b, b + 64)
             else:
+                check(self.scheme in ("boldyreva", "mope"), "an unknown scheme")
                 self.size = min(128, 8 * math.ceil(max(2 * b, b + 8) / 8)) // 8
 
     def token(self, canonical):
         return mac(self.token_key, canonical)[:16]
 
+    def code_token(self, code):
+        """What postings of a column with a mutable scheme carry."""
+        bits = struct.pack(">q", code)
+        if self.clear:
+            spread = code * 0x9E3779B97F4A7C15 % 2**64
+            return struct.pack(">Q", spread ^ spread >> 32) + bits
+        return self.token(bits)
+
     def ciphertext(self, ct, canonical):
         """Checks a ciphertext as far as it can be without the scheme."""
         check(len(ct) == self.size, "a ciphertext of the wrong length")
         code = self.type.code(canonical)
+        if self.mutable:
+            check(ct == self.code_token(code), "the token of a code is wrong")
         if self.scheme == "plaintext":
             check(ct == (code - self.type.domain[0]).to_bytes(self.size, "big"), "not the plaintext")
         self.pairs.append((ct, code))
 
     def check_order(self):
         pairs = sorted(set(self.pairs))
+        if self.mutable:
+            return
         check(len({c for c, _ in pairs}) == len({p for _, p in pairs}) == len(pairs), "ciphertexts are no function")
         falls = sum(a > b for (_, a), (_, b) in zip(pairs, pairs[1:]))
         if self.scheme == "mope":
             check(falls <= 1 and (falls == 0 or pairs[-1][1] < pairs[0][1]), "ciphertexts are not in rotated order")
         else:
             check(falls == 0, "ciphertexts are not in order")
+
+
+# Indexes of stateful schemes.
+
+
+def open_record(key, unit, record_key, sealed, before=b""):
+    """Returns the content of a record; before is what of a header stands before it."""
+    check(len(sealed) >= 41 and sealed[0] == 1, "not a record")
+    ad = b"\1" + bytes([len(unit)]) + unit + record_key + before
+    return xchacha20poly1305_open(expand(key, 32, "index", "record"), sealed[1:25], sealed[25:], ad)
+
+
+def open_header(key, unit, record_key, sealed, identifier):
+    check(sealed[:1] == b"\1" and sealed[1:17] == expand(key, 16, "index", "key id"), "a header under another key")
+    n = 19 + struct.unpack(">H", sealed[17:19])[0]
+    check(sealed[19:n].decode() == identifier, "a header of another scheme")
+    return open_record(key, unit, record_key, sealed[n:], sealed[:n])
+
+
+class Unit:
+    def __init__(self, cells):
+        meta = cells.get(b"", b"\1" + bytes(9))
+        check(len(meta) == 10 and meta[0] == 1, "another format of a unit")
+        self.state, self.generation = meta[1], struct.unpack(">Q", meta[2:])[0]
+        check(len(cells.get(b"\0", bytes(16))) == 16, "a nonce of the wrong length")
+        self.records = []
+        for qualifier, value in sorted(cells.items()):
+            if qualifier not in (b"", b"\0"):
+                check(qualifier[0] == 1 and value[0] == 1, "not a record")
+                self.records.append((qualifier[1:], value[1:]))
+
+
+def read_index(field, units):
+    """Checks the units of a field and returns its index: the codes by their keys, in order."""
+    domain = "[%d,%d]" % field.type.domain
+    if field.scheme == "plaintext-indexed":
+        check(list(units) == [b""] and units[b""].state == 1, "a plain index is one unit")
+        return [(k, int.from_bytes(k, "big") + field.type.domain[0]) for k, v in units[b""].records if v == b""]
+    name = field.id.hex().encode()
+    if field.scheme == "wozniak-indexed":
+        check(list(units) == [b""] and units[b""].state == 1 and units[b""].generation == 0, "an index is one unit")
+        key, identifier = derive(field.order_key, "wozniak-indexed"), "wozniak-indexed/1 domain=%s range=%d keep=targets" % (domain, field.range)
+        (header_key, header), *records = units[b""].records
+        check(header_key == b"\0", "no header")
+        content = open_header(key, name, header_key, header, identifier)
+        pairs = [(k, field.type.domain[0] + struct.unpack(">Q", open_record(key, name, k, v))[0]) for k, v in records]
+        check(content == struct.pack(">Q", len(pairs)) + pairs[0][0] + pairs[-1][0], "a header that does not count")
+        check((pairs[0][1], pairs[-1][1]) == field.type.domain, "the ends are not those of the domain")
+        return pairs
+    key, identifier = derive(field.order_key, "kerschbaum", "record"), "%s/1 domain=%s" % (field.scheme, domain)
+    if field.scheme == "kerschbaum-published":
+        identifier += " lambda=2"
+    epochs = {}
+    for suffix, unit in units.items():
+        check(len(suffix) == 24 and suffix[:8] == b"/000000/", "a unit of another name")
+        epochs[int(suffix[8:], 16)] = suffix, unit
+    root = epochs.pop(0, (b"", None))[1]
+    check(root is None or root.records == [] and root.generation in epochs, "the root is wrong")
+    last = max(epochs)
+    pairs = []
+    for epoch, (suffix, unit) in epochs.items():
+        check(unit.state == (1 if epoch == last else 3), "an epoch that is neither the last nor retired")
+        (zero, header), *records = unit.records
+        check(zero == bytes(16) and len(open_header(key, name + suffix, zero, header, identifier)) == 16, "no header")
+        for k, v in records:
+            content = open_record(key, name + suffix, k, v)
+            if len(k) > 16:
+                check(k[:16] == b"\xff" * 16 and k[16:17] in (b"g", b"p", b"m"), "a record of an unknown kind")
+                check(len(content) == 8 if k[16:17] == b"m" else len(content) % 40 == 0, "a record of the wrong length")
+            else:
+                check(epoch == last and len(content) == 21, "an element that should not be there")
+                pairs.append((k, struct.unpack(">q", content[:8])[0]))
+    return pairs
 
 
 class Table:
@@ -265,7 +364,7 @@ class Table:
         self.clear = all(f.clear for f in self.parts + self.columns)
         check(meta["layout"] in ("packed", "cell per column"), "an unknown layout")
         self.packed = meta["layout"] == "packed"
-        self.data, self.postings = "t" + meta["id"], "x" + meta["id"]
+        self.data, self.postings, self.index = "t" + meta["id"], "x" + meta["id"], "i" + meta["id"]
         self.expected = set()  # postings
 
     def spec(self):
@@ -320,7 +419,9 @@ class Table:
         search = b""
         if column.clear:
             value, its_write = open_plain(cell)
-            if column.searched:
+            if column.mutable:
+                search = column.code_token(column.type.code(value))
+            elif column.searched:
                 search = (column.type.code(value) - column.type.domain[0]).to_bytes(column.size, "big")
         else:
             value, its_write = unseal(column.cell_key, cell, self.place(row, column.id))
@@ -374,9 +475,25 @@ def main(path):
             postings = families.pop(table.postings)
         check(set(postings) == table.expected, "the postings are not those of the rows")
         check(all(cells == {b"": b""} for cells in postings.values()), "a posting has content")
-        for f in table.parts + table.columns:
+        fields = table.parts + table.columns
+        for f in fields:
             if f.encryption == "ordered":
                 f.check_order()
+        if any(f.stateful for f in fields):
+            check(specs[table.index] == {"layout": "wide", "prefix_bytes": 0, "spread_bits": 0}, "the layout of an index")
+            units = {f.id: {} for f in fields if f.stateful}
+            for row, cells in families.pop(table.index).items():
+                check(row[:1] == b"u", "not a unit")
+                units[bytes.fromhex(row[1:9].decode())][row[9:]] = Unit(cells)
+            for f in fields:
+                if f.stateful and units[f.id]:
+                    index = read_index(f, units[f.id])
+                    codes = [code for _, code in index]
+                    check(codes == sorted(set(codes)), "an index is not in order")
+                    if f.mutable:
+                        check({code for _, code in f.pairs} <= set(codes), "a value of a row is not in the index")
+                    else:
+                        check(set(f.pairs) <= set(index), "a ciphertext of a row is not in the index")
     check(not families, "families of no table")
     json.dump(result, sys.stdout, indent=1, sort_keys=True)
     print()
