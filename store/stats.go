@@ -17,7 +17,7 @@ type IndexStats struct {
 
 	// Of a [MutableScheme]:
 	Rebalances int // passes over the whole index, asked for or not, that were made or helped to finish
-	Relabels   int // movements of the values around an exhausted gap
+	Relabels   int // movements by one commit, of the values around an exhausted gap; as published, of all
 	Moved      int // values that got another ciphertext in a pass or movement
 }
 

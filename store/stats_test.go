@@ -44,9 +44,9 @@ func TestIndexStats(t *testing.T) {
 
 	published, err := tbl.IndexStats("published")
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, published.Rebalances, 2)
+	require.GreaterOrEqual(t, published.Rebalances+published.Relabels, 2)
 	require.Greater(t, published.Moved, 100)
-	require.Greater(t, published.Commits, local.Commits)
+	require.GreaterOrEqual(t, published.Commits, 200)
 
 	moved, err := tbl.Rebalance(ctx, "local", nil)
 	require.NoError(t, err)
