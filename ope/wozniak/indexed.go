@@ -182,7 +182,9 @@ func (s *Indexed) Stats() IndexStats {
 
 func (s *Indexed) size() int { return (s.bits + 7) / 8 }
 
-func (s *Indexed) bytes(c point) ope.Ciphertext { return bytes.Clone(c[maxSize-s.size():]) }
+func (s *Indexed) bytes(c u192) ope.Ciphertext {
+	return c.appendTo(make([]byte, 0, s.size()), s.size())
+}
 
 func (s *Indexed) outside() error { return fmt.Errorf("%w %v", ope.ErrDomain, s.domain) }
 
@@ -192,13 +194,13 @@ func (s *Indexed) fail(what string, err error) error {
 }
 
 // cached returns the ciphertext of an offset if it is remembered.
-func (s *Indexed) cached(x uint64) (point, bool) {
+func (s *Indexed) cached(x uint64) (u192, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if low, _ := s.known.around(x); low != nil && low.x == x {
 		return low.c, true
 	}
-	return point{}, false
+	return u192{}, false
 }
 
 // Encrypt implements [ope.Scheme]. A value that is remembered costs no round trip, another one to
@@ -248,10 +250,8 @@ func (s *Indexed) Decrypt(ctx context.Context, c ope.Ciphertext) (int64, error) 
 	if len(c) != s.size() {
 		return 0, ope.ErrCiphertext
 	}
-	var p point
-	copy(p[maxSize-len(c):], c)
 	s.mu.RLock()
-	found := s.known.byCiphertext(p)
+	found := s.known.byCiphertext(fromBytes(c))
 	var x uint64
 	if found != nil {
 		x = found.x
@@ -350,7 +350,7 @@ func (s *Indexed) top() ope.Ciphertext {
 }
 
 // after returns the lowest bound above a ciphertext.
-func (s *Indexed) after(c point) ope.Ciphertext {
+func (s *Indexed) after(c u192) ope.Ciphertext {
 	b := s.bytes(c)
 	for i := len(b) - 1; i >= 0; i-- {
 		if b[i]++; b[i] != 0 {
@@ -380,8 +380,7 @@ func (s *Indexed) unseal(r ope.Record) (pair, error) {
 	if err != nil {
 		return pair{}, err
 	}
-	p := pair{x: binary.BigEndian.Uint64(b)}
-	copy(p.c[maxSize-s.size():], r.Key)
+	p := pair{x: binary.BigEndian.Uint64(b), c: fromBytes(r.Key)}
 	if p.x > s.domain.Span() {
 		return pair{}, s.corrupt(r.Key, "holds what is outside of the domain")
 	}
@@ -392,9 +391,9 @@ func (s *Indexed) corrupt(key []byte, what string) error {
 	return fmt.Errorf("%w: the record %x of unit %q %s", ope.ErrIndex, key, s.unit, what)
 }
 
-func (s *Indexed) sealHeader(count int, min, max point) ope.Record {
+func (s *Indexed) sealHeader(count int, min, max u192) ope.Record {
 	b := binary.BigEndian.AppendUint64(nil, uint64(count))
-	b = append(append(b, min[maxSize-s.size():]...), max[maxSize-s.size():]...)
+	b = max.appendTo(min.appendTo(b, s.size()), s.size())
 	return ope.Record{Key: headerKey, Value: s.sealer.SealHeader(headerKey, s.id, b)}
 }
 
@@ -418,9 +417,8 @@ func (s *Indexed) readHeader(ctx context.Context) (meta ope.Meta, count int, end
 	if v.Meta.State != ope.StateOpen {
 		return meta, 0, ends, false, fmt.Errorf("%w: unit %q is closed", ope.ErrIndex, s.unit)
 	}
-	copy(ends[0].c[maxSize-s.size():], b[8:])
-	ends[1].x = s.domain.Span()
-	copy(ends[1].c[maxSize-s.size():], b[8+s.size():])
+	ends[0] = pair{x: 0, c: fromBytes(b[8 : 8+s.size()])}
+	ends[1] = pair{x: s.domain.Span(), c: fromBytes(b[8+s.size():])}
 	return v.Meta, int(binary.BigEndian.Uint64(b)), ends, true, nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math/big"
 	mathrand "math/rand/v2"
 	"slices"
 	"sync"
@@ -21,12 +20,12 @@ import (
 type request struct {
 	xs   []uint64
 	ctx  context.Context // of the caller, to learn that it has left
-	cs   []point
+	cs   []u192
 	err  error
 	done chan struct{}
 }
 
-func (s *Indexed) group(ctx context.Context, xs []uint64) ([]point, error) {
+func (s *Indexed) group(ctx context.Context, xs []uint64) ([]u192, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -95,7 +94,7 @@ func (s *Indexed) serve(rs []*request) {
 		if r.err = err; err != nil {
 			continue
 		}
-		r.cs = make([]point, len(r.xs))
+		r.cs = make([]u192, len(r.xs))
 		for i, x := range r.xs {
 			r.cs[i] = found[x]
 		}
@@ -107,12 +106,12 @@ func (s *Indexed) serve(rs []*request) {
 const commitRecords = 256
 
 // encrypt returns the ciphertexts of xs, once all are in the index.
-func (s *Indexed) encrypt(ctx context.Context, xs []uint64) (map[uint64]point, error) {
-	done := make(map[uint64]point, len(xs))
+func (s *Indexed) encrypt(ctx context.Context, xs []uint64) (map[uint64]u192, error) {
+	done := make(map[uint64]u192, len(xs))
 	left := make([]uint64, 0, len(xs))
 	for _, x := range xs {
 		if _, twice := done[x]; !twice {
-			done[x] = point{}
+			done[x] = u192{}
 			left = append(left, x)
 		}
 	}
@@ -161,13 +160,13 @@ func (s *Indexed) openUnit(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	all := []pair{{x: 0, c: pointOf(cmin)}, {x: s.domain.Span(), c: pointOf(cmax)}}
+	all := []pair{{x: 0, c: cmin}, {x: s.domain.Span(), c: cmax}}
 	if s.domain.Span() == 0 {
 		all = all[:1]
 	}
 	// Where records are but no meta, they are another scheme's.
 	cond := ope.Condition{State: ope.StateAbsent, Absent: [][]byte{headerKey}}
-	nonce, applied, err := s.put(ctx, cond, s.sealHeader(len(all), pointOf(cmin), pointOf(cmax)), slices.Values(all))
+	nonce, applied, err := s.put(ctx, cond, s.sealHeader(len(all), cmin, cmax), slices.Values(all))
 	if err != nil || !applied {
 		return false, err
 	}
@@ -226,7 +225,7 @@ type plan struct {
 // locate drops from the front of left what the index has already, and plans a commit of the first
 // of the others as soon as their neighbours are known in one view. It returns nil when nothing is
 // left.
-func (s *Indexed) locate(ctx context.Context, left *[]uint64, done map[uint64]point) (*plan, error) {
+func (s *Indexed) locate(ctx context.Context, left *[]uint64, done map[uint64]u192) (*plan, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.alone {
@@ -288,10 +287,10 @@ func (s *Indexed) plan(lot []uint64) (*plan, error) {
 			continue
 		}
 		var drawn []pair
-		err := between(*low, *high).sample(x, s.coins, func(d uint64, c *big.Int) {
+		err := between(*low, *high).sample(x, s.coins, func(d uint64, c u192) {
 			s.stats.Samplings++
 			if s.keep || d == x {
-				drawn = append(drawn, pair{x: d, c: pointOf(c)})
+				drawn = append(drawn, pair{x: d, c: c})
 			}
 		})
 		if err != nil {

@@ -22,20 +22,15 @@ type script struct {
 	p    *big.Rat // the probability of the path
 }
 
-func (s *script) word(last uint64) (uint64, error) {
+func (s *script) draw(last u192) (u192, error) {
 	if s.at == len(s.path) {
 		s.path = append(s.path, 0)
 	}
-	s.last = append(s.last[:s.at], last)
+	s.last = append(s.last[:s.at], last.lo)
 	n := s.path[s.at]
 	s.at++
-	s.p.Mul(s.p, big.NewRat(1, int64(last)+1))
-	return n, nil
-}
-
-func (s *script) number(last *big.Int) (*big.Int, error) {
-	n, err := s.word(last.Uint64())
-	return new(big.Int).SetUint64(n), err
+	s.p.Mul(s.p, big.NewRat(1, int64(last.lo)+1))
+	return u192{lo: n}, nil
 }
 
 func (s *script) next() bool {
@@ -51,7 +46,7 @@ func (s *script) next() bool {
 }
 
 // law returns the exact law of what run makes of the draws.
-func law(t *testing.T, run func(d draws) string) map[string]*big.Rat {
+func law(t *testing.T, run func(s *script) string) map[string]*big.Rat {
 	out := map[string]*big.Rat{}
 	total := new(big.Rat)
 	s := &script{}
@@ -70,17 +65,17 @@ func law(t *testing.T, run func(d draws) string) map[string]*big.Rat {
 }
 
 // fullRUS decides the whole of a box, as Wozniak et al. 2013 do.
-func fullRUS(dmin, dmax, cmin, cmax int, d draws, f []int) {
+func fullRUS(dmin, dmax, cmin, cmax int, s *script, f []int) {
 	if dmin > dmax {
 		return
 	}
-	below, _ := d.word(uint64(dmax - dmin))
-	p := dmin + int(below)
-	off, _ := d.word(uint64((cmax - cmin) - (dmax - dmin)))
-	c := cmin + int(below) + int(off)
+	below, _ := s.draw(u192{lo: uint64(dmax - dmin)})
+	p := dmin + int(below.lo)
+	off, _ := s.draw(u192{lo: uint64((cmax - cmin) - (dmax - dmin))})
+	c := cmin + int(below.lo) + int(off.lo)
 	f[p] = c
-	fullRUS(dmin, p-1, cmin, c-1, d, f)
-	fullRUS(p+1, dmax, c+1, cmax, d, f)
+	fullRUS(dmin, p-1, cmin, c-1, s, f)
+	fullRUS(p+1, dmax, c+1, cmax, s, f)
 }
 
 // onDemand returns the law of the function of [1, n] to [1, r] that is decided value by value in an
@@ -107,7 +102,7 @@ func onDemand(t *testing.T, n, r int, order []int, keep bool) map[string]*big.Ra
 			var known pairs
 			for x, c := range s[:n+2] {
 				if x == 0 || c != 0 {
-					known.put(pair{x: uint64(x), c: pointOf(big.NewInt(int64(c)))})
+					known.put(pair{x: uint64(x), c: u192{lo: uint64(c)}})
 				}
 			}
 			low, high := known.around(uint64(x))
@@ -115,9 +110,9 @@ func onDemand(t *testing.T, n, r int, order []int, keep bool) map[string]*big.Ra
 			for more := true; more; more = path.next() {
 				path.at, path.p = 0, new(big.Rat).Set(p)
 				s := s
-				require.NoError(t, between(*low, *high).sample(uint64(x), path, func(p uint64, c *big.Int) {
+				require.NoError(t, between(*low, *high).sample(uint64(x), path.draw, func(p uint64, c u192) {
 					if keep || p == uint64(x) {
-						s[p] = int(c.Int64())
+						s[p] = int(c.lo)
 					}
 				}))
 				add(s, path.p)
@@ -156,9 +151,9 @@ func distance(a, b map[string]*big.Rat) float64 {
 // With targets only it is another, and depends on the order.
 func TestLawIsThatOfFullRUS(t *testing.T) {
 	const n, r = 4, 10
-	full := law(t, func(d draws) string {
+	full := law(t, func(s *script) string {
 		f := make([]int, n+1)
-		fullRUS(1, n, 1, r, d, f)
+		fullRUS(1, n, 1, r, s, f)
 		return fmt.Sprint(f[1:])
 	})
 	require.Len(t, full, 210, "every order-preserving function is possible")
@@ -182,15 +177,14 @@ func TestLawIsThatOfFullRUS(t *testing.T) {
 func TestEndsLeaveRoom(t *testing.T) {
 	for _, span := range []uint64{0, 1, 3, 7} {
 		const rangeBits = 3
-		possible := law(t, func(d draws) string {
-			cmin, cmax, err := ends(span, rangeBits, d)
+		possible := law(t, func(s *script) string {
+			cmin, cmax, err := ends(span, rangeBits, s.draw)
 			require.NoError(t, err)
-			room := new(big.Int).Sub(cmax, cmin)
-			require.GreaterOrEqual(t, room.Int64(), int64(span))
-			require.GreaterOrEqual(t, cmin.Sign(), 0)
-			require.Less(t, cmax.Int64(), int64(1<<rangeBits))
+			require.GreaterOrEqual(t, cmax.lo-cmin.lo, span)
+			require.LessOrEqual(t, cmin.lo, cmax.lo)
+			require.Less(t, cmax.lo, uint64(1<<rangeBits))
 			if span == 7 {
-				return fmt.Sprint(cmin, cmax, d.(*script).path[0]) // there is no choice but the first
+				return fmt.Sprint(cmin, cmax, s.path[0]) // there is no choice but the first
 			}
 			return fmt.Sprint(cmin, cmax)
 		})
@@ -211,29 +205,32 @@ func TestEndsLeaveRoom(t *testing.T) {
 
 // Coins are exactly uniform below any bound, as far as 10 sigma tell.
 func TestDrawsAreUniform(t *testing.T) {
-	d := drawFrom(rand.NewChaCha8([32]byte{1}))
+	draw := drawFrom(rand.NewChaCha8([32]byte{1}))
 	for _, last := range []uint64{0, 1, 2, 4, 6, 255, 256, 300} {
-		const each = 200
+		const each = 400
 		counts := make([]int, last+1)
 		for range each * (last + 1) {
-			w, err := d.word(last)
+			n, err := draw(u192{lo: last})
 			require.NoError(t, err)
-			counts[w]++
-			n, err := d.number(new(big.Int).SetUint64(last))
-			require.NoError(t, err)
-			counts[n.Uint64()]++
+			counts[n.lo]++
 		}
 		for _, n := range counts {
-			require.InDelta(t, 2*each, n, 10*math.Sqrt(2*each))
+			require.InDelta(t, each, n, 10*math.Sqrt(each))
 		}
 	}
-	w, err := d.word(math.MaxUint64)
-	require.NoError(t, err)
-	require.NotZero(t, w)
-	empty := drawFrom(strings.NewReader("x"))
-	_, err = empty.word(1 << 40)
+	// Every bit of a large number is drawn, and none above.
+	for _, n := range []int{64, 65, 191, 192} {
+		var some u192
+		for range 100 {
+			x, err := draw(ones(n))
+			require.NoError(t, err)
+			some = u192{some.hi | x.hi, some.mid | x.mid, some.lo | x.lo}
+		}
+		require.Equal(t, ones(n), some)
+	}
+	_, err := drawFrom(strings.NewReader("x"))(ones(80))
 	require.Error(t, err)
-	_, err = empty.number(new(big.Int).Lsh(big.NewInt(1), 80))
+	_, _, err = ends(7, 80, drawFrom(strings.NewReader("xy")))
 	require.Error(t, err)
 }
 
@@ -245,11 +242,11 @@ func TestSamplingsOfTheFirst(t *testing.T) {
 		d := drawFrom(rand.NewChaCha8([32]byte{byte(b)}))
 		n := math.Exp2(float64(b))
 		var sum, squares float64
-		whole := box{0, 1<<b - 1, new(big.Int), new(big.Int).Lsh(big.NewInt(1), 3*b)}
+		whole := box{0, 1<<b - 1, u192{}, ones(int(3 * b))}
 		random := rand.New(rand.NewPCG(1, uint64(b)))
 		for range runs {
 			k := 0.0
-			require.NoError(t, whole.sample(random.Uint64N(1<<b), d, func(uint64, *big.Int) { k++ }))
+			require.NoError(t, whole.sample(random.Uint64N(1<<b), d, func(uint64, u192) { k++ }))
 			sum, squares = sum+k, squares+k*k
 		}
 		harmonic := math.Log(n) + 0.57721566 + 1/(2*n)
@@ -299,7 +296,7 @@ type onDemandPairs struct {
 
 func (s *onDemandPairs) begin() {
 	s.put(pair{x: 0})
-	s.put(pair{x: math.MaxUint32, c: pointOf(new(big.Int).Lsh(big.NewInt(1), 96))})
+	s.put(pair{x: math.MaxUint32, c: ones(96)})
 	s.d = drawFrom(rand.NewChaCha8([32]byte{9}))
 }
 
@@ -309,10 +306,10 @@ func (s *onDemandPairs) encrypt(t *testing.T, x uint64, keep bool) (samplings in
 		return 0
 	}
 	var drawn []pair
-	require.NoError(t, between(*low, *high).sample(x, s.d, func(p uint64, c *big.Int) {
+	require.NoError(t, between(*low, *high).sample(x, s.d, func(p uint64, c u192) {
 		samplings++
 		if keep || p == x {
-			drawn = append(drawn, pair{x: p, c: pointOf(c)})
+			drawn = append(drawn, pair{x: p, c: c})
 		}
 	}))
 	for _, p := range drawn {
@@ -326,7 +323,7 @@ func TestPairs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s pairs
 		var model []uint64
-		c := func(x uint64) point { return pointOf(new(big.Int).SetUint64(2*x + 1)) }
+		c := func(x uint64) u192 { return u192{lo: 2*x + 1} }
 		for range rapid.IntRange(1, 4).Draw(t, "rounds") {
 			start, step := rapid.Uint64Range(0, 5000).Draw(t, "start"), rapid.Uint64Range(1, 7).Draw(t, "step")
 			for i := range uint64(rapid.IntRange(1, 700).Draw(t, "n")) {

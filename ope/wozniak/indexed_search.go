@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/big"
+	"math/bits"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,7 +18,7 @@ type gap struct{ low, high pair }
 
 // A page is a read of the records from one ciphertext to another, both included.
 type page struct {
-	from, to point
+	from, to u192
 	first    *pair  // the pair that must be the first of it, if known
 	x        [2]int // from and to which of the values it is for
 	view     ope.View
@@ -100,31 +100,31 @@ func (s *Indexed) search(ctx context.Context, xs []uint64, follow bool) (map[uin
 }
 
 // probes returns at most n ciphertexts between two others, ascending and distinct.
-func probes(low, high point, n int) []point {
-	from := new(big.Int).SetBytes(low[:])
-	width := new(big.Int).Sub(new(big.Int).SetBytes(high[:]), from)
-	at := make([]*big.Int, 0, n)
+func probes(low, high u192, n int) []u192 {
+	width := high.sub(low)
+	var at []u192
 	even := (n + 1) / 2
 	for i := 1; i <= even; i++ {
-		d := new(big.Int).Mul(width, big.NewInt(int64(i)))
-		at = append(at, d.Quo(d, big.NewInt(int64(even+1))))
+		part, _ := bits.Div64(uint64(i), 0, uint64(even+1)) // of 2^64
+		top, rest := width.timesAndAdd(part, u192{})
+		at = append(at, u192{top, rest.hi, rest.mid})
 	}
-	for i := range n - even {
-		// 1/8, 1/32, 1/128, ... of the width from either side
-		d := new(big.Int).Rsh(width, uint(3+2*(i/2)))
+	// 1/8, 1/32, 1/128, ... of the width from either side.
+	for i, part := 0, uint64(1)<<61; i < n-even; i++ {
+		top, rest := width.timesAndAdd(part, u192{})
+		d := u192{top, rest.hi, rest.mid}
 		if i%2 == 1 {
-			d.Sub(width, d)
+			d, part = width.sub(d), part>>2
 		}
 		at = append(at, d)
 	}
-	slices.SortFunc(at, (*big.Int).Cmp)
-	var cs []point
-	for _, d := range at {
-		if c := pointOf(d.Add(d, from)); c != low && (len(cs) == 0 || cs[len(cs)-1] != c) && c != high {
-			cs = append(cs, c)
-		}
+	slices.SortFunc(at, u192.compare)
+	at = slices.Compact(at)
+	at = slices.DeleteFunc(at, func(d u192) bool { return d.isZero() || d == width })
+	for i, d := range at {
+		at[i] = low.add(d)
 	}
-	return cs
+	return at
 }
 
 // read reads all pages, and the header if it is wanted, together.

@@ -462,11 +462,7 @@ func TestPairsMemory(t *testing.T) {
 	const n = 200_000
 	for s.n < n {
 		x := random.Uint64N(1 << 40)
-		p := pair{x: x}
-		for i := range 8 {
-			p.c[maxSize-1-i] = byte(x >> (8 * i))
-		}
-		s.put(p)
+		s.put(pair{x: x, c: u192{lo: x}})
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)

@@ -24,21 +24,22 @@ type tree struct {
 
 func newTree(inner, ends *coins.Source, span uint64, rangeBits int) tree {
 	t := tree{source: inner, span: span, pool: &sync.Pool{}}
-	t.low, t.slack = subrange(&walker{ends.NewReader()}, span, rangeBits)
+	w := &walker{ends.NewReader()}
+	t.low, t.slack = subrange(span, rangeBits, func(label uint64, last u192) u192 {
+		w.Seek(0, 0, label)
+		return w.uniform(0, last)
+	})
 	return t
 }
 
 // subrange is random subrange selection (Wozniak et al. 2013), and in the subrange the ciphertexts of
-// the ends of the domain (Waage et al. 2016, section 3.2.1). It returns the first, and the slack
-// between them.
+// the ends of the domain (Waage et al. 2016, section 3.2.1), for both forms of the scheme. It
+// returns the first, and the slack between them.
 //
 // The paper draws c_min from [r_min, r_max-1] and c_max from [c_min+1, r_max], which often leaves less
-// room than there are values between. Here both leave the room that is needed.
-func subrange(w *walker, span uint64, rangeBits int) (low, slack u192) {
-	draw := func(label uint64, last u192) u192 {
-		w.Seek(0, 0, label)
-		return w.uniform(0, last)
-	}
+// room than there are values between: for |R| = 16 |D|, in 63 of 100 cases. Here both leave the room
+// that is needed. draw returns a number of [0, last]; each draw has a label.
+func subrange(span uint64, rangeBits int, draw func(label uint64, last u192) u192) (low, slack u192) {
 	all := ones(rangeBits).sub(u192{lo: span})
 	lowFirst := draw(0, u192{lo: 1}).isZero()
 	first := draw(1, all)

@@ -5,6 +5,9 @@ import (
 	"math/bits"
 )
 
+// maxSize is the length of the longest ciphertext in bytes.
+const maxSize = 24
+
 // A u192 is an unsigned number of 192 bits. Sums and differences wrap.
 type u192 struct{ hi, mid, lo uint64 }
 
@@ -25,6 +28,16 @@ func (x u192) less(y u192) bool {
 	_, b = bits.Sub64(x.mid, y.mid, b)
 	_, b = bits.Sub64(x.hi, y.hi, b)
 	return b != 0
+}
+
+func (x u192) compare(y u192) int {
+	switch {
+	case x.less(y):
+		return -1
+	case y.less(x):
+		return 1
+	}
+	return 0
 }
 
 func (x u192) isZero() bool { return x.hi|x.mid|x.lo == 0 }
@@ -60,19 +73,19 @@ func (x u192) timesAndAdd(w uint64, a u192) (top uint64, rest u192) {
 	return h2 + c, u192{hi, mid, lo}
 }
 
-// appendTo appends the low size bytes of x, big-endian; size is at most 24.
+// appendTo appends the low size bytes of x, big-endian; size is at most maxSize.
 func (x u192) appendTo(dst []byte, size int) []byte {
-	var b [24]byte
+	var b [maxSize]byte
 	binary.BigEndian.PutUint64(b[0:], x.hi)
 	binary.BigEndian.PutUint64(b[8:], x.mid)
 	binary.BigEndian.PutUint64(b[16:], x.lo)
-	return append(dst, b[24-size:]...)
+	return append(dst, b[maxSize-size:]...)
 }
 
-// fromBytes returns the big-endian number b, at most 24 bytes.
+// fromBytes returns the big-endian number b, at most maxSize bytes.
 func fromBytes(b []byte) u192 {
-	var full [24]byte
-	copy(full[24-len(b):], b)
+	var full [maxSize]byte
+	copy(full[maxSize-len(b):], b)
 	return u192{
 		binary.BigEndian.Uint64(full[0:]),
 		binary.BigEndian.Uint64(full[8:]),
