@@ -88,8 +88,8 @@ func TestTableAgainstSortedRows(t *testing.T) {
 		require.NoError(t, table.Insert(ctx, rows))
 		require.NoError(t, table.Insert(ctx, rows[:20]), "again, as after an interruption")
 		slices.SortFunc(rows, compareRows)
-		for lo := int64(-1); lo <= 256; lo += 7 {
-			for hi := int64(-1); hi <= 256; hi += 9 {
+		for lo := int64(-1); lo <= 256; lo += 11 {
+			for hi := int64(-1); hi <= 256; hi += 13 {
 				var want []Row
 				for _, row := range rows {
 					if lo <= row.Value && row.Value <= hi {
