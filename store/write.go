@@ -197,28 +197,25 @@ func (t *Table) remove(ctx context.Context, rowKeys [][]byte) error {
 // current returns the rows that the records are going to replace, as far as they have postings.
 func (t *Table) current(ctx context.Context, records []*record) ([]*record, error) {
 	old := make([]*record, len(records))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(t.st.concurrency)
-	for i, r := range records {
-		if r.fresh {
-			continue
-		}
-		group.Go(func() error {
-			found, err := t.read(ctx, r.key, t.searchedColumns())
-			switch {
-			case errors.Is(err, errTornRow), errors.Is(err, ErrTorn), errors.Is(err, ErrTampered),
-				errors.Is(err, ErrWrongKey), errors.Is(err, ErrFormat):
-				// What cannot be read may be replaced; its postings point to nothing then.
-				t.st.observer.warn(ctx, "a row that could not be read is replaced", t.family(), err)
-				return nil
-			case err != nil:
-				return err
-			}
-			old[i] = found
+	searched := t.searchedColumns()
+	err := t.st.each(ctx, len(records), func(ctx context.Context, i int) error {
+		if records[i].fresh {
 			return nil
-		})
-	}
-	if err := group.Wait(); err != nil {
+		}
+		found, err := t.read(ctx, records[i].key, searched)
+		switch {
+		case errors.Is(err, errTornRow), errors.Is(err, ErrTorn), errors.Is(err, ErrTampered),
+			errors.Is(err, ErrWrongKey), errors.Is(err, ErrFormat):
+			// What cannot be read may be replaced; its postings point to nothing then.
+			t.st.observer.warn(ctx, "a row that could not be read is replaced", t.family(), err)
+			return nil
+		case err != nil:
+			return err
+		}
+		old[i] = found
+		return nil
+	})
+	if err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(old, func(r *record) bool { return r == nil }), nil
@@ -231,22 +228,18 @@ func (t *Table) dropPostings(ctx context.Context, old []*record) error {
 		return nil
 	}
 	postings := make([][][]byte, len(old))
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(t.st.concurrency)
-	for i, r := range old {
-		keys := t.postingKeys(r)
+	err := t.st.each(ctx, len(old), func(ctx context.Context, i int) error {
+		keys := t.postingKeys(old[i])
 		if len(keys) == 0 {
-			continue
+			return nil
 		}
-		group.Go(func() error {
-			write, found, err := t.readWrite(groupCtx, r.key)
-			if err == nil && !(found && write == r.write) {
-				postings[i] = keys
-			}
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
+		write, found, err := t.readWrite(ctx, old[i].key)
+		if err == nil && !(found && write == old[i].write) {
+			postings[i] = keys
+		}
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	var drops []driver.Mutation
