@@ -74,7 +74,6 @@ Nothing is stored, and no value is printed.`,
 	f.IntVar(&opts.known, "known", 10, "`number` of rows that the third adversary knows, 0 for none")
 	f.IntVar(&opts.keys, "keys", 5, "`number` of keys that shares are means over")
 	f.Float64Var(&opts.failAbove, "fail-above", 0, "exit with code 5 if more than this `share` of the rows, from 0 to 1,\nis read exactly under one of the schemes")
-	f.Lookup("fail-above").DefValue = "" // none
 	f.BoolVar(&opts.json, "json", false, "print JSON lines")
 	f.StringVar(&opts.plot, "plot", "", "draw the result into this `file`, .svg or .png")
 	return cmd

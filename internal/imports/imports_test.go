@@ -63,6 +63,11 @@ func TestImportsRunOneWay(t *testing.T) {
 				}
 			}
 		}
+		for _, scheme := range schemes {
+			if within(pkg, "ope/leakage") && within(imported, scheme) {
+				return false, "an attack takes ciphertexts of any scheme, and no key"
+			}
+		}
 		for _, adapter := range adapters {
 			if within(pkg, adapter) && ours(imported) && !within(imported, "store/driver") && !within(imported, adapter) {
 				return false, "an adapter must not be able to see a plaintext or a key"
@@ -99,6 +104,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		{"ope", "github.com/cockroachdb/pebble/v2"},
 		{"ope/encode", "gonum.org/v1/gonum/stat"},
 		{"ope/wozniak", module + "/ope/boldyreva"},
+		{"ope/leakage", module + "/ope/kerschbaum"},
 		{"store/hbase", module + "/ope"},
 		{"store/driver", module + "/ope"},
 		{"internal/seal", module + "/ope"},
@@ -110,7 +116,7 @@ func TestImportsRunOneWay(t *testing.T) {
 
 // A program that only encrypts must not link the clients of three databases.
 func TestSchemesLinkNoDatabase(t *testing.T) {
-	for pkg, deps := range list(t, "Deps", "./ope/boldyreva", "./ope/wozniak", "./ope/encode") {
+	for pkg, deps := range list(t, "Deps", "./ope/boldyreva", "./ope/wozniak", "./ope/kerschbaum", "./ope/encode", "./ope/leakage") {
 		require.NotEmpty(t, deps)
 		for _, dep := range deps {
 			require.True(t, within(dep, "ope") || standard(dep) || strings.HasPrefix(dep, "golang.org/x/"),

@@ -94,13 +94,17 @@ func Interpolate(column []ope.Ciphertext, rangeBits int, d ope.Domain, known []P
 		low, high := d.Min, d.Max
 		var below ope.Ciphertext // nil is 0
 		if at > 0 {
-			below, low = pairs[at-1].Ciphertext, pairs[at-1].Plaintext
-			low += btoi(low < d.Max)
+			below = pairs[at-1].Ciphertext
+			if low = pairs[at-1].Plaintext; low < d.Max {
+				low++
+			}
 		}
 		way := math.Ldexp(1, rangeBits-all) - difference(below, nil)
 		if at < len(pairs) {
-			way, high = difference(pairs[at].Ciphertext, below), pairs[at].Plaintext
-			high -= btoi(high > d.Min)
+			way = difference(pairs[at].Ciphertext, below)
+			if high = pairs[at].Plaintext; high > d.Min {
+				high--
+			}
 		}
 		if low > high { // no value is left between the pairs: not a ciphertext of their key
 			return low
@@ -108,13 +112,6 @@ func Interpolate(column []ope.Ciphertext, rangeBits int, d ope.Domain, known []P
 		between := ope.Domain{Min: low, Max: high}
 		return between.At(scale(difference(c, below)/way, between.Span()))
 	}), nil
-}
-
-func btoi(b bool) int64 {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // Rank is the attack that every order-preserving scheme is open to, whatever its ciphertexts are.
@@ -179,22 +176,9 @@ func Unshift(column []ope.Ciphertext, rangeBits int) []ope.Ciphertext {
 // turn returns c - start modulo 2^rangeBits in n bytes.
 func turn(c, start ope.Ciphertext, n, rangeBits int) ope.Ciphertext {
 	out := make(ope.Ciphertext, n)
-	borrow := 0
-	for i := n - 1; i >= 0; i-- {
-		x := -borrow
-		if i < len(c) {
-			x += int(c[i])
-		}
-		if i < len(start) {
-			x -= int(start[i])
-		}
-		out[i] = byte(x)
-		borrow = btoiInt(x < 0)
-	}
+	subtract(out, c, start)
 	for i, excess := 0, 8*n-rangeBits; excess > 0; i, excess = i+1, excess-8 {
 		out[i] &= byte(0xff >> min(excess, 8))
 	}
 	return out
 }
-
-func btoiInt(b bool) int { return int(btoi(b)) }

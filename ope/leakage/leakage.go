@@ -245,12 +245,28 @@ func (g groups[T]) guess(of func(group int) int64) []int64 {
 func difference(a, b ope.Ciphertext) float64 {
 	var exact [64]byte
 	n := max(len(a), len(b))
-	d := exact[:]
+	d := exact[:min(n, len(exact))]
 	if n > len(d) {
 		d = make([]byte, n)
 	}
+	subtract(d, a, b)
+	first := 0
+	for first < n && d[first] == 0 {
+		first++
+	}
+	// 16 bytes from the first that is not 0 have more bits than a float64.
+	f, unit := 0.0, math.Ldexp(1, -8*(first+1))
+	for i := first; i < min(first+16, n); i++ {
+		f += float64(d[i]) * unit
+		unit /= 256
+	}
+	return f
+}
+
+// subtract sets d to a - b, modulo 1, of binary fractions of at most its length.
+func subtract(d []byte, a, b ope.Ciphertext) {
 	borrow := 0
-	for i := n - 1; i >= 0; i-- {
+	for i := len(d) - 1; i >= 0; i-- {
 		x := -borrow
 		if i < len(a) {
 			x += int(a[i])
@@ -264,17 +280,6 @@ func difference(a, b ope.Ciphertext) float64 {
 			borrow = 1
 		}
 	}
-	first := 0
-	for first < n && d[first] == 0 {
-		first++
-	}
-	// 16 bytes from the first that is not 0 have more bits than a float64.
-	f, unit := 0.0, math.Ldexp(1, -8*(first+1))
-	for i := first; i < min(first+16, n); i++ {
-		f += float64(d[i]) * unit
-		unit /= 256
-	}
-	return f
 }
 
 // byteBits returns the bits of the range that all byte strings of the ciphertexts' length are.

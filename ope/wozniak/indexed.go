@@ -18,11 +18,13 @@ import (
 
 // IndexedOptions are the parameters of an [Indexed] scheme that have defaults.
 type IndexedOptions struct {
-	// RangeBits is the bit length of ciphertexts, at most 192, at least 16 and at least the
-	// domain's, b; 0 stands for the default, max(3b, b+64). Why so many? Every sampling takes 1.44
-	// bits of the room that is left, on the average, and there are some 1.4 b of them; where no
-	// room is left, ciphertexts are as far apart as plaintexts.
+	// RangeBits is the bit length of ciphertexts, at least 16 and at most 192; 0 stands for the
+	// default, which is that of [Options.RangeBits], for the same reasons.
 	RangeBits int
+
+	// AllowSmallRange accepts a RangeBits below the default, down to as many as the domain has. See
+	// [Options.AllowSmallRange].
+	AllowSmallRange bool
 
 	// TargetsOnly keeps of the pairs that are drawn only those of the values that were asked for.
 	// By default all are kept, and then the function is one of full RUS, whatever the order in
@@ -31,10 +33,15 @@ type IndexedOptions struct {
 	// of 0.20 to 0.23 from full RUS, and for ascending and descending order at 0.26 from each
 	// other.) In exchange the index has one record a value instead of about 24 for 10,000 values of
 	// 32 bits and 68 for 64 bits.
+	//
+	// So the default fills a unit, of [UnitValues] pairs, with some 45,000 values of 32 bits, or
+	// 15,000 of 64 bits; TargetsOnly does with 1,000,000. Set it for columns that grow beyond that,
+	// or take [New], which has no index to fill. It cannot be changed later.
 	TargetsOnly bool
 
-	// CacheValues bounds the pairs that are remembered in memory, about 64 bytes each; 0 stands
-	// for 1,000,000, which is a whole unit. With fewer, look-ups take more round trips.
+	// CacheValues bounds the pairs that are remembered in memory, at most 64 bytes each; 0 stands
+	// for 1,000,000, which is a whole unit. It is at least 1000. With fewer than the unit has,
+	// look-ups take more round trips, and up to twice as many are remembered for a while.
 	CacheValues int
 
 	// Coins are the random bytes that ciphertexts are drawn from; nil stands for crypto/rand. Set it
@@ -43,7 +50,9 @@ type IndexedOptions struct {
 	Coins io.Reader
 }
 
-// UnitValues is how many pairs a unit of an index may hold. More are [ope.ErrFull].
+// UnitValues is how many pairs a unit of an index may hold. Values that need more are [ope.ErrFull];
+// what is in a full unit is found as before. By default a value takes more than one pair: see
+// [IndexedOptions.TargetsOnly].
 const UnitValues = 1_000_000
 
 // Indexed is the scheme as Waage et al. 2016, section 3.2.1, modify it: an order-preserving
@@ -117,21 +126,23 @@ var (
 // on; those of others are refused with [ope.ErrIndex] at the first use. Nil options are the
 // defaults.
 func NewIndexed(key ope.Key, d ope.Domain, index ope.Index, unit ope.Unit, opts *IndexedOptions) (*Indexed, error) {
+	if key.IsZero() {
+		return nil, fmt.Errorf("%w: it is the zero Key; make one with ope.GenerateKey or ope.NewKey", ope.ErrKey)
+	}
 	if err := d.Validate(); err != nil {
 		return nil, err
+	}
+	if index == nil {
+		return nil, fmt.Errorf("%w: no index", ope.ErrParams)
 	}
 	var o IndexedOptions
 	if opts != nil {
 		o = *opts
 	}
-	domainBits := bits.Len64(d.Span())
-	if o.RangeBits == 0 {
-		o.RangeBits = min(max(3*domainBits, domainBits+64), 8*maxSize)
-	}
 	// Two bytes at least, so that no ciphertext is the header's key.
-	if least := max(domainBits, 16); o.RangeBits < least || o.RangeBits > 8*maxSize {
-		return nil, fmt.Errorf("%w: a range of %d bits for a domain of %d, need %d to %d",
-			ope.ErrParams, o.RangeBits, domainBits, least, 8*maxSize)
+	rangeBits, err := checkRange(bits.Len64(d.Span()), o.RangeBits, 16, o.AllowSmallRange)
+	if err != nil {
+		return nil, err
 	}
 	if o.CacheValues < 0 || o.CacheValues > 0 && o.CacheValues < 1000 {
 		return nil, fmt.Errorf("%w: a cache of %d values, need at least 1000", ope.ErrParams, o.CacheValues)
@@ -146,16 +157,13 @@ func NewIndexed(key ope.Key, d ope.Domain, index ope.Index, unit ope.Unit, opts 
 	if o.TargetsOnly {
 		kept = "targets"
 	}
-	id := fmt.Sprintf("wozniak-indexed/1 domain=%s range=%d keep=%s", d, o.RangeBits, kept)
-	if key.IsZero() {
-		return nil, fmt.Errorf("%w: it is the zero Key; make one with ope.GenerateKey or ope.NewKey", ope.ErrKey)
-	}
+	id := fmt.Sprintf("wozniak-indexed/1 domain=%s range=%d keep=%s", d, rangeBits, kept)
 	sealer, err := record.New(key.Derive("wozniak-indexed"), unit)
 	if err != nil {
 		return nil, err
 	}
 	return &Indexed{
-		id: id, domain: d, bits: o.RangeBits, keep: !o.TargetsOnly,
+		id: id, domain: d, bits: rangeBits, keep: !o.TargetsOnly,
 		index: index, unit: unit, sealer: sealer, coins: drawFrom(o.Coins),
 		limit: UnitValues, cache: o.CacheValues, parallel: 32, page: 32, pause: pause, lot: 8,
 	}, nil
@@ -219,8 +227,11 @@ func (s *Indexed) Encrypt(ctx context.Context, x int64) (ope.Ciphertext, error) 
 	return s.bytes(cs[0]), nil
 }
 
-// EncryptBatch implements [ope.BatchEncrypter]. It commits in parts; after an error some values may
-// have got their ciphertexts.
+// batchCommon is how many values of a batch are encrypted before others take their turn.
+const batchCommon = 1024
+
+// EncryptBatch implements [ope.BatchEncrypter]. It commits in parts, between which other callers take
+// their turn; after an error some values may have got their ciphertexts.
 func (s *Indexed) EncryptBatch(ctx context.Context, xs []int64) ([]ope.Ciphertext, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -232,13 +243,15 @@ func (s *Indexed) EncryptBatch(ctx context.Context, xs []int64) ([]ope.Ciphertex
 		}
 		offsets[i] = s.domain.Offset(x)
 	}
-	points, err := s.group(ctx, offsets)
-	if err != nil {
-		return nil, err
-	}
-	cs := make([]ope.Ciphertext, len(xs))
-	for i, c := range points {
-		cs[i] = s.bytes(c)
+	cs := make([]ope.Ciphertext, 0, len(xs))
+	for part := range slices.Chunk(offsets, batchCommon) {
+		found, err := s.group(ctx, part)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range found {
+			cs = append(cs, s.bytes(c))
+		}
 	}
 	return cs, nil
 }

@@ -29,9 +29,6 @@ func (s *Indexed) group(ctx context.Context, xs []uint64) ([]u192, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if len(xs) == 0 {
-		return nil, nil
-	}
 	r := &request{xs: xs, ctx: ctx, done: make(chan struct{})}
 	s.queueMu.Lock()
 	s.queue = append(s.queue, r)

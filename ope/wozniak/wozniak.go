@@ -101,33 +101,41 @@ func New(key ope.Key, d ope.Domain, opts *Options) (*Scheme, error) {
 	if opts != nil {
 		o = *opts
 	}
-	domainBits := bits.Len64(d.Span())
-	enough := defaultRangeBits(domainBits)
-	if o.RangeBits == 0 {
-		o.RangeBits = enough
+	rangeBits, err := checkRange(bits.Len64(d.Span()), o.RangeBits, 1, o.AllowSmallRange)
+	if err != nil {
+		return nil, err
 	}
-	if o.RangeBits < 1 || o.RangeBits > 192 {
-		return nil, fmt.Errorf("%w: a range of %d bits, need 1 to 192", ope.ErrParams, o.RangeBits)
-	}
-	if o.RangeBits < domainBits {
-		return nil, fmt.Errorf("%w: a range of %d bits is smaller than the domain, which has %d",
-			ope.ErrParams, o.RangeBits, domainBits)
-	}
-	if o.RangeBits < enough && !o.AllowSmallRange {
-		return nil, fmt.Errorf("%w: a range of %d bits shows distances in a domain of %d; use at least %d, or set AllowSmallRange",
-			ope.ErrParams, o.RangeBits, domainBits, enough)
-	}
-	id := fmt.Sprintf("wozniak/1 domain=%s range=%d", d, o.RangeBits)
+	id := fmt.Sprintf("wozniak/1 domain=%s range=%d", d, rangeBits)
 	return &Scheme{
 		id:     id,
 		domain: d,
-		bits:   o.RangeBits,
+		bits:   rangeBits,
 		tree: newTree(coins.New(key, "wozniak", id, "tree"), coins.New(key, "wozniak", id, "subrange"),
-			d.Span(), o.RangeBits),
+			d.Span(), rangeBits),
 	}, nil
 }
 
 func defaultRangeBits(domainBits int) int { return max(3*domainBits, domainBits+64) }
+
+// checkRange returns the bits of the range that the options ask for, of both forms of the scheme.
+func checkRange(domainBits, rangeBits, least int, allowSmall bool) (int, error) {
+	enough := defaultRangeBits(domainBits)
+	if rangeBits == 0 {
+		rangeBits = enough
+	}
+	if rangeBits < least || rangeBits > 8*maxSize {
+		return 0, fmt.Errorf("%w: a range of %d bits, need %d to %d", ope.ErrParams, rangeBits, least, 8*maxSize)
+	}
+	if rangeBits < domainBits {
+		return 0, fmt.Errorf("%w: a range of %d bits is smaller than the domain, which has %d",
+			ope.ErrParams, rangeBits, domainBits)
+	}
+	if rangeBits < enough && !allowSmall {
+		return 0, fmt.Errorf("%w: a range of %d bits shows distances in a domain of %d; use at least %d, or set AllowSmallRange",
+			ope.ErrParams, rangeBits, domainBits, enough)
+	}
+	return rangeBits, nil
+}
 
 // ID implements [ope.Scheme], for example "wozniak/1 domain=[0,255] range=72".
 func (s *Scheme) ID() string { return s.id }
