@@ -98,7 +98,8 @@ func (c *check) resume(ctx context.Context, u *unit, meta ope.Meta) (label, ope.
 	if err != nil {
 		return label{}, ope.Version{}, err
 	}
-	return s.start(ctx, c.next)
+	from, _, version, err := s.bounds(ctx, c.next, s.domain.Max)
+	return from, version, err
 }
 
 // walk reads one version of a unit from a label on, until its end or until it is not the version

@@ -192,12 +192,12 @@ func (s *Scheme) Range(ctx context.Context, lo, hi int64) iter.Seq2[ope.Entry, e
 		}
 		next := within.Min // the lowest value that may be yielded yet
 		for {
-			from, version, err := s.start(ctx, next)
-			for err == nil {
+			from, to, version, err := s.bounds(ctx, next, within.Max)
+			// Pages double: opening a record costs more than the rest of reading it.
+			for size := min(32, s.page); err == nil; size = min(2*size, s.page) {
 				var p page
-				_, high := s.rules.ends()
 				s.count(func(n *Stats) { n.RoundTrips++ })
-				if p, err = s.read(ctx, version.Epoch, from, high.label, s.page); err != nil {
+				if p, err = s.read(ctx, version.Epoch, from, to, size); err != nil {
 					break
 				}
 				s.mu.Lock()
@@ -237,25 +237,34 @@ func (s *Scheme) Range(ctx context.Context, lo, hi int64) iter.Seq2[ope.Entry, e
 	}
 }
 
-// start returns a label from which on all values from x on are, and the version that it is of.
-func (s *Scheme) start(ctx context.Context, x int64) (from label, version ope.Version, err error) {
+// bounds returns labels between which all values in [lo, hi] are, the upper one excluded, and the
+// version that they are of.
+func (s *Scheme) bounds(ctx context.Context, lo, hi int64) (from, to label, version ope.Version, err error) {
 	err = s.locate(ctx, func() ([]gap, error) {
 		version = s.known.version()
-		if x == s.domain.Min {
+		_, high := s.rules.ends()
+		from, to = label{}, high.label
+		if e, ok := s.known.list.find(hi); ok {
+			to = e.label.plus(label{0, 1})
+		} else if hi != s.domain.Max {
+			// Whatever is known above is above, though there may be others before it.
+			to = s.known.list.gap(hi).right.label
+		}
+		if lo == s.domain.Min {
 			return nil, nil
 		}
-		if e, ok := s.known.list.find(x); ok {
+		if e, ok := s.known.list.find(lo); ok {
 			from = e.label
 			return nil, nil
 		}
-		g := s.known.list.gap(x)
+		g := s.known.list.gap(lo)
 		from = g.left.label
 		if g.linked {
 			return nil, nil
 		}
 		return []gap{g}, nil
 	})
-	return from, version, err
+	return from, to, version, err
 }
 
 // Moves implements [ope.Mutable]. The log reaches back to the epoch before the present one.
