@@ -2,23 +2,34 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/rangecrypt/rangecrypt/cmd/opebench/internal/bench"
 	"github.com/rangecrypt/rangecrypt/cmd/opebench/internal/report"
 	"github.com/rangecrypt/rangecrypt/cmd/opebench/internal/repro"
+	"github.com/rangecrypt/rangecrypt/ope"
 )
 
 type reproOptions struct {
-	figure string
-	seed   uint64
-	quick  bool
-	json   bool
-	plots  []string
+	loadOptions
+	flags   *pflag.FlagSet // that these are bound to
+	figure  string
+	seed    uint64
+	quick   bool
+	json    bool
+	plots   []string
+	store   string
+	key     string
+	replace bool
+	rounds  int
 }
 
 func newRepro(e *env, runF func(context.Context, *env, *reproOptions) error) *cobra.Command {
@@ -27,7 +38,7 @@ func newRepro(e *env, runF func(context.Context, *env, *reproOptions) error) *co
 	var lines strings.Builder
 	for _, f := range repro.Figures() {
 		names = append(names, f.Name)
-		fmt.Fprintf(&lines, "\n  %-12s %s", f.Name, f.About)
+		fmt.Fprintf(&lines, "\n  %-14s %s", f.Name, f.About)
 	}
 	cmd := &cobra.Command{
 		Use:   "repro FIGURE",
@@ -36,9 +47,14 @@ func newRepro(e *env, runF func(context.Context, *env, *reproOptions) error) *co
 this module. It tells, statement by statement, what of the paper holds here and what
 differs, and why.
 
+What is measured in a database is so in the one that --store names, one kind at a time;
+without it, an embedded store in a temporary directory is used and removed.
+
 Figures:` + lines.String(),
 		Example: `  opebench repro waage-fig1 --quick
   opebench repro waage-fig2 --plot fig2.svg --plot fig2.png
+  opebench repro waage-fig3 --store cassandra://127.0.0.1/repro --key key --plot fig3.png
+  opebench repro waage-fig3 --batch 1 --writers 1 --rounds 6
   opebench repro waage-fig2 --json | jq -r 'select(.record=="point") | [.curve, .x, .y] | @tsv'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -54,13 +70,74 @@ Figures:` + lines.String(),
 	f.Uint64Var(&opts.seed, "seed", 1, "seed of everything random")
 	f.BoolVar(&opts.json, "json", false, "print JSON lines")
 	f.StringArrayVar(&opts.plots, "plot", nil, "draw the figure into this `file`, .svg or .png; repeatable")
+	f.StringVar(&opts.store, "store", "", "the `store` (default: a temporary embedded store):\n"+strings.Join(storeKindUsages(), "\n"))
+	f.StringVar(&opts.key, "key", "", "`file` with the key, as keygen makes it; needed with --store")
+	f.BoolVar(&opts.replace, "replace", false, "drop what the store holds under the schemes")
+	f.IntVar(&opts.rounds, "rounds", 0, "`number` of repetitions in a database (default: the figure's own)")
+	opts.loadOptions.bind(f)
+	opts.flags = f
 	return cmd
 }
 
-func reproduce(ctx context.Context, e *env, opts *reproOptions) error {
+func (o *reproOptions) check(figure repro.Figure) error {
+	if !figure.Stored {
+		for _, flag := range []string{"store", "key", "replace", "rounds", "batch", "writers"} {
+			if o.flags.Changed(flag) {
+				return usagef("--%s is about a database, and %s is measured without one", flag, figure.Name)
+			}
+		}
+	}
+	if !figure.Drawn && len(o.plots) > 0 {
+		return usagef("--plot draws curves, and %s is a table", figure.Name)
+	}
+	if o.store != "" {
+		if err := checkStore(o.store); err != nil {
+			return err
+		}
+		if err := needKey(o.key); err != nil {
+			return err
+		}
+	} else if o.replace {
+		return usagef("--replace is about a store that is kept: name it with --store")
+	}
+	if o.flags.Changed("rounds") && (o.rounds < 1 || o.rounds > 10_000) {
+		return usagef("--rounds is %d, need 1 to 10,000", o.rounds)
+	}
+	return o.loadOptions.check()
+}
+
+// database opens what a figure is measured in; free closes it.
+func (o *reproOptions) database(ctx context.Context, e *env) (d repro.Database, free func() error, err error) {
+	key, name, remove := ope.GenerateKey(), o.store, func() error { return nil }
+	if o.key != "" {
+		if key, err = readKey(e, o.key); err != nil {
+			return d, nil, err
+		}
+	}
+	d = repro.Database{Name: name, Replace: o.replace}
+	if name == "" {
+		dir, err := os.MkdirTemp("", "opebench-")
+		if err != nil {
+			return d, nil, fmt.Errorf("make a temporary store: %w", err)
+		}
+		d.Name, name, remove = temporary, "pebble:"+dir, func() error { return os.RemoveAll(dir) }
+	}
+	if d.DB, err = e.openStore(ctx, name, true); err != nil {
+		return d, nil, errors.Join(err, remove())
+	}
+	if d.Store, err = bench.OpenStore(ctx, d.DB, key, true); err != nil {
+		return d, nil, errors.Join(err, d.DB.Close(), remove())
+	}
+	return d, func() error { return errors.Join(d.DB.Close(), remove()) }, nil
+}
+
+func reproduce(ctx context.Context, e *env, opts *reproOptions) (err error) {
 	figure, err := repro.Find(opts.figure)
 	if err != nil {
 		return usagef("%v", err)
+	}
+	if err := opts.check(figure); err != nil {
+		return err
 	}
 	var plots []*plotFile
 	for i, name := range opts.plots {
@@ -77,7 +154,16 @@ func reproduce(ctx context.Context, e *env, opts *reproOptions) error {
 		defer plot.discard()
 		plots = append(plots, plot)
 	}
-	result, err := figure.Run(ctx, repro.Config{Seed: opts.seed, Quick: opts.quick, Progress: newProgress(e)})
+	cfg := repro.Config{Seed: opts.seed, Quick: opts.quick, Progress: newProgress(e), Rounds: opts.rounds, Batch: opts.batch, Writers: opts.writers}
+	if figure.Stored {
+		database, free, err := opts.database(ctx, e)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, free()) }()
+		cfg.Database = database
+	}
+	result, err := figure.Run(ctx, cfg)
 	if err != nil {
 		return interrupted(ctx, fmt.Errorf("%s: %w", figure.Name, err))
 	}

@@ -34,6 +34,71 @@ func FigureTable(w io.Writer, f Figure, style Style) error {
 	b.WriteString(wrap(fmt.Sprintf("%s (seed %d)", f.Title, f.Seed), style.Width))
 	b.WriteString(wrap("After "+f.Figure.Source+".", style.Width))
 	b.WriteByte('\n')
+	b.WriteString(figureGrid(f, style))
+	for _, note := range f.Notes {
+		b.WriteString(wrap(note, style.Width))
+	}
+	for _, finding := range f.Findings {
+		verdict := "DIFFERS    "
+		switch {
+		case finding.Unclear:
+			verdict = "UNCLEAR    "
+		case finding.Holds:
+			verdict = "HOLDS      "
+		}
+		b.WriteByte('\n')
+		for i, line := range strings.Split(strings.TrimSuffix(wrap(finding.Text, max(style.Width-len(verdict), 20)), "\n"), "\n") {
+			if i > 0 {
+				verdict = strings.Repeat(" ", len(verdict))
+			}
+			b.WriteString(verdict + line + "\n")
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// figureGrid returns the figure's table or, where it has none, its curves at its marks.
+func figureGrid(f Figure, style Style) string {
+	if f.Table == nil {
+		return marksGrid(f, style)
+	}
+	var headers []string
+	for _, c := range f.Table.Columns {
+		headers = append(headers, strings.ToUpper(c))
+	}
+	var rows [][]string
+	for _, cells := range f.Table.Rows {
+		var row []string
+		for _, c := range cells {
+			row = append(row, c.Text)
+		}
+		rows = append(rows, row)
+	}
+	if grid := grid(headers, rows, func(i int) bool { return !f.Table.Words[i] }, style); longest(grid) <= style.Width {
+		return grid
+	}
+	// Turned, for a narrow terminal: a paragraph for each row.
+	var b strings.Builder
+	for i, row := range rows {
+		b.WriteString(wrap(nameOf(f.Table, f.Table.Rows[i]), style.Width))
+		for j := f.Table.Names; j < len(row); j++ {
+			b.WriteString(wrap(fmt.Sprintf("  %s: %s", f.Table.Columns[j], row[j]), style.Width))
+		}
+	}
+	return b.String()
+}
+
+// nameOf returns the name of a row.
+func nameOf(t *repro.Table, cells []repro.Cell) string {
+	var names []string
+	for _, c := range cells[:t.Names] {
+		names = append(names, c.Text)
+	}
+	return strings.Join(names, " ")
+}
+
+func marksGrid(f Figure, style Style) string {
 	headers := []string{strings.ToUpper(f.X)}
 	for _, c := range f.Curves {
 		headers = append(headers, strings.ToUpper(c.Name))
@@ -50,22 +115,7 @@ func FigureTable(w io.Writer, f Figure, style Style) error {
 		}
 		rows = append(rows, row)
 	}
-	b.WriteString(grid(headers, rows, func(int) bool { return true }, style))
-	for _, finding := range f.Findings {
-		verdict := "HOLDS      "
-		if !finding.Holds {
-			verdict = "DIFFERS    "
-		}
-		b.WriteByte('\n')
-		for i, line := range strings.Split(strings.TrimSuffix(wrap(finding.Text, max(style.Width-len(verdict), 20)), "\n"), "\n") {
-			if i > 0 {
-				verdict = strings.Repeat(" ", len(verdict))
-			}
-			b.WriteString(verdict + line + "\n")
-		}
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return grid(headers, rows, func(int) bool { return true }, style)
 }
 
 // number writes large numbers without and small ones with a decimal.
@@ -81,8 +131,8 @@ type jsonFigure struct {
 	Name   string `json:"name"`
 	Source string `json:"source"`
 	Title  string `json:"title"`
-	X      string `json:"x"`
-	Y      string `json:"y"`
+	X      string `json:"x,omitempty"`
+	Y      string `json:"y,omitempty"`
 	Runs   int    `json:"runs"`
 	Seed   uint64 `json:"seed"`
 	Quick  bool   `json:"quick"`
@@ -96,14 +146,25 @@ type jsonPoint struct {
 	repro.Point
 }
 
+type jsonCell struct {
+	Record string   `json:"record"` // "cell"
+	Name   string   `json:"name"`
+	Row    string   `json:"row"`
+	Column string   `json:"column"`
+	Text   string   `json:"text"`
+	Value  *float64 `json:"value,omitempty"`
+	Low    float64  `json:"low,omitempty"`
+	High   float64  `json:"high,omitempty"`
+}
+
 type jsonFinding struct {
 	Record string `json:"record"` // "finding"
 	Name   string `json:"name"`
-	Holds  bool   `json:"holds"`
+	Holds  *bool  `json:"holds"` // null where it is unclear
 	Text   string `json:"text"`
 }
 
-// FigureJSON writes JSON lines: the environment, the figure, its points, and the findings.
+// FigureJSON writes JSON lines: the environment, the figure, its points and cells, and the findings.
 func FigureJSON(w io.Writer, f Figure) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
@@ -117,8 +178,21 @@ func FigureJSON(w io.Writer, f Figure) error {
 			lines = append(lines, jsonPoint{"point", name, c.Name, c.Paper, p})
 		}
 	}
+	if f.Table != nil {
+		for _, cells := range f.Table.Rows {
+			row := nameOf(f.Table, cells)
+			for i := f.Table.Names; i < len(cells); i++ {
+				c := cells[i]
+				lines = append(lines, jsonCell{"cell", name, row, f.Table.Columns[i], c.Text, c.Number, c.Low, c.High})
+			}
+		}
+	}
 	for _, finding := range f.Findings {
-		lines = append(lines, jsonFinding{"finding", name, finding.Holds, finding.Text})
+		holds := &finding.Holds
+		if finding.Unclear {
+			holds = nil
+		}
+		lines = append(lines, jsonFinding{"finding", name, holds, finding.Text})
 	}
 	for _, l := range lines {
 		if err := e.Encode(l); err != nil {
@@ -136,21 +210,27 @@ func FigurePlot(name string, f Figure) ([]byte, error) {
 	p := newPlot("", f.Y)
 	p.X.Label.Text = f.X
 	p.X.Tick.Marker, p.Y.Tick.Marker = roundTicks{}, roundTicks{}
-	top, right, rising := 0.0, 0.0, false
+	low, top, right, rising := math.Inf(1), 0.0, 0.0, false
+	looks := looksOf(f.Curves)
 	for i, c := range f.Curves {
 		var xys plotter.XYs
 		for _, pt := range c.Points {
-			xys = append(xys, plotter.XY(pt))
-			top, right = max(top, pt.Y), max(right, pt.X)
+			xys = append(xys, plotter.XY{X: pt.X, Y: pt.Y})
+			low, top, right = min(low, pt.Y), max(top, pt.Y, pt.High), max(right, pt.X)
+			if pt.High > 0 {
+				low = min(low, pt.Low)
+			}
 		}
 		if !c.Paper {
 			line, err := plotter.NewLine(xys)
 			if err != nil {
 				return nil, err
 			}
-			line.Color = palette[(i+1)%len(palette)]
-			line.Width = vg.Points(1.8)
+			line.LineStyle = looks[i]
 			p.Add(line)
+			if err := addIntervals(p, c, (float64(i)+0.5)/float64(len(f.Curves))-0.5, looks[i].Color); err != nil {
+				return nil, err
+			}
 			p.Legend.Add(c.Name, line)
 			rising = len(xys) > 0 && xys[len(xys)-1].Y > xys[0].Y
 			continue
@@ -168,7 +248,106 @@ func FigurePlot(name string, f Figure) ([]byte, error) {
 	p.Legend.Top, p.Legend.Left = true, rising
 	p.Legend.Padding, p.Legend.YOffs = vg.Points(3), -vg.Points(4)
 	p.Legend.XOffs = map[bool]vg.Length{true: vg.Points(10), false: -vg.Points(10)}[rising]
-	return picture(name, f.Title, 20*vg.Centimeter, p)
+	if f.LogY && low > 0 && low < top {
+		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, decadeTicks{}
+		p.Y.Min, p.Y.Max = low/1.2, top*1.2
+	}
+	width := 20 * vg.Centimeter
+	if len(f.Curves) > manyCurves {
+		// Beside the curves, where it hides none of them.
+		p.X.Max = right * 1.5
+		p.X.Tick.Marker = upTo{p.X.Tick.Marker, right}
+		p.Legend.Left, p.Legend.XOffs = false, 0
+		width = 26 * vg.Centimeter
+	}
+	return picture(name, f.Title, width, p)
+}
+
+// addIntervals draws the confidence intervals of a curve, where it has some. Those of curves with the
+// same points stand beside each other: offset, -1/2 to 1/2, says where.
+func addIntervals(p *plot.Plot, c repro.Curve, offset float64, colour color.Color) error {
+	var xys plotter.XYs
+	var errs plotter.YErrors
+	for i, pt := range c.Points {
+		if pt.High > 0 {
+			next := c.Points[max(i-1, 0)]
+			if i+1 < len(c.Points) {
+				next = c.Points[i+1]
+			}
+			xys = append(xys, plotter.XY{X: pt.X + 0.4*offset*math.Abs(next.X-pt.X), Y: pt.Y})
+			errs = append(errs, struct{ Low, High float64 }{pt.Y - pt.Low, pt.High - pt.Y})
+		}
+	}
+	if len(xys) == 0 {
+		return nil
+	}
+	bars, err := plotter.NewYErrorBars(struct {
+		plotter.XYs
+		plotter.YErrors
+	}{xys, errs})
+	if err != nil {
+		return err
+	}
+	bars.LineStyle.Color, bars.LineStyle.Width, bars.CapWidth = colour, vg.Points(0.8), vg.Points(3)
+	p.Add(bars)
+	return nil
+}
+
+// manyCurves is how many names fit in among the curves.
+const manyCurves = 5
+
+// looksOf returns how curves are drawn: those of a kin in one colour and with different dashes.
+func looksOf(curves []repro.Curve) []draw.LineStyle {
+	dashes := [][]vg.Length{nil, {vg.Points(6), vg.Points(3)}, {vg.Points(1.5), vg.Points(2.5)}, {vg.Points(8), vg.Points(2), vg.Points(2), vg.Points(2)}}
+	colours, kins := make(map[string]int), make(map[string]int)
+	used := 1 // grey is for what has no encryption, which begins where there are kins
+	if len(curves) > 0 && curves[0].Kin != "" {
+		used = 0
+	}
+	var looks []draw.LineStyle
+	for _, c := range curves {
+		colour, known := colours[c.Kin]
+		if c.Kin == "" || !known {
+			colour = used % len(palette)
+			colours[c.Kin] = colour
+			used++
+		}
+		look := draw.LineStyle{Color: palette[colour], Width: vg.Points(1.8)}
+		if c.Kin != "" {
+			look.Dashes = dashes[kins[c.Kin]%len(dashes)]
+			kins[c.Kin]++
+		}
+		looks = append(looks, look)
+	}
+	return looks
+}
+
+// upTo leaves out the ticks beyond a value.
+type upTo struct {
+	plot.Ticker
+	last float64
+}
+
+func (t upTo) Ticks(low, high float64) []plot.Tick {
+	return t.Ticker.Ticks(low, min(high, t.last))
+}
+
+// decadeTicks marks 1, 2 and 5 times the powers of ten.
+type decadeTicks struct{}
+
+func (decadeTicks) Ticks(low, high float64) []plot.Tick {
+	if !(low > 0 && high > low) {
+		return nil
+	}
+	var all []plot.Tick
+	for e := math.Floor(math.Log10(low)); e <= math.Log10(high); e++ {
+		for _, part := range []float64{1, 2, 5} {
+			if v := part * math.Pow(10, e); v >= low && v <= high {
+				all = append(all, plot.Tick{Value: v, Label: fmt.Sprintf("%.*f", max(0, -int(e)), v)})
+			}
+		}
+	}
+	return all
 }
 
 // roundTicks marks four to ten round numbers.

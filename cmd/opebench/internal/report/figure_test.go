@@ -34,6 +34,81 @@ func figure() Figure {
 	}
 }
 
+// tableFigure has a table beside its curves, of two kins.
+func tableFigure() Figure {
+	f := figure()
+	ratio := 1.25
+	f.Result = &repro.Result{
+		Title: "Times", X: "number of values", Y: "time in s", LogY: true, Runs: 20,
+		Table: &repro.Table{
+			Names: 2, Columns: []string{"", "scheme", "x plain", "what"}, Words: []bool{true, true, false, true},
+			Rows: [][]repro.Cell{
+				{{Text: "I"}, {Text: "ours"}, {Text: "1.25 (1.20-1.30)", Number: &ratio, Low: 1.2, High: 1.3}, {Text: "a word"}},
+				{{Text: "II"}, {Text: "theirs"}, {Text: "-"}, {Text: "another"}},
+			},
+		},
+		Notes:    []string{"x plain: beside plain."},
+		Findings: []repro.Finding{{Unclear: true, Text: "The paper: so. Here nobody knows."}},
+	}
+	for i, name := range []string{"plain", "best", "mean", "worst", "other", "last"} {
+		c := repro.Curve{Name: name, Kin: "kin"}
+		if i == 0 {
+			c.Kin = "none"
+		}
+		for x := 1.0; x <= 10; x++ {
+			y := x * float64(i+1) / 100
+			c.Points = append(c.Points, repro.Point{X: 2000 * x, Y: y, Low: y / 2, High: 2 * y})
+		}
+		f.Curves = append(f.Curves, c)
+	}
+	return f
+}
+
+func TestFigureWithTable(t *testing.T) {
+	var b strings.Builder
+	require.NoError(t, FigureTable(&b, tableFigure(), Style{}))
+	golden(t, "figure-table.txt", b.String())
+	b.Reset()
+	require.NoError(t, FigureTable(&b, tableFigure(), Style{Width: 30}))
+	require.LessOrEqual(t, longest(b.String()), 30)
+	require.Contains(t, b.String(), "I ours\n  x plain: 1.25 (1.20-1.30)\n  what: a word\n")
+
+	b.Reset()
+	require.NoError(t, FigureJSON(&b, tableFigure()))
+	require.Contains(t, b.String(), `{"record":"cell","name":"waage-fig9","row":"I ours","column":"x plain","text":"1.25 (1.20-1.30)","value":1.25,"low":1.2,"high":1.3}`)
+	require.Contains(t, b.String(), `{"record":"cell","name":"waage-fig9","row":"II theirs","column":"what","text":"another"}`)
+	require.Contains(t, b.String(), `{"record":"finding","name":"waage-fig9","holds":null,`)
+	require.Contains(t, b.String(), `"curve":"plain","x":2000,"y":0.01,"low":0.005,"high":0.02}`)
+}
+
+func TestLogarithmicFigure(t *testing.T) {
+	b, err := FigurePlot("x.svg", tableFigure())
+	require.NoError(t, err)
+	for _, text := range []string{"time in s", "worst", "0.01", "0.5", "20,000"} {
+		require.Contains(t, string(b), ">"+text+"<")
+	}
+	require.NotContains(t, string(b), ">25,000<", "the names stand where there are no values")
+	require.NotContains(t, string(b), ">0.0<", "a logarithmic axis has no zero")
+	_, err = FigurePlot("x.png", tableFigure())
+	require.NoError(t, err)
+
+	looks := looksOf(tableFigure().Curves)
+	require.Equal(t, palette[0], looks[0].Color)
+	require.Equal(t, looks[1].Color, looks[2].Color)
+	require.NotEqual(t, looks[1].Dashes, looks[2].Dashes)
+	looks = looksOf([]repro.Curve{{}, {}})
+	require.NotEqual(t, looks[0].Color, looks[1].Color)
+}
+
+func TestDecadeTicks(t *testing.T) {
+	var labels []string
+	for _, tick := range (decadeTicks{}).Ticks(0.04, 30) {
+		labels = append(labels, tick.Label)
+	}
+	require.Equal(t, []string{"0.05", "0.1", "0.2", "0.5", "1", "2", "5", "10", "20"}, labels)
+	require.Empty(t, decadeTicks{}.Ticks(0, 1))
+}
+
 func TestFigureTable(t *testing.T) {
 	var b strings.Builder
 	require.NoError(t, FigureTable(&b, figure(), Style{}))

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/rangecrypt/rangecrypt/cmd/opebench/internal/bench"
+	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
 // A Figure is a figure or table of a paper.
@@ -18,12 +19,14 @@ type Figure struct {
 	Name   string // as it is asked for
 	About  string // what it shows, in a line
 	Source string // where it is published
+	Stored bool   // it is measured in a database, which Config.Database must name
+	Drawn  bool   // its result has curves
 	Run    func(ctx context.Context, cfg Config) (*Result, error)
 }
 
 // Figures returns all figures that can be reproduced.
 func Figures() []Figure {
-	return slices.Concat(waageSamplings)
+	return slices.Concat(waageSamplings, waageInserts, waageDecrypt, waageCriteria)
 }
 
 // Find returns the figure with a name.
@@ -43,29 +46,78 @@ type Config struct {
 	Seed     uint64
 	Quick    bool // with fewer repetitions
 	Progress bench.Progress
+
+	// Of figures that are measured in a database.
+	Database Database
+	Rounds   int // 0 is the figure's own number
+	Batch    int // rows that are sent together
+	Writers  int // batches that are under way together
 }
 
-// A Result is what an experiment found: curves over a common axis, and what they say of the paper.
+// A Database is where figures are measured.
+type Database struct {
+	Name    string // for a title
+	DB      driver.DB
+	Store   *bench.Store // in DB
+	Replace bool         // drop tables that exist
+}
+
+// A Result is what an experiment found: curves over a common axis, a table, or both, and what they
+// say of the paper.
 type Result struct {
 	Title    string
 	X, Y     string // titles of the axes, with units
-	Runs     int    // repetitions that the curves are means of
+	LogY     bool   // the curves are drawn on a logarithmic axis
+	Runs     int    // repetitions that the curves are of
 	Curves   []Curve
-	Marks    []float64 // places on the X axis that a table shows
+	Marks    []float64 // places on the X axis that a table shows, if there is no other table
+	Table    *Table
+	Notes    []string // what has to be known to read the table
 	Findings []Finding
 }
 
 // A Curve is a line, or points that are not connected.
 type Curve struct {
 	Name   string
-	Paper  bool // what the paper says, not what was measured
+	Kin    string // curves of the same kin have one colour and differ in their dashes; "" has none
+	Paper  bool   // what the paper says, not what was measured
 	Points []Point
 }
 
-// A Point is a place on a curve.
+// A Point is a place on a curve. Low and High are the bounds of a 95 % confidence interval of Y,
+// or 0 where there is none.
 type Point struct {
-	X float64 `json:"x"`
-	Y float64 `json:"y"`
+	X    float64 `json:"x"`
+	Y    float64 `json:"y"`
+	Low  float64 `json:"low,omitempty"`
+	High float64 `json:"high,omitempty"`
+}
+
+// A Table has a row for each thing that was measured, which the first columns name.
+type Table struct {
+	Columns []string
+	Names   int    // how many columns name a row
+	Words   []bool // of the columns: which of them hold words, not numbers
+	Rows    [][]Cell
+}
+
+// A Cell is a place in a table. Number is what the text says in the unit of the column, where that
+// is a number; Low and High are as in Point.
+type Cell struct {
+	Text      string
+	Number    *float64
+	Low, High float64
+}
+
+func words(format string, args ...any) Cell { return Cell{Text: fmt.Sprintf(format, args...)} }
+
+// numeral returns a cell with a number, written in the given number of decimals.
+func numeral(x float64, decimals int) Cell {
+	text := fmt.Sprintf("%.*f", decimals, x)
+	if decimals == 0 {
+		text = commas(x)
+	}
+	return Cell{Text: text, Number: &x}
 }
 
 // At returns the value of the curve at x, if it has a point there.
@@ -80,8 +132,9 @@ func (c Curve) At(x float64) (float64, bool) {
 
 // A Finding says of one statement of the paper whether it holds here.
 type Finding struct {
-	Holds bool
-	Text  string
+	Holds   bool
+	Unclear bool // the measurements do not tell whether it holds
+	Text    string
 }
 
 type noProgress struct{}

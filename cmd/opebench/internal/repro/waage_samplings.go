@@ -21,12 +21,14 @@ var waageSamplings = []Figure{
 		Name:   "waage-fig1",
 		About:  "samplings in all, by values encrypted (Wozniak on demand)",
 		Source: "Waage, Homann and Wiese, SECRYPT 2016, figure 1",
+		Drawn:  true,
 		Run:    waageFig1,
 	},
 	{
 		Name:   "waage-fig2",
 		About:  "samplings for the next value, by values encrypted (Wozniak on demand)",
 		Source: "Waage, Homann and Wiese, SECRYPT 2016, figure 2",
+		Drawn:  true,
 		Run:    waageFig2,
 	},
 }
@@ -142,25 +144,25 @@ func waageFig1(ctx context.Context, cfg Config) (*Result, error) {
 			for ; next < end; next++ {
 				sum += c.each[next]
 			}
-			points = append(points, Point{float64(end), sum})
+			points = append(points, Point{X: float64(end), Y: sum})
 		}
 		r.Curves = append(r.Curves, Curve{Name: c.name, Points: points})
 	}
-	r.Curves = append(r.Curves, Curve{Name: "the paper's text", Paper: true, Points: []Point{{samplingValues, paperTotal}}})
+	r.Curves = append(r.Curves, Curve{Name: "the paper's text", Paper: true, Points: []Point{{X: samplingValues, Y: paperTotal}}})
 
 	all, targets := counted[0], counted[1]
 	domain := math.Exp2(32)
 	r.Findings = []Finding{
-		{all.total() < domain/1000, fmt.Sprintf(
+		{Holds: all.total() < domain/1000, Text: fmt.Sprintf(
 			"The paper: encrypting on demand takes a tiny part of the 4,294,967,296 samplings of the whole domain. Here it takes %.4f %% of them (all pairs) and %.4f %% (targets only).",
 			100*all.total()/domain, 100*targets.total()/domain)},
-		{near(all.total(), paperTotal) || near(targets.total(), paperTotal), fmt.Sprintf(
+		{Holds: near(all.total(), paperTotal) || near(targets.total(), paperTotal), Text: fmt.Sprintf(
 			"The paper: 186,287 samplings for 10,000 values. Here they are %s (all pairs) and %s (targets only). The description does not lead to the paper's number: it is 18.6 for a value, while the curve of its own figure 2 never falls below 21.",
 			commas(all.total()), commas(targets.total()))},
-		{all.mean(samplingValues-1000, samplingValues) < 0.9*all.mean(0, 1000), fmt.Sprintf(
+		{Holds: all.mean(samplingValues-1000, samplingValues) < 0.9*all.mean(0, 1000), Text: fmt.Sprintf(
 			"The paper: the more values are encrypted, the fewer samplings the next one takes. Here the first thousand take %.1f each and the last %.1f (all pairs), and %.1f and %.1f (targets only).",
 			all.mean(0, 1000), all.mean(samplingValues-1000, samplingValues), targets.mean(0, 1000), targets.mean(samplingValues-1000, samplingValues))},
-		{all.elapsed < time.Second, fmt.Sprintf(
+		{Holds: all.elapsed < time.Second, Text: fmt.Sprintf(
 			"The paper: less than a second for 10,000 values. Here %.2f s (all pairs, %s records sealed and put into an index in memory) and %.2f s (targets only, %s records); the machine decides.",
 			all.elapsed.Seconds(), commas(all.pairs), targets.elapsed.Seconds(), commas(targets.pairs))},
 	}
@@ -181,12 +183,12 @@ func waageFig2(ctx context.Context, cfg Config) (*Result, error) {
 		var points []Point
 		last := 0
 		for _, end := range samplingEnds() {
-			points = append(points, Point{float64(end), c.mean(last, end)})
+			points = append(points, Point{X: float64(end), Y: c.mean(last, end)})
 			last = end
 		}
 		r.Curves = append(r.Curves, Curve{Name: c.name, Points: points})
 	}
-	r.Curves = append(r.Curves, Curve{Name: "the paper's text", Paper: true, Points: []Point{{1, paperFirst}, {samplingValues, paperLast}}})
+	r.Curves = append(r.Curves, Curve{Name: "the paper's text", Paper: true, Points: []Point{{X: 1, Y: paperFirst}, {X: samplingValues, Y: paperLast}}})
 
 	all, targets := counted[0], counted[1]
 	// The mean depth in a random binary search tree of n nodes.
@@ -195,13 +197,13 @@ func waageFig2(ctx context.Context, cfg Config) (*Result, error) {
 	first := (all.each[0] + targets.each[0]) / 2
 	lastAll, lastTargets := all.mean(samplingValues-500, samplingValues), targets.mean(samplingValues-500, samplingValues)
 	r.Findings = []Finding{
-		{near(expected, paperFirst), fmt.Sprintf(
+		{Holds: near(expected, paperFirst), Text: fmt.Sprintf(
 			"The paper: the first encryption takes log2(2^32) = 32 samplings. The procedure's expectation is 2 (1 + 1/n) H(n) - 3 = %.1f for n = 2^32, as for the depth in a random search tree; here the first took %.1f, the first ten %.1f. The axis of the paper's figure 2, up to 50, fits that and not 32.",
 			expected, first, (all.mean(0, 10)+targets.mean(0, 10))/2)},
-		{near(lastAll, paperLast), fmt.Sprintf(
+		{Holds: near(lastAll, paperLast), Text: fmt.Sprintf(
 			"The paper: the 10,000th encryption takes 21 samplings. Here the last 500 take %.1f (all pairs) and %.1f (targets only): the reading that keeps all pairs agrees to within a tenth.",
 			lastAll, lastTargets)},
-		{lastAll < 0.9*all.mean(0, 100) && lastTargets < 0.9*targets.mean(0, 100), fmt.Sprintf(
+		{Holds: lastAll < 0.9*all.mean(0, 100) && lastTargets < 0.9*targets.mean(0, 100), Text: fmt.Sprintf(
 			"The paper: the number falls as values are encrypted. Here from %.1f for the first hundred to %.1f (all pairs), and from %.1f to %.1f (targets only).",
 			all.mean(0, 100), lastAll, targets.mean(0, 100), lastTargets)},
 	}
