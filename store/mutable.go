@@ -122,7 +122,7 @@ func (f *finder) scanAll(ctx context.Context, scans []driver.Range, yield func(d
 	err := f.table.st.each(ctx, len(scans), func(ctx context.Context, i int) error {
 		page := scans[i]
 		page.Limit = tokenPage
-		for row, err := range f.postings.Scan(ctx, page) {
+		for row, err := range scanned(ctx, f.postings, page) {
 			if err != nil {
 				return err
 			}
@@ -147,7 +147,7 @@ func (f *finder) scanAll(ctx context.Context, scans []driver.Range, yield func(d
 		} else {
 			rest.Start = append(bytes.Clone(last), 0)
 		}
-		for row, err := range f.postings.Scan(ctx, rest) {
+		for row, err := range scanned(ctx, f.postings, rest) {
 			if !yield(row, err) || err != nil {
 				return false
 			}

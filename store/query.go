@@ -367,7 +367,7 @@ func (f *finder) scan(ctx context.Context, r keyRange) iter.Seq2[*found, error] 
 			rows = f.tokenPostings(ctx, r)
 		} else {
 			f.explain.Requests++
-			rows = family.Scan(ctx, driver.Range{
+			rows = scanned(ctx, family, driver.Range{
 				Start: r.start, End: r.end, Reverse: f.query.Reverse, Cells: slice, AnyOrder: f.plan.anyOrder,
 			})
 		}
@@ -444,6 +444,30 @@ func (f *finder) scan(ctx context.Context, r keyRange) iter.Seq2[*found, error] 
 		}
 		if ctx.Err() != nil {
 			yield(nil, ended(ctx))
+		}
+	}
+}
+
+// scanned yields the rows of a range, and makes sure that they are: what is sealed in a row or
+// posting says where it stands, but not that it was asked for, or was not returned before.
+func scanned(ctx context.Context, family driver.Family, r driver.Range) iter.Seq2[driver.Row, error] {
+	return func(yield func(driver.Row, error) bool) {
+		var last []byte
+		for row, err := range family.Scan(ctx, r) {
+			if err == nil && !r.AnyOrder {
+				order := bytes.Compare(row.Key, last)
+				if r.Reverse {
+					order = -order
+				}
+				if bytes.Compare(row.Key, r.Start) < 0 || r.End != nil && bytes.Compare(row.Key, r.End) >= 0 || last != nil && order <= 0 {
+					yield(driver.Row{}, fmt.Errorf("%w: the database returned a row that was not asked for, or not in order", ErrTampered))
+					return
+				}
+				last = row.Key
+			}
+			if !yield(row, err) {
+				return
+			}
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"testing"
@@ -388,4 +389,85 @@ func TestTornRow(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 2, e.Rows)
 	})
+}
+
+// lyingScans is a database that changes the answers of scans.
+type lyingScans struct {
+	driver.DB
+	lie func(rows []driver.Row) []driver.Row
+}
+
+type lyingFamily struct {
+	driver.Family
+	db *lyingScans
+}
+
+func (db *lyingScans) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family, error) {
+	f, err := db.DB.Family(ctx, spec)
+	return lyingFamily{f, db}, err
+}
+
+func (f lyingFamily) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
+	return func(yield func(driver.Row, error) bool) {
+		var rows []driver.Row
+		for row, err := range f.Family.Scan(ctx, r) {
+			if err != nil {
+				yield(row, err)
+				return
+			}
+			rows = append(rows, row)
+		}
+		if f.db.lie != nil && len(rows) > 1 {
+			rows = f.db.lie(rows)
+		}
+		for _, row := range rows {
+			if !yield(row, nil) {
+				return
+			}
+		}
+	}
+}
+
+// A database that answers a scan with rows twice, in another order or from elsewhere is noticed,
+// whichever way the rows are found.
+func TestLyingScans(t *testing.T) {
+	ctx := context.Background()
+	db := &lyingScans{DB: drivertest.NewMemory()}
+	st, err := Open(ctx, db, ope.GenerateKey(), nil)
+	require.NoError(t, err)
+	tbl, err := st.Create(ctx, Schema{
+		Name:    "t",
+		Key:     []KeyPart{OrderedPart("id", Int64, Boldyreva)},
+		Columns: []Column{OrderedColumn("ordered", Int64, Boldyreva), OrderedColumn("moved", Int64, Kerschbaum)},
+	})
+	require.NoError(t, err)
+	for i := range int64(6) {
+		require.NoError(t, tbl.Put(ctx, Row{"id": i, "ordered": i, "moved": i / 3}))
+	}
+	elsewhere := driver.Row{Key: []byte{0}}
+	for name, lie := range map[string]func(rows []driver.Row) []driver.Row{
+		"twice":         func(rows []driver.Row) []driver.Row { return append(rows, rows[len(rows)-1]) },
+		"another order": func(rows []driver.Row) []driver.Row { slices.Reverse(rows); return rows },
+		"elsewhere":     func(rows []driver.Row) []driver.Row { return append(rows, elsewhere) },
+	} {
+		for column, want := range map[string]int{"id": 4, "ordered": 4, "moved": 3} {
+			for _, reverse := range []bool{false, true} {
+				q := Query{Where: Field[int64](column).Between(1, 4), Reverse: reverse}
+				run := func(lie func(rows []driver.Row) []driver.Row) (n int, last error) {
+					db.lie = lie
+					defer func() { db.lie = nil }()
+					for _, err := range tbl.Query(ctx, q) {
+						n++
+						last = err
+					}
+					return n, last
+				}
+				n, err := run(nil)
+				require.NoError(t, err)
+				require.Equal(t, want, n)
+				_, err = run(lie)
+				require.ErrorIs(t, err, ErrTampered, "%s, %s, reverse %v", name, column, reverse)
+			}
+		}
+	}
 }
