@@ -1,0 +1,266 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rangecrypt/rangecrypt/cmd/opebench/internal/bench"
+	"github.com/rangecrypt/rangecrypt/store"
+)
+
+type verifyOptions struct {
+	keptStore
+	tables []string
+	repair bool
+	grace  time.Duration
+	every  int
+	json   bool
+}
+
+func newVerify(e *env, runF func(context.Context, *env, *verifyOptions) error) *cobra.Command {
+	opts := &verifyOptions{}
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Check the tables of a store, and mend what can be mended",
+		Long: `Verify reads tables, of opebench and of any other program that uses this module, and
+checks that all rows open, that keys and index entries are those of the rows' values and
+in their order, and that every row is found by each of its columns. Other clients may go
+on. It prints where faults are, as the database names the places, and never a value.
+
+Index entries that point to no row are no fault: clients leave them when they die. With
+--repair, those that still point to none after the grace period are dropped, and index
+entries that are missing are written. Rows are never touched.
+
+The exit code is 3 if there is a fault that was not mended.`,
+		Example: `  opebench verify --store pebble:data --key bench.key
+  opebench verify --store cassandra://127.0.0.1/bench --key bench.key --repair
+  opebench verify --store pebble:data --key bench.key --table mope/column --json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runF(cmd.Context(), e, opts) },
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	opts.keptStore.bind(f)
+	f.StringArrayVar(&opts.tables, "table", nil, "`name` of a table, may be repeated (default all)")
+	f.BoolVar(&opts.repair, "repair", false, "mend what can be mended without touching rows")
+	f.DurationVar(&opts.grace, "grace", store.DefaultGrace, "how `long` an index entry must point to no row\nbefore --repair drops it; it must be longer than\nany write takes")
+	f.IntVar(&opts.every, "every", 1, "encrypt the values of one row in `n` again and\ncompare; the other checks are of all rows")
+	f.BoolVar(&opts.json, "json", false, "print JSON lines")
+	return cmd
+}
+
+func (o *verifyOptions) check() error {
+	if err := o.keptStore.check(); err != nil {
+		return err
+	}
+	if o.grace <= 0 {
+		return usagef("--grace is %v, need more than 0", o.grace)
+	}
+	if o.every < 1 {
+		return usagef("--every is %d, need at least 1", o.every)
+	}
+	return nil
+}
+
+// errFaults is returned where a table has faults that were not mended.
+var errFaults = fmt.Errorf("%w: the store is not as its clients left it", bench.ErrWrongAnswer)
+
+func verify(ctx context.Context, e *env, opts *verifyOptions) (err error) {
+	if err := opts.check(); err != nil {
+		return err
+	}
+	key, err := readKey(e, opts.key)
+	if err != nil {
+		return err
+	}
+	db, err := e.openStore(ctx, opts.store, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	families, err := db.Families(ctx)
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	if len(families) == 0 {
+		return fmt.Errorf("%w: nothing was inserted into this store yet", bench.ErrNoTable)
+	}
+	st, err := store.Open(ctx, db, key, nil)
+	if errors.Is(err, store.ErrWrongKey) {
+		return fmt.Errorf("the key is not the one this store was made with: %w", err)
+	}
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	names := opts.tables
+	if len(names) == 0 {
+		schemas, err := st.Tables(ctx)
+		if err != nil {
+			return interrupted(ctx, err)
+		}
+		for _, s := range schemas {
+			names = append(names, s.Name)
+		}
+	}
+	sound := true
+	for _, name := range names {
+		ok, err := verifyTable(ctx, e, opts, st, name)
+		if err != nil {
+			return interrupted(ctx, err)
+		}
+		sound = sound && ok
+	}
+	if !sound {
+		return errFaults
+	}
+	return nil
+}
+
+// verifyTable checks one table and prints what was found, also when it was interrupted.
+func verifyTable(ctx context.Context, e *env, opts *verifyOptions, st *store.Store, name string) (sound bool, err error) {
+	tbl, err := st.Table(ctx, name)
+	if err != nil {
+		return false, err
+	}
+	var failed error // of printing
+	bar := newProgress(e)
+	step, last := "", 0
+	report, err := tbl.Verify(ctx, &store.VerifyOptions{
+		Repair: opts.repair, Grace: opts.grace, Every: opts.every,
+		Fault: func(f store.Fault) { failed = errors.Join(failed, opts.printFault(e.stdout, name, f)) },
+		Progress: func(now string, done int) {
+			if bar == nil {
+				return
+			}
+			if now != step {
+				if step != "" {
+					bar.Done()
+				}
+				total := -1 // not known
+				if now == "waiting" {
+					total = int(opts.grace.Seconds())
+				}
+				bar.Start(name+": "+now, total)
+				step, last = now, 0
+			}
+			bar.Add(done - last)
+			last = done
+		},
+	})
+	if step != "" {
+		bar.Done()
+	}
+	if report == nil {
+		return false, err
+	}
+	failed = errors.Join(failed, opts.printReport(e.stdout, name, report, err == nil))
+	return report.Sound(), errors.Join(err, failed)
+}
+
+func (o *verifyOptions) printFault(w io.Writer, table string, f store.Fault) error {
+	if o.json {
+		return json.NewEncoder(w).Encode(struct {
+			Record   string `json:"record"`
+			Table    string `json:"table"`
+			Kind     string `json:"kind"`
+			Column   string `json:"column,omitempty"`
+			Place    string `json:"place"`
+			Error    string `json:"error"`
+			Repaired bool   `json:"repaired"`
+		}{"fault", table, string(f.Kind), f.Column, hex.EncodeToString(f.Place), f.Err.Error(), f.Repaired})
+	}
+	line := fmt.Sprintf("%s: %s", table, f.Kind)
+	if f.Column != "" {
+		line += fmt.Sprintf(", column %q", f.Column)
+	}
+	if f.Place != nil {
+		line += ", at " + hex.EncodeToString(f.Place)
+	}
+	line += ": " + strings.TrimPrefix(f.Err.Error(), "store: ")
+	if f.Repaired {
+		line += "; mended"
+	}
+	_, err := fmt.Fprintln(w, line)
+	return err
+}
+
+func (o *verifyOptions) printReport(w io.Writer, table string, r *store.Verification, complete bool) error {
+	if o.json {
+		type index struct {
+			Column     string `json:"column"`
+			Values     int    `json:"values"`
+			Epoch      uint64 `json:"epoch"`
+			Generation uint64 `json:"generation"`
+		}
+		indexes := []index{}
+		for _, x := range r.Indexes {
+			indexes = append(indexes, index{x.Column, x.Values, x.Version.Epoch, x.Version.Generation})
+		}
+		return json.NewEncoder(w).Encode(struct {
+			Record   string                  `json:"record"`
+			Store    string                  `json:"store"`
+			Table    string                  `json:"table"`
+			Rows     int                     `json:"rows"`
+			Cells    int                     `json:"cells"`
+			Postings int                     `json:"postings"`
+			Indexes  []index                 `json:"indexes"`
+			Dangling int                     `json:"dangling"`
+			Dropped  int                     `json:"dropped"`
+			Faults   map[store.FaultKind]int `json:"faults"`
+			Repaired int                     `json:"repaired"`
+			Sound    bool                    `json:"sound"`
+			Complete bool                    `json:"complete"`
+		}{"verify", shown(o.store), table, r.Rows, r.Cells, r.Postings, indexes, r.Dangling, r.Dropped, r.Faults, r.Repaired, r.Sound(), complete})
+	}
+	line := fmt.Sprintf("%s: %d rows, %d cells, %d index entries", table, r.Rows, r.Cells, r.Postings)
+	for _, x := range r.Indexes {
+		line += fmt.Sprintf(", %d values in the index of %q (epoch %d, generation %d)", x.Values, x.Column, x.Version.Epoch, x.Version.Generation)
+	}
+	switch {
+	case !complete:
+		line += "; not finished"
+	case r.Sound():
+		line += "; sound"
+	default:
+		line += "; NOT SOUND"
+	}
+	lines := []string{line}
+	for _, kind := range store.FaultKinds() {
+		if n := r.Faults[kind]; n > 0 {
+			lines = append(lines, fmt.Sprintf("  %d x %s: %s", n, kind, advice[kind]))
+		}
+	}
+	if r.Repaired > 0 {
+		lines = append(lines, fmt.Sprintf("  %d mended", r.Repaired))
+	}
+	if r.Dangling > 0 {
+		line := fmt.Sprintf("  %d index entries point to no row, which does no harm", r.Dangling)
+		if o.repair {
+			line += fmt.Sprintf("; %d were dropped", r.Dropped)
+		} else {
+			line += "; --repair drops those that stay so"
+		}
+		lines = append(lines, line)
+	}
+	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
+	return err
+}
+
+// advice says what a kind of fault means and what to do.
+var advice = map[store.FaultKind]string{
+	store.FaultCell:    "somebody or something changed the data; find out who, and put these rows again or restore them from a backup",
+	store.FaultTorn:    "writers whose clocks agree to the microsecond, or a partial restore; put these rows again",
+	store.FaultKey:     "written by a client with a fault or without the index; delete these rows and put them again",
+	store.FaultPosting: "not written by this version; queries that meet one fail. Delete these keys in the database",
+	store.FaultIndex:   "the rows are whole; copy them to a new table, whose index is then made anew",
+	store.FaultHidden:  "these rows are not found by the column; --repair writes what is missing",
+	store.FaultUnknown: "these rows are not found by ranges of the column; --repair writes what is missing",
+}

@@ -1,0 +1,723 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/cryptotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/internal/testdb"
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/drivertest"
+)
+
+// verifySchema has a column of every kind that verifying is about.
+func verifySchema(layout Layout) Schema {
+	return Schema{
+		Name: "verified", Layout: layout,
+		Key: []KeyPart{HashedPart("device", String), OrderedPart("at", Int64, MOPE), OrderedPart("name", String, WozniakIndexed)},
+		Columns: []Column{
+			OrderedColumn("linear", Int64, Boldyreva),
+			OrderedColumn("rotated", Int32, MOPE),
+			OrderedColumn("indexed", Int32, WozniakIndexed),
+			OrderedColumn("mutable", Int32, Kerschbaum),
+			OrderedColumn("clear", Int32, PlaintextIndexed),
+			DeterministicColumn("token", String),
+			RandomisedColumn("note", String),
+			PlainColumn("plain", Int32),
+		},
+	}
+}
+
+// verifiedRow returns a row; one of a number has no value in some column.
+func verifiedRow(i int, r *rand.Rand) Row {
+	row := Row{
+		"device": fmt.Sprint("device", i%3), "at": int64(i*1_000_003) << 20, "name": fmt.Sprintf("a name that is long %d", i%5),
+		"linear": r.Int64() - 1<<62, "rotated": int32(r.Uint32()), "indexed": r.Int32N(20), "mutable": r.Int32N(50), "clear": r.Int32N(50),
+		"token": fmt.Sprint(r.IntN(4)), "note": "note", "plain": int32(i),
+	}
+	for _, c := range []string{"linear", "rotated", "indexed", "mutable", "clear", "token", "note", "plain"} {
+		if r.IntN(8) == 0 {
+			delete(row, c)
+		}
+	}
+	return row
+}
+
+func verifiedTable(t *testing.T, db driver.DB, key ope.Key, schema Schema) *Table {
+	t.Helper()
+	st, err := Open(t.Context(), db, key, nil)
+	require.NoError(t, err)
+	tbl, err := st.Table(t.Context(), schema.Name)
+	if errors.Is(err, ErrNoTable) {
+		tbl, err = st.Create(t.Context(), schema)
+	}
+	require.NoError(t, err)
+	return tbl
+}
+
+// verified returns what Verify says, and the faults.
+func verified(t *testing.T, tbl *Table, opts VerifyOptions) (*Verification, []Fault) {
+	t.Helper()
+	var faults []Fault
+	opts.Fault = func(f Fault) { faults = append(faults, f) }
+	report, err := tbl.Verify(t.Context(), &opts)
+	require.NoError(t, err)
+	n := 0
+	for _, kind := range FaultKinds() {
+		n += report.Faults[kind]
+	}
+	require.Len(t, faults, n)
+	return report, faults
+}
+
+var repairing = VerifyOptions{Repair: true, Grace: time.Millisecond}
+
+// A table as clients leave it has no fault, on every database, whatever was written, replaced and
+// deleted; and everything is counted.
+func TestVerifySound(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
+		layouts := []Layout{Packed, CellPerColumn}
+		for _, layout := range layouts {
+			r := rand.New(rand.NewPCG(1, uint64(layout)))
+			db, key := kind.Open(t, nil), ope.GenerateKey()
+			tbl := verifiedTable(t, db, key, verifySchema(layout))
+			report, faults := verified(t, tbl, VerifyOptions{})
+			require.Empty(t, faults)
+			require.Equal(t, &Verification{Faults: map[FaultKind]int{}, Indexes: report.Indexes}, report, "an empty table")
+			want := map[int]Row{}
+			ops := 400
+			if kind.Server {
+				ops = 60
+			}
+			for range ops {
+				i := r.IntN(ops / 4)
+				row := verifiedRow(i, r)
+				if r.IntN(4) == 0 {
+					require.NoError(t, tbl.Delete(t.Context(), row))
+					delete(want, i)
+				} else {
+					require.NoError(t, tbl.Put(t.Context(), row))
+					want[i] = row
+				}
+			}
+			_, err := tbl.Rebalance(t.Context(), "mutable", nil)
+			require.NoError(t, err)
+			postings := 0
+			for _, row := range want {
+				for _, c := range tbl.columns {
+					if c.searched() && row[c.name] != nil {
+						postings++
+					}
+				}
+			}
+			for _, every := range []int{0, 7} {
+				steps := map[string]bool{}
+				report, faults = verified(t, verifiedTable(t, db, key, verifySchema(layout)), VerifyOptions{
+					Every: every, Repair: true, Progress: func(step string, _ int) { steps[step] = true },
+				})
+				require.Empty(t, faults)
+				require.True(t, report.Sound())
+				require.Equal(t, len(want), report.Rows)
+				require.Equal(t, postings, report.Postings)
+				require.Zero(t, report.Dangling)
+				require.True(t, steps["rows"] && steps["postings"] && !steps["waiting"], steps)
+				require.Len(t, report.Indexes, 2)
+				for _, x := range report.Indexes {
+					require.Greater(t, x.Values, 10)
+				}
+				require.Equal(t, ope.Version{Epoch: 2}, report.Indexes[0].Version)
+			}
+		}
+	})
+}
+
+// Wherever a client dies there is no fault, only dangling postings; repairing drops them all, and
+// loses no row, wherever it dies itself.
+func TestVerifyAfterCrashAtEveryCall(t *testing.T) {
+	const rows = 4
+	schema := verifySchema(CellPerColumn)
+	var prepared []Row
+	r := rand.New(rand.NewPCG(1, 1))
+	for i := range rows + 2 {
+		row := verifiedRow(i, r)
+		row["linear"], row["mutable"], row["token"] = int64(i), int32(i), "t" // always there
+		prepared = append(prepared, row)
+	}
+	crashing := func(t *testing.T, n int, late bool, do func(db driver.DB) error) (memory driver.DB, key ope.Key, came bool) {
+		memory, key = drivertest.NewMemory(), ope.GenerateKey()
+		tbl := verifiedTable(t, memory, key, schema)
+		require.NoError(t, tbl.Put(t.Context(), prepared[:rows]...))
+		counting := 0
+		faulty := drivertest.NewFaulty(memory, func(op drivertest.Op) drivertest.Fault {
+			if op.Method == "Family" || op.Family == "catalogue" {
+				return drivertest.NoFault
+			}
+			if counting++; counting != n {
+				return drivertest.NoFault
+			}
+			if late {
+				return drivertest.CrashAfter
+			}
+			return drivertest.CrashBefore
+		})
+		_ = verifiedTable(t, faulty, key, schema)
+		err := do(withKey{faulty, key})
+		require.Equal(t, counting >= n, err != nil, err)
+		return memory, key, counting >= n
+	}
+	type action struct {
+		name string
+		do   func(db driver.DB) error
+	}
+	put := func(db driver.DB) error {
+		changed := replaced(prepared[1], "linear", int64(99))
+		return verifiedTable(t, db, db.(withKey).key, schema).Put(t.Context(), changed, prepared[rows], prepared[rows+1])
+	}
+	for _, a := range []action{
+		{"put", put},
+		{"delete", func(db driver.DB) error {
+			return verifiedTable(t, db, db.(withKey).key, schema).Delete(t.Context(), prepared[0], prepared[1])
+		}},
+		{"rebalance", func(db driver.DB) error {
+			_, err := verifiedTable(t, db, db.(withKey).key, schema).Rebalance(t.Context(), "mutable", nil)
+			return err
+		}},
+	} {
+		t.Run(a.name, func(t *testing.T) {
+			dangling, crashes := 0, 0
+			for _, late := range []bool{false, true} {
+				for n := 1; ; n++ {
+					memory, key, came := crashing(t, n, late, a.do)
+					if !came {
+						break
+					}
+					crashes++
+					tbl := verifiedTable(t, memory, key, schema)
+					report, faults := verified(t, tbl, VerifyOptions{})
+					require.Empty(t, faults, "call %d", n)
+					dangling += report.Dangling
+					found := findable(t, tbl)
+					dropped, faults := verified(t, tbl, repairing)
+					require.Empty(t, faults)
+					require.Equal(t, report.Dangling, dropped.Dropped)
+					clean, faults := verified(t, tbl, repairing)
+					require.Empty(t, faults)
+					require.Zero(t, clean.Dangling)
+					require.Equal(t, report.Rows, clean.Rows)
+					require.Equal(t, found, findable(t, tbl))
+				}
+			}
+			require.Greater(t, crashes, 4)
+			if a.name == "put" {
+				require.Greater(t, dangling, 4)
+			}
+		})
+	}
+	t.Run("repair", func(t *testing.T) {
+		crashes := 0
+		for _, late := range []bool{false, true} {
+			for n := 1; ; n++ {
+				memory, key, came := crashing(t, n, late, func(db driver.DB) error {
+					sound := verifiedTable(t, db.(withKey).DB.(interface{ driver.DB }), db.(withKey).key, schema)
+					_, err := sound.Verify(t.Context(), &repairing)
+					return err
+				})
+				_ = key
+				if !came {
+					break
+				}
+				crashes++
+				tbl := verifiedTable(t, memory, key, schema)
+				_, faults := verified(t, tbl, VerifyOptions{})
+				require.Empty(t, faults)
+			}
+		}
+		require.Greater(t, crashes, 20)
+	})
+	// What there is to mend is mended in the end, wherever repairing died before.
+	for n, more := 1, true; more; n++ {
+		memory, key := drivertest.NewMemory(), ope.GenerateKey()
+		tbl := verifiedTable(t, memory, key, schema)
+		require.NoError(t, tbl.Put(t.Context(), prepared[:rows]...))
+		found := findable(t, tbl)
+		hide(t, tbl, prepared[0], "linear")
+		hide(t, tbl, prepared[1], "token")
+		forge(t, tbl, prepared[2], "linear")
+		counting := 0
+		faulty := verifiedTable(t, drivertest.NewFaulty(memory, func(op drivertest.Op) drivertest.Fault {
+			if op.Method == "Family" || op.Family == "catalogue" {
+				return drivertest.NoFault
+			}
+			if counting++; counting == n {
+				return []drivertest.Fault{drivertest.CrashBefore, drivertest.CrashAfter}[n%2]
+			}
+			return drivertest.NoFault
+		}), key, schema)
+		_, err := faulty.Verify(t.Context(), &repairing)
+		more = counting >= n
+		require.Equal(t, more, err != nil)
+		verified(t, tbl, repairing)
+		report, faults := verified(t, tbl, VerifyOptions{})
+		require.Empty(t, faults)
+		require.Zero(t, report.Dangling)
+		require.Equal(t, found, findable(t, tbl))
+	}
+}
+
+// withKey is a database with the key that its tables are opened with.
+type withKey struct {
+	driver.DB
+	key ope.Key
+}
+
+func replaced(row Row, column string, value any) Row {
+	changed := Row{column: value}
+	for name, v := range row {
+		if name != column {
+			changed[name] = v
+		}
+	}
+	return changed
+}
+
+// findable returns how many rows are found by each column.
+func findable(t *testing.T, tbl *Table) map[string]int {
+	t.Helper()
+	found := map[string]int{}
+	for name, p := range map[string]Predicate{
+		"all": {}, "linear": Field[int64]("linear").AtLeast(-1 << 63), "mutable": Field[int32]("mutable").AtLeast(-1 << 31),
+		"token": Field[string]("token").Equal("t"), "rotated": Field[int32]("rotated").AtLeast(-1 << 31),
+	} {
+		for _, err := range tbl.Query(t.Context(), Query{Where: p}) {
+			require.NoError(t, err)
+			found[name]++
+		}
+	}
+	return found
+}
+
+func stored(t *testing.T, tbl *Table, row Row) *record {
+	t.Helper()
+	key, err := tbl.exactKey(t.Context(), row)
+	require.NoError(t, err)
+	r, err := tbl.read(t.Context(), key, nil)
+	require.NoError(t, err)
+	require.NotNil(t, r)
+	return r
+}
+
+// hide removes the posting of a row.
+func hide(t *testing.T, tbl *Table, row Row, column string) (posting []byte) {
+	t.Helper()
+	posting = tbl.postingKey(stored(t, tbl, row), tbl.byName[column].position)
+	require.NoError(t, tbl.postings.Apply(t.Context(), driver.Mutation{Row: posting, DeleteRow: true}))
+	return posting
+}
+
+// forge makes a posting of a write that never was.
+func forge(t *testing.T, tbl *Table, row Row, column string) {
+	t.Helper()
+	r := stored(t, tbl, row)
+	r.write[0] ^= 1
+	posting := tbl.postingKey(r, tbl.byName[column].position)
+	require.NoError(t, tbl.postings.Apply(t.Context(), driver.Mutation{Row: posting, Puts: []driver.Cell{postingCell}}))
+}
+
+// Each kind of damage is told with its place, and nothing else is; what can be mended is.
+func TestVerifyTellsDamage(t *testing.T) {
+	type want struct {
+		kind   FaultKind
+		column string
+		place  []byte
+	}
+	lines := func(wants []want) string {
+		var lines []string
+		for _, w := range wants {
+			lines = append(lines, fmt.Sprintf("%s, column %s, at %x", w.kind, w.column, w.place))
+		}
+		slices.Sort(lines)
+		return strings.Join(lines, "\n")
+	}
+	cellOf := func(t *testing.T, tbl *Table, row Row, column string, change func(value []byte) []byte) []byte {
+		key := stored(t, tbl, row).key
+		qualifier := keyQualifier
+		if column != "" {
+			qualifier = tbl.byName[column].id[:]
+		}
+		cells, err := tbl.data.Get(t.Context(), key, driver.Slice{Only: [][]byte{qualifier}})
+		require.NoError(t, err)
+		require.Len(t, cells, 1)
+		m := driver.Mutation{Row: key, Deletes: [][]byte{qualifier}}
+		if value := change(bytes.Clone(cells[0].Value)); value != nil {
+			m = driver.Mutation{Row: key, Puts: []driver.Cell{{Qualifier: qualifier, Value: value}}}
+		}
+		require.NoError(t, tbl.data.Apply(t.Context(), m))
+		return key
+	}
+	flip := func(value []byte) []byte { value[len(value)-1] ^= 1; return value }
+	for name, c := range map[string]struct {
+		damage   func(t *testing.T, tbl *Table, rows []Row) []want
+		dangling int
+		mended   bool
+	}{
+		"cell altered": {damage: func(t *testing.T, tbl *Table, rows []Row) []want {
+			return []want{{FaultCell, "", cellOf(t, tbl, rows[3], "note", flip)}}
+		}},
+		"key cell altered": {damage: func(t *testing.T, tbl *Table, rows []Row) []want {
+			return []want{{FaultCell, "", cellOf(t, tbl, rows[3], "", flip)}, {FaultCell, "", cellOf(t, tbl, rows[5], "", flip)}}
+		}},
+		"cell gone": {damage: func(t *testing.T, tbl *Table, rows []Row) []want {
+			return []want{{FaultTorn, "", cellOf(t, tbl, rows[3], "note", func([]byte) []byte { return nil })}}
+		}},
+		"key cell gone": {damage: func(t *testing.T, tbl *Table, rows []Row) []want {
+			return []want{{FaultTorn, "", cellOf(t, tbl, rows[3], "", func([]byte) []byte { return nil })}}
+		}},
+		"cell of an earlier write": {damage: func(t *testing.T, tbl *Table, rows []Row) []want {
+			var was []byte
+			cellOf(t, tbl, rows[3], "note", func(value []byte) []byte { was = bytes.Clone(value); return value })
+			require.NoError(t, tbl.Put(t.Context(), rows[3]))
+			return []want{{FaultTorn, "", cellOf(t, tbl, rows[3], "note", func([]byte) []byte { return was })}}
+		}},
+		"row in place of another": {damage: func(t *testing.T, tbl *Table, rows []Row) []want {
+			cells, err := tbl.data.Get(t.Context(), stored(t, tbl, rows[3]).key, driver.Slice{})
+			require.NoError(t, err)
+			key := append(stored(t, tbl, rows[3]).key, 1)
+			require.NoError(t, tbl.data.Apply(t.Context(), driver.Mutation{Row: key, Puts: cells}))
+			return []want{{FaultCell, "", key}}
+		}},
+		"rows gone": {dangling: 12, damage: func(t *testing.T, tbl *Table, rows []Row) []want {
+			for _, row := range rows[:2] {
+				require.NoError(t, tbl.data.Apply(t.Context(), driver.Mutation{Row: stored(t, tbl, row).key, DeleteRow: true}))
+			}
+			return nil
+		}},
+		"postings forged": {dangling: 2, damage: func(t *testing.T, tbl *Table, rows []Row) []want {
+			forge(t, tbl, rows[1], "linear")
+			forge(t, tbl, rows[1], "token")
+			return nil
+		}},
+		"posting of another value": {dangling: 1, damage: func(t *testing.T, tbl *Table, rows []Row) []want {
+			r := stored(t, tbl, rows[1])
+			r.search[tbl.byName["linear"].position][3] ^= 1
+			posting := tbl.postingKey(r, tbl.byName["linear"].position)
+			require.NoError(t, tbl.postings.Apply(t.Context(), driver.Mutation{Row: posting, Puts: []driver.Cell{postingCell}}))
+			return nil
+		}},
+		"no postings": {damage: func(t *testing.T, tbl *Table, rows []Row) []want {
+			short, foreign := append(bytes.Clone(tbl.byName["linear"].id[:]), 7), bytes.Repeat([]byte{0}, 60)
+			for _, key := range [][]byte{short, foreign} {
+				require.NoError(t, tbl.postings.Apply(t.Context(), driver.Mutation{Row: key, Puts: []driver.Cell{postingCell}}))
+			}
+			return []want{{FaultPosting, "", short}, {FaultPosting, "", foreign}}
+		}},
+		"postings gone": {mended: true, damage: func(t *testing.T, tbl *Table, rows []Row) (wants []want) {
+			for _, column := range []string{"linear", "rotated", "indexed", "mutable", "clear", "token"} {
+				wants = append(wants, want{FaultHidden, column, hide(t, tbl, rows[4], column)})
+			}
+			return wants
+		}},
+		"value gone from an index": {mended: true, damage: func(t *testing.T, tbl *Table, rows []Row) []want {
+			x := openedIndex(t, tbl)
+			unit := ope.Unit(fmt.Sprintf("%x", tbl.byName["clear"].id))
+			view, err := x.Read(t.Context(), unit, nil, nil, 0)
+			require.NoError(t, err)
+			// The values are those of the rows, in their order.
+			change(t, x, unit, ope.Change{Deletes: [][]byte{view.Records[6].Key}})
+			return []want{{FaultUnknown, "clear", stored(t, tbl, rows[6]).key}}
+		}},
+		"last value gone from a mutable index": {mended: true, damage: func(t *testing.T, tbl *Table, rows []Row) []want {
+			x, unit := openedIndex(t, tbl), mutableUnit(tbl)
+			view, err := x.Read(t.Context(), unit, make([]byte, 16), bytes.Repeat([]byte{0xff}, 16), 0)
+			require.NoError(t, err)
+			require.Len(t, view.Records, 1+len(rows))
+			change(t, x, unit, ope.Change{Deletes: [][]byte{view.Records[len(rows)].Key}})
+			return []want{{FaultUnknown, "mutable", stored(t, tbl, rows[len(rows)-1]).key}}
+		}},
+		"record of a mutable index altered": {damage: func(t *testing.T, tbl *Table, rows []Row) []want {
+			x, unit := openedIndex(t, tbl), mutableUnit(tbl)
+			view, err := x.Read(t.Context(), unit, make([]byte, 16), bytes.Repeat([]byte{0xff}, 16), 0)
+			require.NoError(t, err)
+			change(t, x, unit, ope.Change{Puts: []ope.Record{{Key: view.Records[3].Key, Value: flip(view.Records[3].Value)}}})
+			return []want{{FaultIndex, "mutable", view.Records[3].Key}, {FaultUnknown, "mutable", stored(t, tbl, rows[2]).key}}
+		}},
+		"pair of an indexed key part gone": {damage: func(t *testing.T, tbl *Table, rows []Row) (wants []want) {
+			// All rows have the same name.
+			x, unit := openedIndex(t, tbl), ope.Unit(fmt.Sprintf("%x", tbl.byName["name"].id))
+			key := stored(t, tbl, rows[0]).key
+			ciphertext := key[len(key)-tokenSize-tbl.byName["name"].size : len(key)-tokenSize]
+			for _, row := range rows {
+				r := stored(t, tbl, row)
+				wants = append(wants, want{FaultKey, "name", r.key})
+			}
+			change(t, x, unit, ope.Change{Deletes: [][]byte{ciphertext}})
+			return wants
+		}},
+		"row key and ciphertext of another value": {damage: func(t *testing.T, tbl *Table, rows []Row) []want {
+			// Somebody who has the key, or a client with a fault.
+			r := stored(t, tbl, rows[2])
+			other := stored(t, tbl, rows[8])
+			require.NoError(t, tbl.Delete(t.Context(), rows[2]))
+			r.values[1] = rows[8]["at"]
+			r.search[tbl.byName["linear"].position] = other.search[tbl.byName["linear"].position]
+			require.NoError(t, tbl.write(t.Context(), []*record{r}))
+			return []want{{FaultKey, "at", r.key}, {FaultKey, "linear", r.key}}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, embedded := range []bool{false, true} {
+				kind := testdb.All[0]
+				if embedded {
+					if kind = testdb.All[1]; !c.mended {
+						continue // syncs take time, and what is read is the same
+					}
+				}
+				db, key := kind.Open(t, nil), ope.GenerateKey()
+				tbl := verifiedTable(t, db, key, verifySchema(CellPerColumn))
+				var rows []Row
+				for i := range 12 {
+					rows = append(rows, Row{
+						"device": "d", "at": int64(i), "name": "n", "linear": int64(i), "rotated": int32(i), "indexed": int32(i),
+						"mutable": int32(i), "clear": int32(i), "token": fmt.Sprint(i), "note": "note", "plain": int32(i),
+					})
+				}
+				require.NoError(t, tbl.Put(t.Context(), rows...))
+				wants := c.damage(t, tbl, rows)
+				check := func(opts VerifyOptions, wants []want, repaired bool, dangling int) {
+					t.Helper()
+					report, faults := verified(t, tbl, opts)
+					var got []want
+					for _, f := range faults {
+						got = append(got, want{f.Kind, f.Column, f.Place})
+						require.Error(t, f.Err)
+						require.Equal(t, repaired, f.Repaired, "%v", f)
+						for _, secret := range []string{"device", "note"} {
+							require.NotContains(t, strings.ReplaceAll(f.Err.Error(), `column "note"`, ""), secret)
+						}
+					}
+					require.Equal(t, lines(wants), lines(got))
+					require.Equal(t, len(wants) == 0 || repaired, report.Sound())
+					require.Equal(t, dangling, report.Dangling)
+				}
+				check(VerifyOptions{}, wants, false, c.dangling)
+				check(repairing, wants, c.mended, c.dangling)
+				if c.mended {
+					wants = nil
+				}
+				check(VerifyOptions{}, wants, false, 0)
+			}
+		})
+	}
+}
+
+func openedIndex(t *testing.T, tbl *Table) ope.Index {
+	t.Helper()
+	x, err := openIndex(t.Context(), tbl.st.db, tbl.meta.indexFamily())
+	require.NoError(t, err)
+	return x
+}
+
+func mutableUnit(tbl *Table) ope.Unit {
+	return ope.Unit(fmt.Sprintf("%x/000000/0000000000000001", tbl.byName["mutable"].id))
+}
+
+// change changes records of a unit as its database can.
+func change(t *testing.T, x ope.Index, unit ope.Unit, c ope.Change) {
+	t.Helper()
+	view, err := x.Read(t.Context(), unit, nil, nil, 1)
+	require.NoError(t, err)
+	require.NotEmpty(t, view.Records)
+	c.Meta = view.Meta
+	applied, err := x.Commit(t.Context(), unit, ope.Condition{State: view.Meta.State, Generation: view.Meta.Generation}, c)
+	require.NoError(t, err)
+	require.True(t, applied)
+}
+
+// Verify ends with its context, and says what it found so far.
+func TestVerifyEnds(t *testing.T) {
+	tbl := verifiedTable(t, drivertest.NewMemory(), ope.GenerateKey(), verifySchema(Packed))
+	r := rand.New(rand.NewPCG(1, 1))
+	var rows []Row
+	for i := range 600 {
+		rows = append(rows, verifiedRow(i, r))
+	}
+	require.NoError(t, tbl.Put(t.Context(), rows...))
+	ctx, cancel := context.WithCancel(t.Context())
+	report, err := tbl.Verify(ctx, &VerifyOptions{Progress: func(step string, _ int) {
+		if step == "rows" {
+			cancel()
+		}
+	}})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, fullBatch, report.Rows)
+	for _, opts := range []VerifyOptions{{Grace: -1}, {Every: -1}} {
+		_, err := tbl.Verify(t.Context(), &opts)
+		require.ErrorIs(t, err, driver.ErrRange)
+	}
+	// A row that nobody can find by a column: the grace period is waited for, and can be ended.
+	for i := range rows {
+		if rows[i]["linear"] != nil {
+			forge(t, tbl, rows[i], "linear")
+			break
+		}
+	}
+	ctx, cancel = context.WithCancel(t.Context())
+	report, err = tbl.Verify(ctx, &VerifyOptions{Repair: true, Progress: func(step string, _ int) {
+		if step == "waiting" {
+			cancel()
+		}
+	}})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, 1, report.Dangling)
+	require.Zero(t, report.Dropped)
+}
+
+// A posting waits for all of the grace period.
+func TestVerifyGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tbl := verifiedTable(t, drivertest.NewMemory(), ope.GenerateKey(), verifySchema(Packed))
+		row := verifiedRow(1, rand.New(rand.NewPCG(1, 1)))
+		row["linear"] = int64(1)
+		require.NoError(t, tbl.Put(t.Context(), row))
+		forge(t, tbl, row, "linear")
+		begin := time.Now()
+		report, err := tbl.Verify(t.Context(), &VerifyOptions{Repair: true})
+		require.NoError(t, err)
+		require.Equal(t, 1, report.Dropped)
+		require.Equal(t, DefaultGrace, time.Since(begin))
+	})
+}
+
+// verifying is a client of the simulation that verifies and repairs. The grace period is over, as
+// is assumed of it, when whatever was under way at its beginning is done; each look at that is a
+// step.
+func (w *world) verifying(guards verifyGuards, ops int, found *Verification) {
+	db, tbl := w.connect()
+	for range ops {
+		if w.call(db, "begin", nil, func() error { return nil }) != nil {
+			db, tbl = w.connect()
+		}
+		v := newVerifier(tbl, &VerifyOptions{Repair: true, Fault: func(f Fault) { w.fail("verify: %s: %v", f.Kind, f.Err) }})
+		v.guards = guards
+		v.pause = func(context.Context) error { return w.call(db, "pause", nil, func() error { return nil }) }
+		v.grace = func(context.Context) error {
+			w.mu.Lock()
+			busy := map[string]bool{}
+			for row, n := range w.active {
+				busy[row] = n > 0
+			}
+			w.mu.Unlock()
+			for more := true; more; {
+				if err := w.call(db, "grace", nil, func() error { return nil }); err != nil {
+					return err
+				}
+				more = false
+				w.mu.Lock()
+				for row, waits := range busy {
+					busy[row] = waits && w.active[row] > 0
+					more = more || busy[row]
+				}
+				w.mu.Unlock()
+			}
+			return nil
+		}
+		report, err := v.run(context.Background())
+		if errors.Is(err, errDead) {
+			db, tbl = w.connect()
+			continue
+		}
+		if err != nil {
+			w.fail("verify: %v", err)
+			return
+		}
+		w.mu.Lock()
+		found.Rows += report.Rows
+		found.Dangling += report.Dangling
+		found.Dropped += report.Dropped
+		w.mu.Unlock()
+	}
+}
+
+func simulateVerify(t *testing.T, v variant, guards verifyGuards, seed uint64) (*world, *Verification) {
+	t.Helper()
+	cryptotest.SetGlobalRandom(t, seed)
+	w := &world{
+		variant: v, db: drivertest.NewMemory(), schema: simSchema, r: rand.New(rand.NewPCG(seed, 1)),
+		stamps: make(map[string]int64), active: make(map[string]int), touched: make(map[string]int),
+	}
+	if v.mutable {
+		w.schema.Columns = slices.Clone(w.schema.Columns)
+		w.schema.Columns[0] = OrderedColumn("level", Int8, Kerschbaum)
+		w.oneCell = seed%2 == 0
+	}
+	w.key, _ = ope.NewKey(bytes.Repeat([]byte{1}, 32))
+	found := new(Verification)
+	synctest.Test(t, func(t *testing.T) {
+		w.table = w.tableOn(noSnapshots{w.db, w.oneCell})
+		var group sync.WaitGroup
+		start := func(do func()) {
+			w.running++
+			group.Go(func() {
+				do()
+				w.mu.Lock()
+				w.running--
+				w.mu.Unlock()
+			})
+			synctest.Wait() // it has an id, and waits for its first step
+		}
+		for i := range 3 {
+			start(func() { w.write(simBatches, rand.New(rand.NewPCG(seed, uint64(i)+10))) })
+		}
+		start(func() { w.verifying(guards, 3, found) })
+		w.run(0.02)
+		group.Wait()
+		w.checkPostings()
+	})
+	return w, found
+}
+
+// Verifying and repairing while writers go on, and die, finds no fault and hides no row.
+func TestVerifyBesideWriters(t *testing.T) {
+	for name, v := range map[string]variant{"one clock": {}, "clocks that disagree": {skew: true}, "mutable column": {mutable: true}} {
+		t.Run(name, func(t *testing.T) {
+			var all Verification
+			for i := range max(20, *simRuns/4) {
+				seed := *simSeed + uint64(i)
+				w, found := simulateVerify(t, v, verifyGuards{}, seed)
+				require.Empty(t, w.bad, "-store.simseed=%d\n%s", seed, strings.Join(w.trace, "\n"))
+				all.Rows, all.Dangling, all.Dropped = all.Rows+found.Rows, all.Dangling+found.Dangling, all.Dropped+found.Dropped
+			}
+			t.Logf("%d rows, %d dangling postings, %d dropped", all.Rows, all.Dangling, all.Dropped)
+			require.Greater(t, all.Dropped, 20)
+		})
+	}
+}
+
+// The simulation notices when repairing lacks one of its precautions.
+func TestVerifySimulationNotices(t *testing.T) {
+	for name, guards := range map[string]verifyGuards{"no grace": {noGrace: true}, "no read-back": {noReadBack: true}} {
+		t.Run(name, func(t *testing.T) {
+			runs, bad := max(100, *simRuns), 0
+			for i := range runs {
+				w, _ := simulateVerify(t, variant{}, guards, *simSeed+uint64(i))
+				if len(w.bad) > 0 {
+					require.Contains(t, w.bad[0], "posting")
+					bad++
+				}
+			}
+			t.Logf("%d of %d runs are bad", bad, runs)
+			require.Greater(t, bad, 1)
+		})
+	}
+}
