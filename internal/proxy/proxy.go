@@ -67,6 +67,7 @@ type Proxy struct {
 	listeners map[string]net.Listener
 	links     map[*link]struct{}
 	accepted  int
+	open      int
 	cuts      int
 	closed    bool
 
@@ -171,11 +172,12 @@ func (p *Proxy) Cuts() int {
 	return p.cuts
 }
 
-// Connections returns how many there are.
+// Connections returns how many connections clients have open, also where the weather keeps servers
+// from learning that one was closed.
 func (p *Proxy) Connections() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.links)
+	return p.open
 }
 
 // Close resets all connections. When it returns, nothing of the proxy is left.
@@ -228,6 +230,7 @@ func (p *Proxy) serve(client net.Conn, target string) {
 		p.accepted++
 		l.number = p.accepted
 		p.links[l] = struct{}{}
+		p.open++
 	}
 	p.mu.Unlock()
 	if refused {
@@ -238,7 +241,14 @@ func (p *Proxy) serve(client net.Conn, target string) {
 	var ways sync.WaitGroup
 	for to, ends := range map[Direction][2]net.Conn{ToServer: {client, server}, ToClient: {server, client}} {
 		queue := make(chan piece, queued)
-		ways.Go(func() { l.read(queue, ends[0], to) })
+		ways.Go(func() {
+			l.read(queue, ends[0], to)
+			if to == ToServer {
+				p.mu.Lock()
+				p.open--
+				p.mu.Unlock()
+			}
+		})
 		ways.Go(func() { l.write(queue, ends[1], to) })
 	}
 	ways.Wait()

@@ -41,14 +41,23 @@ type Database struct {
 	open    func(tb testing.TB, wire io.Writer) driver.DB
 	reserve func(tb testing.TB) string
 	join    func(ctx context.Context, name string) (driver.DB, error)
+	through func(ctx context.Context, name string, n Network) (driver.DB, error)
+}
+
+// A Network is how a client reaches a server.
+type Network struct {
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	// Timeout is how long the client waits for the server where a context does not end before.
+	Timeout time.Duration
 }
 
 // All are all kinds of databases.
 var All = []Database{
 	{Name: "memory", open: func(testing.TB, io.Writer) driver.DB { return drivertest.NewMemory() }},
 	{Name: "pebble", open: openPebble, reserve: testing.TB.TempDir, join: joinPebble},
-	{Name: "cassandra", Server: true, open: openCassandra, reserve: reserveCassandra, join: joinCassandra},
-	{Name: "hbase", Server: true, open: openHBase, reserve: reserveHBase, join: joinHBase},
+	{Name: "cassandra", Server: true, open: openCassandra, reserve: reserveCassandra, join: joinCassandra, through: cassandraThrough},
+	{Name: "hbase", Server: true, open: openHBase, reserve: reserveHBase, join: joinHBase, through: hbaseThrough},
 }
 
 // Each runs a test once for every kind of database, as a subtest of its name.
@@ -81,6 +90,11 @@ func (d Database) Reserve(tb testing.TB) string {
 
 // Join opens the database that another process has reserved.
 func (d Database) Join(ctx context.Context, name string) (driver.DB, error) { return d.join(ctx, name) }
+
+// Through is Join by a network of the test's, for a kind that is a Server.
+func (d Database) Through(ctx context.Context, name string, n Network) (driver.DB, error) {
+	return d.through(ctx, name, n)
+}
 
 func (d Database) variable() string { return "RANGECRYPT_" + strings.ToUpper(d.Name) }
 
@@ -148,6 +162,13 @@ func joinCassandra(ctx context.Context, keyspace string) (driver.DB, error) {
 		return nil, err
 	}
 	return withSession{db, session}, nil
+}
+
+func cassandraThrough(ctx context.Context, keyspace string, n Network) (driver.DB, error) {
+	return cassandra.Open(ctx, cassandra.Config{
+		Options: cassandraOptions(keyspace), Hosts: strings.Split(os.Getenv("RANGECRYPT_CASSANDRA"), ","),
+		Dial: n.Dial, Timeout: n.Timeout, ConnectTimeout: n.Timeout,
+	})
 }
 
 // withSession is a database that closes its session.
@@ -222,6 +243,10 @@ func reserveHBase(tb testing.TB) string {
 
 func joinHBase(ctx context.Context, namespace string) (driver.DB, error) {
 	return hbase.Open(ctx, os.Getenv("RANGECRYPT_HBASE"), &hbase.Options{Namespace: namespace})
+}
+
+func hbaseThrough(ctx context.Context, namespace string, n Network) (driver.DB, error) {
+	return hbase.Open(ctx, os.Getenv("RANGECRYPT_HBASE"), &hbase.Options{Namespace: namespace, Dial: n.Dial, Timeout: n.Timeout})
 }
 
 func dropFamilies(db driver.DB) error {

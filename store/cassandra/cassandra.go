@@ -101,10 +101,11 @@ type Config struct {
 	// ConnectTimeout is how long each step of connecting to a node may take. Default 5 s.
 	ConnectTimeout time.Duration
 
-	dial dialFunc // tests put a faulty network here
+	// Dial makes the connections to the nodes, as net.Dialer does, which is the default: for a
+	// network that is reached by a proxy, say. It gets the address of a node as the cluster tells
+	// it. ConnectTimeout bounds it. TLS, where it is given, is spoken over what it returns.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
-
-type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
 // DB is a keyspace. It implements [driver.DB]; its families are [driver.Committer].
 type DB struct {
@@ -278,9 +279,9 @@ func (c *Config) connect(ctx context.Context) (*gocql.Session, error) {
 		return nil, contextError(ctx)
 	}
 	cluster := c.cluster()
-	d := &openingDialer{dial: c.dial, conns: make(map[net.Conn]struct{})}
+	d := &openingDialer{dial: c.Dial, timeout: cluster.ConnectTimeout, conns: make(map[net.Conn]struct{})}
 	if d.dial == nil {
-		d.dial = (&net.Dialer{Timeout: cluster.ConnectTimeout, KeepAlive: 15 * time.Second}).DialContext
+		d.dial = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext
 	}
 	cluster.Dialer = d
 
@@ -319,7 +320,8 @@ func (c *Config) connect(ctx context.Context) (*gocql.Session, error) {
 
 // An openingDialer keeps the connections that are made until the session is there.
 type openingDialer struct {
-	dial dialFunc
+	dial    func(ctx context.Context, network, address string) (net.Conn, error)
+	timeout time.Duration
 
 	mu      sync.Mutex
 	conns   map[net.Conn]struct{} // nil once open
@@ -334,7 +336,12 @@ func (d *openingDialer) DialContext(ctx context.Context, network, address string
 	if aborted {
 		return nil, net.ErrClosed
 	}
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
 	conn, err := d.dial(ctx, network, address)
+	if err == nil {
+		conn = at(conn, network, address)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
@@ -349,6 +356,26 @@ func (d *openingDialer) DialContext(ctx context.Context, network, address string
 	}
 	return conn, nil
 }
+
+// at returns a connection that says it leads to address. Gocql takes the port of all nodes from the
+// first connection, which may be one to a proxy.
+func at(conn net.Conn, network, address string) net.Conn {
+	if conn.RemoteAddr().String() == address {
+		return conn
+	}
+	remote, err := net.ResolveTCPAddr(network, address)
+	if err != nil {
+		return conn
+	}
+	return located{conn, remote}
+}
+
+type located struct {
+	net.Conn
+	remote net.Addr
+}
+
+func (l located) RemoteAddr() net.Addr { return l.remote }
 
 func (d *openingDialer) opened() error {
 	d.mu.Lock()

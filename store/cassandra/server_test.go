@@ -115,7 +115,7 @@ func through(tb testing.TB, c *Config) *proxy {
 	require.NoError(tb, err)
 	p := &proxy{listener: l, conns: make(map[net.Conn]struct{})}
 	// The proxy is told where to go by the first line.
-	c.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+	c.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		var d net.Dialer
 		conn, err := d.DialContext(ctx, network, l.Addr().String())
 		if err != nil {
@@ -125,8 +125,7 @@ func through(tb testing.TB, c *Config) *proxy {
 			_ = conn.Close()
 			return nil, err
 		}
-		remote, err := net.ResolveTCPAddr(network, address)
-		return proxied{conn, remote}, err
+		return conn, nil
 	}
 	p.wait.Go(func() {
 		for {
@@ -144,14 +143,6 @@ func through(tb testing.TB, c *Config) *proxy {
 	})
 	return p
 }
-
-// proxied hides the proxy from gocql, which takes a node's address from the connection.
-type proxied struct {
-	net.Conn
-	remote net.Addr
-}
-
-func (p proxied) RemoteAddr() net.Addr { return p.remote }
 
 func (p *proxy) serve(client net.Conn) {
 	defer client.Close()
