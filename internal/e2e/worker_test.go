@@ -63,7 +63,8 @@ var schemes = []schemeKind{
 // An order is what a process is to do.
 type order struct {
 	Database, Name string // as of package testdb
-	Scheme         string
+	Scheme         string // or tableScheme
+	Number         int    // of the process, for tables
 	Key            []byte
 	Seed           uint64
 	Begun          time.Time // when the test began
@@ -112,15 +113,18 @@ func work() error {
 	if err != nil {
 		return err
 	}
+	key, err := ope.NewKey(w.order.Key)
+	if err != nil {
+		return err
+	}
+	if w.order.Scheme == tableScheme {
+		return workTable(ctx, w.order, db, key)
+	}
 	ix, err := store.OpenIndex(ctx, db, "e2e")
 	if err != nil {
 		return err
 	}
 	ix, err = broken(ix, w.order.Break)
-	if err != nil {
-		return err
-	}
-	key, err := ope.NewKey(w.order.Key)
 	if err != nil {
 		return err
 	}

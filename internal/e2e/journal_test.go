@@ -1,0 +1,445 @@
+package e2e
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// A call is one use of a row of a table or of a unit of an index, by one client. It is told when it
+// begins, before anything is sent, and once more when it has ended.
+//
+// Clients are on one machine, so that all take the time from one clock.
+type call struct {
+	Client int
+	ID     int64 // among the calls of the client
+	Kind   kind
+	Begin  int64 // nanoseconds since 1970
+	End    int64 // 0 until the call has returned; for ever so where its outcome is unknown
+
+	// Of rows. A row's whole content follows from its note, which no two writes have in common; a
+	// note of zero is no row.
+	ID64   int64     `json:",omitempty"` // of the row that is put or got
+	Note   int64     `json:",omitempty"` // what was put, or what get has found
+	Column string    `json:",omitempty"` // of a query from Lo to Hi
+	Lo, Hi int64     `json:",omitempty"`
+	Found  []rowNote `json:",omitempty"`
+
+	// Of units.
+	Unit    string        `json:",omitempty"` // family and row
+	Slice   *driver.Slice `json:",omitempty"`
+	Cells   []cell        `json:",omitempty"` // what read has found
+	Expect  []cell        `json:",omitempty"` // with an empty sum: absent
+	Puts    []cell        `json:",omitempty"`
+	Deletes []string      `json:",omitempty"`
+	Applied bool          `json:",omitempty"`
+}
+
+type kind string
+
+const (
+	putRow     kind = "put"
+	getRow     kind = "get"
+	queryRows  kind = "query"
+	missRow    kind = "miss" // a query that has not found the row, as the journal makes it of queries
+	readUnit   kind = "read"
+	commitUnit kind = "commit"
+	notMade    kind = "not made" // by the error, which is not one of unknown outcome
+)
+
+type rowNote struct{ ID, Note int64 }
+
+// A cell is one of a unit, with a sum of its value. Qualifiers are in hexadecimal, in whose order
+// they stay.
+type cell struct{ Q, Sum string }
+
+// A journal is what clients have told of their calls.
+type journal struct {
+	mu    sync.Mutex
+	calls map[[2]int64]call
+}
+
+func newJournal() *journal { return &journal{calls: make(map[[2]int64]call)} }
+
+func (j *journal) tell(c call) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.calls[[2]int64{int64(c.Client), c.ID}] = c
+}
+
+// count returns how many calls of the kind began at or after a moment and returned.
+func (j *journal) count(k kind, since time.Time) (n int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, c := range j.calls {
+		if c.Kind == k && c.End != 0 && c.Begin >= since.UnixNano() {
+			n++
+		}
+	}
+	return n
+}
+
+// rows returns the ids of all rows that somebody has put.
+func (j *journal) rows() []int64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	ids := make(map[int64]bool)
+	for _, c := range j.calls {
+		if c.Kind == putRow {
+			ids[c.ID64] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(ids))
+}
+
+// A verdict is what the calls prove.
+type verdict struct {
+	wrong         []string
+	rows, units   int // histories
+	ofRows        int // calls in histories of rows
+	ofUnits       int
+	pending, seen int // writes of unknown outcome, and those of them that somebody has seen
+}
+
+func (v verdict) String() string {
+	return fmt.Sprintf("%d calls of %d rows, %d calls of %d units; %d writes of unknown outcome, of which %d were seen",
+		v.ofRows, v.rows, v.ofUnits, v.units, v.pending, v.seen)
+}
+
+// judge looks for an order of the calls on each row, and on each unit, in which every call returns
+// what a single client would see, and in which no call stands before another that had returned when
+// it began. A write of unknown outcome may stand anywhere behind its beginning, or nowhere.
+func (j *journal) judge() (v verdict) {
+	j.mu.Lock()
+	calls := slices.Collect(maps.Values(j.calls))
+	j.mu.Unlock()
+	slices.SortFunc(calls, func(a, b call) int {
+		return cmp.Or(cmp.Compare(a.Begin, b.Begin), cmp.Compare(a.Client, b.Client), cmp.Compare(a.ID, b.ID))
+	})
+	rows, units := make(map[int64][]call), make(map[string][]call)
+	for _, c := range calls {
+		switch {
+		case c.Kind == putRow || c.Kind == getRow && c.End != 0:
+			rows[c.ID64] = append(rows[c.ID64], c)
+		case c.Kind == commitUnit || c.Kind == readUnit && c.End != 0:
+			units[c.Unit] = append(units[c.Unit], c)
+		}
+	}
+	for _, c := range calls {
+		if c.Kind != queryRows || c.End == 0 {
+			continue
+		}
+		found := make(map[int64]int64, len(c.Found))
+		for _, r := range c.Found {
+			if _, put := rows[r.ID]; !put {
+				v.wrong = append(v.wrong, fmt.Sprintf("client %d has found row %d, which nobody put", c.Client, r.ID))
+			}
+			found[r.ID] = r.Note
+		}
+		for id := range rows {
+			one := c
+			one.ID64, one.Note, one.Kind, one.Found = id, found[id], getRow, nil
+			if one.Note == 0 {
+				one.Kind = missRow
+			}
+			rows[id] = append(rows[id], one)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(rows)) {
+		v.rows++
+		v.decide(fmt.Sprintf("row %d", id), rows[id], rowModel, sawNote)
+	}
+	for _, name := range slices.Sorted(maps.Keys(units)) {
+		v.units++
+		v.decide("unit "+name, units[name], unitModel, sawCells(units[name]))
+	}
+	return v
+}
+
+// An evidence is what a read says about whether a write was applied.
+type evidence int
+
+const (
+	nothing  evidence = iota
+	possible          // it was, or another one that did the same
+	proof
+)
+
+// decide judges the calls on one object.
+func (v *verdict) decide(what string, calls []call, model porcupine.Model, saw func(read, write call) evidence) {
+	var ops, doubtful, unseen []porcupine.Operation
+	for _, c := range calls {
+		if c.Kind == missRow {
+			continue
+		}
+		op := operation(c)
+		if c.End != 0 {
+			ops = append(ops, op)
+			continue
+		}
+		v.pending++
+		// The first who has seen it proves that it was applied by then.
+		op.Return = math.MaxInt64
+		most := nothing
+		for _, r := range calls {
+			if r.End == 0 || r.End < c.Begin {
+				continue
+			}
+			e := saw(r, c)
+			most = max(most, e)
+			if e == proof {
+				op.Return = min(op.Return, r.End)
+			}
+		}
+		switch most {
+		case proof:
+			v.seen++
+			ops = append(ops, op)
+		case possible:
+			doubtful = append(doubtful, op)
+		default:
+			unseen = append(unseen, op)
+		}
+	}
+	if model.Init() == any(int64(0)) {
+		v.ofRows += len(calls)
+	} else {
+		v.ofUnits += len(calls)
+	}
+	// Most writes of unknown outcome that nobody has seen were not applied, and if everything else
+	// makes sense without them all is well. That is quick to see; all places where they may stand are
+	// many.
+	result := porcupine.CheckOperationsTimeout(model, simplified(ops, calls), judgement)
+	for _, more := range [][]porcupine.Operation{doubtful, unseen} {
+		if ops = append(ops, more...); result != porcupine.Ok && len(more) > 0 {
+			result = porcupine.CheckOperationsTimeout(model, simplified(ops, calls), judgement)
+		}
+	}
+	if result != porcupine.Ok {
+		v.wrong = append(v.wrong, fmt.Sprintf("%s: its %d calls are %s\n%s", what, len(calls), result, tail(calls)))
+	}
+}
+
+// judgement is how long the search for one order may take. It takes milliseconds.
+const judgement = time.Minute
+
+// simplified adds the queries that have not found a row, but for those during which the row may have
+// been written: they may miss it.
+func simplified(ops []porcupine.Operation, calls []call) []porcupine.Operation {
+	var writes []porcupine.Operation
+	for _, op := range ops {
+		if op.Input.(call).writes() {
+			writes = append(writes, op)
+		}
+	}
+	out := slices.Clone(ops)
+	for _, c := range calls {
+		if c.Kind == missRow {
+			if op := operation(c); !meets(op, writes) {
+				out = append(out, op)
+			}
+		}
+	}
+	// Reads that meet no write could as well have taken a moment only. With dozens of them at the
+	// same time, all orders of which are good or none, the search would not end.
+	for i, op := range out {
+		if !op.Input.(call).writes() && !meets(op, writes) {
+			out[i].Return = op.Call
+		}
+	}
+	return out
+}
+
+func operation(c call) porcupine.Operation {
+	return porcupine.Operation{ClientId: c.Client, Input: c, Call: c.Begin, Output: c.End != 0, Return: c.End}
+}
+
+// meets reports whether a call was under way at the same time as one of some others.
+func meets(op porcupine.Operation, others []porcupine.Operation) bool {
+	return slices.ContainsFunc(others, func(o porcupine.Operation) bool { return o.Call <= op.Return && op.Call <= o.Return })
+}
+
+func (c call) writes() bool { return c.Kind == putRow || c.Kind == commitUnit }
+
+func sawNote(read, write call) evidence {
+	switch {
+	case read.Kind == putRow || read.Note != write.Note:
+		return nothing
+	case write.Note == 0:
+		return possible
+	}
+	return proof
+}
+
+// sawCells returns a function that knows a commit by what it has put.
+func sawCells(calls []call) func(read, write call) evidence {
+	puts := make(map[cell]int)
+	for _, c := range calls {
+		if c.End == 0 || c.Applied {
+			for _, p := range c.Puts {
+				puts[p]++
+			}
+		}
+	}
+	return func(read, write call) (e evidence) {
+		if read.Kind != readUnit {
+			return nothing
+		}
+		for _, p := range write.Puts {
+			if at, found := find(read.Cells, p.Q); !found || read.Cells[at].Sum != p.Sum {
+				continue
+			}
+			e = max(e, possible)
+			if puts[p] == 1 {
+				return proof
+			}
+		}
+		for _, q := range write.Deletes {
+			if _, found := find(read.Cells, q); !found && e == nothing && read.Begin > write.Begin {
+				e = possible
+			}
+		}
+		return e
+	}
+}
+
+// rowModel is a register that holds the note of a row.
+var rowModel = porcupine.Model{
+	Init: func() any { return int64(0) },
+	Step: func(state, input, _ any) (bool, any) {
+		switch c, note := input.(call), state.(int64); c.Kind {
+		case putRow:
+			return true, c.Note
+		case missRow:
+			if note == 0 {
+				return true, note
+			}
+			x := value(c.Column, c.ID64, note)
+			return x < c.Lo || x > c.Hi, note
+		default:
+			return note == c.Note, note
+		}
+	},
+}
+
+// unitModel is a row of a wide family, as package driver describes it.
+var unitModel = porcupine.Model{
+	Init: func() any { return &unitState{} },
+	Step: func(state, input, known any) (bool, any) {
+		s, c := state.(*unitState), input.(call)
+		if c.Kind == readUnit {
+			return slices.Equal(s.slice(c.Slice), c.Cells), s
+		}
+		holds := s.holds(c.Expect)
+		if known.(bool) && holds != c.Applied {
+			return false, s
+		}
+		if !holds {
+			return true, s
+		}
+		return true, s.change(c.Puts, c.Deletes)
+	},
+	Equal: func(a, b any) bool { return a == b || slices.Equal(a.(*unitState).cells, b.(*unitState).cells) },
+}
+
+// A unitState is not changed once it is made. Its cells are in the order of their qualifiers.
+type unitState struct{ cells []cell }
+
+func find(cells []cell, q string) (int, bool) {
+	return sort.Find(len(cells), func(i int) int { return cmp.Compare(q, cells[i].Q) })
+}
+
+func (s *unitState) holds(expect []cell) bool {
+	for _, e := range expect {
+		at, found := find(s.cells, e.Q)
+		if found != (e.Sum != "") || found && s.cells[at].Sum != e.Sum {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *unitState) change(puts []cell, deletes []string) *unitState {
+	changed := append(slices.Clone(deletes), make([]string, 0, len(puts))...)
+	for _, p := range puts {
+		changed = append(changed, p.Q)
+	}
+	slices.Sort(changed)
+	next := &unitState{make([]cell, 0, len(s.cells)+len(puts))}
+	for _, c := range s.cells {
+		if _, gone := slices.BinarySearch(changed, c.Q); !gone {
+			next.cells = append(next.cells, c)
+		}
+	}
+	next.cells = append(next.cells, puts...)
+	slices.SortFunc(next.cells, func(a, b cell) int { return cmp.Compare(a.Q, b.Q) })
+	return next
+}
+
+func (s *unitState) slice(by *driver.Slice) []cell {
+	var out []cell
+	var inside []cell
+	if len(by.Only) > 0 {
+		for _, c := range s.cells {
+			if slices.ContainsFunc(by.Only, func(q []byte) bool { return hex.EncodeToString(q) == c.Q }) {
+				inside = append(inside, c)
+			}
+		}
+	} else {
+		from, _ := find(s.cells, hex.EncodeToString(by.Start))
+		to := len(s.cells)
+		if by.End != nil {
+			to, _ = find(s.cells, hex.EncodeToString(by.End))
+		}
+		inside = slices.Clone(s.cells[from:max(from, to)])
+	}
+	if by.Head {
+		isHead := func(c cell) bool { return c.Q == "" || c.Q == "00" }
+		inside = slices.DeleteFunc(inside, isHead)
+		for _, c := range s.cells[:min(2, len(s.cells))] {
+			if isHead(c) {
+				out = append(out, c)
+			}
+		}
+	}
+	if by.Reverse {
+		slices.Reverse(inside)
+	}
+	if by.Limit > 0 {
+		inside = inside[:min(by.Limit, len(inside))]
+	}
+	return append(out, inside...)
+}
+
+// tail shows the last calls of an object.
+func tail(calls []call) string {
+	var out bytes.Buffer
+	for _, c := range calls[max(0, len(calls)-40):] {
+		end := "unknown"
+		if c.End != 0 {
+			end = fmt.Sprint((c.End - calls[0].Begin) / 1000)
+		}
+		fmt.Fprintf(&out, "  %d..%s µs, client %d: %s note %d", (c.Begin-calls[0].Begin)/1000, end, c.Client, c.Kind, c.Note)
+		switch c.Kind {
+		case missRow:
+			fmt.Fprintf(&out, " by %s from %d to %d", c.Column, c.Lo, c.Hi)
+		case readUnit:
+			fmt.Fprintf(&out, " %d cells, slice %q to %q, only %q", len(c.Cells), c.Slice.Start, c.Slice.End, c.Slice.Only)
+		case commitUnit:
+			fmt.Fprintf(&out, " if %v put %d delete %d: %v", c.Expect[:min(2, len(c.Expect))], len(c.Puts), len(c.Deletes), c.Applied)
+		}
+		out.WriteByte('\n')
+	}
+	return out.String()
+}
