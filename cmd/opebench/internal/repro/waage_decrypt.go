@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -238,7 +237,7 @@ func (d *decryption) round(ctx context.Context, index ope.Index, values []int64,
 }
 
 func median(all []time.Duration) time.Duration {
-	return slices.Sorted(slices.Values(all))[len(all)/2]
+	return bench.LatencyOf(all...).Quantile(0.5)
 }
 
 func decryptFindings(all []*decryption) []Finding {
@@ -264,7 +263,7 @@ func decryptFindings(all []*decryption) []Finding {
 		{Holds: median(m.warm) < 5*time.Millisecond, Text: fmt.Sprintf(
 			"The paper: mOPE takes up to 5 ms. Here the schemes without an index take: %s.", strings.Join(stateless, ", "))},
 		{Holds: median(m.warm) > slowest, Text: fmt.Sprintf(
-			"The paper: mOPE is more expensive, since it has no index to use. Here it takes %.1f times as long as a lookup of what the client remembers, and %.3f times as long as one in the database.",
+			"The paper: mOPE is more expensive, since it has no index to use. Here it takes %.1f times as long as a lookup of what the client remembers, and %.2g times as long as one in the database.",
 			float64(median(m.warm))/float64(slowest), float64(median(m.cold))/float64(coldest(all)))},
 	}
 }
