@@ -34,7 +34,7 @@ type IndexedOptions struct {
 	// other.) In exchange the index has one record a value instead of about 24 for 10,000 values of
 	// 32 bits and 68 for 64 bits.
 	//
-	// So the default fills a unit, of [UnitValues] pairs, with some 45,000 values of 32 bits, or
+	// So the default fills a unit, of [UnitValues] pairs, with some 48,000 values of 32 bits, or
 	// 15,000 of 64 bits; TargetsOnly does with 1,000,000. Set it for columns that grow beyond that,
 	// or take [New], which has no index to fill. It cannot be changed later.
 	TargetsOnly bool
@@ -482,10 +482,17 @@ func (s *Indexed) putAll(ps []pair) error {
 	return nil
 }
 
-// remember is putAll for those who only read. They leave more in the cache than the worker does,
-// since what they drop may be what it has just looked up.
+// remember is putAll for those who only read. They leave more in the cache than the worker does, and
+// while it works they drop nothing, since that may be what it has just looked up: it makes room
+// itself, and would else look things up for ever.
 func (s *Indexed) remember(ps []pair) error {
 	if s.known.n > 2*s.cache {
+		s.queueMu.Lock()
+		working := s.working
+		s.queueMu.Unlock()
+		if working {
+			return nil
+		}
 		s.known.thin()
 	}
 	return s.putAll(ps)

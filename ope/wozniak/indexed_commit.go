@@ -228,10 +228,11 @@ func (s *Indexed) locate(ctx context.Context, left *[]uint64, done map[uint64]u1
 	if !s.alone {
 		s.forget()
 	}
+	// Once a commit: what is looked up for it has to stay.
+	if s.known.n > s.cache {
+		s.known.thin()
+	}
 	for {
-		if s.known.n > s.cache {
-			s.known.thin()
-		}
 		var lot, unknown []uint64
 		kept := (*left)[:0]
 		for i, x := range *left {

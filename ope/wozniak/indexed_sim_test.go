@@ -38,6 +38,7 @@ type world struct {
 	waiting []*simClient // at a call, in the order of their numbers
 
 	opts    IndexedOptions
+	cache   int
 	key     ope.Key
 	domain  ope.Domain
 	reader  *Indexed // unseals what is in the index
@@ -47,7 +48,7 @@ type world struct {
 	commits int // that were checked
 	bad     error
 
-	crashes, unknown, late, refused int
+	crashes, unknown, late, refused, forgot int
 }
 
 type simClient struct {
@@ -69,6 +70,7 @@ func simulate(tb testing.TB, seed uint64, faults bool, wrap func(ope.Index) ope.
 	w.cond = sync.NewCond(&w.mu)
 	w.domain = []ope.Domain{{Min: 0, Max: 40}, {Min: -100, Max: 100}, ope.Int32, ope.Int64}[seed%4]
 	w.opts.TargetsOnly = seed/4%2 == 0
+	w.cache = []int{UnitValues, 30}[seed/8%2]
 	w.reader = w.newScheme(tb, w.index, 99)
 	w.index.Inject(w.gate)
 
@@ -142,7 +144,7 @@ func (w *world) newScheme(tb testing.TB, ix ope.Index, seed uint64) *Indexed {
 	opts.Coins = rand.NewChaCha8(chacha)
 	s, err := NewIndexed(w.key, w.domain, ix, "unit", &opts)
 	require.NoError(tb, err)
-	s.parallel, s.page = 1, 8
+	s.parallel, s.page, s.cache = 1, 8, w.cache
 	s.pause = func(context.Context, int, time.Duration) error { return nil }
 	return s
 }
@@ -244,6 +246,9 @@ func (w *world) live(tb testing.TB, c *simClient, random *rand.Rand, wrap func(o
 	}
 	w.mu.Lock()
 	w.refused += c.scheme.Stats().Refused
+	if c.scheme.known.n < len(w.given) && w.cache < len(w.given) {
+		w.forgot++
+	}
 	w.mu.Unlock()
 }
 
@@ -338,14 +343,16 @@ func (w *world) check() {
 }
 
 func TestIndexedSimulation(t *testing.T) {
-	var crashes, unknown, late, refused int
+	var crashes, unknown, late, refused, forgot int
 	for seed := *simSeed; seed < *simSeed+uint64(*simSeeds); seed++ {
 		w := simulate(t, seed, true, nil)
 		require.NoError(t, w.bad, "-sim.seed=%d -sim.seeds=1", seed)
 		crashes, unknown, late, refused = crashes+w.crashes, unknown+w.unknown, late+w.late, refused+w.refused
+		forgot += w.forgot
 	}
-	t.Logf("%d crashes, %d unknown outcomes, %d of them late, %d refused commits", crashes, unknown, late, refused)
-	for _, n := range []int{crashes, unknown, late, refused} {
+	t.Logf("%d crashes, %d unknown outcomes, %d of them late, %d refused commits, %d clients with a part of the unit",
+		crashes, unknown, late, refused, forgot)
+	for _, n := range []int{crashes, unknown, late, refused, forgot} {
 		require.GreaterOrEqual(t, n, *simSeeds/4, "the simulation meets too little to prove anything")
 	}
 }

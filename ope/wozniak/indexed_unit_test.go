@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/opetest"
@@ -270,6 +272,62 @@ func TestIndexedIntervalsHoldWhatComesLater(t *testing.T) {
 	}
 }
 
+// Against a sorted map: two clients of a unit, of which either may at any time be replaced by one
+// that remembers nothing, and which remember all pairs or a few.
+func TestIndexedModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := rapid.SampledFrom([]ope.Domain{{Min: 4, Max: 4}, ope.Int8, ope.Int32, ope.Int64}).Draw(t, "domain")
+		opts := &IndexedOptions{TargetsOnly: rapid.Bool().Draw(t, "targets only")}
+		cache := rapid.SampledFrom([]int{30, UnitValues}).Draw(t, "cache")
+		ix := opetest.NewIndex()
+		key := ope.GenerateKey()
+		client := func() *Indexed {
+			s, err := NewIndexed(key, d, ix, "unit", opts)
+			require.NoError(t, err)
+			s.cache = cache
+			return s
+		}
+		clients := []*Indexed{client(), client()}
+		model := map[int64]string{}
+		value := opetest.Values(d)
+		for range rapid.IntRange(1, 30).Draw(t, "steps") {
+			i := rapid.IntRange(0, 1).Draw(t, "client")
+			s := clients[i]
+			switch rapid.IntRange(0, 4).Draw(t, "step") {
+			case 0:
+				clients[i] = client()
+			case 1, 2:
+				xs := rapid.SliceOfN(value, 1, 6).Draw(t, "xs")
+				cs, err := s.EncryptBatch(bg, xs)
+				require.NoError(t, err)
+				for i, x := range xs {
+					before, known := model[x]
+					require.True(t, !known || before == string(cs[i]), "%d has two ciphertexts", x)
+					model[x] = string(cs[i])
+				}
+			case 3:
+				for x, c := range model {
+					got, err := s.Decrypt(bg, ope.Ciphertext(c))
+					require.NoError(t, err)
+					require.Equal(t, x, got)
+				}
+			case 4:
+				lo, hi := value.Draw(t, "lo"), value.Draw(t, "hi")
+				ivs, err := s.Intervals(bg, lo, hi)
+				require.NoError(t, err)
+				for x, c := range model {
+					in := len(ivs) == 1 && string(ivs[0].Start) <= c && c < string(ivs[0].End)
+					require.Equal(t, lo <= x && x <= hi, in, "%d in [%d, %d]", x, lo, hi)
+				}
+			}
+		}
+		xs := slices.Sorted(maps.Keys(model))
+		for i := 1; i < len(xs); i++ {
+			require.Less(t, model[xs[i-1]], model[xs[i]])
+		}
+	})
+}
+
 // An index whose calls take some time, as those of a server do.
 func slow(ix *opetest.Index, d time.Duration) *opetest.Index {
 	ix.Inject(func(context.Context, opetest.Op) opetest.Fault {
@@ -351,6 +409,45 @@ func TestIndexedCallersAreIndependent(t *testing.T) {
 	ix.Inject(nil)
 	_, err = s.Encrypt(bg, 300)
 	require.NoError(t, err)
+}
+
+// A value that is asked for while a large batch is under way waits for a part of it only.
+func TestIndexedBatchLetsOthersThrough(t *testing.T) {
+	ix := opetest.NewIndex()
+	s := newIndexed(t, ix, ope.Int32, &IndexedOptions{TargetsOnly: true})
+	served := make(chan struct{})
+	var single error
+	ix.Inject(func(_ context.Context, op opetest.Op) opetest.Fault {
+		switch n := ix.Commits(); {
+		case op.Commit && n == 1: // the unit was opened; the batch waits here until there is another
+			go func() {
+				_, single = s.Encrypt(bg, -5)
+				close(served)
+			}()
+			for waiting := 0; waiting == 0; {
+				time.Sleep(time.Millisecond)
+				s.queueMu.Lock()
+				waiting = len(s.queue)
+				s.queueMu.Unlock()
+			}
+		case op.Commit && n == 30: // of more than 60
+			select {
+			case <-served:
+			case <-time.After(time.Minute):
+				return opetest.Fail
+			}
+		}
+		return opetest.None
+	})
+	xs := make([]int64, 15*batchCommon)
+	for i := range xs {
+		xs[i] = int64(i)
+	}
+	_, err := s.EncryptBatch(bg, xs)
+	require.NoError(t, err)
+	<-served
+	require.NoError(t, single)
+	require.Greater(t, ix.Commits(), 60)
 }
 
 // fill puts n values into an index and returns them with their ciphertexts.

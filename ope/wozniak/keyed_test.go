@@ -44,7 +44,12 @@ func TestKeyedConformsWithWideRange(t *testing.T) {
 	if testing.Short() {
 		t.Skip("differs in arithmetic only")
 	}
-	opetest.TestScheme(t, makeKeyed(&Options{RangeBits: 192}))
+	opetest.TestScheme(t, func(tb testing.TB, d ope.Domain) ope.Scheme {
+		if d != ope.Int32 {
+			tb.Skip("larger domains have as wide ranges by default, and smaller ones as small nodes")
+		}
+		return makeKeyed(&Options{RangeBits: 192})(tb, d)
+	})
 }
 
 // All values of domains of up to 8 bits, by several keys, in ranges down to the smallest: in order, and

@@ -15,6 +15,8 @@
 // binary search tree: 42 for 32 bits and 87 for 64. The function is therefore the one that the full
 // recursion gives, whatever is encrypted in which order. The indexed form, [NewIndexed], is the one
 // of Waage et al.: it starts from the neighbours that are encrypted already, which an index keeps.
+// By default it keeps every pair that is drawn on the way to a value, so that a unit of a million
+// pairs is full after some 48,000 values of 32 bits; see [IndexedOptions.TargetsOnly].
 //
 // # Exactness
 //
