@@ -143,12 +143,12 @@ func lasts(r *rand.Rand, most int) {
 	time.Sleep(time.Duration(300+r.IntN(most)) * time.Millisecond)
 }
 
-// cutAfter cuts five connections in the middle of something.
+// cutAfter cuts three connections in the middle of something.
 func cutAfter(p *proxy.Proxy, r *rand.Rand, to proxy.Direction) {
-	for range 5 {
+	for range 3 {
 		cuts := p.Cuts()
 		p.CutAfter(r.Int64N(5000), to)
-		for range 100 {
+		for range 50 {
 			if p.Cuts() > cuts {
 				break
 			}
