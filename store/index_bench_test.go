@@ -16,6 +16,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/process"
 	"github.com/rangecrypt/rangecrypt/internal/testdb"
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum"
 	"github.com/rangecrypt/rangecrypt/store"
 )
 
@@ -166,5 +167,48 @@ func BenchmarkIndexRead(b *testing.B) {
 			b.ReportMetric(float64(probing.Microseconds())/1000/float64(probes), "ms/probe")
 			b.ReportMetric(0, "ns/op")
 		})
+	}
+}
+
+// BenchmarkIndexScheme encrypts new values in batches of 256 with a client that is alone, all at the
+// end of the index or all over it:
+//
+//	go test -run XXX -bench IndexScheme/pebble -benchtime 1000x ./store
+func BenchmarkIndexScheme(b *testing.B) {
+	const batch = 256
+	for _, kind := range testdb.All {
+		for _, order := range []string{"ascending", "random"} {
+			b.Run(kind.Name+"/"+order, func(b *testing.B) {
+				kind.Need(b)
+				ix, err := store.OpenIndex(background, kind.Open(b, nil), "bench")
+				require.NoError(b, err)
+				s, err := kerschbaum.New(ope.GenerateKey(), ope.Int64, ix, &kerschbaum.Options{Limit: 100_000_000})
+				require.NoError(b, err)
+				xs := make([]int64, batch)
+				next := int64(0)
+				encrypt := func() {
+					for i := range xs {
+						if xs[i] = next; order == "random" {
+							xs[i] *= -0x61c8864680b583eb
+						}
+						next++
+					}
+					_, err := s.EncryptBatch(background, xs)
+					require.NoError(b, err)
+				}
+				encrypt() // connections, statements and the first reads
+				commits := s.Stats().Commits
+				b.ResetTimer()
+				used := process.CPU()
+				for range b.N {
+					encrypt()
+				}
+				b.StopTimer()
+				b.ReportMetric(float64((process.CPU()-used).Nanoseconds())/1e3/float64(b.N*batch), "cpu-µs/value")
+				b.ReportMetric(float64(s.Stats().Commits-commits)/float64(b.N), "commits/batch")
+				b.ReportMetric(float64(b.N*batch)/b.Elapsed().Seconds(), "values/s")
+				b.ReportMetric(0, "ns/op")
+			})
+		}
 	}
 }

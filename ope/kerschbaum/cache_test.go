@@ -360,7 +360,7 @@ func TestListKeepsWhatIsUsed(t *testing.T) {
 
 // A cached index takes at most 64 bytes a value, with chunks filled at random and, at worst, by half.
 func TestMemoryOfAList(t *testing.T) {
-	const n = 1_000_000
+	const n = 200_000
 	for _, order := range []string{"random", "zigzag"} {
 		values := arrive(t, order, n)
 		var was, is runtime.MemStats

@@ -308,7 +308,7 @@ func (w *world) newScheme(index ope.Index) *Scheme {
 		s.known.list.size = 4
 	}
 	s.page, s.chunk, s.probes, s.window = w.setting.page, w.setting.chunk, w.setting.probes, w.setting.most
-	s.exactFrom, s.passPage = 2, w.setting.page
+	s.passPage = w.setting.page
 	s.guards = w.setting.guards
 	return s
 }

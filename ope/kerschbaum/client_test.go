@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sort"
@@ -586,4 +587,59 @@ func TestSmallCache(t *testing.T) {
 		require.Less(t, stats.RoundTrips, 500, "%+v", stats)
 		t.Logf("%+v", stats)
 	}
+}
+
+// A conditions is an index that counts the conditions of commits.
+type conditions struct {
+	ope.Index
+	nonce, absent atomic.Int64
+}
+
+func (c *conditions) Commit(ctx context.Context, u ope.Unit, cond ope.Condition, change ope.Change) (bool, error) {
+	c.absent.Add(int64(len(cond.Absent)))
+	if cond.Nonce != nil {
+		c.nonce.Add(1)
+	}
+	return c.Index.Commit(ctx, u, cond, change)
+}
+
+// Who is alone has no database check each place that a batch takes. Who is not, has after one
+// refused commit, so that insertions into different gaps do not get in each other's way.
+func TestConditions(t *testing.T) {
+	index := &conditions{Index: opetest.NewIndex()}
+	a := newClient(t, index, ope.Int64, nil)
+	random := rand.New(rand.NewPCG(1, 1))
+	insert := func(s *Scheme, n int) {
+		t.Helper()
+		xs := make([]int64, n)
+		for i := range xs {
+			xs[i] = int64(random.Uint64())
+		}
+		_, err := s.EncryptBatch(t.Context(), xs)
+		require.NoError(t, err)
+	}
+	for _, n := range []int{1, 1000, 1, 1000} {
+		insert(a, n)
+	}
+	require.Equal(t, int64(10), index.nonce.Load())
+	require.Zero(t, index.absent.Load())
+
+	// A client that comes to an index that is there is as well off, as long as it is alone.
+	b := newClient(t, index, ope.Int64, nil)
+	insert(b, 200)
+	require.Equal(t, int64(11), index.nonce.Load())
+	require.Zero(t, index.absent.Load())
+
+	for i := range int64(20) {
+		for _, c := range []struct {
+			s *Scheme
+			x int64
+		}{{a, math.MaxInt64 - i}, {b, math.MinInt64 + i}} {
+			_, err := c.s.Encrypt(t.Context(), c.x)
+			require.NoError(t, err)
+		}
+	}
+	require.Equal(t, 1, a.Stats().Conflicts)
+	require.Equal(t, 1, b.Stats().Conflicts)
+	require.Equal(t, int64(40), index.absent.Load())
 }

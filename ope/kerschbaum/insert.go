@@ -174,6 +174,11 @@ func (s *Scheme) put(ctx context.Context, values []int64) ([]spot, error) {
 		}
 		if applied {
 			conflicts = 0
+			for i, x := range values {
+				if n, ok := slices.BinarySearchFunc(p.elements, x, element.compareValue); ok {
+					spots[i] = spot{p.elements[n].label, p.version}
+				}
+			}
 			continue
 		}
 		if p.exact {
@@ -208,6 +213,9 @@ func (s *Scheme) plan(values []int64, spots []spot) (p plan, unlinked []gap, err
 	k := &s.known
 	p = plan{version: k.version(), state: k.state, nonce: k.nonce}
 	for i, x := range values {
+		if spots[i].version == p.version {
+			continue // put there by an earlier commit
+		}
 		if e, ok := k.list.find(x); ok {
 			spots[i] = spot{e.label, p.version}
 			continue
@@ -226,17 +234,18 @@ func (s *Scheme) plan(values []int64, spots []spot) (p plan, unlinked []gap, err
 			return p, nil, corrupt(u, err)
 		}
 	}
-	// It is cheaper to be conditional on the unit's nonce, if that is known to stand for all gaps,
-	// than on the place in each gap being free; but any other client's commit defeats it.
-	p.exact = k.exact && len(p.gaps) >= s.exactFrom
+	// It is cheaper to be conditional on the unit's nonce, as long as that is known to stand for all
+	// gaps, than on the place in each gap being free. Any other client's commit defeats it, but only
+	// once in a generation: then k.exact is over.
+	p.exact = k.exact
 	return p, unlinked, nil
 }
 
 // add plans to put x into the gap g of the list.
 func (p *plan) add(s *Scheme, x int64, g gap) error {
 	left, right := g.left, g.right
-	i := sort.Search(len(p.elements), func(i int) bool { return p.elements[i].value >= x })
-	if i < len(p.elements) && p.elements[i].value == x {
+	i, ok := slices.BinarySearchFunc(p.elements, x, element.compareValue)
+	if ok {
 		return nil
 	}
 	first := true // in this gap
@@ -312,7 +321,7 @@ func (s *Scheme) commitPlan(ctx context.Context, p plan) (bool, error) {
 		return true, nil
 	}
 	k.state = max(k.state, ope.StateOpen)
-	k.exact = k.exact && k.nonce == p.nonce && p.exact
+	k.exact = k.exact && p.exact && k.nonce == p.nonce
 	k.nonce = nonce
 	return true, s.inserted(u, p)
 }

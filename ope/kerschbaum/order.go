@@ -143,6 +143,8 @@ type element struct {
 	shape shape
 }
 
+func (e element) compareValue(x int64) int { return cmp.Compare(e.value, x) }
+
 // Rules decide where values go. They are pure functions of labels and shapes, never of values:
 // everything that a server sees is then a function of the order in which the values compare,
 // which is the security of the scheme (IND-OCPA; Kerschbaum and Schröpfer, CCS 2014, section 4).

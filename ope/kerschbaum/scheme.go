@@ -89,13 +89,12 @@ type Scheme struct {
 	guards    guards
 
 	// Sizes, which tests make small.
-	page      int // elements that a read of an unknown part asks for
-	probes    int // parallel reads by which a gap that is not known to be empty is narrowed
-	batch     int // new values in a commit
-	chunk     int // elements in a commit of a pass, and at most in any; all clients must agree on it
-	window    int // elements that a relabelling moves in one commit
-	passPage  int // elements that a pass reads at once
-	exactFrom int // gaps from which on a commit is conditional on the nonce, see plan
+	page     int // elements that a read of an unknown part asks for
+	probes   int // parallel reads by which a gap that is not known to be empty is narrowed
+	batch    int // new values in a commit
+	chunk    int // elements in a commit of a pass, and at most in any; all clients must agree on it
+	window   int // elements that a relabelling moves in one commit
+	passPage int // elements that a pass reads at once
 
 	mu    sync.Mutex
 	known known
@@ -192,7 +191,7 @@ func New(key ope.Key, d ope.Domain, index ope.Index, opts *Options) (*Scheme, er
 	s := &Scheme{
 		id: id, name: o.Name, domain: d, rules: r, index: index, limit: o.Limit,
 		recordKey: key.Derive("kerschbaum", "record"),
-		probes:    63, chunk: 256, window: 200, passPage: passPage, exactFrom: 8,
+		probes:    63, chunk: 256, window: 200, passPage: passPage,
 		known:   known{list: newList(r, o.CacheValues)},
 		passing: make(chan struct{}, 1),
 		units:   map[uint64]*unit{},
@@ -372,18 +371,21 @@ func (s *Scheme) find(values []int64, spots []spot, order []int) (missing []int,
 		if from == 0 {
 			version = s.known.version()
 		}
-		ok := s.known.version() == version
+		if s.known.version() != version {
+			s.mu.Unlock()
+			return nil, false
+		}
 		for _, i := range order[from:min(from+atOnce, len(order))] {
-			if e, found := s.known.list.find(values[i]); ok && found {
+			if spots[i].version == version && version.Epoch != 0 {
+				continue
+			}
+			if e, found := s.known.list.find(values[i]); found {
 				spots[i] = spot{e.label, version}
-			} else if version.Epoch == 0 || spots[i].version != version {
+			} else {
 				missing = append(missing, i)
 			}
 		}
 		s.mu.Unlock()
-		if !ok {
-			return nil, false
-		}
 	}
 	return missing, true
 }
