@@ -392,12 +392,12 @@ func TestIndexedCallersAreIndependent(t *testing.T) {
 	})
 	leaving, leave := context.WithCancel(bg)
 	var left, stayed error
-	var wg sync.WaitGroup
-	wg.Go(func() { _, left = s.Encrypt(leaving, 100) })
+	var gone, wg sync.WaitGroup
+	gone.Go(func() { _, left = s.Encrypt(leaving, 100) })
 	wg.Go(func() { _, stayed = s.Encrypt(bg, 200) })
 	time.Sleep(5 * time.Millisecond)
 	leave()
-	time.Sleep(5 * time.Millisecond)
+	gone.Wait() // while the index still holds both
 	close(hold)
 	wg.Wait()
 	require.ErrorIs(t, left, context.Canceled)
