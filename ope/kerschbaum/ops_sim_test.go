@@ -2,6 +2,7 @@ package kerschbaum
 
 import (
 	"errors"
+	"iter"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -83,11 +84,23 @@ func (w *world) acknowledge(x int64, c ope.Ciphertext) {
 // nobody tried to insert, and for each value its ciphertext.
 func readRange(lo, hi int64) operation {
 	return func(c *client) {
-		c.entries(lo, hi)
+		c.entries("Range", lo, hi, c.scheme.Range(c.ctx, lo, hi))
 	}
 }
 
-func (c *client) entries(lo, hi int64) (out []ope.Entry, ok bool) {
+// inspect lets a new client check the whole index. Whatever others do meanwhile, it finds no fault.
+func inspect(c *client) {
+	s := c.w.newScheme(c)
+	c.entries("Check", simDomain.Min, simDomain.Max, s.Check(c.ctx, func(record []byte, err error) {
+		c.locked(func(w *world) {
+			if !c.dead {
+				w.failLocked("Check: record %x: %v", record, err)
+			}
+		})
+	}))
+}
+
+func (c *client) entries(what string, lo, hi int64, read iter.Seq2[ope.Entry, error]) (out []ope.Entry, ok bool) {
 	var must []int64
 	c.locked(func(w *world) {
 		for _, x := range slices.Sorted(maps.Keys(w.acked)) {
@@ -96,37 +109,37 @@ func (c *client) entries(lo, hi int64) (out []ope.Entry, ok bool) {
 			}
 		}
 	})
-	for e, err := range c.scheme.Range(c.ctx, lo, hi) {
+	for e, err := range read {
 		if err != nil {
-			c.ended("Range", err)
+			c.ended(what, err)
 			return nil, false
 		}
 		out = append(out, e)
 	}
-	if !c.ended("Range", nil) {
+	if !c.ended(what, nil) {
 		return nil, false
 	}
 	c.locked(func(w *world) {
-		w.count["Range"]++
+		w.count[what]++
 		got := make(map[int64]bool)
 		for i, e := range out {
 			got[e.Plaintext] = true
 			switch {
 			case e.Plaintext < lo || e.Plaintext > hi:
-				w.failLocked("Range yields a value outside of the range")
+				w.failLocked("%s yields a value outside of the range", what)
 			case i > 0 && out[i-1].Plaintext >= e.Plaintext:
-				w.failLocked("Range yields values out of order")
+				w.failLocked("%s yields values out of order", what)
 			case !w.tried[e.Plaintext]:
-				w.failLocked("Range yields a value that nobody encrypted")
+				w.failLocked("%s yields a value that nobody encrypted", what)
 			}
 			at := w.receive(e.Plaintext, e.Ciphertext)
 			if l, ok := w.places[e.Version][e.Plaintext]; !ok || l != at.label || at.epoch != e.Version.Epoch {
-				w.failLocked("Range yields a ciphertext of another version than it says")
+				w.failLocked("%s yields a ciphertext of another version than it says", what)
 			}
 		}
 		for _, x := range must {
 			if !got[x] {
-				w.failLocked("Range misses an acknowledged value")
+				w.failLocked("%s misses an acknowledged value", what)
 			}
 		}
 	})
@@ -359,7 +372,8 @@ func (w *world) areAt(ciphertexts map[string]int64, since ope.Version) bool {
 }
 
 func (f *follower) read(c *client) {
-	entries, ok := c.entries(c.scheme.Domain().Min, c.scheme.Domain().Max)
+	min, max := simDomain.Min, simDomain.Max
+	entries, ok := c.entries("Range", min, max, c.scheme.Range(c.ctx, min, max))
 	if !ok || len(entries) == 0 {
 		return
 	}
@@ -408,6 +422,8 @@ func (w *world) operations(r *rand.Rand, n int) program {
 		case k < 72:
 			a := any()
 			return readRange(a, a+any())
+		case k < 74:
+			return inspect
 		case k < 82:
 			return decrypt(r.Int())
 		case k < 90:

@@ -64,6 +64,7 @@ var counted = []string{
 	"Encrypt",
 	"EncryptBatch",
 	"Range",
+	"Check",
 	"Decrypt",
 	"Decrypt: stale",
 	"Intervals",
