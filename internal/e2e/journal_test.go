@@ -177,10 +177,10 @@ const (
 )
 
 // decide judges the calls on one object.
-func (v *verdict) decide(what string, calls []call, model porcupine.Model, saw func(read, write call) evidence) {
+func (v *verdict) decide(what string, calls []call, object porcupine.Model, saw func(read, write call) evidence) {
 	var ops, doubtful, unseen []porcupine.Operation
 	for _, c := range calls {
-		if c.Kind == missRow {
+		if !c.writes() {
 			continue
 		}
 		op := operation(c)
@@ -212,7 +212,7 @@ func (v *verdict) decide(what string, calls []call, model porcupine.Model, saw f
 			unseen = append(unseen, op)
 		}
 	}
-	if model.Init() == any(int64(0)) {
+	if calls[0].Unit == "" {
 		v.ofRows += len(calls)
 	} else {
 		v.ofUnits += len(calls)
@@ -220,10 +220,10 @@ func (v *verdict) decide(what string, calls []call, model porcupine.Model, saw f
 	// Most writes of unknown outcome that nobody has seen were not applied, and if everything else
 	// makes sense without them all is well. That is quick to see; all places where they may stand are
 	// many.
-	result := porcupine.CheckOperationsTimeout(model, simplified(ops, calls), judgement)
+	result := porcupine.CheckOperationsTimeout(object, searched(ops, calls), judgement)
 	for _, more := range [][]porcupine.Operation{doubtful, unseen} {
 		if ops = append(ops, more...); result != porcupine.Ok && len(more) > 0 {
-			result = porcupine.CheckOperationsTimeout(model, simplified(ops, calls), judgement)
+			result = porcupine.CheckOperationsTimeout(object, searched(ops, calls), judgement)
 		}
 	}
 	if result != porcupine.Ok {
@@ -234,31 +234,79 @@ func (v *verdict) decide(what string, calls []call, model porcupine.Model, saw f
 // judgement is how long the search for one order may take. It takes milliseconds.
 const judgement = time.Minute
 
-// simplified adds the queries that have not found a row, but for those during which the row may have
-// been written: they may miss it.
-func simplified(ops []porcupine.Operation, calls []call) []porcupine.Operation {
+// searched returns what is searched for an order of: writes; and for each read two moments, its
+// beginning and its end, between which it must have been right. The order of reads among each other
+// does not matter, and that of dozens of them at the same time would take for ever to search.
+//
+// A query that has not found a row counts as a read of it, unless the row may have been written
+// meanwhile: then the query may miss it.
+func searched(ops []porcupine.Operation, calls []call) (out []porcupine.Operation) {
 	var writes []porcupine.Operation
 	for _, op := range ops {
 		if op.Input.(call).writes() {
 			writes = append(writes, op)
 		}
 	}
-	out := slices.Clone(ops)
-	for _, c := range calls {
-		if c.Kind == missRow {
-			if op := operation(c); !meets(op, writes) {
-				out = append(out, op)
-			}
+	out = slices.Clone(writes)
+	for i := range calls {
+		c := &calls[i]
+		if c.writes() || c.End == 0 || c.Kind == missRow && meets(operation(*c), writes) {
+			continue
 		}
-	}
-	// Reads that meet no write could as well have taken a moment only. With dozens of them at the
-	// same time, all orders of which are good or none, the search would not end.
-	for i, op := range out {
-		if !op.Input.(call).writes() && !meets(op, writes) {
-			out[i].Return = op.Call
-		}
+		out = append(out,
+			porcupine.Operation{ClientId: c.Client, Input: moment{c, true}, Call: c.Begin, Return: c.Begin},
+			porcupine.Operation{ClientId: c.Client, Input: moment{c, false}, Call: c.End, Return: c.End})
 	}
 	return out
+}
+
+// A moment is the beginning or the end of a read.
+type moment struct {
+	read  *call
+	begin bool
+}
+
+// A searchState is the state of an object, and the reads that are under way. It is not changed once
+// it is made.
+type searchState struct {
+	object any
+	open   []openRead
+}
+
+type openRead struct {
+	read  *call
+	right bool // at some moment since it began
+}
+
+// model makes a model of an object's writes, and of what reads see of a state.
+func model(init any, write func(state any, c call, known bool) (bool, any), right func(state any, c *call) bool, equal func(a, b any) bool) porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return searchState{object: init} },
+		Step: func(state, input, known any) (bool, any) {
+			s := state.(searchState)
+			m, isMoment := input.(moment)
+			switch {
+			case !isMoment:
+				ok, object := write(s.object, input.(call), known.(bool))
+				open := slices.Clone(s.open)
+				for i, o := range open {
+					open[i].right = o.right || ok && right(object, o.read)
+				}
+				return ok, searchState{object, open}
+			case m.begin:
+				return true, searchState{s.object, append(slices.Clip(s.open), openRead{m.read, right(s.object, m.read)})}
+			}
+			at := slices.Index(s.open, openRead{m.read, true})
+			if at < 0 {
+				return false, s
+			}
+			return true, searchState{s.object, slices.Delete(slices.Clone(s.open), at, at+1)}
+		},
+		Equal: func(a, b any) bool {
+			x, y := a.(searchState), b.(searchState)
+			return slices.Equal(x.open, y.open) && equal(x.object, y.object)
+		},
+	}
 }
 
 func operation(c call) porcupine.Operation {
@@ -315,43 +363,32 @@ func sawCells(calls []call) func(read, write call) evidence {
 }
 
 // rowModel is a register that holds the note of a row.
-var rowModel = porcupine.Model{
-	Init: func() any { return int64(0) },
-	Step: func(state, input, _ any) (bool, any) {
-		switch c, note := input.(call), state.(int64); c.Kind {
-		case putRow:
-			return true, c.Note
-		case missRow:
-			if note == 0 {
-				return true, note
-			}
-			x := value(c.Column, c.ID64, note)
-			return x < c.Lo || x > c.Hi, note
-		default:
-			return note == c.Note, note
+var rowModel = model(int64(0),
+	func(_ any, c call, _ bool) (bool, any) { return true, c.Note },
+	func(state any, c *call) bool {
+		note := state.(int64)
+		if c.Kind != missRow {
+			return note == c.Note
 		}
+		x := value(c.Column, c.ID64, note)
+		return note == 0 || x < c.Lo || x > c.Hi
 	},
-}
+	func(a, b any) bool { return a == b })
 
 // unitModel is a row of a wide family, as package driver describes it.
-var unitModel = porcupine.Model{
-	Init: func() any { return &unitState{} },
-	Step: func(state, input, known any) (bool, any) {
-		s, c := state.(*unitState), input.(call)
-		if c.Kind == readUnit {
-			return slices.Equal(s.slice(c.Slice), c.Cells), s
-		}
-		holds := s.holds(c.Expect)
-		if known.(bool) && holds != c.Applied {
+var unitModel = model(&unitState{},
+	func(state any, c call, known bool) (bool, any) {
+		s := state.(*unitState)
+		switch holds := s.holds(c.Expect); {
+		case known && holds != c.Applied:
 			return false, s
-		}
-		if !holds {
+		case !holds:
 			return true, s
 		}
 		return true, s.change(c.Puts, c.Deletes)
 	},
-	Equal: func(a, b any) bool { return a == b || slices.Equal(a.(*unitState).cells, b.(*unitState).cells) },
-}
+	func(state any, c *call) bool { return slices.Equal(state.(*unitState).slice(c.Slice), c.Cells) },
+	func(a, b any) bool { return a == b || slices.Equal(a.(*unitState).cells, b.(*unitState).cells) })
 
 // A unitState is not changed once it is made. Its cells are in the order of their qualifiers.
 type unitState struct{ cells []cell }
