@@ -4,9 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"math"
+	"os"
 	"slices"
 	"sort"
 	"sync"
@@ -227,7 +231,7 @@ func (v *verdict) decide(what string, calls []call, object porcupine.Model, saw 
 		}
 	}
 	if result != porcupine.Ok {
-		v.wrong = append(v.wrong, fmt.Sprintf("%s: its %d calls are %s\n%s", what, len(calls), result, tail(calls)))
+		v.wrong = append(v.wrong, fmt.Sprintf("%s: its %d calls are %s; all of them: %s\n%s", what, len(calls), result, keep(calls), tail(calls)))
 	}
 }
 
@@ -457,6 +461,28 @@ func (s *unitState) slice(by *driver.Slice) []cell {
 		inside = inside[:min(by.Limit, len(inside))]
 	}
 	return append(out, inside...)
+}
+
+// keepFlag is where the calls of an object go for which there is no order.
+var keepFlag = flag.String("e2e.keep", "", "folder for histories that make no sense")
+
+// keep writes calls to a file, line by line, and returns its name.
+func keep(calls []call) string {
+	if *keepFlag == "" {
+		return "-e2e.keep keeps them"
+	}
+	f, err := os.CreateTemp(*keepFlag, "history*.jsonl")
+	if err != nil {
+		return err.Error()
+	}
+	lines := json.NewEncoder(f)
+	for _, c := range calls {
+		err = errors.Join(err, lines.Encode(c))
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err.Error()
+	}
+	return f.Name()
 }
 
 // tail shows the last calls of an object.
