@@ -50,6 +50,7 @@ func TestKilledServers(t *testing.T) {
 		{"the only HBase", servers.HBase, 1, []string{"hbase"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel() // much of it is waiting for servers
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute+time.Duration(*serverKillsFlag)*3*time.Minute)
 			defer cancel()
 			cluster, err := servers.Start(ctx, servers.Options{
