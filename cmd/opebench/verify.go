@@ -86,17 +86,7 @@ func verify(ctx context.Context, e *env, opts *verifyOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	families, err := db.Families(ctx)
-	if err != nil {
-		return interrupted(ctx, err)
-	}
-	if len(families) == 0 {
-		return fmt.Errorf("%w: nothing was inserted into this store yet", bench.ErrNoTable)
-	}
-	st, err := store.Open(ctx, db, key, nil)
-	if errors.Is(err, store.ErrWrongKey) {
-		return fmt.Errorf("the key is not the one this store was made with: %w", err)
-	}
+	st, err := bench.OpenTables(ctx, db, key, false)
 	if err != nil {
 		return interrupted(ctx, err)
 	}

@@ -34,9 +34,19 @@ type Store struct {
 	key   ope.Key
 }
 
-// OpenStore opens a store. With create it makes one where the database holds none; otherwise
-// that is ErrNoTable. A key that is not the store's is store.ErrWrongKey.
+// OpenStore opens a store as OpenTables does, and measures what is done with it.
 func OpenStore(ctx context.Context, db driver.DB, key ope.Key, create bool) (*Store, error) {
+	m := newMeter(db)
+	st, err := OpenTables(ctx, m.db(), key, create)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{store: st, meter: m, key: key}, nil
+}
+
+// OpenTables opens the tables of a store. With create it makes a store where the database holds
+// none; otherwise that is ErrNoTable. A key that is not the store's is store.ErrWrongKey.
+func OpenTables(ctx context.Context, db driver.DB, key ope.Key, create bool) (*store.Store, error) {
 	if !create {
 		families, err := db.Families(ctx)
 		if err != nil {
@@ -46,15 +56,11 @@ func OpenStore(ctx context.Context, db driver.DB, key ope.Key, create bool) (*St
 			return nil, errNothing
 		}
 	}
-	m := newMeter(db)
-	st, err := store.Open(ctx, m.db(), key, nil)
+	st, err := store.Open(ctx, db, key, nil)
 	if errors.Is(err, store.ErrWrongKey) {
-		return nil, fmt.Errorf("the key is not the one this store was made with: %w", err)
+		err = fmt.Errorf("the key is not the one this store was made with: %w", err)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return &Store{store: st, meter: m, key: key}, nil
+	return st, err
 }
 
 var errNothing = fmt.Errorf("%w: nothing was inserted into this store yet", ErrNoTable)

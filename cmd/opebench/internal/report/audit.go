@@ -1,7 +1,6 @@
 package report
 
 import (
-	"encoding/json"
 	"fmt"
 	"image/color"
 	"io"
@@ -162,8 +161,6 @@ type jsonAdvice struct {
 
 // AuditJSON writes an audit as JSON lines.
 func AuditJSON(w io.Writer, a Audit) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
 	find := func(f audit.Finding) jsonFind { return jsonFind{f.Exact, f.Near, f.Bits} }
 	lines := []any{
 		jsonEnvironment{"environment", a.Env},
@@ -189,12 +186,7 @@ func AuditJSON(w io.Writer, a Audit) error {
 		lines = append(lines, l)
 	}
 	lines = append(lines, jsonAdvice{"advice", string(a.Advice.Level), a.Advice.Text, a.Limit, a.Failed})
-	for _, l := range lines {
-		if err := e.Encode(l); err != nil {
-			return err
-		}
-	}
-	return nil
+	return writeLines(w, lines)
 }
 
 // AuditPlot draws an audit: the share of rows that are read exactly, that are read to within a
@@ -253,14 +245,18 @@ func sharePlot(title string, a Audit, share func(audit.Finding) float64) (*plot.
 	}
 	p.NominalX(names...)
 	p.X.Min, p.X.Max = -0.6, float64(len(a.Results))-0.4
-	// Room above the bars for the legend.
+	sharesUpwards(p)
+	return p, nil
+}
+
+// sharesUpwards gives a plot an axis of shares, with room above all of them for the legend.
+func sharesUpwards(p *plot.Plot) {
 	p.Y.Min, p.Y.Max = 0, 145
 	p.Y.Tick.Marker = percentTicks{}
 	p.Legend.Top, p.Legend.Left = true, true
 	p.Legend.XOffs = vg.Points(6)
 	p.Legend.TextStyle.Font.Size = vg.Points(8)
 	p.Legend.Padding = vg.Points(2)
-	return p, nil
 }
 
 // percentTicks marks shares up to all.
@@ -309,12 +305,7 @@ func errorPlot(a Audit) (*plot.Plot, error) {
 	p.X.Min, p.X.Max = leastError, 1
 	p.X.Scale = plot.LogScale{}
 	p.X.Tick.Marker = shareTicks{}
-	p.Y.Min, p.Y.Max = 0, 145
-	p.Y.Tick.Marker = percentTicks{}
-	p.Legend.Top, p.Legend.Left = true, true
-	p.Legend.XOffs = vg.Points(6)
-	p.Legend.TextStyle.Font.Size = vg.Points(8)
-	p.Legend.Padding = vg.Points(2)
+	sharesUpwards(p)
 	return p, nil
 }
 

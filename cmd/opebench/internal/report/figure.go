@@ -1,7 +1,6 @@
 package report
 
 import (
-	"encoding/json"
 	"fmt"
 	"image/color"
 	"io"
@@ -166,8 +165,6 @@ type jsonFinding struct {
 
 // FigureJSON writes JSON lines: the environment, the figure, its points and cells, and the findings.
 func FigureJSON(w io.Writer, f Figure) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
 	name := f.Figure.Name
 	lines := []any{
 		jsonEnvironment{"environment", f.Env},
@@ -194,12 +191,7 @@ func FigureJSON(w io.Writer, f Figure) error {
 		}
 		lines = append(lines, jsonFinding{"finding", name, holds, finding.Text})
 	}
-	for _, l := range lines {
-		if err := e.Encode(l); err != nil {
-			return err
-		}
-	}
-	return nil
+	return writeLines(w, lines)
 }
 
 // FigurePlot draws the curves. The name says the format.

@@ -472,35 +472,36 @@ type jsonRatio struct {
 // JSON writes the runs as JSON lines: one record of the environment, then for each run one record
 // of itself and one of each scheme and phase.
 func JSON(w io.Writer, runs []Run) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
+	var lines []any
 	for i, r := range runs {
 		if i == 0 {
-			if err := e.Encode(jsonEnvironment{"environment", r.Env}); err != nil {
-				return err
-			}
+			lines = append(lines, jsonEnvironment{"environment", r.Env})
 		}
-		if err := e.Encode(jsonRun{
+		lines = append(lines, jsonRun{
 			Record: "run", Store: r.Store, Layout: strings.Join(layouts(r), ","), Values: r.Values, Seed: r.Seed, Rows: r.Rows, Inserted: r.Inserted,
 			Skipped: r.Skipped, Queries: r.Queries, Selectivities: r.Selectivities, Batch: r.Batch, Complete: r.Complete,
-		}); err != nil {
-			return err
-		}
+		})
 		for _, res := range r.Results {
 			insert := line(r, res, "insert", res.Insert)
 			insert.StoredBytes, insert.DiskBytes = res.StoredBytes, res.DiskBytes
 			query := line(r, res, "query", res.Query)
 			query.Verified, query.Whole = &res.Verified, &res.Whole
-			lines := []jsonResult{insert, query}
+			lines = append(lines, insert, query)
 			for _, p := range res.BySelectivity {
-				l := line(r, res, "query", p)
-				lines = append(lines, l)
+				lines = append(lines, line(r, res, "query", p))
 			}
-			for _, l := range lines {
-				if err := e.Encode(l); err != nil {
-					return err
-				}
-			}
+		}
+	}
+	return writeLines(w, lines)
+}
+
+// writeLines writes JSON lines.
+func writeLines(w io.Writer, lines []any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	for _, l := range lines {
+		if err := e.Encode(l); err != nil {
+			return err
 		}
 	}
 	return nil
