@@ -322,6 +322,68 @@ func TestTimestamps(t *testing.T) {
 	require.Equal(t, "c=2", show(cells))
 }
 
+// TestReplaceBetweenClients: a replacement stands right behind what was seen, whoever wrote that and
+// whatever the clocks say, and everything else that any client writes stands before or behind both.
+func TestReplaceBetweenClients(t *testing.T) {
+	c := keyspace(t)
+	mine, theirs := openFamily(t, open(t, c), orderedSpec), openFamily(t, open(t, c), orderedSpec)
+	ctx := t.Context()
+	theirs.db.clock.after(time.Now().Add(time.Hour).UnixMicro())
+	write := func(f *family, value string) {
+		m := put("row", "q", value)
+		m.Puts = append(m.Puts, driver.Cell{Qualifier: []byte("r"), Value: []byte(value)})
+		require.NoError(t, f.Apply(ctx, m))
+	}
+	read := func() []driver.Cell {
+		cells, err := mine.Get(ctx, []byte("row"), driver.Slice{Stamps: true})
+		require.NoError(t, err)
+		require.Len(t, cells, 2)
+		require.Equal(t, cells[0].Stamp, cells[1].Stamp)
+		return cells
+	}
+	replace := func(seen driver.Cell, value string) driver.Replacement {
+		m := put("row", "q", value)
+		r := driver.Replacement{Row: m.Row, Seen: seen, Puts: append(m.Puts, driver.Cell{Qualifier: []byte("r"), Value: []byte(value)})}
+		require.NoError(t, mine.Replace(ctx, r))
+		return r
+	}
+	write(theirs, "1")
+	seen := read()[0]
+	replace(seen, "2")
+	require.Equal(t, seen.Stamp+1, read()[0].Stamp)
+	require.Equal(t, "q=2 r=2", show(read()))
+	write(mine, "3")
+	require.Equal(t, "q=3 r=3", show(read()), "a mutation after a replacement")
+
+	// The least later timestamp that a mutation of any client can have, before and after it.
+	write(theirs, "4")
+	for _, first := range []bool{false, true} {
+		seen = read()[0]
+		if !first {
+			replace(seen, "9 replaced")
+		}
+		for _, q := range []string{"q", "r"} {
+			exec(t, mine.db, "INSERT INTO "+mine.table+" (p, k, q, v) VALUES (?, ?, ?, ?) USING TIMESTAMP ?", []byte{0, 0}, []byte("row"), []byte(q), []byte("5"), seen.Stamp+stampStep)
+		}
+		if first {
+			replace(seen, "9 replaced")
+		}
+		require.Equal(t, "q=5 r=5", show(read()))
+	}
+
+	// Two replacements of the same, by clients that do not know of each other.
+	theirs.db.clock.after(seen.Stamp + stampStep)
+	write(theirs, "6")
+	seen = read()[0]
+	require.Equal(t, "6", string(seen.Value))
+	for _, value := range []string{"7 of one", "7 of the other", "7 of a third"} {
+		r := replace(seen, value)
+		require.NoError(t, theirs.Replace(ctx, r))
+		cells := read()
+		require.Equal(t, cells[0].Value, cells[1].Value)
+	}
+}
+
 func TestTimesToLive(t *testing.T) {
 	f := openFamily(t, open(t, keyspace(t)), orderedSpec)
 	for _, c := range []struct {

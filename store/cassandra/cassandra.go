@@ -12,6 +12,13 @@
 // of two mutations by one client the later one wins; between clients the clocks decide, which
 // therefore have to be kept by NTP or the like.
 //
+// Replace writes without a condition, as fast as Apply: a replacement has the timestamp right behind
+// that of what was seen, one of three that no mutation ever has, so that every later mutation
+// wins over it. A row that was replaced three times since it was last written is not replaced again
+// until a minute after that. A row that was read must be replaced within the table's
+// gc_grace_seconds, ten days by default: after that, Cassandra may have forgotten that it was
+// deleted meanwhile.
+//
 // # What the server must allow
 //
 // A value of 8 MiB ([driver.MaxValue]) needs a max_mutation_size and a

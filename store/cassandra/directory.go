@@ -159,6 +159,8 @@ func (db *DB) tryFamily(ctx context.Context, spec driver.FamilySpec) (driver.Fam
 	what := "open family " + spec.Name
 	e, err := db.lookUp(ctx, spec.Name)
 	switch {
+	case errors.Is(err, gocql.ErrNotFound) && spec.Existing:
+		return nil, fmt.Errorf("cassandra: %s: %w", what, driver.ErrNoFamily)
 	case errors.Is(err, gocql.ErrNotFound):
 		return nil, db.enter(ctx, spec)
 	case err != nil:

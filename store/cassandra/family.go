@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -40,6 +41,8 @@ type family struct {
 	cas, casDelete, casUnlike            string
 	all                                  string // cells of a row
 
+	stamped map[string]string // the statement of a replacement for that of a mutation
+
 	// For the cells of a head, by the length of the qualifier: put and cas take the value twice.
 	headPut, headCAS, headDelete [2]string
 
@@ -65,11 +68,18 @@ func newFamily(db *DB, spec driver.FamilySpec, table string) *family {
 	f.cas = fmt.Sprintf("UPDATE %s SET v = ? WHERE %s AND q = ? IF v = ?", f.table, row)
 	f.casUnlike = fmt.Sprintf("UPDATE %s SET v = ? WHERE %s AND q = ? IF v != ?", f.table, row)
 	f.casDelete = f.deleteCell + " IF v = ?"
-	f.all = fmt.Sprintf("SELECT q, v FROM %s WHERE %s", f.table, row)
+	f.all = fmt.Sprintf(cellColumns+" FROM %s WHERE %s", f.table, row)
 	for i, h := range []string{"h0", "h1"} {
 		f.headPut[i] = fmt.Sprintf("INSERT INTO %s (k, q, v, %s) VALUES (?, ?, ?, ?)", f.table, h)
 		f.headCAS[i] = fmt.Sprintf("UPDATE %s SET v = ?, %s = ? WHERE k = ? AND q = ? IF v = ?", f.table, h)
 		f.headDelete[i] = fmt.Sprintf("DELETE %s FROM %s WHERE k = ?", h, f.table)
+	}
+	f.stamped = make(map[string]string)
+	for _, put := range []string{f.put, f.headPut[0], f.headPut[1]} {
+		f.stamped[put] = put + " USING TIMESTAMP ?"
+	}
+	for _, del := range []string{f.deleteCell, f.headDelete[0], f.headDelete[1]} {
+		f.stamped[del] = strings.Replace(del, " WHERE ", " USING TIMESTAMP ? WHERE ", 1)
 	}
 	f.watched.init(spec)
 	return f
@@ -112,10 +122,17 @@ func (f *family) get(ctx context.Context, row []byte, cells driver.Slice) ([]dri
 	}
 	part := partition(f.spec, row)
 	stmt, values := f.selectRow(part, row, cells)
+	var stamp int64
+	var more []any
+	if cells.Stamps {
+		stmt = cellColumns + ", writetime(v)" + strings.TrimPrefix(stmt, cellColumns)
+		more = []any{&stamp}
+	}
 	var out []driver.Cell
 	err := f.readRow(ctx, part, row, stmt, values, func(i *gocql.Iter) {
 		out = make([]driver.Cell, 0, i.NumRows())
-		for c, ok := nextCell(i); ok; c, ok = nextCell(i) {
+		for c, ok := nextCell(i, more...); ok; c, ok = nextCell(i, more...) {
+			c.Stamp = stamp
 			out = append(out, c)
 		}
 	})
@@ -171,6 +188,9 @@ func (f *family) readRow(ctx context.Context, part, row []byte, stmt string, val
 // serialAttempts is how often a read at SERIAL is repeated, over some four seconds.
 const serialAttempts = 18
 
+// cellColumns is what the query of a row begins with.
+const cellColumns = "SELECT q, v"
+
 // nextCell takes a cell off an answer that begins with the columns q and v.
 func nextCell(i *gocql.Iter, more ...any) (c driver.Cell, ok bool) {
 	ok = i.Scan(append([]any{&c.Qualifier, &c.Value}, more...)...)
@@ -187,7 +207,7 @@ var aboveHead = []byte{0, 0}
 // cell before the end of the slice is asked for: that it lies before the start, or that there is
 // none, says that the slice is empty, and its static columns are of the same instant.
 func (f *family) getWithHead(ctx context.Context, row []byte, cells driver.Slice) ([]driver.Cell, error) {
-	s := driver.Slice{Start: cells.Start, End: cells.End, Limit: cells.Limit}
+	s := driver.Slice{Start: cells.Start, End: cells.End, Limit: cells.Limit, Stamps: cells.Stamps}
 	if bytes.Compare(s.Start, aboveHead) <= 0 || emptySlice(s) {
 		// Of one piece with the head, or nothing but the head.
 		if emptySlice(s) || s.End != nil && bytes.Compare(s.End, aboveHead) < 0 {
@@ -212,7 +232,7 @@ func (f *family) getWithHead(ctx context.Context, row []byte, cells driver.Slice
 		if err != nil || found {
 			return out, err
 		}
-		before := driver.Slice{End: s.End, Limit: 1, Reverse: true}
+		before := driver.Slice{End: s.End, Limit: 1, Reverse: true, Stamps: s.Stamps}
 		if out, found, err = f.sliceAndHead(ctx, row, before); err != nil || !found {
 			return nil, err // without a cell there is no head either
 		}
@@ -228,20 +248,34 @@ func (f *family) getWithHead(ctx context.Context, row []byte, cells driver.Slice
 func (f *family) sliceAndHead(ctx context.Context, row []byte, s driver.Slice) (out []driver.Cell, found bool, err error) {
 	part := partition(f.spec, row)
 	stmt, values := f.selectRow(part, row, s)
-	stmt = "SELECT q, v, h0, h1" + strings.TrimPrefix(stmt, "SELECT q, v")
+	columns := ", h0, h1"
+	var h [2]*[]byte // nil for null
+	var stamp int64
+	var headStamps [2]*int64 // as h
+	first, more := []any{&h[0], &h[1]}, []any{nil, nil}
+	if s.Stamps {
+		columns += ", writetime(v), writetime(h0), writetime(h1)"
+		first, more = append(first, &stamp, &headStamps[0], &headStamps[1]), append(more, &stamp, nil, nil)
+	}
+	stmt = cellColumns + columns + strings.TrimPrefix(stmt, cellColumns)
 	err = f.readRow(ctx, part, row, stmt, values, func(i *gocql.Iter) {
 		out = make([]driver.Cell, 0, i.NumRows()+2)
-		var h [2]*[]byte // nil for null
-		c, ok := nextCell(i, &h[0], &h[1])
+		c, ok := nextCell(i, first...)
 		if found = ok; !ok {
 			return
 		}
 		for n, value := range h {
-			if value != nil {
-				out = append(out, driver.Cell{Qualifier: make([]byte, n), Value: blob(*value)})
+			if value == nil {
+				continue
 			}
+			head := driver.Cell{Qualifier: make([]byte, n), Value: blob(*value)}
+			if s.Stamps && headStamps[n] != nil {
+				head.Stamp = *headStamps[n]
+			}
+			out = append(out, head)
 		}
-		for ; ok; c, ok = nextCell(i, nil, nil) {
+		for ; ok; c, ok = nextCell(i, more...) {
+			c.Stamp = stamp
 			out = append(out, c)
 		}
 	})
@@ -318,13 +352,37 @@ func (f *family) Apply(ctx context.Context, mutations ...driver.Mutation) error 
 	if ctx.Err() != nil {
 		return fmt.Errorf("cassandra: apply: %w", contextError(ctx))
 	}
-	batches := f.batches(mutations)
+	return failed(ctx, "apply", f.sendAll(ctx, f.batches(mutations, nil)))
+}
+
+// Replace implements [driver.Family]. A replacement has the timestamp right behind that of the cell
+// that was seen: less than those of all later mutations, which win by it.
+func (f *family) Replace(ctx context.Context, replacements ...driver.Replacement) error {
+	if err := f.spec.CheckReplacements(replacements); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("cassandra: replace: %w", contextError(ctx))
+	}
+	mutations, stamps := make([]driver.Mutation, len(replacements)), make([]int64, len(replacements))
+	for i, r := range replacements {
+		mutations[i] = driver.Mutation{Row: r.Row, Puts: r.Puts, Deletes: r.Deletes}
+		var err error
+		if stamps[i], err = f.db.clock.behind(ctx, r.Seen.Stamp); err != nil {
+			return failed(ctx, "replace", err)
+		}
+	}
+	return failed(ctx, "replace", f.sendAll(ctx, f.batches(mutations, stamps)))
+}
+
+// sendAll sends batches, several at a time.
+func (f *family) sendAll(ctx context.Context, batches []*batch) error {
 	if len(batches) == 1 {
 		if err := f.acquire(ctx); err != nil {
-			return failed(ctx, "apply", err)
+			return err
 		}
 		defer f.release()
-		return failed(ctx, "apply", f.send(ctx, batches[0]))
+		return f.send(ctx, batches[0])
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
 	for _, b := range batches {
@@ -341,7 +399,7 @@ func (f *family) Apply(ctx context.Context, mutations ...driver.Mutation) error 
 	if err == nil {
 		err = ctx.Err()
 	}
-	return failed(ctx, "apply", err)
+	return err
 }
 
 func (f *family) acquire(ctx context.Context) error {
@@ -359,14 +417,16 @@ func (f *family) release() { <-f.db.slots }
 type batch struct {
 	part             []byte
 	mutations        []driver.Mutation
+	stamps           []int64 // of the mutations, where they are replacements
 	statements, size int
 	first            int // index of the first mutation
 }
 
 // batches groups mutations by partition, in batches of bounded size. A mutation is never split.
-func (f *family) batches(mutations []driver.Mutation) []*batch {
+// Replacements have timestamps of their own.
+func (f *family) batches(mutations []driver.Mutation, stamps []int64) []*batch {
 	if len(mutations) == 1 {
-		b := &batch{part: partition(f.spec, mutations[0].Row), mutations: mutations}
+		b := &batch{part: partition(f.spec, mutations[0].Row), mutations: mutations, stamps: stamps}
 		b.statements, b.size = f.weigh(mutations[0])
 		return []*batch{b}
 	}
@@ -389,6 +449,9 @@ func (f *family) batches(mutations []driver.Mutation) []*batch {
 			b.mutations = mutations[b.first : i+1 : i+1] // not copied, as long as it is a stretch
 		} else {
 			b.mutations = append(b.mutations, m)
+		}
+		if stamps != nil {
+			b.stamps = append(b.stamps, stamps[i])
 		}
 		b.statements += statements
 		b.size += size
@@ -456,7 +519,17 @@ func (f *family) send(ctx context.Context, b *batch) error {
 // statements calls add for each statement of a batch.
 func (f *family) statements(b *batch, add func(stmt string, values []any)) {
 	var part any = b.part
-	for _, m := range b.mutations {
+	plain := add
+	for i, m := range b.mutations {
+		if b.stamps != nil {
+			add = func(stmt string, values []any) {
+				at := len(values) // behind what is put, in front of what is deleted
+				if strings.HasPrefix(stmt, "DELETE") {
+					at = 0
+				}
+				plain(f.stamped[stmt], slices.Insert(values, at, any(b.stamps[i])))
+			}
+		}
 		if m.DeleteRow {
 			add(f.deleteRow, f.key(nil, part, m.Row))
 			continue

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math/bits"
 	"slices"
 	"strings"
 	"sync"
@@ -216,7 +217,7 @@ func (s *scan) ordered(ctx context.Context, want int, c cursor) page {
 	}
 	stmt, values := s.selectOrdered(c, n, here)
 	q := f.db.reading(f.db.session.Query(stmt, values...)).RoutingKey(c.part)
-	rows, cells, size, err := readRows(q.IterContext(ctx), s.r.Reverse)
+	rows, cells, size, err := readRows(q.IterContext(ctx), s.r)
 	if err != nil {
 		if s.filterHere(ctx, here, err) {
 			return s.ordered(ctx, want, c)
@@ -288,7 +289,7 @@ func (s *scan) within(row []byte) bool {
 // selectOrdered returns the query of a page of n cells.
 func (s *scan) selectOrdered(c cursor, n int, here bool) (stmt string, values []any) {
 	var b strings.Builder
-	b.WriteString("SELECT k, q, v FROM ")
+	b.WriteString(s.columns())
 	b.WriteString(s.f.table)
 	b.WriteString(" WHERE p = ?")
 	values = append(make([]any, 0, 8), c.part)
@@ -341,7 +342,7 @@ func (u *unordered) page(ctx context.Context, want int) page {
 	q := f.db.reading(f.db.session.Query(stmt, values...)).PageSize(f.sizes.page(want)).PageState(u.state)
 	i := q.IterContext(ctx)
 	state := slices.Clone(i.PageState())
-	rows, cells, size, err := readRows(i, false)
+	rows, cells, size, err := readRows(i, u.r)
 	if err != nil {
 		if u.filterHere(ctx, here, err) {
 			// From the beginning, as the place in one query means nothing to another: only
@@ -396,6 +397,19 @@ func (u *unordered) page(ctx context.Context, want int) page {
 func (u *unordered) selectAny(here bool) (stmt string, values []any) {
 	var b strings.Builder
 	wide := u.f.spec.Layout == driver.LayoutWide
+	if low, high, bounded := tokens(u.r.Part, u.r.Parts); u.r.Parts > 1 {
+		column := "p"
+		if wide {
+			column = "k"
+		}
+		b.WriteString(" AND token(" + column + ") >= ?")
+		values = append(values, low)
+		if bounded {
+			b.WriteString(" AND token(" + column + ") < ?")
+			values = append(values, high)
+		}
+	}
+	hashed := len(values)
 	// The server finds the bounds of keys, or the slices of wide rows, by the index of each
 	// partition. It would have to read all cells for the slices of other rows, and all partitions
 	// for the bounds of wide rows, and time out where it finds nothing for long.
@@ -412,11 +426,11 @@ func (u *unordered) selectAny(here bool) (stmt string, values []any) {
 	if wide && !here {
 		values = whereCells(&b, values, u.r.Cells)
 	}
-	stmt = "SELECT k, q, v FROM " + u.f.table
+	stmt = u.columns() + u.f.table
 	if where := strings.TrimPrefix(b.String(), " AND "); where != "" {
 		stmt += " WHERE " + where
 	}
-	filtered := len(values) > 0
+	filtered := len(values) > hashed
 	if wide {
 		stmt += " PER PARTITION LIMIT ?"
 		values = append(values, wideCells)
@@ -427,16 +441,38 @@ func (u *unordered) selectAny(here bool) (stmt string, values []any) {
 	return stmt, values
 }
 
-// readRows reads all of an answer of the columns k, q and v. Reverse rows come with descending
-// cells and are turned round.
-func readRows(i *gocql.Iter, reverse bool) (rows []driver.Row, cells, size int, err error) {
+// tokens returns the range [low, high) of the hashes of partitions, 64 bits with a sign, that a
+// part of a scan is. It is not bounded above where it is the last one. No partition has the least
+// hash.
+func tokens(part, parts int) (low, high int64, bounded bool) {
+	least := func(i int) int64 {
+		quotient, _ := bits.Div64(uint64(i), 0, uint64(max(1, parts)))
+		return int64(quotient ^ 1<<63)
+	}
+	if part+1 < parts {
+		return least(part), least(part + 1), true
+	}
+	return least(part), 0, false
+}
+
+// columns is what the query of a page begins with.
+func (s *scan) columns() string {
+	if s.r.Cells.Stamps {
+		return "SELECT k, q, v, writetime(v) FROM "
+	}
+	return "SELECT k, q, v FROM "
+}
+
+// readRows reads all of an answer to a query of the scan. Reverse rows come with descending cells
+// and are turned round.
+func readRows(i *gocql.Iter, r driver.Range) (rows []driver.Row, cells, size int, err error) {
 	all := make([]driver.Cell, 0, i.NumRows())
 	from := 0
 	flush := func() {
 		if len(rows) > 0 {
 			last := &rows[len(rows)-1]
 			last.Cells = all[from:len(all):len(all)]
-			if reverse {
+			if r.Reverse {
 				slices.Reverse(last.Cells)
 			}
 			from = len(all)
@@ -445,7 +481,11 @@ func readRows(i *gocql.Iter, reverse bool) (rows []driver.Row, cells, size int, 
 	var k []byte
 	for {
 		var c driver.Cell
-		if !i.Scan(&k, &c.Qualifier, &c.Value) {
+		into := []any{&k, &c.Qualifier, &c.Value, &c.Stamp}
+		if !r.Cells.Stamps {
+			into = into[:3]
+		}
+		if !i.Scan(into...) {
 			break
 		}
 		c.Qualifier, c.Value = blob(c.Qualifier), blob(c.Value)

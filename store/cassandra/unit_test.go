@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/http/httptest"
 	"strings"
@@ -214,7 +215,7 @@ func TestBatchesAreBounded(t *testing.T) {
 			all = append(all, driver.Mutation{Row: []byte{byte(i * 37), byte(i >> 8), byte(i)}, Puts: []driver.Cell{{Value: value[:n]}}})
 		}
 		total := 0
-		for _, b := range f.batches(all) {
+		for _, b := range f.batches(all, nil) {
 			statements, size := 0, 0
 			for _, m := range b.mutations {
 				require.Equal(t, b.part, partition(f.spec, m.Row), "one partition")
@@ -256,6 +257,36 @@ func TestClockRises(t *testing.T) {
 	ahead := last + int64(time.Hour/time.Microsecond)
 	require.Greater(t, c.after(ahead), ahead)
 	require.Greater(t, c.next(), ahead, "and later mutations win over it")
+}
+
+// TestClockLeavesRoom: a replacement has a timestamp that no mutation has, and no later one a lesser.
+func TestClockLeavesRoom(t *testing.T) {
+	ctx := t.Context()
+	c, other := new(clock), new(clock)
+	other.after(time.Now().Add(time.Hour).UnixMicro())
+	for range 1000 {
+		seen := other.next()
+		for range 3 {
+			stamp, err := c.behind(ctx, seen)
+			require.NoError(t, err)
+			require.Equal(t, seen+1, stamp)
+			require.NotZero(t, stamp%stampStep)
+			require.Greater(t, c.next(), stamp)
+			require.Greater(t, other.next(), stamp)
+			seen = stamp
+		}
+	}
+	// The fourth would have the timestamp of a mutation: that waits, but not for one of long ago.
+	full := other.next() + stampStep - 1
+	short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+	defer cancel()
+	_, err := c.behind(short, full)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	old := time.Now().Add(-settled).UnixMicro()
+	old -= old%stampStep + 1
+	stamp, err := c.behind(ctx, old)
+	require.NoError(t, err)
+	require.Equal(t, old+1, stamp)
 }
 
 func TestSecondsAreRoundedUp(t *testing.T) {
@@ -529,5 +560,21 @@ func TestTLSVerifiesTheServer(t *testing.T) {
 			require.Zero(t, heard.Load(), c.name)
 		}
 		require.Zero(t, c.config.MinVersion, "the caller's configuration was changed")
+	}
+}
+
+// TestTokens: the parts of a scan are all hashes, each once, in shares of one size.
+func TestTokens(t *testing.T) {
+	for _, parts := range []int{0, 1, 2, 3, 7, 1000, driver.MaxParts} {
+		next := int64(math.MinInt64)
+		for part := range max(1, parts) {
+			low, high, bounded := tokens(part, parts)
+			require.Equal(t, next, low)
+			require.Equal(t, part < parts-1, bounded)
+			if bounded {
+				require.InEpsilon(t, math.Exp2(64)/float64(parts), float64(uint64(high-low)), 1e-9)
+			}
+			next = high
+		}
 	}
 }

@@ -51,6 +51,10 @@ func (s FamilySpec) CheckRange(r Range) error {
 		return fmt.Errorf("%w: limit is %d", ErrRange, r.Limit)
 	case r.Cells.Reverse || r.Cells.Limit != 0 || r.Cells.Head:
 		return fmt.Errorf("%w: the cells of a scan cannot be reversed, limited or have the head of their row added", ErrRange)
+	case r.Parts < 0 || r.Parts > MaxParts || r.Part < 0 || r.Part >= max(1, r.Parts):
+		return fmt.Errorf("%w: part %d of %d of a scan: need Parts of 0 to %d and a lower Part", ErrRange, r.Part, r.Parts, MaxParts)
+	case r.Parts > 1 && !r.AnyOrder:
+		return fmt.Errorf("%w: a part of a scan must be in any order", ErrRange)
 	case r.AnyOrder && r.Reverse:
 		return fmt.Errorf("%w: a scan in any order cannot be reversed", ErrRange)
 	case r.AnyOrder:
@@ -69,14 +73,61 @@ func withinPrefix(start, end []byte, n int) bool {
 	if len(start) < n {
 		return false
 	}
-	// The least key above is the next prefix; above a prefix of all 0xff there is none.
-	next := slices.Clone(start[:n])
-	for i := n - 1; i >= 0; i-- {
+	next := following(start[:n])
+	return next == nil || end != nil && bytes.Compare(end, next) <= 0
+}
+
+// following returns the next prefix of the same length, which is the least key of that length
+// above all that begin with p; above a prefix of all 0xff there is none.
+func following(p []byte) []byte {
+	next := slices.Clone(p)
+	for i := len(p) - 1; i >= 0; i-- {
 		if next[i]++; next[i] != 0 {
-			return end != nil && bytes.Compare(end, next) <= 0
+			return next
 		}
 	}
-	return true
+	return nil
+}
+
+// Share returns the range that part Part of Parts is on databases that keep rows in the order of
+// their keys.
+//
+// Let p be the longest prefix of Start that all keys of the range begin with: for the rows with
+// one prefix, from that to the next, it is that; for all rows it is empty. The two bytes behind p,
+// 0x00 where a key has none, are a big-endian number n, and the row is in part
+// floor(n * Parts / 65536).
+func (r Range) Share() Range {
+	if r.Parts > 1 {
+		n := len(r.Start)
+		for n > 0 && !r.beginsWith(r.Start[:n]) {
+			n--
+		}
+		// The least n of part i is i * 65536 / Parts, rounded up, and the least key that has it
+		// ends before the zeros at its end.
+		least := func(i int) []byte {
+			n64 := (uint64(i)<<16 + uint64(r.Parts) - 1) / uint64(r.Parts)
+			return append(slices.Clone(r.Start[:n]), bytes.TrimRight([]byte{byte(n64 >> 8), byte(n64)}, "\x00")...)
+		}
+		start, end := r.Start, r.End
+		if bound := least(r.Part); r.Part > 0 && bytes.Compare(bound, start) > 0 {
+			start = bound
+		}
+		if r.Part < r.Parts-1 {
+			if bound := least(r.Part + 1); end == nil || bytes.Compare(bound, end) < 0 {
+				end = bound
+			}
+		}
+		r.Start, r.End = start, end
+	}
+	r.Part, r.Parts = 0, 0
+	return r
+}
+
+// beginsWith reports whether all keys of the range, which is not empty, begin with p, a prefix of
+// its Start.
+func (r Range) beginsWith(p []byte) bool {
+	next := bytes.TrimRight(following(p), "\x00") // a shorter key may be the least above
+	return len(next) == 0 || r.End != nil && bytes.Compare(r.End, next) <= 0
 }
 
 // Empty reports whether no key can be in the range.
@@ -140,7 +191,7 @@ func (s FamilySpec) CheckMutations(mutations []Mutation) error {
 	return nil
 }
 
-// CheckConditional returns an error unless CheckAndPut or Commit may send the change.
+// CheckConditional returns an error unless CheckAndPut, Commit or Replace may send the change.
 func (s FamilySpec) CheckConditional(row []byte, expect, puts []Cell, deletes [][]byte) error {
 	if err := s.CheckRow(row); err != nil {
 		return err
@@ -159,6 +210,31 @@ func (s FamilySpec) CheckConditional(row []byte, expect, puts []Cell, deletes []
 		return err
 	}
 	return errors.Join(CheckChange(puts, deletes), s.checkHead(puts))
+}
+
+// CheckReplacements returns an error unless Replace may send them to the family.
+func (s FamilySpec) CheckReplacements(replacements []Replacement) error {
+	rows := make(map[string]struct{}, len(replacements))
+	for _, r := range replacements {
+		if err := s.CheckConditional(r.Row, []Cell{r.Seen}, r.Puts, r.Deletes); err != nil {
+			return err
+		}
+		if len(r.Seen.Value) == 0 || r.Seen.Stamp == 0 {
+			return fmt.Errorf("%w: it was read without a value or without Slice.Stamps", ErrSeen)
+		}
+		changes := func(c Cell) bool {
+			return bytes.Equal(c.Qualifier, r.Seen.Qualifier) && !bytes.Equal(c.Value, r.Seen.Value)
+		}
+		deletes := func(q []byte) bool { return bytes.Equal(q, r.Seen.Qualifier) }
+		if !slices.ContainsFunc(r.Puts, changes) && !slices.ContainsFunc(r.Deletes, deletes) {
+			return fmt.Errorf("%w: it leaves that cell as it is", ErrSeen)
+		}
+		if _, twice := rows[string(r.Row)]; twice {
+			return fmt.Errorf("%w: two replacements of one row", ErrOverlap)
+		}
+		rows[string(r.Row)] = struct{}{}
+	}
+	return nil
 }
 
 func (s FamilySpec) checkHead(puts []Cell) error {

@@ -26,14 +26,16 @@ const (
 	MaxQualifier = 1<<15 - 1 // bytes
 	MaxValue     = 8 << 20   // bytes
 	MaxHeadValue = 4 << 10   // bytes; of a cell in the head of a wide row, see Slice.Head
+	MaxParts     = 1 << 16   // of a scan, see Range.Parts
 )
 
 // A DB is a connection to one database or, where databases are shared, to one name space of it.
 // All methods may be called from several goroutines at a time, but Close only once, after which
 // no other method of the DB or of its families may be called.
 type DB interface {
-	// Family opens the family that spec describes and creates it when it does not exist. A
-	// family that exists with another layout, or was made by a newer format, is [ErrLayout].
+	// Family opens the family that spec describes and creates it when it does not exist or, where
+	// spec says Existing, returns [ErrNoFamily]. A family that exists with another layout, or was
+	// made by a newer format, is [ErrLayout].
 	Family(ctx context.Context, spec FamilySpec) (Family, error)
 
 	// Families returns the names of the families that exist, in ascending order.
@@ -67,6 +69,10 @@ type FamilySpec struct {
 	// its range meets one after the other.
 	PrefixBytes int
 	SpreadBits  int
+
+	// Existing opens the family only where it exists; otherwise Family returns [ErrNoFamily] and
+	// makes nothing. It is not part of the layout.
+	Existing bool
 }
 
 // Layout says how the rows of a family are read.
@@ -120,6 +126,27 @@ type Family interface {
 	// the database's notion of last). A mutation applied after another was acknowledged to the
 	// same client wins over it.
 	Apply(ctx context.Context, mutations ...Mutation) error
+
+	// Replace rewrites rows as they were read, and loses nothing that is written meanwhile: each
+	// replacement takes effect as if it had been made right after the mutation, or replacement, that
+	// put its Seen. Where the row was written again or deleted since, by an Apply before or after
+	// this call, that later mutation wins entirely; nil is returned all the same. A mutation
+	// applied after a replacement was acknowledged to the same client wins over it.
+	//
+	// It takes any number of replacements, sends them in batches, makes them durable, and may be
+	// repeated, as Apply. The cells of one appear all at once. Two of one call must not name the
+	// same row.
+	//
+	// It is for rows that only Apply and Replace touch and that have a cell, the one that is Seen,
+	// which every mutation of the row gives a value that it never had before, unless it deletes
+	// the row. A mutation names, as put or deleted, all cells that a replacement of the row may:
+	// what only one of the two names may be left as that one says.
+	//
+	// Of two replacements with one Seen, neither of which saw the other, one is left. On Cassandra
+	// that goes cell by cell, by the greater value, a delete being greater than any. So such two
+	// must delete the same cells, and their values begin with something of the replacement's own,
+	// after what both have in common. Or they are not made at the same time.
+	Replace(ctx context.Context, replacements ...Replacement) error
 
 	// CheckAndPut puts cells into a row if, and only if, the cell expect.Qualifier of that row
 	// has the value expect.Value or, where expect.Value is nil, does not exist; it reports
@@ -175,6 +202,9 @@ type Cell struct {
 	// up to a whole second, and the cell is no longer returned from about that time on. Reads
 	// leave it zero.
 	TTL time.Duration
+	// Stamp is filled by reads with Slice.Stamps, and zero otherwise. It says to Replace of the
+	// same family which mutation the cell comes from, and means nothing else. Writes ignore it.
+	Stamp int64
 }
 
 // A Row is a row key with cells of the row in ascending order of their qualifiers.
@@ -196,6 +226,19 @@ type Mutation struct {
 	DeleteRow bool
 }
 
+// A Replacement changes one row that was read. See Family.Replace.
+type Replacement struct {
+	Row []byte
+
+	// Seen is a cell of the row, as it was read with its Stamp. The replacement must put another
+	// value there, or delete it.
+	Seen Cell
+
+	// Puts and Deletes are as those of a [Mutation], but without a TTL.
+	Puts    []Cell
+	Deletes [][]byte
+}
+
 // A Slice is a part of a row: the cells whose qualifier is in Only or, where that is empty, in
 // the half-open range [Start, End). A nil Start or End is unbounded. The zero Slice is the whole
 // row. The cells of a slice come in ascending order; Reverse with a Limit takes them from the
@@ -212,6 +255,9 @@ type Slice struct {
 	// values of such cells of a family with LayoutWide have at most MaxHeadValue bytes. Head is for Get from a family with LayoutWide, and not for Only or Reverse; any
 	// other use is refused with [ErrRange].
 	Head bool
+
+	// Stamps fills the Stamp of each cell that is read.
+	Stamps bool
 }
 
 // InHead reports whether the cell with the qualifier belongs to the head of its row.
@@ -232,4 +278,14 @@ type Range struct {
 	// way to scan a whole family with a PrefixBytes, or one with LayoutWide; a scan in order
 	// that leaves its prefix is refused with [ErrRange].
 	AnyOrder bool
+
+	// Part and Parts take one of Parts disjoint shares of the range that together are all of it: a
+	// row is in the same one whenever it is looked for, whatever else the family holds. Part is 0 to
+	// Parts-1, and Parts at most MaxParts; 0 or 1 of them is the whole range. Shares need
+	// AnyOrder. Those of two ranges have nothing to do with each other.
+	//
+	// A database that keeps rows in the order of their keys divides by the two bytes that follow
+	// what all keys of the range begin with: see [Range.Share]. They should be evenly spread.
+	// Cassandra divides by the hashes of its partitions, so that a partition is in one share.
+	Part, Parts int
 }

@@ -16,6 +16,10 @@ var (
 	// ErrRange is returned when a scan, slice or family specification cannot be served.
 	ErrRange = errors.New("driver: invalid range")
 
+	// ErrSeen is returned when the Seen of a replacement has no value or was read without its stamp,
+	// or the replacement leaves it as it is.
+	ErrSeen = errors.New("driver: replacement does not say what was seen")
+
 	// ErrReadOnly is returned when a snapshot is written to.
 	ErrReadOnly = errors.New("driver: read-only")
 
@@ -25,7 +29,8 @@ var (
 	// something else, or by a newer format.
 	ErrLayout = errors.New("driver: incompatible layout")
 
-	// ErrNoFamily is returned when a family was dropped, or did not exist in a snapshot.
+	// ErrNoFamily is returned when a family was dropped, did not exist in a snapshot, or was to be
+	// opened only where it exists.
 	ErrNoFamily = errors.New("driver: no such family")
 
 	// ErrUnavailable is returned when the database cannot be reached or has too few nodes to

@@ -10,8 +10,8 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
-// Benchmark measures a database: puts of one row and of a hundred, gets, and scans of a thousand
-// rows, with rows of a 16-byte key and a cell of 100 bytes. The family that it makes is dropped.
+// Benchmark measures a database: puts of one row and of a hundred, replacements of a hundred, gets,
+// and scans of a thousand rows, with rows of a 16-byte key and a cell of 100 bytes. The family that it makes is dropped.
 // Times are per row; rows/s is reported beside them.
 func Benchmark(bb *testing.B, open func(testing.TB) driver.DB) {
 	db := open(bb)
@@ -52,6 +52,28 @@ func Benchmark(bb *testing.B, open func(testing.TB) driver.DB) {
 			rate(b, batch)
 		})
 	}
+	bb.Run("replace=100", func(b *testing.B) {
+		b.ReportAllocs()
+		rs := make([]driver.Replacement, 100)
+		ms := make([]driver.Mutation, len(rs))
+		for b.Loop() {
+			b.StopTimer()
+			p := s.prefix()
+			for i := range ms {
+				ms[i] = mutation()
+				ms[i].Row = append([]byte(p), ms[i].Row...)
+			}
+			apply(b, f, ms...)
+			r := within(p)
+			r.Cells.Stamps = true
+			for i, read := range scan(b, f, r) {
+				rs[i] = driver.Replacement{Row: read.Key, Seen: read.Cells[0], Puts: mutation().Puts}
+			}
+			b.StartTimer()
+			require.NoError(b, f.Replace(background, rs...))
+		}
+		rate(b, len(rs))
+	})
 	bb.Run("put=1/parallel", func(b *testing.B) {
 		b.SetParallelism(16)
 		b.RunParallel(func(pb *testing.PB) {

@@ -3,6 +3,7 @@ package drivertest
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,6 +22,7 @@ import (
 var checks = []check{
 	{"a family is created once and found again", checkFamily},
 	{"another layout is refused", checkLayout},
+	{"a family that is to exist is not created", checkExisting},
 	{"an invalid specification is refused", checkSpec},
 	{"Families are in ascending order", checkFamilies},
 	{"Drop removes a family with all that it holds", checkDrop},
@@ -56,6 +58,7 @@ var checks = []check{
 	{"scans in order keep within a prefix", checkPrefix},
 	{"spread bits keep the order", checkSpread},
 	{"scans in any order are complete", checkAnyOrder},
+	{"the parts of a scan are disjoint and together the whole", checkParts},
 	{"rows of a wide family are scanned in any order", checkWideScan},
 
 	{"Apply takes any number of mutations", checkApplyMany},
@@ -66,6 +69,14 @@ var checks = []check{
 	{"concurrent mutations leave the value of one", checkConcurrentApply},
 	{"the cells of a mutation appear all at once", checkAtomicRow},
 	{"cells end after their time to live", checkTTL},
+
+	{"cells have stamps where they are asked for", checkStamps},
+	{"Replace changes rows that were not written since", checkReplace},
+	{"a mutation after Seen wins over Replace", checkReplaceLoses},
+	{"a mutation after Replace wins over it", checkReplaceIsOld},
+	{"concurrent Apply and Replace leave one of them, whole", checkReplaceRace},
+	{"Replace takes any number of replacements", checkReplaceMany},
+	{"a replacement that does not say what was seen is refused", checkReplaceRefusals},
 
 	{"CheckAndPut puts if, and only if, the cell is as expected", checkCheckAndPut},
 	{"CheckAndPut refuses what not every database can", checkConditionalRefusals},
@@ -112,6 +123,41 @@ func checkLayout(tb testing.TB, s *suite) {
 	}
 }
 
+func checkExisting(tb testing.TB, s *suite) {
+	never := driver.FamilySpec{Name: s.name + "_existing", Layout: driver.LayoutWide, Existing: true}
+	_, err := s.db.Family(background, never)
+	require.ErrorIs(tb, err, driver.ErrNoFamily)
+	names, err := s.db.Families(background)
+	require.NoError(tb, err)
+	require.NotContains(tb, names, never.Name)
+
+	f := s.ordered(tb)
+	p := s.prefix()
+	apply(tb, f, row(p+"a", put("q", "v")))
+	spec := s.specs["ordered"]
+	spec.Existing = true
+	again, err := s.db.Family(background, spec)
+	require.NoError(tb, err)
+	require.Equal(tb, []string{"q=v"}, get(tb, again, p+"a", driver.Slice{}))
+	other := spec
+	other.SpreadBits = 2
+	_, err = s.db.Family(background, other)
+	require.ErrorIs(tb, err, driver.ErrLayout)
+
+	db, ok := s.db.(driver.Snapshotter)
+	if !ok {
+		return
+	}
+	snap, err := db.Snapshot()
+	require.NoError(tb, err)
+	defer func() { require.NoError(tb, snap.Close()) }()
+	_, err = snap.Family(background, never)
+	require.ErrorIs(tb, err, driver.ErrNoFamily)
+	again, err = snap.Family(background, spec)
+	require.NoError(tb, err)
+	require.Equal(tb, []string{"q=v"}, get(tb, again, p+"a", driver.Slice{}))
+}
+
 func checkSpec(tb testing.TB, s *suite) {
 	for _, spec := range []driver.FamilySpec{
 		{Name: "x"},
@@ -153,6 +199,7 @@ func checkDrop(tb testing.TB, s *suite) {
 	f, err := s.db.Family(background, spec)
 	require.NoError(tb, err)
 	apply(tb, f, row("a", put("q", "v")))
+	read := seen(tb, f, "a", "q")
 	require.NoError(tb, s.db.Drop(background, spec.Name))
 	names, err := s.db.Families(background)
 	require.NoError(tb, err)
@@ -165,6 +212,7 @@ func checkDrop(tb testing.TB, s *suite) {
 	_, err = f.Get(background, b("a"), driver.Slice{})
 	fails("Get", err)
 	fails("Apply", f.Apply(background, row("b", put("q", "v"))))
+	fails("Replace", f.Replace(background, driver.Replacement{Row: b("a"), Seen: read, Puts: []driver.Cell{put("q", "w")}}))
 	_, err = f.CheckAndPut(background, b("c"), absent("q"), put("q", "v"))
 	fails("CheckAndPut", err)
 	fails("Scan", scanError(tb, f, background, driver.Range{}))
@@ -383,6 +431,16 @@ func checkPassed(tb testing.TB, s *suite) {
 	intact(key, q, v, d)
 	require.Equal(tb, []string{"q=value"}, get(tb, f, p+"a", driver.Slice{}))
 
+	key, q, v, d = roomy(p+"a"), roomy("q"), roomy("other"), roomy("d")
+	read := seen(tb, f, p+"a", "q")
+	read.Qualifier, read.Value = roomy("q"), roomy("value")
+	replacement := driver.Replacement{Row: key, Seen: read, Puts: []driver.Cell{{Qualifier: q, Value: v}}, Deletes: [][]byte{d}}
+	require.NoError(tb, f.Replace(background, replacement))
+	require.Equal(tb, []string{p + "a", "q", "other", "d", "q", "value"},
+		[]string{string(key), string(q), string(v), string(d), string(read.Qualifier), string(read.Value)})
+	intact(key, q, v, d, read.Qualifier, read.Value)
+	require.Equal(tb, []string{"q=other"}, get(tb, f, p+"a", driver.Slice{}))
+
 	key, q, v = roomy(p+"b"), roomy("q"), roomy("value")
 	ok, err := f.CheckAndPut(background, key, driver.Cell{Qualifier: q}, driver.Cell{Qualifier: q, Value: v})
 	require.NoError(tb, err)
@@ -447,6 +505,7 @@ func checkContext(tb testing.TB, s *suite) {
 		check("Get", err)
 		check("Scan", scanError(tb, f, c.ctx, within(p)))
 		check("Apply", f.Apply(c.ctx, row(p+"b", put("q", "v"))))
+		check("Replace", f.Replace(c.ctx, driver.Replacement{Row: b(p + "a"), Seen: seen(tb, f, p+"a", "q"), Puts: []driver.Cell{put("q", "w")}}))
 		ok, err := f.CheckAndPut(c.ctx, b(p+"c"), absent("q"), put("q", "v"))
 		check("CheckAndPut", err)
 		require.False(tb, ok)
@@ -462,6 +521,7 @@ func checkContext(tb testing.TB, s *suite) {
 		check("Drop", s.db.Drop(c.ctx, s.specs["ordered"].Name))
 	}
 	require.Equal(tb, []string{p + "a"}, keys(scan(tb, f, within(p))), "something was written although the context was done")
+	require.Equal(tb, []string{"q=v"}, get(tb, f, p+"a", driver.Slice{}), "something was written although the context was done")
 
 	// In the middle of a scan.
 	var ms []driver.Mutation
@@ -1075,6 +1135,12 @@ func checkInvalidRange(tb testing.TB, s *suite) {
 	for _, r := range []driver.Range{
 		{Limit: -1},
 		{Reverse: true, AnyOrder: true},
+		{Parts: 2},
+		{Parts: -1, AnyOrder: true},
+		{Parts: driver.MaxParts + 1, AnyOrder: true},
+		{Part: -1, Parts: 2, AnyOrder: true},
+		{Part: 2, Parts: 2, AnyOrder: true},
+		{Part: 1, AnyOrder: true},
 		{Cells: driver.Slice{Limit: 1}},
 		{Cells: driver.Slice{Reverse: true}},
 	} {
@@ -1205,6 +1271,66 @@ func checkAnyOrder(tb testing.TB, s *suite) {
 				limit = len(want)
 			}
 			require.Len(tb, seen, limit)
+		}
+	}
+}
+
+func checkParts(tb testing.TB, s *suite) {
+	rng := random(tb)
+	for _, kind := range []string{"parts", "parts_prefix", "parts_wide"} {
+		spec := driver.FamilySpec{Layout: driver.LayoutOrdered, SpreadBits: 4}
+		switch kind {
+		case "parts_prefix":
+			spec = driver.FamilySpec{Layout: driver.LayoutOrdered, PrefixBytes: 2}
+		case "parts_wide":
+			spec = driver.FamilySpec{Layout: driver.LayoutWide}
+		}
+		f := s.family(tb, kind, spec)
+		var all []string
+		for _, e := range edges {
+			if len(e) >= max(1, spec.PrefixBytes) {
+				all = append(all, e, "tenant"+e)
+			}
+		}
+		for range 300 {
+			key := string(binary.BigEndian.AppendUint32(nil, rng.Uint32()))
+			all = append(all, key, "tenant"+key)
+		}
+		slices.Sort(all)
+		all = slices.Compact(all)
+		var ms []driver.Mutation
+		for _, key := range all {
+			ms = append(ms, row(key, put("k", key), put("x", "")))
+		}
+		apply(tb, f, ms...)
+		x, y := all[rng.IntN(len(all))], all[rng.IntN(len(all))]
+		for _, r := range []driver.Range{
+			{}, {Start: b("tenant"), End: b("tenanu")}, {Start: b(min(x, y)), End: b(max(x, y))}, {Start: b(x)}, {End: b(y)},
+		} {
+			r.AnyOrder, r.Cells = true, driver.Slice{Only: bs("k")}
+			want := sliced(all, driver.Slice{Start: r.Start, End: r.End})
+			for _, parts := range []int{1, 2, 7} {
+				r.Parts = parts
+				var got []string
+				for r.Part = 0; r.Part < max(1, parts); r.Part++ {
+					rows := scan(tb, f, r)
+					for _, row := range rows {
+						require.Equal(tb, []string{"k=" + string(row.Key)}, show(row.Cells))
+					}
+					got = append(got, keys(rows)...)
+					if r.Part == parts/2 && len(rows) > 1 {
+						limited := r
+						limited.Limit = len(rows) - 1
+						require.Len(tb, scan(tb, f, limited), len(rows)-1, "%+v", limited)
+					}
+				}
+				slices.Sort(got)
+				require.Equal(tb, want, slices.Clip(got), "%d parts of %q to %q", parts, r.Start, r.End)
+			}
+		}
+		// The largest number, of which these are the first and last parts.
+		for _, part := range []int{0, driver.MaxParts - 1} {
+			scan(tb, f, driver.Range{AnyOrder: true, Part: part, Parts: driver.MaxParts})
 		}
 	}
 }
@@ -1474,6 +1600,345 @@ func checkTTL(tb testing.TB, s *suite) {
 	require.Equal(tb, []string{"q=1"}, get(tb, f, p+"long", driver.Slice{}))
 
 	require.ErrorIs(tb, f.Apply(background, row(p+"x", ttl(put("q", "1"), -1))), driver.ErrRange)
+}
+
+// Replacements.
+
+// seen reads a cell of a row with its stamp.
+func seen(tb testing.TB, f driver.Family, key, qualifier string) driver.Cell {
+	tb.Helper()
+	cells, err := f.Get(background, b(key), driver.Slice{Only: bs(qualifier), Stamps: true})
+	require.NoError(tb, err)
+	require.Len(tb, cells, 1)
+	return cells[0]
+}
+
+func replace(tb testing.TB, f driver.Family, replacements ...driver.Replacement) {
+	tb.Helper()
+	require.NoError(tb, f.Replace(background, replacements...))
+}
+
+// generation is a mutation of the row as the contract of Replace demands: all of them name the
+// same cells, and give "id" a value of its own. One cell is there in every other generation only.
+func generation(key string, i int, name string) (m driver.Mutation) {
+	m = row(key, put("id", name), put("x", name))
+	switch i % 3 {
+	case 0:
+		m.Puts, m.Deletes = append(m.Puts, put("", name), put("y", name)), bs("z")
+	case 1:
+		m.Puts, m.Deletes = append(m.Puts, put("z", name)), bs("", "y")
+	default:
+		m.Deletes = bs("", "y", "z")
+	}
+	return m
+}
+
+// replacement is what the generation is to be replaced by.
+func replacement(m driver.Mutation, read driver.Cell) driver.Replacement {
+	return driver.Replacement{Row: m.Row, Seen: read, Puts: m.Puts, Deletes: m.Deletes}
+}
+
+// after is what a row has after the generation.
+func after(m driver.Mutation) []string {
+	want := show(m.Puts)
+	slices.Sort(want)
+	return want
+}
+
+func checkStamps(tb testing.TB, s *suite) {
+	for _, f := range []driver.Family{s.ordered(tb), s.wide(tb)} {
+		p := s.prefix()
+		m := generation(p+"a", 0, "1")
+		apply(tb, f, m, row(p+"b", put("q", "v")))
+		slices := []driver.Slice{{}, {Only: bs("id", "y")}, {Start: b("id"), End: b("y")}, {Limit: 1}, {Reverse: true, Limit: 2}}
+		if f == s.wide(tb) {
+			slices = append(slices, driver.Slice{Head: true, Start: b("w")}, driver.Slice{Head: true, Start: b("zz")}, driver.Slice{Head: true, Limit: 1})
+		}
+		for _, slice := range slices {
+			plain, err := f.Get(background, b(p+"a"), slice)
+			require.NoError(tb, err)
+			require.NotEmpty(tb, plain)
+			slice.Stamps = true
+			stamped, err := f.Get(background, b(p+"a"), slice)
+			require.NoError(tb, err)
+			require.Equal(tb, show(plain), show(stamped), "%+v", slice)
+			for i := range plain {
+				require.Zero(tb, plain[i].Stamp, "%+v", slice)
+				require.NotZero(tb, stamped[i].Stamp, "%+v", slice)
+				require.Equal(tb, stamped[0].Stamp, stamped[i].Stamp, "of one mutation")
+			}
+		}
+		for _, anyOrder := range []bool{false, true} {
+			if !anyOrder && f == s.wide(tb) {
+				continue
+			}
+			r := within(p)
+			r.AnyOrder = anyOrder
+			for _, row := range scan(tb, f, r) {
+				for _, c := range row.Cells {
+					require.Zero(tb, c.Stamp)
+				}
+			}
+			r.Cells.Stamps = true
+			rows := scan(tb, f, r)
+			require.Len(tb, rows, 2)
+			for _, row := range rows {
+				got, err := f.Get(background, row.Key, driver.Slice{Stamps: true})
+				require.NoError(tb, err)
+				require.Equal(tb, got, row.Cells)
+			}
+		}
+		// A row that is not on one page of anything.
+		wide := row(p + "wide")
+		for i := range 3000 {
+			wide.Puts = append(wide.Puts, put(fmt.Sprintf("%04d", i), "v"))
+		}
+		apply(tb, f, wide)
+		r := within(p)
+		r.AnyOrder, r.Cells = true, driver.Slice{Start: b("0"), End: b("9"), Stamps: true}
+		rows := scan(tb, f, r)
+		require.Len(tb, rows, 1)
+		require.Len(tb, rows[0].Cells, 3000)
+		for _, c := range rows[0].Cells {
+			require.NotZero(tb, c.Stamp)
+		}
+	}
+}
+
+func checkReplace(tb testing.TB, s *suite) {
+	for _, f := range []driver.Family{s.ordered(tb), s.wide(tb)} {
+		p := s.prefix()
+		for from := range 3 {
+			for to := range 3 {
+				key := fmt.Sprintf("%s%d%d", p, from, to)
+				apply(tb, f, generation(key, from, "old"), row(key+"x", put("id", "stays")))
+				// Twice over, what is read the second time being a replacement.
+				for i, name := range []string{"new", "newer"} {
+					m := generation(key, to+i, name)
+					r := replacement(m, seen(tb, f, key, "id"))
+					replace(tb, f, r)
+					require.Equal(tb, after(m), get(tb, f, key, driver.Slice{}))
+					replace(tb, f, r)
+					require.Equal(tb, after(m), get(tb, f, key, driver.Slice{}), "again")
+				}
+				require.Equal(tb, []string{"id=stays"}, get(tb, f, key+"x", driver.Slice{}))
+			}
+		}
+		if f == s.wide(tb) {
+			m := generation(p+"h", 0, "head")
+			apply(tb, f, generation(p+"h", 1, "old"))
+			replace(tb, f, replacement(m, seen(tb, f, p+"h", "id")))
+			require.Equal(tb, []string{"=head"}, get(tb, f, p+"h", driver.Slice{Head: true, Start: b("zz")}))
+			replace(tb, f, replacement(generation(p+"h", 1, "none"), seen(tb, f, p+"h", "id")))
+			require.Empty(tb, get(tb, f, p+"h", driver.Slice{Head: true, Start: b("zz")}))
+		}
+		// A row can be replaced by nothing.
+		m := generation(p+"gone", 1, "old")
+		apply(tb, f, m)
+		replace(tb, f, driver.Replacement{Row: m.Row, Seen: seen(tb, f, p+"gone", "id"), Deletes: bs("", "id", "x", "y", "z")})
+		require.Empty(tb, get(tb, f, p+"gone", driver.Slice{}))
+	}
+}
+
+// checkReplaceLoses repeats, without a pause, what a database that orders by its clock gets wrong.
+func checkReplaceLoses(tb testing.TB, s *suite) {
+	for _, f := range []driver.Family{s.ordered(tb), s.wide(tb)} {
+		key := s.prefix() + "a"
+		for i := range 24 {
+			name := fmt.Sprint(i)
+			apply(tb, f, generation(key, i, "old"+name))
+			read := seen(tb, f, key, "id")
+			late := replacement(generation(key, i/2, "late"+name), read)
+			if i%2 == 1 {
+				replace(tb, f, replacement(generation(key, i/3, "kept"+name), read))
+				late.Seen = seen(tb, f, key, "id")
+			}
+			want := []string{}
+			if i%4 == 3 {
+				apply(tb, f, driver.Mutation{Row: b(key), DeleteRow: true})
+			} else {
+				m := generation(key, i/4, "new"+name)
+				apply(tb, f, m)
+				want = after(m)
+			}
+			replace(tb, f, late)
+			require.Equal(tb, want, get(tb, f, key, driver.Slice{}), "step %d", i)
+		}
+	}
+}
+
+func checkReplaceIsOld(tb testing.TB, s *suite) {
+	for _, f := range []driver.Family{s.ordered(tb), s.wide(tb)} {
+		key := s.prefix() + "a"
+		for i := range 24 {
+			name := fmt.Sprint(i)
+			apply(tb, f, generation(key, i, "old"+name))
+			replace(tb, f, replacement(generation(key, i/3, "replaced"+name), seen(tb, f, key, "id")))
+			m := generation(key, i/9, "new"+name)
+			apply(tb, f, m)
+			require.Equal(tb, after(m), get(tb, f, key, driver.Slice{}), "step %d", i)
+			apply(tb, f, driver.Mutation{Row: b(key), DeleteRow: true})
+			require.Empty(tb, get(tb, f, key, driver.Slice{}), "step %d", i)
+		}
+	}
+}
+
+// checkReplaceRace has one writer and two replacers to each row. The name of a generation is its
+// number, and that of a replacement begins with the number that it saw.
+func checkReplaceRace(tb testing.TB, s *suite) {
+	f := s.ordered(tb)
+	p := s.prefix()
+	const rows, generations = 4, 60
+	whole := func(cells []driver.Cell) error {
+		var name string
+		for _, c := range cells {
+			if name == "" {
+				name = string(c.Value)
+			}
+			if string(c.Value) != name {
+				return fmt.Errorf("a mixed row: %q", show(cells))
+			}
+		}
+		var i int
+		if _, err := fmt.Sscanf(name, "%d", &i); err != nil {
+			return err
+		}
+		if strings.Contains(name, "replaced") {
+			i++
+		}
+		if want := after(generation("", i, name)); !slices.Equal(want, show(cells)) {
+			return fmt.Errorf("a mixed row: %q, want %q", show(cells), want)
+		}
+		return nil
+	}
+	var failed atomic.Value
+	var done atomic.Int64
+	var all sync.WaitGroup
+	for n := range rows {
+		key := fmt.Sprint(p, n)
+		apply(tb, f, generation(key, 0, "000"))
+		all.Go(func() {
+			defer done.Add(1)
+			for i := 1; i < generations && failed.Load() == nil; i++ {
+				if err := f.Apply(background, generation(key, i, fmt.Sprintf("%03d", i))); err != nil {
+					failed.Store(err)
+				}
+				if i%4 == 0 {
+					time.Sleep(time.Millisecond)
+				}
+			}
+		})
+	}
+	var replaced atomic.Int64
+	for w := range 2 {
+		all.Go(func() {
+			for n := 0; done.Load() < rows && failed.Load() == nil; n++ {
+				var rs []driver.Replacement
+				r := within(p)
+				r.Cells.Stamps = true
+				for row, err := range f.Scan(background, r) {
+					if err == nil {
+						err = whole(row.Cells)
+					}
+					if err != nil {
+						failed.Store(err)
+						return
+					}
+					read := row.Cells[slices.IndexFunc(row.Cells, func(c driver.Cell) bool { return string(c.Qualifier) == "id" })]
+					if strings.Contains(string(read.Value), "replaced") {
+						continue
+					}
+					var i int
+					_, _ = fmt.Sscanf(string(read.Value), "%d", &i)
+					m := generation(string(row.Key), i+1, fmt.Sprintf("%s replaced %d by %d", read.Value, n, w))
+					rs = append(rs, replacement(m, read))
+				}
+				if err := f.Replace(background, rs...); err != nil {
+					failed.Store(err)
+				}
+				replaced.Add(int64(len(rs)))
+			}
+		})
+	}
+	all.Wait()
+	require.Nil(tb, failed.Load())
+	require.NotZero(tb, replaced.Load())
+	for n := range rows {
+		cells, err := f.Get(background, b(fmt.Sprint(p, n)), driver.Slice{})
+		require.NoError(tb, err)
+		require.NoError(tb, whole(cells))
+		require.True(tb, strings.HasPrefix(string(cells[0].Value), fmt.Sprintf("%03d", generations-1)), "the last write was lost: %q", show(cells))
+	}
+}
+
+func checkReplaceMany(tb testing.TB, s *suite) {
+	for _, f := range []driver.Family{s.ordered(tb), s.family(tb, "prefix", driver.FamilySpec{Layout: driver.LayoutOrdered, PrefixBytes: 2})} {
+		p := s.prefix()
+		replace(tb, f)
+		want := manyRows(tb, f, p, 3000)
+		r := within(p)
+		r.AnyOrder, r.Cells.Stamps = true, true
+		var rs []driver.Replacement
+		for _, row := range scan(tb, f, r) {
+			read := row.Cells[slices.IndexFunc(row.Cells, func(c driver.Cell) bool { return string(c.Qualifier) == "k" })]
+			rs = append(rs, driver.Replacement{Row: row.Key, Seen: read, Puts: []driver.Cell{put("k", "new"+string(row.Key))}})
+		}
+		require.Len(tb, rs, len(want))
+		// Every third row is written between.
+		var ms []driver.Mutation
+		for i := 0; i < len(rs); i += 3 {
+			ms = append(ms, row(string(rs[i].Row), put("k", "written")))
+		}
+		apply(tb, f, ms...)
+		replace(tb, f, rs...)
+		r.Cells = driver.Slice{Only: bs("k")}
+		got := make(map[string]string)
+		for _, row := range scan(tb, f, r) {
+			got[string(row.Key)] = string(row.Cells[0].Value)
+		}
+		for i, r := range rs {
+			value := "new" + string(r.Row)
+			if i%3 == 0 {
+				value = "written"
+			}
+			require.Equal(tb, value, got[string(r.Row)])
+		}
+	}
+}
+
+func checkReplaceRefusals(tb testing.TB, s *suite) {
+	f := s.ordered(tb)
+	p := s.prefix()
+	apply(tb, f, row(p+"a", put("q", "old"), put("r", "old")))
+	read := seen(tb, f, p+"a", "q")
+	unstamped, empty := read, read
+	unstamped.Stamp, empty.Value = 0, nil
+	expiring := put("q", "secret")
+	expiring.TTL = time.Hour
+	secret := []driver.Cell{put("q", "secret")}
+	for _, c := range []struct {
+		name string
+		rs   []driver.Replacement
+		want error // nil is any
+	}{
+		{"without a stamp", []driver.Replacement{{Row: b(p + "a"), Seen: unstamped, Puts: secret}}, driver.ErrSeen},
+		{"without a value", []driver.Replacement{{Row: b(p + "a"), Seen: empty, Puts: secret}}, driver.ErrSeen},
+		{"of another cell", []driver.Replacement{{Row: b(p + "a"), Seen: read, Puts: []driver.Cell{put("r", "secret")}}}, driver.ErrSeen},
+		{"by the same value", []driver.Replacement{{Row: b(p + "a"), Seen: read, Puts: []driver.Cell{put("q", "old"), put("r", "secret")}}}, driver.ErrSeen},
+		{"put and deleted", []driver.Replacement{{Row: b(p + "a"), Seen: read, Puts: secret, Deletes: bs("q")}}, driver.ErrOverlap},
+		{"one row twice", []driver.Replacement{{Row: b(p + "a"), Seen: read, Puts: secret}, {Row: b(p + "a"), Seen: read, Puts: secret}}, driver.ErrOverlap},
+		{"too large", []driver.Replacement{{Row: b(p + "a"), Seen: read, Puts: []driver.Cell{{Qualifier: b("q"), Value: make([]byte, driver.MaxValue+1)}}}}, driver.ErrTooLarge},
+		{"no row", []driver.Replacement{{Seen: read, Puts: secret}}, nil},
+		{"with a TTL", []driver.Replacement{{Row: b(p + "a"), Seen: read, Puts: []driver.Cell{expiring}}}, nil},
+	} {
+		err := f.Replace(background, c.rs...)
+		require.Error(tb, err, c.name)
+		if c.want != nil {
+			require.ErrorIs(tb, err, c.want, c.name)
+		}
+		require.NotContains(tb, err.Error(), "secret")
+		require.Equal(tb, []string{"q=old", "r=old"}, get(tb, f, p+"a", driver.Slice{}), c.name)
+	}
 }
 
 // Conditions.
@@ -1814,6 +2279,8 @@ func checkSnapshot(tb testing.TB, s *suite) {
 	require.Equal(tb, []string{p + "a", p + "c"}, keys(scan(tb, f, within(p))))
 
 	require.ErrorIs(tb, vf.Apply(background, row(p+"x", put("q", "1"))), driver.ErrReadOnly)
+	replacement := driver.Replacement{Row: b(p + "a"), Seen: seen(tb, vf, p+"a", "q"), Puts: []driver.Cell{put("q", "3")}}
+	require.ErrorIs(tb, vf.Replace(background, replacement), driver.ErrReadOnly)
 	_, err = vf.CheckAndPut(background, b(p+"x"), absent("q"), put("q", "1"))
 	require.ErrorIs(tb, err, driver.ErrReadOnly)
 	if c, ok := vf.(driver.Committer); ok {

@@ -131,6 +131,24 @@ var breakages = []breakage{
 				return rows
 			}}
 		}},
+	{name: "every part is the whole",
+		noted: []string{"the parts of a scan are disjoint and together the whole"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, rangeOf: func(r driver.Range) driver.Range {
+				r.Part, r.Parts = 0, 0
+				return r
+			}}
+		}},
+	{name: "the last part is left out",
+		noted: []string{"the parts of a scan are disjoint and together the whole"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, rangeOf: func(r driver.Range) driver.Range {
+				if r.Parts > 1 && r.Part == r.Parts-1 {
+					r.Limit = 1
+				}
+				return r
+			}}
+		}},
 	{name: "a scan goes on after the caller stops",
 		noted: []string{"scans stop when the caller stops"},
 		family: func(f driver.Committer) driver.Committer {
@@ -365,6 +383,84 @@ var breakages = []breakage{
 		family: func(f driver.Committer) driver.Committer {
 			return &brokenFamily{Committer: f, apply: func(ctx context.Context, ms []driver.Mutation) error {
 				return f.Apply(ctx, ms[:min(len(ms), 5000)]...)
+			}}
+		}},
+	{name: "stamps are not filled",
+		noted: []string{"cells have stamps where they are asked for"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, sliceOf: func(s driver.Slice) driver.Slice { s.Stamps = false; return s }}
+		}},
+	{name: "stamps are always filled",
+		noted: []string{"cells have stamps where they are asked for"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, sliceOf: func(s driver.Slice) driver.Slice { s.Stamps = true; return s }}
+		}},
+	{name: "Replace ignores what was seen",
+		noted: []string{"a mutation after Seen wins over Replace", "concurrent Apply and Replace leave one of them, whole", "Replace takes any number of replacements"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, replace: func(ctx context.Context, rs []driver.Replacement) error {
+				var ms []driver.Mutation
+				for _, r := range rs {
+					ms = append(ms, driver.Mutation{Row: r.Row, Puts: r.Puts, Deletes: r.Deletes})
+				}
+				return f.Apply(ctx, ms...)
+			}}
+		}},
+	{name: "Replace looks, and then writes",
+		noted: []string{"concurrent Apply and Replace leave one of them, whole"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, replace: func(ctx context.Context, rs []driver.Replacement) error {
+				for _, r := range rs {
+					cells, err := f.Get(ctx, r.Row, driver.Slice{Only: [][]byte{r.Seen.Qualifier}})
+					if err != nil || len(cells) == 0 || !bytes.Equal(cells[0].Value, r.Seen.Value) {
+						continue
+					}
+					time.Sleep(100 * time.Microsecond)
+					if err := f.Apply(ctx, driver.Mutation{Row: r.Row, Puts: r.Puts, Deletes: r.Deletes}); err != nil {
+						return err
+					}
+				}
+				return nil
+			}}
+		}},
+	{name: "Replace forgets its deletes",
+		noted: []string{"Replace changes rows that were not written since"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, replace: func(ctx context.Context, rs []driver.Replacement) error {
+				rs = slices.Clone(rs)
+				for i, r := range rs {
+					if len(r.Puts) > 0 {
+						rs[i].Deletes = nil
+					}
+				}
+				return f.Replace(ctx, rs...)
+			}}
+		}},
+	{name: "Replace locks the row",
+		noted: []string{"a mutation after Replace wins over it"},
+		family: func(f driver.Committer) driver.Committer {
+			var replaced sync.Map
+			return &brokenFamily{Committer: f, replace: func(ctx context.Context, rs []driver.Replacement) error {
+				for _, r := range rs {
+					replaced.Store(string(r.Row), true)
+				}
+				return f.Replace(ctx, rs...)
+			}, apply: func(ctx context.Context, ms []driver.Mutation) error {
+				ms = slices.DeleteFunc(slices.Clone(ms), func(m driver.Mutation) bool {
+					_, later := replaced.LoadAndDelete(string(m.Row))
+					return later
+				})
+				return f.Apply(ctx, ms...)
+			}}
+		}},
+	{name: "any replacement will do",
+		noted: []string{"a replacement that does not say what was seen is refused"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, replace: func(ctx context.Context, rs []driver.Replacement) error {
+				if err := f.Replace(ctx, rs...); !errors.Is(err, driver.ErrSeen) {
+					return err
+				}
+				return nil
 			}}
 		}},
 	{name: "CheckAndPut is not atomic",
@@ -652,6 +748,11 @@ var breakages = []breakage{
 				return s
 			}}
 		}},
+	{name: "a family that is to exist is created",
+		noted: []string{"a family that is to exist is not created"},
+		db: func(db driver.DB) driver.DB {
+			return &brokenDB{DB: db, spec: func(s driver.FamilySpec) driver.FamilySpec { s.Existing = false; return s }}
+		}},
 	{name: "the layout is not recorded",
 		noted: []string{"another layout is refused"},
 		db: func(db driver.DB) driver.DB {
@@ -841,6 +942,7 @@ type brokenFamily struct {
 	get         func(context.Context, []byte, driver.Slice) ([]driver.Cell, error)
 	apply       func(context.Context, []driver.Mutation) error
 	checkAndPut func(context.Context, []byte, driver.Cell, []driver.Cell) (bool, error)
+	replace     func(context.Context, []driver.Replacement) error
 	commit      func(context.Context, []byte, []driver.Cell, []driver.Cell, [][]byte) (bool, error)
 
 	scan func(context.Context, driver.Range) iter.Seq2[driver.Row, error]
@@ -946,6 +1048,14 @@ func (f *brokenFamily) Apply(ctx context.Context, ms ...driver.Mutation) error {
 		return nil
 	}
 	return f.Committer.Apply(ctx, ms...)
+}
+
+func (f *brokenFamily) Replace(ctx context.Context, rs ...driver.Replacement) error {
+	ctx = f.context(ctx)
+	if f.replace != nil {
+		return f.replace(ctx, rs)
+	}
+	return f.Committer.Replace(ctx, rs...)
 }
 
 // disjoint lets the last put of a cell win, and puts win over deletes.

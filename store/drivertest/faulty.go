@@ -20,7 +20,7 @@ var ErrInjected = errors.New("drivertest: injected fault")
 // An Op is one call of a database, as it is shown to the function that decides its fate.
 type Op struct {
 	N      int    // counts the calls of the database from 1
-	Method string // "Family", "Families", "Drop", "Snapshot", "Get", "Scan", "Apply", "CheckAndPut" or "Commit"
+	Method string // "Family", "Families", "Drop", "Snapshot", "Get", "Scan", "Apply", "Replace", "CheckAndPut" or "Commit"
 	Family string // its name, where the call has one
 	Row    []byte // of Get, CheckAndPut and Commit; not to be changed
 }
@@ -47,8 +47,8 @@ const (
 	// [driver.ErrUnknownOutcome].
 	Lose
 
-	// FailPartly: Apply applies some of the mutations and fails. A scan fails after some rows.
-	// Other calls are as with FailAfter.
+	// FailPartly: Apply applies some of the mutations and fails, and so Replace. A scan fails
+	// after some rows. Other calls are as with FailAfter.
 	FailPartly
 
 	// FailAfter: the call is made, and its answer lost. A conditional one returns
@@ -213,7 +213,7 @@ type call struct {
 	// go on.
 	make func(rows func(int) error) error
 
-	// partly, of Apply, applies every other mutation; nil otherwise.
+	// partly, of Apply and Replace, makes every other change; nil otherwise.
 	partly func() error
 
 	// later, of mutations, copies what was passed and returns a function that makes the call; nil
@@ -362,19 +362,31 @@ func (w *wrappedFamily) Scan(ctx context.Context, r driver.Range) iter.Seq2[driv
 
 func (w *wrappedFamily) Apply(ctx context.Context, mutations ...driver.Mutation) error {
 	return w.hook(ctx, Op{Method: "Apply", Family: w.name}, call{
-		make: func(func(int) error) error { return w.family.Apply(ctx, mutations...) },
-		partly: func() error {
-			var some []driver.Mutation
-			for i := 0; i < len(mutations); i += 2 {
-				some = append(some, mutations[i])
-			}
-			return w.family.Apply(ctx, some...)
-		},
+		make:   func(func(int) error) error { return w.family.Apply(ctx, mutations...) },
+		partly: func() error { return w.family.Apply(ctx, everyOther(mutations)...) },
 		later: func() func() {
 			kept := cloneMutations(mutations)
 			return func() { _ = w.family.Apply(context.Background(), kept...) }
 		},
 	})
+}
+
+func (w *wrappedFamily) Replace(ctx context.Context, replacements ...driver.Replacement) error {
+	return w.hook(ctx, Op{Method: "Replace", Family: w.name}, call{
+		make:   func(func(int) error) error { return w.family.Replace(ctx, replacements...) },
+		partly: func() error { return w.family.Replace(ctx, everyOther(replacements)...) },
+		later: func() func() {
+			kept := cloneReplacements(replacements)
+			return func() { _ = w.family.Replace(context.Background(), kept...) }
+		},
+	})
+}
+
+func everyOther[T any](all []T) (some []T) {
+	for i := 0; i < len(all); i += 2 {
+		some = append(some, all[i])
+	}
+	return some
 }
 
 func (w *wrappedFamily) CheckAndPut(ctx context.Context, row []byte, expect driver.Cell, puts ...driver.Cell) (ok bool, err error) {
@@ -432,6 +444,15 @@ func cloneMutations(mutations []driver.Mutation) []driver.Mutation {
 	out := slices.Clone(mutations)
 	for i, m := range out {
 		out[i].Row, out[i].Puts, out[i].Deletes = bytes.Clone(m.Row), cloneCells(m.Puts), cloneAll(m.Deletes)
+	}
+	return out
+}
+
+func cloneReplacements(replacements []driver.Replacement) []driver.Replacement {
+	out := slices.Clone(replacements)
+	for i, r := range out {
+		out[i].Row, out[i].Seen = bytes.Clone(r.Row), cloneCells([]driver.Cell{r.Seen})[0]
+		out[i].Puts, out[i].Deletes = cloneCells(r.Puts), cloneAll(r.Deletes)
 	}
 	return out
 }

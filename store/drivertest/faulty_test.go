@@ -65,6 +65,21 @@ func TestFaults(t *testing.T) {
 			check(f.Apply(background, puts...), c.kind)
 			require.Equal(t, c.applied, keys(scan(t, plain, driver.Range{})))
 
+			plain, f, _ = faultyFamily(t, fates(NoFault, c.fault))
+			apply(t, plain, puts...)
+			var rs []driver.Replacement
+			for _, m := range puts {
+				rs = append(rs, driver.Replacement{Row: m.Row, Seen: seen(t, plain, string(m.Row), "q"), Puts: []driver.Cell{put("q", "2")}})
+			}
+			check(f.Replace(background, rs...), c.kind)
+			replaced := []string{}
+			for _, r := range scan(t, plain, driver.Range{}) {
+				if string(r.Cells[0].Value) == "2" {
+					replaced = append(replaced, string(r.Key))
+				}
+			}
+			require.Equal(t, c.applied, replaced)
+
 			for _, commit := range []bool{false, true} {
 				plain, f, _ := faultyFamily(t, fates(NoFault, c.fault))
 				var ok bool
@@ -125,6 +140,19 @@ func TestFailLate(t *testing.T) {
 	snap, err := db.(driver.Snapshotter).Snapshot()
 	require.NoError(t, err)
 	require.NoError(t, snap.Close())
+	require.NoError(t, db.Close())
+
+	plain, f, db = faultyFamily(t, fates(NoFault, FailLate))
+	apply(t, plain, row("r", put("q", "1")))
+	key = b("r")
+	require.ErrorIs(t, f.Replace(background, driver.Replacement{Row: key, Seen: seen(t, plain, "r", "q"), Puts: []driver.Cell{put("q", "late")}}), ErrInjected)
+	key[0] = 'X'
+	for i := range 3 {
+		require.Equal(t, []string{"q=1"}, get(t, plain, "r", driver.Slice{}), i)
+		_, err := f.Get(background, b("r"), driver.Slice{})
+		require.NoError(t, err)
+	}
+	require.Equal(t, []string{"q=late"}, get(t, plain, "r", driver.Slice{}))
 	require.NoError(t, db.Close())
 }
 

@@ -61,6 +61,9 @@ func (db *memory) Family(ctx context.Context, spec driver.FamilySpec) (driver.Fa
 		return nil, errMemoryClosed
 	}
 	f := db.families[spec.Name]
+	if f == nil && spec.Existing {
+		return nil, fmt.Errorf("%w: %s", driver.ErrNoFamily, spec.Name)
+	}
 	if f == nil {
 		f = &memoryFamily{db: db, spec: spec, rows: make(map[string]*memoryRow)}
 		db.families[spec.Name] = f
@@ -69,6 +72,7 @@ func (db *memory) Family(ctx context.Context, spec driver.FamilySpec) (driver.Fa
 }
 
 func (f *memoryFamily) match(spec driver.FamilySpec) error {
+	spec.Existing = false // which is no part of the layout
 	if f.spec != spec {
 		return fmt.Errorf("%w: family %s", driver.ErrLayout, spec.Name)
 	}
@@ -207,7 +211,11 @@ func (r *memoryRow) slice(s driver.Slice, now time.Time) []driver.Cell {
 				break
 			}
 			if c.alive(now) {
-				cells = append(cells, driver.Cell{Qualifier: []byte(c.qualifier), Value: []byte(c.value)})
+				cell := driver.Cell{Qualifier: []byte(c.qualifier), Value: []byte(c.value)}
+				if s.Stamps {
+					cell.Stamp = 1 // the value says enough
+				}
+				cells = append(cells, cell)
 			}
 		}
 	}
@@ -283,6 +291,7 @@ func (f *memoryFamily) Scan(ctx context.Context, r driver.Range) iter.Seq2[drive
 			yield(driver.Row{}, err)
 			return
 		}
+		r = r.Share()
 		start, end := bytes.Clone(r.Start), bytes.Clone(r.End)
 		for left := r.Limit; ; {
 			rows, more, err := f.page(ctx, r, start, end)
@@ -360,6 +369,30 @@ func (f *memoryFamily) Apply(ctx context.Context, mutations ...driver.Mutation) 
 	return nil
 }
 
+// Replace needs no stamps: a row whose cell Seen has its value was not written since.
+func (f *memoryFamily) Replace(ctx context.Context, replacements ...driver.Replacement) error {
+	if err := errors.Join(f.spec.CheckReplacements(replacements), done(ctx)); err != nil {
+		return err
+	}
+	f.db.mu.Lock()
+	defer f.db.mu.Unlock()
+	if err := f.usable(true); err != nil {
+		return err
+	}
+	for _, r := range replacements {
+		if f.holds(r.Row, r.Seen) {
+			f.change(r.Row, r.Puts, r.Deletes)
+		}
+	}
+	return nil
+}
+
+// holds reports whether a cell is as expected. It is called with the lock held.
+func (f *memoryFamily) holds(row []byte, e driver.Cell) bool {
+	found := f.rows[string(row)].slice(driver.Slice{Only: [][]byte{e.Qualifier}}, f.now())
+	return (e.Value == nil) == (len(found) == 0) && (len(found) == 0 || bytes.Equal(found[0].Value, e.Value))
+}
+
 func (f *memoryFamily) change(key []byte, puts []driver.Cell, deletes [][]byte) {
 	old := f.rows[string(key)]
 	row := &memoryRow{}
@@ -406,10 +439,8 @@ func (f *memoryFamily) Commit(ctx context.Context, row []byte, expect, puts []dr
 	if err := f.usable(true); err != nil {
 		return false, err
 	}
-	now := f.now()
 	for _, e := range expect {
-		found := f.rows[string(row)].slice(driver.Slice{Only: [][]byte{e.Qualifier}}, now)
-		if (e.Value == nil) != (len(found) == 0) || len(found) > 0 && !bytes.Equal(found[0].Value, e.Value) {
+		if !f.holds(row, e) {
 			return false, nil
 		}
 	}

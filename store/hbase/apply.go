@@ -119,6 +119,50 @@ func (f *family) apply(ctx context.Context, mutations []driver.Mutation) error {
 	return err
 }
 
+// Replace implements [driver.Family]. Each replacement is a request with a condition on the value of
+// the cell that was seen, which the server checks and carries out with the row locked. The client
+// may send it again: it then finds another value.
+//
+// Its deletions have the time of what was seen, not the present one, so that they do not cover a put
+// that follows in the same millisecond. And it waits until that time is over: a deletion of then
+// must not cover what it puts, nor one of its own what comes next.
+func (f *family) Replace(ctx context.Context, replacements ...driver.Replacement) error {
+	if err := f.spec.CheckReplacements(replacements); err != nil {
+		return err
+	}
+	ctx, cancel := f.db.bound(ctx)
+	defer cancel()
+	if err := f.replace(ctx, replacements); err != nil {
+		return f.db.fail(ctx, "replace in "+f.spec.Name, err)
+	}
+	return nil
+}
+
+func (f *family) replace(ctx context.Context, replacements []driver.Replacement) error {
+	if !sleep(ctx, afterDelete) {
+		return ctx.Err()
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(atomicAtOnce)
+	for _, r := range replacements {
+		if groupCtx.Err() != nil {
+			break
+		}
+		deletes := make(map[string]uint64, len(r.Deletes))
+		for _, q := range r.Deletes {
+			deletes[string(q)] = uint64(r.Seen.Stamp)
+		}
+		c := f.atomic(groupCtx, driver.Mutation{Row: r.Row, Puts: r.Puts}, deletes)
+		c.condition = condition(c.key, r.Seen)
+		group.Go(func() error { return f.sendAtomic(groupCtx, c) })
+	}
+	err := group.Wait()
+	if err == nil {
+		err = ctx.Err()
+	}
+	return err
+}
+
 // simple reports whether a mutation is one request of HBase.
 func simple(m driver.Mutation) bool {
 	return (len(m.Puts) > 0) != (m.DeleteRow || len(m.Deletes) > 0) &&

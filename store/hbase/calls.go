@@ -81,7 +81,7 @@ func (c *getCall) ToProto() proto.Message {
 // cellsOf takes the cells out of a response. The server sends them within the message, because
 // gohbase does not say that it is new enough for anything better, so they are in memory of their
 // own already.
-func cellsOf(r *pb.GetResponse) ([]driver.Cell, error) {
+func cellsOf(r *pb.GetResponse, stamps bool) ([]driver.Cell, error) {
 	found := r.GetResult().GetCell()
 	if len(found) != int(r.GetResult().GetAssociatedCellCount()) && len(found) == 0 {
 		return nil, errCell
@@ -92,6 +92,9 @@ func cellsOf(r *pb.GetResponse) ([]driver.Cell, error) {
 			return nil, errFormat
 		}
 		cells[i] = driver.Cell{Qualifier: c.Qualifier[1:], Value: c.Value[1:]}
+		if stamps {
+			cells[i].Stamp = int64(c.GetTimestamp())
+		}
 	}
 	return cells, nil
 }
@@ -99,8 +102,9 @@ func cellsOf(r *pb.GetResponse) ([]driver.Cell, error) {
 // A scanCall reads one page of rows out of one region.
 type scanCall struct {
 	call
-	scan *pb.Scan
-	rows uint32 // at most so many
+	scan   *pb.Scan
+	rows   uint32 // at most so many
+	stamps bool
 
 	page   []driver.Row
 	bad    error
@@ -125,7 +129,7 @@ func (c *scanCall) DeserializeCellBlocks(m proto.Message, b []byte) (uint32, err
 	c.page, c.bad = make([]driver.Row, 0, len(r.CellsPerResult)), nil
 	read := 0
 	for _, n := range r.CellsPerResult {
-		key, cells, k, err := decodeRow(b[read:], int(n))
+		key, cells, k, err := decodeRow(b[read:], int(n), c.stamps)
 		if err != nil {
 			c.bad = err
 			return uint32(len(b)), nil
@@ -190,12 +194,13 @@ func (c *mutateCall) SerializeCellBlocks(blocks [][]byte) (proto.Message, [][]by
 	}, append(blocks, c.cells), uint32(len(c.cells))
 }
 
-// An atomicCall makes several mutations of one row at once.
+// An atomicCall makes several mutations of one row at once, under a condition if there is one.
 type atomicCall struct {
 	call
-	actions []*pb.Action
-	cells   [][]byte
-	bytes   uint32
+	actions   []*pb.Action
+	cells     [][]byte
+	bytes     uint32
+	condition *pb.Condition
 }
 
 func (c *atomicCall) Name() string               { return "Multi" }
@@ -204,7 +209,7 @@ func (c *atomicCall) NewResponse() proto.Message { return &pb.MultiResponse{} }
 func (c *atomicCall) ToProto() proto.Message {
 	return &pb.MultiRequest{RegionAction: []*pb.RegionAction{{
 		Region: c.specifier(), Atomic: pbTrue, Action: c.actions,
-	}}}
+	}}, Condition: c.condition}
 }
 func (c *atomicCall) CellBlocksEnabled() bool { return true }
 func (c *atomicCall) SerializeCellBlocks(blocks [][]byte) (proto.Message, [][]byte, uint32) {
@@ -344,25 +349,25 @@ var (
 )
 
 // nextCell takes the first cell, of size bytes, out of b.
-func nextCell(b []byte) (row, qualifier, value []byte, size int, err error) {
+func nextCell(b []byte) (row, qualifier, value []byte, time uint64, size int, err error) {
 	if len(b) < 14 {
-		return nil, nil, nil, 0, errCell
+		return nil, nil, nil, 0, 0, errCell
 	}
 	total := int(binary.BigEndian.Uint32(b)) + 4
 	keyLen, valueLen := int(binary.BigEndian.Uint32(b[4:])), int(binary.BigEndian.Uint32(b[8:]))
 	rowLen := int(binary.BigEndian.Uint16(b[12:]))
 	// 12 bytes are beside row, family and qualifier in a key.
 	if total > len(b) || total != 12+keyLen+valueLen || keyLen < 12+rowLen {
-		return nil, nil, nil, 0, errCell
+		return nil, nil, nil, 0, 0, errCell
 	}
 	row = b[14 : 14+rowLen]
 	familyLen := int(b[14+rowLen])
 	if keyLen < 12+rowLen+familyLen {
-		return nil, nil, nil, 0, errCell
+		return nil, nil, nil, 0, 0, errCell
 	}
 	end := 12 + keyLen
 	qualifier = b[15+rowLen+familyLen : end-9]
-	return row, qualifier, b[end:total], total, nil
+	return row, qualifier, b[end:total], binary.BigEndian.Uint64(b[end-9:]), total, nil
 }
 
 // known reports whether a cell has our format.
@@ -372,13 +377,13 @@ func known(qualifier, value []byte) bool {
 
 // decodeRow decodes n cells of one row. The result is in one piece of memory of its own, so that
 // a row that is kept does not keep its whole page.
-func decodeRow(b []byte, n int) (key []byte, cells []driver.Cell, read int, err error) {
+func decodeRow(b []byte, n int, stamps bool) (key []byte, cells []driver.Cell, read int, err error) {
 	if n == 0 {
 		return nil, nil, 0, nil
 	}
 	size := 0
 	for range n {
-		row, qualifier, value, k, err := nextCell(b[read:])
+		row, qualifier, value, _, k, err := nextCell(b[read:])
 		switch {
 		case err != nil:
 			return nil, nil, 0, err
@@ -398,11 +403,14 @@ func decodeRow(b []byte, n int) (key []byte, cells []driver.Cell, read int, err 
 	}
 	cells = make([]driver.Cell, n)
 	for i, at := 0, 0; i < n; i++ {
-		row, qualifier, value, k, _ := nextCell(b[at:])
+		row, qualifier, value, time, k, _ := nextCell(b[at:])
 		if i == 0 {
 			key = keep(row)
 		}
 		cells[i] = driver.Cell{Qualifier: keep(qualifier[1:]), Value: keep(value[1:])}
+		if stamps {
+			cells[i].Stamp = int64(time)
+		}
 		at += k
 	}
 	return key, cells, read, nil

@@ -83,19 +83,23 @@ func conditional(row []byte, expect driver.Cell, puts []driver.Cell) (*pb.Mutati
 			Value:     append([]byte(valueHeader), c.Value...),
 		}
 	}
+	return &pb.MutationProto{
+		Row: row, MutateType: typeOfPut,
+		ColumnValue: []*pb.MutationProto_ColumnValue{{Family: []byte(columnFamily), QualifierValue: values}},
+	}, condition(row, expect)
+}
+
+func condition(row []byte, expect driver.Cell) *pb.Condition {
 	// An empty value to compare with holds where there is no cell; all our cells have a byte.
 	var value []byte
 	if expect.Value != nil {
 		value = append([]byte(valueHeader), expect.Value...)
 	}
-	return &pb.MutationProto{
-			Row: row, MutateType: typeOfPut,
-			ColumnValue: []*pb.MutationProto_ColumnValue{{Family: []byte(columnFamily), QualifierValue: values}},
-		}, &pb.Condition{
-			Row: row, Family: []byte(columnFamily), Qualifier: stored(expect.Qualifier),
-			CompareType: pb.CompareType_EQUAL.Enum(),
-			Comparator:  must(filter.NewBinaryComparator(filter.NewByteArrayComparable(value)).ConstructPBComparator()),
-		}
+	return &pb.Condition{
+		Row: row, Family: []byte(columnFamily), Qualifier: stored(expect.Qualifier),
+		CompareType: pb.CompareType_EQUAL.Enum(),
+		Comparator:  must(filter.NewBinaryComparator(filter.NewByteArrayComparable(value)).ConstructPBComparator()),
+	}
 }
 
 // locate returns the region that a row is in, with a connection.

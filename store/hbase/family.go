@@ -128,7 +128,7 @@ func (f *family) read(ctx context.Context, row []byte, s driver.Slice, limit int
 	if err != nil {
 		return nil, err
 	}
-	return cellsOf(m.(*pb.GetResponse))
+	return cellsOf(m.(*pb.GetResponse), s.Stamps)
 }
 
 // last returns the last s.Limit cells of a slice, descending. HBase reads a row in ascending
@@ -147,7 +147,7 @@ func (f *family) last(ctx context.Context, row []byte, s driver.Slice) ([]driver
 	}
 	var first []byte // the cells from first to low came together
 	for step := 0; ; step++ {
-		part := driver.Slice{Start: start, End: s.End}
+		part := driver.Slice{Start: start, End: s.End, Stamps: s.Stamps}
 		limit := most + 1
 		if step == 128 {
 			// Only somebody who keeps changing these very cells gets us here.
@@ -246,7 +246,7 @@ func (f *family) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row,
 			yield(driver.Row{}, err)
 			return
 		}
-		s := newScan(f, r)
+		s := newScan(f, r.Share())
 		for rows := 0; !s.done; {
 			page, err := s.next(ctx, r.Limit-rows)
 			if err != nil {
@@ -281,11 +281,12 @@ type scan struct {
 	after, with bool
 	columns     []*pb.Column
 	filter      *pb.Filter
+	stamps      bool
 	done        bool
 }
 
 func newScan(f *family, r driver.Range) *scan {
-	s := &scan{f: f, reverse: r.Reverse, columns: columns(r.Cells), filter: cellFilter(r.Cells)}
+	s := &scan{f: f, reverse: r.Reverse, columns: columns(r.Cells), filter: cellFilter(r.Cells), stamps: r.Cells.Stamps}
 	start, startCut := cut(r.Start)
 	end, endCut := cut(r.End)
 	if r.Reverse {
@@ -332,7 +333,7 @@ func (s *scan) page(ctx context.Context, limit int) ([]driver.Row, error) {
 		key = below(s.at)
 	}
 	for {
-		c := &scanCall{call: s.f.db.request(ctx, s.f.table, key), rows: rows, scan: s.message()}
+		c := &scanCall{call: s.f.db.request(ctx, s.f.table, key), rows: rows, scan: s.message(), stamps: s.stamps}
 		m, err := s.f.db.send(ctx, c)
 		if err != nil {
 			return nil, err

@@ -37,6 +37,9 @@
 // server whose clock is behind, writes lose against older ones until it has caught up; keep the
 // servers' clocks synchronised, as HBase demands anyway.
 //
+// Replace checks the value of the cell that was seen and writes in one atomic step, one request a
+// row. Its deletions have the time of that cell.
+//
 // When a cell with a time to live ends, HBase shows the version before, if that was not compacted
 // away yet. So a put with a TTL first looks for an older version, and then deletes that in the
 // same atomic step. It costs a read; a put without TTL does not.
@@ -46,7 +49,7 @@
 // HBase cannot read a row backwards. The last cells of a slice are searched for by bisection: one
 // or two requests where qualifiers are evenly spread, some dozens at worst. A conditional put
 // checks one cell and cannot delete, so families are no [driver.Committer]. Mutations that both
-// put and delete, and those with a TTL, take a request each; all others go in batches.
+// put and delete, those with a TTL, and replacements take a request each; all others go in batches.
 //
 // The client has neither TLS nor Kerberos. What a server may see, anyone on the way to it may.
 package hbase
@@ -257,6 +260,9 @@ func (d *DB) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family,
 				return nil, err
 			}
 			return newFamily(d, spec), nil
+		}
+		if err == nil && spec.Existing {
+			return nil, fmt.Errorf("hbase: %s: %w", what, driver.ErrNoFamily)
 		}
 		if err == nil {
 			err = m.create(ctx, spec)

@@ -36,16 +36,17 @@ func TestCellsRoundTrip(t *testing.T) {
 			wire = appendCell(wire, row, qualifierHeader, c.Qualifier, latest, typePut, valueHeader, c.Value)
 			require.Equal(t, cellSize(len(row), 1+len(c.Qualifier), 1+len(c.Value)), len(wire)-before)
 		}
-		key, cells, read, err := decodeRow(append(wire, "more"...), len(want))
+		key, cells, read, err := decodeRow(append(wire, "more"...), len(want), true)
 		require.NoError(t, err)
 		require.Equal(t, len(wire), read)
 		require.Equal(t, row, key)
 		for i, c := range cells {
+			require.EqualValues(t, int64(latest), c.Stamp)
 			require.True(t, bytes.Equal(want[i].Qualifier, c.Qualifier) && bytes.Equal(want[i].Value, c.Value))
 			require.Zero(t, cap(c.Value)-len(c.Value)+cap(c.Qualifier)-len(c.Qualifier), "an append would write into a neighbour")
 		}
 		for n := range wire {
-			_, _, _, err := decodeRow(wire[:n], len(want))
+			_, _, _, err := decodeRow(wire[:n], len(want), false)
 			require.Error(t, err)
 		}
 	})
@@ -57,7 +58,7 @@ func FuzzDecodeRow(f *testing.F) {
 		if n < 0 || n > 1<<16 {
 			return
 		}
-		_, cells, read, err := decodeRow(b, n)
+		_, cells, read, err := decodeRow(b, n, true)
 		if err == nil && (len(cells) != n || read > len(b)) {
 			t.Fatalf("%d cells of %d in %d bytes of %d", len(cells), n, read, len(b))
 		}

@@ -35,6 +35,8 @@ type write struct {
 
 	deleteRows [][]byte // prefixes of rows whose cells are to be deleted
 
+	replaces []replace
+
 	// conditional writes
 	row    []byte // the row's prefix, nil if unconditional
 	expect []expectation
@@ -45,6 +47,13 @@ type write struct {
 	done chan struct{} // closed after the results below are set
 	ok   bool
 	err  error
+}
+
+// A replace is a change of one row that is made if the row's cell is as expected.
+type replace struct {
+	row    []byte // its prefix
+	seen   expectation
+	change *pebble.Batch
 }
 
 type expectation struct {
@@ -231,14 +240,20 @@ func (q *writeQueue) commitSome(waiting []*write) int {
 }
 
 // reads reports whether the write depends on what is in its rows.
-func (w *write) reads() bool { return w.row != nil || len(w.deleteRows) > 0 }
+func (w *write) reads() bool { return w.row != nil || len(w.deleteRows) > 0 || len(w.replaces) > 0 }
 
 // overlap reports whether a write of the group may touch a row that w reads. What the group
 // writes cannot be read before it is committed.
 func overlap(group []*write, w *write) bool {
-	rows := w.deleteRows
+	rows := make(map[string]struct{}, len(w.deleteRows)+len(w.replaces)+1)
 	if w.row != nil {
-		rows = [][]byte{w.row}
+		rows[string(w.row)] = struct{}{}
+	}
+	for _, row := range w.deleteRows {
+		rows[string(row)] = struct{}{}
+	}
+	for _, r := range w.replaces {
+		rows[string(r.row)] = struct{}{}
 	}
 	for _, g := range group {
 		if g.entry != w.entry {
@@ -252,10 +267,12 @@ func overlap(group []*write, w *write) bool {
 			if !ok {
 				break
 			}
-			for _, row := range rows {
-				if bytes.HasPrefix(key, row) {
-					return true
-				}
+			n, err := rowPrefixLen(key)
+			if err != nil {
+				return true
+			}
+			if _, touched := rows[string(key[:n])]; touched {
+				return true
 			}
 		}
 	}
@@ -281,6 +298,15 @@ func (q *writeQueue) prepare(w *write) (bool, error) {
 	}
 	for _, row := range w.deleteRows {
 		if err := db.deleteRow(w.batch, row); err != nil {
+			return false, err
+		}
+	}
+	for _, r := range w.replaces {
+		holds, err := db.hold([]expectation{r.seen}, db.now())
+		if err == nil && holds {
+			err = w.batch.Apply(r.change, nil)
+		}
+		if err = errors.Join(err, r.change.Close()); err != nil {
 			return false, err
 		}
 	}

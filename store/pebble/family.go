@@ -81,7 +81,7 @@ func (f *family) Get(ctx context.Context, row []byte, cells driver.Slice) ([]dri
 	if w.empty() {
 		return nil, nil
 	}
-	p := &pager{db: f.db, ctx: ctx, now: now, window: w, reverse: cells.Reverse, cellLimit: cells.Limit}
+	p := &pager{db: f.db, ctx: ctx, now: now, window: w, reverse: cells.Reverse, cellLimit: cells.Limit, stamps: cells.Stamps}
 	if w.only != nil && (cells.Limit == 0 || cells.Limit > len(w.only)) {
 		p.cellLimit = len(w.only)
 	}
@@ -104,6 +104,7 @@ func (f *family) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row,
 			yield(driver.Row{}, err)
 			return
 		}
+		r = r.Share()
 		w := newWindow(r.Cells)
 		lower := appendEscaped(appendFamily(nil, f.entry.id), r.Start)
 		upper := appendFamily(nil, f.entry.id+1)
@@ -116,7 +117,7 @@ func (f *family) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row,
 			if r.Limit > 0 {
 				n = min(n, left)
 			}
-			rows, next, err := f.page(ctx, r.Reverse, w, lower, upper, n, none)
+			rows, next, err := f.page(ctx, r, w, lower, upper, n, none)
 			if err != nil {
 				yield(driver.Row{}, err)
 				return
@@ -141,7 +142,7 @@ func (f *family) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row,
 
 // page reads up to n rows. The engine is not held between pages, so that a caller may take its
 // time, or never come back.
-func (f *family) page(ctx context.Context, reverse bool, w window, lower, upper []byte, n int, none bool) ([]driver.Row, []byte, error) {
+func (f *family) page(ctx context.Context, r driver.Range, w window, lower, upper []byte, n int, none bool) ([]driver.Row, []byte, error) {
 	if err := contextError(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -153,7 +154,7 @@ func (f *family) page(ctx context.Context, reverse bool, w window, lower, upper 
 	if none {
 		return nil, nil, nil
 	}
-	p := &pager{db: f.db, ctx: ctx, now: now, window: w, reverse: reverse}
+	p := &pager{db: f.db, ctx: ctx, now: now, window: w, reverse: r.Reverse, stamps: r.Cells.Stamps}
 	return p.read(f.reader, lower, upper, n)
 }
 
@@ -244,6 +245,59 @@ func encodeChange(b *pebble.Batch, prefix []byte, puts []driver.Cell, deletes []
 		}
 	}
 	return nil
+}
+
+// Replace implements [driver.Family]. It compares the value of the cell that was seen.
+func (f *family) Replace(ctx context.Context, replacements ...driver.Replacement) error {
+	if f.snapshot != nil {
+		return fmt.Errorf("pebble: %w: a snapshot", driver.ErrReadOnly)
+	}
+	if err := f.entry.spec.CheckReplacements(replacements); err != nil {
+		return err
+	}
+	for _, r := range replacements {
+		if size := mutationSize(r.Row, r.Puts, r.Deletes); size > maxMutation {
+			return fmt.Errorf("%w: a replacement has %d bytes, at most %d", driver.ErrTooLarge, size, maxMutation)
+		}
+	}
+	if err := contextError(ctx); err != nil {
+		return err
+	}
+	for len(replacements) > 0 {
+		w, n, err := f.encodeReplacements(replacements)
+		if err != nil {
+			return err
+		}
+		if _, err := f.db.queue.do(ctx, w); err != nil {
+			return err
+		}
+		replacements = replacements[n:]
+	}
+	return nil
+}
+
+// encodeReplacements makes a write of a number of replacements from the beginning of the list.
+func (f *family) encodeReplacements(replacements []driver.Replacement) (*write, int, error) {
+	if err := f.db.enter(); err != nil {
+		return nil, 0, err
+	}
+	defer f.db.leave()
+	w := &write{entry: f.entry, batch: f.db.eng.NewBatch()}
+	size, n := 0, 0
+	for _, r := range replacements {
+		row := appendRow(nil, f.entry.id, r.Row)
+		change := f.db.eng.NewBatch()
+		if err := encodeChange(change, row, r.Puts, r.Deletes, time.Time{}); err != nil {
+			return nil, 0, err
+		}
+		seen := expectation{append(slices.Clip(row), r.Seen.Qualifier...), bytes.Clone(r.Seen.Value)}
+		w.replaces = append(w.replaces, replace{row, seen, change})
+		size += mutationSize(r.Row, r.Puts, r.Deletes)
+		if n++; size >= applyBytes {
+			break
+		}
+	}
+	return w, n, nil
 }
 
 // CheckAndPut implements [driver.Family].
@@ -372,6 +426,7 @@ type pager struct {
 	now       time.Time
 	window    window
 	reverse   bool
+	stamps    bool
 	cellLimit int // of the one row that is read, its head aside; 0 is none
 	head      int // cells of that row's head that were read besides its slice
 
@@ -446,7 +501,7 @@ func (p *pager) read(r pebble.Reader, lower, upper []byte, n int) (rows []driver
 			return nil, nil, fmt.Errorf("pebble: read: %w", err)
 		}
 		if alive {
-			p.cells = append(p.cells, driver.Cell{Qualifier: p.copy(q), Value: p.copy(value)})
+			p.cells = append(p.cells, driver.Cell{Qualifier: p.copy(q), Value: p.copy(value), Stamp: p.stamp()})
 			p.bytes += len(q) + len(value)
 			if p.window.head && driver.InHead(q) {
 				p.head++
@@ -514,6 +569,14 @@ func (p *pager) finishRow() {
 		Cells: p.slab[at:len(p.slab):len(p.slab)],
 	})
 	p.bytes += len(p.cur)
+}
+
+// stamp returns the stamp of a cell: the same for all, since the value says enough.
+func (p *pager) stamp() int64 {
+	if p.stamps {
+		return 1
+	}
+	return 0
 }
 
 const arenaBytes = 8 << 10

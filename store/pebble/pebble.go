@@ -407,6 +407,13 @@ func (db *DB) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family
 	if err != nil {
 		return nil, err
 	}
+	if e == nil && spec.Existing {
+		if err := db.enter(); err != nil {
+			return nil, err
+		}
+		db.leave()
+		return nil, fmt.Errorf("pebble: %w: %s", driver.ErrNoFamily, spec.Name)
+	}
 	if e == nil {
 		e = &entry{id: db.lastID + 1, spec: spec}
 		if err := db.enter(); err != nil {
@@ -437,6 +444,7 @@ func (db *DB) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family
 // lookUp returns nil where there is no such family.
 func lookUp(families map[string]*entry, spec driver.FamilySpec) (*entry, error) {
 	e := families[spec.Name]
+	spec.Existing = false // which is no part of the layout
 	if e != nil && e.spec != spec {
 		return nil, fmt.Errorf("%w: family %s exists as %s, not as %s", driver.ErrLayout, spec.Name, describe(e.spec), describe(spec))
 	}
