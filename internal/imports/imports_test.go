@@ -79,6 +79,10 @@ func TestImportsRunOneWay(t *testing.T) {
 		if within(pkg, "internal/seal") && ours(imported) {
 			return false, "sealing takes bytes and knows nothing of ours"
 		}
+		if within(pkg, "store/kms") && (ours(imported) && !within(imported, "ope") && !within(imported, "internal/seal") && !within(imported, "store/kms") ||
+			!ours(imported) && !standard(imported) && !strings.HasPrefix(imported, "golang.org/x/crypto/")) {
+			return false, "what holds a master key knows nothing of databases, and needs the standard library and golang.org/x/crypto only"
+		}
 		if within(imported, "cmd") && !within(pkg, "cmd") {
 			return false, "nothing imports a command"
 		}
@@ -108,6 +112,8 @@ func TestImportsRunOneWay(t *testing.T) {
 		{"store/hbase", module + "/ope"},
 		{"store/driver", module + "/ope"},
 		{"internal/seal", module + "/ope"},
+		{"store/kms", module + "/store/driver"},
+		{"store/kms", "github.com/spf13/cobra"},
 	} {
 		ok, _ := allowed(module+"/"+wrong[0], wrong[1])
 		require.False(t, ok, "%s importing %s passed", wrong[0], wrong[1])

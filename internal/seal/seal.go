@@ -19,7 +19,6 @@ import (
 	"crypto/hkdf"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -150,7 +149,7 @@ func (s *Sealer) Open(dst, sealed []byte, place Place) ([]byte, Header, error) {
 	if err != nil {
 		return nil, h, err
 	}
-	if subtle.ConstantTimeCompare(sealed[1:idEnd], s.id[:]) != 1 {
+	if KeyID(sealed[1:idEnd]) != s.id { // neither is a secret
 		return nil, h, ErrWrongKey
 	}
 	ad := append(place, sealed[idEnd:headerEnd]...)
@@ -176,6 +175,15 @@ func PeekHeader(sealed []byte) (Header, error) {
 	h.Policy = binary.BigEndian.Uint32(sealed[idEnd:])
 	copy(h.Write[:], sealed[idEnd+4:])
 	return h, nil
+}
+
+// PeekKeyID returns the ID of the key of a sealed value without authenticating it. The error is
+// [ErrFormat].
+func PeekKeyID(sealed []byte) (KeyID, error) {
+	if _, err := PeekHeader(sealed); err != nil {
+		return KeyID{}, err
+	}
+	return KeyID(sealed[1:idEnd]), nil
 }
 
 // A Place says where a sealed value stands, as a list of byte strings: table, row key, column and

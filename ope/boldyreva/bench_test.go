@@ -15,8 +15,8 @@ import (
 func BenchmarkLinear(b *testing.B)  { opetest.BenchmarkScheme(b, makeLinear(nil)) }
 func BenchmarkModular(b *testing.B) { opetest.BenchmarkScheme(b, makeModular(nil)) }
 
-// Single values by the sizes of domain and range, sparse and dense. There is no cache: every call is
-// cold.
+// Single values by the sizes of domain and range, sparse and dense. They are uniform, so that
+// little of their paths is remembered.
 func BenchmarkSizes(b *testing.B) {
 	for _, c := range []struct {
 		d    ope.Domain

@@ -260,6 +260,38 @@ func TestConcurrency(t *testing.T) {
 }
 
 // Batches large enough for several goroutines: sorted or not, with duplicates, whatever the shift.
+// What a walker remembers of earlier values changes nothing: neighbours, whose paths have most nodes
+// in common, and values far apart, which drive each other out, are encrypted as by a walker that
+// knows nothing.
+func TestRememberedNodes(t *testing.T) {
+	const seed = 1
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	for _, d := range []ope.Domain{ope.Int32, ope.Int64} {
+		s, err := New(testKey(t, 1), d, nil)
+		require.NoError(t, err)
+		warm := &walker{Reader: s.tree.source.NewReader()}
+		for range 5000 {
+			m := r.Uint64() & d.Span()
+			if r.IntN(2) == 0 {
+				m >>= 20
+			}
+			for i := range uint64(2) {
+				root := node{bits: s.tree.bits, last: s.tree.last}
+				hi, lo := root.encrypt(warm, m+i&d.Span())
+				root = node{bits: s.tree.bits, last: s.tree.last}
+				wantHi, wantLo := root.encrypt(&walker{Reader: s.tree.source.NewReader()}, m+i&d.Span())
+				require.Equal(t, [2]uint64{wantHi, wantLo}, [2]uint64{hi, lo})
+			}
+		}
+		// It does remember.
+		for i, set := range warm.known {
+			require.NotZero(t, set[0].bits, "set %d", i)
+			require.NotZero(t, set[1].bits, "set %d", i)
+		}
+	}
+}
+
 func TestLargeBatch(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	for _, makeScheme := range []func(*Options) opetest.MakeFunc{makeLinear, makeModular} {

@@ -22,11 +22,24 @@ func newTree(source *coins.Source, last uint64, rangeBits uint) tree {
 	return tree{source, last, rangeBits, false, &sync.Pool{}}
 }
 
-// A walker is the state of one operation.
+// A walker is the state of one operation, and what is kept of those before.
 type walker struct {
 	*coins.Reader
 	exact bool
+	known [1 << knownBits][2]known
 }
+
+// known is a node's split. Walkers remember some: all values have the root in common, those of a
+// narrow column or of one query's bounds a long way down, and a walk spends most of its time on
+// the large nodes. In a set, the first place is that of the largest node, which is met again most
+// likely, and the second that of the last one.
+type known struct {
+	hi, lo uint64 // middle of the node; 0 if there is none
+	lower  uint64
+	bits   uint
+}
+
+const knownBits = 8
 
 func (t *tree) get() *walker {
 	w, ok := t.pool.Get().(*walker)
@@ -49,14 +62,47 @@ type node struct {
 // full reports whether every number of the range is a ciphertext.
 func (n *node) full() bool { return n.bits <= 64 && n.last == ^uint64(0)>>(64-n.bits) }
 
-// seek selects the coins of the node. Its label is its midpoint, of which the lowest bit that is
-// set tells the node's size. A node of no bits has no coins.
-func (n *node) seek(w *walker) {
+// middle returns the node's label: its midpoint, of which the lowest bit that is set tells the
+// node's size. A node of no bits has none.
+func (n *node) middle() (hi, lo uint64) {
 	if n.bits > 64 {
-		w.Seek(1, 0, n.hi|1<<(n.bits-65))
-	} else {
-		w.Seek(0, n.hi, n.lo|1<<(n.bits-1))
+		return n.hi | 1<<(n.bits-65), 0
 	}
+	return n.hi, n.lo | 1<<(n.bits-1)
+}
+
+// seek selects the coins of the node.
+func (n *node) seek(w *walker) {
+	hi, lo := n.middle()
+	if n.bits > 64 {
+		w.Seek(1, 0, hi)
+	} else {
+		w.Seek(0, hi, lo)
+	}
+}
+
+// split returns how many points of a node that is neither full nor scattered nor has a single
+// point lie in its lower half.
+func (n *node) split(w *walker) uint64 {
+	if n.last < popcountMost || w.exact { // small nodes are many, and soon split
+		n.seek(w)
+		return w.split(n.bits, n.last)
+	}
+	hi, lo := n.middle()
+	set := &w.known[(hi*0x9E3779B97F4A7C15^lo*0xD6E8FEB86659FD93)>>(64-knownBits)]
+	for i := range set {
+		if k := &set[i]; k.hi == hi && k.lo == lo {
+			return k.lower
+		}
+	}
+	n.seek(w)
+	lower := w.split(n.bits, n.last)
+	place := &set[1]
+	if n.bits >= set[0].bits {
+		place, set[1] = &set[0], set[0]
+	}
+	*place = known{hi, lo, lower, n.bits}
+	return lower
 }
 
 // add adds c * 2^bits to the base. The bits that it sets are not set before.
@@ -101,13 +147,13 @@ func (n *node) encrypt(w *walker, m uint64) (hi, lo uint64) {
 		if n.full() {
 			return n.hi, n.lo | m
 		}
-		n.seek(w)
 		if n.scattered() {
+			n.seek(w)
 			places := w.scatter(n.bits, n.last)
 			m = n.enter(&places, m)
 			continue
 		}
-		lower := w.split(n.bits, n.last)
+		lower := n.split(w)
 		n.bits--
 		if m < lower {
 			n.last = lower - 1
@@ -150,8 +196,8 @@ func (t *tree) decrypt(hi, lo uint64) (m uint64, ok bool) {
 		if n.full() {
 			return m + (lo & (^uint64(0) >> (64 - n.bits))), true
 		}
-		n.seek(w)
 		if n.scattered() {
+			n.seek(w)
 			places := w.scatter(n.bits, n.last)
 			depth := scatterDepth(n.bits)
 			n.bits -= depth
@@ -178,7 +224,7 @@ func (t *tree) decrypt(hi, lo uint64) (m uint64, ok bool) {
 			n.add(uint64(place), n.bits)
 			continue
 		}
-		lower := w.split(n.bits, n.last)
+		lower := n.split(w)
 		n.bits--
 		var upper uint64
 		if n.bits >= 64 {
@@ -262,8 +308,8 @@ func (t *tree) walkFrom(w *walker, n node, b *batch, from, to int, first uint64)
 			}
 			return
 		}
-		n.seek(w)
 		if n.scattered() {
+			n.seek(w)
 			places := w.scatter(n.bits, n.last)
 			for from < to {
 				child := n
@@ -278,7 +324,7 @@ func (t *tree) walkFrom(w *walker, n node, b *batch, from, to int, first uint64)
 			}
 			return
 		}
-		lower := w.split(n.bits, n.last)
+		lower := n.split(w)
 		n.bits--
 		// The first rank that is not in the lower half.
 		mid, end := from, to

@@ -20,9 +20,21 @@ import (
 // 1/sqrt(marksAtLimit). An index that takes fewer values counts each.
 const marksAtLimit = 1024
 
+// weight returns how many values a mark stands for.
+func (s *Scheme) weight() int { return max(1, s.limit/marksAtLimit) }
+
+// room returns how many values a client may count before it refuses more: four standard deviations
+// above the limit where they are estimated, so that an index takes as many as it was told to.
+func (s *Scheme) room() int {
+	if s.weight() == 1 {
+		return s.limit
+	}
+	return s.limit + s.limit/8 // 4/sqrt(marksAtLimit)
+}
+
 // marks returns the marks for n values that the commit of this nonce puts into the unit.
 func (s *Scheme) marks(u *unit, nonce ope.Nonce, n int) []ope.Record {
-	weight := uint64(max(1, s.limit/marksAtLimit))
+	weight := uint64(s.weight())
 	var out []ope.Record
 	random := binary.BigEndian.Uint64(nonce[:])
 	var drawn uint64
@@ -53,10 +65,11 @@ type tally struct {
 // are to come. It counts when this client has added an eighth of what there was still room for: so
 // often that a few clients do not exceed the limit by much, and so seldom that it costs little.
 func (s *Scheme) checkLimit(ctx context.Context, epoch uint64, n int) error {
+	room := s.room()
 	s.mu.Lock()
 	t := s.tally
 	s.mu.Unlock()
-	if t.epoch != epoch || t.since > (s.limit-t.values)/8 || t.values+t.since+n > s.limit {
+	if t.epoch != epoch || t.since > (room-t.values)/8 || t.values+t.since+n > room {
 		values, err := s.countValues(ctx, epoch)
 		if err != nil {
 			return err
@@ -67,7 +80,7 @@ func (s *Scheme) checkLimit(ctx context.Context, epoch uint64, n int) error {
 	s.mu.Lock()
 	s.tally = t
 	s.mu.Unlock()
-	if t.values+n > s.limit {
+	if t.values+n > room {
 		return fmt.Errorf("%w: the index %q takes %d values and has about %d", ope.ErrFull, s.name, s.limit, t.values)
 	}
 	return nil

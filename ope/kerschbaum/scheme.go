@@ -71,7 +71,8 @@ type Options struct {
 	// Limit is how many distinct values the index takes before Encrypt returns [ope.ErrFull]; 0
 	// stands for 1,000,000, which make a unit of about 100 MB. Up to 1024 values are counted
 	// exactly by each client as of its last commit; more are estimated, with an error of some
-	// percent. It is not a property of the index: each client keeps its own.
+	// percent, and refused only when there are surely more than Limit: at about 9/8 of it. It is not
+	// a property of the index: each client keeps its own.
 	Limit int
 }
 
