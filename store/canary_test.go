@@ -77,7 +77,8 @@ func canaryRow(i int) Row {
 }
 
 // secrets returns, with their names, the byte strings that must not get out.
-func secrets(master ope.Key, tbl *Table) map[string][]byte {
+func secrets(t *testing.T, master ope.Key, tbl *Table) map[string][]byte {
+	t.Helper()
 	s := make(map[string][]byte)
 	add := func(name string, b []byte) {
 		s[name] = b
@@ -101,6 +102,9 @@ func secrets(master ope.Key, tbl *Table) map[string][]byte {
 		add("name "+name, []byte(name))
 	}
 	add("name of the table", []byte(canaryTable))
+	for _, name := range []string{"CanaryAdded", "CanaryRenamed", "CanaryShared", "CanaryOtherTable"} {
+		add("name "+name, []byte(name))
+	}
 	number("number", uint64(canaryNumber))
 	number("sortable number", uint64(canaryNumber)^1<<63)
 	number("time", uint64(canaryTime.UnixMilli()))
@@ -113,18 +117,49 @@ func secrets(master ope.Key, tbl *Table) map[string][]byte {
 		add("first half of "+name, k.Secret()[:16])
 	}
 	key("master key", master)
-	key("database key", tbl.st.keys.database)
-	table := tbl.st.keys.table(tbl.meta.ID)
-	key("table key", table.table)
-	key("catalogue key", master.Derive("catalogue", "seal"))
-	key("names key", master.Derive("catalogue", "names"))
-	for _, c := range tbl.columns {
-		key("key of "+c.name, table.column(c.id))
-		key("cell key of "+c.name, table.column(c.id).Derive(purposeCell))
-		key("order key of "+c.name, table.column(c.id).Derive(purposeOrder))
-		add("token key of "+c.name, c.token)
+	for name, k := range allKeys(t, tbl) {
+		key(name, k)
 	}
 	return s
+}
+
+// allKeys returns, with their names, the keys of a database and of one of its tables.
+func allKeys(t *testing.T, tbl *Table) map[string]ope.Key {
+	t.Helper()
+	database := tbl.st.keys.database
+	all := map[string]ope.Key{
+		"database key":  database,
+		"catalogue key": database.Derive("catalogue", "seal"),
+		"names key":     tbl.st.catalogue.names,
+	}
+	digests, err := ope.NewKey(tbl.st.catalogue.digests)
+	require.NoError(t, err)
+	all["digest key"] = digests
+	meta := tbl.now().meta
+	table := tbl.st.keys.table(meta.ID)
+	all["page token key"], all["key of secure types"] = table.page, table.secrets
+	all["wrapping key"] = database.Derive("table", hex.EncodeToString(meta.ID[:])).Derive("wrap")
+	opened := func(name, purpose string, id columnID, list ...wrappedKey) {
+		for i, w := range list {
+			if w != nil {
+				all[fmt.Sprintf("%s key %d of %s", purpose, i, name)], err = table.open(purpose, id, w)
+				require.NoError(t, err)
+			}
+		}
+	}
+	opened("the table", purposeRow, columnID{}, meta.RowKeys...)
+	for _, f := range meta.all() {
+		opened(f.Name, purposeCell, f.ID, f.CellKeys...)
+		opened(f.Name, purposeSearch, f.ID, f.SearchKey)
+		key, err := table.search(f)
+		require.NoError(t, err)
+		if f.searchable() {
+			all["search key of "+f.Name] = key
+			all["order key of "+f.Name], all["token key of "+f.Name] = key.Derive(purposeOrder), key.Derive(purposeToken)
+		}
+	}
+	require.Greater(t, len(all), 10)
+	return all
 }
 
 func search(t *testing.T, where string, in []byte, secrets map[string][]byte) {
@@ -146,6 +181,15 @@ func useEverything(t *testing.T, st *Store) *Table {
 	_, err = st.Create(ctx, canarySchema)
 	require.ErrorIs(t, err, ErrExists)
 	_, err = st.Tables(ctx)
+	require.NoError(t, err)
+	require.NoError(t, st.Alter(ctx, canaryTable, AddColumn(OrderedColumn("CanaryAdded", Int64, Kerschbaum).DatabaseWide()),
+		AddColumn(DeterministicColumn("CanaryShared", String).SharedWith(canaryTable, "CanaryToken")), RenameColumn("CanaryAdded", "CanaryRenamed")))
+	require.NoError(t, st.RenameTable(ctx, canaryTable, "CanaryOtherTable"))
+	require.NoError(t, st.RenameTable(ctx, "CanaryOtherTable", canaryTable))
+	require.ErrorIs(t, st.Alter(ctx, canaryTable, DropColumn("CanaryToken")), ErrShared)
+	require.NoError(t, st.RotateKeys(ctx, canaryTable))
+	require.NoError(t, st.RotateMaster(ctx, LocalKMS(testMaster)))
+	_, err = tbl.Describe(ctx)
 	require.NoError(t, err)
 	var rows []Row
 	for i := range 50 {
@@ -175,7 +219,7 @@ func useEverything(t *testing.T, st *Store) *Table {
 		if err == nil && next != "" {
 			raw, err := base64.RawURLEncoding.DecodeString(next)
 			require.NoError(t, err)
-			search(t, "page token", raw, secrets(testMaster, tbl))
+			search(t, "page token", raw, secrets(t, testMaster, tbl))
 			q.PageToken = next
 			_, _, err = tbl.Page(ctx, q)
 			require.NoError(t, err)
@@ -281,7 +325,7 @@ func TestCanaryAtTheDriver(t *testing.T) {
 	st, err := Open(context.Background(), r, testMaster, nil)
 	require.NoError(t, err)
 	tbl := useEverything(t, st)
-	search(t, "driver", r.all.Bytes(), secrets(testMaster, tbl))
+	search(t, "driver", r.all.Bytes(), secrets(t, testMaster, tbl))
 	require.Contains(t, r.all.String(), canaryPlain, "the search is blind")
 	require.Greater(t, r.all.Len(), 10_000)
 }
@@ -295,7 +339,7 @@ func TestCanaryOnDisk(t *testing.T) {
 	st, err := Open(ctx, db, testMaster, nil)
 	require.NoError(t, err)
 	tbl := useEverything(t, st)
-	all := secrets(testMaster, tbl)
+	all := secrets(t, testMaster, tbl)
 	files := func() (n int, found bool) {
 		require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) { // the engine replaced it meanwhile
@@ -329,7 +373,7 @@ func TestCanaryOnDisk(t *testing.T) {
 	n, _ = files()
 	require.Greater(t, n, 2)
 	var values bytes.Buffer
-	for _, spec := range []driver.FamilySpec{{Name: catalogueFamily, Layout: driver.LayoutWide}, tbl.spec, tbl.postingSpec} {
+	for _, spec := range []driver.FamilySpec{{Name: catalogueFamily, Layout: driver.LayoutWide}, tbl.now().spec, tbl.now().postingSpec} {
 		f, err := db.Family(ctx, spec)
 		require.NoError(t, err)
 		for row, err := range f.Scan(ctx, driver.Range{AnyOrder: true}) {
@@ -354,7 +398,7 @@ func TestCanaryOnTheWire(t *testing.T) {
 		st, err := Open(context.Background(), kind.Open(t, &wire), testMaster, nil)
 		require.NoError(t, err)
 		tbl := useEverything(t, st)
-		search(t, "wire", wire.Bytes(), secrets(testMaster, tbl))
+		search(t, "wire", wire.Bytes(), secrets(t, testMaster, tbl))
 		require.Contains(t, wire.String(), canaryPlain, "the search is blind")
 	})
 }
@@ -371,14 +415,14 @@ func TestCanaryInObservability(t *testing.T) {
 	require.NoError(t, err)
 	tbl := useEverything(t, st)
 	// A row that cannot be read is replaced, which is worth a line.
-	key, err := tbl.exactKey(ctx, canaryRow(1))
+	key, err := tbl.now().exactKey(ctx, canaryRow(1))
 	require.NoError(t, err)
-	require.NoError(t, tbl.data.Apply(ctx, driver.Mutation{Row: key, Puts: []driver.Cell{{Qualifier: keyQualifier, Value: []byte("broken")}}}))
+	require.NoError(t, tbl.now().data.Apply(ctx, driver.Mutation{Row: key, Puts: []driver.Cell{{Qualifier: keyQualifier, Value: []byte("broken")}}}))
 	_, err = tbl.Get(ctx, canaryRow(1))
 	require.ErrorIs(t, err, ErrFormat)
 	require.NoError(t, tbl.Put(ctx, canaryRow(1)))
 
-	all := secrets(testMaster, tbl)
+	all := secrets(t, testMaster, tbl)
 	for name := range all { // an error in a log may name a column
 		if bytes.HasPrefix([]byte(name), []byte("name ")) {
 			delete(all, name)
@@ -390,7 +434,7 @@ func TestCanaryInObservability(t *testing.T) {
 	search(t, "observability", []byte(text), all)
 	for _, want := range []string{
 		"rangecrypt.create", "rangecrypt.put", "rangecrypt.get", "rangecrypt.query", "rangecrypt.page", "rangecrypt.delete",
-		"rangecrypt.family=" + tbl.family(), "rangecrypt.rows=50", "Error", "rangecrypt.operation.duration", "a row that could not be read is replaced",
+		"rangecrypt.family=" + tbl.now().family(), "rangecrypt.rows=50", "Error", "rangecrypt.operation.duration", "a row that could not be read is replaced",
 	} {
 		require.Contains(t, text, want)
 	}

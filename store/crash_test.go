@@ -41,7 +41,11 @@ const (
 // A client that dies at any call of a Put, Delete or batch leaves each row either as it was or as
 // it was to be, found by every column exactly once.
 func TestCrashAtEveryCall(t *testing.T) {
-	for name, schema := range map[string]store.Schema{"stateless": accounts, "stateful": stateful} {
+	byCondition, statefulByCondition := accounts, stateful
+	byCondition.Conditional, statefulByCondition.Conditional = true, true
+	for name, schema := range map[string]store.Schema{
+		"stateless": accounts, "stateful": stateful, "conditional": byCondition, "stateful, conditional": statefulByCondition,
+	} {
 		t.Run(name, func(t *testing.T) { testCrashAtEveryCall(t, schema) })
 	}
 }
@@ -51,17 +55,29 @@ func testCrashAtEveryCall(t *testing.T, schema store.Schema) {
 		return store.Row{"id": int64(i), "balance": int64(100 * i), "owner": "old", "note": "before"}
 	}
 	after := func(i int) store.Row { return store.Row{"id": int64(i), "balance": int64(-i), "owner": "new"} }
-	for name, c := range map[string]struct {
+	type crash struct {
 		do      func(tbl *store.Table) error
 		becomes func(i int) store.Row // nil for no row
-	}{
+	}
+	crashes := map[string]crash{
 		"replace":      {func(tbl *store.Table) error { return tbl.Put(background, after(1)) }, after},
 		"replace many": {func(tbl *store.Table) error { return tbl.Put(background, after(1), after(2), after(3)) }, after},
 		"insert":       {func(tbl *store.Table) error { return tbl.Put(background, after(7), after(8)) }, after},
 		"delete":       {func(tbl *store.Table) error { return tbl.Delete(background, after(1), after(2)) }, func(int) store.Row { return nil }},
-	} {
+	}
+	if schema.Conditional {
+		updated := func(i int) store.Row {
+			row := before(i)
+			row["balance"], row["note"] = int64(-i), "after"
+			return row
+		}
+		crashes["update"] = crash{func(tbl *store.Table) error {
+			return tbl.Update(background, store.Row{"id": int64(1), "balance": int64(-1), "note": "after"}, store.Row{"id": int64(2), "balance": int64(-2), "note": "after"})
+		}, updated}
+	}
+	for name, c := range crashes {
 		t.Run(name, func(t *testing.T) {
-			crashes := 0
+			died := 0
 			for _, late := range []bool{false, true} {
 				for n := 1; ; n++ {
 					memory := drivertest.NewMemory()
@@ -89,7 +105,7 @@ func testCrashAtEveryCall(t *testing.T, schema store.Schema) {
 					if err == nil && counting < n {
 						break // it did not come that far
 					}
-					crashes++
+					died++
 					if err != nil {
 						require.ErrorIs(t, err, drivertest.ErrInjected)
 						var batch *store.BatchError
@@ -126,7 +142,7 @@ func testCrashAtEveryCall(t *testing.T, schema store.Schema) {
 					require.NoError(t, c.do(tbl))
 				}
 			}
-			require.Greater(t, crashes, 4)
+			require.Greater(t, died, 4)
 		})
 	}
 }
@@ -196,7 +212,7 @@ func TestBatchErrorNamesRows(t *testing.T) {
 			faulty := drivertest.NewFaulty(memory, func(op drivertest.Op) drivertest.Fault {
 				if op.Method == "Apply" && op.Family[0] == 't' {
 					if applied++; applied == 2 {
-						return drivertest.CrashBefore
+						return drivertest.FailBefore
 					}
 				}
 				return drivertest.NoFault

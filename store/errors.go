@@ -18,15 +18,36 @@ var (
 	// ErrSchema is returned when a schema makes no sense.
 	ErrSchema = errors.New("store: invalid schema")
 
-	// ErrExists is returned when a table of the same name exists.
-	ErrExists = errors.New("store: table exists")
+	// ErrExists is returned when a table, a column of it, or a tenant, of the same name exists.
+	ErrExists = errors.New("store: exists already")
 
 	// ErrNoTable is returned when a table does not exist, or was dropped.
 	ErrNoTable = errors.New("store: no such table")
 
+	// ErrNoRow is returned when a row that is to be updated does not exist.
+	ErrNoRow = errors.New("store: no such row")
+
 	// ErrColumn is returned when a row or a query names a column that the table has not, gives a
 	// value of the wrong Go type, or asks of a column what its encryption cannot do.
 	ErrColumn = errors.New("store: invalid use of a column")
+
+	// ErrTenant is returned when a table with tenants is used without saying for which of them, or one
+	// without is asked for the rows of a tenant.
+	ErrTenant = errors.New("store: invalid use of a table with tenants")
+
+	// ErrNoTenant is returned when a tenant does not exist, or was dropped.
+	ErrNoTenant = errors.New("store: no such tenant")
+
+	// ErrPolicy is returned when the policy of a tenant makes no sense.
+	ErrPolicy = errors.New("store: invalid policy")
+
+	// ErrShared is returned when a column, or the table that it is in, cannot be dropped or changed
+	// because another column shares its key.
+	ErrShared = errors.New("store: key is shared by another column")
+
+	// ErrSchemaChanged is returned when a query cannot go on because another client changed the
+	// column that drives it. It may be asked again.
+	ErrSchemaChanged = errors.New("store: schema was changed meanwhile")
 
 	// ErrToken is returned when a page token is damaged or belongs to another query.
 	ErrToken = errors.New("store: page token of another query")
@@ -77,7 +98,7 @@ func (e *BatchError) Unwrap() error { return e.Err }
 // unless the row names it.
 func Retryable(err error) bool {
 	return errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrUnknownOutcome) ||
-		errors.Is(err, ErrTorn) || errors.Is(err, ope.ErrStale)
+		errors.Is(err, ErrTorn) || errors.Is(err, ErrSchemaChanged) || errors.Is(err, ope.ErrStale)
 }
 
 // sealError turns an error of package seal into one of this package.

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -15,6 +16,12 @@ import (
 // exampleTable returns a table in a new embedded store with a row for each of four hours of two
 // devices.
 func exampleTable(ctx context.Context) (tbl *store.Table, closeAll func()) {
+	_, tbl, closeAll = exampleStore(ctx)
+	return tbl, closeAll
+}
+
+// exampleStore returns the store, too.
+func exampleStore(ctx context.Context) (st *store.Store, tbl *store.Table, closeAll func()) {
 	dir, err := os.MkdirTemp("", "rangecrypt-example")
 	if err != nil {
 		log.Fatal(err)
@@ -23,7 +30,7 @@ func exampleTable(ctx context.Context) (tbl *store.Table, closeAll func()) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	st, err := store.Open(ctx, db, ope.GenerateKey(), nil)
+	st, err = store.Open(ctx, db, ope.GenerateKey(), nil)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -53,7 +60,7 @@ func exampleTable(ctx context.Context) (tbl *store.Table, closeAll func()) {
 			}
 		}
 	}
-	return tbl, func() {
+	return st, tbl, func() {
 		if err := db.Close(); err != nil {
 			log.Fatal(err)
 		}
@@ -125,4 +132,120 @@ func ExampleTable_Page() {
 	// Output:
 	// page 1 has 4 rows
 	// page 2 has 2 rows
+}
+
+// The explicit schema and rows: names and values are checked when they are used.
+func ExampleTable_Put() {
+	ctx := context.Background()
+	tbl, closeAll := exampleTable(ctx)
+	defer closeAll()
+	at := time.Date(2026, 5, 2, 8, 0, 0, 0, time.UTC)
+	if err := tbl.Put(ctx, store.Row{"device": "pump-9", "time": at, "temperature": 20.5, "note": "new"}); err != nil {
+		log.Fatal(err)
+	}
+	row, err := tbl.Get(ctx, store.Row{"device": "pump-9", "time": at})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(row["temperature"], row["note"])
+	err = tbl.Put(ctx, store.Row{"device": "pump-9", "time": at, "temperature": "warm"})
+	fmt.Println(errors.Is(err, store.ErrColumn))
+	// Output:
+	// 20.5 new
+	// true
+}
+
+// Typed columns: a Field has the Go type of its column, so that the compiler checks what is compared
+// with it and what comes out. For tables of your own, see the examples of package encode.
+func ExampleField() {
+	const (
+		device      = store.Field[string]("device")
+		temperature = store.Field[float64]("temperature")
+	)
+	ctx := context.Background()
+	tbl, closeAll := exampleTable(ctx)
+	defer closeAll()
+	sum, n := 0.0, 0
+	for row, err := range tbl.Query(ctx, store.Query{Where: store.And(device.Equal("pump-8"), temperature.AtLeast(19))}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		degrees, _ := temperature.Of(row) // a float64
+		sum, n = sum+degrees, n+1
+	}
+	fmt.Println(n, "readings, mean", sum/float64(n))
+	// Output:
+	// 3 readings, mean 25.083333333333332
+}
+
+// A table is changed while it is used. Rows are read as before; Convert writes them anew, so that
+// the changed column drives queries again.
+func ExampleStore_Alter() {
+	const celsius = store.Field[float64]("celsius")
+	ctx := context.Background()
+	st, tbl, closeAll := exampleStore(ctx)
+	defer closeAll()
+	err := st.Alter(ctx, "readings",
+		store.RenameColumn("temperature", "celsius"),
+		store.ChangeColumn(store.OrderedColumn("celsius", store.Float64, store.Wozniak)),
+		store.AddColumn(store.DeterministicColumn("site", store.String)))
+	if err != nil {
+		log.Fatal(err)
+	}
+	query := store.Query{Where: celsius.AtLeast(24)}
+	count := func() (n int) {
+		for _, err := range tbl.Query(ctx, query) {
+			if err != nil {
+				log.Fatal(err)
+			}
+			n++
+		}
+		return n
+	}
+	fmt.Println(count(), "rows")
+	stats, err := tbl.Convert(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(stats.Converted, "written anew,", count(), "rows")
+	// Output:
+	// 4 rows
+	// 8 written anew, 4 rows
+}
+
+// Two columns with one search key are joined in the database, which sees for it which of their values
+// are equal.
+func ExampleJoin() {
+	ctx := context.Background()
+	st, readings, closeAll := exampleStore(ctx)
+	defer closeAll()
+	if err := st.Alter(ctx, "readings", store.AddColumn(store.DeterministicColumn("operator", store.String))); err != nil {
+		log.Fatal(err)
+	}
+	people, err := st.Create(ctx, store.Schema{
+		Name: "people",
+		Key:  []store.KeyPart{store.HashedPart("id", store.Int32)},
+		Columns: []store.Column{
+			store.DeterministicColumn("name", store.String).SharedWith("readings", "operator"),
+			store.RandomisedColumn("phone", store.String),
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	at := time.Date(2026, 5, 2, 8, 0, 0, 0, time.UTC)
+	if err := errors.Join(
+		people.Put(ctx, store.Row{"id": 1, "name": "an operator", "phone": "555-0100"}, store.Row{"id": 2, "name": "another"}),
+		readings.Put(ctx, store.Row{"device": "pump-9", "time": at, "temperature": 80.5, "operator": "an operator"}),
+	); err != nil {
+		log.Fatal(err)
+	}
+	for pair, err := range store.Join(ctx, readings, "operator", people, "name", nil) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(pair.Left["device"], pair.Left["temperature"], pair.Right["phone"])
+	}
+	// Output:
+	// pump-9 80.5 555-0100
 }

@@ -141,6 +141,8 @@ func formatSchemas() []store.Schema {
 				store.OrderedColumn("amount", store.Int64, store.Kerschbaum), store.OrderedColumn("name", store.String, store.Kerschbaum),
 				store.OrderedColumn("level", store.Int16, store.KerschbaumPublished), store.OrderedColumn("ratio", store.Float64, store.WozniakIndexed),
 				store.OrderedColumn("count", store.Uint32, store.Wozniak), store.OrderedColumn("public", store.Int8, store.PlaintextIndexed),
+				store.OrderedColumn("shared", store.Int64, store.Kerschbaum).SharedWith("stateful", "amount"),
+				store.OrderedColumn("wide", store.Int16, store.WozniakIndexed).DatabaseWide(), store.DeterministicColumn("token", store.String).DatabaseWide(),
 			},
 		},
 		{
@@ -184,6 +186,7 @@ func formatRows() map[string][]store.Row {
 			"id": uint8(i % 2), "seconds": at.Truncate(time.Second).Add(time.Duration(i) * time.Second), "path": "a path longer than the prefix " + strconv.Itoa(i/2),
 			"amount": int64(i-2) * 1_000_000_007, "name": strings.Repeat("n", i*4), "level": int16(i * 100), "ratio": float64(i) - 1.5,
 			"count": uint32(i), "public": int8(-i),
+			"shared": int64(i-2) * 7, "wide": int16(i / 2), "token": "t",
 		})
 		rows["by key"] = append(rows["by key"], store.Row{
 			"device": "pump-" + strconv.Itoa(i%2), "time": at.Add(time.Duration(i) * time.Hour), "shard": []byte{0, byte(i), 0xff}, "label": "a label longer than the prefix " + strconv.Itoa(i),
@@ -212,6 +215,10 @@ func formatDump(t *testing.T, key ope.Key) dump {
 		first := maps.Clone(rows[schema.Name][0])
 		require.NoError(t, tbl.Delete(background, first))
 		require.NoError(t, tbl.Put(background, rows[schema.Name]...))
+		if schema.Name == "cell per column" {
+			require.NoError(t, st.RotateKeys(background, schema.Name))
+			require.NoError(t, tbl.Put(background, rows[schema.Name][2:]...))
+		}
 		if schema.Name == "stateful" {
 			_, err := tbl.Rebalance(background, "amount", nil)
 			require.NoError(t, err)

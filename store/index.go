@@ -35,7 +35,7 @@ const indexFamily = "index_"
 // No request that changes something is ever repeated on its own. An [ope.ErrUnknownOutcome] is
 // also a [driver.ErrUnknownOutcome].
 func OpenIndex(ctx context.Context, db driver.DB, name string) (ope.Index, error) {
-	return openIndex(ctx, db, indexFamily+name)
+	return openIndex(ctx, db, indexFamily+name, false)
 }
 
 // An index is a family of wide rows, one for each unit. Its key is 'u' || unit, and its cells are
@@ -75,8 +75,8 @@ var (
 	endOfRecords   = []byte{recordCell + 1}
 )
 
-func openIndex(ctx context.Context, db driver.DB, family string) (*index, error) {
-	f, err := db.Family(ctx, driver.FamilySpec{Name: family, Layout: driver.LayoutWide})
+func openIndex(ctx context.Context, db driver.DB, family string, existing bool) (*index, error) {
+	f, err := db.Family(ctx, driver.FamilySpec{Name: family, Layout: driver.LayoutWide, Existing: existing})
 	if err != nil {
 		return nil, fmt.Errorf("open index: %w", err)
 	}

@@ -29,7 +29,11 @@ import (
 // the pass. progress may be nil; it is called with the number of values written so far and in all.
 //
 // A column with another encryption is [ErrColumn].
-func (t *Table) Rebalance(ctx context.Context, column string, progress func(done, total int)) (stats ope.RebalanceStats, err error) {
+func (tbl *Table) Rebalance(ctx context.Context, column string, progress func(done, total int)) (stats ope.RebalanceStats, err error) {
+	t, err := tbl.use()
+	if err != nil {
+		return stats, err
+	}
 	ctx, end := t.st.observer.operation(ctx, "rebalance", t.family())
 	defer func() { end(0, err) }()
 	c := t.byName[column]
@@ -107,7 +111,7 @@ func (f *finder) tokenPostings(ctx context.Context, r keyRange) iter.Seq2[driver
 
 // tokenScan returns the range of the postings of a code, or what is left of it for the next page.
 func (f *finder) tokenScan(r keyRange, code int64) driver.Range {
-	key := r.by.appendTag(bytes.Clone(r.by.id[:]), code)
+	key := r.by.appendTag(bytes.Clone(r.by.lead), code)
 	one := keyRange{start: key, end: ope.PrefixEnd(key), group: r.group}
 	if r.resume != nil && r.resume.Code == code {
 		one = r.resume.rest(one, f.query.Reverse, true)

@@ -256,10 +256,10 @@ func TestMutableIndexTampering(t *testing.T) {
 	memory := drivertest.NewMemory()
 	tbl := mutableTable(t, memory)
 	require.NoError(t, tbl.Put(ctx, mutableRows()[:60]...))
-	family, err := memory.Family(ctx, driver.FamilySpec{Name: tbl.meta.indexFamily(), Layout: driver.LayoutWide})
+	family, err := memory.Family(ctx, driver.FamilySpec{Name: tbl.now().meta.indexFamily(), Layout: driver.LayoutWide})
 	require.NoError(t, err)
 	unit := func(column string) (row []byte) {
-		id := tbl.byName[column].id
+		id := tbl.now().byName[column].id
 		for r, err := range family.Scan(ctx, driver.Range{AnyOrder: true}) {
 			require.NoError(t, err)
 			if bytes.Contains(r.Key, fmt.Appendf(nil, "u%x/", id)) && len(r.Cells) > 3 {
@@ -325,8 +325,8 @@ func TestMutableIndexTampering(t *testing.T) {
 func TestMutableLimit(t *testing.T) {
 	ctx := context.Background()
 	tbl := mutableTable(t, drivertest.NewMemory())
-	level := tbl.byName["level"]
-	state, err := openIndex(ctx, tbl.st.db, tbl.meta.indexFamily())
+	level := tbl.now().byName["level"]
+	state, err := openIndex(ctx, tbl.st.db, tbl.now().meta.indexFamily(), false)
 	require.NoError(t, err)
 	level.order, err = kerschbaum.New(ope.GenerateKey(), Int64.domain(), state, &kerschbaum.Options{Name: "limited", Limit: 100})
 	require.NoError(t, err)
@@ -347,9 +347,9 @@ func TestMutableLimit(t *testing.T) {
 // A key that moves is refused also where the catalogue says so.
 func TestMutableKeyInCatalogue(t *testing.T) {
 	tbl := mutableTable(t, drivertest.NewMemory())
-	meta := *tbl.meta
+	meta := *tbl.now().meta
 	meta.Key = []fieldMeta{meta.Columns[0]}
-	_, err := newTable(context.Background(), tbl.st, &meta)
+	_, err := newTable(context.Background(), tbl.st, &meta, meta.Version)
 	require.ErrorIs(t, err, ErrFormat)
 	require.ErrorContains(t, err, `"level"`)
 }

@@ -16,6 +16,8 @@ type plan struct {
 	ranges     []keyRange
 	anyOrder   bool // rows of all partitions, which have no order
 	conditions []*condition
+
+	unconverted []string // columns of conditions that would drive, were all rows converted
 }
 
 // keyRange is a half-open range of keys; a nil end is unbounded. Where the order of by is lossy,
@@ -42,7 +44,9 @@ const maxRanges = 10_000
 //  2. the postings of a deterministic column that is fixed to values
 //  3. the postings of an ordered column with a condition
 //  4. all rows
-func (t *Table) plan(ctx context.Context, p Predicate) (*plan, error) {
+//
+// A column whose encryption was changed drives no query until all rows were converted.
+func (t *view) plan(ctx context.Context, p Predicate) (*plan, error) {
 	conditions, err := t.conditions(p)
 	if err != nil {
 		return nil, err
@@ -61,6 +65,10 @@ func (t *Table) plan(ctx context.Context, p Predicate) (*plan, error) {
 		if !c.column.searched() {
 			continue
 		}
+		if !c.column.drives() {
+			pl.unconverted = append(pl.unconverted, c.column.name)
+			continue
+		}
 		_, exactly := c.exactly()
 		switch {
 		case c.column.encryption == deterministic && exactly:
@@ -72,10 +80,10 @@ func (t *Table) plan(ctx context.Context, p Predicate) (*plan, error) {
 	switch {
 	case best != nil:
 		pl.driving = best.column
-		pl.ranges, err = best.column.ranges(ctx, best.column.id[:], best)
-	case t.spec.PrefixBytes > 0:
+		pl.ranges, err = best.column.ranges(ctx, best.column.lead, best)
+	case t.parts[0].encryption != ordered:
 		pl.anyOrder = true
-		pl.ranges = []keyRange{{}}
+		pl.ranges = []keyRange{{start: t.prefix, end: ope.PrefixEnd(t.prefix)}}
 	}
 	return pl, err
 }
@@ -96,8 +104,8 @@ func narrower(a, b *condition) bool {
 }
 
 // planRows sets the ranges of row keys and reports whether the conditions restrict them.
-func (t *Table) planRows(ctx context.Context, pl *plan, byColumn map[*column]*condition) (bool, error) {
-	prefixes := [][]byte{nil}
+func (t *view) planRows(ctx context.Context, pl *plan, byColumn map[*column]*condition) (bool, error) {
+	prefixes := [][]byte{t.prefix}
 	restricted := false
 	for i, c := range t.parts {
 		condition := byColumn[c]
@@ -248,7 +256,7 @@ func (c *column) intervals(ctx context.Context, s span) ([]ope.Interval, error) 
 func (pl *plan) fingerprint(reverse bool) []byte {
 	h := sha256.New()
 	if pl.driving != nil {
-		h.Write(pl.driving.id[:])
+		h.Write(pl.driving.lead)
 	}
 	fmt.Fprintf(h, "|%t|%d|", reverse, len(pl.ranges))
 	for _, r := range pl.ranges {

@@ -84,7 +84,7 @@ type condition struct {
 }
 
 // conditions checks a predicate against the table and groups its terms by column.
-func (t *Table) conditions(p Predicate) ([]*condition, error) {
+func (t *view) conditions(p Predicate) ([]*condition, error) {
 	var conditions []*condition
 	byColumn := make(map[*column]*condition)
 	for _, given := range p.terms {

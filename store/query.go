@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"iter"
 	"runtime"
@@ -36,7 +35,8 @@ type Query struct {
 	// PageToken goes on behind the page that returned it, with the same Where and Reverse.
 	PageToken string
 
-	paged bool // by Page
+	paged   bool // by Page
+	keyOnly bool // no columns are returned
 }
 
 // Query yields the rows that the query selects. They come in the order of the predicate that
@@ -47,25 +47,25 @@ type Query struct {
 // It reads lazily; its memory does not depend on the number of rows, but for 16 bytes a row where
 // a column drives the query on a database without snapshots. An error, or the end of ctx, is the
 // last thing yielded. The package comment says what is promised when rows change meanwhile.
-func (t *Table) Query(ctx context.Context, q Query) iter.Seq2[Row, error] {
+func (tbl *Table) Query(ctx context.Context, q Query) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
-		n, err := 0, error(nil)
-		ctx, end := t.st.observer.operation(ctx, "query", t.family())
-		defer func() { end(n, err) }()
-		want, err := t.want(q.Columns)
+		t, err := tbl.use()
 		if err != nil {
-			yield(nil, fmt.Errorf("store: query %q: %w", t.schema.Name, err))
+			yield(nil, err)
 			return
 		}
+		n := 0
+		ctx, end := t.st.observer.operation(ctx, "query", t.family())
+		defer func() { end(n, err) }()
 		var f *found
-		for f, err = range t.find(ctx, q, want, new(Explanation)) {
+		for f, err = range t.find(ctx, q, new(Explanation)) {
 			if err != nil {
 				err = fmt.Errorf("store: query %q: %w", t.schema.Name, t.gone(err))
 				yield(nil, err)
 				return
 			}
 			n++
-			if !yield(t.row(f.record, want), nil) {
+			if !yield(f.row(), nil) {
 				return
 			}
 		}
@@ -75,28 +75,28 @@ func (t *Table) Query(ctx context.Context, q Query) iter.Seq2[Row, error] {
 // Page returns the rows of one page, at most q.Limit, which must be positive, and the token for
 // the next page, which is empty when there is none. Pages follow an order: a query for all rows
 // of a table whose key begins with a hashed or plain part has none and is [driver.ErrRange].
-func (t *Table) Page(ctx context.Context, q Query) (rows []Row, next string, err error) {
+func (tbl *Table) Page(ctx context.Context, q Query) (rows []Row, next string, err error) {
+	t, err := tbl.use()
+	if err != nil {
+		return nil, "", err
+	}
 	ctx, end := t.st.observer.operation(ctx, "page", t.family())
 	defer func() { end(len(rows), err) }()
 	if q.Limit <= 0 {
 		return nil, "", fmt.Errorf("store: query %q: %w: a page needs a positive Limit", t.schema.Name, driver.ErrRange)
 	}
-	want, err := t.want(q.Columns)
-	if err != nil {
-		return nil, "", fmt.Errorf("store: query %q: %w", t.schema.Name, err)
-	}
 	limit := q.Limit
 	q.paged = true
 	q.Limit++ // one more tells whether there is a next page
 	var last *found
-	for f, err := range t.find(ctx, q, want, new(Explanation)) {
+	for f, err := range t.find(ctx, q, new(Explanation)) {
 		if err != nil {
 			return nil, "", fmt.Errorf("store: query %q: %w", t.schema.Name, t.gone(err))
 		}
 		if len(rows) == limit {
-			return rows, t.token(last, q.Reverse), nil
+			return rows, last.by.table.token(last, q.Reverse), nil
 		}
-		rows, last = append(rows, t.row(f.record, want)), f
+		rows, last = append(rows, f.row()), f
 	}
 	return rows, "", nil
 }
@@ -124,16 +124,20 @@ type Explanation struct {
 	Discarded int
 	// Rows is the number of rows that the query returns.
 	Rows int
+	// Unconverted are the columns of the predicate whose encryption was changed and of which not all
+	// rows were converted, see [Table.Convert]: they cannot drive the query, so that they are checked
+	// in each row.
+	Unconverted []string
 }
 
 // Explain runs a query without returning its rows and tells how it was answered.
-func (t *Table) Explain(ctx context.Context, q Query) (Explanation, error) {
+func (tbl *Table) Explain(ctx context.Context, q Query) (Explanation, error) {
 	var e Explanation
-	want, err := t.want(q.Columns)
+	t, err := tbl.use()
 	if err != nil {
-		return e, fmt.Errorf("store: explain %q: %w", t.schema.Name, err)
+		return e, err
 	}
-	for _, err := range t.find(ctx, q, want, &e) {
+	for _, err := range t.find(ctx, q, &e) {
 		if err != nil {
 			return e, fmt.Errorf("store: explain %q: %w", t.schema.Name, t.gone(err))
 		}
@@ -145,71 +149,114 @@ func (t *Table) Explain(ctx context.Context, q Query) (Explanation, error) {
 // found is a row of an answer, with its position for page tokens.
 type found struct {
 	record *record
-	plan   *plan
+	by     *finder
 	index  int    // of the range
 	key    []byte // that was scanned: of the row or the posting
 }
 
+func (f *found) row() Row { return f.by.table.row(f.record, f.by.want) }
+
 // Sizes of a query's batches, in rows. They double: small at first, for queries that are stopped
 // early, and smaller for postings, each of which takes a request to open.
 const (
-	firstRows, firstPostings = 64, 16
+	firstRows, firstPostings = 32, 16
 	fullBatch                = 256
 	inline                   = 192
 )
 
-// find yields what a query selects.
-func (t *Table) find(ctx context.Context, q Query, want []bool, e *Explanation) iter.Seq2[*found, error] {
+// find yields what a query selects. It begins again where the column that drives it was changed
+// meanwhile and nothing was yielded yet.
+func (t *view) find(ctx context.Context, q Query, e *Explanation) iter.Seq2[*found, error] {
 	return func(yield func(*found, error) bool) {
-		if q.Limit < 0 {
-			yield(nil, fmt.Errorf("%w: Limit is %d", driver.ErrRange, q.Limit))
-			return
-		}
-		pl, err := t.plan(ctx, q.Where)
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		if pl.anyOrder && (q.paged || q.PageToken != "") {
-			yield(nil, fmt.Errorf("%w: all rows of a table whose key begins with a hashed or plain part have no order that pages could follow; use Query, which reads lazily, or fix that part", driver.ErrRange))
-			return
-		}
-		if pl.anyOrder && q.Reverse {
-			yield(nil, fmt.Errorf("%w: all rows of a table whose key begins with a hashed part have no order to reverse", driver.ErrRange))
-			return
-		}
-		f := &finder{table: t, plan: pl, query: q, want: want, explain: e}
-		f.need = f.needed()
-		if q.PageToken != "" {
-			if f.from, err = t.parseToken(q.PageToken, pl, q.Reverse); err != nil {
-				yield(nil, err)
-				return
-			}
-		}
-		if err := f.openFamilies(ctx); err != nil {
-			yield(nil, err)
-			return
-		}
-		defer f.close()
-		f.describe()
-		defer f.count()
-		n := 0
-		for hit, err := range f.run(ctx) {
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			n++
-			if !yield(hit, nil) || n == q.Limit {
-				return
-			}
+		for again := true; again; t = t.tbl.now() {
+			*e = Explanation{}
+			again = t.findOnce(ctx, q, e, yield)
 		}
 	}
 }
 
+// findOnce does so in this view, and reports whether to do it again in a newer one.
+func (t *view) findOnce(ctx context.Context, q Query, e *Explanation, yield func(*found, error) bool) (again bool) {
+	f, err := t.finder(ctx, q, e)
+	if err != nil {
+		yield(nil, err)
+		return false
+	}
+	if err := f.openFamilies(ctx); err != nil {
+		yield(nil, err)
+		return false
+	}
+	defer f.close()
+	f.describe()
+	defer f.count()
+	n := 0
+	// checked makes sure that the rows so far are all that there were.
+	checked := func() (goOn bool) {
+		ok, err := f.stillDrives(ctx)
+		switch {
+		case err != nil:
+			yield(nil, err)
+		case !ok && n > 0:
+			yield(nil, fmt.Errorf("%w: column %q", ErrSchemaChanged, f.plan.driving.name))
+		case !ok:
+			again = true
+		default:
+			return true
+		}
+		return false
+	}
+	for hit, err := range f.run(ctx) {
+		if err != nil {
+			yield(nil, err)
+			return false
+		}
+		if last := n+1 == q.Limit; (n == 0 || last) && !checked() {
+			return again
+		}
+		n++
+		if !yield(hit, nil) || n == q.Limit {
+			return false
+		}
+	}
+	checked()
+	return again
+}
+
+// finder makes ready to execute a query.
+func (t *view) finder(ctx context.Context, q Query, e *Explanation) (*finder, error) {
+	if q.Limit < 0 {
+		return nil, fmt.Errorf("%w: Limit is %d", driver.ErrRange, q.Limit)
+	}
+	want := make([]bool, len(t.stored))
+	if !q.keyOnly {
+		var err error
+		if want, err = t.want(q.Columns); err != nil {
+			return nil, err
+		}
+	}
+	pl, err := t.plan(ctx, q.Where)
+	if err != nil {
+		return nil, err
+	}
+	if pl.anyOrder && (q.paged || q.PageToken != "") {
+		return nil, fmt.Errorf("%w: all rows of a table whose key begins with a hashed or plain part have no order that pages could follow; use Query, which reads lazily, or fix that part", driver.ErrRange)
+	}
+	if pl.anyOrder && q.Reverse {
+		return nil, fmt.Errorf("%w: all rows of a table whose key begins with a hashed part have no order to reverse", driver.ErrRange)
+	}
+	f := &finder{table: t, plan: pl, query: q, want: want, explain: e}
+	f.need = f.needed()
+	if q.PageToken != "" {
+		if f.from, err = t.parseToken(q.PageToken, pl, q.Reverse); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
 // finder is one execution of a query.
 type finder struct {
-	table   *Table
+	table   *view
 	plan    *plan
 	query   Query
 	want    []bool    // columns to return
@@ -218,10 +265,12 @@ type finder struct {
 	explain *Explanation
 
 	data, postings driver.Family
+	catalogue      driver.Family // where a column drives the query
 	snapshot       driver.Snapshot
 	seen           map[[16]byte]struct{} // rows that were found, where there is no snapshot
 	last           []byte                // the row that was found last
 	tokens         atomic.Int64          // that were looked up
+	unchecked      atomic.Bool           // more was read since the driving column was known to drive
 }
 
 // needed returns the columns that have to be read.
@@ -231,12 +280,10 @@ func (f *finder) needed() []bool {
 	}
 	need := slices.Clone(f.want)
 	for _, c := range f.plan.conditions {
-		if c.column.part < 0 {
-			need[c.column.position] = true
-		}
+		c.column.add(need)
 	}
 	if d := f.plan.driving; d != nil {
-		need[d.position] = true
+		d.add(need)
 	}
 	return need
 }
@@ -245,7 +292,8 @@ func (f *finder) needed() []bool {
 // forward in the order of the driving column could be seen twice.
 func (f *finder) openFamilies(ctx context.Context) (err error) {
 	t := f.table
-	f.data, f.postings = t.data, t.postings
+	f.data, f.postings, f.catalogue = t.data, t.postings, t.st.catalogue.family
+	f.unchecked.Store(f.plan.driving != nil)
 	db, ok := t.st.db.(driver.Snapshotter)
 	if !ok {
 		if f.plan.driving != nil {
@@ -260,10 +308,32 @@ func (f *finder) openFamilies(ctx context.Context) (err error) {
 	if err == nil && f.plan.driving != nil {
 		f.postings, err = f.snapshot.Family(ctx, t.postingSpec)
 	}
+	if err == nil && f.plan.driving != nil {
+		f.catalogue, err = f.snapshot.Family(ctx, catalogueSpec)
+	}
 	if err != nil {
 		f.close()
 	}
 	return err
+}
+
+// stillDrives reports whether the postings that were read so far lead to all rows, because no
+// client has written rows yet which they do not lead to. The catalogue says so: it is changed
+// before rows are.
+func (f *finder) stillDrives(ctx context.Context) (bool, error) {
+	if !f.unchecked.Load() {
+		return true, nil
+	}
+	f.unchecked.Store(false)
+	version, err := f.table.st.catalogue.version(ctx, f.catalogue)
+	if err != nil || version <= f.table.version {
+		return err == nil, err
+	}
+	now, err := f.table.tbl.atLeast(ctx, version)
+	if err != nil || now.same(f.table) {
+		return err == nil, err
+	}
+	return slices.ContainsFunc(now.columns, func(c *column) bool { return c.id == f.plan.driving.id }), nil
 }
 
 func (f *finder) close() {
@@ -284,6 +354,7 @@ func (f *finder) describe() {
 		f.explain.Driver = "row key"
 	}
 	f.explain.Intervals = len(f.plan.ranges)
+	f.explain.Unconverted = f.plan.unconverted
 	if !f.plan.anyOrder && !f.tokenwise() {
 		for _, r := range f.plan.ranges {
 			f.explain.Buckets += spec.Buckets(r.start, r.end)
@@ -326,7 +397,7 @@ func (f *finder) run(ctx context.Context) iter.Seq2[*found, error] {
 			}
 			for hit, err := range rows {
 				if hit != nil {
-					hit.plan, hit.index = f.plan, index
+					hit.by, hit.index = f, index
 				}
 				if !yield(hit, err) || err != nil {
 					return
@@ -349,9 +420,9 @@ type batch struct {
 
 // scan yields what satisfies the conditions in one range, in the order of keys.
 //
-// A short range is read and opened here, since waking a goroutine takes as long as opening some 50
-// rows. Beyond [inline] rows, one goroutine reads ahead, and others open batches while it does,
-// which takes processors or, for postings, round trips.
+// A short range is read here, and opened here too by the time that another goroutine is awake to do
+// it, which takes as long as opening some 50 rows. Beyond [inline] rows, one goroutine reads ahead,
+// and others open batches while it does, which takes processors or, for postings, round trips.
 func (f *finder) scan(ctx context.Context, r keyRange) iter.Seq2[*found, error] {
 	return func(yield func(*found, error) bool) {
 		family, slice, open, size, ahead := f.data, f.table.slice(f.need), f.openRows, firstRows, runtime.GOMAXPROCS(0)
@@ -375,6 +446,9 @@ func (f *finder) scan(ctx context.Context, r keyRange) iter.Seq2[*found, error] 
 		defer stop()
 		read := func() *batch {
 			b := &batch{rows: make([]driver.Row, 0, size)}
+			if f.snapshot == nil && f.plan.driving != nil {
+				defer f.unchecked.Store(true)
+			}
 			for len(b.rows) < size {
 				row, err, ok := next()
 				if !ok || err != nil {
@@ -406,13 +480,21 @@ func (f *finder) scan(ctx context.Context, r keyRange) iter.Seq2[*found, error] 
 			}
 			return !b.end
 		}
-		for n := 0; n < inline; {
-			b := read()
+		for n, b := 0, read(); b != nil; {
 			n += len(b.rows)
-			b.hits, b.openErr = open(ctx, r, b.rows, runtime.GOMAXPROCS(0))
+			finish := open(ctx, r, b.rows, runtime.GOMAXPROCS(0))
+			var next *batch
+			if f.plan.driving == nil && !b.end && n < inline && n != f.query.Limit {
+				next = read()
+			}
+			b.hits, b.openErr = finish()
 			if !emit(b) {
 				return
 			}
+			if next == nil && n < inline {
+				next = read()
+			}
+			b = next
 		}
 
 		var workers sync.WaitGroup
@@ -432,7 +514,7 @@ func (f *finder) scan(ctx context.Context, r keyRange) iter.Seq2[*found, error] 
 				}
 				workers.Go(func() {
 					defer close(b.opened)
-					b.hits, b.openErr = open(ctx, r, b.rows, 1)
+					b.hits, b.openErr = open(ctx, r, b.rows, 1)()
 				})
 			}
 		})
@@ -472,15 +554,13 @@ func scanned(ctx context.Context, family driver.Family, r driver.Range) iter.Seq
 	}
 }
 
-// openRows turns scanned rows into rows of the answer, on a number of processors.
-func (f *finder) openRows(ctx context.Context, r keyRange, rows []driver.Row, processors int) ([]*found, error) {
+// openRows turns scanned rows into rows of the answer. Other goroutines, up to a number of
+// processors less one, begin at once; finish takes part and returns when all rows are opened.
+func (f *finder) openRows(ctx context.Context, r keyRange, rows []driver.Row, processors int) (finish func() ([]*found, error)) {
 	hits := make([]*found, len(rows))
 	open := func(rows []driver.Row, hits []*found, s *scratch) error {
 		for i, row := range rows {
-			record, err := f.table.decode(row, f.need, s)
-			if errors.Is(err, errTornRow) {
-				record, err = f.table.readFrom(ctx, f.data, row.Key, f.need)
-			}
+			record, err := f.table.opened(ctx, f.data, row, f.need, s)
 			if err != nil {
 				return err
 			}
@@ -490,7 +570,6 @@ func (f *finder) openRows(ctx context.Context, r keyRange, rows []driver.Row, pr
 		}
 		return nil
 	}
-	// This goroutine begins at once; another takes what is left by the time it is awake.
 	const share = 16
 	var taken atomic.Int64
 	work := func() error {
@@ -509,15 +588,22 @@ func (f *finder) openRows(ctx context.Context, r keyRange, rows []driver.Row, pr
 	for range min(processors-1, len(rows)/(2*share)) {
 		group.Go(work)
 	}
-	err := work()
-	if err := cmp.Or(group.Wait(), err); err != nil {
-		return nil, err
+	return func() ([]*found, error) {
+		err := work()
+		if err := cmp.Or(group.Wait(), err); err != nil {
+			return nil, err
+		}
+		return hits, nil
 	}
-	return hits, nil
 }
 
-// openPostings turns scanned postings into rows of the answer.
-func (f *finder) openPostings(ctx context.Context, r keyRange, postings []driver.Row, _ int) ([]*found, error) {
+// openPostings turns scanned postings into rows of the answer, when finish is called.
+func (f *finder) openPostings(ctx context.Context, r keyRange, postings []driver.Row, _ int) (finish func() ([]*found, error)) {
+	return func() ([]*found, error) { return f.resolve(ctx, r, postings) }
+}
+
+// resolve reads the rows of postings.
+func (f *finder) resolve(ctx context.Context, r keyRange, postings []driver.Row) ([]*found, error) {
 	hits := make([]*found, len(postings))
 	err := f.table.st.each(ctx, len(postings), func(ctx context.Context, i int) error {
 		search, row, _, err := f.plan.driving.cutPosting(postings[i].Key)
@@ -606,10 +692,10 @@ func (f *finder) inOrder(r keyRange, index int, rows iter.Seq2[*found, error]) i
 	}
 }
 
-func (t *Table) valueOf(c *column, hit *found) any { return hit.record.values[t.valueIndex(c)] }
+func (t *view) valueOf(c *column, hit *found) any { return hit.record.values[t.valueIndex(c)] }
 
 // codeOf returns the order code of the column's value in a record that was read.
-func (t *Table) codeOf(c *column, r *record) int64 {
+func (t *view) codeOf(c *column, r *record) int64 {
 	code, err := c.typ.code(r.values[t.valueIndex(c)])
 	if err != nil {
 		panic("store: a value without a code") // it was parsed, which checks that
@@ -618,7 +704,7 @@ func (t *Table) codeOf(c *column, r *record) int64 {
 }
 
 // valueIndex returns where a record has the value of the column.
-func (t *Table) valueIndex(c *column) int {
+func (t *view) valueIndex(c *column) int {
 	if c.part >= 0 {
 		return c.part
 	}

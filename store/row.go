@@ -16,20 +16,30 @@ import (
 // A record is a row on its way to or from the database.
 type record struct {
 	key    []byte
-	values []any // by position: key parts, then columns
+	values []any // by position: key parts, then stored columns
 	write  writeID
 	fresh  bool     // the key was drawn at random: there is no earlier row
-	search [][]byte // by column: what its posting carries; nil where it has none, and in tables without
+	search [][]byte // by stored column: what its posting carries; nil where it has none, and in tables without
+
+	version uint32 // of the catalogue, of a row that was read; 0 of a new one
 }
 
 type writeID [16]byte
 
-// check turns a row into a record with its values, without touching the database.
-func (t *Table) check(row Row) (*record, error) {
+// checkNames returns an error if a row names a column that there is not.
+func (t *view) checkNames(row Row) error {
 	for name := range row {
 		if t.byName[name] == nil {
-			return nil, fmt.Errorf("%w: table %q has no column %q", ErrColumn, t.schema.Name, name)
+			return fmt.Errorf("%w: table %q has no column %q", ErrColumn, t.schema.Name, name)
 		}
+	}
+	return nil
+}
+
+// check turns a row into a record with its values, without touching the database.
+func (t *view) check(row Row) (*record, error) {
+	if err := t.checkNames(row); err != nil {
+		return nil, err
 	}
 	r := t.newRecord()
 	rand.Read(r.write[:])
@@ -47,7 +57,7 @@ func (t *Table) check(row Row) (*record, error) {
 }
 
 // checkKey sets the values of the record's key parts.
-func (t *Table) checkKey(r *record, row Row) error {
+func (t *view) checkKey(r *record, row Row) error {
 	for i, c := range t.parts {
 		v, err := c.value(row)
 		if err != nil {
@@ -67,12 +77,17 @@ func (t *Table) checkKey(r *record, row Row) error {
 }
 
 // encode sets what a checked record is found by: its key, and what its postings carry.
-func (t *Table) encode(ctx context.Context, r *record) error {
+func (t *view) encode(ctx context.Context, r *record) error {
 	if err := t.encodeKey(ctx, r); err != nil {
 		return err
 	}
+	return t.encodeColumns(ctx, r)
+}
+
+// encodeColumns sets what the postings of a record carry, where it is not set yet.
+func (t *view) encodeColumns(ctx context.Context, r *record) error {
 	for i, c := range t.columns {
-		if v := r.values[len(t.parts)+i]; c.searched() && v != nil {
+		if v := r.values[len(t.parts)+i]; c.searched() && v != nil && r.search[i] == nil {
 			var err error
 			if r.search[i], err = c.appendSearch(ctx, nil, v); err != nil {
 				return fmt.Errorf("column %q: %w", c.name, err)
@@ -83,7 +98,8 @@ func (t *Table) encode(ctx context.Context, r *record) error {
 }
 
 // encodeKey sets the key of a record.
-func (t *Table) encodeKey(ctx context.Context, r *record) (err error) {
+func (t *view) encodeKey(ctx context.Context, r *record) (err error) {
+	r.key = append(r.key, t.prefix...)
 	for i, c := range t.parts {
 		if r.key, err = c.appendSearch(ctx, r.key, r.values[i]); err != nil {
 			return fmt.Errorf("key part %q: %w", c.name, err)
@@ -111,17 +127,26 @@ func (c *column) value(row Row) (any, error) {
 // Cells of a row, by qualifier:
 //
 //	(empty)           the key cell: sealed {values of the key parts, and of the columns that are
-//	                  not null the id, with the value where it is packed}. Every row has it; it is
-//	                  the row's authenticated existence.
+//	                  not null the id and how it is stored, with the value where it is packed}. Every
+//	                  row has it; it is the row's authenticated existence.
 //	column id         the value of a column that is not packed: sealed, or behind the header of a
 //	                  plain cell
 //
 // All cells of a row carry the write id of the Put that wrote it, so that a mixture of two Puts
-// is noticed.
+// is noticed, and the version of the catalogue at which the writer knew the table.
+//
+// A row is read by what its key cell says, whatever the schema says by now. A cell that the key cell
+// does not list is left over by a writer that did not know of it if the column came later than the
+// row's version; otherwise it is of another Put.
 var keyQualifier = []byte{}
 
-// ownCell stands in the key cell in place of the length of a packed value plus one.
-const ownCell = 0
+// How a key cell says that a value is stored: in a cell of its own, or packed, in so many bytes and
+// packedCell more.
+const (
+	sealedCell = 0
+	clearCell  = 1
+	packedCell = 2
+)
 
 const (
 	plainFormat   = 1 // first byte of a plain cell; sealed cells have seal's
@@ -135,7 +160,7 @@ type places struct {
 }
 
 // of makes the places those of another row.
-func (p *places) of(t *Table, row []byte) *places {
+func (p *places) of(t *view, row []byte) *places {
 	// Room for the lengths of the row key and the qualifier, the longest qualifier, and the header
 	// that sealing appends: the buffer is not moved for a row.
 	p.buf = append(slices.Grow(p.buf[:0], len(t.place)+4+len(row)+4+len(columnID{})+seal.HeaderSize), t.place...)
@@ -144,7 +169,7 @@ func (p *places) of(t *Table, row []byte) *places {
 	return p
 }
 
-func (t *Table) places(row []byte) *places { return new(places).of(t, row) }
+func (t *view) places(row []byte) *places { return new(places).of(t, row) }
 
 // at returns the place of a cell. It is valid until the next call.
 func (p *places) at(qualifier []byte) seal.Place { return p.buf[:p.n].Append(qualifier) }
@@ -156,10 +181,10 @@ type scratch struct {
 }
 
 // mutation returns what a Put of the record does to its row.
-func (t *Table) mutation(r *record) driver.Mutation {
+func (t *view) mutation(r *record) driver.Mutation {
 	m := driver.Mutation{Row: r.key}
 	where := t.places(r.key)
-	header := seal.Header{Write: r.write}
+	header := seal.Header{Policy: max(t.version, r.version), Write: r.write}
 
 	var key, packed []byte
 	for i, c := range t.parts {
@@ -167,16 +192,27 @@ func (t *Table) mutation(r *record) driver.Mutation {
 	}
 	m.Puts = make([]driver.Cell, 1, 1+len(t.columns))
 	for _, i := range t.byID {
-		c, v := t.columns[i], r.values[len(t.parts)+i]
+		c, v := t.stored[i], r.values[len(t.parts)+i]
 		switch {
+		case c.of != nil:
+			if !c.packed && !c.converted {
+				m.Deletes = append(m.Deletes, c.id[:])
+			}
 		case v != nil && c.packed:
 			packed = c.typ.append(packed[:0], v)
-			key = binary.AppendUvarint(append(key, c.id[:]...), uint64(len(packed))+1)
+			key = binary.AppendUvarint(append(key, c.id[:]...), uint64(len(packed))+packedCell)
 			key = append(key, packed...)
+			if c.varies {
+				m.Deletes = append(m.Deletes, c.id[:])
+			}
 		case v != nil:
-			key = append(append(key, c.id[:]...), ownCell)
+			stored := byte(sealedCell)
+			if c.clear() {
+				stored = clearCell
+			}
+			key = append(append(key, c.id[:]...), stored)
 			m.Puts = append(m.Puts, driver.Cell{Qualifier: c.id[:], Value: c.cell(header, r.posted(i), v, where)})
-		case !c.packed:
+		case !c.packed || c.varies:
 			m.Deletes = append(m.Deletes, c.id[:])
 		}
 	}
@@ -218,15 +254,17 @@ func openPlain(cell []byte) ([]byte, seal.Header, error) {
 
 // keyCell returns the key cell with the given content. It is sealed unless nothing of the table
 // is encrypted.
-func (t *Table) keyCell(h seal.Header, content []byte, where *places) []byte {
+func (t *view) keyCell(h seal.Header, content []byte, where *places) []byte {
 	if t.clear {
 		return append(plainCell(h, len(content)), content...)
 	}
 	return t.keySealer.Seal(nil, h, content, where.at(keyQualifier))
 }
 
-// openKeyCell returns the content of a key cell.
-func (t *Table) openKeyCell(cell []byte, s *scratch) ([]byte, seal.Header, error) {
+// openKeyCell returns the content of a key cell. One that was sealed with a key that was added later
+// is a newerRow: what its header says of that is not authenticated, but the next view opens it, or
+// there is none.
+func (t *view) openKeyCell(cell []byte, s *scratch) ([]byte, seal.Header, error) {
 	if t.clear {
 		b, h, err := openPlain(cell)
 		if err != nil {
@@ -235,6 +273,9 @@ func (t *Table) openKeyCell(cell []byte, s *scratch) ([]byte, seal.Header, error
 		return b, h, err
 	}
 	b, h, err := t.keySealer.Open(s.key[:0], cell, s.where.at(keyQualifier))
+	if errors.Is(err, seal.ErrWrongKey) && h.Policy > t.version {
+		return nil, h, newerRow(h.Policy)
+	}
 	if err != nil {
 		return nil, h, fmt.Errorf("key cell: %w", sealError(err))
 	}
@@ -242,10 +283,13 @@ func (t *Table) openKeyCell(cell []byte, s *scratch) ([]byte, seal.Header, error
 	return b, h, nil
 }
 
-// open returns the value in a cell, the write it belongs to and, for a searched column, what its
-// posting carries.
-func (c *column) open(cell []byte, s *scratch) (value any, write writeID, search []byte, err error) {
-	if c.clear() {
+// open returns the value in a cell, which is in the clear or not, the write it belongs to and, for
+// a searched column, what its posting carries.
+func (c *column) open(cell []byte, clear bool, s *scratch) (value any, write writeID, search []byte, err error) {
+	if len(cell) > 0 && (cell[0] == plainFormat) != clear || !clear && c.sealer == nil {
+		return nil, write, nil, fmt.Errorf("column %q: %w: the cell is not stored as the key cell says", c.name, ErrTampered)
+	}
+	if clear {
 		b, h, err := openPlain(cell)
 		if err == nil {
 			value, err = c.typ.parse(b)
@@ -280,10 +324,11 @@ func (c *column) open(cell []byte, s *scratch) (value any, write writeID, search
 var errTornRow = errors.New("cells of two writes")
 
 // decode opens a row as the database returned it: its key cell, and of the columns those in want,
-// by position, where nil means all. It returns nil for a row without cells.
+// by position, where nil means all. It returns nil for a row without cells, and for one that was
+// deleted.
 //
 // Nothing of the record is in the scratch memory.
-func (t *Table) decode(row driver.Row, want []bool, s *scratch) (*record, error) {
+func (t *view) decode(row driver.Row, want []bool, s *scratch) (*record, error) {
 	if len(row.Cells) == 0 {
 		return nil, nil
 	}
@@ -295,8 +340,14 @@ func (t *Table) decode(row driver.Row, want []bool, s *scratch) (*record, error)
 	if err != nil {
 		return nil, err
 	}
+	if h.Policy > t.version {
+		return nil, newerRow(h.Policy)
+	}
+	if len(b) == 0 {
+		return nil, nil // deleted under a condition
+	}
 	r := t.newRecord()
-	r.key, r.write = row.Key, h.Write
+	r.key, r.write, r.version = row.Key, h.Write, h.Policy
 	for i, c := range t.parts {
 		var part []byte
 		if part, b, err = cutSized(b); err == nil {
@@ -310,7 +361,7 @@ func (t *Table) decode(row driver.Row, want []bool, s *scratch) (*record, error)
 	// not in t.byID are of columns that this client does not know.
 	entries, cells := entries{rest: b}, row.Cells[1:]
 	for _, i := range t.byID {
-		c := t.columns[i]
+		c := t.stored[i]
 		if want != nil && !want[i] {
 			continue
 		}
@@ -321,21 +372,22 @@ func (t *Table) decode(row driver.Row, want []bool, s *scratch) (*record, error)
 		for len(cells) > 0 && bytes.Compare(cells[0].Qualifier, c.id[:]) < 0 {
 			cells = cells[1:]
 		}
-		found := len(cells) > 0 && bytes.Equal(cells[0].Qualifier, c.id[:])
-		if found != (e.present && !e.packed) {
+		// An empty cell is one that was deleted under a condition.
+		found := len(cells) > 0 && bytes.Equal(cells[0].Qualifier, c.id[:]) && len(cells[0].Value) > 0
+		switch {
+		case e.present && !e.packed && !found, found && !e.present && c.of == nil && (c.since <= r.version || t.st.guards.noSince):
 			return nil, fmt.Errorf("%w: column %q", errTornRow, c.name)
-		}
-		if e.packed {
+		case e.packed:
 			if r.values[len(t.parts)+i], err = c.typ.parse(e.value); err != nil {
 				return nil, fmt.Errorf("key cell: column %q: %w: %w", c.name, ErrFormat, err)
 			}
+			fallthrough
+		case !e.present:
+			continue // whatever cell there is belongs to an earlier write
 		}
-		if !found {
-			continue
-		}
-		value, write, search, err := c.open(cells[0].Value, s)
+		value, write, search, err := c.open(cells[0].Value, e.clear, s)
 		if err != nil {
-			return nil, err
+			return nil, t.newer(cells[0].Value, err)
 		}
 		if write != r.write {
 			return nil, fmt.Errorf("%w: column %q", errTornRow, c.name)
@@ -345,17 +397,42 @@ func (t *Table) decode(row driver.Row, want []bool, s *scratch) (*record, error)
 			r.search[i] = search
 		}
 	}
+	for i, c := range t.stored[len(t.columns):] {
+		if v := r.values[len(t.parts)+len(t.columns)+i]; v != nil {
+			r.values[t.valueIndex(c.of)] = v
+		}
+	}
 	return r, nil
+}
+
+// A newerRow is the error of a row that was written at a later version of the catalogue, which it
+// is.
+type newerRow uint32
+
+func (newerRow) Error() string { return "the row is newer than what is known of the table" }
+
+// newer returns the error of a column's cell that could not be opened: if that is because its key came later, it
+// is a newerRow. Where the header was forged, the catalogue says so.
+func (t *view) newer(cell []byte, err error) error {
+	if errors.Is(err, ErrWrongKey) {
+		if h, malformed := seal.PeekHeader(cell); malformed == nil && h.Policy > t.version {
+			return newerRow(h.Policy)
+		}
+	}
+	return err
 }
 
 // An entry is what a key cell says of a column.
 type entry struct {
-	present, packed bool
-	value           []byte // where it is packed
+	present, clear, packed bool
+	value                  []byte // where it is packed
 }
 
 // entries reads the entries of a key cell in ascending order of ids.
-type entries struct{ rest []byte }
+type entries struct {
+	rest   []byte
+	passed int // entries of other columns than were asked for
+}
 
 // find returns the entry of a column, and passes over those before it.
 func (es *entries) find(id columnID) (entry, error) {
@@ -366,9 +443,9 @@ func (es *entries) find(id columnID) (entry, error) {
 		}
 		rest := es.rest[len(id):]
 		length, n := binary.Uvarint(rest)
-		e := entry{present: true, packed: length != ownCell}
-		if e.packed {
-			length--
+		e := entry{present: true, clear: length == clearCell, packed: length >= packedCell}
+		if length -= packedCell; !e.packed {
+			length = 0
 		}
 		if n <= 0 || length > uint64(len(rest)-n) {
 			return entry{}, errCutShort
@@ -377,6 +454,7 @@ func (es *entries) find(id columnID) (entry, error) {
 		if order == 0 {
 			return e, nil
 		}
+		es.passed++
 	}
 	if 0 < len(es.rest) && len(es.rest) < len(id) {
 		return entry{}, errCutShort
@@ -392,16 +470,16 @@ func (r *record) posted(column int) []byte {
 	return r.search[column]
 }
 
-func (t *Table) newRecord() *record {
-	r := &record{values: make([]any, len(t.parts)+len(t.columns))}
+func (t *view) newRecord() *record {
+	r := &record{values: make([]any, len(t.parts)+len(t.stored))}
 	if t.postings != nil {
-		r.search = make([][]byte, len(t.columns))
+		r.search = make([][]byte, len(t.stored))
 	}
 	return r
 }
 
 // row returns the values of the record as a Row: the key parts, and of the columns those in want.
-func (t *Table) row(r *record, want []bool) Row {
+func (t *view) row(r *record, want []bool) Row {
 	row := make(Row, len(r.values))
 	for i, c := range t.parts {
 		row[c.name] = r.values[i]

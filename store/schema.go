@@ -3,15 +3,16 @@ package store
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/boldyreva"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum"
 	"github.com/rangecrypt/rangecrypt/ope/wozniak"
+	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
 // A Schema describes a table.
@@ -38,6 +39,18 @@ type Schema struct {
 
 	// Layout says which values share a cell. The zero Layout is Packed.
 	Layout Layout
+
+	// Conditional makes every write of a row a compare-and-set: [Table.Update] can change single
+	// columns, no write is decided by clocks, and a deleted row leaves some 80 bytes. A write is
+	// preceded by a read, and on Cassandra a compare-and-set takes several round trips and waits for
+	// others in its partition: let such a table begin with a [HashedPart].
+	Conditional bool
+
+	// Tenants says that rows are of tenants, each with keys of its own, so that the table is opened for
+	// one of them with [Table.Tenant]. Rows do not name their tenant; each tenant has its own values of
+	// the row key. What columns share a key with is what the same tenant has in them, also where they
+	// are database-wide.
+	Tenants bool
 }
 
 // A Layout says which values of a row share a cell.
@@ -92,7 +105,20 @@ type field struct {
 	typ        Type
 	encryption encryption
 	scheme     string // for ordered: the name of the scheme
+
+	confidentiality confidentiality
+	table, column   string // whose search key it shares, where it is ofColumns
 }
+
+// confidentiality says which columns share a search key (Ferretti et al. 2014, section 3.1). The
+// strings are stored.
+type confidentiality string
+
+const (
+	ofColumn   confidentiality = ""            // COL: one column
+	ofColumns  confidentiality = "multicolumn" // MCOL: the column that it was made for, and those that name it
+	ofDatabase confidentiality = "database"    // DBC: all such columns of equal types, encryptions and schemes
+)
 
 // Name returns the name of the part.
 func (p KeyPart) Name() string { return p.name }
@@ -116,6 +142,12 @@ func (f field) describe() string {
 	s := fmt.Sprintf("%s: %s, %s", f.name, f.typ.id(), f.encryption)
 	if f.scheme != "" {
 		s += " (" + f.scheme + ")"
+	}
+	switch f.confidentiality {
+	case ofColumns:
+		s += fmt.Sprintf(", key shared with %s.%s", f.table, f.column)
+	case ofDatabase:
+		s += ", key shared by the database"
 	}
 	return s
 }
@@ -165,6 +197,38 @@ func DeterministicColumn(name string, t Type) Column {
 func OrderedColumn(name string, t Type, scheme ColumnScheme) Column {
 	return Column{field{name: name, typ: t, encryption: ordered, scheme: scheme.columnScheme()}}
 }
+
+// SharedWith returns the column with the search key of another one, which may be of the same table:
+// so the two can be joined, see [Join]. The other column must have the same type, encryption and
+// scheme, and exist when the table is created or altered; where a scheme is stateful the two share
+// its index. Values are sealed under keys of their own all the same.
+//
+// The database sees what it would see if both were one column: which rows of the one and the other
+// have equal values and, of ordered columns, which is less. Whoever knows or guesses the
+// distribution of one column learns about the other.
+//
+// Only deterministic and ordered columns have a search key.
+func (c Column) SharedWith(table, column string) Column {
+	c.confidentiality, c.table, c.column = ofColumns, table, column
+	return c
+}
+
+// DatabaseWide returns the column with the search key that all columns of the database share that
+// have the same type, encryption and scheme and are database-wide: any two can be joined. What the
+// database sees grows with each of them, as [Column.SharedWith] says.
+func (c Column) DatabaseWide() Column {
+	c.confidentiality, c.table, c.column = ofDatabase, "", ""
+	return c
+}
+
+// Shared returns the names of the table and column that [Column.SharedWith] was given or, in the
+// schema of a table, of the column whose key it was first; ok is false where there is none.
+func (c Column) Shared() (table, column string, ok bool) {
+	return c.table, c.column, c.confidentiality == ofColumns
+}
+
+// IsDatabaseWide reports whether the column is [Column.DatabaseWide].
+func (c Column) IsDatabaseWide() bool { return c.confidentiality == ofDatabase }
 
 // PlainColumn is a column that is not encrypted nor authenticated. The database sees it.
 func PlainColumn(name string, t Type) Column {
@@ -298,71 +362,208 @@ func unhex(dst, text []byte) error {
 	return err
 }
 
-// tableMeta is a schema as the catalogue keeps it, with the ids that the database sees.
+// tableMeta is a schema as the catalogue keeps it, with the ids that the database sees and the keys.
 type tableMeta struct {
-	ID         tableID     `json:"id"`
-	Name       string      `json:"name"`
-	Key        []fieldMeta `json:"key"`
-	Columns    []fieldMeta `json:"columns"`
-	SpreadBits int         `json:"spread_bits"`
-	Layout     string      `json:"layout"`
+	ID          tableID      `json:"id"`
+	Name        string       `json:"name"`
+	Version     uint32       `json:"version"` // of the catalogue that this was put with
+	Key         []fieldMeta  `json:"key"`
+	Columns     []fieldMeta  `json:"columns"`
+	SpreadBits  int          `json:"spread_bits"`
+	Layout      string       `json:"layout"`
+	Conditional bool         `json:"conditional,omitempty"`
+	Clear       bool         `json:"clear,omitempty"` // nothing is encrypted, nor ever will be
+	Tenants     bool         `json:"tenants,omitempty"`
+	RowKeys     []wrappedKey `json:"row_keys"` // of key cells
+
+	// Dropped are the ids of searched columns that are gone: there may be postings of them.
+	Dropped []columnID `json:"dropped,omitempty"`
 }
 
 type fieldMeta struct {
-	ID         columnID   `json:"id"`
-	Name       string     `json:"name"`
-	Type       string     `json:"type"`
-	Encryption encryption `json:"encryption"`
-	Scheme     string     `json:"scheme,omitempty"`
+	ID              columnID        `json:"id"`
+	Name            string          `json:"name"`
+	Type            string          `json:"type"`
+	Encryption      encryption      `json:"encryption"`
+	Scheme          string          `json:"scheme,omitempty"`
+	Confidentiality confidentiality `json:"confidentiality,omitempty"`
+	Share           *share          `json:"share,omitempty"` // of a column that is ofColumns
+	Since           uint32          `json:"since"`           // the version that the id came with
+	SearchKey       wrappedKey      `json:"search_key,omitempty"`
+	CellKeys        []wrappedKey    `json:"cell_keys,omitempty"`
+
+	// Former are the ids under which rows that were not converted yet have the column's values, the
+	// latest first.
+	Former []fieldMeta `json:"former,omitempty"`
+
+	// Converted, of a former id: all rows were converted. It is kept, since a client that slept through
+	// that may die in the middle of a write and leave a row that has it.
+	Converted bool `json:"converted,omitempty"`
+}
+
+// A share names the column whose search key and index another column has.
+type share struct {
+	columnRef
+	TableName  string `json:"table_name"`
+	ColumnName string `json:"column_name"`
+}
+
+type columnRef struct {
+	Table  tableID  `json:"table"`
+	Column columnID `json:"column"`
+}
+
+// sharesWith returns the names of other tables with columns whose keys the table is to share.
+func (m *tableMeta) sharesWith() []string {
+	var names []string
+	for _, f := range m.Columns {
+		if f.Share != nil && f.SearchKey == nil && f.Share.TableName != m.Name && !slices.Contains(names, f.Share.TableName) {
+			names = append(names, f.Share.TableName)
+		}
+	}
+	return names
+}
+
+// shareable returns the column of the table whose key f is to share.
+func (m *tableMeta) shareable(f *fieldMeta) (*fieldMeta, error) {
+	name := f.Share.ColumnName
+	for i := range m.Key {
+		if m.Key[i].Name == name {
+			return nil, fmt.Errorf("%w: column %q cannot share the key of %q: it is a part of the row key of %q", ErrSchema, f.Name, name, m.Name)
+		}
+	}
+	i := slices.IndexFunc(m.Columns, func(c fieldMeta) bool { return c.Name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("%w: column %q cannot share a key: table %q has no column %q", ErrColumn, f.Name, m.Name, name)
+	}
+	owner := &m.Columns[i]
+	switch {
+	case owner.Confidentiality == ofDatabase:
+		return nil, fmt.Errorf("%w: column %q cannot share the key of %q: that is database-wide; make both so", ErrSchema, f.Name, name)
+	case !slices.Equal(f.secureType(), owner.secureType()):
+		return nil, fmt.Errorf("%w: column %q cannot share the key of %q: type, encryption and scheme are %s, and %s", ErrSchema,
+			f.Name, name, strings.Join(f.secureType(), " "), strings.Join(owner.secureType(), " "))
+	case owner.SearchKey == nil:
+		return nil, fmt.Errorf("%w: column %q cannot share the key of %q: that has none yet; name it after it in the schema", ErrSchema, f.Name, name)
+	}
+	return owner, nil
+}
+
+// clone returns a copy whose lists of fields and keys can be changed.
+func (m *tableMeta) clone() *tableMeta {
+	c := *m
+	c.Key, c.Columns = slices.Clone(m.Key), slices.Clone(m.Columns)
+	c.RowKeys, c.Dropped = slices.Clone(m.RowKeys), slices.Clone(m.Dropped)
+	for _, list := range [][]fieldMeta{c.Key, c.Columns} {
+		for i := range list {
+			list[i].CellKeys, list[i].Former = slices.Clone(list[i].CellKeys), slices.Clone(list[i].Former)
+		}
+	}
+	return &c
+}
+
+// owner returns the column of whose search key and index that of a table are.
+func (m *fieldMeta) owner(table tableID) columnRef {
+	if m.Share != nil {
+		return m.Share.columnRef
+	}
+	return columnRef{table, m.ID}
+}
+
+// secureType returns what columns must have in common to share a key.
+func (m *fieldMeta) secureType() []string { return []string{m.Type, string(m.Encryption), m.Scheme} }
+
+// searchable reports whether the field has a search key.
+func (m *fieldMeta) searchable() bool {
+	return m.Encryption == ordered || m.Encryption == hashed || m.Encryption == deterministic
+}
+
+// clear reports whether the database sees the values.
+func (m *fieldMeta) clear() bool { return field{encryption: m.Encryption, scheme: m.Scheme}.clear() }
+
+// all returns the fields of the table, former ones included.
+func (m *tableMeta) all() []*fieldMeta {
+	var fields []*fieldMeta
+	for _, list := range [][]fieldMeta{m.Key, m.Columns} {
+		for i := range list {
+			fields = append(fields, &list[i])
+			for j := range list[i].Former {
+				fields = append(fields, &list[i].Former[j])
+			}
+		}
+	}
+	return fields
 }
 
 // dataFamily, postingFamily and indexFamily return the names of the table's families.
 func (m *tableMeta) dataFamily() string    { return "t" + hex.EncodeToString(m.ID[:]) }
 func (m *tableMeta) postingFamily() string { return "x" + hex.EncodeToString(m.ID[:]) }
-func (m *tableMeta) indexFamily() string   { return "i" + hex.EncodeToString(m.ID[:]) }
+func (m *tableMeta) indexFamily() string   { return indexOf(m.ID) }
 
-// families returns the names of the families that the table has.
+func indexOf(id tableID) string { return "i" + hex.EncodeToString(id[:]) }
+
+// families returns the names of the families that the table may have.
 func (m *tableMeta) families() []string {
-	names := []string{m.dataFamily()}
-	if m.hasPostings() {
-		names = append(names, m.postingFamily())
+	return []string{m.dataFamily(), m.postingFamily(), m.indexFamily()}
+}
+
+// dataSpec returns the specification of the family of the table's rows.
+func (m *tableMeta) dataSpec() (driver.FamilySpec, error) {
+	spec := driver.FamilySpec{Name: m.dataFamily(), Layout: driver.LayoutOrdered}
+	leading, err := m.Key[0].field()
+	switch leading.encryption {
+	case hashed:
+		spec.PrefixBytes = tokenSize
+	case plain:
+		spec.PrefixBytes = leading.typ.width()
+	case ordered:
+		spec.SpreadBits = m.SpreadBits
 	}
-	if m.hasIndex() {
-		names = append(names, m.indexFamily())
+	if m.Tenants {
+		spec.PrefixBytes += tokenSize
 	}
-	return names
+	return spec, err
+}
+
+// postingSpec returns that of the family of its postings.
+func (m *tableMeta) postingSpec() driver.FamilySpec {
+	spec := driver.FamilySpec{
+		Name: m.postingFamily(), Layout: driver.LayoutOrdered,
+		PrefixBytes: len(columnID{}), SpreadBits: m.SpreadBits,
+	}
+	if m.Tenants {
+		spec.PrefixBytes += tokenSize
+	}
+	return spec
 }
 
 // hasPostings reports whether a column of the table is searched.
 func (m *tableMeta) hasPostings() bool {
-	for _, c := range m.Columns {
-		if c.Encryption == ordered || c.Encryption == deterministic {
+	for _, f := range m.all()[len(m.Key):] {
+		if f.Encryption == ordered || f.Encryption == deterministic {
 			return true
 		}
 	}
 	return false
 }
 
-// hasIndex reports whether a part or column of the table has a stateful scheme.
-func (m *tableMeta) hasIndex() bool {
-	return slices.ContainsFunc(slices.Concat(m.Key, m.Columns), func(f fieldMeta) bool { return stateful(f.Scheme) })
-}
-
-const defaultSpreadBits = 4
+const (
+	defaultSpreadBits = 4
+	maxColumns        = 1000
+)
 
 // newTableMeta checks a schema and gives it ids.
 func newTableMeta(s Schema) (*tableMeta, error) {
-	m := &tableMeta{Name: s.Name, Columns: []fieldMeta{}, SpreadBits: s.SpreadBits, Layout: s.Layout.String()}
+	m := &tableMeta{Name: s.Name, Columns: []fieldMeta{}, SpreadBits: s.SpreadBits, Layout: s.Layout.String(), Conditional: s.Conditional, Tenants: s.Tenants}
 	rand.Read(m.ID[:])
+	if err := checkTableName(s.Name); err != nil {
+		return nil, err
+	}
 	switch {
-	case len(s.Name) == 0 || len(s.Name) > 100:
-		return nil, fmt.Errorf("%w: a table name has 1 to 100 bytes, this one %d", ErrSchema, len(s.Name))
-	case !utf8.ValidString(s.Name):
-		return nil, fmt.Errorf("%w: table name %q is not valid UTF-8", ErrSchema, s.Name)
 	case len(s.Key) == 0:
 		return nil, fmt.Errorf("%w: table %q has no row key", ErrSchema, s.Name)
-	case len(s.Columns) > 1000:
-		return nil, fmt.Errorf("%w: table %q has %d columns, at most 1000", ErrSchema, s.Name, len(s.Columns))
+	case len(s.Columns) > maxColumns:
+		return nil, tooManyColumns(s.Name, len(s.Columns))
 	case s.SpreadBits < -1 || s.SpreadBits > 12:
 		return nil, fmt.Errorf("%w: table %q: SpreadBits is %d, need -1 to 12", ErrSchema, s.Name, s.SpreadBits)
 	case s.Layout != Packed && s.Layout != CellPerColumn:
@@ -372,39 +573,8 @@ func newTableMeta(s Schema) (*tableMeta, error) {
 	case s.SpreadBits == 0:
 		m.SpreadBits = defaultSpreadBits
 	}
-	names := make(map[string]bool)
-	ids := make(map[columnID]bool)
-	add := func(f field) (fieldMeta, error) {
-		switch {
-		case len(f.name) == 0 || len(f.name) > 100:
-			return fieldMeta{}, fmt.Errorf("%w: a column name has 1 to 100 bytes, %q has %d", ErrSchema, f.name, len(f.name))
-		case !utf8.ValidString(f.name):
-			return fieldMeta{}, fmt.Errorf("%w: column name %q is not valid UTF-8", ErrSchema, f.name)
-		case names[f.name]:
-			return fieldMeta{}, fmt.Errorf("%w: two columns are named %q", ErrSchema, f.name)
-		case f.typ == nil:
-			return fieldMeta{}, fmt.Errorf("%w: column %q has no type", ErrSchema, f.name)
-		case f.encryption == "":
-			return fieldMeta{}, fmt.Errorf("%w: column %q was not made by a function of this package", ErrSchema, f.name)
-		case f.encryption == ordered && !f.typ.orderable():
-			return fieldMeta{}, fmt.Errorf("%w: column %q: values of type %s have no order", ErrSchema, f.name, f.typ.id())
-		}
-		if err := f.typ.valid(); err != nil {
-			return fieldMeta{}, fmt.Errorf("%w: column %q: %w", ErrSchema, f.name, err)
-		}
-		if f.encryption == ordered {
-			if _, err := newScheme(f.scheme, ope.GenerateKey(), f.typ.domain(), new(index), "", 0); err != nil {
-				return fieldMeta{}, fmt.Errorf("%w: column %q: %w", ErrSchema, f.name, err)
-			}
-		}
-		names[f.name] = true
-		meta := fieldMeta{Name: f.name, Type: f.typ.id(), Encryption: f.encryption, Scheme: f.scheme}
-		for meta.ID == (columnID{}) || ids[meta.ID] {
-			rand.Read(meta.ID[:])
-		}
-		ids[meta.ID] = true
-		return meta, nil
-	}
+	taken := newTaken(m)
+	m.Clear = !m.Tenants // key cells of tenants are sealed, and any column may be
 	for i, part := range s.Key {
 		switch {
 		case part.encryption == tieBreaker && i == 0:
@@ -414,25 +584,114 @@ func newTableMeta(s Schema) (*tableMeta, error) {
 		case part.encryption == plain && i == 0 && part.typ != nil && part.typ.width() == 0:
 			return nil, fmt.Errorf("%w: part %q of varying length cannot lead a row key in the plain; use HashedPart", ErrSchema, part.name)
 		}
-		meta, err := add(part.field)
+		meta, err := taken.newField(part.field)
 		if err != nil {
 			return nil, err
 		}
 		m.Key = append(m.Key, meta)
+		m.Clear = m.Clear && part.clear()
 	}
 	for _, column := range s.Columns {
-		meta, err := add(column.field)
+		meta, err := taken.newField(column.field)
 		if err != nil {
 			return nil, err
 		}
 		m.Columns = append(m.Columns, meta)
+		m.Clear = m.Clear && column.clear()
 	}
 	return m, nil
 }
 
+func checkTableName(name string) error {
+	if len(name) == 0 || len(name) > 100 {
+		return fmt.Errorf("%w: a table name has 1 to 100 bytes, this one %d", ErrSchema, len(name))
+	}
+	if !utf8.ValidString(name) {
+		return fmt.Errorf("%w: table name %q is not valid UTF-8", ErrSchema, name)
+	}
+	return nil
+}
+
+func checkColumnName(name string) error {
+	if len(name) == 0 || len(name) > 100 {
+		return fmt.Errorf("%w: a column name has 1 to 100 bytes, %q has %d", ErrSchema, name, len(name))
+	}
+	if !utf8.ValidString(name) {
+		return fmt.Errorf("%w: column name %q is not valid UTF-8", ErrSchema, name)
+	}
+	return nil
+}
+
+func tooManyColumns(table string, n int) error {
+	return fmt.Errorf("%w: table %q has %d columns, at most %d", ErrSchema, table, n, maxColumns)
+}
+
+// taken are the names and ids that a table has used up.
+type taken struct {
+	names map[string]bool
+	ids   map[columnID]bool
+}
+
+func newTaken(m *tableMeta) taken {
+	t := taken{make(map[string]bool), make(map[columnID]bool)}
+	for _, f := range m.all() {
+		t.names[f.Name], t.ids[f.ID] = true, true
+	}
+	for _, id := range m.Dropped {
+		t.ids[id] = true
+	}
+	return t
+}
+
+// newField checks a part or column and gives it an id.
+func (t taken) newField(f field) (fieldMeta, error) {
+	if err := f.check(); err != nil {
+		return fieldMeta{}, err
+	}
+	if t.names[f.name] {
+		return fieldMeta{}, fmt.Errorf("%w: two columns are named %q", ErrSchema, f.name)
+	}
+	t.names[f.name] = true
+	meta := fieldMeta{Name: f.name, Type: f.typ.id(), Encryption: f.encryption, Scheme: f.scheme, Confidentiality: f.confidentiality}
+	if f.confidentiality == ofColumns {
+		meta.Share = &share{TableName: f.table, ColumnName: f.column}
+	}
+	for meta.ID == (columnID{}) || t.ids[meta.ID] {
+		rand.Read(meta.ID[:])
+	}
+	t.ids[meta.ID] = true
+	return meta, nil
+}
+
+// check returns an error if the field makes no sense by itself.
+func (f field) check() error {
+	if err := checkColumnName(f.name); err != nil {
+		return err
+	}
+	switch {
+	case f.typ == nil:
+		return fmt.Errorf("%w: column %q has no type", ErrSchema, f.name)
+	case f.encryption == "":
+		return fmt.Errorf("%w: column %q was not made by a function of this package", ErrSchema, f.name)
+	case f.encryption == ordered && !f.typ.orderable():
+		return fmt.Errorf("%w: column %q: values of type %s have no order", ErrSchema, f.name, f.typ.id())
+	case f.confidentiality != ofColumn && f.encryption != ordered && f.encryption != deterministic:
+		return fmt.Errorf("%w: column %q is %s: only deterministic and ordered columns have a search key to share", ErrSchema, f.name, f.encryption)
+	}
+	if err := f.typ.valid(); err != nil {
+		return fmt.Errorf("%w: column %q: %w", ErrSchema, f.name, err)
+	}
+	if f.encryption == ordered {
+		if _, err := newScheme(f.scheme, ope.GenerateKey(), f.typ.domain(), new(index), "", 0); err != nil {
+			return fmt.Errorf("%w: column %q: %w", ErrSchema, f.name, err)
+		}
+	}
+	return nil
+}
+
 // schema returns the schema again, with the types and schemes of this version.
 func (m *tableMeta) schema() (Schema, error) {
-	s := Schema{Name: m.Name, SpreadBits: m.SpreadBits}
+	s := Schema{Name: m.Name, SpreadBits: m.SpreadBits, Conditional: m.Conditional, Tenants: m.Tenants}
 	if len(m.Key) == 0 {
 		return Schema{}, fmt.Errorf("%w: table %q has no row key", ErrFormat, m.Name)
 	}
@@ -476,13 +735,16 @@ func (m fieldMeta) field() (field, error) {
 	if m.Encryption == ordered && !typ.orderable() {
 		return field{}, fmt.Errorf("%w: column %q: values of type %s have no order", ErrFormat, m.Name, m.Type)
 	}
-	return field{name: m.Name, typ: typ, encryption: m.Encryption, scheme: m.Scheme}, nil
-}
-
-func (m *tableMeta) marshal() []byte {
-	b, err := json.Marshal(m)
-	if err != nil {
-		panic("store: " + err.Error()) // strings, integers and ids always marshal
+	f := field{name: m.Name, typ: typ, encryption: m.Encryption, scheme: m.Scheme, confidentiality: m.Confidentiality}
+	switch m.Confidentiality {
+	case ofColumn, ofDatabase:
+	case ofColumns:
+		if m.Share == nil {
+			return field{}, fmt.Errorf("%w: column %q shares a key with none", ErrFormat, m.Name)
+		}
+		f.table, f.column = m.Share.TableName, m.Share.ColumnName
+	default:
+		return field{}, fmt.Errorf("%w: column %q: confidentiality %q is not known to this version", ErrFormat, m.Name, m.Confidentiality)
 	}
-	return b
+	return f, nil
 }

@@ -329,7 +329,7 @@ const (
 )
 
 func (w *world) rowKey(row Row) string {
-	key, err := w.table.exactKey(context.Background(), row)
+	key, err := w.table.now().exactKey(context.Background(), row)
 	if err != nil {
 		panic(err)
 	}
@@ -456,7 +456,7 @@ func (w *world) read(ops int, r *rand.Rand) {
 }
 
 func (w *world) satisfies(p Predicate, row Row) bool {
-	conditions, err := w.table.conditions(p)
+	conditions, err := w.table.now().conditions(p)
 	if err != nil {
 		panic(err)
 	}
@@ -476,16 +476,16 @@ type rowState struct {
 // state returns the rows as they are now.
 func (w *world) state() map[string]rowState {
 	state := make(map[string]rowState)
-	for row, err := range w.table.data.Scan(context.Background(), driver.Range{AnyOrder: true}) {
+	for row, err := range w.table.now().data.Scan(context.Background(), driver.Range{AnyOrder: true}) {
 		if err != nil {
 			panic(err)
 		}
-		r, err := w.table.decode(row, nil, new(scratch))
+		r, err := w.table.now().decode(row, nil, new(scratch))
 		if err != nil {
 			panic(err)
 		}
 		w.mu.Lock()
-		state[string(row.Key)] = rowState{w.table.row(r, nil), w.active[string(row.Key)] > 0}
+		state[string(row.Key)] = rowState{w.table.now().row(r, nil), w.active[string(row.Key)] > 0}
 		w.mu.Unlock()
 	}
 	return state
@@ -516,21 +516,21 @@ func (w *world) checkAnswer(q Query, began int, before map[string]rowState, got 
 // checkPostings looks for rows without their postings.
 func (w *world) checkPostings() {
 	postings := make(map[string]bool)
-	for row, err := range w.table.postings.Scan(context.Background(), driver.Range{AnyOrder: true}) {
+	for row, err := range w.table.now().postings.Scan(context.Background(), driver.Range{AnyOrder: true}) {
 		if err != nil {
 			panic(err)
 		}
 		postings[string(row.Key)] = true
 	}
-	for row, err := range w.table.data.Scan(context.Background(), driver.Range{AnyOrder: true}) {
+	for row, err := range w.table.now().data.Scan(context.Background(), driver.Range{AnyOrder: true}) {
 		if err != nil {
 			panic(err)
 		}
-		r, err := w.table.decode(row, nil, new(scratch))
+		r, err := w.table.now().decode(row, nil, new(scratch))
 		if err != nil {
 			panic(err)
 		}
-		for _, key := range w.table.postingKeys(r) {
+		for _, key := range w.table.now().postingKeys(r) {
 			if w.variant.valueKeyed {
 				key = key[:len(key)-16]
 			}
@@ -674,7 +674,7 @@ func simulate(t *testing.T, v variant, seed uint64, crashes float64) *world {
 // checkIndex looks, as a new client, for rows whose values are not in the index.
 func (w *world) checkIndex() {
 	tbl := w.tableOn(noSnapshots{w.db, w.oneCell})
-	level := tbl.byName["level"]
+	level := tbl.now().byName["level"]
 	if level.order == nil {
 		return
 	}

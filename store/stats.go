@@ -23,7 +23,11 @@ type IndexStats struct {
 
 // IndexStats returns the counts of a key part or column. One without a stateful scheme is
 // [ErrColumn]; so is one with [PlaintextIndexed], which counts nothing.
-func (t *Table) IndexStats(name string) (IndexStats, error) {
+func (tbl *Table) IndexStats(name string) (IndexStats, error) {
+	t, err := tbl.use()
+	if err != nil {
+		return IndexStats{}, err
+	}
 	c := t.byName[name]
 	if c == nil {
 		return IndexStats{}, fmt.Errorf("store: %w: table %q has no column %q", ErrColumn, t.schema.Name, name)

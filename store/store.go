@@ -23,6 +23,12 @@
 // meanwhile, be it with the values it had, may be seen with either values or missed; it is never
 // returned twice. On a database with snapshots (store/pebble) a query sees one instant.
 //
+// # Tenants
+//
+// A table whose schema says so has rows of tenants, see [Store.CreateTenant] and [Table.Tenant]: each
+// with keys of its own, and with a [Policy] of which columns are sealed, which may be changed at any
+// time. Rows that are there are read as before, and written anew by [Table.Convert].
+//
 // # What is given away
 //
 // See docs/security.md: order and equality, the number and sizes of cells, which columns of a row
@@ -35,7 +41,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -76,25 +83,36 @@ type Store struct {
 	observer    *observer
 	concurrency int
 	remembers   int
+	guards      schemaGuards // which tests switch off
 
 	mu     sync.Mutex
 	tables map[tableID]*Table
+	bound  map[openFor]*Table // tables that were opened for a tenant
 }
 
 // Open opens the encrypted database in db and creates its catalogue when there is none. It does
 // not take db over: the caller closes db after the last use of the Store.
 //
-// A key that is not the one the database was made with is [ErrWrongKey]; a database of a newer
-// format is [ErrFormat].
+// A key that is not the database's master key is [ErrWrongKey]; a database of a newer format is
+// [ErrFormat].
 func Open(ctx context.Context, db driver.DB, master ope.Key, opts *Options) (*Store, error) {
+	if master.IsZero() {
+		return nil, fmt.Errorf("store: %w: the zero Key holds no secret", ope.ErrKey)
+	}
+	return OpenKMS(ctx, db, LocalKMS(master), opts)
+}
+
+// OpenKMS is [Open] where a key management service has the master key. It is asked once, to unwrap
+// the key of the database or, where there is no catalogue yet, to wrap a new one.
+func OpenKMS(ctx context.Context, db driver.DB, kms KMS, opts *Options) (*Store, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
 	if db == nil {
 		return nil, errors.New("store: no database given")
 	}
-	if master.IsZero() {
-		return nil, fmt.Errorf("store: %w: the zero Key holds no secret", ope.ErrKey)
+	if kms == nil {
+		return nil, errors.New("store: no key management service given")
 	}
 	if opts.Concurrency < 0 {
 		return nil, fmt.Errorf("store: Concurrency is %d", opts.Concurrency)
@@ -108,16 +126,36 @@ func Open(ctx context.Context, db driver.DB, master ope.Key, opts *Options) (*St
 		concurrency: opts.Concurrency,
 		remembers:   opts.CacheValues,
 		tables:      make(map[tableID]*Table),
+		bound:       make(map[openFor]*Table),
 	}
 	if st.concurrency == 0 {
 		st.concurrency = 32
 	}
 	var err error
-	if st.catalogue, err = openCatalogue(ctx, db, master); err != nil {
+	if st.catalogue, err = openCatalogue(ctx, db, kms); err != nil {
 		return nil, fmt.Errorf("store: open: %w", err)
 	}
-	st.keys = newKeys(master, st.catalogue.database)
+	st.keys = keys{st.catalogue.key, st.catalogue.database}
 	return st, nil
+}
+
+// RotateMaster replaces the master key of the database: the key of the database, which all others
+// depend on, is wrapped by another service in place of the one it was opened with. That is one
+// small write; no data is touched, and clients that have the database open go on. From now on
+// [OpenKMS] needs the new service. Whoever has the old master key and an old copy of the catalogue
+// can still read the database.
+//
+// An error may leave either of the two; the old service is to be kept until Open accepts the new.
+func (st *Store) RotateMaster(ctx context.Context, to KMS) (err error) {
+	ctx, end := st.observer.operation(ctx, "rotate master", "")
+	defer func() { end(0, err) }()
+	if to == nil {
+		return errors.New("store: no key management service given")
+	}
+	if err := st.catalogue.rotateMaster(ctx, to); err != nil {
+		return fmt.Errorf("store: rotate the master key: %w", err)
+	}
+	return nil
 }
 
 // Create makes a table. A table of the same name is [ErrExists]; a schema that makes no sense is
@@ -131,53 +169,139 @@ func (st *Store) Create(ctx context.Context, schema Schema) (_ *Table, err error
 	}
 	// The families come first: a client that sees the table in the catalogue finds them.
 	// Families of a Create that died here are empty, and nothing points to them.
-	tbl, _, err := st.open(ctx, meta)
-	if err != nil {
+	if err := st.makeFamilies(ctx, meta, nil); err != nil {
 		return nil, fmt.Errorf("store: create table %q: %w", schema.Name, err)
 	}
-	if err := st.catalogue.add(ctx, meta); err != nil {
-		if errors.Is(err, ErrExists) {
-			// After any other error the table may be in the catalogue, and others may use it.
+	var made *tableMeta
+	err = st.catalogue.change(ctx, append(meta.sharesWith(), meta.Name), func(e *edit) error {
+		if e.table(meta.Name) != nil {
+			return fmt.Errorf("%w: table %q", ErrExists, meta.Name)
+		}
+		made = meta.clone()
+		return st.complete(e, made)
+	})
+	if err != nil {
+		if !errors.Is(err, driver.ErrUnknownOutcome) {
+			// After an unknown outcome the table may be in the catalogue, and others may use it.
 			st.forget(ctx, meta)
 		}
 		return nil, fmt.Errorf("store: create table %q: %w", schema.Name, err)
+	}
+	tbl, err := st.open(ctx, made, made.Version)
+	if err != nil {
+		return nil, fmt.Errorf("store: table %q was created, but cannot be opened: %w", schema.Name, err)
 	}
 	return tbl, nil
 }
 
+// makeFamilies makes the families that a table needs and did not need before, if it was there.
+func (st *Store) makeFamilies(ctx context.Context, meta, before *tableMeta) error {
+	specs, err := st.specs(meta)
+	if err != nil {
+		return err
+	}
+	if before != nil {
+		there, err := st.specs(before)
+		if err != nil {
+			return err
+		}
+		maps.DeleteFunc(specs, func(name string, _ driver.FamilySpec) bool { _, ok := there[name]; return ok })
+	}
+	for _, name := range slices.Sorted(maps.Keys(specs)) {
+		if _, err := st.db.Family(ctx, specs[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// specs returns the families that a table needs, without those of columns of other tables.
+func (st *Store) specs(meta *tableMeta) (map[string]driver.FamilySpec, error) {
+	data, err := meta.dataSpec()
+	if err != nil {
+		return nil, err
+	}
+	specs := map[string]driver.FamilySpec{data.Name: data}
+	if meta.hasPostings() {
+		postings := meta.postingSpec()
+		specs[postings.Name] = postings
+	}
+	k := st.keys.table(meta.ID)
+	for _, f := range meta.all() {
+		if stateful(f.Scheme) && f.Confidentiality != ofColumns {
+			name, _ := k.state(f)
+			specs[name] = driver.FamilySpec{Name: name, Layout: driver.LayoutWide}
+		}
+	}
+	return specs, nil
+}
+
+// complete puts a meta whose new fields have no keys yet, nor an owner of a shared one.
+func (st *Store) complete(e *edit, meta *tableMeta) error {
+	k := st.keys.table(meta.ID)
+	k.equip(meta)
+	for i := range meta.Columns {
+		f := &meta.Columns[i]
+		if f.Confidentiality != ofColumns || f.SearchKey != nil {
+			continue
+		}
+		other := meta
+		if f.Share.TableName != meta.Name {
+			if other = e.table(f.Share.TableName); other == nil {
+				return fmt.Errorf("%w: column %q shares the key of a column of %q", ErrNoTable, f.Name, f.Share.TableName)
+			}
+		}
+		if other.Tenants != meta.Tenants {
+			return fmt.Errorf("%w: column %q cannot share the key of a column of %q: one of the tables has tenants, the other has not", ErrSchema, f.Name, f.Share.TableName)
+		}
+		owner, err := other.shareable(f)
+		if err != nil {
+			return err
+		}
+		key, err := st.keys.table(other.ID).search(owner)
+		if err != nil {
+			return err
+		}
+		if owner.Share != nil {
+			f.Share = owner.Share
+		} else {
+			f.Share = &share{columnRef{other.ID, owner.ID}, other.Name, owner.Name}
+		}
+		f.SearchKey = k.seal(purposeSearch, f.ID, key)
+	}
+	for _, f := range meta.all() {
+		if f.Since == 0 {
+			f.Since = e.version()
+		}
+	}
+	e.put(meta)
+	return nil
+}
+
 // Table opens a table. One that does not exist is [ErrNoTable].
 func (st *Store) Table(ctx context.Context, name string) (*Table, error) {
-	meta, err := st.catalogue.table(ctx, name)
-	if err != nil {
-		return nil, fmt.Errorf("store: table %q: %w", name, err)
-	}
+	var last *tableMeta
 	for {
-		tbl, known, err := st.open(ctx, meta)
+		meta, version, err := st.catalogue.table(ctx, name)
 		if err != nil {
 			return nil, fmt.Errorf("store: table %q: %w", name, err)
 		}
-		if known {
+		tbl, err := st.open(ctx, meta, version)
+		if err == nil {
 			return tbl, nil
 		}
-		// Opening a family makes it where it is not. Had the table been dropped after its entry
-		// was read, its rows would go to families that nothing refers to.
-		now, err := st.catalogue.table(ctx, name)
-		if err == nil && now.ID == meta.ID {
-			return tbl, nil
-		}
-		if err == nil || errors.Is(err, ErrNoTable) {
-			st.forget(ctx, meta)
-		}
-		if err != nil {
+		// A family that is not there was dropped with its table after the entry was read, unless
+		// the entry still says so.
+		if !errors.Is(err, driver.ErrNoFamily) || last != nil && last.ID == meta.ID && last.Version == meta.Version {
 			return nil, fmt.Errorf("store: table %q: %w", name, err)
 		}
-		meta = now
+		last = meta
 	}
 }
 
 // Tables returns the schemas of all tables, by name in ascending order.
 func (st *Store) Tables(ctx context.Context) ([]Schema, error) {
-	metas, err := st.catalogue.tables(ctx)
+	metas, _, err := st.catalogue.tables(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("store: tables: %w", err)
 	}
@@ -190,42 +314,26 @@ func (st *Store) Tables(ctx context.Context) ([]Schema, error) {
 	return schemas, nil
 }
 
-// Drop removes a table with all its rows. One that does not exist is [ErrNoTable]. Readers and
-// writers of the table get errors from now on.
-func (st *Store) Drop(ctx context.Context, name string) (err error) {
-	ctx, end := st.observer.operation(ctx, "drop", "")
-	defer func() { end(0, err) }()
-	meta, err := st.catalogue.remove(ctx, name)
-	if err != nil {
-		return fmt.Errorf("store: drop table %q: %w", name, err)
-	}
-	if err := st.dropFamilies(ctx, meta); err != nil {
-		return fmt.Errorf("store: drop table %q: it is gone from the catalogue, but its data is not yet; drop families %s: %w",
-			name, strings.Join(meta.families(), ", "), err)
-	}
-	return nil
-}
-
-// open returns the table that meta describes, with its families, from memory where it was opened
-// before, and whether it was.
-func (st *Store) open(ctx context.Context, meta *tableMeta) (_ *Table, known bool, _ error) {
+// open returns the table that meta describes, from memory where it was opened before.
+func (st *Store) open(ctx context.Context, meta *tableMeta, version uint32) (*Table, error) {
 	st.mu.Lock()
 	tbl := st.tables[meta.ID]
 	st.mu.Unlock()
 	if tbl != nil {
-		return tbl, true, nil
+		_, err := tbl.adopt(ctx, meta, nil, version)
+		return tbl, err
 	}
-	tbl, err := newTable(ctx, st, meta)
+	tbl, err := newTable(ctx, st, meta, version)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if first := st.tables[meta.ID]; first != nil {
-		return first, true, nil
+		return first, nil
 	}
 	st.tables[meta.ID] = tbl
-	return tbl, false, nil
+	return tbl, nil
 }
 
 func (st *Store) forget(ctx context.Context, meta *tableMeta) {
@@ -236,6 +344,7 @@ func (st *Store) forget(ctx context.Context, meta *tableMeta) {
 func (st *Store) dropFamilies(ctx context.Context, meta *tableMeta) error {
 	st.mu.Lock()
 	delete(st.tables, meta.ID)
+	maps.DeleteFunc(st.bound, func(b openFor, _ *Table) bool { return b.table == meta.ID })
 	st.mu.Unlock()
 	var err error
 	for _, family := range meta.families() {

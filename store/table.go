@@ -5,11 +5,11 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"hash"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/rangecrypt/rangecrypt/internal/seal"
 	"github.com/rangecrypt/rangecrypt/ope"
@@ -24,152 +24,334 @@ type Row map[string]any
 // A Table is an encrypted table. It is safe for concurrent use.
 type Table struct {
 	st      *Store
+	id      tableID
+	tenant  *tenantRef // that it is open for, or nil
+	mu      sync.Mutex // held while current is replaced
+	current atomic.Pointer[view]
+}
+
+func newTable(ctx context.Context, st *Store, meta *tableMeta, version uint32) (*Table, error) {
+	tbl := &Table{st: st, id: meta.ID}
+	v, err := newView(ctx, tbl, meta, nil, version, nil)
+	if err != nil {
+		return nil, err
+	}
+	tbl.current.Store(v)
+	return tbl, nil
+}
+
+// now returns the view of the table as this client knows it. A call loads it once, so that all of
+// it is of one schema.
+func (tbl *Table) now() *view { return tbl.current.Load() }
+
+// adopt makes a view of what the catalogue says of the table, and of the tenant that it is open for, at
+// a version, if that is news.
+func (tbl *Table) adopt(ctx context.Context, meta *tableMeta, tenant *tenantMeta, version uint32) (*view, error) {
+	tbl.mu.Lock()
+	defer tbl.mu.Unlock()
+	now := tbl.now()
+	if version <= now.version {
+		return now, nil
+	}
+	if changed(meta, tenant) < now.changed {
+		// Rows would be written as they were before, in the clear where that was so.
+		return nil, fmt.Errorf("%w: what the catalogue says of the table was put back", ErrTampered)
+	}
+	var next *view
+	if changed(meta, tenant) == now.changed {
+		copied := *now
+		next, copied.version = &copied, version
+	} else {
+		var err error
+		if next, err = newView(ctx, tbl, meta, tenant, version, now); err != nil {
+			return nil, err
+		}
+	}
+	tbl.current.Store(next)
+	return next, nil
+}
+
+// refresh reads what the catalogue says of the table.
+func (tbl *Table) refresh(ctx context.Context) (*view, error) {
+	meta, tenant, version, err := tbl.st.catalogue.entry(ctx, tbl.now().schema.Name, tbl.id, tbl.tenant)
+	if err != nil {
+		return nil, err
+	}
+	return tbl.adopt(ctx, meta, tenant, version)
+}
+
+// atLeast returns a view as of some version or a later one, at which a row was written. The writer
+// had it from the catalogue.
+func (tbl *Table) atLeast(ctx context.Context, version uint32) (*view, error) {
+	for attempt := 0; ; attempt++ {
+		if now := tbl.now(); now.version >= version {
+			return now, nil
+		}
+		now, err := tbl.refresh(ctx)
+		if err != nil || now.version >= version {
+			return now, err
+		}
+		if attempt == tornReads {
+			return nil, fmt.Errorf("%w: a row was written at a later version than the catalogue has, which was put back", ErrTampered)
+		}
+		if err := pause(ctx, attempt); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// A view is a table as of one version of the catalogue. It is never changed.
+type view struct {
+	tbl     *Table
+	st      *Store
+	version uint32 // of the catalogue, at which meta is what it says of the table
+	changed uint32 // the version at which it became how the table stores rows
 	meta    *tableMeta
 	schema  Schema
 	parts   []*column
-	columns []*column
+	columns []*column // of the schema
+	stored  []*column // the columns, and behind them the former ones, under whose ids rows may have values
 	byName  map[string]*column
 
-	byID  []int      // positions in columns, in ascending order of their ids
+	byID  []int      // positions in stored, in ascending order of their ids
 	clear bool       // nothing is encrypted
 	place seal.Place // of the table's cells, without row and column
 
+	prefix []byte // of row keys: the token of the tenant, where the table is open for one
+
 	spec, postingSpec driver.FamilySpec
 	data, postings    driver.Family // postings is nil when no column is searched
-	keySealer         *seal.Sealer  // of the sealed row key
+	keySealer         *sealers      // of the sealed row key
 	tokens            *seal.Sealer  // of page tokens
 }
 
 // column is a key part or a column, ready for use.
 type column struct {
 	field
-	id       columnID
-	part     int // position in the row key, or -1
-	position int // position among the columns, or -1
-	sealer   *seal.Sealer
-	token    []byte    // key of the pseudo-random function that gives tokens of values
-	macs     sync.Pool // of that function, each a hash.Hash
-	packed   bool
+	*cipher
+	scheme    ope.Scheme // of an ordered part or column
+	lead      []byte     // of a searched column: what all its postings begin with
+	part      int        // position in the row key, or -1
+	position  int        // position among the stored columns, or -1
+	since     uint32
+	packed    bool
+	varies    bool      // the row that is replaced may have it in a cell of its own, or packed: policies change
+	of        *column   // of a former column, the one that has its values now
+	former    []*column // of a column, those that had its values
+	converted bool      // of a former column: no row has a value there, but what a client leaves that dies asleep
+}
+
+// cipher is what a column is encrypted with. It remembers what it was used for, and is shared by
+// all views that have the column with the same keys.
+type cipher struct {
+	id     columnID
+	keys   []byte    // fingerprint of what it was made from
+	sealer *sealers  // nil where it never was sealed
+	token  []byte    // key of the pseudo-random function that gives tokens of values
+	macs   sync.Pool // of that function, each a hash.Hash
 
 	size int // length of what a posting carries: a ciphertext or a token
 
+	// newScheme returns another client of the scheme, which remembers a number of values.
+	newScheme func(remembers int) (ope.Scheme, error)
+
 	// Of an ordered part or column:
-	scheme   ope.Scheme
-	stateful bool
-	order    ope.Mutable // the scheme, if it is a mutable one; postings then carry tokens of codes
+	preserving ope.Scheme // the scheme
+	stateful   bool
+	order      ope.Mutable // the scheme, if it is a mutable one; postings then carry tokens of codes
 }
 
-func newTable(ctx context.Context, st *Store, meta *tableMeta) (*Table, error) {
+// newView opens a table as meta describes it, for a tenant if it is for one. It takes over from an earlier view what is the same.
+func newView(ctx context.Context, tbl *Table, meta *tableMeta, tenant *tenantMeta, version uint32, earlier *view) (*view, error) {
+	st := tbl.st
 	schema, err := meta.schema()
 	if err != nil {
 		return nil, err
 	}
 	k := st.keys.table(meta.ID)
-	t := &Table{
-		st:        st,
-		meta:      meta,
-		schema:    schema,
-		byName:    make(map[string]*column),
-		place:     place("cell", meta.ID[:]),
-		keySealer: sealer(k.table.Derive("key cell")),
-		tokens:    sealer(k.table.Derive("page token")),
-	}
-	var state ope.Index
-	if meta.hasIndex() {
-		if state, err = openIndex(ctx, st.db, meta.indexFamily()); err != nil {
+	var prefix []byte
+	if tenant != nil {
+		prefix = k.token(tenant.ID)
+		if k, err = st.keys.ofTenant(k, tenant); err != nil {
 			return nil, err
 		}
 	}
-	add := func(f field, id columnID, part int) (*column, error) {
-		key := k.column(id)
-		c := &column{
-			field:    f,
-			id:       id,
-			part:     part,
-			position: len(t.columns),
-			sealer:   sealer(key.Derive(purposeCell)),
-			token:    key.Derive(purposeToken).Secret(),
-			size:     tokenSize,
+	t := &view{
+		tbl:     tbl,
+		st:      st,
+		version: version,
+		changed: changed(meta, tenant),
+		meta:    meta,
+		schema:  schema,
+		byName:  make(map[string]*column),
+		clear:   meta.Clear,
+		place:   place("cell", meta.ID[:]),
+		tokens:  sealer(k.page),
+		prefix:  prefix,
+	}
+	if t.keySealer, err = k.rows(meta); err != nil {
+		return nil, err
+	}
+	known := make(map[columnID]*cipher)
+	if earlier != nil {
+		for _, c := range slices.Concat(earlier.parts, earlier.stored) {
+			known[c.id] = c.cipher
 		}
-		if f.encryption == ordered {
-			c.scheme, err = newScheme(f.scheme, key.Derive(purposeOrder), f.typ.domain(), state, hex.EncodeToString(id[:]), st.remembers)
-			if err != nil {
+	}
+	indexes := make(map[string]ope.Index)
+	add := func(f field, meta *fieldMeta, part int) (*column, error) {
+		if tenant != nil && part < 0 {
+			f = tenant.stored(t.meta.ID, f, meta)
+		}
+		c := &column{field: f, part: part, position: -1, since: meta.Since, converted: meta.Converted, lead: slices.Concat(meta.ID[:], prefix)}
+		if c.cipher = known[meta.ID]; c.cipher == nil || !bytes.Equal(c.keys, k.fingerprint(meta)) {
+			if c.cipher, err = newCipher(ctx, st, k, f, meta, indexes); err != nil {
 				return nil, fmt.Errorf("column %q: %w", f.name, err)
 			}
-			c.order, _ = c.scheme.(ope.Mutable)
-			c.stateful = stateful(f.scheme)
-			if c.order != nil && part >= 0 {
-				return nil, fmt.Errorf("%w: key part %q: scheme %q moves ciphertexts", ErrFormat, f.name, f.scheme)
-			}
-			if c.order == nil {
-				whole, err := c.scheme.Intervals(ctx, c.scheme.Domain().Min, c.scheme.Domain().Max)
-				if err != nil {
-					return nil, fmt.Errorf("column %q: %w", f.name, err)
-				}
-				c.size = len(whole[0].Start)
-			}
 		}
-		t.byName[f.name] = c
+		c.scheme = c.preserving
+		if tenant != nil && !c.searched() {
+			_, c.varies = tenant.Policies[t.meta.ID]
+		}
+		if c.order != nil && part >= 0 {
+			return nil, fmt.Errorf("%w: key part %q: scheme %q moves ciphertexts", ErrFormat, f.name, f.scheme)
+		}
+		// What is not sealed is packed only where the key cell is not sealed either, so that reading
+		// it takes no key.
+		c.packed = part < 0 && schema.Layout == Packed && !c.searched() && (!c.clear() || t.clear)
 		return c, nil
 	}
 	for i, part := range schema.Key {
-		c, err := add(part.field, meta.Key[i].ID, i)
+		c, err := add(part.field, &meta.Key[i], i)
 		if err != nil {
 			return nil, err
 		}
+		t.byName[c.name] = c
 		t.parts = append(t.parts, c)
 	}
 	for i, col := range schema.Columns {
-		c, err := add(col.field, meta.Columns[i].ID, -1)
+		c, err := add(col.field, &meta.Columns[i], -1)
 		if err != nil {
 			return nil, err
 		}
+		c.position = len(t.columns)
+		t.byName[c.name] = c
 		t.columns = append(t.columns, c)
 	}
-	t.clear = true
-	for _, c := range t.byName {
-		t.clear = t.clear && c.clear()
+	t.stored = slices.Clone(t.columns)
+	for i, c := range t.columns {
+		for j := range meta.Columns[i].Former {
+			was := &meta.Columns[i].Former[j]
+			f, err := was.field()
+			if err != nil {
+				return nil, err
+			}
+			f.name = c.name
+			former, err := add(f, was, -1)
+			if err != nil {
+				return nil, err
+			}
+			former.of, former.position = c, len(t.stored)
+			c.former = append(c.former, former)
+			t.stored = append(t.stored, former)
+		}
 	}
-	for _, c := range t.columns {
-		// What is not sealed is packed only where the key cell is not sealed either, so that reading
-		// it takes no key.
-		c.packed = schema.Layout == Packed && !c.searched() && (!c.clear() || t.clear)
-	}
-	t.byID = make([]int, len(t.columns))
+	t.byID = make([]int, len(t.stored))
 	for i := range t.byID {
 		t.byID[i] = i
 	}
-	slices.SortFunc(t.byID, func(a, b int) int { return bytes.Compare(t.columns[a].id[:], t.columns[b].id[:]) })
-	t.spec = driver.FamilySpec{Name: meta.dataFamily(), Layout: driver.LayoutOrdered}
-	switch leading := t.parts[0]; leading.encryption {
-	case hashed:
-		t.spec.PrefixBytes = tokenSize
-	case plain:
-		t.spec.PrefixBytes = leading.typ.width()
-	case ordered:
-		t.spec.SpreadBits = meta.SpreadBits
+	slices.SortFunc(t.byID, func(a, b int) int { return bytes.Compare(t.stored[a].id[:], t.stored[b].id[:]) })
+	// The families were made before the table was in the catalogue: one that is not there was dropped.
+	open := func(spec driver.FamilySpec) (driver.Family, error) {
+		spec.Existing = true
+		return st.db.Family(ctx, spec)
 	}
-	if t.data, err = st.db.Family(ctx, t.spec); err != nil {
+	if t.spec, err = meta.dataSpec(); err != nil {
+		return nil, err
+	}
+	if earlier != nil {
+		t.data = earlier.data
+	} else if t.data, err = open(t.spec); err != nil {
 		return nil, err
 	}
 	if meta.hasPostings() {
-		t.postingSpec = driver.FamilySpec{
-			Name: meta.postingFamily(), Layout: driver.LayoutOrdered,
-			PrefixBytes: len(columnID{}), SpreadBits: meta.SpreadBits,
-		}
-		if t.postings, err = st.db.Family(ctx, t.postingSpec); err != nil {
+		t.postingSpec = meta.postingSpec()
+		if earlier != nil && earlier.postings != nil {
+			t.postings = earlier.postings
+		} else if t.postings, err = open(t.postingSpec); err != nil {
 			return nil, err
 		}
 	}
 	return t, nil
 }
 
-// Schema returns the schema of the table.
-func (t *Table) Schema() Schema { return t.schema }
+// newCipher opens the keys of a part or column, and its scheme.
+func newCipher(ctx context.Context, st *Store, k tableKeys, f field, meta *fieldMeta, indexes map[string]ope.Index) (*cipher, error) {
+	key, err := k.search(meta)
+	if err != nil {
+		return nil, err
+	}
+	c := &cipher{id: meta.ID, keys: k.fingerprint(meta), size: tokenSize}
+	if meta.searchable() {
+		c.token = key.Derive(purposeToken).Secret()
+	}
+	if c.sealer, err = k.cells(meta); err != nil {
+		return nil, err
+	}
+	if f.encryption != ordered {
+		return c, nil
+	}
+	family, unit := k.state(meta)
+	if stateful(f.scheme) && indexes[family] == nil {
+		if indexes[family], err = openIndex(ctx, st.db, family, true); err != nil {
+			return nil, err
+		}
+	}
+	order, state := key.Derive(purposeOrder), indexes[family]
+	c.newScheme = func(remembers int) (ope.Scheme, error) {
+		return newScheme(f.scheme, order, f.typ.domain(), state, unit, remembers)
+	}
+	if c.preserving, err = c.newScheme(st.remembers); err != nil {
+		return nil, err
+	}
+	c.order, _ = c.preserving.(ope.Mutable)
+	c.stateful = stateful(f.scheme)
+	if c.order == nil {
+		whole, err := c.preserving.Intervals(ctx, c.preserving.Domain().Min, c.preserving.Domain().Max)
+		if err != nil {
+			return nil, err
+		}
+		c.size = len(whole[0].Start)
+	}
+	return c, nil
+}
 
-// searched reports whether the column has postings.
+// fingerprint returns bytes that are equal for fields that have equal ciphers.
+func (m *fieldMeta) fingerprint() []byte {
+	b := appendSized(nil, []byte(m.Type))
+	b = appendSized(appendSized(b, []byte(m.Encryption)), []byte(m.Scheme))
+	b = appendSized(appendSized(b, []byte(m.Confidentiality)), m.SearchKey)
+	if m.Share != nil {
+		b = append(append(b, m.Share.Table[:]...), m.Share.Column[:]...)
+	}
+	for _, key := range m.CellKeys {
+		b = appendSized(b, key)
+	}
+	return b
+}
+
+// Schema returns the schema of the table, as this client knows it: it learns of a change by another
+// client when it writes, or reads what was written since.
+func (tbl *Table) Schema() Schema { return tbl.now().schema }
+
+// searched reports whether the values of the column have postings.
 func (c *column) searched() bool {
 	return c.part < 0 && (c.encryption == ordered || c.encryption == deterministic)
+}
+
+// drives reports whether postings of the column lead to all rows that have a value there.
+func (c *column) drives() bool {
+	return c.searched() && !slices.ContainsFunc(c.former, func(f *column) bool { return !f.converted })
 }
 
 // tokenSize is the length of the pseudo-random token of a value. Two values of a column share a

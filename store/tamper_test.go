@@ -62,9 +62,9 @@ func newTampering(t *testing.T, layout Layout) *tampering {
 }
 
 func (x *tampering) cells(tbl *Table, row Row) (key []byte, cells []driver.Cell) {
-	key, err := tbl.exactKey(context.Background(), row)
+	key, err := tbl.now().exactKey(context.Background(), row)
 	require.NoError(x.t, err)
-	cells, err = tbl.data.Get(context.Background(), key, driver.Slice{})
+	cells, err = tbl.now().data.Get(context.Background(), key, driver.Slice{})
 	require.NoError(x.t, err)
 	return key, cells
 }
@@ -78,9 +78,9 @@ func (x *tampering) with(tbl *Table, row Row, cells []driver.Cell, do func()) {
 }
 
 func (x *tampering) set(tbl *Table, key []byte, cells []driver.Cell) {
-	require.NoError(x.t, tbl.data.Apply(context.Background(), driver.Mutation{Row: key, DeleteRow: true}))
+	require.NoError(x.t, tbl.now().data.Apply(context.Background(), driver.Mutation{Row: key, DeleteRow: true}))
 	if len(cells) > 0 {
-		require.NoError(x.t, tbl.data.Apply(context.Background(), driver.Mutation{Row: key, Puts: cells}))
+		require.NoError(x.t, tbl.now().data.Apply(context.Background(), driver.Mutation{Row: key, Puts: cells}))
 	}
 }
 
@@ -111,7 +111,7 @@ func with(cells []driver.Cell, i int, value []byte) []driver.Cell {
 }
 
 func (x *tampering) column(tbl *Table, cell driver.Cell) *column {
-	for _, c := range tbl.columns {
+	for _, c := range tbl.now().columns {
 		if bytes.Equal(c.id[:], cell.Qualifier) {
 			return c
 		}
@@ -243,7 +243,7 @@ func TestTamperedPostings(t *testing.T) {
 		require.NoError(t, tbl.Put(ctx, Row{"id": i, "at": i, "ordered": i, "also": -i, "token": fmt.Sprint(i % 2)}))
 	}
 	var keys [][]byte
-	for row, err := range tbl.postings.Scan(ctx, driver.Range{AnyOrder: true}) {
+	for row, err := range tbl.now().postings.Scan(ctx, driver.Range{AnyOrder: true}) {
 		require.NoError(t, err)
 		keys = append(keys, row.Key)
 	}
@@ -252,18 +252,18 @@ func TestTamperedPostings(t *testing.T) {
 	forged := 0
 	for _, of := range keys {
 		for _, to := range keys {
-			for _, c := range tbl.columns {
+			for _, c := range tbl.now().columns {
 				if !bytes.HasPrefix(of, c.id[:]) {
 					continue
 				}
 				search, _, write, err := c.cutPosting(of)
 				require.NoError(t, err)
-				for _, d := range tbl.columns {
+				for _, d := range tbl.now().columns {
 					if bytes.HasPrefix(to, d.id[:]) {
 						_, row, _, err := d.cutPosting(to)
 						require.NoError(t, err)
 						key := slices.Concat(c.id[:], search, row, write[:])
-						require.NoError(t, tbl.postings.Apply(ctx, driver.Mutation{Row: key, Puts: []driver.Cell{postingCell}}))
+						require.NoError(t, tbl.now().postings.Apply(ctx, driver.Mutation{Row: key, Puts: []driver.Cell{postingCell}}))
 						forged++
 					}
 				}
@@ -284,7 +284,7 @@ func TestTamperedPostings(t *testing.T) {
 	require.ElementsMatch(t, []int64{1, 3, 5}, ask(Field[string]("token").Equal("1")))
 
 	// One that is no posting at all is an error.
-	require.NoError(t, tbl.postings.Apply(ctx, driver.Mutation{Row: append(bytes.Clone(tbl.byName["ordered"].id[:]), 0x7f), Puts: []driver.Cell{postingCell}}))
+	require.NoError(t, tbl.now().postings.Apply(ctx, driver.Mutation{Row: append(bytes.Clone(tbl.now().byName["ordered"].id[:]), 0x7f), Puts: []driver.Cell{postingCell}}))
 	var last error
 	for _, err := range tbl.Query(ctx, Query{Where: Field[int64]("ordered").AtLeast(-1 << 62)}) {
 		last = err

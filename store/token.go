@@ -21,9 +21,9 @@ type position struct {
 }
 
 // token returns the page token to go on behind a row.
-func (t *Table) token(last *found, reverse bool) string {
+func (t *view) token(last *found, reverse bool) string {
 	p := position{Range: last.index, Key: last.key}
-	r := last.plan.ranges[last.index]
+	r := last.by.plan.ranges[last.index]
 	if r.group > 0 {
 		p.Row, p.Value = last.record.key, r.by.typ.append(nil, t.valueOf(r.by, last))
 	}
@@ -34,11 +34,11 @@ func (t *Table) token(last *found, reverse bool) string {
 	if err != nil {
 		panic("store: " + err.Error()) // an integer and byte strings always marshal
 	}
-	return base64.RawURLEncoding.EncodeToString(t.tokens.Seal(nil, newHeader(), b, place("page", last.plan.fingerprint(reverse))))
+	return base64.RawURLEncoding.EncodeToString(t.tokens.Seal(nil, newHeader(), b, place("page", last.by.plan.fingerprint(reverse))))
 }
 
 // parseToken returns the position of a token that was made for the query.
-func (t *Table) parseToken(token string, pl *plan, reverse bool) (*position, error) {
+func (t *view) parseToken(token string, pl *plan, reverse bool) (*position, error) {
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil {
 		return nil, ErrToken

@@ -20,6 +20,9 @@ import (
 // A Type is the data type of a column or key part. The types are the variables and functions of
 // this package that return a [TypeOf].
 type Type interface {
+	// String returns the type as [ParseType] reads it.
+	fmt.Stringer
+
 	id() string
 	valid() error
 
@@ -184,6 +187,7 @@ func (t TypeOf[T]) restrict(d ope.Domain) (Type, error) {
 // restrictable is a type that a declared domain can be given to again.
 type restrictable interface {
 	restrict(d ope.Domain) (Type, error)
+	parseCode(text string) (int64, error)
 }
 
 // exactType returns the type of the values of an exact codec. Their canonical bytes are the code,

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"iter"
@@ -83,6 +82,7 @@ func FaultKinds() []FaultKind {
 // A Verification is what [Table.Verify] found.
 type Verification struct {
 	Rows     int
+	Deleted  int // of a table with Conditional, that left a key cell
 	Cells    int // of the rows
 	Postings int
 	Indexes  []VerifiedIndex
@@ -135,14 +135,20 @@ func (r *Verification) Sound() bool {
 // columns with a [MutableScheme], which have at most about 10^6 each, and with Repair the keys of
 // up to 250,000 dangling postings, beyond which it has to be called again.
 //
+// Of a table with tenants it reads what is stored for the one that it is open for.
+//
 // Faults are no error: see [Verification.Sound]. With an error, what was found so far is returned.
-func (t *Table) Verify(ctx context.Context, opts *VerifyOptions) (*Verification, error) {
+func (tbl *Table) Verify(ctx context.Context, opts *VerifyOptions) (*Verification, error) {
+	t, err := tbl.use()
+	if err != nil {
+		return nil, err
+	}
 	return newVerifier(t, opts).run(ctx)
 }
 
 // verifier is one execution of Verify.
 type verifier struct {
-	table  *Table
+	table  *view
 	opts   VerifyOptions
 	report Verification
 
@@ -155,13 +161,14 @@ type verifier struct {
 	indexes map[*column]*indexed
 	lowest  map[*column][]byte // ciphertext of the lowest value, where the order may be rotated
 	by      map[columnID]*column
+	dropped map[columnID]bool // columns, whose postings point to nothing
 
 	mu       sync.Mutex      // of the report, while faults are found by several goroutines
 	told     map[string]bool // rows whose key or ciphertexts were reported, some
 	dangling [][]byte
 }
 
-func newVerifier(t *Table, opts *VerifyOptions) *verifier {
+func newVerifier(t *view, opts *VerifyOptions) *verifier {
 	v := &verifier{table: t, pause: func(ctx context.Context) error { return sleep(ctx, lookAgain) }}
 	if opts != nil {
 		v.opts = *opts
@@ -223,7 +230,7 @@ func (v *verifier) steps(ctx context.Context) error {
 	}
 	// Values come before rows in an index, and rows after their postings: what is read in this order
 	// is there unless it is missing.
-	for _, c := range v.table.columns {
+	for _, c := range v.table.stored {
 		if c.order != nil {
 			if err := v.checkIndex(ctx, c); err != nil {
 				return err
@@ -247,7 +254,11 @@ func (v *verifier) prepare(ctx context.Context) error {
 	t := v.table
 	v.schemes, v.indexes = make(map[*column]ope.Scheme), make(map[*column]*indexed)
 	v.lowest, v.by = make(map[*column][]byte), make(map[columnID]*column)
-	for _, c := range t.byName {
+	v.dropped = make(map[columnID]bool)
+	for _, id := range t.meta.Dropped {
+		v.dropped[id] = true
+	}
+	for _, c := range slices.Concat(t.parts, t.stored) {
 		if c.searched() {
 			v.by[c.id] = c
 		}
@@ -256,15 +267,12 @@ func (v *verifier) prepare(ctx context.Context) error {
 		}
 		v.schemes[c] = c.scheme
 		if c.stateful {
-			state, err := openIndex(ctx, t.st.db, t.meta.indexFamily())
-			if err != nil {
-				return err
-			}
 			const remembers = 4096 // the least
-			key := t.st.keys.table(t.meta.ID).column(c.id).Derive(purposeOrder)
-			if v.schemes[c], err = newScheme(c.field.scheme, key, c.typ.domain(), state, hex.EncodeToString(c.id[:]), remembers); err != nil {
+			scheme, err := c.newScheme(remembers)
+			if err != nil {
 				return fmt.Errorf("column %q: %w", c.name, err)
 			}
+			v.schemes[c] = scheme
 		}
 		if _, linear := c.scheme.(ope.Linear); !linear && c.order == nil {
 			lowest, err := c.scheme.Encrypt(ctx, c.scheme.Domain().Min)
@@ -338,21 +346,26 @@ func refused(err error) bool {
 		errors.Is(err, ErrWrongKey) || errors.Is(err, ErrFormat)
 }
 
-// inBatches hands what a scan of a family yields on to check, in batches.
-func (v *verifier) inBatches(ctx context.Context, family driver.Family, check func([]driver.Row) error) error {
+// inBatches hands what a scan yields on to do, in batches.
+func inBatches(ctx context.Context, family driver.Family, r driver.Range, do func([]driver.Row) error) error {
 	batch := make([]driver.Row, 0, fullBatch)
-	for row, err := range family.Scan(ctx, driver.Range{AnyOrder: true}) {
+	for row, err := range family.Scan(ctx, r) {
 		if err != nil {
 			return err
 		}
 		if batch = append(batch, row); len(batch) == fullBatch {
-			if err := check(batch); err != nil {
+			if err := do(batch); err != nil {
 				return err
 			}
 			batch = batch[:0]
 		}
 	}
-	return check(batch)
+	return do(batch)
+}
+
+// under returns the range of all rows whose keys have a prefix, in any order.
+func under(prefix []byte) driver.Range {
+	return driver.Range{Start: prefix, End: ope.PrefixEnd(prefix), AnyOrder: true}
 }
 
 // A sequence checks that ciphertexts are in the order of codes, one after the other. Any two tell:
@@ -383,8 +396,8 @@ func (v *verifier) checkRows(ctx context.Context) error {
 	t := v.table
 	order := make(map[*column]*sequence)
 	var nth atomic.Int64
-	return v.inBatches(ctx, t.data, func(rows []driver.Row) error {
-		good := make([]*record, len(rows))
+	return inBatches(ctx, t.data, under(t.prefix), func(rows []driver.Row) error {
+		good, deleted := make([]*record, len(rows)), v.report.Deleted
 		err := t.st.each(ctx, len(rows), func(ctx context.Context, i int) (err error) {
 			again := nth.Add(1)%int64(v.opts.Every) == 0
 			good[i], err = v.checkRow(ctx, rows[i], again)
@@ -403,6 +416,7 @@ func (v *verifier) checkRows(ctx context.Context) error {
 				v.fault(Fault{Kind: FaultKey, Column: c.name, Place: row.Key, Err: errOrder})
 			}
 		}
+		v.report.Rows -= v.report.Deleted - deleted
 		v.progress("rows", v.report.Rows)
 		return nil
 	})
@@ -422,6 +436,12 @@ var (
 func (v *verifier) checkRow(ctx context.Context, row driver.Row, again bool) (*record, error) {
 	t := v.table
 	r, err := t.decode(row, nil, new(scratch))
+	if r == nil && err == nil {
+		v.mu.Lock()
+		v.report.Deleted++
+		v.mu.Unlock()
+		return nil, nil
+	}
 	for look := 0; ; look++ {
 		if err != nil && look > 0 {
 			switch {
@@ -477,7 +497,7 @@ func (v *verifier) checkRow(ctx context.Context, row driver.Row, again bool) (*r
 func (v *verifier) faultsOf(ctx context.Context, r *record, again bool) ([]Fault, error) {
 	t := v.table
 	var faults []Fault
-	rest := r.key
+	rest := bytes.TrimPrefix(r.key, t.prefix)
 	for i, c := range t.parts {
 		n, err := v.sizeOf(ctx, c, r.values[i])
 		if err != nil {
@@ -499,9 +519,9 @@ func (v *verifier) faultsOf(ctx context.Context, r *record, again bool) ([]Fault
 	if len(rest) > 0 {
 		faults = append(faults, Fault{Kind: FaultKey, Place: r.key, Err: errOfKey})
 	}
-	for i, c := range t.columns {
+	for i, c := range t.stored {
 		value := r.values[len(t.parts)+i]
-		if !c.searched() || value == nil {
+		if !c.searched() || value == nil || r.search[i] == nil {
 			continue
 		}
 		ok, err := v.agrees(ctx, c, value, r.search[i], again)
@@ -614,7 +634,7 @@ func (v *verifier) mend(ctx context.Context, r *record, f Fault) (bool, error) {
 
 // outOfOrder returns a key part whose ciphertext is not in order with that of the row before.
 func (v *verifier) outOfOrder(order map[*column]*sequence, r *record) (wrong *column) {
-	rest := r.key
+	rest := bytes.TrimPrefix(r.key, v.table.prefix)
 	for i, c := range v.table.parts {
 		n, err := v.sizeOf(context.Background(), c, r.values[i]) // computes nothing that could block
 		if err != nil || n > len(rest) {
@@ -637,11 +657,23 @@ func (v *verifier) outOfOrder(order map[*column]*sequence, r *record) (wrong *co
 func (v *verifier) checkPostings(ctx context.Context) error {
 	t := v.table
 	order := make(map[*column]*sequence)
-	return v.inBatches(ctx, t.postings, func(postings []driver.Row) error {
+	var prefixes [][]byte // everything, or what the tenant has
+	if t.prefix == nil {
+		prefixes = [][]byte{nil}
+	}
+	for _, c := range t.stored {
+		if t.prefix != nil && c.searched() {
+			prefixes = append(prefixes, c.lead)
+		}
+	}
+	check := func(postings []driver.Row) error {
 		rows := make([]*record, len(postings))
 		stale := make([]bool, len(postings))
 		err := t.st.each(ctx, len(postings), func(ctx context.Context, i int) error {
 			key := postings[i].Key
+			if len(key) >= len(columnID{}) && v.dropped[columnID(key[:len(columnID{})])] {
+				return nil
+			}
 			c, err := v.columnOf(key)
 			if err != nil {
 				v.fault(Fault{Kind: FaultPosting, Place: key, Err: err})
@@ -678,7 +710,13 @@ func (v *verifier) checkPostings(ctx context.Context) error {
 		}
 		v.progress("postings", v.report.Postings)
 		return nil
-	})
+	}
+	for _, prefix := range prefixes {
+		if err := inBatches(ctx, t.postings, under(prefix), check); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // columnOf returns the column of a posting.
@@ -699,7 +737,7 @@ func (v *verifier) rowOf(ctx context.Context, c *column, posting []byte) (r *rec
 	if err != nil {
 		return nil, false, err
 	}
-	want := make([]bool, len(t.columns))
+	want := make([]bool, len(t.stored))
 	want[c.position] = true
 	r, err = t.read(ctx, key, want)
 	switch {
@@ -732,13 +770,13 @@ func (v *verifier) dropDangling(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		drops := make([]driver.Mutation, 0, len(chunk))
+		drops := make([][]byte, 0, len(chunk))
 		for i, key := range chunk {
 			if stale[i] {
-				drops = append(drops, driver.Mutation{Row: key, DeleteRow: true})
+				drops = append(drops, key)
 			}
 		}
-		if err := t.postings.Apply(ctx, drops...); err != nil {
+		if err := t.unpost(ctx, drops); err != nil {
 			return err
 		}
 		v.report.Dropped += len(drops)
@@ -748,7 +786,7 @@ func (v *verifier) dropDangling(ctx context.Context) error {
 		}
 		for i, key := range chunk {
 			if dropped[i] && !stale[i] {
-				if err := t.postings.Apply(ctx, driver.Mutation{Row: key, Puts: []driver.Cell{postingCell}}); err != nil {
+				if err := t.post(ctx, [][]byte{key}); err != nil {
 					return err
 				}
 				v.report.Dropped--

@@ -116,7 +116,7 @@ func TestVerifySound(t *testing.T) {
 			require.NoError(t, err)
 			postings := 0
 			for _, row := range want {
-				for _, c := range tbl.columns {
+				for _, c := range tbl.now().columns {
 					if c.searched() && row[c.name] != nil {
 						postings++
 					}
@@ -310,9 +310,9 @@ func findable(t *testing.T, tbl *Table) map[string]int {
 
 func stored(t *testing.T, tbl *Table, row Row) *record {
 	t.Helper()
-	key, err := tbl.exactKey(t.Context(), row)
+	key, err := tbl.now().exactKey(t.Context(), row)
 	require.NoError(t, err)
-	r, err := tbl.read(t.Context(), key, nil)
+	r, err := tbl.now().read(t.Context(), key, nil)
 	require.NoError(t, err)
 	require.NotNil(t, r)
 	return r
@@ -321,8 +321,8 @@ func stored(t *testing.T, tbl *Table, row Row) *record {
 // hide removes the posting of a row.
 func hide(t *testing.T, tbl *Table, row Row, column string) (posting []byte) {
 	t.Helper()
-	posting = tbl.postingKey(stored(t, tbl, row), tbl.byName[column].position)
-	require.NoError(t, tbl.postings.Apply(t.Context(), driver.Mutation{Row: posting, DeleteRow: true}))
+	posting = tbl.now().postingKey(stored(t, tbl, row), tbl.now().byName[column].position)
+	require.NoError(t, tbl.now().postings.Apply(t.Context(), driver.Mutation{Row: posting, DeleteRow: true}))
 	return posting
 }
 
@@ -331,8 +331,8 @@ func forge(t *testing.T, tbl *Table, row Row, column string) {
 	t.Helper()
 	r := stored(t, tbl, row)
 	r.write[0] ^= 1
-	posting := tbl.postingKey(r, tbl.byName[column].position)
-	require.NoError(t, tbl.postings.Apply(t.Context(), driver.Mutation{Row: posting, Puts: []driver.Cell{postingCell}}))
+	posting := tbl.now().postingKey(r, tbl.now().byName[column].position)
+	require.NoError(t, tbl.now().postings.Apply(t.Context(), driver.Mutation{Row: posting, Puts: []driver.Cell{postingCell}}))
 }
 
 // Each kind of damage is told with its place, and nothing else is; what can be mended is.
@@ -354,16 +354,16 @@ func TestVerifyTellsDamage(t *testing.T) {
 		key := stored(t, tbl, row).key
 		qualifier := keyQualifier
 		if column != "" {
-			qualifier = tbl.byName[column].id[:]
+			qualifier = tbl.now().byName[column].id[:]
 		}
-		cells, err := tbl.data.Get(t.Context(), key, driver.Slice{Only: [][]byte{qualifier}})
+		cells, err := tbl.now().data.Get(t.Context(), key, driver.Slice{Only: [][]byte{qualifier}})
 		require.NoError(t, err)
 		require.Len(t, cells, 1)
 		m := driver.Mutation{Row: key, Deletes: [][]byte{qualifier}}
 		if value := change(bytes.Clone(cells[0].Value)); value != nil {
 			m = driver.Mutation{Row: key, Puts: []driver.Cell{{Qualifier: qualifier, Value: value}}}
 		}
-		require.NoError(t, tbl.data.Apply(t.Context(), m))
+		require.NoError(t, tbl.now().data.Apply(t.Context(), m))
 		return key
 	}
 	flip := func(value []byte) []byte { value[len(value)-1] ^= 1; return value }
@@ -391,15 +391,15 @@ func TestVerifyTellsDamage(t *testing.T) {
 			return []want{{FaultTorn, "", cellOf(t, tbl, rows[3], "note", func([]byte) []byte { return was })}}
 		}},
 		"row in place of another": {damage: func(t *testing.T, tbl *Table, rows []Row) []want {
-			cells, err := tbl.data.Get(t.Context(), stored(t, tbl, rows[3]).key, driver.Slice{})
+			cells, err := tbl.now().data.Get(t.Context(), stored(t, tbl, rows[3]).key, driver.Slice{})
 			require.NoError(t, err)
 			key := append(stored(t, tbl, rows[3]).key, 1)
-			require.NoError(t, tbl.data.Apply(t.Context(), driver.Mutation{Row: key, Puts: cells}))
+			require.NoError(t, tbl.now().data.Apply(t.Context(), driver.Mutation{Row: key, Puts: cells}))
 			return []want{{FaultCell, "", key}}
 		}},
 		"rows gone": {dangling: 12, damage: func(t *testing.T, tbl *Table, rows []Row) []want {
 			for _, row := range rows[:2] {
-				require.NoError(t, tbl.data.Apply(t.Context(), driver.Mutation{Row: stored(t, tbl, row).key, DeleteRow: true}))
+				require.NoError(t, tbl.now().data.Apply(t.Context(), driver.Mutation{Row: stored(t, tbl, row).key, DeleteRow: true}))
 			}
 			return nil
 		}},
@@ -410,15 +410,15 @@ func TestVerifyTellsDamage(t *testing.T) {
 		}},
 		"posting of another value": {dangling: 1, damage: func(t *testing.T, tbl *Table, rows []Row) []want {
 			r := stored(t, tbl, rows[1])
-			r.search[tbl.byName["linear"].position][3] ^= 1
-			posting := tbl.postingKey(r, tbl.byName["linear"].position)
-			require.NoError(t, tbl.postings.Apply(t.Context(), driver.Mutation{Row: posting, Puts: []driver.Cell{postingCell}}))
+			r.search[tbl.now().byName["linear"].position][3] ^= 1
+			posting := tbl.now().postingKey(r, tbl.now().byName["linear"].position)
+			require.NoError(t, tbl.now().postings.Apply(t.Context(), driver.Mutation{Row: posting, Puts: []driver.Cell{postingCell}}))
 			return nil
 		}},
 		"no postings": {damage: func(t *testing.T, tbl *Table, rows []Row) []want {
-			short, foreign := append(bytes.Clone(tbl.byName["linear"].id[:]), 7), bytes.Repeat([]byte{0}, 60)
+			short, foreign := append(bytes.Clone(tbl.now().byName["linear"].id[:]), 7), bytes.Repeat([]byte{0}, 60)
 			for _, key := range [][]byte{short, foreign} {
-				require.NoError(t, tbl.postings.Apply(t.Context(), driver.Mutation{Row: key, Puts: []driver.Cell{postingCell}}))
+				require.NoError(t, tbl.now().postings.Apply(t.Context(), driver.Mutation{Row: key, Puts: []driver.Cell{postingCell}}))
 			}
 			return []want{{FaultPosting, "", short}, {FaultPosting, "", foreign}}
 		}},
@@ -430,7 +430,7 @@ func TestVerifyTellsDamage(t *testing.T) {
 		}},
 		"value gone from an index": {mended: true, damage: func(t *testing.T, tbl *Table, rows []Row) []want {
 			x := openedIndex(t, tbl)
-			unit := ope.Unit(fmt.Sprintf("%x", tbl.byName["clear"].id))
+			unit := ope.Unit(fmt.Sprintf("%x", tbl.now().byName["clear"].id))
 			view, err := x.Read(t.Context(), unit, nil, nil, 0)
 			require.NoError(t, err)
 			// The values are those of the rows, in their order.
@@ -454,9 +454,9 @@ func TestVerifyTellsDamage(t *testing.T) {
 		}},
 		"pair of an indexed key part gone": {damage: func(t *testing.T, tbl *Table, rows []Row) (wants []want) {
 			// All rows have the same name.
-			x, unit := openedIndex(t, tbl), ope.Unit(fmt.Sprintf("%x", tbl.byName["name"].id))
+			x, unit := openedIndex(t, tbl), ope.Unit(fmt.Sprintf("%x", tbl.now().byName["name"].id))
 			key := stored(t, tbl, rows[0]).key
-			ciphertext := key[len(key)-tokenSize-tbl.byName["name"].size : len(key)-tokenSize]
+			ciphertext := key[len(key)-tokenSize-tbl.now().byName["name"].size : len(key)-tokenSize]
 			for _, row := range rows {
 				r := stored(t, tbl, row)
 				wants = append(wants, want{FaultKey, "name", r.key})
@@ -470,8 +470,8 @@ func TestVerifyTellsDamage(t *testing.T) {
 			other := stored(t, tbl, rows[8])
 			require.NoError(t, tbl.Delete(t.Context(), rows[2]))
 			r.values[1] = rows[8]["at"]
-			r.search[tbl.byName["linear"].position] = other.search[tbl.byName["linear"].position]
-			require.NoError(t, tbl.write(t.Context(), []*record{r}))
+			r.search[tbl.now().byName["linear"].position] = other.search[tbl.now().byName["linear"].position]
+			require.NoError(t, tbl.now().write(t.Context(), []*record{r}))
 			return []want{{FaultKey, "at", r.key}, {FaultKey, "linear", r.key}}
 		}},
 	} {
@@ -523,13 +523,13 @@ func TestVerifyTellsDamage(t *testing.T) {
 
 func openedIndex(t *testing.T, tbl *Table) ope.Index {
 	t.Helper()
-	x, err := openIndex(t.Context(), tbl.st.db, tbl.meta.indexFamily())
+	x, err := openIndex(t.Context(), tbl.st.db, tbl.now().meta.indexFamily(), false)
 	require.NoError(t, err)
 	return x
 }
 
 func mutableUnit(tbl *Table) ope.Unit {
-	return ope.Unit(fmt.Sprintf("%x/000000/0000000000000001", tbl.byName["mutable"].id))
+	return ope.Unit(fmt.Sprintf("%x/000000/0000000000000001", tbl.now().byName["mutable"].id))
 }
 
 // change changes records of a unit as its database can.
@@ -608,7 +608,7 @@ func (w *world) verifying(guards verifyGuards, ops int, found *Verification) {
 		if w.call(db, "begin", nil, func() error { return nil }) != nil {
 			db, tbl = w.connect()
 		}
-		v := newVerifier(tbl, &VerifyOptions{Repair: true, Fault: func(f Fault) { w.fail("verify: %s: %v", f.Kind, f.Err) }})
+		v := newVerifier(tbl.now(), &VerifyOptions{Repair: true, Fault: func(f Fault) { w.fail("verify: %s: %v", f.Kind, f.Err) }})
 		v.guards = guards
 		v.pause = func(context.Context) error { return w.call(db, "pause", nil, func() error { return nil }) }
 		v.grace = func(context.Context) error {

@@ -22,7 +22,15 @@ const writeChunk = 256
 // [BatchError]. The cells of one row appear at once, different rows may appear in any order.
 //
 // A Put of a row that another client writes at the same time leaves one of the two rows, whole.
-func (t *Table) Put(ctx context.Context, rows ...Row) (err error) {
+//
+// If the schema was changed by another client, the values are in the columns they were meant for,
+// whatever these are named and however they are encrypted now; values of a column that was dropped
+// are left out.
+func (tbl *Table) Put(ctx context.Context, rows ...Row) (err error) {
+	t, err := tbl.use()
+	if err != nil {
+		return err
+	}
 	ctx, end := t.st.observer.operation(ctx, "put", t.family())
 	defer func() { end(len(rows), err) }()
 	records := make([]*record, len(rows))
@@ -36,27 +44,83 @@ func (t *Table) Put(ctx context.Context, rows ...Row) (err error) {
 	if err := t.encryptAll(ctx, records, func(c *column) bool { return c.stateful && c.order == nil }); err != nil {
 		return fmt.Errorf("store: put into %q: %w", t.schema.Name, t.gone(undone(0, len(rows), err)))
 	}
-	seen := make(map[string]int, len(rows))
+	distinct := make(distinctKeys, len(rows))
 	for i, r := range records {
-		if err := t.encode(ctx, r); err != nil {
+		err := t.encode(ctx, r)
+		if err == nil {
+			err = distinct.add(r.key, i, "put")
+		}
+		if err != nil {
 			return fmt.Errorf("store: put into %q: %w", t.schema.Name, &RowError{i, err})
 		}
-		if first, twice := seen[string(r.key)]; twice {
-			return fmt.Errorf("store: put into %q: %w", t.schema.Name,
-				&RowError{i, fmt.Errorf("%w: it has the row key of row %d; put them one after the other", driver.ErrOverlap, first)})
-		}
-		seen[string(r.key)] = i
 	}
 	err = t.inChunks(len(rows), func(from, to int) error { return t.write(ctx, records[from:to]) })
+	written := len(rows)
+	if failed := (*BatchError)(nil); errors.As(err, &failed) {
+		written = failed.Failed[0]
+	}
+	if settled := t.settleWrites(ctx, records[:written]); settled != nil {
+		err = undone(0, len(rows), errors.Join(err, settled))
+	}
 	if err != nil {
 		return fmt.Errorf("store: put into %q: %w", t.schema.Name, t.gone(err))
 	}
 	return nil
 }
 
+// distinctKeys has the position of each row of a call by its key.
+type distinctKeys map[string]int
+
+// add returns an error if an earlier row has the key: what the call does to them has no order.
+func (d distinctKeys) add(key []byte, row int, do string) error {
+	if first, twice := d[string(key)]; twice {
+		return fmt.Errorf("%w: it has the row key of row %d; %s them one after the other", driver.ErrOverlap, first, do)
+	}
+	d[string(key)] = row
+	return nil
+}
+
+// settleWrites makes sure that rows which were written under this view are such as others expect
+// them, who may know more of the table. The catalogue tells: it is changed before anybody relies on
+// rows being stored in a new way. It is read after the last write, so that a change which it does
+// not show is made by one who finds the rows.
+func (t *view) settleWrites(ctx context.Context, records []*record) error {
+	if len(records) == 0 || t.st.guards.noVersion {
+		return nil
+	}
+	for t := t; ; {
+		version, err := t.st.catalogue.version(ctx, t.st.catalogue.family)
+		if err != nil || version == t.version {
+			return err
+		}
+		if version < t.version {
+			return fmt.Errorf("%w: the catalogue was put back", ErrTampered)
+		}
+		now, err := t.tbl.atLeast(ctx, version)
+		if err != nil || now.same(t) {
+			return err
+		}
+		if err := now.convertWrites(ctx, records); err != nil {
+			return err
+		}
+		t = now
+	}
+}
+
+// schemaGuards switches off what makes changes of a schema safe, so that tests can tell that they
+// would notice. The zero value has everything on.
+type schemaGuards struct {
+	noVersion bool // the version is not read after the last write
+	noSince   bool // cells are not told by when their column came
+}
+
 // Delete removes rows by their keys: of each Row, the key parts are read and must be there,
 // columns are ignored. A row that does not exist is no error. Errors are those of Put.
-func (t *Table) Delete(ctx context.Context, keys ...Row) (err error) {
+func (tbl *Table) Delete(ctx context.Context, keys ...Row) (err error) {
+	t, err := tbl.use()
+	if err != nil {
+		return err
+	}
 	ctx, end := t.st.observer.operation(ctx, "delete", t.family())
 	defer func() { end(len(keys), err) }()
 	rowKeys, err := t.exactKeys(ctx, keys)
@@ -78,7 +142,7 @@ func (t *Table) Delete(ctx context.Context, keys ...Row) (err error) {
 }
 
 // inChunks calls do for one chunk after the other. What it did not reach counts as failed.
-func (t *Table) inChunks(n int, do func(from, to int) error) error {
+func (t *view) inChunks(n int, do func(from, to int) error) error {
 	for from := 0; from < n; from += writeChunk {
 		if err := do(from, min(n, from+writeChunk)); err != nil {
 			return undone(from, n, err)
@@ -107,7 +171,14 @@ func undone(from, n int, err error) error {
 //
 // A posting without its row is left when a client dies between 1 and 2, or when two writers
 // replace a row at the same time. Readers pass over it.
-func (t *Table) write(ctx context.Context, records []*record) error {
+func (t *view) write(ctx context.Context, records []*record) error {
+	if t.schema.Conditional {
+		changes := make([]*rowChange, len(records))
+		for i, r := range records {
+			changes[i] = replacement(r)
+		}
+		return t.commit(ctx, changes)
+	}
 	mutations := make([]driver.Mutation, len(records))
 	for i, r := range records {
 		mutations[i] = t.mutation(r)
@@ -117,15 +188,7 @@ func (t *Table) write(ctx context.Context, records []*record) error {
 	}
 	var old []*record
 	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		var postings []driver.Mutation
-		for _, r := range records {
-			for _, key := range t.postingKeys(r) {
-				postings = append(postings, driver.Mutation{Row: key, Puts: []driver.Cell{postingCell}})
-			}
-		}
-		return t.postings.Apply(groupCtx, postings...)
-	})
+	group.Go(func() error { return t.post(groupCtx, t.allPostingKeys(records)) })
 	group.Go(func() error {
 		return t.encryptAll(groupCtx, records, func(c *column) bool { return c.order != nil })
 	})
@@ -144,7 +207,7 @@ func (t *Table) write(ctx context.Context, records []*record) error {
 }
 
 // encryptAll lets stateful schemes make the values of records durable in their indexes.
-func (t *Table) encryptAll(ctx context.Context, records []*record, by func(*column) bool) error {
+func (t *view) encryptAll(ctx context.Context, records []*record, by func(*column) bool) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, c := range t.byName {
 		if !by(c) {
@@ -174,7 +237,14 @@ func (t *Table) encryptAll(ctx context.Context, records []*record, by func(*colu
 }
 
 // remove deletes rows, and then their postings.
-func (t *Table) remove(ctx context.Context, rowKeys [][]byte) error {
+func (t *view) remove(ctx context.Context, rowKeys [][]byte) error {
+	if t.schema.Conditional {
+		changes := make([]*rowChange, len(rowKeys))
+		for i, key := range rowKeys {
+			changes[i] = deletion(key)
+		}
+		return t.commit(ctx, changes)
+	}
 	records := make([]*record, len(rowKeys))
 	mutations := make([]driver.Mutation, len(rowKeys))
 	for i, key := range rowKeys {
@@ -195,7 +265,7 @@ func (t *Table) remove(ctx context.Context, rowKeys [][]byte) error {
 }
 
 // current returns the rows that the records are going to replace, as far as they have postings.
-func (t *Table) current(ctx context.Context, records []*record) ([]*record, error) {
+func (t *view) current(ctx context.Context, records []*record) ([]*record, error) {
 	old := make([]*record, len(records))
 	searched := t.searchedColumns()
 	err := t.st.each(ctx, len(records), func(ctx context.Context, i int) error {
@@ -204,8 +274,7 @@ func (t *Table) current(ctx context.Context, records []*record) ([]*record, erro
 		}
 		found, err := t.read(ctx, records[i].key, searched)
 		switch {
-		case errors.Is(err, errTornRow), errors.Is(err, ErrTorn), errors.Is(err, ErrTampered),
-			errors.Is(err, ErrWrongKey), errors.Is(err, ErrFormat):
+		case refused(err), errors.Is(err, ErrTorn):
 			// What cannot be read may be replaced; its postings point to nothing then.
 			t.st.observer.warn(ctx, "a row that could not be read is replaced", t.family(), err)
 			return nil
@@ -223,7 +292,7 @@ func (t *Table) current(ctx context.Context, records []*record) ([]*record, erro
 
 // dropPostings removes the postings of rows that were replaced or deleted. A row that is still
 // there, because its timestamp beat the later write, keeps them.
-func (t *Table) dropPostings(ctx context.Context, old []*record) error {
+func (t *view) dropPostings(ctx context.Context, old []*record) error {
 	if len(old) == 0 {
 		return nil
 	}
@@ -242,24 +311,47 @@ func (t *Table) dropPostings(ctx context.Context, old []*record) error {
 	if err != nil {
 		return err
 	}
-	var drops []driver.Mutation
-	for _, keys := range postings {
-		for _, key := range keys {
-			drops = append(drops, driver.Mutation{Row: key, DeleteRow: true})
-		}
-	}
-	return t.postings.Apply(ctx, drops...)
+	return t.unpost(ctx, slices.Concat(postings...))
 }
 
 // A posting is a row of the index family without content:
 //
 //	column id, 4 bytes || ciphertext or token || row key || write id, 16 bytes
+//
+// In a table with tenants the token of the tenant, 16 bytes, follows the column id.
 var postingCell = driver.Cell{Qualifier: []byte{}, Value: []byte{}}
 
-// postingKeys returns the keys of a record's postings.
-func (t *Table) postingKeys(r *record) [][]byte {
+// post makes postings durable.
+func (t *view) post(ctx context.Context, keys [][]byte) error {
+	puts := make([]driver.Mutation, len(keys))
+	for i, key := range keys {
+		puts[i] = driver.Mutation{Row: key, Puts: []driver.Cell{postingCell}}
+	}
+	return t.postings.Apply(ctx, puts...)
+}
+
+// unpost removes postings.
+func (t *view) unpost(ctx context.Context, keys [][]byte) error {
+	drops := make([]driver.Mutation, len(keys))
+	for i, key := range keys {
+		drops[i] = driver.Mutation{Row: key, DeleteRow: true}
+	}
+	return t.postings.Apply(ctx, drops...)
+}
+
+// allPostingKeys returns the keys of the postings of records.
+func (t *view) allPostingKeys(records []*record) [][]byte {
 	var keys [][]byte
-	for i := range t.columns {
+	for _, r := range records {
+		keys = append(keys, t.postingKeys(r)...)
+	}
+	return keys
+}
+
+// postingKeys returns the keys of a record's postings.
+func (t *view) postingKeys(r *record) [][]byte {
+	var keys [][]byte
+	for i := range t.stored {
 		if r.search[i] != nil {
 			keys = append(keys, t.postingKey(r, i))
 		}
@@ -268,16 +360,16 @@ func (t *Table) postingKeys(r *record) [][]byte {
 }
 
 // postingKey returns the key of the posting of a column that has one.
-func (t *Table) postingKey(r *record, column int) []byte {
-	return slices.Concat(t.columns[column].id[:], r.search[column], r.key, r.write[:])
+func (t *view) postingKey(r *record, column int) []byte {
+	return slices.Concat(t.stored[column].lead, r.search[column], r.key, r.write[:])
 }
 
 // cutPosting returns what a posting of the column says.
 func (c *column) cutPosting(key []byte) (search, row []byte, write writeID, err error) {
-	n := len(c.id) + c.size
+	n := len(c.lead) + c.size
 	if len(key) < n+1+len(write) {
 		return nil, nil, write, fmt.Errorf("%w: a posting of column %q is too short", ErrFormat, c.name)
 	}
 	copy(write[:], key[len(key)-len(write):])
-	return key[len(c.id):n], key[n : len(key)-len(write)], write, nil
+	return key[len(c.lead):n], key[n : len(key)-len(write)], write, nil
 }

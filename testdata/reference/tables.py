@@ -11,6 +11,7 @@ of row keys. Any deviation from the format is an error.
 
 The ciphertexts themselves are the business of boldyreva.py and wozniak.py.
 """
+import base64
 import datetime
 import hashlib
 import hmac
@@ -109,18 +110,24 @@ def derive(key, *labels):
     return expand(key, 32, *labels)
 
 
-def unseal(key, sealed, where):
-    """Returns the plaintext and the write id."""
+def unseal(key, sealed, where, of_row=False):
+    """Returns the plaintext and the write id. Cells of rows have a policy version."""
     check(len(sealed) >= 77 and sealed[0] == 2, "not a sealed value")
     check(sealed[1:17] == hkdf(key, b"rangecrypt/seal/2 id", 16), "sealed under another key")
     header, nonce = sealed[17:37], sealed[37:61]
-    check(header[:4] == bytes(4), "a policy version that is not 0")
+    check((header[:4] != bytes(4)) == of_row, "a policy version that should or should not be 0")
     cipher_key = hkdf(key, b"rangecrypt/seal/2 key", 32)
     return xchacha20poly1305_open(cipher_key, nonce, sealed[61:], where + header), header[4:]
 
 
+def unseal_any(keys, sealed, where):
+    """unseal a cell of a row with that of the keys whose id it carries."""
+    ids = [hkdf(key, b"rangecrypt/seal/2 id", 16) for key in keys]
+    return unseal(keys[ids.index(sealed[1:17])], sealed, where, of_row=True)
+
+
 def open_plain(cell):
-    check(len(cell) >= 21 and cell[0] == 1 and cell[1:5] == bytes(4), "not a plain cell")
+    check(len(cell) >= 21 and cell[0] == 1 and cell[1:5] != bytes(4), "not a plain cell")
     return cell[21:], cell[5:21]
 
 
@@ -222,19 +229,51 @@ def cut_sized(b):
 # Tables.
 
 
+class Keys:
+    """The keys of a table: what is wrapped in its entry, and what is derived for it."""
+
+    def __init__(self, database_id, database_key, table_id):
+        table_key = derive(database_key, "table", table_id)
+        self.table, self.database_id, self.database_key = table_id, database_id, database_key
+        self.wrapping = derive(table_key, "wrap")
+
+    def unwrap(self, purpose, column, wrapped):
+        where = place(b"key", bytes.fromhex(self.table), column, purpose)
+        key = unseal(self.wrapping, base64.b64decode(wrapped, validate=True), where)[0]
+        check(len(key) == 32, "a key of the wrong length")
+        return key
+
+    def secret(self, purpose, n, secure_type):
+        return expand(derive(self.database_key, "secure type"), n, purpose, *secure_type)
+
+
 class Field:
-    def __init__(self, meta, table_key):
+    def __init__(self, meta, keys):
         self.id, self.name = bytes.fromhex(meta["id"]), meta["name"]
         self.encryption, self.scheme = meta["encryption"], meta.get("scheme", "")
         self.type = Type(meta["type"])
-        key = derive(table_key, "column", meta["id"])
-        self.cell_key, self.token_key = derive(key, "cell"), derive(key, "token")
+        self.cell_keys = [keys.unwrap(b"cell", self.id, w) for w in meta.get("cell_keys", [])]
+        secure_type = [meta["type"], self.encryption, self.scheme]
+        confidentiality = meta.get("confidentiality", "")
+        check(confidentiality in ("", "multicolumn", "database"), "an unknown confidentiality")
+        if confidentiality == "database":
+            key = keys.secret("search", 32, secure_type)
+            self.state = "i" + keys.database_id, keys.secret("unit", 8, secure_type).hex()
+        elif self.encryption in ("ordered", "hashed", "deterministic"):
+            key = keys.unwrap(b"search", self.id, meta["search_key"])
+            owner = meta.get("share", {"table": keys.table, "column": meta["id"]})
+            check((confidentiality == "multicolumn") == ("share" in meta), "a key shared with none")
+            self.state = "i" + owner["table"], owner["column"]
+        else:
+            key, self.state = bytes(32), None
+        self.token_key = derive(key, "token")
         self.clear = self.encryption in ("plain", "tie") or self.scheme in ("plaintext", "plaintext-indexed")
         self.mutable = self.scheme in ("kerschbaum", "kerschbaum-published", "plaintext-indexed")
         self.stateful = self.mutable or self.scheme == "wozniak-indexed"
         self.order_key = derive(key, "order")
         self.searched = self.encryption in ("ordered", "deterministic")
         self.pairs = []  # (ciphertext, order code)
+        self.units = {}  # of its index
         if self.encryption == "ordered":
             b = (self.type.domain[1] - self.type.domain[0]).bit_length()
             self.plain_size = max(1, (b + 7) // 8)
@@ -318,7 +357,7 @@ def read_index(field, units):
     if field.scheme == "plaintext-indexed":
         check(list(units) == [b""] and units[b""].state == 1, "a plain index is one unit")
         return [(k, int.from_bytes(k, "big") + field.type.domain[0]) for k, v in units[b""].records if v == b""]
-    name = field.id.hex().encode()
+    name = field.state[1].encode()
     if field.scheme == "wozniak-indexed":
         check(list(units) == [b""] and units[b""].state == 1 and units[b""].generation == 0, "an index is one unit")
         key, identifier = derive(field.order_key, "wozniak-indexed"), "wozniak-indexed/1 domain=%s range=%d keep=targets" % (domain, field.range)
@@ -356,15 +395,16 @@ def read_index(field, units):
 
 
 class Table:
-    def __init__(self, meta, database_key):
+    def __init__(self, meta, keys):
         self.id, self.name, self.spread = bytes.fromhex(meta["id"]), meta["name"], meta["spread_bits"]
-        self.key = derive(database_key, "table", meta["id"])
-        self.parts = [Field(f, self.key) for f in meta["key"]]
-        self.columns = sorted((Field(f, self.key) for f in meta["columns"]), key=lambda c: c.id)
-        self.clear = all(f.clear for f in self.parts + self.columns)
+        self.parts = [Field(f, keys) for f in meta["key"]]
+        self.columns = sorted((Field(f, keys) for f in meta["columns"]), key=lambda c: c.id)
+        self.row_keys = [keys.unwrap(b"row", bytes(4), w) for w in meta["row_keys"]]
+        self.clear = meta.get("clear", False)
+        check(not self.clear or all(f.clear for f in self.parts + self.columns), "a clear table with a sealed column")
         check(meta["layout"] in ("packed", "cell per column"), "an unknown layout")
         self.packed = meta["layout"] == "packed"
-        self.data, self.postings, self.index = "t" + meta["id"], "x" + meta["id"], "i" + meta["id"]
+        self.data, self.postings = "t" + meta["id"], "x" + meta["id"]
         self.expected = set()  # postings
 
     def spec(self):
@@ -398,22 +438,24 @@ class Table:
         while content:
             check(content[:4] > last, "entries are not in ascending order")
             column, last = columns[content[:4]], content[:4]
-            length, content = cut_number(content[4:])
-            if length == 0:
+            stored, content = cut_number(content[4:])
+            if stored < 2:
+                check(stored == (1 if cells[column.id][0] == 1 else 0), "a cell is not stored as the key cell says")
                 result[column.name] = self.read_cell(column, row, cells[column.id], write)
                 own += 1
             else:
-                check(length - 1 <= len(content), "cut short")
-                result[column.name], content = column.type.text(content[:length - 1]), content[length - 1:]
+                length = stored - 2
+                check(length <= len(content), "cut short")
+                result[column.name], content = column.type.text(content[:length]), content[length:]
             packed = self.packed and not column.searched and (self.clear or not column.clear)
-            check(packed == (length != 0), "a column that should be packed is not, or the other way round")
+            check((2 if packed else 1 if column.clear else 0) == min(stored, 2), "a column is not stored as its encryption and layout say")
         check(len(cells) == 1 + own, "the key cell lists other columns than there are cells")
         return result
 
     def open_key_cell(self, row, cells):
         if self.clear:
             return open_plain(cells[b""])
-        return unseal(derive(self.key, "key cell"), cells[b""], self.place(row, b""))
+        return unseal_any(self.row_keys, cells[b""], self.place(row, b""))
 
     def read_cell(self, column, row, cell, write):
         search = b""
@@ -424,7 +466,7 @@ class Table:
             elif column.searched:
                 search = (column.type.code(value) - column.type.domain[0]).to_bytes(column.size, "big")
         else:
-            value, its_write = unseal(column.cell_key, cell, self.place(row, column.id))
+            value, its_write = unseal_any(column.cell_keys, cell, self.place(row, column.id))
             if column.searched:
                 n = 16 if column.encryption == "deterministic" else column.size
                 search, value = value[:n], value[n:]
@@ -453,19 +495,27 @@ def main(path):
     catalogue = families.pop("catalogue")
     check(list(catalogue) == [b"catalogue"], "the catalogue is one row")
     cells = catalogue[b"catalogue"]
-    key, names = derive(master, "catalogue", "seal"), derive(master, "catalogue", "names")
     root = cells.pop(b"\0")
-    check(root[0] == 1, "another format of the catalogue")
-    root = json.loads(unseal(key, root[1:], place(b"catalogue", b"\0"))[0])
-    database_key = derive(master, "database", root["database"])
+    check(root[0] == 2, "another format of the catalogue")
+    n = 3 + struct.unpack(">H", root[1:3])[0]
+    wrapped = root[3:n]
+    database_key = unseal(derive(master, "wrap"), wrapped, place(b"database key"))[0]
+    key, names, digests = (derive(database_key, "catalogue", label) for label in ("seal", "names", "digest"))
+    root = json.loads(unseal(key, root[n:], place(b"catalogue", b"\0", wrapped))[0])
+    digest, states = 0, {}
+    for qualifier, sealed in cells.items():
+        digest ^= int.from_bytes(mac(digests, place(b"entry", qualifier, sealed))[:16], "big")
+    check(digest == int(root["digest"], 16), "entries of different times")
     result = {}
     for qualifier, sealed in sorted(cells.items()):
-        entry, _ = unseal(key, sealed, place(b"catalogue", qualifier))
-        if entry == b"":
-            continue  # a table that was dropped
-        meta = json.loads(entry)
+        entry = json.loads(unseal(key, sealed, place(b"catalogue", qualifier))[0])
+        check(1 <= len(entry["changes"]) <= 16 and all(len(change) == 16 for change in entry["changes"]), "changes of the wrong form")
+        if "table" not in entry:
+            continue  # a table that is gone
+        meta = entry["table"]
         check(qualifier == b"\1" + mac(names, meta["name"].encode()), "an entry under another name")
-        table = Table(meta, database_key)
+        check(0 < meta["version"] <= root["version"], "an entry of a version that was not yet")
+        table = Table(meta, Keys(root["database"], database_key, meta["id"]))
         check(specs[table.data] == table.spec(), "the layout of a table")
         rows = families.pop(table.data)
         result[table.name] = [table.read(row, rows[row]) for row in sorted(rows)]
@@ -479,21 +529,25 @@ def main(path):
         for f in fields:
             if f.encryption == "ordered":
                 f.check_order()
-        if any(f.stateful for f in fields):
-            check(specs[table.index] == {"layout": "wide", "prefix_bytes": 0, "spread_bits": 0}, "the layout of an index")
-            units = {f.id: {} for f in fields if f.stateful}
-            for row, cells in families.pop(table.index).items():
-                check(row[:1] == b"u", "not a unit")
-                units[bytes.fromhex(row[1:9].decode())][row[9:]] = Unit(cells)
-            for f in fields:
-                if f.stateful and units[f.id]:
-                    index = read_index(f, units[f.id])
-                    codes = [code for _, code in index]
-                    check(codes == sorted(set(codes)), "an index is not in order")
-                    if f.mutable:
-                        check({code for _, code in f.pairs} <= set(codes), "a value of a row is not in the index")
-                    else:
-                        check(set(f.pairs) <= set(index), "a ciphertext of a row is not in the index")
+            if f.stateful:
+                states.setdefault(f.state, []).append(f)
+    for family in {family for family, _ in states}:
+        check(specs[family] == {"layout": "wide", "prefix_bytes": 0, "spread_bits": 0}, "the layout of an index")
+        for row, cells in families.pop(family).items():
+            check(row[:1] == b"u", "not a unit")
+            name = next(unit for f, unit in states if f == family and row[1:].decode().startswith(unit))
+            for f in states[family, name]:
+                f.units[row[1 + len(name):]] = Unit(cells)
+    for fields in states.values():
+        for f in fields:
+            if f.units:
+                index = read_index(f, f.units)
+                codes = [code for _, code in index]
+                check(codes == sorted(set(codes)), "an index is not in order")
+                if f.mutable:
+                    check({code for _, code in f.pairs} <= set(codes), "a value of a row is not in the index")
+                else:
+                    check(set(f.pairs) <= set(index), "a ciphertext of a row is not in the index")
     check(not families, "families of no table")
     json.dump(result, sys.stdout, indent=1, sort_keys=True)
     print()

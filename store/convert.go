@@ -1,0 +1,637 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// ConvertOptions are the optional parameters of [Table.Convert]. The zero value is the default.
+type ConvertOptions struct {
+	// Progress, if not nil, is called by one goroutine at a time with how many parts of the table are
+	// done, by whichever client, and how many there are.
+	Progress func(done, total int)
+}
+
+// ConvertStats counts what one call of [Table.Convert] did.
+type ConvertStats struct {
+	Rows       int // that were read
+	Converted  int // that were written anew
+	Unreadable int // that were left as they are, since they cannot be read: see [Table.Verify]
+}
+
+// ConvertStatus is how far the conversion of a table is.
+type ConvertStatus struct {
+	// Pending are the columns whose encryption was changed and of which not all rows are known to be
+	// converted.
+	Pending []string
+	// Version is that of the schema which the last conversion converts to, or 0 if there was none.
+	Version uint32
+	// Done of Total parts of the table are converted, by whichever client.
+	Done, Total int
+}
+
+// Convert writes all rows anew that are not stored as the schema says, because it was changed since
+// they were written, and removes what dropped columns left. Then the columns whose encryption was
+// changed can drive queries.
+//
+// Readers and writers go on, and lose nothing. It may be stopped at any moment: the next call goes
+// on where it was. Several clients may call it at a time and share the work. If the schema is
+// changed meanwhile it begins again.
+//
+// Called when all is done, it looks through the table once more: a client that slept for long and
+// then died in the middle of a write may have left a row of an old schema, which is read as any
+// other, but found by its changed columns only when it was converted.
+//
+// A table that is open for a tenant converts the rows of this tenant, also to its policy and its newest
+// key. One with tenants that is not converts those of all, one tenant after the other, and only then
+// can the columns drive queries, and postings of dropped columns go; Progress is of each of them.
+func (tbl *Table) Convert(ctx context.Context, opts *ConvertOptions) (stats ConvertStats, err error) {
+	t := tbl.now()
+	ctx, end := t.st.observer.operation(ctx, "convert", t.family())
+	defer func() { end(stats.Converted, err) }()
+	c := &converter{tbl: tbl}
+	if opts != nil {
+		c.opts = *opts
+	}
+	if t.meta.Tenants && tbl.tenant == nil {
+		err = c.tenants(ctx)
+	} else {
+		err = c.run(ctx)
+	}
+	if err != nil {
+		err = fmt.Errorf("store: convert %q: %w", t.schema.Name, t.gone(err))
+	}
+	return c.stats, err
+}
+
+// Status tells how far the conversion of the table is.
+func (tbl *Table) Status(ctx context.Context) (ConvertStatus, error) {
+	t, err := tbl.refresh(ctx)
+	if err == nil {
+		var p sweep
+		if p, _, err = tbl.sweep(ctx); err == nil {
+			s := ConvertStatus{Version: p.Target, Done: p.done(), Total: len(p.Parts)}
+			for _, c := range t.columns {
+				if slices.ContainsFunc(c.former, func(f *column) bool { return !f.converted }) {
+					s.Pending = append(s.Pending, c.name)
+				}
+			}
+			return s, nil
+		}
+	}
+	return ConvertStatus{}, fmt.Errorf("store: status of %q: %w", tbl.now().schema.Name, err)
+}
+
+// A sweep is the progress of a conversion, which all clients share. It has a cell of its own in the
+// catalogue's row, sealed:
+//
+//	0x03 || table id [|| token of the tenant in the table]
+//
+// It is changed by compare-and-set, and does not raise the version of the catalogue.
+type sweep struct {
+	Round  uint64 `json:"round"`  // rises with each beginning
+	Target uint32 `json:"target"` // version of the table's or tenant's entry that rows are converted to
+	Parts  []bool `json:"parts"`  // which are done
+	Over   bool   `json:"over"`   // all are, and the entry says so
+}
+
+const (
+	sweepEntry = 3
+	sweepParts = 64
+)
+
+func (p sweep) done() (n int) {
+	for _, done := range p.Parts {
+		if done {
+			n++
+		}
+	}
+	return n
+}
+
+func (tbl *Table) sweepQualifier() []byte {
+	return slices.Concat([]byte{sweepEntry}, tbl.id[:], tbl.now().prefix)
+}
+
+// sweep returns the progress of the last conversion, and its cell, which is empty if there was none.
+func (tbl *Table) sweep(ctx context.Context) (p sweep, cell driver.Cell, err error) {
+	c := tbl.st.catalogue
+	q := tbl.sweepQualifier()
+	cells, err := c.family.Get(ctx, catalogueRow, driver.Slice{Only: [][]byte{q}})
+	if err != nil || len(cells) == 0 {
+		return sweep{}, driver.Cell{Qualifier: q}, err
+	}
+	b, _, err := c.sealer.Open(nil, cells[0].Value, place("catalogue", q))
+	if err != nil {
+		return sweep{}, driver.Cell{}, fmt.Errorf("progress: %w", sealError(err))
+	}
+	if err := json.Unmarshal(b, &p); err != nil {
+		return sweep{}, driver.Cell{}, fmt.Errorf("%w: progress: %w", ErrFormat, err)
+	}
+	return p, cells[0], nil
+}
+
+// updateSweep replaces the progress by what next makes of it, unless that is nothing, and returns
+// what is there then. An unknown outcome is resolved by reading again.
+func (tbl *Table) updateSweep(ctx context.Context, next func(sweep) (sweep, bool)) (sweep, error) {
+	c := tbl.st.catalogue
+	for attempt := 0; ; attempt++ {
+		p, cell, err := tbl.sweep(ctx)
+		if err != nil {
+			return sweep{}, err
+		}
+		p.Parts = slices.Clone(p.Parts)
+		p, change := next(p)
+		if !change {
+			return p, nil
+		}
+		b, err := json.Marshal(p)
+		if err != nil {
+			panic("store: " + err.Error()) // numbers always marshal
+		}
+		q := cell.Qualifier
+		done, err := c.family.CheckAndPut(ctx, catalogueRow, cell,
+			driver.Cell{Qualifier: q, Value: c.sealer.Seal(nil, newHeader(), b, place("catalogue", q))})
+		if done || err != nil && !errors.Is(err, driver.ErrUnknownOutcome) {
+			return p, err
+		}
+		if err := pause(ctx, attempt); err != nil {
+			return sweep{}, err
+		}
+	}
+}
+
+// converter is one execution of Convert.
+type converter struct {
+	tbl  *Table
+	opts ConvertOptions
+
+	mu    sync.Mutex
+	stats ConvertStats
+}
+
+// sweepers is how many parts one client converts at a time.
+func sweepers() int { return min(4, max(2, runtime.GOMAXPROCS(0))) }
+
+var errOtherSweep = errors.New("another round of the conversion has begun")
+
+func (c *converter) run(ctx context.Context) error {
+	for {
+		// The view is of after the change of the schema, so that whoever has written an old row by
+		// now, and does not convert it himself, has written it before the scan.
+		t, err := c.tbl.refresh(ctx)
+		if err != nil {
+			return err
+		}
+		p, err := c.tbl.updateSweep(ctx, func(p sweep) (sweep, bool) {
+			if p.Target > t.changed || p.Target == t.changed && !p.Over {
+				return p, false
+			}
+			return sweep{Round: p.Round + 1, Target: t.changed, Parts: make([]bool, sweepParts)}, true
+		})
+		if err != nil {
+			return err
+		}
+		if p.Target != t.changed {
+			continue // the schema or policy was changed after it was read
+		}
+		if err = c.parts(ctx, t, p); err == nil {
+			err = c.finish(ctx, t, p.Round)
+		}
+		if !errors.Is(err, errOtherSweep) {
+			return err
+		}
+	}
+}
+
+// tenants converts the rows of all tenants. Whoever makes a tenant later knows the schema by then.
+func (c *converter) tenants(ctx context.Context) error {
+	t, err := c.tbl.refresh(ctx)
+	if err != nil {
+		return err
+	}
+	names, err := t.st.Tenants(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		tbl, err := c.tbl.Tenant(ctx, name)
+		if errors.Is(err, ErrNoTenant) {
+			continue // it was dropped meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		one := &converter{tbl: tbl, opts: c.opts}
+		err = one.run(ctx)
+		c.stats.Rows += one.stats.Rows
+		c.stats.Converted += one.stats.Converted
+		c.stats.Unreadable += one.stats.Unreadable
+		if err != nil && !errors.Is(err, ErrNoTenant) {
+			return fmt.Errorf("tenant %q: %w", name, err)
+		}
+	}
+	if err := t.dropPostingsOf(ctx, t.meta.Dropped); err != nil {
+		return err
+	}
+	if err := t.st.settle(ctx, t.schema.Name, t.meta.ID, t.meta.Version); err != nil {
+		return err
+	}
+	if _, err = c.tbl.refresh(ctx); err == nil {
+		t.st.refreshBound(ctx, func(b *Table) bool { return b.id == t.meta.ID })
+	}
+	return err
+}
+
+// parts converts what parts are not done, until all are, by whichever client.
+func (c *converter) parts(ctx context.Context, t *view, p sweep) error {
+	round, total := p.Round, len(p.Parts)
+	var mu sync.Mutex // of p and taken
+	taken := make([]bool, len(p.Parts))
+	next := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		var open []int
+		for i, done := range p.Parts {
+			if !done && !taken[i] {
+				open = append(open, i)
+			}
+		}
+		if len(open) == 0 {
+			return -1
+		}
+		part := open[rand.IntN(len(open))] // where other clients are not
+		taken[part] = true
+		return part
+	}
+	report := func() {
+		if c.opts.Progress != nil {
+			c.opts.Progress(p.done(), len(p.Parts))
+		}
+	}
+	report()
+	group, ctx := errgroup.WithContext(ctx)
+	for range sweepers() {
+		group.Go(func() error {
+			for part := next(); part >= 0; part = next() {
+				if err := c.part(ctx, t, part, total); err != nil {
+					return err
+				}
+				now, err := c.tbl.updateSweep(ctx, func(now sweep) (sweep, bool) {
+					if now.Round != round || now.Parts[part] {
+						return now, false
+					}
+					now.Parts[part] = true
+					return now, true
+				})
+				switch {
+				case err != nil:
+					return err
+				case now.Round != round:
+					return errOtherSweep
+				}
+				mu.Lock()
+				p = now
+				report()
+				mu.Unlock()
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// part converts the rows of one part. It is read until nothing is found to convert: a client whose
+// schema was older may have converted a row to that meanwhile.
+func (c *converter) part(ctx context.Context, t *view, part, parts int) error {
+	for first, attempt := true, 0; ; first = false {
+		found := 0
+		flush := func(batch []driver.Row) error {
+			n, unreadable, err := t.convert(ctx, batch)
+			found += n
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.stats.Converted += n
+			if first {
+				c.stats.Rows += len(batch)
+				c.stats.Unreadable += unreadable
+			}
+			return err
+		}
+		if err := inBatches(ctx, t.data, t.rows(part, parts), flush); err != nil || found == 0 {
+			return err
+		}
+		if first {
+			continue
+		}
+		// Others are at it, too.
+		if err := pause(ctx, min(attempt, 4)); err != nil {
+			return err
+		}
+		attempt++
+	}
+}
+
+// rows returns the range of a part of the rows, with all their cells and stamps.
+func (t *view) rows(part, parts int) driver.Range {
+	r := under(t.prefix)
+	r.Part, r.Parts, r.Cells.Stamps = part, parts, true
+	return r
+}
+
+// finish says in the table's entry that all rows are converted, unless they are those of one tenant.
+func (c *converter) finish(ctx context.Context, t *view, round uint64) error {
+	now, _, err := c.tbl.sweep(ctx)
+	if err == nil && now.Round == round && now.Over {
+		_, err = c.tbl.refresh(ctx) // queries of this client may use it at once
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	if now.Round != round {
+		return errOtherSweep
+	}
+	if c.tbl.tenant != nil {
+		_, err := c.tbl.updateSweep(ctx, func(p sweep) (sweep, bool) {
+			over := p.Over
+			p.Over = true
+			return p, p.Round == round && !over
+		})
+		return err
+	}
+	if err := t.dropPostingsOf(ctx, t.meta.Dropped); err != nil {
+		return err
+	}
+	if err := t.st.settle(ctx, t.schema.Name, t.meta.ID, t.meta.Version); err != nil {
+		return err
+	}
+	after, err := c.tbl.refresh(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = c.tbl.updateSweep(ctx, func(p sweep) (sweep, bool) {
+		if p.Round != round || p.Over {
+			return p, false
+		}
+		// Saying so was a change of the entry, too, but not one that rows are converted for.
+		if after.settled() {
+			p.Target = after.meta.Version
+		}
+		p.Over = true
+		return p, true
+	})
+	return err
+}
+
+// settled reports whether no column has rows to be converted.
+func (t *view) settled() bool {
+	return !slices.ContainsFunc(t.stored, func(c *column) bool { return c.of != nil && !c.converted })
+}
+
+// dropPostingsOf removes the postings of columns that were dropped.
+func (t *view) dropPostingsOf(ctx context.Context, ids []columnID) error {
+	if t.postings == nil {
+		return nil
+	}
+	for _, id := range ids {
+		err := inBatches(ctx, t.postings, driver.Range{Start: id[:], End: ope.PrefixEnd(id[:]), AnyOrder: t.meta.Tenants}, func(rows []driver.Row) error {
+			keys := make([][]byte, len(rows))
+			for i, row := range rows {
+				keys[i] = row.Key
+			}
+			return t.unpost(ctx, keys)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// outdated reports whether a row is stored in another way than this view stores rows. The row has
+// all its cells.
+func (t *view) outdated(row driver.Row, s *scratch) (bool, error) {
+	s.where.of(t, row.Key)
+	b, _, err := t.openKeyCell(row.Cells[0].Value, s)
+	if err != nil || len(b) == 0 { // it was deleted
+		return false, err
+	}
+	if !t.clear && !t.keySealer.newest(row.Cells[0].Value) {
+		return true, nil
+	}
+	for range t.parts {
+		if _, b, err = cutSized(b); err != nil {
+			return false, fmt.Errorf("key cell: %w: %w", ErrFormat, err)
+		}
+	}
+	entries, own := entries{rest: b}, 0
+	for _, i := range t.byID {
+		c := t.stored[i]
+		e, err := entries.find(c.id)
+		switch {
+		case err != nil:
+			return false, fmt.Errorf("key cell: %w: %w", ErrFormat, err)
+		case !e.present:
+			continue
+		case c.of != nil || e.packed != c.packed || !e.packed && e.clear != c.clear():
+			return true, nil
+		case e.packed:
+			continue
+		}
+		own++
+		at := slices.IndexFunc(row.Cells, func(cell driver.Cell) bool { return string(cell.Qualifier) == string(c.id[:]) })
+		if !e.clear && at > 0 && !c.sealer.newest(row.Cells[at].Value) {
+			return true, nil
+		}
+	}
+	cells := 0
+	for _, cell := range row.Cells {
+		if len(cell.Value) > 0 {
+			cells++
+		}
+	}
+	// Other entries are of no column of this view.
+	return entries.passed > 0 || len(entries.rest) > 0 || cells != 1+own, nil
+}
+
+// convert writes those of some rows anew that are not stored as this view stores rows, and returns
+// how many, and how many cannot be read. The rows are as they were read, with all cells and their
+// stamps.
+//
+// A row keeps its write id, since it is the same write: what stays as it was keeps its postings.
+// New postings come before the row, and old ones go behind it. The row itself is replaced only if
+// nobody has written it since it was read.
+func (t *view) convert(ctx context.Context, rows []driver.Row) (converted, unreadable int, err error) {
+	was := make([]*record, len(rows))
+	var refusals atomic.Int64
+	err = t.each(ctx, len(rows), func(ctx context.Context, i int, s *scratch) error {
+		r, err := t.toConvert(ctx, &rows[i], s)
+		if refused(err) || errors.Is(err, errTornRow) {
+			refusals.Add(1)
+			t.st.observer.warn(ctx, "a row that cannot be read is not converted", t.family(), err)
+			return nil
+		}
+		was[i] = r
+		return err
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	unreadable = int(refusals.Load())
+	var read []driver.Row
+	var old, records []*record
+	var gone [][]byte // postings
+	for i, r := range was {
+		if r == nil {
+			continue
+		}
+		n := t.newRecord()
+		n.key, n.write, n.version = r.key, r.write, r.version
+		copy(n.values, r.values[:len(t.parts)+len(t.columns)])
+		if n.search != nil {
+			copy(n.search, r.search[:len(t.columns)])
+			for c := len(t.columns); c < len(t.stored); c++ {
+				if r.search[c] != nil {
+					gone = append(gone, t.postingKey(r, c))
+				}
+			}
+		}
+		read, old, records = append(read, rows[i]), append(old, r), append(records, n)
+	}
+	if len(records) == 0 {
+		return 0, unreadable, nil
+	}
+	if err := t.encryptColumns(ctx, records); err != nil {
+		return 0, unreadable, err
+	}
+	if t.postings != nil {
+		var added [][]byte
+		for i, r := range records {
+			for c := range t.columns {
+				if r.search[c] != nil && old[i].search[c] == nil {
+					added = append(added, t.postingKey(r, c))
+				}
+			}
+		}
+		if err := t.post(ctx, added); err != nil {
+			return 0, unreadable, err
+		}
+	}
+	if err := t.replace(ctx, read, records); err != nil {
+		return 0, unreadable, err
+	}
+	if t.postings != nil {
+		if err := t.unpost(ctx, gone); err != nil {
+			return 0, unreadable, err
+		}
+	}
+	return len(records), unreadable, nil
+}
+
+// encryptColumns sets what the postings of records carry, where it is not set yet, and makes values
+// of stateful columns durable in their indexes.
+func (t *view) encryptColumns(ctx context.Context, records []*record) error {
+	if err := t.encryptAll(ctx, records, func(c *column) bool { return c.part < 0 && c.stateful }); err != nil {
+		return err
+	}
+	return t.each(ctx, len(records), func(ctx context.Context, i int, _ *scratch) error { return t.encodeColumns(ctx, records[i]) })
+}
+
+// each calls do for 0 to n-1 on all processors.
+func (t *view) each(ctx context.Context, n int, do func(ctx context.Context, i int, s *scratch) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	workers := min(runtime.GOMAXPROCS(0), n)
+	for w := range workers {
+		group.Go(func() error {
+			s := new(scratch)
+			for i := w; i < n; i += workers {
+				if err := do(ctx, i, s); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// toConvert returns the row if it has to be converted.
+func (t *view) toConvert(ctx context.Context, row *driver.Row, s *scratch) (*record, error) {
+	for attempt := 0; ; attempt++ {
+		if len(row.Cells) == 0 {
+			return nil, nil
+		}
+		old, err := true, error(nil)
+		if len(row.Cells[0].Qualifier) == 0 {
+			old, err = t.outdated(*row, s)
+		}
+		if newer := newerRow(0); errors.As(err, &newer) {
+			old, err = true, nil
+		}
+		if err != nil || !old {
+			return nil, err
+		}
+		r, err := t.decode(*row, nil, s)
+		if newer := newerRow(0); errors.As(err, &newer) {
+			now, later := t.tbl.atLeast(ctx, uint32(newer))
+			if later != nil || !now.same(t) {
+				return nil, later // its writer knew as much of the table as this view, or more
+			}
+			r, err = now.decode(*row, nil, s)
+		}
+		if !errors.Is(err, errTornRow) || attempt == tornReads {
+			return r, err
+		}
+		if err := pause(ctx, attempt); err != nil {
+			return nil, err
+		}
+		if row.Cells, err = t.data.Get(ctx, row.Key, driver.Slice{Stamps: true}); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// convertWrites converts rows that this client wrote under an older view, unless others have
+// written them since.
+func (t *view) convertWrites(ctx context.Context, writes []*record) error {
+	for chunk := range slices.Chunk(writes, writeChunk) {
+		// What is converted may be converted to an older schema by another client at the same time.
+		for attempt := 0; ; attempt++ {
+			rows := make([]driver.Row, len(chunk))
+			err := t.st.each(ctx, len(chunk), func(ctx context.Context, i int) (err error) {
+				rows[i].Key = chunk[i].key
+				rows[i].Cells, err = t.data.Get(ctx, chunk[i].key, driver.Slice{Stamps: true})
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			n, _, err := t.convert(ctx, rows)
+			if err != nil {
+				return err
+			}
+			if n == 0 {
+				break
+			}
+			if attempt > 0 {
+				if err := pause(ctx, attempt); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}

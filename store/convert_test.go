@@ -1,0 +1,192 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/drivertest"
+)
+
+func convertSchema() Schema {
+	return Schema{
+		Name: "t",
+		Key:  []KeyPart{HashedPart("id", Int64)},
+		Columns: []Column{
+			RandomisedColumn("value", Int16), OrderedColumn("level", Int16, MOPE), DeterministicColumn("kind", Int16),
+			PlainColumn("zone", Int16), RandomisedColumn("note", Int16),
+		},
+	}
+}
+
+func convertRow(i int) Row {
+	row := Row{"id": int64(i), "value": int16(i % 7), "level": int16(i % 5), "kind": int16(i % 3), "zone": int16(i), "note": int16(-i)}
+	if i%4 == 0 {
+		delete(row, "value")
+	}
+	return row
+}
+
+// answer returns the ids of the rows that a query yields, ascending, and what drove it.
+func answer(t *testing.T, tbl *Table, where Predicate) (ids []int64, driver string) {
+	t.Helper()
+	for row, err := range tbl.Query(t.Context(), Query{Where: where}) {
+		require.NoError(t, err)
+		ids = append(ids, row["id"].(int64))
+	}
+	slices.Sort(ids)
+	e, err := tbl.Explain(t.Context(), Query{Where: where})
+	require.NoError(t, err)
+	return ids, e.Driver
+}
+
+// Every change of an encryption is seen in every row at once, and drives queries after a conversion.
+func TestConvert(t *testing.T) {
+	for _, layout := range []Layout{Packed, CellPerColumn} {
+		for name, to := range map[string]Column{
+			"ordered": OrderedColumn("value", Int16, MOPE), "mutable": OrderedColumn("value", Int16, Kerschbaum),
+			"stateful": OrderedColumn("value", Int16, WozniakIndexed), "deterministic": DeterministicColumn("value", Int16),
+			"plaintext": OrderedColumn("value", Int16, Plaintext),
+		} {
+			t.Run(fmt.Sprintf("%v/%s", layout, name), func(t *testing.T) {
+				ctx, db := t.Context(), drivertest.NewMemory()
+				two := stores(t, db, 2)
+				schema := convertSchema()
+				schema.Layout = layout
+				stale, err := two[0].Create(ctx, schema)
+				require.NoError(t, err)
+				const n = 300
+				var rows []Row
+				for i := range n {
+					rows = append(rows, convertRow(i))
+				}
+				require.NoError(t, stale.Put(ctx, rows...))
+				require.NoError(t, two[1].Alter(ctx, "t", ChangeColumn(to), ChangeColumn(PlainColumn("note", Int16)),
+					ChangeColumn(RandomisedColumn("level", Int16)), ChangeColumn(RandomisedColumn("zone", Int16)), RenameColumn("kind", "sort")))
+				tbl, err := two[1].Table(ctx, "t")
+				require.NoError(t, err)
+				at := func(i int) Row {
+					row := convertRow(i)
+					row["sort"] = row["kind"]
+					delete(row, "kind")
+					return row
+				}
+				check := func(drives string) {
+					t.Helper()
+					for i := range n {
+						got, err := tbl.Get(ctx, Row{"id": int64(i)})
+						require.NoError(t, err)
+						require.Equal(t, at(i), got)
+					}
+					var want []int64
+					for i := range n {
+						if i%7 == 3 && i%4 != 0 {
+							want = append(want, int64(i))
+						}
+					}
+					ids, by := answer(t, tbl, Field[int16]("value").Equal(3))
+					require.Equal(t, want, ids)
+					require.Equal(t, drives, by)
+				}
+				check("all rows")
+				e, err := tbl.Explain(ctx, Query{Where: Field[int16]("value").Equal(3)})
+				require.NoError(t, err)
+				require.Equal(t, []string{"value"}, e.Unconverted)
+				// A client that does not know writes as it always did, and all the same.
+				require.NoError(t, stale.Put(ctx, convertRow(7), convertRow(9)))
+				require.Equal(t, "sort", stale.Schema().Columns[2].Name(), "it knows now")
+				check("all rows")
+				status, err := tbl.Status(ctx)
+				require.NoError(t, err)
+				require.ElementsMatch(t, []string{"value", "level", "zone", "note"}, status.Pending)
+
+				var last [2]int
+				stats, err := tbl.Convert(ctx, &ConvertOptions{Progress: func(done, total int) { last = [2]int{done, total} }})
+				require.NoError(t, err)
+				require.Equal(t, ConvertStats{Rows: n, Converted: n - 2}, stats)
+				require.Equal(t, [2]int{sweepParts, sweepParts}, last)
+				check("value")
+				status, err = tbl.Status(ctx)
+				require.NoError(t, err)
+				require.Empty(t, status.Pending)
+				report, err := tbl.Verify(ctx, nil)
+				require.NoError(t, err)
+				require.Empty(t, report.Faults)
+				require.Zero(t, report.Dangling, "old postings are gone")
+				stats, err = tbl.Convert(ctx, nil)
+				require.NoError(t, err)
+				require.Equal(t, ConvertStats{Rows: n}, stats)
+
+				// What a dropped column leaves goes, too.
+				require.NoError(t, two[1].Alter(ctx, "t", DropColumn("value"), DropColumn("zone")))
+				report, err = tbl.Verify(ctx, nil)
+				require.NoError(t, err)
+				require.Empty(t, report.Faults)
+				_, err = tbl.Convert(ctx, nil)
+				require.NoError(t, err)
+				for row, err := range tbl.now().data.Scan(ctx, driver.Range{AnyOrder: true}) {
+					require.NoError(t, err)
+					old, err := tbl.now().outdated(row, new(scratch))
+					require.NoError(t, err)
+					require.False(t, old)
+				}
+				if tbl.now().postings != nil {
+					postings := 0
+					for _, err := range tbl.now().postings.Scan(ctx, driver.Range{AnyOrder: true}) {
+						require.NoError(t, err)
+						postings++
+					}
+					require.Equal(t, n, postings, "of one column")
+				}
+			})
+		}
+	}
+}
+
+// Clients share a conversion, and it goes on where one stopped.
+func TestConvertIsShared(t *testing.T) {
+	ctx, db := t.Context(), drivertest.NewMemory()
+	clients := stores(t, db, 3)
+	tbl, err := clients[0].Create(ctx, convertSchema())
+	require.NoError(t, err)
+	const n = 500
+	for i := range n {
+		require.NoError(t, tbl.Put(ctx, convertRow(i)))
+	}
+	require.NoError(t, clients[0].Alter(ctx, "t", ChangeColumn(OrderedColumn("value", Int16, MOPE))))
+	stopped, cancel := context.WithCancel(ctx)
+	_, err = tbl.Convert(stopped, &ConvertOptions{Progress: func(done, _ int) {
+		if done == sweepParts/4 {
+			cancel()
+		}
+	}})
+	require.ErrorIs(t, err, context.Canceled)
+	status, err := tbl.Status(ctx)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, status.Done, sweepParts/4)
+	require.Less(t, status.Done, sweepParts)
+	var group sync.WaitGroup
+	stats, errs := make([]ConvertStats, len(clients)), make([]error, len(clients))
+	for i, st := range clients {
+		group.Go(func() {
+			tbl, err := st.Table(ctx, "t")
+			if err == nil {
+				stats[i], err = tbl.Convert(ctx, nil)
+			}
+			errs[i] = err
+		})
+	}
+	group.Wait()
+	require.NoError(t, errors.Join(errs...))
+	_, by := answer(t, tbl, Field[int16]("value").Equal(3))
+	require.Equal(t, "value", by)
+	report, err := tbl.Verify(ctx, nil)
+	require.NoError(t, err)
+	require.Empty(t, report.Faults)
+}

@@ -1,0 +1,201 @@
+package store
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+)
+
+// A Description is what the catalogue says of a table, for administration. It holds ids of keys,
+// which tell nothing about them, and no keys. Ids are in hex.
+type Description struct {
+	Name       string
+	ID         string
+	Version    uint32 // of the catalogue, that the last change of the table made
+	Layout     Layout
+	SpreadBits int // 0 is one partition
+
+	Conditional bool     // rows are written by compare-and-set
+	Clear       bool     // nothing is encrypted, nor can be
+	Families    []string // of the database, that the table has: of rows, postings and indexes
+	RowKeys     []string // ids of the keys of key cells, the one for new cells first
+	Key         []FieldDescription
+	Columns     []FieldDescription
+}
+
+// A FieldDescription is what the catalogue says of a part of a row key or of a column.
+type FieldDescription struct {
+	Name            string
+	Type            string // as [ParseType] reads it
+	Encryption      string // "plain", "hashed", "ordered", "tie", "randomised" or "deterministic"
+	Scheme          string // of an ordered one
+	Confidentiality string // of a column with a search key: "column", "multicolumn" or "database"
+
+	// SharedWith are the columns that have its search key, as table.column in ascending order.
+	SharedWith []string
+
+	ID        string   // the physical name
+	Since     uint32   // the version of the catalogue that it came with
+	SearchKey string   // id of the key of its ciphertexts and tokens, or empty
+	CellKeys  []string // ids of the keys of its cells, the one for new cells first
+
+	// Former are the ids that the column had before its encryption was changed, the latest first.
+	// Unless one is Converted, rows may have values there.
+	Former    []FieldDescription
+	Converted bool
+}
+
+// Describe reads what the catalogue says of the table by now. It reads the entries of all tables,
+// since these say which columns share keys.
+func (tbl *Table) Describe(ctx context.Context) (Description, error) {
+	st, name := tbl.st, tbl.now().schema.Name
+	e := edit{c: st.catalogue, whole: true}
+	_, err := e.read(ctx)
+	if err != nil {
+		return Description{}, fmt.Errorf("store: describe %q: %w", name, err)
+	}
+	meta, err := e.find(name, tbl.id)
+	if err != nil {
+		return Description{}, fmt.Errorf("store: describe %q: %w", name, err)
+	}
+	d, err := st.describe(&e, meta)
+	if err != nil {
+		return Description{}, fmt.Errorf("store: describe %q: %w", name, err)
+	}
+	return d, nil
+}
+
+func (st *Store) describe(e *edit, meta *tableMeta) (Description, error) {
+	d := Description{
+		Name: meta.Name, ID: hex.EncodeToString(meta.ID[:]), Version: meta.Version,
+		SpreadBits: meta.SpreadBits, Conditional: meta.Conditional, Clear: meta.Clear,
+	}
+	schema, err := meta.schema()
+	if err != nil {
+		return d, err
+	}
+	d.Layout = schema.Layout
+	specs, err := st.specs(meta)
+	if err != nil {
+		return d, err
+	}
+	d.Families = slices.Sorted(maps.Keys(specs))
+	k := st.keys.table(meta.ID)
+	rows, err := k.rows(meta)
+	if err != nil {
+		return d, err
+	}
+	d.RowKeys = rows.ids()
+	metas, err := e.tables()
+	if err != nil {
+		return d, err
+	}
+	for _, list := range []struct {
+		fields []fieldMeta
+		to     *[]FieldDescription
+	}{{meta.Key, &d.Key}, {meta.Columns, &d.Columns}} {
+		for i := range list.fields {
+			f, err := k.describe(&list.fields[i], metas)
+			if err != nil {
+				return d, err
+			}
+			*list.to = append(*list.to, f)
+		}
+	}
+	return d, nil
+}
+
+func (k tableKeys) describe(m *fieldMeta, all []*tableMeta) (FieldDescription, error) {
+	f, err := m.field()
+	if err != nil {
+		return FieldDescription{}, err
+	}
+	d := FieldDescription{
+		Name: m.Name, Type: f.typ.String(), Encryption: string(m.Encryption), Scheme: m.Scheme,
+		ID: hex.EncodeToString(m.ID[:]), Since: m.Since, Converted: m.Converted,
+	}
+	key, err := k.search(m)
+	if err != nil {
+		return d, fmt.Errorf("column %q: %w", m.Name, err)
+	}
+	if !key.IsZero() {
+		d.SearchKey = keyID(key)
+	}
+	if m.Encryption == ordered || m.Encryption == deterministic {
+		if d.Confidentiality = string(m.Confidentiality); m.Confidentiality == ofColumn {
+			d.Confidentiality = "column"
+		}
+		d.SharedWith = m.sharers(k.id, all)
+	}
+	cells, err := k.cells(m)
+	if err != nil {
+		return d, fmt.Errorf("column %q: %w", m.Name, err)
+	}
+	d.CellKeys = cells.ids()
+	for i := range m.Former {
+		former, err := k.describe(&m.Former[i], all)
+		if err != nil {
+			return d, err
+		}
+		d.Former = append(d.Former, former)
+	}
+	return d, nil
+}
+
+// sharers returns the other columns that have the search key of a column of a table.
+func (m *fieldMeta) sharers(table tableID, all []*tableMeta) []string {
+	var names []string
+	for _, other := range all {
+		for i := range other.Columns {
+			c := &other.Columns[i]
+			same := other.ID == table && c.ID == m.ID
+			wide := c.Confidentiality == ofDatabase && m.Confidentiality == ofDatabase && slices.Equal(c.secureType(), m.secureType())
+			own := c.Confidentiality != ofDatabase && m.Confidentiality != ofDatabase && c.owner(other.ID) == m.owner(table)
+			if !same && (wide || own) {
+				names = append(names, other.Name+"."+c.Name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// A DatabaseDescription is what the catalogue says.
+type DatabaseDescription struct {
+	ID      string        // random, in hex
+	Key     string        // id of the database key, in hex
+	Version uint32        // how often the catalogue was changed
+	Tables  []Description // by name
+}
+
+// Describe reads what the catalogue says, of all tables. Each key is unwrapped for its id: one that
+// was changed or moved is [ErrTampered].
+func (st *Store) Describe(ctx context.Context) (DatabaseDescription, error) {
+	e := edit{c: st.catalogue, whole: true}
+	if _, err := e.read(ctx); err != nil {
+		return DatabaseDescription{}, fmt.Errorf("store: describe: %w", err)
+	}
+	metas, err := e.tables()
+	if err != nil {
+		return DatabaseDescription{}, fmt.Errorf("store: describe: %w", err)
+	}
+	d := DatabaseDescription{ID: hex.EncodeToString(st.catalogue.database[:]), Key: keyID(st.catalogue.key), Version: e.root.Version}
+	for _, meta := range metas {
+		table, err := st.describe(&e, meta)
+		if err != nil {
+			return DatabaseDescription{}, fmt.Errorf("store: describe %q: %w", meta.Name, err)
+		}
+		d.Tables = append(d.Tables, table)
+	}
+	return d, nil
+}
+
+// keyID returns the id of a key in hex.
+func keyID(key ope.Key) string {
+	id := sealer(key).KeyID()
+	return hex.EncodeToString(id[:])
+}

@@ -1,0 +1,100 @@
+package kms
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+)
+
+// ReadFile reads a master key from a file as [WriteFile] makes it: 64 hexadecimal digits, with or
+// without white space around. On all systems but Windows, a file that others than its owner may
+// read or change is refused. One that does not exist is [fs.ErrNotExist].
+func ReadFile(name string) (ope.Key, error) {
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return ope.Key{}, fmt.Errorf("kms: there is no key file %s: %w", name, fs.ErrNotExist)
+	}
+	if err != nil {
+		return ope.Key{}, fmt.Errorf("kms: read the key: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat() // of what was opened, whatever the name means by now
+	if err != nil {
+		return ope.Key{}, fmt.Errorf("kms: read the key: %w", err)
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
+		return ope.Key{}, fmt.Errorf("kms: key file %s has mode %04o: others may read or change it; do 'chmod 600 %[1]s', and rotate the key if somebody may have read it", name, mode)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, 4*ope.KeySize))
+	if err != nil {
+		return ope.Key{}, fmt.Errorf("kms: read the key: %w", err)
+	}
+	return parse(text, "key file "+name)
+}
+
+// ReadEnv reads a master key from a variable of the environment, which holds it as a file does.
+// The environment of a process can be read by its user's other processes, is inherited by those
+// that it starts, and often printed by what supervises it: a file is safer.
+func ReadEnv(name string) (ope.Key, error) {
+	text, ok := os.LookupEnv(name)
+	if !ok || text == "" {
+		return ope.Key{}, fmt.Errorf("kms: the environment has no variable %s, or an empty one; it must hold the key, %d hexadecimal digits", name, hex.EncodedLen(ope.KeySize))
+	}
+	return parse([]byte(text), "environment variable "+name)
+}
+
+func parse(text []byte, where string) (ope.Key, error) {
+	secret := make([]byte, ope.KeySize)
+	text = bytes.TrimSpace(text)
+	if len(text) == hex.EncodedLen(ope.KeySize) {
+		if _, err := hex.Decode(secret, text); err == nil {
+			return ope.NewKey(secret)
+		}
+		// That error shows a character of the key.
+	}
+	return ope.Key{}, fmt.Errorf("kms: %s: %w: need %d hexadecimal digits", where, ope.ErrKey, hex.EncodedLen(ope.KeySize))
+}
+
+// Encode returns the text of a key file, 64 hexadecimal digits and a line feed.
+func Encode(key ope.Key) string { return hex.EncodeToString(key.Secret()) + "\n" }
+
+// WriteFile writes a master key to a new file that its owner alone may read, and has it on the
+// disk when it returns. It never overwrites: a file that exists is [fs.ErrExist], as it may be the
+// only copy of a key.
+func WriteFile(name string, key ope.Key) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("kms: %s exists and is not overwritten; it may be the only copy of a key: %w", name, fs.ErrExist)
+	}
+	if err != nil {
+		return fmt.Errorf("kms: write the key: %w", err)
+	}
+	_, err = f.WriteString(Encode(key))
+	if err == nil {
+		err = f.Sync()
+	}
+	err = errors.Join(err, f.Close())
+	if err == nil && runtime.GOOS != "windows" { // which does not sync folders
+		err = syncFolder(filepath.Dir(name))
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("kms: write the key: %w", err), os.Remove(name))
+	}
+	return nil
+}
+
+func syncFolder(name string) error {
+	dir, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

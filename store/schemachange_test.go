@@ -1,0 +1,487 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/drivertest"
+)
+
+// meddled is the database of a client that others come in between of: right before, and right
+// after, its first change of rows of a table.
+type meddled struct {
+	driver.DB
+	before, after func()
+	blind         bool // conditions are not looked at
+	early         bool // the version is shown as it was before the last change of rows
+
+	first, last sync.Once
+	mu          sync.Mutex
+	root        []driver.Cell
+}
+
+func (db *meddled) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family, error) {
+	f, err := db.DB.Family(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	return &meddledFamily{f.(driver.Committer), db, spec.Name}, nil
+}
+
+type meddledFamily struct {
+	driver.Committer
+	db   *meddled
+	name string
+}
+
+// rootOf returns the root of the catalogue as it is.
+func rootOf(ctx context.Context, db driver.DB) ([]driver.Cell, error) {
+	catalogue, err := db.Family(ctx, catalogueSpec)
+	if err != nil {
+		return nil, err
+	}
+	return catalogue.Get(ctx, catalogueRow, onlyRoot)
+}
+
+// change makes a change of rows.
+func (f *meddledFamily) change(ctx context.Context, do func() error) error {
+	if f.name[0] != 't' {
+		return do()
+	}
+	if f.db.early {
+		root, err := rootOf(ctx, f.db.DB)
+		if err != nil {
+			return err
+		}
+		f.db.mu.Lock()
+		f.db.root = root
+		f.db.mu.Unlock()
+	}
+	if f.db.before != nil {
+		f.db.first.Do(f.db.before)
+	}
+	err := do()
+	if f.db.after != nil {
+		f.db.last.Do(f.db.after)
+	}
+	return err
+}
+
+func (f *meddledFamily) Get(ctx context.Context, row []byte, s driver.Slice) ([]driver.Cell, error) {
+	if f.name == catalogueFamily && len(s.Only) == 1 && string(s.Only[0]) == string(rootQualifier) {
+		f.db.mu.Lock()
+		root := f.db.root
+		f.db.mu.Unlock()
+		if root != nil {
+			return root, nil
+		}
+	}
+	return f.Committer.Get(ctx, row, s)
+}
+
+func (f *meddledFamily) Apply(ctx context.Context, mutations ...driver.Mutation) error {
+	return f.change(ctx, func() error { return f.Committer.Apply(ctx, mutations...) })
+}
+
+func (f *meddledFamily) Replace(ctx context.Context, replacements ...driver.Replacement) error {
+	return f.change(ctx, func() error {
+		if !f.db.blind {
+			return f.Committer.Replace(ctx, replacements...)
+		}
+		var mutations []driver.Mutation
+		for _, r := range replacements {
+			mutations = append(mutations, driver.Mutation{Row: r.Row, Puts: r.Puts, Deletes: r.Deletes})
+		}
+		return f.Committer.Apply(ctx, mutations...)
+	})
+}
+
+func (f *meddledFamily) Commit(ctx context.Context, row []byte, expect, puts []driver.Cell, deletes [][]byte) (done bool, err error) {
+	err = f.change(ctx, func() (err error) {
+		if f.db.blind && f.name[0] == 't' {
+			expect = nil
+		}
+		done, err = f.Committer.Commit(ctx, row, expect, puts, deletes)
+		return err
+	})
+	return done, err
+}
+
+func staleSchema(layout Layout, conditional bool) Schema {
+	return Schema{
+		Name: "t", Layout: layout, Conditional: conditional,
+		Key: []KeyPart{HashedPart("id", Int64)},
+		Columns: []Column{
+			RandomisedColumn("value", Int16), DeterministicColumn("kind", Int16),
+			PlainColumn("zone", String), RandomisedColumn("note", Int16),
+		},
+	}
+}
+
+func staleRow(id int64, value int16) Row {
+	return Row{"id": id, "value": value, "kind": int16(2), "zone": "somewhere", "note": -value}
+}
+
+// misplaced returns what is wrong, for a new client, with a row that was acknowledged.
+func misplaced(t *testing.T, db driver.DB, want Row, where Predicate, by string) (faults []string) {
+	t.Helper()
+	tbl, err := stores(t, db, 1)[0].Table(t.Context(), "t")
+	require.NoError(t, err)
+	got, err := tbl.Get(t.Context(), Row{"id": want["id"]})
+	require.NoError(t, err)
+	for name, v := range want {
+		if got[name] != v {
+			faults = append(faults, fmt.Sprintf("%s is %v", name, got[name]))
+		}
+	}
+	if len(got) != len(want) {
+		faults = append(faults, "it has other columns")
+	}
+	ids, driven := answer(t, tbl, where)
+	require.Equal(t, by, driven)
+	n := 0
+	for _, id := range ids {
+		if id == want["id"] {
+			n++
+		}
+	}
+	if n != 1 {
+		faults = append(faults, fmt.Sprintf("it is found %d times", n))
+	}
+	for row, err := range tbl.now().data.Scan(t.Context(), driver.Range{AnyOrder: true}) {
+		require.NoError(t, err)
+		old, err := tbl.now().outdated(row, new(scratch))
+		require.NoError(t, err)
+		if old {
+			faults = append(faults, "a row is not stored as the schema says")
+		}
+	}
+	return faults
+}
+
+// A client with an old schema sleeps before the last step of a Put, while another one changes the
+// schema and converts all rows. What the sleeper puts is read and found as the new schema says, and
+// would not be if the version were not read after that step.
+func TestPutSleepsThroughAlter(t *testing.T) {
+	value := Field[int16]("value")
+	for name, c := range map[string]struct {
+		changes []Change
+		becomes func(row Row)
+		where   Predicate
+		by      string
+		meddles Row  // what the other client puts besides, of the new schema
+		needs   bool // the version
+	}{
+		"ordered": {
+			changes: []Change{ChangeColumn(OrderedColumn("value", Int16, MOPE))},
+			where:   value.Equal(77), by: "value", needs: true,
+		},
+		"deterministic": {
+			changes: []Change{ChangeColumn(DeterministicColumn("value", Int16))},
+			where:   value.Equal(77), by: "value", needs: true,
+		},
+		"sealed": {
+			changes: []Change{ChangeColumn(RandomisedColumn("zone", String))},
+			where:   value.Equal(77), by: "all rows", needs: true,
+		},
+		"no longer searched": {
+			changes: []Change{ChangeColumn(RandomisedColumn("kind", Int16))},
+			where:   value.Equal(77), by: "all rows", needs: true,
+		},
+		// Names are not stored with rows.
+		"renamed": {
+			changes: []Change{RenameColumn("value", "other"), RenameColumn("note", "value"), RenameColumn("other", "note")},
+			becomes: func(row Row) { row["value"], row["note"] = row["note"], row["value"] },
+			where:   value.Equal(-77), by: "all rows",
+		},
+		"dropped": {
+			changes: []Change{DropColumn("note")},
+			becomes: func(row Row) { delete(row, "note") },
+			where:   value.Equal(77), by: "all rows", needs: true,
+		},
+		"another of its name": {
+			changes: []Change{DropColumn("note"), AddColumn(OrderedColumn("note", Int16, MOPE))},
+			becomes: func(row Row) { delete(row, "note") },
+			where:   value.Equal(77), by: "all rows", needs: true,
+		},
+		"added": {
+			changes: []Change{AddColumn(OrderedColumn("more", Int16, MOPE))},
+			where:   value.Equal(77), by: "all rows",
+		},
+		"added, with a value": {
+			changes: []Change{AddColumn(OrderedColumn("more", Int16, MOPE))},
+			where:   value.Equal(77), by: "all rows",
+			meddles: Row{"id": int64(1), "more": int16(5)}, needs: true,
+		},
+	} {
+		for _, layout := range []Layout{Packed, CellPerColumn} {
+			for _, conditional := range []bool{false, true} {
+				for _, id := range []int64{1, 9} { // that exists, and does not
+					run := func(t *testing.T, early bool, guards schemaGuards) []string {
+						memory := drivertest.NewMemory()
+						other := stores(t, memory, 1)[0]
+						theirs, err := other.Create(t.Context(), staleSchema(layout, conditional))
+						require.NoError(t, err)
+						for i := range int64(4) {
+							require.NoError(t, theirs.Put(t.Context(), staleRow(i, int16(i))))
+						}
+						slept := false
+						db := &meddled{DB: memory, early: early, before: func() {
+							slept = true
+							require.NoError(t, other.Alter(t.Context(), "t", c.changes...))
+							if c.meddles != nil {
+								require.NoError(t, theirs.Put(t.Context(), c.meddles))
+							}
+							_, err := theirs.Convert(t.Context(), nil)
+							require.NoError(t, err)
+						}}
+						st := stores(t, db, 1)[0]
+						tbl, err := st.Table(t.Context(), "t")
+						require.NoError(t, err)
+						st.guards = guards
+						require.NoError(t, tbl.Put(t.Context(), staleRow(id, 77)))
+						require.True(t, slept)
+						want := staleRow(id, 77)
+						if c.becomes != nil {
+							c.becomes(want)
+						}
+						return misplaced(t, memory, want, c.where, c.by)
+					}
+					t.Run(fmt.Sprintf("%s/%v/conditional=%t/%d", name, layout, conditional, id), func(t *testing.T) {
+						require.Empty(t, run(t, false, schemaGuards{}))
+						// A conditional Put of a row that was converted meanwhile begins anew, with its last step too.
+						// What the other client has put is in the way of the same row only.
+						if !c.needs || conditional && id == 1 || c.meddles != nil && id != 1 {
+							return
+						}
+						require.NotEmpty(t, run(t, false, schemaGuards{noVersion: true}), "the version was not needed")
+						require.NotEmpty(t, run(t, true, schemaGuards{}), "the version could be read earlier")
+					})
+				}
+			}
+		}
+	}
+}
+
+// A row that is written or deleted after a conversion has read it, and before it is replaced, stays
+// as it was written; that is due to the condition of the replacement.
+func TestConvertLosesNoWrite(t *testing.T) {
+	value := Field[int16]("value")
+	for _, layout := range []Layout{Packed, CellPerColumn} {
+		for _, conditional := range []bool{false, true} {
+			for _, remove := range []bool{false, true} {
+				run := func(t *testing.T, blind bool) (faults []string) {
+					memory := drivertest.NewMemory()
+					other := stores(t, memory, 1)[0]
+					theirs, err := other.Create(t.Context(), staleSchema(layout, conditional))
+					require.NoError(t, err)
+					require.NoError(t, theirs.Put(t.Context(), staleRow(1, 5)))
+					require.NoError(t, other.Alter(t.Context(), "t", ChangeColumn(OrderedColumn("value", Int16, MOPE))))
+					written := false
+					db := &meddled{DB: memory, blind: blind, before: func() {
+						written = true
+						if remove {
+							require.NoError(t, theirs.Delete(t.Context(), Row{"id": int64(1)}))
+						} else {
+							require.NoError(t, theirs.Put(t.Context(), staleRow(1, 77)))
+						}
+					}}
+					tbl, err := stores(t, db, 1)[0].Table(t.Context(), "t")
+					require.NoError(t, err)
+					_, err = tbl.Convert(t.Context(), nil)
+					require.NoError(t, err)
+					require.True(t, written)
+					if !remove {
+						faults = misplaced(t, memory, staleRow(1, 77), value.Equal(77), "value")
+					}
+					if ids, _ := answer(t, theirs, value.Equal(5)); len(ids) > 0 {
+						faults = append(faults, "what it was before is found")
+					}
+					return faults
+				}
+				t.Run(fmt.Sprintf("%v/conditional=%t/delete=%t", layout, conditional, remove), func(t *testing.T) {
+					require.Empty(t, run(t, false))
+					require.NotEmpty(t, run(t, true), "the condition was not needed")
+				})
+			}
+		}
+	}
+}
+
+// A client that does not know of a column replaces a row which has it, and dies. The column is null
+// in the row from then on, and what is left of it makes no row torn: by the version that the column
+// came with.
+func TestCellsOfColumnsUnknownToTheWriter(t *testing.T) {
+	more := Field[int16]("more")
+	for name, column := range map[string]Column{
+		"ordered": OrderedColumn("more", Int16, MOPE), "deterministic": DeterministicColumn("more", Int16),
+		"randomised": RandomisedColumn("more", Int16), "plain": PlainColumn("more", Int16),
+	} {
+		t.Run(name, func(t *testing.T) {
+			memory := drivertest.NewMemory()
+			schema := staleSchema(CellPerColumn, false)
+			other := stores(t, memory, 1)[0]
+			theirs, err := other.Create(t.Context(), schema)
+			require.NoError(t, err)
+			dead := false
+			dying := drivertest.NewFaulty(memory, func(op drivertest.Op) drivertest.Fault {
+				if op.Method == "Apply" && op.Family[0] == 't' {
+					dead = true
+					return drivertest.CrashAfter
+				}
+				return drivertest.NoFault
+			})
+			stale, err := stores(t, dying, 1)[0].Table(t.Context(), "t")
+			require.NoError(t, err)
+			require.NoError(t, other.Alter(t.Context(), "t", AddColumn(column)))
+			for i := range int64(3) {
+				row := staleRow(i, int16(i))
+				row["more"] = int16(5)
+				require.NoError(t, theirs.Put(t.Context(), row))
+			}
+			require.ErrorIs(t, stale.Put(t.Context(), staleRow(1, 77)), drivertest.ErrInjected)
+			require.True(t, dead)
+
+			check := func() {
+				t.Helper()
+				tbl, err := stores(t, memory, 1)[0].Table(t.Context(), "t")
+				require.NoError(t, err)
+				got, err := tbl.Get(t.Context(), Row{"id": int64(1)})
+				require.NoError(t, err)
+				require.Equal(t, staleRow(1, 77), got)
+				got, err = tbl.Get(t.Context(), Row{"id": int64(1)}, "more")
+				require.NoError(t, err)
+				require.Equal(t, Row{"id": int64(1)}, got)
+				ids, _ := answer(t, tbl, more.Equal(5))
+				require.Equal(t, []int64{0, 2}, ids)
+				report, err := tbl.Verify(t.Context(), nil)
+				require.NoError(t, err)
+				require.Empty(t, report.Faults)
+			}
+			check()
+			st := stores(t, memory, 1)[0]
+			tbl, err := st.Table(t.Context(), "t")
+			require.NoError(t, err)
+			st.guards.noSince = true
+			_, err = tbl.Get(t.Context(), Row{"id": int64(1)})
+			require.ErrorIs(t, err, ErrTorn, "the version of the column was not needed")
+
+			stats, err := theirs.Convert(t.Context(), nil)
+			require.NoError(t, err)
+			require.Equal(t, 1, stats.Converted, "what is left of the column goes")
+			check()
+			_, err = tbl.Get(t.Context(), Row{"id": int64(1)})
+			require.NoError(t, err)
+		})
+	}
+}
+
+// A client that dies at any call of a conversion loses no row and no value, and another one brings
+// the conversion to its end.
+func TestConvertCrashesAtEveryCall(t *testing.T) {
+	const rows = 6
+	value := Field[int16]("value")
+	for name, c := range map[string]struct {
+		to          Column
+		layout      Layout
+		conditional bool
+	}{
+		"packed":                {OrderedColumn("value", Int16, MOPE), Packed, false},
+		"cells":                 {DeterministicColumn("value", Int16), CellPerColumn, false},
+		"mutable":               {OrderedColumn("value", Int16, Kerschbaum), Packed, false},
+		"conditional":           {OrderedColumn("value", Int16, MOPE), Packed, true},
+		"cells and conditional": {OrderedColumn("value", Int16, MOPE), CellPerColumn, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			// Each row has its values, is there once, and is found once by the column that changed.
+			check := func(t *testing.T, tbl *Table, by string) {
+				t.Helper()
+				seen := make(map[int64]int)
+				for row, err := range tbl.Query(t.Context(), Query{}) {
+					require.NoError(t, err)
+					id := row["id"].(int64)
+					want := staleRow(id, int16(id/2))
+					delete(want, "kind")
+					require.Equal(t, want, row)
+					seen[id]++
+				}
+				require.Len(t, seen, rows)
+				for i := range int64(rows / 2) {
+					ids, driven := answer(t, tbl, value.Equal(int16(i)))
+					require.Equal(t, []int64{2 * i, 2*i + 1}, ids)
+					if by != "" {
+						require.Equal(t, by, driven)
+					}
+				}
+				for id, n := range seen {
+					require.Equal(t, 1, n, "row %d", id)
+				}
+			}
+			step, died, calls := 1, 0, 0
+			if testing.Short() {
+				step = 11
+			}
+			for _, late := range []bool{false, true} {
+				over := false
+				for n := 1; !over; n += step {
+					synctest.Test(t, func(t *testing.T) { // pauses take no time
+						memory := drivertest.NewMemory()
+						two := stores(t, memory, 2)
+						tbl, err := two[0].Create(t.Context(), staleSchema(c.layout, c.conditional))
+						require.NoError(t, err)
+						for i := range int64(rows) {
+							require.NoError(t, tbl.Put(t.Context(), staleRow(i, int16(i/2))))
+						}
+						require.NoError(t, two[0].Alter(t.Context(), "t", ChangeColumn(c.to), ChangeColumn(RandomisedColumn("zone", String)), DropColumn("kind")))
+						opened, counting := false, 0
+						dying, err := stores(t, drivertest.NewFaulty(memory, func(drivertest.Op) drivertest.Fault {
+							if !opened {
+								return drivertest.NoFault
+							}
+							counting++
+							switch {
+							case counting != n:
+								return drivertest.NoFault
+							case late:
+								return drivertest.CrashAfter
+							}
+							return drivertest.CrashBefore
+						}), 1)[0].Table(t.Context(), "t")
+						require.NoError(t, err)
+						opened = true
+						_, err = dying.Convert(t.Context(), nil)
+						if counting < n {
+							require.NoError(t, err)
+							over = true
+							return
+						}
+						require.ErrorIs(t, err, drivertest.ErrInjected)
+						died++
+						calls = max(calls, counting)
+						fresh, err := two[1].Table(t.Context(), "t")
+						require.NoError(t, err)
+						check(t, fresh, "")
+						_, err = fresh.Convert(t.Context(), nil)
+						require.NoError(t, err)
+						check(t, fresh, "value")
+						status, err := fresh.Status(t.Context())
+						require.NoError(t, err)
+						require.Empty(t, status.Pending)
+						require.Equal(t, status.Total, status.Done)
+						report, err := fresh.Verify(t.Context(), nil)
+						require.NoError(t, err)
+						require.Empty(t, report.Faults)
+					})
+				}
+			}
+			t.Logf("%d crashes, in up to %d calls", died, calls)
+			require.Greater(t, died, 2*sweepParts/step, "there are some calls for each part")
+		})
+	}
+}

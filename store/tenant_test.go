@@ -1,0 +1,932 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/internal/testdb"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/drivertest"
+)
+
+func tenantSchema(name string, layout Layout, first KeyPart, kind Column) Schema {
+	return Schema{
+		Name:   name,
+		Key:    []KeyPart{first, OrderedPart("at", Int32, Boldyreva)},
+		Layout: layout, Tenants: true,
+		Columns: []Column{
+			kind, DeterministicColumn("user", String),
+			RandomisedColumn("note", String), PlainColumn("zone", String), RandomisedColumn("size", Int64),
+		},
+	}
+}
+
+func plainTenants(layout Layout) Schema {
+	return tenantSchema("log", layout, HashedPart("id", Int64), OrderedColumn("level", Int16, MOPE))
+}
+
+func tenantRow(id int) Row {
+	return Row{
+		"id": int64(id), "at": int32(id % 5), "level": int16(id % 7), "user": fmt.Sprint("user", id%3),
+		"note": fmt.Sprintf("note-%04d-secret", id), "zone": fmt.Sprintf("zone-%04d-secret", id), "size": int64(id),
+	}
+}
+
+func openTenants(t *testing.T, st *Store, table string, names ...string) []*Table {
+	t.Helper()
+	unbound, err := st.Table(t.Context(), table)
+	require.NoError(t, err)
+	tables := make([]*Table, len(names))
+	for i, name := range names {
+		if err := st.CreateTenant(t.Context(), name); !errors.Is(err, ErrExists) {
+			require.NoError(t, err)
+		}
+		tables[i], err = unbound.Tenant(t.Context(), name)
+		require.NoError(t, err)
+	}
+	return tables
+}
+
+// everything is all that a database holds of a table, one cell after the other.
+func everything(t *testing.T, tbl *Table) (cells [][]byte) {
+	t.Helper()
+	for _, family := range []driver.Family{tbl.now().data, tbl.now().postings} {
+		for row, err := range family.Scan(t.Context(), driver.Range{AnyOrder: true}) {
+			require.NoError(t, err)
+			cells = append(cells, row.Key)
+			for _, cell := range row.Cells {
+				cells = append(cells, cell.Value)
+			}
+		}
+	}
+	return cells
+}
+
+func holds(cells [][]byte, b []byte) bool {
+	return slices.ContainsFunc(cells, func(cell []byte) bool { return bytes.Contains(cell, b) })
+}
+
+// sorted returns the rows of a query, by their keys.
+func sorted(t *testing.T, tbl *Table, q Query) []Row {
+	t.Helper()
+	var rows []Row
+	for row, err := range tbl.Query(t.Context(), q) {
+		require.NoError(t, err)
+		rows = append(rows, row)
+	}
+	slices.SortFunc(rows, func(a, b Row) int { return int(a["id"].(int64) - b["id"].(int64)) })
+	return rows
+}
+
+// Each tenant has rows of its own under equal keys, found in any way.
+func TestTenants(t *testing.T) {
+	for name, schema := range map[string]Schema{
+		"hashed":  plainTenants(Packed),
+		"plain":   tenantSchema("log", CellPerColumn, PlainPart("id", Int64), OrderedColumn("level", Int16, Wozniak)),
+		"ordered": tenantSchema("log", Packed, OrderedPart("id", Int64, MOPE), OrderedColumn("level", Int16, Kerschbaum)),
+		"indexed": tenantSchema("log", CellPerColumn, OrderedPart("id", Int64, WozniakIndexed), OrderedColumn("level", Int16, WozniakIndexed)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			testdb.Each(t, func(t *testing.T, kind testdb.Database) {
+				ctx := t.Context()
+				st := stores(t, kind.Open(t, nil), 1)[0]
+				_, err := st.Create(ctx, schema)
+				require.NoError(t, err)
+				tables := openTenants(t, st, "log", "alpha", "beta", "gamma")
+				var rows [2][]Row
+				for i := range 12 {
+					rows[0] = append(rows[0], tenantRow(i))
+					other := tenantRow(i)
+					other["note"] = "of the other"
+					rows[1] = append(rows[1], other)
+				}
+				rows[1] = rows[1][:7]
+				for i, tbl := range tables[:2] {
+					require.NoError(t, tbl.Put(ctx, rows[i]...))
+				}
+				for i, tbl := range tables {
+					var want []Row
+					if i < len(rows) {
+						want = rows[i]
+					}
+					require.Equal(t, want, sorted(t, tbl, Query{}))
+					for q, where := range map[string]Predicate{
+						"level": Field[int16]("level").Between(2, 5), "user": Field[string]("user").Equal("user1"),
+						"id": Field[int64]("id").Equal(3), "note": Field[string]("note").Equal("of the other"),
+					} {
+						var hits []Row
+						for _, row := range want {
+							if q == "level" && row["level"].(int16) >= 2 && row["level"].(int16) <= 5 || q == "user" && row["user"] == "user1" ||
+								q == "id" && row["id"] == int64(3) || q == "note" && row["note"] == "of the other" {
+								hits = append(hits, row)
+							}
+						}
+						require.Equal(t, hits, sorted(t, tbl, Query{Where: where}), q)
+					}
+					for id := range 12 {
+						got, err := tbl.Get(ctx, tenantRow(id))
+						require.NoError(t, err)
+						if id < len(want) {
+							require.Equal(t, want[id], got)
+						} else {
+							require.Nil(t, got)
+						}
+					}
+					report, err := tbl.Verify(ctx, nil)
+					require.NoError(t, err)
+					require.Empty(t, report.Faults)
+					require.Equal(t, len(want), report.Rows)
+				}
+				require.NoError(t, tables[1].Delete(ctx, tenantRow(3)))
+				got, err := tables[0].Get(ctx, tenantRow(3))
+				require.NoError(t, err)
+				require.Equal(t, rows[0][3], got)
+				page, token, err := tables[0].Page(ctx, Query{Where: Field[int16]("level").AtLeast(0), Limit: 5})
+				require.NoError(t, err)
+				require.Len(t, page, 5)
+				_, _, err = tables[1].Page(ctx, Query{Where: Field[int16]("level").AtLeast(0), Limit: 5, PageToken: token})
+				require.ErrorIs(t, err, ErrToken)
+				page, _, err = tables[0].Page(ctx, Query{Where: Field[int16]("level").AtLeast(0), Limit: 50, PageToken: token})
+				require.NoError(t, err)
+				require.Len(t, page, 7)
+			})
+		})
+	}
+}
+
+// What stands for a value of one tenant is nothing of what stands for that value of another.
+func TestTenantsAreUnrelated(t *testing.T) {
+	ctx := t.Context()
+	st := stores(t, drivertest.NewMemory(), 1)[0]
+	_, err := st.Create(ctx, plainTenants(Packed))
+	require.NoError(t, err)
+	tables := openTenants(t, st, "log", "alpha", "beta")
+	var found [2][][]byte
+	for i, tbl := range tables {
+		require.NoError(t, tbl.Put(ctx, tenantRow(1)))
+		v := tbl.now()
+		r, err := v.read(ctx, stored(t, tbl, tenantRow(1)).key, nil)
+		require.NoError(t, err)
+		found[i] = [][]byte{r.key[:16], r.key[16:32], r.key[32:]}
+		for _, search := range r.search {
+			if search != nil {
+				found[i] = append(found[i], search)
+			}
+		}
+		require.Len(t, found[i], 5)
+	}
+	for i := range found[0] {
+		require.NotEqual(t, found[0][i], found[1][i])
+	}
+	// The same tenant has another pseudonym in another table.
+	other := plainTenants(Packed)
+	other.Name = "other"
+	_, err = st.Create(ctx, other)
+	require.NoError(t, err)
+	require.NotEqual(t, tables[0].now().prefix, openTenants(t, st, "other", "alpha")[0].now().prefix)
+}
+
+func TestTenantsRefuse(t *testing.T) {
+	ctx := t.Context()
+	st := stores(t, drivertest.NewMemory(), 1)[0]
+	tbl, err := st.Create(ctx, plainTenants(Packed))
+	require.NoError(t, err)
+	require.True(t, tbl.Schema().Tenants)
+	for name, do := range map[string]func() error{
+		"put":     func() error { return tbl.Put(ctx, tenantRow(1)) },
+		"update":  func() error { return tbl.Update(ctx, tenantRow(1)) },
+		"delete":  func() error { return tbl.Delete(ctx, tenantRow(1)) },
+		"get":     func() error { _, err := tbl.Get(ctx, tenantRow(1)); return err },
+		"page":    func() error { _, _, err := tbl.Page(ctx, Query{Limit: 1}); return err },
+		"explain": func() error { _, err := tbl.Explain(ctx, Query{}); return err },
+		"verify":  func() error { _, err := tbl.Verify(ctx, nil); return err },
+		"query": func() (failed error) {
+			for _, err := range tbl.Query(ctx, Query{}) {
+				failed = err
+			}
+			return failed
+		},
+		"join": func() (failed error) {
+			for _, err := range Join(ctx, tbl, "user", tbl, "user", nil) {
+				failed = err
+			}
+			return failed
+		},
+		"rotate": func() error { return st.RotateKeys(ctx, "log") },
+		"empty":  func() error { return st.CreateTenant(ctx, "") },
+		"long":   func() error { return st.CreateTenant(ctx, strings.Repeat("x", 101)) },
+		"binary": func() error { return st.CreateTenant(ctx, "\xff") },
+	} {
+		require.ErrorIs(t, do(), ErrTenant, name)
+	}
+	require.NoError(t, st.CreateTenant(ctx, strings.Repeat("x", 100)))
+	require.NoError(t, st.CreateTenant(ctx, "log"), "tables and tenants have names of their own")
+	require.ErrorIs(t, st.CreateTenant(ctx, "log"), ErrExists)
+	names, err := st.Tenants(ctx)
+	require.NoError(t, err)
+	require.Equal(t, []string{"log", strings.Repeat("x", 100)}, names)
+
+	_, err = tbl.Tenant(ctx, "nobody")
+	require.ErrorIs(t, err, ErrNoTenant)
+	require.ErrorIs(t, st.DropTenant(ctx, "nobody"), ErrNoTenant)
+	require.ErrorIs(t, st.RotateTenantKey(ctx, "nobody"), ErrNoTenant)
+	require.ErrorIs(t, st.SetPolicy(ctx, "nobody", "log", Policy{}), ErrNoTenant)
+	_, _, err = st.Policy(ctx, "nobody", "log")
+	require.ErrorIs(t, err, ErrNoTenant)
+	require.ErrorIs(t, st.SetPolicy(ctx, "log", "none", Policy{}), ErrNoTable)
+	for _, name := range []string{"id", "at", "missing"} {
+		err = st.SetPolicy(ctx, "log", "log", Policy{Sensitive: []string{"note", name}})
+		require.ErrorIs(t, err, ErrPolicy)
+		require.ErrorContains(t, err, `"`+name+`"`)
+	}
+	ordinary, err := st.Create(ctx, alterSchema("t"))
+	require.NoError(t, err)
+	require.ErrorIs(t, st.SetPolicy(ctx, "log", "t", Policy{Whole: true}), ErrTenant)
+	_, err = ordinary.Tenant(ctx, "log")
+	require.ErrorIs(t, err, ErrTenant)
+	require.ErrorIs(t, st.Alter(ctx, "t", AddColumn(DeterministicColumn("user", String).SharedWith("log", "user"))), ErrSchema)
+}
+
+// A tenant that is dropped cannot be read any more, whoever has its name by then.
+func TestDropTenant(t *testing.T) {
+	ctx, db := t.Context(), drivertest.NewMemory()
+	two := stores(t, db, 2)
+	_, err := two[0].Create(ctx, plainTenants(Packed))
+	require.NoError(t, err)
+	tables := openTenants(t, two[0], "log", "alpha", "beta")
+	elsewhere := openTenants(t, two[1], "log", "alpha")[0]
+	for _, tbl := range tables {
+		require.NoError(t, tbl.Put(ctx, tenantRow(1)))
+	}
+	require.NoError(t, two[0].DropTenant(ctx, "alpha"))
+	require.ErrorIs(t, elsewhere.Put(ctx, tenantRow(2)), ErrNoTenant)
+	require.ErrorIs(t, tables[0].Put(ctx, tenantRow(2)), ErrNoTenant)
+	require.NoError(t, two[0].CreateTenant(ctx, "alpha"))
+	require.ErrorIs(t, elsewhere.Put(ctx, tenantRow(2)), ErrNoTenant, "the new one is another")
+	again := openTenants(t, two[0], "log", "alpha")[0]
+	require.Empty(t, sorted(t, again, Query{}))
+	require.Equal(t, []Row{tenantRow(1)}, sorted(t, tables[1], Query{}))
+	unbound, err := two[0].Table(ctx, "log")
+	require.NoError(t, err)
+	stats, err := unbound.Convert(ctx, nil)
+	require.NoError(t, err)
+	require.Equal(t, ConvertStats{Rows: 1}, stats, "what remains is nobody's")
+}
+
+// The policy decides about unsearched columns, whatever the schema says, of what is written from then
+// on; a row is read under any.
+func TestPolicy(t *testing.T) {
+	for _, layout := range []Layout{Packed, CellPerColumn} {
+		t.Run(layout.String(), func(t *testing.T) {
+			ctx := t.Context()
+			st := stores(t, drivertest.NewMemory(), 1)[0]
+			_, err := st.Create(ctx, plainTenants(layout))
+			require.NoError(t, err)
+			tables := openTenants(t, st, "log", "alpha", "beta")
+			tbl := tables[0]
+			_, ok, err := st.Policy(ctx, "alpha", "log")
+			require.NoError(t, err)
+			require.False(t, ok)
+			policies := []Policy{{}, {Sensitive: []string{"note"}}, {Sensitive: []string{"zone", "level"}}, {Whole: true}, {Sensitive: []string{"note", "zone"}}}
+			clear := func(id int, column string) bool {
+				return holds(everything(t, tbl), []byte(tenantRow(id)[column].(string)))
+			}
+			require.NoError(t, tbl.Put(ctx, tenantRow(9)))
+			require.False(t, clear(9, "note"))
+			require.True(t, clear(9, "zone"), "as the schema says")
+			for i, p := range policies {
+				require.NoError(t, st.SetPolicy(ctx, "alpha", "log", p))
+				got, ok, err := st.Policy(ctx, "alpha", "log")
+				require.NoError(t, err)
+				require.True(t, ok)
+				require.Equal(t, p.Whole, got.Whole)
+				require.ElementsMatch(t, p.Sensitive, got.Sensitive)
+				require.NoError(t, tbl.Put(ctx, tenantRow(10+i)))
+				for _, column := range []string{"note", "zone"} {
+					require.Equal(t, !p.Whole && !slices.Contains(p.Sensitive, column), clear(10+i, column), "%v %s", p, column)
+				}
+				require.False(t, clear(10+i, "user"))
+			}
+			require.NoError(t, tables[1].Put(ctx, tenantRow(20)))
+			require.False(t, clear(20, "note"))
+			require.True(t, clear(20, "zone"), "of the other tenant nothing was said")
+			want := []Row{tenantRow(9), tenantRow(10), tenantRow(11), tenantRow(12), tenantRow(13), tenantRow(14)}
+			require.Equal(t, want, sorted(t, tbl, Query{}))
+
+			// By id: a rename changes nothing, a change of encryption or a new column opens nothing.
+			require.NoError(t, st.Alter(ctx, "log", RenameColumn("note", "text"), AddColumn(RandomisedColumn("note", String)),
+				ChangeColumn(DeterministicColumn("zone", String))))
+			require.NoError(t, st.Alter(ctx, "log", ChangeColumn(RandomisedColumn("zone", String)), DropColumn("size")))
+			row := tenantRow(30)
+			row["text"] = strings.Replace(row["note"].(string), "note", "text", 1)
+			delete(row, "size")
+			require.NoError(t, tbl.Put(ctx, row))
+			for _, column := range []string{"text", "note", "zone"} {
+				require.False(t, holds(everything(t, tbl), []byte(row[column].(string))), column)
+			}
+			got, _, err := st.Policy(ctx, "alpha", "log")
+			require.NoError(t, err)
+			require.Equal(t, []string{"text", "zone"}, got.Sensitive)
+			require.ErrorIs(t, st.SetPolicy(ctx, "alpha", "log", Policy{Sensitive: []string{"size"}}), ErrPolicy)
+			read, err := tbl.Get(ctx, row)
+			require.NoError(t, err)
+			require.Equal(t, row, read)
+		})
+	}
+}
+
+// A writer that does not know of a policy writes under it all the same before it is acknowledged.
+func TestPolicyReachesWriters(t *testing.T) {
+	ctx, db := t.Context(), drivertest.NewMemory()
+	two := stores(t, db, 2)
+	_, err := two[0].Create(ctx, plainTenants(Packed))
+	require.NoError(t, err)
+	tbl := openTenants(t, two[0], "log", "alpha")[0]
+	stale := openTenants(t, two[1], "log", "alpha")[0]
+	require.NoError(t, two[0].SetPolicy(ctx, "alpha", "log", Policy{Whole: true}))
+	require.NoError(t, stale.Put(ctx, tenantRow(1)))
+	require.False(t, holds(everything(t, tbl), []byte(tenantRow(1)["zone"].(string))))
+	require.Equal(t, []Row{tenantRow(1)}, sorted(t, stale, Query{}))
+
+	// A new key reaches who has none.
+	require.NoError(t, two[0].RotateTenantKey(ctx, "alpha"))
+	require.NoError(t, tbl.Put(ctx, tenantRow(2)))
+	require.Equal(t, []Row{tenantRow(1), tenantRow(2)}, sorted(t, stale, Query{}))
+	require.NoError(t, two[0].RotateTenantKey(ctx, "alpha"))
+	require.NoError(t, tbl.Put(ctx, tenantRow(2)))
+	require.NoError(t, stale.Put(ctx, tenantRow(2)))
+	stats, err := tbl.Convert(ctx, nil)
+	require.NoError(t, err)
+	require.Equal(t, ConvertStats{Rows: 2, Converted: 1}, stats)
+	for row, err := range tbl.now().data.Scan(ctx, driver.Range{AnyOrder: true}) {
+		require.NoError(t, err)
+		require.True(t, tbl.now().keySealer.newest(row.Cells[0].Value))
+	}
+	require.Equal(t, []Row{tenantRow(1), tenantRow(2)}, sorted(t, tbl, Query{}))
+}
+
+// Columns that are plain are read without any key, and Get opens nothing for them.
+func TestPlainColumnsTakeNoKey(t *testing.T) {
+	ctx := t.Context()
+	st := stores(t, drivertest.NewMemory(), 1)[0]
+	_, err := st.Create(ctx, plainTenants(Packed))
+	require.NoError(t, err)
+	tbl := openTenants(t, st, "log", "alpha")[0]
+	require.NoError(t, st.SetPolicy(ctx, "alpha", "log", Policy{Sensitive: []string{"note"}}))
+	row := tenantRow(1)
+	require.NoError(t, tbl.Put(ctx, row))
+	keyless := *tbl.now()
+	keyless.keySealer = nil
+	key := stored(t, tbl, row).key
+	want, err := keyless.want([]string{"zone", "size"})
+	require.NoError(t, err)
+	r, err := keyless.getClear(ctx, key, row, want)
+	require.NoError(t, err)
+	require.Equal(t, Row{"id": row["id"], "at": row["at"], "zone": row["zone"], "size": row["size"]}, keyless.row(r, want))
+	for _, column := range []string{"note", "level", "user", "id"} {
+		want, err := keyless.want([]string{"zone", column})
+		require.NoError(t, err)
+		if column == "id" {
+			want = make([]bool, len(want)) // of the key alone only the key cell tells whether it is there
+		}
+		require.Panics(t, func() { _, _ = keyless.getClear(ctx, key, row, want) }, column)
+	}
+	got, err := tbl.Get(ctx, row, "zone", "size")
+	require.NoError(t, err)
+	require.Equal(t, keyless.row(r, want), got)
+
+	// Without any of this package: a cell is format, version, write id and value.
+	cells, err := tbl.now().data.Get(ctx, key, driver.Slice{})
+	require.NoError(t, err)
+	found := false
+	for _, cell := range cells {
+		if cell.Value[0] == 1 && string(cell.Value[21:]) == row["zone"] {
+			found = true
+			require.NotZero(t, binary.BigEndian.Uint32(cell.Value[1:5]))
+			require.Equal(t, cells[0].Value[21:37], cell.Value[5:21], "the write id, as in the header of the sealed key cell")
+		}
+	}
+	require.True(t, found)
+
+	// Null, another write, and sealed before: what is there is opened.
+	delete(row, "zone")
+	require.NoError(t, tbl.Put(ctx, row))
+	got, err = tbl.Get(ctx, row, "zone")
+	require.NoError(t, err)
+	require.NotContains(t, got, "zone")
+	require.NoError(t, st.SetPolicy(ctx, "alpha", "log", Policy{Whole: true}))
+	require.NoError(t, tbl.Put(ctx, tenantRow(2)))
+	require.NoError(t, st.SetPolicy(ctx, "alpha", "log", Policy{}))
+	got, err = tbl.Get(ctx, tenantRow(2), "zone")
+	require.NoError(t, err)
+	require.Equal(t, tenantRow(2)["zone"], got["zone"])
+	require.NoError(t, tbl.Put(ctx, tenantRow(3)))
+	key = stored(t, tbl, tenantRow(3)).key
+	c := tbl.now().byName["zone"]
+	require.NoError(t, tbl.now().data.Apply(ctx, driver.Mutation{Row: key, Puts: []driver.Cell{
+		{Qualifier: c.id[:], Value: c.cell(newHeader(), nil, "of another write", nil)},
+	}}))
+	_, err = tbl.Get(ctx, tenantRow(3), "zone")
+	require.ErrorIs(t, err, ErrTorn)
+}
+
+// Convert rewrites the rows of one tenant to its policy, and no others.
+func TestConvertTenant(t *testing.T) {
+	for _, layout := range []Layout{Packed, CellPerColumn} {
+		t.Run(layout.String(), func(t *testing.T) {
+			testdb.Each(t, func(t *testing.T, kind testdb.Database) {
+				ctx := t.Context()
+				st := stores(t, kind.Open(t, nil), 1)[0]
+				unbound, err := st.Create(ctx, plainTenants(layout))
+				require.NoError(t, err)
+				tables := openTenants(t, st, "log", "alpha", "beta")
+				const n = 20
+				var rows []Row
+				for i := range n {
+					rows = append(rows, tenantRow(i))
+				}
+				for i, name := range []string{"alpha", "beta"} {
+					require.NoError(t, st.SetPolicy(ctx, name, "log", Policy{}))
+					require.NoError(t, tables[i].Put(ctx, rows...))
+				}
+				require.NoError(t, st.SetPolicy(ctx, "alpha", "log", Policy{Whole: true}))
+				stats, err := tables[1].Convert(ctx, nil)
+				require.NoError(t, err)
+				require.Equal(t, ConvertStats{Rows: n}, stats)
+				require.NoError(t, tables[0].Put(ctx, tenantRow(3)))
+				stats, err = tables[0].Convert(ctx, nil)
+				require.NoError(t, err)
+				require.Equal(t, ConvertStats{Rows: n, Converted: n - 1}, stats)
+				status, err := tables[0].Status(ctx)
+				require.NoError(t, err)
+				require.Equal(t, [2]int{sweepParts, sweepParts}, [2]int{status.Done, status.Total})
+				for row, err := range tables[0].now().data.Scan(ctx, driver.Range{AnyOrder: true}) {
+					require.NoError(t, err)
+					of := bytes.HasPrefix(row.Key, tables[1].now().prefix)
+					require.NotEqual(t, of, bytes.HasPrefix(row.Key, tables[0].now().prefix))
+					for _, cell := range row.Cells {
+						require.True(t, of || cell.Value[0] != plainFormat, "a cell of a sealed row is in the clear")
+					}
+				}
+				for _, tbl := range tables {
+					require.Equal(t, rows, sorted(t, tbl, Query{}))
+					report, err := tbl.Verify(ctx, nil)
+					require.NoError(t, err)
+					require.Empty(t, report.Faults)
+				}
+
+				// The schema is for all tenants: only when all are converted the column drives.
+				require.NoError(t, st.Alter(ctx, "log", ChangeColumn(OrderedColumn("level", Int16, Wozniak))))
+				drives := func(by string) {
+					t.Helper()
+					for _, tbl := range tables {
+						e, err := tbl.Explain(ctx, Query{Where: Field[int16]("level").Equal(3)})
+						require.NoError(t, err)
+						require.Equal(t, by, e.Driver)
+						require.Equal(t, 3, e.Rows)
+					}
+				}
+				drives("all rows")
+				_, err = tables[0].Convert(ctx, nil)
+				require.NoError(t, err)
+				drives("all rows")
+				stats, err = unbound.Convert(ctx, nil)
+				require.NoError(t, err)
+				require.Equal(t, n, stats.Converted)
+				drives("level")
+			})
+		})
+	}
+}
+
+// Conversions of two tenants, each by two clients, go on while policies change again.
+func TestConvertTenantsTogether(t *testing.T) {
+	ctx, db := t.Context(), drivertest.NewMemory()
+	two := stores(t, db, 2)
+	_, err := two[0].Create(ctx, plainTenants(Packed))
+	require.NoError(t, err)
+	names := []string{"alpha", "beta"}
+	tables := [][]*Table{openTenants(t, two[0], "log", names...), openTenants(t, two[1], "log", names...)}
+	var rows []Row
+	for i := range 100 {
+		rows = append(rows, tenantRow(i))
+	}
+	for i, name := range names {
+		require.NoError(t, two[0].SetPolicy(ctx, name, "log", Policy{}))
+		require.NoError(t, tables[0][i].Put(ctx, rows...))
+		require.NoError(t, two[0].SetPolicy(ctx, name, "log", Policy{Sensitive: []string{"note"}}))
+	}
+	var group sync.WaitGroup
+	errs := make(chan error, 5)
+	for client := range tables {
+		for of := range names {
+			group.Go(func() {
+				_, err := tables[client][of].Convert(ctx, nil)
+				errs <- err
+			})
+		}
+	}
+	group.Go(func() { errs <- two[1].SetPolicy(ctx, "alpha", "log", Policy{Whole: true}) })
+	group.Wait()
+	close(errs)
+	for err := range errs {
+		require.NoError(t, err)
+	}
+	_, err = tables[0][0].Convert(ctx, nil)
+	require.NoError(t, err)
+	for i := range names {
+		require.Equal(t, rows, sorted(t, tables[1][i], Query{}))
+		for row, err := range tables[0][i].now().data.Scan(ctx, tables[0][i].now().rows(0, 1)) {
+			require.NoError(t, err)
+			old, err := tables[1][i].now().outdated(row, new(scratch))
+			require.NoError(t, err)
+			require.False(t, old)
+		}
+	}
+}
+
+// A client that dies at any call of a change of tenants leaves it made or not made, and the same call
+// makes it.
+func TestCrashOfTenantChanges(t *testing.T) {
+	for name, c := range map[string]struct {
+		do   func(ctx context.Context, st *Store) error
+		made func(t *testing.T, st *Store) bool
+	}{
+		"create": {func(ctx context.Context, st *Store) error { return st.CreateTenant(ctx, "gamma") },
+			func(t *testing.T, st *Store) bool {
+				names, err := st.Tenants(t.Context())
+				require.NoError(t, err)
+				return slices.Contains(names, "gamma")
+			}},
+		"drop": {func(ctx context.Context, st *Store) error { return st.DropTenant(ctx, "alpha") },
+			func(t *testing.T, st *Store) bool {
+				names, err := st.Tenants(t.Context())
+				require.NoError(t, err)
+				return !slices.Contains(names, "alpha")
+			}},
+		"policy": {func(ctx context.Context, st *Store) error {
+			return st.SetPolicy(ctx, "alpha", "log", Policy{Whole: true})
+		},
+			func(t *testing.T, st *Store) bool {
+				p, _, err := st.Policy(t.Context(), "alpha", "log")
+				require.NoError(t, err)
+				return p.Whole
+			}},
+		"rotate": {func(ctx context.Context, st *Store) error { return st.RotateTenantKey(ctx, "alpha") },
+			func(t *testing.T, st *Store) bool {
+				return len(openTenants(t, st, "log", "alpha")[0].now().keySealer.keys) == 2
+			}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, after := range []bool{false, true} {
+				for n := 1; ; n++ {
+					ctx, memory := t.Context(), drivertest.NewMemory()
+					st := stores(t, memory, 1)[0]
+					_, err := st.Create(ctx, plainTenants(Packed))
+					require.NoError(t, err)
+					tbl := openTenants(t, st, "log", "alpha")[0]
+					require.NoError(t, tbl.Put(ctx, tenantRow(1)))
+					dying, err := Open(ctx, drivertest.NewFaulty(memory, drivertest.CrashAt(n, after)), testMaster, nil)
+					if err == nil {
+						err = c.do(ctx, dying)
+					}
+					fresh := stores(t, memory, 1)[0]
+					made := c.made(t, fresh)
+					if err == nil {
+						require.True(t, made)
+						break
+					}
+					require.ErrorIs(t, err, drivertest.ErrInjected)
+					if !made {
+						require.NoError(t, c.do(ctx, fresh))
+						require.True(t, c.made(t, fresh))
+					}
+					if name != "drop" {
+						require.Equal(t, []Row{tenantRow(1)}, sorted(t, openTenants(t, fresh, "log", "alpha")[0], Query{}))
+					}
+				}
+			}
+		})
+	}
+}
+
+// A change whose answer is lost is recognised as made.
+func TestTenantChangesOfUnknownOutcome(t *testing.T) {
+	ctx, memory := t.Context(), drivertest.NewMemory()
+	faults := 0
+	st, err := Open(ctx, drivertest.NewFaulty(memory, func(op drivertest.Op) drivertest.Fault {
+		if op.Method == "CheckAndPut" && faults > 0 {
+			faults--
+			return drivertest.FailAfter
+		}
+		return drivertest.NoFault
+	}), testMaster, nil)
+	require.NoError(t, err)
+	_, err = st.Create(ctx, plainTenants(Packed))
+	require.NoError(t, err)
+	for _, do := range []func() error{
+		func() error { return st.CreateTenant(ctx, "alpha") },
+		func() error { return st.RotateTenantKey(ctx, "alpha") },
+		func() error { return st.SetPolicy(ctx, "alpha", "log", Policy{Whole: true}) },
+	} {
+		faults = 1
+		require.NoError(t, do())
+		require.Zero(t, faults)
+	}
+	require.Len(t, openTenants(t, st, "log", "alpha")[0].now().keySealer.keys, 2)
+	faults = 1
+	require.NoError(t, st.DropTenant(ctx, "alpha"))
+}
+
+// A conversion that dies at any call is gone on with, to the policy that counts by then.
+func TestCrashOfTenantConversion(t *testing.T) {
+	for _, after := range []bool{false, true} {
+		step := 1
+		if testing.Short() {
+			step = 7
+		}
+		for n := 1; ; n += step {
+			ctx, memory := t.Context(), drivertest.NewMemory()
+			st := stores(t, memory, 1)[0]
+			_, err := st.Create(ctx, plainTenants(Packed))
+			require.NoError(t, err)
+			tbl := openTenants(t, st, "log", "alpha")[0]
+			require.NoError(t, st.SetPolicy(ctx, "alpha", "log", Policy{}))
+			rows := []Row{tenantRow(1), tenantRow(2), tenantRow(3)}
+			require.NoError(t, tbl.Put(ctx, rows...))
+			require.NoError(t, st.SetPolicy(ctx, "alpha", "log", Policy{Sensitive: []string{"note"}}))
+			dying, err := Open(ctx, drivertest.NewFaulty(memory, drivertest.CrashAt(n, after)), testMaster, nil)
+			var of *Table
+			if err == nil {
+				if of, err = dying.Table(ctx, "log"); err == nil {
+					if of, err = of.Tenant(ctx, "alpha"); err == nil {
+						_, err = of.Convert(ctx, nil)
+					}
+				}
+			}
+			require.Equal(t, rows, sorted(t, tbl, Query{}), "after call %d", n)
+			require.NoError(t, tbl.Put(ctx, rows[1]))
+			if n%2 == 0 {
+				require.NoError(t, st.SetPolicy(ctx, "alpha", "log", Policy{Whole: true}))
+			}
+			_, failed := tbl.Convert(ctx, nil)
+			require.NoError(t, failed)
+			require.Equal(t, rows, sorted(t, tbl, Query{}), "after call %d", n)
+			cells := everything(t, tbl)
+			for _, row := range rows {
+				require.False(t, holds(cells, []byte(row["note"].(string))), "after call %d", n)
+				require.Equal(t, n%2 != 0, holds(cells, []byte(row["zone"].(string))), "after call %d", n)
+			}
+			if err == nil {
+				break
+			}
+			require.ErrorIs(t, err, drivertest.ErrInjected)
+		}
+	}
+}
+
+// The rows of several tenants are what a map says, whatever the policies were when they were written.
+func TestTenantModel(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
+		ctx, db := t.Context(), kind.Open(t, nil)
+		steps := 150
+		if testing.Short() || kind.Shared() {
+			steps = 60
+		}
+		seed := rand.Uint64()
+		t.Logf("seed %d", seed)
+		r := rand.New(rand.NewPCG(seed, 0))
+		clients := stores(t, db, 2)
+		layout := []Layout{Packed, CellPerColumn}[r.IntN(2)]
+		schema := plainTenants(layout)
+		schema.Conditional = r.IntN(2) == 0
+		_, err := clients[0].Create(ctx, schema)
+		require.NoError(t, err)
+		names := []string{"alpha", "beta", "gamma"}
+		tables := [][]*Table{openTenants(t, clients[0], "log", names...), openTenants(t, clients[1], "log", names...)}
+		model := make([]map[int64]Row, len(names))
+		for i := range model {
+			model[i] = make(map[int64]Row)
+		}
+		for range steps {
+			client, of, id := r.IntN(len(clients)), r.IntN(len(names)), int64(r.IntN(12))
+			tbl := tables[client][of]
+			row := Row{"id": id, "at": int32(0)}
+			switch op := r.IntN(10); op {
+			case 0, 1, 2:
+				update := schema.Conditional && r.IntN(2) == 0
+				for name, v := range map[string]any{"level": int16(r.IntN(5)), "user": fmt.Sprint(r.IntN(3)), "note": fmt.Sprint("n", r.IntN(9)), "zone": fmt.Sprint("z", r.IntN(9)), "size": r.Int64N(9)} {
+					if r.IntN(4) > 0 {
+						row[name] = v
+					}
+				}
+				was, there := model[of][id]
+				switch {
+				case update && !there:
+					require.ErrorIs(t, tbl.Update(ctx, row), ErrNoRow)
+				case update:
+					require.NoError(t, tbl.Update(ctx, row))
+					next := maps.Clone(was)
+					maps.Copy(next, row)
+					model[of][id] = next
+				default:
+					require.NoError(t, tbl.Put(ctx, row))
+					model[of][id] = row
+				}
+			case 3:
+				require.NoError(t, tbl.Delete(ctx, row))
+				delete(model[of], id)
+			case 4, 5:
+				columns := []string{"note", "zone", "size", "level", "user"}
+				r.Shuffle(len(columns), func(i, j int) { columns[i], columns[j] = columns[j], columns[i] })
+				require.NoError(t, clients[client].SetPolicy(ctx, names[of], "log", Policy{Whole: r.IntN(4) == 0, Sensitive: columns[:r.IntN(4)]}))
+			case 6:
+				columns := [][]string{nil, {"zone"}, {"size", "zone"}, {"note"}}[r.IntN(4)]
+				got, err := tbl.Get(ctx, row, columns...)
+				require.NoError(t, err)
+				want := model[of][id]
+				if want != nil && columns != nil {
+					all := want
+					want = Row{"id": id, "at": int32(0)}
+					for _, c := range columns {
+						if v, ok := all[c]; ok {
+							want[c] = v
+						}
+					}
+				}
+				require.Equal(t, want, got)
+			case 7:
+				if r.IntN(3) == 0 {
+					require.NoError(t, clients[client].RotateTenantKey(ctx, names[of]))
+				}
+				stopped, cancel := context.WithCancel(ctx)
+				at := r.IntN(3 * sweepParts)
+				_, err := tbl.Convert(stopped, &ConvertOptions{Progress: func(done, _ int) {
+					if done == at {
+						cancel()
+					}
+				}})
+				cancel()
+				if err != nil {
+					require.ErrorIs(t, err, context.Canceled)
+				}
+			default:
+				level, zone := int16(r.IntN(5)), fmt.Sprint("z", r.IntN(9))
+				for _, where := range []Predicate{Field[int16]("level").AtLeast(level), Field[string]("zone").Equal(zone)} {
+					var want []Row
+					for id := range int64(12) {
+						m, ok := model[of][id]
+						if ok && (len(where.terms) > 0 && where.terms[0].column == "level" && m["level"] != nil && m["level"].(int16) >= level ||
+							where.terms[0].column == "zone" && m["zone"] == zone) {
+							want = append(want, m)
+						}
+					}
+					require.Equal(t, want, sorted(t, tbl, Query{Where: where}))
+				}
+			}
+		}
+		for client := range tables {
+			for of, tbl := range tables[client] {
+				_, err := tbl.Convert(ctx, nil)
+				require.NoError(t, err)
+				require.Len(t, sorted(t, tbl, Query{}), len(model[of]))
+				for _, row := range sorted(t, tbl, Query{}) {
+					require.Equal(t, model[of][row["id"].(int64)], row)
+				}
+				report, err := tbl.Verify(ctx, nil)
+				require.NoError(t, err)
+				require.Empty(t, report.Faults)
+			}
+		}
+	})
+}
+
+// Whatever of one tenant is put in the place of another's is noticed, or does no harm.
+func TestTenantsTamper(t *testing.T) {
+	for _, layout := range []Layout{Packed, CellPerColumn} {
+		ctx, db := t.Context(), drivertest.NewMemory()
+		st := stores(t, db, 1)[0]
+		_, err := st.Create(ctx, plainTenants(layout))
+		require.NoError(t, err)
+		tables := openTenants(t, st, "log", "alpha", "beta")
+		var keys [2][]byte
+		var cells [2][]driver.Cell
+		for i, tbl := range tables {
+			require.NoError(t, tbl.Put(ctx, tenantRow(1)))
+			keys[i] = stored(t, tbl, tenantRow(1)).key
+			cells[i], err = tbl.now().data.Get(ctx, keys[i], driver.Slice{})
+			require.NoError(t, err)
+		}
+		data := tables[0].now().data
+		put := func(row []byte, cells ...driver.Cell) {
+			require.NoError(t, data.Apply(ctx, driver.Mutation{Row: row, Puts: cells}))
+		}
+		for _, cell := range cells[1] {
+			put(keys[0], cell)
+			_, err := tables[0].Get(ctx, tenantRow(1))
+			require.Error(t, err)
+			require.True(t, errors.Is(err, ErrWrongKey) || errors.Is(err, ErrTampered) || errors.Is(err, ErrTorn), "%v", err)
+			put(keys[0], cells[0]...)
+		}
+		put(keys[0], cells[1]...) // the whole row
+		_, err = tables[0].Get(ctx, tenantRow(1))
+		require.ErrorIs(t, err, ErrWrongKey)
+		put(keys[0], cells[0]...)
+		put(append(bytes.Clone(tables[0].now().prefix), keys[1][16:]...), cells[1]...) // the row behind the other's token
+		for _, err = range tables[0].Query(ctx, Query{}) {
+			if err != nil {
+				break
+			}
+		}
+		require.ErrorIs(t, err, ErrWrongKey)
+		require.NoError(t, data.Apply(ctx, driver.Mutation{Row: append(bytes.Clone(tables[0].now().prefix), keys[1][16:]...), DeleteRow: true}))
+
+		// Postings that lead to the other's row.
+		c := tables[0].now().byName["user"]
+		r := stored(t, tables[0], tenantRow(1))
+		posting := slices.Concat(c.lead, r.search[c.position], keys[1], r.write[:])
+		require.NoError(t, tables[0].now().postings.Apply(ctx, driver.Mutation{Row: posting, Puts: []driver.Cell{postingCell}}))
+		for _, err = range tables[0].Query(ctx, Query{Where: Field[string]("user").Equal("user1")}) {
+			if err != nil {
+				break
+			}
+		}
+		require.ErrorIs(t, err, ErrWrongKey)
+
+		// The record of the one in the place of the other's.
+		catalogue := st.catalogue
+		record, err := catalogue.family.Get(ctx, catalogueRow, driver.Slice{Only: [][]byte{catalogue.tenantQualifier("beta")}})
+		require.NoError(t, err)
+		require.NoError(t, catalogue.family.Apply(ctx, driver.Mutation{Row: catalogueRow, Puts: []driver.Cell{
+			{Qualifier: catalogue.tenantQualifier("alpha"), Value: record[0].Value},
+		}}))
+		fresh := stores(t, db, 1)[0]
+		unbound, err := fresh.Table(ctx, "log")
+		require.NoError(t, err)
+		_, err = unbound.Tenant(ctx, "alpha")
+		require.ErrorIs(t, err, ErrTampered)
+		require.ErrorIs(t, fresh.SetPolicy(ctx, "alpha", "log", Policy{}), ErrTampered)
+	}
+}
+
+// Neither names nor keys of tenants nor what their policies seal are to be found in the database.
+func TestTenantCanary(t *testing.T) {
+	ctx, db := t.Context(), drivertest.NewMemory()
+	st := stores(t, db, 1)[0]
+	_, err := st.Create(ctx, plainTenants(Packed))
+	require.NoError(t, err)
+	const name = "a-tenant-that-nobody-knows"
+	tbl := openTenants(t, st, "log", name)[0]
+	require.NoError(t, st.SetPolicy(ctx, name, "log", Policy{}))
+	row := tenantRow(1)
+	require.NoError(t, tbl.Put(ctx, row))
+	names, err := db.Families(ctx)
+	require.NoError(t, err)
+	all := func() (found [][]byte) {
+		for _, name := range names {
+			spec := driver.FamilySpec{Name: name, Layout: driver.LayoutWide}
+			switch name {
+			case tbl.now().spec.Name:
+				spec = tbl.now().spec
+			case tbl.now().postingSpec.Name:
+				spec = tbl.now().postingSpec
+			}
+			family, err := db.Family(ctx, spec)
+			require.NoError(t, err)
+			for row, err := range family.Scan(ctx, driver.Range{AnyOrder: true}) {
+				require.NoError(t, err)
+				found = append(found, row.Key)
+				for _, cell := range row.Cells {
+					found = append(found, cell.Qualifier, cell.Value)
+				}
+			}
+		}
+		return found
+	}
+	require.True(t, holds(all(), []byte(row["note"].(string))), "the policy lets it be seen")
+	require.NoError(t, st.SetPolicy(ctx, name, "log", Policy{Sensitive: []string{"note", "zone"}}))
+	_, err = tbl.Convert(ctx, nil)
+	require.NoError(t, err)
+	_, tenant, _, err := st.catalogue.lookUp(ctx, "log", name)
+	require.NoError(t, err)
+	k, err := st.keys.ofTenant(st.keys.table(tbl.id), tenant)
+	require.NoError(t, err)
+	found := all()
+	for what, secret := range map[string][]byte{
+		"name": []byte(name), "id": tenant.ID[:], "note": []byte(row["note"].(string)), "zone": []byte(row["zone"].(string)), "user": []byte("user1"),
+		"key": k.tenant.keys[0].Secret(), "row key": k.tenant.derive(0, purposeRow, columnRef{Table: tbl.id}).Secret(),
+	} {
+		require.False(t, holds(found, secret), what)
+	}
+}
