@@ -122,12 +122,12 @@ func (o *loadOptions) check() error {
 	return nil
 }
 
-// keptStore names a store that is there before or after the command, and the file of its key.
+// keptStore names a store that is there before or after the command, and its master key.
 type keptStore struct{ store, key string }
 
 func (o *keptStore) bind(f *pflag.FlagSet) {
 	f.StringVar(&o.store, "store", "", "the `store`:\n"+strings.Join(storeKindUsages(), "\n"))
-	f.StringVar(&o.key, "key", "", "`file` with the store's key, as keygen makes it")
+	f.StringVar(&o.key, "key", "", keyFlagHelp("the store's master key"))
 }
 
 func (o *keptStore) check() error {
@@ -137,14 +137,7 @@ func (o *keptStore) check() error {
 	if err := checkStore(o.store); err != nil {
 		return err
 	}
-	return needKey(o.key)
-}
-
-func needKey(file string) error {
-	if file == "" {
-		return usagef("a store that is kept needs a key: make one with 'opebench keygen FILE' and give it with --key FILE")
-	}
-	return nil
+	return checkKey("--key", o.key)
 }
 
 func layoutFlagHelp() string {

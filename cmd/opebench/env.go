@@ -26,14 +26,18 @@ type env struct {
 	progress    bool // stderr is a terminal that can redraw a line
 	colour      bool // stdout may be coloured
 
-	openStore openFunc
+	// ask asks a question that is answered by yes or no; nil where nobody can be asked.
+	ask func(ctx context.Context, question string) (bool, error)
+
+	openStore  openFunc
+	passphrase askFunc
 
 	helpErr error // of writing a help text
 }
 
 // system returns the env of this process.
 func system() *env {
-	e := &env{stdout: os.Stdout, stderr: os.Stderr, openStore: openStore}
+	e := &env{stdout: os.Stdout, stderr: os.Stderr, openStore: openStore, passphrase: askPassphrase}
 	able := os.Getenv("TERM") != "dumb"
 	if fd := int(os.Stdout.Fd()); term.IsTerminal(fd) {
 		e.stdoutWidth = 80
@@ -43,6 +47,9 @@ func system() *env {
 		e.colour = able && os.Getenv("NO_COLOR") == ""
 	}
 	e.progress = able && term.IsTerminal(int(os.Stderr.Fd()))
+	if term.IsTerminal(int(os.Stdin.Fd())) {
+		e.ask = ask
+	}
 	return e
 }
 

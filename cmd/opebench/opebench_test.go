@@ -293,7 +293,7 @@ func TestRangeQueryRefusesMovedRows(t *testing.T) {
 			return rows
 		}}
 	})
-	require.Equal(t, exitOK, execute(e, []string{"keygen", key}))
+	require.Equal(t, exitOK, execute(e, []string{"keys", "generate", key}))
 	kept := []string{"--store", "pebble:x", "--key", key}
 	require.Equal(t, exitOK, execute(e, append([]string{"insert", "--n", "300", "--scheme", "boldyreva"}, kept...)), stderr)
 	lying = true
@@ -372,7 +372,7 @@ func TestFullDiskLosesNothing(t *testing.T) {
 	e := &env{stdout: &stdout, stderr: &stderr, openStore: func(_ context.Context, name string, _ bool) (driver.DB, error) {
 		return pebble.Open(strings.TrimPrefix(name, "pebble:"), &pebble.Options{FS: full})
 	}}
-	require.Equal(t, exitOK, execute(e, []string{"keygen", key}))
+	require.Equal(t, exitOK, execute(e, []string{"keys", "generate", key}))
 	insert := append([]string{"insert", "--n", strconv.Itoa(n), "--writers", "1"}, kept...)
 	require.Equal(t, exitFailed, execute(e, insert), &stderr)
 	require.Contains(t, stderr.String(), "no space left")
@@ -441,7 +441,7 @@ func TestInterruptedInsert(t *testing.T) {
 
 func testInterruptedInsert(t *testing.T, scheme string) {
 	dir := t.TempDir()
-	require.NoError(t, exec.Command("opebench", "keygen", filepath.Join(dir, "key")).Run())
+	require.NoError(t, exec.Command("opebench", "keys", "generate", filepath.Join(dir, "key")).Run())
 	const n = 30_000
 	insert := []string{"insert", "--store", "pebble:data", "--key", "key", "--n", strconv.Itoa(n), "--batch", "20", "--scheme", scheme}
 	cmd, stdout, stderr := start(t, dir, insert...)
@@ -512,7 +512,7 @@ func TestClosedPipeEndsQuietly(t *testing.T) {
 	unixOnly(t)
 	dir := t.TempDir()
 	for _, args := range [][]string{
-		{"keygen", "key"},
+		{"keys", "generate", "key"},
 		{"insert", "--store", "pebble:data", "--key", "key", "--n", "30000"},
 	} {
 		cmd, _, stderr := start(t, dir, args...)
@@ -542,7 +542,7 @@ func TestUnwritableOutputIsAFailure(t *testing.T) {
 		t.Skip("there is no /dev/full on this system")
 	}
 	defer full.Close()
-	for _, args := range [][]string{{"run", "--n", "100", "--queries", "3"}, {"keygen"}, {"version"}, {}, {"--help"}, {"run", "--help"}, {"help", "run"}} {
+	for _, args := range [][]string{{"run", "--n", "100", "--queries", "3"}, {"keys", "generate"}, {"version"}, {}, {"--help"}, {"run", "--help"}, {"help", "run"}} {
 		cmd := exec.Command("opebench", args...)
 		cmd.Stdout = full
 		var stderr bytes.Buffer
@@ -585,7 +585,7 @@ func TestFlags(t *testing.T) {
 
 // Help fits a terminal, but for names that are longer.
 func TestHelpFits(t *testing.T) {
-	for _, args := range [][]string{{}, {"run"}, {"insert"}, {"range-query"}, {"keygen"}, {"servers"}, {"audit"}, {"version"}} {
+	for _, args := range [][]string{{}, {"run"}, {"insert"}, {"range-query"}, {"keys"}, {"keys", "generate"}, {"servers"}, {"audit"}, {"version"}} {
 		e, stdout, stderr := testEnv(t, func(db driver.DB) driver.DB { return db })
 		require.Equal(t, exitOK, execute(e, append(args, "--help")))
 		require.Empty(t, stderr.String())

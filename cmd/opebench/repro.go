@@ -16,6 +16,8 @@ import (
 	"github.com/rangecrypt/rangecrypt/cmd/opebench/internal/report"
 	"github.com/rangecrypt/rangecrypt/cmd/opebench/internal/repro"
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
 type reproOptions struct {
@@ -38,7 +40,7 @@ func newRepro(e *env, runF func(context.Context, *env, *reproOptions) error) *co
 	var lines strings.Builder
 	for _, f := range repro.Figures() {
 		names = append(names, f.Name)
-		fmt.Fprintf(&lines, "\n  %-14s %s", f.Name, f.About)
+		fmt.Fprintf(&lines, "\n  %-17s %s", f.Name, f.About)
 	}
 	cmd := &cobra.Command{
 		Use:   "repro FIGURE",
@@ -48,13 +50,18 @@ this module. It tells, statement by statement, what of the paper holds here and 
 differs, and why.
 
 What is measured in a database is so in the one that --store names, one kind at a time;
-without it, an embedded store in a temporary directory is used and removed.
+without it, an embedded store in a temporary directory is used and removed. Network
+latency is emulated in this process: between clients and servers, or as a pause before
+each call of an embedded store.
 
 Figures:` + lines.String(),
 		Example: `  opebench repro waage-fig1 --quick
   opebench repro waage-fig2 --plot fig2.svg --plot fig2.png
   opebench repro waage-fig3 --store cassandra://127.0.0.1/repro --key key --plot fig3.png
   opebench repro waage-fig3 --batch 1 --writers 1 --rounds 6
+  opebench repro ppc-fig3 --plot ppc3.svg
+  opebench repro securedbaas-fig8 --store cassandra://127.0.0.1/repro --key key
+  opebench repro saas-fig8 --store cassandra://10.0.0.1,10.0.0.2,10.0.0.3/repro --key key
   opebench repro waage-fig2 --json | jq -r 'select(.record=="point") | [.curve, .x, .y] | @tsv'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -71,7 +78,7 @@ Figures:` + lines.String(),
 	f.BoolVar(&opts.json, "json", false, "print JSON lines")
 	f.StringArrayVar(&opts.plots, "plot", nil, "draw the figure into this `file`, .svg or .png; repeatable")
 	f.StringVar(&opts.store, "store", "", "the `store` (default: a temporary embedded store):\n"+strings.Join(storeKindUsages(), "\n"))
-	f.StringVar(&opts.key, "key", "", "`file` with the key, as keygen makes it; needed with --store")
+	f.StringVar(&opts.key, "key", "", keyFlagHelp("the store's master key; needed with --store"))
 	f.BoolVar(&opts.replace, "replace", false, "drop what the store holds under the schemes")
 	f.IntVar(&opts.rounds, "rounds", 0, "`number` of repetitions in a database (default: the figure's own)")
 	opts.loadOptions.bind(f)
@@ -94,7 +101,7 @@ func (o *reproOptions) check(figure repro.Figure) error {
 		if err := checkStore(o.store); err != nil {
 			return err
 		}
-		if err := needKey(o.key); err != nil {
+		if err := checkKey("--key", o.key); err != nil {
 			return err
 		}
 	} else if o.replace {
@@ -108,19 +115,26 @@ func (o *reproOptions) check(figure repro.Figure) error {
 
 // database opens what a figure is measured in; free closes it.
 func (o *reproOptions) database(ctx context.Context, e *env) (d repro.Database, free func() error, err error) {
-	key, name, remove := ope.GenerateKey(), o.store, func() error { return nil }
+	key, name, remove := store.LocalKMS(ope.GenerateKey()), o.store, func() error { return nil }
 	if o.key != "" {
 		if key, err = readKey(e, o.key); err != nil {
 			return d, nil, err
 		}
 	}
-	d = repro.Database{Name: name, Replace: o.replace}
+	d = repro.Database{Name: name, Key: key, Replace: o.replace}
 	if name == "" {
 		dir, err := os.MkdirTemp("", "opebench-")
 		if err != nil {
 			return d, nil, fmt.Errorf("make a temporary store: %w", err)
 		}
 		d.Name, name, remove = temporary, "pebble:"+dir, func() error { return os.RemoveAll(dir) }
+	}
+	kind, rest, err := splitStore(name)
+	if err != nil {
+		return d, nil, errors.Join(err, remove())
+	}
+	if kind.far != nil {
+		d.Far = func(ctx context.Context, dial repro.Dial) (driver.DB, error) { return kind.far(ctx, rest, dial) }
 	}
 	if d.DB, err = e.openStore(ctx, name, true); err != nil {
 		return d, nil, errors.Join(err, remove())
@@ -165,10 +179,19 @@ func reproduce(ctx context.Context, e *env, opts *reproOptions) (err error) {
 	}
 	result, err := figure.Run(ctx, cfg)
 	if err != nil {
-		return interrupted(ctx, fmt.Errorf("%s: %w", figure.Name, err))
+		err = interrupted(ctx, fmt.Errorf("%s: %w", figure.Name, err))
 	}
-	f := report.Figure{Env: report.ThisEnvironment(time.Now()), Figure: figure, Seed: opts.seed, Quick: opts.quick, Result: result}
-	if opts.json {
+	if result == nil {
+		return err
+	}
+	// What was measured is shown in any case.
+	return errors.Join(err, opts.show(e, figure, result, plots))
+}
+
+// show prints and draws a result.
+func (o *reproOptions) show(e *env, figure repro.Figure, result *repro.Result, plots []*plotFile) (err error) {
+	f := report.Figure{Env: report.ThisEnvironment(time.Now()), Figure: figure, Seed: o.seed, Quick: o.quick, Result: result}
+	if o.json {
 		err = report.FigureJSON(e.stdout, f)
 	} else {
 		err = report.FigureTable(e.stdout, f, e.style())

@@ -19,7 +19,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 wrong answer or changed data found,
 4 store unreachable or in use, 5 column gives away too much, 130 interrupted.`,
 		Example: `  opebench run
   opebench run --input flights.csv --column delay --plot delay.svg
-  opebench keygen bench.key
+  opebench keys generate bench.key
   opebench insert --store pebble:data --key bench.key --input flights.csv --column delay
   opebench range-query --store pebble:data --key bench.key --from 10 --to 20
   opebench audit --input patients.csv --column age`,
@@ -49,8 +49,8 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 wrong answer or changed data found,
 	})
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%v", err) })
 	root.SuggestionsMinimumDistance = 2
-	root.AddCommand(newRun(e, run), newInsert(e, insert), newRangeQuery(e, rangeQuery), newKeygen(e, keygen),
-		newVerify(e, verify), newServers(e, manageServers), newAudit(e, auditColumn), newRepro(e, reproduce),
+	root.AddCommand(newRun(e, run), newInsert(e, insert), newRangeQuery(e, rangeQuery), newKeys(e),
+		newTable(e), newVerify(e, verify), newServers(e, manageServers), newAudit(e, auditColumn), newRepro(e, reproduce),
 		newVersion(e))
 	return root
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/cmd/opebench/internal/bench"
 	"github.com/rangecrypt/rangecrypt/cmd/opebench/internal/report"
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -72,7 +73,7 @@ Without --store, an embedded store in a temporary directory is used and removed.
 	f.StringArrayVar(&opts.schemes, "scheme", nil, "a scheme by `name`, repeatable\n(default "+strings.Join(defaultSchemes, ", ")+"):\n"+schemeFlagHelp())
 	f.StringVar(&opts.layout, "layout", "", layoutFlagHelp())
 	f.StringArrayVar(&opts.stores, "store", nil, "a `store`, repeatable (default: a temporary embedded store):\n"+strings.Join(storeKindUsages(), "\n"))
-	f.StringVar(&opts.key, "key", "", "`file` with the key, as keygen makes it; needed with --store")
+	f.StringVar(&opts.key, "key", "", keyFlagHelp("the stores' master key; needed with --store"))
 	f.BoolVar(&opts.replace, "replace", false, "drop what the store holds under these schemes")
 	f.IntVar(&opts.queries, "queries", 200, "`number` of range queries")
 	f.Float64SliceVar(&opts.selectivities, "selectivity", nil, "rows that a query selects, in `per cent` of all; queries take turns (default 0.1,1,10)")
@@ -106,11 +107,12 @@ func (o *runOptions) check() error {
 			return usagef("--store %s is given twice", name)
 		}
 	}
-	if len(o.stores) > 0 {
-		if err := needKey(o.key); err != nil {
+	if len(o.stores) > 0 || o.key != "" {
+		if err := checkKey("--key", o.key); err != nil {
 			return err
 		}
-	} else if o.replace {
+	}
+	if len(o.stores) == 0 && o.replace {
 		return usagef("--replace is about a store that is kept: name it with --store")
 	}
 	if o.queries < 1 || o.queries > 1_000_000 {
@@ -140,7 +142,7 @@ func run(ctx context.Context, e *env, opts *runOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	key := ope.GenerateKey()
+	key := store.LocalKMS(ope.GenerateKey())
 	if opts.key != "" {
 		if key, err = readKey(e, opts.key); err != nil {
 			return err
@@ -196,7 +198,7 @@ func run(ctx context.Context, e *env, opts *runOptions) (err error) {
 }
 
 // runOn measures on one store; the name "" is a temporary one.
-func runOn(ctx context.Context, e *env, name string, key ope.Key, cfg bench.Config) (r *bench.Report, err error) {
+func runOn(ctx context.Context, e *env, name string, key store.KMS, cfg bench.Config) (r *bench.Report, err error) {
 	if name == "" {
 		dir, derr := os.MkdirTemp("", "opebench-")
 		if derr != nil {

@@ -20,6 +20,7 @@ type serversOptions struct {
 	nodes    int
 	port     int
 	peerPort int
+	heapMB   int
 	killSafe bool
 }
 
@@ -85,6 +86,7 @@ needs no containers. They go on until they are told to stop.`,
 			f.IntVar(&opts.nodes, "nodes", 0, "`number` of nodes, 1 or 3 (default: 1, or as the folder was made)")
 			f.IntVar(&opts.port, "port", 0, "`port` for clients (default: 9042 for cassandra, 2181 for hbase's ZooKeeper)")
 			f.IntVar(&opts.peerPort, "peer-port", 0, "first `port` between the servers (default: 7000 for cassandra, 16000 for hbase)")
+			f.IntVar(&opts.heapMB, "heap", 0, "largest heap of a server in `MiB` (default: 768 for cassandra, 512 for hbase, which some 10^6 rows need more than)")
 			f.BoolVar(&opts.killSafe, "kill-safe", false, "have a Cassandra node acknowledge only what survives its being killed")
 		}
 		cmd.AddCommand(sub)
@@ -107,6 +109,9 @@ func (o *serversOptions) check() error {
 	}
 	if o.peerPort < 0 || o.peerPort > most {
 		return usagef("--peer-port is %d, need 1 to %d", o.peerPort, most)
+	}
+	if o.heapMB != 0 && (o.heapMB < 256 || o.heapMB > 1<<20) {
+		return usagef("--heap is %d MiB, need at least 256", o.heapMB)
 	}
 	if o.killSafe && o.kind != servers.Cassandra {
 		return usagef("--kill-safe is for cassandra; %s is always so", o.kind)
@@ -136,7 +141,7 @@ func manageServers(ctx context.Context, e *env, action string, opts *serversOpti
 func serversUp(ctx context.Context, e *env, opts *serversOptions) error {
 	begin := time.Now()
 	c, started, err := servers.Up(ctx, servers.Options{
-		Kind: opts.kind, Dir: opts.dir, Nodes: opts.nodes, Port: opts.port, PeerPort: opts.peerPort, KillSafe: opts.killSafe,
+		Kind: opts.kind, Dir: opts.dir, Nodes: opts.nodes, Port: opts.port, PeerPort: opts.peerPort, HeapMB: opts.heapMB, KillSafe: opts.killSafe,
 		Logf: func(format string, args ...any) { fmt.Fprintf(e.stderr, format+"\n", args...) },
 	})
 	if err != nil {

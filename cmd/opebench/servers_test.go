@@ -129,7 +129,7 @@ func TestInsertGoesOnWhenTheServerIsBack(t *testing.T) {
 	})
 	dir := t.TempDir()
 	store := "cassandra://" + l.Addr().String() + "/" + keyspace
-	require.NoError(t, exec.Command("opebench", "keygen", filepath.Join(dir, "key")).Run())
+	require.NoError(t, exec.Command("opebench", "keys", "generate", filepath.Join(dir, "key")).Run())
 	run := func(code int, args ...string) (stdout, stderr string) {
 		cmd, out, diagnostics := start(t, dir, append(args, "--store", store, "--key", "key")...)
 		_ = cmd.Wait()

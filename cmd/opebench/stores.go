@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/rangecrypt/rangecrypt/cmd/opebench/internal/repro"
 	"github.com/rangecrypt/rangecrypt/store/cassandra"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/hbase"
@@ -27,18 +28,22 @@ type storeKind struct {
 	usage  string
 	check  func(name string) error // of what is behind the colon; may be nil
 	open   openFunc
+	far    farFunc // nil for one without servers
 }
 
 // An openFunc opens a database. Without create, one that does not exist is an error and is not
 // made.
 type openFunc func(ctx context.Context, name string, create bool) (driver.DB, error)
 
+// A farFunc opens a database on servers with connections that dial makes.
+type farFunc func(ctx context.Context, name string, dial repro.Dial) (driver.DB, error)
+
 // storeKinds lists them; names are validated against it and opened from it.
 func storeKinds() []storeKind {
 	return []storeKind{
 		{scheme: "pebble", usage: "pebble:DIR", open: openPebble},
-		{scheme: "cassandra", usage: "cassandra://HOST[:PORT][,...]/KEYSPACE[?replication=N]", check: checkCassandra, open: openCassandra},
-		{scheme: "hbase", usage: "hbase://QUORUM[/NAMESPACE]", check: checkHBase, open: openHBase},
+		{scheme: "cassandra", usage: "cassandra://HOST[:PORT][,...]/KEYSPACE[?replication=N]", check: checkCassandra, open: openCassandra, far: openCassandraBy},
+		{scheme: "hbase", usage: "hbase://QUORUM[/NAMESPACE]", check: checkHBase, open: openHBase, far: openHBaseBy},
 	}
 }
 
@@ -95,7 +100,7 @@ func openStore(ctx context.Context, name string, create bool) (driver.DB, error)
 func openPebble(_ context.Context, dir string, create bool) (driver.DB, error) {
 	if !create {
 		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("there is no store in %s; 'opebench insert' makes one: %w", dir, fs.ErrNotExist)
+			return nil, fmt.Errorf("there is no store in %s; 'opebench insert' and 'opebench table create' make one: %w", dir, fs.ErrNotExist)
 		}
 	}
 	return pebble.Open(dir, nil)
@@ -161,10 +166,15 @@ func checkCassandra(name string) error {
 }
 
 func openCassandra(ctx context.Context, name string, _ bool) (driver.DB, error) {
+	return openCassandraBy(ctx, name, nil)
+}
+
+func openCassandraBy(ctx context.Context, name string, dial repro.Dial) (driver.DB, error) {
 	config, err := parseCassandra(name)
 	if err != nil {
 		return nil, err
 	}
+	config.Dial = dial
 	config.Logger = slog.New(warnings{os.Stderr})
 	return cassandra.Open(ctx, config)
 }
@@ -215,11 +225,15 @@ func checkHBase(name string) error {
 }
 
 func openHBase(ctx context.Context, name string, _ bool) (driver.DB, error) {
+	return openHBaseBy(ctx, name, nil)
+}
+
+func openHBaseBy(ctx context.Context, name string, dial repro.Dial) (driver.DB, error) {
 	quorum, namespace, err := parseHBase(name)
 	if err != nil {
 		return nil, err
 	}
-	return hbase.Open(ctx, quorum, &hbase.Options{Namespace: namespace})
+	return hbase.Open(ctx, quorum, &hbase.Options{Namespace: namespace, Dial: dial})
 }
 
 // temporary is the name that reports give to a store that is removed in the end.

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -41,7 +42,9 @@ func (m *meter) Family(ctx context.Context, spec driver.FamilySpec) (driver.Fami
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.names = append(m.names, spec.Name)
+	if !slices.Contains(m.names, spec.Name) {
+		m.names = append(m.names, spec.Name)
+	}
 	if m.bytes[spec.Name] == nil {
 		m.bytes[spec.Name] = new(atomic.Int64)
 	}
@@ -105,6 +108,16 @@ func (f meteredFamily) count(row []byte, puts []driver.Cell) {
 		n += len(row) + len(c.Qualifier) + len(c.Value)
 	}
 	f.bytes.Add(int64(n))
+}
+
+func (f meteredFamily) Replace(ctx context.Context, replacements ...driver.Replacement) error {
+	if err := f.Family.Replace(ctx, replacements...); err != nil {
+		return err
+	}
+	for _, r := range replacements {
+		f.count(r.Row, r.Puts)
+	}
+	return nil
 }
 
 // A meteredCommitter is a family that can check several cells, which indexes make use of.

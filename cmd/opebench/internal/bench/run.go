@@ -131,8 +131,9 @@ type Report struct {
 	Results  []Result
 }
 
-// minPairs is into how many rounds the insertion is divided at least, if there are rows enough:
-// the schemes take turns in each, so that a round of one and of plain are a pair.
+// minPairs is into how many rounds the insertion is divided at least, if there are rows enough to
+// keep all writers busy in each: the schemes take turns, so that a round of one and of plain are a
+// pair.
 const minPairs = 20
 
 // roundRows bounds the rows of a round, which are held in memory.
@@ -288,7 +289,7 @@ func insertRounds(ctx context.Context, st *Store, cfg Config, model *model, cand
 	defer cfg.Progress.Done()
 	ties := st.Load(NewLoad())
 	full := cfg.Batch * cfg.Writers // rows that keep all writers busy
-	size := max(min(report.Rows/(minPairs*full)*full, roundRows), cfg.Batch)
+	size := max(min(max(report.Rows/(minPairs*full), 1)*full, roundRows), cfg.Batch)
 
 	round := make([]Row, 0, size)
 	turn := 0

@@ -3,13 +3,14 @@ package bench
 import (
 	"context"
 	"crypto/aes"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
@@ -31,22 +32,21 @@ var (
 type Store struct {
 	store *store.Store
 	meter *meter
-	key   ope.Key
 }
 
 // OpenStore opens a store as OpenTables does, and measures what is done with it.
-func OpenStore(ctx context.Context, db driver.DB, key ope.Key, create bool) (*Store, error) {
+func OpenStore(ctx context.Context, db driver.DB, key store.KMS, create bool) (*Store, error) {
 	m := newMeter(db)
 	st, err := OpenTables(ctx, m.db(), key, create)
 	if err != nil {
 		return nil, err
 	}
-	return &Store{store: st, meter: m, key: key}, nil
+	return &Store{store: st, meter: m}, nil
 }
 
 // OpenTables opens the tables of a store. With create it makes a store where the database holds
 // none; otherwise that is ErrNoTable. A key that is not the store's is store.ErrWrongKey.
-func OpenTables(ctx context.Context, db driver.DB, key ope.Key, create bool) (*store.Store, error) {
+func OpenTables(ctx context.Context, db driver.DB, key store.KMS, create bool) (*store.Store, error) {
 	if !create {
 		families, err := db.Families(ctx)
 		if err != nil {
@@ -56,9 +56,9 @@ func OpenTables(ctx context.Context, db driver.DB, key ope.Key, create bool) (*s
 			return nil, errNothing
 		}
 	}
-	st, err := store.Open(ctx, db, key, nil)
+	st, err := store.OpenKMS(ctx, db, key, nil)
 	if errors.Is(err, store.ErrWrongKey) {
-		err = fmt.Errorf("the key is not the one this store was made with: %w", err)
+		err = fmt.Errorf("the key or passphrase is not this store's: %w", err)
 	}
 	return st, err
 }
@@ -296,7 +296,8 @@ func (s *Store) OpenOrCreate(ctx context.Context, target Target, kind Kind, colu
 // Load returns the row ids of the load of that name. Loads of one store have different names,
 // unless one repeats the other.
 func (s *Store) Load(name uint64) *Ties {
-	block, err := aes.NewCipher(s.key.Expand(16, "opebench/1", "ties"))
+	key := sha256.Sum256(binary.BigEndian.AppendUint64([]byte("opebench/2 ties"), name))
+	block, err := aes.NewCipher(key[:16])
 	if err != nil {
 		panic("bench: " + err.Error()) // 16 bytes are a key
 	}

@@ -203,14 +203,15 @@ func FigurePlot(name string, f Figure) ([]byte, error) {
 	p.X.Label.Text = f.X
 	p.X.Tick.Marker, p.Y.Tick.Marker = roundTicks{}, roundTicks{}
 	low, top, right, rising := math.Inf(1), 0.0, 0.0, false
+	lastOnly := len(f.Curves) > manyCurves
 	looks := looksOf(f.Curves)
 	for i, c := range f.Curves {
 		var xys plotter.XYs
-		for _, pt := range c.Points {
+		for j, pt := range c.Points {
 			xys = append(xys, plotter.XY{X: pt.X, Y: pt.Y})
-			low, top, right = min(low, pt.Y), max(top, pt.Y, pt.High), max(right, pt.X)
-			if pt.High > 0 {
-				low = min(low, pt.Low)
+			low, top, right = min(low, pt.Y), max(top, pt.Y), max(right, pt.X)
+			if hasInterval(c, j, lastOnly) {
+				low, top = min(low, pt.Low), max(top, pt.High)
 			}
 		}
 		if !c.Paper {
@@ -220,7 +221,7 @@ func FigurePlot(name string, f Figure) ([]byte, error) {
 			}
 			line.LineStyle = looks[i]
 			p.Add(line)
-			if err := addIntervals(p, c, (float64(i)+0.5)/float64(len(f.Curves))-0.5, looks[i].Color); err != nil {
+			if err := addIntervals(p, c, lastOnly, (float64(i)+0.5)/float64(len(f.Curves))-0.5, looks[i].Color); err != nil {
 				return nil, err
 			}
 			p.Legend.Add(c.Name, line)
@@ -245,7 +246,7 @@ func FigurePlot(name string, f Figure) ([]byte, error) {
 		p.Y.Min, p.Y.Max = low/1.2, top*1.2
 	}
 	width := 20 * vg.Centimeter
-	if len(f.Curves) > manyCurves {
+	if lastOnly {
 		// Beside the curves, where it hides none of them.
 		p.X.Max = right * 1.5
 		p.X.Tick.Marker = upTo{p.X.Tick.Marker, right}
@@ -255,13 +256,19 @@ func FigurePlot(name string, f Figure) ([]byte, error) {
 	return picture(name, f.Title, width, p)
 }
 
+// hasInterval reports whether a point is drawn with its confidence interval. lastOnly is for many
+// curves, which would be hidden by those of all their points.
+func hasInterval(c repro.Curve, i int, lastOnly bool) bool {
+	return c.Points[i].High > 0 && (!lastOnly || i == len(c.Points)-1)
+}
+
 // addIntervals draws the confidence intervals of a curve, where it has some. Those of curves with the
 // same points stand beside each other: offset, -1/2 to 1/2, says where.
-func addIntervals(p *plot.Plot, c repro.Curve, offset float64, colour color.Color) error {
+func addIntervals(p *plot.Plot, c repro.Curve, lastOnly bool, offset float64, colour color.Color) error {
 	var xys plotter.XYs
 	var errs plotter.YErrors
 	for i, pt := range c.Points {
-		if pt.High > 0 {
+		if hasInterval(c, i, lastOnly) {
 			next := c.Points[max(i-1, 0)]
 			if i+1 < len(c.Points) {
 				next = c.Points[i+1]

@@ -33,7 +33,7 @@ func measuredWith(t *testing.T, schemes ...string) Run {
 	t.Helper()
 	source, err := bench.Generate("uniform", 1000, 1, "", "")
 	require.NoError(t, err)
-	st, err := bench.OpenStore(context.Background(), drivertest.NewMemory(), ope.GenerateKey(), true)
+	st, err := bench.OpenStore(context.Background(), drivertest.NewMemory(), store.LocalKMS(ope.GenerateKey()), true)
 	require.NoError(t, err)
 	report, err := bench.Run(context.Background(), st, bench.Config{
 		Source: source, Schemes: schemes, Queries: 12, Selectivities: []float64{0.001, 0.1}, Batch: 10, Writers: 1, Seed: 1,

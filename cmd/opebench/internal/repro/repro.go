@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/rangecrypt/rangecrypt/cmd/opebench/internal/bench"
+	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -26,7 +27,7 @@ type Figure struct {
 
 // Figures returns all figures that can be reproduced.
 func Figures() []Figure {
-	return slices.Concat(waageSamplings, waageInserts, waageDecrypt, waageCriteria)
+	return slices.Concat(waageSamplings, waageInserts, waageDecrypt, waageCriteria, ppcTable, ppcQueries, ferrettiFigures, saasFigures)
 }
 
 // Find returns the figure with a name.
@@ -58,8 +59,13 @@ type Config struct {
 type Database struct {
 	Name    string // for a title
 	DB      driver.DB
+	Key     store.KMS    // of the stores in DB
 	Store   *bench.Store // in DB
 	Replace bool         // drop tables that exist
+
+	// Far opens it once more, for a client whose connections dial makes. It is nil where there are
+	// none, as of an embedded database.
+	Far func(ctx context.Context, dial Dial) (driver.DB, error)
 }
 
 // A Result is what an experiment found: curves over a common axis, a table, or both, and what they

@@ -104,7 +104,6 @@ type timing struct {
 	seconds [][]float64 // by round and step: since the first value
 	passes  int         // over the whole index, in all rounds
 	moved   int         // values that got another ciphertext, in all rounds
-
 }
 
 // total returns the time of all steps of a round.
@@ -193,25 +192,37 @@ func (ts timings) named(name string) *timing {
 	return ts[i]
 }
 
-// ratio returns how many times longer a took than b.
+// ratio returns how many times longer a took than b. They are of the same order: others do not take
+// turns, and meet other weather.
 func (ts timings) ratio(a, b string) ratio {
+	return medianOf(ts.factors(a, b))
+}
+
+// overOrders returns how many times longer a took than b, which is of another order, each beside the
+// curve without encryption of its own order.
+func (ts timings) overOrders(a, b string) ratio {
+	return ratioOf(ts.factors(a, ts.named(a).beside), ts.factors(b, ts.named(b).beside))
+}
+
+// factors returns how many times longer a took than b, by round.
+func (ts timings) factors(a, b string) (all []float64) {
 	x, y := ts.named(a), ts.named(b)
-	var all []float64
 	for round := range min(len(x.seconds), len(y.seconds)) {
 		all = append(all, x.total(round)/y.total(round))
 	}
-	low, mid, high := measure.Median(all)
-	return ratio{low, mid, high}
+	return all
 }
 
-// waageInsert measures in the configured database what the paper measured in its own.
+// waageInsert measures in the configured database what the paper measured in its own. When it fails,
+// or ctx ends, it returns what the rounds before were, if there was one, together with the error.
 func waageInsert(ctx context.Context, cfg Config, paperStore string) (*Result, error) {
 	step, rounds := insertStep, cmp.Or(cfg.Rounds, insertRounds)
 	if cfg.Quick {
 		step, rounds = insertQuickStep, cmp.Or(cfg.Rounds, insertQuickRounds)
 	}
-	all, err := timeInsertions(ctx, cfg, step, rounds)
-	if err != nil {
+	planned := rounds
+	all, rounds, err := timeInsertions(ctx, cfg, step, rounds)
+	if rounds == 0 {
 		return nil, err
 	}
 	last := step * insertSteps
@@ -228,6 +239,9 @@ func waageInsert(ctx context.Context, cfg Config, paperStore string) (*Result, e
 			"The Kerschbaum curves are compared with the unencrypted one of the same order that has the same index and postings, the others with the plain one. " +
 			"passes: how often the whole index was written anew, and moved: values that got another ciphertext, both in a round."},
 		Findings: insertFindings(all, cfg, paperStore),
+	}
+	if rounds < planned {
+		r.Notes = append(r.Notes, fmt.Sprintf("It ended early: %d of %d rounds.", rounds, planned))
 	}
 	if !strings.HasPrefix(cfg.Database.Name, strings.ToLower(paperStore)) {
 		r.Notes = append(r.Notes, "The paper measured this in "+paperStore+".")
@@ -261,7 +275,7 @@ func waageInsert(ctx context.Context, cfg Config, paperStore string) (*Result, e
 		r.Table.Rows = append(r.Table.Rows, append(row, factor,
 			numeral(float64(t.passes)/float64(len(t.seconds)), 0), numeral(float64(t.moved)/float64(len(t.seconds)), 0)))
 	}
-	return r, nil
+	return r, err
 }
 
 func plural(n int, what string) string {
@@ -273,30 +287,30 @@ func plural(n int, what string) string {
 
 // timeInsertions measures the curves round by round. In a round, those of one order fill new tables
 // with the same values and take turns after every step, so that a curve and the one that it is
-// compared with meet the same weather; each step begins with another one.
-func timeInsertions(ctx context.Context, cfg Config, step, rounds int) (timings, error) {
+// compared with meet the same weather; each step begins with another one. It returns how many rounds
+// are whole, and the curves of these, also together with an error.
+func timeInsertions(ctx context.Context, cfg Config, step, rounds int) (all timings, whole int, err error) {
 	kind, err := bench.KindByName("int32")
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	st := cfg.Database.Store
 	if !cfg.Database.Replace {
 		// Nothing is written before it is known that no table of a user is in the way.
 		exist, err := st.Tables(ctx)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		for _, c := range insertions {
 			target, err := bench.TargetOf(c.scheme, "")
 			if err != nil {
-				return nil, err
+				return nil, 0, err
 			}
 			if slices.Contains(exist, target.Name()) {
-				return nil, fmt.Errorf("%w: the store holds values under %s already; name another store, or give --replace to drop them", bench.ErrExists, target.Name())
+				return nil, 0, fmt.Errorf("%w: the store holds values under %s already; name another store, or give --replace to drop them", bench.ErrExists, target.Name())
 			}
 		}
 	}
-	var all timings
 	for _, c := range insertions {
 		all = append(all, &timing{insertion: c})
 	}
@@ -309,6 +323,7 @@ func timeInsertions(ctx context.Context, cfg Config, step, rounds int) (timings,
 		}
 	}
 	for round := range rounds {
+		before := all.clone()
 		for _, order := range orders {
 			var turns timings
 			for _, t := range all {
@@ -321,11 +336,22 @@ func timeInsertions(ctx context.Context, cfg Config, step, rounds int) (timings,
 				}
 			}
 			if err := turns.fill(ctx, cfg, kind, order, step, round); err != nil {
-				return nil, err
+				return before, round, err
 			}
 		}
 	}
-	return all, nil
+	return all, rounds, nil
+}
+
+// clone returns timings that stay as they are while others of these rounds come.
+func (ts timings) clone() timings {
+	var copies timings
+	for _, t := range ts {
+		c := *t
+		c.seconds = slices.Clone(t.seconds)
+		copies = append(copies, &c)
+	}
+	return copies
 }
 
 // skips reports whether a curve has been measured often enough for being so slow.
@@ -433,7 +459,7 @@ func insertFindings(all timings, cfg Config, paperStore string) []Finding {
 	mopeWozniak, mopeKerschbaum := all.ratio(mope, wozniakIndexed), all.ratio(mope, publishedMean)
 	mopeCost, keyedCost := all.ratio(mope, bare), all.ratio(wozniakKeyed, bare)
 	wozniakKerschbaum := all.ratio(wozniakIndexed, publishedMean)
-	paperWorst, ourWorst := all.ratio(publishedWorst, publishedMean), all.ratio(relabelledWorst, relabelledMean)
+	paperWorst, ourWorst := all.overOrders(publishedWorst, publishedMean), all.overOrders(relabelledWorst, relabelledMean)
 	worst, ours := all.named(publishedWorst), all.named(relabelledWorst)
 	each := func(n int, t *timing) string { return commas(float64(n) / float64(len(t.seconds))) }
 
@@ -445,10 +471,10 @@ func insertFindings(all timings, cfg Config, paperStore string) []Finding {
 			"The paper: Wozniak's scheme is almost as fast as Kerschbaum's, but needs an index. Here the indexed form takes %v times as long as Kerschbaum as published in random order, whose value is a column with postings, not a row key. The keyed form needs no index and takes %v times as long as no encryption.",
 			wozniakKerschbaum, keyedCost),
 		paperWorst.above(2).finding(
-			"The paper: with pre-sorted input Kerschbaum's scheme is prohibitively slow. As published it takes %v times as long here as with random input: the whole index is written anew %s times, which moves %s values.%s",
+			"The paper: with pre-sorted input Kerschbaum's scheme is prohibitively slow. As published it takes %v times as long here as with random input, each beside no encryption of the same order: the whole index is written anew %s times, which moves %s values.%s",
 			paperWorst, each(worst.passes, worst), each(worst.moved, worst), batched(cfg)),
 		ourWorst.above(2).finding(
-			"The paper: pre-sorted input should be avoided at all. With local relabelling it takes %v times as long as random input, and moves %s values.",
+			"The paper: pre-sorted input should be avoided at all. With local relabelling it takes %v times as long as random input, each beside no encryption of the same order, and moves %s values.",
 			ourWorst, each(ours.moved, ours)),
 	}
 	if paperStore == "Cassandra" {

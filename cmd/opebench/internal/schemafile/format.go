@@ -1,0 +1,81 @@
+package schemafile
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode"
+
+	"github.com/rangecrypt/rangecrypt/store"
+)
+
+// Format returns the file of a schema, which Parse reads back to the same schema.
+func Format(s store.Schema) []byte {
+	var b strings.Builder
+	field := func(indent, name, value string) { fmt.Fprintf(&b, "%s%s: %s\n", indent, name, value) }
+	common := func(name string, typ store.Type, encryption, scheme string) {
+		field("  - ", "name", quoted(name))
+		if encryption != "tie" {
+			field("    ", "type", typ.String())
+		}
+		field("    ", "encryption", encryption)
+		if scheme != "" {
+			field("    ", "scheme", scheme)
+		}
+	}
+	field("", "table", quoted(s.Name))
+	field("", "layout", s.Layout.String())
+	field("", "spread-bits", fmt.Sprint(s.SpreadBits))
+	if s.Conditional {
+		field("", "conditional", "true")
+	}
+	b.WriteString("key:\n")
+	for _, p := range s.Key {
+		common(p.Name(), p.Type(), p.Encryption(), p.Scheme())
+	}
+	if len(s.Columns) > 0 {
+		b.WriteString("columns:\n")
+	}
+	for _, c := range s.Columns {
+		common(c.Name(), c.Type(), c.Encryption(), c.Scheme())
+		if table, column, shares := c.Shared(); shares {
+			field("    ", "shared-with", fmt.Sprintf("{table: %s, column: %s}", quoted(table), quoted(column)))
+		}
+		if c.IsDatabaseWide() {
+			field("    ", "confidentiality", "database")
+		}
+	}
+	return []byte(b.String())
+}
+
+// unquoted matches texts that YAML reads as they are, but for reserved words.
+var unquoted = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
+
+// reserved are words that a version of YAML reads as something else than a text.
+var reserved = regexp.MustCompile(`^(?i:null|true|false|yes|no|on|off|y|n|inf|nan)$`)
+
+// quoted returns a name as YAML reads it back.
+func quoted(name string) string {
+	if unquoted.MatchString(name) && !reserved.MatchString(name) {
+		return name
+	}
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range name {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case unicode.IsPrint(r):
+			b.WriteRune(r)
+		case r < 0x100:
+			fmt.Fprintf(&b, `\x%02x`, r)
+		case r < 0x10000:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			fmt.Fprintf(&b, `\U%08x`, r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
