@@ -38,6 +38,9 @@ type ConvertStatus struct {
 	Pending []string
 	// Version is that of the schema which the last conversion converts to, or 0 if there was none.
 	Version uint32
+	// Latest is the version that last changed how rows are stored: if it is not Version, there may be
+	// rows of before.
+	Latest uint32
 	// Done of Total parts of the table are converted, by whichever client.
 	Done, Total int
 }
@@ -82,7 +85,7 @@ func (tbl *Table) Status(ctx context.Context) (ConvertStatus, error) {
 	if err == nil {
 		var p sweep
 		if p, _, err = tbl.sweep(ctx); err == nil {
-			s := ConvertStatus{Version: p.Target, Done: p.done(), Total: len(p.Parts)}
+			s := ConvertStatus{Version: p.Target, Latest: t.changed, Done: p.done(), Total: len(p.Parts)}
 			for _, c := range t.columns {
 				if slices.ContainsFunc(c.former, func(f *column) bool { return !f.converted }) {
 					s.Pending = append(s.Pending, c.name)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 )
@@ -20,6 +21,7 @@ type Description struct {
 	SpreadBits int // 0 is one partition
 
 	Conditional bool     // rows are written by compare-and-set
+	Tenants     bool     // rows are of tenants, and all keys those of the tenants: see TenantDescription
 	Clear       bool     // nothing is encrypted, nor can be
 	Families    []string // of the database, that the table has: of rows, postings and indexes
 	RowKeys     []string // ids of the keys of key cells, the one for new cells first
@@ -72,7 +74,7 @@ func (tbl *Table) Describe(ctx context.Context) (Description, error) {
 func (st *Store) describe(e *edit, meta *tableMeta) (Description, error) {
 	d := Description{
 		Name: meta.Name, ID: hex.EncodeToString(meta.ID[:]), Version: meta.Version,
-		SpreadBits: meta.SpreadBits, Conditional: meta.Conditional, Clear: meta.Clear,
+		SpreadBits: meta.SpreadBits, Conditional: meta.Conditional, Tenants: meta.Tenants, Clear: meta.Clear,
 	}
 	schema, err := meta.schema()
 	if err != nil {
@@ -89,7 +91,9 @@ func (st *Store) describe(e *edit, meta *tableMeta) (Description, error) {
 	if err != nil {
 		return d, err
 	}
-	d.RowKeys = rows.ids()
+	if !meta.Tenants {
+		d.RowKeys = rows.ids()
+	}
 	metas, err := e.tables()
 	if err != nil {
 		return d, err
@@ -99,7 +103,7 @@ func (st *Store) describe(e *edit, meta *tableMeta) (Description, error) {
 		to     *[]FieldDescription
 	}{{meta.Key, &d.Key}, {meta.Columns, &d.Columns}} {
 		for i := range list.fields {
-			f, err := k.describe(&list.fields[i], metas)
+			f, err := k.describe(meta, &list.fields[i], metas)
 			if err != nil {
 				return d, err
 			}
@@ -109,7 +113,7 @@ func (st *Store) describe(e *edit, meta *tableMeta) (Description, error) {
 	return d, nil
 }
 
-func (k tableKeys) describe(m *fieldMeta, all []*tableMeta) (FieldDescription, error) {
+func (k tableKeys) describe(of *tableMeta, m *fieldMeta, all []*tableMeta) (FieldDescription, error) {
 	f, err := m.field()
 	if err != nil {
 		return FieldDescription{}, err
@@ -129,15 +133,18 @@ func (k tableKeys) describe(m *fieldMeta, all []*tableMeta) (FieldDescription, e
 		if d.Confidentiality = string(m.Confidentiality); m.Confidentiality == ofColumn {
 			d.Confidentiality = "column"
 		}
-		d.SharedWith = m.sharers(k.id, all)
+		d.SharedWith = m.sharers(of, all)
 	}
 	cells, err := k.cells(m)
 	if err != nil {
 		return d, fmt.Errorf("column %q: %w", m.Name, err)
 	}
 	d.CellKeys = cells.ids()
+	if of.Tenants {
+		d.SearchKey, d.CellKeys = "", nil // nothing is under those
+	}
 	for i := range m.Former {
-		former, err := k.describe(&m.Former[i], all)
+		former, err := k.describe(of, &m.Former[i], all)
 		if err != nil {
 			return d, err
 		}
@@ -147,14 +154,17 @@ func (k tableKeys) describe(m *fieldMeta, all []*tableMeta) (FieldDescription, e
 }
 
 // sharers returns the other columns that have the search key of a column of a table.
-func (m *fieldMeta) sharers(table tableID, all []*tableMeta) []string {
+func (m *fieldMeta) sharers(table *tableMeta, all []*tableMeta) []string {
 	var names []string
 	for _, other := range all {
+		if other.Tenants != table.Tenants {
+			continue // what is database-wide in the one is not in the other
+		}
 		for i := range other.Columns {
 			c := &other.Columns[i]
-			same := other.ID == table && c.ID == m.ID
+			same := other.ID == table.ID && c.ID == m.ID
 			wide := c.Confidentiality == ofDatabase && m.Confidentiality == ofDatabase && slices.Equal(c.secureType(), m.secureType())
-			own := c.Confidentiality != ofDatabase && m.Confidentiality != ofDatabase && c.owner(other.ID) == m.owner(table)
+			own := c.Confidentiality != ofDatabase && m.Confidentiality != ofDatabase && c.owner(other.ID) == m.owner(table.ID)
 			if !same && (wide || own) {
 				names = append(names, other.Name+"."+c.Name)
 			}
@@ -166,13 +176,20 @@ func (m *fieldMeta) sharers(table tableID, all []*tableMeta) []string {
 
 // A DatabaseDescription is what the catalogue says.
 type DatabaseDescription struct {
-	ID      string        // random, in hex
-	Key     string        // id of the database key, in hex
-	Version uint32        // how often the catalogue was changed
-	Tables  []Description // by name
+	ID      string              // random, in hex
+	Key     string              // id of the database key, in hex
+	Version uint32              // how often the catalogue was changed
+	Tables  []Description       // by name
+	Tenants []TenantDescription // by name
 }
 
-// Describe reads what the catalogue says, of all tables. Each key is unwrapped for its id: one that
+// A TenantDescription is what the catalogue says of a tenant.
+type TenantDescription struct {
+	Name string
+	Keys []string // ids of its keys in hex, the one that new cells are sealed under first
+}
+
+// Describe reads what the catalogue says, of all tables and tenants. Each key is unwrapped for its id: one that
 // was changed or moved is [ErrTampered].
 func (st *Store) Describe(ctx context.Context) (DatabaseDescription, error) {
 	e := edit{c: st.catalogue, whole: true}
@@ -191,6 +208,21 @@ func (st *Store) Describe(ctx context.Context) (DatabaseDescription, error) {
 		}
 		d.Tables = append(d.Tables, table)
 	}
+	for _, entry := range e.entries {
+		if entry.Tenant == nil {
+			continue
+		}
+		keys, err := st.keys.tenant(entry.Tenant)
+		if err != nil {
+			return DatabaseDescription{}, fmt.Errorf("store: describe tenant %q: %w", entry.Tenant.Name, err)
+		}
+		t := TenantDescription{Name: entry.Tenant.Name}
+		for _, key := range slices.Backward(keys) {
+			t.Keys = append(t.Keys, keyID(key))
+		}
+		d.Tenants = append(d.Tenants, t)
+	}
+	slices.SortFunc(d.Tenants, func(a, b TenantDescription) int { return strings.Compare(a.Name, b.Name) })
 	return d, nil
 }
 

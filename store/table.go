@@ -234,6 +234,7 @@ func newView(ctx context.Context, tbl *Table, meta *tableMeta, tenant *tenantMet
 		if err != nil {
 			return nil, err
 		}
+		t.schema.Columns[i].field = c.field // as the tenant's policy has it
 		c.position = len(t.columns)
 		t.byName[c.name] = c
 		t.columns = append(t.columns, c)
@@ -341,7 +342,8 @@ func (m *fieldMeta) fingerprint() []byte {
 }
 
 // Schema returns the schema of the table, as this client knows it: it learns of a change by another
-// client when it writes, or reads what was written since.
+// client when it writes, or reads what was written since. Of a table that is open for a tenant, columns
+// are encrypted as the tenant's policy says.
 func (tbl *Table) Schema() Schema { return tbl.now().schema }
 
 // searched reports whether the values of the column have postings.

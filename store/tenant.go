@@ -395,21 +395,30 @@ func (k keys) freshTenant(id tenantID) wrappedKey {
 
 // ofTenant returns the keys of a table for a tenant.
 func (k keys) ofTenant(table tableKeys, m *tenantMeta) (tableKeys, error) {
-	if len(m.Keys) == 0 {
-		return table, fmt.Errorf("%w: a tenant has no keys", ErrFormat)
+	own, err := k.tenant(m)
+	if err != nil {
+		return table, err
 	}
-	t, wrap := new(tenantKeys), k.wrapTenant()
-	for _, wrapped := range m.Keys {
-		key, err := wrapped.open(wrap, place("tenant key", m.ID[:]), "wrapped key of a tenant")
-		if err != nil {
-			return table, err
-		}
-		t.keys = append(t.keys, key)
-	}
+	t := &tenantKeys{own}
 	table.tenant = t
 	table.page = t.derive(0, "page token", columnRef{Table: table.id})
 	table.secrets = t.keys[0].Derive("secure type")
 	return table, nil
+}
+
+// tenant returns the keys of a tenant, the first one first.
+func (k keys) tenant(m *tenantMeta) ([]ope.Key, error) {
+	if len(m.Keys) == 0 {
+		return nil, fmt.Errorf("%w: a tenant has no keys", ErrFormat)
+	}
+	own, wrap := make([]ope.Key, len(m.Keys)), k.wrapTenant()
+	for i, wrapped := range m.Keys {
+		var err error
+		if own[i], err = wrapped.open(wrap, place("tenant key", m.ID[:]), "wrapped key of a tenant"); err != nil {
+			return nil, err
+		}
+	}
+	return own, nil
 }
 
 // token returns what the keys of rows and postings of a tenant begin with, in one table.

@@ -296,6 +296,9 @@ func difference(from, to store.Schema) ([]change, error) {
 	if from.Conditional != to.Conditional {
 		refuse("conditional cannot be changed from %t to %t, as the file says, or is by default: make a new table for it", from.Conditional, to.Conditional)
 	}
+	if from.Tenants != to.Tenants {
+		refuse("tenants cannot be changed from %t to %t, as the file says, or is by default: rows are under keys of tenants or of the table; make a new table for it", from.Tenants, to.Tenants)
+	}
 	var changes []change
 	find := func(s store.Schema, name string) (store.Column, bool) {
 		i := slices.IndexFunc(s.Columns, func(c store.Column) bool { return c.Name() == name })

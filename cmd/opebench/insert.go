@@ -22,6 +22,7 @@ type insertOptions struct {
 	keptStore
 	scheme string
 	layout string
+	tenant string
 	load   string
 	json   bool
 }
@@ -36,7 +37,9 @@ or table that does not exist is made. Equal values are kept apart.
 
 An insertion has a name, which is printed. When it was interrupted, the same command
 with --load and that name goes on: rows that are there already are written over, so
-that none is lost and none is there twice. The input must be the same.`,
+that none is lost and none is there twice. The input must be the same.
+
+With --tenant the values are those of a tenant, which 'opebench tenant create' makes.`,
 		Example: `  opebench insert --store pebble:data --key bench.key --n 100000
   opebench insert --store pebble:data --key bench.key --input flights.csv --column delay`,
 		Args: noArgs,
@@ -47,6 +50,7 @@ that none is lost and none is there twice. The input must be the same.`,
 	opts.keptStore.bind(f)
 	f.StringVar(&opts.scheme, "scheme", defaultScheme, "the scheme, by `name`:\n"+schemeFlagHelp()+"\n")
 	f.StringVar(&opts.layout, "layout", "", layoutFlagHelp())
+	f.StringVar(&opts.tenant, "tenant", "", "`name` of the tenant whose values these are, of a table with tenants")
 	opts.dataOptions.bind(f)
 	opts.loadOptions.bind(f)
 	f.StringVar(&opts.load, "load", "", "`name` of an interrupted insertion to go on with")
@@ -111,6 +115,9 @@ func insert(ctx context.Context, e *env, opts *insertOptions) (err error) {
 	if err != nil {
 		return interrupted(ctx, err)
 	}
+	if err := store.For(ctx, opts.tenant); err != nil {
+		return interrupted(ctx, err)
+	}
 	table, info, err := store.OpenOrCreate(ctx, bench.Target{Scheme: opts.scheme, Layout: bench.Layout(opts.layout)}, source.Kind(), source.Column())
 	if err != nil {
 		return interrupted(ctx, err)
@@ -138,6 +145,7 @@ func (o *insertOptions) report(e *env, info bench.Info, source bench.Source, row
 			Store    string            `json:"store"`
 			Scheme   string            `json:"scheme"`
 			Layout   string            `json:"layout"`
+			Tenant   string            `json:"tenant,omitempty"`
 			SchemeID string            `json:"scheme_id"`
 			Type     string            `json:"type"`
 			Column   string            `json:"column"`
@@ -148,9 +156,12 @@ func (o *insertOptions) report(e *env, info bench.Info, source bench.Source, row
 			Load     string            `json:"load"`
 			Index    *report.IndexJSON `json:"index,omitempty"`
 			Complete bool              `json:"complete"`
-		}{"insert", o.store, info.Scheme, string(info.Layout), info.SchemeID, info.Kind.Name, info.Column, rows, skipped(source), elapsed.Nanoseconds(), rate, load, report.NewIndexJSON(index), complete})
+		}{"insert", o.store, info.Scheme, string(info.Layout), o.tenant, info.SchemeID, info.Kind.Name, info.Column, rows, skipped(source), elapsed.Nanoseconds(), rate, load, report.NewIndexJSON(index), complete})
 	}
 	line := fmt.Sprintf("%d %s rows inserted under %s in %.2f s (%.0f rows/s), load %s", rows, info.Kind.Name, info.Name(), elapsed.Seconds(), rate, load)
+	if o.tenant != "" {
+		line += ", tenant " + visible(o.tenant)
+	}
 	if n := skipped(source); n > 0 {
 		line += fmt.Sprintf(", %d bad rows left out", n)
 	}

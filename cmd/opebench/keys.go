@@ -59,8 +59,9 @@ func newKeysList(e *env, runF func(context.Context, *env, *listKeysOptions) erro
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the ids of a store's keys",
-		Long: `List prints the ids of the database key and of the keys of tables and columns. Of the
-keys of cells, the first seals what is written from now on, and all open what is there.`,
+		Long: `List prints the ids of the database key and of the keys of tenants, tables and columns.
+Of the keys of cells, the first seals what is written from now on, and all open what is
+there. Tables with tenants have no keys of their own.`,
 		Example: "  opebench keys list --store pebble:data --key bench.key",
 		Args:    noArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runF(cmd.Context(), e, opts) },
@@ -96,6 +97,7 @@ func listKeys(ctx context.Context, e *env, opts *listKeysOptions) error {
 type keysJSON struct {
 	Record  string   `json:"record"`
 	Table   string   `json:"table,omitempty"`
+	Tenant  string   `json:"tenant,omitempty"`
 	Column  string   `json:"column,omitempty"` // or part of the row key
 	Purpose string   `json:"purpose"`
 	IDs     []string `json:"ids"`
@@ -104,6 +106,8 @@ type keysJSON struct {
 // name says whose keys these are.
 func (k keysJSON) name() string {
 	switch {
+	case k.Tenant != "":
+		return fmt.Sprintf("tenant %s, %s", visible(k.Tenant), k.Purpose)
 	case k.Table == "":
 		return k.Purpose
 	case k.Column == "":
@@ -114,16 +118,21 @@ func (k keysJSON) name() string {
 
 // keysOf returns the keys of a store in the order of their hierarchy.
 func keysOf(d store.DatabaseDescription) []keysJSON {
-	all := []keysJSON{{"keys", "", "", "database", []string{d.Key}}}
+	all := []keysJSON{{Record: "keys", Purpose: "database", IDs: []string{d.Key}}}
+	for _, t := range d.Tenants {
+		all = append(all, keysJSON{Record: "keys", Tenant: t.Name, Purpose: "all", IDs: t.Keys})
+	}
 	for _, t := range d.Tables {
-		all = append(all, keysJSON{"keys", t.Name, "", "row", t.RowKeys})
+		if len(t.RowKeys) > 0 {
+			all = append(all, keysJSON{Record: "keys", Table: t.Name, Purpose: "row", IDs: t.RowKeys})
+		}
 		var add func(name string, f store.FieldDescription)
 		add = func(name string, f store.FieldDescription) {
 			if f.SearchKey != "" {
-				all = append(all, keysJSON{"keys", t.Name, name, "search", []string{f.SearchKey}})
+				all = append(all, keysJSON{Record: "keys", Table: t.Name, Column: name, Purpose: "search", IDs: []string{f.SearchKey}})
 			}
 			if len(f.CellKeys) > 0 {
-				all = append(all, keysJSON{"keys", t.Name, name, "cell", f.CellKeys})
+				all = append(all, keysJSON{Record: "keys", Table: t.Name, Column: name, Purpose: "cell", IDs: f.CellKeys})
 			}
 			for _, former := range f.Former {
 				add(name, former)
@@ -336,7 +345,13 @@ func rotateKeys(ctx context.Context, e *env, opts *rotateOptions) error {
 		return usagef("--column is about a table: name it with --table")
 	}
 	done := "table " + opts.table + " has new keys for its cells; old ones are kept to read what they sealed"
-	rotate := func(_ driver.DB, st *store.Store) error { return st.RotateKeys(ctx, opts.table, opts.columns...) }
+	rotate := func(_ driver.DB, st *store.Store) error {
+		err := st.RotateKeys(ctx, opts.table, opts.columns...)
+		if errors.Is(err, store.ErrTenant) {
+			err = fmt.Errorf("%w: 'opebench tenant rotate NAME' does it", err)
+		}
+		return err
+	}
 	if opts.to != "" {
 		if err := checkKey("--to", opts.to); err != nil {
 			return err

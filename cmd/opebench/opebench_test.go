@@ -51,6 +51,8 @@ func TestScripts(t *testing.T) {
 			"hold":     hold,
 			"broken":   broken,
 			"unposted": unposted,
+			"put":      put,
+			"part":     part,
 		},
 	})
 }

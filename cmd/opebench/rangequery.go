@@ -20,6 +20,7 @@ type rangeQueryOptions struct {
 	keptStore
 	scheme   string // "" is the one that the store holds
 	layout   string // so is ""
+	tenant   string
 	from, to *string
 	limit    int
 	count    bool
@@ -61,6 +62,7 @@ with --scheme.`,
 	opts.keptStore.bind(f)
 	f.StringVar(&opts.scheme, "scheme", "", "the scheme, by `name` (default: the one that the store holds values under)")
 	f.StringVar(&opts.layout, "layout", "", "where the value is, key or column (default: as the store holds it)")
+	f.StringVar(&opts.tenant, "tenant", "", "`name` of the tenant whose values are meant, of a table with tenants")
 	f.StringVar(&from, "from", "", "least `value`, of the column's type")
 	f.StringVar(&to, "to", "", "greatest `value`, of the column's type")
 	f.IntVar(&opts.limit, "limit", 0, "print at most so many `rows` (default all)")
@@ -103,6 +105,9 @@ func rangeQuery(ctx context.Context, e *env, opts *rangeQueryOptions) (err error
 	defer func() { err = errors.Join(err, db.Close()) }()
 	store, err := bench.OpenStore(ctx, db, key, false)
 	if err != nil {
+		return interrupted(ctx, err)
+	}
+	if err := store.For(ctx, opts.tenant); err != nil {
 		return interrupted(ctx, err)
 	}
 	target, err := opts.target(ctx, store)

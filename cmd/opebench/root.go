@@ -50,7 +50,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 wrong answer or changed data found,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%v", err) })
 	root.SuggestionsMinimumDistance = 2
 	root.AddCommand(newRun(e, run), newInsert(e, insert), newRangeQuery(e, rangeQuery), newKeys(e),
-		newTable(e), newVerify(e, verify), newServers(e, manageServers), newAudit(e, auditColumn), newRepro(e, reproduce),
+		newTable(e), newTenant(e), newVerify(e, verify), newServers(e, manageServers), newAudit(e, auditColumn), newRepro(e, reproduce),
 		newVersion(e))
 	return root
 }

@@ -354,7 +354,7 @@ func describeTable(ctx context.Context, e *env, opts *describeTableOptions) erro
 		shownTable := described(d)
 		shownTable.Store = shown(opts.store)
 		if opts.count {
-			n, err := countRows(ctx, e, tbl)
+			n, err := countAll(ctx, e, st, tbl)
 			if err != nil {
 				return err
 			}
@@ -362,6 +362,31 @@ func describeTable(ctx context.Context, e *env, opts *describeTableOptions) erro
 		}
 		return printTable(e, shownTable, opts.json)
 	})
+}
+
+// countAll counts the rows of a table, those of all tenants where it has some.
+func countAll(ctx context.Context, e *env, st *store.Store, tbl *store.Table) (rows int, err error) {
+	if !tbl.Schema().Tenants {
+		return countRows(ctx, e, tbl)
+	}
+	names, err := st.Tenants(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range names {
+		bound, err := tbl.Tenant(ctx, name)
+		if errors.Is(err, store.ErrNoTenant) {
+			continue // it was dropped meanwhile
+		}
+		if err != nil {
+			return rows, err
+		}
+		n, err := countRows(ctx, e, bound)
+		if rows += n; err != nil {
+			return rows, err
+		}
+	}
+	return rows, nil
 }
 
 // countRows reads all rows of a table, without their columns.
@@ -428,7 +453,7 @@ func described(d store.Description) tableJSON {
 	return tableJSON{
 		Record: "table", ID: d.ID, Version: d.Version, Families: d.Families, RowKeys: d.RowKeys,
 		Schema: schemaJSON{
-			Table: d.Name, Layout: d.Layout.String(), SpreadBits: spread, Conditional: d.Conditional,
+			Table: d.Name, Layout: d.Layout.String(), SpreadBits: spread, Conditional: d.Conditional, Tenants: d.Tenants,
 			Key: fields(d.Key), Columns: fields(d.Columns),
 		},
 	}
@@ -439,6 +464,7 @@ type schemaJSON struct {
 	Layout      string      `json:"layout"`
 	SpreadBits  int         `json:"spread_bits"`
 	Conditional bool        `json:"conditional,omitempty"`
+	Tenants     bool        `json:"tenants,omitempty"`
 	Key         []fieldJSON `json:"key"`
 	Columns     []fieldJSON `json:"columns"`
 }
@@ -471,7 +497,7 @@ type columnJSON struct {
 
 func newSchemaJSON(s store.Schema) schemaJSON {
 	j := schemaJSON{
-		Table: s.Name, Layout: s.Layout.String(), SpreadBits: s.SpreadBits, Conditional: s.Conditional,
+		Table: s.Name, Layout: s.Layout.String(), SpreadBits: s.SpreadBits, Conditional: s.Conditional, Tenants: s.Tenants,
 		Key: []fieldJSON{}, Columns: []fieldJSON{},
 	}
 	for _, p := range s.Key {
@@ -498,6 +524,9 @@ func printTable(e *env, t tableJSON, asJSON bool) error {
 	line := fmt.Sprintf("table %s: %s", visible(s.Table), s.Layout)
 	if s.Conditional {
 		line += ", conditional"
+	}
+	if s.Tenants {
+		line += ", with tenants"
 	}
 	if t.Rows != nil {
 		line += fmt.Sprintf(", %d rows", *t.Rows)

@@ -13,12 +13,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rangecrypt/rangecrypt/cmd/opebench/internal/bench"
+	"github.com/rangecrypt/rangecrypt/cmd/opebench/internal/report"
 	"github.com/rangecrypt/rangecrypt/store"
 )
 
 type verifyOptions struct {
 	keptStore
 	tables []string
+	tenant string
 	repair bool
 	grace  time.Duration
 	every  int
@@ -50,6 +52,7 @@ The exit code is 3 if there is a fault that was not mended.`,
 	f.SortFlags = false
 	opts.keptStore.bind(f)
 	f.StringArrayVar(&opts.tables, "table", nil, "`name` of a table, may be repeated (default all)")
+	f.StringVar(&opts.tenant, "tenant", "", "`name` of a tenant: check what it has in tables with\ntenants, and nothing else")
 	f.BoolVar(&opts.repair, "repair", false, "mend what can be mended without touching rows")
 	f.DurationVar(&opts.grace, "grace", store.DefaultGrace, "how `long` an index entry must point to no row\nbefore --repair drops it; it must be longer than\nany write takes")
 	f.IntVar(&opts.every, "every", 1, "encrypt the values of one row in `n` again and\ncompare; the other checks are of all rows")
@@ -97,7 +100,12 @@ func verify(ctx context.Context, e *env, opts *verifyOptions) (err error) {
 			return interrupted(ctx, err)
 		}
 		for _, s := range schemas {
-			names = append(names, s.Name)
+			if opts.tenant == "" || s.Tenants {
+				names = append(names, s.Name)
+			}
+		}
+		if opts.tenant != "" && len(names) == 0 {
+			return fmt.Errorf("%w: no table of the store has tenants", store.ErrTenant)
 		}
 	}
 	sound := true
@@ -117,15 +125,19 @@ func verify(ctx context.Context, e *env, opts *verifyOptions) (err error) {
 // verifyTable checks one table and prints what was found, also when it was interrupted.
 func verifyTable(ctx context.Context, e *env, opts *verifyOptions, st *store.Store, name string) (sound bool, err error) {
 	tbl, err := st.Table(ctx, name)
+	if err == nil && opts.tenant != "" {
+		tbl, err = openFor(ctx, st, name, opts.tenant)
+	}
 	if err != nil {
 		return false, err
 	}
+	what := tableOf(name, opts.tenant)
 	var failed error // of printing
 	bar := newProgress(e)
 	step, last := "", 0
-	report, err := tbl.Verify(ctx, &store.VerifyOptions{
+	found, err := tbl.Verify(ctx, &store.VerifyOptions{
 		Repair: opts.repair, Grace: opts.grace, Every: opts.every,
-		Fault: func(f store.Fault) { failed = errors.Join(failed, opts.printFault(e.stdout, name, f)) },
+		Fault: func(f store.Fault) { failed = errors.Join(failed, opts.printFault(e, name, f)) },
 		Progress: func(now string, done int) {
 			if bar == nil {
 				return
@@ -138,7 +150,7 @@ func verifyTable(ctx context.Context, e *env, opts *verifyOptions, st *store.Sto
 				if now == "waiting" {
 					total = int(opts.grace.Seconds())
 				}
-				bar.Start(name+": "+now, total)
+				bar.Start(what+": "+now, total)
 				step, last = now, 0
 			}
 			bar.Add(done - last)
@@ -148,26 +160,27 @@ func verifyTable(ctx context.Context, e *env, opts *verifyOptions, st *store.Sto
 	if step != "" {
 		bar.Done()
 	}
-	if report == nil {
+	if found == nil {
 		return false, err
 	}
-	failed = errors.Join(failed, opts.printReport(e.stdout, name, report, err == nil))
-	return report.Sound(), errors.Join(err, failed)
+	failed = errors.Join(failed, opts.printReport(e, name, found, err == nil))
+	return found.Sound(), errors.Join(err, failed)
 }
 
-func (o *verifyOptions) printFault(w io.Writer, table string, f store.Fault) error {
+func (o *verifyOptions) printFault(e *env, table string, f store.Fault) error {
 	if o.json {
-		return json.NewEncoder(w).Encode(struct {
+		return json.NewEncoder(e.stdout).Encode(struct {
 			Record   string `json:"record"`
 			Table    string `json:"table"`
+			Tenant   string `json:"tenant,omitempty"`
 			Kind     string `json:"kind"`
 			Column   string `json:"column,omitempty"`
 			Place    string `json:"place"`
 			Error    string `json:"error"`
 			Repaired bool   `json:"repaired"`
-		}{"fault", table, string(f.Kind), f.Column, hex.EncodeToString(f.Place), f.Err.Error(), f.Repaired})
+		}{"fault", table, o.tenant, string(f.Kind), f.Column, hex.EncodeToString(f.Place), f.Err.Error(), f.Repaired})
 	}
-	line := fmt.Sprintf("%s: %s", table, f.Kind)
+	line := fmt.Sprintf("%s: %s", tableOf(table, o.tenant), f.Kind)
 	if f.Column != "" {
 		line += fmt.Sprintf(", column %q", f.Column)
 	}
@@ -178,11 +191,11 @@ func (o *verifyOptions) printFault(w io.Writer, table string, f store.Fault) err
 	if f.Repaired {
 		line += "; mended"
 	}
-	_, err := fmt.Fprintln(w, line)
+	_, err := fmt.Fprint(e.stdout, report.Line(line, e.style()))
 	return err
 }
 
-func (o *verifyOptions) printReport(w io.Writer, table string, r *store.Verification, complete bool) error {
+func (o *verifyOptions) printReport(e *env, table string, r *store.Verification, complete bool) error {
 	if o.json {
 		type index struct {
 			Column     string `json:"column"`
@@ -194,10 +207,11 @@ func (o *verifyOptions) printReport(w io.Writer, table string, r *store.Verifica
 		for _, x := range r.Indexes {
 			indexes = append(indexes, index{x.Column, x.Values, x.Version.Epoch, x.Version.Generation})
 		}
-		return json.NewEncoder(w).Encode(struct {
+		return json.NewEncoder(e.stdout).Encode(struct {
 			Record   string                  `json:"record"`
 			Store    string                  `json:"store"`
 			Table    string                  `json:"table"`
+			Tenant   string                  `json:"tenant,omitempty"`
 			Rows     int                     `json:"rows"`
 			Cells    int                     `json:"cells"`
 			Postings int                     `json:"postings"`
@@ -208,9 +222,9 @@ func (o *verifyOptions) printReport(w io.Writer, table string, r *store.Verifica
 			Repaired int                     `json:"repaired"`
 			Sound    bool                    `json:"sound"`
 			Complete bool                    `json:"complete"`
-		}{"verify", shown(o.store), table, r.Rows, r.Cells, r.Postings, indexes, r.Dangling, r.Dropped, r.Faults, r.Repaired, r.Sound(), complete})
+		}{"verify", shown(o.store), table, o.tenant, r.Rows, r.Cells, r.Postings, indexes, r.Dangling, r.Dropped, r.Faults, r.Repaired, r.Sound(), complete})
 	}
-	line := fmt.Sprintf("%s: %d rows, %d cells, %d index entries", table, r.Rows, r.Cells, r.Postings)
+	line := fmt.Sprintf("%s: %d rows, %d cells, %d index entries", tableOf(table, o.tenant), r.Rows, r.Cells, r.Postings)
 	for _, x := range r.Indexes {
 		line += fmt.Sprintf(", %d values in the index of %q (epoch %d, generation %d)", x.Values, x.Column, x.Version.Epoch, x.Version.Generation)
 	}
@@ -240,7 +254,11 @@ func (o *verifyOptions) printReport(w io.Writer, table string, r *store.Verifica
 		}
 		lines = append(lines, line)
 	}
-	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
+	var text strings.Builder
+	for _, line := range lines {
+		text.WriteString(report.Line(line, e.style()))
+	}
+	_, err := io.WriteString(e.stdout, text.String())
 	return err
 }
 

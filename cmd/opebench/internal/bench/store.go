@@ -30,8 +30,9 @@ var (
 // A Store is an encrypted database with one table for each scheme and layout. The name of a table
 // is "scheme/layout".
 type Store struct {
-	store *store.Store
-	meter *meter
+	store  *store.Store
+	meter  *meter
+	tenant string // whose tables these are, or ""
 }
 
 // OpenStore opens a store as OpenTables does, and measures what is done with it.
@@ -42,6 +43,20 @@ func OpenStore(ctx context.Context, db driver.DB, key store.KMS, create bool) (*
 		return nil, err
 	}
 	return &Store{store: st, meter: m}, nil
+}
+
+// For makes that tables are opened for a tenant, and that those which are made have tenants. One that
+// does not exist is store.ErrNoTenant. Without a name nothing changes.
+func (s *Store) For(ctx context.Context, tenant string) error {
+	if tenant == "" {
+		return nil
+	}
+	names, err := s.store.Tenants(ctx)
+	if err == nil && !slices.Contains(names, tenant) {
+		err = fmt.Errorf("tenant %q: %w; 'opebench tenant create' makes one", tenant, store.ErrNoTenant)
+	}
+	s.tenant = tenant
+	return err
 }
 
 // OpenTables opens the tables of a store. With create it makes a store where the database holds
@@ -183,7 +198,7 @@ func (s *Store) Open(ctx context.Context, target Target) (Table, Info, error) {
 	if err != nil {
 		return nil, Info{}, err
 	}
-	return s.table(spec, target, t)
+	return s.table(ctx, spec, target, t)
 }
 
 // resolve returns the scheme of a target that can be, and its layout where it is "".
@@ -198,8 +213,19 @@ func resolve(t Target) (schemeSpec, Target, error) {
 
 // table recognises what a table holds. One that this program would make in no such way is
 // ErrParams.
-func (s *Store) table(spec schemeSpec, target Target, t *store.Table) (Table, Info, error) {
+func (s *Store) table(ctx context.Context, spec schemeSpec, target Target, t *store.Table) (Table, Info, error) {
 	made, layout := t.Schema(), target.Layout
+	switch {
+	case made.Tenants && s.tenant == "":
+		return nil, Info{}, usagef("table %s has tenants: name one with --tenant", made.Name)
+	case made.Tenants:
+		var err error
+		if t, err = t.Tenant(ctx, s.tenant); err != nil {
+			return nil, Info{}, err
+		}
+	case s.tenant != "":
+		return nil, Info{}, usagef("table %s has no tenants: leave --tenant out, or name another store", made.Name)
+	}
 	column := ""
 	switch {
 	case layout == LayoutKey && len(made.Key) > 0:
@@ -255,6 +281,7 @@ func (s *Store) Create(ctx context.Context, target Target, kind Kind, column str
 			return nil, Info{}, err
 		}
 	}
+	schema.Tenants = s.tenant != ""
 	s.meter.reset()
 	t, err := s.store.Create(ctx, schema)
 	if errors.Is(err, store.ErrExists) {
@@ -264,7 +291,7 @@ func (s *Store) Create(ctx context.Context, target Target, kind Kind, column str
 		return nil, Info{}, err
 	}
 	families := s.meter.opened()
-	table, info, err := s.table(spec, target, t)
+	table, info, err := s.table(ctx, spec, target, t)
 	info.Families = families
 	return table, info, err
 }

@@ -29,6 +29,9 @@ func Format(s store.Schema) []byte {
 	if s.Conditional {
 		field("", "conditional", "true")
 	}
+	if s.Tenants {
+		field("", "tenants", "true")
+	}
 	b.WriteString("key:\n")
 	for _, p := range s.Key {
 		common(p.Name(), p.Type(), p.Encryption(), p.Scheme())

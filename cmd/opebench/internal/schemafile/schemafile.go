@@ -165,6 +165,7 @@ func (r *reader) schema(data []byte) store.Schema {
 		}},
 		{"spread-bits", func(n ast.Node, field string) { s.SpreadBits = r.integer(n, field) }},
 		{"conditional", func(n ast.Node, field string) { s.Conditional = r.boolean(n, field) }},
+		{"tenants", func(n ast.Node, field string) { s.Tenants = r.boolean(n, field) }},
 		{"key", func(n ast.Node, _ string) { keyNode = n }},
 		{"columns", func(n ast.Node, _ string) { columnsNode = n }},
 	}, "table", "key")

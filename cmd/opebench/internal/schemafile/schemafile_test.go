@@ -50,7 +50,7 @@ func TestExample(t *testing.T) {
 // same compares what can be seen of two schemas.
 func same(t require.TestingT, a, b store.Schema) {
 	shown := func(s store.Schema) []string {
-		lines := []string{s.Name, s.Layout.String(), fmt.Sprint(s.SpreadBits), fmt.Sprint(s.Conditional)}
+		lines := []string{s.Name, s.Layout.String(), fmt.Sprint(s.SpreadBits), fmt.Sprint(s.Conditional), fmt.Sprint(s.Tenants)}
 		for _, p := range s.Key {
 			lines = append(lines, "key "+p.Describe())
 		}
@@ -74,13 +74,14 @@ func TestMistakes(t *testing.T) {
 		{"- a\n- b\n", []string{"f:1:1: need fields, such as table: ..., not a list"}},
 		{"readings", []string{"f:1:1: need fields, such as table: ..., not a text"}},
 		{"layout: packed\n", []string{"f:1:1: table: it is missing", "f:1:1: key: it is missing"}},
-		{head + "columms: []\n", []string{"f:4:1: columms: unknown field: there is table, layout, spread-bits, conditional, key, columns"}},
+		{head + "columms: []\n", []string{"f:4:1: columms: unknown field: there is table, layout, spread-bits, conditional, tenants, key, columns"}},
 		{head + "table: u\n", []string{`f:4:1: mapping key "table" already defined at [1:1]`}},
 		{head + "columns:\n  - name: a\n   type: b\n", []string{"f:6:4: "}},
 		{"\ttable: t\n", []string{"f:1:"}},
 		{head + "layout: row\nspread-bits: many\n", []string{`f:4:9: layout: unknown value "row": there is packed, cell per column`, "f:5:14: spread-bits: need an integer, not many"}},
 		{head + "layout: [packed]\nspread-bits: 99999999999999999999\n", []string{"f:4:9: layout: need a text, not a list", "f:5:14: spread-bits: need an integer"}},
 		{head + "conditional: yes\n", []string{"f:4:14: conditional: need true or false, not a text"}},
+		{head + "tenants: acme\n", []string{"f:4:10: tenants: need true or false, not a text"}},
 		{head + "conditional:\n", []string{"conditional: need true or false, not nothing"}},
 		{head + "---\n" + head, []string{"f:5:1: a second document begins here"}},
 		{head + "columns: 5\n", []string{"f:4:10: columns: need a list, whose items begin with '- ', not a number"}},
@@ -164,6 +165,7 @@ func anySchema() *rapid.Generator[store.Schema] {
 			SpreadBits: rapid.IntRange(-1, 12).Draw(t, "spread bits"),
 
 			Conditional: rapid.Bool().Draw(t, "conditional"),
+			Tenants:     rapid.Bool().Draw(t, "tenants"),
 		}
 		names = map[string]bool{}
 		for range rapid.IntRange(1, 3).Draw(t, "parts") {
