@@ -11,6 +11,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/measure"
 	"github.com/rangecrypt/rangecrypt/internal/testdb"
 	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
 // The benchmarks compare an encrypted table with one of the same layout in the plain, in turns:
@@ -65,6 +66,39 @@ func fill(tb testing.TB, tbl *store.Table, rows int) {
 	}
 }
 
+// filled returns tables with the same rows. A database that can be is closed and opened again before:
+// otherwise an embedded one would still have in memory what was written last, and only that.
+func filled(tb testing.TB, kind testdb.Database, schemas ...store.Schema) (tables []*store.Table) {
+	tb.Helper()
+	var name string
+	join := func() driver.DB { return kind.Open(tb, nil) }
+	if kind.Shared() {
+		name = kind.Reserve(tb)
+		join = func() driver.DB {
+			db, err := kind.Join(background, name)
+			require.NoError(tb, err)
+			return db
+		}
+	}
+	db := join()
+	st := open(tb, db)
+	for _, schema := range schemas {
+		fill(tb, create(tb, st, schema), *rowsFlag)
+	}
+	if kind.Shared() {
+		require.NoError(tb, db.Close())
+		db = join()
+		tb.Cleanup(func() { require.NoError(tb, db.Close()) })
+		st = open(tb, db)
+	}
+	for _, schema := range schemas {
+		tbl, err := st.Table(background, schema.Name)
+		require.NoError(tb, err)
+		tables = append(tables, tbl)
+	}
+	return tables
+}
+
 // layouts are where k is: a part of the key, a column found by its ciphertexts, or one found by
 // tokens of its values, whose order is in an index.
 var layouts = []string{"key", "column", "mutable"}
@@ -76,11 +110,8 @@ func BenchmarkRange(b *testing.B) {
 			kind.Need(b)
 			for _, layout := range layouts {
 				b.Run(layout, func(b *testing.B) {
-					st := open(b, kind.Open(b, nil))
-					encrypted := create(b, st, benchSchema(layout, true))
-					plain := create(b, st, benchSchema(layout, false))
-					fill(b, encrypted, *rowsFlag)
-					fill(b, plain, *rowsFlag)
+					tables := filled(b, kind, benchSchema(layout, true), benchSchema(layout, false))
+					encrypted, plain := tables[0], tables[1]
 					for _, permille := range []int{1, 10, 100} {
 						b.Run(fmt.Sprintf("%g%%", float64(permille)/10), func(b *testing.B) {
 							expected := *rowsFlag * permille / 1000
