@@ -139,10 +139,52 @@ func (o *reproOptions) database(ctx context.Context, e *env) (d repro.Database, 
 	if d.DB, err = e.openStore(ctx, name, true); err != nil {
 		return d, nil, errors.Join(err, remove())
 	}
+	if _, ok := d.DB.(diskUser); ok {
+		d.Disk = func(ctx context.Context, fill func(context.Context, driver.DB) error) (map[string]uint64, error) {
+			return diskOf(ctx, e, fill)
+		}
+	}
 	if d.Store, err = bench.OpenStore(ctx, d.DB, key, true); err != nil {
 		return d, nil, errors.Join(err, d.DB.Close(), remove())
 	}
 	return d, func() error { return errors.Join(d.DB.Close(), remove()) }, nil
+}
+
+// diskOf returns what fill puts into an embedded store, in bytes of the disk by family.
+func diskOf(ctx context.Context, e *env, fill func(context.Context, driver.DB) error) (sizes map[string]uint64, err error) {
+	dir, err := os.MkdirTemp("", "opebench-")
+	if err != nil {
+		return nil, fmt.Errorf("make a temporary store: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	open := func() (driver.DB, error) { return e.openStore(ctx, "pebble:"+dir, true) }
+	db, err := open()
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(fill(ctx, db), db.Close()); err != nil {
+		return nil, err
+	}
+	// Opening it anew brings everything into tables.
+	if db, err = open(); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	names, err := db.Families(ctx)
+	if err != nil {
+		return nil, err
+	}
+	user, ok := db.(diskUser)
+	if !ok {
+		return nil, fmt.Errorf("%T does not tell its size", db)
+	}
+	sizes = make(map[string]uint64)
+	for _, name := range names {
+		if sizes[name], err = user.DiskUsage(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	return sizes, nil
 }
 
 func reproduce(ctx context.Context, e *env, opts *reproOptions) (err error) {

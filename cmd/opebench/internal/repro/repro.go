@@ -66,6 +66,10 @@ type Database struct {
 	// Far opens it once more, for a client whose connections dial makes. It is nil where there are
 	// none, as of an embedded database.
 	Far func(ctx context.Context, dial Dial) (driver.DB, error)
+
+	// Disk has fill work on an empty database of the same kind, and returns how many bytes of the disk
+	// each family takes then. It is nil where a database does not tell.
+	Disk func(ctx context.Context, fill func(ctx context.Context, db driver.DB) error) (map[string]uint64, error)
 }
 
 // A Result is what an experiment found: curves over a common axis, a table, or both, and what they

@@ -3,7 +3,6 @@ package repro
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 
 	"golang.org/x/sync/errgroup"
 
@@ -90,9 +89,7 @@ func (p *prototypeATable) put(ctx context.Context, e entry) error {
 			m.Puts = []driver.Cell{{Qualifier: []byte{}, Value: sealed}}
 			return p.encrypted.Apply(ctx, m)
 		}
-		for i := p.sensitive; i < entryAttributes; i++ {
-			m.Puts = append(m.Puts, driver.Cell{Qualifier: []byte{byte(i)}, Value: []byte(e.attributes[i])})
-		}
+		m.Puts = plainCells(e, p.sensitive)
 		return p.plain.Apply(ctx, m)
 	})
 }
@@ -111,13 +108,7 @@ func (p *prototypeATable) get(ctx context.Context, id int64, tenant string) (ent
 		case len(cells) == 0:
 			return errNoEntry
 		case attribute < 0:
-			for _, c := range cells {
-				if len(c.Qualifier) != 1 || int(c.Qualifier[0]) >= entryAttributes {
-					return fmt.Errorf("a plain row has an unknown attribute")
-				}
-				e.attributes[c.Qualifier[0]] = string(c.Value)
-			}
-			return nil
+			return e.setPlain(cells)
 		}
 		value, _, err := p.sealer.Open(nil, cells[0].Value, p.place(id, tenant, attribute))
 		e.attributes[attribute] = string(value)

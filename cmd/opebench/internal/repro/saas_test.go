@@ -11,6 +11,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/cmd/opebench/internal/bench"
 	"github.com/rangecrypt/rangecrypt/internal/seal"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/drivertest"
 )
 
 func TestSaasEntries(t *testing.T) {
@@ -21,6 +22,7 @@ func TestSaasEntries(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, r.Curves, len(logKinds)*len(logOperations))
 		require.Len(t, r.Table.Rows, len(r.Curves))
+		require.Len(t, r.Findings, 6)
 		for i, c := range r.Curves {
 			require.Len(t, c.Points, entrySteps)
 			last := 0.0
@@ -32,7 +34,7 @@ func TestSaasEntries(t *testing.T) {
 		}
 		require.Equal(t, nodes == 3, strings.Contains(strings.Join(r.Notes, ""), "3 nodes"))
 		for _, f := range r.Findings {
-			require.True(t, f.Unclear, f.Text)
+			require.Equal(t, !strings.HasPrefix(f.Text, "Ferretti"), f.Unclear, f.Text)
 			require.NotContains(t, f.Text, "%!")
 		}
 		require.NotZero(t, families(t, cfg.Database))
@@ -49,21 +51,107 @@ func TestSaasAttributes(t *testing.T) {
 	r, err := saasAttributes(context.Background(), Config{Seed: 1, Quick: true, Rounds: 1, Database: memory()})
 	require.NoError(t, err)
 	require.Len(t, r.Curves, len(logKinds)*len(logOperations))
-	asked := make(map[string][2]string)
+	asked, put := make(map[string][2]string), make(map[string]float64)
 	for _, row := range r.Table.Rows {
 		require.Len(t, row, len(r.Table.Columns))
-		asked[row[0].Text+" "+row[1].Text+" "+row[2].Text] = [2]string{row[5].Text, row[6].Text}
+		name := row[0].Text + " " + row[1].Text + " " + row[2].Text
+		asked[name] = [2]string{row[5].Text, row[6].Text}
+		require.Equal(t, row[1].Text == "insert", row[7].Number != nil, name)
+		if row[7].Number != nil {
+			put[row[0].Text+" "+row[2].Text] = *row[7].Number
+		}
 	}
 	for _, what := range logOperations {
+		require.Equal(t, [2]string{"1", "1"}, asked[plainEntries+" "+what+" 0"])
 		for _, n := range []int{1, 3, 10} {
 			rows := fmt.Sprint(n + 1)
 			require.Equal(t, [2]string{rows, rows}, asked[fmt.Sprint(prototypeA, " ", what, " ", n)])
 			require.Equal(t, [2]string{rows, "1"}, asked[fmt.Sprint(prototypeAParallel, " ", what, " ", n)])
-			require.Equal(t, asked[fmt.Sprint(oneRow, " ", what, " ", 1)], asked[fmt.Sprint(oneRow, " ", what, " ", n)])
+			require.Equal(t, asked[fmt.Sprint(tenantTable, " ", what, " ", 1)], asked[fmt.Sprint(tenantTable, " ", what, " ", n)])
 		}
 	}
-	require.Equal(t, [2]string{"1", "1"}, asked[oneRow+" read 10"])
-	require.Equal(t, "???", marks(r.Findings))
+	require.Equal(t, [2]string{"1", "1"}, asked[tenantTable+" read 10"])
+	for _, n := range []string{"1", "3", "10"} {
+		require.Greater(t, put[tenantTable+" "+n], put[plainEntries+" 0"])
+		require.Equal(t, put[prototypeA+" "+n], put[prototypeAParallel+" "+n])
+	}
+	require.Less(t, put[tenantTable+" 10"], put[tenantTable+" 1"], "what is sealed shares a cell")
+	require.Greater(t, put[prototypeA+" 10"], put[prototypeA+" 1"])
+	require.Equal(t, "????", marks(r.Findings[:4]))
+}
+
+// What a policy names is sealed, and a tenant of another policy is not touched by it.
+func TestTenantTableEncrypts(t *testing.T) {
+	ctx := context.Background()
+	w, all := logs(t, 3)
+	for n := range len(entryTenants) {
+		e := entryOf(1, n, false)
+		require.NoError(t, all[tenantTable].put(ctx, e))
+	}
+	names, err := w.db.Families(ctx)
+	require.NoError(t, err)
+	stored := make(map[string]bool) // values of cells in the clear, behind their headers
+	rows := 0
+	for _, name := range names {
+		if name[0] != 't' {
+			continue
+		}
+		f, err := w.db.Family(ctx, driver.FamilySpec{Name: name, Layout: driver.LayoutOrdered, PrefixBytes: 32})
+		require.NoError(t, err)
+		for row, err := range f.Scan(ctx, driver.Range{AnyOrder: true}) {
+			require.NoError(t, err)
+			rows++
+			require.Len(t, row.Cells, 1+entryAttributes-3)
+			for n := range len(entryTenants) {
+				for i, a := range entryOf(1, n, false).attributes {
+					for _, c := range row.Cells {
+						if strings.Contains(string(c.Value), a) {
+							stored[fmt.Sprint(n, " ", i)] = true
+						}
+					}
+				}
+			}
+		}
+	}
+	require.Equal(t, len(entryTenants), rows, "an entry is a row")
+	for n := range len(entryTenants) {
+		for i := range entryAttributes {
+			require.Equal(t, i >= 3, stored[fmt.Sprint(n, " ", i)], "attribute %d", i)
+		}
+	}
+}
+
+// Space on the disk is of the families that a kind has made.
+func TestLogDisk(t *testing.T) {
+	ctx := context.Background()
+	cfg := Config{Seed: 1, Quick: true, Database: memory()}
+	cfg.Database.Disk = func(ctx context.Context, fill func(context.Context, driver.DB) error) (map[string]uint64, error) {
+		db := drivertest.NewMemory()
+		if err := fill(ctx, db); err != nil {
+			return nil, err
+		}
+		names, err := db.Families(ctx)
+		sizes := make(map[string]uint64)
+		for _, name := range names {
+			sizes[name] = 1 << 40 // what is of no kind would be seen
+			if f := name[0]; f == 't' || f == 'r' {
+				sizes[name] = 600
+			}
+		}
+		return sizes, err
+	}
+	all := logTimings([]int{1, 3})
+	require.NoError(t, logDisk(ctx, cfg, all))
+	require.Len(t, all, 7)
+	for _, timing := range all {
+		want := 600.0 / diskQuick
+		if timing.kind.name == prototypeA || timing.kind.name == prototypeAParallel {
+			want *= 2
+		}
+		require.Equal(t, want, timing.disk, timing.kind.name)
+	}
+	f := storageFinding(all, 3)
+	require.Contains(t, f.Text, "On the disk: 2, 4 (2.00 times) and 2 (1.00 times)")
 }
 
 // logs opens an empty table of each kind.
@@ -94,7 +182,7 @@ func TestLogTables(t *testing.T) {
 			got, err := table.get(ctx, e.id, e.tenant)
 			require.NoError(t, err, name)
 			require.Equal(t, e, got, name)
-			_, err = table.get(ctx, e.id, "another tenant")
+			_, err = table.get(ctx, e.id, entryTenants[(5+1)%len(entryTenants)])
 			require.ErrorIs(t, err, errNoEntry, name)
 			updated := entryOf(1, 5, true)
 			require.NotEqual(t, e, updated)
@@ -136,15 +224,15 @@ func TestPrototypeAEncrypts(t *testing.T) {
 	require.ErrorIs(t, err, seal.ErrTampered)
 }
 
-// madeLogs makes up timings of nine rounds of ten steps: by kind and operation, the time of the
-// first step, and of the last beside it.
-func madeLogs(seconds map[string][len(logOperations)]float64, growth float64) []*logTiming {
-	var all []*logTiming
-	for _, k := range logKinds {
-		t := &logTiming{name: k.name}
+// madeLogs makes up timings of nine rounds: by kind, the time of an operation with one encrypted attribute,
+// what each further one adds, and the last of ten steps beside the first.
+func madeLogs(numbers []int, seconds map[string][len(logOperations)]float64, added map[string]float64, growth float64) []*logTiming {
+	all := logTimings(numbers)
+	for _, t := range all {
+		t.bytes = 100
 		for operation := range logOperations {
 			for round := range 9 {
-				first := seconds[k.name][operation] * (1 + 0.001*float64(round%3))
+				first := (seconds[t.kind.name][operation] + float64(max(t.sensitive, 1)-1)*added[t.kind.name]) * (1 + 0.001*float64(round%3))
 				steps, sum := make([]float64, entrySteps), 0.0
 				for s := range steps {
 					sum += first * (1 + (growth-1)*float64(s)/(entrySteps-1))
@@ -153,23 +241,51 @@ func madeLogs(seconds map[string][len(logOperations)]float64, growth float64) []
 				t.seconds[operation] = append(t.seconds[operation], steps)
 			}
 		}
-		all = append(all, t)
 	}
 	return all
 }
 
 func TestSaasFindings(t *testing.T) {
+	entries := func(seconds map[string][4]float64, growth float64, nodes int) string {
+		return marks(saasFindings(madeLogs([]int{entrySensitive}, seconds, nil, growth), nodes))
+	}
 	// As the paper has it.
-	paper := map[string][4]float64{prototypeA: {1, 3, 3, 3}, prototypeAParallel: {1, 2, 2, 2}, oneRow: {1, 1, 1, 1}}
-	require.Equal(t, "++++", marks(saasFindings(madeLogs(paper, 2), 1)))
-	require.Equal(t, "-++-", marks(saasFindings(madeLogs(paper, 1), 3)))
+	paper := map[string][4]float64{plainEntries: {1, 1, 1, 1}, prototypeA: {1, 3, 3, 3}, prototypeAParallel: {1, 2, 2, 2}, tenantTable: {1, 1, 1, 1}}
+	require.Equal(t, "+++++", entries(paper, 2, 1))
+	require.Equal(t, "-++-+", entries(paper, 1, 3))
 	paper[prototypeA] = [4]float64{0.9, 3, 3, 3}
-	require.Equal(t, "+++-", marks(saasFindings(madeLogs(paper, 1), 3)))
-	require.Equal(t, "---+", marks(saasFindings(madeLogs(map[string][4]float64{prototypeA: {4, 1, 0.5, 1}, prototypeAParallel: {1, 0.9, 1, 1}, oneRow: {1, 1, 1, 1}}, 2), 1)))
+	require.Equal(t, "+++-+", entries(paper, 1, 3))
+	paper[plainEntries] = [4]float64{1, 0.5, 1, 1}
+	require.Equal(t, "+++--", entries(paper, 1, 3))
+	require.Equal(t, "---++", entries(map[string][4]float64{plainEntries: {1, 1, 1, 1}, prototypeA: {4, 1, 0.5, 1}, prototypeAParallel: {1, 0.9, 1, 1}, tenantTable: {1, 1, 1, 1}}, 2, 1))
+}
 
-	few := madeLogs(map[string][4]float64{prototypeA: {1, 1, 1, 1}, prototypeAParallel: {1, 1, 1, 1}, oneRow: {1, 1, 1, 1}}, 1)
-	most := madeLogs(map[string][4]float64{prototypeA: {1, 5, 5, 5}, prototypeAParallel: {1, 2, 2, 2}, oneRow: {1, 1, 1, 1}}, 1)
-	require.Equal(t, "+++", marks(attributeFindings([]int{1, 10}, [][]*logTiming{few, most})))
-	most = madeLogs(map[string][4]float64{prototypeA: {5, 1, 5, 5}, prototypeAParallel: {1, 2, 2, 2}, oneRow: {1, 2, 1, 1}}, 1)
-	require.Equal(t, "---", marks(attributeFindings([]int{1, 10}, [][]*logTiming{few, most})))
+func TestAttributeFindings(t *testing.T) {
+	numbers := []int{1, 2, 10}
+	one := map[string][4]float64{plainEntries: {1, 1, 1, 1}, prototypeA: {2, 2, 2, 2}, prototypeAParallel: {1, 1, 1, 1}, tenantTable: {1, 1, 1, 1}}
+	all := madeLogs(numbers, one, map[string]float64{prototypeA: 1, prototypeAParallel: 0.1}, 1)
+	require.Equal(t, "-+++", marks(attributeFindings(all, numbers, 1000)))
+	slope := addedBy(all, prototypeA, numbers, 1, 1000)
+	require.InEpsilon(t, 1e6*entrySteps/1000, slope.mid, 0.01, "ten steps of a second, of a thousand entries")
+	require.InDelta(t, 0, addedBy(all, tenantTable, numbers, 1, 1000).mid, 1e-6)
+	all = madeLogs(numbers, one, map[string]float64{tenantTable: 0.5}, 1)
+	require.Equal(t, "+---", marks(attributeFindings(all, numbers, 1000)))
+	for _, f := range attributeFindings(all, numbers, 1000) {
+		require.NotContains(t, f.Text, "%!")
+	}
+}
+
+func TestStorageFinding(t *testing.T) {
+	all := madeLogs([]int{3}, nil, nil, 1)
+	ours := logAt(all, tenantTable, 3)
+	ours.bytes = 250
+	require.Equal(t, "+", marks([]Finding{storageFinding(all, 3)}))
+	ours.bytes = 251
+	require.Equal(t, "-", marks([]Finding{storageFinding(all, 3)}))
+	ours.bytes = 250
+	for _, t := range all {
+		t.disk = 10
+	}
+	ours.disk = 26
+	require.Equal(t, "-", marks([]Finding{storageFinding(all, 3)}))
 }

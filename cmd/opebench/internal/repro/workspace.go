@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/rangecrypt/rangecrypt/internal/measure"
@@ -25,6 +26,7 @@ type workspace struct {
 	store    *store.Store
 	prefix   string
 	tables   []string
+	tenants  []string
 	families []string
 }
 
@@ -48,6 +50,15 @@ func (w *workspace) create(ctx context.Context, schema store.Schema) (*store.Tab
 	return w.store.Create(ctx, schema)
 }
 
+// tenant makes a tenant, whose name is of the experiment, unless it did so before.
+func (w *workspace) tenant(ctx context.Context, name string) error {
+	if name = w.name(name); slices.Contains(w.tenants, name) {
+		return nil
+	}
+	w.tenants = append(w.tenants, name)
+	return w.store.CreateTenant(ctx, name)
+}
+
 // spec describes a family whose row keys begin with a prefix that names the partition. The name
 // has at most 19 bytes.
 func (w *workspace) spec(name string, prefixBytes int) driver.FamilySpec {
@@ -64,6 +75,11 @@ func (w *workspace) drop(ctx context.Context) (err error) {
 	ctx = context.WithoutCancel(ctx)
 	for _, name := range w.tables {
 		if e := w.store.Drop(ctx, name); !errors.Is(e, store.ErrNoTable) {
+			err = errors.Join(err, e)
+		}
+	}
+	for _, name := range w.tenants {
+		if e := w.store.DropTenant(ctx, name); !errors.Is(e, store.ErrNoTenant) {
 			err = errors.Join(err, e)
 		}
 	}

@@ -31,6 +31,9 @@ func families(t *testing.T, d Database) int {
 	tables, err := st.Tables(ctx)
 	require.NoError(t, err)
 	require.Empty(t, tables)
+	tenants, err := st.Tenants(ctx)
+	require.NoError(t, err)
+	require.Empty(t, tenants)
 	return len(names)
 }
 
