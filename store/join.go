@@ -288,7 +288,7 @@ func (f *finder) groups(ctx context.Context) iter.Seq2[[]driver.Row, error] {
 }
 
 // carried returns what a posting carries, which was cut before.
-func (c *column) carried(posting []byte) []byte { return posting[len(c.id):][:c.size] }
+func (c *column) carried(posting []byte) []byte { return posting[len(c.lead):][:c.size] }
 
 // open reads the rows that the postings lead to, many at a time, and leaves out what does not count.
 func (ms matches) open(ctx context.Context, l, r *finder) error {
