@@ -225,26 +225,16 @@ func (c *converter) tenants(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	names, err := t.st.Tenants(ctx)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		tbl, err := c.tbl.Tenant(ctx, name)
-		if errors.Is(err, ErrNoTenant) {
-			continue // it was dropped meanwhile
-		}
-		if err != nil {
-			return err
-		}
+	err = c.tbl.eachTenant(ctx, func(tbl *Table) error {
 		one := &converter{tbl: tbl, opts: c.opts}
-		err = one.run(ctx)
+		err := one.run(ctx)
 		c.stats.Rows += one.stats.Rows
 		c.stats.Converted += one.stats.Converted
 		c.stats.Unreadable += one.stats.Unreadable
-		if err != nil && !errors.Is(err, ErrNoTenant) {
-			return fmt.Errorf("tenant %q: %w", name, err)
-		}
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	if err := t.dropPostingsOf(ctx, t.meta.Dropped); err != nil {
 		return err
@@ -432,33 +422,14 @@ func (t *view) outdated(row driver.Row, s *scratch) (bool, error) {
 	if err != nil || len(b) == 0 { // it was deleted
 		return false, err
 	}
-	if !t.clear && !t.keySealer.newest(row.Cells[0].Value) {
-		return true, nil
-	}
 	for range t.parts {
 		if _, b, err = cutSized(b); err != nil {
 			return false, fmt.Errorf("key cell: %w: %w", ErrFormat, err)
 		}
 	}
-	entries, own := entries{rest: b}, 0
-	for _, i := range t.byID {
-		c := t.stored[i]
-		e, err := entries.find(c.id)
-		switch {
-		case err != nil:
-			return false, fmt.Errorf("key cell: %w: %w", ErrFormat, err)
-		case !e.present:
-			continue
-		case c.of != nil || e.packed != c.packed || !e.packed && e.clear != c.clear():
-			return true, nil
-		case e.packed:
-			continue
-		}
-		own++
-		at := slices.IndexFunc(row.Cells, func(cell driver.Cell) bool { return string(cell.Qualifier) == string(c.id[:]) })
-		if !e.clear && at > 0 && !c.sealer.newest(row.Cells[at].Value) {
-			return true, nil
-		}
+	older, own, err := t.older(row.Cells, entries{rest: b})
+	if older || err != nil {
+		return older, err
 	}
 	cells := 0
 	for _, cell := range row.Cells {
@@ -466,8 +437,36 @@ func (t *view) outdated(row driver.Row, s *scratch) (bool, error) {
 			cells++
 		}
 	}
+	return cells != 1+own, nil
+}
+
+// older reports whether the entries of a row's key cell, or those of its cells that were read, are
+// stored in another way than this view stores them, and of how many columns there are cells.
+func (t *view) older(cells []driver.Cell, entries entries) (older bool, own int, err error) {
+	if !t.clear && !t.keySealer.newest(cells[0].Value) {
+		return true, 0, nil
+	}
+	for _, i := range t.byID {
+		c := t.stored[i]
+		e, err := entries.find(c.id)
+		switch {
+		case err != nil:
+			return false, 0, fmt.Errorf("key cell: %w: %w", ErrFormat, err)
+		case !e.present:
+			continue
+		case c.of != nil || e.packed != c.packed || !e.packed && e.clear != c.clear():
+			return true, 0, nil
+		case e.packed:
+			continue
+		}
+		own++
+		at := slices.IndexFunc(cells, func(cell driver.Cell) bool { return string(cell.Qualifier) == string(c.id[:]) })
+		if !e.clear && at > 0 && !c.sealer.newest(cells[at].Value) {
+			return true, 0, nil
+		}
+	}
 	// Other entries are of no column of this view.
-	return entries.passed > 0 || len(entries.rest) > 0 || cells != 1+own, nil
+	return entries.passed > 0 || len(entries.rest) > 0, own, nil
 }
 
 // convert writes those of some rows anew that are not stored as this view stores rows, and returns
@@ -611,14 +610,13 @@ func (t *view) toConvert(ctx context.Context, row *driver.Row, s *scratch) (*rec
 // written them since.
 func (t *view) convertWrites(ctx context.Context, writes []*record) error {
 	for chunk := range slices.Chunk(writes, writeChunk) {
+		keys := make([][]byte, len(chunk))
+		for i, r := range chunk {
+			keys[i] = r.key
+		}
 		// What is converted may be converted to an older schema by another client at the same time.
 		for attempt := 0; ; attempt++ {
-			rows := make([]driver.Row, len(chunk))
-			err := t.st.each(ctx, len(chunk), func(ctx context.Context, i int) (err error) {
-				rows[i].Key = chunk[i].key
-				rows[i].Cells, err = t.data.Get(ctx, chunk[i].key, driver.Slice{Stamps: true})
-				return err
-			})
+			rows, err := t.stamped(ctx, keys)
 			if err != nil {
 				return err
 			}

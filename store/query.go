@@ -565,7 +565,7 @@ func (f *finder) openRows(ctx context.Context, r keyRange, rows []driver.Row, pr
 				return err
 			}
 			if record != nil && f.satisfies(record, r) {
-				hits[i] = &found{record: record, key: row.Key}
+				hits[i] = f.hit(ctx, record, row.Key)
 			}
 		}
 		return nil
@@ -614,7 +614,7 @@ func (f *finder) resolve(ctx context.Context, r keyRange, postings []driver.Row)
 		// The value decides, not the write: a row that was written again with the same value
 		// has not changed, and must not be missed because its old posting was read.
 		if err == nil && record != nil && bytes.Equal(record.search[f.plan.driving.position], search) && f.satisfies(record, r) {
-			hits[i] = &found{record: record, key: postings[i].Key}
+			hits[i] = f.hit(ctx, record, postings[i].Key)
 		}
 		return err
 	})
@@ -622,6 +622,14 @@ func (f *finder) resolve(ctx context.Context, r keyRange, postings []driver.Row)
 		return nil, err
 	}
 	return hits, nil
+}
+
+// hit returns a row of the answer, by the key that was scanned.
+func (f *finder) hit(ctx context.Context, r *record, key []byte) *found {
+	if !f.query.keyOnly { // then it is about to be written
+		f.table.st.lazy.found(ctx, f.table.tbl, r)
+	}
+	return &found{record: r, key: key}
 }
 
 // satisfies reports whether a row that was found in a range belongs there and satisfies all

@@ -40,6 +40,7 @@ func (tbl *Table) Get(ctx context.Context, key Row, columns ...string) (_ Row, e
 	if r == nil {
 		return nil, nil
 	}
+	t.st.lazy.found(ctx, tbl, r)
 	return t.row(r, want), nil
 }
 

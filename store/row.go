@@ -21,7 +21,8 @@ type record struct {
 	fresh  bool     // the key was drawn at random: there is no earlier row
 	search [][]byte // by stored column: what its posting carries; nil where it has none, and in tables without
 
-	version uint32 // of the catalogue, of a row that was read; 0 of a new one
+	version  uint32 // of the catalogue, of a row that was read; 0 of a new one
+	outdated bool   // the row was seen to be stored in another way than its view stores rows; only with ConvertOnRead
 }
 
 type writeID [16]byte
@@ -359,7 +360,8 @@ func (t *view) decode(row driver.Row, want []bool, s *scratch) (*record, error) 
 	}
 	// Cells, entries of the key cell and t.byID are all in ascending order of ids. Entries that are
 	// not in t.byID are of columns that this client does not know.
-	entries, cells := entries{rest: b}, row.Cells[1:]
+	content := entries{rest: b}
+	entries, cells := content, row.Cells[1:]
 	for _, i := range t.byID {
 		c := t.stored[i]
 		if want != nil && !want[i] {
@@ -401,6 +403,9 @@ func (t *view) decode(row driver.Row, want []bool, s *scratch) (*record, error) 
 		if v := r.values[len(t.parts)+len(t.columns)+i]; v != nil {
 			r.values[t.valueIndex(c.of)] = v
 		}
+	}
+	if t.st.lazy != nil && r.version < t.changed { // otherwise its writer knew how this view stores rows
+		r.outdated, _, _ = t.older(row.Cells, content)
 	}
 	return r, nil
 }

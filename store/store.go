@@ -73,6 +73,19 @@ type Options struct {
 	// 64 bytes each; at least 4096. Default 1,000,000, which is all that a column can have. With
 	// fewer, values that were not used lately take more round trips to write.
 	CacheValues int
+
+	// ConvertOnRead lets rows be written anew, in the background, that a Get, Query, Page or Join has
+	// found stored in another way than the schema, the policy of their tenant and the newest keys
+	// say, as [Table.Convert] does with all rows. No read waits for it or fails by it, and a row that
+	// another client writes meanwhile is left to that. It is done as well as it can be: what more than
+	// a few thousand rows that wait would be, and what the database refuses, is left to later reads.
+	// So rows that nobody reads stay as they are, and only Convert tells when all are converted.
+	//
+	// What is noticed is noticed by the read. A Get of columns that are all stored in the clear opens
+	// nothing, and notices nothing. Rows that are stored as they should be cost nothing more.
+	//
+	// [Store.Close] ends it. Default: rows are converted by Convert only.
+	ConvertOnRead bool
 }
 
 // A Store is an encrypted database: the tables of one catalogue. It is safe for concurrent use.
@@ -84,6 +97,7 @@ type Store struct {
 	concurrency int
 	remembers   int
 	guards      schemaGuards // which tests switch off
+	lazy        *lazy        // nil where rows are not converted when they are read
 
 	mu     sync.Mutex
 	tables map[tableID]*Table
@@ -131,6 +145,9 @@ func OpenKMS(ctx context.Context, db driver.DB, kms KMS, opts *Options) (*Store,
 	if st.concurrency == 0 {
 		st.concurrency = 32
 	}
+	if opts.ConvertOnRead {
+		st.lazy = newLazy()
+	}
 	var err error
 	if st.catalogue, err = openCatalogue(ctx, db, kms); err != nil {
 		return nil, fmt.Errorf("store: open: %w", err)
@@ -138,6 +155,11 @@ func OpenKMS(ctx context.Context, db driver.DB, kms KMS, opts *Options) (*Store,
 	st.keys = keys{st.catalogue.key, st.catalogue.database}
 	return st, nil
 }
+
+// Close ends what the Store does in the background, see Options.ConvertOnRead: of rows that wait to be
+// converted none is begun, and the few that are under way are waited for. Then db may be closed. Where
+// nothing is done in the background it does nothing. The Store may be used on.
+func (st *Store) Close() { st.lazy.close() }
 
 // RotateMaster replaces the master key of the database: the key of the database, which all others
 // depend on, is wrapped by another service in place of the one it was opened with. That is one

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -117,18 +118,75 @@ func checkTenantName(name string) error {
 
 // Tenants returns the names of all tenants in ascending order.
 func (st *Store) Tenants(ctx context.Context) ([]string, error) {
-	e := edit{c: st.catalogue, whole: true}
-	if _, err := e.read(ctx); err != nil {
+	metas, err := st.catalogue.allTenants(ctx)
+	if err != nil {
 		return nil, fmt.Errorf("store: tenants: %w", err)
 	}
 	var names []string
+	for _, meta := range metas {
+		names = append(names, meta.Name)
+	}
+	return names, nil
+}
+
+// allTenants returns the metas of all tenants, by name.
+func (c *catalogue) allTenants(ctx context.Context) ([]*tenantMeta, error) {
+	e := edit{c: c, whole: true}
+	if _, err := e.read(ctx); err != nil {
+		return nil, err
+	}
+	var metas []*tenantMeta
 	for _, entry := range e.entries {
 		if entry.Tenant != nil {
-			names = append(names, entry.Tenant.Name)
+			metas = append(metas, entry.Tenant)
 		}
 	}
-	slices.Sort(names)
-	return names, nil
+	slices.SortFunc(metas, func(a, b *tenantMeta) int { return strings.Compare(a.Name, b.Name) })
+	return metas, nil
+}
+
+// A pseudonym is what the keys of rows and postings of a tenant begin with, in one table: its token
+// there. It is zero where there are no tenants.
+type pseudonym [tokenSize]byte
+
+// pseudonymAt returns the one at a position of a key, or the zero one where the key is too short.
+func pseudonymAt(key []byte, at int) (p pseudonym) {
+	if len(key) >= at+len(p) {
+		copy(p[:], key[at:])
+	}
+	return p
+}
+
+// pseudonyms returns those of all tenants in a table.
+func (tbl *Table) pseudonyms(ctx context.Context) (map[pseudonym]bool, error) {
+	metas, err := tbl.st.catalogue.allTenants(ctx)
+	if err != nil {
+		return nil, err
+	}
+	k, all := tbl.st.keys.table(tbl.id), make(map[pseudonym]bool, len(metas))
+	for _, meta := range metas {
+		all[pseudonym(k.token(meta.ID))] = true
+	}
+	return all, nil
+}
+
+// eachTenant calls do with the table opened for each tenant that there is, by name.
+func (tbl *Table) eachTenant(ctx context.Context, do func(*Table) error) error {
+	names, err := tbl.st.Tenants(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		bound, err := tbl.Tenant(ctx, name)
+		if err == nil {
+			err = do(bound)
+		}
+		// One that was dropped meanwhile is none.
+		if err != nil && !errors.Is(err, ErrNoTenant) {
+			return fmt.Errorf("tenant %q: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // DropTenant removes a tenant with its keys, so that nothing which was stored for it can be read any
