@@ -10,15 +10,17 @@ import (
 
 // A KeyUse says how many cells of a table were sealed with which key.
 type KeyUse struct {
-	Keys []KeyCount // those of key cells, then those of each column, the newest of each first
+	Keys []KeyCount // of each tenant those of key cells, then those of each column, the newest of each first
 
 	Plain   int // cells that are not sealed
+	Orphans int // cells of tenants that were dropped, in a table that is not open for one
 	Dropped int // cells of columns that were dropped, and with them their keys: [Table.Convert] removes them
 	Unknown int // cells that no key of theirs opens, or that are none: see [Table.Verify]
 }
 
 // A KeyCount is how many cells one key sealed.
 type KeyCount struct {
+	Tenant string // "" in tables without
 	Column string // "" for key cells, with what is packed in them
 	ID     string // of the key, in hex
 	Newest bool   // it seals what is written from now on
@@ -26,46 +28,51 @@ type KeyCount struct {
 }
 
 // mostKeyIDs bounds the memory of KeyUse, whatever ids the database makes up. A table has at most
-// 1,000 columns, and a key more for each rotation.
-const mostKeyIDs = 1 << 16
+// 1,000 columns, and a key more for each rotation. With tenants each has keys of its own for each
+// column: then mostTenantKeys counts, which is some 30 MB.
+const mostKeyIDs, mostTenantKeys = 1 << 16, 1 << 18
 
 // KeyUse reads a table and counts its cells by the keys that sealed them, as their headers say. It
 // reads only, while readers and writers go on. A key of no cell is not needed to read what is there;
 // a client that slept since before a rotation may still seal with an older key, and converts that
 // when it wakes, unless it dies.
 //
-// Of a table with tenants it counts the cells of the one that it is open for.
+// Of a table that is open for a tenant it counts the cells of this one. One with tenants that is not
+// is read once for all of them, and beside their cells counts those of tenants that were dropped.
 //
 // Memory does not depend on the number of rows. progress, if not nil, is called now and then with the
 // number of rows so far.
 func (tbl *Table) KeyUse(ctx context.Context, progress func(rows int)) (use KeyUse, err error) {
-	t, err := tbl.use()
-	if err != nil {
-		return KeyUse{}, err
-	}
+	t := tbl.now()
 	ctx, end := t.st.observer.operation(ctx, "key use", t.family())
 	rows := 0
 	defer func() { end(rows, err) }()
-	type sealed struct {
-		qualifier string
-		key       seal.KeyID
+	counts, most := make(map[sealedBy]int), mostKeyIDs
+	tenants := t.meta.Tenants && tbl.tenant == nil
+	if tenants {
+		most = mostTenantKeys
 	}
-	counts := make(map[sealed]int)
 	for row, err := range t.data.Scan(ctx, under(t.prefix)) {
 		if err != nil {
 			return KeyUse{}, fmt.Errorf("store: key use of %q: %w", t.schema.Name, t.gone(err))
+		}
+		var of pseudonym
+		if tenants {
+			of = pseudonymAt(row.Key, 0)
 		}
 		for _, cell := range row.Cells {
 			if len(cell.Value) == 0 {
 				continue // deleted under a condition
 			}
-			if cell.Value[0] == plainFormat {
-				use.Plain++
-				continue
+			at := sealedBy{of: of}
+			if cell.Value[0] != plainFormat {
+				at.sealed, at.qualifier = true, string(cell.Qualifier)
+				if at.key, err = seal.PeekKeyID(cell.Value); err != nil {
+					use.Unknown++
+					continue
+				}
 			}
-			id, err := seal.PeekKeyID(cell.Value)
-			at := sealed{string(cell.Qualifier), id}
-			if _, known := counts[at]; err != nil || !known && len(counts) == mostKeyIDs {
+			if _, known := counts[at]; !known && len(counts) == most {
 				use.Unknown++
 				continue
 			}
@@ -76,8 +83,62 @@ func (tbl *Table) KeyUse(ctx context.Context, progress func(rows int)) (use KeyU
 		}
 	}
 	// What keys there are is asked for behind the scan: then it has those of all rows.
-	if t, err = tbl.refresh(ctx); err != nil {
-		return KeyUse{}, fmt.Errorf("store: key use: %w", err)
+	known := make(map[pseudonym]bool)
+	columns := map[string]bool{string(keyQualifier): true}
+	count := func(tbl *Table) error {
+		t, err := tbl.refresh(ctx)
+		if err != nil {
+			return err
+		}
+		var of pseudonym
+		if tenants {
+			of = pseudonym(t.prefix)
+		}
+		known[of] = true
+		use.Keys = append(use.Keys, t.keyCounts(of, counts)...)
+		for _, c := range t.stored {
+			columns[string(c.id[:])] = true
+		}
+		return nil
+	}
+	if tenants {
+		err = tbl.eachTenant(ctx, count)
+	} else {
+		err = count(tbl)
+	}
+	if err != nil {
+		return KeyUse{}, fmt.Errorf("store: key use of %q: %w", t.schema.Name, err)
+	}
+	for at, n := range counts {
+		switch {
+		case !known[at.of]:
+			use.Orphans += n
+		case !at.sealed:
+			use.Plain += n
+		case columns[at.qualifier]:
+			use.Unknown += n
+		default:
+			use.Dropped += n
+		}
+	}
+	return use, nil
+}
+
+// sealedBy is what the cells that a KeyUse counts have in common. Of those that are not sealed it
+// is no more than whose they are.
+type sealedBy struct {
+	of        pseudonym
+	sealed    bool
+	qualifier string
+	key       seal.KeyID
+}
+
+// keyCounts returns the keys of the table, for the tenant that it is open for if it is, and takes
+// the number of their cells from counts.
+func (t *view) keyCounts(of pseudonym, counts map[sealedBy]int) (all []KeyCount) {
+	tenant := ""
+	if t.tbl.tenant != nil {
+		tenant = t.tbl.tenant.name
 	}
 	count := func(column string, qualifier []byte, keys *sealers, current bool) {
 		if keys == nil {
@@ -85,25 +146,16 @@ func (tbl *Table) KeyUse(ctx context.Context, progress func(rows int)) (use KeyU
 		}
 		for i, key := range keys.keys {
 			id := key.KeyID()
-			at := sealed{string(qualifier), id}
-			use.Keys = append(use.Keys, KeyCount{column, hex.EncodeToString(id[:]), current && i == 0, counts[at]})
+			at := sealedBy{of, true, string(qualifier), id}
+			all = append(all, KeyCount{tenant, column, hex.EncodeToString(id[:]), current && i == 0, counts[at]})
 			delete(counts, at)
 		}
 	}
 	count("", keyQualifier, t.keySealer, true)
-	columns := map[string]bool{string(keyQualifier): true}
 	for _, c := range t.columns {
 		for _, id := range append([]*column{c}, c.former...) {
 			count(c.name, id.id[:], id.sealer, id == c && !c.clear())
-			columns[string(id.id[:])] = true
 		}
 	}
-	for at, n := range counts {
-		if columns[at.qualifier] {
-			use.Unknown += n
-		} else {
-			use.Dropped += n
-		}
-	}
-	return use, nil
+	return all
 }

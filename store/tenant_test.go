@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -210,7 +211,6 @@ func TestTenantsRefuse(t *testing.T) {
 		"get":     func() error { _, err := tbl.Get(ctx, tenantRow(1)); return err },
 		"page":    func() error { _, _, err := tbl.Page(ctx, Query{Limit: 1}); return err },
 		"explain": func() error { _, err := tbl.Explain(ctx, Query{}); return err },
-		"verify":  func() error { _, err := tbl.Verify(ctx, nil); return err },
 		"query": func() (failed error) {
 			for _, err := range tbl.Query(ctx, Query{}) {
 				failed = err
@@ -928,5 +928,200 @@ func TestTenantCanary(t *testing.T) {
 		"key": k.tenant.keys[0].Secret(), "row key": k.tenant.derive(0, purposeRow, columnRef{Table: tbl.id}).Secret(),
 	} {
 		require.False(t, holds(found, secret), what)
+	}
+}
+
+// A table that is not open for a tenant is verified for all of them, and its cells are counted by
+// their keys; what dropped tenants left is counted apart.
+func TestVerifyTenants(t *testing.T) {
+	for _, layout := range []Layout{Packed, CellPerColumn} {
+		t.Run(layout.String(), func(t *testing.T) {
+			testdb.Each(t, func(t *testing.T, kind testdb.Database) {
+				ctx := t.Context()
+				st := stores(t, kind.Open(t, nil), 1)[0]
+				schema := tenantSchema("log", layout, HashedPart("id", Int64), OrderedColumn("level", Int16, Kerschbaum))
+				unbound, err := st.Create(ctx, schema)
+				require.NoError(t, err)
+				names := []string{"alpha", "beta", "gamma"}
+				tables := openTenants(t, st, "log", names...)
+				var rows []Row
+				for i := range 10 {
+					rows = append(rows, tenantRow(i))
+				}
+				for i, tbl := range tables {
+					require.NoError(t, tbl.Put(ctx, rows[i:]...))
+				}
+				require.NoError(t, st.RotateTenantKey(ctx, "beta"))
+				require.NoError(t, tables[1].Put(ctx, rows[:4]...)) // 10 rows, 4 of them under the new key
+				steps := make(map[string]int)
+				verify := func(opts VerifyOptions) (*Verification, []Fault) {
+					t.Helper()
+					var faults []Fault
+					opts.Fault = func(f Fault) { faults = append(faults, f) }
+					opts.Progress = func(step string, done int) { steps[step] = done }
+					report, err := unbound.Verify(ctx, &opts)
+					require.NoError(t, err)
+					return report, faults
+				}
+				report, faults := verify(VerifyOptions{})
+				require.Empty(t, faults)
+				require.True(t, report.Sound())
+				require.Equal(t, [3]int{10 + 10 + 8, 2 * 28, 0}, [3]int{report.Rows, report.Postings, report.Orphans + report.OrphanPostings})
+				require.Equal(t, []VerifiedIndex{{"alpha", "level", 7, report.Indexes[0].Version}, {"beta", "level", 7, report.Indexes[1].Version}, {"gamma", "level", 7, report.Indexes[2].Version}}, report.Indexes)
+				require.Equal(t, 3*28, steps["orphans"])
+				all := report.Cells
+				use, err := unbound.KeyUse(ctx, nil)
+				require.NoError(t, err)
+				cells := map[string][]int{} // of key cells
+				sealed := 0
+				for _, k := range use.Keys {
+					sealed += k.Cells
+					if k.Column == "" {
+						require.Equal(t, len(cells[k.Tenant]) == 0, k.Newest)
+						cells[k.Tenant] = append(cells[k.Tenant], k.Cells)
+					}
+				}
+				require.Equal(t, map[string][]int{"alpha": {10}, "beta": {4, 6}, "gamma": {8}}, cells)
+				require.Equal(t, KeyUse{Keys: use.Keys, Plain: 28}, use)
+				require.Equal(t, all, sealed+use.Plain)
+				one, err := tables[1].KeyUse(ctx, nil)
+				require.NoError(t, err)
+				require.Equal(t, slices.DeleteFunc(slices.Clone(use.Keys), func(k KeyCount) bool { return k.Tenant != "beta" }), one.Keys)
+
+				// Of one tenant a row is damaged and a posting missing, of another a posting points to nothing,
+				// as does one of a column that there is not, and a third tenant is dropped.
+				damaged := stored(t, tables[0], rows[0]).key
+				require.NoError(t, tables[0].now().data.Apply(ctx, driver.Mutation{Row: damaged, Puts: []driver.Cell{{Qualifier: keyQualifier, Value: []byte("?")}}}))
+				hide(t, tables[0], rows[1], "user")
+				forge(t, tables[1], rows[1], "user")
+				foreign := append([]byte("none"), tables[1].now().prefix...)
+				require.NoError(t, tables[1].now().postings.Apply(ctx, driver.Mutation{Row: foreign, Puts: []driver.Cell{postingCell}}))
+				require.NoError(t, st.DropTenant(ctx, "gamma"))
+				report, faults = verify(VerifyOptions{})
+				require.False(t, report.Sound())
+				require.Equal(t, [2]int{8, 16}, [2]int{report.Orphans, report.OrphanPostings})
+				require.Equal(t, 20, report.Rows)
+				require.Equal(t, 1, report.Dangling)
+				found := map[FaultKind]string{}
+				for _, f := range faults {
+					found[f.Kind] = f.Tenant
+				}
+				require.Equal(t, map[FaultKind]string{FaultCell: "alpha", FaultHidden: "alpha", FaultPosting: ""}, found)
+				report, _ = verify(VerifyOptions{Repair: true, Grace: time.Nanosecond})
+				require.Equal(t, [2]int{1, 1}, [2]int{report.Dropped, report.Repaired})
+				use, err = unbound.KeyUse(ctx, nil)
+				require.NoError(t, err)
+				require.Equal(t, all, use.Orphans+use.Plain+use.Unknown+cellsOf(use))
+				require.Equal(t, 1, use.Unknown)
+				require.Equal(t, 20, use.Plain, "those of the dropped tenant are nobody's")
+
+				// Another tenant of the name does not own them.
+				require.NoError(t, st.CreateTenant(ctx, "gamma"))
+				again := openTenants(t, st, "log", "gamma")[0]
+				require.NoError(t, again.Put(ctx, rows[0]))
+				report, _ = verify(VerifyOptions{})
+				require.Equal(t, [2]int{8, 21}, [2]int{report.Orphans, report.Rows})
+			})
+		})
+	}
+}
+
+func cellsOf(use KeyUse) (n int) {
+	for _, k := range use.Keys {
+		n += k.Cells
+	}
+	return n
+}
+
+// Tenants that come and go while a table is verified are neither faults nor orphans.
+func TestVerifyWhileTenantsChange(t *testing.T) {
+	ctx, db := t.Context(), drivertest.NewMemory()
+	two := stores(t, db, 2)
+	unbound, err := two[0].Create(ctx, plainTenants(Packed))
+	require.NoError(t, err)
+	for _, tbl := range openTenants(t, two[0], "log", "alpha", "beta") {
+		require.NoError(t, tbl.Put(ctx, tenantRow(1)))
+	}
+	changed := false
+	report, err := unbound.Verify(ctx, &VerifyOptions{Progress: func(step string, _ int) {
+		if changed {
+			return
+		}
+		changed = true
+		require.NoError(t, two[1].DropTenant(ctx, "beta"))
+		require.NoError(t, openTenants(t, two[1], "log", "gamma")[0].Put(ctx, tenantRow(1), tenantRow(2)))
+		require.NoError(t, two[1].Alter(ctx, "log", AddColumn(DeterministicColumn("more", Int64))))
+		row := tenantRow(3)
+		row["more"] = int64(1)
+		require.NoError(t, openTenants(t, two[1], "log", "alpha")[0].Put(ctx, row))
+	}})
+	require.NoError(t, err)
+	require.True(t, changed)
+	require.Empty(t, report.Faults)
+	require.Equal(t, [2]int{1, 2}, [2]int{report.Orphans, report.OrphanPostings})
+}
+
+// Rows of one tenant are joined, by keys that two tables share; rows of two tenants never, whatever
+// keys the columns have.
+func TestTenantsJoin(t *testing.T) {
+	for name, columns := range map[string][2]Column{
+		"shared":        {DeterministicColumn("user", String), DeterministicColumn("name", String).SharedWith("log", "user")},
+		"database-wide": {DeterministicColumn("user", String).DatabaseWide(), DeterministicColumn("name", String).DatabaseWide()},
+		"stateful":      {OrderedColumn("user", String, WozniakIndexed), OrderedColumn("name", String, WozniakIndexed).SharedWith("log", "user")},
+		"mutable":       {OrderedColumn("user", String, Kerschbaum), OrderedColumn("name", String, Kerschbaum).SharedWith("log", "user")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, db := t.Context(), drivertest.NewMemory()
+			st := stores(t, db, 1)[0]
+			_, err := st.Create(ctx, Schema{Name: "log", Key: []KeyPart{HashedPart("id", Int64)}, Columns: []Column{columns[0]}, Tenants: true})
+			require.NoError(t, err)
+			_, err = st.Create(ctx, Schema{Name: "people", Key: []KeyPart{HashedPart("id", Int64)}, Columns: []Column{columns[1]}, Tenants: true})
+			require.NoError(t, err)
+			names := []string{"alpha", "beta"}
+			logs, people := openTenants(t, st, "log", names...), openTenants(t, st, "people", names...)
+			for i := range names {
+				for id := range int64(6) {
+					require.NoError(t, logs[i].Put(ctx, Row{"id": id, "user": fmt.Sprint("user", id%3)}))
+				}
+				// Each of the tenants knows other people.
+				require.NoError(t, people[i].Put(ctx, Row{"id": int64(0), "name": "user0"}, Row{"id": int64(1), "name": fmt.Sprint("user", i+1)}))
+			}
+			for i := range names {
+				require.ElementsMatch(t, nested(sorted(t, logs[i], Query{}), "user", sorted(t, people[i], Query{}), "name"),
+					joined(t, logs[i], "user", people[i], "name", nil))
+				require.Len(t, joined(t, logs[i], "user", people[i], "name", nil), 4)
+				n := 0
+				for _, err := range Join(ctx, logs[i], "user", people[1-i], "name", nil) {
+					require.ErrorIs(t, err, ErrColumn)
+					require.ErrorContains(t, err, "one tenant")
+					n++
+				}
+				require.Equal(t, 1, n)
+			}
+			// Nor would the database see anything: what two tenants' postings carry has nothing in common.
+			carried := func(tbl *Table, column string) map[string]bool {
+				c, all := tbl.now().byName[column], map[string]bool{}
+				for row, err := range tbl.now().postings.Scan(ctx, under(c.lead)) {
+					require.NoError(t, err)
+					search, _, _, err := c.cutPosting(row.Key)
+					require.NoError(t, err)
+					all[string(search)] = true
+				}
+				return all
+			}
+			ours := carried(logs[0], "user")
+			require.Len(t, ours, 3)
+			for search := range carried(people[0], "name") {
+				require.True(t, ours[search])
+			}
+			for _, theirs := range []map[string]bool{carried(logs[1], "user"), carried(people[1], "name")} {
+				require.NotEmpty(t, theirs)
+				for search := range theirs {
+					require.False(t, ours[search])
+				}
+			}
+			_, err = st.Create(ctx, Schema{Name: "none", Key: []KeyPart{HashedPart("id", Int64)}, Columns: []Column{DeterministicColumn("name", String).SharedWith("log", "user")}})
+			require.Error(t, err, "a table without tenants shares no key with one that has some")
+		})
 	}
 }

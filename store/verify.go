@@ -36,8 +36,9 @@ type VerifyOptions struct {
 	Fault func(Fault)
 
 	// Progress, if not nil, is called now and then with what is being done and how far it is: with
-	// "index values", "rows", "postings", "waiting" or "dropping", and the number done so far, which
-	// of "waiting" is seconds.
+	// "index values", "rows", "postings", "orphans", "waiting" or "dropping", and the number done so
+	// far, which of "waiting" is seconds. In a table with tenants that is not open for one, it begins
+	// anew with each tenant.
 	Progress func(step string, done int)
 }
 
@@ -47,6 +48,7 @@ const DefaultGrace = 10 * time.Minute
 // A Fault is something that no client of this package leaves behind, wherever it dies.
 type Fault struct {
 	Kind   FaultKind
+	Tenant string // "" in tables without
 	Column string // name of the column or key part; "" where it is the row or posting as a whole
 
 	// Place is where it is: the row key, the key of the posting or, of an index, that of the record,
@@ -95,6 +97,10 @@ type Verification struct {
 	// Dropped is how many of these Repair dropped.
 	Dropped int
 
+	// Orphans is the number of rows of tenants that were dropped, in a table that is not open for one,
+	// and OrphanPostings that of their postings. They are no fault: nobody can read them any more.
+	Orphans, OrphanPostings int
+
 	// Faults is the number of faults of each kind, and Repaired how many of all were mended.
 	Faults   map[FaultKind]int
 	Repaired int
@@ -102,6 +108,7 @@ type Verification struct {
 
 // A VerifiedIndex is what was found in the index of a column with a [MutableScheme].
 type VerifiedIndex struct {
+	Tenant  string // "" in tables without
 	Column  string
 	Values  int
 	Version ope.Version // at the end
@@ -135,13 +142,15 @@ func (r *Verification) Sound() bool {
 // columns with a [MutableScheme], which have at most about 10^6 each, and with Repair the keys of
 // up to 250,000 dangling postings, beyond which it has to be called again.
 //
-// Of a table with tenants it reads what is stored for the one that it is open for.
+// Of a table that is open for a tenant it reads what is stored for this one. One with tenants that is
+// not is verified for all of them, one after the other; and then all of it is read once more for what
+// is stored for none: rows of tenants that were dropped are counted.
 //
 // Faults are no error: see [Verification.Sound]. With an error, what was found so far is returned.
 func (tbl *Table) Verify(ctx context.Context, opts *VerifyOptions) (*Verification, error) {
-	t, err := tbl.use()
-	if err != nil {
-		return nil, err
+	t := tbl.now()
+	if t.meta.Tenants && tbl.tenant == nil {
+		return tbl.verifyTenants(ctx, opts)
 	}
 	return newVerifier(t, opts).run(ctx)
 }
@@ -166,13 +175,24 @@ type verifier struct {
 	mu       sync.Mutex      // of the report, while faults are found by several goroutines
 	told     map[string]bool // rows whose key or ciphertexts were reported, some
 	dangling [][]byte
+	room     int // for dangling
 }
 
 func newVerifier(t *view, opts *VerifyOptions) *verifier {
-	v := &verifier{table: t, pause: func(ctx context.Context) error { return sleep(ctx, lookAgain) }}
+	v := &verifier{
+		table: t, pause: func(ctx context.Context) error { return sleep(ctx, lookAgain) },
+		told: make(map[string]bool), room: mostDangling,
+	}
 	if opts != nil {
 		v.opts = *opts
 	}
+	if v.opts.Grace == 0 {
+		v.opts.Grace = DefaultGrace
+	}
+	if v.opts.Every == 0 {
+		v.opts.Every = 1
+	}
+	v.report.Faults = make(map[FaultKind]int)
 	v.grace = v.waitGrace
 	return v
 }
@@ -206,22 +226,17 @@ func (v *verifier) run(ctx context.Context) (_ *Verification, err error) {
 	t := v.table
 	ctx, end := t.st.observer.operation(ctx, "verify", t.family())
 	defer func() { end(v.report.Rows, err) }()
-	v.report.Faults = make(map[FaultKind]int)
-	v.told = make(map[string]bool)
-	if v.opts.Grace == 0 {
-		v.opts.Grace = DefaultGrace
+	if err = v.check(ctx); err == nil {
+		err = dropDangling(ctx, v)
 	}
-	if v.opts.Every == 0 {
-		v.opts.Every = 1
-	}
-	err = v.steps(ctx)
 	if err != nil {
 		err = fmt.Errorf("store: verify %q: %w", t.schema.Name, t.gone(err))
 	}
 	return &v.report, err
 }
 
-func (v *verifier) steps(ctx context.Context) error {
+// check reads all there is.
+func (v *verifier) check(ctx context.Context) error {
 	if v.opts.Grace < 0 || v.opts.Every < 0 {
 		return fmt.Errorf("%w: Grace is %v and Every %d", driver.ErrRange, v.opts.Grace, v.opts.Every)
 	}
@@ -243,10 +258,143 @@ func (v *verifier) steps(ctx context.Context) error {
 	if v.table.postings == nil {
 		return nil
 	}
-	if err := v.checkPostings(ctx); err != nil {
+	return v.checkPostings(ctx)
+}
+
+// verifyTenants verifies what is stored for each tenant, and looks for what is stored for none.
+func (tbl *Table) verifyTenants(ctx context.Context, opts *VerifyOptions) (_ *Verification, err error) {
+	t := tbl.now()
+	ctx, end := t.st.observer.operation(ctx, "verify", t.family())
+	all := newVerifier(t, opts)
+	defer func() { end(all.report.Rows, err) }()
+	var some []*verifier // with postings to be dropped
+	err = tbl.eachTenant(ctx, func(bound *Table) error {
+		v := newVerifier(bound.now(), opts)
+		v.room = all.room
+		err := v.check(ctx)
+		if all.room -= len(v.dangling); len(v.dangling) > 0 {
+			some = append(some, v)
+		} else {
+			all.report.add(&v.report)
+		}
+		return err
+	})
+	if err == nil {
+		err = all.strays(ctx)
+	}
+	if err == nil {
+		err = dropDangling(ctx, some...)
+	}
+	for _, v := range some {
+		all.report.add(&v.report)
+	}
+	if err != nil {
+		err = fmt.Errorf("store: verify %q: %w", t.schema.Name, t.gone(err))
+	}
+	return &all.report, err
+}
+
+// add adds what was found of one tenant.
+func (r *Verification) add(other *Verification) {
+	r.Rows, r.Deleted, r.Cells = r.Rows+other.Rows, r.Deleted+other.Deleted, r.Cells+other.Cells
+	r.Postings, r.Dangling, r.Dropped = r.Postings+other.Postings, r.Dangling+other.Dangling, r.Dropped+other.Dropped
+	r.Indexes, r.Repaired = append(r.Indexes, other.Indexes...), r.Repaired+other.Repaired
+	for kind, n := range other.Faults {
+		r.Faults[kind] += n
+	}
+}
+
+// strays counts rows and postings of no tenant, and finds postings of no column.
+func (v *verifier) strays(ctx context.Context) (err error) {
+	tbl := v.table.tbl
+	known, err := tbl.pseudonyms(ctx)
+	if err != nil {
 		return err
 	}
-	return v.dropDangling(ctx)
+	var rows, postings strayCount
+	err = inBatches(ctx, v.table.data, driver.Range{Cells: driver.Slice{Only: [][]byte{keyQualifier}}, AnyOrder: true}, func(batch []driver.Row) error {
+		for _, row := range batch {
+			rows.add(known, pseudonymAt(row.Key, 0))
+		}
+		v.progress("orphans", rows.n)
+		return nil
+	})
+	if err == nil && v.table.postings != nil {
+		err = inBatches(ctx, v.table.postings, driver.Range{AnyOrder: true}, func(batch []driver.Row) error {
+			for _, row := range batch {
+				ours, err := v.posts(ctx, row.Key)
+				switch {
+				case err != nil:
+					return err
+				case ours:
+					postings.add(known, pseudonymAt(row.Key, len(columnID{})))
+				default:
+					v.fault(Fault{Kind: FaultPosting, Place: row.Key, Err: errFamily})
+				}
+			}
+			v.progress("orphans", rows.n+postings.n)
+			return nil
+		})
+	}
+	if err != nil {
+		return err
+	}
+	// Those of a tenant that was made meanwhile are no orphans.
+	if known, err = tbl.pseudonyms(ctx); err != nil {
+		return err
+	}
+	v.report.Orphans, v.report.OrphanPostings = rows.without(known), postings.without(known)
+	return nil
+}
+
+// posts reports whether a posting is of a column that the table has, or had.
+func (v *verifier) posts(ctx context.Context, posting []byte) (bool, error) {
+	for again := false; ; again = true {
+		t := v.table
+		if len(posting) >= len(columnID{})+len(pseudonym{}) {
+			id := columnID(posting[:len(columnID{})])
+			if slices.Contains(t.meta.Dropped, id) || slices.ContainsFunc(t.stored, func(c *column) bool { return c.id == id && c.searched() }) {
+				return true, nil
+			}
+		}
+		if again {
+			return false, nil
+		}
+		var err error // the column may be newer than what is known of the table
+		if v.table, err = t.tbl.refresh(ctx); err != nil {
+			return false, err
+		}
+	}
+}
+
+// strayCount counts keys by the pseudonyms that were unknown, most of them.
+type strayCount struct {
+	by map[pseudonym]int
+	n  int // of all keys
+}
+
+func (s *strayCount) add(known map[pseudonym]bool, of pseudonym) {
+	s.n++
+	if known[of] {
+		return
+	}
+	if s.by == nil {
+		s.by = make(map[pseudonym]int)
+	}
+	if _, there := s.by[of]; !there && len(s.by) == mostKeyIDs {
+		of = pseudonym{}
+	}
+	s.by[of]++
+}
+
+// without returns how many keys are not of tenants that are known by now.
+func (s *strayCount) without(known map[pseudonym]bool) (n int) {
+	for of, keys := range s.by {
+		if !known[of] {
+			n += keys
+		}
+	}
+	return n
 }
 
 // prepare makes clients of the stateful schemes, and finds out where orders begin.
@@ -291,10 +439,19 @@ func (v *verifier) progress(step string, done int) {
 	}
 }
 
+// tenant returns the name of the tenant whose rows are verified, or "".
+func (v *verifier) tenant() string {
+	if of := v.table.tbl.tenant; of != nil {
+		return of.name
+	}
+	return ""
+}
+
 // fault takes note of a fault.
 func (v *verifier) fault(f Fault) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	f.Tenant = v.tenant()
 	v.report.Faults[f.Kind]++
 	if f.Kind == FaultKey && len(v.told) < mostTold {
 		v.told[string(f.Place)] = true
@@ -320,7 +477,7 @@ func (v *verifier) checkIndex(ctx context.Context, c *column) error {
 			v.fault(Fault{Kind: FaultIndex, Column: c.name, Place: bytes.Clone(record), Err: err})
 		})
 	}
-	found := VerifiedIndex{Column: c.name}
+	found := VerifiedIndex{Tenant: v.tenant(), Column: c.name}
 	for e, err := range entries {
 		if refused(err) {
 			x.blind = true
@@ -690,7 +847,7 @@ func (v *verifier) checkPostings(ctx context.Context) error {
 			v.report.Postings++
 			if stale[i] {
 				v.report.Dangling++
-				if v.opts.Repair && len(v.dangling) < mostDangling {
+				if v.opts.Repair && len(v.dangling) < v.room {
 					v.dangling = append(v.dangling, posting.Key)
 				}
 			}
@@ -751,20 +908,33 @@ func (v *verifier) rowOf(ctx context.Context, c *column, posting []byte) (r *rec
 	return r, true, nil
 }
 
-// dropDangling drops the postings that were dangling, and still are after the grace period. A
-// posting is named by a write, and a write makes its row but once: what is not there by then never
-// will be, unless the write took longer than the period. As much of that as can be seen is: the row
-// is looked for right before a posting is dropped, and right behind, and then it is put back.
-func (v *verifier) dropDangling(ctx context.Context) error {
-	t := v.table
-	if len(v.dangling) == 0 {
-		return nil
-	}
-	if !v.guards.noGrace {
-		if err := v.grace(ctx); err != nil {
+// dropDangling drops the postings that were dangling, and still are after the grace period, which
+// is waited for once.
+func dropDangling(ctx context.Context, all ...*verifier) error {
+	waited := false
+	for _, v := range all {
+		if len(v.dangling) == 0 {
+			continue
+		}
+		if !waited && !v.guards.noGrace {
+			if err := v.grace(ctx); err != nil {
+				return err
+			}
+			waited = true
+		}
+		if err := v.drop(ctx); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// drop drops the postings that were dangling, and still are. A posting is named by a write, and a
+// write makes its row but once: what is not there after the grace period never will be, unless the
+// write took longer than the period. As much of that as can be seen is: the row is looked for right
+// before a posting is dropped, and right behind, and then it is put back.
+func (v *verifier) drop(ctx context.Context) error {
+	t := v.table
 	for chunk := range slices.Chunk(v.dangling, fullBatch) {
 		stale, err := v.stillDangling(ctx, chunk)
 		if err != nil {

@@ -239,10 +239,6 @@ func countKeys(ctx context.Context, e *env, opts *verifyKeysOptions, st *store.S
 	if err != nil {
 		return 0, err
 	}
-	if tbl.Schema().Tenants {
-		fmt.Fprintf(e.stderr, "opebench: the cells of table %s are not counted: each of its tenants has keys of its own\n", visible(table))
-		return 0, nil
-	}
 	bar := newProgress(e)
 	if bar != nil {
 		bar.Start(visible(table)+": rows", -1)
@@ -260,6 +256,7 @@ func countKeys(ctx context.Context, e *env, opts *verifyKeysOptions, st *store.S
 	}
 	if opts.json {
 		type key struct {
+			Tenant string `json:"tenant,omitempty"`
 			Column string `json:"column,omitempty"`
 			ID     string `json:"id"`
 			Newest bool   `json:"newest"`
@@ -275,9 +272,10 @@ func countKeys(ctx context.Context, e *env, opts *verifyKeysOptions, st *store.S
 			Table   string `json:"table"`
 			Keys    []key  `json:"keys"`
 			Plain   int    `json:"plain"`
+			Orphans int    `json:"orphans,omitempty"`
 			Dropped int    `json:"dropped"`
 			Unknown int    `json:"unknown"`
-		}{"key-use", shown(opts.store), table, keys, use.Plain, use.Dropped, use.Unknown})
+		}{"key-use", shown(opts.store), table, keys, use.Plain, use.Orphans, use.Dropped, use.Unknown})
 	}
 	var rows [][]string
 	for _, k := range use.Keys {
@@ -288,12 +286,15 @@ func countKeys(ctx context.Context, e *env, opts *verifyKeysOptions, st *store.S
 		if k.Newest {
 			which = "new cells"
 		}
+		if k.Tenant != "" {
+			name = visible(k.Tenant) + ": " + name
+		}
 		rows = append(rows, []string{name, which, k.ID, strconv.Itoa(k.Cells)})
 	}
 	for _, rest := range []struct {
 		what  string
 		cells int
-	}{{"not sealed", use.Plain}, {"of dropped columns", use.Dropped}, {"of no known key", use.Unknown}} {
+	}{{"not sealed", use.Plain}, {"of dropped tenants", use.Orphans}, {"of dropped columns", use.Dropped}, {"of no known key", use.Unknown}} {
 		if rest.cells > 0 {
 			rows = append(rows, []string{"", rest.what, "", strconv.Itoa(rest.cells)})
 		}

@@ -178,9 +178,9 @@ func (o *verifyOptions) printFault(e *env, table string, f store.Fault) error {
 			Place    string `json:"place"`
 			Error    string `json:"error"`
 			Repaired bool   `json:"repaired"`
-		}{"fault", table, o.tenant, string(f.Kind), f.Column, hex.EncodeToString(f.Place), f.Err.Error(), f.Repaired})
+		}{"fault", table, f.Tenant, string(f.Kind), f.Column, hex.EncodeToString(f.Place), f.Err.Error(), f.Repaired})
 	}
-	line := fmt.Sprintf("%s: %s", tableOf(table, o.tenant), f.Kind)
+	line := fmt.Sprintf("%s: %s", tableOf(table, f.Tenant), f.Kind)
 	if f.Column != "" {
 		line += fmt.Sprintf(", column %q", f.Column)
 	}
@@ -198,6 +198,7 @@ func (o *verifyOptions) printFault(e *env, table string, f store.Fault) error {
 func (o *verifyOptions) printReport(e *env, table string, r *store.Verification, complete bool) error {
 	if o.json {
 		type index struct {
+			Tenant     string `json:"tenant,omitempty"`
 			Column     string `json:"column"`
 			Values     int    `json:"values"`
 			Epoch      uint64 `json:"epoch"`
@@ -205,7 +206,7 @@ func (o *verifyOptions) printReport(e *env, table string, r *store.Verification,
 		}
 		indexes := []index{}
 		for _, x := range r.Indexes {
-			indexes = append(indexes, index{x.Column, x.Values, x.Version.Epoch, x.Version.Generation})
+			indexes = append(indexes, index{x.Tenant, x.Column, x.Values, x.Version.Epoch, x.Version.Generation})
 		}
 		return json.NewEncoder(e.stdout).Encode(struct {
 			Record   string                  `json:"record"`
@@ -218,15 +219,20 @@ func (o *verifyOptions) printReport(e *env, table string, r *store.Verification,
 			Indexes  []index                 `json:"indexes"`
 			Dangling int                     `json:"dangling"`
 			Dropped  int                     `json:"dropped"`
+			Orphans  int                     `json:"orphans,omitempty"`
 			Faults   map[store.FaultKind]int `json:"faults"`
 			Repaired int                     `json:"repaired"`
 			Sound    bool                    `json:"sound"`
 			Complete bool                    `json:"complete"`
-		}{"verify", shown(o.store), table, o.tenant, r.Rows, r.Cells, r.Postings, indexes, r.Dangling, r.Dropped, r.Faults, r.Repaired, r.Sound(), complete})
+		}{"verify", shown(o.store), table, o.tenant, r.Rows, r.Cells, r.Postings, indexes, r.Dangling, r.Dropped, r.Orphans, r.Faults, r.Repaired, r.Sound(), complete})
 	}
 	line := fmt.Sprintf("%s: %d rows, %d cells, %d index entries", tableOf(table, o.tenant), r.Rows, r.Cells, r.Postings)
 	for _, x := range r.Indexes {
-		line += fmt.Sprintf(", %d values in the index of %q (epoch %d, generation %d)", x.Values, x.Column, x.Version.Epoch, x.Version.Generation)
+		of := ""
+		if o.tenant == "" && x.Tenant != "" {
+			of = fmt.Sprintf(" for tenant %q", x.Tenant)
+		}
+		line += fmt.Sprintf(", %d values in the index of %q%s (epoch %d, generation %d)", x.Values, x.Column, of, x.Version.Epoch, x.Version.Generation)
 	}
 	switch {
 	case !complete:
@@ -253,6 +259,9 @@ func (o *verifyOptions) printReport(e *env, table string, r *store.Verification,
 			line += "; --repair drops those that stay so"
 		}
 		lines = append(lines, line)
+	}
+	if r.Orphans > 0 {
+		lines = append(lines, fmt.Sprintf("  %d rows are of tenants that were dropped: nobody can read them", r.Orphans))
 	}
 	var text strings.Builder
 	for _, line := range lines {
