@@ -33,7 +33,10 @@ import (
 // goldenDump is a database that the first version wrote. Every later one must read it.
 const goldenDump = "../testdata/vectors/table-1.json"
 
-var writeGolden = flag.Bool("store.golden", false, "write the golden database anew; only before a version is released")
+// goldenTenants is one that the first version with tenants wrote.
+const goldenTenants = "../testdata/vectors/tenants-1.json"
+
+var writeGolden = flag.String("store.golden", "", "name of the golden database that is written anew; only before a version is released")
 
 // A dump is all that a database holds, with the key and what the tables are known to hold.
 type dump struct {
@@ -41,6 +44,9 @@ type dump struct {
 	Key      string                         `json:"key"` // master key, hex
 	Families []familyDump                   `json:"families"`
 	Tables   map[string][]map[string]string `json:"tables"` // rows in the order of their keys
+
+	Tenants map[string]map[string][]map[string]string `json:"tenants,omitempty"` // rows, by table and tenant
+	Orphans map[string]int                            `json:"orphans,omitempty"` // rows of tenants that are gone, by table
 }
 
 type familyDump struct {
@@ -315,9 +321,9 @@ func loaded(t *testing.T, d dump) driver.DB {
 	return db
 }
 
-func readDump(t *testing.T) (d dump) {
+func readDump(t *testing.T, file string) (d dump) {
 	t.Helper()
-	b, err := os.ReadFile(goldenDump)
+	b, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(b, &d))
 	return d
@@ -326,20 +332,8 @@ func readDump(t *testing.T) (d dump) {
 // A database that the first version wrote is read: the schemas, every row, and rows by the
 // postings of every searched column; and it can be written to.
 func TestFirstFormatStaysReadable(t *testing.T) {
-	if *writeGolden {
-		key, err := ope.NewKey(bytes.Repeat([]byte{0x52}, ope.KeySize))
-		require.NoError(t, err)
-		b, err := json.MarshalIndent(formatDump(t, key), "", " ")
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(goldenDump, append(b, '\n'), 0o644))
-	}
-	d := readDump(t)
-	secret, err := hex.DecodeString(d.Key)
-	require.NoError(t, err)
-	key, err := ope.NewKey(secret)
-	require.NoError(t, err)
-	st, err := store.Open(background, loaded(t, d), key, nil)
-	require.NoError(t, err)
+	d := golden(t, goldenDump, formatDump)
+	st := openDump(t, d)
 	schemas, err := st.Tables(background)
 	require.NoError(t, err)
 	require.Len(t, schemas, len(d.Tables))
@@ -377,6 +371,171 @@ func TestFirstFormatStaysReadable(t *testing.T) {
 	}
 }
 
+// golden returns what is in a file, which is written anew before if that is asked for by its name.
+func golden(t *testing.T, file string, write func(*testing.T, ope.Key) dump) dump {
+	t.Helper()
+	if *writeGolden != "" && *writeGolden == filepath.Base(file) {
+		key, err := ope.NewKey(bytes.Repeat([]byte{0x52}, ope.KeySize))
+		require.NoError(t, err)
+		b, err := json.MarshalIndent(write(t, key), "", " ")
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(file, append(b, '\n'), 0o644))
+	}
+	return readDump(t, file)
+}
+
+func openDump(t *testing.T, d dump) *store.Store {
+	t.Helper()
+	secret, err := hex.DecodeString(d.Key)
+	require.NoError(t, err)
+	key, err := ope.NewKey(secret)
+	require.NoError(t, err)
+	st, err := store.Open(background, loaded(t, d), key, nil)
+	require.NoError(t, err)
+	return st
+}
+
+// tenantSchemas are tables with tenants: of each kind of column that has a key of its own, and of both
+// layouts.
+func tenantSchemas() []store.Schema {
+	packed := store.Schema{
+		Name: "packed", Tenants: true,
+		Key: []store.KeyPart{store.HashedPart("id", store.Int64), store.OrderedPart("seconds", store.Time(time.Second), store.MOPE)},
+		Columns: []store.Column{
+			store.RandomisedColumn("note", store.String), store.PlainColumn("zone", store.String), store.RandomisedColumn("size", store.Int64),
+			store.DeterministicColumn("user", store.String), store.OrderedColumn("level", store.Int16, store.Kerschbaum),
+			store.OrderedColumn("ratio", store.Float64, store.WozniakIndexed), store.DeterministicColumn("wide", store.String).DatabaseWide(),
+			store.OrderedColumn("public", store.Int8, store.Plaintext),
+		},
+	}
+	cells := packed
+	cells.Name, cells.Layout = "cell per column", store.CellPerColumn
+	cells.Key = []store.KeyPart{store.PlainPart("id", store.Int64), store.HashedPart("user", store.String)}
+	cells.Columns = []store.Column{
+		store.RandomisedColumn("note", store.String), store.PlainColumn("zone", store.String), store.RandomisedColumn("size", store.Int64),
+		store.OrderedColumn("level", store.Int16, store.Kerschbaum).SharedWith("packed", "level"),
+		store.DeterministicColumn("of", store.String).SharedWith("packed", "user"), store.OrderedColumn("price", store.Decimal(2), store.Boldyreva),
+		store.OrderedColumn("wide", store.Int16, store.WozniakIndexed).DatabaseWide(),
+	}
+	return []store.Schema{packed, cells}
+}
+
+func tenantRows(table string) (rows []store.Row) {
+	for i := range 9 {
+		row := store.Row{"id": int64(i), "note": fmt.Sprint("note ", i), "zone": fmt.Sprint("zone ", i), "size": int64(-i)}
+		more := store.Row{
+			"seconds": time.Unix(int64(i)<<20, 0).UTC(), "user": fmt.Sprint("user ", i%2), "level": int16(i % 4),
+			"ratio": float64(i) / 8, "wide": fmt.Sprint("w", i%3), "public": int8(i),
+		}
+		if table == "cell per column" {
+			more = store.Row{
+				"user": fmt.Sprint("user ", i), "level": int16(i % 5), "of": fmt.Sprint("user ", i%3),
+				"price": encode.Decimal{Unscaled: big.NewInt(int64(100 - i)), Scale: 2}, "wide": int16(i % 2),
+			}
+		}
+		maps.Copy(row, more)
+		rows = append(rows, row)
+	}
+	delete(rows[1], "zone")
+	delete(rows[2], "note")
+	return rows
+}
+
+// tenantDump writes tables of three tenants into a new database, while their policies and keys
+// change, and lets one of the tenants go.
+func tenantDump(t *testing.T, key ope.Key) dump {
+	t.Helper()
+	db := specDB{drivertest.NewMemory(), map[string]driver.FamilySpec{}}
+	st, err := store.Open(background, db, key, nil)
+	require.NoError(t, err)
+	d := dump{
+		Comment: "A database of tenants as store wrote it, see docs/format.md.", Key: hex.EncodeToString(key.Secret()),
+		Tables: map[string][]map[string]string{}, Tenants: map[string]map[string][]map[string]string{}, Orphans: map[string]int{},
+	}
+	names := []string{"alpha", "beta", "gone"}
+	for _, name := range names {
+		require.NoError(t, st.CreateTenant(background, name))
+	}
+	for _, schema := range tenantSchemas() {
+		unbound, table := create(t, st, schema), schema.Name
+		d.Tenants[table], d.Orphans[table] = map[string][]map[string]string{}, 2
+		rows := tenantRows(table)
+		for _, name := range names {
+			tbl, err := unbound.Tenant(background, name)
+			require.NoError(t, err)
+			put := func(rows ...store.Row) { require.NoError(t, tbl.Put(background, rows...)) }
+			policy := func(p store.Policy) { require.NoError(t, st.SetPolicy(background, name, table, p)) }
+			switch name {
+			case "alpha": // rows of four policies and two keys
+				put(rows[:2]...)
+				policy(store.Policy{Sensitive: []string{"zone"}})
+				put(rows[2:4]...)
+				require.NoError(t, st.RotateTenantKey(background, name))
+				policy(store.Policy{Whole: true})
+				put(rows[4:6]...)
+				policy(store.Policy{})
+				put(rows[6:]...)
+				d.Tenants[table][name] = texts(rows)
+			case "beta": // rows that were converted, and others
+				policy(store.Policy{})
+				put(rows[:5]...)
+				policy(store.Policy{Sensitive: []string{"note", "size", "level"}})
+				_, err := tbl.Convert(background, nil)
+				require.NoError(t, err)
+				require.NoError(t, tbl.Delete(background, rows[0]))
+				policy(store.Policy{Sensitive: []string{"zone"}})
+				put(rows[1:3]...)
+				d.Tenants[table][name] = texts(rows[1:5])
+			default:
+				put(rows[:d.Orphans[table]]...)
+			}
+		}
+	}
+	require.NoError(t, st.DropTenant(background, "gone"))
+	d.Families = dumped(t, db)
+	return d
+}
+
+// A database of tenants that the first version with tenants wrote is read: every row of every tenant,
+// whatever its policy was, also by postings; and it is converted.
+func TestFirstTenantsStayReadable(t *testing.T) {
+	d := golden(t, goldenTenants, tenantDump)
+	st := openDump(t, d)
+	names, err := st.Tenants(background)
+	require.NoError(t, err)
+	require.Equal(t, []string{"alpha", "beta"}, names)
+	policy, ok, err := st.Policy(background, "beta", "packed")
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, store.Policy{Sensitive: []string{"zone"}}, policy)
+	for _, schema := range tenantSchemas() {
+		unbound, err := st.Table(background, schema.Name)
+		require.NoError(t, err)
+		require.Equal(t, described(schema), described(unbound.Schema()))
+		check := func() {
+			t.Helper()
+			for _, name := range names {
+				tbl, err := unbound.Tenant(background, name)
+				require.NoError(t, err)
+				require.NotEmpty(t, d.Tenants[schema.Name][name])
+				rows := collect(t, tbl, store.Query{})
+				require.Equal(t, sorted(d.Tenants[schema.Name][name]), texts(rows), name)
+				require.Equal(t, texts(rows), texts(collect(t, tbl, store.Query{Where: store.Field[int16]("level").AtLeast(0)})))
+			}
+			report, err := unbound.Verify(background, nil)
+			require.NoError(t, err)
+			require.Empty(t, report.Faults)
+			require.Equal(t, d.Orphans[schema.Name], report.Orphans)
+		}
+		check()
+		stats, err := unbound.Convert(background, nil)
+		require.NoError(t, err)
+		require.Equal(t, 13, stats.Rows)
+		require.Positive(t, stats.Converted)
+		check()
+	}
+}
+
 func described(s store.Schema) (lines []string) {
 	for _, p := range s.Key {
 		lines = append(lines, p.Describe())
@@ -397,11 +556,7 @@ func TestIndependentReader(t *testing.T) {
 		}
 		t.Skip("needs python3")
 	}
-	fresh := formatDump(t, ope.GenerateKey())
 	file := filepath.Join(t.TempDir(), "dump.json")
-	b, err := json.Marshal(fresh)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(file, b, 0o600))
 	read := func(file string) ([]byte, error) {
 		cmd := exec.Command(python, "../testdata/reference/tables.py", file)
 		var stderr bytes.Buffer
@@ -412,33 +567,70 @@ func TestIndependentReader(t *testing.T) {
 		}
 		return out, err
 	}
-	for file, d := range map[string]dump{file: fresh, goldenDump: readDump(t)} {
-		out, err := read(file)
-		require.NoError(t, err)
-		var got map[string][]map[string]string
-		require.NoError(t, json.Unmarshal(out, &got))
-		require.Len(t, got, len(formatSchemas()))
-		for name, rows := range got {
-			require.Equal(t, sorted(d.Tables[name]), sorted(rows), name)
-		}
+	for of, c := range map[string]struct {
+		golden  string
+		write   func(*testing.T, ope.Key) dump
+		indexes int // that have records
+	}{
+		"tables": {goldenDump, formatDump, 5}, "tenants": {goldenTenants, tenantDump, 2},
+	} {
+		t.Run(of, func(t *testing.T) {
+			fresh := c.write(t, ope.GenerateKey())
+			b, err := json.Marshal(fresh)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(file, b, 0o600))
+			for file, d := range map[string]dump{file: fresh, c.golden: readDump(t, c.golden)} {
+				out, err := read(file)
+				require.NoError(t, err)
+				var got struct {
+					Tables  map[string][]map[string]string            `json:"tables"`
+					Tenants map[string]map[string][]map[string]string `json:"tenants"`
+					Orphans map[string]int                            `json:"orphans"`
+				}
+				require.NoError(t, json.Unmarshal(out, &got))
+				require.Len(t, got.Tables, len(d.Tables))
+				for name, rows := range got.Tables {
+					require.Equal(t, sorted(d.Tables[name]), sorted(rows), name)
+				}
+				require.Len(t, got.Tenants, len(d.Tenants))
+				for name, tenants := range got.Tenants {
+					require.Len(t, tenants, len(d.Tenants[name]))
+					for tenant, rows := range tenants {
+						require.Equal(t, sorted(d.Tenants[name][tenant]), sorted(rows), name)
+					}
+					require.Equal(t, d.Orphans[name], got.Orphans[name])
+				}
+			}
+			require.GreaterOrEqual(t, rejected(t, fresh, file, read), c.indexes)
+		})
 	}
+}
 
-	// The reader is no rubber stamp.
-	indexes := 0
-	for i := range fresh.Families {
-		rows := fresh.Families[i].Rows
-		if len(rows) == 0 {
-			continue
-		}
-		was := rows[0]
-		rows[0].Key = was.Key[:len(was.Key)-2] + map[bool]string{true: "00", false: "01"}[strings.HasSuffix(was.Key, "01")]
-		b, err := json.Marshal(fresh)
+// rejected makes sure that the reader is no rubber stamp, and returns in how many units of indexes it
+// noticed a change. Of tenants that are gone there is nothing to notice.
+func rejected(t *testing.T, d dump, file string, read func(string) ([]byte, error)) (indexes int) {
+	t.Helper()
+	gone := len(d.Orphans) > 0
+	notices := func() bool {
+		b, err := json.Marshal(d)
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(file, b, 0o600))
 		_, err = read(file)
-		require.Error(t, err, "a changed row key in family %s", fresh.Families[i].Name)
-		rows[0] = was
-		if fresh.Families[i].Name[0] != 'i' {
+		return err != nil
+	}
+	for i := range d.Families {
+		rows := d.Families[i].Rows
+		noticed := len(rows) == 0
+		for j, was := range rows {
+			if noticed || j > 0 && !gone {
+				break
+			}
+			rows[j].Key = was.Key[:len(was.Key)-2] + map[bool]string{true: "00", false: "01"}[strings.HasSuffix(was.Key, "01")]
+			noticed = notices()
+			rows[j] = was
+		}
+		require.True(t, noticed, "a changed row key in family %s", d.Families[i].Name)
+		if d.Families[i].Name[0] != 'i' {
 			continue
 		}
 		for _, row := range rows { // of the index: a changed record of each unit that has some
@@ -447,16 +639,15 @@ func TestIndependentReader(t *testing.T) {
 					continue
 				}
 				row.Cells[j][1] = cell[1][:len(cell[1])-1] + map[bool]string{true: "0", false: "1"}[strings.HasSuffix(cell[1], "1")]
-				b, err := json.Marshal(fresh)
-				require.NoError(t, err)
-				require.NoError(t, os.WriteFile(file, b, 0o600))
-				_, err = read(file)
-				require.Error(t, err, "a changed record")
+				noticed := notices()
 				row.Cells[j] = cell
-				indexes++
+				require.True(t, noticed || gone, "a changed record")
+				if noticed {
+					indexes++
+				}
 				break
 			}
 		}
 	}
-	require.Greater(t, indexes, 4)
+	return indexes
 }

@@ -6,8 +6,9 @@
 The dump holds the master key and every family, row and cell of a database (the form of
 ../vectors/table-1.json). All sealed values are opened, hashes in row keys and posting keys are
 computed again, ciphertexts are held to the order of their plaintexts, every posting to its row,
-and the indexes of stateful schemes to the values of the rows. What the tables hold is printed as JSON: {table: [{column: value as text}]}, in the order
-of row keys. Any deviation from the format is an error.
+and the indexes of stateful schemes to the values of the rows. What the tables hold is printed as JSON: {"tables": {table:
+[{column: value as text}]}, "tenants": {table: {tenant: [row]}}, "orphans": {table: number of rows of tenants that are gone}},
+rows in the order of their keys. Any deviation from the format is an error.
 
 The ciphertexts themselves are the business of boldyreva.py and wozniak.py.
 """
@@ -247,12 +248,49 @@ class Keys:
         return expand(derive(self.database_key, "secure type"), n, purpose, *secure_type)
 
 
+class TenantKeys(Keys):
+    """The keys of a table for a tenant, in the place of the table's own."""
+
+    def __init__(self, keys, tenant):
+        self.table, self.database_id, self.database_key = keys.table, keys.database_id, keys.database_key
+        self.wrapping, self.first = keys.wrapping, tenant.keys[0]
+        self.token, self.tenant = tenant.token(keys.table), tenant
+
+    def secret(self, purpose, n, secure_type):
+        return expand(derive(self.first, "secure type"), n, purpose, *secure_type)
+
+    def search(self, owner):
+        return derive(self.first, "search", owner["table"], owner["column"])
+
+    def unit(self, owner):
+        return owner["column"] + expand(self.first, 16, "unit", owner["table"]).hex()
+
+    def all(self, purpose, column):
+        return [derive(key, purpose, self.table, column.hex()) for key in self.tenant.keys]
+
+
+class Tenant:
+    def __init__(self, meta, database_key):
+        self.name, self.id, self.policies, self.since = meta["name"], meta["id"], meta.get("policies", {}), meta["since"]
+        self.database_key, wrapping = database_key, derive(database_key, "tenants", "wrap")
+        where = place(b"tenant key", bytes.fromhex(self.id))
+        self.keys = [unseal(wrapping, base64.b64decode(w, validate=True), where)[0] for w in meta["keys"]]
+
+    def token(self, table):
+        return expand(derive(derive(self.database_key, "table", table), "tenants"), 16, self.id)
+
+
 class Field:
     def __init__(self, meta, keys):
+        of_tenant = isinstance(keys, TenantKeys)
         self.id, self.name = bytes.fromhex(meta["id"]), meta["name"]
         self.encryption, self.scheme = meta["encryption"], meta.get("scheme", "")
         self.type = Type(meta["type"])
         self.cell_keys = [keys.unwrap(b"cell", self.id, w) for w in meta.get("cell_keys", [])]
+        if of_tenant:
+            self.cell_keys = keys.all("cell", self.id)
+        self.lead = self.id + (keys.token if of_tenant else b"")  # of postings
+        self.by_policy = of_tenant and self.encryption in ("plain", "randomised")
         secure_type = [meta["type"], self.encryption, self.scheme]
         confidentiality = meta.get("confidentiality", "")
         check(confidentiality in ("", "multicolumn", "database"), "an unknown confidentiality")
@@ -264,6 +302,8 @@ class Field:
             owner = meta.get("share", {"table": keys.table, "column": meta["id"]})
             check((confidentiality == "multicolumn") == ("share" in meta), "a key shared with none")
             self.state = "i" + owner["table"], owner["column"]
+            if of_tenant:
+                key, self.state = keys.search(owner), ("i" + owner["table"], keys.unit(owner))
         else:
             key, self.state = bytes(32), None
         self.token_key = derive(key, "token")
@@ -395,11 +435,16 @@ def read_index(field, units):
 
 
 class Table:
+    """A table or, with TenantKeys, what of it is a tenant's."""
+
     def __init__(self, meta, keys):
+        self.token, self.tenants = b"", meta.get("tenants", False)
         self.id, self.name, self.spread = bytes.fromhex(meta["id"]), meta["name"], meta["spread_bits"]
         self.parts = [Field(f, keys) for f in meta["key"]]
         self.columns = sorted((Field(f, keys) for f in meta["columns"]), key=lambda c: c.id)
         self.row_keys = [keys.unwrap(b"row", bytes(4), w) for w in meta["row_keys"]]
+        if isinstance(keys, TenantKeys):
+            self.row_keys, self.token = keys.all("row", bytes(4)), keys.token
         self.clear = meta.get("clear", False)
         check(not self.clear or all(f.clear for f in self.parts + self.columns), "a clear table with a sealed column")
         check(meta["layout"] in ("packed", "cell per column"), "an unknown layout")
@@ -410,14 +455,15 @@ class Table:
     def spec(self):
         first = self.parts[0]
         prefix = {"hashed": 16, "plain": first.type.size}.get(first.encryption, 0)
-        return {"layout": "ordered", "prefix_bytes": prefix, "spread_bits": 0 if prefix else self.spread}
+        return {"layout": "ordered", "prefix_bytes": prefix + (16 if self.tenants else 0), "spread_bits": 0 if prefix else self.spread}
 
     def place(self, row, qualifier):
         return place(b"cell", self.id, row, qualifier)
 
     def read(self, row, cells):
         content, write = self.open_key_cell(row, cells)
-        result, rest = {}, row
+        check(row.startswith(self.token), "a row of another tenant")
+        result, rest = {}, row[len(self.token):]
         for part in self.parts:
             value, content = cut_sized(content)
             result[part.name] = part.type.text(value)
@@ -447,8 +493,12 @@ class Table:
                 length = stored - 2
                 check(length <= len(content), "cut short")
                 result[column.name], content = column.type.text(content[:length]), content[length:]
-            packed = self.packed and not column.searched and (self.clear or not column.clear)
-            check((2 if packed else 1 if column.clear else 0) == min(stored, 2), "a column is not stored as its encryption and layout say")
+            # Which policy a row was written under is not known.
+            ways = set()
+            for clear in (True, False) if column.by_policy else (column.clear,):
+                packed = self.packed and not column.searched and (self.clear or not clear)
+                ways.add(2 if packed else 1 if clear else 0)
+            check(min(stored, 2) in ways, "a column is not stored as its encryption and layout say")
         check(len(cells) == 1 + own, "the key cell lists other columns than there are cells")
         return result
 
@@ -459,7 +509,7 @@ class Table:
 
     def read_cell(self, column, row, cell, write):
         search = b""
-        if column.clear:
+        if column.clear if not column.by_policy else cell[0] == 1:
             value, its_write = open_plain(cell)
             if column.mutable:
                 search = column.code_token(column.type.code(value))
@@ -476,7 +526,7 @@ class Table:
                 check(search == column.token(value), "a token is wrong")
             else:
                 column.ciphertext(search, value)
-            self.expected.add(column.id + search + row + write)
+            self.expected.add(column.lead + search + row + write)
         return column.type.text(value)
 
 
@@ -500,46 +550,82 @@ def main(path):
     n = 3 + struct.unpack(">H", root[1:3])[0]
     wrapped = root[3:n]
     database_key = unseal(derive(master, "wrap"), wrapped, place(b"database key"))[0]
-    key, names, digests = (derive(database_key, "catalogue", label) for label in ("seal", "names", "digest"))
+    key, names, digests, tenant_names = (derive(database_key, "catalogue", label) for label in ("seal", "names", "digest", "tenants"))
     root = json.loads(unseal(key, root[n:], place(b"catalogue", b"\0", wrapped))[0])
     digest, states = 0, {}
+    progress = {q: cells.pop(q) for q in list(cells) if q[:1] == b"\3"}  # of conversions
     for qualifier, sealed in cells.items():
         digest ^= int.from_bytes(mac(digests, place(b"entry", qualifier, sealed))[:16], "big")
     check(digest == int(root["digest"], 16), "entries of different times")
-    result = {}
+    result, of_tenants, orphans, tenants, metas = {}, {}, {}, [], []
     for qualifier, sealed in sorted(cells.items()):
         entry = json.loads(unseal(key, sealed, place(b"catalogue", qualifier))[0])
         check(1 <= len(entry["changes"]) <= 16 and all(len(change) == 16 for change in entry["changes"]), "changes of the wrong form")
-        if "table" not in entry:
-            continue  # a table that is gone
-        meta = entry["table"]
-        check(qualifier == b"\1" + mac(names, meta["name"].encode()), "an entry under another name")
-        check(0 < meta["version"] <= root["version"], "an entry of a version that was not yet")
-        table = Table(meta, Keys(root["database"], database_key, meta["id"]))
+        if "tenant" in entry:
+            check("table" not in entry, "an entry of a table and of a tenant")
+            tenants.append(Tenant(entry["tenant"], database_key))
+            check(qualifier == b"\2" + mac(tenant_names, tenants[-1].name.encode()), "an entry under another name")
+            check(0 < tenants[-1].since <= root["version"], "an entry of a version that was not yet")
+        elif "table" in entry:
+            metas.append(entry["table"])
+            check(qualifier == b"\1" + mac(names, entry["table"]["name"].encode()), "an entry under another name")
+            check(0 < entry["table"]["version"] <= root["version"], "an entry of a version that was not yet")
+        # Otherwise the table or tenant is gone.
+    gone = False
+    for meta in metas:
+        keys = Keys(root["database"], database_key, meta["id"])
+        table = Table(meta, keys)
         check(specs[table.data] == table.spec(), "the layout of a table")
-        rows = families.pop(table.data)
-        result[table.name] = [table.read(row, rows[row]) for row in sorted(rows)]
-        postings = {}
+        rows, postings = families.pop(table.data), {}
         if any(c.searched for c in table.columns):
-            check(specs[table.postings] == {"layout": "ordered", "prefix_bytes": 4, "spread_bits": table.spread}, "the layout of an index")
+            spec = {"layout": "ordered", "prefix_bytes": 20 if table.tenants else 4, "spread_bits": table.spread}
+            check(specs[table.postings] == spec, "the layout of an index")
             postings = families.pop(table.postings)
-        check(set(postings) == table.expected, "the postings are not those of the rows")
         check(all(cells == {b"": b""} for cells in postings.values()), "a posting has content")
-        fields = table.parts + table.columns
-        for f in fields:
-            if f.encryption == "ordered":
-                f.check_order()
-            if f.stateful:
-                states.setdefault(f.state, []).append(f)
+        if table.tenants:
+            shares = [(t.name, Table(meta, TenantKeys(keys, t))) for t in tenants]
+            of_tenants[table.name] = {}
+            for name, share in shares:
+                of_tenants[table.name][name] = [share.read(row, rows.pop(row)) for row in sorted(rows) if row.startswith(share.token)]
+                own = {p for p in postings if p[4:20] == share.token}
+                check(own == share.expected, "the postings are not those of the rows")
+                for posting in own:
+                    del postings[posting]
+            orphans[table.name] = len(rows)
+            gone = gone or len(rows) > 0
+            check(gone or not postings, "postings of nobody")
+            shares = [share for _, share in shares]
+            for t in tenants:
+                for policy in [t.policies[meta["id"]]] if meta["id"] in t.policies else []:
+                    known = {c["id"] for c in meta["columns"]}
+                    check(set(policy.get("sensitive", [])) <= known and 0 < policy["since"] <= root["version"], "a policy of other columns")
+        else:
+            result[table.name] = [table.read(row, rows[row]) for row in sorted(rows)]
+            check(set(postings) == table.expected, "the postings are not those of the rows")
+            shares = [table]
+        places = [b"\3" + table.id + share.token for share in shares]
+        for qualifier in [q for q in progress if q in places]:
+            sweep = json.loads(unseal(key, progress.pop(qualifier), place(b"catalogue", qualifier))[0])
+            check(0 < sweep["target"] <= root["version"] and sweep["round"] > 0 and sweep["over"] == all(sweep["parts"]), "progress of no conversion")
+        for share in shares:
+            for f in share.parts + share.columns:
+                if f.encryption == "ordered":
+                    f.check_order()
+                if f.stateful:
+                    states.setdefault(f.state, []).append(f)
+    check(gone or not progress, "progress of no table")
     for family in {family for family, _ in states}:
         check(specs[family] == {"layout": "wide", "prefix_bytes": 0, "spread_bits": 0}, "the layout of an index")
         for row, cells in families.pop(family).items():
             check(row[:1] == b"u", "not a unit")
-            name = next(unit for f, unit in states if f == family and row[1:].decode().startswith(unit))
+            name = next((unit for f, unit in states if f == family and row[1:].decode().startswith(unit)), None)
+            if name is None and gone:
+                continue  # of a tenant that is gone
             for f in states[family, name]:
                 f.units[row[1 + len(name):]] = Unit(cells)
     for fields in states.values():
         for f in fields:
+            check(f.units or not f.pairs, "rows have values, and there is no index")
             if f.units:
                 index = read_index(f, f.units)
                 codes = [code for _, code in index]
@@ -549,7 +635,7 @@ def main(path):
                 else:
                     check(set(f.pairs) <= set(index), "a ciphertext of a row is not in the index")
     check(not families, "families of no table")
-    json.dump(result, sys.stdout, indent=1, sort_keys=True)
+    json.dump({"tables": result, "tenants": of_tenants, "orphans": orphans}, sys.stdout, indent=1, sort_keys=True)
     print()
 
 
