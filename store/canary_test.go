@@ -39,9 +39,13 @@ import (
 // Values that occur nowhere by chance, in an encrypted column of every kind, and one in a plain
 // column: were that one not found, the search would be blind.
 const (
-	canaryTable  = "CanaryTableName"
-	canaryPlain  = "canary-in-the-plain"
-	canaryNumber = int64(0x1a2b3c4d5e6f7081)
+	canaryTable   = "CanaryTableName"
+	canaryCells   = "CanaryTableOfCells"
+	canaryTenants = "CanaryTableOfTenants"
+	canaryTenant  = "CanaryTenantName"
+	canaryGone    = "CanaryTenantThatIsGone"
+	canaryPlain   = "canary-in-the-plain"
+	canaryNumber  = int64(0x1a2b3c4d5e6f7081)
 )
 
 var (
@@ -102,7 +106,7 @@ func secrets(t *testing.T, master ope.Key, tbl *Table) map[string][]byte {
 		add("name "+name, []byte(name))
 	}
 	add("name of the table", []byte(canaryTable))
-	for _, name := range []string{"CanaryAdded", "CanaryRenamed", "CanaryShared", "CanaryOtherTable"} {
+	for _, name := range []string{"CanaryAdded", "CanaryRenamed", "CanaryShared", "CanaryOtherTable", canaryCells, canaryTenants, canaryTenant, canaryGone} {
 		add("name "+name, []byte(name))
 	}
 	number("number", uint64(canaryNumber))
@@ -117,10 +121,56 @@ func secrets(t *testing.T, master ope.Key, tbl *Table) map[string][]byte {
 		add("first half of "+name, k.Secret()[:16])
 	}
 	key("master key", master)
-	for name, k := range allKeys(t, tbl) {
-		key(name, k)
+	tables := []*Table{tbl}
+	for _, name := range []string{canaryCells, canaryTenants} {
+		other, err := tbl.st.Table(context.Background(), name)
+		if errors.Is(err, ErrNoTable) {
+			continue // it is not made yet
+		}
+		require.NoError(t, err)
+		tables = append(tables, other)
+	}
+	for _, tbl := range tables {
+		for name, k := range allKeys(t, tbl) {
+			key(fmt.Sprintf("%s of table %s", name, tbl.now().schema.Name), k)
+		}
+	}
+	metas, err := tbl.st.catalogue.allTenants(context.Background())
+	require.NoError(t, err)
+	for _, meta := range metas {
+		add("id of a tenant", meta.ID[:])
+		for _, tbl := range tables {
+			for name, k := range tenantKeysOf(t, tbl, meta) {
+				key(fmt.Sprintf("%s of a tenant in table %s", name, tbl.now().schema.Name), k)
+			}
+		}
 	}
 	return s
+}
+
+// tenantKeysOf returns, with their names, the keys of a tenant and those that it has in a table.
+func tenantKeysOf(t *testing.T, tbl *Table, meta *tenantMeta) map[string]ope.Key {
+	t.Helper()
+	k, err := tbl.st.keys.ofTenant(tbl.st.keys.table(tbl.id), meta)
+	require.NoError(t, err)
+	all := map[string]ope.Key{
+		"page token key": k.page, "key of secure types": k.secrets, "key of tokens": k.tenants,
+		"wrapping key of keys": tbl.st.keys.database.Derive("tenants", "wrap"), "key of names": tbl.st.catalogue.tenants,
+	}
+	for i, tenant := range k.tenant.keys {
+		all[fmt.Sprintf("key %d", i)] = tenant
+		all[fmt.Sprintf("key %d of key cells", i)] = k.tenant.derive(i, purposeRow, columnRef{Table: tbl.id})
+		for _, f := range tbl.now().meta.all() {
+			all[fmt.Sprintf("key %d of cells of %s", i, f.Name)] = k.tenant.derive(i, purposeCell, columnRef{tbl.id, f.ID})
+			search, err := k.search(f)
+			require.NoError(t, err)
+			if f.searchable() {
+				all["search key of "+f.Name] = search
+				all["order key of "+f.Name], all["token key of "+f.Name] = search.Derive(purposeOrder), search.Derive(purposeToken)
+			}
+		}
+	}
+	return all
 }
 
 // allKeys returns, with their names, the keys of a database and of one of its tables.
@@ -164,10 +214,21 @@ func allKeys(t *testing.T, tbl *Table) map[string]ope.Key {
 
 func search(t *testing.T, where string, in []byte, secrets map[string][]byte) {
 	t.Helper()
+	// There are thousands of secrets, and megabytes to look at.
+	const least = 5
+	by := make(map[[least]byte][]string)
 	for name, secret := range secrets {
-		require.GreaterOrEqual(t, len(secret), 5, name)
-		if at := bytes.Index(in, secret); at >= 0 {
-			t.Errorf("%s: found %s at %d: %q", where, name, at, in[max(0, at-20):min(len(in), at+40)])
+		require.GreaterOrEqual(t, len(secret), least, name)
+		begin := [least]byte(secret)
+		by[begin] = append(by[begin], name)
+	}
+	found := make(map[string]bool)
+	for at := 0; at+least <= len(in); at++ {
+		for _, name := range by[[least]byte(in[at:])] {
+			if bytes.HasPrefix(in[at:], secrets[name]) && !found[name] {
+				found[name] = true
+				t.Errorf("%s: found %s at %d: %q", where, name, at, in[max(0, at-20):min(len(in), at+40)])
+			}
 		}
 	}
 }
@@ -228,6 +289,8 @@ func useEverything(t *testing.T, st *Store) *Table {
 			require.NoError(t, err)
 		}
 	}
+	useCells(t, st, rows[:10])
+	useTenants(t, st, rows[:10])
 	// What goes wrong.
 	noteTwice := Row{"CanaryNote": "canary-note", "CanaryPartHashed": "canary-hashed-part"}
 	for _, err := range []error{
@@ -247,6 +310,70 @@ func useEverything(t *testing.T, st *Store) *Table {
 		require.NotContains(t, err.Error(), strconv.FormatInt(canaryNumber, 10))
 	}
 	return tbl
+}
+
+// useCells does the same to a table with a cell for each column, whose encryption changes.
+func useCells(t *testing.T, st *Store, rows []Row) {
+	t.Helper()
+	ctx, schema := context.Background(), canarySchema
+	schema.Name, schema.Layout, schema.Conditional = canaryCells, CellPerColumn, true
+	tbl, err := st.Create(ctx, schema)
+	require.NoError(t, err)
+	require.NoError(t, tbl.Put(ctx, rows...))
+	update := Row{"CanaryNote": "canary-note", "CanaryToken": nil}
+	for _, part := range schema.Key {
+		update[part.name] = rows[1][part.name]
+	}
+	require.NoError(t, tbl.Update(ctx, update))
+	require.NoError(t, tbl.Delete(ctx, rows[0]))
+	require.NoError(t, st.Alter(ctx, canaryCells, ChangeColumn(OrderedColumn("CanaryNote", String, MOPE)),
+		ChangeColumn(RandomisedColumn("CanaryOrderedString", String)), DropColumn("CanaryBytes")))
+	require.NoError(t, st.RotateKeys(ctx, canaryCells))
+	_, err = tbl.Convert(ctx, nil)
+	require.NoError(t, err)
+	for row, err := range tbl.Query(ctx, Query{Where: Field[string]("CanaryNote").Equal("canary-note")}) {
+		require.NoError(t, err)
+		require.Equal(t, "canary-ordered-string", row["CanaryOrderedString"])
+	}
+}
+
+// useTenants does the same to a table with tenants. Their policies change, and name no column whose
+// values are looked for as one that is in the clear.
+func useTenants(t *testing.T, st *Store, rows []Row) {
+	t.Helper()
+	ctx, schema := context.Background(), canarySchema
+	schema.Name, schema.Tenants = canaryTenants, true
+	unbound, err := st.Create(ctx, schema)
+	require.NoError(t, err)
+	sealed := Policy{Sensitive: []string{"CanaryNote", "CanaryBytes"}}
+	for _, name := range []string{canaryTenant, canaryGone} {
+		require.NoError(t, st.CreateTenant(ctx, name))
+		require.ErrorIs(t, st.CreateTenant(ctx, name), ErrExists)
+		tbl, err := unbound.Tenant(ctx, name)
+		require.NoError(t, err)
+		require.NoError(t, tbl.Put(ctx, rows...))
+		require.NoError(t, st.SetPolicy(ctx, name, canaryTenants, sealed))
+		require.NoError(t, st.RotateTenantKey(ctx, name))
+		require.NoError(t, tbl.Put(ctx, rows[:5]...))
+		require.NoError(t, st.SetPolicy(ctx, name, canaryTenants, Policy{Whole: true}))
+		_, err = tbl.Convert(ctx, nil)
+		require.NoError(t, err)
+		for _, err := range tbl.Query(ctx, Query{Where: Field[string]("CanaryToken").Equal("canary-token")}) {
+			require.NoError(t, err)
+		}
+		_, next, err := tbl.Page(ctx, Query{Where: Field[float64]("CanaryOrderedFloat").Equal(canaryFloat), Limit: 2})
+		require.NoError(t, err)
+		raw, err := base64.RawURLEncoding.DecodeString(next)
+		require.NoError(t, err)
+		search(t, "page token", raw, secrets(t, testMaster, tbl))
+		_, err = tbl.Rebalance(ctx, "CanaryMutableNumber", nil)
+		require.NoError(t, err)
+	}
+	require.NoError(t, st.DropTenant(ctx, canaryGone))
+	_, err = unbound.Verify(ctx, nil)
+	require.NoError(t, err)
+	_, err = unbound.KeyUse(ctx, nil)
+	require.NoError(t, err)
 }
 
 var testMaster = func() ope.Key {
@@ -340,6 +467,12 @@ func TestCanaryOnDisk(t *testing.T) {
 	require.NoError(t, err)
 	tbl := useEverything(t, st)
 	all := secrets(t, testMaster, tbl)
+	specs := []driver.FamilySpec{catalogueSpec, tbl.now().spec, tbl.now().postingSpec}
+	for _, name := range []string{canaryCells, canaryTenants} {
+		other, err := st.Table(ctx, name)
+		require.NoError(t, err)
+		specs = append(specs, other.now().spec, other.now().postingSpec)
+	}
 	files := func() (n int, found bool) {
 		require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) { // the engine replaced it meanwhile
@@ -373,7 +506,7 @@ func TestCanaryOnDisk(t *testing.T) {
 	n, _ = files()
 	require.Greater(t, n, 2)
 	var values bytes.Buffer
-	for _, spec := range []driver.FamilySpec{{Name: catalogueFamily, Layout: driver.LayoutWide}, tbl.now().spec, tbl.now().postingSpec} {
+	for _, spec := range specs {
 		f, err := db.Family(ctx, spec)
 		require.NoError(t, err)
 		for row, err := range f.Scan(ctx, driver.Range{AnyOrder: true}) {
