@@ -199,13 +199,55 @@ func FigurePlot(name string, f Figure) ([]byte, error) {
 	if err := CheckPlotName(name); err != nil {
 		return nil, err
 	}
-	p := newPlot("", f.Y)
+	if panels := panelsOf(f.Curves); len(panels) > 1 {
+		var plots []*plot.Plot
+		for i, curves := range panels {
+			p, err := figurePanel(f, curves[0].Panel, curves, i == 0)
+			if err != nil {
+				return nil, err
+			}
+			plots = append(plots, p)
+		}
+		return picture(name, f.Title, vg.Length(len(plots))*panelWidth, plots...)
+	}
+	p, err := figurePanel(f, "", f.Curves, true)
+	if err != nil {
+		return nil, err
+	}
+	width := 20 * vg.Centimeter
+	if len(f.Curves) > manyCurves {
+		width = 26 * vg.Centimeter
+	}
+	return picture(name, f.Title, width, p)
+}
+
+const panelWidth = 9 * vg.Centimeter
+
+// panelsOf returns the curves by the panels that they are in, each named by its kin.
+func panelsOf(curves []repro.Curve) (panels [][]repro.Curve) {
+	of := make(map[string]int)
+	for _, c := range curves {
+		i, known := of[c.Panel]
+		if !known {
+			i = len(panels)
+			of[c.Panel] = i
+			panels = append(panels, nil)
+		}
+		c.Name = c.Kin
+		panels[i] = append(panels[i], c)
+	}
+	return panels
+}
+
+// figurePanel draws curves over one pair of axes.
+func figurePanel(f Figure, title string, curves []repro.Curve, legend bool) (*plot.Plot, error) {
+	p := newPlot(title, f.Y)
 	p.X.Label.Text = f.X
 	p.X.Tick.Marker, p.Y.Tick.Marker = roundTicks{}, roundTicks{}
 	low, top, right, rising := math.Inf(1), 0.0, 0.0, false
-	lastOnly := len(f.Curves) > manyCurves
-	looks := looksOf(f.Curves)
-	for i, c := range f.Curves {
+	lastOnly := len(curves) > manyCurves
+	looks := looksOf(curves)
+	for i, c := range curves {
 		var xys plotter.XYs
 		for j, pt := range c.Points {
 			xys = append(xys, plotter.XY{X: pt.X, Y: pt.Y})
@@ -214,6 +256,7 @@ func FigurePlot(name string, f Figure) ([]byte, error) {
 				low, top = min(low, pt.Low), max(top, pt.High)
 			}
 		}
+		var thumbnail plot.Thumbnailer
 		if !c.Paper {
 			line, err := plotter.NewLine(xys)
 			if err != nil {
@@ -221,39 +264,51 @@ func FigurePlot(name string, f Figure) ([]byte, error) {
 			}
 			line.LineStyle = looks[i]
 			p.Add(line)
-			if err := addIntervals(p, c, lastOnly, (float64(i)+0.5)/float64(len(f.Curves))-0.5, looks[i].Color); err != nil {
+			if err := addIntervals(p, c, lastOnly, (float64(i)+0.5)/float64(len(curves))-0.5, looks[i].Color); err != nil {
 				return nil, err
 			}
-			p.Legend.Add(c.Name, line)
+			thumbnail = line
 			rising = len(xys) > 0 && xys[len(xys)-1].Y > xys[0].Y
-			continue
+		} else {
+			points, err := plotter.NewScatter(xys)
+			if err != nil {
+				return nil, err
+			}
+			points.GlyphStyle = draw.GlyphStyle{Color: color.Black, Radius: vg.Points(4), Shape: draw.BoxGlyph{}}
+			p.Add(points)
+			thumbnail = points
 		}
-		points, err := plotter.NewScatter(xys)
-		if err != nil {
-			return nil, err
+		if legend {
+			p.Legend.Add(c.Name, thumbnail)
 		}
-		points.GlyphStyle = draw.GlyphStyle{Color: color.Black, Radius: vg.Points(4), Shape: draw.BoxGlyph{}}
-		p.Add(points)
-		p.Legend.Add(c.Name, points)
 	}
 	p.X.Min, p.X.Max = 0, right*1.02
 	p.Y.Min, p.Y.Max = 0, top*1.06
+	if title != "" {
+		rising = true
+		p.X.Max = right * 1.04 // with the intervals of the last points
+		p.X.Tick.Marker = upTo{roundTicks{}, right}
+		if legend {
+			p.Y.Max = top * 1.5 // the names have most of the width
+		}
+	}
 	p.Legend.Top, p.Legend.Left = true, rising
 	p.Legend.Padding, p.Legend.YOffs = vg.Points(3), -vg.Points(4)
 	p.Legend.XOffs = map[bool]vg.Length{true: vg.Points(10), false: -vg.Points(10)}[rising]
 	if f.LogY && low > 0 && low < top {
 		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, decadeTicks{}
 		p.Y.Min, p.Y.Max = low/1.2, top*1.2
+		if title != "" && legend {
+			p.Y.Max = top * math.Pow(top/low, 0.5)
+		}
 	}
-	width := 20 * vg.Centimeter
 	if lastOnly {
 		// Beside the curves, where it hides none of them.
 		p.X.Max = right * 1.5
 		p.X.Tick.Marker = upTo{p.X.Tick.Marker, right}
 		p.Legend.Left, p.Legend.XOffs = false, 0
-		width = 26 * vg.Centimeter
 	}
-	return picture(name, f.Title, width, p)
+	return p, nil
 }
 
 // hasInterval reports whether a point is drawn with its confidence interval. lastOnly is for many
@@ -267,13 +322,16 @@ func hasInterval(c repro.Curve, i int, lastOnly bool) bool {
 func addIntervals(p *plot.Plot, c repro.Curve, lastOnly bool, offset float64, colour color.Color) error {
 	var xys plotter.XYs
 	var errs plotter.YErrors
+	gap := math.Inf(1) // between the points that are nearest to each other
+	for i := 1; i < len(c.Points); i++ {
+		gap = min(gap, math.Abs(c.Points[i].X-c.Points[i-1].X))
+	}
+	if math.IsInf(gap, 1) {
+		gap = 0
+	}
 	for i, pt := range c.Points {
 		if hasInterval(c, i, lastOnly) {
-			next := c.Points[max(i-1, 0)]
-			if i+1 < len(c.Points) {
-				next = c.Points[i+1]
-			}
-			xys = append(xys, plotter.XY{X: pt.X + 0.4*offset*math.Abs(next.X-pt.X), Y: pt.Y})
+			xys = append(xys, plotter.XY{X: pt.X + 0.4*offset*gap, Y: pt.Y})
 			errs = append(errs, struct{ Low, High float64 }{pt.Y - pt.Low, pt.High - pt.Y})
 		}
 	}

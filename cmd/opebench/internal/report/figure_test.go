@@ -100,6 +100,25 @@ func TestLogarithmicFigure(t *testing.T) {
 	require.NotEqual(t, looks[0].Color, looks[1].Color)
 }
 
+// Panels stand beside each other, each under its name, and the curves are named once.
+func TestFigurePanels(t *testing.T) {
+	f := figure()
+	f.Curves = nil
+	for _, panel := range []string{"insert", "read"} {
+		for _, kin := range []string{"paper's", "ours"} {
+			f.Curves = append(f.Curves, repro.Curve{Name: panel + ", " + kin, Kin: kin, Panel: panel, Points: []repro.Point{{X: 1, Y: 2, Low: 1, High: 3}, {X: 2, Y: 3}}})
+		}
+	}
+	for _, logarithmic := range []bool{false, true} {
+		f.LogY = logarithmic
+		b, err := FigurePlot("x.svg", f)
+		require.NoError(t, err)
+		for text, n := range map[string]int{"insert": 1, "read": 1, "ours": 1, "things": 2, "number of values": 2, "insert, ours": 0} {
+			require.Equal(t, n, strings.Count(string(b), ">"+text+"<"), text)
+		}
+	}
+}
+
 func TestDecadeTicks(t *testing.T) {
 	var labels []string
 	for _, tick := range (decadeTicks{}).Ticks(0.04, 30) {

@@ -90,6 +90,7 @@ type Result struct {
 type Curve struct {
 	Name   string
 	Kin    string // curves of the same kin have one colour and differ in their dashes; "" has none
+	Panel  string // curves of the same panel are drawn together, named by their kins; "" is the only one
 	Paper  bool   // what the paper says, not what was measured
 	Points []Point
 }

@@ -66,7 +66,7 @@ const (
 
 	// Of saas-fig9: a round has entries in turns of some. The paper has 10,000.
 	sensitiveTurns      = 10
-	sensitiveTurn       = 100
+	sensitiveTurn       = 40
 	sensitiveQuickTurns = 2
 	sensitiveQuickTurn  = 10
 	sensitiveRounds     = 10
@@ -608,7 +608,7 @@ func saasEntries(ctx context.Context, cfg Config, nodes int) (*Result, error) {
 	ours := logAt(all, tenantTable, entrySensitive)
 	for operation, what := range logOperations {
 		for _, t := range all {
-			c := Curve{Name: what + ", " + t.kind.name, Kin: t.kind.name}
+			c := Curve{Name: what + ", " + t.kind.name, Kin: t.kind.name, Panel: what}
 			for s := range entrySteps {
 				var at []float64
 				for _, steps := range t.seconds[operation] {
@@ -709,7 +709,7 @@ func saasAttributes(ctx context.Context, cfg Config) (*Result, error) {
 	}
 	for operation, what := range logOperations {
 		for _, k := range logKinds {
-			c := Curve{Name: what + ", " + k.name, Kin: k.name}
+			c := Curve{Name: what + ", " + k.name, Kin: k.name, Panel: what}
 			for _, t := range all {
 				if t.kind.name != k.name {
 					continue
