@@ -117,8 +117,8 @@ func begun(s store.ConvertStatus) string {
 	case s.Done == s.Total:
 		return "" // it is over, or there was none
 	case s.Version < s.Latest:
-		return fmt.Sprintf("a conversion to version %d of the catalogue has done %d of %d parts; what is wanted was changed since, "+
-			"so that it begins again, to version %d", s.Version, s.Done, s.Total, s.Latest)
+		return fmt.Sprintf("a conversion for version %d of the catalogue has done %d of %d parts; what is wanted was changed since, "+
+			"so that it begins again, for version %d", s.Version, s.Done, s.Total, s.Latest)
 	}
 	return fmt.Sprintf("a conversion has begun before, and done %d of %d parts; this joins it", s.Done, s.Total)
 }

@@ -142,7 +142,7 @@ func (o *keptStore) check() error {
 
 func layoutFlagHelp() string {
 	names, abouts := bench.Layouts()
-	return "where a table has the value (default key; column for schemes that cannot be a key):\n" + list(names, abouts)
+	return "the `layout`, which is where a table has the value (default key; column for schemes that cannot be a key):\n" + list(names, abouts)
 }
 
 func schemeFlagHelp() string {

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,6 +28,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rangecrypt/rangecrypt/cmd/opebench/internal/bench"
@@ -587,7 +589,17 @@ func TestFlags(t *testing.T) {
 
 // Help fits a terminal, but for names that are longer.
 func TestHelpFits(t *testing.T) {
-	for _, args := range [][]string{{}, {"run"}, {"insert"}, {"range-query"}, {"keys"}, {"keys", "generate"}, {"servers"}, {"audit"}, {"version"}} {
+	var commands [][]string
+	var walk func(path []string, cmd *cobra.Command)
+	walk = func(path []string, cmd *cobra.Command) {
+		commands = append(commands, path)
+		for _, sub := range cmd.Commands() {
+			walk(append(slices.Clone(path), sub.Name()), sub)
+		}
+	}
+	walk(nil, newRoot(&env{}))
+	require.Greater(t, len(commands), 30)
+	for _, args := range commands {
 		e, stdout, stderr := testEnv(t, func(db driver.DB) driver.DB { return db })
 		require.Equal(t, exitOK, execute(e, append(args, "--help")))
 		require.Empty(t, stderr.String())

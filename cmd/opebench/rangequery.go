@@ -61,7 +61,7 @@ with --scheme.`,
 	f.SortFlags = false
 	opts.keptStore.bind(f)
 	f.StringVar(&opts.scheme, "scheme", "", "the scheme, by `name` (default: the one that the store holds values under)")
-	f.StringVar(&opts.layout, "layout", "", "where the value is, key or column (default: as the store holds it)")
+	f.StringVar(&opts.layout, "layout", "", "the `layout`, key or column (default: as the store holds it)")
 	f.StringVar(&opts.tenant, "tenant", "", "`name` of the tenant whose values are meant, of a table with tenants")
 	f.StringVar(&from, "from", "", "least `value`, of the column's type")
 	f.StringVar(&to, "to", "", "greatest `value`, of the column's type")

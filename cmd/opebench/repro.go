@@ -62,7 +62,8 @@ Figures:` + lines.String(),
   opebench repro ppc-fig3 --plot ppc3.svg
   opebench repro securedbaas-fig8 --store cassandra://127.0.0.1/repro --key key
   opebench repro saas-fig8 --store cassandra://10.0.0.1,10.0.0.2,10.0.0.3/repro --key key
-  opebench repro waage-fig2 --json | jq -r 'select(.record=="point") | [.curve, .x, .y] | @tsv'`,
+  opebench repro waage-fig2 --json |
+    jq -r 'select(.record=="point") | [.curve, .x, .y] | @tsv'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usagef("name one figure: %s", strings.Join(names, ", "))

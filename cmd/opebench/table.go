@@ -318,7 +318,7 @@ func newTableDescribe(e *env, runF func(context.Context, *env, *describeTableOpt
 encryptions, the names that the database sees, and the ids of keys, as cells carry them.
 It never prints a key or a value.`,
 		Example: `  opebench table describe readings --store pebble:data --key bench.key
-  opebench table describe readings --store pebble:data --key bench.key --yaml > readings.yaml`,
+  opebench table describe readings --yaml --store pebble:data --key bench.key > r.yaml`,
 		Args: args("the name of a table"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.name = args[0]

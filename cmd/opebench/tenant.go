@@ -136,8 +136,8 @@ func rotateTenant(ctx context.Context, e *env, opts *namedTenantOptions) error {
 		if err := st.RotateTenantKey(ctx, opts.name); err != nil {
 			return knownTenant(err)
 		}
-		return opts.printTenant(e, "tenant_rotated", fmt.Sprintf("tenant %s has a new key for its cells; old ones are kept to read what they sealed, "+
-			"until 'opebench tenant convert' has written it anew", visible(opts.name)))
+		return opts.printTenant(e, "tenant_rotated", fmt.Sprintf("tenant %s has a new key for its cells; what is there stays readable under the old ones, "+
+			"and 'opebench tenant convert' writes it anew", visible(opts.name)))
 	})
 }
 
@@ -319,7 +319,8 @@ It is one small write, and no row is touched: what is there is read as before, a
 as it is until it is written again, or 'opebench tenant convert' has written it anew.
 What was plain has been seen by the database, and is in its logs and copies.`,
 		Example: `  opebench tenant policy acme --table readings --store pebble:data --key bench.key
-  opebench tenant policy acme --table readings --sensitive note,site --store pebble:data --key bench.key`,
+  opebench tenant policy acme --table readings --sensitive note,site \
+    --store pebble:data --key bench.key`,
 		Args: args("the name of a tenant"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.name, opts.asked = args[0], cmd.Flags().Changed("sensitive")
@@ -331,7 +332,7 @@ What was plain has been seen by the database, and is in its logs and copies.`,
 	opts.keptStore.bind(f)
 	bindTable(f, &opts.table, "`name` of the table")
 	f.BoolVar(&opts.whole, "whole", false, "seal all columns, also those that are added later")
-	f.StringSliceVar(&opts.sensitive, "sensitive", nil, "seal the columns of these `names`, with commas between\nthem, and no others")
+	f.StringSliceVar(&opts.sensitive, "sensitive", nil, "seal the columns of these `names`, with commas between them,\nand no others")
 	f.BoolVar(&opts.plain, "plain", false, "seal no column that is not searched")
 	f.BoolVar(&opts.json, "json", false, "print the policy as a line of JSON")
 	return cmd
@@ -477,8 +478,9 @@ func newTenantStatus(e *env, runF func(context.Context, *env, *tenantStatusOptio
 		Use:   "status [NAME] --table TABLE",
 		Short: "Show how far the conversion of tenants' rows is",
 		Long: `Status prints, for one tenant or all, which columns of a table are sealed, and how far the
-conversion of what was stored otherwise is. It reads no row: where nothing was converted
-since the policy, the key or the schema was changed, there may be rows of before.`,
+conversion of what was stored otherwise is. It reads no row: where none is done
+for the version of the catalogue that has the policy, the newest key and the schema by
+now, there may be rows of before.`,
 		Example: `  opebench tenant status --table readings --store pebble:data --key bench.key
   opebench tenant status acme --table readings --store pebble:data --key bench.key --json`,
 		Args: func(cmd *cobra.Command, given []string) error {
@@ -553,13 +555,13 @@ func tenantStatus(ctx context.Context, e *env, opts *tenantStatusOptions) error 
 func progressOf(s store.ConvertStatus) string {
 	switch {
 	case s.Total == 0:
-		return fmt.Sprintf("none yet; there may be rows of before version %d", s.Latest)
+		return fmt.Sprintf("none for version %d", s.Latest)
 	case s.Version < s.Latest && s.Done < s.Total:
-		return fmt.Sprintf("%d of %d parts to version %d; begins again, to version %d", s.Done, s.Total, s.Version, s.Latest)
+		return fmt.Sprintf("%d of %d parts for version %d; begins again, for version %d", s.Done, s.Total, s.Version, s.Latest)
 	case s.Version < s.Latest:
-		return fmt.Sprintf("done to version %d; there may be rows of before version %d", s.Version, s.Latest)
+		return fmt.Sprintf("done for version %d, none for version %d", s.Version, s.Latest)
 	case s.Done < s.Total:
-		return fmt.Sprintf("%d of %d parts to version %d", s.Done, s.Total, s.Version)
+		return fmt.Sprintf("%d of %d parts for version %d", s.Done, s.Total, s.Version)
 	}
-	return fmt.Sprintf("done to version %d", s.Version)
+	return fmt.Sprintf("done for version %d", s.Version)
 }

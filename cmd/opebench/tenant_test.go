@@ -151,7 +151,7 @@ func TestTwoConversionsOfATenant(t *testing.T) {
 	require.Equal(t, exitOK, <-ended, firstErr)
 	require.Equal(t, exitOK, code, stderr)
 	require.Equal(t, exitOK, joined, stderr)
-	require.Regexp(t, `acme +as the schema says +\d+ of 64 parts to version \d+\n`, stdout.String())
+	require.Regexp(t, `acme +as the schema says +\d+ of 64 parts for version \d+\n`, stdout.String())
 	require.Regexp(t, `mope/column, tenant acme: a conversion has begun before, and done \d+ of 64 parts; this joins it\n`, stderr.String())
 	require.Regexp(t, `"tenant":"acme","rows":\d+,"converted":[1-9]\d*,"unreadable":0,"complete":true\}\n`, stdout.String())
 	require.Regexp(t, `^mope/column, tenant acme: \d+ rows read, \d+ of them written anew\n$`, firstOut.String())
@@ -189,7 +189,7 @@ func TestInterruptedConversionOfATenant(t *testing.T) {
 	require.Regexp(t, `^mope/key, tenant acme: \d+ rows read, \d+ of them written anew; not finished\n$`, stdout.String())
 
 	require.Contains(t, run("tenant", "convert", "acme", "--table", "mope/key"), "written anew\n")
-	require.Regexp(t, `acme +as the schema says +done to version \d+\n`, run("tenant", "status", "--table", "mope/key"))
+	require.Regexp(t, `acme +as the schema says +done for version \d+\n`, run("tenant", "status", "--table", "mope/key"))
 	require.Contains(t, run("tenant", "convert", "acme", "--table", "mope/key"), "3000 rows read, 0 of them")
 	require.Contains(t, run("verify", "--tenant", "acme"), "mope/key, tenant acme: 3000 rows, 3000 cells, 0 index entries; sound\n")
 }

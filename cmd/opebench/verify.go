@@ -52,7 +52,7 @@ The exit code is 3 if there is a fault that was not mended.`,
 	f.SortFlags = false
 	opts.keptStore.bind(f)
 	f.StringArrayVar(&opts.tables, "table", nil, "`name` of a table, may be repeated (default all)")
-	f.StringVar(&opts.tenant, "tenant", "", "`name` of a tenant: check what it has in tables with\ntenants, and nothing else")
+	f.StringVar(&opts.tenant, "tenant", "", "`name` of a tenant: check what it has in tables with\ntenants, and nothing else (default all tenants)")
 	f.BoolVar(&opts.repair, "repair", false, "mend what can be mended without touching rows")
 	f.DurationVar(&opts.grace, "grace", store.DefaultGrace, "how `long` an index entry must point to no row\nbefore --repair drops it; it must be longer than\nany write takes")
 	f.IntVar(&opts.every, "every", 1, "encrypt the values of one row in `n` again and\ncompare; the other checks are of all rows")
