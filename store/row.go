@@ -242,6 +242,9 @@ func plainCell(h seal.Header, n int) []byte {
 	return append(b, h.Write[:]...)
 }
 
+// sealed reports whether a cell is not a plain one.
+func sealed(cell []byte) bool { return len(cell) > 0 && cell[0] != plainFormat }
+
 // openPlain returns what is in a plain cell.
 func openPlain(cell []byte) ([]byte, seal.Header, error) {
 	var h seal.Header
@@ -287,6 +290,11 @@ func (t *view) openKeyCell(cell []byte, s *scratch) ([]byte, seal.Header, error)
 // open returns the value in a cell, which is in the clear or not, the write it belongs to and, for
 // a searched column, what its posting carries.
 func (c *column) open(cell []byte, clear bool, s *scratch) (value any, write writeID, search []byte, err error) {
+	// One that is sealed counts where it may be plain: a conversion that makes it plain and one that
+	// seals it leave such a row if they are made at the same time. In the other direction that cannot
+	// be: of two values with one timestamp the greater one is left, and sealed cells begin with a
+	// greater byte. Nor could it count, since anybody can write a plain cell.
+	clear = clear && !(c.sealer != nil && sealed(cell))
 	if len(cell) > 0 && (cell[0] == plainFormat) != clear || !clear && c.sealer == nil {
 		return nil, write, nil, fmt.Errorf("column %q: %w: the cell is not stored as the key cell says", c.name, ErrTampered)
 	}

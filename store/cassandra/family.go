@@ -357,6 +357,11 @@ func (f *family) Apply(ctx context.Context, mutations ...driver.Mutation) error 
 
 // Replace implements [driver.Family]. A replacement has the timestamp right behind that of the cell
 // that was seen: less than those of all later mutations, which win by it.
+//
+// What it deletes, it deletes with the timestamp of that cell itself. No cell that was there is
+// younger, and what another replacement puts at the same time stays: of a put and a deletion with
+// one timestamp the deletion would win, so that a row could be left which lacks a cell of the very
+// replacement that has won.
 func (f *family) Replace(ctx context.Context, replacements ...driver.Replacement) error {
 	if err := f.spec.CheckReplacements(replacements); err != nil {
 		return err
@@ -523,11 +528,11 @@ func (f *family) statements(b *batch, add func(stmt string, values []any)) {
 	for i, m := range b.mutations {
 		if b.stamps != nil {
 			add = func(stmt string, values []any) {
-				at := len(values) // behind what is put, in front of what is deleted
+				at, stamp := len(values), b.stamps[i] // behind what is put, in front of what is deleted
 				if strings.HasPrefix(stmt, "DELETE") {
-					at = 0
+					at, stamp = 0, stamp-1
 				}
-				plain(f.stamped[stmt], slices.Insert(values, at, any(b.stamps[i])))
+				plain(f.stamped[stmt], slices.Insert(values, at, any(stamp)))
 			}
 		}
 		if m.DeleteRow {

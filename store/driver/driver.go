@@ -143,9 +143,10 @@ type Family interface {
 	// what only one of the two names may be left as that one says.
 	//
 	// Of two replacements with one Seen, neither of which saw the other, one is left. On Cassandra
-	// that goes cell by cell, by the greater value, a delete being greater than any. So such two
-	// must delete the same cells, and their values begin with something of the replacement's own,
-	// after what both have in common. Or they are not made at the same time.
+	// that goes cell by cell: of what both put the greater value is left, and what only one of them
+	// puts is there, even where the other deletes it. So whichever is left in one cell must make
+	// sense beside the cells of the other; or their values begin with something of the replacement's
+	// own, after what both have in common; or they are not made at the same time.
 	Replace(ctx context.Context, replacements ...Replacement) error
 
 	// CheckAndPut puts cells into a row if, and only if, the cell expect.Qualifier of that row

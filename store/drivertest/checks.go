@@ -1732,6 +1732,23 @@ func checkReplace(tb testing.TB, s *suite) {
 			replace(tb, f, replacement(generation(p+"h", 1, "none"), seen(tb, f, p+"h", "id")))
 			require.Empty(tb, get(tb, f, p+"h", driver.Slice{Head: true, Start: b("zz")}))
 		}
+		// Of two replacements of one row, the one whose name is left has all that it put, whatever the
+		// other one deletes.
+		for i, names := range [][2]string{{"1", "2"}, {"2", "1"}} {
+			key := fmt.Sprint(p, "both", i)
+			apply(tb, f, row(key, put("id", "old"), put("x", "old"), put("y", "old")))
+			read := seen(tb, f, key, "id")
+			of := map[string]string{names[0]: "x", names[1]: "y"}
+			for _, name := range names {
+				q := of[name]
+				replace(tb, f, driver.Replacement{
+					Row: b(key), Seen: read, Puts: []driver.Cell{put("id", name), put(q, name)}, Deletes: bs(string("yx"[q[0]-'x'])),
+				})
+			}
+			left := get(tb, f, key, driver.Slice{})
+			name := strings.TrimPrefix(left[0], "id=")
+			require.Contains(tb, left, of[name]+"="+name)
+		}
 		// A row can be replaced by nothing.
 		m := generation(p+"gone", 1, "old")
 		apply(tb, f, m)
