@@ -254,19 +254,28 @@ func (tbl *Table) Update(ctx context.Context, rows ...Row) (err error) {
 	}
 	ctx, end := t.st.observer.operation(ctx, "update", t.family())
 	defer func() { end(len(rows), err) }()
-	if err := t.update(ctx, rows); err != nil {
+	var updates []*updated
+	t, err = tbl.checked(ctx, t, func(t *view) (err error) {
+		updates, err = t.updates(ctx, rows)
+		return err
+	})
+	if err == nil {
+		err = t.inChunks(len(rows), func(from, to int) error { return t.updateChunk(ctx, updates[from:to], from) })
+	}
+	if err != nil {
 		return fmt.Errorf("store: update %q: %w", t.schema.Name, t.gone(err))
 	}
 	return nil
 }
 
-func (t *view) update(ctx context.Context, rows []Row) error {
+// updates returns what an Update with the given rows is to do.
+func (t *view) updates(ctx context.Context, rows []Row) ([]*updated, error) {
 	if !t.schema.Conditional {
-		return fmt.Errorf("%w: rows of a table without Conditional are written as a whole: use Put", ErrSchema)
+		return nil, fmt.Errorf("%w: rows of a table without Conditional are written as a whole: use Put", ErrSchema)
 	}
 	for i, row := range rows {
 		if err := t.checkNames(row); err != nil {
-			return &RowError{i, err}
+			return nil, &RowError{i, err}
 		}
 	}
 	keys, err := t.exactKeys(ctx, rows)
@@ -274,22 +283,22 @@ func (t *view) update(ctx context.Context, rows []Row) error {
 		if row := (*RowError)(nil); !errors.As(err, &row) {
 			err = undone(0, len(rows), err)
 		}
-		return err
+		return nil, err
 	}
 	updates := make([]*updated, len(rows))
 	distinct := make(distinctKeys, len(rows))
 	for i, row := range rows {
 		if keys[i] == nil {
-			return &RowError{i, ErrNoRow}
+			return nil, &RowError{i, ErrNoRow}
 		}
 		if err := distinct.add(keys[i], i, "update"); err != nil {
-			return &RowError{i, err}
+			return nil, &RowError{i, err}
 		}
 		if updates[i], err = t.updated(keys[i], row); err != nil {
-			return &RowError{i, err}
+			return nil, &RowError{i, err}
 		}
 	}
-	return t.inChunks(len(rows), func(from, to int) error { return t.updateChunk(ctx, updates[from:to], from) })
+	return updates, nil
 }
 
 // An updated row is the new values of some of its columns.
@@ -329,6 +338,17 @@ func (t *view) updateChunk(ctx context.Context, updates []*updated, from int) er
 		err := now.commit(ctx, changes)
 		newer := newerRow(0)
 		if !errors.As(err, &newer) {
+			if err != nil && !t.st.guards.noFailed {
+				// Some rows may have been updated, under a schema that is no longer.
+				var tried []*record
+				for _, c := range changes {
+					tried = append(tried, c.tried[:min(1, len(c.tried))]...)
+				}
+				if unsettled := now.settleWrites(ctx, tried); unsettled != nil {
+					err = errors.Join(err, unsettled)
+				}
+				err = now.late(err)
+			}
 			if err != nil {
 				return err
 			}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -202,7 +203,7 @@ func (c *converter) run(ctx context.Context) error {
 			if p.Target > t.changed || p.Target == t.changed && !p.Over {
 				return p, false
 			}
-			return sweep{Round: p.Round + 1, Target: t.changed, Parts: make([]bool, sweepParts)}, true
+			return sweep{Round: p.Round + 1, Target: t.changed, Parts: make([]bool, cmp.Or(t.st.guards.parts, sweepParts))}, true
 		})
 		if err != nil {
 			return err
@@ -461,7 +462,7 @@ func (t *view) older(cells []driver.Cell, entries entries) (older bool, own int,
 		}
 		own++
 		at := slices.IndexFunc(cells, func(cell driver.Cell) bool { return string(cell.Qualifier) == string(c.id[:]) })
-		if !e.clear && at > 0 && !c.sealer.newest(cells[at].Value) {
+		if at > 0 && (e.clear && sealed(cells[at].Value) || !e.clear && !c.sealer.newest(cells[at].Value)) {
 			return true, 0, nil
 		}
 	}

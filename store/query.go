@@ -177,7 +177,11 @@ func (t *view) find(ctx context.Context, q Query, e *Explanation) iter.Seq2[*fou
 
 // findOnce does so in this view, and reports whether to do it again in a newer one.
 func (t *view) findOnce(ctx context.Context, q Query, e *Explanation, yield func(*found, error) bool) (again bool) {
-	f, err := t.finder(ctx, q, e)
+	var f *finder
+	_, err := t.tbl.checked(ctx, t, func(t *view) (err error) {
+		f, err = t.finder(ctx, q, e)
+		return err
+	})
 	if err != nil {
 		yield(nil, err)
 		return false

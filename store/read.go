@@ -22,11 +22,14 @@ func (tbl *Table) Get(ctx context.Context, key Row, columns ...string) (_ Row, e
 	}
 	ctx, end := t.st.observer.operation(ctx, "get", t.family())
 	defer func() { end(1, err) }()
-	want, err := t.want(columns)
-	if err != nil {
-		return nil, fmt.Errorf("store: get from %q: %w", t.schema.Name, err)
-	}
-	rowKey, err := t.exactKey(ctx, key)
+	var want []bool
+	var rowKey []byte
+	t, err = tbl.checked(ctx, t, func(t *view) (err error) {
+		if want, err = t.want(columns); err == nil {
+			rowKey, err = t.exactKey(ctx, key)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("store: get from %q: %w", t.schema.Name, t.gone(err))
 	}

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -100,6 +101,14 @@ func (f *meddledFamily) Replace(ctx context.Context, replacements ...driver.Repl
 		}
 		return f.Committer.Apply(ctx, mutations...)
 	})
+}
+
+func (f *meddledFamily) CheckAndPut(ctx context.Context, row []byte, expect driver.Cell, puts ...driver.Cell) (done bool, err error) {
+	err = f.change(ctx, func() (err error) {
+		done, err = f.Committer.CheckAndPut(ctx, row, expect, puts...)
+		return err
+	})
+	return done, err
 }
 
 func (f *meddledFamily) Commit(ctx context.Context, row []byte, expect, puts []driver.Cell, deletes [][]byte) (done bool, err error) {
@@ -483,5 +492,291 @@ func TestConvertCrashesAtEveryCall(t *testing.T) {
 			t.Logf("%d crashes, in up to %d calls", died, calls)
 			require.Greater(t, died, 2*sweepParts/step, "there are some calls for each part")
 		})
+	}
+}
+
+// A Put that fails after it has written, while another client changes the schema and converts the
+// table, still makes sure of what it may have written, and says what it cannot be sure of.
+func TestFailedPutIsSettled(t *testing.T) {
+	value := Field[int16]("value")
+	for _, layout := range []Layout{Packed, CellPerColumn} {
+		for _, call := range []string{"put", "conditional put", "update"} {
+			// run returns the error of the call, and what is wrong with the row then.
+			run := func(t *testing.T, guards schemaGuards, blind bool) (error, []string) {
+				memory, ctx := drivertest.NewMemory(), t.Context()
+				other := stores(t, memory, 1)[0]
+				theirs, err := other.Create(ctx, staleSchema(layout, call != "put"))
+				require.NoError(t, err)
+				require.NoError(t, theirs.Put(ctx, staleRow(1, 5), staleRow(2, 6)))
+				armed, failing := false, false
+				db := &meddled{DB: memory, before: func() {
+					require.NoError(t, other.Alter(ctx, "t", ChangeColumn(OrderedColumn("value", Int16, MOPE))))
+					if call != "update" { // which would find out by that
+						_, err := theirs.Convert(ctx, nil)
+						require.NoError(t, err)
+					}
+				}}
+				st := stores(t, drivertest.NewFaulty(db, func(op drivertest.Op) drivertest.Fault {
+					switch {
+					case !armed:
+					case op.Family[0] == 't' && !op.Reads() && !failing:
+						failing = true
+						return drivertest.FailAfter
+					case failing && (op.Family[0] == 't' && op.Reads() && call != "put" || blind):
+						// A conditional change would be resolved by that.
+						armed = blind
+						return drivertest.FailBefore
+					}
+					return drivertest.NoFault
+				}), 1)[0]
+				tbl, err := st.Table(ctx, "t")
+				require.NoError(t, err)
+				st.guards = guards
+				armed = true
+				id := int64(9)
+				if call == "update" {
+					id = 1
+					err = tbl.Update(ctx, Row{"id": id, "value": int16(77)})
+				} else {
+					err = tbl.Put(ctx, staleRow(id, 77))
+				}
+				want := staleRow(id, 77)
+				if call == "update" {
+					want["note"] = int16(-5)
+					_, converted := theirs.Convert(ctx, nil)
+					require.NoError(t, converted)
+				}
+				require.True(t, failing)
+				return err, misplaced(t, memory, want, value.Equal(77), "value")
+			}
+			t.Run(fmt.Sprintf("%v/%s", layout, call), func(t *testing.T) {
+				err, faults := run(t, schemaGuards{}, false)
+				var batch *BatchError
+				require.ErrorAs(t, err, &batch)
+				require.Equal(t, []int{0}, batch.Failed)
+				require.ErrorIs(t, err, drivertest.ErrInjected)
+				require.ErrorContains(t, err, "the schema was changed meanwhile")
+				require.Empty(t, faults)
+				if call == "update" {
+					return
+				}
+				_, faults = run(t, schemaGuards{noFailed: true}, false)
+				require.NotEmpty(t, faults, "the failed rows need not be looked after")
+				err, faults = run(t, schemaGuards{}, true)
+				require.ErrorContains(t, err, "may be stored as the schema was")
+				require.NotEmpty(t, faults)
+			})
+		}
+	}
+}
+
+// What another client has just made of the schema counts before a name is refused. A name that nobody
+// knows costs one read.
+func TestNamesOfColumnsThatOthersMade(t *testing.T) {
+	ctx := t.Context()
+	more := Field[int16]("more")
+	calls := map[string]func(tbl *Table) error{
+		"put": func(tbl *Table) error {
+			row := staleRow(1, 77)
+			row["more"] = int16(5)
+			return tbl.Put(ctx, row)
+		},
+		"get": func(tbl *Table) error {
+			row, err := tbl.Get(ctx, Row{"id": int64(1)}, "more")
+			if err == nil {
+				require.Equal(t, Row{"id": int64(1), "more": int16(5)}, row)
+			}
+			return err
+		},
+		"where": func(tbl *Table) error {
+			for row, err := range tbl.Query(ctx, Query{Where: more.Equal(5)}) {
+				if err != nil {
+					return err
+				}
+				require.Equal(t, int64(1), row["id"])
+			}
+			return nil
+		},
+		"columns": func(tbl *Table) error {
+			for _, err := range tbl.Query(ctx, Query{Columns: []string{"more"}}) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"update": func(tbl *Table) error { return tbl.Update(ctx, Row{"id": int64(1), "more": int16(5)}) },
+		"page": func(tbl *Table) error {
+			_, _, err := tbl.Page(ctx, Query{Where: more.AtLeast(0), Limit: 5})
+			return err
+		},
+		"explain": func(tbl *Table) error {
+			_, err := tbl.Explain(ctx, Query{Where: more.Equal(5)})
+			return err
+		},
+		"get by another key": func(tbl *Table) error {
+			_, err := tbl.Get(ctx, Row{"number": int64(1)})
+			return err
+		},
+		"delete by another key": func(tbl *Table) error { return tbl.Delete(ctx, Row{"number": int64(2)}) },
+	}
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			memory := drivertest.NewMemory()
+			other := stores(t, memory, 1)[0]
+			theirs, err := other.Create(ctx, staleSchema(Packed, name == "update"))
+			require.NoError(t, err)
+			require.NoError(t, theirs.Put(ctx, staleRow(1, 77)))
+			var counted []string
+			counting := false
+			open := func() (*Store, *Table) {
+				counting = false
+				st := stores(t, drivertest.NewFaulty(memory, func(op drivertest.Op) drivertest.Fault {
+					if counting && op.Method != "Family" && op.Method != "Snapshot" {
+						counted = append(counted, op.Method+" "+op.Family)
+					}
+					return drivertest.NoFault
+				}), 1)[0]
+				tbl, err := st.Table(ctx, "t")
+				require.NoError(t, err)
+				counting = true
+				return st, tbl
+			}
+			_, tbl := open()
+			require.ErrorIs(t, call(tbl), ErrColumn)
+			require.Equal(t, []string{"Get catalogue"}, counted)
+
+			st, tbl := open()
+			if name == "get by another key" || name == "delete by another key" {
+				require.NoError(t, other.Alter(ctx, "t", RenameColumn("id", "number")))
+			} else {
+				require.NoError(t, other.Alter(ctx, "t", AddColumn(OrderedColumn("more", Int16, MOPE))))
+				row := staleRow(1, 77)
+				row["more"] = int16(5)
+				require.NoError(t, theirs.Put(ctx, row))
+			}
+			st.guards.noSecondLook = true
+			require.ErrorIs(t, call(tbl), ErrColumn)
+			st.guards.noSecondLook = false
+			require.NoError(t, call(tbl))
+		})
+	}
+}
+
+// A client with an old schema sleeps before it updates or deletes a row under a condition, while
+// another one changes the schema, and converts the rows or updates this one too, or does not.
+func TestUpdateAndDeleteSleepThroughAlter(t *testing.T) {
+	value := Field[int16]("value")
+	for name, c := range map[string]struct {
+		changes []Change // nil for new keys
+		becomes func(row Row)
+		by      string // what the value drives once rows are converted
+	}{
+		"keys":               {by: "all rows"},
+		"ordered":            {changes: []Change{ChangeColumn(OrderedColumn("value", Int16, MOPE))}, by: "value"},
+		"mutable":            {changes: []Change{ChangeColumn(OrderedColumn("value", Int16, Kerschbaum))}, by: "value"},
+		"plain":              {changes: []Change{ChangeColumn(PlainColumn("value", Int16))}, by: "all rows"},
+		"no longer searched": {changes: []Change{ChangeColumn(RandomisedColumn("kind", Int16))}, by: "all rows"},
+		"sealed":             {changes: []Change{ChangeColumn(RandomisedColumn("zone", String))}, by: "all rows"},
+		"renamed": {
+			changes: []Change{RenameColumn("zone", "place"), RenameColumn("kind", "zone")},
+			becomes: func(row Row) {
+				row["place"], row["zone"] = row["zone"], row["kind"]
+				delete(row, "kind")
+			}, by: "all rows",
+		},
+		"dropped": {
+			changes: []Change{DropColumn("kind")},
+			becomes: func(row Row) { delete(row, "kind") }, by: "all rows",
+		},
+		"another of its name": {
+			changes: []Change{DropColumn("kind"), AddColumn(OrderedColumn("kind", Int16, MOPE))},
+			becomes: func(row Row) { delete(row, "kind") }, by: "all rows",
+		},
+	} {
+		for _, layout := range []Layout{Packed, CellPerColumn} {
+			for _, oneCell := range []bool{false, true} {
+				for _, then := range []string{"", "convert", "update", "update and convert"} {
+					for _, remove := range []bool{false, true} {
+						t.Run(fmt.Sprintf("%s/%v/%t/%s/delete=%t", name, layout, oneCell, then, remove), func(t *testing.T) {
+							ctx, memory := t.Context(), drivertest.NewMemory()
+							direct := noSnapshots{memory, oneCell}
+							other := stores(t, direct, 1)[0]
+							theirs, err := other.Create(ctx, staleSchema(layout, true))
+							require.NoError(t, err)
+							require.NoError(t, theirs.Put(ctx, staleRow(1, 5), staleRow(2, 77)))
+							want, slept := staleRow(1, 77), false
+							want["note"] = int16(-5)
+							db := &meddled{DB: memory, before: func() {
+								slept = true
+								if c.changes == nil {
+									require.NoError(t, other.RotateKeys(ctx, "t"))
+								} else {
+									require.NoError(t, other.Alter(ctx, "t", c.changes...))
+								}
+								if strings.Contains(then, "update") {
+									want["note"] = int16(9)
+									require.NoError(t, theirs.Update(ctx, Row{"id": int64(1), "note": int16(9)}))
+								}
+								if strings.Contains(then, "convert") {
+									_, err := theirs.Convert(ctx, nil)
+									require.NoError(t, err)
+								}
+							}}
+							stale, err := stores(t, noSnapshots{db, oneCell}, 1)[0].Table(ctx, "t")
+							require.NoError(t, err)
+							if remove {
+								require.NoError(t, stale.Delete(ctx, Row{"id": int64(1)}))
+							} else {
+								require.NoError(t, stale.Update(ctx, Row{"id": int64(1), "value": int16(77)}))
+							}
+							require.True(t, slept)
+							fresh, err := stores(t, direct, 1)[0].Table(ctx, "t")
+							require.NoError(t, err)
+							check := func() {
+								t.Helper()
+								got, err := fresh.Get(ctx, Row{"id": int64(1)})
+								require.NoError(t, err)
+								ids, _ := answer(t, fresh, value.Equal(77))
+								if remove {
+									require.Nil(t, got)
+									require.Equal(t, []int64{2}, ids)
+								} else {
+									require.Equal(t, want, got)
+									require.Equal(t, []int64{1, 2}, ids)
+								}
+								ids, _ = answer(t, fresh, value.Equal(5))
+								require.Empty(t, ids)
+								report, err := fresh.Verify(ctx, nil)
+								require.NoError(t, err)
+								require.Empty(t, report.Faults)
+							}
+							if c.becomes != nil {
+								c.becomes(want)
+							}
+							check()
+							if !remove && then == "update and convert" {
+								_, by := answer(t, fresh, value.Equal(77))
+								require.Equal(t, c.by, by)
+							}
+							_, err = fresh.Convert(ctx, nil)
+							require.NoError(t, err)
+							check()
+							_, by := answer(t, fresh, value.Equal(77))
+							require.Equal(t, c.by, by)
+							// What is left of a row that was deleted is in nobody's way.
+							next := staleRow(1, 6)
+							if c.becomes != nil {
+								c.becomes(next)
+							}
+							require.NoError(t, fresh.Put(ctx, next))
+							got, err := fresh.Get(ctx, Row{"id": int64(1)})
+							require.NoError(t, err)
+							require.Equal(t, next, got)
+						})
+					}
+				}
+			}
+		}
 	}
 }

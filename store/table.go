@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"hash"
 	"slices"
@@ -98,6 +99,24 @@ func (tbl *Table) atLeast(ctx context.Context, version uint32) (*view, error) {
 			return nil, err
 		}
 	}
+}
+
+// checked checks what a caller says of rows against a view. What this client knows may be old: before
+// a name or a value is refused, the catalogue is read, once, and where the schema is another by now that
+// one counts. It returns the view that counts.
+func (tbl *Table) checked(ctx context.Context, t *view, check func(*view) error) (*view, error) {
+	err := check(t)
+	if !errors.Is(err, ErrColumn) || t.st.guards.noSecondLook {
+		return t, err
+	}
+	now, failed := tbl.refresh(ctx)
+	switch {
+	case failed != nil:
+		return t, fmt.Errorf("%w; whether the schema was changed could not be read: %w", err, failed)
+	case now.same(t):
+		return t, err
+	}
+	return now, check(now)
 }
 
 // A view is a table as of one version of the catalogue. It is never changed.

@@ -34,10 +34,16 @@ func (tbl *Table) Put(ctx context.Context, rows ...Row) (err error) {
 	ctx, end := t.st.observer.operation(ctx, "put", t.family())
 	defer func() { end(len(rows), err) }()
 	records := make([]*record, len(rows))
-	for i, row := range rows {
-		if records[i], err = t.check(row); err != nil {
-			return fmt.Errorf("store: put into %q: %w", t.schema.Name, &RowError{i, err})
+	t, err = tbl.checked(ctx, t, func(t *view) (err error) {
+		for i, row := range rows {
+			if records[i], err = t.check(row); err != nil {
+				return &RowError{i, err}
+			}
 		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("store: put into %q: %w", t.schema.Name, err)
 	}
 	// A stateful scheme gives ciphertexts out by writing to its index; values without rows do no harm
 	// there.
@@ -55,14 +61,17 @@ func (tbl *Table) Put(ctx context.Context, rows ...Row) (err error) {
 		}
 	}
 	err = t.inChunks(len(rows), func(from, to int) error { return t.write(ctx, records[from:to]) })
-	written := len(rows)
+	reached := len(rows)
 	if failed := (*BatchError)(nil); errors.As(err, &failed) {
-		written = failed.Failed[0]
+		// Rows of the chunk that failed may have been written, too.
+		if reached = failed.Failed[0]; !t.st.guards.noFailed {
+			reached = min(len(rows), reached+writeChunk)
+		}
 	}
-	if settled := t.settleWrites(ctx, records[:written]); settled != nil {
-		err = undone(0, len(rows), errors.Join(err, settled))
+	if unsettled := t.settleWrites(ctx, records[:reached]); unsettled != nil {
+		err = undone(0, len(rows), errors.Join(err, unsettled))
 	}
-	if err != nil {
+	if err = t.late(err); err != nil {
 		return fmt.Errorf("store: put into %q: %w", t.schema.Name, t.gone(err))
 	}
 	return nil
@@ -80,6 +89,16 @@ func (d distinctKeys) add(key []byte, row int, do string) error {
 	return nil
 }
 
+// late adds to the error of a call of which some rows may yet be written that the schema was changed
+// meanwhile, and what remains to be done.
+func (t *view) late(err error) error {
+	if err == nil || t.tbl.now().same(t) {
+		return err
+	}
+	return fmt.Errorf("%w; the schema was changed meanwhile: if a write takes effect late, columns that were changed "+
+		"do not lead to its row until that is written again or converted", err)
+}
+
 // settleWrites makes sure that rows which were written under this view are such as others expect
 // them, who may know more of the table. The catalogue tells: it is changed before anybody relies on
 // rows being stored in a new way. It is read after the last write, so that a change which it does
@@ -88,6 +107,15 @@ func (t *view) settleWrites(ctx context.Context, records []*record) error {
 	if len(records) == 0 || t.st.guards.noVersion {
 		return nil
 	}
+	err := t.settle(ctx, records)
+	if err == nil || errors.Is(err, ErrNoTable) || errors.Is(err, ErrNoTenant) || errors.Is(err, ErrTampered) {
+		return err
+	}
+	return fmt.Errorf("the rows may be stored as the schema was, so that columns which were changed do not lead to them "+
+		"until they are written again or converted: %w", err)
+}
+
+func (t *view) settle(ctx context.Context, records []*record) error {
 	for t := t; ; {
 		version, err := t.st.catalogue.version(ctx, t.st.catalogue.family)
 		if err != nil || version == t.version {
@@ -110,8 +138,13 @@ func (t *view) settleWrites(ctx context.Context, records []*record) error {
 // schemaGuards switches off what makes changes of a schema safe, so that tests can tell that they
 // would notice. The zero value has everything on.
 type schemaGuards struct {
+	parts int // of a conversion; 0 is sweepParts
+
 	noVersion bool // the version is not read after the last write
 	noSince   bool // cells are not told by when their column came
+
+	noFailed     bool // rows of a chunk that failed are not settled
+	noSecondLook bool // a name is refused without a look at the catalogue
 }
 
 // Delete removes rows by their keys: of each Row, the key parts are read and must be there,
@@ -123,7 +156,11 @@ func (tbl *Table) Delete(ctx context.Context, keys ...Row) (err error) {
 	}
 	ctx, end := t.st.observer.operation(ctx, "delete", t.family())
 	defer func() { end(len(keys), err) }()
-	rowKeys, err := t.exactKeys(ctx, keys)
+	var rowKeys [][]byte
+	t, err = tbl.checked(ctx, t, func(t *view) (err error) {
+		rowKeys, err = t.exactKeys(ctx, keys)
+		return err
+	})
 	if err != nil {
 		if row := (*RowError)(nil); !errors.As(err, &row) {
 			err = undone(0, len(keys), err)
@@ -323,6 +360,9 @@ var postingCell = driver.Cell{Qualifier: []byte{}, Value: []byte{}}
 
 // post makes postings durable.
 func (t *view) post(ctx context.Context, keys [][]byte) error {
+	if len(keys) == 0 {
+		return nil
+	}
 	puts := make([]driver.Mutation, len(keys))
 	for i, key := range keys {
 		puts[i] = driver.Mutation{Row: key, Puts: []driver.Cell{postingCell}}
@@ -332,6 +372,9 @@ func (t *view) post(ctx context.Context, keys [][]byte) error {
 
 // unpost removes postings.
 func (t *view) unpost(ctx context.Context, keys [][]byte) error {
+	if len(keys) == 0 {
+		return nil
+	}
 	drops := make([]driver.Mutation, len(keys))
 	for i, key := range keys {
 		drops[i] = driver.Mutation{Row: key, DeleteRow: true}

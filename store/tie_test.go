@@ -1,0 +1,291 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/drivertest"
+)
+
+// Two clients that know different schemas convert a row which both have read as it was. Where the
+// later of two writes is not told by a condition but by a timestamp, the two have the same, and each
+// cell is left as one of them says. A tieRule is how that is decided.
+type tieRule struct {
+	deletesWin bool // over what the other one puts, as if they had its timestamp
+	anyValue   bool // of a cell that both put may be left, not only the greater one
+}
+
+// replacing is a family that notes replacements and makes none.
+type replacing struct {
+	driver.Family
+	noted []driver.Replacement
+}
+
+func (f *replacing) Replace(_ context.Context, replacements ...driver.Replacement) error {
+	f.noted = append(f.noted, replacements...)
+	return nil
+}
+
+// conversionOf returns how a client with the view converts a row, if it does.
+func conversionOf(t *testing.T, v *view, row driver.Row) (driver.Replacement, bool) {
+	t.Helper()
+	noting, data := *v, &replacing{Family: v.data}
+	noting.data = data
+	converted, unreadable, err := noting.convert(t.Context(), []driver.Row{row})
+	require.NoError(t, err)
+	require.Zero(t, unreadable)
+	require.Len(t, data.noted, converted)
+	if converted == 0 {
+		return driver.Replacement{}, false
+	}
+	return data.noted[0], true
+}
+
+// merges returns every row that two replacements of one can leave.
+func merges(row driver.Row, a, b driver.Replacement, rule tieRule) (rows [][]driver.Cell) {
+	may := make(map[string][][]byte) // by qualifier, what may be left there; nil is nothing
+	for _, c := range row.Cells {
+		may[string(c.Qualifier)] = [][]byte{c.Value}
+	}
+	for _, r := range []driver.Replacement{a, b} {
+		for _, q := range r.Deletes {
+			may[string(q)] = [][]byte{nil}
+		}
+	}
+	puts := func(r driver.Replacement, q string) []byte {
+		for _, c := range r.Puts {
+			if string(c.Qualifier) == q {
+				return c.Value
+			}
+		}
+		return nil
+	}
+	for _, c := range slices.Concat(a.Puts, b.Puts) {
+		q := string(c.Qualifier)
+		ofA, ofB := puts(a, q), puts(b, q)
+		switch {
+		case ofA == nil, ofB == nil:
+			may[q] = [][]byte{c.Value}
+			other := a
+			if ofB == nil {
+				other = b
+			}
+			if rule.deletesWin && slices.ContainsFunc(other.Deletes, func(d []byte) bool { return string(d) == q }) {
+				may[q] = [][]byte{nil}
+			}
+		case ofA[0] != ofB[0] && !rule.anyValue: // what follows is random, or the id of a key
+			may[q] = [][]byte{slices.MaxFunc([][]byte{ofA, ofB}, bytes.Compare)}
+		default:
+			may[q] = [][]byte{ofA, ofB}
+		}
+	}
+	rows = [][]driver.Cell{nil}
+	for _, q := range slices.Sorted(maps.Keys(may)) {
+		var longer [][]driver.Cell
+		for _, cells := range rows {
+			for _, value := range may[q] {
+				if value != nil {
+					longer = append(longer, append(slices.Clip(cells), driver.Cell{Qualifier: []byte(q), Value: value}))
+				} else {
+					longer = append(longer, cells)
+				}
+			}
+		}
+		rows = longer
+	}
+	return rows
+}
+
+// tied is two changes of a table, and what three clients know of it: one before the first, one
+// between the two, one after the second.
+type tied struct {
+	db    driver.DB
+	want  Row
+	views [3]*view
+}
+
+// faults returns what is wrong with the rows that two conversions, by the clients behind the first and
+// the second change, can leave, and how many such rows there are.
+func (c *tied) faults(t *testing.T, rule tieRule) (faults []string, rows int) {
+	t.Helper()
+	ctx, data := t.Context(), c.views[0].data
+	key, err := c.views[0].exactKey(ctx, c.want)
+	require.NoError(t, err)
+	row := driver.Row{Key: key}
+	row.Cells, err = data.Get(ctx, key, driver.Slice{Stamps: true})
+	require.NoError(t, err)
+	a, both := conversionOf(t, c.views[1], row)
+	b, converted := conversionOf(t, c.views[2], row)
+	if !both || !converted {
+		return nil, 0
+	}
+	wrong := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	for _, cells := range merges(row, a, b, rule) {
+		rows++
+		require.NoError(t, data.Apply(ctx, driver.Mutation{Row: key, DeleteRow: true}))
+		require.NoError(t, data.Apply(ctx, driver.Mutation{Row: key, Puts: cells}))
+		for i, v := range c.views {
+			v.tbl.current.Store(v) // it has not heard of anything since
+			got, err := v.tbl.Get(ctx, c.want)
+			if err != nil {
+				wrong("client %d: %v", i, err)
+				continue
+			}
+			for name, value := range c.want {
+				_, dropped := c.views[2].byName[name]
+				if dropped = !dropped; got[name] != value && !(dropped && got[name] == nil) {
+					wrong("client %d: %s is %v", i, name, got[name])
+				}
+			}
+		}
+		// Whoever converts the row next makes it what it should be.
+		if err := c.views[2].convertWrites(ctx, []*record{{key: key}}); err != nil {
+			wrong("convert: %v", err)
+			continue
+		}
+		got, err := data.Get(ctx, key, driver.Slice{})
+		require.NoError(t, err)
+		if old, err := c.views[2].outdated(driver.Row{Key: key, Cells: got}, new(scratch)); old || err != nil {
+			wrong("it is not converted: %v", err)
+		}
+		r, err := c.views[2].read(ctx, key, nil)
+		if err != nil || r == nil {
+			wrong("converted: %v", err)
+			continue
+		}
+		for name, value := range c.views[2].row(r, nil) {
+			if value != c.want[name] {
+				wrong("converted: %s is %v", name, value)
+			}
+		}
+		postings := 0
+		if c.views[2].postings != nil {
+			for _, key := range c.views[2].postingKeys(r) {
+				cells, err := c.views[2].postings.Get(ctx, key, driver.Slice{})
+				require.NoError(t, err)
+				postings += 1 - len(cells)
+			}
+		}
+		if postings != 0 {
+			wrong("converted: %d postings are missing", postings)
+		}
+	}
+	return faults, rows
+}
+
+// checkTies does so by the rule of the databases, and by others under which some row must be at fault.
+func checkTies(t *testing.T, made func() *tied, fatal map[string]bool) {
+	t.Helper()
+	faults, rows := made().faults(t, tieRule{})
+	require.Empty(t, faults)
+	ties += rows
+	for name, rule := range map[string]tieRule{"deletes": {deletesWin: true}, "values": {anyValue: true}} {
+		if faults, _ := made().faults(t, rule); len(faults) > 0 {
+			fatal[name] = true
+		}
+	}
+}
+
+var ties int
+
+func TestTiedConversionsOfOneRow(t *testing.T) {
+	changes := map[string][]Change{
+		"none":               nil,
+		"keys":               nil,
+		"sealed to plain":    {ChangeColumn(PlainColumn("value", Int16))},
+		"plain to sealed":    {ChangeColumn(RandomisedColumn("zone", String))},
+		"sealed to ordered":  {ChangeColumn(OrderedColumn("value", Int16, MOPE))},
+		"sealed again":       {ChangeColumn(RandomisedColumn("value", Int16))},
+		"no longer searched": {ChangeColumn(RandomisedColumn("kind", Int16))},
+		"ordered":            {ChangeColumn(OrderedColumn("kind", Int16, MOPE))},
+		"dropped":            {DropColumn("note")},
+		"plain, dropped":     {DropColumn("zone")},
+		"another":            {DropColumn("value"), AddColumn(OrderedColumn("more", Int16, MOPE))},
+	}
+	ties = 0
+	fatal := make(map[string]bool)
+	for _, layout := range []Layout{Packed, CellPerColumn} {
+		for first := range changes {
+			for second := range changes {
+				t.Run(fmt.Sprintf("%v/%s/%s", layout, first, second), func(t *testing.T) {
+					made := func() *tied {
+						c := &tied{db: drivertest.NewMemory(), want: staleRow(1, 5)}
+						st := stores(t, c.db, 1)[0]
+						tbl, err := st.Create(t.Context(), staleSchema(layout, false))
+						require.NoError(t, err)
+						require.NoError(t, tbl.Put(t.Context(), c.want))
+						for i, name := range []string{"", first, second} {
+							if name == "keys" {
+								require.NoError(t, st.RotateKeys(t.Context(), "t"))
+							} else if err := st.Alter(t.Context(), "t", changes[name]...); err != nil {
+								t.Skip("one of the changes excludes the other:", err)
+							}
+							tbl, err := stores(t, c.db, 1)[0].Table(t.Context(), "t")
+							require.NoError(t, err)
+							c.views[i] = tbl.now()
+						}
+						return c
+					}
+					checkTies(t, made, fatal)
+				})
+			}
+		}
+	}
+	t.Logf("%d rows", ties)
+	require.Greater(t, ties, 1000)
+}
+
+func TestTiedConversionsOfATenant(t *testing.T) {
+	policies := map[string]*Policy{
+		"none": nil, "keys": nil, "whole": {Whole: true}, "plain": {}, "zone": {Sensitive: []string{"zone"}}, "value": {Sensitive: []string{"value", "note"}},
+	}
+	ties = 0
+	fatal := make(map[string]bool)
+	for _, layout := range []Layout{Packed, CellPerColumn} {
+		for before := range policies {
+			for first := range policies {
+				for second := range policies {
+					t.Run(fmt.Sprintf("%v/%s/%s/%s", layout, before, first, second), func(t *testing.T) {
+						made := func() *tied {
+							c := &tied{db: drivertest.NewMemory(), want: staleRow(1, 5)}
+							st, ctx := stores(t, c.db, 1)[0], t.Context()
+							schema := staleSchema(layout, false)
+							schema.Tenants = true
+							_, err := st.Create(ctx, schema)
+							require.NoError(t, err)
+							require.NoError(t, st.CreateTenant(ctx, "tenant"))
+							for i, name := range []string{before, first, second} {
+								if name == "keys" {
+									require.NoError(t, st.RotateTenantKey(ctx, "tenant"))
+								} else if p := policies[name]; p != nil {
+									require.NoError(t, st.SetPolicy(ctx, "tenant", "t", *p))
+								}
+								tbl, err := stores(t, c.db, 1)[0].Table(ctx, "t")
+								require.NoError(t, err)
+								tbl, err = tbl.Tenant(ctx, "tenant")
+								require.NoError(t, err)
+								if i == 0 {
+									require.NoError(t, tbl.Put(ctx, c.want))
+								}
+								c.views[i] = tbl.now()
+							}
+							return c
+						}
+						checkTies(t, made, fatal)
+					})
+				}
+			}
+		}
+	}
+	t.Logf("%d rows", ties)
+	require.Greater(t, ties, 1000)
+	require.True(t, fatal["deletes"], "deletes could have the timestamp of the puts")
+	require.True(t, fatal["values"], "a plain value could win over a sealed one")
+}
