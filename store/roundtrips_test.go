@@ -1,0 +1,204 @@
+package store
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/drivertest"
+)
+
+// The table of docs/architecture.md: how many round trips that follow each other an operation takes on a
+// database without snapshots, and how many requests these are. Where there are rows, they are ten.
+var roundTrips = []struct {
+	operation       string
+	trips, requests int
+}{
+	{"open a database", 2, 2},
+	{"create a table", 6, 6},
+	{"first use of a table", 3, 3},
+	{"put, nothing searched", 2, 2},
+	{"put, new rows", 3, 3},
+	{"put, rows that may exist", 3, 13},
+	{"put, rows that exist", 5, 24},
+	{"put, values new to a Kerschbaum column", 5, 18},
+	{"put, values known to a Kerschbaum column", 5, 24},
+	{"put, conditional, new rows", 4, 22},
+	{"put, conditional, rows that exist", 5, 23},
+	{"update", 5, 23},
+	{"delete", 4, 22},
+	{"delete, conditional", 3, 21},
+	{"get", 1, 1},
+	{"query by row key", 1, 1},
+	{"query by ordered column", 3, 12},
+	{"query by Kerschbaum column, a value", 3, 12},
+	{"query by Kerschbaum column, a range", 4, 13},
+	{"alter, change a column", 3, 3},
+	{"alter, rename a column", 3, 3},
+	{"rotate keys", 2, 2},
+	{"put under an old schema", 7, 25},
+	{"get of a row of a later schema", 3, 3},
+	{"convert, a batch", 1, 1},
+	{"convert, a batch with changed searched columns", 3, 3},
+}
+
+// A timed database takes a second for each call, and counts them.
+func timed(db driver.DB, calls *[]string) driver.DB {
+	counted := drivertest.NewFaulty(db, func(op drivertest.Op) drivertest.Fault {
+		*calls = append(*calls, op.Method+" "+op.Family[:1])
+		return drivertest.NoFault
+	})
+	return drivertest.WithLatency(counted, func() time.Duration { return time.Second })
+}
+
+func TestRoundTrips(t *testing.T) {
+	const rows = 10
+	measured := make(map[string][2]int)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, memory := t.Context(), noSnapshots{drivertest.NewMemory(), false}
+		var calls []string
+		measure := func(operation string, do func() error) {
+			t.Helper()
+			calls = nil
+			began := time.Now()
+			require.NoError(t, do(), operation)
+			took := time.Since(began)
+			require.Zero(t, took%time.Second, operation)
+			measured[operation] = [2]int{int(took / time.Second), len(calls)}
+			t.Logf("%-50s %2d %3d %v", operation, took/time.Second, len(calls), calls)
+		}
+		schema := func(name string, conditional bool, columns ...Column) Schema {
+			return Schema{Name: name, Conditional: conditional, Key: []KeyPart{HashedPart("id", Int64)}, Columns: columns}
+		}
+		batch := func(value int16) (rows_ []Row) {
+			for i := range int64(rows) {
+				rows_ = append(rows_, Row{"id": i, "value": value, "note": int16(i)})
+			}
+			return rows_
+		}
+		drain := func(tbl *Table, p Predicate) error {
+			n := 0
+			for _, err := range tbl.Query(ctx, Query{Where: p}) {
+				if err != nil {
+					return err
+				}
+				n++
+			}
+			if n == 0 {
+				return fmt.Errorf("nothing is found")
+			}
+			return nil
+		}
+		value, id := Field[int16]("value"), Field[int64]("id")
+		_ = stores(t, memory, 1) // there is a catalogue
+		var st *Store
+		measure("open a database", func() (err error) {
+			st, err = Open(ctx, timed(memory, &calls), testMaster, nil)
+			return err
+		})
+		tables := make(map[string]*Table)
+		schemas := []Schema{
+			schema("plain", false, RandomisedColumn("value", Int16), RandomisedColumn("note", Int16)),
+			schema("ordered", false, OrderedColumn("value", Int16, Boldyreva), RandomisedColumn("note", Int16)),
+			schema("mutable", false, OrderedColumn("value", Int16, Kerschbaum), RandomisedColumn("note", Int16)),
+			schema("conditional", true, OrderedColumn("value", Int16, MOPE), RandomisedColumn("note", Int16)),
+			{Name: "tie", Key: []KeyPart{HashedPart("id", Int64), TiePart("tie")}, Columns: []Column{OrderedColumn("value", Int16, MOPE), RandomisedColumn("note", Int16)}},
+		}
+		for _, s := range schemas {
+			measure("create a table", func() (err error) {
+				_, err = st.Create(ctx, s)
+				return err
+			})
+		}
+		for _, s := range schemas {
+			other, err := Open(ctx, timed(memory, &calls), testMaster, nil)
+			require.NoError(t, err)
+			measure("first use of a table", func() (err error) {
+				tables[s.Name], err = other.Table(ctx, s.Name)
+				return err
+			})
+		}
+		put := func(operation, table string, value int16) {
+			t.Helper()
+			measure(operation, func() error { return tables[table].Put(ctx, batch(value)...) })
+		}
+		put("put, nothing searched", "plain", 5)
+		put("put, new rows", "tie", 5)
+		put("put, rows that may exist", "ordered", 5)
+		put("put, rows that exist", "ordered", 6)
+		put("put, values new to a Kerschbaum column", "mutable", 5)
+		put("put, values known to a Kerschbaum column", "mutable", 5)
+		put("put, conditional, new rows", "conditional", 5)
+		put("put, conditional, rows that exist", "conditional", 6)
+		measure("update", func() error {
+			var rows []Row
+			for _, row := range batch(7) {
+				delete(row, "note")
+				rows = append(rows, row)
+			}
+			return tables["conditional"].Update(ctx, rows...)
+		})
+		measure("get", func() error {
+			_, err := tables["ordered"].Get(ctx, Row{"id": int64(1)})
+			return err
+		})
+		measure("query by row key", func() error { return drain(tables["ordered"], id.Equal(1)) })
+		measure("query by ordered column", func() error { return drain(tables["ordered"], value.AtLeast(0)) })
+		measure("query by Kerschbaum column, a value", func() error { return drain(tables["mutable"], value.Equal(5)) })
+		measure("query by Kerschbaum column, a range", func() error { return drain(tables["mutable"], value.AtLeast(0)) })
+		measure("delete", func() error { return tables["mutable"].Delete(ctx, batch(0)...) })
+		measure("delete, conditional", func() error { return tables["conditional"].Delete(ctx, batch(0)...) })
+		measure("alter, change a column", func() error {
+			return st.Alter(ctx, "ordered", ChangeColumn(OrderedColumn("value", Int16, MOPE)))
+		})
+		measure("alter, rename a column", func() error { return st.Alter(ctx, "mutable", RenameColumn("value", "other")) })
+		measure("rotate keys", func() error { return st.RotateKeys(ctx, "plain") })
+		put("put under an old schema", "plain", 8)
+
+		// The table itself, as its other clients do not know it.
+		now, err := st.Table(ctx, "ordered")
+		require.NoError(t, err)
+		var read []driver.Row
+		for row, err := range now.now().data.Scan(ctx, now.now().rows(0, 1)) {
+			require.NoError(t, err)
+			read = append(read, row)
+		}
+		require.Len(t, read, rows)
+		measure("convert, a batch with changed searched columns", func() error {
+			n, _, err := now.now().convert(ctx, read)
+			require.Equal(t, rows, n)
+			return err
+		})
+		measure("get of a row of a later schema", func() error {
+			_, err := tables["ordered"].Get(ctx, Row{"id": int64(1)})
+			return err
+		})
+		require.NoError(t, st.RotateKeys(ctx, "ordered"))
+		read = nil
+		for row, err := range now.now().data.Scan(ctx, now.now().rows(0, 1)) {
+			require.NoError(t, err)
+			read = append(read, row)
+		}
+		measure("convert, a batch", func() error {
+			n, _, err := now.now().convert(ctx, read)
+			require.Equal(t, rows, n)
+			return err
+		})
+	})
+	text, err := os.ReadFile("../docs/architecture.md")
+	require.NoError(t, err)
+	for _, want := range roundTrips {
+		got, there := measured[want.operation]
+		require.True(t, there, want.operation)
+		require.Equal(t, [2]int{want.trips, want.requests}, got, want.operation)
+		line := fmt.Sprintf("| %s | %d | %d |", want.operation, want.trips, want.requests)
+		require.Contains(t, strings.Split(string(text), "\n"), line, "docs/architecture.md")
+	}
+	require.Len(t, measured, len(roundTrips))
+}
