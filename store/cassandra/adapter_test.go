@@ -382,6 +382,24 @@ func TestReplaceBetweenClients(t *testing.T) {
 		cells := read()
 		require.Equal(t, cells[0].Value, cells[1].Value)
 	}
+
+	// What one of them puts and the other deletes is there, whichever of the two comes last.
+	for _, first := range []bool{false, true} {
+		write(theirs, "8")
+		seen = read()[0]
+		deleting := driver.Replacement{Row: []byte("row"), Seen: seen, Puts: put("row", "q", "9").Puts, Deletes: [][]byte{[]byte("r")}}
+		if first {
+			require.NoError(t, theirs.Replace(ctx, deleting))
+			cells, err := mine.Get(ctx, []byte("row"), driver.Slice{})
+			require.NoError(t, err)
+			require.Equal(t, "q=9", show(cells))
+		}
+		replace(seen, "8 of one")
+		if !first {
+			require.NoError(t, theirs.Replace(ctx, deleting))
+		}
+		require.Equal(t, "q=9 r=8 of one", show(read()))
+	}
 }
 
 func TestTimesToLive(t *testing.T) {

@@ -9,9 +9,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math"
 	"net"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -145,6 +147,39 @@ func TestStatements(t *testing.T) {
 		stmt, values := s.selectOrdered(cursor{part: []byte{0, 0}, lower: c.r.Start, upper: c.r.End}, 10, false)
 		require.Equal(t, "SELECT k, q, v FROM ks.things_abc WHERE "+c.want, stmt)
 		require.Len(t, values, c.n)
+	}
+}
+
+// TestReplacementsDeleteWhatWasSeen: of a put and a deletion with one timestamp the deletion would win,
+// also over what another replacement puts.
+func TestReplacementsDeleteWhatWasSeen(t *testing.T) {
+	for _, spec := range []driver.FamilySpec{orderedSpec, wideSpec} {
+		f := newFamily(&DB{keyspace: "ks"}, spec, "things_abc")
+		const seen = int64(1 << 50)
+		m := driver.Mutation{
+			Row: []byte("row"), Puts: []driver.Cell{{Qualifier: []byte("q"), Value: []byte("v")}, {Qualifier: []byte{0}, Value: []byte("v")}},
+			Deletes: [][]byte{[]byte("r"), {}},
+		}
+		stamps := make(map[string][]int64) // by the first word
+		for _, b := range f.batches([]driver.Mutation{m}, []int64{seen + 1}) {
+			f.statements(b, func(stmt string, values []any) {
+				require.Contains(t, stmt, "USING TIMESTAMP ?")
+				require.Len(t, values, strings.Count(stmt, "?"))
+				// Behind what is put, and in front of the key of what is deleted.
+				kind, _, _ := strings.Cut(stmt, " ")
+				at := values[0]
+				if kind == "INSERT" {
+					at = values[len(values)-1]
+				}
+				stamps[kind] = append(stamps[kind], at.(int64))
+			})
+		}
+		require.ElementsMatch(t, []string{"INSERT", "DELETE"}, slices.Collect(maps.Keys(stamps)))
+		for kind, all := range stamps {
+			for _, stamp := range all {
+				require.Equal(t, map[string]int64{"INSERT": seen + 1, "DELETE": seen}[kind], stamp)
+			}
+		}
 	}
 }
 
