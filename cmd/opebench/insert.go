@@ -43,7 +43,12 @@ With --tenant the values are those of a tenant, which 'opebench tenant create' m
 		Example: `  opebench insert --store pebble:data --key bench.key --n 100000
   opebench insert --store pebble:data --key bench.key --input flights.csv --column delay`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runF(cmd.Context(), e, opts) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := notEmpty(cmd.Flags(), "tenant"); err != nil {
+				return err
+			}
+			return runF(cmd.Context(), e, opts)
+		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false

@@ -54,6 +54,9 @@ with --scheme.`,
 					opts.to = &to
 				}
 			})
+			if err := notEmpty(cmd.Flags(), "tenant"); err != nil {
+				return err
+			}
 			return runF(cmd.Context(), e, opts)
 		},
 	}

@@ -85,6 +85,17 @@ func args(names ...string) cobra.PositionalArgs {
 	}
 }
 
+// notEmpty refuses flags that are given with nothing, as by a script whose variable is not set: a
+// command that took them as not given would do something else.
+func notEmpty(f *pflag.FlagSet, names ...string) error {
+	for _, name := range names {
+		if flag := f.Lookup(name); flag.Changed && flag.Value.String() == "" {
+			return usagef("--%s is empty", name)
+		}
+	}
+	return nil
+}
+
 // withTables calls do with the tables of the store that the options name. With create it makes a
 // store where there is none.
 func withTables(ctx context.Context, e *env, o keptStore, create bool, do func(st *store.Store) error) (err error) {

@@ -191,7 +191,12 @@ sealed for each.`,
 		Example: `  opebench tenant list --store pebble:data --key bench.key
   opebench tenant list --table readings --store pebble:data --key bench.key`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runF(cmd.Context(), e, opts) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := notEmpty(cmd.Flags(), "table"); err != nil {
+				return err
+			}
+			return runF(cmd.Context(), e, opts)
+		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false

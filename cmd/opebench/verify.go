@@ -46,7 +46,12 @@ The exit code is 3 if there is a fault that was not mended.`,
   opebench verify --store cassandra://127.0.0.1/bench --key bench.key --repair
   opebench verify --store pebble:data --key bench.key --table mope/column --json`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runF(cmd.Context(), e, opts) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := notEmpty(cmd.Flags(), "tenant"); err != nil {
+				return err
+			}
+			return runF(cmd.Context(), e, opts)
+		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
@@ -227,12 +232,22 @@ func (o *verifyOptions) printReport(e *env, table string, r *store.Verification,
 		}{"verify", shown(o.store), table, o.tenant, r.Rows, r.Cells, r.Postings, indexes, r.Dangling, r.Dropped, r.Orphans, r.Faults, r.Repaired, r.Sound(), complete})
 	}
 	line := fmt.Sprintf("%s: %d rows, %d cells, %d index entries", tableOf(table, o.tenant), r.Rows, r.Cells, r.Postings)
+	type total struct{ values, tenants int }
+	totals := map[string]total{}
+	var columns []string // with an index for each of some tenants
 	for _, x := range r.Indexes {
-		of := ""
 		if o.tenant == "" && x.Tenant != "" {
-			of = fmt.Sprintf(" for tenant %q", x.Tenant)
+			of := totals[x.Column]
+			if of.tenants == 0 {
+				columns = append(columns, x.Column)
+			}
+			totals[x.Column] = total{of.values + x.Values, of.tenants + 1}
+			continue
 		}
-		line += fmt.Sprintf(", %d values in the index of %q%s (epoch %d, generation %d)", x.Values, x.Column, of, x.Version.Epoch, x.Version.Generation)
+		line += fmt.Sprintf(", %d values in the index of %q (epoch %d, generation %d)", x.Values, x.Column, x.Version.Epoch, x.Version.Generation)
+	}
+	for _, column := range columns {
+		line += fmt.Sprintf(", %d values in the indexes of %q for %d tenants", totals[column].values, column, totals[column].tenants)
 	}
 	switch {
 	case !complete:
