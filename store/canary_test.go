@@ -440,6 +440,15 @@ func (f *recorderFamily) Apply(ctx context.Context, mutations ...driver.Mutation
 	return f.Family.Apply(ctx, mutations...)
 }
 
+func (f *recorderFamily) Replace(ctx context.Context, replacements ...driver.Replacement) error {
+	for _, r := range replacements {
+		f.r.note(r.Row)
+		f.r.note(r.Deletes...)
+		f.noteCells(append([]driver.Cell{r.Seen}, r.Puts...))
+	}
+	return f.Family.Replace(ctx, replacements...)
+}
+
 func (f *recorderFamily) CheckAndPut(ctx context.Context, row []byte, expect driver.Cell, puts ...driver.Cell) (bool, error) {
 	f.r.note(row)
 	f.noteCells(append(puts, expect))

@@ -249,3 +249,56 @@ func ExampleJoin() {
 	// Output:
 	// pump-9 80.5 555-0100
 }
+
+// Tenants share a table. Each says which columns are sealed for it, and may say otherwise later: what is
+// there is read as before, and Convert writes it anew.
+func ExampleStore_SetPolicy() {
+	ctx := context.Background()
+	st, _, closeAll := exampleStore(ctx)
+	defer closeAll()
+	events, err := st.Create(ctx, store.Schema{
+		Name:    "events",
+		Tenants: true,
+		Key:     []store.KeyPart{store.HashedPart("session", store.String), store.OrderedPart("number", store.Int32, store.MOPE)},
+		Columns: []store.Column{store.PlainColumn("severity", store.String), store.PlainColumn("message", store.String)},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := st.CreateTenant(ctx, "hospital"); err != nil {
+		log.Fatal(err)
+	}
+	hospital, err := events.Tenant(ctx, "hospital")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for i := range int32(3) {
+		if err := hospital.Put(ctx, store.Row{"session": "s-1", "number": i, "severity": "low", "message": "door opened"}); err != nil {
+			log.Fatal(err)
+		}
+	}
+
+	// The severity stays in the clear: it can be read without any key.
+	if err := st.SetPolicy(ctx, "hospital", "events", store.Policy{Sensitive: []string{"message"}}); err != nil {
+		log.Fatal(err)
+	}
+	row, err := hospital.Get(ctx, store.Row{"session": "s-1", "number": int32(1)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(row["severity"], "-", row["message"])
+	stats, err := hospital.Convert(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(stats.Converted, "of", stats.Rows, "rows written anew")
+	use, err := hospital.KeyUse(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(use.Plain, "cells in the clear")
+	// Output:
+	// low - door opened
+	// 3 of 3 rows written anew
+	// 3 cells in the clear
+}

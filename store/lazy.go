@@ -28,6 +28,7 @@ type lazy struct {
 	closed  chan struct{} // when no more are taken
 	cancel  context.CancelFunc
 	workers sync.WaitGroup
+	pause   time.Duration // lazyPause, but for tests
 }
 
 type lazyRow struct {
@@ -54,7 +55,7 @@ const (
 )
 
 func newLazy() *lazy {
-	return &lazy{known: make(map[lazyRow]struct{}), closed: make(chan struct{})}
+	return &lazy{known: make(map[lazyRow]struct{}), closed: make(chan struct{}), pause: lazyPause}
 }
 
 // found takes note of a row that was read, if it has to be converted. It never blocks.
@@ -86,7 +87,7 @@ func (l *lazy) found(ctx context.Context, tbl *Table, r *record) {
 
 // work converts rows until none waits.
 func (l *lazy) work(ctx context.Context) {
-	wait := lazyPause
+	wait := l.pause
 	for {
 		tbl, keys := l.next()
 		if tbl == nil {
@@ -96,7 +97,7 @@ func (l *lazy) work(ctx context.Context) {
 		l.done(tbl, keys)
 		switch {
 		case err == nil, errors.Is(err, ErrNoTable), errors.Is(err, ErrNoTenant):
-			wait = lazyPause // what was dropped is no trouble of the others
+			wait = l.pause // what was dropped is no trouble of the others
 			continue
 		case !errors.Is(err, driver.ErrReadOnly):
 			tbl.st.observer.warn(ctx, "rows that were read are not converted", tbl.now().family(), err)

@@ -1125,3 +1125,243 @@ func TestTenantsJoin(t *testing.T) {
 		})
 	}
 }
+
+// The rows of tenants are what a map says while calls of the database fail in any way and clients die,
+// between changes of policies and keys, conversions, and rows that are converted when they are read. A
+// call that failed was made or not; all else is as it was acknowledged.
+func TestTenantFaults(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
+		rounds, steps := 4, 150
+		if kind.Server || testing.Short() {
+			rounds, steps = 1, 50
+		}
+		seed := rand.Uint64()
+		t.Logf("seed %d", seed)
+		var failures, crashes, lazily int
+		for round := range rounds {
+			w := newFaultyTenants(t, kind.Open(t, nil), rand.New(rand.NewPCG(seed, uint64(round))))
+			for range steps {
+				w.step()
+			}
+			w.finish()
+			failures, crashes, lazily = failures+w.failures, crashes+w.crashes, lazily+w.lazily
+		}
+		t.Logf("%d calls failed, %d clients died, %d rows were converted by reads", failures, crashes, lazily)
+		if !kind.Server && !testing.Short() {
+			require.Greater(t, failures, 20)
+			require.Positive(t, crashes)
+			require.Positive(t, lazily)
+		}
+	})
+}
+
+// faultyTenants are tables of tenants, for clients whose calls fail and for one whose calls do not.
+type faultyTenants struct {
+	t       *testing.T
+	r       *rand.Rand
+	db      driver.DB
+	schema  Schema
+	names   []string
+	sound   *Store
+	unbound *Table
+	tables  []*Table // of the sound client
+	clients []*faultyTenant
+	model   []map[int64]Row
+
+	failures, crashes, lazily int
+}
+
+type faultyTenant struct {
+	st     *Store
+	tables []*Table
+
+	mu     sync.Mutex // of what follows, which background work looks at, too
+	r      *rand.Rand
+	fails  bool
+	dead   bool
+	counts lockedBuffer
+}
+
+func newFaultyTenants(t *testing.T, db driver.DB, r *rand.Rand) *faultyTenants {
+	w := &faultyTenants{t: t, r: r, db: db, names: []string{"alpha", "beta"}, clients: make([]*faultyTenant, 2)}
+	w.schema = plainTenants([]Layout{Packed, CellPerColumn}[r.IntN(2)])
+	w.schema.Conditional = r.IntN(2) == 0
+	w.sound = stores(t, db, 1)[0]
+	var err error
+	w.unbound, err = w.sound.Create(t.Context(), w.schema)
+	require.NoError(t, err)
+	w.tables = openTenants(t, w.sound, "log", w.names...)
+	for range w.names {
+		w.model = append(w.model, make(map[int64]Row))
+	}
+	for i := range w.clients {
+		w.clients[i] = w.client()
+	}
+	return w
+}
+
+func (w *faultyTenants) client() *faultyTenant {
+	c := &faultyTenant{r: rand.New(rand.NewPCG(w.r.Uint64(), 0))}
+	db := drivertest.NewFaulty(w.db, func(drivertest.Op) drivertest.Fault {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		switch {
+		case !c.fails || c.r.IntN(60) > 0:
+			return drivertest.NoFault
+		case c.r.IntN(6) > 0:
+			return drivertest.FailBefore + drivertest.Fault(c.r.IntN(int(drivertest.FailLate-drivertest.FailBefore)+1))
+		}
+		c.dead = true
+		return drivertest.CrashBefore + drivertest.Fault(c.r.IntN(2))
+	})
+	c.st = lazyStore(w.t, db, Options{MeterProvider: metering{out: &c.counts}})
+	c.st.lazy.pause = time.Microsecond
+	c.tables = openTenants(w.t, c.st, "log", w.names...)
+	return c
+}
+
+func (c *faultyTenant) failing(fails bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fails = fails
+}
+
+// step does one call, and finds out what became of it if it failed.
+func (w *faultyTenants) step() {
+	t, r, ctx := w.t, w.r, w.t.Context()
+	at, of, id := r.IntN(len(w.clients)), r.IntN(len(w.names)), int64(r.IntN(8))
+	c := w.clients[at]
+	tbl, row, was := c.tables[of], Row{"id": id, "at": int32(0)}, w.model[of][id]
+	becomes, dropped, err := was, false, error(nil)
+	c.failing(true)
+	switch op := r.IntN(20); op {
+	case 0, 1, 2, 3, 4, 5:
+		for name, v := range map[string]any{"level": int16(r.IntN(5)), "user": fmt.Sprint(r.IntN(3)), "note": fmt.Sprint("n", r.IntN(9)), "zone": fmt.Sprint("z", r.IntN(9)), "size": r.Int64N(9)} {
+			if r.IntN(4) > 0 {
+				row[name] = v
+			}
+		}
+		if was != nil && w.schema.Conditional && r.IntN(2) == 0 {
+			becomes = maps.Clone(was)
+			maps.Copy(becomes, row)
+			err = tbl.Update(ctx, row)
+		} else {
+			becomes = row
+			err = tbl.Put(ctx, row)
+		}
+	case 6:
+		becomes, err = nil, tbl.Delete(ctx, row)
+	case 7, 8, 9:
+		columns := []string{"note", "zone", "size", "level", "user"}
+		r.Shuffle(len(columns), func(i, j int) { columns[i], columns[j] = columns[j], columns[i] })
+		err = c.st.SetPolicy(ctx, w.names[of], "log", Policy{Whole: r.IntN(4) == 0, Sensitive: columns[:r.IntN(4)]})
+	case 10:
+		err = c.st.RotateTenantKey(ctx, w.names[of])
+	case 11, 12:
+		_, err = tbl.Convert(ctx, nil)
+	case 13:
+		dropped, err = true, c.st.DropTenant(ctx, w.names[of])
+	case 14, 15, 16:
+		var got Row
+		if got, err = tbl.Get(ctx, row); err == nil {
+			require.Equal(t, was, got)
+		}
+	default:
+		var got []Row
+		level := int16(r.IntN(5))
+		for hit, failed := range tbl.Query(ctx, Query{Where: []Predicate{{}, Field[int16]("level").AtLeast(level)}[op%2]}) {
+			if err = failed; err == nil {
+				got = append(got, hit)
+			}
+		}
+		var want []Row
+		for id := range int64(8) {
+			if m, ok := w.model[of][id]; ok && (op%2 == 0 || m["level"] != nil && m["level"].(int16) >= level) {
+				want = append(want, m)
+			}
+		}
+		if err == nil {
+			require.ElementsMatch(t, want, got)
+		}
+	}
+	if err != nil {
+		require.ErrorIs(t, err, drivertest.ErrInjected)
+		w.failures++
+	}
+	c.settle(t)
+	if c.dead {
+		w.crashes++
+		w.lazily += c.lazily()
+		w.clients[at] = w.client()
+	}
+	if dropped {
+		if err != nil {
+			names, err := w.sound.Tenants(ctx)
+			require.NoError(t, err)
+			dropped = !slices.Contains(names, w.names[of])
+		}
+		if dropped {
+			w.model[of] = make(map[int64]Row)
+			w.tables[of] = openTenants(t, w.sound, "log", w.names[of])[0]
+			for _, c := range w.clients {
+				c.tables[of] = openTenants(t, c.st, "log", w.names[of])[0]
+			}
+		}
+		return
+	}
+	if err != nil {
+		got, err := w.tables[of].Get(ctx, Row{"id": id, "at": int32(0)})
+		require.NoError(t, err)
+		if !maps.Equal(got, was) {
+			require.Equal(t, becomes, got)
+		}
+		becomes = got
+	}
+	if becomes != nil {
+		w.model[of][id] = becomes
+	} else {
+		delete(w.model[of], id)
+	}
+}
+
+// settle lets rows be converted, and what is late come, unless the client is dead.
+func (c *faultyTenant) settle(t *testing.T) {
+	idle(t, c.st)
+	c.failing(false)
+	for range 4 {
+		_, _ = c.st.Tenants(t.Context())
+	}
+}
+
+// lazily returns how many rows of the client were converted when they were read.
+func (c *faultyTenant) lazily() (rows int) {
+	for _, line := range strings.Split(c.counts.String(), "\n") {
+		var n int
+		if _, err := fmt.Sscanf(line, "rangecrypt.rows %d error=false rangecrypt.operation=convert on read", &n); err == nil {
+			rows += n
+		}
+	}
+	return rows
+}
+
+// finish looks at every row.
+func (w *faultyTenants) finish() {
+	t, ctx := w.t, w.t.Context()
+	for _, c := range w.clients {
+		w.lazily += c.lazily()
+	}
+	for of, name := range w.names {
+		require.NoError(t, w.sound.SetPolicy(ctx, name, "log", Policy{Sensitive: []string{"note"}}))
+		_, err := w.tables[of].Convert(ctx, nil)
+		require.NoError(t, err)
+		require.Empty(t, oldRows(t, w.tables[of]))
+		rows := sorted(t, w.tables[of], Query{})
+		require.Len(t, rows, len(w.model[of]))
+		for _, row := range rows {
+			require.Equal(t, w.model[of][row["id"].(int64)], row)
+		}
+	}
+	report, err := w.unbound.Verify(ctx, nil)
+	require.NoError(t, err)
+	require.Empty(t, report.Faults)
+}
