@@ -3,6 +3,7 @@ package repro
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/cmd/opebench/internal/bench"
 	"github.com/rangecrypt/rangecrypt/internal/measure"
+	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
 // Figures 3 and 4 of Waage, Homann and Wiese (SECRYPT 2016), section 4: the time to encrypt and
@@ -96,6 +98,8 @@ const (
 	// rounds only: its factor needs no more of them, and the others should not wait for it.
 	slowFactor = 10
 	slowRounds = 6 // the fewest that have an interval
+
+	makeAgain = 5 // attempts to make a table, besides the first
 )
 
 // A timing is what was measured of an insertion.
@@ -380,7 +384,14 @@ func (ts timings) fill(ctx context.Context, cfg Config, kind bench.Kind, order s
 			return err
 		}
 		// The table of the round before, or of another order, is dropped; that of a user was asked about.
+		// No time is taken here, so that a server which was too busy to make it may be asked again.
 		table, _, err := st.Create(ctx, target, kind, source.Column(), true)
+		for range makeAgain {
+			if !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrUnknownOutcome) {
+				break
+			}
+			table, _, err = st.Create(ctx, target, kind, source.Column(), true)
+		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", t.name, err)
 		}

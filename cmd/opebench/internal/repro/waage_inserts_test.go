@@ -6,6 +6,7 @@ import (
 	"iter"
 	"math"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,6 +14,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/cmd/opebench/internal/bench"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/pebble"
 )
 
@@ -107,6 +109,38 @@ func TestInsertsThatEndEarlyAreTold(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, 2, r.Runs)
 	require.Contains(t, r.Notes, "It ended early: 2 of 9 rounds.")
+}
+
+// busy is a database that is too busy for the next families that are opened.
+type busy struct {
+	driver.DB
+	left atomic.Int64
+}
+
+func (b *busy) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family, error) {
+	if b.left.Add(-1) >= 0 {
+		return nil, driver.ErrUnavailable
+	}
+	return b.DB.Family(ctx, spec)
+}
+
+func TestABusyServerIsAskedAgain(t *testing.T) {
+	ctx := context.Background()
+	db, err := pebble.Open(t.TempDir(), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	b := &busy{DB: db}
+	st, err := bench.OpenStore(ctx, b, store.LocalKMS(ope.GenerateKey()), true)
+	require.NoError(t, err)
+	kind, err := bench.KindByName("int32")
+	require.NoError(t, err)
+	fill := func(left int64) error {
+		b.left.Store(left)
+		ts := timings{{insertion: insertions[0]}}
+		return ts.fill(ctx, Config{Seed: 1, Batch: 10, Writers: 1, Database: Database{Store: st}}, kind, "random", 10, 0)
+	}
+	require.NoError(t, fill(makeAgain))
+	require.ErrorIs(t, fill(makeAgain+1), driver.ErrUnavailable, "not for ever")
 }
 
 // lossy is a table that lost or changed a row.
