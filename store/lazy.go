@@ -81,8 +81,9 @@ func (l *lazy) found(ctx context.Context, tbl *Table, r *record) {
 	}
 	l.busy = true
 	// The read that has found the row does not wait for it, and its end is none of the conversion's.
-	ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	l.workers.Go(func() { l.work(ctx) })
+	background, cancel := context.WithCancel(context.WithoutCancel(ctx)) // not ctx, which would then be allocated for every row
+	l.cancel = cancel
+	l.workers.Go(func() { l.work(background) })
 }
 
 // work converts rows until none waits.
