@@ -39,6 +39,7 @@ type schemaWorld struct {
 	asleep      map[*simDB]int // until which step
 	rows        [3][]rowWrite  // by id; of a client each
 	log         schemaLog
+	tenant      bool        // the table has tenants, and the rows are of one
 	clock       *timestamps // that decides which write is the last, or nil where conditions do
 	lateChanges []func()    // changes of the catalogue that are yet to be made
 	changed     bool        // since the rows were last looked at
@@ -53,8 +54,7 @@ type schemaWorld struct {
 }
 
 type schemaVariant struct {
-	early     bool // the version is read before the last write, and not behind it
-	noVersion bool // nor then
+	noVersion bool // the version is not read behind the last write
 	blind     bool // changes of the catalogue have no condition
 }
 
@@ -190,9 +190,7 @@ func (f *stampedFamily) Scan(ctx context.Context, r driver.Range) iter.Seq2[driv
 // schemaDB makes steps of what a client asks of the catalogue, and of replacements.
 type schemaDB struct {
 	*simDB
-	s    *schemaWorld
-	mu   sync.Mutex
-	root []driver.Cell // what a client is shown that does not read the version when it should
+	s *schemaWorld
 }
 
 // Drop is not what a dead client does.
@@ -222,30 +220,9 @@ type schemaFamily struct {
 	of *schemaDB
 }
 
-func (f *schemaFamily) Get(ctx context.Context, row []byte, s driver.Slice) ([]driver.Cell, error) {
-	if f.name == catalogueFamily && len(s.Only) == 1 && string(s.Only[0]) == string(rootQualifier) {
-		f.of.mu.Lock()
-		root := f.of.root
-		f.of.mu.Unlock()
-		if root != nil && f.of.s.early {
-			return root, nil
-		}
-	}
-	return f.simFamily.Get(ctx, row, s)
-}
-
 func (f *schemaFamily) Apply(ctx context.Context, mutations ...driver.Mutation) error {
 	if f.name[0] != 't' {
 		return f.simFamily.Apply(ctx, mutations...)
-	}
-	if f.of.s.early {
-		root, err := rootOf(ctx, f.db.DB)
-		if err != nil {
-			return err
-		}
-		f.of.mu.Lock()
-		f.of.root = root
-		f.of.mu.Unlock()
 	}
 	clock := f.of.s.clock
 	if clock == nil {
@@ -330,11 +307,20 @@ func (s *schemaWorld) client() (*simDB, *Store) {
 	}
 }
 
-// table is a new client that has opened the table.
-func (s *schemaWorld) tableOfClient() *Table {
+// open opens the table, for its tenant if it has one and rows are wanted.
+func (s *schemaWorld) open(st *Store, rows bool) (*Table, error) {
+	tbl, err := st.Table(context.Background(), "t")
+	if err == nil && s.tenant && rows {
+		return tbl.Tenant(context.Background(), "tenant")
+	}
+	return tbl, err
+}
+
+// tableOf is a new client that has opened the table.
+func (s *schemaWorld) tableOf(rows bool) *Table {
 	for {
 		_, st := s.client()
-		tbl, err := st.Table(context.Background(), "t")
+		tbl, err := s.open(st, rows)
 		if err == nil {
 			return tbl
 		}
@@ -358,7 +344,7 @@ func (s *schemaWorld) look() {
 	if err == nil && (s.fresh == nil || version != s.fresh.now().version) {
 		var st *Store
 		if st, err = Open(ctx, noSnapshots{s.db, false}, s.key, nil); err == nil {
-			s.fresh, err = st.Table(ctx, "t")
+			s.fresh, err = s.open(st, true)
 		}
 	}
 	if err != nil {
@@ -401,7 +387,7 @@ func (s *schemaWorld) look() {
 }
 
 func (s *schemaWorld) puts(id int, r *rand.Rand) {
-	tbl := s.tableOfClient()
+	tbl := s.tableOf(true)
 	for n := 0; n < 6; {
 		w := rowWrite{level: int8(r.IntN(5)), note: r.Int64N(1e9), began: s.now()}
 		name := tbl.Schema().Columns[1].Name()
@@ -422,7 +408,7 @@ func (s *schemaWorld) puts(id int, r *rand.Rand) {
 		s.mu.Unlock()
 		switch {
 		case errors.Is(err, errDead):
-			tbl = s.tableOfClient()
+			tbl = s.tableOf(true)
 		case err != nil && !errors.Is(err, ErrColumn):
 			s.fail("put: %v", err)
 			return
@@ -432,7 +418,7 @@ func (s *schemaWorld) puts(id int, r *rand.Rand) {
 
 // gets is a client that reads, and knows no more of the schema than it has to.
 func (s *schemaWorld) gets(r *rand.Rand) {
-	tbl := s.tableOfClient()
+	tbl := s.tableOf(true)
 	for range 12 {
 		from, id, level := s.now(), r.IntN(len(s.rows)), int8(r.IntN(5))
 		name := tbl.Schema().Columns[1].Name()
@@ -474,7 +460,7 @@ func (s *schemaWorld) gets(r *rand.Rand) {
 		}
 		switch {
 		case errors.Is(err, errDead):
-			tbl = s.tableOfClient()
+			tbl = s.tableOf(true)
 		case err != nil && !errors.Is(err, ErrSchemaChanged):
 			s.fail("an old client: %v", err)
 			return
@@ -500,7 +486,11 @@ func (s *schemaWorld) changes(r *rand.Rand) {
 			return s.log.call(db.id, op, func() error { return st.Alter(ctx, "t", c) })
 		}
 		var err error
-		switch r.IntN(7) {
+		kind := r.IntN(7)
+		if s.tenant && r.IntN(3) == 0 {
+			kind = 7
+		}
+		switch kind {
 		case 0:
 			err = alter(schemaOp{do: "change", column: "level", as: ordered}, ChangeColumn(OrderedColumn("level", Int8, MOPE)))
 		case 1:
@@ -518,7 +508,14 @@ func (s *schemaWorld) changes(r *rand.Rand) {
 				err = alter(schemaOp{do: "add", column: "extra", as: ordered}, AddColumn(OrderedColumn("extra", Int8, Plaintext)))
 			}
 		case 6:
-			err = s.log.call(db.id, schemaOp{do: "keys", table: "t"}, func() error { return st.RotateKeys(ctx, "t") })
+			if s.tenant {
+				err = st.RotateTenantKey(ctx, "tenant")
+			} else {
+				err = s.log.call(db.id, schemaOp{do: "keys", table: "t"}, func() error { return st.RotateKeys(ctx, "t") })
+			}
+		case 7:
+			policies := []Policy{{}, {Whole: true}, {Sensitive: []string{"level"}}}
+			err = st.SetPolicy(ctx, "tenant", "t", policies[r.IntN(len(policies))])
 		}
 		if errors.Is(err, errDead) {
 			db, st = s.client()
@@ -530,10 +527,10 @@ func (s *schemaWorld) changes(r *rand.Rand) {
 }
 
 func (s *schemaWorld) converts() {
-	tbl := s.tableOfClient()
+	tbl := s.tableOf(false)
 	for range 3 {
 		if _, err := tbl.Convert(context.Background(), nil); errors.Is(err, errDead) {
-			tbl = s.tableOfClient()
+			tbl = s.tableOf(false)
 		} else if err != nil {
 			s.fail("convert: %v", err)
 			return
@@ -628,6 +625,7 @@ func newSchemaWorld(t *testing.T, v schemaVariant, seed uint64) *schemaWorld {
 		schemaVariant: v, asleep: make(map[*simDB]int),
 	}
 	s.key = ope.GenerateKey()
+	s.tenant = seed/4%2 == 0
 	if seed/2%2 == 0 {
 		s.clock = &timestamps{cells: make(map[string]map[string]stamped)}
 	}
@@ -656,11 +654,14 @@ func simulateSchemas(t *testing.T, v schemaVariant, seed uint64, crashes float64
 		create := schemaOp{do: "create", table: "t", column: "level", to: "note"}
 		require.NoError(t, s.log.call(0, create, func() error {
 			_, err := s.observer.Create(context.Background(), Schema{
-				Name: "t", Layout: Layout(seed % 2), Key: []KeyPart{HashedPart("id", Int64)},
+				Name: "t", Layout: Layout(seed % 2), Tenants: s.tenant, Key: []KeyPart{HashedPart("id", Int64)},
 				Columns: []Column{RandomisedColumn("level", Int8), RandomisedColumn("note", Int64)},
 			})
 			return err
 		}))
+		if s.tenant {
+			require.NoError(t, s.observer.CreateTenant(context.Background(), "tenant"))
+		}
 		var group sync.WaitGroup
 		for id := range s.rows {
 			s.start(&group, func() { s.puts(id, rand.New(rand.NewPCG(seed, uint64(id)+10))) })
@@ -900,7 +901,8 @@ func (s *schemaWorld) judge() {
 
 func TestClientsWithOldSchemas(t *testing.T) {
 	var checks, driven, crashes, sweeps, reads, ties, changes int
-	for i := range *simRuns {
+	runs := max(10, *simRuns/4)
+	for i := range runs {
 		seed := *simSeed + uint64(i)
 		s := simulateSchemas(t, schemaVariant{}, seed, 0.004)
 		require.Empty(t, s.bad, "-store.simseed=%d", seed)
@@ -911,11 +913,11 @@ func TestClientsWithOldSchemas(t *testing.T) {
 		}
 	}
 	t.Logf("%d runs, %d changes, %d checks, %d of them by the column, %d reads of old clients, %d crashes, %d conversions, %d ties",
-		*simRuns, changes, checks, driven, reads, crashes, sweeps, ties)
-	require.Greater(t, driven, *simRuns)
-	require.Greater(t, reads, *simRuns)
-	require.Greater(t, crashes, *simRuns/2)
-	require.Greater(t, ties, *simRuns/10)
+		runs, changes, checks, driven, reads, crashes, sweeps, ties)
+	require.Greater(t, driven, runs)
+	require.Greater(t, reads, runs)
+	require.Greater(t, crashes, runs/2)
+	require.Greater(t, ties, runs/10)
 }
 
 func TestChangesOfSchemasHaveOneOrder(t *testing.T) {
@@ -946,9 +948,8 @@ func TestSchemaSimulationNotices(t *testing.T) {
 		run     func(*testing.T, schemaVariant, uint64, float64) *schemaWorld
 		notice  string
 	}{
-		"the version is read before the last write": {schemaVariant{early: true}, simulateSchemas, "acknowledged"},
-		"the version is not read":                   {schemaVariant{noVersion: true}, simulateSchemas, "acknowledged"},
-		"changes of tables have no condition":       {schemaVariant{blind: true}, simulateCatalogues, "have no order: Illegal"},
+		"the version is not read":             {schemaVariant{noVersion: true}, simulateSchemas, "acknowledged"},
+		"changes of tables have no condition": {schemaVariant{blind: true}, simulateCatalogues, "have no order: Illegal"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runs, bad := max(40, *simRuns/4), 0

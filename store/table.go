@@ -361,8 +361,8 @@ func (m *fieldMeta) fingerprint() []byte {
 }
 
 // Schema returns the schema of the table, as this client knows it: it learns of a change by another
-// client when it writes, or reads what was written since. Of a table that is open for a tenant, columns
-// are encrypted as the tenant's policy says.
+// client when it writes, reads what was written since, or is asked for a column that it does not know. Of
+// a table that is open for a tenant, columns are encrypted as the tenant's policy says.
 func (tbl *Table) Schema() Schema { return tbl.now().schema }
 
 // searched reports whether the values of the column have postings.
