@@ -366,7 +366,9 @@ func (s *schemaWorld) look() {
 			s.fail("an acknowledged value is lost")
 		}
 		last, rests := atRest(writes, at)
-		if !rests {
+		if !rests || s.clock != nil && s.clock.ties > 0 {
+			// A conversion to an older schema that comes late may win a tie. Until the row is converted
+			// again, it is read as it should be, but columns that were changed do not lead to it.
 			continue
 		}
 		found := 0
