@@ -502,7 +502,7 @@ func TestFailedPutIsSettled(t *testing.T) {
 	for _, layout := range []Layout{Packed, CellPerColumn} {
 		for _, call := range []string{"put", "conditional put", "update"} {
 			// run returns the error of the call, and what is wrong with the row then.
-			run := func(t *testing.T, guards schemaGuards, blind bool) (error, []string) {
+			run := func(t *testing.T, guards schemaGuards, blind bool) (faults []string, err error) {
 				memory, ctx := drivertest.NewMemory(), t.Context()
 				other := stores(t, memory, 1)[0]
 				theirs, err := other.Create(ctx, staleSchema(layout, call != "put"))
@@ -547,10 +547,10 @@ func TestFailedPutIsSettled(t *testing.T) {
 					require.NoError(t, converted)
 				}
 				require.True(t, failing)
-				return err, misplaced(t, memory, want, value.Equal(77), "value")
+				return misplaced(t, memory, want, value.Equal(77), "value"), err
 			}
 			t.Run(fmt.Sprintf("%v/%s", layout, call), func(t *testing.T) {
-				err, faults := run(t, schemaGuards{}, false)
+				faults, err := run(t, schemaGuards{}, false)
 				var batch *BatchError
 				require.ErrorAs(t, err, &batch)
 				require.Equal(t, []int{0}, batch.Failed)
@@ -560,9 +560,9 @@ func TestFailedPutIsSettled(t *testing.T) {
 				if call == "update" {
 					return
 				}
-				_, faults = run(t, schemaGuards{noFailed: true}, false)
+				faults, _ = run(t, schemaGuards{noFailed: true}, false)
 				require.NotEmpty(t, faults, "the failed rows need not be looked after")
-				err, faults = run(t, schemaGuards{}, true)
+				faults, err = run(t, schemaGuards{}, true)
 				require.ErrorContains(t, err, "may be stored as the schema was")
 				require.NotEmpty(t, faults)
 			})
