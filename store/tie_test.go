@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -180,20 +181,32 @@ func (c *tied) faults(t *testing.T, rule tieRule) (faults []string, rows int) {
 	return faults, rows
 }
 
-// checkTies does so by the rule of the databases, and by others under which some row must be at fault.
-func checkTies(t *testing.T, made func() *tied, fatal map[string]bool) {
+// checkTies does so by the rule of the databases and, until one was found to be fatal, by others under
+// which some row must be at fault.
+func checkTies(t *testing.T, made func() *tied, fatal map[string]bool) (rows int) {
 	t.Helper()
 	faults, rows := made().faults(t, tieRule{})
 	require.Empty(t, faults)
-	ties += rows
 	for name, rule := range map[string]tieRule{"deletes": {deletesWin: true}, "values": {anyValue: true}} {
-		if faults, _ := made().faults(t, rule); len(faults) > 0 {
-			fatal[name] = true
+		if !fatal[name] {
+			faults, _ := made().faults(t, rule)
+			fatal[name] = len(faults) > 0
 		}
 	}
+	return rows
 }
 
-var ties int
+// someTies runs a test for some of n cases, drawn at random, or for all of them where there is time.
+func someTies(t *testing.T, n int, test func(i int)) {
+	t.Helper()
+	cases := rand.Perm(n)
+	if testing.Short() {
+		cases = cases[:n/10] // a failure tells which it was
+	}
+	for _, i := range cases {
+		test(i)
+	}
+}
 
 func TestTiedConversionsOfOneRow(t *testing.T) {
 	changes := map[string][]Change{
@@ -209,83 +222,83 @@ func TestTiedConversionsOfOneRow(t *testing.T) {
 		"plain, dropped":     {DropColumn("zone")},
 		"another":            {DropColumn("value"), AddColumn(OrderedColumn("more", Int16, MOPE))},
 	}
-	ties = 0
-	fatal := make(map[string]bool)
-	for _, layout := range []Layout{Packed, CellPerColumn} {
-		for first := range changes {
-			for second := range changes {
-				t.Run(fmt.Sprintf("%v/%s/%s", layout, first, second), func(t *testing.T) {
-					made := func() *tied {
-						c := &tied{db: drivertest.NewMemory(), want: staleRow(1, 5)}
-						st := stores(t, c.db, 1)[0]
-						tbl, err := st.Create(t.Context(), staleSchema(layout, false))
-						require.NoError(t, err)
-						require.NoError(t, tbl.Put(t.Context(), c.want))
-						for i, name := range []string{"", first, second} {
-							if name == "keys" {
-								require.NoError(t, st.RotateKeys(t.Context(), "t"))
-							} else if err := st.Alter(t.Context(), "t", changes[name]...); err != nil {
-								t.Skip("one of the changes excludes the other:", err)
-							}
-							tbl, err := stores(t, c.db, 1)[0].Table(t.Context(), "t")
-							require.NoError(t, err)
-							c.views[i] = tbl.now()
-						}
-						return c
+	names, layouts := slices.Sorted(maps.Keys(changes)), []Layout{Packed, CellPerColumn}
+	rows, fatal := 0, make(map[string]bool)
+	someTies(t, len(layouts)*len(names)*len(names), func(i int) {
+		layout, first, second := layouts[i%2], names[i/2%len(names)], names[i/2/len(names)]
+		t.Run(fmt.Sprintf("%v/%s/%s", layout, first, second), func(t *testing.T) {
+			made := func() *tied {
+				c := &tied{db: drivertest.NewMemory(), want: staleRow(1, 5)}
+				st := stores(t, c.db, 1)[0]
+				tbl, err := st.Create(t.Context(), staleSchema(layout, false))
+				require.NoError(t, err)
+				require.NoError(t, tbl.Put(t.Context(), c.want))
+				for i, name := range []string{"", first, second} {
+					if name == "keys" {
+						require.NoError(t, st.RotateKeys(t.Context(), "t"))
+					} else if err := st.Alter(t.Context(), "t", changes[name]...); err != nil {
+						t.Skip("one of the changes excludes the other:", err)
 					}
-					checkTies(t, made, fatal)
-				})
+					tbl, err := stores(t, c.db, 1)[0].Table(t.Context(), "t")
+					require.NoError(t, err)
+					c.views[i] = tbl.now()
+				}
+				return c
 			}
-		}
+			rows += checkTies(t, made, fatal)
+		})
+	})
+	t.Logf("%d rows", rows)
+	require.Positive(t, rows)
+	if !testing.Short() {
+		require.Greater(t, rows, 1000)
+		require.True(t, fatal["deletes"], "deletes could have the timestamp of the puts")
 	}
-	t.Logf("%d rows", ties)
-	require.Greater(t, ties, 1000)
 }
 
 func TestTiedConversionsOfATenant(t *testing.T) {
 	policies := map[string]*Policy{
 		"none": nil, "keys": nil, "whole": {Whole: true}, "plain": {}, "zone": {Sensitive: []string{"zone"}}, "value": {Sensitive: []string{"value", "note"}},
 	}
-	ties = 0
-	fatal := make(map[string]bool)
-	for _, layout := range []Layout{Packed, CellPerColumn} {
-		for before := range policies {
-			for first := range policies {
-				for second := range policies {
-					t.Run(fmt.Sprintf("%v/%s/%s/%s", layout, before, first, second), func(t *testing.T) {
-						made := func() *tied {
-							c := &tied{db: drivertest.NewMemory(), want: staleRow(1, 5)}
-							st, ctx := stores(t, c.db, 1)[0], t.Context()
-							schema := staleSchema(layout, false)
-							schema.Tenants = true
-							_, err := st.Create(ctx, schema)
-							require.NoError(t, err)
-							require.NoError(t, st.CreateTenant(ctx, "tenant"))
-							for i, name := range []string{before, first, second} {
-								if name == "keys" {
-									require.NoError(t, st.RotateTenantKey(ctx, "tenant"))
-								} else if p := policies[name]; p != nil {
-									require.NoError(t, st.SetPolicy(ctx, "tenant", "t", *p))
-								}
-								tbl, err := stores(t, c.db, 1)[0].Table(ctx, "t")
-								require.NoError(t, err)
-								tbl, err = tbl.Tenant(ctx, "tenant")
-								require.NoError(t, err)
-								if i == 0 {
-									require.NoError(t, tbl.Put(ctx, c.want))
-								}
-								c.views[i] = tbl.now()
-							}
-							return c
-						}
-						checkTies(t, made, fatal)
-					})
+	names, layouts := slices.Sorted(maps.Keys(policies)), []Layout{Packed, CellPerColumn}
+	rows, fatal := 0, make(map[string]bool)
+	k := len(names)
+	someTies(t, len(layouts)*k*k*k, func(i int) {
+		layout, before, first, second := layouts[i%2], names[i/2%k], names[i/2/k%k], names[i/2/k/k]
+		t.Run(fmt.Sprintf("%v/%s/%s/%s", layout, before, first, second), func(t *testing.T) {
+			made := func() *tied {
+				c := &tied{db: drivertest.NewMemory(), want: staleRow(1, 5)}
+				st, ctx := stores(t, c.db, 1)[0], t.Context()
+				schema := staleSchema(layout, false)
+				schema.Tenants = true
+				_, err := st.Create(ctx, schema)
+				require.NoError(t, err)
+				require.NoError(t, st.CreateTenant(ctx, "tenant"))
+				for i, name := range []string{before, first, second} {
+					if name == "keys" {
+						require.NoError(t, st.RotateTenantKey(ctx, "tenant"))
+					} else if p := policies[name]; p != nil {
+						require.NoError(t, st.SetPolicy(ctx, "tenant", "t", *p))
+					}
+					tbl, err := stores(t, c.db, 1)[0].Table(ctx, "t")
+					require.NoError(t, err)
+					tbl, err = tbl.Tenant(ctx, "tenant")
+					require.NoError(t, err)
+					if i == 0 {
+						require.NoError(t, tbl.Put(ctx, c.want))
+					}
+					c.views[i] = tbl.now()
 				}
+				return c
 			}
-		}
+			rows += checkTies(t, made, fatal)
+		})
+	})
+	t.Logf("%d rows", rows)
+	require.Positive(t, rows)
+	if !testing.Short() {
+		require.Greater(t, rows, 1000)
+		require.True(t, fatal["deletes"], "deletes could have the timestamp of the puts")
+		require.True(t, fatal["values"], "a plain value could win over a sealed one")
 	}
-	t.Logf("%d rows", ties)
-	require.Greater(t, ties, 1000)
-	require.True(t, fatal["deletes"], "deletes could have the timestamp of the puts")
-	require.True(t, fatal["values"], "a plain value could win over a sealed one")
 }
