@@ -135,6 +135,11 @@ func openServers(ctx context.Context, cluster *servers.Cluster, seed uint64) (dr
 
 func (w *serverLoad) join(ctx context.Context, number int, how string) *connection {
 	db, err := w.connect(ctx)
+	// Nodes that have just started need not know yet that the others have.
+	for until := time.Now().Add(2 * time.Minute); errors.Is(err, driver.ErrUnavailable) && time.Now().Before(until); {
+		time.Sleep(time.Second)
+		db, err = w.connect(ctx)
+	}
 	require.NoError(w.t, err)
 	w.open = append(w.open, db)
 	c, err := connect(ctx, number, db, w.key, how, w.journal.tell)
