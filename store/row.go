@@ -137,8 +137,8 @@ func (c *column) value(row Row) (any, error) {
 // is noticed, and the version of the catalogue at which the writer knew the table.
 //
 // A row is read by what its key cell says, whatever the schema says by now. A cell that the key cell
-// does not list is left over by a writer that did not know of it if the column came later than the
-// row's version; otherwise it is of another Put.
+// does not list is left over by a writer that did not know of it if the column, or the policy by which
+// a tenant has a cell of it, came later than the row's version; otherwise it is of another Put.
 var keyQualifier = []byte{}
 
 // How a key cell says that a value is stored: in a cell of its own, or packed, in so many bytes and

@@ -152,7 +152,7 @@ type column struct {
 	lead      []byte     // of a searched column: what all its postings begin with
 	part      int        // position in the row key, or -1
 	position  int        // position among the stored columns, or -1
-	since     uint32
+	since     uint32 // who knew an earlier version may not have known that there are cells of it
 	packed    bool
 	varies    bool      // the row that is replaced may have it in a cell of its own, or packed: policies change
 	of        *column   // of a former column, the one that has its values now
@@ -230,7 +230,9 @@ func newView(ctx context.Context, tbl *Table, meta *tableMeta, tenant *tenantMet
 		}
 		c.scheme = c.preserving
 		if tenant != nil && !c.searched() {
-			_, c.varies = tenant.Policies[t.meta.ID]
+			var policy policyMeta
+			policy, c.varies = tenant.Policies[t.meta.ID]
+			c.since = max(c.since, policy.Since)
 		}
 		if c.order != nil && part >= 0 {
 			return nil, fmt.Errorf("%w: key part %q: scheme %q moves ciphertexts", ErrFormat, f.name, f.scheme)

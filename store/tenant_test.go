@@ -376,6 +376,49 @@ func TestPolicyReachesWriters(t *testing.T) {
 	require.Equal(t, []Row{tenantRow(1), tenantRow(2)}, sorted(t, tbl, Query{}))
 }
 
+// A writer that knows of no policy, and dies before it looks, leaves the cells of columns that are plain
+// since: its row is read without them, by all, and a conversion removes them.
+func TestPolicyAfterWhichWritersDie(t *testing.T) {
+	ctx, memory := t.Context(), drivertest.NewMemory()
+	other := stores(t, memory, 1)[0]
+	_, err := other.Create(ctx, plainTenants(Packed))
+	require.NoError(t, err)
+	tbl := openTenants(t, other, "log", "alpha")[0]
+	dying := drivertest.NewFaulty(memory, func(op drivertest.Op) drivertest.Fault {
+		if op.Method == "Apply" && op.Family[0] == 't' {
+			return drivertest.CrashAfter
+		}
+		return drivertest.NoFault
+	})
+	stale := openTenants(t, stores(t, dying, 1)[0], "log", "alpha")[0]
+	require.NoError(t, other.SetPolicy(ctx, "alpha", "log", Policy{}))
+	require.NoError(t, tbl.Put(ctx, tenantRow(1)))
+	row := tenantRow(1)
+	for _, name := range []string{"note", "zone", "size"} {
+		delete(row, name)
+	}
+	require.ErrorIs(t, stale.Put(ctx, row), drivertest.ErrInjected)
+	check := func() {
+		t.Helper()
+		tbl := openTenants(t, stores(t, memory, 1)[0], "log", "alpha")[0]
+		got, err := tbl.Get(ctx, row)
+		require.NoError(t, err)
+		require.Equal(t, row, got)
+		require.Equal(t, []Row{row}, sorted(t, tbl, Query{}))
+		report, err := tbl.Verify(ctx, nil)
+		require.NoError(t, err)
+		require.Empty(t, report.Faults)
+	}
+	check()
+	_, err = tbl.Convert(ctx, nil)
+	require.NoError(t, err)
+	check()
+	for found, err := range tbl.now().data.Scan(ctx, driver.Range{AnyOrder: true}) {
+		require.NoError(t, err)
+		require.Len(t, found.Cells, 3, "of the key, level and user")
+	}
+}
+
 // Columns that are plain are read without any key, and Get opens nothing for them.
 func TestPlainColumnsTakeNoKey(t *testing.T) {
 	ctx := t.Context()
@@ -1232,7 +1275,7 @@ func (w *faultyTenants) step() {
 	at, of, id := r.IntN(len(w.clients)), r.IntN(len(w.names)), int64(r.IntN(8))
 	c := w.clients[at]
 	tbl, row, was := c.tables[of], Row{"id": id, "at": int32(0)}, w.model[of][id]
-	becomes, dropped, err := was, false, error(nil)
+	becomes, drops, err := was, false, error(nil)
 	c.failing(true)
 	switch op := r.IntN(20); op {
 	case 0, 1, 2, 3, 4, 5:
@@ -1260,7 +1303,7 @@ func (w *faultyTenants) step() {
 	case 11, 12:
 		_, err = tbl.Convert(ctx, nil)
 	case 13:
-		dropped, err = true, c.st.DropTenant(ctx, w.names[of])
+		drops, err = true, c.st.DropTenant(ctx, w.names[of])
 	case 14, 15, 16:
 		var got Row
 		if got, err = tbl.Get(ctx, row); err == nil {
@@ -1289,18 +1332,15 @@ func (w *faultyTenants) step() {
 		w.failures++
 	}
 	c.settle(t)
+	names, failed := w.sound.Tenants(ctx)
+	require.NoError(t, failed)
 	if c.dead {
 		w.crashes++
 		w.lazily += c.lazily()
-		w.clients[at] = w.client()
+		w.clients[at] = w.client() // which makes a tenant of a name that is free
 	}
-	if dropped {
-		if err != nil {
-			names, err := w.sound.Tenants(ctx)
-			require.NoError(t, err)
-			dropped = !slices.Contains(names, w.names[of])
-		}
-		if dropped {
+	if drops {
+		if !slices.Contains(names, w.names[of]) {
 			w.model[of] = make(map[int64]Row)
 			w.tables[of] = openTenants(t, w.sound, "log", w.names[of])[0]
 			for _, c := range w.clients {
