@@ -29,6 +29,7 @@ type lazy struct {
 	cancel  context.CancelFunc
 	workers sync.WaitGroup
 	pause   time.Duration // lazyPause, but for tests
+	wait    time.Duration // after the last failure, if nothing was done since; who converts looks at it
 }
 
 type lazyRow struct {
@@ -88,7 +89,6 @@ func (l *lazy) found(ctx context.Context, tbl *Table, r *record) {
 
 // work converts rows until none waits.
 func (l *lazy) work(ctx context.Context) {
-	wait := l.pause
 	for {
 		tbl, keys := l.next()
 		if tbl == nil {
@@ -98,18 +98,18 @@ func (l *lazy) work(ctx context.Context) {
 		l.done(tbl, keys)
 		switch {
 		case err == nil, errors.Is(err, ErrNoTable), errors.Is(err, ErrNoTenant):
-			wait = l.pause // what was dropped is no trouble of the others
+			l.wait = 0 // what was dropped is no trouble of the others
 			continue
 		case !errors.Is(err, driver.ErrReadOnly):
 			tbl.st.observer.warn(ctx, "rows that were read are not converted", tbl.now().family(), err)
 		}
-		timer := time.NewTimer(wait)
+		l.wait = min(max(2*l.wait, l.pause), mostLazyPause)
+		timer := time.NewTimer(l.wait)
 		select {
 		case <-l.closed:
 		case <-timer.C:
 		}
 		timer.Stop()
-		wait = min(2*wait, mostLazyPause)
 	}
 }
 
