@@ -500,16 +500,26 @@ func (e *edit) find(name string, id tableID) (*tableMeta, error) {
 
 // tables returns the metas of all tables, by name.
 func (e *edit) tables() ([]*tableMeta, error) {
+	return byName(e, func(m metaEntry) *tableMeta { return m.Table }, func(m *tableMeta) string { return m.Name })
+}
+
+// tenants returns the metas of all tenants, by name.
+func (e *edit) tenants() ([]*tenantMeta, error) {
+	return byName(e, func(m metaEntry) *tenantMeta { return m.Tenant }, func(m *tenantMeta) string { return m.Name })
+}
+
+// byName returns the metas of one kind, which an entry has or not, in the order of names.
+func byName[M any](e *edit, of func(metaEntry) *M, name func(*M) string) ([]*M, error) {
 	if !e.whole {
 		return nil, errNarrow
 	}
-	var metas []*tableMeta
+	var metas []*M
 	for _, entry := range e.entries {
-		if entry.Table != nil {
-			metas = append(metas, entry.Table)
+		if meta := of(entry); meta != nil {
+			metas = append(metas, meta)
 		}
 	}
-	slices.SortFunc(metas, func(a, b *tableMeta) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(metas, func(a, b *M) int { return strings.Compare(name(a), name(b)) })
 	return metas, nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 )
@@ -208,21 +207,21 @@ func (st *Store) Describe(ctx context.Context) (DatabaseDescription, error) {
 		}
 		d.Tables = append(d.Tables, table)
 	}
-	for _, entry := range e.entries {
-		if entry.Tenant == nil {
-			continue
-		}
-		keys, err := st.keys.tenant(entry.Tenant)
+	tenants, err := e.tenants()
+	if err != nil {
+		return DatabaseDescription{}, fmt.Errorf("store: describe: %w", err)
+	}
+	for _, tenant := range tenants {
+		keys, err := st.keys.tenant(tenant)
 		if err != nil {
-			return DatabaseDescription{}, fmt.Errorf("store: describe tenant %q: %w", entry.Tenant.Name, err)
+			return DatabaseDescription{}, fmt.Errorf("store: describe tenant %q: %w", tenant.Name, err)
 		}
-		t := TenantDescription{Name: entry.Tenant.Name}
+		t := TenantDescription{Name: tenant.Name}
 		for _, key := range slices.Backward(keys) {
 			t.Keys = append(t.Keys, keyID(key))
 		}
 		d.Tenants = append(d.Tenants, t)
 	}
-	slices.SortFunc(d.Tenants, func(a, b TenantDescription) int { return strings.Compare(a.Name, b.Name) })
 	return d, nil
 }
 

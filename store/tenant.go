@@ -135,14 +135,7 @@ func (c *catalogue) allTenants(ctx context.Context) ([]*tenantMeta, error) {
 	if _, err := e.read(ctx); err != nil {
 		return nil, err
 	}
-	var metas []*tenantMeta
-	for _, entry := range e.entries {
-		if entry.Tenant != nil {
-			metas = append(metas, entry.Tenant)
-		}
-	}
-	slices.SortFunc(metas, func(a, b *tenantMeta) int { return strings.Compare(a.Name, b.Name) })
-	return metas, nil
+	return e.tenants()
 }
 
 // A pseudonym is what the keys of rows and postings of a tenant begin with, in one table: its token

@@ -15,53 +15,64 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
-// cancellingDB calls a function, if there is one, when rows are replaced, as only conversions do.
-type cancellingDB struct {
+// stoppingDB calls a function before rows are replaced, as only conversions do.
+type stoppingDB struct {
 	driver.DB
-	cancel *context.CancelFunc
+	before func()
 }
 
-func (db cancellingDB) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family, error) {
+func (db stoppingDB) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family, error) {
 	f, err := db.DB.Family(ctx, spec)
-	return cancellingFamily{f, db.cancel}, err
+	return stoppingFamily{f, db.before}, err
 }
 
-type cancellingFamily struct {
+type stoppingFamily struct {
 	driver.Family
-	cancel *context.CancelFunc
+	before func()
 }
 
-func (f cancellingFamily) Replace(ctx context.Context, replacements ...driver.Replacement) error {
-	if *f.cancel != nil {
-		(*f.cancel)()
-	}
+func (f stoppingFamily) Replace(ctx context.Context, replacements ...driver.Replacement) error {
+	f.before()
 	return f.Family.Replace(ctx, replacements...)
+}
+
+// interruptible returns what runs commands on a store, and what interrupts a conversion in it as soon
+// as it has begun to replace rows, and returns what it has printed.
+func interruptible(t *testing.T) (run func(args ...string) string, interrupt func(convert func(context.Context, *env, keptStore) error) string) {
+	t.Helper()
+	interrupted := func() {}
+	e, stdout, stderr := testEnv(t, func(db driver.DB) driver.DB { return stoppingDB{db, func() { interrupted() }} })
+	kept := keptStore{store: "pebble:any", key: filepath.Join(t.TempDir(), "key")}
+	require.Equal(t, exitOK, execute(e, []string{"keys", "generate", kept.key}))
+	run = func(args ...string) string {
+		t.Helper()
+		stdout.Reset()
+		require.Equal(t, exitOK, execute(e, append(args, "--store", kept.store, "--key", kept.key)), stderr)
+		return stdout.String()
+	}
+	return run, func(convert func(context.Context, *env, keptStore) error) string {
+		t.Helper()
+		stdout.Reset()
+		ctx, cancel := context.WithCancel(t.Context())
+		interrupted = cancel
+		err := convert(ctx, e, kept)
+		interrupted = func() {}
+		require.Equal(t, exitInterrupted, codeOf(ctx, err), err)
+		require.Contains(t, stderr.String(), "the conversion is not finished; the same command goes on")
+		return stdout.String()
+	}
 }
 
 // A conversion that is interrupted says so, and the same command goes on.
 func TestInterruptedConversion(t *testing.T) {
-	var interrupt context.CancelFunc
-	e, stdout, stderr := testEnv(t, func(db driver.DB) driver.DB { return cancellingDB{db, &interrupt} })
-	key := filepath.Join(t.TempDir(), "key")
-	require.Equal(t, exitOK, execute(e, []string{"keys", "generate", key}))
-	run := func(args ...string) string {
-		t.Helper()
-		stdout.Reset()
-		require.Equal(t, exitOK, execute(e, append(args, "--store", "pebble:any", "--key", key)), stderr)
-		return stdout.String()
-	}
+	run, interrupt := interruptible(t)
 	run("insert", "--n", "3000", "--layout", "column")
 	run("table", "alter", "mope/column", "--change", "name: uniform, encryption: ordered, scheme: wozniak")
 
-	stdout.Reset()
-	ctx, cancel := context.WithCancel(t.Context())
-	interrupt = cancel
-	opts := &convertTableOptions{keptStore: keptStore{store: "pebble:any", key: key}, name: "mope/column"}
-	err := convertTable(ctx, e, opts)
-	interrupt = nil
-	require.Equal(t, exitInterrupted, codeOf(ctx, err), err)
-	require.Contains(t, stderr.String(), "the conversion is not finished; the same command goes on")
-	require.Regexp(t, `^mope/column: \d+ rows read, \d+ of them written anew; not finished\n$`, stdout.String())
+	printed := interrupt(func(ctx context.Context, e *env, kept keptStore) error {
+		return convertTable(ctx, e, &convertTableOptions{keptStore: kept, name: "mope/column"})
+	})
+	require.Regexp(t, `^mope/column: \d+ rows read, \d+ of them written anew; not finished\n$`, printed)
 	require.Contains(t, run("table", "convert", "mope/column", "--status"), "to be converted for uniform")
 
 	require.Contains(t, run("table", "convert", "mope/column"), "written anew\n")

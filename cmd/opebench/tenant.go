@@ -249,15 +249,16 @@ type policyOf struct {
 	set           bool
 	policy        store.Policy
 	columns       []store.Column
+	open          *store.Table // for the tenant
 }
 
 func (p *policyOf) read(ctx context.Context, st *store.Store) (err error) {
-	tbl, err := openFor(ctx, st, p.table, p.tenant)
+	p.open, err = openFor(ctx, st, p.table, p.tenant)
 	if err != nil {
 		return err
 	}
 	p.policy, p.set, err = st.Policy(ctx, p.tenant, p.table)
-	p.columns = tbl.Schema().Columns
+	p.columns = p.open.Schema().Columns
 	return knownTenant(err)
 }
 
@@ -530,10 +531,7 @@ func tenantStatus(ctx context.Context, e *env, opts *tenantStatusOptions) error 
 			err := p.read(ctx, st)
 			var status store.ConvertStatus
 			if err == nil {
-				var tbl *store.Table
-				if tbl, err = openFor(ctx, st, opts.table, name); err == nil {
-					status, err = tbl.Status(ctx)
-				}
+				status, err = p.open.Status(ctx)
 			}
 			if errors.Is(err, store.ErrNoTenant) && opts.name == "" {
 				continue // it was dropped meanwhile

@@ -82,27 +82,6 @@ func withTenant(ts *testscript.TestScript, args []string, do func(context.Contex
 	do(ctx, tbl)
 }
 
-// stoppingDB calls a function, if there is one, before rows are replaced, as only conversions do.
-type stoppingDB struct {
-	driver.DB
-	before func()
-}
-
-func (db stoppingDB) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family, error) {
-	f, err := db.DB.Family(ctx, spec)
-	return stoppingFamily{f, db.before}, err
-}
-
-type stoppingFamily struct {
-	driver.Family
-	before func()
-}
-
-func (f stoppingFamily) Replace(ctx context.Context, replacements ...driver.Replacement) error {
-	f.before()
-	return f.Family.Replace(ctx, replacements...)
-}
-
 // Who converts what another one is converting joins it, and is told so. Both end when all is done.
 func TestTwoConversionsOfATenant(t *testing.T) {
 	memory := drivertest.NewMemory()
@@ -164,29 +143,15 @@ func TestTwoConversionsOfATenant(t *testing.T) {
 
 // A conversion that is interrupted says so, and the same command goes on.
 func TestInterruptedConversionOfATenant(t *testing.T) {
-	var interrupt context.CancelFunc
-	e, stdout, stderr := testEnv(t, func(db driver.DB) driver.DB { return cancellingDB{db, &interrupt} })
-	key := filepath.Join(t.TempDir(), "key")
-	require.Equal(t, exitOK, execute(e, []string{"keys", "generate", key}))
-	run := func(args ...string) string {
-		t.Helper()
-		stdout.Reset()
-		require.Equal(t, exitOK, execute(e, append(args, "--store", "pebble:any", "--key", key)), stderr)
-		return stdout.String()
-	}
+	run, interrupt := interruptible(t)
 	run("tenant", "create", "acme")
 	run("insert", "--tenant", "acme", "--n", "3000")
 	run("tenant", "rotate", "acme")
 
-	stdout.Reset()
-	ctx, cancel := context.WithCancel(t.Context())
-	interrupt = cancel
-	opts := &convertTenantOptions{keptStore: keptStore{store: "pebble:any", key: key}, name: "acme", table: "mope/key"}
-	err := convertTenant(ctx, e, opts)
-	interrupt = nil
-	require.Equal(t, exitInterrupted, codeOf(ctx, err), err)
-	require.Contains(t, stderr.String(), "the conversion is not finished; the same command goes on")
-	require.Regexp(t, `^mope/key, tenant acme: \d+ rows read, \d+ of them written anew; not finished\n$`, stdout.String())
+	printed := interrupt(func(ctx context.Context, e *env, kept keptStore) error {
+		return convertTenant(ctx, e, &convertTenantOptions{keptStore: kept, name: "acme", table: "mope/key"})
+	})
+	require.Regexp(t, `^mope/key, tenant acme: \d+ rows read, \d+ of them written anew; not finished\n$`, printed)
 
 	require.Contains(t, run("tenant", "convert", "acme", "--table", "mope/key"), "written anew\n")
 	require.Regexp(t, `acme +as the schema says +done for version \d+\n`, run("tenant", "status", "--table", "mope/key"))
