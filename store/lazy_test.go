@@ -131,7 +131,7 @@ func TestConvertOnRead(t *testing.T) {
 					func() error { return st.Alter(ctx, "log", DropColumn("zone")) },
 					func() error { return st.SetPolicy(ctx, "alpha", "log", Policy{}) },
 				} {
-					// Cassandra waits where a row was replaced three times since it was put.
+					// Cassandra waits where a row was replaced too often since it was put.
 					require.NoError(t, tbl.Put(ctx, rows...))
 					require.NoError(t, change())
 					if tbl.now().byName["zone"] == nil {

@@ -13,11 +13,11 @@
 // therefore have to be kept by NTP or the like.
 //
 // Replace writes without a condition, as fast as Apply: a replacement has the timestamp right behind
-// that of what was seen, one of three that no mutation ever has, so that every later mutation
-// wins over it; what it deletes has the timestamp of what was seen. A row that was replaced three times since it was last written is not replaced again
-// until a minute after that. A row that was read must be replaced within the table's
-// gc_grace_seconds, ten days by default: after that, Cassandra may have forgotten that it was
-// deleted meanwhile.
+// that of what was seen, one of seven that no mutation ever has, so that every later mutation
+// wins over it; what it deletes has the timestamp of what was seen. A row that was replaced seven
+// times since it was last written is not replaced again until a minute after that. A row that was
+// read must be replaced within the table's gc_grace_seconds, ten days by default: after that,
+// Cassandra may have forgotten that it was deleted meanwhile.
 //
 // # What the server must allow
 //

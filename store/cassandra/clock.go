@@ -15,9 +15,9 @@ import (
 // and is never the same. Of two writes with one timestamp Cassandra would keep some cells of each.
 type clock struct{ last atomic.Int64 }
 
-// stampStep leaves room for three replacements of a row between two mutations of it. More would
-// slow the clock down: it is a quarter of a million mutations a second as it is.
-const stampStep = 4
+// stampStep leaves room for seven replacements of a row between two mutations of it. More would
+// slow the clock down: it is 125,000 mutations a second as it is.
+const stampStep = 8
 
 // settled is after how long no mutation with a timestamp is still on its way: clocks differ by less
 // and clients give up sooner.

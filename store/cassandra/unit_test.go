@@ -301,7 +301,7 @@ func TestClockLeavesRoom(t *testing.T) {
 	other.after(time.Now().Add(time.Hour).UnixMicro())
 	for range 1000 {
 		seen := other.next()
-		for range 3 {
+		for range stampStep - 1 {
 			stamp, err := c.behind(ctx, seen)
 			require.NoError(t, err)
 			require.Equal(t, seen+1, stamp)
@@ -311,7 +311,7 @@ func TestClockLeavesRoom(t *testing.T) {
 			seen = stamp
 		}
 	}
-	// The fourth would have the timestamp of a mutation: that waits, but not for one of long ago.
+	// The next one would have the timestamp of a mutation: that waits, but not for one of long ago.
 	full := other.next() + stampStep - 1
 	short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 	defer cancel()
