@@ -55,9 +55,9 @@ type ConvertStatus struct {
 // changed meanwhile it begins again.
 //
 // Called when all is done, it looks through the table once more: a client that slept for long and
-// then died in the middle of a write, or on Cassandra converted a row to an old schema in the same
-// microsecond, may have left a row of that schema, which is read as any other, but found by its
-// changed columns only when it was converted.
+// then died, or lost the database, in the middle of a write (on Cassandra also of a conversion) may
+// have left a row of an old schema, which is read as any other, but found by its changed columns only
+// when it was converted.
 //
 // A table that is open for a tenant converts the rows of this tenant, also to its policy and its newest
 // key. One with tenants that is not converts those of all, one tenant after the other, and only then
