@@ -27,6 +27,7 @@
 package ope
 
 import (
+	"cmp"
 	"context"
 	"iter"
 )
@@ -41,6 +42,11 @@ type Ciphertext []byte
 type Version struct {
 	Epoch      uint64 // rises by one when the whole index is written anew
 	Generation uint64 // rises by one within an epoch whenever ciphertexts move
+}
+
+// Compare returns -1 if v is earlier than w, +1 if it is later, and 0 if they are the same.
+func (v Version) Compare(w Version) int {
+	return cmp.Or(cmp.Compare(v.Epoch, w.Epoch), cmp.Compare(v.Generation, w.Generation))
 }
 
 // An Interval is the half-open range [Start, End) of ciphertexts. Start has the length of the

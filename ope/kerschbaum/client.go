@@ -1,7 +1,6 @@
 package kerschbaum
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -355,8 +354,4 @@ func pause(ctx context.Context, n int) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-func compareVersions(a, b ope.Version) int {
-	return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Generation, b.Generation))
 }

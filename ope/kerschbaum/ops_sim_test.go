@@ -216,7 +216,7 @@ func intervals(lo, hi int64) operation {
 				return
 			}
 			iv := ivs[0]
-			if compareVersions(iv.Version, before.version) < 0 {
+			if iv.Version.Compare(before.version) < 0 {
 				w.failLocked("Intervals: one of version %v, asked for at %v", iv.Version, before.version)
 			}
 			there := make(map[int64]bool)
@@ -253,11 +253,11 @@ func (c *client) validate(iv ope.Interval) {
 	c.locked(func(w *world) {
 		switch {
 		case c.dead:
-		case stale && compareVersions(iv.Version, w.version()) >= 0:
+		case stale && iv.Version.Compare(w.version()) >= 0:
 			w.failLocked("Valid: an interval of the present version is refused as stale")
 		case stale:
 			w.count["Valid: stale"]++
-		case compareVersions(iv.Version, before) < 0:
+		case iv.Version.Compare(before) < 0:
 			w.failLocked("Valid: an interval of an earlier version is said to be good")
 		}
 	})
@@ -281,9 +281,9 @@ func rebalance(c *client) {
 	c.locked(func(w *world) {
 		w.count["Rebalance"]++
 		switch {
-		case stats.After.Epoch <= stats.Before.Epoch, compareVersions(stats.Before, before) < 0:
+		case stats.After.Epoch <= stats.Before.Epoch, stats.Before.Compare(before) < 0:
 			w.failLocked("Rebalance: from version %v to %v, called at %v", stats.Before, stats.After, before)
-		case compareVersions(w.version(), stats.After) < 0:
+		case w.version().Compare(stats.After) < 0:
 			w.failLocked("Rebalance: version %v is said to be reached", stats.After)
 		case stats.Values != len(w.places[stats.Before]) || stats.Moved > stats.Values:
 			w.failLocked("Rebalance: %d values of %d are said to be moved, but there are %d", stats.Moved, stats.Values, len(w.places[stats.Before]))
@@ -325,7 +325,7 @@ func (f *follower) follow(c *client) {
 		}
 		c.locked(func(w *world) {
 			w.count["moves"]++
-			if compareVersions(m.Version, at) < 0 {
+			if m.Version.Compare(at) < 0 {
 				w.failLocked("Moves: version %v follows %v", m.Version, at)
 			}
 			at = m.Version
@@ -356,7 +356,7 @@ func (f *follower) follow(c *client) {
 // since.
 func (w *world) areAt(ciphertexts map[string]int64, since ope.Version) bool {
 	for v, places := range w.places {
-		if compareVersions(v, since) < 0 {
+		if v.Compare(since) < 0 {
 			continue
 		}
 		all := true
@@ -379,7 +379,7 @@ func (f *follower) read(c *client) {
 	}
 	f.at, f.kept = entries[0].Version, make(map[string]int64)
 	for _, e := range entries {
-		if compareVersions(e.Version, f.at) < 0 {
+		if e.Version.Compare(f.at) < 0 {
 			f.at = e.Version
 		}
 		f.kept[string(e.Ciphertext)] = e.Plaintext

@@ -173,7 +173,7 @@ func (s *Scheme) Valid(ctx context.Context, iv ope.Interval) error {
 	s.mu.Lock()
 	known := s.known.version()
 	s.mu.Unlock()
-	if compareVersions(iv.Version, known) < 0 {
+	if iv.Version.Compare(known) < 0 {
 		return ope.ErrStale
 	}
 	ok, err := s.isCurrent(ctx, iv.Version)

@@ -2,7 +2,6 @@ package opetest
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"maps"
 	"math"
@@ -188,7 +187,7 @@ func checkMoves(tb testing.TB, p *probe) {
 			if err != nil {
 				tb.Fatalf("Moves(%v): %v", since, err)
 			}
-			if n := len(all); n > 0 && compareVersions(mv.Version, all[n-1].Version) < 0 || compareVersions(mv.Version, since) <= 0 {
+			if n := len(all); n > 0 && mv.Version.Compare(all[n-1].Version) < 0 || mv.Version.Compare(since) <= 0 {
 				tb.Fatalf("Moves(%v) yielded the version %v out of order", since, mv.Version)
 			}
 			all = append(all, mv)
@@ -230,8 +229,4 @@ func checkMoves(tb testing.TB, p *probe) {
 	for range m.Moves(ctx, since) {
 		break
 	}
-}
-
-func compareVersions(a, b ope.Version) int {
-	return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Generation, b.Generation))
 }

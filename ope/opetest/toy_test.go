@@ -541,7 +541,7 @@ func (m *mutableToy) Moves(_ context.Context, since ope.Version) iter.Seq2[ope.M
 		log := slices.Clone(m.log)
 		m.mu.Unlock()
 		for _, mv := range log {
-			if m.bug != "moves ignore since" && compareVersions(mv.Version, since) <= 0 {
+			if m.bug != "moves ignore since" && mv.Version.Compare(since) <= 0 {
 				continue
 			}
 			if !yield(mv, nil) {
