@@ -152,7 +152,7 @@ type column struct {
 	lead      []byte     // of a searched column: what all its postings begin with
 	part      int        // position in the row key, or -1
 	position  int        // position among the stored columns, or -1
-	since     uint32 // who knew an earlier version may not have known that there are cells of it
+	since     uint32     // who knew an earlier version may not have known that there are cells of it
 	packed    bool
 	varies    bool      // the row that is replaced may have it in a cell of its own, or packed: policies change
 	of        *column   // of a former column, the one that has its values now
