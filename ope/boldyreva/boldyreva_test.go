@@ -13,23 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/internal/vectortest"
 	"github.com/rangecrypt/rangecrypt/ope/opetest"
 )
 
-// testKey returns the key whose secret is the bytes first, first+1, ...
-func testKey(t testing.TB, first byte) ope.Key {
-	secret := make([]byte, ope.KeySize)
-	for i := range secret {
-		secret[i] = first + byte(i)
-	}
-	k, err := ope.NewKey(secret)
-	require.NoError(t, err)
-	return k
-}
-
 func makeLinear(opts *Options) opetest.MakeFunc {
 	return func(tb testing.TB, d ope.Domain) ope.Scheme {
-		s, err := New(testKey(tb, 1), d, opts)
+		s, err := New(vectortest.Key(tb, 1), d, opts)
 		require.NoError(tb, err)
 		return s
 	}
@@ -37,7 +27,7 @@ func makeLinear(opts *Options) opetest.MakeFunc {
 
 func makeModular(opts *Options) opetest.MakeFunc {
 	return func(tb testing.TB, d ope.Domain) ope.Scheme {
-		s, err := NewModular(testKey(tb, 1), d, opts)
+		s, err := NewModular(vectortest.Key(tb, 1), d, opts)
 		require.NoError(tb, err)
 		return s
 	}
@@ -67,7 +57,7 @@ func TestEveryRange(t *testing.T) {
 			if d.Validate() != nil || bits.Len64(d.Span()) > rangeBits {
 				continue
 			}
-			s, err := New(testKey(t, 2), d, &Options{RangeBits: rangeBits, AllowSmallRange: true})
+			s, err := New(vectortest.Key(t, 2), d, &Options{RangeBits: rangeBits, AllowSmallRange: true})
 			require.NoError(t, err)
 			r := rand.New(rand.NewPCG(uint64(rangeBits), 2))
 			xs := []int64{d.Min, d.Max}
@@ -97,31 +87,14 @@ func TestExactlyCiphertextsDecrypt(t *testing.T) {
 	for _, d := range []ope.Domain{{Min: 0, Max: 0}, {Min: 0, Max: 6}, {Min: -100, Max: 99}, {Min: 1, Max: 254}, ope.Uint8} {
 		for rangeBits := max(bits.Len64(d.Span()), 1); rangeBits <= 13; rangeBits++ {
 			for _, makeScheme := range []func(*Options) opetest.MakeFunc{makeLinear, makeModular} {
-				s := makeScheme(&Options{RangeBits: rangeBits, AllowSmallRange: true})(t, d)
-				made := map[string]int64{}
-				for x := d.Min; x <= d.Max; x++ {
-					c, err := s.Encrypt(t.Context(), x)
-					require.NoError(t, err)
-					made[string(c)] = x
-				}
-				require.Len(t, made, int(d.Span())+1)
-				for v := range 1 << (8 * ((rangeBits + 7) / 8)) {
-					c := ope.Ciphertext{byte(v >> 8), byte(v)}[2-(rangeBits+7)/8:]
-					x, err := s.Decrypt(t.Context(), c)
-					if want, ok := made[string(c)]; ok {
-						require.NoError(t, err)
-						require.Equal(t, want, x)
-					} else {
-						require.ErrorIs(t, err, ope.ErrCiphertext)
-					}
-				}
+				opetest.TestCiphertexts(t, makeScheme(&Options{RangeBits: rangeBits, AllowSmallRange: true})(t, d).(ope.Immutable))
 			}
 		}
 	}
 }
 
 func TestParameters(t *testing.T) {
-	key := testKey(t, 1)
+	key := vectortest.Key(t, 1)
 	for _, c := range []struct {
 		name string
 		key  ope.Key
@@ -159,16 +132,16 @@ func TestDefaultRange(t *testing.T) {
 
 // The identifier is bound into the coins: whatever it names gives other ciphertexts.
 func TestIDs(t *testing.T) {
-	s, err := New(testKey(t, 1), ope.Domain{Min: -5, Max: 250}, nil)
+	s, err := New(vectortest.Key(t, 1), ope.Domain{Min: -5, Max: 250}, nil)
 	require.NoError(t, err)
 	require.Equal(t, "boldyreva/1 domain=[-5,250] range=16", s.ID())
-	m, err := NewModular(testKey(t, 1), ope.Int64, nil)
+	m, err := NewModular(vectortest.Key(t, 1), ope.Int64, nil)
 	require.NoError(t, err)
 	require.Equal(t, "mope/1 domain=[-9223372036854775808,9223372036854775807] range=128", m.ID())
 
-	a, err := New(testKey(t, 1), ope.Domain{Min: 0, Max: 999}, nil)
+	a, err := New(vectortest.Key(t, 1), ope.Domain{Min: 0, Max: 999}, nil)
 	require.NoError(t, err)
-	b, err := New(testKey(t, 1), ope.Domain{Min: 1, Max: 1000}, nil)
+	b, err := New(vectortest.Key(t, 1), ope.Domain{Min: 1, Max: 1000}, nil)
 	require.NoError(t, err)
 	same := 0
 	for x := range int64(999) {
@@ -197,7 +170,7 @@ func TestIntervalsAtTheEnds(t *testing.T) {
 
 	wrapped := 0
 	for first := range byte(20) {
-		m, err := NewModular(testKey(t, first), d, nil)
+		m, err := NewModular(vectortest.Key(t, first), d, nil)
 		require.NoError(t, err)
 		require.LessOrEqual(t, m.shift, d.Span())
 		low, high := d.At((d.Span()+1-m.shift)%(d.Span()+1)), d.At(d.Span()-m.shift) // ranks 0 and the last
@@ -220,7 +193,7 @@ func TestShiftsAreUniform(t *testing.T) {
 	const domains = 6000
 	counts := make([]float64, 5)
 	for i := range domains {
-		m, err := NewModular(testKey(t, 9), ope.Domain{Min: int64(i), Max: int64(i) + 4}, nil)
+		m, err := NewModular(vectortest.Key(t, 9), ope.Domain{Min: int64(i), Max: int64(i) + 4}, nil)
 		require.NoError(t, err)
 		counts[m.shift]++
 	}
@@ -230,7 +203,7 @@ func TestShiftsAreUniform(t *testing.T) {
 }
 
 func TestConcurrency(t *testing.T) {
-	s, err := New(testKey(t, 3), ope.Int64, nil)
+	s, err := New(vectortest.Key(t, 3), ope.Int64, nil)
 	require.NoError(t, err)
 	xs := make([]int64, 500)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -268,7 +241,7 @@ func TestRememberedNodes(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	for _, d := range []ope.Domain{ope.Int32, ope.Int64} {
-		s, err := New(testKey(t, 1), d, nil)
+		s, err := New(vectortest.Key(t, 1), d, nil)
 		require.NoError(t, err)
 		warm := &walker{Reader: s.tree.source.NewReader()}
 		for range 5000 {
@@ -318,7 +291,7 @@ func TestLargeBatch(t *testing.T) {
 
 func TestAllocations(t *testing.T) {
 	for _, d := range []ope.Domain{ope.Int8, ope.Int32, ope.Int64} {
-		s, err := New(testKey(t, 1), d, nil)
+		s, err := New(vectortest.Key(t, 1), d, nil)
 		require.NoError(t, err)
 		c, err := s.Encrypt(t.Context(), 17)
 		require.NoError(t, err)
@@ -338,7 +311,7 @@ func FuzzOrder(f *testing.F) {
 		if low < 0 {
 			d.Max = int64(uint64(low) + min(span, uint64(math.MaxInt64)-uint64(low)))
 		}
-		s, err := New(testKey(t, 5), d, &Options{RangeBits: int(rangeBits), AllowSmallRange: true})
+		s, err := New(vectortest.Key(t, 5), d, &Options{RangeBits: int(rangeBits), AllowSmallRange: true})
 		if err != nil {
 			t.Skip(err)
 		}

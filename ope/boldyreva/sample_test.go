@@ -12,6 +12,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"github.com/rangecrypt/rangecrypt/ope/internal/coins"
+	"github.com/rangecrypt/rangecrypt/ope/internal/vectortest"
 )
 
 var sampleSeed = flag.Uint64("boldyreva.seed", 1, "seed of the tests of the sampler")
@@ -23,7 +24,7 @@ func seeded(t testing.TB) *rand.Rand {
 
 func seededWalker(t testing.TB) *walker {
 	t.Logf("-boldyreva.seed=%d", *sampleSeed)
-	s := coins.New(testKey(t, 0), "sampler", fmt.Sprint(*sampleSeed))
+	s := coins.New(vectortest.Key(t, 0), "sampler", fmt.Sprint(*sampleSeed))
 	return &walker{Reader: s.NewReader()}
 }
 
@@ -179,7 +180,7 @@ func TestTreeLaw(t *testing.T) {
 		subsets := new(big.Int).Binomial(1<<c.rangeBits, int64(c.points)).Int64()
 		n := max(20_000, 10*int(subsets)) // a few seconds at most
 		for range n {
-			tr := newTree(coins.New(testKey(t, byte(r.Uint64())), fmt.Sprint(r.Uint64())), uint64(c.points-1), uint(c.rangeBits))
+			tr := newTree(coins.New(vectortest.Key(t, byte(r.Uint64())), fmt.Sprint(r.Uint64())), uint64(c.points-1), uint(c.rangeBits))
 			image := make([]byte, c.points)
 			for i := range image {
 				_, lo := tr.encrypt(uint64(i))
@@ -350,7 +351,7 @@ func TestExactSeries(t *testing.T) {
 // Shortcuts never change a sample.
 func TestExactAgrees(t *testing.T) {
 	r := seeded(t)
-	source := coins.New(testKey(t, 0), "agree", fmt.Sprint(*sampleSeed))
+	source := coins.New(vectortest.Key(t, 0), "agree", fmt.Sprint(*sampleSeed))
 	fast, exact := &walker{Reader: source.NewReader()}, &walker{Reader: source.NewReader(), exact: true}
 	for i := range uint64(12_000) {
 		var k uint

@@ -1,7 +1,6 @@
 package boldyreva
 
 import (
-	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"flag"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/internal/coins"
+	"github.com/rangecrypt/rangecrypt/ope/internal/vectortest"
 )
 
 var update = flag.Bool("update", false, "write the vector files anew; only before a version is released")
@@ -39,20 +39,8 @@ type configuration struct {
 	Range           int
 	AllowSmallRange bool
 	Shift           string `json:",omitempty"`
-	Cases           []encryption
-	Digests         []digest
-}
-
-type encryption struct {
-	X int64
-	C string // hex
-}
-
-// A digest is the SHA-256 of the concatenated ciphertexts of Min + floor(z_i M / 2^64), for the first
-// Count outputs z_i of splitmix64 (Steele, Lea and Flood, OOPSLA 2014) seeded with Seed.
-type digest struct {
-	Seed, Count int
-	SHA256      string
+	Cases           []vectortest.Case
+	Digests         []vectortest.Digest
 }
 
 // The coins of sampleVector and scatterVector are those of the master key with the labels
@@ -69,29 +57,6 @@ type scatterVector struct {
 	Points int
 	V      []uint32
 	Cells  [][]uint16
-}
-
-type splitmix64 uint64
-
-func (s *splitmix64) next() uint64 {
-	*s += 0x9e3779b97f4a7c15
-	z := uint64(*s)
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
-}
-
-func (d *digest) values(domain ope.Domain) []int64 {
-	s := splitmix64(d.Seed)
-	xs := make([]int64, d.Count)
-	for i := range xs {
-		z := s.next()
-		if span := domain.Span(); span != math.MaxUint64 {
-			z, _ = bits.Mul64(z, span+1)
-		}
-		xs[i] = domain.At(z)
-	}
-	return xs
 }
 
 var vectorParameters = []struct {
@@ -121,7 +86,7 @@ var vectorParameters = []struct {
 	{ope.Domain{Min: -1 << 62, Max: math.MaxInt64}, 100},
 }
 
-func vectorKey(t testing.TB) ope.Key { return testKey(t, 0) }
+func vectorKey(t testing.TB) ope.Key { return vectortest.Key(t, 0) }
 
 type testScheme interface {
 	ope.Immutable
@@ -187,34 +152,14 @@ func checkConfiguration(t *testing.T, name string, c *configuration) {
 			if exact && testing.Short() && i%8 != 0 {
 				continue // exact arithmetic takes long under emulation
 			}
-			got, err := s.Encrypt(t.Context(), e.X)
-			require.NoError(t, err)
-			require.Equal(t, e.C, hex.EncodeToString(got), "exact %t, x %d", exact, e.X)
-			x, err := s.Decrypt(t.Context(), got)
-			require.NoError(t, err)
-			require.Equal(t, e.X, x)
+			e.Check(t, s)
 		}
 	}
 	inner.tree.exact = false
 	require.NotEmpty(t, c.Digests)
 	for _, d := range c.Digests {
-		if testing.Short() && d.Count > 1000 {
-			continue
-		}
-		require.Equal(t, d.SHA256, digestOf(t, s, &d))
+		d.Check(t, s)
 	}
-}
-
-func digestOf(t testing.TB, s testScheme, d *digest) string {
-	h := sha256.New()
-	var c []byte
-	for _, x := range d.values(s.Domain()) {
-		var err error
-		c, err = s.AppendEncrypt(c[:0], x)
-		require.NoError(t, err)
-		h.Write(c)
-	}
-	return hex.EncodeToString(h.Sum(nil))
 }
 
 func nodeWalker(t testing.TB, exact bool) *walker {
@@ -276,16 +221,11 @@ func writeVectors(t testing.TB, name string) {
 		span := p.domain.Span()
 		for _, o := range append([]uint64{span / 3, span/2 - 1, span / 2, span/2 + 1, span - 1, span}, offsets...) {
 			if o <= span {
-				x := p.domain.At(o)
-				ct, err := s.Encrypt(t.Context(), x)
-				require.NoError(t, err)
-				c.Cases = append(c.Cases, encryption{x, hex.EncodeToString(ct)})
+				c.Cases = append(c.Cases, vectortest.CaseOf(t, s, p.domain.At(o)))
 			}
 		}
 		for _, count := range []int{300, 10_000} {
-			d := digest{Seed: 1000 + i, Count: count}
-			d.SHA256 = digestOf(t, s, &d)
-			c.Digests = append(c.Digests, d)
+			c.Digests = append(c.Digests, vectortest.DigestOf(t, s, 1000+i, count))
 		}
 		f.Configurations = append(f.Configurations, c)
 	}

@@ -101,3 +101,54 @@ func benchmarkDomain(b *testing.B, makeScheme MakeFunc, d ope.Domain) {
 	sorted := slices.Sorted(slices.Values(xs))
 	batch("Sorted", sorted)
 }
+
+// BenchmarkValues measures single calls of the scheme with values that are uniform on a domain of 2^n
+// values: ciphertexts appended, and decrypted. The name stands behind "Append/" and "Decrypt/".
+func BenchmarkValues(b *testing.B, name string, s interface {
+	ope.Scheme
+	ope.Appender
+}) {
+	r, d := rand.New(rand.NewPCG(1, 2)), s.Domain()
+	xs, cs := make([]int64, 8192), make([]ope.Ciphertext, 8192)
+	for i := range xs {
+		var err error
+		xs[i] = d.At(r.Uint64() & d.Span())
+		if cs[i], err = s.Encrypt(ctx, xs[i]); err != nil {
+			b.Fatal(err)
+		}
+	}
+	buf := make([]byte, 0, 256)
+	b.Run("Append/"+name, func(b *testing.B) {
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			s.AppendEncrypt(buf, xs[i&8191])
+		}
+	})
+	b.Run("Decrypt/"+name, func(b *testing.B) {
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			s.Decrypt(ctx, cs[i&8191])
+		}
+	})
+}
+
+// BenchmarkMillion measures batches of a million values of ope.Int32, as they come and in ascending
+// order, in ns/value; -cpu 1,2 shows how it scales.
+func BenchmarkMillion(b *testing.B, s ope.BatchEncrypter) {
+	r := rand.New(rand.NewPCG(1, 2))
+	xs := make([]int64, 1_000_000)
+	for i := range xs {
+		xs[i] = int64(int32(r.Uint32()))
+	}
+	for _, name := range []string{"random", "sorted"} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := s.EncryptBatch(ctx, xs); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(xs)), "ns/value")
+		})
+		slices.Sort(xs)
+	}
+}

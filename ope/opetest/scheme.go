@@ -25,6 +25,36 @@ import (
 	"pgregory.net/rapid"
 )
 
+// TestCiphertexts checks that of all byte strings with the length of the scheme's ciphertexts exactly the
+// ciphertexts decrypt. It is for ranges of up to 16 bits.
+func TestCiphertexts(t *testing.T, s ope.Immutable) {
+	t.Helper()
+	d := s.Domain()
+	made, length := make(map[string]int64), 0
+	for x := d.Min; ; x++ {
+		c, err := s.Encrypt(ctx, x)
+		if err != nil {
+			t.Fatalf("Encrypt(%d): %v", x, err)
+		}
+		made[string(c)], length = x, len(c)
+		if x == d.Max {
+			break
+		}
+	}
+	if uint64(len(made)-1) != d.Span() || length < 1 || length > 2 {
+		t.Fatalf("%d values have %d ciphertexts of %d bytes", d.Span()+1, len(made), length)
+	}
+	for v := range 1 << (8 * length) {
+		c := ope.Ciphertext{byte(v >> 8), byte(v)}[2-length:]
+		x, err := s.Decrypt(ctx, c)
+		if want, ok := made[string(c)]; ok && (err != nil || x != want) {
+			t.Fatalf("Decrypt(%x) = %d, %v; want %d", c, x, err, want)
+		} else if !ok && !errors.Is(err, ope.ErrCiphertext) {
+			t.Fatalf("Decrypt(%x) = %d, %v; want an error: it is no ciphertext", c, x, err)
+		}
+	}
+}
+
 // A MakeFunc returns a new scheme for the domain, under the same key and parameters at each call.
 // Of a stateless scheme, two results therefore agree; a stateful one starts with an empty index
 // of its own. A scheme that cannot serve the domain calls tb.Skip.

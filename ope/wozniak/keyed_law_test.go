@@ -15,6 +15,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/internal/coins"
+	"github.com/rangecrypt/rangecrypt/ope/internal/vectortest"
 )
 
 // Order-preserving functions are written as the list of their ciphertexts; laws have exact
@@ -151,7 +152,7 @@ func TestKeyedLawIsThatOfFullRUS(t *testing.T) {
 		t.Run(fmt.Sprintf("%d in %d", c.n, c.r), func(t *testing.T) {
 			counts := map[string]int{}
 			for k := range 20_000 {
-				w := &walker{coins.New(keyedKey(t, 1), "law", fmt.Sprint(c, k)).NewReader()}
+				w := &walker{coins.New(vectortest.Key(t, 1), "law", fmt.Sprint(c, k)).NewReader()}
 				f := make([]int, c.n)
 				for m := range f {
 					n := node{0, uint64(c.n - 1), u192{lo: uint64(c.r - c.n)}}
@@ -171,7 +172,7 @@ func TestKeyedLawOfSchemes(t *testing.T) {
 		t.Run(fmt.Sprintf("%d in 2^%d", c.n, c.bits), func(t *testing.T) {
 			counts := map[string]int{}
 			for k := range c.keys {
-				key := keyedKey(t, 2).Derive(fmt.Sprint(k))
+				key := vectortest.Key(t, 2).Derive(fmt.Sprint(k))
 				s, err := New(key, ope.Domain{Min: -1, Max: int64(c.n) - 2}, &Options{RangeBits: c.bits, AllowSmallRange: true})
 				require.NoError(t, err)
 				f := make([]int, c.n)
@@ -191,7 +192,7 @@ func TestKeyedLawOfSchemes(t *testing.T) {
 // and those that are most often undecided: just below a power of two.
 func TestSampleIsExact(t *testing.T) {
 	t.Parallel()
-	w := &walker{coins.New(keyedKey(t, 3), "sample").NewReader()}
+	w := &walker{coins.New(vectortest.Key(t, 3), "sample").NewReader()}
 	r := rand.New(rand.NewPCG(1, 2))
 	number := func(n int) u192 { // of n bits; half of them near 2^n
 		x := u192{r.Uint64(), r.Uint64(), r.Uint64()}
@@ -362,7 +363,7 @@ func TestKeyedSamplings(t *testing.T) {
 		var sum, squares float64
 		const runs = 3000
 		for k := range runs {
-			s, err := New(keyedKey(t, 4).Derive(fmt.Sprint(k)), ope.Domain{Min: 0, Max: 1<<b - 1}, nil)
+			s, err := New(vectortest.Key(t, 4).Derive(fmt.Sprint(k)), ope.Domain{Min: 0, Max: 1<<b - 1}, nil)
 			require.NoError(t, err)
 			samples, _ := descend(t, s, 1+r.Uint64N(s.tree.span-1))
 			sum += float64(samples)
@@ -395,7 +396,7 @@ func TestKeyedSlack(t *testing.T) {
 		const runs = 1000
 		none, left := 0, 0
 		for k := range runs {
-			s, err := New(keyedKey(t, 5).Derive(fmt.Sprint(k)), d, &Options{RangeBits: c.bits, AllowSmallRange: true})
+			s, err := New(vectortest.Key(t, 5).Derive(fmt.Sprint(k)), d, &Options{RangeBits: c.bits, AllowSmallRange: true})
 			require.NoError(t, err)
 			_, slack := descend(t, s, 1+r.Uint64N(s.tree.span-1))
 			left += slack.bitLen()
@@ -422,7 +423,7 @@ func TestWhatOneCiphertextTells(t *testing.T) {
 	all := make([]point, runs)
 	value := func(c u192) float64 { return math.Ldexp(float64(c.hi), 64) + float64(c.mid) }
 	for k := range all {
-		s, err := New(keyedKey(t, 6).Derive(fmt.Sprint(k)), ope.Int64, nil)
+		s, err := New(vectortest.Key(t, 6).Derive(fmt.Sprint(k)), ope.Int64, nil)
 		require.NoError(t, err)
 		m := r.Uint64()
 		all[k] = point{value(s.tree.excess(m)) / value(s.tree.slack), float64(m) / math.Exp2(64)}

@@ -15,23 +15,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/internal/vectortest"
 	"github.com/rangecrypt/rangecrypt/ope/opetest"
 )
 
-// keyedKey returns the key whose secret is the bytes first, first+1, ...
-func keyedKey(t testing.TB, first byte) ope.Key {
-	secret := make([]byte, ope.KeySize)
-	for i := range secret {
-		secret[i] = first + byte(i)
-	}
-	k, err := ope.NewKey(secret)
-	require.NoError(t, err)
-	return k
-}
-
 func makeKeyed(opts *Options) opetest.MakeFunc {
 	return func(tb testing.TB, d ope.Domain) ope.Scheme {
-		s, err := New(keyedKey(tb, 1), d, opts)
+		s, err := New(vectortest.Key(tb, 1), d, opts)
 		require.NoError(tb, err)
 		return s
 	}
@@ -59,7 +49,7 @@ func TestKeyedExhaustive(t *testing.T) {
 	for _, size := range []int64{1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 63, 100, 128, 129, 200, 255, 256} {
 		for key := range byte(4) {
 			for _, rangeBits := range []int{0, max(bits.Len64(uint64(size-1)), 1), bits.Len64(uint64(size))} {
-				s, err := New(keyedKey(t, key), ope.Domain{Min: -100, Max: size - 101}, &Options{RangeBits: rangeBits, AllowSmallRange: true})
+				s, err := New(vectortest.Key(t, key), ope.Domain{Min: -100, Max: size - 101}, &Options{RangeBits: rangeBits, AllowSmallRange: true})
 				require.NoError(t, err)
 				var last ope.Ciphertext
 				for x := s.Domain().Min; x <= s.Domain().Max; x++ {
@@ -81,30 +71,13 @@ func TestExactlyKeyedCiphertextsDecrypt(t *testing.T) {
 	t.Parallel()
 	for _, d := range []ope.Domain{{Min: 0, Max: 0}, {Min: -1, Max: 0}, {Min: 0, Max: 6}, {Min: -100, Max: 99}, ope.Uint8} {
 		for rangeBits := max(bits.Len64(d.Span()), 1); rangeBits <= 12; rangeBits++ {
-			s := makeKeyed(&Options{RangeBits: rangeBits, AllowSmallRange: true})(t, d)
-			made := map[string]int64{}
-			for x := d.Min; x <= d.Max; x++ {
-				c, err := s.Encrypt(t.Context(), x)
-				require.NoError(t, err)
-				made[string(c)] = x
-			}
-			require.Len(t, made, int(d.Span())+1)
-			for v := range 1 << (8 * ((rangeBits + 7) / 8)) {
-				c := ope.Ciphertext{byte(v >> 8), byte(v)}[2-(rangeBits+7)/8:]
-				x, err := s.Decrypt(t.Context(), c)
-				if want, ok := made[string(c)]; ok {
-					require.NoError(t, err)
-					require.Equal(t, want, x)
-				} else {
-					require.ErrorIs(t, err, ope.ErrCiphertext)
-				}
-			}
+			opetest.TestCiphertexts(t, makeKeyed(&Options{RangeBits: rangeBits, AllowSmallRange: true})(t, d).(ope.Immutable))
 		}
 	}
 }
 
 func TestKeyedParameters(t *testing.T) {
-	key := keyedKey(t, 1)
+	key := vectortest.Key(t, 1)
 	for _, c := range []struct {
 		name string
 		key  ope.Key
@@ -164,7 +137,7 @@ func TestKeyedIDs(t *testing.T) {
 func TestKeyedWrongKey(t *testing.T) {
 	for _, d := range []ope.Domain{ope.Int8, ope.Int32} {
 		s := makeKeyed(nil)(t, d)
-		other, err := New(keyedKey(t, 2), d, nil)
+		other, err := New(vectortest.Key(t, 2), d, nil)
 		require.NoError(t, err)
 		for i := range uint64(1000) {
 			c, err := s.Encrypt(t.Context(), d.At(i*(d.Span()/1000)))
@@ -213,7 +186,7 @@ func TestKeyedLargeBatch(t *testing.T) {
 
 func TestKeyedAllocations(t *testing.T) {
 	for _, d := range []ope.Domain{ope.Int8, ope.Int32, ope.Int64} {
-		s, err := New(keyedKey(t, 1), d, nil)
+		s, err := New(vectortest.Key(t, 1), d, nil)
 		require.NoError(t, err)
 		c, err := s.Encrypt(t.Context(), 17)
 		require.NoError(t, err)
@@ -231,7 +204,7 @@ func FuzzKeyedOrder(f *testing.F) {
 	f.Fuzz(func(t *testing.T, x, y, low int64, span uint64, rangeBits uint8) {
 		room := uint64(math.MaxInt64) - uint64(low) // how far the domain can reach up
 		d := ope.Domain{Min: low, Max: int64(uint64(low) + min(span, room))}
-		s, err := New(keyedKey(t, 5), d, &Options{RangeBits: int(rangeBits), AllowSmallRange: true})
+		s, err := New(vectortest.Key(t, 5), d, &Options{RangeBits: int(rangeBits), AllowSmallRange: true})
 		if err != nil {
 			t.Skip(err)
 		}
@@ -257,7 +230,7 @@ func FuzzKeyedDecrypt(f *testing.F) {
 	var schemes []*Scheme
 	for i, d := range []ope.Domain{{Min: 7, Max: 7}, ope.Int8, {Min: 0, Max: 200}, ope.Int32, ope.Int64} {
 		o := Options{RangeBits: []int{8, 9, 16, 33, 192}[i], AllowSmallRange: true}
-		s, err := New(keyedKey(f, 1), d, &o)
+		s, err := New(vectortest.Key(f, 1), d, &o)
 		require.NoError(f, err)
 		schemes = append(schemes, s)
 		c, err := s.Encrypt(f.Context(), 7)
@@ -285,47 +258,14 @@ func BenchmarkKeyed(b *testing.B) { opetest.BenchmarkScheme(b, makeKeyed(nil)) }
 // Single values by the sizes of domain and range. There is no cache: every call is cold.
 func BenchmarkKeyedSizes(b *testing.B) {
 	for _, d := range []ope.Domain{ope.Int8, ope.Int16, ope.Int32, {Min: 0, Max: 1<<48 - 1}, ope.Int64} {
-		s, err := New(keyedKey(b, 1), d, nil)
+		s, err := New(vectortest.Key(b, 1), d, nil)
 		require.NoError(b, err)
-		r := rand.New(rand.NewPCG(1, 2))
-		xs, cs := make([]int64, 8192), make([]ope.Ciphertext, 8192)
-		for i := range xs {
-			xs[i] = d.At(r.Uint64() & d.Span())
-			cs[i], err = s.Encrypt(b.Context(), xs[i])
-			require.NoError(b, err)
-		}
-		name, buf := fmt.Sprintf("%d bits of %s", s.bits, d), make([]byte, 0, 24)
-		b.Run("Append/"+name, func(b *testing.B) {
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				s.AppendEncrypt(buf, xs[i&8191])
-			}
-		})
-		b.Run("Decrypt/"+name, func(b *testing.B) {
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				s.Decrypt(b.Context(), cs[i&8191])
-			}
-		})
+		opetest.BenchmarkValues(b, fmt.Sprintf("%d bits of %s", s.bits, d), s)
 	}
 }
 
-// A million 32-bit values at once; -cpu 1,2 shows how it scales.
 func BenchmarkKeyedMillion(b *testing.B) {
-	s, err := New(keyedKey(b, 1), ope.Int32, nil)
+	s, err := New(vectortest.Key(b, 1), ope.Int32, nil)
 	require.NoError(b, err)
-	r := rand.New(rand.NewPCG(1, 2))
-	xs := make([]int64, 1_000_000)
-	for i := range xs {
-		xs[i] = int64(int32(r.Uint32()))
-	}
-	for _, name := range []string{"random", "sorted"} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				s.EncryptBatch(b.Context(), xs)
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(xs)), "ns/value")
-		})
-		slices.Sort(xs)
-	}
+	opetest.BenchmarkMillion(b, s)
 }

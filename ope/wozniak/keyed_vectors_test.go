@@ -1,13 +1,11 @@
 package wozniak
 
 import (
-	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"flag"
 	"math"
 	"math/big"
-	"math/bits"
 	"os"
 	"os/exec"
 	"strings"
@@ -16,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/internal/vectortest"
 )
 
 var update = flag.Bool("update", false, "write the vector file anew; only before a version is released")
@@ -35,37 +34,8 @@ type configuration struct {
 	Min, Max int64
 	Range    int
 	Ends     [2]string // the ciphertexts of Min and Max, decimal
-	Cases    []encryption
-	Digests  []digest
-}
-
-type encryption struct {
-	X int64
-	C string // hex
-}
-
-// A digest is the SHA-256 of the concatenated ciphertexts of Min + floor(z_i |D| / 2^64), for the first
-// Count outputs z_i of splitmix64 (Steele, Lea and Flood, OOPSLA 2014) seeded with Seed.
-type digest struct {
-	Seed, Count int
-	SHA256      string
-}
-
-func (d *digest) values(domain ope.Domain) []int64 {
-	state := uint64(d.Seed)
-	xs := make([]int64, d.Count)
-	for i := range xs {
-		state += 0x9e3779b97f4a7c15
-		z := state
-		z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-		z = (z ^ z>>27) * 0x94d049bb133111eb
-		z ^= z >> 31
-		if span := domain.Span(); span != math.MaxUint64 {
-			z, _ = bits.Mul64(z, span+1)
-		}
-		xs[i] = domain.At(z)
-	}
-	return xs
+	Cases    []vectortest.Case
+	Digests  []vectortest.Digest
 }
 
 var vectorParameters = []struct {
@@ -105,7 +75,7 @@ var vectorParameters = []struct {
 }
 
 func (c *configuration) scheme(t testing.TB) *Scheme {
-	s, err := New(keyedKey(t, 0), ope.Domain{Min: c.Min, Max: c.Max}, &Options{RangeBits: c.Range, AllowSmallRange: true})
+	s, err := New(vectortest.Key(t, 0), ope.Domain{Min: c.Min, Max: c.Max}, &Options{RangeBits: c.Range, AllowSmallRange: true})
 	require.NoError(t, err)
 	return s
 }
@@ -126,7 +96,7 @@ func TestKeyedVectors(t *testing.T) {
 	var f vectorFile
 	require.NoError(t, json.Unmarshal(text, &f))
 	require.Equal(t, "wozniak/1", f.Scheme)
-	require.Equal(t, hex.EncodeToString(keyedKey(t, 0).Secret()), f.Key)
+	require.Equal(t, hex.EncodeToString(vectortest.Key(t, 0).Secret()), f.Key)
 	require.NotEmpty(t, f.Configurations)
 	for i := range f.Configurations {
 		c := &f.Configurations[i]
@@ -136,40 +106,21 @@ func TestKeyedVectors(t *testing.T) {
 			require.Equal(t, c.Ends, s.ends())
 			require.NotEmpty(t, c.Cases)
 			for _, e := range c.Cases {
-				got, err := s.Encrypt(t.Context(), e.X)
-				require.NoError(t, err)
-				require.Equal(t, e.C, hex.EncodeToString(got), "x %d", e.X)
-				x, err := s.Decrypt(t.Context(), got)
-				require.NoError(t, err)
-				require.Equal(t, e.X, x)
+				e.Check(t, s)
 			}
 			require.NotEmpty(t, c.Digests)
 			for _, d := range c.Digests {
-				if !testing.Short() || d.Count <= 1000 {
-					require.Equal(t, d.SHA256, keyedDigest(t, s, &d))
-				}
+				d.Check(t, s)
 			}
 		})
 	}
-}
-
-func keyedDigest(t testing.TB, s *Scheme, d *digest) string {
-	h := sha256.New()
-	var c []byte
-	for _, x := range d.values(s.Domain()) {
-		var err error
-		c, err = s.AppendEncrypt(c[:0], x)
-		require.NoError(t, err)
-		h.Write(c)
-	}
-	return hex.EncodeToString(h.Sum(nil))
 }
 
 func writeKeyedVectors(t *testing.T) {
 	f := vectorFile{
 		Comment: "Written by go test ./ope/wozniak -run KeyedVectors -update; checked by testdata/reference/wozniak.py.",
 		Scheme:  "wozniak/1",
-		Key:     hex.EncodeToString(keyedKey(t, 0).Secret()),
+		Key:     hex.EncodeToString(vectortest.Key(t, 0).Secret()),
 	}
 	for i, p := range vectorParameters {
 		c := configuration{Min: p.domain.Min, Max: p.domain.Max, Range: p.bits}
@@ -184,16 +135,11 @@ func writeKeyedVectors(t *testing.T) {
 		for _, o := range offsets {
 			if o <= span && !seen[o] {
 				seen[o] = true
-				x := p.domain.At(o)
-				ct, err := s.Encrypt(t.Context(), x)
-				require.NoError(t, err)
-				c.Cases = append(c.Cases, encryption{x, hex.EncodeToString(ct)})
+				c.Cases = append(c.Cases, vectortest.CaseOf(t, s, p.domain.At(o)))
 			}
 		}
 		for _, count := range []int{20, 300, 5000} {
-			d := digest{Seed: 2000 + i, Count: count}
-			d.SHA256 = keyedDigest(t, s, &d)
-			c.Digests = append(c.Digests, d)
+			c.Digests = append(c.Digests, vectortest.DigestOf(t, s, 2000+i, count))
 		}
 		f.Configurations = append(f.Configurations, c)
 	}
