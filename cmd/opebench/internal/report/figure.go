@@ -244,14 +244,14 @@ func figurePanel(f Figure, title string, curves []repro.Curve, legend bool) (*pl
 	p := newPlot(title, f.Y)
 	p.X.Label.Text = f.X
 	p.X.Tick.Marker, p.Y.Tick.Marker = roundTicks{}, roundTicks{}
-	low, top, right, rising := math.Inf(1), 0.0, 0.0, false
+	low, top, left, right, rising := math.Inf(1), 0.0, math.Inf(1), 0.0, false
 	lastOnly := len(curves) > manyCurves
-	looks := looksOf(curves)
+	looks, spread := looksOf(curves), spreadOf(curves)
 	for i, c := range curves {
 		var xys plotter.XYs
 		for j, pt := range c.Points {
 			xys = append(xys, plotter.XY{X: pt.X, Y: pt.Y})
-			low, top, right = min(low, pt.Y), max(top, pt.Y), max(right, pt.X)
+			low, top, left, right = min(low, pt.Y), max(top, pt.Y), min(left, pt.X), max(right, pt.X)
 			if hasInterval(c, j, lastOnly) {
 				low, top = min(low, pt.Low), max(top, pt.High)
 			}
@@ -264,7 +264,7 @@ func figurePanel(f Figure, title string, curves []repro.Curve, legend bool) (*pl
 			}
 			line.LineStyle = looks[i]
 			p.Add(line)
-			if err := addIntervals(p, c, lastOnly, (float64(i)+0.5)/float64(len(curves))-0.5, looks[i].Color); err != nil {
+			if err := addIntervals(p, c, lastOnly, spread*((float64(i)+0.5)/float64(len(curves))-0.5), looks[i].Color); err != nil {
 				return nil, err
 			}
 			thumbnail = line
@@ -282,7 +282,7 @@ func figurePanel(f Figure, title string, curves []repro.Curve, legend bool) (*pl
 			p.Legend.Add(c.Name, thumbnail)
 		}
 	}
-	p.X.Min, p.X.Max = 0, right*1.02
+	p.X.Min, p.X.Max = min(0, left-spread/2), right*1.02 // with the intervals of the first points
 	p.Y.Min, p.Y.Max = 0, top*1.06
 	if title != "" {
 		rising = true
@@ -317,21 +317,29 @@ func hasInterval(c repro.Curve, i int, lastOnly bool) bool {
 	return c.Points[i].High > 0 && (!lastOnly || i == len(c.Points)-1)
 }
 
-// addIntervals draws the confidence intervals of a curve, where it has some. Those of curves with the
-// same points stand beside each other: offset, -1/2 to 1/2, says where.
-func addIntervals(p *plot.Plot, c repro.Curve, lastOnly bool, offset float64, colour color.Color) error {
+// spreadOf returns over how much of the x axis the confidence intervals of curves with the same points
+// are spread, so that they stand beside each other: each by a hundredth of the axis, unless the points
+// are nearer.
+func spreadOf(curves []repro.Curve) float64 {
+	gap, right := math.Inf(1), 0.0
+	for _, c := range curves {
+		for i, pt := range c.Points {
+			right = max(right, pt.X)
+			if i > 0 {
+				gap = min(gap, math.Abs(pt.X-c.Points[i-1].X))
+			}
+		}
+	}
+	return min(0.4*gap, 0.01*right*float64(len(curves)))
+}
+
+// addIntervals draws the confidence intervals of a curve, where it has some, beside its points.
+func addIntervals(p *plot.Plot, c repro.Curve, lastOnly bool, beside float64, colour color.Color) error {
 	var xys plotter.XYs
 	var errs plotter.YErrors
-	gap := math.Inf(1) // between the points that are nearest to each other
-	for i := 1; i < len(c.Points); i++ {
-		gap = min(gap, math.Abs(c.Points[i].X-c.Points[i-1].X))
-	}
-	if math.IsInf(gap, 1) {
-		gap = 0
-	}
 	for i, pt := range c.Points {
 		if hasInterval(c, i, lastOnly) {
-			xys = append(xys, plotter.XY{X: pt.X + 0.4*offset*gap, Y: pt.Y})
+			xys = append(xys, plotter.XY{X: pt.X + beside, Y: pt.Y})
 			errs = append(errs, struct{ Low, High float64 }{pt.Y - pt.Low, pt.High - pt.Y})
 		}
 	}
