@@ -292,6 +292,10 @@ func figurePanel(f Figure, title string, curves []repro.Curve, legend bool) (*pl
 			p.Y.Max = top * 1.5 // the names have most of the width
 		}
 	}
+	if title == "" && legend {
+		// A name takes about a twentieth of the height; no curve goes through the names.
+		p.Y.Max = max(p.Y.Max, highest(curves, rising, right, lastOnly)/(1-0.055*float64(len(curves))))
+	}
 	p.Legend.Top, p.Legend.Left = true, rising
 	p.Legend.Padding, p.Legend.YOffs = vg.Points(3), -vg.Points(4)
 	p.Legend.XOffs = map[bool]vg.Length{true: vg.Points(10), false: -vg.Points(10)}[rising]
@@ -309,6 +313,21 @@ func figurePanel(f Figure, title string, curves []repro.Curve, legend bool) (*pl
 		p.Legend.Left, p.Legend.XOffs = false, 0
 	}
 	return p, nil
+}
+
+// highest returns the greatest value that curves have in the left or right third of the width, with
+// their intervals.
+func highest(curves []repro.Curve, left bool, right float64, lastOnly bool) (y float64) {
+	for _, c := range curves {
+		for i, pt := range c.Points {
+			if left == (pt.X < right/2) && math.Abs(pt.X-right/2) >= right/6 {
+				if y = max(y, pt.Y); hasInterval(c, i, lastOnly) {
+					y = max(y, pt.High)
+				}
+			}
+		}
+	}
+	return y
 }
 
 // hasInterval reports whether a point is drawn with its confidence interval. lastOnly is for many
