@@ -311,39 +311,61 @@ func (c *converter) parts(ctx context.Context, t *view, p sweep) error {
 // part converts the rows of one part. It is read until nothing is found to convert: a client whose
 // schema was older may have converted a row to that meanwhile.
 func (c *converter) part(ctx context.Context, t *view, part, parts int) error {
-	for first, attempt := true, 0; ; first = false {
+	for attempt := 0; ; attempt++ {
 		found := 0
-		flush := func(batch []driver.Row) error {
-			n, unreadable, err := t.convert(ctx, batch)
+		flush := func(batch []driver.Row) (err error) {
+			rows := batch
+			if attempt > 0 { // few are old by now, if any, and only of these a stamp is asked for
+				if rows, err = t.oldOnes(ctx, batch); err != nil {
+					return err
+				}
+			}
+			n, unreadable, err := t.convert(ctx, rows)
 			found += n
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.stats.Converted += n
-			if first {
+			if attempt == 0 {
 				c.stats.Rows += len(batch)
 				c.stats.Unreadable += unreadable
 			}
 			return err
 		}
-		if err := inBatches(ctx, t.data, t.rows(part, parts), flush); err != nil || found == 0 {
+		r := t.rows(part, parts)
+		r.Cells.Stamps = attempt == 0
+		if err := inBatches(ctx, t.data, r, flush); err != nil || found == 0 {
 			return err
 		}
-		if first {
-			continue
+		if attempt > 0 { // others are at it, too
+			if err := pause(ctx, min(attempt-1, 4)); err != nil {
+				return err
+			}
 		}
-		// Others are at it, too.
-		if err := pause(ctx, min(attempt, 4)); err != nil {
-			return err
-		}
-		attempt++
 	}
 }
 
-// rows returns the range of a part of the rows, with all their cells and stamps.
+// rows returns the range of a part of the rows, with all their cells.
 func (t *view) rows(part, parts int) driver.Range {
 	r := under(t.prefix)
-	r.Part, r.Parts, r.Cells.Stamps = part, parts, true
+	r.Part, r.Parts = part, parts
 	return r
+}
+
+// oldOnes returns those rows that may have to be converted, read again with their stamps.
+func (t *view) oldOnes(ctx context.Context, rows []driver.Row) ([]driver.Row, error) {
+	var keys [][]byte
+	s := new(scratch)
+	for _, row := range rows {
+		old := true
+		if len(row.Cells[0].Qualifier) == 0 {
+			was, err := t.outdated(row, s)
+			old = was || err != nil // convert tells what it is
+		}
+		if old {
+			keys = append(keys, row.Key)
+		}
+	}
+	return t.stamped(ctx, keys)
 }
 
 // finish says in the table's entry that all rows are converted, unless they are those of one tenant.
