@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -202,15 +203,39 @@ func checkTies(t *testing.T, made func() *tied, fatal map[string]bool) (rows int
 	return rows
 }
 
-// someTies runs a test for some of n cases, drawn at random, or for all of them where there is time.
-func someTies(t *testing.T, n int, test func(i int)) {
+// tieCases checks tables of both layouts that go through some changes, each of which is one of those
+// named: all cases, or a tenth of them, drawn at random, where time is short. Some case must be at fault
+// under each of the rules in needed, which says why.
+func tieCases(t *testing.T, names []string, changes int, made func(t *testing.T, layout Layout, changes []string) *tied, needed map[string]string) {
 	t.Helper()
+	layouts := []Layout{Packed, CellPerColumn}
+	n := len(layouts)
+	for range changes {
+		n *= len(names)
+	}
 	cases := rand.Perm(n)
 	if testing.Short() {
 		cases = cases[:n/10] // a failure tells which it was
 	}
+	rows, fatal := 0, make(map[string]bool)
 	for _, i := range cases {
-		test(i)
+		layout, chosen := layouts[i%len(layouts)], make([]string, changes)
+		i /= len(layouts)
+		for j := range chosen {
+			chosen[j] = names[i%len(names)]
+			i /= len(names)
+		}
+		t.Run(fmt.Sprintf("%v/%s", layout, strings.Join(chosen, "/")), func(t *testing.T) {
+			rows += checkTies(t, func() *tied { return made(t, layout, chosen) }, fatal)
+		})
+	}
+	t.Logf("%d rows", rows)
+	require.Positive(t, rows)
+	if !testing.Short() {
+		require.Greater(t, rows, 1000)
+		for rule, why := range needed {
+			require.True(t, fatal[rule], why)
+		}
 	}
 }
 
@@ -228,83 +253,55 @@ func TestTiedConversionsOfOneRow(t *testing.T) {
 		"plain, dropped":     {DropColumn("zone")},
 		"another":            {DropColumn("value"), AddColumn(OrderedColumn("more", Int16, MOPE))},
 	}
-	names, layouts := slices.Sorted(maps.Keys(changes)), []Layout{Packed, CellPerColumn}
-	rows, fatal := 0, make(map[string]bool)
-	someTies(t, len(layouts)*len(names)*len(names), func(i int) {
-		layout, first, second := layouts[i%2], names[i/2%len(names)], names[i/2/len(names)]
-		t.Run(fmt.Sprintf("%v/%s/%s", layout, first, second), func(t *testing.T) {
-			made := func() *tied {
-				c := &tied{db: drivertest.NewMemory(), want: staleRow(1, 5)}
-				st := stores(t, c.db, 1)[0]
-				tbl, err := st.Create(t.Context(), staleSchema(layout, false))
-				require.NoError(t, err)
-				require.NoError(t, tbl.Put(t.Context(), c.want))
-				for i, name := range []string{"", first, second} {
-					if name == "keys" {
-						require.NoError(t, st.RotateKeys(t.Context(), "t"))
-					} else if err := st.Alter(t.Context(), "t", changes[name]...); err != nil {
-						t.Skip("one of the changes excludes the other:", err)
-					}
-					tbl, err := stores(t, c.db, 1)[0].Table(t.Context(), "t")
-					require.NoError(t, err)
-					c.views[i] = tbl.now()
-				}
-				return c
+	made := func(t *testing.T, layout Layout, chosen []string) *tied {
+		c := &tied{db: drivertest.NewMemory(), want: staleRow(1, 5)}
+		st, ctx := stores(t, c.db, 1)[0], t.Context()
+		tbl, err := st.Create(ctx, staleSchema(layout, false))
+		require.NoError(t, err)
+		require.NoError(t, tbl.Put(ctx, c.want))
+		for i, name := range slices.Concat([]string{""}, chosen) {
+			if name == "keys" {
+				require.NoError(t, st.RotateKeys(ctx, "t"))
+			} else if err := st.Alter(ctx, "t", changes[name]...); err != nil {
+				t.Skip("one of the changes excludes the other:", err)
 			}
-			rows += checkTies(t, made, fatal)
-		})
-	})
-	t.Logf("%d rows", rows)
-	require.Positive(t, rows)
-	if !testing.Short() {
-		require.Greater(t, rows, 1000)
-		require.True(t, fatal["deletes"], "deletes could have the timestamp of the puts")
+			tbl, err := stores(t, c.db, 1)[0].Table(ctx, "t")
+			require.NoError(t, err)
+			c.views[i] = tbl.now()
+		}
+		return c
 	}
+	tieCases(t, slices.Sorted(maps.Keys(changes)), 2, made, map[string]string{"deletes": "deletes could have the timestamp of the puts"})
 }
 
 func TestTiedConversionsOfATenant(t *testing.T) {
 	policies := map[string]*Policy{
 		"none": nil, "keys": nil, "whole": {Whole: true}, "plain": {}, "zone": {Sensitive: []string{"zone"}}, "value": {Sensitive: []string{"value", "note"}},
 	}
-	names, layouts := slices.Sorted(maps.Keys(policies)), []Layout{Packed, CellPerColumn}
-	rows, fatal := 0, make(map[string]bool)
-	k := len(names)
-	someTies(t, len(layouts)*k*k*k, func(i int) {
-		layout, before, first, second := layouts[i%2], names[i/2%k], names[i/2/k%k], names[i/2/k/k]
-		t.Run(fmt.Sprintf("%v/%s/%s/%s", layout, before, first, second), func(t *testing.T) {
-			made := func() *tied {
-				c := &tied{db: drivertest.NewMemory(), want: staleRow(1, 5)}
-				st, ctx := stores(t, c.db, 1)[0], t.Context()
-				schema := staleSchema(layout, false)
-				schema.Tenants = true
-				_, err := st.Create(ctx, schema)
-				require.NoError(t, err)
-				require.NoError(t, st.CreateTenant(ctx, "tenant"))
-				for i, name := range []string{before, first, second} {
-					if name == "keys" {
-						require.NoError(t, st.RotateTenantKey(ctx, "tenant"))
-					} else if p := policies[name]; p != nil {
-						require.NoError(t, st.SetPolicy(ctx, "tenant", "t", *p))
-					}
-					tbl, err := stores(t, c.db, 1)[0].Table(ctx, "t")
-					require.NoError(t, err)
-					tbl, err = tbl.Tenant(ctx, "tenant")
-					require.NoError(t, err)
-					if i == 0 {
-						require.NoError(t, tbl.Put(ctx, c.want))
-					}
-					c.views[i] = tbl.now()
-				}
-				return c
+	made := func(t *testing.T, layout Layout, chosen []string) *tied {
+		c := &tied{db: drivertest.NewMemory(), want: staleRow(1, 5)}
+		st, ctx := stores(t, c.db, 1)[0], t.Context()
+		schema := staleSchema(layout, false)
+		schema.Tenants = true
+		_, err := st.Create(ctx, schema)
+		require.NoError(t, err)
+		require.NoError(t, st.CreateTenant(ctx, "tenant"))
+		for i, name := range chosen {
+			if name == "keys" {
+				require.NoError(t, st.RotateTenantKey(ctx, "tenant"))
+			} else if p := policies[name]; p != nil {
+				require.NoError(t, st.SetPolicy(ctx, "tenant", "t", *p))
 			}
-			rows += checkTies(t, made, fatal)
-		})
-	})
-	t.Logf("%d rows", rows)
-	require.Positive(t, rows)
-	if !testing.Short() {
-		require.Greater(t, rows, 1000)
-		require.True(t, fatal["deletes"], "deletes could have the timestamp of the puts")
-		require.True(t, fatal["values"], "a plain value could win over a sealed one")
+			tbl := openTenants(t, stores(t, c.db, 1)[0], "t", "tenant")[0]
+			if i == 0 {
+				require.NoError(t, tbl.Put(ctx, c.want))
+			}
+			c.views[i] = tbl.now()
+		}
+		return c
 	}
+	tieCases(t, slices.Sorted(maps.Keys(policies)), 3, made, map[string]string{
+		"deletes": "deletes could have the timestamp of the puts",
+		"values":  "a plain value could win over a sealed one",
+	})
 }

@@ -291,8 +291,7 @@ func figurePanel(f Figure, title string, curves []repro.Curve, legend bool) (*pl
 		if legend {
 			p.Y.Max = top * 1.5 // the names have most of the width
 		}
-	}
-	if title == "" && legend {
+	} else if legend {
 		// A name takes about a twentieth of the height; no curve goes through the names.
 		p.Y.Max = max(p.Y.Max, highest(curves, rising, right, lastOnly)/(1-0.055*float64(len(curves))))
 	}
