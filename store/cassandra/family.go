@@ -485,7 +485,10 @@ func (f *family) weigh(m driver.Mutation) (statements, size int) {
 // send sends a batch as one statement or batch of statements, which the server applies as a
 // whole. It may be repeated, since it has a timestamp.
 func (f *family) send(ctx context.Context, b *batch) error {
-	stamp := f.db.clock.next()
+	stamp, stamps := f.db.clock.next(), b.stamps
+	if b.oneStamp() {
+		stamp, stamps = stamps[0], nil
+	}
 	if f.spec.Layout == driver.LayoutWide && b.mutations[0].DeleteRow { // then it is the only one
 		// The row may have been written by conditional changes, whose timestamps are the
 		// server's. A clock behind the server's would delete nothing.
@@ -503,14 +506,14 @@ func (f *family) send(ctx context.Context, b *batch) error {
 	case 0:
 		return nil
 	case 1:
-		f.statements(b, func(stmt string, values []any) {
+		f.statements(b, stamps, func(stmt string, values []any) {
 			q := f.db.session.Query(stmt, values...).RoutingKey(b.part).Consistency(f.db.quorum).PageSize(0)
 			err = q.WithTimestamp(stamp).Idempotent(true).RetryPolicy(retry{}).ExecContext(ctx)
 		})
 	default:
 		q := f.db.session.Batch(gocql.UnloggedBatch).Consistency(f.db.quorum).WithTimestamp(stamp).RetryPolicy(retry{})
 		q.Entries = make([]gocql.BatchEntry, 0, b.statements)
-		f.statements(b, func(stmt string, values []any) {
+		f.statements(b, stamps, func(stmt string, values []any) {
 			q.Entries = append(q.Entries, gocql.BatchEntry{Stmt: stmt, Args: values, Idempotent: true})
 		})
 		err = q.ExecContext(ctx)
@@ -521,14 +524,26 @@ func (f *family) send(ctx context.Context, b *batch) error {
 	return err
 }
 
-// statements calls add for each statement of a batch.
-func (f *family) statements(b *batch, add func(stmt string, values []any)) {
+// oneStamp reports whether all statements of the batch have the same timestamp: then it is that of the
+// request, where it costs the server less.
+func (b *batch) oneStamp() bool {
+	for i, stamp := range b.stamps {
+		if stamp != b.stamps[0] || len(b.mutations[i].Deletes) > 0 {
+			return false
+		}
+	}
+	return len(b.stamps) > 0
+}
+
+// statements calls add for each statement of a batch. Where stamps are given, the statements of a
+// mutation carry its own.
+func (f *family) statements(b *batch, stamps []int64, add func(stmt string, values []any)) {
 	var part any = b.part
 	plain := add
 	for i, m := range b.mutations {
-		if b.stamps != nil {
+		if stamps != nil {
 			add = func(stmt string, values []any) {
-				at, stamp := len(values), b.stamps[i] // behind what is put, in front of what is deleted
+				at, stamp := len(values), stamps[i] // behind what is put, in front of what is deleted
 				if strings.HasPrefix(stmt, "DELETE") {
 					at, stamp = 0, stamp-1
 				}

@@ -162,7 +162,8 @@ func TestReplacementsDeleteWhatWasSeen(t *testing.T) {
 		}
 		stamps := make(map[string][]int64) // by the first word
 		for _, b := range f.batches([]driver.Mutation{m}, []int64{seen + 1}) {
-			f.statements(b, func(stmt string, values []any) {
+			require.False(t, b.oneStamp())
+			f.statements(b, b.stamps, func(stmt string, values []any) {
 				require.Contains(t, stmt, "USING TIMESTAMP ?")
 				require.Len(t, values, strings.Count(stmt, "?"))
 				// Behind what is put, and in front of the key of what is deleted.
@@ -180,6 +181,28 @@ func TestReplacementsDeleteWhatWasSeen(t *testing.T) {
 				require.Equal(t, map[string]int64{"INSERT": seen + 1, "DELETE": seen}[kind], stamp)
 			}
 		}
+	}
+}
+
+// TestOneStamp: what is only put, with one timestamp, needs no timestamps of its own.
+func TestOneStamp(t *testing.T) {
+	f := newFamily(&DB{keyspace: "ks"}, driver.FamilySpec{Layout: driver.LayoutOrdered, PrefixBytes: 1}, "things_abc")
+	puts := []driver.Cell{{Qualifier: []byte("q"), Value: []byte("v")}, {Qualifier: []byte("r"), Value: []byte("v")}}
+	one := driver.Mutation{Row: []byte("row"), Puts: puts}
+	other := driver.Mutation{Row: []byte("rows"), Puts: puts}
+	for _, c := range []struct {
+		mutations []driver.Mutation
+		stamps    []int64
+		want      bool
+	}{
+		{[]driver.Mutation{one}, []int64{9}, true},
+		{[]driver.Mutation{one, other}, []int64{9, 9}, true},
+		{[]driver.Mutation{one, other}, []int64{9, 17}, false},
+		{[]driver.Mutation{one}, nil, false},
+	} {
+		all := f.batches(c.mutations, c.stamps)
+		require.Len(t, all, 1)
+		require.Equal(t, c.want, all[0].oneStamp())
 	}
 }
 
