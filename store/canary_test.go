@@ -440,7 +440,7 @@ func (f *recorderFamily) Apply(ctx context.Context, mutations ...driver.Mutation
 	return f.Family.Apply(ctx, mutations...)
 }
 
-func (f *recorderFamily) Replace(ctx context.Context, replacements ...driver.Replacement) error {
+func (f *recorderFamily) Replace(ctx context.Context, replacements ...driver.Replacement) ([]int, error) {
 	for _, r := range replacements {
 		f.r.note(r.Row)
 		f.r.note(r.Deletes...)

@@ -175,16 +175,24 @@ func (t *view) swap(ctx context.Context, key []byte, row *conditionalRow) (bool,
 	return t.data.CheckAndPut(ctx, key, expect, m.Puts...)
 }
 
-// replace makes rows that were read what they are to become, where nobody has written them since.
-func (t *view) replace(ctx context.Context, rows []driver.Row, becomes []*record) error {
+// replace makes rows that were read what they are to become, where nobody has written them since. It
+// returns the indexes of those that somebody has, as [driver.Family.Replace] does.
+func (t *view) replace(ctx context.Context, rows []driver.Row, becomes []*record) (late []int, err error) {
 	if t.schema.Conditional {
-		return t.st.each(ctx, len(rows), func(ctx context.Context, i int) error {
-			_, err := t.swap(ctx, rows[i].Key, &conditionalRow{cells: rows[i].Cells, becomes: becomes[i]})
+		made := make([]bool, len(rows))
+		err := t.st.each(ctx, len(rows), func(ctx context.Context, i int) (err error) {
+			made[i], err = t.swap(ctx, rows[i].Key, &conditionalRow{cells: rows[i].Cells, becomes: becomes[i]})
 			if errors.Is(err, driver.ErrUnknownOutcome) {
-				return nil // whoever converts looks again
+				return nil // it is read again, and tells
 			}
 			return err
 		})
+		for i, made := range made {
+			if !made {
+				late = append(late, i)
+			}
+		}
+		return late, err
 	}
 	replacements := make([]driver.Replacement, len(rows))
 	for i, row := range rows {

@@ -54,10 +54,10 @@ type ConvertStatus struct {
 // on where it was. Several clients may call it at a time and share the work. If the schema is
 // changed meanwhile it begins again.
 //
-// Called when all is done, it looks through the table once more: a client that slept for long and
-// then died, or lost the database, in the middle of a write (on Cassandra also of a conversion) may
-// have left a row of an old schema, which is read as any other, but found by its changed columns only
-// when it was converted.
+// Called when all is done, it looks through the table once more: a client that died, or lost the
+// database, in the middle of a write which it began under an old schema (on Cassandra also of a
+// conversion) may have left a row of that, which is read as any other, but found by its changed columns
+// only when it was converted.
 //
 // A table that is open for a tenant converts the rows of this tenant, also to its policy and its newest
 // key. One with tenants that is not converts those of all, one tenant after the other, and only then
@@ -308,40 +308,22 @@ func (c *converter) parts(ctx context.Context, t *view, p sweep) error {
 	return group.Wait()
 }
 
-// part converts the rows of one part. It is read until nothing is found to convert: a client whose
-// schema was older may have converted a row to that meanwhile.
+// part converts the rows of one part.
 func (c *converter) part(ctx context.Context, t *view, part, parts int) error {
-	for attempt := 0; ; attempt++ {
-		found := 0
-		flush := func(batch []driver.Row) (err error) {
-			rows := batch
-			if attempt > 0 { // few are old by now, if any, and only of these a stamp is asked for
-				if rows, err = t.oldOnes(ctx, batch); err != nil {
-					return err
-				}
-			}
-			n, unreadable, err := t.convert(ctx, rows)
-			found += n
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.stats.Converted += n
-			if attempt == 0 {
-				c.stats.Rows += len(batch)
-				c.stats.Unreadable += unreadable
-			}
-			return err
+	r := t.rows(part, parts)
+	r.Cells.Stamps = true
+	return inBatches(ctx, t.data, r, func(batch []driver.Row) error {
+		converted, unreadable, err := t.convertAndSettle(ctx, batch)
+		c.mu.Lock()
+		c.stats.Rows += len(batch)
+		c.stats.Converted += converted
+		c.stats.Unreadable += unreadable
+		c.mu.Unlock()
+		if err == nil && c.tbl.now().changed != t.changed {
+			err = errOtherSweep // there is more to do than this view knows of
 		}
-		r := t.rows(part, parts)
-		r.Cells.Stamps = attempt == 0
-		if err := inBatches(ctx, t.data, r, flush); err != nil || found == 0 {
-			return err
-		}
-		if attempt > 0 { // others are at it, too
-			if err := pause(ctx, min(attempt-1, 4)); err != nil {
-				return err
-			}
-		}
-	}
+		return err
+	})
 }
 
 // rows returns the range of a part of the rows, with all their cells.
@@ -349,23 +331,6 @@ func (t *view) rows(part, parts int) driver.Range {
 	r := under(t.prefix)
 	r.Part, r.Parts = part, parts
 	return r
-}
-
-// oldOnes returns those rows that may have to be converted, read again with their stamps.
-func (t *view) oldOnes(ctx context.Context, rows []driver.Row) ([]driver.Row, error) {
-	var keys [][]byte
-	s := new(scratch)
-	for _, row := range rows {
-		old := true
-		if len(row.Cells[0].Qualifier) == 0 {
-			was, err := t.outdated(row, s)
-			old = was || err != nil // convert tells what it is
-		}
-		if old {
-			keys = append(keys, row.Key)
-		}
-	}
-	return t.stamped(ctx, keys)
 }
 
 // finish says in the table's entry that all rows are converted, unless they are those of one tenant.
@@ -493,14 +458,43 @@ func (t *view) older(cells []driver.Cell, entries entries) (older bool, own int,
 	return entries.passed > 0 || len(entries.rest) > 0, own, nil
 }
 
+// convertAndSettle converts rows, and makes sure that these are such as others expect them by now: a
+// change that came meanwhile may have been followed by a conversion which has seen these rows before,
+// as it wants them, and nobody else would convert them again.
+func (t *view) convertAndSettle(ctx context.Context, rows []driver.Row) (converted, unreadable int, err error) {
+	records := make([]*record, len(rows))
+	for i, row := range rows {
+		records[i] = &record{key: row.Key}
+	}
+	if converted, unreadable, err = t.convert(ctx, rows); converted > 0 || err != nil {
+		err = errors.Join(err, t.settleWrites(ctx, records))
+	}
+	return converted, unreadable, err
+}
+
 // convert writes those of some rows anew that are not stored as this view stores rows, and returns
 // how many, and how many cannot be read. The rows are as they were read, with all cells and their
-// stamps.
+// stamps. Where somebody has written a row since it was read, what is there now is read and converted;
+// but a database that does not tell leaves that to whoever wrote it, who reads the version behind.
+func (t *view) convert(ctx context.Context, rows []driver.Row) (converted, unreadable int, err error) {
+	converted, unreadable, late, err := t.convertOnce(ctx, rows)
+	for attempt := 0; err == nil && len(late) > 0; attempt++ {
+		if err = pause(ctx, min(attempt, 4)); err != nil {
+			break
+		}
+		if rows, err = t.stamped(ctx, late); err == nil {
+			_, _, late, err = t.convertOnce(ctx, rows)
+		}
+	}
+	return converted, unreadable, err
+}
+
+// convertOnce converts rows as they were read, where nobody has written them since, and returns the
+// keys of those that somebody has, as far as the database tells.
 //
 // A row keeps its write id, since it is the same write: what stays as it was keeps its postings.
-// New postings come before the row, and old ones go behind it. The row itself is replaced only if
-// nobody has written it since it was read.
-func (t *view) convert(ctx context.Context, rows []driver.Row) (converted, unreadable int, err error) {
+// New postings come before the row, and old ones go behind it.
+func (t *view) convertOnce(ctx context.Context, rows []driver.Row) (converted, unreadable int, late [][]byte, err error) {
 	was := make([]*record, len(rows))
 	var refusals atomic.Int64
 	err = t.each(ctx, len(rows), func(ctx context.Context, i int, s *scratch) error {
@@ -514,7 +508,7 @@ func (t *view) convert(ctx context.Context, rows []driver.Row) (converted, unrea
 		return err
 	})
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, nil, err
 	}
 	unreadable = int(refusals.Load())
 	var read []driver.Row
@@ -538,10 +532,10 @@ func (t *view) convert(ctx context.Context, rows []driver.Row) (converted, unrea
 		read, old, records = append(read, rows[i]), append(old, r), append(records, n)
 	}
 	if len(records) == 0 {
-		return 0, unreadable, nil
+		return 0, unreadable, nil, nil
 	}
 	if err := t.encryptColumns(ctx, records); err != nil {
-		return 0, unreadable, err
+		return 0, unreadable, nil, err
 	}
 	if t.postings != nil {
 		var added [][]byte
@@ -553,18 +547,22 @@ func (t *view) convert(ctx context.Context, rows []driver.Row) (converted, unrea
 			}
 		}
 		if err := t.post(ctx, added); err != nil {
-			return 0, unreadable, err
+			return 0, unreadable, nil, err
 		}
 	}
-	if err := t.replace(ctx, read, records); err != nil {
-		return 0, unreadable, err
+	missed, err := t.replace(ctx, read, records)
+	if err != nil {
+		return 0, unreadable, nil, err
+	}
+	for _, i := range missed {
+		late = append(late, read[i].Key)
 	}
 	if t.postings != nil {
 		if err := t.unpost(ctx, gone); err != nil {
-			return 0, unreadable, err
+			return 0, unreadable, nil, err
 		}
 	}
-	return len(records), unreadable, nil
+	return len(records), unreadable, late, nil
 }
 
 // encryptColumns sets what the postings of records carry, where it is not set yet, and makes values
@@ -638,24 +636,12 @@ func (t *view) convertWrites(ctx context.Context, writes []*record) error {
 		for i, r := range chunk {
 			keys[i] = r.key
 		}
-		// What is converted may be converted to an older schema by another client at the same time.
-		for attempt := 0; ; attempt++ {
-			rows, err := t.stamped(ctx, keys)
-			if err != nil {
-				return err
-			}
-			n, _, err := t.convert(ctx, rows)
-			if err != nil {
-				return err
-			}
-			if n == 0 {
-				break
-			}
-			if attempt > 0 {
-				if err := pause(ctx, attempt); err != nil {
-					return err
-				}
-			}
+		rows, err := t.stamped(ctx, keys)
+		if err != nil {
+			return err
+		}
+		if _, _, err := t.convert(ctx, rows); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -176,17 +176,8 @@ func (tbl *Table) convertFound(ctx context.Context, keys [][]byte) (err error) {
 	if err != nil {
 		return err
 	}
-	n, _, err = t.convert(ctx, rows)
-	if n == 0 && err == nil {
-		return nil
-	}
-	// A change that came meanwhile may have been followed by a conversion which has seen these rows
-	// before, as it wants them: nobody else would convert them again.
-	records := make([]*record, len(keys))
-	for i, key := range keys {
-		records[i] = &record{key: key}
-	}
-	return errors.Join(err, t.settleWrites(ctx, records))
+	n, _, err = t.convertAndSettle(ctx, rows)
+	return err
 }
 
 // stamped reads rows with all their cells and stamps, as [view.convert] takes them.

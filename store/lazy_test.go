@@ -272,42 +272,63 @@ func TestConvertOnReadLosesNoWrite(t *testing.T) {
 	}
 }
 
-// A policy that is changed, and to which all rows are converted, after a row was read again and before
-// it is replaced: the row is stored as the policy says all the same, since the version is read behind.
-func TestConvertOnReadSleepsThroughPolicy(t *testing.T) {
-	for _, layout := range []Layout{Packed, CellPerColumn} {
-		for _, conditional := range []bool{false, true} {
-			run := func(t *testing.T, guards schemaGuards) []int64 {
-				ctx, memory := t.Context(), drivertest.NewMemory()
-				other := stores(t, memory, 1)[0]
-				schema := plainTenants(layout)
-				schema.Conditional = conditional
-				_, err := other.Create(ctx, schema)
-				require.NoError(t, err)
-				theirs := openTenants(t, other, "log", "alpha")[0]
-				sealed := Policy{Sensitive: []string{"note"}}
-				require.NoError(t, other.SetPolicy(ctx, "alpha", "log", sealed))
-				require.NoError(t, theirs.Put(ctx, tenantRow(1)))
-				require.NoError(t, other.SetPolicy(ctx, "alpha", "log", Policy{}))
-				db := &meddled{DB: memory, before: func() {
-					require.NoError(t, other.SetPolicy(ctx, "alpha", "log", sealed))
-					stats, err := theirs.Convert(ctx, nil)
-					require.NoError(t, err)
-					require.Equal(t, ConvertStats{Rows: 1}, stats, "the row is as the policy says")
-				}}
-				st := lazyStore(t, db, Options{})
-				st.guards = guards
-				tbl := openTenants(t, st, "log", "alpha")[0]
-				_, err = tbl.Get(ctx, tenantRow(1))
-				require.NoError(t, err)
-				idle(t, st)
-				got, err := theirs.Get(ctx, tenantRow(1))
-				require.NoError(t, err)
-				require.Equal(t, tenantRow(1), got)
-				return oldRows(t, theirs)
+// A policy that is changed, and to which all rows are converted, after a row was read and before it is
+// replaced: the row is stored as the policy says all the same, since the version is read behind. The
+// other conversion has its only part done, and ends before it says that all is over, so that Convert
+// finds nothing to do in it.
+func TestConversionSleepsThroughPolicy(t *testing.T) {
+	conversions := map[string]func(t *testing.T, tbl *Table){
+		"read": func(t *testing.T, tbl *Table) {
+			_, err := tbl.Get(t.Context(), tenantRow(1))
+			require.NoError(t, err)
+			idle(t, tbl.st)
+		},
+		"Convert": func(t *testing.T, tbl *Table) {
+			_, err := tbl.Convert(t.Context(), nil)
+			require.NoError(t, err)
+		},
+	}
+	for by, convert := range conversions {
+		for _, layout := range []Layout{Packed, CellPerColumn} {
+			for _, conditional := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%v/conditional=%t", by, layout, conditional), func(t *testing.T) {
+					run := func(t *testing.T, guards schemaGuards) []int64 {
+						guards.parts = 1
+						ctx, memory := t.Context(), drivertest.NewMemory()
+						other := stores(t, memory, 1)[0]
+						other.guards = guards
+						schema := plainTenants(layout)
+						schema.Conditional = conditional
+						_, err := other.Create(ctx, schema)
+						require.NoError(t, err)
+						theirs := openTenants(t, other, "log", "alpha")[0]
+						sealed := Policy{Sensitive: []string{"note"}}
+						require.NoError(t, other.SetPolicy(ctx, "alpha", "log", sealed))
+						require.NoError(t, theirs.Put(ctx, tenantRow(1)))
+						require.NoError(t, other.SetPolicy(ctx, "alpha", "log", Policy{}))
+						db := &meddled{DB: memory, before: func() {
+							require.NoError(t, other.SetPolicy(ctx, "alpha", "log", sealed))
+							ctx, cancel := context.WithCancel(ctx)
+							stats, err := theirs.Convert(ctx, &ConvertOptions{Progress: func(done, total int) {
+								if done == total {
+									cancel()
+								}
+							}})
+							require.ErrorIs(t, err, context.Canceled)
+							require.Equal(t, ConvertStats{Rows: 1}, stats, "the row is as the policy says")
+						}}
+						st := lazyStore(t, db, Options{})
+						st.guards = guards
+						convert(t, openTenants(t, st, "log", "alpha")[0])
+						got, err := theirs.Get(ctx, tenantRow(1))
+						require.NoError(t, err)
+						require.Equal(t, tenantRow(1), got)
+						return oldRows(t, theirs)
+					}
+					require.Empty(t, run(t, schemaGuards{}))
+					require.NotEmpty(t, run(t, schemaGuards{noVersion: true}), "the version was not needed")
+				})
 			}
-			require.Empty(t, run(t, schemaGuards{}))
-			require.NotEmpty(t, run(t, schemaGuards{noVersion: true}), "the version was not needed")
 		}
 	}
 }
@@ -389,9 +410,9 @@ func (db *stoppingDB) Family(ctx context.Context, spec driver.FamilySpec) (drive
 	return &stoppingFamily{f, db}, err
 }
 
-func (f *stoppingFamily) Replace(ctx context.Context, replacements ...driver.Replacement) error {
+func (f *stoppingFamily) Replace(ctx context.Context, replacements ...driver.Replacement) ([]int, error) {
 	if err := f.db.before(ctx, len(replacements)); err != nil {
-		return err
+		return nil, err
 	}
 	return f.Family.Replace(ctx, replacements...)
 }

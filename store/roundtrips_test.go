@@ -42,7 +42,7 @@ var roundTrips = []struct {
 	{"alter, change a column", 3, 3},
 	{"alter, rename a column", 3, 3},
 	{"rotate keys", 2, 2},
-	{"put under an old schema", 7, 25},
+	{"put under an old schema", 6, 15},
 	{"get of a row of a later schema", 3, 3},
 	{"convert, a batch", 1, 1},
 	{"convert, a batch with changed searched columns", 3, 3},

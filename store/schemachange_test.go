@@ -90,10 +90,11 @@ func (f *meddledFamily) Apply(ctx context.Context, mutations ...driver.Mutation)
 	return f.change(ctx, func() error { return f.Committer.Apply(ctx, mutations...) })
 }
 
-func (f *meddledFamily) Replace(ctx context.Context, replacements ...driver.Replacement) error {
-	return f.change(ctx, func() error {
+func (f *meddledFamily) Replace(ctx context.Context, replacements ...driver.Replacement) (late []int, err error) {
+	err = f.change(ctx, func() (err error) {
 		if !f.db.blind {
-			return f.Committer.Replace(ctx, replacements...)
+			late, err = f.Committer.Replace(ctx, replacements...)
+			return err
 		}
 		var mutations []driver.Mutation
 		for _, r := range replacements {
@@ -101,6 +102,7 @@ func (f *meddledFamily) Replace(ctx context.Context, replacements ...driver.Repl
 		}
 		return f.Committer.Apply(ctx, mutations...)
 	})
+	return late, err
 }
 
 func (f *meddledFamily) CheckAndPut(ctx context.Context, row []byte, expect driver.Cell, puts ...driver.Cell) (done bool, err error) {

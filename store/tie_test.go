@@ -30,9 +30,9 @@ type replacing struct {
 	noted []driver.Replacement
 }
 
-func (f *replacing) Replace(_ context.Context, replacements ...driver.Replacement) error {
+func (f *replacing) Replace(_ context.Context, replacements ...driver.Replacement) ([]int, error) {
 	f.noted = append(f.noted, replacements...)
-	return nil
+	return nil, nil
 }
 
 // conversionOf returns how a client with the view converts a row, if it does.

@@ -31,7 +31,7 @@ type stoppingFamily struct {
 	before func()
 }
 
-func (f stoppingFamily) Replace(ctx context.Context, replacements ...driver.Replacement) error {
+func (f stoppingFamily) Replace(ctx context.Context, replacements ...driver.Replacement) ([]int, error) {
 	f.before()
 	return f.Family.Replace(ctx, replacements...)
 }

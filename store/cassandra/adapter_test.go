@@ -344,7 +344,8 @@ func TestReplaceBetweenClients(t *testing.T) {
 	replace := func(seen driver.Cell, value string) driver.Replacement {
 		m := put("row", "q", value)
 		r := driver.Replacement{Row: m.Row, Seen: seen, Puts: append(m.Puts, driver.Cell{Qualifier: []byte("r"), Value: []byte(value)})}
-		require.NoError(t, mine.Replace(ctx, r))
+		_, err := mine.Replace(ctx, r)
+		require.NoError(t, err)
 		return r
 	}
 	write(theirs, "1")
@@ -378,7 +379,8 @@ func TestReplaceBetweenClients(t *testing.T) {
 	require.Equal(t, "6", string(seen.Value))
 	for _, value := range []string{"7 of one", "7 of the other", "7 of a third"} {
 		r := replace(seen, value)
-		require.NoError(t, theirs.Replace(ctx, r))
+		_, err := theirs.Replace(ctx, r)
+		require.NoError(t, err)
 		cells := read()
 		require.Equal(t, cells[0].Value, cells[1].Value)
 	}
@@ -389,14 +391,16 @@ func TestReplaceBetweenClients(t *testing.T) {
 		seen = read()[0]
 		deleting := driver.Replacement{Row: []byte("row"), Seen: seen, Puts: put("row", "q", "9").Puts, Deletes: [][]byte{[]byte("r")}}
 		if first {
-			require.NoError(t, theirs.Replace(ctx, deleting))
+			_, err := theirs.Replace(ctx, deleting)
+			require.NoError(t, err)
 			cells, err := mine.Get(ctx, []byte("row"), driver.Slice{})
 			require.NoError(t, err)
 			require.Equal(t, "q=9", show(cells))
 		}
 		replace(seen, "8 of one")
 		if !first {
-			require.NoError(t, theirs.Replace(ctx, deleting))
+			_, err := theirs.Replace(ctx, deleting)
+			require.NoError(t, err)
 		}
 		require.Equal(t, "q=9 r=8 of one", show(read()))
 	}

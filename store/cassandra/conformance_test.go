@@ -19,6 +19,7 @@ func TestDriver(t *testing.T) {
 		return db
 	}
 	drivertest.TestDriver(t, connect, &drivertest.Options{
+		Blind: true,
 		Own: func(err error) bool {
 			var own gocql.RequestError
 			return errors.As(err, &own)

@@ -362,22 +362,21 @@ func (f *family) Apply(ctx context.Context, mutations ...driver.Mutation) error 
 // younger, and what another replacement puts at the same time stays: of a put and a deletion with
 // one timestamp the deletion would win, so that a row could be left which lacks a cell of the very
 // replacement that has won.
-func (f *family) Replace(ctx context.Context, replacements ...driver.Replacement) error {
+func (f *family) Replace(ctx context.Context, replacements ...driver.Replacement) (late []int, err error) {
 	if err := f.spec.CheckReplacements(replacements); err != nil {
-		return err
+		return nil, err
 	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("cassandra: replace: %w", contextError(ctx))
+		return nil, fmt.Errorf("cassandra: replace: %w", contextError(ctx))
 	}
 	mutations, stamps := make([]driver.Mutation, len(replacements)), make([]int64, len(replacements))
 	for i, r := range replacements {
 		mutations[i] = driver.Mutation{Row: r.Row, Puts: r.Puts, Deletes: r.Deletes}
-		var err error
 		if stamps[i], err = f.db.clock.behind(ctx, r.Seen.Stamp); err != nil {
-			return failed(ctx, "replace", err)
+			return nil, failed(ctx, "replace", err)
 		}
 	}
-	return failed(ctx, "replace", f.sendAll(ctx, f.batches(mutations, stamps)))
+	return nil, failed(ctx, "replace", f.sendAll(ctx, f.batches(mutations, stamps)))
 }
 
 // sendAll sends batches, several at a time.

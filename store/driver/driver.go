@@ -130,8 +130,13 @@ type Family interface {
 	// Replace rewrites rows as they were read, and loses nothing that is written meanwhile: each
 	// replacement takes effect as if it had been made right after the mutation, or replacement, that
 	// put its Seen. Where the row was written again or deleted since, by an Apply before or after
-	// this call, that later mutation wins entirely; nil is returned all the same. A mutation
-	// applied after a replacement was acknowledged to the same client wins over it.
+	// this call, that later mutation wins entirely, and that is no error. A mutation applied after a
+	// replacement was acknowledged to the same client wins over it.
+	//
+	// It returns the indexes, ascending, of those replacements that came too late: what they saw was
+	// there no more. A database that looks before it writes reports all of these, and may report one
+	// that has taken effect, if a request was repeated; HBase and the embedded store do. One that
+	// tells the later of two writes by their timestamps does not know, and reports none: Cassandra.
 	//
 	// It takes any number of replacements, sends them in batches, makes them durable, and may be
 	// repeated, as Apply. The cells of one appear all at once. Two of one call must not name the
@@ -147,7 +152,7 @@ type Family interface {
 	// puts is there, even where the other deletes it. So whichever is left in one cell must make
 	// sense beside the cells of the other; or their values begin with something of the replacement's
 	// own, after what both have in common; or they are not made at the same time.
-	Replace(ctx context.Context, replacements ...Replacement) error
+	Replace(ctx context.Context, replacements ...Replacement) (late []int, err error)
 
 	// CheckAndPut puts cells into a row if, and only if, the cell expect.Qualifier of that row
 	// has the value expect.Value or, where expect.Value is nil, does not exist; it reports

@@ -212,7 +212,8 @@ func checkDrop(tb testing.TB, s *suite) {
 	_, err = f.Get(background, b("a"), driver.Slice{})
 	fails("Get", err)
 	fails("Apply", f.Apply(background, row("b", put("q", "v"))))
-	fails("Replace", f.Replace(background, driver.Replacement{Row: b("a"), Seen: read, Puts: []driver.Cell{put("q", "w")}}))
+	_, err = f.Replace(background, driver.Replacement{Row: b("a"), Seen: read, Puts: []driver.Cell{put("q", "w")}})
+	fails("Replace", err)
 	_, err = f.CheckAndPut(background, b("c"), absent("q"), put("q", "v"))
 	fails("CheckAndPut", err)
 	fails("Scan", scanError(tb, f, background, driver.Range{}))
@@ -435,7 +436,7 @@ func checkPassed(tb testing.TB, s *suite) {
 	read := seen(tb, f, p+"a", "q")
 	read.Qualifier, read.Value = roomy("q"), roomy("value")
 	replacement := driver.Replacement{Row: key, Seen: read, Puts: []driver.Cell{{Qualifier: q, Value: v}}, Deletes: [][]byte{d}}
-	require.NoError(tb, f.Replace(background, replacement))
+	require.Empty(tb, replace(tb, f, replacement))
 	require.Equal(tb, []string{p + "a", "q", "other", "d", "q", "value"},
 		[]string{string(key), string(q), string(v), string(d), string(read.Qualifier), string(read.Value)})
 	intact(key, q, v, d, read.Qualifier, read.Value)
@@ -505,7 +506,8 @@ func checkContext(tb testing.TB, s *suite) {
 		check("Get", err)
 		check("Scan", scanError(tb, f, c.ctx, within(p)))
 		check("Apply", f.Apply(c.ctx, row(p+"b", put("q", "v"))))
-		check("Replace", f.Replace(c.ctx, driver.Replacement{Row: b(p + "a"), Seen: seen(tb, f, p+"a", "q"), Puts: []driver.Cell{put("q", "w")}}))
+		_, err = f.Replace(c.ctx, driver.Replacement{Row: b(p + "a"), Seen: seen(tb, f, p+"a", "q"), Puts: []driver.Cell{put("q", "w")}})
+		check("Replace", err)
 		ok, err := f.CheckAndPut(c.ctx, b(p+"c"), absent("q"), put("q", "v"))
 		check("CheckAndPut", err)
 		require.False(tb, ok)
@@ -1613,9 +1615,21 @@ func seen(tb testing.TB, f driver.Family, key, qualifier string) driver.Cell {
 	return cells[0]
 }
 
-func replace(tb testing.TB, f driver.Family, replacements ...driver.Replacement) {
+func replace(tb testing.TB, f driver.Family, replacements ...driver.Replacement) (late []int) {
 	tb.Helper()
-	require.NoError(tb, f.Replace(background, replacements...))
+	late, err := f.Replace(background, replacements...)
+	require.NoError(tb, err)
+	return late
+}
+
+// late requires that exactly the replacements at the indexes are reported as too late, or none by a
+// database that cannot tell.
+func (s *suite) late(tb testing.TB, got []int, want ...int) {
+	tb.Helper()
+	if s.o.Blind {
+		want = nil
+	}
+	require.Equal(tb, want, got, "the replacements that came too late")
 }
 
 // generation is a mutation of the row as the contract of Replace demands: all of them name the
@@ -1716,9 +1730,9 @@ func checkReplace(tb testing.TB, s *suite) {
 				for i, name := range []string{"new", "newer"} {
 					m := generation(key, to+i, name)
 					r := replacement(m, seen(tb, f, key, "id"))
-					replace(tb, f, r)
+					s.late(tb, replace(tb, f, r))
 					require.Equal(tb, after(m), get(tb, f, key, driver.Slice{}))
-					replace(tb, f, r)
+					s.late(tb, replace(tb, f, r), 0)
 					require.Equal(tb, after(m), get(tb, f, key, driver.Slice{}), "again")
 				}
 				require.Equal(tb, []string{"id=stays"}, get(tb, f, key+"x", driver.Slice{}))
@@ -1778,7 +1792,7 @@ func checkReplaceLoses(tb testing.TB, s *suite) {
 				apply(tb, f, m)
 				want = after(m)
 			}
-			replace(tb, f, late)
+			s.late(tb, replace(tb, f, late), 0)
 			require.Equal(tb, want, get(tb, f, key, driver.Slice{}), "step %d", i)
 		}
 	}
@@ -1870,7 +1884,7 @@ func checkReplaceRace(tb testing.TB, s *suite) {
 					m := generation(string(row.Key), i+1, fmt.Sprintf("%s replaced %d by %d", read.Value, n, w))
 					rs = append(rs, replacement(m, read))
 				}
-				if err := f.Replace(background, rs...); err != nil {
+				if _, err := f.Replace(background, rs...); err != nil {
 					failed.Store(err)
 				}
 				replaced.Add(int64(len(rs)))
@@ -1903,11 +1917,12 @@ func checkReplaceMany(tb testing.TB, s *suite) {
 		require.Len(tb, rs, len(want))
 		// Every third row is written between.
 		var ms []driver.Mutation
+		var written []int
 		for i := 0; i < len(rs); i += 3 {
-			ms = append(ms, row(string(rs[i].Row), put("k", "written")))
+			ms, written = append(ms, row(string(rs[i].Row), put("k", "written"))), append(written, i)
 		}
 		apply(tb, f, ms...)
-		replace(tb, f, rs...)
+		s.late(tb, replace(tb, f, rs...), written...)
 		r.Cells = driver.Slice{Only: bs("k")}
 		got := make(map[string]string)
 		for _, row := range scan(tb, f, r) {
@@ -1948,7 +1963,7 @@ func checkReplaceRefusals(tb testing.TB, s *suite) {
 		{"no row", []driver.Replacement{{Seen: read, Puts: secret}}, nil},
 		{"with a TTL", []driver.Replacement{{Row: b(p + "a"), Seen: read, Puts: []driver.Cell{expiring}}}, nil},
 	} {
-		err := f.Replace(background, c.rs...)
+		_, err := f.Replace(background, c.rs...)
 		require.Error(tb, err, c.name)
 		if c.want != nil {
 			require.ErrorIs(tb, err, c.want, c.name)
@@ -2297,7 +2312,8 @@ func checkSnapshot(tb testing.TB, s *suite) {
 
 	require.ErrorIs(tb, vf.Apply(background, row(p+"x", put("q", "1"))), driver.ErrReadOnly)
 	replacement := driver.Replacement{Row: b(p + "a"), Seen: seen(tb, vf, p+"a", "q"), Puts: []driver.Cell{put("q", "3")}}
-	require.ErrorIs(tb, vf.Replace(background, replacement), driver.ErrReadOnly)
+	_, err = vf.Replace(background, replacement)
+	require.ErrorIs(tb, err, driver.ErrReadOnly)
 	_, err = vf.CheckAndPut(background, b(p+"x"), absent("q"), put("q", "1"))
 	require.ErrorIs(tb, err, driver.ErrReadOnly)
 	if c, ok := vf.(driver.Committer); ok {

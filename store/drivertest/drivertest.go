@@ -32,6 +32,9 @@ type Options struct {
 	// from there. Where it is nil, as for a database without a client, that is not tested.
 	Own func(error) bool
 
+	// Blind says that Replace does not know what came too late, and reports nothing.
+	Blind bool
+
 	// Operations is the length of the random history that is compared with a model, 400 by
 	// default.
 	Operations int

@@ -398,35 +398,56 @@ var breakages = []breakage{
 	{name: "Replace ignores what was seen",
 		noted: []string{"a mutation after Seen wins over Replace", "concurrent Apply and Replace leave one of them, whole", "Replace takes any number of replacements"},
 		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, replace: func(ctx context.Context, rs []driver.Replacement) error {
+			return &brokenFamily{Committer: f, replace: func(ctx context.Context, rs []driver.Replacement) ([]int, error) {
 				var ms []driver.Mutation
 				for _, r := range rs {
 					ms = append(ms, driver.Mutation{Row: r.Row, Puts: r.Puts, Deletes: r.Deletes})
 				}
-				return f.Apply(ctx, ms...)
+				return nil, f.Apply(ctx, ms...)
 			}}
 		}},
 	{name: "Replace looks, and then writes",
 		noted: []string{"concurrent Apply and Replace leave one of them, whole"},
 		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, replace: func(ctx context.Context, rs []driver.Replacement) error {
-				for _, r := range rs {
+			return &brokenFamily{Committer: f, replace: func(ctx context.Context, rs []driver.Replacement) ([]int, error) {
+				var late []int
+				for i, r := range rs {
 					cells, err := f.Get(ctx, r.Row, driver.Slice{Only: [][]byte{r.Seen.Qualifier}})
 					if err != nil || len(cells) == 0 || !bytes.Equal(cells[0].Value, r.Seen.Value) {
+						late = append(late, i)
 						continue
 					}
 					time.Sleep(100 * time.Microsecond)
 					if err := f.Apply(ctx, driver.Mutation{Row: r.Row, Puts: r.Puts, Deletes: r.Deletes}); err != nil {
-						return err
+						return nil, err
 					}
 				}
-				return nil
+				return late, nil
+			}}
+		}},
+	{name: "Replace does not tell what came too late",
+		noted: []string{"a mutation after Seen wins over Replace", "Replace takes any number of replacements"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, replace: func(ctx context.Context, rs []driver.Replacement) ([]int, error) {
+				_, err := f.Replace(ctx, rs...)
+				return nil, err
+			}}
+		}},
+	{name: "Replace takes all for too late",
+		noted: []string{"Replace changes rows that were not written since", "Replace takes any number of replacements"},
+		family: func(f driver.Committer) driver.Committer {
+			return &brokenFamily{Committer: f, replace: func(ctx context.Context, rs []driver.Replacement) (late []int, err error) {
+				for i := range rs {
+					late = append(late, i)
+				}
+				_, err = f.Replace(ctx, rs...)
+				return late, err
 			}}
 		}},
 	{name: "Replace forgets its deletes",
 		noted: []string{"Replace changes rows that were not written since"},
 		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, replace: func(ctx context.Context, rs []driver.Replacement) error {
+			return &brokenFamily{Committer: f, replace: func(ctx context.Context, rs []driver.Replacement) ([]int, error) {
 				rs = slices.Clone(rs)
 				for i, r := range rs {
 					if len(r.Puts) > 0 {
@@ -440,7 +461,7 @@ var breakages = []breakage{
 		noted: []string{"a mutation after Replace wins over it"},
 		family: func(f driver.Committer) driver.Committer {
 			var replaced sync.Map
-			return &brokenFamily{Committer: f, replace: func(ctx context.Context, rs []driver.Replacement) error {
+			return &brokenFamily{Committer: f, replace: func(ctx context.Context, rs []driver.Replacement) ([]int, error) {
 				for _, r := range rs {
 					replaced.Store(string(r.Row), true)
 				}
@@ -456,11 +477,12 @@ var breakages = []breakage{
 	{name: "any replacement will do",
 		noted: []string{"a replacement that does not say what was seen is refused"},
 		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, replace: func(ctx context.Context, rs []driver.Replacement) error {
-				if err := f.Replace(ctx, rs...); !errors.Is(err, driver.ErrSeen) {
-					return err
+			return &brokenFamily{Committer: f, replace: func(ctx context.Context, rs []driver.Replacement) ([]int, error) {
+				late, err := f.Replace(ctx, rs...)
+				if !errors.Is(err, driver.ErrSeen) {
+					return late, err
 				}
-				return nil
+				return nil, nil
 			}}
 		}},
 	{name: "CheckAndPut is not atomic",
@@ -942,7 +964,7 @@ type brokenFamily struct {
 	get         func(context.Context, []byte, driver.Slice) ([]driver.Cell, error)
 	apply       func(context.Context, []driver.Mutation) error
 	checkAndPut func(context.Context, []byte, driver.Cell, []driver.Cell) (bool, error)
-	replace     func(context.Context, []driver.Replacement) error
+	replace     func(context.Context, []driver.Replacement) ([]int, error)
 	commit      func(context.Context, []byte, []driver.Cell, []driver.Cell, [][]byte) (bool, error)
 
 	scan func(context.Context, driver.Range) iter.Seq2[driver.Row, error]
@@ -1050,7 +1072,7 @@ func (f *brokenFamily) Apply(ctx context.Context, ms ...driver.Mutation) error {
 	return f.Committer.Apply(ctx, ms...)
 }
 
-func (f *brokenFamily) Replace(ctx context.Context, rs ...driver.Replacement) error {
+func (f *brokenFamily) Replace(ctx context.Context, rs ...driver.Replacement) ([]int, error) {
 	ctx = f.context(ctx)
 	if f.replace != nil {
 		return f.replace(ctx, rs)

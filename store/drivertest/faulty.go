@@ -371,15 +371,25 @@ func (w *wrappedFamily) Apply(ctx context.Context, mutations ...driver.Mutation)
 	})
 }
 
-func (w *wrappedFamily) Replace(ctx context.Context, replacements ...driver.Replacement) error {
-	return w.hook(ctx, Op{Method: "Replace", Family: w.name}, call{
-		make:   func(func(int) error) error { return w.family.Replace(ctx, replacements...) },
-		partly: func() error { return w.family.Replace(ctx, everyOther(replacements)...) },
+func (w *wrappedFamily) Replace(ctx context.Context, replacements ...driver.Replacement) (late []int, err error) {
+	err = w.hook(ctx, Op{Method: "Replace", Family: w.name}, call{
+		make: func(func(int) error) error {
+			late, err = w.family.Replace(ctx, replacements...)
+			return err
+		},
+		partly: func() error {
+			_, err := w.family.Replace(ctx, everyOther(replacements)...)
+			return err
+		},
 		later: func() func() {
 			kept := cloneReplacements(replacements)
-			return func() { _ = w.family.Replace(context.Background(), kept...) }
+			return func() { _, _ = w.family.Replace(context.Background(), kept...) }
 		},
 	})
+	if err != nil {
+		return nil, err
+	}
+	return late, nil
 }
 
 func everyOther[T any](all []T) (some []T) {

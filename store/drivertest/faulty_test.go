@@ -71,7 +71,8 @@ func TestFaults(t *testing.T) {
 			for _, m := range puts {
 				rs = append(rs, driver.Replacement{Row: m.Row, Seen: seen(t, plain, string(m.Row), "q"), Puts: []driver.Cell{put("q", "2")}})
 			}
-			check(f.Replace(background, rs...), c.kind)
+			_, err := f.Replace(background, rs...)
+			check(err, c.kind)
 			replaced := []string{}
 			for _, r := range scan(t, plain, driver.Range{}) {
 				if string(r.Cells[0].Value) == "2" {
@@ -96,7 +97,7 @@ func TestFaults(t *testing.T) {
 
 			_, f, db := faultyFamily(t, fates(NoFault, NoFault, c.fault, c.fault))
 			require.NoError(t, f.Apply(background, puts...))
-			_, err := f.Get(background, b("a"), driver.Slice{})
+			_, err = f.Get(background, b("a"), driver.Slice{})
 			check(err, c.kind)
 			n := 0
 			for _, err = range f.Scan(background, driver.Range{}) {
@@ -145,7 +146,8 @@ func TestFailLate(t *testing.T) {
 	plain, f, db = faultyFamily(t, fates(NoFault, FailLate))
 	apply(t, plain, row("r", put("q", "1")))
 	key = b("r")
-	require.ErrorIs(t, f.Replace(background, driver.Replacement{Row: key, Seen: seen(t, plain, "r", "q"), Puts: []driver.Cell{put("q", "late")}}), ErrInjected)
+	_, err = f.Replace(background, driver.Replacement{Row: key, Seen: seen(t, plain, "r", "q"), Puts: []driver.Cell{put("q", "late")}})
+	require.ErrorIs(t, err, ErrInjected)
 	key[0] = 'X'
 	for i := range 3 {
 		require.Equal(t, []string{"q=1"}, get(t, plain, "r", driver.Slice{}), i)

@@ -370,21 +370,23 @@ func (f *memoryFamily) Apply(ctx context.Context, mutations ...driver.Mutation) 
 }
 
 // Replace needs no stamps: a row whose cell Seen has its value was not written since.
-func (f *memoryFamily) Replace(ctx context.Context, replacements ...driver.Replacement) error {
+func (f *memoryFamily) Replace(ctx context.Context, replacements ...driver.Replacement) (late []int, err error) {
 	if err := errors.Join(f.spec.CheckReplacements(replacements), done(ctx)); err != nil {
-		return err
+		return nil, err
 	}
 	f.db.mu.Lock()
 	defer f.db.mu.Unlock()
 	if err := f.usable(true); err != nil {
-		return err
+		return nil, err
 	}
-	for _, r := range replacements {
+	for i, r := range replacements {
 		if f.holds(r.Row, r.Seen) {
 			f.change(r.Row, r.Puts, r.Deletes)
+		} else {
+			late = append(late, i)
 		}
 	}
-	return nil
+	return late, nil
 }
 
 // holds reports whether a cell is as expected. It is called with the lock held.

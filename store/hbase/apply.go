@@ -88,7 +88,10 @@ func (f *family) apply(ctx context.Context, mutations []driver.Mutation) error {
 			expiring = append(expiring, m)
 		case len(m.Puts) > 0 && len(m.Deletes) > 0:
 			c := f.atomic(ctx, m, nil)
-			atomics.Go(func() error { return stop(f.sendAtomic(ctx, c)) })
+			atomics.Go(func() error {
+				_, err := f.sendAtomic(ctx, c)
+				return stop(err)
+			})
 		case len(m.Puts) == 0 && len(m.Deletes) == 0 && !m.DeleteRow:
 		default:
 			c, err := f.mutate(ctx, m)
@@ -126,25 +129,26 @@ func (f *family) apply(ctx context.Context, mutations []driver.Mutation) error {
 // Its deletions have the time of what was seen, not the present one, so that they do not cover a put
 // that follows in the same millisecond. And it waits until that time is over: a deletion of then
 // must not cover what it puts, nor one of its own what comes next.
-func (f *family) Replace(ctx context.Context, replacements ...driver.Replacement) error {
+func (f *family) Replace(ctx context.Context, replacements ...driver.Replacement) (late []int, err error) {
 	if err := f.spec.CheckReplacements(replacements); err != nil {
-		return err
+		return nil, err
 	}
 	ctx, cancel := f.db.bound(ctx)
 	defer cancel()
-	if err := f.replace(ctx, replacements); err != nil {
-		return f.db.fail(ctx, "replace in "+f.spec.Name, err)
+	if late, err = f.replace(ctx, replacements); err != nil {
+		return nil, f.db.fail(ctx, "replace in "+f.spec.Name, err)
 	}
-	return nil
+	return late, nil
 }
 
-func (f *family) replace(ctx context.Context, replacements []driver.Replacement) error {
+func (f *family) replace(ctx context.Context, replacements []driver.Replacement) (late []int, err error) {
 	if !sleep(ctx, afterDelete) {
-		return ctx.Err()
+		return nil, ctx.Err()
 	}
+	held := make([]bool, len(replacements))
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(atomicAtOnce)
-	for _, r := range replacements {
+	for i, r := range replacements {
 		if groupCtx.Err() != nil {
 			break
 		}
@@ -154,13 +158,21 @@ func (f *family) replace(ctx context.Context, replacements []driver.Replacement)
 		}
 		c := f.atomic(groupCtx, driver.Mutation{Row: r.Row, Puts: r.Puts}, deletes)
 		c.condition = condition(c.key, r.Seen)
-		group.Go(func() error { return f.sendAtomic(groupCtx, c) })
+		group.Go(func() (err error) {
+			held[i], err = f.sendAtomic(groupCtx, c)
+			return err
+		})
 	}
-	err := group.Wait()
+	err = group.Wait()
 	if err == nil {
 		err = ctx.Err()
 	}
-	return err
+	for i, held := range held {
+		if !held {
+			late = append(late, i)
+		}
+	}
+	return late, err
 }
 
 // simple reports whether a mutation is one request of HBase.
@@ -298,26 +310,27 @@ func (f *family) sendBatch(ctx context.Context, calls []hrpc.Call) error {
 }
 
 // sendAtomic sends an atomic request until it is done. The client does not look into the answer,
-// which is where the server says that it does not have the region.
-func (f *family) sendAtomic(ctx context.Context, c *atomicCall) error {
+// which is where the server says that it does not have the region. Where the request has a condition,
+// held tells whether it did.
+func (f *family) sendAtomic(ctx context.Context, c *atomicCall) (held bool, err error) {
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		m, err := f.db.send(ctx, c)
 		if err != nil {
-			return err
+			return false, err
 		}
 		exception := actionError(m.(*pb.MultiResponse))
 		if exception == nil {
-			return nil
+			return m.(*pb.MultiResponse).GetProcessed(), nil
 		}
 		if !refused[javaClass(exception)] {
-			return exception
+			return false, exception
 		}
 		f.db.note(exception)
 		if err := f.heal(ctx, c.key); err != nil {
-			return err
+			return false, err
 		}
 		if !sleep(ctx, pause) {
-			return exception
+			return false, exception
 		}
 		again := *c // the request that was sent belongs to the client
 		again.call = f.db.request(ctx, c.table, c.key)
@@ -370,12 +383,14 @@ func (f *family) sendExpiring(ctx context.Context, m driver.Mutation) error {
 		newest = max(newest, c.GetTimestamp())
 	}
 	if newest == 0 {
-		return f.sendAtomic(ctx, f.atomic(ctx, m, nil))
+		_, err := f.sendAtomic(ctx, f.atomic(ctx, m, nil))
+		return err
 	}
 	for q := range old {
 		old[q] = newest
 	}
 	// The put must get a later time than what it replaces.
 	time.Sleep(afterDelete)
-	return f.sendAtomic(ctx, f.atomic(ctx, m, old))
+	_, err = f.sendAtomic(ctx, f.atomic(ctx, m, old))
+	return err
 }

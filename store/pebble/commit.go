@@ -46,6 +46,7 @@ type write struct {
 
 	done chan struct{} // closed after the results below are set
 	ok   bool
+	late []int // indexes of replaces whose seen did not hold
 	err  error
 }
 
@@ -301,10 +302,13 @@ func (q *writeQueue) prepare(w *write) (bool, error) {
 			return false, err
 		}
 	}
-	for _, r := range w.replaces {
+	for i, r := range w.replaces {
 		holds, err := db.hold([]expectation{r.seen}, db.now())
 		if err == nil && holds {
 			err = w.batch.Apply(r.change, nil)
+		}
+		if !holds {
+			w.late = append(w.late, i)
 		}
 		if err = errors.Join(err, r.change.Close()); err != nil {
 			return false, err

@@ -248,32 +248,35 @@ func encodeChange(b *pebble.Batch, prefix []byte, puts []driver.Cell, deletes []
 }
 
 // Replace implements [driver.Family]. It compares the value of the cell that was seen.
-func (f *family) Replace(ctx context.Context, replacements ...driver.Replacement) error {
+func (f *family) Replace(ctx context.Context, replacements ...driver.Replacement) (late []int, err error) {
 	if f.snapshot != nil {
-		return fmt.Errorf("pebble: %w: a snapshot", driver.ErrReadOnly)
+		return nil, fmt.Errorf("pebble: %w: a snapshot", driver.ErrReadOnly)
 	}
 	if err := f.entry.spec.CheckReplacements(replacements); err != nil {
-		return err
+		return nil, err
 	}
 	for _, r := range replacements {
 		if size := mutationSize(r.Row, r.Puts, r.Deletes); size > maxMutation {
-			return fmt.Errorf("%w: a replacement has %d bytes, at most %d", driver.ErrTooLarge, size, maxMutation)
+			return nil, fmt.Errorf("%w: a replacement has %d bytes, at most %d", driver.ErrTooLarge, size, maxMutation)
 		}
 	}
 	if err := contextError(ctx); err != nil {
-		return err
+		return nil, err
 	}
-	for len(replacements) > 0 {
-		w, n, err := f.encodeReplacements(replacements)
+	for from := 0; from < len(replacements); {
+		w, n, err := f.encodeReplacements(replacements[from:])
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if _, err := f.db.queue.do(ctx, w); err != nil {
-			return err
+			return nil, err
 		}
-		replacements = replacements[n:]
+		for _, i := range w.late {
+			late = append(late, from+i)
+		}
+		from += n
 	}
-	return nil
+	return late, nil
 }
 
 // encodeReplacements makes a write of a number of replacements from the beginning of the list.

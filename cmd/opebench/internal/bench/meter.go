@@ -110,14 +110,14 @@ func (f meteredFamily) count(row []byte, puts []driver.Cell) {
 	f.bytes.Add(int64(n))
 }
 
-func (f meteredFamily) Replace(ctx context.Context, replacements ...driver.Replacement) error {
-	if err := f.Family.Replace(ctx, replacements...); err != nil {
-		return err
+func (f meteredFamily) Replace(ctx context.Context, replacements ...driver.Replacement) (late []int, err error) {
+	if late, err = f.Family.Replace(ctx, replacements...); err != nil {
+		return nil, err
 	}
 	for _, r := range replacements {
 		f.count(r.Row, r.Puts)
 	}
-	return nil
+	return late, nil
 }
 
 // A meteredCommitter is a family that can check several cells, which indexes make use of.

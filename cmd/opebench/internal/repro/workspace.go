@@ -189,9 +189,9 @@ func (f countedFamily) Apply(ctx context.Context, mutations ...driver.Mutation) 
 	return f.Family.Apply(ctx, mutations...)
 }
 
-func (f countedFamily) Replace(ctx context.Context, replacements ...driver.Replacement) error {
+func (f countedFamily) Replace(ctx context.Context, replacements ...driver.Replacement) (late []int, err error) {
 	if len(replacements) == 0 {
-		return nil
+		return nil, nil
 	}
 	f.c.begin(len(replacements))
 	defer f.c.end()
