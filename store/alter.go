@@ -411,9 +411,11 @@ func (e *edit) sharers(meta *tableMeta, which func(share) bool, with func(*share
 }
 
 // settle notes which former ids of a table's columns no row has any more, because all of them were
-// written under the version swept of the catalogue or a later one.
-func (st *Store) settle(ctx context.Context, name string, id tableID, swept uint32) error {
-	return st.catalogue.change(ctx, []string{name}, func(e *edit) error {
+// written under the version swept of the catalogue or a later one. It returns the version of the entry
+// that rows are as it says: to have noted this is a change of the entry, but none that rows are written
+// anew for. That is 0 where the entry is another than the one of swept, with nothing left to note.
+func (st *Store) settle(ctx context.Context, name string, id tableID, swept uint32) (version uint32, err error) {
+	err = st.catalogue.change(ctx, []string{name}, func(e *edit) error {
 		meta, err := e.find(name, id)
 		if err != nil {
 			return err
@@ -431,9 +433,19 @@ func (st *Store) settle(ctx context.Context, name string, id tableID, swept uint
 		if meta.Version <= swept && len(meta.Dropped) > 0 {
 			meta.Dropped, settled = nil, true
 		}
+		same := meta.Version == swept
 		if settled {
 			e.put(meta)
 		}
+		switch {
+		case same:
+			version = meta.Version
+		case settled:
+			version = swept
+		default:
+			version = 0
+		}
 		return nil
 	})
+	return version, err
 }

@@ -201,18 +201,30 @@ func TestChangeColumn(t *testing.T) {
 	require.Empty(t, third.Former[0].Former)
 	require.NotEqual(t, second.SearchKey, third.SearchKey)
 
-	require.NoError(t, st.settle(ctx, "t", tbl.id, swept))
+	settle := func(name string, swept uint32) uint32 {
+		version, err := st.settle(ctx, name, tbl.id, swept)
+		require.NoError(t, err)
+		return version
+	}
+	require.Equal(t, swept, settle("t", swept))
 	require.Equal(t, third, meta().Columns[0], "rows may still have former ids")
-	require.NoError(t, st.settle(ctx, "a former name", tbl.id, meta().Version))
+	require.Equal(t, meta().Version+1, settle("a former name", meta().Version))
 	for _, f := range meta().Columns[0].Former {
 		require.True(t, f.Converted)
 	}
 	version := meta().Version
-	require.NoError(t, st.settle(ctx, "t", tbl.id, version))
+	require.Equal(t, version, settle("t", version))
 	require.Equal(t, version, meta().Version, "nothing was left to do")
+	require.Zero(t, settle("t", 1), "nor is it known of what is between")
+	require.NoError(t, st.Alter(ctx, "t", ChangeColumn(OrderedColumn("zone", Int32, MOPE))))
+	swept = meta().Version
+	require.NoError(t, st.RotateKeys(ctx, "t"))
+	require.Equal(t, swept, settle("t", swept), "rows may have the former keys")
+	require.True(t, meta().Columns[1].Former[0].Converted)
 	require.NoError(t, st.Alter(ctx, "t", DropColumn("note")))
 	require.Equal(t, []columnID{third.ID, second.ID}, meta().Dropped, "of those that had postings")
-	require.ErrorIs(t, st.settle(ctx, "t", tableID{1}, 1), ErrNoTable)
+	_, err = st.settle(ctx, "t", tableID{1}, 1)
+	require.ErrorIs(t, err, ErrNoTable)
 }
 
 func TestRotateKeys(t *testing.T) {

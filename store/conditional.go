@@ -176,7 +176,8 @@ func (t *view) swap(ctx context.Context, key []byte, row *conditionalRow) (bool,
 }
 
 // replace makes rows that were read what they are to become, where nobody has written them since. It
-// returns the indexes of those that somebody has, as [driver.Family.Replace] does.
+// returns the indexes of those that somebody has, as [driver.Family.Replace] does, and of those where
+// it is not known.
 func (t *view) replace(ctx context.Context, rows []driver.Row, becomes []*record) (late []int, err error) {
 	if t.schema.Conditional {
 		made := make([]bool, len(rows))

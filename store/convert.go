@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -55,9 +56,9 @@ type ConvertStatus struct {
 // changed meanwhile it begins again.
 //
 // Called when all is done, it looks through the table once more: a client that died, or lost the
-// database, in the middle of a write which it began under an old schema (on Cassandra also of a
-// conversion) may have left a row of that, which is read as any other, but found by its changed columns
-// only when it was converted.
+// database, in the middle of a write or a conversion which it began under an old schema may have left
+// rows of that, which are read as any others, but found by their changed columns only when they were
+// converted.
 //
 // A table that is open for a tenant converts the rows of this tenant, also to its policy and its newest
 // key. One with tenants that is not converts those of all, one tenant after the other, and only then
@@ -193,20 +194,22 @@ func sweepers() int { return min(4, max(2, runtime.GOMAXPROCS(0))) }
 var errOtherSweep = errors.New("another round of the conversion has begun")
 
 func (c *converter) run(ctx context.Context) error {
-	for {
+	for again := false; ; {
 		// The view is of after the change of the schema, so that whoever has written an old row by
 		// now, and does not convert it himself, has written it before the scan.
 		t, err := c.tbl.refresh(ctx)
 		if err != nil {
 			return err
 		}
+		over := false
 		p, err := c.tbl.updateSweep(ctx, func(p sweep) (sweep, bool) {
-			if p.Target > t.changed || p.Target == t.changed && !p.Over {
+			over = again && p.Over && p.Target >= t.changed
+			if over || p.Target > t.changed || p.Target == t.changed && !p.Over {
 				return p, false
 			}
 			return sweep{Round: p.Round + 1, Target: t.changed, Parts: make([]bool, cmp.Or(t.st.guards.parts, sweepParts))}, true
 		})
-		if err != nil {
+		if err != nil || over {
 			return err
 		}
 		if p.Target != t.changed {
@@ -215,9 +218,12 @@ func (c *converter) run(ctx context.Context) error {
 		if err = c.parts(ctx, t, p); err == nil {
 			err = c.finish(ctx, t, p.Round)
 		}
-		if !errors.Is(err, errOtherSweep) {
+		if err != nil && !errors.Is(err, errOtherSweep) {
 			return err
 		}
+		// The schema may have been changed meanwhile. And queries of this client may use at once what
+		// the end of the conversion allows.
+		again = true
 	}
 }
 
@@ -241,7 +247,7 @@ func (c *converter) tenants(ctx context.Context) error {
 	if err := t.dropPostingsOf(ctx, t.meta.Dropped); err != nil {
 		return err
 	}
-	if err := t.st.settle(ctx, t.schema.Name, t.meta.ID, t.meta.Version); err != nil {
+	if _, err := t.st.settle(ctx, t.schema.Name, t.meta.ID, t.meta.Version); err != nil {
 		return err
 	}
 	if _, err = c.tbl.refresh(ctx); err == nil {
@@ -308,20 +314,17 @@ func (c *converter) parts(ctx context.Context, t *view, p sweep) error {
 	return group.Wait()
 }
 
-// part converts the rows of one part.
+// part converts the rows of one part, to what the schema is by then.
 func (c *converter) part(ctx context.Context, t *view, part, parts int) error {
 	r := t.rows(part, parts)
 	r.Cells.Stamps = true
 	return inBatches(ctx, t.data, r, func(batch []driver.Row) error {
-		converted, unreadable, err := t.convertAndSettle(ctx, batch)
+		converted, unreadable, err := c.tbl.now().convertAndSettle(ctx, batch)
 		c.mu.Lock()
+		defer c.mu.Unlock()
 		c.stats.Rows += len(batch)
 		c.stats.Converted += converted
 		c.stats.Unreadable += unreadable
-		c.mu.Unlock()
-		if err == nil && c.tbl.now().changed != t.changed {
-			err = errOtherSweep // there is more to do than this view knows of
-		}
 		return err
 	})
 }
@@ -336,43 +339,46 @@ func (t *view) rows(part, parts int) driver.Range {
 // finish says in the table's entry that all rows are converted, unless they are those of one tenant.
 func (c *converter) finish(ctx context.Context, t *view, round uint64) error {
 	now, _, err := c.tbl.sweep(ctx)
-	if err == nil && now.Round == round && now.Over {
-		_, err = c.tbl.refresh(ctx) // queries of this client may use it at once
+	switch {
+	case err != nil:
 		return err
-	}
-	if err != nil {
-		return err
-	}
-	if now.Round != round {
+	case now.Round != round:
 		return errOtherSweep
+	case now.Over:
+		return nil
 	}
 	if c.tbl.tenant != nil {
 		_, err := c.tbl.updateSweep(ctx, func(p sweep) (sweep, bool) {
-			over := p.Over
+			if p.Round != round || p.Over {
+				return p, false
+			}
 			p.Over = true
-			return p, p.Round == round && !over
+			return p, true
 		})
 		return err
 	}
 	if err := t.dropPostingsOf(ctx, t.meta.Dropped); err != nil {
 		return err
 	}
-	if err := t.st.settle(ctx, t.schema.Name, t.meta.ID, t.meta.Version); err != nil {
-		return err
-	}
-	after, err := c.tbl.refresh(ctx)
+	target, err := t.st.settle(ctx, t.schema.Name, t.meta.ID, t.meta.Version)
 	if err != nil {
 		return err
+	}
+	if target == 0 {
+		// If there was something to note, another client that finishes has done so.
+		after, err := c.tbl.refresh(ctx)
+		if err != nil {
+			return err
+		}
+		if target = t.changed; after.settled() && (!t.settled() || len(t.meta.Dropped) > 0) {
+			target = after.changed
+		}
 	}
 	_, err = c.tbl.updateSweep(ctx, func(p sweep) (sweep, bool) {
 		if p.Round != round || p.Over {
 			return p, false
 		}
-		// Saying so was a change of the entry, too, but not one that rows are converted for.
-		if after.settled() {
-			p.Target = after.meta.Version
-		}
-		p.Over = true
+		p.Target, p.Over = target, true
 		return p, true
 	})
 	return err
@@ -458,18 +464,24 @@ func (t *view) older(cells []driver.Cell, entries entries) (older bool, own int,
 	return entries.passed > 0 || len(entries.rest) > 0, own, nil
 }
 
+// settleGrace is how long a conversion that was cancelled goes on to settle what it has written.
+const settleGrace = 5 * time.Second
+
 // convertAndSettle converts rows, and makes sure that these are such as others expect them by now: a
 // change that came meanwhile may have been followed by a conversion which has seen these rows before,
-// as it wants them, and nobody else would convert them again.
+// as it wants them, and nobody else would convert them again. So it does that when it is cancelled, too.
 func (t *view) convertAndSettle(ctx context.Context, rows []driver.Row) (converted, unreadable int, err error) {
 	records := make([]*record, len(rows))
 	for i, row := range rows {
 		records[i] = &record{key: row.Key}
 	}
-	if converted, unreadable, err = t.convert(ctx, rows); converted > 0 || err != nil {
-		err = errors.Join(err, t.settleWrites(ctx, records))
+	converted, unreadable, err = t.convert(ctx, rows)
+	if ctx.Err() != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), settleGrace)
+		defer cancel()
 	}
-	return converted, unreadable, err
+	return converted, unreadable, errors.Join(err, t.settleWrites(ctx, records))
 }
 
 // convert writes those of some rows anew that are not stored as this view stores rows, and returns
@@ -477,20 +489,23 @@ func (t *view) convertAndSettle(ctx context.Context, rows []driver.Row) (convert
 // stamps. Where somebody has written a row since it was read, what is there now is read and converted;
 // but a database that does not tell leaves that to whoever wrote it, who reads the version behind.
 func (t *view) convert(ctx context.Context, rows []driver.Row) (converted, unreadable int, err error) {
-	converted, unreadable, late, err := t.convertOnce(ctx, rows)
-	for attempt := 0; err == nil && len(late) > 0; attempt++ {
-		if err = pause(ctx, min(attempt, 4)); err != nil {
-			break
+	for attempt := 0; ; attempt++ {
+		n, not, late, err := t.convertOnce(ctx, rows)
+		converted, unreadable = converted+n, unreadable+not
+		if err != nil || len(late) == 0 {
+			return converted, unreadable, err
 		}
-		if rows, err = t.stamped(ctx, late); err == nil {
-			_, _, late, err = t.convertOnce(ctx, rows)
+		if err := pause(ctx, attempt); err != nil {
+			return converted, unreadable, err
+		}
+		if rows, err = t.stamped(ctx, late); err != nil {
+			return converted, unreadable, err
 		}
 	}
-	return converted, unreadable, err
 }
 
-// convertOnce converts rows as they were read, where nobody has written them since, and returns the
-// keys of those that somebody has, as far as the database tells.
+// convertOnce converts rows as they were read, where nobody has written them since, and returns also
+// the keys of those that somebody has, as far as the database tells.
 //
 // A row keeps its write id, since it is the same write: what stays as it was keeps its postings.
 // New postings come before the row, and old ones go behind it.
@@ -550,11 +565,11 @@ func (t *view) convertOnce(ctx context.Context, rows []driver.Row) (converted, u
 			return 0, unreadable, nil, err
 		}
 	}
-	missed, err := t.replace(ctx, read, records)
+	tooLate, err := t.replace(ctx, read, records)
 	if err != nil {
 		return 0, unreadable, nil, err
 	}
-	for _, i := range missed {
+	for _, i := range tooLate {
 		late = append(late, read[i].Key)
 	}
 	if t.postings != nil {
@@ -562,7 +577,7 @@ func (t *view) convertOnce(ctx context.Context, rows []driver.Row) (converted, u
 			return 0, unreadable, nil, err
 		}
 	}
-	return len(records), unreadable, late, nil
+	return len(records) - len(late), unreadable, late, nil
 }
 
 // encryptColumns sets what the postings of records carry, where it is not set yet, and makes values

@@ -149,6 +149,51 @@ func TestConvert(t *testing.T) {
 	}
 }
 
+// A table or a policy that is changed while rows are converted is one to convert to.
+func TestConvertBeginsAgain(t *testing.T) {
+	for name, change := range map[string]func(ctx context.Context, st *Store) error{
+		"keys": func(ctx context.Context, st *Store) error { return st.RotateKeys(ctx, "log") },
+		"policy": func(ctx context.Context, st *Store) error {
+			return st.SetPolicy(ctx, "alpha", "log", Policy{Whole: true})
+		},
+		"column": func(ctx context.Context, st *Store) error {
+			return st.Alter(ctx, "log", ChangeColumn(OrderedColumn("size", Int64, MOPE)))
+		},
+	} {
+		for _, first := range []Change{AddColumn(PlainColumn("more", Int16)), ChangeColumn(RandomisedColumn("size", Int64))} {
+			ctx, db := t.Context(), drivertest.NewMemory()
+			both := stores(t, db, 2)
+			schema := plainTenants(CellPerColumn)
+			schema.Tenants = name == "policy"
+			tbl, err := both[0].Create(ctx, schema)
+			require.NoError(t, err)
+			if schema.Tenants {
+				tbl = openTenants(t, both[0], "log", "alpha")[0]
+			}
+			const n = 200
+			for i := range n {
+				require.NoError(t, tbl.Put(ctx, tenantRow(i)))
+			}
+			require.NoError(t, both[0].Alter(ctx, "log", first))
+			changed := false
+			stats, err := tbl.Convert(ctx, &ConvertOptions{Progress: func(done, total int) {
+				if done == total/2 && !changed {
+					changed = true
+					require.NoError(t, change(ctx, both[1]))
+				}
+			}})
+			require.NoError(t, err)
+			require.True(t, changed)
+			require.Equal(t, 2*n, stats.Rows, name)
+			require.Empty(t, oldRows(t, tbl))
+			status, err := tbl.Status(ctx)
+			require.NoError(t, err)
+			require.Equal(t, status.Latest, status.Version)
+			require.Empty(t, status.Pending)
+		}
+	}
+}
+
 // Clients share a conversion, and it goes on where one stopped.
 func TestConvertIsShared(t *testing.T) {
 	ctx, db := t.Context(), drivertest.NewMemory()
@@ -171,19 +216,30 @@ func TestConvertIsShared(t *testing.T) {
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, status.Done, sweepParts/4)
 	require.Less(t, status.Done, sweepParts)
-	var group sync.WaitGroup
+	left := sweepParts - status.Done
+	var group, joined sync.WaitGroup
+	joined.Add(len(clients))
 	stats, errs := make([]ConvertStats, len(clients)), make([]error, len(clients))
 	for i, st := range clients {
 		group.Go(func() {
+			var once sync.Once
 			tbl, err := st.Table(ctx, "t")
 			if err == nil {
-				stats[i], err = tbl.Convert(ctx, nil)
+				stats[i], err = tbl.Convert(ctx, &ConvertOptions{Progress: func(int, int) {
+					once.Do(func() { joined.Done(); joined.Wait() }) // nobody begins before all are there
+				}})
 			}
 			errs[i] = err
 		})
 	}
 	group.Wait()
 	require.NoError(t, errors.Join(errs...))
+	read := 0
+	for _, s := range stats {
+		read += s.Rows
+	}
+	t.Logf("%d rows read, %d of %d parts", read, left, sweepParts)
+	require.Less(t, read, n*3/2, "who comes last does not begin again")
 	_, by := answer(t, tbl, Field[int16]("value").Equal(3))
 	require.Equal(t, "value", by)
 	report, err := tbl.Verify(ctx, nil)

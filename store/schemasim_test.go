@@ -49,7 +49,8 @@ type schemaWorld struct {
 
 	checks int
 	driven int // rows that had to be found through their column
-	ties   int // of them, when all was over, where conversions to different schemas had met
+	ties   int // of them, when all was over, where some writes of one timestamp had met
+	stored int // rows that had to be stored as the schema says
 	reads  int // of clients that did not know of the last change
 	sweeps int
 }
@@ -370,6 +371,7 @@ func (s *schemaWorld) look() {
 		if !allowed(writes, got != nil, got["level"], got[columns[1].Name()], at, at) {
 			s.fail("an acknowledged value is lost")
 		}
+		s.converted(id)
 		last, rests := atRest(writes, at)
 		tied := s.clock != nil && s.clock.ties > 0
 		if !rests || tied && (s.running > 0 || s.crashes() > 0) {
@@ -395,6 +397,33 @@ func (s *schemaWorld) look() {
 		if found != 1 {
 			s.fail("an acknowledged row is not found")
 		}
+	}
+}
+
+// converted sees that a row is stored as it should be, when all is over, nobody has died, and the last
+// conversion was to what the schema is.
+func (s *schemaWorld) converted(id int) {
+	ctx, now := context.Background(), s.fresh.now()
+	status, err := s.fresh.Status(ctx)
+	if err != nil {
+		s.fail("status: %v", err)
+		return
+	}
+	if s.running > 0 || s.crashes() > 0 || s.noVersion || status.Version < status.Latest || status.Done < status.Total {
+		return
+	}
+	key, err := now.exactKey(ctx, Row{"id": int64(id)})
+	if err != nil {
+		s.fail("key: %v", err)
+		return
+	}
+	cells, err := now.data.Get(ctx, key, driver.Slice{})
+	if err != nil || len(cells) == 0 {
+		return // it was looked for before
+	}
+	s.stored++
+	if old, err := now.outdated(driver.Row{Key: key, Cells: cells}, new(scratch)); old || err != nil {
+		s.fail("a row is not converted: %v", err)
 	}
 }
 
@@ -917,25 +946,26 @@ func (s *schemaWorld) judge() {
 }
 
 func TestClientsWithOldSchemas(t *testing.T) {
-	var checks, driven, crashes, sweeps, reads, ties, settled, changes int
+	var checks, driven, crashes, sweeps, reads, ties, settled, stored, changes int
 	runs := max(10, *simRuns/4)
 	for i := range runs {
 		seed := *simSeed + uint64(i)
 		s := simulateSchemas(t, schemaVariant{}, seed, 0.004)
 		require.Empty(t, s.bad, "-store.simseed=%d", seed)
 		checks, driven, sweeps, crashes = checks+s.checks, driven+s.driven, sweeps+s.sweeps, crashes+s.crashes()
-		reads, settled, changes = reads+s.reads, settled+s.ties, changes+len(s.log.history)
+		reads, settled, stored, changes = reads+s.reads, settled+s.ties, stored+s.stored, changes+len(s.log.history)
 		if s.clock != nil {
 			ties += s.clock.ties
 		}
 	}
-	t.Logf("%d runs, %d changes, %d checks, %d of them by the column, %d reads of old clients, %d crashes, %d conversions, %d ties, %d rows found after some",
-		runs, changes, checks, driven, reads, crashes, sweeps, ties, settled)
+	t.Logf("%d runs, %d changes, %d checks, %d of them by the column, %d reads of old clients, %d crashes, %d conversions, %d ties, %d rows found after some, %d rows stored as the schema says",
+		runs, changes, checks, driven, reads, crashes, sweeps, ties, settled, stored)
 	require.Greater(t, driven, runs)
 	require.Greater(t, reads, runs)
 	require.Greater(t, crashes, runs/2)
 	require.Greater(t, ties, runs/10)
 	require.Positive(t, settled)
+	require.Positive(t, stored)
 }
 
 func TestChangesOfSchemasHaveOneOrder(t *testing.T) {

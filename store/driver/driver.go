@@ -137,6 +137,7 @@ type Family interface {
 	// there no more. A database that looks before it writes reports all of these, and may report one
 	// that has taken effect, if a request was repeated; HBase and the embedded store do. One that
 	// tells the later of two writes by their timestamps does not know, and reports none: Cassandra.
+	// With an error nothing is reported.
 	//
 	// It takes any number of replacements, sends them in batches, makes them durable, and may be
 	// repeated, as Apply. The cells of one appear all at once. Two of one call must not name the

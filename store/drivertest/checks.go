@@ -1629,7 +1629,7 @@ func (s *suite) late(tb testing.TB, got []int, want ...int) {
 	if s.o.Blind {
 		want = nil
 	}
-	require.Equal(tb, want, got, "the replacements that came too late")
+	require.Equal(tb, append([]int{}, want...), append([]int{}, got...), "the replacements that came too late")
 }
 
 // generation is a mutation of the row as the contract of Replace demands: all of them name the
@@ -1753,11 +1753,12 @@ func checkReplace(tb testing.TB, s *suite) {
 			apply(tb, f, row(key, put("id", "old"), put("x", "old"), put("y", "old")))
 			read := seen(tb, f, key, "id")
 			of := map[string]string{names[0]: "x", names[1]: "y"}
-			for _, name := range names {
+			for j, name := range names {
 				q := of[name]
-				replace(tb, f, driver.Replacement{
+				late := replace(tb, f, driver.Replacement{
 					Row: b(key), Seen: read, Puts: []driver.Cell{put("id", name), put(q, name)}, Deletes: bs(string("yx"[q[0]-'x'])),
 				})
+				s.late(tb, late, []int{0}[:j]...)
 			}
 			left := get(tb, f, key, driver.Slice{})
 			name := strings.TrimPrefix(left[0], "id=")
@@ -1900,6 +1901,23 @@ func checkReplaceRace(tb testing.TB, s *suite) {
 		require.NoError(tb, whole(cells))
 		require.True(tb, strings.HasPrefix(string(cells[0].Value), fmt.Sprintf("%03d", generations-1)), "the last write was lost: %q", show(cells))
 	}
+	// Of two replacements of what both have seen, one comes too late.
+	for i := range 30 {
+		key := fmt.Sprint(p, "two", i)
+		apply(tb, f, generation(key, 0, "old"))
+		read := seen(tb, f, key, "id")
+		var late [2][]int
+		var errs [2]error
+		var both sync.WaitGroup
+		for w := range late {
+			both.Go(func() {
+				late[w], errs[w] = f.Replace(background, replacement(generation(key, 1, fmt.Sprint("new", w)), read))
+			})
+		}
+		both.Wait()
+		require.NoError(tb, errors.Join(errs[:]...))
+		s.late(tb, slices.Concat(late[0], late[1]), 0)
+	}
 }
 
 func checkReplaceMany(tb testing.TB, s *suite) {
@@ -1907,12 +1925,13 @@ func checkReplaceMany(tb testing.TB, s *suite) {
 		p := s.prefix()
 		replace(tb, f)
 		want := manyRows(tb, f, p, 3000)
+		long := strings.Repeat("new", 200) // so that a database does not take all of them at once
 		r := within(p)
 		r.AnyOrder, r.Cells.Stamps = true, true
 		var rs []driver.Replacement
 		for _, row := range scan(tb, f, r) {
 			read := row.Cells[slices.IndexFunc(row.Cells, func(c driver.Cell) bool { return string(c.Qualifier) == "k" })]
-			rs = append(rs, driver.Replacement{Row: row.Key, Seen: read, Puts: []driver.Cell{put("k", "new"+string(row.Key))}})
+			rs = append(rs, driver.Replacement{Row: row.Key, Seen: read, Puts: []driver.Cell{put("k", long+string(row.Key))}})
 		}
 		require.Len(tb, rs, len(want))
 		// Every third row is written between.
@@ -1929,7 +1948,7 @@ func checkReplaceMany(tb testing.TB, s *suite) {
 			got[string(row.Key)] = string(row.Cells[0].Value)
 		}
 		for i, r := range rs {
-			value := "new" + string(r.Row)
+			value := long + string(r.Row)
 			if i%3 == 0 {
 				value = "written"
 			}
