@@ -411,9 +411,9 @@ func (e *edit) sharers(meta *tableMeta, which func(share) bool, with func(*share
 }
 
 // settle notes which former ids of a table's columns no row has any more, because all of them were
-// written under the version swept of the catalogue or a later one. It returns the version of the entry
-// that rows are as it says: to have noted this is a change of the entry, but none that rows are written
-// anew for. That is 0 where the entry is another than the one of swept, with nothing left to note.
+// written under the version swept of the catalogue or a later one. It returns the latest version of
+// the entry that all rows are known to follow, which takes in what it has noted itself; or 0 if the entry
+// was changed since swept, and nothing was left to note.
 func (st *Store) settle(ctx context.Context, name string, id tableID, swept uint32) (version uint32, err error) {
 	err = st.catalogue.change(ctx, []string{name}, func(e *edit) error {
 		meta, err := e.find(name, id)

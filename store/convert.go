@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"runtime"
 	"slices"
 	"sync"
@@ -194,7 +195,7 @@ func sweepers() int { return min(4, max(2, runtime.GOMAXPROCS(0))) }
 var errOtherSweep = errors.New("another round of the conversion has begun")
 
 func (c *converter) run(ctx context.Context) error {
-	for again := false; ; {
+	for again, behind := false, 0; ; {
 		// The view is of after the change of the schema, so that whoever has written an old row by
 		// now, and does not convert it himself, has written it before the scan.
 		t, err := c.tbl.refresh(ctx)
@@ -203,7 +204,7 @@ func (c *converter) run(ctx context.Context) error {
 		}
 		over := false
 		p, err := c.tbl.updateSweep(ctx, func(p sweep) (sweep, bool) {
-			over = again && p.Over && p.Target >= t.changed
+			over = again && p.Over && p.Target == t.changed
 			if over || p.Target > t.changed || p.Target == t.changed && !p.Over {
 				return p, false
 			}
@@ -212,9 +213,16 @@ func (c *converter) run(ctx context.Context) error {
 		if err != nil || over {
 			return err
 		}
-		if p.Target != t.changed {
-			continue // the schema or policy was changed after it was read
+		if p.Target != t.changed { // the schema or policy was changed after it was read
+			if behind++; behind > tornReads {
+				return fmt.Errorf("%w: the catalogue was put back", ErrTampered)
+			}
+			if err := pause(ctx, behind); err != nil {
+				return err
+			}
+			continue
 		}
+		behind = 0
 		if err = c.parts(ctx, t, p); err == nil {
 			err = c.finish(ctx, t, p.Round)
 		}
@@ -229,38 +237,43 @@ func (c *converter) run(ctx context.Context) error {
 
 // tenants converts the rows of all tenants. Whoever makes a tenant later knows the schema by then.
 func (c *converter) tenants(ctx context.Context) error {
-	t, err := c.tbl.refresh(ctx)
-	if err != nil {
-		return err
+	for {
+		t, err := c.tbl.refresh(ctx)
+		if err != nil {
+			return err
+		}
+		err = c.tbl.eachTenant(ctx, func(tbl *Table) error {
+			one := &converter{tbl: tbl, opts: c.opts}
+			err := one.run(ctx)
+			c.stats.Rows += one.stats.Rows
+			c.stats.Converted += one.stats.Converted
+			c.stats.Unreadable += one.stats.Unreadable
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		target, err := c.conclude(ctx, t)
+		if err != nil {
+			return err
+		}
+		now, err := c.tbl.refresh(ctx)
+		if err != nil {
+			return err
+		}
+		if now.changed == target {
+			t.st.refreshBound(ctx, func(b *Table) bool { return b.id == t.meta.ID })
+			return nil
+		}
 	}
-	err = c.tbl.eachTenant(ctx, func(tbl *Table) error {
-		one := &converter{tbl: tbl, opts: c.opts}
-		err := one.run(ctx)
-		c.stats.Rows += one.stats.Rows
-		c.stats.Converted += one.stats.Converted
-		c.stats.Unreadable += one.stats.Unreadable
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if err := t.dropPostingsOf(ctx, t.meta.Dropped); err != nil {
-		return err
-	}
-	if _, err := t.st.settle(ctx, t.schema.Name, t.meta.ID, t.meta.Version); err != nil {
-		return err
-	}
-	if _, err = c.tbl.refresh(ctx); err == nil {
-		t.st.refreshBound(ctx, func(b *Table) bool { return b.id == t.meta.ID })
-	}
-	return err
 }
 
 // parts converts what parts are not done, until all are, by whichever client.
 func (c *converter) parts(ctx context.Context, t *view, p sweep) error {
 	round, total := p.Round, len(p.Parts)
-	var mu sync.Mutex // of p and taken
+	var mu sync.Mutex // of the following, and p
 	taken := make([]bool, len(p.Parts))
+	other := false // round has begun: nobody takes another part, but those under way are settled
 	next := func() int {
 		mu.Lock()
 		defer mu.Unlock()
@@ -270,7 +283,7 @@ func (c *converter) parts(ctx context.Context, t *view, p sweep) error {
 				open = append(open, i)
 			}
 		}
-		if len(open) == 0 {
+		if len(open) == 0 || other {
 			return -1
 		}
 		part := open[rand.IntN(len(open))] // where other clients are not
@@ -297,24 +310,27 @@ func (c *converter) parts(ctx context.Context, t *view, p sweep) error {
 					now.Parts[part] = true
 					return now, true
 				})
-				switch {
-				case err != nil:
+				if err != nil {
 					return err
-				case now.Round != round:
-					return errOtherSweep
 				}
 				mu.Lock()
-				p = now
-				report()
+				if other = other || now.Round != round; !other {
+					p = now
+					report()
+				}
 				mu.Unlock()
 			}
 			return nil
 		})
 	}
-	return group.Wait()
+	err := group.Wait()
+	if err == nil && other {
+		return errOtherSweep
+	}
+	return err
 }
 
-// part converts the rows of one part, to what the schema is by then.
+// part converts the rows of one part, as the schema is known to be when each batch is converted.
 func (c *converter) part(ctx context.Context, t *view, part, parts int) error {
 	r := t.rows(part, parts)
 	r.Cells.Stamps = true
@@ -357,22 +373,9 @@ func (c *converter) finish(ctx context.Context, t *view, round uint64) error {
 		})
 		return err
 	}
-	if err := t.dropPostingsOf(ctx, t.meta.Dropped); err != nil {
-		return err
-	}
-	target, err := t.st.settle(ctx, t.schema.Name, t.meta.ID, t.meta.Version)
+	target, err := c.conclude(ctx, t)
 	if err != nil {
 		return err
-	}
-	if target == 0 {
-		// If there was something to note, another client that finishes has done so.
-		after, err := c.tbl.refresh(ctx)
-		if err != nil {
-			return err
-		}
-		if target = t.changed; after.settled() && (!t.settled() || len(t.meta.Dropped) > 0) {
-			target = after.changed
-		}
 	}
 	_, err = c.tbl.updateSweep(ctx, func(p sweep) (sweep, bool) {
 		if p.Round != round || p.Over {
@@ -384,9 +387,32 @@ func (c *converter) finish(ctx context.Context, t *view, round uint64) error {
 	return err
 }
 
-// settled reports whether no column has rows to be converted.
-func (t *view) settled() bool {
-	return !slices.ContainsFunc(t.stored, func(c *column) bool { return c.of != nil && !c.converted })
+// conclude removes what no row needs any more when all are converted to the view, says so in the
+// table's entry, and returns the version of the entry that they are converted to then.
+func (c *converter) conclude(ctx context.Context, t *view) (target uint32, err error) {
+	if err := t.dropPostingsOf(ctx, t.meta.Dropped); err != nil {
+		return 0, err
+	}
+	target, err = t.st.settle(ctx, t.schema.Name, t.meta.ID, t.meta.Version)
+	if err != nil || target > 0 {
+		return target, err
+	}
+	// Another client that has finished may have said so, or changed something.
+	after, err := c.tbl.refresh(ctx)
+	if err != nil {
+		return 0, err
+	}
+	said := t.meta.clone()
+	said.Version, said.Dropped = after.meta.Version, nil
+	for i := range said.Columns {
+		for j := range said.Columns[i].Former {
+			said.Columns[i].Former[j].Converted = true
+		}
+	}
+	if reflect.DeepEqual(said, after.meta) {
+		return after.meta.Version, nil
+	}
+	return t.meta.Version, nil
 }
 
 // dropPostingsOf removes the postings of columns that were dropped.
@@ -476,12 +502,10 @@ func (t *view) convertAndSettle(ctx context.Context, rows []driver.Row) (convert
 		records[i] = &record{key: row.Key}
 	}
 	converted, unreadable, err = t.convert(ctx, rows)
-	if ctx.Err() != nil {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), settleGrace)
-		defer cancel()
-	}
-	return converted, unreadable, errors.Join(err, t.settleWrites(ctx, records))
+	settling, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(settleGrace, cancel) })()
+	return converted, unreadable, errors.Join(err, t.settleWrites(settling, records))
 }
 
 // convert writes those of some rows anew that are not stored as this view stores rows, and returns

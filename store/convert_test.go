@@ -149,6 +149,67 @@ func TestConvert(t *testing.T) {
 	}
 }
 
+// Of two clients that finish a conversion both know to which version rows are converted, whoever comes
+// first; and that a rotation of keys, which came between, is not among what they have done.
+func TestConclude(t *testing.T) {
+	for _, rotated := range []bool{false, true} {
+		ctx, db := t.Context(), drivertest.NewMemory()
+		both := stores(t, db, 2)
+		_, err := both[0].Create(ctx, convertSchema())
+		require.NoError(t, err)
+		require.NoError(t, both[0].Alter(ctx, "t", ChangeColumn(OrderedColumn("value", Int16, MOPE)), DropColumn("kind")))
+		var targets [2]uint32
+		var views [2]*view
+		var tables [2]*Table
+		for i, st := range both {
+			tables[i], err = st.Table(ctx, "t")
+			require.NoError(t, err)
+			views[i] = tables[i].now()
+		}
+		if rotated {
+			require.NoError(t, both[0].RotateKeys(ctx, "t"))
+		}
+		for i, tbl := range tables {
+			targets[i], err = (&converter{tbl: tbl}).conclude(ctx, views[i])
+			require.NoError(t, err)
+		}
+		after, err := tables[0].refresh(ctx)
+		require.NoError(t, err)
+		want := after.changed
+		if rotated {
+			want = views[0].changed
+		}
+		require.Equal(t, [2]uint32{want, want}, targets)
+	}
+}
+
+// The postings of the last column that was searched go, too.
+func TestConvertDropsLastPostings(t *testing.T) {
+	ctx, db := t.Context(), drivertest.NewMemory()
+	st := stores(t, db, 1)[0]
+	tbl, err := st.Create(ctx, Schema{
+		Name: "t", Key: []KeyPart{HashedPart("id", Int64)}, Columns: []Column{DeterministicColumn("kind", Int16), PlainColumn("zone", Int16)},
+	})
+	require.NoError(t, err)
+	for i := range 10 {
+		require.NoError(t, tbl.Put(ctx, Row{"id": int64(i), "kind": int16(i), "zone": int16(i)}))
+	}
+	family := tbl.now().postings
+	postings := func() (n int) {
+		for _, err := range family.Scan(ctx, driver.Range{AnyOrder: true}) {
+			require.NoError(t, err)
+			n++
+		}
+		return n
+	}
+	require.Equal(t, 10, postings())
+	require.NoError(t, st.Alter(ctx, "t", DropColumn("kind")))
+	_, err = tbl.Convert(ctx, nil)
+	require.NoError(t, err)
+	require.Zero(t, postings())
+	require.True(t, tbl.now().postings == nil)
+}
+
 // A table or a policy that is changed while rows are converted is one to convert to.
 func TestConvertBeginsAgain(t *testing.T) {
 	for name, change := range map[string]func(ctx context.Context, st *Store) error{

@@ -47,7 +47,7 @@ const (
 	// rows should not wait for long between being read and being replaced, or writers are faster.
 	lazyBatch = 64
 
-	// lazyGrace is how long Close waits for the batch that is under way.
+	// lazyGrace is how long Close waits for the batch that is under way, before it is cancelled.
 	lazyGrace = 10 * time.Second
 
 	// lazyPause is how long no row is converted after it could not be done, twice as long each time

@@ -537,8 +537,11 @@ func (m *tableMeta) postingSpec() driver.FamilySpec {
 	return spec
 }
 
-// hasPostings reports whether a column of the table is searched.
+// hasPostings reports whether a column of the table is searched, or one was whose postings may be left.
 func (m *tableMeta) hasPostings() bool {
+	if len(m.Dropped) > 0 {
+		return true
+	}
 	for _, f := range m.all()[len(m.Key):] {
 		if f.Encryption == ordered || f.Encryption == deterministic {
 			return true
