@@ -192,8 +192,6 @@ type converter struct {
 // sweepers is how many parts one client converts at a time.
 func sweepers() int { return min(4, max(2, runtime.GOMAXPROCS(0))) }
 
-var errOtherSweep = errors.New("another round of the conversion has begun")
-
 func (c *converter) run(ctx context.Context) error {
 	for again, behind := false, 0; ; {
 		// The view is of after the change of the schema, so that whoever has written an old row by
@@ -226,11 +224,11 @@ func (c *converter) run(ctx context.Context) error {
 		if err = c.parts(ctx, t, p); err == nil {
 			err = c.finish(ctx, t, p.Round)
 		}
-		if err != nil && !errors.Is(err, errOtherSweep) {
+		if err != nil {
 			return err
 		}
-		// The schema may have been changed meanwhile. And queries of this client may use at once what
-		// the end of the conversion allows.
+		// The schema may have been changed meanwhile, or another round have begun. And queries of this
+		// client may use at once what the end of the conversion allows.
 		again = true
 	}
 }
@@ -268,12 +266,12 @@ func (c *converter) tenants(ctx context.Context) error {
 	}
 }
 
-// parts converts what parts are not done, until all are, by whichever client.
+// parts converts what parts are not done, until all are, by whichever client, or another round has begun.
 func (c *converter) parts(ctx context.Context, t *view, p sweep) error {
 	round, total := p.Round, len(p.Parts)
 	var mu sync.Mutex // of the following, and p
 	taken := make([]bool, len(p.Parts))
-	other := false // round has begun: nobody takes another part, but those under way are settled
+	other := false // round has begun: nobody takes another part, but those under way are finished
 	next := func() int {
 		mu.Lock()
 		defer mu.Unlock()
@@ -323,11 +321,7 @@ func (c *converter) parts(ctx context.Context, t *view, p sweep) error {
 			return nil
 		})
 	}
-	err := group.Wait()
-	if err == nil && other {
-		return errOtherSweep
-	}
-	return err
+	return group.Wait()
 }
 
 // part converts the rows of one part, as the schema is known to be when each batch is converted.
@@ -352,30 +346,18 @@ func (t *view) rows(part, parts int) driver.Range {
 	return r
 }
 
-// finish says in the table's entry that all rows are converted, unless they are those of one tenant.
+// finish ends the round, if it still is the present one: then all its parts are done. It says in the
+// table's entry that all rows are converted, unless they are those of one tenant.
 func (c *converter) finish(ctx context.Context, t *view, round uint64) error {
 	now, _, err := c.tbl.sweep(ctx)
-	switch {
-	case err != nil:
-		return err
-	case now.Round != round:
-		return errOtherSweep
-	case now.Over:
-		return nil
-	}
-	if c.tbl.tenant != nil {
-		_, err := c.tbl.updateSweep(ctx, func(p sweep) (sweep, bool) {
-			if p.Round != round || p.Over {
-				return p, false
-			}
-			p.Over = true
-			return p, true
-		})
+	if err != nil || now.Round != round || now.Over {
 		return err
 	}
-	target, err := c.conclude(ctx, t)
-	if err != nil {
-		return err
+	target := now.Target
+	if c.tbl.tenant == nil {
+		if target, err = c.conclude(ctx, t); err != nil {
+			return err
+		}
 	}
 	_, err = c.tbl.updateSweep(ctx, func(p sweep) (sweep, bool) {
 		if p.Round != round || p.Over {
