@@ -320,7 +320,9 @@ func (db *DB) table(ctx context.Context, name, create string, want []column) (ma
 			ready, err = db.everywhere(within, name, want)
 		}
 		switch {
-		case ctx.Err() != nil || err != nil && !unknownYet(err):
+		case within.Err() != nil:
+			return false, failed(ctx, "make table "+name, contextError(within))
+		case err != nil && !unknownYet(err):
 			return false, failed(ctx, "make table "+name, err)
 		case ready:
 			return made, nil
@@ -328,7 +330,6 @@ func (db *DB) table(ctx context.Context, name, create string, want []column) (ma
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-within.Done():
-			return false, failed(ctx, "make table "+name, contextError(within))
 		}
 	}
 }

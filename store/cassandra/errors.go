@@ -30,6 +30,7 @@ func failed(ctx context.Context, what string, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("cassandra: %s: %w", what, contextError(ctx))
 	}
+	err = ofConnection(err)
 	advice, kind := kindOf(err)
 	switch {
 	case kind == nil:
@@ -41,6 +42,16 @@ func failed(ctx context.Context, what string, err error) error {
 		return fmt.Errorf("cassandra: %s: %w: %w: %s", what, kind, err, advice)
 	}
 	return fmt.Errorf("cassandra: %s: %w: %w", what, kind, err)
+}
+
+// ofConnection returns what an error says that gocql gives while the caller's context is alive.
+// gocql prepares a statement under the context of the connection, not of the caller: when the
+// connection is lost meanwhile, it says that the context was cancelled.
+func ofConnection(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return gocql.ErrConnectionClosed
+	}
+	return err
 }
 
 // quiet is an error whose own words are not shown.
@@ -169,10 +180,13 @@ func failedCAS(ctx context.Context, what string, err error) error {
 	if notApplied(err) {
 		return failed(ctx, what, err)
 	}
-	if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
-		err = fmt.Errorf("%w: %w", contextError(ctx), err)
-	} else if ctx.Err() != nil {
+	switch {
+	case ctx.Err() == nil:
+		err = ofConnection(err)
+	case errors.Is(err, ctx.Err()):
 		err = contextError(ctx)
+	default:
+		err = fmt.Errorf("%w: %w", contextError(ctx), err)
 	}
 	return fmt.Errorf("cassandra: %s: %w: %w", what, driver.ErrUnknownOutcome, err)
 }

@@ -461,6 +461,14 @@ func TestErrorsOfAContext(t *testing.T) {
 	}
 	require.ErrorIs(t, failedCAS(ctx, "commit", context.Canceled), driver.ErrUnknownOutcome)
 	require.ErrorIs(t, failedCAS(ctx, "commit", io.EOF), io.EOF)
+
+	// The context of a connection is not the caller's.
+	err := failed(t.Context(), "get", context.Canceled)
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.NotErrorIs(t, err, context.Canceled)
+	err = failedCAS(t.Context(), "commit", context.Canceled)
+	require.ErrorIs(t, err, driver.ErrUnknownOutcome)
+	require.NotErrorIs(t, err, context.Canceled)
 }
 
 func TestRetries(t *testing.T) {
