@@ -260,10 +260,35 @@ func (c *converter) tenants(ctx context.Context) error {
 			return err
 		}
 		if now.changed == target {
+			if err := c.carry(ctx, t, now); err != nil {
+				return err
+			}
 			t.st.refreshBound(ctx, func(b *Table) bool { return b.id == t.meta.ID })
 			return nil
 		}
 	}
+}
+
+// carry notes that the tenants that were converted to the table as it was are so to the table as it
+// is now, where the conclusion is all that has changed it.
+func (c *converter) carry(ctx context.Context, was, now *view) error {
+	if was.changed == now.changed {
+		return nil
+	}
+	return c.tbl.eachTenant(ctx, func(tbl *Table) error {
+		_, tenant, _, err := c.tbl.st.catalogue.entry(ctx, now.schema.Name, tbl.id, tbl.tenant)
+		if err != nil {
+			return err
+		}
+		_, err = tbl.updateSweep(ctx, func(p sweep) (sweep, bool) {
+			if !p.Over || p.Target != changed(was.meta, tenant) {
+				return p, false
+			}
+			p.Target = changed(now.meta, tenant)
+			return p, true
+		})
+		return err
+	})
 }
 
 // parts converts what parts are not done, until all are, by whichever client, or another round has begun.

@@ -548,8 +548,44 @@ func TestConvertTenant(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, n, stats.Converted)
 				drives("level")
+				for _, tbl := range tables {
+					status, err := tbl.Status(ctx)
+					require.NoError(t, err)
+					require.Empty(t, status.Pending)
+					require.Equal(t, status.Latest, status.Version, "that all are converted changes nothing of how rows are stored")
+				}
 			})
 		})
+	}
+}
+
+// A policy that comes while the conversion of all tenants ends is still to be followed.
+func TestPolicyWhileTenantsConclude(t *testing.T) {
+	ctx := t.Context()
+	st := stores(t, drivertest.NewMemory(), 1)[0]
+	unbound, err := st.Create(ctx, plainTenants(Packed))
+	require.NoError(t, err)
+	tables := openTenants(t, st, "log", "alpha", "beta", "gamma")
+	require.NoError(t, st.Alter(ctx, "log", ChangeColumn(OrderedColumn("level", Int16, Wozniak))))
+	for _, tbl := range tables[:2] {
+		_, err := tbl.Convert(ctx, nil)
+		require.NoError(t, err)
+	}
+	was, err := unbound.refresh(ctx)
+	require.NoError(t, err)
+	require.NoError(t, st.SetPolicy(ctx, "beta", "log", Policy{Whole: true}))
+	c := &converter{tbl: unbound}
+	target, err := c.conclude(ctx, was)
+	require.NoError(t, err)
+	now, err := unbound.refresh(ctx)
+	require.NoError(t, err)
+	require.Equal(t, target, now.changed)
+	require.Greater(t, now.changed, was.changed)
+	require.NoError(t, c.carry(ctx, was, now))
+	for i, follows := range []bool{true, false, false} {
+		status, err := tables[i].Status(ctx)
+		require.NoError(t, err)
+		require.Equal(t, follows, status.Version == status.Latest, "%+v", status)
 	}
 }
 
