@@ -22,12 +22,12 @@ var (
 	// before ciphertexts moved. Ask for it again.
 	ErrStale = errors.New("ope: ciphertext was handed out before a rebalance")
 
-	// ErrUnknownOutcome is returned by [Index.Commit] when it cannot be told whether the change
+	// ErrUnknownOutcome is returned by [Index.Commit] when nobody can know whether the change
 	// was applied. Read the unit to learn it; never just repeat the commit.
 	ErrUnknownOutcome = errors.New("ope: commit may or may not have been applied")
 
 	// ErrIndex is returned when an [Index] holds what this scheme did not write: its unit belongs
-	// to another scheme, key or version, or a record was changed. The error tells which.
+	// to another scheme, key or version, or a record was changed. The error says which.
 	ErrIndex = errors.New("ope: not an index of this key and scheme")
 
 	// ErrFull is returned when a unit of an [Index] has no room for another value.

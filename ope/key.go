@@ -19,7 +19,7 @@ const KeySize = 32
 // placeholder in every format and log. Keys are compared with [Key.Equal], not with ==. The zero
 // Key holds no secret and is refused wherever a key is needed.
 type Key struct {
-	// Behind a function, which no printer and no reflection can look into. fmt does not call
+	// In a function, which no printer and no reflection can look into. fmt does not call
 	// methods on unexported fields, and where the verb does not suit a pointer, as in %s, it
 	// prints what the pointer points to.
 	secret func() *[KeySize]byte
@@ -64,7 +64,7 @@ func (k Key) Secret() []byte {
 }
 
 // Derive returns the key for the purpose that the labels name. Different lists of labels give
-// independent keys; neither key tells anything about the other.
+// independent keys; neither key shows anything of the other.
 //
 // It is HKDF-SHA256 (RFC 5869) with no salt and, as info, "rangecrypt/key/1" followed by each
 // label preceded by its length in bytes as a big-endian uint32.

@@ -11,7 +11,7 @@
 //   - kerschbaum: [Mutable], with its state in an [Index] (Kerschbaum and Schröpfer, CCS 2014). A
 //     ciphertext says nothing but the order.
 //
-// The interfaces tell schemes apart by what the criteria of Waage, Homann and Wiese (SECRYPT
+// The interfaces distinguish schemes by what the criteria of Waage, Homann and Wiese (SECRYPT
 // 2016, section 3.1) ask of them: whether ciphertexts ever move ([Immutable] or [Mutable]) and
 // whether one comparison is enough for a range ([Linear]).
 //
@@ -40,7 +40,7 @@ type Ciphertext []byte
 // A Version says at which state of a [Mutable] scheme a ciphertext or an interval was handed
 // out. Immutable schemes have the zero Version only.
 type Version struct {
-	Epoch      uint64 // rises by one when the whole index is written anew
+	Epoch      uint64 // rises by one when the whole index is rewritten
 	Generation uint64 // rises by one within an epoch whenever ciphertexts move
 }
 
@@ -113,11 +113,10 @@ type Scheme interface {
 	// always one interval, which discloses no ciphertext; under a shift its ciphertexts are in
 	// rotated order.
 	//
-	// Intervals never changes state, whether or not lo and hi were ever encrypted: a query does
-	// not write. Where an immutable scheme decides ciphertexts only when they are asked for, the
-	// intervals hold exactly what was encrypted before the call, and go on to hold all of [lo, hi];
-	// but a value outside that is encrypted later may fall into them, unless lo and hi had been
-	// encrypted. The caller owns the result.
+	// Intervals never changes state, whether or not lo and hi were ever encrypted: a query does not write. An
+	// immutable scheme may decide ciphertexts only when they are asked for. Then the intervals hold exactly what
+	// was encrypted before the call, and go on to hold all of [lo, hi]. But a value outside that is encrypted
+	// later may fall into them, unless lo and hi had been encrypted. The caller owns the result.
 	Intervals(ctx context.Context, lo, hi int64) ([]Interval, error)
 }
 
@@ -138,17 +137,17 @@ type Linear interface {
 }
 
 // A Mutable scheme may move ciphertexts when it makes room (Kerschbaum and Schröpfer, CCS 2014).
-// Whoever kept a ciphertext or an interval from before a move gets [ErrStale], never another
+// A ciphertext or an interval from before a move is refused with [ErrStale], never read as another
 // value.
 type Mutable interface {
 	Scheme
 
 	// Range yields the values in [lo, hi] that were encrypted, each once, in ascending order,
-	// with their present ciphertexts. It is a consistent read: when ciphertexts move meanwhile
-	// it goes on behind the last value that it yielded. After an error it yields nothing more.
+	// with their present ciphertexts. It is a consistent read: when ciphertexts move during it,
+	// it goes on after the last value that it yielded. After an error it yields nothing more.
 	Range(ctx context.Context, lo, hi int64) iter.Seq2[Entry, error]
 
-	// Rebalance writes the whole index anew, with evenly placed ciphertexts that no longer show
+	// Rebalance rewrites the whole index, with evenly placed ciphertexts that no longer show
 	// the order of insertion. Readers and writers may go on. If the caller dies, the next one
 	// who rebalances or encrypts a new value finishes the pass. progress may be nil; it is
 	// called with the number of values written so far and in all.
@@ -156,7 +155,7 @@ type Mutable interface {
 
 	// Moves yields the ciphertexts that moved after since, in the order of the moves, for a
 	// caller that keeps ciphertexts elsewhere. A since that is no longer in the log is
-	// [ErrStale]: read everything anew with Range.
+	// [ErrStale]: read everything again with Range.
 	Moves(ctx context.Context, since Version) iter.Seq2[Move, error]
 }
 
@@ -167,7 +166,7 @@ type Entry struct {
 	Version    Version
 }
 
-// A Move tells that the value whose ciphertext was Old has the ciphertext New from Version on.
+// A Move says that the value whose ciphertext was Old has the ciphertext New from Version on.
 type Move struct {
 	Old, New Ciphertext
 	Version  Version
@@ -193,7 +192,7 @@ type Appender interface {
 type BatchEncrypter interface {
 	// EncryptBatch returns the ciphertexts of xs in the order of xs, which may be any and may
 	// hold duplicates; ascending input is the fastest. On an error no ciphertext is returned,
-	// and the error of a value outside the domain tells its position in xs. The caller owns the
+	// and the error of a value outside the domain names its position in xs. The caller owns the
 	// ciphertexts; no two of them share memory.
 	EncryptBatch(ctx context.Context, xs []int64) ([]Ciphertext, error)
 }

@@ -1,4 +1,4 @@
-// Package process tells what this process has used of the machine.
+// Package process says what this process has used of the machine.
 package process
 
 import (
@@ -7,7 +7,7 @@ import (
 	"runtime"
 )
 
-// Resident returns the memory of this process in bytes where the system tells, or else what the Go
+// Resident returns the memory of this process in bytes where the system says it, or else what the Go
 // runtime has obtained.
 func Resident() int64 {
 	if b, err := os.ReadFile("/proc/self/statm"); err == nil {

@@ -1,5 +1,5 @@
 // Package proxy is a network between a client and its servers that can be made slow, silent or
-// broken, for tests and for measuring as if the servers were far away. All of it runs in this
+// broken. It is for tests, and for measuring as if the servers were far away. All of it runs in this
 // process: a [Proxy] listens on the loopback interface, once for each server, and carries bytes.
 //
 // A faulty network loses whole connections, never bytes in the middle of one. So a connection that
@@ -15,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 )
 
 // A Direction is one in which bytes are carried, or both.
@@ -49,8 +51,9 @@ type Tap func(connection int, to Direction, b []byte)
 
 const (
 	// What waits in the proxy, for each connection and direction, is at most so many reads of so
-	// many bytes: enough for tens of thousands of requests a second over a long way.
-	readBytes = 32 << 10
+	// many bytes. That is enough for tens of thousands of requests a second over a long way. It is
+	// so little that a silent server holds up a client that sends a large request.
+	readBytes = 4 << 10
 	queued    = 1024
 
 	connectTimeout = 5 * time.Second
@@ -85,6 +88,11 @@ func New(tap Tap) *Proxy {
 
 // Listen returns the address at which the proxy stands for the server at target.
 func (p *Proxy) Listen(target string) (address string, err error) {
+	return p.ListenAt("127.0.0.1:0", target)
+}
+
+// ListenAt is like Listen, at an address that is given. A target has one address: that of the first call.
+func (p *Proxy) ListenAt(at, target string) (address string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -92,7 +100,7 @@ func (p *Proxy) Listen(target string) (address string, err error) {
 	}
 	l := p.listeners[target]
 	if l == nil {
-		if l, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		if l, err = net.Listen("tcp", at); err != nil {
 			return "", err
 		}
 		p.listeners[target] = l
@@ -117,10 +125,8 @@ func (p *Proxy) Dial(ctx context.Context, network, address string) (net.Conn, er
 	w, closed := p.weather, p.closed
 	p.mu.Unlock()
 	if w.Delay > 0 && !closed {
-		select {
-		case <-time.After(2 * w.Delay):
-		case <-ctx.Done():
-			return nil, &net.OpError{Op: "dial", Net: network, Err: ctx.Err()}
+		if err := pause.For(ctx, 2*w.Delay); err != nil {
+			return nil, &net.OpError{Op: "dial", Net: network, Err: err}
 		}
 	}
 	if w.Refuse {

@@ -100,7 +100,7 @@ func (e *echo) has(t *testing.T, something bool) {
 	}
 }
 
-// through returns a proxy, a server behind it, and a function that connects the two. Nothing may be
+// through returns a proxy, the server that it stands for, and a function that connects the two. Nothing may be
 // left of them when the test is over.
 func through(t *testing.T, tap Tap) (*Proxy, *echo, func() net.Conn) {
 	before := goleak.IgnoreCurrent()

@@ -70,14 +70,13 @@ const (
 
 // Errors of [Sealer.Open]. They are returned wrapped; use errors.Is.
 var (
-	// ErrFormat is returned when the bytes are no sealed value, are cut short, or were made by a
-	// newer format.
+	// ErrFormat is returned when the value was made by a newer format.
 	ErrFormat = errors.New("seal: not a sealed value of a known format")
 
 	// ErrWrongKey is returned when the value was sealed under another key.
 	ErrWrongKey = errors.New("seal: sealed under another key")
 
-	// ErrTampered is returned when the value was changed, or was sealed for another place.
+	// ErrTampered is returned when the value was changed or cut short, or was sealed for another place.
 	ErrTampered = errors.New("seal: changed, or moved from another place")
 )
 
@@ -161,24 +160,22 @@ func (s *Sealer) Open(dst, sealed []byte, place Place) ([]byte, Header, error) {
 }
 
 // PeekHeader returns the header of a sealed value without authenticating it. The error is
-// [ErrFormat].
+// [ErrFormat] or, of one that is cut short, [ErrTampered].
 func PeekHeader(sealed []byte) (Header, error) {
 	var h Header
 	switch {
-	case len(sealed) == 0:
-		return h, fmt.Errorf("%w: it is empty", ErrFormat)
+	case len(sealed) < Overhead: // no format has less
+		return h, fmt.Errorf("%w: it has %d bytes, at least %d are needed", ErrTampered, len(sealed), Overhead)
 	case sealed[0] != format:
 		return h, fmt.Errorf("%w: format %d, known is %d", ErrFormat, sealed[0], format)
-	case len(sealed) < Overhead:
-		return h, fmt.Errorf("%w: it has %d bytes, at least %d are needed", ErrFormat, len(sealed), Overhead)
 	}
 	h.Policy = binary.BigEndian.Uint32(sealed[idEnd:])
 	copy(h.Write[:], sealed[idEnd+4:])
 	return h, nil
 }
 
-// PeekKeyID returns the ID of the key of a sealed value without authenticating it. The error is
-// [ErrFormat].
+// PeekKeyID returns the ID of the key of a sealed value without authenticating it. Errors are those of
+// [PeekHeader].
 func PeekKeyID(sealed []byte) (KeyID, error) {
 	if _, err := PeekHeader(sealed); err != nil {
 		return KeyID{}, err

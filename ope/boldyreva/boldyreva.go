@@ -4,7 +4,7 @@
 //
 // A key selects a random order-preserving function from a domain of M plaintexts to a range of
 // 2^R ciphertexts: every M-subset of the range is equally likely to be its image. The function is
-// never stored. Encryption descends a binary tree of ranges; at each node the key's coins tell how
+// never stored. Encryption descends a binary tree of ranges; at each node the key's coins decide how
 // many of the node's plaintexts lie in the lower half, a hypergeometric variate.
 //
 // # Exactness
@@ -17,12 +17,11 @@
 //
 // # What it gives away
 //
-// Order and equality, always, to everyone who sees ciphertexts. And more: a ciphertext is close to
-// its plaintext stretched to the range, so that it shows about the upper half of the plaintext's
-// bits (Boldyreva, Chenette and O'Neill, CRYPTO 2011, on window one-wayness) to someone who knows
-// the domain, without any knowledge of the data. The lower half is hidden only as long as the
-// plaintexts are few and not known in part: for a dense column, or one whose distribution is known,
-// sorting recovers most values (Naveed, Kamara and Wright, CCS 2015).
+// Order and equality, always, to everyone who sees ciphertexts. And more: a ciphertext is close to its plaintext
+// stretched to the range. So it shows about the upper half of the plaintext's bits to someone who knows the
+// domain, and nothing of the data (Boldyreva, Chenette and O'Neill, CRYPTO 2011, on window one-wayness). The lower
+// half is hidden only as long as the plaintexts are few and not known in part: for a dense column, or one whose
+// distribution is known, sorting recovers most values (Naveed, Kamara and Wright, CCS 2015).
 //
 // The shift of [NewModular] hides where the domain begins. What it gains is lost with the first
 // open-ended or wrapping query, which points at the place (Mavroforakis et al., SIGMOD 2015, on

@@ -2,11 +2,11 @@ package boldyreva
 
 import "math/bits"
 
-// The number of points in the lower half of a node with N = 2^k numbers and M points has the
-// hypergeometric law with N/2 marked of N and M drawn. All of it is exact: proposals have exactly
-// the law they are said to have, and a proposal is accepted if and only if a uniform real number V,
-// whose binary digits are drawn as far as needed, is below the acceptance probability. What is
-// computed with limited precision only ever decides when its error cannot matter.
+// The number of points in the lower half of a node with N = 2^k numbers and M points has the hypergeometric law
+// with N/2 marked of N and M drawn. All of it is exact. Proposals have exactly the law they are said to have. A
+// proposal is accepted if and only if a uniform real number V is below the acceptance probability. The binary
+// digits of V are drawn as far as needed. What is computed with limited precision only ever decides when its error
+// cannot matter.
 
 const (
 	popcountMost = 192    // points that are sampled by counting bits; two blocks hold them
@@ -248,7 +248,7 @@ const (
 	decidedNo
 )
 
-// ratio approximates rho in units of 2^-64, with an error below tierError; or it tells the decision,
+// ratio approximates rho in units of 2^-64, with an error below tierError; or it is the decision,
 // if a rough bound is enough for it.
 func ratio(env *envelope, k uint, last, d, j, tail uint64, v32 uint32) (p uint64, know int) {
 	aLo, aHi := bits.Add64(last, 2, 0) // A = M + 1

@@ -62,7 +62,7 @@ type node struct {
 // full reports whether every number of the range is a ciphertext.
 func (n *node) full() bool { return n.bits <= 64 && n.last == ^uint64(0)>>(64-n.bits) }
 
-// middle returns the node's label: its midpoint, of which the lowest bit that is set tells the
+// middle returns the node's label: its midpoint, of which the lowest bit that is set gives the
 // node's size. A node of no bits has none.
 func (n *node) middle() (hi, lo uint64) {
 	if n.bits > 64 {

@@ -19,7 +19,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope/internal/vectortest"
 )
 
-var update = flag.Bool("update", false, "write the vector files anew; only before a version is released")
+var update = flag.Bool("update", false, "write the vector files again; only before a version is released")
 
 const vectorFolder = "../../testdata/vectors"
 

@@ -9,7 +9,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 )
 
-// Bytes returns the codec of byte strings, in bytewise order, that keeps their first n bytes behind
+// Bytes returns the codec of byte strings, in bytewise order, that keeps their first n bytes after
 // a common prefix; n is 1 to 8, and it panics for another. Shorter strings are filled up with
 // zeros. A string that does not begin with common is beyond the domain. Bytewise order is that of
 // UTF-8 code points, not of any language's collation.

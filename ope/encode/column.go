@@ -38,6 +38,9 @@ func NewPrefixColumn[T any](s ope.Scheme, codec Prefix[T]) (*PrefixColumn[T], er
 }
 
 func covers[T any](s ope.Scheme, c codec[T]) error {
+	if s == nil {
+		return fmt.Errorf("%w: no scheme given", ope.ErrParams)
+	}
 	if c.locate == nil {
 		return fmt.Errorf("%w: a zero codec", ope.ErrParams)
 	}
@@ -68,7 +71,7 @@ func (c *column[T]) Encrypt(ctx context.Context, v T) (ope.Ciphertext, error) {
 
 // EncryptBatch returns the ciphertexts of vs in the order of vs, for less than one by one if the
 // scheme is an [ope.BatchEncrypter]. On an error no ciphertext is returned; the error of a value
-// that cannot be encoded tells its position in vs.
+// that cannot be encoded names its position in vs.
 func (c *column[T]) EncryptBatch(ctx context.Context, vs []T) ([]ope.Ciphertext, error) {
 	codes := make([]int64, len(vs))
 	for i, v := range vs {

@@ -11,14 +11,14 @@ import (
 )
 
 // Decimal is the number Unscaled * 10^-Scale. A nil Unscaled is zero. Different Decimals may be
-// the same number, as 1.0 and 1.00 are; codecs do not tell them apart.
+// the same number, as 1.0 and 1.00 are; codecs do not distinguish them.
 type Decimal struct {
 	Unscaled *big.Int
 	Scale    int32
 }
 
 // ParseDecimal reads an optional sign, and digits with at most one point among them. The scale is
-// the number of digits behind the point.
+// the number of digits after the point.
 func ParseDecimal(s string) (Decimal, error) {
 	digits := strings.TrimPrefix(s, "-")
 	if digits == s {
@@ -36,7 +36,7 @@ func ParseDecimal(s string) (Decimal, error) {
 	return Decimal{u, int32(len(fraction))}, nil
 }
 
-// String returns the number with Scale digits behind the point, or zeros in place of the digits
+// String returns the number with Scale digits after the point, or zeros in place of the digits
 // that a negative scale leaves out.
 func (d Decimal) String() string {
 	u := d.unscaled()
@@ -64,7 +64,7 @@ func (d Decimal) unscaled() *big.Int {
 	return d.Unscaled
 }
 
-// FixedDecimal returns the codec of decimal numbers with at most scale digits behind the point.
+// FixedDecimal returns the codec of decimal numbers with at most scale digits after the point.
 // The code is the number times 10^scale, so that scale 2 holds cents. A number with more digits
 // is [ErrInexact]; trailing zeros do not count. Numbers decode with this scale.
 func FixedDecimal(scale int32) Exact[Decimal] {
@@ -75,7 +75,7 @@ func FixedDecimal(scale int32) Exact[Decimal] {
 }
 
 // DecimalPrefix returns the codec of decimal numbers that keeps only what they are at a scale, and
-// drops the digits behind it. The code is the greatest integer at or below the number times
+// drops the digits after it. The code is the greatest integer at or below the number times
 // 10^scale. The scale may be negative: -3 keeps thousands, for numbers up to 9.2e21.
 func DecimalPrefix(scale int32) Prefix[Decimal] {
 	return Prefix[Decimal]{codec[Decimal]{fmt.Sprintf("decimalprefix/1 scale=%d", scale), ope.Int64, func(d Decimal) (place, error) { return floor(d, scale), nil }}}

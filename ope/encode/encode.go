@@ -15,7 +15,7 @@
 //
 // Within restricts a codec to the values that a column really has. The ciphertexts become shorter
 // and a value outside is noticed; but the denser the values lie in their domain, the more the
-// ciphertexts tell about them (see package ope).
+// ciphertexts show of them (see package ope).
 //
 // No error of this package contains a value.
 package encode

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"math/big"
 	"time"
 
 	"github.com/rangecrypt/rangecrypt/ope"
@@ -113,4 +114,25 @@ func ExamplePrefixColumn() {
 	// Schmid is a candidate; wanted: false
 	// Schmidt is a candidate; wanted: true
 	// Schmitt is a candidate; wanted: true
+}
+
+// Prices whose digits after thousands are dropped: amounts that lie close together get one ciphertext, so that the
+// database learns less. A query finds the candidates, and the exact amounts are kept sealed beside them.
+func ExampleDecimalPrefix() {
+	amount := func(units int64) encode.Decimal { return encode.Decimal{Unscaled: big.NewInt(units)} }
+	thousands, err := encode.DecimalPrefix(-3).Within(amount(0), amount(10_000_000))
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, v := range []int64{1_999, 2_000, 2_700} {
+		code, err := thousands.Encode(amount(v))
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(v, code)
+	}
+	// Output:
+	// 1999 1
+	// 2000 2
+	// 2700 2
 }

@@ -2,7 +2,6 @@ package kerschbaum
 
 import (
 	"fmt"
-	"iter"
 	"slices"
 	"sort"
 )
@@ -64,13 +63,10 @@ func (e *entry) element() element {
 // were not used for long; 0 is no limit.
 func newList(r rules, limit int) *list { return &list{rules: r, limit: limit, size: chunkSize} }
 
-// len returns the number of elements.
-func (l *list) len() int { return l.n }
-
 // clear forgets everything.
 func (l *list) clear() { *l = list{rules: l.rules, limit: l.limit, size: l.size} }
 
-// A position is that of an entry, or of the low end: chunk -1, index 0. That behind the last entry
+// A position is that of an entry, or of the low end: chunk -1, index 0. That after the last entry
 // of a chunk is the first of the next, or chunk len(chunks).
 type position struct{ chunk, index int }
 
@@ -80,11 +76,8 @@ func (l *list) floor(x int64) position {
 	if f := l.finger; f.chunk < len(l.chunks) {
 		entries := l.chunks[f.chunk].entries
 		if f.index < len(entries) && entries[f.index].value <= x {
-			if f.index+1 < len(entries) {
-				if x < entries[f.index+1].value {
-					return f
-				}
-			} else if f.chunk+1 == len(l.chunks) || x < l.chunks[f.chunk+1].value {
+			next := l.next(f)
+			if next.chunk == len(l.chunks) || x < l.chunks[next.chunk].entries[next.index].value {
 				return f
 			}
 		}
@@ -130,26 +123,18 @@ func (l *list) at(p position) element {
 	if p.chunk >= 0 && p.chunk < len(l.chunks) {
 		return l.chunks[p.chunk].entries[p.index].element()
 	}
-	low, high := l.rules.ends()
 	if p.chunk < 0 {
-		return low
+		return element{}
 	}
-	return high
+	return l.rules.high()
 }
 
-func (l *list) isLinked(p position) bool {
+// link is where it is kept whether the entry at p, or the low end, is linked.
+func (l *list) link(p position) *bool {
 	if p.chunk < 0 {
-		return l.linked
+		return &l.linked
 	}
-	return l.chunks[p.chunk].entries[p.index].linked
-}
-
-func (l *list) unlink(p position) {
-	if p.chunk < 0 {
-		l.linked = false
-		return
-	}
-	l.chunks[p.chunk].entries[p.index].linked = false
+	return &l.chunks[p.chunk].entries[p.index].linked
 }
 
 func (l *list) use(p position) {
@@ -161,23 +146,9 @@ func (l *list) use(p position) {
 // find returns the element of value x.
 func (l *list) find(x int64) (element, bool) {
 	p := l.floor(x)
-	if p.chunk < 0 {
-		return element{}, false
-	}
 	l.use(p)
-	e := &l.chunks[p.chunk].entries[p.index]
-	return e.element(), e.value == x
-}
-
-// findLabel returns the element at c.
-func (l *list) findLabel(c label) (element, bool) {
-	p := l.floorLabel(c)
-	if p.chunk < 0 {
-		return element{}, false
-	}
-	l.use(p)
-	e := &l.chunks[p.chunk].entries[p.index]
-	return e.element(), e.label == c
+	e := l.at(p)
+	return e, p.chunk >= 0 && e.value == x
 }
 
 // A gap is what is between two elements known to be in the index.
@@ -186,62 +157,24 @@ type gap struct {
 	linked      bool    // whether they are neighbours in the index: the gap is really empty
 }
 
+func (g gap) compare(h gap) int { return g.left.label.compare(h.left.label) }
+
 // gap returns the place of value x between known elements. If x itself is in the list, that is
 // the gap above it.
 func (l *list) gap(x int64) gap { return l.above(l.floor(x)) }
 
-// gapLabel returns the place of label c between known elements. If there is an element at c, that
-// is the gap above it.
-func (l *list) gapLabel(c label) gap { return l.above(l.floorLabel(c)) }
-
 func (l *list) above(p position) gap {
 	l.use(p)
-	return gap{l.at(p), l.at(l.next(p)), l.isLinked(p)}
+	return gap{l.at(p), l.at(l.next(p)), *l.link(p)}
 }
 
-// window returns the neighbours of the index that are known to be around the gap above x: up to
-// below of them below it, at least one, and up to above of them above it, ends of the index
-// included. The gap is between window[gap-1] and window[gap]; if that is not known to be empty,
-// the window is nil.
-func (l *list) window(x int64, below, above int) (window []element, gap int) {
+// lowest returns the lowest neighbour that is known below the gap above x: up to most elements are between the two.
+func (l *list) lowest(x int64, most int) element {
 	p := l.floor(x)
-	if !l.isLinked(p) {
-		return nil, 0
+	for linked := *l.link(p); linked && most > 0 && p.chunk >= 0 && *l.link(l.previous(p)); most-- {
+		p = l.previous(p)
 	}
-	first := p
-	gap = 1
-	for gap < below && first.chunk >= 0 {
-		before := l.previous(first)
-		if !l.isLinked(before) {
-			break
-		}
-		first = before
-		gap++
-	}
-	window = append(window, l.at(first))
-	for q := first; len(window)-gap < above && q.chunk < len(l.chunks) && l.isLinked(q); {
-		q = l.next(q)
-		window = append(window, l.at(q))
-	}
-	return window, gap
-}
-
-// all yields the elements whose values are at least from, in ascending order, and whether each is
-// linked. The list must not be changed meanwhile.
-func (l *list) all(from int64) iter.Seq2[element, bool] {
-	return func(yield func(element, bool) bool) {
-		p := l.floor(from)
-		if p.chunk < 0 || l.chunks[p.chunk].entries[p.index].value < from {
-			p = l.next(p)
-		}
-		for ; p.chunk < len(l.chunks); p = l.next(p) {
-			l.use(p)
-			e := &l.chunks[p.chunk].entries[p.index]
-			if !yield(e.element(), e.linked) {
-				return
-			}
-		}
-	}
+	return l.at(p)
 }
 
 // insert adds an element that was put into the index between its neighbours here: where they were
@@ -257,7 +190,7 @@ func (l *list) insert(e element) error {
 	if p.chunk >= 0 && left.value == e.value || !left.label.less(e.label) || !e.label.less(right.label) {
 		return fmt.Errorf("%w: an element is out of order", errCorrupt)
 	}
-	n := newEntry(e, l.isLinked(p))
+	n := newEntry(e, *l.link(p))
 	switch {
 	case len(l.chunks) == 0:
 		l.replace(0, 0, []entry{n})
@@ -274,7 +207,7 @@ func (l *list) insertAt(p position, n entry) {
 	c := &l.chunks[p.chunk]
 	if len(c.entries) == l.size {
 		switch p.index {
-		case 0: // ascending and descending values leave full chunks behind
+		case 0: // so ascending and descending values leave full chunks
 			l.replace(p.chunk, p.chunk, []entry{n})
 		case l.size:
 			l.replace(p.chunk+1, p.chunk+1, []entry{n})
@@ -328,7 +261,7 @@ func (l *list) evict(from, to int) {
 			l.hand++
 			continue
 		}
-		l.unlink(l.previous(position{l.hand, 0}))
+		*l.link(l.previous(position{l.hand, 0})) = false
 		l.n -= len(c.entries)
 		l.chunks = slices.Delete(l.chunks, l.hand, l.hand+1)
 		if l.hand < from {
@@ -344,8 +277,8 @@ func (l *list) evict(from, to int) {
 // what is around it is errCorrupt, and not learnt: either the index is corrupt, or the list is of
 // another generation of it.
 func (l *list) learn(run []element) error {
-	low, high := l.rules.ends()
-	lowest := len(run) > 0 && run[0].label == low.label
+	high := l.rules.high()
+	lowest := len(run) > 0 && run[0].label.isZero()
 	highest := len(run) > 0 && run[len(run)-1].label == high.label
 	inner := run
 	if lowest {
@@ -363,13 +296,9 @@ func (l *list) learn(run []element) error {
 	}
 	first, last := inner[0], inner[len(inner)-1]
 
-	// What is replaced is behind before and up to end; oldLast is what was known of last.
-	before := position{-1, 0}
-	end := position{len(l.chunks) - 1, 0}
-	if end.chunk >= 0 {
-		end.index = len(l.chunks[end.chunk].entries) - 1
-	}
-	knowsFirst, linkedLast := false, false
+	// What is replaced is after before and up to end; oldLast is what was known of last.
+	before, end := position{-1, 0}, l.previous(position{len(l.chunks), 0})
+	knowsFirst, linkedLast := false, highest
 	if !lowest {
 		before = l.floorLabel(first.label)
 		if before.chunk >= 0 && l.at(before).label == first.label {
@@ -380,16 +309,14 @@ func (l *list) learn(run []element) error {
 	if !highest {
 		end = l.floorLabel(last.label)
 		if end.chunk >= 0 && l.at(end).label == last.label {
-			linkedLast = l.isLinked(end) && l.at(end).value == last.value
+			linkedLast = *l.link(end) && l.at(end).value == last.value
 		}
-	} else {
-		linkedLast = true
 	}
 
-	behind := l.next(end)
+	after := l.next(end)
 	ok := before.chunk < 0 || l.at(before).value < first.value
-	ok = ok && (behind.chunk == len(l.chunks) || last.value < l.at(behind).value)
-	ok = ok && low.label.less(first.label) && last.label.less(high.label)
+	ok = ok && (after.chunk == len(l.chunks) || last.value < l.at(after).value)
+	ok = ok && !first.label.isZero() && last.label.less(high.label)
 	for i := 1; ok && i < len(inner); i++ {
 		ok = inner[i-1].value < inner[i].value && inner[i-1].label.less(inner[i].label)
 	}
@@ -400,9 +327,9 @@ func (l *list) learn(run []element) error {
 	if lowest {
 		l.linked = true
 	} else if !knowsFirst {
-		l.unlink(before)
+		*l.link(before) = false
 	}
-	// The chunks of before and of behind are written anew, with the run between what remains of them.
+	// The chunks of before and after are replaced: the run goes between what remains of them.
 	var entries []entry
 	from := max(before.chunk, 0)
 	to := min(max(end.chunk, from)+1, len(l.chunks))
@@ -412,8 +339,8 @@ func (l *list) learn(run []element) error {
 	for i, e := range inner {
 		entries = append(entries, newEntry(e, i < len(inner)-1 || linkedLast))
 	}
-	if behind.chunk < to {
-		entries = append(entries, l.chunks[behind.chunk].entries[behind.index:]...)
+	if after.chunk < to {
+		entries = append(entries, l.chunks[after.chunk].entries[after.index:]...)
 	}
 	l.replace(from, to, entries)
 	return nil

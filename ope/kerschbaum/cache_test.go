@@ -43,7 +43,7 @@ type knownIndex struct {
 
 func newKnownIndex(r *rand.Rand, n int) *knownIndex {
 	k := &knownIndex{present: make([]bool, n), known: make([]bool, n), linked: make([]bool, n)}
-	k.low, k.high = defaultRules().ends()
+	k.low, k.high = element{}, defaultRules().high()
 	for i := range n {
 		k.all = append(k.all, element{
 			value: math.MinInt64 + int64(i)*7, // the lowest is a value as any other
@@ -55,14 +55,14 @@ func newKnownIndex(r *rand.Rand, n int) *knownIndex {
 	return k
 }
 
-// before returns the nearest i below at that is set, or -1; behind the nearest from at on, or n.
+// before returns the nearest i below at that is set, or -1; after the nearest from at on, or n.
 func before(set []bool, at int) int {
 	for at--; at >= 0 && !set[at]; at-- {
 	}
 	return at
 }
 
-func behind(set []bool, at int) int {
+func after(set []bool, at int) int {
 	for ; at < len(set) && !set[at]; at++ {
 	}
 	return at
@@ -154,8 +154,10 @@ func TestListIsWhatWasLearnt(t *testing.T) {
 				}
 				require.NoError(t, l.learn(run))
 				for _, e := range run {
-					_, ok := l.findLabel(e.label)
-					require.Equal(t, e.shape.depth > 0, ok, "what was just learnt is known")
+					if e.shape.depth > 0 {
+						_, ok := l.find(e.value)
+						require.True(t, ok, "what was just learnt is known")
+					}
 				}
 			case x == 3 && r.IntN(10) == 0: // all of it
 				learnt = n
@@ -209,57 +211,34 @@ func TestListIsWhatWasLearnt(t *testing.T) {
 				i := r.IntN(n)
 				e, ok := l.find(k.all[i].value)
 				require.Equal(t, have[i], ok)
-				byLabel, ok := l.findLabel(k.all[i].label)
-				require.Equal(t, have[i], ok)
 				if ok {
 					require.Equal(t, k.all[i], e)
-					require.Equal(t, e, byLabel)
 				}
 				_, ok = l.find(k.all[i].value ^ 1)
 				require.False(t, ok)
-				_, ok = l.findLabel(k.all[i].label.plus(label{1, 0}))
-				require.False(t, ok)
 
-				left, right := before(have, i+1), behind(have, i+1)
+				left, right := before(have, i+1), after(have, i+1)
 				g := l.gap(k.all[i].value)
-				require.Equal(t, g, l.gapLabel(k.all[i].label))
 				require.Equal(t, k.at(left), g.left)
 				require.Equal(t, k.at(right), g.right)
 				if limit == 0 {
 					require.Equal(t, *k.link(left), g.linked)
 				} else if g.linked {
 					require.True(t, *k.link(left), "an invented link")
-					require.Equal(t, right, behind(k.known, i+1), "a link over what was forgotten")
+					require.Equal(t, right, after(k.known, i+1), "a link over what was forgotten")
 				}
 
-				below, above := 1+r.IntN(6), 1+r.IntN(6)
-				window, at := l.window(k.all[i].value, below, above)
-				if !g.linked {
-					require.Nil(t, window)
-					continue
+				most, low := r.IntN(6), left
+				for m := 0; m < most && low >= 0 && g.linked && *l.link(l.previous(l.floor(k.all[low].value))); m++ {
+					low = before(have, low)
 				}
-				var want []element
-				for j := left; ; j = before(have, j) {
-					want = append(want, k.at(j))
-					if j < 0 || len(want) == below || !l.gapLabel(k.at(j).label.minus(label{0, 1})).linked {
-						break
-					}
-				}
-				slices.Reverse(want)
-				require.Equal(t, len(want), at)
-				for j, m := right, 1; ; j, m = behind(have, j+1), m+1 {
-					want = append(want, k.at(j))
-					if j == n || m == above || !l.gap(k.at(j).value).linked {
-						break
-					}
-				}
-				require.Equal(t, want, window)
+				require.Equal(t, k.at(low), l.lowest(k.all[i].value, most))
 			}
 			from := r.IntN(n)
-			at := behind(have, from)
+			at := after(have, from)
 			for e := range l.all(k.all[from].value) {
 				require.Equal(t, k.at(at), e)
-				at = behind(have, at+1)
+				at = after(have, at+1)
 				if r.IntN(10) == 0 {
 					at = n
 					break
@@ -273,7 +252,7 @@ func TestListIsWhatWasLearnt(t *testing.T) {
 }
 
 func TestListRefusesWhatIsOutOfOrder(t *testing.T) {
-	low, high := defaultRules().ends()
+	low, high := element{}, defaultRules().high()
 	at := func(value int64, l uint64) element {
 		return element{value: value, label: label{0, l}, shape: shape{depth: 1}}
 	}
@@ -329,7 +308,7 @@ func TestListRefusesWhatIsOutOfOrder(t *testing.T) {
 func TestListKeepsWhatIsUsed(t *testing.T) {
 	const n, limit = 100_000, 10_000
 	r := defaultRules()
-	low, high := r.ends()
+	low, high := element{}, r.high()
 	values := make([]int64, n)
 	for i := range values {
 		values[i] = int64(i)
@@ -360,7 +339,7 @@ func TestListKeepsWhatIsUsed(t *testing.T) {
 
 // A cached index takes at most 64 bytes a value, with chunks filled at random and, at worst, by half.
 func TestMemoryOfAList(t *testing.T) {
-	const n = 200_000
+	const n = 60_000
 	for _, order := range []string{"random", "zigzag"} {
 		values := arrive(t, order, n)
 		var was, is runtime.MemStats
@@ -407,21 +386,9 @@ func BenchmarkFind(b *testing.B) {
 	const n = 1_000_000
 	values := arrive(b, "random", n)
 	o := run(b, defaultRules(), 0, values)
-	labels := make([]label, n)
-	for i, x := range values {
-		e, _ := o.list.find(x)
-		labels[i] = e.label
-	}
 	b.Run("value", func(b *testing.B) {
 		for i := 0; b.Loop(); i++ {
 			if _, ok := o.list.find(values[i%n]); !ok {
-				b.Fatal("not found")
-			}
-		}
-	})
-	b.Run("label", func(b *testing.B) {
-		for i := 0; b.Loop(); i++ {
-			if _, ok := o.list.findLabel(labels[i%n]); !ok {
 				b.Fatal("not found")
 			}
 		}

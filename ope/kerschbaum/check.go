@@ -8,14 +8,13 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 )
 
-// Check reads the whole index and yields its values as [Scheme.Range] does, but goes on behind
-// records that are not such as clients leave them. Each of these is given to fault, with its key,
-// which tells no value, or nil where it is the unit that is damaged: a record that was altered or
-// moved, values out of order or there twice, neighbours that no insertions can have produced, or
-// fewer values than the unit was opened with.
+// Check reads the whole index and yields its values as [Scheme.Range] does, but goes on after records that are not
+// such as clients leave them. Each of these is given to fault, with its key, which shows no value. The key is nil
+// where it is the unit that is damaged. A fault is a record that was altered or moved, values out of order or
+// there twice, neighbours that no insertions can have produced, or fewer values than the unit was opened with.
 //
-// It reads only, and clients may go on meanwhile. What they leave is no fault. Which of the values
-// that were inserted meanwhile are seen is not promised. It is meant for a client that was made for
+// It reads only, and clients may go on. What they leave is no fault. It may or may not see values
+// that are inserted during it. It is meant for a client that was made for
 // it, since one that is in use remembers what it has read before.
 func (s *Scheme) Check(ctx context.Context, fault func(record []byte, err error)) iter.Seq2[ope.Entry, error] {
 	return func(yield func(ope.Entry, error) bool) {
@@ -37,7 +36,7 @@ type check struct {
 }
 
 // run reads versions of the index until it has read one to its end. When ciphertexts move, it goes
-// on in the version that follows, behind the last value that it yielded.
+// on in the version that follows, after the last value that it yielded.
 func (c *check) run(ctx context.Context) error {
 	s := c.s
 	epoch, _, err := s.readRoot(ctx)
@@ -46,10 +45,7 @@ func (c *check) run(ctx context.Context) error {
 	}
 	hint := epoch
 	for epoch = max(epoch, 1); !c.done; {
-		u, err := s.unit(epoch)
-		if err != nil {
-			return err
-		}
+		u := s.unit(epoch)
 		meta, err := s.readMeta(ctx, u)
 		switch {
 		case err != nil:
@@ -71,8 +67,13 @@ func (c *check) run(ctx context.Context) error {
 		}
 		from := label{}
 		if c.next > s.domain.Min {
-			// Without a place to go on from, because what is there is damaged, begin anew.
-			at, version, err := c.resume(ctx, u, meta)
+			// Without a place to go on from, because what is there is damaged, begin again.
+			_, err := s.note(u, meta)
+			var at label
+			var version ope.Version
+			if err == nil {
+				at, _, version, err = s.bounds(ctx, c.next, s.domain.Max)
+			}
 			if err == nil && version != (ope.Version{Epoch: epoch, Generation: meta.Generation}) {
 				epoch = version.Epoch
 				continue
@@ -88,35 +89,28 @@ func (c *check) run(ctx context.Context) error {
 	return nil
 }
 
-// resume returns a label from which on all values are that may be yielded yet, and its version,
-// which is that of meta or a later one.
-func (c *check) resume(ctx context.Context, u *unit, meta ope.Meta) (label, ope.Version, error) {
-	s := c.s
-	s.mu.Lock()
-	_, err := s.meet(u, meta)
-	s.mu.Unlock()
-	if err != nil {
-		return label{}, ope.Version{}, err
-	}
-	from, _, version, err := s.bounds(ctx, c.next, s.domain.Max)
-	return from, version, err
+// A walk reads one version of a unit. In a version, records neither move nor vanish. So two that were
+// neighbours when they were read are neighbours that insertions have produced.
+type walk struct {
+	*check
+	unit     *unit
+	version  ope.Version
+	left     element // the last that was good, or the low end
+	adjacent bool    // the next element is the right neighbour of left
+	opened   uint64  // values that the unit was opened with
+	count    uint64  // records so far
 }
 
-// walk reads one version of a unit from a label on, until its end or until it is not the version
-// any more. In a version, records neither move nor vanish, and so two that were neighbours when
-// they were read are neighbours that insertions have produced.
+// walk reads a version from a label on, until its end or until it is not the version any more.
 func (c *check) walk(ctx context.Context, u *unit, generation uint64, from label) error {
 	s := c.s
-	low, high := s.rules.ends()
-	left, adjacent := low, from.isZero() // whether the next element is the right neighbour of left
-	last, some := int64(0), false        // value of the last element that was good
-	opened, count := uint64(0), uint64(0)
+	high := s.rules.high()
 	whole := from.isZero()
+	w := &walk{check: c, unit: u, version: ope.Version{Epoch: u.epoch, Generation: generation}, adjacent: whole}
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		s.count(func(n *Stats) { n.RoundTrips++ })
 		view, err := s.readRecords(ctx, u, from.bytes(), high.label.bytes(), s.passPage)
 		if err != nil {
 			return err
@@ -125,12 +119,12 @@ func (c *check) walk(ctx context.Context, u *unit, generation uint64, from label
 			return nil
 		}
 		if from.isZero() {
-			if len(view.Records) > 0 && string(view.Records[0].Key) == string(low.label.bytes()) {
+			if len(view.Records) > 0 && string(view.Records[0].Key) == string(from.bytes()) {
 				h, err := s.openHeader(u, view.Records[0])
 				if err != nil {
 					return err // another scheme's, or another key's: nothing here can be read
 				}
-				opened = h.values
+				w.opened = h.values
 				view.Records = view.Records[1:]
 			} else {
 				c.report(u, nil, fmt.Errorf("its header is missing"))
@@ -138,58 +132,60 @@ func (c *check) walk(ctx context.Context, u *unit, generation uint64, from label
 			from = label{0, 1}
 		}
 		for _, r := range view.Records {
-			count++
-			at, ok := parseLabel(r.Key)
-			if ok {
+			if at, ok := parseLabel(r.Key); ok {
 				from = at.plus(label{0, 1})
 			}
-			e, err := s.openElement(u, r)
-			if err == nil && some && e.value <= last {
-				err = fmt.Errorf("its value is not above that of the record before it")
-			}
-			if err != nil {
-				c.report(u, r.Key, err)
-				adjacent = false
-				continue
-			}
-			if adjacent {
-				if _, err := s.rules.between(left, e); err != nil {
-					c.report(u, r.Key, err)
-				}
-			}
-			left, adjacent, last, some = e, true, e.value, true
-			if c.past || e.value < c.next {
-				continue
-			}
-			entry := ope.Entry{
-				Plaintext: e.value, Ciphertext: s.ciphertext(u.epoch, e.value, e.label),
-				Version: ope.Version{Epoch: u.epoch, Generation: generation},
-			}
-			if !c.yield(entry, nil) {
-				c.done = true
+			if c.done = !w.record(r); c.done {
 				return nil
 			}
-			if c.past = e.value == s.domain.Max; !c.past {
-				c.next = e.value + 1
-			}
 		}
-		if view.More {
-			continue
+		if !view.More {
+			break
 		}
-		c.done = true
-		if adjacent {
-			if _, err := s.rules.between(left, high); err != nil {
-				c.report(u, nil, err)
-			}
-		}
-		if whole && count < opened {
-			c.report(u, nil, fmt.Errorf("it was opened with %d values and has %d records: some are gone", opened, count))
-		}
-		return nil
 	}
+	c.done = true
+	if w.adjacent {
+		if _, err := s.rules.between(w.left, high); err != nil {
+			c.report(u, nil, err)
+		}
+	}
+	if whole && w.count < w.opened {
+		c.report(u, nil, fmt.Errorf("it was opened with %d values and has %d records: some are gone", w.opened, w.count))
+	}
+	return nil
 }
 
-// report tells of a fault once, however often the record is read.
+// record checks a record and yields its value. It reports false if nobody wants more.
+func (w *walk) record(r ope.Record) bool {
+	w.count++
+	e, err := w.s.openElement(w.unit, r)
+	if err == nil && !w.left.label.isZero() && e.value <= w.left.value {
+		err = fmt.Errorf("its value is not above that of the record before it")
+	}
+	if err != nil {
+		w.report(w.unit, r.Key, err)
+		w.adjacent = false
+		return true
+	}
+	if w.adjacent {
+		if _, err := w.s.rules.between(w.left, e); err != nil {
+			w.report(w.unit, r.Key, err)
+		}
+	}
+	w.left, w.adjacent = e, true
+	if w.past || e.value < w.next {
+		return true
+	}
+	if !w.yield(ope.Entry{Plaintext: e.value, Ciphertext: w.s.ciphertext(w.unit.epoch, e.value, e.label), Version: w.version}, nil) {
+		return false
+	}
+	if w.past = e.value == w.s.domain.Max; !w.past {
+		w.next = e.value + 1
+	}
+	return true
+}
+
+// report gives a fault once, however often the record is read.
 func (c *check) report(u *unit, record []byte, err error) {
 	id := string(u.name) + "|" + string(record)
 	if c.reported[id] {

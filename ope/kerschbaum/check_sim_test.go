@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/internal/groupcommit"
 )
 
 // A checker looks at the raw index after every step and knows all that clients were told.
@@ -71,10 +72,10 @@ func (w *world) committed(unit ope.Unit, applied bool, err error) {
 		w.breach("the index refuses a commit: %v", err)
 	}
 	if !applied {
-		w.count["refused commits"]++
+		w.Count("refused commits")
 		return
 	}
-	w.count["commits"]++
+	w.Count("commits")
 	view, err := w.index.Read(context.Background(), unit, nil, nil, 0)
 	if err != nil {
 		panic(err)
@@ -89,7 +90,7 @@ func (w *world) committed(unit ope.Unit, applied bool, err error) {
 	}
 	now, err := w.decode(epoch, before, view)
 	if err != nil {
-		w.failLocked("a record cannot be read: %v", err)
+		w.Fail("a record cannot be read: %v", err)
 		return
 	}
 	w.units[epoch] = now
@@ -102,7 +103,7 @@ func (w *world) committed(unit ope.Unit, applied bool, err error) {
 // breach is a violation that has not harmed anybody yet.
 func (w *world) breach(format string, args ...any) {
 	if !w.setting.harmOnly {
-		w.failLocked(format, args...)
+		w.Fail(format, args...)
 	}
 }
 
@@ -139,7 +140,7 @@ func (w *world) checkChange(epoch uint64, before, now *unitState) {
 		}
 	}
 	if !same {
-		w.count["relabellings"]++
+		w.Count("relabellings")
 		if was != ope.StateOpen || is != ope.StateOpen {
 			w.breach("I5: a relabelling of a unit that is not open")
 		}
@@ -158,7 +159,7 @@ func (w *world) checkChange(epoch uint64, before, now *unitState) {
 		}
 	}
 	if was == ope.StateAbsent && is == ope.StateOpen && epoch > 1 {
-		w.count["passes"]++
+		w.Count("passes")
 		predecessor := w.units[epoch-1]
 		if predecessor == nil || predecessor.meta.State != ope.StateSealed || !slices.Equal(valuesOf(predecessor), valuesOf(now)) {
 			w.breach("I6: a unit opens that is not the copy of its sealed predecessor")
@@ -196,7 +197,7 @@ func (w *world) checkChange(epoch uint64, before, now *unitState) {
 // put them.
 func (w *world) checkCanonical(before, fresh []element) {
 	rules := w.setting.rules()
-	low, high := rules.ends()
+	low, high := element{}, rules.high()
 	var within func(left, right element, fresh []element) bool
 	within = func(left, right element, fresh []element) bool {
 		if len(fresh) == 0 {
@@ -254,7 +255,7 @@ func (w *world) checkAcknowledged() {
 	}
 	for x := range w.acked {
 		if !have[x] {
-			w.failLocked("I7: an acknowledged value is lost")
+			w.Fail("I7: an acknowledged value is lost")
 			return
 		}
 	}
@@ -286,7 +287,7 @@ func (w *world) seatOf(c ope.Ciphertext) (seat, bool) {
 func (w *world) receive(value int64, c ope.Ciphertext) seat {
 	s, ok := w.seatOf(c)
 	if !ok || s.value != value {
-		w.failLocked("a ciphertext was handed out that never was the value's")
+		w.Fail("a ciphertext was handed out that never was the value's")
 	}
 	w.handed[string(c)] = value
 	return s
@@ -309,7 +310,7 @@ func (w *world) newScheme(index ope.Index) *Scheme {
 	}
 	s.page, s.chunk, s.probes, s.window = w.setting.page, w.setting.chunk, w.setting.probes, w.setting.most
 	s.passPage = w.setting.page
-	s.guards = w.setting.guards
+	s.commits = groupcommit.New(s.chunk, s.put)
 	return s
 }
 
@@ -324,10 +325,7 @@ func (w *world) epochOf(u ope.Unit) (epoch uint64, ok bool) {
 
 // decode opens the elements of a unit.
 func (w *world) decode(epoch uint64, before *unitState, v ope.View) (*unitState, error) {
-	u, err := w.observer.unit(epoch)
-	if err != nil {
-		return nil, err
-	}
+	u := w.observer.unit(epoch)
 	now := &unitState{meta: v.Meta, raw: make(map[label]string)}
 	for _, r := range v.Records {
 		l, ok := parseLabel(r.Key)
@@ -340,6 +338,7 @@ func (w *world) decode(epoch uint64, before *unitState, v ope.View) (*unitState,
 		}
 		e, known := before.opened[l]
 		if !known || before.raw[l] != now.raw[l] {
+			var err error
 			if e, err = w.observer.openElement(u, r); err != nil {
 				return nil, err
 			}

@@ -18,8 +18,7 @@ type hand struct {
 // commit changes an epoch, whatever its state is, and lets the checker look at it.
 func (h *hand) commit(epoch uint64, state ope.State, generation uint64, puts []element, deletes ...element) {
 	h.t.Helper()
-	u, err := h.w.observer.unit(epoch)
-	require.NoError(h.t, err)
+	u := h.w.observer.unit(epoch)
 	view, err := h.w.index.Read(context.Background(), u.name, nil, nil, 0)
 	require.NoError(h.t, err)
 	change := ope.Change{Meta: ope.Meta{State: state, Generation: generation}}
@@ -60,7 +59,7 @@ func beside(e element) element {
 
 func TestCheckerNotices(t *testing.T) {
 	const open, sealed, retired, absent = ope.StateOpen, ope.StateSealed, ope.StateRetired, ope.StateAbsent
-	low, high := setting{bits: 16}.rules().ends()
+	low, high := element{}, setting{bits: 16}.rules().high()
 	for _, c := range []struct {
 		what, notice string
 		do           func(h *hand, es []element) // es are the values 10, 20 and 30, in the open epoch 1
@@ -145,9 +144,9 @@ func TestCheckerNotices(t *testing.T) {
 			h := &hand{t, newWorld(setting{bits: 16})}
 			es := h.spread(10, 20, 30)
 			h.commit(1, open, 1, es)
-			require.Empty(t, h.w.bad)
+			require.Empty(t, h.w.Bad())
 			c.do(h, es)
-			require.Contains(t, strings.Join(h.w.bad, "\n"), c.notice)
+			require.Contains(t, strings.Join(h.w.Bad(), "\n"), c.notice)
 		})
 	}
 }

@@ -1,14 +1,14 @@
 package kerschbaum
 
 import (
+	"cmp"
 	"context"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/ope"
 )
 
@@ -67,15 +67,20 @@ func (s *Scheme) meet(u *unit, meta ope.Meta) (bool, error) {
 		k.enter(u.epoch)
 	}
 	if !k.met || meta.Generation > k.generation {
-		if !s.guards.refreshAnyGeneration || !k.met {
-			k.forget()
-		}
+		k.forget()
 		k.met, k.generation, k.state = true, meta.Generation, meta.State
 		k.exact, k.nonce = true, meta.Nonce
 	}
 	k.state = max(k.state, meta.State)
 	k.exact = k.exact && meta.Nonce == k.nonce
 	return true, nil
+}
+
+// note is meet with the lock.
+func (s *Scheme) note(u *unit, meta ope.Meta) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.meet(u, meta)
 }
 
 // learn takes note of a run that were neighbours at some instant of the known version. Others may
@@ -107,96 +112,96 @@ func (s *Scheme) take(p page, left, right element, at ope.Version) (bool, error)
 	if !ok || err != nil {
 		return false, err
 	}
-	whole := left.label.isZero() && s.isHigh(right.label) // are so at any version
-	if s.known.version() != at && !whole && !s.guards.refreshAnyGeneration {
+	whole := left.label.isZero() && right == s.rules.high() // are so at any version
+	if s.known.version() != at && !whole {
 		return false, nil
 	}
-	run := p.elements
-	if left.label.isZero() {
-		run = append([]element{left}, run...)
-	} else if len(run) == 0 || run[0] != left {
-		if s.guards.refreshAnyGeneration {
-			s.known.list.clear()
-			return true, nil
-		}
-		return false, corrupt(p.unit, fmt.Errorf("%w: record %x is gone", errCorrupt, left.label.bytes()))
-	}
-	if !p.more {
-		run = append(run, right)
+	run, err := p.run(left, right)
+	if err != nil {
+		return false, err
 	}
 	return true, s.learn(p.unit, run)
 }
 
+// run returns the elements of a page that was read from left to right, with those of both that it reaches.
+func (p page) run(left, right element) ([]element, error) {
+	run := p.elements
+	if left.label.isZero() {
+		run = append([]element{left}, run...)
+	} else if len(run) == 0 || run[0] != left {
+		return nil, corrupt(p.unit, fmt.Errorf("%w: record %x is gone", errCorrupt, left.label.bytes()))
+	}
+	if !p.more {
+		run = append(run, right)
+	}
+	return run, nil
+}
+
+// version returns the version that is known, and whether anything of it is.
+func (s *Scheme) version() (v ope.Version, met bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known.version(), s.known.met
+}
+
+// enter goes on to an epoch, unless a later one is known.
+func (s *Scheme) enter(epoch uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known.epoch < epoch {
+		s.known.enter(epoch)
+	}
+}
+
 // connect finds out the present epoch and generation, unless something is known of them already.
 func (s *Scheme) connect(ctx context.Context) error {
+	low, high := element{}, s.rules.high()
 	for {
-		s.mu.Lock()
-		epoch, met := s.known.epoch, s.known.met
-		s.mu.Unlock()
+		v, met := s.version()
 		if met {
 			return nil
 		}
-		low, high := s.rules.ends()
-		if epoch == 0 {
+		var p page
+		var err error
+		if v.Epoch > 0 {
+			p, err = s.read(ctx, v.Epoch, low.label, high.label, s.page)
+		} else {
 			// The root may name the first epoch, which most indexes never leave.
-			var p page
 			var hint uint64
-			var err, rootErr error
-			var wg sync.WaitGroup
-			s.count(func(n *Stats) { n.RoundTrips++ })
-			wg.Go(func() { hint, _, rootErr = s.readRoot(ctx) })
-			wg.Go(func() { p, err = s.read(ctx, 1, low.label, high.label, s.page) })
-			wg.Wait()
+			rootErr := s.parallel(2, func(i int) (rootErr error) {
+				if i == 0 {
+					hint, _, rootErr = s.readRoot(ctx)
+				} else {
+					p, err = s.read(ctx, 1, low.label, high.label, s.page)
+				}
+				return rootErr
+			})
 			if rootErr != nil {
 				return rootErr
 			}
 			if hint > 1 {
-				s.mu.Lock()
-				if s.known.epoch < hint {
-					s.known.enter(hint)
-				}
-				s.mu.Unlock()
-				// It has been written anew, so it is large: look beyond the first page at once.
+				s.enter(hint)
+				// It is the copy of another, so it is large: look beyond the first page at once.
 				if err := s.narrow(ctx, ope.Version{Epoch: hint}, []gap{{left: low, right: high}}, map[label]label{}); err != nil {
 					return err
 				}
 				continue
 			}
-			if err != nil {
-				return err
-			}
-			if err := s.takeLowest(p); err != nil {
-				return err
-			}
-			continue
 		}
-		s.count(func(n *Stats) { n.RoundTrips++ })
-		p, err := s.read(ctx, epoch, low.label, high.label, s.page)
+		if err == nil {
+			s.mu.Lock()
+			_, err = s.take(p, low, high, ope.Version{})
+			s.mu.Unlock()
+		}
 		if err != nil {
 			return err
 		}
-		if err := s.takeLowest(p); err != nil {
-			return err
-		}
 	}
-}
-
-// takeLowest takes note of a page that was read from the low end on.
-func (s *Scheme) takeLowest(p page) error {
-	low, high := s.rules.ends()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, err := s.take(p, low, high, ope.Version{})
-	return err
 }
 
 // readRoot returns the epoch that the root names, or 0, and the root's meta.
 func (s *Scheme) readRoot(ctx context.Context) (uint64, ope.Meta, error) {
-	u, err := s.unit(root)
-	if err != nil {
-		return 0, ope.Meta{}, err
-	}
-	view, err := s.readRecords(ctx, u, nil, nil, 1)
+	view, err := s.readRecords(ctx, s.unit(root), nil, nil, 1)
 	return view.Meta.Generation, view.Meta, err
 }
 
@@ -204,109 +209,87 @@ func (s *Scheme) readRoot(ctx context.Context) (uint64, ope.Meta, error) {
 // not: one round of parallel reads. Of each gap that is not known to be empty, it reads the lowest
 // elements, and probes to split the rest evenly. The map of what probes found empty, which is kept
 // between the steps, holds for the label of a right neighbour from where below it nothing was.
+// Without a map there are no probes: so gaps are read again that another client may have filled.
 func (s *Scheme) narrow(ctx context.Context, at ope.Version, gaps []gap, empty map[label]label) error {
 	const width = 4 // gaps that are probed with all probes; more of them share these
-	perGap := max(1, s.probes*width/max(width, len(gaps)))
-	type query struct {
-		gap   gap
-		at    label
-		probe bool
-		page  page
-		err   error
+	perGap := 0
+	if empty != nil {
+		perGap = max(1, s.probes*width/max(width, len(gaps)))
 	}
-	var queries []*query
+	var within []gap // of the spans
+	var spans []span
 	for _, g := range gaps {
-		queries = append(queries, &query{gap: g, at: g.left.label})
+		within, spans = append(within, g), append(spans, span{g.left.label, g.right.label, s.page})
 		to := g.right.label
 		if below, ok := empty[to]; ok && g.left.label.less(below) {
 			to = below
 		}
 		for _, at := range probes(g.left.label, to, perGap) {
-			queries = append(queries, &query{gap: g, at: at, probe: true})
+			within, spans = append(within, g), append(spans, span{at, g.right.label, 1})
 		}
 	}
-	s.parallel(len(queries), func(i int) {
-		q := queries[i]
-		limit := s.page
-		if q.probe {
-			limit = 1
-		}
-		q.page, q.err = s.read(ctx, at.Epoch, q.at, q.gap.right.label, limit)
-	})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, q := range queries {
-		if q.err != nil {
-			return q.err
-		}
-		if !q.probe {
-			if _, err := s.take(q.page, q.gap.left, q.gap.right, at); err != nil {
-				return err
-			}
-			continue
-		}
-		ok, err := s.meet(q.page.unit, q.page.meta)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			continue
-		}
-		if len(q.page.elements) > 0 {
-			if err := s.learn(q.page.unit, q.page.elements[:1]); err != nil {
-				return err
-			}
-		} else if below, ok := empty[q.gap.right.label]; !ok || q.at.less(below) {
-			empty[q.gap.right.label] = q.at
-		}
-	}
-	return nil
-}
-
-// refresh reads gaps anew in which another client may have put elements.
-func (s *Scheme) refresh(ctx context.Context, at ope.Version, gaps []gap) error {
-	pages := make([]page, len(gaps))
-	errs := make([]error, len(gaps))
-	s.parallel(len(gaps), func(i int) {
-		pages[i], errs[i] = s.read(ctx, at.Epoch, gaps[i].left.label, gaps[i].right.label, s.page)
-	})
-	if err := errors.Join(errs...); err != nil {
+	pages, err := s.readAll(ctx, at.Epoch, spans)
+	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, g := range gaps {
-		if _, err := s.take(pages[i], g.left, g.right, at); err != nil {
+	for i, p := range pages {
+		from, g := spans[i].from, within[i]
+		if from == g.left.label {
+			if _, err := s.take(p, g.left, g.right, at); err != nil {
+				return err
+			}
+			continue
+		}
+		ok, err := s.meet(p.unit, p.meta)
+		if ok && err == nil && len(p.elements) > 0 {
+			err = s.learn(p.unit, p.elements[:1])
+		} else if below, found := empty[g.right.label]; ok && (!found || from.less(below)) {
+			empty[g.right.label] = from
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// parallel calls do for 0 to n-1, some at a time. Together they count as one round trip.
-func (s *Scheme) parallel(n int, do func(i int)) {
-	s.count(func(n *Stats) { n.RoundTrips++ })
+// A span is a read of the elements with from <= label < to, at most limit of them.
+type span struct {
+	from, to label
+	limit    int
+}
+
+// readAll reads spans of an epoch together.
+func (s *Scheme) readAll(ctx context.Context, epoch uint64, spans []span) ([]page, error) {
+	pages := make([]page, len(spans))
+	return pages, s.parallel(len(spans), func(i int) (err error) {
+		pages[i], err = s.read(ctx, epoch, spans[i].from, spans[i].to, spans[i].limit)
+		return err
+	})
+}
+
+// parallel calls do for 0 to n-1, some at a time, and returns the first error in their order. The first
+// read of each counts together with those of the others as one round trip.
+func (s *Scheme) parallel(n int, do func(i int) error) error {
 	if n == 1 {
-		do(0)
-		return
+		return do(0)
 	}
+	s.count(func(stats *Stats) { stats.RoundTrips -= n - 1 })
 	const most = 256 // what a batch of random values may ask for at once
 	slots := make(chan struct{}, most)
+	errs := make([]error, n)
 	var wg sync.WaitGroup
 	for i := range n {
 		slots <- struct{}{}
 		wg.Go(func() {
-			do(i)
+			errs[i] = do(i)
 			<-slots
 		})
 	}
 	wg.Wait()
-}
-
-// distinctGaps returns the gaps that differ, in their order.
-func distinctGaps(gaps []gap) []gap {
-	slices.SortFunc(gaps, func(a, b gap) int { return a.left.label.compare(b.left.label) })
-	return slices.CompactFunc(gaps, func(a, b gap) bool { return a.left.label == b.left.label })
+	return cmp.Or(errs...)
 }
 
 // locate calls use, with s.mu held, once the client knows of every value whether it is in the
@@ -320,7 +303,7 @@ func (s *Scheme) locate(ctx context.Context, use func() (unlinked []gap, err err
 			return err
 		}
 		s.mu.Lock()
-		if !s.known.met { // meanwhile, another goroutine has seen the next epoch
+		if !s.known.met { // by now another goroutine has seen the next epoch
 			s.mu.Unlock()
 			continue
 		}
@@ -333,25 +316,17 @@ func (s *Scheme) locate(ctx context.Context, use func() (unlinked []gap, err err
 		if err != nil || len(unlinked) == 0 {
 			return err
 		}
-		if err := s.narrow(ctx, version, distinctGaps(unlinked), empty); err != nil {
+		slices.SortFunc(unlinked, gap.compare)
+		if err := s.narrow(ctx, version, slices.Compact(unlinked), empty); err != nil {
 			return err
 		}
 	}
 }
 
-// pause waits after the n-th conflict in a row, at random, so that clients do not stay in step.
-func pause(ctx context.Context, n int) error {
+// backOff waits after the n-th conflict in a row, so that clients do not stay in step.
+func backOff(ctx context.Context, n int) error {
 	if n < 2 {
-		return ctx.Err()
+		return pause.Ended(ctx)
 	}
-	longest := time.Millisecond << min(n-2, 7)
-	nonce := newNonce()
-	timer := time.NewTimer(time.Duration(binary.BigEndian.Uint64(nonce[:]) % uint64(longest)))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return pause.For(ctx, pause.Grown(time.Millisecond, 128*time.Millisecond, n-2))
 }

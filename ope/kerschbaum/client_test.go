@@ -12,12 +12,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/opetest"
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 )
 
 // A filled index is read only, and seals what is asked for when it is asked for.
@@ -29,14 +27,8 @@ type filled struct {
 }
 
 func (f *filled) Read(_ context.Context, name ope.Unit, from, to []byte, limit int) (ope.View, error) {
-	u, err := f.s.unit(f.epoch)
-	if err != nil {
-		return ope.View{}, err
-	}
-	rootUnit, err := f.s.unit(root)
-	if err != nil {
-		return ope.View{}, err
-	}
+	u := f.s.unit(f.epoch)
+	rootUnit := f.s.unit(root)
 	switch {
 	case name == rootUnit.name && f.epoch > 1:
 		return ope.View{Meta: ope.Meta{State: ope.StateOpen, Generation: f.epoch}}, nil
@@ -135,7 +127,7 @@ func TestColdLookUp(t *testing.T) {
 // insertAll puts values into an index in their order, each beside the one before.
 func insertAll(values []int64) ([]element, error) {
 	r := defaultRules()
-	low, high := r.ends()
+	low, high := element{}, r.high()
 	out := make([]element, 0, len(values))
 	left, right := low, high
 	for i, x := range values {
@@ -212,253 +204,6 @@ func TestRoundTrips(t *testing.T) {
 	require.Zero(t, s.Stats().Conflicts)
 }
 
-// Calls that come while a commit is under way share the next one.
-func TestGroupCommit(t *testing.T) {
-	index := opetest.NewIndex()
-	s := newClient(t, index, ope.Int64, nil)
-	_, err := s.Encrypt(t.Context(), 0)
-	require.NoError(t, err)
-	hold, held := make(chan struct{}), make(chan struct{}, 100)
-	index.Inject(func(_ context.Context, op opetest.Op) opetest.Fault {
-		if op.Commit {
-			held <- struct{}{}
-			<-hold
-		}
-		return opetest.None
-	})
-	before := index.Commits()
-	var wg sync.WaitGroup
-	start := func(x int64) {
-		wg.Go(func() {
-			c, err := s.Encrypt(t.Context(), x)
-			if err == nil {
-				_, err = s.Decrypt(t.Context(), c)
-			}
-			if err != nil {
-				t.Errorf("Encrypt: %v", err)
-			}
-		})
-	}
-	start(1)
-	<-held
-	for x := range int64(100) {
-		start(2 + x%60) // some of them the same
-	}
-	waiting := func() int {
-		s.queueMu.Lock()
-		defer s.queueMu.Unlock()
-		return len(s.queue)
-	}
-	for waiting() < 101 {
-		time.Sleep(time.Millisecond)
-	}
-	close(hold)
-	wg.Wait()
-	require.Equal(t, before+2, index.Commits())
-}
-
-// A caller that gives up does not disturb those who share its commit.
-func TestCallerGivesUp(t *testing.T) {
-	index := opetest.NewIndex()
-	s := newClient(t, index, ope.Int64, nil)
-	hold, held := make(chan struct{}), make(chan struct{}, 100)
-	index.Inject(func(ctx context.Context, op opetest.Op) opetest.Fault {
-		if op.Commit {
-			held <- struct{}{}
-			select {
-			case <-hold:
-			case <-ctx.Done():
-			}
-		}
-		return opetest.None
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	results := make(chan error, 3)
-	go func() { _, err := s.Encrypt(ctx, 1); results <- err }()
-	<-held
-	go func() { _, err := s.Encrypt(ctx, 2); results <- err }()
-	go func() { _, err := s.Encrypt(t.Context(), 3); results <- err }()
-	for {
-		s.queueMu.Lock()
-		n := len(s.queue)
-		s.queueMu.Unlock()
-		if n == 3 {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
-	cancel()
-	require.ErrorIs(t, <-results, context.Canceled)
-	require.ErrorIs(t, <-results, context.Canceled)
-	close(hold)
-	require.NoError(t, <-results)
-	_, err := s.Encrypt(t.Context(), 1)
-	require.NoError(t, err)
-	s.queueMu.Lock()
-	defer s.queueMu.Unlock()
-	require.Empty(t, s.queue)
-}
-
-// checkIndex compares the index with the values that must be in it, as a new client sees it.
-func checkIndex(t rapid.TB, index ope.Index, bits uint, want map[int64]bool) {
-	t.Helper()
-	s, err := New(keyOf(t), ope.Int64, index, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tight(s, bits)
-	n := 0
-	var last ope.Ciphertext
-	for e, err := range s.Range(context.Background(), ope.Int64.Min, ope.Int64.Max) {
-		if err != nil {
-			t.Fatalf("Range: %v", err)
-		}
-		if !want[e.Plaintext] {
-			t.Fatalf("%d is in the index and was never put there", e.Plaintext)
-		}
-		if n++; bytes.Compare(last, e.Ciphertext) >= 0 {
-			t.Fatal("out of order")
-		}
-		last = e.Ciphertext
-	}
-	if n != len(want) {
-		t.Fatalf("the index has %d values, want %d", n, len(want))
-	}
-}
-
-func keyOf(t rapid.TB) ope.Key {
-	key, err := ope.NewKey(bytes.Repeat([]byte{9}, ope.KeySize))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-// Whatever commits do of which the client is told nothing, every value is put once, and in order.
-func TestUnknownOutcomes(t *testing.T) {
-	unknown := 0
-	rapid.Check(t, func(t *rapid.T) {
-		index := opetest.NewIndex()
-		faults := rapid.SliceOfN(rapid.SampledFrom([]opetest.Fault{
-			opetest.None, opetest.None, opetest.None, opetest.LostBefore, opetest.LostAfter, opetest.Late,
-		}), 40, 200).Draw(t, "faults")
-		release := rapid.SliceOfN(rapid.IntRange(0, 9), 40, 40).Draw(t, "release")
-		commits := 0
-		index.Inject(func(_ context.Context, op opetest.Op) opetest.Fault {
-			if release[op.N%len(release)] == 0 {
-				index.Release()
-			}
-			if !op.Commit || commits >= len(faults) {
-				return opetest.None
-			}
-			commits++
-			return faults[commits-1]
-		})
-		const bits = 10
-		var clients []*Scheme
-		for range 3 {
-			s, err := New(keyOf(t), ope.Int64, index, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			clients = append(clients, tight(s, bits))
-		}
-		want := map[int64]bool{}
-		at := map[string]int64{}
-		for range rapid.IntRange(5, 40).Draw(t, "n") {
-			s := clients[rapid.IntRange(0, 2).Draw(t, "client")]
-			switch rapid.IntRange(0, 9).Draw(t, "what") {
-			case 0:
-				if _, err := s.Rebalance(context.Background(), nil); err != nil {
-					t.Fatalf("Rebalance: %v", err)
-				}
-			case 1, 2:
-				xs := rapid.SliceOfN(rapid.Int64Range(-50, 50), 1, 12).Draw(t, "xs")
-				cs, err := s.EncryptBatch(context.Background(), xs)
-				if err != nil {
-					t.Fatalf("EncryptBatch: %v", err)
-				}
-				for i, x := range xs {
-					want[x], at[string(cs[i])] = true, x
-				}
-			default:
-				x := rapid.Int64Range(-50, 50).Draw(t, "x")
-				c, err := s.Encrypt(context.Background(), x)
-				if err != nil {
-					t.Fatalf("Encrypt: %v", err)
-				}
-				want[x], at[string(c)] = true, x
-			}
-		}
-		for _, s := range clients {
-			unknown += s.Stats().Unknown
-		}
-		checkIndex(t, index, bits, want)
-		index.Release()
-		checkIndex(t, index, bits, want)
-		for c, x := range at {
-			for _, s := range clients {
-				if got, err := s.Decrypt(context.Background(), ope.Ciphertext(c)); got != x && !errors.Is(err, ope.ErrStale) {
-					t.Fatalf("Decrypt of a ciphertext of %d = %d, %v", x, got, err)
-				}
-			}
-		}
-	})
-	require.NotZero(t, unknown)
-}
-
-// An interval is good until ciphertexts move.
-func TestValid(t *testing.T) {
-	index := opetest.NewIndex()
-	s, other := newClient(t, index, ope.Int64, nil), newClient(t, index, ope.Int64, nil)
-	_, err := s.EncryptBatch(t.Context(), []int64{1, 2, 3})
-	require.NoError(t, err)
-	ivs, err := other.Intervals(t.Context(), 2, 3)
-	require.NoError(t, err)
-	_, err = s.Encrypt(t.Context(), 4)
-	require.NoError(t, err)
-	require.NoError(t, s.Valid(t.Context(), ivs[0]))
-	require.NoError(t, other.Valid(t.Context(), ivs[0]))
-	_, err = s.Rebalance(t.Context(), nil)
-	require.NoError(t, err)
-	require.ErrorIs(t, s.Valid(t.Context(), ivs[0]), ope.ErrStale)
-	require.ErrorIs(t, other.Valid(t.Context(), ivs[0]), ope.ErrStale)
-	require.ErrorIs(t, newClient(t, index, ope.Int64, nil).Valid(t.Context(), ivs[0]), ope.ErrStale)
-	ivs, err = other.Intervals(t.Context(), 2, 3)
-	require.NoError(t, err)
-	require.NoError(t, s.Valid(t.Context(), ivs[0]))
-	require.NoError(t, newClient(t, index, ope.Int64, nil).Valid(t.Context(), ivs[0]))
-}
-
-// A range goes on behind the last value that it yielded, whatever moves meanwhile.
-func TestRangeGoesOn(t *testing.T) {
-	index := opetest.NewIndex()
-	s, other := tight(newClient(t, index, ope.Int64, nil), 12), tight(newClient(t, index, ope.Int64, nil), 12)
-	for x := range int64(60) {
-		_, err := s.Encrypt(t.Context(), 10*x)
-		require.NoError(t, err)
-	}
-	var got []int64
-	versions := map[ope.Version]bool{}
-	for e, err := range s.Range(t.Context(), 95, 505) {
-		require.NoError(t, err)
-		got = append(got, e.Plaintext)
-		versions[e.Version] = true
-		if len(got)%10 == 5 {
-			_, err := other.Rebalance(t.Context(), nil)
-			require.NoError(t, err)
-		}
-		_, err = other.Encrypt(t.Context(), e.Plaintext-5) // behind the range: not seen
-		require.NoError(t, err)
-	}
-	var want []int64
-	for x := int64(100); x <= 500; x += 10 {
-		want = append(want, x)
-	}
-	require.Equal(t, want, got)
-	require.Greater(t, len(versions), 4)
-}
-
 // The log reaches back to the epoch before the present one, and says so when it does not.
 func TestMovesAreForgotten(t *testing.T) {
 	index := opetest.NewIndex()
@@ -511,9 +256,7 @@ func TestConcurrentClients(t *testing.T) {
 	const bits, values = 13, 120
 	var wg sync.WaitGroup
 	for i := range 3 {
-		s, err := New(keyOf(t), ope.Int64, index, nil)
-		require.NoError(t, err)
-		tight(s, bits)
+		s := tight(newClient(t, index, ope.Int64, nil), bits)
 		for j := range 3 {
 			wg.Go(func() {
 				for n := range values {
@@ -551,11 +294,13 @@ func TestConcurrentClients(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	want := map[int64]bool{}
-	for x := range int64(values) {
-		want[x] = true
+	next := int64(0)
+	for e, err := range tight(newClient(t, index, ope.Int64, nil), bits).Range(t.Context(), ope.Int64.Min, ope.Int64.Max) {
+		require.NoError(t, err)
+		require.Equal(t, next, e.Plaintext)
+		next++
 	}
-	checkIndex(t, index, bits, want)
+	require.EqualValues(t, values, next)
 }
 
 // A client that may remember little puts large batches into a large index all the same.

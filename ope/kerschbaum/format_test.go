@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"slices"
 	"testing"
 
 	"github.com/rangecrypt/rangecrypt/ope"
@@ -44,6 +45,7 @@ func TestFormat(t *testing.T) {
 	recordKey := derive(t, master, 32, "kerschbaum", "record")
 	aead, err := chacha20poly1305.NewX(derive(t, recordKey, 32, "index", "record"))
 	require.NoError(t, err)
+	const zero, tail = "00000000000000000000000000000000", "ffffffffffffffffffffffffffffffff"
 	open := func(unit, key string, value []byte) string {
 		require.EqualValues(t, 1, value[0])
 		ad := "\x01" + string([]byte{byte(len(unit))}) + unit + key
@@ -58,25 +60,27 @@ func TestFormat(t *testing.T) {
 		for _, r := range view.Records {
 			value, key := r.Value, string(r.Key)
 			if len(r.Key) == 16 && [16]byte(r.Key) == [16]byte{} {
-				const id = "kerschbaum/1 domain=[-9223372036854775808,9223372036854775807]"
-				head := 19 + len(id)
+				require.EqualValues(t, 2, value[0])
 				require.Equal(t, derive(t, recordKey, 16, "index", "key id"), value[1:17])
-				require.Equal(t, id, string(value[19:head]))
-				require.EqualValues(t, len(id), binary.BigEndian.Uint16(value[17:]))
-				key += string(value[:head])
-				value = value[head:]
+				key += string(value[:17])
+				value = value[17:]
 			}
 			name := hex.EncodeToString(r.Key)
 			if len(r.Key) > 17 && r.Key[16] == 'm' {
 				require.Len(t, r.Key, 33)
 				name = "mark"
 			}
-			out[name] += open(unit, key, value)
+			content := open(unit, key, value)
+			if name == zero {
+				const id = "kerschbaum/1 domain=[-9223372036854775808,9223372036854775807]"
+				head := hex.EncodeToString(slices.Concat([]byte{0, byte(len(id))}, []byte(id), make([]byte, 128-2-len(id))))
+				require.Equal(t, head, content[:len(head)])
+				content = content[len(head):]
+			}
+			out[name] += content
 		}
 		return view.Meta, out
 	}
-	const zero, tail = "00000000000000000000000000000000", "ffffffffffffffffffffffffffffffff"
-
 	meta, records := read("column/000000/0000000000000001")
 	require.Equal(t, ope.StateOpen, meta.State)
 	require.Equal(t, map[string]string{

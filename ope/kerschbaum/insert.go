@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"sort"
-	"sync/atomic"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 )
@@ -16,136 +15,13 @@ type spot struct {
 	version ope.Version
 }
 
-// Insertions of one process are committed by one goroutine at a time, which exists only while there
-// are some: whatever is asked for while a commit is under way goes into the next one. A database
-// makes some ten or hundred conditional commits of a unit a second, of one value or of hundreds.
-
-// A request is a call that waits for values to be in the index.
-type request struct {
-	ctx    context.Context
-	values []int64 // distinct, in the order in which they are put into the index
-	spots  []spot  // of values; as many as are done
-	done   chan struct{}
-	err    error // set before done is closed
-}
-
-// submit has the values put into the index. If the context ends, they may or may not be.
-func (s *Scheme) submit(ctx context.Context, values []int64) ([]spot, error) {
-	r := &request{ctx: ctx, values: values, done: make(chan struct{})}
-	s.queueMu.Lock()
-	s.queue = append(s.queue, r)
-	if !s.committing {
-		s.committing = true
-		go s.commitQueue()
-	}
-	s.queueMu.Unlock()
-	select {
-	case <-r.done:
-		return r.spots, r.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// commitQueue serves requests until there are none.
-func (s *Scheme) commitQueue() {
-	for {
-		s.queueMu.Lock()
-		s.queue = slices.DeleteFunc(s.queue, func(r *request) bool {
-			if err := r.ctx.Err(); err != nil && r.err == nil {
-				r.err = err
-			}
-			finished := r.err != nil || len(r.spots) == len(r.values)
-			if finished {
-				close(r.done)
-			}
-			return finished
-		})
-		if len(s.queue) == 0 {
-			s.committing = false
-			s.queueMu.Unlock()
-			return
-		}
-		turn := s.deal()
-		s.queueMu.Unlock()
-
-		if err := s.serve(turn); err != nil && len(turn) > 1 {
-			// What fails one must not fail the others.
-			for _, p := range turn {
-				p.request.err = s.serve([]part{p})
-			}
-		} else if err != nil {
-			turn[0].request.err = err
-		}
-	}
-}
-
-// A part is the values of a request that a commit is to hold.
-type part struct {
-	request *request
-	values  []int64
-}
-
-// deal chooses values for a commit: as many of each request, and what is left of the first ones.
-// It is called with queueMu held.
-func (s *Scheme) deal() []part {
-	turn := make([]part, 0, len(s.queue))
-	left := min(s.batch, s.chunk)
-	share := max(1, left/len(s.queue))
-	for _, r := range s.queue {
-		n := min(share, left, len(r.values)-len(r.spots))
-		if n == 0 {
-			break
-		}
-		turn = append(turn, part{r, r.values[len(r.spots):][:n]})
-		left -= n
-	}
-	for i := range turn {
-		p := &turn[i]
-		rest := p.request.values[len(p.request.spots):]
-		n := min(len(rest), len(p.values)+left)
-		left -= n - len(p.values)
-		p.values = rest[:n]
-	}
-	return turn
-}
-
-// serve puts the values of the parts into the index, and notes where they are. It goes on as long
-// as one of the callers waits.
-func (s *Scheme) serve(turn []part) error {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(turn[0].request.ctx))
-	defer cancel()
-	var waiting atomic.Int64
-	waiting.Store(int64(len(turn)))
-	var values []int64
-	for _, p := range turn {
-		values = append(values, p.values...)
-		defer context.AfterFunc(p.request.ctx, func() {
-			if waiting.Add(-1) == 0 {
-				cancel()
-			}
-		})()
-	}
-	spots, err := s.put(ctx, values)
-	if err != nil {
-		return err
-	}
-	for _, p := range turn {
-		p.request.spots = append(p.request.spots, spots[:len(p.values)]...)
-		spots = spots[len(p.values):]
-	}
-	return nil
-}
-
 // put makes sure that all values are in the index and returns where. New ones are placed in the
 // order that they are given in. Values that occur twice are put once.
 func (s *Scheme) put(ctx context.Context, values []int64) ([]spot, error) {
 	spots := make([]spot, len(values))
 	for conflicts := 0; ; {
 		var p plan
-		err := s.locate(ctx, func() ([]gap, error) {
-			var unlinked []gap
-			var err error
+		err := s.locate(ctx, func() (unlinked []gap, err error) {
 			p, unlinked, err = s.plan(values, spots)
 			return unlinked, err
 		})
@@ -184,11 +60,11 @@ func (s *Scheme) put(ctx context.Context, values []int64) ([]spot, error) {
 		if p.exact {
 			p.gaps = p.gaps[:1] // that anything has changed is enough to know
 		}
-		if err := s.refresh(ctx, p.version, p.gaps); err != nil {
+		if err := s.narrow(ctx, p.version, p.gaps, nil); err != nil {
 			return nil, err
 		}
 		conflicts++
-		if err := pause(ctx, conflicts); err != nil {
+		if err := backOff(ctx, conflicts); err != nil {
 			return nil, err
 		}
 	}
@@ -201,7 +77,7 @@ type plan struct {
 	missing  int       // values that were not in the index
 	elements []element // what is to be put there, ascending
 	gaps     []gap     // between which of the elements that are there
-	firsts   []label   // of each gap, the label that its first element takes
+	firsts   [][]byte  // of each gap, the key that its first element takes
 	crowded  int64     // if there are no elements: a value that there is no room for
 	exact    bool      // the condition is the nonce, not the firsts
 	nonce    ope.Nonce
@@ -211,7 +87,10 @@ type plan struct {
 // returns the gaps about which not enough is known for that. It is called with s.mu held.
 func (s *Scheme) plan(values []int64, spots []spot) (p plan, unlinked []gap, err error) {
 	k := &s.known
-	p = plan{version: k.version(), state: k.state, nonce: k.nonce}
+	// It is cheaper to be conditional on the unit's nonce, as long as that is known to stand for all
+	// gaps, than on the place in each gap being free. Any other client's commit defeats it, but only
+	// once in a generation: then k.exact is over.
+	p = plan{version: k.version(), state: k.state, exact: k.exact, nonce: k.nonce}
 	for i, x := range values {
 		if spots[i].version == p.version {
 			continue // put there by an earlier commit
@@ -230,14 +109,9 @@ func (s *Scheme) plan(values []int64, spots []spot) (p plan, unlinked []gap, err
 			continue
 		}
 		if err := p.add(s, x, g); err != nil {
-			u, _ := s.unit(k.epoch)
-			return p, nil, corrupt(u, err)
+			return p, nil, corrupt(s.unit(k.epoch), err)
 		}
 	}
-	// It is cheaper to be conditional on the unit's nonce, as long as that is known to stand for all
-	// gaps, than on the place in each gap being free. Any other client's commit defeats it, but only
-	// once in a generation: then k.exact is over.
-	p.exact = k.exact
 	return p, unlinked, nil
 }
 
@@ -256,11 +130,6 @@ func (p *plan) add(s *Scheme, x int64, g gap) error {
 		right, first = p.elements[i], false
 	}
 	e, ok, err := s.rules.place(left, right)
-	if ok && s.guards.insertAnywhere {
-		nonce := newNonce()
-		labels := probes(left.label, right.label, 255)
-		e.label = labels[int(nonce[0])%len(labels)]
-	}
 	if err != nil {
 		return err
 	}
@@ -272,25 +141,18 @@ func (p *plan) add(s *Scheme, x int64, g gap) error {
 	p.elements = slices.Insert(p.elements, i, e)
 	if first {
 		p.gaps = append(p.gaps, g)
-		p.firsts = append(p.firsts, e.label)
+		p.firsts = append(p.firsts, e.label.bytes())
 	}
 	return nil
 }
 
 func (s *Scheme) commitPlan(ctx context.Context, p plan) (bool, error) {
-	u, err := s.unit(p.version.Epoch)
-	if err != nil {
-		return false, err
-	}
+	u := s.unit(p.version.Epoch)
 	cond := ope.Condition{State: p.state, Generation: p.version.Generation}
 	if p.exact {
-		if !s.guards.insertAnyNonce {
-			cond.Nonce = &p.nonce
-		}
-	} else if !s.guards.insertOverOccupied {
-		for _, c := range p.firsts {
-			cond.Absent = append(cond.Absent, c.bytes())
-		}
+		cond.Nonce = &p.nonce
+	} else {
+		cond.Absent = p.firsts
 	}
 	nonce := newNonce()
 	change := ope.Change{Meta: ope.Meta{State: ope.StateOpen, Generation: p.version.Generation, Nonce: nonce}}
@@ -301,13 +163,6 @@ func (s *Scheme) commitPlan(ctx context.Context, p plan) (bool, error) {
 		change.Puts = append(change.Puts, sealElement(u, e))
 	}
 	change.Puts = append(change.Puts, s.marks(u, nonce, len(p.elements))...)
-	if s.guards.insertAnyGeneration {
-		view, err := s.readRecords(ctx, u, nil, nil, 1)
-		if err != nil {
-			return false, err
-		}
-		cond.Generation, change.Meta.Generation = view.Meta.Generation, view.Meta.Generation
-	}
 	applied, err := s.commit(ctx, u, cond, change)
 	if err != nil || !applied {
 		return false, err
@@ -330,7 +185,7 @@ func (s *Scheme) commitPlan(ctx context.Context, p plan) (bool, error) {
 func (s *Scheme) inserted(u *unit, p plan) error {
 	l := s.known.list
 	elements := p.elements
-	slices.SortFunc(p.gaps, func(a, b gap) int { return a.left.label.compare(b.left.label) })
+	slices.SortFunc(p.gaps, gap.compare)
 	for _, g := range p.gaps {
 		run := []element{g.left}
 		for len(elements) > 0 && elements[0].label.less(g.right.label) {
@@ -339,10 +194,10 @@ func (s *Scheme) inserted(u *unit, p plan) error {
 		}
 		run = append(run, g.right)
 		for i := 1; i < len(run)-1; i++ {
-			// Meanwhile, an answer that came late may have made the list forget an end of the gap. A
+			// By now, an answer that came late may have made the list forget an end of the gap. A
 			// link to what is beyond that end would be one between two that never were neighbours,
 			// and no condition would stop the next value from being put between these.
-			if l.gap(run[i].value) == (gap{run[i-1], g.right, true}) || s.guards.insertAsKnown {
+			if l.gap(run[i].value) == (gap{run[i-1], g.right, true}) {
 				if err := l.insert(run[i]); err == nil {
 					continue
 				}
@@ -364,18 +219,20 @@ var errMoved = errors.New("the unit has changed")
 func (s *Scheme) makeRoom(ctx context.Context, x int64) error {
 	for conflicts := 0; ; conflicts++ {
 		applied, err := s.relabel(ctx, x)
-		if err == nil && applied {
-			return nil
-		}
-		if err != nil && !errors.Is(err, errMoved) {
+		if applied || err != nil && !errors.Is(err, errMoved) {
 			return err
 		}
-		if err := pause(ctx, conflicts); err != nil {
+		if err := backOff(ctx, conflicts); err != nil {
 			return err
 		}
 		// Perhaps there is room by now, or even x.
-		if err := s.refreshAround(ctx, x); err != nil {
-			return err
+		s.mu.Lock()
+		g, v, met := s.known.list.gap(x), s.known.version(), s.known.met
+		s.mu.Unlock()
+		if met {
+			if err := s.narrow(ctx, v, []gap{g}, nil); err != nil {
+				return err
+			}
 		}
 		settled := false
 		err = s.locate(ctx, func() ([]gap, error) {
@@ -396,16 +253,6 @@ func (s *Scheme) makeRoom(ctx context.Context, x int64) error {
 	}
 }
 
-func (s *Scheme) refreshAround(ctx context.Context, x int64) error {
-	s.mu.Lock()
-	g, v, met := s.known.list.gap(x), s.known.version(), s.known.met
-	s.mu.Unlock()
-	if !met {
-		return nil
-	}
-	return s.refresh(ctx, v, []gap{g})
-}
-
 // relabel moves what is around the gap of x, by one commit or by a pass. It returns errMoved if
 // what it read did not belong together, and false if another client's commit came first.
 func (s *Scheme) relabel(ctx context.Context, x int64) (bool, error) {
@@ -413,11 +260,7 @@ func (s *Scheme) relabel(ctx context.Context, x int64) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	for {
-		if w.large {
-			_, err := s.pass(ctx, w.unit.epoch, nil)
-			return err == nil, err
-		}
+	if !w.large {
 		if w.gap < 0 {
 			return false, nil // x is there by now
 		}
@@ -426,29 +269,28 @@ func (s *Scheme) relabel(ctx context.Context, x int64) (bool, error) {
 		} else if ok {
 			return false, nil // there is room by now
 		}
+	}
+	for !w.large {
 		rel, advice, err := s.rules.relabel(w.elements, w.gap, s.window)
 		if err != nil {
 			return false, corrupt(w.unit, err)
 		}
-		if advice == adviseLower {
-			if err := s.readLower(ctx, &w, x); err != nil {
-				return false, err
-			}
-			w.large = !w.lower
-			continue
-		}
-		if advice == adviseUpper {
-			if err := s.readUpper(ctx, &w); err != nil {
-				return false, err
-			}
-			continue
-		}
-		if advice == advisePass {
+		switch advice {
+		case adviseCommit:
+			return s.commitRelabelling(ctx, w, rel, x)
+		case adviseLower:
+			err = s.readLower(ctx, &w, x)
+		case adviseUpper:
+			err = s.readUpper(ctx, &w)
+		case advisePass:
 			w.large = true
-			continue
 		}
-		return s.commitRelabelling(ctx, w, rel, x)
+		if err != nil {
+			return false, err
+		}
 	}
+	_, err = s.pass(ctx, w.unit.epoch, nil)
+	return err == nil, err
 }
 
 // A window is a run of neighbours around the gap of a value, as of one instant.
@@ -457,7 +299,6 @@ type window struct {
 	meta     ope.Meta
 	elements []element // ends of the index included
 	gap      int       // the value belongs between gap-1 and gap; -1 if it is there
-	lower    bool      // readLower has found more
 	large    bool      // no single commit can make room
 }
 
@@ -476,17 +317,11 @@ func (w *window) seek(x int64) {
 func (s *Scheme) readWindow(ctx context.Context, x int64) (window, error) {
 	s.mu.Lock()
 	version := s.known.version()
-	known, _ := s.known.list.window(x, s.window+1, 2)
-	g := s.known.list.gap(x)
+	lowest := s.known.list.lowest(x, s.window)
 	s.mu.Unlock()
-	low, high := s.rules.ends()
-	w := window{}
-	var err error
-	if w.unit, err = s.unit(version.Epoch); err != nil {
-		return w, err
-	}
-
-	from := low
+	high := s.rules.high()
+	w := window{unit: s.unit(version.Epoch)}
+	from := element{}
 	limit := s.window + 2
 	first, err := s.readPart(ctx, &w, from, high, limit)
 	if err != nil {
@@ -497,9 +332,7 @@ func (s *Scheme) readWindow(ctx context.Context, x int64) (window, error) {
 			w.large = true // everything moves, but not in one commit
 			return w, nil
 		}
-		if from = g.left; len(known) > 0 {
-			from = known[0]
-		}
+		from = lowest
 		if first, err = s.readPart(ctx, &w, from, high, 2*limit); err != nil {
 			return w, err
 		}
@@ -509,7 +342,7 @@ func (s *Scheme) readWindow(ctx context.Context, x int64) (window, error) {
 	}
 	w.elements = first.elements
 	if from.label.isZero() {
-		w.elements = append([]element{low}, w.elements...)
+		w.elements = append([]element{{}}, w.elements...)
 	}
 	if !first.more {
 		w.elements = append(w.elements, high)
@@ -523,15 +356,11 @@ func (s *Scheme) readWindow(ctx context.Context, x int64) (window, error) {
 
 // readPart reads from a label on, as of the instant that the window is of.
 func (s *Scheme) readPart(ctx context.Context, w *window, from, to element, limit int) (page, error) {
-	s.count(func(n *Stats) { n.RoundTrips++ })
 	p, err := s.read(ctx, w.unit.epoch, from.label, to.label, limit)
 	if err != nil {
 		return p, err
 	}
-	s.mu.Lock()
-	_, err = s.meet(p.unit, p.meta)
-	s.mu.Unlock()
-	if err != nil {
+	if _, err := s.note(p.unit, p.meta); err != nil {
 		return p, err
 	}
 	return p, w.join(p)
@@ -552,26 +381,16 @@ func (w *window) join(p page) error {
 // down these reach is not known: it asks for several distances at once and takes the largest that
 // brings all; if there is nothing in that, it goes on from there.
 func (s *Scheme) readLower(ctx context.Context, w *window, x int64) error {
-	low, _ := s.rules.ends()
 	lowest := w.elements[0].label
-	w.lower = false
 	for base, rounds := lowest, 0; rounds < 16; rounds++ {
-		from := []label{low.label}
+		spans := []span{{label{}, lowest, s.window + 1}}
 		for n := s.rules.bits - 2; n >= 2 && n < 128; n -= 2 {
-			distance := label{0, 1 << n}
-			if n >= 64 {
-				distance = label{1 << (n - 64), 0}
-			}
-			if distance.less(base) {
-				from = append(from, base.minus(distance))
+			if distance := power(n); distance.less(base) {
+				spans = append(spans, span{base.minus(distance), lowest, s.window + 1})
 			}
 		}
-		pages := make([]page, len(from))
-		errs := make([]error, len(from))
-		s.parallel(len(from), func(i int) {
-			pages[i], errs[i] = s.read(ctx, w.unit.epoch, from[i], lowest, s.window+1)
-		})
-		if err := errors.Join(errs...); err != nil {
+		pages, err := s.readAll(ctx, w.unit.epoch, spans)
+		if err != nil {
 			return err
 		}
 		for _, p := range pages {
@@ -581,26 +400,26 @@ func (s *Scheme) readLower(ctx context.Context, w *window, x int64) error {
 		}
 		i := slices.IndexFunc(pages, func(p page) bool { return !p.more })
 		if i < 0 {
-			return nil // more than one commit moves, within some labels
+			break // more than one commit moves, within some labels
 		}
 		more := pages[i].elements
-		if from[i].isZero() {
-			more = append([]element{low}, more...)
+		if spans[i].from.isZero() {
+			more = append([]element{{}}, more...)
 		}
 		if len(more) > 0 {
-			w.elements = append(slices.Clip(more), w.elements...)
-			w.lower = true
+			w.elements = slices.Concat(more, w.elements)
 			w.seek(x)
 			return nil
 		}
-		base = from[i]
+		base = spans[i].from
 	}
+	w.large = true
 	return nil
 }
 
 // readUpper adds to the window neighbours above it.
 func (s *Scheme) readUpper(ctx context.Context, w *window) error {
-	_, high := s.rules.ends()
+	high := s.rules.high()
 	highest := w.elements[len(w.elements)-1]
 	p, err := s.readPart(ctx, w, highest, high, s.window+2)
 	if err != nil {
@@ -622,42 +441,29 @@ func (s *Scheme) commitRelabelling(ctx context.Context, w window, rel relabellin
 	if err := s.checkLimit(ctx, u.epoch, 1); err != nil {
 		return false, err
 	}
-	rel.elements[w.gap-rel.from].value = x
+	at := w.gap - rel.from
+	rel.elements[at].value = x
 	meta := ope.Meta{State: ope.StateOpen, Generation: w.meta.Generation + 1, Nonce: newNonce()}
 	change := ope.Change{Meta: meta}
 	old := w.elements[rel.from:rel.to]
 	var moves []move
-	before := make(map[label]element, len(old))
-	after := make(map[label]bool, len(rel.elements))
-	for _, e := range old {
-		before[e.label] = e
-	}
-	for i, e := range rel.elements {
-		after[e.label] = true
-		if e.value != x {
-			from := old[min(i, len(old)-1)]
-			if from.value != e.value {
-				from = old[i-1]
-			}
-			if from.label != e.label {
-				moves = append(moves, move{e.value, from.label, e.label})
-			}
+	for i, was := range slices.Insert(slices.Clone(old), at, element{value: x}) {
+		e := rel.elements[i]
+		if i != at && e.label != was.label {
+			moves = append(moves, move{e.value, was.label, e.label})
 		}
-		if before[e.label] != e {
+		if e != was {
 			change.Puts = append(change.Puts, sealElement(u, e))
 		}
 	}
 	for _, e := range old {
-		if !after[e.label] {
+		if _, kept := slices.BinarySearchFunc(rel.elements, e.label, element.compareLabel); !kept {
 			change.Deletes = append(change.Deletes, e.label.bytes())
 		}
 	}
 	change.Puts = append(change.Puts, sealMoves(u, logKey(meta.Generation), moves))
 	change.Puts = append(change.Puts, s.marks(u, meta.Nonce, 1)...)
 	cond := ope.Condition{State: ope.StateOpen, Generation: w.meta.Generation, Nonce: &w.meta.Nonce}
-	if s.guards.relabelAnyNonce {
-		cond.Nonce = nil
-	}
 	applied, err := s.commit(ctx, u, cond, change)
 	if err != nil || !applied {
 		return false, err

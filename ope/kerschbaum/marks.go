@@ -3,7 +3,6 @@ package kerschbaum
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"math/bits"
@@ -35,7 +34,6 @@ func (s *Scheme) room() int {
 // marks returns the marks for n values that the commit of this nonce puts into the unit.
 func (s *Scheme) marks(u *unit, nonce ope.Nonce, n int) []ope.Record {
 	weight := uint64(s.weight())
-	var out []ope.Record
 	random := binary.BigEndian.Uint64(nonce[:])
 	var drawn uint64
 	for i := range uint64(n) {
@@ -47,11 +45,11 @@ func (s *Scheme) marks(u *unit, nonce ope.Nonce, n int) []ope.Record {
 			drawn++
 		}
 	}
-	if drawn > 0 {
-		key := tailKey(markKind, nonce[:])
-		out = append(out, ope.Record{Key: key, Value: u.sealer.Seal(key, binary.BigEndian.AppendUint64(nil, drawn*weight))})
+	if drawn == 0 {
+		return nil
 	}
-	return out
+	key := tailKey(markKind, nonce[:])
+	return []ope.Record{{Key: key, Value: u.sealer.Seal(key, binary.BigEndian.AppendUint64(nil, drawn*weight))}}
 }
 
 // A tally is what a client knows of the number of values in a unit. It is guarded by Scheme.mu.
@@ -88,43 +86,24 @@ func (s *Scheme) checkLimit(ctx context.Context, epoch uint64, n int) error {
 
 // countValues returns about how many values a unit has.
 func (s *Scheme) countValues(ctx context.Context, epoch uint64) (int, error) {
-	u, err := s.unit(epoch)
-	if err != nil {
-		return 0, err
-	}
+	u := s.unit(epoch)
 	var first page
-	var marks ope.View
-	var firstErr, marksErr error
-	from, to := tailKey(markKind, nil), tailKey(markKind+1, nil)
-	s.parallel(2, func(i int) {
-		if i == 0 {
-			first, firstErr = s.read(ctx, epoch, label{}, label{0, 1}, 1)
-		} else {
-			marks, marksErr = s.readRecords(ctx, u, from, to, 4*marksAtLimit)
-		}
-	})
-	if err := errors.Join(firstErr, marksErr); err != nil {
-		return 0, err
-	}
 	values := uint64(0)
-	if first.header != nil {
-		values = first.header.values
-	}
-	for {
-		for _, r := range marks.Records {
+	err := s.parallel(2, func(i int) (err error) {
+		if i == 0 {
+			first, err = s.readHeader(ctx, u)
+			return err
+		}
+		return s.eachRecord(ctx, u, tailKey(markKind, nil), tailKey(markKind+1, nil), 4*marksAtLimit, func(r ope.Record) error {
 			b, err := u.sealer.Open(r.Key, r.Value, 8)
-			if err != nil {
-				return 0, err
+			if err == nil {
+				values += binary.BigEndian.Uint64(b)
 			}
-			values += binary.BigEndian.Uint64(b)
-		}
-		if !marks.More {
-			return int(min(values, math.MaxInt32)), nil
-		}
-		from = append(marks.Records[len(marks.Records)-1].Key, 0)
-		s.count(func(n *Stats) { n.RoundTrips++ })
-		if marks, err = s.readRecords(ctx, u, from, to, 4*marksAtLimit); err != nil {
-			return 0, err
-		}
+			return err
+		})
+	})
+	if err == nil && first.header != nil {
+		values += first.header.values
 	}
+	return int(min(values, math.MaxInt32)), err
 }

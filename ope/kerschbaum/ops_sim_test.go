@@ -1,31 +1,29 @@
 package kerschbaum
 
 import (
+	"context"
 	"errors"
 	"iter"
 	"maps"
 	"math/rand/v2"
 	"slices"
 
+	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/ope"
 )
 
 // ended reports whether an operation has succeeded. If it must have, and has not, that is a
 // violation.
 func (c *client) ended(what string, err error) bool {
-	c.w.mu.Lock()
-	defer c.w.mu.Unlock()
 	switch {
-	case c.dead:
+	case c.Dead():
 		return false
 	case err == nil:
 		return true
-	case errors.Is(err, errOffline):
+	case errors.Is(err, sim.ErrFailed):
 		return false
-	case c.w.setting.guards.repeatUnknown && errors.Is(err, ope.ErrUnknownOutcome):
-		return false // what is repeated can be of unknown outcome again
 	}
-	c.w.failLocked("%s: %v", what, err)
+	c.w.Fail("%s: %v", what, err)
 	return false
 }
 
@@ -39,12 +37,12 @@ func (c *client) locked(f func(w *world)) {
 func encrypt(x int64) operation {
 	return func(c *client) {
 		c.locked(func(w *world) { w.tried[x] = true })
-		ciphertext, err := c.scheme.Encrypt(c.ctx, x)
+		ciphertext, err := c.scheme.Encrypt(context.Background(), x)
 		if !c.ended("Encrypt", err) {
 			return
 		}
 		c.locked(func(w *world) {
-			w.count["Encrypt"]++
+			w.Count("Encrypt")
 			w.acknowledge(x, ciphertext)
 		})
 	}
@@ -57,14 +55,14 @@ func encryptBatch(xs ...int64) operation {
 				w.tried[x] = true
 			}
 		})
-		ciphertexts, err := c.scheme.EncryptBatch(c.ctx, xs)
+		ciphertexts, err := c.scheme.EncryptBatch(context.Background(), xs)
 		if !c.ended("EncryptBatch", err) {
 			return
 		}
 		c.locked(func(w *world) {
-			w.count["EncryptBatch"]++
+			w.Count("EncryptBatch")
 			if len(ciphertexts) != len(xs) {
-				w.failLocked("EncryptBatch returns %d ciphertexts for %d values", len(ciphertexts), len(xs))
+				w.Fail("EncryptBatch returns %d ciphertexts for %d values", len(ciphertexts), len(xs))
 				return
 			}
 			for i, x := range xs {
@@ -84,17 +82,17 @@ func (w *world) acknowledge(x int64, c ope.Ciphertext) {
 // nobody tried to insert, and for each value its ciphertext.
 func readRange(lo, hi int64) operation {
 	return func(c *client) {
-		c.entries("Range", lo, hi, c.scheme.Range(c.ctx, lo, hi))
+		c.entries("Range", lo, hi, c.scheme.Range(context.Background(), lo, hi))
 	}
 }
 
-// inspect lets a new client check the whole index. Whatever others do meanwhile, it finds no fault.
+// inspect lets a new client check the whole index. Whatever others do, it finds no fault.
 func inspect(c *client) {
 	s := c.w.newScheme(c)
-	c.entries("Check", simDomain.Min, simDomain.Max, s.Check(c.ctx, func(record []byte, err error) {
+	c.entries("Check", simDomain.Min, simDomain.Max, s.Check(context.Background(), func(record []byte, err error) {
 		c.locked(func(w *world) {
-			if !c.dead {
-				w.failLocked("Check: record %x: %v", record, err)
+			if !c.Dead() {
+				w.Fail("Check: record %x: %v", record, err)
 			}
 		})
 	}))
@@ -120,26 +118,26 @@ func (c *client) entries(what string, lo, hi int64, read iter.Seq2[ope.Entry, er
 		return nil, false
 	}
 	c.locked(func(w *world) {
-		w.count[what]++
+		w.Count(what)
 		got := make(map[int64]bool)
 		for i, e := range out {
 			got[e.Plaintext] = true
 			switch {
 			case e.Plaintext < lo || e.Plaintext > hi:
-				w.failLocked("%s yields a value outside of the range", what)
+				w.Fail("%s yields a value outside of the range", what)
 			case i > 0 && out[i-1].Plaintext >= e.Plaintext:
-				w.failLocked("%s yields values out of order", what)
+				w.Fail("%s yields values out of order", what)
 			case !w.tried[e.Plaintext]:
-				w.failLocked("%s yields a value that nobody encrypted", what)
+				w.Fail("%s yields a value that nobody encrypted", what)
 			}
 			at := w.receive(e.Plaintext, e.Ciphertext)
 			if l, ok := w.places[e.Version][e.Plaintext]; !ok || l != at.label || at.epoch != e.Version.Epoch {
-				w.failLocked("%s yields a ciphertext of another version than it says", what)
+				w.Fail("%s yields a ciphertext of another version than it says", what)
 			}
 		}
 		for _, x := range must {
 			if !got[x] {
-				w.failLocked("%s misses an acknowledged value", what)
+				w.Fail("%s misses an acknowledged value", what)
 			}
 		}
 	})
@@ -161,25 +159,25 @@ func decrypt(pick int) operation {
 		if ciphertext == nil {
 			return
 		}
-		x, err := c.scheme.Decrypt(c.ctx, ciphertext)
+		x, err := c.scheme.Decrypt(context.Background(), ciphertext)
 		stale := errors.Is(err, ope.ErrStale)
 		if !stale && !c.ended("Decrypt", err) {
 			return
 		}
 		c.locked(func(w *world) {
-			if c.dead {
+			if c.Dead() {
 				return
 			}
-			w.count["Decrypt"]++
+			w.Count("Decrypt")
 			switch {
 			case stale:
-				w.count["Decrypt: stale"]++
+				w.Count("Decrypt: stale")
 				at, _ := w.seatOf(ciphertext)
 				if before == w.version() && at.epoch == before.Epoch && w.places[before][value] == at.label {
-					w.failLocked("Decrypt: a ciphertext is refused as stale, but its value is there")
+					w.Fail("Decrypt: a ciphertext is refused as stale, but its value is there")
 				}
 			case x != value:
-				w.failLocked("Decrypt: another value than the ciphertext was handed out for")
+				w.Fail("Decrypt: another value than the ciphertext was handed out for")
 			}
 		})
 	}
@@ -198,26 +196,26 @@ func intervals(lo, hi int64) operation {
 		}
 		var before, after seen
 		c.locked(func(w *world) { before = look(w) })
-		ivs, err := c.scheme.Intervals(c.ctx, lo, hi)
+		ivs, err := c.scheme.Intervals(context.Background(), lo, hi)
 		if !c.ended("Intervals", err) {
 			return
 		}
 		c.locked(func(w *world) {
-			w.count["Intervals"]++
+			w.Count("Intervals")
 			after = look(w)
 			if lo > hi {
 				if len(ivs) > 0 {
-					w.failLocked("Intervals: something is in an empty range")
+					w.Fail("Intervals: something is in an empty range")
 				}
 				return
 			}
 			if len(ivs) != 1 {
-				w.failLocked("Intervals: %d of them", len(ivs))
+				w.Fail("Intervals: %d of them", len(ivs))
 				return
 			}
 			iv := ivs[0]
 			if iv.Version.Compare(before.version) < 0 {
-				w.failLocked("Intervals: one of version %v, asked for at %v", iv.Version, before.version)
+				w.Fail("Intervals: one of version %v, asked for at %v", iv.Version, before.version)
 			}
 			there := make(map[int64]bool)
 			for _, e := range before.elements {
@@ -230,47 +228,22 @@ func intervals(lo, hi int64) operation {
 				for _, e := range s.elements {
 					in := intervalHolds(iv, e.label)
 					if there[e.value] && in != (lo <= e.value && e.value <= hi) {
-						w.failLocked("Intervals: a value is on the wrong side")
+						w.Fail("Intervals: a value is on the wrong side")
 					}
 				}
 			}
 		})
-		if len(ivs) == 1 {
-			c.validate(ivs[0])
-		}
 	}
-}
-
-// validate asks whether an interval is still good, and checks the answer.
-func (c *client) validate(iv ope.Interval) {
-	var before ope.Version
-	c.locked(func(w *world) { before = w.version() })
-	err := c.scheme.Valid(c.ctx, iv)
-	stale := errors.Is(err, ope.ErrStale)
-	if !stale && !c.ended("Valid", err) {
-		return
-	}
-	c.locked(func(w *world) {
-		switch {
-		case c.dead:
-		case stale && iv.Version.Compare(w.version()) >= 0:
-			w.failLocked("Valid: an interval of the present version is refused as stale")
-		case stale:
-			w.count["Valid: stale"]++
-		case iv.Version.Compare(before) < 0:
-			w.failLocked("Valid: an interval of an earlier version is said to be good")
-		}
-	})
 }
 
 func rebalance(c *client) {
 	var before ope.Version
 	c.locked(func(w *world) { before = w.version() })
 	last := 0
-	stats, err := c.scheme.Rebalance(c.ctx, func(n, total int) {
+	stats, err := c.scheme.Rebalance(context.Background(), func(n, total int) {
 		c.locked(func(w *world) {
 			if n < last || n > total {
-				w.failLocked("Rebalance: %d of %d values are done, after %d", n, total, last)
+				w.Fail("Rebalance: %d of %d values are done, after %d", n, total, last)
 			}
 			last = n
 		})
@@ -279,14 +252,14 @@ func rebalance(c *client) {
 		return
 	}
 	c.locked(func(w *world) {
-		w.count["Rebalance"]++
+		w.Count("Rebalance")
 		switch {
 		case stats.After.Epoch <= stats.Before.Epoch, stats.Before.Compare(before) < 0:
-			w.failLocked("Rebalance: from version %v to %v, called at %v", stats.Before, stats.After, before)
+			w.Fail("Rebalance: from version %v to %v, called at %v", stats.Before, stats.After, before)
 		case w.version().Compare(stats.After) < 0:
-			w.failLocked("Rebalance: version %v is said to be reached", stats.After)
+			w.Fail("Rebalance: version %v is said to be reached", stats.After)
 		case stats.Values != len(w.places[stats.Before]) || stats.Moved > stats.Values:
-			w.failLocked("Rebalance: %d values of %d are said to be moved, but there are %d", stats.Moved, stats.Values, len(w.places[stats.Before]))
+			w.Fail("Rebalance: %d values of %d are said to be moved, but there are %d", stats.Moved, stats.Values, len(w.places[stats.Before]))
 		}
 	})
 }
@@ -298,7 +271,7 @@ type follower struct {
 }
 
 // follow applies the moves since the last time, or if they are no longer known, or there was none,
-// reads all anew.
+// reads all again.
 func (f *follower) follow(c *client) {
 	if f.kept == nil {
 		f.read(c)
@@ -308,12 +281,12 @@ func (f *follower) follow(c *client) {
 	c.locked(func(w *world) { before = w.version() })
 	at := f.at
 	kept := maps.Clone(f.kept)
-	for m, err := range c.scheme.Moves(c.ctx, f.at) {
+	for m, err := range c.scheme.Moves(context.Background(), f.at) {
 		if errors.Is(err, ope.ErrStale) {
 			c.locked(func(w *world) {
-				w.count["Moves: no longer known"]++
+				w.Count("Moves: no longer known")
 				if w.version().Epoch < f.at.Epoch+2 {
-					w.failLocked("Moves: those of the epoch before the present one are not known")
+					w.Fail("Moves: those of the epoch before the present one are not known")
 				}
 			})
 			f.kept = nil
@@ -324,15 +297,15 @@ func (f *follower) follow(c *client) {
 			return
 		}
 		c.locked(func(w *world) {
-			w.count["moves"]++
+			w.Count("moves")
 			if m.Version.Compare(at) < 0 {
-				w.failLocked("Moves: version %v follows %v", m.Version, at)
+				w.Fail("Moves: version %v follows %v", m.Version, at)
 			}
 			at = m.Version
 			was, ok1 := w.seatOf(m.Old)
 			is, ok2 := w.seatOf(m.New)
 			if !ok1 || !ok2 || was.value != is.value || w.places[m.Version][is.value] != is.label {
-				w.failLocked("Moves: a move leads to another value's ciphertext")
+				w.Fail("Moves: a move leads to another value's ciphertext")
 			}
 		})
 		if x, ok := kept[string(m.Old)]; ok {
@@ -345,9 +318,9 @@ func (f *follower) follow(c *client) {
 	}
 	f.at, f.kept = at, kept
 	c.locked(func(w *world) {
-		w.count["Moves"]++
+		w.Count("Moves")
 		if !w.areAt(kept, before) {
-			w.failLocked("Moves: they do not lead to where the values are")
+			w.Fail("Moves: they do not lead to where the values are")
 		}
 	})
 }
@@ -373,7 +346,7 @@ func (w *world) areAt(ciphertexts map[string]int64, since ope.Version) bool {
 
 func (f *follower) read(c *client) {
 	min, max := simDomain.Min, simDomain.Max
-	entries, ok := c.entries("Range", min, max, c.scheme.Range(c.ctx, min, max))
+	entries, ok := c.entries("Range", min, max, c.scheme.Range(context.Background(), min, max))
 	if !ok || len(entries) == 0 {
 		return
 	}

@@ -71,6 +71,9 @@ func (a label) shift(n uint) label {
 	return label{a.hi >> n, a.lo>>n | a.hi<<(64-n)}
 }
 
+// power returns 2^n, for n < 128.
+func power(n uint) label { return label{1 << (n - 64), 1 << n} }
+
 // length returns the number of bits of a: that of 0 is 0.
 func (a label) length() uint {
 	if a.hi != 0 {
@@ -119,22 +122,18 @@ type shape struct {
 
 // turn returns the shape below s on its side dir.
 func (s shape) turn(dir int8) shape {
-	switch {
-	case s.dir == 0:
-		return shape{run: 1, dir: dir}
-	case s.dir == dir:
-		return shape{run: increment(s.run), dir: dir}
+	below := shape{depth: increment(s.depth), run: 1, dir: dir}
+	switch s.dir {
+	case 0:
+	case dir:
+		below.run = increment(s.run)
 	default:
-		return shape{run: 1, alt: increment(s.alt), dir: dir}
+		below.alt = increment(s.alt)
 	}
+	return below
 }
 
-func increment(n uint32) uint32 {
-	if n == math.MaxUint32 {
-		return n
-	}
-	return n + 1
-}
+func increment(n uint32) uint32 { return min(n, math.MaxUint32-1) + 1 }
 
 // An element is a value and its place.
 type element struct {
@@ -145,28 +144,21 @@ type element struct {
 
 func (e element) compareValue(x int64) int { return cmp.Compare(e.value, x) }
 
+func (e element) compareLabel(c label) int { return e.label.compare(c) }
+
 // Rules decide where values go. They are pure functions of labels and shapes, never of values:
-// everything that a server sees is then a function of the order in which the values compare,
-// which is the security of the scheme (IND-OCPA; Kerschbaum and Schröpfer, CCS 2014, section 4).
-//
-// The default divides a gap as arithmetic coding would divide it for the turns seen so far, and
-// when a gap is exhausted moves only what is around it. The published rules are those of the
-// paper: the middle of the gap, and everything anew.
+// the security of the scheme rests on that.
 type rules struct {
 	bits      uint // labels are below 2^bits; at most 128
 	published bool
 }
 
-// defaultRules returns the rules of the default scheme.
 func defaultRules() rules { return rules{bits: 128} }
 
 // publishedRules returns the rules of Kerschbaum and Schröpfer for a domain of at most 2^b values
 // and ciphertexts from -2^(lambda b) to 2^(lambda b), of which the labels are the distances from
 // the lowest one. They have lambda b + 1 bits; more than 128 are [ope.ErrParams].
 func publishedRules(domain ope.Domain, lambda int) (rules, error) {
-	if err := domain.Validate(); err != nil {
-		return rules{}, err
-	}
 	b := max(1, bits.Len64(domain.Span()))
 	most := 127 / b
 	if lambda < 1 || lambda > most {
@@ -176,22 +168,17 @@ func publishedRules(domain ope.Domain, lambda int) (rules, error) {
 	return rules{bits: uint(lambda*b + 1), published: true}, nil
 }
 
-// ends returns the elements that stand for the ends of the index: below and above all values, at
-// label 0 and at the highest label. They have no value and depth 0.
-func (r rules) ends() (low, high element) {
-	switch {
-	case r.bits >= 128:
-		high.label = label{math.MaxUint64, math.MaxUint64}
-	case r.bits >= 64:
-		high.label.hi = 1 << (r.bits - 64)
-	default:
-		high.label.lo = 1 << r.bits
+// high returns the element that stands for the end of the index above all values, at the highest
+// label. The zero element stands for the end below them. Both have no value and depth 0.
+func (r rules) high() element {
+	if r.bits >= 128 {
+		return element{label: label{math.MaxUint64, math.MaxUint64}}
 	}
-	return low, high
+	return element{label: power(r.bits)}
 }
 
 // place returns the element, still without its value, that belongs between two neighbours: a
-// function of the two alone, so that whoever inserts there first takes this very label. It
+// function of the two alone, so that the first client that inserts there takes this very label. It
 // reports false if the gap is exhausted: call relabel. Neighbours that no insertions can have
 // produced, such as two of equal depth, are errCorrupt.
 func (r rules) place(left, right element) (e element, ok bool, err error) {
@@ -209,27 +196,22 @@ func (r rules) place(left, right element) (e element, ok bool, err error) {
 
 // between returns the shape of what is put between two neighbours.
 func (r rules) between(left, right element) (shape, error) {
-	_, high := r.ends()
+	high := r.high()
 	if !left.label.less(right.label) || high.label.less(right.label) {
 		return shape{}, fmt.Errorf("%w: neighbours out of order", errCorrupt)
 	}
 	if left.label.isZero() != (left.shape.depth == 0) || (right.label == high.label) != (right.shape.depth == 0) {
 		return shape{}, fmt.Errorf("%w: an element's depth does not suit its label", errCorrupt)
 	}
-	var s shape
 	switch l, r := left.shape, right.shape; {
 	case l.depth > r.depth:
-		s = l.turn(+1)
-		s.depth = increment(l.depth)
+		return l.turn(+1), nil
 	case l.depth < r.depth:
-		s = r.turn(-1)
-		s.depth = increment(r.depth)
+		return r.turn(-1), nil
 	case l.depth == 0: // both ends: the first element
-		s.depth = 1
-	default:
-		return shape{}, fmt.Errorf("%w: neighbours of equal depth", errCorrupt)
+		return shape{depth: 1}, nil
 	}
-	return s, nil
+	return shape{}, fmt.Errorf("%w: neighbours of equal depth", errCorrupt)
 }
 
 // predictable is how many equal turns, or alternations, must have been seen before the next is
@@ -261,15 +243,11 @@ func (r rules) offset(gap label, s shape) label {
 	return part
 }
 
-// fill returns elements for ascending values that all belong between two neighbours, placed
-// median first: the cheapest order, and one that does not show how the values came. The result
+// fill appends elements for ascending values that all belong between two neighbours, placed
+// median first: the cheapest order, and one that does not show how the values came. What it appends
 // ascends. Where a part of the gap is exhausted, the values of that part are left out; they are
 // fewer than all unless the gap itself is exhausted.
-func (r rules) fill(left, right element, values []int64) ([]element, error) {
-	return r.appendFill(make([]element, 0, len(values)), left, right, values)
-}
-
-func (r rules) appendFill(dst []element, left, right element, values []int64) ([]element, error) {
+func (r rules) fill(dst []element, left, right element, values []int64) ([]element, error) {
 	if len(values) == 0 {
 		return dst, nil
 	}
@@ -279,19 +257,18 @@ func (r rules) appendFill(dst []element, left, right element, values []int64) ([
 	}
 	m := len(values) / 2
 	e.value = values[m]
-	if dst, err = r.appendFill(dst, left, e, values[:m]); err != nil {
+	if dst, err = r.fill(dst, left, e, values[:m]); err != nil {
 		return dst, err
 	}
-	return r.appendFill(append(dst, e), e, right, values[m+1:])
+	return r.fill(append(dst, e), e, right, values[m+1:])
 }
 
-// spread returns elements for ascending values, all of an index, with labels and shapes anew: what
+// spread returns elements for ascending values, all of an index, with new labels and shapes: what
 // the re-encryption pass writes (Kerschbaum and Schröpfer, CCS 2014, section 3). They are those of
 // an index into which the values were inserted median first. Values that do not fit into the
 // space of labels are an error.
 func (r rules) spread(values []int64) ([]element, error) {
-	low, high := r.ends()
-	out, err := r.fill(low, high, values)
+	out, err := r.fill(make([]element, 0, len(values)), element{}, r.high(), values)
 	if err == nil && len(out) < len(values) {
 		err = fmt.Errorf("%w: labels of %d bits have no room for %d values", errFull, r.bits, len(values))
 	}
@@ -301,18 +278,12 @@ func (r rules) spread(values []int64) ([]element, error) {
 // errFull is returned, wrapped, when no relabelling makes room for another value.
 var errFull = errors.New("space of labels exhausted")
 
-// medianFirst yields 0 to n-1 in the order in which a sorted batch is inserted: the middle, then
-// the part below it, then the part above.
-func medianFirst(n int, yield func(i int)) {
-	var walk func(from, to int)
-	walk = func(from, to int) {
-		if from == to {
-			return
-		}
-		m := from + (to-from)/2
-		yield(m)
-		walk(from, m)
-		walk(m+1, to)
+// medianFirst appends from to to-1 in the order in which a sorted batch is inserted: the middle,
+// then the part below it, then the part above.
+func medianFirst(dst []int, from, to int) []int {
+	if from == to {
+		return dst
 	}
-	walk(0, n)
+	m := from + (to-from)/2
+	return medianFirst(medianFirst(append(dst, m), from, m), m+1, to)
 }

@@ -3,14 +3,14 @@ package kerschbaum
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 )
 
-// The re-encryption pass writes an epoch anew as the next one (Kerschbaum and Schröpfer, CCS 2014,
-// section 3; Waage et al. 2016, section 3.2.2). Any number of clients may make the same pass at the
-// same time, and each may die at any step: every step is a condition on what the unit is, and what
-// is written is a function of what was sealed.
+// The re-encryption pass copies an epoch to the next one (Kerschbaum and Schröpfer, CCS 2014, section 3; Waage et
+// al. 2016, section 3.2.2). Any number of clients may make the same pass at the same time, and each may die at any
+// step. For every step is conditional on what the unit is, and what is written is a function of what was sealed.
 //
 //  1. The unit is sealed: nothing is put into it any more.
 //  2. Its values are read, and copied to the next unit, with the labels that rules.spread gives
@@ -23,85 +23,66 @@ import (
 //
 // What a copier that slept from step 2 on does when it wakes is refused: the next unit is open.
 
-// A passed is the result of a pass.
-type passed struct {
-	values        int
-	before, after ope.Version
-}
-
 // pass makes the pass that ends an epoch, or finishes it. Of a unit that is retired already it
 // returns the result.
-func (s *Scheme) pass(ctx context.Context, epoch uint64, progress func(done, total int)) (passed, error) {
+func (s *Scheme) pass(ctx context.Context, epoch uint64, progress func(done, total int)) (stats ope.RebalanceStats, err error) {
 	// One goroutine of a process is enough.
 	select {
 	case s.passing <- struct{}{}:
 		defer func() { <-s.passing }()
 	case <-ctx.Done():
-		return passed{}, ctx.Err()
+		return stats, ctx.Err()
 	}
-	u, err := s.unit(epoch)
-	if err != nil {
-		return passed{}, err
-	}
-	next, err := s.unit(epoch + 1)
-	if err != nil {
-		return passed{}, err
-	}
+	u := s.unit(epoch)
+	next := s.unit(epoch + 1)
 	if epoch >= lastEpoch {
-		return passed{}, fmt.Errorf("%w: unit %q is of the last epoch that can be", ope.ErrFull, u.name)
+		return stats, fmt.Errorf("%w: unit %q is of the last epoch that can be", ope.ErrFull, u.name)
 	}
 	meta, err := s.seal(ctx, u)
 	if err != nil {
-		return passed{}, err
+		return stats, err
 	}
 	retired := false // by this call
 	if meta.State == ope.StateSealed {
 		s.count(func(n *Stats) { n.Passes++ })
 		frozen, ok, err := s.frozen(ctx, u)
 		if err != nil {
-			return passed{}, err
+			return stats, err
 		}
 		if ok {
 			if err := s.copyTo(ctx, next, frozen, meta.Generation, progress); err != nil {
-				return passed{}, err
+				return stats, err
 			}
 			if retired, err = s.retire(ctx, u); err != nil {
-				return passed{}, err
+				return stats, err
 			}
 		}
 	}
-	s.mu.Lock()
-	if s.known.epoch <= epoch {
-		s.known.enter(epoch + 1)
-	}
-	s.mu.Unlock()
+	s.enter(epoch + 1)
 	if err := s.point(ctx, epoch+1); err != nil {
-		return passed{}, err
+		return stats, err
 	}
-	first, err := s.read(ctx, epoch+1, label{}, label{0, 1}, 1)
+	first, err := s.readHeader(ctx, next)
 	if err != nil {
-		return passed{}, err
+		return stats, err
 	}
 	if first.header == nil {
-		return passed{}, corrupt(next, fmt.Errorf("%w: its header is missing", errCorrupt))
+		return stats, corrupt(next, fmt.Errorf("%w: its header is missing", errCorrupt))
 	}
 	if retired {
 		if err := s.clean(ctx, epoch); err != nil {
-			return passed{}, fmt.Errorf("the pass is done, but not the cleaning up: %w", err)
+			return stats, fmt.Errorf("the pass is done, but not the cleaning up: %w", err)
 		}
 	}
-	return passed{
-		values: int(first.header.values),
-		before: ope.Version{Epoch: epoch, Generation: first.header.generation},
-		after:  ope.Version{Epoch: epoch + 1},
-	}, nil
+	values := int(first.header.values)
+	before := ope.Version{Epoch: epoch, Generation: first.header.generation}
+	return ope.RebalanceStats{Values: values, Moved: values, Before: before, After: ope.Version{Epoch: epoch + 1}}, nil
 }
 
 // seal seals the unit, and returns its meta: it is sealed, or retired by now.
 func (s *Scheme) seal(ctx context.Context, u *unit) (ope.Meta, error) {
 	for conflicts := 0; ; conflicts++ {
-		s.count(func(n *Stats) { n.RoundTrips++ })
-		p, err := s.read(ctx, u.epoch, label{}, label{0, 1}, 1)
+		p, err := s.readHeader(ctx, u)
 		if err != nil {
 			return ope.Meta{}, err
 		}
@@ -110,11 +91,8 @@ func (s *Scheme) seal(ctx context.Context, u *unit) (ope.Meta, error) {
 			return p.meta, nil
 		case p.meta.State > ope.StateRetired || p.meta.State == ope.StateAbsent && u.epoch > 1:
 			return ope.Meta{}, corrupt(u, fmt.Errorf("%w: its state is %d", errCorrupt, p.meta.State))
-		case s.guards.openUnsealed:
-			p.meta.State = ope.StateSealed
-			return p.meta, nil
 		}
-		if err := pause(ctx, conflicts); err != nil {
+		if err := backOff(ctx, conflicts); err != nil {
 			return ope.Meta{}, err
 		}
 		change := ope.Change{Meta: ope.Meta{State: ope.StateSealed, Generation: p.meta.Generation, Nonce: newNonce()}}
@@ -128,41 +106,32 @@ func (s *Scheme) seal(ctx context.Context, u *unit) (ope.Meta, error) {
 	}
 }
 
-// frozen returns the elements of a sealed unit. It reports false if the unit was retired meanwhile.
+// frozen returns the elements of a sealed unit. It reports false if the unit is retired by now.
 func (s *Scheme) frozen(ctx context.Context, u *unit) ([]element, bool, error) {
 	var all []element
-	_, high := s.rules.ends()
 	for from := (label{}); ; {
-		s.count(func(n *Stats) { n.RoundTrips++ })
-		p, err := s.read(ctx, u.epoch, from, high.label, s.passPage)
+		p, err := s.read(ctx, u.epoch, from, s.rules.high().label, s.passPage)
 		if err != nil {
 			return nil, false, err
 		}
-		if p.meta.State != ope.StateSealed && !s.guards.openUnsealed {
+		if p.meta.State != ope.StateSealed {
 			return nil, false, nil
 		}
-		for _, e := range p.elements {
-			if n := len(all); n > 0 && all[n-1].value >= e.value {
-				return nil, false, corrupt(u, fmt.Errorf("%w: record %x is out of order", errCorrupt, e.label.bytes()))
-			}
-			all = append(all, e)
+		if len(all) > 0 && len(p.elements) > 0 && all[len(all)-1].value >= p.elements[0].value {
+			return nil, false, corrupt(u, fmt.Errorf("%w: record %x is out of order", errCorrupt, p.elements[0].label.bytes()))
 		}
+		all = append(all, p.elements...)
 		if !p.more {
 			return all, true, nil
 		}
-		if len(p.elements) > 0 {
+		if len(all) > 0 {
 			from = all[len(all)-1].label.plus(label{0, 1})
 		}
 	}
 }
 
-const (
-	// lastEpoch is the last that a ciphertext has room for.
-	lastEpoch = 1<<32 - 1
-
-	// passPage is how many elements are read at once where all are.
-	passPage = 1024
-)
+// lastEpoch is the last that a ciphertext has room for.
+const lastEpoch = 1<<32 - 1
 
 // copyTo copies the frozen elements of a unit to the next one and opens it, unless it is open.
 func (s *Scheme) copyTo(ctx context.Context, next *unit, frozen []element, generation uint64, progress func(done, total int)) error {
@@ -208,7 +177,7 @@ func (s *Scheme) copyTo(ctx context.Context, next *unit, frozen []element, gener
 		if err != nil || meta.State != ope.StateAbsent {
 			return err
 		}
-		if err := pause(ctx, conflicts); err != nil {
+		if err := backOff(ctx, conflicts); err != nil {
 			return err
 		}
 	}
@@ -222,64 +191,50 @@ func (s *Scheme) copyPart(ctx context.Context, next *unit, copies []element, log
 		cond := ope.Condition{State: ope.StateAbsent}
 		change := ope.Change{Puts: []ope.Record{log}, Meta: ope.Meta{Nonce: newNonce()}}
 		for _, e := range missing {
-			if !s.guards.copyOverExisting {
-				cond.Absent = append(cond.Absent, e.label.bytes())
-			}
+			cond.Absent = append(cond.Absent, e.label.bytes())
 			change.Puts = append(change.Puts, sealElement(next, e))
-		}
-		if s.guards.copyIntoOpen {
-			meta, err := s.readMeta(ctx, next)
-			if err != nil {
-				return false, err
-			}
-			cond.State, cond.Generation = meta.State, meta.Generation
-			change.Meta.State, change.Meta.Generation = meta.State, meta.Generation
 		}
 		applied, err := s.commit(ctx, next, cond, change)
 		if applied || err != nil {
 			return false, err
 		}
-		s.count(func(n *Stats) { n.RoundTrips++ })
 		last := copies[len(copies)-1].label
 		p, err := s.read(ctx, next.epoch, copies[0].label, last.plus(label{0, 1}), len(copies))
 		if err != nil {
 			return false, err
 		}
-		if p.meta.State != ope.StateAbsent && !s.guards.copyIntoOpen {
+		if p.meta.State != ope.StateAbsent {
 			return true, nil
 		}
-		there := make(map[label]int64, len(p.elements))
-		for _, e := range p.elements {
-			there[e.label] = e.value
-		}
-		missing = nil
-		for _, e := range copies {
-			if _, ok := there[e.label]; !ok {
-				missing = append(missing, e)
-			}
-		}
+		missing = slices.DeleteFunc(slices.Clone(copies), func(e element) bool {
+			_, there := slices.BinarySearchFunc(p.elements, e.label, element.compareLabel)
+			return there
+		})
 		if len(missing) == 0 {
 			return false, nil
 		}
-		if err := pause(ctx, conflicts); err != nil {
+		if err := backOff(ctx, conflicts); err != nil {
 			return false, err
 		}
 	}
 }
 
 // retire retires a sealed unit whose successor is open, and reports whether it was this call that
-// did.
+// did. It writes the header, which stays for ever, in the present format.
 func (s *Scheme) retire(ctx context.Context, u *unit) (bool, error) {
 	for conflicts := 0; ; conflicts++ {
-		meta, err := s.readMeta(ctx, u)
-		if err != nil || meta.State == ope.StateRetired {
+		p, err := s.readHeader(ctx, u)
+		if err != nil || p.meta.State == ope.StateRetired {
 			return false, err
 		}
-		if err := pause(ctx, conflicts); err != nil {
+		if err := backOff(ctx, conflicts); err != nil {
 			return false, err
 		}
-		change := ope.Change{Meta: ope.Meta{State: ope.StateRetired, Generation: meta.Generation, Nonce: newNonce()}}
-		applied, err := s.commit(ctx, u, ope.Condition{State: meta.State, Generation: meta.Generation}, change)
+		change := ope.Change{Meta: ope.Meta{State: ope.StateRetired, Generation: p.meta.Generation, Nonce: newNonce()}}
+		if p.header != nil {
+			change.Puts = []ope.Record{s.sealHeader(u, *p.header)}
+		}
+		applied, err := s.commit(ctx, u, ope.Condition{State: p.meta.State, Generation: p.meta.Generation}, change)
 		if applied || err != nil {
 			return applied, err
 		}
@@ -288,17 +243,13 @@ func (s *Scheme) retire(ctx context.Context, u *unit) (bool, error) {
 
 // point sets the root to an epoch that is open, or was, unless it is at a later one.
 func (s *Scheme) point(ctx context.Context, epoch uint64) error {
-	u, err := s.unit(root)
-	if err != nil {
-		return err
-	}
+	u := s.unit(root)
 	for conflicts := 0; ; conflicts++ {
-		s.count(func(n *Stats) { n.RoundTrips++ })
 		hint, meta, err := s.readRoot(ctx)
 		if err != nil || hint >= epoch {
 			return err
 		}
-		if err := pause(ctx, conflicts); err != nil {
+		if err := backOff(ctx, conflicts); err != nil {
 			return err
 		}
 		change := ope.Change{Meta: ope.Meta{State: ope.StateOpen, Generation: epoch, Nonce: newNonce()}}
@@ -312,24 +263,19 @@ func (s *Scheme) point(ctx context.Context, epoch uint64) error {
 // clean deletes what a retired epoch leaves: its elements, and what is left of the epoch before.
 // Of the retired one the log stays, for Moves.
 func (s *Scheme) clean(ctx context.Context, epoch uint64) error {
-	_, high := s.rules.ends()
 	first := label{0, 1}.bytes()
 	if epoch > 1 {
 		if err := s.cleanUnit(ctx, epoch-1, first, nil); err != nil {
 			return err
 		}
 	}
-	return s.cleanUnit(ctx, epoch, first, high.label.bytes())
+	return s.cleanUnit(ctx, epoch, first, s.rules.high().label.bytes())
 }
 
 // cleanUnit deletes the records with from <= key < to of a retired unit.
 func (s *Scheme) cleanUnit(ctx context.Context, epoch uint64, from, to []byte) error {
-	u, err := s.unit(epoch)
-	if err != nil {
-		return err
-	}
+	u := s.unit(epoch)
 	for conflicts := 0; ; conflicts++ {
-		s.count(func(n *Stats) { n.RoundTrips++ })
 		view, err := s.readRecords(ctx, u, from, to, s.chunk)
 		if err != nil || len(view.Records) == 0 {
 			return err
@@ -341,9 +287,6 @@ func (s *Scheme) cleanUnit(ctx context.Context, epoch uint64, from, to []byte) e
 		for _, r := range view.Records {
 			change.Deletes = append(change.Deletes, r.Key)
 		}
-		if s.guards.forgetRetired && !view.More {
-			change.Meta = ope.Meta{}
-		}
 		cond := ope.Condition{State: ope.StateRetired, Generation: view.Meta.Generation}
 		applied, err := s.commit(ctx, u, cond, change)
 		if err != nil || applied && !view.More {
@@ -352,47 +295,29 @@ func (s *Scheme) cleanUnit(ctx context.Context, epoch uint64, from, to []byte) e
 		if applied {
 			from = append(view.Records[len(view.Records)-1].Key, 0)
 			conflicts = 0
-		} else if err := pause(ctx, conflicts); err != nil {
+		} else if err := backOff(ctx, conflicts); err != nil {
 			return err
 		}
 	}
 }
 
-func (s *Scheme) readMeta(ctx context.Context, u *unit) (ope.Meta, error) {
-	s.count(func(n *Stats) { n.RoundTrips++ })
-	zero := label{}.bytes()
-	view, err := s.readRecords(ctx, u, zero, append(zero, 0), 1)
-	return view.Meta, err
-}
-
 // Rebalance implements [ope.Mutable]. It also wipes out what labels show of the order in which the
 // values came. If another client's pass is under way, it helps to finish that one. Where cleaning
-// up fails, the pass is done nevertheless, and the next one cleans up.
+// up fails, the pass is done all the same, and the next one cleans up.
 func (s *Scheme) Rebalance(ctx context.Context, progress func(done, total int)) (ope.RebalanceStats, error) {
 	if err := s.connect(ctx); err != nil {
 		return ope.RebalanceStats{}, err
 	}
-	s.mu.Lock()
-	epoch := s.known.epoch
-	s.mu.Unlock()
-	for {
+	known, _ := s.version()
+	epoch := known.Epoch
+	for ; ; epoch++ {
 		// What is known may be out of date: an epoch that was over before the call is not meant.
-		u, err := s.unit(epoch)
-		if err != nil {
-			return ope.RebalanceStats{}, err
-		}
-		meta, err := s.readMeta(ctx, u)
+		meta, err := s.readMeta(ctx, s.unit(epoch))
 		if err != nil {
 			return ope.RebalanceStats{}, err
 		}
 		if meta.State != ope.StateRetired {
-			break
+			return s.pass(ctx, epoch, progress)
 		}
-		epoch++
 	}
-	p, err := s.pass(ctx, epoch, progress)
-	if err != nil {
-		return ope.RebalanceStats{}, err
-	}
-	return ope.RebalanceStats{Values: p.values, Moved: p.values, Before: p.before, After: p.after}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"iter"
 
@@ -24,6 +25,9 @@ func top() ope.Ciphertext {
 // client remembers where they are. A bound that is in the index is exact as long as the version
 // lasts. Into the gap around one that is not, values on both sides of it may be put later, and the
 // interval holds them all: check what a query returns.
+//
+// Use it where ciphertexts are kept outside the index, and compare the interval's version with that of the ciphertexts
+// before and after the query. [Scheme.Range] yields what is in the index, however often ciphertexts move.
 func (s *Scheme) Intervals(ctx context.Context, lo, hi int64) ([]ope.Interval, error) {
 	within, ok := s.domain.Intersect(lo, hi)
 	if !ok {
@@ -33,7 +37,8 @@ func (s *Scheme) Intervals(ctx context.Context, lo, hi int64) ([]ope.Interval, e
 		return nil, err
 	}
 	var bounds []int64
-	if within.Min > s.domain.Min {
+	bounded := within.Min > s.domain.Min // from below
+	if bounded {
 		bounds = append(bounds, within.Min)
 	}
 	if within.Max < s.domain.Max {
@@ -62,67 +67,42 @@ func (s *Scheme) Intervals(ctx context.Context, lo, hi int64) ([]ope.Interval, e
 		if err != nil {
 			return nil, err
 		}
-		iv, ok, err := s.interval(ctx, version, within, gaps)
+		iv, ok, err := s.interval(ctx, version, bounds, gaps, bounded)
 		if ok || err != nil {
 			return []ope.Interval{iv}, err
 		}
 	}
 }
 
-// interval returns the interval of the values within, if the index still has the version. The gaps
-// are those of the bounds that are not ends of the domain.
-func (s *Scheme) interval(ctx context.Context, version ope.Version, within ope.Domain, gaps []gap) (ope.Interval, bool, error) {
+// interval returns the interval between bounds, if the index still has the version. The bounds, with
+// their gaps, are those that are not ends of the domain: the lower one first, if it is bounded from below.
+func (s *Scheme) interval(ctx context.Context, version ope.Version, bounds []int64, gaps []gap, bounded bool) (ope.Interval, bool, error) {
 	iv := ope.Interval{Start: make(ope.Ciphertext, ciphertextSize), End: top(), Version: version}
 	if len(gaps) == 0 {
-		ok, err := s.isCurrent(ctx, version)
-		return iv, ok, err
+		u := s.unit(version.Epoch)
+		meta, err := s.readMeta(ctx, u)
+		if err != nil {
+			return iv, false, err
+		}
+		ok, err := s.note(u, meta)
+		return iv, ok && meta.Generation == version.Generation, err
 	}
-	pages := make([]page, len(gaps))
-	errs := make([]error, len(gaps))
-	s.parallel(len(gaps), func(i int) {
-		pages[i], errs[i] = s.read(ctx, version.Epoch, gaps[i].left.label, gaps[i].right.label, s.page)
-	})
+	spans := make([]span, len(gaps))
+	for i, g := range gaps {
+		spans[i] = span{g.left.label, g.right.label, s.page}
+	}
+	pages, err := s.readAll(ctx, version.Epoch, spans)
+	if err != nil {
+		return iv, false, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, p := range pages {
-		if errs[i] != nil {
-			return iv, false, errs[i]
-		}
-		if ok, err := s.meet(p.unit, p.meta); err != nil || !ok {
+		run, err := s.between(p, gaps[i], version)
+		if run == nil || err != nil {
 			return iv, false, err
 		}
-		if p.version() != version {
-			return iv, false, nil
-		}
-		if !gaps[i].left.label.isZero() && (len(p.elements) == 0 || p.elements[0] != gaps[i].left) {
-			return iv, false, corrupt(p.unit, fmt.Errorf("%w: record %x is gone", errCorrupt, gaps[i].left.label.bytes()))
-		}
-		// What other clients have put into the gap: the bound is between two of them.
-		run := p.elements
-		if gaps[i].left.label.isZero() {
-			run = append([]element{gaps[i].left}, run...)
-		}
-		right := gaps[i].right
-		if p.more {
-			// More than a page: find the bound anew.
-			if err := s.learn(p.unit, run); err != nil {
-				return iv, false, err
-			}
-			return iv, false, nil
-		}
-		if right.shape.depth != 0 || s.isHigh(right.label) {
-			run = append(run, right)
-			if err := s.learn(p.unit, run); err != nil {
-				return iv, false, err
-			}
-		} else {
-			run = append(run, right) // the label behind a value that is in the index
-		}
-		lower := within.Min > s.domain.Min && i == 0
-		x := within.Max
-		if lower {
-			x = within.Min
-		}
+		lower, x := bounded && i == 0, bounds[i]
 		// The last of the run whose value is at most x, or the low end.
 		at := 0
 		for at+1 < len(run)-1 && run[at+1].value <= x {
@@ -136,103 +116,83 @@ func (s *Scheme) interval(ctx context.Context, version ope.Version, within ope.D
 			iv.Start = bound(run[at].label.plus(label{0, 1}))
 		case exact:
 			iv.End = bound(run[at].label.plus(label{0, 1}))
-		case !s.isHigh(run[at+1].label):
+		case run[at+1] != s.rules.high():
 			iv.End = bound(run[at+1].label)
 		}
 	}
 	return iv, true, nil
 }
 
-func (s *Scheme) isHigh(c label) bool {
-	_, high := s.rules.ends()
-	return c == high.label
-}
-
-// isCurrent reads whether a version is the present one, and takes note of what is.
-func (s *Scheme) isCurrent(ctx context.Context, version ope.Version) (bool, error) {
-	u, err := s.unit(version.Epoch)
+// between returns what is in a gap now, with both its ends: other clients may have put values there. It returns nil
+// if there is more than a page, or the version is over. It is called with s.mu held.
+func (s *Scheme) between(p page, g gap, version ope.Version) ([]element, error) {
+	if ok, err := s.meet(p.unit, p.meta); err != nil || !ok || p.meta.Generation != version.Generation {
+		return nil, err
+	}
+	run, err := p.run(g.left, g.right)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	meta, err := s.readMeta(ctx, u)
-	if err != nil {
-		return false, err
+	if p.more {
+		return nil, s.learn(p.unit, run)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	ok, err := s.meet(u, meta)
-	return ok && meta.Generation == version.Generation, err
-}
-
-// Valid returns [ope.ErrStale] if ciphertexts have moved since the interval was handed out. Who
-// reads ciphertexts by an interval from elsewhere than the index asks this afterwards.
-func (s *Scheme) Valid(ctx context.Context, iv ope.Interval) error {
-	if err := s.connect(ctx); err != nil {
-		return err
+	if g.right.shape.depth == 0 && g.right != s.rules.high() {
+		return run, nil // the label after a value that is in the index is no neighbour
 	}
-	s.mu.Lock()
-	known := s.known.version()
-	s.mu.Unlock()
-	if iv.Version.Compare(known) < 0 {
-		return ope.ErrStale
-	}
-	ok, err := s.isCurrent(ctx, iv.Version)
-	if err == nil && !ok {
-		err = ope.ErrStale
-	}
-	return err
+	return run, s.learn(p.unit, run)
 }
 
 // Range implements [ope.Mutable].
 func (s *Scheme) Range(ctx context.Context, lo, hi int64) iter.Seq2[ope.Entry, error] {
 	return func(yield func(ope.Entry, error) bool) {
 		within, ok := s.domain.Intersect(lo, hi)
-		if !ok {
-			return
-		}
-		next := within.Min // the lowest value that may be yielded yet
-		for {
-			from, to, version, err := s.bounds(ctx, next, within.Max)
-			// Pages double: opening a record costs more than the rest of reading it.
-			for size := min(32, s.page); err == nil; size = min(2*size, s.page) {
-				var p page
-				s.count(func(n *Stats) { n.RoundTrips++ })
-				if p, err = s.read(ctx, version.Epoch, from, to, size); err != nil {
-					break
-				}
-				s.mu.Lock()
-				_, err = s.meet(p.unit, p.meta)
-				s.mu.Unlock()
-				if err != nil {
-					break
-				}
-				if p.meta.State == ope.StateRetired || p.version() != version && !s.guards.rangeAnyGeneration {
-					break // it has moved: find the place of next
-				}
-				for _, e := range p.elements {
-					if e.value > within.Max {
-						return
-					}
-					from = e.label.plus(label{0, 1})
-					if e.value < next {
-						continue
-					}
-					if !yield(ope.Entry{Plaintext: e.value, Ciphertext: s.ciphertext(version.Epoch, e.value, e.label), Version: version}, nil) || e.value == within.Max {
-						return
-					}
-					next = e.value + 1
-				}
-				if !p.more {
-					return
-				}
-				if from.isZero() {
-					from = label{0, 1} // the page held the header only
-				}
-			}
-			if err != nil {
+		for ok {
+			var err error
+			if ok, err = s.rangeOn(ctx, &within, yield); err != nil {
 				yield(ope.Entry{}, err)
 				return
 			}
+		}
+	}
+}
+
+// rangeOn yields the values within, and raises the lower bound beyond them. It reports whether there may be more,
+// since ciphertexts have moved.
+func (s *Scheme) rangeOn(ctx context.Context, within *ope.Domain, yield func(ope.Entry, error) bool) (bool, error) {
+	from, to, version, err := s.bounds(ctx, within.Min, within.Max)
+	if err != nil {
+		return false, err
+	}
+	// Pages double: opening a record costs more than the rest of reading it.
+	for size := min(32, s.page); ; size = min(2*size, s.page) {
+		p, err := s.read(ctx, version.Epoch, from, to, size)
+		if err != nil {
+			return false, err
+		}
+		if _, err := s.note(p.unit, p.meta); err != nil {
+			return false, err
+		}
+		if p.meta.State == ope.StateRetired || p.meta.Generation != version.Generation {
+			return true, nil
+		}
+		for _, e := range p.elements {
+			if e.value > within.Max {
+				return false, nil
+			}
+			from = e.label.plus(label{0, 1})
+			if e.value < within.Min {
+				continue
+			}
+			if !yield(ope.Entry{Plaintext: e.value, Ciphertext: s.ciphertext(version.Epoch, e.value, e.label), Version: version}, nil) || e.value == within.Max {
+				return false, nil
+			}
+			within.Min = e.value + 1
+		}
+		if !p.more {
+			return false, nil
+		}
+		if from.isZero() {
+			from = label{0, 1} // the page held the header only
 		}
 	}
 }
@@ -242,8 +202,7 @@ func (s *Scheme) Range(ctx context.Context, lo, hi int64) iter.Seq2[ope.Entry, e
 func (s *Scheme) bounds(ctx context.Context, lo, hi int64) (from, to label, version ope.Version, err error) {
 	err = s.locate(ctx, func() ([]gap, error) {
 		version = s.known.version()
-		_, high := s.rules.ends()
-		from, to = label{}, high.label
+		from, to = label{}, s.rules.high().label
 		if e, ok := s.known.list.find(hi); ok {
 			to = e.label.plus(label{0, 1})
 		} else if hi != s.domain.Max {
@@ -267,132 +226,105 @@ func (s *Scheme) bounds(ctx context.Context, lo, hi int64) (from, to label, vers
 	return from, to, version, err
 }
 
+var (
+	errForgotten = fmt.Errorf("%w: the log of moves does not reach back to the version: use Range", ope.ErrStale)
+	errEnough    = errors.New("nobody wants more")
+)
+
 // Moves implements [ope.Mutable]. The log reaches back to the epoch before the present one.
 func (s *Scheme) Moves(ctx context.Context, since ope.Version) iter.Seq2[ope.Move, error] {
 	return func(yield func(ope.Move, error) bool) {
-		for m, err := range s.moves(ctx, since) {
-			if !yield(m, err) || err != nil {
-				return
+		err := s.moves(ctx, since, func(m ope.Move) error {
+			if !yield(m, nil) {
+				return errEnough
 			}
-		}
-	}
-}
-
-func (s *Scheme) moves(ctx context.Context, since ope.Version) iter.Seq2[ope.Move, error] {
-	return func(yield func(ope.Move, error) bool) {
-		if err := s.connect(ctx); err != nil {
+			return nil
+		})
+		if err != nil && err != errEnough {
 			yield(ope.Move{}, err)
-			return
-		}
-		at := since
-		if at.Epoch == 0 {
-			at = ope.Version{Epoch: 1} // before that, nothing can have moved
-		}
-		for {
-			u, err := s.unit(at.Epoch)
-			if err != nil {
-				yield(ope.Move{}, err)
-				return
-			}
-			meta, err := s.readMeta(ctx, u)
-			if err != nil {
-				yield(ope.Move{}, err)
-				return
-			}
-			if at.Generation > meta.Generation || meta.State == ope.StateAbsent && at.Epoch > 1 {
-				yield(ope.Move{}, fmt.Errorf("%w: the version is not one of this index", ope.ErrStale))
-				return
-			}
-			// Each generation has one record.
-			for at.Generation < meta.Generation {
-				from, to := logKey(at.Generation+1), logKey(meta.Generation+1)
-				s.count(func(n *Stats) { n.RoundTrips++ })
-				view, err := s.readRecords(ctx, u, from, to, 64)
-				if err != nil {
-					yield(ope.Move{}, err)
-					return
-				}
-				for _, r := range view.Records {
-					if !bytes.Equal(r.Key, logKey(at.Generation+1)) {
-						break
-					}
-					at.Generation++
-					if !s.yieldMoves(u, r, at, at.Epoch, yield) {
-						return
-					}
-				}
-				if len(view.Records) == 0 || !bytes.Equal(view.Records[0].Key, from) {
-					yield(ope.Move{}, errForgotten)
-					return
-				}
-			}
-			if meta.State != ope.StateRetired {
-				return
-			}
-			at = ope.Version{Epoch: at.Epoch + 1}
-			if !s.yieldPass(ctx, at, yield) {
-				return
-			}
 		}
 	}
 }
 
-var errForgotten = fmt.Errorf("%w: the log of moves does not reach back to the version: use Range", ope.ErrStale)
+func (s *Scheme) moves(ctx context.Context, since ope.Version, yield func(ope.Move) error) error {
+	if err := s.connect(ctx); err != nil {
+		return err
+	}
+	at := since
+	if at.Epoch == 0 {
+		at = ope.Version{Epoch: 1} // before that, nothing can have moved
+	}
+	for {
+		u := s.unit(at.Epoch)
+		meta, err := s.readMeta(ctx, u)
+		if err != nil {
+			return err
+		}
+		if at.Generation > meta.Generation || meta.State == ope.StateAbsent && at.Epoch > 1 {
+			return fmt.Errorf("%w: the version is not one of this index", ope.ErrStale)
+		}
+		if at.Generation < meta.Generation {
+			from, to := logKey(at.Generation+1), logKey(meta.Generation+1)
+			err := s.eachRecord(ctx, u, from, to, 64, func(r ope.Record) error {
+				if !bytes.Equal(r.Key, logKey(at.Generation+1)) {
+					return errForgotten // each generation has one record
+				}
+				at.Generation++
+				return s.logged(u, r, at, at.Epoch, yield)
+			})
+			if err != nil {
+				return err
+			}
+			if at.Generation < meta.Generation {
+				return errForgotten
+			}
+		}
+		if meta.State != ope.StateRetired {
+			return nil
+		}
+		at = ope.Version{Epoch: at.Epoch + 1}
+		if err := s.opened(ctx, at, yield); err != nil {
+			return err
+		}
+	}
+}
 
-// yieldMoves yields the moves of a record of the log of unit u, of which the old ciphertexts are
-// of the epoch from.
-func (s *Scheme) yieldMoves(u *unit, r ope.Record, at ope.Version, from uint64, yield func(ope.Move, error) bool) bool {
+// logged yields the moves of a record of the log of unit u. The old ciphertexts are of the epoch from.
+func (s *Scheme) logged(u *unit, r ope.Record, at ope.Version, from uint64, yield func(ope.Move) error) error {
 	moves, err := openMoves(u, r)
 	if err != nil {
-		yield(ope.Move{}, err)
-		return false
+		return err
 	}
 	for _, m := range moves {
 		mv := ope.Move{Old: s.ciphertext(from, m.value, m.from), New: s.ciphertext(at.Epoch, m.value, m.to), Version: at}
-		if !yield(mv, nil) {
-			return false
+		if err := yield(mv); err != nil {
+			return err
 		}
 	}
-	return true
+	return nil
 }
 
-// yieldPass yields what moved when an epoch was opened.
-func (s *Scheme) yieldPass(ctx context.Context, at ope.Version, yield func(ope.Move, error) bool) bool {
-	u, err := s.unit(at.Epoch)
+// opened yields what moved when an epoch was opened.
+func (s *Scheme) opened(ctx context.Context, at ope.Version, yield func(ope.Move) error) error {
+	u := s.unit(at.Epoch)
+	first, err := s.readHeader(ctx, u)
 	if err != nil {
-		return yield(ope.Move{}, err) && false
+		return err
 	}
-	first, err := s.read(ctx, at.Epoch, label{}, label{0, 1}, 1)
-	if err != nil || first.header == nil {
-		if err == nil {
-			err = errForgotten
-		}
-		return yield(ope.Move{}, err) && false
+	if first.header == nil {
+		return errForgotten
 	}
 	values := uint64(0)
-	for from, to := tailKey(passKind, nil), tailKey(passKind+1, nil); ; {
-		s.count(func(n *Stats) { n.RoundTrips++ })
-		view, err := s.readRecords(ctx, u, from, to, 64)
-		if err != nil {
-			return yield(ope.Move{}, err) && false
+	err = s.eachRecord(ctx, u, tailKey(passKind, nil), tailKey(passKind+1, nil), 64, func(r ope.Record) error {
+		// In order and without a gap: the log may be being deleted.
+		if part := binary.BigEndian.Uint32(r.Key[labelSize+1:]); uint64(part)*uint64(s.chunk) != values {
+			return errForgotten
 		}
-		for _, r := range view.Records {
-			// In order and without a gap: the log may be being deleted.
-			if part := binary.BigEndian.Uint32(r.Key[labelSize+1:]); uint64(part)*uint64(s.chunk) != values {
-				return yield(ope.Move{}, errForgotten) && false
-			}
-			values = min(values+uint64(s.chunk), first.header.values)
-			if !s.yieldMoves(u, r, at, at.Epoch-1, yield) {
-				return false
-			}
-		}
-		if !view.More {
-			break
-		}
-		from = append(view.Records[len(view.Records)-1].Key, 0)
+		values = min(values+uint64(s.chunk), first.header.values)
+		return s.logged(u, r, at, at.Epoch-1, yield)
+	})
+	if err == nil && values != first.header.values {
+		err = errForgotten
 	}
-	if values != first.header.values {
-		return yield(ope.Move{}, errForgotten) && false
-	}
-	return true
+	return err
 }

@@ -7,7 +7,9 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/opetest"
@@ -77,7 +79,7 @@ func everything(t *testing.T, make func() *Scheme, c ope.Ciphertext) map[string]
 }
 
 // An index that another scheme wrote, or that was changed, is refused by every method, with an
-// error that tells what is wrong and where.
+// error that says what is wrong and where.
 func TestForeignIndex(t *testing.T) {
 	const unit = "col/000000/0000000000000001"
 	zero := label{}.bytes()
@@ -183,7 +185,7 @@ func TestForeignIndex(t *testing.T) {
 
 // Neighbours that no insertions can have produced are an error.
 func TestCorruptShapes(t *testing.T) {
-	_, high := defaultRules().ends()
+	high := defaultRules().high()
 	for name, change := range map[string]func(e *[3]element){
 		"equal depths":  func(e *[3]element) { e[1].shape.depth = e[0].shape.depth },
 		"equal values":  func(e *[3]element) { e[1].value = e[0].value },
@@ -198,8 +200,7 @@ func TestCorruptShapes(t *testing.T) {
 			require.NoError(t, err)
 			es := [3]element(elements)
 			change(&es)
-			u, err := s.unit(1)
-			require.NoError(t, err)
+			u := s.unit(1)
 			puts := []ope.Record{s.sealHeader(u, header{})}
 			for _, e := range es {
 				require.True(t, e.label.less(high.label))
@@ -282,4 +283,103 @@ func TestFailingIndex(t *testing.T) {
 			require.ErrorIs(t, err, opetest.ErrInjected, fmt.Sprint(i))
 		}
 	}
+}
+
+// An index that was put back is an error to a client that has seen it later: it does not wait for what
+// is gone. One that only answered an old question, or has a change that is not yet decided, is none.
+func TestPutBack(t *testing.T) {
+	const unit = "col/000000/0000000000000001"
+	copied := func(from ope.Index) ope.Index {
+		to := opetest.NewIndex()
+		view, err := from.Read(t.Context(), unit, nil, nil, 0)
+		require.NoError(t, err)
+		if view.Meta.State > ope.StateAbsent {
+			_, err = to.Commit(t.Context(), unit, ope.Condition{}, ope.Change{Puts: view.Records, Meta: view.Meta})
+			require.NoError(t, err)
+		}
+		return to
+	}
+	for name, before := range map[string]bool{"to an earlier generation": true, "to nothing": false} {
+		for op, call := range map[string]func(ctx context.Context, s *Scheme) error{
+			"Encrypt":   func(ctx context.Context, s *Scheme) error { _, err := s.Encrypt(ctx, 100); return err },
+			"Intervals": func(ctx context.Context, s *Scheme) error { _, err := s.Intervals(ctx, 50, 150); return err },
+			"Range": func(ctx context.Context, s *Scheme) error {
+				for _, err := range s.Range(ctx, 50, 150) {
+					if err != nil {
+						return err
+					}
+				}
+				return nil
+			},
+			"Rebalance": func(ctx context.Context, s *Scheme) error { _, err := s.Rebalance(ctx, nil); return err },
+		} {
+			t.Run(name+", "+op, func(t *testing.T) {
+				index := opetest.NewIndex()
+				swapped := &swappedIndex{Index: index}
+				s := newClient(t, swapped, ope.Uint8, &Options{Name: "col"})
+				old := copied(index)
+				_, err := s.EncryptBatch(t.Context(), []int64{1, 60, 120, 180})
+				require.NoError(t, err)
+				if before {
+					old = copied(index)
+				}
+				view, err := index.Read(t.Context(), unit, nil, nil, 0)
+				require.NoError(t, err)
+				later := view.Meta
+				later.Generation++
+				_, err = index.Commit(t.Context(), unit, ope.Condition{State: later.State}, ope.Change{Meta: later})
+				require.NoError(t, err)
+				_, err = s.Intervals(t.Context(), 30, 200)
+				require.NoError(t, err)
+
+				swapped.Index = old
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				err = call(ctx, s)
+				require.ErrorIs(t, err, ope.ErrIndex)
+				require.ErrorContains(t, err, "put back")
+				require.ErrorContains(t, err, unit)
+			})
+		}
+	}
+
+	t.Run("undecided", func(t *testing.T) {
+		index := opetest.NewIndex()
+		swapped := &swappedIndex{Index: index}
+		s := newClient(t, swapped, ope.Uint8, &Options{Name: "col"})
+		_, err := s.EncryptBatch(t.Context(), []int64{1, 60, 120, 180})
+		require.NoError(t, err)
+		old := copied(index)
+		view, err := index.Read(t.Context(), unit, nil, nil, 0)
+		require.NoError(t, err)
+		later := view.Meta
+		later.Generation++
+		later.Nonce = newNonce()
+		_, err = index.Commit(t.Context(), unit, ope.Condition{State: later.State}, ope.Change{Meta: later})
+		require.NoError(t, err)
+		_, err = s.Intervals(t.Context(), 30, 200)
+		require.NoError(t, err)
+		swapped.reads.Store(&old) // until a commit has decided it
+		_, err = s.Intervals(t.Context(), 30, 200)
+		require.NoError(t, err)
+		require.Nil(t, swapped.reads.Load())
+	})
+}
+
+// A swappedIndex is one whose content an operator exchanges.
+type swappedIndex struct {
+	ope.Index
+	reads atomic.Pointer[ope.Index] // what reads see until the next commit
+}
+
+func (x *swappedIndex) Read(ctx context.Context, unit ope.Unit, from, to []byte, limit int) (ope.View, error) {
+	if old := x.reads.Load(); old != nil {
+		return (*old).Read(ctx, unit, from, to, limit)
+	}
+	return x.Index.Read(ctx, unit, from, to, limit)
+}
+
+func (x *swappedIndex) Commit(ctx context.Context, unit ope.Unit, cond ope.Condition, change ope.Change) (bool, error) {
+	x.reads.Store(nil)
+	return x.Index.Commit(ctx, unit, cond, change)
 }

@@ -8,11 +8,10 @@
 //
 // # Deviations
 //
-// The published scheme takes the middle of the gap and, when a gap is exhausted, encrypts the whole
-// index anew; under sorted input, that is over and over again. Here labels have 128 bits, a gap is
-// divided by what the turns of the insertion path so far make probable, and what is moved is what
-// is around the exhausted gap; sorted input and time series move nothing. [Options.Lambda] selects
-// the scheme as published.
+// The published scheme takes the middle of the gap. When a gap is exhausted, it encrypts the whole index again:
+// under sorted input, over and over. Here labels have 128 bits. A gap is divided by what the turns of the
+// insertion path so far make probable. Only what is around an exhausted gap is moved. Sorted input and time series
+// move nothing. [Options.Lambda] selects the scheme as published.
 //
 // # Clients
 //
@@ -29,7 +28,7 @@
 // coins (IND-OCPA; Kerschbaum and Schröpfer, CCS 2014, section 4). To who sees a copy of the index
 // at one time, the labels betray a part of the order of insertion, such as that a column was filled
 // in ascending order. [Scheme.Rebalance] wipes that out; do it after a bulk load. The identifier of
-// the scheme, which tells the domain, stands in the index in the clear.
+// the scheme, which names the domain, is in the index in the clear.
 //
 // Records are sealed, and a record that was altered or moved is refused. That the database returned
 // an older state, or hid records, is not noticed.
@@ -41,6 +40,7 @@
 package kerschbaum
 
 import (
+	"cmp"
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
@@ -50,17 +50,18 @@ import (
 	"sync"
 
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/internal/groupcommit"
 )
 
 // Options are the parameters of a scheme that have defaults. All clients of an index must have the
 // same Name and Lambda.
 type Options struct {
-	// Name tells the indexes that share an [ope.Index] apart, for example the id of a column. It
+	// Name distinguishes the indexes that share an [ope.Index], for example by the id of a column. It
 	// begins the name of every unit and is bound into every record. It has at most 40 bytes.
 	Name string
 
 	// Lambda, if it is not 0, selects the scheme as it was published: midpoints, labels of
-	// lambda*b+1 bits for domains of b bits, and everything encrypted anew when there is no room.
+	// lambda*b+1 bits for domains of b bits, and everything encrypted again when there is no room.
 	// It is at least 2, and the labels have at most 128 bits.
 	Lambda int
 
@@ -68,11 +69,10 @@ type Options struct {
 	// least 4096. A value takes at most 64 bytes.
 	CacheValues int
 
-	// Limit is how many distinct values the index takes before Encrypt returns [ope.ErrFull]; 0
-	// stands for 1,000,000, which make a unit of about 100 MB. Up to 1024 values are counted
-	// exactly by each client as of its last commit; more are estimated, with an error of some
-	// percent, and refused only when there are surely more than Limit: at about 9/8 of it. It is not
-	// a property of the index: each client keeps its own.
+	// Limit is how many distinct values the index takes before Encrypt returns [ope.ErrFull]; 0 stands for
+	// 1,000,000, which make a unit of about 100 MB. Up to 1024 values are counted exactly by each client as of its
+	// last commit. More are estimated, with an error of some percent. They are refused only when there are surely
+	// more than Limit: at about 9/8 of it. It is not a property of the index: each client keeps its own.
 	Limit int
 }
 
@@ -87,12 +87,10 @@ type Scheme struct {
 	recordKey ope.Key
 	tagInner  cipher.Block
 	tagOuter  cipher.Block
-	guards    guards
 
 	// Sizes, which tests make small.
 	page     int // elements that a read of an unknown part asks for
 	probes   int // parallel reads by which a gap that is not known to be empty is narrowed
-	batch    int // new values in a commit
 	chunk    int // elements in a commit of a pass, and at most in any; all clients must agree on it
 	window   int // elements that a relabelling moves in one commit
 	passPage int // elements that a pass reads at once
@@ -101,10 +99,8 @@ type Scheme struct {
 	known known
 	tally tally
 
-	queueMu    sync.Mutex
-	queue      []*request
-	committing bool
-	passing    chan struct{}
+	commits *groupcommit.Group[int64, spot]
+	passing chan struct{}
 
 	unitsMu sync.Mutex
 	units   map[uint64]*unit
@@ -131,24 +127,6 @@ type Stats struct {
 	Moved      int // values to which this client gave another label
 }
 
-// guards switches off what makes the protocol correct, each by itself, so that tests can tell
-// that they would notice. The zero value has everything on.
-type guards struct {
-	insertAnyGeneration  bool // an insertion is not conditional on the generation that it was placed in
-	insertOverOccupied   bool // an insertion is not conditional on its place being free
-	insertAnyNonce       bool // an insertion into many gaps is not conditional on these being empty
-	insertAnywhere       bool // the place of a value in its gap is random
-	insertAsKnown        bool // what was inserted is linked to what is next to it in the list by now
-	relabelAnyNonce      bool // a relabelling is not conditional on the window being as it was read
-	refreshAnyGeneration bool // what a read of another generation returns is mixed with what is known
-	rangeAnyGeneration   bool // a range reads on when the generation has changed
-	copyIntoOpen         bool // a copy is not conditional on the successor not being open yet
-	copyOverExisting     bool // a copy is not conditional on its label being free
-	openUnsealed         bool // the successor is filled and opened while the unit is still open
-	forgetRetired        bool // cleaning up removes the state of a retired unit
-	repeatUnknown        bool // a commit of unknown outcome is simply repeated
-}
-
 // New returns a client of the index for a domain. It reads and writes nothing: an index of another
 // scheme or key is noticed by the first call that uses it. Nil options are the defaults.
 func New(key ope.Key, d ope.Domain, index ope.Index, opts *Options) (*Scheme, error) {
@@ -165,12 +143,8 @@ func New(key ope.Key, d ope.Domain, index ope.Index, opts *Options) (*Scheme, er
 	if opts != nil {
 		o = *opts
 	}
-	if o.CacheValues == 0 {
-		o.CacheValues = 1_000_000
-	}
-	if o.Limit == 0 {
-		o.Limit = 1_000_000
-	}
+	o.CacheValues = cmp.Or(o.CacheValues, 1_000_000)
+	o.Limit = cmp.Or(o.Limit, 1_000_000)
 	switch {
 	case len(o.Name) > nameLimit:
 		return nil, fmt.Errorf("%w: the name has %d bytes, at most %d are allowed", ope.ErrParams, len(o.Name), nameLimit)
@@ -192,15 +166,16 @@ func New(key ope.Key, d ope.Domain, index ope.Index, opts *Options) (*Scheme, er
 	s := &Scheme{
 		id: id, name: o.Name, domain: d, rules: r, index: index, limit: o.Limit,
 		recordKey: key.Derive("kerschbaum", "record"),
-		probes:    63, chunk: 256, window: 200, passPage: passPage,
+		probes:    63, chunk: 256, window: 200, passPage: 1024,
 		known:   known{list: newList(r, o.CacheValues)},
 		passing: make(chan struct{}, 1),
 		units:   map[uint64]*unit{},
 	}
 	// What the values of a commit make a client read at once must fit into a quarter of its cache,
 	// or it would forget the neighbours of the first ones while it looks for those of the last.
-	s.batch = min(s.chunk, o.CacheValues/256)
-	s.page = min(512, o.CacheValues/(4*s.batch))
+	batch := min(s.chunk, o.CacheValues/256)
+	s.page = min(512, o.CacheValues/(4*batch))
+	s.commits = groupcommit.New(batch, s.put)
 	keys := key.Expand(64, "kerschbaum", "ciphertext")
 	s.tagInner, _ = aes.NewCipher(keys[:32]) // 32 bytes are a key
 	s.tagOuter, _ = aes.NewCipher(keys[32:])
@@ -227,16 +202,15 @@ func (s *Scheme) count(add func(*Stats)) {
 	add(&s.stats)
 }
 
-// A ciphertext is a label and a tag. The tag is what tells a stale ciphertext: with the epoch, it
-// holds the value, so that a ciphertext is good as long as this value is at this label, and is
-// never taken for that of a value that was put there later.
+// A ciphertext is a label and a tag. The tag shows whether a ciphertext is stale, since it holds the epoch and the
+// value. A ciphertext is good as long as this value is at this label. It is never taken for that of a value that
+// was put there later.
 //
 //	tag = AES_K2(AES_K1(label) xor (value || epoch || 0^32))
 const ciphertextSize = labelSize + aes.BlockSize
 
 func (s *Scheme) ciphertext(epoch uint64, x int64, c label) ope.Ciphertext {
-	out := make(ope.Ciphertext, ciphertextSize)
-	return s.putCiphertext(out, epoch, x, c)
+	return s.putCiphertext(make(ope.Ciphertext, ciphertextSize), epoch, x, c)
 }
 
 func (s *Scheme) putCiphertext(out ope.Ciphertext, epoch uint64, x int64, c label) ope.Ciphertext {
@@ -278,26 +252,18 @@ func (s *Scheme) Encrypt(ctx context.Context, x int64) (ope.Ciphertext, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if c := s.remembered(x); c != nil {
-		return c, nil
-	}
-	spots, err := s.submit(ctx, []int64{x})
-	if err != nil {
-		return nil, err
-	}
-	return s.ciphertext(spots[0].version.Epoch, x, spots[0].label), nil
-}
-
-// remembered returns the ciphertext of a value that the client knows, or nil.
-func (s *Scheme) remembered(x int64) ope.Ciphertext {
 	s.mu.Lock()
 	e, ok := s.known.list.find(x)
 	epoch := s.known.epoch
 	s.mu.Unlock()
-	if !ok {
-		return nil
+	if ok {
+		return s.ciphertext(epoch, x, e.label), nil
 	}
-	return s.ciphertext(epoch, x, e.label)
+	spots, err := s.commits.Do(ctx, []int64{x})
+	if err != nil {
+		return nil, err
+	}
+	return s.ciphertext(spots[0].version.Epoch, x, spots[0].label), nil
 }
 
 // EncryptBatch implements [ope.BatchEncrypter]. Some hundred new values share a commit. If it fails,
@@ -313,9 +279,7 @@ func (s *Scheme) EncryptBatch(ctx context.Context, xs []int64) ([]ope.Ciphertext
 		}
 	}
 	sorted := slices.Clone(xs)
-	if !slices.IsSorted(sorted) {
-		slices.Sort(sorted)
-	}
+	slices.Sort(sorted)
 	sorted = slices.Compact(sorted)
 	spots, err := s.spots(ctx, sorted)
 	if err != nil {
@@ -338,12 +302,11 @@ func (s *Scheme) EncryptBatch(ctx context.Context, xs []int64) ([]ope.Ciphertext
 // that are not there.
 func (s *Scheme) spots(ctx context.Context, values []int64) ([]spot, error) {
 	spots := make([]spot, len(values))
-	order := make([]int, 0, len(values)) // of insertion
-	medianFirst(len(values), func(i int) { order = append(order, i) })
+	order := medianFirst(make([]int, 0, len(values)), 0, len(values)) // of insertion
 	for {
 		missing, ok := s.find(values, spots, order)
 		if !ok {
-			continue // the version has changed meanwhile
+			continue // the version has changed
 		}
 		if len(missing) == 0 {
 			return spots, nil
@@ -352,7 +315,7 @@ func (s *Scheme) spots(ctx context.Context, values []int64) ([]spot, error) {
 		for n, i := range missing {
 			ask[n] = values[i]
 		}
-		got, err := s.submit(ctx, ask)
+		got, err := s.commits.Do(ctx, ask)
 		if err != nil {
 			return nil, err
 		}
@@ -363,7 +326,7 @@ func (s *Scheme) spots(ctx context.Context, values []int64) ([]spot, error) {
 }
 
 // find sets the spots of the values that the client remembers, and returns those of the order that
-// have none of the present version. It reports false if the version changes meanwhile.
+// have none of the present version. It reports false if the version changes in between.
 func (s *Scheme) find(values []int64, spots []spot, order []int) (missing []int, ok bool) {
 	const atOnce = 4096 // so that others need not wait for long
 	var version ope.Version
@@ -415,16 +378,12 @@ func (s *Scheme) Decrypt(ctx context.Context, c ope.Ciphertext) (int64, error) {
 		if err := s.connect(ctx); err != nil {
 			return 0, err
 		}
-		s.mu.Lock()
-		known = s.known.version()
-		s.mu.Unlock()
-		if known.Epoch > epoch {
+		if known, _ = s.version(); known.Epoch > epoch {
 			continue
 		}
 		if !at.less(label{1<<64 - 1, 1<<64 - 1}) || at.isZero() {
 			return 0, ope.ErrCiphertext
 		}
-		s.count(func(n *Stats) { n.RoundTrips++ })
 		p, err := s.read(ctx, known.Epoch, at, at.plus(label{0, 1}), 1)
 		if err != nil {
 			return 0, err

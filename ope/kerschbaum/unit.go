@@ -1,18 +1,20 @@
 package kerschbaum
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/internal/record"
 )
 
 // The units of an index are its epochs, numbered from 1. Unit 0, the root, holds nothing but the
-// number of an epoch, as its generation, from which the present one is found: it may lag behind,
+// number of an epoch, as its generation, from which the present one is found: it may be late,
 // never run ahead. Between name and epoch stands the number of a shard, so far always 0.
 
 // nameLimit leaves room for shard and epoch in the 64 bytes of a unit's name.
@@ -28,23 +30,24 @@ type unit struct {
 	sealer *record.Sealer
 }
 
-func (s *Scheme) unit(epoch uint64) (*unit, error) {
+// unit returns an epoch. Every name that [New] accepts has room for its number.
+func (s *Scheme) unit(epoch uint64) *unit {
 	s.unitsMu.Lock()
 	defer s.unitsMu.Unlock()
 	if u := s.units[epoch]; u != nil {
-		return u, nil
+		return u
 	}
 	name := ope.Unit(fmt.Sprintf("%s/%06x/%016x", s.name, 0, epoch))
 	sealer, err := record.New(s.recordKey, name)
 	if err != nil {
-		return nil, err
+		panic("kerschbaum: " + err.Error())
 	}
 	if len(s.units) > 8 { // more than a pass uses at a time
 		clear(s.units)
 	}
 	u := &unit{epoch, name, sealer}
 	s.units[epoch] = u
-	return u, nil
+	return u
 }
 
 // The records of a unit, in the order of their keys:
@@ -68,11 +71,7 @@ const (
 )
 
 func tailKey(kind byte, rest []byte) []byte {
-	key := make([]byte, 0, labelSize+1+len(rest))
-	for range labelSize {
-		key = append(key, 0xff)
-	}
-	return append(append(key, kind), rest...)
+	return slices.Concat(bytes.Repeat([]byte{0xff}, labelSize), []byte{kind}, rest)
 }
 
 func logKey(generation uint64) []byte {
@@ -117,7 +116,7 @@ func sealElement(u *unit, e element) ope.Record {
 
 func (s *Scheme) openElement(u *unit, r ope.Record) (element, error) {
 	c, ok := parseLabel(r.Key)
-	if _, high := s.rules.ends(); !ok || !c.less(high.label) {
+	if !ok || !c.less(s.rules.high().label) {
 		return element{}, fmt.Errorf("%w: the record %x of unit %q has no place there", ope.ErrIndex, r.Key, u.name)
 	}
 	b, err := u.sealer.Open(r.Key, r.Value, elementSize)
@@ -171,7 +170,7 @@ func openMoves(u *unit, r ope.Record) ([]move, error) {
 	return moves, nil
 }
 
-// corrupt tells which unit is not such as clients leave it.
+// corrupt names the unit that is not as clients leave it.
 func corrupt(u *unit, err error) error {
 	if errors.Is(err, errFull) {
 		return fmt.Errorf("%w: unit %q: %w", ope.ErrFull, u.name, err)
@@ -193,16 +192,9 @@ type page struct {
 	more     bool
 }
 
-func (p page) version() ope.Version {
-	return ope.Version{Epoch: p.unit.epoch, Generation: p.meta.Generation}
-}
-
 // read returns the elements with from <= label < to, at most limit of them.
 func (s *Scheme) read(ctx context.Context, epoch uint64, from, to label, limit int) (page, error) {
-	u, err := s.unit(epoch)
-	if err != nil {
-		return page{}, err
-	}
+	u := s.unit(epoch)
 	view, err := s.readRecords(ctx, u, from.bytes(), to.bytes(), limit)
 	if err != nil {
 		return page{}, err
@@ -235,13 +227,69 @@ func (s *Scheme) read(ctx context.Context, epoch uint64, from, to label, limit i
 	return p, nil
 }
 
-func (s *Scheme) readRecords(ctx context.Context, u *unit, from, to []byte, limit int) (ope.View, error) {
-	s.count(func(n *Stats) { n.Reads++ })
-	view, err := s.index.Read(ctx, u.name, from, to, limit)
-	if err != nil {
-		return view, fmt.Errorf("read unit %q: %w", u.name, err)
+// readHeader reads the header of a unit.
+func (s *Scheme) readHeader(ctx context.Context, u *unit) (page, error) {
+	return s.read(ctx, u.epoch, label{}, label{0, 1}, 1)
+}
+
+// readMeta reads what a unit is.
+func (s *Scheme) readMeta(ctx context.Context, u *unit) (ope.Meta, error) {
+	zero := label{}.bytes()
+	view, err := s.readRecords(ctx, u, zero, append(zero, 0), 1)
+	return view.Meta, err
+}
+
+// eachRecord calls do for the records with from <= key < to of a unit, and reads so many at once.
+func (s *Scheme) eachRecord(ctx context.Context, u *unit, from, to []byte, atOnce int, do func(ope.Record) error) error {
+	for {
+		view, err := s.readRecords(ctx, u, from, to, atOnce)
+		if err != nil {
+			return err
+		}
+		for _, r := range view.Records {
+			if err := do(r); err != nil {
+				return err
+			}
+			from = append(r.Key, 0)
+		}
+		if !view.More {
+			return nil
+		}
 	}
-	return view, nil
+}
+
+// readRecords reads a unit as it is now, which is not before what this client knew when it asked.
+//
+// On Cassandra a read may have seen a change that is not yet decided for all replicas, and the next one
+// miss it. So what is undecided is decided before an older answer counts as a unit that was put back.
+func (s *Scheme) readRecords(ctx context.Context, u *unit, from, to []byte, limit int) (ope.View, error) {
+	s.mu.Lock()
+	met := s.known.met && s.known.epoch == u.epoch
+	state, generation := s.known.state, s.known.generation
+	s.mu.Unlock()
+	for attempt := 0; ; attempt++ {
+		s.count(func(n *Stats) { n.Reads++; n.RoundTrips++ })
+		view, err := s.index.Read(ctx, u.name, from, to, limit)
+		if err != nil {
+			return view, fmt.Errorf("read unit %q: %w", u.name, err)
+		}
+		is := view.Meta
+		if !met || is.State >= state && is.Generation >= generation {
+			return view, nil
+		}
+		// A commit that changes nothing is applied if this is what the unit is.
+		same := ope.Condition{State: is.State, Generation: is.Generation, Nonce: &is.Nonce}
+		latest, err := s.commit(ctx, u, same, ope.Change{Meta: is})
+		if latest {
+			err = corrupt(u, fmt.Errorf("%w: it was put back to generation %d and state %d, and this client has seen %d and %d",
+				errCorrupt, is.Generation, is.State, generation, state))
+		} else if err == nil {
+			err = backOff(ctx, attempt)
+		}
+		if err != nil {
+			return ope.View{}, err
+		}
+	}
 }
 
 // commit makes a change. A commit of unknown outcome is reported as not applied: the caller reads
@@ -251,16 +299,6 @@ func (s *Scheme) commit(ctx context.Context, u *unit, cond ope.Condition, change
 	applied, err := s.index.Commit(ctx, u.name, cond, change)
 	if errors.Is(err, ope.ErrUnknownOutcome) && ctx.Err() == nil {
 		s.count(func(n *Stats) { n.Unknown++ })
-		if s.guards.repeatUnknown {
-			view, err := s.readRecords(ctx, u, nil, nil, 1)
-			if err != nil {
-				return false, err
-			}
-			change.Meta.Generation += view.Meta.Generation - cond.Generation
-			cond = ope.Condition{State: cond.State, Generation: view.Meta.Generation}
-			applied, err = s.index.Commit(ctx, u.name, cond, change)
-			return applied, err
-		}
 		return false, nil
 	}
 	if err != nil {

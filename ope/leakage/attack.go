@@ -10,19 +10,16 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 )
 
-// ErrNotDense is returned by [Sort] for a column that does not hold all of the values.
-var ErrNotDense = errors.New("leakage: the column does not hold as many distinct values as are known to occur")
-
 // Sort is the sorting attack of Naveed, Kamara and Wright (CCS 2015, on order-preserving columns).
 //
 // The adversary has a snapshot of a dense column and knows which values occur, for example every
-// day of a year: the i-th ciphertext is the i-th value. It never errs. A column with another number
-// of distinct ciphertexts than there are values is [ErrNotDense]; the order of values, and repeated
-// ones, make no difference.
+// day of a year: the i-th ciphertext is the i-th value. It never errs. It is an error if the column
+// has another number of distinct ciphertexts than there are values. The order of values, and
+// repeated ones, make no difference.
 func Sort(column []ope.Ciphertext, values []int64) ([]int64, error) {
 	c, v := groupCiphertexts(column), groupValues(values)
 	if len(c.values) != len(v.values) {
-		return nil, fmt.Errorf("%w: %d of %d", ErrNotDense, len(c.values), len(v.values))
+		return nil, fmt.Errorf("leakage: the column has %d distinct ciphertexts, and %d values are known to occur", len(c.values), len(v.values))
 	}
 	return c.guess(func(i int) int64 { return v.values[i] }), nil
 }
@@ -133,10 +130,9 @@ func Rank(column []ope.Ciphertext, quantile func(u float64) int64) []int64 {
 	})
 }
 
-// Unshift undoes the secret shift of a modular scheme as well as a snapshot lets it (mOPE,
-// Boldyreva, Chenette and O'Neill, CRYPTO 2011): it turns the ciphertexts, as numbers modulo the
-// size of their range, so that the least follows their widest gap, and returns them in the order of
-// the rows.
+// Unshift undoes the secret shift of a modular scheme as well as a snapshot lets it (mOPE, Boldyreva, Chenette and
+// O'Neill, CRYPTO 2011). It turns the ciphertexts, as numbers modulo the size of their range, so that the least
+// follows their widest gap. It returns them in the order of the rows.
 //
 // The adversary takes the widest gap for the one between the greatest and the least value. That is
 // right for columns that leave a part of their domain empty, and mostly wrong for columns that fill

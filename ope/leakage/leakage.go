@@ -1,4 +1,4 @@
-// Package leakage tells what a column of order-preserving ciphertexts gives away, by attacking it.
+// Package leakage shows what a column of order-preserving ciphertexts gives away, by attacking it.
 //
 // An attack is a pure function from what an adversary has, the ciphertexts of a column in the order
 // of its rows and some knowledge of the data, to a guess of every row's plaintext. [Share] compares
@@ -10,7 +10,7 @@
 //   - who knows how such values are distributed, from public statistics or a similar data set:
 //     [Rank], [Frequency], [Cumulative], [NonCrossing], and [Sort] where every value occurs;
 //   - who knows some rows: [Interpolate];
-//   - who sees the labels of a mutable scheme: [Trace], which tells the order of insertion.
+//   - who sees the labels of a mutable scheme: [Trace], which shows the order of insertion.
 //
 // All of them have one copy of the column, at rest: what Grubbs, Ristenpart and Shmatikov (HotOS
 // 2017) call a snapshot. A server that also sees queries and writes has these attacks and more.
@@ -88,14 +88,6 @@ func Near(tolerance float64) func(truth, guess int64) bool {
 	return func(truth, guess int64) bool { return float64(distance(truth, guess)) <= tolerance }
 }
 
-// NearRelative returns the test whether a guess is at most part times the value away from it. It
-// means something only for quantities whose zero does, such as salaries, not for dates.
-func NearRelative(part float64) func(truth, guess int64) bool {
-	return func(truth, guess int64) bool {
-		return float64(distance(truth, guess)) <= part*float64(distance(truth, 0))
-	}
-}
-
 // Bits returns by how many bits a value, the guess narrows down the values more than the adversary
 // could have without ciphertexts: the mean of
 //
@@ -106,7 +98,7 @@ func NearRelative(part float64) func(truth, guess int64) bool {
 // negative where the guesses are worse than the prior one.
 //
 // This is an operational measure, simpler than mutual information: it counts the bits that a guess
-// at one value has right, not what guesses at several values tell together.
+// at one value has right, not what guesses at several values show together.
 func Bits(truth, guesses []int64, prior int64) float64 {
 	mustMatch(truth, guesses)
 	if len(truth) == 0 {
@@ -171,7 +163,7 @@ type groups[T any] struct {
 	rows   int
 }
 
-// grouped sorts rows by compare, which first must agree with where it tells two apart: it saves most
+// grouped sorts rows by compare, which first must agree with where it distinguishes two: it saves most
 // of the comparisons of byte strings.
 func grouped[T any](rows []T, first func(T) uint64, compare func(a, b T) int) groups[T] {
 	type place struct {

@@ -97,8 +97,6 @@ func TestShareAndBits(t *testing.T) {
 	require.Equal(t, 0.75, Share(truth, guesses, Near(10)))
 	require.Equal(t, 0.75, Share(truth, guesses, Near(math.Ldexp(1, 63))))
 	require.Equal(t, 1.0, Share(truth, guesses, Near(math.Ldexp(1, 64))))
-	require.Equal(t, 0.5, Share(truth, guesses, NearRelative(0.01)))
-	require.Equal(t, 0.75, Share(truth, guesses, NearRelative(0.1)))
 	require.Equal(t, 0.0, Share(nil, nil, Exactly))
 	require.Panics(t, func() { Share(truth, nil, Exactly) })
 
@@ -155,7 +153,7 @@ func TestSortReadsDenseColumns(t *testing.T) {
 	require.Equal(t, days, guesses)
 
 	_, err = Sort(column, known[:10])
-	require.ErrorIs(t, err, ErrNotDense)
+	require.ErrorContains(t, err, "10")
 	guesses, err = Sort(nil, nil)
 	require.NoError(t, err)
 	require.Empty(t, guesses)
@@ -293,24 +291,20 @@ func TestInterpolateRefusesContradictions(t *testing.T) {
 func TestRankMeetsItsOrderStatistics(t *testing.T) {
 	const n, columns = 2000, 50
 	r := rand.New(rand.NewPCG(6, 6))
-	domain, value := 0.0, 0.0
+	domain := 0.0
 	for range columns {
 		xs := uniform(r, million, n)
 		guesses := Rank(plainly(xs), Uniform(million))
 		domain += Share(xs, guesses, Near(0.01*(1<<20))) / columns
-		value += Share(xs, guesses, NearRelative(0.01)) / columns
 	}
-	wantDomain, wantValue := 0.0, 0.0
+	wantDomain := 0.0
 	for i := 1; i <= n; i++ {
 		law := distuv.Beta{Alpha: float64(i), Beta: float64(n + 1 - i)}
 		u := float64(i) / (n + 1)
 		wantDomain += (law.CDF(min(u+0.01, 1)) - law.CDF(max(u-0.01, 0))) / n
-		wantValue += (law.CDF(min(u/0.99, 1)) - law.CDF(u/1.01)) / n
 	}
 	require.InDelta(t, 0.75, wantDomain, 0.01)
-	require.InDelta(t, 0.41, wantValue, 0.01)
 	require.InDelta(t, wantDomain, domain, 0.06)
-	require.InDelta(t, wantValue, value, 0.06)
 }
 
 // It reads order only, so that it reads as much whatever the scheme.

@@ -1,46 +1,10 @@
 package leakage
 
 import (
-	"cmp"
 	"math"
-	"slices"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 )
-
-// Frequency is frequency analysis, as old as al-Kindi and put to columns of a database by Naveed,
-// Kamara and Wright (CCS 2015, on deterministic columns).
-//
-// The adversary has a snapshot and an auxiliary set of values of the same kind: the i-th most
-// frequent ciphertext is the i-th most frequent value. Among equally frequent ones the order
-// decides, which an adversary against deterministic encryption would not have. Ciphertexts beyond
-// the number of values are guessed to be the rarest value.
-//
-// No assignment has to be solved. Naveed et al. also assign by minimising the sum of
-// |frequency - frequency|^p over all assignments, for a p >= 1; that is a cost of one real number
-// against another, convex in their difference, and exchanging two assignments that cross never
-// lowers it, so that sorting both sides is a minimum (Lacharité and Paterson, IACR ePrint
-// 2015/1158). It is the assignment of greatest likelihood, too.
-//
-// It panics if aux is empty.
-func Frequency(column []ope.Ciphertext, aux []int64) []int64 {
-	mustHaveAux(aux)
-	c, v := groupCiphertexts(column), groupValues(aux)
-	byCount := func(counts []int) []int {
-		order := make([]int, len(counts))
-		for i := range order {
-			order[i] = i
-		}
-		slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(counts[j], counts[i]) })
-		return order
-	}
-	rarest := byCount(v.counts)
-	guess := make([]int64, len(c.values))
-	for place, i := range byCount(c.counts) {
-		guess[i] = v.values[rarest[min(place, len(rarest)-1)]]
-	}
-	return c.guess(func(i int) int64 { return guess[i] })
-}
 
 // Cumulative is the cumulative attack of Naveed, Kamara and Wright (CCS 2015, on order-preserving
 // columns of low density).
@@ -188,7 +152,7 @@ func assignDual(n, m int, cost func(i, j int) float64) (to []int, row, column []
 // n is at most m.
 func align(n, m int, cost func(i, j int) float64) []int {
 	// least[j] is the cost of the rows so far with the last of them at or before column j-1. Row i
-	// is at or behind column i, and leaves n-1-i columns to those behind it.
+	// is at or after column i, and leaves n-1-i columns to those after it.
 	least := make([]float64, m+1)
 	taken := make([][]uint64, n) // bit j-i of row i: the least cost up to column j has row i at j
 	for i := range n {

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"gonum.org/v1/gonum/stat/distuv"
 	"pgregory.net/rapid"
 
 	"github.com/rangecrypt/rangecrypt/ope"
@@ -131,52 +130,6 @@ func TestAlignFindsTheOnlyFreePlaces(t *testing.T) {
 	}
 }
 
-// The theorem of Lacharité and Paterson: sorting by frequency has the least cost of all
-// assignments, for any p >= 1.
-func TestFrequencyIsTheLeastAssignment(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.IntRange(1, 7).Draw(t, "distinct")
-		var rows, aux []int64
-		for x := range int64(n) {
-			rows = append(rows, slices.Repeat([]int64{x}, rapid.IntRange(1, 9).Draw(t, "rows"))...)
-			aux = append(aux, slices.Repeat([]int64{100 + x}, rapid.IntRange(1, 9).Draw(t, "aux"))...)
-		}
-		p := rapid.SampledFrom([]float64{1, 2, 3.5}).Draw(t, "p")
-		c, v := groupValues(rows), groupValues(aux)
-		cost := func(i, j int) float64 { return math.Pow(math.Abs(c.frequency(i)-v.frequency(j)), p) }
-		guesses := Frequency(plainly(rows), aux)
-		sum := 0.0
-		for i, x := range c.values {
-			sum += cost(i, int(guesses[slices.Index(rows, x)]-100))
-		}
-		require.InDelta(t, total(assign(n, n, cost), cost), sum, 1e-9)
-	})
-}
-
-// Of two values with the probabilities p and 1-p, all of n rows are read if the more probable one
-// is in the majority, and none if it is not: a binomial probability.
-func TestFrequencyReadsTheMajority(t *testing.T) {
-	const n, p, columns = 25, 0.6, 4000
-	aux := []int64{1, 1, 1, 2, 2} // 1 with p
-	r := rand.New(rand.NewPCG(13, 13))
-	all := 0
-	for range columns {
-		xs := make([]int64, n)
-		for i := range xs {
-			xs[i] = 2
-			if r.Float64() < p {
-				xs[i] = 1
-			}
-		}
-		share := Share(xs, Frequency(plainly(xs), aux), Exactly)
-		require.Contains(t, []float64{0, 1}, share)
-		all += int(share)
-	}
-	majority := 1 - distuv.Binomial{N: n, P: p}.CDF(n/2)
-	require.InDelta(t, 0.846, majority, 0.001)
-	require.InDelta(t, majority, float64(all)/columns, 5*math.Sqrt(majority*(1-majority)/columns))
-}
-
 // ages are drawn by how many of every thousand have an age, a bump with a long tail.
 func ages(r *rand.Rand, n int) []int64 {
 	xs := make([]int64, n)
@@ -187,17 +140,15 @@ func ages(r *rand.Rand, n int) []int64 {
 }
 
 // The published effect: ages of most records are read with the help of another hospital's data,
-// though not every age occurs in both; frequencies alone read few.
+// though not every age occurs in both.
 func TestCumulativeReadsAges(t *testing.T) {
 	r := rand.New(rand.NewPCG(14, 14))
 	xs, aux := ages(r, 5000), ages(r, 20000)
 	column := encrypt(t, linear(t, 1, ope.Uint8), xs)
 	cumulative := Share(xs, Cumulative(column, aux), Exactly)
 	nonCrossing := Share(xs, NonCrossing(column, aux), Exactly)
-	frequency := Share(xs, Frequency(column, aux), Exactly)
 	require.Greater(t, cumulative, 0.8)
 	require.Greater(t, nonCrossing, 0.8)
-	require.Less(t, frequency, 0.3)
 }
 
 func TestAttacksWithTheColumnItselfReadAll(t *testing.T) {
@@ -214,7 +165,7 @@ func TestAttacksWithTheColumnItselfReadAll(t *testing.T) {
 // More ciphertexts than values, or fewer, or one only.
 func TestMatchingOfUnequalSizes(t *testing.T) {
 	column := plainly([]int64{10, 20, 30, 30, 40})
-	for _, attack := range []func([]ope.Ciphertext, []int64) []int64{Cumulative, NonCrossing, Frequency} {
+	for _, attack := range []func([]ope.Ciphertext, []int64) []int64{Cumulative, NonCrossing} {
 		for _, aux := range [][]int64{{7}, {7, 8}, {7, 8, 9, 9, 10, 11, 12, 13}} {
 			guesses := attack(column, aux)
 			require.Len(t, guesses, 5)

@@ -68,11 +68,11 @@ func Adaptive(low, high *big.Int, s Turns) (label *big.Int, below, above Turns) 
 
 // Trace reads from the labels of a mutable encoding in which order their values were inserted.
 //
-// The adversary has a snapshot and the placing rule, which is public. Where a rule makes a label of
-// its two neighbours only, the label says which they were: the first value of all has the label
-// that the rule gives in the empty range from low to high, the first one below it the label that
-// the rule gives in the gap below, and so on. That is the binary search tree that the insertions
-// built, and in it every value came after its ancestors. [Traced] counts what this tells.
+// The adversary has a snapshot and the placing rule, which is public. Where a rule makes a label of its two
+// neighbours only, the label says which they were. The first value of all has the label that the rule gives in the
+// empty range from low to high. The first one below it has the label that the rule gives in the gap below, and so
+// on. That is the binary search tree that the insertions built, and in it every value came after its ancestors.
+// [Traced] counts what this shows.
 //
 // It returns the parent of each row: the row that came last among those that came before it
 // provably, -1 for the first value of all. A row is its own parent if nothing is known: the label
@@ -81,7 +81,7 @@ func Adaptive(low, high *big.Int, s Turns) (label *big.Int, below, above Turns) 
 //
 // Kerschbaum and Schröpfer prove security only for what an adversary sees of values inserted in an
 // order that is not secret (IND-OCPA), so this contradicts no theorem. A re-encryption pass that
-// inserts the values anew, in an order of its own, makes the trace that of the pass.
+// inserts the values again, in an order of its own, makes the trace that of the pass.
 func Trace[S any](labels []ope.Ciphertext, low, high *big.Int, state S, place Placing[S]) []int {
 	g := groupCiphertexts(labels)
 	first := make([]int, len(g.values)) // row of each group
@@ -133,7 +133,7 @@ func Trace[S any](labels []ope.Ciphertext, low, high *big.Int, state S, place Pl
 }
 
 // Traced returns the share of all pairs of rows of which parents, as [Trace] returns them for rows
-// with distinct labels, tell which came first: those of a row and its ancestor. For values inserted
+// with distinct labels, show which came first: those of a row and its ancestor. For values inserted
 // in random order it is small, 2((n+1)H(n) - 2n) / (n(n-1)/2) with the harmonic number H, as the mean
 // path in a random search tree (Knuth, The Art of Computer Programming, section 6.2.2); for values
 // inserted in order it is 1.

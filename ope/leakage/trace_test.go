@@ -102,7 +102,7 @@ func searchTree(values []int64) float64 {
 	return float64(pairs(values)) / (n * (n - 1) / 2)
 }
 
-// Random insertion tells of few pairs which came first, as many as a random search tree has
+// Random insertion shows of few pairs which came first, as many as a random search tree has
 // ancestors on average.
 func TestTraceOfRandomInsertion(t *testing.T) {
 	const n, trees = 1000, 100

@@ -31,12 +31,6 @@ func benchmarkDomain(b *testing.B, makeScheme MakeFunc, d ope.Domain) {
 			f(b, s)
 		})
 	}
-	must := func(b *testing.B, err error) {
-		if err != nil {
-			b.Fatal(err)
-		}
-	}
-
 	run("Encrypt", func(b *testing.B, s ope.Scheme) {
 		for b.Loop() {
 			_, err := s.Encrypt(ctx, uniform(d, random.Uint64()))
@@ -54,38 +48,18 @@ func benchmarkDomain(b *testing.B, makeScheme MakeFunc, d ope.Domain) {
 			must(b, err)
 		}
 	})
-	run("Decrypt", func(b *testing.B, s ope.Scheme) {
-		cs := make([]ope.Ciphertext, len(xs))
-		for i, x := range xs {
-			c, err := s.Encrypt(ctx, x)
-			must(b, err)
-			cs[i] = c
-		}
-		if !is[ope.Immutable](s) { // the last of them may have moved the others
-			for i, x := range xs {
-				c, err := s.Encrypt(ctx, x)
-				must(b, err)
-				cs[i] = c
-			}
-		}
-		i := 0
-		for b.Loop() {
-			_, err := s.Decrypt(ctx, cs[i%len(cs)])
-			must(b, err)
-			i++
-		}
-	})
+	run("Decrypt", func(b *testing.B, s ope.Scheme) { benchmarkDecrypt(b, s, xs) })
 	run("Intervals", func(b *testing.B, s ope.Scheme) {
-		i := 0
-		for b.Loop() {
+		for i := 0; b.Loop(); i++ {
 			lo, hi := xs[i%len(xs)], xs[(i+1)%len(xs)]
 			_, err := s.Intervals(ctx, min(lo, hi), max(lo, hi))
 			must(b, err)
-			i++
 		}
 	})
-	batch := func(name string, xs []int64) {
-		run(fmt.Sprintf("Batch%s%d", name, len(xs)), func(b *testing.B, s ope.Scheme) {
+	sorted := slices.Sorted(slices.Values(xs))
+	for i, name := range []string{"BatchShuffled", "BatchSorted"} {
+		xs := [][]int64{xs, sorted}[i]
+		run(fmt.Sprintf("%s%d", name, len(xs)), func(b *testing.B, s ope.Scheme) {
 			e, ok := s.(ope.BatchEncrypter)
 			if !ok {
 				b.Skip("not an ope.BatchEncrypter")
@@ -97,13 +71,35 @@ func benchmarkDomain(b *testing.B, makeScheme MakeFunc, d ope.Domain) {
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(xs)), "ns/value")
 		})
 	}
-	batch("Shuffled", xs)
-	sorted := slices.Sorted(slices.Values(xs))
-	batch("Sorted", sorted)
+}
+
+func benchmarkDecrypt(b *testing.B, s ope.Scheme, xs []int64) {
+	cs := make([]ope.Ciphertext, len(xs))
+	rounds := 1
+	if !is[ope.Immutable](s) {
+		rounds = 2 // the last values of the first round may have moved the others
+	}
+	for range rounds {
+		for i, x := range xs {
+			c, err := s.Encrypt(ctx, x)
+			must(b, err)
+			cs[i] = c
+		}
+	}
+	for i := 0; b.Loop(); i++ {
+		_, err := s.Decrypt(ctx, cs[i%len(cs)])
+		must(b, err)
+	}
+}
+
+func must(b *testing.B, err error) {
+	if err != nil {
+		b.Fatal(err)
+	}
 }
 
 // BenchmarkValues measures single calls of the scheme with values that are uniform on a domain of 2^n
-// values: ciphertexts appended, and decrypted. The name stands behind "Append/" and "Decrypt/".
+// values: ciphertexts appended, and decrypted. The name follows "Append/" and "Decrypt/".
 func BenchmarkValues(b *testing.B, name string, s interface {
 	ope.Scheme
 	ope.Appender

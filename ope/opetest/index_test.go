@@ -3,7 +3,6 @@ package opetest
 import (
 	"bytes"
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -13,19 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestMemoryIndex(t *testing.T) {
-	TestIndex(t, func(testing.TB) ope.Index { return NewIndex() })
-}
-
 // A writer that follows the contract gets through every fault, so the suite holds under them.
 func TestLinearizableUnderFaults(t *testing.T) {
-	for _, fault := range []Fault{LostBefore, LostAfter, Late} {
+	for _, fault := range []Fault{LostBefore, LostAfter} {
 		ix := NewIndex()
 		ix.Inject(func(_ context.Context, op Op) Fault {
 			if op.Commit && op.N%3 == 0 {
 				return fault
 			}
-			ix.Release()
 			return None
 		})
 		checkLinearizable(t, ix)
@@ -211,13 +205,11 @@ func TestFaults(t *testing.T) {
 		fault   Fault
 		err     error
 		applied bool
-		later   bool // applied after Release
 	}{
-		{None, nil, true, true},
-		{Fail, ErrInjected, false, false},
-		{LostBefore, ope.ErrUnknownOutcome, false, false},
-		{LostAfter, ope.ErrUnknownOutcome, true, true},
-		{Late, ope.ErrUnknownOutcome, false, true},
+		{None, nil, true},
+		{Fail, ErrInjected, false},
+		{LostBefore, ope.ErrUnknownOutcome, false},
+		{LostAfter, ope.ErrUnknownOutcome, true},
 	} {
 		ix := NewIndex()
 		var ops []Op
@@ -231,39 +223,17 @@ func TestFaults(t *testing.T) {
 		ix.Inject(nil)
 		has := func() bool { return len(read(t, ix, "u", nil, nil, 0).Records) == 1 }
 		require.Equal(t, c.applied, has(), "fault %d", c.fault)
-		released := ix.Release()
-		require.Equal(t, c.fault == Late, released == 1)
-		require.Equal(t, c.later, has(), "fault %d", c.fault)
-		require.Zero(t, ix.Release(), "a commit is released once")
-		require.Equal(t, c.later, ix.Commits() == 1)
+		require.Equal(t, c.applied, ix.Commits() == 1)
 	}
 }
 
 func TestFaultsOfReads(t *testing.T) {
-	for _, fault := range []Fault{Fail, LostBefore, LostAfter, Late} {
+	for _, fault := range []Fault{Fail, LostBefore, LostAfter} {
 		ix := NewIndex()
 		ix.Inject(func(context.Context, Op) Fault { return fault })
 		_, err := ix.Read(ctx, "u", nil, nil, 0)
 		require.ErrorIs(t, err, ErrInjected)
-		require.Zero(t, ix.Release())
 	}
-}
-
-func TestLateCommitMeetsItsConditionAgain(t *testing.T) {
-	ix := NewIndex()
-	ix.Inject(func(_ context.Context, op Op) Fault {
-		if op.N == 1 {
-			return Late
-		}
-		return None
-	})
-	key := []byte("late")
-	_, err := ix.Commit(ctx, "u", ope.Condition{}, ope.Change{Puts: []ope.Record{{Key: key}}, Meta: opened})
-	require.ErrorIs(t, err, ope.ErrUnknownOutcome)
-	clear(key) // the held change is a copy
-	require.True(t, commit(t, ix, "u", ope.Condition{}, put))
-	require.Equal(t, 1, ix.Release())
-	wantView(t, read(t, ix, "u", nil, nil, 0), opened, false, "a")
 }
 
 func TestHookMayBlockAndUseTheIndex(t *testing.T) {
@@ -281,16 +251,4 @@ func TestHookMayBlockAndUseTheIndex(t *testing.T) {
 	defer cancel()
 	_, err := ix.Read(ctx, "u", nil, nil, 0)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-}
-
-func TestMemoryIndexIsStrict(t *testing.T) {
-	ix := NewIndex()
-	_, err := ix.Read(ctx, ope.Unit(strings.Repeat("u", 65)), nil, nil, 0)
-	require.Error(t, err)
-	_, err = ix.Commit(ctx, "u", ope.Condition{}, ope.Change{Puts: append(records("a"), records("a")...)})
-	require.Error(t, err)
-	require.True(t, commit(t, ix, "u", ope.Condition{}, ope.Change{Meta: ope.Meta{State: ope.StateSealed}}))
-	_, err = ix.Commit(ctx, "u", ope.Condition{State: ope.StateSealed}, ope.Change{Meta: opened})
-	require.Error(t, err)
-	require.False(t, errors.Is(err, ope.ErrUnknownOutcome))
 }

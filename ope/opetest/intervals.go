@@ -34,7 +34,7 @@ func checkIntervals(tb testing.TB, p *probe) {
 		}
 	}
 	rapid.Check(tb, func(t *rapid.T) {
-		lo, hi := Bounds(p.d).Draw(t, "lo"), Bounds(p.d).Draw(t, "hi")
+		lo, hi := boundOf(p.d).Draw(t, "lo"), boundOf(p.d).Draw(t, "hi")
 		xs := append(rapid.SliceOfN(Values(p.d), 1, 8).Draw(t, "xs"), p.d.Min, p.d.Max)
 		for _, bound := range []int64{lo, hi} {
 			for _, x := range []int64{bound - 1, bound, bound + 1} { // wrapping around is harmless
@@ -99,7 +99,7 @@ func checkWholeDomain(tb testing.TB, p *probe) {
 				tb.Fatalf("the interval of the whole domain starts at the ciphertext of %d", xs[i])
 			}
 			if bytes.Equal(end, plus(c, 1)) {
-				tb.Fatalf("the interval of the whole domain ends behind the ciphertext of %d", xs[i])
+				tb.Fatalf("the interval of the whole domain ends after the ciphertext of %d", xs[i])
 			}
 		}
 	}

@@ -56,7 +56,7 @@ func checkRange(tb testing.TB, p *probe) {
 	p.entries(tb, math.MinInt64, math.MaxInt64, xs)
 	p.entries(tb, math.MaxInt64, math.MinInt64, nil)
 	rapid.Check(tb, func(t *rapid.T) {
-		lo, hi := Bounds(p.d).Draw(t, "lo"), Bounds(p.d).Draw(t, "hi")
+		lo, hi := boundOf(p.d).Draw(t, "lo"), boundOf(p.d).Draw(t, "hi")
 		p.entries(t, lo, hi, between(xs, lo, hi))
 	})
 	for range p.Scheme.(ope.Mutable).Range(ctx, p.d.Min, p.d.Max) {
@@ -82,7 +82,7 @@ func checkModel(tb testing.TB, p *probe) {
 				add(x, p.encrypt(t, x))
 			},
 			"Range": func(t *rapid.T) {
-				lo, hi := Bounds(p.d).Draw(t, "lo"), Bounds(p.d).Draw(t, "hi")
+				lo, hi := boundOf(p.d).Draw(t, "lo"), boundOf(p.d).Draw(t, "hi")
 				p.entries(t, lo, hi, between(slices.Sorted(maps.Keys(values)), lo, hi))
 			},
 			"Rebalance": func(t *rapid.T) {
@@ -146,7 +146,7 @@ func checkRebalance(tb testing.TB, p *probe) {
 	moved := 0
 	for i, e := range before {
 		if after[i].Version.Epoch <= e.Version.Epoch {
-			tb.Fatalf("Rebalance took the version from %v to %v; the epoch rises when the whole index is written anew", e.Version, after[i].Version)
+			tb.Fatalf("Rebalance took the version from %v to %v; the epoch rises when the whole index is rewritten", e.Version, after[i].Version)
 		}
 		if bytes.Equal(e.Ciphertext, after[i].Ciphertext) {
 			continue // decrypts to its value, as entries has checked

@@ -13,7 +13,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Schemes that are meant to fail leave no files behind and need no minimal examples.
+	// Schemes that are meant to fail leave no files and need no minimal examples.
 	flag.Set("rapid.nofailfile", "true")
 	flag.Set("rapid.shrinktime", "1ms")
 	os.Exit(m.Run())
@@ -95,7 +95,7 @@ func TestBrokenSchemesFail(t *testing.T) {
 		{linear, "batch of nothing is an error", "Batch"},
 		{linear, "batch shares capacity", "Batch"},
 		{linear, "batch shares duplicates", "Batch"},
-		{linear, "batch does not tell the position", "BatchOutsideDomain"},
+		{linear, "batch does not name the position", "BatchOutsideDomain"},
 		{linear, "batch returns some beside an error", "BatchOutsideDomain"},
 		{linear, "batch skips what it cannot encrypt", "BatchOutsideDomain"},
 		{linear, "interval misses the last", "Intervals"},

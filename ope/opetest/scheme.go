@@ -183,7 +183,7 @@ func (p *probe) encrypt(t rapid.TB, x int64) ope.Ciphertext {
 }
 
 // settle returns the ciphertexts of xs as they are once all xs are encrypted: those of a mutable
-// scheme may move meanwhile.
+// scheme may move during that.
 func (p *probe) settle(t rapid.TB, xs []int64) []ope.Ciphertext {
 	t.Helper()
 	cs := make([]ope.Ciphertext, len(xs))
@@ -278,7 +278,7 @@ func checkOrder(tb testing.TB, p *probe) {
 		return
 	}
 	rapid.Check(tb, func(t *rapid.T) {
-		inOrder(t, Ascending(p.d, 12).Draw(t, "xs"))
+		inOrder(t, ascending(p.d, 12).Draw(t, "xs"))
 	})
 }
 
@@ -679,7 +679,7 @@ func checkBatchOutsideDomain(tb testing.TB, p *probe) {
 					tb.Fatalf("the error of EncryptBatch shows the value %d: %v", bad, err)
 				}
 				if !regexp.MustCompile(`\b` + strconv.Itoa(at) + `\b`).MatchString(err.Error()) {
-					tb.Fatalf("the error of EncryptBatch does not tell the position %d of the value outside the domain: %v", at, err)
+					tb.Fatalf("the error of EncryptBatch does not name the position %d of the value outside the domain: %v", at, err)
 				}
 			}
 		}

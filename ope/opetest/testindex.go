@@ -16,7 +16,7 @@ import (
 )
 
 // TestIndex checks every sentence of the contract of [ope.Index]. newIndex returns an index that
-// may hold units already: the test makes up names of its own, and leaves its units behind.
+// may hold units already: the test makes up names of its own, and does not delete its units.
 func TestIndex(t *testing.T, newIndex func(tb testing.TB) ope.Index) {
 	for _, c := range indexChecks {
 		t.Run(c.name, func(t *testing.T) { c.run(t, newIndex(t)) })

@@ -234,7 +234,7 @@ func (t *toy) EncryptBatch(ctx context.Context, xs []int64) ([]ope.Ciphertext, e
 		var err error
 		if buf, err = t.AppendEncrypt(buf, x); err != nil {
 			switch t.bug {
-			case "batch does not tell the position":
+			case "batch does not name the position":
 				return nil, err
 			case "batch returns some beside an error":
 				return cs[:i], fmt.Errorf("value %d: %w", i, err)
@@ -328,7 +328,7 @@ func (t *toy) Intervals(_ context.Context, lo, hi int64) ([]ope.Interval, error)
 	return []ope.Interval{one(a, t.d.Span()), one(0, b)}, nil
 }
 
-// mutableToy hands out labels halfway between neighbours and labels everything anew where there
+// mutableToy hands out labels halfway between neighbours and labels everything again where there
 // is no room. A ciphertext is epoch (2 bytes), generation (2 bytes) and label (4 bytes).
 type mutableToy struct {
 	d   ope.Domain

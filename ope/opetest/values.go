@@ -22,8 +22,8 @@ func Values(d ope.Domain) *rapid.Generator[int64] {
 	)
 }
 
-// Ascending generates 1 to n distinct values of the domain, ascending.
-func Ascending(d ope.Domain, n int) *rapid.Generator[[]int64] {
+// ascending generates 1 to n distinct values of the domain, ascending.
+func ascending(d ope.Domain, n int) *rapid.Generator[[]int64] {
 	return rapid.Map(rapid.SliceOfN(Values(d), 1, n), func(xs []int64) []int64 {
 		xs = slices.Clone(xs)
 		slices.Sort(xs)
@@ -31,8 +31,8 @@ func Ascending(d ope.Domain, n int) *rapid.Generator[[]int64] {
 	})
 }
 
-// Bounds generates bounds of ranges: values in the domain, beside it, and far from it.
-func Bounds(d ope.Domain) *rapid.Generator[int64] {
+// boundOf generates bounds of ranges: values in the domain, beside it, and far from it.
+func boundOf(d ope.Domain) *rapid.Generator[int64] {
 	beside := []int64{math.MinInt64, math.MaxInt64, d.Min, d.Max}
 	if d.Min > math.MinInt64 {
 		beside = append(beside, d.Min-1)

@@ -10,9 +10,9 @@ import (
 	"math/bits"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/internal/groupcommit"
 	"github.com/rangecrypt/rangecrypt/ope/internal/record"
 )
 
@@ -26,15 +26,15 @@ type IndexedOptions struct {
 	// [Options.AllowSmallRange].
 	AllowSmallRange bool
 
-	// TargetsOnly keeps of the pairs that are drawn only those of the values that were asked for.
-	// By default all are kept, and then the function is one of full RUS, whatever the order in
-	// which values come. With TargetsOnly it is not: the law of the ciphertexts depends on the
-	// order of insertion. (On a domain of four and a range of ten the law is at a total variation
-	// of 0.20 to 0.23 from full RUS, and for ascending and descending order at 0.26 from each
-	// other.) In exchange the index has one record a value instead of about 24 for 10,000 values of
-	// 32 bits and 68 for 64 bits.
+	// TargetsOnly keeps of the pairs that are drawn only those of the values that were asked for. By default all
+	// are kept, and then the law of the function is that of the keyed form, full RUS between the ends, whatever
+	// the order in which values come. With TargetsOnly it is not: the law of the ciphertexts depends on the order
+	// of insertion. (An example has four values between the ends, and ten ciphertexts for them. There the law is
+	// at a total variation of 0.20 to 0.23 from full RUS. Those of ascending and descending order are at 0.26 from
+	// each other.) In exchange the index has one record a value. By default it has about 24 for 10,000 values of
+	// 32 bits, and 68 for 64 bits.
 	//
-	// So the default fills a unit, of [UnitValues] pairs, with some 48,000 values of 32 bits, or
+	// So the default fills a unit, of 1,000,000 pairs, with some 48,000 values of 32 bits, or
 	// 15,000 of 64 bits; TargetsOnly does with 1,000,000. Set it for columns that grow beyond that,
 	// or take [New], which has no index to fill. It cannot be changed later.
 	TargetsOnly bool
@@ -45,15 +45,15 @@ type IndexedOptions struct {
 	CacheValues int
 
 	// Coins are the random bytes that ciphertexts are drawn from; nil stands for crypto/rand. Set it
-	// to reproduce a run. Whoever knows these bytes knows the plaintexts. It is read ahead, by one
+	// to reproduce a run. Who knows these bytes knows the plaintexts. It is read ahead, by one
 	// goroutine at a time.
 	Coins io.Reader
 }
 
-// UnitValues is how many pairs a unit of an index may hold. Values that need more are [ope.ErrFull];
+// unitValues is how many pairs a unit of an index may hold. Values that need more are [ope.ErrFull];
 // what is in a full unit is found as before. By default a value takes more than one pair: see
 // [IndexedOptions.TargetsOnly].
-const UnitValues = 1_000_000
+const unitValues = 1_000_000
 
 // Indexed is the scheme as Waage et al. 2016, section 3.2.1, modify it: an order-preserving
 // function by random subrange selection and random uniform sampling (Wozniak et al. 2013) that is
@@ -61,9 +61,9 @@ const UnitValues = 1_000_000
 // ciphertext are kept in a unit of an [ope.Index]; the server sees the ciphertexts and sealed
 // plaintexts.
 //
-// A ciphertext is for ever once it was given, so that it may be a row key; but unlike that of the
-// keyed scheme it is not a function of the key: who loses the index loses the ciphertexts that
-// were not yet given, and every writer needs the index.
+// A ciphertext is for ever once it was given, so it may be a row key. But it is not a function of the key, as that
+// of the keyed scheme is. Who loses the index loses the ciphertexts that were not yet given, and every writer
+// needs the index.
 //
 // Any number of clients, in any number of processes, may share a unit. Every new ciphertext is
 // committed under the condition that the unit has not changed since its neighbours were read,
@@ -84,21 +84,22 @@ type Indexed struct {
 	cache    int
 	parallel int // most reads of one round trip
 	page     int // most records of one read
-	pause    func(ctx context.Context, refused int, took time.Duration) error
 
-	queueMu sync.Mutex
-	queue   []*request
-	working bool
+	endsMu sync.Mutex
+	room   [2]pair // what a unit that is opened leaves room for; see Restore
+
+	commits *groupcommit.Group[wish, u192]
 
 	mu    sync.RWMutex
 	known pairs
 	open  bool // the unit has a header that is ours
 	// The view: what is known of the unit as it was under a nonce. It has a number, so that what
-	// was known in an earlier one can be told by it.
+	// was known in an earlier one can be recognised by it.
 	view    uint32
 	nonce   ope.Nonce
 	counted bool // count is of this view
 	count   int
+	least   int // pairs that the unit has, since commits of this client were acknowledged
 	// Whether the view can be taken for the present state: nobody else seems to write.
 	alone bool
 	lot   int // values to look up for one commit
@@ -148,7 +149,7 @@ func NewIndexed(key ope.Key, d ope.Domain, index ope.Index, unit ope.Unit, opts 
 		return nil, fmt.Errorf("%w: a cache of %d values, need at least 1000", ope.ErrParams, o.CacheValues)
 	}
 	if o.CacheValues == 0 {
-		o.CacheValues = UnitValues
+		o.CacheValues = unitValues
 	}
 	if o.Coins == nil {
 		o.Coins = rand.Reader
@@ -162,11 +163,13 @@ func NewIndexed(key ope.Key, d ope.Domain, index ope.Index, unit ope.Unit, opts 
 	if err != nil {
 		return nil, err
 	}
-	return &Indexed{
+	s := &Indexed{
 		id: id, domain: d, bits: rangeBits, keep: !o.TargetsOnly,
 		index: index, unit: unit, sealer: sealer, coins: drawFrom(o.Coins),
-		limit: UnitValues, cache: o.CacheValues, parallel: 32, page: 32, pause: pause, lot: 8,
-	}, nil
+		limit: unitValues, cache: o.CacheValues, parallel: 32, page: 32, lot: 8,
+	}
+	s.commits = groupcommit.New(commonTurn, s.encrypt)
+	return s, nil
 }
 
 // ID implements [ope.Scheme], for example "wozniak-indexed/1 domain=[0,255] range=72 keep=all".
@@ -220,15 +223,12 @@ func (s *Indexed) Encrypt(ctx context.Context, x int64) (ope.Ciphertext, error) 
 	if c, ok := s.cached(s.domain.Offset(x)); ok {
 		return s.bytes(c), nil
 	}
-	cs, err := s.group(ctx, []uint64{s.domain.Offset(x)})
+	cs, err := s.commits.Do(ctx, []wish{{x: s.domain.Offset(x)}})
 	if err != nil {
 		return nil, err
 	}
 	return s.bytes(cs[0]), nil
 }
-
-// batchCommon is how many values of a batch are encrypted before others take their turn.
-const batchCommon = 1024
 
 // EncryptBatch implements [ope.BatchEncrypter]. It commits in parts, between which other callers take
 // their turn; after an error some values may have got their ciphertexts.
@@ -236,22 +236,20 @@ func (s *Indexed) EncryptBatch(ctx context.Context, xs []int64) ([]ope.Ciphertex
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	offsets := make([]uint64, len(xs))
+	wishes := make([]wish, len(xs))
 	for i, x := range xs {
 		if !s.domain.Contains(x) {
 			return nil, fmt.Errorf("value at position %d: %w", i, s.outside())
 		}
-		offsets[i] = s.domain.Offset(x)
+		wishes[i].x = s.domain.Offset(x)
 	}
-	cs := make([]ope.Ciphertext, 0, len(xs))
-	for part := range slices.Chunk(offsets, batchCommon) {
-		found, err := s.group(ctx, part)
-		if err != nil {
-			return nil, err
-		}
-		for _, c := range found {
-			cs = append(cs, s.bytes(c))
-		}
+	found, err := s.commits.Do(ctx, wishes)
+	if err != nil {
+		return nil, err
+	}
+	cs := make([]ope.Ciphertext, len(xs))
+	for i, c := range found {
+		cs[i] = s.bytes(c)
 	}
 	return cs, nil
 }
@@ -301,12 +299,11 @@ func (s *Indexed) Decrypt(ctx context.Context, c ope.Ciphertext) (int64, error) 
 // Intervals implements [ope.Scheme]. It reads, at most once if the bounds' neighbours are
 // remembered, and never writes.
 //
-// A bound that was never encrypted has no ciphertext; the interval then reaches to the next value
-// outside [lo, hi] that has one. So it holds exactly the values in [lo, hi] of all that are
-// encrypted by now, and it goes on to hold all of [lo, hi], whatever is encrypted later; but a
-// value outside [lo, hi] that is encrypted later for the first time may fall into it. Whoever keeps
-// an interval compares what was found in it with [lo, hi] after decrypting. Bounds that were
-// encrypted have exact intervals for good.
+// A bound that was never encrypted has no ciphertext; the interval then reaches to the next value outside [lo, hi]
+// that has one. Of all values that are encrypted by now, it holds exactly those in [lo, hi]. It goes on to hold
+// all of [lo, hi], whatever is encrypted later. But a value outside [lo, hi] may fall into it, if it is encrypted
+// later for the first time. Who keeps an interval compares what was found in it with [lo, hi] after decrypting.
+// Bounds that were encrypted have exact intervals for good.
 func (s *Indexed) Intervals(ctx context.Context, lo, hi int64) ([]ope.Interval, error) {
 	d, ok := s.domain.Intersect(lo, hi)
 	if !ok {
@@ -413,6 +410,9 @@ func (s *Indexed) sealHeader(count int, min, max u192) ope.Record {
 // readHeader reads the number of pairs and the ends of the domain. It reports false if the unit
 // was never opened.
 func (s *Indexed) readHeader(ctx context.Context) (meta ope.Meta, count int, ends [2]pair, open bool, err error) {
+	s.mu.RLock()
+	least := s.least
+	s.mu.RUnlock()
 	v, err := s.index.Read(ctx, s.unit, headerKey, []byte{0, 0}, 1)
 	if err != nil {
 		return meta, 0, ends, false, s.fail("read", err)
@@ -427,12 +427,15 @@ func (s *Indexed) readHeader(ctx context.Context) (meta ope.Meta, count int, end
 	if err != nil {
 		return meta, 0, ends, false, err
 	}
-	if v.Meta.State != ope.StateOpen {
+	if v.Meta.State != ope.StateOpen || v.Meta.Generation != 0 {
 		return meta, 0, ends, false, fmt.Errorf("%w: unit %q is closed", ope.ErrIndex, s.unit)
 	}
 	ends[0] = pair{x: 0, c: fromBytes(b[8 : 8+s.size()])}
 	ends[1] = pair{x: s.domain.Span(), c: fromBytes(b[8+s.size():])}
-	return v.Meta, int(binary.BigEndian.Uint64(b)), ends, true, nil
+	if count = int(binary.BigEndian.Uint64(b)); count < least {
+		return meta, 0, ends, false, fmt.Errorf("%w: unit %q was put back: it has %d records and had %d", ope.ErrIndex, s.unit, count, least)
+	}
+	return v.Meta, count, ends, true, nil
 }
 
 // ready makes sure that the unit is ours, and reports whether it was ever opened.
@@ -482,15 +485,11 @@ func (s *Indexed) putAll(ps []pair) error {
 	return nil
 }
 
-// remember is putAll for those who only read. They leave more in the cache than the worker does, and
-// while it works they drop nothing, since that may be what it has just looked up: it makes room
-// itself, and would else look things up for ever.
+// remember is putAll for those who only read. They leave more in the cache than the worker does. While it works
+// they drop nothing, since it may have just looked that up, and would look it up for ever. It makes room itself.
 func (s *Indexed) remember(ps []pair) error {
 	if s.known.n > 2*s.cache {
-		s.queueMu.Lock()
-		working := s.working
-		s.queueMu.Unlock()
-		if working {
+		if s.commits.Callers() > 0 {
 			return nil
 		}
 		s.known.thin()

@@ -6,125 +6,65 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	mathrand "math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/ope"
 )
 
-// Group commit: callers queue up, and one worker at a time serves all who wait. It is a goroutine
-// of its own, since a caller may leave while others wait; it ends with the queue.
+// commonTurn is how many values are encrypted before other callers take their turn.
+const commonTurn = 1024
 
-type request struct {
-	xs   []uint64
-	ctx  context.Context // of the caller, to learn that it has left
-	cs   []u192
-	err  error
-	done chan struct{}
+// A wish is a value that a caller wants to have a ciphertext, or the given one if that fits.
+type wish struct {
+	x     uint64
+	given *u192
 }
 
-func (s *Indexed) group(ctx context.Context, xs []uint64) ([]u192, error) {
-	if err := ctx.Err(); err != nil {
+// encrypt returns the ciphertexts of the values, once all are in the index.
+func (s *Indexed) encrypt(ctx context.Context, wishes []wish) ([]u192, error) {
+	done := make(map[uint64]u192, len(wishes))
+	left := make([]uint64, 0, len(wishes))
+	given := make(map[uint64]u192)
+	for _, w := range wishes {
+		if w.given != nil {
+			given[w.x] = *w.given
+		}
+		if _, twice := done[w.x]; !twice {
+			done[w.x] = u192{}
+			left = append(left, w.x)
+		}
+	}
+	if err := s.encryptAll(ctx, left, given, done); err != nil {
 		return nil, err
 	}
-	r := &request{xs: xs, ctx: ctx, done: make(chan struct{})}
-	s.queueMu.Lock()
-	s.queue = append(s.queue, r)
-	if !s.working {
-		s.working = true
-		go s.work()
+	cs := make([]u192, len(wishes))
+	for i, w := range wishes {
+		cs[i] = done[w.x]
 	}
-	s.queueMu.Unlock()
-	select {
-	case <-r.done:
-		return r.cs, r.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-func (s *Indexed) work() {
-	for {
-		s.queueMu.Lock()
-		rs := s.queue
-		s.queue = nil
-		s.working = len(rs) > 0
-		s.queueMu.Unlock()
-		if len(rs) == 0 {
-			return
-		}
-		s.serve(rs)
-		// A record that cannot be read must not fail those who do not need it.
-		for _, r := range rs {
-			if len(rs) > 1 && r.err != nil && r.ctx.Err() == nil {
-				s.serve([]*request{r})
-			}
-			close(r.done)
-		}
-	}
-}
-
-// serve encrypts the values of all requests, as long as one of the callers waits.
-func (s *Indexed) serve(rs []*request) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(rs[0].ctx))
-	defer cancel()
-	var waiting sync.WaitGroup
-	waiting.Add(len(rs))
-	for _, r := range rs {
-		stop := context.AfterFunc(r.ctx, waiting.Done)
-		defer func() {
-			if stop() {
-				waiting.Done()
-			}
-		}()
-	}
-	go func() { waiting.Wait(); cancel() }()
-
-	var xs []uint64
-	for _, r := range rs {
-		xs = append(xs, r.xs...)
-	}
-	found, err := s.encrypt(ctx, xs)
-	for _, r := range rs {
-		if r.err = err; err != nil {
-			continue
-		}
-		r.cs = make([]u192, len(r.xs))
-		for i, x := range r.xs {
-			r.cs[i] = found[x]
-		}
-	}
+	return cs, nil
 }
 
 // commitRecords is how many records a commit may have before no further value goes into it. Those of
 // one value stay together, and are at most some 200.
 const commitRecords = 256
 
-// encrypt returns the ciphertexts of xs, once all are in the index.
-func (s *Indexed) encrypt(ctx context.Context, xs []uint64) (map[uint64]u192, error) {
-	done := make(map[uint64]u192, len(xs))
-	left := make([]uint64, 0, len(xs))
-	for _, x := range xs {
-		if _, twice := done[x]; !twice {
-			done[x] = u192{}
-			left = append(left, x)
-		}
-	}
+// encryptAll sets done for what is left. What is given is taken, where it fits.
+func (s *Indexed) encryptAll(ctx context.Context, left []uint64, given, done map[uint64]u192) error {
 	for refused := 0; ; {
 		start := time.Now()
 		open, err := s.ready(ctx)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		var applied bool
 		if !open {
 			applied, err = s.openUnit(ctx)
 		} else {
 			var p *plan
-			if p, err = s.locate(ctx, &left, done); err == nil && p == nil {
-				return done, nil
+			if p, err = s.locate(ctx, &left, given, done); err == nil && p == nil {
+				return nil
 			}
 			if err == nil {
 				applied, err = s.commit(ctx, p)
@@ -138,13 +78,15 @@ func (s *Indexed) encrypt(ctx context.Context, xs []uint64) (map[uint64]u192, er
 		}
 		switch {
 		case err != nil:
-			return nil, err
+			return err
 		case applied:
 			refused = 0
 		default:
 			refused++
-			if err := s.pause(ctx, refused, time.Since(start)); err != nil {
-				return nil, err
+			// Where many clients write, one that waits as long as an attempt takes lets another through.
+			took := max(time.Since(start), 100*time.Microsecond)
+			if err := pause.For(ctx, pause.Grown(took, min(64*took, time.Second), refused-1)); err != nil {
+				return err
 			}
 		}
 	}
@@ -153,7 +95,7 @@ func (s *Indexed) encrypt(ctx context.Context, xs []uint64) (map[uint64]u192, er
 // openUnit draws the ciphertexts of the ends of the domain and opens the unit with them, unless
 // another client does.
 func (s *Indexed) openUnit(ctx context.Context) (bool, error) {
-	cmin, cmax, err := ends(s.domain.Span(), s.bits, s.coins)
+	cmin, cmax, err := s.drawEnds()
 	if err != nil {
 		return false, err
 	}
@@ -170,7 +112,7 @@ func (s *Indexed) openUnit(ctx context.Context) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.adopt(nonce)
-	s.open, s.counted, s.count, s.alone = true, true, len(all), true
+	s.open, s.counted, s.count, s.least, s.alone = true, true, len(all), len(all), true
 	s.stats.Pairs += len(all)
 	if err := s.putAll(all); err != nil {
 		return false, err
@@ -222,7 +164,7 @@ type plan struct {
 // locate drops from the front of left what the index has already, and plans a commit of the first
 // of the others as soon as their neighbours are known in one view. It returns nil when nothing is
 // left.
-func (s *Indexed) locate(ctx context.Context, left *[]uint64, done map[uint64]u192) (*plan, error) {
+func (s *Indexed) locate(ctx context.Context, left *[]uint64, given, done map[uint64]u192) (*plan, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.alone {
@@ -255,7 +197,7 @@ func (s *Indexed) locate(ctx context.Context, left *[]uint64, done map[uint64]u1
 			return nil, nil
 		}
 		if len(unknown) == 0 && s.counted {
-			return s.plan(lot)
+			return s.plan(lot, given)
 		}
 		s.mu.Unlock()
 		_, err := s.search(ctx, unknown, true)
@@ -268,7 +210,7 @@ func (s *Indexed) locate(ctx context.Context, left *[]uint64, done map[uint64]u1
 
 // plan draws ciphertexts for the first of the values, as many as fit in a commit. It is called with
 // the lock held.
-func (s *Indexed) plan(lot []uint64) (*plan, error) {
+func (s *Indexed) plan(lot []uint64, given map[uint64]u192) (*plan, error) {
 	p := &plan{nonce: s.nonce, count: s.count}
 	for _, x := range lot {
 		low, high := s.known.around(x)
@@ -285,13 +227,14 @@ func (s *Indexed) plan(lot []uint64) (*plan, error) {
 			continue
 		}
 		var drawn []pair
-		err := between(*low, *high).sample(x, s.coins, func(d uint64, c u192) {
+		if c, some := given[x]; some && (pair{x: x, c: c}).fits(*low, *high) {
+			drawn = []pair{{x: x, c: c}}
+		} else if err := between(*low, *high).sample(x, s.coins, func(d uint64, c u192) {
 			s.stats.Samplings++
 			if s.keep || d == x {
 				drawn = append(drawn, pair{x: d, c: c})
 			}
-		})
-		if err != nil {
+		}); err != nil {
 			return nil, err
 		}
 		if p.count+len(drawn) > s.limit {
@@ -324,22 +267,8 @@ func (s *Indexed) commit(ctx context.Context, p *plan) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// The view goes on, since what has changed is known.
-	s.nonce, s.count = nonce, p.count
+	s.nonce, s.count, s.least = nonce, p.count, p.count
 	s.stats.Pairs += p.fresh.n
 	s.lot = max(8, min(2*len(p.targets), commitRecords, s.cache/8))
 	return true, s.putAll(slices.Collect(p.fresh.all))
-}
-
-// pause waits before another attempt, by chance as long as the last one took or longer, the more
-// the more often it was refused: where many clients write, one that waits lets another through.
-func pause(ctx context.Context, refused int, took time.Duration) error {
-	longest := min(max(took, 100*time.Microsecond)<<min(refused-1, 6), time.Second)
-	t := time.NewTimer(mathrand.N(longest))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

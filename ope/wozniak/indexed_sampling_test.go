@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// script is draws that follow a given path; what comes behind its end is 0. Run from the empty path
+// script is draws that follow a given path; what comes after its end is 0. Run from the empty path
 // on, with next after each run, it takes every path there is.
 type script struct {
 	path []uint64
@@ -203,7 +203,7 @@ func TestEndsLeaveRoom(t *testing.T) {
 	}
 }
 
-// Coins are exactly uniform below any bound, as far as 10 sigma tell.
+// Coins are exactly uniform below any bound, as far as 10 sigma show.
 func TestDrawsAreUniform(t *testing.T) {
 	draw := drawFrom(rand.NewChaCha8([32]byte{1}))
 	for _, last := range []uint64{0, 1, 2, 4, 6, 255, 256, 300} {
@@ -260,6 +260,9 @@ func TestSamplingsOfTheFirst(t *testing.T) {
 // What 10,000 uniform values of 32 bits cost: the counts of 20 runs of an independent program for
 // the same procedure were 269,208 samplings for targets only and 239,587 for all pairs, a run.
 func TestSamplingsOfManyValues(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it computes for long, in one goroutine")
+	}
 	const runs, values = 2, 10_000
 	for _, c := range []struct {
 		targets       bool

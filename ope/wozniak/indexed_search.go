@@ -27,10 +27,10 @@ type page struct {
 // search reads until it knows the gaps of all xs, each as it was at one instant after the call. With
 // follow, the view becomes that of the last answer, with all that is known of it.
 //
-// A page from the left neighbour that is known is enough where most pairs are remembered. Otherwise,
-// and when it was not, further pages start at places between the neighbours: half of them evenly
-// spread, for what is known least, and half ever closer to the neighbours, since the range halves
-// with every draw and is crowded at some places and empty at others.
+// A page from the left neighbour that is known is enough where most pairs are remembered. Otherwise, and when it
+// was not, further pages start at places between the neighbours. Half of them are evenly spread, for what is known
+// least. Half come ever closer to the neighbours, since the range halves with every draw: it is crowded at some
+// places and empty at others.
 func (s *Indexed) search(ctx context.Context, xs []uint64, follow bool) (map[uint64]gap, error) {
 	found := make(map[uint64]gap, len(xs))
 	xs = slices.Sorted(slices.Values(xs))
@@ -177,7 +177,7 @@ func (s *Indexed) read(ctx context.Context, pages []*page, header bool) error {
 	}
 	work()
 	wg.Wait()
-	// Those that were cancelled tell less than what cancelled them.
+	// The error that cancelled the others says more than theirs.
 	var first error
 	for _, err := range failures {
 		if err != nil && (first == nil || errors.Is(first, context.Canceled)) {

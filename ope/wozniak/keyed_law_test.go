@@ -76,13 +76,32 @@ func schemeLaw(n, r int) functions {
 			}
 		}
 	}
-	for rmin := 0; rmin <= r-n; rmin++ {
-		for rmax := rmin + n - 1; rmax < r; rmax++ {
-			finish(rmin, rmax, big.NewRat(1, 2*int64(r-n+1)*int64(r-(rmin+n-1)))) // r_min first
-			finish(rmin, rmax, big.NewRat(1, 2*int64(r-n+1)*int64(rmax-n+2)))     // r_max first
+	forSubranges(n, r, finish)
+	return law
+}
+
+// paperLaw is the law of full RUS in RSS, where the ends of the domain are not chosen first (Wozniak
+// et al. 2013, without the modification of Waage et al. 2016).
+func paperLaw(n, r int) functions {
+	law := functions{}
+	finish := func(rmin, rmax int, p *big.Rat) {
+		list, ps := rus(n, rmin, rmax)
+		for i, f := range list {
+			law.add(fmt.Sprint(f), new(big.Rat).Mul(p, ps[i]))
 		}
 	}
+	forSubranges(n, r, finish)
 	return law
+}
+
+// forSubranges yields what RSS selects, with probabilities.
+func forSubranges(n, r int, yield func(rmin, rmax int, p *big.Rat)) {
+	for rmin := 0; rmin <= r-n; rmin++ {
+		for rmax := rmin + n - 1; rmax < r; rmax++ {
+			yield(rmin, rmax, big.NewRat(1, 2*int64(r-n+1)*int64(r-(rmin+n-1)))) // r_min first
+			yield(rmin, rmax, big.NewRat(1, 2*int64(r-n+1)*int64(rmax-n+2)))     // r_max first
+		}
+	}
 }
 
 // pValue is that of Pearson's test of the counts against a law, with neighbouring cells merged up to
@@ -184,8 +203,11 @@ func TestKeyedLawOfSchemes(t *testing.T) {
 				counts[fmt.Sprint(f)]++
 			}
 			requireLaw(t, counts, schemeLaw(c.n, 1<<c.bits))
+			require.Less(t, pValue(t, counts, paperLaw(c.n, 1<<c.bits)), 1e-12, "full RUS in RSS is another law")
 		})
 	}
+	// What the package comment says of the two laws.
+	require.InDelta(t, 0.1327, distance(schemeLaw(5, 8), paperLaw(5, 8)), 0.0005)
 }
 
 // What sample draws is floor(U n) for the digits that docs/format.md gives to U, for nodes of every size,
@@ -413,7 +435,7 @@ func TestKeyedSlack(t *testing.T) {
 	}
 }
 
-// One ciphertext, seen with those of both ends of the domain, tells something of where its plaintext is, but
+// One ciphertext, seen with those of both ends of the domain, shows something of where its plaintext is, but
 // not as much as that it were in proportion.
 func TestWhatOneCiphertextTells(t *testing.T) {
 	statistical(t)

@@ -2,13 +2,8 @@ package wozniak
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
-	"math"
 	"math/bits"
-	"math/rand/v2"
-	"runtime"
-	"slices"
 	"strings"
 	"testing"
 
@@ -160,27 +155,9 @@ func TestKeyedIntervalsAtTheEnds(t *testing.T) {
 	require.Equal(t, ope.Ciphertext(append(bytes.Repeat([]byte{0xff}, 9), 0)), ivs[0].End)
 }
 
-// Batches large enough for several goroutines: sorted or not, with duplicates and both ends.
 func TestKeyedLargeBatch(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	for _, d := range []ope.Domain{{Min: -20000, Max: 20000}, {Min: 3, Max: 5}, ope.Int32} {
-		s := makeKeyed(nil)(t, d)
-		r := rand.New(rand.NewPCG(7, 8))
-		xs := make([]int64, 3*batchPart+17)
-		for i := range xs {
-			xs[i] = d.At(r.Uint64N(d.Span() + 1))
-		}
-		xs[100], xs[200], xs[300], xs[400] = d.Max, d.Min, d.Max, d.Min
-		for range 2 {
-			cs, err := s.(ope.BatchEncrypter).EncryptBatch(t.Context(), xs)
-			require.NoError(t, err)
-			for i := 0; i < len(xs); i += 7 {
-				c, err := s.Encrypt(t.Context(), xs[i])
-				require.NoError(t, err)
-				require.Equal(t, c, cs[i], "value %d", i)
-			}
-			slices.Sort(xs)
-		}
+		vectortest.LargeBatch(t, makeKeyed(nil)(t, d).(vectortest.Scheme), 3*batchPart+17)
 	}
 }
 
@@ -188,40 +165,14 @@ func TestKeyedAllocations(t *testing.T) {
 	for _, d := range []ope.Domain{ope.Int8, ope.Int32, ope.Int64} {
 		s, err := New(vectortest.Key(t, 1), d, nil)
 		require.NoError(t, err)
-		c, err := s.Encrypt(t.Context(), 17)
-		require.NoError(t, err)
-		buf, ctx := make([]byte, 0, 24), t.Context()
-		require.Zero(t, testing.AllocsPerRun(200, func() { buf, _ = s.AppendEncrypt(buf[:0], 17) }))
-		require.Zero(t, testing.AllocsPerRun(200, func() { s.Decrypt(ctx, c) }))
-		require.LessOrEqual(t, testing.AllocsPerRun(200, func() { c, _ = s.Encrypt(ctx, 17) }), 1.)
+		vectortest.Allocations(t, s)
 	}
 }
 
 func FuzzKeyedOrder(f *testing.F) {
-	f.Add(int64(0), int64(1), int64(-5), uint64(10), uint8(64))
-	f.Add(int64(math.MaxInt64), int64(math.MinInt64), int64(math.MinInt64), uint64(math.MaxUint64), uint8(192))
-	f.Add(int64(3), int64(3), int64(0), uint64(255), uint8(8))
-	f.Fuzz(func(t *testing.T, x, y, low int64, span uint64, rangeBits uint8) {
-		room := uint64(math.MaxInt64) - uint64(low) // how far the domain can reach up
-		d := ope.Domain{Min: low, Max: int64(uint64(low) + min(span, room))}
-		s, err := New(vectortest.Key(t, 5), d, &Options{RangeBits: int(rangeBits), AllowSmallRange: true})
-		if err != nil {
-			t.Skip(err)
-		}
-		cx, errX := s.Encrypt(t.Context(), x)
-		cy, errY := s.Encrypt(t.Context(), y)
-		if (errX == nil) != d.Contains(x) || (errY == nil) != d.Contains(y) {
-			t.Fatal("the domain is not what is encrypted")
-		}
-		if errX != nil || errY != nil {
-			return
-		}
-		if got, want := bytes.Compare(cx, cy), cmp.Compare(x, y); got != want {
-			t.Fatalf("compare %d and %d: %d", x, y, got)
-		}
-		if back, err := s.Decrypt(t.Context(), cx); err != nil || back != x {
-			t.Fatalf("%d decrypts to %d, %v", x, back, err)
-		}
+	key := vectortest.Key(f, 5)
+	vectortest.FuzzOrder(f, func(d ope.Domain, rangeBits int) (vectortest.Scheme, error) {
+		return New(key, d, &Options{RangeBits: rangeBits, AllowSmallRange: true})
 	})
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope/internal/vectortest"
 )
 
-var update = flag.Bool("update", false, "write the vector file anew; only before a version is released")
+var update = flag.Bool("update", false, "write the vector file again; only before a version is released")
 
 const keyedVectors = "../../testdata/vectors/wozniak-1.json"
 

@@ -113,7 +113,7 @@ func (s *pairs) put(p pair) bool {
 			s.chunks = append(s.chunks, chunkOf([]pair{p}))
 			return true
 		}
-		o = spot{o.chunk - 1, len(s.chunks[o.chunk-1].pairs)} // behind the last
+		o = spot{o.chunk - 1, len(s.chunks[o.chunk-1].pairs)} // after the last
 	}
 	ps := slices.Insert(s.chunks[o.chunk].pairs, o.i, p)
 	s.chunks[o.chunk] = chunkOf(ps)

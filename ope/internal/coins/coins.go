@@ -1,6 +1,5 @@
-// Package coins turns a key into random words that are found again by their label: the coins of
-// a stateless scheme (boldyreva, keyed wozniak), which has to toss the same ones for a node of its tree
-// every time.
+// Package coins turns a key into random words that are found again by their label. They are the coins of a
+// stateless scheme (boldyreva, keyed wozniak), which must toss the same ones for a node of its tree every time.
 //
 // A block is 128 bits, named by a tag, two words u and v, and a counter:
 //

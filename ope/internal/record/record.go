@@ -1,7 +1,7 @@
-// Package record seals the values of the records that a stateful scheme keeps in an [ope.Index],
-// and binds each to its unit and key: whoever holds the database cannot alter a record, nor copy
-// it to another key or unit, without the reader noticing. What is not noticed is a record that was
-// removed, or replaced by an older value of the same key.
+// Package record seals the values of the records that a stateful scheme keeps in an [ope.Index]. Each is bound to
+// its unit and key. Who holds the database cannot alter a record, nor copy it to another key or unit, without the
+// reader noticing. What is not noticed is a record that was removed, or replaced by an older value of the same
+// key.
 //
 // A sealed value is longer than its plaintext by [Overhead], whatever the plaintext: a scheme
 // whose plaintexts have one length shows nothing by lengths.
@@ -75,10 +75,10 @@ func (s *Sealer) Seal(key, plaintext []byte) []byte {
 }
 
 // Open returns the plaintext, of the given size, of the record with a key. An error is
-// [ope.ErrIndex] and tells the place of the record, never what it holds.
+// [ope.ErrIndex] and names the place of the record, never what it holds.
 func (s *Sealer) Open(key, sealed []byte, size int) ([]byte, error) {
 	if len(sealed) == 0 || sealed[0] != format {
-		return nil, s.refuse(key, newer(sealed))
+		return nil, s.refuse(key, newer(sealed, format))
 	}
 	if len(sealed) != Overhead+size {
 		return nil, s.refuse(key, fmt.Sprintf("has %d bytes, need %d", len(sealed), Overhead+size))
@@ -90,45 +90,103 @@ func (s *Sealer) Open(key, sealed []byte, size int) ([]byte, error) {
 	return plaintext, nil
 }
 
-// SealHeader returns the value of the record that tells what a unit is: it names the key and the
-// scheme in the clear, so that a client with another of either learns which it needs, and seals
-// the plaintext.
-func (s *Sealer) SealHeader(key []byte, scheme string, plaintext []byte) []byte {
-	out := append([]byte{format}, s.id...)
-	out = append(out, byte(len(scheme)>>8), byte(len(scheme)))
-	out = append(out, scheme...)
-	return append(out, s.Seal(append(key[:len(key):len(key)], out...), plaintext)...)
+// Headers have formats of their own. Format 2, which is written:
+//
+//	offset  bytes
+//	0       1    format, 2
+//	1       16   key ID
+//	17      n    a sealed value as above, whose associated data goes on with the bytes before it
+//
+// Its plaintext is the length of the scheme's identifier, 2 bytes, the identifier, as many zeros as
+// make these a multiple of [headerPad], and the header's content. Format 1 has the length and
+// the identifier in the clear, after the key ID, and seals the content alone.
+const (
+	headerClear  = 1
+	headerSealed = 2
+
+	// headerPad is more than every identifier of ours takes, so that lengths show nothing of them.
+	headerPad = 128
+)
+
+// SealHeader returns the value of the record that says what a unit is. It names the key, so that a
+// client with another one learns that, and seals the scheme, whose identifier has the bounds of the
+// domain, together with the content.
+func (s *Sealer) SealHeader(key []byte, scheme string, content []byte) []byte {
+	out := append([]byte{headerSealed}, s.id...)
+	plaintext := make([]byte, padded(scheme), padded(scheme)+len(content))
+	binary.BigEndian.PutUint16(plaintext, uint16(len(scheme)))
+	copy(plaintext[2:], scheme)
+	return append(out, s.Seal(append(key[:len(key):len(key)], out...), append(plaintext, content...))...)
 }
 
-// OpenHeader returns the plaintext, of the given size, of the header with a key. A unit of another
-// scheme, key or format is [ope.ErrIndex], and the error tells which.
+// padded returns how many bytes of a header's plaintext an identifier takes.
+func padded(scheme string) int { return (2 + len(scheme) + headerPad - 1) / headerPad * headerPad }
+
+// OpenHeader returns the content, of the given size, of the header with a key. A unit of another
+// scheme, key or format is [ope.ErrIndex], and the error says which.
 func (s *Sealer) OpenHeader(key []byte, scheme string, sealed []byte, size int) ([]byte, error) {
-	if len(sealed) == 0 || sealed[0] != format {
-		return nil, s.refuse(key, newer(sealed))
-	}
-	const fixed = 1 + headerID + 2
-	if len(sealed) < fixed {
+	const fixed = 1 + headerID
+	switch {
+	case len(sealed) == 0 || sealed[0] != headerClear && sealed[0] != headerSealed:
+		return nil, s.refuse(key, newer(sealed, headerSealed))
+	case len(sealed) < fixed:
 		return nil, s.refuse(key, "is cut short")
 	}
-	end := fixed + int(binary.BigEndian.Uint16(sealed[fixed-2:]))
-	if len(sealed) < end {
+	ours := subtle.ConstantTimeCompare(sealed[1:fixed], s.id) == 1
+	if sealed[0] == headerClear {
+		return s.openClear(key, scheme, sealed, size, ours)
+	}
+	if !ours {
+		return nil, fmt.Errorf("%w: unit %q was written under another key, or by another scheme than %q", ope.ErrIndex, s.unit, scheme)
+	}
+	plaintext, err := s.Open(append(key[:len(key):len(key)], sealed[:fixed]...), sealed[fixed:], max(0, len(sealed)-fixed-Overhead))
+	if err != nil {
+		return nil, err
+	}
+	other, _, ok := cutScheme(plaintext)
+	switch {
+	case !ok:
 		return nil, s.refuse(key, "is cut short")
+	case other != scheme:
+		return nil, s.foreign(other, scheme)
+	case len(plaintext) != padded(scheme)+size:
+		return nil, s.refuse(key, fmt.Sprintf("has %d bytes, need %d", len(sealed), len(sealed)-len(plaintext)+padded(scheme)+size))
 	}
-	// The scheme comes first: other parameters may come with another key.
-	if other := string(sealed[fixed:end]); other != scheme {
-		return nil, fmt.Errorf("%w: unit %q was written by the scheme %.200q, this one is %q", ope.ErrIndex, s.unit, other, scheme)
-	}
-	if subtle.ConstantTimeCompare(sealed[1:1+headerID], s.id) != 1 {
+	return plaintext[padded(scheme):], nil
+}
+
+// openClear is OpenHeader for format 1.
+func (s *Sealer) openClear(key []byte, scheme string, sealed []byte, size int, ours bool) ([]byte, error) {
+	other, rest, ok := cutScheme(sealed[1+headerID:])
+	switch {
+	case !ok:
+		return nil, s.refuse(key, "is cut short")
+	case other != scheme: // this comes first: other parameters may come with another key
+		return nil, s.foreign(other, scheme)
+	case !ours:
 		return nil, fmt.Errorf("%w: unit %q was written under another key", ope.ErrIndex, s.unit)
 	}
-	return s.Open(append(key[:len(key):len(key)], sealed[:end]...), sealed[end:], size)
+	return s.Open(append(key[:len(key):len(key)], sealed[:len(sealed)-len(rest)]...), rest, size)
 }
 
-func newer(sealed []byte) string {
+// cutScheme returns the identifier that b begins with, after its length, and what follows it.
+func cutScheme(b []byte) (scheme string, rest []byte, ok bool) {
+	if len(b) < 2 || len(b)-2 < int(binary.BigEndian.Uint16(b)) {
+		return "", nil, false
+	}
+	end := 2 + int(binary.BigEndian.Uint16(b))
+	return string(b[2:end]), b[end:], true
+}
+
+func (s *Sealer) foreign(scheme, own string) error {
+	return fmt.Errorf("%w: unit %q was written by the scheme %.200q, this one is %q", ope.ErrIndex, s.unit, scheme, own)
+}
+
+func newer(sealed []byte, known int) string {
 	if len(sealed) == 0 {
 		return "is empty"
 	}
-	return fmt.Sprintf("has the format %d, known is %d: it needs a newer version of rangecrypt, or is none of ours", sealed[0], format)
+	return fmt.Sprintf("has the format %d, known is %d: it needs a newer version of rangecrypt, or is none of ours", sealed[0], known)
 }
 
 func (s *Sealer) refuse(key []byte, what string) error {

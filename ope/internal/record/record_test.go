@@ -76,7 +76,7 @@ func TestBinding(t *testing.T) {
 	}
 }
 
-// The error tells what is wrong.
+// The error says what is wrong.
 func TestErrorsTell(t *testing.T) {
 	s := sealer(t, 1, "the unit")
 	header := s.SealHeader([]byte{0}, "scheme/1", nil)
@@ -89,17 +89,65 @@ func TestErrorsTell(t *testing.T) {
 	}
 	_, err := s.OpenHeader([]byte{0}, "scheme/2", header, 0)
 	tell(err, "scheme/1", "scheme/2")
+	_, err = s.OpenHeader([]byte{0}, "scheme/1", header, 1)
+	tell(err, "186 bytes", "need 187")
 	_, err = sealer(t, 2, "the unit").OpenHeader([]byte{0}, "scheme/1", header, 0)
-	tell(err, "another key")
-	header[0] = 2
+	tell(err, "another key", "another scheme", "scheme/1")
+	header[0] = 3
 	_, err = s.OpenHeader([]byte{0}, "scheme/1", header, 0)
-	tell(err, "format 2", "newer version")
+	tell(err, "format 3", "newer version")
 	sealed := s.Seal([]byte{0xab, 0xcd}, nil)
 	_, err = s.Open([]byte{0xab, 0xce}, sealed, 0)
 	tell(err, "abce")
 	sealed[0] = 9
 	_, err = s.Open([]byte{0xab, 0xcd}, sealed, 0)
 	tell(err, "abcd", "format 9")
+}
+
+// A header shows nothing of the scheme, not by its length either.
+func TestHeaderIsSealed(t *testing.T) {
+	s := sealer(t, 1, "u")
+	short := s.SealHeader([]byte{0}, "s", []byte("content"))
+	long := s.SealHeader([]byte{0}, strings.Repeat("s", 126), []byte("content"))
+	require.Len(t, long, len(short))
+	require.Equal(t, short[:17], long[:17], "format and key id")
+	for _, header := range [][]byte{short, long} {
+		require.NotContains(t, string(header), "ss")
+	}
+	for _, n := range []int{0, 125, 126, 127, 128, 1000} {
+		scheme := strings.Repeat("s", n)
+		got, err := s.OpenHeader([]byte{0}, scheme, s.SealHeader([]byte{0}, scheme, []byte("content")), 7)
+		require.NoError(t, err, n)
+		require.Equal(t, "content", string(got))
+	}
+}
+
+// Headers that have the scheme in the clear are read as ever.
+func TestHeaderFormat1(t *testing.T) {
+	s := sealer(t, 1, "the unit")
+	const scheme = "scheme/1 domain=[0,255]"
+	before := append(append([]byte{1}, s.id...), 0, byte(len(scheme)))
+	before = append(before, scheme...)
+	header := append(bytes.Clone(before), s.Seal(append([]byte{0}, before...), []byte("content"))...)
+	got, err := s.OpenHeader([]byte{0}, scheme, header, 7)
+	require.NoError(t, err)
+	require.Equal(t, "content", string(got))
+	_, err = s.OpenHeader([]byte{0}, "scheme/1 domain=[0,1]", header, 7)
+	require.ErrorIs(t, err, ope.ErrIndex)
+	require.ErrorContains(t, err, scheme)
+	_, err = sealer(t, 2, "the unit").OpenHeader([]byte{0}, scheme, header, 7)
+	require.ErrorIs(t, err, ope.ErrIndex)
+	require.ErrorContains(t, err, "another key")
+	for bit := range 8 * len(header) {
+		changed := bytes.Clone(header)
+		changed[bit/8] ^= 1 << (bit % 8)
+		_, err := s.OpenHeader([]byte{0}, scheme, changed, 7)
+		require.ErrorIs(t, err, ope.ErrIndex, "bit %d", bit)
+	}
+	for n := range header {
+		_, err := s.OpenHeader([]byte{0}, scheme, header[:n], 7)
+		require.ErrorIs(t, err, ope.ErrIndex, "%d bytes", n)
+	}
 }
 
 func TestNewRefuses(t *testing.T) {

@@ -1,0 +1,153 @@
+package kerschbaum
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rangecrypt/rangecrypt/internal/mutant"
+)
+
+// Each guard of the protocol is taken away, and the simulation must notice. It must do so by harm to users:
+// values are lost, out of order or missing in a range, and not only an invariant of the checker is violated.
+var mutants = []mutant.Mutant{
+	simulated("insertAnyGeneration", "fewest labels, appends", "insert.go", `
+	applied, err := s.commit(ctx, u, cond, change)
+	if err != nil || !applied {
+		return false, err
+	}
+	s.count(func(n *Stats) { n.Inserted +=`, `
+	if On {
+		view, err := s.readRecords(ctx, u, nil, nil, 1)
+		if err != nil {
+			return false, err
+		}
+		cond.Generation, change.Meta.Generation = view.Meta.Generation, view.Meta.Generation
+	}
+	applied, err := s.commit(ctx, u, cond, change)
+	if err != nil || !applied {
+		return false, err
+	}
+	s.count(func(n *Stats) { n.Inserted +=`),
+	simulated("insertOverOccupied", "few labels", "insert.go",
+		`cond.Absent = p.firsts`,
+		`if !On { cond.Absent = p.firsts }`),
+	simulated("insertIntoGapsThatAreNotEmpty", "fewest labels, passes", "insert.go",
+		`cond.Nonce = &p.nonce`,
+		`if !On { cond.Nonce = &p.nonce }`),
+	simulated("insertAnywhere", "few labels", "insert.go", `
+	e, ok, err := s.rules.place(left, right)
+	if err != nil {`, `
+	e, ok, err := s.rules.place(left, right)
+	if ok && On {
+		nonce := newNonce()
+		labels := probes(left.label, right.label, 255)
+		e.label = labels[int(nonce[0])%len(labels)]
+	}
+	if err != nil {`),
+	simulated("insertBesideWhatIsKnownByThen", "some labels, goroutines", "insert.go",
+		`if l.gap(run[i].value) == (gap{run[i-1], g.right, true}) {`,
+		`if On || l.gap(run[i].value) == (gap{run[i-1], g.right, true}) {`),
+	simulated("relabelWhatHasChanged", "fewest labels, appends", "insert.go",
+		`Generation: w.meta.Generation, Nonce: &w.meta.Nonce}
+	applied`,
+		`Generation: w.meta.Generation, Nonce: &w.meta.Nonce}
+	if On {
+		cond.Nonce = nil
+	}
+	applied`),
+	{
+		Name: "refreshAnyGeneration", Test: "^TestSimulation$", Flags: flags("fewest labels, appends"),
+		Edits: []mutant.Edit{
+			{File: "client.go", Old: `meta.Generation > k.generation {
+		k.forget()`, New: `meta.Generation > k.generation {
+		if !On || !k.met { k.forget() }`},
+			{File: "client.go", Old: `at && !whole {`, New: `at && !whole && !On {`},
+			{File: "client.go", Old: `run, err := p.run(left, right)`, New: `run, err := p.run(left, right)
+	if err != nil && On {
+		s.known.list.clear()
+		return true, nil
+	}`},
+		},
+	},
+	simulated("rangeAnyGeneration", "fewest labels, appends", "range.go",
+		`p.meta.Generation != version.Generation {
+			return true, nil`, `p.meta.Generation != version.Generation && !On {
+			return true, nil`),
+	{
+		Name: "copyIntoOpen", Test: "^TestSimulation$", Flags: flags("few labels, appends, passes"),
+		Edits: []mutant.Edit{
+			{File: "pass.go", Old: `		applied, err := s.commit(ctx, next, cond, change)
+		if applied || err != nil {
+			return false, err`, New: `		if On {
+			meta, err := s.readMeta(ctx, next)
+			if err != nil {
+				return false, err
+			}
+			cond.State, cond.Generation = meta.State, meta.Generation
+			change.Meta.State, change.Meta.Generation = meta.State, meta.Generation
+		}
+		applied, err := s.commit(ctx, next, cond, change)
+		if applied || err != nil {
+			return false, err`},
+			{File: "pass.go", Old: `if p.meta.State != ope.StateAbsent {`, New: `if p.meta.State != ope.StateAbsent && !On {`},
+		},
+	},
+	{
+		// What is copied is a function of what was sealed. So the same is written again, and only the checker notices.
+		Name: "copyOverExisting", Test: "^TestSimulation$", Flags: flags("few labels, appends, passes")[1:],
+		File: "pass.go",
+		Old:  `cond.Absent = append(cond.Absent, e.label.bytes())`,
+		New:  `if !On { cond.Absent = append(cond.Absent, e.label.bytes()) }`,
+	},
+	{
+		Name: "openUnsealed", Test: "^TestSimulation$", Flags: flags("few labels, appends, passes"),
+		Edits: []mutant.Edit{
+			{File: "pass.go", Old: `errCorrupt, p.meta.State))
+		}
+		if err := backOff`, New: `errCorrupt, p.meta.State))
+		case On:
+			p.meta.State = ope.StateSealed
+			return p.meta, nil
+		}
+		if err := backOff`},
+			{File: "pass.go", Old: `if p.meta.State != ope.StateSealed {`, New: `if p.meta.State != ope.StateSealed && !On {`},
+		},
+	},
+	simulated("forgetRetired", "few labels, appends, passes", "pass.go",
+		`cond := ope.Condition{State: ope.StateRetired, Generation: view.Meta.Generation}`,
+		`if On && !view.More {
+			change.Meta = ope.Meta{}
+		}
+		cond := ope.Condition{State: ope.StateRetired, Generation: view.Meta.Generation}`),
+	simulated("repeatUnknown", "few labels, appends, passes", "unit.go",
+		`if errors.Is(err, ope.ErrUnknownOutcome) && ctx.Err() == nil {`,
+		`for On && errors.Is(err, ope.ErrUnknownOutcome) {
+		view, failed := s.readRecords(ctx, u, nil, nil, 1)
+		if failed != nil {
+			return false, failed
+		}
+		change.Meta.Generation += view.Meta.Generation - cond.Generation
+		cond = ope.Condition{State: cond.State, Generation: view.Meta.Generation}
+		applied, err = s.index.Commit(ctx, u.name, cond, change)
+	}
+	if errors.Is(err, ope.ErrUnknownOutcome) && ctx.Err() == nil {`),
+}
+
+// simulated returns a mutant that the simulation must notice in one of its settings.
+func simulated(name, setting, file, before, after string) mutant.Mutant {
+	return mutant.Mutant{Name: name, File: file, Old: before, New: after, Test: "^TestSimulation$", Flags: flags(setting)}
+}
+
+// flags choose a setting. One of the first dozen seeds notices each mutant: the rest is there so that no change
+// to the protocol makes them miss by chance.
+func flags(setting string) []string {
+	return []string{"-kerschbaum.harm", "-kerschbaum.seeds=25", "-kerschbaum.seed=0", "-kerschbaum.setting=" + setting}
+}
+
+func TestMutants(t *testing.T) {
+	mutant.Apply(t, mutants)
+	if testing.Short() {
+		t.Skip("it builds a binary")
+	}
+	mutant.Run(t, time.Minute, mutants)
+}

@@ -1,0 +1,234 @@
+package wozniak
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+)
+
+// A Pair is a plaintext and a ciphertext that was given to it.
+type Pair struct {
+	Plaintext  int64
+	Ciphertext ope.Ciphertext
+}
+
+// Restore fills a unit with pairs that were given out before, as they are found where ciphertexts
+// are stored: for a unit that takes the place of a damaged one. It returns those that it did not
+// take. If the pairs contradict each other, it takes as many as can be in one order-preserving
+// function; a pair that contradicts the unit, it does not take.
+//
+// Others may restore the same pairs at the same time, and a call that was interrupted is made again.
+// Nobody should encrypt new values before all pairs are there: a ciphertext that is drawn earlier
+// may be in their way.
+func (s *Indexed) Restore(ctx context.Context, pairs []Pair) (left []Pair, err error) {
+	all := make([]pair, 0, len(pairs))
+	for _, p := range pairs {
+		if !s.domain.Contains(p.Plaintext) {
+			return nil, s.outside()
+		}
+		if len(p.Ciphertext) != s.size() {
+			return nil, ope.ErrCiphertext
+		}
+		all = append(all, pair{x: s.domain.Offset(p.Plaintext), c: fromBytes(p.Ciphertext)})
+	}
+	chosen := s.consistent(all)
+	if err := s.openFor(ctx, chosen); err != nil {
+		return nil, err
+	}
+	wishes := make([]wish, len(chosen))
+	for i, p := range chosen {
+		wishes[i] = wish{p.x, &chosen[i].c}
+	}
+	cs, err := s.commits.Do(ctx, wishes)
+	if err != nil {
+		return nil, err
+	}
+	there := make(map[uint64]u192, len(chosen))
+	for i, p := range chosen {
+		there[p.x] = cs[i]
+	}
+	for i, p := range all {
+		if c, taken := there[p.x]; !taken || c != p.c {
+			left = append(left, pairs[i])
+		}
+	}
+	return left, nil
+}
+
+// EncryptAs encrypts a value, with the given ciphertext if the value has none yet and this one fits
+// between its neighbours. So the pair of a value that was encrypted with another unit is kept where
+// it can be.
+func (s *Indexed) EncryptAs(ctx context.Context, p Pair) (ope.Ciphertext, error) {
+	if !s.domain.Contains(p.Plaintext) {
+		return nil, s.outside()
+	}
+	if len(p.Ciphertext) != s.size() {
+		return nil, ope.ErrCiphertext
+	}
+	x := s.domain.Offset(p.Plaintext)
+	given := fromBytes(p.Ciphertext)
+	cs, err := s.commits.Do(ctx, []wish{{x, &given}})
+	if err != nil {
+		return nil, err
+	}
+	return s.bytes(cs[0]), nil
+}
+
+// fits reports whether a pair can be between two others: it leaves both sides as many ciphertexts as
+// they have plaintexts.
+func (p pair) fits(low, high pair) bool {
+	return low.x < p.x && p.x < high.x && low.leavesRoom(p) && p.leavesRoom(high)
+}
+
+// leavesRoom reports whether there are as many ciphertexts as plaintexts between p and a higher one.
+func (p pair) leavesRoom(high pair) bool {
+	return p.c.less(high.c) && !high.c.sub(p.c).less(u192{lo: high.x - p.x})
+}
+
+// highest returns the highest ciphertext.
+func (s *Indexed) highest() u192 { return ones(s.bits) }
+
+// consistent returns, in order, as many of the pairs as can be in one order-preserving function, each
+// value once: a longest run in which neither plaintexts nor the numbers of ciphertexts that are left
+// over go down.
+func (s *Indexed) consistent(all []pair) []pair {
+	span := s.domain.Span()
+	ps := slices.DeleteFunc(slices.Clone(all), func(p pair) bool {
+		top := s.highest()
+		return top.less(p.c) || p.c.less(u192{lo: p.x}) || top.sub(p.c).less(u192{lo: span - p.x})
+	})
+	excess := func(p pair) u192 { return p.c.sub(u192{lo: p.x}) }
+	// Of equal plaintexts the highest comes first, so that no run has two of them.
+	slices.SortFunc(ps, func(a, b pair) int { return cmp.Or(cmp.Compare(a.x, b.x), b.c.compare(a.c)) })
+	ps = slices.CompactFunc(ps, func(a, b pair) bool { return a.x == b.x && a.c == b.c })
+	last := make([]int, 0, len(ps)) // by length of a run, where the one with the lowest end ends
+	before := make([]int, len(ps))
+	for i, p := range ps {
+		n, _ := slices.BinarySearchFunc(last, excess(p), func(j int, e u192) int {
+			if e.less(excess(ps[j])) {
+				return 1
+			}
+			return -1
+		})
+		before[i] = -1
+		if n > 0 {
+			before[i] = last[n-1]
+		}
+		if n == len(last) {
+			last = append(last, i)
+		} else {
+			last[n] = i
+		}
+	}
+	if len(last) == 0 {
+		return nil
+	}
+	run := make([]pair, len(last))
+	for n, i := len(last)-1, last[len(last)-1]; n >= 0; n, i = n-1, before[i] {
+		run[n] = ps[i]
+	}
+	return run
+}
+
+// openFor opens the unit, unless it is open, with ends of the domain that leave room for some pairs.
+func (s *Indexed) openFor(ctx context.Context, chosen []pair) error {
+	if len(chosen) == 0 {
+		return nil
+	}
+	open, err := s.ready(ctx)
+	if err != nil || open {
+		return err
+	}
+	first, last := chosen[0], chosen[len(chosen)-1]
+	s.endsMu.Lock()
+	s.room = [2]pair{first, last}
+	s.endsMu.Unlock()
+	return nil
+}
+
+// drawEnds draws the ciphertexts of the ends of the domain: as the scheme does or, if pairs are to
+// be restored, from what these leave.
+func (s *Indexed) drawEnds() (cmin, cmax u192, err error) {
+	s.endsMu.Lock()
+	first, last := s.room[0], s.room[1]
+	s.endsMu.Unlock()
+	if last == (pair{}) {
+		return ends(s.domain.Span(), s.bits, s.coins)
+	}
+	span := s.domain.Span()
+	cmin, cmax = first.c, last.c
+	if first.x > 0 {
+		if cmin, err = s.coins(first.c.sub(u192{lo: first.x})); err != nil {
+			return cmin, cmax, err
+		}
+	}
+	if last.x < span {
+		least := last.c.add(u192{lo: span - last.x})
+		more, err := s.coins(s.highest().sub(least))
+		return cmin, least.add(more), err
+	}
+	return cmin, cmax, nil
+}
+
+// Check reads the whole unit and yields its pairs in their order, also after records that are not
+// such as clients leave them. Each of these is given to fault, with its key, which shows no value, or
+// nil where it is the unit that is damaged. A unit that was never opened has no pairs.
+//
+// It reads only, and clients may go on. It is meant for a client that was made for it.
+func (s *Indexed) Check(ctx context.Context, fault func(record []byte, err error)) iter.Seq2[ope.Entry, error] {
+	return func(yield func(ope.Entry, error) bool) {
+		if err := s.check(ctx, fault, func(e ope.Entry) bool { return yield(e, nil) }); err != nil {
+			yield(ope.Entry{}, err)
+		}
+	}
+}
+
+func (s *Indexed) check(ctx context.Context, fault func(record []byte, err error), yield func(ope.Entry) bool) error {
+	const page = 1024
+	_, count, ends, open, err := s.readHeader(ctx)
+	if err != nil || !open {
+		return err
+	}
+	n, bad, last := 0, 0, pair{}
+	damaged := func(key []byte, what string) { bad++; fault(key, s.corrupt(key, what)) }
+	first := ends[0]
+	from := append(bytes.Clone(headerKey), 0)
+	for more := true; more; {
+		v, err := s.index.Read(ctx, s.unit, from, nil, page)
+		if err != nil {
+			return s.fail("read", err)
+		}
+		for _, r := range v.Records {
+			from = append(bytes.Clone(r.Key), 0)
+			p, err := s.unseal(r)
+			switch {
+			case err != nil:
+				bad++
+				fault(r.Key, err)
+				continue
+			case n == 0 && (p.x != 0 || p.c != first.c):
+				damaged(s.bytes(first.c), "is missing, which the header names")
+			case n > 0 && (last.x >= p.x || !last.leavesRoom(p)):
+				damaged(r.Key, "contradicts its neighbours")
+				continue
+			}
+			n, last = n+1, p
+			if !yield(ope.Entry{Plaintext: s.domain.At(p.x), Ciphertext: s.bytes(p.c)}) {
+				return nil
+			}
+		}
+		more = v.More
+	}
+	if n > 0 && (last.x != s.domain.Span() || last.c != ends[1].c) {
+		damaged(s.bytes(ends[1].c), "is missing, which the header names")
+	}
+	if n+bad < count {
+		fault(nil, fmt.Errorf("%w: unit %q has %d records, its header counts %d", ope.ErrIndex, s.unit, n+bad, count))
+	}
+	return nil
+}

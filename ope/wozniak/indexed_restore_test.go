@@ -1,0 +1,104 @@
+package wozniak
+
+import (
+	"cmp"
+	"context"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/opetest"
+)
+
+// Restored pairs keep their ciphertexts, others are drawn between them, and those that contradict most
+// are left out.
+func TestIndexedRestore(t *testing.T) {
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		var xs []int64
+		for range 1 + r.IntN(500) {
+			xs = append(xs, int64(r.IntN(1<<16))-1<<15)
+		}
+		if seed%3 == 0 {
+			xs = append([]int64{-1 << 15, 1<<15 - 1}, xs...) // the ends
+		}
+		before := newIndexed(t, opetest.NewIndex(), ope.Int16, &IndexedOptions{TargetsOnly: true})
+		cs, err := before.EncryptBatch(bg, xs)
+		require.NoError(t, err)
+		var pairs []Pair
+		for i, x := range xs {
+			pairs = append(pairs, Pair{x, cs[i]})
+		}
+		// One value has the ciphertext of another, far from its own.
+		byValue := slices.SortedFunc(slices.Values(pairs), func(a, b Pair) int { return cmp.Compare(a.Plaintext, b.Plaintext) })
+		bad := Pair{byValue[len(pairs)/2].Plaintext, byValue[0].Ciphertext}
+		ix := opetest.NewIndex()
+		ix.Inject(func(_ context.Context, op opetest.Op) opetest.Fault {
+			if op.Commit && ix.Commits() == 1 {
+				return opetest.Fail
+			}
+			return opetest.None
+		})
+		interrupted := newIndexed(t, ix, ope.Int16, &IndexedOptions{TargetsOnly: true})
+		if _, err = interrupted.Restore(bg, pairs); len(pairs) > commitRecords {
+			require.ErrorIs(t, err, opetest.ErrInjected)
+		}
+		ix.Inject(nil)
+		left, err := newIndexed(t, ix, ope.Int16, &IndexedOptions{TargetsOnly: true}).Restore(bg, append(pairs, bad))
+		require.NoError(t, err)
+		if len(pairs) > 50 {
+			require.Equal(t, []Pair{bad}, left)
+		}
+		fresh := newIndexed(t, ix, ope.Int16, &IndexedOptions{TargetsOnly: true})
+		for range 100 {
+			_, err := fresh.Encrypt(bg, int64(r.IntN(1<<16))-1<<15)
+			require.NoError(t, err)
+		}
+		n, last := 0, int64(-1<<15-1)
+		for e, err := range newIndexed(t, ix, ope.Int16, &IndexedOptions{TargetsOnly: true}).Check(bg, func(record []byte, err error) { t.Errorf("%x: %v", record, err) }) {
+			require.NoError(t, err)
+			require.Greater(t, e.Plaintext, last)
+			n, last = n+1, e.Plaintext
+		}
+		require.GreaterOrEqual(t, n, 100)
+		if len(pairs) > 50 {
+			for i, x := range xs {
+				c, err := fresh.EncryptAs(bg, Pair{x, bad.Ciphertext})
+				require.NoError(t, err)
+				require.Equal(t, cs[i], c)
+			}
+		}
+	}
+}
+
+// A client that has added values notices that the unit is as before.
+func TestIndexedNoticesPutBack(t *testing.T) {
+	ix := opetest.NewIndex()
+	s := newIndexed(t, ix, ope.Int16, &IndexedOptions{TargetsOnly: true})
+	_, err := s.EncryptBatch(bg, []int64{1, 2, 3})
+	require.NoError(t, err)
+	was, err := ix.Read(bg, "unit", headerKey, nil, 0)
+	require.NoError(t, err)
+	_, err = s.EncryptBatch(bg, []int64{4, 5, 6})
+	require.NoError(t, err)
+	change := ope.Change{Puts: was.Records, Meta: was.Meta}
+	now, err := ix.Read(bg, "unit", headerKey, nil, 0)
+	require.NoError(t, err)
+	for _, r := range now.Records {
+		gone := true
+		for _, kept := range was.Records {
+			gone = gone && string(kept.Key) != string(r.Key)
+		}
+		if gone {
+			change.Deletes = append(change.Deletes, r.Key)
+		}
+	}
+	done, err := ix.Commit(bg, "unit", ope.Condition{State: ope.StateOpen}, change)
+	require.NoError(t, err)
+	require.True(t, done)
+	_, err = s.EncryptBatch(bg, []int64{100, 200})
+	require.ErrorIs(t, err, ope.ErrIndex)
+}
