@@ -93,7 +93,7 @@ func TestAlter(t *testing.T) {
 	require.NoError(t, st.Drop(ctx, "u"))
 	names, err := db.Families(ctx)
 	require.NoError(t, err)
-	require.NotContains(t, strings.Join(names, " "), strings.TrimPrefix(tbl.now().meta.dataFamily(), "t"))
+	require.NotContains(t, strings.Join(names, " "), strings.TrimPrefix(tbl.now().Meta.DataFamily(), "t"))
 }
 
 // What makes no sense is refused at the call, with a reason, and changes nothing.
@@ -110,7 +110,7 @@ func TestAlterRefused(t *testing.T) {
 	for i := range many {
 		many[i] = AddColumn(RandomisedColumn(fmt.Sprint("c", i), Bool))
 	}
-	before, err := st.catalogue.version(ctx, st.catalogue.family)
+	before, err := st.catalogue.Version(ctx, nil)
 	require.NoError(t, err)
 	for _, c := range []struct {
 		changes []Change
@@ -155,11 +155,14 @@ func TestAlterRefused(t *testing.T) {
 	require.ErrorIs(t, st.RenameTable(ctx, "t", ""), ErrSchema)
 	require.ErrorIs(t, st.RotateKeys(ctx, "t", "none"), ErrColumn)
 	require.ErrorIs(t, st.RotateKeys(ctx, "t", "zone"), ErrColumn)
-	require.ErrorIs(t, st.RotateKeys(ctx, "t", "id"), ErrSchema)
+	err = st.RotateKeys(ctx, "t", "id")
+	require.ErrorIs(t, err, ErrColumn)
+	require.NotErrorIs(t, err, ErrSchema)
+	require.ErrorContains(t, err, "is a part of the row key, which has no key of its own")
 	require.ErrorIs(t, st.Drop(ctx, "none"), ErrNoTable)
 	require.NoError(t, st.Alter(ctx, "t"))
 	require.NoError(t, st.Alter(ctx, "t", ChangeColumn(PlainColumn("zone", Int32))), "as it is")
-	after, err := st.catalogue.version(ctx, st.catalogue.family)
+	after, err := st.catalogue.Version(ctx, nil)
 	require.NoError(t, err)
 	require.Equal(t, before, after)
 	require.Equal(t, []string{"note", "zone"}, columnNames(schemaOf(t, db, "t")))
@@ -177,7 +180,7 @@ func TestChangeColumn(t *testing.T) {
 	tbl, err := st.Create(ctx, alterSchema("t"))
 	require.NoError(t, err)
 	meta := func() *tableMeta {
-		m, _, err := st.catalogue.table(ctx, "t")
+		m, _, err := st.catalogue.Table(ctx, "t")
 		require.NoError(t, err)
 		return m
 	}
@@ -261,12 +264,12 @@ func TestRotateKeys(t *testing.T) {
 		}
 		// Each row's key cell is sealed with another key.
 		ids := make(map[string]bool)
-		for r, err := range tbl.now().data.Scan(ctx, driver.Range{AnyOrder: true}) {
+		for r, err := range tbl.now().Data.Scan(ctx, driver.Range{AnyOrder: true}) {
 			require.NoError(t, err)
 			ids[string(r.Cells[0].Value[1:17])] = true
 		}
 		require.Len(t, ids, 4)
-		meta := tbl.now().meta
+		meta := tbl.now().Meta
 		require.Len(t, meta.RowKeys, 5)
 		for _, f := range meta.Columns {
 			want := map[string]int{"secret": 5, "plain": 0}
@@ -409,7 +412,7 @@ func TestConcurrentAlter(t *testing.T) {
 	}
 	slices.Sort(all)
 	require.Equal(t, slices.Compact(slices.Clone(all)), all, "a name was given to two")
-	version, err := st.catalogue.version(t.Context(), st.catalogue.family)
+	version, err := st.catalogue.Version(t.Context(), nil)
 	require.NoError(t, err)
 	require.Equal(t, 3+len(names)-4, int(version), "each change was made once")
 	// What was made without being known is among those that were tried.
@@ -440,7 +443,7 @@ func TestAlterCrash(t *testing.T) {
 				return st.Alter(ctx, "t", ChangeColumn(OrderedColumn("zone", Int32, WozniakIndexed)))
 			},
 			func(st *Store) bool {
-				m, _, err := st.catalogue.table(ctx, "t")
+				m, _, err := st.catalogue.Table(ctx, "t")
 				return err == nil && m.Columns[1].Scheme == WozniakIndexed.name
 			},
 		},
@@ -464,7 +467,7 @@ func TestAlterCrash(t *testing.T) {
 		"rotate keys": {
 			func(st *Store) error { return st.RotateKeys(ctx, "t") },
 			func(st *Store) bool {
-				m, _, err := st.catalogue.table(ctx, "t")
+				m, _, err := st.catalogue.Table(ctx, "t")
 				return err == nil && len(m.RowKeys) == 2
 			},
 		},
@@ -523,6 +526,6 @@ func TestAlterCrash(t *testing.T) {
 }
 
 func hasColumn(st *Store, table, column string) bool {
-	m, _, err := st.catalogue.table(context.Background(), table)
+	m, _, err := st.catalogue.Table(context.Background(), table)
 	return err == nil && slices.ContainsFunc(m.Columns, func(f fieldMeta) bool { return f.Name == column })
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/measure"
 	"github.com/rangecrypt/rangecrypt/internal/testdb"
 	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/compare"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -22,7 +23,7 @@ var rowsFlag = flag.Int("store.rows", 100_000, "rows of the tables of benchmarks
 
 // benchSchema returns a table whose key or column k is searched for ranges.
 func benchSchema(layout string, encrypted bool) store.Schema {
-	scheme, value, mutable := store.Plaintext, store.PlainColumn, store.PlaintextIndexed
+	scheme, value, mutable := store.Plaintext, store.PlainColumn, compare.PlaintextIndexed
 	if encrypted {
 		scheme, value, mutable = store.Boldyreva, store.RandomisedColumn, store.Kerschbaum
 	}
@@ -164,6 +165,30 @@ func BenchmarkInsert(b *testing.B) {
 					measure.Pairs(b, batch, insert(create(b, st, benchSchema(layout, true))), insert(create(b, st, benchSchema(layout, false))))
 				})
 			}
+		})
+	}
+}
+
+// BenchmarkGet is 256 calls of Get, each of a row by its key.
+func BenchmarkGet(b *testing.B) {
+	for _, kind := range testdb.All {
+		b.Run(kind.Name, func(b *testing.B) {
+			kind.Need(b)
+			tables := filled(b, kind, benchSchema("key", true), benchSchema("key", false))
+			const calls = 256
+			get := func(tbl *store.Table) func() error {
+				from := 0
+				return func() error {
+					for _, row := range benchRows(from, from+calls) {
+						if _, err := tbl.Get(background, store.Row{"k": row["k"]}); err != nil {
+							return err
+						}
+					}
+					from = (from + calls) % (*rowsFlag - calls)
+					return nil
+				}
+			}
+			measure.Pairs(b, calls, get(tables[0]), get(tables[1]))
 		})
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -33,6 +34,8 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/internal/query"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/pebble"
 )
 
@@ -106,6 +109,10 @@ func secrets(t *testing.T, master ope.Key, tbl *Table) map[string][]byte {
 		add("name "+name, []byte(name))
 	}
 	add("name of the table", []byte(canaryTable))
+	// How a column is stored: types, bounds and schemes.
+	for _, part := range []string{"domain=", "keep=", Boldyreva.name, MOPE.name + "/", Wozniak.name, Kerschbaum.name, Int64.of.ID(), Float64.of.ID(), Time(time.Millisecond).of.ID(), string(randomised), string(deterministic)} {
+		s["text "+part] = []byte(part)
+	}
 	for _, name := range []string{"CanaryAdded", "CanaryRenamed", "CanaryShared", "CanaryOtherTable", canaryCells, canaryTenants, canaryTenant, canaryGone} {
 		add("name "+name, []byte(name))
 	}
@@ -132,16 +139,16 @@ func secrets(t *testing.T, master ope.Key, tbl *Table) map[string][]byte {
 	}
 	for _, tbl := range tables {
 		for name, k := range allKeys(t, tbl) {
-			key(fmt.Sprintf("%s of table %s", name, tbl.now().schema.Name), k)
+			key(fmt.Sprintf("%s of table %s", name, tbl.now().Meta.Name), k)
 		}
 	}
-	metas, err := tbl.st.catalogue.allTenants(context.Background())
+	metas, err := tbl.st.catalogue.AllTenants(context.Background())
 	require.NoError(t, err)
 	for _, meta := range metas {
 		add("id of a tenant", meta.ID[:])
 		for _, tbl := range tables {
 			for name, k := range tenantKeysOf(t, tbl, meta) {
-				key(fmt.Sprintf("%s of a tenant in table %s", name, tbl.now().schema.Name), k)
+				key(fmt.Sprintf("%s of a tenant in table %s", name, tbl.now().Meta.Name), k)
 			}
 		}
 	}
@@ -151,20 +158,20 @@ func secrets(t *testing.T, master ope.Key, tbl *Table) map[string][]byte {
 // tenantKeysOf returns, with their names, the keys of a tenant and those that it has in a table.
 func tenantKeysOf(t *testing.T, tbl *Table, meta *tenantMeta) map[string]ope.Key {
 	t.Helper()
-	k, err := tbl.st.keys.ofTenant(tbl.st.keys.table(tbl.id), meta)
+	k, err := tbl.st.keys.OfTenant(tbl.st.keys.Table(tbl.id), meta)
 	require.NoError(t, err)
 	all := map[string]ope.Key{
-		"page token key": k.page, "key of secure types": k.secrets, "key of tokens": k.tenants,
-		"wrapping key of keys": tbl.st.keys.database.Derive("tenants", "wrap"), "key of names": tbl.st.catalogue.tenants,
+		"page token key": k.Page, "key of secure types": k.Secrets, "key of tokens": k.Tenants,
+		"wrapping key of keys": tbl.st.keys.Database.Derive("tenants", "wrap"), "key of names": tbl.st.catalogue.Tenants,
 	}
-	for i, tenant := range k.tenant.keys {
+	for i, tenant := range k.Tenant.Keys {
 		all[fmt.Sprintf("key %d", i)] = tenant
-		all[fmt.Sprintf("key %d of key cells", i)] = k.tenant.derive(i, purposeRow, columnRef{Table: tbl.id})
-		for _, f := range tbl.now().meta.all() {
-			all[fmt.Sprintf("key %d of cells of %s", i, f.Name)] = k.tenant.derive(i, purposeCell, columnRef{tbl.id, f.ID})
-			search, err := k.search(f)
+		all[fmt.Sprintf("key %d of key cells", i)] = k.Tenant.Derive(i, purposeRow, columnRef{Table: tbl.id})
+		for _, f := range tbl.now().Meta.All() {
+			all[fmt.Sprintf("key %d of cells of %s", i, f.Name)] = k.Tenant.Derive(i, purposeCell, columnRef{Table: tbl.id, Column: f.ID})
+			search, err := k.Search(f)
 			require.NoError(t, err)
-			if f.searchable() {
+			if f.Searchable() {
 				all["search key of "+f.Name] = search
 				all["order key of "+f.Name], all["token key of "+f.Name] = search.Derive(purposeOrder), search.Derive(purposeToken)
 			}
@@ -176,34 +183,34 @@ func tenantKeysOf(t *testing.T, tbl *Table, meta *tenantMeta) map[string]ope.Key
 // allKeys returns, with their names, the keys of a database and of one of its tables.
 func allKeys(t *testing.T, tbl *Table) map[string]ope.Key {
 	t.Helper()
-	database := tbl.st.keys.database
+	database := tbl.st.keys.Database
 	all := map[string]ope.Key{
 		"database key":  database,
 		"catalogue key": database.Derive("catalogue", "seal"),
-		"names key":     tbl.st.catalogue.names,
+		"names key":     tbl.st.catalogue.Names,
 	}
-	digests, err := ope.NewKey(tbl.st.catalogue.digests)
+	digests, err := ope.NewKey(tbl.st.catalogue.Digests)
 	require.NoError(t, err)
 	all["digest key"] = digests
-	meta := tbl.now().meta
-	table := tbl.st.keys.table(meta.ID)
-	all["page token key"], all["key of secure types"] = table.page, table.secrets
+	meta := tbl.now().Meta
+	table := tbl.st.keys.Table(meta.ID)
+	all["page token key"], all["key of secure types"] = table.Page, table.Secrets
 	all["wrapping key"] = database.Derive("table", hex.EncodeToString(meta.ID[:])).Derive("wrap")
 	opened := func(name, purpose string, id columnID, list ...wrappedKey) {
 		for i, w := range list {
 			if w != nil {
-				all[fmt.Sprintf("%s key %d of %s", purpose, i, name)], err = table.open(purpose, id, w)
+				all[fmt.Sprintf("%s key %d of %s", purpose, i, name)], err = table.Open(purpose, id, w)
 				require.NoError(t, err)
 			}
 		}
 	}
 	opened("the table", purposeRow, columnID{}, meta.RowKeys...)
-	for _, f := range meta.all() {
+	for _, f := range meta.All() {
 		opened(f.Name, purposeCell, f.ID, f.CellKeys...)
 		opened(f.Name, purposeSearch, f.ID, f.SearchKey)
-		key, err := table.search(f)
+		key, err := table.Search(f)
 		require.NoError(t, err)
-		if f.searchable() {
+		if f.Searchable() {
 			all["search key of "+f.Name] = key
 			all["order key of "+f.Name], all["token key of "+f.Name] = key.Derive(purposeOrder), key.Derive(purposeToken)
 		}
@@ -322,7 +329,7 @@ func useCells(t *testing.T, st *Store, rows []Row) {
 	require.NoError(t, tbl.Put(ctx, rows...))
 	update := Row{"CanaryNote": "canary-note", "CanaryToken": nil}
 	for _, part := range schema.Key {
-		update[part.name] = rows[1][part.name]
+		update[part.spec.Name] = rows[1][part.spec.Name]
 	}
 	require.NoError(t, tbl.Update(ctx, update))
 	require.NoError(t, tbl.Delete(ctx, rows[0]))
@@ -352,10 +359,10 @@ func useTenants(t *testing.T, st *Store, rows []Row) {
 		tbl, err := unbound.Tenant(ctx, name)
 		require.NoError(t, err)
 		require.NoError(t, tbl.Put(ctx, rows...))
-		require.NoError(t, st.SetPolicy(ctx, name, canaryTenants, sealed))
+		require.NoError(t, setPolicy(ctx, st, name, canaryTenants, sealed))
 		require.NoError(t, st.RotateTenantKey(ctx, name))
 		require.NoError(t, tbl.Put(ctx, rows[:5]...))
-		require.NoError(t, st.SetPolicy(ctx, name, canaryTenants, Policy{Whole: true}))
+		require.NoError(t, setPolicy(ctx, st, name, canaryTenants, Policy{Whole: true}))
 		_, err = tbl.Convert(ctx, nil)
 		require.NoError(t, err)
 		for _, err := range tbl.Query(ctx, Query{Where: Field[string]("CanaryToken").Equal("canary-token")}) {
@@ -476,11 +483,11 @@ func TestCanaryOnDisk(t *testing.T) {
 	require.NoError(t, err)
 	tbl := useEverything(t, st)
 	all := secrets(t, testMaster, tbl)
-	specs := []driver.FamilySpec{catalogueSpec, tbl.now().spec, tbl.now().postingSpec}
+	specs := []driver.FamilySpec{catalogueSpec, tbl.now().Spec, tbl.now().PostingSpec}
 	for _, name := range []string{canaryCells, canaryTenants} {
 		other, err := st.Table(ctx, name)
 		require.NoError(t, err)
-		specs = append(specs, other.now().spec, other.now().postingSpec)
+		specs = append(specs, other.now().Spec, other.now().PostingSpec)
 	}
 	files := func() (n int, found bool) {
 		require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -557,16 +564,16 @@ func TestCanaryInObservability(t *testing.T) {
 	require.NoError(t, err)
 	tbl := useEverything(t, st)
 	// A row that cannot be read is replaced, which is worth a line.
-	key, err := tbl.now().exactKey(ctx, canaryRow(1))
+	key, err := query.ExactKey(ctx, tbl.now(), canaryRow(1))
 	require.NoError(t, err)
-	require.NoError(t, tbl.now().data.Apply(ctx, driver.Mutation{Row: key, Puts: []driver.Cell{{Qualifier: keyQualifier, Value: []byte("broken")}}}))
+	require.NoError(t, tbl.now().Data.Apply(ctx, driver.Mutation{Row: key, Puts: []driver.Cell{{Qualifier: rowcodec.KeyQualifier, Value: []byte("broken")}}}))
 	_, err = tbl.Get(ctx, canaryRow(1))
-	require.ErrorIs(t, err, ErrFormat)
+	require.ErrorIs(t, err, ErrTampered)
 	require.NoError(t, tbl.Put(ctx, canaryRow(1)))
 
 	all := secrets(t, testMaster, tbl)
-	for name := range all { // an error in a log may name a column
-		if bytes.HasPrefix([]byte(name), []byte("name ")) {
+	for name := range all { // an error in a log may name a column, and how it is stored
+		if strings.HasPrefix(name, "name ") || strings.HasPrefix(name, "text ") {
 			delete(all, name)
 		}
 	}
@@ -576,7 +583,7 @@ func TestCanaryInObservability(t *testing.T) {
 	search(t, "observability", []byte(text), all)
 	for _, want := range []string{
 		"rangecrypt.create", "rangecrypt.put", "rangecrypt.get", "rangecrypt.query", "rangecrypt.page", "rangecrypt.delete",
-		"rangecrypt.family=" + tbl.now().family(), "rangecrypt.rows=50", "Error", "rangecrypt.operation.duration", "a row that could not be read is replaced",
+		"rangecrypt.family=" + tbl.now().Family(), "rangecrypt.rows=50", "Error", "rangecrypt.operation.duration", "a row that could not be read is replaced",
 	} {
 		require.Contains(t, text, want)
 	}

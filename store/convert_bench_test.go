@@ -52,12 +52,14 @@ func BenchmarkConvert(b *testing.B) {
 				require.NoError(b, plain.Apply(background, mutations...))
 			}
 
-			policies := []store.Policy{{}, {Sensitive: []string{convertedColumn(0), convertedColumn(1), convertedColumn(2)}}}
+			sealed := []string{convertedColumn(0), convertedColumn(1), convertedColumn(2)}
+			policies := []store.Policy{{}, {Sensitive: sealed}}
+			unseal := [][]string{sealed, nil}
 			changes := 0
 			var during [2]atomic.Int64 // operations of the readers and writers of both
 			convert := func() error {
 				changes++
-				if err := st.SetPolicy(background, "tenant", "converted", policies[changes%2]); err != nil {
+				if err := st.SetPolicy(background, "tenant", "converted", policies[changes%2], unseal[changes%2]...); err != nil {
 					return err
 				}
 				return busy(&during[0], func(i int) error {

@@ -12,6 +12,9 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/maintain"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
 func convertSchema() Schema {
@@ -130,15 +133,15 @@ func TestConvert(t *testing.T) {
 				require.Empty(t, report.Faults)
 				_, err = tbl.Convert(ctx, nil)
 				require.NoError(t, err)
-				for row, err := range tbl.now().data.Scan(ctx, driver.Range{AnyOrder: true}) {
+				for row, err := range tbl.now().Data.Scan(ctx, driver.Range{AnyOrder: true}) {
 					require.NoError(t, err)
-					old, err := tbl.now().outdated(row, new(scratch))
+					old, err := tbl.now().Outdated(row, new(rowcodec.Scratch))
 					require.NoError(t, err)
 					require.False(t, old)
 				}
-				if tbl.now().postings != nil {
+				if tbl.now().Postings != nil {
 					postings := 0
-					for _, err := range tbl.now().postings.Scan(ctx, driver.Range{AnyOrder: true}) {
+					for _, err := range tbl.now().Postings.Scan(ctx, driver.Range{AnyOrder: true}) {
 						require.NoError(t, err)
 						postings++
 					}
@@ -159,7 +162,7 @@ func TestConclude(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, both[0].Alter(ctx, "t", ChangeColumn(OrderedColumn("value", Int16, MOPE)), DropColumn("kind")))
 		var targets [2]uint32
-		var views [2]*view
+		var views [2]*engine.Engine
 		var tables [2]*Table
 		for i, st := range both {
 			tables[i], err = st.Table(ctx, "t")
@@ -170,14 +173,14 @@ func TestConclude(t *testing.T) {
 			require.NoError(t, both[0].RotateKeys(ctx, "t"))
 		}
 		for i, tbl := range tables {
-			targets[i], err = (&converter{tbl: tbl}).conclude(ctx, views[i])
+			targets[i], err = (&maintain.Conversion{Env: tbl.passes()}).Conclude(ctx, views[i])
 			require.NoError(t, err)
 		}
 		after, err := tables[0].refresh(ctx)
 		require.NoError(t, err)
-		want := after.changed
+		want := after.Since
 		if rotated {
-			want = views[0].changed
+			want = views[0].Since
 		}
 		require.Equal(t, [2]uint32{want, want}, targets)
 	}
@@ -194,7 +197,7 @@ func TestConvertDropsLastPostings(t *testing.T) {
 	for i := range 10 {
 		require.NoError(t, tbl.Put(ctx, Row{"id": int64(i), "kind": int16(i), "zone": int16(i)}))
 	}
-	family := tbl.now().postings
+	family := tbl.now().Postings
 	postings := func() (n int) {
 		for _, err := range family.Scan(ctx, driver.Range{AnyOrder: true}) {
 			require.NoError(t, err)
@@ -207,7 +210,7 @@ func TestConvertDropsLastPostings(t *testing.T) {
 	_, err = tbl.Convert(ctx, nil)
 	require.NoError(t, err)
 	require.Zero(t, postings())
-	require.True(t, tbl.now().postings == nil)
+	require.True(t, tbl.now().Postings == nil)
 }
 
 // A table or a policy that is changed while rows are converted is one to convert to.
@@ -215,7 +218,7 @@ func TestConvertBeginsAgain(t *testing.T) {
 	for name, change := range map[string]func(ctx context.Context, st *Store) error{
 		"keys": func(ctx context.Context, st *Store) error { return st.RotateKeys(ctx, "log") },
 		"policy": func(ctx context.Context, st *Store) error {
-			return st.SetPolicy(ctx, "alpha", "log", Policy{Whole: true})
+			return setPolicy(ctx, st, "alpha", "log", Policy{Whole: true})
 		},
 		"column": func(ctx context.Context, st *Store) error {
 			return st.Alter(ctx, "log", ChangeColumn(OrderedColumn("size", Int64, MOPE)))
@@ -306,4 +309,67 @@ func TestConvertIsShared(t *testing.T) {
 	report, err := tbl.Verify(ctx, nil)
 	require.NoError(t, err)
 	require.Empty(t, report.Faults)
+}
+
+// oldRows returns the ids of the rows that are not stored as the table stores rows.
+func oldRows(t testing.TB, tbl *Table) (ids []int64) {
+	t.Helper()
+	v, err := tbl.refresh(t.Context())
+	require.NoError(t, err)
+	for row, err := range v.Data.Scan(t.Context(), v.Rows(0, 1)) {
+		require.NoError(t, err)
+		old, err := v.Outdated(row, new(rowcodec.Scratch))
+		require.NoError(t, err)
+		if old {
+			r, err := v.Decode(row, nil, new(rowcodec.Scratch))
+			require.NoError(t, err)
+			ids = append(ids, r.Values[0].(int64))
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// A policy that is changed, and to which all rows are converted, after a row was read and before it is
+// replaced: the row is stored as the policy says all the same, since the version is read after the row. The
+// other conversion has its only part done, and ends before it says that all is over, so that Convert
+// finds nothing to do in it.
+func TestConversionSleepsThroughPolicy(t *testing.T) {
+	for _, layout := range []Layout{Packed, CellPerColumn} {
+		for _, conditional := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v/conditional=%t", layout, conditional), func(t *testing.T) {
+				ctx, memory := t.Context(), drivertest.NewMemory()
+				other := stores(t, memory, 1)[0]
+				other.conversionParts = 1
+				schema := plainTenants(layout)
+				schema.Conditional = conditional
+				_, err := other.Create(ctx, schema)
+				require.NoError(t, err)
+				theirs := openTenants(t, other, "log", "alpha")[0]
+				sealed := Policy{Sensitive: []string{"note"}}
+				require.NoError(t, setPolicy(ctx, other, "alpha", "log", sealed))
+				require.NoError(t, theirs.Put(ctx, tenantRow(1)))
+				require.NoError(t, setPolicy(ctx, other, "alpha", "log", Policy{}))
+				db := &meddled{DB: memory, before: func() {
+					require.NoError(t, setPolicy(ctx, other, "alpha", "log", sealed))
+					ctx, cancel := context.WithCancel(ctx)
+					stats, err := theirs.Convert(ctx, &ConvertOptions{Progress: func(done, total int) {
+						if done == total {
+							cancel()
+						}
+					}})
+					require.ErrorIs(t, err, context.Canceled)
+					require.Equal(t, ConvertStats{Rows: 1}, stats, "the row is as the policy says")
+				}}
+				st := stores(t, db, 1)[0]
+				st.conversionParts = 1
+				_, err = openTenants(t, st, "log", "alpha")[0].Convert(ctx, nil)
+				require.NoError(t, err)
+				got, err := theirs.Get(ctx, tenantRow(1))
+				require.NoError(t, err)
+				require.Equal(t, tenantRow(1), got)
+				require.Empty(t, oldRows(t, theirs))
+			})
+		}
+	}
 }

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-
-	"github.com/rangecrypt/rangecrypt/ope"
 )
 
 // A Description is what the catalogue says of a table, for administration. It holds ids of keys,
@@ -53,17 +51,16 @@ type FieldDescription struct {
 // Describe reads what the catalogue says of the table by now. It reads the entries of all tables,
 // since these say which columns share keys.
 func (tbl *Table) Describe(ctx context.Context) (Description, error) {
-	st, name := tbl.st, tbl.now().schema.Name
-	e := edit{c: st.catalogue, whole: true}
-	_, err := e.read(ctx)
+	st, name := tbl.st, tbl.now().Meta.Name
+	e, err := st.catalogue.All(ctx)
 	if err != nil {
 		return Description{}, fmt.Errorf("store: describe %q: %w", name, err)
 	}
-	meta, err := e.find(name, tbl.id)
+	meta, err := e.Find(name, tbl.id)
 	if err != nil {
 		return Description{}, fmt.Errorf("store: describe %q: %w", name, err)
 	}
-	d, err := st.describe(&e, meta)
+	d, err := st.describe(e, meta)
 	if err != nil {
 		return Description{}, fmt.Errorf("store: describe %q: %w", name, err)
 	}
@@ -75,25 +72,25 @@ func (st *Store) describe(e *edit, meta *tableMeta) (Description, error) {
 		Name: meta.Name, ID: hex.EncodeToString(meta.ID[:]), Version: meta.Version,
 		SpreadBits: meta.SpreadBits, Conditional: meta.Conditional, Tenants: meta.Tenants, Clear: meta.Clear,
 	}
-	schema, err := meta.schema()
+	schema, err := meta.Schema()
 	if err != nil {
 		return d, err
 	}
-	d.Layout = schema.Layout
+	d.Layout = Layout(schema.Layout)
 	specs, err := st.specs(meta)
 	if err != nil {
 		return d, err
 	}
 	d.Families = slices.Sorted(maps.Keys(specs))
-	k := st.keys.table(meta.ID)
-	rows, err := k.rows(meta)
+	k := st.keys.Table(meta.ID)
+	rows, err := k.Rows(meta)
 	if err != nil {
 		return d, err
 	}
 	if !meta.Tenants {
-		d.RowKeys = rows.ids()
+		d.RowKeys = rows.IDs()
 	}
-	metas, err := e.tables()
+	metas, err := e.Tables()
 	if err != nil {
 		return d, err
 	}
@@ -102,7 +99,7 @@ func (st *Store) describe(e *edit, meta *tableMeta) (Description, error) {
 		to     *[]FieldDescription
 	}{{meta.Key, &d.Key}, {meta.Columns, &d.Columns}} {
 		for i := range list.fields {
-			f, err := k.describe(meta, &list.fields[i], metas)
+			f, err := describeField(k, meta, &list.fields[i], metas)
 			if err != nil {
 				return d, err
 			}
@@ -112,16 +109,16 @@ func (st *Store) describe(e *edit, meta *tableMeta) (Description, error) {
 	return d, nil
 }
 
-func (k tableKeys) describe(of *tableMeta, m *fieldMeta, all []*tableMeta) (FieldDescription, error) {
-	f, err := m.field()
+func describeField(k tableKeys, of *tableMeta, m *fieldMeta, all []*tableMeta) (FieldDescription, error) {
+	f, err := m.Spec()
 	if err != nil {
 		return FieldDescription{}, err
 	}
 	d := FieldDescription{
-		Name: m.Name, Type: f.typ.String(), Encryption: string(m.Encryption), Scheme: m.Scheme,
+		Name: m.Name, Type: f.Type.String(), Encryption: string(m.Encryption), Scheme: m.Scheme,
 		ID: hex.EncodeToString(m.ID[:]), Since: m.Since, Converted: m.Converted,
 	}
-	key, err := k.search(m)
+	key, err := k.Search(m)
 	if err != nil {
 		return d, fmt.Errorf("column %q: %w", m.Name, err)
 	}
@@ -132,45 +129,24 @@ func (k tableKeys) describe(of *tableMeta, m *fieldMeta, all []*tableMeta) (Fiel
 		if d.Confidentiality = string(m.Confidentiality); m.Confidentiality == ofColumn {
 			d.Confidentiality = "column"
 		}
-		d.SharedWith = m.sharers(of, all)
+		d.SharedWith = m.Sharers(of, all)
 	}
-	cells, err := k.cells(m)
+	cells, err := k.Cells(m)
 	if err != nil {
 		return d, fmt.Errorf("column %q: %w", m.Name, err)
 	}
-	d.CellKeys = cells.ids()
+	d.CellKeys = cells.IDs()
 	if of.Tenants {
 		d.SearchKey, d.CellKeys = "", nil // nothing is under those
 	}
 	for i := range m.Former {
-		former, err := k.describe(of, &m.Former[i], all)
+		former, err := describeField(k, of, &m.Former[i], all)
 		if err != nil {
 			return d, err
 		}
 		d.Former = append(d.Former, former)
 	}
 	return d, nil
-}
-
-// sharers returns the other columns that have the search key of a column of a table.
-func (m *fieldMeta) sharers(table *tableMeta, all []*tableMeta) []string {
-	var names []string
-	for _, other := range all {
-		if other.Tenants != table.Tenants {
-			continue // what is database-wide in the one is not in the other
-		}
-		for i := range other.Columns {
-			c := &other.Columns[i]
-			same := other.ID == table.ID && c.ID == m.ID
-			wide := c.Confidentiality == ofDatabase && m.Confidentiality == ofDatabase && slices.Equal(c.secureType(), m.secureType())
-			own := c.Confidentiality != ofDatabase && m.Confidentiality != ofDatabase && c.owner(other.ID) == m.owner(table.ID)
-			if !same && (wide || own) {
-				names = append(names, other.Name+"."+c.Name)
-			}
-		}
-	}
-	slices.Sort(names)
-	return names
 }
 
 // A DatabaseDescription is what the catalogue says.
@@ -191,28 +167,28 @@ type TenantDescription struct {
 // Describe reads what the catalogue says, of all tables and tenants. Each key is unwrapped for its id: one that
 // was changed or moved is [ErrTampered].
 func (st *Store) Describe(ctx context.Context) (DatabaseDescription, error) {
-	e := edit{c: st.catalogue, whole: true}
-	if _, err := e.read(ctx); err != nil {
-		return DatabaseDescription{}, fmt.Errorf("store: describe: %w", err)
-	}
-	metas, err := e.tables()
+	e, err := st.catalogue.All(ctx)
 	if err != nil {
 		return DatabaseDescription{}, fmt.Errorf("store: describe: %w", err)
 	}
-	d := DatabaseDescription{ID: hex.EncodeToString(st.catalogue.database[:]), Key: keyID(st.catalogue.key), Version: e.root.Version}
+	metas, err := e.Tables()
+	if err != nil {
+		return DatabaseDescription{}, fmt.Errorf("store: describe: %w", err)
+	}
+	d := DatabaseDescription{ID: hex.EncodeToString(st.catalogue.Database[:]), Key: keyID(st.catalogue.Key), Version: e.Version()}
 	for _, meta := range metas {
-		table, err := st.describe(&e, meta)
+		table, err := st.describe(e, meta)
 		if err != nil {
 			return DatabaseDescription{}, fmt.Errorf("store: describe %q: %w", meta.Name, err)
 		}
 		d.Tables = append(d.Tables, table)
 	}
-	tenants, err := e.tenants()
+	tenants, err := e.Tenants()
 	if err != nil {
 		return DatabaseDescription{}, fmt.Errorf("store: describe: %w", err)
 	}
 	for _, tenant := range tenants {
-		keys, err := st.keys.tenant(tenant)
+		keys, err := st.keys.TenantKeys(tenant)
 		if err != nil {
 			return DatabaseDescription{}, fmt.Errorf("store: describe tenant %q: %w", tenant.Name, err)
 		}
@@ -223,10 +199,4 @@ func (st *Store) Describe(ctx context.Context) (DatabaseDescription, error) {
 		d.Tenants = append(d.Tenants, t)
 	}
 	return d, nil
-}
-
-// keyID returns the id of a key in hex.
-func keyID(key ope.Key) string {
-	id := sealer(key).KeyID()
-	return hex.EncodeToString(id[:])
 }

@@ -60,7 +60,7 @@ func TestSchemaOfTenant(t *testing.T) {
 	}
 	made := []string{"ordered", "deterministic", "randomised", "plain", "randomised"}
 	require.Equal(t, made, encryptions(tables[0]))
-	require.NoError(t, st.SetPolicy(ctx, "alpha", "log", Policy{Sensitive: []string{"zone"}}))
+	require.NoError(t, setPolicy(ctx, st, "alpha", "log", Policy{Sensitive: []string{"zone"}}))
 	require.Equal(t, []string{"ordered", "deterministic", "plain", "randomised", "plain"}, encryptions(tables[0]))
 	require.Equal(t, made, encryptions(tables[1]))
 	require.Equal(t, made, encryptions(unbound))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"net/netip"
 	"os"
 	"time"
 
@@ -170,7 +171,10 @@ func ExampleField() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		degrees, _ := temperature.Of(row) // a float64
+		degrees, err := temperature.Of(row) // a float64
+		if err != nil {
+			log.Fatal(err) // store.ErrNull where the row has no temperature
+		}
 		sum, n = sum+degrees, n+1
 	}
 	fmt.Println(n, "readings, mean", sum/float64(n))
@@ -178,7 +182,7 @@ func ExampleField() {
 	// 3 readings, mean 25.083333333333332
 }
 
-// A table is changed while it is used. Rows are read as before; Convert writes them anew, so that
+// A table is changed while it is used. Rows are read as before; Convert rewrites them, so that
 // the changed column drives queries again.
 func ExampleStore_Alter() {
 	const celsius = store.Field[float64]("celsius")
@@ -207,10 +211,10 @@ func ExampleStore_Alter() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(stats.Converted, "written anew,", count(), "rows")
+	fmt.Println(stats.Converted, "rewritten,", count(), "rows")
 	// Output:
 	// 4 rows
-	// 8 written anew, 4 rows
+	// 8 rewritten, 4 rows
 }
 
 // Two columns with one search key are joined in the database, which sees for it which of their values
@@ -251,7 +255,7 @@ func ExampleJoin() {
 }
 
 // Tenants share a table. Each says which columns are sealed for it, and may say otherwise later: what is
-// there is read as before, and Convert writes it anew.
+// there is read as before, and Convert rewrites it.
 func ExampleStore_SetPolicy() {
 	ctx := context.Background()
 	st, _, closeAll := exampleStore(ctx)
@@ -291,7 +295,7 @@ func ExampleStore_SetPolicy() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(stats.Converted, "of", stats.Rows, "rows written anew")
+	fmt.Println(stats.Converted, "of", stats.Rows, "rows rewritten")
 	use, err := hospital.KeyUse(ctx, nil)
 	if err != nil {
 		log.Fatal(err)
@@ -299,6 +303,71 @@ func ExampleStore_SetPolicy() {
 	fmt.Println(use.Plain, "cells in the clear")
 	// Output:
 	// low - door opened
-	// 3 of 3 rows written anew
+	// 3 of 3 rows rewritten
 	// 3 cells in the clear
+}
+
+// How a query is answered, and what that takes: the column with the least to read drives it.
+func ExampleTable_Explain() {
+	const temperature = store.Field[float64]("temperature")
+	ctx := context.Background()
+	tbl, closeAll := exampleTable(ctx)
+	defer closeAll()
+	e, err := tbl.Explain(ctx, store.Query{Where: store.And(temperature.Greater(19), temperature.Less(31))})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("driven by", e.Driver)
+	fmt.Println(e.Rows, "rows of", e.Hits, "that were read")
+	// Output:
+	// driven by temperature
+	// 3 rows of 3 that were read
+}
+
+// An update changes some columns of a row, and loses nothing that another client changes at the same time.
+func ExampleTable_Update() {
+	ctx := context.Background()
+	st, _, closeAll := exampleStore(ctx)
+	defer closeAll()
+	hosts, err := st.Create(ctx, store.Schema{
+		Name: "hosts",
+		Key:  []store.KeyPart{store.OrderedPart("address", store.IPv4, store.MOPE)},
+		Columns: []store.Column{
+			store.OrderedColumn("gateway", store.IPv6, store.Boldyreva),
+			store.RandomisedColumn("key", store.Bytes),
+		},
+		Conditional: true, // rows may be updated
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	address, gateway := netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("2001:db8::1")
+	if err := hosts.Put(ctx, store.Row{"address": address, "gateway": gateway, "key": []byte("old")}); err != nil {
+		log.Fatal(err)
+	}
+	if err := hosts.Update(ctx, store.Row{"address": address, "key": []byte("new")}); err != nil {
+		log.Fatal(err)
+	}
+	row, err := hosts.Get(ctx, store.Row{"address": address})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s %s\n", row["gateway"], row["key"])
+	// Output: 2001:db8::1 new
+}
+
+// A Put of many rows is refused as a whole if one of them cannot be stored. The error says which one.
+func ExampleRowError() {
+	ctx := context.Background()
+	tbl, closeAll := exampleTable(ctx)
+	defer closeAll()
+	at := time.Date(2026, 5, 2, 8, 0, 0, 0, time.UTC)
+	err := tbl.Put(ctx,
+		store.Row{"device": "pump-7", "time": at, "temperature": 21.5},
+		store.Row{"device": "pump-8", "time": at, "temperature": "warm"})
+	var row *store.RowError
+	if errors.As(err, &row) {
+		fmt.Println("row", row.Index, "has a wrong value:", errors.Is(err, store.ErrColumn))
+	}
+	// Output: row 1 has a wrong value: true
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/testdb"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/internal/value"
 )
 
 // joinColumns are the kinds of columns that can be joined.
@@ -22,14 +24,14 @@ func joinColumns() map[string]Column {
 		"deterministic": DeterministicColumn("", small), "deterministic string": DeterministicColumn("", String),
 		"mope string": OrderedColumn("", String, MOPE), "kerschbaum string": OrderedColumn("", String, Kerschbaum),
 	}
-	for _, s := range []ColumnScheme{Boldyreva, MOPE, Wozniak, WozniakIndexed, Kerschbaum, KerschbaumPublished, Plaintext, PlaintextIndexed} {
+	for _, s := range []ColumnScheme{Boldyreva, MOPE, Wozniak, WozniakIndexed, Kerschbaum, kerschbaumPublished, Plaintext, plaintextIndexed} {
 		columns[s.columnScheme()] = OrderedColumn("", small, s)
 	}
 	return columns
 }
 
 func joinSchema(name string, c Column, value string) Schema {
-	c.name = value
+	c.spec.Name = value
 	return Schema{
 		Name:    name,
 		Key:     []KeyPart{HashedPart("id", Int64)},
@@ -39,14 +41,14 @@ func joinSchema(name string, c Column, value string) Schema {
 
 // joinRows are random rows with few different values, some of them null, and some long strings of
 // one prefix.
-func joinRows(r *rand.Rand, n int, column string, typ Type) []Row {
+func joinRows(r *rand.Rand, n int, column string, typ value.Type) []Row {
 	rows := make([]Row, n)
 	for i := range rows {
 		rows[i] = Row{"id": int64(i), "note": fmt.Sprint("note ", i)}
 		v := r.Int32N(int32(n)) - int32(n/2)
 		switch {
 		case r.IntN(6) == 0:
-		case typ.width() == 0:
+		case typ.Width() == 0:
 			rows[i][column] = fmt.Sprint([]string{"", "the same prefix "}[v&1], v/2)
 		default:
 			rows[i][column] = v
@@ -104,22 +106,22 @@ func TestJoin(t *testing.T) {
 					require.NoError(t, err)
 					right, err := st.Create(ctx, b)
 					require.NoError(t, err)
-					rows := joinRows(random, n, "a", column.typ)
-					others := joinRows(random, n, "b", column.typ)
-					require.NoError(t, left.Put(ctx, joinRows(random, n, "a", column.typ)...))
+					rows := joinRows(random, n, "a", column.spec.Type)
+					others := joinRows(random, n, "b", column.spec.Type)
+					require.NoError(t, left.Put(ctx, joinRows(random, n, "a", column.spec.Type)...))
 					require.NoError(t, left.Put(ctx, rows...))
 					require.NoError(t, right.Put(ctx, others...))
 					require.NoError(t, right.Delete(ctx, others[:n/10]...))
 					others = others[n/10:]
-					if column.typ.exact() { // a posting that no row stands behind
-						r := left.now().newRecord()
-						require.NoError(t, left.now().checkKey(r, Row{"id": int64(0)}))
-						require.NoError(t, left.now().encodeKey(ctx, r))
-						r.values[len(left.now().parts)+1] = int32(1)
-						if column.scheme != WozniakIndexed.name {
-							require.NoError(t, left.now().encode(ctx, &record{key: nil, values: r.values, search: r.search}))
-							for _, key := range left.now().postingKeys(r) {
-								require.NoError(t, left.now().postings.Apply(ctx, driver.Mutation{Row: key, Puts: []driver.Cell{postingCell}}))
+					if column.spec.Type.Exact() { // a posting that no row stands behind
+						r := left.now().NewRecord()
+						require.NoError(t, left.now().CheckKey(r, Row{"id": int64(0)}))
+						require.NoError(t, left.now().EncodeKey(ctx, r))
+						r.Values[len(left.now().Parts)+1] = int32(1)
+						if column.spec.Scheme != WozniakIndexed.name {
+							require.NoError(t, left.now().Encode(ctx, &rowcodec.Record{Key: nil, Values: r.Values, Search: r.Search}))
+							for _, key := range left.now().PostingKeys(r) {
+								require.NoError(t, left.now().Postings.Apply(ctx, driver.Mutation{Row: key, Puts: []driver.Cell{rowcodec.PostingCell}}))
 							}
 						}
 					}
@@ -171,10 +173,10 @@ func TestSharedKeys(t *testing.T) {
 	encrypted := make(map[string][]string)
 	for _, name := range []string{"owner", "sharer"} {
 		tbl := tableOfAnother(t, db, name)
-		for _, c := range tbl.now().columns {
-			b, err := c.appendSearch(ctx, nil, int64(5))
+		for _, c := range tbl.now().Columns {
+			b, err := c.AppendSearch(ctx, nil, int64(5))
 			require.NoError(t, err)
-			encrypted[string(b)] = append(encrypted[string(b)], name+"."+c.name)
+			encrypted[string(b)] = append(encrypted[string(b)], name+"."+c.Name)
 		}
 	}
 	var groups [][]string

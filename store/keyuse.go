@@ -6,6 +6,9 @@ import (
 	"fmt"
 
 	"github.com/rangecrypt/rangecrypt/internal/seal"
+	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/maintain"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
 // A KeyUse says how many cells of a table were sealed with which key.
@@ -44,28 +47,28 @@ const mostKeyIDs, mostTenantKeys = 1 << 16, 1 << 18
 // number of rows so far.
 func (tbl *Table) KeyUse(ctx context.Context, progress func(rows int)) (use KeyUse, err error) {
 	t := tbl.now()
-	ctx, end := t.st.observer.operation(ctx, "key use", t.family())
+	ctx, end := tbl.st.observer.operation(ctx, "key use", t.Family())
 	rows := 0
 	defer func() { end(rows, err) }()
 	counts, most := make(map[sealedBy]int), mostKeyIDs
-	tenants := t.meta.Tenants && tbl.tenant == nil
+	tenants := t.Meta.Tenants && tbl.tenant == nil
 	if tenants {
 		most = mostTenantKeys
 	}
-	for row, err := range t.data.Scan(ctx, under(t.prefix)) {
+	for row, err := range t.Data.Scan(ctx, engine.Under(t.Prefix)) {
 		if err != nil {
-			return KeyUse{}, fmt.Errorf("store: key use of %q: %w", t.schema.Name, t.gone(err))
+			return KeyUse{}, fmt.Errorf("store: key use of %q: %w", t.Meta.Name, engine.Gone(err))
 		}
-		var of pseudonym
+		var of maintain.Pseudonym
 		if tenants {
-			of = pseudonymAt(row.Key, 0)
+			of = maintain.PseudonymAt(row.Key, 0)
 		}
 		for _, cell := range row.Cells {
 			if len(cell.Value) == 0 {
 				continue // deleted under a condition
 			}
 			at := sealedBy{of: of}
-			if cell.Value[0] != plainFormat {
+			if cell.Value[0] != rowcodec.PlainFormat {
 				at.sealed, at.qualifier = true, string(cell.Qualifier)
 				if at.key, err = seal.PeekKeyID(cell.Value); err != nil {
 					use.Unknown++
@@ -78,37 +81,43 @@ func (tbl *Table) KeyUse(ctx context.Context, progress func(rows int)) (use KeyU
 			}
 			counts[at]++
 		}
-		if rows++; progress != nil && rows%fullBatch == 0 {
+		if rows++; progress != nil && rows%engine.FullBatch == 0 {
 			progress(rows)
 		}
 	}
-	// What keys there are is asked for behind the scan: then it has those of all rows.
-	known := make(map[pseudonym]bool)
-	columns := map[string]bool{string(keyQualifier): true}
+	// What keys there are is asked for after the scan: then it has those of all rows.
+	known := make(map[maintain.Pseudonym]bool)
+	columns := map[string]bool{string(rowcodec.KeyQualifier): true}
 	count := func(tbl *Table) error {
 		t, err := tbl.refresh(ctx)
 		if err != nil {
 			return err
 		}
-		var of pseudonym
+		var of maintain.Pseudonym
 		if tenants {
-			of = pseudonym(t.prefix)
+			of = maintain.Pseudonym(t.Prefix)
 		}
 		known[of] = true
-		use.Keys = append(use.Keys, t.keyCounts(of, counts)...)
-		for _, c := range t.stored {
-			columns[string(c.id[:])] = true
+		use.Keys = append(use.Keys, keyCounts(t.View, of, counts)...)
+		for _, c := range t.Stored {
+			columns[string(c.Id[:])] = true
 		}
 		return nil
 	}
 	if tenants {
-		err = tbl.eachTenant(ctx, count)
+		err = tbl.forTenants(ctx, count)
 	} else {
 		err = count(tbl)
 	}
 	if err != nil {
-		return KeyUse{}, fmt.Errorf("store: key use of %q: %w", t.schema.Name, err)
+		return KeyUse{}, fmt.Errorf("store: key use of %q: %w", t.Meta.Name, err)
 	}
+	use.countOthers(counts, known, columns)
+	return use, nil
+}
+
+// countOthers counts the cells that no key which is known sealed.
+func (use *KeyUse) countOthers(counts map[sealedBy]int, known map[maintain.Pseudonym]bool, columns map[string]bool) {
 	for at, n := range counts {
 		switch {
 		case !known[at.of]:
@@ -121,13 +130,12 @@ func (tbl *Table) KeyUse(ctx context.Context, progress func(rows int)) (use KeyU
 			use.Dropped += n
 		}
 	}
-	return use, nil
 }
 
 // sealedBy is what the cells that a KeyUse counts have in common. Of those that are not sealed it
 // is no more than whose they are.
 type sealedBy struct {
-	of        pseudonym
+	of        maintain.Pseudonym
 	sealed    bool
 	qualifier string
 	key       seal.KeyID
@@ -135,26 +143,23 @@ type sealedBy struct {
 
 // keyCounts returns the keys of the table, for the tenant that it is open for if it is, and takes
 // the number of their cells from counts.
-func (t *view) keyCounts(of pseudonym, counts map[sealedBy]int) (all []KeyCount) {
-	tenant := ""
-	if t.tbl.tenant != nil {
-		tenant = t.tbl.tenant.name
-	}
+func keyCounts(t *rowcodec.View, of maintain.Pseudonym, counts map[sealedBy]int) (all []KeyCount) {
+	tenant := t.TenantName()
 	count := func(column string, qualifier []byte, keys *sealers, current bool) {
 		if keys == nil {
 			return
 		}
-		for i, key := range keys.keys {
+		for i, key := range keys.Keys {
 			id := key.KeyID()
 			at := sealedBy{of, true, string(qualifier), id}
 			all = append(all, KeyCount{tenant, column, hex.EncodeToString(id[:]), current && i == 0, counts[at]})
 			delete(counts, at)
 		}
 	}
-	count("", keyQualifier, t.keySealer, true)
-	for _, c := range t.columns {
-		for _, id := range append([]*column{c}, c.former...) {
-			count(c.name, id.id[:], id.sealer, id == c && !c.clear())
+	count("", rowcodec.KeyQualifier, t.KeySealer, true)
+	for _, c := range t.Columns {
+		for _, id := range append([]*rowcodec.Column{c}, c.Former...) {
+			count(c.Name, id.Id[:], id.Sealer, id == c && !c.Clear())
 		}
 	}
 	return all

@@ -11,7 +11,7 @@ import (
 )
 
 // The cells of each key are counted; of a key that was replaced none is left when all rows are
-// written anew, by Put or by Convert.
+// rewritten, by Put or by Convert.
 func TestKeyUse(t *testing.T) {
 	ctx := t.Context()
 	for _, layout := range []Layout{Packed, CellPerColumn} {
@@ -75,12 +75,12 @@ func TestKeyUse(t *testing.T) {
 
 				require.NoError(t, st.Alter(ctx, "t", DropColumn("also")))
 				// Cells that are none of the table's, whatever they claim.
-				for row, err := range tbl.now().data.Scan(ctx, driver.Range{AnyOrder: true, Limit: 1}) {
+				for row, err := range tbl.now().Data.Scan(ctx, driver.Range{AnyOrder: true, Limit: 1}) {
 					require.NoError(t, err)
 					cell := row.Cells[0]
 					cell.Value = append([]byte(nil), cell.Value...)
 					cell.Value[1] ^= 1
-					require.NoError(t, tbl.now().data.Apply(ctx, driver.Mutation{Row: row.Key, Puts: []driver.Cell{cell, {Qualifier: tbl.now().columns[0].id[:], Value: []byte("?")}}}))
+					require.NoError(t, tbl.now().Data.Apply(ctx, driver.Mutation{Row: row.Key, Puts: []driver.Cell{cell, {Qualifier: tbl.now().Columns[0].Id[:], Value: []byte("?")}}}))
 				}
 				use, err = tbl.KeyUse(ctx, nil)
 				require.NoError(t, err)

@@ -19,6 +19,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/testdb"
 	"github.com/rangecrypt/rangecrypt/ope/encode"
 	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/compare"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -269,9 +270,9 @@ func models() []*tableModel {
 		newModel("mutable columns").hashed("id", i32).ordered("at", i64, store.Wozniak).
 			column(i64, ord(i64, store.Kerschbaum)("amount")).
 			column(strs, ord(strs, store.Kerschbaum)("name")).
-			column(i8, ord(i8, store.KerschbaumPublished)("level")).
+			column(i8, ord(i8, compare.KerschbaumPublished)("level")).
 			column(ms, ord(ms, store.Kerschbaum)("seen")).
-			column(i64, ord(i64, store.PlaintextIndexed)("plain")).
+			column(i64, ord(i64, compare.PlaintextIndexed)("plain")).
 			column(f64, ord(f64, store.Wozniak)("ratio")),
 		newModel("stateful key").ordered("at", i64, store.WozniakIndexed).ordered("name", strs, store.WozniakIndexed).tie("id").
 			column(f64, ord(f64, store.WozniakIndexed)("ratio")).

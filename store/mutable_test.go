@@ -18,6 +18,8 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/index"
 )
 
 var mutableSchema = Schema{
@@ -137,11 +139,11 @@ func TestMutableRequests(t *testing.T) {
 	counts := make(map[string]int)
 	db := drivertest.NewMemory()
 	tbl := mutableTable(t, counted(db, counts))
-	require.NoError(t, tbl.Put(ctx, mutableRows()[:writeChunk]...))
+	require.NoError(t, tbl.Put(ctx, mutableRows()[:engine.WriteChunk]...))
 	commits := counts["i Commit"] + counts["i CheckAndPut"]
 	require.LessOrEqual(t, commits, 2*3, "a column opens its index, and commits its values")
 	clear(counts)
-	require.NoError(t, tbl.Put(ctx, mutableRows()[:writeChunk]...))
+	require.NoError(t, tbl.Put(ctx, mutableRows()[:engine.WriteChunk]...))
 	require.Equal(t, 0, counts["i Commit"]+counts["i Get"], "the values are known")
 
 	other := mutableTable(t, counted(db, counts))
@@ -256,10 +258,10 @@ func TestMutableIndexTampering(t *testing.T) {
 	memory := drivertest.NewMemory()
 	tbl := mutableTable(t, memory)
 	require.NoError(t, tbl.Put(ctx, mutableRows()[:60]...))
-	family, err := memory.Family(ctx, driver.FamilySpec{Name: tbl.now().meta.indexFamily(), Layout: driver.LayoutWide})
+	family, err := memory.Family(ctx, driver.FamilySpec{Name: tbl.now().Meta.IndexFamily(), Layout: driver.LayoutWide})
 	require.NoError(t, err)
 	unit := func(column string) (row []byte) {
-		id := tbl.now().byName[column].id
+		id := tbl.now().ByName[column].Id
 		for r, err := range family.Scan(ctx, driver.Range{AnyOrder: true}) {
 			require.NoError(t, err)
 			if bytes.Contains(r.Key, fmt.Appendf(nil, "u%x/", id)) && len(r.Cells) > 3 {
@@ -325,12 +327,12 @@ func TestMutableIndexTampering(t *testing.T) {
 func TestMutableLimit(t *testing.T) {
 	ctx := context.Background()
 	tbl := mutableTable(t, drivertest.NewMemory())
-	level := tbl.now().byName["level"]
-	state, err := openIndex(ctx, tbl.st.db, tbl.now().meta.indexFamily(), false)
+	level := tbl.now().ByName["level"]
+	state, err := index.OpenFamily(ctx, tbl.st.db, tbl.now().Meta.IndexFamily(), false)
 	require.NoError(t, err)
-	level.order, err = kerschbaum.New(ope.GenerateKey(), Int64.domain(), state, &kerschbaum.Options{Name: "limited", Limit: 100})
+	limited, err := kerschbaum.New(ope.GenerateKey(), Int64.of.Domain(), state, &kerschbaum.Options{Name: "limited", Limit: 100})
 	require.NoError(t, err)
-	level.scheme = level.order
+	level.Order, level.Batches, level.Scheme = limited, limited, limited
 	var rows []Row
 	for i := range int64(100) {
 		rows = append(rows, Row{"id": i, "level": i * 1000})
@@ -347,9 +349,9 @@ func TestMutableLimit(t *testing.T) {
 // A key that moves is refused also where the catalogue says so.
 func TestMutableKeyInCatalogue(t *testing.T) {
 	tbl := mutableTable(t, drivertest.NewMemory())
-	meta := *tbl.now().meta
+	meta := *tbl.now().Meta
 	meta.Key = []fieldMeta{meta.Columns[0]}
-	_, err := newTable(context.Background(), tbl.st, &meta, meta.Version)
+	_, err := newTable(context.Background(), tbl.st, &meta, nil, meta.Version)
 	require.ErrorIs(t, err, ErrFormat)
 	require.ErrorContains(t, err, `"level"`)
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 
 const instrumentation = "github.com/rangecrypt/rangecrypt/store"
 
-// observer tells the outside what the store does: names of operations and families, counts and
+// observer shows the outside what the store does: names of operations and families, counts and
 // durations. It is never given a value, a key or a ciphertext.
 type observer struct {
 	logger   *slog.Logger
@@ -51,8 +52,8 @@ func newObserver(opts *Options) *observer {
 	return o
 }
 
-// operation begins the span of an operation; the caller ends it with the number of rows and the
-// error.
+// operation begins the span of an operation. The caller ends it with the error, and the number of
+// rows that were written or returned all the same.
 func (o *observer) operation(ctx context.Context, name, family string) (context.Context, func(rows int, err error)) {
 	begin := time.Now()
 	attributes := []attribute.KeyValue{attribute.String("rangecrypt.operation", name)}
@@ -69,7 +70,26 @@ func (o *observer) operation(ctx context.Context, name, family string) (context.
 		set := metric.WithAttributes(append(attributes, attribute.Bool("error", err != nil))...)
 		o.duration.Record(ctx, time.Since(begin).Seconds(), set)
 		o.rows.Add(ctx, int64(rows), set)
+		if err != nil {
+			level := slog.LevelWarn
+			if errors.Is(err, context.Canceled) || isCallersMistake(err) {
+				level = slog.LevelDebug // its caller wanted it, or is told what to mend: nothing is wrong with the database
+			}
+			o.logger.Log(ctx, level, "an operation failed", "operation", name, "family", family, "rows", rows,
+				"retryable", Retryable(err), "error", err)
+		}
 	}
+}
+
+// written returns how many of n rows a call wrote for certain, as its error says.
+func written(n int, err error) int {
+	if failed := (*BatchError)(nil); errors.As(err, &failed) {
+		return n - len(failed.Failed)
+	}
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // warn logs an event that the operation survives.

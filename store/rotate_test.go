@@ -104,6 +104,42 @@ func TestMasterKeyIsRotated(t *testing.T) {
 	require.Equal(t, "old", name)
 }
 
+// A rotation by a client that does not know of another's is refused, and undoes nothing.
+func TestRotationByTwoClients(t *testing.T) {
+	memory := drivertest.NewMemory()
+	keys := map[string]ope.Key{"first": ope.GenerateKey(), "second": ope.GenerateKey(), "third": ope.GenerateKey()}
+	to := func(name string) store.KMS { return store.LocalKMS(keys[name]) }
+	a, err := store.Open(background, memory, keys["first"], nil)
+	require.NoError(t, err)
+	var lost error
+	b, err := store.Open(background, drivertest.NewFaulty(memory, func(op drivertest.Op) drivertest.Fault {
+		if lost != nil && op.Conditional() {
+			lost = nil
+			return drivertest.FailAfter
+		}
+		return drivertest.NoFault
+	}), keys["first"], nil)
+	require.NoError(t, err)
+	require.NoError(t, a.RotateMaster(background, to("second")))
+	for range 2 {
+		err = b.RotateMaster(background, to("third"))
+		require.ErrorIs(t, err, store.ErrWrongKey)
+		require.ErrorContains(t, err, "open the database again with the present one")
+		require.False(t, store.Retryable(err))
+	}
+	name, _ := opensOnly(t, memory, keys)
+	require.Equal(t, "second", name)
+
+	// What it is rotated to already is no conflict; and then this client knows it.
+	require.NoError(t, b.RotateMaster(background, to("second")))
+	lost = driver.ErrUnknownOutcome
+	require.NoError(t, b.RotateMaster(background, to("third")))
+	require.NoError(t, b.RotateMaster(background, to("first")))
+	require.ErrorIs(t, a.RotateMaster(background, to("third")), store.ErrWrongKey)
+	name, _ = opensOnly(t, memory, keys)
+	require.Equal(t, "first", name)
+}
+
 // A client that dies at any call of a rotation leaves a database that exactly one of the two keys
 // opens, with all that it holds; and the other key is told to be wrong. So does one that is told
 // too little of what became of its calls.
@@ -171,13 +207,14 @@ func TestRotationThatIsInterrupted(t *testing.T) {
 
 // Another client makes a table, or rotates, between the read and the write of a rotation.
 func TestRotationLosesNoOtherChange(t *testing.T) {
+	others := ope.GenerateKey()
 	for name, change := range map[string]func(*store.Store) error{
 		"create": func(st *store.Store) error { _, err := st.Create(background, accounts); return err },
-		"rotate": func(st *store.Store) error { return st.RotateMaster(background, store.LocalKMS(ope.GenerateKey())) },
+		"rotate": func(st *store.Store) error { return st.RotateMaster(background, store.LocalKMS(others)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			memory := drivertest.NewMemory()
-			keys := map[string]ope.Key{"old": ope.GenerateKey(), "new": ope.GenerateKey()}
+			keys := map[string]ope.Key{"old": ope.GenerateKey(), "new": ope.GenerateKey(), "other's": others}
 			other, err := store.Open(background, memory, keys["old"], nil)
 			require.NoError(t, err)
 			writes := 0
@@ -191,13 +228,19 @@ func TestRotationLosesNoOtherChange(t *testing.T) {
 			})
 			st, err := store.Open(background, db, keys["old"], nil)
 			require.NoError(t, err)
-			require.NoError(t, st.RotateMaster(background, store.LocalKMS(keys["new"])))
-			require.Equal(t, 2, writes, "the first one must have been refused")
+			err = st.RotateMaster(background, store.LocalKMS(keys["new"]))
 			which, again := opensOnly(t, memory, keys)
+			if name == "rotate" {
+				require.ErrorIs(t, err, store.ErrWrongKey)
+				require.Equal(t, "other's", which)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, 2, writes, "the first one must have been refused")
 			require.Equal(t, "new", which)
 			schemas, err := again.Tables(background)
 			require.NoError(t, err)
-			require.Equal(t, name == "create", len(schemas) == 1)
+			require.Len(t, schemas, 1)
 		})
 	}
 }

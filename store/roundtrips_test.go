@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rangecrypt/rangecrypt/internal/intercept"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 )
@@ -54,7 +55,7 @@ func timed(db driver.DB, calls *[]string) driver.DB {
 		*calls = append(*calls, op.Method+" "+op.Family[:1])
 		return drivertest.NoFault
 	})
-	return drivertest.WithLatency(counted, func() time.Duration { return time.Second })
+	return intercept.WithLatency(counted, func() time.Duration { return time.Second })
 }
 
 func TestRoundTrips(t *testing.T) {
@@ -165,9 +166,9 @@ func TestRoundTrips(t *testing.T) {
 		now, err := st.Table(ctx, "ordered")
 		require.NoError(t, err)
 		stamped := func() (read []driver.Row) {
-			r := now.now().rows(0, 1)
+			r := now.now().Rows(0, 1)
 			r.Cells.Stamps = true
-			for row, err := range now.now().data.Scan(ctx, r) {
+			for row, err := range now.now().Data.Scan(ctx, r) {
 				require.NoError(t, err)
 				read = append(read, row)
 			}
@@ -176,8 +177,8 @@ func TestRoundTrips(t *testing.T) {
 		}
 		read := stamped()
 		measure("convert, a batch with changed searched columns", func() error {
-			n, _, err := now.now().convertAndSettle(ctx, read)
-			require.Equal(t, rows, n)
+			done, err := now.now().ConvertAndSettle(ctx, read)
+			require.Equal(t, rows, done.Converted)
 			return err
 		})
 		measure("get of a row of a later schema", func() error {
@@ -187,8 +188,8 @@ func TestRoundTrips(t *testing.T) {
 		require.NoError(t, st.RotateKeys(ctx, "ordered"))
 		read = stamped()
 		measure("convert, a batch", func() error {
-			n, _, err := now.now().convertAndSettle(ctx, read)
-			require.Equal(t, rows, n)
+			done, err := now.now().ConvertAndSettle(ctx, read)
+			require.Equal(t, rows, done.Converted)
 			return err
 		})
 	})

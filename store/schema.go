@@ -1,18 +1,11 @@
 package store
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
-	"slices"
 	"strings"
-	"unicode/utf8"
 
-	"github.com/rangecrypt/rangecrypt/ope"
-	"github.com/rangecrypt/rangecrypt/ope/boldyreva"
-	"github.com/rangecrypt/rangecrypt/ope/kerschbaum"
-	"github.com/rangecrypt/rangecrypt/ope/wozniak"
-	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/scheme"
+	"github.com/rangecrypt/rangecrypt/store/internal/value"
 )
 
 // A Schema describes a table.
@@ -59,8 +52,9 @@ type Layout int
 // The layouts.
 const (
 	// Packed puts the values of all columns that are sealed and not searched into the sealed cell
-	// of the row key: opening a row takes one decryption, whatever their number. It is the mini-page
-	// of Shmueli et al. carried over to wide rows.
+	// of the row key: opening a row takes one decryption, whatever their number. It is what Iyer et al.
+	// (EDBT 2004) call optimised NSM, one encryption a record, carried over to wide rows. Their own
+	// model, PPC, goes further: it seals one part of a whole page of records, a mini-page, at once.
 	Packed Layout = iota
 
 	// CellPerColumn gives every column a cell of its own: queries of few out of many or large
@@ -69,94 +63,34 @@ const (
 )
 
 // String returns "packed" or "cell per column".
-func (l Layout) String() string {
-	switch l {
-	case Packed:
-		return "packed"
-	case CellPerColumn:
-		return "cell per column"
-	}
-	return fmt.Sprintf("Layout(%d)", int(l))
-}
-
-// encryption is how a part or column is protected. The strings are stored.
-type encryption string
-
-const (
-	plain         encryption = "plain"
-	hashed        encryption = "hashed"
-	ordered       encryption = "ordered"
-	tieBreaker    encryption = "tie"
-	randomised    encryption = "randomised"
-	deterministic encryption = "deterministic"
-)
+func (l Layout) String() string { return metaLayout(l).String() }
 
 // A KeyPart is a part of the row key. Make one with the functions below; the zero KeyPart is
 // invalid.
-type KeyPart struct{ field }
+type KeyPart struct{ spec field }
 
 // A Column is a column of a table that is not part of its row key. Make one with the functions
 // below; the zero Column is invalid.
-type Column struct{ field }
-
-// field is what key parts and columns have in common.
-type field struct {
-	name       string
-	typ        Type
-	encryption encryption
-	scheme     string // for ordered: the name of the scheme
-
-	confidentiality confidentiality
-	table, column   string // whose search key it shares, where it is ofColumns
-}
-
-// confidentiality says which columns share a search key (Ferretti et al. 2014, section 3.1). The
-// strings are stored.
-type confidentiality string
-
-const (
-	ofColumn   confidentiality = ""            // COL: one column
-	ofColumns  confidentiality = "multicolumn" // MCOL: the column that it was made for, and those that name it
-	ofDatabase confidentiality = "database"    // DBC: all such columns of equal types, encryptions and schemes
-)
+type Column struct{ spec field }
 
 // Name returns the name of the part.
-func (p KeyPart) Name() string { return p.name }
+func (p KeyPart) Name() string { return p.spec.Name }
 
 // Name returns the name of the column.
-func (c Column) Name() string { return c.name }
+func (c Column) Name() string { return c.spec.Name }
 
 // Describe returns in words how the part is stored, for example "time: timestamp/ms, ordered
 // (mope)".
-func (p KeyPart) Describe() string { return p.describe() }
+func (p KeyPart) Describe() string { return p.spec.Describe() }
 
 // Describe returns in words how the column is stored.
-func (c Column) Describe() string { return c.describe() }
-
-// clear reports whether the database sees the values.
-func (f field) clear() bool {
-	return f.encryption == plain || f.encryption == tieBreaker || f.scheme == Plaintext.name || f.scheme == PlaintextIndexed.name
-}
-
-func (f field) describe() string {
-	s := fmt.Sprintf("%s: %s, %s", f.name, f.typ.id(), f.encryption)
-	if f.scheme != "" {
-		s += " (" + f.scheme + ")"
-	}
-	switch f.confidentiality {
-	case ofColumns:
-		s += fmt.Sprintf(", key shared with %s.%s", f.table, f.column)
-	case ofDatabase:
-		s += ", key shared by the database"
-	}
-	return s
-}
+func (c Column) Describe() string { return c.spec.Describe() }
 
 // HashedPart is a part of which the database sees a keyed hash: rows are found by its exact value
 // only. As the first part it spreads rows over partitions and keeps the rows of one value
 // together.
 func HashedPart(name string, t Type) KeyPart {
-	return KeyPart{field{name: name, typ: t, encryption: hashed}}
+	return KeyPart{field{Name: name, Type: innerOf(t), Encryption: hashed}}
 }
 
 // OrderedPart is a part that is encrypted with an order-preserving scheme, which must be
@@ -167,35 +101,39 @@ func HashedPart(name string, t Type) KeyPart {
 // keyed hash of the whole value follows in the row key, and rows are put in their exact order by
 // the client.
 func OrderedPart(name string, t Type, scheme KeyScheme) KeyPart {
-	return KeyPart{field{name: name, typ: t, encryption: ordered, scheme: scheme.name}}
+	return KeyPart{field{Name: name, Type: innerOf(t), Encryption: ordered, Scheme: scheme.name}}
 }
 
 // PlainPart is a part that is not encrypted. The database sees it.
 func PlainPart(name string, t Type) KeyPart {
-	return KeyPart{field{name: name, typ: t, encryption: plain}}
+	return KeyPart{field{Name: name, Type: innerOf(t), Encryption: plain}}
 }
 
 // TiePart makes duplicates legal: 16 bytes at the end of the key that are drawn at random for a
 // row which does not name them. Its values are of type [16]byte.
 func TiePart(name string) KeyPart {
-	return KeyPart{field{name: name, typ: UUID, encryption: tieBreaker}}
+	return KeyPart{field{Name: name, Type: value.UUID, Encryption: tieBreaker}}
 }
 
 // RandomisedColumn is a column that is sealed and cannot be searched in the database.
 func RandomisedColumn(name string, t Type) Column {
-	return Column{field{name: name, typ: t, encryption: randomised}}
+	return Column{field{Name: name, Type: innerOf(t), Encryption: randomised}}
 }
 
 // DeterministicColumn is a sealed column that can be searched for exact values. The database sees
 // which rows have equal values.
 func DeterministicColumn(name string, t Type) Column {
-	return Column{field{name: name, typ: t, encryption: deterministic}}
+	return Column{field{Name: name, Type: innerOf(t), Encryption: deterministic}}
 }
 
 // OrderedColumn is a sealed column that can be searched for ranges. The database sees the order
 // of its values, and what else the scheme gives away.
 func OrderedColumn(name string, t Type, scheme ColumnScheme) Column {
-	return Column{field{name: name, typ: t, encryption: ordered, scheme: scheme.columnScheme()}}
+	c := Column{field{Name: name, Type: innerOf(t), Encryption: ordered}}
+	if scheme != nil {
+		c.spec.Scheme = scheme.columnScheme()
+	}
+	return c
 }
 
 // SharedWith returns the column with the search key of another one, which may be of the same table:
@@ -209,7 +147,7 @@ func OrderedColumn(name string, t Type, scheme ColumnScheme) Column {
 //
 // Only deterministic and ordered columns have a search key.
 func (c Column) SharedWith(table, column string) Column {
-	c.confidentiality, c.table, c.column = ofColumns, table, column
+	c.spec.Confidentiality, c.spec.Table, c.spec.Column = ofColumns, table, column
 	return c
 }
 
@@ -217,22 +155,22 @@ func (c Column) SharedWith(table, column string) Column {
 // have the same type, encryption and scheme and are database-wide: any two can be joined. What the
 // database sees grows with each of them, as [Column.SharedWith] says.
 func (c Column) DatabaseWide() Column {
-	c.confidentiality, c.table, c.column = ofDatabase, "", ""
+	c.spec.Confidentiality, c.spec.Table, c.spec.Column = ofDatabase, "", ""
 	return c
 }
 
 // Shared returns the names of the table and column that [Column.SharedWith] was given or, in the
 // schema of a table, of the column whose key it was first; ok is false where there is none.
 func (c Column) Shared() (table, column string, ok bool) {
-	return c.table, c.column, c.confidentiality == ofColumns
+	return c.spec.Table, c.spec.Column, c.spec.Confidentiality == ofColumns
 }
 
 // IsDatabaseWide reports whether the column is [Column.DatabaseWide].
-func (c Column) IsDatabaseWide() bool { return c.confidentiality == ofDatabase }
+func (c Column) IsDatabaseWide() bool { return c.spec.Confidentiality == ofDatabase }
 
 // PlainColumn is a column that is not encrypted nor authenticated. The database sees it.
 func PlainColumn(name string, t Type) Column {
-	return Column{field{name: name, typ: t, encryption: plain}}
+	return Column{field{Name: name, Type: innerOf(t), Encryption: plain}}
 }
 
 // A ColumnScheme encrypts ordered columns: a [KeyScheme] or a [MutableScheme].
@@ -266,488 +204,104 @@ func (s MutableScheme) columnScheme() string { return s.name }
 // its rows durable there before its rows.
 var (
 	// Boldyreva is the stateless linear scheme of Boldyreva et al. (EUROCRYPT 2009).
-	Boldyreva = KeyScheme{"boldyreva"}
+	Boldyreva = KeyScheme{scheme.Boldyreva}
 
 	// MOPE is Boldyreva with a secret modular shift (Boldyreva et al., CRYPTO 2011). A range that
 	// wraps around the shift becomes two.
-	MOPE = KeyScheme{"mope"}
+	MOPE = KeyScheme{scheme.MOPE}
 
 	// Wozniak is random subrange selection with random uniform sampling (Wozniak et al. 2013) made
-	// stateless by a key; linear, with ciphertexts of 3 times as many bits as the values.
-	Wozniak = KeyScheme{"wozniak"}
+	// stateless by a key; linear, with ciphertexts of 3 times as many bits as the values, and of at
+	// least 64 more.
+	Wozniak = KeyScheme{scheme.Wozniak}
 
 	// WozniakIndexed is random uniform sampling as Waage et al. (SECRYPT 2016, section 3.2.1) modify
 	// it: stateful; a ciphertext is drawn when its value is first written, and stays. The index has
 	// the pairs of the values that were written only, so that it has room for 10^6 of these; see
 	// TargetsOnly of [wozniak.IndexedOptions].
-	WozniakIndexed = KeyScheme{"wozniak-indexed"}
+	WozniakIndexed = KeyScheme{scheme.WozniakIndexed}
 
 	// Kerschbaum is the mutable scheme of Kerschbaum and Schröpfer (CCS 2014) with local
 	// relabelling: stateful; it gives away no more than order and equality, and to who watches or
 	// copies the index the order in which values came, see [Table.Rebalance].
-	Kerschbaum = MutableScheme{"kerschbaum"}
-
-	// KerschbaumPublished is Kerschbaum with the rules of the paper, which write the whole index
-	// anew when a gap is exhausted: for comparison. Sorted values are its worst case. Values have at
-	// most 63 bits.
-	KerschbaumPublished = MutableScheme{"kerschbaum-published"}
+	Kerschbaum = MutableScheme{scheme.Kerschbaum}
 
 	// Plaintext does not encrypt. A part or column with it is stored as it is, and can be searched
 	// for ranges like an encrypted one: for values that are no secret, and to measure what
 	// encryption costs.
-	Plaintext = KeyScheme{"plaintext"}
-
-	// PlaintextIndexed does not encrypt either, and is stored and searched as a column with a
-	// MutableScheme is: to measure what Kerschbaum costs.
-	PlaintextIndexed = MutableScheme{"plaintext-indexed"}
+	Plaintext = KeyScheme{scheme.Plaintext}
 )
 
-// newScheme builds the order-preserving scheme of the given name. A stateful one keeps its state in
-// units of the index whose names begin with unit, and remembers a number of values.
-func newScheme(name string, key ope.Key, d ope.Domain, x ope.Index, unit string, remembers int) (ope.Scheme, error) {
-	switch name {
-	case Boldyreva.name:
-		return boldyreva.New(key, d, nil)
-	case MOPE.name:
-		return boldyreva.NewModular(key, d, nil)
-	case Wozniak.name:
-		return wozniak.New(key, d, nil)
-	case WozniakIndexed.name:
-		return wozniak.NewIndexed(key, d, x, ope.Unit(unit), &wozniak.IndexedOptions{TargetsOnly: true, CacheValues: remembers})
-	case Kerschbaum.name:
-		return kerschbaum.New(key, d, x, &kerschbaum.Options{Name: unit, CacheValues: remembers})
-	case KerschbaumPublished.name:
-		return kerschbaum.New(key, d, x, &kerschbaum.Options{Name: unit, CacheValues: remembers, Lambda: publishedLambda})
-	case Plaintext.name:
-		return newIdentity(d), nil
-	case PlaintextIndexed.name:
-		return newIndexedIdentity(d, x, ope.Unit(unit)), nil
+// ParseScheme returns the order-preserving scheme of a name, as schema files and command lines have
+// it; the String method of a scheme writes it. It is a [KeyScheme] or a [MutableScheme]. The names
+// include those of the schemes of package compare. An unknown name is [ErrSchema].
+func ParseScheme(name string) (ColumnScheme, error) {
+	var names []string
+	for _, s := range []ColumnScheme{
+		Boldyreva, MOPE, Wozniak, WozniakIndexed, Kerschbaum, MutableScheme{scheme.KerschbaumPublished}, Plaintext,
+		MutableScheme{scheme.PlaintextIndexed},
+	} {
+		if s.columnScheme() == name {
+			return s, nil
+		}
+		names = append(names, s.columnScheme())
 	}
-	return nil, fmt.Errorf("%w: scheme %q is not known to this version", ErrFormat, name)
+	return nil, fmt.Errorf("%w: unknown scheme %q: there is %s", ErrSchema, name, strings.Join(names, ", "))
 }
 
-// publishedLambda makes labels of 2b+1 bits for values of b bits.
-const publishedLambda = 2
+// String returns the name of the scheme, as [ParseScheme] reads it.
+func (s KeyScheme) String() string { return s.name }
 
-// stateful reports whether the scheme of the given name keeps its state in an index.
-func stateful(name string) bool {
-	switch name {
-	case WozniakIndexed.name, Kerschbaum.name, KerschbaumPublished.name, PlaintextIndexed.name:
-		return true
-	}
-	return false
-}
+// String returns the name of the scheme, as [ParseScheme] reads it.
+func (s MutableScheme) String() string { return s.name }
 
-// Random ids. They name things in keys, associated data and the database, and are never used
-// again. Names occur in the catalogue only.
-type (
-	databaseID [16]byte
-	tableID    [16]byte
-	columnID   [4]byte // unique within its table
-)
+// Type returns the data type of the part.
+func (p KeyPart) Type() Type { return typeOf(p.spec.Type) }
 
-func (id databaseID) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(id[:])), nil }
-func (id tableID) MarshalText() ([]byte, error)    { return []byte(hex.EncodeToString(id[:])), nil }
-func (id columnID) MarshalText() ([]byte, error)   { return []byte(hex.EncodeToString(id[:])), nil }
+// Encryption returns how the part is protected: "plain", "hashed", "ordered" or "tie".
+func (p KeyPart) Encryption() string { return string(p.spec.Encryption) }
 
-func (id *databaseID) UnmarshalText(text []byte) error { return unhex(id[:], text) }
-func (id *tableID) UnmarshalText(text []byte) error    { return unhex(id[:], text) }
-func (id *columnID) UnmarshalText(text []byte) error   { return unhex(id[:], text) }
+// Scheme returns the name of the scheme of an ordered part, and "" for another.
+func (p KeyPart) Scheme() string { return p.spec.Scheme }
 
-func unhex(dst, text []byte) error {
-	if hex.DecodedLen(len(text)) != len(dst) {
-		return fmt.Errorf("an id has %d hex digits, need %d", len(text), 2*len(dst))
-	}
-	_, err := hex.Decode(dst, text)
+// Type returns the data type of the column.
+func (c Column) Type() Type { return typeOf(c.spec.Type) }
+
+// Encryption returns how the column is protected: "plain", "randomised", "deterministic" or
+// "ordered".
+func (c Column) Encryption() string { return string(c.spec.Encryption) }
+
+// Scheme returns the name of the scheme of an ordered column, and "" for another.
+func (c Column) Scheme() string { return c.spec.Scheme }
+
+// Check returns an error, which is [ErrSchema], if the schema makes no sense. [Store.Create] checks
+// it, too; what needs the catalogue, as whether a table of the name exists or a column can share the
+// key of another, only Create can tell.
+func (s Schema) Check() error {
+	_, err := newTableMeta(s.inner())
 	return err
 }
 
-// tableMeta is a schema as the catalogue keeps it, with the ids that the database sees and the keys.
-type tableMeta struct {
-	ID          tableID      `json:"id"`
-	Name        string       `json:"name"`
-	Version     uint32       `json:"version"` // of the catalogue that this was put with
-	Key         []fieldMeta  `json:"key"`
-	Columns     []fieldMeta  `json:"columns"`
-	SpreadBits  int          `json:"spread_bits"`
-	Layout      string       `json:"layout"`
-	Conditional bool         `json:"conditional,omitempty"`
-	Clear       bool         `json:"clear,omitempty"` // nothing is encrypted, nor ever will be
-	Tenants     bool         `json:"tenants,omitempty"`
-	RowKeys     []wrappedKey `json:"row_keys"` // of key cells
-
-	// Dropped are the ids of searched columns that are gone: there may be postings of them.
-	Dropped []columnID `json:"dropped,omitempty"`
-}
-
-type fieldMeta struct {
-	ID              columnID        `json:"id"`
-	Name            string          `json:"name"`
-	Type            string          `json:"type"`
-	Encryption      encryption      `json:"encryption"`
-	Scheme          string          `json:"scheme,omitempty"`
-	Confidentiality confidentiality `json:"confidentiality,omitempty"`
-	Share           *share          `json:"share,omitempty"` // of a column that is ofColumns
-	Since           uint32          `json:"since"`           // the version that the id came with
-	SearchKey       wrappedKey      `json:"search_key,omitempty"`
-	CellKeys        []wrappedKey    `json:"cell_keys,omitempty"`
-
-	// Former are the ids under which rows that were not converted yet have the column's values, the
-	// latest first.
-	Former []fieldMeta `json:"former,omitempty"`
-
-	// Converted, of a former id: all rows were converted. It is kept, since a client that slept through
-	// that may die in the middle of a write and leave a row that has it.
-	Converted bool `json:"converted,omitempty"`
-}
-
-// A share names the column whose search key and index another column has.
-type share struct {
-	columnRef
-	TableName  string `json:"table_name"`
-	ColumnName string `json:"column_name"`
-}
-
-type columnRef struct {
-	Table  tableID  `json:"table"`
-	Column columnID `json:"column"`
-}
-
-// sharesWith returns the names of other tables with columns whose keys the table is to share.
-func (m *tableMeta) sharesWith() []string {
-	var names []string
-	for _, f := range m.Columns {
-		if f.Share != nil && f.SearchKey == nil && f.Share.TableName != m.Name && !slices.Contains(names, f.Share.TableName) {
-			names = append(names, f.Share.TableName)
-		}
-	}
-	return names
-}
-
-// shareable returns the column of the table whose key f is to share.
-func (m *tableMeta) shareable(f *fieldMeta) (*fieldMeta, error) {
-	name := f.Share.ColumnName
-	for i := range m.Key {
-		if m.Key[i].Name == name {
-			return nil, fmt.Errorf("%w: column %q cannot share the key of %q: it is a part of the row key of %q", ErrSchema, f.Name, name, m.Name)
-		}
-	}
-	i := slices.IndexFunc(m.Columns, func(c fieldMeta) bool { return c.Name == name })
-	if i < 0 {
-		return nil, fmt.Errorf("%w: column %q cannot share a key: table %q has no column %q", ErrColumn, f.Name, m.Name, name)
-	}
-	owner := &m.Columns[i]
-	switch {
-	case owner.Confidentiality == ofDatabase:
-		return nil, fmt.Errorf("%w: column %q cannot share the key of %q: that is database-wide; make both so", ErrSchema, f.Name, name)
-	case !slices.Equal(f.secureType(), owner.secureType()):
-		return nil, fmt.Errorf("%w: column %q cannot share the key of %q: type, encryption and scheme are %s, and %s", ErrSchema,
-			f.Name, name, strings.Join(f.secureType(), " "), strings.Join(owner.secureType(), " "))
-	case owner.SearchKey == nil:
-		return nil, fmt.Errorf("%w: column %q cannot share the key of %q: that has none yet; name it after it in the schema", ErrSchema, f.Name, name)
-	}
-	return owner, nil
-}
-
-// clone returns a copy whose lists of fields and keys can be changed.
-func (m *tableMeta) clone() *tableMeta {
-	c := *m
-	c.Key, c.Columns = slices.Clone(m.Key), slices.Clone(m.Columns)
-	c.RowKeys, c.Dropped = slices.Clone(m.RowKeys), slices.Clone(m.Dropped)
-	for _, list := range [][]fieldMeta{c.Key, c.Columns} {
-		for i := range list {
-			list[i].CellKeys, list[i].Former = slices.Clone(list[i].CellKeys), slices.Clone(list[i].Former)
-		}
-	}
-	return &c
-}
-
-// owner returns the column of whose search key and index that of a table are.
-func (m *fieldMeta) owner(table tableID) columnRef {
-	if m.Share != nil {
-		return m.Share.columnRef
-	}
-	return columnRef{table, m.ID}
-}
-
-// secureType returns what columns must have in common to share a key.
-func (m *fieldMeta) secureType() []string { return []string{m.Type, string(m.Encryption), m.Scheme} }
-
-// searchable reports whether the field has a search key.
-func (m *fieldMeta) searchable() bool {
-	return m.Encryption == ordered || m.Encryption == hashed || m.Encryption == deterministic
-}
-
-// clear reports whether the database sees the values.
-func (m *fieldMeta) clear() bool { return field{encryption: m.Encryption, scheme: m.Scheme}.clear() }
-
-// all returns the fields of the table, former ones included.
-func (m *tableMeta) all() []*fieldMeta {
-	var fields []*fieldMeta
-	for _, list := range [][]fieldMeta{m.Key, m.Columns} {
-		for i := range list {
-			fields = append(fields, &list[i])
-			for j := range list[i].Former {
-				fields = append(fields, &list[i].Former[j])
-			}
-		}
-	}
-	return fields
-}
-
-// dataFamily, postingFamily and indexFamily return the names of the table's families.
-func (m *tableMeta) dataFamily() string    { return "t" + hex.EncodeToString(m.ID[:]) }
-func (m *tableMeta) postingFamily() string { return "x" + hex.EncodeToString(m.ID[:]) }
-func (m *tableMeta) indexFamily() string   { return indexOf(m.ID) }
-
-func indexOf(id tableID) string { return "i" + hex.EncodeToString(id[:]) }
-
-// families returns the names of the families that the table may have.
-func (m *tableMeta) families() []string {
-	return []string{m.dataFamily(), m.postingFamily(), m.indexFamily()}
-}
-
-// dataSpec returns the specification of the family of the table's rows.
-func (m *tableMeta) dataSpec() (driver.FamilySpec, error) {
-	spec := driver.FamilySpec{Name: m.dataFamily(), Layout: driver.LayoutOrdered}
-	leading, err := m.Key[0].field()
-	switch leading.encryption {
-	case hashed:
-		spec.PrefixBytes = tokenSize
-	case plain:
-		spec.PrefixBytes = leading.typ.width()
-	case ordered:
-		spec.SpreadBits = m.SpreadBits
-	}
-	if m.Tenants {
-		spec.PrefixBytes += tokenSize
-	}
-	return spec, err
-}
-
-// postingSpec returns that of the family of its postings.
-func (m *tableMeta) postingSpec() driver.FamilySpec {
-	spec := driver.FamilySpec{
-		Name: m.postingFamily(), Layout: driver.LayoutOrdered,
-		PrefixBytes: len(columnID{}), SpreadBits: m.SpreadBits,
-	}
-	if m.Tenants {
-		spec.PrefixBytes += tokenSize
-	}
-	return spec
-}
-
-// hasPostings reports whether a column of the table is searched, or one was whose postings may be left.
-func (m *tableMeta) hasPostings() bool {
-	if len(m.Dropped) > 0 {
-		return true
-	}
-	for _, f := range m.all()[len(m.Key):] {
-		if f.Encryption == ordered || f.Encryption == deterministic {
-			return true
-		}
-	}
-	return false
-}
-
-const (
-	defaultSpreadBits = 4
-	maxColumns        = 1000
-)
-
-// newTableMeta checks a schema and gives it ids.
-func newTableMeta(s Schema) (*tableMeta, error) {
-	m := &tableMeta{Name: s.Name, Columns: []fieldMeta{}, SpreadBits: s.SpreadBits, Layout: s.Layout.String(), Conditional: s.Conditional, Tenants: s.Tenants}
-	rand.Read(m.ID[:])
-	if err := checkTableName(s.Name); err != nil {
-		return nil, err
-	}
-	switch {
-	case len(s.Key) == 0:
-		return nil, fmt.Errorf("%w: table %q has no row key", ErrSchema, s.Name)
-	case len(s.Columns) > maxColumns:
-		return nil, tooManyColumns(s.Name, len(s.Columns))
-	case s.SpreadBits < -1 || s.SpreadBits > 12:
-		return nil, fmt.Errorf("%w: table %q: SpreadBits is %d, need -1 to 12", ErrSchema, s.Name, s.SpreadBits)
-	case s.Layout != Packed && s.Layout != CellPerColumn:
-		return nil, fmt.Errorf("%w: table %q: %v is not a layout of this package", ErrSchema, s.Name, s.Layout)
-	case s.SpreadBits == -1:
-		m.SpreadBits = 0
-	case s.SpreadBits == 0:
-		m.SpreadBits = defaultSpreadBits
-	}
-	taken := newTaken(m)
-	m.Clear = !m.Tenants // key cells of tenants are sealed, and any column may be
-	for i, part := range s.Key {
-		switch {
-		case part.encryption == tieBreaker && i == 0:
-			return nil, fmt.Errorf("%w: a row key cannot consist of tie-breaker %q alone; use HashedPart or PlainPart with UUID", ErrSchema, part.name)
-		case part.encryption == tieBreaker && i != len(s.Key)-1:
-			return nil, fmt.Errorf("%w: tie-breaker %q is not the last part of the row key", ErrSchema, part.name)
-		case part.encryption == plain && i == 0 && part.typ != nil && part.typ.width() == 0:
-			return nil, fmt.Errorf("%w: part %q of varying length cannot lead a row key in the plain; use HashedPart", ErrSchema, part.name)
-		}
-		meta, err := taken.newField(part.field)
-		if err != nil {
-			return nil, err
-		}
-		m.Key = append(m.Key, meta)
-		m.Clear = m.Clear && part.clear()
+// inner returns the schema as the layers below have it.
+func (s Schema) inner() metaSchema {
+	m := metaSchema{Name: s.Name, SpreadBits: s.SpreadBits, Layout: metaLayout(s.Layout), Conditional: s.Conditional, Tenants: s.Tenants}
+	for _, part := range s.Key {
+		m.Key = append(m.Key, part.spec)
 	}
 	for _, column := range s.Columns {
-		meta, err := taken.newField(column.field)
-		if err != nil {
-			return nil, err
-		}
-		m.Columns = append(m.Columns, meta)
-		m.Clear = m.Clear && column.clear()
+		m.Columns = append(m.Columns, column.spec)
 	}
-	return m, nil
+	return m
 }
 
-func checkTableName(name string) error {
-	if len(name) == 0 || len(name) > 100 {
-		return fmt.Errorf("%w: a table name has 1 to 100 bytes, this one %d", ErrSchema, len(name))
+// publicSchema undoes inner.
+func publicSchema(m metaSchema) Schema {
+	s := Schema{Name: m.Name, SpreadBits: m.SpreadBits, Layout: Layout(m.Layout), Conditional: m.Conditional, Tenants: m.Tenants}
+	for _, part := range m.Key {
+		s.Key = append(s.Key, KeyPart{part})
 	}
-	if !utf8.ValidString(name) {
-		return fmt.Errorf("%w: table name %q is not valid UTF-8", ErrSchema, name)
+	for _, column := range m.Columns {
+		s.Columns = append(s.Columns, Column{column})
 	}
-	return nil
-}
-
-func checkColumnName(name string) error {
-	if len(name) == 0 || len(name) > 100 {
-		return fmt.Errorf("%w: a column name has 1 to 100 bytes, %q has %d", ErrSchema, name, len(name))
-	}
-	if !utf8.ValidString(name) {
-		return fmt.Errorf("%w: column name %q is not valid UTF-8", ErrSchema, name)
-	}
-	return nil
-}
-
-func tooManyColumns(table string, n int) error {
-	return fmt.Errorf("%w: table %q has %d columns, at most %d", ErrSchema, table, n, maxColumns)
-}
-
-// taken are the names and ids that a table has used up.
-type taken struct {
-	names map[string]bool
-	ids   map[columnID]bool
-}
-
-func newTaken(m *tableMeta) taken {
-	t := taken{make(map[string]bool), make(map[columnID]bool)}
-	for _, f := range m.all() {
-		t.names[f.Name], t.ids[f.ID] = true, true
-	}
-	for _, id := range m.Dropped {
-		t.ids[id] = true
-	}
-	return t
-}
-
-// newField checks a part or column and gives it an id.
-func (t taken) newField(f field) (fieldMeta, error) {
-	if err := f.check(); err != nil {
-		return fieldMeta{}, err
-	}
-	if t.names[f.name] {
-		return fieldMeta{}, fmt.Errorf("%w: two columns are named %q", ErrSchema, f.name)
-	}
-	t.names[f.name] = true
-	meta := fieldMeta{Name: f.name, Type: f.typ.id(), Encryption: f.encryption, Scheme: f.scheme, Confidentiality: f.confidentiality}
-	if f.confidentiality == ofColumns {
-		meta.Share = &share{TableName: f.table, ColumnName: f.column}
-	}
-	for meta.ID == (columnID{}) || t.ids[meta.ID] {
-		rand.Read(meta.ID[:])
-	}
-	t.ids[meta.ID] = true
-	return meta, nil
-}
-
-// check returns an error if the field makes no sense by itself.
-func (f field) check() error {
-	if err := checkColumnName(f.name); err != nil {
-		return err
-	}
-	switch {
-	case f.typ == nil:
-		return fmt.Errorf("%w: column %q has no type", ErrSchema, f.name)
-	case f.encryption == "":
-		return fmt.Errorf("%w: column %q was not made by a function of this package", ErrSchema, f.name)
-	case f.encryption == ordered && !f.typ.orderable():
-		return fmt.Errorf("%w: column %q: values of type %s have no order", ErrSchema, f.name, f.typ.id())
-	case f.confidentiality != ofColumn && f.encryption != ordered && f.encryption != deterministic:
-		return fmt.Errorf("%w: column %q is %s: only deterministic and ordered columns have a search key to share", ErrSchema, f.name, f.encryption)
-	}
-	if err := f.typ.valid(); err != nil {
-		return fmt.Errorf("%w: column %q: %w", ErrSchema, f.name, err)
-	}
-	if f.encryption == ordered {
-		if _, err := newScheme(f.scheme, ope.GenerateKey(), f.typ.domain(), new(index), "", 0); err != nil {
-			return fmt.Errorf("%w: column %q: %w", ErrSchema, f.name, err)
-		}
-	}
-	return nil
-}
-
-// schema returns the schema again, with the types and schemes of this version.
-func (m *tableMeta) schema() (Schema, error) {
-	s := Schema{Name: m.Name, SpreadBits: m.SpreadBits, Conditional: m.Conditional, Tenants: m.Tenants}
-	if len(m.Key) == 0 {
-		return Schema{}, fmt.Errorf("%w: table %q has no row key", ErrFormat, m.Name)
-	}
-	if s.SpreadBits == 0 {
-		s.SpreadBits = -1
-	}
-	switch m.Layout {
-	case Packed.String():
-	case CellPerColumn.String():
-		s.Layout = CellPerColumn
-	default:
-		return Schema{}, fmt.Errorf("%w: table %q: layout %q is not known to this version", ErrFormat, m.Name, m.Layout)
-	}
-	for _, meta := range m.Key {
-		f, err := meta.field()
-		if err != nil {
-			return Schema{}, err
-		}
-		s.Key = append(s.Key, KeyPart{f})
-	}
-	for _, meta := range m.Columns {
-		f, err := meta.field()
-		if err != nil {
-			return Schema{}, err
-		}
-		s.Columns = append(s.Columns, Column{f})
-	}
-	return s, nil
-}
-
-func (m fieldMeta) field() (field, error) {
-	typ, err := parseType(m.Type)
-	if err != nil {
-		return field{}, fmt.Errorf("column %q: %w", m.Name, err)
-	}
-	switch m.Encryption {
-	case plain, hashed, ordered, tieBreaker, randomised, deterministic:
-	default:
-		return field{}, fmt.Errorf("%w: column %q: encryption %q is not known to this version", ErrFormat, m.Name, m.Encryption)
-	}
-	if m.Encryption == ordered && !typ.orderable() {
-		return field{}, fmt.Errorf("%w: column %q: values of type %s have no order", ErrFormat, m.Name, m.Type)
-	}
-	f := field{name: m.Name, typ: typ, encryption: m.Encryption, scheme: m.Scheme, confidentiality: m.Confidentiality}
-	switch m.Confidentiality {
-	case ofColumn, ofDatabase:
-	case ofColumns:
-		if m.Share == nil {
-			return field{}, fmt.Errorf("%w: column %q shares a key with none", ErrFormat, m.Name)
-		}
-		f.table, f.column = m.Share.TableName, m.Share.ColumnName
-	default:
-		return field{}, fmt.Errorf("%w: column %q: confidentiality %q is not known to this version", ErrFormat, m.Name, m.Confidentiality)
-	}
-	return f, nil
+	return s
 }

@@ -43,6 +43,7 @@ func TestSchemaMistakes(t *testing.T) {
 		{store.Schema{Key: key}, "table name"},
 		{store.Schema{Name: strings.Repeat("x", 101), Key: key}, "101"},
 		{store.Schema{Name: "a\xff", Key: key}, `"a\xff"`},
+		{store.Schema{Name: "a\nb", Key: key}, `"a\nb"`},
 		{store.Schema{Name: "t"}, `"t"`},
 		{store.Schema{Name: "t", Key: key, SpreadBits: 13}, "SpreadBits"},
 		{store.Schema{Name: "t", Key: key, SpreadBits: -2}, "SpreadBits"},
@@ -55,6 +56,7 @@ func TestSchemaMistakes(t *testing.T) {
 		{column(store.OrderedColumn("uuid", store.UUID, store.Boldyreva)), `"uuid"`},
 		{column(store.OrderedColumn("no scheme", store.Int8, store.KeyScheme{})), `"no scheme"`},
 		{column(store.RandomisedColumn("when", store.Time(time.Minute))), `"when"`},
+		{column(store.RandomisedColumn("vast", store.Decimal(1_000_000_000))), "1000000000"},
 		{column(store.OrderedColumn("narrow", store.Int8.Within(5, 4), store.MOPE)), `"narrow"`},
 		{column(store.OrderedColumn("text", store.String.Within("a", "b"), store.MOPE)), `"text"`},
 		{column(many...), "1001"},
@@ -144,7 +146,8 @@ func TestMisuse(t *testing.T) {
 		{"day", nil, store.ErrColumn},
 		{"day", date(2026, 2, 30), encode.ErrInvalid},
 		{"level", int64(1), store.ErrColumn},
-		{"level", 200, store.ErrColumn}, // an int that is no int8
+		{"level", 200, ope.ErrDomain}, // an int that is no int8
+		{"level", 300, ope.ErrDomain},
 		{"level", "high", store.ErrColumn},
 		{"ratio", math.NaN(), encode.ErrInvalid},
 		{"ratio", float32(1), store.ErrColumn},
@@ -153,8 +156,9 @@ func TestMisuse(t *testing.T) {
 		{"small", 10, ope.ErrDomain},
 		{"small", -1, ope.ErrDomain},
 		{"uuid", "1234", store.ErrColumn},
-		{"text", "\xff", nil},
-		{"address", addr("10.0.0.1"), nil},
+		{"text", "\xff", ope.ErrDomain},
+		{"address", addr("10.0.0.1"), ope.ErrDomain},
+		{"hour", time.Unix(1, 1), ope.ErrDomain},
 		{"price", decimal("0.001"), encode.ErrInexact},
 		{"price", decimal("1e9"[:1] + strings.Repeat("0", 30)), ope.ErrDomain},
 	} {
@@ -183,6 +187,12 @@ func TestMisuse(t *testing.T) {
 	}{
 		{store.Field[int64]("unknown").Equal(1), store.ErrColumn, `"unknown"`},
 		{store.Field[int64]("level").Equal(1), store.ErrColumn, `"level"`},
+		{store.Field[int]("level").Equal(1), store.ErrColumn, `"level": store: invalid use of a column: its values have Go type int8, the Field has int`},
+		{store.Field[int]("level").AtLeast(1), store.ErrColumn, `"level"`},
+		{store.Field[int]("level").In(), store.ErrColumn, `"level"`},
+		{store.Field[int]("id").Equal(1), store.ErrColumn, `"id"`},
+		{store.Field[any]("level").Equal("1"), store.ErrColumn, `"level"`},
+		{store.Field[any]("level").Equal(300), ope.ErrDomain, `"level"`},
 		{store.Field[string]("ratio").Less("1"), store.ErrColumn, `"ratio"`},
 		{store.Field[[16]byte]("uuid").AtLeast([16]byte{}), store.ErrColumn, `"uuid"`},
 		{store.Field[float64]("ratio").AtMost(math.NaN()), encode.ErrInvalid, `"ratio"`},
@@ -370,7 +380,6 @@ import "github.com/rangecrypt/rangecrypt/store"
 	require.NoError(t, check(fmt.Sprintf(mutable, "store.OrderedColumn")))
 	for name, source := range map[string]string{
 		"Kerschbaum in a key":        `var _ = store.OrderedPart("x", store.Int64, store.Kerschbaum)`,
-		"as published in a key":      `var _ = store.OrderedPart("x", store.Int64, store.KerschbaumPublished)`,
 		"any column scheme in a key": fmt.Sprintf(mutable, "store.OrderedPart"),
 		"a scheme of one's own":      `type mine struct{}; func (mine) columnScheme() string { return "mine" }; var _ = store.OrderedColumn("x", store.Int64, mine{})`,
 		"a type of one's own":        `type mine struct{}; var _ = store.RandomisedColumn("x", mine{})`,
@@ -381,4 +390,33 @@ import "github.com/rangecrypt/rangecrypt/store"
 	} {
 		require.Error(t, check(source), name)
 	}
+}
+
+// A field finds the values that it can read, and what it cannot read is not null.
+func TestFieldOf(t *testing.T) {
+	tbl := create(t, open(t, drivertest.NewMemory()), store.Schema{
+		Name:    "t",
+		Key:     []store.KeyPart{store.HashedPart("id", store.Int64)},
+		Columns: []store.Column{store.OrderedColumn("i", store.Int8, store.MOPE), store.RandomisedColumn("note", store.String)},
+	})
+	require.NoError(t, tbl.Put(background, store.Row{"id": 1, "i": 7}))
+	rows := collect(t, tbl, store.Query{Where: store.Field[int8]("i").Equal(7)})
+	require.Len(t, rows, 1)
+
+	v, err := store.Field[int8]("i").Of(rows[0])
+	require.NoError(t, err)
+	require.Equal(t, int8(7), v)
+	_, err = store.Field[int]("i").Of(rows[0])
+	require.ErrorIs(t, err, store.ErrColumn)
+	require.NotErrorIs(t, err, store.ErrNull)
+	require.EqualError(t, err, `column "i": store: invalid use of a column: its values have Go type int8, the Field has int`)
+	for _, null := range []store.Row{rows[0], {"note": nil}} {
+		_, err = store.Field[string]("note").Of(null)
+		require.ErrorIs(t, err, store.ErrNull)
+		require.NotErrorIs(t, err, store.ErrColumn)
+	}
+	anything, err := store.Field[any]("i").Of(rows[0])
+	require.NoError(t, err)
+	require.Equal(t, int8(7), anything)
+	require.Len(t, collect(t, tbl, store.Query{Where: store.Field[any]("i").Equal(7)}), 1)
 }

@@ -14,16 +14,18 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/cryptotest"
 	"testing/synctest"
 	"time"
 
 	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/internal/query"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
 // The simulation of schema changes: clients put rows, each its own, and read those of all, others
@@ -56,8 +58,7 @@ type schemaWorld struct {
 }
 
 type schemaVariant struct {
-	noVersion bool // the version is not read behind the last write
-	blind     bool // changes of the catalogue have no condition
+	blind bool // changes of the catalogue have no condition
 }
 
 // A rowWrite is a Put of a row: the steps between which it was made, the last of them 0 as long as it is
@@ -304,7 +305,7 @@ func (s *schemaWorld) client() (*simDB, *Store) {
 		s.mu.Unlock()
 		st, err := Open(context.Background(), db, s.key, nil)
 		if err == nil {
-			st.guards = schemaGuards{noVersion: s.noVersion, parts: 1 + db.id%2} // clients meet in the same part
+			st.conversionParts = 1 + db.id%2 // clients meet in the same part
 			return db.simDB, st
 		}
 		if !errors.Is(err, errDead) {
@@ -346,8 +347,8 @@ func (s *schemaWorld) now() int {
 // look reads all rows as a new client.
 func (s *schemaWorld) look() {
 	ctx, at := context.Background(), s.now()+1
-	version, err := s.observer.catalogue.version(ctx, s.observer.catalogue.family)
-	if err == nil && (s.fresh == nil || version != s.fresh.now().version) {
+	version, err := s.observer.catalogue.Version(ctx, nil)
+	if err == nil && (s.fresh == nil || version != s.fresh.now().Version) {
 		var st *Store
 		if st, err = Open(ctx, noSnapshots{s.db, false}, s.key, nil); err == nil {
 			s.fresh, err = s.open(st, true)
@@ -391,7 +392,7 @@ func (s *schemaWorld) look() {
 				found++
 			}
 		}
-		if s.fresh.now().byName["level"].drives() {
+		if s.fresh.now().ByName["level"].Drives() {
 			s.driven++
 		}
 		if found != 1 {
@@ -409,20 +410,20 @@ func (s *schemaWorld) converted(id int) {
 		s.fail("status: %v", err)
 		return
 	}
-	if s.running > 0 || s.crashes() > 0 || s.noVersion || status.Version < status.Latest || status.Done < status.Total {
+	if s.running > 0 || s.crashes() > 0 || status.Version < status.Latest || status.Done < status.Total {
 		return
 	}
-	key, err := now.exactKey(ctx, Row{"id": int64(id)})
+	key, err := query.ExactKey(ctx, now, Row{"id": int64(id)})
 	if err != nil {
 		s.fail("key: %v", err)
 		return
 	}
-	cells, err := now.data.Get(ctx, key, driver.Slice{})
+	cells, err := now.Data.Get(ctx, key, driver.Slice{})
 	if err != nil || len(cells) == 0 {
 		return // it was looked for before
 	}
 	s.stored++
-	if old, err := now.outdated(driver.Row{Key: key, Cells: cells}, new(scratch)); old || err != nil {
+	if old, err := now.Outdated(driver.Row{Key: key, Cells: cells}, new(rowcodec.Scratch)); old || err != nil {
 		s.fail("a row is not converted: %v", err)
 	}
 }
@@ -463,7 +464,7 @@ func (s *schemaWorld) gets(r *rand.Rand) {
 	for range 12 {
 		from, id, level := s.now(), r.IntN(len(s.rows)), int8(r.IntN(5))
 		name := tbl.Schema().Columns[1].Name()
-		if s.observed() > tbl.now().version {
+		if s.observed() > tbl.now().Version {
 			s.mu.Lock()
 			s.reads++
 			s.mu.Unlock()
@@ -511,7 +512,7 @@ func (s *schemaWorld) gets(r *rand.Rand) {
 
 // observed returns the version of the catalogue.
 func (s *schemaWorld) observed() uint32 {
-	version, err := s.observer.catalogue.version(context.Background(), s.observer.catalogue.family)
+	version, err := s.observer.catalogue.Version(context.Background(), nil)
 	if err != nil {
 		s.fail("version: %v", err)
 	}
@@ -556,7 +557,7 @@ func (s *schemaWorld) changes(r *rand.Rand) {
 			}
 		case 7:
 			policies := []Policy{{}, {Whole: true}, {Sensitive: []string{"level"}}}
-			err = st.SetPolicy(ctx, "tenant", "t", policies[r.IntN(len(policies))])
+			err = setPolicy(ctx, st, "tenant", "t", policies[r.IntN(len(policies))])
 		}
 		if errors.Is(err, errDead) {
 			db, st = s.client()
@@ -657,7 +658,7 @@ func (s *schemaWorld) steps(crashes float64) {
 // newSchemaWorld returns an empty one. Every other one has timestamps.
 func newSchemaWorld(t *testing.T, v schemaVariant, seed uint64) *schemaWorld {
 	t.Helper()
-	cryptotest.SetGlobalRandom(t, seed)
+	sim.Seed(t, seed)
 	s := &schemaWorld{
 		world: &world{
 			db: drivertest.NewMemory(), r: rand.New(rand.NewPCG(seed, 0)),
@@ -775,9 +776,9 @@ func simulateCatalogues(t *testing.T, v schemaVariant, seed uint64, crashes floa
 					if err != nil {
 						return err
 					}
-					state := tableState{columns: make(map[string]encryption), keys: len(tbl.now().meta.RowKeys)}
-					for _, c := range tbl.now().columns {
-						state.columns[c.name] = c.encryption
+					state := tableState{columns: make(map[string]encryption), keys: len(tbl.now().Meta.RowKeys)}
+					for _, c := range tbl.now().Columns {
+						state.columns[c.Name] = c.Encryption
 					}
 					saw = state.String()
 					return nil
@@ -989,26 +990,15 @@ func TestChangesOfSchemasHaveOneOrder(t *testing.T) {
 	}
 }
 
-// The simulations notice when the protocol lacks one of its steps.
+// The simulation notices when changes of tables have no condition.
 func TestSchemaSimulationNotices(t *testing.T) {
-	for name, c := range map[string]struct {
-		variant schemaVariant
-		run     func(*testing.T, schemaVariant, uint64, float64) *schemaWorld
-		notice  string
-	}{
-		"the version is not read":             {schemaVariant{noVersion: true}, simulateSchemas, "acknowledged"},
-		"changes of tables have no condition": {schemaVariant{blind: true}, simulateCatalogues, "have no order: Illegal"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			runs, bad := max(40, *simRuns/4), 0
-			for i := range runs {
-				s := c.run(t, c.variant, *simSeed+uint64(i), 0)
-				if slices.ContainsFunc(s.bad, func(b string) bool { return strings.Contains(b, c.notice) }) {
-					bad++
-				}
-			}
-			t.Logf("%d of %d runs are bad", bad, runs)
-			require.Positive(t, bad)
-		})
+	runs, bad := max(40, *simRuns/4), 0
+	for i := range runs {
+		s := simulateCatalogues(t, schemaVariant{blind: true}, *simSeed+uint64(i), 0)
+		if slices.ContainsFunc(s.bad, func(b string) bool { return strings.Contains(b, "have no order: Illegal") }) {
+			bad++
+		}
 	}
+	t.Logf("%d of %d runs are bad", bad, runs)
+	require.Positive(t, bad)
 }

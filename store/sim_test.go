@@ -13,15 +13,17 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/cryptotest"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/internal/query"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
 var (
@@ -329,7 +331,7 @@ const (
 )
 
 func (w *world) rowKey(row Row) string {
-	key, err := w.table.now().exactKey(context.Background(), row)
+	key, err := query.ExactKey(context.Background(), w.table.now(), row)
 	if err != nil {
 		panic(err)
 	}
@@ -456,12 +458,12 @@ func (w *world) read(ops int, r *rand.Rand) {
 }
 
 func (w *world) satisfies(p Predicate, row Row) bool {
-	conditions, err := w.table.now().conditions(p)
+	conditions, err := query.ConditionsOf(w.table.now().View, p.terms)
 	if err != nil {
 		panic(err)
 	}
 	for _, c := range conditions {
-		if !c.holds(row[c.column.name]) {
+		if !c.Holds(row[c.Column.Name]) {
 			return false
 		}
 	}
@@ -476,16 +478,16 @@ type rowState struct {
 // state returns the rows as they are now.
 func (w *world) state() map[string]rowState {
 	state := make(map[string]rowState)
-	for row, err := range w.table.now().data.Scan(context.Background(), driver.Range{AnyOrder: true}) {
+	for row, err := range w.table.now().Data.Scan(context.Background(), driver.Range{AnyOrder: true}) {
 		if err != nil {
 			panic(err)
 		}
-		r, err := w.table.now().decode(row, nil, new(scratch))
+		r, err := w.table.now().Decode(row, nil, new(rowcodec.Scratch))
 		if err != nil {
 			panic(err)
 		}
 		w.mu.Lock()
-		state[string(row.Key)] = rowState{w.table.now().row(r, nil), w.active[string(row.Key)] > 0}
+		state[string(row.Key)] = rowState{w.table.now().Row(r, nil), w.active[string(row.Key)] > 0}
 		w.mu.Unlock()
 	}
 	return state
@@ -516,21 +518,21 @@ func (w *world) checkAnswer(q Query, began int, before map[string]rowState, got 
 // checkPostings looks for rows without their postings.
 func (w *world) checkPostings() {
 	postings := make(map[string]bool)
-	for row, err := range w.table.now().postings.Scan(context.Background(), driver.Range{AnyOrder: true}) {
+	for row, err := range w.table.now().Postings.Scan(context.Background(), driver.Range{AnyOrder: true}) {
 		if err != nil {
 			panic(err)
 		}
 		postings[string(row.Key)] = true
 	}
-	for row, err := range w.table.now().data.Scan(context.Background(), driver.Range{AnyOrder: true}) {
+	for row, err := range w.table.now().Data.Scan(context.Background(), driver.Range{AnyOrder: true}) {
 		if err != nil {
 			panic(err)
 		}
-		r, err := w.table.now().decode(row, nil, new(scratch))
+		r, err := w.table.now().Decode(row, nil, new(rowcodec.Scratch))
 		if err != nil {
 			panic(err)
 		}
-		for _, key := range w.table.now().postingKeys(r) {
+		for _, key := range w.table.now().PostingKeys(r) {
 			if w.variant.valueKeyed {
 				key = key[:len(key)-16]
 			}
@@ -617,7 +619,7 @@ func (w *world) run(crashes float64) {
 // simulate runs one simulation and returns it.
 func simulate(t *testing.T, v variant, seed uint64, crashes float64) *world {
 	t.Helper()
-	cryptotest.SetGlobalRandom(t, seed)
+	sim.Seed(t, seed)
 	w := &world{
 		variant: v, db: drivertest.NewMemory(), schema: simSchema,
 		r:      rand.New(rand.NewPCG(seed, 0)),
@@ -674,12 +676,12 @@ func simulate(t *testing.T, v variant, seed uint64, crashes float64) *world {
 // checkIndex looks, as a new client, for rows whose values are not in the index.
 func (w *world) checkIndex() {
 	tbl := w.tableOn(noSnapshots{w.db, w.oneCell})
-	level := tbl.now().byName["level"]
-	if level.order == nil {
+	level := tbl.now().ByName["level"]
+	if level.Order == nil {
 		return
 	}
 	indexed := make(map[int64]bool)
-	for e, err := range level.order.Range(context.Background(), -128, 127) {
+	for e, err := range level.Order.Range(context.Background(), -128, 127) {
 		if err != nil {
 			w.fail("index: %v", err)
 		}

@@ -1,39 +1,3 @@
-// Package store keeps encrypted tables in a wide-column database and runs range queries on them
-// in the database. The database sees the order and equality of ordered columns, never a value;
-// the keys stay with the client. Any number of independent clients share a database without a
-// proxy: all that they have to agree on is in the database itself, sealed.
-//
-// A [Store] is opened on a [driver.DB] (packages store/pebble, store/cassandra and store/hbase)
-// with a master key. Tables have a [Schema]: a row key out of plain, hashed and ordered parts,
-// and columns that are plain, randomised, deterministic or ordered. Rows are written with
-// [Table.Put] and found with [Table.Query], whose predicate is turned into ranges of ciphertexts.
-//
-// # What is stored
-//
-// The sealed cell is the truth, everything that is searched is a hint. A cell holds the exact
-// value under XChaCha20-Poly1305, bound to its table, column and row key. An ordered column
-// besides has postings: keys of an index family that consist of the ciphertext of the value, the
-// row key and the id of the write. A posting counts only if the cell it points to is of the same
-// write and its value satisfies the predicate, so that postings that were left behind by a
-// client that died do no harm.
-//
-// # What a query promises
-//
-// A row that is not written during the query is returned exactly once. A row that is written
-// meanwhile, be it with the values it had, may be seen with either values or missed; it is never
-// returned twice. On a database with snapshots (store/pebble) a query sees one instant.
-//
-// # Tenants
-//
-// A table whose schema says so has rows of tenants, see [Store.CreateTenant] and [Table.Tenant]: each
-// with keys of its own, and with a [Policy] of which columns are sealed, which may be changed at any
-// time. Rows that are there are read as before, and written anew by [Table.Convert].
-//
-// # What is given away
-//
-// See docs/security.md: order and equality, the number and sizes of cells, which columns of a row
-// are null, and which rows a query touches. An operator who puts old cells back, or leaves rows
-// out, is not noticed.
 package store
 
 import (
@@ -44,14 +8,16 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
+
+	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/keyring"
+	"github.com/rangecrypt/rangecrypt/store/internal/scheme"
 )
 
 // Options are the optional parameters of [Open]. The zero value is the default.
@@ -73,31 +39,18 @@ type Options struct {
 	// 64 bytes each; at least 4096. Default 1,000,000, which is all that a column can have. With
 	// fewer, values that were not used lately take more round trips to write.
 	CacheValues int
-
-	// ConvertOnRead lets rows be written anew, in the background, that a Get, Query, Page or Join has
-	// found stored in another way than the schema, the policy of their tenant and the newest keys
-	// say, as [Table.Convert] does with all rows. No read waits for it or fails by it, and a row that
-	// another client writes meanwhile is left to that. It is done as well as it can be: what more than
-	// a few thousand rows that wait would be, and what the database refuses, is left to later reads.
-	// So rows that nobody reads stay as they are, and only Convert tells when all are converted.
-	//
-	// What is noticed is noticed by the read. A Get of columns that are all stored in the clear opens
-	// nothing, and notices nothing. Rows that are stored as they should be cost nothing more.
-	//
-	// [Store.Close] ends it. Default: rows are converted by Convert only.
-	ConvertOnRead bool
 }
 
 // A Store is an encrypted database: the tables of one catalogue. It is safe for concurrent use.
 type Store struct {
 	db          driver.DB
 	keys        keys
-	catalogue   *catalogue
+	catalogue   *catalogue.Catalogue
 	observer    *observer
 	concurrency int
 	remembers   int
-	guards      schemaGuards // which tests switch off
-	lazy        *lazy        // nil where rows are not converted when they are read
+
+	conversionParts int // of a table, that clients convert one by one
 
 	mu     sync.Mutex
 	tables map[tableID]*Table
@@ -117,7 +70,8 @@ func Open(ctx context.Context, db driver.DB, master ope.Key, opts *Options) (*St
 }
 
 // OpenKMS is [Open] where a key management service has the master key. It is asked once, to unwrap
-// the key of the database or, where there is no catalogue yet, to wrap a new one.
+// the key of the database or, where there is no catalogue yet, to wrap a new one; and by [Store.RotateMaster],
+// if another client has rotated the master key since.
 func OpenKMS(ctx context.Context, db driver.DB, kms KMS, opts *Options) (*Store, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -141,25 +95,22 @@ func OpenKMS(ctx context.Context, db driver.DB, kms KMS, opts *Options) (*Store,
 		remembers:   opts.CacheValues,
 		tables:      make(map[tableID]*Table),
 		bound:       make(map[openFor]*Table),
+
+		conversionParts: sweepParts,
 	}
 	if st.concurrency == 0 {
 		st.concurrency = 32
 	}
-	if opts.ConvertOnRead {
-		st.lazy = newLazy()
-	}
 	var err error
 	if st.catalogue, err = openCatalogue(ctx, db, kms); err != nil {
+		if errors.Is(err, ErrWrongKey) {
+			return nil, fmt.Errorf("store: %w", err)
+		}
 		return nil, fmt.Errorf("store: open: %w", err)
 	}
-	st.keys = keys{st.catalogue.key, st.catalogue.database}
+	st.keys = keyring.New(st.catalogue.Key, st.catalogue.Database)
 	return st, nil
 }
-
-// Close ends what the Store does in the background, see Options.ConvertOnRead: of rows that wait to be
-// converted none is begun, and the few that are under way are waited for. Then db may be closed. Where
-// nothing is done in the background it does nothing. The Store may be used on.
-func (st *Store) Close() { st.lazy.close() }
 
 // RotateMaster replaces the master key of the database: the key of the database, which all others
 // depend on, is wrapped by another service in place of the one it was opened with. That is one
@@ -168,13 +119,15 @@ func (st *Store) Close() { st.lazy.close() }
 // can still read the database.
 //
 // An error may leave either of the two; the old service is to be kept until Open accepts the new.
+// Where another client has rotated the master key to a third since this one knows it, that stays, and the
+// error is [ErrWrongKey]: open the database again with the present master key.
 func (st *Store) RotateMaster(ctx context.Context, to KMS) (err error) {
 	ctx, end := st.observer.operation(ctx, "rotate master", "")
 	defer func() { end(0, err) }()
 	if to == nil {
 		return errors.New("store: no key management service given")
 	}
-	if err := st.catalogue.rotateMaster(ctx, to); err != nil {
+	if err := st.catalogue.RotateMaster(ctx, to); err != nil {
 		return fmt.Errorf("store: rotate the master key: %w", err)
 	}
 	return nil
@@ -185,7 +138,7 @@ func (st *Store) RotateMaster(ctx context.Context, to KMS) (err error) {
 func (st *Store) Create(ctx context.Context, schema Schema) (_ *Table, err error) {
 	ctx, end := st.observer.operation(ctx, "create", "")
 	defer func() { end(0, err) }()
-	meta, err := newTableMeta(schema)
+	meta, err := newTableMeta(schema.inner())
 	if err != nil {
 		return nil, fmt.Errorf("store: create: %w", err)
 	}
@@ -195,11 +148,11 @@ func (st *Store) Create(ctx context.Context, schema Schema) (_ *Table, err error
 		return nil, fmt.Errorf("store: create table %q: %w", schema.Name, err)
 	}
 	var made *tableMeta
-	err = st.catalogue.change(ctx, append(meta.sharesWith(), meta.Name), func(e *edit) error {
-		if e.table(meta.Name) != nil {
+	err = st.catalogue.Change(ctx, append(meta.SharesWith(), meta.Name), func(e *edit) error {
+		if e.Table(meta.Name) != nil {
 			return fmt.Errorf("%w: table %q", ErrExists, meta.Name)
 		}
-		made = meta.clone()
+		made = meta.Clone()
 		return st.complete(e, made)
 	})
 	if err != nil {
@@ -239,19 +192,19 @@ func (st *Store) makeFamilies(ctx context.Context, meta, before *tableMeta) erro
 
 // specs returns the families that a table needs, without those of columns of other tables.
 func (st *Store) specs(meta *tableMeta) (map[string]driver.FamilySpec, error) {
-	data, err := meta.dataSpec()
+	data, err := meta.DataSpec()
 	if err != nil {
 		return nil, err
 	}
 	specs := map[string]driver.FamilySpec{data.Name: data}
-	if meta.hasPostings() {
-		postings := meta.postingSpec()
+	if meta.HasPostings() {
+		postings := meta.PostingSpec()
 		specs[postings.Name] = postings
 	}
-	k := st.keys.table(meta.ID)
-	for _, f := range meta.all() {
-		if stateful(f.Scheme) && f.Confidentiality != ofColumns {
-			name, _ := k.state(f)
+	k := st.keys.Table(meta.ID)
+	for _, f := range meta.All() {
+		if scheme.Stateful(f.Scheme) && f.Confidentiality != ofColumns {
+			name, _ := k.State(f)
 			specs[name] = driver.FamilySpec{Name: name, Layout: driver.LayoutWide}
 		}
 	}
@@ -260,8 +213,8 @@ func (st *Store) specs(meta *tableMeta) (map[string]driver.FamilySpec, error) {
 
 // complete puts a meta whose new fields have no keys yet, nor an owner of a shared one.
 func (st *Store) complete(e *edit, meta *tableMeta) error {
-	k := st.keys.table(meta.ID)
-	k.equip(meta)
+	k := st.keys.Table(meta.ID)
+	k.Equip(meta)
 	for i := range meta.Columns {
 		f := &meta.Columns[i]
 		if f.Confidentiality != ofColumns || f.SearchKey != nil {
@@ -269,34 +222,40 @@ func (st *Store) complete(e *edit, meta *tableMeta) error {
 		}
 		other := meta
 		if f.Share.TableName != meta.Name {
-			if other = e.table(f.Share.TableName); other == nil {
+			if other = e.Table(f.Share.TableName); other == nil {
 				return fmt.Errorf("%w: column %q shares the key of a column of %q", ErrNoTable, f.Name, f.Share.TableName)
 			}
 		}
 		if other.Tenants != meta.Tenants {
 			return fmt.Errorf("%w: column %q cannot share the key of a column of %q: one of the tables has tenants, the other has not", ErrSchema, f.Name, f.Share.TableName)
 		}
-		owner, err := other.shareable(f)
+		owner, err := other.Shareable(f)
 		if err != nil {
 			return err
 		}
-		key, err := st.keys.table(other.ID).search(owner)
+		key, err := st.keys.Table(other.ID).Search(owner)
 		if err != nil {
 			return err
 		}
 		if owner.Share != nil {
 			f.Share = owner.Share
 		} else {
-			f.Share = &share{columnRef{other.ID, owner.ID}, other.Name, owner.Name}
+			f.Share = &share{
+				ColumnRef: columnRef{Table: other.ID, Column: owner.ID}, TableName: other.Name, ColumnName: owner.Name,
+			}
 		}
-		f.SearchKey = k.seal(purposeSearch, f.ID, key)
+		f.SearchKey = k.Seal(purposeSearch, f.ID, key)
+		f.Unit, f.Filling = owner.Unit, owner.Filling
 	}
-	for _, f := range meta.all() {
+	if err := e.JoinIndexes(meta); err != nil {
+		return err
+	}
+	for _, f := range meta.All() {
 		if f.Since == 0 {
-			f.Since = e.version()
+			f.Since = e.NextVersion()
 		}
 	}
-	e.put(meta)
+	e.Put(meta)
 	return nil
 }
 
@@ -304,7 +263,7 @@ func (st *Store) complete(e *edit, meta *tableMeta) error {
 func (st *Store) Table(ctx context.Context, name string) (*Table, error) {
 	var last *tableMeta
 	for {
-		meta, version, err := st.catalogue.table(ctx, name)
+		meta, version, err := st.catalogue.Table(ctx, name)
 		if err != nil {
 			return nil, fmt.Errorf("store: table %q: %w", name, err)
 		}
@@ -323,15 +282,17 @@ func (st *Store) Table(ctx context.Context, name string) (*Table, error) {
 
 // Tables returns the schemas of all tables, by name in ascending order.
 func (st *Store) Tables(ctx context.Context) ([]Schema, error) {
-	metas, _, err := st.catalogue.tables(ctx)
+	metas, _, err := st.catalogue.Tables(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("store: tables: %w", err)
 	}
 	schemas := make([]Schema, len(metas))
 	for i, meta := range metas {
-		if schemas[i], err = meta.schema(); err != nil {
+		schema, err := meta.Schema()
+		if err != nil {
 			return nil, fmt.Errorf("store: table %q: %w", meta.Name, err)
 		}
+		schemas[i] = publicSchema(schema)
 	}
 	return schemas, nil
 }
@@ -345,7 +306,7 @@ func (st *Store) open(ctx context.Context, meta *tableMeta, version uint32) (*Ta
 		_, err := tbl.adopt(ctx, meta, nil, version)
 		return tbl, err
 	}
-	tbl, err := newTable(ctx, st, meta, version)
+	tbl, err := newTable(ctx, st, meta, nil, version)
 	if err != nil {
 		return nil, err
 	}
@@ -369,32 +330,8 @@ func (st *Store) dropFamilies(ctx context.Context, meta *tableMeta) error {
 	maps.DeleteFunc(st.bound, func(b openFor, _ *Table) bool { return b.table == meta.ID })
 	st.mu.Unlock()
 	var err error
-	for _, family := range meta.families() {
+	for _, family := range meta.Families() {
 		err = errors.Join(err, st.db.Drop(ctx, family))
 	}
 	return err
-}
-
-// each calls do for 0 to n-1, as many at a time as Concurrency allows, and returns the first error.
-// A goroutine does many, so that it need not grow its stack for each.
-func (st *Store) each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
-	group, ctx := errgroup.WithContext(ctx)
-	var taken atomic.Int64
-	for range min(st.concurrency, n) {
-		group.Go(func() error {
-			for {
-				i := int(taken.Add(1)) - 1
-				if i >= n {
-					return nil
-				}
-				if ctx.Err() != nil {
-					return ended(ctx)
-				}
-				if err := do(ctx, i); err != nil {
-					return err
-				}
-			}
-		})
-	}
-	return group.Wait()
 }

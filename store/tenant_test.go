@@ -19,6 +19,9 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/testdb"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/maintain"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
 func tenantSchema(name string, layout Layout, first KeyPart, kind Column) Schema {
@@ -59,10 +62,94 @@ func openTenants(t *testing.T, st *Store, table string, names ...string) []*Tabl
 	return tables
 }
 
+// setPolicy sets a policy, and names what it unseals, also where the schema is changed meanwhile.
+func setPolicy(ctx context.Context, st *Store, tenant, table string, p Policy) error {
+	for unseal := []string(nil); ; {
+		err := st.SetPolicy(ctx, tenant, table, p, unseal...)
+		var unnamed *UnsealError
+		switch {
+		case errors.As(err, &unnamed):
+			unseal = append(unseal, unnamed.Columns...)
+		case errors.Is(err, ErrPolicy) && unseal != nil:
+			unseal = nil
+		default:
+			return err
+		}
+	}
+}
+
+// What was sealed becomes plain only if it is named, whatever way it would.
+func TestUnsealByName(t *testing.T) {
+	ctx := t.Context()
+	two := stores(t, drivertest.NewMemory(), 2)
+	st := two[0]
+	_, err := st.Create(ctx, plainTenants(Packed))
+	require.NoError(t, err)
+	tbl := openTenants(t, st, "log", "alpha")[0]
+	set := func(p Policy, unseal ...string) error { return st.SetPolicy(ctx, "alpha", "log", p, unseal...) }
+	now := func() map[string]string {
+		as := map[string]string{}
+		_, err := tbl.refresh(ctx)
+		require.NoError(t, err)
+		for _, c := range tbl.Schema().Columns {
+			as[c.Name()] = c.Encryption()
+		}
+		return as
+	}
+	refused := func(p Policy, columns []string, unseal ...string) {
+		t.Helper()
+		before := now()
+		err := set(p, unseal...)
+		require.ErrorIs(t, err, ErrPolicy)
+		var unnamed *UnsealError
+		require.ErrorAs(t, err, &unnamed)
+		require.Equal(t, columns, unnamed.Columns)
+		for _, name := range columns {
+			require.ErrorContains(t, err, `"`+name+`"`)
+		}
+		require.Equal(t, before, now())
+	}
+	// The first policy, where the schema says that columns are sealed.
+	refused(Policy{}, []string{"note", "size"})
+	refused(Policy{Sensitive: []string{"zone", "size"}}, []string{"note"})
+	require.NoError(t, set(Policy{Sensitive: []string{"zone", "note", "size"}}))
+	// A shorter list, and none.
+	refused(Policy{Sensitive: []string{"zone"}}, []string{"note", "size"})
+	refused(Policy{}, []string{"note", "zone", "size"})
+	refused(Policy{}, []string{"zone"}, "note", "size")
+	for range 2 { // again, as after an unknown outcome
+		require.NoError(t, set(Policy{Sensitive: []string{"zone"}}, "note", "size"))
+	}
+	require.Equal(t, map[string]string{"note": "plain", "zone": "randomised", "size": "plain", "level": "ordered", "user": "deterministic"}, now())
+	// All columns, and then some.
+	require.NoError(t, set(Policy{Whole: true}))
+	refused(Policy{Sensitive: []string{"note"}}, []string{"zone", "size"})
+	// What is renamed, changed or added is another name, and no less sealed.
+	require.NoError(t, st.Alter(ctx, "log", RenameColumn("note", "text"), ChangeColumn(DeterministicColumn("zone", String)), AddColumn(RandomisedColumn("more", String))))
+	refused(Policy{}, []string{"text", "size", "more"})
+	require.NoError(t, set(Policy{Sensitive: []string{"text", "size", "zone", "more"}}))
+	require.NoError(t, st.Alter(ctx, "log", ChangeColumn(RandomisedColumn("zone", String)), AddColumn(RandomisedColumn("last", String))))
+	refused(Policy{Sensitive: []string{"text", "more"}}, []string{"zone", "size", "last"})
+	refused(Policy{Sensitive: []string{"text", "more"}}, []string{"last"}, "size", "zone")
+	// Another client has sealed a column since.
+	require.NoError(t, set(Policy{Sensitive: []string{"text", "more"}}, "zone", "size", "last"))
+	require.NoError(t, two[1].SetPolicy(ctx, "alpha", "log", Policy{Whole: true}))
+	refused(Policy{Sensitive: []string{"more"}}, []string{"zone", "size", "last"}, "text")
+
+	// What makes no sense.
+	for _, name := range []string{"text", "user", "id", "at", "none"} {
+		err := set(Policy{Sensitive: []string{"text"}}, "zone", "size", "last", "more", name)
+		require.ErrorIs(t, err, ErrPolicy)
+		require.ErrorContains(t, err, `"`+name+`"`)
+		require.NotErrorAs(t, err, new(*UnsealError))
+	}
+	require.ErrorIs(t, set(Policy{Whole: true}, "zone"), ErrPolicy)
+}
+
 // everything is all that a database holds of a table, one cell after the other.
 func everything(t *testing.T, tbl *Table) (cells [][]byte) {
 	t.Helper()
-	for _, family := range []driver.Family{tbl.now().data, tbl.now().postings} {
+	for _, family := range []driver.Family{tbl.now().Data, tbl.now().Postings} {
 		for row, err := range family.Scan(t.Context(), driver.Range{AnyOrder: true}) {
 			require.NoError(t, err)
 			cells = append(cells, row.Key)
@@ -177,10 +264,10 @@ func TestTenantsAreUnrelated(t *testing.T) {
 	for i, tbl := range tables {
 		require.NoError(t, tbl.Put(ctx, tenantRow(1)))
 		v := tbl.now()
-		r, err := v.read(ctx, stored(t, tbl, tenantRow(1)).key, nil)
+		r, err := v.Read(ctx, stored(t, tbl, tenantRow(1)).Key, nil)
 		require.NoError(t, err)
-		found[i] = [][]byte{r.key[:16], r.key[16:32], r.key[32:]}
-		for _, search := range r.search {
+		found[i] = [][]byte{r.Key[:16], r.Key[16:32], r.Key[32:]}
+		for _, search := range r.Search {
 			if search != nil {
 				found[i] = append(found[i], search)
 			}
@@ -195,7 +282,7 @@ func TestTenantsAreUnrelated(t *testing.T) {
 	other.Name = "other"
 	_, err = st.Create(ctx, other)
 	require.NoError(t, err)
-	require.NotEqual(t, tables[0].now().prefix, openTenants(t, st, "other", "alpha")[0].now().prefix)
+	require.NotEqual(t, tables[0].now().Prefix, openTenants(t, st, "other", "alpha")[0].now().Prefix)
 }
 
 func TestTenantsRefuse(t *testing.T) {
@@ -241,18 +328,18 @@ func TestTenantsRefuse(t *testing.T) {
 	require.ErrorIs(t, err, ErrNoTenant)
 	require.ErrorIs(t, st.DropTenant(ctx, "nobody"), ErrNoTenant)
 	require.ErrorIs(t, st.RotateTenantKey(ctx, "nobody"), ErrNoTenant)
-	require.ErrorIs(t, st.SetPolicy(ctx, "nobody", "log", Policy{}), ErrNoTenant)
+	require.ErrorIs(t, setPolicy(ctx, st, "nobody", "log", Policy{}), ErrNoTenant)
 	_, _, err = st.Policy(ctx, "nobody", "log")
 	require.ErrorIs(t, err, ErrNoTenant)
-	require.ErrorIs(t, st.SetPolicy(ctx, "log", "none", Policy{}), ErrNoTable)
+	require.ErrorIs(t, setPolicy(ctx, st, "log", "none", Policy{}), ErrNoTable)
 	for _, name := range []string{"id", "at", "missing"} {
-		err = st.SetPolicy(ctx, "log", "log", Policy{Sensitive: []string{"note", name}})
+		err = setPolicy(ctx, st, "log", "log", Policy{Sensitive: []string{"note", name}})
 		require.ErrorIs(t, err, ErrPolicy)
 		require.ErrorContains(t, err, `"`+name+`"`)
 	}
 	ordinary, err := st.Create(ctx, alterSchema("t"))
 	require.NoError(t, err)
-	require.ErrorIs(t, st.SetPolicy(ctx, "log", "t", Policy{Whole: true}), ErrTenant)
+	require.ErrorIs(t, setPolicy(ctx, st, "log", "t", Policy{Whole: true}), ErrTenant)
 	_, err = ordinary.Tenant(ctx, "log")
 	require.ErrorIs(t, err, ErrTenant)
 	require.ErrorIs(t, st.Alter(ctx, "t", AddColumn(DeterministicColumn("user", String).SharedWith("log", "user"))), ErrSchema)
@@ -306,7 +393,7 @@ func TestPolicy(t *testing.T) {
 			require.False(t, clear(9, "note"))
 			require.True(t, clear(9, "zone"), "as the schema says")
 			for i, p := range policies {
-				require.NoError(t, st.SetPolicy(ctx, "alpha", "log", p))
+				require.NoError(t, setPolicy(ctx, st, "alpha", "log", p))
 				got, ok, err := st.Policy(ctx, "alpha", "log")
 				require.NoError(t, err)
 				require.True(t, ok)
@@ -338,7 +425,7 @@ func TestPolicy(t *testing.T) {
 			got, _, err := st.Policy(ctx, "alpha", "log")
 			require.NoError(t, err)
 			require.Equal(t, []string{"text", "zone"}, got.Sensitive)
-			require.ErrorIs(t, st.SetPolicy(ctx, "alpha", "log", Policy{Sensitive: []string{"size"}}), ErrPolicy)
+			require.ErrorIs(t, setPolicy(ctx, st, "alpha", "log", Policy{Sensitive: []string{"size"}}), ErrPolicy)
 			read, err := tbl.Get(ctx, row)
 			require.NoError(t, err)
 			require.Equal(t, row, read)
@@ -354,7 +441,7 @@ func TestPolicyReachesWriters(t *testing.T) {
 	require.NoError(t, err)
 	tbl := openTenants(t, two[0], "log", "alpha")[0]
 	stale := openTenants(t, two[1], "log", "alpha")[0]
-	require.NoError(t, two[0].SetPolicy(ctx, "alpha", "log", Policy{Whole: true}))
+	require.NoError(t, setPolicy(ctx, two[0], "alpha", "log", Policy{Whole: true}))
 	require.NoError(t, stale.Put(ctx, tenantRow(1)))
 	require.False(t, holds(everything(t, tbl), []byte(tenantRow(1)["zone"].(string))))
 	require.Equal(t, []Row{tenantRow(1)}, sorted(t, stale, Query{}))
@@ -369,9 +456,9 @@ func TestPolicyReachesWriters(t *testing.T) {
 	stats, err := tbl.Convert(ctx, nil)
 	require.NoError(t, err)
 	require.Equal(t, ConvertStats{Rows: 2, Converted: 1}, stats)
-	for row, err := range tbl.now().data.Scan(ctx, driver.Range{AnyOrder: true}) {
+	for row, err := range tbl.now().Data.Scan(ctx, driver.Range{AnyOrder: true}) {
 		require.NoError(t, err)
-		require.True(t, tbl.now().keySealer.newest(row.Cells[0].Value))
+		require.True(t, tbl.now().KeySealer.Newest(row.Cells[0].Value))
 	}
 	require.Equal(t, []Row{tenantRow(1), tenantRow(2)}, sorted(t, tbl, Query{}))
 }
@@ -391,7 +478,7 @@ func TestPolicyAfterWhichWritersDie(t *testing.T) {
 		return drivertest.NoFault
 	})
 	stale := openTenants(t, stores(t, dying, 1)[0], "log", "alpha")[0]
-	require.NoError(t, other.SetPolicy(ctx, "alpha", "log", Policy{}))
+	require.NoError(t, setPolicy(ctx, other, "alpha", "log", Policy{}))
 	require.NoError(t, tbl.Put(ctx, tenantRow(1)))
 	row := tenantRow(1)
 	for _, name := range []string{"note", "zone", "size"} {
@@ -413,7 +500,7 @@ func TestPolicyAfterWhichWritersDie(t *testing.T) {
 	_, err = tbl.Convert(ctx, nil)
 	require.NoError(t, err)
 	check()
-	for found, err := range tbl.now().data.Scan(ctx, driver.Range{AnyOrder: true}) {
+	for found, err := range tbl.now().Data.Scan(ctx, driver.Range{AnyOrder: true}) {
 		require.NoError(t, err)
 		require.Len(t, found.Cells, 3, "of the key, level and user")
 	}
@@ -426,31 +513,31 @@ func TestPlainColumnsTakeNoKey(t *testing.T) {
 	_, err := st.Create(ctx, plainTenants(Packed))
 	require.NoError(t, err)
 	tbl := openTenants(t, st, "log", "alpha")[0]
-	require.NoError(t, st.SetPolicy(ctx, "alpha", "log", Policy{Sensitive: []string{"note"}}))
+	require.NoError(t, setPolicy(ctx, st, "alpha", "log", Policy{Sensitive: []string{"note"}}))
 	row := tenantRow(1)
 	require.NoError(t, tbl.Put(ctx, row))
-	keyless := *tbl.now()
-	keyless.keySealer = nil
-	key := stored(t, tbl, row).key
-	want, err := keyless.want([]string{"zone", "size"})
+	keyless, v := *tbl.now(), *tbl.now().View
+	v.KeySealer, keyless.View = nil, &v
+	key := stored(t, tbl, row).Key
+	want, err := keyless.Want([]string{"zone", "size"})
 	require.NoError(t, err)
-	r, err := keyless.getClear(ctx, key, row, want)
+	r, err := keyless.GetClear(ctx, key, row, want)
 	require.NoError(t, err)
-	require.Equal(t, Row{"id": row["id"], "at": row["at"], "zone": row["zone"], "size": row["size"]}, keyless.row(r, want))
+	require.Equal(t, Row{"id": row["id"], "at": row["at"], "zone": row["zone"], "size": row["size"]}, keyless.Row(r, want))
 	for _, column := range []string{"note", "level", "user", "id"} {
-		want, err := keyless.want([]string{"zone", column})
+		want, err := keyless.Want([]string{"zone", column})
 		require.NoError(t, err)
 		if column == "id" {
 			want = make([]bool, len(want)) // of the key alone only the key cell tells whether it is there
 		}
-		require.Panics(t, func() { _, _ = keyless.getClear(ctx, key, row, want) }, column)
+		require.Panics(t, func() { _, _ = keyless.GetClear(ctx, key, row, want) }, column)
 	}
 	got, err := tbl.Get(ctx, row, "zone", "size")
 	require.NoError(t, err)
-	require.Equal(t, keyless.row(r, want), got)
+	require.Equal(t, keyless.Row(r, want), got)
 
 	// Without any of this package: a cell is format, version, write id and value.
-	cells, err := tbl.now().data.Get(ctx, key, driver.Slice{})
+	cells, err := tbl.now().Data.Get(ctx, key, driver.Slice{})
 	require.NoError(t, err)
 	found := false
 	for _, cell := range cells {
@@ -468,17 +555,17 @@ func TestPlainColumnsTakeNoKey(t *testing.T) {
 	got, err = tbl.Get(ctx, row, "zone")
 	require.NoError(t, err)
 	require.NotContains(t, got, "zone")
-	require.NoError(t, st.SetPolicy(ctx, "alpha", "log", Policy{Whole: true}))
+	require.NoError(t, setPolicy(ctx, st, "alpha", "log", Policy{Whole: true}))
 	require.NoError(t, tbl.Put(ctx, tenantRow(2)))
-	require.NoError(t, st.SetPolicy(ctx, "alpha", "log", Policy{}))
+	require.NoError(t, setPolicy(ctx, st, "alpha", "log", Policy{}))
 	got, err = tbl.Get(ctx, tenantRow(2), "zone")
 	require.NoError(t, err)
 	require.Equal(t, tenantRow(2)["zone"], got["zone"])
 	require.NoError(t, tbl.Put(ctx, tenantRow(3)))
-	key = stored(t, tbl, tenantRow(3)).key
-	c := tbl.now().byName["zone"]
-	require.NoError(t, tbl.now().data.Apply(ctx, driver.Mutation{Row: key, Puts: []driver.Cell{
-		{Qualifier: c.id[:], Value: c.cell(newHeader(), nil, "of another write", nil)},
+	key = stored(t, tbl, tenantRow(3)).Key
+	c := tbl.now().ByName["zone"]
+	require.NoError(t, tbl.now().Data.Apply(ctx, driver.Mutation{Row: key, Puts: []driver.Cell{
+		{Qualifier: c.Id[:], Value: c.Cell(newHeader(), nil, "of another write", nil)},
 	}}))
 	_, err = tbl.Get(ctx, tenantRow(3), "zone")
 	require.ErrorIs(t, err, ErrTorn)
@@ -500,10 +587,10 @@ func TestConvertTenant(t *testing.T) {
 					rows = append(rows, tenantRow(i))
 				}
 				for i, name := range []string{"alpha", "beta"} {
-					require.NoError(t, st.SetPolicy(ctx, name, "log", Policy{}))
+					require.NoError(t, setPolicy(ctx, st, name, "log", Policy{}))
 					require.NoError(t, tables[i].Put(ctx, rows...))
 				}
-				require.NoError(t, st.SetPolicy(ctx, "alpha", "log", Policy{Whole: true}))
+				require.NoError(t, setPolicy(ctx, st, "alpha", "log", Policy{Whole: true}))
 				stats, err := tables[1].Convert(ctx, nil)
 				require.NoError(t, err)
 				require.Equal(t, ConvertStats{Rows: n}, stats)
@@ -514,12 +601,12 @@ func TestConvertTenant(t *testing.T) {
 				status, err := tables[0].Status(ctx)
 				require.NoError(t, err)
 				require.Equal(t, [2]int{sweepParts, sweepParts}, [2]int{status.Done, status.Total})
-				for row, err := range tables[0].now().data.Scan(ctx, driver.Range{AnyOrder: true}) {
+				for row, err := range tables[0].now().Data.Scan(ctx, driver.Range{AnyOrder: true}) {
 					require.NoError(t, err)
-					of := bytes.HasPrefix(row.Key, tables[1].now().prefix)
-					require.NotEqual(t, of, bytes.HasPrefix(row.Key, tables[0].now().prefix))
+					of := bytes.HasPrefix(row.Key, tables[1].now().Prefix)
+					require.NotEqual(t, of, bytes.HasPrefix(row.Key, tables[0].now().Prefix))
 					for _, cell := range row.Cells {
-						require.True(t, of || cell.Value[0] != plainFormat, "a cell of a sealed row is in the clear")
+						require.True(t, of || cell.Value[0] != rowcodec.PlainFormat, "a cell of a sealed row is in the clear")
 					}
 				}
 				for _, tbl := range tables {
@@ -573,15 +660,15 @@ func TestPolicyWhileTenantsConclude(t *testing.T) {
 	}
 	was, err := unbound.refresh(ctx)
 	require.NoError(t, err)
-	require.NoError(t, st.SetPolicy(ctx, "beta", "log", Policy{Whole: true}))
-	c := &converter{tbl: unbound}
-	target, err := c.conclude(ctx, was)
+	require.NoError(t, setPolicy(ctx, st, "beta", "log", Policy{Whole: true}))
+	c := &maintain.Conversion{Env: unbound.passes()}
+	target, err := c.Conclude(ctx, was)
 	require.NoError(t, err)
 	now, err := unbound.refresh(ctx)
 	require.NoError(t, err)
-	require.Equal(t, target, now.changed)
-	require.Greater(t, now.changed, was.changed)
-	require.NoError(t, c.carry(ctx, was, now))
+	require.Equal(t, target, now.Since)
+	require.Greater(t, now.Since, was.Since)
+	require.NoError(t, c.Carry(ctx, was, now))
 	for i, follows := range []bool{true, false, false} {
 		status, err := tables[i].Status(ctx)
 		require.NoError(t, err)
@@ -602,9 +689,9 @@ func TestConvertTenantsTogether(t *testing.T) {
 		rows = append(rows, tenantRow(i))
 	}
 	for i, name := range names {
-		require.NoError(t, two[0].SetPolicy(ctx, name, "log", Policy{}))
+		require.NoError(t, setPolicy(ctx, two[0], name, "log", Policy{}))
 		require.NoError(t, tables[0][i].Put(ctx, rows...))
-		require.NoError(t, two[0].SetPolicy(ctx, name, "log", Policy{Sensitive: []string{"note"}}))
+		require.NoError(t, setPolicy(ctx, two[0], name, "log", Policy{Sensitive: []string{"note"}}))
 	}
 	var group sync.WaitGroup
 	errs := make(chan error, 5)
@@ -616,7 +703,7 @@ func TestConvertTenantsTogether(t *testing.T) {
 			})
 		}
 	}
-	group.Go(func() { errs <- two[1].SetPolicy(ctx, "alpha", "log", Policy{Whole: true}) })
+	group.Go(func() { errs <- setPolicy(ctx, two[1], "alpha", "log", Policy{Whole: true}) })
 	group.Wait()
 	close(errs)
 	for err := range errs {
@@ -626,9 +713,9 @@ func TestConvertTenantsTogether(t *testing.T) {
 	require.NoError(t, err)
 	for i := range names {
 		require.Equal(t, rows, sorted(t, tables[1][i], Query{}))
-		for row, err := range tables[0][i].now().data.Scan(ctx, tables[0][i].now().rows(0, 1)) {
+		for row, err := range tables[0][i].now().Data.Scan(ctx, tables[0][i].now().Rows(0, 1)) {
 			require.NoError(t, err)
-			old, err := tables[1][i].now().outdated(row, new(scratch))
+			old, err := tables[1][i].now().Outdated(row, new(rowcodec.Scratch))
 			require.NoError(t, err)
 			require.False(t, old)
 		}
@@ -655,7 +742,7 @@ func TestCrashOfTenantChanges(t *testing.T) {
 				return !slices.Contains(names, "alpha")
 			}},
 		"policy": {func(ctx context.Context, st *Store) error {
-			return st.SetPolicy(ctx, "alpha", "log", Policy{Whole: true})
+			return setPolicy(ctx, st, "alpha", "log", Policy{Whole: true})
 		},
 			func(t *testing.T, st *Store) bool {
 				p, _, err := st.Policy(t.Context(), "alpha", "log")
@@ -664,7 +751,7 @@ func TestCrashOfTenantChanges(t *testing.T) {
 			}},
 		"rotate": {func(ctx context.Context, st *Store) error { return st.RotateTenantKey(ctx, "alpha") },
 			func(t *testing.T, st *Store) bool {
-				return len(openTenants(t, st, "log", "alpha")[0].now().keySealer.keys) == 2
+				return len(openTenants(t, st, "log", "alpha")[0].now().KeySealer.Keys) == 2
 			}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -717,13 +804,13 @@ func TestTenantChangesOfUnknownOutcome(t *testing.T) {
 	for _, do := range []func() error{
 		func() error { return st.CreateTenant(ctx, "alpha") },
 		func() error { return st.RotateTenantKey(ctx, "alpha") },
-		func() error { return st.SetPolicy(ctx, "alpha", "log", Policy{Whole: true}) },
+		func() error { return setPolicy(ctx, st, "alpha", "log", Policy{Whole: true}) },
 	} {
 		faults = 1
 		require.NoError(t, do())
 		require.Zero(t, faults)
 	}
-	require.Len(t, openTenants(t, st, "log", "alpha")[0].now().keySealer.keys, 2)
+	require.Len(t, openTenants(t, st, "log", "alpha")[0].now().KeySealer.Keys, 2)
 	faults = 1
 	require.NoError(t, st.DropTenant(ctx, "alpha"))
 }
@@ -741,10 +828,10 @@ func TestCrashOfTenantConversion(t *testing.T) {
 			_, err := st.Create(ctx, plainTenants(Packed))
 			require.NoError(t, err)
 			tbl := openTenants(t, st, "log", "alpha")[0]
-			require.NoError(t, st.SetPolicy(ctx, "alpha", "log", Policy{}))
+			require.NoError(t, setPolicy(ctx, st, "alpha", "log", Policy{}))
 			rows := []Row{tenantRow(1), tenantRow(2), tenantRow(3)}
 			require.NoError(t, tbl.Put(ctx, rows...))
-			require.NoError(t, st.SetPolicy(ctx, "alpha", "log", Policy{Sensitive: []string{"note"}}))
+			require.NoError(t, setPolicy(ctx, st, "alpha", "log", Policy{Sensitive: []string{"note"}}))
 			dying, err := Open(ctx, drivertest.NewFaulty(memory, drivertest.CrashAt(n, after)), testMaster, nil)
 			var of *Table
 			if err == nil {
@@ -757,7 +844,7 @@ func TestCrashOfTenantConversion(t *testing.T) {
 			require.Equal(t, rows, sorted(t, tbl, Query{}), "after call %d", n)
 			require.NoError(t, tbl.Put(ctx, rows[1]))
 			if n%2 == 0 {
-				require.NoError(t, st.SetPolicy(ctx, "alpha", "log", Policy{Whole: true}))
+				require.NoError(t, setPolicy(ctx, st, "alpha", "log", Policy{Whole: true}))
 			}
 			_, failed := tbl.Convert(ctx, nil)
 			require.NoError(t, failed)
@@ -829,7 +916,7 @@ func TestTenantModel(t *testing.T) {
 			case 4, 5:
 				columns := []string{"note", "zone", "size", "level", "user"}
 				r.Shuffle(len(columns), func(i, j int) { columns[i], columns[j] = columns[j], columns[i] })
-				require.NoError(t, clients[client].SetPolicy(ctx, names[of], "log", Policy{Whole: r.IntN(4) == 0, Sensitive: columns[:r.IntN(4)]}))
+				require.NoError(t, setPolicy(ctx, clients[client], names[of], "log", Policy{Whole: r.IntN(4) == 0, Sensitive: columns[:r.IntN(4)]}))
 			case 6:
 				columns := [][]string{nil, {"zone"}, {"size", "zone"}, {"note"}}[r.IntN(4)]
 				got, err := tbl.Get(ctx, row, columns...)
@@ -866,8 +953,8 @@ func TestTenantModel(t *testing.T) {
 					var want []Row
 					for id := range int64(12) {
 						m, ok := model[of][id]
-						if ok && (len(where.terms) > 0 && where.terms[0].column == "level" && m["level"] != nil && m["level"].(int16) >= level ||
-							where.terms[0].column == "zone" && m["zone"] == zone) {
+						if ok && (len(where.terms) > 0 && where.terms[0].Column == "level" && m["level"] != nil && m["level"].(int16) >= level ||
+							where.terms[0].Column == "zone" && m["zone"] == zone) {
 							want = append(want, m)
 						}
 					}
@@ -903,11 +990,11 @@ func TestTenantsTamper(t *testing.T) {
 		var cells [2][]driver.Cell
 		for i, tbl := range tables {
 			require.NoError(t, tbl.Put(ctx, tenantRow(1)))
-			keys[i] = stored(t, tbl, tenantRow(1)).key
-			cells[i], err = tbl.now().data.Get(ctx, keys[i], driver.Slice{})
+			keys[i] = stored(t, tbl, tenantRow(1)).Key
+			cells[i], err = tbl.now().Data.Get(ctx, keys[i], driver.Slice{})
 			require.NoError(t, err)
 		}
-		data := tables[0].now().data
+		data := tables[0].now().Data
 		put := func(row []byte, cells ...driver.Cell) {
 			require.NoError(t, data.Apply(ctx, driver.Mutation{Row: row, Puts: cells}))
 		}
@@ -922,20 +1009,20 @@ func TestTenantsTamper(t *testing.T) {
 		_, err = tables[0].Get(ctx, tenantRow(1))
 		require.ErrorIs(t, err, ErrWrongKey)
 		put(keys[0], cells[0]...)
-		put(append(bytes.Clone(tables[0].now().prefix), keys[1][16:]...), cells[1]...) // the row behind the other's token
+		put(append(bytes.Clone(tables[0].now().Prefix), keys[1][16:]...), cells[1]...) // the row behind the other's token
 		for _, err = range tables[0].Query(ctx, Query{}) {
 			if err != nil {
 				break
 			}
 		}
 		require.ErrorIs(t, err, ErrWrongKey)
-		require.NoError(t, data.Apply(ctx, driver.Mutation{Row: append(bytes.Clone(tables[0].now().prefix), keys[1][16:]...), DeleteRow: true}))
+		require.NoError(t, data.Apply(ctx, driver.Mutation{Row: append(bytes.Clone(tables[0].now().Prefix), keys[1][16:]...), DeleteRow: true}))
 
 		// Postings that lead to the other's row.
-		c := tables[0].now().byName["user"]
+		c := tables[0].now().ByName["user"]
 		r := stored(t, tables[0], tenantRow(1))
-		posting := slices.Concat(c.lead, r.search[c.position], keys[1], r.write[:])
-		require.NoError(t, tables[0].now().postings.Apply(ctx, driver.Mutation{Row: posting, Puts: []driver.Cell{postingCell}}))
+		posting := slices.Concat(c.Lead, r.Search[c.Position], keys[1], r.Write[:])
+		require.NoError(t, tables[0].now().Postings.Apply(ctx, driver.Mutation{Row: posting, Puts: []driver.Cell{rowcodec.PostingCell}}))
 		for _, err = range tables[0].Query(ctx, Query{Where: Field[string]("user").Equal("user1")}) {
 			if err != nil {
 				break
@@ -945,17 +1032,17 @@ func TestTenantsTamper(t *testing.T) {
 
 		// The record of the one in the place of the other's.
 		catalogue := st.catalogue
-		record, err := catalogue.family.Get(ctx, catalogueRow, driver.Slice{Only: [][]byte{catalogue.tenantQualifier("beta")}})
+		record, err := catalogue.Family.Get(ctx, catalogueRow, driver.Slice{Only: [][]byte{catalogue.TenantQualifier("beta")}})
 		require.NoError(t, err)
-		require.NoError(t, catalogue.family.Apply(ctx, driver.Mutation{Row: catalogueRow, Puts: []driver.Cell{
-			{Qualifier: catalogue.tenantQualifier("alpha"), Value: record[0].Value},
+		require.NoError(t, catalogue.Family.Apply(ctx, driver.Mutation{Row: catalogueRow, Puts: []driver.Cell{
+			{Qualifier: catalogue.TenantQualifier("alpha"), Value: record[0].Value},
 		}}))
 		fresh := stores(t, db, 1)[0]
 		unbound, err := fresh.Table(ctx, "log")
 		require.NoError(t, err)
 		_, err = unbound.Tenant(ctx, "alpha")
 		require.ErrorIs(t, err, ErrTampered)
-		require.ErrorIs(t, fresh.SetPolicy(ctx, "alpha", "log", Policy{}), ErrTampered)
+		require.ErrorIs(t, setPolicy(ctx, fresh, "alpha", "log", Policy{}), ErrTampered)
 	}
 }
 
@@ -967,7 +1054,7 @@ func TestTenantCanary(t *testing.T) {
 	require.NoError(t, err)
 	const name = "a-tenant-that-nobody-knows"
 	tbl := openTenants(t, st, "log", name)[0]
-	require.NoError(t, st.SetPolicy(ctx, name, "log", Policy{}))
+	require.NoError(t, setPolicy(ctx, st, name, "log", Policy{}))
 	row := tenantRow(1)
 	require.NoError(t, tbl.Put(ctx, row))
 	names, err := db.Families(ctx)
@@ -976,10 +1063,10 @@ func TestTenantCanary(t *testing.T) {
 		for _, name := range names {
 			spec := driver.FamilySpec{Name: name, Layout: driver.LayoutWide}
 			switch name {
-			case tbl.now().spec.Name:
-				spec = tbl.now().spec
-			case tbl.now().postingSpec.Name:
-				spec = tbl.now().postingSpec
+			case tbl.now().Spec.Name:
+				spec = tbl.now().Spec
+			case tbl.now().PostingSpec.Name:
+				spec = tbl.now().PostingSpec
 			}
 			family, err := db.Family(ctx, spec)
 			require.NoError(t, err)
@@ -994,17 +1081,17 @@ func TestTenantCanary(t *testing.T) {
 		return found
 	}
 	require.True(t, holds(all(), []byte(row["note"].(string))), "the policy lets it be seen")
-	require.NoError(t, st.SetPolicy(ctx, name, "log", Policy{Sensitive: []string{"note", "zone"}}))
+	require.NoError(t, setPolicy(ctx, st, name, "log", Policy{Sensitive: []string{"note", "zone"}}))
 	_, err = tbl.Convert(ctx, nil)
 	require.NoError(t, err)
-	_, tenant, _, err := st.catalogue.lookUp(ctx, "log", name)
+	_, tenant, _, err := st.catalogue.LookUp(ctx, "log", name)
 	require.NoError(t, err)
-	k, err := st.keys.ofTenant(st.keys.table(tbl.id), tenant)
+	k, err := st.keys.OfTenant(st.keys.Table(tbl.id), tenant)
 	require.NoError(t, err)
 	found := all()
 	for what, secret := range map[string][]byte{
 		"name": []byte(name), "id": tenant.ID[:], "note": []byte(row["note"].(string)), "zone": []byte(row["zone"].(string)), "user": []byte("user1"),
-		"key": k.tenant.keys[0].Secret(), "row key": k.tenant.derive(0, purposeRow, columnRef{Table: tbl.id}).Secret(),
+		"key": k.Tenant.Keys[0].Secret(), "row key": k.Tenant.Derive(0, purposeRow, columnRef{Table: tbl.id}).Secret(),
 	} {
 		require.False(t, holds(found, secret), what)
 	}
@@ -1069,12 +1156,12 @@ func TestVerifyTenants(t *testing.T) {
 
 				// Of one tenant a row is damaged and a posting missing, of another a posting points to nothing,
 				// as does one of a column that there is not, and a third tenant is dropped.
-				damaged := stored(t, tables[0], rows[0]).key
-				require.NoError(t, tables[0].now().data.Apply(ctx, driver.Mutation{Row: damaged, Puts: []driver.Cell{{Qualifier: keyQualifier, Value: []byte("?")}}}))
+				damaged := stored(t, tables[0], rows[0]).Key
+				require.NoError(t, tables[0].now().Data.Apply(ctx, driver.Mutation{Row: damaged, Puts: []driver.Cell{{Qualifier: rowcodec.KeyQualifier, Value: []byte("?")}}}))
 				hide(t, tables[0], rows[1], "user")
 				forge(t, tables[1], rows[1], "user")
-				foreign := append([]byte("none"), tables[1].now().prefix...)
-				require.NoError(t, tables[1].now().postings.Apply(ctx, driver.Mutation{Row: foreign, Puts: []driver.Cell{postingCell}}))
+				foreign := append([]byte("none"), tables[1].now().Prefix...)
+				require.NoError(t, tables[1].now().Postings.Apply(ctx, driver.Mutation{Row: foreign, Puts: []driver.Cell{rowcodec.PostingCell}}))
 				require.NoError(t, st.DropTenant(ctx, "gamma"))
 				report, faults = verify(VerifyOptions{})
 				require.False(t, report.Sound())
@@ -1179,10 +1266,10 @@ func TestTenantsJoin(t *testing.T) {
 			}
 			// Nor would the database see anything: what two tenants' postings carry has nothing in common.
 			carried := func(tbl *Table, column string) map[string]bool {
-				c, all := tbl.now().byName[column], map[string]bool{}
-				for row, err := range tbl.now().postings.Scan(ctx, under(c.lead)) {
+				c, all := tbl.now().ByName[column], map[string]bool{}
+				for row, err := range tbl.now().Postings.Scan(ctx, engine.Under(c.Lead)) {
 					require.NoError(t, err)
-					search, _, _, err := c.cutPosting(row.Key)
+					search, _, _, err := c.CutPosting(row.Key)
 					require.NoError(t, err)
 					all[string(search)] = true
 				}
@@ -1216,20 +1303,19 @@ func TestTenantFaults(t *testing.T) {
 		}
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
-		var failures, crashes, lazily int
+		var failures, crashes int
 		for round := range rounds {
 			w := newFaultyTenants(t, kind.Open(t, nil), rand.New(rand.NewPCG(seed, uint64(round))))
 			for range steps {
 				w.step()
 			}
 			w.finish()
-			failures, crashes, lazily = failures+w.failures, crashes+w.crashes, lazily+w.lazily
+			failures, crashes = failures+w.failures, crashes+w.crashes
 		}
-		t.Logf("%d calls failed, %d clients died, %d rows were converted by reads", failures, crashes, lazily)
+		t.Logf("%d calls failed, %d clients died", failures, crashes)
 		if !kind.Server && !testing.Short() {
 			require.Greater(t, failures, 20)
 			require.Positive(t, crashes)
-			require.Positive(t, lazily)
 		}
 	})
 }
@@ -1247,18 +1333,17 @@ type faultyTenants struct {
 	clients []*faultyTenant
 	model   []map[int64]Row
 
-	failures, crashes, lazily int
+	failures, crashes int
 }
 
 type faultyTenant struct {
 	st     *Store
 	tables []*Table
 
-	mu     sync.Mutex // of what follows, which background work looks at, too
-	r      *rand.Rand
-	fails  bool
-	dead   bool
-	counts lockedBuffer
+	mu    sync.Mutex // of what follows
+	r     *rand.Rand
+	fails bool
+	dead  bool
 }
 
 func newFaultyTenants(t *testing.T, db driver.DB, r *rand.Rand) *faultyTenants {
@@ -1293,8 +1378,7 @@ func (w *faultyTenants) client() *faultyTenant {
 		c.dead = true
 		return drivertest.CrashBefore + drivertest.Fault(c.r.IntN(2))
 	})
-	c.st = lazyStore(w.t, db, Options{MeterProvider: metering{out: &c.counts}})
-	c.st.lazy.pause = time.Microsecond
+	c.st = stores(w.t, db, 1)[0]
 	c.tables = openTenants(w.t, c.st, "log", w.names...)
 	return c
 }
@@ -1333,7 +1417,7 @@ func (w *faultyTenants) step() {
 	case 7, 8, 9:
 		columns := []string{"note", "zone", "size", "level", "user"}
 		r.Shuffle(len(columns), func(i, j int) { columns[i], columns[j] = columns[j], columns[i] })
-		err = c.st.SetPolicy(ctx, w.names[of], "log", Policy{Whole: r.IntN(4) == 0, Sensitive: columns[:r.IntN(4)]})
+		err = setPolicy(ctx, c.st, w.names[of], "log", Policy{Whole: r.IntN(4) == 0, Sensitive: columns[:r.IntN(4)]})
 	case 10:
 		err = c.st.RotateTenantKey(ctx, w.names[of])
 	case 11, 12:
@@ -1376,7 +1460,6 @@ func (w *faultyTenants) step() {
 	}
 	if c.dead {
 		w.crashes++
-		w.lazily += c.lazily()
 		w.clients[at] = w.client() // which makes a tenant of a name that is free
 	}
 	if drops {
@@ -1404,34 +1487,19 @@ func (w *faultyTenants) step() {
 	}
 }
 
-// settle lets rows be converted, and what is late come, unless the client is dead.
+// settle lets what is late come, unless the client is dead.
 func (c *faultyTenant) settle(t *testing.T) {
-	idle(t, c.st)
 	c.failing(false)
 	for range 4 {
 		_, _ = c.st.Tenants(t.Context())
 	}
 }
 
-// lazily returns how many rows of the client were converted when they were read.
-func (c *faultyTenant) lazily() (rows int) {
-	for _, line := range strings.Split(c.counts.String(), "\n") {
-		var n int
-		if _, err := fmt.Sscanf(line, "rangecrypt.rows %d error=false rangecrypt.operation=convert on read", &n); err == nil {
-			rows += n
-		}
-	}
-	return rows
-}
-
 // finish looks at every row.
 func (w *faultyTenants) finish() {
 	t, ctx := w.t, w.t.Context()
-	for _, c := range w.clients {
-		w.lazily += c.lazily()
-	}
 	for of, name := range w.names {
-		require.NoError(t, w.sound.SetPolicy(ctx, name, "log", Policy{Sensitive: []string{"note"}}))
+		require.NoError(t, setPolicy(ctx, w.sound, name, "log", Policy{Sensitive: []string{"note"}}))
 		_, err := w.tables[of].Convert(ctx, nil)
 		require.NoError(t, err)
 		require.Empty(t, oldRows(t, w.tables[of]))

@@ -14,6 +14,9 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/query"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
 // Two clients that know different schemas convert a row which both have read as it was. Where the
@@ -36,15 +39,15 @@ func (f *replacing) Replace(_ context.Context, replacements ...driver.Replacemen
 }
 
 // conversionOf returns how a client with the view converts a row, if it does.
-func conversionOf(t *testing.T, v *view, row driver.Row) (driver.Replacement, bool) {
+func conversionOf(t *testing.T, v *engine.Engine, row driver.Row) (driver.Replacement, bool) {
 	t.Helper()
-	noting, data := *v, &replacing{Family: v.data}
-	noting.data = data
-	converted, unreadable, err := noting.convert(t.Context(), []driver.Row{row})
+	noting, data := *v, &replacing{Family: v.Data}
+	noting.Data = data
+	done, err := noting.Convert(t.Context(), []driver.Row{row})
 	require.NoError(t, err)
-	require.Zero(t, unreadable)
-	require.Len(t, data.noted, converted)
-	if converted == 0 {
+	require.Zero(t, done.Unreadable)
+	require.Len(t, data.noted, done.Converted)
+	if done.Converted == 0 {
 		return driver.Replacement{}, false
 	}
 	return data.noted[0], true
@@ -108,17 +111,18 @@ func merges(row driver.Row, a, b driver.Replacement, rule tieRule) (rows [][]dri
 // tied is two changes of a table, and what three clients know of it: one before the first, one
 // between the two, one after the second.
 type tied struct {
-	db    driver.DB
-	want  Row
-	views [3]*view
+	db     driver.DB
+	want   Row
+	views  [3]*engine.Engine
+	tables [3]*Table
 }
 
 // faults returns what is wrong with the rows that two conversions, by the clients behind the first and
 // the second change, can leave, and how many such rows there are.
 func (c *tied) faults(t *testing.T, rule tieRule) (faults []string, rows int) {
 	t.Helper()
-	ctx, data := t.Context(), c.views[0].data
-	key, err := c.views[0].exactKey(ctx, c.want)
+	ctx, data := t.Context(), c.views[0].Data
+	key, err := query.ExactKey(ctx, c.views[0], c.want)
 	require.NoError(t, err)
 	row := driver.Row{Key: key}
 	row.Cells, err = data.Get(ctx, key, driver.Slice{Stamps: true})
@@ -134,49 +138,49 @@ func (c *tied) faults(t *testing.T, rule tieRule) (faults []string, rows int) {
 		require.NoError(t, data.Apply(ctx, driver.Mutation{Row: key, DeleteRow: true}))
 		require.NoError(t, data.Apply(ctx, driver.Mutation{Row: key, Puts: cells}))
 		for i, v := range c.views {
-			v.tbl.current.Store(v) // it has not heard of anything since
-			got, err := v.tbl.Get(ctx, c.want)
+			c.tables[i].current.Store(v) // it has not heard of anything since
+			got, err := c.tables[i].Get(ctx, c.want)
 			if err != nil {
 				wrong("client %d: %v", i, err)
 				continue
 			}
 			for name, value := range c.want {
-				_, dropped := c.views[2].byName[name]
+				_, dropped := c.views[2].ByName[name]
 				if dropped = !dropped; got[name] != value && !(dropped && got[name] == nil) {
 					wrong("client %d: %s is %v", i, name, got[name])
 				}
 			}
 		}
 		// Whoever converts the row next makes it what it should be.
-		if err := c.views[2].convertWrites(ctx, []*record{{key: key}}); err != nil {
+		if err := c.views[2].ConvertWrites(ctx, []*rowcodec.Record{{Key: key}}); err != nil {
 			wrong("convert: %v", err)
 			continue
 		}
 		got, err := data.Get(ctx, key, driver.Slice{})
 		require.NoError(t, err)
-		if old, err := c.views[2].outdated(driver.Row{Key: key, Cells: got}, new(scratch)); old || err != nil {
+		if old, err := c.views[2].Outdated(driver.Row{Key: key, Cells: got}, new(rowcodec.Scratch)); old || err != nil {
 			wrong("it is not converted: %v", err)
 		}
 		for _, cell := range got[1:] { // not by what the code under test takes for old
-			i := slices.IndexFunc(c.views[2].stored, func(c *column) bool { return string(c.id[:]) == string(cell.Qualifier) })
-			if i < 0 || sealed(cell.Value) == c.views[2].stored[i].clear() {
+			i := slices.IndexFunc(c.views[2].Stored, func(c *rowcodec.Column) bool { return string(c.Id[:]) == string(cell.Qualifier) })
+			if i < 0 || rowcodec.Sealed(cell.Value) == c.views[2].Stored[i].Clear() {
 				wrong("a cell is not stored as its column")
 			}
 		}
-		r, err := c.views[2].read(ctx, key, nil)
+		r, err := c.views[2].Read(ctx, key, nil)
 		if err != nil || r == nil {
 			wrong("converted: %v", err)
 			continue
 		}
-		for name, value := range c.views[2].row(r, nil) {
+		for name, value := range c.views[2].Row(r, nil) {
 			if value != c.want[name] {
 				wrong("converted: %s is %v", name, value)
 			}
 		}
 		postings := 0
-		if c.views[2].postings != nil {
-			for _, key := range c.views[2].postingKeys(r) {
-				cells, err := c.views[2].postings.Get(ctx, key, driver.Slice{})
+		if c.views[2].Postings != nil {
+			for _, key := range c.views[2].PostingKeys(r) {
+				cells, err := c.views[2].Postings.Get(ctx, key, driver.Slice{})
 				require.NoError(t, err)
 				postings += 1 - len(cells)
 			}
@@ -267,7 +271,7 @@ func TestTiedConversionsOfOneRow(t *testing.T) {
 			}
 			tbl, err := stores(t, c.db, 1)[0].Table(ctx, "t")
 			require.NoError(t, err)
-			c.views[i] = tbl.now()
+			c.views[i], c.tables[i] = tbl.now(), tbl
 		}
 		return c
 	}
@@ -290,13 +294,13 @@ func TestTiedConversionsOfATenant(t *testing.T) {
 			if name == "keys" {
 				require.NoError(t, st.RotateTenantKey(ctx, "tenant"))
 			} else if p := policies[name]; p != nil {
-				require.NoError(t, st.SetPolicy(ctx, "tenant", "t", *p))
+				require.NoError(t, setPolicy(ctx, st, "tenant", "t", *p))
 			}
 			tbl := openTenants(t, stores(t, c.db, 1)[0], "t", "tenant")[0]
 			if i == 0 {
 				require.NoError(t, tbl.Put(ctx, c.want))
 			}
-			c.views[i] = tbl.now()
+			c.views[i], c.tables[i] = tbl.now(), tbl
 		}
 		return c
 	}

@@ -1,9 +1,10 @@
-// Opebench measures what order-preserving encryption of a column costs in a wide-column store,
-// and checks every answer against the plaintext.
+// Opebench measures what order-preserving encryption of a column costs in a wide-column store, and checks
+// every answer against the plaintext.
 package main
 
-import "os"
+import (
+	"github.com/rangecrypt/rangecrypt/cmd/internal/lab"
+	"github.com/rangecrypt/rangecrypt/internal/cli"
+)
 
-func main() {
-	os.Exit(int(execute(system(), os.Args[1:])))
-}
+func main() { cli.Main(lab.New) }

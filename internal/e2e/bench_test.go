@@ -13,7 +13,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/process"
 	"github.com/rangecrypt/rangecrypt/internal/testdb"
 	"github.com/rangecrypt/rangecrypt/ope"
-	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/index"
 )
 
 // BenchmarkEncrypt has one client of a scheme, whose state is in a database, encrypt new values:
@@ -55,7 +55,7 @@ func BenchmarkEncrypt(b *testing.B) {
 // benchScheme returns a client and b.N values, which are in no order, and starts the clock.
 func benchScheme(b *testing.B, kind testdb.Database, scheme schemeKind) (ope.Scheme, []int64) {
 	kind.Need(b)
-	ix, err := store.OpenIndex(context.Background(), kind.Open(b, nil), "bench")
+	ix, err := index.Open(context.Background(), kind.Open(b, nil), "bench")
 	require.NoError(b, err)
 	s, err := scheme.new(ope.GenerateKey(), ix)
 	require.NoError(b, err)

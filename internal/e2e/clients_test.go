@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -23,7 +22,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/testdb"
 	"github.com/rangecrypt/rangecrypt/ope"
-	"github.com/rangecrypt/rangecrypt/ope/opetest"
+	"github.com/rangecrypt/rangecrypt/ope/memindex"
 )
 
 var (
@@ -38,13 +37,9 @@ var (
 //
 //	go test -run KilledClients ./internal/e2e -e2e.kills 200
 func TestKilledClients(t *testing.T) {
-	for _, kind := range testdb.All {
-		if !kind.Shared() {
-			continue
-		}
+	onShared(t, func(t *testing.T, kind testdb.Database) {
 		for _, scheme := range schemes {
-			t.Run(kind.Name+"/"+scheme.name, func(t *testing.T) {
-				kind.Need(t)
+			t.Run(scheme.name, func(t *testing.T) {
 				h := newHistory(t, kind, scheme.name, "")
 				kills := *killsFlag
 				switch {
@@ -60,18 +55,32 @@ func TestKilledClients(t *testing.T) {
 				require.GreaterOrEqual(t, len(h.acknowledged), kills, "too little was written to prove anything")
 			})
 		}
+	})
+}
+
+// onShared runs a test for every kind of database that several processes can use. The kinds run at the
+// same time: the test mostly waits for processes that start, and for their servers.
+func onShared(t *testing.T, test func(t *testing.T, kind testdb.Database)) {
+	for _, kind := range testdb.All {
+		if !kind.Shared() {
+			continue
+		}
+		t.Run(kind.Name, func(t *testing.T) {
+			t.Parallel()
+			kind.Need(t)
+			test(t, kind)
+		})
 	}
 }
 
 // TestBrokenIndexIsNoticed lets the same test find out what is wrong with an index.
 func TestBrokenIndexIsNoticed(t *testing.T) {
-	for _, kind := range testdb.All {
+	onShared(t, func(t *testing.T, kind testdb.Database) {
 		for _, how := range []string{"forgets", "unconditional"} {
-			if !kind.Shared() || how == "unconditional" && !kind.Server { // which only several clients suffer from
+			if how == "unconditional" && !kind.Server { // which only several clients suffer from
 				continue
 			}
-			t.Run(kind.Name+"/"+how, func(t *testing.T) {
-				kind.Need(t)
+			t.Run(how, func(t *testing.T) {
 				for range 10 {
 					h := newHistory(t, kind, "wozniak", how)
 					h.run(t, 4)
@@ -83,41 +92,73 @@ func TestBrokenIndexIsNoticed(t *testing.T) {
 				t.Fatal("nothing was noticed")
 			})
 		}
+	})
+}
+
+// A told is what processes have said on the way, whatever they do.
+type told struct {
+	mu           sync.Mutex
+	rebalances   int
+	torn         int
+	later, wrong []string
+}
+
+// take takes a line that begins with a word which all processes use.
+func (h *told) take(line string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch what, rest, _ := strings.Cut(line, " "); what {
+	case "rebalanced":
+		h.rebalances++
+	case "torn":
+		h.torn++
+	case "later":
+		h.later = append(h.later, rest)
+	case "wrong", "failed":
+		h.wrong = append(h.wrong, line)
 	}
 }
 
-// A history is what the processes have told.
+// A history is what the processes have told of an index.
 type history struct {
+	told
 	kind  testdb.Database
 	order order
 	r     *rand.Rand
 
-	mu           sync.Mutex
 	tried        map[int64]bool
 	acknowledged map[int64]string // with the latest ciphertext
 	immutable    bool
 	calls        int
 	ranges       int
-	rebalances   int
-	later, wrong []string
 }
 
-func newHistory(t *testing.T, kind testdb.Database, scheme, how string) *history {
+// seeded returns a source with the seed of the flag, or another one, which it logs.
+func seeded(t *testing.T, stream uint64) *rand.Rand {
+	t.Helper()
 	seed := *seedFlag
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
 	t.Logf("repeat with -e2e.seed %d", seed)
-	s, err := schemes[slices.IndexFunc(schemes, func(s schemeKind) bool { return s.name == scheme })].new(ope.GenerateKey(), opetest.NewIndex())
+	return rand.New(rand.NewPCG(seed, stream))
+}
+
+// newOrder returns what all processes of a test are told.
+func newOrder(t *testing.T, kind testdb.Database, scheme, how string) order {
+	t.Helper()
+	return order{
+		Database: kind.Name, Name: kind.Reserve(t), Scheme: scheme,
+		Key: bytes.Repeat([]byte{7}, 32), Begun: time.Now(), Break: how,
+	}
+}
+
+func newHistory(t *testing.T, kind testdb.Database, scheme, how string) *history {
+	s, err := schemes[slices.IndexFunc(schemes, func(s schemeKind) bool { return s.name == scheme })].new(ope.GenerateKey(), memindex.New())
 	require.NoError(t, err)
 	_, immutable := s.(ope.Immutable)
 	return &history{
-		kind: kind,
-		order: order{
-			Database: kind.Name, Name: kind.Reserve(t), Scheme: scheme,
-			Key: bytes.Repeat([]byte{7}, 32), Begun: time.Now(), Break: how,
-		},
-		r:     rand.New(rand.NewPCG(seed, 0)),
+		kind: kind, order: newOrder(t, kind, scheme, how), r: seeded(t, 0),
 		tried: make(map[int64]bool), acknowledged: make(map[int64]string), immutable: immutable,
 	}
 }
@@ -162,60 +203,79 @@ func wholeLines(data []byte, end bool) (int, []byte, error) {
 	return 0, nil, nil
 }
 
-// run starts processes and kills as many as it is told.
-func (h *history) run(t *testing.T, kills int) {
-	clients, longest := 1, 300*time.Millisecond
-	if h.kind.Server {
-		clients, longest = 4, 1500*time.Millisecond
+// A life is that of a process: what it is told, and how long it lives from the first line on that
+// begins with since.
+type life struct {
+	order order
+	since string
+	long  time.Duration
+}
+
+// live has processes work, as many at a time as there are clients, and kills each when its time is
+// over. Take is given their lines.
+func live(t *testing.T, clients int, lives []life, take func(line string)) {
+	t.Helper()
+	queue := make(chan life, len(lives))
+	for _, l := range lives {
+		queue <- l
 	}
-	type life struct {
-		seed  uint64
-		long  time.Duration
-		young bool // counted from its start, not from what it has acknowledged first
-	}
-	lives := make(chan life, kills)
-	for i := range kills {
-		lives <- life{h.r.Uint64(), time.Duration(h.r.Int64N(int64(longest))), i%5 == 0}
-	}
-	close(lives)
+	close(queue)
 	var wg sync.WaitGroup
-	failures := make(chan error, kills)
+	failures := make(chan error, len(lives))
 	for range clients {
 		wg.Go(func() {
-			for l := range lives {
-				o := h.order
-				o.Seed = l.seed
-				p := start(t, o)
-				if !p.lines.Scan() || p.lines.Text() != "ready" {
-					failures <- errors.Join(fmt.Errorf("a process did not start: %s", p.lines.Text()), p.cmd.Wait())
+			for l := range queue {
+				p := start(t, l.order)
+				started, begun := false, false
+				for p.lines.Scan() {
+					line := p.lines.Text()
+					if started = true; !begun && strings.HasPrefix(line, l.since) {
+						begun = true
+						time.AfterFunc(l.long, func() { _ = p.cmd.Process.Kill() })
+					}
+					take(line)
+				}
+				if err := p.cmd.Wait(); !started {
+					failures <- fmt.Errorf("a process did not start: %w", err)
 					return
 				}
-				kill := func() { time.AfterFunc(l.long, func() { _ = p.cmd.Process.Kill() }) }
-				if l.young {
-					kill()
-				}
-				for p.lines.Scan() {
-					if h.take(p.lines.Text()) == "ack" && !l.young {
-						l.young = true
-						kill()
-					}
-				}
-				_ = p.cmd.Wait()
 			}
 		})
 	}
 	wg.Wait()
 	close(failures)
 	require.NoError(t, <-failures)
+}
+
+// run starts processes and kills as many as it is told.
+func (h *history) run(t *testing.T, kills int) {
+	t.Helper()
+	clients, longest := 1, 300*time.Millisecond
+	if h.kind.Server {
+		clients, longest = 4, 1500*time.Millisecond
+	}
+	lives := make([]life, kills)
+	for i := range lives {
+		lives[i] = life{h.order, "ack", time.Duration(h.r.Int64N(int64(longest)))}
+		lives[i].order.Seed = h.r.Uint64()
+		if i%5 == 0 {
+			lives[i].since = "ready" // before it has acknowledged anything
+		}
+	}
+	live(t, clients, lives, h.take)
 	h.check(t)
 }
 
-// take takes one line, and returns its first word.
-func (h *history) take(line string) (what string) {
+// take takes one line.
+func (h *history) take(line string) {
+	what, rest, _ := strings.Cut(line, " ")
+	if !slices.Contains([]string{"try", "ack", "range"}, what) {
+		h.told.take(line)
+		return
+	}
+	fields := strings.Fields(rest)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	what, rest, _ := strings.Cut(line, " ")
-	fields := strings.Fields(rest)
 	switch what {
 	case "try":
 		h.calls++
@@ -230,7 +290,7 @@ func (h *history) take(line string) (what string) {
 		x, c, ok := entry(fields)
 		if !ok {
 			h.wrong = append(h.wrong, line)
-			return what
+			return
 		}
 		if old, again := h.acknowledged[x]; again && h.immutable && old != c {
 			h.wrong = append(h.wrong, fmt.Sprintf("%d was acknowledged as %s and as %s", x, old, c))
@@ -238,14 +298,7 @@ func (h *history) take(line string) (what string) {
 		h.acknowledged[x] = c
 	case "range":
 		h.ranges++
-	case "rebalanced":
-		h.rebalances++
-	case "later":
-		h.later = append(h.later, rest)
-	case "wrong", "failed":
-		h.wrong = append(h.wrong, line)
 	}
-	return what
 }
 
 func entry(fields []string) (x int64, c string, ok bool) {

@@ -121,9 +121,9 @@ func (v verdict) String() string {
 		v.ofRows, v.rows, v.ofUnits, v.units, v.pending, v.seen)
 }
 
-// judge looks for an order of the calls on each row, and on each unit, in which every call returns
-// what a single client would see, and in which no call stands before another that had returned when
-// it began. A write of unknown outcome may stand anywhere behind its beginning, or nowhere.
+// judge looks for an order of the calls on each row, and on each unit. In that order every call must
+// return what a single client would see. No call may stand before another that had returned when
+// it began. A write of unknown outcome may stand anywhere after its beginning, or nowhere.
 func (j *journal) judge() (v verdict) {
 	j.mu.Lock()
 	calls := slices.Collect(maps.Values(j.calls))
@@ -243,7 +243,7 @@ const judgement = time.Minute
 // does not matter, and that of dozens of them at the same time would take for ever to search.
 //
 // A query that has not found a row counts as a read of it, unless the row may have been written
-// meanwhile: then the query may miss it.
+// while the query ran: then the query may miss it.
 func searched(ops []porcupine.Operation, calls []call) (out []porcupine.Operation) {
 	var writes []porcupine.Operation
 	for _, op := range ops {
@@ -453,9 +453,6 @@ func (s *unitState) slice(by *driver.Slice) []cell {
 				out = append(out, c)
 			}
 		}
-	}
-	if by.Reverse {
-		slices.Reverse(inside)
 	}
 	if by.Limit > 0 {
 		inside = inside[:min(by.Limit, len(inside))]

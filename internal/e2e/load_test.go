@@ -16,6 +16,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/index"
 )
 
 var schema = store.Schema{
@@ -87,7 +88,7 @@ func connect(ctx context.Context, number int, db driver.DB, key ope.Key, how str
 	if err != nil {
 		return nil, err
 	}
-	c.index, err = store.OpenIndex(ctx, c.db, "e2e")
+	c.index, err = index.Open(ctx, c.db, "e2e")
 	return c, err
 }
 
@@ -99,7 +100,7 @@ func (c *connection) client(n int, seed uint64) *client {
 	}
 }
 
-// begin tells of a call, and returns what tells of its end.
+// begin records a call, and returns what records its end.
 func (c *client) begin(k call) (end func(call)) {
 	k.Client, k.ID, k.Begin = c.number/8, c.calls.Add(1), time.Now().UnixNano()
 	c.tell(k)
@@ -223,7 +224,7 @@ func (c *client) find(ctx context.Context, k call) error {
 		id, note := row["id"].(int64), c.note(row)
 		x := value(k.Column, id, note)
 		if x < last || x < k.Lo || x > k.Hi || seen[id] {
-			c.wrong("a query by %s from %d to %d returned row %d, which has %d, behind one with %d; twice: %v",
+			c.wrong("a query by %s from %d to %d returned row %d, which has %d, after one with %d; twice: %v",
 				k.Column, k.Lo, k.Hi, id, x, last, seen[id])
 		}
 		seen[id], last = true, x
@@ -286,7 +287,7 @@ func (db *watchedDB) Family(ctx context.Context, spec driver.FamilySpec) (driver
 	return watched, nil
 }
 
-// family tells what a family holds, for which package store has letters.
+// family says what a family holds, for which package store has letters.
 func family(spec driver.FamilySpec) string {
 	switch {
 	case spec.Name[0] == 'i':

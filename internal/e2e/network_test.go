@@ -23,6 +23,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/index"
 )
 
 var (
@@ -38,14 +39,14 @@ const (
 	// milliseconds; these run on busy ones.
 	slack = 2 * time.Second
 
-	// After a fault the clients connect anew. HBase's waits longer and longer between attempts.
+	// After a fault the clients connect again. HBase's waits longer and longer between attempts.
 	mending = 20 * time.Second
 )
 
 // TestBrokenNetwork has one client write rows, run queries, encrypt with an index and change a cell
-// conditionally, each in several goroutines, while the network is cut, silent or slow at random
-// moments. Every error is of a kind that callers can tell and comes in time, the same client works
-// when the network does, no conditional change is sent twice, and what was acknowledged is there.
+// conditionally, each in several goroutines. The network is cut, silent or slow at random moments.
+// Every error is of a known kind and comes in time. The same client works when the network does. No
+// conditional change is sent twice, and what was acknowledged is there.
 // In the end the network falls silent for good, and the client is closed: nothing is left of it.
 //
 //	go test -run BrokenNetwork ./internal/e2e -e2e.faults 100
@@ -165,7 +166,7 @@ func drop(p *proxy.Proxy, r *rand.Rand, to proxy.Direction) {
 	p.Cut()
 }
 
-// networked is a client behind a proxy, and what it was told.
+// networked is a client of a proxy, and what it was told.
 type networked struct {
 	proxy *proxy.Proxy
 	sent  sentBytes
@@ -220,7 +221,7 @@ func newNetworked(t *testing.T, kind testdb.Database, name string) *networked {
 		Columns: []store.Column{store.OrderedColumn("twice", store.Int64, store.Boldyreva)},
 	})
 	require.NoError(t, err)
-	_, err = store.OpenIndex(ctx, direct, "network")
+	_, err = index.Open(ctx, direct, "network")
 	require.NoError(t, err)
 	_, err = direct.Family(ctx, counter)
 	require.NoError(t, err)
@@ -234,7 +235,7 @@ func newNetworked(t *testing.T, kind testdb.Database, name string) *networked {
 	n.table, err = st.Table(ctx, "rows")
 	require.NoError(t, err)
 	n.once = &onceDB{DB: n.db, calls: make(map[string]int)}
-	ix, err := store.OpenIndex(ctx, n.once, "network")
+	ix, err := index.Open(ctx, n.once, "network")
 	require.NoError(t, err)
 	n.scheme, err = schemes[slices.IndexFunc(schemes, func(s schemeKind) bool { return s.name == "kerschbaum" })].new(ope.GenerateKey(), ix)
 	require.NoError(t, err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/internal/servers"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum"
@@ -137,7 +138,7 @@ func (w *serverLoad) join(ctx context.Context, number int, how string) *connecti
 	db, err := w.connect(ctx)
 	// Nodes that have just started need not know yet that the others have.
 	for until := time.Now().Add(2 * time.Minute); errors.Is(err, driver.ErrUnavailable) && time.Now().Before(until); {
-		time.Sleep(time.Second)
+		_ = pause.For(ctx, time.Second)
 		db, err = w.connect(ctx)
 	}
 	require.NoError(w.t, err)
@@ -187,10 +188,7 @@ func (w *serverLoad) run(ctx context.Context, step func(context.Context) error) 
 				w.complain("a client cannot go on: %v", err)
 				return
 			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(20 * time.Millisecond):
-			}
+			_ = pause.For(ctx, 20*time.Millisecond)
 		}
 	})
 }
@@ -285,13 +283,11 @@ func (w *serverLoad) progress(ctx context.Context, when string) time.Duration {
 		if encrypted && w.journal.count(putRow, now) >= 20 && w.journal.count(queryRows, now) >= 5 {
 			return time.Since(now)
 		}
-		select {
-		case <-ctx.Done():
+		if pause.For(ctx, 50*time.Millisecond) != nil {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.t.Fatalf("no progress %s: %d rows put, %d queries, index %v; %d errors, the last ones: %v", when,
 				w.journal.count(putRow, now), w.journal.count(queryRows, now), encrypted, len(w.later), w.later[max(0, len(w.later)-5):])
-		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }
@@ -300,7 +296,7 @@ func (w *serverLoad) progress(ctx context.Context, when string) time.Duration {
 // get on before that.
 func (w *serverLoad) kill(ctx context.Context, n *servers.Node, r *rand.Rand, others bool) {
 	w.progress(ctx, "before the kill")
-	time.Sleep(time.Duration(r.Int64N(int64(time.Second))))
+	require.NoError(w.t, pause.For(ctx, time.Duration(r.Int64N(int64(time.Second)))))
 	require.NoError(w.t, n.Kill())
 	killed := time.Now()
 	var resumed time.Duration

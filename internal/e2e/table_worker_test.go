@@ -13,7 +13,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
-// tableScheme is the order's Scheme of a process that uses a table. It tells, besides what every
+// tableScheme is the order's Scheme of a process that uses a table. It reports, besides what every
 // worker does:
 //
 //	call JSON      of a call that begins, and once more when it has ended

@@ -21,6 +21,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum"
 	"github.com/rangecrypt/rangecrypt/ope/wozniak"
 	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/index"
 )
 
 // workerVariable, when it is set, makes this program a worker, with the order that the first line of
@@ -53,7 +54,7 @@ var schemes = []schemeKind{
 	{"kerschbaum", func(key ope.Key, ix ope.Index) (ope.Scheme, error) {
 		return kerschbaum.New(key, domain, ix, &kerschbaum.Options{Name: "column"})
 	}},
-	// As published, it encrypts everything anew each time that there is no room, which 32 values in
+	// As published, it encrypts everything again each time that there is no room, which 32 values in
 	// ascending order suffice for.
 	{"kerschbaum-paper", func(key ope.Key, ix ope.Index) (ope.Scheme, error) {
 		return kerschbaum.New(key, domain, ix, &kerschbaum.Options{Name: "column", Lambda: 2})
@@ -72,7 +73,7 @@ type order struct {
 	Break          string    // what is to be wrong, for tests of the test
 }
 
-// A worker tells on standard output, line by line, before it goes on to the next:
+// A worker reports on standard output, line by line, before it goes on to the next:
 //
 //	ready
 //	try 1 2 3       it is about to encrypt these
@@ -120,7 +121,7 @@ func work() error {
 	if w.order.Scheme == tableScheme {
 		return workTable(ctx, w.order, db, key)
 	}
-	ix, err := store.OpenIndex(ctx, db, "e2e")
+	ix, err := index.Open(ctx, db, "e2e")
 	if err != nil {
 		return err
 	}

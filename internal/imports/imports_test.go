@@ -3,6 +3,7 @@ package imports
 
 import (
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -46,8 +47,23 @@ func TestImportsRunOneWay(t *testing.T) {
 	schemes := []string{"ope/boldyreva", "ope/wozniak", "ope/kerschbaum"}
 	adapters := []string{"store/pebble", "store/cassandra", "store/hbase"}
 
+	// The layers of package store, the lowest first. Each imports lower ones only.
+	layers := []string{
+		"store/internal/fault", "store/internal/value", "store/internal/index", "store/internal/scheme", "store/internal/meta", "store/internal/keyring",
+		"store/internal/catalogue", "store/internal/rowcodec", "store/internal/engine", "store/internal/query", "store/internal/maintain", "store",
+	}
+	layer := func(pkg string) int {
+		return slices.IndexFunc(layers, func(l string) bool { return pkg == module+"/"+l })
+	}
+
 	// allowed says whether pkg may import imported, and if not, why.
 	allowed := func(pkg, imported string) (bool, string) {
+		if within(imported, "internal/pause") {
+			return true, "" // it imports nothing of ours, and only waits
+		}
+		if within(pkg, "internal/pause") && !standard(imported) {
+			return false, "everybody may import it, so it imports the standard library only"
+		}
 		if within(pkg, "ope") && !within(pkg, "ope/opetest") {
 			if ours(imported) && !within(imported, "ope") {
 				return false, "schemes know nothing of what stores their ciphertexts"
@@ -79,16 +95,30 @@ func TestImportsRunOneWay(t *testing.T) {
 		if within(pkg, "internal/seal") && ours(imported) {
 			return false, "sealing takes bytes and knows nothing of ours"
 		}
-		if within(pkg, "store/kms") && (ours(imported) && !within(imported, "ope") && !within(imported, "internal/seal") && !within(imported, "store/kms") ||
+		if within(pkg, "store/kms") && (ours(imported) && !within(imported, "ope") && !within(imported, "internal/seal") && !within(imported, "store/kms") && !within(imported, "store/internal/fault") ||
 			!ours(imported) && !standard(imported) && !strings.HasPrefix(imported, "golang.org/x/crypto/")) {
 			return false, "what holds a master key knows nothing of databases, and needs the standard library and golang.org/x/crypto only"
+		}
+		if below := layer(imported); below >= 0 && layer(pkg) >= 0 && below >= layer(pkg) {
+			return false, "a layer of the store knows nothing of those above it"
+		}
+		if within(imported, "store/internal") && layer(pkg) < 0 && !within(pkg, "store/index") && !within(pkg, "store/kms") && !within(pkg, "store/compare") {
+			return false, "the layers of the store are for the store"
+		}
+		if within(imported, "store/compare") && !within(pkg, "cmd/internal/lab") && !within(pkg, "internal/cli/benchtable") {
+			return false, "what is there to compare is for the laboratory"
+		}
+		if within(pkg, "store/internal") && slices.ContainsFunc(adapters, func(a string) bool { return within(imported, a) }) {
+			return false, "the layers of the store take any database"
 		}
 		if within(imported, "cmd") && !within(pkg, "cmd") {
 			return false, "nothing imports a command"
 		}
-		if !within(pkg, "ope/opetest") && !within(pkg, "store/drivertest") &&
-			!within(pkg, "cmd") && !within(pkg, "internal") && within(imported, "ope/opetest") {
+		if !within(pkg, "ope/opetest") && !within(pkg, "store/drivertest") && within(imported, "ope/opetest") {
 			return false, "test suites are for tests"
+		}
+		if within(imported, "internal/sim") || within(imported, "internal/mutant") {
+			return false, "what breaks programs on purpose is for tests"
 		}
 		return true, ""
 	}
@@ -109,11 +139,26 @@ func TestImportsRunOneWay(t *testing.T) {
 		{"ope/encode", "gonum.org/v1/gonum/stat"},
 		{"ope/wozniak", module + "/ope/boldyreva"},
 		{"ope/leakage", module + "/ope/kerschbaum"},
+		{"cmd/internal/lab/bench", module + "/ope/opetest"},
 		{"store/hbase", module + "/ope"},
 		{"store/driver", module + "/ope"},
 		{"internal/seal", module + "/ope"},
+		{"internal/pause", module + "/ope"},
+		{"internal/e2e", module + "/internal/sim"},
 		{"store/kms", module + "/store/driver"},
 		{"store/kms", "github.com/spf13/cobra"},
+		{"store/internal/value", module + "/store/internal/meta"},
+		{"store/internal/meta", module + "/store/internal/keyring"},
+		{"store/internal/keyring", module + "/store/internal/catalogue"},
+		{"store/internal/catalogue", module + "/store"},
+		{"store/internal/rowcodec", module + "/store/internal/engine"},
+		{"store/internal/engine", module + "/store/internal/query"},
+		{"store/internal/query", module + "/store/internal/maintain"},
+		{"store/internal/maintain", module + "/store"},
+		{"store/internal/catalogue", module + "/store/pebble"},
+		{"store/pebble", module + "/store/internal/fault"},
+		{"internal/e2e", module + "/store/internal/meta"},
+		{"cmd/internal/admin", module + "/store/compare"},
 	} {
 		ok, _ := allowed(module+"/"+wrong[0], wrong[1])
 		require.False(t, ok, "%s importing %s passed", wrong[0], wrong[1])
@@ -125,8 +170,25 @@ func TestSchemesLinkNoDatabase(t *testing.T) {
 	for pkg, deps := range list(t, "Deps", "./ope/boldyreva", "./ope/wozniak", "./ope/kerschbaum", "./ope/encode", "./ope/leakage") {
 		require.NotEmpty(t, deps)
 		for _, dep := range deps {
-			require.True(t, within(dep, "ope") || standard(dep) || strings.HasPrefix(dep, "golang.org/x/"),
+			require.True(t, within(dep, "ope") || within(dep, "internal/pause") || standard(dep) || strings.HasPrefix(dep, "golang.org/x/"),
 				"%s links %s", pkg, dep)
+		}
+	}
+}
+
+// A program must not link what only tests need.
+func TestProgramsLinkNoTests(t *testing.T) {
+	programs := list(t, "Deps", "./cmd/opebench", "./cmd/rangecrypt")
+	require.Len(t, programs, 2)
+	for program, deps := range programs {
+		require.Greater(t, len(deps), 100)
+		for _, dep := range deps {
+			for _, tests := range []string{
+				"testing", "github.com/stretchr/testify", "pgregory.net/rapid", "go.uber.org/goleak",
+				module + "/ope/opetest", module + "/store/drivertest", module + "/internal/testdb",
+			} {
+				require.False(t, dep == tests || strings.HasPrefix(dep, tests+"/"), "%s links %s", program, dep)
+			}
 		}
 	}
 }

@@ -1,15 +1,12 @@
-// Package measure compares two ways of doing the same thing, in turns, so that both meet the same
-// weather on the machine.
+// Package measure compares two ways to do the same thing, for benchmarks. They take turns, so that both meet the
+// same weather on the machine.
 package measure
 
 import (
-	"math"
-	"slices"
 	"testing"
 	"time"
 
-	"gonum.org/v1/gonum/stat/distuv"
-
+	"github.com/rangecrypt/rangecrypt/internal/median"
 	"github.com/rangecrypt/rangecrypt/internal/process"
 )
 
@@ -44,34 +41,13 @@ func Pairs(b *testing.B, rows int, ours, baseline func() error) {
 		ourWall, ourCPU, baseCPU = ourWall+wall, ourCPU+cpu, baseCPU+baseUsed
 	}
 	b.StopTimer()
-	low, median, high := Median(ratios)
+	low, middle, high := median.Of(ratios)
 	n := float64(b.N * rows)
-	b.ReportMetric(median, "ratio")
+	b.ReportMetric(middle, "ratio")
 	b.ReportMetric(low, "ratio-low")
 	b.ReportMetric(high, "ratio-high")
 	b.ReportMetric(1e6*ourCPU/n, "cpu-µs/row")
 	b.ReportMetric(1e6*baseCPU/n, "baseline-cpu-µs/row")
 	b.ReportMetric(n/ourWall, "rows/s")
 	b.ReportMetric(0, "ns/op") // of no meaning here
-}
-
-// Median returns the median of values and its 95 % confidence interval, or NaN for its ends where
-// there are too few values: the k-th least and greatest value, where the number of values below
-// the median, which is binomial, is below k with a probability of at most 0.025.
-func Median(values []float64) (low, median, high float64) {
-	sorted := slices.Sorted(slices.Values(values))
-	n := len(sorted)
-	if n == 0 {
-		return math.NaN(), math.NaN(), math.NaN()
-	}
-	median = (sorted[(n-1)/2] + sorted[n/2]) / 2
-	below := distuv.Binomial{N: float64(n), P: 0.5}
-	k := 0
-	for below.CDF(float64(k)) <= 0.025 {
-		k++
-	}
-	if k == 0 {
-		return math.NaN(), median, math.NaN()
-	}
-	return sorted[k-1], median, sorted[n-k]
 }

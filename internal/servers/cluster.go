@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 )
 
 // A Cluster is the servers of one data folder. Its methods and those of its nodes may be called
@@ -63,9 +65,6 @@ func (c *Cluster) Kind() Kind { return c.spec.Kind }
 
 // Dir returns the data folder.
 func (c *Cluster) Dir() string { return c.dir }
-
-// Port returns the port for clients.
-func (c *Cluster) Port() int { return c.spec.Port }
 
 // Addrs returns where clients connect, as host:port: the CQL address of each Cassandra node, or
 // the one of HBase's ZooKeeper.
@@ -173,7 +172,7 @@ func (c *Cluster) launch(ctx context.Context, nodes []*Node) error {
 		for _, w := range waits[i] {
 			noticed := func() (bool, error) {
 				if !w.by.Alive() {
-					return true, nil // was killed meanwhile, and that is not this node's fault
+					return true, nil // was killed, and that is not this node's fault
 				}
 				return w.log.contains(w.text)
 			}
@@ -191,8 +190,8 @@ func (n *Node) Addr() string { return n.plan.listen[0] }
 // Log returns the path of the log. It is appended to by each start.
 func (n *Node) Log() string { return filepath.Join(n.plan.dir, n.Name+".log") }
 
-// PID returns the id of the process that was started last, or 0.
-func (n *Node) PID() int { return n.current().Process.PID }
+// pid returns the id of the process that was started last, or 0.
+func (n *Node) pid() int { return n.current().Process.PID }
 
 // Alive reports whether the process runs.
 func (n *Node) Alive() bool { return n.current().Process.alive() }
@@ -366,8 +365,6 @@ func (c *Cluster) jvmArgs(p plan) []string {
 // await polls until done says so. The error has the end of the log: of this node if its process
 // ends before, or if ctx ends of the late one, with what it has not done.
 func (n *Node) await(ctx context.Context, done func() (bool, error), late *Node, what string) error {
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
 	for {
 		alive := n.Alive() // looked at first: the last words of a process are read after its end
 		ok, err := done()
@@ -379,9 +376,7 @@ func (n *Node) await(ctx context.Context, done func() (bool, error), late *Node,
 		case ok:
 			return nil
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if pause.For(ctx, pollEvery) != nil {
 			return fmt.Errorf("%w: %w", late.failed(what), context.Cause(ctx))
 		}
 	}

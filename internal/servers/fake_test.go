@@ -35,11 +35,11 @@ func TestMain(m *testing.M) {
 			fmt.Println("start:", err)
 			os.Exit(1)
 		}
-		fmt.Println("pid", c.Nodes()[0].PID())
+		fmt.Println("pid", c.Nodes()[0].pid())
 		time.Sleep(time.Hour)
 	}
 	if os.Getenv("RANGECRYPT_SERVERS_TEST") == "1" {
-		os.Exit(m.Run()) // gohbase leaves goroutines behind
+		os.Exit(m.Run()) // gohbase leaves goroutines running
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -24,7 +24,7 @@ func live(t *testing.T) context.Context {
 	if os.Getenv("RANGECRYPT_SERVERS_TEST") != "1" {
 		t.Skip("starts real servers; set RANGECRYPT_SERVERS_TEST=1 to run it (needs JDK 11 or 17 and Maven)")
 	}
-	logrus.SetLevel(logrus.FatalLevel) // gohbase tells of each connection
+	logrus.SetLevel(logrus.FatalLevel) // gohbase logs each connection
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
@@ -65,10 +65,10 @@ func report(t *testing.T, c *Cluster, what string, begin time.Time) {
 
 func restart(t *testing.T, ctx context.Context, n *Node) {
 	t.Helper()
-	before, begin := n.PID(), time.Now()
+	before, begin := n.pid(), time.Now()
 	require.NoError(t, n.Restart(ctx))
 	require.True(t, n.Alive())
-	require.NotEqual(t, before, n.PID())
+	require.NotEqual(t, before, n.pid())
 	report(t, n.cluster, "restart of "+n.Name, begin)
 }
 
@@ -83,8 +83,8 @@ func cql(t *testing.T, c *Cluster, nodes ...*Node) *gocql.Session {
 		hosts = append(hosts, host)
 	}
 	// Not DisableInitialHostLookup: such a driver takes the nodes for others as soon as the
-	// cluster tells of them, and drops its connections in the middle of a query.
-	cfg.Hosts, cfg.Port, cfg.HostFilter = hosts, c.Port(), gocql.WhiteListHostFilter(hosts...)
+	// cluster announces them, and drops its connections in the middle of a query.
+	cfg.Hosts, cfg.Port, cfg.HostFilter = hosts, c.spec.Port, gocql.WhiteListHostFilter(hosts...)
 	cfg.Timeout, cfg.ConnectTimeout = 20*time.Second, 10*time.Second
 	cfg.Consistency = gocql.Quorum
 	s, err := cfg.CreateSession()
@@ -277,16 +277,16 @@ func TestUpOutlivesItsCluster(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, started)
 			t.Cleanup(func() { c.Close() })
-			pid := c.Nodes()[0].PID()
+			pid := c.Nodes()[0].pid()
 
 			c, started, err = Up(ctx, o)
 			require.NoError(t, err)
 			require.False(t, started, "it runs already")
-			require.Equal(t, pid, c.Nodes()[0].PID())
+			require.Equal(t, pid, c.Nodes()[0].pid())
 
 			s, err := Inspect(k, o.Dir)
 			require.NoError(t, err)
-			require.Equal(t, 1, s.Running())
+			require.Equal(t, 1, s.running())
 			require.Equal(t, pid, s.Nodes[0].PID)
 			require.Equal(t, []string{"127.0.0.1:19042"}, s.Addrs)
 			require.Greater(t, s.Nodes[0].Memory, int64(50<<20))

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 )
 
 var (
@@ -96,10 +98,7 @@ func (k Kind) classpath(ctx context.Context, j java, logf func(string, ...any)) 
 				ErrDownload, k, k.Version(), try+1, err)
 		}
 		logf("Maven failed, another try in %v", downloadPauses[try])
-		select {
-		case <-time.After(downloadPauses[try]):
-		case <-ctx.Done():
-		}
+		_ = pause.For(ctx, downloadPauses[try]) // Maven fails if the context has ended
 	}
 	jars, err := readClasspath(file + ".new")
 	if err != nil {

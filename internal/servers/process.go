@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 )
 
 // ErrUnsupported means that servers cannot be run on this operating system.
@@ -43,7 +45,7 @@ func (p process) alive() bool {
 	return ok && !i.zombie && i.began == p.Began
 }
 
-// signal sends a signal to the process, and to no other that has got its id meanwhile. A process
+// signal sends a signal to the process, and to no other that has got its id since. A process
 // that has ended is no error.
 func (p process) signal(sig os.Signal) error {
 	if p.PID <= 0 {
@@ -69,13 +71,9 @@ const pollEvery = 25 * time.Millisecond
 
 // waitGone waits until the process has ended.
 func (p process) waitGone(ctx context.Context) error {
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
 	for p.alive() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("process %d still runs: %w", p.PID, ctx.Err())
+		if err := pause.For(ctx, pollEvery); err != nil {
+			return fmt.Errorf("process %d still runs: %w", p.PID, err)
 		}
 	}
 	return nil

@@ -17,7 +17,7 @@ func tie(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
-// bootID tells the runs of the machine apart, from whose beginning Linux counts.
+// bootID names the run of the machine, from whose beginning Linux counts.
 var bootID = sync.OnceValue(func() string {
 	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return string(bytes.TrimSpace(id))

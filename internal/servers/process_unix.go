@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
+
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 )
 
 const supported = true
@@ -61,11 +63,9 @@ func lockFile(ctx context.Context, name string, busy func()) (unlock func(), err
 		if first {
 			busy()
 		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
+		if err := pause.For(ctx, 100*time.Millisecond); err != nil {
 			f.Close()
-			return nil, fmt.Errorf("wait for the lock %s: %w", name, ctx.Err())
+			return nil, fmt.Errorf("wait for the lock %s: %w", name, err)
 		}
 	}
 }

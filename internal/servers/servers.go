@@ -256,8 +256,8 @@ func start(ctx context.Context, o Options, sp *spawner) (_ *Cluster, started boo
 			return nil, false, err
 		}
 	}
-	st, err := readState(o.Dir)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	st, err := lastState(o.Dir)
+	if err != nil {
 		return nil, false, err
 	}
 	var last *spec
@@ -276,7 +276,7 @@ func start(ctx context.Context, o Options, sp *spawner) (_ *Cluster, started boo
 		return nil, false, err
 	}
 	defer unlock()
-	if st, err = readState(o.Dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if st, err = lastState(o.Dir); err != nil {
 		return nil, false, err
 	}
 	running := st.running()
@@ -292,30 +292,53 @@ func start(ctx context.Context, o Options, sp *spawner) (_ *Cluster, started boo
 		s = st.Spec // the nodes that are missing shall be like the others
 	}
 	if o.FreePorts {
-		s.Port, c.release, err = reservePorts(ctx, func(base int) []string {
-			s.Port, s.PeerPort = base, base+1
-			var addrs []string
-			for _, p := range s.plan(o.Dir) {
-				addrs = append(addrs, p.listen...)
-			}
-			return addrs
-		})
-		if err != nil {
-			c.release = func() {}
+		if s, err = c.reserve(ctx, o.Dir, s); err != nil {
 			return nil, false, err
 		}
-		s.PeerPort = s.Port + 1
 	}
 	c.build(o.Dir, s, st)
 	if len(running) == len(c.nodes) {
 		return c, false, nil
 	}
-
-	if c.java, err = findJava(ctx); err != nil {
+	if err := c.startMissing(ctx, o); err != nil {
 		return nil, false, err
 	}
+	return c, true, nil
+}
+
+// lastState returns the state of a data folder, or nil where there is none.
+func lastState(dir string) (*state, error) {
+	st, err := readState(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	return st, err
+}
+
+// reserve gives the cluster ports that nobody uses.
+func (c *Cluster) reserve(ctx context.Context, dir string, s spec) (spec, error) {
+	port, release, err := reservePorts(ctx, func(base int) []string {
+		s.Port, s.PeerPort = base, base+1
+		var addrs []string
+		for _, p := range s.plan(dir) {
+			addrs = append(addrs, p.listen...)
+		}
+		return addrs
+	})
+	if err == nil {
+		c.release = release
+	}
+	s.Port, s.PeerPort = port, port+1
+	return s, err
+}
+
+// startMissing starts the nodes that do not run, and waits until they serve.
+func (c *Cluster) startMissing(ctx context.Context, o Options) (err error) {
+	if c.java, err = findJava(ctx); err != nil {
+		return err
+	}
 	if c.classpath, err = o.Kind.classpath(ctx, c.java, o.Logf); err != nil {
-		return nil, false, err
+		return err
 	}
 	var missing []*Node
 	for _, n := range c.nodes {
@@ -325,20 +348,20 @@ func start(ctx context.Context, o Options, sp *spawner) (_ *Cluster, started boo
 		missing = append(missing, n)
 		for _, addr := range n.plan.listen {
 			if err := checkPort(addr); err != nil {
-				return nil, false, fmt.Errorf("%s %s: %w", o.Kind, n.Name, err)
+				return fmt.Errorf("%s %s: %w", o.Kind, n.Name, err)
 			}
 		}
 	}
 	o.Logf("starting %s %s in %s", o.Kind, o.Kind.Version(), o.Dir)
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, fmt.Errorf("not ready after %v", o.Timeout))
 	defer cancel()
-	if err := c.launch(ctx, missing); err != nil {
+	err = c.launch(ctx, missing)
+	if err != nil {
 		for _, n := range missing {
 			n.Kill()
 		}
-		return nil, false, err
 	}
-	return c, true, nil
+	return err
 }
 
 // Open returns the cluster whose servers were started, by whatever process, in a data folder. Its
@@ -421,8 +444,8 @@ type NodeStatus struct {
 	Log     string // path
 }
 
-// Running returns how many nodes run and answer.
-func (s Status) Running() int {
+// running returns how many nodes run and answer.
+func (s Status) running() int {
 	n := 0
 	for _, node := range s.Nodes {
 		if node.PID != 0 && node.Answers {
@@ -432,7 +455,7 @@ func (s Status) Running() int {
 	return n
 }
 
-// Inspect looks after the servers of a data folder, Kind.DefaultDir if dir is empty. A folder that
+// Inspect looks at the servers of a data folder, Kind.DefaultDir if dir is empty. A folder that
 // does not exist or was never used is no error: it has no nodes.
 func Inspect(k Kind, dir string) (Status, error) {
 	if !supported {

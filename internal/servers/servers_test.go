@@ -264,7 +264,7 @@ func TestLifeOfServers(t *testing.T) {
 			for _, n := range c.Nodes() {
 				require.True(t, n.Alive())
 				require.True(t, answers([]string{n.Addr()}))
-				pids[n.PID()] = true
+				pids[n.pid()] = true
 			}
 			require.Len(t, pids, nodes)
 
@@ -276,14 +276,14 @@ func TestLifeOfServers(t *testing.T) {
 			require.False(t, answers([]string{n.Addr()}))
 			s, err := Inspect(Cassandra, dir)
 			require.NoError(t, err)
-			require.Equal(t, nodes-1, s.Running())
+			require.Equal(t, nodes-1, s.running())
 
 			require.NoError(t, n.Restart(t.Context()))
-			require.False(t, pids[n.PID()])
+			require.False(t, pids[n.pid()])
 			s, err = Inspect(Cassandra, dir)
 			require.NoError(t, err)
-			require.Equal(t, nodes, s.Running())
-			require.Equal(t, n.PID(), s.Nodes[nodes-1].PID)
+			require.Equal(t, nodes, s.running())
+			require.Equal(t, n.pid(), s.Nodes[nodes-1].PID)
 
 			_, err = Start(t.Context(), Options{Kind: Cassandra, Dir: dir, FreePorts: true})
 			require.ErrorIs(t, err, ErrRunning)
@@ -327,7 +327,7 @@ func TestUpAndDown(t *testing.T) {
 	again, started, err := Up(t.Context(), Options{Kind: Cassandra})
 	require.NoError(t, err)
 	require.False(t, started)
-	require.Equal(t, c.Nodes()[0].PID(), again.Nodes()[0].PID())
+	require.Equal(t, c.Nodes()[0].pid(), again.Nodes()[0].pid())
 	require.Equal(t, c.Addrs(), again.Addrs(), "the ports of before")
 
 	_, _, err = Up(t.Context(), Options{Kind: Cassandra, Port: 1234})
@@ -349,7 +349,7 @@ func TestUpAndDown(t *testing.T) {
 	require.False(t, opened.Nodes()[0].Alive())
 	s, err = Inspect(Cassandra, "")
 	require.NoError(t, err)
-	require.Zero(t, s.Running())
+	require.Zero(t, s.running())
 	require.Len(t, s.Nodes, 1)
 }
 
@@ -369,7 +369,7 @@ func TestTwoUpsAtOnce(t *testing.T) {
 	n := 0
 	for i := range errs {
 		require.NoError(t, errs[i])
-		require.Equal(t, clusters[0].Nodes()[0].PID(), clusters[i].Nodes()[0].PID())
+		require.Equal(t, clusters[0].Nodes()[0].pid(), clusters[i].Nodes()[0].pid())
 		if started[i] {
 			n++
 			defer clusters[i].Close()
@@ -408,7 +408,7 @@ func TestFailedStart(t *testing.T) {
 		require.ErrorContains(t, err, "not ready after 300ms")
 		st, err := readState(dir)
 		require.NoError(t, err)
-		require.Empty(t, st.running(), "it must not be left behind")
+		require.Empty(t, st.running(), "it must not be left running")
 	})
 	t.Run("the port lies", func(t *testing.T) {
 		// An old log says ready, and the port answers; the new process says nothing.

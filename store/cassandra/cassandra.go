@@ -1,23 +1,26 @@
 // Package cassandra implements package driver on Apache Cassandra 5.0, through gocql, the driver of
 // the Cassandra project.
 //
-// A family is a table. Cassandra orders the rows of a partition but not the partitions, so the
-// row keys of a family with [driver.LayoutOrdered] are a clustering column, and the partition is
-// the prefix and the bucket that its specification names: a fixed number of leading bits, which
-// keep their order. A row of [driver.LayoutWide] is a partition of its own.
+// A family is a table. Cassandra orders the rows of a partition but not the partitions. So the
+// row keys of a family with [driver.LayoutOrdered] are a clustering column. The partition is the
+// prefix and the bucket that the specification names: a fixed number of leading bits, which keep
+// their order. A row of [driver.LayoutWide] is a partition of its own.
 //
 // Reads and writes are made at QUORUM, conditional changes at SERIAL, so that what one client
 // was told another one reads. Conditional changes are sent once and never repeated. Other
 // mutations carry a timestamp of this client's clock, in microseconds and always rising, so that
-// of two mutations by one client the later one wins; between clients the clocks decide, which
-// therefore have to be kept by NTP or the like.
+// of two mutations by one client the later one wins. Between clients the clocks decide: keep them
+// synchronised, by NTP for example.
 //
-// Replace writes without a condition, as fast as Apply: a replacement has the timestamp right behind
+// Replace writes without a condition, as fast as Apply. A replacement has the timestamp right after
 // that of what was seen, one of seven that no mutation ever has, so that every later mutation
-// wins over it; what it deletes has the timestamp of what was seen. A row that was replaced seven
-// times since it was last written is not replaced again until a minute after that. A row that was
-// read must be replaced within the table's gc_grace_seconds, ten days by default: after that,
-// Cassandra may have forgotten that it was deleted meanwhile.
+// wins over it. What it deletes has the timestamp of what was seen. So of two replacements with one
+// Seen, Cassandra decides cell by cell: of what both put the greater value is left, and what only one
+// of them puts is there, even where the other deletes it. It cannot say which came too late.
+//
+// A row that was replaced seven times since it was last written is not replaced again until a minute
+// after that. A row that was read must be replaced within the table's gc_grace_seconds, ten days by
+// default: after that, Cassandra may have forgotten that the row was deleted in between.
 //
 // # What the server must allow
 //
@@ -49,6 +52,7 @@ import (
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -67,8 +71,8 @@ type Options struct {
 	// Datacentre, where it is given, names the one data centre that all clients of the keyspace
 	// work in, for ever: they use LOCAL_QUORUM and LOCAL_SERIAL, which are faster and go on when
 	// other data centres cannot be reached. Clients of two data centres that did so would not see
-	// each other's conditional changes, so the choice is recorded in the keyspace, and a client
-	// that makes another one gets [driver.ErrLayout]. By default it is QUORUM and SERIAL.
+	// each other's conditional changes. So the choice is recorded in the keyspace; a client that
+	// makes another one gets [driver.ErrLayout]. By default it is QUORUM and SERIAL.
 	Datacentre string
 
 	// InFlight is how many statements of Apply are under way at a time, by all goroutines
@@ -109,7 +113,7 @@ type Config struct {
 	ConnectTimeout time.Duration
 
 	// Dial makes the connections to the nodes, as net.Dialer does, which is the default: for a
-	// network that is reached by a proxy, say. It gets the address of a node as the cluster tells
+	// network that is reached by a proxy, say. It gets the address of a node as the cluster has
 	// it. ConnectTimeout bounds it. TLS, where it is given, is spoken over what it returns.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -117,6 +121,7 @@ type Config struct {
 // DB is a keyspace. It implements [driver.DB]; its families are [driver.Committer].
 type DB struct {
 	session  *gocql.Session
+	attempts *attempts // of the session; none of one that the application has made
 	owned    bool
 	keyspace string
 	scope    string // of conditional changes, as recorded
@@ -135,18 +140,19 @@ type DB struct {
 
 var _ driver.DB = (*DB)(nil)
 
-// Open connects to a cluster. It returns an error that is [driver.ErrUnavailable] when no node
-// answers, or too few for the replication of the keyspace, and [driver.ErrLayout] when the
-// keyspace was made by a newer version or holds tables of others under the names used here.
+// Open connects to a cluster. If no node answers, or too few for the replication of the keyspace, the
+// error is [driver.ErrUnavailable]. If either side refuses the login or a certificate, it is
+// [driver.ErrUnauthorised]. If the keyspace was made by a newer version, or holds tables of others
+// under the names used here, it is [driver.ErrLayout].
 func Open(ctx context.Context, config Config) (*DB, error) {
 	if err := config.check(); err != nil {
 		return nil, err
 	}
-	session, err := config.connect(ctx)
+	session, attempts, err := config.connect(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("cassandra: connect to %s: %w", strings.Join(config.Hosts, ", "), err)
 	}
-	db, err := New(ctx, session, config.Options)
+	db, err := newDB(ctx, session, attempts, config.Options)
 	if err != nil {
 		session.Close()
 		return nil, err
@@ -159,11 +165,15 @@ func Open(ctx context.Context, config Config) (*DB, error) {
 // speak version 4 of the protocol or later. Its retry policy, default timestamps and default
 // consistency are not used, but its host selection is: with a Datacentre it must keep to it.
 func New(ctx context.Context, session *gocql.Session, options Options) (*DB, error) {
+	return newDB(ctx, session, new(attempts), options)
+}
+
+func newDB(ctx context.Context, session *gocql.Session, attempts *attempts, options Options) (*DB, error) {
 	if err := options.check(); err != nil {
 		return nil, err
 	}
 	db := &DB{
-		session: session, keyspace: options.Keyspace, options: options,
+		session: session, attempts: attempts, keyspace: options.Keyspace, options: options,
 		quorum: gocql.Quorum, serial: gocql.Serial, scope: "SERIAL",
 		log: options.Logger, closing: make(chan struct{}),
 	}
@@ -259,13 +269,14 @@ func (c *Config) cluster() *gocql.ClusterConfig {
 	// A node that was away is used again soon. The default is a minute.
 	cluster.ReconnectInterval = 2 * time.Second
 	cluster.ReconnectionPolicy = &gocql.ConstantReconnectionPolicy{MaxRetries: 2, Interval: 200 * time.Millisecond}
-	// A statement goes to the first node that holds the partition, so that conditional changes of
-	// one partition meet at one node as long as it is up, and to any other when it is not.
+	// A statement goes to the first node that holds the partition, and to any other when that is
+	// down. So conditional changes of one partition mostly meet at one node.
 	cluster.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(gocql.RoundRobinHostPolicy(), gocql.DoNotShuffleReplicas())
 	if c.Datacentre != "" {
 		cluster.HostFilter = gocql.DataCenterHostFilter(c.Datacentre)
 		cluster.Consistency, cluster.SerialConsistency = gocql.LocalQuorum, gocql.LocalSerial
 	}
+	cluster.Authenticator = noLogin{}
 	if c.Username != "" {
 		cluster.Authenticator = gocql.PasswordAuthenticator{Username: c.Username, Password: c.Password}
 	}
@@ -281,9 +292,9 @@ func (c *Config) cluster() *gocql.ClusterConfig {
 
 // connect makes a session. gocql knows no context there, so that its connections are cut when
 // the context is done.
-func (c *Config) connect(ctx context.Context) (*gocql.Session, error) {
+func (c *Config) connect(ctx context.Context) (*gocql.Session, *attempts, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, contextError(ctx)
+		return nil, nil, pause.Ended(ctx)
 	}
 	cluster := c.cluster()
 	d := &openingDialer{dial: c.Dial, timeout: cluster.ConnectTimeout, conns: make(map[net.Conn]struct{})}
@@ -291,6 +302,8 @@ func (c *Config) connect(ctx context.Context) (*gocql.Session, error) {
 		d.dial = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext
 	}
 	cluster.Dialer = d
+	attempts := new(attempts)
+	cluster.ConnectObserver = attempts
 
 	type result struct {
 		session *gocql.Session
@@ -303,17 +316,11 @@ func (c *Config) connect(ctx context.Context) (*gocql.Session, error) {
 	}()
 	select {
 	case r := <-done:
-		refused := d.opened()
+		d.opened()
 		if r.err == nil {
-			return r.session, nil
+			return r.session, attempts, nil
 		}
-		switch {
-		case strings.Contains(r.err.Error(), "code=100") || strings.Contains(r.err.Error(), "authenticat"):
-			return nil, r.err // the database is there
-		case refused != nil:
-			return nil, fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, r.err, refused)
-		}
-		return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, r.err)
+		return nil, nil, c.refusal(ctx, d, attempts.worst(), r.err)
 	case <-ctx.Done():
 		d.abort()
 		go func() {
@@ -321,8 +328,90 @@ func (c *Config) connect(ctx context.Context) (*gocql.Session, error) {
 				r.session.Close()
 			}
 		}()
-		return nil, fmt.Errorf("%w: no answer: %w", driver.ErrUnavailable, contextError(ctx))
+		return nil, nil, fmt.Errorf("%w: no answer: %w", driver.ErrUnavailable, pause.Ended(ctx))
 	}
+}
+
+// refusal returns why there is no session, from what gocql says of it, which is a text, and why a
+// connection failed, which may be nil.
+func (c *Config) refusal(ctx context.Context, d *openingDialer, cause *failedAttempt, err error) error {
+	if cause == nil {
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	advice, kind := kindOf(cause.err)
+	if c.TLS == nil && kind == driver.ErrUnavailable && d.speaksTLS(ctx, cause.address) {
+		advice, kind = "the server expects TLS there: set TLS", driver.ErrUnauthorised
+	}
+	if kind == nil {
+		kind = driver.ErrUnavailable
+	}
+	if advice != "" {
+		return fmt.Errorf("%w: %w: %s", kind, cause.err, advice)
+	}
+	return fmt.Errorf("%w: %w", kind, cause.err)
+}
+
+// noLogin is for configurations without a user name.
+type noLogin struct{}
+
+var errNoLogin = errors.New("the server asks for a login")
+
+func (noLogin) Challenge([]byte) ([]byte, gocql.Authenticator, error) { return nil, nil, errNoLogin }
+func (noLogin) Success([]byte) error                                  { return nil }
+
+// attempts are the connections that a session tried to make, at the start and later. CreateSession
+// returns errors as texts only, and statements say no more than that there is no connection.
+type attempts struct {
+	mu    sync.Mutex
+	found *failedAttempt
+	last  map[string]error // by address, since a connection was made
+}
+
+type failedAttempt struct {
+	address string
+	err     error
+}
+
+// ObserveConnect implements [gocql.ConnectObserver].
+func (a *attempts) ObserveConnect(o gocql.ObservedConnect) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if o.Err == nil {
+		a.found, a.last = nil, nil
+		return
+	}
+	address := o.Host.ConnectAddressAndPort()
+	if a.last == nil {
+		a.last = make(map[string]error)
+	}
+	a.last[address] = o.Err
+	if a.found == nil || !errors.Is(a.found.kind(), driver.ErrUnauthorised) {
+		a.found = &failedAttempt{address, o.Err}
+	}
+}
+
+// refused returns why no node lets the session in, or nil if one may do so later: it did not answer.
+func (a *attempts) refused() (err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, err = range a.last {
+		if _, kind := kindOf(err); kind != driver.ErrUnauthorised {
+			return nil
+		}
+	}
+	return err
+}
+
+// worst returns the last failure since a connection was made, or one that more attempts do not mend.
+func (a *attempts) worst() *failedAttempt {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.found
+}
+
+func (f *failedAttempt) kind() error {
+	_, kind := kindOf(f.err)
+	return kind
 }
 
 // An openingDialer keeps the connections that are made until the session is there.
@@ -333,7 +422,6 @@ type openingDialer struct {
 	mu      sync.Mutex
 	conns   map[net.Conn]struct{} // nil once open
 	aborted bool
-	err     error // the last one
 }
 
 func (d *openingDialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
@@ -353,7 +441,6 @@ func (d *openingDialer) DialContext(ctx context.Context, network, address string
 	defer d.mu.Unlock()
 	switch {
 	case err != nil:
-		d.err = err
 		return nil, err
 	case d.aborted:
 		_ = conn.Close()
@@ -384,11 +471,29 @@ type located struct {
 
 func (l located) RemoteAddr() net.Addr { return l.remote }
 
-func (d *openingDialer) opened() error {
+func (d *openingDialer) opened() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.conns = nil
-	return d.err
+}
+
+// speaksTLS reports whether a server that does not answer in the clear begins to speak TLS. Nothing
+// is sent to it but the beginning of a handshake.
+func (d *openingDialer) speaksTLS(ctx context.Context, address string) bool {
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	conn, err := d.dial(ctx, "tcp", address)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	spoke := false
+	err = tls.Client(conn, &tls.Config{
+		InsecureSkipVerify: true, // nothing depends on who it is
+		VerifyConnection:   func(tls.ConnectionState) error { spoke = true; return nil },
+	}).HandshakeContext(ctx)
+	var network *net.OpError
+	return spoke || errors.As(err, &network) && network.Op == "remote error"
 }
 
 func (d *openingDialer) abort() {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 )
 
 // A clock gives the timestamps of mutations, in microseconds since 1970. They rise with every
@@ -37,20 +39,14 @@ func (c *clock) after(t int64) int64 {
 	}
 }
 
-// behind returns the timestamp right behind that of a mutation or replacement that was seen. From
-// then on next gives later ones. Where the row was replaced so often that this may be the timestamp
-// of another mutation, it waits until that would have come.
+// behind returns the timestamp right after that of a mutation or replacement that was seen. From
+// then on, next gives later ones. If the row was replaced so often that another mutation may have
+// this timestamp, behind waits until that mutation would have come.
 func (c *clock) behind(ctx context.Context, seen int64) (int64, error) {
 	stamp := seen + 1
 	if stamp%stampStep == 0 {
-		if wait := time.Until(time.UnixMicro(stamp).Add(settled)); wait > 0 {
-			timer := time.NewTimer(wait)
-			defer timer.Stop()
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				return 0, ctx.Err()
-			}
+		if err := pause.For(ctx, time.Until(time.UnixMicro(stamp).Add(settled))); err != nil {
+			return 0, err
 		}
 	}
 	for {

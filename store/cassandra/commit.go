@@ -7,6 +7,7 @@ import (
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -25,7 +26,7 @@ func (f *family) commit(ctx context.Context, what string, row []byte, expect, pu
 		return false, err
 	}
 	if ctx.Err() != nil {
-		return false, fmt.Errorf("cassandra: %s: %w", what, contextError(ctx))
+		return false, fmt.Errorf("cassandra: %s: %w", what, pause.Ended(ctx))
 	}
 	part := partition(f.spec, row)
 	statements, possible := f.conditions(part, row, expect, puts, deletes)
@@ -45,7 +46,7 @@ func (f *family) commit(ctx context.Context, what string, row []byte, expect, pu
 	if err != nil && !notApplied(err) {
 		f.doubt.add(row)
 	}
-	return ok, failedCAS(ctx, what, err)
+	return ok, f.db.failedCAS(ctx, what, err)
 }
 
 // conditions returns the statements of a conditional change. They are all of one partition, so
@@ -96,7 +97,7 @@ func (f *family) conditions(part, row []byte, expect, puts []driver.Cell, delete
 		case !ok:
 			add(f.deleteCell, cell(nil, q)...)
 		case value == nil:
-			// Expected to be absent: nothing to delete, and no tombstone to leave behind.
+			// Expected to be absent: there is nothing to delete, and a tombstone would stay.
 		default:
 			delete(wanted, string(q))
 			add(f.casDelete, append(cell(nil, q), value)...)

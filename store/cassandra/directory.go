@@ -15,11 +15,12 @@ import (
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
 // The directory is a table with a row for each family, which is written by conditional changes
-// only. It gives each family a table of its own, whose name and ID are drawn anew whenever a
+// only. It gives each family a table of its own, whose name and ID are random, and new whenever a
 // family is created. So a family that was dropped and created again is another table, which the
 // handles of the old one cannot reach; and clients that create a family at the same time, by
 // whichever nodes, create one and the same table. Left to choose, each node takes an ID of its
@@ -34,19 +35,6 @@ const (
 	// The row with what holds for the keyspace as a whole. No family can have the name.
 	keyspaceRow = ".keyspace"
 )
-
-// A column as in system_schema.columns: its type, its kind and place in the key.
-type column struct {
-	name, typ, kind string
-	position        int
-}
-
-func (c column) String() string {
-	if c.kind == "regular" {
-		return c.name + " " + c.typ
-	}
-	return fmt.Sprintf("%s %s (%s %d)", c.name, c.typ, c.kind, c.position)
-}
 
 var directoryColumns = []column{
 	{"dropping", "boolean", "regular", -1},
@@ -84,7 +72,7 @@ func layoutName(l driver.Layout) string {
 // prepare makes the keyspace and its directory, where they do not exist, and checks them.
 func (db *DB) prepare(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
-		return contextError(ctx)
+		return pause.Ended(ctx)
 	}
 	var name string
 	err := db.system("SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?", db.keyspace).ScanContext(ctx, &name)
@@ -92,7 +80,7 @@ func (db *DB) prepare(ctx context.Context) error {
 		err = db.change(ctx, fmt.Sprintf("CREATE KEYSPACE IF NOT EXISTS %s WITH replication = %s", db.keyspace, replicationLiteral(db.options.Replication)))
 	}
 	if err != nil {
-		return failed(ctx, "make the keyspace", err)
+		return db.failedPart(ctx, "make the keyspace", err)
 	}
 	create := fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s.%s (name text PRIMARY KEY, format int, scope text, layout text, prefix_bytes int, spread_bits int, table_name text, table_id uuid, dropping boolean) WITH ID = %s",
 		db.keyspace, directoryTable, directoryID(db.keyspace))
@@ -114,7 +102,7 @@ func (db *DB) checkScope(ctx context.Context) error {
 		insert := fmt.Sprintf("INSERT INTO %s.%s (name, format, scope) VALUES (?, ?, ?) IF NOT EXISTS", db.keyspace, directoryTable)
 		_, err = db.conditional(ctx, insert, keyspaceRow, formatVersion, db.scope)
 		if err != nil && notApplied(err) {
-			return failed(ctx, "record the consistency of the keyspace", err)
+			return db.failedPart(ctx, "record the consistency of the keyspace", err)
 		}
 		format, scope, err = read() // also settles an unknown outcome, or another client's
 	}
@@ -122,7 +110,7 @@ func (db *DB) checkScope(ctx context.Context) error {
 	case errors.Is(err, gocql.ErrNotFound):
 		return fmt.Errorf("%w: the keyspace's directory could not be written; try again", driver.ErrUnavailable)
 	case err != nil:
-		return failed(ctx, "read the directory of families", err)
+		return db.failedPart(ctx, "read the directory of families", err)
 	case format > formatVersion:
 		return newer(format)
 	case scope != db.scope:
@@ -144,7 +132,7 @@ func (db *DB) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family
 	// Each round meets a change by another client, which are rare.
 	for range 8 {
 		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("cassandra: open family %s: %w", spec.Name, contextError(ctx))
+			return nil, fmt.Errorf("cassandra: open family %s: %w", spec.Name, pause.Ended(ctx))
 		}
 		f, err := db.tryFamily(ctx, spec)
 		if f != nil || err != nil {
@@ -164,7 +152,7 @@ func (db *DB) tryFamily(ctx context.Context, spec driver.FamilySpec) (driver.Fam
 	case errors.Is(err, gocql.ErrNotFound):
 		return nil, db.enter(ctx, spec)
 	case err != nil:
-		return nil, failed(ctx, what, err)
+		return nil, db.failed(ctx, what, err)
 	case e.format > formatVersion:
 		return nil, fmt.Errorf("cassandra: family %s: %w", spec.Name, newer(e.format))
 	case e.dropping:
@@ -173,13 +161,13 @@ func (db *DB) tryFamily(ctx context.Context, spec driver.FamilySpec) (driver.Fam
 		return nil, fmt.Errorf("cassandra: family %s: %w: it is %s with PrefixBytes %d and SpreadBits %d, not %s with %d and %d", spec.Name, driver.ErrLayout,
 			e.layout, e.prefix, e.spread, layoutName(spec.Layout), spec.PrefixBytes, spec.SpreadBits)
 	}
-	made, err := db.table(ctx, e.table, familyDDL(db.keyspace, spec, e), familyColumns(spec.Layout))
+	made, err := db.table(ctx, e.table, familyDDL(db.keyspace, e.table, e.id, spec.Layout), familyColumns(spec.Layout))
 	if err != nil {
 		return nil, fmt.Errorf("cassandra: %s: %w", what, err)
 	}
 	var id gocql.UUID
 	if err := db.system("SELECT id FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", db.keyspace, e.table).ScanContext(ctx, &id); err != nil {
-		return nil, failed(ctx, what, err)
+		return nil, db.failed(ctx, what, err)
 	}
 	if id != e.id {
 		return nil, fmt.Errorf("cassandra: family %s: %w: table %s has ID %s, the directory says %s", spec.Name, driver.ErrLayout, e.table, id, e.id)
@@ -189,11 +177,11 @@ func (db *DB) tryFamily(ctx context.Context, spec driver.FamilySpec) (driver.Fam
 		// which then would be nobody's.
 		now, err := db.lookUp(ctx, spec.Name)
 		if err != nil && !errors.Is(err, gocql.ErrNotFound) {
-			return nil, failed(ctx, what, err)
+			return nil, db.failed(ctx, what, err)
 		}
 		if err != nil || now.id != e.id || now.dropping {
 			if err := db.change(ctx, fmt.Sprintf("DROP TABLE IF EXISTS %s.%s", db.keyspace, e.table)); err != nil {
-				return nil, failed(ctx, what, err)
+				return nil, db.failed(ctx, what, err)
 			}
 			return nil, nil
 		}
@@ -232,7 +220,7 @@ func (db *DB) Families(ctx context.Context) ([]string, error) {
 		}
 	}
 	if err := i.Close(); err != nil {
-		return nil, failed(ctx, "list families", err)
+		return nil, db.failed(ctx, "list families", err)
 	}
 	slices.Sort(names)
 	return names, nil
@@ -245,14 +233,14 @@ func (db *DB) Drop(ctx context.Context, name string) error {
 	}
 	for range 8 {
 		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("cassandra: drop family %s: %w", name, contextError(ctx))
+			return fmt.Errorf("cassandra: drop family %s: %w", name, pause.Ended(ctx))
 		}
 		e, err := db.lookUp(ctx, name)
 		switch {
 		case errors.Is(err, gocql.ErrNotFound):
 			return nil
 		case err != nil:
-			return failed(ctx, "drop family "+name, err)
+			return db.failed(ctx, "drop family "+name, err)
 		case e.format > formatVersion:
 			return fmt.Errorf("cassandra: drop family %s: %w", name, newer(e.format))
 		case e.dropping:
@@ -273,7 +261,7 @@ func (db *DB) Drop(ctx context.Context, name string) error {
 func (db *DB) finishDrop(ctx context.Context, name string, e entry) error {
 	what := "drop family " + name
 	if err := db.change(ctx, fmt.Sprintf("DROP TABLE IF EXISTS %s.%s", db.keyspace, e.table)); err != nil {
-		return failed(ctx, what, err)
+		return db.failed(ctx, what, err)
 	}
 	_, err := db.conditional(ctx, fmt.Sprintf("DELETE FROM %s.%s WHERE name = ? IF table_id = ?", db.keyspace, directoryTable), name, e.id)
 	return db.settled(ctx, what, err)
@@ -287,7 +275,7 @@ func (db *DB) settled(ctx context.Context, what string, err error) error {
 	if err == nil || ctx.Err() == nil && !notApplied(err) && errors.As(err, &request) {
 		return nil
 	}
-	return failed(ctx, what, err)
+	return db.failed(ctx, what, err)
 }
 
 // lookUp reads the entry of a family. At SERIAL it sees every change of the directory, also one
@@ -321,22 +309,19 @@ func (db *DB) table(ctx context.Context, name, create string, want []column) (ma
 		}
 		switch {
 		case within.Err() != nil:
-			return false, failed(ctx, "make table "+name, contextError(within))
+			return false, db.failedPart(ctx, "make table "+name, pause.Ended(within))
 		case err != nil && !unknownYet(err):
-			return false, failed(ctx, "make table "+name, err)
+			return false, db.failedPart(ctx, "make table "+name, err)
 		case ready:
 			return made, nil
 		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-within.Done():
-		}
+		_ = pause.For(within, 50*time.Millisecond) // its end is looked at above
 	}
 }
 
 // everywhere reports whether all nodes that are up can serve a table. That they agree on the
 // version of the schema does not say so: a table can be read of in system_schema before its node
-// serves it and tells others.
+// serves it and informs the others.
 func (db *DB) everywhere(ctx context.Context, name string, columns []column) (bool, error) {
 	key := columns[slices.IndexFunc(columns, func(c column) bool { return c.kind == "partition_key" })].name
 	probe := fmt.Sprintf("SELECT %s FROM %s.%s WHERE %s = ? LIMIT 1", key, db.keyspace, name, key)
@@ -347,7 +332,7 @@ func (db *DB) everywhere(ctx context.Context, name string, columns []column) (bo
 		i := db.system(probe, []byte{0}).SetHostID(host.HostID()).IterContext(ctx)
 		err := i.Close()
 		if ctx.Err() != nil {
-			return false, contextError(ctx)
+			return false, pause.Ended(ctx)
 		}
 		if err != nil && unknownYet(err) {
 			return false, nil
@@ -394,7 +379,7 @@ func (db *DB) agree(ctx context.Context) error {
 			err := db.system("SELECT schema_version FROM system.local WHERE key = 'local'").SetHostID(host.HostID()).ScanContext(ctx, &version)
 			switch {
 			case ctx.Err() != nil:
-				return contextError(ctx)
+				return pause.Ended(ctx)
 			case err != nil: // it has just gone, or belongs to another data centre
 				failure = err
 			default:
@@ -407,10 +392,8 @@ func (db *DB) agree(ctx context.Context) error {
 		case 1:
 			return nil
 		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			return contextError(ctx)
+		if err := pause.For(ctx, 50*time.Millisecond); err != nil {
+			return err
 		}
 	}
 }

@@ -2,6 +2,7 @@ package cassandra
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -10,43 +11,45 @@ import (
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
-// contextError returns an error that wraps the context's error and its cause.
-func contextError(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if errors.Is(cause, err) {
-		return cause
-	}
-	return fmt.Errorf("%w: %w", err, cause)
-}
-
 // failed gives an error of gocql its kind. It is nil for nil.
-func failed(ctx context.Context, what string, err error) error {
+func (db *DB) failed(ctx context.Context, what string, err error) error {
 	if err == nil {
 		return nil
 	}
+	return fmt.Errorf("cassandra: %w", db.failedPart(ctx, what, err))
+}
+
+// failedPart does so for a part of an operation, whose error says already where it is from.
+func (db *DB) failedPart(ctx context.Context, what string, err error) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("cassandra: %s: %w", what, contextError(ctx))
+		return fmt.Errorf("%s: %w", what, pause.Ended(ctx))
 	}
 	err = ofConnection(err)
+	if errors.Is(err, gocql.ErrNoConnections) {
+		if refused := db.attempts.refused(); refused != nil {
+			err = refused
+		}
+	}
 	advice, kind := kindOf(err)
 	switch {
 	case kind == nil:
-		return fmt.Errorf("cassandra: %s: %w", what, err)
+		return fmt.Errorf("%s: %w", what, err)
 	case kind == driver.ErrTooLarge:
 		// The server's words on a mutation that is too large contain its key.
-		return fmt.Errorf("cassandra: %s: %w: %w", what, kind, quiet{advice, err})
+		return fmt.Errorf("%s: %w: %w", what, kind, quiet{advice, err})
 	case advice != "":
-		return fmt.Errorf("cassandra: %s: %w: %w: %s", what, kind, err, advice)
+		return fmt.Errorf("%s: %w: %w: %s", what, kind, err, advice)
 	}
-	return fmt.Errorf("cassandra: %s: %w: %w", what, kind, err)
+	return fmt.Errorf("%s: %w: %w", what, kind, err)
 }
 
 // ofConnection returns what an error says that gocql gives while the caller's context is alive.
 // gocql prepares a statement under the context of the connection, not of the caller: when the
-// connection is lost meanwhile, it says that the context was cancelled.
+// connection is lost then, it says that the context was cancelled.
 func ofConnection(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return gocql.ErrConnectionClosed
@@ -74,6 +77,11 @@ func kindOf(err error) (advice string, kind error) {
 	if errors.As(err, &request) {
 		message := request.Message()
 		switch request.Code() {
+		case gocql.ErrCodeCredentials, gocql.ErrCodeUnauthorized:
+			if strings.HasPrefix(message, unableTo) {
+				return "", driver.ErrUnavailable
+			}
+			return "", driver.ErrUnauthorised
 		case gocql.ErrCodeReadTimeout, gocql.ErrCodeReadFailure, gocql.ErrCodeWriteTimeout, gocql.ErrCodeCASWriteUnknown,
 			gocql.ErrCodeOverloaded, gocql.ErrCodeBootstrapping, gocql.ErrCodeTruncate:
 			return "", driver.ErrUnavailable
@@ -93,17 +101,49 @@ func kindOf(err error) (advice string, kind error) {
 	}
 	for _, e := range []error{
 		gocql.ErrNoConnections, gocql.ErrNoConnectionsStarted, gocql.ErrConnectionClosed, gocql.ErrTimeoutNoResponse,
-		gocql.ErrNoStreams, gocql.ErrSessionClosed, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed,
+		gocql.ErrNoStreams, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed,
 	} {
 		if errors.Is(err, e) {
 			return "", driver.ErrUnavailable
 		}
+	}
+	if errors.Is(err, gocql.ErrSessionClosed) {
+		return "", driver.ErrClosed
+	}
+	if advice := mistrust(err); advice != "" {
+		return advice, driver.ErrUnauthorised
 	}
 	var network net.Error
 	if errors.As(err, &network) {
 		return "", driver.ErrUnavailable
 	}
 	return "", nil
+}
+
+// unableTo begins what Cassandra says, with the code of a refusal, when it cannot read who may do what.
+const unableTo = "Unable to perform auth"
+
+// mistrust returns what to do where client and server do not agree on TLS, and "" where that is not
+// what an error says.
+func mistrust(err error) string {
+	var (
+		certificate *tls.CertificateVerificationError
+		record      tls.RecordHeaderError
+		network     *net.OpError
+	)
+	switch {
+	case errors.Is(err, errNoLogin):
+		return "give a user name and a password"
+	case errors.As(err, &certificate):
+		return "the server's certificate is not trusted: give the authority that signed it, and the name that it was made for"
+	case errors.As(err, &record):
+		return "the server answers without TLS: connect to its port for TLS, or without TLS"
+	case errors.As(err, &network) && network.Op == "remote error":
+		return "the server refused the TLS connection: it may require a certificate of the client"
+	case strings.HasPrefix(err.Error(), "tls: "):
+		return "check the TLS configuration of both sides"
+	}
+	return ""
 }
 
 // Cassandra has no code of its own for the two below. Its wording has been the same since 4.0
@@ -173,20 +213,20 @@ func contended(err error) bool {
 }
 
 // failedCAS gives an error of a conditional statement its kind.
-func failedCAS(ctx context.Context, what string, err error) error {
+func (db *DB) failedCAS(ctx context.Context, what string, err error) error {
 	if err == nil {
 		return nil
 	}
 	if notApplied(err) {
-		return failed(ctx, what, err)
+		return db.failed(ctx, what, err)
 	}
 	switch {
 	case ctx.Err() == nil:
 		err = ofConnection(err)
 	case errors.Is(err, ctx.Err()):
-		err = contextError(ctx)
+		err = pause.Ended(ctx)
 	default:
-		err = fmt.Errorf("%w: %w", contextError(ctx), err)
+		err = fmt.Errorf("%w: %w", pause.Ended(ctx), err)
 	}
 	return fmt.Errorf("cassandra: %s: %w: %w", what, driver.ErrUnknownOutcome, err)
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -36,7 +36,7 @@ type family struct {
 	spec  driver.FamilySpec
 	table string // with the keyspace
 
-	// Statements. The columns of the key come first in put and delete, behind the value in cas.
+	// Statements. The columns of the key come first in put and delete, after the value in cas.
 	put, deleteCell, deleteRow, youngest string
 	cas, casDelete, casUnlike            string
 	all                                  string // cells of a row
@@ -104,24 +104,24 @@ func (f *family) Get(ctx context.Context, row []byte, cells driver.Slice) ([]dri
 		return nil, err
 	}
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("cassandra: get: %w", contextError(ctx))
+		return nil, fmt.Errorf("cassandra: get: %w", pause.Ended(ctx))
 	}
 	read := f.get
 	if cells.Head {
 		read = f.getWithHead
 	}
 	out, err := read(ctx, row, cells)
-	return out, failed(ctx, "get", err)
+	return out, f.db.failed(ctx, "get", err)
 }
 
 // get reads the slice of a row at once, without pages: the pages of one query are not of one
 // instant.
 func (f *family) get(ctx context.Context, row []byte, cells driver.Slice) ([]driver.Cell, error) {
-	if emptySlice(cells) {
+	if cells.Empty() {
 		return nil, nil
 	}
 	part := partition(f.spec, row)
-	stmt, values := f.selectRow(part, row, cells)
+	stmt, values := f.selectRow(part, row, cells, false)
 	var stamp int64
 	var more []any
 	if cells.Stamps {
@@ -174,13 +174,10 @@ func (f *family) readRow(ctx context.Context, part, row []byte, stmt string, val
 		if err == nil || !inDoubt || !contended(err) || attempt == serialAttempts {
 			return err
 		}
-		// It takes part in the contest for the row, and loses it within milliseconds on a busy
-		// one. To repeat it is harmless.
-		pause := 5 * time.Millisecond << min(attempt, 6)
-		select {
-		case <-time.After(pause/2 + rand.N(pause)):
-		case <-ctx.Done():
-			return ctx.Err()
+		// The read takes part in the contest for the row, and loses it within milliseconds on a
+		// busy row. To repeat it is harmless.
+		if err := pause.For(ctx, pause.Grown(8*time.Millisecond, 400*time.Millisecond, attempt)); err != nil {
+			return err
 		}
 	}
 }
@@ -198,56 +195,38 @@ func nextCell(i *gocql.Iter, more ...any) (c driver.Cell, ok bool) {
 	return c, ok
 }
 
-// aboveHead is the least qualifier that is in no head.
-var aboveHead = []byte{0, 0}
-
 // getWithHead reads a slice with the head of its row.
 //
 // The static columns come with every CQL row of the slice, but do not come with none. Then the
 // cell before the end of the slice is asked for: that it lies before the start, or that there is
 // none, says that the slice is empty, and its static columns are of the same instant.
 func (f *family) getWithHead(ctx context.Context, row []byte, cells driver.Slice) ([]driver.Cell, error) {
-	s := driver.Slice{Start: cells.Start, End: cells.End, Limit: cells.Limit, Stamps: cells.Stamps}
-	if bytes.Compare(s.Start, aboveHead) <= 0 || emptySlice(s) {
-		// Of one piece with the head, or nothing but the head.
-		if emptySlice(s) || s.End != nil && bytes.Compare(s.End, aboveHead) < 0 {
-			s.End = aboveHead
-		}
-		s.Start = nil
-		if s.Limit > 0 {
-			s.Limit += 2 // as many cells as a head can have
-		}
+	if s, ok := cells.JoinHead(); ok {
+		s.Limit = cells.LimitWithHead()
 		out, err := f.get(ctx, row, s)
-		if err != nil || cells.Limit == 0 {
-			return out, err
-		}
-		n := 0
-		for n < len(out) && driver.InHead(out[n].Qualifier) {
-			n++
-		}
-		return out[:min(len(out), n+cells.Limit)], nil
+		return cells.CutBehindHead(out), err
 	}
 	for {
-		out, found, err := f.sliceAndHead(ctx, row, s)
+		out, found, err := f.sliceAndHead(ctx, row, cells, false)
 		if err != nil || found {
 			return out, err
 		}
-		before := driver.Slice{End: s.End, Limit: 1, Reverse: true, Stamps: s.Stamps}
-		if out, found, err = f.sliceAndHead(ctx, row, before); err != nil || !found {
+		before := driver.Slice{End: cells.End, Limit: 1, Stamps: cells.Stamps}
+		if out, found, err = f.sliceAndHead(ctx, row, before, true); err != nil || !found {
 			return nil, err // without a cell there is no head either
 		}
-		if last := len(out) - 1; bytes.Compare(out[last].Qualifier, s.Start) < 0 {
+		if last := len(out) - 1; bytes.Compare(out[last].Qualifier, cells.Start) < 0 {
 			return out[:last], nil
 		}
 		// Not empty any more.
 	}
 }
 
-// sliceAndHead reads a slice with the head of its row in front, and reports whether the slice has
-// any cell.
-func (f *family) sliceAndHead(ctx context.Context, row []byte, s driver.Slice) (out []driver.Cell, found bool, err error) {
+// sliceAndHead reads a slice, from its end where last is set, with the head of its row in front. It
+// reports whether the slice has any cell.
+func (f *family) sliceAndHead(ctx context.Context, row []byte, s driver.Slice, last bool) (out []driver.Cell, found bool, err error) {
 	part := partition(f.spec, row)
-	stmt, values := f.selectRow(part, row, s)
+	stmt, values := f.selectRow(part, row, s, last)
 	columns := ", h0, h1"
 	var h [2]*[]byte // nil for null
 	var stamp int64
@@ -285,19 +264,16 @@ func (f *family) sliceAndHead(ctx context.Context, row []byte, s driver.Slice) (
 	return out, found, nil
 }
 
-// selectRow returns the query of a slice.
-func (f *family) selectRow(part, row []byte, cells driver.Slice) (stmt string, values []any) {
+// selectRow returns the query of a slice, which takes the cells from its end where last is set.
+func (f *family) selectRow(part, row []byte, cells driver.Slice, last bool) (stmt string, values []any) {
 	values = f.key(make([]any, 0, 6), part, row)
-	if cells.Limit == 0 && !cells.Reverse && len(cells.Only) == 0 && len(cells.Start) == 0 && cells.End == nil {
+	if cells.Limit == 0 && len(cells.Only) == 0 && len(cells.Start) == 0 && cells.End == nil {
 		return f.all, values
 	}
 	var b strings.Builder
 	b.WriteString(f.all)
 	values = whereCells(&b, values, cells)
-	switch {
-	case cells.Reverse && f.spec.Layout == driver.LayoutOrdered:
-		b.WriteString(" ORDER BY k DESC, q DESC")
-	case cells.Reverse:
+	if last {
 		b.WriteString(" ORDER BY q DESC")
 	}
 	if cells.Limit > 0 {
@@ -305,11 +281,6 @@ func (f *family) selectRow(part, row []byte, cells driver.Slice) (stmt string, v
 		values = append(values, cells.Limit)
 	}
 	return b.String(), values
-}
-
-// emptySlice reports whether no qualifier can be in the slice.
-func emptySlice(s driver.Slice) bool {
-	return len(s.Only) == 0 && s.End != nil && string(s.Start) >= string(s.End)
 }
 
 // whereCells appends the conditions of a slice.
@@ -350,33 +321,32 @@ func (f *family) Apply(ctx context.Context, mutations ...driver.Mutation) error 
 		}
 	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("cassandra: apply: %w", contextError(ctx))
+		return fmt.Errorf("cassandra: apply: %w", pause.Ended(ctx))
 	}
-	return failed(ctx, "apply", f.sendAll(ctx, f.batches(mutations, nil)))
+	return f.db.failed(ctx, "apply", f.sendAll(ctx, f.batches(mutations, nil)))
 }
 
-// Replace implements [driver.Family]. A replacement has the timestamp right behind that of the cell
-// that was seen: less than those of all later mutations, which win by it.
+// Replace implements [driver.Family]. A replacement has the timestamp right after that of the cell
+// that was seen. All later mutations have greater ones, and win.
 //
-// What it deletes, it deletes with the timestamp of that cell itself. No cell that was there is
-// younger, and what another replacement puts at the same time stays: of a put and a deletion with
-// one timestamp the deletion would win, so that a row could be left which lacks a cell of the very
-// replacement that has won.
+// It deletes with the timestamp of that cell itself. No cell that was there is younger, and what
+// another replacement puts stays. Of a put and a deletion with one timestamp the deletion would win,
+// and could take a cell from the very replacement that has won.
 func (f *family) Replace(ctx context.Context, replacements ...driver.Replacement) (late []int, err error) {
 	if err := f.spec.CheckReplacements(replacements); err != nil {
 		return nil, err
 	}
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("cassandra: replace: %w", contextError(ctx))
+		return nil, fmt.Errorf("cassandra: replace: %w", pause.Ended(ctx))
 	}
 	mutations, stamps := make([]driver.Mutation, len(replacements)), make([]int64, len(replacements))
 	for i, r := range replacements {
 		mutations[i] = driver.Mutation{Row: r.Row, Puts: r.Puts, Deletes: r.Deletes}
 		if stamps[i], err = f.db.clock.behind(ctx, r.Seen.Stamp); err != nil {
-			return nil, failed(ctx, "replace", err)
+			return nil, f.db.failed(ctx, "replace", err)
 		}
 	}
-	return nil, failed(ctx, "replace", f.sendAll(ctx, f.batches(mutations, stamps)))
+	return nil, f.db.failed(ctx, "replace", f.sendAll(ctx, f.batches(mutations, stamps)))
 }
 
 // sendAll sends batches, several at a time.
@@ -490,7 +460,7 @@ func (f *family) send(ctx context.Context, b *batch) error {
 	}
 	if f.spec.Layout == driver.LayoutWide && b.mutations[0].DeleteRow { // then it is the only one
 		// The row may have been written by conditional changes, whose timestamps are the
-		// server's. A clock behind the server's would delete nothing.
+		// server's. A clock that is slower would delete nothing.
 		var youngest *int64
 		q := f.db.reading(f.db.session.Query(f.youngest, b.part)).RoutingKey(b.part).Consistency(f.db.serial)
 		if err := q.ScanContext(ctx, &youngest); err != nil {
@@ -542,7 +512,7 @@ func (f *family) statements(b *batch, stamps []int64, add func(stmt string, valu
 	for i, m := range b.mutations {
 		if stamps != nil {
 			add = func(stmt string, values []any) {
-				at, stamp := len(values), stamps[i] // behind what is put, in front of what is deleted
+				at, stamp := len(values), stamps[i] // after what is put, in front of what is deleted
 				if strings.HasPrefix(stmt, "DELETE") {
 					at, stamp = 0, stamp-1
 				}

@@ -5,15 +5,30 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
+
+// A column as in system_schema.columns: its type, its kind and place in the key.
+type column struct {
+	name, typ, kind string
+	position        int
+}
+
+func (c column) String() string {
+	if c.kind == "regular" {
+		return c.name + " " + c.typ
+	}
+	return fmt.Sprintf("%s %s (%s %d)", c.name, c.typ, c.kind, c.position)
+}
 
 // The columns of a family's table are p, the partition (LayoutOrdered only), k, the row key, q,
 // the qualifier, and v, the value. A cell is a CQL row, and never has a null v.
 //
 // h0 and h1 (LayoutWide only) are static: one value for the whole partition, which the server
-// returns with each of its CQL rows. They repeat the values of the cells that make the head of a
-// row, those with the empty qualifier and with 0x00, and are written by the same statement as v.
+// returns with each of its CQL rows. They repeat the values of the cells in the head of a row, those
+// with the empty qualifier and with 0x00. The statement that writes v writes them, too.
 // It is the only way to read them together with a slice that they are not in: CQL has no OR.
 
 func familyColumns(l driver.Layout) []column {
@@ -41,18 +56,18 @@ func familyColumns(l driver.Layout) []column {
 // is left to the defaults of the server: gc_grace_seconds in particular, on which the repair of
 // deletes depends, and compression, since it carries the checksums that reads verify.
 //
-// Wide rows are read in slices, and each conditional change of one must be seen as a whole. A
-// replica that missed a change would by default be given the part of it that a reader met, and
-// show the next reader, who asks for another slice, half of a change. So reads repair nothing
-// there: they still merge what a quorum of replicas have, each of which took changes as a whole.
-// What is given up is that two reads see a change in order that nobody was told of yet.
-func familyDDL(keyspace string, spec driver.FamilySpec, e entry) string {
+// Wide rows are read in slices, and each conditional change of one must be seen as a whole. By
+// default, a replica that missed a change would be given the part of it that a reader met. It would
+// then show half of the change to the next reader, who asks for another slice. So reads repair
+// nothing there: they still merge what a quorum of replicas have, each of which took changes as a
+// whole. The price is that of two reads, only the first may see a change that is not acknowledged.
+func familyDDL(keyspace, table string, id gocql.UUID, layout driver.Layout) string {
 	columns, options := "p blob, k blob, q blob, v blob, PRIMARY KEY ((p), k, q)", ""
-	if spec.Layout == driver.LayoutWide {
+	if layout == driver.LayoutWide {
 		columns = "h0 blob static, h1 blob static, k blob, q blob, v blob, PRIMARY KEY ((k), q)"
 		options = " AND read_repair = 'NONE'"
 	}
-	return fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s.%s (%s) WITH ID = %s AND compaction = {'class': 'LeveledCompactionStrategy'}%s", keyspace, e.table, columns, e.id, options)
+	return fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s.%s (%s) WITH ID = %s AND compaction = {'class': 'LeveledCompactionStrategy'}%s", keyspace, table, columns, id, options)
 }
 
 // partition returns the partition key of a row: the row key itself, or its first PrefixBytes

@@ -14,6 +14,7 @@ import (
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -35,15 +36,15 @@ const (
 // Scan implements [driver.Family].
 func (f *family) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
 	return func(yield func(driver.Row, error) bool) {
-		if err := errors.Join(f.spec.CheckRange(r), r.Cells.Check()); err != nil {
+		if err := f.spec.CheckRange(r); err != nil {
 			yield(driver.Row{}, err)
 			return
 		}
 		if ctx.Err() != nil {
-			yield(driver.Row{}, fmt.Errorf("cassandra: scan: %w", contextError(ctx)))
+			yield(driver.Row{}, fmt.Errorf("cassandra: scan: %w", pause.Ended(ctx)))
 			return
 		}
-		if r.Empty() || emptySlice(r.Cells) {
+		if r.Empty() || r.Cells.Empty() {
 			return
 		}
 		s := &scan{f: f, r: r, ctx: ctx}
@@ -52,7 +53,7 @@ func (f *family) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row,
 		defer s.wait.Wait() // no read outlives the iteration
 		defer cancel()
 		if err := s.run(yield); err != nil {
-			yield(driver.Row{}, failed(ctx, "scan", err))
+			yield(driver.Row{}, f.db.failed(ctx, "scan", err))
 		}
 	}
 }
@@ -327,7 +328,7 @@ func (s *scan) selectOrdered(c cursor, n int, here bool) (stmt string, values []
 
 // An unordered scan goes through the whole table in the order of the partitions' hashes, by the
 // server's own pages. The pages of one query are not of one instant, so that a row that is on
-// two of them is read anew, as is one with too many cells.
+// two of them is read again, as is one with too many cells.
 type unordered struct {
 	*scan
 	state []byte // where the next page begins
@@ -411,8 +412,8 @@ func (u *unordered) selectAny(here bool) (stmt string, values []any) {
 	}
 	hashed := len(values)
 	// The server finds the bounds of keys, or the slices of wide rows, by the index of each
-	// partition. It would have to read all cells for the slices of other rows, and all partitions
-	// for the bounds of wide rows, and time out where it finds nothing for long.
+	// partition. For the slices of other rows it would have to read all cells, and for the bounds
+	// of wide rows all partitions. It would time out where it finds nothing for long.
 	if !wide {
 		if len(u.r.Start) > 0 {
 			b.WriteString(" AND k >= ?")

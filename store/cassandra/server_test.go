@@ -1,12 +1,9 @@
 package cassandra
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -19,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/rangecrypt/rangecrypt/internal/proxy"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -97,119 +95,13 @@ func openFamily(tb testing.TB, db *DB, spec driver.FamilySpec) *family {
 	return f.(*family)
 }
 
-// A proxy stands between client and server, and can be cut, silenced and mended.
-type proxy struct {
-	listener net.Listener
-
-	mu    sync.Mutex
-	cut   bool
-	mute  bool
-	conns map[net.Conn]struct{}
-	wait  sync.WaitGroup
-}
-
 // through makes all connections of a configuration go through a proxy.
-func through(tb testing.TB, c *Config) *proxy {
+func through(tb testing.TB, c *Config) *proxy.Proxy {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(tb, err)
-	p := &proxy{listener: l, conns: make(map[net.Conn]struct{})}
-	// The proxy is told where to go by the first line.
-	c.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-		var d net.Dialer
-		conn, err := d.DialContext(ctx, network, l.Addr().String())
-		if err != nil {
-			return nil, err
-		}
-		if _, err := fmt.Fprintf(conn, "%64s", address); err != nil {
-			_ = conn.Close()
-			return nil, err
-		}
-		return conn, nil
-	}
-	p.wait.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			p.wait.Go(func() { p.serve(conn) })
-		}
-	})
-	tb.Cleanup(func() {
-		_ = l.Close()
-		p.set(true, false)
-		p.wait.Wait()
-	})
+	p := proxy.New(nil)
+	tb.Cleanup(p.Close)
+	c.Dial = p.Dial
 	return p
-}
-
-func (p *proxy) serve(client net.Conn) {
-	defer client.Close()
-	var address [64]byte
-	for n := 0; n < len(address); {
-		m, err := client.Read(address[n:])
-		if err != nil {
-			return
-		}
-		n += m
-	}
-	p.mu.Lock()
-	cut := p.cut
-	p.mu.Unlock()
-	if cut {
-		return
-	}
-	remote, err := net.Dial("tcp", strings.TrimSpace(string(address[:])))
-	if err != nil {
-		return
-	}
-	defer remote.Close()
-	p.mu.Lock()
-	p.conns[client], p.conns[remote] = struct{}{}, struct{}{}
-	p.mu.Unlock()
-	defer func() {
-		p.mu.Lock()
-		delete(p.conns, client)
-		delete(p.conns, remote)
-		p.mu.Unlock()
-	}()
-	var pipes sync.WaitGroup
-	pipe := func(to, from net.Conn, answers bool) {
-		defer to.Close()
-		defer from.Close()
-		buffer := make([]byte, 64<<10)
-		for {
-			n, err := from.Read(buffer)
-			if err != nil {
-				return
-			}
-			p.mu.Lock()
-			drop := answers && p.mute
-			p.mu.Unlock()
-			if drop {
-				continue
-			}
-			if _, err := to.Write(buffer[:n]); err != nil {
-				return
-			}
-		}
-	}
-	pipes.Go(func() { pipe(remote, client, false) })
-	pipes.Go(func() { pipe(client, remote, true) })
-	pipes.Wait()
-}
-
-// set cuts all connections and takes no new ones, or drops the server's answers.
-func (p *proxy) set(cut, mute bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.cut, p.mute = cut, mute
-	if cut {
-		for c := range p.conns {
-			_ = c.Close()
-		}
-	}
 }
 
 // A recorder keeps what is logged.

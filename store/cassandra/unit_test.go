@@ -104,7 +104,7 @@ func TestPartitions(t *testing.T) {
 	require.Equal(t, row, partition(wideSpec, row))
 }
 
-// TestBoundsAreShortened: no key tells a long bound from the shortened one.
+// TestBoundsAreShortened: a long bound and the shortened one have the same keys on each side.
 func TestBoundsAreShortened(t *testing.T) {
 	key := bytes.Repeat([]byte{7}, driver.MaxRowKey)
 	for _, tail := range []string{"", "\x00", "\x00\x00\x00", "\xff\xff", "\x07\x07"} {
@@ -405,6 +405,7 @@ func (e *fakeError) Message() string { return e.message }
 func (e *fakeError) Error() string   { return e.message }
 
 func TestKindsOfErrors(t *testing.T) {
+	db := &DB{attempts: new(attempts)}
 	refused := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 	for _, c := range []struct {
 		err     error
@@ -432,41 +433,46 @@ func TestKindsOfErrors(t *testing.T) {
 		{&fakeError{gocql.ErrCodeInvalid, "CQL Message of size 17825868 bytes exceeds allowed maximum of 16777216 bytes"}, driver.ErrTooLarge, false},
 		{&fakeError{gocql.ErrCodeInvalid, "Rejected an oversized mutation (9/8) for keyspace: ks. Top keys are: t.KEY"}, driver.ErrTooLarge, false},
 		{&fakeError{gocql.ErrCodeSyntax, "no viable alternative"}, nil, false},
-		{&fakeError{gocql.ErrCodeUnauthorized, "no"}, nil, false},
+		{&fakeError{gocql.ErrCodeUnauthorized, "User weak has no SELECT permission on <table ks.t>"}, driver.ErrUnauthorised, false},
+		{&fakeError{gocql.ErrCodeCredentials, "Provided username me and/or password are incorrect"}, driver.ErrUnauthorised, false},
+		{&fakeError{gocql.ErrCodeCredentials, "Unable to perform authentication: Cannot achieve consistency level QUORUM"}, driver.ErrUnavailable, false},
+		{&fakeError{gocql.ErrCodeUnauthorized, "Unable to perform authorization of permissions: Operation timed out"}, driver.ErrUnavailable, false},
+		{gocql.ErrSessionClosed, driver.ErrClosed, false},
 	} {
-		err := failed(t.Context(), "get", c.err)
-		for _, kind := range []error{driver.ErrUnavailable, driver.ErrNoFamily, driver.ErrTooLarge, driver.ErrUnknownOutcome} {
+		err := db.failed(t.Context(), "get", c.err)
+		for _, kind := range []error{driver.ErrUnavailable, driver.ErrNoFamily, driver.ErrTooLarge, driver.ErrUnknownOutcome, driver.ErrUnauthorised, driver.ErrClosed} {
 			require.Equal(t, kind == c.kind, errors.Is(err, kind), "%v is %v", err, kind)
 		}
 		require.ErrorIs(t, err, c.err)
 		require.NotContains(t, err.Error(), "KEY", "no key in an error")
 
-		err = failedCAS(t.Context(), "commit", c.err)
+		err = db.failedCAS(t.Context(), "commit", c.err)
 		require.Equal(t, c.applied, errors.Is(err, driver.ErrUnknownOutcome), "%v", err)
 		require.ErrorIs(t, err, c.err)
 	}
-	err := failed(t.Context(), "get", &gocql.RequestErrUnavailable{Consistency: gocql.Quorum, Required: 2, Alive: 1})
+	err := db.failed(t.Context(), "get", &gocql.RequestErrUnavailable{Consistency: gocql.Quorum, Required: 2, Alive: 1})
 	require.ErrorContains(t, err, "QUORUM needs 2 replicas, of which 1 are alive")
-	require.NoError(t, failed(t.Context(), "get", nil))
-	require.NoError(t, failedCAS(t.Context(), "get", nil))
+	require.NoError(t, db.failed(t.Context(), "get", nil))
+	require.NoError(t, db.failedCAS(t.Context(), "get", nil))
 }
 
 func TestErrorsOfAContext(t *testing.T) {
+	db := &DB{attempts: new(attempts)}
 	why := errors.New("why")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(why)
-	for _, err := range []error{failed(ctx, "get", context.Canceled), failedCAS(ctx, "commit", context.Canceled), failedCAS(ctx, "commit", io.EOF)} {
+	for _, err := range []error{db.failed(ctx, "get", context.Canceled), db.failedCAS(ctx, "commit", context.Canceled), db.failedCAS(ctx, "commit", io.EOF)} {
 		require.ErrorIs(t, err, why)
 		require.ErrorIs(t, err, context.Canceled)
 	}
-	require.ErrorIs(t, failedCAS(ctx, "commit", context.Canceled), driver.ErrUnknownOutcome)
-	require.ErrorIs(t, failedCAS(ctx, "commit", io.EOF), io.EOF)
+	require.ErrorIs(t, db.failedCAS(ctx, "commit", context.Canceled), driver.ErrUnknownOutcome)
+	require.ErrorIs(t, db.failedCAS(ctx, "commit", io.EOF), io.EOF)
 
 	// The context of a connection is not the caller's.
-	err := failed(t.Context(), "get", context.Canceled)
+	err := db.failed(t.Context(), "get", context.Canceled)
 	require.ErrorIs(t, err, driver.ErrUnavailable)
 	require.NotErrorIs(t, err, context.Canceled)
-	err = failedCAS(t.Context(), "commit", context.Canceled)
+	err = db.failedCAS(t.Context(), "commit", context.Canceled)
 	require.ErrorIs(t, err, driver.ErrUnknownOutcome)
 	require.NotErrorIs(t, err, context.Canceled)
 }
@@ -527,10 +533,10 @@ func TestCrowdedBucketsWarn(t *testing.T) {
 }
 
 func TestLargePartitionsWarn(t *testing.T) {
-	require.Empty(t, largeWarning("things", "ordered", 0, largePartition))
-	require.Contains(t, largeWarning("things", "ordered", 0, largePartition+1<<20), "101 MiB")
-	require.Contains(t, largeWarning("things", "ordered", 4, 1<<30), "more SpreadBits")
-	require.Contains(t, largeWarning("things", "wide", 0, 1<<30), "divide the row")
+	require.Empty(t, largeWarning(driver.FamilySpec{Name: "things", Layout: driver.LayoutOrdered}, largePartition))
+	require.Contains(t, largeWarning(driver.FamilySpec{Name: "things", Layout: driver.LayoutOrdered}, largePartition+1<<20), "101 MiB")
+	require.Contains(t, largeWarning(driver.FamilySpec{Name: "things", Layout: driver.LayoutOrdered, SpreadBits: 4}, 1<<30), "more SpreadBits")
+	require.Contains(t, largeWarning(driver.FamilySpec{Name: "things", Layout: driver.LayoutWide}, 1<<30), "divide the row")
 }
 
 func TestLogger(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// The checks below belong to the contract; drivers call them before they send anything, so that
-// all of them refuse the same calls.
+// The checks below belong to the contract. A driver must call them before it sends anything, so that
+// all drivers refuse the same calls.
 
 // Check returns an error unless the specification is valid.
 func (s FamilySpec) Check() error {
@@ -46,11 +46,14 @@ func (s FamilySpec) CheckRow(row []byte) error {
 
 // CheckRange returns an error unless the family can serve the range.
 func (s FamilySpec) CheckRange(r Range) error {
+	if err := r.Cells.check(); err != nil {
+		return err
+	}
 	switch {
 	case r.Limit < 0:
 		return fmt.Errorf("%w: limit is %d", ErrRange, r.Limit)
-	case r.Cells.Reverse || r.Cells.Limit != 0 || r.Cells.Head:
-		return fmt.Errorf("%w: the cells of a scan cannot be reversed, limited or have the head of their row added", ErrRange)
+	case r.Cells.Limit != 0 || r.Cells.Head:
+		return fmt.Errorf("%w: the cells of a scan cannot be limited or have the head of their row added", ErrRange)
 	case r.Parts < 0 || r.Parts > MaxParts || r.Part < 0 || r.Part >= max(1, r.Parts):
 		return fmt.Errorf("%w: part %d of %d of a scan: need Parts of 0 to %d and a lower Part", ErrRange, r.Part, r.Parts, MaxParts)
 	case r.Parts > 1 && !r.AnyOrder:
@@ -93,7 +96,7 @@ func following(p []byte) []byte {
 // their keys.
 //
 // Let p be the longest prefix of Start that all keys of the range begin with: for the rows with
-// one prefix, from that to the next, it is that; for all rows it is empty. The two bytes behind p,
+// one prefix, from that to the next, it is that; for all rows it is empty. The two bytes after p,
 // 0x00 where a key has none, are a big-endian number n, and the row is in part
 // floor(n * Parts / 65536).
 func (r Range) Share() Range {
@@ -146,16 +149,56 @@ func (s Slice) Contains(qualifier []byte) bool {
 	return bytes.Compare(s.Start, qualifier) <= 0 && (s.End == nil || bytes.Compare(qualifier, s.End) < 0)
 }
 
-// Check returns an error unless the slice is valid.
-func (s Slice) Check() error {
+// Empty reports whether no qualifier can be in the slice, the head of the row aside.
+func (s Slice) Empty() bool {
+	return len(s.Only) == 0 && s.End != nil && bytes.Compare(s.Start, s.End) >= 0
+}
+
+// AboveHead returns the least qualifier that is in no head.
+func AboveHead() []byte { return []byte{0, 0} }
+
+// JoinHead returns, for a slice with Head, the slice without Head that has the same cells, Limit
+// aside. It reports false where other cells lie between the head and the rest.
+func (s Slice) JoinHead() (joined Slice, ok bool) {
+	switch head := AboveHead(); {
+	case s.Empty() || s.End != nil && bytes.Compare(s.End, head) < 0:
+		s.End = head
+	case bytes.Compare(s.Start, head) > 0:
+		return s, false
+	}
+	s.Start, s.Head = nil, false
+	return s, true
+}
+
+// LimitWithHead returns how many cells a slice with Head has at most, or zero for no limit.
+func (s Slice) LimitWithHead() int {
+	if s.Limit == 0 {
+		return 0
+	}
+	return s.Limit + 2 // the cells that a head can have
+}
+
+// CutBehindHead leaves of the cells the head and, after it, as many as the limit allows.
+func (s Slice) CutBehindHead(cells []Cell) []Cell {
+	n := 0
+	for n < len(cells) && InHead(cells[n].Qualifier) {
+		n++
+	}
+	if s.Limit == 0 {
+		return cells
+	}
+	return cells[:min(len(cells), n+s.Limit)]
+}
+
+func (s Slice) check() error {
 	if s.Limit < 0 {
 		return fmt.Errorf("%w: slice limit is %d", ErrRange, s.Limit)
 	}
 	if len(s.Only) > 0 && (s.Start != nil || s.End != nil) {
 		return fmt.Errorf("%w: a slice has qualifiers or bounds, not both", ErrRange)
 	}
-	if s.Head && (len(s.Only) > 0 || s.Reverse) {
-		return fmt.Errorf("%w: a slice with the head of its row can have neither qualifiers nor Reverse", ErrRange)
+	if s.Head && len(s.Only) > 0 {
+		return fmt.Errorf("%w: a slice with the head of its row cannot have qualifiers", ErrRange)
 	}
 	return nil
 }
@@ -165,7 +208,7 @@ func (s FamilySpec) CheckSlice(cells Slice) error {
 	if cells.Head && s.Layout != LayoutWide {
 		return fmt.Errorf("%w: the rows of family %s have no head: that is for LayoutWide", ErrRange, s.Name)
 	}
-	return cells.Check()
+	return cells.check()
 }
 
 // CheckMutations returns an error unless Apply may send them to the family.
@@ -178,7 +221,7 @@ func (s FamilySpec) CheckMutations(mutations []Mutation) error {
 		if m.DeleteRow && (len(m.Puts) > 0 || len(m.Deletes) > 0) {
 			return fmt.Errorf("%w: a mutation deletes its row and changes cells of it", ErrOverlap)
 		}
-		if err := errors.Join(CheckChange(m.Puts, m.Deletes), s.checkHead(m.Puts)); err != nil {
+		if err := errors.Join(checkChange(m.Puts, m.Deletes), checkSize(m.Row, m.Deletes, m.Puts), s.checkHead(m.Puts)); err != nil {
 			return err
 		}
 		if len(mutations) > 1 {
@@ -193,6 +236,10 @@ func (s FamilySpec) CheckMutations(mutations []Mutation) error {
 
 // CheckConditional returns an error unless CheckAndPut, Commit or Replace may send the change.
 func (s FamilySpec) CheckConditional(row []byte, expect, puts []Cell, deletes [][]byte) error {
+	return errors.Join(s.checkConditional(row, expect, puts, deletes), checkSize(row, deletes, expect, puts))
+}
+
+func (s FamilySpec) checkConditional(row []byte, expect, puts []Cell, deletes [][]byte) error {
 	if err := s.CheckRow(row); err != nil {
 		return err
 	}
@@ -209,14 +256,16 @@ func (s FamilySpec) CheckConditional(row []byte, expect, puts []Cell, deletes []
 	if err := checkCells(expect); err != nil {
 		return err
 	}
-	return errors.Join(CheckChange(puts, deletes), s.checkHead(puts))
+	return errors.Join(checkChange(puts, deletes), s.checkHead(puts))
 }
 
 // CheckReplacements returns an error unless Replace may send them to the family.
 func (s FamilySpec) CheckReplacements(replacements []Replacement) error {
 	rows := make(map[string]struct{}, len(replacements))
 	for _, r := range replacements {
-		if err := s.CheckConditional(r.Row, []Cell{r.Seen}, r.Puts, r.Deletes); err != nil {
+		// Databases with a narrow limit are not sent what was seen, so its size does not count.
+		err := s.checkConditional(r.Row, []Cell{r.Seen}, r.Puts, r.Deletes)
+		if err = errors.Join(err, checkSize(r.Row, r.Deletes, r.Puts)); err != nil {
 			return err
 		}
 		if len(r.Seen.Value) == 0 || r.Seen.Stamp == 0 {
@@ -246,8 +295,30 @@ func (s FamilySpec) checkHead(puts []Cell) error {
 	return nil
 }
 
-// CheckChange returns an error unless puts and deletes are disjoint and within the limits.
-func CheckChange(puts []Cell, deletes [][]byte) error {
+// checkSize returns an error if a change of one row is too large as a whole.
+func checkSize(row []byte, deletes [][]byte, cells ...[]Cell) error {
+	n, size := len(deletes), 0
+	for _, q := range deletes {
+		size += len(q)
+	}
+	for _, list := range cells {
+		n += len(list)
+		for _, c := range list {
+			size += len(c.Qualifier) + len(c.Value)
+		}
+	}
+	size += n * len(row)
+	switch {
+	case n > MaxCells:
+		return fmt.Errorf("%w: a change of one row names %d cells, at most %d", ErrTooLarge, n, MaxCells)
+	case size > MaxChange:
+		return fmt.Errorf("%w: a change of one row has %d bytes, at most %d", ErrTooLarge, size, MaxChange)
+	}
+	return nil
+}
+
+// checkChange returns an error unless puts and deletes are disjoint and within the limits.
+func checkChange(puts []Cell, deletes [][]byte) error {
 	if err := checkCells(puts); err != nil {
 		return err
 	}
@@ -281,7 +352,7 @@ func checkCells(cells []Cell) error {
 	return nil
 }
 
-// Bucket returns the number that the SpreadBits bits behind the prefix of a row key make. Bits
+// Bucket returns the number that the SpreadBits bits after the prefix of a row key make. Bits
 // beyond the end of the key are zero.
 func (s FamilySpec) Bucket(row []byte) int {
 	var b [2]byte
@@ -304,7 +375,7 @@ func (s FamilySpec) Buckets(start, end []byte) int {
 	return last - first + 1
 }
 
-// lowest reports whether key is the lowest of its bucket: all bits behind those of the bucket are
+// lowest reports whether key is the lowest of its bucket: all bits after those of the bucket are
 // zero.
 func (s FamilySpec) lowest(key []byte) bool {
 	rest := bytes.Clone(key[s.PrefixBytes:])

@@ -6,11 +6,10 @@
 // A driver sees keys and values as bytes that are already encrypted. It never sees a plaintext
 // or a key of a cipher.
 //
-// The model is the wide-column store of Chang et al. (Bigtable, TOCS 2008) reduced to what
-// Cassandra, HBase and an embedded ordered store have in common: a database has families, a
-// family has rows in bytewise order of their keys, a row has cells in bytewise order of their
-// qualifiers, and a cell holds one value. Mutations of one row are atomic; nothing is promised
-// across rows.
+// The model is the wide-column store of Chang et al. (Bigtable, TOCS 2008), reduced to what clusters
+// and embedded ordered stores have in common. A database has families. A family has rows in bytewise
+// order of their keys. A row has cells in bytewise order of their qualifiers. A cell holds one value.
+// Mutations of one row are atomic; nothing is promised across rows.
 package driver
 
 import (
@@ -19,30 +18,36 @@ import (
 	"time"
 )
 
-// Limits that hold on every database. A driver returns [ErrTooLarge] beyond them, before it
-// sends anything.
+// Limits that hold on every database. Package store keeps to them. Beyond them, a driver must return
+// [ErrTooLarge] before it sends anything.
 const (
-	MaxRowKey    = 1<<15 - 1 // bytes; the least of the databases is HBase's
+	MaxRowKey    = 1<<15 - 1 // bytes
 	MaxQualifier = 1<<15 - 1 // bytes
 	MaxValue     = 8 << 20   // bytes
 	MaxHeadValue = 4 << 10   // bytes; of a cell in the head of a wide row, see Slice.Head
 	MaxParts     = 1 << 16   // of a scan, see Range.Parts
+
+	// MaxCells and MaxChange bound the cells that one change of a row names. These are the cells that
+	// it puts, deletes and, other than in Replace, expects. Each counts the bytes of its value, of
+	// its qualifier and of the row key.
+	MaxCells  = 1<<16 - 1
+	MaxChange = 15 << 20 // bytes
 )
 
 // A DB is a connection to one database or, where databases are shared, to one name space of it.
-// All methods may be called from several goroutines at a time, but Close only once, after which
-// no other method of the DB or of its families may be called.
+// Several goroutines may call its methods at a time. Close may be called once; after that, methods of
+// the DB and of its families should return [ErrClosed].
 type DB interface {
-	// Family opens the family that spec describes and creates it when it does not exist or, where
-	// spec says Existing, returns [ErrNoFamily]. A family that exists with another layout, or was
-	// made by a newer format, is [ErrLayout].
+	// Family opens the family that spec describes. If there is none, Family must create it or, where
+	// spec says Existing, return [ErrNoFamily]. For a family of another layout or of a newer format,
+	// it must return [ErrLayout].
 	Family(ctx context.Context, spec FamilySpec) (Family, error)
 
 	// Families returns the names of the families that exist, in ascending order.
 	Families(ctx context.Context) ([]string, error)
 
-	// Drop removes a family with all that it holds. A family that does not exist is no error. A
-	// [Family] opened before must not be used again, other than that its methods return errors.
+	// Drop removes a family with all that it holds. A family that does not exist is no error. The
+	// methods of a [Family] that was opened before must return errors.
 	Drop(ctx context.Context, name string) error
 
 	// Close releases the connection. What was acknowledged before stays.
@@ -58,15 +63,14 @@ type FamilySpec struct {
 	// Layout must be given.
 	Layout Layout
 
-	// PrefixBytes and SpreadBits say, for LayoutOrdered, how a database that cannot scan its
-	// partitions in order (Cassandra) forms them. The first PrefixBytes of a row key and the
-	// SpreadBits bits behind them name the partition; where both are zero the family is one
-	// partition. They are part of the layout: a family is always opened with the same.
+	// PrefixBytes and SpreadBits form the partitions of a family with LayoutOrdered, on databases
+	// that cannot scan partitions in order. The first PrefixBytes of a row key and the next
+	// SpreadBits bits name the partition; if both are zero, the family is one partition. They are
+	// part of the layout: a family must always be opened with the same.
 	//
-	// PrefixBytes is for keys that begin with a fixed-length hash. A scan in order must then
-	// keep within one prefix. SpreadBits, at most 16, is for keys that are evenly spread from
-	// there on, such as ciphertexts of a well used domain: a scan visits the partitions that
-	// its range meets one after the other.
+	// PrefixBytes is for keys that begin with a hash of fixed length. A scan in order must then
+	// keep within one prefix. SpreadBits, at most 16, is for keys that are evenly spread after
+	// the prefix. A scan visits the partitions of its range one after the other.
 	PrefixBytes int
 	SpreadBits  int
 
@@ -85,105 +89,82 @@ const (
 	LayoutOrdered
 
 	// LayoutWide is for rows with many cells, of which slices are read. Such rows are found by
-	// their whole key; only a scan with AnyOrder is possible.
+	// their whole key; a scan of them must be in any order.
 	LayoutWide
 )
 
 // A Family is rows in unsigned bytewise order of their keys; a shorter key comes before those it
-// is a prefix of. A row is cells in the same order of their qualifiers. A row exists while it
-// has a cell. Row keys have 1 to MaxRowKey bytes, qualifiers 0 to MaxQualifier, values 0 to
-// MaxValue; one cell holds one value, and older ones are not kept.
+// is a prefix of. A row is cells in the same order of their qualifiers, and exists while it has a
+// cell. Row keys have 1 to MaxRowKey bytes, qualifiers 0 to MaxQualifier, values 0 to MaxValue. A
+// cell holds one value; older ones are not kept.
 //
-// Whatever is returned belongs to the caller, and what the caller passes in is not kept or
-// changed. Every method returns soon after its context is done, with an error that wraps
-// context.Cause or the context's error. Errors of the database's own client are wrapped, so that
-// errors.As finds them, and are one of the kinds in this package where one applies.
+// What a method returns must belong to the caller. What the caller passes must be neither kept nor
+// changed. A method must return soon after its context is done, with an error that wraps the
+// context's error or its cause. It must wrap errors of the database's own client, so that errors.As
+// finds them, and give them one of the kinds in this package where one applies.
 //
-// Reads observe every mutation that was acknowledged before they were called, by whichever
-// client.
+// A read must observe every mutation, of any client, that was acknowledged before the call.
 type Family interface {
 	// Get returns the cells of a row that are in the slice, as of one instant. A row that does
 	// not exist has no cells; that is no error.
 	Get(ctx context.Context, row []byte, cells Slice) ([]Cell, error)
 
 	// Scan yields the rows of the range that have a cell in its slice, each once, with these
-	// cells, in ascending or descending order of their keys. Each row is as of one instant, but
-	// the scan as a whole is not: it sees every row that is there from beginning to end, and may
-	// or may not see others. It reads page by page, so that its memory does not depend on the
-	// number of rows, and reads no more than about a page ahead when the caller stops.
+	// cells, in ascending or descending order of their keys. Each row is as of one instant. The
+	// scan as a whole is not: it must see every row that is there from beginning to end, and may
+	// see others. Its memory must not depend on the number of rows. When the caller stops, it
+	// should not have read much more than a page ahead.
 	//
-	// A yielded error is the last thing yielded; its Row is zero. Rows stay valid after the
+	// An error must be the last thing yielded, with a zero Row. Rows must stay valid after the
 	// iteration.
 	Scan(ctx context.Context, r Range) iter.Seq2[Row, error]
 
-	// Apply makes mutations durable: once it has returned nil they survive the death of any
-	// process. It may be called with any number of them and sends them in batches. The cells of
-	// one Mutation appear all at once; different mutations may appear in any order, and when an
-	// error is returned any of them may have been applied. Applying again is harmless. Two
-	// mutations of one call must not name the same row.
+	// Apply makes mutations durable: once it has returned nil, they must survive the death of any
+	// process. It takes any number of them and sends them in batches. The cells of one Mutation
+	// must appear all at once; different mutations may appear in any order. After an error, any
+	// of them may have been applied. Applying them again must be harmless. Two mutations of one
+	// call must not name the same row.
 	//
-	// Concurrent mutations of one cell leave the value of one of them (the last write wins, by
-	// the database's notion of last). A mutation applied after another was acknowledged to the
-	// same client wins over it.
+	// Of concurrent mutations of one cell, the value of one must be left. A mutation must win over
+	// those that were acknowledged to the same client before it was applied.
 	Apply(ctx context.Context, mutations ...Mutation) error
 
-	// Replace rewrites rows as they were read, and loses nothing that is written meanwhile: each
-	// replacement takes effect as if it had been made right after the mutation, or replacement, that
-	// put its Seen. Where the row was written again or deleted since, by an Apply before or after
-	// this call, that later mutation wins entirely, and that is no error. A mutation applied after a
-	// replacement was acknowledged to the same client wins over it.
+	// Replace rewrites rows as they were read, in batches, durably and repeatably as Apply does. Each
+	// must take effect as if it had been made right after the change that put its Seen: a mutation
+	// that came later, or comes later, must win entirely, and that is no error. The cells of one
+	// must appear all at once. Two of one call must not name the same row.
 	//
-	// It returns the indexes, ascending, of those replacements that came too late: what they saw was
-	// there no more. A database that looks before it writes reports all of these, and may report one
-	// that has taken effect, if a request was repeated; HBase and the embedded store do. One that
-	// tells the later of two writes by their timestamps does not know, and reports none: Cassandra.
-	// With an error nothing is reported.
+	// It returns the ascending indexes of replacements whose Seen was there no more. A database that
+	// cannot tell must return none. One that repeats a request may also name one that took effect.
 	//
-	// It takes any number of replacements, sends them in batches, makes them durable, and may be
-	// repeated, as Apply. The cells of one appear all at once. Two of one call must not name the
-	// same row.
-	//
-	// It is for rows that only Apply and Replace touch and that have a cell, the one that is Seen,
-	// which every mutation of the row gives a value that it never had before, unless it deletes
-	// the row. A mutation names, as put or deleted, all cells that a replacement of the row may:
-	// what only one of the two names may be left as that one says.
-	//
-	// Of two replacements with one Seen, neither of which saw the other, one is left. On Cassandra
-	// that goes cell by cell: of what both put the greater value is left, and what only one of them
-	// puts is there, even where the other deletes it. So whichever is left in one cell must make
-	// sense beside the cells of the other; or their values begin with something of the replacement's
-	// own, after what both have in common; or they are not made at the same time.
+	// It is for rows that only Apply and Replace touch. Every mutation of such a row must put or
+	// delete all cells that a replacement may. It must give the cell that is Seen a value that this
+	// cell never had, or delete the row. Of replacements with one Seen, one must be left. A database
+	// may decide that cell by cell: of what several put the greatest value is left, and what only
+	// one puts is there.
 	Replace(ctx context.Context, replacements ...Replacement) (late []int, err error)
 
-	// CheckAndPut puts cells into a row if, and only if, the cell expect.Qualifier of that row
-	// has the value expect.Value or, where expect.Value is nil, does not exist; it reports
-	// whether it did. All of it is one linearizable step. An empty, non-nil value cannot be
-	// expected and is refused, since not every database tells it from an absent cell. The puts
-	// go to the same row; their TTL must be zero. It never deletes: HBase cannot under a
-	// condition.
+	// CheckAndPut puts cells into a row if, and only if, the cell expect.Qualifier has the value
+	// expect.Value or, where that is nil, does not exist. It reports whether it did. The whole must
+	// be one linearizable step. An expected value must not be empty and non-nil, and the TTL of the
+	// puts must be zero. Rows that CheckAndPut or Commit ever touches must not be touched by Apply,
+	// except to delete them when nobody will write them again.
 	//
-	// A row that is ever touched by CheckAndPut or Commit must never be touched by Apply,
-	// except to delete it when nobody will write it again: the two are not ordered with
-	// respect to each other on every database.
-	//
-	// [ErrUnknownOutcome] means that the puts may or may not have been applied, or may still
-	// be. Nothing is repeated behind the caller's back. A Get of the row that the same client
-	// calls afterwards sees them if the database has decided for them; where it does not, they
-	// may yet come. To be certain, let every change of a row replace a cell that its own
-	// condition names, by a value never used before: once another change has been acknowledged,
-	// the condition of the earlier one fails for ever.
+	// After [ErrUnknownOutcome] the puts may have been applied, or may still be; the driver must not
+	// repeat them. A later Get of the row by this client must see them if the database has decided
+	// for them. They can no longer come once another change of the row is acknowledged, if that
+	// change gives a never used value to the cell that the condition names.
 	CheckAndPut(ctx context.Context, row []byte, expect Cell, puts ...Cell) (bool, error)
 }
 
 // A Committer is a [Family] that can check several cells of a row at once and delete under a
-// condition. Cassandra and the embedded store have it; HBase has not.
+// condition. Not every database can.
 type Committer interface {
 	Family
 
 	// Commit is CheckAndPut with any number of expectations, all of which must hold, and with
-	// deletes of cells of the same row. Puts and deletes are final states and have no order
-	// between them: a qualifier that is in both, or twice in one of them, is refused with
-	// [ErrOverlap].
+	// deletes of cells of the same row. Puts and deletes have no order. For a qualifier that is in
+	// both, or twice in one of them, Commit must return [ErrOverlap].
 	Commit(ctx context.Context, row []byte, expect []Cell, puts []Cell, deletes [][]byte) (bool, error)
 }
 
@@ -191,7 +172,8 @@ type Committer interface {
 type Snapshotter interface {
 	DB
 
-	// Snapshot returns a view as of now. Its families refuse to write. The caller closes it.
+	// Snapshot returns a view as of now. Writes to its families must return [ErrReadOnly]. The
+	// caller must close it.
 	Snapshot() (Snapshot, error)
 }
 
@@ -205,12 +187,11 @@ type Snapshot interface {
 // A Cell is a value with its name within a row.
 type Cell struct {
 	Qualifier, Value []byte
-	// TTL, if positive, is how long the cell is to live from the moment it is put. It is rounded
-	// up to a whole second, and the cell is no longer returned from about that time on. Reads
-	// leave it zero.
+	// TTL, if positive, is how long the cell lives after it was put, rounded up to a second. Reads
+	// should stop returning the cell at about that time. They leave TTL zero.
 	TTL time.Duration
-	// Stamp is filled by reads with Slice.Stamps, and zero otherwise. It says to Replace of the
-	// same family which mutation the cell comes from, and means nothing else. Writes ignore it.
+	// Stamp is filled by reads with Slice.Stamps, and zero otherwise. From it, Replace of the same
+	// family learns which mutation the cell comes from. Writes ignore it.
 	Stamp int64
 }
 
@@ -225,8 +206,8 @@ type Mutation struct {
 	Row  []byte
 	Puts []Cell
 
-	// Deletes are qualifiers of cells that shall not exist. One that is also put, or is named
-	// twice, is refused with [ErrOverlap].
+	// Deletes are qualifiers of cells that shall not exist. One that is also put, or named twice,
+	// is [ErrOverlap].
 	Deletes [][]byte
 
 	// DeleteRow removes the whole row. Puts and Deletes must then be empty.
@@ -247,20 +228,17 @@ type Replacement struct {
 }
 
 // A Slice is a part of a row: the cells whose qualifier is in Only or, where that is empty, in
-// the half-open range [Start, End). A nil Start or End is unbounded. The zero Slice is the whole
-// row. The cells of a slice come in ascending order; Reverse with a Limit takes them from the
-// end, descending. A Limit of zero is no limit.
+// the half-open range [Start, End), in ascending order. A nil Start or End is unbounded, and a Limit
+// of zero is no limit. The zero Slice is the whole row.
 type Slice struct {
 	Only       [][]byte
 	Start, End []byte
 	Limit      int
-	Reverse    bool
 
 	// Head adds the head of the row as of the same instant, wherever the bounds are: the cells
-	// whose qualifier is empty or the single byte 0x00. They come first and Limit does not
-	// count them. It should be small, since Cassandra sends it with every cell of the slice; the
-	// values of such cells of a family with LayoutWide have at most MaxHeadValue bytes. Head is for Get from a family with LayoutWide, and not for Only or Reverse; any
-	// other use is refused with [ErrRange].
+	// whose qualifier is empty or the single byte 0x00. They come first and Limit does not count
+	// them. In a family with LayoutWide their values have at most MaxHeadValue bytes. Head is for
+	// Get from such a family, without Only; any other use is [ErrRange].
 	Head bool
 
 	// Stamps fills the Stamp of each cell that is read.
@@ -273,26 +251,23 @@ func InHead(qualifier []byte) bool {
 }
 
 // A Range is the rows of a scan: those with a key in the half-open range [Start, End), where nil
-// is unbounded. In the order of their keys or, with Reverse, backwards; at most Limit of them,
-// where zero is no limit. Cells must not be reversed or limited.
+// is unbounded. They come in the order of their keys or, with Reverse, backwards, at most Limit of
+// them; zero is no limit. Cells must not have a Limit or a Head.
 type Range struct {
 	Start, End []byte
 	Reverse    bool
 	Limit      int
 	Cells      Slice
 
-	// AnyOrder lets the rows come in any order, which must then not be reversed. It is the only
-	// way to scan a whole family with a PrefixBytes, or one with LayoutWide; a scan in order
-	// that leaves its prefix is refused with [ErrRange].
+	// AnyOrder lets the rows come in any order, without Reverse. A family with LayoutWide, or more
+	// than one prefix of a family with PrefixBytes, can only be scanned in this way; a scan of them
+	// in order is [ErrRange].
 	AnyOrder bool
 
-	// Part and Parts take one of Parts disjoint shares of the range that together are all of it: a
-	// row is in the same one whenever it is looked for, whatever else the family holds. Part is 0 to
-	// Parts-1, and Parts at most MaxParts; 0 or 1 of them is the whole range. Shares need
-	// AnyOrder. Those of two ranges have nothing to do with each other.
+	// Part and Parts take one of Parts disjoint shares of the range that together are all of it. A
+	// row must always be in the same one, whatever else the family holds. Part is 0 to Parts-1,
+	// and Parts at most MaxParts; 0 or 1 of them is the whole range. Shares need AnyOrder.
 	//
-	// A database that keeps rows in the order of their keys divides by the two bytes that follow
-	// what all keys of the range begin with: see [Range.Share]. They should be evenly spread.
-	// Cassandra divides by the hashes of its partitions, so that a partition is in one share.
+	// A database that keeps rows in the order of their keys should divide them by [Range.Share].
 	Part, Parts int
 }

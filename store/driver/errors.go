@@ -29,6 +29,10 @@ var (
 	// something else, or by a newer format.
 	ErrLayout = errors.New("driver: incompatible layout")
 
+	// ErrCorrupt is returned when what the database holds cannot be read, since its files are damaged
+	// or some of them are missing. Calling again does not help: restore them.
+	ErrCorrupt = errors.New("driver: database is damaged")
+
 	// ErrNoFamily is returned when a family was dropped, did not exist in a snapshot, or was to be
 	// opened only where it exists.
 	ErrNoFamily = errors.New("driver: no such family")
@@ -37,10 +41,20 @@ var (
 	// answer. Reads, and mutations of Apply, may be repeated later.
 	ErrUnavailable = errors.New("driver: database unavailable")
 
+	// ErrUnauthorised is returned when the database and this client do not accept each other. The
+	// password is wrong or missing, or the user or process lacks a right. Or only one side speaks
+	// TLS, or a certificate is missing, expired, or of another name or authority. It stays so
+	// until somebody changes a configuration.
+	ErrUnauthorised = errors.New("driver: access refused")
+
+	// ErrClosed is returned by calls of a DB that was closed, or that has stopped after a failed
+	// write. To go on, open the database again.
+	ErrClosed = errors.New("driver: database is closed")
+
 	// ErrLocked is returned when another process has the embedded database open.
 	ErrLocked = errors.New("driver: database is in use by another process")
 
-	// ErrUnknownOutcome is returned when it cannot be told whether a conditional change was
+	// ErrUnknownOutcome is returned when nobody can know whether a conditional change was
 	// applied.
 	ErrUnknownOutcome = errors.New("driver: outcome of a conditional change is unknown")
 )

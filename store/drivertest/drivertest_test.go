@@ -40,211 +40,169 @@ func TestNamesAreUnique(t *testing.T) {
 // A breakage is a driver with one promise broken, and the checks that must notice, each of them.
 type breakage struct {
 	name   string
-	noted  []string // names of checks
-	family func(driver.Committer) driver.Committer
+	noted  []string                                // names of checks
+	broken brokenFamily                            // or
+	family func(driver.Committer) driver.Committer // or
 	db     func(driver.DB) driver.DB
 	own    func(error) bool // as in Options
+}
+
+func valid(s driver.Slice) bool {
+	return driver.FamilySpec{Layout: driver.LayoutWide}.CheckSlice(s) == nil
 }
 
 var breakages = []breakage{
 	{name: "end is inclusive",
 		noted: []string{"ranges are half-open", "scans in order keep within a prefix", "a random history agrees with a model"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, rangeOf: func(r driver.Range) driver.Range {
-				if len(r.End) > 0 {
-					r.End = append(bytes.Clone(r.End), 0)
-				}
-				return r
-			}}
-		}},
+		broken: brokenFamily{rangeOf: func(r driver.Range) driver.Range {
+			if len(r.End) > 0 {
+				r.End = append(bytes.Clone(r.End), 0)
+			}
+			return r
+		}}},
 	{name: "start is exclusive",
 		noted: []string{"ranges are half-open", "scans in order keep within a prefix", "a random history agrees with a model"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, rangeOf: func(r driver.Range) driver.Range {
-				if len(r.Start) > 0 {
-					r.Start = append(bytes.Clone(r.Start), 0)
-				}
-				return r
-			}}
-		}},
+		broken: brokenFamily{rangeOf: func(r driver.Range) driver.Range {
+			if len(r.Start) > 0 {
+				r.Start = append(bytes.Clone(r.Start), 0)
+			}
+			return r
+		}}},
 	{name: "bytes are signed",
 		noted: []string{"rows are in unsigned bytewise order", "ranges are half-open"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, rowsOf: func(rows []driver.Row) {
-				slices.SortFunc(rows, func(x, y driver.Row) int {
-					return slices.CompareFunc(x.Key, y.Key, func(a, b byte) int { return int(int8(a)) - int(int8(b)) })
-				})
-			}}
-		}},
+		broken: brokenFamily{rowsOf: func(rows []driver.Row) {
+			slices.SortFunc(rows, func(x, y driver.Row) int {
+				return slices.CompareFunc(x.Key, y.Key, func(a, b byte) int { return int(int8(a)) - int(int8(b)) })
+			})
+		}}},
 	{name: "a longer key comes first",
 		noted: []string{"rows are in unsigned bytewise order"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, rowsOf: func(rows []driver.Row) {
-				slices.SortFunc(rows, func(x, y driver.Row) int {
-					switch {
-					case bytes.HasPrefix(x.Key, y.Key):
-						return len(y.Key) - len(x.Key)
-					case bytes.HasPrefix(y.Key, x.Key):
-						return len(y.Key) - len(x.Key)
-					}
-					return bytes.Compare(x.Key, y.Key)
-				})
-			}}
-		}},
+		broken: brokenFamily{rowsOf: func(rows []driver.Row) {
+			slices.SortFunc(rows, func(x, y driver.Row) int {
+				switch {
+				case bytes.HasPrefix(x.Key, y.Key):
+					return len(y.Key) - len(x.Key)
+				case bytes.HasPrefix(y.Key, x.Key):
+					return len(y.Key) - len(x.Key)
+				}
+				return bytes.Compare(x.Key, y.Key)
+			})
+		}}},
 	{name: "keys lose trailing zeros",
 		noted: []string{"rows are in unsigned bytewise order", "cells are in unsigned bytewise order"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, mutationOf: func(m driver.Mutation) driver.Mutation {
-				if k := bytes.TrimRight(m.Row, "\x00"); len(k) > 0 {
-					m.Row = k
-				}
-				return m
-			}, lenient: true}
-		}},
+		broken: brokenFamily{mutationOf: func(m driver.Mutation) driver.Mutation {
+			if k := bytes.TrimRight(m.Row, "\x00"); len(k) > 0 {
+				m.Row = k
+			}
+			return m
+		}, lenient: true}},
 	{name: "a scan ignores its limit",
-		noted: []string{"scans are limited and reversed", "scans yield each row once across pages"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, rangeOf: func(r driver.Range) driver.Range { r.Limit = min(r.Limit, 0); return r }}
-		}},
+		noted:  []string{"scans are limited and reversed", "scans yield each row once across pages"},
+		broken: brokenFamily{rangeOf: func(r driver.Range) driver.Range { r.Limit = min(r.Limit, 0); return r }}},
 	{name: "a scan ignores Reverse",
-		noted: []string{"rows are in unsigned bytewise order", "scans are limited and reversed"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, rangeOf: func(r driver.Range) driver.Range { r.Reverse = false; return r }}
-		}},
+		noted:  []string{"rows are in unsigned bytewise order", "scans are limited and reversed"},
+		broken: brokenFamily{rangeOf: func(r driver.Range) driver.Range { r.Reverse = false; return r }}},
 	{name: "a scan ends after one page",
 		noted: []string{"scans yield each row once across pages", "Apply takes any number of mutations", "scans in any order are complete"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, rangeOf: func(r driver.Range) driver.Range {
-				if r.Limit == 0 || r.Limit > 1000 {
-					r.Limit = 1000
-				}
-				return r
-			}}
-		}},
+		broken: brokenFamily{rangeOf: func(r driver.Range) driver.Range {
+			if r.Limit == 0 || r.Limit > 1000 {
+				r.Limit = 1000
+			}
+			return r
+		}}},
 	{name: "a scan repeats the row between pages",
 		noted: []string{"scans yield each row once across pages", "scans in any order are complete"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, rowsAfter: func(rows []driver.Row) []driver.Row {
-				if len(rows) > 1000 {
-					return slices.Insert(rows, 1000, rows[999])
-				}
-				return rows
-			}}
-		}},
+		broken: brokenFamily{rowsAfter: func(rows []driver.Row) []driver.Row {
+			if len(rows) > 1000 {
+				return slices.Insert(rows, 1000, rows[999])
+			}
+			return rows
+		}}},
 	{name: "every part is the whole",
 		noted: []string{"the parts of a scan are disjoint and together the whole"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, rangeOf: func(r driver.Range) driver.Range {
-				r.Part, r.Parts = 0, 0
-				return r
-			}}
-		}},
+		broken: brokenFamily{rangeOf: func(r driver.Range) driver.Range {
+			r.Part, r.Parts = 0, 0
+			return r
+		}}},
 	{name: "the last part is left out",
 		noted: []string{"the parts of a scan are disjoint and together the whole"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, rangeOf: func(r driver.Range) driver.Range {
-				if r.Parts > 1 && r.Part == r.Parts-1 {
-					r.Limit = 1
-				}
-				return r
-			}}
-		}},
+		broken: brokenFamily{rangeOf: func(r driver.Range) driver.Range {
+			if r.Parts > 1 && r.Part == r.Parts-1 {
+				r.Limit = 1
+			}
+			return r
+		}}},
 	{name: "a scan goes on after the caller stops",
-		noted: []string{"scans stop when the caller stops"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, deaf: true}
-		}},
+		noted:  []string{"scans stop when the caller stops"},
+		broken: brokenFamily{deaf: true}},
 	{name: "a scan reuses its buffers",
-		noted: []string{"rows stay valid after the iteration"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, reuse: true}
-		}},
+		noted:  []string{"rows stay valid after the iteration"},
+		broken: brokenFamily{reuse: true}},
 	{name: "a scan yields rows without a cell in the slice",
-		noted: []string{"scans yield rows that have a cell in the slice", "a random history agrees with a model"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, emptyRows: true}
-		}},
+		noted:  []string{"scans yield rows that have a cell in the slice", "a random history agrees with a model"},
+		broken: brokenFamily{emptyRows: true}},
 	{name: "wide rows are cut at 5,000 cells",
-		noted: []string{"slices of a wide row across pages"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, cellsOf: func(c []driver.Cell) []driver.Cell { return c[:min(len(c), 5000)] }}
-		}},
-	{name: "a slice ignores Reverse",
-		noted: []string{"slices are half-open, limited and reversed", "slices by qualifier"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, sliceOf: func(s driver.Slice) driver.Slice { s.Reverse = false; return s }}
-		}},
+		noted:  []string{"slices of a wide row across pages"},
+		broken: brokenFamily{cellsOf: func(c []driver.Cell) []driver.Cell { return c[:min(len(c), 5000)] }}},
 	{name: "a slice ignores its limit",
-		noted: []string{"slices are half-open, limited and reversed", "slices by qualifier", "slices of a wide row across pages"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, sliceOf: func(s driver.Slice) driver.Slice { s.Limit = 0; return s }}
-		}},
+		noted:  []string{"slices are half-open and limited", "slices by qualifier", "slices of a wide row across pages"},
+		broken: brokenFamily{sliceOf: func(s driver.Slice) driver.Slice { s.Limit = 0; return s }}},
 	{name: "a slice includes its end",
-		noted: []string{"slices are half-open, limited and reversed"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, sliceOf: func(s driver.Slice) driver.Slice {
-				if len(s.End) > 0 {
-					s.End = append(bytes.Clone(s.End), 0)
-				}
-				return s
-			}}
-		}},
+		noted: []string{"slices are half-open and limited"},
+		broken: brokenFamily{sliceOf: func(s driver.Slice) driver.Slice {
+			if len(s.End) > 0 {
+				s.End = append(bytes.Clone(s.End), 0)
+			}
+			return s
+		}}},
 	{name: "a slice ignores Head",
 		noted: []string{"a slice has the head of its row added", "the head follows every change", "a random history agrees with a model"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, sliceOf: func(s driver.Slice) driver.Slice {
-				if s.Check() == nil {
-					s.Head = false
-				}
-				return s
-			}}
-		}},
+		broken: brokenFamily{sliceOf: func(s driver.Slice) driver.Slice {
+			if valid(s) {
+				s.Head = false
+			}
+			return s
+		}}},
 	{name: "the limit counts the head",
 		noted: []string{"a slice has the head of its row added", "a random history agrees with a model"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, get: func(ctx context.Context, row []byte, s driver.Slice) ([]driver.Cell, error) {
-				cells, err := f.Get(ctx, row, s)
-				if s.Head && s.Limit > 0 {
-					cells = cells[:min(len(cells), s.Limit)]
-				}
-				return cells, err
-			}}
-		}},
+		broken: brokenFamily{get: func(f driver.Committer, ctx context.Context, row []byte, s driver.Slice) ([]driver.Cell, error) {
+			cells, err := f.Get(ctx, row, s)
+			if s.Head && s.Limit > 0 {
+				cells = cells[:min(len(cells), s.Limit)]
+			}
+			return cells, err
+		}}},
 	{name: "an empty slice has no head",
 		noted: []string{"a slice has the head of its row added", "the head follows every change", "a slice and the head are of one instant"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, cellsOf: func(cells []driver.Cell) []driver.Cell {
-				for _, c := range cells {
-					if !driver.InHead(c.Qualifier) {
-						return cells
-					}
+		broken: brokenFamily{cellsOf: func(cells []driver.Cell) []driver.Cell {
+			for _, c := range cells {
+				if !driver.InHead(c.Qualifier) {
+					return cells
 				}
-				return nil
-			}}
-		}},
+			}
+			return nil
+		}}},
 	{name: "the head is read on its own",
 		noted: []string{"a slice and the head are of one instant"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, get: func(ctx context.Context, row []byte, s driver.Slice) ([]driver.Cell, error) {
-				if !s.Head || s.Check() != nil {
-					return f.Get(ctx, row, s)
-				}
-				head, err := f.Get(ctx, row, driver.Slice{End: []byte{0, 0}})
-				if err != nil {
-					return nil, err
-				}
-				time.Sleep(50 * time.Microsecond)
-				s.Head = false
-				cells, err := f.Get(ctx, row, s)
-				return append(head, cells...), err
-			}}
-		}},
+		broken: brokenFamily{get: func(f driver.Committer, ctx context.Context, row []byte, s driver.Slice) ([]driver.Cell, error) {
+			if !s.Head || !valid(s) {
+				return f.Get(ctx, row, s)
+			}
+			head, err := f.Get(ctx, row, driver.Slice{End: []byte{0, 0}})
+			if err != nil {
+				return nil, err
+			}
+			time.Sleep(50 * time.Microsecond)
+			s.Head = false
+			cells, err := f.Get(ctx, row, s)
+			return append(head, cells...), err
+		}}},
 	{name: "the head is as of the first change",
 		noted: []string{"the head follows every change", "a random history agrees with a model"},
 		family: func(f driver.Committer) driver.Committer {
 			var mu sync.Mutex
 			first := make(map[string][]driver.Cell)
-			return &brokenFamily{Committer: f, get: func(ctx context.Context, row []byte, s driver.Slice) ([]driver.Cell, error) {
+			return &brokenFamily{Committer: f, get: func(f driver.Committer, ctx context.Context, row []byte, s driver.Slice) ([]driver.Cell, error) {
 				cells, err := f.Get(ctx, row, s)
 				n := 0
 				for n < len(cells) && driver.InHead(cells[n].Qualifier) {
@@ -256,74 +214,64 @@ var breakages = []breakage{
 				mu.Lock()
 				defer mu.Unlock()
 				if first[string(row)] == nil {
-					first[string(row)] = cloneCells(cells[:n])
+					first[string(row)] = slices.Clone(cells[:n])
 				}
-				return append(cloneCells(first[string(row)]), cells[n:]...), err
+				return append(slices.Clone(first[string(row)]), cells[n:]...), err
 			}}
 		}},
 	{name: "an empty end is no end",
-		noted: []string{"slices are half-open, limited and reversed", "slices of a wide row across pages"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, sliceOf: func(s driver.Slice) driver.Slice {
-				if len(s.End) == 0 {
-					s.End = nil
-				}
-				return s
-			}}
-		}},
+		noted: []string{"slices are half-open and limited", "slices of a wide row across pages"},
+		broken: brokenFamily{sliceOf: func(s driver.Slice) driver.Slice {
+			if len(s.End) == 0 {
+				s.End = nil
+			}
+			return s
+		}}},
 	{name: "empty values are not stored",
-		noted: []string{"values are any bytes", "a row exists while it has a cell", "Commit tells absent from empty"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, mutationOf: func(m driver.Mutation) driver.Mutation {
-				m.Puts = slices.DeleteFunc(slices.Clone(m.Puts), func(c driver.Cell) bool { return len(c.Value) == 0 })
-				return m
-			}, lenient: true}
-		}},
+		noted: []string{"values are any bytes", "a row exists while it has a cell", "Commit distinguishes absent from empty"},
+		broken: brokenFamily{mutationOf: func(m driver.Mutation) driver.Mutation {
+			m.Puts = slices.DeleteFunc(slices.Clone(m.Puts), func(c driver.Cell) bool { return len(c.Value) == 0 })
+			return m
+		}, lenient: true}},
 	{name: "the TTL is ignored",
 		noted: []string{"cells end after their time to live"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, mutationOf: func(m driver.Mutation) driver.Mutation {
-				m.Puts = slices.Clone(m.Puts)
-				for i := range m.Puts {
-					m.Puts[i].TTL = min(m.Puts[i].TTL, 0)
-				}
-				return m
-			}}
-		}},
+		broken: brokenFamily{mutationOf: func(m driver.Mutation) driver.Mutation {
+			m.Puts = slices.Clone(m.Puts)
+			for i := range m.Puts {
+				m.Puts[i].TTL = min(m.Puts[i].TTL, 0)
+			}
+			return m
+		}}},
 	{name: "the TTL outlives an overwrite",
 		noted: []string{"cells end after their time to live"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, mutationOf: func(m driver.Mutation) driver.Mutation {
-				m.Puts = slices.Clone(m.Puts)
-				for i, c := range m.Puts {
-					if bytes.HasSuffix(m.Row, []byte("renewed")) && c.TTL == 0 {
-						m.Puts[i].TTL = time.Second
-					}
+		broken: brokenFamily{mutationOf: func(m driver.Mutation) driver.Mutation {
+			m.Puts = slices.Clone(m.Puts)
+			for i, c := range m.Puts {
+				if bytes.HasSuffix(m.Row, []byte("renewed")) && c.TTL == 0 {
+					m.Puts[i].TTL = time.Second
 				}
-				return m
-			}}
-		}},
+			}
+			return m
+		}}},
 	{name: "the cells of a mutation are written one by one",
 		noted: []string{"the cells of a mutation appear all at once"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, apply: func(ctx context.Context, ms []driver.Mutation) error {
-				for _, m := range ms {
-					if m.DeleteRow || len(ms) > 1 {
-						return f.Apply(ctx, ms...)
-					}
-					for _, c := range m.Puts {
-						if err := f.Apply(ctx, driver.Mutation{Row: m.Row, Puts: []driver.Cell{c}}); err != nil {
-							return err
-						}
-						runtime.Gosched()
-					}
-					if err := f.Apply(ctx, driver.Mutation{Row: m.Row, Deletes: m.Deletes}); err != nil {
+		broken: brokenFamily{apply: func(f driver.Committer, ctx context.Context, ms []driver.Mutation) error {
+			for _, m := range ms {
+				if m.DeleteRow || len(ms) > 1 {
+					return f.Apply(ctx, ms...)
+				}
+				for _, c := range m.Puts {
+					if err := f.Apply(ctx, driver.Mutation{Row: m.Row, Puts: []driver.Cell{c}}); err != nil {
 						return err
 					}
+					runtime.Gosched()
 				}
-				return nil
-			}}
-		}},
+				if err := f.Apply(ctx, driver.Mutation{Row: m.Row, Deletes: m.Deletes}); err != nil {
+					return err
+				}
+			}
+			return nil
+		}}},
 	{name: "a delete wins over a put in the same 2 milliseconds",
 		noted: []string{"a mutation after an acknowledged one wins over it"},
 		family: func(f driver.Committer) driver.Committer {
@@ -342,131 +290,111 @@ var breakages = []breakage{
 		}},
 	{name: "writes are acknowledged before they are made",
 		noted: []string{"reads observe what was acknowledged", "a mutation after an acknowledged one wins over it"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, apply: func(ctx context.Context, ms []driver.Mutation) error {
-				if len(ms) != 1 || len(ms[0].Puts) != 1 {
-					return f.Apply(ctx, ms...)
-				}
-				ms = cloneMutations(ms)
-				go func() {
-					time.Sleep(time.Millisecond)
-					_ = f.Apply(context.Background(), ms...)
-				}()
-				return nil
-			}}
-		}},
-	{name: "DeleteRow leaves cells behind the first hundred",
-		noted: []string{"DeleteRow removes the whole row"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, apply: func(ctx context.Context, ms []driver.Mutation) error {
-				ms = slices.Clone(ms)
-				for i, m := range ms {
-					if m.DeleteRow {
-						cells, _ := f.Get(ctx, m.Row, driver.Slice{Limit: 100})
-						m.DeleteRow = false
-						for _, c := range cells {
-							m.Deletes = append(m.Deletes, c.Qualifier)
-						}
-						ms[i] = m
-					}
-				}
+		broken: brokenFamily{apply: func(f driver.Committer, ctx context.Context, ms []driver.Mutation) error {
+			if len(ms) != 1 || len(ms[0].Puts) != 1 {
 				return f.Apply(ctx, ms...)
-			}}
-		}},
+			}
+			c := ms[0].Puts[0]
+			kept := row(string(ms[0].Row), put(string(c.Qualifier), string(c.Value)))
+			kept.Puts[0].TTL = c.TTL
+			go func() {
+				time.Sleep(time.Millisecond)
+				_ = f.Apply(context.Background(), kept)
+			}()
+			return nil
+		}}},
+	{name: "DeleteRow leaves cells after the first hundred",
+		noted: []string{"DeleteRow removes the whole row"},
+		broken: brokenFamily{apply: func(f driver.Committer, ctx context.Context, ms []driver.Mutation) error {
+			ms = slices.Clone(ms)
+			for i, m := range ms {
+				if m.DeleteRow {
+					cells, _ := f.Get(ctx, m.Row, driver.Slice{Limit: 100})
+					m.DeleteRow = false
+					for _, c := range cells {
+						m.Deletes = append(m.Deletes, c.Qualifier)
+					}
+					ms[i] = m
+				}
+			}
+			return f.Apply(ctx, ms...)
+		}}},
 	{name: "an overlap is not noticed",
-		noted: []string{"a change that names a cell or row twice is refused", "Commit needs all expectations"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, blind: true}
-		}},
+		noted:  []string{"a change that names a cell or row twice is refused", "Commit needs all expectations"},
+		broken: brokenFamily{blind: true}},
 	{name: "Apply drops what is beyond 5,000 mutations",
 		noted: []string{"Apply takes any number of mutations"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, apply: func(ctx context.Context, ms []driver.Mutation) error {
-				return f.Apply(ctx, ms[:min(len(ms), 5000)]...)
-			}}
-		}},
+		broken: brokenFamily{apply: func(f driver.Committer, ctx context.Context, ms []driver.Mutation) error {
+			return f.Apply(ctx, ms[:min(len(ms), 5000)]...)
+		}}},
 	{name: "stamps are not filled",
-		noted: []string{"cells have stamps where they are asked for"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, sliceOf: func(s driver.Slice) driver.Slice { s.Stamps = false; return s }}
-		}},
+		noted:  []string{"cells have stamps where they are asked for"},
+		broken: brokenFamily{sliceOf: func(s driver.Slice) driver.Slice { s.Stamps = false; return s }}},
 	{name: "stamps are always filled",
-		noted: []string{"cells have stamps where they are asked for"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, sliceOf: func(s driver.Slice) driver.Slice { s.Stamps = true; return s }}
-		}},
+		noted:  []string{"cells have stamps where they are asked for"},
+		broken: brokenFamily{sliceOf: func(s driver.Slice) driver.Slice { s.Stamps = true; return s }}},
 	{name: "Replace ignores what was seen",
 		noted: []string{"a mutation after Seen wins over Replace", "concurrent Apply and Replace leave one of them, whole", "Replace takes any number of replacements"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, replace: func(ctx context.Context, rs []driver.Replacement) ([]int, error) {
-				var ms []driver.Mutation
-				for _, r := range rs {
-					ms = append(ms, driver.Mutation{Row: r.Row, Puts: r.Puts, Deletes: r.Deletes})
-				}
-				return nil, f.Apply(ctx, ms...)
-			}}
-		}},
+		broken: brokenFamily{replace: func(f driver.Committer, ctx context.Context, rs []driver.Replacement) ([]int, error) {
+			var ms []driver.Mutation
+			for _, r := range rs {
+				ms = append(ms, driver.Mutation{Row: r.Row, Puts: r.Puts, Deletes: r.Deletes})
+			}
+			return nil, f.Apply(ctx, ms...)
+		}}},
 	{name: "Replace looks, and then writes",
 		noted: []string{"concurrent Apply and Replace leave one of them, whole"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, replace: func(ctx context.Context, rs []driver.Replacement) ([]int, error) {
-				var late []int
-				for i, r := range rs {
-					cells, err := f.Get(ctx, r.Row, driver.Slice{Only: [][]byte{r.Seen.Qualifier}})
-					if err != nil || len(cells) == 0 || !bytes.Equal(cells[0].Value, r.Seen.Value) {
-						late = append(late, i)
-						continue
-					}
-					time.Sleep(100 * time.Microsecond)
-					if err := f.Apply(ctx, driver.Mutation{Row: r.Row, Puts: r.Puts, Deletes: r.Deletes}); err != nil {
-						return nil, err
-					}
+		broken: brokenFamily{replace: func(f driver.Committer, ctx context.Context, rs []driver.Replacement) ([]int, error) {
+			var late []int
+			for i, r := range rs {
+				cells, err := f.Get(ctx, r.Row, driver.Slice{Only: [][]byte{r.Seen.Qualifier}})
+				if err != nil || len(cells) == 0 || !bytes.Equal(cells[0].Value, r.Seen.Value) {
+					late = append(late, i)
+					continue
 				}
-				return late, nil
-			}}
-		}},
-	{name: "Replace does not tell what came too late",
-		noted: []string{"a mutation after Seen wins over Replace", "Replace takes any number of replacements"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, replace: func(ctx context.Context, rs []driver.Replacement) ([]int, error) {
-				_, err := f.Replace(ctx, rs...)
-				return nil, err
-			}}
-		}},
+				time.Sleep(100 * time.Microsecond)
+				if err := f.Apply(ctx, driver.Mutation{Row: r.Row, Puts: r.Puts, Deletes: r.Deletes}); err != nil {
+					return nil, err
+				}
+			}
+			return late, nil
+		}}},
+	{name: "Replace does not say what came too late",
+		noted: []string{"of replacements with one Seen, all but one are late", "a mutation after Seen wins over Replace", "Replace takes any number of replacements"},
+		broken: brokenFamily{replace: func(f driver.Committer, ctx context.Context, rs []driver.Replacement) ([]int, error) {
+			_, err := f.Replace(ctx, rs...)
+			return nil, err
+		}}},
 	{name: "Replace takes all for too late",
 		noted: []string{"Replace changes rows that were not written since", "Replace takes any number of replacements"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, replace: func(ctx context.Context, rs []driver.Replacement) (late []int, err error) {
-				for i := range rs {
-					late = append(late, i)
-				}
-				_, err = f.Replace(ctx, rs...)
-				return late, err
-			}}
-		}},
+		broken: brokenFamily{replace: func(f driver.Committer, ctx context.Context, rs []driver.Replacement) (late []int, err error) {
+			for i := range rs {
+				late = append(late, i)
+			}
+			_, err = f.Replace(ctx, rs...)
+			return late, err
+		}}},
 	{name: "Replace forgets its deletes",
 		noted: []string{"Replace changes rows that were not written since"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, replace: func(ctx context.Context, rs []driver.Replacement) ([]int, error) {
-				rs = slices.Clone(rs)
-				for i, r := range rs {
-					if len(r.Puts) > 0 {
-						rs[i].Deletes = nil
-					}
+		broken: brokenFamily{replace: func(f driver.Committer, ctx context.Context, rs []driver.Replacement) ([]int, error) {
+			rs = slices.Clone(rs)
+			for i, r := range rs {
+				if len(r.Puts) > 0 {
+					rs[i].Deletes = nil
 				}
-				return f.Replace(ctx, rs...)
-			}}
-		}},
+			}
+			return f.Replace(ctx, rs...)
+		}}},
 	{name: "Replace locks the row",
 		noted: []string{"a mutation after Replace wins over it"},
 		family: func(f driver.Committer) driver.Committer {
 			var replaced sync.Map
-			return &brokenFamily{Committer: f, replace: func(ctx context.Context, rs []driver.Replacement) ([]int, error) {
+			return &brokenFamily{Committer: f, replace: func(f driver.Committer, ctx context.Context, rs []driver.Replacement) ([]int, error) {
 				for _, r := range rs {
 					replaced.Store(string(r.Row), true)
 				}
 				return f.Replace(ctx, rs...)
-			}, apply: func(ctx context.Context, ms []driver.Mutation) error {
+			}, apply: func(f driver.Committer, ctx context.Context, ms []driver.Mutation) error {
 				ms = slices.DeleteFunc(slices.Clone(ms), func(m driver.Mutation) bool {
 					_, later := replaced.LoadAndDelete(string(m.Row))
 					return later
@@ -476,125 +404,101 @@ var breakages = []breakage{
 		}},
 	{name: "any replacement will do",
 		noted: []string{"a replacement that does not say what was seen is refused"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, replace: func(ctx context.Context, rs []driver.Replacement) ([]int, error) {
-				late, err := f.Replace(ctx, rs...)
-				if !errors.Is(err, driver.ErrSeen) {
-					return late, err
-				}
-				return nil, nil
-			}}
-		}},
+		broken: brokenFamily{replace: func(f driver.Committer, ctx context.Context, rs []driver.Replacement) ([]int, error) {
+			late, err := f.Replace(ctx, rs...)
+			if !errors.Is(err, driver.ErrSeen) {
+				return late, err
+			}
+			return nil, nil
+		}}},
 	{name: "CheckAndPut is not atomic",
 		noted: []string{"CheckAndPut lets exactly one of many win", "CheckAndPut loses no update"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, checkAndPut: func(ctx context.Context, row []byte, expect driver.Cell, puts []driver.Cell) (bool, error) {
-				ok, err := f.CheckAndPut(ctx, row, expect)
-				if !ok || err != nil {
-					return ok, err
-				}
-				time.Sleep(100 * time.Microsecond)
-				return true, f.Apply(ctx, driver.Mutation{Row: row, Puts: puts})
-			}}
-		}},
+		broken: brokenFamily{checkAndPut: func(f driver.Committer, ctx context.Context, row []byte, expect driver.Cell, puts []driver.Cell) (bool, error) {
+			ok, err := f.CheckAndPut(ctx, row, expect)
+			if !ok || err != nil {
+				return ok, err
+			}
+			time.Sleep(100 * time.Microsecond)
+			return true, f.Apply(ctx, driver.Mutation{Row: row, Puts: puts})
+		}}},
 	{name: "CheckAndPut compares a prefix",
 		noted: []string{"CheckAndPut puts if, and only if, the cell is as expected"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, checkAndPut: func(ctx context.Context, row []byte, expect driver.Cell, puts []driver.Cell) (bool, error) {
-				if cells, err := f.Get(ctx, row, driver.Slice{Only: [][]byte{expect.Qualifier}}); err == nil && len(cells) == 1 &&
-					expect.Value != nil && bytes.HasPrefix(cells[0].Value, expect.Value) {
-					expect.Value = cells[0].Value
-				}
-				return f.CheckAndPut(ctx, row, expect, puts...)
-			}}
-		}},
+		broken: brokenFamily{checkAndPut: func(f driver.Committer, ctx context.Context, row []byte, expect driver.Cell, puts []driver.Cell) (bool, error) {
+			if cells, err := f.Get(ctx, row, driver.Slice{Only: [][]byte{expect.Qualifier}}); err == nil && len(cells) == 1 &&
+				expect.Value != nil && bytes.HasPrefix(cells[0].Value, expect.Value) {
+				expect.Value = cells[0].Value
+			}
+			return f.CheckAndPut(ctx, row, expect, puts...)
+		}}},
 	{name: "CheckAndPut puts the first cell only",
 		noted: []string{"CheckAndPut puts if, and only if, the cell is as expected", "CheckAndPut lets exactly one of many win"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, checkAndPut: func(ctx context.Context, row []byte, expect driver.Cell, puts []driver.Cell) (bool, error) {
-				return f.CheckAndPut(ctx, row, expect, puts[:min(1, len(puts))]...)
-			}}
-		}},
+		broken: brokenFamily{checkAndPut: func(f driver.Committer, ctx context.Context, row []byte, expect driver.Cell, puts []driver.Cell) (bool, error) {
+			return f.CheckAndPut(ctx, row, expect, puts[:min(1, len(puts))]...)
+		}}},
 	{name: "CheckAndPut always says yes",
 		noted: []string{"CheckAndPut puts if, and only if, the cell is as expected", "CheckAndPut lets exactly one of many win"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, checkAndPut: func(ctx context.Context, row []byte, expect driver.Cell, puts []driver.Cell) (bool, error) {
-				_, err := f.CheckAndPut(ctx, row, expect, puts...)
-				return err == nil, err
-			}}
-		}},
+		broken: brokenFamily{checkAndPut: func(f driver.Committer, ctx context.Context, row []byte, expect driver.Cell, puts []driver.Cell) (bool, error) {
+			_, err := f.CheckAndPut(ctx, row, expect, puts...)
+			return err == nil, err
+		}}},
 	{name: "Commit checks the first expectation only",
 		noted: []string{"Commit needs all expectations", "a random history agrees with a model"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, commit: func(ctx context.Context, row []byte, expect, puts []driver.Cell, deletes [][]byte) (bool, error) {
-				return f.Commit(ctx, row, expect[:min(1, len(expect))], puts, deletes)
-			}}
-		}},
+		broken: brokenFamily{commit: func(f driver.Committer, ctx context.Context, row []byte, expect, puts []driver.Cell, deletes [][]byte) (bool, error) {
+			return f.Commit(ctx, row, expect[:min(1, len(expect))], puts, deletes)
+		}}},
 	{name: "Commit forgets its deletes",
 		noted: []string{"Commit needs all expectations", "Commit swaps cells at once", "a random history agrees with a model"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, commit: func(ctx context.Context, row []byte, expect, puts []driver.Cell, deletes [][]byte) (bool, error) {
-				return f.Commit(ctx, row, expect, puts, nil)
-			}}
-		}},
+		broken: brokenFamily{commit: func(f driver.Committer, ctx context.Context, row []byte, expect, puts []driver.Cell, deletes [][]byte) (bool, error) {
+			return f.Commit(ctx, row, expect, puts, nil)
+		}}},
 	{name: "Commit deletes in a second step",
 		noted: []string{"Commit swaps cells at once"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, commit: func(ctx context.Context, row []byte, expect, puts []driver.Cell, deletes [][]byte) (bool, error) {
-				ok, err := f.Commit(ctx, row, expect, puts, nil)
-				if !ok || err != nil || len(deletes) == 0 {
-					return ok, err
-				}
-				time.Sleep(time.Millisecond)
-				return f.Commit(ctx, row, nil, nil, deletes)
-			}}
-		}},
+		broken: brokenFamily{commit: func(f driver.Committer, ctx context.Context, row []byte, expect, puts []driver.Cell, deletes [][]byte) (bool, error) {
+			ok, err := f.Commit(ctx, row, expect, puts, nil)
+			if !ok || err != nil || len(deletes) == 0 {
+				return ok, err
+			}
+			time.Sleep(time.Millisecond)
+			return f.Commit(ctx, row, nil, nil, deletes)
+		}}},
 	{name: "the context is ignored",
-		noted: []string{"a context that is done ends every method"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, contextOf: func(context.Context) context.Context { return context.Background() }}
-		}},
+		noted:  []string{"a context that is done ends every method"},
+		broken: brokenFamily{contextOf: func(context.Context) context.Context { return context.Background() }}},
 	{name: "a deadline is kept late",
 		noted: []string{"a deadline ends a method that is under way"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, apply: func(ctx context.Context, ms []driver.Mutation) error {
-				if _, limited := ctx.Deadline(); limited {
-					time.Sleep(5200 * time.Millisecond)
-				}
-				return f.Apply(ctx, ms...)
-			}}
-		}},
+		broken: brokenFamily{apply: func(f driver.Committer, ctx context.Context, ms []driver.Mutation) error {
+			if _, limited := ctx.Deadline(); limited {
+				time.Sleep(5200 * time.Millisecond)
+			}
+			return f.Apply(ctx, ms...)
+		}}},
 	{name: "limits are a byte too low",
 		noted: []string{"the limits are accepted and what exceeds them refused"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, apply: func(ctx context.Context, ms []driver.Mutation) error {
-				for _, m := range ms {
-					for _, c := range m.Puts {
-						if len(c.Value) >= driver.MaxValue {
-							return fmt.Errorf("%w", driver.ErrTooLarge)
-						}
+		broken: brokenFamily{apply: func(f driver.Committer, ctx context.Context, ms []driver.Mutation) error {
+			for _, m := range ms {
+				for _, c := range m.Puts {
+					if len(c.Value) >= driver.MaxValue {
+						return fmt.Errorf("%w", driver.ErrTooLarge)
 					}
 				}
-				return f.Apply(ctx, ms...)
-			}}
-		}},
+			}
+			return f.Apply(ctx, ms...)
+		}}},
 	{name: "an error contains the value",
 		noted: []string{"the limits are accepted and what exceeds them refused"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, apply: func(ctx context.Context, ms []driver.Mutation) error {
-				err := f.Apply(ctx, ms...)
-				if err != nil && len(ms) > 1 {
-					return fmt.Errorf("%w: %v", err, ms[1].Puts)
-				}
-				return err
-			}}
-		}},
+		broken: brokenFamily{apply: func(f driver.Committer, ctx context.Context, ms []driver.Mutation) error {
+			err := f.Apply(ctx, ms...)
+			if err != nil && len(ms) > 1 {
+				return fmt.Errorf("%w: %v", err, ms[1].Puts)
+			}
+			return err
+		}}},
 	{name: "what is returned is kept",
 		noted: []string{"what is returned belongs to the caller"},
 		family: func(f driver.Committer) driver.Committer {
 			kept := make(map[string][]driver.Cell)
 			var mu sync.Mutex
-			return &brokenFamily{Committer: f, get: func(ctx context.Context, row []byte, s driver.Slice) ([]driver.Cell, error) {
+			return &brokenFamily{Committer: f, get: func(f driver.Committer, ctx context.Context, row []byte, s driver.Slice) ([]driver.Cell, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				if cells, ok := kept[string(row)]; ok {
@@ -607,84 +511,70 @@ var breakages = []breakage{
 		}},
 	{name: "what is returned has room",
 		noted: []string{"what is returned belongs to the caller"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, cellsOf: func(cells []driver.Cell) []driver.Cell {
-				var arena []byte
-				for _, c := range cells {
-					arena = append(append(arena, c.Qualifier...), c.Value...)
-				}
-				at := 0
-				for i, c := range cells {
-					n := len(c.Qualifier)
-					cells[i].Qualifier, cells[i].Value = arena[at:at+n], arena[at+n:at+n+len(c.Value)]
-					at += n + len(c.Value)
-				}
-				return cells
-			}}
-		}},
+		broken: brokenFamily{cellsOf: func(cells []driver.Cell) []driver.Cell {
+			var arena []byte
+			for _, c := range cells {
+				arena = append(append(arena, c.Qualifier...), c.Value...)
+			}
+			at := 0
+			for i, c := range cells {
+				n := len(c.Qualifier)
+				cells[i].Qualifier, cells[i].Value = arena[at:at+n], arena[at+n:at+n+len(c.Value)]
+				at += n + len(c.Value)
+			}
+			return cells
+		}}},
 	{name: "what is passed in is changed",
 		noted: []string{"what is passed in is neither kept nor changed"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, sliceOf: func(s driver.Slice) driver.Slice {
-				slices.SortFunc(s.Only, bytes.Compare)
-				return s
-			}}
-		}},
-	{name: "something is written behind what is passed in",
+		broken: brokenFamily{sliceOf: func(s driver.Slice) driver.Slice {
+			slices.SortFunc(s.Only, bytes.Compare)
+			return s
+		}}},
+	{name: "something is written beyond what is passed in",
 		noted: []string{"what is passed in is neither kept nor changed"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, apply: func(ctx context.Context, ms []driver.Mutation) error {
-				for _, m := range ms {
-					_ = append(m.Row, 1)
-				}
-				return f.Apply(ctx, ms...)
-			}}
-		}},
+		broken: brokenFamily{apply: func(f driver.Committer, ctx context.Context, ms []driver.Mutation) error {
+			for _, m := range ms {
+				_ = append(m.Row, 1)
+			}
+			return f.Apply(ctx, ms...)
+		}}},
 	{name: "a mutation without cells makes a row",
 		noted: []string{"a row exists while it has a cell"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, mutationOf: func(m driver.Mutation) driver.Mutation {
-				if !m.DeleteRow && len(m.Puts)+len(m.Deletes) == 0 {
-					m.Puts = []driver.Cell{{Qualifier: []byte("marker")}}
-				}
-				return m
-			}}
-		}},
+		broken: brokenFamily{mutationOf: func(m driver.Mutation) driver.Mutation {
+			if !m.DeleteRow && len(m.Puts)+len(m.Deletes) == 0 {
+				m.Puts = []driver.Cell{{Qualifier: []byte("marker")}}
+			}
+			return m
+		}}},
 	{name: "any range is served",
 		noted: []string{"scans in order keep within a prefix", "rows of a wide family are scanned in any order", "an invalid range is refused"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, rangeOf: func(r driver.Range) driver.Range {
-				return driver.Range{Start: r.Start, End: r.End, Limit: max(r.Limit, 0), AnyOrder: true,
-					Cells: driver.Slice{Only: r.Cells.Only, Start: r.Cells.Start, End: r.Cells.End}}
-			}}
-		}},
+		broken: brokenFamily{rangeOf: func(r driver.Range) driver.Range {
+			return driver.Range{Start: r.Start, End: r.End, Limit: max(r.Limit, 0), AnyOrder: true,
+				Cells: driver.Slice{Only: r.Cells.Only, Start: r.Cells.Start, End: r.Cells.End}}
+		}}},
 
 	{name: "invalid slices are served",
 		noted: []string{"an invalid slice is refused"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, sliceOf: func(s driver.Slice) driver.Slice {
-				if s.Check() != nil {
-					return driver.Slice{}
-				}
-				return s
-			}}
-		}},
+		broken: brokenFamily{sliceOf: func(s driver.Slice) driver.Slice {
+			if !valid(s) {
+				return driver.Slice{}
+			}
+			return s
+		}}},
 	{name: "an absent row is an error",
 		noted: []string{"Get of an absent row has no cells"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, get: func(ctx context.Context, row []byte, s driver.Slice) ([]driver.Cell, error) {
-				cells, err := f.Get(ctx, row, s)
-				if err == nil && len(cells) == 0 {
-					err = fmt.Errorf("not found")
-				}
-				return cells, err
-			}}
-		}},
+		broken: brokenFamily{get: func(f driver.Committer, ctx context.Context, row []byte, s driver.Slice) ([]driver.Cell, error) {
+			cells, err := f.Get(ctx, row, s)
+			if err == nil && len(cells) == 0 {
+				err = fmt.Errorf("not found")
+			}
+			return cells, err
+		}}},
 	{name: "what is gone cannot be deleted",
 		noted: []string{"applying again is harmless"},
 		family: func(f driver.Committer) driver.Committer {
 			deleted := make(map[string]bool)
-			return &brokenFamily{Committer: f, apply: func(ctx context.Context, ms []driver.Mutation) error {
+			return &brokenFamily{Committer: f, apply: func(f driver.Committer, ctx context.Context, ms []driver.Mutation) error {
 				for _, m := range ms {
 					if m.DeleteRow && deleted[string(m.Row)] {
 						return fmt.Errorf("not found")
@@ -698,7 +588,7 @@ var breakages = []breakage{
 		noted: []string{"concurrent mutations leave the value of one"},
 		family: func(f driver.Committer) driver.Committer {
 			var busy sync.Mutex
-			return &brokenFamily{Committer: f, apply: func(ctx context.Context, ms []driver.Mutation) error {
+			return &brokenFamily{Committer: f, apply: func(f driver.Committer, ctx context.Context, ms []driver.Mutation) error {
 				if !busy.TryLock() {
 					return nil
 				}
@@ -709,56 +599,48 @@ var breakages = []breakage{
 		}},
 	{name: "an empty value can be expected",
 		noted: []string{"CheckAndPut refuses what not every database can"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, checkAndPut: func(ctx context.Context, row []byte, expect driver.Cell, puts []driver.Cell) (bool, error) {
-				if len(expect.Value) == 0 {
-					expect.Value = nil
-				}
-				return f.CheckAndPut(ctx, row, expect, puts...)
-			}}
-		}},
+		broken: brokenFamily{checkAndPut: func(f driver.Committer, ctx context.Context, row []byte, expect driver.Cell, puts []driver.Cell) (bool, error) {
+			if len(expect.Value) == 0 {
+				expect.Value = nil
+			}
+			return f.CheckAndPut(ctx, row, expect, puts...)
+		}}},
 	{name: "pages are counted, not continued from a key",
 		noted: []string{"scans see every row that stays"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, scan: func(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
-				return func(yield func(driver.Row, error) bool) {
-					const page = 100
-					for from := 0; ; from += page {
-						r.Limit = from + page
-						n := 0
-						for row, err := range f.Scan(ctx, r) {
-							if n++; n <= from && err == nil {
-								continue
-							}
-							if !yield(row, err) || err != nil {
-								return
-							}
+		broken: brokenFamily{scan: func(f driver.Committer, ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
+			return func(yield func(driver.Row, error) bool) {
+				const page = 100
+				for from := 0; ; from += page {
+					r.Limit = from + page
+					n := 0
+					for row, err := range f.Scan(ctx, r) {
+						if n++; n <= from && err == nil {
+							continue
 						}
-						if n < r.Limit {
+						if !yield(row, err) || err != nil {
 							return
 						}
-						time.Sleep(100 * time.Microsecond)
 					}
+					if n < r.Limit {
+						return
+					}
+					time.Sleep(100 * time.Microsecond)
 				}
-			}}
-		}},
+			}
+		}}},
 	{name: "partitions are visited in the wrong order",
 		noted: []string{"spread bits keep the order"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, rowsOf: func(rows []driver.Row) {
-				slices.SortStableFunc(rows, func(x, y driver.Row) int { return int(x.Key[0]&1) - int(y.Key[0]&1) })
-			}}
-		}},
+		broken: brokenFamily{rowsOf: func(rows []driver.Row) {
+			slices.SortStableFunc(rows, func(x, y driver.Row) int { return int(x.Key[0]&1) - int(y.Key[0]&1) })
+		}}},
 	{name: "a late write of a withdrawn call",
 		noted: []string{"a context that is done ends every method"},
-		family: func(f driver.Committer) driver.Committer {
-			return &brokenFamily{Committer: f, apply: func(ctx context.Context, ms []driver.Mutation) error {
-				if ctx.Err() != nil {
-					_ = f.Apply(context.Background(), ms...)
-				}
-				return f.Apply(ctx, ms...)
-			}}
-		}},
+		broken: brokenFamily{apply: func(f driver.Committer, ctx context.Context, ms []driver.Mutation) error {
+			if ctx.Err() != nil {
+				_ = f.Apply(context.Background(), ms...)
+			}
+			return f.Apply(ctx, ms...)
+		}}},
 
 	{name: "any specification will do",
 		noted: []string{"an invalid specification is refused"},
@@ -835,8 +717,16 @@ func TestSuiteNotices(t *testing.T) {
 						if br.db != nil {
 							db = br.db(db)
 						}
-						if br.family != nil {
-							db = &brokenDB{DB: db, family: br.family}
+						family := br.family
+						if family == nil {
+							family = func(f driver.Committer) driver.Committer {
+								broken := br.broken
+								broken.Committer = f
+								return &broken
+							}
+						}
+						if br.db == nil || br.family != nil {
+							db = &brokenDB{DB: db, family: family}
 						}
 						if verdict(t, c, db, br.own) != "" {
 							return
@@ -865,7 +755,7 @@ func TestSuiteNotices(t *testing.T) {
 // verdict runs one check and returns why it failed, or "".
 func verdict(t *testing.T, c check, db driver.DB, own func(error) bool) string {
 	w := &witness{TB: t}
-	s := newSuite(w, db, Options{Own: own})
+	s := newSuite(db, Options{Own: own})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -874,7 +764,7 @@ func verdict(t *testing.T, c check, db driver.DB, own func(error) bool) string {
 				w.Errorf("panic: %v", r)
 			}
 		}()
-		c.run(w, s)
+		c.test(w, s)
 	}()
 	<-done
 	for _, f := range slices.Backward(w.cleanups) {
@@ -961,13 +851,13 @@ type brokenFamily struct {
 	cellsOf     func([]driver.Cell) []driver.Cell
 	mutationOf  func(driver.Mutation) driver.Mutation
 	contextOf   func(context.Context) context.Context
-	get         func(context.Context, []byte, driver.Slice) ([]driver.Cell, error)
-	apply       func(context.Context, []driver.Mutation) error
-	checkAndPut func(context.Context, []byte, driver.Cell, []driver.Cell) (bool, error)
-	replace     func(context.Context, []driver.Replacement) ([]int, error)
-	commit      func(context.Context, []byte, []driver.Cell, []driver.Cell, [][]byte) (bool, error)
+	get         func(driver.Committer, context.Context, []byte, driver.Slice) ([]driver.Cell, error)
+	apply       func(driver.Committer, context.Context, []driver.Mutation) error
+	checkAndPut func(driver.Committer, context.Context, []byte, driver.Cell, []driver.Cell) (bool, error)
+	replace     func(driver.Committer, context.Context, []driver.Replacement) ([]int, error)
+	commit      func(driver.Committer, context.Context, []byte, []driver.Cell, []driver.Cell, [][]byte) (bool, error)
 
-	scan func(context.Context, driver.Range) iter.Seq2[driver.Row, error]
+	scan func(driver.Committer, context.Context, driver.Range) iter.Seq2[driver.Row, error]
 
 	deaf, reuse, emptyRows, blind, lenient bool
 }
@@ -982,7 +872,7 @@ func (f *brokenFamily) context(ctx context.Context) context.Context {
 func (f *brokenFamily) Get(ctx context.Context, row []byte, s driver.Slice) ([]driver.Cell, error) {
 	ctx = f.context(ctx)
 	if f.get != nil {
-		return f.get(ctx, row, s)
+		return f.get(f.Committer, ctx, row, s)
 	}
 	if f.sliceOf != nil {
 		s = f.sliceOf(s)
@@ -997,7 +887,7 @@ func (f *brokenFamily) Get(ctx context.Context, row []byte, s driver.Slice) ([]d
 func (f *brokenFamily) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
 	ctx = f.context(ctx)
 	if f.scan != nil {
-		return f.scan(ctx, r)
+		return f.scan(f.Committer, ctx, r)
 	}
 	if f.rangeOf != nil {
 		r = f.rangeOf(r)
@@ -1052,7 +942,7 @@ func (f *brokenFamily) Apply(ctx context.Context, ms ...driver.Mutation) error {
 		}
 	}
 	if f.apply != nil {
-		return f.apply(ctx, ms)
+		return f.apply(f.Committer, ctx, ms)
 	}
 	if f.lenient || f.blind {
 		for _, m := range ms {
@@ -1075,7 +965,7 @@ func (f *brokenFamily) Apply(ctx context.Context, ms ...driver.Mutation) error {
 func (f *brokenFamily) Replace(ctx context.Context, rs ...driver.Replacement) ([]int, error) {
 	ctx = f.context(ctx)
 	if f.replace != nil {
-		return f.replace(ctx, rs)
+		return f.replace(f.Committer, ctx, rs)
 	}
 	return f.Committer.Replace(ctx, rs...)
 }
@@ -1103,7 +993,7 @@ func disjoint(puts []driver.Cell, deletes [][]byte) ([]driver.Cell, [][]byte) {
 func (f *brokenFamily) CheckAndPut(ctx context.Context, row []byte, expect driver.Cell, puts ...driver.Cell) (bool, error) {
 	ctx = f.context(ctx)
 	if f.checkAndPut != nil {
-		return f.checkAndPut(ctx, row, expect, puts)
+		return f.checkAndPut(f.Committer, ctx, row, expect, puts)
 	}
 	if f.mutationOf != nil {
 		puts = f.mutationOf(driver.Mutation{Row: row, Puts: puts}).Puts
@@ -1114,7 +1004,7 @@ func (f *brokenFamily) CheckAndPut(ctx context.Context, row []byte, expect drive
 func (f *brokenFamily) Commit(ctx context.Context, row []byte, expect, puts []driver.Cell, deletes [][]byte) (bool, error) {
 	ctx = f.context(ctx)
 	if f.commit != nil {
-		return f.commit(ctx, row, expect, puts, deletes)
+		return f.commit(f.Committer, ctx, row, expect, puts, deletes)
 	}
 	if f.blind {
 		puts, deletes = disjoint(puts, deletes)
@@ -1130,5 +1020,5 @@ func TestSeedIsTaken(t *testing.T) {
 	require.Equal(t, random(t).Uint64(), random(t).Uint64())
 	t.Setenv("DRIVERTEST_SEED", "")
 	require.NotEqual(t, random(t).Uint64(), random(t).Uint64())
-	require.True(t, strings.HasPrefix(newSuite(t, nil, Options{}).name, "dt"))
+	require.True(t, strings.HasPrefix(newSuite(nil, Options{}).name, "dt"))
 }

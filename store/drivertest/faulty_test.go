@@ -1,11 +1,8 @@
 package drivertest
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -210,40 +207,4 @@ func TestWrappersKeepTheContract(t *testing.T) {
 			return NewFaulty(NewMemory(), func(Op) Fault { return NoFault })
 		}, nil)
 	})
-}
-
-func TestWrappersKeepInterfaces(t *testing.T) {
-	type plainDB struct{ driver.DB }
-	for _, wrapped := range []driver.DB{
-		NewFaulty(plainDB{NewMemory()}, fates()),
-		WithLatency(plainDB{NewMemory()}, func() time.Duration { return 0 }),
-	} {
-		_, is := wrapped.(driver.Snapshotter)
-		require.False(t, is)
-	}
-	type plainFamily struct{ driver.Family }
-	_, is := wrapFamily(plainFamily{}, "f", nil).(driver.Committer)
-	require.False(t, is)
-}
-
-func TestLatency(t *testing.T) {
-	const delay = 20 * time.Millisecond
-	calls := 0
-	db := WithLatency(NewMemory(), func() time.Duration { calls++; return delay })
-	f, err := db.Family(background, driver.FamilySpec{Name: "f", Layout: driver.LayoutOrdered})
-	require.NoError(t, err)
-	begin := time.Now()
-	manyRows(t, f, "p/", 2500)
-	require.GreaterOrEqual(t, time.Since(begin), delay)
-	require.Equal(t, 2, calls)
-	begin = time.Now()
-	require.Len(t, scan(t, f, driver.Range{}), 2500)
-	require.GreaterOrEqual(t, time.Since(begin), 3*delay)
-	require.Equal(t, 5, calls, "one at the beginning, one each thousand rows")
-
-	ctx, cancel := context.WithTimeout(background, time.Millisecond)
-	defer cancel()
-	_, err = f.Get(ctx, b("p/00000"), driver.Slice{})
-	require.True(t, errors.Is(err, context.DeadlineExceeded), "%v", err)
-	require.NoError(t, db.Close())
 }

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -49,10 +50,10 @@ type memoryCell struct {
 	end              time.Time // zero: lives for ever
 }
 
-var errMemoryClosed = errors.New("drivertest: the database is closed")
+var errMemoryClosed = fmt.Errorf("drivertest: %w", driver.ErrClosed)
 
 func (db *memory) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family, error) {
-	if err := errors.Join(spec.Check(), done(ctx)); err != nil {
+	if err := errors.Join(spec.Check(), pause.Ended(ctx)); err != nil {
 		return nil, err
 	}
 	db.mu.Lock()
@@ -80,7 +81,7 @@ func (f *memoryFamily) match(spec driver.FamilySpec) error {
 }
 
 func (db *memory) Families(ctx context.Context) ([]string, error) {
-	if err := done(ctx); err != nil {
+	if err := pause.Ended(ctx); err != nil {
 		return nil, err
 	}
 	db.mu.RLock()
@@ -92,7 +93,7 @@ func (db *memory) Families(ctx context.Context) ([]string, error) {
 }
 
 func (db *memory) Drop(ctx context.Context, name string) error {
-	if err := done(ctx); err != nil {
+	if err := pause.Ended(ctx); err != nil {
 		return err
 	}
 	db.mu.Lock()
@@ -140,7 +141,7 @@ type memorySnapshot struct {
 }
 
 func (s *memorySnapshot) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family, error) {
-	if err := errors.Join(spec.Check(), done(ctx)); err != nil {
+	if err := errors.Join(spec.Check(), pause.Ended(ctx)); err != nil {
 		return nil, err
 	}
 	f := s.families[spec.Name]
@@ -183,7 +184,7 @@ func (f *memoryFamily) now() time.Time {
 }
 
 func (f *memoryFamily) Get(ctx context.Context, row []byte, s driver.Slice) ([]driver.Cell, error) {
-	if err := errors.Join(f.spec.CheckRow(row), f.spec.CheckSlice(s), done(ctx)); err != nil {
+	if err := errors.Join(f.spec.CheckRow(row), f.spec.CheckSlice(s), pause.Ended(ctx)); err != nil {
 		return nil, err
 	}
 	f.db.mu.RLock()
@@ -204,9 +205,6 @@ func (r *memoryRow) slice(s driver.Slice, now time.Time) []driver.Cell {
 	take := func(from, to int) {
 		for i := range max(0, to-from) {
 			c := r.cells[from+i]
-			if s.Reverse {
-				c = r.cells[to-1-i]
-			}
 			if limit > 0 && len(cells) == limit {
 				break
 			}
@@ -221,12 +219,7 @@ func (r *memoryRow) slice(s driver.Slice, now time.Time) []driver.Cell {
 	}
 	if len(s.Only) > 0 {
 		limit = s.Limit
-		only := slices.SortedFunc(slices.Values(s.Only), func(a, b []byte) int {
-			if s.Reverse {
-				a, b = b, a
-			}
-			return bytes.Compare(a, b)
-		})
+		only := slices.SortedFunc(slices.Values(s.Only), bytes.Compare)
 		for _, q := range slices.CompactFunc(only, bytes.Equal) {
 			if i, found := r.find(q); found {
 				take(i, i+1)
@@ -287,7 +280,7 @@ const memoryPage = 256
 
 func (f *memoryFamily) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
 	return func(yield func(driver.Row, error) bool) {
-		if err := errors.Join(f.spec.CheckRange(r), r.Cells.Check()); err != nil {
+		if err := f.spec.CheckRange(r); err != nil {
 			yield(driver.Row{}, err)
 			return
 		}
@@ -320,7 +313,7 @@ func (f *memoryFamily) Scan(ctx context.Context, r driver.Range) iter.Seq2[drive
 }
 
 func (f *memoryFamily) page(ctx context.Context, r driver.Range, start, end []byte) (rows []driver.Row, more bool, err error) {
-	if err := done(ctx); err != nil {
+	if err := pause.Ended(ctx); err != nil {
 		return nil, false, err
 	}
 	f.db.mu.Lock()
@@ -351,7 +344,7 @@ func (f *memoryFamily) page(ctx context.Context, r driver.Range, start, end []by
 }
 
 func (f *memoryFamily) Apply(ctx context.Context, mutations ...driver.Mutation) error {
-	if err := errors.Join(f.spec.CheckMutations(mutations), done(ctx)); err != nil {
+	if err := errors.Join(f.spec.CheckMutations(mutations), pause.Ended(ctx)); err != nil {
 		return err
 	}
 	f.db.mu.Lock()
@@ -371,7 +364,7 @@ func (f *memoryFamily) Apply(ctx context.Context, mutations ...driver.Mutation) 
 
 // Replace needs no stamps: a row whose cell Seen has its value was not written since.
 func (f *memoryFamily) Replace(ctx context.Context, replacements ...driver.Replacement) (late []int, err error) {
-	if err := errors.Join(f.spec.CheckReplacements(replacements), done(ctx)); err != nil {
+	if err := errors.Join(f.spec.CheckReplacements(replacements), pause.Ended(ctx)); err != nil {
 		return nil, err
 	}
 	f.db.mu.Lock()
@@ -433,7 +426,7 @@ func (f *memoryFamily) CheckAndPut(ctx context.Context, row []byte, expect drive
 }
 
 func (f *memoryFamily) Commit(ctx context.Context, row []byte, expect, puts []driver.Cell, deletes [][]byte) (bool, error) {
-	if err := errors.Join(f.spec.CheckConditional(row, expect, puts, deletes), done(ctx)); err != nil {
+	if err := errors.Join(f.spec.CheckConditional(row, expect, puts, deletes), pause.Ended(ctx)); err != nil {
 		return false, err
 	}
 	f.db.mu.Lock()
@@ -448,12 +441,4 @@ func (f *memoryFamily) Commit(ctx context.Context, row []byte, expect, puts []dr
 	}
 	f.change(row, puts, deletes)
 	return true, nil
-}
-
-// done returns nil, or an error that wraps why the context is done.
-func done(ctx context.Context) error {
-	if ctx.Err() == nil {
-		return nil
-	}
-	return fmt.Errorf("drivertest: %w: %w", ctx.Err(), context.Cause(ctx))
 }

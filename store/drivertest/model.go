@@ -37,30 +37,23 @@ func (m model) get(row string, s driver.Slice) []string {
 }
 
 func (m model) scan(r driver.Range) []string {
-	out := []string{}
-	for _, key := range sliced(slices.Sorted(maps.Keys(m)), driver.Slice{Start: r.Start, End: r.End, Reverse: r.Reverse}) {
-		if cells := m.get(key, r.Cells); len(cells) > 0 && (r.Limit == 0 || len(out) < r.Limit) {
-			out = append(out, fmt.Sprintf("%q %q", key, cells))
+	var all []string
+	for _, key := range sliced(slices.Sorted(maps.Keys(m)), driver.Slice{Start: r.Start, End: r.End}) {
+		if found := m.get(key, r.Cells); len(found) > 0 {
+			all = append(all, fmt.Sprintf("%q %q", key, found))
 		}
 	}
-	return out
+	return ranged(all, driver.Range{Reverse: r.Reverse, Limit: r.Limit})
 }
 
 // checkModel runs a random history of one client. Rows of the two kinds, those of Apply and those
 // of conditions, are kept apart, as the contract demands.
-func checkModel(tb testing.TB, s *suite) {
-	r := random(tb)
-	for _, kind := range []string{"ordered", "wide"} {
-		f := s.ordered(tb)
-		if kind == "wide" {
-			f = s.wide(tb)
-		}
-		h := &history{r: r, p: s.prefix(), f: f, wide: kind == "wide", m: make(model)}
-		for i := range s.o.Operations / 2 {
-			h.step(tb, i)
-		}
-		h.compare(tb, driver.Range{}, "at the end")
+func checkModel(tb testing.TB, s *suite, f driver.Family, p string) {
+	h := &history{r: random(tb), p: p, f: f, wide: f == s.wide(tb), m: make(model)}
+	for i := range 200 {
+		h.step(tb, i)
 	}
+	h.compare(tb, driver.Range{}, "at the end")
 }
 
 type history struct {
@@ -121,81 +114,21 @@ func (h *history) slice(limits bool) driver.Slice {
 		s.Start, s.End = b(h.word(0)), b(h.word(0))
 	}
 	if limits {
-		s.Reverse = h.r.IntN(2) == 0
 		s.Limit = h.r.IntN(4)
-		s.Head = h.wide && len(s.Only) == 0 && !s.Reverse && h.r.IntN(2) == 0
+		s.Head = h.wide && len(s.Only) == 0 && h.r.IntN(2) == 0
 	}
 	return s
 }
 
 func (h *history) step(tb testing.TB, i int) {
+	tb.Helper()
 	what := fmt.Sprintf("step %d", i)
 	switch op := h.r.IntN(10); {
-	case op < 3: // Apply
-		var ms []driver.Mutation
-		seen := make(map[string]bool)
-		for range 1 + h.r.IntN(6) {
-			m := driver.Mutation{Row: b(h.key("a"))}
-			if seen[string(m.Row)] {
-				continue
-			}
-			seen[string(m.Row)] = true
-			if m.DeleteRow = h.r.IntN(5) == 0; !m.DeleteRow {
-				m.Puts, m.Deletes = h.changes()
-			}
-			ms = append(ms, m)
-		}
-		apply(tb, h.f, ms...)
-		for _, m := range ms {
-			if m.DeleteRow {
-				delete(h.m, string(m.Row))
-			} else {
-				h.m.set(string(m.Row), m.Puts, m.Deletes)
-			}
-		}
-	case op < 5: // a condition, which holds about half of the time
-		key := h.key("c")
-		puts, deletes := h.changes()
-		c, commits := h.f.(driver.Committer)
-		conditions := 1
-		if commits {
-			conditions = h.r.IntN(4)
-		} else {
-			deletes = nil
-		}
-		// Values that are not empty, since those cannot be expected.
-		for i := range puts {
-			puts[i].Value = b(h.value(1))
-		}
-		var expect []driver.Cell
-		holds := true
-		for range conditions {
-			q := h.word(0)
-			e := absent(q)
-			value, exists := h.m[key][q]
-			switch {
-			case exists && h.r.IntN(4) > 0:
-				e = put(q, value)
-			case h.r.IntN(6) == 0:
-				e = put(q, h.value(1))
-			}
-			holds = holds && (e.Value == nil && !exists || e.Value != nil && exists && string(e.Value) == value)
-			expect = append(expect, e)
-		}
-		var ok bool
-		var err error
-		if commits && h.r.IntN(3) > 0 || conditions != 1 {
-			ok, err = c.Commit(background, b(key), expect, puts, deletes)
-		} else {
-			deletes = nil
-			ok, err = h.f.CheckAndPut(background, b(key), expect[0], puts...)
-		}
-		require.NoError(tb, err, what)
-		require.Equal(tb, holds, ok, "%s: row %q, expected %q", what, key, show(expect))
-		if ok {
-			h.m.set(key, puts, deletes)
-		}
-	case op < 7: // Get
+	case op < 3:
+		h.apply(tb)
+	case op < 5:
+		h.condition(tb, what)
+	case op < 7:
 		key := h.key([]string{"a", "c"}[h.r.IntN(2)])
 		s := h.slice(true)
 		require.Equal(tb, h.m.get(key, s), get(tb, h.f, key, s), "%s: row %q, %+v", what, key, s)
@@ -205,6 +138,75 @@ func (h *history) step(tb testing.TB, i int) {
 			r.Start, r.End = b(h.key("a")), b(h.key("c"))
 		}
 		h.compare(tb, r, what)
+	}
+}
+
+func (h *history) apply(tb testing.TB) {
+	tb.Helper()
+	var ms []driver.Mutation
+	seen := make(map[string]bool)
+	for range 1 + h.r.IntN(6) {
+		m := row(h.key("a"))
+		if seen[string(m.Row)] {
+			continue
+		}
+		seen[string(m.Row)] = true
+		if m.DeleteRow = h.r.IntN(5) == 0; !m.DeleteRow {
+			m.Puts, m.Deletes = h.changes()
+		}
+		ms = append(ms, m)
+	}
+	apply(tb, h.f, ms...)
+	for _, m := range ms {
+		if m.DeleteRow {
+			delete(h.m, string(m.Row))
+		} else {
+			h.m.set(string(m.Row), m.Puts, m.Deletes)
+		}
+	}
+}
+
+// condition makes a conditional change, whose condition holds about half of the time.
+func (h *history) condition(tb testing.TB, what string) {
+	tb.Helper()
+	key := h.key("c")
+	puts, deletes := h.changes()
+	c, commits := h.f.(driver.Committer)
+	conditions := 1
+	if commits {
+		conditions = h.r.IntN(4)
+	}
+	// Values that are not empty, since those cannot be expected.
+	for i := range puts {
+		puts[i].Value = b(h.value(1))
+	}
+	var expect cells
+	holds := true
+	for range conditions {
+		q := h.word(0)
+		e := absent(q)
+		value, exists := h.m[key][q]
+		switch {
+		case exists && h.r.IntN(4) > 0:
+			e = put(q, value)
+		case h.r.IntN(6) == 0:
+			e = put(q, h.value(1))
+		}
+		holds = holds && (e.Value == nil && !exists || e.Value != nil && exists && string(e.Value) == value)
+		expect = append(expect, e)
+	}
+	var ok bool
+	var err error
+	if commits && h.r.IntN(3) > 0 || conditions != 1 {
+		ok, err = c.Commit(background, b(key), expect, puts, deletes)
+	} else {
+		deletes = nil
+		ok, err = h.f.CheckAndPut(background, b(key), expect[0], puts...)
+	}
+	require.NoError(tb, err, what)
+	require.Equal(tb, holds, ok, "%s: row %q, expected %q", what, key, show(expect))
+	if ok {
+		h.m.set(key, puts, deletes)
 	}
 }
 

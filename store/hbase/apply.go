@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -24,12 +25,12 @@ const (
 	batchRows  = 1000
 	batchBytes = 1 << 20
 
-	// Two batches on their way keep the server busy while the next is made. More would only take
+	// Two batches under way keep the server busy while the next is made. More would only take
 	// memory.
 	batchesAtOnce = 2
 
-	// Rows that need an atomic step of their own cannot be batched by this client; so many are on
-	// their way at once.
+	// This client cannot batch rows that need an atomic step of their own. So many of them are
+	// under way at once.
 	atomicAtOnce = 32
 
 	// See the section on time in the package comment. One millisecond is what is needed, the
@@ -117,7 +118,7 @@ func (f *family) apply(ctx context.Context, mutations []driver.Mutation) error {
 		err = ctx.Err()
 	}
 	if err == nil && deleted {
-		time.Sleep(afterDelete)
+		err = pause.For(ctx, afterDelete)
 	}
 	return err
 }
@@ -126,9 +127,9 @@ func (f *family) apply(ctx context.Context, mutations []driver.Mutation) error {
 // the cell that was seen, which the server checks and carries out with the row locked. The client
 // may send it again: it then finds another value.
 //
-// Its deletions have the time of what was seen, not the present one, so that they do not cover a put
-// that follows in the same millisecond. And it waits until that time is over: a deletion of then
-// must not cover what it puts, nor one of its own what comes next.
+// Its deletions have the time of what was seen, so that they do not cover a put that follows in the
+// same millisecond. It first waits until that time is over: a deletion of that time must not cover
+// what it puts, nor may one of its own cover what comes next.
 func (f *family) Replace(ctx context.Context, replacements ...driver.Replacement) (late []int, err error) {
 	if err := f.spec.CheckReplacements(replacements); err != nil {
 		return nil, err
@@ -142,8 +143,8 @@ func (f *family) Replace(ctx context.Context, replacements ...driver.Replacement
 }
 
 func (f *family) replace(ctx context.Context, replacements []driver.Replacement) (late []int, err error) {
-	if !sleep(ctx, afterDelete) {
-		return nil, ctx.Err()
+	if err := pause.For(ctx, afterDelete); err != nil {
+		return nil, err
 	}
 	held := make([]bool, len(replacements))
 	group, groupCtx := errgroup.WithContext(ctx)
@@ -181,8 +182,8 @@ func simple(m driver.Mutation) bool {
 		!slices.ContainsFunc(m.Puts, func(c driver.Cell) bool { return c.TTL > 0 })
 }
 
-// applyOne saves a single mutation what batches cost. The client queues such a request, so that
-// it heeds the context; those of other goroutines go along with it.
+// applyOne sends a single mutation without the cost of a batch. The client queues such a request, so
+// that it heeds the context and sends those of other goroutines along with it.
 func (f *family) applyOne(ctx context.Context, m driver.Mutation) error {
 	c, err := f.mutate(ctx, m)
 	if err != nil {
@@ -192,7 +193,7 @@ func (f *family) applyOne(ctx context.Context, m driver.Mutation) error {
 		return err
 	}
 	if len(m.Puts) == 0 {
-		time.Sleep(afterDelete)
+		return pause.For(ctx, afterDelete)
 	}
 	return nil
 }
@@ -310,10 +311,10 @@ func (f *family) sendBatch(ctx context.Context, calls []hrpc.Call) error {
 }
 
 // sendAtomic sends an atomic request until it is done. The client does not look into the answer,
-// which is where the server says that it does not have the region. Where the request has a condition,
-// held tells whether it did.
+// which is where the server says that it does not have the region. If the request has a condition,
+// held reports whether that held.
 func (f *family) sendAtomic(ctx context.Context, c *atomicCall) (held bool, err error) {
-	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+	for attempt := 0; ; attempt++ {
 		m, err := f.db.send(ctx, c)
 		if err != nil {
 			return false, err
@@ -329,13 +330,18 @@ func (f *family) sendAtomic(ctx context.Context, c *atomicCall) (held bool, err 
 		if err := f.heal(ctx, c.key); err != nil {
 			return false, err
 		}
-		if !sleep(ctx, pause) {
+		if backOff(ctx, attempt) != nil {
 			return false, exception
 		}
 		again := *c // the request that was sent belongs to the client
 		again.call = f.db.request(ctx, c.table, c.key)
 		c = &again
 	}
+}
+
+// backOff waits before a request is sent again.
+func backOff(ctx context.Context, attempt int) error {
+	return pause.For(ctx, pause.Grown(20*time.Millisecond, time.Second, attempt))
 }
 
 func actionError(r *pb.MultiResponse) error {
@@ -360,8 +366,8 @@ func (f *family) heal(ctx context.Context, row []byte) error {
 }
 
 // sendExpiring puts cells with a time to live. A version before them would be seen again when
-// their time is over, so it is deleted in the same step, by its timestamp: the deletion must not
-// cover the put itself.
+// their time is over, so the same step deletes it, by its timestamp: the deletion must not cover
+// the put itself.
 func (f *family) sendExpiring(ctx context.Context, m driver.Mutation) error {
 	key := slices.Clone(m.Row)
 	var only [][]byte
@@ -390,7 +396,9 @@ func (f *family) sendExpiring(ctx context.Context, m driver.Mutation) error {
 		old[q] = newest
 	}
 	// The put must get a later time than what it replaces.
-	time.Sleep(afterDelete)
+	if err := pause.For(ctx, afterDelete); err != nil {
+		return err
+	}
 	_, err = f.sendAtomic(ctx, f.atomic(ctx, m, old))
 	return err
 }

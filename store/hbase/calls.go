@@ -17,12 +17,19 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
+// Where a cell is: the column family, and what its qualifier and its value begin with.
+const (
+	columnFamily    = "c"
+	qualifierHeader = "q"
+	valueHeader     = "\x01"
+)
+
 // The requests below are our own implementations of gohbase's hrpc.Call. Gohbase finds the
-// region, connects, sends and retries; what is sent is made here, for three reasons. The client
-// speaks the protocol of HBase 1 and has no words for a put and a delete in one atomic step, for
-// a scan that begins after a row, or for one that tells how far it came. Its own requests are
-// retried in every case, which a conditional put must not be. And building cells from bytes,
-// without a map and four objects for each, is what keeps this package as fast as the bare client.
+// region, connects, sends and retries. What it sends is made here, for three reasons. The client
+// speaks the protocol of HBase 1. That has no words for a put and a delete in one atomic step, for
+// a scan that begins after a row, or for one that says how far it came. It retries its own requests
+// in every case, which a conditional put must not be. And it makes a map and four objects of each
+// cell; building cells from bytes keeps this package as fast as the bare client.
 
 // call is what all requests have in common. The context is in it since hrpc.Call demands that.
 type call struct {
@@ -282,18 +289,14 @@ func cellFilter(s driver.Slice) *pb.Filter {
 	case len(s.Only) > 0 || len(s.Start) == 0 && s.End == nil:
 		return nil
 	case s.Head:
-		// A list of which one has to pass seeks as far as all of its filters let it: not at all
-		// for the range of the head, which has no more to say behind the head but that the row is
-		// of no interest. A filter that stops altogether where it first fails is left out of
-		// account from there on.
+		// A list of filters of which one must pass seeks only as far as all of them allow. The
+		// range of the head would allow no seek after the head. A filter that stops altogether
+		// where it first fails is ignored from there on.
 		return must(filter.NewList(filter.MustPassOne,
-			filter.NewWhileMatchFilter(columnRange(nil, aboveHead)), columnRange(s.Start, s.End)).ConstructPBFilter())
+			filter.NewWhileMatchFilter(columnRange(nil, driver.AboveHead())), columnRange(s.Start, s.End)).ConstructPBFilter())
 	}
 	return must(columnRange(s.Start, s.End).ConstructPBFilter())
 }
-
-// aboveHead is the least qualifier that is in no head.
-var aboveHead = []byte{0, 0}
 
 func columnRange(start, end []byte) filter.Filter {
 	if end != nil {

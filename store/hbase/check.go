@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/tsuna/gohbase/filter"
 	"github.com/tsuna/gohbase/hrpc"
@@ -41,7 +40,7 @@ func (f *family) CheckAndPut(ctx context.Context, row []byte, expect driver.Cell
 
 // holds is the condition alone, since HBase refuses to put nothing.
 func (f *family) holds(ctx context.Context, row []byte, expect driver.Cell) (bool, error) {
-	cells, err := f.read(ctx, row, driver.Slice{Only: [][]byte{expect.Qualifier}}, 0)
+	cells, err := f.read(ctx, row, driver.Slice{Only: [][]byte{expect.Qualifier}})
 	if err != nil {
 		return false, err
 	}
@@ -53,7 +52,7 @@ func (f *family) holds(ctx context.Context, row []byte, expect driver.Cell) (boo
 
 func (f *family) checkAndPut(ctx context.Context, row []byte, expect driver.Cell, puts []driver.Cell) (bool, error) {
 	mutation, condition := conditional(row, expect, puts)
-	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+	for n := 0; ; n++ {
 		r, err := f.locate(ctx, row)
 		if err != nil {
 			return false, err
@@ -68,8 +67,8 @@ func (f *family) checkAndPut(ctx context.Context, row []byte, expect driver.Cell
 		if err := f.heal(ctx, row); err != nil {
 			return false, err
 		}
-		if !sleep(ctx, pause) {
-			return false, ctx.Err()
+		if err := backOff(ctx, n); err != nil {
+			return false, err
 		}
 	}
 }

@@ -29,23 +29,31 @@ func (d *DB) fail(ctx context.Context, what string, err error) error {
 		kind    error
 		message = concise{err}
 	)
+	d.mu.Lock()
+	last, closed := d.last, d.closed
+	d.mu.Unlock()
 	switch {
+	case closed, errors.Is(err, gohbase.ErrClientClosed):
+		kind = driver.ErrClosed
 	case isKind(err):
 		return fmt.Errorf("hbase: %s: %w", what, message)
 	case errors.Is(done, context.DeadlineExceeded):
 		// The client tries until its time is over, so that a database that cannot be reached, or
 		// a region that nobody serves, shows itself like this.
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		if d.last != nil {
-			return fmt.Errorf("hbase: %s: %w: %w; the last error was: %w", what, driver.ErrUnavailable, context.Cause(ctx), concise{d.last})
+		if last != nil && unauthorised[javaClass(last)] {
+			return fmt.Errorf("hbase: %s: %w: %w", what, driver.ErrUnauthorised, concise{last})
+		}
+		if last != nil {
+			return fmt.Errorf("hbase: %s: %w: %w; the last error was: %w", what, driver.ErrUnavailable, context.Cause(ctx), concise{last})
 		}
 		return fmt.Errorf("hbase: %s: %w: %w", what, driver.ErrUnavailable, context.Cause(ctx))
 	case done != nil:
 		return fmt.Errorf("hbase: %s: %w", what, context.Cause(ctx))
 	case errors.Is(err, gohbase.TableNotFound) || javaClass(err) == "TableNotFoundException":
 		kind = driver.ErrNoFamily
-	case errors.Is(err, gohbase.ErrClientClosed), errors.Is(err, gohbase.ErrCannotFindRegion),
+	case unauthorised[javaClass(err)]:
+		kind = driver.ErrUnauthorised
+	case errors.Is(err, gohbase.ErrCannotFindRegion),
 		errors.As(err, &server), errors.As(err, &moved), errors.As(err, &retry):
 		kind = driver.ErrUnavailable
 	default:
@@ -55,7 +63,7 @@ func (d *DB) fail(ctx context.Context, what string, err error) error {
 }
 
 func isKind(err error) bool {
-	for _, k := range []error{driver.ErrLayout, driver.ErrNoFamily, driver.ErrUnavailable, driver.ErrUnknownOutcome} {
+	for _, k := range []error{driver.ErrLayout, driver.ErrNoFamily, driver.ErrUnavailable, driver.ErrUnauthorised, driver.ErrClosed, driver.ErrUnknownOutcome} {
 		if errors.Is(err, k) {
 			return true
 		}
@@ -108,6 +116,14 @@ var impossible = map[string]bool{
 	"AccessDeniedException":       true,
 	"TableNotFoundException":      true,
 	"IllegalArgumentException":    true,
+}
+
+// unauthorised are those by which it says that this user may not do it.
+var unauthorised = map[string]bool{
+	"AccessDeniedException":  true,
+	"AccessControlException": true,
+	"AuthorizationException": true,
+	"BadAuthException":       true,
 }
 
 var silenceOnce sync.Once

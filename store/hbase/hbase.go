@@ -3,18 +3,18 @@
 //
 // # What is stored
 //
-// A [DB] is an HBase namespace, a family is a table of it with the same name, a row key is the
-// row key, and all cells of a row are in one column family, "c". The qualifier of a cell is the
-// letter "q" followed by the qualifier, the value is the byte 0x01 followed by the value; other
-// first bytes are kept for later formats and refused.
+// A [DB] is an HBase namespace, and a family is a table of it with the same name. A row key is the
+// row key, and all cells of a row are in one column family, "c". A stored qualifier is the letter
+// "q" followed by the qualifier, a stored value is the byte 0x01 followed by the value. Other first
+// bytes are kept for later formats and refused.
 //
-// The first is there because HBase sorts the deletion of a row among the cells with an empty
-// qualifier: where such a cell was put after the deletion, a read that begins behind it does not
-// meet the deletion and returns what was deleted. The second tells an empty value from an absent
-// one, which the comparison of HBase's conditional put does not.
+// The letter is there because HBase sorts the deletion of a row among the cells with an empty
+// qualifier. If such a cell were put after the deletion, a read that begins after it would not
+// meet the deletion, and would return what was deleted. The byte is there because HBase's
+// conditional put cannot distinguish an empty value from an absent one.
 //
-// How the family is read is written into the table itself, when it is created and in the same
-// step, as the table attribute "RANGECRYPT_LAYOUT", for example
+// The same step that creates a table writes into it how the family is read, as the table attribute
+// "RANGECRYPT_LAYOUT", for example
 //
 //	format=1 layout=ordered prefix=16 spread=0
 //
@@ -27,31 +27,29 @@
 //
 // # Time
 //
-// HBase orders the versions of a cell by the time at which a server took them, in milliseconds,
-// and a deletion covers all that is not younger than itself, also a put that follows in the same
-// millisecond and was acknowledged. So Apply returns two milliseconds after the server has
-// answered when it deleted anything: then no clock gives a later put the same time. Timestamps of
-// the client would do without the wait, but let the client whose clock is ahead win over later
-// writes of others. HBase's NEW_VERSION_BEHAVIOR, by which deletions and puts are ordered as they
-// came, has not been tried here; a table that has it set is refused. When a region moves to a
-// server whose clock is behind, writes lose against older ones until it has caught up; keep the
-// servers' clocks synchronised, as HBase demands anyway.
+// HBase orders the versions of a cell by the time at which a server took them, in milliseconds. A
+// deletion covers all that is not younger than itself, even a put that follows in the same
+// millisecond. So after a deletion, Apply returns two milliseconds after the server has answered:
+// then no clock gives a later put the same time. Timestamps of the client would not need the wait,
+// but with them the client whose clock is fast would win over later writes of others. A table with
+// HBase's NEW_VERSION_BEHAVIOR, which orders deletions and puts as they came, is refused: it has
+// not been tried. When a region moves to a server whose clock is slow, writes lose against older
+// ones until that clock has caught up. Keep the servers' clocks synchronised, as HBase demands.
 //
 // Replace checks the value of the cell that was seen and writes in one atomic step, one request a
 // row. Its deletions have the time of that cell.
 //
-// When a cell with a time to live ends, HBase shows the version before, if that was not compacted
-// away yet. So a put with a TTL first looks for an older version, and then deletes that in the
-// same atomic step. It costs a read; a put without TTL does not.
+// When a cell with a time to live ends, HBase shows the version before it, until a compaction
+// removes that. So a put with a TTL first looks for an older version, and deletes that in the same
+// atomic step. It costs a read; a put without TTL does not.
 //
 // # Limits
 //
-// HBase cannot read a row backwards. The last cells of a slice are searched for by bisection: one
-// or two requests where qualifiers are evenly spread, some dozens at worst. A conditional put
-// checks one cell and cannot delete, so families are no [driver.Committer]. Mutations that both
-// put and delete, those with a TTL, and replacements take a request each; all others go in batches.
+// A conditional put checks one cell and cannot delete, so families are no [driver.Committer].
+// Mutations that both put and delete, those with a TTL, and replacements take a request each; all
+// others go in batches.
 //
-// The client has neither TLS nor Kerberos. What a server may see, anyone on the way to it may.
+// The client has neither TLS nor Kerberos. Whoever can read the network sees what the server sees.
 package hbase
 
 import (
@@ -109,9 +107,6 @@ type Options struct {
 }
 
 const (
-	columnFamily    = "c"
-	qualifierHeader = "q"
-	valueHeader     = "\x01"
 	layoutAttribute = "RANGECRYPT_LAYOUT"
 	format          = 1
 
@@ -137,6 +132,7 @@ type DB struct {
 	mu      sync.Mutex
 	regions map[hrpc.RegionInfo]struct{} // that requests were sent to
 	last    error                        // the last error of a connection, for messages
+	closed  bool
 }
 
 // Open connects to the cluster whose ZooKeeper servers are given as host:port, separated by
@@ -193,14 +189,14 @@ func Open(ctx context.Context, quorum string, o *Options) (*DB, error) {
 // reach finds out whether the cluster answers, before there is a client: once that looks for a
 // cluster, it does so for ever, also after it was closed.
 func (d *DB) reach(ctx context.Context) error {
-	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+	for n := 0; ; n++ {
 		rc, err := d.dial(ctx, zk.Meta, region.RegionClient)
 		if err == nil {
 			rc.Close()
 			return nil
 		}
 		d.note(err)
-		if !sleep(ctx, pause) {
+		if backOff(ctx, n) != nil {
 			return err
 		}
 	}
@@ -208,14 +204,15 @@ func (d *DB) reach(ctx context.Context) error {
 
 // Close releases the connections, unless the client was given.
 func (d *DB) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
 	if !d.own {
 		return nil
 	}
 	d.client.Close()
 	// Goroutines of the client that look for a region go on after it was closed, until the
 	// region is dead.
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	for r := range d.regions {
 		r.MarkDead()
 	}
@@ -253,7 +250,7 @@ func (d *DB) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family,
 	m := &master{db: d}
 	defer m.close()
 	what := "open family " + spec.Name
-	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+	for n := 0; ; n++ {
 		schema, err := m.describe(ctx, spec.Name)
 		if err == nil && schema != nil {
 			if err := d.verify(schema, spec); err != nil {
@@ -271,8 +268,8 @@ func (d *DB) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family,
 			return nil, d.fail(ctx, what, err)
 		}
 		// Another client may be creating it: then look again until it is there.
-		if !sleep(ctx, pause) {
-			return nil, d.fail(ctx, what, ctx.Err())
+		if err := backOff(ctx, n); err != nil {
+			return nil, d.fail(ctx, what, err)
 		}
 	}
 }

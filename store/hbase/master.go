@@ -11,6 +11,8 @@ import (
 	"github.com/tsuna/gohbase/region"
 	"github.com/tsuna/gohbase/zk"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 )
 
 // A master talks to the HBase master, which makes and removes tables, over a connection of its
@@ -44,7 +46,7 @@ func (c *masterCall) NewResponse() proto.Message { return proto.Clone(c.response
 // do sends one request and fills in the response. It waits for a master that is starting or being
 // replaced. A request whose connection was lost may have been done all the same.
 func (m *master) do(ctx context.Context, name string, request, response proto.Message) error {
-	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+	for n := 0; ; n++ {
 		err := m.try(ctx, name, request, response)
 		if err == nil {
 			return nil
@@ -60,7 +62,7 @@ func (m *master) do(ctx context.Context, name string, request, response proto.Me
 			}
 		}
 		m.close()
-		if !sleep(ctx, pause) {
+		if backOff(ctx, n) != nil {
 			return err
 		}
 	}
@@ -101,7 +103,7 @@ func (m *master) procedure(ctx context.Context, name string, request proto.Messa
 		return err
 	}
 	id := response.GetProcId()
-	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+	for n := 0; ; n++ {
 		var r pb.GetProcedureResultResponse
 		if err := m.do(ctx, "getProcedureResult", &pb.GetProcedureResultRequest{ProcId: &id}, &r); err != nil {
 			return err
@@ -112,8 +114,8 @@ func (m *master) procedure(ctx context.Context, name string, request proto.Messa
 		if r.GetState() != pb.GetProcedureResultResponse_RUNNING {
 			return nil // finished, or so long ago that it has been forgotten
 		}
-		if !sleep(ctx, pause) {
-			return ctx.Err()
+		if err := pause.For(ctx, pause.Grown(10*time.Millisecond, 100*time.Millisecond, n)); err != nil {
+			return err
 		}
 	}
 }
@@ -179,17 +181,5 @@ func (d *DB) locate(ctx context.Context, what zk.ResourceName) (string, error) {
 		default:
 			return "", ctx.Err()
 		}
-	}
-}
-
-// sleep reports whether it was not woken by the context.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

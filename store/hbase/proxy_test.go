@@ -2,157 +2,64 @@ package hbase
 
 import (
 	"bytes"
-	"context"
-	"errors"
-	"net"
 	"sync"
 	"testing"
+
+	"github.com/rangecrypt/rangecrypt/internal/proxy"
 )
 
-// A proxy stands between the client and every server, and can be told to misbehave. Its dial
-// function is for [Options].
-type proxy struct {
-	mu        sync.Mutex
-	listeners map[string]net.Listener // by the address of the server
-	conns     map[net.Conn]struct{}
-	down      bool
-	frozen    chan struct{} // not nil while nothing is passed on; closed afterwards
+// A network stands between the client and every server. Its Dial is for [Options].
+type network struct {
+	*proxy.Proxy
 
-	// match, if set, picks one request, by bytes that are in it. The connection is then cut: when
-	// the server has answered that request or, where drop is set, before it gets there.
-	match   []byte
-	drop    bool
-	matched int
+	mu       sync.Mutex
+	match    []byte
+	answered bool
+	from     int // the connection whose answer is not to arrive; 0 is none
 }
 
-func newProxy(tb testing.TB) *proxy {
-	p := &proxy{listeners: make(map[string]net.Listener), conns: make(map[net.Conn]struct{})}
-	tb.Cleanup(func() {
-		p.setDown(true)
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		for _, l := range p.listeners {
-			l.Close()
+func newNetwork(tb testing.TB) *network {
+	n := &network{}
+	n.Proxy = proxy.New(n.tap)
+	tb.Cleanup(n.Close)
+	return n
+}
+
+// cutAt cuts all connections at the next request that contains match: before it gets to the server
+// or, with answered, instead of the answer.
+func (n *network) cutAt(match string, answered bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.match, n.answered, n.from = []byte(match), answered, 0
+}
+
+// done reports whether that has come to pass.
+func (n *network) done() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.match == nil && n.from == 0
+}
+
+func (n *network) tap(connection int, to proxy.Direction, b []byte) {
+	n.mu.Lock()
+	cut := false
+	switch {
+	case to == proxy.ToClient && connection == n.from:
+		n.from, cut = 0, true
+	case to == proxy.ToServer && n.match != nil && bytes.Contains(b, n.match):
+		n.match, cut = nil, !n.answered
+		if n.answered {
+			n.from = connection
 		}
-	})
-	return p
-}
-
-func (p *proxy) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.down {
-		return nil, errors.New("the proxy is down")
 	}
-	l := p.listeners[address]
-	if l == nil {
-		var err error
-		if l, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-			return nil, err
-		}
-		p.listeners[address] = l
-		go p.serve(l, address)
-	}
-	// The client needs a *net.TCPConn: see Options.Dial.
-	return new(net.Dialer).DialContext(ctx, network, l.Addr().String())
-}
-
-func (p *proxy) serve(l net.Listener, address string) {
-	for {
-		near, err := l.Accept()
-		if err != nil {
-			return
-		}
-		far, err := net.Dial("tcp", address)
-		if err != nil {
-			near.Close()
-			continue
-		}
-		p.mu.Lock()
-		p.conns[near], p.conns[far] = struct{}{}, struct{}{}
-		p.mu.Unlock()
-		cut := make(chan struct{})
-		go p.pass(near, far, func(b []byte) bool {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			if len(p.match) == 0 || !bytes.Contains(b, p.match) {
-				return true
-			}
-			p.match = nil
-			p.matched++
-			if !p.drop {
-				close(cut)
-			}
-			return !p.drop
-		})
-		go p.pass(far, near, func([]byte) bool {
-			select {
-			case <-cut:
-				return false
-			default:
-				return true
-			}
-		})
+	n.mu.Unlock()
+	if cut {
+		n.Cut()
 	}
 }
 
-// pass copies until an end is closed or keep says no, and closes both.
-func (p *proxy) pass(from, to net.Conn, keep func([]byte) bool) {
-	defer func() {
-		from.Close()
-		to.Close()
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		delete(p.conns, from)
-	}()
-	b := make([]byte, 1<<20)
-	for {
-		n, err := from.Read(b)
-		if err != nil {
-			return
-		}
-		p.mu.Lock()
-		frozen := p.frozen
-		p.mu.Unlock()
-		if frozen != nil {
-			<-frozen
-		}
-		if !keep(b[:n]) {
-			return
-		}
-		if _, err := to.Write(b[:n]); err != nil {
-			return
-		}
-	}
-}
-
-func (p *proxy) setDown(down bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.down = down
-	if down {
-		for c := range p.conns {
-			c.Close()
-		}
-	}
-}
-
-func (p *proxy) freeze() (thaw func()) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	frozen := make(chan struct{})
-	p.frozen = frozen
-	return func() {
-		p.mu.Lock()
-		p.frozen = nil
-		p.mu.Unlock()
-		close(frozen)
-	}
-}
-
-// cut arms the proxy for the next request that contains match.
-func (p *proxy) cut(match string, drop bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.match, p.drop, p.matched = []byte(match), drop, 0
+// down takes the network away until its weather is set again.
+func (n *network) down() {
+	n.Set(proxy.Weather{Refuse: true})
+	n.Cut()
 }

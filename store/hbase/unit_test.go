@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sirupsen/logrus"
 	"github.com/stretchr/testify/require"
@@ -61,37 +62,6 @@ func FuzzDecodeRow(f *testing.F) {
 		_, cells, read, err := decodeRow(b, n, true)
 		if err == nil && (len(cells) != n || read > len(b)) {
 			t.Fatalf("%d cells of %d in %d bytes of %d", len(cells), n, read, len(b))
-		}
-	})
-}
-
-// TestBetween: the steps of the search for the last cells stay between its bounds.
-func TestBetween(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		low, high := anyBytes.Draw(t, "low"), anyBytes.Draw(t, "high")
-		if bytes.Compare(low, high) >= 0 {
-			high = nil
-		}
-		in := func(q []byte) {
-			if bytes.Compare(q, low) < 0 && !bytes.Equal(bytes.TrimRight(q, "\x00"), bytes.TrimRight(low, "\x00")) {
-				t.Fatalf("%x is below %x", q, low)
-			}
-			if high != nil && bytes.Compare(bytes.TrimRight(q, "\x00"), bytes.TrimRight(high, "\x00")) > 0 {
-				t.Fatalf("%x is above %x", q, high)
-			}
-		}
-		d := rapid.UintRange(0, 64).Draw(t, "depth")
-		in(within(low, high, d))
-		first := anyBytes.Draw(t, "first")
-		if bytes.Compare(first, low) < 0 {
-			in(beyond(first, low, high))
-		}
-		q := anyBytes.Draw(t, "q")
-		if bytes.Compare(low, q) <= 0 && (high == nil || bytes.Compare(q, high) < 0) {
-			n := within(low, high, uint(depth(low, high, q)))
-			if bytes.Compare(bytes.TrimRight(n, "\x00"), bytes.TrimRight(q, "\x00")) > 0 {
-				t.Fatalf("the depth of %x in [%x, %x) leads above it, to %x", q, low, high, n)
-			}
 		}
 	})
 }
@@ -240,7 +210,17 @@ func TestErrorKinds(t *testing.T) {
 	ctx := context.Background()
 	require.ErrorIs(t, d.fail(ctx, "x", gohbase.TableNotFound), driver.ErrNoFamily)
 	require.ErrorIs(t, d.fail(ctx, "x", gohbase.TableNotFound), gohbase.TableNotFound)
-	require.ErrorIs(t, d.fail(ctx, "x", gohbase.ErrClientClosed), driver.ErrUnavailable)
+	require.ErrorIs(t, d.fail(ctx, "x", gohbase.ErrClientClosed), driver.ErrClosed)
+	// What the user may not do stays so, also where the client tries until its time is over.
+	denied := fmt.Errorf("%sorg.apache.hadoop.hbase.security.AccessDeniedException:\norg.apache.hadoop.hbase.security.AccessDeniedException: "+
+		"Insufficient permissions for user 'weak'", javaPrefix)
+	late, over := context.WithDeadline(ctx, time.Now().Add(-time.Second))
+	defer over()
+	for _, err := range []error{d.fail(ctx, "x", denied), (&DB{last: denied}).fail(late, "x", late.Err())} {
+		require.ErrorIs(t, err, driver.ErrUnauthorised)
+		require.NotErrorIs(t, err, driver.ErrUnavailable)
+		require.ErrorContains(t, err, "Insufficient permissions")
+	}
 	err := d.fail(ctx, "x", region.ErrClientClosed)
 	require.ErrorIs(t, err, driver.ErrUnavailable)
 	var server region.ServerError

@@ -15,8 +15,8 @@ import (
 )
 
 // ReadFile reads a master key from a file as [WriteFile] makes it: 64 hexadecimal digits, with or
-// without white space around. On all systems but Windows, a file that others than its owner may
-// read or change is refused. One that does not exist is [fs.ErrNotExist].
+// without white space around, 128 bytes at most. On all systems but Windows, a file that others than
+// its owner may read or change is refused. One that does not exist is [fs.ErrNotExist].
 func ReadFile(name string) (ope.Key, error) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -30,10 +30,13 @@ func ReadFile(name string) (ope.Key, error) {
 	if err != nil {
 		return ope.Key{}, fmt.Errorf("kms: read the key: %w", err)
 	}
+	if info.IsDir() {
+		return ope.Key{}, fmt.Errorf("kms: %s is a folder; name the key file in it", name)
+	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
 		return ope.Key{}, fmt.Errorf("kms: key file %s has mode %04o: others may read or change it; do 'chmod 600 %[1]s', and rotate the key if somebody may have read it", name, mode)
 	}
-	text, err := io.ReadAll(io.LimitReader(f, 4*ope.KeySize))
+	text, err := io.ReadAll(io.LimitReader(f, mostText+1))
 	if err != nil {
 		return ope.Key{}, fmt.Errorf("kms: read the key: %w", err)
 	}
@@ -51,11 +54,15 @@ func ReadEnv(name string) (ope.Key, error) {
 	return parse([]byte(text), "environment variable "+name)
 }
 
+// mostText is how long the text of a key may be, white space included. What is longer is some other
+// file, and is refused whatever its beginning.
+const mostText = 4 * ope.KeySize
+
 func parse(text []byte, where string) (ope.Key, error) {
 	secret := make([]byte, ope.KeySize)
-	text = bytes.TrimSpace(text)
-	if len(text) == hex.EncodedLen(ope.KeySize) {
-		if _, err := hex.Decode(secret, text); err == nil {
+	digits := bytes.TrimSpace(text)
+	if len(text) <= mostText && len(digits) == hex.EncodedLen(ope.KeySize) {
+		if _, err := hex.Decode(secret, digits); err == nil {
 			return ope.NewKey(secret)
 		}
 		// That error shows a character of the key.
@@ -71,6 +78,9 @@ func Encode(key ope.Key) string { return hex.EncodeToString(key.Secret()) + "\n"
 // only copy of a key.
 func WriteFile(name string, key ope.Key) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if info, staterr := os.Stat(name); err != nil && staterr == nil && info.IsDir() {
+		return fmt.Errorf("kms: %s is a folder; name a new file in it: %w", name, fs.ErrExist)
+	}
 	if errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("kms: %s exists and is not overwritten; it may be the only copy of a key: %w", name, fs.ErrExist)
 	}

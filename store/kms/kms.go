@@ -1,4 +1,4 @@
-// Package kms tells where the master key of an encrypted database comes from: a file, a variable of
+// Package kms says where the master key of an encrypted database comes from: a file, a variable of
 // the environment, a passphrase, or a service that keeps it and never gives it away.
 //
 // A database has one random database key, which all its other keys come from. It is kept in the
@@ -24,22 +24,47 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/seal"
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 )
 
-// Errors of Unwrap. They are returned wrapped; use errors.Is. Package store turns them into its
-// own of the same names.
+// A KMS keeps a master key and uses it on behalf of its callers: a key management service, a
+// hardware module, or a local key, [Local]. It wraps one key for each database, when the
+// database is made and when its master key is rotated, and unwraps it each time that the database
+// is opened.
+type KMS interface {
+	// Wrap encrypts and authenticates a key of 32 bytes under the newest master key. What it
+	// returns has at most [MaxWrapped] bytes and is stored as it is; it should name the master key,
+	// so that Unwrap finds the right one.
+	Wrap(ctx context.Context, key []byte) (wrapped []byte, err error)
+
+	// Unwrap returns the key that was wrapped. Where that was done under a master key that the
+	// service has not, the error should wrap [ErrWrongKey]. Where the service cannot be reached or
+	// does not answer, that of either method should wrap [ErrUnavailable], so that it is
+	// retryable; an error of the network is taken for that.
+	Unwrap(ctx context.Context, wrapped []byte) (key []byte, err error)
+}
+
+// MaxWrapped is the length of the longest wrapped key, in bytes.
+const MaxWrapped = 2048
+
+// Errors of Wrap and Unwrap. They are returned wrapped; use errors.Is. All but ErrUnavailable are also
+// the errors of package store of the same names.
 var (
 	// ErrWrongKey is returned when the key was wrapped under another master key or passphrase.
-	ErrWrongKey = errors.New("kms: wrapped under another key")
+	ErrWrongKey = fault.As("kms: wrapped under another key", fault.ErrWrongKey)
 
 	// ErrTampered is returned when the wrapped key was changed.
-	ErrTampered = errors.New("kms: the wrapped key is not as it was written")
+	ErrTampered = fault.As("kms: the wrapped key is not as it was written", fault.ErrTampered)
+
+	// ErrUnavailable is returned when a key management service cannot be reached or does not answer.
+	// The call may be repeated later. The local keys of this package never return it.
+	ErrUnavailable = errors.New("kms: key management service unavailable")
 
 	// ErrFormat is returned when the bytes are no wrapped key that this version knows.
-	ErrFormat = errors.New("kms: not a wrapped key of a known format")
+	ErrFormat = fault.As("kms: not a wrapped key of a known format", fault.ErrFormat)
 )
 
-// The first byte of a wrapped key tells what it was wrapped under.
+// The first byte of a wrapped key says what it was wrapped under.
 const (
 	underKey        = 2 // that of a sealed value
 	underPassphrase = 'p'

@@ -335,6 +335,27 @@ func TestKeyFiles(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// FuzzKeyFile: a file is read as a key only if it holds the digits of that key and white space. What is
+// refused is not shown.
+func FuzzKeyFile(f *testing.F) {
+	name := filepath.Join(f.TempDir(), "key")
+	f.Fuzz(func(t *testing.T, text []byte) {
+		require.NoError(t, os.WriteFile(name, text, 0o600))
+		key, err := ReadFile(name)
+		digits := string(bytes.TrimSpace(text))
+		if err == nil {
+			require.Equal(t, strings.ToLower(digits)+"\n", Encode(key))
+			require.LessOrEqual(t, len(text), mostText)
+			return
+		}
+		require.True(t, key.IsZero())
+		require.ErrorIs(t, err, ope.ErrKey)
+		secret, hexErr := hex.DecodeString(digits)
+		require.False(t, hexErr == nil && len(secret) == ope.KeySize && len(text) <= mostText, "a key was refused")
+		require.Equal(t, "kms: key file "+name+": "+ope.ErrKey.Error()+": need 64 hexadecimal digits", err.Error(), "whatever the text")
+	})
+}
+
 // What is no key is told without showing a part of it: it may be most of one.
 func TestTextsThatAreNoKeys(t *testing.T) {
 	digits := strings.TrimSpace(Encode(testKey(t, 0xab)))
@@ -349,6 +370,9 @@ func TestTextsThatAreNoKeys(t *testing.T) {
 		"! long":       digits + "ab",
 		"! two keys":   digits + "\n" + digits,
 		"! no digit":   digits[:63] + "z",
+		"most blanks":  digits + strings.Repeat(" ", 64),
+		"! blanks":     digits + strings.Repeat(" ", 65),
+		"! more":       digits + strings.Repeat(" ", 64) + "and more",
 		"! endless":    strings.Repeat(digits, 100),
 		"! passphrase": "hunter2 and what not",
 		"! nothing":    "",
@@ -377,4 +401,15 @@ func TestTextsThatAreNoKeys(t *testing.T) {
 	}
 	_, err := ReadEnv("RANGECRYPT_TEST_KEY_THAT_IS_NOT_THERE")
 	require.ErrorContains(t, err, "no variable RANGECRYPT_TEST_KEY_THAT_IS_NOT_THERE")
+}
+
+// A folder in the place of a key file is told as what it is, and its mode is left alone.
+func TestKeyFileIsAFolder(t *testing.T) {
+	dir := t.TempDir()
+	_, err := ReadFile(dir)
+	require.ErrorContains(t, err, dir+" is a folder; name the key file in it")
+	require.NotContains(t, err.Error(), "chmod")
+	err = WriteFile(dir, ope.GenerateKey())
+	require.ErrorIs(t, err, fs.ErrExist)
+	require.ErrorContains(t, err, dir+" is a folder; name a new file in it")
 }

@@ -35,7 +35,7 @@ import (
 //
 // where the master key is the 32 bytes that Argon2id (RFC 9106) makes of passphrase and salt.
 type Passphrase struct {
-	passphrase func() []byte // behind a function, which no printer looks into
+	passphrase func() []byte // within a function, which no printer looks into
 }
 
 const (

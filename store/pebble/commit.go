@@ -72,6 +72,10 @@ type writeQueue struct {
 
 	wake     chan struct{} // capacity 1
 	finished chan struct{}
+
+	// of the goroutine, until it has finished
+	wrote   bool // something since the database was opened
+	flushed bool // nothing is in a log only
 }
 
 func (q *writeQueue) start(db *DB) {
@@ -98,16 +102,14 @@ func (q *writeQueue) flushSoon() {
 	q.signal()
 }
 
-// flushNow starts a flush. It goes through this goroutine since it ends a log, which may fail.
+// flushNow starts a flush. It goes through this goroutine, which is the only one that ends logs.
 func (q *writeQueue) flushNow() {
-	defer func() {
-		if r := recover(); r != nil {
-			q.db.fence.fail(asError(r))
-		}
-	}()
-	if q.db.fence.err() == nil {
-		_, _ = q.db.eng.AsyncFlush() // it is tried again at the next read
-	}
+	_, _ = q.db.fence.startFlush(q.db.eng) // it is tried again at the next read
+}
+
+// flushLast moves what is only in a log into tables. Opening has flushed what it replayed.
+func (q *writeQueue) flushLast() {
+	q.flushed = !q.wrote || q.db.fence.flush(q.db.eng) == nil
 }
 
 func (q *writeQueue) signal() {
@@ -135,12 +137,10 @@ func (q *writeQueue) do(ctx context.Context, w *write) (bool, error) {
 	case <-q.db.fence.failed:
 		// The write may be under way and end well, or wait for ever within the engine.
 		if !q.withdraw(w) {
-			select {
-			case <-w.done:
+			if inPatience(w.done) {
 				return w.ok, w.err
-			case <-time.After(patience):
-				return false, w.unknown(q.db.stopped(q.db.fence.cause))
 			}
+			return false, w.unknown(q.db.stopped(q.db.fence.cause))
 		}
 		return false, q.db.stopped(q.db.fence.cause)
 	case <-ctx.Done():
@@ -188,6 +188,7 @@ func (q *writeQueue) run() {
 			}
 			if len(waiting) == 0 {
 				if closing {
+					q.flushLast()
 					return
 				}
 				break
@@ -228,6 +229,7 @@ func (q *writeQueue) commitSome(waiting []*write) int {
 	if len(group) == 0 {
 		return n
 	}
+	q.wrote = true
 	err := q.commit(group)
 	for _, w := range group {
 		if err != nil {
@@ -339,11 +341,11 @@ func (db *DB) hold(expect []expectation, now time.Time) (bool, error) {
 			continue
 		}
 		if err != nil {
-			return false, fmt.Errorf("pebble: read a cell: %w", err)
+			return false, fmt.Errorf("pebble: read a cell: %w", classify(err))
 		}
 		holds, err := e.holds(env, now)
 		if err = errors.Join(err, closer.Close()); err != nil || !holds {
-			return false, err
+			return false, classify(err)
 		}
 	}
 	return true, nil
@@ -356,23 +358,25 @@ func (db *DB) holdMany(expect []expectation, now time.Time) (holds bool, err err
 		UpperBound: append(bytes.Clone(expect[len(expect)-1].key), 0),
 	})
 	if err != nil {
-		return false, fmt.Errorf("pebble: read cells: %w", err)
+		return false, fmt.Errorf("pebble: read cells: %w", classify(err))
 	}
 	defer func() {
 		if cerr := it.Close(); cerr != nil && err == nil {
-			holds, err = false, fmt.Errorf("pebble: read cells: %w", cerr)
+			holds, err = false, fmt.Errorf("pebble: read cells: %w", classify(cerr))
 		}
 	}()
 	for _, e := range expect {
 		holds := e.value == nil
-		if it.SeekGE(e.key) && bytes.Equal(it.Key(), e.key) {
-			env, err := it.ValueAndErr()
-			if err == nil {
+		found := it.SeekGE(e.key)
+		err := it.Error() // which the next seek forgets
+		if found && bytes.Equal(it.Key(), e.key) {
+			var env []byte
+			if env, err = it.ValueAndErr(); err == nil {
 				holds, err = e.holds(env, now)
 			}
-			if err != nil {
-				return false, fmt.Errorf("pebble: read a cell: %w", err)
-			}
+		}
+		if err != nil {
+			return false, fmt.Errorf("pebble: read a cell: %w", classify(err))
 		}
 		if !holds {
 			return false, nil
@@ -391,14 +395,14 @@ func (db *DB) deleteRow(b *pebble.Batch, row []byte) error {
 	end := above(row)
 	it, err := db.eng.NewIter(&pebble.IterOptions{LowerBound: row, UpperBound: end})
 	if err != nil {
-		return fmt.Errorf("pebble: read a row: %w", err)
+		return fmt.Errorf("pebble: read a row: %w", classify(err))
 	}
 	var keys [][]byte
 	for valid := it.First(); valid && len(keys) <= maxPointDeletes; valid = it.Next() {
 		keys = append(keys, bytes.Clone(it.Key()))
 	}
 	if err := it.Close(); err != nil {
-		return fmt.Errorf("pebble: read a row: %w", err)
+		return fmt.Errorf("pebble: read a row: %w", classify(err))
 	}
 	if len(keys) > maxPointDeletes {
 		return b.DeleteRange(row, end, nil)
@@ -435,7 +439,7 @@ func (q *writeQueue) commit(group []*write) (err error) {
 	if batch.Empty() {
 		return nil
 	}
-	if err := db.eng.Apply(batch, pebble.Sync); err != nil {
+	if err := db.fence.whileLogging(func() error { return db.eng.Apply(batch, pebble.Sync) }); err != nil {
 		return fmt.Errorf("pebble: write: %w", err)
 	}
 	if len(group) > 1 {

@@ -3,7 +3,6 @@ package pebble
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -24,8 +23,8 @@ type family struct {
 }
 
 const (
-	// A scan reads pages of at most this many rows, the first ones being smaller, and ends a page
-	// that has grown beyond this many bytes, or passed over this many cells that are not wanted.
+	// A scan reads pages of at most this many rows; the first pages are smaller. A page ends when
+	// it has grown beyond this many bytes, or has passed over this many cells that are not wanted.
 	firstPage, maxPage = 32, 1024
 	pageBytes          = 256 << 10
 	pageCells          = 64 << 10
@@ -36,9 +35,6 @@ const (
 
 	// Apply commits about this many bytes at a time.
 	applyBytes = 1 << 20
-
-	// No mutation may be larger, as the engine ends at 4 GiB.
-	maxMutation = 1 << 30
 )
 
 // enter admits a read.
@@ -78,10 +74,10 @@ func (f *family) Get(ctx context.Context, row []byte, cells driver.Slice) ([]dri
 	defer f.db.leave()
 	w := newWindow(cells)
 	prefix := appendRow(make([]byte, 0, len(row)+16), f.entry.id, row)
-	if w.empty() {
+	if cells.Empty() && !cells.Head {
 		return nil, nil
 	}
-	p := &pager{db: f.db, ctx: ctx, now: now, window: w, reverse: cells.Reverse, cellLimit: cells.Limit, stamps: cells.Stamps}
+	p := &pager{db: f.db, ctx: ctx, now: now, window: w, cellLimit: cells.Limit, stamps: cells.Stamps}
 	if w.only != nil && (cells.Limit == 0 || cells.Limit > len(w.only)) {
 		p.cellLimit = len(w.only)
 	}
@@ -90,17 +86,13 @@ func (f *family) Get(ctx context.Context, row []byte, cells driver.Slice) ([]dri
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
-	out := rows[0].Cells
-	if cells.Reverse {
-		slices.Reverse(out) // rows have ascending cells
-	}
-	return out, nil
+	return rows[0].Cells, nil
 }
 
 // Scan implements [driver.Family].
 func (f *family) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
 	return func(yield func(driver.Row, error) bool) {
-		if err := errors.Join(f.entry.spec.CheckRange(r), r.Cells.Check()); err != nil {
+		if err := f.entry.spec.CheckRange(r); err != nil {
 			yield(driver.Row{}, err)
 			return
 		}
@@ -111,7 +103,7 @@ func (f *family) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row,
 		if r.End != nil {
 			upper = appendEscaped(appendFamily(nil, f.entry.id), r.End)
 		}
-		none := r.Empty() || w.empty()
+		none := r.Empty() || r.Cells.Empty()
 		left := r.Limit
 		for n := firstPage; ; n = min(2*n, maxPage) {
 			if r.Limit > 0 {
@@ -165,11 +157,6 @@ func (f *family) Apply(ctx context.Context, mutations ...driver.Mutation) error 
 	}
 	if err := f.entry.spec.CheckMutations(mutations); err != nil {
 		return err
-	}
-	for _, m := range mutations {
-		if size := mutationSize(m.Row, m.Puts, m.Deletes); size > maxMutation {
-			return fmt.Errorf("%w: a mutation has %d bytes, at most %d", driver.ErrTooLarge, size, maxMutation)
-		}
 	}
 	if err := contextError(ctx); err != nil {
 		return err
@@ -255,11 +242,6 @@ func (f *family) Replace(ctx context.Context, replacements ...driver.Replacement
 	if err := f.entry.spec.CheckReplacements(replacements); err != nil {
 		return nil, err
 	}
-	for _, r := range replacements {
-		if size := mutationSize(r.Row, r.Puts, r.Deletes); size > maxMutation {
-			return nil, fmt.Errorf("%w: a replacement has %d bytes, at most %d", driver.ErrTooLarge, size, maxMutation)
-		}
-	}
 	if err := contextError(ctx); err != nil {
 		return nil, err
 	}
@@ -316,9 +298,6 @@ func (f *family) Commit(ctx context.Context, row []byte, expect, puts []driver.C
 	if err := f.entry.spec.CheckConditional(row, expect, puts, deletes); err != nil {
 		return false, err
 	}
-	if size := mutationSize(row, puts, deletes); size > maxMutation {
-		return false, fmt.Errorf("%w: a change has %d bytes, at most %d", driver.ErrTooLarge, size, maxMutation)
-	}
 	if err := contextError(ctx); err != nil {
 		return false, err
 	}
@@ -349,7 +328,11 @@ type window struct {
 }
 
 func newWindow(s driver.Slice) window {
-	w := window{start: s.Start, end: s.End, head: s.Head}
+	w := window{head: s.Head}
+	if s.Head {
+		s, _ = s.JoinHead()
+	}
+	w.start, w.end = s.Start, s.End
 	if len(s.Only) > 0 {
 		w.only = slices.Clone(s.Only)
 		slices.SortFunc(w.only, bytes.Compare)
@@ -358,33 +341,20 @@ func newWindow(s driver.Slice) window {
 	return w
 }
 
-func (w window) empty() bool {
-	return w.only == nil && w.noRange() && !w.head
-}
-
-func (w window) noRange() bool {
-	return w.end != nil && bytes.Compare(w.start, w.end) >= 0
-}
-
-// aboveHead is the least qualifier that is in no head.
-var aboveHead = []byte{0, 0}
-
 // bounds returns the range of keys that the window has in a row.
 func (w window) bounds(rowPrefix []byte) (lower, upper []byte) {
 	p := slices.Clip(rowPrefix)
-	switch {
-	case w.only != nil:
+	if w.only != nil {
 		return append(p, w.only[0]...), append(append(p, w.only[len(w.only)-1]...), 0)
-	case w.head && w.end != nil && (w.noRange() || bytes.Compare(w.end, aboveHead) < 0):
-		return p, append(p, aboveHead...)
-	case w.head && w.end != nil:
-		return p, append(p, w.end...)
-	case w.head:
-		return p, above(rowPrefix)
-	case w.end != nil:
-		return append(p, w.start...), append(p, w.end...)
 	}
-	return append(p, w.start...), above(rowPrefix)
+	lower, upper = p, above(rowPrefix)
+	if !w.head {
+		lower = append(p, w.start...)
+	}
+	if w.end != nil {
+		upper = append(p, w.end...)
+	}
+	return lower, upper
 }
 
 func (w window) contains(q []byte) bool {
@@ -447,12 +417,12 @@ type pager struct {
 func (p *pager) read(r pebble.Reader, lower, upper []byte, n int) (rows []driver.Row, next []byte, err error) {
 	it, err := r.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
 	if err != nil {
-		return nil, nil, fmt.Errorf("pebble: read: %w", err)
+		return nil, nil, fmt.Errorf("pebble: read: %w", classify(err))
 	}
 	defer func() {
 		p.noteVersions(it.Stats())
 		if cerr := it.Close(); cerr != nil && err == nil {
-			rows, next, err = nil, nil, fmt.Errorf("pebble: read: %w", cerr)
+			rows, next, err = nil, nil, fmt.Errorf("pebble: read: %w", classify(cerr))
 		}
 	}()
 	first, step := it.First, it.Next
@@ -479,7 +449,7 @@ func (p *pager) read(r pebble.Reader, lower, upper []byte, n int) (rows []driver
 			}
 			end, err := rowPrefixLen(key)
 			if err != nil {
-				return nil, nil, fmt.Errorf("pebble: read: %w", err)
+				return nil, nil, fmt.Errorf("pebble: read: %w", classify(err))
 			}
 			p.cur = append(p.cur[:0], key[:end]...)
 			unwanted = 0
@@ -497,11 +467,11 @@ func (p *pager) read(r pebble.Reader, lower, upper []byte, n int) (rows []driver
 		unwanted = 0
 		env, err := it.ValueAndErr()
 		if err != nil {
-			return nil, nil, fmt.Errorf("pebble: read: %w", err)
+			return nil, nil, fmt.Errorf("pebble: read: %w", classify(err))
 		}
 		value, alive, err := openEnvelope(env, p.now)
 		if err != nil {
-			return nil, nil, fmt.Errorf("pebble: read: %w", err)
+			return nil, nil, fmt.Errorf("pebble: read: %w", classify(err))
 		}
 		if alive {
 			p.cells = append(p.cells, driver.Cell{Qualifier: p.copy(q), Value: p.copy(value), Stamp: p.stamp()})
@@ -516,7 +486,7 @@ func (p *pager) read(r pebble.Reader, lower, upper []byte, n int) (rows []driver
 		valid = step()
 	}
 	if err := it.Error(); err != nil {
-		return nil, nil, fmt.Errorf("pebble: read: %w", err)
+		return nil, nil, fmt.Errorf("pebble: read: %w", classify(err))
 	}
 	p.finishRow()
 	return p.rows, nil, nil
@@ -527,8 +497,8 @@ func (p *pager) read(r pebble.Reader, lower, upper []byte, n int) (rows []driver
 const manyVersions = 4096
 
 // noteVersions watches what a read cost. A memtable keeps each value that a cell ever had, and an
-// iterator passes over all of them, so that a cell that is written again and again (a version, a
-// counter) would make reads of its row slower and slower. A flush keeps the last value only.
+// iterator passes over all of them. So a cell that is often written, such as a counter, would make
+// reads of its row slower and slower. A flush keeps the last value only.
 func (p *pager) noteVersions(s pebble.IteratorStats) {
 	steps := s.ForwardStepCount[pebble.InternalIterCall] + s.ReverseStepCount[pebble.InternalIterCall]
 	asked := s.ForwardStepCount[pebble.InterfaceCall] + s.ReverseStepCount[pebble.InterfaceCall]

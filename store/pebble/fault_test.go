@@ -1,11 +1,15 @@
 package pebble
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -59,6 +63,9 @@ func TestNoSpaceLeft(t *testing.T) {
 				if openErr != nil {
 					opens++
 					require.ErrorIs(t, openErr, syscall.ENOSPC)
+					require.ErrorIs(t, openErr, driver.ErrUnavailable)
+					_, err := mem.Stat("db")
+					require.ErrorIs(t, err, fs.ErrNotExist, "a directory is left after %d writes", n)
 				} else {
 					applies++
 				}
@@ -215,6 +222,7 @@ func TestNoSpaceLeftForRecovery(t *testing.T) {
 	begin := time.Now()
 	_, err := Open("db", &Options{FS: errorfs.Wrap(killed, disk)})
 	require.ErrorIs(t, err, syscall.ENOSPC)
+	require.ErrorIs(t, err, driver.ErrUnavailable)
 	require.Positive(t, disk.failed.Load())
 	require.Less(t, time.Since(begin), 10*time.Second)
 
@@ -226,7 +234,7 @@ func TestNoSpaceLeftForRecovery(t *testing.T) {
 // synced, and a random part of what was not.
 func TestPowerLoss(t *testing.T) {
 	seed := rand.Uint64()
-	t.Logf("seed %d", seed) // for the record; what is running meanwhile is not repeatable
+	t.Logf("seed %d", seed) // for the record; what runs beside it is not repeatable
 	r := rand.New(rand.NewPCG(seed, 0))
 	mem := vfs.NewCrashableMem()
 	db := mustOpen(t, "db", &Options{FS: mem})
@@ -338,11 +346,185 @@ func TestReadError(t *testing.T) {
 	broken.Store(true)
 	_, err := f.Get(background, []byte("a"), driver.Slice{})
 	require.ErrorIs(t, err, syscall.EIO)
+	require.ErrorIs(t, err, driver.ErrUnavailable)
 	_, err = f.CheckAndPut(background, []byte("a"), driver.Cell{Qualifier: []byte("q"), Value: []byte("1")})
 	require.ErrorIs(t, err, syscall.EIO)
 	require.NotErrorIs(t, err, driver.ErrUnknownOutcome)
 	broken.Store(false)
 	require.Len(t, value(t, f, "a"), 1000)
 	require.NoError(t, f.Apply(background, mutation("b", "1")))
+	require.NoError(t, db.Close())
+}
+
+// lockedUp is a file system on which this process may not write.
+type lockedUp struct{}
+
+func (lockedUp) String() string { return "locked up" }
+
+func (lockedUp) MaybeError(op errorfs.Op) error {
+	if op.Kind.ReadOrWrite() != errorfs.OpIsWrite {
+		return nil
+	}
+	return &fs.PathError{Op: "open", Path: op.Path, Err: syscall.EACCES}
+}
+
+// What the process may not do is no database that is down, nor is one that has stopped: repeating the
+// call helps neither.
+func TestMayNotWrite(t *testing.T) {
+	_, err := Open("db", &Options{FS: errorfs.Wrap(vfs.NewMem(), lockedUp{})})
+	require.ErrorIs(t, err, driver.ErrUnauthorised)
+	require.NotErrorIs(t, err, driver.ErrUnavailable)
+
+	db := mustOpen(t, "db", &Options{FS: vfs.NewMem()})
+	defer db.Close()
+	require.ErrorIs(t, db.stopped(syscall.ENOSPC), driver.ErrClosed)
+	require.NotErrorIs(t, db.stopped(syscall.ENOSPC), driver.ErrUnauthorised)
+	require.ErrorIs(t, db.stopped(syscall.EPERM), driver.ErrUnauthorised)
+}
+
+// Directories whose files are damaged or missing are refused with the kind of the error and the way, in
+// one line, and left as they are.
+func TestDamagedDirectory(t *testing.T) {
+	whole := t.TempDir()
+	db := mustOpen(t, whole, nil)
+	f := mustFamily(t, db)
+	for i := range 100 {
+		require.NoError(t, f.Apply(background, mutation(fmt.Sprintf("row%03d", i), strings.Repeat("x", 1000))))
+	}
+	require.NoError(t, db.eng.Flush())
+	require.NoError(t, f.Apply(background, mutation("in the log", "1")))
+	require.NoError(t, db.Close())
+
+	one := func(t *testing.T, dir, pattern string) string {
+		t.Helper()
+		names, err := filepath.Glob(filepath.Join(dir, pattern))
+		require.NoError(t, err)
+		require.NotEmpty(t, names, pattern)
+		return names[len(names)-1]
+	}
+	remove := func(pattern string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) { require.NoError(t, os.Remove(one(t, dir, pattern))) }
+	}
+	cut := func(pattern string, size int64) func(*testing.T, string) {
+		return func(t *testing.T, dir string) { require.NoError(t, os.Truncate(one(t, dir, pattern), size)) }
+	}
+	overwrite := func(pattern, with string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			require.NoError(t, os.WriteFile(one(t, dir, pattern), []byte(with), 0o600))
+		}
+	}
+	for name, c := range map[string]struct {
+		damage func(*testing.T, string)
+		is     error
+		says   string
+	}{
+		"table missing":       {remove("*.sst"), driver.ErrCorrupt, "does not exist"},
+		"table cut":           {cut("*.sst", 100), driver.ErrCorrupt, "size mismatch"},
+		"manifest missing":    {remove("MANIFEST-*"), driver.ErrCorrupt, "could not open manifest"},
+		"manifest cut":        {cut("MANIFEST-*", 20), driver.ErrCorrupt, "malformed manifest"},
+		"manifest empty":      {cut("MANIFEST-*", 0), driver.ErrCorrupt, "malformed manifest"},
+		"manifest of another": {overwrite("MANIFEST-*", "hello"), driver.ErrCorrupt, "manifest"},
+		"name of manifest":    {remove("marker.manifest.*"), driver.ErrCorrupt, "no file marker.manifest"},
+		"all but the format": {func(t *testing.T, dir string) {
+			files, err := os.ReadDir(dir)
+			require.NoError(t, err)
+			for _, f := range files {
+				if f.Name() != formatName {
+					require.NoError(t, os.Remove(filepath.Join(dir, f.Name())))
+				}
+			}
+		}, driver.ErrCorrupt, "which a store has from its beginning"},
+		"version of engine":       {remove("marker.format-version.*"), driver.ErrCorrupt, ""},
+		"options":                 {overwrite("OPTIONS-*", "hello"), driver.ErrCorrupt, "syntax"},
+		"format of another":       {overwrite(formatName, "hello"), driver.ErrCorrupt, formatName},
+		"format empty":            {overwrite(formatName, ""), driver.ErrLayout, "restore it from a backup"},
+		"format missing":          {remove(formatName), driver.ErrLayout, "no file " + formatName},
+		"format of a later time":  {overwrite(formatName, "rangecrypt pebble store, format 9\n"), driver.ErrLayout, "use a newer version"},
+		"open in another process": {func(t *testing.T, dir string) { db := mustOpen(t, dir, nil); t.Cleanup(func() { _ = db.Close() }) }, driver.ErrLocked, "close the other one first"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "db")
+			require.NoError(t, os.CopyFS(dir, os.DirFS(whole)))
+			c.damage(t, dir)
+			before := names(t, dir)
+			for range 2 { // and does not keep the lock
+				_, err := Open(dir, nil)
+				require.ErrorIs(t, err, c.is)
+				require.ErrorContains(t, err, c.says)
+				require.NotContains(t, err.Error(), "\n")
+				require.Equal(t, 1, strings.Count(err.Error(), "pebble: "), err)
+			}
+			require.Equal(t, before, names(t, dir))
+		})
+	}
+}
+
+// names returns those of the files with data in a directory.
+func names(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	files, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	for _, f := range files {
+		if strings.HasSuffix(f.Name(), ".sst") || strings.HasSuffix(f.Name(), ".log") || strings.HasPrefix(f.Name(), "MANIFEST") {
+			names = append(names, f.Name())
+		}
+	}
+	return names
+}
+
+// A block that is damaged is an error of every read that meets it, conditions included, and of no other:
+// a cell that cannot be read does not count as absent.
+func TestDamagedBlock(t *testing.T) {
+	dir := t.TempDir()
+	db := mustOpen(t, dir, nil)
+	f := mustFamily(t, db)
+	random := rand.NewChaCha8([32]byte{})
+	var cells []driver.Cell
+	for i := range 40 {
+		value := make([]byte, 8<<10) // a block for each
+		random.Read(value)
+		cells = append(cells, driver.Cell{Qualifier: fmt.Appendf(nil, "q%02d", i), Value: value})
+	}
+	row := []byte("row")
+	require.NoError(t, f.Apply(background, driver.Mutation{Row: row, Puts: cells}))
+	require.NoError(t, db.eng.Flush())
+	require.NoError(t, db.Close())
+	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	require.NoError(t, err)
+	damaged := 0
+	for _, name := range tables {
+		content, err := os.ReadFile(name)
+		require.NoError(t, err)
+		if at := bytes.Index(content, cells[20].Value[100:200]); at >= 0 {
+			content[at] ^= 1
+			require.NoError(t, os.WriteFile(name, content, 0o600))
+			damaged++
+		}
+	}
+	require.Equal(t, 1, damaged)
+
+	db = mustOpen(t, dir, nil)
+	f = mustFamily(t, db)
+	for i, c := range cells {
+		_, err := f.Get(background, row, driver.Slice{Only: [][]byte{c.Qualifier}})
+		expect := slices.Clone(cells)
+		expect[i].Value = nil // it is not
+		ok, condition := f.Commit(background, row, expect, []driver.Cell{{Qualifier: []byte("other")}}, nil)
+		require.False(t, ok, i)
+		if i == 20 {
+			require.ErrorIs(t, err, driver.ErrCorrupt)
+			require.ErrorIs(t, condition, driver.ErrCorrupt)
+			continue
+		}
+		require.NoError(t, err)
+		if i < 20 {
+			require.NoError(t, condition)
+		}
+	}
+	for _, err := range f.Scan(background, driver.Range{}) {
+		require.ErrorIs(t, err, driver.ErrCorrupt)
+	}
+	require.ErrorIs(t, f.Apply(background, driver.Mutation{Row: row, DeleteRow: true}), driver.ErrCorrupt)
+	require.NoError(t, f.Apply(background, mutation("another", "1")))
 	require.NoError(t, db.Close())
 }

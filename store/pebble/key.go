@@ -3,7 +3,7 @@ package pebble
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
+	"fmt"
 	"time"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -89,8 +89,8 @@ func appendUnescaped(dst, rowPrefix []byte) []byte {
 }
 
 var (
-	errKey   = errors.New("an entry has no valid key; the store is damaged or was made by something else")
-	errValue = errors.New("an entry has no valid value; the store is damaged or was made by something else")
+	errKey   = fmt.Errorf("%w, or was made by something else: an entry has no valid key", driver.ErrCorrupt)
+	errValue = fmt.Errorf("%w, or was made by something else: an entry has no valid value", driver.ErrCorrupt)
 )
 
 // expiry returns when a cell that is put now with the TTL ends. Both parts are rounded up, so

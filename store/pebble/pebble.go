@@ -33,6 +33,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -45,6 +46,9 @@ type Options struct {
 	// of its own: encrypted rows are longer, and leave a cache before plaintext would. Scans gain
 	// little.
 	CacheBytes int64
+
+	// MustExist makes Open write nothing where there is no database: that is fs.ErrNotExist.
+	MustExist bool
 
 	// FS is the file system, by default that of the machine. Tests put a faulty one here.
 	FS vfs.FS
@@ -60,15 +64,11 @@ const (
 	memTableBytes = 16 << 20
 	memTables     = 3
 
-	formatName    = "RANGECRYPT" // the file that makes a directory ours
-	formatText    = "rangecrypt pebble store, format %d\n"
-	formatVersion = 1
-
 	// After a failure, how long Close waits for the engine to stop before it leaves it alone.
 	patience = 2 * time.Second
 )
 
-var errClosed = errors.New("pebble: the database is closed")
+var errClosed = fmt.Errorf("pebble: %w", driver.ErrClosed)
 
 // DB is an open directory. It implements [driver.DB] and [driver.Snapshotter].
 type DB struct {
@@ -102,8 +102,20 @@ type entry struct {
 // does not exist.
 //
 // A directory that is not empty and holds something else, or was written by a newer version, is
-// [driver.ErrLayout] and left as it is. One that is open already is [driver.ErrLocked]. Opening
-// writes: what is only in the log gets into tables, which a full disk makes an error.
+// [driver.ErrLayout] and left as it is. One that is open already is [driver.ErrLocked]. Opening writes:
+// what is only in the log gets into tables. A disk that has no space for them is [driver.ErrUnavailable].
+//
+// A directory whose files are damaged or missing is [driver.ErrCorrupt]; damage within a table is that
+// error of the reads that meet it. A directory that was closed depends on no log (*.log). One that was
+// not, since the process was killed or the power failed, needs its logs. A log that is missing is noticed,
+// and any but the newest that is damaged, cut or empty. Three things are not noticed: the writes from there
+// on are lost, without an error.
+//
+//   - The newest log is cut or empty: a loss of power leaves it so.
+//   - The newest log is damaged in its last 32 KiB, or in the writes that were synced last (together 2 MiB, or
+//     one that is larger): so, too.
+//   - One bit of the header of a record is flipped, which makes it the mark of the end of its log. The engine
+//     has no checksum of that mark.
 func Open(dir string, opts *Options) (*DB, error) {
 	var o Options
 	if opts != nil {
@@ -123,12 +135,21 @@ func Open(dir string, opts *Options) (*DB, error) {
 	}
 	db, err := open(dir, o)
 	if err != nil {
-		return nil, fmt.Errorf("pebble: open %s: %w", dir, err)
+		return nil, fmt.Errorf("pebble: open %s: %w", dir, ofDisk(err))
 	}
 	return db, nil
 }
 
 func open(dir string, o Options) (_ *DB, err error) {
+	if o.MustExist {
+		if record, err := readFormat(o.FS, dir); err != nil {
+			return nil, err
+		} else if record == nil {
+			return nil, fmt.Errorf("the directory holds no store: %w", fs.ErrNotExist)
+		}
+	}
+	_, err = o.FS.Stat(dir)
+	made := errors.Is(err, fs.ErrNotExist)
 	if err := makeDir(o.FS, dir); err != nil {
 		return nil, fmt.Errorf("create the directory, or name one that can be written to: %w", err)
 	}
@@ -146,22 +167,80 @@ func open(dir string, o Options) (_ *DB, err error) {
 			err = errors.Join(err, lock.Close())
 		}
 	}()
-	ours, err := readFormat(o.FS, dir) // another process may have been faster
+	record, err := openRecord(o.FS, dir)
 	if err != nil {
 		return nil, err
 	}
-	if !ours {
-		if err := writeFormat(o.FS, dir); err != nil {
-			return nil, fmt.Errorf("write to the directory: %w", err)
+	if record.unfinished {
+		defer func() {
+			if err != nil && made {
+				err = errors.Join(err, o.FS.RemoveAll(dir)) // nothing was stored there
+			}
+		}()
+		if err = record.begin(); err != nil {
+			return nil, err
 		}
 	}
-
-	fence := newFence(o.FS)
+	fence := newFence(o.FS, record)
 	fence.lock = lockName
-	cache := pebble.NewCache(o.CacheBytes)
+	db, err := openFenced(dir, o, fence)
+	if err != nil {
+		record.freeze()
+		return nil, err
+	}
+	db.lock = lock
+	return db, nil
+}
+
+// openRecord returns the record of a directory that is locked: the one that is there, if the
+// directory is whole, or a new one.
+func openRecord(fsys vfs.FS, dir string) (*logRecord, error) {
+	record, err := readFormat(fsys, dir) // another process may have been faster
+	switch {
+	case err != nil:
+		return nil, err
+	case record == nil:
+		return &logRecord{fs: fsys, dir: dir, unfinished: true}, nil
+	}
+	if err := checkWhole(fsys, dir); err != nil {
+		return nil, err
+	}
+	return record, record.check()
+}
+
+// openFenced opens the engine, and closes the fence where that fails.
+func openFenced(dir string, o Options, fence *fence) (_ *DB, err error) {
+	eng, err := openEngine(dir, engineOptions(o, fence), fence)
+	if err != nil {
+		if desc, perr := pebble.Peek(dir, o.FS); perr == nil && desc.FormatMajorVersion > pebble.FormatNewest ||
+			strings.Contains(err.Error(), "unknown format major version") {
+			err = fmt.Errorf("%w: written by a newer version of the engine: %w", driver.ErrLayout, err)
+		}
+		return nil, classifyOpen(err)
+	}
+	db := &DB{
+		dir: dir, now: o.Now, eng: eng, fence: fence,
+		families: make(map[string]*entry), snapshots: make(map[*snapshot]struct{}),
+	}
+	if fence.record.unfinished {
+		err = fence.record.finish()
+	}
+	if err == nil {
+		err = classify(db.readDirectory())
+	}
+	if err != nil {
+		err = errors.Join(err, eng.Close())
+		fence.fail(err)
+		return nil, err
+	}
+	db.queue.start(db)
+	return db, nil
+}
+
+func engineOptions(o Options, fence *fence) *pebble.Options {
 	po := &pebble.Options{
 		FS:                          fence,
-		Cache:                       cache,
+		Cache:                       pebble.NewCache(o.CacheBytes),
 		FormatMajorVersion:          pebble.FormatNewest,
 		Logger:                      quiet{fence},
 		LoggerAndTracer:             quiet{fence},
@@ -176,28 +255,7 @@ func open(dir string, o Options) (_ *DB, err error) {
 		// Ten bits a key: one in a hundred look-ups of an absent cell reads a block in vain.
 		po.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
-	eng, err := openEngine(dir, po, fence)
-	if err != nil {
-		if desc, perr := pebble.Peek(dir, o.FS); perr == nil && desc.FormatMajorVersion > pebble.FormatNewest ||
-			strings.Contains(err.Error(), "unknown format major version") {
-			err = fmt.Errorf("%w: written by a newer version of the engine: %w", driver.ErrLayout, err)
-		}
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			fence.fail(err)
-		}
-	}()
-	db := &DB{
-		dir: dir, now: o.Now, eng: eng, fence: fence, lock: lock,
-		families: make(map[string]*entry), snapshots: make(map[*snapshot]struct{}),
-	}
-	if err := db.readDirectory(); err != nil {
-		return nil, errors.Join(err, eng.Close())
-	}
-	db.queue.start(db)
-	return db, nil
+	return po
 }
 
 // makeDir creates a directory, and those above it, in a way that outlives a loss of power.
@@ -214,11 +272,10 @@ func makeDir(fsys vfs.FS, dir string) error {
 	if err := fsys.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	d, err := fsys.OpenDir(parent)
-	if err != nil {
-		return err
+	if err := syncDir(fsys, parent); err != nil {
+		return errors.Join(err, fsys.Remove(dir))
 	}
-	return errors.Join(d.Sync(), d.Close())
+	return nil
 }
 
 // openEngine opens the engine and gives up the caller's reference to its cache. It turns the
@@ -242,8 +299,14 @@ func openEngine(dir string, o *pebble.Options, fence *fence) (*pebble.DB, error)
 			opened <- r
 		}()
 		defer o.Cache.Unref() // an engine that is open has its own reference
+		before, err := pebble.Peek(dir, fence.FS)
 		r.eng, r.err = pebble.Open(dir, o)
-		if err := fence.err(); err != nil && r.err == nil {
+		if r.err == nil && err == nil && before.FormatMajorVersion < pebble.FormatWALSyncChunks {
+			// The first log of a new directory is of the engine's oldest format, in which damage
+			// looks like its end.
+			r.err = fence.flush(r.eng)
+		}
+		if err := fence.err(); err != nil && r.eng != nil {
 			fence.givenUp.Store(true)
 			r = result{err: errors.Join(err, r.eng.Close())}
 		}
@@ -273,7 +336,7 @@ func asError(recovered any) error {
 	return fmt.Errorf("engine: %v", recovered)
 }
 
-// lockError tells a lock that is held from one that cannot be made. Package vfs returns a path
+// lockError distinguishes a lock that is held from one that cannot be made. Package vfs returns a path
 // error when the file cannot be opened, and the bare system error when it cannot be locked; on
 // Windows both are one call.
 func lockError(err error) error {
@@ -285,61 +348,17 @@ func lockError(err error) error {
 	return fmt.Errorf("%w: close the other one first, or name another directory: %w", driver.ErrLocked, err)
 }
 
-// readFormat reports whether the directory is ours; false without an error means that it is empty.
-func readFormat(fsys vfs.FS, dir string) (ours bool, err error) {
+// checkWhole refuses a directory that is ours, and without the file that names the engine's manifest: the
+// engine would take it for a new one, and remove what data there is.
+func checkWhole(fsys vfs.FS, dir string) error {
 	names, err := fsys.List(dir)
 	if err != nil {
-		return false, err
-	}
-	if !slices.Contains(names, formatName) {
-		for _, name := range names {
-			if name != "LOCK" && name != formatName+".tmp" {
-				return false, fmt.Errorf("%w: the directory is not empty and holds no rangecrypt store; name a new one", driver.ErrLayout)
-			}
-		}
-		return false, nil
-	}
-	f, err := fsys.Open(fsys.PathJoin(dir, formatName))
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, 100))
-	if err != nil {
-		return false, err
-	}
-	var version int
-	if _, err := fmt.Sscanf(string(text), formatText, &version); err != nil || version < 1 {
-		return false, fmt.Errorf("%w: the file %s is damaged or not ours", driver.ErrLayout, formatName)
-	}
-	if version > formatVersion {
-		return false, fmt.Errorf("%w: the store has format %d, this version reads up to %d; use a newer version of rangecrypt", driver.ErrLayout, version, formatVersion)
-	}
-	return true, nil
-}
-
-// writeFormat makes the directory ours, in one step.
-func writeFormat(fsys vfs.FS, dir string) (err error) {
-	name := fsys.PathJoin(dir, formatName)
-	f, err := fsys.Create(name+".tmp", vfs.WriteCategoryUnspecified)
-	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(f, formatText, formatVersion)
-	if err == nil {
-		err = f.Sync()
+	if !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "marker.manifest.") }) {
+		return damaged(errors.New("there is no file marker.manifest.*, which a store has from its beginning"))
 	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := fsys.Rename(name+".tmp", name); err != nil {
-		return err
-	}
-	d, err := fsys.OpenDir(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return nil
 }
 
 // readDirectory fills families and lastID.
@@ -392,7 +411,8 @@ func (db *DB) leave() { db.opMu.RUnlock() }
 
 // stopped is what calls return after the first failed write.
 func (db *DB) stopped(cause error) error {
-	return fmt.Errorf("pebble: %s: %w: a write failed, and the database stopped; mend the cause and open it again: %w", db.dir, driver.ErrUnavailable, cause)
+	return fmt.Errorf("pebble: %s: %w: %w: a write failed, and the database stopped; mend the cause and open it again: %w",
+		db.dir, driver.ErrUnavailable, driver.ErrClosed, ofDisk(cause))
 }
 
 // Family implements [driver.DB].
@@ -509,7 +529,9 @@ func (db *DB) Drop(ctx context.Context, name string) error {
 	return nil
 }
 
-// Close implements [driver.DB]. Calls that are under way end first, and snapshots are closed.
+// Close implements [driver.DB]. Calls that are under way end first, and snapshots are closed. What is
+// only in a log gets into tables, so that the directory depends on no log; where the disk has no space for
+// them, it stays in the log, and the next Open goes on.
 func (db *DB) Close() error {
 	db.opMu.Lock()
 	defer db.opMu.Unlock()
@@ -518,20 +540,10 @@ func (db *DB) Close() error {
 	}
 	db.closed = true
 	finished := db.queue.stop()
-	if db.fence.err() != nil {
-		select {
-		case <-finished:
-		case <-time.After(patience):
-		}
-	} else {
-		select {
-		case <-finished:
-		case <-db.fence.failed:
-			select {
-			case <-finished:
-			case <-time.After(patience):
-			}
-		}
+	select {
+	case <-finished:
+	case <-db.fence.failed:
+		inPatience(finished)
 	}
 	var err error
 	if db.fence.err() == nil {
@@ -539,13 +551,16 @@ func (db *DB) Close() error {
 			err = errors.Join(err, s.snap.Close())
 		}
 		err = errors.Join(err, db.eng.Close())
+		if err == nil && db.fence.err() == nil && db.queue.flushed {
+			_ = db.fence.record.clear() // a list that is not empty holds as well
+		}
 	} else {
 		db.abandon()
 	}
 	clear(db.snapshots)
-	// The fence is closed behind an engine that may still run, so the directory is free for the
-	// next one.
+	// The engine may still run. The fence closes it off, so the directory is free for the next one.
 	db.fence.fail(errClosed)
+	db.fence.record.freeze()
 	err = errors.Join(err, db.lock.Close())
 	if err != nil {
 		return fmt.Errorf("pebble: close %s: %w", db.dir, err)
@@ -554,7 +569,7 @@ func (db *DB) Close() error {
 }
 
 // abandon stops an engine whose writes fail. It may have lost a lock to a panic and then never
-// stops; what it holds is lost to the process, but it can change nothing behind the fence. Its
+// stops; what it holds is lost to the process, but it can change nothing through the fence. Its
 // errors are those of the fence, which every call has returned already.
 func (db *DB) abandon() {
 	done := make(chan struct{})
@@ -566,15 +581,12 @@ func (db *DB) abandon() {
 		}
 		_ = db.eng.Close()
 	}()
-	select {
-	case <-done:
-	case <-time.After(patience):
-	}
+	inPatience(done)
 }
 
 // Snapshot implements [driver.Snapshotter].
 func (db *DB) Snapshot() (driver.Snapshot, error) {
-	db.dirMu.Lock() // no family appears or goes meanwhile
+	db.dirMu.Lock() // no family appears or goes
 	defer db.dirMu.Unlock()
 	db.opMu.Lock()
 	defer db.opMu.Unlock()
@@ -635,12 +647,20 @@ func (s *snapshot) Close() error {
 
 // contextError returns nil, or an error that wraps why the context is done.
 func contextError(ctx context.Context) error {
-	err := ctx.Err()
-	if err == nil {
-		return nil
+	if err := pause.Ended(ctx); err != nil {
+		return fmt.Errorf("pebble: %w", err)
 	}
-	if cause := context.Cause(ctx); !errors.Is(cause, err) {
-		return fmt.Errorf("pebble: %w: %w", err, cause)
+	return nil
+}
+
+// inPatience waits for the channel, and reports whether it was closed soon enough.
+func inPatience(done <-chan struct{}) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
 	}
-	return fmt.Errorf("pebble: %w", err)
 }

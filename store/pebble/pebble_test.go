@@ -14,6 +14,7 @@ import (
 
 	cockroach "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 		child(dir)
 		return
 	}
-	// An engine that fails to open leaves this one behind. TestDriver looks for it where nothing
+	// An engine that fails to open leaves this one running. TestDriver looks for it where nothing
 	// fails.
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/cockroachdb/pebble/v2.(*ConcurrencyLimitScheduler).periodicGranter"))
 }
@@ -207,6 +208,20 @@ func TestOpenMakesAPrivateDirectory(t *testing.T) {
 	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
 }
 
+func TestOpenMakesNothingThatMustExist(t *testing.T) {
+	parent := t.TempDir()
+	for _, dir := range []string{parent, filepath.Join(parent, "none")} {
+		_, err := Open(dir, &Options{MustExist: true})
+		require.ErrorIs(t, err, os.ErrNotExist)
+		require.NotErrorIs(t, err, driver.ErrCorrupt)
+		left, err := os.ReadDir(parent)
+		require.NoError(t, err)
+		require.Empty(t, left)
+	}
+	require.NoError(t, mustOpen(t, parent, nil).Close())
+	require.NoError(t, mustOpen(t, parent, &Options{MustExist: true}).Close())
+}
+
 func TestOpenLocked(t *testing.T) {
 	dir := t.TempDir()
 	db := mustOpen(t, dir, nil)
@@ -269,8 +284,8 @@ func TestOpenLeavesWhatIsForeign(t *testing.T) {
 
 	newer := t.TempDir()
 	require.NoError(t, mustOpen(t, newer, nil).Close())
-	require.NoError(t, os.WriteFile(filepath.Join(newer, formatName), []byte("rangecrypt pebble store, format 2\n"), 0o600))
-	refused(newer, "format 2")
+	require.NoError(t, os.WriteFile(filepath.Join(newer, formatName), []byte("rangecrypt pebble store, format 3\n"), 0o600))
+	refused(newer, "format 3")
 	require.NoError(t, os.WriteFile(filepath.Join(newer, formatName), []byte("rangecry"), 0o600))
 	refused(newer, "damaged")
 
@@ -279,6 +294,26 @@ func TestOpenLeavesWhatIsForeign(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(half, formatName+".tmp"), []byte("rang"), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(half, "LOCK"), nil, 0o600))
 	require.NoError(t, mustOpen(t, half, nil).Close())
+
+	// So may one that died when the engine had written its files, which hold no data yet.
+	require.NoError(t, os.Rename(filepath.Join(half, formatName), filepath.Join(half, unfinished)))
+	require.NoError(t, mustOpen(t, half, nil).Close())
+	require.FileExists(t, filepath.Join(half, formatName))
+	require.NoFileExists(t, filepath.Join(half, unfinished))
+	require.NoError(t, os.Rename(filepath.Join(half, formatName), filepath.Join(half, unfinished)))
+	require.NoError(t, os.WriteFile(filepath.Join(half, unfinished), []byte("rang"), 0o600))
+	refused(half, "damaged")
+
+	// Where the directory was there before, it stays when it cannot be opened.
+	full := vfs.NewMem()
+	require.NoError(t, full.MkdirAll("db", 0o700))
+	disk := &fullDisk{}
+	disk.left.Store(8)
+	_, err = Open("db", &Options{FS: errorfs.Wrap(full, disk)})
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	_, err = full.Stat("db")
+	require.NoError(t, err)
+	require.NoError(t, mustOpen(t, "db", &Options{FS: full}).Close())
 }
 
 func TestOpenRefusesNewerFamilies(t *testing.T) {

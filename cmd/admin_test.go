@@ -1,0 +1,129 @@
+package cmd
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/intercept"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// before returns a database that calls a function before calls of the named methods.
+func before(db driver.DB, do func(), methods ...string) driver.DB {
+	return intercept.New(db, func(_ context.Context, op intercept.Op, c intercept.Call) error {
+		if slices.Contains(methods, op.Method) {
+			do()
+		}
+		return c.Make(nil)
+	}, nil)
+}
+
+// interruptible returns what runs commands on a store. interrupt runs one, and interrupts it as soon as it has
+// begun to replace or delete rows. The command is to say so, and what it has printed is returned.
+func interruptible(t *testing.T) (run func(args ...string) string, interrupt func(says string, args ...string) string) {
+	t.Helper()
+	interrupted := func() {}
+	e, stdout, stderr := testEnv(t, func(db driver.DB) driver.DB { return before(db, func() { interrupted() }, "Replace", "Apply") })
+	key := filepath.Join(t.TempDir(), "key")
+	require.Equal(t, exit.OK, execute(e, []string{"keys", "generate", key}))
+	kept := func(args []string) []string { return append(args, "--store", "pebble:any", "--key", key) }
+	run = func(args ...string) string {
+		t.Helper()
+		stdout.Reset()
+		require.Equal(t, exit.OK, execute(e, kept(args)), stderr)
+		return stdout.String()
+	}
+	return run, func(says string, args ...string) string {
+		t.Helper()
+		stdout.Reset()
+		ctx, cancel := context.WithCancel(t.Context())
+		interrupted = cancel
+		code := executeIn(ctx, e, kept(args))
+		interrupted = func() {}
+		require.Equal(t, exit.Interrupted, code, stderr)
+		require.Contains(t, stderr.String(), says)
+		return stdout.String()
+	}
+}
+
+const notFinished = "the conversion is not finished; the same command goes on"
+
+// A conversion that is interrupted says so, and the same command goes on.
+func TestInterruptedConversion(t *testing.T) {
+	run, interrupt := interruptible(t)
+	run("insert", "--n", "3000", "--layout", "column")
+	run("keys", "rotate", "--table", "mope/column")
+
+	printed := interrupt(notFinished, "table", "convert", "mope/column")
+	require.Regexp(t, `^mope/column: \d+ rows read, \d+ of them rewritten; not finished\n$`, printed)
+	require.Regexp(t, `; \d+ of 64 parts are done`, run("table", "convert", "mope/column", "--status"))
+
+	require.Contains(t, run("table", "convert", "mope/column"), "rewritten\n")
+	require.Contains(t, run("table", "convert", "mope/column", "--status"), "no column is to be converted; 64 of 64 parts are done")
+	require.Contains(t, run("verify"), "3000 rows, 6000 cells, 3000 index entries; sound\n")
+}
+
+// What is printed fits a narrow terminal.
+func TestTablesOnNarrowTerminal(t *testing.T) {
+	e, stdout, stderr := testEnv(t, func(db driver.DB) driver.DB { return db })
+	e.StdoutWidth = 60
+	key := filepath.Join(t.TempDir(), "key")
+	require.Equal(t, exit.OK, execute(e, []string{"keys", "generate", key}))
+	kept := []string{"--store", "pebble:any", "--key", key}
+	for _, args := range [][]string{
+		{"table", "create", "internal/admin/schemafile/testdata/readings.yaml"},
+		{"table", "list"},
+		{"table", "alter", "readings", "--change", "name: note, encryption: deterministic"},
+		{"table", "describe", "readings", "--count"},
+		{"table", "convert", "readings"},
+	} {
+		stdout.Reset()
+		require.Equal(t, exit.OK, execute(e, append(args, kept...)), stderr)
+		for line := range strings.Lines(stdout.String()) {
+			require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 60, line)
+		}
+	}
+	require.Empty(t, stderr.String())
+	stdout.Reset()
+	require.Equal(t, exit.OK, execute(e, append([]string{"table", "describe", "readings"}, kept...)))
+	require.Contains(t, stdout.String(), "\nnote\n  part: column\n  type: string\n  encryption: deterministic\n")
+}
+
+// Names that a terminal would obey are printed as what they are, and a question that is interrupted
+// ends the command with nothing changed.
+func TestHostileNamesAndInterruptedQuestions(t *testing.T) {
+	e, stdout, stderr := testEnv(t, func(db driver.DB) driver.DB { return db })
+	dir := t.TempDir()
+	key, file := filepath.Join(dir, "key"), filepath.Join(dir, "schema.yaml")
+	describe := func(name string) {
+		require.NoError(t, os.WriteFile(file, []byte("table: "+name+"\nkey: [{name: \"k\\n\", type: bool, encryption: hashed}]\n"), 0o600))
+	}
+	require.Equal(t, exit.OK, execute(e, []string{"keys", "generate", key}))
+	kept := []string{"--store", "pebble:any", "--key", key}
+	describe(`"a\e[2J"`)
+	require.Equal(t, exit.Failed, execute(e, append([]string{"table", "create", file}, kept...)), stderr)
+	const name = "a\u202eb" // a mark that turns the text around is no control character
+	describe(name)
+	require.Equal(t, exit.OK, execute(e, append([]string{"table", "create", file}, kept...)), stderr)
+	require.Equal(t, exit.OK, execute(e, append([]string{"table", "list"}, kept...)))
+	require.Equal(t, exit.OK, execute(e, append([]string{"table", "describe", name}, kept...)))
+	require.NotContains(t, stdout.String()+stderr.String(), "\x1b")
+	require.NotContains(t, stdout.String(), "\u202e")
+	require.Contains(t, stdout.String(), `"k\n"`)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	e.Ask = func(context.Context, string) (bool, error) { cancel(); return false, ctx.Err() }
+	require.Equal(t, exit.Interrupted, executeIn(ctx, e, append([]string{"table", "drop", name}, kept...)))
+	stdout.Reset()
+	require.Equal(t, exit.OK, execute(e, append([]string{"table", "list", "--json"}, kept...)))
+	require.Equal(t, 1, bytes.Count(stdout.Bytes(), []byte("\n")))
+}

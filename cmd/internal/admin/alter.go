@@ -1,0 +1,354 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/schemafile"
+	"github.com/rangecrypt/rangecrypt/internal/cli"
+	"github.com/rangecrypt/rangecrypt/internal/cli/benchtable"
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
+	"github.com/rangecrypt/rangecrypt/store"
+)
+
+// A wantedChange is a flag that asks for a change; they are made in the order of the command line.
+type wantedChange struct{ kind, text string }
+
+// changeFlag appends the flag's values to those of other flags.
+type changeFlag struct {
+	kind string
+	to   *[]wantedChange
+}
+
+func (f changeFlag) String() string { return "" }
+func (f changeFlag) Type() string   { return "text" }
+func (f changeFlag) Set(text string) error {
+	*f.to = append(*f.to, wantedChange{f.kind, text})
+	return nil
+}
+
+func newTableAlter(e *cli.Env) *cobra.Command {
+	a := &alteration{}
+	return cli.Command{
+		Use:   "alter NAME|FILE",
+		Short: "Add, drop, rename and change columns",
+		Long: `Alter makes the changes that the flags name, in their order. Without any of these flags
+it makes those that turn the table into what the schema file FILE says: it shows them and
+asks. All are made or none, in one small write. No row is written, and other programs may
+go on. What changes in the row key, the layout and the types of columns is refused.
+
+Adding or changing takes a column as a schema file has it; a change names no type. Rows
+keep the values of a changed column, but until 'rangecrypt table convert' has written them
+again, queries by it open and check all rows. Values of a dropped column are lost.
+
+A table that 'opebench insert' made stays as it is, and so does its name: insert and
+range-query find it by both.`,
+		Example: `  rangecrypt table alter readings --store pebble:data --key app.key \
+    --rename note=remark --add 'name: site, type: string, encryption: deterministic'
+  rangecrypt table alter readings --store pebble:data --key app.key \
+    --change 'name: celsius, encryption: ordered, scheme: wozniak'
+  rangecrypt table alter readings.yaml --store pebble:data --key app.key --dry-run`,
+		Args: []string{"the name of a table or a schema file"},
+		Yes:  true,
+		Flags: func(f *pflag.FlagSet) {
+			f.Var(changeFlag{"add", &a.wanted}, "add", "add a `column`, such as\n'name: note, type: string, encryption: randomised'")
+			f.Var(changeFlag{"drop", &a.wanted}, "drop", "drop the column of that `name` with its values")
+			f.Var(changeFlag{"rename", &a.wanted}, "rename", "rename a column or part of the row key: `old=new`")
+			f.Var(changeFlag{"change", &a.wanted}, "change", "change encryption, scheme or confidentiality of a\n`column`, such as 'name: note, encryption: plain'")
+			f.BoolVar(&a.dryRun, "dry-run", false, "show the changes, make none")
+		},
+		Check: func(c *cli.Call) (err error) {
+			if err := c.Kept.Check(); err != nil {
+				return err
+			}
+			a.name = c.Arg()
+			if len(a.wanted) == 0 {
+				a.schema, err = readSchema(c.Arg())
+				a.name = a.schema.Name
+			}
+			return err
+		},
+		Run: func(ctx context.Context, c *cli.Call) error { return a.run(ctx, c) },
+	}.New(e)
+}
+
+// An alteration is what flags or, without any, a schema file ask for.
+type alteration struct {
+	name   string // of the table
+	wanted []wantedChange
+	schema store.Schema
+	dryRun bool
+}
+
+func (a *alteration) run(ctx context.Context, c *cli.Call) error {
+	tbl, err := c.Store.Table(ctx, a.name)
+	if err != nil {
+		return err
+	}
+	if err := checkOwn(tbl.Schema(), "changed"); err != nil {
+		return err
+	}
+	var changes []change
+	if len(a.wanted) == 0 {
+		changes, err = difference(tbl.Schema(), a.schema)
+	} else {
+		changes, err = namedChanges(tbl.Schema(), a.wanted)
+	}
+	if err != nil {
+		return err
+	}
+	if len(changes) == 0 {
+		return c.Line("table %s is as it is wanted", show.Visible(a.name))
+	}
+	return a.make(ctx, c, changes)
+}
+
+// make shows the changes and makes them.
+func (a *alteration) make(ctx context.Context, c *cli.Call, changes []change) error {
+	var made []store.Change
+	ask, loses, rewrite := len(a.wanted) == 0, false, false
+	for _, ch := range changes {
+		made = append(made, ch.store)
+		loses, rewrite = loses || ch.loses, rewrite || ch.rewrites
+		if err := c.Line("%s", ch.line); err != nil {
+			return err
+		}
+		if ch.shares != "" {
+			c.Warn("warning: %s", ch.shares)
+		}
+	}
+	if a.dryRun {
+		return nil
+	}
+	if ask || loses {
+		question := fmt.Sprintf("Change table %s?", show.Visible(a.name))
+		if loses {
+			question = fmt.Sprintf("Change table %s, so that values are lost?", show.Visible(a.name))
+		}
+		if err := c.Confirm(ctx, question); err != nil {
+			return err
+		}
+	}
+	if err := c.Store.Alter(ctx, a.name, made...); err != nil {
+		return err
+	}
+	line := fmt.Sprintf("table %s was changed", show.Visible(a.name))
+	if rewrite {
+		line += "; rows are found by the changed columns without opening all of them after 'rangecrypt table convert'"
+	}
+	return c.Line("%s", line)
+}
+
+// A change is a change of a table and what there is to say about it.
+type change struct {
+	store    store.Change
+	line     string
+	loses    bool // values are lost
+	rewrites bool // rows must be written again to be found by the column
+	shares   string
+}
+
+func added(c store.Column) change {
+	return change{store: store.AddColumn(c), line: fmt.Sprintf("+ add %s: %s", show.Visible(c.Name()), stored(c)), shares: sharing(c)}
+}
+
+func dropped(c store.Column) change {
+	return change{store: store.DropColumn(c.Name()), line: fmt.Sprintf("- drop %s: %s; its values are lost", show.Visible(c.Name()), stored(c)), loses: true}
+}
+
+func changed(from, to store.Column) change {
+	return change{
+		store:    store.ChangeColumn(to),
+		line:     fmt.Sprintf("~ change %s: from %s to %s", show.Visible(to.Name()), stored(from), stored(to)),
+		rewrites: searched(from) || searched(to),
+		shares:   sharing(to),
+	}
+}
+
+func searched(c store.Column) bool {
+	return c.Encryption() == "ordered" || c.Encryption() == "deterministic"
+}
+
+// stored says how a column is stored, in words that a terminal can show.
+func stored(c store.Column) string {
+	s := c.Type().String() + ", " + c.Encryption()
+	if c.Scheme() != "" {
+		s += " (" + c.Scheme() + ")"
+	}
+	if with := sharedWith(c); with != "" {
+		s += ", key of " + with
+	}
+	return s
+}
+
+// sharedWith says whose search key a column has besides its own; "" for one with a key of its own.
+func sharedWith(c store.Column) string {
+	if table, column, shares := c.Shared(); shares {
+		return show.Visible(table) + ", " + show.Visible(column)
+	}
+	if c.IsDatabaseWide() {
+		return "the database"
+	}
+	return ""
+}
+
+// sharing warns of what the search key of a column gives away that others have, too.
+func sharing(c store.Column) string {
+	others := "all database-wide columns of its type, encryption and scheme"
+	if table, column, shares := c.Shared(); shares {
+		others = fmt.Sprintf("column %s of table %s", show.Visible(column), show.Visible(table))
+	} else if !c.IsDatabaseWide() {
+		return ""
+	}
+	learns := "which rows of them have equal values"
+	if c.Encryption() == "ordered" {
+		learns += ", and which have less"
+	}
+	return fmt.Sprintf("column %s has one search key with %s: the database sees %s; who knows the values of one reads the others by it",
+		show.Visible(c.Name()), others, learns)
+}
+
+// namedChanges returns the changes that flags ask for.
+func namedChanges(s store.Schema, wanted []wantedChange) ([]change, error) {
+	columns := map[string]store.Column{}
+	for _, c := range s.Columns {
+		columns[c.Name()] = c
+	}
+	var changes []change
+	for _, w := range wanted {
+		switch w.kind {
+		case "add":
+			c, err := schemafile.ParseColumn("--add", w.text, nil)
+			if err != nil {
+				return nil, exit.Usagef("%v", err)
+			}
+			columns[c.Name()] = c
+			changes = append(changes, added(c))
+		case "drop":
+			c, ok := columns[w.text]
+			if !ok {
+				return nil, noColumn(s, w.text)
+			}
+			delete(columns, w.text)
+			changes = append(changes, dropped(c))
+		case "rename":
+			from, to, ok := strings.Cut(w.text, "=")
+			if !ok || from == "" || to == "" {
+				return nil, exit.Usagef("--rename %q is not of the form old=new", w.text)
+			}
+			if c, ok := columns[from]; ok {
+				delete(columns, from)
+				columns[to] = c
+			}
+			changes = append(changes, change{store: store.RenameColumn(from, to), line: fmt.Sprintf("> rename %s to %s", show.Visible(from), show.Visible(to))})
+		case "change":
+			var unknown *string
+			c, err := schemafile.ParseColumn("--change", w.text, func(name string) store.Type {
+				if c, ok := columns[name]; ok {
+					return c.Type()
+				}
+				unknown = &name
+				return nil
+			})
+			if unknown != nil {
+				return nil, noColumn(s, *unknown)
+			}
+			if err != nil {
+				return nil, exit.Usagef("%v", err)
+			}
+			before, ok := columns[c.Name()]
+			if !ok {
+				return nil, noColumn(s, c.Name())
+			}
+			columns[c.Name()] = c
+			changes = append(changes, changed(before, c))
+		}
+	}
+	return changes, nil
+}
+
+// checkOwn refuses tables that insert made: insert and range-query would not find them again.
+func checkOwn(s store.Schema, become string) error {
+	if insertable, _ := benchtable.Insertable(s); insertable {
+		return fmt.Errorf("%w: table %s was made by 'opebench insert', which finds it by its name and columns, as range-query does, "+
+			"so that it cannot be %s; make a table of your own with 'rangecrypt table create FILE'", store.ErrSchema, show.Visible(s.Name), become)
+	}
+	return nil
+}
+
+// checkName refuses names of tables that insert makes, for any other table: insert could not make
+// its own.
+func checkName(s store.Schema) error {
+	if insertable, reserved := benchtable.Insertable(s); reserved && !insertable {
+		return fmt.Errorf("%w: a table named %s is one that 'opebench insert' makes, and has other columns; choose another name", store.ErrSchema, show.Visible(s.Name))
+	}
+	return nil
+}
+
+func noColumn(s store.Schema, name string) error {
+	return fmt.Errorf("%w: table %s has no column %s that can be dropped or changed", store.ErrColumn, show.Visible(s.Name), show.Visible(name))
+}
+
+// difference returns the changes that turn one schema into the other.
+func difference(from, to store.Schema) ([]change, error) {
+	var refused []error
+	refuse := func(format string, args ...any) {
+		refused = append(refused, fmt.Errorf("%w: "+format, append([]any{store.ErrSchema}, args...)...))
+	}
+	if !slices.EqualFunc(from.Key, to.Key, func(a, b store.KeyPart) bool { return a.Describe() == b.Describe() }) {
+		refuse("the row key cannot be changed; it is %s, and the file says %s", keyOf(from), keyOf(to))
+	}
+	if from.Layout != to.Layout {
+		refuse("the layout cannot be changed from %q to %q", from.Layout, to.Layout)
+	}
+	if to.SpreadBits != 0 && from.SpreadBits != to.SpreadBits {
+		refuse("spread-bits cannot be changed from %d to %d", from.SpreadBits, to.SpreadBits)
+	}
+	if from.Conditional != to.Conditional {
+		refuse("conditional cannot be changed from %t to %t, as the file says, or is by default: make a new table for it", from.Conditional, to.Conditional)
+	}
+	if from.Tenants != to.Tenants {
+		refuse("tenants cannot be changed from %t to %t, as the file says, or is by default: rows are under keys of tenants or of the table; make a new table for it", from.Tenants, to.Tenants)
+	}
+	var changes []change
+	find := func(s store.Schema, name string) (store.Column, bool) {
+		i := slices.IndexFunc(s.Columns, func(c store.Column) bool { return c.Name() == name })
+		if i < 0 {
+			return store.Column{}, false
+		}
+		return s.Columns[i], true
+	}
+	for _, c := range from.Columns {
+		if _, stays := find(to, c.Name()); !stays {
+			changes = append(changes, dropped(c))
+		}
+	}
+	for _, c := range to.Columns {
+		before, there := find(from, c.Name())
+		switch {
+		case !there:
+			changes = append(changes, added(c))
+		case before.Type().String() != c.Type().String():
+			refuse("column %s: the type cannot be changed from %s to %s; give the new column another name", show.Visible(c.Name()), before.Type(), c.Type())
+		case before.Describe() != c.Describe():
+			changes = append(changes, changed(before, c))
+		}
+	}
+	return changes, errors.Join(refused...)
+}
+
+// keyOf says what the row key of a table consists of.
+func keyOf(s store.Schema) string {
+	var parts []string
+	for _, p := range s.Key {
+		parts = append(parts, p.Describe())
+	}
+	return fmt.Sprintf("%q", strings.Join(parts, "; "))
+}

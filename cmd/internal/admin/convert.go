@@ -1,0 +1,168 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/rangecrypt/rangecrypt/internal/cli"
+	"github.com/rangecrypt/rangecrypt/internal/cli/command"
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
+	"github.com/rangecrypt/rangecrypt/store"
+)
+
+func newTableConvert(e *cli.Env) *cobra.Command {
+	var status bool
+	return cli.Command{
+		Use:   "convert NAME",
+		Short: "Write again the rows that are stored as an earlier schema said",
+		Long: `Convert writes all rows of a table again that are not stored as its schema says by now.
+Then rows are found by columns that were changed without opening all of them, and what
+dropped columns left is removed. Readers and writers may go on, and lose nothing.
+
+A row that the schema does not take is left as it is, and the exit code is 1: it holds NaN
+in a column that is searched, or would be too large. Put null or another value there.
+
+It may be stopped at any time; the same command goes on where it was. Several may run at a
+time and share the work. Of a table with tenants it converts what all of them have;
+'rangecrypt tenant convert' that of one.`,
+		Example: `  rangecrypt table convert readings --store pebble:data --key app.key
+  rangecrypt table convert readings --store pebble:data --key app.key --status`,
+		Args: []string{"the name of a table"},
+		JSON: "print the result as a line of JSON",
+		Flags: func(f *pflag.FlagSet) {
+			f.BoolVar(&status, "status", false, "show how far the conversion is, convert nothing")
+		},
+		Run: func(ctx context.Context, c *cli.Call) error {
+			tbl, err := c.Store.Table(ctx, c.Arg())
+			if err != nil {
+				return err
+			}
+			if status {
+				return conversion{c, c.Arg(), ""}.printStatus(ctx, tbl)
+			}
+			return conversion{c, c.Arg(), ""}.run(ctx, tbl)
+		},
+	}.New(e)
+}
+
+// A conversion is that of a table, or of what a tenant has in it.
+type conversion struct {
+	*cli.Call
+	table, tenant string
+}
+
+// name says what is converted.
+func (c conversion) name() string { return command.TableOf(c.table, c.tenant) }
+
+func (c conversion) run(ctx context.Context, tbl *store.Table) error {
+	if before, err := tbl.Status(ctx); err != nil {
+		return err
+	} else if text := begun(before); text != "" {
+		c.Warn("%s: %s", c.name(), text)
+	}
+	bar := c.Totals()
+	stats, err := tbl.Convert(ctx, &store.ConvertOptions{Progress: func(done, total int) { bar.At("converting "+c.name(), done, total) }})
+	bar.End()
+	if err != nil && ctx.Err() != nil {
+		c.Warn("the conversion is not finished; the same command goes on")
+	}
+	complete := err == nil && stats.Unfit == 0
+	if err == nil && !complete {
+		err = fmt.Errorf("%s: %d rows are not converted, since the schema does not take them: they hold NaN in a column that is searched, "+
+			"or would be too large; put null or another value there and convert again", c.name(), stats.Unfit)
+	}
+	return errors.Join(exit.Early(ctx, err), c.print(stats, complete))
+}
+
+// begun says what an earlier call, or another client that is at it, has done of a conversion.
+func begun(s store.ConvertStatus) string {
+	switch {
+	case s.Done == s.Total:
+		return "" // it is over, or there was none
+	case s.Version < s.Latest:
+		return fmt.Sprintf("a conversion for version %d of the catalogue has done %d of %d parts; what is wanted was changed since, "+
+			"so that it begins again, for version %d", s.Version, s.Done, s.Total, s.Latest)
+	}
+	return fmt.Sprintf("a conversion has begun before, and done %d of %d parts; this joins it", s.Done, s.Total)
+}
+
+func (c conversion) print(s store.ConvertStats, complete bool) error {
+	if c.JSON {
+		return c.Encode(struct {
+			Record     string `json:"record"`
+			Store      string `json:"store"`
+			Table      string `json:"table"`
+			Tenant     string `json:"tenant,omitempty"`
+			Rows       int    `json:"rows"`
+			Converted  int    `json:"converted"`
+			Unreadable int    `json:"unreadable"`
+			Unfit      int    `json:"unfit"`
+			Complete   bool   `json:"complete"`
+		}{"conversion", c.ShownStore(), c.table, c.tenant, s.Rows, s.Converted, s.Unreadable, s.Unfit, complete})
+	}
+	line := fmt.Sprintf("%s: %d rows read, %d of them rewritten", c.name(), s.Rows, s.Converted)
+	if s.Unreadable > 0 {
+		line += fmt.Sprintf(", %d left since they cannot be read: see 'rangecrypt verify'", s.Unreadable)
+	}
+	if s.Unfit > 0 {
+		line += fmt.Sprintf(", %d left since the schema does not take them", s.Unfit)
+	}
+	if !complete {
+		line += "; not finished"
+	}
+	return c.Line("%s", line)
+}
+
+func (c conversion) printStatus(ctx context.Context, tbl *store.Table) error {
+	s, err := tbl.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return c.encodeStatus(s)
+	}
+	line := c.name() + ": no column is to be converted"
+	if len(s.Pending) > 0 {
+		line = fmt.Sprintf("%s: to be converted for %s", c.name(), names(s.Pending))
+	}
+	if s.Total > 0 {
+		line += fmt.Sprintf("; %d of %d parts are done, for version %d of the catalogue", s.Done, s.Total, s.Version)
+	}
+	if tbl.Schema().Tenants {
+		line += fmt.Sprintf("; 'rangecrypt tenant status --table %s' shows each tenant", show.Visible(c.table))
+	}
+	return c.Line("%s", line)
+}
+
+func (c conversion) encodeStatus(s store.ConvertStatus) error {
+	pending := s.Pending
+	if pending == nil {
+		pending = []string{}
+	}
+	return c.Encode(struct {
+		Record  string   `json:"record"`
+		Store   string   `json:"store"`
+		Table   string   `json:"table"`
+		Tenant  string   `json:"tenant,omitempty"`
+		Pending []string `json:"pending"`
+		Version uint32   `json:"version"`
+		Latest  uint32   `json:"latest"`
+		Done    int      `json:"done"`
+		Total   int      `json:"total"`
+	}{"conversion_status", c.ShownStore(), c.table, c.tenant, pending, s.Version, s.Latest, s.Done, s.Total})
+}
+
+// names lists names as a terminal can show them.
+func names(all []string) string {
+	var shown []string
+	for _, name := range all {
+		shown = append(shown, show.Visible(name))
+	}
+	return strings.Join(shown, ", ")
+}

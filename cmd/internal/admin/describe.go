@@ -1,0 +1,172 @@
+package admin
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/rangecrypt/rangecrypt/internal/cli"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
+	"github.com/rangecrypt/rangecrypt/store"
+)
+
+// tableJSON is a table as it is printed.
+type tableJSON struct {
+	Record string     `json:"record"`
+	Store  string     `json:"store,omitempty"`
+	Schema schemaJSON `json:"schema"`
+	Rows   *int       `json:"rows,omitempty"`
+
+	// Of a table that is there, as the database and the catalogue know it.
+	ID       string   `json:"id,omitempty"`
+	Version  uint32   `json:"version,omitempty"`
+	Families []string `json:"families,omitempty"`
+	RowKeys  []string `json:"row_keys,omitempty"` // ids, that for new rows first
+}
+
+// described returns what is printed of a description.
+func described(d store.Description) tableJSON {
+	fields := func(from []store.FieldDescription) []fieldJSON {
+		to := []fieldJSON{}
+		for _, d := range from {
+			f := fieldJSON{
+				Name: d.Name, Type: d.Type, Encryption: d.Encryption, Scheme: d.Scheme, Confidentiality: d.Confidentiality,
+				ID: d.ID, Since: d.Since, Sharers: d.SharedWith, SearchKey: d.SearchKey, CellKeys: d.CellKeys,
+			}
+			for _, former := range d.Former {
+				f.Unconverted = f.Unconverted || !former.Converted
+			}
+			var sharers []string
+			for _, name := range d.SharedWith {
+				sharers = append(sharers, show.Visible(name))
+			}
+			f.keyOf = strings.Join(sharers, ", ")
+			to = append(to, f)
+		}
+		return to
+	}
+	spread := d.SpreadBits
+	if spread == 0 {
+		spread = -1 // as in schemas
+	}
+	return tableJSON{
+		Record: "table", ID: d.ID, Version: d.Version, Families: d.Families, RowKeys: d.RowKeys,
+		Schema: schemaJSON{
+			Table: d.Name, Layout: d.Layout.String(), SpreadBits: spread, Conditional: d.Conditional, Tenants: d.Tenants,
+			Key: fields(d.Key), Columns: fields(d.Columns),
+		},
+	}
+}
+
+type schemaJSON struct {
+	Table       string      `json:"table"`
+	Layout      string      `json:"layout"`
+	SpreadBits  int         `json:"spread_bits"`
+	Conditional bool        `json:"conditional,omitempty"`
+	Tenants     bool        `json:"tenants,omitempty"`
+	Key         []fieldJSON `json:"key"`
+	Columns     []fieldJSON `json:"columns"`
+}
+
+type fieldJSON struct {
+	Name       string `json:"name"`
+	Type       string `json:"type"`
+	Encryption string `json:"encryption"`
+	Scheme     string `json:"scheme,omitempty"`
+
+	// Of columns whose search key others have, too.
+	SharedWith      *columnJSON `json:"shared_with,omitempty"`
+	Confidentiality string      `json:"confidentiality,omitempty"`
+
+	// Of a table that is there. Keys are shown by their ids, that for new cells first.
+	ID          string   `json:"id,omitempty"`
+	Since       uint32   `json:"since,omitempty"`
+	Sharers     []string `json:"sharers,omitempty"`
+	SearchKey   string   `json:"search_key,omitempty"`
+	CellKeys    []string `json:"cell_keys,omitempty"`
+	Unconverted bool     `json:"unconverted,omitempty"` // rows may have values of an earlier encryption
+
+	keyOf string // in words
+}
+
+type columnJSON struct {
+	Table  string `json:"table"`
+	Column string `json:"column"`
+}
+
+func newSchemaJSON(s store.Schema) schemaJSON {
+	j := schemaJSON{
+		Table: s.Name, Layout: s.Layout.String(), SpreadBits: s.SpreadBits, Conditional: s.Conditional, Tenants: s.Tenants,
+		Key: []fieldJSON{}, Columns: []fieldJSON{},
+	}
+	for _, p := range s.Key {
+		j.Key = append(j.Key, fieldJSON{Name: p.Name(), Type: p.Type().String(), Encryption: p.Encryption(), Scheme: p.Scheme()})
+	}
+	for _, c := range s.Columns {
+		f := fieldJSON{Name: c.Name(), Type: c.Type().String(), Encryption: c.Encryption(), Scheme: c.Scheme(), keyOf: sharedWith(c)}
+		if table, column, shares := c.Shared(); shares {
+			f.SharedWith = &columnJSON{table, column}
+		}
+		if c.IsDatabaseWide() {
+			f.Confidentiality = "database"
+		}
+		j.Columns = append(j.Columns, f)
+	}
+	return j
+}
+
+func printTable(c *cli.Call, t tableJSON) error {
+	if c.JSON {
+		return c.Encode(t)
+	}
+	s := t.Schema
+	line := fmt.Sprintf("table %s: %s", show.Visible(s.Table), s.Layout)
+	if s.Conditional {
+		line += ", conditional"
+	}
+	if s.Tenants {
+		line += ", with tenants"
+	}
+	if t.Rows != nil {
+		line += fmt.Sprintf(", %d rows", *t.Rows)
+	}
+	if t.ID != "" {
+		line += fmt.Sprintf(", as of version %d of the catalogue", t.Version)
+	}
+	text := show.Line(line, c.Style())
+	if t.ID != "" {
+		text += show.Line("in the database: "+strings.Join(t.Families, ", "), c.Style())
+	}
+	keys := [][]string{}
+	add := func(name, use string, ids ...string) {
+		for i, id := range ids {
+			if i > 0 {
+				use = "earlier cells"
+			}
+			keys = append(keys, []string{name, use, id})
+		}
+	}
+	add("(rows)", "new cells", t.RowKeys...)
+	var rows [][]string
+	for i, f := range slices.Concat(s.Key, s.Columns) {
+		part := "column"
+		if i < len(s.Key) {
+			part = fmt.Sprintf("key %d", i+1)
+		}
+		note := ""
+		if f.Unconverted {
+			note = "to be converted"
+		}
+		name := show.Visible(f.Name)
+		rows = append(rows, []string{name, part, f.Type, f.Encryption, f.Scheme, f.keyOf, f.ID, note})
+		if f.SearchKey != "" {
+			add(name, "search", f.SearchKey)
+		}
+		add(name, "new cells", f.CellKeys...)
+	}
+	text += show.Rows([]string{"NAME", "PART", "TYPE", "ENCRYPTION", "SCHEME", "KEY SHARED WITH", "ID", "ROWS"}, rows, nil, c.Style())
+	if len(keys) > 0 {
+		text += show.Rows([]string{"KEY OF", "FOR", "ID"}, keys, nil, c.Style())
+	}
+	return c.Print(text)
+}

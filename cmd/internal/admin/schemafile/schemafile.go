@@ -1,0 +1,571 @@
+// Package schemafile reads and writes the schema of a table as a file in YAML. A mistake is an
+// error with the file, the line, the column and the field; all mistakes of a file come at once,
+// up to a number.
+//
+// testdata/readings.yaml is an example with every field.
+package schemafile
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+
+	"github.com/rangecrypt/rangecrypt/store"
+)
+
+// MaxBytes is how long a file may be: one of 1000 columns is longer only if most characters of their names
+// have to be escaped. The lexer takes up to 450 bytes for each byte of a file.
+const MaxBytes = 512 << 10
+
+const (
+	// maxDepth is how deep brackets, or entries on one line, may be nested: a schema needs four. The
+	// parser of YAML takes memory that grows with the square of the depth.
+	maxDepth = 32
+
+	// maxItems is the most items that a list may have, which is more than a table can have columns.
+	maxItems = 1 << 10
+
+	// maxTold is how many mistakes an error lists, and maxText how long the text of one may be.
+	maxTold = 50
+	maxText = 1000
+)
+
+// ErrInvalid is returned for a file that is no schema.
+var ErrInvalid = errors.New("not a schema")
+
+// An Error is a mistake in a file.
+type Error struct {
+	File         string
+	Line, Column int    // from 1 on; 0 if the file is empty
+	Field        string // "columns[2].type", say; "" for mistakes that are not of one
+	Err          error
+}
+
+func (e *Error) Error() string {
+	where := e.File
+	if e.Line > 0 {
+		where += fmt.Sprintf(":%d:%d", e.Line, e.Column)
+	}
+	if e.Field != "" {
+		where += ": " + short(e.Field)
+	}
+	return where + ": " + cut(strings.TrimPrefix(e.Err.Error(), store.ErrSchema.Error()+": "), maxText)
+}
+
+// short returns what a file holds for a message.
+func short(text string) string { return cut(text, 100) }
+
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
+}
+
+func (e *Error) Unwrap() []error { return []error{ErrInvalid, e.Err} }
+
+// Parse reads the schema that is in a file of the given name. What it returns without an error can
+// be created, unless the catalogue has a say: the name may be taken, and what a column is shared
+// with may be missing or of another secure type.
+func Parse(file string, data []byte) (store.Schema, error) {
+	r := &reader{file: file}
+	s := r.schema(data)
+	if err := r.err(); err != nil {
+		return store.Schema{}, err
+	}
+	return s, nil
+}
+
+// ParseColumn reads a column as an item of the list of columns has it, with or without the braces
+// around it: "name: note, type: string, encryption: randomised". Where it names no type it has the
+// one that typeOf returns for its name; nil where a type is needed. The name of a file is what errors
+// begin with.
+func ParseColumn(file, text string, typeOf func(name string) store.Type) (store.Column, error) {
+	r := &reader{file: file, typeOf: typeOf}
+	if !strings.HasPrefix(strings.TrimSpace(text), "{") {
+		text, r.added = "{"+text+"}", 1
+	}
+	var c store.Column
+	if n := r.document([]byte(text)); n != nil {
+		var ok bool
+		if c, ok = r.column(n, "", map[string]bool{}); ok {
+			r.checkColumn(n, "", c)
+		}
+	}
+	return c, r.err()
+}
+
+// A reader reads a file. Its methods report mistakes and return zero values then.
+type reader struct {
+	file   string
+	typeOf func(name string) store.Type // of a column without type; nil if it is a mistake
+	added  int                          // characters before the first line
+	errs   []*Error
+}
+
+// err returns the mistakes in the order of their places.
+func (r *reader) err() error {
+	for _, e := range r.errs {
+		if e.Line == 1 {
+			e.Column = max(e.Column-r.added, 1)
+		}
+	}
+	slices.SortStableFunc(r.errs, func(a, b *Error) int { return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column)) })
+	var all []error
+	for i, err := range r.errs {
+		if i == maxTold {
+			all = append(all, fmt.Errorf("%s: %w: there are %d mistakes more", r.file, ErrInvalid, len(r.errs)-i))
+			break
+		}
+		all = append(all, err)
+	}
+	return errors.Join(all...)
+}
+
+func (r *reader) fail(at ast.Node, field string, err error) {
+	e := &Error{File: r.file, Field: field, Err: err}
+	if t := first(at); t != nil && t.Position != nil {
+		e.Line, e.Column = t.Position.Line, t.Position.Column
+	}
+	r.errs = append(r.errs, e)
+}
+
+func (r *reader) failf(at ast.Node, field, format string, args ...any) {
+	r.fail(at, field, fmt.Errorf(format, args...))
+}
+
+// first returns the token that a node begins with. A mapping's own is a colon in its middle.
+func first(n ast.Node) *token.Token {
+	switch n := n.(type) {
+	case nil:
+		return nil
+	case *ast.MappingNode:
+		if !n.IsFlowStyle && len(n.Values) > 0 {
+			return first(n.Values[0].Key)
+		}
+	case *ast.MappingValueNode:
+		return first(n.Key)
+	}
+	return n.GetToken()
+}
+
+// document returns what the one document of the file holds.
+func (r *reader) document(data []byte) ast.Node {
+	if len(data) > MaxBytes {
+		r.errs = append(r.errs, &Error{File: r.file, Err: fmt.Errorf("it has more than %d bytes, which no schema needs", MaxBytes)})
+		return nil
+	}
+	tokens := lexer.Tokenize(string(data))
+	if at := tooDeep(tokens); at != nil {
+		r.errs = append(r.errs, &Error{
+			File: r.file, Line: at.Position.Line, Column: at.Position.Column,
+			Err: fmt.Errorf("brackets or entries are nested deeper than %d, which no schema needs", maxDepth),
+		})
+		return nil
+	}
+	f, err := parser.Parse(tokens, 0)
+	if err != nil {
+		e := &Error{File: r.file, Err: errors.New("it is not YAML")}
+		var at yaml.Error
+		if errors.As(err, &at) {
+			e.Err = errors.New(at.GetMessage())
+			if t := at.GetToken(); t != nil && t.Position != nil {
+				e.Line, e.Column = t.Position.Line, t.Position.Column
+			}
+		}
+		r.errs = append(r.errs, e)
+		return nil
+	}
+	if len(f.Docs) == 0 || f.Docs[0].Body == nil {
+		r.failf(nil, "", "the file is empty")
+		return nil
+	}
+	if len(f.Docs) > 1 {
+		r.failf(f.Docs[1].Body, "", "a second document begins here; a file has the schema of one table")
+		return nil
+	}
+	return f.Docs[0].Body
+}
+
+// tooDeep returns the token that is nested too deep, or nil. Nesting by lines is bounded by the length
+// of the file, since each level is indented further.
+func tooDeep(tokens token.Tokens) *token.Token {
+	brackets, entries, line := 0, 0, 0
+	for _, t := range tokens {
+		switch t.Type {
+		case token.MappingStartType, token.SequenceStartType:
+			brackets++
+		case token.MappingEndType, token.SequenceEndType:
+			brackets--
+		case token.SequenceEntryType, token.MappingKeyType:
+			if t.Position.Line != line {
+				entries, line = 0, t.Position.Line
+			}
+			entries++
+		}
+		if brackets > maxDepth || entries > maxDepth {
+			return t
+		}
+	}
+	return nil
+}
+
+func (r *reader) schema(data []byte) store.Schema {
+	var s store.Schema
+	body := r.document(data)
+	if body == nil {
+		return s
+	}
+	var keyNode, columnsNode ast.Node
+	r.fields(body, "", []fieldReader{
+		{"table", func(n ast.Node, field string) { s.Name = r.text(n, field) }},
+		{"layout", func(n ast.Node, field string) {
+			layouts := []store.Layout{store.Packed, store.CellPerColumn}
+			s.Layout = choose(r, n, field, layouts, store.Layout.String)
+		}},
+		{"spread-bits", func(n ast.Node, field string) { s.SpreadBits = r.integer(n, field) }},
+		{"conditional", func(n ast.Node, field string) { s.Conditional = r.boolean(n, field) }},
+		{"tenants", func(n ast.Node, field string) { s.Tenants = r.boolean(n, field) }},
+		{"key", func(n ast.Node, _ string) { keyNode = n }},
+		{"columns", func(n ast.Node, _ string) { columnsNode = n }},
+	}, "table", "key")
+	names := map[string]bool{}
+	for i, n := range r.list(keyNode, "key") {
+		if part, ok := r.keyPart(n, fmt.Sprintf("key[%d]", i), names); ok {
+			s.Key = append(s.Key, part)
+		}
+	}
+	for i, n := range r.list(columnsNode, "columns") {
+		if column, ok := r.column(n, fmt.Sprintf("columns[%d]", i), names); ok {
+			s.Columns = append(s.Columns, column)
+		}
+	}
+	if len(r.errs) > 0 {
+		return s
+	}
+	r.check(s, body, keyNode, columnsNode)
+	return s
+}
+
+// check finds what the schema is refused for, and where that is.
+func (r *reader) check(s store.Schema, body, keyNode, columnsNode ast.Node) {
+	if s.Check() == nil {
+		return
+	}
+	// Key parts depend on those before them, columns on nothing.
+	for i, n := range r.list(keyNode, "key") {
+		if err := (store.Schema{Name: "t", Key: s.Key[:i+1]}).Check(); err != nil {
+			r.fail(n, fmt.Sprintf("key[%d]", i), err)
+			return // the next ones would fail likewise
+		}
+	}
+	for i, n := range r.list(columnsNode, "columns") {
+		r.checkColumn(n, fmt.Sprintf("columns[%d]", i), s.Columns[i])
+	}
+	if len(r.errs) == 0 {
+		r.fail(body, "", s.Check())
+	}
+}
+
+// checkColumn finds what a column is refused for in any table.
+func (r *reader) checkColumn(n ast.Node, path string, c store.Column) {
+	part := "k"
+	if c.Name() == part {
+		part = "l"
+	}
+	s := store.Schema{Name: "t", Key: []store.KeyPart{store.HashedPart(part, store.Bool)}, Columns: []store.Column{c}}
+	if err := s.Check(); err != nil {
+		r.fail(n, path, err)
+	}
+}
+
+// A fieldReader reads the value of a field of a mapping.
+type fieldReader struct {
+	name string
+	read func(value ast.Node, field string)
+}
+
+// fields reads a mapping whose fields are at most those given, each once, and at least the required
+// ones.
+func (r *reader) fields(n ast.Node, path string, known []fieldReader, required ...string) bool {
+	var values []*ast.MappingValueNode
+	switch n := n.(type) {
+	case *ast.MappingNode:
+		values = n.Values
+	case *ast.MappingValueNode:
+		values = []*ast.MappingValueNode{n}
+	default:
+		r.failf(n, path, "need fields, such as %s: ..., not %s", known[0].name, kind(n))
+		return false
+	}
+	before := len(r.errs)
+	seen := map[string]bool{}
+	for _, v := range values {
+		name, ok := scalarText(v.Key)
+		i := slices.IndexFunc(known, func(f fieldReader) bool { return f.name == name })
+		switch {
+		case !ok || i < 0:
+			r.failf(v.Key, join(path, v.Key.String()), "unknown field: there is %s", fieldNames(known))
+		case seen[name]:
+			r.failf(v.Key, join(path, name), "given twice")
+		default:
+			seen[name] = true
+			known[i].read(v.Value, join(path, name))
+		}
+	}
+	for _, name := range required {
+		if !seen[name] {
+			r.failf(n, join(path, name), "it is missing")
+		}
+	}
+	return len(r.errs) == before
+}
+
+func fieldNames(known []fieldReader) string {
+	var names []string
+	for _, f := range known {
+		names = append(names, f.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+// kind says what a node is.
+func kind(n ast.Node) string {
+	switch n.(type) {
+	case nil, *ast.NullNode:
+		return "nothing"
+	case *ast.SequenceNode:
+		return "a list"
+	case *ast.MappingNode, *ast.MappingValueNode:
+		return "fields"
+	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
+		return "a number"
+	case *ast.BoolNode:
+		return "true or false"
+	case *ast.StringNode, *ast.LiteralNode:
+		return "a text"
+	}
+	return "an anchor, alias or tag"
+}
+
+func scalarText(n ast.Node) (string, bool) {
+	switch n := n.(type) {
+	case *ast.StringNode:
+		return n.Value, true
+	case *ast.LiteralNode:
+		return n.Value.Value, true
+	}
+	return "", false
+}
+
+func (r *reader) text(n ast.Node, field string) string {
+	text, ok := scalarText(n)
+	if !ok {
+		r.failf(n, field, "need a text, not %s; put it into quotes if it is one", kind(n))
+	}
+	return text
+}
+
+func (r *reader) integer(n ast.Node, field string) int {
+	if i, ok := n.(*ast.IntegerNode); ok {
+		switch v := i.Value.(type) {
+		case int64:
+			return int(v)
+		case uint64:
+			if v < 1<<31 {
+				return int(v)
+			}
+		}
+	}
+	r.failf(n, field, "need an integer, not %s", short(n.GetToken().Value))
+	return 0
+}
+
+func (r *reader) boolean(n ast.Node, field string) bool {
+	b, ok := n.(*ast.BoolNode)
+	if !ok {
+		r.failf(n, field, "need true or false, not %s", kind(n))
+		return false
+	}
+	return b.Value
+}
+
+// choose returns the one of the choices whose name is the text.
+func choose[T any](r *reader, n ast.Node, field string, choices []T, name func(T) string) (chosen T) {
+	before := len(r.errs)
+	text := r.text(n, field)
+	var names []string
+	for _, c := range choices {
+		if name(c) == text {
+			return c
+		}
+		names = append(names, name(c))
+	}
+	if len(r.errs) == before {
+		r.failf(n, field, "unknown value %q: there is %s", short(text), strings.Join(names, ", "))
+	}
+	return chosen
+}
+
+// list returns the items of a list, which may be missing.
+func (r *reader) list(n ast.Node, field string) []ast.Node {
+	switch n := n.(type) {
+	case nil, *ast.NullNode:
+		return nil
+	case *ast.SequenceNode:
+		if len(n.Values) > maxItems {
+			r.failf(n, field, "it has %d items, at most %d can be read", len(n.Values), maxItems)
+			return nil
+		}
+		return n.Values
+	}
+	r.failf(n, field, "need a list, whose items begin with '- ', not %s", kind(n))
+	return nil
+}
+
+// declaration is what is said of a part or column.
+type declaration struct {
+	name       string
+	typ        store.Type
+	encryption string
+	scheme     store.ColumnScheme
+}
+
+// parsed reads a text by what parses it.
+func parsed[T any](r *reader, n ast.Node, field string, parse func(string) (T, error)) (value T) {
+	before := len(r.errs)
+	text := r.text(n, field)
+	if len(r.errs) > before {
+		return value
+	}
+	value, err := parse(text)
+	if err != nil {
+		r.fail(n, field, err)
+	}
+	return value
+}
+
+// declared reads what parts and columns have in common, and further fields. A field that the
+// encryption must or cannot have is an error.
+func (r *reader) declared(n ast.Node, path string, names map[string]bool, encryptions []string, further ...fieldReader) (d declaration, ok bool) {
+	var typeAt, schemeAt ast.Node
+	itself := func(s string) string { return s }
+	ok = r.fields(n, path, append([]fieldReader{
+		{"name", func(n ast.Node, field string) {
+			d.name = r.text(n, field)
+			if names[d.name] {
+				r.failf(n, field, "two columns are named %q", d.name)
+			}
+			names[d.name] = true
+		}},
+		{"type", func(n ast.Node, field string) {
+			typeAt = n
+			d.typ = parsed(r, n, field, store.ParseType)
+		}},
+		{"encryption", func(n ast.Node, field string) { d.encryption = choose(r, n, field, encryptions, itself) }},
+		{"scheme", func(n ast.Node, field string) {
+			schemeAt = n
+			d.scheme = parsed(r, n, field, store.ParseScheme)
+		}},
+	}, further...), "name", "encryption")
+	if !ok {
+		return d, false
+	}
+	before := len(r.errs)
+	switch {
+	case d.encryption == "tie" && typeAt != nil:
+		r.failf(typeAt, join(path, "type"), "a tie-breaker has no type: it is 16 random bytes")
+	case d.encryption != "tie" && typeAt == nil:
+		if r.typeOf != nil {
+			d.typ = r.typeOf(d.name)
+		}
+		if d.typ == nil {
+			r.failf(n, join(path, "type"), "it is missing")
+		}
+	}
+	switch {
+	case d.encryption == "ordered" && schemeAt == nil:
+		r.failf(n, join(path, "scheme"), "it is missing; %q is %s", d.name, d.encryption)
+	case d.encryption != "ordered" && schemeAt != nil:
+		r.failf(schemeAt, join(path, "scheme"), "only what is ordered has a scheme; %q is %s", d.name, d.encryption)
+	}
+	return d, len(r.errs) == before
+}
+
+func (r *reader) keyPart(n ast.Node, path string, names map[string]bool) (store.KeyPart, bool) {
+	d, ok := r.declared(n, path, names, []string{"hashed", "ordered", "plain", "tie"})
+	if !ok {
+		return store.KeyPart{}, false
+	}
+	switch d.encryption {
+	case "hashed":
+		return store.HashedPart(d.name, d.typ), true
+	case "plain":
+		return store.PlainPart(d.name, d.typ), true
+	case "tie":
+		return store.TiePart(d.name), true
+	}
+	scheme, ok := d.scheme.(store.KeyScheme)
+	if !ok {
+		r.failf(n, join(path, "scheme"), "the ciphertexts of %s move, which a row key cannot", d.scheme)
+		return store.KeyPart{}, false
+	}
+	return store.OrderedPart(d.name, d.typ, scheme), true
+}
+
+func (r *reader) column(n ast.Node, path string, names map[string]bool) (store.Column, bool) {
+	var confidentiality, sharedTable, sharedColumn string
+	var confidentialityAt, sharedAt ast.Node
+	d, ok := r.declared(n, path, names, []string{"randomised", "deterministic", "ordered", "plain"},
+		fieldReader{"confidentiality", func(n ast.Node, field string) {
+			confidentialityAt = n
+			confidentiality = choose(r, n, field, []string{"column", "database"}, func(s string) string { return s })
+		}},
+		fieldReader{"shared-with", func(n ast.Node, field string) {
+			sharedAt = n
+			r.fields(n, field, []fieldReader{
+				{"table", func(n ast.Node, field string) { sharedTable = r.text(n, field) }},
+				{"column", func(n ast.Node, field string) { sharedColumn = r.text(n, field) }},
+			}, "table", "column")
+		}})
+	if !ok {
+		return store.Column{}, false
+	}
+	if confidentialityAt != nil && sharedAt != nil {
+		r.failf(sharedAt, join(path, "shared-with"), "give it or confidentiality, not both: a column shares its search key with those that name it, or with all that are database-wide")
+		return store.Column{}, false
+	}
+	var c store.Column
+	switch d.encryption {
+	case "randomised":
+		c = store.RandomisedColumn(d.name, d.typ)
+	case "deterministic":
+		c = store.DeterministicColumn(d.name, d.typ)
+	case "ordered":
+		c = store.OrderedColumn(d.name, d.typ, d.scheme)
+	default:
+		c = store.PlainColumn(d.name, d.typ)
+	}
+	switch {
+	case sharedAt != nil:
+		c = c.SharedWith(sharedTable, sharedColumn)
+	case confidentiality == "database":
+		c = c.DatabaseWide()
+	}
+	return c, true
+}

@@ -1,0 +1,352 @@
+package schemafile_test
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/schemafile"
+	"github.com/rangecrypt/rangecrypt/ope/encode"
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/compare"
+)
+
+func decimal(t *testing.T, text string) encode.Decimal {
+	d, err := encode.ParseDecimal(text)
+	require.NoError(t, err)
+	return d
+}
+
+// The commented example is the schema that it seems to be.
+func TestExample(t *testing.T) {
+	data, err := os.ReadFile("testdata/readings.yaml")
+	require.NoError(t, err)
+	s, err := schemafile.Parse("readings.yaml", data)
+	require.NoError(t, err)
+	same(t, store.Schema{
+		Name: "readings",
+		Key: []store.KeyPart{
+			store.HashedPart("device", store.String),
+			store.OrderedPart("time", store.Time(time.Millisecond), store.MOPE),
+			store.TiePart("id"),
+		},
+		Columns: []store.Column{
+			store.OrderedColumn("temperature", store.Decimal(2).Within(decimal(t, "-90"), decimal(t, "60")), store.Kerschbaum),
+			store.DeterministicColumn("operator", store.String),
+			store.RandomisedColumn("note", store.String),
+			store.PlainColumn("firmware", store.Uint16),
+		},
+		SpreadBits: 4,
+	}, s)
+	again, err := schemafile.Parse("again", schemafile.Format(s))
+	require.NoError(t, err)
+	same(t, s, again)
+}
+
+// same compares what can be seen of two schemas.
+func same(t require.TestingT, a, b store.Schema) {
+	shown := func(s store.Schema) []string {
+		lines := []string{s.Name, s.Layout.String(), fmt.Sprint(s.SpreadBits), fmt.Sprint(s.Conditional), fmt.Sprint(s.Tenants)}
+		for _, p := range s.Key {
+			lines = append(lines, "key "+p.Describe())
+		}
+		for _, c := range s.Columns {
+			lines = append(lines, "column "+c.Describe())
+		}
+		return lines
+	}
+	require.Equal(t, shown(a), shown(b))
+}
+
+// Every mistake comes with its place, and all of a file at once.
+func TestMistakes(t *testing.T) {
+	const head = "table: t\nkey:\n  - {name: k, type: string, encryption: hashed}\n"
+	for _, c := range []struct {
+		file string
+		want []string
+	}{
+		{"", []string{"f: the file is empty"}},
+		{"# nothing\n", []string{"f: the file is empty"}},
+		{"- a\n- b\n", []string{"f:1:1: need fields, such as table: ..., not a list"}},
+		{"readings", []string{"f:1:1: need fields, such as table: ..., not a text"}},
+		{"layout: packed\n", []string{"f:1:1: table: it is missing", "f:1:1: key: it is missing"}},
+		{head + "columms: []\n", []string{"f:4:1: columms: unknown field: there is table, layout, spread-bits, conditional, tenants, key, columns"}},
+		{head + "table: u\n", []string{`f:4:1: mapping key "table" already defined at [1:1]`}},
+		{head + "columns:\n  - name: a\n   type: b\n", []string{"f:6:4: "}},
+		{"\ttable: t\n", []string{"f:1:"}},
+		{head + "layout: row\nspread-bits: many\n", []string{`f:4:9: layout: unknown value "row": there is packed, cell per column`, "f:5:14: spread-bits: need an integer, not many"}},
+		{head + "layout: [packed]\nspread-bits: 99999999999999999999\n", []string{"f:4:9: layout: need a text, not a list", "f:5:14: spread-bits: need an integer"}},
+		{head + "conditional: yes\n", []string{"f:4:14: conditional: need true or false, not a text"}},
+		{head + "tenants: acme\n", []string{"f:4:10: tenants: need true or false, not a text"}},
+		{head + "conditional:\n", []string{"conditional: need true or false, not nothing"}},
+		{head + "---\n" + head, []string{"f:5:1: a second document begins here"}},
+		{head + "columns: 5\n", []string{"f:4:10: columns: need a list, whose items begin with '- ', not a number"}},
+		{head + "columns:\n  name: a\n", []string{"f:5:3: columns: need a list, whose items begin with '- ', not fields"}},
+		{head + "columns:\n  - a\n  - null\n", []string{"f:5:5: columns[0]: need fields, such as name: ..., not a text", "f:6:5: columns[1]: need fields, such as name: ..., not nothing"}},
+		{head + "columns:\n  - name: 2024\n    type: true\n    encryption: ~\n", []string{
+			"f:5:11: columns[0].name: need a text, not a number; put it into quotes if it is one",
+			"f:6:11: columns[0].type: need a text, not true or false",
+			"f:7:17: columns[0].encryption: need a text, not nothing",
+		}},
+		{head + "columns:\n  - {name: a, type: int23, encryption: sealed, scheme: rot13, size: 3}\n", []string{
+			`f:5:21: columns[0].type: unknown type "int23": there is bool, int8`,
+			`f:5:40: columns[0].encryption: unknown value "sealed": there is randomised, deterministic, ordered, plain`,
+			`f:5:56: columns[0].scheme: unknown scheme "rot13": there is boldyreva, mope`,
+			`f:5:63: columns[0].size: unknown field: there is name, type, encryption, scheme, confidentiality, shared-with`,
+		}},
+		{head + "columns:\n  - {name: a}\n  - {name: b, encryption: plain}\n", []string{"f:5:5: columns[0].encryption: it is missing", "f:6:5: columns[1].type: it is missing"}},
+		{head + "columns:\n  - {name: a, type: bool, encryption: ordered}\n  - {name: b, type: bool, encryption: plain, scheme: mope}\n", []string{
+			`f:5:5: columns[0].scheme: it is missing; "a" is ordered`, `f:6:54: columns[1].scheme: only what is ordered has a scheme; "b" is plain`,
+		}},
+		{head + "columns:\n  - {name: k, type: bool, encryption: plain}\n", []string{`f:5:12: columns[0].name: two columns are named "k"`}},
+		{head + "columns:\n  - {name: a, type: uuid, encryption: ordered, scheme: mope}\n  - {name: b, type: bool, encryption: plain}\n  - {name: '', type: bool, encryption: plain}\n", []string{
+			`f:5:5: columns[0]: column "a": values of type uuid/1 have no order`, `f:7:5: columns[2]: a column name has 1 to 100 bytes`,
+		}},
+		{head + "columns:\n  - {name: a, type: int64, encryption: ordered, scheme: kerschbaum-published}\n", []string{`f:5:5: columns[0]: column "a": `}},
+		{head + "spread-bits: 13\n", []string{`f:1:1: table "t": SpreadBits is 13`}},
+		{"table: t\nkey: []\n", []string{`f:1:1: table "t" has no row key`}},
+		{"table: t\nkey:\n  - {name: a, encryption: tie}\n", []string{"f:3:5: key[0]: a row key cannot consist of tie-breaker"}},
+		{"table: t\nkey:\n  - {name: a, type: bool, encryption: hashed}\n  - {name: b, encryption: tie}\n  - {name: c, type: bool, encryption: hashed}\n", []string{`f:5:5: key[2]: tie-breaker "b" is not the last part`}},
+		{"table: t\nkey:\n  - {name: a, type: uuid, encryption: tie}\n", []string{"f:3:21: key[0].type: a tie-breaker has no type"}},
+		{"table: t\nkey:\n  - {name: a, type: bool, encryption: randomised}\n", []string{`f:3:39: key[0].encryption: unknown value "randomised": there is hashed, ordered, plain, tie`}},
+		{"table: t\nkey:\n  - {name: a, type: int8, encryption: ordered, scheme: kerschbaum}\n", []string{"f:3:5: key[0].scheme: the ciphertexts of kerschbaum move, which a row key cannot"}},
+		{head + "columns:\n  - {name: a, type: bool, encryption: deterministic, confidentiality: public}\n  - {name: b, type: bool, encryption: deterministic, confidentiality: database, shared-with: {table: t, column: a}}\n", []string{
+			`f:5:71: columns[0].confidentiality: unknown value "public": there is column, database`, "f:6:94: columns[1].shared-with: give it or confidentiality, not both",
+		}},
+		{head + "columns:\n  - {name: a, type: bool, encryption: deterministic, shared-with: t.a}\n  - {name: b, type: bool, encryption: deterministic, shared-with: {table: t}}\n", []string{
+			"f:5:67: columns[0].shared-with: need fields, such as table: ..., not a text", "f:6:67: columns[1].shared-with.column: it is missing",
+		}},
+		{head + "columns:\n  - {name: a, type: bool, encryption: randomised, confidentiality: database}\n", []string{`f:5:5: columns[0]: column "a" is randomised: only`}},
+		{"table: &x t\nkey:\n  - *x\n", []string{"f:1:8: table: need a text, not an anchor, alias or tag", "f:3:5: key[0]: need fields"}},
+	} {
+		_, err := schemafile.Parse("f", []byte(c.file))
+		require.ErrorIs(t, err, schemafile.ErrInvalid, c.file)
+		got := strings.Split(err.Error(), "\n")
+		require.Len(t, got, len(c.want), "%s\n%v", c.file, err)
+		for i, want := range c.want {
+			require.Contains(t, got[i], want, c.file)
+		}
+	}
+}
+
+// No file, however it is nested or repeats itself, takes much memory or says much.
+func TestMemoryIsBounded(t *testing.T) {
+	repeat := strings.Repeat
+	var indented, aliases strings.Builder
+	for i := range 500 {
+		indented.WriteString(repeat(" ", i) + "a:\n")
+		fmt.Fprintf(&aliases, "a%d: &a%d [*a%d, *a%d, *a%[1]d]\n", i+1, i+1, i, i)
+	}
+	for name, c := range map[string]struct{ file, want string }{
+		"brackets":              {repeat("[", 40<<10), "f:1:33: brackets or entries are nested deeper than 32"},
+		"closed":                {repeat("[", 20<<10) + repeat("]", 20<<10), "nested deeper than 32"},
+		"braces":                {repeat("{a: ", 10<<10), "nested deeper than 32"},
+		"mixed":                 {repeat("[{a: ", 8<<10), "nested deeper than 32"},
+		"quoted between":        {repeat("['[', ", 8<<10), "nested deeper than 32"},
+		"in a field":            {"table: t\nkey: " + repeat("[", 40<<10), "f:2:38: brackets"},
+		"many lines":            {repeat("[\n", 20<<10), "f:33:1: brackets"},
+		"entries":               {repeat("- ", 20<<10), "f:1:65: brackets or entries are nested deeper than 32"},
+		"keys":                  {repeat("? ", 20<<10), "nested deeper than 32"},
+		"indented":              {indented.String(), "f:1:1: a: unknown field"},
+		"aliases of aliases":    {"a0: &a0 [x]\n" + aliases.String(), "there are 453 mistakes more"},
+		"brackets, a long file": {repeat("[]", schemafile.MaxBytes), "f: it has more than 524288 bytes"},
+		"a long file":           {"table: t\n" + repeat("#", schemafile.MaxBytes), "which no schema needs"},
+		"a number":              {"spread-bits: " + repeat("9", 200<<10), "need an integer, not 999"},
+		"a name":                {"table: " + repeat("x", 200<<10), "f:1:1: key: it is missing"},
+		"an unknown field":      {repeat("x", 200<<10) + ": 1", "unknown field"},
+		"an unknown value":      {"layout: " + repeat("x", 200<<10), "...\": there is packed, cell per column"},
+		"mistakes in columns":   {"table: t\nkey: [{name: k, type: bool, encryption: hashed}]\ncolumns:\n" + repeat("  - {name: a, type: b}\n", 1000), "mistakes more"},
+		"too many columns":      {"table: t\nkey: [{name: k, type: bool, encryption: hashed}]\ncolumns:\n" + repeat("  - {name: a, type: b}\n", 2000), "f:4:3: columns: it has 2000 items, at most 1024"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := schemafile.Parse("f", []byte(c.file))
+			runtime.ReadMemStats(&after)
+			require.ErrorIs(t, err, schemafile.ErrInvalid)
+			require.ErrorContains(t, err, c.want)
+			require.Less(t, len(err.Error()), 60_000)
+			const most = 64 << 20
+			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(most), "of %d bytes", len(c.file))
+			_, err = schemafile.ParseColumn("--add", c.file, nil)
+			require.ErrorIs(t, err, schemafile.ErrInvalid)
+		})
+	}
+	// What is not nested is read, whatever its names are.
+	for _, deep := range []string{repeat("[", 100), repeat("{", 100), repeat("- ", 50), repeat("? ", 50)} {
+		s, err := schemafile.Parse("f", []byte("table: '"+deep+"'\nkey:\n  - {name: \""+deep+"\", type: bool, encryption: hashed}\n"))
+		require.NoError(t, err)
+		require.Equal(t, deep, s.Name)
+	}
+}
+
+// A table of 1000 columns with the longest names and types is read.
+func TestLargestSchema(t *testing.T) {
+	typ, err := store.ParseType("timestamp/ns from 1900-01-01T00:00:00.000000001Z to 2199-12-31T23:59:59.999999999Z")
+	require.NoError(t, err)
+	s := store.Schema{Name: strings.Repeat("t", 100), Key: []store.KeyPart{store.HashedPart("id", store.UUID)}}
+	for i := range 1000 {
+		c := store.OrderedColumn(fmt.Sprintf("%0100d", i), typ, store.WozniakIndexed)
+		s.Columns = append(s.Columns, c.SharedWith(s.Name, strings.Repeat("c", 100)))
+	}
+	file := schemafile.Format(s)
+	require.Greater(t, len(file), schemafile.MaxBytes*3/4, "the bound is not much larger than it has to be")
+	got, err := schemafile.Parse("f", file)
+	require.NoError(t, err)
+	require.Len(t, got.Columns, 1000)
+}
+
+// anySchema draws a schema that makes sense.
+func anySchema() *rapid.Generator[store.Schema] {
+	return rapid.Custom(func(t *rapid.T) store.Schema {
+		names := map[string]bool{}
+		name := func() string {
+			n := rapid.OneOf(
+				rapid.StringMatching(`[a-z]{1,5}`), rapid.StringMatching(`[ -~]{1,8}`), rapid.StringN(1, 20, 100),
+				rapid.SampledFrom([]string{"null", "yes", "~", "1e3", ".inf", "a: b", "a #b", "2020-01-01", "*a", "|", "\n", "\u2028", "\ufeff", "<<"}),
+			).Draw(t, "name")
+			for names[n] {
+				n += "'"
+			}
+			names[n] = true
+			return n
+		}
+		typ := func(ordered bool) store.Type {
+			texts := []string{"int8", "uint16", "int32", "float32", "timestamp/ns", "timestamp/s", "decimal(3)", "date", "ipv4", "bool from false to true",
+				"int8 from -5 to 100", "date from 1900-01-01 to @99999999", "timestamp/ms from @-62167219200001 to 2000-01-01", "decimal(2) from 0 to 1"}
+			if !ordered {
+				texts = append(texts, "uuid")
+			}
+			typ, err := store.ParseType(rapid.SampledFrom(texts).Draw(t, "type"))
+			require.NoError(t, err)
+			return typ
+		}
+		schemes := []store.KeyScheme{store.Boldyreva, store.MOPE, store.Wozniak, store.WozniakIndexed, store.Plaintext}
+		s := store.Schema{
+			Name: cmp.Or(strings.Map(func(r rune) rune {
+				if unicode.IsControl(r) {
+					return -1 // no table has such a name
+				}
+				return r
+			}, name()), "t"),
+			Layout:     rapid.SampledFrom([]store.Layout{store.Packed, store.CellPerColumn}).Draw(t, "layout"),
+			SpreadBits: rapid.IntRange(-1, 12).Draw(t, "spread bits"),
+
+			Conditional: rapid.Bool().Draw(t, "conditional"),
+			Tenants:     rapid.Bool().Draw(t, "tenants"),
+		}
+		names = map[string]bool{}
+		for range rapid.IntRange(1, 3).Draw(t, "parts") {
+			s.Key = append(s.Key, rapid.OneOf(
+				rapid.Custom(func(t *rapid.T) store.KeyPart { return store.HashedPart(name(), typ(false)) }),
+				rapid.Custom(func(t *rapid.T) store.KeyPart { return store.PlainPart(name(), typ(false)) }),
+				rapid.Custom(func(t *rapid.T) store.KeyPart {
+					return store.OrderedPart(name(), typ(true), rapid.SampledFrom(schemes).Draw(t, "scheme"))
+				}),
+			).Draw(t, "part"))
+		}
+		if rapid.Bool().Draw(t, "tie") {
+			s.Key = append(s.Key, store.TiePart(name()))
+		}
+		for range rapid.IntRange(0, 4).Draw(t, "columns") {
+			c := rapid.OneOf(
+				rapid.Custom(func(t *rapid.T) store.Column { return store.RandomisedColumn(name(), typ(false)) }),
+				rapid.Custom(func(t *rapid.T) store.Column { return store.DeterministicColumn(name(), typ(false)) }),
+				rapid.Custom(func(t *rapid.T) store.Column { return store.PlainColumn(name(), typ(false)) }),
+				rapid.Custom(func(t *rapid.T) store.Column {
+					all := []store.ColumnScheme{store.Kerschbaum, compare.PlaintextIndexed}
+					for _, s := range schemes {
+						all = append(all, s)
+					}
+					return store.OrderedColumn(name(), typ(true), rapid.SampledFrom(all).Draw(t, "scheme"))
+				}),
+			).Draw(t, "column")
+			if e := c.Encryption(); e == "ordered" || e == "deterministic" {
+				switch rapid.IntRange(0, 2).Draw(t, "confidentiality") {
+				case 1:
+					c = c.DatabaseWide()
+				case 2:
+					c = c.SharedWith(rapid.StringN(1, 20, 100).Draw(t, "table"), rapid.StringN(1, 20, 100).Draw(t, "shared"))
+				}
+			}
+			s.Columns = append(s.Columns, c)
+		}
+		return s
+	})
+}
+
+// A schema that is written is read back.
+func TestFormatIsRead(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := anySchema().Draw(t, "schema")
+		require.NoError(t, s.Check())
+		file := schemafile.Format(s)
+		got, err := schemafile.Parse("file", file)
+		require.NoError(t, err, string(file))
+		same(t, s, got)
+		require.Equal(t, string(file), string(schemafile.Format(got)))
+	})
+}
+
+// Whatever a file holds, it is read or refused with a place, and what is read can be created.
+func FuzzParse(f *testing.F) {
+	data, err := os.ReadFile("testdata/readings.yaml")
+	require.NoError(f, err)
+	f.Add(data)
+	f.Add([]byte("table: t\nkey:\n  - {name: k, type: string, encryption: hashed}\ncolumns: [{name: \"a\\x00\", type: 'uuid', encryption: plain}]\n"))
+	f.Add([]byte("table: &a t\nkey: *a\n<<: {}\n? x\n: |\n  y\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := schemafile.Parse("f", data)
+		if err != nil {
+			require.ErrorIs(t, err, schemafile.ErrInvalid)
+			require.True(t, strings.HasPrefix(err.Error(), "f:"), err)
+			return
+		}
+		require.NoError(t, s.Check())
+		again, err := schemafile.Parse("f", schemafile.Format(s))
+		require.NoError(t, err)
+		same(t, s, again)
+	})
+}
+
+// A column is read as the list of columns has it, without the type where that is known.
+func TestParseColumn(t *testing.T) {
+	known := func(name string) store.Type {
+		if name == "known" {
+			return store.Int8
+		}
+		return nil
+	}
+	for text, want := range map[string]store.Column{
+		"name: note, type: string, encryption: randomised":                                           store.RandomisedColumn("note", store.String),
+		" { name: k, type: decimal(2) from 0 to 9, encryption: plain}":                               store.PlainColumn("k", store.Decimal(2).Within(decimal(t, "0"), decimal(t, "9"))),
+		"name: known, encryption: ordered, scheme: mope":                                             store.OrderedColumn("known", store.Int8, store.MOPE),
+		"name: known, type: bool, encryption: deterministic, shared-with: {table: 'a b', column: c}": store.DeterministicColumn("known", store.Bool).SharedWith("a b", "c"),
+	} {
+		got, err := schemafile.ParseColumn("--add", text, known)
+		require.NoError(t, err, text)
+		require.Equal(t, want.Describe(), got.Describe())
+	}
+	for text, want := range map[string]string{
+		"":                              "--add:1:1: name: it is missing\n--add:1:1: encryption: it is missing",
+		"note":                          "--add:1:1: note: unknown field",
+		"name: note, encryption: plain": "--add:1:1: type: it is missing",
+		"name: a, type: uuid, encryption: ordered, scheme: mope": `--add:1:1: column "a": values of type uuid/1 have no order`,
+		"name: a, type: bol, encryption: plain":                  `--add:1:16: type: unknown type "bol"`,
+		"{name: a, type: bol, encryption: plain}":                `--add:1:17: type: unknown type "bol"`,
+		"name: a, type: bool":                                    "--add:1:1: encryption: it is missing",
+		"{name: a":                                               "--add:1:",
+	} {
+		_, err := schemafile.ParseColumn("--add", text, known)
+		require.ErrorIs(t, err, schemafile.ErrInvalid, text)
+		require.ErrorContains(t, err, want, text)
+	}
+}

@@ -1,0 +1,301 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/schemafile"
+	"github.com/rangecrypt/rangecrypt/internal/cli"
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
+	"github.com/rangecrypt/rangecrypt/store"
+)
+
+// newTable returns the command with its subcommands.
+func newTable(e *cli.Env) *cobra.Command {
+	return cli.Group("table", "Create, show, change and drop tables", `Table administers the encrypted tables of a store, of whichever program. The schema of a
+table is a file in YAML: its name, the parts of the row key and the columns, each with a
+type, an encryption and, where it is ordered, a scheme. 'rangecrypt table describe --yaml'
+writes the file of a table that is there.
+
+    table: readings
+    key:
+      - {name: device, type: string, encryption: hashed}
+      - {name: time, type: timestamp/ms, encryption: ordered, scheme: mope}
+    columns:
+      - {name: celsius, type: decimal(1), encryption: ordered, scheme: boldyreva}
+      - {name: note, type: string, encryption: randomised}
+
+Keys are never shown.`,
+		newTableCreate(e), newTableList(e), newTableDescribe(e), newTableAlter(e), newTableRename(e), newTableConvert(e),
+		newTableReindex(e), newTableDrop(e))
+}
+
+// readSchema reads the schema in a file, or in the standard input for "-".
+func readSchema(file string) (store.Schema, error) {
+	in := os.Stdin
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return store.Schema{}, fmt.Errorf("read the schema: %w", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	data, err := io.ReadAll(io.LimitReader(in, schemafile.MaxBytes+1))
+	if err != nil {
+		return store.Schema{}, fmt.Errorf("read the schema: %w", err)
+	}
+	if file == "-" {
+		file = "standard input"
+	}
+	return schemafile.Parse(file, data)
+}
+
+func newTableCreate(e *cli.Env) *cobra.Command {
+	var dryRun bool
+	var wanted store.Schema
+	check := func(c *cli.Call) (err error) {
+		if !dryRun {
+			if err := c.Kept.Check(); err != nil {
+				return err
+			}
+		}
+		if wanted, err = readSchema(c.Arg()); err != nil {
+			return err
+		}
+		if err := checkName(wanted); err != nil {
+			return err
+		}
+		for _, column := range wanted.Columns {
+			if warning := sharing(column); warning != "" {
+				c.Warn("warning: %s", warning)
+			}
+		}
+		if dryRun {
+			c.Offline = func() error { return printTable(c, tableJSON{Record: "table", Schema: newSchemaJSON(wanted)}) }
+		}
+		return nil
+	}
+	return cli.Command{
+		Use:   "create FILE",
+		Short: "Create a table from a schema file",
+		Long: `Create makes the table that FILE describes, or the standard input for -. A store that does
+not exist is made. A mistake in the file is an error with its line, and nothing is made.`,
+		Example: `  rangecrypt table create readings.yaml --store pebble:data --key app.key
+  rangecrypt table create readings.yaml --dry-run`,
+		Args:   []string{"the file of a schema"},
+		JSON:   "print the table as a line of JSON",
+		Create: true,
+		Flags: func(f *pflag.FlagSet) {
+			f.BoolVar(&dryRun, "dry-run", false, "check the file and show the table, create nothing; needs no store")
+		},
+		Check: check,
+		Run: func(ctx context.Context, c *cli.Call) error {
+			tbl, err := c.Store.Create(ctx, wanted)
+			if err != nil {
+				return err
+			}
+			if c.JSON {
+				return printTable(c, tableJSON{Record: "created", Store: c.ShownStore(), Schema: newSchemaJSON(tbl.Schema())})
+			}
+			return c.Line("table %s was created", show.Visible(wanted.Name))
+		},
+	}.New(e)
+}
+
+func newTableList(e *cli.Env) *cobra.Command {
+	return cli.Command{
+		Use:     "list",
+		Short:   "List the tables of a store",
+		Long:    "List prints the tables of a store with the parts of their row keys and their columns.",
+		Example: "  rangecrypt table list --store pebble:data --key app.key",
+		JSON:    "print a line of JSON for each table",
+		Run:     listTables,
+	}.New(e)
+}
+
+func listTables(ctx context.Context, c *cli.Call) error {
+	schemas, err := c.Store.Tables(ctx)
+	if err != nil {
+		return err
+	}
+	var rows [][]string
+	for _, s := range schemas {
+		if c.JSON {
+			if err := printTable(c, tableJSON{Record: "table", Store: c.ShownStore(), Schema: newSchemaJSON(s)}); err != nil {
+				return err
+			}
+			continue
+		}
+		var parts []string
+		for _, p := range s.Key {
+			parts = append(parts, show.Visible(p.Name()))
+		}
+		rows = append(rows, []string{show.Visible(s.Name), strings.Join(parts, ", "), strconv.Itoa(len(s.Columns))})
+	}
+	if c.JSON {
+		return nil
+	}
+	return c.Print(show.Rows([]string{"TABLE", "KEY", "COLUMNS"}, rows, []int{2}, c.Style()))
+}
+
+func newTableDescribe(e *cli.Env) *cobra.Command {
+	var yaml, count bool
+	return cli.Command{
+		Use:   "describe NAME",
+		Short: "Show how a table is stored",
+		Long: `Describe prints the parts of the row key and the columns of a table with their types and
+encryptions, the names that the database sees, and the ids of keys, as cells carry them.
+It never prints a key or a value.`,
+		Example: `  rangecrypt table describe readings --store pebble:data --key app.key
+  rangecrypt table describe readings --yaml --store pebble:data --key app.key > r.yaml`,
+		Args: []string{"the name of a table"},
+		JSON: "print a line of JSON",
+		Flags: func(f *pflag.FlagSet) {
+			f.BoolVar(&yaml, "yaml", false, "print the file that 'table create' reads")
+			f.BoolVar(&count, "count", false, "count the rows, which reads them all")
+		},
+		Check: func(c *cli.Call) error {
+			if yaml && (c.JSON || count) {
+				return exit.Usagef("--yaml prints a schema file: give neither --json nor --count with it")
+			}
+			return nil
+		},
+		Run: func(ctx context.Context, c *cli.Call) error { return describeTable(ctx, c, yaml, count) },
+	}.New(e)
+}
+
+func describeTable(ctx context.Context, c *cli.Call, yaml, count bool) error {
+	tbl, err := c.Store.Table(ctx, c.Arg())
+	if err != nil {
+		return err
+	}
+	if yaml {
+		_, err := c.Stdout.Write(schemafile.Format(tbl.Schema()))
+		return err
+	}
+	d, err := tbl.Describe(ctx)
+	if err != nil {
+		return err
+	}
+	shown := described(d)
+	shown.Store = c.ShownStore()
+	if count {
+		n, err := countAll(ctx, c, tbl)
+		if err != nil {
+			return err
+		}
+		shown.Rows = &n
+	}
+	return printTable(c, shown)
+}
+
+// countAll counts the rows of a table, those of all tenants where it has some.
+func countAll(ctx context.Context, c *cli.Call, tbl *store.Table) (rows int, err error) {
+	if !tbl.Schema().Tenants {
+		return countRows(ctx, c, tbl)
+	}
+	names, err := c.Store.Tenants(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range names {
+		bound, err := tbl.Tenant(ctx, name)
+		if errors.Is(err, store.ErrNoTenant) {
+			continue // it was dropped since
+		}
+		if err != nil {
+			return rows, err
+		}
+		n, err := countRows(ctx, c, bound)
+		if rows += n; err != nil {
+			return rows, err
+		}
+	}
+	return rows, nil
+}
+
+// countRows reads all rows of a table, without their columns.
+func countRows(ctx context.Context, c *cli.Call, tbl *store.Table) (n int, err error) {
+	bar := c.Totals()
+	defer bar.End()
+	for _, err := range tbl.Query(ctx, store.Query{Columns: []string{}}) {
+		if err != nil {
+			return n, err
+		}
+		if n++; n%1024 == 1 {
+			bar.At("counting", n, -1)
+		}
+	}
+	return n, nil
+}
+
+func newTableRename(e *cli.Env) *cobra.Command {
+	return cli.Command{
+		Use:   "rename NAME NEW",
+		Short: "Give a table another name",
+		Long: `Rename changes the name of a table, in one small write: the database knows no names.
+Programs that have the table open go on. A table that 'opebench insert' made keeps its
+name, and no other table can have such a name.`,
+		Example: "  rangecrypt table rename readings measurements --store pebble:data --key app.key",
+		Args:    []string{"the name of a table", "its new name"},
+		Run:     renameTable,
+	}.New(e)
+}
+
+func renameTable(ctx context.Context, c *cli.Call) error {
+	from, to := c.Args[0], c.Args[1]
+	tbl, err := c.Store.Table(ctx, from)
+	if err != nil {
+		return err
+	}
+	renamed := tbl.Schema()
+	if err := checkOwn(renamed, "renamed"); err != nil {
+		return err
+	}
+	renamed.Name = to
+	if err := checkName(renamed); err != nil {
+		return err
+	}
+	if err := c.Store.RenameTable(ctx, from, to); err != nil {
+		return err
+	}
+	return c.Line("table %s is now %s", show.Visible(from), show.Visible(to))
+}
+
+func newTableDrop(e *cli.Env) *cobra.Command {
+	return cli.Command{
+		Use:   "drop NAME",
+		Short: "Drop a table with all its rows",
+		Long: `Drop removes a table with all its rows and indexes. Nothing brings them back but a backup
+of the whole store. Clients that use the table get errors from then on.`,
+		Example: "  rangecrypt table drop readings --store pebble:data --key app.key",
+		Args:    []string{"the name of a table"},
+		Yes:     true,
+		Run:     dropTable,
+	}.New(e)
+}
+
+func dropTable(ctx context.Context, c *cli.Call) error {
+	// One that does not exist is an error before anybody is asked.
+	if _, err := c.Store.Table(ctx, c.Arg()); err != nil {
+		return err
+	}
+	name := show.Visible(c.Arg())
+	if err := c.Confirm(ctx, fmt.Sprintf("Drop table %s with all its rows? Nothing brings them back.", name)); err != nil {
+		return err
+	}
+	if err := c.Store.Drop(ctx, c.Arg()); err != nil {
+		return err
+	}
+	return c.Line("table %s was dropped", name)
+}

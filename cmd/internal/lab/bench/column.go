@@ -1,0 +1,138 @@
+package bench
+
+import (
+	"context"
+	"crypto/cipher"
+	"encoding/binary"
+	"fmt"
+	"iter"
+
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/values"
+	"github.com/rangecrypt/rangecrypt/store"
+	storecompare "github.com/rangecrypt/rangecrypt/store/compare"
+)
+
+// TieSize is the length of a row id in bytes.
+const TieSize = 16
+
+// A Tie is the id of a row, which no other row has. Where the value leads the row key, it
+// ends it, so that equal values are rows of their own.
+type Tie [TieSize]byte
+
+// A Row is a value and its id.
+type Row struct {
+	Value int64
+	Tie   Tie
+}
+
+// Ties makes the row ids of one load: of the i-th row of load, AES-128 of (load, i) under a key
+// derived from load, which the database does not see.
+//
+// A block cipher is a permutation, so that no two rows of a load are ever given the same id, and
+// of two loads only as often as random numbers of 128 bits are equal. The same row of the same load always gets the same one: a load that
+// was interrupted is simply run again under its name, and writes over what it wrote before,
+// neither losing rows nor doubling them. Random ids would double them, and a bare counter would
+// show the database the order in which rows were inserted.
+type Ties struct {
+	block cipher.Block
+	load  uint64
+}
+
+// Tie returns the id of the i-th row.
+func (t *Ties) Tie(i uint64) (tie Tie) {
+	binary.BigEndian.PutUint64(tie[:8], t.load)
+	binary.BigEndian.PutUint64(tie[8:], i)
+	t.block.Encrypt(tie[:], tie[:])
+	return tie
+}
+
+// row undoes Tie; ok is false for an id of another load.
+func (t *Ties) row(tie Tie) (i uint64, ok bool) {
+	t.block.Decrypt(tie[:], tie[:])
+	return binary.BigEndian.Uint64(tie[8:]), binary.BigEndian.Uint64(tie[:8]) == t.load
+}
+
+// A Table is what the measurements need of a stored column.
+type Table interface {
+	// Insert makes rows durable. Inserting one again is harmless.
+	Insert(ctx context.Context, rows []Row) error
+
+	// Range yields the rows with lo <= value <= hi in ascending order of their values, at most
+	// limit of them, where 0 is no limit. lo > hi yields nothing. An error is the last thing
+	// yielded.
+	Range(ctx context.Context, lo, hi int64, limit int) iter.Seq2[Row, error]
+
+	// IndexStats returns what was done so far to the index of the values, and false where there is
+	// none that counts.
+	IndexStats() (IndexStats, bool)
+}
+
+// table is an encrypted table with a value and a row id.
+type table struct {
+	table     *store.Table
+	kind      values.Kind
+	value, id string // names of the parts
+	moves     bool   // its ciphertexts
+}
+
+func (t *table) Insert(ctx context.Context, rows []Row) error {
+	stored := make([]store.Row, len(rows))
+	for i, row := range rows {
+		value, err := t.kind.Column.Value(row.Value)
+		if err != nil {
+			return err
+		}
+		stored[i] = store.Row{t.value: value, t.id: [TieSize]byte(row.Tie)}
+	}
+	return t.table.Put(ctx, stored...)
+}
+
+func (t *table) IndexStats() (IndexStats, bool) {
+	n, err := storecompare.StatsOf(t.table, t.value)
+	return IndexStats{n, t.moves}, err == nil
+}
+
+func (t *table) Range(ctx context.Context, lo, hi int64, limit int) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		d, ok := t.kind.Domain.Intersect(lo, hi)
+		if !ok {
+			return
+		}
+		where, err := t.kind.Column.Between(t.value, d.Min, d.Max)
+		if err != nil {
+			yield(Row{}, err)
+			return
+		}
+		var previous Row
+		first := true
+		for stored, err := range t.table.Query(ctx, store.Query{Where: where, Limit: limit}) {
+			var row Row
+			if err == nil {
+				row, err = t.row(stored)
+			}
+			// The table authenticates each row, but not how many there are and in what order.
+			if err == nil && (row.Value < lo || row.Value > hi || !first && (row.Value < previous.Value || row == previous)) {
+				err = fmt.Errorf("%w: rows came back twice or in another order than their values", exit.ErrWrongAnswer)
+			}
+			if err != nil {
+				yield(Row{}, err)
+				return
+			}
+			if !yield(row, nil) {
+				return
+			}
+			previous, first = row, false
+		}
+	}
+}
+
+func (t *table) row(stored store.Row) (row Row, err error) {
+	id, ok := stored[t.id].([TieSize]byte)
+	if !ok {
+		return row, fmt.Errorf("%w: a row has no id", exit.ErrWrongAnswer)
+	}
+	row.Tie = id
+	row.Value, err = t.kind.Column.Code(stored[t.value])
+	return row, err
+}

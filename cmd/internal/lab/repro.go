@@ -1,0 +1,231 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/bench"
+	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/report"
+	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro"
+	"github.com/rangecrypt/rangecrypt/internal/cli"
+	"github.com/rangecrypt/rangecrypt/internal/cli/command"
+	"github.com/rangecrypt/rangecrypt/internal/cli/draw"
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
+	"github.com/rangecrypt/rangecrypt/internal/cli/stores"
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+type reproOptions struct {
+	command.Load
+	flags   *pflag.FlagSet // that these are bound to
+	figure  string
+	seed    uint64
+	quick   bool
+	json    bool
+	plots   []string
+	store   string
+	key     string
+	replace bool
+	rounds  int
+}
+
+func newRepro(e *cli.Env) *cobra.Command {
+	opts := &reproOptions{}
+	var names []string
+	var lines strings.Builder
+	for _, f := range repro.Figures() {
+		names = append(names, f.Name)
+		fmt.Fprintf(&lines, "\n  %-17s %s", f.Name, f.About)
+	}
+	cmd := &cobra.Command{
+		Use:   "repro FIGURE",
+		Short: "Repeat the experiment of a figure of a paper, and compare",
+		Long: `Repro repeats the experiment behind a figure or a table of a paper on the schemes of
+this module. It says, statement by statement, what of the paper holds here and what
+differs, and why.
+
+Some figures need a database: --store names it. Without --store, repro makes an embedded
+store in a temporary directory, and removes it. Repro itself delays what goes over the
+network: between clients and servers, or before each call of an embedded store.
+
+Figures:` + lines.String(),
+		Example: `  opebench repro waage-fig1 --quick
+  opebench repro waage-fig2 --plot fig2.svg --plot fig2.png
+  opebench repro waage-fig3 --store cassandra://127.0.0.1/repro --key key --plot fig3.png
+  opebench repro waage-fig3 --batch 1 --writers 1 --rounds 6
+  opebench repro ppc-fig3 --plot ppc3.svg
+  opebench repro securedbaas-fig8 --store cassandra://127.0.0.1/repro --key key
+  opebench repro saas-fig8 --store cassandra://10.0.0.1,10.0.0.2,10.0.0.3/repro --key key
+  opebench repro waage-fig2 --json |
+    jq -r 'select(.record=="point") | [.curve, .x, .y] | @tsv'`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return exit.Usagef("name one figure: %s", strings.Join(names, ", "))
+			}
+			opts.figure = args[0]
+			return reproduce(cmd.Context(), e, opts)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.BoolVar(&opts.quick, "quick", false, "fewer repetitions: seconds in an embedded store,\nminutes on a server")
+	f.Uint64Var(&opts.seed, "seed", 1, "seed of everything random")
+	f.BoolVar(&opts.json, "json", false, "print JSON lines")
+	f.StringArrayVar(&opts.plots, "plot", nil, "draw the figure into this `file`, .svg or .png; repeatable")
+	f.StringVar(&opts.store, "store", "", "the `store` (default: a temporary embedded store):\n"+strings.Join(stores.Usages(), "\n"))
+	f.StringVar(&opts.key, "key", "", cli.KeyHelp("the store's master key; needed with --store"))
+	f.BoolVar(&opts.replace, "replace", false, "drop what the store holds under the schemes")
+	f.IntVar(&opts.rounds, "rounds", 0, "`number` of repetitions in a database (default: the figure's own)")
+	opts.Load.Bind(f)
+	opts.flags = f
+	return cmd
+}
+
+func (o *reproOptions) check(figure repro.Figure) error {
+	if !figure.Stored {
+		for _, flag := range []string{"store", "key", "replace", "rounds", "batch", "writers"} {
+			if o.flags.Changed(flag) {
+				return exit.Usagef("--%s is about a database, and %s is measured without one", flag, figure.Name)
+			}
+		}
+	}
+	if !figure.Drawn && len(o.plots) > 0 {
+		return exit.Usagef("--plot draws curves, and %s is a table", figure.Name)
+	}
+	if o.store != "" {
+		if err := stores.Check(o.store); err != nil {
+			return err
+		}
+		if err := cli.CheckKey("--key", o.key); err != nil {
+			return err
+		}
+	} else if o.replace {
+		return exit.Usagef("--replace is about a store that is kept: name it with --store")
+	}
+	if o.flags.Changed("rounds") && (o.rounds < 1 || o.rounds > 10_000) {
+		return exit.Usagef("--rounds is %d, need 1 to 10,000", o.rounds)
+	}
+	return o.Load.Check()
+}
+
+// database opens what a figure is measured in; free closes it.
+func (o *reproOptions) database(ctx context.Context, e *cli.Env) (d repro.Database, free func() error, err error) {
+	key, name, remove := store.LocalKMS(ope.GenerateKey()), o.store, func() error { return nil }
+	if o.key != "" {
+		if key, err = e.ReadKey(o.key); err != nil {
+			return d, nil, err
+		}
+	}
+	d = repro.Database{Name: name, Key: key, Replace: o.replace}
+	if name == "" {
+		d.Name = temporary
+		if name, remove, err = temporaryStore(); err != nil {
+			return d, nil, err
+		}
+	}
+	if d.Far, err = stores.Far(name); err != nil {
+		return d, nil, errors.Join(err, remove())
+	}
+	if d.DB, err = e.OpenStore(ctx, name, true); err != nil {
+		return d, nil, errors.Join(err, remove())
+	}
+	if _, ok := d.DB.(diskUser); ok {
+		d.Disk = func(ctx context.Context, fill func(context.Context, driver.DB) error) (map[string]uint64, error) {
+			return diskOf(ctx, e, fill)
+		}
+	}
+	if d.Store, err = bench.OpenStore(ctx, d.DB, key, true); err != nil {
+		return d, nil, errors.Join(err, d.DB.Close(), remove())
+	}
+	return d, func() error { return errors.Join(d.DB.Close(), remove()) }, nil
+}
+
+// diskOf returns what fill puts into an embedded store, in bytes of the disk by family.
+func diskOf(ctx context.Context, e *cli.Env, fill func(context.Context, driver.DB) error) (sizes map[string]uint64, err error) {
+	name, remove, err := temporaryStore()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	open := func() (driver.DB, error) { return e.OpenStore(ctx, name, true) }
+	db, err := open()
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(fill(ctx, db), db.Close()); err != nil {
+		return nil, err
+	}
+	// Opening it again brings everything into tables.
+	return diskUsage(ctx, open)
+}
+
+func reproduce(ctx context.Context, e *cli.Env, opts *reproOptions) (err error) {
+	figure, err := repro.Find(opts.figure)
+	if err != nil {
+		return exit.Usagef("%v", err)
+	}
+	if err := opts.check(figure); err != nil {
+		return err
+	}
+	if err := cli.Once("plot", opts.plots); err != nil {
+		return err
+	}
+	var plots []*command.PlotFile
+	for _, name := range opts.plots {
+		if err := draw.CheckName(name); err != nil {
+			return exit.Usagef("--plot: %v", err)
+		}
+		plot, err := command.CreatePlot(name)
+		if err != nil {
+			return err
+		}
+		defer plot.Discard()
+		plots = append(plots, plot)
+	}
+	cfg := repro.Config{Seed: opts.seed, Quick: opts.quick, Progress: e.Progress(), Rounds: opts.rounds, Batch: opts.Batch, Writers: opts.Writers}
+	if figure.Stored {
+		database, free, err := opts.database(ctx, e)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, free()) }()
+		cfg.Database = database
+	}
+	result, err := figure.Run(ctx, cfg)
+	if err != nil {
+		err = exit.Early(ctx, fmt.Errorf("%s: %w", figure.Name, err))
+	}
+	if result == nil {
+		return err
+	}
+	// What was measured is shown in any case.
+	return errors.Join(err, opts.show(e, figure, result, plots))
+}
+
+// show prints and draws a result.
+func (o *reproOptions) show(e *cli.Env, figure repro.Figure, result *repro.Result, plots []*command.PlotFile) (err error) {
+	f := report.Figure{Env: show.ThisEnvironment(time.Now()), Figure: figure, Seed: o.seed, Quick: o.quick, Result: result}
+	if o.json {
+		err = report.FigureJSON(e.Stdout, f)
+	} else {
+		err = report.FigureTable(e.Stdout, f, e.Style())
+	}
+	if err != nil {
+		return err
+	}
+	for _, plot := range plots {
+		if err := plot.Save(report.FigurePlot(plot.Name, f)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,795 @@
+package repro
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"gonum.org/v1/gonum/stat"
+
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/intercept"
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// Figures 7 to 9 of Rafique, Van Landuyt, Reniers and Joosen (IEEE BigData 2017), section IV: the
+// time to insert, read, update and delete log entries of several tenants, of which some attributes
+// are encrypted. Prototype A is the state of the practice: a row for each encrypted attribute, found
+// by its own key. The paper's prototype B keeps the encrypted attributes of an entity in one
+// partition, as tables with tenants do here.
+
+var saasFigures = []Figure{
+	{
+		Name: "saas-fig7", About: "time to insert, read, update and delete, by entries (one node)",
+		Source: "Rafique, Van Landuyt, Reniers and Joosen, IEEE BigData 2017, figure 7",
+		Stored: true, Drawn: true,
+		Run: func(ctx context.Context, cfg Config) (*Result, error) { return saasEntries(ctx, cfg, 1) },
+	},
+	{
+		Name: "saas-fig8", About: "the same on three nodes, which --store must name",
+		Source: "Rafique, Van Landuyt, Reniers and Joosen, IEEE BigData 2017, figure 8",
+		Stored: true, Drawn: true,
+		Run: func(ctx context.Context, cfg Config) (*Result, error) { return saasEntries(ctx, cfg, 3) },
+	},
+	{
+		Name: "saas-fig9", About: "the same by encrypted attributes",
+		Source: "Rafique, Van Landuyt, Reniers and Joosen, IEEE BigData 2017, figure 9",
+		Stored: true, Drawn: true,
+		Run: saasAttributes,
+	},
+}
+
+const (
+	entrySteps     = 10
+	entryStep      = 1000
+	entryQuickStep = 20
+	entryRounds    = 6 // the fewest that have an interval
+	entryQuick     = 2
+	entrySensitive = 3
+
+	// Of saas-fig9: a round has entries in turns of some. The paper has 10,000.
+	sensitiveTurns      = 10
+	sensitiveTurn       = 40
+	sensitiveQuickTurns = 2
+	sensitiveQuickTurn  = 10
+	sensitiveRounds     = 10
+)
+
+// sensitiveSteps are the numbers of encrypted attributes of saas-fig9.
+var sensitiveSteps = []int{1, 2, 3, 5, 7, 10}
+
+// An entry is a log entry of a tenant. Its first attributes are the sensitive ones.
+type entry struct {
+	id         int64
+	tenant     string
+	attributes [entryAttributes]string
+}
+
+// entryNames are the attributes of an entry: the paper's three first.
+var entryNames = [entryAttributes]string{
+	"device_id", "device_name", "device_type", "user", "source", "session", "object", "rule", "message", "comment", "time", "severity",
+}
+
+const (
+	entryAttributes = 12
+	mostSensitive   = 10 // the others are plain in any case
+)
+
+var entryTenants = []string{"bank", "market", "hospital"}
+
+// entryOf returns the n-th entry of a seed, as it is written at first or after an update.
+func entryOf(seed uint64, n int, updated bool) entry {
+	e := entry{id: int64(n), tenant: entryTenants[n%len(entryTenants)]}
+	stream := 2 * uint64(n)
+	if updated {
+		stream++
+	}
+	r := rand.New(rand.NewPCG(seed, stream))
+	for i := range e.attributes {
+		text := make([]byte, 6+r.IntN(20))
+		for j := range text {
+			text[j] = byte('a' + r.IntN(26))
+		}
+		e.attributes[i] = string(text)
+	}
+	return e
+}
+
+// A logTable keeps log entries. Its methods work on one entry.
+type logTable interface {
+	put(ctx context.Context, e entry) error                          // also in place of the entry that is there
+	get(ctx context.Context, id int64, tenant string) (entry, error) // errNoEntry where there is none
+	remove(ctx context.Context, id int64, tenant string) error
+}
+
+var errNoEntry = errors.New("no such entry")
+
+// The ways to keep log entries.
+const (
+	plainEntries       = "plaintext"
+	prototypeA         = "Prototype A"
+	prototypeAParallel = "Prototype A, parallel"
+	tenantTable        = "table with tenants"
+)
+
+// A logKind is a way to keep log entries of which so many attributes are sensitive.
+type logKind struct {
+	name string
+	// make makes an empty table in the workspace, under a name of its own.
+	make func(ctx context.Context, w *workspace, name string, sensitive int) error
+	// open opens a table that was made as a client of st and db.
+	open func(ctx context.Context, w *workspace, st *store.Store, db driver.DB, name string, sensitive int) (logTable, error)
+}
+
+// logKinds are drawn and listed in this order.
+var logKinds = []logKind{
+	{plainEntries, makePlainEntries, openPlainEntries},
+	{prototypeA, makePrototypeA, openPrototypeA(false)},
+	{prototypeAParallel, makePrototypeA, openPrototypeA(true)},
+	{tenantTable, makeTenantTable, openTenantTable},
+}
+
+// logKey returns a key of tables that are not the store's.
+func logKey(w *workspace, label string) []byte {
+	return w.key.Expand(32, "opebench/1", label)
+}
+
+// makeTenantTable makes a table as this module has them for tenants. Its columns are plain in the
+// schema, and the policy of each tenant says which of them are sealed: these share a cell. An entry is
+// a partition, of which the database sees keyed hashes of tenant and id.
+func makeTenantTable(ctx context.Context, w *workspace, name string, sensitive int) error {
+	s := store.Schema{
+		Name:    name, // w makes it its own
+		Key:     []store.KeyPart{store.HashedPart("id", store.Int64)},
+		Tenants: true,
+	}
+	for _, attribute := range entryNames {
+		s.Columns = append(s.Columns, store.PlainColumn(attribute, store.String))
+	}
+	if _, err := w.create(ctx, s); err != nil {
+		return err
+	}
+	for _, tenant := range entryTenants {
+		if err := w.tenant(ctx, tenant); err != nil {
+			return err
+		}
+		if err := w.store.SetPolicy(ctx, w.name(tenant), w.name(name), store.Policy{Sensitive: entryNames[:sensitive]}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func openTenantTable(ctx context.Context, w *workspace, st *store.Store, _ driver.DB, name string, _ int) (logTable, error) {
+	t, err := st.Table(ctx, w.name(name))
+	if err != nil {
+		return nil, err
+	}
+	of := make(tenantsTable)
+	for _, tenant := range entryTenants {
+		if of[tenant], err = t.Tenant(ctx, w.name(tenant)); err != nil {
+			return nil, err
+		}
+	}
+	return of, nil
+}
+
+// A tenantsTable is a table by the tenant that it is open for.
+type tenantsTable map[string]*store.Table
+
+func (of tenantsTable) put(ctx context.Context, e entry) error {
+	row := store.Row{"id": e.id}
+	for i, name := range entryNames {
+		row[name] = e.attributes[i]
+	}
+	return of[e.tenant].Put(ctx, row)
+}
+
+func (of tenantsTable) get(ctx context.Context, id int64, tenant string) (entry, error) {
+	e := entry{id: id, tenant: tenant}
+	row, err := of[tenant].Get(ctx, store.Row{"id": id})
+	if err != nil {
+		return e, err
+	}
+	if row == nil {
+		return e, errNoEntry
+	}
+	for i, name := range entryNames {
+		e.attributes[i], _ = row[name].(string)
+	}
+	return e, nil
+}
+
+func (of tenantsTable) remove(ctx context.Context, id int64, tenant string) error {
+	return of[tenant].Delete(ctx, store.Row{"id": id})
+}
+
+// plainSpec describes rows in the clear, found by id and tenant, with a cell for each attribute. It is
+// no table of this module, and as little as a database can be asked for. Each row is a partition.
+func plainSpec(w *workspace, name string) driver.FamilySpec { return w.spec(name, 8) }
+
+func makePlainEntries(ctx context.Context, w *workspace, name string, _ int) error {
+	_, err := w.family(ctx, plainSpec(w, name))
+	return err
+}
+
+func openPlainEntries(ctx context.Context, w *workspace, _ *store.Store, db driver.DB, name string, _ int) (logTable, error) {
+	f, err := db.Family(ctx, plainSpec(w, name))
+	return plainLog{f}, err
+}
+
+type plainLog struct{ rows driver.Family }
+
+func plainRow(id int64, tenant string) []byte {
+	return append(binary.BigEndian.AppendUint64(nil, uint64(id)), tenant...)
+}
+
+func (p plainLog) put(ctx context.Context, e entry) error {
+	return p.rows.Apply(ctx, driver.Mutation{Row: plainRow(e.id, e.tenant), Puts: plainCells(e, 0)})
+}
+
+func (p plainLog) get(ctx context.Context, id int64, tenant string) (entry, error) {
+	e := entry{id: id, tenant: tenant}
+	cells, err := p.rows.Get(ctx, plainRow(id, tenant), driver.Slice{})
+	if err == nil && len(cells) == 0 {
+		err = errNoEntry
+	}
+	if err == nil {
+		err = e.setPlain(cells)
+	}
+	return e, err
+}
+
+func (p plainLog) remove(ctx context.Context, id int64, tenant string) error {
+	return p.rows.Apply(ctx, driver.Mutation{Row: plainRow(id, tenant), DeleteRow: true})
+}
+
+// plainCells returns the attributes from one on as cells in the clear.
+func plainCells(e entry, from int) (cells []driver.Cell) {
+	for i := from; i < entryAttributes; i++ {
+		cells = append(cells, driver.Cell{Qualifier: []byte{byte(i)}, Value: []byte(e.attributes[i])})
+	}
+	return cells
+}
+
+// setPlain sets the attributes that cells in the clear have.
+func (e *entry) setPlain(cells []driver.Cell) error {
+	for _, c := range cells {
+		if len(c.Qualifier) != 1 || int(c.Qualifier[0]) >= entryAttributes {
+			return errors.New("a plain row has an unknown attribute")
+		}
+		e.attributes[c.Qualifier[0]] = string(c.Value)
+	}
+	return nil
+}
+
+// logMAC returns the keyed hash that names a row: of an entry or one of its attributes.
+func logMAC(key []byte, table string, id int64, tenant, attribute string) []byte {
+	mac := hmac.New(sha256.New, key)
+	var b []byte
+	for _, part := range []string{table, string(binary.BigEndian.AppendUint64(nil, uint64(id))), tenant, attribute} {
+		b = append(binary.BigEndian.AppendUint32(b, uint32(len(part))), part...)
+	}
+	mac.Write(b)
+	return mac.Sum(nil)[:logMACSize]
+}
+
+const logMACSize = 16
+
+// A logTiming is a kind of table, and how long operations took: by operation and round, the time of
+// each step since the first entry.
+type logTiming struct {
+	kind      logKind
+	sensitive int // attributes
+	seconds   [len(logOperations)][][]float64
+	asked     [len(logOperations)]tally // of one entry
+	bytes     float64                   // of the row keys, qualifiers and values that are put for an entry
+	disk      float64                   // of an entry, or 0 where the database does not know it
+}
+
+// The operations, in the order in which a round has them.
+var logOperations = [4]string{"insert", "read", "update", "delete"}
+
+// total returns the time of an operation in each round.
+func (t *logTiming) total(operation int) []float64 {
+	var all []float64
+	for _, steps := range t.seconds[operation] {
+		all = append(all, steps[len(steps)-1])
+	}
+	return all
+}
+
+// logName names the i-th of the tables that are measured.
+func logName(i int) string { return fmt.Sprint("log", i) }
+
+// logTimings returns what is to be measured: each kind with each number of encrypted attributes. Plain
+// entries have none.
+func logTimings(numbers []int) (all []*logTiming) {
+	for i, n := range numbers {
+		for _, k := range logKinds {
+			switch {
+			case k.name != plainEntries:
+				all = append(all, &logTiming{kind: k, sensitive: n})
+			case i == 0:
+				all = append(all, &logTiming{kind: k})
+			}
+		}
+	}
+	return all
+}
+
+// logAt returns the timing of a kind with a number of encrypted attributes.
+func logAt(all []*logTiming, kind string, sensitive int) *logTiming {
+	i := slices.IndexFunc(all, func(t *logTiming) bool {
+		return t.kind.name == kind && (t.sensitive == sensitive || kind == plainEntries)
+	})
+	return all[i]
+}
+
+// timeLogs makes a table of each kind for each number of encrypted attributes, and does a number of
+// rounds. In each, all tables are given the same new entries, which are then read, updated and deleted
+// one by one; in every step they take turns, in another random order. It returns the rounds
+// that are whole also together with an error.
+func timeLogs(ctx context.Context, cfg Config, numbers []int, steps, step, rounds int) (all []*logTiming, whole int, err error) {
+	all = logTimings(numbers)
+	w, err := newWorkspace(ctx, cfg)
+	if err != nil {
+		return all, 0, err
+	}
+	defer func() { err = errors.Join(err, w.drop(ctx)) }()
+	var tables []logTable
+	cfg.bar().Start("make tables", len(all))
+	for i, t := range all {
+		var table logTable
+		if err = t.kind.make(ctx, w, logName(i), t.sensitive); err == nil {
+			table, err = t.kind.open(ctx, w, w.store, w.db, logName(i), t.sensitive)
+		}
+		if err == nil {
+			err = t.count(ctx, cfg, w, logName(i))
+		}
+		if err != nil {
+			cfg.bar().Done()
+			return all, 0, fmt.Errorf("%s: %w", t.kind.name, err)
+		}
+		tables = append(tables, table)
+		cfg.bar().Add(1)
+	}
+	cfg.bar().Done()
+	if err := logDisk(ctx, cfg, all); err != nil {
+		return all, 0, err
+	}
+	cfg.bar().Start("entries", rounds*len(all)*len(logOperations)*steps*step)
+	defer cfg.bar().Done()
+	for round := range rounds {
+		if err := logRound(ctx, cfg, all, tables, steps, step, round); err != nil {
+			for _, t := range all {
+				for operation, seconds := range t.seconds {
+					t.seconds[operation] = seconds[:min(len(seconds), round)]
+				}
+			}
+			return all, round, err
+		}
+	}
+	return all, rounds, nil
+}
+
+func logRound(ctx context.Context, cfg Config, all []*logTiming, tables []logTable, steps, step, round int) error {
+	first := round * steps * step
+	for operation := range logOperations {
+		for _, t := range all {
+			t.seconds[operation] = append(t.seconds[operation], make([]float64, steps))
+		}
+		for s := range steps {
+			turns := rand.New(rand.NewPCG(cfg.Seed, uint64((round*len(logOperations)+operation)*steps+s))).Perm(len(all))
+			for _, at := range turns {
+				start := time.Now()
+				for n := s * step; n < (s+1)*step; n++ {
+					if err := logOperate(ctx, tables[at], cfg.Seed, first+n, operation); err != nil {
+						return fmt.Errorf("%s: %w", all[at].kind.name, err)
+					}
+				}
+				seconds := all[at].seconds[operation][round]
+				seconds[s] = time.Since(start).Seconds()
+				if s > 0 {
+					seconds[s] += seconds[s-1]
+				}
+				cfg.bar().Add(step)
+			}
+		}
+	}
+	if round == 0 {
+		// What was deleted is gone, in all of them.
+		for i, t := range tables {
+			e := entryOf(cfg.Seed, steps*step-1, false)
+			_, err := t.get(ctx, e.id, e.tenant)
+			if err == nil {
+				err = fmt.Errorf("%w: an entry is there that was deleted", exit.ErrWrongAnswer)
+			}
+			if !errors.Is(err, errNoEntry) {
+				return fmt.Errorf("%s: %w", all[i].kind.name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// logOperate does an operation on the n-th entry. An entry that is read is compared with the one
+// that was written.
+func logOperate(ctx context.Context, t logTable, seed uint64, n, operation int) error {
+	e := entryOf(seed, n, logOperations[operation] == "update")
+	switch logOperations[operation] {
+	case "insert", "update":
+		return t.put(ctx, e)
+	case "delete":
+		return t.remove(ctx, e.id, e.tenant)
+	}
+	got, err := t.get(ctx, e.id, e.tenant)
+	if errors.Is(err, errNoEntry) || err == nil && got != e {
+		return fmt.Errorf("%w: an entry is not as it was written", exit.ErrWrongAnswer)
+	}
+	return err
+}
+
+// Entries that are counted are none of those that are measured.
+const (
+	countedFrom    = 1 << 30
+	countedEntries = 60
+	diskEntries    = 3000
+	diskQuick      = 300
+	diskWriters    = 32
+)
+
+// count finds out, as other clients, what each operation on one entry asks of the database, and how
+// many bytes an entry is.
+func (t *logTiming) count(ctx context.Context, cfg Config, w *workspace, name string) error {
+	// Slow enough for requests that are sent together to be seen under way together.
+	slow := intercept.WithLatency(struct{ driver.DB }{cfg.Database.DB}, func() time.Duration { return countLatency })
+	db, table, err := t.client(ctx, cfg, w, slow, name)
+	if err != nil {
+		return err
+	}
+	for warm := range 2 { // the first client of a table may have to ask more
+		for operation := range logOperations {
+			before := db.now()
+			if err := logOperate(ctx, table, cfg.Seed, countedFrom+warm, operation); err != nil {
+				return err
+			}
+			t.asked[operation] = db.now().since(before)
+		}
+	}
+	if db, table, err = t.client(ctx, cfg, w, cfg.Database.DB, name); err != nil {
+		return err
+	}
+	before := db.now()
+	for _, operation := range []int{0, 3} {
+		for n := range countedEntries {
+			if err := logOperate(ctx, table, cfg.Seed, countedFrom+n, operation); err != nil {
+				return err
+			}
+		}
+	}
+	t.bytes = float64(db.now().since(before).bytes) / countedEntries
+	return nil
+}
+
+// client opens the table as a client whose requests to a database are counted.
+func (t *logTiming) client(ctx context.Context, cfg Config, w *workspace, of driver.DB, name string) (*counter, logTable, error) {
+	count := new(counter)
+	db := count.over(of)
+	st, err := store.OpenKMS(ctx, db, cfg.Database.Key, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	table, err := t.kind.open(ctx, w, st, db, name, t.sensitive)
+	return count, table, err
+}
+
+// logDisk finds out how much of the disk an entry takes, where the database knows it.
+func logDisk(ctx context.Context, cfg Config, all []*logTiming) error {
+	if cfg.Database.Disk == nil {
+		return nil
+	}
+	entries := cfg.size(diskEntries, diskQuick)
+	cfg.bar().Start("fill the disk", len(all))
+	defer cfg.bar().Done()
+	of := make(map[string]*logTiming) // by family
+	sizes, err := cfg.Database.Disk(ctx, func(ctx context.Context, db driver.DB) error {
+		there := Config{Database: Database{DB: db, Key: cfg.Database.Key}}
+		w, err := newWorkspace(ctx, there)
+		if err != nil {
+			return err
+		}
+		for i, t := range all {
+			before, err := db.Families(ctx)
+			if err != nil {
+				return err
+			}
+			if err := t.kind.make(ctx, w, logName(i), t.sensitive); err != nil {
+				return err
+			}
+			table, err := t.kind.open(ctx, w, w.store, db, logName(i), t.sensitive)
+			if err != nil {
+				return err
+			}
+			group, groupCtx := errgroup.WithContext(ctx)
+			group.SetLimit(diskWriters)
+			for n := range entries {
+				group.Go(func() error { return table.put(groupCtx, entryOf(cfg.Seed, n, false)) })
+			}
+			if err := group.Wait(); err != nil {
+				return err
+			}
+			after, err := db.Families(ctx)
+			if err != nil {
+				return err
+			}
+			for _, family := range after {
+				if !slices.Contains(before, family) {
+					of[family] = t
+				}
+			}
+			cfg.bar().Add(1)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("space on the disk: %w", err)
+	}
+	for family, t := range of {
+		t.disk += float64(sizes[family]) / float64(entries)
+	}
+	return nil
+}
+
+// logRatio returns how many times as long a table takes as another of the same rounds.
+func logRatio(a, b *logTiming, operation int) ratio {
+	return ratioOf(a.total(operation), b.total(operation))
+}
+
+// besides returns the cell that says how many times as long a table takes as the one with tenants.
+func besides(t, ours *logTiming, operation int) Cell {
+	if t == ours {
+		return words("1")
+	}
+	return logRatio(t, ours, operation).cell()
+}
+
+// stored returns the cell of the bytes of an entry, which stand with what inserts it.
+func (t *logTiming) stored(operation int) Cell {
+	if operation > 0 {
+		return words("")
+	}
+	return numeral(math.Round(t.bytes), 0)
+}
+
+var logNote = "Entries are worked on one by one by one client. Prototype A has a row for the plain attributes and one for each encrypted attribute, which is found by MAC(table, id, tenant, attribute); it asks for them one after the other, as the paper's does, or all at a time. table with tenants: one of this module, where an entry is a partition named by hashes of tenant and id, the policy of each tenant seals the attributes, and those share a cell. plaintext: rows in the clear with a cell for each attribute, and no table of this module. requests: reads and writes of a row for one entry, and trips: how many of them are one after the other. bytes: of row keys, qualifiers and values, as they are put for an entry."
+
+func saasEntries(ctx context.Context, cfg Config, nodes int) (*Result, error) {
+	step, planned := cfg.size(entryStep, entryQuickStep), cfg.rounds(entryRounds, entryQuick)
+	all, rounds, err := timeLogs(ctx, cfg, []int{entrySensitive}, entrySteps, step, planned)
+	if rounds == 0 {
+		return nil, err
+	}
+	last := step * entrySteps
+	r := &Result{
+		Title: fmt.Sprintf("Time for up to %s log entries with %d encrypted attributes: %s, median of %d %s",
+			commas(float64(last)), entrySensitive, cfg.Database.Name, rounds, plural(rounds, "round")),
+		X: "number of log entries", Y: "time in s (log scale)", LogY: true, Runs: rounds,
+		Table: &Table{
+			Names:   2,
+			Columns: []string{"", "operation", commas(float64(last)) + " s", "x tenants", "requests", "trips", "bytes"},
+			Words:   []bool{true, true, false, false, false, false, false},
+		},
+		Notes: []string{logNote + " x tenants: the time beside that of the table with tenants in the same round, with its 95 % interval."},
+	}
+	ours := logAt(all, tenantTable, entrySensitive)
+	for operation, what := range logOperations {
+		for _, t := range all {
+			c := Curve{Name: what + ", " + t.kind.name, Kin: t.kind.name, Panel: what}
+			for s := range entrySteps {
+				var at []float64
+				for _, steps := range t.seconds[operation] {
+					at = append(at, steps[s])
+				}
+				c.Points = append(c.Points, medianOf(at).at(float64((s+1)*step)))
+			}
+			r.Curves = append(r.Curves, c)
+			r.Table.Rows = append(r.Table.Rows, []Cell{
+				words("%s", t.kind.name), words("%s", what), numeral(c.Points[entrySteps-1].Y, 3), besides(t, ours, operation),
+				numeral(float64(t.asked[operation].requests), 0), numeral(float64(t.asked[operation].trips), 0), t.stored(operation),
+			})
+		}
+	}
+	if hosts := strings.Count(cfg.Database.Name, ",") + 1; nodes > 1 && hosts < nodes {
+		r.Notes = append(r.Notes, fmt.Sprintf("The paper measured this on a cluster of %d nodes; --store names fewer.", nodes))
+	}
+	r.early(planned)
+	r.Findings = append(saasFindings(all, nodes), storageFinding(all, entrySensitive))
+	return r, err
+}
+
+func saasFindings(all []*logTiming, nodes int) []Finding {
+	a, ours := logAt(all, prototypeA, entrySensitive), logAt(all, tenantTable, entrySensitive)
+	beside := func(operation int) ratio { return logRatio(a, ours, operation) }
+	parallel := func(operation int) ratio {
+		return logRatio(logAt(all, prototypeAParallel, entrySensitive), ours, operation)
+	}
+	plain := func(operation int) ratio { return logRatio(ours, logAt(all, plainEntries, 0), operation) }
+	var found []Finding
+	if nodes == 1 {
+		found = append(found, both(beside(0).about(1.1, 1.25), beside(0).above(0.8)).finding(
+			"The paper: both take almost the same time to insert. Here Prototype A takes %v times as long as the table with tenants, and %v times where it writes all rows at a time.", beside(0), parallel(0)))
+	} else {
+		found = append(found, beside(0).below(1).finding(
+			"The paper: on three nodes Prototype A is a little faster to insert, since the other has to find the node that keeps all attributes. Here it takes %v times as long as the table with tenants, and %v times where it writes all rows at a time.", beside(0), parallel(0)))
+	}
+	found = append(found, every(beside(1).above(1), beside(2).above(1), beside(3).above(1)).finding(
+		"The paper: to read, update and delete, Prototype A takes longer, since it has to find %d rows. Here %v, %v and %v times as long as the table with tenants.",
+		entrySensitive+1, beside(1), beside(2), beside(3)))
+	found = append(found, every(parallel(1).above(1), parallel(2).above(1), parallel(3).above(1)).finding(
+		"The same where Prototype A asks for all rows at a time, which the paper's does not: %v, %v and %v times as long.", parallel(1), parallel(2), parallel(3)))
+	growth := make([]ratio, len(logOperations))
+	for operation := range logOperations {
+		var first, last []float64
+		for _, steps := range a.seconds[operation] {
+			first = append(first, steps[0])
+			last = append(last, steps[len(steps)-1]-steps[len(steps)-2])
+		}
+		growth[operation] = ratioOf(last, first)
+	}
+	found = append(found, both(growth[1].above(1.2), growth[2].above(1.2)).finding(
+		"The paper: the time of Prototype A increases drastically with the number of entries. What an entry takes, the last tenth beside the first: read %v, update %v, delete %v. All rows are found by their keys; nothing here depends on how many there are.",
+		growth[1], growth[2], growth[3]))
+	return append(found, every(plain(0).about(1.1, 1.25), plain(1).about(1.1, 1.25), plain(2).about(1.1, 1.25), plain(3).about(1.1, 1.25)).finding(
+		"What encryption and tenants cost, which the paper does not say: beside rows in the clear, insert %v, read %v, update %v and delete %v times as long.",
+		plain(0), plain(1), plain(2), plain(3)))
+}
+
+// Ferretti, Colajanni and Marchetti (TPDS 2014), section 5: data of TPC-C, in MB.
+const publishedPlain, publishedEncrypted = 1046.0, 2615.0
+
+// storageFinding compares the bytes of an entry.
+func storageFinding(all []*logTiming, sensitive int) Finding {
+	plain, a, ours := logAt(all, plainEntries, 0), logAt(all, prototypeA, sensitive), logAt(all, tenantTable, sensitive)
+	text := fmt.Sprintf("Ferretti et al. (TPDS 2014): encrypted data takes %.1f times the space of plaintext. An entry with %d encrypted %s has, in row keys, qualifiers and values as they are put, %.0f bytes in plaintext, %.0f with Prototype A (%.2f times) and %.0f in the table with tenants (%.2f times).",
+		publishedEncrypted/publishedPlain, sensitive, plural(sensitive, "attribute"), plain.bytes, a.bytes, a.bytes/plain.bytes, ours.bytes, ours.bytes/plain.bytes)
+	most := ours.bytes / plain.bytes
+	if plain.disk > 0 {
+		text += fmt.Sprintf(" On the disk: %.0f, %.0f (%.2f times) and %.0f (%.2f times).", plain.disk, a.disk, a.disk/plain.disk, ours.disk, ours.disk/plain.disk)
+		most = max(most, ours.disk/plain.disk)
+	}
+	return Finding{Holds: most <= publishedEncrypted/publishedPlain, Text: text}
+}
+
+func saasAttributes(ctx context.Context, cfg Config) (*Result, error) {
+	turns, turn := cfg.size(sensitiveTurns, sensitiveQuickTurns), cfg.size(sensitiveTurn, sensitiveQuickTurn)
+	planned, numbers := cfg.rounds(sensitiveRounds, entryQuick), sensitiveSteps
+	if cfg.Quick {
+		numbers = []int{1, 3, mostSensitive}
+	}
+	all, rounds, err := timeLogs(ctx, cfg, numbers, turns, turn, planned)
+	if rounds == 0 {
+		return nil, err
+	}
+	few, most := numbers[0], numbers[len(numbers)-1]
+	entries := float64(turns * turn)
+	r := &Result{
+		Title: fmt.Sprintf("Time for a log entry, by encrypted attributes: %s, median of %d %s of %s entries",
+			cfg.Database.Name, rounds, plural(rounds, "round"), commas(entries)),
+		X: "number of encrypted attributes", Y: "time of an entry in ms", Runs: rounds,
+		Table: &Table{
+			Names:   3,
+			Columns: []string{"", "operation", "sealed", "ms", fmt.Sprintf("x %d sealed", few), "requests", "trips", "bytes"},
+			Words:   []bool{true, true, false, false, false, false, false, false},
+		},
+		Notes: []string{logNote + fmt.Sprintf(" sealed: how many attributes are encrypted, and x %d sealed: the time beside that of the same kind with %d of them in the same round, with its 95 %% interval.", few, few)},
+	}
+	for operation, what := range logOperations {
+		for _, k := range logKinds {
+			c := Curve{Name: what + ", " + k.name, Kin: k.name, Panel: what}
+			for _, t := range all {
+				if t.kind.name != k.name {
+					continue
+				}
+				var ms []float64
+				for _, s := range t.total(operation) {
+					ms = append(ms, 1e3*s/entries)
+				}
+				took := medianOf(ms)
+				growth := words("")
+				if k.name == plainEntries {
+					// A line across; the interval is in the table.
+					c.Points = []Point{{X: float64(few), Y: took.mid}, {X: float64(most), Y: took.mid}}
+				} else {
+					c.Points = append(c.Points, took.at(float64(t.sensitive)))
+					growth = words("1")
+					if t.sensitive != few {
+						growth = logRatio(t, logAt(all, k.name, few), operation).cell()
+					}
+				}
+				r.Table.Rows = append(r.Table.Rows, []Cell{
+					words("%s", k.name), words("%s", what), numeral(float64(t.sensitive), 0), numeral(took.mid, 3), growth,
+					numeral(float64(t.asked[operation].requests), 0), numeral(float64(t.asked[operation].trips), 0), t.stored(operation),
+				})
+			}
+			r.Curves = append(r.Curves, c)
+		}
+	}
+	r.early(planned)
+	r.Findings = append(attributeFindings(all, numbers, int(entries)), storageFinding(all, few), storageFinding(all, most))
+	return r, err
+}
+
+// attributeFindings compares the fewest encrypted attributes with the most, and says what each further
+// one adds.
+func attributeFindings(all []*logTiming, numbers []int, entries int) []Finding {
+	from, to := numbers[0], numbers[len(numbers)-1]
+	growth := func(kind string, operation int) ratio {
+		return logRatio(logAt(all, kind, to), logAt(all, kind, from), operation)
+	}
+	a := func(operation int) ratio { return growth(prototypeA, operation) }
+	parallel := func(operation int) ratio { return growth(prototypeAParallel, operation) }
+	ours := func(operation int) ratio { return growth(tenantTable, operation) }
+	beside := func(operation int) ratio {
+		return logRatio(logAt(all, prototypeA, to), logAt(all, tenantTable, to), operation)
+	}
+	var added []string
+	rising, level := isSo, isSo
+	for operation, what := range logOperations {
+		of := func(kind string) ratio { return addedBy(all, kind, numbers, operation, entries) }
+		first := medianOf(logAt(all, prototypeA, from).total(operation)).mid / float64(entries)
+		added = append(added, fmt.Sprintf("to %s %s and %s", what, micros(of(prototypeA)), micros(of(tenantTable))))
+		rising = both(rising, of(prototypeA).above(0))
+		// A row is half of what Prototype A takes for one encrypted attribute: the plain one is the other.
+		level = both(level, of(tenantTable).below(0.05*1e6*first/2))
+	}
+	return []Finding{
+		both(a(0).below(1.25), a(0).above(0.8)).finding(
+			"The paper: Prototype A inserts in the same time whatever the number of encrypted attributes. From %d to %d of them it takes %v times as long here, and %v times where it writes all rows at a time.", from, to, a(0), parallel(0)),
+		every(a(1).above(2), a(2).above(2), a(3).above(2)).finding(
+			"The paper: to read, update and delete, Prototype A takes rapidly longer. From %d to %d encrypted attributes %v, %v and %v times as long, of %.1f times as many rows; where it asks for all rows at a time %v, %v and %v times. With %d of them it takes %v, %v and %v times as long as the table with tenants.",
+			from, to, a(1), a(2), a(3), float64(to+1)/float64(from+1), parallel(1), parallel(2), parallel(3), to, beside(1), beside(2), beside(3)),
+		every(ours(1).about(1.1, 1.25), ours(2).about(1.1, 1.25), ours(3).about(1.1, 1.25)).finding(
+			"The paper: with one partition the times stay the same. In the table with tenants, from %d to %d encrypted attributes insert %v, read %v, update %v and delete %v times as long.",
+			from, to, ours(0), ours(1), ours(2), ours(3)),
+		both(rising, level).finding(
+			"Linear beside flat: what each further encrypted attribute adds to the time of an entry, with Prototype A and in the table with tenants (slopes of the least squares of each round): %s.", strings.Join(added, ", ")),
+	}
+}
+
+// addedBy returns what each further encrypted attribute adds to the time of an entry, in us: the median
+// of the slopes of the straight lines through each round.
+func addedBy(all []*logTiming, kind string, numbers []int, operation, entries int) ratio {
+	var xs []float64
+	for _, n := range numbers {
+		xs = append(xs, float64(n))
+	}
+	var slopes []float64
+	for round := range logAt(all, kind, numbers[0]).seconds[operation] {
+		var ys []float64
+		for _, n := range numbers {
+			ys = append(ys, 1e6*logAt(all, kind, n).total(operation)[round]/float64(entries))
+		}
+		_, slope := stat.LinearRegression(xs, ys, nil, false)
+		slopes = append(slopes, slope)
+	}
+	return medianOf(slopes)
+}
+
+// micros writes a number of us.
+func micros(r ratio) string {
+	if math.IsNaN(r.low) {
+		return fmt.Sprintf("%.0f us", r.mid)
+	}
+	return fmt.Sprintf("%.0f us (%.0f to %.0f)", r.mid, r.low, r.high)
+}

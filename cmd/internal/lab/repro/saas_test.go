@@ -1,0 +1,288 @@
+package repro
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/seal"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/drivertest"
+)
+
+func TestSaasEntries(t *testing.T) {
+	ctx := context.Background()
+	for _, nodes := range []int{1, 3} {
+		cfg := Config{Seed: 1, Quick: true, Rounds: 1, Database: memory()}
+		r, err := saasEntries(ctx, cfg, nodes)
+		require.NoError(t, err)
+		require.Len(t, r.Curves, len(logKinds)*len(logOperations))
+		require.Len(t, r.Table.Rows, len(r.Curves))
+		require.Len(t, r.Findings, 6)
+		for _, c := range r.Curves {
+			require.Len(t, c.Points, entrySteps)
+			last := 0.0
+			for _, p := range c.Points {
+				require.Greater(t, p.Y, last, "times are since the first entry")
+				last = p.Y
+			}
+		}
+		wellFormed(t, r)
+		require.Equal(t, nodes == 3, strings.Contains(strings.Join(r.Notes, ""), "3 nodes"))
+		for _, f := range r.Findings {
+			require.Equal(t, !strings.HasPrefix(f.Text, "Ferretti"), f.Unclear, f.Text)
+		}
+		require.NotZero(t, families(t, cfg.Database))
+	}
+	_, err := saasEntries(ended(), Config{Quick: true, Database: memory()}, 1)
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// Prototype A asks for a row for each encrypted attribute, in turns or at a time, and a table of
+// this module for as much whatever their number.
+func TestSaasAttributes(t *testing.T) {
+	r, err := saasAttributes(context.Background(), Config{Seed: 1, Quick: true, Rounds: 1, Database: memory()})
+	require.NoError(t, err)
+	require.Len(t, r.Curves, len(logKinds)*len(logOperations))
+	asked, put := make(map[string][2]string), make(map[string]float64)
+	wellFormed(t, r)
+	for _, row := range r.Table.Rows {
+		name := row[0].Text + " " + row[1].Text + " " + row[2].Text
+		asked[name] = [2]string{row[5].Text, row[6].Text}
+		require.Equal(t, row[1].Text == "insert", row[7].Number != nil, name)
+		if row[7].Number != nil {
+			put[row[0].Text+" "+row[2].Text] = *row[7].Number
+		}
+	}
+	for _, what := range logOperations {
+		require.Equal(t, [2]string{"1", "1"}, asked[plainEntries+" "+what+" 0"])
+		for _, n := range []int{1, 3, 10} {
+			rows := fmt.Sprint(n + 1)
+			require.Equal(t, [2]string{rows, rows}, asked[fmt.Sprint(prototypeA, " ", what, " ", n)])
+			require.Equal(t, [2]string{rows, "1"}, asked[fmt.Sprint(prototypeAParallel, " ", what, " ", n)])
+			require.Equal(t, asked[fmt.Sprint(tenantTable, " ", what, " ", 1)], asked[fmt.Sprint(tenantTable, " ", what, " ", n)])
+		}
+	}
+	require.Equal(t, [2]string{"1", "1"}, asked[tenantTable+" read 10"])
+	for _, n := range []string{"1", "3", "10"} {
+		require.Greater(t, put[tenantTable+" "+n], put[plainEntries+" 0"])
+		require.Equal(t, put[prototypeA+" "+n], put[prototypeAParallel+" "+n])
+	}
+	require.Less(t, put[tenantTable+" 10"], put[tenantTable+" 1"], "what is sealed shares a cell")
+	require.Greater(t, put[prototypeA+" 10"], put[prototypeA+" 1"])
+	require.Equal(t, "????", marks(r.Findings[:4]))
+}
+
+// What a policy names is sealed, and a tenant of another policy is not touched by it.
+func TestTenantTableEncrypts(t *testing.T) {
+	ctx := context.Background()
+	w, all := logs(t, 3)
+	for n := range len(entryTenants) {
+		e := entryOf(1, n, false)
+		require.NoError(t, all[tenantTable].put(ctx, e))
+	}
+	names, err := w.db.Families(ctx)
+	require.NoError(t, err)
+	stored := make(map[string]bool) // values of cells in the clear, after their headers
+	rows := 0
+	for _, name := range names {
+		if name[0] != 't' {
+			continue
+		}
+		f, err := w.db.Family(ctx, driver.FamilySpec{Name: name, Layout: driver.LayoutOrdered, PrefixBytes: 32})
+		require.NoError(t, err)
+		for row, err := range f.Scan(ctx, driver.Range{AnyOrder: true}) {
+			require.NoError(t, err)
+			rows++
+			require.Len(t, row.Cells, 1+entryAttributes-3)
+			for n := range len(entryTenants) {
+				for i, a := range entryOf(1, n, false).attributes {
+					for _, c := range row.Cells {
+						if strings.Contains(string(c.Value), a) {
+							stored[fmt.Sprint(n, " ", i)] = true
+						}
+					}
+				}
+			}
+		}
+	}
+	require.Equal(t, len(entryTenants), rows, "an entry is a row")
+	for n := range len(entryTenants) {
+		for i := range entryAttributes {
+			require.Equal(t, i >= 3, stored[fmt.Sprint(n, " ", i)], "attribute %d", i)
+		}
+	}
+}
+
+// Space on the disk is of the families that a kind has made.
+func TestLogDisk(t *testing.T) {
+	ctx := context.Background()
+	cfg := Config{Seed: 1, Quick: true, Database: memory()}
+	cfg.Database.Disk = func(ctx context.Context, fill func(context.Context, driver.DB) error) (map[string]uint64, error) {
+		db := drivertest.NewMemory()
+		if err := fill(ctx, db); err != nil {
+			return nil, err
+		}
+		names, err := db.Families(ctx)
+		sizes := make(map[string]uint64)
+		for _, name := range names {
+			sizes[name] = 1 << 40 // what is of no kind would be seen
+			if f := name[0]; f == 't' || f == 'r' {
+				sizes[name] = 600
+			}
+		}
+		return sizes, err
+	}
+	all := logTimings([]int{1, 3})
+	require.NoError(t, logDisk(ctx, cfg, all))
+	require.Len(t, all, 7)
+	for _, timing := range all {
+		want := 600.0 / diskQuick
+		if timing.kind.name == prototypeA || timing.kind.name == prototypeAParallel {
+			want *= 2
+		}
+		require.Equal(t, want, timing.disk, timing.kind.name)
+	}
+	f := storageFinding(all, 3)
+	require.Contains(t, f.Text, "On the disk: 2, 4 (2.00 times) and 2 (1.00 times)")
+}
+
+// logs opens an empty table of each kind.
+func logs(t *testing.T, sensitive int) (w *workspace, all map[string]logTable) {
+	ctx := context.Background()
+	w, err := newWorkspace(ctx, Config{Database: memory()})
+	require.NoError(t, err)
+	all = make(map[string]logTable)
+	for i, k := range logKinds {
+		name := fmt.Sprint("log", i)
+		require.NoError(t, k.make(ctx, w, name, sensitive))
+		all[k.name], err = k.open(ctx, w, w.store, w.db, name, sensitive)
+		require.NoError(t, err)
+	}
+	return w, all
+}
+
+func TestLogTables(t *testing.T) {
+	ctx := context.Background()
+	for _, sensitive := range []int{1, 3, mostSensitive} {
+		_, all := logs(t, sensitive)
+		for name, table := range all {
+			e, other := entryOf(1, 5, false), entryOf(1, 8, false)
+			_, err := table.get(ctx, e.id, e.tenant)
+			require.ErrorIs(t, err, errNoEntry, name)
+			require.NoError(t, table.put(ctx, e))
+			require.NoError(t, table.put(ctx, other))
+			got, err := table.get(ctx, e.id, e.tenant)
+			require.NoError(t, err, name)
+			require.Equal(t, e, got, name)
+			_, err = table.get(ctx, e.id, entryTenants[(5+1)%len(entryTenants)])
+			require.ErrorIs(t, err, errNoEntry, name)
+			updated := entryOf(1, 5, true)
+			require.NotEqual(t, e, updated)
+			require.NoError(t, table.put(ctx, updated))
+			got, err = table.get(ctx, e.id, e.tenant)
+			require.NoError(t, err)
+			require.Equal(t, updated, got, name)
+			require.ErrorIs(t, logOperate(ctx, table, 1, 5, 1), exit.ErrWrongAnswer, "not what was inserted")
+			require.NoError(t, table.remove(ctx, e.id, e.tenant))
+			_, err = table.get(ctx, e.id, e.tenant)
+			require.ErrorIs(t, err, errNoEntry, name)
+			got, err = table.get(ctx, other.id, other.tenant)
+			require.NoError(t, err)
+			require.Equal(t, other, got, name)
+		}
+	}
+}
+
+// The state of the practice encrypts, and binds each attribute to its place.
+func TestPrototypeAEncrypts(t *testing.T) {
+	ctx := context.Background()
+	_, all := logs(t, 3)
+	p := all[prototypeA].(*prototypeATable)
+	e := entryOf(1, 5, false)
+	require.NoError(t, p.put(ctx, e))
+	rows := 0
+	for row, err := range p.encrypted.Scan(ctx, driver.Range{AnyOrder: true}) {
+		require.NoError(t, err)
+		rows++
+		for i, a := range e.attributes {
+			require.NotContains(t, string(row.Cells[0].Value), a, entryNames[i])
+		}
+	}
+	require.Equal(t, 3, rows)
+	cells, err := p.encrypted.Get(ctx, p.row(e.id, e.tenant, 0), driver.Slice{})
+	require.NoError(t, err)
+	require.NoError(t, p.encrypted.Apply(ctx, driver.Mutation{Row: p.row(e.id, e.tenant, 1), Puts: cells}))
+	_, err = p.get(ctx, e.id, e.tenant)
+	require.ErrorIs(t, err, seal.ErrTampered)
+}
+
+// madeLogs makes up timings of nine rounds: by kind, the time of an operation with one encrypted attribute,
+// what each further one adds, and the last of ten steps beside the first.
+func madeLogs(numbers []int, seconds map[string][len(logOperations)]float64, added map[string]float64, growth float64) []*logTiming {
+	all := logTimings(numbers)
+	for _, t := range all {
+		t.bytes = 100
+		for operation := range logOperations {
+			for round := range 9 {
+				first := (seconds[t.kind.name][operation] + float64(max(t.sensitive, 1)-1)*added[t.kind.name]) * (1 + 0.001*float64(round%3))
+				steps, sum := make([]float64, entrySteps), 0.0
+				for s := range steps {
+					sum += first * (1 + (growth-1)*float64(s)/(entrySteps-1))
+					steps[s] = sum
+				}
+				t.seconds[operation] = append(t.seconds[operation], steps)
+			}
+		}
+	}
+	return all
+}
+
+func TestSaasFindings(t *testing.T) {
+	entries := func(seconds map[string][4]float64, growth float64, nodes int) string {
+		return marks(saasFindings(madeLogs([]int{entrySensitive}, seconds, nil, growth), nodes))
+	}
+	// As the paper has it.
+	paper := map[string][4]float64{plainEntries: {1, 1, 1, 1}, prototypeA: {1, 3, 3, 3}, prototypeAParallel: {1, 2, 2, 2}, tenantTable: {1, 1, 1, 1}}
+	require.Equal(t, "+++++", entries(paper, 2, 1))
+	require.Equal(t, "-++-+", entries(paper, 1, 3))
+	paper[prototypeA] = [4]float64{0.9, 3, 3, 3}
+	require.Equal(t, "+++-+", entries(paper, 1, 3))
+	paper[plainEntries] = [4]float64{1, 0.5, 1, 1}
+	require.Equal(t, "+++--", entries(paper, 1, 3))
+	require.Equal(t, "---++", entries(map[string][4]float64{plainEntries: {1, 1, 1, 1}, prototypeA: {4, 1, 0.5, 1}, prototypeAParallel: {1, 0.9, 1, 1}, tenantTable: {1, 1, 1, 1}}, 2, 1))
+}
+
+func TestAttributeFindings(t *testing.T) {
+	numbers := []int{1, 2, 10}
+	one := map[string][4]float64{plainEntries: {1, 1, 1, 1}, prototypeA: {2, 2, 2, 2}, prototypeAParallel: {1, 1, 1, 1}, tenantTable: {1, 1, 1, 1}}
+	all := madeLogs(numbers, one, map[string]float64{prototypeA: 1, prototypeAParallel: 0.1}, 1)
+	require.Equal(t, "-+++", marks(attributeFindings(all, numbers, 1000)))
+	slope := addedBy(all, prototypeA, numbers, 1, 1000)
+	require.InEpsilon(t, 1e6*entrySteps/1000, slope.mid, 0.01, "ten steps of a second, of a thousand entries")
+	require.InDelta(t, 0, addedBy(all, tenantTable, numbers, 1, 1000).mid, 1e-6)
+	all = madeLogs(numbers, one, map[string]float64{tenantTable: 0.5}, 1)
+	require.Equal(t, "+---", marks(attributeFindings(all, numbers, 1000)))
+	for _, f := range attributeFindings(all, numbers, 1000) {
+		require.NotContains(t, f.Text, "%!")
+	}
+}
+
+func TestStorageFinding(t *testing.T) {
+	all := madeLogs([]int{3}, nil, nil, 1)
+	ours := logAt(all, tenantTable, 3)
+	ours.bytes = 250
+	require.Equal(t, "+", marks([]Finding{storageFinding(all, 3)}))
+	ours.bytes = 251
+	require.Equal(t, "-", marks([]Finding{storageFinding(all, 3)}))
+	ours.bytes = 250
+	for _, t := range all {
+		t.disk = 10
+	}
+	ours.disk = 26
+	require.Equal(t, "-", marks([]Finding{storageFinding(all, 3)}))
+}

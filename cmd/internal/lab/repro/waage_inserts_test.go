@@ -1,0 +1,242 @@
+package repro
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"math"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/bench"
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/values"
+	"github.com/rangecrypt/rangecrypt/internal/intercept"
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/pebble"
+)
+
+// database returns an empty database.
+func database(t *testing.T) Database {
+	ctx := context.Background()
+	db, err := pebble.Open(t.TempDir(), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	st, err := bench.OpenStore(ctx, db, store.LocalKMS(ope.GenerateKey()), true)
+	require.NoError(t, err)
+	return Database{Name: "test", DB: db, Store: st}
+}
+
+func TestWaageInserts(t *testing.T) {
+	ctx := context.Background()
+	cfg := Config{Seed: 1, Quick: true, Database: database(t), Rounds: 2, Batch: 50, Writers: 2}
+	for _, name := range []string{"waage-fig3", "waage-fig4"} {
+		figure, err := Find(name)
+		require.NoError(t, err)
+		r, err := figure.Run(ctx, cfg)
+		require.NoError(t, err)
+		require.Len(t, r.Curves, len(insertions))
+		require.Len(t, r.Table.Rows, len(insertions))
+		for i, c := range r.Curves {
+			require.Equal(t, insertions[i].name, c.Name)
+			require.Len(t, c.Points, insertSteps)
+			last := 0.0
+			for j, p := range c.Points {
+				require.Equal(t, float64((j+1)*insertQuickStep), p.X)
+				require.Greater(t, p.Y, last, "times are since the first value")
+				last = p.Y
+			}
+			require.InDelta(t, last, *r.Table.Rows[i][3].Number, 1e-12)
+		}
+		wellFormed(t, r)
+		// So few rounds have no interval.
+		require.NotEmpty(t, r.Findings)
+		for _, f := range r.Findings {
+			require.True(t, f.Unclear, f.Text)
+		}
+		if !cfg.Database.Replace {
+			// Its own tables are in the way of another run, as those of a user would be.
+			_, err = figure.Run(ctx, cfg)
+			require.ErrorIs(t, err, bench.ErrExists)
+		}
+		cfg.Database.Replace, cfg.Rounds = true, 1
+	}
+	r, err := waageInsert(ended(), cfg, "HBase")
+	require.ErrorIs(t, err, context.Canceled)
+	require.Nil(t, r)
+}
+
+// endingAt ends an experiment when so many values were inserted.
+type endingAt struct {
+	left int
+	end  context.CancelFunc
+}
+
+func (endingAt) Start(string, int) {}
+func (endingAt) Done()             {}
+
+func (p *endingAt) Add(n int) {
+	if p.left -= n; p.left <= 0 {
+		p.end()
+	}
+}
+
+func TestInsertsThatEndEarlyAreTold(t *testing.T) {
+	cfg := Config{Seed: 1, Quick: true, Database: database(t), Batch: 50, Writers: 2}
+	// until returns a context that ends in the second half of the third round.
+	until := func(step int) context.Context {
+		ctx, cancel := context.WithCancel(context.Background())
+		t.Cleanup(cancel)
+		cfg.Progress = &endingAt{left: step * insertSteps * len(insertions) * 5 / 2, end: cancel}
+		return ctx
+	}
+	all, whole, err := timeInsertions(until(10), cfg, 10, 9)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, 2, whole)
+	for _, c := range all {
+		require.Len(t, c.seconds, 2, "the third round is not whole")
+		for _, steps := range c.seconds {
+			require.NotContains(t, steps, 0.0)
+		}
+	}
+
+	cfg.Database.Replace, cfg.Rounds = true, 9
+	r, err := waageInsert(until(insertQuickStep), cfg, "HBase")
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, 2, r.Runs)
+	require.Contains(t, r.Notes, "It ended early: 2 of 9 rounds.")
+}
+
+func TestABusyServerIsAskedAgain(t *testing.T) {
+	ctx := context.Background()
+	var busy atomic.Int64 // for how many of the next families that are opened
+	db := intercept.New(memory().DB, func(_ context.Context, op intercept.Op, c intercept.Call) error {
+		if op.Method == "Family" && busy.Add(-1) >= 0 {
+			return driver.ErrUnavailable
+		}
+		return c.Make(nil)
+	}, nil)
+	st, err := bench.OpenStore(ctx, db, store.LocalKMS(ope.GenerateKey()), true)
+	require.NoError(t, err)
+	kind, err := values.KindByName("int32")
+	require.NoError(t, err)
+	fill := func(left int64) error {
+		busy.Store(left)
+		ts := timings{{insertion: insertions[0]}}
+		return ts.fill(ctx, Config{Seed: 1, Batch: 10, Writers: 1, Database: Database{Store: st}}, kind, "random", 10, 0)
+	}
+	require.NoError(t, fill(makeAgain))
+	require.ErrorIs(t, fill(makeAgain+1), driver.ErrUnavailable, "not for ever")
+}
+
+// lossy is a table that lost or changed a row.
+type lossy struct {
+	bench.Table
+	rows []int64
+}
+
+func (l lossy) Range(context.Context, int64, int64, int) iter.Seq2[bench.Row, error] {
+	return func(yield func(bench.Row, error) bool) {
+		for _, x := range l.rows {
+			if !yield(bench.Row{Value: x}, nil) {
+				return
+			}
+		}
+	}
+}
+
+func TestInsertedValuesAreRead(t *testing.T) {
+	kind, err := values.KindByName("int32")
+	require.NoError(t, err)
+	values := []int64{5, -3, 9, 5}
+	for _, c := range []struct {
+		rows []int64
+		ok   bool
+	}{{[]int64{-3, 5, 5, 9}, true}, {[]int64{-3, 5, 9}, false}, {[]int64{-3, 5, 5, 8}, false}, {[]int64{-3, 5, 5, 9, 9}, false}, {nil, false}} {
+		err := holds(context.Background(), lossy{rows: c.rows}, kind, values)
+		if c.ok {
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, exit.ErrWrongAnswer)
+		}
+	}
+}
+
+// measured makes up timings of some rounds, with the time of each curve; 1 where none is given.
+func measured(rounds int, seconds map[string]float64) timings {
+	var all timings
+	for _, c := range insertions {
+		t := &timing{insertion: c}
+		for round := range rounds {
+			total := 1 + 0.001*float64(round%3) // as noise
+			if s, ok := seconds[c.name]; ok {
+				total *= s
+			}
+			steps := make([]float64, insertSteps)
+			steps[insertSteps-1] = total
+			t.seconds = append(t.seconds, steps)
+		}
+		all = append(all, t)
+	}
+	return all
+}
+
+func TestInsertFindings(t *testing.T) {
+	verdicts := func(all timings) string {
+		return marks(insertFindings(all, Config{Batch: 1, Writers: 1}, "Cassandra"))
+	}
+	// As the paper has it: mOPE slow, Kerschbaum at 3 per cent, but for the worst case.
+	paper := map[string]float64{mope: 2, publishedBest: 1.02, publishedMean: 1.02, publishedWorst: 20, relabelledWorst: 20}
+	require.Equal(t, "+++++", verdicts(measured(20, paper)))
+	require.Equal(t, "?????", verdicts(measured(5, paper)), "too few rounds for an interval")
+	require.Equal(t, "-----", verdicts(measured(20, map[string]float64{mope: 0.5, wozniakIndexed: 3, publishedMean: 1.2})))
+	require.Len(t, insertFindings(measured(6, nil), Config{Batch: 1, Writers: 1}, "HBase"), 4, "the paper says 3 per cent of Cassandra only")
+
+	for _, c := range []struct {
+		batch, writers int
+		told           bool
+	}{{1, 1, false}, {100, 1, true}, {1, 2, true}} {
+		f := insertFindings(measured(6, nil), Config{Batch: c.batch, Writers: c.writers}, "HBase")
+		require.Equal(t, c.told, strings.Contains(f[2].Text, "batches"))
+	}
+}
+
+func TestSlowCurvesAreLeftOut(t *testing.T) {
+	all := measured(slowRounds, map[string]float64{publishedWorst: 11, relabelledWorst: 9})
+	require.True(t, all.skips(all.named(publishedWorst), slowRounds))
+	require.False(t, all.skips(all.named(publishedWorst), slowRounds-1))
+	require.False(t, all.skips(all.named(relabelledWorst), slowRounds))
+	require.False(t, all.skips(all.named(bare), slowRounds))
+
+	all = measured(slowRounds, nil)
+	require.False(t, math.IsNaN(all.ratio(mope, bare).low), "so many rounds have an interval")
+}
+
+func TestRatio(t *testing.T) {
+	require.Equal(t, "1.05 (0.99-1.10)", ratio{0.99, 1.05, 1.1}.String())
+	require.Equal(t, "1.05", ratio{math.NaN(), 1.05, math.NaN()}.String())
+	all := measured(9, map[string]float64{mope: 3})
+	r := all.ratio(mope, bare)
+	require.InDelta(t, 3, r.mid, 1e-9)
+	require.InDelta(t, 3, r.low, 1e-9)
+	require.InDelta(t, 3, r.high, 1e-9)
+
+	// All of one order took five times as long: a machine that was busy then.
+	all = measured(9, map[string]float64{publishedWorst: 30, bareIndexedWorst: 5, publishedMean: 2})
+	require.InDelta(t, 3, all.overOrders(publishedWorst, publishedMean).mid, 1e-9)
+
+	wide, none := ratio{0.9, 1, 1.2}, ratio{math.NaN(), 1, math.NaN()}
+	for i, c := range []struct{ got, want verdict }{
+		{wide.above(0.8), isSo}, {wide.above(1), unclear}, {wide.above(1.2), isNot}, {none.above(0.1), unclear},
+		{wide.below(1.3), isSo}, {wide.below(1), unclear}, {wide.below(0.9), isNot}, {none.below(5), unclear},
+		{wide.about(1, 1.3), isSo}, {wide.about(1, 1.1), unclear}, {wide.about(0.8, 1.3), isNot}, {none.about(1, 2), unclear},
+		{both(isSo, isSo), isSo}, {both(isSo, unclear), unclear}, {both(unclear, isNot), isNot}, {both(isNot, isSo), isNot},
+	} {
+		require.Equal(t, c.want, c.got, fmt.Sprint("case ", i))
+	}
+}

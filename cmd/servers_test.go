@@ -1,0 +1,95 @@
+package cmd
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"math"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/proxy"
+	"github.com/rangecrypt/rangecrypt/internal/testdb"
+)
+
+// A server that goes away in the middle of an insertion: it ends with its exit code, what was
+// acknowledged is there, and the insertion goes on where it ended.
+func TestInsertGoesOnWhenTheServerIsBack(t *testing.T) {
+	for _, db := range testdb.All {
+		if db.Name == "cassandra" {
+			db.Need(t)
+		}
+	}
+	server, _, _ := strings.Cut(os.Getenv("RANGECRYPT_CASSANDRA"), ",")
+	_, port, err := net.SplitHostPort(server)
+	require.NoError(t, err)
+	var carried, most atomic.Int64 // bytes to the server, and after how many it goes away
+	most.Store(math.MaxInt64)
+	var p *proxy.Proxy
+	p = proxy.New(func(_ int, to proxy.Direction, b []byte) {
+		if to == proxy.ToServer && carried.Add(int64(len(b))) >= most.Load() {
+			p.Set(proxy.Weather{Refuse: true})
+			p.Cut()
+		}
+	})
+	t.Cleanup(p.Close)
+	// The driver takes the port that it was given to be that of all nodes, so that the way has
+	// to be on another address of this machine.
+	var way string
+	for i := 9; i < 30 && way == ""; i++ { // other tests may be at it, too
+		way, err = p.ListenAt(net.JoinHostPort("127.0.0."+strconv.Itoa(i), port), server)
+	}
+	require.NoError(t, err, "no other loopback address has the port of the server free")
+	var id [6]byte
+	rand.Read(id[:])
+	keyspace := "rangecrypt_test_" + hex.EncodeToString(id[:])
+	t.Cleanup(func() {
+		session, err := gocql.NewCluster(server).CreateSession()
+		require.NoError(t, err)
+		defer session.Close()
+		require.NoError(t, session.Query("DROP KEYSPACE IF EXISTS "+keyspace).Exec())
+	})
+	dir := t.TempDir()
+	store := "cassandra://" + way + "/" + keyspace
+	require.NoError(t, exec.Command("opebench", "keys", "generate", filepath.Join(dir, "key")).Run())
+	run := func(code int, args ...string) (stdout, stderr string) {
+		cmd, out, diagnostics := start(t, dir, append(args, "--store", store, "--key", "key")...)
+		_ = cmd.Wait()
+		require.Equal(t, code, cmd.ProcessState.ExitCode(), "%s%s", out, diagnostics)
+		return out.String(), diagnostics.String()
+	}
+	count := func() int {
+		stdout, _ := run(0, "query", "--count")
+		return number(t, stdout)
+	}
+	const n = 4000
+	insert := []string{"insert", "--n", strconv.Itoa(n), "--batch", "20", "--data", "normal"}
+
+	// A first insertion makes the tables, and shows that all goes this way.
+	run(0, "insert", "--n", "10", "--data", "normal", "--seed", "2")
+	require.Greater(t, carried.Load(), int64(10*100), "bytes of ten rows")
+
+	most.Store(carried.Load() + 200_000)
+	_, stderr := run(int(exit.Unreachable), insert...)
+	acknowledged, load := partlyInserted(t, stderr, n)
+	require.Contains(t, stderr, "database unavailable")
+	run(int(exit.Unreachable), append(insert, "--load", load)...) // still gone
+
+	most.Store(math.MaxInt64)
+	p.Set(proxy.Weather{})
+	there := count() - 10
+	require.GreaterOrEqual(t, there, acknowledged)
+	require.Less(t, there, n)
+	run(0, append(insert, "--load", load)...)
+	require.Equal(t, n, count()-10, "none is lost, and none is there twice")
+	t.Logf("%d rows were acknowledged and %d there when the server went", acknowledged, there)
+}

@@ -1,0 +1,365 @@
+// Package command has the commands that both programs have, and what more than one command takes.
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/rangecrypt/rangecrypt/internal/cli"
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/kms"
+)
+
+// NewKeys returns the command that makes master keys and administers the keys of a store.
+func NewKeys(e *cli.Env) *cobra.Command {
+	return cli.Group("keys", "Make, list, rotate and check keys", `Keys makes master keys, and administers the keys of a store. The master key wraps the
+database key, which is kept in the store. That one wraps the keys of tables and columns.
+Commands name keys by their ids. They never show a key, but for a new one by generate.`,
+		newGenerate(e), newKeysList(e), newKeysRotate(e), newKeysVerify(e))
+}
+
+// NewKeysOfLab returns the command that only makes master keys.
+func NewKeysOfLab(e *cli.Env) *cobra.Command {
+	return cli.Group("keys", "Make master keys", `Keys makes the master keys that other commands take. 'rangecrypt keys' lists, rotates and
+checks the keys of a store.`, newGenerate(e))
+}
+
+func newKeysList(e *cli.Env) *cobra.Command {
+	return cli.Command{
+		Use:   "list",
+		Short: "List the ids of a store's keys",
+		Long: `List prints the ids of the database key and of the keys of tenants, tables and columns.
+Of the keys of cells, the first seals what is written from now on, and all open what is
+there. Tables with tenants have no keys of their own.`,
+		Example: "  rangecrypt keys list --store pebble:data --key app.key",
+		JSON:    "print JSON lines",
+		Run: func(ctx context.Context, c *cli.Call) error {
+			d, err := c.Store.Describe(ctx)
+			if err != nil {
+				return err
+			}
+			for _, k := range keysOf(d) {
+				if err := c.Result(k, k.name()+": "+strings.Join(k.IDs, " ")); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}.New(e)
+}
+
+// keysJSON are the keys of one purpose, by their ids, the newest first.
+type keysJSON struct {
+	Record  string   `json:"record"`
+	Table   string   `json:"table,omitempty"`
+	Tenant  string   `json:"tenant,omitempty"`
+	Column  string   `json:"column,omitempty"` // or part of the row key
+	Purpose string   `json:"purpose"`
+	IDs     []string `json:"ids"`
+}
+
+// name says whose keys these are.
+func (k keysJSON) name() string {
+	switch {
+	case k.Tenant != "":
+		return fmt.Sprintf("tenant %s, %s", show.Visible(k.Tenant), k.Purpose)
+	case k.Table == "":
+		return k.Purpose
+	case k.Column == "":
+		return fmt.Sprintf("%s, %s", show.Visible(k.Table), k.Purpose)
+	}
+	return fmt.Sprintf("%s, %q, %s", show.Visible(k.Table), k.Column, k.Purpose)
+}
+
+// keysOf returns the keys of a store in the order of their hierarchy.
+func keysOf(d store.DatabaseDescription) []keysJSON {
+	all := []keysJSON{{Record: "keys", Purpose: "database", IDs: []string{d.Key}}}
+	for _, t := range d.Tenants {
+		all = append(all, keysJSON{Record: "keys", Tenant: t.Name, Purpose: "all", IDs: t.Keys})
+	}
+	for _, t := range d.Tables {
+		if len(t.RowKeys) > 0 {
+			all = append(all, keysJSON{Record: "keys", Table: t.Name, Purpose: "row", IDs: t.RowKeys})
+		}
+		var add func(name string, f store.FieldDescription)
+		add = func(name string, f store.FieldDescription) {
+			if f.SearchKey != "" {
+				all = append(all, keysJSON{Record: "keys", Table: t.Name, Column: name, Purpose: "search", IDs: []string{f.SearchKey}})
+			}
+			if len(f.CellKeys) > 0 {
+				all = append(all, keysJSON{Record: "keys", Table: t.Name, Column: name, Purpose: "cell", IDs: f.CellKeys})
+			}
+			for _, former := range f.Former {
+				add(name, former)
+			}
+		}
+		for _, f := range slices.Concat(t.Key, t.Columns) {
+			add(f.Name, f)
+		}
+	}
+	return all
+}
+
+// checkShared returns an error unless columns that share a key have it.
+func checkShared(d store.DatabaseDescription) error {
+	keys := make(map[string]string)
+	for _, t := range d.Tables {
+		for _, c := range t.Columns {
+			keys[t.Name+"."+c.Name] = c.SearchKey
+		}
+	}
+	for _, t := range d.Tables {
+		for _, c := range t.Columns {
+			for _, other := range c.SharedWith {
+				if keys[other] != c.SearchKey {
+					return fmt.Errorf("%w: %s and %s share a key, and have not the same", exit.ErrWrongAnswer, show.Visible(t.Name+"."+c.Name), show.Visible(other))
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func newKeysVerify(e *cli.Env) *cobra.Command {
+	var deep bool
+	return cli.Command{
+		Use:   "verify",
+		Short: "Check that a master key opens a store, with all keys in it",
+		Long: `Verify opens the store with the master key, unwraps every key in it, and changes nothing.
+After an interrupted rotation of the master key it finds out which key is in force.
+
+With --deep it also reads all rows, and counts the cells that each key sealed. An earlier
+key of 0 cells is not needed any more to read what is there.`,
+		Example: `  rangecrypt keys verify --store pebble:data --key app.key
+  rangecrypt keys verify --store pebble:data --key app.key --deep`,
+		JSON: "print lines of JSON",
+		Flags: func(f *pflag.FlagSet) {
+			f.BoolVar(&deep, "deep", false, "count the cells of each key, which reads all rows")
+		},
+		Run: func(ctx context.Context, c *cli.Call) error { return verifyKeys(ctx, c, deep) },
+	}.New(e)
+}
+
+func verifyKeys(ctx context.Context, c *cli.Call, deep bool) error {
+	d, err := c.Store.Describe(ctx)
+	if err == nil {
+		err = checkShared(d)
+	}
+	if err != nil {
+		return err
+	}
+	n := 0
+	for _, k := range keysOf(d) {
+		n += len(k.IDs)
+	}
+	err = c.Result(struct {
+		Record string `json:"record"`
+		Store  string `json:"store"`
+		Keys   int    `json:"keys"`
+	}{"keys-verify", c.ShownStore(), n}, fmt.Sprintf("the master key opens the store; %d keys are sound", n))
+	if err != nil || !deep {
+		return err
+	}
+	unknown := 0
+	for _, t := range d.Tables {
+		n, err := countKeys(ctx, c, t.Name)
+		if err != nil {
+			return err
+		}
+		unknown += n
+	}
+	if unknown > 0 {
+		return fmt.Errorf("%w: no key of the store opens %d cells; 'rangecrypt verify' finds where they are", exit.ErrWrongAnswer, unknown)
+	}
+	return nil
+}
+
+// countKeys prints how many cells of a table each key sealed, and returns how many none of them did.
+func countKeys(ctx context.Context, c *cli.Call, table string) (unknown int, err error) {
+	tbl, err := c.Store.Table(ctx, table)
+	if err != nil {
+		return 0, err
+	}
+	bar := c.Totals()
+	use, err := tbl.KeyUse(ctx, func(rows int) { bar.At(show.Visible(table)+": rows", rows, -1) })
+	bar.End()
+	if err != nil {
+		return 0, err
+	}
+	if c.JSON {
+		type key struct {
+			Tenant string `json:"tenant,omitempty"`
+			Column string `json:"column,omitempty"`
+			ID     string `json:"id"`
+			Newest bool   `json:"newest"`
+			Cells  int    `json:"cells"`
+		}
+		keys := []key{}
+		for _, k := range use.Keys {
+			keys = append(keys, key(k))
+		}
+		return use.Unknown, c.Encode(struct {
+			Record  string `json:"record"`
+			Store   string `json:"store"`
+			Table   string `json:"table"`
+			Keys    []key  `json:"keys"`
+			Plain   int    `json:"plain"`
+			Orphans int    `json:"orphans,omitempty"`
+			Dropped int    `json:"dropped"`
+			Unknown int    `json:"unknown"`
+		}{"key-use", c.ShownStore(), table, keys, use.Plain, use.Orphans, use.Dropped, use.Unknown})
+	}
+	var rows [][]string
+	for _, k := range use.Keys {
+		name, which := "(rows)", "earlier cells"
+		if k.Column != "" {
+			name = show.Visible(k.Column)
+		}
+		if k.Newest {
+			which = "new cells"
+		}
+		if k.Tenant != "" {
+			name = show.Visible(k.Tenant) + ": " + name
+		}
+		rows = append(rows, []string{name, which, k.ID, strconv.Itoa(k.Cells)})
+	}
+	for _, rest := range []struct {
+		what  string
+		cells int
+	}{{"not sealed", use.Plain}, {"of dropped tenants", use.Orphans}, {"of dropped columns", use.Dropped}, {"of no known key", use.Unknown}} {
+		if rest.cells > 0 {
+			rows = append(rows, []string{"", rest.what, "", strconv.Itoa(rest.cells)})
+		}
+	}
+	return use.Unknown, c.Print(show.Line("table "+show.Visible(table)+":", c.Style()) +
+		show.Rows([]string{"KEY OF", "FOR", "ID", "CELLS"}, rows, []int{3}, c.Style()))
+}
+
+type rotation struct {
+	to      string
+	table   string
+	columns []string
+}
+
+func newKeysRotate(e *cli.Env) *cobra.Command {
+	var r rotation
+	return cli.Command{
+		Use:   "rotate",
+		Short: "Replace the master key, or the keys of a table's cells",
+		Long: `Rotate --to replaces the master key: the database key is wrapped under the new one. No
+data is touched. Keep the old key until 'keys verify' accepts the new one.
+
+Rotate --table gives a table new keys for its cells. What is written from now on is
+sealed with them. What is there stays readable with the old ones, which are kept.`,
+		Example: `  rangecrypt keys rotate --store pebble:data --key old.key --to new.key
+  rangecrypt keys rotate --store pebble:data --key app.key --table readings --column note`,
+		JSON: "print the result as a line of JSON",
+		Flags: func(f *pflag.FlagSet) {
+			f.StringVar(&r.to, "to", "", "`source` of the new master key, as of --key")
+			f.StringVar(&r.table, "table", "", "`name` of the table that gets new keys for its cells")
+			f.StringArrayVar(&r.columns, "column", nil, "`name` of a column of it, repeatable (default all)")
+		},
+		Check: func(c *cli.Call) error { return r.check(c) },
+		Run:   func(ctx context.Context, c *cli.Call) error { return r.run(ctx, c) },
+	}.New(e)
+}
+
+func (r rotation) check(*cli.Call) error {
+	switch {
+	case (r.to == "") == (r.table == ""):
+		return exit.Usagef("say what is rotated: the master key, with --to, or the keys of a table's cells, with --table")
+	case r.to != "" && len(r.columns) > 0:
+		return exit.Usagef("--column is about a table: name it with --table")
+	case r.to != "":
+		return cli.CheckKey("--to", r.to)
+	}
+	return nil
+}
+
+func (r rotation) run(ctx context.Context, c *cli.Call) error {
+	done := "the store is opened with the new master key from now on"
+	if r.to != "" {
+		to, err := c.ReadKey(r.to)
+		if err != nil {
+			return err
+		}
+		if err := rotateMaster(ctx, c, to); err != nil {
+			return err
+		}
+	} else {
+		done = "table " + r.table + " has new keys for its cells; old ones are kept to read what they sealed"
+		err := c.Store.RotateKeys(ctx, r.table, r.columns...)
+		if errors.Is(err, store.ErrTenant) {
+			err = fmt.Errorf("%w: 'rangecrypt tenant rotate NAME' does it", err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return c.Result(struct {
+		Record  string   `json:"record"`
+		Store   string   `json:"store"`
+		Table   string   `json:"table,omitempty"`
+		Columns []string `json:"columns,omitempty"`
+	}{"keys-rotate", c.ShownStore(), r.table, r.columns}, done)
+}
+
+// rotateMaster rotates and, where that fails, says which key is in force.
+func rotateMaster(ctx context.Context, c *cli.Call, to store.KMS) error {
+	if _, err := store.OpenKMS(ctx, c.DB, to, nil); err == nil {
+		return exit.Usagef("the store is opened with the key of --to already: name a new one, which 'rangecrypt keys generate' makes")
+	}
+	err := c.Store.RotateMaster(ctx, to)
+	if err == nil || !errors.Is(err, driver.ErrUnknownOutcome) && !errors.Is(err, driver.ErrUnavailable) {
+		return err // before anything was written
+	}
+	switch _, now := store.OpenKMS(ctx, c.DB, to, nil); {
+	case now == nil:
+		return nil
+	case errors.Is(now, store.ErrWrongKey):
+		return fmt.Errorf("the old key is still in force: %w", err)
+	}
+	return fmt.Errorf("it is not known which key is in force; keep both, and ask 'rangecrypt keys verify': %w", err)
+}
+
+// keyOnly matches the text of a key file, and what is longer.
+var keyOnly = regexp.MustCompile(`^[0-9a-fA-F]{64,}$`)
+
+func newGenerate(e *cli.Env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "generate [FILE]",
+		Short: "Make a master key",
+		Long: `Generate writes a new random key of 32 bytes, in hexadecimal, to FILE, which only its
+owner may read, or to the standard output. It never overwrites a file: without its
+key, a store cannot be read by anyone. Keep a copy of it elsewhere.`,
+		Example: "  PROGRAM keys generate app.key",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return exit.Usagef("generate takes one file, %d are given", len(args))
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			key := ope.GenerateKey()
+			switch {
+			case len(args) == 0 || args[0] == "":
+				return e.Print(kms.Encode(key))
+			case keyOnly.MatchString(args[0]):
+				return exit.Usagef("generate takes the name of a file, and this looks like a key, which is not shown")
+			}
+			return kms.WriteFile(args[0], key)
+		},
+	}
+}

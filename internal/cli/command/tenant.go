@@ -1,0 +1,39 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
+	"github.com/rangecrypt/rangecrypt/store"
+)
+
+// ForTenant opens a table for a tenant.
+func ForTenant(ctx context.Context, st *store.Store, table, tenant string) (*store.Table, error) {
+	tbl, err := st.Table(ctx, table)
+	if err != nil {
+		return nil, err
+	}
+	bound, err := tbl.Tenant(ctx, tenant)
+	if errors.Is(err, store.ErrTenant) {
+		return nil, fmt.Errorf("%w; one that has tenants is created so, from a schema file with 'tenants: true'", err)
+	}
+	return bound, KnownTenant(err)
+}
+
+// KnownTenant says what to do where a tenant is not known.
+func KnownTenant(err error) error {
+	if errors.Is(err, store.ErrNoTenant) {
+		return fmt.Errorf("%w; 'rangecrypt tenant list' names those that there are, 'rangecrypt tenant create' makes one", err)
+	}
+	return err
+}
+
+// TableOf names a table or, where a tenant is named, what it has in the table.
+func TableOf(table, tenant string) string {
+	if tenant == "" {
+		return show.Visible(table)
+	}
+	return show.Visible(table) + ", tenant " + show.Visible(tenant)
+}

@@ -1,0 +1,263 @@
+package command
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/rangecrypt/rangecrypt/internal/cli"
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
+	"github.com/rangecrypt/rangecrypt/store"
+)
+
+type verification struct {
+	*cli.Call
+	tables []string
+	tenant string
+	repair bool
+	grace  time.Duration
+	every  int
+}
+
+// NewVerify returns the command that checks tables.
+func NewVerify(e *cli.Env) *cobra.Command {
+	v := &verification{}
+	return cli.Command{
+		Use:   "verify",
+		Short: "Check the tables of a store, and mend what can be mended",
+		Long: `Verify reads tables, whichever program filled them. It checks that all rows open, that
+keys and index entries are those of the rows' values and in their order, and that every
+row is found by each of its columns. Other clients may go on. It prints where faults are,
+as the database names the places, and never a value.
+
+Index entries that point to no row are no fault: clients leave them when they die. With
+--repair, those that still point to none after the grace period are dropped, index
+entries that are missing are written, and damaged indexes are made again from the rows.
+No row changes its values. One whose ciphertext has no place in an index is stored again
+under another.
+
+The exit code is 3 if there is a fault that was not mended, or a table that cannot be
+read to its end. The other tables are checked in any case.`,
+		Example: `  PROGRAM verify --store pebble:data --key app.key
+  PROGRAM verify --store cassandra://127.0.0.1/app --key app.key --repair
+  PROGRAM verify --store pebble:data --key app.key --table readings --json`,
+		NotEmpty: []string{"tenant"},
+		JSON:     "print JSON lines",
+		Flags: func(f *pflag.FlagSet) {
+			f.StringArrayVar(&v.tables, "table", nil, "`name` of a table, may be repeated (default all)")
+			f.StringVar(&v.tenant, "tenant", "", "`name` of a tenant: check what it has in tables with\ntenants, and nothing else (default all tenants)")
+			f.BoolVar(&v.repair, "repair", false, "mend what can be mended without changing values")
+			f.DurationVar(&v.grace, "grace", store.DefaultGrace, "how `long` an index entry must point to no row\nbefore --repair drops it; it must be longer than\nany write takes")
+			f.IntVar(&v.every, "every", 1, "encrypt the values of one row in `n` again and\ncompare; the other checks are of all rows")
+		},
+		Check: func(c *cli.Call) error {
+			v.Call = c
+			if v.grace <= 0 {
+				return exit.Usagef("--grace is %v, need more than 0", v.grace)
+			}
+			if v.every < 1 {
+				return exit.Usagef("--every is %d, need at least 1", v.every)
+			}
+			return nil
+		},
+		Run: func(ctx context.Context, _ *cli.Call) error { return v.run(ctx) },
+	}.New(e)
+}
+
+func (v *verification) run(ctx context.Context) error {
+	names := v.tables
+	if len(names) == 0 {
+		schemas, err := v.Store.Tables(ctx)
+		if err != nil {
+			return err
+		}
+		for _, s := range schemas {
+			if v.tenant == "" || s.Tenants {
+				names = append(names, s.Name)
+			}
+		}
+		if v.tenant != "" && len(names) == 0 {
+			return fmt.Errorf("%w: no table of the store has tenants", store.ErrTenant)
+		}
+	}
+	sound := true
+	for _, name := range names {
+		ok, err := v.table(ctx, name)
+		if err != nil && (ctx.Err() != nil || !exit.WrongData(err)) {
+			return err
+		}
+		if err != nil {
+			v.Warn("%v", err)
+		}
+		sound = sound && ok && err == nil
+	}
+	if !sound {
+		return fmt.Errorf("%w: the store is not as its clients left it", exit.ErrWrongAnswer)
+	}
+	return nil
+}
+
+// table checks one table and prints what was found, also when it was interrupted.
+func (v *verification) table(ctx context.Context, name string) (sound bool, err error) {
+	tbl, err := v.Store.Table(ctx, name)
+	if err == nil && v.tenant != "" {
+		tbl, err = ForTenant(ctx, v.Store, name, v.tenant)
+	}
+	if err != nil {
+		return false, err
+	}
+	var failed error // of printing
+	bar := v.Totals()
+	found, err := tbl.Verify(ctx, &store.VerifyOptions{
+		Repair: v.repair, Grace: v.grace, Every: v.every,
+		Fault: func(f store.Fault) { failed = errors.Join(failed, v.printFault(name, f)) },
+		Progress: func(step string, done int) {
+			total := -1 // not known
+			if step == "waiting" {
+				total = int(v.grace.Seconds())
+			}
+			bar.At(TableOf(name, v.tenant)+": "+step, done, total)
+		},
+	})
+	bar.End()
+	if found == nil {
+		return false, err
+	}
+	failed = errors.Join(failed, v.printReport(name, found, err == nil))
+	return found.Sound(), errors.Join(err, failed)
+}
+
+func (v *verification) printFault(table string, f store.Fault) error {
+	if v.JSON {
+		return v.Encode(struct {
+			Record   string `json:"record"`
+			Table    string `json:"table"`
+			Tenant   string `json:"tenant,omitempty"`
+			Kind     string `json:"kind"`
+			Column   string `json:"column,omitempty"`
+			Place    string `json:"place"`
+			Error    string `json:"error"`
+			Repaired bool   `json:"repaired"`
+		}{"fault", table, f.Tenant, string(f.Kind), f.Column, hex.EncodeToString(f.Place), f.Err.Error(), f.Repaired})
+	}
+	line := fmt.Sprintf("%s: %s", TableOf(table, f.Tenant), f.Kind)
+	if f.Column != "" {
+		line += fmt.Sprintf(", column %q", f.Column)
+	}
+	if f.Place != nil {
+		line += ", at " + hex.EncodeToString(f.Place)
+	}
+	line += ": " + strings.TrimPrefix(f.Err.Error(), "store: ")
+	if f.Repaired {
+		line += "; mended"
+	}
+	return v.Line("%s", line)
+}
+
+func (v *verification) printReport(table string, r *store.Verification, complete bool) error {
+	if v.JSON {
+		type index struct {
+			Tenant     string `json:"tenant,omitempty"`
+			Column     string `json:"column"`
+			Values     int    `json:"values"`
+			Epoch      uint64 `json:"epoch"`
+			Generation uint64 `json:"generation"`
+		}
+		indexes := []index{}
+		for _, x := range r.Indexes {
+			indexes = append(indexes, index{x.Tenant, x.Column, x.Values, x.Version.Epoch, x.Version.Generation})
+		}
+		return v.Encode(struct {
+			Record   string                  `json:"record"`
+			Store    string                  `json:"store"`
+			Table    string                  `json:"table"`
+			Tenant   string                  `json:"tenant,omitempty"`
+			Rows     int                     `json:"rows"`
+			Cells    int                     `json:"cells"`
+			Postings int                     `json:"postings"`
+			Indexes  []index                 `json:"indexes"`
+			Dangling int                     `json:"dangling"`
+			Dropped  int                     `json:"dropped"`
+			Orphans  int                     `json:"orphans,omitempty"`
+			Faults   map[store.FaultKind]int `json:"faults"`
+			Repaired int                     `json:"repaired"`
+			Sound    bool                    `json:"sound"`
+			Complete bool                    `json:"complete"`
+		}{"verify", v.ShownStore(), table, v.tenant, r.Rows, r.Cells, r.Postings, indexes, r.Dangling, r.Dropped, r.Orphans, r.Faults, r.Repaired, r.Sound() && complete, complete})
+	}
+	var text strings.Builder
+	for _, line := range v.summary(table, r, complete) {
+		text.WriteString(show.Line(line, v.Style()))
+	}
+	return v.Print(text.String())
+}
+
+// summary says in lines what was found in a table.
+func (v *verification) summary(table string, r *store.Verification, complete bool) []string {
+	line := fmt.Sprintf("%s: %d rows, %d cells, %d index entries", TableOf(table, v.tenant), r.Rows, r.Cells, r.Postings)
+	type total struct{ values, tenants int }
+	totals := map[string]total{}
+	var columns []string // with an index for each of some tenants
+	for _, x := range r.Indexes {
+		if v.tenant == "" && x.Tenant != "" {
+			of := totals[x.Column]
+			if of.tenants == 0 {
+				columns = append(columns, x.Column)
+			}
+			totals[x.Column] = total{of.values + x.Values, of.tenants + 1}
+			continue
+		}
+		line += fmt.Sprintf(", %d values in the index of %q (epoch %d, generation %d)", x.Values, x.Column, x.Version.Epoch, x.Version.Generation)
+	}
+	for _, column := range columns {
+		line += fmt.Sprintf(", %d values in the indexes of %q for %d tenants", totals[column].values, column, totals[column].tenants)
+	}
+	switch {
+	case !complete:
+		line += "; not finished"
+	case r.Sound():
+		line += "; sound"
+	default:
+		line += "; NOT SOUND"
+	}
+	lines := []string{line}
+	for _, kind := range store.FaultKinds() {
+		if n := r.Faults[kind]; n > 0 {
+			lines = append(lines, fmt.Sprintf("  %d x %s: %s", n, kind, advice[kind]))
+		}
+	}
+	if r.Repaired > 0 {
+		lines = append(lines, fmt.Sprintf("  %d mended", r.Repaired))
+	}
+	if r.Dangling > 0 {
+		line := fmt.Sprintf("  %d index entries point to no row, which does no harm", r.Dangling)
+		if v.repair {
+			line += fmt.Sprintf("; %d were dropped", r.Dropped)
+		} else {
+			line += "; --repair drops those that stay so"
+		}
+		lines = append(lines, line)
+	}
+	if r.Orphans > 0 {
+		lines = append(lines, fmt.Sprintf("  %d rows are of tenants that were dropped: nobody can read them, and 'rangecrypt tenant purge' deletes them", r.Orphans))
+	}
+	return lines
+}
+
+// advice says what a kind of fault means and what to do.
+var advice = map[store.FaultKind]string{
+	store.FaultCell:    "somebody or something changed the data; find out who, and put these rows again or restore them from a backup",
+	store.FaultTorn:    "writers whose clocks agree to the microsecond, or a partial restore; put these rows again",
+	store.FaultKey:     "written by a client with a fault or without the index; delete these rows and put them again",
+	store.FaultPosting: "not written by this version; queries that meet one fail. Delete these keys in the database",
+	store.FaultIndex:   "the rows are whole; --repair, or 'rangecrypt table reindex', makes the index again from them",
+	store.FaultHidden:  "these rows are not found by the column; --repair writes what is missing",
+	store.FaultUnknown: "these rows are not found by ranges of the column; --repair writes what is missing",
+}

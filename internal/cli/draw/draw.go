@@ -1,0 +1,124 @@
+// Package draw has what plots share: their format, title, colours and fonts.
+package draw
+
+import (
+	"bytes"
+	"fmt"
+	"image/color"
+	"path/filepath"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+	vgdraw "gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// CheckName returns an error unless the name of a file ends as one of the formats of plots.
+func CheckName(name string) error {
+	switch ext := strings.ToLower(filepath.Ext(name)); ext {
+	case ".svg", ".png":
+		return nil
+	case "":
+		return fmt.Errorf("the name of the plot's file has no ending: there is .svg and .png")
+	default:
+		return fmt.Errorf("the name of the plot's file ends with %q: there is .svg and .png", ext)
+	}
+}
+
+// Palette holds colours that differ in print and for the colour-blind (Okabe and Ito).
+var Palette = []color.Color{
+	color.RGBA{R: 0x56, G: 0x56, B: 0x56, A: 0xff},
+	color.RGBA{R: 0x00, G: 0x72, B: 0xb2, A: 0xff},
+	color.RGBA{R: 0xd5, G: 0x5e, B: 0x00, A: 0xff},
+	color.RGBA{R: 0x00, G: 0x9e, B: 0x73, A: 0xff},
+	color.RGBA{R: 0xcc, G: 0x79, B: 0xa7, A: 0xff},
+	color.RGBA{R: 0xe6, G: 0x9f, B: 0x00, A: 0xff},
+	color.RGBA{R: 0x56, G: 0xb4, B: 0xe9, A: 0xff},
+	color.RGBA{R: 0xf0, G: 0xe4, B: 0x42, A: 0xff},
+	color.RGBA{A: 0xff},
+}
+
+// wrapped divides a text into lines of at most a width: between words, and where one is wider, such as a
+// path, within it.
+func wrapped(s string, style text.Style, width vg.Length) string {
+	var lines []string
+	for word := range strings.FieldsSeq(s) {
+		last := len(lines) - 1
+		if last >= 0 && style.Width(lines[last]+" "+word) <= width {
+			lines[last] += " " + word
+			continue
+		}
+		lines = append(lines, "")
+		for _, r := range word {
+			last = len(lines) - 1
+			if style.Width(lines[last]+string(r)) > width {
+				lines = append(lines, string(r))
+			} else {
+				lines[last] += string(r)
+			}
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Picture draws plots beside each other under a title, in the format that the name says.
+func Picture(name, headline string, width vg.Length, plots ...*plot.Plot) ([]byte, error) {
+	title := plot.New()
+	title.HideAxes()
+	title.Title.TextStyle.Font.Size = vg.Points(11)
+	title.Title.TextStyle.Font.Variant = "Sans"
+	title.Title.Text = wrapped(headline, title.Title.TextStyle, width-vg.Points(24))
+	head := vg.Points(30 + 14*float64(strings.Count(title.Title.Text, "\n")))
+	height := 11*vg.Centimeter - vg.Points(30) + head
+	paint := func(c vg.CanvasSizer) {
+		dc := vgdraw.New(c)
+		dc.FillPolygon(color.White, []vg.Point{{}, {X: width}, {X: width, Y: height}, {Y: height}})
+		body := vgdraw.Crop(dc, 0, 0, 0, -head)
+		title.Draw(vgdraw.Crop(dc, 0, 0, height-head, -vg.Points(6)))
+		tiles := vgdraw.Tiles{Rows: 1, Cols: len(plots), PadX: vg.Points(24), PadLeft: vg.Points(10), PadRight: vg.Points(14), PadBottom: vg.Points(8)}
+		for i, c := range plot.Align([][]*plot.Plot{plots}, tiles, body)[0] {
+			plots[i].Draw(c)
+		}
+	}
+	var out bytes.Buffer
+	var err error
+	switch strings.ToLower(filepath.Ext(name)) {
+	case ".svg":
+		c := vgsvg.New(width, height)
+		paint(c)
+		_, err = c.WriteTo(&out)
+	default:
+		c := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(144))}
+		paint(c)
+		_, err = c.WriteTo(&out)
+	}
+	return out.Bytes(), err
+}
+
+// New returns a plot with the fonts and the grid of all.
+func New(title, y string) *plot.Plot {
+	p := plot.New()
+	for _, style := range []*text.Style{
+		&p.Title.TextStyle, &p.X.Label.TextStyle, &p.Y.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label, &p.Legend.TextStyle,
+	} {
+		style.Font.Variant = "Sans"
+	}
+	p.Title.Text = title
+	p.Title.TextStyle.Font.Size = vg.Points(12)
+	p.Title.Padding = vg.Points(6)
+	p.Y.Label.Text = y
+	p.Y.Label.TextStyle.Font.Size = vg.Points(10)
+	p.X.Label.TextStyle.Font.Size = vg.Points(10)
+	p.X.Tick.Label.Font.Size = vg.Points(10)
+	p.Y.Tick.Label.Font.Size = vg.Points(9)
+	p.Legend.TextStyle.Font.Size = vg.Points(10)
+	grid := plotter.NewGrid()
+	grid.Vertical.Width = 0
+	grid.Horizontal.Color = color.Gray{Y: 0xdd}
+	p.Add(grid)
+	return p
+}

@@ -1,0 +1,142 @@
+// Package cli is what the commands share: how they meet the world, take a store and its key, and end.
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/progress"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
+	"github.com/rangecrypt/rangecrypt/internal/cli/stores"
+)
+
+// An Env is what a command knows of the world.
+type Env struct {
+	Stdout, Stderr io.Writer
+
+	StdoutWidth int // columns of the terminal that Stdout is; 0 where it is none
+	BarWidth    int // columns of the terminal that Stderr is, if it can redraw a line; 0 otherwise
+
+	// Ask asks a question that is answered by yes or no; nil where nobody can be asked.
+	Ask func(ctx context.Context, question string) (bool, error)
+
+	// OpenStore opens the database that --store names.
+	OpenStore stores.Opener
+
+	program    string // whose commands these are
+	colour     bool   // Stdout may be coloured
+	passphrase askFunc
+	helpErr    error // of writing a help text
+}
+
+// System returns the Env of this process.
+func System() *Env {
+	e := &Env{Stdout: os.Stdout, Stderr: os.Stderr, OpenStore: stores.Open, passphrase: askPassphrase}
+	able := os.Getenv("TERM") != "dumb"
+	e.StdoutWidth = terminalWidth(os.Stdout)
+	e.colour = e.StdoutWidth > 0 && able && os.Getenv("NO_COLOR") == ""
+	if able {
+		e.BarWidth = terminalWidth(os.Stderr)
+	}
+	if term.IsTerminal(int(os.Stdin.Fd())) {
+		e.Ask = ask
+	}
+	return e
+}
+
+// terminalWidth returns the columns of the terminal that a file is, and 0 if it is none.
+func terminalWidth(f *os.File) int {
+	fd := int(f.Fd())
+	if !term.IsTerminal(fd) {
+		return 0
+	}
+	if width, _, err := term.GetSize(fd); err == nil && width > 0 {
+		return width
+	}
+	return 80
+}
+
+// Main runs the command that the arguments of the process name, and ends the process.
+func Main(root func(*Env) *cobra.Command) {
+	os.Exit(int(Execute(context.Background(), System(), root, os.Args[1:])))
+}
+
+// Execute runs the command of a program that the arguments name.
+func Execute(ctx context.Context, e *Env, newRoot func(*Env) *cobra.Command, args []string) exit.Code {
+	// A reader that goes away, such as head, is an error like others, not the end of the
+	// process: stores are closed and temporary ones removed.
+	signal.Ignore(syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// After the first signal the next one ends the process at once.
+	context.AfterFunc(ctx, stop)
+
+	root := newRoot(e)
+	e.program = root.Name()
+	if len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
+		forCompletion(root)
+	}
+	root.SetArgs(args)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		err = e.helpErr
+	}
+	code := exit.CodeOf(ctx, err)
+	switch {
+	case code == exit.OK: // also where nobody reads on
+	case code == exit.Interrupted:
+		e.Warn("interrupted")
+	default:
+		e.Warn("%s", conceal(err.Error(), args))
+		if code == exit.Usage {
+			fmt.Fprintf(e.Stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
+		}
+	}
+	return code
+}
+
+// Style returns how tables on Stdout are to look.
+func (e *Env) Style() show.Style { return show.Style{Width: e.StdoutWidth, Bold: e.colour} }
+
+// Progress returns what shows how far things are.
+func (e *Env) Progress() progress.Reporter { return progress.New(e.Stderr, e.program, e.BarWidth) }
+
+// Totals returns the same, for totals.
+func (e *Env) Totals() *progress.Totals { return &progress.Totals{Reporter: e.Progress()} }
+
+// Warn says something on Stderr, in a line that begins with the name of the program.
+func (e *Env) Warn(format string, args ...any) {
+	fmt.Fprintf(e.Stderr, "%s: %s\n", e.program, fmt.Sprintf(format, args...))
+}
+
+// Tell says something on Stderr, above a bar if there is one.
+func (e *Env) Tell(text string) {
+	if e.BarWidth == 0 {
+		e.Warn("%s", text)
+		return
+	}
+	fmt.Fprintf(e.Stderr, "\r%-78s\n", text)
+}
+
+// Line prints a line, or more than one where a terminal is too narrow.
+func (e *Env) Line(format string, args ...any) error {
+	return e.Print(show.Line(fmt.Sprintf(format, args...), e.Style()))
+}
+
+// Print prints a text.
+func (e *Env) Print(text string) error {
+	_, err := io.WriteString(e.Stdout, text)
+	return err
+}
+
+// Encode prints a line of JSON.
+func (e *Env) Encode(line any) error { return json.NewEncoder(e.Stdout).Encode(line) }

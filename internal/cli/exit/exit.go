@@ -1,0 +1,101 @@
+// Package exit names the exit codes of the commands, and the errors that lead to them.
+package exit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// A Code says to a script how a command ended.
+type Code int
+
+// The exit codes.
+const (
+	OK          Code = 0
+	Failed      Code = 1
+	Usage       Code = 2   // wrong flags or arguments
+	Wrong       Code = 3   // the database gave a wrong answer, or data that was changed or damaged
+	Unreachable Code = 4   // the store cannot be reached or written to, or another process has it
+	Leaky       Code = 5   // an audit found a column that gives away more than it may
+	Interrupted Code = 130 // by Ctrl-C
+)
+
+// Errors that lead to a code of their own.
+var (
+	// ErrUsage marks errors about flags and arguments: unknown names, and values that do not go together.
+	ErrUsage = errors.New("wrong usage")
+
+	// ErrWrongAnswer marks errors about a database that returned something else than what was asked for.
+	ErrWrongAnswer = errors.New("wrong answer")
+
+	// ErrKey is returned when a store is opened with a key that is not its own.
+	ErrKey = errors.New("the key or passphrase is not this store's")
+
+	// ErrLeaky is returned for a column that gives away more than its audit allows.
+	ErrLeaky = errors.New("the column gives away too much")
+
+	// ErrInterrupted is returned by commands that a signal ended early.
+	ErrInterrupted = errors.New("interrupted")
+)
+
+type usageError string
+
+func (e usageError) Error() string        { return string(e) }
+func (e usageError) Is(target error) bool { return target == ErrUsage }
+
+// Usagef returns an error that is ErrUsage.
+func Usagef(format string, args ...any) error { return usageError(fmt.Sprintf(format, args...)) }
+
+// Early turns what comes of an ended context into ErrInterrupted.
+func Early(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil && !WrongData(err) {
+		return ErrInterrupted
+	}
+	return err
+}
+
+// WrongData reports whether an error is about data that is not as it was written. [store.ErrWrongKey] is one:
+// where the key of a command is not the store's, that is [ErrKey].
+func WrongData(err error) bool {
+	return isAny(err, ErrWrongAnswer, store.ErrTampered, store.ErrTorn, store.ErrFormat, store.ErrWrongKey,
+		driver.ErrCorrupt, ope.ErrIndex, ope.ErrCiphertext)
+}
+
+// noDatabase reports whether an error is about a database that does not answer, or not for certain.
+func noDatabase(err error) bool {
+	return isAny(err, driver.ErrUnavailable, driver.ErrLocked, driver.ErrUnknownOutcome, ope.ErrUnknownOutcome)
+}
+
+func isAny(err error, kinds ...error) bool {
+	return slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) })
+}
+
+// CodeOf returns the exit code of a command that ended with err.
+func CodeOf(ctx context.Context, err error) Code {
+	switch {
+	case err == nil:
+		return OK
+	case errors.Is(err, ErrKey):
+		return Failed
+	case WrongData(err):
+		return Wrong
+	case errors.Is(err, ErrUsage):
+		return Usage
+	case errors.Is(err, ErrLeaky):
+		return Leaky
+	case errors.Is(err, ErrInterrupted), errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		return Interrupted
+	case noDatabase(err): // also where a connection to it is a broken pipe
+		return Unreachable
+	case errors.Is(err, syscall.EPIPE):
+		return OK // nobody reads on
+	}
+	return Failed
+}

@@ -1,0 +1,241 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/stores"
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// A Command is a command on a store: it checks its arguments and flags, opens the store with its key, and
+// prints a result.
+type Command struct {
+	Use, Short, Long, Example string
+
+	Args     []string               // what each argument is, for messages
+	Optional bool                   // the argument may be left out; Args then has one
+	Flags    func(f *pflag.FlagSet) // binds the flags of the command's own; may be nil
+	NotEmpty []string               // flags that are not to be given with nothing
+	JSON     string                 // the text of --json; "" for a command without
+	Yes      bool                   // it asks a question, which --yes answers
+	Create   bool                   // it makes a store where there is none
+	Check    func(c *Call) error    // looks at arguments and flags before the store is opened; may be nil
+
+	// Run does what the command is for, on the open store.
+	Run func(ctx context.Context, c *Call) error
+}
+
+// A Call is one use of a command.
+type Call struct {
+	*Env
+	Kept
+	Args      []string
+	Flags     *pflag.FlagSet
+	JSON, Yes bool
+
+	// Offline is set by Check where the command needs no store; it is then called in place of Run.
+	Offline func() error
+
+	DB    driver.DB
+	Store *store.Store // in DB
+}
+
+// Arg returns the first argument, or "".
+func (c *Call) Arg() string {
+	if len(c.Args) == 0 {
+		return ""
+	}
+	return c.Args[0]
+}
+
+// Result prints what came of the call: the record with --json, and the line otherwise.
+func (c *Call) Result(record any, line string) error {
+	if c.JSON {
+		return c.Encode(record)
+	}
+	return c.Line("%s", line)
+}
+
+// ShownStore returns the name of the store as it can be shown.
+func (c *Call) ShownStore() string { return stores.Shown(c.Kept.Name) }
+
+// New returns the cobra command.
+func (cmd Command) New(e *Env) *cobra.Command {
+	c := &Call{Env: e}
+	made := &cobra.Command{
+		Use: cmd.Use, Short: cmd.Short, Long: cmd.Long, Example: cmd.Example,
+		Args: func(cobraCmd *cobra.Command, given []string) error {
+			switch {
+			case len(cmd.Args) == 0:
+				return NoArgs(cobraCmd, given)
+			case cmd.Optional && len(given) == 0:
+				return nil
+			}
+			return checkArgs(cobraCmd.Name(), cmd.Args, given)
+		},
+		RunE: func(cobraCmd *cobra.Command, args []string) error {
+			c.Args, c.Flags = args, cobraCmd.Flags()
+			if err := NotEmpty(c.Flags, cmd.NotEmpty...); err != nil {
+				return err
+			}
+			if cmd.Check != nil {
+				if err := cmd.Check(c); err != nil {
+					return err
+				}
+			}
+			if c.Offline != nil {
+				return c.Offline()
+			}
+			return c.onStore(cobraCmd.Context(), cmd.Create, cmd.Run)
+		},
+	}
+	f := made.Flags()
+	f.SortFlags = false
+	c.Kept.Bind(f)
+	if cmd.Flags != nil {
+		cmd.Flags(f)
+	}
+	if cmd.JSON != "" {
+		f.BoolVar(&c.JSON, "json", false, cmd.JSON)
+	}
+	if cmd.Yes {
+		f.BoolVarP(&c.Yes, "yes", "y", false, "do not ask")
+	}
+	return made
+}
+
+// onStore calls do with the open store.
+func (c *Call) onStore(ctx context.Context, create bool, do func(context.Context, *Call) error) (err error) {
+	db, key, err := c.Kept.Open(ctx, c.Env, create)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if c.Store, err = stores.Tables(ctx, db, key, create); err == nil {
+		c.DB = db
+		err = do(ctx, c)
+	}
+	return exit.Early(ctx, err)
+}
+
+// Kept names a store that is there before or after the command, and its master key.
+type Kept struct{ Name, Key string }
+
+// Bind binds the flags that name them.
+func (k *Kept) Bind(f *pflag.FlagSet) {
+	f.StringVar(&k.Name, "store", "", "the `store`:\n"+strings.Join(stores.Usages(), "\n"))
+	f.StringVar(&k.Key, "key", "", KeyHelp("the store's master key"))
+}
+
+// Check returns an error unless both can name something.
+func (k *Kept) Check() error {
+	if k.Name == "" {
+		return exit.Usagef("name the store with --store: %s", strings.Join(stores.Usages(), ", "))
+	}
+	if err := stores.Check(k.Name); err != nil {
+		return err
+	}
+	return CheckKey("--key", k.Key)
+}
+
+// Open checks the names, reads the key, and opens the database.
+func (k *Kept) Open(ctx context.Context, e *Env, create bool) (driver.DB, store.KMS, error) {
+	if err := k.Check(); err != nil {
+		return nil, nil, err
+	}
+	key, err := e.ReadKey(k.Key)
+	if err != nil {
+		return nil, nil, err
+	}
+	db, err := e.OpenStore(ctx, k.Name, create)
+	return db, key, exit.Early(ctx, err)
+}
+
+// Group returns a command that only holds others.
+func Group(name, short, long string, commands ...*cobra.Command) *cobra.Command {
+	var names []string
+	for _, c := range commands {
+		names = append(names, c.Name())
+	}
+	group := &cobra.Command{
+		Use: name, Short: short, Long: long,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return exit.Usagef("unknown command %q: there is %s", args[0], strings.Join(names, ", "))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	group.AddCommand(commands...)
+	return group
+}
+
+// NoArgs refuses arguments as wrong usage. One that may be a passphrase is not shown.
+func NoArgs(cmd *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return nil
+	case askedFor(cmd.Flags()):
+		return exit.Usagef("%s takes no arguments, only flags; the one that is given is not shown, since it may be the passphrase: that is asked for", cmd.Name())
+	}
+	return exit.Usagef("%s takes no arguments, only flags; %q is one", cmd.Name(), args[0])
+}
+
+// checkArgs refuses another number of arguments than the names tell; each is something to say in a message.
+func checkArgs(command string, names, given []string) error {
+	if len(given) != len(names) {
+		return exit.Usagef("%s takes %s; %d arguments are given", command, strings.Join(names, " and "), len(given))
+	}
+	for i, arg := range given {
+		if arg == "" {
+			return exit.Usagef("%s is empty", names[i])
+		}
+	}
+	return nil
+}
+
+// Once refuses a flag that is given the same value twice.
+func Once(flag string, given []string) error {
+	for i, value := range given {
+		if slices.Contains(given[:i], value) {
+			return exit.Usagef("--%s %s is given twice", flag, value)
+		}
+	}
+	return nil
+}
+
+// NotEmpty refuses flags that are given with nothing, as by a script whose variable is not set: a
+// command that took them as not given would do something else.
+func NotEmpty(f *pflag.FlagSet, names ...string) error {
+	for _, name := range names {
+		if flag := f.Lookup(name); flag.Changed && flag.Value.String() == "" {
+			return exit.Usagef("--%s is empty", name)
+		}
+	}
+	return nil
+}
+
+// Confirm asks whether to go on, unless the answer is given by --yes. Where nobody can be asked, that
+// is needed.
+func (c *Call) Confirm(ctx context.Context, question string) error {
+	if c.Yes {
+		return nil
+	}
+	if c.Ask == nil {
+		return exit.Usagef("%s Say so with --yes where nobody can be asked", question)
+	}
+	agreed, err := c.Ask(ctx, question+" [y/N] ")
+	if err == nil && !agreed {
+		err = errors.New("not confirmed; nothing was changed")
+	}
+	return err
+}

@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/pflag"
+
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/kms"
+)
+
+const (
+	envKey        = "env:"
+	passphraseKey = "passphrase:"
+)
+
+// KeyHelp returns the help of a flag that names a master key.
+func KeyHelp(whose string) string {
+	return whose + ", by its `source`:\n" + List([]string{"FILE", envKey + "NAME", passphraseKey}, []string{
+		"a file that only its owner may read, as 'keys generate' makes it",
+		"a variable of the environment that holds what the file would",
+		"asked for on the terminal, or the next line of standard input",
+	})
+}
+
+// CheckKey returns an error unless source can name a key. A source that is none is not shown: it
+// may be a key or a passphrase.
+func CheckKey(flag, source string) error {
+	name, isEnv := strings.CutPrefix(source, envKey)
+	switch {
+	case source == "":
+		return exit.Usagef("a store that is kept needs a key: make one with 'keys generate FILE' and give it with %s FILE", flag)
+	case source == envKey:
+		return exit.Usagef("%s %s needs the name of a variable", flag, envKey)
+	case strings.HasPrefix(source, passphraseKey) && source != passphraseKey:
+		return exit.Usagef("%s %s takes nothing after the colon, where other users see it: the passphrase is asked for", flag, passphraseKey)
+	case keyLike.MatchString(name):
+		return exit.Usagef("%s takes the name of a file or %sNAME, and this looks like a key itself: it is not shown here, but other users "+
+			"may have seen it, and the shell may remember it; write it to a file with mode 600, give that, and rotate the key. "+
+			"A file that is named so is given with ./ before it", flag, envKey)
+	case isEnv && !variableName.MatchString(name):
+		return exit.Usagef("%s %s takes the name of a variable, and this is none; it is not shown, since it may be a key", flag, envKey)
+	}
+	return nil
+}
+
+var (
+	// keyLike matches what may be a key: 16 bytes or more in hexadecimal, as keys generate and other
+	// tools write them, or 32 bytes in base64. It does not match a UUID.
+	keyLike = regexp.MustCompile(`^\s*(?:(?:0[xX])?(?:[0-9a-fA-F]{2}[\s:]?){16,}[0-9a-fA-F]?|[A-Za-z0-9+/_-]{43}=)\s*$`)
+
+	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+	// keyText matches the text of a key file, and what is longer.
+	keyText = regexp.MustCompile(`[0-9a-fA-F]{64,}`)
+)
+
+// conceal takes out of a message what may be a key on the command line, whatever flag it was given to.
+func conceal(message string, args []string) string {
+	for _, arg := range args {
+		for _, text := range keyText.FindAllString(arg, -1) {
+			message = strings.ReplaceAll(message, text, fmt.Sprintf("(%d hexadecimal digits, not shown)", len(text)))
+		}
+	}
+	return message
+}
+
+// askedFor reports whether a command is to ask for a passphrase, so that an argument too many may be one.
+func askedFor(f *pflag.FlagSet) bool {
+	for _, name := range []string{"key", "to"} {
+		if flag := f.Lookup(name); flag != nil && flag.Value.String() == passphraseKey {
+			return true
+		}
+	}
+	return false
+}
+
+// ReadKey returns the master key that a source names. Files and variables are read now; a
+// passphrase is asked for when it is needed.
+func (e *Env) ReadKey(source string) (store.KMS, error) {
+	if source == passphraseKey {
+		return &asked{ask: e.passphrase}, nil
+	}
+	read := kms.ReadFile
+	name, isEnv := strings.CutPrefix(source, envKey)
+	if isEnv {
+		read = kms.ReadEnv
+	}
+	key, err := read(name)
+	if !isEnv && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENAMETOOLONG)) && passphraseLike(name) {
+		return nil, fmt.Errorf("there is no such key file; its name is not shown, since it may be a passphrase: that is asked for with %s", passphraseKey)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no key file %s; 'keys generate %[1]s' makes one: %w", name, fs.ErrNotExist)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if runtime.GOOS == "windows" && !isEnv {
+		e.Warn("check who may read the key file %s; Windows does not say", name)
+	}
+	return kms.NewLocal(key)
+}
+
+// passphraseLike reports whether what should name a file may be a passphrase.
+func passphraseLike(name string) bool {
+	return strings.ContainsAny(name, " \t\r\n:") || len(name) > 255
+}
+
+// asked is a passphrase that is asked for when it is needed: a store that cannot be reached asks
+// for none. One that opens a store is asked for once; one that a store will be opened with from
+// now on, twice.
+type asked struct {
+	ask  askFunc
+	have *kms.Passphrase
+}
+
+// leastPassphrase is how many bytes a new passphrase must have. It keeps slips of the finger out,
+// and no more than that: docs/operations.md says what a good one is.
+const leastPassphrase = 8
+
+func (a *asked) Unwrap(ctx context.Context, wrapped []byte) ([]byte, error) {
+	if a.have == nil {
+		text, _, err := a.ask(ctx, "Passphrase: ")
+		if err != nil {
+			return nil, err
+		}
+		if a.have, err = kms.NewPassphrase(text); err != nil {
+			return nil, err
+		}
+	}
+	return a.have.Unwrap(ctx, wrapped)
+}
+
+func (a *asked) Wrap(ctx context.Context, key []byte) ([]byte, error) {
+	if a.have == nil {
+		text, typed, err := a.ask(ctx, "New passphrase: ")
+		if err != nil {
+			return nil, err
+		}
+		if len(text) < leastPassphrase {
+			return nil, fmt.Errorf("the passphrase is too short: need %d bytes; six words drawn by lot are good", leastPassphrase)
+		}
+		if typed {
+			again, _, err := a.ask(ctx, "The same again: ")
+			if err != nil {
+				return nil, err
+			}
+			if !bytes.Equal(again, text) {
+				return nil, errors.New("the passphrases differ; nothing was changed")
+			}
+		}
+		if a.have, err = kms.NewPassphrase(text); err != nil {
+			return nil, err
+		}
+	}
+	return a.have.Wrap(ctx, key)
+}

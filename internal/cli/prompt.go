@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+)
+
+// mostPassphrase is how many bytes of a passphrase are read. Why not more: a file that was given by
+// mistake need not be read to its end.
+const mostPassphrase = 4096
+
+// An askFunc asks for a passphrase. typed says that somebody typed it, without seeing it.
+type askFunc func(ctx context.Context, prompt string) (passphrase []byte, typed bool, err error)
+
+// askPassphrase reads a passphrase: from the terminal, where standard input is one, without showing
+// it, and otherwise the next line of standard input. typed says which.
+func askPassphrase(ctx context.Context, prompt string) (passphrase []byte, typed bool, err error) {
+	fd := int(os.Stdin.Fd())
+	typed = term.IsTerminal(fd)
+	read := readLine
+	if typed {
+		state, err := term.GetState(fd)
+		if err != nil {
+			return nil, true, fmt.Errorf("ask for the passphrase: %w", err)
+		}
+		fmt.Fprint(os.Stderr, prompt)
+		defer fmt.Fprintln(os.Stderr) // the line feed that was typed is not shown
+		// Ctrl-C ends the waiting, not the reading: the terminal has to show again what is typed.
+		defer term.Restore(fd, state)
+		read = func(*os.File) ([]byte, error) { return term.ReadPassword(fd) }
+	}
+	text, err := await(ctx, func() ([]byte, error) { return read(os.Stdin) })
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return nil, typed, ctx.Err()
+	case errors.Is(err, io.EOF) && typed:
+		return nil, typed, errors.New("no passphrase was given")
+	case errors.Is(err, io.EOF):
+		return nil, typed, errors.New("no passphrase: standard input is no terminal and has no line more; " +
+			"write the passphrase to it, or take a key file")
+	case err != nil:
+		return nil, typed, fmt.Errorf("read the passphrase: %w", err)
+	case len(text) > mostPassphrase:
+		return nil, typed, fmt.Errorf("the passphrase has more than %d bytes", mostPassphrase)
+	}
+	return text, typed, nil
+}
+
+// await returns what read returns, or the error of a context that ends before. Ctrl-C ends the waiting, not
+// the reading.
+func await[T any](ctx context.Context, read func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := read()
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
+}
+
+// ask asks a question on the terminal.
+func ask(ctx context.Context, question string) (bool, error) {
+	fmt.Fprint(os.Stderr, question)
+	// A terminal gives one line at a time.
+	answer, err := await(ctx, func() (string, error) { return bufio.NewReader(os.Stdin).ReadString('\n') })
+	switch {
+	case ctx.Err() != nil && err != nil:
+		fmt.Fprintln(os.Stderr)
+		return false, ctx.Err()
+	case err != nil && !errors.Is(err, io.EOF):
+		return false, fmt.Errorf("read the answer: %w", err)
+	}
+	answer = strings.ToLower(strings.TrimSpace(answer))
+	return answer == "y" || answer == "yes", nil
+}
+
+// readLine returns a line without its end. It reads byte by byte, so that the rest of the input
+// stays for whoever reads next. A last line may lack its end; no line at all is io.EOF.
+func readLine(f *os.File) ([]byte, error) {
+	var line []byte
+	for b := make([]byte, 1); len(line) <= mostPassphrase; {
+		_, err := io.ReadFull(f, b)
+		if errors.Is(err, io.EOF) && len(line) > 0 {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if b[0] == '\n' {
+			break
+		}
+		line = append(line, b[0])
+	}
+	return bytes.TrimSuffix(line, []byte("\r")), nil
+}

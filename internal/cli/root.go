@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+)
+
+// Codes is the paragraph of a help text about exit codes.
+const Codes = `Exit codes: 0 ok, 1 failed, also where a login, certificate or right is refused, 2 wrong
+usage, 3 wrong answer, or changed or damaged data found, 4 store unreachable, in use or
+without space, 5 column gives away too much, 130 interrupted.`
+
+// Root makes a command the root of a program's other commands.
+func Root(e *Env, root *cobra.Command, commands ...*cobra.Command) *cobra.Command {
+	root.SilenceErrors = true // Execute prints them
+	root.SilenceUsage = true
+	root.Args = cobra.ArbitraryArgs // so that unknown commands differ from failures
+	root.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
+			return exit.Usagef("unknown command %q; did you mean %s?", args[0], similar[0])
+		}
+		return exit.Usagef("unknown command %q", args[0])
+	}
+	root.SetOut(e.Stdout)
+	root.SetErr(e.Stderr)
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", ".FlagUsagesWrapped 80 "))
+	// Cobra's own function prints what it cannot write twice or as if all were well.
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		text := cmd.Long
+		if text == "" {
+			text = cmd.Short
+		}
+		_, e.helpErr = fmt.Fprintf(e.Stdout, "%s\n\n%s", strings.TrimSpace(text), cmd.UsageString())
+	})
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.Usagef("%v", err) })
+	root.SuggestionsMinimumDistance = 2
+	root.AddCommand(commands...)
+	nameProgram(root, root.Name())
+	return root
+}
+
+// nameProgram puts the name of the program into the examples of commands that more than one has.
+func nameProgram(cmd *cobra.Command, program string) {
+	cmd.Example = strings.ReplaceAll(cmd.Example, "PROGRAM", program)
+	for _, sub := range cmd.Commands() {
+		nameProgram(sub, program)
+	}
+}

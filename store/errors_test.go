@@ -1,0 +1,167 @@
+package store_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/compare"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/index"
+	"github.com/rangecrypt/rangecrypt/store/kms"
+)
+
+// What a caller has forgotten is an error and no panic.
+func TestNothingGiven(t *testing.T) {
+	key := []store.KeyPart{store.HashedPart("id", store.Int64)}
+	st := open(t, drivertest.NewMemory())
+	for name, column := range map[string]store.Column{
+		"no scheme":    store.OrderedColumn("c", store.Int64, nil),
+		"zero scheme":  store.OrderedColumn("c", store.Int64, store.KeyScheme{}),
+		"zero mutable": store.OrderedColumn("c", store.Int64, store.MutableScheme{}),
+		"no type":      store.RandomisedColumn("c", nil),
+		"zero type":    store.RandomisedColumn("c", store.TypeOf[int64]{}),
+		"zero ordered": store.OrderedColumn("c", store.TypeOf[int64]{}, store.MOPE),
+		"zero column":  {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NotPanics(t, func() { _ = column.Describe() })
+			schema := store.Schema{Name: "t", Key: key, Columns: []store.Column{column}}
+			require.ErrorIs(t, schema.Check(), store.ErrSchema)
+			_, err := st.Create(background, schema)
+			require.ErrorIs(t, err, store.ErrSchema)
+		})
+	}
+	require.NotPanics(t, func() { _ = store.KeyPart{}.Describe() })
+	_, err := st.Create(background, store.Schema{Name: "t", Key: []store.KeyPart{store.OrderedPart("id", store.Int64, store.KeyScheme{})}})
+	require.ErrorIs(t, err, store.ErrSchema)
+
+	tbl := create(t, st, store.Schema{Name: "t", Key: key, Columns: []store.Column{store.OrderedColumn("c", store.Int64, store.MOPE)}})
+	for name, call := range map[string]func() error{
+		"a nil row":      func() error { return tbl.Put(background, nil) },
+		"a nil key":      func() error { _, err := tbl.Get(background, nil); return err },
+		"a nil deletion": func() error { return tbl.Delete(background, nil) },
+		"a nil service":  func() error { return st.RotateMaster(background, nil) },
+		"no database":    func() error { _, err := store.Open(background, nil, ope.GenerateKey(), nil); return err },
+		"no index":       func() error { _, err := index.Open(background, nil, "x"); return err },
+		"no change":      func() error { return st.Alter(background, "t", store.Change{}) },
+		"zero change":    func() error { return st.Alter(background, "t", store.AddColumn(store.Column{})) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NotPanics(t, func() { require.Error(t, call()) })
+		})
+	}
+}
+
+// Whatever fails is said once.
+func TestErrorsAreSaidOnce(t *testing.T) {
+	for _, conditional := range []bool{false, true} {
+		down := false
+		db := drivertest.NewFaulty(drivertest.NewMemory(), func(op drivertest.Op) drivertest.Fault {
+			if down {
+				return drivertest.FailBefore
+			}
+			return drivertest.NoFault
+		})
+		st := open(t, db)
+		tbl := create(t, st, store.Schema{
+			Name: "t", Conditional: conditional,
+			Key:     []store.KeyPart{store.HashedPart("id", store.Int64)},
+			Columns: []store.Column{store.OrderedColumn("c", store.Int64, store.MOPE)},
+		})
+		require.NoError(t, tbl.Put(background, store.Row{"id": 1, "c": 1}))
+		down = true
+		calls := map[string]error{
+			"put":    tbl.Put(background, store.Row{"id": 1, "c": 2}, store.Row{"id": 2, "c": 2}),
+			"delete": tbl.Delete(background, store.Row{"id": 1}),
+		}
+		if conditional {
+			calls["update"] = tbl.Update(background, store.Row{"id": 1, "c": 2}, store.Row{"id": 2, "c": 2})
+		}
+		for call, err := range calls {
+			require.ErrorIs(t, err, driver.ErrUnavailable, call)
+			require.True(t, store.Retryable(err))
+			require.Equal(t, 1, strings.Count(err.Error(), "may not have been written"), "%s: %v", call, err)
+			require.Equal(t, 1, strings.Count(err.Error(), driver.ErrUnavailable.Error()), "%s: %v", call, err)
+			require.NotContains(t, err.Error(), "schema", call)
+		}
+	}
+	st := open(t, drivertest.NewMemory())
+	tbl := create(t, st, readings)
+	_, err := compare.StatsOf(tbl, "none")
+	require.ErrorIs(t, err, store.ErrColumn)
+	require.NotContains(t, err.Error(), "store: store:")
+}
+
+// A database that is closed is no database that is down.
+func TestClosedDatabase(t *testing.T) {
+	db := drivertest.NewMemory()
+	st := open(t, db)
+	schema := store.Schema{Name: "t", Key: []store.KeyPart{store.HashedPart("id", store.Int64)}}
+	tbl := create(t, st, schema)
+	require.NoError(t, db.Close())
+	_, create := st.Create(background, schema)
+	_, open := st.Table(background, "none")
+	_, get := tbl.Get(background, store.Row{"id": 1})
+	for _, err := range []error{create, open, get, tbl.Put(background, store.Row{"id": 1})} {
+		require.ErrorIs(t, err, driver.ErrClosed)
+		require.False(t, store.Retryable(err))
+	}
+}
+
+// A wrong key is one sentence, and still what errors.Is looks for.
+func TestWrongKeyIsOneSentence(t *testing.T) {
+	db := drivertest.NewMemory()
+	open(t, db)
+	_, err := store.Open(background, db, ope.GenerateKey(), nil)
+	require.ErrorIs(t, err, store.ErrWrongKey)
+	require.ErrorIs(t, err, kms.ErrWrongKey)
+	require.EqualError(t, err, "store: the key or passphrase is not that of the database")
+	require.False(t, store.Retryable(err))
+
+	_, err = store.OpenKMS(background, db, brokenKMS{fmt.Errorf("a service: %w", store.ErrWrongKey)}, nil)
+	require.ErrorIs(t, err, store.ErrWrongKey)
+	require.EqualError(t, err, "store: the key or passphrase is not that of the database")
+}
+
+type brokenKMS struct{ err error }
+
+func (b brokenKMS) Wrap(context.Context, []byte) ([]byte, error)   { return nil, b.err }
+func (b brokenKMS) Unwrap(context.Context, []byte) ([]byte, error) { return nil, b.err }
+
+// A key management service that is down may be asked again; one that refuses need not be.
+func TestKMSDown(t *testing.T) {
+	db := drivertest.NewMemory()
+	open(t, db)
+	dial := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	for _, c := range []struct {
+		err       error
+		retryable bool
+	}{
+		{kms.ErrUnavailable, true},
+		{fmt.Errorf("vault: sealed: %w", kms.ErrUnavailable), true},
+		{fmt.Errorf("vault: %w", dial), true},
+		{&net.OpError{Op: "dial", Err: &tls.CertificateVerificationError{Err: errors.New("unknown authority")}}, false},
+		{errors.New("vault: permission denied"), false},
+		{kms.ErrWrongKey, false},
+	} {
+		for _, db := range []driver.DB{db, drivertest.NewMemory()} {
+			_, err := store.OpenKMS(background, db, brokenKMS{c.err}, nil)
+			require.ErrorIs(t, err, c.err)
+			require.Equal(t, c.retryable, store.Retryable(err), "%v", err)
+		}
+		err := open(t, drivertest.NewMemory()).RotateMaster(background, brokenKMS{c.err})
+		require.ErrorIs(t, err, c.err)
+		require.Equal(t, c.retryable, store.Retryable(err), "%v", err)
+	}
+}

@@ -1,0 +1,121 @@
+package catalogue
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/keyring"
+	"github.com/rangecrypt/rangecrypt/store/kms"
+)
+
+// RotateMaster lets another service wrap the database key. Nothing else changes.
+func (c *Catalogue) RotateMaster(ctx context.Context, to kms.KMS) error {
+	c.rotating.Lock()
+	defer c.rotating.Unlock()
+	wrapped, err := wrapKey(ctx, to, c.Key)
+	if err != nil {
+		return err
+	}
+	err = swap(ctx, c.Family, func(lost *error) (driver.Cell, []driver.Cell, error) {
+		r, cells, err := c.read(ctx, OnlyRoot)
+		if err != nil {
+			return driver.Cell{}, nil, err
+		}
+		if string(r.wrapped) == string(wrapped) { // an attempt whose answer was lost
+			*lost = nil
+			return cells[0], nil, nil
+		}
+		if err := c.mayRotate(ctx, r.wrapped, to); err != nil {
+			return driver.Cell{}, nil, err
+		}
+		r.wrapped = wrapped
+		return cells[0], []driver.Cell{{Qualifier: RootQualifier, Value: c.SealRoot(r)}}, nil
+	})
+	if err == nil {
+		c.master, c.wrapped = to, wrapped
+	}
+	return err
+}
+
+// mayRotate returns an error if the master key is neither the one that this client knows, nor the next:
+// then another client has rotated it, and what it did is not undone.
+func (c *Catalogue) mayRotate(ctx context.Context, wrapped []byte, to kms.KMS) error {
+	if string(wrapped) == string(c.wrapped) {
+		return nil
+	}
+	for _, service := range []kms.KMS{c.master, to} {
+		key, err := unwrapKey(ctx, service, wrapped)
+		if err == nil && key.Equal(c.Key) {
+			return nil
+		}
+		if err != nil && !errors.Is(err, fault.ErrWrongKey) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: another client rotated the master key; open the database again with the present one", fault.ErrWrongKey)
+}
+
+// kmsError gives the error of a key management service its kind.
+func kmsError(ctx context.Context, err error) error {
+	if errors.Is(err, fault.ErrWrongKey) {
+		return wrongKey{err}
+	}
+	var (
+		network     net.Error
+		certificate *tls.CertificateVerificationError
+	)
+	if errors.As(err, &network) && !errors.As(err, &certificate) && ctx.Err() == nil && !errors.Is(err, kms.ErrUnavailable) {
+		return fmt.Errorf("%w: %w", kms.ErrUnavailable, err)
+	}
+	return err
+}
+
+// wrongKey is [ErrWrongKey] of the database key, with one sentence for what every layer says of it.
+type wrongKey struct{ err error }
+
+func (w wrongKey) Error() string {
+	if _, why, more := strings.Cut(w.err.Error(), kms.ErrWrongKey.Error()+": "); more {
+		return why
+	}
+	return "the key or passphrase is not that of the database"
+}
+
+func (w wrongKey) Unwrap() []error { return []error{fault.ErrWrongKey, w.err} }
+
+// wrapKey returns a key as the service wraps it, which it must be able to undo.
+func wrapKey(ctx context.Context, service kms.KMS, key ope.Key) ([]byte, error) {
+	wrapped, err := service.Wrap(ctx, key.Secret())
+	if err != nil {
+		return nil, fmt.Errorf("wrap the database key: %w", kmsError(ctx, err))
+	}
+	if len(wrapped) == 0 || len(wrapped) > kms.MaxWrapped {
+		return nil, fmt.Errorf("the wrapped database key has %d bytes, need 1 to %d", len(wrapped), kms.MaxWrapped)
+	}
+	again, err := unwrapKey(ctx, service, wrapped)
+	if err == nil && !again.Equal(key) {
+		err = errors.New("it is another key")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the key management service cannot unwrap what it wrapped: %w", err)
+	}
+	return wrapped, nil
+}
+
+// unwrapKey undoes wrapKey.
+func unwrapKey(ctx context.Context, service kms.KMS, wrapped []byte) (ope.Key, error) {
+	secret, err := service.Unwrap(ctx, wrapped)
+	switch err = kmsError(ctx, err); {
+	case errors.Is(err, fault.ErrWrongKey):
+		return ope.Key{}, err
+	case err != nil:
+		return ope.Key{}, fmt.Errorf("unwrap the database key: %w", err)
+	}
+	return keyring.Unwrapped(secret)
+}

@@ -1,0 +1,309 @@
+package engine
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+
+	"github.com/rangecrypt/rangecrypt/internal/seal"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+)
+
+// Rows of a table with Schema.Conditional are written by compare-and-set: each change names the
+// key cell that it has seen, and replaces it. So no clock decides anything, what a change replaces
+// is exactly what it has read, and of two clients that change different columns of a row neither
+// undoes what the other did.
+//
+// A row that is deleted keeps a key cell with empty content: were it to vanish, a change that
+// expects no row and comes very late would bring an old row back. Where a database cannot delete
+// under a condition (HBase), a cell that is to go gets an empty value.
+
+// A rowChange is what one call does to one row.
+type rowChange struct {
+	key []byte
+
+	// next returns what the row becomes, nil for no row, from what it is, nil where there is none.
+	// It is called again when another client was faster.
+	next func(was *rowcodec.Record) (*rowcodec.Record, error)
+
+	merges  bool // next needs all of what it is
+	deletes bool // next returns nil
+	bars    bool // a deletion leaves its mark also where there is no row, so that none comes late
+
+	read, tried []*rowcodec.Record // states of the row that this change has met, and its attempts
+	stored      *rowcodec.Record   // what it has made of the row in the end
+	done        bool
+}
+
+// commit makes changes of different rows. The order of its steps makes every row findable at any
+// moment, wherever a client dies: postings first, then the row, and then the postings of what was
+// replaced go.
+//
+// What became of a change whose outcome is unknown is found out by reading. Where the row is as it
+// was, the change is tried again under the same condition: at most one of the two is ever made.
+func (t *Engine) commit(ctx context.Context, changes []*rowChange) error {
+	rows := make([]conditionalRow, len(changes))
+	for round := 0; ; round++ {
+		err := t.Env.Concurrently(ctx, len(changes), func(ctx context.Context, i int) (err error) {
+			if !changes[i].done {
+				rows[i], err = t.meet(ctx, changes[i])
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		var written []*rowcodec.Record
+		for i, c := range changes {
+			if c.done {
+				continue
+			}
+			if rows[i].becomes, err = c.next(rows[i].record); err != nil {
+				return err
+			}
+			if rows[i].becomes != nil {
+				written = append(written, rows[i].becomes)
+				c.tried = append(c.tried, rows[i].becomes)
+			} else {
+				// There is no row to delete.
+				c.done = rows[i].record == nil && rows[i].opens && (!c.bars || rows[i].keyCell() != nil)
+			}
+		}
+		if err := t.announce(ctx, written); err != nil {
+			return err
+		}
+		err = t.Env.Concurrently(ctx, len(changes), func(ctx context.Context, i int) error {
+			c := changes[i]
+			if c.done {
+				return nil
+			}
+			made, err := t.swap(ctx, c.key, &rows[i])
+			if made {
+				c.stored, c.done = rows[i].becomes, true
+			}
+			if errors.Is(err, driver.ErrUnknownOutcome) {
+				return nil
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(changes, func(c *rowChange) bool { return !c.done }) {
+			break
+		}
+		if err := WaitAgain(ctx, round); err != nil {
+			return err
+		}
+	}
+	return t.dropReplaced(ctx, changes)
+}
+
+// A conditionalRow is a row as a change has met it, and what it is to become.
+type conditionalRow struct {
+	record  *rowcodec.Record // nil where there is no row, or where it does not open
+	opens   bool
+	cells   []driver.Cell
+	becomes *rowcodec.Record
+}
+
+// keyCell returns the value of the key cell, or nil where there is none.
+func (r *conditionalRow) keyCell() []byte {
+	if len(r.cells) > 0 && len(r.cells[0].Qualifier) == 0 {
+		return r.cells[0].Value
+	}
+	return nil
+}
+
+// meet reads the row of a change. Where the row is what an earlier attempt was to make of it, the
+// change is done.
+func (t *Engine) meet(ctx context.Context, c *rowChange) (conditionalRow, error) {
+	cells, err := t.Data.Get(ctx, c.key, driver.Slice{})
+	if err != nil {
+		return conditionalRow{}, err
+	}
+	row := conditionalRow{cells: cells, opens: true}
+	row.record, err = t.Decode(driver.Row{Key: c.key, Cells: cells}, nil, new(rowcodec.Scratch))
+	newer := rowcodec.NewerRow(0)
+	switch {
+	case c.merges && err != nil:
+		return conditionalRow{}, err
+	case errors.As(err, &newer):
+		if _, err := t.Env.AtLeast(ctx, uint32(newer)); err != nil && !(c.deletes && errors.Is(err, catalogue.ErrPutBack)) {
+			return conditionalRow{}, err
+		}
+		row.opens = false // it is replaced, by one that is then written as newer clients expect it
+	case replaceable(err):
+		// What cannot be read may be replaced; its postings point to nothing then.
+		t.Env.Warn(ctx, "a row that could not be read is replaced", t.Family(), err)
+		row.opens = false
+	case err != nil:
+		return conditionalRow{}, err
+	}
+	is := func(r *rowcodec.Record) bool { return row.record != nil && r.Write == row.record.Write }
+	if i := slices.IndexFunc(c.tried, is); i >= 0 {
+		c.stored, c.done = c.tried[i], true
+	} else if row.record != nil && !slices.ContainsFunc(c.read, is) {
+		c.read = append(c.read, row.record)
+	}
+	return row, nil
+}
+
+// announce makes durable what records are found by.
+func (t *Engine) announce(ctx context.Context, records []*rowcodec.Record) error {
+	if err := t.encryptColumns(ctx, records); err != nil || t.Postings == nil {
+		return err
+	}
+	return t.Post(ctx, t.AllPostingKeys(records))
+}
+
+// swap makes a row what it is to become, unless its key cell has changed.
+func (t *Engine) swap(ctx context.Context, key []byte, row *conditionalRow) (bool, error) {
+	m := driver.Mutation{Row: key}
+	if row.becomes != nil {
+		m = t.Mutation(row.becomes)
+	} else {
+		header := seal.Header{Policy: t.Version}
+		rand.Read(header.Write[:])
+		m.Puts = []driver.Cell{{Qualifier: rowcodec.KeyQualifier, Value: t.KeyCell(header, nil, t.Places(key))}}
+	}
+	m.Deletes = superseded(row.cells, m.Puts)
+	expect := driver.Cell{Qualifier: rowcodec.KeyQualifier, Value: row.keyCell()}
+	if family, ok := t.Data.(driver.Committer); ok {
+		return family.Commit(ctx, key, []driver.Cell{expect}, m.Puts, m.Deletes)
+	}
+	for _, qualifier := range m.Deletes {
+		m.Puts = append(m.Puts, driver.Cell{Qualifier: qualifier, Value: []byte{}})
+	}
+	return t.Data.CheckAndPut(ctx, key, expect, m.Puts...)
+}
+
+// replace makes rows that were read what they are to become, where nobody has written them since. It
+// returns the indexes of those that somebody has, as [driver.Family.Replace] does, and of those where
+// it is not known.
+func (t *Engine) replace(ctx context.Context, rows []driver.Row, becomes []*rowcodec.Record) (late []int, err error) {
+	if t.Meta.Conditional {
+		made := make([]bool, len(rows))
+		err := t.Env.Concurrently(ctx, len(rows), func(ctx context.Context, i int) (err error) {
+			made[i], err = t.swap(ctx, rows[i].Key, &conditionalRow{cells: rows[i].Cells, becomes: becomes[i]})
+			if errors.Is(err, driver.ErrUnknownOutcome) {
+				return nil // it is read again, which shows the outcome
+			}
+			return err
+		})
+		for i, made := range made {
+			if !made {
+				late = append(late, i)
+			}
+		}
+		return late, err
+	}
+	replacements := make([]driver.Replacement, len(rows))
+	for i, row := range rows {
+		m := t.Mutation(becomes[i])
+		replacements[i] = driver.Replacement{Row: row.Key, Seen: row.Cells[0], Puts: m.Puts, Deletes: superseded(row.Cells, m.Puts)}
+	}
+	return t.Data.Replace(ctx, replacements...)
+}
+
+// superseded returns the qualifiers of cells that are there and not put.
+func superseded(cells, puts []driver.Cell) [][]byte {
+	var qualifiers [][]byte
+	for _, cell := range cells {
+		put := slices.ContainsFunc(puts, func(p driver.Cell) bool { return bytes.Equal(p.Qualifier, cell.Qualifier) })
+		if !put && len(cell.Value) > 0 {
+			qualifiers = append(qualifiers, cell.Qualifier)
+		}
+	}
+	return qualifiers
+}
+
+// dropReplaced removes the postings of all that rows have been, and of attempts that came to
+// nothing: none of it comes back, since its condition has failed for ever.
+func (t *Engine) dropReplaced(ctx context.Context, changes []*rowChange) error {
+	if t.Postings == nil {
+		return nil
+	}
+	var gone []*rowcodec.Record
+	for _, c := range changes {
+		for _, r := range slices.Concat(c.read, c.tried) {
+			if c.stored == nil || r.Write != c.stored.Write {
+				gone = append(gone, r)
+			}
+		}
+	}
+	return t.Unpost(ctx, t.AllPostingKeys(gone))
+}
+
+// replacement returns the change that makes a record of a row, whatever that is.
+func replacement(r *rowcodec.Record) *rowChange {
+	return &rowChange{key: r.Key, next: func(*rowcodec.Record) (*rowcodec.Record, error) { return r.Again(), nil }}
+}
+
+// deletion returns the change that deletes a row.
+func deletion(key []byte) *rowChange {
+	return &rowChange{key: key, deletes: true, next: func(*rowcodec.Record) (*rowcodec.Record, error) { return nil, nil }}
+}
+
+// UpdateChunk updates rows, under a later view where that is needed: a row that was written by a
+// client which knows more of the table must keep what this one does not know of.
+func (t *Engine) UpdateChunk(ctx context.Context, updates []*rowcodec.Updated, from int) error {
+	now, changes := t, make([]*rowChange, len(updates))
+	for i, u := range updates {
+		changes[i] = &rowChange{key: u.Key, merges: true, next: func(was *rowcodec.Record) (*rowcodec.Record, error) {
+			if was == nil {
+				return nil, &fault.RowError{Index: from + i, Err: fault.ErrNoRow}
+			}
+			r := now.Merged(was, t.View, u)
+			if err := cmp.Or(now.CheckUnordered(r), now.CheckSize(r)); err != nil {
+				return nil, &fault.RowError{Index: from + i, Err: err}
+			}
+			return r, nil
+		}}
+	}
+	for {
+		err := now.commit(ctx, changes)
+		newer := rowcodec.NewerRow(0)
+		if !errors.As(err, &newer) {
+			if err != nil {
+				// Some rows may have been updated, under a schema that is no longer.
+				var tried []*rowcodec.Record
+				for _, c := range changes {
+					tried = append(tried, c.tried[:min(1, len(c.tried))]...)
+				}
+				if unsettled := now.SettleWrites(ctx, tried); unsettled != nil {
+					err = fault.Besides(err, unsettled)
+				}
+				err = now.late(err)
+			}
+			if err != nil {
+				return err
+			}
+			break
+		}
+		later, err := t.Env.AtLeast(ctx, uint32(newer))
+		if err != nil {
+			return err
+		}
+		// What was updated stays so, whatever others have made of it since.
+		for _, c := range changes {
+			for _, records := range [][]*rowcodec.Record{c.read, c.tried} {
+				for i, r := range records {
+					records[i] = later.Inherited(now.View, r)
+				}
+			}
+		}
+		now = later
+	}
+	records := make([]*rowcodec.Record, len(changes))
+	for i, c := range changes {
+		records[i] = c.stored
+	}
+	return now.SettleWrites(ctx, records)
+}

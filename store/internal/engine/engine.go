@@ -1,0 +1,216 @@
+// Package engine reads and writes the rows of a table as of one view: what is read is verified, what is written is
+// findable at any moment, and is settled in the end, so that others find it as the newest schema says. It takes a narrow
+// [Environment] in place of a database.
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rangecrypt/rangecrypt/internal/pause"
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+)
+
+// An Engine reads and writes the rows of a table as of one view. It has no state: what it knows is in the view,
+// and what it needs besides the families of the table is in its environment.
+type Engine struct {
+	*rowcodec.View
+	Env            *Environment
+	Data, Postings driver.Family // postings is nil where no column is searched
+}
+
+// An Environment is all that an engine needs of the world, so that it can be tested without a database.
+type Environment struct {
+	Concurrency int // requests of one call that are under way at a time
+	Warn        func(ctx context.Context, message, family string, err error)
+
+	Now      func() *Engine                                    // of what this client knows of the table
+	Refresh  func(context.Context) (*Engine, error)            // of what the catalogue says of it
+	Snapshot func() (driver.Snapshot, error)                   // nil where the database has none
+	Fill     func(ctx context.Context, of meta.IndexRef) error // finishes an index that is being made again
+
+	// Version returns that of the catalogue; versionIn returns a function that does, as a snapshot has it.
+	Version   func(context.Context) (uint32, error)
+	VersionIn func(context.Context, driver.Snapshot) (func(context.Context) (uint32, error), error)
+}
+
+// At returns the engine for a later version of the catalogue that says nothing else of the table.
+func (t *Engine) At(version uint32) *Engine {
+	v, next := *t.View, *t
+	v.Version, next.View = version, &v
+	return &next
+}
+
+// AtLeast returns an engine as of some version or a later one, at which a row was written. The writer
+// had it from the catalogue.
+func (env *Environment) AtLeast(ctx context.Context, version uint32) (*Engine, error) {
+	for attempt := 0; ; attempt++ {
+		if now := env.Now(); now.Version >= version {
+			return now, nil
+		}
+		now, err := env.Refresh(ctx)
+		if err != nil || now.Version >= version {
+			return now, err
+		}
+		if attempt == TornReads {
+			return nil, catalogue.PutBack(fmt.Sprintf("it has version %d, and a row was written at version %d", now.Version, version))
+		}
+		if err := WaitAgain(ctx, attempt); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// WithSecondLook calls do with what a caller says of rows. What this client knows may be old: before
+// a name or a value is refused, or an index, the catalogue is read, once, and where the schema is another
+// by now that one counts. It returns the engine that counts.
+func (t *Engine) WithSecondLook(ctx context.Context, do func(*Engine) error) (*Engine, error) {
+	err := do(t)
+	if !errors.Is(err, fault.ErrColumn) && !errors.Is(err, ope.ErrDomain) && !errors.Is(err, ope.ErrIndex) {
+		return t, err
+	}
+	now, failed := t.Env.Refresh(ctx)
+	switch {
+	case failed != nil:
+		return t, fmt.Errorf("%w; whether the schema was changed could not be read: %w", err, failed)
+	case now.Same(t.View):
+		return t, err
+	}
+	return now, do(now)
+}
+
+// Concurrently calls do for 0 to n-1, as many at a time as requests may be under way, and returns the first error.
+// A goroutine does many, so that it need not grow its stack for each.
+func (env *Environment) Concurrently(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	var taken atomic.Int64
+	for range min(env.Concurrency, n) {
+		group.Go(func() error {
+			for {
+				i := int(taken.Add(1)) - 1
+				if i >= n {
+					return nil
+				}
+				if ctx.Err() != nil {
+					return pause.Ended(ctx)
+				}
+				if err := do(ctx, i); err != nil {
+					return err
+				}
+			}
+		})
+	}
+	return group.Wait()
+}
+
+// onProcessors calls do for 0 to n-1 on all processors.
+func onProcessors(ctx context.Context, n int, do func(ctx context.Context, i int, s *rowcodec.Scratch) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	workers := min(runtime.GOMAXPROCS(0), n)
+	for w := range workers {
+		group.Go(func() error {
+			s := new(rowcodec.Scratch)
+			for i := w; i < n; i += workers {
+				if err := do(ctx, i, s); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// WaitAgain waits before the next attempt, about 2 ms at first and twice as long each time, at most 200 ms.
+func WaitAgain(ctx context.Context, attempt int) error {
+	return pause.For(ctx, pause.Grown(2*time.Millisecond, 200*time.Millisecond, attempt))
+}
+
+// Gone adds [ErrNoTable] to an error of the database where the reason is that the table was
+// dropped.
+func Gone(err error) error {
+	if errors.Is(err, driver.ErrNoFamily) {
+		return fault.Besides(fmt.Errorf("%w: it was dropped", fault.ErrNoTable), err)
+	}
+	return err
+}
+
+// Rows returns the range of a part of the rows, with all their cells.
+func (t *Engine) Rows(part, parts int) driver.Range {
+	r := Under(t.Prefix)
+	r.Part, r.Parts = part, parts
+	return r
+}
+
+// FullBatch is how many rows are worked on together.
+const FullBatch = 256
+
+// InBatches hands what a scan yields on to do, in batches.
+func InBatches(ctx context.Context, family driver.Family, r driver.Range, do func([]driver.Row) error) error {
+	batch := make([]driver.Row, 0, FullBatch)
+	for row, err := range family.Scan(ctx, r) {
+		if err != nil {
+			return err
+		}
+		if batch = append(batch, row); len(batch) == FullBatch {
+			if err := do(batch); err != nil {
+				return err
+			}
+			batch = batch[:0]
+		}
+	}
+	return do(batch)
+}
+
+// Under returns the range of all rows whose keys have a prefix, in any order.
+func Under(prefix []byte) driver.Range {
+	return driver.Range{Start: prefix, End: ope.PrefixEnd(prefix), AnyOrder: true}
+}
+
+func Exists(ctx context.Context, family driver.Family, row []byte) (bool, error) {
+	cells, err := family.Get(ctx, row, driver.Slice{Limit: 1})
+	return len(cells) > 0, err
+}
+
+// Refused reports whether an error is about what the database holds, and not about reaching it.
+func Refused(err error) bool {
+	return errors.Is(err, ope.ErrIndex) || errors.Is(err, ope.ErrCiphertext) || errors.Is(err, fault.ErrTampered) ||
+		errors.Is(err, fault.ErrWrongKey) || errors.Is(err, fault.ErrFormat)
+}
+
+// Scanned yields the rows of a range, and makes sure that they are: what is sealed in a row or
+// posting says where it stands, but not that it was asked for, or was not returned before.
+func Scanned(ctx context.Context, family driver.Family, r driver.Range) iter.Seq2[driver.Row, error] {
+	return func(yield func(driver.Row, error) bool) {
+		var last []byte
+		for row, err := range family.Scan(ctx, r) {
+			if err == nil && !r.AnyOrder {
+				order := bytes.Compare(row.Key, last)
+				if r.Reverse {
+					order = -order
+				}
+				if bytes.Compare(row.Key, r.Start) < 0 || r.End != nil && bytes.Compare(row.Key, r.End) >= 0 || last != nil && order <= 0 {
+					yield(driver.Row{}, fmt.Errorf("%w: the database returned a row that was not asked for, or not in order", fault.ErrTampered))
+					return
+				}
+				last = row.Key
+			}
+			if !yield(row, err) {
+				return
+			}
+		}
+	}
+}

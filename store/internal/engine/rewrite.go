@@ -1,0 +1,223 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+)
+
+// settleGrace is how long a conversion that was cancelled goes on to settle what it has written.
+const settleGrace = 5 * time.Second
+
+// ConvertAndSettle converts rows, and makes sure that these are such as others expect them by now: a
+// change that came in between may have been followed by a conversion which has seen these rows before,
+// as it wants them, and nobody else would convert them again. So it does that when it is cancelled, too.
+func (t *Engine) ConvertAndSettle(ctx context.Context, rows []driver.Row) (done converted, err error) {
+	records := make([]*rowcodec.Record, len(rows))
+	for i, row := range rows {
+		records[i] = &rowcodec.Record{Key: row.Key}
+	}
+	done, err = t.Convert(ctx, rows)
+	settling, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(settleGrace, cancel) })()
+	return done, errors.Join(err, t.SettleWrites(settling, records))
+}
+
+// converted counts rows that were converted, and those that were left as they are.
+type converted struct {
+	Converted, Unreadable, Unfit int
+	why                          error // one does not fit
+}
+
+func (c *converted) add(more converted) {
+	c.Converted, c.Unreadable, c.Unfit = c.Converted+more.Converted, c.Unreadable+more.Unreadable, c.Unfit+more.Unfit
+	c.why = cmp.Or(c.why, more.why)
+}
+
+// Convert rewrites those of some rows that are not stored as this view stores rows. The rows are as they were read, with all cells and their
+// stamps. Where somebody has written a row since it was read, what is there now is read and converted;
+// but a database that does not tell leaves that to whoever wrote it, who reads the version afterwards.
+func (t *Engine) Convert(ctx context.Context, rows []driver.Row) (done converted, err error) {
+	for attempt := 0; ; attempt++ {
+		now, late, err := t.convertOnce(ctx, rows)
+		done.add(now)
+		if newer := rowcodec.NewerRow(0); errors.As(err, &newer) && !t.Env.Now().Same(t.View) {
+			t = t.Env.Now() // an index was made again
+			continue
+		}
+		if err != nil || len(late) == 0 {
+			return done, err
+		}
+		if err := WaitAgain(ctx, attempt); err != nil {
+			return done, err
+		}
+		if rows, err = t.stamped(ctx, late); err != nil {
+			return done, err
+		}
+	}
+}
+
+// convertOnce converts rows as they were read, where nobody has written them since, and returns also
+// the keys of those that somebody has, as far as the database shows them.
+//
+// A row keeps its write id, since it is the same write: what stays as it was keeps its postings.
+// New postings come before the row, and old ones go after it.
+func (t *Engine) convertOnce(ctx context.Context, rows []driver.Row) (done converted, late [][]byte, err error) {
+	was := make([]*rowcodec.Record, len(rows))
+	var refusals atomic.Int64
+	err = onProcessors(ctx, len(rows), func(ctx context.Context, i int, s *rowcodec.Scratch) error {
+		r, err := t.toConvert(ctx, &rows[i], s)
+		if replaceable(err) {
+			refusals.Add(1)
+			t.Env.Warn(ctx, "a row that cannot be read is not converted", t.Family(), err)
+			return nil
+		}
+		was[i] = r
+		return err
+	})
+	if err != nil {
+		return done, nil, err
+	}
+	done.Unreadable = int(refusals.Load())
+	var read []driver.Row
+	var old, records []*rowcodec.Record
+	var gone [][]byte // postings
+	for i, r := range was {
+		if r == nil {
+			continue
+		}
+		n := t.NewRecord()
+		n.Key, n.Write, n.Version = r.Key, r.Write, r.Version
+		copy(n.Values, r.Values[:len(t.Parts)+len(t.Columns)])
+		if why := cmp.Or(t.CheckUnordered(n), t.CheckSize(n)); why != nil {
+			done.Unfit, done.why = done.Unfit+1, why
+			t.Env.Warn(ctx, "a row that the schema does not take is not converted", t.Family(), why)
+			continue
+		}
+		if n.Search != nil {
+			copy(n.Search, r.Search[:len(t.Columns)])
+			for c := len(t.Columns); c < len(t.Stored); c++ {
+				if r.Search[c] != nil {
+					gone = append(gone, t.PostingKey(r, c))
+				}
+			}
+		}
+		read, old, records = append(read, rows[i]), append(old, r), append(records, n)
+	}
+	if len(records) == 0 {
+		return done, nil, nil
+	}
+	if err := t.encryptColumns(ctx, records); err != nil {
+		return done, nil, err
+	}
+	if t.Postings != nil {
+		var added [][]byte
+		for i, r := range records {
+			for c := range t.Columns {
+				if r.Search[c] != nil && old[i].Search[c] == nil {
+					added = append(added, t.PostingKey(r, c))
+				}
+			}
+		}
+		if err := t.Post(ctx, added); err != nil {
+			return done, nil, err
+		}
+	}
+	tooLate, err := t.replace(ctx, read, records)
+	if err != nil {
+		return done, nil, err
+	}
+	for _, i := range tooLate {
+		late = append(late, read[i].Key)
+	}
+	if t.Postings != nil {
+		if err := t.Unpost(ctx, gone); err != nil {
+			return done, nil, err
+		}
+	}
+	done.Converted = len(records) - len(late)
+	return done, late, nil
+}
+
+// encryptColumns sets what the postings of records carry, where it is not set yet, and makes values
+// of stateful columns durable in their indexes.
+func (t *Engine) encryptColumns(ctx context.Context, records []*rowcodec.Record) error {
+	if err := t.EncryptAll(ctx, records, func(c *rowcodec.Column) bool { return c.Part < 0 && c.Stateful }); err != nil {
+		return err
+	}
+	return onProcessors(ctx, len(records), func(ctx context.Context, i int, _ *rowcodec.Scratch) error { return t.EncodeColumns(ctx, records[i]) })
+}
+
+// toConvert returns the row if it has to be converted.
+func (t *Engine) toConvert(ctx context.Context, row *driver.Row, s *rowcodec.Scratch) (*rowcodec.Record, error) {
+	for attempt := 0; ; attempt++ {
+		if len(row.Cells) == 0 {
+			return nil, nil
+		}
+		old, err := true, error(nil)
+		if len(row.Cells[0].Qualifier) == 0 {
+			old, err = t.Outdated(*row, s)
+		}
+		if newer := rowcodec.NewerRow(0); errors.As(err, &newer) {
+			old, err = true, nil
+		}
+		if err != nil || !old {
+			return nil, err
+		}
+		r, err := t.Decode(*row, nil, s)
+		if newer := rowcodec.NewerRow(0); errors.As(err, &newer) {
+			now, later := t.Env.AtLeast(ctx, uint32(newer))
+			if later != nil || !now.Same(t.View) {
+				return nil, later // its writer knew as much of the table as this view, or more
+			}
+			r, err = now.Decode(*row, nil, s)
+		}
+		if !errors.Is(err, rowcodec.ErrTornRow) || attempt == TornReads {
+			return r, err
+		}
+		if err := WaitAgain(ctx, attempt); err != nil {
+			return nil, err
+		}
+		if row.Cells, err = t.Data.Get(ctx, row.Key, driver.Slice{Stamps: true}); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// ConvertWrites converts rows that this client wrote under an older view, unless others have
+// written them since.
+func (t *Engine) ConvertWrites(ctx context.Context, writes []*rowcodec.Record) error {
+	for chunk := range slices.Chunk(writes, WriteChunk) {
+		keys := make([][]byte, len(chunk))
+		for i, r := range chunk {
+			keys[i] = r.Key
+		}
+		rows, err := t.stamped(ctx, keys)
+		if err != nil {
+			return err
+		}
+		done, err := t.Convert(ctx, rows)
+		if err = cmp.Or(err, done.why); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stamped reads rows with all their cells and stamps, as [view.convert] takes them.
+func (t *Engine) stamped(ctx context.Context, keys [][]byte) ([]driver.Row, error) {
+	rows := make([]driver.Row, len(keys))
+	err := t.Env.Concurrently(ctx, len(keys), func(ctx context.Context, i int) (err error) {
+		rows[i].Key = keys[i]
+		rows[i].Cells, err = t.Data.Get(ctx, keys[i], driver.Slice{Stamps: true})
+		return err
+	})
+	return rows, err
+}

@@ -1,0 +1,313 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/internal/value"
+)
+
+// WriteChunk is how many rows go through the steps of a Put together. Larger chunks save round
+// trips and syncs; smaller ones tell more exactly which rows a failed batch left undone.
+const WriteChunk = 256
+
+// DistinctKeys has the position of each row of a call by its key.
+type DistinctKeys map[string]int
+
+// Add returns an error if an earlier row has the key: what the call does to them has no order.
+func (d DistinctKeys) Add(key []byte, row int, do string) error {
+	if first, twice := d[string(key)]; twice {
+		return fmt.Errorf("%w: it has the row key of row %d; %s them one after the other", driver.ErrOverlap, first, do)
+	}
+	d[string(key)] = row
+	return nil
+}
+
+// InChunks calls do for one chunk after the other. What it did not reach counts as failed.
+func InChunks(n int, do func(from, to int) error) error {
+	for from := 0; from < n; from += WriteChunk {
+		if err := do(from, min(n, from+WriteChunk)); err != nil {
+			return fault.Undone(from, n, err)
+		}
+	}
+	return nil
+}
+
+// Write makes records durable. The order of its steps is what makes every row findable at any
+// moment, wherever a client dies:
+//
+//  1. the postings of the new row, and the values of mutable columns in their indexes; at the same
+//     time the old row is read, for its postings
+//  2. the row itself
+//  3. the row is read back, because the last write wins by clocks that may disagree
+//  4. the old postings go, unless what was read back is still the old row
+//
+// A posting without its row is left when a client dies between 1 and 2, or when two writers
+// replace a row at the same time. Readers pass over it.
+func (t *Engine) Write(ctx context.Context, records []*rowcodec.Record) error {
+	if t.Meta.Conditional {
+		changes := make([]*rowChange, len(records))
+		for i, r := range records {
+			changes[i] = replacement(r)
+		}
+		return t.commit(ctx, changes)
+	}
+	mutations := make([]driver.Mutation, len(records))
+	for i, r := range records {
+		mutations[i] = t.Mutation(r)
+	}
+	if t.Postings == nil {
+		return t.Data.Apply(ctx, mutations...)
+	}
+	var old []*rowcodec.Record
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error { return t.Post(groupCtx, t.AllPostingKeys(records)) })
+	group.Go(func() error {
+		return t.EncryptAll(groupCtx, records, func(c *rowcodec.Column) bool { return c.Order != nil })
+	})
+	group.Go(func() error {
+		var err error
+		old, err = t.current(groupCtx, records, false)
+		return err
+	})
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if err := t.Data.Apply(ctx, mutations...); err != nil {
+		return err
+	}
+	return t.dropPostings(ctx, old)
+}
+
+// EncryptAll lets stateful schemes make the values of records durable in their indexes.
+func (t *Engine) EncryptAll(ctx context.Context, records []*rowcodec.Record, by func(*rowcodec.Column) bool) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, c := range t.ByName {
+		if !by(c) {
+			continue
+		}
+		group.Go(func() error {
+			codes := make([]int64, 0, len(records))
+			for _, r := range records {
+				if v := r.Values[t.ValueIndex(c)]; v != nil {
+					code, err := c.Type.Code(v)
+					if c.Type.Unordered(v) {
+						err = value.ErrNaN
+					}
+					if err != nil {
+						return fmt.Errorf("column %q: %w", c.Name, err)
+					}
+					codes = append(codes, code)
+				}
+			}
+			if len(codes) == 0 {
+				return nil
+			}
+			err := t.filled(ctx, c)
+			if err == nil {
+				_, err = c.Batches.EncryptBatch(ctx, codes)
+			}
+			if errors.Is(err, ope.ErrIndex) && c.Part < 0 {
+				err = t.outdatedIndex(ctx, c, err)
+			}
+			if err != nil {
+				return fmt.Errorf("column %q: %w", c.Name, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// remove deletes rows, and then their postings.
+func (t *Engine) remove(ctx context.Context, rowKeys [][]byte) error {
+	if t.Meta.Conditional {
+		changes := make([]*rowChange, len(rowKeys))
+		for i, key := range rowKeys {
+			changes[i] = deletion(key)
+		}
+		return t.commit(ctx, changes)
+	}
+	records := make([]*rowcodec.Record, len(rowKeys))
+	mutations := make([]driver.Mutation, len(rowKeys))
+	for i, key := range rowKeys {
+		records[i] = &rowcodec.Record{Key: key}
+		mutations[i] = driver.Mutation{Row: key, DeleteRow: true}
+	}
+	var old []*rowcodec.Record
+	if t.Postings != nil {
+		var err error
+		if old, err = t.current(ctx, records, true); err != nil {
+			return err
+		}
+	}
+	if err := t.Data.Apply(ctx, mutations...); err != nil {
+		return err
+	}
+	return t.dropPostings(ctx, old)
+}
+
+// replaceable reports whether a row may be replaced though it could not be read. One that was written at a later
+// version than the catalogue has may not: what replaced it would be stored as the schema once was.
+func replaceable(err error) bool {
+	return Refused(err) && !errors.Is(err, catalogue.ErrPutBack) || errors.Is(err, fault.ErrTorn) || errors.Is(err, rowcodec.ErrTornRow)
+}
+
+// current returns the rows that the records are going to replace, or delete, as far as they have postings.
+func (t *Engine) current(ctx context.Context, records []*rowcodec.Record, deletes bool) ([]*rowcodec.Record, error) {
+	old := make([]*rowcodec.Record, len(records))
+	searched := t.SearchedColumns()
+	err := t.Env.Concurrently(ctx, len(records), func(ctx context.Context, i int) error {
+		if records[i].Fresh {
+			return nil
+		}
+		found, err := t.Read(ctx, records[i].Key, searched)
+		switch {
+		case replaceable(err), deletes && errors.Is(err, catalogue.ErrPutBack):
+			// What cannot be read may be replaced; its postings point to nothing then.
+			t.Env.Warn(ctx, "a row that could not be read is replaced", t.Family(), err)
+			return nil
+		case err != nil:
+			return err
+		}
+		old[i] = found
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(old, func(r *rowcodec.Record) bool { return r == nil }), nil
+}
+
+// dropPostings removes the postings of rows that were replaced or deleted. A row that is still
+// there, because its timestamp beat the later write, keeps them.
+func (t *Engine) dropPostings(ctx context.Context, old []*rowcodec.Record) error {
+	if len(old) == 0 {
+		return nil
+	}
+	postings := make([][][]byte, len(old))
+	err := t.Env.Concurrently(ctx, len(old), func(ctx context.Context, i int) error {
+		keys := t.PostingKeys(old[i])
+		if len(keys) == 0 {
+			return nil
+		}
+		write, found, err := t.readWrite(ctx, old[i].Key)
+		if err == nil && !(found && write == old[i].Write) {
+			postings[i] = keys
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return t.Unpost(ctx, slices.Concat(postings...))
+}
+
+// Post makes postings durable.
+func (t *Engine) Post(ctx context.Context, keys [][]byte) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	puts := make([]driver.Mutation, len(keys))
+	for i, key := range keys {
+		puts[i] = driver.Mutation{Row: key, Puts: []driver.Cell{rowcodec.PostingCell}}
+	}
+	return t.Postings.Apply(ctx, puts...)
+}
+
+// Unpost removes postings.
+func (t *Engine) Unpost(ctx context.Context, keys [][]byte) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	drops := make([]driver.Mutation, len(keys))
+	for i, key := range keys {
+		drops[i] = driver.Mutation{Row: key, DeleteRow: true}
+	}
+	return t.Postings.Apply(ctx, drops...)
+}
+
+// DropPostingsOf removes the postings of columns that were dropped.
+func (t *Engine) DropPostingsOf(ctx context.Context, ids []meta.ColumnID) error {
+	if t.Postings == nil {
+		return nil
+	}
+	for _, id := range ids {
+		err := InBatches(ctx, t.Postings, driver.Range{Start: id[:], End: ope.PrefixEnd(id[:]), AnyOrder: t.Meta.Tenants}, func(rows []driver.Row) error {
+			keys := make([][]byte, len(rows))
+			for i, row := range rows {
+				keys[i] = row.Key
+			}
+			return t.Unpost(ctx, keys)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Put writes rows, each as a whole.
+func (t *Engine) Put(ctx context.Context, rows []rowcodec.RowValues) error {
+	records := make([]*rowcodec.Record, len(rows))
+	t, err := t.WithSecondLook(ctx, func(t *Engine) (err error) {
+		for i, row := range rows {
+			if records[i], err = t.Check(row); err != nil {
+				return &fault.RowError{Index: i, Err: err}
+			}
+		}
+		// A stateful scheme gives ciphertexts out by writing to its index; values without rows do no
+		// harm there.
+		if err := t.EncryptAll(ctx, records, func(c *rowcodec.Column) bool { return c.Stateful && c.Order == nil }); err != nil {
+			return fault.NothingDone(len(rows), Gone(err))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	distinct := make(DistinctKeys, len(rows))
+	for i, r := range records {
+		err := t.Encode(ctx, r)
+		if err == nil {
+			err = distinct.Add(r.Key, i, "put")
+		}
+		if err != nil {
+			return &fault.RowError{Index: i, Err: err}
+		}
+	}
+	err = InChunks(len(rows), func(from, to int) error { return t.Write(ctx, records[from:to]) })
+	reached := len(rows)
+	failed := (*fault.BatchError)(nil)
+	if errors.As(err, &failed) {
+		// Rows of the chunk that failed may have been written, too.
+		reached = min(len(rows), failed.Failed[0]+WriteChunk)
+	}
+	if unsettled := t.SettleWrites(ctx, records[:reached]); unsettled != nil {
+		if failed != nil {
+			// That no row counts as written says already that all are to be written again.
+			unsettled = fault.Besides(failed.Err, unsettled)
+		}
+		err = fault.Undone(0, len(rows), unsettled)
+	}
+	return t.late(err)
+}
+
+// RemoveAll deletes rows by their keys, of which some may be nil, in chunks.
+func (t *Engine) RemoveAll(ctx context.Context, rowKeys [][]byte) error {
+	return InChunks(len(rowKeys), func(from, to int) error {
+		chunk := slices.DeleteFunc(slices.Clone(rowKeys[from:to]), func(key []byte) bool { return key == nil })
+		slices.SortFunc(chunk, slices.Compare)
+		return t.remove(ctx, slices.CompactFunc(chunk, slices.Equal))
+	})
+}

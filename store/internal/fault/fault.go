@@ -1,0 +1,53 @@
+// Package fault has the errors that the layers below package store return, and store under the same names.
+// What each of them means, package store says.
+package fault
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/rangecrypt/rangecrypt/internal/seal"
+)
+
+// Errors of the caller.
+var (
+	ErrSchema   = errors.New("store: invalid schema")
+	ErrExists   = errors.New("store: exists already")
+	ErrNoTable  = errors.New("store: no such table")
+	ErrColumn   = errors.New("store: invalid use of a column")
+	ErrTenant   = errors.New("store: invalid use of a table with tenants")
+	ErrNoTenant = errors.New("store: no such tenant")
+	ErrPolicy   = errors.New("store: invalid policy")
+	ErrShared   = errors.New("store: key is shared by another column")
+)
+
+// Errors of what the database holds.
+var (
+	ErrWrongKey = errors.New("store: sealed under another key")
+	ErrFormat   = errors.New("store: unknown format")
+	ErrTampered = errors.New("store: data is not as it was written")
+)
+
+// As returns an error with a text of its own that is also another error.
+func As(text string, other error) error { return as{text, other} }
+
+type as struct {
+	text  string
+	other error
+}
+
+func (a as) Error() string { return a.text }
+func (a as) Unwrap() error { return a.other }
+
+// OfSeal turns an error of package seal into one of this package.
+func OfSeal(err error) error {
+	switch {
+	case errors.Is(err, seal.ErrWrongKey):
+		return ErrWrongKey
+	case errors.Is(err, seal.ErrTampered):
+		return ErrTampered
+	case errors.Is(err, seal.ErrFormat):
+		return fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	return err
+}

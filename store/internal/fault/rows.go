@@ -1,0 +1,63 @@
+package fault
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors of rows and queries.
+var (
+	ErrNoRow         = errors.New("store: no such row")
+	ErrTorn          = errors.New("store: row holds a mixture of two writes")
+	ErrSchemaChanged = errors.New("store: the schema was changed during the call")
+	ErrToken         = errors.New("store: page token of another query")
+)
+
+// A RowError says which row of a batch an error belongs to.
+type RowError struct {
+	Index int // position among the rows of the call
+	Err   error
+}
+
+func (e *RowError) Error() string { return fmt.Sprintf("row %d: %v", e.Index, e.Err) }
+func (e *RowError) Unwrap() error { return e.Err }
+
+// A BatchError is returned when a batch was not carried out as a whole.
+type BatchError struct {
+	Failed []int // positions of the rows that may or may not have been written, ascending; all others were
+	Err    error
+
+	nothing bool // was written: it ended before the first write
+}
+
+func (e *BatchError) Error() string {
+	if e.nothing {
+		return fmt.Sprintf("no row of the batch was written: %v", e.Err)
+	}
+	return fmt.Sprintf("%d rows of the batch may not have been written: %v", len(e.Failed), e.Err)
+}
+func (e *BatchError) Unwrap() error { return e.Err }
+
+// Undone returns the error of a call that did not reach the rows from..n.
+func Undone(from, n int, err error) *BatchError {
+	failed := make([]int, 0, n-from)
+	for i := from; i < n; i++ {
+		failed = append(failed, i)
+	}
+	return &BatchError{Failed: failed, Err: err}
+}
+
+// NothingDone returns the error of a call that ended before it wrote any of n rows.
+func NothingDone(n int, err error) *BatchError {
+	failed := Undone(0, n, err)
+	failed.nothing = true
+	return failed
+}
+
+// Besides returns an error in its own words, that is also the other one.
+func Besides(err, other error) error { return besides{err, other} }
+
+type besides struct{ err, other error }
+
+func (b besides) Error() string   { return b.err.Error() }
+func (b besides) Unwrap() []error { return []error{b.err, b.other} }

@@ -1,0 +1,214 @@
+package index_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/internal/process"
+	"github.com/rangecrypt/rangecrypt/internal/testdb"
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum"
+	"github.com/rangecrypt/rangecrypt/store/internal/index"
+)
+
+var recordsFlag = flag.Int("index.records", 100_000, "records of the units that benchmarks read")
+
+// benchIndex returns an index with one open unit.
+func benchIndex(b *testing.B, kind testdb.Database) (ope.Index, ope.Condition) {
+	kind.Need(b)
+	ix, err := index.Open(context.Background(), kind.Open(b, nil), "bench")
+	require.NoError(b, err)
+	meta := ope.Meta{State: ope.StateOpen, Generation: 1}
+	applied, err := ix.Commit(context.Background(), "unit", ope.Condition{}, ope.Change{Meta: meta})
+	require.NoError(b, err)
+	require.True(b, applied)
+	return ix, ope.Condition{State: meta.State, Generation: meta.Generation}
+}
+
+// benchKey spreads i over the labels, so that records are inserted in no order.
+func benchKey(i uint64) []byte {
+	return binary.BigEndian.AppendUint64(make([]byte, 8, 16), i*0x9E3779B97F4A7C15)[:16]
+}
+
+// insert commits n records with keys from i on, on the condition that the nonce is as before or,
+// where it is nil, that their keys are absent.
+func insert(ctx context.Context, ix ope.Index, cond ope.Condition, i, n uint64) (ope.Nonce, error) {
+	change := ope.Change{Meta: ope.Meta{State: cond.State, Generation: cond.Generation}}
+	rand.Read(change.Meta.Nonce[:])
+	value := make([]byte, 60) // a sealed record has about as many bytes
+	for range n {
+		key := benchKey(i)
+		change.Puts = append(change.Puts, ope.Record{Key: key, Value: value})
+		if cond.Nonce == nil {
+			cond.Absent = append(cond.Absent, key)
+		}
+		i++
+	}
+	applied, err := ix.Commit(ctx, "unit", cond, change)
+	if err == nil && !applied {
+		err = fmt.Errorf("a commit from key %d was refused", i-n)
+	}
+	return change.Meta.Nonce, err
+}
+
+// BenchmarkIndexCommit commits 256 records at a time:
+//
+//	go test -run XXX -bench IndexCommit -benchtime 200x ./store
+func BenchmarkIndexCommit(b *testing.B) {
+	const batch = 256
+	for _, condition := range []string{"nonce", "absent"} {
+		for _, kind := range testdb.All {
+			b.Run(condition+"/"+kind.Name, func(b *testing.B) {
+				ix, cond := benchIndex(b, kind)
+				nonce, err := insert(context.Background(), ix, cond, 0, batch) // connections and statements
+				require.NoError(b, err)
+				b.ResetTimer()
+				used := process.CPU()
+				for i := range uint64(b.N) {
+					if condition == "nonce" {
+						cond.Nonce = &nonce
+					}
+					nonce, err = insert(context.Background(), ix, cond, (i+1)*batch, batch)
+					require.NoError(b, err)
+				}
+				b.StopTimer()
+				b.ReportMetric(float64((process.CPU()-used).Microseconds())/float64(b.N*batch), "cpu-µs/value")
+				b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N), "ms/commit")
+				b.ReportMetric(float64(b.N*batch)/b.Elapsed().Seconds(), "values/s")
+				b.ReportMetric(0, "ns/op")
+			})
+		}
+	}
+}
+
+// BenchmarkIndexWriters has 32 goroutines insert one record each, without a scheme that would make
+// one commit of many:
+//
+//	go test -run XXX -bench IndexWriters -benchtime 1000x ./store
+func BenchmarkIndexWriters(b *testing.B) {
+	for _, kind := range testdb.All {
+		b.Run(kind.Name, func(b *testing.B) {
+			ix, cond := benchIndex(b, kind)
+			var next, unknown atomic.Int64
+			var wg sync.WaitGroup
+			b.ResetTimer()
+			for range 32 {
+				wg.Go(func() {
+					for {
+						i := next.Add(1)
+						if i > int64(b.N) {
+							return
+						}
+						if _, err := insert(context.Background(), ix, cond, uint64(i), 1); err != nil {
+							unknown.Add(1)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			b.StopTimer()
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "values/s")
+			b.ReportMetric(float64(unknown.Load()), "failed")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// BenchmarkIndexRead reads a large unit in pages of 1,024, and single records at random places, as
+// a client does that looks for the place of a value:
+//
+//	go test -run XXX -bench IndexRead -benchtime 1x ./store -store.records 1000000
+func BenchmarkIndexRead(b *testing.B) {
+	for _, kind := range testdb.All {
+		b.Run(kind.Name, func(b *testing.B) {
+			ix, cond := benchIndex(b, kind)
+			const batch = 2048
+			for i := uint64(0); i < uint64(*recordsFlag); i += batch {
+				nonce, err := insert(context.Background(), ix, cond, i, batch)
+				require.NoError(b, err)
+				cond.Nonce = &nonce
+			}
+			b.ResetTimer()
+			var pages, probes, records int
+			var paging, probing time.Duration
+			for range b.N {
+				begin := time.Now()
+				for from := []byte(nil); ; {
+					view, err := ix.Read(context.Background(), "unit", from, nil, 1024)
+					require.NoError(b, err)
+					pages++
+					records += len(view.Records)
+					if !view.More {
+						break
+					}
+					from = append(view.Records[len(view.Records)-1].Key, 0)
+				}
+				paging += time.Since(begin)
+				begin = time.Now()
+				for i := range uint64(200) {
+					key := benchKey(i * 0x2545F4914F6CDD1D)
+					_, err := ix.Read(context.Background(), "unit", key, nil, 1)
+					require.NoError(b, err)
+					probes++
+				}
+				probing += time.Since(begin)
+			}
+			b.ReportMetric(float64(paging.Milliseconds())/float64(pages), "ms/page")
+			b.ReportMetric(float64(records)/paging.Seconds(), "records/s")
+			b.ReportMetric(float64(probing.Microseconds())/1000/float64(probes), "ms/probe")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// BenchmarkIndexScheme encrypts new values in batches of 256 with a client that is alone, all at the
+// end of the index or all over it:
+//
+//	go test -run XXX -bench IndexScheme/pebble -benchtime 1000x ./store
+func BenchmarkIndexScheme(b *testing.B) {
+	const batch = 256
+	for _, kind := range testdb.All {
+		for _, order := range []string{"ascending", "random"} {
+			b.Run(kind.Name+"/"+order, func(b *testing.B) {
+				kind.Need(b)
+				ix, err := index.Open(context.Background(), kind.Open(b, nil), "bench")
+				require.NoError(b, err)
+				s, err := kerschbaum.New(ope.GenerateKey(), ope.Int64, ix, &kerschbaum.Options{Limit: 100_000_000})
+				require.NoError(b, err)
+				xs := make([]int64, batch)
+				next := int64(0)
+				encrypt := func() {
+					for i := range xs {
+						if xs[i] = next; order == "random" {
+							xs[i] *= -0x61c8864680b583eb
+						}
+						next++
+					}
+					_, err := s.EncryptBatch(context.Background(), xs)
+					require.NoError(b, err)
+				}
+				encrypt() // connections, statements and the first reads
+				commits := s.Stats().Commits
+				b.ResetTimer()
+				used := process.CPU()
+				for range b.N {
+					encrypt()
+				}
+				b.StopTimer()
+				b.ReportMetric(float64((process.CPU()-used).Nanoseconds())/1e3/float64(b.N*batch), "cpu-µs/value")
+				b.ReportMetric(float64(s.Stats().Commits-commits)/float64(b.N), "commits/batch")
+				b.ReportMetric(float64(b.N*batch)/b.Elapsed().Seconds(), "values/s")
+				b.ReportMetric(0, "ns/op")
+			})
+		}
+	}
+}

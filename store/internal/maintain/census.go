@@ -1,0 +1,145 @@
+package maintain
+
+import (
+	"context"
+	"slices"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+)
+
+// runTenants verifies what is stored for each tenant, and looks for what is stored for none.
+func (v *Verifier) runTenants(ctx context.Context) error {
+	var some []*Verifier // with postings to be dropped
+	err := v.env.ForTenants(ctx, func(env *Environment) error {
+		one := NewVerifier(env, v.opts)
+		one.room = v.room
+		err := one.check(ctx)
+		if v.room -= len(one.dangling); len(one.dangling) > 0 {
+			some = append(some, one)
+		} else {
+			v.report.add(&one.report)
+		}
+		return err
+	})
+	if err == nil {
+		err = v.strays(ctx)
+	}
+	if err == nil {
+		err = dropDangling(ctx, some...)
+	}
+	for _, one := range some {
+		v.report.add(&one.report)
+	}
+	return err
+}
+
+// add adds what was found of one tenant.
+func (r *Verification) add(other *Verification) {
+	r.Rows, r.Deleted, r.Cells = r.Rows+other.Rows, r.Deleted+other.Deleted, r.Cells+other.Cells
+	r.Postings, r.Dangling, r.Dropped = r.Postings+other.Postings, r.Dangling+other.Dangling, r.Dropped+other.Dropped
+	r.Indexes, r.Repaired = append(r.Indexes, other.Indexes...), r.Repaired+other.Repaired
+	for kind, n := range other.Faults {
+		r.Faults[kind] += n
+	}
+}
+
+// strays counts rows and postings of no tenant, and finds postings of no column.
+func (v *Verifier) strays(ctx context.Context) (err error) {
+	known, err := v.env.Pseudonyms(ctx)
+	if err != nil {
+		return err
+	}
+	var rows, postings strayCount
+	err = engine.InBatches(ctx, v.table.Data, driver.Range{Cells: driver.Slice{Only: [][]byte{rowcodec.KeyQualifier}}, AnyOrder: true}, func(batch []driver.Row) error {
+		for _, row := range batch {
+			rows.add(known, PseudonymAt(row.Key, 0))
+		}
+		v.progress("orphans", rows.n)
+		return nil
+	})
+	if err == nil && v.table.Postings != nil {
+		err = engine.InBatches(ctx, v.table.Postings, driver.Range{AnyOrder: true}, func(batch []driver.Row) error {
+			for _, row := range batch {
+				ours, now, err := KnownPosting(ctx, v.table, row.Key)
+				v.table = now
+				switch {
+				case err != nil:
+					return err
+				case ours:
+					postings.add(known, PseudonymAt(row.Key, len(meta.ColumnID{})))
+				default:
+					v.fault(Fault{Kind: FaultPosting, Place: row.Key, Err: errFamily})
+				}
+			}
+			v.progress("orphans", rows.n+postings.n)
+			return nil
+		})
+	}
+	if err != nil {
+		return err
+	}
+	// Those of a tenant that was made since are no orphans.
+	if known, err = v.env.Pseudonyms(ctx); err != nil {
+		return err
+	}
+	v.report.Orphans, v.report.OrphanPostings = rows.without(known), postings.without(known)
+	return nil
+}
+
+// KnownPosting reports whether a posting is of a column that the table has, or had. It returns the table as it
+// is known by then.
+func KnownPosting(ctx context.Context, t *engine.Engine, posting []byte) (bool, *engine.Engine, error) {
+	for again := false; ; again = true {
+		if len(posting) >= len(meta.ColumnID{})+len(Pseudonym{}) {
+			id := meta.ColumnID(posting[:len(meta.ColumnID{})])
+			if slices.Contains(t.Meta.Dropped, id) || slices.ContainsFunc(t.Stored, func(c *rowcodec.Column) bool { return c.Id == id && c.Searched() }) {
+				return true, t, nil
+			}
+		}
+		if again { // what was removed since it was read is of a column that was dropped
+			there, err := engine.Exists(ctx, t.Postings, posting)
+			return !there, t, err
+		}
+		now, err := t.Env.Refresh(ctx) // the column may be newer than what is known of the table
+		if err != nil {
+			return false, t, err
+		}
+		t = now
+	}
+}
+
+// mostStrays bounds the memory, whatever pseudonyms the database makes up.
+const mostStrays = 1 << 16
+
+// strayCount counts keys by the pseudonyms that were unknown, most of them.
+type strayCount struct {
+	by map[Pseudonym]int
+	n  int // of all keys
+}
+
+func (s *strayCount) add(known map[Pseudonym]bool, of Pseudonym) {
+	s.n++
+	if known[of] {
+		return
+	}
+	if s.by == nil {
+		s.by = make(map[Pseudonym]int)
+	}
+	if _, there := s.by[of]; !there && len(s.by) == mostStrays {
+		of = Pseudonym{}
+	}
+	s.by[of]++
+}
+
+// without returns how many keys are not of tenants that are known by now.
+func (s *strayCount) without(known map[Pseudonym]bool) (n int) {
+	for of, keys := range s.by {
+		if !known[of] {
+			n += keys
+		}
+	}
+	return n
+}

@@ -1,0 +1,418 @@
+package maintain
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+)
+
+// A sequence checks that ciphertexts are in the order of codes, one after the other. Any two tell:
+// all of a column are under one key.
+type sequence struct {
+	some bool
+	code int64
+	ct   []byte
+}
+
+// follows reports whether the next ciphertext is where its code is.
+func (s *sequence) follows(code int64, ct, lowest []byte) bool {
+	was := *s
+	s.some, s.code, s.ct = true, code, ct
+	// Under a rotation, ciphertexts below that of the lowest value are the upper ones.
+	rotated := func(ct []byte) int {
+		if bytes.Compare(ct, lowest) < 0 {
+			return 1
+		}
+		return 0
+	}
+	return !was.some ||
+		cmp.Compare(was.code, code) == cmp.Or(cmp.Compare(rotated(was.ct), rotated(ct)), bytes.Compare(was.ct, ct))
+}
+
+// A rowCheck is what was found of a row.
+type rowCheck struct {
+	r       *rowcodec.Record // as it was read last, nil if that could not be or it is gone
+	deleted bool
+	faults  []Fault
+}
+
+// checkRows reads all rows.
+func (v *Verifier) checkRows(ctx context.Context) error {
+	t := v.table
+	order := make(map[*rowcodec.Column]*sequence)
+	read := 0
+	return engine.InBatches(ctx, t.Data, engine.Under(t.Prefix), func(rows []driver.Row) error {
+		var found []rowCheck
+		look := func() (wrong bool, err error) {
+			if err := v.readIndexes(ctx); err != nil {
+				return false, err
+			}
+			found = make([]rowCheck, len(rows))
+			err = t.Env.Concurrently(ctx, len(rows), func(ctx context.Context, i int) (err error) {
+				found[i], err = v.checkRow(ctx, rows[i], (read+i+1)%v.opts.Every == 0)
+				return err
+			})
+			for i := range found {
+				one := &found[i]
+				if err == nil && one.r != nil && len(one.faults) == 0 {
+					if c := v.outOfOrder(order, one.r); c != nil {
+						one.faults = []Fault{{Kind: FaultKey, Column: c.Name, Place: one.r.Key, Err: errOrder}}
+					}
+				}
+				wrong = wrong || len(one.faults) > 0
+			}
+			return wrong, err
+		}
+		var mend func() error
+		if v.opts.Repair {
+			mend = func() error { return v.mendRows(ctx, found) }
+		}
+		if err := v.steady(ctx, look, mend); err != nil {
+			return err
+		}
+		read += len(rows)
+		for i, one := range found {
+			v.report.Cells += len(rows[i].Cells)
+			if one.deleted {
+				v.report.Deleted++
+			} else {
+				v.report.Rows++
+			}
+			for _, f := range one.faults {
+				v.fault(f)
+			}
+		}
+		v.progress("rows", v.report.Rows)
+		return nil
+	})
+}
+
+var (
+	errOrder   = errors.New("the ciphertext is not in the order of the values")
+	errOfKey   = errors.New("the row key is not that of the values")
+	errSearch  = errors.New("what the cell's posting carries is not that of the value")
+	errHidden  = errors.New("the posting is missing: queries by the column do not find the row")
+	errValue   = errors.New("the value is missing in the column's index: queries by ranges of the column do not find the row")
+	errPair    = errors.New("the ciphertext is missing in the column's index: ranges and keys do not find the row")
+	errGone    = errors.New("the index is gone: it has nothing of what rows have")
+	errFilling = errors.New("the index is being made again, which is not finished")
+	errFamily  = errors.New("the table has no column of that id")
+)
+
+// checkRow checks a row as it was scanned and, where that looks wrong, as it is.
+func (v *Verifier) checkRow(ctx context.Context, row driver.Row, again bool) (rowCheck, error) {
+	t := v.table
+	r, err := t.Decode(row, nil, new(rowcodec.Scratch))
+	if r == nil && err == nil {
+		return rowCheck{deleted: true}, nil
+	}
+	for look := 0; ; look++ {
+		if err != nil && look > 0 {
+			switch {
+			case errors.Is(err, fault.ErrTorn):
+				return rowCheck{faults: []Fault{{Kind: FaultTorn, Place: row.Key, Err: err}}}, nil
+			case engine.Refused(err):
+				return rowCheck{faults: []Fault{{Kind: FaultCell, Place: row.Key, Err: err}}}, nil
+			}
+			return rowCheck{}, err
+		}
+		var faults []Fault
+		if err == nil {
+			if r == nil {
+				return rowCheck{}, nil
+			}
+			if faults, err = v.faultsOf(ctx, r, again); err != nil || len(faults) == 0 {
+				return rowCheck{r: r}, err
+			}
+		}
+		if err := v.Pause(ctx); err != nil {
+			return rowCheck{}, err
+		}
+		was := r
+		r, err = t.Read(ctx, row.Key, nil)
+		if err != nil || r == nil || was == nil || r.Write != was.Write {
+			continue // another write: its faults are its own
+		}
+		if faults, err = v.faultsOf(ctx, r, again); err != nil {
+			return rowCheck{}, err
+		}
+		// What gives the row another key comes last.
+		slices.SortStableFunc(faults, func(a, b Fault) int { return cmp.Compare(v.partOf(a), v.partOf(b)) })
+		return rowCheck{r: r, faults: faults}, nil
+	}
+}
+
+// faultsOf returns what is wrong with a row that was read. The place of a missing posting is its
+// key.
+func (v *Verifier) faultsOf(ctx context.Context, r *rowcodec.Record, again bool) ([]Fault, error) {
+	t := v.table
+	var faults []Fault
+	rest := bytes.TrimPrefix(r.Key, t.Prefix)
+	for i, c := range t.Parts {
+		n := c.SearchSize(r.Values[i])
+		ok := n <= len(rest)
+		if ok {
+			var err error
+			if ok, err = v.agrees(ctx, c, r.Values[i], rest[:n], again); errors.Is(err, errPair) {
+				faults = append(faults, Fault{Kind: FaultUnknown, Column: c.Name, Place: r.Key, Err: errPair})
+			} else if err != nil {
+				return nil, err
+			}
+			ok = ok || err != nil
+			rest = rest[n:]
+		}
+		if !ok {
+			faults = append(faults, Fault{Kind: FaultKey, Column: c.Name, Place: r.Key, Err: errOfKey})
+			rest = nil
+			break
+		}
+	}
+	if len(rest) > 0 {
+		faults = append(faults, Fault{Kind: FaultKey, Place: r.Key, Err: errOfKey})
+	}
+	for i, c := range t.Stored {
+		value := r.Values[len(t.Parts)+i]
+		if !c.Searched() || value == nil || r.Search[i] == nil {
+			continue
+		}
+		ok, err := v.agrees(ctx, c, value, r.Search[i], again)
+		if errors.Is(err, errPair) {
+			faults = append(faults, Fault{Kind: FaultUnknown, Column: c.Name, Place: r.Key, Err: errPair})
+		} else if err != nil {
+			return nil, err
+		} else if !ok {
+			faults = append(faults, Fault{Kind: FaultKey, Column: c.Name, Place: r.Key, Err: errSearch})
+		}
+		key := t.PostingKey(r, i)
+		if ok, err = engine.Exists(ctx, t.Postings, key); err != nil {
+			return nil, err
+		}
+		if !ok {
+			faults = append(faults, Fault{Kind: FaultHidden, Column: c.Name, Place: key, Err: errHidden})
+		}
+		if c.Order != nil && v.indexes[c] != nil {
+			if ok, err = v.inIndex(ctx, c, t.CodeOf(c, r)); err != nil {
+				return nil, err
+			}
+			if !ok {
+				faults = append(faults, Fault{Kind: FaultUnknown, Column: c.Name, Place: r.Key, Err: errValue})
+			}
+		}
+	}
+	return faults, nil
+}
+
+// agrees reports whether a part of a row key, or what a cell's posting carries, is that of the
+// value. Ciphertexts, which take time, are compared only with again.
+func (v *Verifier) agrees(ctx context.Context, c *rowcodec.Column, value any, search []byte, again bool) (bool, error) {
+	switch {
+	case c.Encryption == meta.Ordered && c.Order == nil && !again:
+		return true, nil
+	case c.Stateful && c.Order == nil:
+		// To encrypt it could write it.
+		code, err := c.Type.Code(value)
+		if err != nil {
+			return false, err
+		}
+		if c.Part >= 0 && !c.Type.Exact() && !bytes.Equal(search[c.Size:], c.AppendToken(nil, c.Type.Append(nil, value))) {
+			return false, nil
+		}
+		x := v.indexes[c]
+		if x == nil {
+			return true, nil // a former column, which is not searched
+		}
+		got, err := v.schemes[c].Decrypt(ctx, bytes.Clone(search[:c.Size]))
+		switch _, found := slices.BinarySearch(x.codes, code); {
+		case engine.Refused(err) && x.bad():
+			return true, nil
+		case engine.Refused(err) && !found:
+			return false, errPair
+		case engine.Refused(err):
+			return false, nil
+		}
+		return got == code, err
+	}
+	want, err := c.AppendSearch(ctx, nil, value)
+	return bytes.Equal(want, search), err
+}
+
+// partOf returns the position of the key part that a fault is about, or -1.
+func (v *Verifier) partOf(f Fault) int {
+	if c := v.table.ByName[f.Column]; c != nil {
+		return c.Part
+	}
+	return -1
+}
+
+// outOfOrder returns a key part whose ciphertext is not in order with that of the row before.
+func (v *Verifier) outOfOrder(order map[*rowcodec.Column]*sequence, r *rowcodec.Record) (wrong *rowcodec.Column) {
+	rest := bytes.TrimPrefix(r.Key, v.table.Prefix)
+	for i, c := range v.table.Parts {
+		n := c.SearchSize(r.Values[i])
+		if n > len(rest) {
+			return c
+		}
+		if c.Encryption == meta.Ordered {
+			if order[c] == nil {
+				order[c] = new(sequence)
+			}
+			if !order[c].follows(v.table.CodeOf(c, r), rest[:c.Size], v.lowest[c]) {
+				wrong = c
+			}
+		}
+		rest = rest[n:]
+	}
+	return wrong
+}
+
+// checkPostings reads all postings: everything, or what the tenant has of each column.
+func (v *Verifier) checkPostings(ctx context.Context) error {
+	order := make(map[*rowcodec.Column]*sequence)
+	check := func(postings []driver.Row) error { return v.checkPostingBatch(ctx, postings, order) }
+	if v.table.Prefix == nil {
+		if v.table.Postings == nil {
+			return nil
+		}
+		return engine.InBatches(ctx, v.table.Postings, engine.Under(nil), check)
+	}
+	for done := make(map[meta.ColumnID]bool); ; {
+		i := slices.IndexFunc(v.table.Stored, func(c *rowcodec.Column) bool { return c.Searched() && !done[c.Id] })
+		if i < 0 {
+			return nil
+		}
+		c := v.table.Stored[i]
+		done[c.Id] = true
+		if err := engine.InBatches(ctx, v.table.Postings, engine.Under(c.Lead), check); err != nil {
+			return err
+		}
+	}
+}
+
+// A postingCheck is what was found of a posting.
+type postingCheck struct {
+	r     *rowcodec.Record // that it points to
+	stale bool
+	fault *Fault
+}
+
+func (v *Verifier) checkPostingBatch(ctx context.Context, postings []driver.Row, order map[*rowcodec.Column]*sequence) error {
+	var found []postingCheck
+	look := func() (wrong bool, err error) {
+		if err := v.readIndexes(ctx); err != nil {
+			return false, err
+		}
+		found = make([]postingCheck, len(postings))
+		err = v.table.Env.Concurrently(ctx, len(postings), func(ctx context.Context, i int) (err error) {
+			found[i], err = v.checkPosting(ctx, postings[i].Key)
+			return err
+		})
+		if err != nil {
+			return false, err
+		}
+		told := make(map[string]bool)
+		for i := range found {
+			if r := found[i].r; r != nil && !v.told[string(r.Key)] && !told[string(r.Key)] {
+				c, _ := v.columnOf(postings[i].Key)
+				found[i].fault = v.postingOutOfOrder(order, c, r)
+				told[string(r.Key)] = found[i].fault != nil
+			}
+			wrong = wrong || found[i].fault != nil
+		}
+		return wrong, nil
+	}
+	if err := v.steady(ctx, look, nil); err != nil {
+		return err
+	}
+	for i, one := range found {
+		v.report.Postings++
+		if one.stale {
+			v.report.Dangling++
+			if v.opts.Repair && len(v.dangling) < v.room {
+				v.dangling = append(v.dangling, postings[i].Key)
+			}
+		}
+		if one.fault != nil {
+			v.fault(*one.fault)
+		}
+	}
+	v.progress("postings", v.report.Postings)
+	return nil
+}
+
+// checkPosting looks for the column of a posting, and for its row.
+func (v *Verifier) checkPosting(ctx context.Context, key []byte) (one postingCheck, err error) {
+	if len(key) >= len(meta.ColumnID{}) && v.dropped[meta.ColumnID(key[:len(meta.ColumnID{})])] {
+		return one, nil
+	}
+	c, wrong := v.columnOf(key)
+	if wrong == nil {
+		var known bool
+		one.r, known, err = v.rowOf(ctx, c, key)
+		one.stale = known && one.r == nil
+		return one, err
+	}
+	// What was removed since it was read is of a column that was dropped.
+	if err := v.Pause(ctx); err != nil {
+		return one, err
+	}
+	if there, err := engine.Exists(ctx, v.table.Postings, key); !there || err != nil {
+		return one, err
+	}
+	one.fault = &Fault{Kind: FaultPosting, Place: key, Err: wrong}
+	return one, nil
+}
+
+// postingOutOfOrder returns a fault if what a row's posting carries is not in order with that of the row
+// before.
+func (v *Verifier) postingOutOfOrder(order map[*rowcodec.Column]*sequence, c *rowcodec.Column, r *rowcodec.Record) *Fault {
+	if c.Encryption != meta.Ordered || c.Order != nil {
+		return nil
+	}
+	if order[c] == nil {
+		order[c] = new(sequence)
+	}
+	if order[c].follows(v.table.CodeOf(c, r), r.Search[c.Position], v.lowest[c]) {
+		return nil
+	}
+	return &Fault{Kind: FaultKey, Column: c.Name, Place: r.Key, Err: errOrder}
+}
+
+// columnOf returns the column of a posting.
+func (v *Verifier) columnOf(posting []byte) (*rowcodec.Column, error) {
+	var id meta.ColumnID
+	if copy(id[:], posting) < len(id) || v.by[id] == nil {
+		return nil, errFamily
+	}
+	_, _, _, err := v.by[id].CutPosting(posting)
+	return v.by[id], err
+}
+
+// rowOf returns the row that a posting points to, with the value of the column, or nil if none
+// agrees with it. It is not known where the row cannot be read.
+func (v *Verifier) rowOf(ctx context.Context, c *rowcodec.Column, posting []byte) (r *rowcodec.Record, known bool, err error) {
+	t := v.table
+	search, key, write, err := c.CutPosting(posting)
+	if err != nil {
+		return nil, false, err
+	}
+	want := make([]bool, len(t.Stored))
+	want[c.Position] = true
+	r, err = t.Read(ctx, key, want)
+	switch {
+	case engine.Refused(err), errors.Is(err, fault.ErrTorn):
+		return nil, false, nil
+	case err != nil:
+		return nil, false, err
+	case r == nil || r.Write != write || !bytes.Equal(r.Search[c.Position], search):
+		return nil, true, nil
+	}
+	return r, true, nil
+}

@@ -1,0 +1,257 @@
+package maintain
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rangecrypt/rangecrypt/internal/pause"
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+)
+
+// rebuild makes a damaged index again, goes on with what is known of the table then, and reports
+// whether the index is in order.
+func (v *Verifier) rebuild(ctx context.Context, id meta.ColumnID) (bool, error) {
+	t, c := v.table, v.statefulColumn(id)
+	if c == nil {
+		return true, nil
+	}
+	err := v.env.Reindex(ctx, t, c.Name, func(rows int) { v.progress("making an index again", rows) })
+	if engine.Refused(err) || errors.Is(err, ope.ErrFull) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("column %q: %w", c.Name, err)
+	}
+	now, err := t.Env.Refresh(ctx)
+	if err != nil {
+		return false, err
+	}
+	if err := v.goOn(ctx, now); err != nil {
+		return false, err
+	}
+	faults, err := v.readIndex(ctx, id)
+	return len(faults) == 0, err
+}
+
+// mendRows mends what is wrong with rows, and makes sure that what it wrote is such as others expect it by
+// then, as writers do.
+func (v *Verifier) mendRows(ctx context.Context, found []rowCheck) error {
+	done := make([]mended, len(found))
+	err := v.table.Env.Concurrently(ctx, len(found), func(ctx context.Context, i int) (err error) {
+		for j := range found[i].faults {
+			f := &found[i].faults[j]
+			if f.Repaired, err = v.mend(ctx, found[i].r, *f, &done[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	var all mended
+	for _, one := range done {
+		all.rows, all.postings = append(all.rows, one.rows...), append(all.postings, one.postings...)
+	}
+	changed, failed := v.settleMended(ctx, all)
+	if err = cmp.Or(err, failed); err != nil && !errors.Is(err, errStale) {
+		return err
+	}
+	if err == nil && !changed {
+		return nil
+	}
+	// What could not be mended is perhaps not wrong any more.
+	for i := range found {
+		for _, f := range found[i].faults {
+			if f.Repaired {
+				v.fault(f)
+			}
+		}
+	}
+	return errStale
+}
+
+// mended is what mending may have written.
+type mended struct {
+	rows     []*rowcodec.Record // under the view of fresh
+	postings [][]byte
+}
+
+// settleMended makes sure that what was mended is such as others expect it, and reports whether the schema has
+// changed since.
+func (v *Verifier) settleMended(ctx context.Context, all mended) (changed bool, err error) {
+	if len(all.rows) > 0 {
+		if err := v.mender.SettleWrites(ctx, all.rows); err != nil {
+			return false, err
+		}
+	}
+	now, err := v.env.Refresh(ctx)
+	if err != nil || now.Same(v.table.View) {
+		return false, err
+	}
+	// Convert may have removed those of a dropped column already.
+	unknown := slices.DeleteFunc(all.postings, func(key []byte) bool {
+		return slices.ContainsFunc(now.Stored, func(c *rowcodec.Column) bool { return bytes.HasPrefix(key, c.Id[:]) })
+	})
+	if len(unknown) == 0 {
+		return true, nil
+	}
+	return true, v.table.Unpost(ctx, unknown)
+}
+
+// mend writes what is missing. A posting whose row is rewritten at the same time is left dangling.
+func (v *Verifier) mend(ctx context.Context, r *rowcodec.Record, f Fault, done *mended) (bool, error) {
+	t := v.table
+	switch {
+	case f.Kind == FaultHidden:
+		done.postings = append(done.postings, f.Place)
+		if err := t.Postings.Apply(ctx, driver.Mutation{Row: f.Place, Puts: []driver.Cell{rowcodec.PostingCell}}); err != nil {
+			return false, err
+		}
+		return engine.Exists(ctx, t.Postings, f.Place)
+	case f.Kind == FaultUnknown, f.Kind == FaultKey && f.Err != errOrder:
+		c := t.ByName[f.Column]
+		if c == nil || !c.Stateful || v.indexes[c] == nil || v.indexes[c].bad() {
+			return false, nil
+		}
+		fresh, err := v.fresh(ctx)
+		if err != nil {
+			return false, err
+		}
+		now, err := fresh.Read(ctx, r.Key, nil) // what else was mended has changed it
+		if err != nil || now == nil {
+			return err == nil, err
+		}
+		done.rows = append(done.rows, &rowcodec.Record{Key: r.Key})
+		moved, stored, err := fresh.Fit(ctx, fresh.ByName[c.Name], now, true)
+		if moved != nil {
+			done.rows = append(done.rows, moved)
+		}
+		if engine.Refused(err) || errors.Is(err, ope.ErrFull) {
+			return false, nil
+		}
+		if err != nil || c.Order == nil {
+			return err == nil && (stored || f.Kind == FaultUnknown), err
+		}
+		return v.inIndex(ctx, c, t.CodeOf(c, r))
+	}
+	return false, nil
+}
+
+// fresh returns a view of the table whose schemes remember nothing of what an index had before. It is
+// errStale if the table has changed.
+func (v *Verifier) fresh(ctx context.Context) (*engine.Engine, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	t := v.table
+	if v.mender == nil || !v.mender.Same(t.View) {
+		fresh, err := v.env.Fresh(ctx, t.Since)
+		if err != nil {
+			return nil, err
+		}
+		if fresh == nil {
+			return nil, errStale
+		}
+		v.mender = fresh
+	}
+	return v.mender, nil
+}
+
+// dropDangling drops the postings that were dangling, and still are after the grace period, which
+// is waited for once.
+func dropDangling(ctx context.Context, all ...*Verifier) error {
+	waited := false
+	for _, v := range all {
+		if len(v.dangling) == 0 {
+			continue
+		}
+		if !waited {
+			if err := v.AwaitGrace(ctx); err != nil {
+				return err
+			}
+			waited = true
+		}
+		// What is left of a tenant that was dropped since are orphans.
+		if err := v.drop(ctx); err != nil && !errors.Is(err, fault.ErrNoTenant) {
+			return err
+		}
+	}
+	return nil
+}
+
+// drop drops the postings that were dangling, and still are. A posting is named by a write, and a
+// write makes its row but once: what is not there after the grace period never will be, unless the
+// write took longer than the period. As much of that as can be seen is: the row is looked for right
+// before a posting is dropped, and right after, and then it is put back.
+func (v *Verifier) drop(ctx context.Context) error {
+	t, err := v.env.Refresh(ctx) // the grace period was long
+	if err != nil {
+		return err
+	}
+	if err := v.goOn(ctx, t); err != nil {
+		return err
+	}
+	for chunk := range slices.Chunk(v.dangling, engine.FullBatch) {
+		stale, err := v.stillDangling(ctx, chunk)
+		if err != nil {
+			return err
+		}
+		drops := make([][]byte, 0, len(chunk))
+		for i, key := range chunk {
+			if stale[i] {
+				drops = append(drops, key)
+			}
+		}
+		if err := t.Unpost(ctx, drops); err != nil {
+			return err
+		}
+		v.report.Dropped += len(drops)
+		dropped := stale
+		if stale, err = v.stillDangling(ctx, chunk); err != nil {
+			return err
+		}
+		for i, key := range chunk {
+			if dropped[i] && !stale[i] {
+				if err := t.Post(ctx, [][]byte{key}); err != nil {
+					return err
+				}
+				v.report.Dropped--
+			}
+		}
+		v.progress("dropping", v.report.Dropped)
+	}
+	return nil
+}
+
+func (v *Verifier) waitGrace(ctx context.Context) error {
+	begin := time.Now()
+	for left := v.opts.Grace; left > 0; left = v.opts.Grace - time.Since(begin) {
+		v.progress("waiting", int(time.Since(begin).Seconds()))
+		if err := pause.For(ctx, min(left, time.Second)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stillDangling reports of each posting whether it is known that no row agrees with it.
+func (v *Verifier) stillDangling(ctx context.Context, postings [][]byte) ([]bool, error) {
+	stale := make([]bool, len(postings))
+	err := v.table.Env.Concurrently(ctx, len(postings), func(ctx context.Context, i int) error {
+		c, err := v.columnOf(postings[i])
+		if err != nil {
+			return nil // of a column that was dropped since: Convert removes it
+		}
+		r, known, err := v.rowOf(ctx, c, postings[i])
+		stale[i] = known && r == nil
+		return err
+	})
+	return stale, err
+}

@@ -1,0 +1,209 @@
+package meta
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+)
+
+// An Alteration is a table's schema on its way to the next.
+type Alteration struct {
+	Meta    *Table
+	Changed bool
+	Others  Others
+}
+
+// Others are the tables of the catalogue, in one change of it.
+type Others interface {
+	Tables() ([]*Table, error) // as they were before
+	Put(*Table)
+}
+
+// Column returns a column that may be changed.
+func (a *Alteration) Column(name string) (*Field, error) {
+	if slices.ContainsFunc(a.Meta.Key, func(f Field) bool { return f.Name == name }) {
+		return nil, fmt.Errorf("%w: %q is a part of the row key, which cannot be changed", fault.ErrSchema, name)
+	}
+	i := slices.IndexFunc(a.Meta.Columns, func(f Field) bool { return f.Name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("%w: there is no column %q", fault.ErrColumn, name)
+	}
+	return &a.Meta.Columns[i], nil
+}
+
+func (a *Alteration) free(name string) error {
+	for _, f := range slices.Concat(a.Meta.Key, a.Meta.Columns) {
+		if f.Name == name {
+			return fmt.Errorf("%w: column %q", fault.ErrExists, name)
+		}
+	}
+	return nil
+}
+
+// Add adds a column.
+func (a *Alteration) Add(c Spec) error {
+	if err := a.free(c.Name); err != nil {
+		return err
+	}
+	if n := len(a.Meta.Columns) + 1; n > MaxColumns {
+		return tooManyColumns(a.Meta.Name, n)
+	}
+	meta, err := newTaken(a.Meta).newField(c)
+	if err == nil {
+		err = a.sealable(&meta)
+	}
+	if err != nil {
+		return err
+	}
+	a.Meta.Columns, a.Changed = append(a.Meta.Columns, meta), true
+	return nil
+}
+
+// sealable returns an error where nothing of the table may be encrypted and the column would be:
+// rows have key cells that are not sealed.
+func (a *Alteration) sealable(f *Field) error {
+	if a.Meta.Clear && !f.Clear() {
+		return fmt.Errorf("%w: column %q cannot be encrypted in a table that was made with nothing encrypted", fault.ErrSchema, f.Name)
+	}
+	return nil
+}
+
+// Drop removes a column.
+func (a *Alteration) Drop(name string) error {
+	f, err := a.Column(name)
+	if err == nil {
+		err = Unshared(a.Others, a.Meta, f)
+	}
+	if err != nil {
+		return err
+	}
+	id := f.ID
+	for _, gone := range append([]Field{*f}, f.Former...) {
+		if gone.Searchable() {
+			a.Meta.Dropped = append(a.Meta.Dropped, gone.ID)
+		}
+	}
+	a.Changed = true
+	a.Meta.Columns = slices.DeleteFunc(a.Meta.Columns, func(f Field) bool { return f.ID == id })
+	return nil
+}
+
+// Rename gives a part or column another name.
+func (a *Alteration) Rename(from, to string) error {
+	if err := checkColumnName(to); err != nil {
+		return err
+	}
+	if err := a.free(to); err != nil {
+		return err
+	}
+	for _, list := range [][]Field{a.Meta.Key, a.Meta.Columns} {
+		for i := range list {
+			f := &list[i]
+			if f.Name != from {
+				continue
+			}
+			f.Name, a.Changed = to, true
+			if !f.ownsKey() {
+				return nil
+			}
+			return Reshare(a.Others, a.Meta, func(s Share) bool { return s.ColumnRef == ColumnRef{a.Meta.ID, f.ID} }, func(s *Share) { s.ColumnName = to })
+		}
+	}
+	return fmt.Errorf("%w: there is no column %q", fault.ErrColumn, from)
+}
+
+// Change gives a column another encryption, scheme or confidentiality.
+func (a *Alteration) Change(c Spec) error {
+	f, err := a.Column(c.Name)
+	if err != nil {
+		return err
+	}
+	if err := c.check(); err != nil {
+		return err
+	}
+	if id := c.Type.ID(); id != f.Type {
+		return fmt.Errorf("%w: column %q: the type cannot be changed from %s to %s", fault.ErrSchema, c.Name, f.Type, id)
+	}
+	next := Field{Name: c.Name, Type: f.Type, Encryption: c.Encryption, Scheme: c.Scheme, Confidentiality: c.Confidentiality}
+	if err := a.sealable(&next); err != nil {
+		return err
+	}
+	same := f.Encryption == c.Encryption && f.Scheme == c.Scheme && f.Confidentiality == c.Confidentiality
+	if same && (f.Share == nil || f.Share.TableName == c.Table && f.Share.ColumnName == c.Column) {
+		return nil
+	}
+	if err := Unshared(a.Others, a.Meta, f); err != nil {
+		return err
+	}
+	// Cells and postings of the old kind stay what they are, under the old id.
+	former := *f
+	former.Name, former.Former = "", nil
+	taken := newTaken(a.Meta)
+	delete(taken.names, c.Name)
+	if next, err = taken.newField(c); err != nil {
+		return err
+	}
+	next.Former = append([]Field{former}, f.Former...)
+	*f, a.Changed = next, true
+	return nil
+}
+
+// Unshared returns an error if another column shares the key of a column of the table or, where the
+// column is nil, if one of another table shares any of the table's.
+func Unshared(e Others, meta *Table, column *Field) error {
+	owners := slices.Clone(meta.Columns)
+	if column != nil {
+		owners = append([]Field{*column}, column.Former...)
+	}
+	if !slices.ContainsFunc(owners, func(f Field) bool { return f.ownsKey() || len(f.Former) > 0 }) {
+		return nil
+	}
+	metas, err := e.Tables()
+	if err != nil {
+		return err
+	}
+	for _, other := range metas {
+		if other.ID == meta.ID {
+			other = meta // as far as it was changed by now
+		}
+		for _, f := range other.All() {
+			switch {
+			case f.Share == nil || f.Share.Table != meta.ID:
+			case column == nil && other.ID != meta.ID,
+				column != nil && slices.ContainsFunc(owners, func(o Field) bool { return o.ID == f.Share.Column }):
+				return fmt.Errorf("%w: %q of table %q shares that of %q", fault.ErrShared, f.Name, other.Name, f.Share.ColumnName)
+			}
+		}
+	}
+	return nil
+}
+
+// Reshare changes what is said of an owner in the columns that share a key of the table: in meta,
+// which is on its way, and in other tables, which it puts.
+func Reshare(e Others, meta *Table, which func(Share) bool, with func(*Share)) error {
+	change := func(m *Table) (changed bool) {
+		for _, f := range m.All() {
+			if f.Share != nil && which(*f.Share) {
+				s := *f.Share
+				with(&s)
+				f.Share, changed = &s, true
+			}
+		}
+		return changed
+	}
+	change(meta)
+	metas, err := e.Tables()
+	if err != nil {
+		return err
+	}
+	for _, other := range metas {
+		if other.ID == meta.ID {
+			continue
+		}
+		if other = other.Clone(); change(other) {
+			e.Put(other)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package meta
+
+import (
+	"encoding/hex"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// TokenSize is the length of the pseudo-random token of a value. Two values of a column share a
+// token with probability 2^-128.
+const TokenSize = 16
+
+// DataFamily, postingFamily and indexFamily return the names of the table's families.
+func (m *Table) DataFamily() string { return "t" + hex.EncodeToString(m.ID[:]) }
+
+func (m *Table) postingFamily() string { return "x" + hex.EncodeToString(m.ID[:]) }
+
+func (m *Table) IndexFamily() string { return IndexFamily(m.ID) }
+
+// IndexFamily returns the name of the family of a table's indexes.
+func IndexFamily(id TableID) string { return "i" + hex.EncodeToString(id[:]) }
+
+// Families returns the names of the families that the table may have.
+func (m *Table) Families() []string {
+	return []string{m.DataFamily(), m.postingFamily(), m.IndexFamily()}
+}
+
+// DataSpec returns the specification of the family of the table's rows.
+func (m *Table) DataSpec() (driver.FamilySpec, error) {
+	spec := driver.FamilySpec{Name: m.DataFamily(), Layout: driver.LayoutOrdered}
+	leading, err := m.Key[0].Spec()
+	switch leading.Encryption {
+	case Hashed:
+		spec.PrefixBytes = TokenSize
+	case Plain:
+		spec.PrefixBytes = leading.Type.Width()
+	case Ordered:
+		spec.SpreadBits = m.SpreadBits
+	}
+	if m.Tenants {
+		spec.PrefixBytes += TokenSize
+	}
+	return spec, err
+}
+
+// PostingSpec returns that of the family of its postings.
+func (m *Table) PostingSpec() driver.FamilySpec {
+	spec := driver.FamilySpec{
+		Name: m.postingFamily(), Layout: driver.LayoutOrdered,
+		PrefixBytes: len(ColumnID{}), SpreadBits: m.SpreadBits,
+	}
+	if m.Tenants {
+		spec.PrefixBytes += TokenSize
+	}
+	return spec
+}
+
+// HasPostings reports whether a column of the table is searched, or one was whose postings may be left.
+func (m *Table) HasPostings() bool {
+	if len(m.Dropped) > 0 {
+		return true
+	}
+	for _, f := range m.All()[len(m.Key):] {
+		if f.Encryption == Ordered || f.Encryption == Deterministic {
+			return true
+		}
+	}
+	return false
+}

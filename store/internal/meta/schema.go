@@ -1,0 +1,196 @@
+package meta
+
+import (
+	"crypto/rand"
+	"fmt"
+
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/value"
+)
+
+// A Schema is what a caller says of a table.
+type Schema struct {
+	Name         string
+	Key, Columns []Spec
+	SpreadBits   int // -1 is one partition, 0 the default
+	Layout       Layout
+	Conditional  bool
+	Tenants      bool
+}
+
+// A Layout says which values of a row share a cell.
+type Layout int
+
+// The layouts.
+const (
+	Packed Layout = iota
+	CellPerColumn
+)
+
+// String returns what the catalogue has.
+func (l Layout) String() string {
+	switch l {
+	case Packed:
+		return "packed"
+	case CellPerColumn:
+		return "cell per column"
+	}
+	return fmt.Sprintf("Layout(%d)", int(l))
+}
+
+const (
+	defaultSpreadBits = 4
+	MaxColumns        = 1000
+)
+
+// New checks a schema and gives it ids.
+func New(s Schema) (*Table, error) {
+	m := &Table{Name: s.Name, Columns: []Field{}, SpreadBits: s.SpreadBits, Layout: s.Layout.String(), Conditional: s.Conditional, Tenants: s.Tenants}
+	rand.Read(m.ID[:])
+	if err := CheckTableName(s.Name); err != nil {
+		return nil, err
+	}
+	switch {
+	case len(s.Key) == 0:
+		return nil, fmt.Errorf("%w: table %q has no row key", fault.ErrSchema, s.Name)
+	case len(s.Columns) > MaxColumns:
+		return nil, tooManyColumns(s.Name, len(s.Columns))
+	case s.SpreadBits < -1 || s.SpreadBits > 12:
+		return nil, fmt.Errorf("%w: table %q: SpreadBits is %d, need -1 to 12", fault.ErrSchema, s.Name, s.SpreadBits)
+	case s.Layout != Packed && s.Layout != CellPerColumn:
+		return nil, fmt.Errorf("%w: table %q: %v is not a layout", fault.ErrSchema, s.Name, s.Layout)
+	case s.SpreadBits == -1:
+		m.SpreadBits = 0
+	case s.SpreadBits == 0:
+		m.SpreadBits = defaultSpreadBits
+	}
+	taken := newTaken(m)
+	m.Clear = !m.Tenants // key cells of tenants are sealed, and any column may be
+	for i, part := range s.Key {
+		switch {
+		case part.Encryption == TieBreaker && i == 0:
+			return nil, fmt.Errorf("%w: a row key cannot consist of tie-breaker %q alone; use HashedPart or PlainPart with UUID", fault.ErrSchema, part.Name)
+		case part.Encryption == TieBreaker && i != len(s.Key)-1:
+			return nil, fmt.Errorf("%w: tie-breaker %q is not the last part of the row key", fault.ErrSchema, part.Name)
+		case part.Encryption == Plain && i == 0 && part.Type != nil && part.Type.Width() == 0:
+			return nil, fmt.Errorf("%w: part %q of varying length cannot lead a row key in the plain; use HashedPart", fault.ErrSchema, part.Name)
+		}
+		meta, err := taken.newField(part)
+		if err != nil {
+			return nil, err
+		}
+		m.Key = append(m.Key, meta)
+		m.Clear = m.Clear && part.Clear()
+	}
+	for _, column := range s.Columns {
+		meta, err := taken.newField(column)
+		if err != nil {
+			return nil, err
+		}
+		m.Columns = append(m.Columns, meta)
+		m.Clear = m.Clear && column.Clear()
+	}
+	return m, nil
+}
+
+func tooManyColumns(table string, n int) error {
+	return fmt.Errorf("%w: table %q has %d columns, at most %d", fault.ErrSchema, table, n, MaxColumns)
+}
+
+// taken are the names and ids that a table has used up.
+type taken struct {
+	names map[string]bool
+	ids   map[ColumnID]bool
+}
+
+func newTaken(m *Table) taken {
+	t := taken{make(map[string]bool), make(map[ColumnID]bool)}
+	for _, f := range m.All() {
+		t.names[f.Name], t.ids[f.ID] = true, true
+	}
+	for _, id := range m.Dropped {
+		t.ids[id] = true
+	}
+	return t
+}
+
+// newField checks a part or column and gives it an id.
+func (t taken) newField(f Spec) (Field, error) {
+	if err := f.check(); err != nil {
+		return Field{}, err
+	}
+	if t.names[f.Name] {
+		return Field{}, fmt.Errorf("%w: two columns are named %q", fault.ErrSchema, f.Name)
+	}
+	t.names[f.Name] = true
+	meta := Field{Name: f.Name, Type: f.Type.ID(), Encryption: f.Encryption, Scheme: f.Scheme, Confidentiality: f.Confidentiality}
+	if f.Confidentiality == OfColumns {
+		meta.Share = &Share{TableName: f.Table, ColumnName: f.Column}
+	}
+	for meta.ID == (ColumnID{}) || t.ids[meta.ID] {
+		rand.Read(meta.ID[:])
+	}
+	t.ids[meta.ID] = true
+	return meta, nil
+}
+
+// Schema returns the schema again, with the types and schemes of this version.
+func (m *Table) Schema() (Schema, error) {
+	s := Schema{Name: m.Name, SpreadBits: m.SpreadBits, Conditional: m.Conditional, Tenants: m.Tenants}
+	if len(m.Key) == 0 {
+		return Schema{}, fmt.Errorf("%w: table %q has no row key", fault.ErrFormat, m.Name)
+	}
+	if s.SpreadBits == 0 {
+		s.SpreadBits = -1
+	}
+	switch m.Layout {
+	case Packed.String():
+	case CellPerColumn.String():
+		s.Layout = CellPerColumn
+	default:
+		return Schema{}, fmt.Errorf("%w: table %q: layout %q is not known to this version", fault.ErrFormat, m.Name, m.Layout)
+	}
+	for _, meta := range m.Key {
+		f, err := meta.Spec()
+		if err != nil {
+			return Schema{}, err
+		}
+		s.Key = append(s.Key, f)
+	}
+	for _, meta := range m.Columns {
+		f, err := meta.Spec()
+		if err != nil {
+			return Schema{}, err
+		}
+		s.Columns = append(s.Columns, f)
+	}
+	return s, nil
+}
+
+// Spec returns what a schema says of the field.
+func (m Field) Spec() (Spec, error) {
+	typ, err := value.ParseID(m.Type)
+	if err != nil {
+		return Spec{}, fmt.Errorf("column %q: %w", m.Name, err)
+	}
+	switch m.Encryption {
+	case Plain, Hashed, Ordered, TieBreaker, Randomised, Deterministic:
+	default:
+		return Spec{}, fmt.Errorf("%w: column %q: encryption %q is not known to this version", fault.ErrFormat, m.Name, m.Encryption)
+	}
+	if m.Encryption == Ordered && !typ.Orderable() {
+		return Spec{}, fmt.Errorf("%w: column %q: values of type %s have no order", fault.ErrFormat, m.Name, m.Type)
+	}
+	f := Spec{Name: m.Name, Type: typ, Encryption: m.Encryption, Scheme: m.Scheme, Confidentiality: m.Confidentiality}
+	switch m.Confidentiality {
+	case OfColumn, OfDatabase:
+	case OfColumns:
+		if m.Share == nil {
+			return Spec{}, fmt.Errorf("%w: column %q shares a key with none", fault.ErrFormat, m.Name)
+		}
+		f.Table, f.Column = m.Share.TableName, m.Share.ColumnName
+	default:
+		return Spec{}, fmt.Errorf("%w: column %q: confidentiality %q is not known to this version", fault.ErrFormat, m.Name, m.Confidentiality)
+	}
+	return f, nil
+}

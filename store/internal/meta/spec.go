@@ -1,0 +1,123 @@
+package meta
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/scheme"
+	"github.com/rangecrypt/rangecrypt/store/internal/value"
+)
+
+// Encryption is how a part or column is protected. The strings are stored.
+type Encryption string
+
+const (
+	Plain         Encryption = "plain"
+	Hashed        Encryption = "hashed"
+	Ordered       Encryption = "ordered"
+	TieBreaker    Encryption = "tie"
+	Randomised    Encryption = "randomised"
+	Deterministic Encryption = "deterministic"
+)
+
+// confidentiality says which columns share a search key (Ferretti et al. 2014, section 3.1). The
+// strings are stored.
+type confidentiality string
+
+const (
+	OfColumn   confidentiality = ""            // COL: one column
+	OfColumns  confidentiality = "multicolumn" // MCOL: the column that it was made for, and those that name it
+	OfDatabase confidentiality = "database"    // DBC: all such columns of equal types, encryptions and schemes
+)
+
+// A Spec is what a schema says of a key part or column.
+type Spec struct {
+	Name       string
+	Type       value.Type
+	Encryption Encryption
+	Scheme     string // for ordered: the name of the scheme
+
+	Confidentiality confidentiality
+	Table, Column   string // whose search key it shares, where it is ofColumns
+}
+
+// Clear reports whether the database sees the values.
+func (f Spec) Clear() bool {
+	return f.Encryption == Plain || f.Encryption == TieBreaker || scheme.Clear(f.Scheme)
+}
+
+// Describe returns in words how the part or column is stored.
+func (f Spec) Describe() string {
+	typ := "no type"
+	if f.Type != nil {
+		typ = f.Type.ID()
+	}
+	s := fmt.Sprintf("%s: %s, %s", f.Name, typ, f.Encryption)
+	if f.Scheme != "" {
+		s += " (" + f.Scheme + ")"
+	}
+	switch f.Confidentiality {
+	case OfColumns:
+		s += fmt.Sprintf(", key shared with %s.%s", f.Table, f.Column)
+	case OfDatabase:
+		s += ", key shared by the database"
+	}
+	return s
+}
+
+// check returns an error if the field makes no sense by itself.
+func (f Spec) check() error {
+	if err := checkColumnName(f.Name); err != nil {
+		return err
+	}
+	switch {
+	case f.Type == nil:
+		return fmt.Errorf("%w: column %q has no type", fault.ErrSchema, f.Name)
+	case f.Encryption == "":
+		return fmt.Errorf("%w: column %q was not made by a function of package store", fault.ErrSchema, f.Name)
+	case f.Encryption == Ordered && f.Scheme == "":
+		return fmt.Errorf("%w: column %q is ordered and has no scheme: give one, such as MOPE", fault.ErrSchema, f.Name)
+	case f.Type.ID() == "":
+		return fmt.Errorf("%w: column %q: its type was not made by package store", fault.ErrSchema, f.Name)
+	case f.Encryption == Ordered && !f.Type.Orderable():
+		return fmt.Errorf("%w: column %q: values of type %s have no order", fault.ErrSchema, f.Name, f.Type.ID())
+	case f.Confidentiality != OfColumn && f.Encryption != Ordered && f.Encryption != Deterministic:
+		return fmt.Errorf("%w: column %q is %s: only deterministic and ordered columns have a search key to share", fault.ErrSchema, f.Name, f.Encryption)
+	}
+	if err := f.Type.Err(); err != nil {
+		return fmt.Errorf("%w: column %q: %w", fault.ErrSchema, f.Name, err)
+	}
+	if f.Encryption == Ordered {
+		if err := scheme.Check(f.Scheme, f.Type.Domain()); err != nil {
+			return fmt.Errorf("%w: column %q: %w", fault.ErrSchema, f.Name, err)
+		}
+	}
+	return nil
+}
+
+// CheckTableName returns an error if no table can be given the name.
+func CheckTableName(name string) error {
+	if len(name) == 0 || len(name) > 100 {
+		return fmt.Errorf("%w: a table name has 1 to 100 bytes, this one %d", fault.ErrSchema, len(name))
+	}
+	if !utf8.ValidString(name) {
+		return fmt.Errorf("%w: table name %q is not valid UTF-8", fault.ErrSchema, name)
+	}
+	if strings.ContainsFunc(name, unicode.IsControl) {
+		return fmt.Errorf("%w: table name %q has a control character", fault.ErrSchema, name)
+	}
+	return nil
+}
+
+func checkColumnName(name string) error {
+	if len(name) == 0 || len(name) > 100 {
+		return fmt.Errorf("%w: a column name has 1 to 100 bytes, %q has %d", fault.ErrSchema, name, len(name))
+	}
+	if !utf8.ValidString(name) {
+		return fmt.Errorf("%w: column name %q is not valid UTF-8", fault.ErrSchema, name)
+	}
+	return nil
+}

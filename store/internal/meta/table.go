@@ -1,0 +1,217 @@
+// Package meta has what the catalogue says of tables and tenants: their ids, descriptions and policies, how a schema is
+// checked, and how it is altered. It reads and writes nothing.
+package meta
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/scheme"
+)
+
+// A Table is a schema as the catalogue keeps it, with the ids that the database sees and the keys.
+type Table struct {
+	ID          TableID      `json:"id"`
+	Name        string       `json:"name"`
+	Version     uint32       `json:"version"` // of the catalogue that this was put with
+	Key         []Field      `json:"key"`
+	Columns     []Field      `json:"columns"`
+	SpreadBits  int          `json:"spread_bits"`
+	Layout      string       `json:"layout"`
+	Conditional bool         `json:"conditional,omitempty"`
+	Clear       bool         `json:"clear,omitempty"` // nothing is encrypted, nor ever will be
+	Tenants     bool         `json:"tenants,omitempty"`
+	RowKeys     []WrappedKey `json:"row_keys"` // of key cells
+
+	// Dropped are the ids of searched columns that are gone: there may be postings of them.
+	Dropped []ColumnID `json:"dropped,omitempty"`
+}
+
+// A Field is a key part or column of a table.
+type Field struct {
+	ID              ColumnID        `json:"id"`
+	Name            string          `json:"name"`
+	Type            string          `json:"type"`
+	Encryption      Encryption      `json:"encryption"`
+	Scheme          string          `json:"scheme,omitempty"`
+	Confidentiality confidentiality `json:"confidentiality,omitempty"`
+	Share           *Share          `json:"share,omitempty"` // of a column that is ofColumns
+	Since           uint32          `json:"since"`           // the version that the id came with
+	SearchKey       WrappedKey      `json:"search_key,omitempty"`
+	CellKeys        []WrappedKey    `json:"cell_keys,omitempty"`
+
+	// Unit is the number of the index that a stateful scheme uses: 0, or the version of the catalogue
+	// that began to make it again. Filling says that the values of rows are still put into it.
+	Unit    uint32 `json:"unit,omitempty"`
+	Filling bool   `json:"filling,omitempty"`
+
+	// Former are the ids under which rows that were not converted yet have the column's values, the
+	// latest first.
+	Former []Field `json:"former,omitempty"`
+
+	// Converted, of a former id: all rows were converted. It is kept, since a client that slept through
+	// that may die in the middle of a write and leave a row that has it.
+	Converted bool `json:"converted,omitempty"`
+}
+
+// A Share names the column whose search key and index another column has.
+type Share struct {
+	ColumnRef
+	TableName  string `json:"table_name"`
+	ColumnName string `json:"column_name"`
+}
+
+// A WrappedKey is a sealed key. A list of them has the newest at its end.
+type WrappedKey []byte
+
+// SharesWith returns the names of other tables with columns whose keys the table is to share.
+func (m *Table) SharesWith() []string {
+	var names []string
+	for _, f := range m.Columns {
+		if f.Share != nil && f.SearchKey == nil && f.Share.TableName != m.Name && !slices.Contains(names, f.Share.TableName) {
+			names = append(names, f.Share.TableName)
+		}
+	}
+	return names
+}
+
+// Shareable returns the column of the table whose key f is to share.
+func (m *Table) Shareable(f *Field) (*Field, error) {
+	name := f.Share.ColumnName
+	for i := range m.Key {
+		if m.Key[i].Name == name {
+			return nil, fmt.Errorf("%w: column %q cannot share the key of %q: it is a part of the row key of %q", fault.ErrSchema, f.Name, name, m.Name)
+		}
+	}
+	i := slices.IndexFunc(m.Columns, func(c Field) bool { return c.Name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("%w: column %q cannot share a key: table %q has no column %q", fault.ErrColumn, f.Name, m.Name, name)
+	}
+	owner := &m.Columns[i]
+	switch {
+	case owner.Confidentiality == OfDatabase:
+		return nil, fmt.Errorf("%w: column %q cannot share the key of %q: that is database-wide; make both so", fault.ErrSchema, f.Name, name)
+	case !slices.Equal(f.SecureType(), owner.SecureType()):
+		return nil, fmt.Errorf("%w: column %q cannot share the key of %q: type, encryption and scheme are %s, and %s", fault.ErrSchema,
+			f.Name, name, strings.Join(f.SecureType(), " "), strings.Join(owner.SecureType(), " "))
+	case owner.SearchKey == nil:
+		return nil, fmt.Errorf("%w: column %q cannot share the key of %q: that has none yet; name it after it in the schema", fault.ErrSchema, f.Name, name)
+	}
+	return owner, nil
+}
+
+// Clone returns a copy whose lists of fields and keys can be changed.
+func (m *Table) Clone() *Table {
+	c := *m
+	c.Key, c.Columns = slices.Clone(m.Key), slices.Clone(m.Columns)
+	c.RowKeys, c.Dropped = slices.Clone(m.RowKeys), slices.Clone(m.Dropped)
+	for _, list := range [][]Field{c.Key, c.Columns} {
+		for i := range list {
+			list[i].CellKeys, list[i].Former = slices.Clone(list[i].CellKeys), slices.Clone(list[i].Former)
+		}
+	}
+	return &c
+}
+
+// All returns the fields of the table, former ones included.
+func (m *Table) All() []*Field {
+	var fields []*Field
+	for _, list := range [][]Field{m.Key, m.Columns} {
+		for i := range list {
+			fields = append(fields, &list[i])
+			for j := range list[i].Former {
+				fields = append(fields, &list[i].Former[j])
+			}
+		}
+	}
+	return fields
+}
+
+// Owner returns the column of whose search key and index that of a table are.
+func (m *Field) Owner(table TableID) ColumnRef {
+	if m.Share != nil {
+		return m.Share.ColumnRef
+	}
+	return ColumnRef{table, m.ID}
+}
+
+// SecureType returns what columns must have in common to share a key.
+func (m *Field) SecureType() []string { return []string{m.Type, string(m.Encryption), m.Scheme} }
+
+// Searchable reports whether the field has a search key.
+func (m *Field) Searchable() bool {
+	return m.Encryption == Ordered || m.Encryption == Hashed || m.Encryption == Deterministic
+}
+
+// Clear reports whether the database sees the values.
+func (m *Field) Clear() bool { return Spec{Encryption: m.Encryption, Scheme: m.Scheme}.Clear() }
+
+// ownsKey reports whether other columns may share the key of the field.
+func (m *Field) ownsKey() bool {
+	return (m.Encryption == Ordered || m.Encryption == Deterministic) && m.Confidentiality == OfColumn
+}
+
+// Fingerprint returns bytes that are equal for fields that have equal ciphers.
+func (m *Field) Fingerprint() []byte {
+	sized := func(b, part []byte) []byte { return append(binary.AppendUvarint(b, uint64(len(part))), part...) }
+	var b []byte
+	for _, part := range []string{m.Type, string(m.Encryption), m.Scheme, string(m.Confidentiality), string(m.SearchKey)} {
+		b = sized(b, []byte(part))
+	}
+	if m.Share != nil {
+		b = append(append(b, m.Share.Table[:]...), m.Share.Column[:]...)
+	}
+	for _, key := range m.CellKeys {
+		b = sized(b, key)
+	}
+	return binary.BigEndian.AppendUint32(b, m.Unit)
+}
+
+// Sharers returns the other columns that have the search key of a column of a table.
+func (m *Field) Sharers(table *Table, all []*Table) []string {
+	var names []string
+	for _, other := range all {
+		if other.Tenants != table.Tenants {
+			continue // what is database-wide in the one is not in the other
+		}
+		for i := range other.Columns {
+			c := &other.Columns[i]
+			same := other.ID == table.ID && c.ID == m.ID
+			wide := c.Confidentiality == OfDatabase && m.Confidentiality == OfDatabase && slices.Equal(c.SecureType(), m.SecureType())
+			own := c.Confidentiality != OfDatabase && m.Confidentiality != OfDatabase && c.Owner(other.ID) == m.Owner(table.ID)
+			if !same && (wide || own) {
+				names = append(names, other.Name+"."+c.Name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// An IndexRef names an index, which one or more columns use.
+type IndexRef struct {
+	ColumnRef        // of whose columns it is, where it is not database-wide
+	Secure    string // type, encryption and scheme, where it is
+	Tenants   bool
+}
+
+// Index returns the index of a field, if its scheme is stateful.
+func (m *Field) Index(table *Table) (IndexRef, bool) {
+	if m.Confidentiality == OfDatabase {
+		return IndexRef{Secure: strings.Join(m.SecureType(), " "), Tenants: table.Tenants}, scheme.Stateful(m.Scheme)
+	}
+	return IndexRef{ColumnRef: m.Owner(table.ID), Tenants: table.Tenants}, scheme.Stateful(m.Scheme)
+}
+
+// Using returns the fields of a table that use an index.
+func (m *Table) Using(ref IndexRef) (fields []*Field) {
+	for _, f := range m.All() {
+		if r, ok := f.Index(m); ok && r == ref {
+			fields = append(fields, f)
+		}
+	}
+	return fields
+}

@@ -1,0 +1,271 @@
+package query
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+)
+
+// A JoinSide is a column of a table that is joined, and the columns that are returned.
+type JoinSide struct {
+	Table   *engine.Engine
+	Column  string
+	Columns []string
+}
+
+// Join yields pairs of rows, in one attempt.
+func Join(ctx context.Context, left, right JoinSide, limit int, yield func(a, b *Found) bool, yielded func() bool) error {
+	if limit < 0 {
+		return fmt.Errorf("%w: Limit is %d", driver.ErrRange, limit)
+	}
+	l, err := left.finder()
+	if err != nil {
+		return err
+	}
+	r, err := right.finder()
+	if err != nil {
+		return err
+	}
+	if err := joinable(l, r); err != nil {
+		return err
+	}
+	if err := l.openFamilies(ctx); err != nil {
+		return err
+	}
+	defer l.close()
+	if err := r.openBeside(ctx, l); err != nil {
+		return err
+	}
+	confirm := func() error {
+		if err := l.confirm(ctx, yielded()); err != nil {
+			return err
+		}
+		return r.confirm(ctx, yielded())
+	}
+	size := firstPostings
+	for batch, err := range matched(ctx, l, r, &size) {
+		if err != nil {
+			return err
+		}
+		if err := batch.open(ctx, l, r); err != nil {
+			return err
+		}
+		if err := confirm(); err != nil {
+			return err
+		}
+		size = min(2*size, engine.FullBatch)
+		if !batch.yield(l, r, yield) {
+			return nil
+		}
+	}
+	return confirm()
+}
+
+// yield yields the pairs of rows of the matches, and reports whether to go on.
+func (ms matches) yield(l, r *finder, yield func(a, b *Found) bool) bool {
+	for _, m := range ms {
+		for _, a := range m.left.hits {
+			for _, b := range m.right.hits {
+				// Of an order that is lossy, different values may have one ciphertext.
+				if l.plan.driving.Type.Compare(l.table.ValueOf(l.plan.driving, a.record), r.table.ValueOf(r.plan.driving, b.record)) == 0 &&
+					!yield(a, b) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// finder makes ready to read all postings of the column.
+func (s JoinSide) finder() (*finder, error) {
+	t, name := s.Table, s.Column
+	want, err := t.Want(s.Columns)
+	if err != nil {
+		return nil, err
+	}
+	c := t.ByName[name]
+	reason := ""
+	switch {
+	case c == nil:
+		return nil, fmt.Errorf("%w: table %q has no column %q", fault.ErrColumn, t.Meta.Name, name)
+	case c.Part >= 0:
+		reason = "is a part of the row key: get the rows of its values instead"
+	case !c.Searched():
+		reason = fmt.Sprintf("is %s: only deterministic and ordered columns are searched", c.Encryption)
+	case !c.Leads():
+		reason = "was changed, and not all rows were converted"
+	}
+	if reason != "" {
+		return nil, fmt.Errorf("%w: column %q of table %q cannot be joined: it %s", fault.ErrColumn, name, t.Meta.Name, reason)
+	}
+	pl := &plan{driving: c, Ranges: []keyRange{{Start: c.Lead, end: ope.PrefixEnd(c.Lead)}}}
+	f := &finder{table: t, plan: pl, want: want, tally: new(Tally)}
+	f.need = f.needed()
+	return f, nil
+}
+
+// joinable returns an error unless equal values of both columns are found by equal postings.
+func joinable(l, r *finder) error {
+	a, b := l.plan.driving, r.plan.driving
+	refused := func(reason string) error {
+		return fmt.Errorf("%w: column %q of table %q cannot be joined with %q of %q: %s", fault.ErrColumn,
+			a.Name, l.table.Meta.Name, b.Name, r.table.Meta.Name, reason)
+	}
+	m, n := metaOf(l.table.View, a), metaOf(r.table.View, b)
+	switch {
+	case !l.table.Tenant.Same(r.table.Tenant):
+		return refused("they are not of one tenant")
+	case !slices.Equal(m.SecureType(), n.SecureType()):
+		return refused("their types, encryptions or schemes differ")
+	case m.Confidentiality == meta.OfDatabase && n.Confidentiality == meta.OfDatabase:
+	case m.Confidentiality == meta.OfDatabase || n.Confidentiality == meta.OfDatabase || m.Owner(l.table.Meta.ID) != n.Owner(r.table.Meta.ID):
+		return refused("they have search keys of their own; see SharedWith and DatabaseWide")
+	}
+	return nil
+}
+
+// metaOf returns what the catalogue says of a column.
+func metaOf(t *rowcodec.View, c *rowcodec.Column) *meta.Field {
+	i := slices.IndexFunc(t.Meta.Columns, func(m meta.Field) bool { return m.ID == c.Id })
+	return &t.Meta.Columns[i]
+}
+
+// openBeside opens the families of the instant that another finder sees, if it sees one.
+func (f *finder) openBeside(ctx context.Context, other *finder) (err error) {
+	if other.snapshot == nil {
+		return f.openFamilies(ctx)
+	}
+	f.rely()
+	f.unconfirmed.Store(true)
+	if f.data, err = other.snapshot.Family(ctx, f.table.Spec); err != nil {
+		return err
+	}
+	if f.postings, err = other.snapshot.Family(ctx, f.table.PostingSpec); err != nil {
+		return err
+	}
+	f.version, err = f.table.Env.VersionIn(ctx, other.snapshot)
+	return err
+}
+
+// A match is postings of both columns that carry the same.
+type match struct{ left, right matchSide }
+
+type matchSide struct {
+	postings []driver.Row
+	hits     []*Found // what they lead to
+}
+
+type matches []match
+
+// matched yields matches, as many at a time as have size postings on either side.
+func matched(ctx context.Context, l, r *finder, size *int) iter.Seq2[matches, error] {
+	return func(yield func(matches, error) bool) {
+		left, stopLeft := iter.Pull2(l.groups(ctx))
+		defer stopLeft()
+		right, stopRight := iter.Pull2(r.groups(ctx))
+		defer stopRight()
+		a, errA, moreA := left()
+		b, errB, moreB := right()
+		var batch matches
+		n, m := 0, 0
+		for moreA && moreB && errA == nil && errB == nil {
+			order := bytes.Compare(l.plan.driving.Carried(a[0].Key), r.plan.driving.Carried(b[0].Key))
+			if order == 0 {
+				batch = append(batch, match{matchSide{postings: a}, matchSide{postings: b}})
+				if n, m = n+len(a), m+len(b); max(n, m) >= *size {
+					if !yield(batch, nil) {
+						return
+					}
+					batch, n, m = nil, 0, 0
+				}
+			}
+			if order <= 0 {
+				a, errA, moreA = left()
+			}
+			if order >= 0 {
+				b, errB, moreB = right()
+			}
+		}
+		switch {
+		case errA != nil:
+			yield(nil, errA)
+		case errB != nil:
+			yield(nil, errB)
+		case len(batch) > 0:
+			yield(batch, nil)
+		}
+	}
+}
+
+// groups yields the postings of the driving column, those together that carry the same.
+func (f *finder) groups(ctx context.Context) iter.Seq2[[]driver.Row, error] {
+	return func(yield func([]driver.Row, error) bool) {
+		c, r := f.plan.driving, f.plan.Ranges[0]
+		var group []driver.Row
+		for row, err := range engine.Scanned(ctx, f.postings, driver.Range{Start: r.Start, End: r.end}) {
+			if f.seen != nil {
+				f.unconfirmed.Store(true) // it may be of after the last check
+			}
+			if err == nil {
+				_, _, _, err = c.CutPosting(row.Key)
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if len(group) > 0 && !bytes.Equal(c.Carried(group[0].Key), c.Carried(row.Key)) {
+				if !yield(group, nil) {
+					return
+				}
+				group = nil
+			}
+			group = append(group, row)
+		}
+		if len(group) > 0 {
+			yield(group, nil)
+		}
+	}
+}
+
+// open reads the rows that the postings lead to, many at a time, and leaves out what does not count.
+func (ms matches) open(ctx context.Context, l, r *finder) error {
+	group, ctx := errgroup.WithContext(ctx)
+	side := func(f *finder, of func(*match) *matchSide) {
+		group.Go(func() error {
+			var postings []driver.Row
+			for i := range ms {
+				postings = append(postings, of(&ms[i]).postings...)
+			}
+			hits, err := f.resolve(ctx, keyRange{}, postings)
+			if err != nil {
+				return err
+			}
+			for i := range ms {
+				s := of(&ms[i])
+				for _, hit := range hits[:len(s.postings)] {
+					if hit != nil && f.first(hit) {
+						hit.by = f
+						s.hits = append(s.hits, hit)
+					}
+				}
+				hits = hits[len(s.postings):]
+			}
+			return nil
+		})
+	}
+	side(l, func(m *match) *matchSide { return &m.left })
+	side(r, func(m *match) *matchSide { return &m.right })
+	return group.Wait()
+}

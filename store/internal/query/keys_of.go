@@ -1,0 +1,158 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+)
+
+// ExactKey returns the row key of a Row that names all key parts. It may return nil if there is no
+// such row.
+func ExactKey(ctx context.Context, t *engine.Engine, key rowcodec.RowValues) ([]byte, error) {
+	keys, err := exactKeys(ctx, t, []rowcodec.RowValues{key})
+	if row := (*fault.RowError)(nil); errors.As(err, &row) {
+		return nil, row.Err // which one it is says nothing
+	} else if err != nil {
+		return nil, err
+	}
+	return keys[0], nil
+}
+
+// exactKeys does so for many. An error is a [RowError], or one of the database.
+func exactKeys(ctx context.Context, t *engine.Engine, rows []rowcodec.RowValues) ([][]byte, error) {
+	// Encrypting a value that no row has would write it to the index of a stateful scheme. So rows
+	// are looked for there, as a query does, which takes requests.
+	lookUp := slices.ContainsFunc(t.Parts, func(c *rowcodec.Column) bool { return c.Stateful })
+	keys := make([][]byte, len(rows))
+	records := make([]*rowcodec.Record, len(rows))
+	for i, row := range rows {
+		r := t.NewRecord()
+		err := t.CheckKey(r, row)
+		if err == nil && r.Fresh {
+			err = fmt.Errorf("%w: key part %q is null", fault.ErrColumn, t.Parts[len(t.Parts)-1].Name)
+		}
+		if err == nil && !lookUp {
+			err = t.EncodeKey(ctx, r)
+		}
+		if err != nil {
+			return nil, &fault.RowError{Index: i, Err: err}
+		}
+		keys[i], records[i] = r.Key, r
+	}
+	if !lookUp {
+		return keys, nil
+	}
+	err := t.Env.Concurrently(ctx, len(keys), func(ctx context.Context, i int) (err error) {
+		keys[i], err = storedKey(ctx, t, records[i])
+		return err
+	})
+	return keys, err
+}
+
+// storedKey returns the key of the row that has the key parts of r, or nil.
+func storedKey(ctx context.Context, t *engine.Engine, r *rowcodec.Record) ([]byte, error) {
+	var where []Term
+	for i, c := range t.Parts {
+		where = append(where, Term{Column: c.Name, Typ: c.Type.GoType(), In: []any{r.Values[i]}})
+	}
+	for hit, err := range RowsOf(ctx, t, Selection{Where: where, Limit: 1, keyOnly: true}, new(Tally)) {
+		if err != nil {
+			return nil, err
+		}
+		return hit.record.Key, nil
+	}
+	return nil, nil
+}
+
+// GetRow returns the row with the key parts of key, with the named columns or, where none is named, with all of them.
+func GetRow(ctx context.Context, t *engine.Engine, key rowcodec.RowValues, columns []string) (rowcodec.RowValues, error) {
+	if len(columns) == 0 {
+		columns = nil
+	}
+	var want []bool
+	var rowKey []byte
+	t, err := t.WithSecondLook(ctx, func(t *engine.Engine) (err error) {
+		if want, err = t.Want(columns); err == nil {
+			rowKey, err = ExactKey(ctx, t, key)
+		}
+		return err
+	})
+	if err != nil || rowKey == nil {
+		return nil, err
+	}
+	r, err := t.GetClear(ctx, rowKey, key, want)
+	if err != nil || r == nil {
+		return nil, err
+	}
+	return t.Row(r, want), nil
+}
+
+// DeleteRows deletes rows by their key parts.
+func DeleteRows(ctx context.Context, t *engine.Engine, keys []rowcodec.RowValues) error {
+	var rowKeys [][]byte
+	t, err := t.WithSecondLook(ctx, func(t *engine.Engine) (err error) {
+		rowKeys, err = exactKeys(ctx, t, keys)
+		return err
+	})
+	if err == nil {
+		return t.RemoveAll(ctx, rowKeys)
+	}
+	if row := (*fault.RowError)(nil); !errors.As(err, &row) {
+		err = fault.NothingDone(len(keys), err)
+	}
+	return err
+}
+
+// UpdateRows gives columns of rows that exist new values.
+func UpdateRows(ctx context.Context, t *engine.Engine, rows []rowcodec.RowValues) error {
+	var updates []*rowcodec.Updated
+	t, err := t.WithSecondLook(ctx, func(t *engine.Engine) (err error) {
+		updates, err = updatesOf(ctx, t, rows)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return engine.InChunks(len(rows), func(from, to int) error { return t.UpdateChunk(ctx, updates[from:to], from) })
+}
+
+// updatesOf returns what an Update with the given rows is to do.
+func updatesOf(ctx context.Context, t *engine.Engine, rows []rowcodec.RowValues) ([]*rowcodec.Updated, error) {
+	if !t.Meta.Conditional {
+		return nil, fmt.Errorf("%w: rows of a table without Conditional are written as a whole: use Put", fault.ErrSchema)
+	}
+	for i, row := range rows {
+		if err := t.CheckNames(row); err != nil {
+			return nil, &fault.RowError{Index: i, Err: err}
+		}
+	}
+	keys, err := exactKeys(ctx, t, rows)
+	if err != nil {
+		if row := (*fault.RowError)(nil); !errors.As(err, &row) {
+			err = fault.NothingDone(len(rows), err)
+		}
+		return nil, err
+	}
+	updates := make([]*rowcodec.Updated, len(rows))
+	distinct := make(engine.DistinctKeys, len(rows))
+	for i, row := range rows {
+		if keys[i] == nil {
+			return nil, &fault.RowError{Index: i, Err: fault.ErrNoRow}
+		}
+		if err := distinct.Add(keys[i], i, "update"); err != nil {
+			return nil, &fault.RowError{Index: i, Err: err}
+		}
+		if updates[i], err = t.Updated(keys[i], row); err == nil {
+			_, err = t.Check(row) // the new values by themselves
+		}
+		if err != nil {
+			return nil, &fault.RowError{Index: i, Err: err}
+		}
+	}
+	return updates, nil
+}

@@ -1,0 +1,293 @@
+package query
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"iter"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rangecrypt/rangecrypt/internal/pause"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+)
+
+// A batch is rows or postings as they were scanned, and what becomes of them.
+type batch struct {
+	rows []driver.Row
+	end  bool  // nothing comes after the rows but err
+	err  error // of the scan
+
+	hits    []*Found // by row; nil where one does not count
+	openErr error
+	opened  chan struct{} // where the batch is opened by another goroutine, closed when it is done
+}
+
+// A rangeScan scans one range, in the order of keys.
+type rangeScan struct {
+	f    *finder
+	r    keyRange
+	next func() (driver.Row, error, bool)
+	size int // of the next batch
+	read int // rows so far
+
+	order rising
+	yield func(*Found, error) bool
+}
+
+// scan yields what satisfies the conditions in one range, in the order of keys.
+//
+// A short range is read here, and opened here too by the time that another goroutine is awake to do
+// it, which takes as long as opening some 50 rows. Beyond [inline] rows, one goroutine reads ahead,
+// and others open batches while it does, which takes processors or, for postings, round trips.
+func (f *finder) scan(ctx context.Context, r keyRange) iter.Seq2[*Found, error] {
+	return func(yield func(*Found, error) bool) {
+		s := rangeScan{f: f, r: r, size: firstRows, yield: yield}
+		if f.plan.driving != nil {
+			s.size = firstPostings
+		}
+		if f.of.Limit > 0 {
+			s.size = min(s.size, f.of.Limit)
+		}
+		next, stop := iter.Pull2(f.scannedRange(ctx, r))
+		defer stop()
+		s.next = next
+		if s.inline(ctx) {
+			s.ahead(ctx)
+		}
+	}
+}
+
+// scannedRange yields the rows of a range or, where a column drives the query, the postings.
+func (f *finder) scannedRange(ctx context.Context, r keyRange) iter.Seq2[driver.Row, error] {
+	if f.tokenwise() {
+		return f.tokenPostings(ctx, r)
+	}
+	f.tally.Requests++
+	scan := driver.Range{Start: r.Start, End: r.end, Reverse: f.of.Reverse, AnyOrder: f.plan.anyOrder}
+	if f.plan.driving != nil {
+		return engine.Scanned(ctx, f.postings, scan)
+	}
+	scan.Cells = f.table.Slice(f.need)
+	return engine.Scanned(ctx, f.data, scan)
+}
+
+// open turns what was scanned into rows of the answer.
+func (s *rangeScan) open(ctx context.Context, rows []driver.Row, processors int) (finish func() ([]*Found, error)) {
+	if s.f.plan.driving != nil {
+		return func() ([]*Found, error) { return s.f.resolve(ctx, s.r, rows) }
+	}
+	return s.f.openRows(ctx, s.r, rows, processors)
+}
+
+// batch reads the next batch.
+func (s *rangeScan) batch() *batch {
+	f, b := s.f, &batch{rows: make([]driver.Row, 0, s.size)}
+	if len(f.relies) > 0 && (f.snapshot == nil || f.relies[0].Stateful) {
+		defer f.unconfirmed.Store(true)
+	}
+	for len(b.rows) < s.size {
+		row, err, ok := s.next()
+		if !ok || err != nil {
+			b.end, b.err = true, err
+			break
+		}
+		b.rows = append(b.rows, row)
+	}
+	s.size = min(2*s.size, engine.FullBatch)
+	s.read += len(b.rows)
+	return b
+}
+
+// emit yields the rows of a batch that was opened, and reports whether to go on.
+func (s *rangeScan) emit(b *batch) (more bool) {
+	f := s.f
+	f.tally.Hits += len(b.rows)
+	if f.plan.driving != nil {
+		f.tally.Requests += len(b.rows)
+	}
+	if b.openErr != nil {
+		return s.yield(nil, b.openErr) && false
+	}
+	for _, hit := range b.hits {
+		if err := s.order.check(f, s.r, hit); err != nil {
+			return s.yield(nil, err) && false
+		}
+		if hit == nil || f.plan.driving != nil && !f.first(hit) {
+			f.tally.Discarded++
+		} else if !s.yield(hit, nil) {
+			return false
+		}
+	}
+	if b.err != nil {
+		s.yield(nil, b.err)
+	}
+	return !b.end
+}
+
+// inline reads and opens the beginning of a range here, and reports whether there is more.
+func (s *rangeScan) inline(ctx context.Context) (more bool) {
+	for b := s.batch(); b != nil; {
+		read := s.read
+		finish := s.open(ctx, b.rows, runtime.GOMAXPROCS(0))
+		var next *batch
+		if s.f.plan.driving == nil && !b.end && read < inline && read != s.f.of.Limit {
+			next = s.batch()
+		}
+		b.hits, b.openErr = finish()
+		if !s.emit(b) {
+			return false
+		}
+		if next == nil && read < inline {
+			next = s.batch()
+		}
+		b = next
+	}
+	return true
+}
+
+// ahead lets one goroutine read, and others open what it has read.
+func (s *rangeScan) ahead(ctx context.Context) {
+	ahead := runtime.GOMAXPROCS(0)
+	if s.f.plan.driving != nil {
+		ahead = 1 // many goroutines open one batch of postings
+	}
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	batches := make(chan *batch, ahead)
+	workers.Go(func() {
+		defer close(batches)
+		for more := true; more; {
+			b := s.batch()
+			b.opened, more = make(chan struct{}), !b.end
+			select {
+			case batches <- b:
+			case <-ctx.Done():
+				return
+			}
+			workers.Go(func() {
+				defer close(b.opened)
+				b.hits, b.openErr = s.open(ctx, b.rows, 1)()
+			})
+		}
+	})
+	for b := range batches {
+		<-b.opened
+		if !s.emit(b) {
+			return
+		}
+	}
+	if ctx.Err() != nil {
+		s.yield(nil, pause.Ended(ctx))
+	}
+}
+
+// openRows turns scanned rows into rows of the answer. Other goroutines, up to a number of
+// processors less one, begin at once; finish takes part and returns when all rows are opened.
+func (f *finder) openRows(ctx context.Context, r keyRange, rows []driver.Row, processors int) (finish func() ([]*Found, error)) {
+	hits := make([]*Found, len(rows))
+	open := func(rows []driver.Row, hits []*Found, s *rowcodec.Scratch) error {
+		for i, row := range rows {
+			record, err := f.table.Opened(ctx, f.data, row, f.need, s)
+			if err != nil {
+				return err
+			}
+			if record != nil && f.satisfies(record, r) {
+				hits[i] = &Found{record: record, key: row.Key}
+			}
+		}
+		return nil
+	}
+	const share = 16
+	var taken atomic.Int64
+	work := func() error {
+		s := new(rowcodec.Scratch)
+		for {
+			to := int(taken.Add(share))
+			if to-share >= len(rows) {
+				return nil
+			}
+			if err := open(rows[to-share:min(to, len(rows))], hits[to-share:], s); err != nil {
+				return err
+			}
+		}
+	}
+	var group errgroup.Group
+	for range min(processors-1, len(rows)/(2*share)) {
+		group.Go(work)
+	}
+	return func() ([]*Found, error) {
+		err := work()
+		if err := cmp.Or(group.Wait(), err); err != nil {
+			return nil, err
+		}
+		return hits, nil
+	}
+}
+
+// resolve reads the rows of postings.
+func (f *finder) resolve(ctx context.Context, r keyRange, postings []driver.Row) ([]*Found, error) {
+	hits := make([]*Found, len(postings))
+	err := f.table.Env.Concurrently(ctx, len(postings), func(ctx context.Context, i int) error {
+		search, row, _, err := f.plan.driving.CutPosting(postings[i].Key)
+		if err != nil {
+			return err
+		}
+		record, err := f.table.ReadFrom(ctx, f.data, row, f.need)
+		// The value decides, not the write: a row that was written again with the same value
+		// has not changed, and must not be missed because its old posting was read.
+		if err == nil && record != nil && bytes.Equal(record.Search[f.plan.driving.Position], search) && f.satisfies(record, r) {
+			hits[i] = &Found{record: record, key: postings[i].Key}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return hits, nil
+}
+
+// inOrder puts the rows of each group, whose ciphertexts are equal because they share a prefix, in
+// the order of their values. Its memory is that of the largest group.
+func (f *finder) inOrder(r keyRange, index int, rows iter.Seq2[*Found, error]) iter.Seq2[*Found, error] {
+	compare := func(a, b *Found) int {
+		order := cmp.Or(r.by.Type.Compare(f.table.ValueOf(r.by, a.record), f.table.ValueOf(r.by, b.record)), bytes.Compare(a.record.Key, b.record.Key))
+		if f.of.Reverse {
+			return -order
+		}
+		return order
+	}
+	passed := f.passed(r, index)
+	return func(yield func(*Found, error) bool) {
+		var group []*Found
+		emit := func() (more bool) {
+			slices.SortFunc(group, compare)
+			for _, hit := range group {
+				if !passed(hit) && !yield(hit, nil) {
+					return false
+				}
+			}
+			group = group[:0]
+			return true
+		}
+		for hit, err := range rows {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if len(group) > 0 && !bytes.Equal(group[0].key[:r.group], hit.key[:r.group]) && !emit() {
+				return
+			}
+			group = append(group, hit)
+		}
+		emit()
+	}
+}

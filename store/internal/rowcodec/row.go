@@ -1,0 +1,660 @@
+package rowcodec
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/rangecrypt/rangecrypt/internal/seal"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+	"github.com/rangecrypt/rangecrypt/store/internal/value"
+)
+
+// A Record is a row on its way to or from the database.
+type Record struct {
+	Key    []byte
+	Values []any // by position: key parts, then stored columns
+	Write  WriteID
+	Fresh  bool     // the key was drawn at random: there is no earlier row
+	Search [][]byte // by stored column: what its posting carries; nil where it has none, and in tables without
+
+	Version uint32 // of the catalogue, of a row that was read; 0 of a new one
+}
+
+type WriteID [16]byte
+
+// CheckNames returns an error if a row names a column that there is not.
+func (t *View) CheckNames(row RowValues) error {
+	for name := range row {
+		if t.ByName[name] == nil {
+			return fmt.Errorf("%w: table %q has no column %q", fault.ErrColumn, t.Meta.Name, name)
+		}
+	}
+	return nil
+}
+
+// Check turns a row into a record with its values, without touching the database.
+func (t *View) Check(row RowValues) (*Record, error) {
+	if err := t.CheckNames(row); err != nil {
+		return nil, err
+	}
+	r := t.NewRecord()
+	rand.Read(r.Write[:])
+	if err := t.CheckKey(r, row); err != nil {
+		return nil, err
+	}
+	for i, c := range t.Columns {
+		v, err := c.value(row)
+		if err != nil {
+			return nil, err
+		}
+		r.Values[len(t.Parts)+i] = v
+	}
+	return r, t.CheckSize(r)
+}
+
+// CheckKey sets the values of the record's key parts.
+func (t *View) CheckKey(r *Record, row RowValues) error {
+	for i, c := range t.Parts {
+		v, err := c.value(row)
+		if err != nil {
+			return err
+		}
+		if v == nil {
+			if c.Encryption != meta.TieBreaker {
+				return fmt.Errorf("%w: key part %q is null", fault.ErrColumn, c.Name)
+			}
+			var tie [16]byte
+			rand.Read(tie[:])
+			v, r.Fresh = tie, true
+		}
+		r.Values[i] = v
+	}
+	return t.checkKeySize(r)
+}
+
+// Encode sets what a checked record is found by: its key, and what its postings carry.
+func (t *View) Encode(ctx context.Context, r *Record) error {
+	if err := t.EncodeKey(ctx, r); err != nil {
+		return err
+	}
+	return t.EncodeColumns(ctx, r)
+}
+
+// EncodeColumns sets what the postings of a record carry, where it is not set yet.
+func (t *View) EncodeColumns(ctx context.Context, r *Record) error {
+	for i, c := range t.Columns {
+		if v := r.Values[len(t.Parts)+i]; c.Searched() && v != nil && r.Search[i] == nil {
+			var err error
+			if r.Search[i], err = c.AppendSearch(ctx, nil, v); err != nil {
+				return fmt.Errorf("column %q: %w", c.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// EncodeKey sets the key of a record.
+func (t *View) EncodeKey(ctx context.Context, r *Record) (err error) {
+	r.Key = append(r.Key, t.Prefix...)
+	for i, c := range t.Parts {
+		if r.Key, err = c.AppendSearch(ctx, r.Key, r.Values[i]); err != nil {
+			return fmt.Errorf("key part %q: %w", c.Name, err)
+		}
+	}
+	return nil
+}
+
+// value returns the checked value of the column in a row, or nil for null.
+func (c *Column) value(row RowValues) (any, error) {
+	v, ok := row[c.Name]
+	if !ok || v == nil {
+		return nil, nil
+	}
+	v, err := c.Type.Normalize(v)
+	if err == nil && c.Type.Unordered(v) && (c.Part >= 0 || c.Searched()) {
+		err = value.ErrNaN
+	}
+	if err != nil {
+		return nil, fmt.Errorf("column %q: %w", c.Name, err)
+	}
+	return v, nil
+}
+
+// Cells of a row, by qualifier:
+//
+//	(empty)           the key cell: sealed {values of the key parts, and of the columns that are
+//	                  not null the id and how it is stored, with the value where it is packed}. Every
+//	                  row has it; it is the row's authenticated existence.
+//	column id         the value of a column that is not packed: sealed, or after the header of a
+//	                  plain cell
+//
+// All cells of a row carry the write id of the Put that wrote it, so that a mixture of two Puts
+// is noticed, and the version of the catalogue at which the writer knew the table.
+//
+// A row is read by what its key cell says, whatever the schema says by now. A cell that the key cell
+// does not list is left over by a writer that did not know of it if the column, or the policy by which
+// a tenant has a cell of it, came later than the row's version; otherwise it is of another Put.
+var KeyQualifier = []byte{}
+
+// How a key cell says that a value is stored: in a cell of its own, or packed, in so many bytes and
+// packedCell more.
+const (
+	SealedCell = 0
+	clearCell  = 1
+	PackedCell = 2
+)
+
+const (
+	PlainFormat   = 1 // first byte of a plain cell; sealed cells have seal's
+	PlainOverhead = 1 + 4 + 16
+)
+
+// places builds the associated data of one row's cells, in one buffer.
+type places struct {
+	buf seal.Place
+	n   int // length of the part that all cells of the row share
+}
+
+// Of makes the places those of another row.
+func (p *places) Of(t *View, row []byte) *places {
+	// Room for the lengths of the row key and the qualifier, the longest qualifier, and the header
+	// that sealing appends: the buffer is not moved for a row.
+	p.buf = append(slices.Grow(p.buf[:0], len(t.place)+4+len(row)+4+len(meta.ColumnID{})+seal.HeaderSize), t.place...)
+	p.buf = p.buf.Append(row)
+	p.n = len(p.buf)
+	return p
+}
+
+func (t *View) Places(row []byte) *places { return new(places).Of(t, row) }
+
+// At returns the place of a cell. It is valid until the next call.
+func (p *places) At(qualifier []byte) seal.Place { return p.buf[:p.n].Append(qualifier) }
+
+// Scratch is memory that is used again from row to row.
+type Scratch struct {
+	Where     places
+	key, cell []byte // what was opened last
+}
+
+// Mutation returns what a Put of the record does to its row.
+func (t *View) Mutation(r *Record) driver.Mutation {
+	m := driver.Mutation{Row: r.Key}
+	where := t.Places(r.Key)
+	header := seal.Header{Policy: max(t.Version, r.Version), Write: r.Write}
+
+	var key, packed []byte
+	for i, c := range t.Parts {
+		key = AppendSized(key, c.Type.AppendStored(nil, r.Values[i]))
+	}
+	m.Puts = make([]driver.Cell, 1, 1+len(t.Columns))
+	for _, i := range t.byID {
+		c, v := t.Stored[i], r.Values[len(t.Parts)+i]
+		switch {
+		case c.Of != nil:
+			if !c.Packed && !c.Converted {
+				m.Deletes = append(m.Deletes, c.Id[:])
+			}
+		case v != nil && c.Packed:
+			packed = c.Type.AppendStored(packed[:0], v)
+			key = binary.AppendUvarint(append(key, c.Id[:]...), uint64(len(packed))+PackedCell)
+			key = append(key, packed...)
+			if c.varies {
+				m.Deletes = append(m.Deletes, c.Id[:])
+			}
+		case v != nil:
+			stored := byte(SealedCell)
+			if c.Clear() {
+				stored = clearCell
+			}
+			key = append(append(key, c.Id[:]...), stored)
+			m.Puts = append(m.Puts, driver.Cell{Qualifier: c.Id[:], Value: c.Cell(header, r.posted(i), v, where)})
+		case !c.Packed || c.varies:
+			m.Deletes = append(m.Deletes, c.Id[:])
+		}
+	}
+	m.Puts[0] = driver.Cell{Qualifier: KeyQualifier, Value: t.KeyCell(header, key, where)}
+	return m
+}
+
+// Cell returns the cell of a value. The sealed cell of a searched column begins with what its
+// posting carries: so a posting is checked against the truth without computing it again, and the
+// posting of an old row can be named.
+func (c *Column) Cell(h seal.Header, search []byte, v any, where *places) []byte {
+	if c.Clear() {
+		return c.Type.AppendStored(plainCell(h, 16), v)
+	}
+	plaintext := make([]byte, 0, 64)
+	if c.Searched() {
+		plaintext = append(plaintext, search...)
+	}
+	return c.Sealer.Seal(nil, h, c.Type.AppendStored(plaintext, v), where.At(c.Id[:]))
+}
+
+// plainCell returns the beginning of a plain cell, with room for n bytes more.
+func plainCell(h seal.Header, n int) []byte {
+	b := append(make([]byte, 0, PlainOverhead+n), PlainFormat)
+	b = binary.BigEndian.AppendUint32(b, h.Policy)
+	return append(b, h.Write[:]...)
+}
+
+// Sealed reports whether a cell is not a plain one.
+func Sealed(cell []byte) bool { return len(cell) > 0 && cell[0] != PlainFormat }
+
+// openPlain returns what is in a plain cell.
+func openPlain(cell []byte) ([]byte, seal.Header, error) {
+	var h seal.Header
+	switch {
+	case len(cell) < PlainOverhead:
+		return nil, h, fmt.Errorf("%w: a plain cell has %d bytes, at least %d are needed", fault.ErrTampered, len(cell), PlainOverhead)
+	case cell[0] != PlainFormat:
+		return nil, h, fmt.Errorf("%w: not a plain cell", fault.ErrFormat)
+	}
+	h.Policy = binary.BigEndian.Uint32(cell[1:])
+	copy(h.Write[:], cell[5:])
+	return cell[PlainOverhead:], h, nil
+}
+
+// KeyCell returns the key cell with the given content. It is sealed unless nothing of the table
+// is encrypted.
+func (t *View) KeyCell(h seal.Header, content []byte, where *places) []byte {
+	if t.clear {
+		return append(plainCell(h, len(content)), content...)
+	}
+	return t.KeySealer.Seal(nil, h, content, where.At(KeyQualifier))
+}
+
+// OpenKeyCell returns the content of a key cell. One that was sealed with a key that was added later
+// is a newerRow: what its header says of that is not authenticated, but the next view opens it, or
+// there is none.
+func (t *View) OpenKeyCell(cell []byte, s *Scratch) ([]byte, seal.Header, error) {
+	if t.clear {
+		b, h, err := openPlain(cell)
+		if err != nil {
+			err = fmt.Errorf("key cell: %w", err)
+		}
+		return b, h, err
+	}
+	b, h, err := t.KeySealer.Open(s.key[:0], cell, s.Where.At(KeyQualifier))
+	if errors.Is(err, seal.ErrWrongKey) && h.Policy > t.Version {
+		return nil, h, NewerRow(h.Policy)
+	}
+	if err != nil {
+		return nil, h, fmt.Errorf("key cell: %w", fault.OfSeal(err))
+	}
+	s.key = b
+	return b, h, nil
+}
+
+// open returns the value in a cell, which is in the clear or not, the write it belongs to and, for
+// a searched column, what its posting carries.
+func (c *Column) open(cell []byte, clear bool, s *Scratch) (value any, write WriteID, search []byte, err error) {
+	// One that is sealed counts where it may be plain: a conversion that makes it plain and one that
+	// seals it leave such a row if they are made at the same time. In the other direction that cannot
+	// be: of two values with one timestamp the greater one is left, and sealed cells begin with a
+	// greater byte. Nor could it count, since anybody can write a plain cell.
+	clear = clear && !(c.Sealer != nil && Sealed(cell))
+	if len(cell) > 0 && (cell[0] == PlainFormat) != clear || !clear && c.Sealer == nil {
+		return nil, write, nil, fmt.Errorf("column %q: %w: the cell is not stored as the key cell says", c.Name, fault.ErrTampered)
+	}
+	if clear {
+		b, h, err := openPlain(cell)
+		if err != nil {
+			return nil, write, nil, fmt.Errorf("column %q: %w", c.Name, err)
+		}
+		if value, err = c.Type.Parse(b); err == nil && c.Searched() {
+			search, err = c.AppendSearch(context.Background(), nil, value) // computes nothing that could block
+		}
+		if err != nil {
+			return nil, write, nil, fmt.Errorf("column %q: %w: %w", c.Name, fault.ErrTampered, err)
+		}
+		return value, h.Write, search, nil
+	}
+	b, h, err := c.Sealer.Open(s.cell[:0], cell, s.Where.At(c.Id[:]))
+	if err != nil {
+		return nil, write, nil, fmt.Errorf("column %q: %w", c.Name, fault.OfSeal(err))
+	}
+	s.cell = b
+	if c.Searched() {
+		n := c.Size
+		if len(b) < n {
+			return nil, write, nil, fmt.Errorf("column %q: %w: the cell is too short", c.Name, fault.ErrFormat)
+		}
+		search, b = bytes.Clone(b[:n]), b[n:]
+	}
+	if value, err = c.Type.Parse(b); err != nil {
+		return nil, write, nil, fmt.Errorf("column %q: %w: %w", c.Name, fault.ErrFormat, err)
+	}
+	return value, h.Write, search, nil
+}
+
+// ErrTornRow is what the error is of a row whose cells are not all of one write. The reader reads again.
+var ErrTornRow = errors.New("torn row")
+
+// A tornRow is such an error, and says what of the row shows it.
+type tornRow string
+
+func (e tornRow) Error() string      { return string(e) }
+func (tornRow) Is(target error) bool { return target == ErrTornRow }
+
+// Decode opens a row as the database returned it: its key cell, and of the columns those in want,
+// by position, where nil means all. It returns nil for a row without cells, and for one that was
+// deleted.
+//
+// Nothing of the record is in the scratch memory.
+func (t *View) Decode(row driver.Row, want []bool, s *Scratch) (*Record, error) {
+	if len(row.Cells) == 0 {
+		return nil, nil
+	}
+	if len(row.Cells[0].Qualifier) != 0 {
+		return nil, tornRow("the key cell is missing")
+	}
+	s.Where.Of(t, row.Key)
+	b, h, err := t.OpenKeyCell(row.Cells[0].Value, s)
+	if err != nil {
+		return nil, err
+	}
+	if h.Policy > t.Version {
+		return nil, NewerRow(h.Policy)
+	}
+	if len(b) == 0 {
+		return nil, nil // deleted under a condition
+	}
+	r := t.NewRecord()
+	r.Key, r.Write, r.Version = row.Key, h.Write, h.Policy
+	for i, c := range t.Parts {
+		var part []byte
+		if part, b, err = CutSized(b); err == nil {
+			r.Values[i], err = c.Type.Parse(part)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("key cell: part %q: %w: %w", c.Name, fault.ErrFormat, err)
+		}
+	}
+	if err := t.decodeColumns(r, row.Cells[1:], want, Entries{Rest: b}, s); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// DecodeClear is decode without any key, for columns of which each is in a plain cell: that the cells are of one write
+// is seen by their headers. The record has no values of the key parts. It returns nil if it takes the key cell
+// to know what the columns have.
+func (t *View) DecodeClear(row driver.Row, want []bool) *Record {
+	if len(row.Cells) == 0 || len(row.Cells[0].Qualifier) != 0 {
+		return nil
+	}
+	h, err := seal.PeekHeader(row.Cells[0].Value)
+	if t.clear {
+		_, h, err = openPlain(row.Cells[0].Value)
+	}
+	if err != nil || h.Policy > t.Version {
+		return nil
+	}
+	r := t.NewRecord()
+	r.Key, r.Write, r.Version = row.Key, h.Write, h.Policy
+	if t.decodeColumns(r, row.Cells[1:], want, Entries{allPlain: true}, nil) != nil {
+		return nil
+	}
+	return r
+}
+
+// decodeColumns sets the values of the columns in want, as the entries of the key cell say.
+func (t *View) decodeColumns(r *Record, cells []driver.Cell, want []bool, entries Entries, s *Scratch) error {
+	// Cells, entries of the key cell and t.byID are all in ascending order of ids. Entries that are
+	// not in t.byID are of columns that this client does not know.
+	for _, i := range t.byID {
+		c := t.Stored[i]
+		if want != nil && !want[i] {
+			continue
+		}
+		e, err := entries.Of(c.Id)
+		if err != nil {
+			return fmt.Errorf("key cell: %w: %w", fault.ErrFormat, err)
+		}
+		for len(cells) > 0 && bytes.Compare(cells[0].Qualifier, c.Id[:]) < 0 {
+			cells = cells[1:]
+		}
+		// An empty cell is one that was deleted under a condition.
+		found := len(cells) > 0 && bytes.Equal(cells[0].Qualifier, c.Id[:]) && len(cells[0].Value) > 0
+		switch {
+		case e.Present && !e.Packed && !found, found && !e.Present && c.Of == nil && c.since <= r.Version,
+			found && entries.allPlain && Sealed(cells[0].Value):
+			return tornRow(fmt.Sprintf("column %q", c.Name))
+		case e.Packed:
+			if r.Values[len(t.Parts)+i], err = c.Type.Parse(e.Value); err != nil {
+				return fmt.Errorf("key cell: column %q: %w: %w", c.Name, fault.ErrFormat, err)
+			}
+			fallthrough
+		case !e.Present:
+			continue // whatever cell there is belongs to an earlier write
+		}
+		value, write, search, err := c.open(cells[0].Value, e.clear, s)
+		if err != nil {
+			return t.newer(cells[0].Value, err)
+		}
+		if write != r.Write {
+			return tornRow(fmt.Sprintf("column %q", c.Name))
+		}
+		r.Values[len(t.Parts)+i] = value
+		if search != nil {
+			r.Search[i] = search
+		}
+	}
+	for i, c := range t.Stored[len(t.Columns):] {
+		if v := r.Values[len(t.Parts)+len(t.Columns)+i]; v != nil {
+			r.Values[t.ValueIndex(c.Of)] = v
+		}
+	}
+	return nil
+}
+
+// A NewerRow is the error of a row that was written at a later version of the catalogue, which it
+// is.
+type NewerRow uint32
+
+func (NewerRow) Error() string { return "the row is newer than what is known of the table" }
+
+// newer returns the error of a column's cell that could not be opened: if that is because its key came later, it
+// is a newerRow. Where the header was forged, the catalogue says so.
+func (t *View) newer(cell []byte, err error) error {
+	if errors.Is(err, fault.ErrWrongKey) {
+		if h, malformed := seal.PeekHeader(cell); malformed == nil && h.Policy > t.Version {
+			return NewerRow(h.Policy)
+		}
+	}
+	return err
+}
+
+// An entry is what a key cell says of a column.
+type entry struct {
+	Present, clear, Packed bool
+	Value                  []byte // where it is packed
+}
+
+// Entries reads the entries of a key cell in ascending order of ids.
+type Entries struct {
+	Rest     []byte
+	passed   int  // entries of other columns than were asked for
+	allPlain bool // there is no key cell to read: each column is taken to be in a plain cell
+}
+
+// Of returns the entry of a column, and passes over those before it.
+func (es *Entries) Of(id meta.ColumnID) (entry, error) {
+	if es.allPlain {
+		return entry{Present: true, clear: true}, nil
+	}
+	for len(es.Rest) >= len(id) {
+		order := bytes.Compare(es.Rest[:len(id)], id[:])
+		if order > 0 {
+			break
+		}
+		rest := es.Rest[len(id):]
+		length, n := binary.Uvarint(rest)
+		e := entry{Present: true, clear: length == clearCell, Packed: length >= PackedCell}
+		if length -= PackedCell; !e.Packed {
+			length = 0
+		}
+		if n <= 0 || length > uint64(len(rest)-n) {
+			return entry{}, errCutShort
+		}
+		e.Value, es.Rest = rest[n:n+int(length)], rest[n+int(length):]
+		if order == 0 {
+			return e, nil
+		}
+		es.passed++
+	}
+	if 0 < len(es.Rest) && len(es.Rest) < len(id) {
+		return entry{}, errCutShort
+	}
+	return entry{}, nil
+}
+
+// posted returns what the posting of the column at a position carries, or nil.
+func (r *Record) posted(column int) []byte {
+	if r.Search == nil {
+		return nil
+	}
+	return r.Search[column]
+}
+
+func (t *View) NewRecord() *Record {
+	r := &Record{Values: make([]any, len(t.Parts)+len(t.Stored))}
+	if t.hasPostings {
+		r.Search = make([][]byte, len(t.Stored))
+	}
+	return r
+}
+
+// Row returns the values of the record as a Row: the key parts, and of the columns those in want.
+func (t *View) Row(r *Record, want []bool) RowValues {
+	row := make(RowValues, len(r.Values))
+	for i, c := range t.Parts {
+		row[c.Name] = r.Values[i]
+	}
+	for i, c := range t.Columns {
+		if v := r.Values[len(t.Parts)+i]; v != nil && (want == nil || want[i]) {
+			row[c.Name] = v
+		}
+	}
+	return row
+}
+
+var errCutShort = errors.New("cut short")
+
+// AppendSized appends b with its length before it.
+func AppendSized(dst, b []byte) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(b))), b...)
+}
+
+// CutSized undoes appendSized and returns what follows.
+func CutSized(b []byte) (sized, rest []byte, err error) {
+	n, size := binary.Uvarint(b)
+	if size <= 0 || n > uint64(len(b)-size) {
+		return nil, nil, errCutShort
+	}
+	return b[size : size+int(n)], b[size+int(n):], nil
+}
+
+// Again returns the record as one of another write: each attempt has postings of its own.
+func (r *Record) Again() *Record {
+	next := *r
+	rand.Read(next.Write[:])
+	return &next
+}
+
+// Outdated reports whether a row is stored in another way than this view stores rows. The row has
+// all its cells.
+func (t *View) Outdated(row driver.Row, s *Scratch) (bool, error) {
+	s.Where.Of(t, row.Key)
+	b, _, err := t.OpenKeyCell(row.Cells[0].Value, s)
+	if err != nil || len(b) == 0 { // it was deleted
+		return false, err
+	}
+	for range t.Parts {
+		if _, b, err = CutSized(b); err != nil {
+			return false, fmt.Errorf("key cell: %w: %w", fault.ErrFormat, err)
+		}
+	}
+	older, own, err := t.older(row.Cells, Entries{Rest: b})
+	if older || err != nil {
+		return older, err
+	}
+	cells := 0
+	for _, cell := range row.Cells {
+		if len(cell.Value) > 0 {
+			cells++
+		}
+	}
+	return cells != 1+own, nil
+}
+
+// older reports whether the entries of a row's key cell, or those of its cells that were read, are
+// stored in another way than this view stores them, and of how many columns there are cells.
+func (t *View) older(cells []driver.Cell, entries Entries) (older bool, own int, err error) {
+	if !t.clear && !t.KeySealer.Newest(cells[0].Value) {
+		return true, 0, nil
+	}
+	for _, i := range t.byID {
+		c := t.Stored[i]
+		e, err := entries.Of(c.Id)
+		switch {
+		case err != nil:
+			return false, 0, fmt.Errorf("key cell: %w: %w", fault.ErrFormat, err)
+		case !e.Present:
+			continue
+		case c.Of != nil || e.Packed != c.Packed || !e.Packed && e.clear != c.Clear():
+			return true, 0, nil
+		case e.Packed:
+			continue
+		}
+		own++
+		at := slices.IndexFunc(cells, func(cell driver.Cell) bool { return string(cell.Qualifier) == string(c.Id[:]) })
+		if at > 0 && (e.clear && Sealed(cells[at].Value) || !e.clear && !c.Sealer.Newest(cells[at].Value)) {
+			return true, 0, nil
+		}
+	}
+	// Other entries are of no column of this view.
+	return entries.passed > 0 || len(entries.Rest) > 0, own, nil
+}
+
+// CheckUnordered returns an error if a record holds NaN in a column that has been searched only since.
+func (t *View) CheckUnordered(r *Record) error {
+	for i, c := range t.Columns {
+		if v := r.Values[len(t.Parts)+i]; v != nil && c.Searched() && c.Type.Unordered(v) {
+			return fmt.Errorf("column %q: %w; the row has it from before the column was changed: put null or a number there", c.Name, value.ErrNaN)
+		}
+	}
+	return nil
+}
+
+// PairOf returns the code of a row's value and what stands for it there, nil where it has none.
+func (t *View) PairOf(c *Column, r *Record) (code int64, ct []byte, err error) {
+	if c.Part < 0 {
+		value := r.Values[len(t.Parts)+c.Position]
+		if value == nil || r.Search[c.Position] == nil {
+			return 0, nil, nil
+		}
+		code, err = c.Type.Code(value)
+		return code, bytes.Clone(r.Search[c.Position]), err
+	}
+	rest := r.Key[min(len(t.Prefix), len(r.Key)):]
+	for i, part := range t.Parts {
+		n := part.SearchSize(r.Values[i])
+		if n > len(rest) {
+			return 0, nil, nil
+		}
+		if part == c {
+			code, err = c.Type.Code(r.Values[i])
+			return code, bytes.Clone(rest[:c.Size]), err
+		}
+		rest = rest[n:]
+	}
+	return 0, nil, nil
+}

@@ -1,0 +1,395 @@
+// Package rowcodec turns rows into cells and postings, and back. It does no input or output; what it knows of a table is
+// a [View], which never changes. Only a scheme that draws its ciphertexts asks its index.
+package rowcodec
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"hash"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/rangecrypt/rangecrypt/internal/seal"
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/keyring"
+	metadata "github.com/rangecrypt/rangecrypt/store/internal/meta"
+	"github.com/rangecrypt/rangecrypt/store/internal/scheme"
+	values "github.com/rangecrypt/rangecrypt/store/internal/value"
+)
+
+// A View is a table as of one version of the catalogue, for one tenant if the table has some: what is needed to
+// turn rows into cells and back. It is never changed, and does no input or output. Only the schemes of its
+// columns may: a stateful one asks its index.
+type View struct {
+	Version uint32 // of the catalogue, at which meta is what it says of the table
+	Since   uint32 // the version at which it became how the table stores rows
+	Meta    *metadata.Table
+	Tenant  *catalogue.TenantRef // that the rows are of, or nil
+	Parts   []*Column
+	Columns []*Column // of the schema
+	Stored  []*Column // the columns, and after them the former ones, under whose ids rows may have values
+	ByName  map[string]*Column
+
+	byID  []int      // positions in stored, in ascending order of their ids
+	clear bool       // nothing is encrypted
+	place seal.Place // of the table's cells, without row and column
+
+	Prefix []byte // of row keys: the token of the tenant
+
+	Spec, PostingSpec driver.FamilySpec
+	hasPostings       bool             // columns are searched, or were
+	KeySealer         *keyring.Sealers // of the sealed row key
+	Tokens            *seal.Sealer     // of page tokens
+}
+
+// Column is a key part or a column, ready for use.
+type Column struct {
+	metadata.Spec
+	*cipher
+	Scheme    ope.Scheme // of an ordered part or column
+	Lead      []byte     // of a searched column: what all its postings begin with
+	Part      int        // position in the row key, or -1
+	Position  int        // among the stored columns, or -1
+	since     uint32     // who knew an earlier version may not have known that there are cells of it
+	Packed    bool
+	varies    bool      // the row that is replaced may have it in a cell of its own, or packed: policies change
+	Of        *Column   // of a former column, the one that has its values now
+	Former    []*Column // of a column, those that had its values
+	Unit      uint32    // number of the index of a stateful scheme
+	Filling   bool      // which lacks values of rows
+	Converted bool      // of a former column: no row has a value there, but what a client leaves that dies asleep
+}
+
+// cipher is what a column is encrypted with. It remembers what it was used for, and is shared by
+// all views that have the column with the same keys.
+type cipher struct {
+	Id     metadata.ColumnID
+	keys   []byte           // fingerprint of what it was made from
+	Sealer *keyring.Sealers // nil where it never was sealed
+	token  []byte           // key of the pseudo-random function that gives tokens of values
+	macs   sync.Pool        // of that function, each a hash.Hash
+
+	Size int // length of what a posting carries: a ciphertext or a token
+
+	// NewScheme returns another client of the scheme, which remembers a number of values.
+	NewScheme func(remembers int) (ope.Scheme, error)
+
+	// Of an ordered part or column:
+	preserving ope.Scheme // the scheme
+	Stateful   bool
+	Filled     atomic.Bool        // its index has the pairs of all rows, whatever a view says
+	Batches    ope.BatchEncrypter // the scheme, if it is a stateful one
+	Order      ope.Mutable        // the scheme, if it is a mutable one; postings then carry tokens of codes
+}
+
+// A ViewSource is what a view is made of.
+type ViewSource struct {
+	Version uint32
+	Meta    *metadata.Table
+	Tenant  *metadata.Tenant // nil in a table without tenants, and for what is common to all of them
+	Keys    keyring.Keys
+	Earlier *View // whose ciphers are taken over where they are the same, or nil
+
+	Remembers int                                    // values of each stateful scheme; 0 is its default
+	Index     func(family string) (ope.Index, error) // opens the index of stateful schemes
+}
+
+// View returns the view.
+func (src *ViewSource) View() (*View, error) {
+	meta := src.Meta
+	if _, err := meta.Schema(); err != nil {
+		return nil, err
+	}
+	k := src.Keys.Table(meta.ID)
+	t := &View{
+		Version:     src.Version,
+		Since:       metadata.Changed(meta, src.Tenant),
+		Meta:        meta,
+		ByName:      make(map[string]*Column),
+		clear:       meta.Clear,
+		place:       keyring.Place("cell", meta.ID[:]),
+		PostingSpec: meta.PostingSpec(),
+		hasPostings: meta.HasPostings(),
+	}
+	var err error
+	if src.Tenant != nil {
+		t.Tenant, t.Prefix = &catalogue.TenantRef{ID: src.Tenant.ID, Name: src.Tenant.Name}, k.Token(src.Tenant.ID)
+		if k, err = src.Keys.OfTenant(k, src.Tenant); err != nil {
+			return nil, err
+		}
+	}
+	t.Tokens = keyring.Sealer(k.Page)
+	if t.KeySealer, err = k.Rows(meta); err != nil {
+		return nil, err
+	}
+	if t.Spec, err = meta.DataSpec(); err != nil {
+		return nil, err
+	}
+	if err := src.addColumns(t, k); err != nil {
+		return nil, err
+	}
+	t.byID = make([]int, len(t.Stored))
+	for i := range t.byID {
+		t.byID[i] = i
+	}
+	slices.SortFunc(t.byID, func(a, b int) int { return bytes.Compare(t.Stored[a].Id[:], t.Stored[b].Id[:]) })
+	return t, nil
+}
+
+// addColumns adds the key parts, the columns, and what these were before.
+func (src *ViewSource) addColumns(t *View, k keyring.Table) error {
+	meta, known := src.Meta, make(map[metadata.ColumnID]*cipher)
+	if src.Earlier != nil {
+		for _, c := range slices.Concat(src.Earlier.Parts, src.Earlier.Stored) {
+			known[c.Id] = c.cipher
+		}
+	}
+	add := func(name string, f *metadata.Field, part int) (*Column, error) {
+		c, err := src.column(t, k, f, part, known[f.ID])
+		if err != nil {
+			return nil, fmt.Errorf("column %q: %w", name, err)
+		}
+		c.Name = name
+		return c, nil
+	}
+	for i := range meta.Key {
+		c, err := add(meta.Key[i].Name, &meta.Key[i], i)
+		if err != nil {
+			return err
+		}
+		t.ByName[c.Name] = c
+		t.Parts = append(t.Parts, c)
+	}
+	for i := range meta.Columns {
+		c, err := add(meta.Columns[i].Name, &meta.Columns[i], -1)
+		if err != nil {
+			return err
+		}
+		c.Position = len(t.Columns)
+		t.ByName[c.Name] = c
+		t.Columns = append(t.Columns, c)
+	}
+	t.Stored = slices.Clone(t.Columns)
+	for i, c := range t.Columns {
+		for j := range meta.Columns[i].Former {
+			former, err := add(c.Name, &meta.Columns[i].Former[j], -1)
+			if err != nil {
+				return err
+			}
+			former.Of, former.Position = c, len(t.Stored)
+			c.Former = append(c.Former, former)
+			t.Stored = append(t.Stored, former)
+		}
+	}
+	return nil
+}
+
+// column returns a part or column of the view, with a cipher that is known if it still is the same.
+func (src *ViewSource) column(t *View, k keyring.Table, meta *metadata.Field, part int, known *cipher) (*Column, error) {
+	f, err := meta.Spec()
+	if err != nil {
+		return nil, err
+	}
+	if src.Tenant != nil && part < 0 {
+		f = src.Tenant.Stored(t.Meta.ID, f, meta)
+	}
+	c := &Column{
+		Spec: f, cipher: known, Part: part, Position: -1, since: meta.Since, Unit: meta.Unit, Filling: meta.Filling,
+		Converted: meta.Converted, Lead: slices.Concat(meta.ID[:], t.Prefix),
+	}
+	if known == nil || !bytes.Equal(known.keys, k.Fingerprint(meta)) {
+		if c.cipher, err = src.cipher(k, f, meta); err != nil {
+			return nil, err
+		}
+	}
+	c.Scheme = c.preserving
+	if src.Tenant != nil && !c.Searched() {
+		var policy metadata.Policy
+		policy, c.varies = src.Tenant.Policies[t.Meta.ID]
+		c.since = max(c.since, policy.Since)
+	}
+	if c.Order != nil && part >= 0 {
+		return nil, fmt.Errorf("%w: as a part of the row key: scheme %q moves ciphertexts", fault.ErrFormat, f.Scheme)
+	}
+	// What is not sealed is packed only where the key cell is not sealed either, so that reading
+	// it takes no key.
+	c.Packed = part < 0 && t.Meta.Layout == metadata.Packed.String() && !c.Searched() && (!c.Clear() || t.clear)
+	return c, nil
+}
+
+// cipher opens the keys of a part or column, and its scheme.
+func (src *ViewSource) cipher(k keyring.Table, f metadata.Spec, meta *metadata.Field) (*cipher, error) {
+	key, err := k.Search(meta)
+	if err != nil {
+		return nil, err
+	}
+	c := &cipher{Id: meta.ID, keys: k.Fingerprint(meta), Size: metadata.TokenSize}
+	if meta.Searchable() {
+		c.token = key.Derive(keyring.PurposeToken).Secret()
+	}
+	if c.Sealer, err = k.Cells(meta); err != nil {
+		return nil, err
+	}
+	if f.Encryption != metadata.Ordered {
+		return c, nil
+	}
+	family, unit := k.State(meta)
+	var state ope.Index
+	if scheme.Stateful(f.Scheme) {
+		if state, err = src.Index(family); err != nil {
+			return nil, err
+		}
+	}
+	order := key.Derive(keyring.PurposeOrder)
+	c.NewScheme = func(remembers int) (ope.Scheme, error) {
+		return scheme.New(f.Scheme, order, f.Type.Domain(), state, unit, remembers)
+	}
+	if c.preserving, err = c.NewScheme(src.Remembers); err != nil {
+		return nil, err
+	}
+	c.Order, _ = c.preserving.(ope.Mutable)
+	if c.Stateful = scheme.Stateful(f.Scheme); c.Stateful {
+		var ok bool
+		if c.Batches, ok = c.preserving.(ope.BatchEncrypter); !ok {
+			return nil, fmt.Errorf("%w: scheme %q does not take batches", fault.ErrFormat, f.Scheme)
+		}
+	}
+	if c.Order == nil {
+		// It has all ciphertexts: no index is asked.
+		whole, err := c.preserving.Intervals(context.Background(), c.preserving.Domain().Min, c.preserving.Domain().Max)
+		if err != nil {
+			return nil, err
+		}
+		c.Size = len(whole[0].Start)
+	}
+	return c, nil
+}
+
+// Searched reports whether the values of the column have postings.
+func (c *Column) Searched() bool {
+	return c.Part < 0 && (c.Encryption == metadata.Ordered || c.Encryption == metadata.Deterministic)
+}
+
+// TenantName returns the name of the tenant that the rows are of, or "".
+func (t *View) TenantName() string {
+	if t.Tenant == nil {
+		return ""
+	}
+	return t.Tenant.Name
+}
+
+// Drives reports whether ranges of the column lead to all rows that have a value there: not until
+// rows were converted, and the index that ranges are read from has their values.
+func (c *Column) Drives() bool { return c.Leads() && !(c.Filling && c.Order != nil) }
+
+// Leads reports whether postings of the column lead to all rows that have a value there.
+func (c *Column) Leads() bool {
+	return c.Searched() && !slices.ContainsFunc(c.Former, func(f *Column) bool { return !f.Converted })
+}
+
+func (c *Column) AppendToken(dst, canonical []byte) []byte {
+	mac, _ := c.macs.Get().(hash.Hash)
+	if mac == nil {
+		mac = hmac.New(sha256.New, c.token)
+	}
+	mac.Reset()
+	mac.Write(canonical)
+	n := len(dst)
+	dst = mac.Sum(dst)[:n+metadata.TokenSize]
+	c.macs.Put(mac)
+	return dst
+}
+
+// AppendSearch appends what stands for a value in row keys and postings: a ciphertext or a token,
+// and both for a lossy order.
+func (c *Column) AppendSearch(ctx context.Context, dst []byte, value any) ([]byte, error) {
+	if c.Type.Unordered(value) {
+		return nil, values.ErrNaN // from before the column was searched
+	}
+	switch c.Encryption {
+	case metadata.Ordered:
+		code, err := c.Type.Code(value)
+		if err != nil {
+			return nil, err
+		}
+		if c.Order != nil {
+			return c.AppendTag(dst, code), nil
+		}
+		if a, ok := c.Scheme.(ope.Appender); ok {
+			dst, err = a.AppendEncrypt(dst, code)
+		} else {
+			var ct ope.Ciphertext
+			ct, err = c.Scheme.Encrypt(ctx, code)
+			dst = append(dst, ct...)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if c.Part >= 0 && !c.Type.Exact() {
+			dst = c.AppendToken(dst, c.Type.Append(nil, value))
+		}
+		return dst, nil
+	case metadata.Hashed, metadata.Deterministic:
+		return c.AppendToken(dst, c.Type.Append(nil, value)), nil
+	case metadata.Plain:
+		return values.AppendSortable(dst, c.Type, value), nil
+	case metadata.TieBreaker:
+		return c.Type.Append(dst, value), nil
+	}
+	panic("store: column " + c.Name + " is not searched")
+}
+
+func (t *View) ValueOf(c *Column, r *Record) any { return r.Values[t.ValueIndex(c)] }
+
+// CodeOf returns the order code of the column's value in a record that was read.
+func (t *View) CodeOf(c *Column, r *Record) int64 {
+	code, err := c.Type.Code(r.Values[t.ValueIndex(c)])
+	if err != nil {
+		panic("store: a value without a code") // it was parsed, which checks that
+	}
+	return code
+}
+
+// ValueIndex returns where a record has the value of the column.
+func (t *View) ValueIndex(c *Column) int {
+	if c.Part >= 0 {
+		return c.Part
+	}
+	return len(t.Parts) + c.Position
+}
+
+// Family returns the name under which the table appears in spans and logs.
+func (t *View) Family() string { return t.Meta.DataFamily() }
+
+// IndexOf returns the index of a part or column of this view.
+func (t *View) IndexOf(c *Column) metadata.IndexRef {
+	for _, f := range t.Meta.All() {
+		if f.ID == c.Id {
+			ref, _ := f.Index(t.Meta)
+			return ref
+		}
+	}
+	panic("store: column " + c.Name + " is of no view")
+}
+
+// AppendTag appends the token of a code.
+func (c *Column) AppendTag(dst []byte, code int64) []byte {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, 8), uint64(code))
+	if c.Clear() {
+		// Spread as the tokens of an encrypted column are, so that the two can be compared.
+		spread := uint64(code) * 0x9E3779B97F4A7C15
+		return append(binary.BigEndian.AppendUint64(dst, spread^spread>>32), b...)
+	}
+	return c.AppendToken(dst, b)
+}
+
+// RowValues are the values of a row by the names of key parts and columns.
+type RowValues = map[string]any

@@ -1,0 +1,70 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/query"
+)
+
+// Joined is a row of each of two tables, with equal values in the columns that were joined.
+type Joined struct{ Left, Right Row }
+
+// JoinOptions are the optional parameters of [Join]. The zero value is the default.
+type JoinOptions struct {
+	// Left and Right are the names of the columns that are returned of either table; nil means all.
+	// Key parts are always returned, and nothing else where the names are empty but not nil.
+	Left, Right []string
+
+	// Limit is how many pairs are yielded at most; 0 is no limit. One below 0 is [driver.ErrRange].
+	Limit int
+}
+
+// Join yields all pairs of rows of two tables, or of one with itself, that have equal values in two
+// columns: the inner join. Duplicates give their product, and null equals nothing. The pairs come
+// in an order of their own.
+//
+// Both columns must be deterministic or ordered and have one search key, see [Column.SharedWith] and
+// [Column.DatabaseWide]; otherwise it is [ErrColumn], with the reason. Then what the database has of
+// equal values is equal, and the postings of both columns are merged without a row being read: only
+// rows that have a partner are. Every row is verified like one that a query finds, and what is
+// promised when rows change during it is what [Table.Query] promises of each table; on a database
+// with snapshots a join sees one instant.
+//
+// It reads lazily. Its memory is that of the largest set of rows with one value, and 16 bytes a row
+// on a database without snapshots. Both tables must be of one [Store].
+func Join(ctx context.Context, left *Table, leftColumn string, right *Table, rightColumn string, opts *JoinOptions) iter.Seq2[Joined, error] {
+	return func(yield func(Joined, error) bool) {
+		n, err := 0, error(nil)
+		ctx, end := left.st.observer.operation(ctx, "join", left.now().Family())
+		defer func() { end(n, err) }()
+		if opts == nil {
+			opts = &JoinOptions{}
+		}
+		if left.st != right.st {
+			err = fmt.Errorf("store: join %q and %q: %w: the tables are of two Stores", left.now().Meta.Name, right.now().Meta.Name, ErrColumn)
+			yield(Joined{}, err)
+			return
+		}
+		for _, tbl := range []*Table{left, right} {
+			if _, err = tbl.use(); err != nil {
+				yield(Joined{}, err)
+				return
+			}
+		}
+		err = query.UntilNotOvertaken(func() error {
+			l := query.JoinSide{Table: left.now(), Column: leftColumn, Columns: opts.Left}
+			r := query.JoinSide{Table: right.now(), Column: rightColumn, Columns: opts.Right}
+			return query.Join(ctx, l, r, opts.Limit, func(a, b *query.Found) bool {
+				n++
+				return yield(Joined{a.Row(), b.Row()}, nil) && n != opts.Limit
+			}, func() bool { return n > 0 })
+		})
+		if err != nil {
+			err = fmt.Errorf("store: join %q and %q: %w", left.now().Meta.Name, right.now().Meta.Name, engine.Gone(err))
+			yield(Joined{}, err)
+		}
+	}
+}

@@ -1,0 +1,186 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/maintain"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+)
+
+// Orphans is what [Table.DeleteOrphans] deleted.
+type Orphans struct {
+	Rows     int
+	Postings int // of these rows, or of rows that were gone already
+	Indexes  int // units of columns with a stateful scheme
+}
+
+// DeleteOrphans deletes what tenants that were dropped left in a table with tenants, which nobody can
+// read any more: rows with all their cells, plain ones included, postings, and the indexes of columns
+// that do not share them with the database. It needs no time to pass, and tenants that are there may
+// read and write at the same time. It may be stopped at any moment and called again.
+//
+// A client that was in the middle of a write when its tenant was dropped may leave rows afterwards, and
+// on Cassandra a row stays whose writer's clock was ahead: call it again. [Table.Verify] counts what is
+// left. With an error, what was deleted so far is returned.
+func (tbl *Table) DeleteOrphans(ctx context.Context, progress func(read int)) (deleted Orphans, err error) {
+	t := tbl.now()
+	ctx, end := tbl.st.observer.operation(ctx, "delete orphans", t.Family())
+	defer func() { end(deleted.Rows, err) }()
+	s := &orphanSweep{ctx: ctx, tbl: tbl, table: t, progress: progress}
+	switch {
+	case !t.Meta.Tenants:
+		err = fmt.Errorf("%w: the table has none", ErrTenant)
+	case tbl.tenant != nil:
+		err = fmt.Errorf("%w: the table is open for one of them", ErrTenant)
+	default:
+		deleted, err = s.run()
+	}
+	if err != nil {
+		err = fmt.Errorf("store: delete the orphans of %q: %w", t.Meta.Name, engine.Gone(err))
+	}
+	return deleted, err
+}
+
+// An orphanSweep is one execution of DeleteOrphans.
+type orphanSweep struct {
+	ctx      context.Context
+	tbl      *Table
+	table    *engine.Engine
+	progress func(int)
+	read     int
+}
+
+func (s *orphanSweep) run() (deleted Orphans, err error) {
+	t, rows := s.table, newStrays(s.pseudonyms)
+	// Postings first: what is left of a row that was deleted is a posting that nothing leads to.
+	if t.Postings != nil {
+		deleted.Postings, err = s.family(t.Postings, driver.Range{AnyOrder: true}, rows, func(key []byte) (string, error) {
+			ours, now, err := maintain.KnownPosting(s.ctx, s.table, key)
+			s.table = now
+			if err != nil || !ours {
+				return "", err // what is no posting is a fault that Verify finds
+			}
+			of := maintain.PseudonymAt(key, len(columnID{}))
+			return string(of[:]), nil
+		})
+	}
+	if err == nil {
+		r := driver.Range{Cells: driver.Slice{Only: [][]byte{rowcodec.KeyQualifier}}, AnyOrder: true}
+		deleted.Rows, err = s.family(t.Data, r, rows, func(key []byte) (string, error) {
+			of := maintain.PseudonymAt(key, 0)
+			return string(of[:]), nil
+		})
+	}
+	if err == nil {
+		deleted.Indexes, err = s.indexes()
+	}
+	return deleted, err
+}
+
+// indexes deletes the units whose names have the token of no tenant.
+func (s *orphanSweep) indexes() (int, error) {
+	t := s.table
+	family, err := s.tbl.st.db.Family(s.ctx, driver.FamilySpec{Name: t.Meta.IndexFamily(), Layout: driver.LayoutWide, Existing: true})
+	if errors.Is(err, driver.ErrNoFamily) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	k := s.tbl.st.keys.Table(s.tbl.id)
+	// Of the token, the names of all units of a tenant have as much as that of a rebuilt index has.
+	const column = 2 * len(columnID{})
+	const kept = keptUnit - column
+	units := newStrays(func() (map[string]bool, error) {
+		metas, err := s.tbl.st.catalogue.AllTenants(s.ctx)
+		known := make(map[string]bool, len(metas))
+		for _, meta := range metas {
+			own, err := s.tbl.st.keys.OfTenant(k, meta)
+			if err != nil {
+				return nil, err
+			}
+			known[own.UnitToken(s.tbl.id)[:kept]] = true
+		}
+		return known, err
+	})
+	r := driver.Range{Cells: driver.Slice{Only: [][]byte{metaQualifier}}, AnyOrder: true}
+	return s.family(family, r, units, func(key []byte) (string, error) {
+		const from = 1 + column
+		if len(key) < from+kept {
+			return "", nil
+		}
+		return string(key[from : from+kept]), nil
+	})
+}
+
+// family deletes the rows of a family that are of no tenant, and returns their number. What of returns
+// names the tenant of a key; "" is none that could be one.
+func (s *orphanSweep) family(f driver.Family, r driver.Range, strays *strays, of func(key []byte) (string, error)) (deleted int, err error) {
+	err = engine.InBatches(s.ctx, f, r, func(batch []driver.Row) error {
+		var drops []driver.Mutation
+		for _, row := range batch {
+			name, err := of(row.Key)
+			if err != nil {
+				return err
+			}
+			if stray, err := strays.has(name); err != nil {
+				return err
+			} else if stray {
+				drops = append(drops, driver.Mutation{Row: row.Key, DeleteRow: true})
+			}
+		}
+		if s.read += len(batch); s.progress != nil {
+			s.progress(s.read)
+		}
+		if len(drops) == 0 {
+			return nil
+		}
+		if err := f.Apply(s.ctx, drops...); err != nil {
+			return err
+		}
+		deleted += len(drops)
+		return nil
+	})
+	return deleted, err
+}
+
+// pseudonyms returns those of all tenants, as keys begin with them.
+func (s *orphanSweep) pseudonyms() (map[string]bool, error) {
+	all, err := s.tbl.pseudonyms(s.ctx)
+	known := make(map[string]bool, len(all))
+	for p := range all {
+		known[string(p[:])] = true
+	}
+	return known, err
+}
+
+// strays reports what is of tenants that were dropped. Whoever wrote a row knew its tenant from the
+// catalogue: one that is not there when it is read after the row was dropped, and no tenant gets its
+// token again. So both answers hold for ever but that a tenant which is known may be dropped.
+type strays struct {
+	list        func() (map[string]bool, error)
+	known, gone map[string]bool
+}
+
+func newStrays(list func() (map[string]bool, error)) *strays {
+	return &strays{list: list, gone: make(map[string]bool)}
+}
+
+// has reports whether a name that was read by now is of a tenant that was dropped.
+func (s *strays) has(name string) (_ bool, err error) {
+	if name == "" || s.known[name] {
+		return false, nil
+	}
+	if s.gone[name] {
+		return true, nil
+	}
+	if s.known, err = s.list(); err != nil || s.known[name] {
+		return false, err
+	}
+	s.gone[name] = true
+	return true, nil
+}

@@ -1,0 +1,90 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/query"
+)
+
+// A Row maps the names of key parts and columns to values of the Go type of their [Type]. A
+// column that is missing or nil is null; a key part cannot be null, except that a missing
+// [TiePart] is drawn at random.
+type Row = map[string]any
+
+// Get returns the row with the key parts of key, with the named columns or, where none is named,
+// with all of them. It returns nil if there is no such row.
+func (tbl *Table) Get(ctx context.Context, key Row, columns ...string) (found Row, err error) {
+	t, err := tbl.use()
+	if err != nil {
+		return nil, err
+	}
+	ctx, end := tbl.st.observer.operation(ctx, "get", t.Family())
+	defer func() { end(min(1, len(found)), err) }() // a row has key parts
+	if found, err = query.GetRow(ctx, t, key, columns); err != nil {
+		return nil, fmt.Errorf("store: get from %q: %w", tbl.now().Meta.Name, engine.Gone(err))
+	}
+	return found, nil
+}
+
+// Put writes rows, each as a whole: a row with the same key is replaced, with its columns that
+// are null now. All rows are checked before anything is written; the error of a bad row is a
+// [RowError]. Rows are written in chunks, in the order given; if one fails, the error is a
+// [BatchError]. The cells of one row appear at once, different rows may appear in any order.
+//
+// A Put of a row that another client writes at the same time leaves one of the two rows, whole.
+//
+// If the schema was changed by another client, the values are in the columns they were meant for,
+// whatever these are named and however they are encrypted now; values of a column that was dropped
+// are left out.
+func (tbl *Table) Put(ctx context.Context, rows ...Row) (err error) {
+	t, err := tbl.use()
+	if err != nil {
+		return err
+	}
+	ctx, end := tbl.st.observer.operation(ctx, "put", t.Family())
+	defer func() { end(written(len(rows), err), err) }()
+	if err = t.Put(ctx, rows); err != nil {
+		return fmt.Errorf("store: put into %q: %w", tbl.now().Meta.Name, engine.Gone(err))
+	}
+	return nil
+}
+
+// Delete removes rows by their keys: of each Row, the key parts are read and must be there,
+// columns are ignored. A row that does not exist is no error. Errors are those of Put.
+func (tbl *Table) Delete(ctx context.Context, keys ...Row) (err error) {
+	t, err := tbl.use()
+	if err != nil {
+		return err
+	}
+	ctx, end := tbl.st.observer.operation(ctx, "delete", t.Family())
+	defer func() { end(written(len(keys), err), err) }()
+	if err = query.DeleteRows(ctx, t, keys); err != nil {
+		return fmt.Errorf("store: delete from %q: %w", tbl.now().Meta.Name, engine.Gone(err))
+	}
+	return nil
+}
+
+// Update changes columns of rows that exist: of each Row, the key parts say which row it is, and
+// the columns that it names get new values, nil for null; those that it does not name stay as they
+// are. What another client changes at the same time is not lost. The table must have
+// [Schema.Conditional]. A row that does not exist is [ErrNoRow], and stays so.
+//
+// A row that holds NaN in a column which is searched by now is updated only if that column is named;
+// otherwise it is [ope.ErrDomain].
+//
+// All rows are checked before anything is written. They are changed in chunks, in the order given,
+// and errors are those of [Table.Put].
+func (tbl *Table) Update(ctx context.Context, rows ...Row) (err error) {
+	t, err := tbl.use()
+	if err != nil {
+		return err
+	}
+	ctx, end := tbl.st.observer.operation(ctx, "update", t.Family())
+	defer func() { end(written(len(rows), err), err) }()
+	if err = query.UpdateRows(ctx, t, rows); err != nil {
+		return fmt.Errorf("store: update %q: %w", tbl.now().Meta.Name, engine.Gone(err))
+	}
+	return nil
+}
