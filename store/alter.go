@@ -36,7 +36,7 @@ func RenameColumn(from, to string) Change {
 // open and check them all.
 //
 // A row that holds NaN where the column is searched from now on, or would be too large, stays as it is: see
-// [ConvertStats].
+// inspect.ConvertStats.
 //
 // In a table of which nothing is encrypted a column cannot be encrypted; make another table.
 func ChangeColumn(c Column) Change {

@@ -16,6 +16,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
 
 // catalogueCells returns the cells of a database's catalogue, and what replaces them.
@@ -261,7 +262,7 @@ func TestDescribe(t *testing.T) {
 	require.EqualValues(t, 5, d.Version)
 	require.Len(t, d.RowKeys, 2)
 	require.Equal(t, []string{"i" + hex.EncodeToString(st.catalogue.Database[:]), "t" + d.ID, "x" + d.ID}, d.Families)
-	by := make(map[string]FieldDescription)
+	by := make(map[string]inspect.Field)
 	for _, f := range append(d.Key, d.Columns...) {
 		by[f.Name] = f
 	}

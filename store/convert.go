@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/maintain"
@@ -19,32 +20,6 @@ type ConvertOptions struct {
 	Progress func(done, total int)
 }
 
-// ConvertStats counts what one call of [Table.Convert] did.
-type ConvertStats struct {
-	Rows       int // that were read
-	Converted  int // that were rewritten
-	Unreadable int // that were left as they are, since they cannot be read: see [Table.Verify]
-
-	// Unfit rows were left as they are, since the schema does not take them: they hold NaN in a column that is
-	// searched by now, or would be too large. The conversion goes on, and its columns are pending,
-	// until such rows get null or another value there and Convert is called again.
-	Unfit int
-}
-
-// ConvertStatus is how far the conversion of a table is.
-type ConvertStatus struct {
-	// Pending are the columns whose encryption was changed and of which not all rows are known to be
-	// converted.
-	Pending []string
-	// Version is that of the schema which the last conversion converts to, or 0 if there was none.
-	Version uint32
-	// Latest is the version that last changed how rows are stored: if it is not Version, there may be
-	// rows of before.
-	Latest uint32
-	// Done of Total parts of the table are converted, by whichever client.
-	Done, Total int
-}
-
 // Convert rewrites all rows that are not stored as the schema says, because it was changed since
 // they were written, and removes what dropped columns left. Then the columns whose encryption was
 // changed can drive queries.
@@ -53,7 +28,7 @@ type ConvertStatus struct {
 // on where it was. Several clients may call it at a time and share the work. If the schema is
 // changed before it ends, it begins again.
 //
-// A row that the schema does not take, [ConvertStats.Unfit], is no error. It is left as it is, and is read and
+// A row that the schema does not take, [inspect.ConvertStats.Unfit], is no error. It is left as it is, and is read and
 // found as before; all others are converted.
 //
 // Called when all is done, it looks through the table once more: a client that died, or lost the
@@ -64,7 +39,7 @@ type ConvertStatus struct {
 // A table that is open for a tenant converts the rows of this tenant, also to its policy and its newest
 // key. One with tenants that is not converts those of all, one tenant after the other, and only then
 // can the columns drive queries, and postings of dropped columns go; Progress is of each of them.
-func (tbl *Table) Convert(ctx context.Context, opts *ConvertOptions) (stats ConvertStats, err error) {
+func (tbl *Table) Convert(ctx context.Context, opts *ConvertOptions) (stats inspect.ConvertStats, err error) {
 	t := tbl.now()
 	ctx, end := tbl.st.observer.operation(ctx, "convert", t.Family())
 	defer func() { end(stats.Converted, err) }()
@@ -75,16 +50,16 @@ func (tbl *Table) Convert(ctx context.Context, opts *ConvertOptions) (stats Conv
 	if err = c.Run(ctx); err != nil {
 		err = fmt.Errorf("store: convert %q: %w", t.Meta.Name, engine.Gone(err))
 	}
-	return ConvertStats(c.Stats), err
+	return c.Stats, err
 }
 
 // Status says how far the conversion of the table is.
-func (tbl *Table) Status(ctx context.Context) (ConvertStatus, error) {
+func (tbl *Table) Status(ctx context.Context) (inspect.ConvertStatus, error) {
 	t, err := tbl.refresh(ctx)
 	if err == nil {
 		var p catalogue.Progress
 		if p, _, err = tbl.sweep(ctx); err == nil {
-			s := ConvertStatus{Version: p.Target, Latest: t.Since, Done: p.Done(), Total: len(p.Parts)}
+			s := inspect.ConvertStatus{Version: p.Target, Latest: t.Since, Done: p.Done(), Total: len(p.Parts)}
 			for _, c := range t.Columns {
 				if slices.ContainsFunc(c.Former, func(f *rowcodec.Column) bool { return !f.Converted }) {
 					s.Pending = append(s.Pending, c.Name)
@@ -93,7 +68,7 @@ func (tbl *Table) Status(ctx context.Context) (ConvertStatus, error) {
 			return s, nil
 		}
 	}
-	return ConvertStatus{}, fmt.Errorf("store: status of %q: %w", tbl.now().Meta.Name, err)
+	return inspect.ConvertStatus{}, fmt.Errorf("store: status of %q: %w", tbl.now().Meta.Name, err)
 }
 
 func (tbl *Table) sweepQualifier() []byte { return progressQualifier(tbl.id, tbl.now().Prefix) }

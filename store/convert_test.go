@@ -12,6 +12,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/maintain"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
@@ -112,7 +113,7 @@ func TestConvert(t *testing.T) {
 				var last [2]int
 				stats, err := tbl.Convert(ctx, &ConvertOptions{Progress: func(done, total int) { last = [2]int{done, total} }})
 				require.NoError(t, err)
-				require.Equal(t, ConvertStats{Rows: n, Converted: n - 2}, stats)
+				require.Equal(t, inspect.ConvertStats{Rows: n, Converted: n - 2}, stats)
 				require.Equal(t, [2]int{sweepParts, sweepParts}, last)
 				check("value")
 				status, err = tbl.Status(ctx)
@@ -124,7 +125,7 @@ func TestConvert(t *testing.T) {
 				require.Zero(t, report.Dangling, "old postings are gone")
 				stats, err = tbl.Convert(ctx, nil)
 				require.NoError(t, err)
-				require.Equal(t, ConvertStats{Rows: n}, stats)
+				require.Equal(t, inspect.ConvertStats{Rows: n}, stats)
 
 				// What a dropped column leaves goes, too.
 				require.NoError(t, two[1].Alter(ctx, "t", DropColumn("value"), DropColumn("zone")))
@@ -283,7 +284,7 @@ func TestConvertIsShared(t *testing.T) {
 	left := sweepParts - status.Done
 	var group, joined sync.WaitGroup
 	joined.Add(len(clients))
-	stats, errs := make([]ConvertStats, len(clients)), make([]error, len(clients))
+	stats, errs := make([]inspect.ConvertStats, len(clients)), make([]error, len(clients))
 	for i, st := range clients {
 		group.Go(func() {
 			var once sync.Once
@@ -359,7 +360,7 @@ func TestConversionSleepsThroughPolicy(t *testing.T) {
 						}
 					}})
 					require.ErrorIs(t, err, context.Canceled)
-					require.Equal(t, ConvertStats{Rows: 1}, stats, "the row is as the policy says")
+					require.Equal(t, inspect.ConvertStats{Rows: 1}, stats, "the row is as the policy says")
 				}}
 				st := stores(t, db, 1)[0]
 				st.conversionParts = 1

@@ -11,6 +11,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope/encode"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
 
 // Cells keep every bit of a floating point number, and the two zeros are found as one.
@@ -122,7 +123,7 @@ func TestFloatsAreExact(t *testing.T) {
 					for converted := range 2 {
 						stats, err := tbl.Convert(background, nil)
 						require.NoError(t, err)
-						require.Equal(t, store.ConvertStats{Rows: stats.Rows, Converted: 1 - converted, Unfit: 1}, stats)
+						require.Equal(t, inspect.ConvertStats{Rows: stats.Rows, Converted: 1 - converted, Unfit: 1}, stats)
 					}
 					status, err := tbl.Status(background)
 					require.NoError(t, err)

@@ -6,29 +6,11 @@ import (
 	"fmt"
 
 	"github.com/rangecrypt/rangecrypt/internal/seal"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/maintain"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
-
-// A KeyUse says how many cells of a table were sealed with which key.
-type KeyUse struct {
-	Keys []KeyCount // of each tenant those of key cells, then those of each column, the newest of each first
-
-	Plain   int // cells that are not sealed
-	Orphans int // cells of tenants that were dropped, in a table that is not open for one
-	Dropped int // cells of columns that were dropped, and with them their keys: [Table.Convert] removes them
-	Unknown int // cells that no key of theirs opens, or that are none: see [Table.Verify]
-}
-
-// A KeyCount is how many cells one key sealed.
-type KeyCount struct {
-	Tenant string // "" in tables without
-	Column string // "" for key cells, with what is packed in them
-	ID     string // of the key, in hex
-	Newest bool   // it seals what is written from now on
-	Cells  int
-}
 
 // mostKeyIDs bounds the memory of KeyUse, whatever ids the database makes up. A table has at most
 // 1,000 columns, and a key more for each rotation. With tenants each has keys of its own for each
@@ -45,7 +27,7 @@ const mostKeyIDs, mostTenantKeys = 1 << 16, 1 << 18
 //
 // Memory does not depend on the number of rows. progress, if not nil, is called now and then with the
 // number of rows so far.
-func (tbl *Table) KeyUse(ctx context.Context, progress func(rows int)) (use KeyUse, err error) {
+func (tbl *Table) KeyUse(ctx context.Context, progress func(rows int)) (use inspect.KeyUse, err error) {
 	t := tbl.now()
 	ctx, end := tbl.st.observer.operation(ctx, "key use", t.Family())
 	rows := 0
@@ -57,7 +39,7 @@ func (tbl *Table) KeyUse(ctx context.Context, progress func(rows int)) (use KeyU
 	}
 	for row, err := range t.Data.Scan(ctx, engine.Under(t.Prefix)) {
 		if err != nil {
-			return KeyUse{}, fmt.Errorf("store: key use of %q: %w", t.Meta.Name, engine.Gone(err))
+			return inspect.KeyUse{}, fmt.Errorf("store: key use of %q: %w", t.Meta.Name, engine.Gone(err))
 		}
 		var of maintain.Pseudonym
 		if tenants {
@@ -110,14 +92,14 @@ func (tbl *Table) KeyUse(ctx context.Context, progress func(rows int)) (use KeyU
 		err = count(tbl)
 	}
 	if err != nil {
-		return KeyUse{}, fmt.Errorf("store: key use of %q: %w", t.Meta.Name, err)
+		return inspect.KeyUse{}, fmt.Errorf("store: key use of %q: %w", t.Meta.Name, err)
 	}
-	use.countOthers(counts, known, columns)
+	countOthers(&use, counts, known, columns)
 	return use, nil
 }
 
 // countOthers counts the cells that no key which is known sealed.
-func (use *KeyUse) countOthers(counts map[sealedBy]int, known map[maintain.Pseudonym]bool, columns map[string]bool) {
+func countOthers(use *inspect.KeyUse, counts map[sealedBy]int, known map[maintain.Pseudonym]bool, columns map[string]bool) {
 	for at, n := range counts {
 		switch {
 		case !known[at.of]:
@@ -143,7 +125,7 @@ type sealedBy struct {
 
 // keyCounts returns the keys of the table, for the tenant that it is open for if it is, and takes
 // the number of their cells from counts.
-func keyCounts(t *rowcodec.View, of maintain.Pseudonym, counts map[sealedBy]int) (all []KeyCount) {
+func keyCounts(t *rowcodec.View, of maintain.Pseudonym, counts map[sealedBy]int) (all []inspect.KeyCount) {
 	tenant := t.TenantName()
 	count := func(column string, qualifier []byte, keys *sealers, current bool) {
 		if keys == nil {
@@ -152,7 +134,7 @@ func keyCounts(t *rowcodec.View, of maintain.Pseudonym, counts map[sealedBy]int)
 		for i, key := range keys.Keys {
 			id := key.KeyID()
 			at := sealedBy{of, true, string(qualifier), id}
-			all = append(all, KeyCount{tenant, column, hex.EncodeToString(id[:]), current && i == 0, counts[at]})
+			all = append(all, inspect.KeyCount{Tenant: tenant, Column: column, ID: hex.EncodeToString(id[:]), Newest: current && i == 0, Cells: counts[at]})
 			delete(counts, at)
 		}
 	}

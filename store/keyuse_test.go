@@ -8,6 +8,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
 
 // The cells of each key are counted; of a key that was replaced none is left when all rows are
@@ -29,7 +30,7 @@ func TestKeyUse(t *testing.T) {
 					rows = append(rows, Row{"id": i, "at": i, "ordered": i, "also": i, "token": "t", "secret": "s", "other": "o", "plain": "p"})
 				}
 				// counts returns the cells of the keys of a column, the newest first.
-				counts := func(use KeyUse, column string) (cells []int) {
+				counts := func(use inspect.KeyUse, column string) (cells []int) {
 					for _, k := range use.Keys {
 						if k.Column == column {
 							require.Equal(t, len(cells) == 0, k.Newest)
@@ -71,7 +72,7 @@ func TestKeyUse(t *testing.T) {
 				require.Equal(t, []int{300, 0}, counts(use, ""))
 				require.Equal(t, []int{300, 0}, counts(use, "token"))
 				require.Equal(t, []int{own, 0}, counts(use, "secret"))
-				require.Equal(t, KeyUse{Keys: use.Keys, Plain: 300}, use)
+				require.Equal(t, inspect.KeyUse{Keys: use.Keys, Plain: 300}, use)
 
 				require.NoError(t, st.Alter(ctx, "t", DropColumn("also")))
 				// Cells that are none of the table's, whatever they claim.

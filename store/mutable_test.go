@@ -18,6 +18,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/index"
 )
@@ -116,7 +117,7 @@ func TestMutableRanges(t *testing.T) {
 		}
 		e, err := tbl.Explain(ctx, Query{Where: Field[int64]("level").Between(5, 2_500_000)})
 		require.NoError(t, err)
-		require.Equal(t, Explanation{Driver: "level", Intervals: 1, Tokens: 3, Buckets: 3, Requests: 3 + 206, Hits: 206, Rows: 206}, e)
+		require.Equal(t, inspect.Explanation{Driver: "level", Intervals: 1, Tokens: 3, Buckets: 3, Requests: 3 + 206, Hits: 206, Rows: 206}, e)
 	})
 }
 

@@ -6,17 +6,11 @@ import (
 	"fmt"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/maintain"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
-
-// Orphans is what [Table.DeleteOrphans] deleted.
-type Orphans struct {
-	Rows     int
-	Postings int // of these rows, or of rows that were gone already
-	Indexes  int // units of columns with a stateful scheme
-}
 
 // DeleteOrphans deletes what tenants that were dropped left in a table with tenants, which nobody can
 // read any more: rows with all their cells, plain ones included, postings, and the indexes of columns
@@ -26,7 +20,7 @@ type Orphans struct {
 // A client that was in the middle of a write when its tenant was dropped may leave rows afterwards, and
 // on Cassandra a row stays whose writer's clock was ahead: call it again. [Table.Verify] counts what is
 // left. With an error, what was deleted so far is returned.
-func (tbl *Table) DeleteOrphans(ctx context.Context, progress func(read int)) (deleted Orphans, err error) {
+func (tbl *Table) DeleteOrphans(ctx context.Context, progress func(read int)) (deleted inspect.Orphans, err error) {
 	t := tbl.now()
 	ctx, end := tbl.st.observer.operation(ctx, "delete orphans", t.Family())
 	defer func() { end(deleted.Rows, err) }()
@@ -54,7 +48,7 @@ type orphanSweep struct {
 	read     int
 }
 
-func (s *orphanSweep) run() (deleted Orphans, err error) {
+func (s *orphanSweep) run() (deleted inspect.Orphans, err error) {
 	t, rows := s.table, newStrays(s.pseudonyms)
 	// Postings first: what is left of a row that was deleted is a posting that nothing leads to.
 	if t.Postings != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/testdb"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
 
 // orphanTable makes a table with rows of three tenants, of which two are dropped, and returns it with
@@ -76,7 +77,7 @@ func TestDeleteOrphans(t *testing.T) {
 
 					deleted, err := tbl.DeleteOrphans(ctx, nil)
 					require.NoError(t, err)
-					want := Orphans{Rows: before.Orphans, Postings: before.OrphanPostings}
+					want := inspect.Orphans{Rows: before.Orphans, Postings: before.OrphanPostings}
 					if stateful && !conditional {
 						require.Positive(t, deleted.Indexes)
 						want.Indexes = deleted.Indexes

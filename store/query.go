@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/query"
 )
@@ -52,7 +53,7 @@ func (tbl *Table) Query(ctx context.Context, q Query) iter.Seq2[Row, error] {
 		ctx, end := tbl.st.observer.operation(ctx, "query", t.Family())
 		defer func() { end(n, err) }()
 		var f *query.Found
-		for f, err = range query.RowsOf(ctx, t, q.selection(), new(query.Tally)) {
+		for f, err = range query.RowsOf(ctx, t, q.selection(), new(inspect.Explanation)) {
 			if err != nil {
 				err = fmt.Errorf("store: query %q: %w", t.Meta.Name, engine.Gone(err))
 				yield(nil, err)
@@ -83,7 +84,7 @@ func (tbl *Table) Page(ctx context.Context, q Query) (rows []Row, next string, e
 	page := q.selection()
 	page.Limit, page.Paged = limit+1, true // one more shows whether there is a next page
 	var last *query.Found
-	for f, err := range query.RowsOf(ctx, t, page, new(query.Tally)) {
+	for f, err := range query.RowsOf(ctx, t, page, new(inspect.Explanation)) {
 		if err != nil {
 			return nil, "", fmt.Errorf("store: query %q: %w", t.Meta.Name, engine.Gone(err))
 		}
@@ -95,51 +96,21 @@ func (tbl *Table) Page(ctx context.Context, q Query) (rows []Row, next string, e
 	return rows, "", nil
 }
 
-// An Explanation says how a query was answered. It holds no values.
-type Explanation struct {
-	// Driver is what was scanned: "row key", "all rows" or the name of a column.
-	Driver string
-	// Intervals is the number of ranges of keys or, where the driver has a [MutableScheme], of
-	// values.
-	Intervals int
-	// Tokens is the number of values that the index of a driver with a MutableScheme has in the
-	// ranges; the postings of each are looked up. A range of few values that there can be is looked
-	// up without the index.
-	Tokens int
-	// Buckets is the number of partitions that the ranges meet on a database without ordered
-	// partitions, or 0 for all there are.
-	Buckets int
-	// Requests is the number of scans and reads that were sent; a scan pages by itself.
-	Requests int
-	// Hits is the number of rows and postings that were found in the ranges.
-	Hits int
-	// Discarded is how many of them did not count: the row is not there, has another value by
-	// now, or does not satisfy the rest of the predicate.
-	Discarded int
-	// Rows is the number of rows that the query returns.
-	Rows int
-	// Unconverted are the columns of the predicate whose encryption was changed and of which not all
-	// rows were converted, see [Table.Convert]: they cannot drive the query, so that they are checked
-	// in each row.
-	Unconverted []string
-}
-
 // Explain runs a query without returning its rows and says how it was answered.
-func (tbl *Table) Explain(ctx context.Context, q Query) (Explanation, error) {
+func (tbl *Table) Explain(ctx context.Context, q Query) (inspect.Explanation, error) {
 	t, err := tbl.use()
 	if err != nil {
-		return Explanation{}, err
+		return inspect.Explanation{}, err
 	}
-	n, e := 0, new(query.Tally)
+	e := new(inspect.Explanation)
+	rows := 0
 	for _, err = range query.RowsOf(ctx, t, q.selection(), e) {
 		if err != nil {
 			err = fmt.Errorf("store: explain %q: %w", t.Meta.Name, engine.Gone(err))
 			break
 		}
-		n++
+		rows++
 	}
-	return Explanation{
-		Driver: e.Driver, Intervals: e.Intervals, Tokens: e.Tokens, Buckets: e.Buckets, Requests: e.Requests, Hits: e.Hits,
-		Discarded: e.Discarded, Rows: n, Unconverted: e.Unconverted,
-	}, err
+	e.Rows = rows
+	return *e, err
 }

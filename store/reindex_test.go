@@ -16,6 +16,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/internal/scheme"
 )
@@ -110,7 +111,7 @@ func soundIndexed(t *testing.T, db driver.DB, tenant string, rows int) {
 	t.Helper()
 	ctx := t.Context()
 	for _, tbl := range openIndexed(t, db, tenant) {
-		report, err := tbl.Verify(ctx, &VerifyOptions{Fault: func(f Fault) { t.Errorf("%s, column %q at %x: %v", f.Kind, f.Column, f.Place, f.Err) }})
+		report, err := tbl.Verify(ctx, &VerifyOptions{Fault: func(f inspect.Fault) { t.Errorf("%s, column %q at %x: %v", f.Kind, f.Column, f.Place, f.Err) }})
 		require.NoError(t, err)
 		require.True(t, report.Sound())
 		require.Equal(t, rows, report.Rows)
@@ -220,7 +221,7 @@ func TestRebuildIndex(t *testing.T) {
 					require.NoError(t, err)
 					require.False(t, report.Sound())
 					if what != "a record is gone" { // rows lack one value, if places do not tell it
-						require.Positive(t, report.Faults[FaultIndex], report.Faults)
+						require.Positive(t, report.Faults[inspect.FaultIndex], report.Faults)
 						require.Len(t, report.Faults, 1, report.Faults)
 					}
 					if repair {
@@ -292,7 +293,7 @@ func TestRebuildIndexUnderWriters(t *testing.T) {
 						require.Len(t, all(t, reader, Query{Where: And(where, Field[int64]("id").Equal(500))}), 1, name)
 						require.Len(t, all(t, writer, Query{Where: And(Field[int32](name).Between(mine[name].(int32), mine[name].(int32)+40), Field[int64]("id").Equal(500))}), 1, name)
 					}
-					report, err := reader.Verify(ctx, &VerifyOptions{Fault: func(f Fault) { t.Errorf("%s, column %q: %v", f.Kind, f.Column, f.Err) }})
+					report, err := reader.Verify(ctx, &VerifyOptions{Fault: func(f inspect.Fault) { t.Errorf("%s, column %q: %v", f.Kind, f.Column, f.Err) }})
 					require.NoError(t, err)
 					require.Equal(t, rows+7, report.Rows)
 				})
@@ -429,12 +430,14 @@ func TestRebuildIndexAfterDeadWriter(t *testing.T) {
 		}
 		putUnsettled(t, writer, mine)
 		opts := repairing
-		opts.Fault = func(f Fault) {
+		opts.Fault = func(f inspect.Fault) {
 			t.Logf("seed %d: %s, column %q at %x: %v; repaired %t", seed, f.Kind, f.Column, f.Place, f.Err, f.Repaired)
 		}
 		_, err := other.Verify(ctx, &opts)
 		require.NoError(t, err)
-		report, err := openIndexed(t, noSnapshots{memory, false}, "")[0].Verify(ctx, &VerifyOptions{Fault: func(f Fault) { t.Logf("seed %d: %s, column %q at %x: %v", seed, f.Kind, f.Column, f.Place, f.Err) }})
+		report, err := openIndexed(t, noSnapshots{memory, false}, "")[0].Verify(ctx, &VerifyOptions{Fault: func(f inspect.Fault) {
+			t.Logf("seed %d: %s, column %q at %x: %v", seed, f.Kind, f.Column, f.Place, f.Err)
+		}})
 		require.NoError(t, err)
 		require.True(t, report.Sound(), report.Faults)
 		require.Equal(t, rows+7, report.Rows)

@@ -13,6 +13,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
 
 // A row that is too large is refused before anything of its call is written, and named with the column
@@ -158,7 +159,7 @@ func TestConvertChecksSizes(t *testing.T) {
 	writes = nil
 	stats, err := tbl.Convert(background, nil)
 	require.NoError(t, err)
-	require.Equal(t, store.ConvertStats{Rows: 1, Unfit: 1}, stats)
+	require.Equal(t, inspect.ConvertStats{Rows: 1, Unfit: 1}, stats)
 	require.Contains(t, logged.String(), "is not converted")
 	require.Contains(t, logged.String(), "at most 8388608")
 	status, err := tbl.Status(background)

@@ -19,6 +19,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/testdb"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/maintain"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
@@ -368,7 +369,7 @@ func TestDropTenant(t *testing.T) {
 	require.NoError(t, err)
 	stats, err := unbound.Convert(ctx, nil)
 	require.NoError(t, err)
-	require.Equal(t, ConvertStats{Rows: 1}, stats, "what remains is nobody's")
+	require.Equal(t, inspect.ConvertStats{Rows: 1}, stats, "what remains is nobody's")
 }
 
 // The policy decides about unsearched columns, whatever the schema says, of what is written from then
@@ -455,7 +456,7 @@ func TestPolicyReachesWriters(t *testing.T) {
 	require.NoError(t, stale.Put(ctx, tenantRow(2)))
 	stats, err := tbl.Convert(ctx, nil)
 	require.NoError(t, err)
-	require.Equal(t, ConvertStats{Rows: 2, Converted: 1}, stats)
+	require.Equal(t, inspect.ConvertStats{Rows: 2, Converted: 1}, stats)
 	for row, err := range tbl.now().Data.Scan(ctx, driver.Range{AnyOrder: true}) {
 		require.NoError(t, err)
 		require.True(t, tbl.now().KeySealer.Newest(row.Cells[0].Value))
@@ -593,11 +594,11 @@ func TestConvertTenant(t *testing.T) {
 				require.NoError(t, setPolicy(ctx, st, "alpha", "log", Policy{Whole: true}))
 				stats, err := tables[1].Convert(ctx, nil)
 				require.NoError(t, err)
-				require.Equal(t, ConvertStats{Rows: n}, stats)
+				require.Equal(t, inspect.ConvertStats{Rows: n}, stats)
 				require.NoError(t, tables[0].Put(ctx, tenantRow(3)))
 				stats, err = tables[0].Convert(ctx, nil)
 				require.NoError(t, err)
-				require.Equal(t, ConvertStats{Rows: n, Converted: n - 1}, stats)
+				require.Equal(t, inspect.ConvertStats{Rows: n, Converted: n - 1}, stats)
 				status, err := tables[0].Status(ctx)
 				require.NoError(t, err)
 				require.Equal(t, [2]int{sweepParts, sweepParts}, [2]int{status.Done, status.Total})
@@ -1120,10 +1121,10 @@ func TestVerifyTenants(t *testing.T) {
 				require.NoError(t, st.RotateTenantKey(ctx, "beta"))
 				require.NoError(t, tables[1].Put(ctx, rows[:4]...)) // 10 rows, 4 of them under the new key
 				steps := make(map[string]int)
-				verify := func(opts VerifyOptions) (*Verification, []Fault) {
+				verify := func(opts VerifyOptions) (*inspect.Verification, []inspect.Fault) {
 					t.Helper()
-					var faults []Fault
-					opts.Fault = func(f Fault) { faults = append(faults, f) }
+					var faults []inspect.Fault
+					opts.Fault = func(f inspect.Fault) { faults = append(faults, f) }
 					opts.Progress = func(step string, done int) { steps[step] = done }
 					report, err := unbound.Verify(ctx, &opts)
 					require.NoError(t, err)
@@ -1133,7 +1134,11 @@ func TestVerifyTenants(t *testing.T) {
 				require.Empty(t, faults)
 				require.True(t, report.Sound())
 				require.Equal(t, [3]int{10 + 10 + 8, 2 * 28, 0}, [3]int{report.Rows, report.Postings, report.Orphans + report.OrphanPostings})
-				require.Equal(t, []VerifiedIndex{{"alpha", "level", 7, report.Indexes[0].Version}, {"beta", "level", 7, report.Indexes[1].Version}, {"gamma", "level", 7, report.Indexes[2].Version}}, report.Indexes)
+				require.Equal(t, []inspect.Index{
+					{Tenant: "alpha", Column: "level", Values: 7, Version: report.Indexes[0].Version},
+					{Tenant: "beta", Column: "level", Values: 7, Version: report.Indexes[1].Version},
+					{Tenant: "gamma", Column: "level", Values: 7, Version: report.Indexes[2].Version},
+				}, report.Indexes)
 				require.Equal(t, 3*28, steps["orphans"])
 				all := report.Cells
 				use, err := unbound.KeyUse(ctx, nil)
@@ -1148,11 +1153,11 @@ func TestVerifyTenants(t *testing.T) {
 					}
 				}
 				require.Equal(t, map[string][]int{"alpha": {10}, "beta": {4, 6}, "gamma": {8}}, cells)
-				require.Equal(t, KeyUse{Keys: use.Keys, Plain: 28}, use)
+				require.Equal(t, inspect.KeyUse{Keys: use.Keys, Plain: 28}, use)
 				require.Equal(t, all, sealed+use.Plain)
 				one, err := tables[1].KeyUse(ctx, nil)
 				require.NoError(t, err)
-				require.Equal(t, slices.DeleteFunc(slices.Clone(use.Keys), func(k KeyCount) bool { return k.Tenant != "beta" }), one.Keys)
+				require.Equal(t, slices.DeleteFunc(slices.Clone(use.Keys), func(k inspect.KeyCount) bool { return k.Tenant != "beta" }), one.Keys)
 
 				// Of one tenant a row is damaged and a posting missing, of another a posting points to nothing,
 				// as does one of a column that there is not, and a third tenant is dropped.
@@ -1168,11 +1173,11 @@ func TestVerifyTenants(t *testing.T) {
 				require.Equal(t, [2]int{8, 16}, [2]int{report.Orphans, report.OrphanPostings})
 				require.Equal(t, 20, report.Rows)
 				require.Equal(t, 1, report.Dangling)
-				found := map[FaultKind]string{}
+				found := map[inspect.FaultKind]string{}
 				for _, f := range faults {
 					found[f.Kind] = f.Tenant
 				}
-				require.Equal(t, map[FaultKind]string{FaultCell: "alpha", FaultHidden: "alpha", FaultPosting: ""}, found)
+				require.Equal(t, map[inspect.FaultKind]string{inspect.FaultCell: "alpha", inspect.FaultHidden: "alpha", inspect.FaultPosting: ""}, found)
 				report, _ = verify(VerifyOptions{Repair: true, Grace: time.Nanosecond})
 				require.Equal(t, [2]int{1, 1}, [2]int{report.Dropped, report.Repaired})
 				use, err = unbound.KeyUse(ctx, nil)
@@ -1192,7 +1197,7 @@ func TestVerifyTenants(t *testing.T) {
 	}
 }
 
-func cellsOf(use KeyUse) (n int) {
+func cellsOf(use inspect.KeyUse) (n int) {
 	for _, k := range use.Keys {
 		n += k.Cells
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/index"
 	"github.com/rangecrypt/rangecrypt/store/internal/query"
@@ -72,14 +73,14 @@ func verifiedTable(t *testing.T, db driver.DB, key ope.Key, schema Schema) *Tabl
 }
 
 // verified returns what Verify says, and the faults.
-func verified(t *testing.T, tbl *Table, opts VerifyOptions) (*Verification, []Fault) {
+func verified(t *testing.T, tbl *Table, opts VerifyOptions) (*inspect.Verification, []inspect.Fault) {
 	t.Helper()
-	var faults []Fault
-	opts.Fault = func(f Fault) { faults = append(faults, f) }
+	var faults []inspect.Fault
+	opts.Fault = func(f inspect.Fault) { faults = append(faults, f) }
 	report, err := tbl.Verify(t.Context(), &opts)
 	require.NoError(t, err)
 	n := 0
-	for _, kind := range FaultKinds() {
+	for _, kind := range inspect.FaultKinds() {
 		n += report.Faults[kind]
 	}
 	require.Len(t, faults, n)
@@ -99,7 +100,7 @@ func TestVerifySound(t *testing.T) {
 			tbl := verifiedTable(t, db, key, verifySchema(layout))
 			report, faults := verified(t, tbl, VerifyOptions{})
 			require.Empty(t, faults)
-			require.Equal(t, &Verification{Faults: map[FaultKind]int{}, Indexes: report.Indexes}, report, "an empty table")
+			require.Equal(t, &inspect.Verification{Faults: map[inspect.FaultKind]int{}, Indexes: report.Indexes}, report, "an empty table")
 			want := map[int]Row{}
 			ops := 400
 			if kind.Name != "memory" {
@@ -342,7 +343,7 @@ func forge(t *testing.T, tbl *Table, row Row, column string) {
 // Each kind of damage is told with its place, and nothing else is; what can be mended is.
 func TestVerifyTellsDamage(t *testing.T) {
 	type want struct {
-		kind   FaultKind
+		kind   inspect.FaultKind
 		column string
 		place  []byte
 	}
@@ -377,29 +378,29 @@ func TestVerifyTellsDamage(t *testing.T) {
 		mended   bool
 	}{
 		"cell altered": {damage: func(t *testing.T, tbl *Table, rows []Row) []want {
-			return []want{{FaultCell, "", cellOf(t, tbl, rows[3], "note", flip)}}
+			return []want{{inspect.FaultCell, "", cellOf(t, tbl, rows[3], "note", flip)}}
 		}},
 		"key cell altered": {damage: func(t *testing.T, tbl *Table, rows []Row) []want {
-			return []want{{FaultCell, "", cellOf(t, tbl, rows[3], "", flip)}, {FaultCell, "", cellOf(t, tbl, rows[5], "", flip)}}
+			return []want{{inspect.FaultCell, "", cellOf(t, tbl, rows[3], "", flip)}, {inspect.FaultCell, "", cellOf(t, tbl, rows[5], "", flip)}}
 		}},
 		"cell gone": {damage: func(t *testing.T, tbl *Table, rows []Row) []want {
-			return []want{{FaultTorn, "", cellOf(t, tbl, rows[3], "note", func([]byte) []byte { return nil })}}
+			return []want{{inspect.FaultTorn, "", cellOf(t, tbl, rows[3], "note", func([]byte) []byte { return nil })}}
 		}},
 		"key cell gone": {damage: func(t *testing.T, tbl *Table, rows []Row) []want {
-			return []want{{FaultTorn, "", cellOf(t, tbl, rows[3], "", func([]byte) []byte { return nil })}}
+			return []want{{inspect.FaultTorn, "", cellOf(t, tbl, rows[3], "", func([]byte) []byte { return nil })}}
 		}},
 		"cell of an earlier write": {damage: func(t *testing.T, tbl *Table, rows []Row) []want {
 			var was []byte
 			cellOf(t, tbl, rows[3], "note", func(value []byte) []byte { was = bytes.Clone(value); return value })
 			require.NoError(t, tbl.Put(t.Context(), rows[3]))
-			return []want{{FaultTorn, "", cellOf(t, tbl, rows[3], "note", func([]byte) []byte { return was })}}
+			return []want{{inspect.FaultTorn, "", cellOf(t, tbl, rows[3], "note", func([]byte) []byte { return was })}}
 		}},
 		"row in place of another": {damage: func(t *testing.T, tbl *Table, rows []Row) []want {
 			cells, err := tbl.now().Data.Get(t.Context(), stored(t, tbl, rows[3]).Key, driver.Slice{})
 			require.NoError(t, err)
 			key := append(stored(t, tbl, rows[3]).Key, 1)
 			require.NoError(t, tbl.now().Data.Apply(t.Context(), driver.Mutation{Row: key, Puts: cells}))
-			return []want{{FaultCell, "", key}}
+			return []want{{inspect.FaultCell, "", key}}
 		}},
 		"rows gone": {dangling: 12, damage: func(t *testing.T, tbl *Table, rows []Row) []want {
 			for _, row := range rows[:2] {
@@ -424,11 +425,11 @@ func TestVerifyTellsDamage(t *testing.T) {
 			for _, key := range [][]byte{short, foreign} {
 				require.NoError(t, tbl.now().Postings.Apply(t.Context(), driver.Mutation{Row: key, Puts: []driver.Cell{rowcodec.PostingCell}}))
 			}
-			return []want{{FaultPosting, "", short}, {FaultPosting, "", foreign}}
+			return []want{{inspect.FaultPosting, "", short}, {inspect.FaultPosting, "", foreign}}
 		}},
 		"postings gone": {mended: true, damage: func(t *testing.T, tbl *Table, rows []Row) (wants []want) {
 			for _, column := range []string{"linear", "rotated", "indexed", "mutable", "clear", "token"} {
-				wants = append(wants, want{FaultHidden, column, hide(t, tbl, rows[4], column)})
+				wants = append(wants, want{inspect.FaultHidden, column, hide(t, tbl, rows[4], column)})
 			}
 			return wants
 		}},
@@ -439,7 +440,7 @@ func TestVerifyTellsDamage(t *testing.T) {
 			require.NoError(t, err)
 			// The values are those of the rows, in their order.
 			change(t, x, unit, ope.Change{Deletes: [][]byte{view.Records[6].Key}})
-			return []want{{FaultUnknown, "clear", stored(t, tbl, rows[6]).Key}}
+			return []want{{inspect.FaultUnknown, "clear", stored(t, tbl, rows[6]).Key}}
 		}},
 		"last value gone from a mutable index": {mended: true, damage: func(t *testing.T, tbl *Table, rows []Row) []want {
 			x, unit := openedIndex(t, tbl), mutableUnit(tbl)
@@ -447,14 +448,14 @@ func TestVerifyTellsDamage(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, view.Records, 1+len(rows))
 			change(t, x, unit, ope.Change{Deletes: [][]byte{view.Records[len(rows)].Key}})
-			return []want{{FaultUnknown, "mutable", stored(t, tbl, rows[len(rows)-1]).Key}}
+			return []want{{inspect.FaultUnknown, "mutable", stored(t, tbl, rows[len(rows)-1]).Key}}
 		}},
 		"record of a mutable index altered": {mended: true, damage: func(t *testing.T, tbl *Table, rows []Row) []want {
 			x, unit := openedIndex(t, tbl), mutableUnit(tbl)
 			view, err := x.Read(t.Context(), unit, make([]byte, 16), bytes.Repeat([]byte{0xff}, 16), 0)
 			require.NoError(t, err)
 			change(t, x, unit, ope.Change{Puts: []ope.Record{{Key: view.Records[3].Key, Value: flip(view.Records[3].Value)}}})
-			return []want{{FaultIndex, "mutable", view.Records[3].Key}}
+			return []want{{inspect.FaultIndex, "mutable", view.Records[3].Key}}
 		}},
 		"pair of an indexed key part gone": {mended: true, damage: func(t *testing.T, tbl *Table, rows []Row) (wants []want) {
 			// All rows have the same name.
@@ -462,7 +463,7 @@ func TestVerifyTellsDamage(t *testing.T) {
 			key := stored(t, tbl, rows[0]).Key
 			ciphertext := key[len(key)-tokenSize-tbl.now().ByName["name"].Size : len(key)-tokenSize]
 			change(t, x, unit, ope.Change{Deletes: [][]byte{ciphertext}})
-			return []want{{FaultIndex, "name", nil}}
+			return []want{{inspect.FaultIndex, "name", nil}}
 		}},
 		"row key and ciphertext of another value": {damage: func(t *testing.T, tbl *Table, rows []Row) []want {
 			// Somebody who has the key, or a client with a fault.
@@ -472,7 +473,7 @@ func TestVerifyTellsDamage(t *testing.T) {
 			r.Values[1] = rows[8]["at"]
 			r.Search[tbl.now().ByName["linear"].Position] = other.Search[tbl.now().ByName["linear"].Position]
 			require.NoError(t, tbl.now().Write(t.Context(), []*rowcodec.Record{r}))
-			return []want{{FaultKey, "at", r.Key}, {FaultKey, "linear", r.Key}}
+			return []want{{inspect.FaultKey, "at", r.Key}, {inspect.FaultKey, "linear", r.Key}}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -595,20 +596,20 @@ func TestVerifyGrace(t *testing.T) {
 		report, err := tbl.Verify(t.Context(), &VerifyOptions{Repair: true})
 		require.NoError(t, err)
 		require.Equal(t, 1, report.Dropped)
-		require.Equal(t, DefaultGrace, time.Since(begin))
+		require.Equal(t, 10*time.Minute, time.Since(begin), "as the documentation of Grace says")
 	})
 }
 
 // verifying is a client of the simulation that verifies and repairs. The grace period is over, as
 // is assumed of it, when whatever was under way at its beginning is done; each look at that is a
 // step.
-func (w *world) verifying(ops int, found *Verification) {
+func (w *world) verifying(ops int, found *inspect.Verification) {
 	db, tbl := w.connect()
 	for range ops {
 		if w.call(db, "begin", nil, func() error { return nil }) != nil {
 			db, tbl = w.connect()
 		}
-		v := tbl.verifier(&VerifyOptions{Repair: true, Fault: func(f Fault) { w.fail("verify: %s: %v", f.Kind, f.Err) }})
+		v := tbl.verifier(&VerifyOptions{Repair: true, Fault: func(f inspect.Fault) { w.fail("verify: %s: %v", f.Kind, f.Err) }})
 		v.Pause = func(context.Context) error { return w.call(db, "pause", nil, func() error { return nil }) }
 		v.AwaitGrace = func(context.Context) error {
 			w.mu.Lock()
@@ -648,7 +649,7 @@ func (w *world) verifying(ops int, found *Verification) {
 	}
 }
 
-func simulateVerify(t *testing.T, v variant, seed uint64) (*world, *Verification) {
+func simulateVerify(t *testing.T, v variant, seed uint64) (*world, *inspect.Verification) {
 	t.Helper()
 	cryptotest.SetGlobalRandom(t, seed)
 	w := &world{
@@ -661,7 +662,7 @@ func simulateVerify(t *testing.T, v variant, seed uint64) (*world, *Verification
 		w.oneCell = seed%2 == 0
 	}
 	w.key, _ = ope.NewKey(bytes.Repeat([]byte{1}, 32))
-	found := new(Verification)
+	found := new(inspect.Verification)
 	synctest.Test(t, func(t *testing.T) {
 		w.table = w.tableOn(noSnapshots{w.db, w.oneCell})
 		var group sync.WaitGroup
@@ -690,7 +691,7 @@ func simulateVerify(t *testing.T, v variant, seed uint64) (*world, *Verification
 func TestVerifyBesideWriters(t *testing.T) {
 	for name, v := range map[string]variant{"one clock": {}, "clocks that disagree": {skew: true}, "mutable column": {mutable: true}} {
 		t.Run(name, func(t *testing.T) {
-			var all Verification
+			var all inspect.Verification
 			for i := range max(60, *simRuns/4) {
 				seed := *simSeed + uint64(i)
 				w, found := simulateVerify(t, v, seed)

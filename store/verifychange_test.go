@@ -11,6 +11,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
 
 // changeable is a table that one client changes while another verifies it.
@@ -208,7 +209,7 @@ func TestRepairBesideChanges(t *testing.T) {
 				counting = false
 				require.True(t, report.Sound(), "before call %d: %v", n, faults)
 				for _, f := range faults {
-					require.Contains(t, []FaultKind{FaultHidden, FaultUnknown}, f.Kind, "before call %d", n)
+					require.Contains(t, []inspect.FaultKind{inspect.FaultHidden, inspect.FaultUnknown}, f.Kind, "before call %d", n)
 					require.Contains(t, []string{"b", "k"}, f.Column, "before call %d", n)
 				}
 				if came {

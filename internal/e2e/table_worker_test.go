@@ -11,6 +11,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
 
 // tableScheme is the order's Scheme of a process that uses a table. It reports, besides what every
@@ -84,7 +85,7 @@ func (c *connection) processClient(n int, seed uint64) *client {
 // verify has the table itself be looked through.
 func verify(ctx context.Context, table *store.Table) error {
 	var faults []error
-	v, err := table.Verify(ctx, &store.VerifyOptions{Fault: func(f store.Fault) {
+	v, err := table.Verify(ctx, &store.VerifyOptions{Fault: func(f inspect.Fault) {
 		faults = append(faults, fmt.Errorf("%s of column %q at %x: %w", f.Kind, f.Column, f.Place, f.Err))
 	}})
 	if err != nil {

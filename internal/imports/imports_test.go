@@ -49,7 +49,7 @@ func TestImportsRunOneWay(t *testing.T) {
 
 	// The layers of package store, the lowest first. Each imports lower ones only.
 	layers := []string{
-		"store/internal/fault", "store/internal/value", "store/internal/index", "store/internal/scheme", "store/internal/meta", "store/internal/keyring",
+		"store/inspect", "store/internal/fault", "store/internal/value", "store/internal/index", "store/internal/scheme", "store/internal/meta", "store/internal/keyring",
 		"store/internal/catalogue", "store/internal/rowcodec", "store/internal/engine", "store/internal/query", "store/internal/maintain", "store",
 	}
 	layer := func(pkg string) int {

@@ -14,6 +14,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
 
 func newTableConvert(e *cli.Env) *cobra.Command {
@@ -81,7 +82,7 @@ func (c conversion) run(ctx context.Context, tbl *store.Table) error {
 }
 
 // begun says what an earlier call, or another client that is at it, has done of a conversion.
-func begun(s store.ConvertStatus) string {
+func begun(s inspect.ConvertStatus) string {
 	switch {
 	case s.Done == s.Total:
 		return "" // it is over, or there was none
@@ -92,7 +93,7 @@ func begun(s store.ConvertStatus) string {
 	return fmt.Sprintf("a conversion has begun before, and done %d of %d parts; this joins it", s.Done, s.Total)
 }
 
-func (c conversion) print(s store.ConvertStats, complete bool) error {
+func (c conversion) print(s inspect.ConvertStats, complete bool) error {
 	if c.JSON {
 		return c.Encode(struct {
 			Record     string `json:"record"`
@@ -140,7 +141,7 @@ func (c conversion) printStatus(ctx context.Context, tbl *store.Table) error {
 	return c.Line("%s", line)
 }
 
-func (c conversion) encodeStatus(s store.ConvertStatus) error {
+func (c conversion) encodeStatus(s inspect.ConvertStatus) error {
 	pending := s.Pending
 	if pending == nil {
 		pending = []string{}

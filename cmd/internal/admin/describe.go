@@ -8,6 +8,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
 
 // tableJSON is a table as it is printed.
@@ -25,8 +26,8 @@ type tableJSON struct {
 }
 
 // described returns what is printed of a description.
-func described(d store.Description) tableJSON {
-	fields := func(from []store.FieldDescription) []fieldJSON {
+func described(d inspect.Table) tableJSON {
+	fields := func(from []inspect.Field) []fieldJSON {
 		to := []fieldJSON{}
 		for _, d := range from {
 			f := fieldJSON{
@@ -52,7 +53,7 @@ func described(d store.Description) tableJSON {
 	return tableJSON{
 		Record: "table", ID: d.ID, Version: d.Version, Families: d.Families, RowKeys: d.RowKeys,
 		Schema: schemaJSON{
-			Table: d.Name, Layout: d.Layout.String(), SpreadBits: spread, Conditional: d.Conditional, Tenants: d.Tenants,
+			Table: d.Name, Layout: d.Layout, SpreadBits: spread, Conditional: d.Conditional, Tenants: d.Tenants,
 			Key: fields(d.Key), Columns: fields(d.Columns),
 		},
 	}

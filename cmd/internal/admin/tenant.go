@@ -14,6 +14,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
 
 // newTenant returns the command with its subcommands.
@@ -344,7 +345,7 @@ func tenantStatus(ctx context.Context, c *cli.Call, table string) error {
 	for _, name := range names {
 		p := policyOf{tenant: name, table: table}
 		err := p.read(ctx, c.Store)
-		var status store.ConvertStatus
+		var status inspect.ConvertStatus
 		if err == nil {
 			status, err = p.open.Status(ctx)
 		}
@@ -368,7 +369,7 @@ func tenantStatus(ctx context.Context, c *cli.Call, table string) error {
 }
 
 // progressOf says how far a conversion is.
-func progressOf(s store.ConvertStatus) string {
+func progressOf(s inspect.ConvertStatus) string {
 	switch {
 	case s.Total == 0:
 		return fmt.Sprintf("none for version %d", s.Latest)

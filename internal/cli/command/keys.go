@@ -19,6 +19,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
@@ -84,7 +85,7 @@ func (k keysJSON) name() string {
 }
 
 // keysOf returns the keys of a store in the order of their hierarchy.
-func keysOf(d store.DatabaseDescription) []keysJSON {
+func keysOf(d inspect.Database) []keysJSON {
 	all := []keysJSON{{Record: "keys", Purpose: "database", IDs: []string{d.Key}}}
 	for _, t := range d.Tenants {
 		all = append(all, keysJSON{Record: "keys", Tenant: t.Name, Purpose: "all", IDs: t.Keys})
@@ -93,8 +94,8 @@ func keysOf(d store.DatabaseDescription) []keysJSON {
 		if len(t.RowKeys) > 0 {
 			all = append(all, keysJSON{Record: "keys", Table: t.Name, Purpose: "row", IDs: t.RowKeys})
 		}
-		var add func(name string, f store.FieldDescription)
-		add = func(name string, f store.FieldDescription) {
+		var add func(name string, f inspect.Field)
+		add = func(name string, f inspect.Field) {
 			if f.SearchKey != "" {
 				all = append(all, keysJSON{Record: "keys", Table: t.Name, Column: name, Purpose: "search", IDs: []string{f.SearchKey}})
 			}
@@ -113,7 +114,7 @@ func keysOf(d store.DatabaseDescription) []keysJSON {
 }
 
 // checkShared returns an error unless columns that share a key have it.
-func checkShared(d store.DatabaseDescription) error {
+func checkShared(d inspect.Database) error {
 	keys := make(map[string]string)
 	for _, t := range d.Tables {
 		for _, c := range t.Columns {

@@ -4,17 +4,17 @@ import (
 	"testing"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
-	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/stretchr/testify/require"
 )
 
 // Columns that share a key and have two are an error.
 func TestKeysThatAreNotShared(t *testing.T) {
-	column := func(name, key, other string) store.FieldDescription {
-		return store.FieldDescription{Name: name, SearchKey: key, SharedWith: []string{other}}
+	column := func(name, key, other string) inspect.Field {
+		return inspect.Field{Name: name, SearchKey: key, SharedWith: []string{other}}
 	}
-	d := store.DatabaseDescription{Tables: []store.Description{
-		{Name: "t", Columns: []store.FieldDescription{column("a", "1", "u.b")}}, {Name: "u", Columns: []store.FieldDescription{column("b", "1", "t.a")}},
+	d := inspect.Database{Tables: []inspect.Table{
+		{Name: "t", Columns: []inspect.Field{column("a", "1", "u.b")}}, {Name: "u", Columns: []inspect.Field{column("b", "1", "t.a")}},
 	}}
 	require.NoError(t, checkShared(d))
 	d.Tables[1].Columns[0].SearchKey = "2"

@@ -15,6 +15,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
 
 type verification struct {
@@ -54,7 +55,7 @@ read to its end. The other tables are checked in any case.`,
 			f.StringArrayVar(&v.tables, "table", nil, "`name` of a table, may be repeated (default all)")
 			f.StringVar(&v.tenant, "tenant", "", "`name` of a tenant: check what it has in tables with\ntenants, and nothing else (default all tenants)")
 			f.BoolVar(&v.repair, "repair", false, "mend what can be mended without changing values")
-			f.DurationVar(&v.grace, "grace", store.DefaultGrace, "how `long` an index entry must point to no row\nbefore --repair drops it; it must be longer than\nany write takes")
+			f.DurationVar(&v.grace, "grace", 10*time.Minute, "how `long` an index entry must point to no row\nbefore --repair drops it; it must be longer than\nany write takes")
 			f.IntVar(&v.every, "every", 1, "encrypt the values of one row in `n` again and\ncompare; the other checks are of all rows")
 		},
 		Check: func(c *cli.Call) error {
@@ -117,7 +118,7 @@ func (v *verification) table(ctx context.Context, name string) (sound bool, err 
 	bar := v.Totals()
 	found, err := tbl.Verify(ctx, &store.VerifyOptions{
 		Repair: v.repair, Grace: v.grace, Every: v.every,
-		Fault: func(f store.Fault) { failed = errors.Join(failed, v.printFault(name, f)) },
+		Fault: func(f inspect.Fault) { failed = errors.Join(failed, v.printFault(name, f)) },
 		Progress: func(step string, done int) {
 			total := -1 // not known
 			if step == "waiting" {
@@ -134,7 +135,7 @@ func (v *verification) table(ctx context.Context, name string) (sound bool, err 
 	return found.Sound(), errors.Join(err, failed)
 }
 
-func (v *verification) printFault(table string, f store.Fault) error {
+func (v *verification) printFault(table string, f inspect.Fault) error {
 	if v.JSON {
 		return v.Encode(struct {
 			Record   string `json:"record"`
@@ -161,7 +162,7 @@ func (v *verification) printFault(table string, f store.Fault) error {
 	return v.Line("%s", line)
 }
 
-func (v *verification) printReport(table string, r *store.Verification, complete bool) error {
+func (v *verification) printReport(table string, r *inspect.Verification, complete bool) error {
 	if v.JSON {
 		type index struct {
 			Tenant     string `json:"tenant,omitempty"`
@@ -175,21 +176,21 @@ func (v *verification) printReport(table string, r *store.Verification, complete
 			indexes = append(indexes, index{x.Tenant, x.Column, x.Values, x.Version.Epoch, x.Version.Generation})
 		}
 		return v.Encode(struct {
-			Record   string                  `json:"record"`
-			Store    string                  `json:"store"`
-			Table    string                  `json:"table"`
-			Tenant   string                  `json:"tenant,omitempty"`
-			Rows     int                     `json:"rows"`
-			Cells    int                     `json:"cells"`
-			Postings int                     `json:"postings"`
-			Indexes  []index                 `json:"indexes"`
-			Dangling int                     `json:"dangling"`
-			Dropped  int                     `json:"dropped"`
-			Orphans  int                     `json:"orphans,omitempty"`
-			Faults   map[store.FaultKind]int `json:"faults"`
-			Repaired int                     `json:"repaired"`
-			Sound    bool                    `json:"sound"`
-			Complete bool                    `json:"complete"`
+			Record   string                    `json:"record"`
+			Store    string                    `json:"store"`
+			Table    string                    `json:"table"`
+			Tenant   string                    `json:"tenant,omitempty"`
+			Rows     int                       `json:"rows"`
+			Cells    int                       `json:"cells"`
+			Postings int                       `json:"postings"`
+			Indexes  []index                   `json:"indexes"`
+			Dangling int                       `json:"dangling"`
+			Dropped  int                       `json:"dropped"`
+			Orphans  int                       `json:"orphans,omitempty"`
+			Faults   map[inspect.FaultKind]int `json:"faults"`
+			Repaired int                       `json:"repaired"`
+			Sound    bool                      `json:"sound"`
+			Complete bool                      `json:"complete"`
 		}{"verify", v.ShownStore(), table, v.tenant, r.Rows, r.Cells, r.Postings, indexes, r.Dangling, r.Dropped, r.Orphans, r.Faults, r.Repaired, r.Sound() && complete, complete})
 	}
 	var text strings.Builder
@@ -200,7 +201,7 @@ func (v *verification) printReport(table string, r *store.Verification, complete
 }
 
 // summary says in lines what was found in a table.
-func (v *verification) summary(table string, r *store.Verification, complete bool) []string {
+func (v *verification) summary(table string, r *inspect.Verification, complete bool) []string {
 	line := fmt.Sprintf("%s: %d rows, %d cells, %d index entries", TableOf(table, v.tenant), r.Rows, r.Cells, r.Postings)
 	type total struct{ values, tenants int }
 	totals := map[string]total{}
@@ -228,7 +229,7 @@ func (v *verification) summary(table string, r *store.Verification, complete boo
 		line += "; NOT SOUND"
 	}
 	lines := []string{line}
-	for _, kind := range store.FaultKinds() {
+	for _, kind := range inspect.FaultKinds() {
 		if n := r.Faults[kind]; n > 0 {
 			lines = append(lines, fmt.Sprintf("  %d x %s: %s", n, kind, advice[kind]))
 		}
@@ -252,12 +253,12 @@ func (v *verification) summary(table string, r *store.Verification, complete boo
 }
 
 // advice says what a kind of fault means and what to do.
-var advice = map[store.FaultKind]string{
-	store.FaultCell:    "somebody or something changed the data; find out who, and put these rows again or restore them from a backup",
-	store.FaultTorn:    "writers whose clocks agree to the microsecond, or a partial restore; put these rows again",
-	store.FaultKey:     "written by a client with a fault or without the index; delete these rows and put them again",
-	store.FaultPosting: "not written by this version; queries that meet one fail. Delete these keys in the database",
-	store.FaultIndex:   "the rows are whole; --repair, or 'rangecrypt table reindex', makes the index again from them",
-	store.FaultHidden:  "these rows are not found by the column; --repair writes what is missing",
-	store.FaultUnknown: "these rows are not found by ranges of the column; --repair writes what is missing",
+var advice = map[inspect.FaultKind]string{
+	inspect.FaultCell:    "somebody or something changed the data; find out who, and put these rows again or restore them from a backup",
+	inspect.FaultTorn:    "writers whose clocks agree to the microsecond, or a partial restore; put these rows again",
+	inspect.FaultKey:     "written by a client with a fault or without the index; delete these rows and put them again",
+	inspect.FaultPosting: "not written by this version; queries that meet one fail. Delete these keys in the database",
+	inspect.FaultIndex:   "the rows are whole; --repair, or 'rangecrypt table reindex', makes the index again from them",
+	inspect.FaultHidden:  "these rows are not found by the column; --repair writes what is missing",
+	inspect.FaultUnknown: "these rows are not found by ranges of the column; --repair writes what is missing",
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
@@ -20,7 +21,7 @@ func (v *Verifier) runTenants(ctx context.Context) error {
 		if v.room -= len(one.dangling); len(one.dangling) > 0 {
 			some = append(some, one)
 		} else {
-			v.report.add(&one.report)
+			add(&v.report, &one.report)
 		}
 		return err
 	})
@@ -31,13 +32,13 @@ func (v *Verifier) runTenants(ctx context.Context) error {
 		err = dropDangling(ctx, some...)
 	}
 	for _, one := range some {
-		v.report.add(&one.report)
+		add(&v.report, &one.report)
 	}
 	return err
 }
 
-// add adds what was found of one tenant.
-func (r *Verification) add(other *Verification) {
+// add adds what was found of another tenant.
+func add(r, other *inspect.Verification) {
 	r.Rows, r.Deleted, r.Cells = r.Rows+other.Rows, r.Deleted+other.Deleted, r.Cells+other.Cells
 	r.Postings, r.Dangling, r.Dropped = r.Postings+other.Postings, r.Dangling+other.Dangling, r.Dropped+other.Dropped
 	r.Indexes, r.Repaired = append(r.Indexes, other.Indexes...), r.Repaired+other.Repaired
@@ -71,7 +72,7 @@ func (v *Verifier) strays(ctx context.Context) (err error) {
 				case ours:
 					postings.add(known, PseudonymAt(row.Key, len(meta.ColumnID{})))
 				default:
-					v.fault(Fault{Kind: FaultPosting, Place: row.Key, Err: errFamily})
+					v.fault(inspect.Fault{Kind: inspect.FaultPosting, Place: row.Key, Err: errFamily})
 				}
 			}
 			v.progress("orphans", rows.n+postings.n)

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
@@ -41,7 +42,7 @@ func (s *sequence) follows(code int64, ct, lowest []byte) bool {
 type rowCheck struct {
 	r       *rowcodec.Record // as it was read last, nil if that could not be or it is gone
 	deleted bool
-	faults  []Fault
+	faults  []inspect.Fault
 }
 
 // checkRows reads all rows.
@@ -64,7 +65,7 @@ func (v *Verifier) checkRows(ctx context.Context) error {
 				one := &found[i]
 				if err == nil && one.r != nil && len(one.faults) == 0 {
 					if c := v.outOfOrder(order, one.r); c != nil {
-						one.faults = []Fault{{Kind: FaultKey, Column: c.Name, Place: one.r.Key, Err: errOrder}}
+						one.faults = []inspect.Fault{{Kind: inspect.FaultKey, Column: c.Name, Place: one.r.Key, Err: errOrder}}
 					}
 				}
 				wrong = wrong || len(one.faults) > 0
@@ -118,13 +119,13 @@ func (v *Verifier) checkRow(ctx context.Context, row driver.Row, again bool) (ro
 		if err != nil && look > 0 {
 			switch {
 			case errors.Is(err, fault.ErrTorn):
-				return rowCheck{faults: []Fault{{Kind: FaultTorn, Place: row.Key, Err: err}}}, nil
+				return rowCheck{faults: []inspect.Fault{{Kind: inspect.FaultTorn, Place: row.Key, Err: err}}}, nil
 			case engine.Refused(err):
-				return rowCheck{faults: []Fault{{Kind: FaultCell, Place: row.Key, Err: err}}}, nil
+				return rowCheck{faults: []inspect.Fault{{Kind: inspect.FaultCell, Place: row.Key, Err: err}}}, nil
 			}
 			return rowCheck{}, err
 		}
-		var faults []Fault
+		var faults []inspect.Fault
 		if err == nil {
 			if r == nil {
 				return rowCheck{}, nil
@@ -145,16 +146,16 @@ func (v *Verifier) checkRow(ctx context.Context, row driver.Row, again bool) (ro
 			return rowCheck{}, err
 		}
 		// What gives the row another key comes last.
-		slices.SortStableFunc(faults, func(a, b Fault) int { return cmp.Compare(v.partOf(a), v.partOf(b)) })
+		slices.SortStableFunc(faults, func(a, b inspect.Fault) int { return cmp.Compare(v.partOf(a), v.partOf(b)) })
 		return rowCheck{r: r, faults: faults}, nil
 	}
 }
 
 // faultsOf returns what is wrong with a row that was read. The place of a missing posting is its
 // key.
-func (v *Verifier) faultsOf(ctx context.Context, r *rowcodec.Record, again bool) ([]Fault, error) {
+func (v *Verifier) faultsOf(ctx context.Context, r *rowcodec.Record, again bool) ([]inspect.Fault, error) {
 	t := v.table
-	var faults []Fault
+	var faults []inspect.Fault
 	rest := bytes.TrimPrefix(r.Key, t.Prefix)
 	for i, c := range t.Parts {
 		n := c.SearchSize(r.Values[i])
@@ -162,7 +163,7 @@ func (v *Verifier) faultsOf(ctx context.Context, r *rowcodec.Record, again bool)
 		if ok {
 			var err error
 			if ok, err = v.agrees(ctx, c, r.Values[i], rest[:n], again); errors.Is(err, errPair) {
-				faults = append(faults, Fault{Kind: FaultUnknown, Column: c.Name, Place: r.Key, Err: errPair})
+				faults = append(faults, inspect.Fault{Kind: inspect.FaultUnknown, Column: c.Name, Place: r.Key, Err: errPair})
 			} else if err != nil {
 				return nil, err
 			}
@@ -170,13 +171,13 @@ func (v *Verifier) faultsOf(ctx context.Context, r *rowcodec.Record, again bool)
 			rest = rest[n:]
 		}
 		if !ok {
-			faults = append(faults, Fault{Kind: FaultKey, Column: c.Name, Place: r.Key, Err: errOfKey})
+			faults = append(faults, inspect.Fault{Kind: inspect.FaultKey, Column: c.Name, Place: r.Key, Err: errOfKey})
 			rest = nil
 			break
 		}
 	}
 	if len(rest) > 0 {
-		faults = append(faults, Fault{Kind: FaultKey, Place: r.Key, Err: errOfKey})
+		faults = append(faults, inspect.Fault{Kind: inspect.FaultKey, Place: r.Key, Err: errOfKey})
 	}
 	for i, c := range t.Stored {
 		value := r.Values[len(t.Parts)+i]
@@ -185,25 +186,25 @@ func (v *Verifier) faultsOf(ctx context.Context, r *rowcodec.Record, again bool)
 		}
 		ok, err := v.agrees(ctx, c, value, r.Search[i], again)
 		if errors.Is(err, errPair) {
-			faults = append(faults, Fault{Kind: FaultUnknown, Column: c.Name, Place: r.Key, Err: errPair})
+			faults = append(faults, inspect.Fault{Kind: inspect.FaultUnknown, Column: c.Name, Place: r.Key, Err: errPair})
 		} else if err != nil {
 			return nil, err
 		} else if !ok {
-			faults = append(faults, Fault{Kind: FaultKey, Column: c.Name, Place: r.Key, Err: errSearch})
+			faults = append(faults, inspect.Fault{Kind: inspect.FaultKey, Column: c.Name, Place: r.Key, Err: errSearch})
 		}
 		key := t.PostingKey(r, i)
 		if ok, err = engine.Exists(ctx, t.Postings, key); err != nil {
 			return nil, err
 		}
 		if !ok {
-			faults = append(faults, Fault{Kind: FaultHidden, Column: c.Name, Place: key, Err: errHidden})
+			faults = append(faults, inspect.Fault{Kind: inspect.FaultHidden, Column: c.Name, Place: key, Err: errHidden})
 		}
 		if c.Order != nil && v.indexes[c] != nil {
 			if ok, err = v.inIndex(ctx, c, t.CodeOf(c, r)); err != nil {
 				return nil, err
 			}
 			if !ok {
-				faults = append(faults, Fault{Kind: FaultUnknown, Column: c.Name, Place: r.Key, Err: errValue})
+				faults = append(faults, inspect.Fault{Kind: inspect.FaultUnknown, Column: c.Name, Place: r.Key, Err: errValue})
 			}
 		}
 	}
@@ -245,7 +246,7 @@ func (v *Verifier) agrees(ctx context.Context, c *rowcodec.Column, value any, se
 }
 
 // partOf returns the position of the key part that a fault is about, or -1.
-func (v *Verifier) partOf(f Fault) int {
+func (v *Verifier) partOf(f inspect.Fault) int {
 	if c := v.table.ByName[f.Column]; c != nil {
 		return c.Part
 	}
@@ -300,7 +301,7 @@ func (v *Verifier) checkPostings(ctx context.Context) error {
 type postingCheck struct {
 	r     *rowcodec.Record // that it points to
 	stale bool
-	fault *Fault
+	fault *inspect.Fault
 }
 
 func (v *Verifier) checkPostingBatch(ctx context.Context, postings []driver.Row, order map[*rowcodec.Column]*sequence) error {
@@ -366,13 +367,13 @@ func (v *Verifier) checkPosting(ctx context.Context, key []byte) (one postingChe
 	if there, err := engine.Exists(ctx, v.table.Postings, key); !there || err != nil {
 		return one, err
 	}
-	one.fault = &Fault{Kind: FaultPosting, Place: key, Err: wrong}
+	one.fault = &inspect.Fault{Kind: inspect.FaultPosting, Place: key, Err: wrong}
 	return one, nil
 }
 
 // postingOutOfOrder returns a fault if what a row's posting carries is not in order with that of the row
 // before.
-func (v *Verifier) postingOutOfOrder(order map[*rowcodec.Column]*sequence, c *rowcodec.Column, r *rowcodec.Record) *Fault {
+func (v *Verifier) postingOutOfOrder(order map[*rowcodec.Column]*sequence, c *rowcodec.Column, r *rowcodec.Record) *inspect.Fault {
 	if c.Encryption != meta.Ordered || c.Order != nil {
 		return nil
 	}
@@ -382,7 +383,7 @@ func (v *Verifier) postingOutOfOrder(order map[*rowcodec.Column]*sequence, c *ro
 	if order[c].follows(v.table.CodeOf(c, r), r.Search[c.Position], v.lowest[c]) {
 		return nil
 	}
-	return &Fault{Kind: FaultKey, Column: c.Name, Place: r.Key, Err: errOrder}
+	return &inspect.Fault{Kind: inspect.FaultKey, Column: c.Name, Place: r.Key, Err: errOrder}
 }
 
 // columnOf returns the column of a posting.

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
@@ -25,12 +26,7 @@ type Conversion struct {
 	Progress func(done, total int) // may be nil
 
 	mu    sync.Mutex
-	Stats ConvertStats
-}
-
-// ConvertStats counts what a conversion did, as package store describes it.
-type ConvertStats struct {
-	Rows, Converted, Unreadable, Unfit int
+	Stats inspect.ConvertStats
 }
 
 // Run converts the rows of the table: of all tenants, if it has any and is not open for one.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
@@ -16,7 +17,7 @@ import (
 
 // An indexed part or column is one with a stateful scheme.
 type indexed struct {
-	found   *VerifiedIndex // of a mutable scheme, what is reported
+	found   *inspect.Index // of a mutable scheme, what is reported
 	codes   []int64        // in the index, ascending
 	blind   bool           // it cannot be read at all
 	damaged bool
@@ -64,7 +65,7 @@ func (v *Verifier) readIndexes(ctx context.Context) error {
 			v.lost[c.Id] = !mended
 		}
 		for _, f := range faults {
-			f.Kind, f.Column, f.Repaired = FaultIndex, c.Name, mended
+			f.Kind, f.Column, f.Repaired = inspect.FaultIndex, c.Name, mended
 			v.fault(f)
 		}
 	}
@@ -81,7 +82,7 @@ func (v *Verifier) statefulColumn(id meta.ColumnID) *rowcodec.Column {
 }
 
 // readIndex reads the index of a part or column, if there still is one, and returns what is wrong with it.
-func (v *Verifier) readIndex(ctx context.Context, id meta.ColumnID) (faults []Fault, err error) {
+func (v *Verifier) readIndex(ctx context.Context, id meta.ColumnID) (faults []inspect.Fault, err error) {
 	var c *rowcodec.Column
 	var x *indexed
 	err = v.steady(ctx, func() (_ bool, err error) {
@@ -112,12 +113,12 @@ func (v *Verifier) listIndexes() {
 
 // checkIndex reads the index of a part or column with a stateful scheme; again, where rows have values
 // that a first look has not found.
-func (v *Verifier) checkIndex(ctx context.Context, c *rowcodec.Column, again bool) (*indexed, []Fault, error) {
+func (v *Verifier) checkIndex(ctx context.Context, c *rowcodec.Column, again bool) (*indexed, []inspect.Fault, error) {
 	x := new(indexed)
-	var faults []Fault
+	var faults []inspect.Fault
 	damaged := func(record []byte, err error) {
 		x.damaged = true
-		faults = append(faults, Fault{Place: bytes.Clone(record), Err: err})
+		faults = append(faults, inspect.Fault{Place: bytes.Clone(record), Err: err})
 	}
 	if c.Filling {
 		x.blind = true
@@ -133,7 +134,7 @@ func (v *Verifier) checkIndex(ctx context.Context, c *rowcodec.Column, again boo
 	case ope.Mutable:
 		entries = s.Range(ctx, s.Domain().Min, s.Domain().Max)
 	}
-	found := VerifiedIndex{Tenant: v.tenant(), Column: c.Name}
+	found := inspect.Index{Tenant: v.tenant(), Column: c.Name}
 	for e, err := range entries {
 		if engine.Refused(err) {
 			x.blind = true

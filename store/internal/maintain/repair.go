@@ -12,6 +12,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
@@ -107,16 +108,16 @@ func (v *Verifier) settleMended(ctx context.Context, all mended) (changed bool, 
 }
 
 // mend writes what is missing. A posting whose row is rewritten at the same time is left dangling.
-func (v *Verifier) mend(ctx context.Context, r *rowcodec.Record, f Fault, done *mended) (bool, error) {
+func (v *Verifier) mend(ctx context.Context, r *rowcodec.Record, f inspect.Fault, done *mended) (bool, error) {
 	t := v.table
 	switch {
-	case f.Kind == FaultHidden:
+	case f.Kind == inspect.FaultHidden:
 		done.postings = append(done.postings, f.Place)
 		if err := t.Postings.Apply(ctx, driver.Mutation{Row: f.Place, Puts: []driver.Cell{rowcodec.PostingCell}}); err != nil {
 			return false, err
 		}
 		return engine.Exists(ctx, t.Postings, f.Place)
-	case f.Kind == FaultUnknown, f.Kind == FaultKey && f.Err != errOrder:
+	case f.Kind == inspect.FaultUnknown, f.Kind == inspect.FaultKey && f.Err != errOrder:
 		c := t.ByName[f.Column]
 		if c == nil || !c.Stateful || v.indexes[c] == nil || v.indexes[c].bad() {
 			return false, nil
@@ -138,7 +139,7 @@ func (v *Verifier) mend(ctx context.Context, r *rowcodec.Record, f Fault, done *
 			return false, nil
 		}
 		if err != nil || c.Order == nil {
-			return err == nil && (stored || f.Kind == FaultUnknown), err
+			return err == nil && (stored || f.Kind == inspect.FaultUnknown), err
 		}
 		return v.inIndex(ctx, c, t.CodeOf(c, r))
 	}

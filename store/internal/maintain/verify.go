@@ -12,6 +12,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
@@ -21,55 +22,14 @@ import (
 // VerifyOptions are the options of [Verifier], as package store describes them.
 type VerifyOptions struct {
 	Repair   bool
-	Grace    time.Duration // default DefaultGrace
+	Grace    time.Duration // default defaultGrace
 	Every    int           // default 1
-	Fault    func(Fault)
+	Fault    func(inspect.Fault)
 	Progress func(step string, done int)
 }
 
-// DefaultGrace is the default of VerifyOptions.Grace.
-const DefaultGrace = 10 * time.Minute
-
-// A Fault is something that no client leaves, as package store describes it.
-type Fault struct {
-	Kind     FaultKind
-	Tenant   string
-	Column   string
-	Place    []byte
-	Err      error
-	Repaired bool
-}
-
-// FaultKind is a kind of fault.
-type FaultKind string
-
-// The kinds of faults, which package store describes.
-const (
-	FaultCell    FaultKind = "cell"
-	FaultTorn    FaultKind = "torn row"
-	FaultKey     FaultKind = "key"
-	FaultPosting FaultKind = "posting"
-	FaultIndex   FaultKind = "index"
-	FaultHidden  FaultKind = "missing posting"
-	FaultUnknown FaultKind = "missing value"
-)
-
-// A Verification is what was found, as package store describes it.
-type Verification struct {
-	Rows, Deleted, Cells, Postings int
-	Indexes                        []VerifiedIndex
-	Dangling, Dropped              int
-	Orphans, OrphanPostings        int
-	Faults                         map[FaultKind]int
-	Repaired                       int
-}
-
-// A VerifiedIndex is what was found in the index of a column.
-type VerifiedIndex struct {
-	Tenant, Column string
-	Values         int
-	Version        ope.Version
-}
+// defaultGrace is the one that package store documents.
+const defaultGrace = 10 * time.Minute
 
 // A Verifier is one execution of Verify.
 type Verifier struct {
@@ -80,7 +40,7 @@ type Verifier struct {
 	env    *Environment
 	table  *engine.Engine
 	opts   VerifyOptions
-	report Verification
+	report inspect.Verification
 
 	schemes map[*rowcodec.Column]ope.Scheme // clients of their own, which remember nothing from before
 	indexes map[*rowcodec.Column]*indexed   // of stateful columns that are in use
@@ -103,12 +63,12 @@ func NewVerifier(env *Environment, opts VerifyOptions) *Verifier {
 		told: make(map[string]bool), lost: make(map[meta.ColumnID]bool), room: mostDangling,
 	}
 	if v.opts.Grace == 0 {
-		v.opts.Grace = DefaultGrace
+		v.opts.Grace = defaultGrace
 	}
 	if v.opts.Every == 0 {
 		v.opts.Every = 1
 	}
-	v.report.Faults = make(map[FaultKind]int)
+	v.report.Faults = make(map[inspect.FaultKind]int)
 	v.AwaitGrace = v.waitGrace
 	return v
 }
@@ -129,7 +89,7 @@ const (
 )
 
 // Run verifies the table. It returns what was found also with an error.
-func (v *Verifier) Run(ctx context.Context) (_ *Verification, err error) {
+func (v *Verifier) Run(ctx context.Context) (_ *inspect.Verification, err error) {
 	if v.table.Meta.Tenants && !v.env.Bound {
 		err = v.runTenants(ctx)
 	} else if err = v.check(ctx); err == nil {
@@ -264,10 +224,10 @@ func (v *Verifier) tenant() string {
 }
 
 // fault takes note of a fault.
-func (v *Verifier) fault(f Fault) {
+func (v *Verifier) fault(f inspect.Fault) {
 	f.Tenant = v.tenant()
 	v.report.Faults[f.Kind]++
-	if f.Kind == FaultKey && len(v.told) < mostTold {
+	if f.Kind == inspect.FaultKey && len(v.told) < mostTold {
 		v.told[string(f.Place)] = true
 	}
 	if f.Repaired {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
@@ -47,13 +48,6 @@ type Selection struct {
 	keyOnly bool // no columns are returned
 }
 
-// A Tally says how a query was answered.
-type Tally struct {
-	Driver                                                string
-	Intervals, Tokens, Buckets, Requests, Hits, Discarded int
-	Unconverted                                           []string
-}
-
 // errOvertaken is returned by an attempt at a query that is to be made again, as the table is known now.
 var errOvertaken = errors.New("the schema was changed before the first row")
 
@@ -68,10 +62,10 @@ func UntilNotOvertaken(attempt func() error) error {
 }
 
 // RowsOf yields what a query selects.
-func RowsOf(ctx context.Context, t *engine.Engine, q Selection, e *Tally) iter.Seq2[*Found, error] {
+func RowsOf(ctx context.Context, t *engine.Engine, q Selection, e *inspect.Explanation) iter.Seq2[*Found, error] {
 	return func(yield func(*Found, error) bool) {
 		err := UntilNotOvertaken(func() error {
-			*e = Tally{}
+			*e = inspect.Explanation{}
 			err := rowsAsOf(ctx, t, q, e, yield)
 			t = t.Env.Now()
 			return err
@@ -83,7 +77,7 @@ func RowsOf(ctx context.Context, t *engine.Engine, q Selection, e *Tally) iter.S
 }
 
 // rowsAsOf is one attempt at it.
-func rowsAsOf(ctx context.Context, t *engine.Engine, q Selection, e *Tally, yield func(*Found, error) bool) error {
+func rowsAsOf(ctx context.Context, t *engine.Engine, q Selection, e *inspect.Explanation, yield func(*Found, error) bool) error {
 	var f *finder
 	_, err := t.WithSecondLook(ctx, func(t *engine.Engine) (err error) {
 		f, err = newFinder(ctx, t, q, e)
@@ -124,7 +118,7 @@ func rowsAsOf(ctx context.Context, t *engine.Engine, q Selection, e *Tally, yiel
 }
 
 // newFinder makes ready to execute a query.
-func newFinder(ctx context.Context, t *engine.Engine, q Selection, e *Tally) (*finder, error) {
+func newFinder(ctx context.Context, t *engine.Engine, q Selection, e *inspect.Explanation) (*finder, error) {
 	if q.Limit < 0 {
 		return nil, fmt.Errorf("%w: Limit is %d", driver.ErrRange, q.Limit)
 	}
@@ -163,7 +157,7 @@ type finder struct {
 	want  []bool    // columns to return
 	need  []bool    // columns to read: also those of conditions
 	from  *Position // to go on after, or nil
-	tally *Tally
+	tally *inspect.Explanation
 
 	data, postings driver.Family
 	version        func(context.Context) (uint32, error) // of the catalogue; where a column drives the query, in the snapshot

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
@@ -111,7 +112,7 @@ func (s JoinSide) finder() (*finder, error) {
 		return nil, fmt.Errorf("%w: column %q of table %q cannot be joined: it %s", fault.ErrColumn, name, t.Meta.Name, reason)
 	}
 	pl := &plan{driving: c, Ranges: []keyRange{{Start: c.Lead, end: ope.PrefixEnd(c.Lead)}}}
-	f := &finder{table: t, plan: pl, want: want, tally: new(Tally)}
+	f := &finder{table: t, plan: pl, want: want, tally: new(inspect.Explanation)}
 	f.need = f.needed()
 	return f, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
@@ -60,7 +61,7 @@ func storedKey(ctx context.Context, t *engine.Engine, r *rowcodec.Record) ([]byt
 	for i, c := range t.Parts {
 		where = append(where, Term{Column: c.Name, Typ: c.Type.GoType(), In: []any{r.Values[i]}})
 	}
-	for hit, err := range RowsOf(ctx, t, Selection{Where: where, Limit: 1, keyOnly: true}, new(Tally)) {
+	for hit, err := range RowsOf(ctx, t, Selection{Where: where, Limit: 1, keyOnly: true}, new(inspect.Explanation)) {
 		if err != nil {
 			return nil, err
 		}

@@ -1,0 +1,88 @@
+// Package inspect has what package store reports of a database: what its catalogue says, and what the
+// passes over a table and an explained query found. All of them are plain values without methods that
+// read anything. None holds a key or, but for what the names of tables and columns say, a value.
+package inspect
+
+// A Database is what the catalogue says.
+type Database struct {
+	ID      string   // random, in hex
+	Key     string   // id of the database key, in hex
+	Version uint32   // how often the catalogue was changed
+	Tables  []Table  // by name
+	Tenants []Tenant // by name
+}
+
+// A Tenant is what the catalogue says of a tenant.
+type Tenant struct {
+	Name string
+	Keys []string // ids of its keys in hex, the one that new cells are sealed under first
+}
+
+// A Table is what the catalogue says of a table, for administration. It holds ids of keys,
+// which tell nothing about them, and no keys. Ids are in hex.
+type Table struct {
+	Name       string
+	ID         string
+	Version    uint32 // of the catalogue, that the last change of the table made
+	Layout     string // "packed" or "cell per column"
+	SpreadBits int    // 0 is one partition
+
+	Conditional bool     // rows are written by compare-and-set
+	Tenants     bool     // rows are of tenants, and all keys those of the tenants: see [Tenant]
+	Clear       bool     // nothing is encrypted, nor can be
+	Families    []string // of the database, that the table has: of rows, postings and indexes
+	RowKeys     []string // ids of the keys of key cells, the one for new cells first
+	Key         []Field
+	Columns     []Field
+}
+
+// A Field is what the catalogue says of a part of a row key or of a column.
+type Field struct {
+	Name            string
+	Type            string // as store.ParseType reads it
+	Encryption      string // "plain", "hashed", "ordered", "tie", "randomised" or "deterministic"
+	Scheme          string // of an ordered one
+	Confidentiality string // of a column with a search key: "column", "multicolumn" or "database"
+
+	// SharedWith are the columns that have its search key, as table.column in ascending order.
+	SharedWith []string
+
+	ID        string   // the physical name
+	Since     uint32   // the version of the catalogue that it came with
+	SearchKey string   // id of the key of its ciphertexts and tokens, or empty
+	CellKeys  []string // ids of the keys of its cells, the one for new cells first
+
+	// Former are the ids that the column had before its encryption was changed, the latest first.
+	// Unless one is Converted, rows may have values there.
+	Former    []Field
+	Converted bool
+}
+
+// An Explanation says how a query was answered. It holds no values.
+type Explanation struct {
+	// Driver is what was scanned: "row key", "all rows" or the name of a column.
+	Driver string
+	// Intervals is the number of ranges of keys or, where the driver has a mutable scheme, of
+	// values.
+	Intervals int
+	// Tokens is the number of values that the index of a driver with a mutable scheme has in the
+	// ranges; the postings of each are looked up. A range of few values that there can be is looked
+	// up without the index.
+	Tokens int
+	// Buckets is the number of partitions that the ranges meet on a database without ordered
+	// partitions, or 0 for all there are.
+	Buckets int
+	// Requests is the number of scans and reads that were sent; a scan pages by itself.
+	Requests int
+	// Hits is the number of rows and postings that were found in the ranges.
+	Hits int
+	// Discarded is how many of them did not count: the row is not there, has another value by
+	// now, or does not satisfy the rest of the predicate.
+	Discarded int
+	// Rows is the number of rows that the query returns.
+	Rows int
+	// Unconverted are the columns of the predicate whose encryption was changed and of which not all
+	// rows were converted by Table.Convert. They cannot drive the query, so that they are checked
+	// in each row.
+	Unconverted []string
+}

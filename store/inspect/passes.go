@@ -1,0 +1,134 @@
+package inspect
+
+import "github.com/rangecrypt/rangecrypt/ope"
+
+// ConvertStats counts what one call of Table.Convert did.
+type ConvertStats struct {
+	Rows       int // that were read
+	Converted  int // that were rewritten
+	Unreadable int // that were left as they are, since they cannot be read: Table.Verify says why
+
+	// Unfit rows were left as they are, since the schema does not take them: they hold NaN in a column that is
+	// searched by now, or would be too large. The conversion goes on, and its columns are pending,
+	// until such rows get null or another value there and Convert is called again.
+	Unfit int
+}
+
+// ConvertStatus is how far the conversion of a table is.
+type ConvertStatus struct {
+	// Pending are the columns whose encryption was changed and of which not all rows are known to be
+	// converted.
+	Pending []string
+	// Version is that of the schema which the last conversion converts to, or 0 if there was none.
+	Version uint32
+	// Latest is the version that last changed how rows are stored: if it is not Version, there may be
+	// rows of before.
+	Latest uint32
+	// Done of Total parts of the table are converted, by whichever client.
+	Done, Total int
+}
+
+// A KeyUse says how many cells of a table were sealed with which key.
+type KeyUse struct {
+	Keys []KeyCount // of each tenant those of key cells, then those of each column, the newest of each first
+
+	Plain   int // cells that are not sealed
+	Orphans int // cells of tenants that were dropped, in a table that is not open for one
+	Dropped int // cells of columns that were dropped, and with them their keys: Table.Convert removes them
+	Unknown int // cells that no key of theirs opens, or that are none: Table.Verify says which
+}
+
+// A KeyCount is how many cells one key sealed.
+type KeyCount struct {
+	Tenant string // "" in tables without
+	Column string // "" for key cells, with what is packed in them
+	ID     string // of the key, in hex
+	Newest bool   // it seals what is written from now on
+	Cells  int
+}
+
+// Orphans is what Table.DeleteOrphans deleted.
+type Orphans struct {
+	Rows     int
+	Postings int // of these rows, or of rows that were gone already
+	Indexes  int // units of columns with a stateful scheme
+}
+
+// A Fault is something that no client of package store leaves, wherever it dies; but for one that
+// dies, or whose call fails, while another makes an index again: what it leaves then, Repair mends.
+type Fault struct {
+	Kind   FaultKind
+	Tenant string // "" in tables without
+	Column string // name of the column or key part; "" where it is the row or posting as a whole
+
+	// Place is where it is: the row key, the key of the posting or, of an index, that of the record,
+	// nil where it is the index as a whole. It is as the database has it, and no value.
+	Place []byte
+
+	// Err says what is wrong. It holds no value.
+	Err error
+
+	// Repaired says that it is mended.
+	Repaired bool
+}
+
+// FaultKind is a kind of fault, in words.
+type FaultKind string
+
+// The kinds of faults.
+const (
+	FaultCell    FaultKind = "cell"            // of a row, which was changed, moved or sealed under another key
+	FaultTorn    FaultKind = "torn row"        // a row with cells of two writes, or without one of its cells
+	FaultKey     FaultKind = "key"             // a row key or ciphertext that is not of the row's value, or out of order
+	FaultPosting FaultKind = "posting"         // no posting of this table
+	FaultIndex   FaultKind = "index"           // an index that is not such as clients leave it
+	FaultHidden  FaultKind = "missing posting" // of a row, which a query by the column does not find
+	FaultUnknown FaultKind = "missing value"   // in the index of a stateful scheme, which a row has
+)
+
+// FaultKinds returns the kinds of faults.
+func FaultKinds() []FaultKind {
+	return []FaultKind{FaultCell, FaultTorn, FaultKey, FaultPosting, FaultIndex, FaultHidden, FaultUnknown}
+}
+
+// A Verification is what Table.Verify found.
+type Verification struct {
+	Rows     int
+	Deleted  int // of a table with Conditional, that left a key cell
+	Cells    int // of the rows
+	Postings int
+	Indexes  []Index
+
+	// Dangling is the number of postings that point to no row, or to one that has another value by
+	// now. They are no fault: a client that died leaves them, and one that writes makes some for a
+	// moment. Each costs its space, and one read for a query that meets it.
+	Dangling int
+
+	// Dropped is how many of these Repair dropped.
+	Dropped int
+
+	// Orphans is the number of rows of tenants that were dropped, in a table that is not open for one,
+	// and OrphanPostings that of their postings. They are no fault: nobody can read them any more.
+	Orphans, OrphanPostings int
+
+	// Faults is the number of faults of each kind, and Repaired how many of all were mended.
+	Faults   map[FaultKind]int
+	Repaired int
+}
+
+// An Index is what was found in the index of a column with a mutable scheme.
+type Index struct {
+	Tenant  string // "" in tables without
+	Column  string
+	Values  int
+	Version ope.Version // at the end
+}
+
+// Sound reports whether there is no fault that was not mended.
+func (v *Verification) Sound() bool {
+	n := 0
+	for _, faults := range v.Faults {
+		n += faults
+	}
+	return n == v.Repaired
+}
