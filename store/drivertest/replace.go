@@ -249,6 +249,7 @@ func replaceAll(f driver.Family, p, by string) (int, error) {
 		m := generation(string(row.Key), i+1, fmt.Sprintf("%s replaced by %s", stamped.Value, by))
 		rs = append(rs, replacement(m, stamped))
 	}
+	time.Sleep(100 * time.Microsecond) // some of what was seen is written by then
 	_, err := f.Replace(background, rs...)
 	return len(rs), err
 }
@@ -260,15 +261,30 @@ func checkReplaceRace(tb testing.TB, _ *suite, f driver.Family, p string) {
 		apply(tb, f, generation(fmt.Sprint(p, n), 0, "000"))
 	}
 	var ended, replaced atomic.Int64
+	// write writes the next generation of a row, which nothing may undo until there is another.
+	write := func(key string, i int) error {
+		name := fmt.Sprintf("%03d", i)
+		if err := f.Apply(background, generation(key, i, name)); err != nil {
+			return err
+		}
+		if i%4 == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		found, err := f.Get(background, b(key), driver.Slice{})
+		if err == nil {
+			err = whole(found)
+		}
+		if err == nil && !strings.HasPrefix(string(found[0].Value), name) {
+			err = fmt.Errorf("generation %s was lost: %q", name, show(found))
+		}
+		return err
+	}
 	require.NoError(tb, together(rows+replacers, func(n int) error {
 		if n < rows {
 			defer ended.Add(1)
 			for i := 1; i < generations; i++ {
-				if err := f.Apply(background, generation(fmt.Sprint(p, n), i, fmt.Sprintf("%03d", i))); err != nil {
+				if err := write(fmt.Sprint(p, n), i); err != nil {
 					return err
-				}
-				if i%4 == 0 {
-					time.Sleep(time.Millisecond)
 				}
 			}
 			return nil
