@@ -200,11 +200,11 @@ func part(ts *testscript.TestScript, neg bool, args []string) {
 	withTenant(ts, args, func(ctx context.Context, tbl *store.Table) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		_, err := tbl.Convert(ctx, &store.ConvertOptions{Progress: func(done, _ int) {
+		_, err := tbl.Convert(ctx, func(done, _ int) {
 			if done > 0 {
 				cancel()
 			}
-		}})
+		})
 		if !errors.Is(err, context.Canceled) {
 			ts.Fatalf("the conversion was to be stopped: %v", err)
 		}

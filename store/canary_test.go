@@ -36,6 +36,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/internal/query"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 	"github.com/rangecrypt/rangecrypt/store/pebble"
 )
 
@@ -256,7 +257,7 @@ func useEverything(t *testing.T, st *Store) *Table {
 	require.NoError(t, st.RenameTable(ctx, "CanaryOtherTable", canaryTable))
 	require.ErrorIs(t, st.Alter(ctx, canaryTable, DropColumn("CanaryToken")), ErrShared)
 	require.NoError(t, st.RotateKeys(ctx, canaryTable))
-	require.NoError(t, st.RotateMaster(ctx, LocalKMS(testMaster)))
+	require.NoError(t, st.RotateMaster(ctx, kms.NewLocal(testMaster)))
 	_, err = tbl.Describe(ctx)
 	require.NoError(t, err)
 	var rows []Row

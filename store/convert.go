@@ -13,13 +13,6 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
-// ConvertOptions are the optional parameters of [Table.Convert]. The zero value is the default.
-type ConvertOptions struct {
-	// Progress, if not nil, is called by one goroutine at a time with how many parts of the table are
-	// done, by whichever client, and how many there are.
-	Progress func(done, total int)
-}
-
 // Convert rewrites all rows that are not stored as the schema says, because it was changed since
 // they were written, and removes what dropped columns left. Then the columns whose encryption was
 // changed can drive queries.
@@ -38,15 +31,15 @@ type ConvertOptions struct {
 //
 // A table that is open for a tenant converts the rows of this tenant, also to its policy and its newest
 // key. One with tenants that is not converts those of all, one tenant after the other, and only then
-// can the columns drive queries, and postings of dropped columns go; Progress is of each of them.
-func (tbl *Table) Convert(ctx context.Context, opts *ConvertOptions) (stats inspect.ConvertStats, err error) {
+// can the columns drive queries, and postings of dropped columns go; progress is of each of them.
+//
+// progress, if not nil, is called by one goroutine at a time with how many parts of the table are
+// done, by whichever client, and how many there are.
+func (tbl *Table) Convert(ctx context.Context, progress func(done, total int)) (stats inspect.ConvertStats, err error) {
 	t := tbl.now()
 	ctx, end := tbl.st.observer.operation(ctx, "convert", t.Family())
 	defer func() { end(stats.Converted, err) }()
-	c := &maintain.Conversion{Env: tbl.passes()}
-	if opts != nil {
-		c.Progress = opts.Progress
-	}
+	c := &maintain.Conversion{Env: tbl.passes(), Progress: progress}
 	if err = c.Run(ctx); err != nil {
 		err = fmt.Errorf("store: convert %q: %w", t.Meta.Name, engine.Gone(err))
 	}

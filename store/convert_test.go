@@ -111,7 +111,7 @@ func TestConvert(t *testing.T) {
 				require.ElementsMatch(t, []string{"value", "level", "zone", "note"}, status.Pending)
 
 				var last [2]int
-				stats, err := tbl.Convert(ctx, &ConvertOptions{Progress: func(done, total int) { last = [2]int{done, total} }})
+				stats, err := tbl.Convert(ctx, func(done, total int) { last = [2]int{done, total} })
 				require.NoError(t, err)
 				require.Equal(t, inspect.ConvertStats{Rows: n, Converted: n - 2}, stats)
 				require.Equal(t, [2]int{sweepParts, sweepParts}, last)
@@ -241,12 +241,12 @@ func TestConvertBeginsAgain(t *testing.T) {
 			}
 			require.NoError(t, both[0].Alter(ctx, "log", first))
 			changed := false
-			stats, err := tbl.Convert(ctx, &ConvertOptions{Progress: func(done, total int) {
+			stats, err := tbl.Convert(ctx, func(done, total int) {
 				if done == total/2 && !changed {
 					changed = true
 					require.NoError(t, change(ctx, both[1]))
 				}
-			}})
+			})
 			require.NoError(t, err)
 			require.True(t, changed)
 			require.Equal(t, 2*n, stats.Rows, name)
@@ -271,11 +271,11 @@ func TestConvertIsShared(t *testing.T) {
 	}
 	require.NoError(t, clients[0].Alter(ctx, "t", ChangeColumn(OrderedColumn("value", Int16, MOPE))))
 	stopped, cancel := context.WithCancel(ctx)
-	_, err = tbl.Convert(stopped, &ConvertOptions{Progress: func(done, _ int) {
+	_, err = tbl.Convert(stopped, func(done, _ int) {
 		if done == sweepParts/4 {
 			cancel()
 		}
-	}})
+	})
 	require.ErrorIs(t, err, context.Canceled)
 	status, err := tbl.Status(ctx)
 	require.NoError(t, err)
@@ -290,9 +290,9 @@ func TestConvertIsShared(t *testing.T) {
 			var once sync.Once
 			tbl, err := st.Table(ctx, "t")
 			if err == nil {
-				stats[i], err = tbl.Convert(ctx, &ConvertOptions{Progress: func(int, int) {
+				stats[i], err = tbl.Convert(ctx, func(int, int) {
 					once.Do(func() { joined.Done(); joined.Wait() }) // nobody begins before all are there
-				}})
+				})
 			}
 			errs[i] = err
 		})
@@ -354,11 +354,11 @@ func TestConversionSleepsThroughPolicy(t *testing.T) {
 				db := &meddled{DB: memory, before: func() {
 					require.NoError(t, setPolicy(ctx, other, "alpha", "log", sealed))
 					ctx, cancel := context.WithCancel(ctx)
-					stats, err := theirs.Convert(ctx, &ConvertOptions{Progress: func(done, total int) {
+					stats, err := theirs.Convert(ctx, func(done, total int) {
 						if done == total {
 							cancel()
 						}
-					}})
+					})
 					require.ErrorIs(t, err, context.Canceled)
 					require.Equal(t, inspect.ConvertStats{Rows: 1}, stats, "the row is as the policy says")
 				}}

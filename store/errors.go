@@ -2,10 +2,7 @@ package store
 
 import (
 	"errors"
-	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -88,18 +85,7 @@ type BatchError = fault.BatchError
 
 // An UnsealError is returned by [Store.SetPolicy] when columns that are sealed would become plain
 // without being named. It is an [ErrPolicy].
-type UnsealError struct {
-	Columns []string // in the order of the schema
-}
-
-func (e *UnsealError) Error() string {
-	names := make([]string, len(e.Columns))
-	for i, name := range e.Columns {
-		names[i] = strconv.Quote(name)
-	}
-	return fmt.Sprintf("%v: what is sealed so far would become plain: %s; name what is to be unsealed", ErrPolicy, strings.Join(names, ", "))
-}
-func (e *UnsealError) Unwrap() error { return ErrPolicy }
+type UnsealError = fault.UnsealError
 
 // callersMistakes are the errors that a call ends with because of what its caller gave or asked for.
 var callersMistakes = []error{

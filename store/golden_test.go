@@ -18,6 +18,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/compare"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 // goldenFiles are the golden databases with their SHA-256: a file is never changed, since it is what an
@@ -53,7 +54,7 @@ func newChronicle(t *testing.T, key ope.Key, comment string) *chronicle {
 	t.Helper()
 	h := &chronicle{t: t, db: specDB{drivertest.NewMemory(), map[string]driver.FamilySpec{}}, key: key}
 	h.st = openWith(t, h.db, ope.GenerateKey())
-	require.NoError(t, h.st.RotateMaster(background, store.LocalKMS(key)))
+	require.NoError(t, h.st.RotateMaster(background, kms.NewLocal(key)))
 	h.dump = dump{
 		Comment: comment, Key: hex.EncodeToString(key.Secret()), Tables: map[string][]map[string]string{},
 		Tenants: map[string]map[string][]map[string]string{}, Orphans: map[string]int{}, Dangling: map[string]int{}, Schemas: map[string][]string{},
@@ -128,11 +129,11 @@ func (h *chronicle) interrupt(tbl *store.Table) {
 	h.t.Helper()
 	ctx, cancel := context.WithCancel(background)
 	defer cancel()
-	_, err := tbl.Convert(ctx, &store.ConvertOptions{Progress: func(done, total int) {
+	_, err := tbl.Convert(ctx, func(done, total int) {
 		if done >= total/2 {
 			cancel()
 		}
-	}})
+	})
 	require.ErrorIs(h.t, err, context.Canceled)
 	status, err := tbl.Status(background)
 	require.NoError(h.t, err)

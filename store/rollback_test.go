@@ -475,7 +475,7 @@ func TestRollbackOfProgress(t *testing.T) {
 		scheme := []Column{RandomisedColumn("zone", String), PlainColumn("zone", String)}[round%2]
 		require.NoError(t, st.Alter(ctx, "table", ChangeColumn(scheme)))
 		meddled := 0
-		_, err = tbl.Convert(ctx, &ConvertOptions{Progress: func(int, int) {
+		_, err = tbl.Convert(ctx, func(int, int) {
 			_, cell, err := tbl.sweep(ctx)
 			require.NoError(t, err)
 			kept = append(kept, cell)
@@ -483,7 +483,7 @@ func TestRollbackOfProgress(t *testing.T) {
 				meddled++
 				set(kept[r.IntN(len(kept))])
 			}
-		}})
+		})
 		if err != nil {
 			require.ErrorIs(t, err, ErrTampered)
 			continue

@@ -72,7 +72,7 @@ func TestMasterKeyIsRotated(t *testing.T) {
 	require.NoError(t, tbl.Put(background, aBalance[0]))
 
 	counting.Store(true)
-	require.NoError(t, st.RotateMaster(background, store.LocalKMS(keys["new"])))
+	require.NoError(t, st.RotateMaster(background, kms.NewLocal(keys["new"])))
 	counting.Store(false)
 	name, again := opensOnly(t, memory, keys)
 	require.Equal(t, "new", name)
@@ -94,12 +94,12 @@ func TestMasterKeyIsRotated(t *testing.T) {
 	require.NoError(t, err)
 
 	// To the key that it has is harmless.
-	require.NoError(t, again.RotateMaster(background, store.LocalKMS(keys["new"])))
+	require.NoError(t, again.RotateMaster(background, kms.NewLocal(keys["new"])))
 	name, _ = opensOnly(t, memory, keys)
 	require.Equal(t, "new", name)
 
 	// And back, by the client that opened it first.
-	require.NoError(t, st.RotateMaster(background, store.LocalKMS(keys["old"])))
+	require.NoError(t, st.RotateMaster(background, kms.NewLocal(keys["old"])))
 	name, _ = opensOnly(t, memory, keys)
 	require.Equal(t, "old", name)
 }
@@ -108,7 +108,7 @@ func TestMasterKeyIsRotated(t *testing.T) {
 func TestRotationByTwoClients(t *testing.T) {
 	memory := drivertest.NewMemory()
 	keys := map[string]ope.Key{"first": ope.GenerateKey(), "second": ope.GenerateKey(), "third": ope.GenerateKey()}
-	to := func(name string) store.KMS { return store.LocalKMS(keys[name]) }
+	to := func(name string) kms.KMS { return kms.NewLocal(keys[name]) }
 	a, err := store.Open(background, memory, keys["first"], nil)
 	require.NoError(t, err)
 	var lost error
@@ -172,7 +172,7 @@ func TestRotationThatIsInterrupted(t *testing.T) {
 				st, err := store.Open(background, db, keys["old"], nil)
 				require.NoError(t, err)
 				require.Equal(t, 1, calls, "opening is one read")
-				err = st.RotateMaster(background, store.LocalKMS(keys["new"]))
+				err = st.RotateMaster(background, kms.NewLocal(keys["new"]))
 				if calls <= n {
 					require.NoError(t, err)
 					break // it did not come that far
@@ -194,7 +194,7 @@ func TestRotationThatIsInterrupted(t *testing.T) {
 				require.Len(t, collect(t, tbl, store.Query{Where: balance.AtLeast(0)}), len(aBalance))
 
 				// Doing it again, with whichever key opens it, ends well.
-				require.NoError(t, again.RotateMaster(background, store.LocalKMS(keys["new"])))
+				require.NoError(t, again.RotateMaster(background, kms.NewLocal(keys["new"])))
 				which, _ = opensOnly(t, memory, keys)
 				require.Equal(t, "new", which)
 			}
@@ -210,7 +210,7 @@ func TestRotationLosesNoOtherChange(t *testing.T) {
 	others := ope.GenerateKey()
 	for name, change := range map[string]func(*store.Store) error{
 		"create": func(st *store.Store) error { _, err := st.Create(background, accounts); return err },
-		"rotate": func(st *store.Store) error { return st.RotateMaster(background, store.LocalKMS(others)) },
+		"rotate": func(st *store.Store) error { return st.RotateMaster(background, kms.NewLocal(others)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			memory := drivertest.NewMemory()
@@ -228,7 +228,7 @@ func TestRotationLosesNoOtherChange(t *testing.T) {
 			})
 			st, err := store.Open(background, db, keys["old"], nil)
 			require.NoError(t, err)
-			err = st.RotateMaster(background, store.LocalKMS(keys["new"]))
+			err = st.RotateMaster(background, kms.NewLocal(keys["new"]))
 			which, again := opensOnly(t, memory, keys)
 			if name == "rotate" {
 				require.ErrorIs(t, err, store.ErrWrongKey)
@@ -261,7 +261,7 @@ func TestRotationsAmongOtherChanges(t *testing.T) {
 	for i := range clients {
 		group.Go(func() {
 			for range 5 {
-				if err := st.RotateMaster(background, store.LocalKMS(keys[fmt.Sprint("new ", i)])); err != nil {
+				if err := st.RotateMaster(background, kms.NewLocal(keys[fmt.Sprint("new ", i)])); err != nil {
 					t.Error(err)
 				}
 			}
@@ -300,7 +300,7 @@ func TestRotationDoesNotRevokeCopies(t *testing.T) {
 	require.NoError(t, err)
 	create(t, st, accounts)
 	_, restore := root(t, memory)
-	require.NoError(t, st.RotateMaster(background, store.LocalKMS(keys["new"])))
+	require.NoError(t, st.RotateMaster(background, kms.NewLocal(keys["new"])))
 	_, st = opensOnly(t, memory, keys)
 	tbl, err := st.Table(background, accounts.Name)
 	require.NoError(t, err)
@@ -321,7 +321,7 @@ func TestRotationToAServiceThatFails(t *testing.T) {
 	require.NoError(t, err)
 	before, _ := root(t, memory)
 	down := fmt.Errorf("%w: no route to the service", driver.ErrUnavailable)
-	good := store.LocalKMS(keys["new"])
+	good := kms.NewLocal(keys["new"])
 	for name, to := range map[string]service{
 		"does not wrap":          {wrap: func([]byte) ([]byte, error) { return nil, down }},
 		"does not unwrap":        {wrap: whole, unwrap: func([]byte) ([]byte, error) { return nil, down }},
@@ -339,7 +339,7 @@ func TestRotationToAServiceThatFails(t *testing.T) {
 		})
 	}
 	require.Error(t, st.RotateMaster(background, nil))
-	require.ErrorIs(t, st.RotateMaster(background, store.LocalKMS(ope.Key{})), ope.ErrKey)
+	require.ErrorIs(t, st.RotateMaster(background, kms.NewLocal(ope.Key{})), ope.ErrKey)
 	ctx, cancel := context.WithCancel(background)
 	cancel()
 	require.ErrorIs(t, st.RotateMaster(ctx, good), context.Canceled)
@@ -380,7 +380,7 @@ func TestRotationBetweenKeyAndPassphrase(t *testing.T) {
 	require.NotContains(t, err.Error(), "battery")
 	st, err = store.OpenKMS(background, memory, said, nil)
 	require.NoError(t, err)
-	require.NoError(t, st.RotateMaster(background, store.LocalKMS(key)))
+	require.NoError(t, st.RotateMaster(background, kms.NewLocal(key)))
 	_, err = store.Open(background, memory, key, nil)
 	require.NoError(t, err)
 }

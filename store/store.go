@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
@@ -63,23 +64,20 @@ type Store struct {
 // A key that is not the database's master key is [ErrWrongKey]; a database of a newer format is
 // [ErrFormat].
 func Open(ctx context.Context, db driver.DB, master ope.Key, opts *Options) (*Store, error) {
-	if master.IsZero() {
-		return nil, fmt.Errorf("store: %w: the zero Key holds no secret", ope.ErrKey)
-	}
-	return OpenKMS(ctx, db, LocalKMS(master), opts)
+	return OpenKMS(ctx, db, kms.NewLocal(master), opts)
 }
 
 // OpenKMS is [Open] where a key management service has the master key. It is asked once, to unwrap
 // the key of the database or, where there is no catalogue yet, to wrap a new one; and by [Store.RotateMaster],
 // if another client has rotated the master key since.
-func OpenKMS(ctx context.Context, db driver.DB, kms KMS, opts *Options) (*Store, error) {
+func OpenKMS(ctx context.Context, db driver.DB, service kms.KMS, opts *Options) (*Store, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
 	if db == nil {
 		return nil, errors.New("store: no database given")
 	}
-	if kms == nil {
+	if service == nil {
 		return nil, errors.New("store: no key management service given")
 	}
 	if opts.Concurrency < 0 {
@@ -102,7 +100,7 @@ func OpenKMS(ctx context.Context, db driver.DB, kms KMS, opts *Options) (*Store,
 		st.concurrency = 32
 	}
 	var err error
-	if st.catalogue, err = openCatalogue(ctx, db, kms); err != nil {
+	if st.catalogue, err = openCatalogue(ctx, db, service); err != nil {
 		if errors.Is(err, ErrWrongKey) {
 			return nil, fmt.Errorf("store: %w", err)
 		}
@@ -121,7 +119,7 @@ func OpenKMS(ctx context.Context, db driver.DB, kms KMS, opts *Options) (*Store,
 // An error may leave either of the two; the old service is to be kept until Open accepts the new.
 // Where another client has rotated the master key to a third since this one knows it, that stays, and the
 // error is [ErrWrongKey]: open the database again with the present master key.
-func (st *Store) RotateMaster(ctx context.Context, to KMS) (err error) {
+func (st *Store) RotateMaster(ctx context.Context, to kms.KMS) (err error) {
 	ctx, end := st.observer.operation(ctx, "rotate master", "")
 	defer func() { end(0, err) }()
 	if to == nil {

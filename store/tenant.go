@@ -204,7 +204,7 @@ func (st *Store) SetPolicy(ctx context.Context, tenant, table string, p Policy, 
 			return err
 		}
 		if len(unnamed) > 0 {
-			return &UnsealError{unnamed}
+			return &UnsealError{Columns: unnamed}
 		}
 		e.PutTenant(&next)
 		return nil

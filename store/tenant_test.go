@@ -939,11 +939,11 @@ func TestTenantModel(t *testing.T) {
 				}
 				stopped, cancel := context.WithCancel(ctx)
 				at := r.IntN(3 * sweepParts)
-				_, err := tbl.Convert(stopped, &ConvertOptions{Progress: func(done, _ int) {
+				_, err := tbl.Convert(stopped, func(done, _ int) {
 					if done == at {
 						cancel()
 					}
-				}})
+				})
 				cancel()
 				if err != nil {
 					require.ErrorIs(t, err, context.Canceled)

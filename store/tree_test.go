@@ -15,6 +15,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 // toFormatNoTree makes the catalogue what a version without the tree would have written.
@@ -61,7 +62,7 @@ func TestCatalogueGetsItsTree(t *testing.T) {
 		func(st *Store) error { _, err := st.Table(ctx, "a"); return err },
 		func(st *Store) error { _, err := st.Tables(ctx); return err },
 		func(st *Store) error { _, err := st.Tenants(ctx); return err },
-		func(st *Store) error { return st.RotateMaster(ctx, LocalKMS(testMaster)) },
+		func(st *Store) error { return st.RotateMaster(ctx, kms.NewLocal(testMaster)) },
 	} {
 		require.NoError(t, do(stores(t, db, 1)[0]))
 		require.EqualValues(t, formatNoTree, format())

@@ -13,6 +13,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/stores"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 // A Command is a command on a store: it checks its arguments and flags, opens the store with its key, and
@@ -147,7 +148,7 @@ func (k *Kept) Check() error {
 }
 
 // Open checks the names, reads the key, and opens the database.
-func (k *Kept) Open(ctx context.Context, e *Env, create bool) (driver.DB, store.KMS, error) {
+func (k *Kept) Open(ctx context.Context, e *Env, create bool) (driver.DB, kms.KMS, error) {
 	if err := k.Check(); err != nil {
 		return nil, nil, err
 	}

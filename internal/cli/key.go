@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
-	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
@@ -86,7 +85,7 @@ func askedFor(f *pflag.FlagSet) bool {
 
 // ReadKey returns the master key that a source names. Files and variables are read now; a
 // passphrase is asked for when it is needed.
-func (e *Env) ReadKey(source string) (store.KMS, error) {
+func (e *Env) ReadKey(source string) (kms.KMS, error) {
 	if source == passphraseKey {
 		return &asked{ask: e.passphrase}, nil
 	}
@@ -108,7 +107,7 @@ func (e *Env) ReadKey(source string) (store.KMS, error) {
 	if runtime.GOOS == "windows" && !isEnv {
 		e.Warn("check who may read the key file %s; Windows does not say", name)
 	}
-	return kms.NewLocal(key)
+	return kms.NewLocal(key), nil
 }
 
 // passphraseLike reports whether what should name a file may be a passphrase.

@@ -105,10 +105,7 @@ func unavailable(action string, err error) error {
 
 // service is such a service, for tests. It has one master key.
 func service(master ope.Key, token string) http.Handler {
-	keeper, err := kms.NewLocal(master)
-	if err != nil {
-		panic(err)
-	}
+	keeper := kms.NewLocal(master)
 	serve := func(do func(context.Context, []byte) ([]byte, error)) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Authorization") != "Bearer "+token {

@@ -74,18 +74,18 @@ const (
 //
 // A wrapped key is a sealed value (docs/format.md) under the key that the master key derives for
 // the purpose "wrap", at the place "database key".
-type Local struct{ sealer *seal.Sealer }
+type Local struct {
+	sealer *seal.Sealer
+	err    error // of a key that is none
+}
 
-// NewLocal returns the Local of a master key. The error is [ope.ErrKey].
-func NewLocal(master ope.Key) (*Local, error) {
+// NewLocal returns the Local of a master key. With the zero Key, Wrap and Unwrap are [ope.ErrKey].
+func NewLocal(master ope.Key) *Local {
 	if master.IsZero() {
-		return nil, fmt.Errorf("kms: %w: the zero Key holds no secret", ope.ErrKey)
+		return &Local{err: fmt.Errorf("kms: %w: the zero Key holds no secret", ope.ErrKey)}
 	}
 	s, err := wrapper(master)
-	if err != nil {
-		return nil, err
-	}
-	return &Local{s}, nil
+	return &Local{s, err}
 }
 
 func wrapper(master ope.Key) (*seal.Sealer, error) { return seal.New(master.Derive("wrap").Secret()) }
@@ -99,12 +99,18 @@ func place(header ...[]byte) seal.Place {
 
 // Wrap encrypts a key.
 func (l *Local) Wrap(_ context.Context, key []byte) ([]byte, error) {
+	if l.err != nil {
+		return nil, l.err
+	}
 	return l.sealer.Seal(nil, seal.Header{}, key, place()), nil
 }
 
 // Unwrap decrypts what Wrap made under the same master key. The errors are [ErrWrongKey],
 // [ErrTampered] and [ErrFormat].
 func (l *Local) Unwrap(_ context.Context, wrapped []byte) ([]byte, error) {
+	if l.err != nil {
+		return nil, l.err
+	}
 	if len(wrapped) > 0 && wrapped[0] == underPassphrase {
 		return nil, fmt.Errorf("%w: the database is opened with a passphrase, not with a key", ErrWrongKey)
 	}
@@ -113,7 +119,12 @@ func (l *Local) Unwrap(_ context.Context, wrapped []byte) ([]byte, error) {
 
 // ID returns what names the master key and commits to it, without telling anything about it: 16
 // bytes that stand in what it wrapped.
-func (l *Local) ID() [seal.KeyIDSize]byte { return l.sealer.KeyID() }
+func (l *Local) ID() (id [seal.KeyIDSize]byte) {
+	if l.err == nil {
+		id = l.sealer.KeyID()
+	}
+	return id
+}
 
 func unwrap(s *seal.Sealer, sealed []byte, at seal.Place) ([]byte, error) {
 	key, _, err := s.Open(nil, sealed, at)

@@ -36,9 +36,7 @@ func testKey(t testing.TB, fill byte) ope.Key {
 
 func local(t testing.TB, fill byte) *Local {
 	t.Helper()
-	l, err := NewLocal(testKey(t, fill))
-	require.NoError(t, err)
-	return l
+	return NewLocal(testKey(t, fill))
 }
 
 func passphrase(t testing.TB, text string) *Passphrase {
@@ -263,8 +261,11 @@ func FuzzUnwrap(f *testing.F) {
 }
 
 func TestArgumentsThatHoldNoSecret(t *testing.T) {
-	_, err := NewLocal(ope.Key{})
+	_, err := NewLocal(ope.Key{}).Wrap(background, []byte("key"))
 	require.ErrorIs(t, err, ope.ErrKey)
+	_, err = NewLocal(ope.Key{}).Unwrap(background, []byte("wrapped"))
+	require.ErrorIs(t, err, ope.ErrKey)
+	require.Zero(t, NewLocal(ope.Key{}).ID())
 	_, err = NewPassphrase(nil)
 	require.ErrorContains(t, err, "empty")
 
@@ -279,8 +280,7 @@ func TestSecretsDoNotPrint(t *testing.T) {
 	const text = "correct horse"
 	p := passphrase(t, text)
 	key := testKey(t, 'k')
-	l, err := NewLocal(key)
-	require.NoError(t, err)
+	l := NewLocal(key)
 	for _, v := range []any{p, *p, []any{p}, struct{ P *Passphrase }{p}, l, *l} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x", "%X", "%q", "%d"} {
 			printed := fmt.Sprintf(verb, v)

@@ -68,7 +68,7 @@ func (c conversion) run(ctx context.Context, tbl *store.Table) error {
 		c.Warn("%s: %s", c.name(), text)
 	}
 	bar := c.Totals()
-	stats, err := tbl.Convert(ctx, &store.ConvertOptions{Progress: func(done, total int) { bar.At("converting "+c.name(), done, total) }})
+	stats, err := tbl.Convert(ctx, func(done, total int) { bar.At("converting "+c.name(), done, total) })
 	bar.End()
 	if err != nil && ctx.Err() != nil {
 		c.Warn("the conversion is not finished; the same command goes on")

@@ -12,8 +12,8 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/stores"
-	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 // temporary is the name that reports give to a store that is removed in the end.
@@ -29,7 +29,7 @@ func temporaryStore() (name string, remove func() error, err error) {
 }
 
 // openTables opens the store that is kept, for a tenant if one is named.
-func openTables(ctx context.Context, e *cli.Env, kept cli.Kept, key store.KMS, create bool, tenant string) (*bench.Store, driver.DB, error) {
+func openTables(ctx context.Context, e *cli.Env, kept cli.Kept, key kms.KMS, create bool, tenant string) (*bench.Store, driver.DB, error) {
 	db, err := e.OpenStore(ctx, kept.Name, create)
 	if err != nil {
 		return nil, nil, exit.Early(ctx, err)

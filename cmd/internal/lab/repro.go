@@ -20,8 +20,8 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/internal/cli/stores"
 	"github.com/rangecrypt/rangecrypt/ope"
-	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 type reproOptions struct {
@@ -119,7 +119,8 @@ func (o *reproOptions) check(figure repro.Figure) error {
 
 // database opens what a figure is measured in; free closes it.
 func (o *reproOptions) database(ctx context.Context, e *cli.Env) (d repro.Database, free func() error, err error) {
-	key, name, remove := store.LocalKMS(ope.GenerateKey()), o.store, func() error { return nil }
+	var key kms.KMS = kms.NewLocal(ope.GenerateKey())
+	name, remove := o.store, func() error { return nil }
 	if o.key != "" {
 		if key, err = e.ReadKey(o.key); err != nil {
 			return d, nil, err

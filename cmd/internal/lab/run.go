@@ -19,8 +19,8 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/internal/cli/stores"
 	"github.com/rangecrypt/rangecrypt/ope"
-	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 type runOptions struct {
@@ -150,7 +150,7 @@ func run(ctx context.Context, e *cli.Env, opts *runOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	key := store.LocalKMS(ope.GenerateKey())
+	var key kms.KMS = kms.NewLocal(ope.GenerateKey())
 	if opts.key != "" {
 		if key, err = e.ReadKey(opts.key); err != nil {
 			return err
@@ -207,7 +207,7 @@ func run(ctx context.Context, e *cli.Env, opts *runOptions) (err error) {
 }
 
 // runOn measures on one store, with or without the bare client beside it; the name "" is a temporary one.
-func runOn(ctx context.Context, e *cli.Env, name string, key store.KMS, cfg bench.Config, beside bool) (r *bench.Report, err error) {
+func runOn(ctx context.Context, e *cli.Env, name string, key kms.KMS, cfg bench.Config, beside bool) (r *bench.Report, err error) {
 	if name == "" {
 		var remove func() error
 		if name, remove, err = temporaryStore(); err != nil {

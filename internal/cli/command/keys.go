@@ -318,7 +318,7 @@ func (r rotation) run(ctx context.Context, c *cli.Call) error {
 }
 
 // rotateMaster rotates and, where that fails, says which key is in force.
-func rotateMaster(ctx context.Context, c *cli.Call, to store.KMS) error {
+func rotateMaster(ctx context.Context, c *cli.Call, to kms.KMS) error {
 	if _, err := store.OpenKMS(ctx, c.DB, to, nil); err == nil {
 		return exit.Usagef("the store is opened with the key of --to already: name a new one, which 'rangecrypt keys generate' makes")
 	}

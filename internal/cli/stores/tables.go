@@ -8,6 +8,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 // ErrNoTable is returned when the store does not hold the table, or none at all.
@@ -18,7 +19,7 @@ var ErrEmpty = fmt.Errorf("%w: nothing was inserted into this store yet", ErrNoT
 
 // Tables opens the tables of a store. With create it makes a store where the database holds none;
 // otherwise that is ErrEmpty. A key that is not the store's is [exit.ErrKey].
-func Tables(ctx context.Context, db driver.DB, key store.KMS, create bool) (*store.Store, error) {
+func Tables(ctx context.Context, db driver.DB, key kms.KMS, create bool) (*store.Store, error) {
 	if !create {
 		families, err := db.Families(ctx)
 		if err != nil {

@@ -3,6 +3,8 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 )
 
 // Errors of rows and queries.
@@ -61,3 +63,18 @@ type besides struct{ err, other error }
 
 func (b besides) Error() string   { return b.err.Error() }
 func (b besides) Unwrap() []error { return []error{b.err, b.other} }
+
+// An UnsealError is described by package store.
+type UnsealError struct {
+	Columns []string // in the order of the schema
+}
+
+func (e *UnsealError) Error() string {
+	names := make([]string, len(e.Columns))
+	for i, name := range e.Columns {
+		names[i] = strconv.Quote(name)
+	}
+	return fmt.Sprintf("%v: what is sealed so far would become plain: %s; name what is to be unsealed", ErrPolicy, strings.Join(names, ", "))
+}
+
+func (e *UnsealError) Unwrap() error { return ErrPolicy }

@@ -29,6 +29,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 	"github.com/rangecrypt/rangecrypt/store/pebble"
 )
 
@@ -71,7 +72,7 @@ func kind(t testing.TB, name string) values.Kind {
 
 func openStore(t testing.TB, db driver.DB) *Store {
 	t.Helper()
-	s, err := OpenStore(ctx, db, store.LocalKMS(testKey(t, 1)), true)
+	s, err := OpenStore(ctx, db, kms.NewLocal(testKey(t, 1)), true)
 	require.NoError(t, err)
 	return s
 }
@@ -417,10 +418,10 @@ func TestTies(t *testing.T) {
 
 func TestStoreRefuses(t *testing.T) {
 	db := drivertest.NewMemory()
-	_, err := OpenStore(ctx, db, store.LocalKMS(testKey(t, 1)), false)
+	_, err := OpenStore(ctx, db, kms.NewLocal(testKey(t, 1)), false)
 	require.ErrorIs(t, err, stores.ErrNoTable)
 	s := openStore(t, db)
-	_, err = OpenStore(ctx, db, store.LocalKMS(testKey(t, 2)), false)
+	_, err = OpenStore(ctx, db, kms.NewLocal(testKey(t, 2)), false)
 	require.ErrorIs(t, err, store.ErrWrongKey)
 	every(t, func(t *testing.T, target benchtable.Target) {
 		_, _, err = s.Open(ctx, target)
@@ -539,7 +540,7 @@ func TestStoreUnderFaults(t *testing.T) {
 	for seed := range uint64(200) {
 		memory := drivertest.NewMemory()
 		db := drivertest.NewFaulty(unclosed{memory}, drivertest.Randomly(seed, 0.2))
-		if s, err := OpenStore(ctx, db, store.LocalKMS(testKey(t, 1)), true); err == nil {
+		if s, err := OpenStore(ctx, db, kms.NewLocal(testKey(t, 1)), true); err == nil {
 			if table, _, err := s.OpenOrCreate(ctx, benchtable.Target{Scheme: "mope", Layout: benchtable.LayoutColumn}, kind(t, "int8"), "c"); err == nil {
 				row := []Row{{5, s.Load(1).Tie(1)}}
 				for table.Insert(ctx, row) != nil {

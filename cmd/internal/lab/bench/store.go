@@ -16,6 +16,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/values"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 // Errors that say why a store or a table in it cannot be used.
@@ -36,7 +37,7 @@ type Store struct {
 }
 
 // OpenStore opens a store as [stores.Tables] does, and measures what is done with it.
-func OpenStore(ctx context.Context, db driver.DB, key store.KMS, create bool) (*Store, error) {
+func OpenStore(ctx context.Context, db driver.DB, key kms.KMS, create bool) (*Store, error) {
 	db, m := metered(db)
 	st, err := stores.Tables(ctx, db, key, create)
 	if err != nil {

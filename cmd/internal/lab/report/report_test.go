@@ -19,6 +19,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/draw"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 
 	"github.com/stretchr/testify/require"
 	"gonum.org/v1/plot/vg"
@@ -29,7 +30,6 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/benchtable"
 	"github.com/rangecrypt/rangecrypt/internal/cli/values"
 	"github.com/rangecrypt/rangecrypt/ope"
-	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/compare"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 )
@@ -43,7 +43,7 @@ func measuredWith(t *testing.T, schemes ...string) Run {
 	t.Helper()
 	source, err := values.Generate("uniform", 1000, 1, "", "")
 	require.NoError(t, err)
-	st, err := bench.OpenStore(context.Background(), drivertest.NewMemory(), store.LocalKMS(ope.GenerateKey()), true)
+	st, err := bench.OpenStore(context.Background(), drivertest.NewMemory(), kms.NewLocal(ope.GenerateKey()), true)
 	require.NoError(t, err)
 	report, err := bench.Run(context.Background(), st, bench.Config{
 		Source: source, Schemes: schemes, Queries: 12, Selectivities: []float64{0.001, 0.1}, Batch: 10, Writers: 1, Seed: 1,

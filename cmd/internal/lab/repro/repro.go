@@ -13,9 +13,9 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/progress"
 	"github.com/rangecrypt/rangecrypt/internal/cli/stores"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/bench"
-	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -74,7 +74,7 @@ func (c Config) rounds(whole, quick int) int { return cmp.Or(c.Rounds, c.size(wh
 type Database struct {
 	Name    string // for a title
 	DB      driver.DB
-	Key     store.KMS    // of the stores in DB
+	Key     kms.KMS      // of the stores in DB
 	Store   *bench.Store // in DB
 	Replace bool         // drop tables that exist
 

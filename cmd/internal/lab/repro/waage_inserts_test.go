@@ -16,8 +16,8 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/values"
 	"github.com/rangecrypt/rangecrypt/internal/intercept"
 	"github.com/rangecrypt/rangecrypt/ope"
-	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 	"github.com/rangecrypt/rangecrypt/store/pebble"
 )
 
@@ -27,7 +27,7 @@ func database(t *testing.T) Database {
 	db, err := pebble.Open(t.TempDir(), nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	st, err := bench.OpenStore(ctx, db, store.LocalKMS(ope.GenerateKey()), true)
+	st, err := bench.OpenStore(ctx, db, kms.NewLocal(ope.GenerateKey()), true)
 	require.NoError(t, err)
 	return Database{Name: "test", DB: db, Store: st}
 }
@@ -121,7 +121,7 @@ func TestABusyServerIsAskedAgain(t *testing.T) {
 		}
 		return c.Make(nil)
 	}, nil)
-	st, err := bench.OpenStore(ctx, db, store.LocalKMS(ope.GenerateKey()), true)
+	st, err := bench.OpenStore(ctx, db, kms.NewLocal(ope.GenerateKey()), true)
 	require.NoError(t, err)
 	kind, err := values.KindByName("int32")
 	require.NoError(t, err)

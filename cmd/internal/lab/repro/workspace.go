@@ -15,13 +15,14 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 // A workspace is what an experiment makes in the configured database for itself, under names that
 // nobody else has.
 type workspace struct {
 	db       driver.DB
-	master   store.KMS
+	master   kms.KMS
 	key      ope.Key // of what is no table of the store
 	store    *store.Store
 	prefix   string

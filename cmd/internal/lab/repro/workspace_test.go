@@ -14,11 +14,12 @@ import (
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 // memory returns an empty database in memory.
 func memory() Database {
-	return Database{Name: "test", DB: drivertest.NewMemory(), Key: store.LocalKMS(ope.GenerateKey())}
+	return Database{Name: "test", DB: drivertest.NewMemory(), Key: kms.NewLocal(ope.GenerateKey())}
 }
 
 // families returns the families that an experiment can leave behind: all but those of the catalogue.
