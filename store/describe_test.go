@@ -54,7 +54,7 @@ func TestSchemaOfTenant(t *testing.T) {
 	tables := openTenants(t, st, "log", "alpha", "beta")
 	encryptions := func(tbl *Table) (all []string) {
 		for _, c := range tbl.Schema().Columns {
-			all = append(all, c.Encryption())
+			all = append(all, c.Describe().Encryption)
 		}
 		return all
 	}

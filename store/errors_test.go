@@ -35,14 +35,14 @@ func TestNothingGiven(t *testing.T) {
 		"zero column":  {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.NotPanics(t, func() { _ = column.Describe() })
+			require.NotPanics(t, func() { _ = column.String() })
 			schema := store.Schema{Name: "t", Key: key, Columns: []store.Column{column}}
 			require.ErrorIs(t, schema.Check(), store.ErrSchema)
 			_, err := st.Create(background, schema)
 			require.ErrorIs(t, err, store.ErrSchema)
 		})
 	}
-	require.NotPanics(t, func() { _ = store.KeyPart{}.Describe() })
+	require.NotPanics(t, func() { _ = store.KeyPart{}.String() })
 	_, err := st.Create(background, store.Schema{Name: "t", Key: []store.KeyPart{store.OrderedPart("id", store.Int64, store.KeyScheme{})}})
 	require.ErrorIs(t, err, store.ErrSchema)
 

@@ -604,10 +604,10 @@ func TestFirstTenantsStayReadable(t *testing.T) {
 
 func described(s store.Schema) (lines []string) {
 	for _, p := range s.Key {
-		lines = append(lines, p.Describe())
+		lines = append(lines, p.String())
 	}
 	for _, c := range s.Columns {
-		lines = append(lines, c.Describe())
+		lines = append(lines, c.String())
 	}
 	return lines
 }

@@ -531,7 +531,7 @@ func (g *goldenTable) check() {
 		rows := collect(g.t, tbl, store.Query{})
 		require.Equal(g.t, sorted(want), texts(rows), g.name)
 		for _, c := range tbl.Schema().Columns {
-			if line := c.Describe(); !strings.Contains(line, "ordered") && !strings.Contains(line, "deterministic") {
+			if line := c.String(); !strings.Contains(line, "ordered") && !strings.Contains(line, "deterministic") {
 				continue
 			}
 			for _, row := range rows {
@@ -591,7 +591,7 @@ func (g *goldenTable) alter() {
 	g.t.Helper()
 	changes := []store.Change{store.AddColumn(store.PlainColumn("fresh", store.String))}
 	for _, c := range g.open().Schema().Columns {
-		if line := c.Describe(); strings.HasPrefix(line, "i2: int64/1,") && !strings.Contains(line, "shared") && g.name != "owner" {
+		if line := c.String(); strings.HasPrefix(line, "i2: int64/1,") && !strings.Contains(line, "shared") && g.name != "owner" {
 			changes = append(changes, store.ChangeColumn(store.OrderedColumn("i2", store.Int64, store.Boldyreva)))
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/testdb"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/internal/value"
 )
@@ -191,12 +192,11 @@ func TestSharedKeys(t *testing.T) {
 
 	// The schema says so, and a table can be made from it again.
 	again := schemaOf(t, db, "sharer")
-	table, column, ok := again.Columns[1].Shared()
-	require.True(t, ok)
-	require.Equal(t, "owner.value", table+"."+column, "the column whose key it was first")
-	require.True(t, again.Columns[3].IsDatabaseWide())
-	require.Equal(t, "value: int64/1, ordered (boldyreva), key shared with owner.value", again.Columns[0].Describe())
-	require.Equal(t, "wide: int64/1, ordered (boldyreva), key shared by the database", again.Columns[3].Describe())
+	of := again.Columns[1].Describe().KeyOf
+	require.Equal(t, &inspect.ColumnName{Table: "owner", Column: "value"}, of, "the column whose key it was first")
+	require.Equal(t, "database", again.Columns[3].Describe().Confidentiality)
+	require.Equal(t, "value: int64/1, ordered (boldyreva), key shared with owner.value", again.Columns[0].String())
+	require.Equal(t, "wide: int64/1, ordered (boldyreva), key shared by the database", again.Columns[3].String())
 	again.Name = "copy"
 	_, err = st.Create(ctx, again)
 	require.NoError(t, err)
@@ -204,8 +204,8 @@ func TestSharedKeys(t *testing.T) {
 	// Names follow, and an owner stays as long as others share its key.
 	require.NoError(t, st.RenameTable(ctx, "owner", "renamed"))
 	require.NoError(t, st.Alter(ctx, "renamed", RenameColumn("value", "amount")))
-	require.Contains(t, schemaOf(t, db, "sharer").Columns[1].Describe(), "key shared with renamed.amount")
-	require.Contains(t, schemaOf(t, db, "renamed").Columns[1].Describe(), "key shared with renamed.amount")
+	require.Contains(t, schemaOf(t, db, "sharer").Columns[1].String(), "key shared with renamed.amount")
+	require.Contains(t, schemaOf(t, db, "renamed").Columns[1].String(), "key shared with renamed.amount")
 	for _, err := range []error{
 		st.Drop(ctx, "renamed"), st.Alter(ctx, "renamed", DropColumn("amount")),
 		st.Alter(ctx, "renamed", ChangeColumn(RandomisedColumn("amount", Int64))),

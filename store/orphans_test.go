@@ -60,12 +60,12 @@ func held(t *testing.T, tbl *Table) (n int) {
 func TestDeleteOrphans(t *testing.T) {
 	for _, kind := range []Column{stateless(), OrderedColumn("level", Int16, Kerschbaum), OrderedColumn("level", Int16, WozniakIndexed)} {
 		for _, conditional := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, conditional=%t", kind.Scheme(), conditional), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, conditional=%t", kind.Describe().Scheme, conditional), func(t *testing.T) {
 				testdb.Each(t, func(t *testing.T, database testdb.Database) {
 					ctx := t.Context()
 					st := stores(t, database.Open(t, nil), 1)[0]
 					tbl, left, rows := orphanTable(t, st, kind, conditional)
-					stateful := kind.Scheme() != "mope"
+					stateful := kind.Describe().Scheme != "mope"
 					if stateful && conditional { // the units of an index that was made again have other names
 						err := tbl.RebuildIndex(ctx, "level", nil)
 						require.NoError(t, err)

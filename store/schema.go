@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/scheme"
 	"github.com/rangecrypt/rangecrypt/store/internal/value"
 )
@@ -79,12 +80,18 @@ func (p KeyPart) Name() string { return p.spec.Name }
 // Name returns the name of the column.
 func (c Column) Name() string { return c.spec.Name }
 
-// Describe returns in words how the part is stored, for example "time: timestamp/ms, ordered
-// (mope)".
-func (p KeyPart) Describe() string { return p.spec.Describe() }
+// Describe returns how the part is stored. What only the catalogue can tell, such as ids, is left out.
+func (p KeyPart) Describe() inspect.Field { return p.spec.Inspect() }
 
-// Describe returns in words how the column is stored.
-func (c Column) Describe() string { return c.spec.Describe() }
+// Describe returns how the column is stored. What only the catalogue can tell, such as ids, is left out.
+func (c Column) Describe() inspect.Field { return c.spec.Inspect() }
+
+// String returns in words how the part is stored, for example "time: timestamp/ms, ordered
+// (mope)".
+func (p KeyPart) String() string { return p.spec.Describe() }
+
+// String returns in words how the column is stored.
+func (c Column) String() string { return c.spec.Describe() }
 
 // HashedPart is a part of which the database sees a keyed hash: rows are found by its exact value
 // only. As the first part it spreads rows over partitions and keeps the rows of one value
@@ -158,15 +165,6 @@ func (c Column) DatabaseWide() Column {
 	c.spec.Confidentiality, c.spec.Table, c.spec.Column = ofDatabase, "", ""
 	return c
 }
-
-// Shared returns the names of the table and column that [Column.SharedWith] was given or, in the
-// schema of a table, of the column whose key it was first; ok is false where there is none.
-func (c Column) Shared() (table, column string, ok bool) {
-	return c.spec.Table, c.spec.Column, c.spec.Confidentiality == ofColumns
-}
-
-// IsDatabaseWide reports whether the column is [Column.DatabaseWide].
-func (c Column) IsDatabaseWide() bool { return c.spec.Confidentiality == ofDatabase }
 
 // PlainColumn is a column that is not encrypted nor authenticated. The database sees it.
 func PlainColumn(name string, t Type) Column {
@@ -258,21 +256,8 @@ func (s MutableScheme) String() string { return s.name }
 // Type returns the data type of the part.
 func (p KeyPart) Type() Type { return typeOf(p.spec.Type) }
 
-// Encryption returns how the part is protected: "plain", "hashed", "ordered" or "tie".
-func (p KeyPart) Encryption() string { return string(p.spec.Encryption) }
-
-// Scheme returns the name of the scheme of an ordered part, and "" for another.
-func (p KeyPart) Scheme() string { return p.spec.Scheme }
-
 // Type returns the data type of the column.
 func (c Column) Type() Type { return typeOf(c.spec.Type) }
-
-// Encryption returns how the column is protected: "plain", "randomised", "deterministic" or
-// "ordered".
-func (c Column) Encryption() string { return string(c.spec.Encryption) }
-
-// Scheme returns the name of the scheme of an ordered column, and "" for another.
-func (c Column) Scheme() string { return c.spec.Scheme }
 
 // Check returns an error, which is [ErrSchema], if the schema makes no sense. [Store.Create] checks
 // it, too; what needs the catalogue, as whether a table of the name exists or a column can share the

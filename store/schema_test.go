@@ -109,10 +109,10 @@ func TestSchemaIsKept(t *testing.T) {
 func describe(s store.Schema) string {
 	text := s.Name
 	for _, p := range s.Key {
-		text += "; " + p.Describe()
+		text += "; " + p.String()
 	}
 	for _, c := range s.Columns {
-		text += "; " + c.Describe()
+		text += "; " + c.String()
 	}
 	return text
 }

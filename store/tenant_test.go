@@ -93,7 +93,7 @@ func TestUnsealByName(t *testing.T) {
 		_, err := tbl.refresh(ctx)
 		require.NoError(t, err)
 		for _, c := range tbl.Schema().Columns {
-			as[c.Name()] = c.Encryption()
+			as[c.Name()] = c.Describe().Encryption
 		}
 		return as
 	}

@@ -56,7 +56,7 @@ func TestParseType(t *testing.T) {
 }
 
 // identified returns how a column of the type is described, which has the identifier of the type.
-func identified(typ store.Type) string { return store.RandomisedColumn("c", typ).Describe() }
+func identified(typ store.Type) string { return store.RandomisedColumn("c", typ).String() }
 
 func must[T any](v T, err error) T {
 	if err != nil {

@@ -24,7 +24,7 @@ const (
 
 	longestFunction = 80   // lines, of shipped code
 	largestPackage  = 2500 // lines, of a package below store, where it is no adapter
-	mostNames       = 146  // exported names of package store, methods included; to become 130
+	mostNames       = 142  // exported names of package store, methods included; to become 130
 	largestCycle    = 6    // files of a package below store that cannot be read one after the other
 )
 

@@ -44,6 +44,9 @@ type Field struct {
 	Scheme          string // of an ordered one
 	Confidentiality string // of a column with a search key: "column", "multicolumn" or "database"
 
+	// KeyOf is the column whose search key it has, where the schema names one.
+	KeyOf *ColumnName
+
 	// SharedWith are the columns that have its search key, as table.column in ascending order.
 	SharedWith []string
 
@@ -57,6 +60,9 @@ type Field struct {
 	Former    []Field
 	Converted bool
 }
+
+// A ColumnName is the name of a column, with that of its table.
+type ColumnName struct{ Table, Column string }
 
 // An Explanation says how a query was answered. It holds no values.
 type Explanation struct {

@@ -173,14 +173,16 @@ func changed(from, to store.Column) change {
 }
 
 func searched(c store.Column) bool {
-	return c.Encryption() == "ordered" || c.Encryption() == "deterministic"
+	e := c.Describe().Encryption
+	return e == "ordered" || e == "deterministic"
 }
 
 // stored says how a column is stored, in words that a terminal can show.
 func stored(c store.Column) string {
-	s := c.Type().String() + ", " + c.Encryption()
-	if c.Scheme() != "" {
-		s += " (" + c.Scheme() + ")"
+	d := c.Describe()
+	s := d.Type + ", " + d.Encryption
+	if d.Scheme != "" {
+		s += " (" + d.Scheme + ")"
 	}
 	if with := sharedWith(c); with != "" {
 		s += ", key of " + with
@@ -190,10 +192,10 @@ func stored(c store.Column) string {
 
 // sharedWith says whose search key a column has besides its own; "" for one with a key of its own.
 func sharedWith(c store.Column) string {
-	if table, column, shares := c.Shared(); shares {
-		return show.Visible(table) + ", " + show.Visible(column)
-	}
-	if c.IsDatabaseWide() {
+	switch d := c.Describe(); {
+	case d.KeyOf != nil:
+		return show.Visible(d.KeyOf.Table) + ", " + show.Visible(d.KeyOf.Column)
+	case d.Confidentiality == "database":
 		return "the database"
 	}
 	return ""
@@ -202,13 +204,14 @@ func sharedWith(c store.Column) string {
 // sharing warns of what the search key of a column gives away that others have, too.
 func sharing(c store.Column) string {
 	others := "all database-wide columns of its type, encryption and scheme"
-	if table, column, shares := c.Shared(); shares {
-		others = fmt.Sprintf("column %s of table %s", show.Visible(column), show.Visible(table))
-	} else if !c.IsDatabaseWide() {
+	d := c.Describe()
+	if d.KeyOf != nil {
+		others = fmt.Sprintf("column %s of table %s", show.Visible(d.KeyOf.Column), show.Visible(d.KeyOf.Table))
+	} else if d.Confidentiality != "database" {
 		return ""
 	}
 	learns := "which rows of them have equal values"
-	if c.Encryption() == "ordered" {
+	if d.Encryption == "ordered" {
 		learns += ", and which have less"
 	}
 	return fmt.Sprintf("column %s has one search key with %s: the database sees %s; who knows the values of one reads the others by it",
@@ -302,7 +305,7 @@ func difference(from, to store.Schema) ([]change, error) {
 	refuse := func(format string, args ...any) {
 		refused = append(refused, fmt.Errorf("%w: "+format, append([]any{store.ErrSchema}, args...)...))
 	}
-	if !slices.EqualFunc(from.Key, to.Key, func(a, b store.KeyPart) bool { return a.Describe() == b.Describe() }) {
+	if !slices.EqualFunc(from.Key, to.Key, func(a, b store.KeyPart) bool { return a.String() == b.String() }) {
 		refuse("the row key cannot be changed; it is %s, and the file says %s", keyOf(from), keyOf(to))
 	}
 	if from.Layout != to.Layout {
@@ -337,7 +340,7 @@ func difference(from, to store.Schema) ([]change, error) {
 			changes = append(changes, added(c))
 		case before.Type().String() != c.Type().String():
 			refuse("column %s: the type cannot be changed from %s to %s; give the new column another name", show.Visible(c.Name()), before.Type(), c.Type())
-		case before.Describe() != c.Describe():
+		case before.String() != c.String():
 			changes = append(changes, changed(before, c))
 		}
 	}
@@ -348,7 +351,7 @@ func difference(from, to store.Schema) ([]change, error) {
 func keyOf(s store.Schema) string {
 	var parts []string
 	for _, p := range s.Key {
-		parts = append(parts, p.Describe())
+		parts = append(parts, p.String())
 	}
 	return fmt.Sprintf("%q", strings.Join(parts, "; "))
 }

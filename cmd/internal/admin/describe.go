@@ -30,10 +30,8 @@ func described(d inspect.Table) tableJSON {
 	fields := func(from []inspect.Field) []fieldJSON {
 		to := []fieldJSON{}
 		for _, d := range from {
-			f := fieldJSON{
-				Name: d.Name, Type: d.Type, Encryption: d.Encryption, Scheme: d.Scheme, Confidentiality: d.Confidentiality,
-				ID: d.ID, Since: d.Since, Sharers: d.SharedWith, SearchKey: d.SearchKey, CellKeys: d.CellKeys,
-			}
+			f := newFieldJSON(d)
+			f.Confidentiality, f.ID, f.Since, f.Sharers, f.SearchKey, f.CellKeys = d.Confidentiality, d.ID, d.Since, d.SharedWith, d.SearchKey, d.CellKeys
 			for _, former := range d.Former {
 				f.Unconverted = f.Unconverted || !former.Converted
 			}
@@ -101,19 +99,26 @@ func newSchemaJSON(s store.Schema) schemaJSON {
 		Key: []fieldJSON{}, Columns: []fieldJSON{},
 	}
 	for _, p := range s.Key {
-		j.Key = append(j.Key, fieldJSON{Name: p.Name(), Type: p.Type().String(), Encryption: p.Encryption(), Scheme: p.Scheme()})
+		j.Key = append(j.Key, newFieldJSON(p.Describe()))
 	}
 	for _, c := range s.Columns {
-		f := fieldJSON{Name: c.Name(), Type: c.Type().String(), Encryption: c.Encryption(), Scheme: c.Scheme(), keyOf: sharedWith(c)}
-		if table, column, shares := c.Shared(); shares {
-			f.SharedWith = &columnJSON{table, column}
+		d := c.Describe()
+		f := newFieldJSON(d)
+		f.keyOf = sharedWith(c)
+		if d.KeyOf != nil {
+			f.SharedWith = &columnJSON{d.KeyOf.Table, d.KeyOf.Column}
 		}
-		if c.IsDatabaseWide() {
-			f.Confidentiality = "database"
+		if d.Confidentiality == "database" {
+			f.Confidentiality = d.Confidentiality
 		}
 		j.Columns = append(j.Columns, f)
 	}
 	return j
+}
+
+// newFieldJSON has what all columns and key parts have.
+func newFieldJSON(d inspect.Field) fieldJSON {
+	return fieldJSON{Name: d.Name, Type: d.Type, Encryption: d.Encryption, Scheme: d.Scheme}
 }
 
 func printTable(c *cli.Call, t tableJSON) error {

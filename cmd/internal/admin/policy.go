@@ -63,7 +63,7 @@ func (p *policyOf) encode(call *cli.Call, record string) error {
 		policy = &policyJSON{p.set, p.policy.Whole, append([]string{}, p.policy.Sensitive...)}
 	}
 	for _, c := range p.columns {
-		columns = append(columns, fieldJSON{Name: c.Name(), Type: c.Type().String(), Encryption: c.Encryption(), Scheme: c.Scheme()})
+		columns = append(columns, newFieldJSON(c.Describe()))
 	}
 	return call.Encode(struct {
 		Record  string      `json:"record"`
@@ -179,7 +179,8 @@ func (p *policyChange) run(ctx context.Context, c *cli.Call) error {
 func (p *policyOf) print(call *cli.Call) error {
 	var rows [][]string
 	for _, c := range p.columns {
-		rows = append(rows, []string{show.Visible(c.Name()), c.Type().String(), c.Encryption(), c.Scheme()})
+		d := c.Describe()
+		rows = append(rows, []string{show.Visible(d.Name), d.Type, d.Encryption, d.Scheme})
 	}
 	return call.Print(show.Line(fmt.Sprintf("%s: sealed: %s", command.TableOf(p.table, p.tenant), p.says()), call.Style()) +
 		show.Rows([]string{"NAME", "TYPE", "ENCRYPTION", "SCHEME"}, rows, nil, call.Style()))
@@ -190,8 +191,11 @@ func (p *policyOf) printChanges(call *cli.Call, before []store.Column) error {
 	var text strings.Builder
 	for _, c := range p.columns {
 		i := slices.IndexFunc(before, func(b store.Column) bool { return b.Name() == c.Name() })
-		if i >= 0 && before[i].Encryption() != c.Encryption() {
-			text.WriteString(show.Line(fmt.Sprintf("~ %s: from %s to %s", show.Visible(c.Name()), before[i].Encryption(), c.Encryption()), call.Style()))
+		if i < 0 {
+			continue
+		}
+		if from, to := before[i].Describe().Encryption, c.Describe().Encryption; from != to {
+			text.WriteString(show.Line(fmt.Sprintf("~ %s: from %s to %s", show.Visible(c.Name()), from, to), call.Style()))
 		}
 	}
 	line := "nothing is stored in another way than before"

@@ -118,6 +118,6 @@ func (t Target) schema(kind values.Kind, column string) (s store.Schema, value, 
 
 // same reports whether two schemas store the same in the same way.
 func same(a, b store.Schema) bool {
-	return slices.EqualFunc(a.Key, b.Key, func(a, b store.KeyPart) bool { return a.Describe() == b.Describe() }) &&
-		slices.EqualFunc(a.Columns, b.Columns, func(a, b store.Column) bool { return a.Describe() == b.Describe() })
+	return slices.EqualFunc(a.Key, b.Key, func(a, b store.KeyPart) bool { return a.String() == b.String() }) &&
+		slices.EqualFunc(a.Columns, b.Columns, func(a, b store.Column) bool { return a.String() == b.String() })
 }

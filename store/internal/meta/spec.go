@@ -6,6 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/scheme"
 	"github.com/rangecrypt/rangecrypt/store/internal/value"
@@ -66,6 +67,23 @@ func (f Spec) Describe() string {
 		s += ", key shared by the database"
 	}
 	return s
+}
+
+// Inspect returns what the schema says of the part or column, for whoever administers tables.
+func (f Spec) Inspect() inspect.Field {
+	d := inspect.Field{Name: f.Name, Encryption: string(f.Encryption), Scheme: f.Scheme}
+	if f.Type != nil {
+		d.Type = f.Type.String()
+	}
+	if f.Encryption == Ordered || f.Encryption == Deterministic {
+		if d.Confidentiality = string(f.Confidentiality); f.Confidentiality == OfColumn {
+			d.Confidentiality = "column"
+		}
+	}
+	if f.Confidentiality == OfColumns {
+		d.KeyOf = &inspect.ColumnName{Table: f.Table, Column: f.Column}
+	}
+	return d
 }
 
 // check returns an error if the field makes no sense by itself.

@@ -7,20 +7,21 @@ import (
 	"unicode"
 
 	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
 
 // Format returns the file of a schema, which Parse reads back to the same schema.
 func Format(s store.Schema) []byte {
 	var b strings.Builder
 	field := func(indent, name, value string) { fmt.Fprintf(&b, "%s%s: %s\n", indent, name, value) }
-	common := func(name string, typ store.Type, encryption, scheme string) {
-		field("  - ", "name", quoted(name))
-		if encryption != "tie" {
-			field("    ", "type", typ.String())
+	common := func(d inspect.Field) {
+		field("  - ", "name", quoted(d.Name))
+		if d.Encryption != "tie" {
+			field("    ", "type", d.Type)
 		}
-		field("    ", "encryption", encryption)
-		if scheme != "" {
-			field("    ", "scheme", scheme)
+		field("    ", "encryption", d.Encryption)
+		if d.Scheme != "" {
+			field("    ", "scheme", d.Scheme)
 		}
 	}
 	field("", "table", quoted(s.Name))
@@ -34,17 +35,18 @@ func Format(s store.Schema) []byte {
 	}
 	b.WriteString("key:\n")
 	for _, p := range s.Key {
-		common(p.Name(), p.Type(), p.Encryption(), p.Scheme())
+		common(p.Describe())
 	}
 	if len(s.Columns) > 0 {
 		b.WriteString("columns:\n")
 	}
 	for _, c := range s.Columns {
-		common(c.Name(), c.Type(), c.Encryption(), c.Scheme())
-		if table, column, shares := c.Shared(); shares {
-			field("    ", "shared-with", fmt.Sprintf("{table: %s, column: %s}", quoted(table), quoted(column)))
+		d := c.Describe()
+		common(d)
+		if d.KeyOf != nil {
+			field("    ", "shared-with", fmt.Sprintf("{table: %s, column: %s}", quoted(d.KeyOf.Table), quoted(d.KeyOf.Column)))
 		}
-		if c.IsDatabaseWide() {
+		if d.Confidentiality == "database" {
 			field("    ", "confidentiality", "database")
 		}
 	}

@@ -56,10 +56,10 @@ func same(t require.TestingT, a, b store.Schema) {
 	shown := func(s store.Schema) []string {
 		lines := []string{s.Name, s.Layout.String(), fmt.Sprint(s.SpreadBits), fmt.Sprint(s.Conditional), fmt.Sprint(s.Tenants)}
 		for _, p := range s.Key {
-			lines = append(lines, "key "+p.Describe())
+			lines = append(lines, "key "+p.String())
 		}
 		for _, c := range s.Columns {
-			lines = append(lines, "column "+c.Describe())
+			lines = append(lines, "column "+c.String())
 		}
 		return lines
 	}
@@ -269,7 +269,7 @@ func anySchema() *rapid.Generator[store.Schema] {
 					return store.OrderedColumn(name(), typ(true), rapid.SampledFrom(all).Draw(t, "scheme"))
 				}),
 			).Draw(t, "column")
-			if e := c.Encryption(); e == "ordered" || e == "deterministic" {
+			if e := c.Describe().Encryption; e == "ordered" || e == "deterministic" {
 				switch rapid.IntRange(0, 2).Draw(t, "confidentiality") {
 				case 1:
 					c = c.DatabaseWide()
@@ -333,7 +333,7 @@ func TestParseColumn(t *testing.T) {
 	} {
 		got, err := schemafile.ParseColumn("--add", text, known)
 		require.NoError(t, err, text)
-		require.Equal(t, want.Describe(), got.Describe())
+		require.Equal(t, want.String(), got.String())
 	}
 	for text, want := range map[string]string{
 		"":                              "--add:1:1: name: it is missing\n--add:1:1: encryption: it is missing",
