@@ -57,7 +57,7 @@ func tableOf(c Column) []string {
 // A column that is not there is [ErrColumn], one that is there already [ErrExists], and a change
 // that makes no sense [ErrSchema], as is every change of the row key other than a name.
 func (st *Store) Alter(ctx context.Context, table string, changes ...Change) (err error) {
-	ctx, end := st.observer.operation(ctx, "alter", "")
+	ctx, end := st.db.Observer.Operation(ctx, "alter", "")
 	defer func() { end(0, err) }()
 	names := []string{table}
 	for _, c := range changes {
@@ -88,13 +88,13 @@ func (st *Store) Alter(ctx context.Context, table string, changes ...Change) (er
 // What values are found by, ciphertexts and tokens, has keys of its own, which are not replaced:
 // change the column, see [ChangeColumn].
 func (st *Store) RotateKeys(ctx context.Context, table string, columns ...string) (err error) {
-	ctx, end := st.observer.operation(ctx, "rotate keys", "")
+	ctx, end := st.db.Observer.Operation(ctx, "rotate keys", "")
 	defer func() { end(0, err) }()
 	err = st.alter(ctx, table, []string{table}, func(a *alteration) error {
 		if a.Meta.Tenants {
 			return fmt.Errorf("%w: the keys of its cells are those of the tenants; see RotateTenantKey", ErrTenant)
 		}
-		keys := st.keys.Table(a.Meta.ID)
+		keys := st.db.Keys.Table(a.Meta.ID)
 		for _, name := range columns {
 			if slices.ContainsFunc(a.Meta.Key, func(f fieldMeta) bool { return f.Name == name }) {
 				return fmt.Errorf("%w: %q is a part of the row key, which has no key of its own: the cells of row keys get a new one in any case", ErrColumn, name)
@@ -126,7 +126,7 @@ func (st *Store) RotateKeys(ctx context.Context, table string, columns ...string
 // alter makes one change of the catalogue that replaces the meta of a table.
 func (st *Store) alter(ctx context.Context, table string, names []string, do func(*alteration) error) error {
 	var next *tableMeta
-	err := st.catalogue.Change(ctx, names, func(e *edit) error {
+	err := st.db.Catalogue.Change(ctx, names, func(e *edit) error {
 		before := e.Table(table)
 		if before == nil {
 			return ErrNoTable
@@ -146,32 +146,20 @@ func (st *Store) alter(ctx context.Context, table string, names []string, do fun
 	if err != nil {
 		return err
 	}
-	st.show(ctx, next)
+	st.db.Show(ctx, next)
 	return nil
-}
-
-// show lets the table, if it is open, know what the catalogue says of it since a change.
-func (st *Store) show(ctx context.Context, meta *tableMeta) {
-	st.mu.Lock()
-	tbl := st.tables[meta.ID]
-	st.mu.Unlock()
-	if tbl != nil {
-		// If families cannot be opened now, the next write or query will.
-		_, _ = tbl.adopt(ctx, meta, nil, meta.Version)
-	}
-	st.refreshBound(ctx, func(b *Table) bool { return b.id == meta.ID })
 }
 
 // RenameTable gives a table another name. Nothing but the catalogue is written, and tables that are
 // open stay so. A table that does not exist is [ErrNoTable], and a name that is taken [ErrExists].
 func (st *Store) RenameTable(ctx context.Context, from, to string) (err error) {
-	ctx, end := st.observer.operation(ctx, "rename", "")
+	ctx, end := st.db.Observer.Operation(ctx, "rename", "")
 	defer func() { end(0, err) }()
 	if err := checkTableName(to); err != nil {
 		return fmt.Errorf("store: rename table %q: %w", from, err)
 	}
 	var meta *tableMeta
-	err = st.catalogue.Change(ctx, []string{from, to}, func(e *edit) error {
+	err = st.db.Catalogue.Change(ctx, []string{from, to}, func(e *edit) error {
 		before := e.Table(from)
 		switch {
 		case before == nil:
@@ -192,7 +180,7 @@ func (st *Store) RenameTable(ctx context.Context, from, to string) (err error) {
 	if err != nil {
 		return fmt.Errorf("store: rename table %q: %w", from, err)
 	}
-	st.show(ctx, meta)
+	st.db.Show(ctx, meta)
 	return nil
 }
 
@@ -200,10 +188,10 @@ func (st *Store) RenameTable(ctx context.Context, from, to string) (err error) {
 // column whose key a column of another table shares is [ErrShared]. Readers and writers of the
 // table get errors from now on.
 func (st *Store) Drop(ctx context.Context, name string) (err error) {
-	ctx, end := st.observer.operation(ctx, "drop", "")
+	ctx, end := st.db.Observer.Operation(ctx, "drop", "")
 	defer func() { end(0, err) }()
 	var meta *tableMeta
-	err = st.catalogue.Change(ctx, []string{name}, func(e *edit) error {
+	err = st.db.Catalogue.Change(ctx, []string{name}, func(e *edit) error {
 		if meta = e.Table(name); meta == nil {
 			return ErrNoTable
 		}
@@ -221,44 +209,4 @@ func (st *Store) Drop(ctx context.Context, name string) (err error) {
 			name, strings.Join(meta.Families(), ", "), err)
 	}
 	return nil
-}
-
-// settle notes which former ids of a table's columns no row has any more, because all of them were
-// written under the version swept of the catalogue or a later one. It returns the latest version of
-// the entry that all rows are known to follow, which takes in what it has noted itself; or 0 if the entry
-// was changed since swept, and nothing was left to note.
-func (st *Store) settle(ctx context.Context, name string, id tableID, swept uint32) (version uint32, err error) {
-	err = st.catalogue.Change(ctx, []string{name}, func(e *edit) error {
-		meta, err := e.Find(name, id)
-		if err != nil {
-			return err
-		}
-		meta = meta.Clone()
-		settled := false
-		for i := range meta.Columns {
-			f := &meta.Columns[i]
-			for j := range f.Former {
-				if f.Since <= swept && !f.Former[j].Converted {
-					f.Former[j].Converted, settled = true, true
-				}
-			}
-		}
-		if meta.Version <= swept && len(meta.Dropped) > 0 {
-			meta.Dropped, settled = nil, true
-		}
-		same := meta.Version == swept
-		if settled {
-			e.Put(meta)
-		}
-		switch {
-		case same:
-			version = meta.Version
-		case settled:
-			version = swept
-		default:
-			version = 0
-		}
-		return nil
-	})
-	return version, err
 }

@@ -110,7 +110,7 @@ func TestAlterRefused(t *testing.T) {
 	for i := range many {
 		many[i] = AddColumn(RandomisedColumn(fmt.Sprint("c", i), Bool))
 	}
-	before, err := st.catalogue.Version(ctx, nil)
+	before, err := st.db.Catalogue.Version(ctx, nil)
 	require.NoError(t, err)
 	for _, c := range []struct {
 		changes []Change
@@ -162,7 +162,7 @@ func TestAlterRefused(t *testing.T) {
 	require.ErrorIs(t, st.Drop(ctx, "none"), ErrNoTable)
 	require.NoError(t, st.Alter(ctx, "t"))
 	require.NoError(t, st.Alter(ctx, "t", ChangeColumn(PlainColumn("zone", Int32))), "as it is")
-	after, err := st.catalogue.Version(ctx, nil)
+	after, err := st.db.Catalogue.Version(ctx, nil)
 	require.NoError(t, err)
 	require.Equal(t, before, after)
 	require.Equal(t, []string{"note", "zone"}, columnNames(schemaOf(t, db, "t")))
@@ -180,7 +180,7 @@ func TestChangeColumn(t *testing.T) {
 	tbl, err := st.Create(ctx, alterSchema("t"))
 	require.NoError(t, err)
 	meta := func() *tableMeta {
-		m, _, err := st.catalogue.Table(ctx, "t")
+		m, _, err := st.db.Catalogue.Table(ctx, "t")
 		require.NoError(t, err)
 		return m
 	}
@@ -205,7 +205,7 @@ func TestChangeColumn(t *testing.T) {
 	require.NotEqual(t, second.SearchKey, third.SearchKey)
 
 	settle := func(name string, swept uint32) uint32 {
-		version, err := st.settle(ctx, name, tbl.id, swept)
+		version, err := st.db.Catalogue.Settle(ctx, name, tbl.open().ID(), swept)
 		require.NoError(t, err)
 		return version
 	}
@@ -226,7 +226,7 @@ func TestChangeColumn(t *testing.T) {
 	require.True(t, meta().Columns[1].Former[0].Converted)
 	require.NoError(t, st.Alter(ctx, "t", DropColumn("note")))
 	require.Equal(t, []columnID{third.ID, second.ID}, meta().Dropped, "of those that had postings")
-	_, err = st.settle(ctx, "t", tableID{1}, 1)
+	_, err = st.db.Catalogue.Settle(ctx, "t", tableID{1}, 1)
 	require.ErrorIs(t, err, ErrNoTable)
 }
 
@@ -412,7 +412,7 @@ func TestConcurrentAlter(t *testing.T) {
 	}
 	slices.Sort(all)
 	require.Equal(t, slices.Compact(slices.Clone(all)), all, "a name was given to two")
-	version, err := st.catalogue.Version(t.Context(), nil)
+	version, err := st.db.Catalogue.Version(t.Context(), nil)
 	require.NoError(t, err)
 	require.Equal(t, 3+len(names)-4, int(version), "each change was made once")
 	// What was made without being known is among those that were tried.
@@ -443,7 +443,7 @@ func TestAlterCrash(t *testing.T) {
 				return st.Alter(ctx, "t", ChangeColumn(OrderedColumn("zone", Int32, WozniakIndexed)))
 			},
 			func(st *Store) bool {
-				m, _, err := st.catalogue.Table(ctx, "t")
+				m, _, err := st.db.Catalogue.Table(ctx, "t")
 				return err == nil && m.Columns[1].Scheme == WozniakIndexed.name
 			},
 		},
@@ -467,7 +467,7 @@ func TestAlterCrash(t *testing.T) {
 		"rotate keys": {
 			func(st *Store) error { return st.RotateKeys(ctx, "t") },
 			func(st *Store) bool {
-				m, _, err := st.catalogue.Table(ctx, "t")
+				m, _, err := st.db.Catalogue.Table(ctx, "t")
 				return err == nil && len(m.RowKeys) == 2
 			},
 		},
@@ -526,6 +526,6 @@ func TestAlterCrash(t *testing.T) {
 }
 
 func hasColumn(st *Store, table, column string) bool {
-	m, _, err := st.catalogue.Table(context.Background(), table)
+	m, _, err := st.db.Catalogue.Table(context.Background(), table)
 	return err == nil && slices.ContainsFunc(m.Columns, func(f fieldMeta) bool { return f.Name == column })
 }

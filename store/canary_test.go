@@ -131,7 +131,7 @@ func secrets(t *testing.T, master ope.Key, tbl *Table) map[string][]byte {
 	key("master key", master)
 	tables := []*Table{tbl}
 	for _, name := range []string{canaryCells, canaryTenants} {
-		other, err := tbl.st.Table(context.Background(), name)
+		other, err := tbl.store().Table(context.Background(), name)
 		if errors.Is(err, ErrNoTable) {
 			continue // it is not made yet
 		}
@@ -143,7 +143,7 @@ func secrets(t *testing.T, master ope.Key, tbl *Table) map[string][]byte {
 			key(fmt.Sprintf("%s of table %s", name, tbl.now().Meta.Name), k)
 		}
 	}
-	metas, err := tbl.st.catalogue.AllTenants(context.Background())
+	metas, err := tbl.store().db.Catalogue.AllTenants(context.Background())
 	require.NoError(t, err)
 	for _, meta := range metas {
 		add("id of a tenant", meta.ID[:])
@@ -159,17 +159,17 @@ func secrets(t *testing.T, master ope.Key, tbl *Table) map[string][]byte {
 // tenantKeysOf returns, with their names, the keys of a tenant and those that it has in a table.
 func tenantKeysOf(t *testing.T, tbl *Table, meta *tenantMeta) map[string]ope.Key {
 	t.Helper()
-	k, err := tbl.st.keys.OfTenant(tbl.st.keys.Table(tbl.id), meta)
+	k, err := tbl.store().db.Keys.OfTenant(tbl.store().db.Keys.Table(tbl.open().ID()), meta)
 	require.NoError(t, err)
 	all := map[string]ope.Key{
 		"page token key": k.Page, "key of secure types": k.Secrets, "key of tokens": k.Tenants,
-		"wrapping key of keys": tbl.st.keys.Database.Derive("tenants", "wrap"), "key of names": tbl.st.catalogue.Tenants,
+		"wrapping key of keys": tbl.store().db.Keys.Database.Derive("tenants", "wrap"), "key of names": tbl.store().db.Catalogue.Tenants,
 	}
 	for i, tenant := range k.Tenant.Keys {
 		all[fmt.Sprintf("key %d", i)] = tenant
-		all[fmt.Sprintf("key %d of key cells", i)] = k.Tenant.Derive(i, purposeRow, columnRef{Table: tbl.id})
+		all[fmt.Sprintf("key %d of key cells", i)] = k.Tenant.Derive(i, purposeRow, columnRef{Table: tbl.open().ID()})
 		for _, f := range tbl.now().Meta.All() {
-			all[fmt.Sprintf("key %d of cells of %s", i, f.Name)] = k.Tenant.Derive(i, purposeCell, columnRef{Table: tbl.id, Column: f.ID})
+			all[fmt.Sprintf("key %d of cells of %s", i, f.Name)] = k.Tenant.Derive(i, purposeCell, columnRef{Table: tbl.open().ID(), Column: f.ID})
 			search, err := k.Search(f)
 			require.NoError(t, err)
 			if f.Searchable() {
@@ -184,17 +184,17 @@ func tenantKeysOf(t *testing.T, tbl *Table, meta *tenantMeta) map[string]ope.Key
 // allKeys returns, with their names, the keys of a database and of one of its tables.
 func allKeys(t *testing.T, tbl *Table) map[string]ope.Key {
 	t.Helper()
-	database := tbl.st.keys.Database
+	database := tbl.store().db.Keys.Database
 	all := map[string]ope.Key{
 		"database key":  database,
 		"catalogue key": database.Derive("catalogue", "seal"),
-		"names key":     tbl.st.catalogue.Names,
+		"names key":     tbl.store().db.Catalogue.Names,
 	}
-	digests, err := ope.NewKey(tbl.st.catalogue.Digests)
+	digests, err := ope.NewKey(tbl.store().db.Catalogue.Digests)
 	require.NoError(t, err)
 	all["digest key"] = digests
 	meta := tbl.now().Meta
-	table := tbl.st.keys.Table(meta.ID)
+	table := tbl.store().db.Keys.Table(meta.ID)
 	all["page token key"], all["key of secure types"] = table.Page, table.Secrets
 	all["wrapping key"] = database.Derive("table", hex.EncodeToString(meta.ID[:])).Derive("wrap")
 	opened := func(name, purpose string, id columnID, list ...wrappedKey) {

@@ -168,10 +168,10 @@ func TestNewerCatalogue(t *testing.T) {
 		func(m *tableMeta) { m.Columns[0].Confidentiality = ofColumns },
 		func(m *tableMeta) { m.Columns[0].Encryption, m.Columns[0].Scheme = ordered, "new" },
 	} {
-		meta, _, err := st.catalogue.Table(ctx, "t")
+		meta, _, err := st.db.Catalogue.Table(ctx, "t")
 		require.NoError(t, err)
 		change(meta)
-		require.NoError(t, st.catalogue.Change(ctx, []string{"t"}, func(e *edit) error { e.Put(meta); return nil }))
+		require.NoError(t, st.db.Catalogue.Change(ctx, []string{"t"}, func(e *edit) error { e.Put(meta); return nil }))
 		_, err = stores(t, db, 1)[0].Table(ctx, "t")
 		require.True(t, errors.Is(err, ErrFormat) || errors.Is(err, ErrTampered), "%v", err)
 		now, _ := catalogueCells(t, db)
@@ -258,10 +258,10 @@ func TestDescribe(t *testing.T) {
 	d, err := tbl.Describe(ctx)
 	require.NoError(t, err)
 	require.Equal(t, "t", d.Name)
-	require.Equal(t, hex.EncodeToString(tbl.id[:]), d.ID)
+	require.Equal(t, hex.EncodeToString(tbl.now().Meta.ID[:]), d.ID)
 	require.EqualValues(t, 5, d.Version)
 	require.Len(t, d.RowKeys, 2)
-	require.Equal(t, []string{"i" + hex.EncodeToString(st.catalogue.Database[:]), "t" + d.ID, "x" + d.ID}, d.Families)
+	require.Equal(t, []string{"i" + hex.EncodeToString(st.db.Catalogue.Database[:]), "t" + d.ID, "x" + d.ID}, d.Families)
 	by := make(map[string]inspect.Field)
 	for _, f := range append(d.Key, d.Columns...) {
 		by[f.Name] = f
@@ -295,7 +295,7 @@ func TestDescribe(t *testing.T) {
 	database, err := st.Describe(ctx)
 	require.NoError(t, err)
 	require.EqualValues(t, 5, database.Version)
-	require.Equal(t, hex.EncodeToString(st.catalogue.Database[:]), database.ID)
+	require.Equal(t, hex.EncodeToString(st.db.Catalogue.Database[:]), database.ID)
 	require.Len(t, database.Tables, 2)
 	require.Equal(t, d, database.Tables[0])
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
@@ -36,10 +35,10 @@ import (
 // progress, if not nil, is called by one goroutine at a time with how many parts of the table are
 // done, by whichever client, and how many there are.
 func (tbl *Table) Convert(ctx context.Context, progress func(done, total int)) (stats inspect.ConvertStats, err error) {
-	t := tbl.now()
-	ctx, end := tbl.st.observer.operation(ctx, "convert", t.Family())
+	t := tbl.open().Now()
+	ctx, end := tbl.open().Operation(ctx, "convert")
 	defer func() { end(stats.Converted, err) }()
-	c := &maintain.Conversion{Env: tbl.passes(), Progress: progress}
+	c := &maintain.Conversion{Table: tbl.open(), Progress: progress}
 	if err = c.Run(ctx); err != nil {
 		err = fmt.Errorf("store: convert %q: %w", t.Meta.Name, engine.Gone(err))
 	}
@@ -48,10 +47,10 @@ func (tbl *Table) Convert(ctx context.Context, progress func(done, total int)) (
 
 // Status says how far the conversion of the table is.
 func (tbl *Table) Status(ctx context.Context) (inspect.ConvertStatus, error) {
-	t, err := tbl.refresh(ctx)
+	t, err := tbl.open().Refresh(ctx)
 	if err == nil {
 		var p catalogue.Progress
-		if p, _, err = tbl.sweep(ctx); err == nil {
+		if p, _, err = tbl.open().Progress(ctx); err == nil {
 			s := inspect.ConvertStatus{Version: p.Target, Latest: t.Since, Done: p.Done(), Total: len(p.Parts)}
 			for _, c := range t.Columns {
 				if slices.ContainsFunc(c.Former, func(f *rowcodec.Column) bool { return !f.Converted }) {
@@ -61,17 +60,5 @@ func (tbl *Table) Status(ctx context.Context) (inspect.ConvertStatus, error) {
 			return s, nil
 		}
 	}
-	return inspect.ConvertStatus{}, fmt.Errorf("store: status of %q: %w", tbl.now().Meta.Name, err)
-}
-
-func (tbl *Table) sweepQualifier() []byte { return progressQualifier(tbl.id, tbl.now().Prefix) }
-
-// sweep returns the progress of the last conversion, and its cell, which is empty if there was none.
-func (tbl *Table) sweep(ctx context.Context) (catalogue.Progress, driver.Cell, error) {
-	return tbl.st.catalogue.Progress(ctx, tbl.sweepQualifier())
-}
-
-// updateSweep replaces the progress by what next makes of it.
-func (tbl *Table) updateSweep(ctx context.Context, next func(catalogue.Progress) (catalogue.Progress, bool)) (catalogue.Progress, error) {
-	return tbl.st.catalogue.UpdateProgress(ctx, tbl.sweepQualifier(), next)
+	return inspect.ConvertStatus{}, fmt.Errorf("store: status of %q: %w", tbl.open().Now().Meta.Name, err)
 }

@@ -174,7 +174,7 @@ func TestConclude(t *testing.T) {
 			require.NoError(t, both[0].RotateKeys(ctx, "t"))
 		}
 		for i, tbl := range tables {
-			targets[i], err = (&maintain.Conversion{Env: tbl.passes()}).Conclude(ctx, views[i])
+			targets[i], err = (&maintain.Conversion{Table: tbl.open()}).Conclude(ctx, views[i])
 			require.NoError(t, err)
 		}
 		after, err := tables[0].refresh(ctx)
@@ -341,7 +341,7 @@ func TestConversionSleepsThroughPolicy(t *testing.T) {
 			t.Run(fmt.Sprintf("%v/conditional=%t", layout, conditional), func(t *testing.T) {
 				ctx, memory := t.Context(), drivertest.NewMemory()
 				other := stores(t, memory, 1)[0]
-				other.conversionParts = 1
+				other.db.Parts = 1
 				schema := plainTenants(layout)
 				schema.Conditional = conditional
 				_, err := other.Create(ctx, schema)
@@ -363,7 +363,7 @@ func TestConversionSleepsThroughPolicy(t *testing.T) {
 					require.Equal(t, inspect.ConvertStats{Rows: 1}, stats, "the row is as the policy says")
 				}}
 				st := stores(t, db, 1)[0]
-				st.conversionParts = 1
+				st.db.Parts = 1
 				_, err = openTenants(t, st, "log", "alpha")[0].Convert(ctx, nil)
 				require.NoError(t, err)
 				got, err := theirs.Get(ctx, tenantRow(1))

@@ -38,7 +38,7 @@ func TestQueriesMeetDamage(t *testing.T) {
 			return rewrite(ctx, tbl.now().Postings, func(r *driver.Row) { r.Key = r.Key[:len(r.Key)-20] })
 		}, Field[int64]("c").AtLeast(0)},
 		"index record": {func(tbl *Table) error {
-			index, err := tbl.st.db.Family(ctx, driver.FamilySpec{Name: tbl.now().Meta.IndexFamily(), Layout: driver.LayoutWide, Existing: true})
+			index, err := tbl.store().db.Driver.Family(ctx, driver.FamilySpec{Name: tbl.now().Meta.IndexFamily(), Layout: driver.LayoutWide, Existing: true})
 			if err != nil {
 				return err
 			}

@@ -13,12 +13,12 @@ import (
 // Describe reads what the catalogue says of the table by now. It reads the entries of all tables,
 // since these say which columns share keys.
 func (tbl *Table) Describe(ctx context.Context) (inspect.Table, error) {
-	st, name := tbl.st, tbl.now().Meta.Name
-	e, err := st.catalogue.All(ctx)
+	st, name := &Store{tbl.open().Database()}, tbl.open().Now().Meta.Name
+	e, err := st.db.Catalogue.All(ctx)
 	if err != nil {
 		return inspect.Table{}, fmt.Errorf("store: describe %q: %w", name, err)
 	}
-	meta, err := e.Find(name, tbl.id)
+	meta, err := e.Find(name, tbl.open().ID())
 	if err != nil {
 		return inspect.Table{}, fmt.Errorf("store: describe %q: %w", name, err)
 	}
@@ -44,7 +44,7 @@ func (st *Store) describe(e *edit, meta *tableMeta) (inspect.Table, error) {
 		return d, err
 	}
 	d.Families = slices.Sorted(maps.Keys(specs))
-	k := st.keys.Table(meta.ID)
+	k := st.db.Keys.Table(meta.ID)
 	rows, err := k.Rows(meta)
 	if err != nil {
 		return d, err
@@ -114,7 +114,7 @@ func describeField(k tableKeys, of *tableMeta, m *fieldMeta, all []*tableMeta) (
 // Describe reads what the catalogue says, of all tables and tenants. Each key is unwrapped for its id: one that
 // was changed or moved is [ErrTampered].
 func (st *Store) Describe(ctx context.Context) (inspect.Database, error) {
-	e, err := st.catalogue.All(ctx)
+	e, err := st.db.Catalogue.All(ctx)
 	if err != nil {
 		return inspect.Database{}, fmt.Errorf("store: describe: %w", err)
 	}
@@ -122,7 +122,7 @@ func (st *Store) Describe(ctx context.Context) (inspect.Database, error) {
 	if err != nil {
 		return inspect.Database{}, fmt.Errorf("store: describe: %w", err)
 	}
-	d := inspect.Database{ID: hex.EncodeToString(st.catalogue.Database[:]), Key: keyID(st.catalogue.Key), Version: e.Version()}
+	d := inspect.Database{ID: hex.EncodeToString(st.db.Catalogue.Database[:]), Key: keyID(st.db.Catalogue.Key), Version: e.Version()}
 	for _, meta := range metas {
 		table, err := st.describe(e, meta)
 		if err != nil {
@@ -135,7 +135,7 @@ func (st *Store) Describe(ctx context.Context) (inspect.Database, error) {
 		return inspect.Database{}, fmt.Errorf("store: describe: %w", err)
 	}
 	for _, tenant := range tenants {
-		keys, err := st.keys.TenantKeys(tenant)
+		keys, err := st.db.Keys.TenantKeys(tenant)
 		if err != nil {
 			return inspect.Database{}, fmt.Errorf("store: describe tenant %q: %w", tenant.Name, err)
 		}

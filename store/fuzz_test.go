@@ -294,7 +294,7 @@ func FuzzCatalogue(f *testing.F) {
 	f.Add([]byte(`{"table":{"name":"t","key":[{"id":"00","type":"int/1"}]}}`))
 	f.Add([]byte(`{"table":{"name":"t","columns":[{"confidentiality":"multicolumn"}],"row_keys":["AAAA"]}}`))
 	f.Add([]byte{})
-	c := st.catalogue
+	c := st.db.Catalogue
 	q := c.Qualifier("t")
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, value := range [][]byte{b, c.Sealer.Seal(nil, newHeader(), b, place("catalogue", q))} {
@@ -310,7 +310,8 @@ func FuzzCatalogue(f *testing.F) {
 			if err == nil && (schema.Name != "t" || len(schema.Key) != len(meta.Key)) {
 				t.Fatalf("%+v", schema)
 			}
-			_, err = newTable(context.Background(), st, meta, nil, meta.Version)
+			st.db.Forget(meta.ID)
+			_, err = st.db.Table(context.Background(), meta, meta.Version)
 			if err != nil && !errors.Is(err, ErrFormat) && !errors.Is(err, ErrTampered) && !errors.Is(err, ErrWrongKey) && !errors.Is(err, driver.ErrNoFamily) {
 				t.Fatalf("%v", err)
 			}

@@ -38,32 +38,32 @@ type JoinOptions struct {
 func Join(ctx context.Context, left *Table, leftColumn string, right *Table, rightColumn string, opts *JoinOptions) iter.Seq2[Joined, error] {
 	return func(yield func(Joined, error) bool) {
 		n, err := 0, error(nil)
-		ctx, end := left.st.observer.operation(ctx, "join", left.now().Family())
+		ctx, end := left.open().Operation(ctx, "join")
 		defer func() { end(n, err) }()
 		if opts == nil {
 			opts = &JoinOptions{}
 		}
-		if left.st != right.st {
-			err = fmt.Errorf("store: join %q and %q: %w: the tables are of two Stores", left.now().Meta.Name, right.now().Meta.Name, ErrColumn)
+		if left.open().Database() != right.open().Database() {
+			err = fmt.Errorf("store: join %q and %q: %w: the tables are of two Stores", left.open().Now().Meta.Name, right.open().Now().Meta.Name, ErrColumn)
 			yield(Joined{}, err)
 			return
 		}
 		for _, tbl := range []*Table{left, right} {
-			if _, err = tbl.use(); err != nil {
+			if _, err = tbl.open().Use(); err != nil {
 				yield(Joined{}, err)
 				return
 			}
 		}
 		err = query.UntilNotOvertaken(func() error {
-			l := query.JoinSide{Table: left.now(), Column: leftColumn, Columns: opts.Left}
-			r := query.JoinSide{Table: right.now(), Column: rightColumn, Columns: opts.Right}
+			l := query.JoinSide{Table: left.open().Now(), Column: leftColumn, Columns: opts.Left}
+			r := query.JoinSide{Table: right.open().Now(), Column: rightColumn, Columns: opts.Right}
 			return query.Join(ctx, l, r, opts.Limit, func(a, b *query.Found) bool {
 				n++
 				return yield(Joined{a.Row(), b.Row()}, nil) && n != opts.Limit
 			}, func() bool { return n > 0 })
 		})
 		if err != nil {
-			err = fmt.Errorf("store: join %q and %q: %w", left.now().Meta.Name, right.now().Meta.Name, engine.Gone(err))
+			err = fmt.Errorf("store: join %q and %q: %w", left.open().Now().Meta.Name, right.open().Now().Meta.Name, engine.Gone(err))
 			yield(Joined{}, err)
 		}
 	}

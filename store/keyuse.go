@@ -10,6 +10,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/maintain"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/internal/session"
 )
 
 // mostKeyIDs bounds the memory of KeyUse, whatever ids the database makes up. A table has at most
@@ -28,12 +29,12 @@ const mostKeyIDs, mostTenantKeys = 1 << 16, 1 << 18
 // Memory does not depend on the number of rows. progress, if not nil, is called now and then with the
 // number of rows so far.
 func (tbl *Table) KeyUse(ctx context.Context, progress func(rows int)) (use inspect.KeyUse, err error) {
-	t := tbl.now()
-	ctx, end := tbl.st.observer.operation(ctx, "key use", t.Family())
+	t := tbl.open().Now()
+	ctx, end := tbl.open().Operation(ctx, "key use")
 	rows := 0
 	defer func() { end(rows, err) }()
 	counts, most := make(map[sealedBy]int), mostKeyIDs
-	tenants := t.Meta.Tenants && tbl.tenant == nil
+	tenants := t.Meta.Tenants && !tbl.open().Bound()
 	if tenants {
 		most = mostTenantKeys
 	}
@@ -70,8 +71,8 @@ func (tbl *Table) KeyUse(ctx context.Context, progress func(rows int)) (use insp
 	// What keys there are is asked for after the scan: then it has those of all rows.
 	known := make(map[maintain.Pseudonym]bool)
 	columns := map[string]bool{string(rowcodec.KeyQualifier): true}
-	count := func(tbl *Table) error {
-		t, err := tbl.refresh(ctx)
+	count := func(tbl *session.Table) error {
+		t, err := tbl.Refresh(ctx)
 		if err != nil {
 			return err
 		}
@@ -87,9 +88,9 @@ func (tbl *Table) KeyUse(ctx context.Context, progress func(rows int)) (use insp
 		return nil
 	}
 	if tenants {
-		err = tbl.forTenants(ctx, count)
+		err = tbl.open().EachTenant(ctx, count)
 	} else {
-		err = count(tbl)
+		err = count(tbl.open())
 	}
 	if err != nil {
 		return inspect.KeyUse{}, fmt.Errorf("store: key use of %q: %w", t.Meta.Name, err)

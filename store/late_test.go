@@ -89,7 +89,7 @@ func TestEntryIsPutBackUnderAClient(t *testing.T) {
 	require.NoError(t, two[1].Alter(ctx, "t", ChangeColumn(RandomisedColumn("zone", Int32))))
 	_, err = two[0].Create(ctx, alterSchema("other"))
 	require.NoError(t, err)
-	i := slices.IndexFunc(before, func(c driver.Cell) bool { return bytes.Equal(c.Qualifier, two[0].catalogue.Qualifier("t")) })
+	i := slices.IndexFunc(before, func(c driver.Cell) bool { return bytes.Equal(c.Qualifier, two[0].db.Catalogue.Qualifier("t")) })
 	set(before[i])
 	for range 2 {
 		require.ErrorIs(t, tbl.Put(ctx, Row{"id": int64(1), "at": int64(2), "zone": int32(3)}), ErrTampered)

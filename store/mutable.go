@@ -6,6 +6,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/maintain"
 )
 
 // A column with a mutable scheme has its order in an index of the table only. What its postings and
@@ -26,11 +27,11 @@ import (
 //
 // A column with another encryption is [ErrColumn].
 func (tbl *Table) Rebalance(ctx context.Context, column string, progress func(done, total int)) (stats ope.RebalanceStats, err error) {
-	t, err := tbl.use()
+	t, err := tbl.open().Use()
 	if err != nil {
 		return stats, err
 	}
-	ctx, end := tbl.st.observer.operation(ctx, "rebalance", t.Family())
+	ctx, end := tbl.open().Operation(ctx, "rebalance")
 	defer func() { end(0, err) }()
 	c := t.ByName[column]
 	switch {
@@ -47,4 +48,30 @@ func (tbl *Table) Rebalance(ctx context.Context, column string, progress func(do
 		return stats, fmt.Errorf("store: rebalance %q: %w", t.Meta.Name, engine.Gone(err))
 	}
 	return stats, nil
+}
+
+// RebuildIndex makes the index of a key part or column with a stateful scheme again, from the rows: of
+// one that [Table.Verify] finds damaged. Columns that share the index have it made again with it, those
+// of other tables included. Readers and writers go on; those that need a new value of a
+// [WozniakIndexed] column wait, and help. The call may be stopped at any moment, made again, and made
+// by several clients at a time. progress may be nil; it is called with the number of rows read so far.
+//
+// Values that no row has are in the index no more. Memory is some 50 bytes for each distinct value of a
+// WozniakIndexed column.
+//
+// A column without an index is [ErrColumn]. Rows that contradict the others stay as they are: Verify
+// names them, and mends them with Repair.
+func (tbl *Table) RebuildIndex(ctx context.Context, column string, progress func(rows int)) (err error) {
+	ctx, end := tbl.open().Operation(ctx, "rebuild index")
+	rows := 0
+	defer func() { end(rows, err) }()
+	err = maintain.RebuildIndex(ctx, tbl.open(), column, func(n int) {
+		if rows = n; progress != nil {
+			progress(n)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("store: rebuild the index of column %q of %q: %w", column, tbl.open().Now().Meta.Name, engine.Gone(err))
+	}
+	return nil
 }

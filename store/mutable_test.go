@@ -329,7 +329,7 @@ func TestMutableLimit(t *testing.T) {
 	ctx := context.Background()
 	tbl := mutableTable(t, drivertest.NewMemory())
 	level := tbl.now().ByName["level"]
-	state, err := index.OpenFamily(ctx, tbl.st.db, tbl.now().Meta.IndexFamily(), false)
+	state, err := index.OpenFamily(ctx, tbl.store().db.Driver, tbl.now().Meta.IndexFamily(), false)
 	require.NoError(t, err)
 	limited, err := kerschbaum.New(ope.GenerateKey(), Int64.of.Domain(), state, &kerschbaum.Options{Name: "limited", Limit: 100})
 	require.NoError(t, err)
@@ -352,7 +352,9 @@ func TestMutableKeyInCatalogue(t *testing.T) {
 	tbl := mutableTable(t, drivertest.NewMemory())
 	meta := *tbl.now().Meta
 	meta.Key = []fieldMeta{meta.Columns[0]}
-	_, err := newTable(context.Background(), tbl.st, &meta, nil, meta.Version)
+	db := tbl.store().db
+	db.Forget(meta.ID)
+	_, err := db.Table(context.Background(), &meta, meta.Version)
 	require.ErrorIs(t, err, ErrFormat)
 	require.ErrorContains(t, err, `"level"`)
 }
@@ -365,7 +367,7 @@ func TestMutableDrop(t *testing.T) {
 	families, err := db.Families(ctx)
 	require.NoError(t, err)
 	require.Len(t, families, 4)
-	require.NoError(t, tbl.st.Drop(ctx, mutableSchema.Name))
+	require.NoError(t, tbl.store().Drop(ctx, mutableSchema.Name))
 	families, err = db.Families(ctx)
 	require.NoError(t, err)
 	require.Equal(t, []string{catalogueFamily}, families)

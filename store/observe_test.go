@@ -96,7 +96,7 @@ func TestOperationsAreDocumented(t *testing.T) {
 	for _, file := range files {
 		source, err := os.ReadFile(file)
 		require.NoError(t, err)
-		for _, name := range quoted(`observer\.operation\(ctx, "([^"]+)"`, string(source)) {
+		for _, name := range quoted(`Operation\(ctx, "([^"]+)"`, string(source)) {
 			operations[name] = true
 		}
 	}

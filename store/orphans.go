@@ -21,14 +21,14 @@ import (
 // on Cassandra a row stays whose writer's clock was ahead: call it again. [Table.Verify] counts what is
 // left. With an error, what was deleted so far is returned.
 func (tbl *Table) DeleteOrphans(ctx context.Context, progress func(read int)) (deleted inspect.Orphans, err error) {
-	t := tbl.now()
-	ctx, end := tbl.st.observer.operation(ctx, "delete orphans", t.Family())
+	t := tbl.open().Now()
+	ctx, end := tbl.open().Operation(ctx, "delete orphans")
 	defer func() { end(deleted.Rows, err) }()
 	s := &orphanSweep{ctx: ctx, tbl: tbl, table: t, progress: progress}
 	switch {
 	case !t.Meta.Tenants:
 		err = fmt.Errorf("%w: the table has none", ErrTenant)
-	case tbl.tenant != nil:
+	case tbl.open().Bound():
 		err = fmt.Errorf("%w: the table is open for one of them", ErrTenant)
 	default:
 		deleted, err = s.run()
@@ -78,26 +78,26 @@ func (s *orphanSweep) run() (deleted inspect.Orphans, err error) {
 // indexes deletes the units whose names have the token of no tenant.
 func (s *orphanSweep) indexes() (int, error) {
 	t := s.table
-	family, err := s.tbl.st.db.Family(s.ctx, driver.FamilySpec{Name: t.Meta.IndexFamily(), Layout: driver.LayoutWide, Existing: true})
+	family, err := s.tbl.open().Database().Driver.Family(s.ctx, driver.FamilySpec{Name: t.Meta.IndexFamily(), Layout: driver.LayoutWide, Existing: true})
 	if errors.Is(err, driver.ErrNoFamily) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, err
 	}
-	k := s.tbl.st.keys.Table(s.tbl.id)
+	k := s.tbl.open().Database().Keys.Table(s.tbl.open().ID())
 	// Of the token, the names of all units of a tenant have as much as that of a rebuilt index has.
 	const column = 2 * len(columnID{})
 	const kept = keptUnit - column
 	units := newStrays(func() (map[string]bool, error) {
-		metas, err := s.tbl.st.catalogue.AllTenants(s.ctx)
+		metas, err := s.tbl.open().Database().Catalogue.AllTenants(s.ctx)
 		known := make(map[string]bool, len(metas))
 		for _, meta := range metas {
-			own, err := s.tbl.st.keys.OfTenant(k, meta)
+			own, err := s.tbl.open().Database().Keys.OfTenant(k, meta)
 			if err != nil {
 				return nil, err
 			}
-			known[own.UnitToken(s.tbl.id)[:kept]] = true
+			known[own.UnitToken(s.tbl.open().ID())[:kept]] = true
 		}
 		return known, err
 	})
@@ -144,7 +144,7 @@ func (s *orphanSweep) family(f driver.Family, r driver.Range, strays *strays, of
 
 // pseudonyms returns those of all tenants, as keys begin with them.
 func (s *orphanSweep) pseudonyms() (map[string]bool, error) {
-	all, err := s.tbl.pseudonyms(s.ctx)
+	all, err := maintain.Pseudonyms(s.ctx, s.tbl.open())
 	known := make(map[string]bool, len(all))
 	for p := range all {
 		known[string(p[:])] = true

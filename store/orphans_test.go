@@ -30,7 +30,7 @@ func orphanTable(t *testing.T, st *Store, kind Column, conditional bool) (tbl, l
 	for _, bound := range tables {
 		require.NoError(t, bound.Put(ctx, rows...))
 		require.NoError(t, bound.Delete(ctx, rows[0]))
-		require.NoError(t, setPolicy(ctx, st, bound.tenant.Name, "log", Policy{}))
+		require.NoError(t, setPolicy(ctx, st, bound.now().TenantName(), "log", Policy{}))
 	}
 	require.NoError(t, st.DropTenant(ctx, "alpha"))
 	require.NoError(t, st.DropTenant(ctx, "gamma"))
@@ -44,7 +44,7 @@ func held(t *testing.T, tbl *Table) (n int) {
 	t.Helper()
 	v := tbl.now()
 	families := []driver.Family{v.Data, v.Postings}
-	if f, err := tbl.st.db.Family(t.Context(), driver.FamilySpec{Name: v.Meta.IndexFamily(), Layout: driver.LayoutWide, Existing: true}); err == nil {
+	if f, err := tbl.store().db.Driver.Family(t.Context(), driver.FamilySpec{Name: v.Meta.IndexFamily(), Layout: driver.LayoutWide, Existing: true}); err == nil {
 		families = append(families, f)
 	}
 	for _, f := range families {

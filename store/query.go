@@ -44,13 +44,13 @@ func (q Query) selection() query.Selection {
 // last thing yielded. The package comment says what is promised when rows change during the query.
 func (tbl *Table) Query(ctx context.Context, q Query) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
-		t, err := tbl.use()
+		t, err := tbl.open().Use()
 		if err != nil {
 			yield(nil, err)
 			return
 		}
 		n := 0
-		ctx, end := tbl.st.observer.operation(ctx, "query", t.Family())
+		ctx, end := tbl.open().Operation(ctx, "query")
 		defer func() { end(n, err) }()
 		var f *query.Found
 		for f, err = range query.RowsOf(ctx, t, q.selection(), new(inspect.Explanation)) {
@@ -71,11 +71,11 @@ func (tbl *Table) Query(ctx context.Context, q Query) iter.Seq2[Row, error] {
 // the next page, which is empty when there is none. Pages follow an order: a query for all rows
 // of a table whose key begins with a hashed or plain part has none and is [driver.ErrRange].
 func (tbl *Table) Page(ctx context.Context, q Query) (rows []Row, next string, err error) {
-	t, err := tbl.use()
+	t, err := tbl.open().Use()
 	if err != nil {
 		return nil, "", err
 	}
-	ctx, end := tbl.st.observer.operation(ctx, "page", t.Family())
+	ctx, end := tbl.open().Operation(ctx, "page")
 	defer func() { end(len(rows), err) }()
 	if q.Limit <= 0 {
 		return nil, "", fmt.Errorf("store: query %q: %w: a page needs a positive Limit", t.Meta.Name, driver.ErrRange)
@@ -98,7 +98,7 @@ func (tbl *Table) Page(ctx context.Context, q Query) (rows []Row, next string, e
 
 // Explain runs a query without returning its rows and says how it was answered.
 func (tbl *Table) Explain(ctx context.Context, q Query) (inspect.Explanation, error) {
-	t, err := tbl.use()
+	t, err := tbl.open().Use()
 	if err != nil {
 		return inspect.Explanation{}, err
 	}

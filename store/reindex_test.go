@@ -141,11 +141,11 @@ func soundIndexed(t *testing.T, db driver.DB, tenant string, rows int) {
 func unitOf(t *testing.T, tbl *Table, column string) (driver.Family, driver.Row) {
 	t.Helper()
 	v := tbl.now()
-	k := tbl.st.keys.Table(v.Meta.ID)
-	if tbl.tenant != nil {
-		_, meta, _, err := tbl.st.catalogue.Entry(t.Context(), v.Meta.Name, tbl.id, tbl.tenant)
+	k := tbl.store().db.Keys.Table(v.Meta.ID)
+	if tbl.open().Bound() {
+		_, meta, _, err := tbl.open().Entry(t.Context())
 		require.NoError(t, err)
-		k, err = tbl.st.keys.OfTenant(k, meta)
+		k, err = tbl.store().db.Keys.OfTenant(k, meta)
 		require.NoError(t, err)
 	}
 	var field *fieldMeta
@@ -155,7 +155,7 @@ func unitOf(t *testing.T, tbl *Table, column string) (driver.Family, driver.Row)
 		}
 	}
 	name, unit := k.State(field)
-	family, err := tbl.st.db.Family(t.Context(), driver.FamilySpec{Name: name, Layout: driver.LayoutWide, Existing: true})
+	family, err := tbl.store().db.Driver.Family(t.Context(), driver.FamilySpec{Name: name, Layout: driver.LayoutWide, Existing: true})
 	require.NoError(t, err)
 	var most driver.Row
 	for row, err := range family.Scan(t.Context(), driver.Range{AnyOrder: true}) {
@@ -263,7 +263,7 @@ func TestRebuildIndexUnderWriters(t *testing.T) {
 					mine["note"] = "kept"
 					meddle := func() {
 						// The writer's row is one of an earlier schema, too.
-						require.NoError(t, other.st.Alter(ctx, "t", ChangeColumn(DeterministicColumn("note", String))))
+						require.NoError(t, other.store().Alter(ctx, "t", ChangeColumn(DeterministicColumn("note", String))))
 						for _, column := range indexedOf(schema) {
 							require.NoError(t, other.RebuildIndex(ctx, column, nil))
 						}

@@ -63,7 +63,7 @@ func newRollback(t *testing.T, conditional bool) (r *rollback, stale, current ma
 	current = rollbackTables(t, three[2])
 	cells, _ = catalogueCells(t, r.db)
 	r.now = byQualifier(cells)
-	c := three[0].catalogue
+	c := three[0].db.Catalogue
 	r.table, r.log, r.tenant = c.Qualifier("table"), c.Qualifier("log"), c.TenantQualifier("a")
 	return r, stale, current
 }
@@ -309,7 +309,7 @@ func TestRollbackOfTheCatalogue(t *testing.T) {
 				r.set(c)
 			}
 			for _, which := range []string{"table", "log"} {
-				_, err := current[which].st.Table(ctx, which)
+				_, err := current[which].store().Table(ctx, which)
 				require.ErrorIs(t, err, errPutBack)
 				for op, do := range r.operations() {
 					err := do(ctx, current[which])
@@ -470,13 +470,13 @@ func TestRollbackOfProgress(t *testing.T) {
 	t.Log("seed", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	_, set := catalogueCells(t, db)
-	kept := []driver.Cell{{Qualifier: tbl.sweepQualifier()}}
+	kept := []driver.Cell{{Qualifier: progressQualifier(tbl.open().ID(), tbl.now().Prefix)}}
 	for round := range 6 {
 		scheme := []Column{RandomisedColumn("zone", String), PlainColumn("zone", String)}[round%2]
 		require.NoError(t, st.Alter(ctx, "table", ChangeColumn(scheme)))
 		meddled := 0
 		_, err = tbl.Convert(ctx, func(int, int) {
-			_, cell, err := tbl.sweep(ctx)
+			_, cell, err := tbl.open().Progress(ctx)
 			require.NoError(t, err)
 			kept = append(kept, cell)
 			if r.IntN(8) == 0 && meddled < 20 {

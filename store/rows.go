@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
@@ -16,14 +17,14 @@ type Row = map[string]any
 // Get returns the row with the key parts of key, with the named columns or, where none is named,
 // with all of them. It returns nil if there is no such row.
 func (tbl *Table) Get(ctx context.Context, key Row, columns ...string) (found Row, err error) {
-	t, err := tbl.use()
+	t, err := tbl.open().Use()
 	if err != nil {
 		return nil, err
 	}
-	ctx, end := tbl.st.observer.operation(ctx, "get", t.Family())
+	ctx, end := tbl.open().Operation(ctx, "get")
 	defer func() { end(min(1, len(found)), err) }() // a row has key parts
 	if found, err = query.GetRow(ctx, t, key, columns); err != nil {
-		return nil, fmt.Errorf("store: get from %q: %w", tbl.now().Meta.Name, engine.Gone(err))
+		return nil, fmt.Errorf("store: get from %q: %w", tbl.open().Now().Meta.Name, engine.Gone(err))
 	}
 	return found, nil
 }
@@ -39,14 +40,14 @@ func (tbl *Table) Get(ctx context.Context, key Row, columns ...string) (found Ro
 // whatever these are named and however they are encrypted now; values of a column that was dropped
 // are left out.
 func (tbl *Table) Put(ctx context.Context, rows ...Row) (err error) {
-	t, err := tbl.use()
+	t, err := tbl.open().Use()
 	if err != nil {
 		return err
 	}
-	ctx, end := tbl.st.observer.operation(ctx, "put", t.Family())
+	ctx, end := tbl.open().Operation(ctx, "put")
 	defer func() { end(written(len(rows), err), err) }()
 	if err = t.Put(ctx, rows); err != nil {
-		return fmt.Errorf("store: put into %q: %w", tbl.now().Meta.Name, engine.Gone(err))
+		return fmt.Errorf("store: put into %q: %w", tbl.open().Now().Meta.Name, engine.Gone(err))
 	}
 	return nil
 }
@@ -54,14 +55,14 @@ func (tbl *Table) Put(ctx context.Context, rows ...Row) (err error) {
 // Delete removes rows by their keys: of each Row, the key parts are read and must be there,
 // columns are ignored. A row that does not exist is no error. Errors are those of Put.
 func (tbl *Table) Delete(ctx context.Context, keys ...Row) (err error) {
-	t, err := tbl.use()
+	t, err := tbl.open().Use()
 	if err != nil {
 		return err
 	}
-	ctx, end := tbl.st.observer.operation(ctx, "delete", t.Family())
+	ctx, end := tbl.open().Operation(ctx, "delete")
 	defer func() { end(written(len(keys), err), err) }()
 	if err = query.DeleteRows(ctx, t, keys); err != nil {
-		return fmt.Errorf("store: delete from %q: %w", tbl.now().Meta.Name, engine.Gone(err))
+		return fmt.Errorf("store: delete from %q: %w", tbl.open().Now().Meta.Name, engine.Gone(err))
 	}
 	return nil
 }
@@ -77,14 +78,25 @@ func (tbl *Table) Delete(ctx context.Context, keys ...Row) (err error) {
 // All rows are checked before anything is written. They are changed in chunks, in the order given,
 // and errors are those of [Table.Put].
 func (tbl *Table) Update(ctx context.Context, rows ...Row) (err error) {
-	t, err := tbl.use()
+	t, err := tbl.open().Use()
 	if err != nil {
 		return err
 	}
-	ctx, end := tbl.st.observer.operation(ctx, "update", t.Family())
+	ctx, end := tbl.open().Operation(ctx, "update")
 	defer func() { end(written(len(rows), err), err) }()
 	if err = query.UpdateRows(ctx, t, rows); err != nil {
-		return fmt.Errorf("store: update %q: %w", tbl.now().Meta.Name, engine.Gone(err))
+		return fmt.Errorf("store: update %q: %w", tbl.open().Now().Meta.Name, engine.Gone(err))
 	}
 	return nil
+}
+
+// written returns how many of n rows a call wrote for certain, as its error says.
+func written(n int, err error) int {
+	if failed := (*BatchError)(nil); errors.As(err, &failed) {
+		return n - len(failed.Failed)
+	}
+	if err != nil {
+		return 0
+	}
+	return n
 }

@@ -305,7 +305,7 @@ func (s *schemaWorld) client() (*simDB, *Store) {
 		s.mu.Unlock()
 		st, err := Open(context.Background(), db, s.key, nil)
 		if err == nil {
-			st.conversionParts = 1 + db.id%2 // clients meet in the same part
+			st.db.Parts = 1 + db.id%2 // clients meet in the same part
 			return db.simDB, st
 		}
 		if !errors.Is(err, errDead) {
@@ -347,7 +347,7 @@ func (s *schemaWorld) now() int {
 // look reads all rows as a new client.
 func (s *schemaWorld) look() {
 	ctx, at := context.Background(), s.now()+1
-	version, err := s.observer.catalogue.Version(ctx, nil)
+	version, err := s.observer.db.Catalogue.Version(ctx, nil)
 	if err == nil && (s.fresh == nil || version != s.fresh.now().Version) {
 		var st *Store
 		if st, err = Open(ctx, noSnapshots{s.db, false}, s.key, nil); err == nil {
@@ -512,7 +512,7 @@ func (s *schemaWorld) gets(r *rand.Rand) {
 
 // observed returns the version of the catalogue.
 func (s *schemaWorld) observed() uint32 {
-	version, err := s.observer.catalogue.Version(context.Background(), nil)
+	version, err := s.observer.db.Catalogue.Version(context.Background(), nil)
 	if err != nil {
 		s.fail("version: %v", err)
 	}

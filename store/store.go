@@ -1,24 +1,24 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
-	"sync"
-
-	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
-	"github.com/rangecrypt/rangecrypt/store/kms"
 
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
-	"github.com/rangecrypt/rangecrypt/store/internal/keyring"
+	"github.com/rangecrypt/rangecrypt/store/internal/maintain"
+	"github.com/rangecrypt/rangecrypt/store/internal/observe"
 	"github.com/rangecrypt/rangecrypt/store/internal/scheme"
+	"github.com/rangecrypt/rangecrypt/store/internal/session"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 // Options are the optional parameters of [Open]. The zero value is the default.
@@ -43,20 +43,7 @@ type Options struct {
 }
 
 // A Store is an encrypted database: the tables of one catalogue. It is safe for concurrent use.
-type Store struct {
-	db          driver.DB
-	keys        keys
-	catalogue   *catalogue.Catalogue
-	observer    *observer
-	concurrency int
-	remembers   int
-
-	conversionParts int // of a table, that clients convert one by one
-
-	mu     sync.Mutex
-	tables map[tableID]*Table
-	bound  map[openFor]*Table // tables that were opened for a tenant
-}
+type Store struct{ db *session.Database }
 
 // Open opens the encrypted database in db and creates its catalogue when there is none. It does
 // not take db over: the caller closes db after the last use of the Store.
@@ -86,28 +73,20 @@ func OpenKMS(ctx context.Context, db driver.DB, service kms.KMS, opts *Options) 
 	if opts.CacheValues != 0 && opts.CacheValues < 4096 {
 		return nil, fmt.Errorf("store: CacheValues is %d, need at least 4096, or 0 for the default", opts.CacheValues)
 	}
-	st := &Store{
-		db:          db,
-		observer:    newObserver(opts),
-		concurrency: opts.Concurrency,
-		remembers:   opts.CacheValues,
-		tables:      make(map[tableID]*Table),
-		bound:       make(map[openFor]*Table),
-
-		conversionParts: sweepParts,
+	within := session.Options{
+		Observer:    observe.New(observe.Kinds{Retryable: Retryable, Mistake: isCallersMistake}, opts.Logger, opts.TracerProvider, opts.MeterProvider),
+		Concurrency: cmp.Or(opts.Concurrency, 32),
+		Remembers:   opts.CacheValues,
+		Fill:        maintain.FinishIndex,
 	}
-	if st.concurrency == 0 {
-		st.concurrency = 32
+	opened, err := session.Open(ctx, db, service, within)
+	if errors.Is(err, ErrWrongKey) {
+		return nil, fmt.Errorf("store: %w", err)
 	}
-	var err error
-	if st.catalogue, err = openCatalogue(ctx, db, service); err != nil {
-		if errors.Is(err, ErrWrongKey) {
-			return nil, fmt.Errorf("store: %w", err)
-		}
+	if err != nil {
 		return nil, fmt.Errorf("store: open: %w", err)
 	}
-	st.keys = keyring.New(st.catalogue.Key, st.catalogue.Database)
-	return st, nil
+	return &Store{opened}, nil
 }
 
 // RotateMaster replaces the master key of the database: the key of the database, which all others
@@ -120,12 +99,12 @@ func OpenKMS(ctx context.Context, db driver.DB, service kms.KMS, opts *Options) 
 // Where another client has rotated the master key to a third since this one knows it, that stays, and the
 // error is [ErrWrongKey]: open the database again with the present master key.
 func (st *Store) RotateMaster(ctx context.Context, to kms.KMS) (err error) {
-	ctx, end := st.observer.operation(ctx, "rotate master", "")
+	ctx, end := st.db.Observer.Operation(ctx, "rotate master", "")
 	defer func() { end(0, err) }()
 	if to == nil {
 		return errors.New("store: no key management service given")
 	}
-	if err := st.catalogue.RotateMaster(ctx, to); err != nil {
+	if err := st.db.Catalogue.RotateMaster(ctx, to); err != nil {
 		return fmt.Errorf("store: rotate the master key: %w", err)
 	}
 	return nil
@@ -134,7 +113,7 @@ func (st *Store) RotateMaster(ctx context.Context, to kms.KMS) (err error) {
 // Create makes a table. A table of the same name is [ErrExists]; a schema that makes no sense is
 // [ErrSchema], with the part or column named.
 func (st *Store) Create(ctx context.Context, schema Schema) (_ *Table, err error) {
-	ctx, end := st.observer.operation(ctx, "create", "")
+	ctx, end := st.db.Observer.Operation(ctx, "create", "")
 	defer func() { end(0, err) }()
 	meta, err := newTableMeta(schema.inner())
 	if err != nil {
@@ -146,7 +125,7 @@ func (st *Store) Create(ctx context.Context, schema Schema) (_ *Table, err error
 		return nil, fmt.Errorf("store: create table %q: %w", schema.Name, err)
 	}
 	var made *tableMeta
-	err = st.catalogue.Change(ctx, append(meta.SharesWith(), meta.Name), func(e *edit) error {
+	err = st.db.Catalogue.Change(ctx, append(meta.SharesWith(), meta.Name), func(e *edit) error {
 		if e.Table(meta.Name) != nil {
 			return fmt.Errorf("%w: table %q", ErrExists, meta.Name)
 		}
@@ -160,11 +139,11 @@ func (st *Store) Create(ctx context.Context, schema Schema) (_ *Table, err error
 		}
 		return nil, fmt.Errorf("store: create table %q: %w", schema.Name, err)
 	}
-	tbl, err := st.open(ctx, made, made.Version)
+	tbl, err := st.db.Table(ctx, made, made.Version)
 	if err != nil {
 		return nil, fmt.Errorf("store: table %q was created, but cannot be opened: %w", schema.Name, err)
 	}
-	return tbl, nil
+	return (*Table)(tbl), nil
 }
 
 // makeFamilies makes the families that a table needs and did not need before, if it was there.
@@ -181,7 +160,7 @@ func (st *Store) makeFamilies(ctx context.Context, meta, before *tableMeta) erro
 		maps.DeleteFunc(specs, func(name string, _ driver.FamilySpec) bool { _, ok := there[name]; return ok })
 	}
 	for _, name := range slices.Sorted(maps.Keys(specs)) {
-		if _, err := st.db.Family(ctx, specs[name]); err != nil {
+		if _, err := st.db.Driver.Family(ctx, specs[name]); err != nil {
 			return err
 		}
 	}
@@ -199,7 +178,7 @@ func (st *Store) specs(meta *tableMeta) (map[string]driver.FamilySpec, error) {
 		postings := meta.PostingSpec()
 		specs[postings.Name] = postings
 	}
-	k := st.keys.Table(meta.ID)
+	k := st.db.Keys.Table(meta.ID)
 	for _, f := range meta.All() {
 		if scheme.Stateful(f.Scheme) && f.Confidentiality != ofColumns {
 			name, _ := k.State(f)
@@ -211,7 +190,7 @@ func (st *Store) specs(meta *tableMeta) (map[string]driver.FamilySpec, error) {
 
 // complete puts a meta whose new fields have no keys yet, nor an owner of a shared one.
 func (st *Store) complete(e *edit, meta *tableMeta) error {
-	k := st.keys.Table(meta.ID)
+	k := st.db.Keys.Table(meta.ID)
 	k.Equip(meta)
 	for i := range meta.Columns {
 		f := &meta.Columns[i]
@@ -231,7 +210,7 @@ func (st *Store) complete(e *edit, meta *tableMeta) error {
 		if err != nil {
 			return err
 		}
-		key, err := st.keys.Table(other.ID).Search(owner)
+		key, err := st.db.Keys.Table(other.ID).Search(owner)
 		if err != nil {
 			return err
 		}
@@ -259,28 +238,16 @@ func (st *Store) complete(e *edit, meta *tableMeta) error {
 
 // Table opens a table. One that does not exist is [ErrNoTable].
 func (st *Store) Table(ctx context.Context, name string) (*Table, error) {
-	var last *tableMeta
-	for {
-		meta, version, err := st.catalogue.Table(ctx, name)
-		if err != nil {
-			return nil, fmt.Errorf("store: table %q: %w", name, err)
-		}
-		tbl, err := st.open(ctx, meta, version)
-		if err == nil {
-			return tbl, nil
-		}
-		// A family that is not there was dropped with its table after the entry was read, unless
-		// the entry still says so.
-		if !errors.Is(err, driver.ErrNoFamily) || last != nil && last.ID == meta.ID && last.Version == meta.Version {
-			return nil, fmt.Errorf("store: table %q: %w", name, err)
-		}
-		last = meta
+	tbl, err := st.db.Named(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("store: table %q: %w", name, err)
 	}
+	return (*Table)(tbl), nil
 }
 
 // Tables returns the schemas of all tables, by name in ascending order.
 func (st *Store) Tables(ctx context.Context) ([]Schema, error) {
-	metas, _, err := st.catalogue.Tables(ctx)
+	metas, _, err := st.db.Catalogue.Tables(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("store: tables: %w", err)
 	}
@@ -295,41 +262,16 @@ func (st *Store) Tables(ctx context.Context) ([]Schema, error) {
 	return schemas, nil
 }
 
-// open returns the table that meta describes, from memory where it was opened before.
-func (st *Store) open(ctx context.Context, meta *tableMeta, version uint32) (*Table, error) {
-	st.mu.Lock()
-	tbl := st.tables[meta.ID]
-	st.mu.Unlock()
-	if tbl != nil {
-		_, err := tbl.adopt(ctx, meta, nil, version)
-		return tbl, err
-	}
-	tbl, err := newTable(ctx, st, meta, nil, version)
-	if err != nil {
-		return nil, err
-	}
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if first := st.tables[meta.ID]; first != nil {
-		return first, nil
-	}
-	st.tables[meta.ID] = tbl
-	return tbl, nil
-}
-
 func (st *Store) forget(ctx context.Context, meta *tableMeta) {
 	// Nothing refers to these families; failing to drop them costs their empty space.
 	_ = st.dropFamilies(context.WithoutCancel(ctx), meta)
 }
 
 func (st *Store) dropFamilies(ctx context.Context, meta *tableMeta) error {
-	st.mu.Lock()
-	delete(st.tables, meta.ID)
-	maps.DeleteFunc(st.bound, func(b openFor, _ *Table) bool { return b.table == meta.ID })
-	st.mu.Unlock()
+	st.db.Forget(meta.ID)
 	var err error
 	for _, family := range meta.Families() {
-		err = errors.Join(err, st.db.Drop(ctx, family))
+		err = errors.Join(err, st.db.Driver.Drop(ctx, family))
 	}
 	return err
 }

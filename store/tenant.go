@@ -3,13 +3,8 @@ package store
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
-	"maps"
 	"slices"
-
-	"github.com/rangecrypt/rangecrypt/store/internal/engine"
-	"github.com/rangecrypt/rangecrypt/store/internal/maintain"
 )
 
 // Tenants share tables and nothing else (Rafique et al. 2017, section III): each has random keys of
@@ -30,23 +25,17 @@ type Policy struct {
 	Sensitive []string // names of columns that are
 }
 
-// openFor names a table that is open for a tenant.
-type openFor struct {
-	table  tableID
-	tenant tenantID
-}
-
 // CreateTenant makes a tenant, with keys of its own. A name has 1 to 100 bytes of valid UTF-8; the
 // database does not see it. One that exists is [ErrExists].
 func (st *Store) CreateTenant(ctx context.Context, name string) (err error) {
-	ctx, end := st.observer.operation(ctx, "create tenant", "")
+	ctx, end := st.db.Observer.Operation(ctx, "create tenant", "")
 	defer func() { end(0, err) }()
 	if err := checkTenantName(name); err != nil {
 		return fmt.Errorf("store: create tenant: %w", err)
 	}
 	made := tenantMeta{Name: name}
 	rand.Read(made.ID[:])
-	made.Keys = []wrappedKey{st.keys.FreshTenant(made.ID)}
+	made.Keys = []wrappedKey{st.db.Keys.FreshTenant(made.ID)}
 	err = st.changeTenant(ctx, name, nil, func(e *edit) error {
 		if e.Tenant(name) != nil {
 			return ErrExists
@@ -64,7 +53,7 @@ func (st *Store) CreateTenant(ctx context.Context, name string) (err error) {
 
 // Tenants returns the names of all tenants in ascending order.
 func (st *Store) Tenants(ctx context.Context) ([]string, error) {
-	metas, err := st.catalogue.AllTenants(ctx)
+	metas, err := st.db.Catalogue.AllTenants(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("store: tenants: %w", err)
 	}
@@ -75,38 +64,6 @@ func (st *Store) Tenants(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// pseudonyms returns those of all tenants in a table.
-func (tbl *Table) pseudonyms(ctx context.Context) (map[maintain.Pseudonym]bool, error) {
-	metas, err := tbl.st.catalogue.AllTenants(ctx)
-	if err != nil {
-		return nil, err
-	}
-	k, all := tbl.st.keys.Table(tbl.id), make(map[maintain.Pseudonym]bool, len(metas))
-	for _, meta := range metas {
-		all[maintain.Pseudonym(k.Token(meta.ID))] = true
-	}
-	return all, nil
-}
-
-// forTenants calls do with the table opened for each tenant that there is, by name.
-func (tbl *Table) forTenants(ctx context.Context, do func(*Table) error) error {
-	names, err := tbl.st.Tenants(ctx)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		bound, err := tbl.Tenant(ctx, name)
-		if err == nil {
-			err = do(bound)
-		}
-		// One that has been dropped since is none.
-		if err != nil && !errors.Is(err, ErrNoTenant) {
-			return fmt.Errorf("tenant %q: %w", name, err)
-		}
-	}
-	return nil
-}
-
 // DropTenant removes a tenant with its keys, so that nothing which was stored for it can be read any
 // more. Its rows stay, as bytes that nobody can open, and so does what they show without keys: plain
 // columns, and how many rows there are, until [Table.DeleteOrphans] deletes them.
@@ -115,7 +72,7 @@ func (tbl *Table) forTenants(ctx context.Context, do func(*Table) error) error {
 // the rows has. A client that has a table open for the tenant keeps the keys in memory, and notices
 // with its next Put. A tenant that is made later with the same name is another one.
 func (st *Store) DropTenant(ctx context.Context, name string) (err error) {
-	ctx, end := st.observer.operation(ctx, "drop tenant", "")
+	ctx, end := st.db.Observer.Operation(ctx, "drop tenant", "")
 	defer func() { end(0, err) }()
 	err = st.changeTenant(ctx, name, nil, func(e *edit) error {
 		if e.Tenant(name) == nil {
@@ -127,9 +84,7 @@ func (st *Store) DropTenant(ctx context.Context, name string) (err error) {
 	if err != nil {
 		return fmt.Errorf("store: drop tenant %q: %w", name, err)
 	}
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	maps.DeleteFunc(st.bound, func(_ openFor, tbl *Table) bool { return tbl.tenant.Name == name })
+	st.db.ForgetTenant(name)
 	return nil
 }
 
@@ -137,7 +92,7 @@ func (st *Store) DropTenant(ctx context.Context, name string) (err error) {
 // What is there stays readable, under the keys whose ids it carries. Row keys, ciphertexts and tokens,
 // which values are found by, stay under the first key.
 func (st *Store) RotateTenantKey(ctx context.Context, name string) (err error) {
-	ctx, end := st.observer.operation(ctx, "rotate tenant key", "")
+	ctx, end := st.db.Observer.Operation(ctx, "rotate tenant key", "")
 	defer func() { end(0, err) }()
 	var fresh wrappedKey
 	err = st.changeTenant(ctx, name, nil, func(e *edit) error {
@@ -146,7 +101,7 @@ func (st *Store) RotateTenantKey(ctx context.Context, name string) (err error) {
 			return ErrNoTenant
 		}
 		if fresh == nil {
-			fresh = st.keys.FreshTenant(before.ID)
+			fresh = st.db.Keys.FreshTenant(before.ID)
 		}
 		next := *before
 		next.Keys = append(slices.Clone(before.Keys), fresh)
@@ -172,7 +127,7 @@ func (st *Store) RotateTenantKey(ctx context.Context, name string) (err error) {
 // unseal that stays sealed. The policy is kept by columns, whatever they are named later. A column that
 // is dropped goes from the policy when it is next set.
 func (st *Store) SetPolicy(ctx context.Context, tenant, table string, p Policy, unseal ...string) (err error) {
-	ctx, end := st.observer.operation(ctx, "set policy", "")
+	ctx, end := st.db.Observer.Operation(ctx, "set policy", "")
 	defer func() { end(0, err) }()
 	err = st.changeTenant(ctx, tenant, []string{table}, func(e *edit) error {
 		meta, before := e.Table(table), e.Tenant(tenant)
@@ -218,7 +173,7 @@ func (st *Store) SetPolicy(ctx context.Context, tenant, table string, p Policy, 
 // Policy returns the policy of a tenant for a table, with the columns that it names in the order of
 // the schema; ok is false if none was set, so that columns are as the schema says.
 func (st *Store) Policy(ctx context.Context, tenant, table string) (p Policy, ok bool, err error) {
-	meta, of, _, err := st.catalogue.LookUp(ctx, table, tenant)
+	meta, of, _, err := st.db.Catalogue.LookUp(ctx, table, tenant)
 	if err == nil && of == nil {
 		err = ErrNoTenant
 	}
@@ -241,7 +196,7 @@ func (st *Store) Policy(ctx context.Context, tenant, table string) (p Policy, ok
 // changeTenant makes one change of the entry of a tenant, knowing those of some tables, and lets
 // tables that are open for the tenant know.
 func (st *Store) changeTenant(ctx context.Context, name string, tables []string, next func(*edit) error) error {
-	c := st.catalogue
+	c := st.db.Catalogue
 	only := [][]byte{c.TenantQualifier(name)}
 	for _, table := range tables {
 		only = append(only, c.Qualifier(table))
@@ -249,72 +204,6 @@ func (st *Store) changeTenant(ctx context.Context, name string, tables []string,
 	if err := c.ChangeEntries(ctx, only, next); err != nil {
 		return err
 	}
-	st.refreshBound(ctx, func(tbl *Table) bool { return tbl.tenant.Name == name })
+	st.db.RefreshTenant(ctx, name)
 	return nil
-}
-
-// refreshBound lets tables that are open for tenants know what the catalogue says.
-func (st *Store) refreshBound(ctx context.Context, which func(*Table) bool) {
-	var tables []*Table
-	st.mu.Lock()
-	for _, tbl := range st.bound {
-		if which(tbl) {
-			tables = append(tables, tbl)
-		}
-	}
-	st.mu.Unlock()
-	for _, tbl := range tables {
-		_, _ = tbl.refresh(ctx) // what cannot be read now, the next write or query will
-	}
-}
-
-// Tenant opens a table for a tenant. Rows that are put are the tenant's, and the tenant's rows only are
-// found. One that does not exist is [ErrNoTenant]; a table without tenants is [ErrTenant].
-//
-// Tables that are open are kept, about 10 kB for each tenant, and more where columns have stateful
-// schemes, which remember values.
-func (tbl *Table) Tenant(ctx context.Context, name string) (*Table, error) {
-	st, table := tbl.st, tbl.now().Meta.Name
-	meta, tenant, version, err := st.catalogue.LookUp(ctx, table, name)
-	switch {
-	case err == nil && meta.ID != tbl.id:
-		err = ErrNoTable
-	case meta != nil && !meta.Tenants: // whether the tenant exists or not
-		err = fmt.Errorf("%w: the table has none", ErrTenant)
-	case err == nil && tenant == nil:
-		err = ErrNoTenant
-	}
-	if err != nil {
-		return nil, fmt.Errorf("store: tenant %q of table %q: %w", name, table, err)
-	}
-	of := openFor{meta.ID, tenant.ID}
-	st.mu.Lock()
-	open := st.bound[of]
-	st.mu.Unlock()
-	if open == nil {
-		if open, err = newTable(ctx, st, meta, tenant, version); err == nil {
-			st.mu.Lock()
-			if first := st.bound[of]; first != nil {
-				open = first
-			} else {
-				st.bound[of] = open
-			}
-			st.mu.Unlock()
-		}
-	} else {
-		_, err = open.adopt(ctx, meta, tenant, version)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("store: tenant %q of table %q: %w", name, table, engine.Gone(err))
-	}
-	return open, nil
-}
-
-// use returns the view of the table, if it may be used for reading and writing rows.
-func (tbl *Table) use() (*engine.Engine, error) {
-	t := tbl.now()
-	if t.Meta.Tenants && tbl.tenant == nil {
-		return nil, fmt.Errorf("%w: table %q has tenants; open it for one with Table.Tenant", ErrTenant, t.Meta.Name)
-	}
-	return t, nil
 }

@@ -662,7 +662,7 @@ func TestPolicyWhileTenantsConclude(t *testing.T) {
 	was, err := unbound.refresh(ctx)
 	require.NoError(t, err)
 	require.NoError(t, setPolicy(ctx, st, "beta", "log", Policy{Whole: true}))
-	c := &maintain.Conversion{Env: unbound.passes()}
+	c := &maintain.Conversion{Table: unbound.open()}
 	target, err := c.Conclude(ctx, was)
 	require.NoError(t, err)
 	now, err := unbound.refresh(ctx)
@@ -1032,7 +1032,7 @@ func TestTenantsTamper(t *testing.T) {
 		require.ErrorIs(t, err, ErrWrongKey)
 
 		// The record of the one in the place of the other's.
-		catalogue := st.catalogue
+		catalogue := st.db.Catalogue
 		record, err := catalogue.Family.Get(ctx, catalogueRow, driver.Slice{Only: [][]byte{catalogue.TenantQualifier("beta")}})
 		require.NoError(t, err)
 		require.NoError(t, catalogue.Family.Apply(ctx, driver.Mutation{Row: catalogueRow, Puts: []driver.Cell{
@@ -1085,14 +1085,14 @@ func TestTenantCanary(t *testing.T) {
 	require.NoError(t, setPolicy(ctx, st, name, "log", Policy{Sensitive: []string{"note", "zone"}}))
 	_, err = tbl.Convert(ctx, nil)
 	require.NoError(t, err)
-	_, tenant, _, err := st.catalogue.LookUp(ctx, "log", name)
+	_, tenant, _, err := st.db.Catalogue.LookUp(ctx, "log", name)
 	require.NoError(t, err)
-	k, err := st.keys.OfTenant(st.keys.Table(tbl.id), tenant)
+	k, err := st.db.Keys.OfTenant(st.db.Keys.Table(tbl.open().ID()), tenant)
 	require.NoError(t, err)
 	found := all()
 	for what, secret := range map[string][]byte{
 		"name": []byte(name), "id": tenant.ID[:], "note": []byte(row["note"].(string)), "zone": []byte(row["zone"].(string)), "user": []byte("user1"),
-		"key": k.Tenant.Keys[0].Secret(), "row key": k.Tenant.Derive(0, purposeRow, columnRef{Table: tbl.id}).Secret(),
+		"key": k.Tenant.Keys[0].Secret(), "row key": k.Tenant.Derive(0, purposeRow, columnRef{Table: tbl.open().ID()}).Secret(),
 	} {
 		require.False(t, holds(found, secret), what)
 	}

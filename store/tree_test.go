@@ -47,12 +47,12 @@ func TestCatalogueGetsItsTree(t *testing.T) {
 		require.NoError(t, st.CreateTenant(ctx, fmt.Sprint(i)))
 	}
 	before, _ := catalogueCells(t, db)
-	earlier, _ := toFormatNoTree(t, st.catalogue, before)
+	earlier, _ := toFormatNoTree(t, st.db.Catalogue, before)
 	_, err = st.Create(ctx, alterSchema("b"))
 	require.NoError(t, err)
 	require.NoError(t, st.Alter(ctx, "a", AddColumn(PlainColumn("more", Int8))))
 	now, set := catalogueCells(t, db)
-	old, nodes := toFormatNoTree(t, st.catalogue, now)
+	old, nodes := toFormatNoTree(t, st.db.Catalogue, now)
 	set(slices.Concat(old, nodes)...)
 	format := func() byte {
 		cells, _ := catalogueCells(t, db)
@@ -70,7 +70,7 @@ func TestCatalogueGetsItsTree(t *testing.T) {
 	_, err = stores(t, db, 1)[0].Table(ctx, "c")
 	require.ErrorIs(t, err, ErrNoTable)
 
-	a := st.catalogue.Qualifier("a")
+	a := st.db.Catalogue.Qualifier("a")
 	set(byQualifier(earlier)[string(a)])
 	require.ErrorIs(t, stores(t, db, 1)[0].CreateTenant(ctx, "new"), ErrTampered, "an entry that was put back does not get into the tree")
 	require.EqualValues(t, formatNoTree, format())
@@ -175,16 +175,16 @@ func manyTenants(t *testing.T, st *Store, n int) {
 	const most = 8_000 // of which one change has room for
 	require.NoError(t, st.CreateTenant(t.Context(), "tenant 0"))
 	for from := 1; from < n; from += most {
-		only := [][]byte{st.catalogue.TenantQualifier("tenant 0")}
+		only := [][]byte{st.db.Catalogue.TenantQualifier("tenant 0")}
 		for i := from; i < min(n, from+most); i++ {
-			only = append(only, st.catalogue.TenantQualifier(fmt.Sprint("tenant ", i)))
+			only = append(only, st.db.Catalogue.TenantQualifier(fmt.Sprint("tenant ", i)))
 		}
-		require.NoError(t, st.catalogue.ChangeEntries(t.Context(), only, func(e *edit) error {
+		require.NoError(t, st.db.Catalogue.ChangeEntries(t.Context(), only, func(e *edit) error {
 			for i := from; i < min(n, from+most); i++ {
 				next := *e.Tenant("tenant 0")
 				next.Name = fmt.Sprint("tenant ", i)
 				next.ID[0], next.ID[1], next.ID[2] = byte(i), byte(i>>8), byte(i>>16)
-				next.Keys = []wrappedKey{st.keys.FreshTenant(next.ID)}
+				next.Keys = []wrappedKey{st.db.Keys.FreshTenant(next.ID)}
 				e.PutTenant(&next)
 			}
 			return nil
@@ -199,7 +199,7 @@ func TestLargeCatalogueGetsItsTree(t *testing.T) {
 	st := stores(t, memory, 1)[0]
 	manyTenants(t, st, tenants)
 	now, _ := catalogueCells(t, memory)
-	old, _ := toFormatNoTree(t, st.catalogue, now)
+	old, _ := toFormatNoTree(t, st.db.Catalogue, now)
 	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
 		ctx, db := t.Context(), kind.Open(t, nil)
 		family, err := db.Family(ctx, catalogueSpec)

@@ -67,8 +67,8 @@ type VerifyOptions struct {
 //
 // Faults are no error: see [inspect.Verification.Sound]. With an error, what was found so far is returned.
 func (tbl *Table) Verify(ctx context.Context, opts *VerifyOptions) (_ *inspect.Verification, err error) {
-	t := tbl.now()
-	ctx, end := tbl.st.observer.operation(ctx, "verify", t.Family())
+	t := tbl.open().Now()
+	ctx, end := tbl.open().Operation(ctx, "verify")
 	found, err := tbl.verifier(opts).Run(ctx)
 	defer func() { end(found.Rows, err) }()
 	if err != nil {
@@ -81,5 +81,5 @@ func (tbl *Table) verifier(opts *VerifyOptions) *maintain.Verifier {
 	if opts == nil {
 		opts = new(VerifyOptions)
 	}
-	return maintain.NewVerifier(tbl.passes(), maintain.VerifyOptions(*opts))
+	return maintain.NewVerifier(tbl.open(), maintain.VerifyOptions(*opts))
 }

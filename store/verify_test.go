@@ -524,7 +524,7 @@ func TestVerifyTellsDamage(t *testing.T) {
 
 func openedIndex(t *testing.T, tbl *Table) ope.Index {
 	t.Helper()
-	x, err := index.OpenFamily(t.Context(), tbl.st.db, tbl.now().Meta.IndexFamily(), false)
+	x, err := index.OpenFamily(t.Context(), tbl.store().db.Driver, tbl.now().Meta.IndexFamily(), false)
 	require.NoError(t, err)
 	return x
 }

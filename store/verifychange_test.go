@@ -34,7 +34,7 @@ func newChangeable(t *testing.T, tenants bool, rows int) *changeable {
 		c.tenants = []string{"one", "two"}
 	}
 	c.tbl = verifiedTable(t, c.db, c.key, schema)
-	c.st = c.tbl.st
+	c.st = c.tbl.store()
 	if tenants {
 		for _, name := range c.tenants {
 			require.NoError(t, c.st.CreateTenant(t.Context(), name))

@@ -49,8 +49,8 @@ func TestImportsRunOneWay(t *testing.T) {
 
 	// The layers of package store, the lowest first. Each imports lower ones only.
 	layers := []string{
-		"store/inspect", "store/internal/fault", "store/internal/value", "store/internal/index", "store/internal/scheme", "store/internal/meta", "store/internal/keyring",
-		"store/internal/catalogue", "store/internal/rowcodec", "store/internal/engine", "store/internal/query", "store/internal/maintain", "store",
+		"store/inspect", "store/internal/fault", "store/internal/observe", "store/internal/value", "store/internal/index", "store/internal/scheme", "store/internal/meta", "store/internal/keyring",
+		"store/internal/catalogue", "store/internal/rowcodec", "store/internal/engine", "store/internal/query", "store/internal/session", "store/internal/maintain", "store",
 	}
 	layer := func(pkg string) int {
 		return slices.IndexFunc(layers, func(l string) bool { return pkg == module+"/"+l })
@@ -153,7 +153,8 @@ func TestImportsRunOneWay(t *testing.T) {
 		{"store/internal/catalogue", module + "/store"},
 		{"store/internal/rowcodec", module + "/store/internal/engine"},
 		{"store/internal/engine", module + "/store/internal/query"},
-		{"store/internal/query", module + "/store/internal/maintain"},
+		{"store/internal/query", module + "/store/internal/session"},
+		{"store/internal/session", module + "/store/internal/maintain"},
 		{"store/internal/maintain", module + "/store"},
 		{"store/internal/catalogue", module + "/store/pebble"},
 		{"store/pebble", module + "/store/internal/fault"},

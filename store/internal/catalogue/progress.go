@@ -89,3 +89,43 @@ func (c *Catalogue) UpdateProgress(ctx context.Context, q []byte, next func(Prog
 func ProgressOf(table meta.TableID, pseudonym []byte) []byte {
 	return slices.Concat([]byte{sweepEntry}, table[:], pseudonym)
 }
+
+// Settle notes which former ids of a table's columns no row has any more, because all of them were
+// written under the version swept of the catalogue or a later one. It returns the latest version of
+// the entry that all rows are known to follow, which takes in what it has noted itself; or 0 if the entry
+// was changed since swept, and nothing was left to note.
+func (c *Catalogue) Settle(ctx context.Context, name string, id meta.TableID, swept uint32) (version uint32, err error) {
+	err = c.Change(ctx, []string{name}, func(e *Edit) error {
+		m, err := e.Find(name, id)
+		if err != nil {
+			return err
+		}
+		m = m.Clone()
+		settled := false
+		for i := range m.Columns {
+			f := &m.Columns[i]
+			for j := range f.Former {
+				if f.Since <= swept && !f.Former[j].Converted {
+					f.Former[j].Converted, settled = true, true
+				}
+			}
+		}
+		if m.Version <= swept && len(m.Dropped) > 0 {
+			m.Dropped, settled = nil, true
+		}
+		same := m.Version == swept
+		if settled {
+			e.Put(m)
+		}
+		switch {
+		case same:
+			version = m.Version
+		case settled:
+			version = swept
+		default:
+			version = 0
+		}
+		return nil
+	})
+	return version, err
+}

@@ -9,13 +9,14 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/internal/session"
 )
 
 // runTenants verifies what is stored for each tenant, and looks for what is stored for none.
 func (v *Verifier) runTenants(ctx context.Context) error {
 	var some []*Verifier // with postings to be dropped
-	err := v.env.ForTenants(ctx, func(env *Environment) error {
-		one := NewVerifier(env, v.opts)
+	err := v.of.EachTenant(ctx, func(tbl *session.Table) error {
+		one := NewVerifier(tbl, v.opts)
 		one.room = v.room
 		err := one.check(ctx)
 		if v.room -= len(one.dangling); len(one.dangling) > 0 {
@@ -49,7 +50,7 @@ func add(r, other *inspect.Verification) {
 
 // strays counts rows and postings of no tenant, and finds postings of no column.
 func (v *Verifier) strays(ctx context.Context) (err error) {
-	known, err := v.env.Pseudonyms(ctx)
+	known, err := Pseudonyms(ctx, v.of)
 	if err != nil {
 		return err
 	}
@@ -83,7 +84,7 @@ func (v *Verifier) strays(ctx context.Context) (err error) {
 		return err
 	}
 	// Those of a tenant that was made since are no orphans.
-	if known, err = v.env.Pseudonyms(ctx); err != nil {
+	if known, err = Pseudonyms(ctx, v.of); err != nil {
 		return err
 	}
 	v.report.Orphans, v.report.OrphanPostings = rows.without(known), postings.without(known)

@@ -18,11 +18,12 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/internal/session"
 )
 
 // A Conversion is one execution of Convert.
 type Conversion struct {
-	Env      *Environment
+	Table    *session.Table
 	Progress func(done, total int) // may be nil
 
 	mu    sync.Mutex
@@ -31,7 +32,7 @@ type Conversion struct {
 
 // Run converts the rows of the table: of all tenants, if it has any and is not open for one.
 func (c *Conversion) Run(ctx context.Context) error {
-	if c.Env.Now().Meta.Tenants && !c.Env.Bound {
+	if c.Table.Now().Meta.Tenants && !c.Table.Bound() {
 		return c.tenants(ctx)
 	}
 	return c.run(ctx)
@@ -44,17 +45,17 @@ func (c *Conversion) run(ctx context.Context) error {
 	for again, behind := false, 0; ; {
 		// The view is of after the change of the schema, so that whoever has written an old row by
 		// now, and does not convert it himself, has written it before the scan.
-		t, err := c.Env.Refresh(ctx)
+		t, err := c.Table.Refresh(ctx)
 		if err != nil {
 			return err
 		}
 		over := false
-		p, err := c.Env.UpdateProgress(ctx, func(p catalogue.Progress) (catalogue.Progress, bool) {
+		p, err := c.Table.UpdateProgress(ctx, func(p catalogue.Progress) (catalogue.Progress, bool) {
 			over = again && p.Over && p.Target == t.Since
 			if over || p.Target > t.Since || p.Target == t.Since && !p.Over {
 				return p, false
 			}
-			return catalogue.Progress{Round: p.Round + 1, Target: t.Since, Parts: make([]bool, c.Env.Parts)}, true
+			return catalogue.Progress{Round: p.Round + 1, Target: t.Since, Parts: make([]bool, c.Table.Database().Parts)}, true
 		})
 		if err != nil || over {
 			return err
@@ -84,12 +85,12 @@ func (c *Conversion) run(ctx context.Context) error {
 // tenants converts the rows of all tenants. Whoever makes a tenant later knows the schema by then.
 func (c *Conversion) tenants(ctx context.Context) error {
 	for {
-		t, err := c.Env.Refresh(ctx)
+		t, err := c.Table.Refresh(ctx)
 		if err != nil {
 			return err
 		}
-		err = c.Env.ForTenants(ctx, func(env *Environment) error {
-			one := &Conversion{Env: env, Progress: c.Progress}
+		err = c.Table.EachTenant(ctx, func(tbl *session.Table) error {
+			one := &Conversion{Table: tbl, Progress: c.Progress}
 			err := one.run(ctx)
 			c.Stats.Rows += one.Stats.Rows
 			c.Stats.Converted += one.Stats.Converted
@@ -104,7 +105,7 @@ func (c *Conversion) tenants(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		now, err := c.Env.Refresh(ctx)
+		now, err := c.Table.Refresh(ctx)
 		if err != nil {
 			return err
 		}
@@ -112,7 +113,7 @@ func (c *Conversion) tenants(ctx context.Context) error {
 			if err := c.Carry(ctx, t, now); err != nil {
 				return err
 			}
-			c.Env.RefreshBound(ctx)
+			c.Table.Database().RefreshTenants(ctx, c.Table.ID())
 			return nil
 		}
 	}
@@ -124,12 +125,12 @@ func (c *Conversion) Carry(ctx context.Context, was, now *engine.Engine) error {
 	if was.Since == now.Since {
 		return nil
 	}
-	return c.Env.ForTenants(ctx, func(env *Environment) error {
-		tenant, err := env.Tenant(ctx)
+	return c.Table.EachTenant(ctx, func(tbl *session.Table) error {
+		_, tenant, _, err := tbl.Entry(ctx)
 		if err != nil {
 			return err
 		}
-		_, err = env.UpdateProgress(ctx, func(p catalogue.Progress) (catalogue.Progress, bool) {
+		_, err = tbl.UpdateProgress(ctx, func(p catalogue.Progress) (catalogue.Progress, bool) {
 			if !p.Over || p.Target != meta.Changed(was.Meta, tenant) {
 				return p, false
 			}
@@ -179,7 +180,7 @@ func (c *Conversion) parts(ctx context.Context, t *engine.Engine, p catalogue.Pr
 				if !whole {
 					continue
 				}
-				now, err := c.Env.UpdateProgress(ctx, func(now catalogue.Progress) (catalogue.Progress, bool) {
+				now, err := c.Table.UpdateProgress(ctx, func(now catalogue.Progress) (catalogue.Progress, bool) {
 					if !now.Continues(began) || now.Parts[part] {
 						return now, false
 					}
@@ -209,7 +210,7 @@ func (c *Conversion) part(ctx context.Context, t *engine.Engine, part, parts int
 	r := t.Rows(part, parts)
 	r.Cells.Stamps = true
 	err = engine.InBatches(ctx, t.Data, r, func(batch []driver.Row) error {
-		done, err := c.Env.Now().ConvertAndSettle(ctx, batch)
+		done, err := c.Table.Now().ConvertAndSettle(ctx, batch)
 		whole = whole && done.Unfit == 0
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -225,17 +226,17 @@ func (c *Conversion) part(ctx context.Context, t *engine.Engine, part, parts int
 // finish ends the round, if it still is the present one: then all its parts are done. It says in the
 // table's entry that all rows are converted, unless they are those of one tenant.
 func (c *Conversion) finish(ctx context.Context, t *engine.Engine, began catalogue.Progress) error {
-	now, err := c.Env.Progress(ctx)
+	now, _, err := c.Table.Progress(ctx)
 	if err != nil || !now.Continues(began) || now.Over || now.Done() < len(now.Parts) {
 		return err
 	}
 	target := now.Target
-	if !c.Env.Bound {
+	if !c.Table.Bound() {
 		if target, err = c.Conclude(ctx, t); err != nil {
 			return err
 		}
 	}
-	_, err = c.Env.UpdateProgress(ctx, func(p catalogue.Progress) (catalogue.Progress, bool) {
+	_, err = c.Table.UpdateProgress(ctx, func(p catalogue.Progress) (catalogue.Progress, bool) {
 		if !p.Continues(began) || p.Over {
 			return p, false
 		}
@@ -259,12 +260,12 @@ func (c *Conversion) Conclude(ctx context.Context, t *engine.Engine) (target uin
 			err = c.dropFormerIndexes(ctx, t)
 		}
 	}()
-	target, err = c.Env.Settle(ctx, t.Meta)
+	target, err = c.Table.Database().Catalogue.Settle(ctx, t.Meta.Name, t.Meta.ID, t.Meta.Version)
 	if err != nil || target > 0 {
 		return target, err
 	}
 	// Another client that has finished may have said so, or changed something.
-	after, err := c.Env.Refresh(ctx)
+	after, err := c.Table.Refresh(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -285,7 +286,7 @@ func (c *Conversion) Conclude(ctx context.Context, t *engine.Engine) (target uin
 func (c *Conversion) dropIndexesOf(ctx context.Context, t *engine.Engine, ids []meta.ColumnID) error {
 	for _, id := range ids {
 		ref := meta.IndexRef{ColumnRef: meta.ColumnRef{Table: t.Meta.ID, Column: id}, Tenants: t.Meta.Tenants}
-		err := c.Env.DropIndexes(ctx, ref, &meta.Field{ID: id}, t.Meta.ID)
+		err := dropIndexes(ctx, c.Table.Database(), ref, &meta.Field{ID: id}, t.Meta.ID)
 		if err != nil && !errors.Is(err, driver.ErrNoFamily) { // no column of the table ever had one
 			return err
 		}
@@ -302,5 +303,5 @@ func (c *Conversion) dropFormerIndexes(ctx context.Context, t *engine.Engine) er
 	if err != nil {
 		return err
 	}
-	return c.Env.DropUnused(ctx, now.Meta)
+	return dropUnused(ctx, c.Table.Database(), now.Meta)
 }

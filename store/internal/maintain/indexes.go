@@ -30,7 +30,7 @@ func (x *indexed) bad() bool { return x.blind || x.damaged }
 // damaged. What a column had before its encryption was changed is not searched.
 func (v *Verifier) checkIndexes(ctx context.Context) error {
 	if v.opts.Repair {
-		if err := v.env.DropUnused(ctx, v.table.Meta); err != nil {
+		if err := dropUnused(ctx, v.of.Database(), v.table.Meta); err != nil {
 			return err
 		}
 	}

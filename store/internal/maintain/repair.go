@@ -26,7 +26,8 @@ func (v *Verifier) rebuild(ctx context.Context, id meta.ColumnID) (bool, error) 
 	if c == nil {
 		return true, nil
 	}
-	err := v.env.Reindex(ctx, t, c.Name, func(rows int) { v.progress("making an index again", rows) })
+	build := &indexBuild{db: v.of.Database(), progress: func(rows int) { v.progress("making an index again", rows) }}
+	err := build.again(ctx, t, c.Name)
 	if engine.Refused(err) || errors.Is(err, ope.ErrFull) {
 		return false, nil
 	}
@@ -93,7 +94,7 @@ func (v *Verifier) settleMended(ctx context.Context, all mended) (changed bool, 
 			return false, err
 		}
 	}
-	now, err := v.env.Refresh(ctx)
+	now, err := v.of.Refresh(ctx)
 	if err != nil || now.Same(v.table.View) {
 		return false, err
 	}
@@ -153,7 +154,7 @@ func (v *Verifier) fresh(ctx context.Context) (*engine.Engine, error) {
 	defer v.mu.Unlock()
 	t := v.table
 	if v.mender == nil || !v.mender.Same(t.View) {
-		fresh, err := v.env.Fresh(ctx, t.Since)
+		fresh, err := v.of.Fresh(ctx, t.Since)
 		if err != nil {
 			return nil, err
 		}
@@ -192,7 +193,7 @@ func dropDangling(ctx context.Context, all ...*Verifier) error {
 // write took longer than the period. As much of that as can be seen is: the row is looked for right
 // before a posting is dropped, and right after, and then it is put back.
 func (v *Verifier) drop(ctx context.Context) error {
-	t, err := v.env.Refresh(ctx) // the grace period was long
+	t, err := v.of.Refresh(ctx) // the grace period was long
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/internal/session"
 )
 
 // VerifyOptions are the options of [Verifier], as package store describes them.
@@ -37,8 +38,8 @@ type Verifier struct {
 	// clock of its own.
 	Pause, AwaitGrace func(context.Context) error
 
-	env    *Environment
-	table  *engine.Engine
+	of     *session.Table
+	table  *engine.Engine // as it is known
 	opts   VerifyOptions
 	report inspect.Verification
 
@@ -57,9 +58,9 @@ type Verifier struct {
 }
 
 // NewVerifier returns a verifier of a table.
-func NewVerifier(env *Environment, opts VerifyOptions) *Verifier {
+func NewVerifier(of *session.Table, opts VerifyOptions) *Verifier {
 	v := &Verifier{
-		env: env, table: env.Now(), opts: opts, Pause: func(ctx context.Context) error { return pause.For(ctx, lookAgain) },
+		of: of, table: of.Now(), opts: opts, Pause: func(ctx context.Context) error { return pause.For(ctx, lookAgain) },
 		told: make(map[string]bool), lost: make(map[meta.ColumnID]bool), room: mostDangling,
 	}
 	if v.opts.Grace == 0 {
@@ -90,7 +91,7 @@ const (
 
 // Run verifies the table. It returns what was found also with an error.
 func (v *Verifier) Run(ctx context.Context) (_ *inspect.Verification, err error) {
-	if v.table.Meta.Tenants && !v.env.Bound {
+	if v.table.Meta.Tenants && !v.of.Bound() {
 		err = v.runTenants(ctx)
 	} else if err = v.check(ctx); err == nil {
 		err = dropDangling(ctx, v)
@@ -103,7 +104,7 @@ func (v *Verifier) check(ctx context.Context) error {
 	if v.opts.Grace < 0 || v.opts.Every < 0 {
 		return fmt.Errorf("%w: Grace is %v and Every %d", driver.ErrRange, v.opts.Grace, v.opts.Every)
 	}
-	now, err := v.env.Refresh(ctx)
+	now, err := v.of.Refresh(ctx)
 	if err != nil {
 		return err
 	}
@@ -129,7 +130,7 @@ var errStale = errors.New("the schema has changed")
 // looked at again.
 func (v *Verifier) steady(ctx context.Context, look func() (bool, error), mend func() error) error {
 	for changes := 0; ; changes++ {
-		if err := v.goOn(ctx, v.env.Now()); err != nil { // another call, or a newer row, may have had a look
+		if err := v.goOn(ctx, v.of.Now()); err != nil { // another call, or a newer row, may have had a look
 			return err
 		}
 		t := v.table

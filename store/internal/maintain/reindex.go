@@ -1,4 +1,4 @@
-package store
+package maintain
 
 import (
 	"bytes"
@@ -13,8 +13,14 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/wozniak"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/index"
+	"github.com/rangecrypt/rangecrypt/store/internal/keyring"
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/internal/session"
 )
 
 // The index of a stateful scheme is made again from the rows, whose sealed cells are the truth, where
@@ -33,62 +39,28 @@ import (
 // and 3 himself: so nobody waits for a client that died. A row whose pair does not fit there, since
 // its writer drew it from the former unit and came late, is stored again under one that does.
 
-// RebuildIndex makes the index of a key part or column with a stateful scheme again, from the rows: of
-// one that [Table.Verify] finds damaged. Columns that share the index have it made again with it, those
-// of other tables included. Readers and writers go on; those that need a new value of a
-// [WozniakIndexed] column wait, and help. The call may be stopped at any moment, made again, and made
-// by several clients at a time. progress may be nil; it is called with the number of rows read so far.
-//
-// Values that no row has are in the index no more. Memory is some 50 bytes for each distinct value of a
-// WozniakIndexed column.
-//
-// A column without an index is [ErrColumn]. Rows that contradict the others stay as they are: Verify
-// names them, and mends them with Repair.
-func (tbl *Table) RebuildIndex(ctx context.Context, column string, progress func(rows int)) (err error) {
-	t := tbl.now()
-	ctx, end := tbl.st.observer.operation(ctx, "rebuild index", t.Family())
-	rows := 0
-	defer func() { end(rows, err) }()
-	b := &indexBuild{st: tbl.st, progress: func(n int) {
-		if rows = n; progress != nil {
-			progress(n)
-		}
-	}}
-	if t, err = tbl.refresh(ctx); err == nil {
-		err = b.again(ctx, t, column)
-	}
-	if err == nil {
-		_, err = tbl.refresh(ctx)
-	}
+// RebuildIndex makes the index of a part or column again, and calls progress, if it is not nil, with the number of rows
+// read so far.
+func RebuildIndex(ctx context.Context, tbl *session.Table, column string, progress func(rows int)) error {
+	t, err := tbl.Refresh(ctx)
 	if err != nil {
-		return fmt.Errorf("store: rebuild the index of column %q of %q: %w", column, tbl.now().Meta.Name, engine.Gone(err))
+		return err
 	}
-	return nil
+	if err := (&indexBuild{db: tbl.Database(), progress: progress}).again(ctx, t, column); err != nil {
+		return err
+	}
+	_, err = tbl.Refresh(ctx)
+	return err
 }
 
-// changeIndex changes what the entries of all tables say of an index, with one change of the catalogue.
-func (st *Store) changeIndex(ctx context.Context, ref indexRef, with func(e *edit, f *fieldMeta) bool) error {
-	return st.catalogue.ChangeEntries(ctx, nil, func(e *edit) error {
-		metas, err := e.Tables()
-		if err != nil {
-			return err
-		}
-		for _, meta := range metas {
-			meta, changed := meta.Clone(), false
-			for _, f := range meta.Using(ref) {
-				changed = with(e, f) || changed
-			}
-			if changed {
-				e.Put(meta)
-			}
-		}
-		return nil
-	})
+// FinishIndex finishes an index that is being made again, whoever began it.
+func FinishIndex(ctx context.Context, db *session.Database, ref meta.IndexRef) error {
+	return (&indexBuild{db: db}).finish(ctx, ref)
 }
 
 // indexBuild is one execution of RebuildIndex, or of what a writer finishes of one.
 type indexBuild struct {
-	st       *Store
+	db       *session.Database
 	progress func(rows int)
 	rows     int
 }
@@ -97,18 +69,18 @@ type indexBuild struct {
 func (b *indexBuild) again(ctx context.Context, t *engine.Engine, column string) error {
 	c := t.ByName[column]
 	if c == nil {
-		return fmt.Errorf("%w: there is no column %q", ErrColumn, column)
+		return fmt.Errorf("%w: there is no column %q", fault.ErrColumn, column)
 	}
 	if !c.Stateful {
-		return fmt.Errorf("%w: it has no index", ErrColumn)
+		return fmt.Errorf("%w: it has no index", fault.ErrColumn)
 	}
 	ref, was := t.IndexOf(c), c.Unit
 	if c.Filling {
-		if err := b.finish(ctx, ref); err == nil || !engine.Refused(err) || errors.Is(err, errPutBack) {
+		if err := b.finish(ctx, ref); err == nil || !engine.Refused(err) || errors.Is(err, catalogue.ErrPutBack) {
 			return err
 		}
 	}
-	err := b.st.changeIndex(ctx, ref, func(e *edit, f *fieldMeta) bool {
+	err := b.changeIndex(ctx, ref, func(e *catalogue.Edit, f *meta.Field) bool {
 		if f.Unit != was { // another client has begun
 			return false
 		}
@@ -122,19 +94,19 @@ func (b *indexBuild) again(ctx context.Context, t *engine.Engine, column string)
 }
 
 // finish fills an index with the values of all rows, says so, and removes what was there before.
-func (b *indexBuild) finish(ctx context.Context, ref indexRef) error {
-	metas, version, err := b.st.catalogue.Tables(ctx)
+func (b *indexBuild) finish(ctx context.Context, ref meta.IndexRef) error {
+	metas, version, err := b.db.Catalogue.Tables(ctx)
 	if err != nil {
 		return err
 	}
-	metas = slices.DeleteFunc(metas, func(m *tableMeta) bool { return len(m.Using(ref)) == 0 })
+	metas = slices.DeleteFunc(metas, func(m *meta.Table) bool { return len(m.Using(ref)) == 0 })
 	if len(metas) == 0 {
-		return ErrNoTable
+		return fault.ErrNoTable
 	}
 	if f := metas[0].Using(ref)[0]; f.Filling {
-		var tables []*Table
-		for _, meta := range metas {
-			tbl, err := b.st.open(ctx, meta, version)
+		var tables []*session.Table
+		for _, m := range metas {
+			tbl, err := b.db.Table(ctx, m, version)
 			if err != nil {
 				return err
 			}
@@ -143,7 +115,7 @@ func (b *indexBuild) finish(ctx context.Context, ref indexRef) error {
 		if err := b.fillAll(ctx, ref, tables); err != nil {
 			return err
 		}
-		err = b.st.changeIndex(ctx, ref, func(_ *edit, g *fieldMeta) bool {
+		err = b.changeIndex(ctx, ref, func(_ *catalogue.Edit, g *meta.Field) bool {
 			done := g.Filling && g.Unit == f.Unit
 			if done {
 				g.Filling = false
@@ -154,34 +126,48 @@ func (b *indexBuild) finish(ctx context.Context, ref indexRef) error {
 			return err
 		}
 	}
-	for _, meta := range metas {
-		if err := b.st.dropUnused(ctx, meta); err != nil {
+	for _, m := range metas {
+		if err := dropUnused(ctx, b.db, m); err != nil {
 			return err
 		}
-		b.st.mu.Lock()
-		tbl := b.st.tables[meta.ID]
-		b.st.mu.Unlock()
-		if tbl != nil {
-			_, _ = tbl.refresh(ctx) // what cannot be read now, the next write or query will
-		}
-		b.st.refreshBound(ctx, func(t *Table) bool { return t.id == meta.ID })
+		b.db.Refresh(ctx, m.ID)
 	}
 	return nil
 }
 
+// changeIndex changes what the entries of all tables say of an index, with one change of the catalogue.
+func (b *indexBuild) changeIndex(ctx context.Context, ref meta.IndexRef, with func(e *catalogue.Edit, f *meta.Field) bool) error {
+	return b.db.Catalogue.ChangeEntries(ctx, nil, func(e *catalogue.Edit) error {
+		metas, err := e.Tables()
+		if err != nil {
+			return err
+		}
+		for _, m := range metas {
+			m, changed := m.Clone(), false
+			for _, f := range m.Using(ref) {
+				changed = with(e, f) || changed
+			}
+			if changed {
+				e.Put(m)
+			}
+		}
+		return nil
+	})
+}
+
 // fillAll fills an index from the rows of some tables: all of its units, one for each tenant.
-func (b *indexBuild) fillAll(ctx context.Context, ref indexRef, tables []*Table) error {
+func (b *indexBuild) fillAll(ctx context.Context, ref meta.IndexRef, tables []*session.Table) error {
 	if !ref.Tenants {
 		return b.fill(ctx, ref, tables)
 	}
-	names, err := b.st.Tenants(ctx)
+	tenants, err := b.db.Catalogue.AllTenants(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("tenants: %w", err)
 	}
-	for _, name := range names {
-		bound := make([]*Table, len(tables))
+	for _, tenant := range tenants {
+		bound := make([]*session.Table, len(tables))
 		for i, tbl := range tables {
-			if bound[i], err = tbl.Tenant(ctx, name); err != nil {
+			if bound[i], err = tbl.ForTenant(ctx, tenant.Name); err != nil {
 				break
 			}
 		}
@@ -189,8 +175,8 @@ func (b *indexBuild) fillAll(ctx context.Context, ref indexRef, tables []*Table)
 			err = b.fill(ctx, ref, bound)
 		}
 		// One that was dropped by now is none.
-		if err != nil && !errors.Is(err, ErrNoTenant) {
-			return fmt.Errorf("tenant %q: %w", name, err)
+		if err != nil && !errors.Is(err, fault.ErrNoTenant) {
+			return fmt.Errorf("tenant %q: %w", tenant.Name, err)
 		}
 	}
 	return nil
@@ -198,11 +184,11 @@ func (b *indexBuild) fillAll(ctx context.Context, ref indexRef, tables []*Table)
 
 // fill puts the values of all rows into the unit of an index. Pairs that contradict others are left
 // out, and with them nothing else is written.
-func (b *indexBuild) fill(ctx context.Context, ref indexRef, tables []*Table) error {
+func (b *indexBuild) fill(ctx context.Context, ref meta.IndexRef, tables []*session.Table) error {
 	pairs := make(map[int64][][]byte) // the ciphertexts that rows have of a code
 	var scheme ope.Scheme
 	for _, tbl := range tables {
-		t, err := tbl.refresh(ctx)
+		t, err := tbl.Refresh(ctx)
 		if err != nil {
 			return err
 		}
@@ -254,15 +240,15 @@ func (b *indexBuild) fill(ctx context.Context, ref indexRef, tables []*Table) er
 // dropIndexes removes what is left of an index but the units of its present number; all of it, if no
 // row needs it any more. Nobody reads the others, and a client that still writes there, because it does
 // not know of the change, puts what it wrote into the present ones.
-func (st *Store) dropIndexes(ctx context.Context, ref indexRef, example *fieldMeta, table tableID) error {
-	k := st.keys.Table(table)
+func dropIndexes(ctx context.Context, db *session.Database, ref meta.IndexRef, example *meta.Field, table meta.TableID) error {
+	k := db.Keys.Table(table)
 	family, _, _ := k.Units(example)
-	f, err := st.db.Family(ctx, driver.FamilySpec{Name: family, Layout: driver.LayoutWide, Existing: true})
+	f, err := db.Driver.Family(ctx, driver.FamilySpec{Name: family, Layout: driver.LayoutWide, Existing: true})
 	if err != nil {
 		return err
 	}
 	var units []string
-	heads := driver.Slice{Only: [][]byte{metaQualifier, nonceQualifier}}
+	heads := driver.Slice{Only: [][]byte{index.MetaQualifier, index.NonceQualifier}}
 	for row, err := range f.Scan(ctx, driver.Range{Cells: heads, AnyOrder: true}) {
 		if err != nil {
 			return err
@@ -272,7 +258,7 @@ func (st *Store) dropIndexes(ctx context.Context, ref indexRef, example *fieldMe
 		}
 	}
 	// What is there was made by one that the catalogue, if it is read now, has.
-	prefixes, present, err := st.unitNames(ctx, ref, k, example)
+	prefixes, present, err := unitNames(ctx, db, ref, k, example)
 	if err != nil {
 		return err
 	}
@@ -291,20 +277,20 @@ func (st *Store) dropIndexes(ctx context.Context, ref indexRef, example *fieldMe
 }
 
 // unitNames returns what the names of all units of an index begin with, and those that are in use.
-func (st *Store) unitNames(ctx context.Context, ref indexRef, k tableKeys, example *fieldMeta) (prefixes, present []string, err error) {
-	metas, _, err := st.catalogue.Tables(ctx)
+func unitNames(ctx context.Context, db *session.Database, ref meta.IndexRef, k keyring.Table, example *meta.Field) (prefixes, present []string, err error) {
+	metas, _, err := db.Catalogue.Tables(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	var used []*fieldMeta
-	for _, meta := range metas {
-		for _, f := range meta.Using(ref) {
+	var used []*meta.Field
+	for _, m := range metas {
+		for _, f := range m.Using(ref) {
 			if !f.Converted {
 				used = append(used, f)
 			}
 		}
 	}
-	names := func(k tableKeys) {
+	names := func(k keyring.Table) {
 		_, all, _ := k.Units(example)
 		if prefixes = append(prefixes, all); len(used) > 0 {
 			now := *example
@@ -317,12 +303,12 @@ func (st *Store) unitNames(ctx context.Context, ref indexRef, k tableKeys, examp
 		names(k)
 		return prefixes, present, nil
 	}
-	tenants, err := st.catalogue.AllTenants(ctx)
+	tenants, err := db.Catalogue.AllTenants(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, tenant := range tenants {
-		of, err := st.keys.OfTenant(k, tenant)
+		of, err := db.Keys.OfTenant(k, tenant)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -336,15 +322,15 @@ func (st *Store) unitNames(ctx context.Context, ref indexRef, k tableKeys, examp
 
 // dropUnused removes what nobody uses of the indexes of a table: of its present and former columns
 // what is there of earlier numbers, and all of those that no row needs.
-func (st *Store) dropUnused(ctx context.Context, meta *tableMeta) error {
-	done := make(map[indexRef]bool)
-	for _, f := range meta.All() {
-		ref, ok := f.Index(meta)
+func dropUnused(ctx context.Context, db *session.Database, m *meta.Table) error {
+	done := make(map[meta.IndexRef]bool)
+	for _, f := range m.All() {
+		ref, ok := f.Index(m)
 		if !ok || done[ref] || f.Unit == 0 && !f.Converted {
 			continue
 		}
 		done[ref] = true
-		if err := st.dropIndexes(ctx, ref, f, meta.ID); err != nil {
+		if err := dropIndexes(ctx, db, ref, f, m.ID); err != nil {
 			return err
 		}
 	}

@@ -1,4 +1,6 @@
-package store
+// Package observe shows the outside what the store does: names of operations and families, counts and durations. It is
+// never given a value, a key or a ciphertext.
+package observe
 
 import (
 	"context"
@@ -15,21 +17,27 @@ import (
 
 const instrumentation = "github.com/rangecrypt/rangecrypt/store"
 
-// observer shows the outside what the store does: names of operations and families, counts and
-// durations. It is never given a value, a key or a ciphertext.
-type observer struct {
+// An Observer records the operations of one store.
+type Observer struct {
+	kinds    Kinds
 	logger   *slog.Logger
 	tracer   trace.Tracer
 	duration metric.Float64Histogram
 	rows     metric.Int64Counter
 }
 
-func newObserver(opts *Options) *observer {
-	o := &observer{logger: opts.Logger}
+// Kinds say which kind of error one is.
+type Kinds struct {
+	Retryable func(error) bool
+	Mistake   func(error) bool // of the caller
+}
+
+// New returns an observer. A logger that is nil is none; providers that are nil are those of the process.
+func New(kinds Kinds, logger *slog.Logger, tracers trace.TracerProvider, meters metric.MeterProvider) *Observer {
+	o := &Observer{kinds: kinds, logger: logger}
 	if o.logger == nil {
 		o.logger = slog.New(slog.DiscardHandler)
 	}
-	tracers, meters := opts.TracerProvider, opts.MeterProvider
 	if tracers == nil {
 		tracers = otel.GetTracerProvider()
 	}
@@ -52,9 +60,9 @@ func newObserver(opts *Options) *observer {
 	return o
 }
 
-// operation begins the span of an operation. The caller ends it with the error, and the number of
+// Operation begins the span of an operation. The caller ends it with the error, and the number of
 // rows that were written or returned all the same.
-func (o *observer) operation(ctx context.Context, name, family string) (context.Context, func(rows int, err error)) {
+func (o *Observer) Operation(ctx context.Context, name, family string) (context.Context, func(rows int, err error)) {
 	begin := time.Now()
 	attributes := []attribute.KeyValue{attribute.String("rangecrypt.operation", name)}
 	ctx, span := o.tracer.Start(ctx, "rangecrypt."+name, trace.WithSpanKind(trace.SpanKindClient),
@@ -65,34 +73,23 @@ func (o *observer) operation(ctx context.Context, name, family string) (context.
 			// part of it.
 			span.SetStatus(codes.Error, "")
 		}
-		span.SetAttributes(attribute.Int("rangecrypt.rows", rows), attribute.Bool("rangecrypt.retryable", Retryable(err)))
+		span.SetAttributes(attribute.Int("rangecrypt.rows", rows), attribute.Bool("rangecrypt.retryable", o.kinds.Retryable(err)))
 		span.End()
 		set := metric.WithAttributes(append(attributes, attribute.Bool("error", err != nil))...)
 		o.duration.Record(ctx, time.Since(begin).Seconds(), set)
 		o.rows.Add(ctx, int64(rows), set)
 		if err != nil {
 			level := slog.LevelWarn
-			if errors.Is(err, context.Canceled) || isCallersMistake(err) {
+			if errors.Is(err, context.Canceled) || o.kinds.Mistake(err) {
 				level = slog.LevelDebug // its caller wanted it, or is told what to mend: nothing is wrong with the database
 			}
 			o.logger.Log(ctx, level, "an operation failed", "operation", name, "family", family, "rows", rows,
-				"retryable", Retryable(err), "error", err)
+				"retryable", o.kinds.Retryable(err), "error", err)
 		}
 	}
 }
 
-// written returns how many of n rows a call wrote for certain, as its error says.
-func written(n int, err error) int {
-	if failed := (*BatchError)(nil); errors.As(err, &failed) {
-		return n - len(failed.Failed)
-	}
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
-// warn logs an event that the operation survives.
-func (o *observer) warn(ctx context.Context, message, family string, err error) {
+// Warn logs an event that the operation survives.
+func (o *Observer) Warn(ctx context.Context, message, family string, err error) {
 	o.logger.WarnContext(ctx, message, "family", family, "error", err)
 }

@@ -1,0 +1,186 @@
+// Package session has what one client has open of a database: its catalogue, its keys, and its tables, each as of the
+// newest version that the client knows.
+package session
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
+	"github.com/rangecrypt/rangecrypt/store/internal/keyring"
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+	"github.com/rangecrypt/rangecrypt/store/internal/observe"
+	"github.com/rangecrypt/rangecrypt/store/kms"
+)
+
+// Options are what a session needs besides the database.
+type Options struct {
+	Observer    *observe.Observer
+	Concurrency int // requests of one call that are under way at a time
+	Remembers   int // values of each column with a stateful scheme, or 0 for all
+
+	// Fill finishes an index that is being made again.
+	Fill func(ctx context.Context, db *Database, of meta.IndexRef) error
+}
+
+// A Database is an encrypted database as one client has it open. It is safe for concurrent use.
+type Database struct {
+	Options
+	Driver    driver.DB
+	Catalogue *catalogue.Catalogue
+	Keys      keyring.Keys
+	Parts     int // of a table, which clients convert one by one
+
+	mu     sync.Mutex
+	tables map[meta.TableID]*Table
+	bound  map[openFor]*Table // tables that were opened for a tenant
+}
+
+// openFor names a table that is open for a tenant.
+type openFor struct {
+	table  meta.TableID
+	tenant meta.TenantID
+}
+
+// Open opens the catalogue of a database, and makes it when there is none.
+func Open(ctx context.Context, db driver.DB, service kms.KMS, opts Options) (*Database, error) {
+	c, err := catalogue.Open(ctx, db, service)
+	if err != nil {
+		return nil, err
+	}
+	return &Database{
+		Options: opts, Driver: db, Catalogue: c, Keys: keyring.New(c.Key, c.Database), Parts: catalogue.ProgressParts,
+		tables: make(map[meta.TableID]*Table), bound: make(map[openFor]*Table),
+	}, nil
+}
+
+// Named opens the table that has a name.
+func (db *Database) Named(ctx context.Context, name string) (*Table, error) {
+	var last *meta.Table
+	for {
+		m, version, err := db.Catalogue.Table(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		tbl, err := db.Table(ctx, m, version)
+		if err == nil {
+			return tbl, nil
+		}
+		// A family that is not there was dropped with its table after the entry was read, unless
+		// the entry still says so.
+		if !errors.Is(err, driver.ErrNoFamily) || last != nil && last.ID == m.ID && last.Version == m.Version {
+			return nil, err
+		}
+		last = m
+	}
+}
+
+// Table returns the table that the catalogue, at a version, describes: from memory where it was opened before.
+func (db *Database) Table(ctx context.Context, m *meta.Table, version uint32) (*Table, error) {
+	db.mu.Lock()
+	tbl := db.tables[m.ID]
+	db.mu.Unlock()
+	if tbl != nil {
+		_, err := tbl.adopt(ctx, m, nil, version)
+		return tbl, err
+	}
+	tbl, err := newTable(ctx, db, m, nil, version)
+	if err != nil {
+		return nil, err
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if first := db.tables[m.ID]; first != nil {
+		return first, nil
+	}
+	db.tables[m.ID] = tbl
+	return tbl, nil
+}
+
+// forTenant returns a table for a tenant, from memory where it was opened before.
+func (db *Database) forTenant(ctx context.Context, m *meta.Table, tenant *meta.Tenant, version uint32) (*Table, error) {
+	of := openFor{m.ID, tenant.ID}
+	db.mu.Lock()
+	tbl := db.bound[of]
+	db.mu.Unlock()
+	if tbl != nil {
+		_, err := tbl.adopt(ctx, m, tenant, version)
+		return tbl, err
+	}
+	tbl, err := newTable(ctx, db, m, tenant, version)
+	if err != nil {
+		return nil, err
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if first := db.bound[of]; first != nil {
+		return first, nil
+	}
+	db.bound[of] = tbl
+	return tbl, nil
+}
+
+// Show lets the table, if it is open, know what the catalogue says of it since a change.
+func (db *Database) Show(ctx context.Context, m *meta.Table) {
+	db.mu.Lock()
+	tbl := db.tables[m.ID]
+	db.mu.Unlock()
+	if tbl != nil {
+		// If families cannot be opened now, the next write or query will.
+		_, _ = tbl.adopt(ctx, m, nil, m.Version)
+	}
+	db.RefreshTenants(ctx, m.ID)
+}
+
+// Refresh lets the table, if it is open, know what the catalogue says of it.
+func (db *Database) Refresh(ctx context.Context, id meta.TableID) {
+	db.mu.Lock()
+	tbl := db.tables[id]
+	db.mu.Unlock()
+	if tbl != nil {
+		_, _ = tbl.Refresh(ctx) // what cannot be read now, the next write or query will
+	}
+	db.RefreshTenants(ctx, id)
+}
+
+// RefreshTenants lets the table, where it is open for tenants, know what the catalogue says.
+func (db *Database) RefreshTenants(ctx context.Context, id meta.TableID) {
+	db.refresh(ctx, func(tbl *Table) bool { return tbl.id == id })
+}
+
+// RefreshTenant lets all tables that are open for a tenant know what the catalogue says.
+func (db *Database) RefreshTenant(ctx context.Context, name string) {
+	db.refresh(ctx, func(tbl *Table) bool { return tbl.tenant.Name == name })
+}
+
+func (db *Database) refresh(ctx context.Context, which func(*Table) bool) {
+	var tables []*Table
+	db.mu.Lock()
+	for _, tbl := range db.bound {
+		if which(tbl) {
+			tables = append(tables, tbl)
+		}
+	}
+	db.mu.Unlock()
+	for _, tbl := range tables {
+		_, _ = tbl.Refresh(ctx) // what cannot be read now, the next write or query will
+	}
+}
+
+// Forget closes a table that is gone, for all tenants.
+func (db *Database) Forget(id meta.TableID) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	delete(db.tables, id)
+	maps.DeleteFunc(db.bound, func(b openFor, _ *Table) bool { return b.table == id })
+}
+
+// ForgetTenant closes all tables that are open for a tenant that is gone.
+func (db *Database) ForgetTenant(name string) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	maps.DeleteFunc(db.bound, func(_ openFor, tbl *Table) bool { return tbl.tenant.Name == name })
+}
