@@ -50,14 +50,14 @@ func add(r, other *inspect.Verification) {
 
 // strays counts rows and postings of no tenant, and finds postings of no column.
 func (v *Verifier) strays(ctx context.Context) (err error) {
-	known, err := Pseudonyms(ctx, v.of)
+	known, err := pseudonyms(ctx, v.of)
 	if err != nil {
 		return err
 	}
 	var rows, postings strayCount
 	err = engine.InBatches(ctx, v.table.Data, driver.Range{Cells: driver.Slice{Only: [][]byte{rowcodec.KeyQualifier}}, AnyOrder: true}, func(batch []driver.Row) error {
 		for _, row := range batch {
-			rows.add(known, PseudonymAt(row.Key, 0))
+			rows.add(known, pseudonymAt(row.Key, 0))
 		}
 		v.progress("orphans", rows.n)
 		return nil
@@ -65,13 +65,13 @@ func (v *Verifier) strays(ctx context.Context) (err error) {
 	if err == nil && v.table.Postings != nil {
 		err = engine.InBatches(ctx, v.table.Postings, driver.Range{AnyOrder: true}, func(batch []driver.Row) error {
 			for _, row := range batch {
-				ours, now, err := KnownPosting(ctx, v.table, row.Key)
+				ours, now, err := knownPosting(ctx, v.table, row.Key)
 				v.table = now
 				switch {
 				case err != nil:
 					return err
 				case ours:
-					postings.add(known, PseudonymAt(row.Key, len(meta.ColumnID{})))
+					postings.add(known, pseudonymAt(row.Key, len(meta.ColumnID{})))
 				default:
 					v.fault(inspect.Fault{Kind: inspect.FaultPosting, Place: row.Key, Err: errFamily})
 				}
@@ -84,18 +84,18 @@ func (v *Verifier) strays(ctx context.Context) (err error) {
 		return err
 	}
 	// Those of a tenant that was made since are no orphans.
-	if known, err = Pseudonyms(ctx, v.of); err != nil {
+	if known, err = pseudonyms(ctx, v.of); err != nil {
 		return err
 	}
 	v.report.Orphans, v.report.OrphanPostings = rows.without(known), postings.without(known)
 	return nil
 }
 
-// KnownPosting reports whether a posting is of a column that the table has, or had. It returns the table as it
+// knownPosting reports whether a posting is of a column that the table has, or had. It returns the table as it
 // is known by then.
-func KnownPosting(ctx context.Context, t *engine.Engine, posting []byte) (bool, *engine.Engine, error) {
+func knownPosting(ctx context.Context, t *engine.Engine, posting []byte) (bool, *engine.Engine, error) {
 	for again := false; ; again = true {
-		if len(posting) >= len(meta.ColumnID{})+len(Pseudonym{}) {
+		if len(posting) >= len(meta.ColumnID{})+len(pseudonym{}) {
 			id := meta.ColumnID(posting[:len(meta.ColumnID{})])
 			if slices.Contains(t.Meta.Dropped, id) || slices.ContainsFunc(t.Stored, func(c *rowcodec.Column) bool { return c.Id == id && c.Searched() }) {
 				return true, t, nil
@@ -118,26 +118,26 @@ const mostStrays = 1 << 16
 
 // strayCount counts keys by the pseudonyms that were unknown, most of them.
 type strayCount struct {
-	by map[Pseudonym]int
+	by map[pseudonym]int
 	n  int // of all keys
 }
 
-func (s *strayCount) add(known map[Pseudonym]bool, of Pseudonym) {
+func (s *strayCount) add(known map[pseudonym]bool, of pseudonym) {
 	s.n++
 	if known[of] {
 		return
 	}
 	if s.by == nil {
-		s.by = make(map[Pseudonym]int)
+		s.by = make(map[pseudonym]int)
 	}
 	if _, there := s.by[of]; !there && len(s.by) == mostStrays {
-		of = Pseudonym{}
+		of = pseudonym{}
 	}
 	s.by[of]++
 }
 
 // without returns how many keys are not of tenants that are known by now.
-func (s *strayCount) without(known map[Pseudonym]bool) (n int) {
+func (s *strayCount) without(known map[pseudonym]bool) (n int) {
 	for of, keys := range s.by {
 		if !known[of] {
 			n += keys

@@ -1,4 +1,4 @@
-package store
+package maintain
 
 import (
 	"context"
@@ -8,41 +8,31 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
-	"github.com/rangecrypt/rangecrypt/store/internal/maintain"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/index"
+	"github.com/rangecrypt/rangecrypt/store/internal/keyring"
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/internal/session"
 )
 
-// DeleteOrphans deletes what tenants that were dropped left in a table with tenants, which nobody can
-// read any more: rows with all their cells, plain ones included, postings, and the indexes of columns
-// that do not share them with the database. It needs no time to pass, and tenants that are there may
-// read and write at the same time. It may be stopped at any moment and called again.
-//
-// A client that was in the middle of a write when its tenant was dropped may leave rows afterwards, and
-// on Cassandra a row stays whose writer's clock was ahead: call it again. [Table.Verify] counts what is
-// left. With an error, what was deleted so far is returned.
-func (tbl *Table) DeleteOrphans(ctx context.Context, progress func(read int)) (deleted inspect.Orphans, err error) {
-	t := tbl.open().Now()
-	ctx, end := tbl.open().Operation(ctx, "delete orphans")
-	defer func() { end(deleted.Rows, err) }()
-	s := &orphanSweep{ctx: ctx, tbl: tbl, table: t, progress: progress}
+// DeleteOrphans deletes what tenants that were dropped left in a table with tenants. It returns what was deleted also
+// with an error. progress may be nil.
+func DeleteOrphans(ctx context.Context, tbl *session.Table, progress func(read int)) (inspect.Orphans, error) {
+	s := &orphanSweep{ctx: ctx, of: tbl, table: tbl.Now(), progress: progress}
 	switch {
-	case !t.Meta.Tenants:
-		err = fmt.Errorf("%w: the table has none", ErrTenant)
-	case tbl.open().Bound():
-		err = fmt.Errorf("%w: the table is open for one of them", ErrTenant)
-	default:
-		deleted, err = s.run()
+	case !s.table.Meta.Tenants:
+		return inspect.Orphans{}, fmt.Errorf("%w: the table has none", fault.ErrTenant)
+	case tbl.Bound():
+		return inspect.Orphans{}, fmt.Errorf("%w: the table is open for one of them", fault.ErrTenant)
 	}
-	if err != nil {
-		err = fmt.Errorf("store: delete the orphans of %q: %w", t.Meta.Name, engine.Gone(err))
-	}
-	return deleted, err
+	return s.run()
 }
 
 // An orphanSweep is one execution of DeleteOrphans.
 type orphanSweep struct {
 	ctx      context.Context
-	tbl      *Table
+	of       *session.Table
 	table    *engine.Engine
 	progress func(int)
 	read     int
@@ -53,19 +43,19 @@ func (s *orphanSweep) run() (deleted inspect.Orphans, err error) {
 	// Postings first: what is left of a row that was deleted is a posting that nothing leads to.
 	if t.Postings != nil {
 		deleted.Postings, err = s.family(t.Postings, driver.Range{AnyOrder: true}, rows, func(key []byte) (string, error) {
-			ours, now, err := maintain.KnownPosting(s.ctx, s.table, key)
+			ours, now, err := knownPosting(s.ctx, s.table, key)
 			s.table = now
 			if err != nil || !ours {
 				return "", err // what is no posting is a fault that Verify finds
 			}
-			of := maintain.PseudonymAt(key, len(columnID{}))
+			of := pseudonymAt(key, len(meta.ColumnID{}))
 			return string(of[:]), nil
 		})
 	}
 	if err == nil {
 		r := driver.Range{Cells: driver.Slice{Only: [][]byte{rowcodec.KeyQualifier}}, AnyOrder: true}
 		deleted.Rows, err = s.family(t.Data, r, rows, func(key []byte) (string, error) {
-			of := maintain.PseudonymAt(key, 0)
+			of := pseudonymAt(key, 0)
 			return string(of[:]), nil
 		})
 	}
@@ -78,30 +68,30 @@ func (s *orphanSweep) run() (deleted inspect.Orphans, err error) {
 // indexes deletes the units whose names have the token of no tenant.
 func (s *orphanSweep) indexes() (int, error) {
 	t := s.table
-	family, err := s.tbl.open().Database().Driver.Family(s.ctx, driver.FamilySpec{Name: t.Meta.IndexFamily(), Layout: driver.LayoutWide, Existing: true})
+	family, err := s.of.Database().Driver.Family(s.ctx, driver.FamilySpec{Name: t.Meta.IndexFamily(), Layout: driver.LayoutWide, Existing: true})
 	if errors.Is(err, driver.ErrNoFamily) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, err
 	}
-	k := s.tbl.open().Database().Keys.Table(s.tbl.open().ID())
+	k := s.of.Database().Keys.Table(s.of.ID())
 	// Of the token, the names of all units of a tenant have as much as that of a rebuilt index has.
-	const column = 2 * len(columnID{})
-	const kept = keptUnit - column
+	const column = 2 * len(meta.ColumnID{})
+	const kept = keyring.KeptUnit - column
 	units := newStrays(func() (map[string]bool, error) {
-		metas, err := s.tbl.open().Database().Catalogue.AllTenants(s.ctx)
-		known := make(map[string]bool, len(metas))
-		for _, meta := range metas {
-			own, err := s.tbl.open().Database().Keys.OfTenant(k, meta)
+		tenants, err := s.of.Database().Catalogue.AllTenants(s.ctx)
+		known := make(map[string]bool, len(tenants))
+		for _, tenant := range tenants {
+			own, err := s.of.Database().Keys.OfTenant(k, tenant)
 			if err != nil {
 				return nil, err
 			}
-			known[own.UnitToken(s.tbl.open().ID())[:kept]] = true
+			known[own.UnitToken(s.of.ID())[:kept]] = true
 		}
 		return known, err
 	})
-	r := driver.Range{Cells: driver.Slice{Only: [][]byte{metaQualifier}}, AnyOrder: true}
+	r := driver.Range{Cells: driver.Slice{Only: [][]byte{index.MetaQualifier}}, AnyOrder: true}
 	return s.family(family, r, units, func(key []byte) (string, error) {
 		const from = 1 + column
 		if len(key) < from+kept {
@@ -144,7 +134,7 @@ func (s *orphanSweep) family(f driver.Family, r driver.Range, strays *strays, of
 
 // pseudonyms returns those of all tenants, as keys begin with them.
 func (s *orphanSweep) pseudonyms() (map[string]bool, error) {
-	all, err := maintain.Pseudonyms(s.ctx, s.tbl.open())
+	all, err := pseudonyms(s.ctx, s.of)
 	known := make(map[string]bool, len(all))
 	for p := range all {
 		known[string(p[:])] = true

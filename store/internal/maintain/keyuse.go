@@ -1,14 +1,13 @@
-package store
+package maintain
 
 import (
 	"context"
 	"encoding/hex"
-	"fmt"
 
 	"github.com/rangecrypt/rangecrypt/internal/seal"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
-	"github.com/rangecrypt/rangecrypt/store/internal/maintain"
+	"github.com/rangecrypt/rangecrypt/store/internal/keyring"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/internal/session"
 )
@@ -18,33 +17,22 @@ import (
 // column: then mostTenantKeys counts, which is some 30 MB.
 const mostKeyIDs, mostTenantKeys = 1 << 16, 1 << 18
 
-// KeyUse reads a table and counts its cells by the keys that sealed them, as their headers say. It
-// reads only, while readers and writers go on. A key of no cell is not needed to read what is there;
-// a client that slept since before a rotation may still seal with an older key, and converts that
-// when it wakes, unless it dies.
-//
-// Of a table that is open for a tenant it counts the cells of this one. One with tenants that is not
-// is read once for all of them, and beside their cells counts those of tenants that were dropped.
-//
-// Memory does not depend on the number of rows. progress, if not nil, is called now and then with the
-// number of rows so far.
-func (tbl *Table) KeyUse(ctx context.Context, progress func(rows int)) (use inspect.KeyUse, err error) {
-	t := tbl.open().Now()
-	ctx, end := tbl.open().Operation(ctx, "key use")
-	rows := 0
-	defer func() { end(rows, err) }()
+// KeyUse reads a table and counts its cells by the keys that sealed them, as their headers say. progress may be
+// nil. It returns the number of rows also with an error.
+func KeyUse(ctx context.Context, tbl *session.Table, progress func(rows int)) (use inspect.KeyUse, rows int, err error) {
+	t := tbl.Now()
 	counts, most := make(map[sealedBy]int), mostKeyIDs
-	tenants := t.Meta.Tenants && !tbl.open().Bound()
+	tenants := t.Meta.Tenants && !tbl.Bound()
 	if tenants {
 		most = mostTenantKeys
 	}
 	for row, err := range t.Data.Scan(ctx, engine.Under(t.Prefix)) {
 		if err != nil {
-			return inspect.KeyUse{}, fmt.Errorf("store: key use of %q: %w", t.Meta.Name, engine.Gone(err))
+			return inspect.KeyUse{}, rows, engine.Gone(err)
 		}
-		var of maintain.Pseudonym
+		var of pseudonym
 		if tenants {
-			of = maintain.PseudonymAt(row.Key, 0)
+			of = pseudonymAt(row.Key, 0)
 		}
 		for _, cell := range row.Cells {
 			if len(cell.Value) == 0 {
@@ -69,16 +57,16 @@ func (tbl *Table) KeyUse(ctx context.Context, progress func(rows int)) (use insp
 		}
 	}
 	// What keys there are is asked for after the scan: then it has those of all rows.
-	known := make(map[maintain.Pseudonym]bool)
+	known := make(map[pseudonym]bool)
 	columns := map[string]bool{string(rowcodec.KeyQualifier): true}
 	count := func(tbl *session.Table) error {
 		t, err := tbl.Refresh(ctx)
 		if err != nil {
 			return err
 		}
-		var of maintain.Pseudonym
+		var of pseudonym
 		if tenants {
-			of = maintain.Pseudonym(t.Prefix)
+			of = pseudonym(t.Prefix)
 		}
 		known[of] = true
 		use.Keys = append(use.Keys, keyCounts(t.View, of, counts)...)
@@ -88,19 +76,19 @@ func (tbl *Table) KeyUse(ctx context.Context, progress func(rows int)) (use insp
 		return nil
 	}
 	if tenants {
-		err = tbl.open().EachTenant(ctx, count)
+		err = tbl.EachTenant(ctx, count)
 	} else {
-		err = count(tbl.open())
+		err = count(tbl)
 	}
 	if err != nil {
-		return inspect.KeyUse{}, fmt.Errorf("store: key use of %q: %w", t.Meta.Name, err)
+		return inspect.KeyUse{}, rows, err
 	}
 	countOthers(&use, counts, known, columns)
-	return use, nil
+	return use, rows, nil
 }
 
 // countOthers counts the cells that no key which is known sealed.
-func countOthers(use *inspect.KeyUse, counts map[sealedBy]int, known map[maintain.Pseudonym]bool, columns map[string]bool) {
+func countOthers(use *inspect.KeyUse, counts map[sealedBy]int, known map[pseudonym]bool, columns map[string]bool) {
 	for at, n := range counts {
 		switch {
 		case !known[at.of]:
@@ -118,7 +106,7 @@ func countOthers(use *inspect.KeyUse, counts map[sealedBy]int, known map[maintai
 // sealedBy is what the cells that a KeyUse counts have in common. Of those that are not sealed it
 // is no more than whose they are.
 type sealedBy struct {
-	of        maintain.Pseudonym
+	of        pseudonym
 	sealed    bool
 	qualifier string
 	key       seal.KeyID
@@ -126,9 +114,9 @@ type sealedBy struct {
 
 // keyCounts returns the keys of the table, for the tenant that it is open for if it is, and takes
 // the number of their cells from counts.
-func keyCounts(t *rowcodec.View, of maintain.Pseudonym, counts map[sealedBy]int) (all []inspect.KeyCount) {
+func keyCounts(t *rowcodec.View, of pseudonym, counts map[sealedBy]int) (all []inspect.KeyCount) {
 	tenant := t.TenantName()
-	count := func(column string, qualifier []byte, keys *sealers, current bool) {
+	count := func(column string, qualifier []byte, keys *keyring.Sealers, current bool) {
 		if keys == nil {
 			return
 		}
