@@ -3,8 +3,8 @@ package store
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
+
+	"github.com/rangecrypt/rangecrypt/store/internal/administer"
 )
 
 // A Change is a change of a table's schema, for [Store.Alter].
@@ -59,14 +59,14 @@ func tableOf(c Column) []string {
 func (st *Store) Alter(ctx context.Context, table string, changes ...Change) (err error) {
 	ctx, end := st.db.Observer.Operation(ctx, "alter", "")
 	defer func() { end(0, err) }()
-	names := []string{table}
+	var shares []string
 	for _, c := range changes {
 		if c.apply == nil {
 			return fmt.Errorf("store: alter table %q: %w: a Change was not made by a function of this package", table, ErrSchema)
 		}
-		names = append(names, c.shares...)
+		shares = append(shares, c.shares...)
 	}
-	err = st.alter(ctx, table, names, func(a *alteration) error {
+	err = administer.Alter(ctx, st.db, table, shares, func(a *alteration) error {
 		for _, c := range changes {
 			if err := c.apply(a); err != nil {
 				return err
@@ -90,63 +90,9 @@ func (st *Store) Alter(ctx context.Context, table string, changes ...Change) (er
 func (st *Store) RotateKeys(ctx context.Context, table string, columns ...string) (err error) {
 	ctx, end := st.db.Observer.Operation(ctx, "rotate keys", "")
 	defer func() { end(0, err) }()
-	err = st.alter(ctx, table, []string{table}, func(a *alteration) error {
-		if a.Meta.Tenants {
-			return fmt.Errorf("%w: the keys of its cells are those of the tenants; see RotateTenantKey", ErrTenant)
-		}
-		keys := st.db.Keys.Table(a.Meta.ID)
-		for _, name := range columns {
-			if slices.ContainsFunc(a.Meta.Key, func(f fieldMeta) bool { return f.Name == name }) {
-				return fmt.Errorf("%w: %q is a part of the row key, which has no key of its own: the cells of row keys get a new one in any case", ErrColumn, name)
-			}
-			f, err := a.Column(name)
-			if err == nil && f.Clear() {
-				err = fmt.Errorf("%w: column %q is not sealed", ErrColumn, name)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		a.Meta.RowKeys = append(a.Meta.RowKeys, keys.Fresh(purposeRow, columnID{}))
-		for i := range a.Meta.Columns {
-			f := &a.Meta.Columns[i]
-			if !f.Clear() && (len(columns) == 0 || slices.Contains(columns, f.Name)) {
-				f.CellKeys = append(f.CellKeys, keys.Fresh(purposeCell, f.ID))
-			}
-		}
-		a.Changed = true
-		return nil
-	})
-	if err != nil {
+	if err := administer.RotateKeys(ctx, st.db, table, columns); err != nil {
 		return fmt.Errorf("store: rotate keys of table %q: %w", table, err)
 	}
-	return nil
-}
-
-// alter makes one change of the catalogue that replaces the meta of a table.
-func (st *Store) alter(ctx context.Context, table string, names []string, do func(*alteration) error) error {
-	var next *tableMeta
-	err := st.db.Catalogue.Change(ctx, names, func(e *edit) error {
-		before := e.Table(table)
-		if before == nil {
-			return ErrNoTable
-		}
-		next = before.Clone()
-		a := &alteration{Meta: next, Others: e}
-		if err := do(a); err != nil || !a.Changed {
-			return err
-		}
-		// As when a table is created, families come first. One that is made for nothing is empty,
-		// and is dropped with the table.
-		if err := st.makeFamilies(ctx, next, before); err != nil {
-			return err
-		}
-		return st.complete(e, next)
-	})
-	if err != nil {
-		return err
-	}
-	st.db.Show(ctx, next)
 	return nil
 }
 
@@ -155,32 +101,9 @@ func (st *Store) alter(ctx context.Context, table string, names []string, do fun
 func (st *Store) RenameTable(ctx context.Context, from, to string) (err error) {
 	ctx, end := st.db.Observer.Operation(ctx, "rename", "")
 	defer func() { end(0, err) }()
-	if err := checkTableName(to); err != nil {
+	if err := administer.RenameTable(ctx, st.db, from, to); err != nil {
 		return fmt.Errorf("store: rename table %q: %w", from, err)
 	}
-	var meta *tableMeta
-	err = st.db.Catalogue.Change(ctx, []string{from, to}, func(e *edit) error {
-		before := e.Table(from)
-		switch {
-		case before == nil:
-			return ErrNoTable
-		case e.Table(to) != nil:
-			return fmt.Errorf("%w: table %q", ErrExists, to)
-		}
-		meta = before.Clone()
-		meta.Name = to
-		err := reshare(e, meta, func(s share) bool { return s.Table == meta.ID }, func(s *share) { s.TableName = to })
-		if err != nil {
-			return err
-		}
-		e.Remove(from)
-		e.Put(meta)
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("store: rename table %q: %w", from, err)
-	}
-	st.db.Show(ctx, meta)
 	return nil
 }
 
@@ -190,23 +113,8 @@ func (st *Store) RenameTable(ctx context.Context, from, to string) (err error) {
 func (st *Store) Drop(ctx context.Context, name string) (err error) {
 	ctx, end := st.db.Observer.Operation(ctx, "drop", "")
 	defer func() { end(0, err) }()
-	var meta *tableMeta
-	err = st.db.Catalogue.Change(ctx, []string{name}, func(e *edit) error {
-		if meta = e.Table(name); meta == nil {
-			return ErrNoTable
-		}
-		if err := unshared(e, meta, nil); err != nil {
-			return err
-		}
-		e.Remove(name)
-		return nil
-	})
-	if err != nil {
+	if err := administer.DropTable(ctx, st.db, name); err != nil {
 		return fmt.Errorf("store: drop table %q: %w", name, err)
-	}
-	if err := st.dropFamilies(ctx, meta); err != nil {
-		return fmt.Errorf("store: drop table %q: it is gone from the catalogue, but its data is not yet; drop families %s: %w",
-			name, strings.Join(meta.Families(), ", "), err)
 	}
 	return nil
 }

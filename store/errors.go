@@ -84,7 +84,7 @@ type RowError = fault.RowError
 type BatchError = fault.BatchError
 
 // An UnsealError is returned by [Store.SetPolicy] when columns that are sealed would become plain
-// without being named. It is an [ErrPolicy].
+// without being named: Columns are those, in the order of the schema. It is an [ErrPolicy].
 type UnsealError = fault.UnsealError
 
 // callersMistakes are the errors that a call ends with because of what its caller gave or asked for.

@@ -3,10 +3,13 @@ package store
 import (
 	"context"
 
+	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/keyring"
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 )
 
-// What tests see of a table below its face.
+// What tests see below the face of a table.
 
 func (tbl *Table) now() *engine.Engine { return tbl.open().Now() }
 
@@ -15,3 +18,57 @@ func (tbl *Table) refresh(ctx context.Context) (*engine.Engine, error) {
 }
 
 func (tbl *Table) store() *Store { return &Store{tbl.open().Database()} }
+
+// Names of the layers below, as tests use them.
+
+type (
+	columnID   = meta.ColumnID
+	columnRef  = meta.ColumnRef
+	encryption = meta.Encryption
+	fieldMeta  = meta.Field
+	tableID    = meta.TableID
+	tableMeta  = meta.Table
+	tenantMeta = meta.Tenant
+	wrappedKey = meta.WrappedKey
+
+	digest    = catalogue.Digest
+	edit      = catalogue.Edit
+	metaEntry = catalogue.Entry
+)
+
+const (
+	maxColumns = meta.MaxColumns
+	tokenSize  = meta.TokenSize
+
+	purposeCell   = keyring.PurposeCell
+	purposeOrder  = keyring.PurposeOrder
+	purposeRow    = keyring.PurposeRow
+	purposeSearch = keyring.PurposeSearch
+	purposeToken  = keyring.PurposeToken
+
+	catalogueFamily = catalogue.FamilyName
+	catalogueFormat = catalogue.Format
+	formatNoTree    = catalogue.FormatNoTree
+	keptChanges     = catalogue.KeptChanges
+	sweepParts      = catalogue.ProgressParts
+	tableEntry      = catalogue.TableEntry
+	tenantEntry     = catalogue.TenantEntry
+	treeLevels      = catalogue.TreeLevels
+)
+
+var (
+	changed = meta.Changed
+
+	newHeader = keyring.NewHeader
+	place     = keyring.Place
+
+	catalogueRow      = catalogue.Row
+	catalogueSpec     = catalogue.Spec
+	cutRoot           = catalogue.CutRoot
+	errPutBack        = catalogue.ErrPutBack
+	onlyRoot          = catalogue.OnlyRoot
+	path              = catalogue.Path
+	progressQualifier = catalogue.ProgressOf
+	rootPlace         = catalogue.RootPlace
+	rootQualifier     = catalogue.RootQualifier
+)

@@ -6,17 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/administer"
 	"github.com/rangecrypt/rangecrypt/store/internal/maintain"
 	"github.com/rangecrypt/rangecrypt/store/internal/observe"
-	"github.com/rangecrypt/rangecrypt/store/internal/scheme"
 	"github.com/rangecrypt/rangecrypt/store/internal/session"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
@@ -115,125 +113,11 @@ func (st *Store) RotateMaster(ctx context.Context, to kms.KMS) (err error) {
 func (st *Store) Create(ctx context.Context, schema Schema) (_ *Table, err error) {
 	ctx, end := st.db.Observer.Operation(ctx, "create", "")
 	defer func() { end(0, err) }()
-	meta, err := newTableMeta(schema.inner())
+	tbl, err := administer.Create(ctx, st.db, schema.inner())
 	if err != nil {
-		return nil, fmt.Errorf("store: create: %w", err)
-	}
-	// The families come first: a client that sees the table in the catalogue finds them.
-	// Families of a Create that died here are empty, and nothing points to them.
-	if err := st.makeFamilies(ctx, meta, nil); err != nil {
-		return nil, fmt.Errorf("store: create table %q: %w", schema.Name, err)
-	}
-	var made *tableMeta
-	err = st.db.Catalogue.Change(ctx, append(meta.SharesWith(), meta.Name), func(e *edit) error {
-		if e.Table(meta.Name) != nil {
-			return fmt.Errorf("%w: table %q", ErrExists, meta.Name)
-		}
-		made = meta.Clone()
-		return st.complete(e, made)
-	})
-	if err != nil {
-		if !errors.Is(err, driver.ErrUnknownOutcome) {
-			// After an unknown outcome the table may be in the catalogue, and others may use it.
-			st.forget(ctx, meta)
-		}
-		return nil, fmt.Errorf("store: create table %q: %w", schema.Name, err)
-	}
-	tbl, err := st.db.Table(ctx, made, made.Version)
-	if err != nil {
-		return nil, fmt.Errorf("store: table %q was created, but cannot be opened: %w", schema.Name, err)
+		return nil, fmt.Errorf("store: %w", err)
 	}
 	return (*Table)(tbl), nil
-}
-
-// makeFamilies makes the families that a table needs and did not need before, if it was there.
-func (st *Store) makeFamilies(ctx context.Context, meta, before *tableMeta) error {
-	specs, err := st.specs(meta)
-	if err != nil {
-		return err
-	}
-	if before != nil {
-		there, err := st.specs(before)
-		if err != nil {
-			return err
-		}
-		maps.DeleteFunc(specs, func(name string, _ driver.FamilySpec) bool { _, ok := there[name]; return ok })
-	}
-	for _, name := range slices.Sorted(maps.Keys(specs)) {
-		if _, err := st.db.Driver.Family(ctx, specs[name]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// specs returns the families that a table needs, without those of columns of other tables.
-func (st *Store) specs(meta *tableMeta) (map[string]driver.FamilySpec, error) {
-	data, err := meta.DataSpec()
-	if err != nil {
-		return nil, err
-	}
-	specs := map[string]driver.FamilySpec{data.Name: data}
-	if meta.HasPostings() {
-		postings := meta.PostingSpec()
-		specs[postings.Name] = postings
-	}
-	k := st.db.Keys.Table(meta.ID)
-	for _, f := range meta.All() {
-		if scheme.Stateful(f.Scheme) && f.Confidentiality != ofColumns {
-			name, _ := k.State(f)
-			specs[name] = driver.FamilySpec{Name: name, Layout: driver.LayoutWide}
-		}
-	}
-	return specs, nil
-}
-
-// complete puts a meta whose new fields have no keys yet, nor an owner of a shared one.
-func (st *Store) complete(e *edit, meta *tableMeta) error {
-	k := st.db.Keys.Table(meta.ID)
-	k.Equip(meta)
-	for i := range meta.Columns {
-		f := &meta.Columns[i]
-		if f.Confidentiality != ofColumns || f.SearchKey != nil {
-			continue
-		}
-		other := meta
-		if f.Share.TableName != meta.Name {
-			if other = e.Table(f.Share.TableName); other == nil {
-				return fmt.Errorf("%w: column %q shares the key of a column of %q", ErrNoTable, f.Name, f.Share.TableName)
-			}
-		}
-		if other.Tenants != meta.Tenants {
-			return fmt.Errorf("%w: column %q cannot share the key of a column of %q: one of the tables has tenants, the other has not", ErrSchema, f.Name, f.Share.TableName)
-		}
-		owner, err := other.Shareable(f)
-		if err != nil {
-			return err
-		}
-		key, err := st.db.Keys.Table(other.ID).Search(owner)
-		if err != nil {
-			return err
-		}
-		if owner.Share != nil {
-			f.Share = owner.Share
-		} else {
-			f.Share = &share{
-				ColumnRef: columnRef{Table: other.ID, Column: owner.ID}, TableName: other.Name, ColumnName: owner.Name,
-			}
-		}
-		f.SearchKey = k.Seal(purposeSearch, f.ID, key)
-		f.Unit, f.Filling = owner.Unit, owner.Filling
-	}
-	if err := e.JoinIndexes(meta); err != nil {
-		return err
-	}
-	for _, f := range meta.All() {
-		if f.Since == 0 {
-			f.Since = e.NextVersion()
-		}
-	}
-	e.Put(meta)
-	return nil
 }
 
 // Table opens a table. One that does not exist is [ErrNoTable].
@@ -260,18 +144,4 @@ func (st *Store) Tables(ctx context.Context) ([]Schema, error) {
 		schemas[i] = publicSchema(schema)
 	}
 	return schemas, nil
-}
-
-func (st *Store) forget(ctx context.Context, meta *tableMeta) {
-	// Nothing refers to these families; failing to drop them costs their empty space.
-	_ = st.dropFamilies(context.WithoutCancel(ctx), meta)
-}
-
-func (st *Store) dropFamilies(ctx context.Context, meta *tableMeta) error {
-	st.db.Forget(meta.ID)
-	var err error
-	for _, family := range meta.Families() {
-		err = errors.Join(err, st.db.Driver.Drop(ctx, family))
-	}
-	return err
 }

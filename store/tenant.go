@@ -2,9 +2,9 @@ package store
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
-	"slices"
+
+	"github.com/rangecrypt/rangecrypt/store/internal/administer"
 )
 
 // Tenants share tables and nothing else (Rafique et al. 2017, section III): each has random keys of
@@ -30,23 +30,8 @@ type Policy struct {
 func (st *Store) CreateTenant(ctx context.Context, name string) (err error) {
 	ctx, end := st.db.Observer.Operation(ctx, "create tenant", "")
 	defer func() { end(0, err) }()
-	if err := checkTenantName(name); err != nil {
-		return fmt.Errorf("store: create tenant: %w", err)
-	}
-	made := tenantMeta{Name: name}
-	rand.Read(made.ID[:])
-	made.Keys = []wrappedKey{st.db.Keys.FreshTenant(made.ID)}
-	err = st.changeTenant(ctx, name, nil, func(e *edit) error {
-		if e.Tenant(name) != nil {
-			return ErrExists
-		}
-		next := made
-		next.Since = e.NextVersion()
-		e.PutTenant(&next)
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("store: create tenant %q: %w", name, err)
+	if err := administer.CreateTenant(ctx, st.db, name); err != nil {
+		return fmt.Errorf("store: %w", err)
 	}
 	return nil
 }
@@ -74,17 +59,9 @@ func (st *Store) Tenants(ctx context.Context) ([]string, error) {
 func (st *Store) DropTenant(ctx context.Context, name string) (err error) {
 	ctx, end := st.db.Observer.Operation(ctx, "drop tenant", "")
 	defer func() { end(0, err) }()
-	err = st.changeTenant(ctx, name, nil, func(e *edit) error {
-		if e.Tenant(name) == nil {
-			return ErrNoTenant
-		}
-		e.RemoveTenant(name)
-		return nil
-	})
-	if err != nil {
+	if err := administer.DropTenant(ctx, st.db, name); err != nil {
 		return fmt.Errorf("store: drop tenant %q: %w", name, err)
 	}
-	st.db.ForgetTenant(name)
 	return nil
 }
 
@@ -94,22 +71,7 @@ func (st *Store) DropTenant(ctx context.Context, name string) (err error) {
 func (st *Store) RotateTenantKey(ctx context.Context, name string) (err error) {
 	ctx, end := st.db.Observer.Operation(ctx, "rotate tenant key", "")
 	defer func() { end(0, err) }()
-	var fresh wrappedKey
-	err = st.changeTenant(ctx, name, nil, func(e *edit) error {
-		before := e.Tenant(name)
-		if before == nil {
-			return ErrNoTenant
-		}
-		if fresh == nil {
-			fresh = st.db.Keys.FreshTenant(before.ID)
-		}
-		next := *before
-		next.Keys = append(slices.Clone(before.Keys), fresh)
-		next.Since = e.NextVersion()
-		e.PutTenant(&next)
-		return nil
-	})
-	if err != nil {
+	if err := administer.RotateTenantKey(ctx, st.db, name); err != nil {
 		return fmt.Errorf("store: rotate the key of tenant %q: %w", name, err)
 	}
 	return nil
@@ -129,42 +91,7 @@ func (st *Store) RotateTenantKey(ctx context.Context, name string) (err error) {
 func (st *Store) SetPolicy(ctx context.Context, tenant, table string, p Policy, unseal ...string) (err error) {
 	ctx, end := st.db.Observer.Operation(ctx, "set policy", "")
 	defer func() { end(0, err) }()
-	err = st.changeTenant(ctx, tenant, []string{table}, func(e *edit) error {
-		meta, before := e.Table(table), e.Tenant(tenant)
-		switch {
-		case meta == nil:
-			return ErrNoTable
-		case !meta.Tenants:
-			return fmt.Errorf("%w: the table has none", ErrTenant)
-		case before == nil:
-			return ErrNoTenant
-		}
-		policy := policyMeta{Whole: p.Whole, Since: e.NextVersion()}
-		for _, name := range p.Sensitive {
-			c, err := meta.PolicyColumn(name)
-			if err != nil {
-				return err
-			}
-			policy.Sensitive = append(policy.Sensitive, c.ID)
-		}
-		next := *before
-		next.Policies = map[tableID]policyMeta{meta.ID: policy}
-		for id, other := range before.Policies {
-			if id != meta.ID {
-				next.Policies[id] = other
-			}
-		}
-		unnamed, err := checkUnseal(meta, before, &next, unseal)
-		if err != nil {
-			return err
-		}
-		if len(unnamed) > 0 {
-			return &UnsealError{Columns: unnamed}
-		}
-		e.PutTenant(&next)
-		return nil
-	})
-	if err != nil {
+	if err := administer.SetPolicy(ctx, st.db, tenant, table, administer.Policy(p), unseal); err != nil {
 		return fmt.Errorf("store: set the policy of tenant %q for table %q: %w", tenant, table, err)
 	}
 	return nil
@@ -173,37 +100,9 @@ func (st *Store) SetPolicy(ctx context.Context, tenant, table string, p Policy, 
 // Policy returns the policy of a tenant for a table, with the columns that it names in the order of
 // the schema; ok is false if none was set, so that columns are as the schema says.
 func (st *Store) Policy(ctx context.Context, tenant, table string) (p Policy, ok bool, err error) {
-	meta, of, _, err := st.db.Catalogue.LookUp(ctx, table, tenant)
-	if err == nil && of == nil {
-		err = ErrNoTenant
-	}
-	if err == nil && !meta.Tenants {
-		err = fmt.Errorf("%w: the table has none", ErrTenant)
-	}
+	of, ok, err := administer.PolicyOf(ctx, st.db, tenant, table)
 	if err != nil {
 		return Policy{}, false, fmt.Errorf("store: policy of tenant %q for table %q: %w", tenant, table, err)
 	}
-	policy, ok := of.Policies[meta.ID]
-	p.Whole = policy.Whole
-	for i := range meta.Columns {
-		if policy.Names(&meta.Columns[i]) {
-			p.Sensitive = append(p.Sensitive, meta.Columns[i].Name)
-		}
-	}
-	return p, ok, nil
-}
-
-// changeTenant makes one change of the entry of a tenant, knowing those of some tables, and lets
-// tables that are open for the tenant know.
-func (st *Store) changeTenant(ctx context.Context, name string, tables []string, next func(*edit) error) error {
-	c := st.db.Catalogue
-	only := [][]byte{c.TenantQualifier(name)}
-	for _, table := range tables {
-		only = append(only, c.Qualifier(table))
-	}
-	if err := c.ChangeEntries(ctx, only, next); err != nil {
-		return err
-	}
-	st.db.RefreshTenant(ctx, name)
-	return nil
+	return Policy(of), ok, nil
 }

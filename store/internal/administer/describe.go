@@ -1,0 +1,148 @@
+package administer
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
+	"github.com/rangecrypt/rangecrypt/store/internal/keyring"
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+	"github.com/rangecrypt/rangecrypt/store/internal/session"
+)
+
+// Describe reads what the catalogue says of all tables and tenants.
+func Describe(ctx context.Context, db *session.Database) (inspect.Database, error) {
+	e, err := db.Catalogue.All(ctx)
+	if err != nil {
+		return inspect.Database{}, fmt.Errorf("describe: %w", err)
+	}
+	metas, err := e.Tables()
+	if err != nil {
+		return inspect.Database{}, fmt.Errorf("describe: %w", err)
+	}
+	d := inspect.Database{ID: hex.EncodeToString(db.Catalogue.Database[:]), Key: keyring.ID(db.Catalogue.Key), Version: e.Version()}
+	for _, m := range metas {
+		table, err := describe(db, e, m)
+		if err != nil {
+			return inspect.Database{}, fmt.Errorf("describe %q: %w", m.Name, err)
+		}
+		d.Tables = append(d.Tables, table)
+	}
+	tenants, err := e.Tenants()
+	if err != nil {
+		return inspect.Database{}, fmt.Errorf("describe: %w", err)
+	}
+	for _, tenant := range tenants {
+		keys, err := db.Keys.TenantKeys(tenant)
+		if err != nil {
+			return inspect.Database{}, fmt.Errorf("describe tenant %q: %w", tenant.Name, err)
+		}
+		t := inspect.Tenant{Name: tenant.Name}
+		for _, key := range slices.Backward(keys) {
+			t.Keys = append(t.Keys, keyring.ID(key))
+		}
+		d.Tenants = append(d.Tenants, t)
+	}
+	return d, nil
+}
+
+// DescribeTable reads what the catalogue says of a table.
+func DescribeTable(ctx context.Context, tbl *session.Table) (inspect.Table, error) {
+	db := tbl.Database()
+	e, err := db.Catalogue.All(ctx)
+	if err != nil {
+		return inspect.Table{}, err
+	}
+	m, err := e.Find(tbl.Now().Meta.Name, tbl.ID())
+	if err != nil {
+		return inspect.Table{}, err
+	}
+	return describe(db, e, m)
+}
+
+// describe returns what the catalogue, of which all was read, says of a table.
+func describe(db *session.Database, e *catalogue.Edit, m *meta.Table) (inspect.Table, error) {
+	d := inspect.Table{
+		Name: m.Name, ID: hex.EncodeToString(m.ID[:]), Version: m.Version,
+		SpreadBits: m.SpreadBits, Conditional: m.Conditional, Tenants: m.Tenants, Clear: m.Clear,
+	}
+	schema, err := m.Schema()
+	if err != nil {
+		return d, err
+	}
+	d.Layout = schema.Layout.String()
+	specs, err := familiesOf(db, m)
+	if err != nil {
+		return d, err
+	}
+	d.Families = slices.Sorted(maps.Keys(specs))
+	k := db.Keys.Table(m.ID)
+	rows, err := k.Rows(m)
+	if err != nil {
+		return d, err
+	}
+	if !m.Tenants {
+		d.RowKeys = rows.IDs()
+	}
+	metas, err := e.Tables()
+	if err != nil {
+		return d, err
+	}
+	for _, list := range []struct {
+		fields []meta.Field
+		to     *[]inspect.Field
+	}{{m.Key, &d.Key}, {m.Columns, &d.Columns}} {
+		for i := range list.fields {
+			f, err := describeField(k, m, &list.fields[i], metas)
+			if err != nil {
+				return d, err
+			}
+			*list.to = append(*list.to, f)
+		}
+	}
+	return d, nil
+}
+
+func describeField(k keyring.Table, of *meta.Table, m *meta.Field, all []*meta.Table) (inspect.Field, error) {
+	f, err := m.Spec()
+	if err != nil {
+		return inspect.Field{}, err
+	}
+	d := inspect.Field{
+		Name: m.Name, Type: f.Type.String(), Encryption: string(m.Encryption), Scheme: m.Scheme,
+		ID: hex.EncodeToString(m.ID[:]), Since: m.Since, Converted: m.Converted,
+	}
+	key, err := k.Search(m)
+	if err != nil {
+		return d, fmt.Errorf("column %q: %w", m.Name, err)
+	}
+	if !key.IsZero() {
+		d.SearchKey = keyring.ID(key)
+	}
+	if m.Encryption == meta.Ordered || m.Encryption == meta.Deterministic {
+		if d.Confidentiality = string(m.Confidentiality); m.Confidentiality == meta.OfColumn {
+			d.Confidentiality = "column"
+		}
+		d.SharedWith = m.Sharers(of, all)
+	}
+	cells, err := k.Cells(m)
+	if err != nil {
+		return d, fmt.Errorf("column %q: %w", m.Name, err)
+	}
+	d.CellKeys = cells.IDs()
+	if of.Tenants {
+		d.SearchKey, d.CellKeys = "", nil // nothing is under those
+	}
+	for i := range m.Former {
+		former, err := describeField(k, of, &m.Former[i], all)
+		if err != nil {
+			return d, err
+		}
+		d.Former = append(d.Former, former)
+	}
+	return d, nil
+}

@@ -1,0 +1,266 @@
+// Package administer changes and describes what the catalogue says of tables and tenants, and makes and drops what the
+// database has for them.
+package administer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/keyring"
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+	"github.com/rangecrypt/rangecrypt/store/internal/scheme"
+	"github.com/rangecrypt/rangecrypt/store/internal/session"
+)
+
+// Create makes a table.
+func Create(ctx context.Context, db *session.Database, schema meta.Schema) (*session.Table, error) {
+	m, err := meta.New(schema)
+	if err != nil {
+		return nil, fmt.Errorf("create: %w", err)
+	}
+	// The families come first: a client that sees the table in the catalogue finds them.
+	// Families of a Create that died here are empty, and nothing points to them.
+	if err := makeFamilies(ctx, db, m, nil); err != nil {
+		return nil, fmt.Errorf("create table %q: %w", schema.Name, err)
+	}
+	var made *meta.Table
+	err = db.Catalogue.Change(ctx, append(m.SharesWith(), m.Name), func(e *catalogue.Edit) error {
+		if e.Table(m.Name) != nil {
+			return fmt.Errorf("%w: table %q", fault.ErrExists, m.Name)
+		}
+		made = m.Clone()
+		return complete(db, e, made)
+	})
+	if err != nil {
+		if !errors.Is(err, driver.ErrUnknownOutcome) {
+			// After an unknown outcome the table may be in the catalogue, and others may use it.
+			// Nothing refers to these families; failing to drop them costs their empty space.
+			_ = dropFamilies(context.WithoutCancel(ctx), db, m)
+		}
+		return nil, fmt.Errorf("create table %q: %w", schema.Name, err)
+	}
+	tbl, err := db.Table(ctx, made, made.Version)
+	if err != nil {
+		return nil, fmt.Errorf("table %q was created, but cannot be opened: %w", schema.Name, err)
+	}
+	return tbl, nil
+}
+
+// makeFamilies makes the families that a table needs and did not need before, if it was there.
+func makeFamilies(ctx context.Context, db *session.Database, m, before *meta.Table) error {
+	specs, err := familiesOf(db, m)
+	if err != nil {
+		return err
+	}
+	if before != nil {
+		there, err := familiesOf(db, before)
+		if err != nil {
+			return err
+		}
+		maps.DeleteFunc(specs, func(name string, _ driver.FamilySpec) bool { _, ok := there[name]; return ok })
+	}
+	for _, name := range slices.Sorted(maps.Keys(specs)) {
+		if _, err := db.Driver.Family(ctx, specs[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// familiesOf returns the families that a table needs, without those of columns of other tables.
+func familiesOf(db *session.Database, m *meta.Table) (map[string]driver.FamilySpec, error) {
+	data, err := m.DataSpec()
+	if err != nil {
+		return nil, err
+	}
+	specs := map[string]driver.FamilySpec{data.Name: data}
+	if m.HasPostings() {
+		postings := m.PostingSpec()
+		specs[postings.Name] = postings
+	}
+	k := db.Keys.Table(m.ID)
+	for _, f := range m.All() {
+		if scheme.Stateful(f.Scheme) && f.Confidentiality != meta.OfColumns {
+			name, _ := k.State(f)
+			specs[name] = driver.FamilySpec{Name: name, Layout: driver.LayoutWide}
+		}
+	}
+	return specs, nil
+}
+
+// complete puts a description whose new fields have no keys yet, nor an owner of a shared one.
+func complete(db *session.Database, e *catalogue.Edit, m *meta.Table) error {
+	k := db.Keys.Table(m.ID)
+	k.Equip(m)
+	for i := range m.Columns {
+		f := &m.Columns[i]
+		if f.Confidentiality != meta.OfColumns || f.SearchKey != nil {
+			continue
+		}
+		other := m
+		if f.Share.TableName != m.Name {
+			if other = e.Table(f.Share.TableName); other == nil {
+				return fmt.Errorf("%w: column %q shares the key of a column of %q", fault.ErrNoTable, f.Name, f.Share.TableName)
+			}
+		}
+		if other.Tenants != m.Tenants {
+			return fmt.Errorf("%w: column %q cannot share the key of a column of %q: one of the tables has tenants, the other has not", fault.ErrSchema, f.Name, f.Share.TableName)
+		}
+		owner, err := other.Shareable(f)
+		if err != nil {
+			return err
+		}
+		key, err := db.Keys.Table(other.ID).Search(owner)
+		if err != nil {
+			return err
+		}
+		if owner.Share != nil {
+			f.Share = owner.Share
+		} else {
+			f.Share = &meta.Share{
+				ColumnRef: meta.ColumnRef{Table: other.ID, Column: owner.ID}, TableName: other.Name, ColumnName: owner.Name,
+			}
+		}
+		f.SearchKey = k.Seal(keyring.PurposeSearch, f.ID, key)
+		f.Unit, f.Filling = owner.Unit, owner.Filling
+	}
+	if err := e.JoinIndexes(m); err != nil {
+		return err
+	}
+	for _, f := range m.All() {
+		if f.Since == 0 {
+			f.Since = e.NextVersion()
+		}
+	}
+	e.Put(m)
+	return nil
+}
+
+// Alter makes one change of the catalogue that replaces the description of a table. It needs those of
+// the tables whose keys columns are to share.
+func Alter(ctx context.Context, db *session.Database, table string, shares []string, do func(*meta.Alteration) error) error {
+	var next *meta.Table
+	err := db.Catalogue.Change(ctx, append([]string{table}, shares...), func(e *catalogue.Edit) error {
+		before := e.Table(table)
+		if before == nil {
+			return fault.ErrNoTable
+		}
+		next = before.Clone()
+		a := &meta.Alteration{Meta: next, Others: e}
+		if err := do(a); err != nil || !a.Changed {
+			return err
+		}
+		// As when a table is created, families come first. One that is made for nothing is empty,
+		// and is dropped with the table.
+		if err := makeFamilies(ctx, db, next, before); err != nil {
+			return err
+		}
+		return complete(db, e, next)
+	})
+	if err != nil {
+		return err
+	}
+	db.Show(ctx, next)
+	return nil
+}
+
+// RotateKeys gives a table a new key for key cells, and one to each of the named columns, or to all where none is named.
+func RotateKeys(ctx context.Context, db *session.Database, table string, columns []string) error {
+	return Alter(ctx, db, table, nil, func(a *meta.Alteration) error {
+		if a.Meta.Tenants {
+			return fmt.Errorf("%w: the keys of its cells are those of the tenants; see RotateTenantKey", fault.ErrTenant)
+		}
+		keys := db.Keys.Table(a.Meta.ID)
+		for _, name := range columns {
+			if slices.ContainsFunc(a.Meta.Key, func(f meta.Field) bool { return f.Name == name }) {
+				return fmt.Errorf("%w: %q is a part of the row key, which has no key of its own: the cells of row keys get a new one in any case", fault.ErrColumn, name)
+			}
+			f, err := a.Column(name)
+			if err == nil && f.Clear() {
+				err = fmt.Errorf("%w: column %q is not sealed", fault.ErrColumn, name)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		a.Meta.RowKeys = append(a.Meta.RowKeys, keys.Fresh(keyring.PurposeRow, meta.ColumnID{}))
+		for i := range a.Meta.Columns {
+			f := &a.Meta.Columns[i]
+			if !f.Clear() && (len(columns) == 0 || slices.Contains(columns, f.Name)) {
+				f.CellKeys = append(f.CellKeys, keys.Fresh(keyring.PurposeCell, f.ID))
+			}
+		}
+		a.Changed = true
+		return nil
+	})
+}
+
+// RenameTable gives a table another name.
+func RenameTable(ctx context.Context, db *session.Database, from, to string) error {
+	if err := meta.CheckTableName(to); err != nil {
+		return err
+	}
+	var m *meta.Table
+	err := db.Catalogue.Change(ctx, []string{from, to}, func(e *catalogue.Edit) error {
+		before := e.Table(from)
+		switch {
+		case before == nil:
+			return fault.ErrNoTable
+		case e.Table(to) != nil:
+			return fmt.Errorf("%w: table %q", fault.ErrExists, to)
+		}
+		m = before.Clone()
+		m.Name = to
+		err := meta.Reshare(e, m, func(s meta.Share) bool { return s.Table == m.ID }, func(s *meta.Share) { s.TableName = to })
+		if err != nil {
+			return err
+		}
+		e.Remove(from)
+		e.Put(m)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	db.Show(ctx, m)
+	return nil
+}
+
+// DropTable removes a table with all its rows.
+func DropTable(ctx context.Context, db *session.Database, name string) error {
+	var m *meta.Table
+	err := db.Catalogue.Change(ctx, []string{name}, func(e *catalogue.Edit) error {
+		if m = e.Table(name); m == nil {
+			return fault.ErrNoTable
+		}
+		if err := meta.Unshared(e, m, nil); err != nil {
+			return err
+		}
+		e.Remove(name)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := dropFamilies(ctx, db, m); err != nil {
+		return fmt.Errorf("it is gone from the catalogue, but its data is not yet; drop families %s: %w", strings.Join(m.Families(), ", "), err)
+	}
+	return nil
+}
+
+// dropFamilies closes a table that is gone, and drops what it had in the database.
+func dropFamilies(ctx context.Context, db *session.Database, m *meta.Table) error {
+	db.Forget(m.ID)
+	var err error
+	for _, family := range m.Families() {
+		err = errors.Join(err, db.Driver.Drop(ctx, family))
+	}
+	return err
+}

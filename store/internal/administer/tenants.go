@@ -1,0 +1,153 @@
+package administer
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+
+	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+	"github.com/rangecrypt/rangecrypt/store/internal/session"
+)
+
+// CreateTenant makes a tenant, with keys of its own.
+func CreateTenant(ctx context.Context, db *session.Database, name string) error {
+	if err := meta.CheckTenantName(name); err != nil {
+		return fmt.Errorf("create tenant: %w", err)
+	}
+	made := meta.Tenant{Name: name}
+	rand.Read(made.ID[:])
+	made.Keys = []meta.WrappedKey{db.Keys.FreshTenant(made.ID)}
+	err := changeTenant(ctx, db, name, nil, func(e *catalogue.Edit) error {
+		if e.Tenant(name) != nil {
+			return fault.ErrExists
+		}
+		next := made
+		next.Since = e.NextVersion()
+		e.PutTenant(&next)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("create tenant %q: %w", name, err)
+	}
+	return nil
+}
+
+// DropTenant removes a tenant with its keys.
+func DropTenant(ctx context.Context, db *session.Database, name string) error {
+	err := changeTenant(ctx, db, name, nil, func(e *catalogue.Edit) error {
+		if e.Tenant(name) == nil {
+			return fault.ErrNoTenant
+		}
+		e.RemoveTenant(name)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	db.ForgetTenant(name)
+	return nil
+}
+
+// RotateTenantKey gives a tenant a new key, for all cells that are written from now on.
+func RotateTenantKey(ctx context.Context, db *session.Database, name string) error {
+	var fresh meta.WrappedKey
+	return changeTenant(ctx, db, name, nil, func(e *catalogue.Edit) error {
+		before := e.Tenant(name)
+		if before == nil {
+			return fault.ErrNoTenant
+		}
+		if fresh == nil {
+			fresh = db.Keys.FreshTenant(before.ID)
+		}
+		next := *before
+		next.Keys = append(slices.Clone(before.Keys), fresh)
+		next.Since = e.NextVersion()
+		e.PutTenant(&next)
+		return nil
+	})
+}
+
+// A Policy is one of package store.
+type Policy struct {
+	Whole     bool
+	Sensitive []string
+}
+
+// SetPolicy says which columns of a table are sealed for a tenant, and which of them may become plain.
+func SetPolicy(ctx context.Context, db *session.Database, tenant, table string, p Policy, unseal []string) error {
+	return changeTenant(ctx, db, tenant, []string{table}, func(e *catalogue.Edit) error {
+		m, before := e.Table(table), e.Tenant(tenant)
+		switch {
+		case m == nil:
+			return fault.ErrNoTable
+		case !m.Tenants:
+			return fmt.Errorf("%w: the table has none", fault.ErrTenant)
+		case before == nil:
+			return fault.ErrNoTenant
+		}
+		policy := meta.Policy{Whole: p.Whole, Since: e.NextVersion()}
+		for _, name := range p.Sensitive {
+			c, err := m.PolicyColumn(name)
+			if err != nil {
+				return err
+			}
+			policy.Sensitive = append(policy.Sensitive, c.ID)
+		}
+		next := *before
+		next.Policies = map[meta.TableID]meta.Policy{m.ID: policy}
+		for id, other := range before.Policies {
+			if id != m.ID {
+				next.Policies[id] = other
+			}
+		}
+		unnamed, err := meta.Unsealed(m, before, &next, unseal)
+		if err != nil {
+			return err
+		}
+		if len(unnamed) > 0 {
+			return &fault.UnsealError{Columns: unnamed}
+		}
+		e.PutTenant(&next)
+		return nil
+	})
+}
+
+// PolicyOf returns the policy of a tenant for a table, if one was set.
+func PolicyOf(ctx context.Context, db *session.Database, tenant, table string) (p Policy, ok bool, err error) {
+	m, of, _, err := db.Catalogue.LookUp(ctx, table, tenant)
+	if err == nil && of == nil {
+		err = fault.ErrNoTenant
+	}
+	if err == nil && !m.Tenants {
+		err = fmt.Errorf("%w: the table has none", fault.ErrTenant)
+	}
+	if err != nil {
+		return Policy{}, false, err
+	}
+	policy, ok := of.Policies[m.ID]
+	p.Whole = policy.Whole
+	for i := range m.Columns {
+		if policy.Names(&m.Columns[i]) {
+			p.Sensitive = append(p.Sensitive, m.Columns[i].Name)
+		}
+	}
+	return p, ok, nil
+}
+
+// changeTenant makes one change of the entry of a tenant, knowing those of some tables, and lets
+// tables that are open for the tenant know.
+func changeTenant(ctx context.Context, db *session.Database, name string, tables []string, next func(*catalogue.Edit) error) error {
+	c := db.Catalogue
+	only := [][]byte{c.TenantQualifier(name)}
+	for _, table := range tables {
+		only = append(only, c.Qualifier(table))
+	}
+	if err := c.ChangeEntries(ctx, only, next); err != nil {
+		return err
+	}
+	db.RefreshTenant(ctx, name)
+	return nil
+}
