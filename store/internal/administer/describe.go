@@ -112,10 +112,8 @@ func describeField(k keyring.Table, of *meta.Table, m *meta.Field, all []*meta.T
 	if err != nil {
 		return inspect.Field{}, err
 	}
-	d := inspect.Field{
-		Name: m.Name, Type: f.Type.String(), Encryption: string(m.Encryption), Scheme: m.Scheme,
-		ID: hex.EncodeToString(m.ID[:]), Since: m.Since, Converted: m.Converted,
-	}
+	d := f.Inspect()
+	d.ID, d.Since, d.Converted = hex.EncodeToString(m.ID[:]), m.Since, m.Converted
 	key, err := k.Search(m)
 	if err != nil {
 		return d, fmt.Errorf("column %q: %w", m.Name, err)
@@ -123,10 +121,7 @@ func describeField(k keyring.Table, of *meta.Table, m *meta.Field, all []*meta.T
 	if !key.IsZero() {
 		d.SearchKey = keyring.ID(key)
 	}
-	if m.Encryption == meta.Ordered || m.Encryption == meta.Deterministic {
-		if d.Confidentiality = string(m.Confidentiality); m.Confidentiality == meta.OfColumn {
-			d.Confidentiality = "column"
-		}
+	if d.Confidentiality != "" {
 		d.SharedWith = m.Sharers(of, all)
 	}
 	cells, err := k.Cells(m)
