@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -625,6 +626,7 @@ func (m *tableModel) checkAnswer(t *testing.T, f filter, want, got []store.Row, 
 // each other.
 func TestModel(t *testing.T) {
 	seed := seeded(t).Uint64()
+	var mu sync.Mutex
 	first := make(map[string]history)
 	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
 		ops := *opsFlag
@@ -638,6 +640,8 @@ func TestModel(t *testing.T) {
 			t.Run(m.schema.Name, func(t *testing.T) {
 				h := m.run(t, kind.Open(t, nil), rand.New(rand.NewPCG(seed, uint64(i))), ops)
 				require.NotEmpty(t, h)
+				mu.Lock()
+				defer mu.Unlock()
 				if before, ok := first[m.schema.Name]; !ok {
 					first[m.schema.Name] = h
 				} else {

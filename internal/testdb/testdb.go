@@ -64,11 +64,15 @@ var All = []Database{
 	{Name: "hbase", Server: true, fresh: fresh, join: joinHBase, remove: dropFamilies},
 }
 
-// Each runs a test once for every kind of database, as a subtest of its name.
+// Each runs a test once for every kind of database, as a subtest of its name. It returns before the
+// subtests of servers have begun: those run at the same time, since they mostly wait.
 func Each(t *testing.T, test func(t *testing.T, db Database)) {
 	for _, db := range All {
 		t.Run(db.Name, func(t *testing.T) {
 			db.Need(t)
+			if db.Server {
+				t.Parallel()
+			}
 			test(t, db)
 		})
 	}
