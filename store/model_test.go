@@ -630,6 +630,9 @@ func TestModel(t *testing.T) {
 	first := make(map[string]history)
 	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
 		ops := *opsFlag
+		if testing.Short() {
+			ops = (ops + 1) / 2
+		}
 		switch {
 		case kind.Name == "memory":
 			ops *= 2

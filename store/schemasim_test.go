@@ -949,6 +949,9 @@ func (s *schemaWorld) judge() {
 func TestClientsWithOldSchemas(t *testing.T) {
 	var checks, driven, crashes, sweeps, reads, ties, settled, stored, changes int
 	runs := max(10, *simRuns/4)
+	if testing.Short() {
+		runs = min(runs, 20)
+	}
 	for i := range runs {
 		seed := *simSeed + uint64(i)
 		s := simulateSchemas(t, schemaVariant{}, seed, 0.004)

@@ -101,8 +101,11 @@ func (w *world) finish() {
 }
 
 func TestSimulation(t *testing.T) {
-	total := make(sim.Counts)
-	for i := range *simRuns {
+	total, runs := make(sim.Counts), *simRuns
+	if testing.Short() {
+		runs = min(runs, 24)
+	}
+	for i := range runs {
 		seed := *simSeed + uint64(i)
 		s := settings[seed%uint64(len(settings))]
 		if *simSetting != "" {
@@ -118,7 +121,7 @@ func TestSimulation(t *testing.T) {
 		total.Add(w.Counts())
 	}
 	t.Log(total)
-	if *simRuns >= 72 && *simSetting == "" { // fewer may lack something
+	if runs >= 72 && *simSetting == "" { // fewer may lack something
 		require.Empty(t, total.Missing(counted...), "the simulation meets too little to prove anything")
 	}
 }
