@@ -615,7 +615,6 @@ func described(s store.Schema) (lines []string) {
 // docs/format.md is enough to read a table: a reader written from it, which shares nothing with
 // this code, reads what was just written and what the first version wrote.
 func TestIndependentReader(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "dump.json")
 	read := independentReader(t)
 	for of, c := range map[string]struct {
 		golden  []string
@@ -626,6 +625,8 @@ func TestIndependentReader(t *testing.T) {
 		"features": {goldenFeatures, featureDump, 0}, "policies": {goldenPolicies, policyDump, 0},
 	} {
 		t.Run(of, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "dump.json")
 			fresh := c.write(t, ope.GenerateKey())
 			b, err := json.Marshal(fresh)
 			require.NoError(t, err)

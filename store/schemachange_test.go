@@ -400,6 +400,7 @@ func TestConvertCrashesAtEveryCall(t *testing.T) {
 		"cells and conditional": {OrderedColumn("value", Int16, MOPE), CellPerColumn, true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			// Each row has its values, is there once, and is found once by the column that changed.
 			check := func(t *testing.T, tbl *Table, by string) {
 				t.Helper()
