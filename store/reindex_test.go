@@ -201,8 +201,12 @@ func TestRebuildIndex(t *testing.T) {
 		for _, column := range []string{"at", "score", "level", "also", "wide", "deep"} {
 			for what, damage := range damages {
 				n++
+				if testing.Short() && n%5 > 0 {
+					continue
+				}
 				repair, conditional := n%2 == 0, n%3 == 0
 				t.Run(fmt.Sprintf("tenant %q/%s/%s", tenant, column, what), func(t *testing.T) {
+					t.Parallel()
 					ctx, db := t.Context(), noSnapshots{drivertest.NewMemory(), false}
 					makeIndexed(t, db, tenant != "", conditional, rows)
 					tbl := openIndexed(t, db, tenant)[0]
@@ -358,6 +362,7 @@ func TestRebuildIndexDies(t *testing.T) {
 	for _, column := range []string{"at", "level", "wide"} {
 		for steps := range int64(12) {
 			t.Run(fmt.Sprintf("%s/%d", column, steps), func(t *testing.T) {
+				t.Parallel()
 				ctx, db := t.Context(), noSnapshots{drivertest.NewMemory(), false}
 				makeIndexed(t, db, false, false, rows)
 				dying := &dyingDB{DB: db}
