@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"crypto/subtle"
+	"flag"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -125,12 +126,15 @@ func sizeOf(cells []driver.Cell) (n int) {
 	return n
 }
 
-// One of 10^5 tenants is opened with one read of at most 16 kB, and making one more writes less than that.
+var tenantsFlag = flag.Int("store.tenants", 20_000, "how many tenants TestManyTenants makes")
+
+// One of many tenants is opened with one read of at most 16 kB, and making one more writes less than that.
+// It holds for 10^5, which take some 20 seconds to make.
 func TestManyTenants(t *testing.T) {
 	const most = 16 << 10
-	tenants := 100_000
+	tenants := *tenantsFlag
 	if testing.Short() {
-		tenants = 5_000
+		tenants = min(tenants, 5_000)
 	}
 	ctx, memory := t.Context(), drivertest.NewMemory()
 	st := stores(t, memory, 1)[0]
