@@ -13,9 +13,8 @@
 // The sealed cell is the truth, everything that is searched is a hint. A cell holds the exact
 // value under XChaCha20-Poly1305, bound to its table, column and row key. An ordered column
 // besides has postings: keys of an index family that consist of the ciphertext of the value, the
-// row key and the id of the write. A posting counts only if the cell it points to is of the same
-// write and its value satisfies the predicate, so that postings that a
-// client left when it died do no harm.
+// row key and the id of the write. A posting counts only if the cell that it points to has a value that
+// satisfies the predicate, so that postings that a client left when it died do no harm.
 //
 // # What a query promises
 //

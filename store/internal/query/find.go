@@ -354,7 +354,7 @@ func (o *rising) check(f *finder, r keyRange, hit *Found) error {
 	code := f.table.CodeOf(r.by, hit.record)
 	if o.some && code != o.last && (code < o.last) != f.of.Reverse {
 		return fmt.Errorf("%w: column %q: rows are not in the order of their ciphertexts, as if its index had been put back; "+
-			"'opebench verify --repair' stores them again", fault.ErrTampered, r.by.Name)
+			"'rangecrypt verify --repair' stores them again", fault.ErrTampered, r.by.Name)
 	}
 	o.some, o.last = true, code
 	return nil
