@@ -11,7 +11,8 @@ import (
 
 // A Schema describes a table.
 type Schema struct {
-	// Name has 1 to 100 bytes. The database does not see it.
+	// Name has 1 to 100 bytes of valid UTF-8, without control characters, and neither begins nor ends with a space. So
+	// has the name of a part or column. The database sees none of them.
 	Name string
 
 	// Key is the row key: one or more parts, in the order in which rows are sorted. A hashed part

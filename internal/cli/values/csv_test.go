@@ -19,6 +19,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/encode"
+	"github.com/rangecrypt/rangecrypt/store"
 )
 
 func write(t testing.TB, text string) string {
@@ -408,6 +409,44 @@ func TestHeaders(t *testing.T) {
 }
 
 // Names of a header are shown so that they do nothing to a terminal, and only if they are names.
+// A table can have the name that is stored, and columns that differ have names that differ.
+func TestStoredNames(t *testing.T) {
+	long := strings.Repeat("x", 101)
+	seen := map[string]bool{}
+	for _, test := range []struct {
+		text, column string
+		header       Header
+		want         string // what the name begins with
+	}{
+		{"a,b\n1,2\n", "b", HeaderYes, "b"},
+		{"3,4\n1,2\n", "2", HeaderNo, ":2"},
+		{",a\n1,5\n", "1", HeaderYes, ":number 1"},
+		{"a,a \n1,2\n", "2", HeaderYes, ":a, number 2"},
+		{long + "\n1\n", "1", HeaderYes, ":" + strings.Repeat("x", 60) + "... "},
+		{"\"a\nb\"\n1\n", "1", HeaderYes, ":a b... "},
+		{"\"a\x1bb\"\n1\n", "1", HeaderYes, ":a b... "},
+		{":2\n1\n", "1", HeaderYes, "::2... "},
+		{":a,:a\n1,2\n", "1", HeaderYes, "::a... "},
+		{"\":a, number 1\"\n1\n", "1", HeaderYes, "::a, number 1... "},
+	} {
+		s, err := OpenCSV(write(t, test.text), test.column, CSVOptions{Header: test.header, Type: "int16"})
+		require.NoError(t, err)
+		name := s.Column()
+		require.True(t, strings.HasPrefix(name, test.want), name)
+		schema := store.Schema{Name: "t", Key: []store.KeyPart{store.HashedPart(StoredName(name), store.Bool)}}
+		require.NoError(t, schema.Check())
+		require.True(t, SameColumn(name, name))
+		if derived, ok := strings.CutPrefix(name, ":"); ok {
+			require.True(t, SameColumn(" "+derived, name), "as earlier versions wrote it")
+			require.Equal(t, ShownColumn(name), ShownColumn(" "+derived))
+		}
+		require.False(t, seen[name] && !strings.Contains(name, "a b"), name)
+		seen[name] = true
+	}
+	require.False(t, SameColumn("2", ":2"))
+	require.Equal(t, "value", StoredName(""))
+}
+
 func TestColumnsThatAreNotThere(t *testing.T) {
 	for _, test := range []struct{ text, column, says, not string }{
 		{"a\x1b[31m,b\n1,2\n", "c", `has no column "c"; it has "a\x1b[31m", b`, "\x1b"},

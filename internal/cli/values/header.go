@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
@@ -89,23 +90,31 @@ func (s *CSVSource) find(column string) error {
 // no doubt.
 func (s *CSVSource) Assumed() string { return s.assumed }
 
-// derivedMark begins the names that tables have for columns without a name of their own. No name in
-// a header does: these count without outer blanks.
-const derivedMark = " "
+// derivedMark begins the names that tables have for columns without a name of their own. A column that has such a
+// name in its header gets a derived one, too.
+const derivedMark = ":"
+
+// formerMark is what earlier versions had in its place, while names could begin with a space.
+const formerMark = " "
+
+// SameColumn reports whether a table that has a stored name was filled from the column of the other.
+func SameColumn(stored, name string) bool {
+	if former, ok := strings.CutPrefix(stored, formerMark); ok {
+		stored = derivedMark + former
+	}
+	return stored == name
+}
 
 // StoredName returns the name that a table's column has if it is filled from a column.
-func StoredName(column string) string {
-	if !storable(column) {
-		return noName
-	}
-	return column
-}
+func StoredName(column string) string { return cmp.Or(column, noName) }
 
 // noName is the name of a table's column where that which it is filled from has none.
 const noName = "value"
 
 // storable reports whether a column of a table can have the name.
-func storable(name string) bool { return name != "" && len(name) <= 100 && utf8.ValidString(name) }
+func storable(name string) bool {
+	return name != "" && len(name) <= 100 && utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl)
+}
 
 // storedName returns the name by which a table knows the column. It is the name in the header, if
 // that is one column's own and a table can have it. Otherwise it is derived from the name, the
@@ -117,26 +126,38 @@ func (s *CSVSource) storedName() string {
 	}
 	name := strings.TrimSpace(s.names[s.index])
 	own := s.namesHave(name) == 1 && name != ""
-	if own && storable(name) {
+	marked := strings.HasPrefix(name, derivedMark)
+	if own && storable(name) && !marked {
 		return name
 	}
-	stored := derivedMark + name
+	derived := name
 	switch {
 	case name == "":
-		stored += "number " + number
+		derived += "number " + number
 	case !own:
-		stored += ", number " + number
+		derived += ", number " + number
 	}
-	if !storable(stored) {
-		const kept = 60
-		digest := sha256.Sum256([]byte(stored))
-		stored = derivedMark + strings.ToValidUTF8(name[:min(len(name), kept)], "") + fmt.Sprintf("... %x", digest[:8])
+	if stored := derivedMark + derived; storable(stored) && !marked {
+		return stored
 	}
-	return stored
+	const kept = 60
+	digest := sha256.Sum256([]byte(formerMark + derived))
+	name = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(name[:min(len(name), kept)], ""))
+	return derivedMark + name + fmt.Sprintf("... %x", digest[:8])
 }
 
 // ShownColumn returns the name of a table's column without what marks it as derived.
-func ShownColumn(stored string) string { return strings.TrimPrefix(stored, derivedMark) }
+func ShownColumn(stored string) string {
+	if former, ok := strings.CutPrefix(stored, formerMark); ok {
+		return former
+	}
+	return strings.TrimPrefix(stored, derivedMark)
+}
 
 // DescribeColumn says of which column a table has the values.
 func DescribeColumn(stored string) string {

@@ -23,6 +23,10 @@ import (
 func Create(ctx context.Context, db *session.Database, schema meta.Schema) (*session.Table, error) {
 	m, err := meta.New(schema)
 	if err != nil {
+		// One that is there may have a schema that could not be given any more.
+		if _, _, absent := db.Catalogue.Table(ctx, schema.Name); absent == nil {
+			err = fmt.Errorf("%w: table %q", fault.ErrExists, schema.Name)
+		}
 		return nil, fmt.Errorf("create: %w", err)
 	}
 	// The families come first: a client that sees the table in the catalogue finds them.

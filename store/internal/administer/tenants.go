@@ -14,15 +14,15 @@ import (
 
 // CreateTenant makes a tenant, with keys of its own.
 func CreateTenant(ctx context.Context, db *session.Database, name string) error {
-	if err := meta.CheckTenantName(name); err != nil {
-		return fmt.Errorf("create tenant: %w", err)
-	}
 	made := meta.Tenant{Name: name}
 	rand.Read(made.ID[:])
 	made.Keys = []meta.WrappedKey{db.Keys.FreshTenant(made.ID)}
 	err := changeTenant(ctx, db, name, nil, func(e *catalogue.Edit) error {
 		if e.Tenant(name) != nil {
 			return fault.ErrExists
+		}
+		if err := meta.CheckTenantName(name); err != nil {
+			return err
 		}
 		next := made
 		next.Since = e.NextVersion()

@@ -49,7 +49,7 @@ func (a *Alteration) Add(c Spec) error {
 	if n := len(a.Meta.Columns) + 1; n > MaxColumns {
 		return tooManyColumns(a.Meta.Name, n)
 	}
-	meta, err := newTaken(a.Meta).newField(c)
+	meta, err := newTaken(a.Meta).named(c)
 	if err == nil {
 		err = a.sealable(&meta)
 	}

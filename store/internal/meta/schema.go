@@ -75,7 +75,7 @@ func New(s Schema) (*Table, error) {
 		case part.Encryption == Plain && i == 0 && part.Type != nil && part.Type.Width() == 0:
 			return nil, fmt.Errorf("%w: part %q of varying length cannot lead a row key in the plain; use HashedPart", fault.ErrSchema, part.Name)
 		}
-		meta, err := taken.newField(part)
+		meta, err := taken.named(part)
 		if err != nil {
 			return nil, err
 		}
@@ -83,7 +83,7 @@ func New(s Schema) (*Table, error) {
 		m.Clear = m.Clear && part.Clear()
 	}
 	for _, column := range s.Columns {
-		meta, err := taken.newField(column)
+		meta, err := taken.named(column)
 		if err != nil {
 			return nil, err
 		}
@@ -114,7 +114,15 @@ func newTaken(m *Table) taken {
 	return t
 }
 
-// newField checks a part or column and gives it an id.
+// named checks a part or column that gets its name now, and gives it an id.
+func (t taken) named(f Spec) (Field, error) {
+	if err := checkColumnName(f.Name); err != nil {
+		return Field{}, err
+	}
+	return t.newField(f)
+}
+
+// newField checks a part or column, but for how it is named, and gives it an id.
 func (t taken) newField(f Spec) (Field, error) {
 	if err := f.check(); err != nil {
 		return Field{}, err

@@ -86,11 +86,8 @@ func (f Spec) Inspect() inspect.Field {
 	return d
 }
 
-// check returns an error if the field makes no sense by itself.
+// check returns an error if the field makes no sense by itself, whatever its name.
 func (f Spec) check() error {
-	if err := checkColumnName(f.Name); err != nil {
-		return err
-	}
 	switch {
 	case f.Type == nil:
 		return fmt.Errorf("%w: column %q has no type", fault.ErrSchema, f.Name)
@@ -117,25 +114,29 @@ func (f Spec) check() error {
 }
 
 // CheckTableName returns an error if no table can be given the name.
-func CheckTableName(name string) error {
-	if len(name) == 0 || len(name) > 100 {
-		return fmt.Errorf("%w: a table name has 1 to 100 bytes, this one %d", fault.ErrSchema, len(name))
+func CheckTableName(name string) error { return schemaError(checkName("a table name", name)) }
+
+func checkColumnName(name string) error { return schemaError(checkName("a column name", name)) }
+
+func schemaError(err error) error {
+	if err != nil {
+		err = fmt.Errorf("%w: %w", fault.ErrSchema, err)
 	}
-	if !utf8.ValidString(name) {
-		return fmt.Errorf("%w: table name %q is not valid UTF-8", fault.ErrSchema, name)
-	}
-	if strings.ContainsFunc(name, unicode.IsControl) {
-		return fmt.Errorf("%w: table name %q has a control character", fault.ErrSchema, name)
-	}
-	return nil
+	return err
 }
 
-func checkColumnName(name string) error {
-	if len(name) == 0 || len(name) > 100 {
-		return fmt.Errorf("%w: a column name has 1 to 100 bytes, %q has %d", fault.ErrSchema, name, len(name))
-	}
-	if !utf8.ValidString(name) {
-		return fmt.Errorf("%w: column name %q is not valid UTF-8", fault.ErrSchema, name)
+// checkName returns an error if nothing can be given the name. Names that the catalogue has are not checked: some are
+// older than the rule.
+func checkName(what, name string) error {
+	switch {
+	case len(name) == 0 || len(name) > 100:
+		return fmt.Errorf("%s has 1 to 100 bytes, this one %d", what, len(name))
+	case !utf8.ValidString(name):
+		return fmt.Errorf("%s is valid UTF-8, and %q is not", what, name)
+	case strings.ContainsFunc(name, unicode.IsControl):
+		return fmt.Errorf("%s has no control character, and %q has one", what, name)
+	case name != strings.TrimSpace(name):
+		return fmt.Errorf("%s neither begins nor ends with a space, and %q does", what, name)
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package meta
 import (
 	"fmt"
 	"slices"
-	"unicode/utf8"
 
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 )
@@ -26,11 +25,8 @@ type Policy struct {
 
 // CheckTenantName returns an error if no tenant can be given the name.
 func CheckTenantName(name string) error {
-	switch {
-	case len(name) == 0 || len(name) > 100:
-		return fault.As(fmt.Sprintf("the name of a tenant has 1 to 100 bytes, this one %d", len(name)), fault.ErrTenant)
-	case !utf8.ValidString(name):
-		return fault.As(fmt.Sprintf("the name %q of a tenant is not valid UTF-8", name), fault.ErrTenant)
+	if err := checkName("the name of a tenant", name); err != nil {
+		return fault.As(err.Error(), fault.ErrTenant)
 	}
 	return nil
 }

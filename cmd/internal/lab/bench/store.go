@@ -205,7 +205,7 @@ func (s *Store) OpenOrCreate(ctx context.Context, target benchtable.Target, kind
 		return nil, Info{}, fmt.Errorf("table %s: %w: it holds %s values under scheme ID %q, these are %s values under %q",
 			info.Name(), ErrParams, info.Kind.Name, info.SchemeID, kind.Name, want)
 	}
-	if name := values.StoredName(column); info.stored != name {
+	if name := values.StoredName(column); !values.SameColumn(info.stored, name) {
 		return nil, Info{}, exit.Usagef("table %s was filled from %s, and this is %s: two columns do not share a table, name another store",
 			info.Name(), values.DescribeColumn(info.stored), values.DescribeColumn(name))
 	}
