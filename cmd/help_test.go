@@ -9,6 +9,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 )
 
@@ -71,4 +72,31 @@ func TestCompletionDescribesFlags(t *testing.T) {
 	require.Regexp(t, `^the scheme, by name: plain, .*\bmope, .*\bkerschbaum`, insert["--scheme"])
 	require.Regexp(t, `^generated values, by name \(default uniform\): uniform, `, insert["--data"])
 	require.Equal(t, "add a column, such as 'name: note, type: string, encryption: randomised'", complete("rangecrypt", "table", "alter", "--")["--add"])
+}
+
+// A flag that is given with nothing is refused by its name, whatever it is about, and so is an argument.
+func TestNothingIsEmpty(t *testing.T) {
+	flags := 0
+	walk(func(program string, path []string, cmd *cobra.Command) {
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		for _, name := range names {
+			root := programs[program](&cli.Env{})
+			cmd, _, err := root.Find(path)
+			require.NoError(t, err)
+			if err := cmd.Flags().Set(name, ""); err != nil {
+				continue // the flag has no such value
+			}
+			require.NotNil(t, root.PersistentPreRunE)
+			err = root.PersistentPreRunE(cmd, nil)
+			require.ErrorIs(t, err, exit.ErrUsage, "%s %v --%s", program, path, name)
+			require.EqualError(t, err, "--"+name+" is empty")
+			require.Nil(t, cmd.PersistentPreRunE)
+			require.Nil(t, cmd.PersistentPreRun)
+			flags++
+		}
+		root := programs[program](&cli.Env{})
+		require.ErrorIs(t, root.PersistentPreRunE(root, []string{"a", ""}), exit.ErrUsage)
+	})
+	require.Greater(t, flags, 60)
 }

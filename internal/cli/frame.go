@@ -24,7 +24,6 @@ type Command struct {
 	Args     []string               // what each argument is, for messages
 	Optional bool                   // the argument may be left out; Args then has one
 	Flags    func(f *pflag.FlagSet) // binds the flags of the command's own; may be nil
-	NotEmpty []string               // flags that are not to be given with nothing
 	JSON     string                 // the text of --json; "" for a command without
 	Yes      bool                   // it asks a question, which --yes answers
 	Create   bool                   // it makes a store where there is none
@@ -84,9 +83,6 @@ func (cmd Command) New(e *Env) *cobra.Command {
 		},
 		RunE: func(cobraCmd *cobra.Command, args []string) error {
 			c.Args, c.Flags = args, cobraCmd.Flags()
-			if err := NotEmpty(c.Flags, cmd.NotEmpty...); err != nil {
-				return err
-			}
 			if cmd.Check != nil {
 				if err := cmd.Check(c); err != nil {
 					return err
@@ -214,15 +210,29 @@ func Once(flag string, given []string) error {
 	return nil
 }
 
-// NotEmpty refuses flags that are given with nothing, as by a script whose variable is not set: a
-// command that took them as not given would do something else.
-func NotEmpty(f *pflag.FlagSet, names ...string) error {
-	for _, name := range names {
-		if flag := f.Lookup(name); flag.Changed && flag.Value.String() == "" {
-			return exit.Usagef("--%s is empty", name)
-		}
+// refuseEmpty refuses flags and arguments that are given with nothing, as by a script whose variable is not set: a
+// command that took them as not given would do something else. There is no flag that means something then.
+func refuseEmpty(cmd *cobra.Command, args []string) (err error) {
+	if cmd.DisableFlagParsing {
+		return nil // a shell asks what may come next
 	}
-	return nil
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		given := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			given = list.GetSlice()
+		}
+		switch empty := slices.Contains(given, ""); {
+		case err != nil:
+		case len(given) == 0, empty && len(given) == 1:
+			err = exit.Usagef("--%s is empty", f.Name)
+		case empty:
+			err = exit.Usagef("--%s has a value that is empty", f.Name)
+		}
+	})
+	if i := slices.Index(args, ""); err == nil && i >= 0 {
+		err = exit.Usagef("argument %d of %s is empty", i+1, cmd.Name())
+	}
+	return err
 }
 
 // Confirm asks whether to go on, unless the answer is given by --yes. Where nobody can be asked, that

@@ -38,6 +38,8 @@ func CheckKey(flag, source string) error {
 	switch {
 	case source == "":
 		return exit.Usagef("a store that is kept needs a key: make one with 'keys generate FILE' and give it with %s FILE", flag)
+	case source == "-":
+		return exit.Usagef("%s takes the name of a file, and - is none: a key in a variable is read with %sNAME, and ./- is a file of that name", flag, envKey)
 	case source == envKey:
 		return exit.Usagef("%s %s needs the name of a variable", flag, envKey)
 	case strings.HasPrefix(source, passphraseKey) && source != passphraseKey:

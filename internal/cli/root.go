@@ -28,6 +28,7 @@ func Root(e *Env, root *cobra.Command, commands ...*cobra.Command) *cobra.Comman
 		}
 		return exit.Usagef("unknown command %q", args[0])
 	}
+	root.PersistentPreRunE = refuseEmpty
 	root.SetOut(e.Stdout)
 	root.SetErr(e.Stderr)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", ".FlagUsagesWrapped 80 "))

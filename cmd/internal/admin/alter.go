@@ -27,9 +27,19 @@ type changeFlag struct {
 	to   *[]wantedChange
 }
 
-func (f changeFlag) String() string { return "" }
-func (f changeFlag) Type() string   { return "text" }
+// String returns what was given last, by any of these flags.
+func (f changeFlag) String() string {
+	if f.to == nil || len(*f.to) == 0 {
+		return ""
+	}
+	return (*f.to)[len(*f.to)-1].text
+}
+
+func (f changeFlag) Type() string { return "text" }
 func (f changeFlag) Set(text string) error {
+	if text == "" {
+		return errors.New("it is empty")
+	}
 	*f.to = append(*f.to, wantedChange{f.kind, text})
 	return nil
 }

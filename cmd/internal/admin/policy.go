@@ -114,9 +114,6 @@ What was plain has been seen by the database, and is in its logs and copies.`,
 		},
 		Check: func(c *cli.Call) error {
 			p.asked = c.Flags.Changed("sensitive")
-			if c.Flags.Changed("unseal") && (len(p.unseal) == 0 || slices.Contains(p.unseal, "")) {
-				return exit.Usagef("--unseal names no column somewhere")
-			}
 			return p.check()
 		},
 		Run: func(ctx context.Context, c *cli.Call) error { return p.run(ctx, c) },
@@ -135,8 +132,6 @@ func (p *policyChange) check() error {
 		return exit.Usagef("give one of --whole, --sensitive and --plain")
 	case len(p.unseal) > 0 && !p.plain && !p.asked:
 		return exit.Usagef("--unseal goes with --sensitive or --plain, which say what stays sealed")
-	case p.asked && (len(p.sensitive) == 0 || slices.Contains(p.sensitive, "")):
-		return exit.Usagef("--sensitive names no column somewhere; --plain is for none at all")
 	}
 	return needTable(p.table)
 }

@@ -162,9 +162,8 @@ Do not purge a store whose catalogue was restored from an older backup than its 
 tenants that were made since then count as dropped.`,
 		Example: `  rangecrypt tenant purge --store pebble:data --key app.key
   rangecrypt tenant purge --table readings --yes --store pebble:data --key app.key`,
-		NotEmpty: []string{"table"},
-		JSON:     "print a line of JSON for each table",
-		Yes:      true,
+		JSON: "print a line of JSON for each table",
+		Yes:  true,
 		Flags: func(f *pflag.FlagSet) {
 			f.StringVar(&table, "table", "", "`name` of the table (default all with tenants)")
 		},
@@ -245,10 +244,9 @@ func newTenantList(e *cli.Env) *cobra.Command {
 sealed for each.`,
 		Example: `  rangecrypt tenant list --store pebble:data --key app.key
   rangecrypt tenant list --table readings --store pebble:data --key app.key`,
-		NotEmpty: []string{"table"},
-		JSON:     "print a line of JSON for each tenant",
-		Flags:    func(f *pflag.FlagSet) { f.StringVar(&table, "table", "", "`name` of a table whose policies are shown") },
-		Run:      func(ctx context.Context, c *cli.Call) error { return listTenants(ctx, c, table) },
+		JSON:  "print a line of JSON for each tenant",
+		Flags: func(f *pflag.FlagSet) { f.StringVar(&table, "table", "", "`name` of a table whose policies are shown") },
+		Run:   func(ctx context.Context, c *cli.Call) error { return listTenants(ctx, c, table) },
 	}.New(e)
 }
 

@@ -63,9 +63,6 @@ With --tenant the values are those of a tenant, which 'rangecrypt tenant create'
     --skip-bad --max-bad 20 --load 2b4d594c97ff08a5`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.NotEmpty(cmd.Flags(), "tenant"); err != nil {
-				return err
-			}
 			return insert(cmd.Context(), e, opts)
 		},
 	}

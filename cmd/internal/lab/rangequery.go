@@ -56,7 +56,6 @@ with --scheme.`,
   opebench query --store pebble:data --key bench.key --to 2024-02-29T12:00:00Z --count`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// An empty text is a bound, if a wrong one; it is not an open one.
 			cmd.Flags().Visit(func(f *pflag.Flag) {
 				switch f.Name {
 				case "from":
@@ -67,9 +66,6 @@ with --scheme.`,
 					opts.limited = true
 				}
 			})
-			if err := cli.NotEmpty(cmd.Flags(), "tenant"); err != nil {
-				return err
-			}
 			return rangeQuery(cmd.Context(), e, opts)
 		},
 	}

@@ -355,8 +355,10 @@ key, a store cannot be read by anyone. Keep a copy of it elsewhere.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			key := ope.GenerateKey()
 			switch {
-			case len(args) == 0 || args[0] == "":
+			case len(args) == 0:
 				return e.Print(kms.Encode(key))
+			case args[0] == "-":
+				return exit.Usagef("generate takes the name of a file, and - is none; without a file it prints the key, and ./- is a file of that name")
 			case keyOnly.MatchString(args[0]):
 				return exit.Usagef("generate takes the name of a file, and this looks like a key, which is not shown")
 			}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,8 +50,7 @@ read to its end. The other tables are checked in any case.`,
 		Example: `  PROGRAM verify --store pebble:data --key app.key
   PROGRAM verify --store cassandra://127.0.0.1/app --key app.key --repair
   PROGRAM verify --store pebble:data --key app.key --table readings --json`,
-		NotEmpty: []string{"tenant"},
-		JSON:     "print JSON lines",
+		JSON: "print JSON lines",
 		Flags: func(f *pflag.FlagSet) {
 			f.StringArrayVar(&v.tables, "table", nil, "`name` of a table, may be repeated (default all)")
 			f.StringVar(&v.tenant, "tenant", "", "`name` of a tenant: check what it has in tables with\ntenants, and nothing else (default all tenants)")
@@ -73,7 +73,12 @@ read to its end. The other tables are checked in any case.`,
 }
 
 func (v *verification) run(ctx context.Context) error {
-	names := v.tables
+	var names []string
+	for _, name := range v.tables {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
 	if len(names) == 0 {
 		schemas, err := v.Store.Tables(ctx)
 		if err != nil {
