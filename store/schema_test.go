@@ -117,6 +117,30 @@ func describe(s store.Schema) string {
 	return text
 }
 
+func TestTimesThatFit(t *testing.T) {
+	for unit, ends := range map[time.Duration][2]time.Time{
+		time.Nanosecond:  {time.Date(1677, 9, 22, 0, 0, 0, 0, time.UTC), time.Date(2262, 4, 11, 0, 0, 0, 0, time.UTC)},
+		time.Microsecond: {time.Date(-290_307, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(294_246, 12, 31, 0, 0, 0, 0, time.UTC)},
+		time.Millisecond: {time.Date(-290_000_000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(290_000_000, 1, 1, 0, 0, 0, 0, time.UTC)},
+		time.Second:      {time.Date(-290_000_000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(290_000_000, 1, 1, 0, 0, 0, 0, time.UTC)},
+	} {
+		tbl := create(t, open(t, drivertest.NewMemory()), store.Schema{Name: "t", Key: []store.KeyPart{store.HashedPart("at", store.Time(unit))}})
+		for _, at := range ends {
+			require.NoError(t, tbl.Put(background, store.Row{"at": at}), "%v %v", unit, at)
+		}
+		zero := tbl.Put(background, store.Row{"at": time.Time{}})
+		if unit > time.Nanosecond {
+			require.NoError(t, zero)
+		} else {
+			require.ErrorIs(t, zero, ope.ErrDomain)
+		}
+		if unit < time.Millisecond {
+			require.ErrorIs(t, tbl.Put(background, store.Row{"at": ends[0].AddDate(-2, 0, 0)}), ope.ErrDomain)
+			require.ErrorIs(t, tbl.Put(background, store.Row{"at": ends[1].AddDate(2, 0, 0)}), ope.ErrDomain)
+		}
+	}
+}
+
 func TestMisuse(t *testing.T) {
 	tbl := create(t, open(t, drivertest.NewMemory()), store.Schema{
 		Name: "t",
@@ -302,7 +326,10 @@ func TestPageTokens(t *testing.T) {
 	_, _, err = second.Page(background, q)
 	require.ErrorIs(t, err, store.ErrToken, "another table")
 	for i := range token {
-		for _, damaged := range []string{token[:i] + "_" + token[i+1:], token[:i], token[:i] + "%" + token[i+1:]} {
+		for _, damaged := range []string{
+			token[:i] + "_" + token[i+1:], token[:i], token[:i] + "%" + token[i+1:],
+			token[:i] + "\n" + token[i:], token[:i] + "\r\n" + token[i:], token + strings.Repeat("\n", i+1), token + "=",
+		} {
 			if damaged == token || damaged == "" {
 				continue
 			}

@@ -313,8 +313,10 @@ func (s *CSVSource) infer() (Kind, error) {
 	all := inferredKinds()
 	values := make([]int, len(all))
 	rows, row := 0, 0
+	var unread *rowError // the first of them
 	err := s.rows(func(r *records, bad *rowError) error {
 		if row++; row == 1 && s.header || bad != nil || s.index >= r.len() {
+			unread = cmp.Or(unread, bad)
 			return nil // met again, and reported, when the values are read
 		}
 		if cell := strings.TrimSpace(r.cell(s.index)); cell != "" && len(cell) <= maxCell {
@@ -334,6 +336,8 @@ func (s *CSVSource) infer() (Kind, error) {
 	}
 	most := slices.Max(values)
 	switch {
+	case rows == 0 && unread != nil:
+		err = fmt.Errorf("no numbers, dates or timestamps: %w", unread)
 	case rows == 0:
 		err = errors.New("no numbers, dates or timestamps: no row has a cell there")
 	case most == 0:

@@ -409,6 +409,54 @@ func TestHeaders(t *testing.T) {
 }
 
 // Names of a header are shown so that they do nothing to a terminal, and only if they are names.
+// A file whose rows cannot be read says why, whether its type is given or not.
+func TestNoRowIsRead(t *testing.T) {
+	for what, row := range map[string]string{
+		"line 2: the row has more than 1048576 bytes":                strings.Repeat("1", 2<<20),
+		"line 2: a quotation mark inside a cell that begins without": `1"2`,
+	} {
+		for _, typ := range []string{"", "int64"} {
+			s, err := OpenCSV(write(t, "a\n"+row+"\n"), "a", CSVOptions{Type: typ, Header: HeaderYes})
+			if err == nil {
+				for _, err = range s.Values() {
+				}
+			}
+			require.ErrorIs(t, err, ErrInput)
+			require.ErrorContains(t, err, what)
+			require.NotContains(t, err.Error(), "no row has a cell")
+		}
+	}
+	_, err := OpenCSV(write(t, "a,b\n1\n"), "b", CSVOptions{Header: HeaderYes})
+	require.ErrorContains(t, err, "no row has a cell there")
+}
+
+// A timestamp is stored if it can be printed and read again. Any is a bound.
+func TestTimestampsHaveYears(t *testing.T) {
+	k, err := KindByName("timestamp")
+	require.NoError(t, err)
+	for text, taken := range map[string]bool{
+		"0000-01-01T00:00:00Z": true, "0000-01-01T00:00:00+00:01": false, "0000-01-01T00:00:00+23:59": false, "0000-01-01T00:00:00-23:59": true,
+		"9999-12-31T23:59:59.999999Z": true, "9999-12-31T23:59:59-00:01": false, "9999-12-31T23:59:59-23:59": false, "9999-12-31T23:59:59+23:59": true,
+	} {
+		code, err := k.Parse(text)
+		require.Equal(t, taken, err == nil, text)
+		if !taken {
+			require.ErrorContains(t, err, "year in UTC is not 0 to 9999")
+			for _, bound := range []func(string) (int64, bool, error){k.Low, k.High} {
+				_, ok, err := bound(text)
+				require.NoError(t, err)
+				require.True(t, ok)
+			}
+			continue
+		}
+		printed, err := k.Format(code)
+		require.NoError(t, err)
+		again, err := k.Parse(printed)
+		require.NoError(t, err)
+		require.Equal(t, code, again)
+	}
+}
+
 // A table can have the name that is stored, and columns that differ have names that differ.
 func TestStoredNames(t *testing.T) {
 	long := strings.Repeat("x", 101)

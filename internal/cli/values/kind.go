@@ -215,7 +215,7 @@ var kinds = []Kind{
 		}
 		return encode.CivilDate{Year: t.Year(), Month: t.Month(), Day: t.Day()}, nil
 	}, func(d encode.CivilDate) string { return fmt.Sprintf("%04d-%02d-%02d", d.Year, d.Month, d.Day) }),
-	newKind("timestamp", encode.Time(time.Microsecond), false, columnOf(store.Time(time.Microsecond), encode.Time(time.Microsecond)), func(text string) (time.Time, error) {
+	inYears(newKind("timestamp", encode.Time(time.Microsecond), false, columnOf(store.Time(time.Microsecond), encode.Time(time.Microsecond)), func(text string) (time.Time, error) {
 		// Without an offset it is taken as UTC.
 		for _, layout := range []string{time.RFC3339, "2006-01-02 15:04:05Z07:00", "2006-01-02T15:04:05", time.DateTime} {
 			t, err := encode.ParseTime(layout, text)
@@ -227,7 +227,23 @@ var kinds = []Kind{
 			}
 		}
 		return time.Time{}, fmt.Errorf("not a timestamp like 2024-02-29T12:00:00Z")
-	}, func(t time.Time) string { return t.Format(time.RFC3339Nano) }),
+	}, func(t time.Time) string { return t.Format(time.RFC3339Nano) })),
+}
+
+// inYears returns the kind of timestamps without those that an offset puts into a year in UTC that has no text.
+// Bounds of a range may be such ones.
+func inYears(k Kind) Kind {
+	first := time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
+	end := time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
+	parse := k.Parse
+	k.Parse = func(text string) (int64, error) {
+		code, err := parse(text)
+		if err == nil && (code < first || code >= end) {
+			err = errors.New("a timestamp whose year in UTC is not 0 to 9999")
+		}
+		return code, err
+	}
+	return k
 }
 
 // inferable lists the types that a column of a file is found to have, the first preferred.

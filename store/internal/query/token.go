@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
+	"strings"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
@@ -44,7 +45,7 @@ func (last *Found) Token(reverse bool) string {
 // ParseToken returns the position of a token that was made for the query.
 func ParseToken(t *rowcodec.View, token string, pl *plan, reverse bool) (*Position, error) {
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(token)
-	if err != nil {
+	if err != nil || strings.ContainsAny(token, "\r\n") { // which decoding passes over
 		return nil, fault.ErrToken
 	}
 	b, _, err := t.Tokens.Open(nil, sealed, keyring.Place("page", pl.Fingerprint(reverse)))
