@@ -102,7 +102,7 @@ func isCallersMistake(err error) bool {
 // may be repeated safely, except that a Put into a table with a tie-breaker draws a new one
 // unless the row names it.
 //
-// The end of the caller's own context (context.DeadlineExceeded, context.Canceled) is not retryable: only the caller
+// The end of the context of the caller (context.DeadlineExceeded, context.Canceled) makes no error retryable: only the caller
 // knows whether there is time for another attempt. The rows of a Put or Delete that it ended may or may not be
 // written, all or some of them. With a new context make the same call again, with the tie-breakers of its rows if the table
 // has one, or read the rows.

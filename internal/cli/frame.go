@@ -44,6 +44,9 @@ type Call struct {
 	// Offline is set by Check where the command needs no store; it is then called in place of Run.
 	Offline func() error
 
+	// ReadOnly is set by Check where the command must not change the store.
+	ReadOnly bool
+
 	DB    driver.DB
 	Store *store.Store // in DB
 }
@@ -116,6 +119,9 @@ func (c *Call) onStore(ctx context.Context, create bool, do func(context.Context
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	if c.ReadOnly {
+		db = stores.ReadOnly(db)
+	}
 	if c.Store, err = stores.Tables(ctx, db, key, create); err == nil {
 		c.DB = db
 		err = do(ctx, c)

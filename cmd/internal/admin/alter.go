@@ -16,6 +16,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
 // A wantedChange is a flag that asks for a change; they are made in the order of the command line.
@@ -78,7 +79,7 @@ range-query find it by both.`,
 			if err := c.Kept.Check(); err != nil {
 				return err
 			}
-			a.name = c.Arg()
+			a.name, c.ReadOnly = c.Arg(), a.dryRun
 			if len(a.wanted) == 0 {
 				a.schema, err = readSchema(c.Arg())
 				a.name = a.schema.Name
@@ -120,12 +121,20 @@ func (a *alteration) run(ctx context.Context, c *cli.Call) error {
 	return a.make(ctx, c, changes)
 }
 
-// make shows the changes and makes them.
+// make shows the changes and makes them. Where none is to be made, it shows only what could be.
 func (a *alteration) make(ctx context.Context, c *cli.Call, changes []change) error {
 	var made []store.Change
-	ask, loses, rewrite := len(a.wanted) == 0, false, false
 	for _, ch := range changes {
 		made = append(made, ch.store)
+	}
+	if a.dryRun {
+		// The store checks them all before it finds that nothing can be written.
+		if err := c.Store.Alter(ctx, a.name, made...); err != nil && !errors.Is(err, driver.ErrReadOnly) {
+			return err
+		}
+	}
+	ask, loses, rewrite := len(a.wanted) == 0, false, false
+	for _, ch := range changes {
 		loses, rewrite = loses || ch.loses, rewrite || ch.rewrites
 		if err := c.Line("%s", ch.line); err != nil {
 			return err

@@ -1,0 +1,49 @@
+package stores
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// ReadOnly returns a database of which nothing can be changed, for commands that show what they would do: what would
+// change it is [driver.ErrReadOnly]. A family that would be made is there, and nothing can be read from it.
+func ReadOnly(db driver.DB) driver.DB { return readOnly{db} }
+
+type readOnly struct{ driver.DB }
+
+func (db readOnly) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family, error) {
+	wanted := !spec.Existing
+	spec.Existing = true
+	f, err := db.DB.Family(ctx, spec)
+	if wanted && errors.Is(err, driver.ErrNoFamily) {
+		return unmade{}, nil
+	}
+	return readOnlyFamily{f}, err
+}
+
+func (readOnly) Drop(context.Context, string) error { return driver.ErrReadOnly }
+
+type readOnlyFamily struct{ driver.Family }
+
+func (readOnlyFamily) Apply(context.Context, ...driver.Mutation) error { return driver.ErrReadOnly }
+
+func (readOnlyFamily) Replace(context.Context, ...driver.Replacement) ([]int, error) {
+	return nil, driver.ErrReadOnly
+}
+
+func (readOnlyFamily) CheckAndPut(context.Context, []byte, driver.Cell, ...driver.Cell) (bool, error) {
+	return false, driver.ErrReadOnly
+}
+
+type unmade struct{ readOnlyFamily }
+
+func (unmade) Get(context.Context, []byte, driver.Slice) ([]driver.Cell, error) {
+	return nil, driver.ErrReadOnly
+}
+
+func (unmade) Scan(context.Context, driver.Range) iter.Seq2[driver.Row, error] {
+	return func(yield func(driver.Row, error) bool) { yield(driver.Row{}, driver.ErrReadOnly) }
+}
