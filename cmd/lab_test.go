@@ -509,7 +509,7 @@ func TestProgress(t *testing.T) {
 func TestNamesOnTerminals(t *testing.T) {
 	dir := t.TempDir()
 	key, input := filepath.Join(dir, "key"), filepath.Join(dir, "in.csv")
-	const name = "a\x1b[31m\u009b2J\u202e\U000e0001\"\\b" // with what JSON does not escape by itself
+	const name = "a\u2028[31m\u00ad2J\u202e\U000e0001\"\\b" // with what JSON does not escape by itself
 	require.NoError(t, os.WriteFile(input, []byte(`"`+strings.ReplaceAll(name, `"`, `""`)+"\",b\n1,2\n"), 0o600))
 	e, stdout, stderr := testEnv(t, func(db driver.DB) driver.DB { return db })
 	require.Equal(t, exit.OK, execute(e, []string{"keys", "generate", key}))

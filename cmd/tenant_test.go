@@ -151,7 +151,8 @@ func TestTenantsOnATerminal(t *testing.T) {
 	e.StdoutWidth = 60
 	key := filepath.Join(t.TempDir(), "key")
 	require.Equal(t, exit.OK, execute(e, []string{"keys", "generate", key}))
-	const name = "a\x1b[2J"
+	require.Equal(t, exit.Failed, execute(e, []string{"tenant", "create", "a\x1b[2J", "--store", "pebble:any", "--key", key}))
+	const name = "a\u202eb"
 	kept := []string{"--store", "pebble:any", "--key", key}
 	for _, args := range [][]string{
 		{"tenant", "create", name},
@@ -169,6 +170,7 @@ func TestTenantsOnATerminal(t *testing.T) {
 		stdout.Reset()
 		require.Equal(t, exit.OK, execute(e, append(args, kept...)), "%v: %s", args, stderr)
 		require.NotContains(t, stdout.String()+stderr.String(), "\x1b")
+		require.NotContains(t, stdout.String()+stderr.String(), "\u202e")
 		if args[0] == "insert" {
 			continue
 		}
