@@ -106,14 +106,22 @@ func SameColumn(stored, name string) bool {
 }
 
 // StoredName returns the name that a table's column has if it is filled from a column.
-func StoredName(column string) string { return cmp.Or(column, noName) }
+func StoredName(column string) string {
+	if !storable(column) {
+		return noName
+	}
+	return column
+}
 
 // noName is the name of a table's column where that which it is filled from has none.
 const noName = "value"
 
-// storable reports whether a column of a table can have the name.
-func storable(name string) bool {
-	return name != "" && len(name) <= 100 && utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl)
+// storable reports whether a column of a table can have the name, whenever it was made.
+func storable(name string) bool { return name != "" && len(name) <= 100 && utf8.ValidString(name) }
+
+// givable reports whether a new one can; outer blanks do not count here.
+func givable(name string) bool {
+	return storable(name) && !strings.ContainsFunc(name, unicode.IsControl)
 }
 
 // storedName returns the name by which a table knows the column. It is the name in the header, if
@@ -127,7 +135,7 @@ func (s *CSVSource) storedName() string {
 	name := strings.TrimSpace(s.names[s.index])
 	own := s.namesHave(name) == 1 && name != ""
 	marked := strings.HasPrefix(name, derivedMark)
-	if own && storable(name) && !marked {
+	if own && givable(name) && !marked {
 		return name
 	}
 	derived := name
@@ -137,7 +145,7 @@ func (s *CSVSource) storedName() string {
 	case !own:
 		derived += ", number " + number
 	}
-	if stored := derivedMark + derived; storable(stored) && !marked {
+	if stored := derivedMark + derived; givable(stored) && !marked {
 		return stored
 	}
 	const kept = 60
