@@ -44,7 +44,7 @@ func TestNamesThatAreThere(t *testing.T) {
 		_, err := old.Create(ctx, plainTenants(Packed))
 		require.NoError(t, err)
 		require.NoError(t, old.CreateTenant(ctx, "acme"))
-		require.NoError(t, old.changeTenant(ctx, "acme", []string{"log"}, func(e *edit) error {
+		require.NoError(t, old.db.Catalogue.ChangeEntries(ctx, [][]byte{old.db.Catalogue.TenantQualifier("acme"), old.db.Catalogue.Qualifier("log")}, func(e *edit) error {
 			meta, tenant := e.Table("log").Clone(), *e.Tenant("acme")
 			meta.Name, tenant.Name = name, name
 			for i := range meta.Columns {
