@@ -438,7 +438,7 @@ func TestDamagedDirectory(t *testing.T) {
 		"options":                 {overwrite("OPTIONS-*", "hello"), driver.ErrCorrupt, "syntax"},
 		"format of another":       {overwrite(formatName, "hello"), driver.ErrCorrupt, formatName},
 		"format empty":            {overwrite(formatName, ""), driver.ErrLayout, "restore it from a backup"},
-		"format missing":          {remove(formatName), driver.ErrLayout, "no file " + formatName},
+		"format missing":          {remove(formatName), driver.ErrCorrupt, "no file " + formatName + "; restore that file, as it was last, or the directory from a backup"},
 		"format of a later time":  {overwrite(formatName, "rangecrypt pebble store, format 9\n"), driver.ErrLayout, "use a newer version"},
 		"open in another process": {func(t *testing.T, dir string) { db := mustOpen(t, dir, nil); t.Cleanup(func() { _ = db.Close() }) }, driver.ErrLocked, "close the other one first"},
 	} {

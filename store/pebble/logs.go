@@ -210,6 +210,10 @@ func readFormat(fsys vfs.FS, dir string) (*logRecord, error) {
 		}
 		return nil, err
 	}
+	if slices.ContainsFunc(names, ofEngine) {
+		return nil, notOurs(fmt.Sprintf("the directory is not empty and has files of the engine Pebble, but no file %s; "+
+			"restore that file, as it was last, or the directory from a backup; or name a new directory, if this is another program's", formatName))
+	}
 	return nil, fmt.Errorf("%w: the directory is not empty and holds no rangecrypt store, since it has no file %s; name a new one", driver.ErrLayout, formatName)
 }
 
@@ -231,12 +235,19 @@ func readLogs(fsys vfs.FS, name string) (map[string]int64, error) {
 	}
 	logs, ok := parseLogs(version, string(text))
 	if err != nil || !ok {
-		return nil, &fault{
-			fmt.Sprintf("%v: the file %s is damaged or not ours; restore it from a backup, or name a new directory", driver.ErrLayout, fsys.PathBase(name)),
-			[]error{driver.ErrLayout, driver.ErrCorrupt},
-		}
+		return nil, notOurs(fmt.Sprintf("the file %s is damaged or not ours; restore it from a backup, or name a new directory", fsys.PathBase(name)))
 	}
 	return logs, nil
+}
+
+// notOurs returns the error for a directory that is another program's, or ours and damaged.
+func notOurs(text string) error {
+	return &fault{fmt.Sprintf("%v: %s", driver.ErrLayout, text), []error{driver.ErrLayout, driver.ErrCorrupt}}
+}
+
+// ofEngine reports whether a file has a name that only the engine gives.
+func ofEngine(name string) bool {
+	return strings.HasPrefix(name, "MANIFEST-") || strings.HasPrefix(name, "marker.manifest.") || strings.HasSuffix(name, ".sst")
 }
 
 var logsLine = regexp.MustCompile(`^logs((?: [0-9]+:[0-9]+)*)\n$`)

@@ -106,7 +106,8 @@ type entry struct {
 // what is only in the log gets into tables. A disk that has no space for them is [driver.ErrUnavailable].
 //
 // A directory whose files are damaged or missing is [driver.ErrCorrupt]; damage within a table is that
-// error of the reads that meet it. A directory that was closed depends on no log (*.log). One that was
+// error of the reads that meet it. One without the file RANGECRYPT that has files of the engine is
+// both ErrCorrupt and ErrLayout: it is another program's, or that file must be restored. A directory that was closed depends on no log (*.log). One that was
 // not, since the process was killed or the power failed, needs its logs. A log that is missing is noticed,
 // and any but the newest that is damaged, cut or empty. Three things are not noticed: the writes from there
 // on are lost, without an error.
