@@ -420,10 +420,10 @@ func TestDamagedDirectory(t *testing.T) {
 	}{
 		"table missing":       {remove("*.sst"), driver.ErrCorrupt, "does not exist"},
 		"table cut":           {cut("*.sst", 100), driver.ErrCorrupt, "size mismatch"},
-		"manifest missing":    {remove("MANIFEST-*"), driver.ErrCorrupt, "could not open manifest"},
-		"manifest cut":        {cut("MANIFEST-*", 20), driver.ErrCorrupt, "malformed manifest"},
-		"manifest empty":      {cut("MANIFEST-*", 0), driver.ErrCorrupt, "malformed manifest"},
-		"manifest of another": {overwrite("MANIFEST-*", "hello"), driver.ErrCorrupt, "manifest"},
+		"manifest missing":    {remove("MANIFEST-*"), driver.ErrCorrupt, "MANIFEST-000001 is missing"},
+		"manifest cut":        {cut("MANIFEST-*", 20), driver.ErrCorrupt, "has 20 bytes, and had"},
+		"manifest empty":      {cut("MANIFEST-*", 0), driver.ErrCorrupt, "has 0 bytes, and had"},
+		"manifest of another": {overwrite("MANIFEST-*", "hello"), driver.ErrCorrupt, "has 5 bytes, and had"},
 		"name of manifest":    {remove("marker.manifest.*"), driver.ErrCorrupt, "no file marker.manifest"},
 		"all but the format": {func(t *testing.T, dir string) {
 			files, err := os.ReadDir(dir)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,7 +26,7 @@ import (
 type fence struct {
 	vfs.FS
 	lock   string // a Lock of this file is held by the DB
-	record *logRecord
+	record *fileRecord
 
 	once   sync.Once
 	cause  error
@@ -79,7 +80,7 @@ func (f *fence) flush(eng *pebble.DB) error {
 // nowhere reports whether writes through the closed fence succeed and go nowhere.
 func (f *fence) nowhere() bool { return f.givenUp.Load() || f.logging.Load() }
 
-func newFence(fs vfs.FS, record *logRecord) *fence {
+func newFence(fs vfs.FS, record *fileRecord) *fence {
 	return &fence{FS: fs, record: record, failed: make(chan struct{})}
 }
 
@@ -142,6 +143,9 @@ func (f *fence) file(name string, open func() (vfs.File, error)) (vfs.File, erro
 	fenced := &fencedFile{File: file, fence: f}
 	if isLog {
 		fenced.log = log
+	}
+	if base := f.FS.PathBase(name); strings.HasPrefix(base, manifestPrefix) {
+		fenced.manifest = newManifestWriter(base)
 	}
 	return fenced, nil
 }
@@ -226,6 +230,8 @@ type fencedFile struct {
 	fence   *fence
 	log     string // the number of a log, "" for other files
 	written int64  // to a log, which is written in order, by one goroutine
+
+	manifest *manifestWriter // of a manifest, which is written so, too
 }
 
 func (f *fencedFile) Close() error {
@@ -238,6 +244,9 @@ func (f *fencedFile) Close() error {
 
 func (f *fencedFile) Write(p []byte) (n int, err error) {
 	err = f.fence.change(func() (err error) {
+		if f.manifest != nil {
+			_, _ = f.manifest.Write(p) // first: a file may change p. What fails ends the use of the file.
+		}
 		n, err = f.File.Write(p)
 		f.written += int64(n)
 		return err
@@ -259,7 +268,16 @@ func (f *fencedFile) WriteAt(p []byte, off int64) (n int, err error) {
 	return n, err
 }
 
-func (f *fencedFile) Sync() error     { return f.fence.change(f.File.Sync) }
+func (f *fencedFile) Sync() error {
+	return f.fence.change(func() error {
+		err := f.File.Sync()
+		if err == nil && f.manifest != nil {
+			err = f.fence.record.synced(f.manifest.manifest())
+		}
+		return err
+	})
+}
+
 func (f *fencedFile) SyncData() error { return f.fence.change(f.File.SyncData) }
 
 func (f *fencedFile) SyncTo(length int64) (full bool, err error) {

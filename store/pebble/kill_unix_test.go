@@ -4,23 +4,29 @@ package pebble
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
 // TestKill kills a real process in the middle of its writes, again and again on the same
-// directory. Whatever it had acknowledged over a pipe must be there.
+// directory. Whatever it had acknowledged over a pipe must be there. Every other process changes its lists of
+// tables all the time.
 func TestKill(t *testing.T) {
 	seed := rand.Uint64()
 	if text := os.Getenv("PEBBLE_KILL_SEED"); text != "" {
@@ -39,7 +45,7 @@ func TestKill(t *testing.T) {
 	total := 0
 	for round := range 8 {
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), childEnv+"="+dir)
+		cmd.Env = append(os.Environ(), childEnv+"="+dir, fmt.Sprint(flushEnv, "=", round%2))
 		cmd.Stderr = os.Stderr
 		pipe, err := cmd.StdoutPipe()
 		require.NoError(t, err)
@@ -65,6 +71,7 @@ func TestKill(t *testing.T) {
 		timer.Stop()
 		require.ErrorContains(t, cmd.Wait(), "killed")
 		total += count
+		killedManifest(t, r, dir)
 
 		db := mustOpen(t, dir, nil)
 		f := mustFamily(t, db)
@@ -94,6 +101,38 @@ func TestKill(t *testing.T) {
 	t.Logf("%d acknowledged writes", total)
 	require.Greater(t, total, 50, "the child wrote too little to prove anything")
 }
+
+// killedManifest damages the manifest of a copy of what the process left. That is noticed, but for the last
+// record, which is a change of the lists that the process had not come to the end of.
+func killedManifest(t *testing.T, r *rand.Rand, dir string) {
+	t.Helper()
+	record, err := readFormat(vfs.Default, dir)
+	require.NoError(t, err)
+	name, err := atomicfs.ReadMarker(vfs.Default, dir, manifestMarker)
+	require.NoError(t, err)
+	i := slices.IndexFunc(record.manifests, func(m manifest) bool { return m.name == name })
+	require.GreaterOrEqual(t, i, 0)
+	copied := filepath.Join(t.TempDir(), "db")
+	require.NoError(t, os.CopyFS(copied, os.DirFS(dir)))
+	before := names(t, copied)
+	path := filepath.Join(copied, name)
+	whole, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for range 20 {
+		at := r.IntN(int(record.manifests[i].length))
+		content := bytes.Clone(whole)
+		content[at] ^= 1 << r.IntN(8)
+		for _, content := range [][]byte{content, whole[:at]} {
+			require.NoError(t, os.WriteFile(path, content, 0o600))
+			_, err := Open(copied, nil)
+			require.ErrorIs(t, err, driver.ErrCorrupt)
+			require.Equal(t, before, names(t, copied))
+		}
+	}
+}
+
+// flushEnv makes the child move what is in memory into tables all the time.
+const flushEnv = "RANGECRYPT_PEBBLE_TEST_FLUSH"
 
 var killWriters = []string{"w0", "w1", "w2", "w3", "c0"}
 
@@ -155,6 +194,10 @@ func writeForEver(dir string) {
 				fmt.Println(writer, n) // one write system call, after the acknowledgement
 			}
 		}()
+	}
+	for os.Getenv(flushEnv) == "1" {
+		time.Sleep(time.Duration(rand.IntN(int(5 * time.Millisecond))))
+		db.queue.flushSoon()
 	}
 	select {}
 }

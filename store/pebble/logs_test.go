@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -197,31 +198,61 @@ func TestKilledNeedsItsLogs(t *testing.T) {
 	}
 }
 
-// Directories of format 1 have no list of logs, and get one when they are opened.
-func TestFormat1(t *testing.T) {
-	dir, logs := killedWithLogs(t)
-	format := filepath.Join(dir, formatName)
-	require.NoError(t, os.WriteFile(format, []byte("rangecrypt pebble store, format 1\n"), 0o600))
-	db := mustOpen(t, dir, nil)
-	require.Equal(t, logRows, countLogRows(t, mustFamily(t, db)))
-	require.NoError(t, mustFamily(t, db).Apply(background, mutation("row000", "another")))
-	require.Eventually(t, func() bool { // the engine removes old logs in the background
-		text, err := os.ReadFile(format)
-		return err == nil && regexp.MustCompile(`^rangecrypt pebble store, format 2\nlogs [0-9]{6}:0\n$`).Match(text)
-	}, 10*time.Second, 10*time.Millisecond)
-	require.NoFileExists(t, filepath.Join(dir, filepath.Base(logs[0])))
-	require.NoError(t, db.Close())
-	text, err := os.ReadFile(format)
-	require.NoError(t, err)
-	require.Equal(t, "rangecrypt pebble store, format 2\nlogs\n", string(text))
+// Directories of earlier formats have no manifest and, of format 1, no logs on their list. They get them when they
+// are opened.
+func TestEarlierFormats(t *testing.T) {
+	const manifest = ` MANIFEST-[0-9]{6}:[0-9]+:[0-9a-f]{64}`
+	for format := range 2 {
+		format++
+		t.Run(fmt.Sprint(format), func(t *testing.T) {
+			dir, logs := killedWithLogs(t)
+			file := filepath.Join(dir, formatName)
+			matches := func(pattern string) bool {
+				text, err := os.ReadFile(file)
+				return err == nil && regexp.MustCompile(`^rangecrypt pebble store, format 3\n`+pattern+`$`).Match(text)
+			}
+			require.NoError(t, os.WriteFile(file, textOf(t, file, format), 0o600))
+			db := mustOpen(t, dir, nil)
+			require.Equal(t, logRows, countLogRows(t, mustFamily(t, db)))
+			require.NoError(t, mustFamily(t, db).Apply(background, mutation("row000", "another")))
+			require.Eventually(t, func() bool { // the engine removes old logs in the background
+				return matches(`logs [0-9]{6}:0\nmanifests(` + manifest + `)+\n`)
+			}, 10*time.Second, 10*time.Millisecond)
+			require.NoFileExists(t, filepath.Join(dir, filepath.Base(logs[0])))
+			require.NoError(t, db.Close())
+			require.True(t, matches(`logs\nmanifests`+manifest+`\n`))
 
-	for _, damaged := range []string{
-		"rangecrypt pebble store, format 2\n", "rangecrypt pebble store, format 2\nlogs", "rangecrypt pebble store, format 2\nlogs 000001\n",
-		"rangecrypt pebble store, format 2\nlogs 000001:99999999999999999999\n",
+			// So do those that were closed, whether anything is written or not.
+			require.NoError(t, os.WriteFile(file, textOf(t, file, format), 0o600))
+			db = mustOpen(t, dir, nil)
+			require.Equal(t, "another", value(t, mustFamily(t, db), "row000"))
+			require.NoError(t, db.Close())
+			require.True(t, matches(`logs\nmanifests`+manifest+`\n`))
+		})
+	}
+}
+
+// textOf returns what the file RANGECRYPT would say in an earlier format.
+func textOf(t *testing.T, file string, format int) []byte {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	return append(fmt.Appendf(nil, formatText, format), bytes.Join(bytes.SplitAfter(text, []byte("\n"))[1:format], nil)...)
+}
+
+func TestDamagedFormat(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, mustOpen(t, dir, nil).Close())
+	sum := strings.Repeat("0", 64)
+	for _, rest := range []string{
+		"1\nlogs\n", "2\n", "2\nlogs", "2\nlogs 000001\n", "2\nlogs 000001:99999999999999999999\n", "2\nlogs\nmanifests\n",
+		"3\n", "3\nlogs\n", "3\nlogs\nmanifests", "3\nlogs\nmanifests MANIFEST-000001:1\n",
+		"3\nlogs\nmanifests MANIFEST-000001:99999999999999999999:" + sum + "\n", "3\nlogs\nmanifests MANIFEST-000001:1:" + sum + "0\n",
+		"3\nlogs\nmanifests MANIFEST-000009:1:" + sum + "\n", "0\n", "-1\n", "03\nlogs\nmanifests\n",
 	} {
-		require.NoError(t, os.WriteFile(format, []byte(damaged), 0o600))
-		_, err = Open(dir, nil)
-		require.ErrorIs(t, err, driver.ErrCorrupt, damaged)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, formatName), []byte("rangecrypt pebble store, format "+rest), 0o600))
+		_, err := Open(dir, nil)
+		require.ErrorIs(t, err, driver.ErrCorrupt, rest)
 	}
 }
 

@@ -105,18 +105,23 @@ type entry struct {
 // [driver.ErrLayout] and left as it is. One that is open already is [driver.ErrLocked]. Opening writes:
 // what is only in the log gets into tables. A disk that has no space for them is [driver.ErrUnavailable].
 //
-// A directory whose files are damaged or missing is [driver.ErrCorrupt]; damage within a table is that
-// error of the reads that meet it. One without the file RANGECRYPT that has files of the engine is
-// both ErrCorrupt and ErrLayout: it is another program's, or that file must be restored. A directory that was closed depends on no log (*.log). One that was
-// not, since the process was killed or the power failed, needs its logs. A log that is missing is noticed,
-// and any but the newest that is damaged, cut or empty. Three things are not noticed: the writes from there
-// on are lost, without an error.
+// A directory whose files are damaged or missing is [driver.ErrCorrupt] and left as it is; damage within a
+// table is that error of the reads that meet it. One without the file RANGECRYPT that has files of the engine is
+// both ErrCorrupt and ErrLayout: it is another program's, or that file must be restored.
+//
+// The list of tables (MANIFEST-*) is compared with its SHA-256 in the file RANGECRYPT, as far as the engine has
+// relied on it, also where the process was killed. A directory that was closed depends on no log (*.log). One that
+// was not, since the process was killed or the power failed, needs its logs. A log that is missing is noticed,
+// and any but the newest that is damaged, cut or empty. Four things are not noticed: what was written from there
+// on is lost, without an error.
 //
 //   - The newest log is cut or empty: a loss of power leaves it so.
 //   - The newest log is damaged in its last 32 KiB, or in the writes that were synced last (together 2 MiB, or
 //     one that is larger): so, too.
 //   - One bit of the header of a record is flipped, which makes it the mark of the end of its log. The engine
 //     has no checksum of that mark.
+//   - The list of tables was damaged before the directory was opened for the first time by this version. An
+//     earlier one wrote no SHA-256 of it.
 func Open(dir string, opts *Options) (*DB, error) {
 	var o Options
 	if opts != nil {
@@ -195,16 +200,13 @@ func open(dir string, o Options) (_ *DB, err error) {
 
 // openRecord returns the record of a directory that is locked: the one that is there, if the
 // directory is whole, or a new one.
-func openRecord(fsys vfs.FS, dir string) (*logRecord, error) {
+func openRecord(fsys vfs.FS, dir string) (*fileRecord, error) {
 	record, err := readFormat(fsys, dir) // another process may have been faster
 	switch {
 	case err != nil:
 		return nil, err
 	case record == nil:
-		return &logRecord{fs: fsys, dir: dir, unfinished: true}, nil
-	}
-	if err := checkWhole(fsys, dir); err != nil {
-		return nil, err
+		return &fileRecord{fs: fsys, dir: dir, unfinished: true}, nil
 	}
 	return record, record.check()
 }
@@ -347,19 +349,6 @@ func lockError(err error) error {
 		return fmt.Errorf("write to the directory: %w", err)
 	}
 	return fmt.Errorf("%w: close the other one first, or name another directory: %w", driver.ErrLocked, err)
-}
-
-// checkWhole refuses a directory that is ours, and without the file that names the engine's manifest: the
-// engine would take it for a new one, and remove what data there is.
-func checkWhole(fsys vfs.FS, dir string) error {
-	names, err := fsys.List(dir)
-	if err != nil {
-		return err
-	}
-	if !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "marker.manifest.") }) {
-		return damaged(errors.New("there is no file marker.manifest.*, which a store has from its beginning"))
-	}
-	return nil
 }
 
 // readDirectory fills families and lastID.
@@ -553,7 +542,7 @@ func (db *DB) Close() error {
 		}
 		err = errors.Join(err, db.eng.Close())
 		if err == nil && db.fence.err() == nil && db.queue.flushed {
-			_ = db.fence.record.clear() // a list that is not empty holds as well
+			_ = db.fence.record.close() // what it says of an open directory holds as well
 		}
 	} else {
 		db.abandon()

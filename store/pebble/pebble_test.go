@@ -284,8 +284,8 @@ func TestOpenLeavesWhatIsForeign(t *testing.T) {
 
 	newer := t.TempDir()
 	require.NoError(t, mustOpen(t, newer, nil).Close())
-	require.NoError(t, os.WriteFile(filepath.Join(newer, formatName), []byte("rangecrypt pebble store, format 3\n"), 0o600))
-	refused(newer, "format 3")
+	require.NoError(t, os.WriteFile(filepath.Join(newer, formatName), []byte("rangecrypt pebble store, format 4\n"), 0o600))
+	refused(newer, "format 4")
 	require.NoError(t, os.WriteFile(filepath.Join(newer, formatName), []byte("rangecry"), 0o600))
 	refused(newer, "damaged")
 
