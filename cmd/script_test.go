@@ -36,6 +36,7 @@ func TestScripts(t *testing.T) {
 			"unposted": unposted,
 			"put":      put,
 			"part":     part,
+			"stopped":  stopped,
 		},
 	})
 }
@@ -207,6 +208,20 @@ func part(ts *testscript.TestScript, neg bool, args []string) {
 		})
 		if !errors.Is(err, context.Canceled) {
 			ts.Fatalf("the conversion was to be stopped: %v", err)
+		}
+	})
+}
+
+// stopped DIR KEYFILE TABLE COLUMN begins to make the index of a column again and stops.
+func stopped(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 4 {
+		ts.Fatalf("usage: stopped DIR KEYFILE TABLE COLUMN")
+	}
+	withTenant(ts, []string{args[0], args[1], args[2], ""}, func(ctx context.Context, tbl *store.Table) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		if err := tbl.RebuildIndex(ctx, args[3], func(int) { cancel() }); !errors.Is(err, context.Canceled) {
+			ts.Fatalf("the index was not to be finished: %v", err)
 		}
 	})
 }

@@ -37,7 +37,8 @@ func (q Query) selection() query.Selection {
 // Query yields the rows that the query selects. They come in the order of the predicate that
 // drives the query ([Table.Explain] says which): of the first ordered part of the row key after
 // fixed parts, or of an ordered column. All rows of a table whose key begins with a hashed part
-// come in no order.
+// come in no order, and so do those that a range of a column selects while that cannot drive the query: it is
+// being converted, or has a [MutableScheme] whose index is being made again ([Table.Describe] says so).
 //
 // It reads lazily; its memory does not depend on the number of rows, but for 16 bytes a row where
 // a column drives the query on a database without snapshots. An error, or the end of ctx, is the

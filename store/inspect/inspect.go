@@ -55,6 +55,10 @@ type Field struct {
 	SearchKey string   // id of the key of its ciphertexts and tokens, or empty
 	CellKeys  []string // ids of the keys of its cells, the one for new cells first
 
+	// Remaking says that the index of a stateful scheme is being made again, which is not finished. Until it is,
+	// ranges of a column whose ciphertexts move are answered from all rows, in no order.
+	Remaking bool
+
 	// Former are the ids that the column had before its encryption was changed, the latest first.
 	// Unless one is Converted, rows may have values there.
 	Former    []Field

@@ -32,6 +32,7 @@ func described(d inspect.Table) tableJSON {
 		for _, d := range from {
 			f := newFieldJSON(d)
 			f.Confidentiality, f.ID, f.Since, f.Sharers, f.SearchKey, f.CellKeys = d.Confidentiality, d.ID, d.Since, d.SharedWith, d.SearchKey, d.CellKeys
+			f.Remaking = d.Remaking
 			for _, former := range d.Former {
 				f.Unconverted = f.Unconverted || !former.Converted
 			}
@@ -84,6 +85,7 @@ type fieldJSON struct {
 	SearchKey   string   `json:"search_key,omitempty"`
 	CellKeys    []string `json:"cell_keys,omitempty"`
 	Unconverted bool     `json:"unconverted,omitempty"` // rows may have values of an earlier encryption
+	Remaking    bool     `json:"remaking,omitempty"`    // its index is being made again, which is not finished
 
 	keyOf string // in words
 }
@@ -154,6 +156,7 @@ func printTable(c *cli.Call, t tableJSON) error {
 	}
 	add("(rows)", "new cells", t.RowKeys...)
 	var rows [][]string
+	advice := ""
 	for i, f := range slices.Concat(s.Key, s.Columns) {
 		part := "column"
 		if i < len(s.Key) {
@@ -162,6 +165,10 @@ func printTable(c *cli.Call, t tableJSON) error {
 		note := ""
 		if f.Unconverted {
 			note = "to be converted"
+		}
+		if f.Remaking {
+			advice += show.Line(fmt.Sprintf("the index of %q is being made again, which is not finished; 'rangecrypt table reindex %s --column %s' finishes it",
+				f.Name, show.Argument(s.Table), show.Argument(f.Name)), c.Style())
 		}
 		name := show.Visible(f.Name)
 		rows = append(rows, []string{name, part, f.Type, f.Encryption, f.Scheme, f.keyOf, f.ID, note})
@@ -174,5 +181,5 @@ func printTable(c *cli.Call, t tableJSON) error {
 	if len(keys) > 0 {
 		text += show.Rows([]string{"KEY OF", "FOR", "ID"}, keys, nil, c.Style())
 	}
-	return c.Print(text)
+	return c.Print(text + advice)
 }

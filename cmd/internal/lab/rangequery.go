@@ -135,9 +135,17 @@ func rangeQuery(ctx context.Context, e *cli.Env, opts *rangeQueryOptions) (err e
 			return exit.Usagef("--to: %v; column %q has values of type %s", err, info.Column, info.Kind.Name)
 		}
 	}
+	unordered, err := table.Unordered(ctx)
+	if err != nil {
+		return exit.Early(ctx, err)
+	}
 	rows := table.Range(ctx, lo, hi, opts.limit)
-	if !fromOK || !toOK {
+	switch {
+	case !fromOK || !toOK:
 		rows = func(func(bench.Row, error) bool) {}
+	case unordered != "":
+		e.Warn("%s; until then all rows of the range are read and sorted", unordered)
+		rows = bench.Sorted(ctx, table, lo, hi, opts.limit)
 	}
 
 	out := bufio.NewWriter(e.Stdout)
@@ -156,7 +164,14 @@ func rangeQuery(ctx context.Context, e *cli.Env, opts *rangeQueryOptions) (err e
 			return errors.Join(exit.Early(ctx, err), out.Flush())
 		}
 	}
-	return errors.Join(finish(), out.Flush())
+	if err := errors.Join(finish(), out.Flush()); err != nil || unordered != "" {
+		return err
+	}
+	// Other rows than the least may have come, if the order ended while they did.
+	if unordered, err = table.Unordered(ctx); err == nil && unordered != "" {
+		err = fmt.Errorf("%w: %s; run the command again", bench.ErrUnordered, unordered)
+	}
+	return exit.Early(ctx, err)
 }
 
 // counted shows on the progress how many rows have come.

@@ -12,3 +12,17 @@ func Visible(name string) string {
 	}
 	return name
 }
+
+// Argument returns a name as an argument of a command that a user is to type.
+func Argument(name string) string {
+	other := func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-", r))
+	}
+	switch {
+	case name != "" && strings.IndexFunc(name, other) < 0:
+		return name
+	case strings.ContainsFunc(name, func(r rune) bool { return r == '\'' || !strconv.IsPrint(r) }):
+		return strconv.Quote(name)
+	}
+	return "'" + name + "'"
+}

@@ -113,7 +113,7 @@ func describeField(k keyring.Table, of *meta.Table, m *meta.Field, all []*meta.T
 		return inspect.Field{}, err
 	}
 	d := f.Inspect()
-	d.ID, d.Since, d.Converted = hex.EncodeToString(m.ID[:]), m.Since, m.Converted
+	d.ID, d.Since, d.Remaking, d.Converted = hex.EncodeToString(m.ID[:]), m.Since, m.Filling, m.Converted
 	key, err := k.Search(m)
 	if err != nil {
 		return d, fmt.Errorf("column %q: %w", m.Name, err)

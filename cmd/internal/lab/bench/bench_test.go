@@ -318,6 +318,72 @@ func TestCheckLoad(t *testing.T) {
 	})
 }
 
+// Where ranges of a column come in no order for a time, the table says so, and they can be sorted.
+func TestUnorderedRanges(t *testing.T) {
+	for scheme, unorder := range map[string]func(t *testing.T, s *Store, tbl *table){
+		"kerschbaum": func(t *testing.T, _ *Store, tbl *table) {
+			ctx, cancel := context.WithCancel(ctx)
+			require.ErrorIs(t, tbl.table.RebuildIndex(ctx, "c", func(int) { cancel() }), context.Canceled)
+		},
+		"boldyreva": func(t *testing.T, s *Store, _ *table) {
+			for _, to := range []store.KeyScheme{store.MOPE, store.Boldyreva} {
+				require.NoError(t, s.store.Alter(ctx, "boldyreva/column", store.ChangeColumn(store.OrderedColumn("c", store.Int16, to))))
+			}
+		},
+	} {
+		t.Run(scheme, func(t *testing.T) {
+			s := openStore(t, drivertest.NewMemory())
+			target := benchtable.Target{Scheme: scheme, Layout: benchtable.LayoutColumn}
+			made, _, err := s.Create(ctx, target, kind(t, "int16"), "c", false)
+			require.NoError(t, err)
+			var rows []Row
+			for i := range 50 {
+				rows = append(rows, Row{int64(i * 7 % 50), s.Load(1).Tie(uint64(i))})
+			}
+			require.NoError(t, made.Insert(ctx, rows))
+			why, err := made.Unordered(ctx)
+			require.NoError(t, err)
+			require.Empty(t, why)
+
+			unorder(t, s, made.(*table))
+			again, _, err := s.Open(ctx, target)
+			require.NoError(t, err)
+			why, err = again.Unordered(ctx)
+			require.NoError(t, err)
+			require.Contains(t, why, `column "c"`)
+			for _, err = range again.Range(ctx, 0, 49, 0) {
+			}
+			require.ErrorIs(t, err, ErrUnordered)
+			require.NotErrorIs(t, err, exit.ErrWrongAnswer)
+			for limit, want := range map[int]int{0: 40, 1: 1, 7: 7, 100: 40, math.MaxInt: 40} {
+				next := int64(5)
+				for row, err := range Sorted(ctx, again, 5, 44, limit) {
+					require.NoError(t, err)
+					require.Equal(t, next, row.Value, "limit %d", limit)
+					next++
+				}
+				require.EqualValues(t, want, next-5, "limit %d", limit)
+			}
+			for _, err = range Sorted(ctx, twice{again}, 0, 49, 7) {
+			}
+			require.ErrorIs(t, err, exit.ErrWrongAnswer, "a row came twice")
+		})
+	}
+}
+
+// twice yields each row two times.
+type twice struct{ StoredTable }
+
+func (t twice) Rows(ctx context.Context, lo, hi int64, limit int) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		for row, err := range t.StoredTable.Rows(ctx, lo, hi, limit) {
+			if !yield(row, err) || !yield(row, err) {
+				return
+			}
+		}
+	}
+}
+
 // slowTable acknowledges a batch some time after its context has ended, or fails it.
 type slowTable struct {
 	Table

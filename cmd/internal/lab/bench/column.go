@@ -1,16 +1,22 @@
 package bench
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/cipher"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/internal/cli/values"
 	"github.com/rangecrypt/rangecrypt/store"
 	storecompare "github.com/rangecrypt/rangecrypt/store/compare"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
 
 // TieSize is the length of a row id in bytes.
@@ -68,6 +74,23 @@ type Table interface {
 	IndexStats() (IndexStats, bool)
 }
 
+// A StoredTable is an encrypted table, whose ranges may be without an order for a time.
+type StoredTable interface {
+	Table
+
+	// Rows yields the same as Range does, but in no order; with a limit any of the rows.
+	Rows(ctx context.Context, lo, hi int64, limit int) iter.Seq2[Row, error]
+
+	// Unordered says why ranges come in no order at present, and what ends that. It is "" where they come in
+	// that of their values.
+	Unordered(ctx context.Context) (string, error)
+}
+
+// ErrUnordered is returned by a range whose rows came in no order, for a reason that ends.
+var ErrUnordered = errors.New("the rows came in no order")
+
+var errMisplaced = fmt.Errorf("%w: rows came back twice or in another order than their values", exit.ErrWrongAnswer)
+
 // table is an encrypted table with a value and a row id.
 type table struct {
 	table     *store.Table
@@ -95,6 +118,30 @@ func (t *table) IndexStats() (IndexStats, bool) {
 
 func (t *table) Range(ctx context.Context, lo, hi int64, limit int) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
+		var previous Row
+		first := true
+		for row, err := range t.Rows(ctx, lo, hi, limit) {
+			if err == nil && !first && (row.Value < previous.Value || row == previous) {
+				err = t.misplaced(ctx)
+			}
+			if !yield(row, err) || err != nil {
+				return
+			}
+			previous, first = row, false
+		}
+	}
+}
+
+// misplaced returns the error of a row that came after a greater one, or twice.
+func (t *table) misplaced(ctx context.Context) error {
+	if why, err := t.Unordered(ctx); err == nil && why != "" {
+		return fmt.Errorf("%w: %s; run the command again", ErrUnordered, why)
+	}
+	return errMisplaced
+}
+
+func (t *table) Rows(ctx context.Context, lo, hi int64, limit int) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
 		d, ok := t.kind.Domain.Intersect(lo, hi)
 		if !ok {
 			return
@@ -104,25 +151,79 @@ func (t *table) Range(ctx context.Context, lo, hi int64, limit int) iter.Seq2[Ro
 			yield(Row{}, err)
 			return
 		}
-		var previous Row
-		first := true
 		for stored, err := range t.table.Query(ctx, store.Query{Where: where, Limit: limit}) {
 			var row Row
 			if err == nil {
 				row, err = t.row(stored)
 			}
 			// The table authenticates each row, but not how many there are and in what order.
-			if err == nil && (row.Value < lo || row.Value > hi || !first && (row.Value < previous.Value || row == previous)) {
-				err = fmt.Errorf("%w: rows came back twice or in another order than their values", exit.ErrWrongAnswer)
+			if err == nil && (row.Value < lo || row.Value > hi) {
+				err = errMisplaced
+			}
+			if !yield(row, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (t *table) Unordered(ctx context.Context) (string, error) {
+	d, err := t.table.Describe(ctx)
+	if err != nil {
+		return "", err
+	}
+	i := slices.IndexFunc(d.Columns, func(f inspect.Field) bool { return f.Name == t.value })
+	if i < 0 {
+		return "", nil // the value leads the row key, whose order is that of rows
+	}
+	switch f := d.Columns[i]; {
+	case f.Remaking && t.moves:
+		return fmt.Sprintf("the index of column %q is being made again, which 'rangecrypt table reindex %s --column %s' finishes",
+			t.value, show.Argument(d.Name), show.Argument(t.value)), nil
+	case slices.ContainsFunc(f.Former, func(former inspect.Field) bool { return !former.Converted }):
+		return fmt.Sprintf("rows have column %q under an earlier encryption, which 'rangecrypt table convert %s' ends",
+			t.value, show.Argument(d.Name)), nil
+	}
+	return "", nil
+}
+
+// Sorted yields the rows with lo <= value <= hi as [Table.Range] does, of a table whose ranges come in no order.
+// It reads all of them, and holds those that it yields, or twice as many.
+func Sorted(ctx context.Context, t StoredTable, lo, hi int64, limit int) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		var rows []Row
+		sorted := func() bool {
+			slices.SortFunc(rows, func(a, b Row) int {
+				return cmp.Or(cmp.Compare(a.Value, b.Value), bytes.Compare(a.Tie[:], b.Tie[:]))
+			})
+			n := len(rows)
+			rows = slices.Compact(rows)
+			same := len(rows) < n
+			if limit > 0 && len(rows) > limit {
+				rows = rows[:limit]
+			}
+			return !same
+		}
+		for row, err := range t.Rows(ctx, lo, hi, 0) {
+			if err == nil {
+				rows = append(rows, row)
+				if limit > 0 && len(rows)/2 >= limit && !sorted() {
+					err = errMisplaced
+				}
 			}
 			if err != nil {
 				yield(Row{}, err)
 				return
 			}
+		}
+		if !sorted() {
+			yield(Row{}, errMisplaced)
+			return
+		}
+		for _, row := range rows {
 			if !yield(row, nil) {
 				return
 			}
-			previous, first = row, false
 		}
 	}
 }

@@ -95,7 +95,7 @@ func Count(ctx context.Context, source values.Source, limit int, bar progress.Re
 
 // CheckLoad returns how many rows of a load a table holds already. It is exit.ErrUsage if these are not
 // the rows of the source, of which at most limit are taken: to go on would mix two inputs.
-func CheckLoad(ctx context.Context, table Table, kind values.Kind, ties *Ties, source values.Source, limit int, bar progress.Reporter) (int, error) {
+func CheckLoad(ctx context.Context, table StoredTable, kind values.Kind, ties *Ties, source values.Source, limit int, bar progress.Reporter) (int, error) {
 	if bar == nil {
 		bar = progress.None{}
 	}
@@ -107,7 +107,15 @@ func CheckLoad(ctx context.Context, table Table, kind values.Kind, ties *Ties, s
 	var there []uint64
 	rows, sum := 0, uint64(0)
 	seen := 0
-	for row, err := range table.Range(ctx, kind.Domain.Min, kind.Domain.Max, 0) {
+	unordered, err := table.Unordered(ctx)
+	if err != nil {
+		return 0, err
+	}
+	stored := table.Range(ctx, kind.Domain.Min, kind.Domain.Max, 0)
+	if unordered != "" {
+		stored = table.Rows(ctx, kind.Domain.Min, kind.Domain.Max, 0)
+	}
+	for row, err := range stored {
 		if err != nil {
 			return 0, err
 		}

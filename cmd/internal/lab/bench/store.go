@@ -86,7 +86,7 @@ type Info struct {
 }
 
 // Open opens a table. A store that does not hold it is stores.ErrNoTable.
-func (s *Store) Open(ctx context.Context, target benchtable.Target) (Table, Info, error) {
+func (s *Store) Open(ctx context.Context, target benchtable.Target) (StoredTable, Info, error) {
 	target, err := benchtable.TargetOf(target.Scheme, target.Layout)
 	if err != nil {
 		return nil, Info{}, err
@@ -111,7 +111,7 @@ func (s *Store) Open(ctx context.Context, target benchtable.Target) (Table, Info
 
 // table recognises what a table holds. One that this program would make in no such way is
 // ErrParams.
-func (s *Store) table(ctx context.Context, target benchtable.Target, t *store.Table) (Table, Info, error) {
+func (s *Store) table(ctx context.Context, target benchtable.Target, t *store.Table) (StoredTable, Info, error) {
 	made := t.Schema()
 	switch {
 	case made.Tenants && s.tenant == "":
@@ -155,7 +155,7 @@ func errTableExists(name string) error {
 }
 
 // Create makes an empty table. One that exists is ErrExists or, with replace, dropped.
-func (s *Store) Create(ctx context.Context, target benchtable.Target, kind values.Kind, column string, replace bool) (Table, Info, error) {
+func (s *Store) Create(ctx context.Context, target benchtable.Target, kind values.Kind, column string, replace bool) (StoredTable, Info, error) {
 	target, err := benchtable.TargetOf(target.Scheme, target.Layout)
 	if err == nil {
 		_, err = benchtable.SchemeID(target.Scheme, kind) // a type that it cannot encrypt makes no table
@@ -186,7 +186,7 @@ func (s *Store) Create(ctx context.Context, target benchtable.Target, kind value
 
 // OpenOrCreate opens the table or, where the store does not hold it, makes it. One that was made
 // for values of another type is ErrParams, and one for those of another column exit.ErrUsage.
-func (s *Store) OpenOrCreate(ctx context.Context, target benchtable.Target, kind values.Kind, column string) (Table, Info, error) {
+func (s *Store) OpenOrCreate(ctx context.Context, target benchtable.Target, kind values.Kind, column string) (StoredTable, Info, error) {
 	t, info, err := s.Open(ctx, target)
 	if errors.Is(err, stores.ErrNoTable) {
 		t, info, err = s.Create(ctx, target, kind, column, false)
