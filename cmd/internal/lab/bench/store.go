@@ -184,8 +184,8 @@ func (s *Store) Create(ctx context.Context, target benchtable.Target, kind value
 	return table, info, err
 }
 
-// OpenOrCreate opens the table or, where the store does not hold it, makes it. One that was made
-// for values of another type is ErrParams, and one for those of another column exit.ErrUsage.
+// OpenOrCreate opens the table or, where the store does not hold it, makes it. One that was made for
+// values of another column is exit.ErrUsage, and one for those of another type ErrParams.
 func (s *Store) OpenOrCreate(ctx context.Context, target benchtable.Target, kind values.Kind, column string) (StoredTable, Info, error) {
 	t, info, err := s.Open(ctx, target)
 	if errors.Is(err, stores.ErrNoTable) {
@@ -197,6 +197,10 @@ func (s *Store) OpenOrCreate(ctx context.Context, target benchtable.Target, kind
 	if err != nil {
 		return nil, Info{}, err
 	}
+	if name := values.StoredName(column); !values.SameColumn(info.stored, name) {
+		return nil, Info{}, exit.Usagef("table %s was filled from %s, and this is %s: two columns do not share a table, name another store",
+			info.Name(), values.DescribeColumn(info.stored), values.DescribeColumn(name))
+	}
 	if info.Kind.Name != kind.Name {
 		want, err := benchtable.SchemeID(info.Scheme, kind)
 		if err != nil {
@@ -204,10 +208,6 @@ func (s *Store) OpenOrCreate(ctx context.Context, target benchtable.Target, kind
 		}
 		return nil, Info{}, fmt.Errorf("table %s: %w: it holds %s values under scheme ID %q, these are %s values under %q",
 			info.Name(), ErrParams, info.Kind.Name, info.SchemeID, kind.Name, want)
-	}
-	if name := values.StoredName(column); !values.SameColumn(info.stored, name) {
-		return nil, Info{}, exit.Usagef("table %s was filled from %s, and this is %s: two columns do not share a table, name another store",
-			info.Name(), values.DescribeColumn(info.stored), values.DescribeColumn(name))
 	}
 	return t, info, nil
 }
