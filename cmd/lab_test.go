@@ -281,6 +281,47 @@ func TestFullDiskLosesNothing(t *testing.T) {
 	require.Equal(t, n, count())
 }
 
+// An input that is changed while it is read is noticed. What was inserted can go on only if the rows of
+// before are still there; otherwise the way out is named.
+func TestInputThatChanges(t *testing.T) {
+	before := "c\n" + strings.Repeat("1\n2\n3\n", 100)
+	for name, test := range map[string]struct {
+		after  string
+		goesOn bool
+	}{
+		"rewritten":          {strings.ReplaceAll(before, "2", "4"), false},
+		"cut":                {before[:len(before)/2], false},
+		"another type":       {before[:len(before)/2] + "x\n" + before[len(before)/2:], false},
+		"rows came after it": {before + "5\n", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			key, input := filepath.Join(dir, "key"), filepath.Join(dir, "in.csv")
+			e, stdout, stderr := testEnv(t, func(db driver.DB) driver.DB {
+				require.NoError(t, os.WriteFile(input, []byte(test.after), 0o600)) // it was read once by now
+				return db
+			})
+			require.Equal(t, exit.OK, execute(e, []string{"keys", "generate", key}))
+			require.NoError(t, os.WriteFile(input, []byte(before), 0o600))
+			insert := []string{"insert", "--store", "pebble:x", "--key", key, "--input", input, "--column", "c", "--batch", "10"}
+			require.Equal(t, exit.Failed, execute(e, insert), stderr)
+			require.Contains(t, stderr.String(), "the input has changed while it was read")
+			load := regexp.MustCompile(`load ([0-9a-f]{16})`).FindStringSubmatch(stdout.String())[1]
+			if !test.goesOn {
+				require.NotContains(t, stderr.String(), "--load")
+				require.Contains(t, stderr.String(), "this load cannot go on")
+				require.Contains(t, stderr.String(), "'rangecrypt table drop mope/key'")
+				return
+			}
+			require.Contains(t, stderr.String(), "300 of 300 rows were inserted; the same command with --load "+load+" goes on")
+			require.Equal(t, exit.OK, execute(e, append(insert, "--load", load)), stderr)
+			stdout.Reset()
+			require.Equal(t, exit.OK, execute(e, []string{"query", "--store", "pebble:x", "--key", key, "--count"}), stderr)
+			require.Equal(t, "301\n", stdout.String())
+		})
+	}
+}
+
 // Ctrl-C: what was inserted is there, and the insertion goes on where it ended.
 func TestInterruptedInsert(t *testing.T) {
 	unixOnly(t)

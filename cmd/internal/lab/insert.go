@@ -161,7 +161,12 @@ func insert(ctx context.Context, e *cli.Env, opts *insertOptions) (err error) {
 	done, err := bench.Insert(ctx, table, store.Load(load), source, limit, opts.Batch, opts.Writers, progress)
 	l := loaded{name: loadText(load), rows: done, elapsed: time.Since(start), skipped: skipped, complete: err == nil, atLeast: bench.Unsure(err)}
 	if err != nil {
-		e.Warn("%s%d of %d rows were inserted; the same command with --load %s goes on", l.atLeastText(), done, input.Rows, l.name)
+		next := fmt.Sprintf("the same command with --load %s goes on", l.name)
+		if errors.Is(err, bench.ErrChanged) && !errors.Is(err, bench.ErrGrown) {
+			next = fmt.Sprintf("they may be of the input as it was and as it is by now, so that this load cannot go on. No command removes them alone: "+
+				"'rangecrypt table drop %s' removes the table with all of its rows, after which the input can be inserted again", info.Name())
+		}
+		e.Warn("%s%d of %d rows were inserted; %s", l.atLeastText(), done, input.Rows, next)
 		err = exit.Early(ctx, err)
 	}
 	if n, ok := table.IndexStats(); ok {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/maphash"
+	"io/fs"
 	"iter"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
@@ -18,8 +20,12 @@ type Input struct {
 	digest uint64 // of the values in their order, in this process
 }
 
-// ErrChanged is returned where the input is no longer what it was when it was read first.
-var ErrChanged = errors.New("the input has changed while it was read")
+// ErrChanged is returned where the input is no longer what it was when it was read first. It is also ErrGrown
+// where the rows of before are still there, and more after them.
+var (
+	ErrChanged = errors.New("the input has changed while it was read")
+	ErrGrown   = fmt.Errorf("%w: it has more rows by now", ErrChanged)
+)
 
 var digestSeed = maphash.MakeSeed()
 
@@ -53,8 +59,13 @@ func (c checkedSource) Values() iter.Seq2[int64, error] {
 		var now Input
 		for x, err := range c.Source.Values() {
 			now.add(x)
-			// Nobody may ask for what comes after the last value.
-			if err == nil && (now.Rows > c.in.Rows || now.Rows == c.in.Rows && now != c.in) {
+			var unread *fs.PathError
+			switch {
+			case errors.Is(err, values.ErrInput) && !errors.As(err, &unread): // it had no such row before
+				err = fmt.Errorf("%w: %w", ErrChanged, err)
+			case err == nil && now.Rows > c.in.Rows:
+				err = ErrGrown
+			case err == nil && now.Rows == c.in.Rows && now != c.in: // nobody may ask for what comes after it
 				err = ErrChanged
 			}
 			if !yield(x, err) || err != nil {
@@ -101,7 +112,7 @@ func CheckLoad(ctx context.Context, table StoredTable, kind values.Kind, ties *T
 	}
 	bar.Start("looking for rows of the load", -1)
 	defer bar.Done()
-	errOther := exit.Usagef("the rows that this load has inserted are not those of this input: give the same file, column and flags as at first, or leave --load out to insert beside them")
+	errOther := exit.Usagef("the rows that this load has inserted are not those of this input: give the same file, column and flags as at first, or leave --load out to insert beside them. No command removes the rows of one load; 'rangecrypt table drop' removes their table")
 
 	// What is there is kept as one bit for each row of the input, and a sum over all of it.
 	var there []uint64
