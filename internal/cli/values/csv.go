@@ -439,7 +439,7 @@ func (s *CSVSource) check(bad badRows, good int) error {
 		verb = "is"
 	}
 	fmt.Fprintf(&text, "%d of %s %s bad", bad.n, counted(good+bad.n, "row"), verb)
-	if allowed > 0 {
+	if allowed > 0 || s.opts.MaxBad.given {
 		fmt.Fprintf(&text, ", and at most %d may be", allowed)
 	}
 	separator := ": "

@@ -232,6 +232,9 @@ func TestTooManyBadRows(t *testing.T) {
 	_, _, err = read(t, few+"x\n", "c", CSVOptions{MaxBad: DefaultMaxBad()})
 	require.ErrorContains(t, err, "11 of 91 rows are bad, and at most 10 may be")
 
+	_, _, err = read(t, "c\n"+strings.Repeat("1\n", 198)+"x\n", "c", CSVOptions{MaxBad: maxBad(t, "0.5%")})
+	require.ErrorContains(t, err, "1 of 199 rows is bad, and at most 0 may be: line 200: not an integer; --max-bad allows more")
+
 	for _, wrong := range []string{"", "x", "-1", "1.5", "%", "-1%", "101%", "1e1%", "1/3%", "+5%", "5%%", "nan%"} {
 		_, err := ParseMaxBad(wrong)
 		require.ErrorIs(t, err, exit.ErrUsage, wrong)
@@ -391,6 +394,12 @@ func TestHeaders(t *testing.T) {
 		{"a number with blanks", "3,4\n1,2\n", " 2", "no", "2 [4 2]", ""},
 		{"a name of numbers beyond the type", "x,300\n1,2\n2,3\n", "2", "", "300 [2 3]", "taken for names"},
 		{"names only by number", "a,b\n1,2\n", "b", "no", "give a number from 1 to 2", ""},
+		{"a name that is the number of another", "a,b,1\n5,6,7\n", "1", "", `--column 1 is the name of column number 3 of `, ""},
+		{"that other has a name", "a,b,1\n5,6,7\n", "1", "", `and the number of column "a": for the name, give --header yes; for the number, give its name, --column a`, ""},
+		{"that other has none", ",b,1\n5,6,7\n", "1", "", `for the number, give the columns of the file other names`, ""},
+		{"that other has a number", "3,b,1\n5,6,7\n", "1", "", `for the number, give the columns of the file other names`, ""},
+		{"a name that is the number of another, said", "a,b,1\n5,6,7\n", "1", "yes", "1 [7]", `the column is number 3 of `},
+		{"a number among values that has another", "France,1,2\nFrance,3,4\n", "2", "", "2 [1 3]", "taken for values"},
 		{"evidence for both", "x,y\n1,y\n2,z\n", "1", "", ask, ""},
 	} {
 		s, err := OpenCSV(write(t, test.text), test.column, CSVOptions{Header: test.header, Type: "int16"})

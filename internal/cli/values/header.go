@@ -53,10 +53,13 @@ func (s *CSVSource) find(column string) error {
 	isNumber := err == nil && number >= 1 && number <= len(s.names)
 
 	header := s.opts.Header
+	another := isNumber && slices.ContainsFunc(named, func(i int) bool { return i != number-1 })
 	if header == HeaderGuess && isNumber {
-		another := slices.ContainsFunc(named, func(i int) bool { return i != number-1 })
 		if header, err = s.guess(number-1, another); err != nil {
 			return err
+		}
+		if header == HeaderYes && another {
+			return s.ambiguous(named[0], number)
 		}
 	}
 	switch {
@@ -83,7 +86,21 @@ func (s *CSVSource) find(column string) error {
 			s.assumed = fmt.Sprintf("the first row of %s is taken for names, and the column is number %d, %q; with --header no it is taken for values", s.path, s.index+1, s.column)
 		}
 	}
+	if another && s.header && s.opts.Header == HeaderYes {
+		s.assumed = fmt.Sprintf("the column is number %d of %s, whose name is %q, and not number %d", s.index+1, s.path, column, number)
+	}
 	return nil
+}
+
+// ambiguous returns the error of a number that is the name of another column.
+func (s *CSVSource) ambiguous(named, number int) error {
+	other := strings.TrimSpace(s.names[number-1])
+	instead := "give the columns of the file other names"
+	if _, err := strconv.Atoi(other); err != nil && other != "" && s.namesHave(other) == 1 {
+		instead = fmt.Sprintf("give its name, --column %s", show.Argument(other))
+	}
+	return exit.Usagef("--column %d is the name of column number %d of %s, and the number of column %q: for the name, give --header yes; for the number, %s",
+		number, named+1, s.path, other, instead)
 }
 
 // Assumed says what was assumed about the first row, and how to change it; it is "" where there was
