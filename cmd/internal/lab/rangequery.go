@@ -46,8 +46,10 @@ func newRangeQuery(e *cli.Env) *cobra.Command {
 		Short:   "Print the values of a range, in ascending order",
 		Long: `Range-query prints the stored values from --from to --to, both included, in ascending
 order, as CSV with the column's name in the first row, or as JSON lines. A bound that is
-not given is open; one beyond the type is legal. A range whose bounds are the wrong way
-round is empty.
+not given is open, and a number beyond the type is legal. A bound of a floating-point
+column is rounded to the nearest value of the type, as the values were, so that --to 0.1
+takes what was inserted as 0.1. Years have four digits. A range whose bounds are the wrong
+way round is empty.
 
 A store that run has filled holds the values under each of the run's schemes: name one
 with --scheme.`,

@@ -703,6 +703,24 @@ func TestBoundsBeyondTheType(t *testing.T) {
 	}
 }
 
+// A bound of floats is rounded as the values were: a range from a text to the same text has the value.
+func TestBoundsOfFloatsAreRounded(t *testing.T) {
+	for _, name := range []string{"float32", "float64"} {
+		k, err := KindByName(name)
+		require.NoError(t, err)
+		for _, text := range []string{"0.1", "0.3", "-0.1", "1.1", "1e-400", "-1e-400", "123456.789"} {
+			x, err := k.Parse(text)
+			require.NoError(t, err)
+			low, okLow, err := k.Low(text)
+			require.NoError(t, err)
+			high, okHigh, err := k.High(text)
+			require.NoError(t, err)
+			require.True(t, okLow && okHigh)
+			require.Equal(t, [2]int64{x, x}, [2]int64{low, high}, "%s %s", name, text)
+		}
+	}
+}
+
 func TestFloatsKeepTheirOrder(t *testing.T) {
 	k, err := KindByName("float64")
 	require.NoError(t, err)
