@@ -320,12 +320,18 @@ func (cfg Config) check() error {
 	case cfg.Known < 0:
 		return usagef("the number of known rows is %d", cfg.Known)
 	}
+	outside := 0
+	for _, x := range cfg.Values {
+		if !cfg.Domain.Contains(x) {
+			outside++
+		}
+	}
+	if outside > 0 {
+		return fmt.Errorf("the column has %d of %d values outside of the domain: widen --min and --max", outside, len(cfg.Values))
+	}
 	number, _ := numbers(cfg.Kind)
 	for _, x := range cfg.Values {
-		switch {
-		case !cfg.Domain.Contains(x):
-			return errors.New("the column has values outside of the domain: widen --min and --max")
-		case math.IsInf(number(x), 0):
+		if math.IsInf(number(x), 0) {
 			return errors.New("the column has infinite values, which no guess is near to: leave them out")
 		}
 	}

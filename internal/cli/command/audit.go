@@ -162,6 +162,7 @@ func auditColumn(ctx context.Context, e *cli.Env, opts *auditOptions) (err error
 	if len(cfg.Values) == 0 {
 		return values.NoValues(source)
 	}
+	auxSkipped := 0
 	if opts.aux != "" {
 		aux, err := opts.auxSource(e, kind)
 		if err != nil {
@@ -171,6 +172,9 @@ func auditColumn(ctx context.Context, e *cli.Env, opts *auditOptions) (err error
 			return fmt.Errorf("--aux: %w", err)
 		}
 		knows = fmt.Sprintf("%d %s", len(cfg.Aux), aux.Describe())
+		if auxSkipped = Skipped(aux); auxSkipped > 0 {
+			knows += fmt.Sprintf(" (%s left out)", show.Counted(auxSkipped, "bad row"))
+		}
 	}
 	plot, err := CreatePlot(opts.plot)
 	if err != nil {
@@ -183,15 +187,17 @@ func auditColumn(ctx context.Context, e *cli.Env, opts *auditOptions) (err error
 		return exit.Early(ctx, err)
 	}
 	a := auditReport{
-		Env: show.ThisEnvironment(time.Now()), Values: source.Describe(), Knows: knows, Seed: opts.Seed, Skipped: Skipped(source),
+		Env: show.ThisEnvironment(time.Now()), Values: source.Describe(), Knows: knows, Seed: opts.Seed, Skipped: Skipped(source), AuxSkipped: auxSkipped,
 		Advice: audit.Advise(found), Report: found,
 	}
 	worst := 0.0
+	var failed []string
 	if opts.limited {
 		a.Limit = &opts.failAbove
 		for _, r := range found.Results {
 			if f, _ := r.Worst(); f.Exact > opts.failAbove {
 				a.Failed = append(a.Failed, r.Scheme)
+				failed = append(failed, fmt.Sprintf("%s (%s)", r.Scheme, audit.Percent(f.Exact)))
 				worst = math.Max(worst, f.Exact)
 			}
 		}
@@ -206,7 +212,7 @@ func auditColumn(ctx context.Context, e *cli.Env, opts *auditOptions) (err error
 	}
 	if err == nil && len(a.Failed) > 0 {
 		err = fmt.Errorf("%w: up to %s of the rows are read exactly under %s, and --fail-above allows %s",
-			exit.ErrLeaky, audit.Percent(worst), strings.Join(a.Failed, ", "), audit.Percent(opts.failAbove))
+			exit.ErrLeaky, audit.Percent(worst), strings.Join(failed, ", "), audit.Percent(opts.failAbove))
 	}
 	return err
 }

@@ -19,14 +19,15 @@ import (
 
 // An auditReport is what was found about a column.
 type auditReport struct {
-	Env     show.Environment
-	Values  string // what was attacked, without the number of rows
-	Knows   string // what the adversary knows of the distribution
-	Seed    uint64
-	Skipped int      // rows of the input that were left out
-	Limit   *float64 // of what may be read exactly, or nil
-	Failed  []string // schemes that give away more
-	Advice  audit.Advice
+	Env        show.Environment
+	Values     string // what was attacked, without the number of rows
+	Knows      string // what the adversary knows of the distribution
+	Seed       uint64
+	Skipped    int      // rows of the input that were left out
+	AuxSkipped int      // of the values that the adversary knows
+	Limit      *float64 // of what may be read exactly, or nil
+	Failed     []string // schemes that give away more
+	Advice     audit.Advice
 	*audit.Report
 }
 
@@ -34,7 +35,7 @@ type auditReport struct {
 func auditHeadline(a auditReport) string {
 	line := fmt.Sprintf("%s rows of %s: %s distinct values, entropy %.1f bits, density %s of the domain", show.Count(a.Rows), a.Values, show.Count(a.Distinct), a.Entropy, audit.Percent(a.Density))
 	if a.Skipped > 0 {
-		line += fmt.Sprintf(", %s bad rows left out", show.Count(a.Skipped))
+		line += fmt.Sprintf(", %s left out", show.Counted(a.Skipped, "bad row"))
 	}
 	return line
 }
@@ -123,22 +124,23 @@ func learns(r audit.Result) string {
 
 // The lines of JSON.
 type jsonAudit struct {
-	Record   string   `json:"record"` // "audit"
-	Values   string   `json:"values"`
-	Knows    string   `json:"knows"`
-	Seed     uint64   `json:"seed"`
-	Rows     int      `json:"rows"`
-	Skipped  int      `json:"skipped"`
-	Halved   bool     `json:"halved"`
-	Distinct int      `json:"distinct"`
-	Min      int64    `json:"domain_min"`
-	Max      int64    `json:"domain_max"`
-	Density  float64  `json:"density"`
-	Entropy  float64  `json:"entropy_bits"`
-	Trials   int      `json:"trials"`
-	Known    int      `json:"known_rows"`
-	Nearness float64  `json:"near"`
-	Without  jsonFind `json:"without_ciphertexts"`
+	Record     string   `json:"record"` // "audit"
+	Values     string   `json:"values"`
+	Knows      string   `json:"knows"`
+	Seed       uint64   `json:"seed"`
+	Rows       int      `json:"rows"`
+	Skipped    int      `json:"skipped"`
+	AuxSkipped int      `json:"aux_skipped,omitempty"`
+	Halved     bool     `json:"halved"`
+	Distinct   int      `json:"distinct"`
+	Min        int64    `json:"domain_min"`
+	Max        int64    `json:"domain_max"`
+	Density    float64  `json:"density"`
+	Entropy    float64  `json:"entropy_bits"`
+	Trials     int      `json:"trials"`
+	Known      int      `json:"known_rows"`
+	Nearness   float64  `json:"near"`
+	Without    jsonFind `json:"without_ciphertexts"`
 }
 
 // jsonFind has the medians of all trials, the least and the greatest.
@@ -185,7 +187,7 @@ func auditJSON(w io.Writer, a auditReport) error {
 	lines := []any{
 		show.JSONEnvironment{Record: "environment", Environment: a.Env},
 		jsonAudit{
-			Record: "audit", Values: a.Values, Knows: a.Knows, Seed: a.Seed, Rows: a.Rows, Skipped: a.Skipped, Halved: a.Halved, Distinct: a.Distinct,
+			Record: "audit", Values: a.Values, Knows: a.Knows, Seed: a.Seed, Rows: a.Rows, Skipped: a.Skipped, AuxSkipped: a.AuxSkipped, Halved: a.Halved, Distinct: a.Distinct,
 			Min: a.Domain.Min, Max: a.Domain.Max, Density: a.Density, Entropy: a.Entropy, Trials: a.Trials, Known: a.Known, Nearness: audit.Nearness, Without: find(a.Without),
 		},
 	}

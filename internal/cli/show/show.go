@@ -102,6 +102,14 @@ func Count(n int) string {
 	return sign + s
 }
 
+// Counted writes 1 as "1 row", and 20000 as "20,000 rows", of what is called a row.
+func Counted(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return Count(n) + " " + what
+}
+
 // Lines writes JSON lines.
 func Lines(w io.Writer, lines []any) error {
 	e := json.NewEncoder(w)
