@@ -173,7 +173,7 @@ func auditColumn(ctx context.Context, e *cli.Env, opts *auditOptions) (err error
 		}
 		knows = fmt.Sprintf("%d %s", len(cfg.Aux), aux.Describe())
 		if auxSkipped = Skipped(aux); auxSkipped > 0 {
-			knows += fmt.Sprintf(" (%s left out)", show.Counted(auxSkipped, "bad row"))
+			knows += fmt.Sprintf(" (%s bad %s left out)", show.Count(auxSkipped), show.Plural(auxSkipped, "row"))
 		}
 	}
 	plot, err := CreatePlot(opts.plot)

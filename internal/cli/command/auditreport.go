@@ -35,7 +35,7 @@ type auditReport struct {
 func auditHeadline(a auditReport) string {
 	line := fmt.Sprintf("%s rows of %s: %s distinct values, entropy %.1f bits, density %s of the domain", show.Count(a.Rows), a.Values, show.Count(a.Distinct), a.Entropy, audit.Percent(a.Density))
 	if a.Skipped > 0 {
-		line += fmt.Sprintf(", %s left out", show.Counted(a.Skipped, "bad row"))
+		line += fmt.Sprintf(", %s bad %s left out", show.Count(a.Skipped), show.Plural(a.Skipped, "row"))
 	}
 	return line
 }

@@ -102,12 +102,12 @@ func Count(n int) string {
 	return sign + s
 }
 
-// Counted writes 1 as "1 row", and 20000 as "20,000 rows", of what is called a row.
-func Counted(n int, what string) string {
-	if n != 1 {
-		what += "s"
+// Plural returns what n of something are called: "row" for 1, "rows" otherwise.
+func Plural(n int, what string) string {
+	if n == 1 {
+		return what
 	}
-	return Count(n) + " " + what
+	return what + "s"
 }
 
 // Lines writes JSON lines.

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/encode"
 )
@@ -103,6 +104,7 @@ type CSVSource struct {
 	inferred bool
 	opts     CSVOptions
 	skipped  int
+	bad      badRows // of the last pass
 }
 
 // OpenCSV returns the source of a column of a file. The column is the name in the file's first
@@ -352,10 +354,7 @@ func (s *CSVSource) infer() (Kind, error) {
 
 // counted returns a number with what it counts: "row" for "1 row", "2 rows".
 func counted(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
+	return fmt.Sprintf("%d %s", n, show.Plural(n, what))
 }
 
 func (s *CSVSource) Kind() Kind { return s.kind }
@@ -375,7 +374,7 @@ func (s *CSVSource) Skipped() int { return s.skipped }
 // more than may be, the last thing yielded is an error, which names the first of them.
 func (s *CSVSource) Values() iter.Seq2[int64, error] {
 	return func(yield func(int64, error) bool) {
-		s.skipped = 0
+		s.skipped, s.bad = 0, badRows{}
 		var found badRows
 		good, row, stopped := 0, 0, false
 		err := s.rows(func(r *records, bad *rowError) error {
@@ -426,9 +425,21 @@ func (b *badRows) add(bad *rowError) {
 	}
 }
 
+// String names the first of the rows.
+func (b badRows) String() string {
+	var names []string
+	for _, bad := range b.first {
+		names = append(names, bad.Error())
+	}
+	if more := b.n - len(b.first); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, "; ")
+}
+
 // check returns an error if more rows are bad than may be.
 func (s *CSVSource) check(bad badRows, good int) error {
-	s.skipped = bad.n
+	s.skipped, s.bad = bad.n, bad
 	allowed := s.opts.MaxBad.of(good + bad.n)
 	if bad.n <= allowed {
 		return nil
@@ -439,17 +450,10 @@ func (s *CSVSource) check(bad badRows, good int) error {
 		verb = "is"
 	}
 	fmt.Fprintf(&text, "%d of %s %s bad", bad.n, counted(good+bad.n, "row"), verb)
-	if allowed > 0 || s.opts.MaxBad.given {
+	if allowed > 0 || s.opts.MaxBad.percent != nil {
 		fmt.Fprintf(&text, ", and at most %d may be", allowed)
 	}
-	separator := ": "
-	for _, b := range bad.first {
-		text.WriteString(separator + b.Error())
-		separator = "; "
-	}
-	if more := bad.n - len(bad.first); more > 0 {
-		fmt.Fprintf(&text, "; and %d more", more)
-	}
+	text.WriteString(": " + bad.String())
 	if !s.opts.MaxBad.given {
 		text.WriteString("; --skip-bad leaves such rows out where they are few, --max-bad says how many")
 	} else {

@@ -241,6 +241,35 @@ func TestTooManyBadRows(t *testing.T) {
 	}
 }
 
+// An input of which all rows are bad is named with the first of them, also if all may be.
+func TestOnlyBadRows(t *testing.T) {
+	s, err := OpenCSV(write(t, "c\n"+strings.Repeat("secret\n", 7)), "c", CSVOptions{Type: "int64", MaxBad: maxBad(t, "100%")})
+	require.NoError(t, err)
+	require.Empty(t, all(t, s.Values()))
+	err = NoValues(s)
+	require.ErrorIs(t, err, ErrInput)
+	require.ErrorContains(t, err, `, column "c"; of 7 rows all are bad: line 2: not an integer; line 3: not an integer; `)
+	require.ErrorContains(t, err, "; and 2 more")
+	require.NotContains(t, err.Error(), "secret")
+}
+
+// What a table was filled from is told apart, whatever columns are called.
+func TestDescribedColumns(t *testing.T) {
+	described := make(map[string]bool)
+	for _, test := range []struct {
+		header string
+		column string
+	}{{"a,\n", "2"}, {"a,number 2\n", "2"}, {"a,a\n", "2"}, {`b,"a, number 2"` + "\n", "2"}, {"a,2\n", "2"}} {
+		s, err := OpenCSV(write(t, test.header+"1,1\n"), test.column, CSVOptions{Header: HeaderYes, Type: "int64"})
+		require.NoError(t, err)
+		text := DescribeColumn(s.Column())
+		require.False(t, described[text], text)
+		described[text] = true
+	}
+	require.True(t, described["column number 2, which has no name"])
+	require.True(t, described[`column number 2, one of several named "a"`])
+}
+
 // Of the first values of a file, bad rows count up to the last of them.
 func TestBadRowsBeforeALimit(t *testing.T) {
 	text := "c\n1\nx\n2\ny\n"
@@ -344,14 +373,15 @@ func TestRowsThatEndWithACarriageReturn(t *testing.T) {
 // What is no text in UTF-8 is refused with what to do.
 func TestFilesThatAreNoText(t *testing.T) {
 	for text, says := range map[string]string{
-		"\xff\xfec\x00\n\x001\x00\n\x00": "iconv -f UTF-16 -t UTF-8",
-		"\xfe\xff\x00c\x00\n\x001":       "iconv -f UTF-16 -t UTF-8",
-		"c\x00\n\x001\x00\n\x00":         "iconv -f UTF-16 -t UTF-8",
-		"\x1f\x8b\x08\x00abc":            "compressed",
-		"\xfd7zXZ\x00\x00abc":            "compressed",
-		"BZh91AY&SY":                     "compressed",
-		"PK\x03\x04abc":                  "compressed, or a spreadsheet's own",
-		"c,d\r1,2\r3,4\r":                "carriage return alone",
+		"\xff\xfec\x00\n\x001\x00\n\x00":   "iconv -f UTF-16 -t UTF-8",
+		"\xfe\xff\x00c\x00\n\x001":         "iconv -f UTF-16 -t UTF-8",
+		"c\x00\n\x001\x00\n\x00":           "iconv -f UTF-16 -t UTF-8",
+		"\x1f\x8b\x08\x00abc":              "compressed",
+		"\x1f\x8b\x08\x00\x00\x00\x00\x00": "compressed", // as gzip begins in a pipe
+		"\xfd7zXZ\x00\x00abc":              "compressed",
+		"BZh91AY&SY":                       "compressed",
+		"PK\x03\x04abc":                    "compressed, or a spreadsheet's own",
+		"c,d\r1,2\r3,4\r":                  "carriage return alone",
 	} {
 		_, _, err := read(t, text, "c", CSVOptions{Type: "int64"})
 		require.ErrorIs(t, err, ErrInput)
@@ -513,6 +543,7 @@ func TestColumnsThatAreNotThere(t *testing.T) {
 		{"a|b\n1|2\n", "a", "--delimiter '|'", ""},
 		{"a;b\n1;2\n", "1", "--delimiter ';'", ""},
 		{"a,b \n1,2\n", "c ", `has no column "c"; it has a, "b "`, ""},
+		{"H\xf6he,b\n1,2\n", "Höhe", `has no column "Höhe" (its first row is not in UTF-8: write the file in UTF-8 first, with 'iconv -f LATIN1 -t UTF-8', say)`, "\xf6"},
 		{"a,a,b\x1b[2J\n1,2,3\n", "a", `has 2 columns named "a"`, "\x1b"},
 	} {
 		_, _, err := read(t, test.text, test.column, CSVOptions{})
@@ -640,7 +671,7 @@ func TestKinds(t *testing.T) {
 		{"timestamp", "2024-02-29T12:00:00.0000001Z", encode.ErrInexact}, {"timestamp", "2024-02-29T12:00:00.000001+01:00", nil},
 		{"timestamp", "2024-02-29T12:00:00.0000000001Z", encode.ErrInexact}, {"timestamp", "2024-02-29 12:00:00.000001000000", nil},
 		{"timestamp", "2024-02-29T12:00:00,0000000001+01:00", encode.ErrInexact},
-		{"date", "0000-01-01", nil},
+		{"date", "0000-01-01", nil}, {"timestamp", "2024-02-29T12:00:00-23:59", nil}, {"timestamp", "2024-02-29T12:00:00", nil},
 	} {
 		k, err := KindByName(test.kind)
 		require.NoError(t, err)
@@ -659,6 +690,7 @@ func TestKinds(t *testing.T) {
 		require.Equal(t, x, back)
 	}
 	for _, text := range []string{
+		"2024-02-29T12:00:00-24:00", "2024-02-29T12:00:00+23:60", "2024-02-29 12:00:00+24:00",
 		"", "x", "0x10", "0X1P4", "0x1p4", "0b1", "0o7", "1_000", "2013_01", "11_001", "1_0e1", "1e1_0", "2024-02-30", "2024_02_01", "1.5.2", "--1", "1f", "1d0",
 	} {
 		for _, name := range KindNames() {

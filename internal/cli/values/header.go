@@ -190,6 +190,12 @@ func DescribeColumn(stored string) string {
 	if _, err := strconv.Atoi(shown); err == nil && shown != stored {
 		return fmt.Sprintf("column number %s of a file without names", shown)
 	}
+	if number, ok := strings.CutPrefix(shown, "number "); ok && shown != stored {
+		return fmt.Sprintf("column number %s, which has no name", number)
+	}
+	if i := strings.LastIndex(shown, ", number "); i >= 0 && shown != stored {
+		return fmt.Sprintf("column number %s, one of several named %q", shown[i+len(", number "):], shown[:i])
+	}
 	return fmt.Sprintf("column %q", shown)
 }
 
@@ -208,6 +214,9 @@ func (s *CSVSource) namesHave(name string) int {
 // certain that this holds names.
 func (s *CSVSource) noColumn(column string) error {
 	what := fmt.Sprintf("has no column %q", column)
+	if slices.ContainsFunc(s.names, func(name string) bool { return !utf8.ValidString(name) }) {
+		what += " (its first row is not in UTF-8: write the file in UTF-8 first, with 'iconv -f LATIN1 -t UTF-8', say)"
+	}
 	if _, err := strconv.Atoi(column); err == nil {
 		return fmt.Errorf("%w: %s has %s, none is named or numbered %s%s", ErrInput, s.path, counted(len(s.names), "column"), column, s.otherDelimiter())
 	}

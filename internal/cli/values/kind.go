@@ -222,7 +222,7 @@ var kinds = []Kind{
 			if errors.Is(err, encode.ErrInexact) {
 				return t, kindError{"finer than timestamp keeps", err}
 			}
-			if err == nil {
+			if err == nil && possibleOffset(text) {
 				return t, nil
 			}
 		}
@@ -244,6 +244,16 @@ func inYears(k Kind) Kind {
 		return code, err
 	}
 	return k
+}
+
+// possibleOffset reports whether a timestamp has no offset, or one of at most 23 hours and 59 minutes. Go reads
+// -24:00 and +23:60, too.
+func possibleOffset(text string) bool {
+	at := len(text) - len("+00:00")
+	if at < 0 || text[at] != '+' && text[at] != '-' || text[at+3] != ':' {
+		return true
+	}
+	return text[at+1:at+3] <= "23" && text[at+4:] <= "59"
 }
 
 // inferable lists the types that a column of a file is found to have, the first preferred.

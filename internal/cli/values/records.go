@@ -59,10 +59,11 @@ func newRecords(f io.Reader, comma rune) (*records, error) {
 	switch {
 	case starts("\xef\xbb\xbf"): // the mark of UTF-8
 		_, _ = b.Discard(3) // these bytes are there
-	case starts("\xff\xfe"), starts("\xfe\xff"), 4*bytes.Count(head, []byte{0}) > len(head):
-		return nil, errors.New("the text is in UTF-16, or is no text: write it in UTF-8 first, with 'iconv -f UTF-16 -t UTF-8', say")
+	// Compressed files may have as many zero bytes as UTF-16.
 	case starts("\x1f\x8b"), starts("PK\x03\x04"), starts("\x28\xb5\x2f\xfd"), starts("\xfd7zXZ\x00"), starts("BZh"):
 		return nil, errors.New("the file is compressed, or a spreadsheet's own: write it as CSV first")
+	case starts("\xff\xfe"), starts("\xfe\xff"), 4*bytes.Count(head, []byte{0}) > len(head):
+		return nil, errors.New("the text is in UTF-16, or is no text: write it in UTF-8 first, with 'iconv -f UTF-16 -t UTF-8', say")
 	}
 	if cr >= 0 && cr < len(head)-1 && !bytes.Contains(head, []byte{'\n'}) {
 		return nil, errors.New(`its lines end with a carriage return alone: change these to line feeds first, with "tr '\r' '\n'", say`)
