@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rangecrypt/rangecrypt/internal/intercept"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/compare"
@@ -20,6 +21,24 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/index"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
+
+// A catalogue that cannot be read after a write is no change of the schema.
+func TestCatalogueUnreadAfterAWrite(t *testing.T) {
+	gone := false
+	db := intercept.New(drivertest.NewMemory(), func(_ context.Context, op intercept.Op, c intercept.Call) error {
+		if gone {
+			return driver.ErrUnavailable
+		}
+		err := c.Make(nil)
+		gone = op.Method == "Apply" && strings.HasPrefix(op.Family, "t") && len(op.Family) == 33
+		return err
+	}, nil)
+	tbl := create(t, open(t, db), store.Schema{Name: "t", Key: []store.KeyPart{store.HashedPart("id", store.Int64)}})
+	err := tbl.Put(background, store.Row{"id": int64(1)})
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.ErrorContains(t, err, "after the write the catalogue could not be asked whether the schema had been changed: driver: database unavailable")
+	require.NotContains(t, err.Error(), "as the schema was")
+}
 
 // What a caller has forgotten is an error and no panic.
 func TestNothingGiven(t *testing.T) {

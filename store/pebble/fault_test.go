@@ -378,6 +378,8 @@ func TestMayNotWrite(t *testing.T) {
 	db := mustOpen(t, "db", &Options{FS: vfs.NewMem()})
 	defer db.Close()
 	require.ErrorIs(t, db.stopped(syscall.ENOSPC), driver.ErrClosed)
+	require.ErrorIs(t, db.stopped(syscall.ENOSPC), syscall.ENOSPC)
+	require.Equal(t, 1, strings.Count(db.stopped(syscall.ENOSPC).Error(), driver.ErrUnavailable.Error()), "it is said once")
 	require.NotErrorIs(t, db.stopped(syscall.ENOSPC), driver.ErrUnauthorised)
 	require.ErrorIs(t, db.stopped(syscall.EPERM), driver.ErrUnauthorised)
 }

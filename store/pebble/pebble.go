@@ -401,8 +401,12 @@ func (db *DB) leave() { db.opMu.RUnlock() }
 
 // stopped is what calls return after the first failed write.
 func (db *DB) stopped(cause error) error {
-	return fmt.Errorf("pebble: %s: %w: %w: a write failed, and the database stopped; mend the cause and open it again: %w",
-		db.dir, driver.ErrUnavailable, driver.ErrClosed, ofDisk(cause))
+	cause = ofDisk(cause)
+	why := strings.TrimPrefix(cause.Error(), driver.ErrUnavailable.Error()+": ")
+	return &fault{
+		fmt.Sprintf("pebble: %s: %v: a write failed, and the database stopped; mend the cause and open it again: %s", db.dir, driver.ErrUnavailable, why),
+		[]error{driver.ErrUnavailable, driver.ErrClosed, cause},
+	}
 }
 
 // Family implements [driver.DB].

@@ -34,32 +34,37 @@ func (t *Engine) SettleWrites(ctx context.Context, records []*rowcodec.Record) e
 	if len(records) == 0 {
 		return nil
 	}
-	err := t.settle(ctx, records)
+	changed, err := t.settle(ctx, records)
 	if err == nil || errors.Is(err, fault.ErrNoTable) || errors.Is(err, fault.ErrNoTenant) || errors.Is(err, fault.ErrTampered) {
 		return err
+	}
+	if !changed {
+		return fmt.Errorf("after the write the catalogue could not be asked whether the schema had been changed: %w", err)
 	}
 	return fmt.Errorf("the rows may be stored as the schema was, so that columns which were changed do not lead to them "+
 		"until they are written again or converted: %w", err)
 }
 
-func (t *Engine) settle(ctx context.Context, records []*rowcodec.Record) error {
+// settle reports, with an error, whether the schema was changed.
+func (t *Engine) settle(ctx context.Context, records []*rowcodec.Record) (changed bool, err error) {
 	for of := t.View; ; {
 		version, err := t.Env.Version(ctx)
 		if err != nil || version == t.Version {
-			return err
+			return changed, err
 		}
 		if version < t.Version {
-			return catalogue.PutBack(fmt.Sprintf("it has version %d, and the table is known as of version %d", version, t.Version))
+			return changed, catalogue.PutBack(fmt.Sprintf("it has version %d, and the table is known as of version %d", version, t.Version))
 		}
+		changed = true
 		now, err := t.Env.AtLeast(ctx, version)
 		if err != nil || now.Same(t.View) {
-			return err
+			return changed, err
 		}
 		if err := now.reindexWrites(ctx, t.View, of, records); err != nil {
-			return err
+			return changed, err
 		}
 		if err := now.ConvertWrites(ctx, records); err != nil {
-			return err
+			return changed, err
 		}
 		t = now
 	}
