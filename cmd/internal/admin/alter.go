@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -82,6 +83,9 @@ range-query find it by both.`,
 			a.name, c.ReadOnly = c.Arg(), a.dryRun
 			if len(a.wanted) == 0 {
 				a.schema, err = readSchema(c.Arg())
+				if errors.As(err, new(*fs.PathError)) {
+					err = fmt.Errorf("%w; to change the table of that name, give --add, --drop, --rename or --change", err)
+				}
 				a.name = a.schema.Name
 			}
 			return err

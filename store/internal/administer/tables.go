@@ -37,7 +37,7 @@ func Create(ctx context.Context, db *session.Database, schema meta.Schema) (*ses
 	var made *meta.Table
 	err = db.Catalogue.Change(ctx, append(m.SharesWith(), m.Name), func(e *catalogue.Edit) error {
 		if e.Table(m.Name) != nil {
-			return fmt.Errorf("%w: table %q", fault.ErrExists, m.Name)
+			return fault.ErrExists // of the table that the error names
 		}
 		made = m.Clone()
 		return complete(db, e, made)
