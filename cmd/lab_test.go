@@ -519,8 +519,20 @@ func TestUnwritableOutputIsAFailure(t *testing.T) {
 		t.Skip("there is no /dev/full on this system")
 	}
 	defer full.Close()
-	for _, args := range [][]string{{"run", "--n", "100", "--queries", "3"}, {"keys", "generate"}, {"version"}, {}, {"--help"}, {"run", "--help"}, {"help", "run"}} {
+	dir := t.TempDir()
+	kept := []string{"--store", "pebble:data", "--key", "key"}
+	for _, args := range [][]string{{"keys", "generate", "key"}, append([]string{"insert", "--n", "3000"}, kept...)} {
+		made := exec.Command("opebench", args...)
+		made.Dir = dir
+		require.NoError(t, made.Run())
+	}
+	for _, args := range [][]string{
+		{"run", "--n", "100", "--queries", "3"}, {"keys", "generate"}, {"version"}, {}, {"--help"}, {"run", "--help"}, {"help", "run"},
+		append([]string{"range-query"}, kept...), append([]string{"range-query", "--limit", "3"}, kept...),
+		append([]string{"range-query", "--json"}, kept...), append([]string{"range-query", "--count"}, kept...),
+	} {
 		cmd := exec.Command("opebench", args...)
+		cmd.Dir = dir
 		cmd.Stdout = full
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr

@@ -163,10 +163,17 @@ func rangeQuery(ctx context.Context, e *cli.Env, opts *rangeQueryOptions) (err e
 			err = print(row)
 		}
 		if err != nil {
-			return errors.Join(exit.Early(ctx, err), out.Flush())
+			unwritten := out.Flush()
+			if errors.Is(unwritten, err) { // it is said once
+				unwritten = nil
+			}
+			return errors.Join(exit.Early(ctx, err), unwritten)
 		}
 	}
-	if err := errors.Join(finish(), out.Flush()); err != nil || unordered != "" {
+	if err = finish(); err == nil {
+		err = out.Flush()
+	}
+	if err != nil || unordered != "" {
 		return err
 	}
 	// Other rows than the least may have come, if the order ended while they did.
@@ -209,7 +216,7 @@ func (o *rangeQueryOptions) target(ctx context.Context, store *bench.Store) (tar
 	}
 	switch {
 	case len(names) == 0:
-		return target, fmt.Errorf("%w: nothing was inserted into this store yet", stores.ErrNoTable)
+		return target, stores.ErrNoneInserted
 	case len(found) == 0:
 		return target, fmt.Errorf("%w: the store holds no values under %s; it holds %s", stores.ErrNoTable,
 			cmp.Or(o.scheme, o.layout), strings.Join(names, ", "))

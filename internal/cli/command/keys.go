@@ -33,8 +33,19 @@ Commands name keys by their ids. They never show a key, but for a new one by gen
 
 // NewKeysOfLab returns the command that only makes master keys.
 func NewKeysOfLab(e *cli.Env) *cobra.Command {
-	return cli.Group("keys", "Make master keys", `Keys makes the master keys that other commands take. 'rangecrypt keys' lists, rotates and
+	keys := cli.Group("keys", "Make master keys", `Keys makes the master keys that other commands take. 'rangecrypt keys' lists, rotates and
 checks the keys of a store.`, newGenerate(e))
+	// The others are those of rangecrypt, with which flags they may come.
+	f, unknown := keys.Flags(), keys.Args
+	new(cli.Kept).Bind(f)
+	f.VisitAll(func(flag *pflag.Flag) { flag.Hidden = true })
+	keys.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 && slices.Contains([]string{"list", "rotate", "verify"}, args[0]) {
+			return exit.Usagef("opebench only makes keys: %s is a command of 'rangecrypt keys'", args[0])
+		}
+		return unknown(cmd, args)
+	}
+	return keys
 }
 
 func newKeysList(e *cli.Env) *cobra.Command {

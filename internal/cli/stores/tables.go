@@ -17,6 +17,9 @@ var ErrNoTable = errors.New("no such table")
 // ErrEmpty is the ErrNoTable of a store that holds none.
 var ErrEmpty = fmt.Errorf("%w: nothing was inserted into this store yet", ErrNoTable)
 
+// ErrNoneInserted is the ErrNoTable of a store that holds none that 'opebench insert' or 'run' makes.
+var ErrNoneInserted = fmt.Errorf("%w: the store holds none that 'opebench insert' has made", ErrNoTable)
+
 // Tables opens the tables of a store. With create it makes a store where the database holds none;
 // otherwise that is ErrEmpty. A key that is not the store's is [exit.ErrKey].
 func Tables(ctx context.Context, db driver.DB, key kms.KMS, create bool) (*store.Store, error) {

@@ -99,7 +99,7 @@ func (s *Store) Open(ctx context.Context, target benchtable.Target) (StoredTable
 		case err != nil:
 			return nil, Info{}, err
 		case len(names) == 0:
-			return nil, Info{}, stores.ErrEmpty
+			return nil, Info{}, stores.ErrNoneInserted
 		}
 		return nil, Info{}, fmt.Errorf("%w: the store holds no values under %s; it holds %s", stores.ErrNoTable, name, strings.Join(names, ", "))
 	}
