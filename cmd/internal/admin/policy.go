@@ -177,8 +177,11 @@ func (p *policyOf) print(call *cli.Call) error {
 		d := c.Describe()
 		rows = append(rows, []string{show.Visible(d.Name), d.Type, d.Encryption, d.Scheme})
 	}
-	return call.Print(show.Line(fmt.Sprintf("%s: sealed: %s", command.TableOf(p.table, p.tenant), p.says()), call.Style()) +
-		show.Rows([]string{"NAME", "TYPE", "ENCRYPTION", "SCHEME"}, rows, nil, call.Style()))
+	text := show.Line(fmt.Sprintf("%s: sealed: %s", command.TableOf(p.table, p.tenant), p.says()), call.Style())
+	if len(rows) > 0 {
+		text += show.Rows([]string{"NAME", "TYPE", "ENCRYPTION", "SCHEME"}, rows, nil, call.Style())
+	}
+	return call.Print(text)
 }
 
 // printChanges prints what became of columns.

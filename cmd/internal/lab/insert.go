@@ -251,12 +251,12 @@ func (o *insertOptions) report(e *cli.Env, info bench.Info, l loaded) error {
 			AtLeast  bool              `json:"at_least,omitempty"` // of rows
 		}{"insert", o.Kept.Name, info.Scheme, string(info.Layout), o.tenant, info.SchemeID, info.Kind.Name, jsonText(info.Column), l.rows, l.skipped, l.elapsed.Nanoseconds(), rate, l.name, report.NewIndexJSON(l.index), l.complete, l.atLeast})
 	}
-	line := fmt.Sprintf("%s%d %s rows inserted under %s in %.2f s (%.0f rows/s), load %s", l.atLeastText(), l.rows, info.Kind.Name, info.Name(), l.elapsed.Seconds(), rate, l.name)
+	line := fmt.Sprintf("%s%d %s %s inserted under %s in %.2f s (%.0f rows/s), load %s", l.atLeastText(), l.rows, info.Kind.Name, show.Plural(l.rows, "row"), info.Name(), l.elapsed.Seconds(), rate, l.name)
 	if o.tenant != "" {
 		line += ", tenant " + show.Visible(o.tenant)
 	}
 	if l.skipped > 0 {
-		line += fmt.Sprintf(", %d bad rows left out", l.skipped)
+		line += fmt.Sprintf(", %d bad %s left out", l.skipped, show.Plural(l.skipped, "row"))
 	}
 	if l.index != nil {
 		line += "\nindex: " + report.Index(*l.index)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 )
 
 // A sampler draws the trials of an audit.
@@ -23,8 +25,8 @@ func newSampler(ctx context.Context, cfg Config, specs []schemeSpec) (*sampler, 
 		attacked, others = len(cfg.Values)-len(cfg.Values)/2, len(cfg.Values)/2
 	}
 	if attacked < MinRows || cfg.Dist == nil && others < MinRows {
-		return nil, fmt.Errorf("%d rows to attack and %d that the adversary knows are too few: an audit needs %d rows of each, or %d rows of which one half is held against the other, or --dist",
-			attacked, others, MinRows, 2*MinRows)
+		return nil, fmt.Errorf("%d %s to attack and %d that the adversary knows are too few: an audit needs %d rows of each, or %d rows of which one half is held against the other, or --dist",
+			attacked, show.Plural(attacked, "row"), others, MinRows, 2*MinRows)
 	}
 	if s.halved {
 		return s, nil

@@ -109,6 +109,9 @@ func (o *Data) OpenCSV(e *cli.Env, path, column, kind string, limit int) (*value
 			return nil, err
 		}
 	}
+	if !o.skipBad && o.flags.Changed("skip-bad") && o.flags.Changed("max-bad") {
+		return nil, exit.Usagef("--skip-bad=false and --max-bad contradict each other: give one of them")
+	}
 	if o.skipBad {
 		opts.MaxBad = values.DefaultMaxBad()
 	}

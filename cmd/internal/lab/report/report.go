@@ -34,7 +34,7 @@ func Headline(r Run) string {
 	}
 	line := fmt.Sprintf("%s %s, %s, layout %s, %s range queries (%s)", show.Count(r.Rows), r.Values, r.Store, strings.Join(layouts(r), " and "), show.Count(r.Queries), strings.Join(shares, ", "))
 	if r.Skipped > 0 {
-		line += fmt.Sprintf(", %s bad rows left out", show.Count(r.Skipped))
+		line += fmt.Sprintf(", %s bad %s left out", show.Count(r.Skipped), show.Plural(r.Skipped, "row"))
 	}
 	return line
 }
