@@ -266,8 +266,9 @@ func TestDescribedColumns(t *testing.T) {
 		require.False(t, described[text], text)
 		described[text] = true
 	}
-	require.True(t, described["column number 2, which has no name"])
-	require.True(t, described[`column number 2, one of several named "a"`])
+	require.True(t, described[`column "number 2"`], "which has no name")
+	require.True(t, described[`the column whose name is "number 2"`])
+	require.True(t, described[`the column whose name is "a, number 2"`])
 }
 
 // Of the first values of a file, bad rows count up to the last of them.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -184,17 +185,17 @@ func ShownColumn(stored string) string {
 	return strings.TrimPrefix(stored, derivedMark)
 }
 
+// standIn matches what is shown for a column without a name of its own. A name may be like that, too.
+var standIn = regexp.MustCompile(`(^|, )number [0-9]+$`)
+
 // DescribeColumn says of which column a table has the values.
 func DescribeColumn(stored string) string {
 	shown := ShownColumn(stored)
 	if _, err := strconv.Atoi(shown); err == nil && shown != stored {
 		return fmt.Sprintf("column number %s of a file without names", shown)
 	}
-	if number, ok := strings.CutPrefix(shown, "number "); ok && shown != stored {
-		return fmt.Sprintf("column number %s, which has no name", number)
-	}
-	if i := strings.LastIndex(shown, ", number "); i >= 0 && shown != stored {
-		return fmt.Sprintf("column number %s, one of several named %q", shown[i+len(", number "):], shown[:i])
+	if shown == stored && standIn.MatchString(shown) {
+		return fmt.Sprintf("the column whose name is %q", shown)
 	}
 	return fmt.Sprintf("column %q", shown)
 }
