@@ -408,7 +408,7 @@ func (s *Indexed) sealHeader(count int, min, max u192) ope.Record {
 }
 
 // readHeader reads the number of pairs and the ends of the domain. It reports false if the unit
-// was never opened.
+// was never opened. It does not ask whether the unit still takes pairs; see checkOpen.
 func (s *Indexed) readHeader(ctx context.Context) (meta ope.Meta, count int, ends [2]pair, open bool, err error) {
 	s.mu.RLock()
 	least := s.least
@@ -427,15 +427,20 @@ func (s *Indexed) readHeader(ctx context.Context) (meta ope.Meta, count int, end
 	if err != nil {
 		return meta, 0, ends, false, err
 	}
-	if v.Meta.State != ope.StateOpen || v.Meta.Generation != 0 {
-		return meta, 0, ends, false, fmt.Errorf("%w: unit %q is closed", ope.ErrIndex, s.unit)
-	}
 	ends[0] = pair{x: 0, c: fromBytes(b[8 : 8+s.size()])}
 	ends[1] = pair{x: s.domain.Span(), c: fromBytes(b[8+s.size():])}
 	if count = int(binary.BigEndian.Uint64(b)); count < least {
 		return meta, 0, ends, false, fmt.Errorf("%w: unit %q was put back: it has %d records and had %d", ope.ErrIndex, s.unit, count, least)
 	}
 	return v.Meta, count, ends, true, nil
+}
+
+// checkOpen returns an error for a unit that takes no more pairs.
+func (s *Indexed) checkOpen(meta ope.Meta) error {
+	if meta.State != ope.StateOpen || meta.Generation != 0 {
+		return fmt.Errorf("%w: unit %q is closed", ope.ErrIndex, s.unit)
+	}
+	return nil
 }
 
 // ready makes sure that the unit is ours, and reports whether it was ever opened.
@@ -448,6 +453,9 @@ func (s *Indexed) ready(ctx context.Context) (bool, error) {
 	}
 	s.tripped(1)
 	meta, count, ends, open, err := s.readHeader(ctx)
+	if err == nil && open {
+		err = s.checkOpen(meta)
+	}
 	if err != nil || !open {
 		return false, err
 	}

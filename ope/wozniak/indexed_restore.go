@@ -4,10 +4,14 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
+	"time"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/ope"
 )
 
@@ -17,26 +21,35 @@ type Pair struct {
 	Ciphertext ope.Ciphertext
 }
 
-// Restore fills a unit with pairs that were given out before, as they are found where ciphertexts
-// are stored: for a unit that takes the place of a damaged one. It returns those that it did not
-// take. If the pairs contradict each other, it takes as many as can be in one order-preserving
-// function; a pair that contradicts the unit, it does not take.
+// Restore fills a unit with pairs that were given out before, as the former unit has them ([Indexed.Seal]),
+// or as they are found where ciphertexts are stored: for a unit that takes the place of another. It
+// returns those that it did not take. If the pairs contradict each other, it takes as many as can be in
+// one order-preserving function; of each further list, as many as also contradict none that it took of
+// those before. A pair that contradicts the unit, it does not take.
 //
 // Others may restore the same pairs at the same time, and a call that was interrupted is made again.
 // Nobody should encrypt new values before all pairs are there: a ciphertext that is drawn earlier
 // may be in their way.
-func (s *Indexed) Restore(ctx context.Context, pairs []Pair) (left []Pair, err error) {
-	all := make([]pair, 0, len(pairs))
-	for _, p := range pairs {
-		if !s.domain.Contains(p.Plaintext) {
-			return nil, s.outside()
+func (s *Indexed) Restore(ctx context.Context, pairs []Pair, further ...[]Pair) (left []Pair, err error) {
+	var chosen, all []pair
+	for i, list := range append([][]Pair{pairs}, further...) {
+		from := len(all)
+		for _, p := range list {
+			if !s.domain.Contains(p.Plaintext) {
+				return nil, s.outside()
+			}
+			if len(p.Ciphertext) != s.size() {
+				return nil, ope.ErrCiphertext
+			}
+			all = append(all, pair{x: s.domain.Offset(p.Plaintext), c: fromBytes(p.Ciphertext)})
 		}
-		if len(p.Ciphertext) != s.size() {
-			return nil, ope.ErrCiphertext
+		if i == 0 {
+			chosen = s.consistent(all)
+		} else if more := agreeing(all[from:], chosen); len(more) > 0 {
+			// All that is chosen agrees with all of these: a longest run has it.
+			chosen = s.consistent(append(more, chosen...))
 		}
-		all = append(all, pair{x: s.domain.Offset(p.Plaintext), c: fromBytes(p.Ciphertext)})
 	}
-	chosen := s.consistent(all)
 	if err := s.openFor(ctx, chosen); err != nil {
 		return nil, err
 	}
@@ -52,12 +65,68 @@ func (s *Indexed) Restore(ctx context.Context, pairs []Pair) (left []Pair, err e
 	for i, p := range chosen {
 		there[p.x] = cs[i]
 	}
-	for i, p := range all {
-		if c, taken := there[p.x]; !taken || c != p.c {
-			left = append(left, pairs[i])
+	for i, p := range slices.Concat(append([][]Pair{pairs}, further...)...) {
+		if c, taken := there[all[i].x]; !taken || c != all[i].c {
+			left = append(left, p)
 		}
 	}
 	return left, nil
+}
+
+// agreeing returns those of some pairs that contradict none of those that are chosen, which are in order,
+// and are none of them.
+func agreeing(ps, chosen []pair) []pair {
+	var agree []pair
+	for _, p := range ps {
+		i, taken := slices.BinarySearchFunc(chosen, p.x, func(q pair, x uint64) int { return cmp.Compare(q.x, x) })
+		if !taken && (i == 0 || chosen[i-1].leavesRoom(p)) && (i == len(chosen) || p.leavesRoom(chosen[i])) {
+			agree = append(agree, p)
+		}
+	}
+	return agree
+}
+
+// Seal ends a unit for good: no client puts a pair into it any more, or opens it if it was never opened. It
+// returns the pairs that the unit has, and whether it is such as clients leave it. So another unit can be
+// filled with all pairs that may be in use, also those of clients that are yet to store theirs. It may be
+// called again.
+func (s *Indexed) Seal(ctx context.Context) (pairs []Pair, sound bool, err error) {
+	for attempt := 0; ; attempt++ {
+		v, err := s.index.Read(ctx, s.unit, headerKey, []byte{0, 0}, 1)
+		if err != nil {
+			return nil, false, s.fail("read", err)
+		}
+		if v.Meta.State == ope.StateSealed || v.Meta.State == ope.StateRetired {
+			break
+		}
+		sealed := ope.Meta{State: ope.StateSealed}
+		rand.Read(sealed.Nonce[:]) // never fails, as documented
+		cond := ope.Condition{State: v.Meta.State, Generation: v.Meta.Generation}
+		applied, err := s.index.Commit(ctx, s.unit, cond, ope.Change{Meta: sealed})
+		if err != nil && !errors.Is(err, ope.ErrUnknownOutcome) {
+			return nil, false, s.fail("commit to", err)
+		}
+		if applied && v.Meta.State == ope.StateAbsent {
+			return nil, true, nil
+		}
+		if !applied {
+			if err := pause.For(ctx, pause.Grown(time.Millisecond, time.Second, attempt)); err != nil {
+				return nil, false, err
+			}
+		}
+	}
+	_, count, ends, _, err := s.readHeader(ctx)
+	if err == nil {
+		sound = true
+		err = s.pairs(ctx, count, ends, func([]byte, error) { sound = false }, func(e ope.Entry) bool {
+			pairs = append(pairs, Pair{e.Plaintext, e.Ciphertext})
+			return true
+		})
+	}
+	if errors.Is(err, ope.ErrIndex) {
+		return pairs, false, nil
+	}
+	return pairs, sound, err
 }
 
 // EncryptAs encrypts a value, with the given ciphertext if the value has none yet and this one fits
@@ -135,10 +204,16 @@ func (s *Indexed) consistent(all []pair) []pair {
 	return run
 }
 
-// openFor opens the unit, unless it is open, with ends of the domain that leave room for some pairs.
+// openFor makes ready to open the unit, unless it is open, with ends of the domain that leave room for some pairs. If
+// there are none, it opens the unit, since one that was never opened cannot be told from one that nobody knows of.
 func (s *Indexed) openFor(ctx context.Context, chosen []pair) error {
-	if len(chosen) == 0 {
-		return nil
+	for len(chosen) == 0 {
+		if open, err := s.ready(ctx); err != nil || open {
+			return err
+		}
+		if _, err := s.openUnit(ctx); err != nil {
+			return err
+		}
 	}
 	open, err := s.ready(ctx)
 	if err != nil || open {
@@ -189,11 +264,19 @@ func (s *Indexed) Check(ctx context.Context, fault func(record []byte, err error
 }
 
 func (s *Indexed) check(ctx context.Context, fault func(record []byte, err error), yield func(ope.Entry) bool) error {
-	const page = 1024
-	_, count, ends, open, err := s.readHeader(ctx)
+	meta, count, ends, open, err := s.readHeader(ctx)
+	if err == nil && open {
+		err = s.checkOpen(meta)
+	}
 	if err != nil || !open {
 		return err
 	}
+	return s.pairs(ctx, count, ends, fault, yield)
+}
+
+// pairs yields the pairs of a unit, of which the header says how many there are at least, and the ends.
+func (s *Indexed) pairs(ctx context.Context, count int, ends [2]pair, fault func(record []byte, err error), yield func(ope.Entry) bool) error {
+	const page = 1024
 	n, bad, last := 0, 0, pair{}
 	damaged := func(key []byte, what string) { bad++; fault(key, s.corrupt(key, what)) }
 	first := ends[0]

@@ -102,3 +102,60 @@ func TestIndexedNoticesPutBack(t *testing.T) {
 	_, err = s.EncryptBatch(bg, []int64{100, 200})
 	require.ErrorIs(t, err, ope.ErrIndex)
 }
+
+// A sealed unit takes nothing any more and yields all its pairs, which another unit takes before those that contradict
+// them, and one that was never opened stays so.
+func TestIndexedSeal(t *testing.T) {
+	for seed := range uint64(10) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		ix := opetest.NewIndex()
+		writer := newIndexed(t, ix, ope.Int16, &IndexedOptions{TargetsOnly: true})
+		var xs []int64
+		for range 1 + r.IntN(100) {
+			xs = append(xs, int64(r.IntN(1<<16))-1<<15)
+		}
+		cs, err := writer.EncryptBatch(bg, xs)
+		require.NoError(t, err)
+		for range 2 { // it may be called again
+			pairs, sound, err := newIndexed(t, ix, ope.Int16, &IndexedOptions{TargetsOnly: true}).Seal(bg)
+			require.NoError(t, err)
+			require.True(t, sound)
+			has := make(map[int64]ope.Ciphertext)
+			for _, p := range pairs {
+				has[p.Plaintext] = p.Ciphertext
+			}
+			for i, x := range xs {
+				require.Equal(t, cs[i], has[x])
+			}
+			next := newIndexed(t, opetest.NewIndex(), ope.Int16, &IndexedOptions{TargetsOnly: true})
+			wrong := []Pair{{pairs[0].Plaintext, pairs[len(pairs)-1].Ciphertext}, {pairs[len(pairs)-1].Plaintext, pairs[0].Ciphertext}}
+			left, err := next.Restore(bg, nil, pairs, slices.Concat(wrong, pairs[:1]))
+			require.NoError(t, err)
+			require.Equal(t, wrong, left)
+			for i, x := range xs {
+				c, err := next.Encrypt(bg, x)
+				require.NoError(t, err)
+				require.Equal(t, cs[i], c)
+			}
+		}
+		c, err := writer.Encrypt(bg, xs[0])
+		require.NoError(t, err)
+		require.Equal(t, cs[0], c) // it is remembered, and for ever
+		for _, s := range []*Indexed{writer, newIndexed(t, ix, ope.Int16, &IndexedOptions{TargetsOnly: true})} {
+			for x := int64(-1 << 15); ; x++ {
+				if !slices.Contains(xs, x) && x != -1<<15 {
+					_, err := s.Encrypt(bg, x)
+					require.ErrorIs(t, err, ope.ErrIndex)
+					break
+				}
+			}
+		}
+		never := opetest.NewIndex()
+		pairs, sound, err := newIndexed(t, never, ope.Int16, &IndexedOptions{TargetsOnly: true}).Seal(bg)
+		require.NoError(t, err)
+		require.True(t, sound)
+		require.Empty(t, pairs)
+		_, err = newIndexed(t, never, ope.Int16, &IndexedOptions{TargetsOnly: true}).Encrypt(bg, 1)
+		require.ErrorIs(t, err, ope.ErrIndex)
+	}
+}

@@ -144,11 +144,14 @@ func (s *Indexed) read(ctx context.Context, pages []*page, header bool) error {
 	if header {
 		jobs = append(jobs, func() error {
 			meta, count, _, open, err := s.readHeader(ctx)
+			if err == nil && !open {
+				err = fmt.Errorf("%w: unit %q was open and is gone", ope.ErrIndex, s.unit)
+			}
+			if err == nil {
+				err = s.checkOpen(meta)
+			}
 			if err != nil {
 				return err
-			}
-			if !open {
-				return fmt.Errorf("%w: unit %q was open and is gone", ope.ErrIndex, s.unit)
 			}
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -190,8 +193,8 @@ func (s *Indexed) read(ctx context.Context, pages []*page, header bool) error {
 // learn returns the pairs of a page, after it has remembered them. If the page begins at a pair that
 // is known, it must be there: records are never removed.
 func (s *Indexed) learn(pg *page, follow bool) ([]pair, error) {
-	if pg.view.Meta.State != ope.StateOpen {
-		return nil, fmt.Errorf("%w: unit %q is closed", ope.ErrIndex, s.unit)
+	if err := s.checkOpen(pg.view.Meta); err != nil {
+		return nil, err
 	}
 	ps := make([]pair, len(pg.view.Records))
 	for i, r := range pg.view.Records {
