@@ -228,6 +228,66 @@ func (x *index) commitVersion(ctx context.Context, row []byte, cond ope.Conditio
 	}
 }
 
+// Retire ends a unit for good and removes its records. What is left says that it is over: a client that knows no better
+// must not open it again.
+func Retire(ctx context.Context, f driver.Family, unit ope.Unit) error {
+	x := &index{family: f}
+	x.committer, _ = f.(driver.Committer)
+	if err := x.raise(ctx, unit, ope.StateSealed); err != nil {
+		return err
+	}
+	row, err := unitRow(unit)
+	if err != nil {
+		return fmt.Errorf("index: %w", err)
+	}
+	// Nobody writes records any more, so they need no condition.
+	rest := driver.Slice{Start: []byte{recordCell}, End: endOfRecords, Limit: 4096}
+	for {
+		cells, err := f.Get(ctx, row, rest)
+		if err != nil {
+			return fmt.Errorf("index: read: %w", err)
+		}
+		if len(cells) == 0 {
+			return x.raise(ctx, unit, ope.StateRetired)
+		}
+		m := driver.Mutation{Row: row}
+		for _, c := range cells {
+			m.Deletes = append(m.Deletes, c.Qualifier)
+		}
+		if err := f.Apply(ctx, m); err != nil {
+			return fmt.Errorf("index: remove records: %w", err)
+		}
+		rest.Start = append(bytes.Clone(m.Deletes[len(m.Deletes)-1]), 0)
+	}
+}
+
+// Retired reports whether the head of a unit's row says that it is over, and has no records.
+func Retired(head []driver.Cell) bool {
+	return len(head) > 0 && len(head[0].Qualifier) == 0 && len(head[0].Value) > 1 && ope.State(head[0].Value[1]) == ope.StateRetired
+}
+
+// raise brings a unit into a state, unless it is there or beyond.
+func (x *index) raise(ctx context.Context, unit ope.Unit, to ope.State) error {
+	for attempt := 0; ; attempt++ {
+		view, err := x.Read(ctx, unit, []byte{0}, []byte{0, 0}, 1)
+		if err != nil {
+			return err
+		}
+		if is := view.Meta.State; is >= to && is <= ope.StateRetired {
+			return nil
+		}
+		next := ope.Meta{State: to}
+		rand.Read(next.Nonce[:])
+		applied, err := x.Commit(ctx, unit, ope.Condition{State: view.Meta.State, Generation: view.Meta.Generation}, ope.Change{Meta: next})
+		if applied || err != nil && !errors.Is(err, ope.ErrUnknownOutcome) {
+			return err
+		}
+		if err := pause.For(ctx, pause.Grown(2*time.Millisecond, 200*time.Millisecond, attempt)); err != nil {
+			return err
+		}
+	}
+}
+
 // A head is what a unit has besides its records.
 type head struct {
 	meta    ope.Meta

@@ -20,6 +20,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/keyring"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/internal/scheme"
 	"github.com/rangecrypt/rangecrypt/store/internal/session"
 )
 
@@ -30,14 +31,27 @@ import (
 //  1. one change of the catalogue gives all columns that use the index another number for it, and with
 //     that other units; it says that these are being filled
 //  2. the values of all rows are put there
-//  3. another change says that it is done; and the former units are removed
+//  3. another change says that it is done; and the former units are emptied or removed
 //
 // A writer reads the version after its rows, as ever. One that meets another number puts the values of
-// its rows into the new units before it acknowledges them. Where ciphertexts move, which are in no row,
-// that is all; ranges of such a column open rows until step 3. Where they stay, the pairs that rows
-// have are put there first, as they are, and whoever needs a new pair before that is done does step 2
-// and 3 himself: so nobody waits for a client that died. A row whose pair does not fit there, since
-// its writer drew it from the former unit and came late, is stored again under one that does.
+// its rows into the new units before it acknowledges them; if there is yet another number by then, into
+// those. Where ciphertexts move, which are in no row, that is all; ranges of such a column open rows until
+// step 3.
+//
+// Where they stay, a writer may have drawn a pair from the former unit and store its row at any later time.
+// If the new unit did not have that pair, the row would have to be stored again under another key, and
+// be there twice until then; and a value that others store in between would have two ciphertexts. So step 2 is
+//
+//  2. a. the rows are read
+//     b. the former unit is sealed: no pair is drawn there any more, and it is never opened again
+//     c. its pairs are put into the new unit, and those of rows that contradict none of them
+//
+// Whatever was drawn before b is in c. Who draws later is refused, reads the catalogue and begins again: it has
+// written no row yet. Whoever needs a new pair before step 3 does 2 and 3 himself, so nobody waits for a
+// client that died.
+//
+// A row is stored again under another ciphertext only if its pair is missing or wrong in a former unit that was
+// damaged, or was left out because that unit was half full.
 
 // RebuildIndex makes the index of a part or column again, and calls progress, if it is not nil, with the number of rows
 // read so far.
@@ -63,6 +77,7 @@ type indexBuild struct {
 	db       *session.Database
 	progress func(rows int)
 	rows     int
+	was      uint32 // number of the index when it began, or 0
 }
 
 // again makes the index of a column again. If that is under way, and not damaged, it is finished.
@@ -75,6 +90,7 @@ func (b *indexBuild) again(ctx context.Context, t *engine.Engine, column string)
 		return fmt.Errorf("%w: it has no index", fault.ErrColumn)
 	}
 	ref, was := t.IndexOf(c), c.Unit
+	b.was = was
 	if c.Filling {
 		if err := b.finish(ctx, ref); err == nil || !engine.Refused(err) || errors.Is(err, catalogue.ErrPutBack) {
 			return err
@@ -93,27 +109,47 @@ func (b *indexBuild) again(ctx context.Context, t *engine.Engine, column string)
 	return b.finish(ctx, ref)
 }
 
-// finish fills an index with the values of all rows, says so, and removes what was there before.
+// finish fills an index with the values of all rows, says so, and removes what was there before. If another
+// client begins to make it again, it is that one which is finished.
 func (b *indexBuild) finish(ctx context.Context, ref meta.IndexRef) error {
+	for {
+		unit, err := b.finishOnce(ctx, ref)
+		if !engine.Refused(err) {
+			return err
+		}
+		metas, _, failed := b.db.Catalogue.Tables(ctx)
+		if failed != nil {
+			return err
+		}
+		i := slices.IndexFunc(metas, func(m *meta.Table) bool { return len(m.Using(ref)) > 0 })
+		if i < 0 || metas[i].Using(ref)[0].Unit == unit {
+			return err
+		}
+	}
+}
+
+// finishOnce does so for the index as it is in the catalogue at first, and returns its number.
+func (b *indexBuild) finishOnce(ctx context.Context, ref meta.IndexRef) (unit uint32, err error) {
 	metas, version, err := b.db.Catalogue.Tables(ctx)
 	if err != nil {
-		return err
+		return unit, err
 	}
 	metas = slices.DeleteFunc(metas, func(m *meta.Table) bool { return len(m.Using(ref)) == 0 })
 	if len(metas) == 0 {
-		return fault.ErrNoTable
+		return 0, fault.ErrNoTable
 	}
-	if f := metas[0].Using(ref)[0]; f.Filling {
+	f := metas[0].Using(ref)[0]
+	if unit = f.Unit; f.Filling {
 		var tables []*session.Table
 		for _, m := range metas {
 			tbl, err := b.db.Table(ctx, m, version)
 			if err != nil {
-				return err
+				return unit, err
 			}
 			tables = append(tables, tbl)
 		}
 		if err := b.fillAll(ctx, ref, tables); err != nil {
-			return err
+			return unit, err
 		}
 		err = b.changeIndex(ctx, ref, func(_ *catalogue.Edit, g *meta.Field) bool {
 			done := g.Filling && g.Unit == f.Unit
@@ -123,16 +159,16 @@ func (b *indexBuild) finish(ctx context.Context, ref meta.IndexRef) error {
 			return done
 		})
 		if err != nil {
-			return err
+			return unit, err
 		}
 	}
 	for _, m := range metas {
 		if err := dropUnused(ctx, b.db, m); err != nil {
-			return err
+			return unit, err
 		}
 		b.db.Refresh(ctx, m.ID)
 	}
-	return nil
+	return unit, nil
 }
 
 // changeIndex changes what the entries of all tables say of an index, with one change of the catalogue.
@@ -182,11 +218,12 @@ func (b *indexBuild) fillAll(ctx context.Context, ref meta.IndexRef, tables []*s
 	return nil
 }
 
-// fill puts the values of all rows into the unit of an index. Pairs that contradict others are left
-// out, and with them nothing else is written.
+// fill puts the values of all rows into the unit of an index, and the pairs of its former unit. Pairs that
+// contradict others are left out, and with them nothing else is written.
 func (b *indexBuild) fill(ctx context.Context, ref meta.IndexRef, tables []*session.Table) error {
 	pairs := make(map[int64][][]byte) // the ciphertexts that rows have of a code
-	var scheme ope.Scheme
+	var from *session.Table
+	var user *rowcodec.Column
 	for _, tbl := range tables {
 		t, err := tbl.Refresh(ctx)
 		if err != nil {
@@ -196,7 +233,7 @@ func (b *indexBuild) fill(ctx context.Context, ref meta.IndexRef, tables []*sess
 		if len(users) == 0 {
 			continue
 		}
-		scheme = users[0].Scheme
+		from, user = tbl, users[0]
 		err = engine.InBatches(ctx, t.Data, engine.Under(t.Prefix), func(rows []driver.Row) error {
 			b.rows += len(rows)
 			if b.progress != nil {
@@ -223,23 +260,127 @@ func (b *indexBuild) fill(ctx context.Context, ref meta.IndexRef, tables []*sess
 			return err
 		}
 	}
-	indexed, ok := scheme.(*wozniak.Indexed)
-	if !ok || len(pairs) == 0 {
+	if user == nil || user.Order != nil {
 		return nil
 	}
-	var all []wozniak.Pair
+	// After the rows were read, since that may fail. What was drawn by now for other rows is there.
+	former, err := b.sealFormer(ctx, from, user)
+	if err != nil {
+		return err
+	}
+	var stored []wozniak.Pair
 	for code, cts := range pairs {
 		for _, ct := range cts {
-			all = append(all, wozniak.Pair{Plaintext: code, Ciphertext: ct})
+			stored = append(stored, wozniak.Pair{Plaintext: code, Ciphertext: ct})
 		}
 	}
-	_, err := indexed.Restore(ctx, all)
+	for _, lists := range former {
+		for j, list := range lists {
+			if len(list) > mostCarried {
+				lists[j] = slices.DeleteFunc(list, func(p wozniak.Pair) bool {
+					return !slices.ContainsFunc(pairs[p.Plaintext], func(ct []byte) bool { return bytes.Equal(ct, p.Ciphertext) })
+				})
+			}
+		}
+	}
+	_, err = user.Scheme.(*wozniak.Indexed).Restore(ctx, nil, slices.Concat(former[0], [][]wozniak.Pair{stored}, former[1])...)
 	return err
 }
 
+// mostCarried is how many pairs the former unit of an index may have for those to be kept that no row has. They are half
+// of what a unit can have: beyond it, there is to be room for new ones.
+const mostCarried = 500_000
+
+// sealFormer ends the former units of an index whose pairs never change. It returns the pairs of those that are
+// sound, and of the others, the newest unit first.
+func (b *indexBuild) sealFormer(ctx context.Context, tbl *session.Table, c *rowcodec.Column) (former [2][][]wozniak.Pair, err error) {
+	m, tenant, _, err := tbl.Entry(ctx)
+	if err != nil {
+		return former, err
+	}
+	k := b.db.Keys.Table(m.ID)
+	if tenant != nil {
+		if k, err = b.db.Keys.OfTenant(k, tenant); err != nil {
+			return former, err
+		}
+	}
+	i := slices.IndexFunc(m.All(), func(f *meta.Field) bool { return f.ID == c.Id })
+	if i < 0 {
+		return former, nil // it was dropped
+	}
+	field := m.All()[i]
+	family, all, first := k.Units(field)
+	_, present := k.State(field)
+	if present == first {
+		return former, nil
+	}
+	f, err := b.db.Driver.Family(ctx, driver.FamilySpec{Name: family, Layout: driver.LayoutWide, Existing: true})
+	if err != nil {
+		return former, err
+	}
+	heads, err := unitHeads(ctx, f)
+	if err != nil {
+		return former, err
+	}
+	var units []string
+	for unit, head := range heads {
+		// Those of higher numbers, if there are any by now, are not former ones.
+		if strings.HasPrefix(unit, all+"-") && unit < present && !index.Retired(head) {
+			units = append(units, unit)
+		}
+	}
+	if b.was > 0 { // also if it was never opened, so that it is not
+		was := *field
+		was.Unit = b.was
+		if _, unit := k.State(&was); unit < present && heads[unit] == nil {
+			units = append(units, unit)
+		}
+	}
+	slices.Sort(units)
+	slices.Reverse(units)
+	if !index.Retired(heads[first]) {
+		units = append(units, first) // so, too
+	}
+	for _, unit := range units {
+		was, err := c.FormerScheme(unit)
+		if err != nil {
+			return former, err
+		}
+		pairs, sound, err := was.(*wozniak.Indexed).Seal(ctx)
+		switch {
+		case engine.Refused(err):
+			sound = false
+		case err != nil:
+			return former, fmt.Errorf("column %q: %w", c.Name, err)
+		}
+		if sound {
+			former[0] = append(former[0], pairs)
+		} else {
+			former[1] = append(former[1], pairs)
+		}
+	}
+	return former, nil
+}
+
+// unitHeads returns the heads of all units in a family, by their names.
+func unitHeads(ctx context.Context, f driver.Family) (map[string][]driver.Cell, error) {
+	heads := make(map[string][]driver.Cell)
+	only := driver.Slice{Only: [][]byte{index.MetaQualifier, index.NonceQualifier}}
+	for row, err := range f.Scan(ctx, driver.Range{Cells: only, AnyOrder: true}) {
+		if err != nil {
+			return nil, err
+		}
+		if len(row.Key) > 0 && row.Key[0] == 'u' {
+			heads[string(row.Key[1:])] = row.Cells
+		}
+	}
+	return heads, nil
+}
+
 // dropIndexes removes what is left of an index but the units of its present number; all of it, if no
-// row needs it any more. Nobody reads the others, and a client that still writes there, because it does
-// not know of the change, puts what it wrote into the present ones.
+// row needs it any more. Nobody reads the others. A client that still writes to one, because it does not know of
+// the change, puts what it wrote into the present ones; where pairs never change it cannot, since a mark is left.
+// As long as the present units are being filled, the others are needed.
 func dropIndexes(ctx context.Context, db *session.Database, ref meta.IndexRef, example *meta.Field, table meta.TableID) error {
 	k := db.Keys.Table(table)
 	family, _, _ := k.Units(example)
@@ -247,28 +388,35 @@ func dropIndexes(ctx context.Context, db *session.Database, ref meta.IndexRef, e
 	if err != nil {
 		return err
 	}
-	var units []string
-	heads := driver.Slice{Only: [][]byte{index.MetaQualifier, index.NonceQualifier}}
-	for row, err := range f.Scan(ctx, driver.Range{Cells: heads, AnyOrder: true}) {
-		if err != nil {
-			return err
-		}
-		if len(row.Key) > 0 && row.Key[0] == 'u' {
-			units = append(units, string(row.Key[1:]))
-		}
-	}
-	// What is there was made by one that the catalogue, if it is read now, has.
-	prefixes, present, err := unitNames(ctx, db, ref, k, example)
+	units, err := unitHeads(ctx, f)
 	if err != nil {
 		return err
 	}
+	// What is there was made by one that the catalogue, if it is read now, has.
+	names, err := namesOfUnits(ctx, db, ref, k, example)
+	if err != nil || names.filling {
+		return err
+	}
 	var drops []driver.Mutation
-	for _, unit := range units {
-		ours := slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(unit, p) })
-		kept := slices.ContainsFunc(present, func(p string) bool { return unit == p || strings.HasPrefix(unit, p+"/") })
-		if ours && !kept {
-			drops = append(drops, driver.Mutation{Row: append([]byte{'u'}, unit...), DeleteRow: true})
+	for unit, head := range units {
+		begins := func(with string) bool { return strings.HasPrefix(unit, with) }
+		kept := slices.ContainsFunc(names.present, func(p string) bool { return unit == p || begins(p+"/") })
+		if kept || !slices.ContainsFunc(names.all, begins) {
+			continue
 		}
+		if example.Scheme == scheme.WozniakIndexed && slices.ContainsFunc(names.used, begins) {
+			if index.Retired(head) {
+				continue
+			}
+			if err := index.Retire(ctx, f, ope.Unit(unit)); !engine.Refused(err) {
+				if err != nil {
+					return err
+				}
+				continue
+			}
+			// It cannot be opened again, nor read: it goes.
+		}
+		drops = append(drops, driver.Mutation{Row: append([]byte{'u'}, unit...), DeleteRow: true})
 	}
 	if len(drops) == 0 {
 		return nil
@@ -276,48 +424,57 @@ func dropIndexes(ctx context.Context, db *session.Database, ref meta.IndexRef, e
 	return f.Apply(ctx, drops...)
 }
 
-// unitNames returns what the names of all units of an index begin with, and those that are in use.
-func unitNames(ctx context.Context, db *session.Database, ref meta.IndexRef, k keyring.Table, example *meta.Field) (prefixes, present []string, err error) {
+// unitNames are the names of all units of an index.
+type unitNames struct {
+	all     []string // what they begin with
+	used    []string // what those begin with that belong to a present tenant, or to none, if rows need the index
+	present []string // those that rows need
+	filling bool     // which lack values of rows
+}
+
+// namesOfUnits reads the catalogue, which says which units are in use.
+func namesOfUnits(ctx context.Context, db *session.Database, ref meta.IndexRef, k keyring.Table, example *meta.Field) (n unitNames, err error) {
 	metas, _, err := db.Catalogue.Tables(ctx)
 	if err != nil {
-		return nil, nil, err
+		return n, err
 	}
 	var used []*meta.Field
 	for _, m := range metas {
 		for _, f := range m.Using(ref) {
 			if !f.Converted {
 				used = append(used, f)
+				n.filling = n.filling || f.Filling
 			}
 		}
 	}
 	names := func(k keyring.Table) {
 		_, all, _ := k.Units(example)
-		if prefixes = append(prefixes, all); len(used) > 0 {
+		if n.all = append(n.all, all); len(used) > 0 {
 			now := *example
 			now.Unit = used[0].Unit
 			_, unit := k.State(&now)
-			present = append(present, unit)
+			n.used, n.present = append(n.used, all), append(n.present, unit)
 		}
 	}
 	if !ref.Tenants {
 		names(k)
-		return prefixes, present, nil
+		return n, nil
 	}
 	tenants, err := db.Catalogue.AllTenants(ctx)
 	if err != nil {
-		return nil, nil, err
+		return n, err
 	}
 	for _, tenant := range tenants {
 		of, err := db.Keys.OfTenant(k, tenant)
 		if err != nil {
-			return nil, nil, err
+			return n, err
 		}
 		names(of)
 	}
 	if ref.Secure == "" { // also those of tenants that are gone
-		prefixes = append(prefixes, hex.EncodeToString(ref.Column[:]))
+		n.all = append(n.all, hex.EncodeToString(ref.Column[:]))
 	}
-	return prefixes, present, nil
+	return n, nil
 }
 
 // dropUnused removes what nobody uses of the indexes of a table: of its present and former columns

@@ -79,8 +79,10 @@ type cipher struct {
 
 	Size int // length of what a posting carries: a ciphertext or a token
 
-	// NewScheme returns another client of the scheme, which remembers a number of values.
-	NewScheme func(remembers int) (ope.Scheme, error)
+	// NewScheme returns another client of the scheme, which remembers a number of values; FormerScheme one that
+	// keeps its state in another unit.
+	NewScheme    func(remembers int) (ope.Scheme, error)
+	FormerScheme func(unit string) (ope.Scheme, error)
 
 	// Of an ordered part or column:
 	preserving ope.Scheme // the scheme
@@ -251,6 +253,9 @@ func (src *ViewSource) cipher(k keyring.Table, f metadata.Spec, meta *metadata.F
 	order := key.Derive(keyring.PurposeOrder)
 	c.NewScheme = func(remembers int) (ope.Scheme, error) {
 		return scheme.New(f.Scheme, order, f.Type.Domain(), state, unit, remembers)
+	}
+	c.FormerScheme = func(unit string) (ope.Scheme, error) {
+		return scheme.New(f.Scheme, order, f.Type.Domain(), state, unit, src.Remembers)
 	}
 	if c.preserving, err = c.NewScheme(src.Remembers); err != nil {
 		return nil, err
