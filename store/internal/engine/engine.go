@@ -75,21 +75,23 @@ func (env *Environment) AtLeast(ctx context.Context, version uint32) (*Engine, e
 }
 
 // WithSecondLook calls do with what a caller says of rows. What this client knows may be old: before
-// a name or a value is refused, or an index, the catalogue is read, once, and where the schema is another
+// a name or a value is refused, or an index, the catalogue is read, and where the schema is another
 // by now that one counts. It returns the engine that counts.
 func (t *Engine) WithSecondLook(ctx context.Context, do func(*Engine) error) (*Engine, error) {
-	err := do(t)
-	if !errors.Is(err, fault.ErrColumn) && !errors.Is(err, ope.ErrDomain) && !errors.Is(err, ope.ErrIndex) {
-		return t, err
+	for {
+		err := do(t)
+		if !errors.Is(err, fault.ErrColumn) && !errors.Is(err, ope.ErrDomain) && !errors.Is(err, ope.ErrIndex) {
+			return t, err
+		}
+		now, failed := t.Env.Refresh(ctx)
+		switch {
+		case failed != nil:
+			return t, fmt.Errorf("%w; whether the schema was changed could not be read: %w", err, failed)
+		case now.Same(t.View):
+			return t, err
+		}
+		t = now
 	}
-	now, failed := t.Env.Refresh(ctx)
-	switch {
-	case failed != nil:
-		return t, fmt.Errorf("%w; whether the schema was changed could not be read: %w", err, failed)
-	case now.Same(t.View):
-		return t, err
-	}
-	return now, do(now)
 }
 
 // Concurrently calls do for 0 to n-1, as many at a time as requests may be under way, and returns the first error.

@@ -60,14 +60,28 @@ func (t *Engine) settle(ctx context.Context, records []*rowcodec.Record) (change
 		if err != nil || now.Same(t.View) {
 			return changed, err
 		}
-		if err := now.reindexWrites(ctx, t.View, of, records); err != nil {
+		err = now.reindexWrites(ctx, t.View, of, records)
+		if err == nil {
+			err = now.ConvertWrites(ctx, records)
+		}
+		switch {
+		case err == nil:
+			t = now
+		case !now.overtaken(ctx, err):
 			return changed, err
 		}
-		if err := now.ConvertWrites(ctx, records); err != nil {
-			return changed, err
-		}
-		t = now
 	}
+}
+
+// overtaken reports whether an error comes of an index that was made again since: the catalogue, which is
+// read, says something else of the table.
+func (t *Engine) overtaken(ctx context.Context, err error) bool {
+	newer := rowcodec.NewerRow(0)
+	if !errors.Is(err, ope.ErrIndex) && !errors.As(err, &newer) {
+		return false
+	}
+	now, failed := t.Env.Refresh(ctx)
+	return failed == nil && !now.Same(t.View)
 }
 
 // filled makes sure that the pairs of all rows are in a column's index before others are drawn there.

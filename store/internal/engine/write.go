@@ -271,6 +271,12 @@ func (t *Engine) Put(ctx context.Context, rows []rowcodec.RowValues) error {
 		if err := t.EncryptAll(ctx, records, func(c *rowcodec.Column) bool { return c.Stateful && c.Order == nil }); err != nil {
 			return fault.NothingDone(len(rows), Gone(err))
 		}
+		// What it remembers no more, it reads again.
+		for i, r := range records {
+			if err := t.Encode(ctx, r); err != nil {
+				return &fault.RowError{Index: i, Err: err}
+			}
+		}
 		return nil
 	})
 	if err != nil {
@@ -278,11 +284,7 @@ func (t *Engine) Put(ctx context.Context, rows []rowcodec.RowValues) error {
 	}
 	distinct := make(DistinctKeys, len(rows))
 	for i, r := range records {
-		err := t.Encode(ctx, r)
-		if err == nil {
-			err = distinct.Add(r.Key, i, "put")
-		}
-		if err != nil {
+		if err := distinct.Add(r.Key, i, "put"); err != nil {
 			return &fault.RowError{Index: i, Err: err}
 		}
 	}

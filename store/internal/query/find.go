@@ -204,8 +204,9 @@ func (f *finder) openFamilies(ctx context.Context) (err error) {
 	if err == nil && f.plan.driving != nil {
 		f.postings, err = f.snapshot.Family(ctx, t.PostingSpec)
 	}
-	// An index is read as it is, not from the snapshot, and so is what the catalogue says of it.
-	if err == nil && f.plan.driving != nil && !f.plan.driving.Stateful {
+	// An index whose contents move is read as it is, not from the snapshot, and so is what the catalogue says of it.
+	// Where they do not move, the ranges are known by now.
+	if err == nil && len(f.relies) > 0 && f.relies[0].Order == nil {
 		f.version, err = t.Env.VersionIn(ctx, f.snapshot)
 	}
 	if err != nil {

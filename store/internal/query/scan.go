@@ -89,7 +89,7 @@ func (s *rangeScan) open(ctx context.Context, rows []driver.Row, processors int)
 // batch reads the next batch.
 func (s *rangeScan) batch() *batch {
 	f, b := s.f, &batch{rows: make([]driver.Row, 0, s.size)}
-	if len(f.relies) > 0 && (f.snapshot == nil || f.relies[0].Stateful) {
+	if len(f.relies) > 0 && (f.snapshot == nil || f.relies[0].Order != nil) {
 		defer f.unconfirmed.Store(true)
 	}
 	for len(b.rows) < s.size {
