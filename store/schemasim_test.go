@@ -47,6 +47,7 @@ type schemaWorld struct {
 	changed     bool        // since the rows were last looked at
 
 	observer *Store // whose calls are no steps
+	watch    func() // what is looked at after steps, where it is something else
 	fresh    *Table // as a new client sees it
 
 	checks int
@@ -588,7 +589,10 @@ func (s *schemaWorld) converts() {
 func (s *schemaWorld) steps(crashes float64) {
 	for {
 		synctest.Wait()
-		if s.changed && s.observer != nil {
+		if s.changed && s.watch != nil {
+			s.changed = false
+			s.watch()
+		} else if s.changed && s.observer != nil {
 			s.changed = false
 			s.look()
 		}
