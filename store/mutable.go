@@ -56,8 +56,13 @@ func (tbl *Table) Rebalance(ctx context.Context, column string, progress func(do
 // [WozniakIndexed] column wait, and help. The call may be stopped at any moment, made again, and made
 // by several clients at a time. progress may be nil; it is called with the number of rows read so far.
 //
-// Values that no row has are in the index no more. Memory is some 50 bytes for each distinct value of a
-// WozniakIndexed column.
+// Values that no row has are in the index no more. Those of a WozniakIndexed column stay there, since a writer may
+// be about to store one. They go, too, if the index had more than 500,000 values. Memory is some 100 bytes for each distinct
+// value of such a column.
+//
+// If a WozniakIndexed index is damaged, or had more than 500,000 values, a row that is written at the same time may need
+// another ciphertext than its writer drew. It is then stored again, and queries may return it twice until its Put
+// returns. If that Put fails, or its client dies, both rows stay until Verify with Repair.
 //
 // A column without an index is [ErrColumn]. Rows that contradict the others stay as they are: Verify
 // names them, and mends them with Repair.
