@@ -64,24 +64,26 @@ func (t *Engine) settle(ctx context.Context, records []*rowcodec.Record) (change
 		if err == nil {
 			err = now.ConvertWrites(ctx, records)
 		}
-		switch {
-		case err == nil:
+		if err == nil {
 			t = now
-		case !now.overtaken(ctx, err):
+		} else if err := now.unlessOvertaken(ctx, err); err != nil {
 			return changed, err
 		}
 	}
 }
 
-// overtaken reports whether an error comes of an index that was made again since: the catalogue, which is
+// unlessOvertaken returns an error, unless it comes of an index that was made again since: the catalogue, which is
 // read, says something else of the table.
-func (t *Engine) overtaken(ctx context.Context, err error) bool {
+func (t *Engine) unlessOvertaken(ctx context.Context, err error) error {
 	newer := rowcodec.NewerRow(0)
 	if !errors.Is(err, ope.ErrIndex) && !errors.As(err, &newer) {
-		return false
+		return err
 	}
 	now, failed := t.Env.Refresh(ctx)
-	return failed == nil && !now.Same(t.View)
+	if failed == nil && !now.Same(t.View) {
+		return nil
+	}
+	return errors.Join(err, failed)
 }
 
 // filled makes sure that the pairs of all rows are in a column's index before others are drawn there.
