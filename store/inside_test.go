@@ -57,8 +57,6 @@ const (
 )
 
 var (
-	changed = meta.Changed
-
 	newHeader = keyring.NewHeader
 	place     = keyring.Place
 

@@ -377,8 +377,10 @@ type twice struct{ StoredTable }
 func (t twice) Rows(ctx context.Context, lo, hi int64, limit int) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		for row, err := range t.StoredTable.Rows(ctx, lo, hi, limit) {
-			if !yield(row, err) || !yield(row, err) {
-				return
+			for range 2 {
+				if !yield(row, err) {
+					return
+				}
 			}
 		}
 	}
