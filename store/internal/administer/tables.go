@@ -25,7 +25,7 @@ func Create(ctx context.Context, db *session.Database, schema meta.Schema) (*ses
 	if err != nil {
 		// One that is there may have a schema that could not be given any more.
 		if _, _, absent := db.Catalogue.Table(ctx, schema.Name); absent == nil {
-			err = fmt.Errorf("%w: table %q", fault.ErrExists, schema.Name)
+			err = fmt.Errorf("%w: table %q; and as given now, it could not be made: %w", fault.ErrExists, schema.Name, err)
 		}
 		return nil, fmt.Errorf("create: %w", err)
 	}
