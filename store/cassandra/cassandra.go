@@ -195,14 +195,36 @@ func newDB(ctx context.Context, session *gocql.Session, attempts *attempts, opti
 	return db, nil
 }
 
-// Close implements [driver.DB].
+// Close implements [driver.DB]. Where the connections were lost just before, gocql may wait for itself. Then Close
+// returns after ten seconds all the same, with an error: goroutines and a connection stay until the process ends.
 func (db *DB) Close() error {
 	db.closeOnce.Do(func() { close(db.closing) })
 	db.checks.Wait()
 	if db.owned {
-		db.session.Close()
+		return closeSession(db.session)
 	}
 	return nil
+}
+
+// errNotClosed is returned where gocql did not end its connections.
+var errNotClosed = errors.New("cassandra: the connections were lost, and gocql does not end its search for others; some of its goroutines stay")
+
+// closeSession closes a session, but does not wait for ever. A session that is just making its control connection
+// again waits for its list of tables to be read, and Close of gocql has stopped what reads that.
+func closeSession(session *gocql.Session) error {
+	done := make(chan struct{})
+	go func() {
+		session.Close()
+		close(done)
+	}()
+	late := time.NewTimer(10 * time.Second)
+	defer late.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-late.C:
+		return errNotClosed
+	}
 }
 
 func (o *Options) check() error {
