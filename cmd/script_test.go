@@ -177,15 +177,15 @@ func putRows(ctx context.Context, tbl *store.Table, from, to int) error {
 	s := tbl.Schema()
 	var rows []store.Row
 	for i := from; i < to; i++ {
-		row := store.Row{s.Key[0].Name(): int64(i)}
+		row := store.Row{s.Key[0].Describe().Name: int64(i)}
 		for _, c := range s.Columns {
-			switch c.Type().String() {
+			switch c.Describe().Type {
 			case "int64":
-				row[c.Name()] = int64(i)
+				row[c.Describe().Name] = int64(i)
 			case "float64":
-				row[c.Name()] = math.Sqrt(float64(2 - i)) // from the third row on NaN
+				row[c.Describe().Name] = math.Sqrt(float64(2 - i)) // from the third row on NaN
 			default:
-				row[c.Name()] = fmt.Sprintf("%s %d", c.Name(), i)
+				row[c.Describe().Name] = fmt.Sprintf("%s %d", c.Describe().Name, i)
 			}
 		}
 		rows = append(rows, row)
@@ -233,7 +233,7 @@ func withTenant(ts *testscript.TestScript, args []string, do func(context.Contex
 	defer func() { ts.Check(db.Close()) }()
 	key, err := kms.ReadFile(ts.MkAbs(args[1]))
 	ts.Check(err)
-	st, err := store.Open(ctx, db, key, nil)
+	st, err := store.Open(ctx, db, kms.NewLocal(key), nil)
 	ts.Check(err)
 	tbl, err := st.Table(ctx, args[2])
 	if args[3] != "" {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 func alterSchema(name string) Schema {
@@ -30,7 +31,7 @@ func stores(t *testing.T, db driver.DB, n int) []*Store {
 	list := make([]*Store, n)
 	for i := range list {
 		var err error
-		list[i], err = Open(t.Context(), db, testMaster, nil)
+		list[i], err = Open(t.Context(), db, kms.NewLocal(testMaster), nil)
 		require.NoError(t, err)
 	}
 	return list
@@ -39,7 +40,7 @@ func stores(t *testing.T, db driver.DB, n int) []*Store {
 func columnNames(s Schema) []string {
 	var names []string
 	for _, c := range s.Columns {
-		names = append(names, c.Name())
+		names = append(names, c.Describe().Name)
 	}
 	return names
 }
@@ -233,8 +234,8 @@ func TestChangeColumn(t *testing.T) {
 func TestRotateKeys(t *testing.T) {
 	ctx, db := t.Context(), drivertest.NewMemory()
 	st := stores(t, db, 1)[0]
-	for _, layout := range []Layout{Packed, CellPerColumn} {
-		schema := tamperSchema(layout.String(), layout)
+	for _, layout := range []bool{packed, cellPerColumn} {
+		schema := tamperSchema(LayoutName(layout), layout)
 		tbl, err := st.Create(ctx, schema)
 		require.NoError(t, err)
 		row := func(i int64) Row {
@@ -318,7 +319,7 @@ func TestRotateKeysBehindAClient(t *testing.T) {
 			require.Zero(t, stats.Unreadable)
 		},
 	} {
-		for _, layout := range []Layout{Packed, CellPerColumn} {
+		for _, layout := range []bool{packed, cellPerColumn} {
 			t.Run(fmt.Sprint(name, ", ", layout), func(t *testing.T) {
 				db := drivertest.NewMemory()
 				st := stores(t, db, 1)[0]

@@ -59,7 +59,7 @@ func fill(tb testing.TB, tbl *store.Table, rows int) {
 	for from := 0; from < rows; from += 5000 {
 		batch := benchRows(from, min(rows, from+5000))
 		for _, row := range batch {
-			if tbl.Schema().Key[0].Name() == "k" {
+			if tbl.Schema().Key[0].Describe().Name == "k" {
 				delete(row, "id")
 			}
 		}

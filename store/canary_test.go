@@ -324,7 +324,7 @@ func useEverything(t *testing.T, st *Store) *Table {
 func useCells(t *testing.T, st *Store, rows []Row) {
 	t.Helper()
 	ctx, schema := context.Background(), canarySchema
-	schema.Name, schema.Layout, schema.Conditional = canaryCells, CellPerColumn, true
+	schema.Name, schema.CellPerColumn, schema.Conditional = canaryCells, cellPerColumn, true
 	tbl, err := st.Create(ctx, schema)
 	require.NoError(t, err)
 	require.NoError(t, tbl.Put(ctx, rows...))
@@ -466,7 +466,7 @@ func (f *recorderFamily) CheckAndPut(ctx context.Context, row []byte, expect dri
 // Nothing that a driver is given holds a plaintext, a name or a key.
 func TestCanaryAtTheDriver(t *testing.T) {
 	r := &recorder{DB: drivertest.NewMemory()}
-	st, err := Open(context.Background(), r, testMaster, nil)
+	st, err := Open(context.Background(), r, kms.NewLocal(testMaster), nil)
 	require.NoError(t, err)
 	tbl := useEverything(t, st)
 	search(t, "driver", r.all.Bytes(), secrets(t, testMaster, tbl))
@@ -480,7 +480,7 @@ func TestCanaryOnDisk(t *testing.T) {
 	dir := t.TempDir()
 	db, err := pebble.Open(dir, nil)
 	require.NoError(t, err)
-	st, err := Open(ctx, db, testMaster, nil)
+	st, err := Open(ctx, db, kms.NewLocal(testMaster), nil)
 	require.NoError(t, err)
 	tbl := useEverything(t, st)
 	all := secrets(t, testMaster, tbl)
@@ -545,7 +545,7 @@ func TestCanaryOnTheWire(t *testing.T) {
 			return
 		}
 		var wire bytes.Buffer
-		st, err := Open(context.Background(), kind.Open(t, &wire), testMaster, nil)
+		st, err := Open(context.Background(), kind.Open(t, &wire), kms.NewLocal(testMaster), nil)
 		require.NoError(t, err)
 		tbl := useEverything(t, st)
 		search(t, "wire", wire.Bytes(), secrets(t, testMaster, tbl))
@@ -558,7 +558,7 @@ func TestCanaryInObservability(t *testing.T) {
 	ctx := context.Background()
 	var out lockedBuffer
 	db := drivertest.NewMemory()
-	st, err := Open(ctx, db, testMaster, &Options{
+	st, err := Open(ctx, db, kms.NewLocal(testMaster), &Options{
 		Logger:         slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		TracerProvider: tracing{out: &out}, MeterProvider: metering{out: &out},
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 // catalogueCells returns the cells of a database's catalogue, and what replaces them.
@@ -91,7 +92,7 @@ func TestDatabasesDoNotMix(t *testing.T) {
 	var dbs []driver.DB
 	for _, key := range []ope.Key{master, master, ope.GenerateKey()} {
 		db := drivertest.NewMemory()
-		st, err := Open(ctx, db, key, nil)
+		st, err := Open(ctx, db, kms.NewLocal(key), nil)
 		require.NoError(t, err)
 		tbl, err := st.Create(ctx, alterSchema("t"))
 		require.NoError(t, err)
@@ -101,7 +102,7 @@ func TestDatabasesDoNotMix(t *testing.T) {
 	own, set := catalogueCells(t, dbs[0])
 	ours := entriesOf(own)[0]
 	use := func() error {
-		st, err := Open(ctx, dbs[0], master, nil)
+		st, err := Open(ctx, dbs[0], kms.NewLocal(master), nil)
 		if err != nil {
 			return err
 		}
@@ -153,7 +154,7 @@ func TestNewerCatalogue(t *testing.T) {
 	newer := bytes.Clone(cells[0].Value)
 	newer[0]++
 	set(driver.Cell{Qualifier: rootQualifier, Value: newer})
-	_, err = Open(ctx, db, testMaster, nil)
+	_, err = Open(ctx, db, kms.NewLocal(testMaster), nil)
 	require.ErrorIs(t, err, ErrFormat)
 	require.ErrorContains(t, err, "use the version that wrote it or a later one")
 	require.ErrorIs(t, st.Alter(ctx, "t", DropColumn("note")), ErrFormat, "a client that is open notices too")

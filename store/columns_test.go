@@ -15,7 +15,7 @@ import (
 func TestNoColumns(t *testing.T) {
 	db := &specNoting{DB: drivertest.NewMemory(), specs: make(map[string]driver.FamilySpec)}
 	tbl := create(t, open(t, db), store.Schema{
-		Name: "t", Layout: store.CellPerColumn, Key: []store.KeyPart{store.OrderedPart("id", store.Int64, store.MOPE)},
+		Name: "t", CellPerColumn: cellPerColumn, Key: []store.KeyPart{store.OrderedPart("id", store.Int64, store.MOPE)},
 		Columns: []store.Column{store.DeterministicColumn("d", store.Int64), store.RandomisedColumn("r", store.Int64)},
 	})
 	require.NoError(t, tbl.Put(background, store.Row{"id": 1, "d": 2, "r": 3}))
@@ -23,7 +23,7 @@ func TestNoColumns(t *testing.T) {
 	joined := func(o *store.JoinOptions) (left, right store.Row) {
 		for j, err := range store.Join(background, tbl, "d", tbl, "d", o) {
 			require.NoError(t, err)
-			left, right = j.Left, j.Right
+			left, right = j[0], j[1]
 		}
 		return left, right
 	}

@@ -15,10 +15,11 @@ import (
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 // holders is a table whose rows are written by compare-and-set.
-func holders(layout store.Layout) store.Schema {
+func holders(layout bool) store.Schema {
 	return store.Schema{
 		Name: "holders",
 		Key:  []store.KeyPart{store.HashedPart("id", store.Int64)},
@@ -30,8 +31,8 @@ func holders(layout store.Layout) store.Schema {
 			store.RandomisedColumn("remark", store.String),
 			store.PlainColumn("branch", store.Int64),
 		},
-		Layout:      layout,
-		Conditional: true,
+		CellPerColumn: layout,
+		Conditional:   true,
 	}
 }
 
@@ -58,8 +59,8 @@ func randomHolder(r *rand.Rand) store.Row {
 // by all of their columns.
 func TestConditionalTable(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, database testdb.Database) {
-		for _, layout := range []store.Layout{store.Packed, store.CellPerColumn} {
-			t.Run(layout.String(), func(t *testing.T) {
+		for _, layout := range []bool{packed, cellPerColumn} {
+			t.Run(store.LayoutName(layout), func(t *testing.T) {
 				seed := rand.Uint64()
 				t.Log("seed", seed)
 				r := rand.New(rand.NewPCG(seed, 0))
@@ -204,7 +205,7 @@ func (f hookedFamily) Commit(ctx context.Context, row []byte, expect, puts []dri
 // Two clients that update different columns of one row at the same time lose nothing, since each
 // replaces only what it has read: without that, they would.
 func TestUpdatesOfOneRowLoseNothing(t *testing.T) {
-	for _, layout := range []store.Layout{store.Packed, store.CellPerColumn} {
+	for _, layout := range []bool{packed, cellPerColumn} {
 		for _, blind := range []bool{false, true} {
 			memory := drivertest.NewMemory()
 			other := create(t, open(t, memory), holders(layout))
@@ -239,7 +240,7 @@ func TestUpdatesOfOneRowLoseNothing(t *testing.T) {
 func TestUpdateIsDoneOnce(t *testing.T) {
 	memory := drivertest.NewMemory()
 	st := open(t, memory)
-	other := create(t, st, holders(store.Packed))
+	other := create(t, st, holders(packed))
 	one, two := store.Row{"id": int64(1)}, store.Row{"id": int64(2)}
 	with := func(key store.Row, note string) store.Row {
 		row := maps.Clone(key)
@@ -284,7 +285,7 @@ func TestUpdateIsDoneOnce(t *testing.T) {
 func TestConcurrentUpdates(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, database testdb.Database) {
 		db := database.Open(t, nil)
-		created := create(t, open(t, db), holders(store.Packed))
+		created := create(t, open(t, db), holders(packed))
 		require.NoError(t, created.Put(background, store.Row{"id": int64(1)}))
 		const times = 5
 		columns := []string{"balance", "rank", "branch"}
@@ -292,7 +293,7 @@ func TestConcurrentUpdates(t *testing.T) {
 		errs := make(chan error, len(columns))
 		for _, column := range columns {
 			group.Go(func() {
-				st, err := store.Open(background, db, testKey, nil)
+				st, err := store.Open(background, db, kms.NewLocal(testKey), nil)
 				var tbl *store.Table
 				if err == nil {
 					tbl, err = st.Table(background, "holders")
@@ -321,7 +322,7 @@ func TestConcurrentUpdates(t *testing.T) {
 func TestLateChanges(t *testing.T) {
 	for _, remove := range []bool{false, true} {
 		memory := drivertest.NewMemory()
-		tbl := create(t, open(t, memory), holders(store.Packed))
+		tbl := create(t, open(t, memory), holders(packed))
 		if remove {
 			require.NoError(t, tbl.Put(background, store.Row{"id": int64(1), "note": "first"}))
 		}
@@ -361,7 +362,7 @@ func TestLateChanges(t *testing.T) {
 func TestUpdateRefuses(t *testing.T) {
 	memory := drivertest.NewMemory()
 	st := open(t, memory)
-	tbl := create(t, st, holders(store.Packed))
+	tbl := create(t, st, holders(packed))
 	whole := create(t, st, accounts)
 	require.NoError(t, tbl.Put(background, store.Row{"id": int64(1), "note": "kept"}))
 	for name, c := range map[string]struct {

@@ -52,7 +52,7 @@ func answer(t *testing.T, tbl *Table, where Predicate) (ids []int64, driver stri
 
 // Every change of an encryption is seen in every row at once, and drives queries after a conversion.
 func TestConvert(t *testing.T) {
-	for _, layout := range []Layout{Packed, CellPerColumn} {
+	for _, layout := range []bool{packed, cellPerColumn} {
 		for name, to := range map[string]Column{
 			"ordered": OrderedColumn("value", Int16, MOPE), "mutable": OrderedColumn("value", Int16, Kerschbaum),
 			"stateful": OrderedColumn("value", Int16, WozniakIndexed), "deterministic": DeterministicColumn("value", Int16),
@@ -62,7 +62,7 @@ func TestConvert(t *testing.T) {
 				ctx, db := t.Context(), drivertest.NewMemory()
 				two := stores(t, db, 2)
 				schema := convertSchema()
-				schema.Layout = layout
+				schema.CellPerColumn = layout
 				stale, err := two[0].Create(ctx, schema)
 				require.NoError(t, err)
 				const n = 300
@@ -104,7 +104,7 @@ func TestConvert(t *testing.T) {
 				require.Equal(t, []string{"value"}, e.Unconverted)
 				// A client that does not know writes as it always did, and all the same.
 				require.NoError(t, stale.Put(ctx, convertRow(7), convertRow(9)))
-				require.Equal(t, "sort", stale.Schema().Columns[2].Name(), "it knows now")
+				require.Equal(t, "sort", stale.Schema().Columns[2].Describe().Name, "it knows now")
 				check("all rows")
 				status, err := tbl.Status(ctx)
 				require.NoError(t, err)
@@ -228,7 +228,7 @@ func TestConvertBeginsAgain(t *testing.T) {
 		for _, first := range []Change{AddColumn(PlainColumn("more", Int16)), ChangeColumn(RandomisedColumn("size", Int64))} {
 			ctx, db := t.Context(), drivertest.NewMemory()
 			both := stores(t, db, 2)
-			schema := plainTenants(CellPerColumn)
+			schema := plainTenants(cellPerColumn)
 			schema.Tenants = name == "policy"
 			tbl, err := both[0].Create(ctx, schema)
 			require.NoError(t, err)
@@ -336,7 +336,7 @@ func oldRows(t testing.TB, tbl *Table) (ids []int64) {
 // other conversion has its only part done, and ends before it says that all is over, so that Convert
 // finds nothing to do in it.
 func TestConversionSleepsThroughPolicy(t *testing.T) {
-	for _, layout := range []Layout{Packed, CellPerColumn} {
+	for _, layout := range []bool{packed, cellPerColumn} {
 		for _, conditional := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%v/conditional=%t", layout, conditional), func(t *testing.T) {
 				ctx, memory := t.Context(), drivertest.NewMemory()

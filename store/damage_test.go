@@ -16,6 +16,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/scheme"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 // A query that meets damage says so with an error that is about what the database holds.
@@ -53,7 +54,7 @@ func TestQueriesMeetDamage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			db := drivertest.NewMemory()
-			st, err := Open(ctx, db, testMaster, nil)
+			st, err := Open(ctx, db, kms.NewLocal(testMaster), nil)
 			require.NoError(t, err)
 			_, err = st.Create(ctx, Schema{
 				Name: "t", Key: []KeyPart{HashedPart("id", Int64)},
@@ -64,7 +65,7 @@ func TestQueriesMeetDamage(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, tbl.Put(ctx, Row{"id": 1, "c": 7, "k": 7}))
 			require.NoError(t, c.damage(tbl))
-			st, err = Open(ctx, db, testMaster, nil) // which remembers nothing
+			st, err = Open(ctx, db, kms.NewLocal(testMaster), nil) // which remembers nothing
 			require.NoError(t, err)
 			tbl, err = st.Table(ctx, "t")
 			require.NoError(t, err)
@@ -100,8 +101,8 @@ func rewrite(ctx context.Context, f driver.Family, change func(*driver.Row)) err
 
 // Schemes of package compare, which these tests cannot import.
 var (
-	kerschbaumPublished = MutableScheme{scheme.KerschbaumPublished}
-	plaintextIndexed    = MutableScheme{scheme.PlaintextIndexed}
+	kerschbaumPublished = MutableScheme{named{scheme.KerschbaumPublished}}
+	plaintextIndexed    = MutableScheme{named{scheme.PlaintextIndexed}}
 )
 
 // A unit whose generation was changed, or that is gone, is an error, or read on as one whose values have

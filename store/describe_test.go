@@ -49,7 +49,7 @@ func TestDescribeTenants(t *testing.T) {
 func TestSchemaOfTenant(t *testing.T) {
 	ctx := t.Context()
 	st := stores(t, driver.DB(drivertest.NewMemory()), 1)[0]
-	unbound, err := st.Create(ctx, plainTenants(Packed))
+	unbound, err := st.Create(ctx, plainTenants(packed))
 	require.NoError(t, err)
 	tables := openTenants(t, st, "log", "alpha", "beta")
 	encryptions := func(tbl *Table) (all []string) {

@@ -54,14 +54,14 @@ func TestNothingGiven(t *testing.T) {
 		"zero column":  {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.NotPanics(t, func() { _ = column.String() })
+			require.NotPanics(t, func() { _ = column.Describe().String() })
 			schema := store.Schema{Name: "t", Key: key, Columns: []store.Column{column}}
 			require.ErrorIs(t, schema.Check(), store.ErrSchema)
 			_, err := st.Create(background, schema)
 			require.ErrorIs(t, err, store.ErrSchema)
 		})
 	}
-	require.NotPanics(t, func() { _ = store.KeyPart{}.String() })
+	require.NotPanics(t, func() { _ = store.KeyPart{}.Describe().String() })
 	_, err := st.Create(background, store.Schema{Name: "t", Key: []store.KeyPart{store.OrderedPart("id", store.Int64, store.KeyScheme{})}})
 	require.ErrorIs(t, err, store.ErrSchema)
 
@@ -71,7 +71,7 @@ func TestNothingGiven(t *testing.T) {
 		"a nil key":      func() error { _, err := tbl.Get(background, nil); return err },
 		"a nil deletion": func() error { return tbl.Delete(background, nil) },
 		"a nil service":  func() error { return st.RotateMaster(background, nil) },
-		"no database":    func() error { _, err := store.Open(background, nil, ope.GenerateKey(), nil); return err },
+		"no database":    func() error { _, err := store.Open(background, nil, kms.NewLocal(ope.GenerateKey()), nil); return err },
 		"no index":       func() error { _, err := index.Open(background, nil, "x"); return err },
 		"no change":      func() error { return st.Alter(background, "t", store.Change{}) },
 		"zero change":    func() error { return st.Alter(background, "t", store.AddColumn(store.Column{})) },
@@ -142,13 +142,13 @@ func TestClosedDatabase(t *testing.T) {
 func TestWrongKeyIsOneSentence(t *testing.T) {
 	db := drivertest.NewMemory()
 	open(t, db)
-	_, err := store.Open(background, db, ope.GenerateKey(), nil)
+	_, err := store.Open(background, db, kms.NewLocal(ope.GenerateKey()), nil)
 	require.ErrorIs(t, err, store.ErrWrongKey)
 	require.ErrorIs(t, err, kms.ErrWrongKey)
 	require.EqualError(t, err, "store: the key or passphrase is not that of the database")
 	require.False(t, store.Retryable(err))
 
-	_, err = store.OpenKMS(background, db, brokenKMS{fmt.Errorf("a service: %w", store.ErrWrongKey)}, nil)
+	_, err = store.Open(background, db, brokenKMS{fmt.Errorf("a service: %w", store.ErrWrongKey)}, nil)
 	require.ErrorIs(t, err, store.ErrWrongKey)
 	require.EqualError(t, err, "store: the key or passphrase is not that of the database")
 }
@@ -175,7 +175,7 @@ func TestKMSDown(t *testing.T) {
 		{kms.ErrWrongKey, false},
 	} {
 		for _, db := range []driver.DB{db, drivertest.NewMemory()} {
-			_, err := store.OpenKMS(background, db, brokenKMS{c.err}, nil)
+			_, err := store.Open(background, db, brokenKMS{c.err}, nil)
 			require.ErrorIs(t, err, c.err)
 			require.Equal(t, c.retryable, store.Retryable(err), "%v", err)
 		}

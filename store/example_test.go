@@ -11,6 +11,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 	"github.com/rangecrypt/rangecrypt/store/pebble"
 )
 
@@ -31,7 +32,7 @@ func exampleStore(ctx context.Context) (st *store.Store, tbl *store.Table, close
 	if err != nil {
 		log.Fatal(err)
 	}
-	st, err = store.Open(ctx, db, ope.GenerateKey(), nil)
+	st, err = store.Open(ctx, db, kms.NewLocal(ope.GenerateKey()), nil)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -248,7 +249,7 @@ func ExampleJoin() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Println(pair.Left["device"], pair.Left["temperature"], pair.Right["phone"])
+		fmt.Println(pair[0]["device"], pair[0]["temperature"], pair[1]["phone"])
 	}
 	// Output:
 	// pump-9 80.5 555-0100

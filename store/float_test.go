@@ -27,12 +27,12 @@ func TestFloatsAreExact(t *testing.T) {
 		}
 		return 0
 	}
-	for _, layout := range []store.Layout{store.Packed, store.CellPerColumn} {
+	for _, layout := range []bool{packed, cellPerColumn} {
 		for _, conditional := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%v, conditional %v", layout, conditional), func(t *testing.T) {
 				st := open(t, drivertest.NewMemory())
 				tbl := create(t, st, store.Schema{
-					Name: "t", Layout: layout, Conditional: conditional,
+					Name: "t", CellPerColumn: layout, Conditional: conditional,
 					Key: []store.KeyPart{store.HashedPart("id", store.Int64), store.OrderedPart("at", store.Float64, store.MOPE),
 						store.HashedPart("h", store.Float32), store.PlainPart("k", store.Float64)},
 					Columns: []store.Column{

@@ -29,6 +29,8 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/compare"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 // goldenDump is a database that the first version wrote. Every later one must read it.
@@ -122,7 +124,7 @@ func formatSchemas() []store.Schema {
 		},
 	}
 	cells := byKey
-	cells.Name, cells.Layout = "cell per column", store.CellPerColumn
+	cells.Name, cells.CellPerColumn = "cell per column", cellPerColumn
 	return []store.Schema{byKey, cells,
 		{
 			Name: "by column",
@@ -214,7 +216,7 @@ func formatRows() map[string][]store.Row {
 func formatDump(t *testing.T, key ope.Key) dump {
 	t.Helper()
 	db := specDB{drivertest.NewMemory(), map[string]driver.FamilySpec{}}
-	st, err := store.Open(background, db, key, nil)
+	st, err := store.Open(background, db, kms.NewLocal(key), nil)
 	require.NoError(t, err)
 	rows := formatRows()
 	d := dump{Comment: "A database as store wrote it, see docs/format.md.", Key: hex.EncodeToString(key.Secret()), Tables: map[string][]map[string]string{}}
@@ -349,7 +351,7 @@ func TestFirstFormatStaysReadable(t *testing.T) {
 		tbl, err := st.Table(background, schema.Name)
 		require.NoError(t, err)
 		require.Equal(t, described(want[schema.Name]), described(schema))
-		require.Equal(t, want[schema.Name].Layout, schema.Layout)
+		require.Equal(t, want[schema.Name].CellPerColumn, schema.CellPerColumn)
 		var rows []store.Row
 		for row, err := range tbl.Query(background, store.Query{}) {
 			require.NoError(t, err)
@@ -401,7 +403,7 @@ func TestFirstHeadersAreSealed(t *testing.T) {
 	require.NoError(t, err)
 	master, err := ope.NewKey(key)
 	require.NoError(t, err)
-	st, err := store.Open(background, db, master, nil)
+	st, err := store.Open(background, db, kms.NewLocal(master), nil)
 	require.NoError(t, err)
 	tbl, err := st.Table(background, "stateful")
 	require.NoError(t, err)
@@ -454,7 +456,7 @@ func openDump(t *testing.T, d dump) *store.Store {
 	require.NoError(t, err)
 	key, err := ope.NewKey(secret)
 	require.NoError(t, err)
-	st, err := store.Open(background, loaded(t, d), key, nil)
+	st, err := store.Open(background, loaded(t, d), kms.NewLocal(key), nil)
 	require.NoError(t, err)
 	return st
 }
@@ -473,7 +475,7 @@ func tenantSchemas() []store.Schema {
 		},
 	}
 	cells := packed
-	cells.Name, cells.Layout = "cell per column", store.CellPerColumn
+	cells.Name, cells.CellPerColumn = "cell per column", cellPerColumn
 	cells.Key = []store.KeyPart{store.PlainPart("id", store.Int64), store.HashedPart("user", store.String)}
 	cells.Columns = []store.Column{
 		store.RandomisedColumn("note", store.String), store.PlainColumn("zone", store.String), store.RandomisedColumn("size", store.Int64),
@@ -510,7 +512,7 @@ func tenantRows(table string) (rows []store.Row) {
 func tenantDump(t *testing.T, key ope.Key) dump {
 	t.Helper()
 	db := specDB{drivertest.NewMemory(), map[string]driver.FamilySpec{}}
-	st, err := store.Open(background, db, key, nil)
+	st, err := store.Open(background, db, kms.NewLocal(key), nil)
 	require.NoError(t, err)
 	d := dump{
 		Comment: "A database of tenants as store wrote it, see docs/format.md.", Key: hex.EncodeToString(key.Secret()),
@@ -602,12 +604,17 @@ func TestFirstTenantsStayReadable(t *testing.T) {
 	}
 }
 
+// described returns a line for each part and column, with the type as the catalogue has it.
 func described(s store.Schema) (lines []string) {
+	line := func(d inspect.Field) {
+		typ := must(store.ParseType(d.Type))
+		lines = append(lines, strings.Replace(d.String(), ": "+d.Type+",", ": "+store.TypeID(typ)+",", 1))
+	}
 	for _, p := range s.Key {
-		lines = append(lines, p.String())
+		line(p.Describe())
 	}
 	for _, c := range s.Columns {
-		lines = append(lines, c.String())
+		line(c.Describe())
 	}
 	return lines
 }
@@ -740,7 +747,7 @@ func independentReader(t *testing.T) func(file string) ([]byte, error) {
 func TestIndependentReaderOfFloats(t *testing.T) {
 	db := specDB{drivertest.NewMemory(), map[string]driver.FamilySpec{}}
 	key := ope.GenerateKey()
-	st, err := store.Open(background, db, key, nil)
+	st, err := store.Open(background, db, kms.NewLocal(key), nil)
 	require.NoError(t, err)
 	tbl := create(t, st, store.Schema{
 		Name: "floats",

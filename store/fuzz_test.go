@@ -19,6 +19,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/internal/query"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 // A fuzzer runs a target in many processes, and a seed is of use only if it fits in each. So ids, keys and
@@ -44,9 +45,9 @@ func (s *fixedRandom) Read(b []byte) (int, error) {
 func fuzzTable(tb testing.TB) *Table {
 	tb.Helper()
 	sameRandomness(tb)
-	st, err := Open(context.Background(), drivertest.NewMemory(), testMaster, nil)
+	st, err := Open(context.Background(), drivertest.NewMemory(), kms.NewLocal(testMaster), nil)
 	require.NoError(tb, err)
-	tbl, err := st.Create(context.Background(), tamperSchema("fuzzed", CellPerColumn))
+	tbl, err := st.Create(context.Background(), tamperSchema("fuzzed", cellPerColumn))
 	require.NoError(tb, err)
 	return tbl
 }
@@ -283,9 +284,9 @@ func FuzzPageToken(f *testing.F) {
 // An entry of the catalogue is a table that can be described, or an error.
 func FuzzCatalogue(f *testing.F) {
 	sameRandomness(f)
-	st, err := Open(context.Background(), drivertest.NewMemory(), testMaster, nil)
+	st, err := Open(context.Background(), drivertest.NewMemory(), kms.NewLocal(testMaster), nil)
 	require.NoError(f, err)
-	tbl, err := st.Create(context.Background(), tamperSchema("t", CellPerColumn))
+	tbl, err := st.Create(context.Background(), tamperSchema("t", cellPerColumn))
 	require.NoError(f, err)
 	b, err := json.Marshal(metaEntry{Table: tbl.now().Meta})
 	require.NoError(f, err)

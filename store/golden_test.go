@@ -64,7 +64,7 @@ func newChronicle(t *testing.T, key ope.Key, comment string) *chronicle {
 
 func openWith(t *testing.T, db driver.DB, key ope.Key) *store.Store {
 	t.Helper()
-	st, err := store.Open(background, db, key, nil)
+	st, err := store.Open(background, db, kms.NewLocal(key), nil)
 	require.NoError(t, err)
 	return st
 }
@@ -197,7 +197,7 @@ func featureDump(t *testing.T, key ope.Key) dump {
 	h.schemes()
 	h.conditional()
 	h.shared()
-	for layout, conditional := range map[store.Layout]bool{store.Packed: false, store.CellPerColumn: true} {
+	for layout, conditional := range map[bool]bool{packed: false, cellPerColumn: true} {
 		h.changed(layout, conditional, "converted", h.convert)
 		h.changed(layout, conditional, "not converted", func(*store.Table) {})
 		h.changed(layout, conditional, "half converted", h.interrupt)
@@ -268,10 +268,10 @@ func (h *chronicle) schemes() {
 // conditional makes tables that are written by compare-and-set, with rows that are deleted, and columns
 // that are null again.
 func (h *chronicle) conditional() {
-	for _, layout := range []store.Layout{store.Packed, store.CellPerColumn} {
-		name := "conditional, " + layout.String()
+	for _, layout := range []bool{packed, cellPerColumn} {
+		name := "conditional, " + store.LayoutName(layout)
 		tbl := h.create(store.Schema{
-			Name: name, Layout: layout, Conditional: true,
+			Name: name, CellPerColumn: layout, Conditional: true,
 			Key: []store.KeyPart{store.HashedPart("id", store.Int64), store.OrderedPart("label", store.String, store.MOPE)},
 			Columns: []store.Column{
 				store.RandomisedColumn("note", store.String), store.PlainColumn("zone", store.String), store.DeterministicColumn("kind", store.String),
@@ -326,13 +326,13 @@ func (h *chronicle) shared() {
 
 // changed makes a table whose columns are added, dropped, renamed and encrypted in another way, and
 // whose keys are replaced, while rows are written.
-func (h *chronicle) changed(layout store.Layout, conditional bool, name string, convert func(*store.Table)) {
-	name += ", " + layout.String()
+func (h *chronicle) changed(layout bool, conditional bool, name string, convert func(*store.Table)) {
+	name += ", " + store.LayoutName(layout)
 	if conditional {
 		name += ", conditional"
 	}
 	tbl := h.create(store.Schema{
-		Name: name, Layout: layout, Conditional: conditional, Key: []store.KeyPart{store.HashedPart("id", store.Int64)},
+		Name: name, CellPerColumn: layout, Conditional: conditional, Key: []store.KeyPart{store.HashedPart("id", store.Int64)},
 		Columns: []store.Column{
 			store.RandomisedColumn("i1", small), store.OrderedColumn("i2", store.Int64, store.MOPE), store.PlainColumn("zone", store.String),
 			store.DeterministicColumn("kind", store.String), store.OrderedColumn("i3", store.Int64, store.Kerschbaum), store.RandomisedColumn("secret", store.String),
@@ -384,7 +384,7 @@ func policyDump(t *testing.T, key ope.Key) dump {
 	for _, name := range []string{"alpha", "beta", "gamma", "gone"} {
 		require.NoError(t, h.st.CreateTenant(background, name))
 	}
-	for layout, conditional := range map[store.Layout]bool{store.Packed: false, store.CellPerColumn: true} {
+	for layout, conditional := range map[bool]bool{packed: false, cellPerColumn: true} {
 		h.tenants(layout, conditional)
 	}
 	require.NoError(t, h.st.DropTenant(background, "gone"))
@@ -392,13 +392,13 @@ func policyDump(t *testing.T, key ope.Key) dump {
 	return h.finish()
 }
 
-func (h *chronicle) tenants(layout store.Layout, conditional bool) {
-	name := layout.String()
+func (h *chronicle) tenants(layout bool, conditional bool) {
+	name := store.LayoutName(layout)
 	if conditional {
 		name += ", conditional"
 	}
 	unbound := h.create(store.Schema{
-		Name: name, Layout: layout, Conditional: conditional, Tenants: true,
+		Name: name, CellPerColumn: layout, Conditional: conditional, Tenants: true,
 		Key: []store.KeyPart{store.HashedPart("id", store.Int64), store.OrderedPart("label", store.String, store.MOPE)},
 		Columns: []store.Column{
 			store.RandomisedColumn("note", store.String), store.PlainColumn("zone", store.String), store.RandomisedColumn("i1", store.Int64),
@@ -531,15 +531,15 @@ func (g *goldenTable) check() {
 		rows := collect(g.t, tbl, store.Query{})
 		require.Equal(g.t, sorted(want), texts(rows), g.name)
 		for _, c := range tbl.Schema().Columns {
-			if line := c.String(); !strings.Contains(line, "ordered") && !strings.Contains(line, "deterministic") {
+			if line := c.Describe().String(); !strings.Contains(line, "ordered") && !strings.Contains(line, "deterministic") {
 				continue
 			}
 			for _, row := range rows {
-				switch v := row[c.Name()].(type) {
+				switch v := row[c.Describe().Name].(type) {
 				case int64:
-					g.finds(tbl, rows, c.Name(), v, store.Field[int64](c.Name()).Equal(v))
+					g.finds(tbl, rows, c.Describe().Name, v, store.Field[int64](c.Describe().Name).Equal(v))
 				case string:
-					g.finds(tbl, rows, c.Name(), v, store.Field[string](c.Name()).Equal(v))
+					g.finds(tbl, rows, c.Describe().Name, v, store.Field[string](c.Describe().Name).Equal(v))
 				}
 			}
 		}
@@ -591,7 +591,7 @@ func (g *goldenTable) alter() {
 	g.t.Helper()
 	changes := []store.Change{store.AddColumn(store.PlainColumn("fresh", store.String))}
 	for _, c := range g.open().Schema().Columns {
-		if line := c.String(); strings.HasPrefix(line, "i2: int64/1,") && !strings.Contains(line, "shared") && g.name != "owner" {
+		if line := c.Describe().String(); strings.HasPrefix(line, "i2: int64,") && !strings.Contains(line, "shared") && g.name != "owner" {
 			changes = append(changes, store.ChangeColumn(store.OrderedColumn("i2", store.Int64, store.Boldyreva)))
 		}
 	}

@@ -19,6 +19,9 @@ func (tbl *Table) refresh(ctx context.Context) (*engine.Engine, error) {
 
 func (tbl *Table) store() *Store { return &Store{tbl.open().Database()} }
 
+// TypeID returns what the catalogue calls a type.
+func TypeID(t Type) string { return innerOf(t).ID() }
+
 // Names of the layers below, as tests use them.
 
 type (
@@ -35,6 +38,17 @@ type (
 	edit      = catalogue.Edit
 	metaEntry = catalogue.Entry
 )
+
+// The values of [Schema.CellPerColumn].
+const packed, cellPerColumn = false, true
+
+// LayoutName returns what the catalogue calls one of them.
+func LayoutName(cellPerColumn bool) string {
+	if cellPerColumn {
+		return "cell per column"
+	}
+	return "packed"
+}
 
 const (
 	maxColumns = meta.MaxColumns

@@ -16,6 +16,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/internal/value"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 // joinColumns are the kinds of columns that can be joined.
@@ -75,7 +76,7 @@ func joined(t *testing.T, left *Table, a string, right *Table, b string, opts *J
 	t.Helper()
 	for j, err := range Join(t.Context(), left, a, right, b, opts) {
 		require.NoError(t, err)
-		pairs = append(pairs, fmt.Sprint(j.Left, j.Right))
+		pairs = append(pairs, fmt.Sprint(j[0], j[1]))
 	}
 	slices.Sort(pairs)
 	return pairs
@@ -86,7 +87,7 @@ func joined(t *testing.T, left *Table, a string, right *Table, b string, opts *J
 func TestJoin(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
 		ctx := t.Context()
-		st, err := Open(ctx, kind.Open(t, nil), testMaster, nil)
+		st, err := Open(ctx, kind.Open(t, nil), kms.NewLocal(testMaster), nil)
 		require.NoError(t, err)
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
@@ -138,8 +139,8 @@ func TestJoin(t *testing.T) {
 					}
 					for j, err := range Join(ctx, left, "a", right, "b", &JoinOptions{Left: []string{"note"}, Right: []string{"id"}, Limit: 1}) {
 						require.NoError(t, err)
-						require.Len(t, j.Left, 2)
-						require.Len(t, j.Right, 1)
+						require.Len(t, j[0], 2)
+						require.Len(t, j[1], 1)
 					}
 				})
 			}
@@ -195,8 +196,8 @@ func TestSharedKeys(t *testing.T) {
 	of := again.Columns[1].Describe().KeyOf
 	require.Equal(t, &inspect.ColumnName{Table: "owner", Column: "value"}, of, "the column whose key it was first")
 	require.Equal(t, "database", again.Columns[3].Describe().Confidentiality)
-	require.Equal(t, "value: int64/1, ordered (boldyreva), key shared with owner.value", again.Columns[0].String())
-	require.Equal(t, "wide: int64/1, ordered (boldyreva), key shared by the database", again.Columns[3].String())
+	require.Equal(t, "value: int64, ordered (boldyreva), key shared with owner.value", again.Columns[0].Describe().String())
+	require.Equal(t, "wide: int64, ordered (boldyreva), key shared by the database", again.Columns[3].Describe().String())
 	again.Name = "copy"
 	_, err = st.Create(ctx, again)
 	require.NoError(t, err)
@@ -204,8 +205,8 @@ func TestSharedKeys(t *testing.T) {
 	// Names follow, and an owner stays as long as others share its key.
 	require.NoError(t, st.RenameTable(ctx, "owner", "renamed"))
 	require.NoError(t, st.Alter(ctx, "renamed", RenameColumn("value", "amount")))
-	require.Contains(t, schemaOf(t, db, "sharer").Columns[1].String(), "key shared with renamed.amount")
-	require.Contains(t, schemaOf(t, db, "renamed").Columns[1].String(), "key shared with renamed.amount")
+	require.Contains(t, schemaOf(t, db, "sharer").Columns[1].Describe().String(), "key shared with renamed.amount")
+	require.Contains(t, schemaOf(t, db, "renamed").Columns[1].Describe().String(), "key shared with renamed.amount")
 	for _, err := range []error{
 		st.Drop(ctx, "renamed"), st.Alter(ctx, "renamed", DropColumn("amount")),
 		st.Alter(ctx, "renamed", ChangeColumn(RandomisedColumn("amount", Int64))),

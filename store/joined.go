@@ -9,9 +9,6 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/query"
 )
 
-// Joined is a row of each of two tables, with equal values in the columns that were joined.
-type Joined struct{ Left, Right Row }
-
 // JoinOptions are the optional parameters of [Join]. The zero value is the default.
 type JoinOptions struct {
 	// Left and Right are the names of the columns that are returned of either table; nil means all.
@@ -22,7 +19,7 @@ type JoinOptions struct {
 	Limit int
 }
 
-// Join yields all pairs of rows of two tables, or of one with itself, that have equal values in two
+// Join yields all pairs of rows of two tables, left and right, or of one with itself, that have equal values in two
 // columns: the inner join. Duplicates give their product, and null equals nothing. The pairs come
 // in an order of their own.
 //
@@ -35,8 +32,8 @@ type JoinOptions struct {
 //
 // It reads lazily. Its memory is that of the largest set of rows with one value, and 16 bytes a row
 // on a database without snapshots. Both tables must be of one [Store].
-func Join(ctx context.Context, left *Table, leftColumn string, right *Table, rightColumn string, opts *JoinOptions) iter.Seq2[Joined, error] {
-	return func(yield func(Joined, error) bool) {
+func Join(ctx context.Context, left *Table, leftColumn string, right *Table, rightColumn string, opts *JoinOptions) iter.Seq2[[2]Row, error] {
+	return func(yield func([2]Row, error) bool) {
 		n, err := 0, error(nil)
 		ctx, end := left.open().Operation(ctx, "join")
 		defer func() { end(n, err) }()
@@ -45,12 +42,12 @@ func Join(ctx context.Context, left *Table, leftColumn string, right *Table, rig
 		}
 		if left.open().Database() != right.open().Database() {
 			err = fmt.Errorf("store: join %q and %q: %w: the tables are of two Stores", left.open().Now().Meta.Name, right.open().Now().Meta.Name, ErrColumn)
-			yield(Joined{}, err)
+			yield([2]Row{}, err)
 			return
 		}
 		for _, tbl := range []*Table{left, right} {
 			if _, err = tbl.open().Use(); err != nil {
-				yield(Joined{}, err)
+				yield([2]Row{}, err)
 				return
 			}
 		}
@@ -59,12 +56,12 @@ func Join(ctx context.Context, left *Table, leftColumn string, right *Table, rig
 			r := query.JoinSide{Table: right.open().Now(), Column: rightColumn, Columns: opts.Right}
 			return query.Join(ctx, l, r, opts.Limit, func(a, b *query.Found) bool {
 				n++
-				return yield(Joined{a.Row(), b.Row()}, nil) && n != opts.Limit
+				return yield([2]Row{a.Row(), b.Row()}, nil) && n != opts.Limit
 			}, func() bool { return n > 0 })
 		})
 		if err != nil {
 			err = fmt.Errorf("store: join %q and %q: %w", left.open().Now().Meta.Name, right.open().Now().Meta.Name, engine.Gone(err))
-			yield(Joined{}, err)
+			yield([2]Row{}, err)
 		}
 	}
 }

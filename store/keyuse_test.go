@@ -15,7 +15,7 @@ import (
 // rewritten, by Put or by Convert.
 func TestKeyUse(t *testing.T) {
 	ctx := t.Context()
-	for _, layout := range []Layout{Packed, CellPerColumn} {
+	for _, layout := range []bool{packed, cellPerColumn} {
 		for name, rewrite := range map[string]func(*Table, ...Row) error{
 			"put":     func(tbl *Table, rows ...Row) error { return tbl.Put(ctx, rows...) },
 			"convert": func(tbl *Table, _ ...Row) error { _, err := tbl.Convert(ctx, nil); return err },
@@ -41,7 +41,7 @@ func TestKeyUse(t *testing.T) {
 					return cells
 				}
 				own := 300 // of a column that is not searched
-				if layout == Packed {
+				if layout == packed {
 					own = 0
 				}
 				require.NoError(t, tbl.Put(ctx, rows...))

@@ -11,7 +11,6 @@ type (
 	alteration = meta.Alteration
 	bound      = value.Bound
 	field      = meta.Spec
-	metaLayout = meta.Layout
 	metaSchema = meta.Schema
 )
 

@@ -191,8 +191,8 @@ func newModel(name string) *tableModel {
 
 func (m *tableModel) part(how byte, k kind, part store.KeyPart) *tableModel {
 	m.schema.Key = append(m.schema.Key, part)
-	m.parts = append(m.parts, modelPart{part.Name(), how})
-	m.kinds[part.Name()] = k
+	m.parts = append(m.parts, modelPart{part.Describe().Name, how})
+	m.kinds[part.Describe().Name] = k
 	return m
 }
 
@@ -208,14 +208,14 @@ func (m *tableModel) ordered(name string, k kind, s store.KeyScheme) *tableModel
 func (m *tableModel) tie(name string) *tableModel { return m.part('t', uuids, store.TiePart(name)) }
 
 func (m *tableModel) cellPerColumn() *tableModel {
-	m.schema.Layout = store.CellPerColumn
+	m.schema.CellPerColumn = cellPerColumn
 	return m
 }
 
 func (m *tableModel) column(k kind, c store.Column) *tableModel {
 	m.schema.Columns = append(m.schema.Columns, c)
-	m.cols = append(m.cols, c.Name())
-	m.kinds[c.Name()] = k
+	m.cols = append(m.cols, c.Describe().Name)
+	m.kinds[c.Describe().Name] = k
 	return m
 }
 

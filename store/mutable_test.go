@@ -21,6 +21,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/index"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 var mutableSchema = Schema{
@@ -34,7 +35,7 @@ var mutableSchema = Schema{
 func mutableTable(t testing.TB, db driver.DB) *Table {
 	t.Helper()
 	ctx := context.Background()
-	st, err := Open(ctx, db, testMaster, nil)
+	st, err := Open(ctx, db, kms.NewLocal(testMaster), nil)
 	require.NoError(t, err)
 	tbl, err := st.Table(ctx, mutableSchema.Name)
 	if errors.Is(err, ErrNoTable) {
@@ -177,7 +178,7 @@ func TestMutableRequests(t *testing.T) {
 func TestStatefulKeyIsReadOnly(t *testing.T) {
 	ctx := context.Background()
 	counts := make(map[string]int)
-	st, err := Open(ctx, counted(drivertest.NewMemory(), counts), testMaster, nil)
+	st, err := Open(ctx, counted(drivertest.NewMemory(), counts), kms.NewLocal(testMaster), nil)
 	require.NoError(t, err)
 	tbl, err := st.Create(ctx, Schema{
 		Name: "keys", Key: []KeyPart{OrderedPart("at", Int64, WozniakIndexed), TiePart("tie")}, Columns: []Column{RandomisedColumn("v", Int64)},
@@ -209,7 +210,7 @@ func TestStatefulRangesThatOverlap(t *testing.T) {
 	ctx := context.Background()
 	memory := drivertest.NewMemory()
 	schema := Schema{Name: "keys", Key: []KeyPart{OrderedPart("at", Int64, WozniakIndexed)}}
-	st, err := Open(ctx, memory, testMaster, nil)
+	st, err := Open(ctx, memory, kms.NewLocal(testMaster), nil)
 	require.NoError(t, err)
 	tbl, err := st.Create(ctx, schema)
 	require.NoError(t, err)
@@ -222,7 +223,7 @@ func TestStatefulRangesThatOverlap(t *testing.T) {
 		}
 		return drivertest.NoFault
 	})
-	st, err = Open(ctx, meddling, testMaster, nil)
+	st, err = Open(ctx, meddling, kms.NewLocal(testMaster), nil)
 	require.NoError(t, err)
 	other, err := st.Table(ctx, schema.Name)
 	require.NoError(t, err)

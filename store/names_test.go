@@ -41,7 +41,7 @@ func TestNamesThatAreThere(t *testing.T) {
 	for _, name := range badNames {
 		ctx, db := t.Context(), drivertest.NewMemory()
 		old := stores(t, db, 1)[0]
-		_, err := old.Create(ctx, plainTenants(Packed))
+		_, err := old.Create(ctx, plainTenants(packed))
 		require.NoError(t, err)
 		require.NoError(t, old.CreateTenant(ctx, "acme"))
 		require.NoError(t, old.db.Catalogue.ChangeEntries(ctx, [][]byte{old.db.Catalogue.TenantQualifier("acme"), old.db.Catalogue.Qualifier("log")}, func(e *edit) error {

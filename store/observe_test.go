@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 // Rows of a call that failed are not counted as written, and a line in the log says that it failed.
@@ -29,7 +30,7 @@ func TestFailuresAreObserved(t *testing.T) {
 		return drivertest.NoFault
 	})
 	var log, counts bytes.Buffer
-	st, err := Open(ctx, db, testMaster, &Options{Logger: textLogger(&log), MeterProvider: metering{out: &counts}})
+	st, err := Open(ctx, db, kms.NewLocal(testMaster), &Options{Logger: textLogger(&log), MeterProvider: metering{out: &counts}})
 	require.NoError(t, err)
 	tbl, err := st.Create(ctx, Schema{
 		Name: "t", Key: []KeyPart{HashedPart("id", Int64)}, Columns: []Column{OrderedColumn("c", Int64, MOPE)},

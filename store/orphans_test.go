@@ -19,7 +19,7 @@ import (
 func orphanTable(t *testing.T, st *Store, kind Column, conditional bool) (tbl, left *Table, rows []Row) {
 	t.Helper()
 	ctx := t.Context()
-	schema := tenantSchema("log", Packed, HashedPart("id", Int64), kind)
+	schema := tenantSchema("log", packed, HashedPart("id", Int64), kind)
 	schema.Conditional = conditional
 	tbl, err := st.Create(ctx, schema)
 	require.NoError(t, err)

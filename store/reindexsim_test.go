@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 	"github.com/rangecrypt/rangecrypt/store/pebble"
 )
 
@@ -33,10 +34,10 @@ func simulateRebuilds(t *testing.T, seed uint64, crashes float64) *rebuiltWorld 
 	s.tenant = false
 	s.watch = s.lookAtRows
 	synctest.Test(t, func(t *testing.T) {
-		observer, err := Open(context.Background(), noSnapshots{s.db, true}, s.key, nil)
+		observer, err := Open(context.Background(), noSnapshots{s.db, true}, kms.NewLocal(s.key), nil)
 		require.NoError(t, err)
 		_, err = observer.Create(context.Background(), Schema{
-			Name: "t", Layout: Layout(seed % 2), Key: []KeyPart{HashedPart("w", Int64), OrderedPart("k", Int8, WozniakIndexed)},
+			Name: "t", CellPerColumn: seed%2 == 1, Key: []KeyPart{HashedPart("w", Int64), OrderedPart("k", Int8, WozniakIndexed)},
 			Columns: []Column{RandomisedColumn("note", Int64)},
 		})
 		require.NoError(t, err)
@@ -48,7 +49,7 @@ func simulateRebuilds(t *testing.T, seed uint64, crashes float64) *rebuiltWorld 
 		s.steps(crashes)
 		group.Wait()
 		s.lookAtRows()
-		st, err := Open(context.Background(), noSnapshots{s.db, true}, s.key, nil)
+		st, err := Open(context.Background(), noSnapshots{s.db, true}, kms.NewLocal(s.key), nil)
 		require.NoError(t, err)
 		tbl, err := st.Table(context.Background(), "t")
 		require.NoError(t, err)
@@ -105,7 +106,7 @@ func (s *rebuiltWorld) rebuildsIt() {
 
 func (s *rebuiltWorld) lookAtRows() {
 	ctx, at := context.Background(), s.now()+1
-	st, err := Open(ctx, noSnapshots{s.db, true}, s.key, nil)
+	st, err := Open(ctx, noSnapshots{s.db, true}, kms.NewLocal(s.key), nil)
 	if err == nil {
 		s.fresh, err = st.Table(ctx, "t")
 	}

@@ -23,7 +23,7 @@ import (
 func opensOnly(t *testing.T, db driver.DB, keys map[string]ope.Key) (name string, st *store.Store) {
 	t.Helper()
 	for n, key := range keys {
-		opened, err := store.Open(background, db, key, nil)
+		opened, err := store.Open(background, db, kms.NewLocal(key), nil)
 		if err != nil {
 			require.ErrorIs(t, err, store.ErrWrongKey, n)
 			require.False(t, store.Retryable(err))
@@ -66,7 +66,7 @@ func TestMasterKeyIsRotated(t *testing.T) {
 		}
 		return drivertest.NoFault
 	})
-	st, err := store.Open(background, db, keys["old"], nil)
+	st, err := store.Open(background, db, kms.NewLocal(keys["old"]), nil)
 	require.NoError(t, err)
 	tbl := create(t, st, accounts)
 	require.NoError(t, tbl.Put(background, aBalance[0]))
@@ -109,7 +109,7 @@ func TestRotationByTwoClients(t *testing.T) {
 	memory := drivertest.NewMemory()
 	keys := map[string]ope.Key{"first": ope.GenerateKey(), "second": ope.GenerateKey(), "third": ope.GenerateKey()}
 	to := func(name string) kms.KMS { return kms.NewLocal(keys[name]) }
-	a, err := store.Open(background, memory, keys["first"], nil)
+	a, err := store.Open(background, memory, kms.NewLocal(keys["first"]), nil)
 	require.NoError(t, err)
 	var lost error
 	b, err := store.Open(background, drivertest.NewFaulty(memory, func(op drivertest.Op) drivertest.Fault {
@@ -118,7 +118,7 @@ func TestRotationByTwoClients(t *testing.T) {
 			return drivertest.FailAfter
 		}
 		return drivertest.NoFault
-	}), keys["first"], nil)
+	}), kms.NewLocal(keys["first"]), nil)
 	require.NoError(t, err)
 	require.NoError(t, a.RotateMaster(background, to("second")))
 	for range 2 {
@@ -155,7 +155,7 @@ func TestRotationThatIsInterrupted(t *testing.T) {
 			for n := 1; ; n++ {
 				memory := drivertest.NewMemory()
 				keys := map[string]ope.Key{"old": ope.GenerateKey(), "new": ope.GenerateKey()}
-				first, err := store.Open(background, memory, keys["old"], nil)
+				first, err := store.Open(background, memory, kms.NewLocal(keys["old"]), nil)
 				require.NoError(t, err)
 				require.NoError(t, create(t, first, accounts).Put(background, aBalance...))
 
@@ -169,7 +169,7 @@ func TestRotationThatIsInterrupted(t *testing.T) {
 					}
 					return drivertest.NoFault
 				})
-				st, err := store.Open(background, db, keys["old"], nil)
+				st, err := store.Open(background, db, kms.NewLocal(keys["old"]), nil)
 				require.NoError(t, err)
 				require.Equal(t, 1, calls, "opening is one read")
 				err = st.RotateMaster(background, kms.NewLocal(keys["new"]))
@@ -215,7 +215,7 @@ func TestRotationLosesNoOtherChange(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			memory := drivertest.NewMemory()
 			keys := map[string]ope.Key{"old": ope.GenerateKey(), "new": ope.GenerateKey(), "other's": others}
-			other, err := store.Open(background, memory, keys["old"], nil)
+			other, err := store.Open(background, memory, kms.NewLocal(keys["old"]), nil)
 			require.NoError(t, err)
 			writes := 0
 			db := drivertest.NewFaulty(memory, func(op drivertest.Op) drivertest.Fault {
@@ -226,7 +226,7 @@ func TestRotationLosesNoOtherChange(t *testing.T) {
 				}
 				return drivertest.NoFault
 			})
-			st, err := store.Open(background, db, keys["old"], nil)
+			st, err := store.Open(background, db, kms.NewLocal(keys["old"]), nil)
 			require.NoError(t, err)
 			err = st.RotateMaster(background, kms.NewLocal(keys["new"]))
 			which, again := opensOnly(t, memory, keys)
@@ -250,7 +250,7 @@ func TestRotationLosesNoOtherChange(t *testing.T) {
 func TestRotationsAmongOtherChanges(t *testing.T) {
 	memory := drivertest.NewMemory()
 	keys := map[string]ope.Key{"old": ope.GenerateKey()}
-	st, err := store.Open(background, memory, keys["old"], nil)
+	st, err := store.Open(background, memory, kms.NewLocal(keys["old"]), nil)
 	require.NoError(t, err)
 	tbl := create(t, st, accounts)
 	const clients = 4
@@ -296,7 +296,7 @@ func TestRotationsAmongOtherChanges(t *testing.T) {
 func TestRotationDoesNotRevokeCopies(t *testing.T) {
 	memory := drivertest.NewMemory()
 	keys := map[string]ope.Key{"old": ope.GenerateKey(), "new": ope.GenerateKey()}
-	st, err := store.Open(background, memory, keys["old"], nil)
+	st, err := store.Open(background, memory, kms.NewLocal(keys["old"]), nil)
 	require.NoError(t, err)
 	create(t, st, accounts)
 	_, restore := root(t, memory)
@@ -317,7 +317,7 @@ func TestRotationDoesNotRevokeCopies(t *testing.T) {
 func TestRotationToAServiceThatFails(t *testing.T) {
 	memory := drivertest.NewMemory()
 	keys := map[string]ope.Key{"old": ope.GenerateKey(), "new": ope.GenerateKey()}
-	st, err := store.Open(background, memory, keys["old"], nil)
+	st, err := store.Open(background, memory, kms.NewLocal(keys["old"]), nil)
 	require.NoError(t, err)
 	before, _ := root(t, memory)
 	down := fmt.Errorf("%w: no route to the service", driver.ErrUnavailable)
@@ -361,26 +361,26 @@ func whole(b []byte) ([]byte, error) { return bytes.Clone(b), nil }
 func TestRotationBetweenKeyAndPassphrase(t *testing.T) {
 	memory := drivertest.NewMemory()
 	key := ope.GenerateKey()
-	st, err := store.Open(background, memory, key, nil)
+	st, err := store.Open(background, memory, kms.NewLocal(key), nil)
 	require.NoError(t, err)
 	said, err := kms.NewPassphrase([]byte("correct horse"))
 	require.NoError(t, err)
 	other, err := kms.NewPassphrase([]byte("battery staple"))
 	require.NoError(t, err)
 
-	_, err = store.OpenKMS(background, memory, said, nil)
+	_, err = store.Open(background, memory, said, nil)
 	require.ErrorIs(t, err, store.ErrWrongKey)
 	require.ErrorContains(t, err, "opened with a key, not with a passphrase")
 	require.NoError(t, st.RotateMaster(background, said))
-	_, err = store.Open(background, memory, key, nil)
+	_, err = store.Open(background, memory, kms.NewLocal(key), nil)
 	require.ErrorIs(t, err, store.ErrWrongKey)
 	require.ErrorContains(t, err, "opened with a passphrase, not with a key")
-	_, err = store.OpenKMS(background, memory, other, nil)
+	_, err = store.Open(background, memory, other, nil)
 	require.ErrorIs(t, err, store.ErrWrongKey)
 	require.NotContains(t, err.Error(), "battery")
-	st, err = store.OpenKMS(background, memory, said, nil)
+	st, err = store.Open(background, memory, said, nil)
 	require.NoError(t, err)
 	require.NoError(t, st.RotateMaster(background, kms.NewLocal(key)))
-	_, err = store.Open(background, memory, key, nil)
+	_, err = store.Open(background, memory, kms.NewLocal(key), nil)
 	require.NoError(t, err)
 }

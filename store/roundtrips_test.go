@@ -13,6 +13,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/intercept"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 // The table of docs/architecture.md: how many round trips that follow each other an operation takes on a
@@ -100,7 +101,7 @@ func TestRoundTrips(t *testing.T) {
 		_ = stores(t, memory, 1) // there is a catalogue
 		var st *Store
 		measure("open a database", func() (err error) {
-			st, err = Open(ctx, timed(memory, &calls), testMaster, nil)
+			st, err = Open(ctx, timed(memory, &calls), kms.NewLocal(testMaster), nil)
 			return err
 		})
 		tables := make(map[string]*Table)
@@ -118,7 +119,7 @@ func TestRoundTrips(t *testing.T) {
 			})
 		}
 		for _, s := range schemas {
-			other, err := Open(ctx, timed(memory, &calls), testMaster, nil)
+			other, err := Open(ctx, timed(memory, &calls), kms.NewLocal(testMaster), nil)
 			require.NoError(t, err)
 			measure("first use of a table", func() (err error) {
 				tables[s.Name], err = other.Table(ctx, s.Name)

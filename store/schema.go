@@ -32,8 +32,12 @@ type Schema struct {
 	// (100 MB each). -1 means one partition. Other databases ignore it.
 	SpreadBits int
 
-	// Layout says which values share a cell. The zero Layout is Packed.
-	Layout Layout
+	// CellPerColumn gives every column a cell of its own, so that queries of few out of many or large
+	// columns read and open these only. Without it the values of all columns that are sealed and not searched
+	// are packed into the sealed cell of the row key: opening a row takes one decryption, whatever their number. That
+	// is what Iyer et al. (EDBT 2004) call optimised NSM, one encryption a record, carried over to wide rows. Their
+	// own model, PPC, goes further: it seals one part of a whole page of records, a mini-page, at once.
+	CellPerColumn bool
 
 	// Conditional makes every write of a row a compare-and-set: [Table.Update] can change single
 	// columns, no write is decided by clocks, and a deleted row leaves some 80 bytes. A write is
@@ -48,25 +52,6 @@ type Schema struct {
 	Tenants bool
 }
 
-// A Layout says which values of a row share a cell.
-type Layout int
-
-// The layouts.
-const (
-	// Packed puts the values of all columns that are sealed and not searched into the sealed cell
-	// of the row key: opening a row takes one decryption, whatever their number. It is what Iyer et al.
-	// (EDBT 2004) call optimised NSM, one encryption a record, carried over to wide rows. Their own
-	// model, PPC, goes further: it seals one part of a whole page of records, a mini-page, at once.
-	Packed Layout = iota
-
-	// CellPerColumn gives every column a cell of its own: queries of few out of many or large
-	// columns read and open these only.
-	CellPerColumn
-)
-
-// String returns "packed" or "cell per column".
-func (l Layout) String() string { return metaLayout(l).String() }
-
 // A KeyPart is a part of the row key. Make one with the functions below; the zero KeyPart is
 // invalid.
 type KeyPart struct{ spec field }
@@ -75,24 +60,11 @@ type KeyPart struct{ spec field }
 // below; the zero Column is invalid.
 type Column struct{ spec field }
 
-// Name returns the name of the part.
-func (p KeyPart) Name() string { return p.spec.Name }
-
-// Name returns the name of the column.
-func (c Column) Name() string { return c.spec.Name }
-
 // Describe returns how the part is stored. What only the catalogue can tell, such as ids, is left out.
 func (p KeyPart) Describe() inspect.Field { return p.spec.Inspect() }
 
 // Describe returns how the column is stored. What only the catalogue can tell, such as ids, is left out.
 func (c Column) Describe() inspect.Field { return c.spec.Inspect() }
-
-// String returns in words how the part is stored, for example "time: timestamp/ms, ordered
-// (mope)".
-func (p KeyPart) String() string { return p.spec.Describe() }
-
-// String returns in words how the column is stored.
-func (c Column) String() string { return c.spec.Describe() }
 
 // HashedPart is a part of which the database sees a keyed hash: rows are found by its exact value
 // only. As the first part it spreads rows over partitions and keeps the rows of one value
@@ -175,11 +147,17 @@ func PlainColumn(name string, t Type) Column {
 // A ColumnScheme encrypts ordered columns: a [KeyScheme] or a [MutableScheme].
 type ColumnScheme interface{ columnScheme() string }
 
+// A scheme has a name.
+type named struct{ name string }
+
+// String returns the name, as [ParseScheme] reads it.
+func (n named) String() string { return n.name }
+
+func (n named) columnScheme() string { return n.name }
+
 // A KeyScheme is an immutable order-preserving scheme: it may encrypt row keys as well as
 // columns.
-type KeyScheme struct{ name string }
-
-func (s KeyScheme) columnScheme() string { return s.name }
+type KeyScheme struct{ named }
 
 // A MutableScheme is an order-preserving scheme whose ciphertexts move. It encrypts columns only.
 //
@@ -190,9 +168,7 @@ func (s KeyScheme) columnScheme() string { return s.name }
 // are deleted leave their values in the index. It suits columns with few rows for each row that a
 // query returns, as all but the largest lists and reports; to scan much of a large table, take a
 // [KeyScheme].
-type MutableScheme struct{ name string }
-
-func (s MutableScheme) columnScheme() string { return s.name }
+type MutableScheme struct{ named }
 
 // The order-preserving schemes. The store derives their keys and builds them; a key never serves
 // two columns.
@@ -203,42 +179,42 @@ func (s MutableScheme) columnScheme() string { return s.name }
 // its rows durable there before its rows.
 var (
 	// Boldyreva is the stateless linear scheme of Boldyreva et al. (EUROCRYPT 2009).
-	Boldyreva = KeyScheme{scheme.Boldyreva}
+	Boldyreva = KeyScheme{named{scheme.Boldyreva}}
 
 	// MOPE is Boldyreva with a secret modular shift (Boldyreva et al., CRYPTO 2011). A range that
 	// wraps around the shift becomes two.
-	MOPE = KeyScheme{scheme.MOPE}
+	MOPE = KeyScheme{named{scheme.MOPE}}
 
 	// Wozniak is random subrange selection with random uniform sampling (Wozniak et al. 2013) made
 	// stateless by a key; linear, with ciphertexts of 3 times as many bits as the values, and of at
 	// least 64 more.
-	Wozniak = KeyScheme{scheme.Wozniak}
+	Wozniak = KeyScheme{named{scheme.Wozniak}}
 
 	// WozniakIndexed is random uniform sampling as Waage et al. (SECRYPT 2016, section 3.2.1) modify
 	// it: stateful; a ciphertext is drawn when its value is first written, and stays. The index has
 	// the pairs of the values that were written only, so that it has room for 10^6 of these; see
 	// TargetsOnly of [wozniak.IndexedOptions].
-	WozniakIndexed = KeyScheme{scheme.WozniakIndexed}
+	WozniakIndexed = KeyScheme{named{scheme.WozniakIndexed}}
 
 	// Kerschbaum is the mutable scheme of Kerschbaum and Schröpfer (CCS 2014) with local
 	// relabelling: stateful; it gives away no more than order and equality, and to who watches or
 	// copies the index the order in which values came, see [Table.Rebalance].
-	Kerschbaum = MutableScheme{scheme.Kerschbaum}
+	Kerschbaum = MutableScheme{named{scheme.Kerschbaum}}
 
 	// Plaintext does not encrypt. A part or column with it is stored as it is, and can be searched
 	// for ranges like an encrypted one: for values that are no secret, and to measure what
 	// encryption costs.
-	Plaintext = KeyScheme{scheme.Plaintext}
+	Plaintext = KeyScheme{named{scheme.Plaintext}}
 )
 
 // ParseScheme returns the order-preserving scheme of a name, as schema files and command lines have
-// it; the String method of a scheme writes it. It is a [KeyScheme] or a [MutableScheme]. The names
+// it; printed, a scheme is its name. It is a [KeyScheme] or a [MutableScheme]. The names
 // include those of the schemes of package compare. An unknown name is [ErrSchema].
 func ParseScheme(name string) (ColumnScheme, error) {
 	var names []string
 	for _, s := range []ColumnScheme{
-		Boldyreva, MOPE, Wozniak, WozniakIndexed, Kerschbaum, MutableScheme{scheme.KerschbaumPublished}, Plaintext,
-		MutableScheme{scheme.PlaintextIndexed},
+		Boldyreva, MOPE, Wozniak, WozniakIndexed, Kerschbaum, MutableScheme{named{scheme.KerschbaumPublished}}, Plaintext,
+		MutableScheme{named{scheme.PlaintextIndexed}},
 	} {
 		if s.columnScheme() == name {
 			return s, nil
@@ -247,18 +223,6 @@ func ParseScheme(name string) (ColumnScheme, error) {
 	}
 	return nil, fmt.Errorf("%w: unknown scheme %q: there is %s", ErrSchema, name, strings.Join(names, ", "))
 }
-
-// String returns the name of the scheme, as [ParseScheme] reads it.
-func (s KeyScheme) String() string { return s.name }
-
-// String returns the name of the scheme, as [ParseScheme] reads it.
-func (s MutableScheme) String() string { return s.name }
-
-// Type returns the data type of the part.
-func (p KeyPart) Type() Type { return typeOf(p.spec.Type) }
-
-// Type returns the data type of the column.
-func (c Column) Type() Type { return typeOf(c.spec.Type) }
 
 // Check returns an error, which is [ErrSchema], if the schema makes no sense. [Store.Create] checks
 // it, too; what needs the catalogue, as whether a table of the name exists or a column can share the
@@ -270,7 +234,7 @@ func (s Schema) Check() error {
 
 // inner returns the schema as the layers below have it.
 func (s Schema) inner() metaSchema {
-	m := metaSchema{Name: s.Name, SpreadBits: s.SpreadBits, Layout: metaLayout(s.Layout), Conditional: s.Conditional, Tenants: s.Tenants}
+	m := metaSchema{Name: s.Name, SpreadBits: s.SpreadBits, CellPerColumn: s.CellPerColumn, Conditional: s.Conditional, Tenants: s.Tenants}
 	for _, part := range s.Key {
 		m.Key = append(m.Key, part.spec)
 	}
@@ -282,7 +246,7 @@ func (s Schema) inner() metaSchema {
 
 // publicSchema undoes inner.
 func publicSchema(m metaSchema) Schema {
-	s := Schema{Name: m.Name, SpreadBits: m.SpreadBits, Layout: Layout(m.Layout), Conditional: m.Conditional, Tenants: m.Tenants}
+	s := Schema{Name: m.Name, SpreadBits: m.SpreadBits, CellPerColumn: m.CellPerColumn, Conditional: m.Conditional, Tenants: m.Tenants}
 	for _, part := range m.Key {
 		s.Key = append(s.Key, KeyPart{part})
 	}

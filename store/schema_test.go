@@ -109,10 +109,10 @@ func TestSchemaIsKept(t *testing.T) {
 func describe(s store.Schema) string {
 	text := s.Name
 	for _, p := range s.Key {
-		text += "; " + p.String()
+		text += "; " + p.Describe().String()
 	}
 	for _, c := range s.Columns {
-		text += "; " + c.String()
+		text += "; " + c.Describe().String()
 	}
 	return text
 }

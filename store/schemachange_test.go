@@ -125,9 +125,9 @@ func (f *meddledFamily) Commit(ctx context.Context, row []byte, expect, puts []d
 	return done, err
 }
 
-func staleSchema(layout Layout, conditional bool) Schema {
+func staleSchema(layout bool, conditional bool) Schema {
 	return Schema{
-		Name: "t", Layout: layout, Conditional: conditional,
+		Name: "t", CellPerColumn: layout, Conditional: conditional,
 		Key: []KeyPart{HashedPart("id", Int64)},
 		Columns: []Column{
 			RandomisedColumn("value", Int16), DeterministicColumn("kind", Int16),
@@ -232,7 +232,7 @@ func TestPutSleepsThroughAlter(t *testing.T) {
 			meddles: Row{"id": int64(1), "more": int16(5)}, needs: true,
 		},
 	} {
-		for _, layout := range []Layout{Packed, CellPerColumn} {
+		for _, layout := range []bool{packed, cellPerColumn} {
 			for _, conditional := range []bool{false, true} {
 				for _, id := range []int64{1, 9} { // that exists, and does not
 					run := func(t *testing.T, early bool) []string {
@@ -283,7 +283,7 @@ func TestPutSleepsThroughAlter(t *testing.T) {
 // as it was written; that is due to the condition of the replacement.
 func TestConvertLosesNoWrite(t *testing.T) {
 	value := Field[int16]("value")
-	for _, layout := range []Layout{Packed, CellPerColumn} {
+	for _, layout := range []bool{packed, cellPerColumn} {
 		for _, conditional := range []bool{false, true} {
 			for _, remove := range []bool{false, true} {
 				run := func(t *testing.T, blind bool) (faults []string) {
@@ -335,7 +335,7 @@ func TestCellsOfColumnsUnknownToTheWriter(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			memory := drivertest.NewMemory()
-			schema := staleSchema(CellPerColumn, false)
+			schema := staleSchema(cellPerColumn, false)
 			other := stores(t, memory, 1)[0]
 			theirs, err := other.Create(t.Context(), schema)
 			require.NoError(t, err)
@@ -390,14 +390,14 @@ func TestConvertCrashesAtEveryCall(t *testing.T) {
 	value := Field[int16]("value")
 	for name, c := range map[string]struct {
 		to          Column
-		layout      Layout
+		layout      bool
 		conditional bool
 	}{
-		"packed":                {OrderedColumn("value", Int16, MOPE), Packed, false},
-		"cells":                 {DeterministicColumn("value", Int16), CellPerColumn, false},
-		"mutable":               {OrderedColumn("value", Int16, Kerschbaum), Packed, false},
-		"conditional":           {OrderedColumn("value", Int16, MOPE), Packed, true},
-		"cells and conditional": {OrderedColumn("value", Int16, MOPE), CellPerColumn, true},
+		"packed":                {OrderedColumn("value", Int16, MOPE), packed, false},
+		"cells":                 {DeterministicColumn("value", Int16), cellPerColumn, false},
+		"mutable":               {OrderedColumn("value", Int16, Kerschbaum), packed, false},
+		"conditional":           {OrderedColumn("value", Int16, MOPE), packed, true},
+		"cells and conditional": {OrderedColumn("value", Int16, MOPE), cellPerColumn, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -492,7 +492,7 @@ func TestConvertCrashesAtEveryCall(t *testing.T) {
 // table, still makes sure of what it may have written, and says what it cannot be sure of.
 func TestFailedPutIsSettled(t *testing.T) {
 	value := Field[int16]("value")
-	for _, layout := range []Layout{Packed, CellPerColumn} {
+	for _, layout := range []bool{packed, cellPerColumn} {
 		for _, call := range []string{"put", "conditional put", "update"} {
 			// run returns the error of the call, and what is wrong with the row then.
 			run := func(t *testing.T, blind bool) (faults []string, err error) {
@@ -615,7 +615,7 @@ func TestNamesOfColumnsThatOthersMade(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			memory := drivertest.NewMemory()
 			other := stores(t, memory, 1)[0]
-			theirs, err := other.Create(ctx, staleSchema(Packed, name == "update"))
+			theirs, err := other.Create(ctx, staleSchema(packed, name == "update"))
 			require.NoError(t, err)
 			require.NoError(t, theirs.Put(ctx, staleRow(1, 77)))
 			var counted []string
@@ -682,7 +682,7 @@ func TestUpdateAndDeleteSleepThroughAlter(t *testing.T) {
 			becomes: func(row Row) { delete(row, "kind") }, by: "all rows",
 		},
 	} {
-		for _, layout := range []Layout{Packed, CellPerColumn} {
+		for _, layout := range []bool{packed, cellPerColumn} {
 			for _, oneCell := range []bool{false, true} {
 				for _, then := range []string{"", "convert", "update", "update and convert"} {
 					for _, remove := range []bool{false, true} {

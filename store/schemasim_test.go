@@ -26,6 +26,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/internal/query"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 // The simulation of schema changes: clients put rows, each its own, and read those of all, others
@@ -304,7 +305,7 @@ func (s *schemaWorld) client() (*simDB, *Store) {
 		s.clients++
 		db := &schemaDB{simDB: &simDB{DB: noSnapshots{s.db, false}, w: s.world, id: s.clients}, s: s}
 		s.mu.Unlock()
-		st, err := Open(context.Background(), db, s.key, nil)
+		st, err := Open(context.Background(), db, kms.NewLocal(s.key), nil)
 		if err == nil {
 			st.db.Parts = 1 + db.id%2 // clients meet in the same part
 			return db.simDB, st
@@ -351,7 +352,7 @@ func (s *schemaWorld) look() {
 	version, err := s.observer.db.Catalogue.Version(ctx, nil)
 	if err == nil && (s.fresh == nil || version != s.fresh.now().Version) {
 		var st *Store
-		if st, err = Open(ctx, noSnapshots{s.db, false}, s.key, nil); err == nil {
+		if st, err = Open(ctx, noSnapshots{s.db, false}, kms.NewLocal(s.key), nil); err == nil {
 			s.fresh, err = s.open(st, true)
 		}
 	}
@@ -370,7 +371,7 @@ func (s *schemaWorld) look() {
 			continue
 		}
 		s.checks++
-		if !allowed(writes, got != nil, got["level"], got[columns[1].Name()], at, at) {
+		if !allowed(writes, got != nil, got["level"], got[columns[1].Describe().Name], at, at) {
 			s.fail("an acknowledged value is lost")
 		}
 		s.converted(id)
@@ -433,7 +434,7 @@ func (s *schemaWorld) puts(id int, r *rand.Rand) {
 	tbl := s.tableOf(true)
 	for n := 0; n < 6; {
 		w := rowWrite{level: int8(r.IntN(5)), note: r.Int64N(1e9), began: s.now()}
-		name := tbl.Schema().Columns[1].Name()
+		name := tbl.Schema().Columns[1].Describe().Name
 		s.mu.Lock()
 		s.rows[id] = append(s.rows[id], w)
 		s.mu.Unlock()
@@ -464,7 +465,7 @@ func (s *schemaWorld) gets(r *rand.Rand) {
 	tbl := s.tableOf(true)
 	for range 12 {
 		from, id, level := s.now(), r.IntN(len(s.rows)), int8(r.IntN(5))
-		name := tbl.Schema().Columns[1].Name()
+		name := tbl.Schema().Columns[1].Describe().Name
 		if s.observed() > tbl.now().Version {
 			s.mu.Lock()
 			s.reads++
@@ -700,12 +701,12 @@ func simulateSchemas(t *testing.T, v schemaVariant, seed uint64, crashes float64
 	s := newSchemaWorld(t, v, seed)
 	synctest.Test(t, func(t *testing.T) {
 		var err error
-		s.observer, err = Open(context.Background(), noSnapshots{s.db, false}, s.key, nil)
+		s.observer, err = Open(context.Background(), noSnapshots{s.db, false}, kms.NewLocal(s.key), nil)
 		require.NoError(t, err)
 		create := schemaOp{do: "create", table: "t", column: "level", to: "note"}
 		require.NoError(t, s.log.call(0, create, func() error {
 			_, err := s.observer.Create(context.Background(), Schema{
-				Name: "t", Layout: Layout(seed % 2), Tenants: s.tenant, Key: []KeyPart{HashedPart("id", Int64)},
+				Name: "t", CellPerColumn: seed%2 == 1, Tenants: s.tenant, Key: []KeyPart{HashedPart("id", Int64)},
 				Columns: []Column{RandomisedColumn("level", Int8), RandomisedColumn("note", Int64)},
 			})
 			return err
@@ -797,7 +798,7 @@ func simulateCatalogues(t *testing.T, v schemaVariant, seed uint64, crashes floa
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		_, err := Open(ctx, s.db, s.key, nil)
+		_, err := Open(ctx, s.db, kms.NewLocal(s.key), nil)
 		require.NoError(t, err)
 		var group sync.WaitGroup
 		for i := range uint64(4) {

@@ -24,6 +24,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/internal/query"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 var (
@@ -295,7 +296,7 @@ func (db falseSnapshots) Close() error                       { return nil }
 
 func (w *world) tableOn(db driver.DB) *Table {
 	ctx := context.Background()
-	st, err := Open(ctx, db, w.key, nil)
+	st, err := Open(ctx, db, kms.NewLocal(w.key), nil)
 	if err != nil {
 		panic(err)
 	}
@@ -626,7 +627,7 @@ func simulate(t *testing.T, v variant, seed uint64, crashes float64) *world {
 		stamps: make(map[string]int64), active: make(map[string]int), touched: make(map[string]int),
 	}
 	if seed%2 == 0 {
-		w.schema.Layout = CellPerColumn
+		w.schema.CellPerColumn = cellPerColumn
 	}
 	if v.mutable {
 		w.schema.Columns = slices.Clone(w.schema.Columns)

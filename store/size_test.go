@@ -14,6 +14,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 // A row that is too large is refused before anything of its call is written, and named with the column
@@ -22,7 +23,7 @@ func TestSizesAreCheckedFirst(t *testing.T) {
 	const mib = 1 << 20
 	text := func(n int) string { return strings.Repeat("x", n) }
 	for _, conditional := range []bool{false, true} {
-		for _, layout := range []store.Layout{store.Packed, store.CellPerColumn} {
+		for _, layout := range []bool{packed, cellPerColumn} {
 			for _, tenants := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%v, conditional %v, tenants %v", layout, conditional, tenants), func(t *testing.T) {
 					var writes []string
@@ -33,9 +34,9 @@ func TestSizesAreCheckedFirst(t *testing.T) {
 						return drivertest.NoFault
 					}))
 					tbl := create(t, st, store.Schema{
-						Name:   "t",
-						Key:    []store.KeyPart{store.HashedPart("id", store.Int64), store.PlainPart("path", store.String)},
-						Layout: layout, Conditional: conditional, Tenants: tenants,
+						Name:          "t",
+						Key:           []store.KeyPart{store.HashedPart("id", store.Int64), store.PlainPart("path", store.String)},
+						CellPerColumn: layout, Conditional: conditional, Tenants: tenants,
 						Columns: []store.Column{
 							store.OrderedColumn("i", store.Int64, store.MOPE),
 							store.OrderedColumn("w", store.Int64, store.WozniakIndexed),
@@ -63,7 +64,7 @@ func TestSizesAreCheckedFirst(t *testing.T) {
 					if conditional {
 						shared = driver.MaxChange / 3
 					}
-					if layout == store.CellPerColumn {
+					if layout == cellPerColumn {
 						shared = driver.MaxValue
 					}
 					for _, bad := range []struct {
@@ -118,7 +119,7 @@ func TestSizesAreCheckedFirst(t *testing.T) {
 						half := text(shared/2 + 1000)
 						require.NoError(t, tbl.Put(background, store.Row{"id": 5, "path": "x", "a": half}, row(6)))
 						err := tbl.Update(background, store.Row{"id": 6, "path": "x", "i": 66}, store.Row{"id": 5, "path": "x", "b": []byte(half)})
-						if layout == store.CellPerColumn {
+						if layout == cellPerColumn {
 							require.NoError(t, err)
 							return
 						}
@@ -144,7 +145,7 @@ func TestConvertChecksSizes(t *testing.T) {
 		}
 		return drivertest.NoFault
 	})
-	st, err := store.Open(background, db, testKey, &store.Options{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+	st, err := store.Open(background, db, kms.NewLocal(testKey), &store.Options{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 	require.NoError(t, err)
 	tbl := create(t, st, store.Schema{
 		Name: "t", Key: []store.KeyPart{store.HashedPart("id", store.Int64)},

@@ -10,7 +10,6 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/administer"
 	"github.com/rangecrypt/rangecrypt/store/internal/maintain"
@@ -46,24 +45,21 @@ type Store struct{ db *session.Database }
 // Open opens the encrypted database in db and creates its catalogue when there is none. It does
 // not take db over: the caller closes db after the last use of the Store.
 //
+// The master key is with a key management service, or is given by [kms.NewLocal]. The service is asked once, to
+// unwrap the key of the database or, where there is no catalogue yet, to wrap a new one; and by [Store.RotateMaster],
+// if another client has rotated the master key since.
+//
 // A key that is not the database's master key is [ErrWrongKey]; a database of a newer format is
 // [ErrFormat].
-func Open(ctx context.Context, db driver.DB, master ope.Key, opts *Options) (*Store, error) {
-	return OpenKMS(ctx, db, kms.NewLocal(master), opts)
-}
-
-// OpenKMS is [Open] where a key management service has the master key. It is asked once, to unwrap
-// the key of the database or, where there is no catalogue yet, to wrap a new one; and by [Store.RotateMaster],
-// if another client has rotated the master key since.
-func OpenKMS(ctx context.Context, db driver.DB, service kms.KMS, opts *Options) (*Store, error) {
+func Open(ctx context.Context, db driver.DB, master kms.KMS, opts *Options) (*Store, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
 	if db == nil {
 		return nil, errors.New("store: no database given")
 	}
-	if service == nil {
-		return nil, errors.New("store: no key management service given")
+	if master == nil {
+		return nil, errors.New("store: no key management service given: kms.NewLocal makes one of a key")
 	}
 	if opts.Concurrency < 0 {
 		return nil, fmt.Errorf("store: Concurrency is %d", opts.Concurrency)
@@ -77,7 +73,7 @@ func OpenKMS(ctx context.Context, db driver.DB, service kms.KMS, opts *Options) 
 		Remembers:   opts.CacheValues,
 		Fill:        maintain.FinishIndex,
 	}
-	opened, err := session.Open(ctx, db, service, within)
+	opened, err := session.Open(ctx, db, master, within)
 	if errors.Is(err, ErrWrongKey) {
 		return nil, fmt.Errorf("store: %w", err)
 	}
@@ -90,7 +86,7 @@ func OpenKMS(ctx context.Context, db driver.DB, service kms.KMS, opts *Options) 
 // RotateMaster replaces the master key of the database: the key of the database, which all others
 // depend on, is wrapped by another service in place of the one it was opened with. That is one
 // small write; no data is touched, and clients that have the database open go on. From now on
-// [OpenKMS] needs the new service. Whoever has the old master key and an old copy of the catalogue
+// [Open] needs the new service. Whoever has the old master key and an old copy of the catalogue
 // can still read the database.
 //
 // An error may leave either of the two; the old service is to be kept until Open accepts the new.

@@ -13,6 +13,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 var (
@@ -47,9 +48,12 @@ var (
 	}()
 )
 
+// The values of [store.Schema.CellPerColumn].
+const packed, cellPerColumn = false, true
+
 func open(tb testing.TB, db driver.DB) *store.Store {
 	tb.Helper()
-	st, err := store.Open(background, db, testKey, nil)
+	st, err := store.Open(background, db, kms.NewLocal(testKey), nil)
 	require.NoError(tb, err)
 	return st
 }

@@ -18,13 +18,14 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/internal/query"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
-func tamperSchema(name string, layout Layout) Schema {
+func tamperSchema(name string, layout bool) Schema {
 	return Schema{
-		Name:   name,
-		Layout: layout,
-		Key:    []KeyPart{HashedPart("id", Int64), OrderedPart("at", Int64, MOPE)},
+		Name:          name,
+		CellPerColumn: layout,
+		Key:           []KeyPart{HashedPart("id", Int64), OrderedPart("at", Int64, MOPE)},
 		Columns: []Column{
 			OrderedColumn("ordered", Int64, Boldyreva),
 			OrderedColumn("also", Int64, Boldyreva),
@@ -47,9 +48,9 @@ type tampering struct {
 
 var everyColumn = []string{"ordered", "also", "token", "secret", "other", "plain"}
 
-func newTampering(t *testing.T, layout Layout) *tampering {
+func newTampering(t *testing.T, layout bool) *tampering {
 	x := &tampering{t: t, db: drivertest.NewMemory(), key: ope.GenerateKey()}
-	st, err := Open(context.Background(), x.db, x.key, nil)
+	st, err := Open(context.Background(), x.db, kms.NewLocal(x.key), nil)
 	require.NoError(t, err)
 	for i := range int64(2) {
 		// Both rows have the same values, so that nothing but the place tells cells apart.
@@ -121,22 +122,22 @@ func (x *tampering) column(tbl *Table, cell driver.Cell) *rowcodec.Column {
 	return nil // the key cell
 }
 
-func inLayouts(t *testing.T, test func(t *testing.T, layout Layout)) {
-	for _, layout := range []Layout{Packed, CellPerColumn} {
-		t.Run(layout.String(), func(t *testing.T) { test(t, layout) })
+func inLayouts(t *testing.T, test func(t *testing.T, layout bool)) {
+	for _, layout := range []bool{packed, cellPerColumn} {
+		t.Run(LayoutName(layout), func(t *testing.T) { test(t, layout) })
 	}
 }
 
 // TestTampering: whatever is done to a cell is an error for whoever reads it.
 func TestTampering(t *testing.T) { inLayouts(t, testTampering) }
 
-func testTampering(t *testing.T, layout Layout) {
+func testTampering(t *testing.T, layout bool) {
 	synctest.Test(t, func(t *testing.T) { // reading again takes time
 		x := newTampering(t, layout)
 		tbl, row := x.tables[0], x.rows[0]
 		_, cells := x.cells(tbl, row)
 		own := len(everyColumn)
-		if layout == Packed {
+		if layout == packed {
 			own -= 2 // secret and other
 		}
 		require.Len(t, cells, 1+own)
@@ -174,7 +175,7 @@ func testTampering(t *testing.T, layout Layout) {
 // Cells that are authentic, but stand elsewhere.
 func TestMovedCells(t *testing.T) { inLayouts(t, testMovedCells) }
 
-func testMovedCells(t *testing.T, layout Layout) {
+func testMovedCells(t *testing.T, layout bool) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newTampering(t, layout)
 		tbl, row := x.tables[0], x.rows[0]
@@ -237,9 +238,9 @@ func testMovedCells(t *testing.T, layout Layout) {
 func TestTamperedPostings(t *testing.T) {
 	ctx := context.Background()
 	db := drivertest.NewMemory()
-	st, err := Open(ctx, db, ope.GenerateKey(), nil)
+	st, err := Open(ctx, db, kms.NewLocal(ope.GenerateKey()), nil)
 	require.NoError(t, err)
-	tbl, err := st.Create(ctx, tamperSchema("t", CellPerColumn))
+	tbl, err := st.Create(ctx, tamperSchema("t", cellPerColumn))
 	require.NoError(t, err)
 	for i := range int64(6) {
 		require.NoError(t, tbl.Put(ctx, Row{"id": i, "at": i, "ordered": i, "also": -i, "token": fmt.Sprint(i % 2)}))
@@ -296,7 +297,7 @@ func TestTamperedPostings(t *testing.T) {
 
 func TestTamperedCatalogue(t *testing.T) {
 	ctx := context.Background()
-	x := newTampering(t, CellPerColumn)
+	x := newTampering(t, cellPerColumn)
 	family, err := x.db.Family(ctx, driver.FamilySpec{Name: catalogueFamily, Layout: driver.LayoutWide})
 	require.NoError(t, err)
 	cells, err := family.Get(ctx, catalogueRow, driver.Slice{})
@@ -305,7 +306,7 @@ func TestTamperedCatalogue(t *testing.T) {
 	require.Len(t, entries, 2)
 	require.GreaterOrEqual(t, len(cells), 1+len(entries)+treeLevels)
 	use := func(key ope.Key) error {
-		st, err := Open(ctx, x.db, key, nil)
+		st, err := Open(ctx, x.db, kms.NewLocal(key), nil)
 		if err != nil {
 			return err
 		}
@@ -330,7 +331,7 @@ func TestTamperedCatalogue(t *testing.T) {
 			err := use(x.key)
 			require.True(t, detected(err), "cell %d, byte %d: %v", i, at, err)
 			if i == 0 && at == 0 { // the format becomes that of before, in which entries are not proven
-				_, err := Open(ctx, x.db, x.key, nil)
+				_, err := Open(ctx, x.db, kms.NewLocal(x.key), nil)
 				require.ErrorIs(t, err, ErrTampered)
 			}
 			if i == 0 && at == 1 { // the format of the cell in it
@@ -347,10 +348,10 @@ func TestTamperedCatalogue(t *testing.T) {
 	require.ErrorIs(t, use(x.key), ErrTampered)
 	// A catalogue without root is not made again under the entries that are there.
 	set(cells...)
-	st, err := Open(ctx, x.db, x.key, nil)
+	st, err := Open(ctx, x.db, kms.NewLocal(x.key), nil)
 	require.NoError(t, err)
 	require.NoError(t, family.Apply(ctx, driver.Mutation{Row: catalogueRow, Deletes: [][]byte{rootQualifier}}))
-	_, err = st.Create(ctx, tamperSchema("another", CellPerColumn))
+	_, err = st.Create(ctx, tamperSchema("another", cellPerColumn))
 	require.ErrorIs(t, err, ErrTampered)
 	require.ErrorIs(t, use(x.key), ErrTampered)
 }
@@ -360,7 +361,7 @@ func TestTamperedCatalogue(t *testing.T) {
 func TestTornRow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := context.Background()
-		x := newTampering(t, CellPerColumn)
+		x := newTampering(t, cellPerColumn)
 		tbl, row := x.tables[0], x.rows[0]
 		key, first := x.cells(tbl, row)
 		require.NoError(t, tbl.Put(ctx, row))
@@ -376,7 +377,7 @@ func TestTornRow(t *testing.T) {
 			}
 			return drivertest.NoFault
 		})
-		st, err := Open(ctx, healing, x.key, nil)
+		st, err := Open(ctx, healing, kms.NewLocal(x.key), nil)
 		require.NoError(t, err)
 		healed, err := st.Table(ctx, "table0")
 		require.NoError(t, err)
@@ -441,7 +442,7 @@ func (f lyingFamily) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.
 func TestLyingScans(t *testing.T) {
 	ctx := context.Background()
 	db := &lyingScans{DB: drivertest.NewMemory()}
-	st, err := Open(ctx, db, ope.GenerateKey(), nil)
+	st, err := Open(ctx, db, kms.NewLocal(ope.GenerateKey()), nil)
 	require.NoError(t, err)
 	tbl, err := st.Create(ctx, Schema{
 		Name:    "t",
@@ -482,7 +483,7 @@ func TestLyingScans(t *testing.T) {
 
 // A cell that was emptied or cut short is tampered with: no newer version writes such a one.
 func TestCutCellsAreTampered(t *testing.T) {
-	x := newTampering(t, CellPerColumn)
+	x := newTampering(t, cellPerColumn)
 	tbl, row := x.tables[0], x.rows[0]
 	_, cells := x.cells(tbl, row)
 	for i, cell := range cells {

@@ -23,13 +23,14 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/maintain"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
-func tenantSchema(name string, layout Layout, first KeyPart, kind Column) Schema {
+func tenantSchema(name string, layout bool, first KeyPart, kind Column) Schema {
 	return Schema{
-		Name:   name,
-		Key:    []KeyPart{first, OrderedPart("at", Int32, Boldyreva)},
-		Layout: layout, Tenants: true,
+		Name:          name,
+		Key:           []KeyPart{first, OrderedPart("at", Int32, Boldyreva)},
+		CellPerColumn: layout, Tenants: true,
 		Columns: []Column{
 			kind, DeterministicColumn("user", String),
 			RandomisedColumn("note", String), PlainColumn("zone", String), RandomisedColumn("size", Int64),
@@ -37,7 +38,7 @@ func tenantSchema(name string, layout Layout, first KeyPart, kind Column) Schema
 	}
 }
 
-func plainTenants(layout Layout) Schema {
+func plainTenants(layout bool) Schema {
 	return tenantSchema("log", layout, HashedPart("id", Int64), OrderedColumn("level", Int16, MOPE))
 }
 
@@ -84,7 +85,7 @@ func TestUnsealByName(t *testing.T) {
 	ctx := t.Context()
 	two := stores(t, drivertest.NewMemory(), 2)
 	st := two[0]
-	_, err := st.Create(ctx, plainTenants(Packed))
+	_, err := st.Create(ctx, plainTenants(packed))
 	require.NoError(t, err)
 	tbl := openTenants(t, st, "log", "alpha")[0]
 	set := func(p Policy, unseal ...string) error { return st.SetPolicy(ctx, "alpha", "log", p, unseal...) }
@@ -93,7 +94,7 @@ func TestUnsealByName(t *testing.T) {
 		_, err := tbl.refresh(ctx)
 		require.NoError(t, err)
 		for _, c := range tbl.Schema().Columns {
-			as[c.Name()] = c.Describe().Encryption
+			as[c.Describe().Name] = c.Describe().Encryption
 		}
 		return as
 	}
@@ -181,10 +182,10 @@ func sorted(t *testing.T, tbl *Table, q Query) []Row {
 // Each tenant has rows of its own under equal keys, found in any way.
 func TestTenants(t *testing.T) {
 	for name, schema := range map[string]Schema{
-		"hashed":  plainTenants(Packed),
-		"plain":   tenantSchema("log", CellPerColumn, PlainPart("id", Int64), OrderedColumn("level", Int16, Wozniak)),
-		"ordered": tenantSchema("log", Packed, OrderedPart("id", Int64, MOPE), OrderedColumn("level", Int16, Kerschbaum)),
-		"indexed": tenantSchema("log", CellPerColumn, OrderedPart("id", Int64, WozniakIndexed), OrderedColumn("level", Int16, WozniakIndexed)),
+		"hashed":  plainTenants(packed),
+		"plain":   tenantSchema("log", cellPerColumn, PlainPart("id", Int64), OrderedColumn("level", Int16, Wozniak)),
+		"ordered": tenantSchema("log", packed, OrderedPart("id", Int64, MOPE), OrderedColumn("level", Int16, Kerschbaum)),
+		"indexed": tenantSchema("log", cellPerColumn, OrderedPart("id", Int64, WozniakIndexed), OrderedColumn("level", Int16, WozniakIndexed)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			testdb.Each(t, func(t *testing.T, kind testdb.Database) {
@@ -258,7 +259,7 @@ func TestTenants(t *testing.T) {
 func TestTenantsAreUnrelated(t *testing.T) {
 	ctx := t.Context()
 	st := stores(t, drivertest.NewMemory(), 1)[0]
-	_, err := st.Create(ctx, plainTenants(Packed))
+	_, err := st.Create(ctx, plainTenants(packed))
 	require.NoError(t, err)
 	tables := openTenants(t, st, "log", "alpha", "beta")
 	var found [2][][]byte
@@ -279,7 +280,7 @@ func TestTenantsAreUnrelated(t *testing.T) {
 		require.NotEqual(t, found[0][i], found[1][i])
 	}
 	// The same tenant has another pseudonym in another table.
-	other := plainTenants(Packed)
+	other := plainTenants(packed)
 	other.Name = "other"
 	_, err = st.Create(ctx, other)
 	require.NoError(t, err)
@@ -289,7 +290,7 @@ func TestTenantsAreUnrelated(t *testing.T) {
 func TestTenantsRefuse(t *testing.T) {
 	ctx := t.Context()
 	st := stores(t, drivertest.NewMemory(), 1)[0]
-	tbl, err := st.Create(ctx, plainTenants(Packed))
+	tbl, err := st.Create(ctx, plainTenants(packed))
 	require.NoError(t, err)
 	require.True(t, tbl.Schema().Tenants)
 	for name, do := range map[string]func() error{
@@ -350,7 +351,7 @@ func TestTenantsRefuse(t *testing.T) {
 func TestDropTenant(t *testing.T) {
 	ctx, db := t.Context(), drivertest.NewMemory()
 	two := stores(t, db, 2)
-	_, err := two[0].Create(ctx, plainTenants(Packed))
+	_, err := two[0].Create(ctx, plainTenants(packed))
 	require.NoError(t, err)
 	tables := openTenants(t, two[0], "log", "alpha", "beta")
 	elsewhere := openTenants(t, two[1], "log", "alpha")[0]
@@ -375,8 +376,8 @@ func TestDropTenant(t *testing.T) {
 // The policy decides about unsearched columns, whatever the schema says, of what is written from then
 // on; a row is read under any.
 func TestPolicy(t *testing.T) {
-	for _, layout := range []Layout{Packed, CellPerColumn} {
-		t.Run(layout.String(), func(t *testing.T) {
+	for _, layout := range []bool{packed, cellPerColumn} {
+		t.Run(LayoutName(layout), func(t *testing.T) {
 			ctx := t.Context()
 			st := stores(t, drivertest.NewMemory(), 1)[0]
 			_, err := st.Create(ctx, plainTenants(layout))
@@ -438,7 +439,7 @@ func TestPolicy(t *testing.T) {
 func TestPolicyReachesWriters(t *testing.T) {
 	ctx, db := t.Context(), drivertest.NewMemory()
 	two := stores(t, db, 2)
-	_, err := two[0].Create(ctx, plainTenants(Packed))
+	_, err := two[0].Create(ctx, plainTenants(packed))
 	require.NoError(t, err)
 	tbl := openTenants(t, two[0], "log", "alpha")[0]
 	stale := openTenants(t, two[1], "log", "alpha")[0]
@@ -469,7 +470,7 @@ func TestPolicyReachesWriters(t *testing.T) {
 func TestPolicyAfterWhichWritersDie(t *testing.T) {
 	ctx, memory := t.Context(), drivertest.NewMemory()
 	other := stores(t, memory, 1)[0]
-	_, err := other.Create(ctx, plainTenants(Packed))
+	_, err := other.Create(ctx, plainTenants(packed))
 	require.NoError(t, err)
 	tbl := openTenants(t, other, "log", "alpha")[0]
 	dying := drivertest.NewFaulty(memory, func(op drivertest.Op) drivertest.Fault {
@@ -511,7 +512,7 @@ func TestPolicyAfterWhichWritersDie(t *testing.T) {
 func TestPlainColumnsTakeNoKey(t *testing.T) {
 	ctx := t.Context()
 	st := stores(t, drivertest.NewMemory(), 1)[0]
-	_, err := st.Create(ctx, plainTenants(Packed))
+	_, err := st.Create(ctx, plainTenants(packed))
 	require.NoError(t, err)
 	tbl := openTenants(t, st, "log", "alpha")[0]
 	require.NoError(t, setPolicy(ctx, st, "alpha", "log", Policy{Sensitive: []string{"note"}}))
@@ -574,8 +575,8 @@ func TestPlainColumnsTakeNoKey(t *testing.T) {
 
 // Convert rewrites the rows of one tenant to its policy, and no others.
 func TestConvertTenant(t *testing.T) {
-	for _, layout := range []Layout{Packed, CellPerColumn} {
-		t.Run(layout.String(), func(t *testing.T) {
+	for _, layout := range []bool{packed, cellPerColumn} {
+		t.Run(LayoutName(layout), func(t *testing.T) {
 			testdb.Each(t, func(t *testing.T, kind testdb.Database) {
 				ctx := t.Context()
 				st := stores(t, kind.Open(t, nil), 1)[0]
@@ -651,7 +652,7 @@ func TestConvertTenant(t *testing.T) {
 func TestPolicyWhileTenantsConclude(t *testing.T) {
 	ctx := t.Context()
 	st := stores(t, drivertest.NewMemory(), 1)[0]
-	unbound, err := st.Create(ctx, plainTenants(Packed))
+	unbound, err := st.Create(ctx, plainTenants(packed))
 	require.NoError(t, err)
 	tables := openTenants(t, st, "log", "alpha", "beta", "gamma")
 	require.NoError(t, st.Alter(ctx, "log", ChangeColumn(OrderedColumn("level", Int16, Wozniak))))
@@ -681,7 +682,7 @@ func TestPolicyWhileTenantsConclude(t *testing.T) {
 func TestConvertTenantsTogether(t *testing.T) {
 	ctx, db := t.Context(), drivertest.NewMemory()
 	two := stores(t, db, 2)
-	_, err := two[0].Create(ctx, plainTenants(Packed))
+	_, err := two[0].Create(ctx, plainTenants(packed))
 	require.NoError(t, err)
 	names := []string{"alpha", "beta"}
 	tables := [][]*Table{openTenants(t, two[0], "log", names...), openTenants(t, two[1], "log", names...)}
@@ -760,11 +761,11 @@ func TestCrashOfTenantChanges(t *testing.T) {
 				for n := 1; ; n++ {
 					ctx, memory := t.Context(), drivertest.NewMemory()
 					st := stores(t, memory, 1)[0]
-					_, err := st.Create(ctx, plainTenants(Packed))
+					_, err := st.Create(ctx, plainTenants(packed))
 					require.NoError(t, err)
 					tbl := openTenants(t, st, "log", "alpha")[0]
 					require.NoError(t, tbl.Put(ctx, tenantRow(1)))
-					dying, err := Open(ctx, drivertest.NewFaulty(memory, drivertest.CrashAt(n, after)), testMaster, nil)
+					dying, err := Open(ctx, drivertest.NewFaulty(memory, drivertest.CrashAt(n, after)), kms.NewLocal(testMaster), nil)
 					if err == nil {
 						err = c.do(ctx, dying)
 					}
@@ -798,9 +799,9 @@ func TestTenantChangesOfUnknownOutcome(t *testing.T) {
 			return drivertest.FailAfter
 		}
 		return drivertest.NoFault
-	}), testMaster, nil)
+	}), kms.NewLocal(testMaster), nil)
 	require.NoError(t, err)
-	_, err = st.Create(ctx, plainTenants(Packed))
+	_, err = st.Create(ctx, plainTenants(packed))
 	require.NoError(t, err)
 	for _, do := range []func() error{
 		func() error { return st.CreateTenant(ctx, "alpha") },
@@ -826,14 +827,14 @@ func TestCrashOfTenantConversion(t *testing.T) {
 		for n := 1; ; n += step {
 			ctx, memory := t.Context(), drivertest.NewMemory()
 			st := stores(t, memory, 1)[0]
-			_, err := st.Create(ctx, plainTenants(Packed))
+			_, err := st.Create(ctx, plainTenants(packed))
 			require.NoError(t, err)
 			tbl := openTenants(t, st, "log", "alpha")[0]
 			require.NoError(t, setPolicy(ctx, st, "alpha", "log", Policy{}))
 			rows := []Row{tenantRow(1), tenantRow(2), tenantRow(3)}
 			require.NoError(t, tbl.Put(ctx, rows...))
 			require.NoError(t, setPolicy(ctx, st, "alpha", "log", Policy{Sensitive: []string{"note"}}))
-			dying, err := Open(ctx, drivertest.NewFaulty(memory, drivertest.CrashAt(n, after)), testMaster, nil)
+			dying, err := Open(ctx, drivertest.NewFaulty(memory, drivertest.CrashAt(n, after)), kms.NewLocal(testMaster), nil)
 			var of *Table
 			if err == nil {
 				if of, err = dying.Table(ctx, "log"); err == nil {
@@ -875,7 +876,7 @@ func TestTenantModel(t *testing.T) {
 		t.Logf("seed %d", seed)
 		r := rand.New(rand.NewPCG(seed, 0))
 		clients := stores(t, db, 2)
-		layout := []Layout{Packed, CellPerColumn}[r.IntN(2)]
+		layout := []bool{packed, cellPerColumn}[r.IntN(2)]
 		schema := plainTenants(layout)
 		schema.Conditional = r.IntN(2) == 0
 		_, err := clients[0].Create(ctx, schema)
@@ -981,7 +982,7 @@ func TestTenantModel(t *testing.T) {
 
 // Whatever of one tenant is put in the place of another's is noticed, or does no harm.
 func TestTenantsTamper(t *testing.T) {
-	for _, layout := range []Layout{Packed, CellPerColumn} {
+	for _, layout := range []bool{packed, cellPerColumn} {
 		ctx, db := t.Context(), drivertest.NewMemory()
 		st := stores(t, db, 1)[0]
 		_, err := st.Create(ctx, plainTenants(layout))
@@ -1051,7 +1052,7 @@ func TestTenantsTamper(t *testing.T) {
 func TestTenantCanary(t *testing.T) {
 	ctx, db := t.Context(), drivertest.NewMemory()
 	st := stores(t, db, 1)[0]
-	_, err := st.Create(ctx, plainTenants(Packed))
+	_, err := st.Create(ctx, plainTenants(packed))
 	require.NoError(t, err)
 	const name = "a-tenant-that-nobody-knows"
 	tbl := openTenants(t, st, "log", name)[0]
@@ -1101,8 +1102,8 @@ func TestTenantCanary(t *testing.T) {
 // A table that is not open for a tenant is verified for all of them, and its cells are counted by
 // their keys; what dropped tenants left is counted apart.
 func TestVerifyTenants(t *testing.T) {
-	for _, layout := range []Layout{Packed, CellPerColumn} {
-		t.Run(layout.String(), func(t *testing.T) {
+	for _, layout := range []bool{packed, cellPerColumn} {
+		t.Run(LayoutName(layout), func(t *testing.T) {
 			testdb.Each(t, func(t *testing.T, kind testdb.Database) {
 				ctx := t.Context()
 				st := stores(t, kind.Open(t, nil), 1)[0]
@@ -1208,7 +1209,7 @@ func cellsOf(use inspect.KeyUse) (n int) {
 func TestVerifyWhileTenantsChange(t *testing.T) {
 	ctx, db := t.Context(), drivertest.NewMemory()
 	two := stores(t, db, 2)
-	unbound, err := two[0].Create(ctx, plainTenants(Packed))
+	unbound, err := two[0].Create(ctx, plainTenants(packed))
 	require.NoError(t, err)
 	for _, tbl := range openTenants(t, two[0], "log", "alpha", "beta") {
 		require.NoError(t, tbl.Put(ctx, tenantRow(1)))
@@ -1353,7 +1354,7 @@ type faultyTenant struct {
 
 func newFaultyTenants(t *testing.T, db driver.DB, r *rand.Rand) *faultyTenants {
 	w := &faultyTenants{t: t, r: r, db: db, names: []string{"alpha", "beta"}, clients: make([]*faultyTenant, 2)}
-	w.schema = plainTenants([]Layout{Packed, CellPerColumn}[r.IntN(2)])
+	w.schema = plainTenants([]bool{packed, cellPerColumn}[r.IntN(2)])
 	w.schema.Conditional = r.IntN(2) == 0
 	w.sound = stores(t, db, 1)[0]
 	var err error

@@ -224,9 +224,9 @@ func checkTies(t *testing.T, made func() *tied, fatal map[string]bool) (rows int
 // tieCases checks tables of both layouts that go through some changes, each of which is one of those
 // named: all cases, or a tenth of them, drawn at random, where time is short. Some case must be at fault
 // under each of the rules in needed, which says why.
-func tieCases(t *testing.T, names []string, changes int, made func(t *testing.T, layout Layout, changes []string) *tied, needed map[string]string) {
+func tieCases(t *testing.T, names []string, changes int, made func(t *testing.T, layout bool, changes []string) *tied, needed map[string]string) {
 	t.Helper()
-	layouts := []Layout{Packed, CellPerColumn}
+	layouts := []bool{packed, cellPerColumn}
 	n := len(layouts)
 	for range changes {
 		n *= len(names)
@@ -271,7 +271,7 @@ func TestTiedConversionsOfOneRow(t *testing.T) {
 		"plain, dropped":     {DropColumn("zone")},
 		"another":            {DropColumn("value"), AddColumn(OrderedColumn("more", Int16, MOPE))},
 	}
-	made := func(t *testing.T, layout Layout, chosen []string) *tied {
+	made := func(t *testing.T, layout bool, chosen []string) *tied {
 		c := &tied{db: drivertest.NewMemory(), want: staleRow(1, 5)}
 		st, ctx := stores(t, c.db, 1)[0], t.Context()
 		tbl, err := st.Create(ctx, staleSchema(layout, false))
@@ -296,7 +296,7 @@ func TestTiedConversionsOfATenant(t *testing.T) {
 	policies := map[string]*Policy{
 		"none": nil, "keys": nil, "whole": {Whole: true}, "plain": {}, "zone": {Sensitive: []string{"zone"}}, "value": {Sensitive: []string{"value", "note"}},
 	}
-	made := func(t *testing.T, layout Layout, chosen []string) *tied {
+	made := func(t *testing.T, layout bool, chosen []string) *tied {
 		c := &tied{db: drivertest.NewMemory(), want: staleRow(1, 5)}
 		st, ctx := stores(t, c.db, 1)[0], t.Context()
 		schema := staleSchema(layout, false)

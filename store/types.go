@@ -104,7 +104,7 @@ func ParseType(text string) (Type, error) {
 	if err != nil {
 		return nil, err
 	}
-	return typeOf(t), nil
+	return anyType{t}, nil
 }
 
 // anyType is a type whose values have a Go type that is not known here.
@@ -113,15 +113,7 @@ type anyType struct{ of value.Type }
 func (t anyType) String() string    { return t.of.String() }
 func (t anyType) inner() value.Type { return t.of }
 
-// typeOf returns the public face of a type, or nil where there is none.
-func typeOf(t value.Type) Type {
-	if t == nil {
-		return nil
-	}
-	return anyType{t}
-}
-
-// innerOf undoes typeOf.
+// innerOf returns the type that a public one is the face of, or nil where none is given.
 func innerOf(t Type) value.Type {
 	if t == nil {
 		return nil

@@ -25,12 +25,13 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/index"
 	"github.com/rangecrypt/rangecrypt/store/internal/query"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 // verifySchema has a column of every kind that verifying is about.
-func verifySchema(layout Layout) Schema {
+func verifySchema(layout bool) Schema {
 	return Schema{
-		Name: "verified", Layout: layout,
+		Name: "verified", CellPerColumn: layout,
 		Key: []KeyPart{HashedPart("device", String), OrderedPart("at", Int64, MOPE), OrderedPart("name", String, WozniakIndexed)},
 		Columns: []Column{
 			OrderedColumn("linear", Int64, Boldyreva),
@@ -62,7 +63,7 @@ func verifiedRow(i int, r *rand.Rand) Row {
 
 func verifiedTable(t *testing.T, db driver.DB, key ope.Key, schema Schema) *Table {
 	t.Helper()
-	st, err := Open(t.Context(), db, key, nil)
+	st, err := Open(t.Context(), db, kms.NewLocal(key), nil)
 	require.NoError(t, err)
 	tbl, err := st.Table(t.Context(), schema.Name)
 	if errors.Is(err, ErrNoTable) {
@@ -93,9 +94,9 @@ var repairing = VerifyOptions{Repair: true, Grace: time.Millisecond}
 // deleted; and everything is counted.
 func TestVerifySound(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
-		layouts := []Layout{Packed, CellPerColumn}
-		for _, layout := range layouts {
-			r := rand.New(rand.NewPCG(1, uint64(layout)))
+		layouts := []bool{packed, cellPerColumn}
+		for i, layout := range layouts {
+			r := rand.New(rand.NewPCG(1, uint64(i)))
 			db, key := kind.Open(t, nil), ope.GenerateKey()
 			tbl := verifiedTable(t, db, key, verifySchema(layout))
 			report, faults := verified(t, tbl, VerifyOptions{})
@@ -152,7 +153,7 @@ func TestVerifySound(t *testing.T) {
 // loses no row, wherever it dies itself.
 func TestVerifyAfterCrashAtEveryCall(t *testing.T) {
 	const rows = 4
-	schema := verifySchema(CellPerColumn)
+	schema := verifySchema(cellPerColumn)
 	var prepared []Row
 	r := rand.New(rand.NewPCG(1, 1))
 	for i := range rows + 2 {
@@ -485,7 +486,7 @@ func TestVerifyTellsDamage(t *testing.T) {
 					}
 				}
 				db, key := kind.Open(t, nil), ope.GenerateKey()
-				tbl := verifiedTable(t, db, key, verifySchema(CellPerColumn))
+				tbl := verifiedTable(t, db, key, verifySchema(cellPerColumn))
 				var rows []Row
 				for i := range 12 {
 					rows = append(rows, Row{
@@ -547,7 +548,7 @@ func change(t *testing.T, x ope.Index, unit ope.Unit, c ope.Change) {
 
 // Verify ends with its context, and says what it found so far.
 func TestVerifyEnds(t *testing.T) {
-	tbl := verifiedTable(t, drivertest.NewMemory(), ope.GenerateKey(), verifySchema(Packed))
+	tbl := verifiedTable(t, drivertest.NewMemory(), ope.GenerateKey(), verifySchema(packed))
 	r := rand.New(rand.NewPCG(1, 1))
 	var rows []Row
 	for i := range 600 {
@@ -587,7 +588,7 @@ func TestVerifyEnds(t *testing.T) {
 // A posting waits for all of the grace period.
 func TestVerifyGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tbl := verifiedTable(t, drivertest.NewMemory(), ope.GenerateKey(), verifySchema(Packed))
+		tbl := verifiedTable(t, drivertest.NewMemory(), ope.GenerateKey(), verifySchema(packed))
 		row := verifiedRow(1, rand.New(rand.NewPCG(1, 1)))
 		row["linear"] = int64(1)
 		require.NoError(t, tbl.Put(t.Context(), row))

@@ -12,6 +12,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 // changeable is a table that one client changes while another verifies it.
@@ -60,7 +61,7 @@ func (c *changeable) put(t *testing.T, from, n int) {
 		for i := from; i < from+n; i++ {
 			row := Row{"id": int64(i)}
 			for _, column := range c.tbl.Schema().Columns {
-				row[column.Name()] = int32(i)
+				row[column.Describe().Name] = int32(i)
 			}
 			require.NoError(t, c.bound(t, c.tbl, tenant).Put(t.Context(), row))
 		}
@@ -108,7 +109,7 @@ func (c *changeable) second(t *testing.T, before func(drivertest.Op)) *Table {
 	st, err := Open(t.Context(), drivertest.NewFaulty(c.db, func(op drivertest.Op) drivertest.Fault {
 		before(op)
 		return drivertest.NoFault
-	}), c.key, nil)
+	}), kms.NewLocal(c.key), nil)
 	require.NoError(t, err)
 	tbl, err := st.Table(t.Context(), "t")
 	require.NoError(t, err)
@@ -125,11 +126,11 @@ func (c *changeable) sound(t *testing.T, rows int, what string) {
 	for _, tenant := range c.tenants {
 		for _, column := range tbl.Schema().Columns {
 			found := 0
-			for _, err := range c.bound(t, tbl, tenant).Query(t.Context(), Query{Where: Field[int32](column.Name()).In(0, 1, 2, 100, 101)}) {
+			for _, err := range c.bound(t, tbl, tenant).Query(t.Context(), Query{Where: Field[int32](column.Describe().Name).In(0, 1, 2, 100, 101)}) {
 				require.NoError(t, err)
 				found++
 			}
-			require.Equal(t, rows, found, "%s: %s", what, column.Name())
+			require.Equal(t, rows, found, "%s: %s", what, column.Describe().Name)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/index"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 var schema = store.Schema{
@@ -77,7 +78,7 @@ type connection struct {
 func connect(ctx context.Context, number int, db driver.DB, key ope.Key, how string, tell func(call)) (*connection, error) {
 	c := &connection{number: number, tell: tell}
 	c.db = c.watch(faulty(db, how))
-	st, err := store.Open(ctx, c.db, key, nil)
+	st, err := store.Open(ctx, c.db, kms.NewLocal(key), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/index"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 var (
@@ -213,7 +214,7 @@ func newNetworked(t *testing.T, kind testdb.Database, name string) *networked {
 	counter := driver.FamilySpec{Name: "counter", Layout: driver.LayoutWide}
 	direct, err := kind.Join(ctx, name)
 	require.NoError(t, err)
-	st, err := store.Open(ctx, direct, key, nil)
+	st, err := store.Open(ctx, direct, kms.NewLocal(key), nil)
 	require.NoError(t, err)
 	_, err = st.Create(ctx, store.Schema{
 		Name:    "rows",
@@ -230,7 +231,7 @@ func newNetworked(t *testing.T, kind testdb.Database, name string) *networked {
 	n.db, err = kind.Through(ctx, name, testdb.Network{Dial: n.proxy.Dial, Timeout: clientTimeout})
 	require.NoError(t, err)
 	t.Cleanup(func() { n.close(t) })
-	st, err = store.Open(ctx, n.db, key, nil)
+	st, err = store.Open(ctx, n.db, kms.NewLocal(key), nil)
 	require.NoError(t, err)
 	n.table, err = st.Table(ctx, "rows")
 	require.NoError(t, err)

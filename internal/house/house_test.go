@@ -3,6 +3,7 @@ package house
 import (
 	"cmp"
 	"go/ast"
+	"go/doc"
 	"go/parser"
 	"go/token"
 	"go/types"
@@ -24,7 +25,7 @@ const (
 
 	longestFunction = 80   // lines, of shipped code
 	largestPackage  = 2500 // lines, of a package below store, where it is no adapter
-	mostNames       = 142  // exported names of package store, methods included; to become 130
+	mostNames       = 130  // exported names of package store, methods included
 	largestCycle    = 6    // files of a package below store that cannot be read one after the other
 )
 
@@ -218,8 +219,22 @@ func receiver(f *ast.FuncDecl) string {
 	}
 }
 
+// They are counted as go doc shows them, with the methods that a type has of an embedded one which is not exported.
 func TestStoreHasFewNames(t *testing.T) {
 	names := exported(t, "store")
+	var files []*ast.File
+	for _, s := range sources(t) {
+		if !s.test && s.folder() == "store" {
+			files = append(files, s.file)
+		}
+	}
+	pkg, err := doc.NewFromFiles(fileSet, files, module+"/store", doc.PreserveAST)
+	require.NoError(t, err)
+	for _, typ := range pkg.Types {
+		for _, m := range typ.Methods {
+			names[typ.Name+"."+m.Name] = m.Decl.Pos()
+		}
+	}
 	t.Logf("%d exported names", len(names))
 	if len(names) > mostNames {
 		t.Errorf("package store has %d exported names, at most %d are allowed: %s", len(names), mostNames,

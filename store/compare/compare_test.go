@@ -10,13 +10,14 @@ import (
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/compare"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 // What was done to the index of a stateful scheme is counted, in a row key and in columns, and
 // nothing is told of columns that have none.
 func TestIndexStats(t *testing.T) {
 	ctx := context.Background()
-	st, err := store.Open(ctx, drivertest.NewMemory(), ope.GenerateKey(), nil)
+	st, err := store.Open(ctx, drivertest.NewMemory(), kms.NewLocal(ope.GenerateKey()), nil)
 	require.NoError(t, err)
 	tbl, err := st.Create(ctx, store.Schema{
 		Name: "t",

@@ -3,6 +3,11 @@
 // read anything. None holds a key or, but for what the names of tables and columns say, a value.
 package inspect
 
+import (
+	"cmp"
+	"fmt"
+)
+
 // A Database is what the catalogue says.
 type Database struct {
 	ID      string   // random, in hex
@@ -63,6 +68,21 @@ type Field struct {
 	// Unless one is Converted, rows may have values there.
 	Former    []Field
 	Converted bool
+}
+
+// String says in words how the part or column is stored, for example "time: timestamp/ms, ordered (mope)".
+func (f Field) String() string {
+	s := fmt.Sprintf("%s: %s, %s", f.Name, cmp.Or(f.Type, "no type"), f.Encryption)
+	if f.Scheme != "" {
+		s += " (" + f.Scheme + ")"
+	}
+	switch {
+	case f.KeyOf != nil:
+		s += fmt.Sprintf(", key shared with %s.%s", f.KeyOf.Table, f.KeyOf.Column)
+	case f.Confidentiality == "database":
+		s += ", key shared by the database"
+	}
+	return s
 }
 
 // A ColumnName is the name of a column, with that of its table.

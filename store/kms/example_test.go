@@ -142,12 +142,12 @@ func Example_remoteService() {
 
 	db := drivertest.NewMemory()
 	defer db.Close()
-	if _, err := store.OpenKMS(ctx, db, keys, nil); err != nil {
+	if _, err := store.Open(ctx, db, keys, nil); err != nil {
 		fmt.Println(err)
 		return
 	}
 	// Another client.
-	st, err := store.OpenKMS(ctx, db, keys, nil)
+	st, err := store.Open(ctx, db, keys, nil)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -156,11 +156,11 @@ func Example_remoteService() {
 	fmt.Println("opened:", len(tables), "tables", err)
 
 	// One that may not.
-	_, err = store.OpenKMS(ctx, db, &remote{url: server.URL, token: "guessed", timeout: 5 * time.Second, attempts: 3}, nil)
+	_, err = store.Open(ctx, db, &remote{url: server.URL, token: "guessed", timeout: 5 * time.Second, attempts: 3}, nil)
 	fmt.Println("refused:", err != nil, "worth repeating:", store.Retryable(err))
 
 	server.Close()
-	_, err = store.OpenKMS(ctx, db, keys, nil)
+	_, err = store.Open(ctx, db, keys, nil)
 	fmt.Println("service down:", err != nil, "worth repeating:", store.Retryable(err))
 	// Output:
 	// opened: 0 tables <nil>

@@ -44,7 +44,7 @@ func TestRemoteWrappedKeyIsWhatIsStored(t *testing.T) {
 	client, _ := serve(t, always(0))
 	seen := &recorder{remote: client}
 	db := drivertest.NewMemory()
-	_, err := store.OpenKMS(background, db, seen, nil)
+	_, err := store.Open(background, db, seen, nil)
 	require.NoError(t, err)
 	require.Len(t, seen.keys, 1)
 	found := false
@@ -107,9 +107,9 @@ func TestRemoteOfAnotherMasterKey(t *testing.T) {
 	one, _ := serve(t, always(0))
 	other, n := serve(t, always(0))
 	db := drivertest.NewMemory()
-	_, err := store.OpenKMS(background, db, one, nil)
+	_, err := store.Open(background, db, one, nil)
 	require.NoError(t, err)
-	_, err = store.OpenKMS(background, db, other, nil)
+	_, err = store.Open(background, db, other, nil)
 	require.ErrorIs(t, err, store.ErrWrongKey)
 	require.False(t, store.Retryable(err))
 	require.EqualValues(t, 1, n.Load())
@@ -135,7 +135,7 @@ func TestRemoteThatHangs(t *testing.T) {
 	ctx, cancel := context.WithCancel(background)
 	time.AfterFunc(20*time.Millisecond, cancel)
 	client.timeout = time.Hour
-	_, err = store.OpenKMS(ctx, drivertest.NewMemory(), client, nil)
+	_, err = store.Open(ctx, drivertest.NewMemory(), client, nil)
 	require.ErrorIs(t, err, context.Canceled)
 }
 

@@ -179,17 +179,17 @@ type change struct {
 }
 
 func added(c store.Column) change {
-	return change{store: store.AddColumn(c), line: fmt.Sprintf("+ add %s: %s", show.Visible(c.Name()), stored(c)), shares: sharing(c)}
+	return change{store: store.AddColumn(c), line: fmt.Sprintf("+ add %s: %s", show.Visible(c.Describe().Name), stored(c)), shares: sharing(c)}
 }
 
 func dropped(c store.Column) change {
-	return change{store: store.DropColumn(c.Name()), line: fmt.Sprintf("- drop %s: %s; its values are lost", show.Visible(c.Name()), stored(c)), loses: true}
+	return change{store: store.DropColumn(c.Describe().Name), line: fmt.Sprintf("- drop %s: %s; its values are lost", show.Visible(c.Describe().Name), stored(c)), loses: true}
 }
 
 func changed(from, to store.Column) change {
 	return change{
 		store:    store.ChangeColumn(to),
-		line:     fmt.Sprintf("~ change %s: from %s to %s", show.Visible(to.Name()), stored(from), stored(to)),
+		line:     fmt.Sprintf("~ change %s: from %s to %s", show.Visible(to.Describe().Name), stored(from), stored(to)),
 		rewrites: searched(from) || searched(to),
 		shares:   sharing(to),
 	}
@@ -238,15 +238,21 @@ func sharing(c store.Column) string {
 		learns += ", and which have less"
 	}
 	return fmt.Sprintf("column %s has one search key with %s: the database sees %s; who knows the values of one reads the others by it",
-		show.Visible(c.Name()), others, learns)
+		show.Visible(c.Describe().Name), others, learns)
+}
+
+// byName returns the columns of a schema by their names.
+func byName(s store.Schema) map[string]store.Column {
+	columns := make(map[string]store.Column, len(s.Columns))
+	for _, c := range s.Columns {
+		columns[c.Describe().Name] = c
+	}
+	return columns
 }
 
 // namedChanges returns the changes that flags ask for.
 func namedChanges(s store.Schema, wanted []wantedChange) ([]change, error) {
-	columns := map[string]store.Column{}
-	for _, c := range s.Columns {
-		columns[c.Name()] = c
-	}
+	columns := byName(s)
 	var changes []change
 	for _, w := range wanted {
 		switch w.kind {
@@ -255,7 +261,7 @@ func namedChanges(s store.Schema, wanted []wantedChange) ([]change, error) {
 			if err != nil {
 				return nil, exit.Usagef("%v", err)
 			}
-			columns[c.Name()] = c
+			columns[c.Describe().Name] = c
 			changes = append(changes, added(c))
 		case "drop":
 			c, ok := columns[w.text]
@@ -276,12 +282,12 @@ func namedChanges(s store.Schema, wanted []wantedChange) ([]change, error) {
 			changes = append(changes, change{store: store.RenameColumn(from, to), line: fmt.Sprintf("> rename %s to %s", show.Visible(from), show.Visible(to))})
 		case "change":
 			var unknown *string
-			c, err := schemafile.ParseColumn("--change", w.text, func(name string) store.Type {
+			c, err := schemafile.ParseColumn("--change", w.text, func(name string) string {
 				if c, ok := columns[name]; ok {
-					return c.Type()
+					return c.Describe().Type
 				}
 				unknown = &name
-				return nil
+				return ""
 			})
 			if unknown != nil {
 				return nil, noColumn(s, *unknown)
@@ -289,11 +295,11 @@ func namedChanges(s store.Schema, wanted []wantedChange) ([]change, error) {
 			if err != nil {
 				return nil, exit.Usagef("%v", err)
 			}
-			before, ok := columns[c.Name()]
+			before, ok := columns[c.Describe().Name]
 			if !ok {
-				return nil, noColumn(s, c.Name())
+				return nil, noColumn(s, c.Describe().Name)
 			}
-			columns[c.Name()] = c
+			columns[c.Describe().Name] = c
 			changes = append(changes, changed(before, c))
 		}
 	}
@@ -328,11 +334,11 @@ func difference(from, to store.Schema) ([]change, error) {
 	refuse := func(format string, args ...any) {
 		refused = append(refused, fmt.Errorf("%w: "+format, append([]any{store.ErrSchema}, args...)...))
 	}
-	if !slices.EqualFunc(from.Key, to.Key, func(a, b store.KeyPart) bool { return a.String() == b.String() }) {
+	if !slices.EqualFunc(from.Key, to.Key, func(a, b store.KeyPart) bool { return a.Describe().String() == b.Describe().String() }) {
 		refuse("the row key cannot be changed; it is %s, and the file says %s", keyOf(from), keyOf(to))
 	}
-	if from.Layout != to.Layout {
-		refuse("the layout cannot be changed from %q to %q", from.Layout, to.Layout)
+	if from.CellPerColumn != to.CellPerColumn {
+		refuse("the layout cannot be changed from %q to %q", schemafile.Layout(from.CellPerColumn), schemafile.Layout(to.CellPerColumn))
 	}
 	if to.SpreadBits != 0 && from.SpreadBits != to.SpreadBits {
 		refuse("spread-bits cannot be changed from %d to %d", from.SpreadBits, to.SpreadBits)
@@ -344,26 +350,22 @@ func difference(from, to store.Schema) ([]change, error) {
 		refuse("tenants cannot be changed from %t to %t, as the file says, or is by default: rows are under keys of tenants or of the table; make a new table for it", from.Tenants, to.Tenants)
 	}
 	var changes []change
-	find := func(s store.Schema, name string) (store.Column, bool) {
-		i := slices.IndexFunc(s.Columns, func(c store.Column) bool { return c.Name() == name })
-		if i < 0 {
-			return store.Column{}, false
-		}
-		return s.Columns[i], true
-	}
+	stay := byName(to)
 	for _, c := range from.Columns {
-		if _, stays := find(to, c.Name()); !stays {
+		if _, stays := stay[c.Describe().Name]; !stays {
 			changes = append(changes, dropped(c))
 		}
 	}
+	old := byName(from)
 	for _, c := range to.Columns {
-		before, there := find(from, c.Name())
+		before, there := old[c.Describe().Name]
+		was, is := before.Describe(), c.Describe()
 		switch {
 		case !there:
 			changes = append(changes, added(c))
-		case before.Type().String() != c.Type().String():
-			refuse("column %s: the type cannot be changed from %s to %s; give the new column another name", show.Visible(c.Name()), before.Type(), c.Type())
-		case before.String() != c.String():
+		case was.Type != is.Type:
+			refuse("column %s: the type cannot be changed from %s to %s; give the new column another name", show.Visible(is.Name), was.Type, is.Type)
+		case was.String() != is.String():
 			changes = append(changes, changed(before, c))
 		}
 	}
@@ -374,7 +376,7 @@ func difference(from, to store.Schema) ([]change, error) {
 func keyOf(s store.Schema) string {
 	var parts []string
 	for _, p := range s.Key {
-		parts = append(parts, p.String())
+		parts = append(parts, p.Describe().String())
 	}
 	return fmt.Sprintf("%q", strings.Join(parts, "; "))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -154,7 +153,7 @@ func (p *policyChange) run(ctx context.Context, c *cli.Call) error {
 	if errors.Is(err, store.ErrPolicy) {
 		var columns []string
 		for _, column := range before.columns {
-			columns = append(columns, column.Name())
+			columns = append(columns, column.Describe().Name)
 		}
 		return fmt.Errorf("%w; the table has the columns %s", err, names(columns))
 	}
@@ -186,14 +185,16 @@ func (p *policyOf) print(call *cli.Call) error {
 
 // printChanges prints what became of columns.
 func (p *policyOf) printChanges(call *cli.Call, before []store.Column) error {
+	was := make(map[string]string) // encryption by name
+	for _, c := range before {
+		d := c.Describe()
+		was[d.Name] = d.Encryption
+	}
 	var text strings.Builder
 	for _, c := range p.columns {
-		i := slices.IndexFunc(before, func(b store.Column) bool { return b.Name() == c.Name() })
-		if i < 0 {
-			continue
-		}
-		if from, to := before[i].Describe().Encryption, c.Describe().Encryption; from != to {
-			text.WriteString(show.Line(fmt.Sprintf("~ %s: from %s to %s", show.Visible(c.Name()), from, to), call.Style()))
+		d := c.Describe()
+		if from, there := was[d.Name]; there && from != d.Encryption {
+			text.WriteString(show.Line(fmt.Sprintf("~ %s: from %s to %s", show.Visible(d.Name), from, d.Encryption), call.Style()))
 		}
 	}
 	line := "nothing is stored in another way than before"

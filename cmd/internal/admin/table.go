@@ -138,7 +138,7 @@ func listTables(ctx context.Context, c *cli.Call) error {
 		}
 		var parts []string
 		for _, p := range s.Key {
-			parts = append(parts, show.Visible(p.Name()))
+			parts = append(parts, show.Visible(p.Describe().Name))
 		}
 		rows = append(rows, []string{show.Visible(s.Name), strings.Join(parts, ", "), strconv.Itoa(len(s.Columns))})
 	}

@@ -70,9 +70,9 @@ type Holding struct {
 func (t Target) Recognise(made store.Schema) (h Holding, ok bool) {
 	switch {
 	case t.Layout == LayoutKey && len(made.Key) > 0:
-		h.Column = made.Key[0].Name()
+		h.Column = made.Key[0].Describe().Name
 	case t.Layout == LayoutColumn && len(made.Columns) > 0:
-		h.Column = made.Columns[0].Name()
+		h.Column = made.Columns[0].Describe().Name
 	}
 	for _, kind := range values.Kinds() {
 		var want store.Schema
@@ -118,6 +118,6 @@ func (t Target) schema(kind values.Kind, column string) (s store.Schema, value, 
 
 // same reports whether two schemas store the same in the same way.
 func same(a, b store.Schema) bool {
-	return slices.EqualFunc(a.Key, b.Key, func(a, b store.KeyPart) bool { return a.String() == b.String() }) &&
-		slices.EqualFunc(a.Columns, b.Columns, func(a, b store.Column) bool { return a.String() == b.String() })
+	return slices.EqualFunc(a.Key, b.Key, func(a, b store.KeyPart) bool { return a.Describe().String() == b.Describe().String() }) &&
+		slices.EqualFunc(a.Columns, b.Columns, func(a, b store.Column) bool { return a.Describe().String() == b.Describe().String() })
 }

@@ -330,14 +330,14 @@ func (r rotation) run(ctx context.Context, c *cli.Call) error {
 
 // rotateMaster rotates and, where that fails, says which key is in force.
 func rotateMaster(ctx context.Context, c *cli.Call, to kms.KMS) error {
-	if _, err := store.OpenKMS(ctx, c.DB, to, nil); err == nil {
+	if _, err := store.Open(ctx, c.DB, to, nil); err == nil {
 		return exit.Usagef("the store is opened with the key of --to already: name a new one, which 'rangecrypt keys generate' makes")
 	}
 	err := c.Store.RotateMaster(ctx, to)
 	if err == nil || !errors.Is(err, driver.ErrUnknownOutcome) && !errors.Is(err, driver.ErrUnavailable) {
 		return err // before anything was written
 	}
-	switch _, now := store.OpenKMS(ctx, c.DB, to, nil); {
+	switch _, now := store.Open(ctx, c.DB, to, nil); {
 	case now == nil:
 		return nil
 	case errors.Is(now, store.ErrWrongKey):

@@ -32,7 +32,7 @@ func Tables(ctx context.Context, db driver.DB, key kms.KMS, create bool) (*store
 			return nil, ErrEmpty
 		}
 	}
-	st, err := store.OpenKMS(ctx, db, key, nil)
+	st, err := store.Open(ctx, db, key, nil)
 	if errors.Is(err, store.ErrWrongKey) {
 		err = wrongKey{err}
 	}

@@ -10,32 +10,26 @@ import (
 
 // A Schema is what a caller says of a table.
 type Schema struct {
-	Name         string
-	Key, Columns []Spec
-	SpreadBits   int // -1 is one partition, 0 the default
-	Layout       Layout
-	Conditional  bool
-	Tenants      bool
+	Name          string
+	Key, Columns  []Spec
+	SpreadBits    int // -1 is one partition, 0 the default
+	CellPerColumn bool
+	Conditional   bool
+	Tenants       bool
 }
 
-// A Layout says which values of a row share a cell.
-type Layout int
-
-// The layouts.
+// What the catalogue has for the two ways in which the values of a row share cells.
 const (
-	Packed Layout = iota
-	CellPerColumn
+	Packed        = "packed"
+	cellPerColumn = "cell per column"
 )
 
-// String returns what the catalogue has.
-func (l Layout) String() string {
-	switch l {
-	case Packed:
-		return "packed"
-	case CellPerColumn:
-		return "cell per column"
+// layout returns what the catalogue has.
+func (s Schema) layout() string {
+	if s.CellPerColumn {
+		return cellPerColumn
 	}
-	return fmt.Sprintf("Layout(%d)", int(l))
+	return Packed
 }
 
 const (
@@ -45,7 +39,7 @@ const (
 
 // New checks a schema and gives it ids.
 func New(s Schema) (*Table, error) {
-	m := &Table{Name: s.Name, Columns: []Field{}, SpreadBits: s.SpreadBits, Layout: s.Layout.String(), Conditional: s.Conditional, Tenants: s.Tenants}
+	m := &Table{Name: s.Name, Columns: []Field{}, SpreadBits: s.SpreadBits, Layout: s.layout(), Conditional: s.Conditional, Tenants: s.Tenants}
 	rand.Read(m.ID[:])
 	if err := CheckTableName(s.Name); err != nil {
 		return nil, err
@@ -57,8 +51,6 @@ func New(s Schema) (*Table, error) {
 		return nil, tooManyColumns(s.Name, len(s.Columns))
 	case s.SpreadBits < -1 || s.SpreadBits > 12:
 		return nil, fmt.Errorf("%w: table %q: SpreadBits is %d, need -1 to 12", fault.ErrSchema, s.Name, s.SpreadBits)
-	case s.Layout != Packed && s.Layout != CellPerColumn:
-		return nil, fmt.Errorf("%w: table %q: %v is not a layout", fault.ErrSchema, s.Name, s.Layout)
 	case s.SpreadBits == -1:
 		m.SpreadBits = 0
 	case s.SpreadBits == 0:
@@ -152,9 +144,9 @@ func (m *Table) Schema() (Schema, error) {
 		s.SpreadBits = -1
 	}
 	switch m.Layout {
-	case Packed.String():
-	case CellPerColumn.String():
-		s.Layout = CellPerColumn
+	case Packed:
+	case cellPerColumn:
+		s.CellPerColumn = true
 	default:
 		return Schema{}, fmt.Errorf("%w: table %q: layout %q is not known to this version", fault.ErrFormat, m.Name, m.Layout)
 	}

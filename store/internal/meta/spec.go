@@ -50,25 +50,6 @@ func (f Spec) Clear() bool {
 	return f.Encryption == Plain || f.Encryption == TieBreaker || scheme.Clear(f.Scheme)
 }
 
-// Describe returns in words how the part or column is stored.
-func (f Spec) Describe() string {
-	typ := "no type"
-	if f.Type != nil {
-		typ = f.Type.ID()
-	}
-	s := fmt.Sprintf("%s: %s, %s", f.Name, typ, f.Encryption)
-	if f.Scheme != "" {
-		s += " (" + f.Scheme + ")"
-	}
-	switch f.Confidentiality {
-	case OfColumns:
-		s += fmt.Sprintf(", key shared with %s.%s", f.Table, f.Column)
-	case OfDatabase:
-		s += ", key shared by the database"
-	}
-	return s
-}
-
 // Inspect returns what the schema says of the part or column, for whoever administers tables.
 func (f Spec) Inspect() inspect.Field {
 	d := inspect.Field{Name: f.Name, Encryption: string(f.Encryption), Scheme: f.Scheme}

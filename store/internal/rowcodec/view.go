@@ -223,7 +223,7 @@ func (src *ViewSource) column(t *View, k keyring.Table, meta *metadata.Field, pa
 	}
 	// What is not sealed is packed only where the key cell is not sealed either, so that reading
 	// it takes no key.
-	c.Packed = part < 0 && t.Meta.Layout == metadata.Packed.String() && !c.Searched() && (!c.Clear() || t.clear)
+	c.Packed = part < 0 && t.Meta.Layout == metadata.Packed && !c.Searched() && (!c.Clear() || t.clear)
 	return c, nil
 }
 

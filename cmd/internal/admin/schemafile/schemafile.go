@@ -86,9 +86,9 @@ func Parse(file string, data []byte) (store.Schema, error) {
 
 // ParseColumn reads a column as an item of the list of columns has it, with or without the braces
 // around it: "name: note, type: string, encryption: randomised". Where it names no type it has the
-// one that typeOf returns for its name; nil where a type is needed. The name of a file is what errors
-// begin with.
-func ParseColumn(file, text string, typeOf func(name string) store.Type) (store.Column, error) {
+// one that typeOf returns for its name, as store.ParseType reads it; "" where a type is needed. The name of a file is
+// what errors begin with.
+func ParseColumn(file, text string, typeOf func(name string) string) (store.Column, error) {
 	r := &reader{file: file, typeOf: typeOf}
 	if !strings.HasPrefix(strings.TrimSpace(text), "{") {
 		text, r.added = "{"+text+"}", 1
@@ -106,8 +106,8 @@ func ParseColumn(file, text string, typeOf func(name string) store.Type) (store.
 // A reader reads a file. Its methods report mistakes and return zero values then.
 type reader struct {
 	file   string
-	typeOf func(name string) store.Type // of a column without type; nil if it is a mistake
-	added  int                          // characters before the first line
+	typeOf func(name string) string // of a column without type; nil if it is a mistake
+	added  int                      // characters before the first line
 	errs   []*Error
 }
 
@@ -228,8 +228,7 @@ func (r *reader) schema(data []byte) store.Schema {
 	r.fields(body, "", []fieldReader{
 		{"table", func(n ast.Node, field string) { s.Name = r.text(n, field) }},
 		{"layout", func(n ast.Node, field string) {
-			layouts := []store.Layout{store.Packed, store.CellPerColumn}
-			s.Layout = choose(r, n, field, layouts, store.Layout.String)
+			s.CellPerColumn = choose(r, n, field, []bool{false, true}, Layout)
 		}},
 		{"spread-bits", func(n ast.Node, field string) { s.SpreadBits = r.integer(n, field) }},
 		{"conditional", func(n ast.Node, field string) { s.Conditional = r.boolean(n, field) }},
@@ -278,7 +277,7 @@ func (r *reader) check(s store.Schema, body, keyNode, columnsNode ast.Node) {
 // checkColumn finds what a column is refused for in any table.
 func (r *reader) checkColumn(n ast.Node, path string, c store.Column) {
 	part := "k"
-	if c.Name() == part {
+	if c.Describe().Name == part {
 		part = "l"
 	}
 	s := store.Schema{Name: "t", Key: []store.KeyPart{store.HashedPart(part, store.Bool)}, Columns: []store.Column{c}}
@@ -492,7 +491,7 @@ func (r *reader) declared(n ast.Node, path string, names map[string]bool, encryp
 		r.failf(typeAt, join(path, "type"), "a tie-breaker has no type: it is 16 random bytes")
 	case d.encryption != "tie" && typeAt == nil:
 		if r.typeOf != nil {
-			d.typ = r.typeOf(d.name)
+			d.typ, _ = store.ParseType(r.typeOf(d.name)) // nil where it is missing
 		}
 		if d.typ == nil {
 			r.failf(n, join(path, "type"), "it is missing")

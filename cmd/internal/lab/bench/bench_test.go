@@ -527,7 +527,7 @@ func TestStoreRefuses(t *testing.T) {
 func TestForeignTables(t *testing.T) {
 	db := drivertest.NewMemory()
 	s := openStore(t, db)
-	foreign, err := store.Open(ctx, db, testKey(t, 1), nil)
+	foreign, err := store.Open(ctx, db, kms.NewLocal(testKey(t, 1)), nil)
 	require.NoError(t, err)
 	for _, name := range []string{"readings", "mope", "mope/", "rot13/key"} {
 		_, err = foreign.Create(ctx, store.Schema{Name: name, Key: []store.KeyPart{store.HashedPart("k", store.String)}})

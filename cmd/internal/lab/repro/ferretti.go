@@ -463,7 +463,7 @@ func (p *party) close(ctx context.Context) (err error) {
 
 // tables opens the tables of all series as a client.
 func (p *party) tables(ctx context.Context, db driver.DB) ([]orderTable, error) {
-	st, err := store.OpenKMS(ctx, db, p.space.master, nil)
+	st, err := store.Open(ctx, db, p.space.master, nil)
 	if err != nil {
 		return nil, err
 	}

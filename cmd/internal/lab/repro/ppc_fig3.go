@@ -84,12 +84,10 @@ type readTiming struct {
 // plain in all of them, so that nothing but the columns differs.
 func attributeSchema(form string, encrypted int) store.Schema {
 	s := store.Schema{
-		Name:   fmt.Sprintf("%s %d", form, encrypted),
-		Key:    []store.KeyPart{store.PlainPart("group", store.Int32), store.OrderedPart("line", store.Int64, store.Plaintext)},
-		Layout: store.Packed,
-	}
-	if form == formCells || form == formPlain {
-		s.Layout = store.CellPerColumn
+		Name: fmt.Sprintf("%s %d", form, encrypted),
+		Key:  []store.KeyPart{store.PlainPart("group", store.Int32), store.OrderedPart("line", store.Int64, store.Plaintext)},
+
+		CellPerColumn: form == formCells || form == formPlain,
 	}
 	for i := range attributes {
 		var typ store.Type = store.String
@@ -195,7 +193,7 @@ func ppcFig3(ctx context.Context, cfg Config) (*Result, error) {
 // fillReads makes the tables and puts the rows. Another client of the same tables counts what is put.
 func fillReads(ctx context.Context, cfg Config, w *workspace, all []*readTiming, rows int) error {
 	count := new(counter)
-	counted, err := store.OpenKMS(ctx, count.over(cfg.Database.DB), cfg.Database.Key, nil)
+	counted, err := store.Open(ctx, count.over(cfg.Database.DB), cfg.Database.Key, nil)
 	if err != nil {
 		return err
 	}

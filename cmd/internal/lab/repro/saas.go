@@ -486,7 +486,7 @@ func (t *logTiming) count(ctx context.Context, cfg Config, w *workspace, name st
 func (t *logTiming) client(ctx context.Context, cfg Config, w *workspace, of driver.DB, name string) (*counter, logTable, error) {
 	count := new(counter)
 	db := count.over(of)
-	st, err := store.OpenKMS(ctx, db, cfg.Database.Key, nil)
+	st, err := store.Open(ctx, db, cfg.Database.Key, nil)
 	if err != nil {
 		return nil, nil, err
 	}

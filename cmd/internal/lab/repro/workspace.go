@@ -32,7 +32,7 @@ type workspace struct {
 }
 
 func newWorkspace(ctx context.Context, cfg Config) (*workspace, error) {
-	st, err := store.OpenKMS(ctx, cfg.Database.DB, cfg.Database.Key, nil)
+	st, err := store.Open(ctx, cfg.Database.DB, cfg.Database.Key, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ func families(t *testing.T, d Database) int {
 	ctx := context.Background()
 	names, err := d.DB.Families(ctx)
 	require.NoError(t, err)
-	st, err := store.OpenKMS(ctx, d.DB, d.Key, nil)
+	st, err := store.Open(ctx, d.DB, d.Key, nil)
 	require.NoError(t, err)
 	tables, err := st.Tables(ctx)
 	require.NoError(t, err)
@@ -42,7 +42,7 @@ func families(t *testing.T, d Database) int {
 func TestWorkspaceIsDropped(t *testing.T) {
 	ctx := context.Background()
 	d := memory()
-	_, err := store.OpenKMS(ctx, d.DB, d.Key, nil)
+	_, err := store.Open(ctx, d.DB, d.Key, nil)
 	require.NoError(t, err)
 	before := families(t, d)
 	w, err := newWorkspace(ctx, Config{Database: d})
