@@ -43,6 +43,28 @@ func TestHelpFits(t *testing.T) {
 	require.Greater(t, commands, 30)
 }
 
+// Each program knows the commands that only the other one has.
+func TestProgramsKnowEachOther(t *testing.T) {
+	has := map[string][]string{}
+	for program, root := range lookedAt() {
+		for _, c := range root.Commands() {
+			has[program] = append(has[program], c.Name())
+		}
+	}
+	only := map[string][]string{}
+	for program, names := range has {
+		for other, theirs := range has {
+			for _, name := range names {
+				if other != program && !slices.Contains(theirs, name) {
+					only[program] = append(only[program], name)
+				}
+			}
+		}
+		slices.Sort(only[program])
+	}
+	require.Equal(t, only, cli.OnlyIn)
+}
+
 // Shells show a flag with a line that says what it is, all of its values included.
 func TestCompletionDescribesFlags(t *testing.T) {
 	complete := func(program string, args ...string) map[string]string {

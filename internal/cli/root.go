@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,12 @@ const Codes = `Exit codes: 0 ok, 1 failed, also where a login, certificate or ri
 usage, 3 wrong answer, or changed or damaged data found, 4 store unreachable, in use or
 without space, 5 column gives away too much, 130 interrupted.`
 
+// OnlyIn has the commands that one program has and the other has not, so that each can name those of the other.
+var OnlyIn = map[string][]string{
+	"opebench":   {"insert", "range-query", "repro", "run", "servers"},
+	"rangecrypt": {"table", "tenant"},
+}
+
 // Root makes a command the root of a program's other commands.
 func Root(e *Env, root *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 	root.SilenceErrors = true // Execute prints them
@@ -25,6 +32,11 @@ func Root(e *Env, root *cobra.Command, commands ...*cobra.Command) *cobra.Comman
 		}
 		if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
 			return exit.Usagef("unknown command %q; did you mean %s?", args[0], similar[0])
+		}
+		for program, names := range OnlyIn {
+			if program != cmd.Name() && slices.Contains(names, args[0]) {
+				return exit.Usagef("%s has no command %q; '%s %s' is one", cmd.Name(), args[0], program, args[0])
+			}
 		}
 		return exit.Usagef("unknown command %q", args[0])
 	}
