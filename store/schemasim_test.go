@@ -972,9 +972,11 @@ func TestClientsWithOldSchemas(t *testing.T) {
 	require.Greater(t, driven, runs)
 	require.Greater(t, reads, runs)
 	require.Greater(t, crashes, runs/2)
-	require.Greater(t, ties, runs/10)
-	require.Positive(t, settled)
-	require.Positive(t, stored)
+	if !testing.Short() { // fewer may lack these
+		require.Greater(t, ties, runs/10)
+		require.Positive(t, settled)
+		require.Positive(t, stored)
+	}
 }
 
 func TestChangesOfSchemasHaveOneOrder(t *testing.T) {
