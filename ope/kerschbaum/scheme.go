@@ -28,7 +28,8 @@
 // coins (IND-OCPA; Kerschbaum and Schröpfer, CCS 2014, section 4). To who sees a copy of the index
 // at one time, the labels betray a part of the order of insertion, such as that a column was filled
 // in ascending order. [Scheme.Rebalance] wipes that out; do it after a bulk load. The identifier of
-// the scheme, which names the domain, is in the index in the clear.
+// the scheme, which names the domain, is in the index, sealed; in the clear only where an earlier
+// version wrote it.
 //
 // Records are sealed, and a record that was altered or moved is refused. That the database returned
 // an older state, or hid records, is not noticed.
