@@ -1,5 +1,5 @@
 // Package kms says where the master key of an encrypted database comes from: a file, a variable of
-// the environment, a passphrase, or a service that keeps it and never gives it away.
+// the environment, a passphrase, or a service or program that keeps it and never gives it away.
 //
 // A database has one random database key, which all its other keys come from. It is kept in the
 // database itself, wrapped: encrypted under the master key. Package store asks for two things
@@ -11,7 +11,7 @@
 //
 // [Local] does it with a key that the program has, from [ReadFile] or [ReadEnv], and [Passphrase]
 // with one that it derives. Key management services wrap and unwrap on their side; the example
-// shows a client of one.
+// shows a client of one. [Program] asks another program, whose maker knows the service.
 //
 // What is wrapped by [Local] and by [Passphrase] is authenticated and commits to its master key:
 // another one is [ErrWrongKey]. Errors never hold a key, a passphrase or a part of one.
@@ -57,7 +57,7 @@ var (
 	ErrTampered = fault.As("kms: the wrapped key is not as it was written", fault.ErrTampered)
 
 	// ErrUnavailable is returned when a key management service cannot be reached or does not answer.
-	// The call may be repeated later. The local keys of this package never return it.
+	// The call may be repeated later. [Local] and [Passphrase] never return it.
 	ErrUnavailable = errors.New("kms: key management service unavailable")
 
 	// ErrFormat is returned when the bytes are no wrapped key that this version knows.
@@ -68,6 +68,7 @@ var (
 const (
 	underKey        = 2 // that of a sealed value
 	underPassphrase = 'p'
+	underProgram    = 'x'
 )
 
 // Local wraps under a master key that the program has. It is safe for concurrent use.
@@ -111,8 +112,11 @@ func (l *Local) Unwrap(_ context.Context, wrapped []byte) ([]byte, error) {
 	if l.err != nil {
 		return nil, l.err
 	}
-	if len(wrapped) > 0 && wrapped[0] == underPassphrase {
+	switch {
+	case len(wrapped) > 0 && wrapped[0] == underPassphrase:
 		return nil, fmt.Errorf("%w: the database is opened with a passphrase, not with a key", ErrWrongKey)
+	case len(wrapped) > 0 && wrapped[0] == underProgram:
+		return nil, fmt.Errorf("%w: the database is opened with a program, not with a key", ErrWrongKey)
 	}
 	return unwrap(l.sealer, wrapped, place())
 }

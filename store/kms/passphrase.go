@@ -111,6 +111,8 @@ func (p *Passphrase) Unwrap(ctx context.Context, wrapped []byte) ([]byte, error)
 	switch {
 	case len(wrapped) > 0 && wrapped[0] == underKey:
 		return nil, fmt.Errorf("%w: the database is opened with a key, not with a passphrase", ErrWrongKey)
+	case len(wrapped) > 0 && wrapped[0] == underProgram:
+		return nil, fmt.Errorf("%w: the database is opened with a program, not with a passphrase", ErrWrongKey)
 	case len(wrapped) < wrappedEnd || wrapped[0] != underPassphrase:
 		return nil, errForeign
 	case wrapped[1] != argon2.Version:

@@ -1,0 +1,143 @@
+package kms
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+)
+
+// What a program writes is not trusted: it may be endless, or have the key in a place that is shown.
+
+const (
+	mostAnswer = (mostByProgram+2)/3*4 + len("\r\n")
+	mostRemark = 4096 // bytes of standard error that are looked at
+	mostShown  = 200  // characters of it that an error has
+)
+
+// A capture keeps the beginning of what is written to it.
+type capture struct {
+	most int
+	kept []byte
+	over bool
+	full func() // is called when more is written; may be nil
+}
+
+func (c *capture) Write(text []byte) (int, error) {
+	n := min(len(text), c.most-len(c.kept))
+	c.kept = append(c.kept, text[:n]...)
+	if n < len(text) && !c.over {
+		c.over = true
+		if c.full != nil {
+			c.full()
+		}
+	}
+	return len(text), nil
+}
+
+// parseAnswer returns the bytes that a program's output stands for. The errors show nothing of it.
+func parseAnswer(text []byte) ([]byte, error) {
+	line := bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r"))
+	switch {
+	case len(line) == 0:
+		return nil, errors.New("it answers with nothing, and exit code 0")
+	case bytes.ContainsAny(line, "\r\n"): // which the decoder would pass over
+		return nil, errors.New("it answers with more than one line; 'base64 -w 0' writes one")
+	}
+	answer, err := base64.StdEncoding.Strict().AppendDecode(nil, line)
+	if err != nil { // that error says where, which is of no use without the text
+		return nil, errors.New("its answer is no line of base64 (RFC 4648, section 4, with padding) and nothing else")
+	}
+	return answer, nil
+}
+
+// remark returns what is shown of a program's standard error: ": " and its first line that is not
+// blank, or nothing. Of a line with a part of a secret nothing is shown.
+func remark(stderr []byte, secrets ...[]byte) string {
+	text, _, _ := strings.Cut(strings.TrimSpace(string(stderr)), "\n")
+	for _, secret := range secrets {
+		if hasPartOf(text, secret) {
+			return " (its message is not shown, since it has a part of the key)"
+		}
+	}
+	if text = printable(strings.TrimSpace(text)); text == "" {
+		return ""
+	}
+	if shown := []rune(text); len(shown) > mostShown {
+		text = string(shown[:mostShown]) + "..."
+	}
+	return ": " + text
+}
+
+// printable returns a text with a question mark for each character that a terminal might obey. They are
+// replaced, not left out, so that nothing comes together that was apart.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, text)
+}
+
+// telling is how many characters in a row a text and a secret have in common only if the text has a
+// part of the secret: of hexadecimal digits they are 32 bits.
+const telling = 8
+
+// hasPartOf reports whether a text has a part of a secret: as it is, in hexadecimal, in base64, or as a list of
+// numbers, whatever a tool puts between the digits.
+func hasPartOf(text string, secret []byte) bool {
+	only := func(text string, kept string) string {
+		return strings.Map(func(r rune) rune {
+			if '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || strings.ContainsRune(kept, r) {
+				return r
+			}
+			return -1
+		}, text)
+	}
+	digits := only(strings.NewReplacer("0x", "", `\x`, "").Replace(strings.ToLower(text)), "")
+	if sharesPart(text, string(secret)) || sharesPart(digits, hex.EncodeToString(secret)) {
+		return true
+	}
+	if sharesPart(strings.ReplaceAll(text, ",", ""), strings.Trim(fmt.Sprint(secret), "[]")) {
+		return true
+	}
+	for skip := range min(3, len(secret)) { // where base64 begins earlier than the secret
+		std := base64.RawStdEncoding.EncodeToString(secret[skip:])
+		url := base64.RawURLEncoding.EncodeToString(secret[skip:])
+		if sharesPart(only(text, "+/"), std) || sharesPart(only(text, "-_"), url) {
+			return true
+		}
+	}
+	return false
+}
+
+func sharesPart(text, form string) bool {
+	for i := 0; i+telling <= len(form); i++ {
+		if strings.Contains(text, form[i:i+telling]) {
+			return true
+		}
+	}
+	return false
+}
+
+// secretsIn returns what may be secrets in the output of a program that failed: its long words, and what they
+// stand for.
+func secretsIn(stdout []byte) (secrets [][]byte) {
+	for _, word := range bytes.Fields(stdout) {
+		if len(word) < 2*telling {
+			continue
+		}
+		secrets = append(secrets, word)
+		if b, err := base64.StdEncoding.DecodeString(string(word)); err == nil {
+			secrets = append(secrets, b)
+		}
+		if b, err := hex.DecodeString(string(word)); err == nil {
+			secrets = append(secrets, b)
+		}
+	}
+	return secrets
+}
