@@ -4,11 +4,18 @@ package cmd
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
 	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,8 +23,10 @@ import (
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab"
 	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
@@ -27,7 +36,48 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"opebench":   func() { cli.Main(lab.New) },
 		"rangecrypt": func() { cli.Main(admin.New) },
+		"keeper":     keeper,
 	})
+}
+
+// keeper is a program for --key exec:, with the arguments KEYFILE and wrap or unwrap. With another second argument before
+// that, a number, it ends with it as its exit code; with "hang" it
+// writes its number to the file KEYFILE.pid and never ends.
+func keeper() {
+	file, action := os.Args[1], os.Args[len(os.Args)-1]
+	if len(os.Args) > 3 {
+		if os.Args[2] == "hang" {
+			_ = os.WriteFile(file+".pid", []byte(strconv.Itoa(os.Getpid())), 0o600)
+			time.Sleep(time.Hour)
+		}
+		code, _ := strconv.Atoi(os.Args[2])
+		fmt.Fprintln(os.Stderr, "told to end so")
+		os.Exit(code)
+	}
+	line, err := io.ReadAll(os.Stdin)
+	var in, out []byte
+	if err == nil {
+		in, err = base64.StdEncoding.DecodeString(strings.TrimSuffix(string(line), "\n"))
+	}
+	var key ope.Key
+	if err == nil {
+		key, err = kms.ReadFile(file)
+	}
+	if err == nil && action == "wrap" {
+		out, err = kms.NewLocal(key).Wrap(context.Background(), in)
+	} else if err == nil {
+		out, err = kms.NewLocal(key).Unwrap(context.Background(), in)
+	}
+	switch {
+	case errors.Is(err, kms.ErrWrongKey):
+		os.Exit(10)
+	case errors.Is(err, kms.ErrTampered):
+		os.Exit(12)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	fmt.Println(base64.StdEncoding.EncodeToString(out))
 }
 
 // programs are both, with their commands.

@@ -25,6 +25,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 // Every error that callers may branch on has the exit code that is meant for it, and none is
@@ -47,6 +48,9 @@ func TestEveryErrorHasAnExitCode(t *testing.T) {
 		"ope": {
 			ope.ErrParams: exit.Failed, ope.ErrKey: exit.Failed, ope.ErrDomain: exit.Failed, ope.ErrStale: exit.Failed, ope.ErrFull: exit.Failed,
 			ope.ErrCiphertext: exit.Wrong, ope.ErrIndex: exit.Wrong, ope.ErrUnknownOutcome: exit.Unreachable,
+		},
+		"store/kms": {
+			kms.ErrWrongKey: exit.Wrong, kms.ErrTampered: exit.Wrong, kms.ErrFormat: exit.Wrong, kms.ErrUnavailable: exit.Unreachable,
 		},
 	}
 	for dir, known := range codes {

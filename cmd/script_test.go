@@ -27,8 +27,22 @@ func TestScripts(t *testing.T) {
 	found, err := filepath.Glob("testdata/script/*.txtar")
 	require.NoError(t, err)
 	require.NotEmpty(t, found)
+	examples, err := filepath.Abs("testdata")
+	require.NoError(t, err)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("EXAMPLES", examples)
+			return nil
+		},
+		Condition: func(name string) (bool, error) {
+			if name != "openssl" {
+				return false, fmt.Errorf("no condition %q", name)
+			}
+			wraps := exec.Command("openssl", "enc", "-id-aes256-wrap", "-pbkdf2", "-pass", "pass:x")
+			wraps.Stdin = strings.NewReader(strings.Repeat("k", 32))
+			return wraps.Run() == nil, nil // there are others of that name
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits":    exits,
 			"hold":     hold,

@@ -19,14 +19,16 @@ import (
 
 const (
 	envKey        = "env:"
+	programKey    = "exec:"
 	passphraseKey = "passphrase:"
 )
 
 // KeyHelp returns the help of a flag that names a master key.
 func KeyHelp(whose string) string {
-	return whose + ", by its `source`:\n" + List([]string{"FILE", envKey + "NAME", passphraseKey}, []string{
+	return whose + ", by its `source`:\n" + List([]string{"FILE", envKey + "NAME", programKey + "COMMAND", passphraseKey}, []string{
 		"a file that only its owner may read, as 'keys generate' makes it",
 		"a variable of the environment that holds what the file would",
+		"a program that wraps and unwraps the key of the database",
 		"asked for on the terminal, or the next line of standard input",
 	})
 }
@@ -34,6 +36,10 @@ func KeyHelp(whose string) string {
 // CheckKey returns an error unless source can name a key. A source that is none is not shown: it
 // may be a key or a passphrase.
 func CheckKey(flag, source string) error {
+	if command, ok := strings.CutPrefix(source, programKey); ok {
+		_, err := commandWords(flag, command)
+		return err
+	}
 	name, isEnv := strings.CutPrefix(source, envKey)
 	switch {
 	case source == "":
@@ -85,11 +91,18 @@ func askedFor(f *pflag.FlagSet) bool {
 	return false
 }
 
-// ReadKey returns the master key that a source names. Files and variables are read now; a
-// passphrase is asked for when it is needed.
+// ReadKey returns the master key that a source names. Files and variables are read now, and a program
+// must be there; a passphrase is asked for when it is needed.
 func (e *Env) ReadKey(source string) (kms.KMS, error) {
 	if source == passphraseKey {
 		return &asked{ask: e.passphrase}, nil
+	}
+	if command, ok := strings.CutPrefix(source, programKey); ok {
+		words, err := commandWords("--key", command)
+		if err != nil {
+			return nil, err
+		}
+		return kms.NewProgram(words, nil)
 	}
 	read := kms.ReadFile
 	name, isEnv := strings.CutPrefix(source, envKey)

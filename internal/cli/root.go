@@ -13,7 +13,7 @@ import (
 // Codes is the paragraph of a help text about exit codes.
 const Codes = `Exit codes: 0 ok, 1 failed, also where a login, certificate or right is refused, 2 wrong
 usage, 3 wrong answer, or changed or damaged data found, 4 store unreachable, in use or
-without space, 5 column gives away too much, 130 interrupted.`
+without space, or key service unreachable, 5 column gives away too much, 130 interrupted.`
 
 // OnlyIn has the commands that one program has and the other has not, so that each can name those of the other.
 var OnlyIn = map[string][]string{

@@ -271,7 +271,8 @@ func newKeysRotate(e *cli.Env) *cobra.Command {
 		Use:   "rotate",
 		Short: "Replace the master key, or the keys of a table's cells",
 		Long: `Rotate --to replaces the master key: the database key is wrapped under the new one. No
-data is touched. Keep the old key until 'keys verify' accepts the new one.
+data is touched. Keep the old key until 'keys verify' accepts the new one. A program that
+opens the store already wraps the database key again.
 
 Rotate --table gives a table new keys for its cells. What is written from now on is
 sealed with them. What is there stays readable with the old ones, which are kept.`,
@@ -330,12 +331,15 @@ func (r rotation) run(ctx context.Context, c *cli.Call) error {
 
 // rotateMaster rotates and, where that fails, says which key is in force.
 func rotateMaster(ctx context.Context, c *cli.Call, to kms.KMS) error {
-	if _, err := store.Open(ctx, c.DB, to, nil); err == nil {
+	_, again := to.(*kms.Program) // whose service may have a newer master key than the one that it finds
+	_, err := store.Open(ctx, c.DB, to, nil)
+	same := err == nil
+	if same && !again {
 		return exit.Usagef("the store is opened with the key of --to already: name a new one, which 'rangecrypt keys generate' makes")
 	}
-	err := c.Store.RotateMaster(ctx, to)
-	if err == nil || !errors.Is(err, driver.ErrUnknownOutcome) && !errors.Is(err, driver.ErrUnavailable) {
-		return err // before anything was written
+	err = c.Store.RotateMaster(ctx, to)
+	if err == nil || same || !errors.Is(err, driver.ErrUnknownOutcome) && !errors.Is(err, driver.ErrUnavailable) {
+		return err // before anything was written, or one key opens what is written in either case
 	}
 	switch _, now := store.Open(ctx, c.DB, to, nil); {
 	case now == nil:

@@ -11,6 +11,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 // A Code says to a script how a command ended.
@@ -22,7 +23,7 @@ const (
 	Failed      Code = 1
 	Usage       Code = 2   // wrong flags or arguments
 	Wrong       Code = 3   // the database gave a wrong answer, or data that was changed or damaged
-	Unreachable Code = 4   // the store cannot be reached or written to, or another process has it
+	Unreachable Code = 4   // the store cannot be reached or written to, another process has it, or the key service cannot be reached
 	Leaky       Code = 5   // an audit found a column that gives away more than it may
 	Interrupted Code = 130 // by Ctrl-C
 )
@@ -68,9 +69,10 @@ func WrongData(err error) bool {
 		driver.ErrCorrupt, ope.ErrIndex, ope.ErrCiphertext)
 }
 
-// noDatabase reports whether an error is about a database that does not answer, or not for certain.
-func noDatabase(err error) bool {
-	return isAny(err, driver.ErrUnavailable, driver.ErrLocked, driver.ErrUnknownOutcome, ope.ErrUnknownOutcome)
+// noAnswer reports whether an error is about a database that does not answer, or not for certain, or about a key
+// management service that does not. What a script does is the same: it tries again later.
+func noAnswer(err error) bool {
+	return isAny(err, driver.ErrUnavailable, driver.ErrLocked, driver.ErrUnknownOutcome, ope.ErrUnknownOutcome, kms.ErrUnavailable)
 }
 
 func isAny(err error, kinds ...error) bool {
@@ -92,7 +94,7 @@ func CodeOf(ctx context.Context, err error) Code {
 		return Leaky
 	case errors.Is(err, ErrInterrupted), errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		return Interrupted
-	case noDatabase(err): // also where a connection to it is a broken pipe
+	case noAnswer(err): // also where a connection to it is a broken pipe
 		return Unreachable
 	case errors.Is(err, syscall.EPIPE):
 		return OK // nobody reads on
