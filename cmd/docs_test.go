@@ -44,6 +44,9 @@ var notRun = map[string]string{
 	"opebench run --input flights.csv --column delay --layout": "needs a server",
 	"rangecrypt verify --store cassandra://":                   "needs a server",
 	"opebench repro saas-fig":                                  "needs a server and minutes",
+
+	"rangecrypt keys rotate --store pebble:data --key app.key --to 'exec:": "needs openssl 3; testdata/script/openssl.txtar runs it",
+	"rangecrypt keys verify --store pebble:data --key 'exec:":              "needs openssl 3; testdata/script/openssl.txtar runs it",
 }
 
 // asking are commands that ask on a terminal. There is none here, so that the test says yes.

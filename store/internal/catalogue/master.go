@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/rangecrypt/rangecrypt/ope"
@@ -102,10 +103,17 @@ func wrapKey(ctx context.Context, service kms.KMS, key ope.Key) ([]byte, error) 
 	if err == nil && !again.Equal(key) {
 		err = errors.New("it is another key")
 	}
+	if isAny(err, fault.ErrWrongKey, fault.ErrTampered, fault.ErrFormat) { // which are about what the database holds
+		return nil, fmt.Errorf("the key management service cannot unwrap what it wrapped: %s", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("the key management service cannot unwrap what it wrapped: %w", err)
 	}
 	return wrapped, nil
+}
+
+func isAny(err error, kinds ...error) bool {
+	return slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) })
 }
 
 // unwrapKey undoes wrapKey.
