@@ -102,7 +102,11 @@ func (e *Env) ReadKey(source string) (kms.KMS, error) {
 		if err != nil {
 			return nil, err
 		}
-		return kms.NewProgram(words, nil)
+		p, err := kms.NewProgram(words, nil)
+		if err != nil {
+			return nil, err // and not a KMS that holds no program
+		}
+		return p, nil
 	}
 	read := kms.ReadFile
 	name, isEnv := strings.CutPrefix(source, envKey)

@@ -82,7 +82,7 @@ const (
 	waitDelay = time.Second
 )
 
-// The exit codes of programs. They are none that curl, openssl or a shell end with on their own.
+// The exit codes of programs. They are none that openssl, a shell, or curl with an https address ends with on its own.
 const (
 	exitWrongKey    = 10
 	exitUnavailable = 11
@@ -106,7 +106,10 @@ func NewProgram(command []string, opts *ProgramOptions) (*Program, error) {
 	case p.timeout < 0:
 		return nil, fmt.Errorf("kms: the time limit of a program is %v, need more than 0", p.timeout)
 	}
-	return p, findProgram(command[0])
+	if err := findProgram(command[0]); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // findProgram returns an error, with what to do, unless a program is there and may be run.
