@@ -27,9 +27,8 @@
 // but nothing else: all that the database sees is a function of how the values compare and of
 // coins (IND-OCPA; Kerschbaum and Schröpfer, CCS 2014, section 4). To who sees a copy of the index
 // at one time, the labels betray a part of the order of insertion, such as that a column was filled
-// in ascending order. [Scheme.Rebalance] wipes that out; do it after a bulk load. The identifier of
-// the scheme, which names the domain, is in the index, sealed; in the clear only where an earlier
-// version wrote it.
+// in ascending order. [Scheme.Rebalance] wipes that out; do it after a bulk load. The scheme's
+// identifier, which names the domain, is sealed, but for what an earlier version wrote.
 //
 // Records are sealed, and a record that was altered or moved is refused. That the database returned
 // an older state, or hid records, is not noticed.
