@@ -5,12 +5,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 
+	"github.com/rangecrypt/rangecrypt/internal/secretfile"
 	"github.com/rangecrypt/rangecrypt/ope"
 )
 
@@ -18,27 +18,9 @@ import (
 // without white space around, 128 bytes at most. On all systems but Windows, a file that others than
 // its owner may read or change is refused. One that does not exist is [fs.ErrNotExist].
 func ReadFile(name string) (ope.Key, error) {
-	f, err := os.Open(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return ope.Key{}, fmt.Errorf("kms: there is no key file %s: %w", name, fs.ErrNotExist)
-	}
+	text, err := secretfile.Read(name, secretfile.Kind{Name: "key file", Remedy: "rotate the key", Most: mostText})
 	if err != nil {
-		return ope.Key{}, fmt.Errorf("kms: read the key: %w", err)
-	}
-	defer f.Close()
-	info, err := f.Stat() // of what was opened, whatever the name means by now
-	if err != nil {
-		return ope.Key{}, fmt.Errorf("kms: read the key: %w", err)
-	}
-	if info.IsDir() {
-		return ope.Key{}, fmt.Errorf("kms: %s is a folder; name the key file in it", name)
-	}
-	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
-		return ope.Key{}, fmt.Errorf("kms: key file %s has mode %04o: others may read or change it; do 'chmod 600 %[1]s', and rotate the key if somebody may have read it", name, mode)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, mostText+1))
-	if err != nil {
-		return ope.Key{}, fmt.Errorf("kms: read the key: %w", err)
+		return ope.Key{}, fmt.Errorf("kms: %w", err)
 	}
 	return parse(text, "key file "+name)
 }

@@ -1,0 +1,47 @@
+// Package secretfile reads files that only their owner may read: keys and passwords.
+package secretfile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"runtime"
+)
+
+// A Kind is what a file holds, in words for errors.
+type Kind struct {
+	Name   string // as "key file"
+	Remedy string // what to do where others may have read it, as "rotate the key"
+	Most   int    // bytes that are read; one more shows that there are more
+}
+
+// Read returns the beginning of a file, [Kind.Most] bytes and one. On all systems but Windows, a file that others than
+// its owner may read or change is refused. One that does not exist is [fs.ErrNotExist]. No error holds any of its text.
+func Read(name string, k Kind) ([]byte, error) {
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no %s %s: %w", k.Name, name, fs.ErrNotExist)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the %s: %w", k.Name, err)
+	}
+	defer f.Close()
+	info, err := f.Stat() // of what was opened, whatever the name means by now
+	if err != nil {
+		return nil, fmt.Errorf("read the %s: %w", k.Name, err)
+	}
+	if info.IsDir() {
+		return nil, fmt.Errorf("%s is a folder; name the %s in it", name, k.Name)
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
+		return nil, fmt.Errorf("%s %s has mode %04o: others may read or change it; do 'chmod 600 %[2]s', and %[4]s if somebody may have read it",
+			k.Name, name, mode, k.Remedy)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, int64(k.Most)+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the %s: %w", k.Name, err)
+	}
+	return text, nil
+}
