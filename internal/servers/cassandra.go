@@ -25,12 +25,17 @@ type cassandraConfig struct {
 	base                          string
 	Host, Seeds, Token            string
 	Port, StoragePort, MemtableMB int
-	KillSafe                      bool
+	KillSafe, Secure              bool
 }
 
 // Dir returns the path of a folder of the node as YAML: JSON strings are YAML too.
 func (c cassandraConfig) Dir(name string) string {
 	return fmt.Sprintf("%q", filepath.Join(c.base, name))
+}
+
+// Secret returns the path of a file that all nodes of a secured cluster share.
+func (c cassandraConfig) Secret(name string) string {
+	return fmt.Sprintf("%q", filepath.Join(filepath.Dir(c.base), secretDir, name))
 }
 
 func (s spec) planCassandra(dir string) []plan {
@@ -41,7 +46,7 @@ func (s spec) planCassandra(dir string) []plan {
 		var yaml bytes.Buffer
 		err := cassandraTemplate.Execute(&yaml, cassandraConfig{
 			base: base, Host: host(i), Seeds: hostPort(host(0), s.PeerPort), Token: cassandraTokens[i],
-			Port: s.Port, StoragePort: s.PeerPort, MemtableMB: s.HeapMB / 6, KillSafe: s.KillSafe,
+			Port: s.Port, StoragePort: s.PeerPort, MemtableMB: s.HeapMB / 6, KillSafe: s.KillSafe, Secure: s.Secure,
 		})
 		if err != nil {
 			panic("servers: " + err.Error()) // a fault of the template
@@ -80,6 +85,13 @@ func (s spec) planCassandra(dir string) []plan {
 		)
 		if s.KillSafe {
 			args = append(args, "-Dcassandra.skip_sync=true")
+		}
+		if s.Secure {
+			args = append(args,
+				"-Dcassandra.superuser_setup_delay_ms=0",
+				// Passwords are 128 random bits: a slow hash protects them no better, and slows each connection down.
+				"-Dcassandra.auth_bcrypt_gensalt_log2_rounds=4",
+				fmt.Sprintf("-Dcassandra.system_auth.default_rf=%d", s.Nodes))
 		}
 		plans[i] = plan{
 			name:   fmt.Sprintf("cassandra%d", i+1),

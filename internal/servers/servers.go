@@ -104,6 +104,10 @@ type Options struct {
 	// HBase is always so.
 	KillSafe bool
 
+	// Secure has a Cassandra ask its clients for TLS, a certificate and a login: see [Cluster.Access].
+	// A folder that was made so stays so.
+	Secure bool
+
 	// Optimize lets the JVM use its optimising compiler: more throughput after some minutes,
 	// for twice the processor time on the way up. The default is the quick compiler alone.
 	Optimize bool
@@ -129,6 +133,7 @@ type spec struct {
 	PeerPort int      `json:"peer_port"`
 	HeapMB   int      `json:"heap_mb"`
 	KillSafe bool     `json:"kill_safe,omitempty"`
+	Secure   bool     `json:"secure,omitempty"`
 	Optimize bool     `json:"optimize,omitempty"`
 	JVMArgs  []string `json:"jvm_args,omitempty"`
 }
@@ -173,7 +178,7 @@ func (o Options) fill(last *spec) (Options, spec, error) {
 		return fail("servers: no data folder given")
 	}
 	if last == nil {
-		last = &spec{Kind: o.Kind, Nodes: 1, Port: o.Kind.DefaultPort(), PeerPort: o.Kind.defaultPeerPort()}
+		last = &spec{Kind: o.Kind, Nodes: 1, Secure: o.Secure, Port: o.Kind.DefaultPort(), PeerPort: o.Kind.defaultPeerPort()}
 		if o.Nodes != 0 {
 			last.Nodes = o.Nodes
 		}
@@ -189,6 +194,13 @@ func (o Options) fill(last *spec) (Options, spec, error) {
 		return fail("%s holds data of %d node(s), not of %d; choose another folder, or remove this one",
 			o.Dir, last.Nodes, o.Nodes)
 	}
+	switch {
+	case o.Secure && o.Kind != Cassandra:
+		return fail("servers: %s cannot be secured: its client library knows neither TLS nor Kerberos", o.Kind)
+	case o.Secure && !last.Secure:
+		return fail("%s holds data of servers without logins; choose another folder, or remove this one", o.Dir)
+	}
+	o.Secure = last.Secure
 	if o.FreePorts && (o.Port != 0 || o.PeerPort != 0) {
 		return fail("servers: both free ports and a port asked for")
 	}
@@ -213,7 +225,7 @@ func (o Options) fill(last *spec) (Options, spec, error) {
 	if o.Logf == nil {
 		o.Logf = func(string, ...any) {}
 	}
-	return o, spec{o.Kind, o.Nodes, o.Port, o.PeerPort, o.HeapMB, o.KillSafe, o.Optimize, o.JVMArgs}, nil
+	return o, spec{o.Kind, o.Nodes, o.Port, o.PeerPort, o.HeapMB, o.KillSafe, o.Secure, o.Optimize, o.JVMArgs}, nil
 }
 
 // Start starts servers that end with this process, and waits until they serve. On Linux that
@@ -355,7 +367,15 @@ func (c *Cluster) startMissing(ctx context.Context, o Options) (err error) {
 	o.Logf("starting %s %s in %s", o.Kind, o.Kind.Version(), o.Dir)
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, fmt.Errorf("not ready after %v", o.Timeout))
 	defer cancel()
+	if c.spec.Secure && len(missing) == len(c.nodes) {
+		if err := makeSecrets(c.secrets(), time.Now()); err != nil {
+			return fmt.Errorf("make certificates and passwords: %w", err)
+		}
+	}
 	err = c.launch(ctx, missing)
+	if err == nil && c.spec.Secure {
+		err = c.secure(ctx)
+	}
 	if err != nil {
 		for _, n := range missing {
 			n.Kill()
