@@ -32,6 +32,9 @@ type Env struct {
 	// OpenStore opens the database that --store names.
 	OpenStore stores.Opener
 
+	// AskPassword asks for the password of a database; nil where nobody can be asked.
+	AskPassword stores.Ask
+
 	program    string // whose commands these are
 	colour     bool   // Stdout may be coloured
 	passphrase askFunc
@@ -40,7 +43,7 @@ type Env struct {
 
 // System returns the Env of this process.
 func System() *Env {
-	e := &Env{Stdout: os.Stdout, Stderr: os.Stderr, OpenStore: stores.Open, passphrase: askPassphrase}
+	e := &Env{Stdout: os.Stdout, Stderr: os.Stderr, passphrase: askPassphrase}
 	able := os.Getenv("TERM") != "dumb"
 	e.StdoutWidth = terminalWidth(os.Stdout)
 	e.colour = e.StdoutWidth > 0 && able && os.Getenv("NO_COLOR") == ""
@@ -48,8 +51,9 @@ func System() *Env {
 		e.BarWidth = terminalWidth(os.Stderr)
 	}
 	if term.IsTerminal(int(os.Stdin.Fd())) {
-		e.Ask = ask
+		e.Ask, e.AskPassword = ask, remember(askPassword)
 	}
+	e.OpenStore = stores.Asking(e.AskPassword)
 	return e
 }
 

@@ -134,7 +134,7 @@ type Kept struct{ Name, Key string }
 
 // Bind binds the flags that name them.
 func (k *Kept) Bind(f *pflag.FlagSet) {
-	f.StringVar(&k.Name, "store", "", "the `store`:\n"+strings.Join(stores.Usages(), "\n"))
+	f.StringVar(&k.Name, "store", "", "the `store`:\n"+stores.Help())
 	f.StringVar(&k.Key, "key", "", KeyHelp("the store's master key"))
 }
 

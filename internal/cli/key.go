@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/stores"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
@@ -71,9 +72,12 @@ var (
 	keyText = regexp.MustCompile(`[0-9a-fA-F]{64,}`)
 )
 
-// conceal takes out of a message what may be a key on the command line, whatever flag it was given to.
+// conceal takes out of a message what may be a key or a password on the command line, whatever flag it was given to.
 func conceal(message string, args []string) string {
 	for _, arg := range args {
+		if _, name, ok := strings.Cut("="+arg, "=cassandra:"); ok {
+			message = strings.ReplaceAll(message, name, strings.TrimPrefix(stores.Shown("cassandra:"+name), "cassandra:"))
+		}
 		for _, text := range keyText.FindAllString(arg, -1) {
 			message = strings.ReplaceAll(message, text, fmt.Sprintf("(%d hexadecimal digits, not shown)", len(text)))
 		}

@@ -9,8 +9,11 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 
 	"golang.org/x/term"
+
+	"github.com/rangecrypt/rangecrypt/internal/cli/stores"
 )
 
 // mostPassphrase is how many bytes of a passphrase are read. Why not more: a file that was given by
@@ -23,13 +26,41 @@ type askFunc func(ctx context.Context, prompt string) (passphrase []byte, typed 
 // askPassphrase reads a passphrase: from the terminal, where standard input is one, without showing
 // it, and otherwise the next line of standard input. typed says which.
 func askPassphrase(ctx context.Context, prompt string) (passphrase []byte, typed bool, err error) {
+	return askSecret(ctx, "passphrase", prompt)
+}
+
+// askPassword reads a password from the terminal that standard input is.
+func askPassword(ctx context.Context, prompt string) ([]byte, error) {
+	password, _, err := askSecret(ctx, "password", prompt)
+	return password, err
+}
+
+// remember returns what asks each question once: some commands open a store more often.
+func remember(ask stores.Ask) stores.Ask {
+	var mu sync.Mutex
+	answers := make(map[string][]byte)
+	return func(ctx context.Context, prompt string) ([]byte, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if answer, ok := answers[prompt]; ok {
+			return answer, nil
+		}
+		answer, err := ask(ctx, prompt)
+		if err == nil {
+			answers[prompt] = answer
+		}
+		return answer, err
+	}
+}
+
+func askSecret(ctx context.Context, what, prompt string) (secret []byte, typed bool, err error) {
 	fd := int(os.Stdin.Fd())
 	typed = term.IsTerminal(fd)
 	read := readLine
 	if typed {
 		state, err := term.GetState(fd)
 		if err != nil {
-			return nil, true, fmt.Errorf("ask for the passphrase: %w", err)
+			return nil, true, fmt.Errorf("ask for the %s: %w", what, err)
 		}
 		fmt.Fprint(os.Stderr, prompt)
 		defer fmt.Fprintln(os.Stderr) // the line feed that was typed is not shown
@@ -42,14 +73,13 @@ func askPassphrase(ctx context.Context, prompt string) (passphrase []byte, typed
 	case ctx.Err() != nil && err != nil:
 		return nil, typed, ctx.Err()
 	case errors.Is(err, io.EOF) && typed:
-		return nil, typed, errors.New("no passphrase was given")
+		return nil, typed, fmt.Errorf("no %s was given", what)
 	case errors.Is(err, io.EOF):
-		return nil, typed, errors.New("no passphrase: standard input is no terminal and has no line more; " +
-			"write the passphrase to it, or take a key file")
+		return nil, typed, fmt.Errorf("no %s: standard input is no terminal and has no line more; write the %[1]s to it, or take a key file", what)
 	case err != nil:
-		return nil, typed, fmt.Errorf("read the passphrase: %w", err)
+		return nil, typed, fmt.Errorf("read the %s: %w", what, err)
 	case len(text) > mostPassphrase:
-		return nil, typed, fmt.Errorf("the passphrase has more than %d bytes", mostPassphrase)
+		return nil, typed, fmt.Errorf("the %s has more than %d bytes", what, mostPassphrase)
 	}
 	return text, typed, nil
 }

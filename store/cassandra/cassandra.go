@@ -6,7 +6,7 @@
 // prefix and the bucket that the specification names: a fixed number of leading bits, which keep
 // their order. A row of [driver.LayoutWide] is a partition of its own.
 //
-// Reads and writes are made at QUORUM, conditional changes at SERIAL, so that what one client
+// Reads and writes are made at QUORUM by default, conditional changes at SERIAL, so that what one client
 // was told another one reads. Conditional changes are sent once and never repeated. Other
 // mutations carry a timestamp of this client's clock, in microseconds and always rising, so that
 // of two mutations by one client the later one wins. Between clients the clocks decide: keep them
@@ -74,6 +74,13 @@ type Options struct {
 	// each other's conditional changes. So the choice is recorded in the keyspace; a client that
 	// makes another one gets [driver.ErrLayout]. By default it is QUORUM and SERIAL.
 	Datacentre string
+
+	// Consistency is that of reads and writes. By default it is QUORUM, or LOCAL_QUORUM with a
+	// Datacentre. EACH_QUORUM and ALL keep the same promises, beside clients with the default, too: a
+	// write is in more places, and what can go on when nodes are down is less. Under any other level
+	// a client would not read what another one was told that it has written: it is refused.
+	// Conditional changes are made at SERIAL, or LOCAL_SERIAL with a Datacentre.
+	Consistency gocql.Consistency
 
 	// InFlight is how many statements of Apply are under way at a time, by all goroutines
 	// together. Default 64: more of them gain nothing on a small cluster and make it time out.
@@ -181,6 +188,9 @@ func newDB(ctx context.Context, session *gocql.Session, attempts *attempts, opti
 		db.quorum, db.serial = gocql.LocalQuorum, gocql.LocalSerial
 		db.scope = "LOCAL_SERIAL in " + options.Datacentre
 	}
+	if options.Consistency != 0 {
+		db.quorum = options.Consistency
+	}
 	if db.log == nil {
 		db.log = slog.New(slog.DiscardHandler)
 	}
@@ -235,6 +245,19 @@ func (o *Options) check() error {
 		return fmt.Errorf("cassandra: InFlight is %d", o.InFlight)
 	case len(o.Replication) > 0 && o.Replication["class"] == "":
 		return errors.New(`cassandra: Replication names no class; give "SimpleStrategy" with a "replication_factor", or "NetworkTopologyStrategy" with a number for each data centre`)
+	}
+	switch o.Consistency {
+	case 0, gocql.EachQuorum, gocql.All: // 0 is gocql's ANY, which can read nothing
+	case gocql.LocalQuorum:
+		if o.Datacentre == "" {
+			return errors.New("cassandra: Consistency LOCAL_QUORUM needs a Datacentre: clients of two data centres would not see each other's writes")
+		}
+	case gocql.Quorum:
+		if o.Datacentre != "" {
+			return errors.New("cassandra: Consistency QUORUM with a Datacentre: a write may miss the quorum there, where others read; take LOCAL_QUORUM, EACH_QUORUM or ALL")
+		}
+	default:
+		return fmt.Errorf("cassandra: Consistency %v would not read what other clients have written; take QUORUM, EACH_QUORUM or ALL, or LOCAL_QUORUM with a Datacentre", o.Consistency)
 	}
 	return nil
 }

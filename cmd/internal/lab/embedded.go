@@ -75,7 +75,7 @@ func diskUsage(ctx context.Context, open func() (driver.DB, error)) (sizes map[s
 }
 
 // bareStore opens the bare client of the database that --store names.
-func bareStore(ctx context.Context, name string) (bare.Store, error) {
+func bareStore(ctx context.Context, e *cli.Env, name string) (bare.Store, error) {
 	scheme, rest, err := stores.Split(name)
 	if err != nil {
 		return nil, err
@@ -84,11 +84,11 @@ func bareStore(ctx context.Context, name string) (bare.Store, error) {
 	table := fmt.Sprintf("opebench_bare_%016x", bench.NewLoad())
 	switch scheme {
 	case "cassandra":
-		config, err := stores.ParseCassandra(rest)
+		config, err := stores.Cassandra(ctx, rest, e.AskPassword)
 		if err != nil {
 			return nil, err
 		}
-		return bare.OpenCassandra(ctx, config.Hosts, config.Keyspace, table)
+		return bare.OpenCassandra(ctx, config, table)
 	case "hbase":
 		quorum, _, err := stores.ParseHBase(rest)
 		if err != nil {

@@ -133,7 +133,7 @@ func (o *reproOptions) database(ctx context.Context, e *cli.Env) (d repro.Databa
 			return d, nil, err
 		}
 	}
-	if d.Far, err = stores.Far(name); err != nil {
+	if d.Far, err = stores.Far(name, e.AskPassword); err != nil {
 		return d, nil, errors.Join(err, remove())
 	}
 	if d.DB, err = e.OpenStore(ctx, name, true); err != nil {

@@ -216,7 +216,7 @@ func runOn(ctx context.Context, e *cli.Env, name string, key kms.KMS, cfg bench.
 		defer func() { err = errors.Join(err, remove()) }()
 	}
 	if beside {
-		cfg.Bare = func(ctx context.Context) (bare.Store, error) { return bareStore(ctx, name) }
+		cfg.Bare = func(ctx context.Context) (bare.Store, error) { return bareStore(ctx, e, name) }
 	}
 	open := func() (driver.DB, error) { return e.OpenStore(ctx, name, true) }
 	db, err := open()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -24,6 +25,7 @@ type serversOptions struct {
 	peerPort int
 	heapMB   int
 	killSafe bool
+	secure   bool
 	fast     bool
 }
 
@@ -73,6 +75,7 @@ func newServers(e *cli.Env) *cobra.Command {
 			f.IntVar(&opts.peerPort, "peer-port", 0, "first `port` between the servers (default: 7000 for cassandra, 16000 for hbase)")
 			f.IntVar(&opts.heapMB, "heap", 0, "largest heap of a server in `MiB` (default: 768 for cassandra, 512 for hbase, which some 10^6 rows need more than)")
 			f.BoolVar(&opts.killSafe, "kill-safe", false, "have a Cassandra node acknowledge only what survives its being killed")
+			f.BoolVar(&opts.secure, "secure", false, "have Cassandra ask for TLS with a certificate, and for a login; what a client needs\nis made in the folder, and --store is printed with it")
 			f.BoolVar(&opts.fast, "fast-start", false, "leave out the JVM's optimising compiler: it is up in half the processor time,\nand then slower; not for measuring")
 		}
 		return sub
@@ -91,6 +94,7 @@ does when a server dies, and not for data that is to stay.`,
 		add("status", "status ["+kinds+"]", "Show what runs", false))
 	cmd.Example = `  opebench servers up cassandra
   opebench run --store cassandra://127.0.0.1/bench --key bench.key
+  opebench servers up cassandra --secure --dir secured --port 9043 --peer-port 7043
   opebench servers status
   opebench servers down cassandra`
 	return cmd
@@ -114,6 +118,9 @@ func (o *serversOptions) check() error {
 	if o.killSafe && o.kind != servers.Cassandra {
 		return exit.Usagef("--kill-safe is for cassandra; %s is always so", o.kind)
 	}
+	if o.secure && o.kind != servers.Cassandra {
+		return exit.Usagef("--secure is for cassandra: the client library of %s knows neither TLS nor Kerberos", o.kind)
+	}
 	return nil
 }
 
@@ -121,7 +128,8 @@ func (o *serversOptions) check() error {
 // they have all of the JVM unless something else is asked for.
 func (o *serversOptions) start() servers.Options {
 	return servers.Options{
-		Kind: o.kind, Dir: o.dir, Nodes: o.nodes, Port: o.port, PeerPort: o.peerPort, HeapMB: o.heapMB, KillSafe: o.killSafe, Optimize: !o.fast,
+		Kind: o.kind, Dir: o.dir, Nodes: o.nodes, Port: o.port, PeerPort: o.peerPort, HeapMB: o.heapMB, KillSafe: o.killSafe,
+		Secure: o.secure, Optimize: !o.fast,
 	}
 }
 
@@ -157,20 +165,44 @@ func serversUp(ctx context.Context, e *cli.Env, opts *serversOptions) error {
 		state = fmt.Sprintf("is up after %.0f s", time.Since(begin).Seconds())
 	}
 	_, err = fmt.Fprintf(e.Stdout, "%s %s, data in %s\nopebench run --store %s --key FILE\n",
-		opts.kind, state, c.Dir(), storeName(c))
+		opts.kind, state, c.Dir(), quoted(storeName(c, false)))
+	if _, secured := c.Access(true); secured && err == nil {
+		_, err = fmt.Fprintf(e.Stdout, "as the superuser, who may make keyspaces and roles:\n--store %s\n", quoted(storeName(c, true)))
+	}
 	return err
 }
 
-// storeName returns the value of --store for a cluster.
-func storeName(c *servers.Cluster) string {
+// quoted returns an argument as a shell takes it.
+func quoted(arg string) string {
+	if !strings.ContainsAny(arg, "&'") {
+		return arg
+	}
+	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+}
+
+// inName makes what is escaped for a query readable, and a blank one for who takes a plus as it is.
+var inName = strings.NewReplacer("%2F", "/", "+", "%20")
+
+// storeName returns the value of --store for a cluster, as its superuser or as who may use one keyspace.
+func storeName(c *servers.Cluster, superuser bool) string {
 	addrs := strings.Join(c.Addrs(), ",")
 	if c.Kind() == servers.HBase {
 		return "hbase://" + addrs
 	}
+	var options []string
 	if n := len(c.Addrs()); n > 1 {
-		return fmt.Sprintf("cassandra://%s/bench?replication=%d", addrs, n)
+		options = append(options, fmt.Sprintf("replication=%d", n))
 	}
-	return "cassandra://" + addrs + "/bench"
+	if a, ok := c.Access(superuser); ok {
+		for _, o := range [][2]string{{"user", a.User}, {"password-file", a.Password}, {"ca", a.CA}, {"cert", a.Cert}, {"key", a.Key}} {
+			options = append(options, o[0]+"="+inName.Replace(url.QueryEscape(o[1])))
+		}
+	}
+	name := "cassandra://" + addrs + "/" + servers.Keyspace
+	if len(options) > 0 {
+		name += "?" + strings.Join(options, "&")
+	}
+	return name
 }
 
 func serversStatus(e *cli.Env, opts *serversOptions) error {

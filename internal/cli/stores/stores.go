@@ -9,14 +9,13 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
+	"github.com/rangecrypt/rangecrypt/internal/cassandraurl"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/store/cassandra"
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -28,13 +27,17 @@ import (
 type kind struct {
 	scheme string // before the colon
 	usage  string
-	check  func(name string) error // of what follows the colon; may be nil
-	open   Opener
-	far    func(ctx context.Context, name string, dial Dial) (driver.DB, error) // nil for one without servers
+	help   string                                                                        // what follows it in the help of --store; may be ""
+	check  func(name string) error                                                       // of what follows the colon; may be nil
+	open   Opener                                                                        // nil for one with servers
+	far    func(ctx context.Context, name string, ask Ask, dial Dial) (driver.DB, error) // nil for one without servers
 }
 
 // An Opener opens a database. Without create, one that does not exist is an error and is not made.
 type Opener func(ctx context.Context, name string, create bool) (driver.DB, error)
+
+// An Ask asks for a password on the terminal. It is nil where nobody can be asked.
+type Ask = cassandraurl.Ask
 
 // A Dial makes the connections to the servers of a database.
 type Dial = func(ctx context.Context, network, address string) (net.Conn, error)
@@ -43,8 +46,8 @@ type Dial = func(ctx context.Context, network, address string) (net.Conn, error)
 func kinds() []kind {
 	return []kind{
 		{scheme: "pebble", usage: "pebble:DIR", open: openPebble},
-		{scheme: "cassandra", usage: "cassandra://HOST[:PORT][,...]/KEYSPACE[?replication=N]", check: checkCassandra, open: openCassandra, far: openCassandraBy},
-		{scheme: "hbase", usage: "hbase://QUORUM[/NAMESPACE]", check: checkHBase, open: openHBase, far: openHBaseBy},
+		{scheme: "cassandra", usage: cassandraurl.Usage, help: cassandraurl.Help(), check: checkCassandra, far: openCassandra},
+		{scheme: "hbase", usage: "hbase://QUORUM[/NAMESPACE]", check: checkHBase, far: openHBase},
 	}
 }
 
@@ -55,6 +58,18 @@ func Usages() []string {
 		usages = append(usages, k.usage)
 	}
 	return usages
+}
+
+// Help returns the same with the options that each takes, one a line.
+func Help() string {
+	var lines []string
+	for _, k := range kinds() {
+		lines = append(lines, k.usage)
+		if k.help != "" {
+			lines = append(lines, k.help)
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // Check returns an error unless the name is of a known kind.
@@ -92,30 +107,38 @@ var keyOnly = regexp.MustCompile(`^[0-9a-fA-F]{64,}$`)
 
 // Shown returns the name of a store for a message, without a password that somebody put there.
 func Shown(name string) string {
-	at := strings.LastIndex(name, "@")
-	scheme, _, ok := strings.Cut(name, "://")
-	if at < 0 || !ok {
+	if scheme, _, _ := strings.Cut(name, ":"); scheme != "cassandra" && scheme != "hbase" {
 		return name
 	}
-	return scheme + "://..." + name[at:]
+	return cassandraurl.Shown(name)
 }
 
-// Open opens the database that --store names.
+// Open opens the database that --store names. Nobody is asked for a password.
 func Open(ctx context.Context, name string, create bool) (driver.DB, error) {
-	k, rest, err := split(name)
-	if err != nil {
-		return nil, err
+	return Asking(nil)(ctx, name, create)
+}
+
+// Asking returns an Opener that asks for passwords that neither a file nor the environment gives.
+func Asking(ask Ask) Opener {
+	return func(ctx context.Context, name string, create bool) (driver.DB, error) {
+		k, rest, err := split(name)
+		switch {
+		case err != nil:
+			return nil, err
+		case k.far != nil:
+			return k.far(ctx, rest, ask, nil)
+		}
+		return k.open(ctx, rest, create)
 	}
-	return k.open(ctx, rest, create)
 }
 
 // Far returns what opens a database with connections that dial makes; nil for one without servers.
-func Far(name string) (func(ctx context.Context, dial Dial) (driver.DB, error), error) {
+func Far(name string, ask Ask) (func(ctx context.Context, dial Dial) (driver.DB, error), error) {
 	k, rest, err := split(name)
 	if err != nil || k.far == nil {
 		return nil, err
 	}
-	return func(ctx context.Context, dial Dial) (driver.DB, error) { return k.far(ctx, rest, dial) }, nil
+	return func(ctx context.Context, dial Dial) (driver.DB, error) { return k.far(ctx, rest, ask, dial) }, nil
 }
 
 func openPebble(_ context.Context, dir string, create bool) (driver.DB, error) {
@@ -129,71 +152,31 @@ func openPebble(_ context.Context, dir string, create bool) (driver.DB, error) {
 	return nil, err
 }
 
-var (
-	lowerName     = regexp.MustCompile(`^[a-z][a-z0-9_]{0,47}$`)
-	namespaceName = regexp.MustCompile(`^[A-Za-z0-9_]{1,60}$`)
-)
-
-// checkHosts returns an error unless all are HOST or HOST:PORT.
-func checkHosts(hosts []string) error {
-	for _, h := range hosts {
-		host, port := h, "1"
-		if strings.Contains(strings.TrimPrefix(h, "["), ":") {
-			var err error
-			if host, port, err = net.SplitHostPort(h); err != nil {
-				return fmt.Errorf("%q is not HOST or HOST:PORT", h)
-			}
-		}
-		n, err := strconv.ParseUint(port, 10, 16)
-		if host == "" || err != nil || n == 0 {
-			return fmt.Errorf("%q is not HOST or HOST:PORT", h)
-		}
-	}
-	return nil
-}
-
-// ParseCassandra reads //HOST[:PORT][,...]/KEYSPACE[?replication=N].
-func ParseCassandra(name string) (cassandra.Config, error) {
-	var c cassandra.Config
-	u, err := url.Parse("cassandra:" + name)
-	if err != nil {
-		return c, errors.New("it is not a URL")
-	}
-	c.Keyspace = strings.TrimPrefix(u.Path, "/")
-	if u.Host == "" || c.Keyspace == "" || u.User != nil || u.Fragment != "" {
-		return c, errors.New("it needs hosts and a keyspace, and takes no credentials")
-	}
-	if !lowerName.MatchString(c.Keyspace) {
-		return c, fmt.Errorf("keyspace %q: need 1 to 48 characters of a-z, 0-9 and '_', beginning with a letter", c.Keyspace)
-	}
-	c.Hosts = strings.Split(u.Host, ",")
-	if err := checkHosts(c.Hosts); err != nil {
-		return c, err
-	}
-	for key, values := range u.Query() {
-		n, err := strconv.Atoi(values[0])
-		switch {
-		case key != "replication":
-			return c, fmt.Errorf("%q is no option", key)
-		case len(values) > 1 || err != nil || n < 1:
-			return c, fmt.Errorf("%q needs one number from 1 on", key)
-		}
-		c.Replication = map[string]string{"class": "SimpleStrategy", "replication_factor": values[0]}
-	}
-	return c, nil
-}
+var namespaceName = regexp.MustCompile(`^[A-Za-z0-9_]{1,60}$`)
 
 func checkCassandra(name string) error {
-	_, err := ParseCassandra(name)
+	_, err := cassandraurl.Parse(name)
 	return err
 }
 
-func openCassandra(ctx context.Context, name string, _ bool) (driver.DB, error) {
-	return openCassandraBy(ctx, name, nil)
+// Cassandra returns how to connect to the cluster of a name, as [Split] returns it: it reads the files that the name
+// names, and asks for a password that nothing else gives.
+func Cassandra(ctx context.Context, name string, ask Ask) (cassandra.Config, error) {
+	n, err := cassandraurl.Parse(name)
+	if err != nil {
+		return cassandra.Config{}, err
+	}
+	c := cassandra.Config{Hosts: n.Hosts, Username: n.User, AllowPlaintextPassword: n.PlaintextPassword, Timeout: n.Timeout}
+	c.Keyspace, c.Replication, c.Datacentre, c.Consistency = n.Keyspace, n.Replication, n.Datacentre, n.Consistency
+	c.Password, c.TLS, err = n.Access(ctx, ask)
+	if errors.Is(err, cassandraurl.ErrNoPassword) {
+		err = exit.Usagef("%v", err)
+	}
+	return c, err
 }
 
-func openCassandraBy(ctx context.Context, name string, dial Dial) (driver.DB, error) {
-	config, err := ParseCassandra(name)
+func openCassandra(ctx context.Context, name string, ask Ask, dial Dial) (driver.DB, error) {
+	config, err := Cassandra(ctx, name, ask)
 	if err != nil {
 		return nil, err
 	}
@@ -239,7 +222,7 @@ func ParseHBase(name string) (quorum, namespace string, err error) {
 	if namespace != "" && !namespaceName.MatchString(namespace) {
 		return "", "", fmt.Errorf("namespace %q: need 1 to 60 characters of a-z, A-Z, 0-9 and '_'", namespace)
 	}
-	if err := checkHosts(strings.Split(quorum, ",")); err != nil {
+	if err := cassandraurl.CheckHosts(strings.Split(quorum, ",")); err != nil {
 		return "", "", err
 	}
 	return quorum, namespace, nil
@@ -250,11 +233,7 @@ func checkHBase(name string) error {
 	return err
 }
 
-func openHBase(ctx context.Context, name string, _ bool) (driver.DB, error) {
-	return openHBaseBy(ctx, name, nil)
-}
-
-func openHBaseBy(ctx context.Context, name string, dial Dial) (driver.DB, error) {
+func openHBase(ctx context.Context, name string, _ Ask, dial Dial) (driver.DB, error) {
 	quorum, namespace, err := ParseHBase(name)
 	if err != nil {
 		return nil, err

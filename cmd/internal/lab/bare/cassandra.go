@@ -6,6 +6,8 @@ import (
 	"iter"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
+
+	"github.com/rangecrypt/rangecrypt/store/cassandra"
 )
 
 type cassandraStore struct {
@@ -25,9 +27,24 @@ func partition(key []byte) int {
 }
 
 // OpenCassandra keeps rows in a table of a keyspace, which it drops in the end.
-func OpenCassandra(ctx context.Context, hosts []string, keyspace, table string) (Store, error) {
-	cluster := gocql.NewCluster(hosts...)
-	cluster.Keyspace = keyspace
+func OpenCassandra(ctx context.Context, c cassandra.Config, table string) (Store, error) {
+	cluster := gocql.NewCluster(c.Hosts...)
+	cluster.Keyspace = c.Keyspace
+	if c.Timeout != 0 {
+		cluster.Timeout = c.Timeout
+	}
+	if c.Username != "" {
+		cluster.Authenticator = gocql.PasswordAuthenticator{Username: c.Username, Password: c.Password}
+	}
+	if c.TLS != nil {
+		cluster.SslOpts = &gocql.SslOptions{Config: c.TLS}
+	}
+	if c.Datacentre != "" {
+		cluster.HostFilter, cluster.Consistency = gocql.DataCenterHostFilter(c.Datacentre), gocql.LocalQuorum
+	}
+	if c.Consistency != gocql.Any {
+		cluster.Consistency = c.Consistency
+	}
 	cluster.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(gocql.RoundRobinHostPolicy())
 	cluster.Logger = gocql.NewLogger(gocql.LogLevelNone)
 	session, err := cluster.CreateSession()
