@@ -89,18 +89,14 @@ func Parse(name string) (*Name, error) {
 	if strings.Contains(name, "#") {
 		return nil, errors.New("it has a '#', which begins what is no part of a name; write %23 for one in a value")
 	}
-	u, err := url.Parse("cassandra:" + place)
-	if err != nil {
-		return nil, errors.New("it is not a URL")
-	}
-	n := &Name{Keyspace: strings.TrimPrefix(u.Path, "/")}
-	if u.Host == "" || n.Keyspace == "" {
+	hosts, keyspace, _ := strings.Cut(strings.TrimPrefix(place, "//"), "/")
+	if !strings.HasPrefix(place, "//") || hosts == "" || keyspace == "" {
 		return nil, errors.New("it needs hosts and a keyspace")
 	}
+	n := &Name{Keyspace: keyspace, Hosts: strings.Split(hosts, ",")}
 	if !keyspaceName.MatchString(n.Keyspace) {
 		return nil, fmt.Errorf("keyspace %q: need 1 to 48 characters of a-z, 0-9 and '_', beginning with a letter", n.Keyspace)
 	}
-	n.Hosts = strings.Split(u.Host, ",")
 	if err := CheckHosts(n.Hosts); err != nil {
 		return nil, err
 	}
@@ -118,6 +114,9 @@ func Parse(name string) (*Name, error) {
 	return n, n.check(given["serial-consistency"])
 }
 
+// hostName matches names and addresses, without a doubt about where they end.
+var hostName = regexp.MustCompile(`^[\pL\pN._:%\[\]-]+$`)
+
 // CheckHosts returns an error unless all are HOST or HOST:PORT.
 func CheckHosts(hosts []string) error {
 	for _, h := range hosts {
@@ -129,7 +128,7 @@ func CheckHosts(hosts []string) error {
 			}
 		}
 		n, err := strconv.ParseUint(port, 10, 16)
-		if host == "" || err != nil || n == 0 {
+		if !hostName.MatchString(host) || err != nil || n == 0 {
 			return fmt.Errorf("%q is not HOST or HOST:PORT", h)
 		}
 	}
@@ -150,7 +149,7 @@ func parseOptions(query string) (map[string]string, error) {
 		known = append(known, o.name)
 	}
 	for pair := range strings.SplitSeq(query, "&") {
-		name, escaped, found := strings.Cut(pair, "=")
+		name, escaped, _ := strings.Cut(pair, "=")
 		value, err := url.PathUnescape(escaped)
 		switch {
 		case passwordLike.MatchString(name), distance(strings.ToLower(name), "password") <= 2:
@@ -160,7 +159,7 @@ func parseOptions(query string) (map[string]string, error) {
 			return nil, unknown(name, known)
 		case strings.Contains(escaped, ";"):
 			return nil, fmt.Errorf("%s has a ';' in its value: options are separated by '&'; write %%3B for one in a value", name)
-		case !found || value == "":
+		case escaped == "":
 			return nil, fmt.Errorf("%s is empty", name)
 		case err != nil:
 			return nil, fmt.Errorf("%s has a '%%' that two hexadecimal digits must follow; write %%25 for the sign itself", name)

@@ -46,6 +46,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -380,6 +381,9 @@ func (c *Config) connect(ctx context.Context) (*gocql.Session, *attempts, error)
 // refusal returns why there is no session, from what gocql says of it, which is a text, and why a
 // connection failed, which may be nil.
 func (c *Config) refusal(ctx context.Context, d *openingDialer, cause *failedAttempt, err error) error {
+	if cause == nil && c.Datacentre != "" && strings.Contains(err.Error(), hostFiltered) {
+		return c.elsewhere(ctx, err)
+	}
 	if cause == nil {
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
@@ -394,6 +398,30 @@ func (c *Config) refusal(ctx context.Context, d *openingDialer, cause *failedAtt
 		return fmt.Errorf("%w: %w: %s", kind, cause.err, advice)
 	}
 	return fmt.Errorf("%w: %w", kind, cause.err)
+}
+
+// hostFiltered is in what gocql says of a host in another data centre.
+const hostFiltered = "host was filtered"
+
+// elsewhere returns the error of hosts that are not in the data centre, with those that the cluster has.
+func (c *Config) elsewhere(ctx context.Context, err error) error {
+	anywhere := *c
+	anywhere.Datacentre, anywhere.Consistency = "", 0
+	session, _, again := anywhere.connect(ctx)
+	if again != nil {
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	defer session.Close()
+	var centres []string
+	for _, host := range session.GetHosts() {
+		centres = append(centres, host.DataCenter())
+	}
+	slices.Sort(centres)
+	centres = slices.Compact(centres)
+	if slices.Contains(centres, c.Datacentre) {
+		return fmt.Errorf("%w: the hosts are not in the data centre %s: give some that are", driver.ErrLayout, c.Datacentre)
+	}
+	return fmt.Errorf("%w: the cluster has no data centre %q, but %s", driver.ErrLayout, c.Datacentre, strings.Join(centres, ", "))
 }
 
 // noLogin is for configurations without a user name.

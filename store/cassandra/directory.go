@@ -401,7 +401,7 @@ func (db *DB) agree(ctx context.Context) error {
 // Nodes exchange their schemas within seconds.
 const agreementTimeout = 30 * time.Second
 
-var errDisagree = fmt.Errorf("%w: the nodes do not agree on the schema", driver.ErrUnavailable)
+var errDisagree = fmt.Errorf("%w: the nodes do not agree on the schema: 'nodetool describecluster' shows which differ; try again when they agree", driver.ErrUnavailable)
 
 // system reads a table that is local to each node.
 func (db *DB) system(stmt string, values ...any) *gocql.Query {

@@ -3,11 +3,14 @@ package cassandra
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"regexp"
 	"strings"
+	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
@@ -81,7 +84,7 @@ func kindOf(err error) (advice string, kind error) {
 			if strings.HasPrefix(message, unableTo) {
 				return "", driver.ErrUnavailable
 			}
-			return "", driver.ErrUnauthorised
+			return refusalAdvice(message), driver.ErrUnauthorised
 		case gocql.ErrCodeReadTimeout, gocql.ErrCodeReadFailure, gocql.ErrCodeWriteTimeout, gocql.ErrCodeCASWriteUnknown,
 			gocql.ErrCodeOverloaded, gocql.ErrCodeBootstrapping, gocql.ErrCodeTruncate:
 			return "", driver.ErrUnavailable
@@ -123,6 +126,53 @@ func kindOf(err error) (advice string, kind error) {
 // unableTo begins what Cassandra says, with the code of a refusal, when it cannot read who may do what.
 const unableTo = "Unable to perform auth"
 
+// Cassandra's words on a right that a role lacks, which name a right and what it is about.
+var noRight = regexp.MustCompile(`^User (.+) has no (\w+) permission on <(all keyspaces|keyspace|table) ?([^. >]*)`)
+
+// refusalAdvice returns what to do about a login or a right that the server refuses.
+func refusalAdvice(message string) string {
+	if right := noRight.FindStringSubmatch(message); right != nil {
+		role := right[1]
+		if !validName(role, len(role)) {
+			role = `"` + strings.ReplaceAll(role, `"`, `""`) + `"`
+		}
+		if right[3] == "all keyspaces" {
+			return fmt.Sprintf("have an administrator make the keyspace, or GRANT %s ON ALL KEYSPACES TO %s", right[2], role)
+		}
+		// Tables have names that nobody knows before they are made.
+		return fmt.Sprintf("have an administrator GRANT %s ON KEYSPACE %s TO %s", right[2], right[4], role)
+	}
+	switch {
+	case strings.Contains(message, "password are incorrect"):
+		return "check the user name and the password"
+	case strings.HasSuffix(message, "is not permitted to log in"):
+		return "have an administrator ALTER ROLE it WITH LOGIN = true, or take another role"
+	}
+	return ""
+}
+
+// untrusted returns what to do about a certificate of the server.
+func untrusted(err *tls.CertificateVerificationError) string {
+	var (
+		invalid x509.CertificateInvalidError
+		name    x509.HostnameError
+	)
+	switch {
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		whose := "the server's certificate"
+		if invalid.Cert.IsCA {
+			whose = "the certificate of an authority"
+		}
+		if from := invalid.Cert.NotBefore; time.Now().Before(from) {
+			return fmt.Sprintf("%s is valid from %s on: check the clock of this machine", whose, from.UTC().Format(time.RFC3339))
+		}
+		return fmt.Sprintf("%s was valid until %s: replace it, or check the clock of this machine", whose, invalid.Cert.NotAfter.UTC().Format(time.RFC3339))
+	case errors.As(err, &name):
+		return "the server's certificate is made for another name: connect by that name, or give it as the server name of TLS"
+	}
+	return "the server's certificate is not trusted: give the authority that signed it"
+}
+
 // mistrust returns what to do where client and server do not agree on TLS, and "" where that is not
 // what an error says.
 func mistrust(err error) string {
@@ -135,11 +185,11 @@ func mistrust(err error) string {
 	case errors.Is(err, errNoLogin):
 		return "give a user name and a password"
 	case errors.As(err, &certificate):
-		return "the server's certificate is not trusted: give the authority that signed it, and the name that it was made for"
+		return untrusted(certificate)
 	case errors.As(err, &record):
 		return "the server answers without TLS: connect to its port for TLS, or without TLS"
 	case errors.As(err, &network) && network.Op == "remote error":
-		return "the server refused the TLS connection: it may require a certificate of the client"
+		return "the server refused the TLS connection: it may require a certificate of the client, or not trust the one that it got"
 	case strings.HasPrefix(err.Error(), "tls: "):
 		return "check the TLS configuration of both sides"
 	}
