@@ -5,20 +5,18 @@ import (
 	"encoding/hex"
 	"math"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"testing"
 
-	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/proxy"
 	"github.com/rangecrypt/rangecrypt/internal/testdb"
+	"github.com/rangecrypt/rangecrypt/internal/testdb/testcassandra"
 )
 
 // A server that goes away in the middle of an insertion: it ends with its exit code, what was
@@ -29,7 +27,9 @@ func TestInsertGoesOnWhenTheServerIsBack(t *testing.T) {
 			db.Need(t)
 		}
 	}
-	server, _, _ := strings.Cut(os.Getenv("RANGECRYPT_CASSANDRA"), ",")
+	cassandra, err := testcassandra.New()
+	require.NoError(t, err)
+	server := cassandra.Hosts[0]
 	_, port, err := net.SplitHostPort(server)
 	require.NoError(t, err)
 	var carried, most atomic.Int64 // bytes to the server, and after how many it goes away
@@ -52,14 +52,12 @@ func TestInsertGoesOnWhenTheServerIsBack(t *testing.T) {
 	var id [6]byte
 	rand.Read(id[:])
 	keyspace := "rangecrypt_test_" + hex.EncodeToString(id[:])
-	t.Cleanup(func() {
-		session, err := gocql.NewCluster(server).CreateSession()
-		require.NoError(t, err)
-		defer session.Close()
-		require.NoError(t, session.Query("DROP KEYSPACE IF EXISTS "+keyspace).Exec())
-	})
+	t.Cleanup(func() { require.NoError(t, cassandra.Drop(keyspace)) })
 	dir := t.TempDir()
-	store := "cassandra://" + way + "/" + keyspace
+	store := cassandra.Store(way, keyspace)
+	if cassandra.Secured() {
+		store += "&server-name=localhost" // the way there is no name of the server
+	}
 	require.NoError(t, exec.Command("opebench", "keys", "generate", filepath.Join(dir, "key")).Run())
 	run := func(code int, args ...string) (stdout, stderr string) {
 		cmd, out, diagnostics := start(t, dir, append(args, "--store", store, "--key", "key")...)

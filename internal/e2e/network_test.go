@@ -169,8 +169,9 @@ func drop(p *proxy.Proxy, r *rand.Rand, to proxy.Direction) {
 
 // networked is a client of a proxy, and what it was told.
 type networked struct {
-	proxy *proxy.Proxy
-	sent  sentBytes
+	proxy   *proxy.Proxy
+	network testdb.Network
+	sent    sentBytes
 
 	db     driver.DB
 	table  *store.Table
@@ -204,7 +205,8 @@ func newNetworked(t *testing.T, kind testdb.Database, name string) *networked {
 		rows: make(map[int64]bool), values: make(map[int64]ope.Ciphertext), changes: make(map[int64]outcome),
 		outcomes: make(map[string]*tally),
 	}
-	n.proxy = proxy.New(n.sent.tap)
+	n.proxy, n.network = kind.Proxied(n.sent.tap)
+	n.network.Timeout = clientTimeout
 	t.Cleanup(n.proxy.Close)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -228,7 +230,7 @@ func newNetworked(t *testing.T, kind testdb.Database, name string) *networked {
 	require.NoError(t, err)
 	require.NoError(t, direct.Close())
 
-	n.db, err = kind.Through(ctx, name, testdb.Network{Dial: n.proxy.Dial, Timeout: clientTimeout})
+	n.db, err = kind.Through(ctx, name, n.network)
 	require.NoError(t, err)
 	t.Cleanup(func() { n.close(t) })
 	st, err = store.Open(ctx, n.db, kms.NewLocal(key), nil)
@@ -664,7 +666,7 @@ func (n *networked) silence(t *testing.T, kind testdb.Database, database string)
 			return err
 		}},
 		networkCall{"Open", false, func(ctx context.Context, _ *rand.Rand) error {
-			db, err := kind.Through(ctx, database, testdb.Network{Dial: n.proxy.Dial, Timeout: clientTimeout})
+			db, err := kind.Through(ctx, database, n.network)
 			if err == nil {
 				err = db.Close()
 			}

@@ -1,7 +1,7 @@
 // Package testdb opens the databases that tests run against, each in one place: the one in
 // memory, the embedded one, and those that the environment names.
 //
-// RANGECRYPT_CASSANDRA is the nodes of a Cassandra, host:port with commas between several, and
+// RANGECRYPT_CASSANDRA is the nodes of a Cassandra, or a URL (package testcassandra), and
 // RANGECRYPT_CASSANDRA_REPLICATION the number of copies that they keep, by default one.
 // RANGECRYPT_HBASE is the ZooKeeper quorum of an HBase. Where one is not set its tests are
 // skipped with one line, unless RANGECRYPT_REQUIRE lists its name: then they fail.
@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"io"
@@ -19,14 +20,15 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rangecrypt/rangecrypt/internal/proxy"
+	"github.com/rangecrypt/rangecrypt/internal/testdb/testcassandra"
 	"github.com/rangecrypt/rangecrypt/store/cassandra"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
@@ -54,6 +56,19 @@ type Network struct {
 
 	// Timeout is how long the client waits for the server where a context does not end before.
 	Timeout time.Duration
+
+	// tap, where it is given, is given all that is encrypted on its way by Dial.
+	tap proxy.Tap
+}
+
+// Proxied returns a network of which a tap sees all bytes, before they are encrypted where they are.
+func (d Database) Proxied(tap proxy.Tap) (*proxy.Proxy, Network) {
+	if server, err := testcassandra.New(); err == nil && d.Name == "cassandra" && server.TLS != nil && tap != nil {
+		p := proxy.New(nil)
+		return p, Network{Dial: p.Dial, tap: tap}
+	}
+	p := proxy.New(tap)
+	return p, Network{Dial: p.Dial}
 }
 
 // All are all kinds of databases.
@@ -88,13 +103,13 @@ func (d Database) Open(tb testing.TB, wire io.Writer) driver.DB {
 	var n Network
 	if wire != nil && d.Server {
 		var mu sync.Mutex
-		p := proxy.New(func(_ int, _ proxy.Direction, b []byte) {
+		var p *proxy.Proxy
+		p, n = d.Proxied(func(_ int, _ proxy.Direction, b []byte) {
 			mu.Lock()
 			defer mu.Unlock()
 			_, _ = wire.Write(b)
 		})
 		tb.Cleanup(p.Close)
-		n.Dial = p.Dial
 	}
 	name := d.fresh(tb)
 	db, err := d.join(tb.Context(), name, n)
@@ -153,26 +168,64 @@ func joinPebble(_ context.Context, dir string, _ Network) (driver.DB, error) {
 func removeNothing(context.Context, string, driver.DB) error { return nil }
 
 func joinCassandra(ctx context.Context, keyspace string, n Network) (driver.DB, error) {
-	o := cassandra.Options{Keyspace: keyspace}
-	if n := os.Getenv("RANGECRYPT_CASSANDRA_REPLICATION"); n != "" {
-		o.Replication = map[string]string{"class": "SimpleStrategy", "replication_factor": n}
+	server, err := testcassandra.New()
+	if err != nil {
+		return nil, err
 	}
-	return cassandra.Open(ctx, cassandra.Config{
-		Options: o, Hosts: cassandraNodes(), Dial: n.Dial, Timeout: cmp.Or(n.Timeout, 30*time.Second), ConnectTimeout: n.Timeout,
-	})
+	config := cassandra.Config{
+		Options: cassandra.Options{Keyspace: keyspace, Replication: server.Replication},
+		Hosts:   server.Hosts, Username: server.User, Password: server.Password, TLS: server.TLS,
+		Dial: n.Dial, Timeout: cmp.Or(n.Timeout, 30*time.Second), ConnectTimeout: n.Timeout,
+	}
+	if n.tap != nil && server.TLS != nil {
+		config.Dial, config.TLS, config.AllowPlaintextPassword = tapped(n, server.TLS), nil, true
+	}
+	return cassandra.Open(ctx, config)
 }
 
-func cassandraNodes() []string { return strings.Split(os.Getenv("RANGECRYPT_CASSANDRA"), ",") }
+// tapped returns what dials, speaks TLS, and gives the tap of the network what is read and written.
+func tapped(n Network, config *tls.Config) func(ctx context.Context, network, address string) (net.Conn, error) {
+	var connections atomic.Int64
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := n.Dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		own := config.Clone()
+		if own.ServerName == "" {
+			own.ServerName, _, _ = net.SplitHostPort(address)
+		}
+		secure := tls.Client(conn, own)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+		return &tappedConn{secure, n.tap, int(connections.Add(1))}, nil
+	}
+}
+
+type tappedConn struct {
+	net.Conn
+	tap    proxy.Tap
+	number int
+}
+
+func (c *tappedConn) Write(b []byte) (int, error) {
+	c.tap(c.number, proxy.ToServer, b)
+	return c.Conn.Write(b)
+}
+
+func (c *tappedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.tap(c.number, proxy.ToClient, b[:n])
+	return n, err
+}
 
 func dropKeyspace(_ context.Context, keyspace string, _ driver.DB) error {
-	cluster := gocql.NewCluster(cassandraNodes()...)
-	cluster.Timeout = 30 * time.Second
-	session, err := cluster.CreateSession()
+	server, err := testcassandra.New()
 	if err != nil {
 		return err
 	}
-	defer session.Close()
-	return session.Query("DROP KEYSPACE IF EXISTS " + keyspace).Exec()
+	return server.Drop(keyspace)
 }
 
 func joinHBase(ctx context.Context, namespace string, n Network) (driver.DB, error) {

@@ -208,6 +208,8 @@ func TestAccessRefused(t *testing.T) {
 		{"unknown authority", secured(time.Hour, tls.NoClientCert), &tls.Config{RootCAs: theirs.pool()}, "me", driver.ErrUnauthorised, "give the authority that signed it"},
 		{"another name", secured(time.Hour, tls.NoClientCert), &tls.Config{RootCAs: ours.pool(), ServerName: "cassandra.invalid"}, "me", driver.ErrUnauthorised, "cassandra.invalid"},
 		{"expired", secured(-time.Second, tls.NoClientCert), trusting(), "me", driver.ErrUnauthorised, "expired"},
+		{"expired, since when", secured(-time.Minute, tls.NoClientCert), trusting(), "me", driver.ErrUnauthorised,
+			"the server's certificate was valid until " + time.Now().Add(-time.Minute).UTC().Format("2006-01-02T15")},
 		{"no client certificate", secured(time.Hour, tls.RequireAndVerifyClientCert), trusting(), "me", driver.ErrUnauthorised, "certificate of the client"},
 		{"unknown client certificate", secured(time.Hour, tls.RequireAndVerifyClientCert), stranger, "me", driver.ErrUnauthorised, "certificate of the client"},
 		{"wrong password, certificate", secured(time.Hour, tls.RequireAndVerifyClientCert), known, "me", driver.ErrUnauthorised, "password are incorrect"},

@@ -565,7 +565,7 @@ func (c *counter) ObserveQuery(context.Context, gocql.ObservedQuery) { c.n.Add(1
 func TestBringYourOwnSession(t *testing.T) {
 	c := keyspace(t)
 	var count counter
-	cluster := gocql.NewCluster(c.Hosts...)
+	cluster := connection(t).Cluster()
 	cluster.QueryObserver = &count
 	s, err := cluster.CreateSession()
 	require.NoError(t, err)

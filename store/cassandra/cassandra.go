@@ -391,13 +391,20 @@ func (c *Config) refusal(ctx context.Context, d *openingDialer, cause *failedAtt
 	if c.TLS == nil && kind == driver.ErrUnavailable && d.speaksTLS(ctx, cause.address) {
 		advice, kind = "the server expects TLS there: set TLS", driver.ErrUnauthorised
 	}
+	err = cause.err
+	if c.TLS != nil && kind != driver.ErrUnauthorised {
+		// Where a server ends a connection, gocql may not say what it said last.
+		if said := d.greet(ctx, cause.address, c.TLS); said != nil && mistrust(said) != "" {
+			advice, kind, err = mistrust(said), driver.ErrUnauthorised, said
+		}
+	}
 	if kind == nil {
 		kind = driver.ErrUnavailable
 	}
 	if advice != "" {
-		return fmt.Errorf("%w: %w: %s", kind, cause.err, advice)
+		return fmt.Errorf("%w: %w: %s", kind, err, advice)
 	}
-	return fmt.Errorf("%w: %w", kind, cause.err)
+	return fmt.Errorf("%w: %w", kind, err)
 }
 
 // hostFiltered is in what gocql says of a host in another data centre.
@@ -550,23 +557,39 @@ func (d *openingDialer) opened() {
 	d.conns = nil
 }
 
+var errSpoke = errors.New("the server speaks TLS")
+
 // speaksTLS reports whether a server that does not answer in the clear begins to speak TLS. Nothing
 // is sent to it but the beginning of a handshake.
 func (d *openingDialer) speaksTLS(ctx context.Context, address string) bool {
+	err := d.greet(ctx, address, &tls.Config{
+		InsecureSkipVerify: true, // nothing depends on who it is
+		VerifyConnection:   func(tls.ConnectionState) error { return errSpoke },
+	})
+	var network *net.OpError
+	return errors.Is(err, errSpoke) || errors.As(err, &network) && network.Op == "remote error"
+}
+
+// greet connects with TLS, and returns what is wrong with that.
+func (d *openingDialer) greet(ctx context.Context, address string, config *tls.Config) error {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	conn, err := d.dial(ctx, "tcp", address)
 	if err != nil {
-		return false
+		return err
 	}
 	defer conn.Close()
-	spoke := false
-	err = tls.Client(conn, &tls.Config{
-		InsecureSkipVerify: true, // nothing depends on who it is
-		VerifyConnection:   func(tls.ConnectionState) error { spoke = true; return nil },
-	}).HandshakeContext(ctx)
-	var network *net.OpError
-	return spoke || errors.As(err, &network) && network.Op == "remote error"
+	if config = config.Clone(); config.ServerName == "" {
+		config.ServerName, _, _ = net.SplitHostPort(address)
+	}
+	secure := tls.Client(conn, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return err
+	}
+	// In TLS 1.3 the server looks at the client's certificate after that.
+	_ = secure.SetReadDeadline(time.Now().Add(time.Second))
+	_, err = secure.Read(make([]byte, 1))
+	return err
 }
 
 func (d *openingDialer) abort() {

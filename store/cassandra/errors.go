@@ -127,7 +127,7 @@ func kindOf(err error) (advice string, kind error) {
 const unableTo = "Unable to perform auth"
 
 // Cassandra's words on a right that a role lacks, which name a right and what it is about.
-var noRight = regexp.MustCompile(`^User (.+) has no (\w+) permission on <(all keyspaces|keyspace|table) ?([^. >]*)`)
+var noRight = regexp.MustCompile(`^User (.+) has no (\w+) permission on <(all keyspaces|all tables in|keyspace|table) ?([^. >]*)`)
 
 // refusalAdvice returns what to do about a login or a right that the server refuses.
 func refusalAdvice(message string) string {

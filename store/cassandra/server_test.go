@@ -13,23 +13,18 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/rangecrypt/rangecrypt/internal/proxy"
+	"github.com/rangecrypt/rangecrypt/internal/testdb/testcassandra"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
-// The tests of a real database run against the nodes in RANGECRYPT_CASSANDRA, host:port with a
-// comma between several, in a keyspace of their own that is dropped at the end.
-// RANGECRYPT_CASSANDRA_REPLICATION is its number of copies, by default one.
-const (
-	serverVariable      = "RANGECRYPT_CASSANDRA"
-	replicationVariable = "RANGECRYPT_CASSANDRA_REPLICATION"
-)
+// The tests of a real database run against the nodes that package testcassandra names, in a keyspace of their own that is
+// dropped at the end.
 
 func TestMain(m *testing.M) {
 	code := m.Run()
@@ -45,28 +40,32 @@ func TestMain(m *testing.M) {
 // notClosed says that gocql did not end a session whose connections were lost just before.
 var notClosed atomic.Bool
 
+// connection returns how to connect, and skips the test where there is no server.
+func connection(tb testing.TB) *testcassandra.Server {
+	tb.Helper()
+	if os.Getenv(testcassandra.Variable) == "" {
+		if slices.Contains(strings.Split(os.Getenv("RANGECRYPT_REQUIRE"), ","), "cassandra") {
+			tb.Fatalf("RANGECRYPT_REQUIRE asks for Cassandra, but %s is not set", testcassandra.Variable)
+		}
+		tb.Skipf("needs a Cassandra: set %s=host:port", testcassandra.Variable)
+	}
+	s, err := testcassandra.New()
+	require.NoError(tb, err)
+	return s
+}
+
 // server skips the test where there is none.
 func server(tb testing.TB) Config {
 	tb.Helper()
-	hosts := os.Getenv(serverVariable)
-	if hosts == "" {
-		if slices.Contains(strings.Split(os.Getenv("RANGECRYPT_REQUIRE"), ","), "cassandra") {
-			tb.Fatalf("RANGECRYPT_REQUIRE asks for Cassandra, but %s is not set", serverVariable)
-		}
-		tb.Skipf("needs a Cassandra: set %s=host:port", serverVariable)
-	}
-	c := Config{Hosts: strings.Split(hosts, ",")}
-	c.Replication = map[string]string{"class": "SimpleStrategy", "replication_factor": strconv.Itoa(replication(tb))}
+	s := connection(tb)
+	c := Config{Hosts: s.Hosts, Username: s.User, Password: s.Password, TLS: s.TLS}
+	c.Replication = s.Replication
 	return c
 }
 
 func replication(tb testing.TB) int {
-	text := os.Getenv(replicationVariable)
-	if text == "" {
-		return 1
-	}
-	n, err := strconv.Atoi(text)
-	require.NoError(tb, err, replicationVariable)
+	n, err := strconv.Atoi(connection(tb).Replication["replication_factor"])
+	require.NoError(tb, err, testcassandra.ReplicationVariable)
 	return n
 }
 
@@ -88,9 +87,7 @@ func keyspace(tb testing.TB) Config {
 // session returns a bare session, without a keyspace.
 func session(tb testing.TB) *gocql.Session {
 	tb.Helper()
-	cluster := gocql.NewCluster(server(tb).Hosts...)
-	cluster.Timeout = 30 * time.Second
-	s, err := cluster.CreateSession()
+	s, err := connection(tb).Cluster().CreateSession()
 	require.NoError(tb, err)
 	return s
 }

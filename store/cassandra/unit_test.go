@@ -389,6 +389,43 @@ func TestInvalidConfigurations(t *testing.T) {
 	}
 }
 
+// Only levels under which a client reads what others were told that they wrote are taken.
+func TestConsistency(t *testing.T) {
+	for c, says := range map[gocql.Consistency][2]string{ // without and with a data centre; "" is taken
+		gocql.Any: {"", ""}, gocql.All: {"", ""}, gocql.EachQuorum: {"", ""},
+		gocql.Quorum:      {"", "take LOCAL_QUORUM, EACH_QUORUM or ALL"},
+		gocql.LocalQuorum: {"needs a Datacentre", ""},
+		gocql.One:         {"would not read what other clients have written", "would not read what other clients have written"},
+		gocql.Two:         {"would not read", "would not read"}, gocql.LocalOne: {"would not read", "would not read"},
+		gocql.Serial: {"would not read", "would not read"}, gocql.LocalSerial: {"would not read", "would not read"},
+	} {
+		for i, dc := range []string{"", "dc1"} {
+			err := (&Options{Keyspace: "ks", Datacentre: dc, Consistency: c}).check()
+			if says[i] == "" {
+				require.NoError(t, err, "%v %s", c, dc)
+			} else {
+				require.ErrorContains(t, err, says[i])
+			}
+		}
+	}
+}
+
+// The server's words on a right become a statement that gives it.
+func TestAdviceOnRights(t *testing.T) {
+	for message, advice := range map[string]string{
+		"User app has no SELECT permission on <table ks.rows_abc> or any of its parents":   "have an administrator GRANT SELECT ON KEYSPACE ks TO app",
+		"User app has no CREATE permission on <all tables in ks> or any of its parents":    "have an administrator GRANT CREATE ON KEYSPACE ks TO app",
+		"User app has no DROP permission on <keyspace ks> or any of its parents":           "have an administrator GRANT DROP ON KEYSPACE ks TO app",
+		"User app has no CREATE permission on <all keyspaces> or any of its parents":       "have an administrator make the keyspace, or GRANT CREATE ON ALL KEYSPACES TO app",
+		`User The "App" has no MODIFY permission on <table ks.rows> or any of its parents`: `have an administrator GRANT MODIFY ON KEYSPACE ks TO "The ""App"""`,
+		"Provided username app and/or password are incorrect":                              "check the user name and the password",
+		"app is not permitted to log in":                                                   "have an administrator ALTER ROLE it WITH LOGIN = true, or take another role",
+		"You have not logged in":                                                           "",
+	} {
+		require.Equal(t, advice, refusalAdvice(message))
+	}
+}
+
 func TestReplicationLiteral(t *testing.T) {
 	require.Equal(t, "{'class': 'SimpleStrategy', 'replication_factor': '1'}", replicationLiteral(nil))
 	require.Equal(t, "{'class': 'NetworkTopologyStrategy', 'dc''1': '3'}", replicationLiteral(map[string]string{"class": "NetworkTopologyStrategy", "dc'1": "3"}))
@@ -431,7 +468,7 @@ func TestKindsOfErrors(t *testing.T) {
 		{&fakeError{gocql.ErrCodeInvalid, "unconfigured table things"}, driver.ErrNoFamily, false},
 		{&fakeError{gocql.ErrCodeInvalid, "keyspace ks does not exist"}, driver.ErrNoFamily, false},
 		{&fakeError{gocql.ErrCodeInvalid, "CQL Message of size 17825868 bytes exceeds allowed maximum of 16777216 bytes"}, driver.ErrTooLarge, false},
-		{&fakeError{gocql.ErrCodeInvalid, "Rejected an oversized mutation (9/8) for keyspace: ks. Top keys are: t.KEY"}, driver.ErrTooLarge, false},
+		{&fakeError{gocql.ErrCodeInvalid, "Rejected an oversized mutation (9/8) for keyspace: ks. Top keys are: t.SESAME"}, driver.ErrTooLarge, false},
 		{&fakeError{gocql.ErrCodeSyntax, "no viable alternative"}, nil, false},
 		{&fakeError{gocql.ErrCodeUnauthorized, "User weak has no SELECT permission on <table ks.t>"}, driver.ErrUnauthorised, false},
 		{&fakeError{gocql.ErrCodeCredentials, "Provided username me and/or password are incorrect"}, driver.ErrUnauthorised, false},
@@ -444,7 +481,7 @@ func TestKindsOfErrors(t *testing.T) {
 			require.Equal(t, kind == c.kind, errors.Is(err, kind), "%v is %v", err, kind)
 		}
 		require.ErrorIs(t, err, c.err)
-		require.NotContains(t, err.Error(), "KEY", "no key in an error")
+		require.NotContains(t, err.Error(), "SESAME", "no key in an error")
 
 		err = db.failedCAS(t.Context(), "commit", c.err)
 		require.Equal(t, c.applied, errors.Is(err, driver.ErrUnknownOutcome), "%v", err)

@@ -1,0 +1,88 @@
+// Package testcassandra connects tests to the Cassandra that the environment names. The adapter's own tests use it, too.
+//
+// RANGECRYPT_CASSANDRA is its nodes, host:port with commas between several, or a URL as --store takes it, of one with
+// logins and TLS. Tests make keyspaces of their own, so the keyspace of the URL does not count, and its role must be one
+// that may make keyspaces and roles. RANGECRYPT_CASSANDRA_REPLICATION is the number of copies, by default one.
+package testcassandra
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"os"
+	"strings"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+
+	"github.com/rangecrypt/rangecrypt/internal/cassandraurl"
+)
+
+const (
+	Variable            = "RANGECRYPT_CASSANDRA"
+	ReplicationVariable = "RANGECRYPT_CASSANDRA_REPLICATION"
+)
+
+// A Server is how to connect.
+type Server struct {
+	Hosts          []string
+	User, Password string
+	TLS            *tls.Config // nil without
+	Replication    map[string]string
+
+	url string // "" where there is none
+}
+
+// New returns that of the environment.
+func New() (*Server, error) {
+	s := &Server{Replication: map[string]string{"class": "SimpleStrategy", "replication_factor": cmp.Or(os.Getenv(ReplicationVariable), "1")}}
+	text := os.Getenv(Variable)
+	if !strings.HasPrefix(text, "cassandra:") {
+		s.Hosts = strings.Split(text, ",")
+		return s, nil
+	}
+	n, err := cassandraurl.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	s.url, s.Hosts, s.User = text, n.Hosts, n.User
+	s.Password, s.TLS, err = n.Access(context.Background(), nil)
+	return s, err
+}
+
+// Secured reports whether the servers ask for TLS and a login.
+func (s *Server) Secured() bool { return s.TLS != nil && s.User != "" }
+
+// Store returns the value of --store for a keyspace that is reached by the host.
+func (s *Server) Store(host, keyspace string) string {
+	_, query, _ := strings.Cut(s.url, "?")
+	name := "cassandra://" + host + "/" + keyspace
+	if query == "" {
+		return name
+	}
+	return name + "?" + query
+}
+
+// Cluster returns the configuration of a session of gocql.
+func (s *Server) Cluster() *gocql.ClusterConfig {
+	cluster := gocql.NewCluster(s.Hosts...)
+	cluster.Timeout = 30 * time.Second
+	if s.User != "" {
+		cluster.Authenticator = gocql.PasswordAuthenticator{Username: s.User, Password: s.Password}
+	}
+	if s.TLS != nil {
+		cluster.ConnectTimeout = 5 * time.Second
+		cluster.SslOpts = &gocql.SslOptions{Config: s.TLS.Clone()}
+	}
+	return cluster
+}
+
+// Drop removes a keyspace.
+func (s *Server) Drop(keyspace string) error {
+	session, err := s.Cluster().CreateSession()
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	return session.Query("DROP KEYSPACE IF EXISTS " + keyspace).Exec()
+}
