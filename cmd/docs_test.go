@@ -43,6 +43,7 @@ var notRun = map[string]string{
 	"opebench servers up cassandra":                            "needs Maven",
 	"opebench run --input flights.csv --column delay --layout": "needs a server",
 	"rangecrypt verify --store cassandra://":                   "needs a server",
+	"rangecrypt verify --store 'cassandra://":                  "needs a server",
 	"opebench repro saas-fig":                                  "needs a server and minutes",
 
 	"rangecrypt keys rotate --store pebble:data --key app.key --to 'exec:": "needs openssl 3; testdata/script/openssl.txtar runs it",

@@ -89,7 +89,7 @@ func TestCompletionDescribesFlags(t *testing.T) {
 	})
 	require.Greater(t, flags, 100)
 	insert := complete("opebench", "insert", "--")
-	require.Equal(t, "the store: pebble:DIR, cassandra://HOST[:PORT][,...]/KEYSPACE[?replication=N], hbase://QUORUM[/NAMESPACE]", insert["--store"])
+	require.Equal(t, "the store: pebble:DIR, cassandra://HOST[:PORT][,...]/KEYSPACE[?OPTION=VALUE&...], hbase://QUORUM[/NAMESPACE]", insert["--store"])
 	require.Equal(t, "the store's master key, by its source: FILE, env:NAME, exec:COMMAND, passphrase:", insert["--key"])
 	require.Regexp(t, `^the scheme, by name: plain, .*\bmope, .*\bkerschbaum`, insert["--scheme"])
 	require.Regexp(t, `^generated values, by name \(default uniform\): uniform, `, insert["--data"])

@@ -47,20 +47,20 @@ func options() []option {
 		return func(n *Name, value string) error { *field(n) = value; return nil }
 	}
 	return []option{
-		{"user", "ROLE", "log in as it", setUser},
-		{"password-file", "FILE", "its password, in a file that only its owner may read; else the variable " + PasswordVariable + ", else asked for",
+		{"user", "ROLE", "who logs in; needs TLS", setUser},
+		{"password-file", "FILE", "else by\n    " + PasswordVariable + ", else asked for",
 			text(func(n *Name) *string { return &n.PasswordFile })},
-		{"ca", "FILE", "TLS, with an authority of your own (PEM)", text(func(n *Name) *string { return &n.CA })},
-		{"tls", "system", "TLS, with the authorities of this machine", setTLS},
-		{"cert", "FILE", "the client's certificate (PEM)", text(func(n *Name) *string { return &n.Cert })},
-		{"key", "FILE", "its private key (PEM)", text(func(n *Name) *string { return &n.Key })},
-		{"server-name", "NAME", "what the servers' certificates are made for, where it is not their addresses", text(func(n *Name) *string { return &n.ServerName })},
-		{"dc", "NAME", "the one data centre that all clients work in", text(func(n *Name) *string { return &n.Datacentre })},
-		{"consistency", "LEVEL", "quorum, each_quorum or all; with dc local_quorum in place of quorum", setConsistency},
-		{"serial-consistency", "LEVEL", "serial; with dc local_serial", nil},
-		{"timeout", "DURATION", "of one statement, such as 20s", setTimeout},
-		{"replication", "N|DC:N,...", "of a keyspace that does not exist", setReplication},
-		{plaintextOption, "yes", "send the password without TLS: whoever reads the network gets it", setPlaintext},
+		{"ca", "FILE", "TLS, with your own authority (PEM)", text(func(n *Name) *string { return &n.CA })},
+		{"tls", "system", "TLS, with those of this machine", setTLS},
+		{"cert", "FILE", "of the client (PEM)", text(func(n *Name) *string { return &n.Cert })},
+		{"key", "FILE", "its private key (PEM, mode 600)", text(func(n *Name) *string { return &n.Key })},
+		{"server-name", "NAME", "in the servers' certificates", text(func(n *Name) *string { return &n.ServerName })},
+		{"dc", "NAME", "the data centre of all clients", text(func(n *Name) *string { return &n.Datacentre })},
+		{"consistency", "LEVEL", "quorum, each_quorum, all;\n    with dc: local_quorum, each_quorum, all", setConsistency},
+		{"serial-consistency", "LEVEL", "serial; with dc: local_serial", nil},
+		{"timeout", "DURATION", "of a statement, as 20s", setTimeout},
+		{"replication", "N|DC:N,...", "of a new keyspace", setReplication},
+		{plaintextOption, "yes", "without TLS:\n    whoever reads the network gets it", setPlaintext},
 	}
 }
 

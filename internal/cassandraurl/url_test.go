@@ -1,7 +1,8 @@
 package cassandraurl
 
 import (
-	"strings"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -120,9 +121,18 @@ func TestShown(t *testing.T) {
 
 // Each option is in the help.
 func TestHelp(t *testing.T) {
-	lines := strings.Split(Help(), "\n")
-	require.Len(t, lines, len(options()))
-	for i, o := range options() {
-		require.True(t, strings.HasPrefix(lines[i], "  "+o.name+"="), lines[i])
+	help := "\n" + Help()
+	for _, o := range options() {
+		require.Contains(t, help, "\n  "+o.name+"="+o.takes+": ")
 	}
+}
+
+// Each option has a row in docs/operations.md.
+func TestOptionsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations.md"))
+	require.NoError(t, err)
+	for _, o := range options() {
+		require.Regexp(t, "(?m)^\\| (`[a-z]+=FILE`, )?`"+o.name+"="+o.takes[:1], string(page))
+	}
+	require.Contains(t, string(page), PasswordVariable)
 }

@@ -32,9 +32,12 @@ func (d *DB) fail(ctx context.Context, what string, err error) error {
 	d.mu.Lock()
 	last, closed := d.last, d.closed
 	d.mu.Unlock()
+	denied := d.gate.reason()
 	switch {
 	case closed, errors.Is(err, gohbase.ErrClientClosed):
 		kind = driver.ErrClosed
+	case denied != nil && javaClass(err) == "" && (done == nil || errors.Is(context.Cause(ctx), denied) || errors.Is(done, context.DeadlineExceeded)):
+		return fmt.Errorf("hbase: %s: %w", what, denied)
 	case isKind(err):
 		return fmt.Errorf("hbase: %s: %w", what, message)
 	case errors.Is(done, context.DeadlineExceeded):
@@ -116,14 +119,6 @@ var impossible = map[string]bool{
 	"AccessDeniedException":       true,
 	"TableNotFoundException":      true,
 	"IllegalArgumentException":    true,
-}
-
-// unauthorised are those by which it says that this user may not do it.
-var unauthorised = map[string]bool{
-	"AccessDeniedException":  true,
-	"AccessControlException": true,
-	"AuthorizationException": true,
-	"BadAuthException":       true,
 }
 
 var silenceOnce sync.Once

@@ -123,7 +123,7 @@ type DB struct {
 	quorum, namespace, root, user   string
 	timeout, readTimeout, zkTimeout time.Duration
 	splits                          int
-	dialer                          func(ctx context.Context, network, address string) (net.Conn, error)
+	gate                            gate
 
 	client gohbase.Client
 	rpc    gohbase.RPCClient
@@ -136,7 +136,8 @@ type DB struct {
 }
 
 // Open connects to the cluster whose ZooKeeper servers are given as host:port, separated by
-// commas. The servers must answer.
+// commas. The servers must answer. One that asks for Kerberos or TLS, which gohbase does not know, is
+// [driver.ErrUnauthorised].
 //
 // Gohbase logs every lost connection to logrus's standard logger; from the first Open on, that
 // logger leaves out lines from gohbase.
@@ -147,10 +148,10 @@ func Open(ctx context.Context, quorum string, o *Options) (*DB, error) {
 	d := &DB{
 		quorum: quorum, namespace: or(o.Namespace, "rangecrypt"), root: or(o.Root, "/hbase"), user: or(o.User, "rangecrypt"),
 		timeout: or(o.Timeout, time.Minute), readTimeout: readTimeout, zkTimeout: 10 * time.Second, splits: o.SplitRegions,
-		dialer: o.Dial, client: o.Client, regions: make(map[hrpc.RegionInfo]struct{}),
+		gate: gate{dial: o.Dial}, client: o.Client, regions: make(map[hrpc.RegionInfo]struct{}),
 	}
-	if d.dialer == nil {
-		d.dialer = new(net.Dialer).DialContext
+	if o.Dial == nil {
+		d.gate.dial = new(net.Dialer).DialContext
 	}
 	switch {
 	case quorum == "":
@@ -163,14 +164,16 @@ func Open(ctx context.Context, quorum string, o *Options) (*DB, error) {
 	silence()
 	ctx, cancel := d.bound(ctx)
 	defer cancel()
+	ctx, done := d.gate.opening(ctx)
+	defer done()
 	if err := d.reach(ctx); err != nil {
 		return nil, d.fail(ctx, "open "+quorum, err)
 	}
 	if d.client == nil {
 		d.own = true
 		d.client = gohbase.NewClient(quorum,
-			gohbase.ZookeeperRoot(d.root), gohbase.ZookeeperTimeout(d.zkTimeout), gohbase.ZooKeeperDialer(d.dialer),
-			gohbase.RegionDialer(d.dialer), gohbase.RegionReadTimeout(d.readTimeout), gohbase.RegionLookupTimeout(d.zkTimeout),
+			gohbase.ZookeeperRoot(d.root), gohbase.ZookeeperTimeout(d.zkTimeout), gohbase.ZooKeeperDialer(d.gate.dialZooKeeper),
+			gohbase.RegionDialer(d.gate.dialRegion), gohbase.RegionReadTimeout(d.readTimeout), gohbase.RegionLookupTimeout(d.zkTimeout),
 			gohbase.EffectiveUser(d.user), gohbase.RpcQueueSize(queueSize), gohbase.FlushInterval(0))
 	}
 	rpc, ok := d.client.(gohbase.RPCClient)
@@ -180,8 +183,9 @@ func Open(ctx context.Context, quorum string, o *Options) (*DB, error) {
 	d.rpc = rpc
 	probe := d.get(ctx, []byte("hbase:meta"), []byte{0}, &pb.Get{Row: []byte{0}, ExistenceOnly: pbTrue})
 	if _, err := d.send(ctx, probe); err != nil {
+		err = d.fail(ctx, "open "+quorum, err) // before it is closed, which would be the reason
 		d.Close()
-		return nil, d.fail(ctx, "open "+quorum, err)
+		return nil, err
 	}
 	return d, nil
 }
@@ -196,6 +200,9 @@ func (d *DB) reach(ctx context.Context) error {
 			return nil
 		}
 		d.note(err)
+		if refused := refusedBy(err); refused != nil {
+			return refused
+		}
 		if backOff(ctx, n) != nil {
 			return err
 		}

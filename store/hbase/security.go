@@ -1,0 +1,205 @@
+package hbase
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tsuna/gohbase/pb"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// Gohbase knows neither Kerberos nor TLS, and takes a server that asks for them for one that loses connections: it tries
+// for ever. So what such a server says first is looked at here.
+var (
+	errKerberos = fmt.Errorf("%w: the server asks for Kerberos, which the client library gohbase does not know: "+
+		"take a cluster with hbase.security.authentication=simple in a network of its own, or Cassandra", driver.ErrUnauthorised)
+	errTLS = fmt.Errorf("%w: the server expects TLS, which the client library gohbase does not know: "+
+		"take a port without TLS in a network of its own, or Cassandra", driver.ErrUnauthorised)
+	errZooKeeper = fmt.Errorf("%w: ZooKeeper asks for a login, which the client library gohbase does not know: "+
+		"let everybody read the znodes below zookeeper.znode.parent, or take Cassandra", driver.ErrUnauthorised)
+)
+
+// unauthorised are the exceptions by which a server says that this user may not do it.
+var unauthorised = map[string]bool{
+	"AccessDeniedException":  true,
+	"AccessControlException": true,
+	"AuthorizationException": true,
+	"BadAuthException":       true,
+}
+
+// A gate makes connections, and finds out whether a server will never let this client in.
+type gate struct {
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	mu     sync.Mutex
+	denied error                   // why not, since one said so
+	refuse context.CancelCauseFunc // ends an Open that is under way; nil after it
+}
+
+// opening returns a context that ends when a server refuses this client, until done is called.
+func (g *gate) opening(ctx context.Context) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	set := func(f context.CancelCauseFunc) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.refuse = f
+	}
+	set(cancel)
+	return ctx, func() { set(nil); cancel(nil) }
+}
+
+func (g *gate) deny(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.denied = err
+	if g.refuse != nil {
+		g.refuse(err)
+	}
+}
+
+// admit forgets a refusal: a server has answered.
+func (g *gate) admit() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.denied = nil
+}
+
+// reason returns why this client is not let in, and nil if it is.
+func (g *gate) reason() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.denied
+}
+
+func (g *gate) isOpening() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.refuse != nil
+}
+
+// dialRegion makes a connection to a region server or master, dialZooKeeper one to ZooKeeper.
+func (g *gate) dialRegion(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := g.dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return &watched{Conn: conn, gate: g, address: address}, nil
+}
+
+func (g *gate) dialZooKeeper(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := g.dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return &watched{Conn: conn, gate: g, address: address, zooKeeper: true}, nil
+}
+
+// refusedBy returns the error of a ZooKeeper that asks for a login, and nil for other errors: its client has texts only.
+func refusedBy(err error) error {
+	const sessionNeedsLogin = "unknown error: -124" // SESSIONCLOSEDREQUIRESASLAUTH, which the client has no name for
+	if text := err.Error(); strings.Contains(text, "zk: not authenticated") || strings.Contains(text, sessionNeedsLogin) {
+		return errZooKeeper
+	}
+	return nil
+}
+
+// A watched connection looks at the first answer. Gohbase reads it by one goroutine.
+type watched struct {
+	net.Conn
+	gate      *gate
+	address   string
+	zooKeeper bool
+
+	first []byte // of the first answer, what was read of it
+	known bool   // it was looked at
+}
+
+func (w *watched) Read(b []byte) (int, error) {
+	n, err := w.Conn.Read(b)
+	if !w.known {
+		w.first = append(w.first, b[:n]...)
+		w.look(err)
+	}
+	return n, err
+}
+
+// longestRefusal is longer than any answer that refuses a client, whose stack trace is in it.
+const longestRefusal = 64 << 10
+
+func (w *watched) look(err error) {
+	switch size := len(w.first); {
+	case err != nil && size == 0:
+		// So a server ends that got no TLS. One that dies does, too.
+		w.known = true
+		if !errors.Is(err, net.ErrClosed) && w.gate.isOpening() && w.gate.speaksTLS(w.address) {
+			w.gate.deny(errTLS)
+		}
+	case err != nil:
+		w.known = true
+	case size >= 2 && w.first[0] == 21 && w.first[1] == 3: // an alert of TLS
+		w.known = true
+		w.gate.deny(errTLS)
+	case w.zooKeeper:
+		w.known = size >= 2
+	case size >= 4:
+		length := binary.BigEndian.Uint32(w.first)
+		if length > longestRefusal {
+			w.known = true
+		} else if size >= 4+int(length) {
+			w.known = true
+			w.answer(w.first[4 : 4+length])
+		}
+	}
+	if w.known {
+		w.first = nil
+	}
+}
+
+// answer looks at an answer of a region server. One to no call of this client says that it is not let in.
+func (w *watched) answer(b []byte) {
+	text, n := protowire.ConsumeBytes(b)
+	var header pb.ResponseHeader
+	if n < 0 || proto.Unmarshal(text, &header) != nil {
+		return
+	}
+	if header.GetCallId() != math.MaxUint32 || header.Exception == nil {
+		w.gate.admit()
+		return
+	}
+	class := header.Exception.GetExceptionClassName()
+	class = class[strings.LastIndexByte(class, '.')+1:]
+	if unauthorised[class] || class == "SaslException" {
+		w.gate.deny(fmt.Errorf("%w (%s)", errKerberos, class))
+	}
+}
+
+var errSpoke = errors.New("the server speaks TLS")
+
+// speaksTLS reports whether a server begins to speak TLS. Nothing is sent to it but the beginning of a handshake.
+func (g *gate) speaksTLS(address string) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	conn, err := g.dial(ctx, "tcp", address)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	err = tls.Client(conn, &tls.Config{
+		InsecureSkipVerify: true, // nothing depends on who it is
+		VerifyConnection:   func(tls.ConnectionState) error { return errSpoke },
+	}).HandshakeContext(ctx)
+	var network *net.OpError
+	return errors.Is(err, errSpoke) || errors.As(err, &network) && network.Op == "remote error" && !errors.Is(err, io.EOF)
+}
