@@ -89,3 +89,51 @@ func TestInterruptedPassphrase(t *testing.T) {
 	require.NoError(t, cmd.Wait())
 	stop()
 }
+
+// The password of a database is asked for on the terminal where nothing else gives it: once, and not shown.
+func TestPasswordIsAskedFor(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	dir := t.TempDir()
+	opebench := filepath.Join(dir, "opebench")
+	require.NoError(t, os.Symlink(self, opebench))
+	key := filepath.Join(dir, "key")
+	require.NoError(t, exec.Command(opebench, "keys", "generate", key).Run())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for typed, says := range map[string]string{
+		"SESAME\n": "database unavailable", // nobody listens there
+		"\n":       "the password that was typed is empty",
+	} {
+		master, slave := newTerminal(t)
+		before, err := term.GetState(int(slave.Fd()))
+		require.NoError(t, err)
+		cmd := exec.CommandContext(ctx, opebench, "query", "--count", "--key", key,
+			"--store", "cassandra://127.0.0.1:1/ks?user=app&insecure-plaintext-password=yes")
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+		require.NoError(t, cmd.Start())
+		var shown bytes.Buffer
+		until := func(text string) {
+			t.Helper()
+			for b := make([]byte, 256); !strings.Contains(shown.String(), text); {
+				n, err := master.Read(b)
+				require.NoError(t, err, shown.String())
+				shown.Write(b[:n])
+			}
+		}
+		stop := context.AfterFunc(ctx, func() { _ = slave.Close(); _ = master.Close() }) // ends the reading
+		until("Password of app at 127.0.0.1:1: ")
+		hidden := func() bool { // what is typed before that would be shown
+			state, err := term.GetState(int(slave.Fd()))
+			return err == nil && *state != *before
+		}
+		require.Eventually(t, hidden, time.Minute, time.Millisecond)
+		_, err = master.WriteString(typed)
+		require.NoError(t, err)
+		until(says)
+		_ = cmd.Wait()
+		stop()
+		require.NotContains(t, shown.String(), "SESAME")
+		require.Equal(t, 1, strings.Count(shown.String(), "Password of"))
+	}
+}

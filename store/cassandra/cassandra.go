@@ -76,11 +76,10 @@ type Options struct {
 	// makes another one gets [driver.ErrLayout]. By default it is QUORUM and SERIAL.
 	Datacentre string
 
-	// Consistency is that of reads and writes. By default it is QUORUM, or LOCAL_QUORUM with a
-	// Datacentre. EACH_QUORUM and ALL keep the same promises, beside clients with the default, too: a
-	// write is in more places, and what can go on when nodes are down is less. Under any other level
-	// a client would not read what another one was told that it has written: it is refused.
-	// Conditional changes are made at SERIAL, or LOCAL_SERIAL with a Datacentre.
+	// Consistency is that of reads and writes: by default QUORUM, or LOCAL_QUORUM with a Datacentre.
+	// EACH_QUORUM, in a keyspace with NetworkTopologyStrategy, and ALL keep the same promises, beside
+	// clients with the default, too. Any other level is refused, as a client would not read what another
+	// one was told that it has written. Conditional changes are at SERIAL, or LOCAL_SERIAL.
 	Consistency gocql.Consistency
 
 	// InFlight is how many statements of Apply are under way at a time, by all goroutines

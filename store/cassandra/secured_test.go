@@ -3,7 +3,7 @@ package cassandra
 import (
 	"context"
 	"crypto/tls"
-	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -67,9 +67,7 @@ func TestDriverSecuredRefuses(t *testing.T) {
 // Clients with a stricter consistency work beside those with the default.
 func TestDriverConsistencies(t *testing.T) {
 	c := keyspace(t)
-	if os.Getenv("RANGECRYPT_CASSANDRA_REPLICATION") == "" {
-		c.Replication = map[string]string{"class": "NetworkTopologyStrategy", "datacenter1": "1"}
-	}
+	c.Replication = map[string]string{"class": "NetworkTopologyStrategy", "datacenter1": strconv.Itoa(replication(t))} // for EACH_QUORUM
 	levels := []gocql.Consistency{gocql.Any, gocql.Quorum, gocql.EachQuorum, gocql.All}
 	for i, level := range levels {
 		c.Consistency = level
