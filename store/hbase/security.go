@@ -91,19 +91,20 @@ func (g *gate) isOpening() bool {
 
 // dialRegion makes a connection to a region server or master, dialZooKeeper one to ZooKeeper.
 func (g *gate) dialRegion(ctx context.Context, network, address string) (net.Conn, error) {
-	conn, err := g.dial(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	return &watched{Conn: conn, gate: g, address: address}, nil
+	return g.watch(ctx, network, address, false)
 }
 
 func (g *gate) dialZooKeeper(ctx context.Context, network, address string) (net.Conn, error) {
+	return g.watch(ctx, network, address, true)
+}
+
+// watch makes a connection that is looked at where it is one of TCP, as it is but for a Dial of the caller's own.
+func (g *gate) watch(ctx context.Context, network, address string, zooKeeper bool) (net.Conn, error) {
 	conn, err := g.dial(ctx, network, address)
-	if err != nil {
-		return nil, err
+	if tcp, ok := conn.(*net.TCPConn); ok && err == nil {
+		return &watched{TCPConn: tcp, gate: g, address: address, zooKeeper: zooKeeper}, nil
 	}
-	return &watched{Conn: conn, gate: g, address: address, zooKeeper: true}, nil
+	return conn, err
 }
 
 // refusedBy returns the error of a ZooKeeper that asks for a login, and nil for other errors: its client has texts only.
@@ -115,9 +116,10 @@ func refusedBy(err error) error {
 	return nil
 }
 
-// A watched connection looks at the first answer. Gohbase reads it by one goroutine.
+// A watched connection looks at the first answer. Gohbase reads it by one goroutine, and writes it by several: a request
+// is several pieces, which only a *net.TCPConn keeps together (net.Buffers), so that this has to be one.
 type watched struct {
-	net.Conn
+	*net.TCPConn
 	gate      *gate
 	address   string
 	zooKeeper bool
@@ -127,7 +129,7 @@ type watched struct {
 }
 
 func (w *watched) Read(b []byte) (int, error) {
-	n, err := w.Conn.Read(b)
+	n, err := w.TCPConn.Read(b)
 	if !w.known {
 		w.first = append(w.first, b[:n]...)
 		w.look(err)

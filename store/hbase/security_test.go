@@ -1,12 +1,14 @@
 package hbase
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/binary"
+	"errors"
 	"io"
 	"math"
 	"math/big"
@@ -167,4 +169,41 @@ func TestServersThatEndAreUnavailable(t *testing.T) {
 		require.ErrorIs(t, err, driver.ErrUnavailable)
 		require.NotErrorIs(t, err, driver.ErrUnauthorised)
 	}
+}
+
+// Requests that several goroutines write, in pieces, are not mixed: gohbase relies on that.
+func TestWatchedConnectionKeepsRequestsTogether(t *testing.T) {
+	const writers, requests = 8, 300
+	piece := make([]byte, 5000)
+	received := make(chan error, 1)
+	address := fake(func(conn net.Conn) {
+		for range writers * requests {
+			b := make([]byte, 1+2*len(piece))
+			_, err := io.ReadFull(conn, b)
+			for _, c := range b[1:] {
+				if c != b[0] && err == nil {
+					err = errors.New("requests are mixed")
+				}
+			}
+			if err != nil {
+				received <- err
+				return
+			}
+		}
+		received <- nil
+	}).listen(t)
+	g := &gate{dial: new(net.Dialer).DialContext}
+	conn, err := g.dialRegion(t.Context(), "tcp", address)
+	require.NoError(t, err)
+	defer conn.Close()
+	for i := range writers {
+		go func() {
+			same := bytes.Repeat([]byte{byte(i)}, len(piece))
+			for range requests {
+				buffers := net.Buffers{[]byte{byte(i)}, same, same}
+				_, _ = buffers.WriteTo(conn)
+			}
+		}()
+	}
+	require.NoError(t, <-received)
 }
