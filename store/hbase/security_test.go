@@ -177,7 +177,11 @@ func TestWatchedConnectionKeepsRequestsTogether(t *testing.T) {
 	piece := make([]byte, 5000)
 	received := make(chan error, 1)
 	address := fake(func(conn net.Conn) {
-		for range writers * requests {
+		time.Sleep(100 * time.Millisecond) // all writers wait by then
+		for n := range writers * requests {
+			if n%50 == 0 {
+				time.Sleep(time.Millisecond)
+			}
 			b := make([]byte, 1+2*len(piece))
 			_, err := io.ReadFull(conn, b)
 			for _, c := range b[1:] {
