@@ -102,6 +102,9 @@ func TestConvert(t *testing.T) {
 				e, err := tbl.Explain(ctx, Query{Where: Field[int16]("value").Equal(3)})
 				require.NoError(t, err)
 				require.Equal(t, []string{"value"}, e.Unconverted)
+				_, _, err = tbl.Page(ctx, Query{Where: Field[int16]("value").AtLeast(3), Limit: 1})
+				require.ErrorIs(t, err, driver.ErrRange)
+				require.ErrorContains(t, err, `column "value" was changed`)
 				// A client that does not know writes as it always did, and all the same.
 				require.NoError(t, stale.Put(ctx, convertRow(7), convertRow(9)))
 				require.Equal(t, "sort", stale.Schema().Columns[2].Describe().Name, "it knows now")

@@ -74,17 +74,17 @@ var (
 	ErrTorn = fault.ErrTorn
 )
 
-// A RowError says which row of a batch an error belongs to. Index is its position among the rows of the call, and Err is
-// what is wrong with it.
+// A RowError says which row of a batch an error belongs to. Its fields are Index, the position among the rows of the
+// call, and Err, what is wrong with it. It is returned wrapped, as a pointer: use errors.As with a *RowError.
 type RowError = fault.RowError
 
 // A BatchError is returned when a batch was not carried out as a whole: Failed are the positions
 // of the rows that may or may not have been written, in ascending order; all others were.
-// Carrying out the failed rows again is harmless. Err is the reason.
+// Carrying out the failed rows again is harmless. Err is the reason. It is a pointer, as a [RowError] is.
 type BatchError = fault.BatchError
 
 // An UnsealError is returned by [Store.SetPolicy] when columns that are sealed would become plain
-// without being named: Columns are those, in the order of the schema. It is an [ErrPolicy].
+// without being named: Columns are those, in the order of the schema. It is an [ErrPolicy], and a pointer.
 type UnsealError = fault.UnsealError
 
 // callersMistakes are the errors that a call ends with because of what its caller gave or asked for.

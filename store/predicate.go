@@ -10,8 +10,9 @@ import (
 // A Predicate restricts the values of columns and key parts. Make one with the methods of
 // [Field]; the zero Predicate holds for every row. Null never satisfies a predicate on its
 // column. A column or key part that is not ordered takes any predicate, too: where nothing leads to the
-// rows, as with a range of hashed or randomised values, all rows are opened and checked. A bound beyond the
-// domain of a column is no error; it stands for the end of the domain.
+// rows, as with a range of hashed or randomised values, all rows are opened and checked; but values of type UUID have
+// no order, so that a range of them is [ErrColumn]. A bound beyond the domain of a column is no error if it is a value of
+// the column's Go type; it stands for the end of the domain.
 type Predicate struct{ terms []query.Term }
 
 // And returns the predicate that holds where all of the given ones do.

@@ -23,7 +23,7 @@ type Query struct {
 	// Limit is how many rows are returned at most; 0 is no limit. One below 0 is [driver.ErrRange].
 	Limit int
 
-	// Reverse returns the rows in the opposite order.
+	// Reverse returns the rows in the opposite order. Where they have none, as [Table.Page] says, it is [driver.ErrRange].
 	Reverse bool
 
 	// PageToken goes on after the page that returned it, with the same Where and Reverse.
@@ -70,7 +70,8 @@ func (tbl *Table) Query(ctx context.Context, q Query) iter.Seq2[Row, error] {
 
 // Page returns the rows of one page, at most q.Limit, which must be positive or it is [driver.ErrRange], and the token for
 // the next page, which is empty when there is none. Pages follow an order: a query for all rows
-// of a table whose key begins with a hashed or plain part has none and is [driver.ErrRange].
+// of a table whose key begins with a hashed or plain part has none and is [driver.ErrRange]. So is a query by a column whose
+// encryption was changed, until [Table.Convert] has ended.
 func (tbl *Table) Page(ctx context.Context, q Query) (rows []Row, next string, err error) {
 	t, err := tbl.open().Use()
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 )
 
 // A Row maps the names of key parts and columns to values of the Go type of their [Type]. A
-// column that is missing or nil is null; a key part cannot be null, except that a missing
-// [TiePart] is drawn at random.
+// column that is missing or nil is null, but a nil []byte is the empty one; a key part cannot be null, except that a
+// missing [TiePart] is drawn at random.
 type Row = map[string]any
 
 // Get returns the row with the key parts of key, with the named columns or, where none is named,
@@ -32,7 +32,8 @@ func (tbl *Table) Get(ctx context.Context, key Row, columns ...string) (found Ro
 // Put writes rows, each as a whole: a row with the same key is replaced, with its columns that
 // are null now. All rows are checked before anything is written; the error of a bad row is a
 // [RowError]. Rows are written in chunks, in the order given; if one fails, the error is a
-// [BatchError]. The cells of one row appear at once, different rows may appear in any order.
+// [BatchError]. The cells of one row appear at once, different rows may appear in any order. The same row twice is
+// [driver.ErrOverlap].
 //
 // A Put of a row that another client writes at the same time leaves one of the two rows, whole.
 //

@@ -62,6 +62,7 @@ func TestSchemaMistakes(t *testing.T) {
 		{column(many...), "1001"},
 		{parts(store.TiePart("id")), `"id"`},
 		{parts(store.HashedPart("a", store.Bool), store.TiePart("tie"), store.HashedPart("b", store.Bool)), `"tie"`},
+		{parts(store.TiePart("tie"), store.HashedPart("b", store.Bool)), `"tie" is not the last part of the row key; put it there`},
 		{parts(store.PlainPart("text", store.String)), `"text"`},
 		{parts(store.OrderedPart("uuid", store.UUID, store.MOPE)), `"uuid"`},
 		{parts(store.KeyPart{}), "column name"},

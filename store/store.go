@@ -59,7 +59,7 @@ func Open(ctx context.Context, db driver.DB, master kms.KMS, opts *Options) (*St
 		return nil, errors.New("store: no database given")
 	}
 	if master == nil {
-		return nil, errors.New("store: no key management service given: kms.NewLocal makes one of a key")
+		return nil, errNoKMS
 	}
 	if opts.Concurrency < 0 {
 		return nil, fmt.Errorf("store: Concurrency is %d", opts.Concurrency)
@@ -83,6 +83,8 @@ func Open(ctx context.Context, db driver.DB, master kms.KMS, opts *Options) (*St
 	return &Store{opened}, nil
 }
 
+var errNoKMS = errors.New("store: no key management service given; kms.NewLocal makes one of a key")
+
 // RotateMaster replaces the master key of the database: the key of the database, which all others
 // depend on, is wrapped by another service in place of the one it was opened with. That is one
 // small write; no data is touched, and clients that have the database open go on. From now on
@@ -96,7 +98,7 @@ func (st *Store) RotateMaster(ctx context.Context, to kms.KMS) (err error) {
 	ctx, end := st.db.Observer.Operation(ctx, "rotate master", "")
 	defer func() { end(0, err) }()
 	if to == nil {
-		return errors.New("store: no key management service given")
+		return errNoKMS
 	}
 	if err := st.db.Catalogue.RotateMaster(ctx, to); err != nil {
 		return fmt.Errorf("store: rotate the master key: %w", err)

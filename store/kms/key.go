@@ -59,6 +59,9 @@ func Encode(key ope.Key) string { return hex.EncodeToString(key.Secret()) + "\n"
 // disk when it returns. It never overwrites: a file that exists is [fs.ErrExist], as it may be the
 // only copy of a key.
 func WriteFile(name string, key ope.Key) error {
+	if key.IsZero() {
+		return fmt.Errorf("kms: write the key: %w: the zero Key holds no secret", ope.ErrKey)
+	}
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if info, staterr := os.Stat(name); err != nil && staterr == nil && info.IsDir() {
 		return fmt.Errorf("kms: %s is a folder; name a new file in it: %w", name, fs.ErrExist)

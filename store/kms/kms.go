@@ -143,4 +143,4 @@ func unwrap(s *seal.Sealer, sealed []byte, at seal.Place) ([]byte, error) {
 	return key, err
 }
 
-var errForeign = fmt.Errorf("%w: it was wrapped by a key management service, or by a newer version", ErrFormat)
+var errForeign = fmt.Errorf("%w: by a key management service of another kind, or by a newer version (%w)", ErrWrongKey, ErrFormat)

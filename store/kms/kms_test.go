@@ -302,6 +302,8 @@ func TestKeyFiles(t *testing.T) {
 	require.ErrorContains(t, err, "there is no key file "+name)
 
 	key := ope.GenerateKey()
+	require.ErrorIs(t, WriteFile(name, ope.Key{}), ope.ErrKey)
+	require.NoFileExists(t, name)
 	require.NoError(t, WriteFile(name, key))
 	info, err := os.Stat(name)
 	require.NoError(t, err)

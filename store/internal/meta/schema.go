@@ -60,10 +60,10 @@ func New(s Schema) (*Table, error) {
 	m.Clear = !m.Tenants // key cells of tenants are sealed, and any column may be
 	for i, part := range s.Key {
 		switch {
-		case part.Encryption == TieBreaker && i == 0:
+		case part.Encryption == TieBreaker && len(s.Key) == 1:
 			return nil, fmt.Errorf("%w: a row key cannot consist of tie-breaker %q alone; use HashedPart or PlainPart with UUID", fault.ErrSchema, part.Name)
 		case part.Encryption == TieBreaker && i != len(s.Key)-1:
-			return nil, fmt.Errorf("%w: tie-breaker %q is not the last part of the row key", fault.ErrSchema, part.Name)
+			return nil, fmt.Errorf("%w: tie-breaker %q is not the last part of the row key; put it there", fault.ErrSchema, part.Name)
 		case part.Encryption == Plain && i == 0 && part.Type != nil && part.Type.Width() == 0:
 			return nil, fmt.Errorf("%w: part %q of varying length cannot lead a row key in the plain; use HashedPart", fault.ErrSchema, part.Name)
 		}

@@ -96,11 +96,16 @@ func (m *Table) Shareable(f *Field) (*Field, error) {
 		return nil, fmt.Errorf("%w: column %q cannot share the key of %q: that is database-wide; make both so", fault.ErrSchema, f.Name, name)
 	case !slices.Equal(f.SecureType(), owner.SecureType()):
 		return nil, fmt.Errorf("%w: column %q cannot share the key of %q: type, encryption and scheme are %s, and %s", fault.ErrSchema,
-			f.Name, name, strings.Join(f.SecureType(), " "), strings.Join(owner.SecureType(), " "))
+			f.Name, name, inWords(f.SecureType()), inWords(owner.SecureType()))
 	case owner.SearchKey == nil:
 		return nil, fmt.Errorf("%w: column %q cannot share the key of %q: that has none yet; name it after it in the schema", fault.ErrSchema, f.Name, name)
 	}
 	return owner, nil
+}
+
+// inWords returns a secure type, of which parts are empty where there is no scheme.
+func inWords(secureType []string) string {
+	return strings.TrimSpace(strings.Join(secureType, " "))
 }
 
 // Clone returns a copy whose lists of fields and keys can be changed.

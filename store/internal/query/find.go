@@ -133,11 +133,8 @@ func newFinder(ctx context.Context, t *engine.Engine, q Selection, e *inspect.Ex
 	if err != nil {
 		return nil, err
 	}
-	if pl.anyOrder && (q.Paged || q.PageToken != "") {
-		return nil, fmt.Errorf("%w: all rows of a table whose key begins with a hashed or plain part have no order that pages could follow; use Query, which reads lazily, or fix that part", driver.ErrRange)
-	}
-	if pl.anyOrder && q.Reverse {
-		return nil, fmt.Errorf("%w: all rows of a table whose key begins with a hashed part have no order to reverse", driver.ErrRange)
+	if pages := q.Paged || q.PageToken != ""; pl.anyOrder && (pages || q.Reverse) {
+		return nil, pl.noOrder(pages)
 	}
 	f := &finder{table: t, plan: pl, of: q, want: want, tally: e}
 	f.need = f.needed()

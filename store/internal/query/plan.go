@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
@@ -40,6 +41,19 @@ type keyRange struct {
 
 // maxRanges limits how many ranges the values of In may multiply to.
 const maxRanges = 10_000
+
+// noOrder returns the error of a query for pages, or for the opposite order, that reads all rows in no order.
+func (pl *plan) noOrder(pages bool) error {
+	lacks, instead := "to reverse", ""
+	if pages {
+		lacks, instead = "that pages could follow", "use Query, which reads lazily, or "
+	}
+	if len(pl.unconverted) > 0 {
+		return fmt.Errorf("%w: column %q was changed and its rows are not all converted, so all rows are read, which have no order %s; %scall Convert first",
+			driver.ErrRange, pl.unconverted[0], lacks, instead)
+	}
+	return fmt.Errorf("%w: all rows of a table whose key begins with a hashed or plain part have no order %s; %sfix that part", driver.ErrRange, lacks, instead)
+}
 
 // NewPlan chooses what to scan. In this order of preference:
 //
