@@ -124,6 +124,8 @@ func (w *wrappedDB) Drop(ctx context.Context, name string) error {
 	}})
 }
 
+func (w *wrappedDB) Describe() driver.Description { return driver.Describe(w.db) }
+
 func (w *wrappedDB) Close() error {
 	if w.closing != nil {
 		w.closing()

@@ -145,7 +145,7 @@ type DB struct {
 	checks    sync.WaitGroup // of the checks under way in the background
 }
 
-var _ driver.DB = (*DB)(nil)
+var _ driver.Describer = (*DB)(nil)
 
 // Open connects to a cluster. If no node answers, or too few for the replication of the keyspace, the
 // error is [driver.ErrUnavailable]. If either side refuses the login or a certificate, it is
@@ -203,6 +203,11 @@ func newDB(ctx context.Context, session *gocql.Session, attempts *attempts, opti
 		return nil, fmt.Errorf("cassandra: open keyspace %s: %w", db.keyspace, err)
 	}
 	return db, nil
+}
+
+// Describe implements [driver.Describer].
+func (db *DB) Describe() driver.Description {
+	return driver.Description{System: "cassandra", Namespace: db.keyspace}
 }
 
 // Close implements [driver.DB]. Where the connections were lost just before, gocql may wait for itself. Then Close

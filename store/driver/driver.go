@@ -184,6 +184,26 @@ type Snapshot interface {
 	Close() error
 }
 
+// A Describer is a [DB] that says which database it is, for spans and metrics.
+type Describer interface {
+	DB
+	Describe() Description
+}
+
+// A Description is what anyone may know of a database. It may be empty.
+type Description struct {
+	System    string // product, as OpenTelemetry's attribute db.system.name has it
+	Namespace string // keyspace or name space, as db.namespace has it; empty where there is none
+}
+
+// Describe returns what db says of itself. That is nothing unless it is a [Describer].
+func Describe(db DB) Description {
+	if d, ok := db.(Describer); ok {
+		return d.Describe()
+	}
+	return Description{}
+}
+
 // A Cell is a value with its name within a row.
 type Cell struct {
 	Qualifier, Value []byte

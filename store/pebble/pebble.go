@@ -39,12 +39,10 @@ import (
 
 // Options are what may be chosen. The zero value, or a nil pointer, is the default.
 type Options struct {
-	// CacheBytes is how much data is kept in memory, uncompressed: writes that are not yet in
-	// tables, which take 16 MiB and at most 48, and what is left for tables that are read. Default
-	// 128 MiB: it lets the database work in some 170 MiB whatever it holds. More is worth it where a
-	// working set is read again and again, above all by ordered columns, each row of which is a read
-	// of its own: encrypted rows are longer, and leave a cache before plaintext would. Scans gain
-	// little.
+	// CacheBytes is how much data is kept in memory, uncompressed: writes that are not yet in tables, which take 16 MiB
+	// and at most 48, and what is left for tables that are read. Default 128 MiB: it lets the database work in some
+	// 170 MiB whatever it holds. More is worth it where a working set is read again and again, above all by ordered
+	// columns, each row of which is a read of its own: encrypted rows are longer, and leave a cache first. Scans gain little.
 	CacheBytes int64
 
 	// MustExist makes Open write nothing where there is no database: that is fs.ErrNotExist.
@@ -58,9 +56,8 @@ type Options struct {
 }
 
 const (
-	// A memtable of 16 MiB is flushed about once in 16 MiB of writes: large enough that a flush
-	// makes a worthwhile table, small enough that three of them (the engine stops writers there)
-	// and a restart, which replays the log, stay cheap.
+	// A memtable of 16 MiB is flushed about once in 16 MiB of writes: large enough that a flush makes a worthwhile
+	// table, small enough that three of them (the engine stops writers there) and a restart, which replays the log, stay cheap.
 	memTableBytes = 16 << 20
 	memTables     = 3
 
@@ -523,9 +520,12 @@ func (db *DB) Drop(ctx context.Context, name string) error {
 	return nil
 }
 
-// Close implements [driver.DB]. Calls that are under way end first, and snapshots are closed. What is
-// only in a log gets into tables, so that the directory depends on no log; where the disk has no space for
-// them, it stays in the log, and the next Open goes on.
+// Describe implements [driver.Describer].
+func (db *DB) Describe() driver.Description { return driver.Description{System: "pebble"} }
+
+// Close implements [driver.DB]. Calls that are under way end first, and snapshots are closed. What is only in a log gets
+// into tables, so that the directory depends on no log; where the disk has no space for them, it stays in the log, and the
+// next Open goes on.
 func (db *DB) Close() error {
 	db.opMu.Lock()
 	defer db.opMu.Unlock()

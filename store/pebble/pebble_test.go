@@ -526,5 +526,8 @@ func TestManyVersions(t *testing.T) {
 }
 
 var _ vfs.FS = (*fence)(nil)
-var _ driver.Snapshotter = (*DB)(nil)
+var _ interface {
+	driver.Snapshotter
+	driver.Describer
+} = (*DB)(nil)
 var _ driver.Committer = (*family)(nil)
