@@ -51,7 +51,7 @@ func Join(ctx context.Context, left *Table, leftColumn string, right *Table, rig
 				return
 			}
 		}
-		err = query.UntilNotOvertaken(func() error {
+		err = query.UntilNotOvertaken(ctx, func() error {
 			l := query.JoinSide{Table: left.open().Now(), Column: leftColumn, Columns: opts.Left}
 			r := query.JoinSide{Table: right.open().Now(), Column: rightColumn, Columns: opts.Right}
 			return query.Join(ctx, l, r, opts.Limit, func(a, b *query.Found) bool {

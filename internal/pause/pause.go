@@ -1,4 +1,4 @@
-// Package pause waits, and never longer than a context lives.
+// Package pause waits, and never longer than a context lives. It also lets who began a call know what is repeated in it.
 package pause
 
 import (
@@ -31,6 +31,29 @@ func Ended(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", err, cause)
 	}
 	return err
+}
+
+type counter struct{}
+
+// Counting returns a context of which count learns each repetition: why something is done once more.
+func Counting(ctx context.Context, count func(ctx context.Context, why string)) context.Context {
+	return context.WithValue(ctx, counter{}, count)
+}
+
+// Repeats says that something is done once more, and why. The reason is a constant: it becomes an attribute of a metric.
+func Repeats(ctx context.Context, why string) {
+	if count, ok := ctx.Value(counter{}).(func(context.Context, string)); ok {
+		count(ctx, why)
+	}
+}
+
+// Again waits before attempt n+1, as long as [Grown] says, and says why there is one.
+func Again(ctx context.Context, why string, first, most time.Duration, n int) error {
+	if err := For(ctx, Grown(first, most, n)); err != nil {
+		return err
+	}
+	Repeats(ctx, why)
+	return nil
 }
 
 // Grown returns how long to wait before attempt n+1, where n counts from 0. The wait doubles from first up to most.

@@ -40,3 +40,19 @@ func TestGrown(t *testing.T) {
 	}
 	require.LessOrEqual(t, Grown(time.Second, time.Hour, 1000), time.Hour, "the doubling does not overflow")
 }
+
+// What is repeated is told to the innermost who counts, once for each repetition that begins.
+func TestRepetitionsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		Repeats(t.Context(), "nobody counts")
+		require.NoError(t, Again(t.Context(), "nobody counts", time.Second, time.Second, 0))
+		var counted []string
+		ctx, cancel := context.WithCancel(Counting(t.Context(), func(_ context.Context, why string) { counted = append(counted, why) }))
+		Repeats(ctx, "at once")
+		require.NoError(t, Again(ctx, "later", time.Second, time.Second, 0))
+		require.NoError(t, Again(context.WithoutCancel(ctx), "in the background", time.Second, time.Second, 3))
+		cancel()
+		require.ErrorIs(t, Again(ctx, "never", time.Second, time.Second, 0), context.Canceled)
+		require.Equal(t, []string{"at once", "later", "in the background"}, counted)
+	})
+}

@@ -355,7 +355,7 @@ func (db *DB) columns(ctx context.Context, table string) ([]column, error) {
 
 // change changes the schema and waits until the nodes have it.
 func (db *DB) change(ctx context.Context, stmt string) error {
-	q := db.session.Query(stmt).Idempotent(true).RetryPolicy(retry{}).DefaultTimestamp(false)
+	q := db.session.Query(stmt).Idempotent(true).RetryPolicy(new(retry)).DefaultTimestamp(false)
 	if err := q.ExecContext(ctx); err != nil {
 		return err
 	}
@@ -415,7 +415,7 @@ func (db *DB) conditional(ctx context.Context, stmt string, values ...any) (bool
 
 // reading prepares a query that may be repeated.
 func (db *DB) reading(q *gocql.Query) *gocql.Query {
-	return q.Consistency(db.quorum).DefaultTimestamp(false).Idempotent(true).RetryPolicy(retry{}).PageSize(0)
+	return q.Consistency(db.quorum).DefaultTimestamp(false).Idempotent(true).RetryPolicy(new(retry)).PageSize(0)
 }
 
 // once prepares a conditional query.

@@ -284,11 +284,27 @@ func (db *DB) failedCAS(ctx context.Context, what string, err error) error {
 // retry repeats a statement that may be repeated on another node, when the connection broke or
 // the node cannot serve. After a timeout it does not, since the caller's patience is used up and
 // the cluster is too busy already.
-type retry struct{}
+type retry struct {
+	ctx context.Context // of a statement that may be repeated: gocql asks Attempt, then GetRetryType
+}
 
-func (retry) Attempt(q gocql.RetryableQuery) bool { return q.Attempts() <= 2 }
+func (r *retry) Attempt(q gocql.RetryableQuery) bool {
+	if r.ctx = nil; q.Attempts() > 2 {
+		return false
+	}
+	r.ctx = q.Context()
+	return true
+}
 
-func (retry) GetRetryType(err error) gocql.RetryType {
+func (r *retry) GetRetryType(err error) gocql.RetryType {
+	to := retryType(err)
+	if to == gocql.RetryNextHost && r.ctx != nil {
+		pause.Repeats(r.ctx, "server_unavailable")
+	}
+	return to
+}
+
+func retryType(err error) gocql.RetryType {
 	var request gocql.RequestError
 	if errors.As(err, &request) {
 		if request.Code() == gocql.ErrCodeBootstrapping {

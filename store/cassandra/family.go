@@ -176,7 +176,7 @@ func (f *family) readRow(ctx context.Context, part, row []byte, stmt string, val
 		}
 		// The read takes part in the contest for the row, and loses it within milliseconds on a
 		// busy row. To repeat it is harmless.
-		if err := pause.For(ctx, pause.Grown(8*time.Millisecond, 400*time.Millisecond, attempt)); err != nil {
+		if err := pause.Again(ctx, "contended_row", 8*time.Millisecond, 400*time.Millisecond, attempt); err != nil {
 			return err
 		}
 	}
@@ -477,10 +477,10 @@ func (f *family) send(ctx context.Context, b *batch) error {
 	case 1:
 		f.statements(b, stamps, func(stmt string, values []any) {
 			q := f.db.session.Query(stmt, values...).RoutingKey(b.part).Consistency(f.db.quorum).PageSize(0)
-			err = q.WithTimestamp(stamp).Idempotent(true).RetryPolicy(retry{}).ExecContext(ctx)
+			err = q.WithTimestamp(stamp).Idempotent(true).RetryPolicy(new(retry)).ExecContext(ctx)
 		})
 	default:
-		q := f.db.session.Batch(gocql.UnloggedBatch).Consistency(f.db.quorum).WithTimestamp(stamp).RetryPolicy(retry{})
+		q := f.db.session.Batch(gocql.UnloggedBatch).Consistency(f.db.quorum).WithTimestamp(stamp).RetryPolicy(new(retry))
 		q.Entries = make([]gocql.BatchEntry, 0, b.statements)
 		f.statements(b, stamps, func(stmt string, values []any) {
 			q.Entries = append(q.Entries, gocql.BatchEntry{Stmt: stmt, Args: values, Idempotent: true})

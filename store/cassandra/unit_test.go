@@ -516,10 +516,10 @@ func TestErrorsOfAContext(t *testing.T) {
 
 func TestRetries(t *testing.T) {
 	for _, err := range []error{io.EOF, gocql.ErrConnectionClosed, &fakeError{gocql.ErrCodeBootstrapping, ""}} {
-		require.Equal(t, gocql.RetryNextHost, retry{}.GetRetryType(err), "%v", err)
+		require.Equal(t, gocql.RetryNextHost, new(retry).GetRetryType(err), "%v", err)
 	}
 	for _, err := range []error{gocql.ErrTimeoutNoResponse, context.Canceled, &fakeError{gocql.ErrCodeInvalid, ""}, &fakeError{gocql.ErrCodeWriteTimeout, ""}, errors.New("x")} {
-		require.Equal(t, gocql.Rethrow, retry{}.GetRetryType(err), "%v", err)
+		require.Equal(t, gocql.Rethrow, new(retry).GetRetryType(err), "%v", err)
 	}
 }
 

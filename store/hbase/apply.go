@@ -330,7 +330,7 @@ func (f *family) sendAtomic(ctx context.Context, c *atomicCall) (held bool, err 
 		if err := f.heal(ctx, c.key); err != nil {
 			return false, err
 		}
-		if backOff(ctx, attempt) != nil {
+		if backOff(ctx, "server_unavailable", attempt) != nil {
 			return false, exception
 		}
 		again := *c // the request that was sent belongs to the client
@@ -339,9 +339,9 @@ func (f *family) sendAtomic(ctx context.Context, c *atomicCall) (held bool, err 
 	}
 }
 
-// backOff waits before a request is sent again.
-func backOff(ctx context.Context, attempt int) error {
-	return pause.For(ctx, pause.Grown(20*time.Millisecond, time.Second, attempt))
+// backOff waits before a request is sent again, and says why it is.
+func backOff(ctx context.Context, why string, attempt int) error {
+	return pause.Again(ctx, why, 20*time.Millisecond, time.Second, attempt)
 }
 
 func actionError(r *pb.MultiResponse) error {

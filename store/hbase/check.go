@@ -10,6 +10,7 @@ import (
 	"github.com/tsuna/gohbase/hrpc"
 	"github.com/tsuna/gohbase/pb"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -67,7 +68,7 @@ func (f *family) checkAndPut(ctx context.Context, row []byte, expect driver.Cell
 		if err := f.heal(ctx, row); err != nil {
 			return false, err
 		}
-		if err := backOff(ctx, n); err != nil {
+		if err := backOff(ctx, "server_unavailable", n); err != nil {
 			return false, err
 		}
 	}
@@ -120,6 +121,7 @@ func (f *family) locate(ctx context.Context, row []byte) (hrpc.RegionInfo, error
 		if err := f.heal(ctx, row); err != nil {
 			return nil, err
 		}
+		pause.Repeats(ctx, "server_unavailable")
 	}
 }
 

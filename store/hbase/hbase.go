@@ -203,10 +203,15 @@ func (d *DB) reach(ctx context.Context) error {
 		if refused := refusedBy(err); refused != nil {
 			return refused
 		}
-		if backOff(ctx, n) != nil {
+		if backOff(ctx, "server_unavailable", n) != nil {
 			return err
 		}
 	}
+}
+
+// Describe implements [driver.Describer].
+func (d *DB) Describe() driver.Description {
+	return driver.Description{System: "hbase", Namespace: d.namespace}
 }
 
 // Close releases the connections, unless the client was given.
@@ -275,7 +280,7 @@ func (d *DB) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family,
 			return nil, d.fail(ctx, what, err)
 		}
 		// Another client may be creating it: then look again until it is there.
-		if err := backOff(ctx, n); err != nil {
+		if err := backOff(ctx, "family_changed", n); err != nil {
 			return nil, d.fail(ctx, what, err)
 		}
 	}

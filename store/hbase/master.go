@@ -62,7 +62,7 @@ func (m *master) do(ctx context.Context, name string, request, response proto.Me
 			}
 		}
 		m.close()
-		if backOff(ctx, n) != nil {
+		if backOff(ctx, "server_unavailable", n) != nil {
 			return err
 		}
 	}

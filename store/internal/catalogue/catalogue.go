@@ -271,7 +271,7 @@ func (c *Catalogue) read(ctx context.Context, s driver.Slice) (Root, []driver.Ce
 				return Root{}, nil, sign
 			}
 		}
-		if err := waitForTurn(ctx, attempt); err != nil {
+		if err := waitForTurn(ctx, "stale_catalogue", attempt); err != nil {
 			return Root{}, nil, err
 		}
 	}

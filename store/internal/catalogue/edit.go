@@ -114,24 +114,25 @@ func swap(ctx context.Context, family driver.Family, next func(lost *error) (exp
 		if err != nil || len(puts) == 0 {
 			return errors.Join(err, lost)
 		}
+		why := "catalogue_changed"
 		done, err := family.CheckAndPut(ctx, Row, expect, puts...)
 		switch {
 		case errors.Is(err, driver.ErrUnknownOutcome):
-			lost = err
+			lost, why = err, "unknown_outcome"
 		case err != nil:
 			return errors.Join(err, lost)
 		case done:
 			return nil
 		}
-		if err := waitForTurn(ctx, attempt); err != nil {
+		if err := waitForTurn(ctx, why, attempt); err != nil {
 			return errors.Join(err, lost)
 		}
 	}
 }
 
-// waitForTurn waits before the next attempt.
-func waitForTurn(ctx context.Context, attempt int) error {
-	return pause.For(ctx, pause.Grown(2*time.Millisecond, 200*time.Millisecond, attempt))
+// waitForTurn waits before the next attempt, and says why there is one.
+func waitForTurn(ctx context.Context, why string, attempt int) error {
+	return pause.Again(ctx, why, 2*time.Millisecond, 200*time.Millisecond, attempt)
 }
 
 // read reads what the edit is about, proves it, and returns the cell of the root.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/internal/seal"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
@@ -98,7 +99,7 @@ func (t *Engine) commit(ctx context.Context, changes []*rowChange) error {
 		if !slices.ContainsFunc(changes, func(c *rowChange) bool { return !c.done }) {
 			break
 		}
-		if err := WaitAgain(ctx, round); err != nil {
+		if err := WaitAgain(ctx, "row_changed", round); err != nil {
 			return err
 		}
 	}
@@ -300,6 +301,7 @@ func (t *Engine) UpdateChunk(ctx context.Context, updates []*rowcodec.Updated, f
 			}
 		}
 		now = later
+		pause.Repeats(ctx, "schema_changed")
 	}
 	records := make([]*rowcodec.Record, len(changes))
 	for i, c := range changes {

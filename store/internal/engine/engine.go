@@ -68,7 +68,7 @@ func (env *Environment) AtLeast(ctx context.Context, version uint32) (*Engine, e
 		if attempt == TornReads {
 			return nil, catalogue.PutBack(fmt.Sprintf("it has version %d, and a row was written at version %d", now.Version, version))
 		}
-		if err := WaitAgain(ctx, attempt); err != nil {
+		if err := WaitAgain(ctx, "stale_catalogue", attempt); err != nil {
 			return nil, err
 		}
 	}
@@ -91,6 +91,7 @@ func (t *Engine) WithSecondLook(ctx context.Context, do func(*Engine) error) (*E
 			return t, err
 		}
 		t = now
+		pause.Repeats(ctx, "schema_changed")
 	}
 }
 
@@ -136,9 +137,10 @@ func onProcessors(ctx context.Context, n int, do func(ctx context.Context, i int
 	return group.Wait()
 }
 
-// WaitAgain waits before the next attempt, about 2 ms at first and twice as long each time, at most 200 ms.
-func WaitAgain(ctx context.Context, attempt int) error {
-	return pause.For(ctx, pause.Grown(2*time.Millisecond, 200*time.Millisecond, attempt))
+// WaitAgain waits before the next attempt, about 2 ms at first and twice as long each time, at most 200 ms, and says why
+// there is one.
+func WaitAgain(ctx context.Context, why string, attempt int) error {
+	return pause.Again(ctx, why, 2*time.Millisecond, 200*time.Millisecond, attempt)
 }
 
 // Gone adds [ErrNoTable] to an error of the database where the reason is that the table was

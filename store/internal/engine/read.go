@@ -60,7 +60,7 @@ func (t *Engine) ReadFrom(ctx context.Context, data driver.Family, key []byte, w
 		if attempt == TornReads {
 			return nil, fmt.Errorf("%w: %w", fault.ErrTorn, err)
 		}
-		if err := WaitAgain(ctx, attempt); err != nil {
+		if err := WaitAgain(ctx, "torn_row", attempt); err != nil {
 			return nil, err
 		}
 	}

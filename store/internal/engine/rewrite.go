@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
@@ -50,12 +51,13 @@ func (t *Engine) Convert(ctx context.Context, rows []driver.Row) (done converted
 		done.add(now)
 		if newer := rowcodec.NewerRow(0); errors.As(err, &newer) && !t.Env.Now().Same(t.View) {
 			t = t.Env.Now() // an index was made again
+			pause.Repeats(ctx, "schema_changed")
 			continue
 		}
 		if err != nil || len(late) == 0 {
 			return done, err
 		}
-		if err := WaitAgain(ctx, attempt); err != nil {
+		if err := WaitAgain(ctx, "row_changed", attempt); err != nil {
 			return done, err
 		}
 		if rows, err = t.stamped(ctx, late); err != nil {
@@ -182,7 +184,7 @@ func (t *Engine) toConvert(ctx context.Context, row *driver.Row, s *rowcodec.Scr
 		if !errors.Is(err, rowcodec.ErrTornRow) || attempt == TornReads {
 			return r, err
 		}
-		if err := WaitAgain(ctx, attempt); err != nil {
+		if err := WaitAgain(ctx, "torn_row", attempt); err != nil {
 			return nil, err
 		}
 		if row.Cells, err = t.Data.Get(ctx, row.Key, driver.Slice{Stamps: true}); err != nil {

@@ -272,7 +272,7 @@ func (t *Engine) restore(ctx context.Context, c *rowcodec.Column, key []byte) er
 				return slices.ContainsFunc(postings, func(is []byte) bool { return bytes.Equal(was, is) })
 			}))
 		}
-		if err := WaitAgain(ctx, attempt); err != nil {
+		if err := WaitAgain(ctx, "row_changed", attempt); err != nil {
 			return err
 		}
 	}

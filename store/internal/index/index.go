@@ -128,7 +128,7 @@ func (x *index) Read(ctx context.Context, unit ope.Unit, from, to []byte, limit 
 	}
 }
 
-// Commit implements [ope.Index].
+// Commit implements [ope.Index]. What is not made, or of unknown outcome, schemes make again in some way.
 func (x *index) Commit(ctx context.Context, unit ope.Unit, cond ope.Condition, change ope.Change) (bool, error) {
 	row, err := unitRow(unit)
 	if err == nil {
@@ -144,10 +144,14 @@ func (x *index) Commit(ctx context.Context, unit ope.Unit, cond ope.Condition, c
 		applied, err = x.commitVersion(ctx, row, cond, change)
 	}
 	if errors.Is(err, driver.ErrUnknownOutcome) {
+		pause.Repeats(ctx, "unknown_outcome")
 		return false, fmt.Errorf("index: %w: %w", ope.ErrUnknownOutcome, err)
 	}
 	if err != nil {
 		return false, fmt.Errorf("index: commit: %w", err)
+	}
+	if !applied {
+		pause.Repeats(ctx, "index_changed")
 	}
 	return applied, nil
 }
@@ -222,7 +226,7 @@ func (x *index) commitVersion(ctx context.Context, row []byte, cond ope.Conditio
 			return applied, err
 		}
 		// Another commit came between. The condition may hold all the same.
-		if err := pause.For(ctx, pause.Grown(2*time.Millisecond, 200*time.Millisecond, attempt)); err != nil {
+		if err := pause.Again(ctx, "index_changed", 2*time.Millisecond, 200*time.Millisecond, attempt); err != nil {
 			return false, err
 		}
 	}

@@ -64,7 +64,7 @@ func (c *Conversion) run(ctx context.Context) error {
 			if behind++; behind > engine.TornReads {
 				return catalogue.PutBack(fmt.Sprintf("the conversion is to version %d, and the table is of version %d", p.Target, t.Since))
 			}
-			if err := engine.WaitAgain(ctx, behind); err != nil {
+			if err := engine.WaitAgain(ctx, "schema_changed", behind); err != nil {
 				return err
 			}
 			continue

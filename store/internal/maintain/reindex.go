@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/wozniak"
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -125,6 +126,7 @@ func (b *indexBuild) finish(ctx context.Context, ref meta.IndexRef) error {
 		if i < 0 || metas[i].Using(ref)[0].Unit == unit {
 			return err
 		}
+		pause.Repeats(ctx, "index_changed")
 	}
 }
 

@@ -153,6 +153,7 @@ func (v *Verifier) steady(ctx context.Context, look func() (bool, error), mend f
 		if changes == mostChanges {
 			return fmt.Errorf("%w, each time that something which looked wrong was looked at again; verify when nobody changes it", fault.ErrSchemaChanged)
 		}
+		pause.Repeats(ctx, "schema_changed")
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
@@ -53,18 +54,19 @@ var errOvertaken = errors.New("the schema was changed before the first row")
 
 // UntilNotOvertaken makes attempts until one counts. An attempt is overtaken where another client changed what it
 // relies on, and it has yielded nothing yet.
-func UntilNotOvertaken(attempt func() error) error {
+func UntilNotOvertaken(ctx context.Context, attempt func() error) error {
 	for {
 		if err := attempt(); !errors.Is(err, errOvertaken) {
 			return err
 		}
+		pause.Repeats(ctx, "schema_changed")
 	}
 }
 
 // RowsOf yields what a query selects.
 func RowsOf(ctx context.Context, t *engine.Engine, q Selection, e *inspect.Explanation) iter.Seq2[*Found, error] {
 	return func(yield func(*Found, error) bool) {
-		err := UntilNotOvertaken(func() error {
+		err := UntilNotOvertaken(ctx, func() error {
 			*e = inspect.Explanation{}
 			err := rowsAsOf(ctx, t, q, e, yield)
 			t = t.Env.Now()

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"sync"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 	"github.com/rangecrypt/rangecrypt/store/internal/keyring"
@@ -75,6 +76,7 @@ func (db *Database) Named(ctx context.Context, name string) (*Table, error) {
 			return nil, err
 		}
 		last = m
+		pause.Repeats(ctx, "schema_changed")
 	}
 }
 
