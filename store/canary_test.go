@@ -8,10 +8,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"iter"
-	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
@@ -23,12 +21,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/metric"
-	metricnoop "go.opentelemetry.io/otel/metric/noop"
-	"go.opentelemetry.io/otel/trace"
-	tracenoop "go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/rangecrypt/rangecrypt/internal/testdb"
 	"github.com/rangecrypt/rangecrypt/ope"
@@ -553,15 +545,18 @@ func TestCanaryOnTheWire(t *testing.T) {
 	})
 }
 
-// Logs, spans and metrics tell what happened, and nothing of the values.
+// Logs, spans and metrics tell what happened, and nothing of the values, nor names.
 func TestCanaryInObservability(t *testing.T) {
 	ctx := context.Background()
-	var out lockedBuffer
+	watch := newTelemetry()
 	db := drivertest.NewMemory()
-	st, err := Open(ctx, db, kms.NewLocal(testMaster), &Options{
-		Logger:         slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		TracerProvider: tracing{out: &out}, MeterProvider: metering{out: &out},
-	})
+	down := false
+	st, err := Open(ctx, drivertest.NewFaulty(db, func(drivertest.Op) drivertest.Fault {
+		if down {
+			return drivertest.FailBefore
+		}
+		return drivertest.NoFault
+	}), kms.NewLocal(testMaster), watch.options())
 	require.NoError(t, err)
 	tbl := useEverything(t, st)
 	// A row that cannot be read is replaced, which is worth a line.
@@ -571,123 +566,45 @@ func TestCanaryInObservability(t *testing.T) {
 	_, err = tbl.Get(ctx, canaryRow(1))
 	require.ErrorIs(t, err, ErrTampered)
 	require.NoError(t, tbl.Put(ctx, canaryRow(1)))
-
+	// What goes wrong names tables, columns and tenants to the caller.
+	for name, err := range map[string]error{
+		canaryTable: st.Alter(ctx, canaryTable, AddColumn(PlainColumn("CanaryPlain", String))),
+		canaryCells: st.RenameTable(ctx, canaryTable, canaryCells), canaryGone: st.DropTenant(ctx, canaryGone),
+		"CanaryToken": tbl.Put(ctx, Row{"CanaryPartHashed": "canary-hashed-part", "CanaryPartOrdered": canaryTime, "CanaryToken": 1}),
+	} {
+		require.ErrorContains(t, err, name)
+	}
 	all := secrets(t, testMaster, tbl)
-	for name := range all { // an error in a log may name a column, and how it is stored
-		if strings.HasPrefix(name, "name ") || strings.HasPrefix(name, "text ") {
+	down = true
+	require.Error(t, tbl.Put(ctx, canaryRow(1)))
+	for _, err := range tbl.Query(ctx, Query{Where: Field[string]("CanaryNote").Equal("canary-note")}) {
+		require.Error(t, err)
+	}
+	_, err = st.Table(ctx, canaryTable)
+	require.Error(t, err)
+
+	all["row key"], all["row key, hex"] = key, []byte(hex.EncodeToString(key))
+	all["row key, quoted"] = fmt.Appendf(nil, "%q", key)[1:20]
+	all["value of CanaryPlain"] = []byte(canaryPlain)
+	traces, metrics, log := watch.spansText(), watch.metricsText(t), watch.log.String()
+	search(t, "spans", []byte(traces), all)
+	search(t, "metrics", []byte(metrics), all)
+	for name := range all { // an error in a log may say how a column is stored
+		if strings.HasPrefix(name, "text ") {
 			delete(all, name)
 		}
 	}
-	all["row key"], all["row key, hex"] = key, []byte(hex.EncodeToString(key))
-	all["row key, quoted"] = fmt.Appendf(nil, "%q", key)[1:20]
-	text := out.String()
-	search(t, "observability", []byte(text), all)
+	search(t, "log", []byte(log), all)
+	require.NotContains(t, traces+metrics+log, "Canary")
 	for _, want := range []string{
 		"rangecrypt.create", "rangecrypt.put", "rangecrypt.get", "rangecrypt.query", "rangecrypt.page", "rangecrypt.delete",
-		"rangecrypt.family=" + tbl.now().Family(), "rangecrypt.rows=50", "Error", "rangecrypt.operation.duration", "a row that could not be read is replaced",
+		"db.collection.name=" + tbl.now().Family(), "rangecrypt.rows=50", "Error", "error.type=store.ErrTampered", "Get " + tbl.now().Family(),
 	} {
-		require.Contains(t, text, want)
+		require.Contains(t, traces, want)
 	}
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-// tracing and metering write down all that they are told.
-type tracing struct {
-	tracenoop.TracerProvider
-	out io.Writer
-}
-
-func (p tracing) Tracer(name string, _ ...trace.TracerOption) trace.Tracer {
-	fmt.Fprintln(p.out, "tracer", name)
-	return tracer{out: p.out}
-}
-
-type tracer struct {
-	tracenoop.Tracer
-	out io.Writer
-}
-
-func (tr tracer) Start(ctx context.Context, name string, opts ...trace.SpanStartOption) (context.Context, trace.Span) {
-	c := trace.NewSpanStartConfig(opts...)
-	fmt.Fprintln(tr.out, "span", name, attributes(c.Attributes()))
-	s := toldSpan{out: tr.out}
-	return trace.ContextWithSpan(ctx, s), s
-}
-
-type toldSpan struct {
-	tracenoop.Span
-	out io.Writer
-}
-
-func (s toldSpan) SetAttributes(kv ...attribute.KeyValue) {
-	fmt.Fprintln(s.out, "attributes", attributes(kv))
-}
-func (s toldSpan) SetStatus(c codes.Code, d string)              { fmt.Fprintln(s.out, "status", c, d) }
-func (s toldSpan) AddEvent(name string, _ ...trace.EventOption)  { fmt.Fprintln(s.out, "event", name) }
-func (s toldSpan) RecordError(err error, _ ...trace.EventOption) { fmt.Fprintln(s.out, "error", err) }
-
-func attributes(kv []attribute.KeyValue) string {
-	var out string
-	for _, a := range kv {
-		out += fmt.Sprintf("%s=%s ", a.Key, a.Value.String())
+	for _, want := range []string{"rangecrypt.operation.duration", "db.client.operation.duration", "db.collection.name=" + tbl.now().Family()} {
+		require.Contains(t, metrics, want)
 	}
-	return out
-}
-
-type metering struct {
-	metricnoop.MeterProvider
-	out io.Writer
-}
-
-func (p metering) Meter(string, ...metric.MeterOption) metric.Meter { return meter{out: p.out} }
-
-type meter struct {
-	metricnoop.Meter
-	out io.Writer
-}
-
-func (m meter) Float64Histogram(name string, _ ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
-	return histogram{name: name, out: m.out}, nil
-}
-
-func (m meter) Int64Counter(name string, _ ...metric.Int64CounterOption) (metric.Int64Counter, error) {
-	return counter{name: name, out: m.out}, nil
-}
-
-type histogram struct {
-	metricnoop.Float64Histogram
-	name string
-	out  io.Writer
-}
-
-func (h histogram) Record(_ context.Context, v float64, opts ...metric.RecordOption) {
-	set := metric.NewRecordConfig(opts).Attributes()
-	fmt.Fprintln(h.out, h.name, attributes(set.ToSlice()))
-}
-
-type counter struct {
-	metricnoop.Int64Counter
-	name string
-	out  io.Writer
-}
-
-func (c counter) Add(_ context.Context, v int64, opts ...metric.AddOption) {
-	set := metric.NewAddConfig(opts).Attributes()
-	fmt.Fprintln(c.out, c.name, v, attributes(set.ToSlice()))
+	require.Contains(t, log, "a row that could not be read is replaced")
+	require.Contains(t, log, "database unavailable")
 }

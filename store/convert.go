@@ -46,7 +46,9 @@ func (tbl *Table) Convert(ctx context.Context, progress func(done, total int)) (
 }
 
 // Status says how far the conversion of the table is.
-func (tbl *Table) Status(ctx context.Context) (inspect.ConvertStatus, error) {
+func (tbl *Table) Status(ctx context.Context) (_ inspect.ConvertStatus, err error) {
+	ctx, end := tbl.open().Operation(ctx, "status")
+	defer func() { end(0, err) }()
 	t, err := tbl.open().Refresh(ctx)
 	if err == nil {
 		var p catalogue.Progress

@@ -1,8 +1,11 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"slices"
+
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -95,6 +98,38 @@ var callersMistakes = []error{
 
 func isCallersMistake(err error) bool {
 	return slices.ContainsFunc(callersMistakes, func(mistake error) bool { return errors.Is(err, mistake) })
+}
+
+// errorNames are the values of the attribute error.type. If an error is several of these, the first one counts.
+var errorNames = []struct {
+	err  error
+	name string
+}{
+	{context.Canceled, "context.Canceled"}, // wherever it was noticed
+	{ErrSchema, "store.ErrSchema"}, {ErrExists, "store.ErrExists"}, {ErrNoTable, "store.ErrNoTable"}, {ErrNoRow, "store.ErrNoRow"},
+	{ErrColumn, "store.ErrColumn"}, {ErrNull, "store.ErrNull"}, {ErrTenant, "store.ErrTenant"}, {ErrNoTenant, "store.ErrNoTenant"},
+	{ErrPolicy, "store.ErrPolicy"}, {ErrShared, "store.ErrShared"}, {ErrSchemaChanged, "store.ErrSchemaChanged"}, {ErrToken, "store.ErrToken"},
+	{ErrWrongKey, "store.ErrWrongKey"}, {ErrFormat, "store.ErrFormat"}, {ErrTampered, "store.ErrTampered"}, {ErrTorn, "store.ErrTorn"},
+
+	{ope.ErrParams, "ope.ErrParams"}, {ope.ErrKey, "ope.ErrKey"}, {ope.ErrDomain, "ope.ErrDomain"}, {ope.ErrCiphertext, "ope.ErrCiphertext"},
+	{ope.ErrStale, "ope.ErrStale"}, {ope.ErrUnknownOutcome, "ope.ErrUnknownOutcome"}, {ope.ErrIndex, "ope.ErrIndex"}, {ope.ErrFull, "ope.ErrFull"},
+
+	{driver.ErrTooLarge, "driver.ErrTooLarge"}, {driver.ErrOverlap, "driver.ErrOverlap"}, {driver.ErrRange, "driver.ErrRange"},
+	{driver.ErrSeen, "driver.ErrSeen"}, {driver.ErrReadOnly, "driver.ErrReadOnly"}, {driver.ErrLayout, "driver.ErrLayout"},
+	{driver.ErrCorrupt, "driver.ErrCorrupt"}, {driver.ErrNoFamily, "driver.ErrNoFamily"}, {driver.ErrUnauthorised, "driver.ErrUnauthorised"},
+	{driver.ErrClosed, "driver.ErrClosed"}, {driver.ErrLocked, "driver.ErrLocked"}, {driver.ErrUnknownOutcome, "driver.ErrUnknownOutcome"},
+	{driver.ErrUnavailable, "driver.ErrUnavailable"}, {kms.ErrUnavailable, "kms.ErrUnavailable"},
+
+	{context.DeadlineExceeded, "context.DeadlineExceeded"}, // a database that was unavailable all the time says more
+}
+
+func errorName(err error) string {
+	for _, e := range errorNames {
+		if errors.Is(err, e.err) {
+			return e.name
+		}
+	}
+	return semconv.ErrorTypeOther.Value.AsString()
 }
 
 // Retryable reports whether the call that returned err may succeed if it is made again later,

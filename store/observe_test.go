@@ -3,7 +3,9 @@ package store
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"math"
@@ -12,12 +14,24 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/goleak"
 
+	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/kms"
+	"github.com/rangecrypt/rangecrypt/store/pebble"
 )
 
 // Rows of a call that failed are not counted as written, and a line in the log says that it failed.
@@ -29,8 +43,9 @@ func TestFailuresAreObserved(t *testing.T) {
 		}
 		return drivertest.NoFault
 	})
-	var log, counts bytes.Buffer
-	st, err := Open(ctx, db, kms.NewLocal(testMaster), &Options{Logger: textLogger(&log), MeterProvider: metering{out: &counts}})
+	watch := newTelemetry()
+	log := &watch.log
+	st, err := Open(ctx, db, kms.NewLocal(testMaster), watch.options())
 	require.NoError(t, err)
 	tbl, err := st.Create(ctx, Schema{
 		Name: "t", Key: []KeyPart{HashedPart("id", Int64)}, Columns: []Column{OrderedColumn("c", Int64, MOPE)},
@@ -38,21 +53,24 @@ func TestFailuresAreObserved(t *testing.T) {
 	require.NoError(t, err)
 	rows := []Row{{"id": 1, "c": 7654321}, {"id": 2, "c": 7654321}}
 	require.NoError(t, tbl.Put(ctx, rows...))
-	require.Contains(t, counts.String(), "rangecrypt.rows 2 error=false rangecrypt.operation=put")
+	require.Contains(t, watch.metricsText(t), "rangecrypt.rows{rangecrypt.operation=put} 2\n")
 	require.Empty(t, log.String())
 
 	down = true
 	require.Error(t, tbl.Put(ctx, rows...))
-	require.Contains(t, counts.String(), "rangecrypt.rows 0 error=true rangecrypt.operation=put")
+	require.Contains(t, watch.metricsText(t), "rangecrypt.rows{rangecrypt.operation=put} 2\n", "failed calls are not counted")
+	require.Contains(t, watch.metricsText(t), "rangecrypt.operation.duration{error.type=driver.ErrUnavailable,rangecrypt.operation=put} 1\n")
 	require.Contains(t, log.String(), "an operation failed")
 	require.Contains(t, log.String(), "level=WARN")
 	require.Contains(t, log.String(), "operation=put")
 	require.Contains(t, log.String(), "retryable=true")
 	_, err = tbl.Get(ctx, Row{"id": 1})
 	require.Error(t, err)
-	require.Contains(t, counts.String(), "rangecrypt.rows 0 error=true rangecrypt.operation=get")
+	require.Contains(t, watch.metricsText(t), "rangecrypt.operation.duration{error.type=driver.ErrUnavailable,rangecrypt.operation=get} 1\n")
+	require.NotContains(t, watch.metricsText(t), "rangecrypt.rows{rangecrypt.operation=get}")
 	require.Error(t, tbl.Delete(ctx, rows...))
-	require.Contains(t, counts.String(), "rangecrypt.rows 0 error=true rangecrypt.operation=delete")
+	require.Contains(t, watch.metricsText(t), "rangecrypt.operation.duration{error.type=driver.ErrUnavailable,rangecrypt.operation=delete} 1\n")
+	require.NotContains(t, watch.metricsText(t), "rangecrypt.rows{rangecrypt.operation=delete}")
 
 	down = false
 	log.Reset()
@@ -73,38 +91,441 @@ func TestFailuresAreObserved(t *testing.T) {
 	none, err := tbl.Get(ctx, Row{"id": 9})
 	require.NoError(t, err)
 	require.Nil(t, none)
-	require.Contains(t, counts.String(), "rangecrypt.rows 0 error=false rangecrypt.operation=get")
+	require.Contains(t, watch.metricsText(t), "rangecrypt.rows{rangecrypt.operation=get} 0\n")
 	require.Equal(t, 3, written(10, &BatchError{Failed: []int{3, 4, 5, 6, 7, 8, 9}}))
 }
 
-// Every operation is named where the page on operations lists them, and no other one.
-func TestOperationsAreDocumented(t *testing.T) {
+// section returns what docs/operations.md says of metrics, spans and logs.
+func section(t *testing.T) string {
+	t.Helper()
 	page, err := os.ReadFile(filepath.Join("..", "docs", "operations.md"))
 	require.NoError(t, err)
-	_, list, found := strings.Cut(string(page), "The operations are")
+	_, text, found := strings.Cut(string(page), "## Metrics, spans and logs")
 	require.True(t, found)
-	list, _, found = strings.Cut(list, "`rangecrypt.family`")
+	text, _, found = strings.Cut(text, "\n## ")
 	require.True(t, found)
-	quoted := func(pattern, text string) (names []string) {
-		for _, match := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
-			names = append(names, match[1])
-		}
-		return names
-	}
-	files, err := filepath.Glob("*.go")
-	require.NoError(t, err)
-	operations := map[string]bool{}
-	for _, file := range files {
-		source, err := os.ReadFile(file)
-		require.NoError(t, err)
-		for _, name := range quoted(`Operation\(ctx, "([^"]+)"`, string(source)) {
-			operations[name] = true
-		}
-	}
-	require.NotEmpty(t, operations)
-	require.ElementsMatch(t, slices.Collect(maps.Keys(operations)), quoted("`([a-z ]+)`", list))
+	return text
 }
 
-func textLogger(out io.Writer) *slog.Logger {
-	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+// matches returns the first group of each match.
+func matches(pattern, text string) (found []string) {
+	for _, match := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+		found = append(found, match[1])
+	}
+	return found
+}
+
+// documented returns the rows of the table whose first heading is given, by their first cells.
+func documented(t *testing.T, heading string) map[string][]string {
+	t.Helper()
+	_, table, found := strings.Cut(section(t), "\n| "+heading+" |")
+	require.True(t, found, heading)
+	table, _, _ = strings.Cut(table, "\n\n")
+	rows := make(map[string][]string)
+	for _, line := range strings.Split(table, "\n")[2:] {
+		cells := strings.Split(strings.Trim(line, "| "), " | ")
+		require.Len(t, matches("^`([^`]+)`$", cells[0]), 1, line)
+		rows[strings.Trim(cells[0], "`")] = cells[1:]
+	}
+	return rows
+}
+
+// sourcesOf returns the sources of Go, without tests, of some folders and of those below.
+func sourcesOf(t *testing.T, folders ...string) string {
+	t.Helper()
+	var all strings.Builder
+	for _, folder := range folders {
+		require.NoError(t, filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			source, err := os.ReadFile(path)
+			all.Write(source)
+			return err
+		}))
+	}
+	return all.String()
+}
+
+// Operations and reasons of repetitions are named where the page on operations lists them, and no other ones.
+func TestOperationsAreDocumented(t *testing.T) {
+	source := sourcesOf(t, ".", filepath.Join("..", "ope"))
+	unique := func(names []string) []string {
+		require.NotEmpty(t, names)
+		slices.Sort(names)
+		return slices.Compact(names)
+	}
+	_, list, found := strings.Cut(section(t), "The operations are")
+	require.True(t, found)
+	operations, rest, found := strings.Cut(list, "Reasons of repetitions are")
+	require.True(t, found)
+	reasons, _, found := strings.Cut(rest, "*Contention*")
+	require.True(t, found)
+	require.ElementsMatch(t, unique(matches(`Operation\(ctx, "([^"]+)"`, source)), matches("`([a-z ]+)`", operations))
+	said := matches(`(?:Repeats|Again|BackOff|backOff|waitForTurn)\([a-zA-Z.]+, "([^"]+)"`, source)
+	said = append(said, matches(`why := "([a-z_]+)"`, source)...)
+	said = append(said, matches(`lost, why = err, "([^"]+)"`, source)...)
+	require.ElementsMatch(t, unique(said), matches("`([a-z_]+)`", reasons))
+	require.NotRegexp(t, `(Repeats|WaitAgain|pause\.Again)\([a-zA-Z.]+, [^",)]*[^w",)y],`, source, "a reason is a constant")
+}
+
+// described is a database that says what it is.
+type described struct{ driver.DB }
+
+func (d described) Snapshot() (driver.Snapshot, error) { return d.DB.(driver.Snapshotter).Snapshot() }
+
+func (described) Describe() driver.Description {
+	return driver.Description{System: "cassandra", Namespace: "app"}
+}
+
+// What a run emits is what the page on operations lists: names, units, attributes, kinds of spans and names of requests.
+func TestTelemetryIsDocumented(t *testing.T) {
+	watch := newTelemetry()
+	everythingWatched(t, watch)
+
+	attributesOf := func(cell string) []string {
+		names := matches("`([^`]+)`", cell)
+		slices.Sort(names)
+		return names
+	}
+	used := make(map[string]bool)
+	sorted := func(set map[string]bool) []string {
+		for name := range set {
+			used[name] = true
+		}
+		return slices.Sorted(maps.Keys(set))
+	}
+
+	metrics := documented(t, "metric")
+	emitted := watch.metrics(t)
+	require.ElementsMatch(t, slices.Collect(maps.Keys(metrics)), slices.Collect(maps.Keys(emitted)))
+	for name, m := range emitted {
+		is, sets := "counter", []attribute.Set{}
+		switch data := m.Data.(type) {
+		case metricdata.Sum[int64]:
+			require.True(t, data.IsMonotonic, name)
+			for _, p := range data.DataPoints {
+				sets = append(sets, p.Attributes)
+			}
+		case metricdata.Histogram[int64]:
+			is = "histogram"
+			for _, p := range data.DataPoints {
+				require.Equal(t, []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000}, p.Bounds)
+				sets = append(sets, p.Attributes)
+			}
+		case metricdata.Histogram[float64]:
+			is = "histogram"
+			for _, p := range data.DataPoints {
+				require.Equal(t, []float64{0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10}, p.Bounds)
+				sets = append(sets, p.Attributes)
+			}
+		}
+		keys := make(map[string]bool)
+		for _, set := range sets {
+			for _, kv := range set.ToSlice() {
+				keys[string(kv.Key)] = true
+			}
+		}
+		require.Equal(t, fmt.Sprintf("%s, `%s`", is, m.Unit), metrics[name][0], name)
+		require.Equal(t, attributesOf(metrics[name][1]), sorted(keys), name)
+	}
+
+	spans := documented(t, "span")
+	keys := map[string]map[string]bool{"rangecrypt.OPERATION": {}, "REQUEST FAMILY": {}}
+	require.ElementsMatch(t, slices.Collect(maps.Keys(keys)), slices.Collect(maps.Keys(spans)))
+	operations, requests := make(map[string]bool), make(map[string]bool)
+	parents := make(map[trace.SpanID]bool)
+	for _, s := range watch.spans.GetSpans() {
+		if s.SpanKind == trace.SpanKindInternal {
+			parents[s.SpanContext.SpanID()] = true
+		}
+	}
+	for _, s := range watch.spans.GetSpans() {
+		has := make(map[string]string)
+		for _, kv := range s.Attributes {
+			has[string(kv.Key)] = kv.Value.String()
+		}
+		kind := "rangecrypt.OPERATION"
+		if operation, ok := strings.CutPrefix(s.Name, "rangecrypt."); ok {
+			require.Equal(t, operation, has["rangecrypt.operation"])
+			operations[operation] = true
+		} else {
+			kind = "REQUEST FAMILY"
+			require.True(t, parents[s.Parent.SpanID()], "%s is below no call", s.Name)
+			requests[has["db.operation.name"]] = true
+			require.Equal(t, has["db.operation.name"]+" "+has["db.collection.name"], s.Name)
+		}
+		require.Equal(t, spans[kind][0], s.SpanKind.String(), s.Name)
+		require.Equal(t, has["error.type"] != "", s.Status.Code == codes.Error)
+		for key := range has {
+			keys[kind][key] = true
+		}
+	}
+	for kind, has := range keys {
+		require.Equal(t, attributesOf(spans[kind][1]), sorted(has), kind)
+	}
+	require.EqualValues(t, watch.begun.Load(), len(watch.spans.GetSpans()), "spans that did not end, or twice")
+	listed := documented(t, "attribute")
+	require.Equal(t, slices.Sorted(maps.Keys(listed)), slices.Sorted(maps.Keys(used)))
+	require.ElementsMatch(t, matches("`([^`]+)`", listed["db.operation.name"][0]), slices.Collect(maps.Keys(requests)))
+	_, list, _ := strings.Cut(section(t), "The operations are")
+	list, _, _ = strings.Cut(list, "Reasons of repetitions are")
+	require.ElementsMatch(t, matches("`([a-z ]+)`", list), slices.Collect(maps.Keys(operations)))
+}
+
+// everythingWatched calls each operation, lets requests fail, and lets one client forestall another.
+func everythingWatched(t *testing.T, watch *telemetry) {
+	t.Helper()
+	ctx, memory := context.Background(), drivertest.NewMemory()
+	intervene := func(drivertest.Op) drivertest.Fault { return drivertest.NoFault }
+	db := drivertest.NewFaulty(memory, func(op drivertest.Op) drivertest.Fault { return intervene(op) })
+	st, err := Open(ctx, described{db}, kms.NewLocal(testMaster), watch.options())
+	require.NoError(t, err)
+	tbl := useEverything(t, st)
+	_, err = st.Describe(ctx)
+	require.NoError(t, err)
+	_, err = st.Tenants(ctx)
+	require.NoError(t, err)
+	_, _, err = st.Policy(ctx, canaryTenant, canaryTenants)
+	require.NoError(t, err)
+	_, err = tbl.Status(ctx)
+	require.NoError(t, err)
+	_, err = tbl.Explain(ctx, Query{})
+	require.NoError(t, err)
+	require.NoError(t, tbl.RebuildIndex(ctx, "CanaryStatefulTime", nil))
+	for _, err := range Join(ctx, tbl, "CanaryToken", tbl, "CanaryShared", nil) {
+		require.NoError(t, err)
+	}
+	tenants, err := st.Table(ctx, canaryTenants)
+	require.NoError(t, err)
+	_, err = tenants.DeleteOrphans(ctx, nil)
+	require.NoError(t, err)
+
+	// Two clients write one row, the second while the first is about to.
+	schema := Schema{Name: "rivals", Conditional: true, Key: []KeyPart{HashedPart("id", Int64)}, Columns: []Column{RandomisedColumn("c", Int64)}}
+	contended, err := st.Create(ctx, schema)
+	require.NoError(t, err)
+	require.NoError(t, contended.Put(ctx, Row{"id": 1, "c": 1}))
+	other, err := Open(ctx, memory, kms.NewLocal(testMaster), nil)
+	require.NoError(t, err)
+	rival, err := other.Table(ctx, "rivals")
+	require.NoError(t, err)
+	intervene = func(op drivertest.Op) drivertest.Fault {
+		if op.Method == "Commit" {
+			intervene = func(drivertest.Op) drivertest.Fault { return drivertest.NoFault }
+			require.NoError(t, rival.Update(ctx, Row{"id": 1, "c": 2}))
+		}
+		return drivertest.NoFault
+	}
+	require.NoError(t, contended.Update(ctx, Row{"id": 1, "c": 3}))
+	family := contended.now().Family()
+	require.Contains(t, watch.metricsText(t), "rangecrypt.retries{rangecrypt.operation=update,rangecrypt.retry.reason=row_changed} 1\n")
+	require.Contains(t, watch.metricsText(t), "rangecrypt.changes.lost{db.collection.name="+family+",db.namespace=app,db.operation.name=Commit,db.system.name=cassandra} 1\n")
+	require.Contains(t, watch.spansText(), "rangecrypt.retries=1")
+	require.NoError(t, st.Drop(ctx, "rivals"))
+
+	intervene = func(drivertest.Op) drivertest.Fault { return drivertest.FailBefore }
+	_, err = tbl.Get(ctx, canaryRow(1))
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+}
+
+// Each error that callers can tell apart has a name for error.type, which is its own in Go.
+func TestErrorsHaveNames(t *testing.T) {
+	names := make(map[string]bool)
+	for _, e := range errorNames {
+		require.Equal(t, e.name, errorName(fmt.Errorf("wrapped: %w", e.err)))
+		names[e.name] = true
+	}
+	found := 0
+	for name, folder := range map[string]string{"store": ".", "driver": "driver", "kms": "kms", "ope": filepath.Join("..", "ope")} {
+		files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+		require.NoError(t, err)
+		for _, file := range files {
+			source, err := os.ReadFile(file)
+			require.NoError(t, err)
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			for _, sentinel := range matches(`(?m)^(?:\t|var )(Err[A-Z]\w* += \S+)`, string(source)) {
+				sentinel, is, _ := strings.Cut(sentinel, " ")
+				if name == "kms" && strings.HasPrefix(strings.TrimLeft(is, "= "), "fault.") {
+					continue // package store has it, too
+				}
+				require.True(t, names[name+"."+sentinel], "%s.%s has no name", name, sentinel)
+				found++
+			}
+		}
+	}
+	require.Equal(t, len(errorNames)-2, found, "of which two are of package context")
+	require.Equal(t, "_OTHER", errorName(io.EOF))
+	require.Equal(t, "context.Canceled", errorName(fmt.Errorf("%w: %w", driver.ErrUnavailable, context.Canceled)))
+	require.Equal(t, "driver.ErrUnavailable", errorName(fmt.Errorf("%w: %w", context.DeadlineExceeded, driver.ErrUnavailable)))
+}
+
+// A span of a call lasts until it is over, and that of its scan with it, also if its caller panics.
+func TestQueriesEndTheirSpans(t *testing.T) {
+	ctx := context.Background()
+	watch := newTelemetry()
+	dir := t.TempDir()
+	db, err := pebble.Open(dir, nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Close()) }()
+	st, err := Open(ctx, db, kms.NewLocal(testMaster), watch.options())
+	require.NoError(t, err)
+	tbl, err := st.Create(ctx, Schema{Name: "t", Key: []KeyPart{OrderedPart("id", Int64, MOPE)}, Columns: []Column{OrderedColumn("c", Int64, MOPE)}})
+	require.NoError(t, err)
+	var rows []Row
+	for i := range 2000 {
+		rows = append(rows, Row{"id": i, "c": i % 7})
+	}
+	require.NoError(t, tbl.Put(ctx, rows...))
+	before := goleak.IgnoreCurrent()
+	for _, where := range []Predicate{{}, Field[int64]("c").Equal(3), Field[int64]("c").AtLeast(2)} {
+		for name, body := range map[string]func(n int, cancel func()) bool{
+			"end":    func(int, func()) bool { return true },
+			"break":  func(n int, _ func()) bool { return n < 40 },
+			"panic":  func(n int, _ func()) bool { return n < 40 || panicking() },
+			"cancel": func(_ int, cancel func()) bool { cancel(); return true },
+		} {
+			watch.spans.Reset()
+			watch.begun.Store(0)
+			func() {
+				ctx, cancel := context.WithCancel(ctx)
+				defer cancel()
+				defer func() { require.Equal(t, name == "panic", recover() != nil) }()
+				n := 0
+				for _, err := range tbl.Query(ctx, Query{Where: where}) {
+					if err != nil {
+						require.ErrorIs(t, err, context.Canceled)
+						return
+					}
+					if n++; !body(n, cancel) {
+						break
+					}
+				}
+			}()
+			require.NoError(t, goleak.Find(before))
+			spans := watch.spans.GetSpans()
+			require.EqualValues(t, watch.begun.Load(), len(spans), name)
+			require.Greater(t, len(spans), 1)
+			calls := 0
+			for _, s := range spans {
+				if s.Name == "rangecrypt.query" {
+					calls++
+				} else {
+					require.Equal(t, trace.SpanKindClient, s.SpanKind)
+				}
+			}
+			require.Equal(t, 1, calls)
+		}
+	}
+}
+
+func panicking() bool { panic("of the caller") }
+
+// A telemetry keeps all that a store emits.
+type telemetry struct {
+	begun atomic.Int64 // spans
+	spans *tracetest.InMemoryExporter
+	read  *sdkmetric.ManualReader
+	log   lockedBuffer
+}
+
+func newTelemetry() *telemetry {
+	return &telemetry{spans: tracetest.NewInMemoryExporter(), read: sdkmetric.NewManualReader()}
+}
+
+func (w *telemetry) OnStart(context.Context, sdktrace.ReadWriteSpan) { w.begun.Add(1) }
+func (w *telemetry) OnEnd(sdktrace.ReadOnlySpan)                     {}
+func (w *telemetry) Shutdown(context.Context) error                  { return nil }
+func (w *telemetry) ForceFlush(context.Context) error                { return nil }
+
+func (w *telemetry) options() *Options {
+	return &Options{
+		Logger:         slog.New(slog.NewTextHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(w), sdktrace.WithSyncer(w.spans)),
+		MeterProvider:  sdkmetric.NewMeterProvider(sdkmetric.WithReader(w.read)),
+	}
+}
+
+// metrics returns all metrics by name.
+func (w *telemetry) metrics(t *testing.T) map[string]metricdata.Metrics {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	require.NoError(t, w.read.Collect(context.Background(), &all))
+	by := make(map[string]metricdata.Metrics)
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			by[m.Name] = m
+		}
+	}
+	return by
+}
+
+// metricsText returns a line for each data point: the sum of a counter, or how many values a histogram has.
+func (w *telemetry) metricsText(t *testing.T) string {
+	t.Helper()
+	var out strings.Builder
+	for _, m := range w.metrics(t) {
+		point := func(set attribute.Set, value any) {
+			fmt.Fprintf(&out, "%s{%s} %v\n", m.Name, set.Encoded(attribute.DefaultEncoder()), value)
+		}
+		switch data := m.Data.(type) {
+		case metricdata.Sum[int64]:
+			for _, p := range data.DataPoints {
+				point(p.Attributes, p.Value)
+			}
+		case metricdata.Histogram[int64]:
+			for _, p := range data.DataPoints {
+				point(p.Attributes, p.Count)
+			}
+		case metricdata.Histogram[float64]:
+			for _, p := range data.DataPoints {
+				point(p.Attributes, p.Count)
+			}
+		default:
+			t.Fatalf("%s is a %T", m.Name, data)
+		}
+	}
+	return out.String()
+}
+
+// spansText returns a line for each span, with everything in it.
+func (w *telemetry) spansText() string {
+	var out strings.Builder
+	for _, s := range w.spans.GetSpans() {
+		fmt.Fprintln(&out, s.Name, s.SpanKind, s.Status.Code, s.Status.Description, attributesText(s.Attributes), s.Events, s.Links, s.SpanContext.TraceState(), s.Resource)
+	}
+	return out.String()
+}
+
+func attributesText(kv []attribute.KeyValue) string {
+	var out string
+	for _, a := range kv {
+		out += fmt.Sprintf("%s=%s ", a.Key, a.Value.String())
+	}
+	return out
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func (l *lockedBuffer) Reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.b.Reset()
 }

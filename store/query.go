@@ -99,13 +99,15 @@ func (tbl *Table) Page(ctx context.Context, q Query) (rows []Row, next string, e
 }
 
 // Explain runs a query without returning its rows and says how it was answered.
-func (tbl *Table) Explain(ctx context.Context, q Query) (inspect.Explanation, error) {
+func (tbl *Table) Explain(ctx context.Context, q Query) (_ inspect.Explanation, err error) {
 	t, err := tbl.open().Use()
 	if err != nil {
 		return inspect.Explanation{}, err
 	}
 	e := new(inspect.Explanation)
 	rows := 0
+	ctx, end := tbl.open().Operation(ctx, "explain")
+	defer func() { end(0, err) }() // it returns none
 	for _, err = range query.RowsOf(ctx, t, q.selection(), e) {
 		if err != nil {
 			err = fmt.Errorf("store: explain %q: %w", t.Meta.Name, engine.Gone(err))

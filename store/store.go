@@ -51,7 +51,7 @@ type Store struct{ db *session.Database }
 //
 // A key that is not the database's master key is [ErrWrongKey]; a database of a newer format is
 // [ErrFormat].
-func Open(ctx context.Context, db driver.DB, master kms.KMS, opts *Options) (*Store, error) {
+func Open(ctx context.Context, db driver.DB, master kms.KMS, opts *Options) (_ *Store, err error) {
 	if opts == nil {
 		opts = &Options{}
 	}
@@ -68,12 +68,14 @@ func Open(ctx context.Context, db driver.DB, master kms.KMS, opts *Options) (*St
 		return nil, fmt.Errorf("store: CacheValues is %d, need at least 4096, or 0 for the default", opts.CacheValues)
 	}
 	within := session.Options{
-		Observer:    observe.New(observe.Kinds{Retryable: Retryable, Mistake: isCallersMistake}, opts.Logger, opts.TracerProvider, opts.MeterProvider),
+		Observer:    observe.New(observe.Kinds{Retryable: Retryable, Mistake: isCallersMistake, Name: errorName}, opts.Logger, opts.TracerProvider, opts.MeterProvider),
 		Concurrency: cmp.Or(opts.Concurrency, 32),
 		Remembers:   opts.CacheValues,
 		Fill:        maintain.FinishIndex,
 	}
-	opened, err := session.Open(ctx, db, master, within)
+	ctx, end := within.Observer.Operation(ctx, "open", "")
+	defer func() { end(0, err) }()
+	opened, err := session.Open(ctx, within.Observer.Requests(db), master, within)
 	if errors.Is(err, ErrWrongKey) {
 		return nil, fmt.Errorf("store: %w", err)
 	}
@@ -119,7 +121,9 @@ func (st *Store) Create(ctx context.Context, schema Schema) (_ *Table, err error
 }
 
 // Table opens a table. One that does not exist is [ErrNoTable].
-func (st *Store) Table(ctx context.Context, name string) (*Table, error) {
+func (st *Store) Table(ctx context.Context, name string) (_ *Table, err error) {
+	ctx, end := st.db.Observer.Operation(ctx, "open table", "")
+	defer func() { end(0, err) }()
 	tbl, err := st.db.Named(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("store: table %q: %w", name, err)
@@ -128,7 +132,9 @@ func (st *Store) Table(ctx context.Context, name string) (*Table, error) {
 }
 
 // Tables returns the schemas of all tables, by name in ascending order.
-func (st *Store) Tables(ctx context.Context) ([]Schema, error) {
+func (st *Store) Tables(ctx context.Context) (_ []Schema, err error) {
+	ctx, end := st.db.Observer.Operation(ctx, "list tables", "")
+	defer func() { end(0, err) }()
 	metas, _, err := st.db.Catalogue.Tables(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("store: tables: %w", err)

@@ -35,7 +35,9 @@ func (tbl *Table) Schema() Schema {
 //
 // Tables that are open are kept, about 10 kB for each tenant, and more where columns have stateful
 // schemes, which remember values.
-func (tbl *Table) Tenant(ctx context.Context, name string) (*Table, error) {
+func (tbl *Table) Tenant(ctx context.Context, name string) (_ *Table, err error) {
+	ctx, end := tbl.open().Operation(ctx, "open tenant")
+	defer func() { end(0, err) }()
 	of, err := tbl.open().ForTenant(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)

@@ -37,7 +37,9 @@ func (st *Store) CreateTenant(ctx context.Context, name string) (err error) {
 }
 
 // Tenants returns the names of all tenants in ascending order.
-func (st *Store) Tenants(ctx context.Context) ([]string, error) {
+func (st *Store) Tenants(ctx context.Context) (_ []string, err error) {
+	ctx, end := st.db.Observer.Operation(ctx, "list tenants", "")
+	defer func() { end(0, err) }()
 	metas, err := st.db.Catalogue.AllTenants(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("store: tenants: %w", err)
@@ -100,6 +102,8 @@ func (st *Store) SetPolicy(ctx context.Context, tenant, table string, p Policy, 
 // Policy returns the policy of a tenant for a table, with the columns that it names in the order of
 // the schema; ok is false if none was set, so that columns are as the schema says.
 func (st *Store) Policy(ctx context.Context, tenant, table string) (p Policy, ok bool, err error) {
+	ctx, end := st.db.Observer.Operation(ctx, "policy", "")
+	defer func() { end(0, err) }()
 	of, ok, err := administer.PolicyOf(ctx, st.db, tenant, table)
 	if err != nil {
 		return Policy{}, false, fmt.Errorf("store: policy of tenant %q for table %q: %w", tenant, table, err)

@@ -69,9 +69,9 @@ type VerifyOptions struct {
 func (tbl *Table) Verify(ctx context.Context, opts *VerifyOptions) (_ *inspect.Verification, err error) {
 	t := tbl.open().Now()
 	ctx, end := tbl.open().Operation(ctx, "verify")
-	found, err := tbl.verifier(opts).Run(ctx)
+	found := new(inspect.Verification)
 	defer func() { end(found.Rows, err) }()
-	if err != nil {
+	if found, err = tbl.verifier(opts).Run(ctx); err != nil {
 		err = fmt.Errorf("store: verify %q: %w", t.Meta.Name, engine.Gone(err))
 	}
 	return found, err
