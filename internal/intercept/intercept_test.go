@@ -20,7 +20,10 @@ type (
 	plainDB     struct{ driver.DB }
 	plainFamily struct{ driver.Family }
 	noCommits   struct{ driver.DB }
+	named       struct{ driver.DB }
 )
+
+func (named) Describe() driver.Description { return driver.Description{System: "pebble"} }
 
 func (db noCommits) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family, error) {
 	f, err := db.DB.Family(ctx, spec)
@@ -31,10 +34,12 @@ func TestWrappersKeepInterfaces(t *testing.T) {
 	for _, c := range []struct {
 		db                 driver.DB
 		snapshots, commits bool
+		system             string
 	}{
-		{drivertest.NewMemory(), true, true},
-		{plainDB{drivertest.NewMemory()}, false, true},
-		{noCommits{drivertest.NewMemory()}, false, false},
+		{drivertest.NewMemory(), true, true, ""},
+		{plainDB{drivertest.NewMemory()}, false, true, ""},
+		{noCommits{drivertest.NewMemory()}, false, false, ""},
+		{named{drivertest.NewMemory()}, false, true, "pebble"},
 	} {
 		wrapped := intercept.WithLatency(c.db, func() time.Duration { return 0 })
 		_, is := wrapped.(driver.Snapshotter)
@@ -43,6 +48,7 @@ func TestWrappersKeepInterfaces(t *testing.T) {
 		require.NoError(t, err)
 		_, is = f.(driver.Committer)
 		require.Equal(t, c.commits, is)
+		require.Equal(t, c.system, driver.Describe(wrapped).System)
 	}
 }
 
