@@ -75,7 +75,7 @@ func Open(ctx context.Context, db driver.DB, master kms.KMS, opts *Options) (_ *
 	}
 	ctx, end := within.Observer.Operation(ctx, "open", "")
 	defer func() { end(0, err) }()
-	opened, err := session.Open(ctx, within.Observer.Requests(db), master, within)
+	opened, err := session.Open(ctx, observe.Requests(db), master, within)
 	if errors.Is(err, ErrWrongKey) {
 		return nil, fmt.Errorf("store: %w", err)
 	}

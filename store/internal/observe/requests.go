@@ -21,8 +21,8 @@ import (
 // Requests returns db with a span for each request that an operation makes of it, and with measurements. Where nobody
 // listens to the operation, a request costs a look into its context. The result has the optional interfaces that db has.
 // No operation asks for the names of families.
-func (o *Observer) Requests(db driver.DB) driver.DB {
-	d := &database{DB: db, o: o, of: driver.Describe(db)}
+func Requests(db driver.DB) driver.DB {
+	d := &database{DB: db, of: driver.Describe(db)}
 	if s, ok := db.(driver.Snapshotter); ok {
 		return &snapshotter{d, s}
 	}
@@ -97,7 +97,6 @@ func do[T any](c *call, ctx context.Context, r *request, changes int, make func(
 
 type database struct {
 	driver.DB
-	o  *Observer
 	of driver.Description
 
 	families sync.Map // from a name to its *requests

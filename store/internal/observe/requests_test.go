@@ -157,13 +157,12 @@ func (f callingFamily) Commit(ctx context.Context, row []byte, expect, puts []dr
 // A database that is observed keeps the promises of drivers, whether somebody listens or not.
 func TestRequestsKeepTheContract(t *testing.T) {
 	t.Run("nobody listens", func(t *testing.T) {
-		o := New(kinds(), nil, nil, nil)
-		drivertest.TestDriver(t, func(testing.TB) driver.DB { return o.Requests(drivertest.NewMemory()) }, nil)
+		drivertest.TestDriver(t, func(testing.TB) driver.DB { return Requests(drivertest.NewMemory()) }, nil)
 	})
 	t.Run("somebody listens", func(t *testing.T) {
 		w := newWatch()
 		drivertest.TestDriver(t, func(testing.TB) driver.DB {
-			return calling{w.Requests(drivertest.NewMemory()), w.Observer}
+			return calling{Requests(drivertest.NewMemory()), w.Observer}
 		}, nil)
 		require.Greater(t, len(w.named(t, "rangecrypt.test")), 1000)
 		for _, s := range w.spans.GetSpans() {
@@ -188,7 +187,6 @@ func (db plainDB) Family(ctx context.Context, spec driver.FamilySpec) (driver.Fa
 var spec = driver.FamilySpec{Name: "f", Layout: driver.LayoutOrdered}
 
 func TestRequestsKeepInterfaces(t *testing.T) {
-	o := New(kinds(), nil, nil, nil)
 	engine, err := pebble.Open(t.TempDir(), nil)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, engine.Close()) }()
@@ -197,7 +195,7 @@ func TestRequestsKeepInterfaces(t *testing.T) {
 		has    bool
 		system string
 	}{{engine, true, "pebble"}, {drivertest.NewMemory(), true, ""}, {plainDB{drivertest.NewMemory()}, false, ""}} {
-		db := o.Requests(c.db)
+		db := Requests(c.db)
 		_, is := db.(driver.Snapshotter)
 		require.Equal(t, c.has, is)
 		f, err := db.Family(t.Context(), spec)
@@ -270,7 +268,7 @@ func TestScansEndOnce(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			ctx, end := w.Operation(ctx, "query", "")
-			f, err := w.Requests(rowsDB{rows: c.rows}).Family(ctx, spec)
+			f, err := Requests(rowsDB{rows: c.rows}).Family(ctx, spec)
 			require.NoError(t, err)
 			scan := f.Scan(ctx, driver.Range{})
 			require.Empty(t, w.sofar("Scan f"), "nothing was asked for")
@@ -368,7 +366,7 @@ func TestNothingIsAllocatedWhereNobodyListens(t *testing.T) {
 	outer := t.Context()
 	ctx, end := o.Operation(outer, "put", "f")
 	require.Equal(t, outer, ctx)
-	f := (&database{o: o}).observed(stillFamily{}, "f").(driver.Committer)
+	f := (new(database)).observed(stillFamily{}, "f").(driver.Committer)
 	row, mutations, replacements, cells := []byte("r"), make([]driver.Mutation, 2), make([]driver.Replacement, 2), make([]driver.Cell, 2)
 	require.NotNil(t, f.Scan(ctx, driver.Range{}))
 	require.Zero(t, testing.AllocsPerRun(100, func() {
