@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -497,6 +498,53 @@ func TestFormerIndexGoes(t *testing.T) {
 			require.Len(t, all(t, tbl, Query{Where: Field[int32]("level").AtLeast(0)}), 20)
 			require.Len(t, all(t, tbl, Query{Where: Field[int32]("stays").AtLeast(0)}), 20)
 		}
+	}
+}
+
+// An index that was lost as a whole, and that another client has begun again without knowing, cannot have the values of all
+// rows: it has given one a place where others have theirs. RebuildIndex says so, and Verify stores these rows again.
+func TestLostIndexThatWasBegunAgain(t *testing.T) {
+	for _, value := range []int32{-5, 20, 5000} { // of the other client
+		ctx, db := t.Context(), drivertest.NewMemory()
+		st := stores(t, db, 1)[0]
+		tbl, err := st.Create(ctx, Schema{Name: "t", Key: []KeyPart{HashedPart("id", Int32)}, Columns: []Column{OrderedColumn("k", Int32, WozniakIndexed)}})
+		require.NoError(t, err)
+		var rows []Row
+		for i := range int32(100) {
+			rows = append(rows, Row{"id": i, "k": i})
+		}
+		require.NoError(t, tbl.Put(ctx, rows...))
+		family, unit := unitOf(t, tbl, "k")
+		require.NoError(t, family.Apply(ctx, driver.Mutation{Row: unit.Key, DeleteRow: true}))
+
+		other, err := stores(t, db, 1)[0].Table(ctx, "t")
+		require.NoError(t, err)
+		require.NoError(t, other.Put(ctx, Row{"id": int32(500), "k": value}))
+		// A value that rows have already contradicts them for sure; the place of another one is drawn.
+		if err := other.RebuildIndex(ctx, "k", nil); err != nil || value == 20 {
+			require.ErrorIs(t, err, ope.ErrIndex)
+			require.ErrorContains(t, err, "Verify with Repair")
+		}
+		report, err := other.Verify(ctx, &VerifyOptions{Repair: true, Grace: time.Nanosecond})
+		require.NoError(t, err)
+		require.True(t, report.Sound(), report.Faults)
+		require.NoError(t, other.RebuildIndex(ctx, "k", nil), "no row contradicts another one by now")
+
+		var want []int32
+		for i := int32(10); i <= 50; i++ {
+			want = append(want, i)
+		}
+		if value == 20 {
+			want = append(want, 500)
+		}
+		var got []int32
+		late, err := stores(t, db, 1)[0].Table(ctx, "t")
+		require.NoError(t, err)
+		for row, err := range late.Query(ctx, Query{Where: Field[int32]("k").Between(10, 50)}) {
+			require.NoError(t, err)
+			got = append(got, row["id"].(int32))
+		}
+		require.ElementsMatch(t, want, got)
 	}
 }
 

@@ -61,10 +61,14 @@ func RebuildIndex(ctx context.Context, tbl *session.Table, column string, progre
 	if err != nil {
 		return err
 	}
-	if err := (&indexBuild{db: tbl.Database(), progress: progress}).again(ctx, t, column); err != nil {
+	build := &indexBuild{db: tbl.Database(), progress: progress}
+	if err := build.again(ctx, t, column); err != nil {
 		return err
 	}
-	_, err = tbl.Refresh(ctx)
+	if _, err = tbl.Refresh(ctx); err == nil && build.left > 0 {
+		err = fmt.Errorf("%w: it is made again, but %d values that rows have contradict others and are not in it; Verify with Repair, 'rangecrypt verify --repair', stores these rows again",
+			ope.ErrIndex, build.left)
+	}
 	return err
 }
 
@@ -79,6 +83,7 @@ type indexBuild struct {
 	progress func(rows int)
 	rows     int
 	was      uint32 // number of the index when it began, or 0
+	left     int    // values of rows that were left out, since they contradict others
 }
 
 // again makes the index of a column again. If that is under way, and not damaged, it is finished.
@@ -195,6 +200,7 @@ func (b *indexBuild) changeIndex(ctx context.Context, ref meta.IndexRef, with fu
 
 // fillAll fills an index from the rows of some tables: all of its units, one for each tenant.
 func (b *indexBuild) fillAll(ctx context.Context, ref meta.IndexRef, tables []*session.Table) error {
+	b.left = 0
 	if !ref.Tenants {
 		return b.fill(ctx, ref, tables)
 	}
@@ -285,7 +291,12 @@ func (b *indexBuild) fill(ctx context.Context, ref meta.IndexRef, tables []*sess
 			}
 		}
 	}
-	_, err = user.Scheme.(*wozniak.Indexed).Restore(ctx, nil, slices.Concat(former[0], [][]wozniak.Pair{stored}, former[1])...)
+	left, err := user.Scheme.(*wozniak.Indexed).Restore(ctx, nil, slices.Concat(former[0], [][]wozniak.Pair{stored}, former[1])...)
+	for _, p := range left {
+		if slices.ContainsFunc(pairs[p.Plaintext], func(ct []byte) bool { return bytes.Equal(ct, p.Ciphertext) }) {
+			b.left++
+		}
+	}
 	return err
 }
 
