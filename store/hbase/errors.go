@@ -121,6 +121,13 @@ var impossible = map[string]bool{
 	"IllegalArgumentException":    true,
 }
 
+// scannerLost are those by which it says that a scanner lost its files or its region while it was read. The page can be
+// read again: its scanner was opened for it alone.
+var scannerLost = map[string]bool{
+	"UnknownScannerException": true, // to clients that say no version, as gohbase does
+	"ScannerResetException":   true,
+}
+
 var silenceOnce sync.Once
 
 // silence keeps the lines that gohbase writes about every lost connection off standard error. It

@@ -190,9 +190,14 @@ func (s *scan) page(ctx context.Context, limit int) ([]driver.Row, error) {
 	if s.reverse && (s.after || s.at == nil) {
 		key = below(s.at)
 	}
-	for {
+	for lost := 0; ; {
 		c := &scanCall{call: s.f.db.request(ctx, s.f.table, key), rows: rows, scan: s.message(), stamps: s.stamps}
 		m, err := s.f.db.send(ctx, c)
+		if err != nil && scannerLost[javaClass(err)] {
+			if lost++; backOff(ctx, "server_unavailable", lost) == nil {
+				continue
+			}
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -261,3 +261,46 @@ func TestSilence(t *testing.T) {
 	require.Contains(t, b.String(), "a line of the application")
 	require.NotContains(t, b.String(), "closing region client")
 }
+
+// answers are what a server answers to one request after the other.
+type answers []error
+
+func (a *answers) SendRPC(c hrpc.Call) (proto.Message, error) {
+	err := (*a)[0]
+	*a = (*a)[1:]
+	if err != nil {
+		return nil, err
+	}
+	c.SetRegion(region.NewInfo(1, nil, []byte("t"), []byte("n"), nil, nil))
+	return &pb.ScanResponse{}, nil
+}
+
+// A page whose scanner lost its files, as those of a region that is split, is read again. The real server does so
+// once in some hundred splits under load.
+func TestLostScannerIsOpenedAgain(t *testing.T) {
+	java := func(class string) error { return errors.New(javaPrefix + "org.apache.hadoop.hbase." + class + ": why") }
+	for name, c := range map[string]struct {
+		answers answers
+		err     string
+	}{
+		"once":                 {answers: answers{java("UnknownScannerException"), nil}},
+		"of a later server":    {answers: answers{java("exceptions.ScannerResetException"), java("UnknownScannerException"), nil}},
+		"another is an error":  {answers{java("DoNotRetryIOException")}, "DoNotRetryIOException"},
+		"another one, in turn": {answers{java("UnknownScannerException"), java("DoNotRetryIOException")}, "DoNotRetryIOException"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := &DB{rpc: &c.answers, timeout: time.Minute, regions: make(map[hrpc.RegionInfo]struct{})}
+			f := &family{db: db, spec: driver.FamilySpec{Name: "f", Layout: driver.LayoutOrdered}}
+			var err error
+			for _, err = range f.Scan(t.Context(), driver.Range{}) {
+				break
+			}
+			require.Empty(t, c.answers)
+			if c.err == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, c.err)
+			}
+		})
+	}
+}
