@@ -275,8 +275,8 @@ func (a *answers) SendRPC(c hrpc.Call) (proto.Message, error) {
 	return &pb.ScanResponse{}, nil
 }
 
-// A page whose scanner lost its files, as those of a region that is split, is read again. The real server does so
-// once in some hundred splits under load.
+// A page whose scanner lost its files, as those of a region that is split, is read again. The real server does so now
+// and then, when a region is split under load.
 func TestLostScannerIsOpenedAgain(t *testing.T) {
 	java := func(class string) error { return errors.New(javaPrefix + "org.apache.hadoop.hbase." + class + ": why") }
 	for name, c := range map[string]struct {
