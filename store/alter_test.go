@@ -14,6 +14,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
@@ -235,7 +236,7 @@ func TestRotateKeys(t *testing.T) {
 	ctx, db := t.Context(), drivertest.NewMemory()
 	st := stores(t, db, 1)[0]
 	for _, layout := range []bool{packed, cellPerColumn} {
-		schema := tamperSchema(LayoutName(layout), layout)
+		schema := tamperSchema(inspect.Layout(layout), layout)
 		tbl, err := st.Create(ctx, schema)
 		require.NoError(t, err)
 		row := func(i int64) Row {

@@ -15,6 +15,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
@@ -60,7 +61,7 @@ func randomHolder(r *rand.Rand) store.Row {
 func TestConditionalTable(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, database testdb.Database) {
 		for _, layout := range []bool{packed, cellPerColumn} {
-			t.Run(store.LayoutName(layout), func(t *testing.T) {
+			t.Run(inspect.Layout(layout), func(t *testing.T) {
 				seed := rand.Uint64()
 				t.Log("seed", seed)
 				r := rand.New(rand.NewPCG(seed, 0))

@@ -34,7 +34,7 @@
 // databases. A row key has at most [driver.MaxRowKey] bytes (32,767): ciphertexts and hashes of 16 to
 // 24 bytes a part, and the values of plain parts. In a row with a value in a searched column it has some
 // 50 bytes less, since the posting of the value has it in its own key. A cell has at most
-// [driver.MaxValue] (8 MiB); unless each column has a cell of its own ([Schema]), that is all sealed columns that are not searched, together.
+// [driver.MaxValue] (8 MiB); without Schema.CellPerColumn that is all sealed columns that are not searched, together.
 // A row as a whole has at most [driver.MaxChange] (15 MiB), its key counted once for each cell; in a
 // table with Schema.Conditional the cells have at most 10 MiB and the shared one 5 MiB.
 //

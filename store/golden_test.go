@@ -18,6 +18,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/compare"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
@@ -269,7 +270,7 @@ func (h *chronicle) schemes() {
 // that are null again.
 func (h *chronicle) conditional() {
 	for _, layout := range []bool{packed, cellPerColumn} {
-		name := "conditional, " + store.LayoutName(layout)
+		name := "conditional, " + inspect.Layout(layout)
 		tbl := h.create(store.Schema{
 			Name: name, CellPerColumn: layout, Conditional: true,
 			Key: []store.KeyPart{store.HashedPart("id", store.Int64), store.OrderedPart("label", store.String, store.MOPE)},
@@ -327,7 +328,7 @@ func (h *chronicle) shared() {
 // changed makes a table whose columns are added, dropped, renamed and encrypted in another way, and
 // whose keys are replaced, while rows are written.
 func (h *chronicle) changed(layout bool, conditional bool, name string, convert func(*store.Table)) {
-	name += ", " + store.LayoutName(layout)
+	name += ", " + inspect.Layout(layout)
 	if conditional {
 		name += ", conditional"
 	}
@@ -393,7 +394,7 @@ func policyDump(t *testing.T, key ope.Key) dump {
 }
 
 func (h *chronicle) tenants(layout bool, conditional bool) {
-	name := store.LayoutName(layout)
+	name := inspect.Layout(layout)
 	if conditional {
 		name += ", conditional"
 	}

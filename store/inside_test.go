@@ -42,14 +42,6 @@ type (
 // The values of [Schema.CellPerColumn].
 const packed, cellPerColumn = false, true
 
-// LayoutName returns what the catalogue calls one of them.
-func LayoutName(cellPerColumn bool) string {
-	if cellPerColumn {
-		return "cell per column"
-	}
-	return "packed"
-}
-
 const (
 	maxColumns = meta.MaxColumns
 	tokenSize  = meta.TokenSize

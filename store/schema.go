@@ -208,7 +208,7 @@ var (
 )
 
 // ParseScheme returns the order-preserving scheme of a name, as schema files and command lines have
-// it; printed, a scheme is its name. It is a [KeyScheme] or a [MutableScheme]. The names
+// it, and as a scheme prints itself. It is a [KeyScheme] or a [MutableScheme]. The names
 // include those of the schemes of package compare. An unknown name is [ErrSchema].
 func ParseScheme(name string) (ColumnScheme, error) {
 	var names []string

@@ -16,6 +16,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/query"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/kms"
@@ -124,7 +125,7 @@ func (x *tampering) column(tbl *Table, cell driver.Cell) *rowcodec.Column {
 
 func inLayouts(t *testing.T, test func(t *testing.T, layout bool)) {
 	for _, layout := range []bool{packed, cellPerColumn} {
-		t.Run(LayoutName(layout), func(t *testing.T) { test(t, layout) })
+		t.Run(inspect.Layout(layout), func(t *testing.T) { test(t, layout) })
 	}
 }
 

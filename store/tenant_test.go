@@ -377,7 +377,7 @@ func TestDropTenant(t *testing.T) {
 // on; a row is read under any.
 func TestPolicy(t *testing.T) {
 	for _, layout := range []bool{packed, cellPerColumn} {
-		t.Run(LayoutName(layout), func(t *testing.T) {
+		t.Run(inspect.Layout(layout), func(t *testing.T) {
 			ctx := t.Context()
 			st := stores(t, drivertest.NewMemory(), 1)[0]
 			_, err := st.Create(ctx, plainTenants(layout))
@@ -576,7 +576,7 @@ func TestPlainColumnsTakeNoKey(t *testing.T) {
 // Convert rewrites the rows of one tenant to its policy, and no others.
 func TestConvertTenant(t *testing.T) {
 	for _, layout := range []bool{packed, cellPerColumn} {
-		t.Run(LayoutName(layout), func(t *testing.T) {
+		t.Run(inspect.Layout(layout), func(t *testing.T) {
 			testdb.Each(t, func(t *testing.T, kind testdb.Database) {
 				ctx := t.Context()
 				st := stores(t, kind.Open(t, nil), 1)[0]
@@ -1103,7 +1103,7 @@ func TestTenantCanary(t *testing.T) {
 // their keys; what dropped tenants left is counted apart.
 func TestVerifyTenants(t *testing.T) {
 	for _, layout := range []bool{packed, cellPerColumn} {
-		t.Run(LayoutName(layout), func(t *testing.T) {
+		t.Run(inspect.Layout(layout), func(t *testing.T) {
 			testdb.Each(t, func(t *testing.T, kind testdb.Database) {
 				ctx := t.Context()
 				st := stores(t, kind.Open(t, nil), 1)[0]

@@ -17,6 +17,20 @@ type Database struct {
 	Tenants []Tenant // by name
 }
 
+// What the catalogue and schema files call the two ways in which the values of a row share cells.
+const (
+	Packed        = "packed"
+	CellPerColumn = "cell per column"
+)
+
+// Layout returns the one of a schema: CellPerColumn or Packed.
+func Layout(cellPerColumn bool) string {
+	if cellPerColumn {
+		return CellPerColumn
+	}
+	return Packed
+}
+
 // A Tenant is what the catalogue says of a tenant.
 type Tenant struct {
 	Name string
@@ -29,7 +43,7 @@ type Table struct {
 	Name       string
 	ID         string
 	Version    uint32 // of the catalogue, that the last change of the table made
-	Layout     string // "packed" or "cell per column"
+	Layout     string // Packed or CellPerColumn
 	SpreadBits int    // 0 is one partition
 
 	Conditional bool     // rows are written by compare-and-set

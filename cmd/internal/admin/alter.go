@@ -18,6 +18,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
 
 // A wantedChange is a flag that asks for a change; they are made in the order of the command line.
@@ -338,7 +339,7 @@ func difference(from, to store.Schema) ([]change, error) {
 		refuse("the row key cannot be changed; it is %s, and the file says %s", keyOf(from), keyOf(to))
 	}
 	if from.CellPerColumn != to.CellPerColumn {
-		refuse("the layout cannot be changed from %q to %q", schemafile.Layout(from.CellPerColumn), schemafile.Layout(to.CellPerColumn))
+		refuse("the layout cannot be changed from %q to %q", inspect.Layout(from.CellPerColumn), inspect.Layout(to.CellPerColumn))
 	}
 	if to.SpreadBits != 0 && from.SpreadBits != to.SpreadBits {
 		refuse("spread-bits cannot be changed from %d to %d", from.SpreadBits, to.SpreadBits)

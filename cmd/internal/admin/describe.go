@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/schemafile"
 	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/store"
@@ -98,7 +97,7 @@ type columnJSON struct {
 
 func newSchemaJSON(s store.Schema) schemaJSON {
 	j := schemaJSON{
-		Table: s.Name, Layout: schemafile.Layout(s.CellPerColumn), SpreadBits: s.SpreadBits, Conditional: s.Conditional, Tenants: s.Tenants,
+		Table: s.Name, Layout: inspect.Layout(s.CellPerColumn), SpreadBits: s.SpreadBits, Conditional: s.Conditional, Tenants: s.Tenants,
 		Key: []fieldJSON{}, Columns: []fieldJSON{},
 	}
 	for _, p := range s.Key {

@@ -66,8 +66,8 @@ func RebuildIndex(ctx context.Context, tbl *session.Table, column string, progre
 		return err
 	}
 	if _, err = tbl.Refresh(ctx); err == nil && build.left > 0 {
-		err = fmt.Errorf("%w: it is made again, but %d values that rows have contradict others and are not in it; Verify with Repair, 'rangecrypt verify --repair', stores these rows again",
-			ope.ErrIndex, build.left)
+		err = fault.As(fmt.Sprintf("the index is made again, but %d values that rows have contradict others and are not in it; "+
+			"Verify with Repair, 'rangecrypt verify --repair', stores these rows again", build.left), ope.ErrIndex)
 	}
 	return err
 }
@@ -230,6 +230,9 @@ func (b *indexBuild) fillAll(ctx context.Context, ref meta.IndexRef, tables []*s
 // contradict others are left out, and with them nothing else is written.
 func (b *indexBuild) fill(ctx context.Context, ref meta.IndexRef, tables []*session.Table) error {
 	pairs := make(map[int64][][]byte) // the ciphertexts that rows have of a code
+	stores := func(code int64, ct []byte) bool {
+		return slices.ContainsFunc(pairs[code], func(other []byte) bool { return bytes.Equal(ct, other) })
+	}
 	var from *session.Table
 	var user *rowcodec.Column
 	for _, tbl := range tables {
@@ -257,7 +260,7 @@ func (b *indexBuild) fill(ctx context.Context, ref meta.IndexRef, tables []*sess
 			}
 			for code, cts := range found {
 				for _, ct := range cts {
-					if !slices.ContainsFunc(pairs[code], func(other []byte) bool { return bytes.Equal(ct, other) }) {
+					if !stores(code, ct) {
 						pairs[code] = append(pairs[code], ct)
 					}
 				}
@@ -285,15 +288,13 @@ func (b *indexBuild) fill(ctx context.Context, ref meta.IndexRef, tables []*sess
 	for _, lists := range former {
 		for j, list := range lists {
 			if len(list) > mostCarried {
-				lists[j] = slices.DeleteFunc(list, func(p wozniak.Pair) bool {
-					return !slices.ContainsFunc(pairs[p.Plaintext], func(ct []byte) bool { return bytes.Equal(ct, p.Ciphertext) })
-				})
+				lists[j] = slices.DeleteFunc(list, func(p wozniak.Pair) bool { return !stores(p.Plaintext, p.Ciphertext) })
 			}
 		}
 	}
 	left, err := user.Scheme.(*wozniak.Indexed).Restore(ctx, nil, slices.Concat(former[0], [][]wozniak.Pair{stored}, former[1])...)
 	for _, p := range left {
-		if slices.ContainsFunc(pairs[p.Plaintext], func(ct []byte) bool { return bytes.Equal(ct, p.Ciphertext) }) {
+		if stores(p.Plaintext, p.Ciphertext) {
 			b.left++
 		}
 	}

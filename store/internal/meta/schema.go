@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"fmt"
 
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/value"
 )
@@ -18,20 +19,6 @@ type Schema struct {
 	Tenants       bool
 }
 
-// What the catalogue has for the two ways in which the values of a row share cells.
-const (
-	Packed        = "packed"
-	cellPerColumn = "cell per column"
-)
-
-// layout returns what the catalogue has.
-func (s Schema) layout() string {
-	if s.CellPerColumn {
-		return cellPerColumn
-	}
-	return Packed
-}
-
 const (
 	defaultSpreadBits = 4
 	MaxColumns        = 1000
@@ -39,7 +26,7 @@ const (
 
 // New checks a schema and gives it ids.
 func New(s Schema) (*Table, error) {
-	m := &Table{Name: s.Name, Columns: []Field{}, SpreadBits: s.SpreadBits, Layout: s.layout(), Conditional: s.Conditional, Tenants: s.Tenants}
+	m := &Table{Name: s.Name, Columns: []Field{}, SpreadBits: s.SpreadBits, Layout: inspect.Layout(s.CellPerColumn), Conditional: s.Conditional, Tenants: s.Tenants}
 	rand.Read(m.ID[:])
 	if err := CheckTableName(s.Name); err != nil {
 		return nil, err
@@ -144,8 +131,8 @@ func (m *Table) Schema() (Schema, error) {
 		s.SpreadBits = -1
 	}
 	switch m.Layout {
-	case Packed:
-	case cellPerColumn:
+	case inspect.Packed:
+	case inspect.CellPerColumn:
 		s.CellPerColumn = true
 	default:
 		return Schema{}, fmt.Errorf("%w: table %q: layout %q is not known to this version", fault.ErrFormat, m.Name, m.Layout)

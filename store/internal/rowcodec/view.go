@@ -17,6 +17,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/seal"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/keyring"
@@ -223,7 +224,7 @@ func (src *ViewSource) column(t *View, k keyring.Table, meta *metadata.Field, pa
 	}
 	// What is not sealed is packed only where the key cell is not sealed either, so that reading
 	// it takes no key.
-	c.Packed = part < 0 && t.Meta.Layout == metadata.Packed && !c.Searched() && (!c.Clear() || t.clear)
+	c.Packed = part < 0 && t.Meta.Layout == inspect.Packed && !c.Searched() && (!c.Clear() || t.clear)
 	return c, nil
 }
 

@@ -25,7 +25,7 @@ func Format(s store.Schema) []byte {
 		}
 	}
 	field("", "table", quoted(s.Name))
-	field("", "layout", Layout(s.CellPerColumn))
+	field("", "layout", inspect.Layout(s.CellPerColumn))
 	field("", "spread-bits", fmt.Sprint(s.SpreadBits))
 	if s.Conditional {
 		field("", "conditional", "true")
@@ -51,14 +51,6 @@ func Format(s store.Schema) []byte {
 		}
 	}
 	return []byte(b.String())
-}
-
-// Layout returns what a file says of a table in which every column has a cell of its own, and of another.
-func Layout(cellPerColumn bool) string {
-	if cellPerColumn {
-		return "cell per column"
-	}
-	return "packed"
 }
 
 // unquoted matches texts that YAML reads as they are, but for reserved words.

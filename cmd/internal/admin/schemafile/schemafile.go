@@ -19,6 +19,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 
 	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
 
 // MaxBytes is how long a file may be: one of 1000 columns is longer only if most characters of their names
@@ -228,7 +229,7 @@ func (r *reader) schema(data []byte) store.Schema {
 	r.fields(body, "", []fieldReader{
 		{"table", func(n ast.Node, field string) { s.Name = r.text(n, field) }},
 		{"layout", func(n ast.Node, field string) {
-			s.CellPerColumn = choose(r, n, field, []bool{false, true}, Layout)
+			s.CellPerColumn = choose(r, n, field, []bool{false, true}, inspect.Layout)
 		}},
 		{"spread-bits", func(n ast.Node, field string) { s.SpreadBits = r.integer(n, field) }},
 		{"conditional", func(n ast.Node, field string) { s.Conditional = r.boolean(n, field) }},

@@ -17,6 +17,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope/encode"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/compare"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
 
 func decimal(t *testing.T, text string) encode.Decimal {
@@ -54,7 +55,7 @@ func TestExample(t *testing.T) {
 // same compares what can be seen of two schemas.
 func same(t require.TestingT, a, b store.Schema) {
 	shown := func(s store.Schema) []string {
-		lines := []string{s.Name, schemafile.Layout(s.CellPerColumn), fmt.Sprint(s.SpreadBits), fmt.Sprint(s.Conditional), fmt.Sprint(s.Tenants)}
+		lines := []string{s.Name, inspect.Layout(s.CellPerColumn), fmt.Sprint(s.SpreadBits), fmt.Sprint(s.Conditional), fmt.Sprint(s.Tenants)}
 		for _, p := range s.Key {
 			lines = append(lines, "key "+p.Describe().String())
 		}

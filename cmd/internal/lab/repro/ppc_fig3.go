@@ -84,9 +84,8 @@ type readTiming struct {
 // plain in all of them, so that nothing but the columns differs.
 func attributeSchema(form string, encrypted int) store.Schema {
 	s := store.Schema{
-		Name: fmt.Sprintf("%s %d", form, encrypted),
-		Key:  []store.KeyPart{store.PlainPart("group", store.Int32), store.OrderedPart("line", store.Int64, store.Plaintext)},
-
+		Name:          fmt.Sprintf("%s %d", form, encrypted),
+		Key:           []store.KeyPart{store.PlainPart("group", store.Int32), store.OrderedPart("line", store.Int64, store.Plaintext)},
 		CellPerColumn: form == formCells || form == formPlain,
 	}
 	for i := range attributes {
