@@ -64,15 +64,7 @@ func TestInterruptedPassphrase(t *testing.T) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	require.NoError(t, cmd.Start())
 	var shown bytes.Buffer
-	until := func(text string) {
-		t.Helper()
-		for b := make([]byte, 256); !strings.Contains(shown.String(), text); {
-			n, err := master.Read(b)
-			require.NoError(t, err, shown.String())
-			shown.Write(b[:n])
-			require.NoError(t, ctx.Err(), shown.String())
-		}
-	}
+	until := func(text string) { t.Helper(); readUntil(t, master, &shown, text) }
 	stop := context.AfterFunc(ctx, func() { _ = slave.Close(); _ = master.Close() }) // ends the reading
 	until("New passphrase: ")
 	require.Eventually(t, func() bool { return *terminal() != *before }, time.Minute, time.Millisecond, "what is typed is shown")
@@ -88,6 +80,16 @@ func TestInterruptedPassphrase(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, cmd.Wait())
 	stop()
+}
+
+// readUntil adds to shown what a terminal shows, until that contains the text. Closing the terminal ends it.
+func readUntil(t *testing.T, master *os.File, shown *bytes.Buffer, text string) {
+	t.Helper()
+	for b := make([]byte, 256); !strings.Contains(shown.String(), text); {
+		n, err := master.Read(b)
+		require.NoError(t, err, shown.String())
+		shown.Write(b[:n])
+	}
 }
 
 // The password of a database is asked for on the terminal where nothing else gives it: once, and not shown.
@@ -113,14 +115,7 @@ func TestPasswordIsAskedFor(t *testing.T) {
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 		require.NoError(t, cmd.Start())
 		var shown bytes.Buffer
-		until := func(text string) {
-			t.Helper()
-			for b := make([]byte, 256); !strings.Contains(shown.String(), text); {
-				n, err := master.Read(b)
-				require.NoError(t, err, shown.String())
-				shown.Write(b[:n])
-			}
-		}
+		until := func(text string) { t.Helper(); readUntil(t, master, &shown, text) }
 		stop := context.AfterFunc(ctx, func() { _ = slave.Close(); _ = master.Close() }) // ends the reading
 		until("Password of app at 127.0.0.1:1: ")
 		hidden := func() bool { // what is typed before that would be shown

@@ -16,11 +16,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
+	"github.com/rangecrypt/rangecrypt/internal/cassandraurl"
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 )
 
@@ -164,27 +164,27 @@ func issue(template *x509.Certificate, now time.Time, by *tls.Certificate) (made
 func (c *Cluster) secure(ctx context.Context) error {
 	admin, _ := c.Access(true)
 	user, _ := c.Access(false)
-	var secrets [2]string
-	for i, name := range []string{admin.Password, user.Password} {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		secrets[i] = strings.TrimSpace(string(text))
+	adminPassword, config, err := admin.read(ctx)
+	if err != nil {
+		return err
+	}
+	userPassword, _, err := user.read(ctx)
+	if err != nil {
+		return err
 	}
 	return c.retried(ctx, func() error {
-		session, err := c.login(admin, secrets[0])
+		session, err := c.login(superuser, adminPassword, config)
 		if err != nil {
 			// A new cluster, or one whose first start ended before this.
-			if session, err = c.login(admin, superuser); err != nil {
+			if session, err = c.login(superuser, superuser, config); err != nil {
 				return err
 			}
 			defer session.Close()
-			return errors.Join(session.Query(fmt.Sprintf("ALTER ROLE %s WITH PASSWORD = '%s'", superuser, secrets[0])).ExecContext(ctx), errAgain)
+			return errors.Join(session.Query(fmt.Sprintf("ALTER ROLE %s WITH PASSWORD = '%s'", superuser, adminPassword)).ExecContext(ctx), errAgain)
 		}
 		defer session.Close()
 		for _, statement := range []string{
-			fmt.Sprintf("CREATE ROLE IF NOT EXISTS %s WITH PASSWORD = '%s' AND LOGIN = true", role, secrets[1]),
+			fmt.Sprintf("CREATE ROLE IF NOT EXISTS %s WITH PASSWORD = '%s' AND LOGIN = true", role, userPassword),
 			fmt.Sprintf("CREATE KEYSPACE IF NOT EXISTS %s WITH replication = {'class': 'SimpleStrategy', 'replication_factor': %d}", Keyspace, c.spec.Nodes),
 			fmt.Sprintf("GRANT SELECT ON KEYSPACE %s TO %s", Keyspace, role),
 			fmt.Sprintf("GRANT MODIFY ON KEYSPACE %s TO %s", Keyspace, role),
@@ -215,21 +215,17 @@ func (c *Cluster) retried(ctx context.Context, do func() error) error {
 	}
 }
 
-func (c *Cluster) login(as Access, password string) (*gocql.Session, error) {
-	roots := x509.NewCertPool()
-	text, err := os.ReadFile(as.CA)
-	if err != nil {
-		return nil, err
-	}
-	roots.AppendCertsFromPEM(text)
-	pair, err := tls.LoadX509KeyPair(as.Cert, as.Key)
-	if err != nil {
-		return nil, err
-	}
+// read reads the password, and makes the configuration of TLS out of the certificates.
+func (a Access) read(ctx context.Context) (password string, config *tls.Config, err error) {
+	name := cassandraurl.Name{User: a.User, PasswordFile: a.Password, CA: a.CA, Cert: a.Cert, Key: a.Key}
+	return name.Access(ctx, nil)
+}
+
+func (c *Cluster) login(user, password string, config *tls.Config) (*gocql.Session, error) {
 	cluster := gocql.NewCluster(c.Addrs()...)
 	cluster.Timeout, cluster.ConnectTimeout = 20*time.Second, 10*time.Second
 	cluster.Logger = gocql.NewLogger(gocql.LogLevelNone)
-	cluster.Authenticator = gocql.PasswordAuthenticator{Username: as.User, Password: password}
-	cluster.SslOpts = &gocql.SslOptions{Config: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}}
+	cluster.Authenticator = gocql.PasswordAuthenticator{Username: user, Password: password}
+	cluster.SslOpts = &gocql.SslOptions{Config: config}
 	return cluster.CreateSession()
 }

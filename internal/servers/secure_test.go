@@ -86,11 +86,6 @@ func TestSecureOptions(t *testing.T) {
 func TestSecuredCassandra(t *testing.T) {
 	ctx := live(t)
 	dir := filepath.Join(t.TempDir(), "data folder")
-	password := func(a Access) string {
-		text, err := os.ReadFile(a.Password)
-		require.NoError(t, err)
-		return strings.TrimSpace(string(text))
-	}
 	for range 2 {
 		c, err := Start(ctx, Options{Kind: Cassandra, Dir: dir, FreePorts: true, Secure: true, KillSafe: true, Logf: t.Logf})
 		require.NoError(t, err)
@@ -99,12 +94,16 @@ func TestSecuredCassandra(t *testing.T) {
 			admin, ok := c.Access(true)
 			require.True(t, ok)
 			user, _ := c.Access(false)
-			_, err = c.login(admin, superuser)
+			adminPassword, _, err := admin.read(ctx)
+			require.NoError(t, err)
+			userPassword, config, err := user.read(ctx)
+			require.NoError(t, err)
+			_, err = c.login(superuser, superuser, config)
 			require.ErrorContains(t, err, "password are incorrect", "the password that Cassandra comes with")
-			_, err = c.login(user, password(admin))
+			_, err = c.login(role, adminPassword, config)
 			require.ErrorContains(t, err, "password are incorrect")
 
-			s, err := c.login(user, password(user))
+			s, err := c.login(role, userPassword, config)
 			require.NoError(t, err)
 			defer s.Close()
 			require.NoError(t, s.Query("CREATE TABLE IF NOT EXISTS "+Keyspace+".t (k int PRIMARY KEY)").ExecContext(ctx))
