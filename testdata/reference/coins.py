@@ -86,7 +86,7 @@ def expand(key, n, *labels):
     """ope.Key.Expand: HKDF-SHA256 without salt."""
     info = b"rangecrypt/key/1"
     for label in labels:
-        raw = label.encode()
+        raw = label if isinstance(label, bytes) else label.encode()
         info += len(raw).to_bytes(4, "big") + raw
     prk = hmac.new(bytes(32), key, hashlib.sha256).digest()
     out, t, i = b"", b"", 1
