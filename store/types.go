@@ -28,6 +28,20 @@ func (t TypeOf[T]) String() string { return t.of.String() }
 // ciphertext gets shorter with the domain, and gives more away.
 func (t TypeOf[T]) Within(lo, hi T) TypeOf[T] { return TypeOf[T]{t.of.Within(lo, hi)} }
 
+// OrderedBy returns [String] or [Bytes] with values that the database has in the order of their first n bytes, in place of
+// the first 8: 16, 24 or 32. So ranges and prefixes of text with a common beginning are found without reading what only
+// begins alike. An ordered column or part of such a type takes the scheme [Boldyreva] and no other. Each eight bytes take 16
+// in every posting and row key, and show about their upper half; the database also sees which texts begin with the same
+// 8, 16 or 24 bytes, and how long shorter ones are (docs/security.md).
+func (t TypeOf[T]) OrderedBy(n int) TypeOf[T] { return TypeOf[T]{t.of.OrderedBy(n)} }
+
+// Prefixed returns [String] with values that the database has in the order of nearly eight bytes after one of the
+// beginnings, where a text has one, and else of nearly its first eight: for text of which many begin alike, such as
+// https://, with any scheme. There are 1 to 16 beginnings, and none has a space. They are in the catalogue, and no secret.
+func (t TypeOf[T]) Prefixed(beginnings ...string) TypeOf[T] {
+	return TypeOf[T]{t.of.Prefixed(beginnings...)}
+}
+
 func (t TypeOf[T]) inner() value.Type { return t.of }
 
 // The types of columns and key parts. A value of the right Go type that a column does not take, such
@@ -62,7 +76,7 @@ var (
 	IPv6 = TypeOf[netip.Addr]{value.IPv6}
 
 	// String is valid UTF-8 of any length. It is ordered bytewise by its first 8 bytes in the
-	// database, and by all of them in results.
+	// database, or by more with [TypeOf.OrderedBy], and by all of them in results.
 	String = TypeOf[string]{value.String}
 
 	// Bytes is a byte string of any length, ordered as String is.
@@ -89,6 +103,8 @@ func Decimal(scale int32) TypeOf[encode.Decimal] { return TypeOf[encode.Decimal]
 //	bool  string  bytes  uuid  ipv4  ipv6  float64  uint16
 //	timestamp/ms                     ns, us, ms or s
 //	decimal(2)                       digits after the point
+//	string(32)  bytes(16)            bytes in order, see [TypeOf.OrderedBy]
+//	string after https:// http://    see [TypeOf.Prefixed]
 //	int8 from 0 to 120
 //	decimal(2) from 0 to 99999.99
 //	date from 1900-01-01 to 2100-12-31

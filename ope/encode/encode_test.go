@@ -615,6 +615,37 @@ func TestBytes(t *testing.T) {
 	require.Panics(t, func() { Bytes[string](9, "") })
 }
 
+func TestPrefixed(t *testing.T) {
+	piece := rapid.OneOf(
+		rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, 'a', 'b', 0x7f, 0x80, 0xff}), 0, 12),
+		rapid.SliceOfN(rapid.Byte(), 0, 12),
+	)
+	for _, beginnings := range [][]string{{"a"}, {"\xff"}, {"\xff\xff", "\xff", "\x00"}, {"https://", "http://", "https://www."}, {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "ab"}} {
+		c, err := Prefixed[string](beginnings...)
+		require.NoError(t, err)
+		t.Run(c.ID(), func(t *testing.T) {
+			values := rapid.Custom(func(t *rapid.T) string {
+				common := rapid.SampledFrom(beginnings).Draw(t, "beginning")
+				start := common[:rapid.SampledFrom([]int{len(common), len(common), len(common) / 2}).Draw(t, "common")]
+				return start + string(piece.Draw(t, "rest"))
+			})
+			prefixLaws(t, c, values, strings.Compare)
+			// After a beginning, seven bytes tell texts apart.
+			for _, common := range beginnings {
+				a, err := c.Encode(common + "1234567")
+				require.NoError(t, err)
+				b, err := c.Encode(common + "1234568")
+				require.NoError(t, err)
+				require.Less(t, a, b)
+			}
+		})
+	}
+	for _, bad := range [][]string{nil, {""}, {"a", ""}, {"a", "b", "a"}, strings.Split("a b c d e f g h i j k l m n o p q", " ")} {
+		_, err := Prefixed[string](bad...)
+		require.ErrorIs(t, err, ope.ErrParams)
+	}
+}
+
 func TestBytesDomainIsFull(t *testing.T) {
 	for n := 1; n <= 8; n++ {
 		c := Bytes[string](n, "x")
@@ -711,6 +742,11 @@ func TestPinnedCodes(t *testing.T) {
 	pin(t, IPv6(), "ipv6/1", netip.MustParseAddr("2001:db8::1"), -0x5ffef24800000000)
 	pin(t, Bytes[string](4, "a."), "bytes/1 n=4 common=612e", "a.bc", 0x62630000)
 	pin(t, Bytes[string](8, ""), "bytes/1 n=8 common=", "\x80", 0)
+	urls, err := Prefixed[string]("https://", "http://")
+	require.NoError(t, err)
+	pin(t, urls, "prefixed/1 687474703a2f2f 68747470733a2f2f", "http://a", -1<<63+1<<61+0x61<<53)
+	pin(t, urls, "prefixed/1 687474703a2f2f 68747470733a2f2f", "https://\x80", -1<<63+3<<61+0x80<<53)
+	pin(t, urls, "prefixed/1 687474703a2f2f 68747470733a2f2f", "\x08", -1<<63+0x08<<53)
 }
 
 func pin[T any](t *testing.T, c Codec[T], id string, v T, code int64) {

@@ -150,6 +150,7 @@ class Type:
         self.size = {"int8": 1, "uint8": 1, "bool": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "float32": 4,
                      "date": 4, "ipv4": 4, "ipv6": 16, "uuid": 16, "string": 0, "bytes": 0}.get(self.name, 8)
         self.unsigned = self.name in ("uint8", "uint16", "uint32", "bool", "ipv4")
+        self.text_order = int(base.partition("/2 order=")[2] or 0)
         self.exact = self.name not in ("string", "bytes", "ipv6", "uuid")
         bits = 8 * self.size
         if limits:
@@ -174,12 +175,32 @@ class Type:
         return exact
 
     def code(self, exact):
-        """The order code of a value."""
+        """The order code of a value, or all bytes of a text that are in order."""
         canonical = self.canonical(exact)
+        if self.base.startswith("string/3 prefixed/1 "):
+            return self.after_beginning(canonical)
+        if self.text_order:
+            return int.from_bytes(canonical[:self.text_order].ljust(self.text_order, b"\0"), "big")
         if self.name == "ipv6" or not self.exact:
             return int.from_bytes((canonical + bytes(8))[:8], "big") - 2**63
         u = int.from_bytes(canonical, "big")
         return u if self.unsigned else u - 2**(8 * self.size - 1)
+
+    def after_beginning(self, value):
+        """The code of text after one of the beginnings that the type names."""
+        beginnings = [bytes.fromhex(h) for h in self.base.split()[2:]]
+        starts = {b""}
+        for p in beginnings:
+            starts.add(p)
+            if p.rstrip(b"\xff"):
+                low = p.rstrip(b"\xff")
+                starts.add(low[:-1] + bytes([low[-1] + 1]))
+        starts = sorted(starts)
+        s = max(i for i, start in enumerate(starts) if start <= value)
+        inside = [p for p in beginnings if starts[s].startswith(p)]
+        rest = value[len(max(inside, key=len, default=b"")):][:8].ljust(8, b"\0")
+        k = (len(starts) - 1).bit_length()
+        return (s << (64 - k)) + (int.from_bytes(rest, "big") >> k) - 2**63
 
     def text(self, canonical):
         check(self.size in (0, len(canonical)), "a value of the wrong length")
@@ -333,7 +354,10 @@ class Field:
         if self.encryption == "ordered":
             b = (self.type.domain[1] - self.type.domain[0]).bit_length()
             self.plain_size = max(1, (b + 7) // 8)
-            if self.mutable:
+            if self.type.text_order:
+                check(self.scheme == "boldyreva", "an unknown scheme of text")
+                self.size = 2 * self.type.text_order
+            elif self.mutable:
                 self.size = 16
             elif self.scheme == "plaintext":
                 self.size = self.plain_size

@@ -13,20 +13,20 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/internal/value"
 )
 
-// A sequence checks that ciphertexts are in the order of codes, one after the other. Any two tell:
+// A sequence checks that ciphertexts are in the order of values, one after the other. Any two tell:
 // all of a column are under one key.
 type sequence struct {
-	some bool
-	code int64
-	ct   []byte
+	value any // nil at first
+	ct    []byte
 }
 
-// follows reports whether the next ciphertext is where its code is.
-func (s *sequence) follows(code int64, ct, lowest []byte) bool {
+// follows reports whether the next ciphertext is where its value is.
+func (s *sequence) follows(typ value.Type, v any, ct, lowest []byte) bool {
 	was := *s
-	s.some, s.code, s.ct = true, code, ct
+	s.value, s.ct = v, ct
 	// Under a rotation, ciphertexts below that of the lowest value are the upper ones.
 	rotated := func(ct []byte) int {
 		if bytes.Compare(ct, lowest) < 0 {
@@ -34,8 +34,8 @@ func (s *sequence) follows(code int64, ct, lowest []byte) bool {
 		}
 		return 0
 	}
-	return !was.some ||
-		cmp.Compare(was.code, code) == cmp.Or(cmp.Compare(rotated(was.ct), rotated(ct)), bytes.Compare(was.ct, ct))
+	return was.value == nil ||
+		typ.ComparePlaces(was.value, v) == cmp.Or(cmp.Compare(rotated(was.ct), rotated(ct)), bytes.Compare(was.ct, ct))
 }
 
 // A rowCheck is what was found of a row.
@@ -265,7 +265,7 @@ func (v *Verifier) outOfOrder(order map[*rowcodec.Column]*sequence, r *rowcodec.
 			if order[c] == nil {
 				order[c] = new(sequence)
 			}
-			if !order[c].follows(v.table.CodeOf(c, r), rest[:c.Size], v.lowest[c]) {
+			if !order[c].follows(c.Type, r.Values[i], rest[:c.Size], v.lowest[c]) {
 				wrong = c
 			}
 		}
@@ -380,7 +380,7 @@ func (v *Verifier) postingOutOfOrder(order map[*rowcodec.Column]*sequence, c *ro
 	if order[c] == nil {
 		order[c] = new(sequence)
 	}
-	if order[c].follows(v.table.CodeOf(c, r), r.Search[c.Position], v.lowest[c]) {
+	if order[c].follows(c.Type, v.table.ValueOf(c, r), r.Search[c.Position], v.lowest[c]) {
 		return nil
 	}
 	return &inspect.Fault{Kind: inspect.FaultKey, Column: c.Name, Place: r.Key, Err: errOrder}

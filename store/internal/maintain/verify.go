@@ -203,7 +203,7 @@ func (v *Verifier) prepare(ctx context.Context) error {
 			}
 			v.schemes[c] = scheme
 		}
-		if _, linear := c.Scheme.(ope.Linear); !linear && c.Order == nil {
+		if _, linear := c.Scheme.(ope.Linear); !linear && c.Order == nil && c.Text == nil {
 			lowest, err := c.Scheme.Encrypt(ctx, c.Scheme.Domain().Min)
 			if err != nil {
 				return fmt.Errorf("column %q: %w", c.Name, err)

@@ -87,7 +87,7 @@ func (f Spec) check() error {
 		return fmt.Errorf("%w: column %q: %w", fault.ErrSchema, f.Name, err)
 	}
 	if f.Encryption == Ordered {
-		if err := scheme.Check(f.Scheme, f.Type.Domain()); err != nil {
+		if err := scheme.Check(f.Scheme, f.Type); err != nil {
 			return fmt.Errorf("%w: column %q: %w", fault.ErrSchema, f.Name, err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/seal"
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/boldyreva"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
@@ -86,7 +87,8 @@ type cipher struct {
 	FormerScheme func(unit string) (ope.Scheme, error)
 
 	// Of an ordered part or column:
-	preserving ope.Scheme // the scheme
+	preserving ope.Scheme // the scheme, nil where Text is one
+	Text       *boldyreva.TextScheme
 	Stateful   bool
 	Filled     atomic.Bool        // its index has the pairs of all rows, whatever a view says
 	Batches    ope.BatchEncrypter // the scheme, if it is a stateful one
@@ -252,6 +254,13 @@ func (src *ViewSource) cipher(k keyring.Table, f metadata.Spec, meta *metadata.F
 		}
 	}
 	order := key.Derive(keyring.PurposeOrder)
+	if n := f.Type.TextOrder(); n > 0 {
+		if c.Text, err = scheme.NewText(f.Scheme, order, n); err != nil {
+			return nil, err
+		}
+		c.Size = len(c.Text.Encrypt(nil))
+		return c, nil
+	}
 	c.NewScheme = func(remembers int) (ope.Scheme, error) {
 		return scheme.New(f.Scheme, order, f.Type.Domain(), state, unit, remembers)
 	}
@@ -322,20 +331,7 @@ func (c *Column) AppendSearch(ctx context.Context, dst []byte, value any) ([]byt
 	}
 	switch c.Encryption {
 	case metadata.Ordered:
-		code, err := c.Type.Code(value)
-		if err != nil {
-			return nil, err
-		}
-		if c.Order != nil {
-			return c.AppendTag(dst, code), nil
-		}
-		if a, ok := c.Scheme.(ope.Appender); ok {
-			dst, err = a.AppendEncrypt(dst, code)
-		} else {
-			var ct ope.Ciphertext
-			ct, err = c.Scheme.Encrypt(ctx, code)
-			dst = append(dst, ct...)
-		}
+		dst, err := c.appendOrdered(ctx, dst, value)
 		if err != nil {
 			return nil, err
 		}
@@ -351,6 +347,25 @@ func (c *Column) AppendSearch(ctx context.Context, dst []byte, value any) ([]byt
 		return c.Type.Append(dst, value), nil
 	}
 	panic("store: column " + c.Name + " is not searched")
+}
+
+// appendOrdered appends the ciphertext of a value or, where these move, its tag.
+func (c *Column) appendOrdered(ctx context.Context, dst []byte, value any) ([]byte, error) {
+	if c.Text != nil {
+		return c.Text.AppendEncrypt(dst, c.Type.Append(nil, value)), nil
+	}
+	code, err := c.Type.Code(value)
+	if err != nil {
+		return nil, err
+	}
+	if c.Order != nil {
+		return c.AppendTag(dst, code), nil
+	}
+	if a, ok := c.Scheme.(ope.Appender); ok {
+		return a.AppendEncrypt(dst, code)
+	}
+	ct, err := c.Scheme.Encrypt(ctx, code)
+	return append(dst, ct...), err
 }
 
 func (t *View) ValueOf(c *Column, r *Record) any { return r.Values[t.ValueIndex(c)] }

@@ -9,6 +9,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum"
 	"github.com/rangecrypt/rangecrypt/ope/wozniak"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/value"
 )
 
 // The names of schemes. They are stored.
@@ -47,12 +48,24 @@ func New(name string, key ope.Key, d ope.Domain, x ope.Index, unit string, remem
 	return nil, fmt.Errorf("%w: scheme %q is not known to this version", fault.ErrFormat, name)
 }
 
+// NewText builds the scheme of a name for text in the order of its first bytes.
+func NewText(name string, key ope.Key, size int) (*boldyreva.TextScheme, error) {
+	if name != Boldyreva {
+		return nil, fmt.Errorf("%w: text in the order of its first %d bytes takes the scheme boldyreva, not %s", ope.ErrParams, size, name)
+	}
+	return boldyreva.NewText(key, size)
+}
+
 // publishedLambda makes labels of 2b+1 bits for values of b bits.
 const publishedLambda = 2
 
-// Check returns an error if there is no scheme of the name for the domain.
-func Check(name string, d ope.Domain) error {
-	_, err := New(name, ope.GenerateKey(), d, noIndex{}, "", 0)
+// Check returns an error if there is no scheme of the name for the type.
+func Check(name string, t value.Type) error {
+	if n := t.TextOrder(); n > 0 {
+		_, err := NewText(name, ope.GenerateKey(), n)
+		return err
+	}
+	_, err := New(name, ope.GenerateKey(), t.Domain(), noIndex{}, "", 0)
 	return err
 }
 

@@ -18,8 +18,18 @@ import (
 // Parse returns the type that a text names, in the form that store.ParseType describes.
 func Parse(text string) (Type, error) {
 	words := strings.Fields(text)
+	if len(words) > 1 && words[1] == "after" {
+		if words[0] != "string" {
+			return nil, fmt.Errorf("%w: only string takes beginnings, not type %s", fault.ErrSchema, words[0])
+		}
+		typ := String.Prefixed(words[2:]...)
+		if typ.err != nil {
+			return nil, fmt.Errorf("%w: %w", fault.ErrSchema, typ.err)
+		}
+		return typ, nil
+	}
 	if len(words) != 1 && (len(words) != 5 || words[1] != "from" || words[3] != "to") {
-		return nil, fmt.Errorf("%w: type %q is not of the form TYPE or TYPE from LEAST to GREATEST", fault.ErrSchema, text)
+		return nil, fmt.Errorf("%w: type %q is not of the form TYPE, TYPE from LEAST to GREATEST or string after BEGINNING...", fault.ErrSchema, text)
 	}
 	typ, err := parseTypeName(words[0])
 	if err != nil || len(words) == 1 {
@@ -45,7 +55,8 @@ func Parse(text string) (Type, error) {
 
 // typeNames are the names of the types, for messages.
 const typeNames = "bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float32, float64, date, " +
-	"timestamp/ns, timestamp/us, timestamp/ms, timestamp/s, decimal(SCALE), ipv4, ipv6, string, bytes, uuid"
+	"timestamp/ns, timestamp/us, timestamp/ms, timestamp/s, decimal(SCALE), ipv4, ipv6, " +
+	"string, string(16), string(24), string(32), bytes, bytes(16), bytes(24), bytes(32), uuid"
 
 // parseTypeName returns the type of a name without bounds.
 func parseTypeName(name string) (Type, error) {
@@ -54,6 +65,8 @@ func parseTypeName(name string) (Type, error) {
 		id = "time/1 unit=" + unit
 	} else if scale, ok := strings.CutPrefix(name, "decimal("); ok {
 		id = "decimal/1 scale=" + strings.TrimSuffix(scale, ")")
+	} else if base, order, ok := strings.Cut(name, "("); ok {
+		id = base + "/2 order=" + strings.TrimSuffix(order, ")")
 	}
 	typ, err := parseBaseType(id)
 	if err != nil || typeName(id) != name {
@@ -76,11 +89,17 @@ func typeName(id string) string {
 	if scale, ok := strings.CutPrefix(id, "decimal/1 scale="); ok {
 		return "decimal(" + scale + ")"
 	}
+	if base, order, ok := strings.Cut(id, "/2 order="); ok {
+		return base + "(" + order + ")"
+	}
 	return strings.TrimSuffix(id, "/1")
 }
 
 // String returns the type as [Parse] reads it.
 func (t TypeOf[T]) String() string {
+	if beginnings := beginningsOf(t.name); beginnings != nil {
+		return "string after " + strings.Join(beginnings, " ")
+	}
 	base, _, restricted := strings.Cut(t.name, " within=")
 	if !restricted {
 		return typeName(base)

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -17,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/rangecrypt/rangecrypt/ope"
@@ -58,6 +60,10 @@ type Type interface {
 	Exact() bool
 	Domain() ope.Domain
 	Code(v any) (int64, error)
+	// ComparePlaces compares values as far as ciphertexts tell them apart.
+	ComparePlaces(a, b any) int
+	// TextOrder is how many bytes of text ciphertexts keep in order, where these are not the ciphertexts of codes; else 0.
+	TextOrder() int
 	// Codes returns the closed interval of the codes that values between the bounds can have, nil
 	// bounds being open, and false if there are none.
 	Codes(lo, hi *Bound) (int64, int64, bool)
@@ -82,6 +88,8 @@ type TypeOf[T any] struct {
 	decode  func(b []byte) (T, error)
 	accept  func(v T) (T, error) // checks and normalizes; nil accepts all
 	convert func(v any) (_ T, ok bool, err error)
+
+	textOrder int // as TextOrder returns it
 
 	store func(dst []byte, v T) []byte // the bytes of a cell; nil where they are the canonical ones
 	isNaN func(v T) bool               // nil where there are no such values, or none is taken
@@ -184,6 +192,58 @@ func (t TypeOf[T]) Within(lo, hi T) TypeOf[T] {
 		return t
 	}
 	return t.restricted(narrow)
+}
+
+// OrderedBy returns the type of the same values whose ciphertexts are in the order of the first n bytes: 16, 24 or 32.
+func (t TypeOf[T]) OrderedBy(n int) TypeOf[T] {
+	switch {
+	case t.err != nil:
+	case t.name != String.name && t.name != Bytes.name:
+		t.err = fmt.Errorf("only string and bytes are ordered by a number of bytes, not type %s", typeName(t.name))
+	case n != 16 && n != 24 && n != 32:
+		t.err = fmt.Errorf("type %s is ordered by its first 8 bytes, or OrderedBy 16, 24 or 32; %d is none of these", typeName(t.name), n)
+	default:
+		t.name, t.textOrder = fmt.Sprintf("%s/2 order=%d", typeName(t.name), n), n
+	}
+	return t
+}
+
+// Prefixed returns the type of the same values in the order of nearly eight bytes after one of the beginnings.
+func (t TypeOf[T]) Prefixed(beginnings ...string) TypeOf[T] {
+	if t.err != nil {
+		return t
+	}
+	text, ok := any(t).(TypeOf[string])
+	if !ok || text.name != String.name {
+		t.err = fmt.Errorf("only string takes beginnings, not type %s", typeName(t.name))
+		return t
+	}
+	for _, p := range beginnings {
+		if strings.ContainsFunc(p, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) || !utf8.ValidString(p) {
+			t.err = fmt.Errorf("the beginning %q of type string has a space, a control character or what is not UTF-8", p)
+			return t
+		}
+	}
+	codec, err := encode.Prefixed[string](beginnings...)
+	if err != nil {
+		t.err = fmt.Errorf("type string: %w", err)
+		return t
+	}
+	text.codec, text.name = codec, "string/3 "+codec.ID()
+	return any(text).(TypeOf[T])
+}
+
+// beginningsOf returns the beginnings in the id of a type that has some, or nil.
+func beginningsOf(id string) (beginnings []string) {
+	words, ok := strings.CutPrefix(id, "string/3 prefixed/1 ")
+	if !ok {
+		return nil
+	}
+	for _, word := range strings.Fields(words) {
+		b, _ := hex.DecodeString(word) // of another id, which the type that is made of it has not
+		beginnings = append(beginnings, string(b))
+	}
+	return beginnings
 }
 
 func (t TypeOf[T]) restricted(narrow encode.Exact[T]) TypeOf[T] {
@@ -355,6 +415,27 @@ func (t TypeOf[T]) Orderable() bool      { return t.codec != nil }
 func (t TypeOf[T]) Exact() bool          { return t.exactCodec != nil }
 func (t TypeOf[T]) Compare(a, b any) int { return t.cmp(a.(T), b.(T)) }
 
+func (t TypeOf[T]) TextOrder() int { return t.textOrder }
+
+func (t TypeOf[T]) ComparePlaces(a, b any) int {
+	if t.textOrder > 0 {
+		return bytes.Compare(t.beginning(a), t.beginning(b))
+	}
+	codeA, errA := t.Code(a)
+	codeB, errB := t.Code(b)
+	if errA != nil || errB != nil {
+		panic("value: it was not checked") // Normalize has
+	}
+	return cmp.Compare(codeA, codeB)
+}
+
+// beginning returns the bytes of a text that ciphertexts keep in order, filled up with zeros.
+func (t TypeOf[T]) beginning(v any) []byte {
+	b := t.Append(make([]byte, 0, t.textOrder), v)
+	b = b[:min(len(b), t.textOrder)]
+	return append(b, make([]byte, t.textOrder-len(b))...)
+}
+
 func (t TypeOf[T]) Domain() ope.Domain { return t.codec.Domain() }
 
 func (t TypeOf[T]) value(v any) (T, error) {
@@ -496,7 +577,8 @@ func ParseID(id string) (Type, error) {
 func parseBaseType(id string) (Type, error) {
 	for _, t := range []Type{
 		Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64, Float32, Float64, Bool, Date, IPv4, IPv6,
-		String, Bytes, UUID,
+		String, String.OrderedBy(16), String.OrderedBy(24), String.OrderedBy(32),
+		Bytes, Bytes.OrderedBy(16), Bytes.OrderedBy(24), Bytes.OrderedBy(32), UUID,
 		Time(time.Nanosecond), Time(time.Microsecond), Time(time.Millisecond), Time(time.Second),
 	} {
 		if t.ID() == id {
@@ -508,6 +590,11 @@ func parseBaseType(id string) (Type, error) {
 			if t := decimal(int32(scale)); t.ID() == id {
 				return t, nil
 			}
+		}
+	}
+	if beginnings := beginningsOf(id); beginnings != nil {
+		if t := String.Prefixed(beginnings...); t.err == nil && t.name == id {
+			return t, nil
 		}
 	}
 	return nil, fmt.Errorf("%w: type %q is not known to this version", fault.ErrFormat, id)
