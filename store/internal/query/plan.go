@@ -183,6 +183,9 @@ func rangesOf(ctx context.Context, c *rowcodec.Column, prefix []byte, condition 
 	var ranges []keyRange
 	switch c.Encryption {
 	case meta.Ordered:
+		if c.Text != nil {
+			return textRanges(c, prefix, condition.intervals()), nil
+		}
 		for _, s := range condition.spans() {
 			if c.Order != nil {
 				d, ok := c.Scheme.Domain().Intersect(s.lo, s.hi)
