@@ -45,7 +45,7 @@ func answer(t *testing.T, tbl *Table, where Predicate) (ids []int64, driver stri
 		ids = append(ids, row["id"].(int64))
 	}
 	slices.Sort(ids)
-	e, err := tbl.Explain(t.Context(), Query{Where: where})
+	e, err := tbl.Analyze(t.Context(), Query{Where: where})
 	require.NoError(t, err)
 	return ids, e.Driver
 }
@@ -99,7 +99,7 @@ func TestConvert(t *testing.T) {
 					require.Equal(t, drives, by)
 				}
 				check("all rows")
-				e, err := tbl.Explain(ctx, Query{Where: Field[int16]("value").Equal(3)})
+				e, err := tbl.Analyze(ctx, Query{Where: Field[int16]("value").Equal(3)})
 				require.NoError(t, err)
 				require.Equal(t, []string{"value"}, e.Unconverted)
 				_, _, err = tbl.Page(ctx, Query{Where: Field[int16]("value").AtLeast(3), Limit: 1})

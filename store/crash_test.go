@@ -188,7 +188,7 @@ func TestLeftOverPostings(t *testing.T) {
 				require.Len(t, seen, rows)
 			}
 		}
-		e, err := tbl.Explain(background, store.Query{Where: where})
+		e, err := tbl.Analyze(background, store.Query{Where: where})
 		require.NoError(t, err)
 		require.Equal(t, 3*rows, e.Discarded, "the left-overs were there")
 	}

@@ -56,6 +56,9 @@ var (
 	// column that drives it, or [Table.Verify], because the schema changes all the time. It may be asked again.
 	ErrSchemaChanged = fault.ErrSchemaChanged
 
+	// ErrScan is returned when a query with RequireIndex would read all rows.
+	ErrScan = fault.ErrScan
+
 	// ErrToken is returned when a page token is damaged or belongs to another query.
 	ErrToken = fault.ErrToken
 
@@ -92,7 +95,7 @@ type UnsealError = fault.UnsealError
 
 // callersMistakes are the errors that a call ends with because of what its caller gave or asked for.
 var callersMistakes = []error{
-	ErrSchema, ErrExists, ErrNoTable, ErrNoRow, ErrColumn, ErrNull, ErrTenant, ErrNoTenant, ErrPolicy, ErrShared, ErrToken,
+	ErrSchema, ErrExists, ErrNoTable, ErrNoRow, ErrColumn, ErrNull, ErrTenant, ErrNoTenant, ErrPolicy, ErrShared, ErrScan, ErrToken,
 	ope.ErrDomain, driver.ErrTooLarge, driver.ErrOverlap, driver.ErrRange,
 }
 
@@ -108,7 +111,7 @@ var errorNames = []struct {
 	{context.Canceled, "context.Canceled"}, // wherever it was noticed
 	{ErrSchema, "store.ErrSchema"}, {ErrExists, "store.ErrExists"}, {ErrNoTable, "store.ErrNoTable"}, {ErrNoRow, "store.ErrNoRow"},
 	{ErrColumn, "store.ErrColumn"}, {ErrNull, "store.ErrNull"}, {ErrTenant, "store.ErrTenant"}, {ErrNoTenant, "store.ErrNoTenant"},
-	{ErrPolicy, "store.ErrPolicy"}, {ErrShared, "store.ErrShared"}, {ErrSchemaChanged, "store.ErrSchemaChanged"}, {ErrToken, "store.ErrToken"},
+	{ErrPolicy, "store.ErrPolicy"}, {ErrShared, "store.ErrShared"}, {ErrSchemaChanged, "store.ErrSchemaChanged"}, {ErrScan, "store.ErrScan"}, {ErrToken, "store.ErrToken"},
 	{ErrWrongKey, "store.ErrWrongKey"}, {ErrFormat, "store.ErrFormat"}, {ErrTampered, "store.ErrTampered"}, {ErrTorn, "store.ErrTorn"},
 
 	{ope.ErrParams, "ope.ErrParams"}, {ope.ErrKey, "ope.ErrKey"}, {ope.ErrDomain, "ope.ErrDomain"}, {ope.ErrCiphertext, "ope.ErrCiphertext"},

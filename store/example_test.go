@@ -309,12 +309,12 @@ func ExampleStore_SetPolicy() {
 }
 
 // How a query is answered, and what that takes: the column with the least to read drives it.
-func ExampleTable_Explain() {
+func ExampleTable_Analyze() {
 	const temperature = store.Field[float64]("temperature")
 	ctx := context.Background()
 	tbl, closeAll := exampleTable(ctx)
 	defer closeAll()
-	e, err := tbl.Explain(ctx, store.Query{Where: store.And(temperature.Greater(19), temperature.Less(31))})
+	e, err := tbl.Analyze(ctx, store.Query{Where: store.And(temperature.Greater(19), temperature.Less(31))})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -101,7 +101,7 @@ func TestFloatsAreExact(t *testing.T) {
 					for _, where := range []store.Predicate{store.Field[float64](name).AtMost(math.Inf(1)), store.Field[float64](name).AtLeast(math.Inf(-1))} {
 						require.Empty(t, collect(t, tbl, store.Query{Where: where}), name)
 					}
-					_, err := tbl.Explain(background, store.Query{Where: store.Field[float64](name).Equal(quiet)})
+					_, err := tbl.Analyze(background, store.Query{Where: store.Field[float64](name).Equal(quiet)})
 					require.ErrorIs(t, err, ope.ErrDomain)
 				}
 				for name, v := range map[string]any{"at": quiet, "h": quiet32, "k": quiet, "d": quiet, "o": quiet, "o32": quiet32, "clear": quiet} {

@@ -256,7 +256,7 @@ func FuzzPageToken(f *testing.F) {
 		require.NoError(f, tbl.Put(ctx, Row{"id": int64(1), "at": i, "ordered": i}))
 	}
 	q := Query{Where: Field[int64]("ordered").Between(0, 3), Limit: 2}
-	pl, err := query.NewPlan(ctx, tbl.now().View, q.Where.terms)
+	pl, err := query.NewPlan(ctx, tbl.now().View, q.Where.where)
 	require.NoError(f, err)
 	print := pl.Fingerprint(false)
 	f.Add("", 0, []byte{})

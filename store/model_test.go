@@ -524,7 +524,7 @@ func (m *tableModel) randomColumns(r *rand.Rand) []string {
 func (m *tableModel) query(t *testing.T, tbl *store.Table, r *rand.Rand, h *history, counts map[string]int) {
 	f := m.randomFilter(r)
 	q := store.Query{Where: f.where, Columns: m.randomColumns(r)}
-	explain, err := tbl.Explain(background, q)
+	explain, err := tbl.Analyze(background, q)
 	require.NoError(t, err, f.text)
 	counts[explain.Driver]++
 	order := m.order(explain.Driver, f)

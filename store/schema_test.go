@@ -224,7 +224,7 @@ func TestMisuse(t *testing.T) {
 		{store.Field[float64]("ratio").In(1, math.NaN()), encode.ErrInvalid, `"ratio"`},
 		{store.Field[encode.CivilDate]("day").Equal(date(2026, 13, 1)), encode.ErrInvalid, `"day"`},
 	} {
-		_, err := tbl.Explain(background, store.Query{Where: c.where})
+		_, err := tbl.Analyze(background, store.Query{Where: c.where})
 		require.ErrorIs(t, err, c.is, c.names)
 		require.ErrorContains(t, err, c.names)
 		for _, err := range tbl.Query(background, store.Query{Where: c.where}) {
@@ -234,10 +234,10 @@ func TestMisuse(t *testing.T) {
 		require.ErrorIs(t, err, c.is)
 	}
 	for _, q := range []store.Query{{Limit: -1}, {Reverse: true}} {
-		_, err := tbl.Explain(background, q)
+		_, err := tbl.Analyze(background, q)
 		require.ErrorIs(t, err, driver.ErrRange)
 	}
-	_, err := tbl.Explain(background, store.Query{Columns: []string{"level", "nothing"}})
+	_, err := tbl.Analyze(background, store.Query{Columns: []string{"level", "nothing"}})
 	require.ErrorIs(t, err, store.ErrColumn)
 	require.ErrorContains(t, err, `"nothing"`)
 	_, err = tbl.Get(background, good, "nothing")

@@ -602,7 +602,7 @@ func TestNamesOfColumnsThatOthersMade(t *testing.T) {
 			return err
 		},
 		"explain": func(tbl *Table) error {
-			_, err := tbl.Explain(ctx, Query{Where: more.Equal(5)})
+			_, err := tbl.Analyze(ctx, Query{Where: more.Equal(5)})
 			return err
 		},
 		"get by another key": func(tbl *Table) error {

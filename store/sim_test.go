@@ -459,7 +459,7 @@ func (w *world) read(ops int, r *rand.Rand) {
 }
 
 func (w *world) satisfies(p Predicate, row Row) bool {
-	conditions, err := query.ConditionsOf(w.table.now().View, p.terms)
+	conditions, err := query.ConditionsOf(w.table.now().View, p.where)
 	if err != nil {
 		panic(err)
 	}

@@ -395,7 +395,7 @@ func TestTornRow(t *testing.T) {
 		got, err = tbl.Get(ctx, row)
 		require.NoError(t, err)
 		require.Equal(t, row, got)
-		e, err := tbl.Explain(ctx, Query{Where: Field[int64]("ordered").Equal(5)})
+		e, err := tbl.Analyze(ctx, Query{Where: Field[int64]("ordered").Equal(5)})
 		require.NoError(t, err)
 		require.Equal(t, 2, e.Rows)
 	})

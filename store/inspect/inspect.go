@@ -102,20 +102,37 @@ func (f Field) String() string {
 // A ColumnName is the name of a column, with that of its table.
 type ColumnName struct{ Table, Column string }
 
-// An Explanation says how a query was answered. It holds no values.
+// An Explanation says how a query is going to be answered or, where it was analysed, how it was. It holds no values.
 type Explanation struct {
-	// Driver is what was scanned: "row key", "all rows" or the name of a column.
+	// Driver is what is scanned: "row key", "all rows" or the name of a column. A query that takes several ways, one
+	// after the other, has them all here, with " or " between them.
 	Driver string
 	// Intervals is the number of ranges of keys or, where the driver has a mutable scheme, of
 	// values.
 	Intervals int
+	// Buckets is the number of partitions that the ranges meet on a database without ordered
+	// partitions, or 0 for all there are.
+	Buckets int
+	// Opened are the columns that are read and opened of each row, beside its key, in the order of the schema.
+	Opened []string
+	// Sorted says that the client keeps the rows to sort them.
+	Sorted bool
+	// Unconverted are the columns of the predicate whose encryption was changed and of which not all
+	// rows were converted by Table.Convert. They cannot drive the query, so that they are checked
+	// in each row.
+	Unconverted []string
+
+	// Estimate is how many rows and postings the ranges hold, as a probe of some of them says; 0 where the query was
+	// run, which counts Hits. Exact says that the probe has seen them all.
+	Estimate int
+	Exact    bool
+
+	// What follows is counted where the query was run.
+
 	// Tokens is the number of values that the index of a driver with a mutable scheme has in the
 	// ranges; the postings of each are looked up. A range of few values that there can be is looked
 	// up without the index.
 	Tokens int
-	// Buckets is the number of partitions that the ranges meet on a database without ordered
-	// partitions, or 0 for all there are.
-	Buckets int
 	// Requests is the number of scans and reads that were sent; a scan pages by itself.
 	Requests int
 	// Hits is the number of rows and postings that were found in the ranges.
@@ -125,8 +142,4 @@ type Explanation struct {
 	Discarded int
 	// Rows is the number of rows that the query returns.
 	Rows int
-	// Unconverted are the columns of the predicate whose encryption was changed and of which not all
-	// rows were converted by Table.Convert. They cannot drive the query, so that they are checked
-	// in each row.
-	Unconverted []string
 }

@@ -12,6 +12,7 @@ var (
 	ErrNoRow         = errors.New("store: no such row")
 	ErrTorn          = errors.New("store: row holds a mixture of two writes")
 	ErrSchemaChanged = errors.New("store: the schema was changed during the call")
+	ErrScan          = errors.New("store: the query would read all rows")
 	ErrToken         = errors.New("store: page token of another query")
 )
 

@@ -11,14 +11,6 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/value"
 )
 
-// Term is a restriction of one column: to the values between two bounds, or to a list.
-type Term struct {
-	Column string
-	Typ    reflect.Type // of the values, as the Field says
-	Lo, Hi *value.Bound
-	In     []any // if not nil, lo and hi are nil
-}
-
 // condition is all that a predicate says of one column, with checked values.
 type condition struct {
 	Column *rowcodec.Column
@@ -26,7 +18,11 @@ type condition struct {
 }
 
 // ConditionsOf checks the terms of a predicate against the table and groups them by column.
-func ConditionsOf(t *rowcodec.View, where []Term) ([]*condition, error) {
+func ConditionsOf(t *rowcodec.View, tree *Where) ([]*condition, error) {
+	where, err := tree.terms()
+	if err != nil {
+		return nil, err
+	}
 	var conditions []*condition
 	byColumn := make(map[*rowcodec.Column]*condition)
 	for _, given := range where {

@@ -39,11 +39,14 @@ const (
 
 // A Selection is what a query asks for.
 type Selection struct {
-	Where     []Term
+	Where     *Where
 	Columns   []string // nil is all
 	Limit     int      // 0 is none
 	Reverse   bool
+	OrderBy   string
 	PageToken string
+
+	RequireIndex bool
 
 	Paged   bool // the rows are to have an order
 	keyOnly bool // no columns are returned

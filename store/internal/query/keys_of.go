@@ -57,9 +57,9 @@ func exactKeys(ctx context.Context, t *engine.Engine, rows []rowcodec.RowValues)
 
 // storedKey returns the key of the row that has the key parts of r, or nil.
 func storedKey(ctx context.Context, t *engine.Engine, r *rowcodec.Record) ([]byte, error) {
-	var where []Term
+	where := &Where{Op: All}
 	for i, c := range t.Parts {
-		where = append(where, Term{Column: c.Name, Typ: c.Type.GoType(), In: []any{r.Values[i]}})
+		where.Of = append(where.Of, &Where{Term: Term{Column: c.Name, Typ: c.Type.GoType(), In: []any{r.Values[i]}}})
 	}
 	for hit, err := range RowsOf(ctx, t, Selection{Where: where, Limit: 1, keyOnly: true}, new(inspect.Explanation)) {
 		if err != nil {

@@ -64,7 +64,7 @@ func (pl *plan) noOrder(pages bool) error {
 //  4. all rows
 //
 // A column whose encryption was changed drives no query until all rows were converted.
-func NewPlan(ctx context.Context, t *rowcodec.View, where []Term) (*plan, error) {
+func NewPlan(ctx context.Context, t *rowcodec.View, where *Where) (*plan, error) {
 	conditions, err := ConditionsOf(t, where)
 	if err != nil {
 		return nil, err
