@@ -98,7 +98,7 @@ func Unknown(columns []inspect.Field, name string) error {
 	if nearest != "" {
 		nearest = "; did you mean " + nearest + "?"
 	}
-	return fmt.Errorf("%w %s: there is %s%s", errNoColumn, show.Visible(name), strings.Join(names, ", "), nearest)
+	return fmt.Errorf("no column %s: there is %s%s", show.Visible(name), strings.Join(names, ", "), nearest)
 }
 
 // distance returns how many characters are to be changed, put in or left out to make one text the other.

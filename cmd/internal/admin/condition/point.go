@@ -1,22 +1,15 @@
 package condition
 
 import (
-	"errors"
 	"fmt"
 	"math"
-	"math/big"
-	"net/netip"
 	"strings"
-	"time"
 
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/where"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
-	"github.com/rangecrypt/rangecrypt/ope/encode"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
-
-var errNoColumn = errors.New("no column")
 
 // A point is the place of a constant among the values of a type.
 type point[T any] struct {
@@ -33,62 +26,62 @@ type reader[T any] func(where.Value) (point[T], error)
 func (b binder) compare(column inspect.Field, base string, n *where.Node) (store.Predicate, error) {
 	switch base {
 	case "int8":
-		return compare(b, column, n, integer[int8](math.MinInt8, math.MaxInt8))
+		return compare(b, column, base, n, integer[int8](math.MinInt8, math.MaxInt8))
 	case "int16":
-		return compare(b, column, n, integer[int16](math.MinInt16, math.MaxInt16))
+		return compare(b, column, base, n, integer[int16](math.MinInt16, math.MaxInt16))
 	case "int32":
-		return compare(b, column, n, integer[int32](math.MinInt32, math.MaxInt32))
+		return compare(b, column, base, n, integer[int32](math.MinInt32, math.MaxInt32))
 	case "int64":
-		return compare(b, column, n, integer[int64](math.MinInt64, math.MaxInt64))
+		return compare(b, column, base, n, integer[int64](math.MinInt64, math.MaxInt64))
 	case "uint8":
-		return compare(b, column, n, integer[uint8](0, math.MaxUint8))
+		return compare(b, column, base, n, integer[uint8](0, math.MaxUint8))
 	case "uint16":
-		return compare(b, column, n, integer[uint16](0, math.MaxUint16))
+		return compare(b, column, base, n, integer[uint16](0, math.MaxUint16))
 	case "uint32":
-		return compare(b, column, n, integer[uint32](0, math.MaxUint32))
+		return compare(b, column, base, n, integer[uint32](0, math.MaxUint32))
 	case "uint64":
-		return compare(b, column, n, integer[uint64](0, math.MaxUint64))
+		return compare(b, column, base, n, integer[uint64](0, math.MaxUint64))
 	case "float32":
-		return compare(b, column, n, float[float32](32, math.MaxFloat32, func(v float32, up bool) float32 {
+		return compare(b, column, base, n, float[float32](32, math.MaxFloat32, func(v float32, up bool) float32 {
 			return math.Nextafter32(v, float32(direction(up)))
 		}))
 	case "float64":
-		return compare(b, column, n, float[float64](64, math.MaxFloat64, func(v float64, up bool) float64 {
+		return compare(b, column, base, n, float[float64](64, math.MaxFloat64, func(v float64, up bool) float64 {
 			return math.Nextafter(v, direction(up))
 		}))
 	case "bool":
-		return compare(b, column, n, readBool)
+		return compare(b, column, base, n, readBool)
 	case "date":
-		return compare(b, column, n, readDate)
+		return compare(b, column, base, n, readDate)
 	case "ipv4", "ipv6":
-		return compare(b, column, n, address(base))
+		return compare(b, column, base, n, address(base))
 	case "string":
 		if n.Op == where.Prefix {
 			return store.HasPrefix(store.Field[string](column.Name), n.Values[0].Text), nil
 		}
-		return compare(b, column, n, readString)
+		return compare(b, column, base, n, readString)
 	case "bytes":
-		return compare(b, column, n, readBytes)
+		return compare(b, column, base, n, readBytes)
 	case "uuid":
-		return compare(b, column, n, readUUID)
+		return compare(b, column, base, n, readUUID)
 	}
 	if unit, ok := strings.CutPrefix(base, "timestamp/"); ok {
-		return compare(b, column, n, instant(units[unit], b.zone))
+		return compare(b, column, base, n, instant(units[unit], b.zone))
 	}
 	if scale, ok := strings.CutPrefix(base, "decimal("); ok {
-		return compare(b, column, n, decimal(scale))
+		return compare(b, column, base, n, decimal(scale))
 	}
 	return store.Predicate{}, where.Errorf(b.text, n.At, "column %s has type %s, which this program does not know", show.Visible(column.Name), base)
 }
 
-func compare[T any](b binder, column inspect.Field, n *where.Node, read reader[T]) (store.Predicate, error) {
+func compare[T any](b binder, column inspect.Field, base string, n *where.Node, read reader[T]) (store.Predicate, error) {
 	refused := func(at int, format string, args ...any) (store.Predicate, error) {
 		return store.Predicate{}, where.Errorf(b.text, at, "column %s has type %s: %s", show.Visible(column.Name), column.Type, fmt.Sprintf(format, args...))
 	}
 	switch {
 	case n.Op == where.Prefix:
 		return refused(n.Values[0].At, "like is for columns of type string")
-	case column.Type == "uuid" && n.Op != where.Equal && n.Op != where.In:
+	case base == "uuid" && n.Op != where.Equal && n.Op != where.In:
 		return refused(n.At, "its values have no order; compare them with =, != or in")
 	}
 	var points []point[T]
@@ -133,24 +126,3 @@ func direction(up bool) float64 {
 	}
 	return math.Inf(-1)
 }
-
-var errHex = errors.New("x'..' is for columns of type bytes")
-
-func readBool(v where.Value) (point[bool], error) {
-	if v.Form == where.Hex || v.Text != "true" && v.Text != "false" {
-		return point[bool]{}, errors.New("it takes true or false")
-	}
-	return exactly(v.Text == "true"), nil
-}
-
-func readString(v where.Value) (point[string], error) {
-	if v.Form != where.Quoted {
-		return point[string]{}, errors.New("it takes a text in quotation marks")
-	}
-	return exactly(v.Text), nil
-}
-
-var _ = big.NewInt
-var _ = netip.ParseAddr
-var _ encode.Decimal
-var _ time.Time
