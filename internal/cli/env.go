@@ -88,6 +88,7 @@ func Execute(ctx context.Context, e *Env, newRoot func(*Env) *cobra.Command, arg
 	e.program = root.Name()
 	if len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
 		forCompletion(root)
+		e.completeValues(root)
 	}
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)

@@ -84,6 +84,7 @@ func (cmd Command) New(e *Env) *cobra.Command {
 			}
 			return checkArgs(cobraCmd.Name(), cmd.Args, given)
 		},
+		Annotations: map[string]string{offerArgs: strings.Join(cmd.Args, "\n")},
 		RunE: func(cobraCmd *cobra.Command, args []string) error {
 			c.Args, c.Flags = args, cobraCmd.Flags()
 			if cmd.Check != nil {

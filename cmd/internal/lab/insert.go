@@ -71,6 +71,7 @@ With --tenant the values are those of a tenant, which 'rangecrypt tenant create'
 	opts.Kept.Bind(f)
 	f.StringVar(&opts.scheme, "scheme", defaultScheme, "the scheme, by `name`:\n"+command.SchemeHelp()+"\n")
 	f.StringVar(&opts.layout, "layout", "", command.LayoutHelp())
+	command.OfferTargets(f)
 	f.StringVar(&opts.tenant, "tenant", "", "`name` of the tenant whose values these are, of a table with tenants")
 	opts.Data.Bind(f)
 	opts.Load.Bind(f)
