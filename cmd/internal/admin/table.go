@@ -36,7 +36,8 @@ writes the file of a table that is there.
 
 Keys are never shown.`,
 		newTableCreate(e), newTableList(e), newTableDescribe(e), newTableAlter(e), newTableRename(e), newTableConvert(e),
-		newTableReindex(e), newTableDrop(e))
+		newTableReindex(e), newTableDrop(e),
+		newTableQuery(e), newTableExplain(e), newTableJoin(e), newTableDelete(e), newTableRebalance(e))
 }
 
 // readSchema reads the schema in a file, or in the standard input for "-".

@@ -6,22 +6,22 @@ package condition
 import (
 	"fmt"
 	"strings"
-	"time"
 
+	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/celltext"
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/where"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
 
-// Parse returns the predicate that a text states of the rows of a table. Times without an offset are of a zone.
-// An error shows the place in the text.
-func Parse(schema store.Schema, text string, zone *time.Location) (store.Predicate, error) {
+// Parse returns the predicate that a text states of the rows of a table. Times without an offset are of the zone of the
+// format. An error shows the place in the text.
+func Parse(schema store.Schema, text string, format *celltext.Format) (store.Predicate, error) {
 	n, err := where.Parse(text)
 	if err != nil {
 		return store.Predicate{}, err
 	}
-	b := binder{text, Columns(schema), zone}
+	b := binder{text, Columns(schema), format}
 	return b.predicate(n)
 }
 
@@ -40,7 +40,7 @@ func Columns(schema store.Schema) (all []inspect.Field) {
 type binder struct {
 	text    string
 	columns []inspect.Field
-	zone    *time.Location
+	format  *celltext.Format
 }
 
 func (b binder) predicate(n *where.Node) (store.Predicate, error) {

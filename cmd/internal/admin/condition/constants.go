@@ -1,18 +1,21 @@
 package condition
 
 import (
+	"cmp"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"math"
 	"math/big"
-	"net/netip"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/celltext"
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/where"
 	"github.com/rangecrypt/rangecrypt/ope/encode"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
 
 // A number is digits times 10 to the power of -scale.
@@ -150,13 +153,6 @@ func float[T float32 | float64](bits int, greatest T, next func(v T, up bool) T)
 	}
 }
 
-func readBool(v where.Value) (point[bool], error) {
-	if v.Form == where.Hex || v.Text != "true" && v.Text != "false" {
-		return point[bool]{}, errors.New("it takes true or false")
-	}
-	return exactly(v.Text == "true"), nil
-}
-
 func readString(v where.Value) (point[string], error) {
 	if v.Form != where.Quoted {
 		return point[string]{}, errors.New("it takes a text in quotation marks")
@@ -172,90 +168,36 @@ func readBytes(v where.Value) (point[[]byte], error) {
 	return exactly(bytes), nil
 }
 
-func readUUID(v where.Value) (point[[16]byte], error) {
-	digits := v.Text
-	if len(digits) == 36 && digits[8] == '-' && digits[13] == '-' && digits[18] == '-' && digits[23] == '-' {
-		digits = digits[:8] + digits[9:13] + digits[14:18] + digits[19:23] + digits[24:]
-	}
-	bytes, err := hex.DecodeString(digits)
-	if v.Form == where.Hex || err != nil || len(bytes) != 16 {
-		return point[[16]byte]{}, errors.New("it takes a UUID in quotation marks, such as '6ba7b810-9dad-11d1-80b4-00c04fd430c8'")
-	}
-	return exactly([16]byte(bytes)), nil
-}
-
-func address(base string) reader[netip.Addr] {
-	return func(v where.Value) (point[netip.Addr], error) {
-		a, err := netip.ParseAddr(v.Text)
-		switch {
-		case v.Form == where.Hex || err != nil || a.Zone() != "":
-		case base == "ipv4" && a.Is4(), base == "ipv6" && !a.Is4():
-			return exactly(a), nil
+// known reads values of a type as files have them.
+func known[T any](format *celltext.Format, base, takes string) reader[T] {
+	return func(v where.Value) (point[T], error) {
+		column, err := format.Column(inspect.Field{Type: base})
+		if err != nil {
+			return point[T]{}, err
 		}
-		return point[netip.Addr]{}, errors.New("it takes an address of this kind in quotation marks, such as " + map[string]string{"ipv4": "'192.0.2.1'", "ipv6": "'2001:db8::1'"}[base])
+		value, err := column.Parse(v.Text)
+		known, ok := value.(T)
+		if v.Form == where.Hex || err != nil || !ok {
+			return point[T]{}, errors.New("it takes " + takes)
+		}
+		return exactly(known), nil
 	}
-}
-
-func readDate(v where.Value) (point[encode.CivilDate], error) {
-	t, err := time.Parse(time.DateOnly, v.Text)
-	if v.Form == where.Hex || err != nil {
-		return point[encode.CivilDate]{}, errors.New("it takes a date, such as 2024-02-29")
-	}
-	return exactly(encode.CivilDate{Year: t.Year(), Month: t.Month(), Day: t.Day()}), nil
 }
 
 var units = map[string]time.Duration{"ns": time.Nanosecond, "us": time.Microsecond, "ms": time.Millisecond, "s": time.Second}
 
-// layouts are those of times. Those from offsetless on are of a zone.
-var layouts = []string{
-	time.RFC3339, "2006-01-02T15:04Z07:00", "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04Z07:00",
-	time.DateOnly, "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateTime, "2006-01-02 15:04",
-}
-
-const offsetless = 4
-
-func instant(unit time.Duration, zone *time.Location) reader[time.Time] {
+func instant(format *celltext.Format, unit time.Duration) reader[time.Time] {
 	return func(v where.Value) (point[time.Time], error) {
-		if v.Form == where.Hex {
-			v.Text = ""
+		t, err := format.Instant(v.Text)
+		finer := errors.Is(err, encode.ErrInexact)
+		if v.Form == where.Hex || err != nil && !finer {
+			return point[time.Time]{}, fmt.Errorf("it takes times, and this is %w", cmp.Or(err, errors.New("x'..', as columns of type bytes take")))
 		}
-		for i, layout := range layouts {
-			t, err := encode.ParseTime(layout, v.Text)
-			finer := errors.Is(err, encode.ErrInexact)
-			if err != nil && !finer {
-				continue
-			}
-			if _, offset := t.Zone(); offset <= -24*3600 || offset >= 24*3600 {
-				continue
-			}
-			if i >= offsetless {
-				if t, err = local(t, zone); err != nil {
-					return point[time.Time]{}, err
-				}
-			}
-			below := t.Truncate(unit)
-			if !finer && below.Equal(t) {
-				return exactly(below), nil
-			}
-			above := below.Add(unit)
-			return point[time.Time]{&below, &above, false}, nil
+		below := t.Truncate(unit)
+		if !finer && below.Equal(t) {
+			return exactly(below), nil
 		}
-		return point[time.Time]{}, errors.New("it takes a date or a time, such as 2024-02-29, '2024-02-29 12:00' or 2024-02-29T12:00:00Z")
+		above := below.Add(unit)
+		return point[time.Time]{&below, &above, false}, nil
 	}
-}
-
-// local returns the time that clocks of a zone show as t does.
-func local(t time.Time, zone *time.Location) (time.Time, error) {
-	at := time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), zone)
-	if at.Hour() != t.Hour() || at.Minute() != t.Minute() {
-		return at, errors.New("clocks of the time zone skip this time; write it with its offset")
-	}
-	for _, other := range []time.Time{at.Add(-3 * time.Hour), at.Add(3 * time.Hour)} {
-		_, a := at.Zone()
-		_, b := other.Zone()
-		if again := at.Add(time.Duration(a-b) * time.Second); a != b && again.Format(time.DateTime) == at.Format(time.DateTime) {
-			return at, errors.New("clocks of the time zone show this time twice; write it with its offset, as in 2024-10-27T02:30:00+01:00")
-		}
-	}
-	return at, nil
 }

@@ -3,10 +3,12 @@ package condition
 import (
 	"fmt"
 	"math"
+	"net/netip"
 	"strings"
 
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/where"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
+	"github.com/rangecrypt/rangecrypt/ope/encode"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
@@ -50,11 +52,15 @@ func (b binder) compare(column inspect.Field, base string, n *where.Node) (store
 			return math.Nextafter(v, direction(up))
 		}))
 	case "bool":
-		return compare(b, column, base, n, readBool)
+		return compare(b, column, base, n, known[bool](b.format, base, "true or false"))
 	case "date":
-		return compare(b, column, base, n, readDate)
-	case "ipv4", "ipv6":
-		return compare(b, column, base, n, address(base))
+		return compare(b, column, base, n, known[encode.CivilDate](b.format, base, "a date, such as 2024-02-29"))
+	case "ipv4":
+		return compare(b, column, base, n, known[netip.Addr](b.format, base, "an IPv4 address in quotation marks, such as '192.0.2.1'"))
+	case "ipv6":
+		return compare(b, column, base, n, known[netip.Addr](b.format, base, "an IPv6 address in quotation marks, such as '2001:db8::1'"))
+	case "uuid":
+		return compare(b, column, base, n, known[[16]byte](b.format, base, "a UUID in quotation marks, such as '6ba7b810-9dad-11d1-80b4-00c04fd430c8'"))
 	case "string":
 		if n.Op == where.Prefix {
 			return store.HasPrefix(store.Field[string](column.Name), n.Values[0].Text), nil
@@ -62,11 +68,9 @@ func (b binder) compare(column inspect.Field, base string, n *where.Node) (store
 		return compare(b, column, base, n, readString)
 	case "bytes":
 		return compare(b, column, base, n, readBytes)
-	case "uuid":
-		return compare(b, column, base, n, readUUID)
 	}
 	if unit, ok := strings.CutPrefix(base, "timestamp/"); ok {
-		return compare(b, column, base, n, instant(units[unit], b.zone))
+		return compare(b, column, base, n, instant(b.format, units[unit]))
 	}
 	if scale, ok := strings.CutPrefix(base, "decimal("); ok {
 		return compare(b, column, base, n, decimal(scale))
