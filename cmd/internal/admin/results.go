@@ -98,9 +98,11 @@ type screen struct {
 	ended bool
 }
 
-func (s *screen) Commit() error {
+func (s *screen) Commit() error { return s.end(false) }
+
+func (s *screen) end(failed bool) error {
 	s.ended = true
-	if err := s.Table.Close(); err != nil {
+	if err := s.Table.Close(failed); err != nil {
 		return err
 	}
 	return s.w.Flush()
@@ -111,7 +113,7 @@ func (s *screen) Close() error {
 	if s.ended {
 		return nil
 	}
-	return s.Commit()
+	return s.end(true)
 }
 
 // write is the output of one row.

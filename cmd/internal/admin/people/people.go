@@ -67,9 +67,9 @@ func (t *Table) Write(values []any) error {
 	return t.decide()
 }
 
-// Close shows what is left.
-func (t *Table) Close() error {
-	if t.widths != nil {
+// Close shows what is left. Of no rows it shows the names of the columns, unless there was an error.
+func (t *Table) Close(failed bool) error {
+	if t.widths != nil || failed && len(t.kept) == 0 {
 		return nil
 	}
 	return t.decide()
