@@ -106,7 +106,7 @@ func (tbl *Table) Page(ctx context.Context, q Query) (rows []Row, next string, e
 			return nil, "", fmt.Errorf("store: query %q: %w", t.Meta.Name, engine.Gone(err))
 		}
 		if len(rows) == limit {
-			return rows, last.Token(q.Reverse), nil
+			return rows, last.Token(), nil
 		}
 		rows, last = append(rows, f.Row()), f
 	}

@@ -459,16 +459,16 @@ func (w *world) read(ops int, r *rand.Rand) {
 }
 
 func (w *world) satisfies(p Predicate, row Row) bool {
-	conditions, err := query.ConditionsOf(w.table.now().View, p.where)
+	t := w.table.now().View
+	tree, err := query.NewTree(t, p.where)
 	if err != nil {
 		panic(err)
 	}
-	for _, c := range conditions {
-		if !c.Holds(row[c.Column.Name]) {
-			return false
-		}
+	values := make([]any, len(t.Parts)+len(t.Columns))
+	for _, c := range t.ByName {
+		values[t.ValueIndex(c)] = row[c.Name]
 	}
-	return true
+	return tree.Holds(values)
 }
 
 type rowState struct {

@@ -1,9 +1,11 @@
 package store_test
 
 import (
+	"cmp"
 	"context"
+	"encoding/binary"
+	"hash/fnv"
 	"iter"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -37,6 +39,8 @@ func (f weakFamily) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.R
 		return f.Family.Scan(ctx, r)
 	}
 	return func(yield func(driver.Row, error) bool) {
+		after := r.After
+		r.After = nil
 		var rows []driver.Row
 		for row, err := range f.Family.Scan(ctx, r) {
 			if err != nil {
@@ -45,8 +49,16 @@ func (f weakFamily) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.R
 			}
 			rows = append(rows, row)
 		}
-		rng := rand.New(rand.NewPCG(f.seed, uint64(len(rows))))
-		rng.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
+		place := func(key []byte) uint64 {
+			h := fnv.New64a()
+			h.Write(binary.BigEndian.AppendUint64(nil, f.seed))
+			h.Write(key)
+			return h.Sum64()
+		}
+		slices.SortFunc(rows, func(a, b driver.Row) int { return cmp.Compare(place(a.Key), place(b.Key)) })
+		if after != nil {
+			rows = slices.DeleteFunc(rows, func(row driver.Row) bool { return place(row.Key) <= place(after) })
+		}
 		for _, row := range slices.Clip(rows) {
 			if !yield(row, nil) {
 				return

@@ -164,16 +164,7 @@ func (s *scan) run(yield func(driver.Row, error) bool) error {
 // sources returns an iterator of what is to be read.
 func (s *scan) sources() func() (func(context.Context, int) page, bool) {
 	if s.r.AnyOrder {
-		done := false
-		return func() (func(context.Context, int) page, bool) {
-			if done {
-				return nil, false
-			}
-			done = true
-			u := &unordered{scan: s}
-			s.filtering.Store(s.f.spec.Layout == driver.LayoutOrdered)
-			return u.page, true
-		}
+		return s.unorderedSources()
 	}
 	spec := s.f.spec
 	prefix := s.r.Start[:spec.PrefixBytes] // CheckRange has seen that it is there
@@ -198,6 +189,74 @@ func (s *scan) sources() func() (func(context.Context, int) page, bool) {
 		at += step
 		return func(ctx context.Context, want int) page { return s.ordered(ctx, want, c) }, true
 	}
+}
+
+// unorderedSources returns the sources of a scan in any order: the whole table or, after a row, the rest of its partition, the
+// partitions of the same hash, and the table above that hash.
+func (s *scan) unorderedSources() func() (func(context.Context, int) page, bool) {
+	s.filtering.Store(s.f.spec.Layout == driver.LayoutOrdered)
+	u := &unordered{scan: s}
+	sources := []func(context.Context, int) page{u.page}
+	if s.r.After != nil {
+		u.above = partition(s.f.spec, s.r.After)
+		sources = []func(context.Context, int) page{s.restOfPartition, s.sameHash, u.page}
+	}
+	return func() (func(context.Context, int) page, bool) {
+		if len(sources) == 0 {
+			return nil, false
+		}
+		next := sources[0]
+		sources = sources[1:]
+		return next, true
+	}
+}
+
+// restOfPartition reads the partition of the row that the scan goes on after.
+func (s *scan) restOfPartition(ctx context.Context, want int) page {
+	c := cursor{part: partition(s.f.spec, s.r.After), lower: s.r.After, upper: s.r.End, notLower: true}
+	if bytes.Compare(s.r.Start, s.r.After) > 0 {
+		c.lower, c.notLower = s.r.Start, false
+	}
+	if c.upper != nil && bytes.Compare(c.lower, c.upper) >= 0 {
+		return page{}
+	}
+	return s.ordered(ctx, want, c)
+}
+
+// sameHash reads the partitions of the same hash that come after that one: the server has them in the order of their keys.
+// There is hardly ever one.
+func (s *scan) sameHash(ctx context.Context, want int) page {
+	own := partition(s.f.spec, s.r.After)
+	i := s.f.db.reading(s.f.db.session.Query("SELECT DISTINCT p FROM "+s.f.table+" WHERE token(p) = token(?)", own)).IterContext(ctx)
+	var parts [][]byte
+	for p := []byte(nil); i.Scan(&p); p = nil {
+		if bytes.Compare(p, own) > 0 {
+			parts = append(parts, p)
+		}
+	}
+	if err := i.Close(); err != nil {
+		return page{err: err}
+	}
+	return s.partitions(ctx, want, parts)
+}
+
+// partitions reads the first of some partitions, and says that the others come next.
+func (s *scan) partitions(ctx context.Context, want int, parts [][]byte) page {
+	if len(parts) == 0 {
+		return page{}
+	}
+	p := s.ordered(ctx, want, cursor{part: parts[0], lower: s.r.Start, upper: s.r.End})
+	return followed(p, func(ctx context.Context, want int) page { return s.partitions(ctx, want, parts[1:]) })
+}
+
+// followed is a page that another source follows.
+func followed(p page, by func(context.Context, int) page) page {
+	if next := p.next; p.more {
+		p.next = func(ctx context.Context, want int) page { return followed(next(ctx, want), by) }
+	} else if p.err == nil {
+		p.more, p.next = true, by
+	}
+	return p
 }
 
 // A cursor is what is left of a bucket. A row key is in [lower, upper], apart from the bounds
@@ -333,7 +392,8 @@ type unordered struct {
 	*scan
 	state []byte // where the next page begins
 	held  *driver.Row
-	cut   bool // the held row has cells that are not there
+	cut   bool   // the held row has cells that are not there
+	above []byte // a partition below whose hash, and of whose hash, nothing is read; or nil
 }
 
 func (u *unordered) page(ctx context.Context, want int) page {
@@ -409,6 +469,10 @@ func (u *unordered) selectAny(here bool) (stmt string, values []any) {
 			b.WriteString(" AND token(" + column + ") < ?")
 			values = append(values, high)
 		}
+	}
+	if u.above != nil {
+		b.WriteString(" AND token(p) > token(?)")
+		values = append(values, u.above)
 	}
 	hashed := len(values)
 	// The server finds the bounds of keys, or the slices of wide rows, by the index of each

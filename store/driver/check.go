@@ -49,6 +49,11 @@ func (s FamilySpec) CheckRange(r Range) error {
 	if err := r.Cells.check(); err != nil {
 		return err
 	}
+	if r.After != nil {
+		if err := s.CheckRow(r.After); err != nil {
+			return err
+		}
+	}
 	switch {
 	case r.Limit < 0:
 		return fmt.Errorf("%w: limit is %d", ErrRange, r.Limit)
@@ -56,6 +61,8 @@ func (s FamilySpec) CheckRange(r Range) error {
 		return fmt.Errorf("%w: the cells of a scan cannot be limited or have the head of their row added", ErrRange)
 	case r.Parts < 0 || r.Parts > MaxParts || r.Part < 0 || r.Part >= max(1, r.Parts):
 		return fmt.Errorf("%w: part %d of %d of a scan: need Parts of 0 to %d and a lower Part", ErrRange, r.Part, r.Parts, MaxParts)
+	case r.After != nil && (!r.AnyOrder || r.Parts > 1 || s.Layout == LayoutWide):
+		return fmt.Errorf("%w: a scan after a row must be in any order, as a whole, and of a family with ordered rows", ErrRange)
 	case r.Parts > 1 && !r.AnyOrder:
 		return fmt.Errorf("%w: a part of a scan must be in any order", ErrRange)
 	case r.AnyOrder && r.Reverse:
@@ -92,8 +99,8 @@ func following(p []byte) []byte {
 	return nil
 }
 
-// Share returns the range that part Part of Parts is on databases that keep rows in the order of
-// their keys.
+// Share returns the range that is left after the row After, or that part Part of Parts is, on databases that keep rows
+// in the order of their keys. It may be empty.
 //
 // Let p be the longest prefix of Start that all keys of the range begin with: for the rows with
 // one prefix, from that to the next, it is that; for all rows it is empty. The two bytes after p,
@@ -122,7 +129,10 @@ func (r Range) Share() Range {
 		}
 		r.Start, r.End = start, end
 	}
-	r.Part, r.Parts = 0, 0
+	if next := append(slices.Clone(r.After), 0); r.After != nil && bytes.Compare(next, r.Start) > 0 {
+		r.Start = next
+	}
+	r.After, r.Part, r.Parts = nil, 0, 0
 	return r
 }
 

@@ -15,6 +15,7 @@ var partitionChecks = []check{
 	{"scans in order keep within a prefix", onPrefixed, checkPrefix},
 	{"spread bits keep the order", onOrdered, checkSpread},
 	{"scans in any order are complete", onAny, checkAnyOrder},
+	{"scans in any order go on after a row", onOrdered, checkAfter},
 	{"the parts of a scan are disjoint and together the whole", onOrdered, checkParts},
 	{"rows of a wide family are scanned in any order", onWide, checkWideScan},
 }
@@ -134,6 +135,63 @@ func checkAnyOrder(tb testing.TB, _ *suite, f driver.Family, p string) {
 		}
 		require.Len(tb, seen, limit)
 	}
+}
+
+func checkAfter(tb testing.TB, s *suite, _ driver.Family, _ string) {
+	rng := random(tb)
+	for _, kind := range []string{"after", "after_prefix"} {
+		f, spec := s.family(tb, kind), kinds[kind]
+		var all []string
+		for _, e := range edges {
+			if len(e) >= max(1, spec.PrefixBytes) {
+				all = append(all, e, "tenant"+e)
+			}
+		}
+		for range 200 {
+			key := string(binary.BigEndian.AppendUint32(nil, rng.Uint32()))
+			all = append(all, key, "tenant"+key, "te"+key)
+		}
+		all = sorted(all)
+		fill(tb, f, all)
+		order := keys(scan(tb, f, driver.Range{AnyOrder: true}))
+		require.ElementsMatch(tb, all, order)
+		require.Equal(tb, order, keys(scan(tb, f, driver.Range{AnyOrder: true})), "another scan has another order")
+		// The order does not depend on what else there is: neither on the row itself, nor on the range.
+		gone := order[rng.IntN(len(order))]
+		apply(tb, f, deleteRow(gone))
+		x, y := all[rng.IntN(len(all))], all[rng.IntN(len(all))]
+		for i, r := range []driver.Range{{}, {Start: b("te"), End: b("tf")}, {Start: b(min(x, y)), End: b(max(x, y))}, {Start: b(x)}, {End: b(y)}} {
+			r.AnyOrder = true
+			for n := range 12 {
+				at := rng.IntN(len(order))
+				if n == 0 {
+					at = slices.Index(order, gone)
+				}
+				want := []string{}
+				for _, key := range order[at+1:] {
+					if key != gone && key >= string(r.Start) && (r.End == nil || key < string(r.End)) {
+						want = append(want, key)
+					}
+				}
+				r.After, r.Limit = b(order[at]), 0
+				if n%4 == 1 {
+					r.Limit = 1 + rng.IntN(40)
+					want = want[:min(r.Limit, len(want))]
+				}
+				r.Cells = driver.Slice{}
+				if n%2 == 1 {
+					r.Cells.Only = bs("k")
+				}
+				require.Equal(tb, want, keys(scan(tb, f, r)), "range %d, after %q", i, order[at])
+			}
+		}
+		apply(tb, f, row(gone, put("k", gone), put("x", "")))
+		for _, r := range []driver.Range{{After: b("tenant")}, {AnyOrder: true, After: b("tenant"), Parts: 2}} {
+			r.Start, r.End = b("tenant"), b("tenanu")
+			require.ErrorIs(tb, scanError(tb, f, background, r), driver.ErrRange)
+		}
+	}
+	require.ErrorIs(tb, scanError(tb, s.family(tb, "wide"), background, driver.Range{AnyOrder: true, After: b("k")}), driver.ErrRange)
 }
 
 func checkParts(tb testing.TB, s *suite, _ driver.Family, _ string) {

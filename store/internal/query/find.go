@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
@@ -83,9 +84,9 @@ func RowsOf(ctx context.Context, t *engine.Engine, q Selection, e *inspect.Expla
 
 // rowsAsOf is one attempt at it.
 func rowsAsOf(ctx context.Context, t *engine.Engine, q Selection, e *inspect.Explanation, yield func(*Found, error) bool) error {
-	var f *finder
+	var f *execution
 	_, err := t.WithSecondLook(ctx, func(t *engine.Engine) (err error) {
-		f, err = newFinder(ctx, t, q, e)
+		f, err = newExecution(ctx, t, q, e)
 		return err
 	})
 	if err != nil {
@@ -122,8 +123,8 @@ func rowsAsOf(ctx context.Context, t *engine.Engine, q Selection, e *inspect.Exp
 	return f.confirm(ctx, n > 0)
 }
 
-// newFinder makes ready to execute a query.
-func newFinder(ctx context.Context, t *engine.Engine, q Selection, e *inspect.Explanation) (*finder, error) {
+// newExecution makes ready to execute a query.
+func newExecution(ctx context.Context, t *engine.Engine, q Selection, e *inspect.Explanation) (*execution, error) {
 	if q.Limit < 0 {
 		return nil, fmt.Errorf("%w: Limit is %d", driver.ErrRange, q.Limit)
 	}
@@ -134,32 +135,36 @@ func newFinder(ctx context.Context, t *engine.Engine, q Selection, e *inspect.Ex
 			return nil, err
 		}
 	}
-	pl, err := NewPlan(ctx, t.View, q.Where)
+	pl, err := NewPlan(ctx, t.View, q)
 	if err != nil {
 		return nil, err
 	}
-	if pages := q.Paged || q.PageToken != ""; pl.anyOrder && (pages || q.Reverse) {
-		return nil, pl.noOrder(pages)
+	f := &execution{table: t, plan: pl, ways: pl.Ways, of: q, want: want, tally: e, mostSorted: maxSorted}
+	if f.few = q.Limit; pl.sort != nil {
+		f.few = 0
 	}
-	f := &finder{table: t, plan: pl, of: q, want: want, tally: e}
 	f.need = f.needed()
 	if q.PageToken != "" {
-		if f.from, err = ParseToken(t.View, q.PageToken, pl, q.Reverse); err != nil {
+		if f.from, err = ParseToken(t.View, q.PageToken, pl); err != nil {
 			return nil, err
 		}
 	}
 	return f, nil
 }
 
-// finder is one execution of a query.
-type finder struct {
+// execution is one execution of a query.
+type execution struct {
 	table *engine.Engine
 	plan  *plan
+	ways  []way // of the plan, that are gone
 	of    Selection
+	few   int       // how many rows are asked for, if that is few; or 0
 	want  []bool    // columns to return
 	need  []bool    // columns to read: also those of conditions
 	from  *Position // to go on after, or nil
 	tally *inspect.Explanation
+
+	mostSorted int // rows
 
 	data, postings driver.Family
 	version        func(context.Context) (uint32, error) // of the catalogue; where a column drives the query, in the snapshot
@@ -167,34 +172,57 @@ type finder struct {
 	seen           map[[16]byte]struct{} // rows that were found, where there is no snapshot
 	last           []byte                // the row that was found last
 	tokens         atomic.Int64          // that were looked up
-	relies         []*rowcodec.Column    // what the ranges are right by: the driving column, and stateful parts
+	relies         []*rowcodec.Column    // what the ranges are right by: the driving columns, and stateful parts
+	moving         bool                  // one of these has ciphertexts that move
 	unconfirmed    atomic.Bool           // more was read since these were known to be as they were
 }
 
+// finder goes one of the ways of a query.
+type finder struct {
+	*execution
+	way
+	index int // of the way
+}
+
+// eachWay calls do for the ways of the plan, also for those that are only gone if there is too much to sort.
+func (f *execution) eachWay(do func(*way)) {
+	for i := range f.plan.Ways {
+		do(&f.plan.Ways[i])
+	}
+	for i := range f.plan.instead {
+		do(&f.plan.instead[i])
+	}
+}
+
 // needed returns the columns that have to be read.
-func (f *finder) needed() []bool {
+func (f *execution) needed() []bool {
 	if f.want == nil {
 		return nil
 	}
 	need := slices.Clone(f.want)
-	for _, c := range f.plan.conditions {
-		c.Column.Add(need)
-	}
-	if d := f.plan.driving; d != nil {
-		d.Add(need)
+	f.plan.tree.columns(func(c *rowcodec.Column) { c.Add(need) })
+	f.eachWay(func(w *way) {
+		if w.driving != nil {
+			w.driving.Add(need)
+		}
+	})
+	if f.plan.sort != nil {
+		f.plan.sort.Add(need)
 	}
 	return need
 }
 
 // openFamilies takes a snapshot where the database has them: otherwise a row that a writer moves
-// forward in the order of the driving column could be seen twice.
-func (f *finder) openFamilies(ctx context.Context) (err error) {
+// forward in the order of the driving column, or to another way, could be seen twice.
+func (f *execution) openFamilies(ctx context.Context) (err error) {
 	t := f.table
 	f.data, f.postings, f.version = t.Data, t.Postings, t.Env.Version
 	f.rely()
 	f.unconfirmed.Store(len(f.relies) > 0)
+	byPostings := false
+	f.eachWay(func(w *way) { byPostings = byPostings || w.driving != nil })
 	if t.Env.Snapshot == nil {
-		if f.plan.driving != nil {
+		if byPostings || len(f.plan.Ways) > 1 {
 			f.seen = make(map[[16]byte]struct{})
 		}
 		return nil
@@ -203,12 +231,12 @@ func (f *finder) openFamilies(ctx context.Context) (err error) {
 		return err
 	}
 	f.data, err = f.snapshot.Family(ctx, t.Spec)
-	if err == nil && f.plan.driving != nil {
+	if err == nil && byPostings {
 		f.postings, err = f.snapshot.Family(ctx, t.PostingSpec)
 	}
 	// An index whose contents move is read as it is, not from the snapshot, and so is what the catalogue says of it.
 	// Where they do not move, the ranges are known by now.
-	if err == nil && len(f.relies) > 0 && f.relies[0].Order == nil {
+	if err == nil && len(f.relies) > 0 && !f.moving {
 		f.version, err = t.Env.VersionIn(ctx, f.snapshot)
 	}
 	if err != nil {
@@ -218,26 +246,34 @@ func (f *finder) openFamilies(ctx context.Context) (err error) {
 }
 
 // rely sets what the query relies on.
-func (f *finder) rely() {
-	if f.plan.driving != nil {
-		f.relies = append(f.relies, f.plan.driving)
-	}
-	for _, r := range f.plan.Ranges {
-		if r.by != nil && r.by.Stateful && !slices.Contains(f.relies, r.by) {
-			f.relies = append(f.relies, r.by)
+func (f *execution) rely() {
+	add := func(c *rowcodec.Column) {
+		if !slices.Contains(f.relies, c) {
+			f.relies = append(f.relies, c)
+			f.moving = f.moving || c.Order != nil
 		}
 	}
-	for _, c := range f.plan.conditions {
-		if c.Column.Part >= 0 && c.Column.Stateful && !slices.Contains(f.relies, c.Column) {
-			f.relies = append(f.relies, c.Column) // whose ranges may have been empty
+	f.eachWay(func(w *way) {
+		if w.driving != nil {
+			add(w.driving)
 		}
-	}
+		for _, r := range w.Ranges {
+			if r.by != nil && r.by.Stateful {
+				add(r.by)
+			}
+		}
+	})
+	f.plan.tree.columns(func(c *rowcodec.Column) {
+		if c.Part >= 0 && c.Stateful {
+			add(c) // whose ranges may have been empty
+		}
+	})
 }
 
 // stillDrives reports whether the ranges that were read so far lead to all rows, because no
 // client has written rows yet which they do not lead to. The catalogue says so: it is changed
 // before rows are.
-func (f *finder) stillDrives(ctx context.Context) (bool, error) {
+func (f *execution) stillDrives(ctx context.Context) (bool, error) {
 	if !f.unconfirmed.Load() {
 		return true, nil
 	}
@@ -261,7 +297,7 @@ func (f *finder) stillDrives(ctx context.Context) (bool, error) {
 
 // confirm makes sure that what was read so far leads to all rows that there were. If it does not, the query is
 // overtaken, or cannot go on where something was yielded.
-func (f *finder) confirm(ctx context.Context, yielded bool) error {
+func (f *execution) confirm(ctx context.Context, yielded bool) error {
 	ok, err := f.stillDrives(ctx)
 	switch {
 	case err != nil || ok:
@@ -272,75 +308,130 @@ func (f *finder) confirm(ctx context.Context, yielded bool) error {
 	return errOvertaken
 }
 
-func (f *finder) close() {
+func (f *execution) close() {
 	if f.snapshot != nil {
 		_ = f.snapshot.Close() // read-only: nothing can be lost
 	}
 }
 
-func (f *finder) describe() {
-	spec := f.table.Spec
-	switch {
-	case f.plan.driving != nil:
-		f.tally.Driver = f.plan.driving.Name
-		spec = f.table.PostingSpec
-	case f.plan.anyOrder:
-		f.tally.Driver = "all rows"
-	default:
-		f.tally.Driver = "row key"
+// describe says what is going to be done.
+func (f *execution) describe() {
+	var drivers []string
+	anyOrder := false
+	for i := range f.plan.Ways {
+		w, spec := &f.plan.Ways[i], f.table.Spec
+		if name := w.name(); !slices.Contains(drivers, name) {
+			drivers = append(drivers, name)
+		}
+		if w.driving != nil {
+			spec = f.table.PostingSpec
+		}
+		anyOrder = anyOrder || w.anyOrder
+		f.tally.Intervals += len(w.Ranges)
+		if !w.anyOrder && !w.tokenwise() {
+			for _, r := range w.Ranges {
+				f.tally.Buckets += spec.Buckets(r.Start, r.end)
+			}
+		}
 	}
-	f.tally.Intervals = len(f.plan.Ranges)
+	if anyOrder {
+		f.tally.Buckets = 0
+	}
+	f.tally.Driver = strings.Join(drivers, " or ")
 	f.tally.Unconverted = f.plan.unconverted
-	if !f.plan.anyOrder && !f.tokenwise() {
-		for _, r := range f.plan.Ranges {
-			f.tally.Buckets += spec.Buckets(r.Start, r.end)
+	f.tally.Sorted = f.plan.sort != nil
+	for i, c := range f.table.Columns {
+		if f.need == nil || f.need[i] {
+			f.tally.Opened = append(f.tally.Opened, c.Name)
 		}
 	}
 }
 
+// name returns what is scanned.
+func (w *way) name() string {
+	switch {
+	case w.driving != nil:
+		return w.driving.Name
+	case w.anyOrder:
+		return "all rows"
+	}
+	return "row key"
+}
+
 // tokenwise reports whether postings are looked up value by value.
-func (f *finder) tokenwise() bool { return f.plan.driving != nil && f.plan.driving.Order != nil }
+func (w *way) tokenwise() bool { return w.driving != nil && w.driving.Order != nil }
 
 // count completes the explanation of a query whose postings were looked up value by value: each by
 // one scan, which meets one partition.
-func (f *finder) count() {
+func (f *execution) count() {
 	n := int(f.tokens.Load())
 	f.tally.Tokens = n
 	f.tally.Buckets += n
 	f.tally.Requests += n
 }
 
-// run yields the rows of all ranges.
-func (f *finder) run(ctx context.Context) iter.Seq2[*Found, error] {
+// run yields the rows of the answer.
+func (f *execution) run(ctx context.Context) iter.Seq2[*Found, error] {
+	if f.plan.sort != nil {
+		return f.sorted(ctx)
+	}
+	return f.allWays(ctx)
+}
+
+// allWays yields the rows of all ways.
+func (f *execution) allWays(ctx context.Context) iter.Seq2[*Found, error] {
 	return func(yield func(*Found, error) bool) {
-		for i := range f.plan.Ranges {
-			index := i
-			if f.of.Reverse {
-				index = len(f.plan.Ranges) - 1 - i
+		for i, w := range f.ways {
+			if f.plan.sort == nil && f.from != nil && i < f.from.Way {
+				continue // on an earlier page
 			}
-			r := f.plan.Ranges[index]
-			if f.from != nil {
-				if index != f.from.Range && index < f.from.Range != f.of.Reverse {
-					continue // on an earlier page
-				}
-				if index == f.from.Range {
-					r = f.from.rest(r, f.of.Reverse, f.plan.driving != nil)
-				}
-			}
-			rows := f.scan(ctx, r)
-			if r.group > 0 {
-				rows = f.inOrder(r, index, rows)
-			}
-			for hit, err := range rows {
-				if hit != nil {
-					hit.by, hit.index = f, index
-				}
-				if !yield(hit, err) || err != nil {
-					return
-				}
+			one := &finder{execution: f, way: w, index: i}
+			if !one.run(ctx, yield) {
+				return
 			}
 		}
 	}
+}
+
+// run yields the rows of all ranges, and reports whether to go on.
+func (f *finder) run(ctx context.Context, yield func(*Found, error) bool) bool {
+	from := f.position()
+	for i := range f.Ranges {
+		index := i
+		if f.reverse {
+			index = len(f.Ranges) - 1 - i
+		}
+		r := f.Ranges[index]
+		if from != nil {
+			if index != from.Range && index < from.Range != f.reverse {
+				continue // on an earlier page
+			}
+			if index == from.Range {
+				r = from.rest(r, &f.way)
+			}
+		}
+		rows := f.scan(ctx, r)
+		if r.group > 0 {
+			rows = f.inOrder(r, index, rows)
+		}
+		for hit, err := range rows {
+			if hit != nil {
+				hit.by, hit.index = f, index
+			}
+			if !yield(hit, err) || err != nil {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// position returns where the way goes on, or nil.
+func (f *finder) position() *Position {
+	if f.from == nil || f.plan.sort != nil || f.from.Way != f.index {
+		return nil
+	}
+	return f.from
 }
 
 // rising checks that values rise with their ciphertexts where these were drawn at random: if the index
@@ -355,7 +446,7 @@ func (o *rising) check(f *finder, r keyRange, hit *Found) error {
 		return nil
 	}
 	code := f.table.CodeOf(r.by, hit.record)
-	if o.some && code != o.last && (code < o.last) != f.of.Reverse {
+	if o.some && code != o.last && (code < o.last) != f.reverse {
 		return fmt.Errorf("%w: column %q: rows are not in the order of their ciphertexts, as if its index had been put back; "+
 			"'rangecrypt verify --repair' stores them again", fault.ErrTampered, r.by.Name)
 	}
@@ -363,11 +454,14 @@ func (o *rising) check(f *finder, r keyRange, hit *Found) error {
 	return nil
 }
 
-// satisfies reports whether a row that was found in a range belongs there and satisfies all
-// conditions.
+// satisfies reports whether a row that was found in a range belongs there, satisfies the predicate, and is found on no
+// earlier way.
 func (f *finder) satisfies(r *rowcodec.Record, in keyRange) bool {
-	for _, c := range f.plan.conditions {
-		if !c.Holds(r.Values[f.table.ValueIndex(c.Column)]) {
+	if !f.tree.Holds(r.Values) {
+		return false
+	}
+	for _, earlier := range f.not {
+		if earlier.Holds(r.Values) {
 			return false
 		}
 	}
@@ -381,7 +475,7 @@ func (f *finder) satisfies(r *rowcodec.Record, in keyRange) bool {
 
 // first reports whether the row is found for the first time. A row has one posting for each time
 // it was given a value; of those for one value all but one are left-overs, and they are neighbours.
-func (f *finder) first(hit *Found) bool {
+func (f *execution) first(hit *Found) bool {
 	again := bytes.Equal(f.last, hit.record.Key)
 	f.last = hit.record.Key
 	if f.seen == nil || again {

@@ -45,7 +45,7 @@ func Join(ctx context.Context, left, right JoinSide, limit int, yield func(a, b 
 		return err
 	}
 	defer l.close()
-	if err := r.openBeside(ctx, l); err != nil {
+	if err := r.openBeside(ctx, l.execution); err != nil {
 		return err
 	}
 	confirm := func() error {
@@ -79,7 +79,7 @@ func (ms matches) yield(l, r *finder, yield func(a, b *Found) bool) bool {
 		for _, a := range m.left.hits {
 			for _, b := range m.right.hits {
 				// Of an order that is lossy, different values may have one ciphertext.
-				if l.plan.driving.Type.Compare(l.table.ValueOf(l.plan.driving, a.record), r.table.ValueOf(r.plan.driving, b.record)) == 0 &&
+				if l.driving.Type.Compare(l.table.ValueOf(l.driving, a.record), r.table.ValueOf(r.driving, b.record)) == 0 &&
 					!yield(a, b) {
 					return false
 				}
@@ -111,15 +111,15 @@ func (s JoinSide) finder() (*finder, error) {
 	if reason != "" {
 		return nil, fmt.Errorf("%w: column %q of table %q cannot be joined: it %s", fault.ErrColumn, name, t.Meta.Name, reason)
 	}
-	pl := &plan{driving: c, Ranges: []keyRange{{Start: c.Lead, end: ope.PrefixEnd(c.Lead)}}}
-	f := &finder{table: t, plan: pl, want: want, tally: new(inspect.Explanation)}
-	f.need = f.needed()
-	return f, nil
+	pl := &plan{Ways: []way{{driving: c, Ranges: []keyRange{{Start: c.Lead, end: ope.PrefixEnd(c.Lead)}}, tree: &Tree{op: All}}}}
+	e := &execution{table: t, plan: pl, ways: pl.Ways, want: want, tally: new(inspect.Explanation)}
+	e.need = e.needed()
+	return &finder{execution: e, way: pl.Ways[0]}, nil
 }
 
 // joinable returns an error unless equal values of both columns are found by equal postings.
 func joinable(l, r *finder) error {
-	a, b := l.plan.driving, r.plan.driving
+	a, b := l.driving, r.driving
 	refused := func(reason string) error {
 		return fmt.Errorf("%w: column %q of table %q cannot be joined with %q of %q: %s", fault.ErrColumn,
 			a.Name, l.table.Meta.Name, b.Name, r.table.Meta.Name, reason)
@@ -144,7 +144,7 @@ func metaOf(t *rowcodec.View, c *rowcodec.Column) *meta.Field {
 }
 
 // openBeside opens the families of the instant that another finder sees, if it sees one.
-func (f *finder) openBeside(ctx context.Context, other *finder) (err error) {
+func (f *execution) openBeside(ctx context.Context, other *execution) (err error) {
 	if other.snapshot == nil {
 		return f.openFamilies(ctx)
 	}
@@ -182,7 +182,7 @@ func matched(ctx context.Context, l, r *finder, size *int) iter.Seq2[matches, er
 		var batch matches
 		n, m := 0, 0
 		for moreA && moreB && errA == nil && errB == nil {
-			order := bytes.Compare(l.plan.driving.Carried(a[0].Key), r.plan.driving.Carried(b[0].Key))
+			order := bytes.Compare(l.driving.Carried(a[0].Key), r.driving.Carried(b[0].Key))
 			if order == 0 {
 				batch = append(batch, match{matchSide{postings: a}, matchSide{postings: b}})
 				if n, m = n+len(a), m+len(b); max(n, m) >= *size {
@@ -213,7 +213,7 @@ func matched(ctx context.Context, l, r *finder, size *int) iter.Seq2[matches, er
 // groups yields the postings of the driving column, those together that carry the same.
 func (f *finder) groups(ctx context.Context) iter.Seq2[[]driver.Row, error] {
 	return func(yield func([]driver.Row, error) bool) {
-		c, r := f.plan.driving, f.plan.Ranges[0]
+		c, r := f.driving, f.Ranges[0]
 		var group []driver.Row
 		for row, err := range engine.Scanned(ctx, f.postings, driver.Range{Start: r.Start, End: r.end}) {
 			if f.seen != nil {

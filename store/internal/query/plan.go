@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"slices"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -14,15 +15,35 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/value"
 )
 
-// plan is how a query is going to be answered: the ranges of keys to scan, of the rows themselves
-// or of one column's postings, and the conditions that every row found is checked against.
+// plan is how a query is going to be answered: on one way to rows, or on several, one after the other.
 type plan struct {
-	driving    *rowcodec.Column // whose postings are scanned; nil where rows are
-	Ranges     []keyRange
-	anyOrder   bool // rows of all partitions, which have no order
-	conditions []*condition
+	Ways []way
+	tree Tree // that all rows satisfy
 
-	unconverted []string // columns of conditions that would drive, were all rows converted
+	// Where the client sorts: the column by which, and the ways on which rows come in that order if there are too many, nil if
+	// there are none.
+	sort    *rowcodec.Column
+	instead []way
+
+	reverse     bool
+	unconverted []string // columns of the predicate that would drive, were all rows converted
+
+	one [1]way
+}
+
+// A way is ranges of keys to scan, of the rows themselves or of one column's postings. Every row found is checked.
+type way struct {
+	driving  *rowcodec.Column // whose postings are scanned; nil where rows are
+	Ranges   []keyRange
+	whole    bool // all rows of the table, or tenant
+	anyOrder bool // of all partitions, which have no order but that of the database
+	fixed    bool // key parts, or the driving column, are fixed to values
+	reverse  bool
+
+	values   *set               // of what is scanned, where it is not fixed
+	tree     *Tree              // that its rows satisfy
+	not      []*Tree            // and that none does, since such rows come on earlier ways
+	sortedBy []*rowcodec.Column // of row keys: the ranges are in the order of any of these
 }
 
 // keyRange is a half-open range of keys; a nil end is unbounded. Where the order of by is lossy,
@@ -37,22 +58,23 @@ type keyRange struct {
 	group      int
 	within     span
 	resume     *Position // with a mutable scheme: to go on after, or nil
+	after      []byte    // a row key: in no order, to go on after; or nil
 }
 
-// maxRanges limits how many ranges the values of In may multiply to.
-const maxRanges = 10_000
+// maxRanges limits how many ranges the values of In may multiply to, and maxWays how many branches of Or are ways of their own.
+const (
+	maxRanges = 10_000
+	maxWays   = 100
+)
 
-// noOrder returns the error of a query for pages, or for the opposite order, that reads all rows in no order.
-func (pl *plan) noOrder(pages bool) error {
-	lacks, instead := "to reverse", ""
-	if pages {
-		lacks, instead = "that pages could follow", "use Query, which reads lazily, or "
-	}
-	if len(pl.unconverted) > 0 {
-		return fmt.Errorf("%w: column %q was changed and its rows are not all converted, so all rows are read, which have no order %s; %scall Convert first",
-			driver.ErrRange, pl.unconverted[0], lacks, instead)
-	}
-	return fmt.Errorf("%w: all rows of a table whose key begins with a hashed or plain part have no order %s; %sfix that part", driver.ErrRange, lacks, instead)
+// errMultiplied is returned where lists multiply to more.
+var errMultiplied = fmt.Errorf("%w: the lists of In multiply to more than %d combinations of key parts", fault.ErrColumn, maxRanges)
+
+// A planner chooses ways.
+type planner struct {
+	ctx         context.Context
+	t           *rowcodec.View
+	unconverted []string
 }
 
 // NewPlan chooses what to scan. In this order of preference:
@@ -60,77 +82,206 @@ func (pl *plan) noOrder(pages bool) error {
 //  1. rows, when the leading parts of the row key are fixed to values, with the range of the next
 //     part where there is one, or when the leading part is ordered and has a range
 //  2. the postings of a deterministic column that is fixed to values
-//  3. the postings of an ordered column with a condition
-//  4. all rows
+//  3. the postings of an ordered column that is restricted
+//  4. one such way for each branch of an Or
+//  5. all rows
 //
 // A column whose encryption was changed drives no query until all rows were converted.
-func NewPlan(ctx context.Context, t *rowcodec.View, where *Where) (*plan, error) {
-	conditions, err := ConditionsOf(t, where)
-	if err != nil {
+func NewPlan(ctx context.Context, t *rowcodec.View, q Selection) (*plan, error) {
+	pl := &plan{reverse: q.Reverse}
+	var err error
+	if pl.tree, err = NewTree(t, q.Where); err != nil {
 		return nil, err
 	}
-	byColumn := make(map[*rowcodec.Column]*condition)
-	for _, c := range conditions {
-		byColumn[c.Column] = c
+	p := planner{ctx: ctx, t: t}
+	if pl.Ways, err = p.ways(&pl.tree, pl.one[:0]); err != nil {
+		return nil, err
 	}
-	pl := &plan{conditions: conditions}
-	used, err := pl.byRows(ctx, t, byColumn)
-	if err != nil || used {
-		return pl, err
+	if q.OrderBy != "" {
+		if err := pl.order(&p, q.OrderBy); err != nil {
+			return nil, err
+		}
 	}
-	var best *condition
-	for _, c := range conditions {
-		if !c.Column.Searched() {
+	pl.unconverted = p.unconverted
+	for i := range pl.Ways {
+		pl.Ways[i].reverse = q.Reverse && pl.sort == nil && !(q.OrderBy != "" && i > 0) // what comes after is null
+	}
+	if len(pl.instead) > 0 {
+		pl.instead[0].reverse = q.Reverse
+	}
+	if q.OrderBy == "" && q.Reverse {
+		if len(pl.Ways) > 1 {
+			slices.Reverse(pl.Ways)
+		}
+		if pl.Ways[0].anyOrder {
+			return nil, pl.noOrder()
+		}
+	}
+	if q.RequireIndex {
+		return pl, pl.requireIndex(t)
+	}
+	return pl, nil
+}
+
+// noOrder returns the error of a query for the opposite order that reads all rows in no order.
+func (pl *plan) noOrder() error {
+	if len(pl.unconverted) > 0 {
+		return fmt.Errorf("%w: column %q was changed and its rows are not all converted, so all rows are read, which have no order to reverse; call Convert first",
+			driver.ErrRange, pl.unconverted[0])
+	}
+	return fmt.Errorf("%w: all rows of a table whose key begins with a hashed or plain part have no order to reverse; fix that part, or use OrderBy", driver.ErrRange)
+}
+
+// ways appends the ways to the rows of a predicate.
+func (p *planner) ways(tree *Tree, to []way) ([]way, error) {
+	w, err := p.single(tree)
+	if err != nil && err != errMultiplied {
+		return nil, err
+	}
+	const few = 16
+	if err != nil || w.whole || len(w.Ranges) > few {
+		several, failed := p.union(tree)
+		if failed != nil {
+			return nil, failed
+		}
+		n := 0
+		for _, s := range several {
+			n += len(s.Ranges)
+		}
+		if len(several) > 0 && (err != nil || w.whole || n < len(w.Ranges)) {
+			return append(to, several...), nil
+		}
+	}
+	return append(to, w), err
+}
+
+// single returns the best single way.
+func (p *planner) single(tree *Tree) (w way, err error) {
+	ss, none := tree.implied()
+	w.tree = tree
+	restricted, err := w.byRows(p.ctx, p.t, ss)
+	if err != nil || restricted {
+		return w, err
+	}
+	var best *set
+	for i := range ss {
+		s := &ss[i]
+		if !s.column.Searched() || s.others {
 			continue
 		}
-		if !c.Column.Drives() {
-			pl.unconverted = append(pl.unconverted, c.Column.Name)
+		if !s.column.Drives() {
+			if !slices.Contains(p.unconverted, s.column.Name) {
+				p.unconverted = append(p.unconverted, s.column.Name)
+			}
 			continue
 		}
-		_, exactly := c.exactly()
-		switch {
-		case c.Column.Encryption == meta.Deterministic && exactly:
-			best = c
-		case c.Column.Encryption == meta.Ordered && (best == nil || best.Column.Encryption == meta.Ordered && narrower(c, best)):
-			best = c
+		switch s.column.Encryption {
+		case meta.Deterministic:
+			if _, exactly := s.exactly(); exactly {
+				best = s
+			}
+		case meta.Ordered:
+			if best == nil || best.column.Encryption == meta.Ordered && s.share() < best.share() {
+				best = s
+			}
 		}
 	}
 	switch {
 	case best != nil:
-		pl.driving = best.Column
-		pl.Ranges, err = rangesOf(ctx, best.Column, best.Column.Lead, best)
-	case t.Parts[0].Encryption != meta.Ordered:
-		pl.anyOrder = true
-		pl.Ranges = []keyRange{{Start: t.Prefix, end: ope.PrefixEnd(t.Prefix)}}
+		w.driving, w.sortedBy = best.column, nil
+		_, w.fixed = best.exactly()
+		w.values = best
+		w.Ranges, err = rangesOf(p.ctx, best.column, best.column.Lead, best)
+	case none:
+		w.Ranges = nil
+	case p.t.Parts[0].Encryption != meta.Ordered:
+		w.anyOrder = true
+		w.Ranges = []keyRange{{Start: p.t.Prefix, end: ope.PrefixEnd(p.t.Prefix)}}
+		fallthrough
+	default:
+		w.whole = true
 	}
-	return pl, err
+	return w, err
 }
 
-// narrower reports whether a selects a smaller part of its domain than b.
-func narrower(a, b *condition) bool {
-	share := func(c *condition) float64 {
-		var n float64
-		d := c.Column.Type.Domain()
-		for _, s := range c.spans() {
-			if s, ok := d.Intersect(s.lo, s.hi); ok {
-				n += float64(s.Span()) + 1
-			}
+// union returns ways for the branches of an Or, each of which is better than all rows, or nil.
+func (p *planner) union(tree *Tree) ([]way, error) {
+	conjuncts := []Tree{*tree}
+	if tree.op == All {
+		conjuncts = tree.of
+	}
+	for i, or := range conjuncts {
+		if or.op != Any || len(or.of) == 0 {
+			continue
 		}
-		return n / (float64(d.Span()) + 1)
+		rest := slices.Concat(conjuncts[:i], conjuncts[i+1:])
+		ways, err := p.branches(or.of, rest)
+		if err != nil || len(ways) > 0 {
+			return ways, err
+		}
 	}
-	return share(a) < share(b)
+	return nil, nil
 }
 
-// byRows sets the ranges of row keys and reports whether the conditions restrict them.
-func (pl *plan) byRows(ctx context.Context, t *rowcodec.View, byColumn map[*rowcodec.Column]*condition) (bool, error) {
+// branches returns the ways of the branches of an Or, with what holds for all of them. Branches that one column drives
+// are one way.
+func (p *planner) branches(branches, rest []Tree) ([]way, error) {
+	var ways []way
+	groups := make(map[*rowcodec.Column][]Tree)
+	at := make(map[*rowcodec.Column]int)
+	for _, b := range branches {
+		with := all(append(slices.Clip(rest), b)...)
+		w, err := p.single(&with)
+		if err == nil && w.driving != nil {
+			if groups[w.driving] = append(groups[w.driving], b); len(groups[w.driving]) == 1 {
+				at[w.driving] = len(ways)
+				ways = append(ways, w)
+			}
+			continue
+		}
+		if more := []way{w}; err != nil || w.whole {
+			if more, err = p.union(&with); err != nil || len(more) == 0 {
+				return nil, err
+			}
+			ways = append(ways, more...)
+		} else {
+			ways = append(ways, w)
+		}
+		if len(ways) > maxWays {
+			return nil, nil
+		}
+	}
+	for c, group := range groups {
+		if len(group) == 1 {
+			continue
+		}
+		with := all(append(slices.Clip(rest), Tree{op: Any, of: group})...)
+		w, err := p.single(&with)
+		if err != nil || w.whole {
+			return nil, err
+		}
+		ways[at[c]] = w
+	}
+	for i := range ways {
+		for j := range ways[:i] {
+			ways[i].not = append(ways[i].not, ways[j].tree)
+		}
+	}
+	return ways, nil
+}
+
+// byRows sets the ranges of row keys and reports whether the predicate restricts them.
+func (w *way) byRows(ctx context.Context, t *rowcodec.View, ss sets) (bool, error) {
 	prefixes := [][]byte{t.Prefix}
-	restricted := false
 	for i, c := range t.Parts {
-		condition := byColumn[c]
+		s := ss.of(c)
 		var values []any
 		exactly := false
-		if condition != nil && c.Encryption != meta.Ordered {
-			values, exactly = condition.exactly()
+		if s != nil && c.Encryption != meta.Ordered {
+			values, exactly = s.exactly()
+		}
+		if len(prefixes) == 1 && (exactly || c.Encryption == meta.Ordered || c.Encryption == meta.Plain && i > 0) {
+			w.sortedBy = append(w.sortedBy, c)
 		}
 		if exactly {
 			// One prefix for each value of this part after each so far, in the order of values.
@@ -149,41 +300,42 @@ func (pl *plan) byRows(ctx context.Context, t *rowcodec.View, byColumn map[*rowc
 				}
 			}
 			if len(longer) > maxRanges {
-				return false, fmt.Errorf("%w: the lists of In multiply to more than %d combinations of key parts", fault.ErrColumn, maxRanges)
+				return false, errMultiplied
 			}
-			prefixes, restricted = longer, true
+			prefixes, w.fixed = longer, true
 			continue
 		}
 		// Hashes have no order, and neither have partitions; everything after the prefixes is
 		// scanned then.
-		if c.Encryption != meta.Ordered && (c.Encryption != meta.Plain || i == 0 || condition == nil) {
+		if c.Encryption != meta.Ordered && (c.Encryption != meta.Plain || i == 0 || s == nil) {
 			break
 		}
 		for _, prefix := range prefixes {
-			ranges, err := rangesOf(ctx, c, prefix, condition)
+			ranges, err := rangesOf(ctx, c, prefix, s)
 			if err != nil {
 				return false, err
 			}
-			if pl.Ranges = append(pl.Ranges, ranges...); len(pl.Ranges) > maxRanges {
-				return false, fmt.Errorf("%w: the lists of In multiply to more than %d ranges", fault.ErrColumn, maxRanges)
+			if w.Ranges = append(w.Ranges, ranges...); len(w.Ranges) > maxRanges {
+				return false, errMultiplied
 			}
 		}
-		return restricted || condition != nil, nil
+		w.values = s
+		return w.fixed || s != nil, nil
 	}
 	for _, prefix := range prefixes {
-		pl.Ranges = append(pl.Ranges, keyRange{Start: prefix, end: ope.PrefixEnd(prefix)})
+		w.Ranges = append(w.Ranges, keyRange{Start: prefix, end: ope.PrefixEnd(prefix)})
 	}
-	return restricted, nil
+	return w.fixed, nil
 }
 
 // rangesOf returns the ranges of keys that begin with prefix and go on with what stands for a value
-// of the column that satisfies the condition; nil is any value. They are disjoint and in the
+// of the set; nil is any value. They are disjoint and in the
 // order of the values.
-func rangesOf(ctx context.Context, c *rowcodec.Column, prefix []byte, condition *condition) ([]keyRange, error) {
+func rangesOf(ctx context.Context, c *rowcodec.Column, prefix []byte, values *set) ([]keyRange, error) {
 	var ranges []keyRange
 	switch c.Encryption {
 	case meta.Ordered:
-		for _, s := range condition.spans() {
+		for _, s := range values.spans() {
 			if c.Order != nil {
 				d, ok := c.Scheme.Domain().Intersect(s.lo, s.hi)
 				if !ok {
@@ -210,8 +362,8 @@ func rangesOf(ctx context.Context, c *rowcodec.Column, prefix []byte, condition 
 			}
 		}
 	case meta.Deterministic:
-		values, _ := condition.exactly()
-		for _, v := range values {
+		list, _ := values.exactly()
+		for _, v := range list {
 			v, err := c.Type.Normalize(v)
 			if err != nil {
 				continue // no row has it
@@ -220,24 +372,42 @@ func rangesOf(ctx context.Context, c *rowcodec.Column, prefix []byte, condition 
 			ranges = append(ranges, keyRange{Start: key, end: ope.PrefixEnd(key)})
 		}
 	case meta.Plain:
-		r := keyRange{Start: bytes.Clone(prefix), end: ope.PrefixEnd(prefix)}
-		for _, t := range condition.terms {
-			if t.Lo != nil {
-				if v, err := c.Type.Normalize(t.Lo.Value); err == nil {
-					r.Start = latest(r.Start, value.AppendSortable(bytes.Clone(prefix), c.Type, v))
-				}
+		for _, i := range values.in {
+			r := keyRange{Start: bytes.Clone(prefix), end: ope.PrefixEnd(prefix)}
+			if n := len(ranges); n > 0 {
+				r.Start = ranges[n-1].end // bounds that no row can have narrow nothing
 			}
-			if t.Hi != nil {
-				if v, err := c.Type.Normalize(t.Hi.Value); err == nil {
-					r.end = earliest(r.end, ope.PrefixEnd(value.AppendSortable(bytes.Clone(prefix), c.Type, v)))
-				}
+			if lo := sortable(prefix, c, i.lo); lo != nil && i.lo.Open {
+				r.Start = latest(r.Start, ope.PrefixEnd(lo))
+			} else if lo != nil {
+				r.Start = latest(r.Start, lo)
 			}
-		}
-		if r.end == nil || bytes.Compare(r.Start, r.end) < 0 {
-			ranges = append(ranges, r)
+			if hi := sortable(prefix, c, i.hi); hi != nil && i.hi.Open {
+				r.end = earliest(r.end, hi)
+			} else if hi != nil {
+				r.end = earliest(r.end, ope.PrefixEnd(hi))
+			}
+			if r.end == nil || bytes.Compare(r.Start, r.end) < 0 {
+				ranges = append(ranges, r)
+			}
 		}
 	}
 	return ranges, nil
+}
+
+// sortable returns what a bound stands for after the prefix of row keys, or nil if it narrows nothing.
+func sortable(prefix []byte, c *rowcodec.Column, b *value.Bound) []byte {
+	if b == nil {
+		return nil
+	}
+	v := b.Value
+	if c.Type.Width() > 0 {
+		var err error
+		if v, err = c.Type.Normalize(v); err != nil {
+			return nil
+		}
+	}
+	return value.AppendSortable(bytes.Clone(prefix), c.Type, v)
 }
 
 func latest(a, b []byte) []byte {
@@ -271,49 +441,26 @@ func intervals(ctx context.Context, scheme ope.Scheme, s span) ([]ope.Interval, 
 }
 
 // Fingerprint names the query, for page tokens: queries with the same answer may share one.
-func (pl *plan) Fingerprint(reverse bool) []byte {
+func (pl *plan) Fingerprint() []byte {
 	h := sha256.New()
-	if pl.driving != nil {
-		h.Write(pl.driving.Lead)
+	fmt.Fprintf(h, "%t|%d|", pl.reverse, len(pl.Ways))
+	if pl.sort != nil {
+		h.Write(pl.sort.Id[:])
 	}
-	fmt.Fprintf(h, "|%t|%d|", reverse, len(pl.Ranges))
-	for _, r := range pl.Ranges {
-		if r.by != nil && r.by.Stateful {
-			// Its bounds may be others by the next page.
-			fmt.Fprintf(h, "|%d|%d", r.within.lo, r.within.hi)
-			continue
+	for _, w := range pl.Ways {
+		if w.driving != nil {
+			h.Write(w.driving.Lead)
 		}
-		h.Write(rowcodec.AppendSized(rowcodec.AppendSized(nil, r.Start), r.end))
-	}
-	for _, c := range pl.conditions {
-		fmt.Fprintf(h, "|%s", c.Column.Id)
-		for _, t := range c.terms {
-			h.Write(t.print(c.Column.Type))
+		fmt.Fprintf(h, "|%d|", len(w.Ranges))
+		for _, r := range w.Ranges {
+			if r.by != nil && r.by.Stateful {
+				// Its bounds may be others by the next page.
+				fmt.Fprintf(h, "|%d|%d", r.within.lo, r.within.hi)
+				continue
+			}
+			h.Write(rowcodec.AppendSized(rowcodec.AppendSized(nil, r.Start), r.end))
 		}
 	}
+	h.Write(pl.tree.print(nil))
 	return h.Sum(nil)
-}
-
-// print returns bytes that are different for terms that different values satisfy.
-func (t Term) print(typ value.Type) []byte {
-	if typ.Exact() && t.In == nil {
-		lo, hi, ok := typ.Codes(t.Lo, t.Hi)
-		return fmt.Appendf(nil, "|%d|%d|%t", lo, hi, ok)
-	}
-	b := fmt.Appendf(nil, "|%d", len(t.In))
-	for _, v := range t.In {
-		if !typ.Exact() {
-			b = rowcodec.AppendSized(b, typ.Append(nil, v))
-		} else if code, err := typ.Code(v); err == nil {
-			b = fmt.Appendf(b, "|%d", code)
-		}
-	}
-	for _, limit := range []*value.Bound{t.Lo, t.Hi} {
-		if limit == nil {
-			b = append(b, '-')
-		} else {
-			b = rowcodec.AppendSized(fmt.Appendf(b, "%t", limit.Open), typ.Append(nil, limit.Value))
-		}
-	}
-	return b
 }

@@ -49,11 +49,11 @@ type rangeScan struct {
 func (f *finder) scan(ctx context.Context, r keyRange) iter.Seq2[*Found, error] {
 	return func(yield func(*Found, error) bool) {
 		s := rangeScan{f: f, r: r, size: firstRows, yield: yield}
-		if f.plan.driving != nil {
+		if f.driving != nil {
 			s.size = firstPostings
 		}
-		if f.of.Limit > 0 {
-			s.size = min(s.size, f.of.Limit)
+		if f.few > 0 {
+			s.size = min(s.size, f.few)
 		}
 		next, stop := iter.Pull2(f.scannedRange(ctx, r))
 		defer stop()
@@ -70,8 +70,8 @@ func (f *finder) scannedRange(ctx context.Context, r keyRange) iter.Seq2[driver.
 		return f.tokenPostings(ctx, r)
 	}
 	f.tally.Requests++
-	scan := driver.Range{Start: r.Start, End: r.end, Reverse: f.of.Reverse, AnyOrder: f.plan.anyOrder}
-	if f.plan.driving != nil {
+	scan := driver.Range{Start: r.Start, End: r.end, Reverse: f.reverse, AnyOrder: f.anyOrder, After: r.after}
+	if f.driving != nil {
 		return engine.Scanned(ctx, f.postings, scan)
 	}
 	scan.Cells = f.table.Slice(f.need)
@@ -80,7 +80,7 @@ func (f *finder) scannedRange(ctx context.Context, r keyRange) iter.Seq2[driver.
 
 // open turns what was scanned into rows of the answer.
 func (s *rangeScan) open(ctx context.Context, rows []driver.Row, processors int) (finish func() ([]*Found, error)) {
-	if s.f.plan.driving != nil {
+	if s.f.driving != nil {
 		return func() ([]*Found, error) { return s.f.resolve(ctx, s.r, rows) }
 	}
 	return s.f.openRows(ctx, s.r, rows, processors)
@@ -89,7 +89,7 @@ func (s *rangeScan) open(ctx context.Context, rows []driver.Row, processors int)
 // batch reads the next batch.
 func (s *rangeScan) batch() *batch {
 	f, b := s.f, &batch{rows: make([]driver.Row, 0, s.size)}
-	if len(f.relies) > 0 && (f.snapshot == nil || f.relies[0].Order != nil) {
+	if len(f.relies) > 0 && (f.snapshot == nil || f.moving) {
 		defer f.unconfirmed.Store(true)
 	}
 	for len(b.rows) < s.size {
@@ -109,7 +109,7 @@ func (s *rangeScan) batch() *batch {
 func (s *rangeScan) emit(b *batch) (more bool) {
 	f := s.f
 	f.tally.Hits += len(b.rows)
-	if f.plan.driving != nil {
+	if f.driving != nil {
 		f.tally.Requests += len(b.rows)
 	}
 	if b.openErr != nil {
@@ -119,7 +119,7 @@ func (s *rangeScan) emit(b *batch) (more bool) {
 		if err := s.order.check(f, s.r, hit); err != nil {
 			return s.yield(nil, err) && false
 		}
-		if hit == nil || f.plan.driving != nil && !f.first(hit) {
+		if hit == nil || (f.driving != nil || len(f.ways) > 1) && !f.first(hit) {
 			f.tally.Discarded++
 		} else if !s.yield(hit, nil) {
 			return false
@@ -137,7 +137,7 @@ func (s *rangeScan) inline(ctx context.Context) (more bool) {
 		read := s.read
 		finish := s.open(ctx, b.rows, runtime.GOMAXPROCS(0))
 		var next *batch
-		if s.f.plan.driving == nil && !b.end && read < inline && read != s.f.of.Limit {
+		if s.f.driving == nil && !b.end && read < inline && read != s.f.few {
 			next = s.batch()
 		}
 		b.hits, b.openErr = finish()
@@ -155,7 +155,7 @@ func (s *rangeScan) inline(ctx context.Context) (more bool) {
 // ahead lets one goroutine read, and others open what it has read.
 func (s *rangeScan) ahead(ctx context.Context) {
 	ahead := runtime.GOMAXPROCS(0)
-	if s.f.plan.driving != nil {
+	if s.f.driving != nil {
 		ahead = 1 // many goroutines open one batch of postings
 	}
 	var workers sync.WaitGroup
@@ -237,14 +237,14 @@ func (f *finder) openRows(ctx context.Context, r keyRange, rows []driver.Row, pr
 func (f *finder) resolve(ctx context.Context, r keyRange, postings []driver.Row) ([]*Found, error) {
 	hits := make([]*Found, len(postings))
 	err := f.table.Env.Concurrently(ctx, len(postings), func(ctx context.Context, i int) error {
-		search, row, _, err := f.plan.driving.CutPosting(postings[i].Key)
+		search, row, _, err := f.driving.CutPosting(postings[i].Key)
 		if err != nil {
 			return err
 		}
 		record, err := f.table.ReadFrom(ctx, f.data, row, f.need)
 		// The value decides, not the write: a row that was written again with the same value
 		// has not changed, and must not be missed because its old posting was read.
-		if err == nil && record != nil && bytes.Equal(record.Search[f.plan.driving.Position], search) && f.satisfies(record, r) {
+		if err == nil && record != nil && bytes.Equal(record.Search[f.driving.Position], search) && f.satisfies(record, r) {
 			hits[i] = &Found{record: record, key: postings[i].Key}
 		}
 		return err
@@ -260,7 +260,7 @@ func (f *finder) resolve(ctx context.Context, r keyRange, postings []driver.Row)
 func (f *finder) inOrder(r keyRange, index int, rows iter.Seq2[*Found, error]) iter.Seq2[*Found, error] {
 	compare := func(a, b *Found) int {
 		order := cmp.Or(r.by.Type.Compare(f.table.ValueOf(r.by, a.record), f.table.ValueOf(r.by, b.record)), bytes.Compare(a.record.Key, b.record.Key))
-		if f.of.Reverse {
+		if f.reverse {
 			return -order
 		}
 		return order

@@ -15,61 +15,96 @@ import (
 
 // Position is where a page ended. It is sealed in a page token, bound to the query.
 type Position struct {
-	Range int    // index of the range
+	Way   int    `json:",omitempty"` // index of the way
+	Range int    // index of its range
 	Key   []byte // that was scanned last
-	// Where rows of equal ciphertexts were put in order by their values, the last row of the page:
+	// Where rows of equal ciphertexts were put in order by their values, or all rows by those of a column, the last row of the page;
+	// without a value it is null or NaN there:
 	Row   []byte `json:",omitempty"`
 	Value []byte `json:",omitempty"`
+	Null  bool   `json:",omitempty"`
 	// Where a mutable column drives the query, the code of the value.
 	Code int64 `json:",omitempty"`
 }
 
 // Token returns the page token to go on after a row.
-func (last *Found) Token(reverse bool) string {
-	t := last.by.table
-	p := Position{Range: last.index, Key: last.key}
-	r := last.by.plan.Ranges[last.index]
+func (last *Found) Token() string {
+	f := last.by
+	t := f.table
+	p := Position{Way: last.by.index, Range: last.index, Key: last.key}
+	r := f.Ranges[last.index]
 	if r.group > 0 {
 		p.Row, p.Value = last.record.Key, r.by.Type.Append(nil, t.ValueOf(r.by, last.record))
 	}
 	if r.by != nil && r.by.Order != nil {
 		p.Code = t.CodeOf(r.by, last.record)
 	}
+	if c := f.plan.sort; c != nil {
+		at := f.placeOf(last)
+		if p = (Position{Row: at.key, Null: at.value == nil}); !p.Null {
+			p.Value = c.Type.Append(nil, at.value)
+		}
+	}
 	b, err := json.Marshal(p)
 	if err != nil {
 		panic("store: " + err.Error()) // an integer and byte strings always marshal
 	}
-	return base64.RawURLEncoding.EncodeToString(t.Tokens.Seal(nil, keyring.NewHeader(), b, keyring.Place("page", last.by.plan.Fingerprint(reverse))))
+	return base64.RawURLEncoding.EncodeToString(t.Tokens.Seal(nil, keyring.NewHeader(), b, keyring.Place("page", f.plan.Fingerprint())))
 }
 
 // ParseToken returns the position of a token that was made for the query.
-func ParseToken(t *rowcodec.View, token string, pl *plan, reverse bool) (*Position, error) {
+func ParseToken(t *rowcodec.View, token string, pl *plan) (*Position, error) {
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || strings.ContainsAny(token, "\r\n") { // which decoding passes over
 		return nil, fault.ErrToken
 	}
-	b, _, err := t.Tokens.Open(nil, sealed, keyring.Place("page", pl.Fingerprint(reverse)))
+	b, _, err := t.Tokens.Open(nil, sealed, keyring.Place("page", pl.Fingerprint()))
 	if err != nil {
 		return nil, fault.ErrToken
 	}
 	p := new(Position)
-	if err := json.Unmarshal(b, p); err != nil || p.Range < 0 || p.Range >= len(pl.Ranges) {
+	if err := json.Unmarshal(b, p); err != nil || !p.fits(t, pl) {
 		return nil, fault.ErrToken
-	}
-	r := pl.Ranges[p.Range]
-	inside := bytes.Compare(r.Start, p.Key) <= 0 && (r.end == nil || bytes.Compare(p.Key, r.end) < 0)
-	if !inside || len(p.Key) < r.group {
-		return nil, fault.ErrToken
-	}
-	if r.by != nil && r.by.Order != nil && (p.Code < r.within.lo || p.Code > r.within.hi) {
-		return nil, fault.ErrToken
-	}
-	if pl.driving != nil {
-		if _, _, _, err := pl.driving.CutPosting(p.Key); err != nil {
-			return nil, fault.ErrToken
-		}
 	}
 	return p, nil
+}
+
+// fits reports whether the position can be one of the plan.
+func (p *Position) fits(t *rowcodec.View, pl *plan) bool {
+	if c := pl.sort; c != nil {
+		_, err := c.Type.Parse(p.Value)
+		return p.Null || err == nil
+	}
+	if p.Way < 0 || p.Way >= len(pl.Ways) || p.Range < 0 || p.Range >= len(pl.Ways[p.Way].Ranges) {
+		return false
+	}
+	w := &pl.Ways[p.Way]
+	r := w.Ranges[p.Range]
+	inside := bytes.Compare(r.Start, p.Key) <= 0 && (r.end == nil || bytes.Compare(p.Key, r.end) < 0)
+	if !inside || len(p.Key) < r.group {
+		return false
+	}
+	if r.by != nil && r.by.Order != nil && (p.Code < r.within.lo || p.Code > r.within.hi) {
+		return false
+	}
+	if w.anyOrder && t.Spec.CheckRow(p.Key) != nil {
+		return false
+	}
+	if w.driving != nil {
+		if _, _, _, err := w.driving.CutPosting(p.Key); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// place returns where the position stands in the order of a column that the client sorts by.
+func (p *Position) place(c *rowcodec.Column) *place {
+	at := &place{key: p.Row}
+	if !p.Null {
+		at.value, _ = c.Type.Parse(p.Value) // fits has seen that it does
+	}
+	return at
 }
 
 // rest returns the part of a range that is after the position. A group that is put in order is
@@ -77,21 +112,23 @@ func ParseToken(t *rowcodec.View, token string, pl *plan, reverse bool) (*Positi
 //
 // A row may have several postings of one value, left by writers that died; they are
 // neighbours, and the position is after all of them.
-func (p *Position) rest(r keyRange, reverse, postings bool) keyRange {
+func (p *Position) rest(r keyRange, w *way) keyRange {
 	switch {
-	case r.by != nil && r.by.Order != nil && reverse:
+	case w.anyOrder:
+		r.after = p.Key
+	case r.by != nil && r.by.Order != nil && w.reverse:
 		r.within.hi, r.resume = p.Code, p
 	case r.by != nil && r.by.Order != nil:
 		r.within.lo, r.resume = p.Code, p
-	case r.group > 0 && reverse:
+	case r.group > 0 && w.reverse:
 		r.end = ope.PrefixEnd(p.Key[:r.group])
 	case r.group > 0:
 		r.Start = bytes.Clone(p.Key[:r.group])
-	case postings && reverse:
+	case w.driving != nil && w.reverse:
 		r.end = p.Key[:len(p.Key)-len(rowcodec.WriteID{})]
-	case postings:
+	case w.driving != nil:
 		r.Start = ope.PrefixEnd(p.Key[:len(p.Key)-len(rowcodec.WriteID{})])
-	case reverse:
+	case w.reverse:
 		r.end = p.Key
 	default:
 		r.Start = append(bytes.Clone(p.Key), 0)
@@ -102,19 +139,20 @@ func (p *Position) rest(r keyRange, reverse, postings bool) keyRange {
 // passed returns the function that reports whether a row of the range was on an earlier page.
 func (f *finder) passed(r keyRange, index int) func(*Found) bool {
 	none := func(*Found) bool { return false }
-	if f.from == nil || f.from.Range != index || r.group == 0 {
+	from := f.position()
+	if from == nil || from.Range != index || r.group == 0 {
 		return none
 	}
-	value, err := r.by.Type.Parse(f.from.Value)
+	value, err := r.by.Type.Parse(from.Value)
 	if err != nil {
 		return none // the token is authentic: it was made where this type was the same
 	}
 	return func(hit *Found) bool {
-		if !bytes.Equal(hit.key[:r.group], f.from.Key[:r.group]) {
+		if !bytes.Equal(hit.key[:r.group], from.Key[:r.group]) {
 			return false
 		}
-		order := cmp.Or(r.by.Type.Compare(f.table.ValueOf(r.by, hit.record), value), bytes.Compare(hit.record.Key, f.from.Row))
-		if f.of.Reverse {
+		order := cmp.Or(r.by.Type.Compare(f.table.ValueOf(r.by, hit.record), value), bytes.Compare(hit.record.Key, from.Row))
+		if f.reverse {
 			order = -order
 		}
 		return order <= 0

@@ -27,11 +27,11 @@ const (
 // tokenPostings yields the postings of the codes of a range, in the order of the codes.
 func (f *finder) tokenPostings(ctx context.Context, r keyRange) iter.Seq2[driver.Row, error] {
 	return func(yield func(driver.Row, error) bool) {
-		next, stop := iter.Pull2(codesOf(ctx, r.by.Order, r.within, f.of.Reverse))
+		next, stop := iter.Pull2(codesOf(ctx, r.by.Order, r.within, f.reverse))
 		defer stop()
 		size := firstTokens
-		if f.of.Limit > 0 {
-			size = min(size, f.of.Limit)
+		if f.few > 0 {
+			size = min(size, f.few)
 		}
 		for more := true; more; size = min(2*size, engine.FullBatch) {
 			scans := make([]driver.Range, 0, size)
@@ -62,9 +62,9 @@ func (f *finder) tokenScan(r keyRange, code int64) driver.Range {
 	key := r.by.AppendTag(bytes.Clone(r.by.Lead), code)
 	one := keyRange{Start: key, end: ope.PrefixEnd(key), group: r.group}
 	if r.resume != nil && r.resume.Code == code {
-		one = r.resume.rest(one, f.of.Reverse, true)
+		one = r.resume.rest(one, &f.way)
 	}
-	return driver.Range{Start: one.Start, End: one.end, Reverse: f.of.Reverse}
+	return driver.Range{Start: one.Start, End: one.end, Reverse: f.reverse}
 }
 
 // scanAll yields the postings of some ranges, one range after the other, and reports whether to go

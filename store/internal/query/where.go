@@ -1,17 +1,20 @@
 package query
 
 import (
-	"errors"
+	"fmt"
 	"reflect"
+	"slices"
 
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/internal/value"
 )
 
 // A Where is a predicate as it was stated: a tree that never changes. Nil holds for every row.
 type Where struct {
-	Op   Op
-	Of   []*Where // of All and Any, and the one of Not
-	Term          // of all other operators
+	Op Op
+	Of []*Where // of All and Any, and the one of Not
+	Term
 }
 
 // Op says what holds at a place of a tree.
@@ -35,21 +38,205 @@ type Term struct {
 	In     []any // if not nil, lo and hi are nil
 }
 
-func (w *Where) terms() (terms []Term, err error) {
-	switch {
-	case w == nil:
-	case w.Op == Compare:
-		terms = append(terms, w.Term)
-	case w.Op == All:
-		for _, of := range w.Of {
-			more, err := of.terms()
-			if err != nil {
-				return nil, err
-			}
-			terms = append(terms, more...)
-		}
-	default:
-		return nil, errors.New("not yet")
+// A Tree is a predicate that was checked against a table. It has no Not: that was pushed down to the leaves, by the laws of
+// De Morgan, which hold in the logic of three values, too. What is left is true where it was true before. So
+// whether a leaf is false or unknown need not be told apart.
+type Tree struct {
+	op      Op
+	of      []Tree // of All and Any
+	negated bool   // of a leaf
+
+	column *rowcodec.Column
+	at     int  // of its value in a record
+	term   Term // with checked values
+}
+
+// NewTree checks a predicate.
+func NewTree(t *rowcodec.View, w *Where) (Tree, error) {
+	if w == nil {
+		return Tree{op: All}, nil
 	}
-	return terms, nil
+	return treeOf(t, w, false)
+}
+
+func treeOf(t *rowcodec.View, w *Where, negated bool) (n Tree, err error) {
+	switch {
+	case w == nil && negated:
+		return Tree{op: Any}, nil
+	case w == nil:
+		return Tree{op: All}, nil
+	case w.Op == Not:
+		return treeOf(t, w.Of[0], !negated)
+	case w.Op != All && w.Op != Any:
+		n = Tree{op: w.Op, negated: negated}
+		err = n.check(t, &w.Term)
+		return n, err
+	}
+	n.op = w.Op
+	if negated {
+		n.op = All + Any - w.Op
+	}
+	n.of = make([]Tree, 0, len(w.Of))
+	for _, of := range w.Of {
+		child, err := treeOf(t, of, negated)
+		if err != nil {
+			return n, err
+		}
+		if child.op == n.op {
+			n.of = append(n.of, child.of...)
+		} else {
+			n.of = append(n.of, child)
+		}
+	}
+	if len(n.of) == 1 {
+		return n.of[0], nil
+	}
+	return n, nil
+}
+
+// check sets the column of a leaf, and its term with values as the column has them.
+func (n *Tree) check(t *rowcodec.View, given *Term) error {
+	c := t.ByName[given.Column]
+	if c == nil {
+		return fmt.Errorf("%w: table %q has no column %q", fault.ErrColumn, t.Meta.Name, given.Column)
+	}
+	n.column, n.at = c, t.ValueIndex(c)
+	own := c.Type.GoType()
+	switch {
+	case n.op == NaN && own.Kind() != reflect.Float32 && own.Kind() != reflect.Float64:
+		return fmt.Errorf("%w: column %q: values of type %s are never NaN", fault.ErrColumn, c.Name, c.Type.ID())
+	case given.Typ == nil:
+		return nil
+	case given.Typ != own && given.Typ.Kind() != reflect.Interface:
+		return fmt.Errorf("column %q: %w: its values have Go type %v, the Field has %v", c.Name, fault.ErrColumn, own, given.Typ)
+	}
+	for _, b := range []struct{ from, to **value.Bound }{{&given.Lo, &n.term.Lo}, {&given.Hi, &n.term.Hi}} {
+		if *b.from == nil {
+			continue
+		}
+		if !c.Type.Orderable() {
+			return fmt.Errorf("%w: column %q: values of type %s have no order", fault.ErrColumn, c.Name, c.Type.ID())
+		}
+		v, err := c.Type.NormalizeBound((*b.from).Value)
+		if err != nil {
+			return fmt.Errorf("column %q: %w", c.Name, err)
+		}
+		*b.to = &value.Bound{Value: v, Open: (*b.from).Open}
+	}
+	if given.In == nil {
+		return nil
+	}
+	in := make([]any, len(given.In))
+	for i, v := range given.In {
+		v, err := c.Type.NormalizeBound(v)
+		if err != nil {
+			return fmt.Errorf("column %q: %w", c.Name, err)
+		}
+		in[i] = v
+	}
+	slices.SortFunc(in, c.Type.Compare)
+	n.term.In = slices.CompactFunc(in, func(a, b any) bool { return c.Type.Compare(a, b) == 0 })
+	return nil
+}
+
+// Holds reports whether the predicate is true for a row, by the values of its record.
+func (n *Tree) Holds(values []any) bool {
+	switch n.op {
+	case All:
+		for i := range n.of {
+			if !n.of[i].Holds(values) {
+				return false
+			}
+		}
+		return true
+	case Any:
+		for i := range n.of {
+			if n.of[i].Holds(values) {
+				return true
+			}
+		}
+		return false
+	case Null:
+		return (values[n.at] == nil) != n.negated
+	}
+	v := values[n.at]
+	if v == nil {
+		return false
+	}
+	if unordered := n.column.Type.Unordered(v); n.op == NaN || unordered {
+		return n.op == NaN && unordered != n.negated
+	}
+	return n.term.has(n.column.Type, v) != n.negated
+}
+
+// has reports whether the term is true for a value.
+func (t *Term) has(typ value.Type, v any) bool {
+	if t.In != nil {
+		_, found := slices.BinarySearchFunc(t.In, v, typ.Compare)
+		return found
+	}
+	if t.Lo != nil {
+		if d := typ.Compare(v, t.Lo.Value); d < 0 || d == 0 && t.Lo.Open {
+			return false
+		}
+	}
+	if t.Hi != nil {
+		if d := typ.Compare(v, t.Hi.Value); d > 0 || d == 0 && t.Hi.Open {
+			return false
+		}
+	}
+	return true
+}
+
+// columns calls do for the column of each leaf.
+func (n *Tree) columns(do func(*rowcodec.Column)) {
+	if n.column != nil {
+		do(n.column)
+	}
+	for i := range n.of {
+		n.of[i].columns(do)
+	}
+}
+
+// print appends bytes that are different for trees that different values satisfy.
+func (n *Tree) print(b []byte) []byte {
+	if n.column == nil {
+		b = fmt.Appendf(b, "|%d of %d", n.op, len(n.of))
+		for i := range n.of {
+			b = n.of[i].print(b)
+		}
+		return b
+	}
+	return n.term.print(fmt.Appendf(b, "|%d|%t|%s", n.op, n.negated, n.column.Id), n.column.Type)
+}
+
+func (t *Term) print(b []byte, typ value.Type) []byte {
+	if typ.Exact() && t.In == nil {
+		lo, hi, ok := typ.Codes(t.Lo, t.Hi)
+		return fmt.Appendf(b, "|%d|%d|%t", lo, hi, ok)
+	}
+	b = fmt.Appendf(b, "|%d", len(t.In))
+	for _, v := range t.In {
+		if !typ.Exact() {
+			b = rowcodec.AppendSized(b, typ.Append(nil, v))
+		} else if code, err := typ.Code(v); err == nil {
+			b = fmt.Appendf(b, "|%d", code)
+		}
+	}
+	for _, limit := range []*value.Bound{t.Lo, t.Hi} {
+		if limit == nil {
+			b = append(b, '-')
+		} else {
+			b = rowcodec.AppendSized(fmt.Appendf(b, "%t", limit.Open), typ.Append(nil, limit.Value))
+		}
+	}
+	return b
+}
+
+// all returns the conjunction.
+func all(of ...Tree) Tree { return Tree{op: All, of: of} }
+
+// isNull returns the leaf that holds where a column is null.
+func isNull(t *rowcodec.View, c *rowcodec.Column) Tree {
+	return Tree{op: Null, column: c, at: t.ValueIndex(c)}
 }
