@@ -2,12 +2,12 @@ package command
 
 import (
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/pflag"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/internal/cli/benchtable"
+	"github.com/rangecrypt/rangecrypt/internal/cli/csvrows"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/values"
 )
@@ -98,15 +98,11 @@ func (o *Data) Source(e *cli.Env) (s values.Source, limit int, err error) {
 // about it. A kind of "" is inferred.
 func (o *Data) OpenCSV(e *cli.Env, path, column, kind string, limit int) (*values.CSVSource, error) {
 	opts := values.CSVOptions{Type: kind, Header: values.Header(o.header), Limit: limit}
-	switch {
-	case o.delimiter == "tab":
-		opts.Comma = '\t'
-	case o.flags.Changed("delimiter"):
-		r, size := utf8.DecodeRuneInString(o.delimiter)
-		if size != len(o.delimiter) || r == utf8.RuneError || strings.ContainsRune("\"\r\n", r) {
-			return nil, exit.Usagef("--delimiter must be one character, and no quotation mark or end of line")
+	if o.flags.Changed("delimiter") {
+		var err error
+		if opts.Comma, err = csvrows.ParseComma("delimiter", o.delimiter); err != nil {
+			return nil, err
 		}
-		opts.Comma = r
 	}
 	if o.flags.Changed("header") {
 		if err := values.CheckHeader(opts.Header); err != nil {

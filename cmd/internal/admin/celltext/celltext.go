@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
 
@@ -123,6 +124,8 @@ type Local struct{ Time time.Time } // in UTC, as if it were there
 type Column struct {
 	Name   string
 	Type   string // without bounds
+	Key    bool   // a part of the row key
+	Tie    bool   // the tie-breaker
 	Scale  int32  // of a decimal
 	Unit   time.Duration
 	format *Format
@@ -131,14 +134,35 @@ type Column struct {
 	nan    bool // NaN is taken
 }
 
-// Column returns what reads and writes the values of a part or column of a table. A tie-breaker is written as a UUID.
-func (f *Format) Column(d inspect.Field) (*Column, error) {
+// Columns returns what reads and writes the values of the key parts of a table and its columns, in this order.
+func (f *Format) Columns(s store.Schema) ([]*Column, error) {
+	var columns []*Column
+	add := func(d inspect.Field, key bool) error {
+		c, err := f.column(d, key)
+		columns = append(columns, c)
+		return err
+	}
+	for _, p := range s.Key {
+		if err := add(p.Describe(), true); err != nil {
+			return nil, err
+		}
+	}
+	for _, c := range s.Columns {
+		if err := add(c.Describe(), false); err != nil {
+			return nil, err
+		}
+	}
+	return columns, nil
+}
+
+// column returns that of a part or column. A tie-breaker is written as a UUID.
+func (f *Format) column(d inspect.Field, key bool) (*Column, error) {
 	typ, bounds, _ := strings.Cut(d.Type, " from ")
 	if d.Encryption == "tie" {
 		typ = "uuid"
 	}
-	c := &Column{Name: d.Name, Type: typ, format: f, text: typ == "string" || typ == "bytes"}
-	c.nan = d.Encryption == "randomised" || d.Encryption == "plain"
+	c := &Column{Name: d.Name, Type: typ, Key: key, Tie: d.Encryption == "tie", format: f, text: typ == "string" || typ == "bytes"}
+	c.nan = !key && (d.Encryption == "randomised" || d.Encryption == "plain")
 	var err error
 	if c.codec, err = f.codecOf(c); err == nil && bounds != "" {
 		least, greatest, _ := strings.Cut(bounds, " to ")

@@ -25,7 +25,17 @@ type Row struct {
 	Number int // from 1 on; a header has none
 	Line   int // of a text, on which it begins; 0 where there are no lines
 	Cells  []celltext.Cell
-	Raw    []byte // as it came, without the end of its line; of Parquet as JSON
+	raw    []byte // of a text, as it came, without the end of its line
+
+	fields []string // of typed cells
+}
+
+// Came returns the row as it came; of Parquet as JSON.
+func (r *Row) Came() []byte {
+	if r.fields != nil {
+		return rawOf(r.fields, r.Cells)
+	}
+	return r.raw
 }
 
 // Where says which row it is.
