@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -18,6 +19,8 @@ import (
 
 // forPeople is the format of results that only commands which show them have.
 const forPeople = "table"
+
+var formats = []string{forPeople, "csv", "jsonl", "parquet"}
 
 // results are the rows that a command finds: where they go, in which format, and how their values are written.
 type results struct {
@@ -34,13 +37,13 @@ func (r *results) bind(f *pflag.FlagSet) {
 	r.texts.Bind(f)
 	format := f.Lookup("format")
 	format.Usage = "the `format`: table, for people, csv, jsonl or parquet (default table,\nor as the end of the name of --output says)"
-	cli.Offer(f, "format", forPeople, "csv", "jsonl", "parquet")
+	cli.Offer(f, "format", formats...)
 }
 
 // shown reports whether the rows are a table for people.
 func (r *results) shown() bool {
 	format := r.flags.Lookup("format").Value.String()
-	return format == forPeople || format == "" && !r.flags.Changed("output")
+	return format == forPeople || format == "" && r.flags.Lookup("output").Value.String() == "-"
 }
 
 // check checks the flags.
@@ -52,6 +55,9 @@ func (r *results) check(c *cli.Call) (err error) {
 		if err := r.flags.Set("format", "jsonl"); err != nil {
 			return err
 		}
+	}
+	if format := r.flags.Lookup("format").Value.String(); format != "" && !slices.Contains(formats, format) {
+		return exit.Usagef("--format %q: there is %s", format, strings.Join(formats, ", "))
 	}
 	if r.values, err = r.texts.Format(); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rangecrypt/rangecrypt/ope/encode"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
 
 // BindZone binds the one flag that values on a command line need.
@@ -15,6 +16,9 @@ func (o *Flags) BindZone(f *pflag.FlagSet) {
 	o.bytes, o.timeFormat = "hex", "rfc3339"
 	f.StringVar(&o.zone, "zone", "", "the time `zone` of times without an offset, such as Europe/Berlin (default UTC)")
 }
+
+// Column returns what reads and writes values of the type that a field has.
+func (f *Format) Column(d inspect.Field) (*Column, error) { return f.column(d, false) }
 
 var withoutSeconds = regexp.MustCompile(`^(.{10}[T ][0-9]{2}:[0-9]{2})(Z|[-+].*)?$`)
 
