@@ -553,6 +553,15 @@ var breakages = []breakage{
 				Cells: driver.Slice{Only: r.Cells.Only, Start: r.Cells.Start, End: r.Cells.End}}
 		}}},
 
+	{name: "the row that a scan goes on after comes again",
+		noted: []string{"scans in any order go on after a row"},
+		broken: brokenFamily{rangeOf: func(r driver.Range) driver.Range {
+			if r.After != nil && r.AnyOrder && r.Parts < 2 && bytes.Compare(r.After, r.Start) > 0 {
+				r.Start, r.After = r.After, nil
+			}
+			return r
+		}}},
+
 	{name: "invalid slices are served",
 		noted: []string{"an invalid slice is refused"},
 		broken: brokenFamily{sliceOf: func(s driver.Slice) driver.Slice {

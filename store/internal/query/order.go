@@ -77,7 +77,7 @@ func (p *planner) orderWays(tree *Tree, c *rowcodec.Column) ([]way, error) {
 		return nil, nil
 	}
 	s := ss.of(c)
-	nulls := s == nil || s.others
+	nulls := s == nil || s.null
 	w := way{driving: c, tree: tree}
 	var err error
 	if w.Ranges, err = rangesOf(p.ctx, c, c.Lead, s); err != nil {
@@ -257,8 +257,8 @@ func lacks(t *rowcodec.View, c *rowcodec.Column, s *set) string {
 	switch {
 	case s == nil:
 		return name + " is not restricted in each branch of an Or: restrict it in all of them, or make the other columns searchable"
-	case s.others:
-		return name + " may be null, and null has no index entry: exclude it"
+	case !s.leads():
+		return name + " may be null or NaN, which no index entry leads to: exclude that"
 	case c.Part == 0:
 		return name + " would need single values (Equal or In)"
 	case c.Part > 0:

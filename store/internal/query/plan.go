@@ -166,7 +166,7 @@ func (p *planner) single(tree *Tree) (w way, err error) {
 	var best *set
 	for i := range ss {
 		s := &ss[i]
-		if !s.column.Searched() || s.others {
+		if !s.column.Searched() || !s.leads() {
 			continue
 		}
 		if !s.column.Drives() {

@@ -12,7 +12,8 @@ import (
 type set struct {
 	column *rowcodec.Column
 	in     []interval // in ascending order, and disjoint
-	others bool       // or it is null or NaN
+	null   bool       // or it is null
+	nan    bool       // or NaN
 }
 
 // An interval is the values between two bounds; nil is unbounded.
@@ -76,7 +77,7 @@ func (n *Tree) impliedByAny() (ss sets, none bool) {
 		kept := ss[:0]
 		for _, s := range ss {
 			if m := more.of(s.column); m != nil {
-				s.in, s.others = append(s.in, m.in...), s.others || m.others
+				s.in, s.null, s.nan = append(s.in, m.in...), s.null || m.null, s.nan || m.nan
 				kept = append(kept, s)
 			}
 		}
@@ -96,12 +97,17 @@ func (n *Tree) leafSet() set {
 	s := set{column: n.column}
 	isPart := n.column.Part >= 0 // which is neither null nor NaN
 	switch {
-	case n.op != Compare && n.negated && isPart && (n.op == Null || n.op == NaN):
+	case n.op != Compare && n.negated && isPart:
 		return set{}
-	case n.op != Compare && n.negated:
+	case n.op != Compare && isPart:
+	case n.op == Null && n.negated:
+		s.in, s.nan = []interval{{}}, s.float()
+	case n.op == NaN && n.negated:
 		s.in = []interval{{}}
-	case n.op != Compare:
-		s.others = !isPart
+	case n.op == Null:
+		s.null = true
+	case n.op == NaN:
+		s.nan = true
 	case n.term.In == nil:
 		s.in = []interval{{n.term.Lo, n.term.Hi}}
 		if s.void(s.in[0]) {
@@ -138,12 +144,19 @@ func complement(in []interval) []interval {
 }
 
 // empty reports whether nothing satisfies it.
-func (s *set) empty() bool { return len(s.in) == 0 && !s.others }
+func (s *set) empty() bool { return len(s.in) == 0 && !s.null && !s.nan }
 
 // whole reports whether anything does, or any value of a key part.
 func (s *set) whole() bool {
-	return len(s.in) == 1 && s.in[0] == interval{} && (s.others || s.column.Part >= 0)
+	return len(s.in) == 1 && s.in[0] == interval{} && (s.null && (s.nan || !s.float()) || s.column.Part >= 0)
 }
+
+// float reports whether there may be NaN.
+func (s *set) float() bool { return isFloat(s.column.Type) }
+
+// leads reports whether postings lead to all rows of the set. There are none of null, nor of NaN, which a column
+// does not have once it drives queries; but who asks for NaN is answered from all rows.
+func (s *set) leads() bool { return !s.null && (len(s.in) > 0 || !s.nan) }
 
 // void reports whether no value is in an interval.
 func (s *set) void(i interval) bool {
@@ -179,7 +192,7 @@ func (s *set) compare(a, b *value.Bound, unbounded int) int {
 
 // and returns the values in both.
 func (s *set) and(o set) set {
-	out := set{column: s.column, others: s.others && o.others}
+	out := set{column: s.column, null: s.null && o.null, nan: s.nan && o.nan}
 	a, b := s.in, o.in
 	for len(a) > 0 && len(b) > 0 {
 		both := interval{a[0].lo, a[0].hi}
@@ -231,7 +244,7 @@ func (s *set) meet(hi, lo *value.Bound) bool {
 // exactly returns the only values that can satisfy the set, in ascending order, and false
 // where it does not come down to a list.
 func (s *set) exactly() ([]any, bool) {
-	if s.others {
+	if !s.leads() {
 		return nil, false
 	}
 	values := make([]any, len(s.in))

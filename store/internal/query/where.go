@@ -103,7 +103,7 @@ func (n *Tree) check(t *rowcodec.View, given *Term) error {
 	n.column, n.at = c, t.ValueIndex(c)
 	own := c.Type.GoType()
 	switch {
-	case n.op == NaN && own.Kind() != reflect.Float32 && own.Kind() != reflect.Float64:
+	case n.op == NaN && !isFloat(c.Type):
 		return fmt.Errorf("%w: column %q: values of type %s are never NaN", fault.ErrColumn, c.Name, c.Type.ID())
 	case given.Typ == nil:
 		return nil
@@ -137,6 +137,11 @@ func (n *Tree) check(t *rowcodec.View, given *Term) error {
 	slices.SortFunc(in, c.Type.Compare)
 	n.term.In = slices.CompactFunc(in, func(a, b any) bool { return c.Type.Compare(a, b) == 0 })
 	return nil
+}
+
+func isFloat(typ value.Type) bool {
+	kind := typ.GoType().Kind()
+	return kind == reflect.Float32 || kind == reflect.Float64
 }
 
 // Holds reports whether the predicate is true for a row, by the values of its record.

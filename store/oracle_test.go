@@ -1,0 +1,492 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/internal/testdb"
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// The oracle: predicates as trees over plain values, in the logic of three values. It shares nothing with the package but
+// the constructors of predicates.
+
+// truth is 1 for true, -1 for false and 0 for unknown.
+type truth int
+
+func (a truth) String() string { return [...]string{"false", "unknown", "true"}[a+1] }
+
+// asked is a predicate of both sides.
+type asked struct {
+	where store.Predicate
+	of    func(store.Row) truth
+	text  string
+}
+
+func isNaN(v any) bool {
+	switch v := v.(type) {
+	case float64:
+		return math.IsNaN(v)
+	case float32:
+		return math.IsNaN(float64(v))
+	}
+	return false
+}
+
+// An oracle makes tables, rows and predicates.
+type oracle struct {
+	*tableModel
+	r     *rand.Rand
+	names []string // of parts and columns
+}
+
+var (
+	nan64 = withNaN(f64, math.NaN(), math.Copysign(0, -1))
+	nan32 = withNaN(f32, float32(math.NaN()), float32(math.Copysign(0, -1)))
+	// Texts that share eight bytes, and that end at a prefix's end.
+	alike = kindOf(store.String, strings.Compare, []string{"", "a", "abcdefgh", "abcdefghi", "abcdefgh\x00", "abcdefghz", "abcdefg", "abcdefgz", "b"}, "abcdefghh", "abcdefgh\xff", "abc", "\xff")
+)
+
+// withNaN adds values to those of a kind that can be stored.
+func withNaN(k kind, values ...any) kind {
+	k.values = append(slices.Clone(k.values), values...)
+	return k
+}
+
+// newOracle draws a schema.
+func newOracle(r *rand.Rand, n int) *oracle {
+	m := newModel(fmt.Sprintf("o%d", n))
+	keyKinds := []kind{strs, alike, blobs, i8, i64, u8, u32, f64, dates, ip4, ip6, ms, cents, bools, narrow}
+	for i := range 1 + r.IntN(3) {
+		k, name := pick(r, keyKinds), fmt.Sprintf("k%d", i)
+		how := r.IntN(4)
+		if i == 0 && slices.Contains([]string{"string", "bytes"}, k.typ.String()) {
+			how &= 2 // plain it cannot lead a key
+		}
+		switch how {
+		case 0:
+			m.hashed(name, k)
+		case 1:
+			m.plain(name, k)
+		case 2:
+			m.ordered(name, k, store.MOPE)
+		default:
+			m.ordered(name, k, pick(r, []store.KeyScheme{store.Boldyreva, store.Wozniak, store.WozniakIndexed}))
+		}
+	}
+	if r.IntN(3) == 0 {
+		m.tie("tie")
+	}
+	kinds := append(slices.Clone(keyKinds), uuids, i16, f32, secs, ns)
+	for i := range 2 + r.IntN(4) {
+		k, name := pick(r, kinds), fmt.Sprintf("c%d", i)
+		switch n := r.IntN(10); {
+		case n == 0:
+			k = pick(r, []kind{nan64, nan32, k})
+			m.column(k, store.PlainColumn(name, k.typ))
+		case n < 3:
+			k = pick(r, []kind{nan64, nan32, k})
+			m.column(k, store.RandomisedColumn(name, k.typ))
+		case n < 5 || !k.ordered:
+			m.column(k, store.DeterministicColumn(name, k.typ))
+		default:
+			m.column(k, store.OrderedColumn(name, k.typ, pick(r, []store.ColumnScheme{store.Boldyreva, store.MOPE, store.Wozniak, store.WozniakIndexed, store.Kerschbaum})))
+		}
+	}
+	m.schema.CellPerColumn, m.schema.Conditional, m.schema.Tenants = r.IntN(2) == 0, r.IntN(4) == 0, r.IntN(4) == 0
+	o := &oracle{tableModel: m, r: r, names: slices.Clone(m.cols)}
+	for _, p := range m.parts {
+		o.names = append(o.names, p.name)
+	}
+	return o
+}
+
+// leaf draws a predicate on one column.
+func (o *oracle) leaf(column string) asked {
+	r, k := o.r, o.kinds[column]
+	ordered := []operator{between, atLeast, atMost, greater, less, equal, in}
+	value := func(row store.Row) any { return row[column] }
+	switch n := r.IntN(12); {
+	case n == 0:
+		return asked{store.IsNull(column), func(row store.Row) truth {
+			if value(row) == nil {
+				return 1
+			}
+			return -1
+		}, column + " is null"}
+	case n == 1 && (k.typ.String() == "float64" || k.typ.String() == "float32"):
+		return asked{store.IsNaN(column), func(row store.Row) truth {
+			switch v := value(row); {
+			case v == nil:
+				return 0
+			case isNaN(v):
+				return 1
+			}
+			return -1
+		}, column + " is nan"}
+	case n < 4 && k.typ.String() == "string":
+		v := pick(r, k.bounds).(string)
+		v = v[:r.IntN(len(v)+1)]
+		return o.comparison(column, fmt.Sprintf("prefix %q", v), store.HasPrefix(store.Field[string](column), v),
+			func(x any) bool { return strings.HasPrefix(x.(string), v) })
+	case n < 4 && k.typ.String() == "bytes":
+		v := string(pick(r, k.bounds).([]byte))
+		v = v[:r.IntN(len(v)+1)]
+		return o.comparison(column, fmt.Sprintf("prefix %q", v), store.HasPrefix(store.Field[[]byte](column), []byte(v)),
+			func(x any) bool { return strings.HasPrefix(string(x.([]byte)), v) })
+	}
+	op := pick(r, ordered)
+	if !k.ordered || r.IntN(4) == 0 {
+		op = pick(r, []operator{equal, in})
+	}
+	a, b := pick(r, k.bounds), pick(r, k.bounds)
+	if r.IntN(5) > 0 && k.compare(a, b) > 0 {
+		a, b = b, a
+	}
+	var list []any
+	for range r.IntN(4) {
+		list = append(list, pick(r, k.bounds))
+	}
+	return o.comparison(column, fmt.Sprintf("op%d %s %s %v", op, show(a), show(b), list), k.term(column, op, a, b, list),
+		func(x any) bool { return k.holds(x, op, a, b, list) })
+}
+
+func (o *oracle) comparison(column, text string, where store.Predicate, holds func(any) bool) asked {
+	return asked{where, func(row store.Row) truth {
+		v := row[column]
+		switch {
+		case v == nil || isNaN(v):
+			return 0
+		case holds(v):
+			return 1
+		}
+		return -1
+	}, column + " " + text}
+}
+
+// tree draws a predicate.
+func (o *oracle) tree(depth int, columns []string) asked {
+	r := o.r
+	if depth == 0 || r.IntN(4) == 0 {
+		return o.leaf(pick(r, columns))
+	}
+	if r.IntN(4) == 0 {
+		p := o.tree(depth-1, columns)
+		return asked{store.Not(p.where), func(row store.Row) truth { return -p.of(row) }, "not (" + p.text + ")"}
+	}
+	var of []asked
+	for range r.IntN(4) {
+		of = append(of, o.tree(depth-1, columns))
+	}
+	var where []store.Predicate
+	var texts []string
+	for _, p := range of {
+		where, texts = append(where, p.where), append(texts, p.text)
+	}
+	if r.IntN(2) == 0 {
+		return asked{store.And(where...), func(row store.Row) truth {
+			all := truth(1)
+			for _, p := range of {
+				all = min(all, p.of(row))
+			}
+			return all
+		}, "(" + strings.Join(texts, " and ") + ")"}
+	}
+	return asked{store.Or(where...), func(row store.Row) truth {
+		any := truth(-1)
+		for _, p := range of {
+			any = max(any, p.of(row))
+		}
+		return any
+	}, "(" + strings.Join(texts, " or ") + ")"}
+}
+
+// predicate draws one that may lead to rows: of few columns, or with the first key part fixed.
+func (o *oracle) predicate() asked {
+	r := o.r
+	var columns []string
+	for range 1 + r.IntN(3) {
+		columns = append(columns, pick(r, o.names))
+	}
+	p := o.tree(r.IntN(4), columns)
+	if first := o.parts[0]; r.IntN(4) == 0 {
+		k := o.kinds[first.name]
+		list := []any{pick(r, k.values)}
+		if r.IntN(2) == 0 {
+			list = append(list, pick(r, k.values))
+		}
+		key := o.comparison(first.name, fmt.Sprintf("one of %v", list), k.term(first.name, in, nil, nil, list),
+			func(x any) bool { return k.holds(x, in, nil, nil, list) })
+		return asked{store.And(key.where, p.where), func(row store.Row) truth { return min(key.of(row), p.of(row)) }, key.text + " and " + p.text}
+	}
+	return p
+}
+
+// fill makes the table with rows, some of which were replaced or deleted, and returns it.
+func (o *oracle) fill(t *testing.T, db driver.DB) *store.Table {
+	st := open(t, db)
+	tbl := create(t, st, o.schema)
+	if o.schema.Tenants {
+		for _, name := range []string{"one", "two"} {
+			if err := st.CreateTenant(background, name); err != nil {
+				require.ErrorIs(t, err, store.ErrExists)
+			}
+		}
+		other, err := tbl.Tenant(background, "two")
+		require.NoError(t, err)
+		for range 10 {
+			require.NoError(t, other.Put(background, o.randomRow(o.r)))
+		}
+		tbl, err = tbl.Tenant(background, "one")
+		require.NoError(t, err)
+	}
+	for range 3 {
+		rows := make(map[string]store.Row)
+		for range 8 + o.r.IntN(10) {
+			row := o.randomRow(o.r)
+			rows[o.key(row)] = row
+		}
+		for _, key := range slices.Sorted(maps.Keys(rows)) {
+			if o.r.IntN(8) == 0 && o.rows[key] != nil {
+				require.NoError(t, tbl.Delete(background, rows[key]))
+				delete(o.rows, key)
+				delete(rows, key)
+				continue
+			}
+			o.rows[key] = rows[key]
+		}
+		require.NoError(t, tbl.Put(background, slices.Collect(maps.Values(rows))...))
+	}
+	return tbl
+}
+
+// texts returns the keys of rows, sorted.
+func (o *oracle) texts(rows []store.Row) []string {
+	out := []string{}
+	for _, row := range rows {
+		out = append(out, showRow(row))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// check asks one predicate in all ways, and returns how many queries it made.
+func (o *oracle) check(t *testing.T, tbl *store.Table) int {
+	p := o.predicate()
+	columns := o.randomColumns(o.r)
+	if len(columns) == 0 && o.r.IntN(2) == 0 {
+		columns = nil
+	}
+	var want []store.Row
+	counts := make(map[truth]int)
+	for _, row := range o.rows {
+		truth := p.of(row)
+		if counts[truth]++; truth == 1 {
+			want = append(want, row)
+		}
+	}
+	q := store.Query{Where: p.where, Columns: columns}
+	explained := o.checkExplained(t, tbl, q, p, len(want))
+	about := fmt.Sprintf("%s\nby %s: %s", schemaText(o.schema), explained, p.text)
+	// Rows, and pages of them in the same order.
+	rows := collect(t, tbl, q)
+	wanted := o.projected(want, columns)
+	require.Equal(t, wanted, o.texts(rows), about)
+	require.Equal(t, show2(rows), show2(o.pages(t, tbl, q, about)), "pages of %s", about)
+	q.Reverse = true
+	backwards, err := all(tbl, q)
+	if errors.Is(err, driver.ErrRange) {
+		require.Contains(t, explained, "all rows", about)
+	} else {
+		require.NoError(t, err, about)
+		slices.Reverse(backwards)
+		require.Equal(t, wanted, o.texts(backwards), about)
+		slices.Reverse(backwards)
+		require.Equal(t, show2(backwards), show2(o.pages(t, tbl, q, about)), "pages, backwards, of %s", about)
+	}
+	// What is neither true nor false is unknown.
+	n, err := tbl.Count(background, p.where)
+	require.NoError(t, err, about)
+	require.Equal(t, counts[1], n, about)
+	n, err = tbl.Count(background, store.Not(p.where))
+	require.NoError(t, err, about)
+	require.Equal(t, counts[-1], n, "the negation of %s", about)
+	exists, err := tbl.Exists(background, p.where)
+	require.NoError(t, err, about)
+	require.Equal(t, len(want) > 0, exists, about)
+	return 8 + o.checkOrder(t, tbl, p, want, about)
+}
+
+func (o *oracle) projected(want []store.Row, columns []string) []string {
+	var rows []store.Row
+	for _, row := range want {
+		rows = append(rows, o.project(row, columns))
+	}
+	return o.texts(rows)
+}
+
+func (o *oracle) checkExplained(t *testing.T, tbl *store.Table, q store.Query, p asked, want int) string {
+	e, err := tbl.Analyze(background, q)
+	require.NoError(t, err, "%s: %s", schemaText(o.schema), p.text)
+	require.Equal(t, want, e.Rows, "%s\nby %s: %s", schemaText(o.schema), e.Driver, p.text)
+	require.Equal(t, e.Hits, e.Rows+e.Discarded)
+	planned, err := tbl.Explain(background, q)
+	require.NoError(t, err)
+	require.Equal(t, e.Driver, planned.Driver)
+	if planned.Exact {
+		require.Equal(t, e.Hits, planned.Estimate, "%s\nby %s: %s", schemaText(o.schema), e.Driver, p.text)
+	}
+	q.RequireIndex = true
+	if _, err := all(tbl, q); err != nil {
+		require.ErrorIs(t, err, store.ErrScan)
+		require.Condition(t, func() bool { return strings.Contains(e.Driver, "all rows") || strings.Contains(e.Driver, "row key") })
+	} else {
+		require.NotContains(t, e.Driver, "all rows")
+	}
+	return e.Driver
+}
+
+// checkOrder asks for the rows in the order of a column.
+func (o *oracle) checkOrder(t *testing.T, tbl *store.Table, p asked, want []store.Row, about string) int {
+	column := pick(o.r, o.names)
+	k := o.kinds[column]
+	q := store.Query{Where: p.where, OrderBy: column, Reverse: o.r.IntN(2) == 0}
+	about = fmt.Sprintf("%s\nordered by %s, %t", about, column, q.Reverse)
+	if !k.ordered {
+		_, err := all(tbl, q)
+		require.ErrorIs(t, err, store.ErrColumn, about)
+		return 1
+	}
+	none := func(row store.Row) bool { return row[column] == nil || isNaN(row[column]) }
+	var values []any
+	for _, row := range want {
+		if !none(row) {
+			values = append(values, row[column])
+		}
+	}
+	slices.SortFunc(values, k.compare)
+	least, err := tbl.Min(background, column, p.where)
+	require.NoError(t, err, about)
+	most, err := tbl.Max(background, column, p.where)
+	require.NoError(t, err, about)
+	if len(values) == 0 {
+		require.Nil(t, least, about)
+		require.Nil(t, most, about)
+	} else {
+		require.Equal(t, show(values[0]), show(least), about)
+		require.Equal(t, show(values[len(values)-1]), show(most), about)
+	}
+	if q.Reverse {
+		slices.Reverse(values)
+	}
+	check := func(rows []store.Row, n int) {
+		t.Helper()
+		require.Len(t, rows, n, about)
+		for i, row := range rows {
+			if i < len(values) {
+				require.NotNil(t, row[column], about)
+				require.Equal(t, show(values[i]), show(row[column]), about)
+			} else {
+				require.True(t, none(row), about)
+			}
+		}
+	}
+	rows := collect(t, tbl, q)
+	check(rows, len(want))
+	require.Equal(t, o.projected(want, nil), o.texts(rows), about)
+	require.Equal(t, show2(rows), show2(o.pages(t, tbl, q, about)), "pages of %s", about)
+	// Equal values come in one order, and in its opposite.
+	q.Reverse = !q.Reverse
+	backwards := collect(t, tbl, q)
+	slices.Reverse(backwards[:len(values)])
+	require.Equal(t, show2(rows[:len(values)]), show2(backwards[:len(values)]), about)
+	q.Reverse = !q.Reverse
+	q.Limit = 1 + o.r.IntN(6)
+	check(collect(t, tbl, q), min(q.Limit, len(want)))
+	return 6
+}
+
+// pages returns the rows of all pages.
+func (o *oracle) pages(t *testing.T, tbl *store.Table, q store.Query, about string) (rows []store.Row) {
+	t.Helper()
+	for q.Limit = 1 + o.r.IntN(9); ; {
+		page, next, err := tbl.Page(background, q)
+		require.NoError(t, err, about)
+		rows = append(rows, page...)
+		if q.PageToken = next; next == "" {
+			return rows
+		}
+		require.Len(t, page, q.Limit, about)
+		require.LessOrEqual(t, len(rows), len(o.rows), about)
+	}
+}
+
+func show2(rows []store.Row) []string {
+	var out []string
+	for _, row := range rows {
+		out = append(out, showRow(row))
+	}
+	return out
+}
+
+func all(tbl *store.Table, q store.Query) (rows []store.Row, err error) {
+	for row, err := range tbl.Query(background, q) {
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+func schemaText(s store.Schema) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "packed %t, conditional %t, tenants %t", !s.CellPerColumn, s.Conditional, s.Tenants)
+	for _, p := range s.Key {
+		fmt.Fprintf(&b, ", %+v", p.Describe())
+	}
+	for _, c := range s.Columns {
+		fmt.Fprintf(&b, ", %+v", c.Describe())
+	}
+	return b.String()
+}
+
+// Whatever a predicate says, the store answers as a plain evaluation of it does.
+func TestModelOfPredicates(t *testing.T) {
+	seed := seeded(t).Uint64()
+	run := func(t *testing.T, queries int, fresh func(i int) driver.DB) {
+		began := time.Now()
+		asked := 0
+		for i := 0; asked < queries; i++ {
+			o := newOracle(rand.New(rand.NewPCG(seed, uint64(i))), i)
+			tbl := o.fill(t, fresh(i))
+			for range 12 {
+				asked += o.check(t, tbl)
+			}
+		}
+		t.Logf("%d queries in %v", asked, time.Since(began).Round(time.Millisecond))
+	}
+	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
+		queries := 10 * *opsFlag
+		if kind.Server || testing.Short() {
+			queries /= 4
+		}
+		db := kind.Open(t, nil)
+		run(t, queries, func(int) driver.DB {
+			if kind.Name == "memory" {
+				return newWeak(seed)
+			}
+			return db
+		})
+	})
+}
