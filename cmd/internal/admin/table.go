@@ -35,7 +35,7 @@ writes the file of a table that is there.
       - {name: note, type: string, encryption: randomised}
 
 Keys are never shown.`,
-		newTableCreate(e), newTableList(e), newTableDescribe(e), newTableAlter(e), newTableRename(e), newTableConvert(e),
+		newTableCreate(e), newTableList(e), newTableDescribe(e), newTableInsert(e), newTableExport(e), newTableAlter(e), newTableRename(e), newTableConvert(e),
 		newTableReindex(e), newTableDrop(e))
 }
 
