@@ -35,8 +35,7 @@ writes the file of a table that is there.
       - {name: note, type: string, encryption: randomised}
 
 Keys are never shown.`,
-		newTableCreate(e), newTableList(e), newTableDescribe(e), newTableAlter(e), newTableRename(e), newTableConvert(e),
-		newTableReindex(e), newTableDrop(e),
+		newTableReindex(e), newTableDrop(e), newTableInsert(e), newTableExport(e),
 		newTableQuery(e), newTableExplain(e), newTableJoin(e), newTableDelete(e), newTableRebalance(e))
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/benchtable"
 	"github.com/rangecrypt/rangecrypt/internal/cli/command"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/loads"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/internal/cli/values"
 )
@@ -95,7 +96,7 @@ func loadText(load uint64) string { return fmt.Sprintf("%016x", load) }
 // loadName returns the name of the insertion.
 func (o *insertOptions) loadName() (uint64, error) {
 	if o.goOn == "" {
-		return bench.NewLoad(), nil
+		return loads.NewName(), nil
 	}
 	name, err := strconv.ParseUint(o.goOn, 16, 64)
 	if err != nil || len(o.goOn) != 16 {

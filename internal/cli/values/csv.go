@@ -82,8 +82,11 @@ func ParseMaxBad(text string) (MaxBad, error) {
 	return MaxBad{given: true, rows: rows}, nil
 }
 
-// of returns how many of so many rows may be bad.
-func (m MaxBad) of(rows int) int {
+// Share reports whether it is a share of the rows, so that it is known when all are.
+func (m MaxBad) Share() bool { return m.percent != nil }
+
+// Of returns how many of so many rows may be bad.
+func (m MaxBad) Of(rows int) int {
 	switch {
 	case m.percent == nil:
 		return m.rows
@@ -444,7 +447,7 @@ func (b badRows) String() string {
 // check returns an error if more rows are bad than may be.
 func (s *CSVSource) check(bad badRows, good int) error {
 	s.skipped, s.bad = bad.n, bad
-	allowed := s.opts.MaxBad.of(good + bad.n)
+	allowed := s.opts.MaxBad.Of(good + bad.n)
 	if bad.n <= allowed {
 		return nil
 	}

@@ -37,6 +37,9 @@ func (o *Flags) Bind(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.nulls, "null", nil, "a `text` that stands for null in CSV where it is not quoted, beside the empty cell;\ngive the flag again for more of them")
 }
 
+// Said returns what the flags say, as a text that differs where values may be read otherwise.
+func (o *Flags) Said() string { return fmt.Sprintf("%+v", *o) }
+
 // Format checks the flags.
 func (o *Flags) Format() (*Format, error) {
 	f := &Format{base64: o.bytes == "base64", comma: o.decimalComma, thousands: o.thousands, Nulls: o.nulls}
@@ -174,6 +177,9 @@ func (f *Format) column(d inspect.Field, key bool) (*Column, error) {
 	return c, nil
 }
 
+// oftenNull are texts that stand for null in many files.
+var oftenNull = []string{"na", "n/a", "null", "nil", "none", `\n`, "-", "#n/a", "nan"}
+
 // errNull is returned for null where a value is needed.
 var errNull = errors.New("no value")
 
@@ -202,7 +208,9 @@ func (c *Column) Value(cell Cell) (any, error) {
 		if cell.Text == "" || slices.Contains(c.format.Nulls, cell.Text) {
 			return nil, nil
 		}
-		v, err = c.codec.parse(cell.Text)
+		if v, err = c.codec.parse(cell.Text); err != nil && slices.Contains(oftenNull, strings.ToLower(cell.Text)) {
+			err = fmt.Errorf("%w; if the text stands for null, name it with --null", err)
+		}
 	case Quoted:
 		if cell.Text == "" && !c.text {
 			return nil, nil

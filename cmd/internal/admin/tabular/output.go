@@ -105,7 +105,7 @@ func (s *Sink) compressed(shape shape, to io.Writer) io.Writer {
 		s.pack = z
 		return z
 	case ".zst":
-		z, err := zstd.NewWriter(to, zstd.WithEncoderConcurrency(1))
+		z, err := zstd.NewWriter(to, zstd.WithEncoderConcurrency(1), zstd.WithZeroFrames(true))
 		if err != nil {
 			panic("tabular: " + err.Error()) // the options are good
 		}

@@ -125,7 +125,7 @@ func converter(e *format.SchemaElement) (func(parquet.Value) any, error) {
 		case deprecated.Uint8, deprecated.Uint16, deprecated.Uint32, deprecated.Uint64:
 			return integers(kind, false), nil
 		case deprecated.TimeMillis, deprecated.TimeMicros, deprecated.Interval:
-			return nil, fmt.Errorf("its type is %s, which no column has: convert it before", &e.ConvertedType.V)
+			return nil, errors.New("it holds times of the day or intervals, which no column does: convert it before")
 		}
 	}
 	switch kind {

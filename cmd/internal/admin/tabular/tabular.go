@@ -2,7 +2,9 @@
 package tabular
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/celltext"
 )
@@ -36,6 +38,13 @@ func (r *Row) Came() []byte {
 		return rawOf(r.fields, r.Cells)
 	}
 	return r.raw
+}
+
+// Kept returns a copy that stays valid.
+func (r *Row) Kept() *Row {
+	kept := *r
+	kept.raw, kept.Cells = bytes.Clone(r.raw), slices.Clone(r.Cells)
+	return &kept
 }
 
 // Where says which row it is.
