@@ -35,7 +35,8 @@ writes the file of a table that is there.
       - {name: note, type: string, encryption: randomised}
 
 Keys are never shown.`,
-		newTableReindex(e), newTableDrop(e), newTableInsert(e), newTableExport(e),
+		newTableCreate(e), newTableList(e), newTableDescribe(e), newTableInsert(e), newTableExport(e), newTableAlter(e), newTableRename(e), newTableConvert(e),
+		newTableReindex(e), newTableDrop(e),
 		newTableQuery(e), newTableExplain(e), newTableJoin(e), newTableDelete(e), newTableRebalance(e))
 }
 
