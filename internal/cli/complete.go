@@ -43,9 +43,10 @@ func annotate(f *pflag.FlagSet, flag, key string, values []string) {
 // completeValues has the shell complete the values of all flags and arguments of a command and its subcommands.
 func (e *Env) completeValues(cmd *cobra.Command) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if f.NoOptDefVal == "" { // it takes a value
+		placeholder, _ := pflag.UnquoteUsage(f) // which forCompletion takes out
+		if f.NoOptDefVal == "" {                // it takes a value
 			_ = cmd.RegisterFlagCompletionFunc(f.Name, func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-				return e.flagValues(cmd, f, args, begun)
+				return e.flagValues(cmd, f, placeholder, args, begun)
 			})
 		}
 	})
@@ -59,12 +60,11 @@ func (e *Env) completeValues(cmd *cobra.Command) {
 	}
 }
 
-// flagValues returns what a flag may be given.
-func (e *Env) flagValues(cmd *cobra.Command, f *pflag.Flag, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+// flagValues returns what a flag may be given, whose value the help text has a word for.
+func (e *Env) flagValues(cmd *cobra.Command, f *pflag.Flag, placeholder string, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	none := cobra.ShellCompDirectiveNoFileComp
 	values, closed := f.Annotations[offerValues]
 	_, columns := f.Annotations[offerColumns]
-	placeholder, _ := pflag.UnquoteUsage(f)
 	switch {
 	case closed:
 	case columns:

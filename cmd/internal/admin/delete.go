@@ -39,9 +39,10 @@ Readers and writers may go on. A row that another client writes after it was fou
 deleted, whatever it holds by then; one that satisfies the condition only later stays.
 
 ` + aboutWhere,
-		Example: `  rangecrypt table delete readings --where 'time < 2020-01-01' --dry-run \
+		Example: `  rangecrypt table delete readings --dry-run --where 'time < 2020-01-01' \
     --store pebble:data --key app.key
-  rangecrypt table delete readings --where 'time < 2020-01-01' --store pebble:data --key app.key`,
+  rangecrypt table delete readings --where 'time < 2020-01-01' \
+    --store pebble:data --key app.key`,
 		Args: []string{"the name of a table"},
 		JSON: "print the result as a line of JSON",
 		Yes:  true,

@@ -32,8 +32,8 @@ func newTableJoin(e *cli.Env) *cobra.Command {
 		Short: "Print the pairs of rows that have equal values in two columns",
 		Long: `Join prints each pair of a row of one table and a row of another, or of the same, whose
 values in two columns are equal. Null equals nothing. The columns must share one search
-key, as 'key of' or 'database' in their schema file says, so that the database compares
-them without seeing them.
+key, by 'shared-with' or 'confidentiality: database' in the schema file, so that the
+database compares them without seeing them.
 
 In the result the names of columns begin with that of their table, and with left and right
 where a table is joined with itself. The pairs come in no order.`,

@@ -64,7 +64,8 @@ With --limit, a line on standard error has the token of the next page if there a
 rows; --next-token writes it into a file for scripts, which is empty after the last page.
 The same command with --page-token goes on there. Nothing found is no error.`,
 		Example: `  rangecrypt table query readings --where 'celsius > 25' --store pebble:data --key app.key
-  rangecrypt table query readings --where 'note is null' --count --store pebble:data --key app.key
+  rangecrypt table query readings --count --where 'note is null' \
+    --store pebble:data --key app.key
   rangecrypt table query readings --order-by time --desc --limit 10 --select time,celsius \
     --store pebble:data --key app.key
   rangecrypt table query readings --format csv --zone Europe/Berlin --output r.csv \
