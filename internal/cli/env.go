@@ -87,6 +87,7 @@ func Execute(ctx context.Context, e *Env, newRoot func(*Env) *cobra.Command, arg
 	root := newRoot(e)
 	e.program = root.Name()
 	if len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
+		e.completeValues(root)
 		forCompletion(root)
 	}
 	root.SetArgs(args)

@@ -23,6 +23,7 @@ type Command struct {
 
 	Args     []string               // what each argument is, for messages
 	Optional bool                   // the argument may be left out; Args then has one
+	Repeat   bool                   // the last argument may be given more than once
 	Flags    func(f *pflag.FlagSet) // binds the flags of the command's own; may be nil
 	JSON     string                 // the text of --json; "" for a command without
 	Yes      bool                   // it asks a question, which --yes answers
@@ -81,9 +82,12 @@ func (cmd Command) New(e *Env) *cobra.Command {
 				return NoArgs(cobraCmd, given)
 			case cmd.Optional && len(given) == 0:
 				return nil
+			case cmd.Repeat && len(given) > len(cmd.Args):
+				return checkArgs(cobraCmd.Name(), cmd.Args, given[:len(cmd.Args)])
 			}
 			return checkArgs(cobraCmd.Name(), cmd.Args, given)
 		},
+		Annotations: map[string]string{offerArgs: strings.Join(cmd.Args, "\n")},
 		RunE: func(cobraCmd *cobra.Command, args []string) error {
 			c.Args, c.Flags = args, cobraCmd.Flags()
 			if cmd.Check != nil {

@@ -73,6 +73,7 @@ range-query find it by both.`,
 		Flags: func(f *pflag.FlagSet) {
 			f.Var(changeFlag{"add", &a.wanted}, "add", "add a `column`, such as\n'name: note, type: string, encryption: randomised'")
 			f.Var(changeFlag{"drop", &a.wanted}, "drop", "drop the column of that `name` with its values")
+			cli.OfferColumns(f, "drop")
 			f.Var(changeFlag{"rename", &a.wanted}, "rename", "rename a column or part of the row key: `old=new`")
 			f.Var(changeFlag{"change", &a.wanted}, "change", "change encryption, scheme or confidentiality of a\n`column`, such as 'name: note, encryption: plain'")
 			f.BoolVar(&a.dryRun, "dry-run", false, "show the changes, make none")

@@ -109,7 +109,9 @@ What was plain has been seen by the database, and is in its logs and copies.`,
 			f.BoolVar(&p.whole, "whole", false, "seal all columns, also those that are added later")
 			f.StringSliceVar(&p.sensitive, "sensitive", nil, "seal the columns of these `names`, with commas between them,\nand no others")
 			f.BoolVar(&p.plain, "plain", false, "seal no column that is not searched")
+			cli.OfferColumns(f, "sensitive")
 			f.StringSliceVar(&p.unseal, "unseal", nil, "the columns of these `names`, with commas between them, are\nsealed so far and become plain by --sensitive or --plain")
+			cli.OfferColumns(f, "unseal")
 		},
 		Check: func(c *cli.Call) error {
 			p.asked = c.Flags.Changed("sensitive")

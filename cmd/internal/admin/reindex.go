@@ -26,7 +26,10 @@ stopped at any time; the same command goes on. 'rangecrypt verify --repair' does
 		Example: `  rangecrypt table reindex readings --column pressure --store pebble:data --key app.key`,
 		Args:    []string{"the name of a table"},
 		JSON:    "print the result as a line of JSON",
-		Flags:   func(f *pflag.FlagSet) { f.StringVar(&column, "column", "", "`name` of the key part or column") },
+		Flags: func(f *pflag.FlagSet) {
+			f.StringVar(&column, "column", "", "`name` of the key part or column")
+			cli.OfferColumns(f, "column")
+		},
 		Check: func(*cli.Call) error {
 			if column == "" {
 				return exit.Usagef("name the key part or column with --column")

@@ -35,8 +35,9 @@ writes the file of a table that is there.
       - {name: note, type: string, encryption: randomised}
 
 Keys are never shown.`,
-		newTableCreate(e), newTableList(e), newTableDescribe(e), newTableAlter(e), newTableRename(e), newTableConvert(e),
-		newTableReindex(e), newTableDrop(e))
+		newTableCreate(e), newTableList(e), newTableDescribe(e), newTableInsert(e), newTableExport(e), newTableAlter(e), newTableRename(e), newTableConvert(e),
+		newTableReindex(e), newTableDrop(e),
+		newTableQuery(e), newTableExplain(e), newTableJoin(e), newTableDelete(e), newTableRebalance(e))
 }
 
 // readSchema reads the schema in a file, or in the standard input for "-".

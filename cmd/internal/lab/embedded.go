@@ -11,6 +11,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/bench"
 	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/loads"
 	"github.com/rangecrypt/rangecrypt/internal/cli/stores"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/kms"
@@ -81,7 +82,7 @@ func bareStore(ctx context.Context, e *cli.Env, name string) (bare.Store, error)
 		return nil, err
 	}
 	// A name that no table of ours has, and no other run.
-	table := fmt.Sprintf("opebench_bare_%016x", bench.NewLoad())
+	table := fmt.Sprintf("opebench_bare_%016x", loads.NewName())
 	switch scheme {
 	case "cassandra":
 		config, err := stores.Cassandra(ctx, rest, e.AskPassword)

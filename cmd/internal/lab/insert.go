@@ -17,6 +17,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/benchtable"
 	"github.com/rangecrypt/rangecrypt/internal/cli/command"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/loads"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/internal/cli/values"
 )
@@ -71,6 +72,7 @@ With --tenant the values are those of a tenant, which 'rangecrypt tenant create'
 	opts.Kept.Bind(f)
 	f.StringVar(&opts.scheme, "scheme", defaultScheme, "the scheme, by `name`:\n"+command.SchemeHelp()+"\n")
 	f.StringVar(&opts.layout, "layout", "", command.LayoutHelp())
+	command.OfferTargets(f)
 	f.StringVar(&opts.tenant, "tenant", "", "`name` of the tenant whose values these are, of a table with tenants")
 	opts.Data.Bind(f)
 	opts.Load.Bind(f)
@@ -94,7 +96,7 @@ func loadText(load uint64) string { return fmt.Sprintf("%016x", load) }
 // loadName returns the name of the insertion.
 func (o *insertOptions) loadName() (uint64, error) {
 	if o.goOn == "" {
-		return bench.NewLoad(), nil
+		return loads.NewName(), nil
 	}
 	name, err := strconv.ParseUint(o.goOn, 16, 64)
 	if err != nil || len(o.goOn) != 16 {

@@ -19,6 +19,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/bench"
 	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/internal/cli/benchtable"
+	"github.com/rangecrypt/rangecrypt/internal/cli/command"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/progress"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
@@ -76,6 +77,7 @@ with --scheme.`,
 	opts.Kept.Bind(f)
 	f.StringVar(&opts.scheme, "scheme", "", "the scheme, by `name` (default: the one that the store holds values under)")
 	f.StringVar(&opts.layout, "layout", "", "the `layout`, key or column (default: as the store holds it)")
+	command.OfferTargets(f)
 	f.StringVar(&opts.tenant, "tenant", "", "`name` of the tenant whose values are meant, of a table with tenants")
 	f.StringVar(&from, "from", "", "least `value`, of the column's type")
 	f.StringVar(&to, "to", "", "greatest `value`, of the column's type")

@@ -47,7 +47,7 @@ func newRepro(e *cli.Env) *cobra.Command {
 		fmt.Fprintf(&lines, "\n  %-17s %s", f.Name, f.About)
 	}
 	cmd := &cobra.Command{
-		Use:   "repro FIGURE",
+		Use: "repro FIGURE", ValidArgs: names,
 		Short: "Repeat the experiment of a figure of a paper, and compare",
 		Long: `Repro repeats the experiment behind a figure or a table of a paper on the schemes of
 this module. It says, statement by statement, what of the paper holds here and what

@@ -82,6 +82,7 @@ Without --store, an embedded store in a temporary directory is used and removed.
 	opts.Data.Bind(f)
 	f.StringArrayVar(&opts.schemes, "scheme", nil, "a scheme by `name`, repeatable\n(default "+strings.Join(defaultSchemes, ", ")+"):\n"+command.SchemeHelp()+",\nor bare: the database's client library alone, by row key")
 	f.StringVar(&opts.layout, "layout", "", command.LayoutHelp())
+	command.OfferTargets(f, bench.Bare)
 	f.StringArrayVar(&opts.stores, "store", nil, "a `store`, repeatable (default: a temporary embedded store):\n"+strings.Join(stores.Usages(), "\n"))
 	f.StringVar(&opts.key, "key", "", cli.KeyHelp("the stores' master key; needed with --store"))
 	f.BoolVar(&opts.replace, "replace", false, "drop what the store holds under these schemes")

@@ -43,7 +43,7 @@ func newServers(e *cli.Env) *cobra.Command {
 	add := func(action, use, short string, needKind bool) *cobra.Command {
 		opts := &serversOptions{}
 		sub := &cobra.Command{
-			Use:   use,
+			Use: use, ValidArgs: serverKinds(),
 			Short: short,
 			Args: func(_ *cobra.Command, args []string) error {
 				switch {
@@ -71,6 +71,7 @@ func newServers(e *cli.Env) *cobra.Command {
 		f.StringVar(&opts.dir, "dir", "", "data `folder` (default: one for each database in the user's cache)")
 		if action == "up" {
 			f.IntVar(&opts.nodes, "nodes", 0, "`number` of nodes, 1 or 3 (default: 1, or as the folder was made)")
+			cli.Offer(f, "nodes", "1", "3")
 			f.IntVar(&opts.port, "port", 0, "`port` for clients (default: 9042 for cassandra, 2181 for hbase's ZooKeeper)")
 			f.IntVar(&opts.peerPort, "peer-port", 0, "first `port` between the servers (default: 7000 for cassandra, 16000 for hbase)")
 			f.IntVar(&opts.heapMB, "heap", 0, "largest heap of a server in `MiB` (default: 768 for cassandra, 512 for hbase, which some 10^6 rows need more than)")

@@ -80,6 +80,7 @@ Nothing is stored, and no value is printed.`,
 	f.StringVar(&opts.auxColumn, "aux-column", "", "its column, by `name` or number (default: as --column)")
 	f.StringVar(&opts.dist, "dist", "", "the `law` of the values, which the adversary knows:\n"+strings.ReplaceAll(audit.DistHelp(), ", ", "\n"))
 	f.StringArrayVar(&opts.schemes, "scheme", nil, "a scheme by `name`, repeatable (default: all):\n"+strings.Join(audit.Schemes(), ", "))
+	cli.Offer(f, "scheme", audit.Schemes()...)
 	f.IntVar(&opts.known, "known", 10, "`number` of rows that the third adversary knows, 0 for none")
 	f.IntVar(&opts.trials, "trials", audit.MinTrials, fmt.Sprintf("`number` of trials, each with a key, known rows and halves of its own: %d to %d", audit.MinTrials, audit.MaxTrials))
 	f.Float64Var(&opts.failAbove, "fail-above", 0, "exit with code 5 if more than this `share` of the rows, from 0 to 1,\nis read exactly under one of the schemes in one of the trials")

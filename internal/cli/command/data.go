@@ -2,12 +2,12 @@ package command
 
 import (
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/pflag"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/internal/cli/benchtable"
+	"github.com/rangecrypt/rangecrypt/internal/cli/csvrows"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/values"
 )
@@ -43,9 +43,13 @@ func (o *Data) Bind(f *pflag.FlagSet) {
 	f.StringVar(&o.data, "data", "", "generated values, by `name` (default uniform):\n"+cli.List(names, abouts))
 	orders, about := values.Orders()
 	f.StringVar(&o.order, "order", "", "`order` of the generated values (default random; sorted for sorted and timestamps):\n"+cli.List(orders, about))
+	cli.Offer(f, "type", values.KindNames()...)
+	cli.Offer(f, "data", names...)
+	cli.Offer(f, "order", orders...)
 	f.StringVar(&o.input, "input", "", "read the values from this CSV `file` instead")
 	f.StringVar(&o.Column, "column", "", "the input's column: its `name` in the first row, or its number from 1 on")
 	f.StringVar(&o.header, "header", "", "whether the input's first row holds names, `yes or no` (default: as the\nfirst rows and --column show; what was assumed is printed)")
+	cli.Offer(f, "header", "yes", "no")
 	f.StringVar(&o.delimiter, "delimiter", "", "`character` between the input's cells, or tab (default ,)")
 	f.BoolVar(&o.skipBad, "skip-bad", false, "leave out and count bad rows: the cell is missing or no value, or the row has\nfewer cells than the first, or more that are not empty")
 	f.StringVar(&o.maxBad, "max-bad", "", "fail if more `rows` than this are bad, such as 20 or 0.5% (default with --skip-bad:\n1%, or 10 rows of fewer than 100; without it: 0)")
@@ -94,15 +98,11 @@ func (o *Data) Source(e *cli.Env) (s values.Source, limit int, err error) {
 // about it. A kind of "" is inferred.
 func (o *Data) OpenCSV(e *cli.Env, path, column, kind string, limit int) (*values.CSVSource, error) {
 	opts := values.CSVOptions{Type: kind, Header: values.Header(o.header), Limit: limit}
-	switch {
-	case o.delimiter == "tab":
-		opts.Comma = '\t'
-	case o.flags.Changed("delimiter"):
-		r, size := utf8.DecodeRuneInString(o.delimiter)
-		if size != len(o.delimiter) || r == utf8.RuneError || strings.ContainsRune("\"\r\n", r) {
-			return nil, exit.Usagef("--delimiter must be one character, and no quotation mark or end of line")
+	if o.flags.Changed("delimiter") {
+		var err error
+		if opts.Comma, err = csvrows.ParseComma("delimiter", o.delimiter); err != nil {
+			return nil, err
 		}
-		opts.Comma = r
 	}
 	if o.flags.Changed("header") {
 		if err := values.CheckHeader(opts.Header); err != nil {
@@ -163,6 +163,14 @@ func (o *Load) Check() error {
 func LayoutHelp() string {
 	names, abouts := benchtable.Layouts()
 	return "the `layout`, which is where a table has the value (default key; column for schemes that cannot be a key):\n" + cli.List(names, abouts)
+}
+
+// OfferTargets has a shell complete the flags --scheme, to the schemes and others, and --layout.
+func OfferTargets(f *pflag.FlagSet, others ...string) {
+	schemes, _ := benchtable.Schemes()
+	layouts, _ := benchtable.Layouts()
+	cli.Offer(f, "scheme", append(schemes, others...)...)
+	cli.Offer(f, "layout", layouts...)
 }
 
 // SchemeHelp lists the schemes for a help text.

@@ -51,6 +51,20 @@ func kinds() []kind {
 	}
 }
 
+// Prefixes returns how the names of the databases of each kind begin.
+func Prefixes() []string {
+	var prefixes []string
+	for _, k := range kinds() {
+		if k.far != nil {
+			k.scheme += "://"
+		} else {
+			k.scheme += ":"
+		}
+		prefixes = append(prefixes, k.scheme)
+	}
+	return prefixes
+}
+
 // Usages returns how the databases of each kind are named.
 func Usages() []string {
 	var usages []string

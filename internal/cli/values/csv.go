@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/rangecrypt/rangecrypt/internal/cli/csvrows"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/ope"
@@ -27,6 +28,9 @@ const (
 	// with nine digits of a second and an offset, has 35, and numbers are written with fewer
 	// than 64 unless something is wrong.
 	maxCell = 64
+
+	// maxRecord bounds the bytes of a row.
+	maxRecord = 1 << 20
 
 	// shownBad is how many bad rows an error names.
 	shownBad = 5
@@ -78,8 +82,11 @@ func ParseMaxBad(text string) (MaxBad, error) {
 	return MaxBad{given: true, rows: rows}, nil
 }
 
-// of returns how many of so many rows may be bad.
-func (m MaxBad) of(rows int) int {
+// Share reports whether it is a share of the rows, so that it is known when all are.
+func (m MaxBad) Share() bool { return m.percent != nil }
+
+// Of returns how many of so many rows may be bad.
+func (m MaxBad) Of(rows int) int {
 	switch {
 	case m.percent == nil:
 		return m.rows
@@ -129,11 +136,11 @@ func OpenCSV(path, column string, opts CSVOptions) (*CSVSource, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.rows(func(r *records, bad *rowError) error {
+	err = s.rows(func(r *csvrows.Reader, bad *csvrows.Error) error {
 		if bad != nil {
 			return s.at(bad)
 		}
-		s.names = r.cells()
+		s.names = r.Cells()
 		return errStop
 	})
 	switch {
@@ -159,26 +166,26 @@ var errStop = errors.New("stop")
 
 // rows calls f with every row of the file, or with what is wrong with it, until f returns an error.
 // What is fatal is an error of its own.
-func (s *CSVSource) rows(f func(r *records, bad *rowError) error) error {
+func (s *CSVSource) rows(f func(r *csvrows.Reader, bad *csvrows.Error) error) error {
 	file, err := os.Open(s.path)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	r, err := newRecords(file, s.opts.Comma)
+	r, err := csvrows.New(file, s.opts.Comma, maxRecord)
 	if err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrInput, s.path, err)
 	}
 	for {
-		err := r.next()
-		var bad *rowError
+		err := r.Next()
+		var bad *csvrows.Error
 		switch {
 		case err == io.EOF:
 			return nil
-		case errors.As(err, &bad) && bad.fatal:
+		case errors.As(err, &bad) && bad.Fatal:
 			return s.at(bad)
 		case bad == nil && err != nil:
-			return fmt.Errorf("%w: %s: after line %d: %w", ErrInput, s.path, r.line, err)
+			return fmt.Errorf("%w: %s: after line %d: %w", ErrInput, s.path, r.Line, err)
 		}
 		if err := f(r, bad); err == errStop {
 			return nil
@@ -189,11 +196,11 @@ func (s *CSVSource) rows(f func(r *records, bad *rowError) error) error {
 }
 
 // at returns the error of a row, which shows nothing of its cells.
-func (s *CSVSource) at(bad *rowError) error {
+func (s *CSVSource) at(bad *csvrows.Error) error {
 	if s.column == "" {
 		return fmt.Errorf("%w: %s: %w", ErrInput, s.path, bad)
 	}
-	return fmt.Errorf("%w: %s: line %d, column %q: %w", ErrInput, s.path, bad.line, s.column, bad.err)
+	return fmt.Errorf("%w: %s: line %d, column %q: %w", ErrInput, s.path, bad.Line, s.column, bad.Err)
 }
 
 // parse returns the value of a cell. While no type is known, any value of any type is one.
@@ -211,9 +218,9 @@ func (s *CSVSource) parse(cell string) (int64, error) {
 var errMissing = errors.New("missing")
 
 // value returns the value of a row.
-func (s *CSVSource) value(r *records) (int64, *rowError) {
-	cells := r.len()
-	for cells > len(s.names) && r.cell(cells-1) == "" {
+func (s *CSVSource) value(r *csvrows.Reader) (int64, *csvrows.Error) {
+	cells := r.Len()
+	for cells > len(s.names) && r.Cell(cells-1) == "" {
 		cells-- // a separator at the end of a line separates nothing
 	}
 	if cells != len(s.names) {
@@ -222,17 +229,17 @@ func (s *CSVSource) value(r *records) (int64, *rowError) {
 		if s.index >= cells {
 			err = fmt.Errorf("%w: the row has %s, the column is number %d", errMissing, counted(cells, "cell"), s.index+1)
 		}
-		return 0, withOthers(r, &rowError{line: r.first, err: err})
+		return 0, withOthers(r, &csvrows.Error{Line: r.First, Err: err})
 	}
-	cell := r.cell(s.index)
+	cell := r.Cell(s.index)
 	x, err := s.parse(cell)
 	if err == nil {
 		return x, nil
 	}
-	bad := &rowError{line: r.lines[s.index], err: err}
+	bad := &csvrows.Error{Line: r.Lines[s.index], Err: err}
 	if s.inferred && isValue(cell) {
-		bad.fatal = true
-		bad.err = fmt.Errorf("%w, but a value of another type than %s, which is only a guess from the first rows: %s",
+		bad.Fatal = true
+		bad.Err = fmt.Errorf("%w, but a value of another type than %s, which is only a guess from the first rows: %s",
 			err, s.kind.Name, s.wider(cell))
 	}
 	if strings.Contains(strings.TrimSpace(cell), "\r") {
@@ -243,9 +250,9 @@ func (s *CSVSource) value(r *records) (int64, *rowError) {
 
 // withOthers makes the error of a row that may hold other rows a fatal one: these would be lost
 // without being counted.
-func withOthers(r *records, bad *rowError) *rowError {
-	if why := r.others(); why != "" {
-		bad.fatal, bad.err = true, fmt.Errorf("%w; %s", bad.err, why)
+func withOthers(r *csvrows.Reader, bad *csvrows.Error) *csvrows.Error {
+	if why := r.Others(); why != "" {
+		bad.Fatal, bad.Err = true, fmt.Errorf("%w; %s", bad.Err, why)
 	}
 	return bad
 }
@@ -280,11 +287,11 @@ func (s *CSVSource) wider(cell string) string {
 // holdAll reports whether a kind holds all cells that are values of some type.
 func (s *CSVSource) holdAll(k Kind) bool {
 	row, all := 0, true
-	err := s.rows(func(r *records, bad *rowError) error {
-		if row++; row == 1 && s.header || bad != nil || s.index >= r.len() {
+	err := s.rows(func(r *csvrows.Reader, bad *csvrows.Error) error {
+		if row++; row == 1 && s.header || bad != nil || s.index >= r.Len() {
 			return nil
 		}
-		cell := strings.TrimSpace(r.cell(s.index))
+		cell := strings.TrimSpace(r.Cell(s.index))
 		if _, err := k.Parse(cell); err != nil && isValue(cell) {
 			all = false
 			return errStop
@@ -315,13 +322,13 @@ func (s *CSVSource) infer() (Kind, error) {
 	all := inferredKinds()
 	values := make([]int, len(all))
 	rows, row := 0, 0
-	var unread *rowError // the first of them
-	err := s.rows(func(r *records, bad *rowError) error {
-		if row++; row == 1 && s.header || bad != nil || s.index >= r.len() {
+	var unread *csvrows.Error // the first of them
+	err := s.rows(func(r *csvrows.Reader, bad *csvrows.Error) error {
+		if row++; row == 1 && s.header || bad != nil || s.index >= r.Len() {
 			unread = cmp.Or(unread, bad)
 			return nil // met again, and reported, when the values are read
 		}
-		if cell := strings.TrimSpace(r.cell(s.index)); cell != "" && len(cell) <= maxCell {
+		if cell := strings.TrimSpace(r.Cell(s.index)); cell != "" && len(cell) <= maxCell {
 			for i, k := range all {
 				if _, err := k.Parse(cell); err == nil {
 					values[i]++
@@ -377,7 +384,7 @@ func (s *CSVSource) Values() iter.Seq2[int64, error] {
 		s.skipped, s.bad = 0, badRows{}
 		var found badRows
 		good, row, stopped := 0, 0, false
-		err := s.rows(func(r *records, bad *rowError) error {
+		err := s.rows(func(r *csvrows.Reader, bad *csvrows.Error) error {
 			if row++; row == 1 && s.header {
 				return nil
 			}
@@ -386,7 +393,7 @@ func (s *CSVSource) Values() iter.Seq2[int64, error] {
 				x, bad = s.value(r)
 			}
 			switch {
-			case bad != nil && bad.fatal:
+			case bad != nil && bad.Fatal:
 				return s.at(bad)
 			case bad != nil:
 				found.add(bad)
@@ -416,10 +423,10 @@ func (s *CSVSource) Values() iter.Seq2[int64, error] {
 // badRows counts rows, and keeps the first ones.
 type badRows struct {
 	n     int
-	first []*rowError
+	first []*csvrows.Error
 }
 
-func (b *badRows) add(bad *rowError) {
+func (b *badRows) add(bad *csvrows.Error) {
 	if b.n++; b.n <= shownBad {
 		b.first = append(b.first, bad)
 	}
@@ -440,7 +447,7 @@ func (b badRows) String() string {
 // check returns an error if more rows are bad than may be.
 func (s *CSVSource) check(bad badRows, good int) error {
 	s.skipped, s.bad = bad.n, bad
-	allowed := s.opts.MaxBad.of(good + bad.n)
+	allowed := s.opts.MaxBad.Of(good + bad.n)
 	if bad.n <= allowed {
 		return nil
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/rangecrypt/rangecrypt/internal/cli/csvrows"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/encode"
@@ -567,33 +568,33 @@ func FuzzRecords(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte, comma rune) {
 		want := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))))
 		want.Comma, want.FieldsPerRecord = comma, -1
-		got, err := newRecords(bytes.NewReader(text), comma)
+		got, err := csvrows.New(bytes.NewReader(text), comma, maxRecord)
 		if err != nil {
 			return
 		}
 		for {
 			record, wantErr := want.Read()
-			err := got.next()
+			err := got.Next()
 			var parse *csv.ParseError
-			var bad *rowError
+			var bad *csvrows.Error
 			switch {
 			case wantErr == io.EOF:
 				require.Equal(t, io.EOF, err)
 				return
 			case errors.As(wantErr, &parse):
 				require.ErrorAs(t, err, &bad)
-				require.Contains(t, []int{parse.StartLine, parse.Line}, bad.line)
+				require.Contains(t, []int{parse.StartLine, parse.Line}, bad.Line)
 			case wantErr != nil:
 				return // no such comma
 			default:
 				require.NoError(t, err)
-				require.Equal(t, record, got.cells())
+				require.Equal(t, record, got.Cells())
 				for i := range record {
 					line, _ := want.FieldPos(i)
-					require.Equal(t, line, got.lines[i])
+					require.Equal(t, line, got.Lines[i])
 				}
 			}
-			if bad != nil && bad.fatal {
+			if bad != nil && bad.Fatal {
 				return
 			}
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 
+	"github.com/rangecrypt/rangecrypt/internal/cli/csvrows"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 )
 
@@ -309,15 +310,15 @@ func (s *CSVSource) evidence() (names, values bool, err error) {
 	}
 	below := make([]count, len(s.names))
 	row := 0
-	err = s.rows(func(r *records, bad *rowError) error {
+	err = s.rows(func(r *csvrows.Reader, bad *csvrows.Error) error {
 		if row++; row == 1 || bad != nil {
 			return nil
 		}
-		for i := range min(len(first), r.len()) {
+		for i := range min(len(first), r.Len()) {
 			if first[i] != classText {
 				continue
 			}
-			cell := r.cell(i)
+			cell := r.Cell(i)
 			values = values || cell == s.names[i]
 			switch classOf(cell) {
 			case classValue:

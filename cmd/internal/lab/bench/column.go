@@ -4,14 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/cipher"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
 	"slices"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/loads"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/internal/cli/values"
 	"github.com/rangecrypt/rangecrypt/store"
@@ -20,43 +19,15 @@ import (
 )
 
 // TieSize is the length of a row id in bytes.
-const TieSize = 16
+const TieSize = loads.TieSize
 
-// A Tie is the id of a row, which no other row has. Where the value leads the row key, it
-// ends it, so that equal values are rows of their own.
-type Tie [TieSize]byte
+// A Tie is the id of a row.
+type Tie = loads.Tie
 
 // A Row is a value and its id.
 type Row struct {
 	Value int64
 	Tie   Tie
-}
-
-// Ties makes the row ids of one load: of the i-th row of load, AES-128 of (load, i) under a key
-// derived from load, which the database does not see.
-//
-// A block cipher is a permutation, so that no two rows of a load are ever given the same id, and
-// of two loads only as often as random numbers of 128 bits are equal. The same row of the same load always gets the same one: a load that
-// was interrupted is simply run again under its name, and writes over what it wrote before,
-// neither losing rows nor doubling them. Random ids would double them, and a bare counter would
-// show the database the order in which rows were inserted.
-type Ties struct {
-	block cipher.Block
-	load  uint64
-}
-
-// Tie returns the id of the i-th row.
-func (t *Ties) Tie(i uint64) (tie Tie) {
-	binary.BigEndian.PutUint64(tie[:8], t.load)
-	binary.BigEndian.PutUint64(tie[8:], i)
-	t.block.Encrypt(tie[:], tie[:])
-	return tie
-}
-
-// row undoes Tie; ok is false for an id of another load.
-func (t *Ties) row(tie Tie) (i uint64, ok bool) {
-	t.block.Decrypt(tie[:], tie[:])
-	return binary.BigEndian.Uint64(tie[8:]), binary.BigEndian.Uint64(tie[:8]) == t.load
 }
 
 // A Table is what the measurements need of a stored column.

@@ -10,6 +10,7 @@ import (
 	"iter"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/loads"
 	"github.com/rangecrypt/rangecrypt/internal/cli/progress"
 	"github.com/rangecrypt/rangecrypt/internal/cli/values"
 )
@@ -106,7 +107,7 @@ func Count(ctx context.Context, source values.Source, limit int, bar progress.Re
 
 // CheckLoad returns how many rows of a load a table holds already. It is exit.ErrUsage if these are not
 // the rows of the source, of which at most limit are taken: to go on would mix two inputs.
-func CheckLoad(ctx context.Context, table StoredTable, kind values.Kind, ties *Ties, source values.Source, limit int, bar progress.Reporter) (int, error) {
+func CheckLoad(ctx context.Context, table StoredTable, kind values.Kind, ties *loads.Ties, source values.Source, limit int, bar progress.Reporter) (int, error) {
 	if bar == nil {
 		bar = progress.None{}
 	}
@@ -133,7 +134,7 @@ func CheckLoad(ctx context.Context, table StoredTable, kind values.Kind, ties *T
 		if seen++; seen%1024 == 0 {
 			bar.Add(1024)
 		}
-		i, ok := ties.row(row.Tie)
+		i, ok := ties.Row(row.Tie)
 		if !ok {
 			continue
 		}

@@ -4,8 +4,6 @@ package bench
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
@@ -17,9 +15,9 @@ import (
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/bare"
 	"github.com/rangecrypt/rangecrypt/internal/cli/benchtable"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/loads"
 	"github.com/rangecrypt/rangecrypt/internal/cli/progress"
 	"github.com/rangecrypt/rangecrypt/internal/cli/values"
-	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/internal/process"
 	storecompare "github.com/rangecrypt/rangecrypt/store/compare"
 )
@@ -396,7 +394,7 @@ func compare(c *candidate, candidates []*candidate, seed uint64) {
 func insertRounds(ctx context.Context, st *Store, cfg Config, model *model, candidates []*candidate, report *Report) error {
 	cfg.Progress.Start("inserting", report.Rows*len(candidates))
 	defer cfg.Progress.Done()
-	ties := st.Load(NewLoad())
+	ties := st.Load(loads.NewName())
 	full := cfg.Batch * cfg.Writers // rows that keep all writers busy
 	size := max(min(max(report.Rows/(minPairs*full), 1)*full, roundRows), cfg.Batch)
 
@@ -456,13 +454,6 @@ func insertRounds(ctx context.Context, st *Store, cfg Config, model *model, cand
 	return nil
 }
 
-// NewLoad returns a random name for a load.
-func NewLoad() uint64 {
-	var b [8]byte
-	rand.Read(b[:])
-	return binary.BigEndian.Uint64(b[:])
-}
-
 // insertBatches inserts rows batch by batch, several at a time, and returns the batches'
 // latencies.
 func insertBatches(ctx context.Context, table Table, rows []Row, batch, writers int, bar progress.Reporter) (Latency, error) {
@@ -506,7 +497,7 @@ func insertBatches(ctx context.Context, table Table, rows []Row, batch, writers 
 // Insert inserts the values of the source into a table, at most limit of them, where 0 is all. It
 // returns how many were acknowledged, also together with an error. If ctx ends, no further batch begins,
 // and those under way have some seconds to be acknowledged; see [Unsure].
-func Insert(ctx context.Context, table Table, ties *Ties, source values.Source, limit, batch, writers int, bar progress.Reporter) (int, error) {
+func Insert(ctx context.Context, table Table, ties *loads.Ties, source values.Source, limit, batch, writers int, bar progress.Reporter) (int, error) {
 	if bar == nil {
 		bar = progress.None{}
 	}
@@ -521,7 +512,7 @@ func Insert(ctx context.Context, table Table, ties *Ties, source values.Source, 
 	done, unsure := 0, false
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(writers)
-	under, stop := lingering(gctx)
+	under, stop := loads.Lingering(gctx)
 	defer stop()
 	send := func(part []Row) {
 		g.Go(func() error {
@@ -579,23 +570,6 @@ func (e unsureError) Unwrap() error { return e.error }
 
 // Unsure reports whether more rows than were acknowledged may be there after an error of Insert.
 func Unsure(err error) bool { return errors.As(err, new(unsureError)) }
-
-// linger is how long batches that are under way may go on after an interruption.
-const linger = 5 * time.Second
-
-// lingering returns a context that ends some time after another one.
-func lingering(ctx context.Context) (context.Context, context.CancelFunc) {
-	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		if pause.For(later, linger) == nil {
-			cancel()
-		}
-	})
-	return later, func() {
-		stop()
-		cancel()
-	}
-}
 
 // queryRounds asks every candidate every query, and at last for everything.
 func queryRounds(ctx context.Context, cfg Config, model *model, candidates []*candidate) error {

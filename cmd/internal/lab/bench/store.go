@@ -2,9 +2,6 @@ package bench
 
 import (
 	"context"
-	"crypto/aes"
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,6 +9,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/benchtable"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/loads"
 	"github.com/rangecrypt/rangecrypt/internal/cli/stores"
 	"github.com/rangecrypt/rangecrypt/internal/cli/values"
 	"github.com/rangecrypt/rangecrypt/store"
@@ -212,13 +210,5 @@ func (s *Store) OpenOrCreate(ctx context.Context, target benchtable.Target, kind
 	return t, info, nil
 }
 
-// Load returns the row ids of the load of that name, which docs/format.md specifies. Loads of one store
-// have different names, unless one repeats the other.
-func (s *Store) Load(name uint64) *Ties {
-	key := sha256.Sum256(binary.BigEndian.AppendUint64([]byte("opebench/2 ties"), name))
-	block, err := aes.NewCipher(key[:16])
-	if err != nil {
-		panic("bench: " + err.Error()) // 16 bytes are a key
-	}
-	return &Ties{block, name}
-}
+// Load returns the row ids of the load of that name.
+func (s *Store) Load(name uint64) *loads.Ties { return loads.TiesOf("opebench/2 ties", name) }

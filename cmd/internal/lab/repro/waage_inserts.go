@@ -13,6 +13,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/bench"
 	"github.com/rangecrypt/rangecrypt/internal/cli/benchtable"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/loads"
 	"github.com/rangecrypt/rangecrypt/internal/cli/values"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
@@ -381,7 +382,7 @@ func (ts timings) fill(ctx context.Context, cfg Config, kind values.Kind, order 
 		part := slice{kind, values[i*step : (i+1)*step]}
 		for j := range ts {
 			at := (i + j + round) % len(ts)
-			ids := st.Load(bench.NewLoad())
+			ids := st.Load(loads.NewName())
 			start := time.Now()
 			if _, err := bench.Insert(ctx, tables[at], ids, part, 0, cfg.Batch, cfg.Writers, nil); err != nil {
 				return fmt.Errorf("%s: %w", ts[at].name, err)

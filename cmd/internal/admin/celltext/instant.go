@@ -1,0 +1,46 @@
+package celltext
+
+import (
+	"errors"
+	"regexp"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/rangecrypt/rangecrypt/ope/encode"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
+)
+
+// BindZone binds the one flag that values on a command line need.
+func (o *Flags) BindZone(f *pflag.FlagSet) {
+	o.bytes, o.timeFormat = "hex", "rfc3339"
+	f.StringVar(&o.zone, "zone", "", "the time `zone` of times without an offset, such as Europe/Berlin (default UTC)")
+}
+
+// Column returns what reads and writes values of the type that a field has.
+func (f *Format) Column(d inspect.Field) (*Column, error) { return f.column(d, false) }
+
+var withoutSeconds = regexp.MustCompile(`^(.{10}[T ][0-9]{2}:[0-9]{2})(Z|[-+].*)?$`)
+
+// Instant reads a time as people write it in a condition, whatever --time-format says: as RFC 3339 has it, or without
+// the offset, the seconds or the time. A date is its first instant in the zone. With more than nine digits of a
+// second the error is encode.ErrInexact, and the time is the one without the rest.
+func (f *Format) Instant(text string) (time.Time, error) {
+	if _, err := time.Parse(time.DateOnly, text); err == nil {
+		text += "T00:00:00"
+	}
+	t, offset, err := parseRFC3339(withoutSeconds.ReplaceAllString(text, "$1:00$2"))
+	finer := errors.Is(err, encode.ErrInexact)
+	if err != nil && !finer {
+		return t, err
+	}
+	if !offset {
+		if t, err = f.inZone(t); err != nil {
+			return t, err
+		}
+	}
+	if finer {
+		return t, encode.ErrInexact
+	}
+	return t, nil
+}

@@ -1,0 +1,152 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/rangecrypt/rangecrypt/internal/cli"
+	"github.com/rangecrypt/rangecrypt/internal/cli/command"
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
+)
+
+func newTableExplain(e *cli.Env) *cobra.Command {
+	q := &tableQuery{}
+	var analyze bool
+	return cli.Command{
+		Use:   "explain NAME",
+		Short: "Show how a query is answered",
+		Long: `Explain shows what a query of 'table query' with these flags scans and opens, and an
+estimate of how many rows there are to look at. It opens no row. With --analyze the query
+is run, and what it did is counted.
+
+` + aboutWhere,
+		Example: `  rangecrypt table explain readings --where 'celsius > 25' --store pebble:data --key app.key
+  rangecrypt table explain readings --where "note = 'ok'" --analyze \
+    --store pebble:data --key app.key`,
+		Args: []string{"the name of a table"},
+		JSON: "print a line of JSON",
+		Flags: func(f *pflag.FlagSet) {
+			q.bindQuery(f)
+			f.BoolVar(&analyze, "analyze", false, "run the query, and count what it does")
+			q.texts.BindZone(f)
+		},
+		Check: func(c *cli.Call) (err error) {
+			if err := q.check(c.Flags); err != nil {
+				return err
+			}
+			q.values, err = q.texts.Format()
+			return err
+		},
+		Run: func(ctx context.Context, c *cli.Call) error { return explained(q.explain(ctx, c, analyze)) },
+	}.New(e)
+}
+
+func (q *tableQuery) explain(ctx context.Context, c *cli.Call, analyze bool) error {
+	tbl, err := tableFor(ctx, c, c.Arg(), q.tenant)
+	if err != nil {
+		return err
+	}
+	found, _, err := q.query(tbl)
+	if err != nil {
+		return err
+	}
+	explain := tbl.Explain
+	if analyze {
+		explain = tbl.Analyze
+	}
+	x, err := explain(ctx, found)
+	if err != nil {
+		return exit.Early(ctx, err)
+	}
+	if c.JSON {
+		return q.encode(c, x, analyze)
+	}
+	rows := [][]string{
+		{"table", command.TableOf(c.Arg(), q.tenant)},
+		{"scanned", show.Visible(x.Driver)},
+		{"ranges", show.Count(x.Intervals)},
+		{"partitions", fmt.Sprint(x.Buckets)},
+		{"opened of each row", opened(x)},
+		{"sorted by the client", yesNo(x.Sorted)},
+		{"to be converted", names(x.Unconverted)},
+	}
+	if x.Buckets == 0 {
+		rows[3][1] = "all"
+	}
+	switch estimate := "about " + show.Count(x.Estimate); {
+	case analyze:
+		rows = append(rows, [][]string{
+			{"values looked up", show.Count(x.Tokens)}, {"requests", show.Count(x.Requests)}, {"found in the ranges", show.Count(x.Hits)},
+			{"of these discarded", show.Count(x.Discarded)}, {"rows returned", show.Count(x.Rows)},
+		}...)
+	case x.Exact:
+		rows = append(rows, []string{"to look at", show.Count(x.Estimate)})
+	default:
+		rows = append(rows, []string{"to look at", estimate})
+	}
+	var b strings.Builder
+	width := 0
+	for _, row := range rows {
+		width = max(width, len(row[0]))
+	}
+	for _, row := range rows {
+		if row[1] != "" {
+			b.WriteString(show.Line(fmt.Sprintf("%-*s  %s", width, row[0], row[1]), c.Style()))
+		}
+	}
+	return c.Print(b.String())
+}
+
+func opened(x inspect.Explanation) string {
+	if len(x.Opened) == 0 {
+		return "its key"
+	}
+	return "its key, " + names(x.Opened)
+}
+
+func yesNo(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "no"
+}
+
+func (q *tableQuery) encode(c *cli.Call, x inspect.Explanation, analyze bool) error {
+	type analysis struct {
+		Tokens    int `json:"values"`
+		Requests  int `json:"requests"`
+		Hits      int `json:"found"`
+		Discarded int `json:"discarded"`
+		Rows      int `json:"rows"`
+	}
+	line := struct {
+		Record      string    `json:"record"`
+		Store       string    `json:"store"`
+		Table       string    `json:"table"`
+		Tenant      string    `json:"tenant,omitempty"`
+		Scanned     string    `json:"scanned"`
+		Intervals   int       `json:"ranges"`
+		Buckets     int       `json:"partitions"`
+		Opened      []string  `json:"opened"`
+		Sorted      bool      `json:"sorted"`
+		Unconverted []string  `json:"unconverted"`
+		Estimate    *int      `json:"estimate,omitempty"`
+		Exact       *bool     `json:"exact,omitempty"`
+		Analysis    *analysis `json:"analysis,omitempty"`
+	}{
+		Record: "explanation", Store: c.ShownStore(), Table: c.Arg(), Tenant: q.tenant, Scanned: x.Driver, Intervals: x.Intervals, Buckets: x.Buckets,
+		Opened: append([]string{}, x.Opened...), Sorted: x.Sorted, Unconverted: append([]string{}, x.Unconverted...),
+	}
+	if analyze {
+		line.Analysis = &analysis{x.Tokens, x.Requests, x.Hits, x.Discarded, x.Rows}
+	} else {
+		line.Estimate, line.Exact = &x.Estimate, &x.Exact
+	}
+	return c.Encode(line)
+}

@@ -1,0 +1,355 @@
+package admin
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/celltext"
+	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/rowload"
+	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/tabular"
+	"github.com/rangecrypt/rangecrypt/internal/cli"
+	"github.com/rangecrypt/rangecrypt/internal/cli/command"
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
+	"github.com/rangecrypt/rangecrypt/internal/cli/values"
+	"github.com/rangecrypt/rangecrypt/store"
+)
+
+type insertRows struct {
+	tabular.Input
+	celltext.Flags
+	command.Load
+	maps, ignored   []string
+	tenant          string
+	skipBad, dryRun bool
+	maxBad, badFile string
+	lastWins        bool
+	name            string // of a load to go on with
+
+	most   values.MaxBad
+	values *celltext.Format
+}
+
+func newTableInsert(e *cli.Env) *cobra.Command {
+	o := &insertRows{}
+	return cli.Command{
+		Use:   "insert NAME",
+		Short: "Insert the rows of a file into a table",
+		Long: `Insert reads rows from CSV, JSON lines or Parquet and puts them into a table. A row whose
+key is there already replaces that row.
+
+Fields go to the columns that have their names; --map names others. A field without a
+column is an error, unless --ignore names it. A column without a field is null. A key part
+needs a field, but for the tie-breaker: rows without one get one of their own.
+
+A file is read twice. First every row is checked, and nothing is written if one is bad or
+two have one key. --skip-bad leaves bad rows out and counts them, up to --max-bad. The
+standard input is read once, so that the rows before a bad one may be written.
+
+A load has a name, which is printed before the first row is written. When it was
+interrupted, the same command with --load and that name goes on: rows that are there
+already are written again, so that none is lost and none is there twice. The name of a
+load of a file depends on its bytes, the table and the flags: with others it is refused.
+A load of the standard input goes on only if the same bytes come again; nobody checks that.
+
+In CSV an empty cell without quotes is null, and "" in quotes is the empty text. Times are
+as in RFC 3339, and in UTC unless they or --zone say another zone. Booleans are true and
+false, t and f, yes and no, y and n, 1 and 0. Numbers are decimal; floating point numbers
+may be inf and nan. A file of Parquet has flat fields, without lists and groups.
+
+With --tenant the rows are those of a tenant, which 'rangecrypt tenant create' makes.`,
+		Example: `  rangecrypt table insert flights --input flights.csv --store pebble:data --key app.key
+  rangecrypt table insert flights --input flights.csv.gz --null NA --zone America/New_York \
+    --map carrier=airline --ignore tailnum --store pebble:data --key app.key
+  rangecrypt table insert flights --input flights.parquet --dry-run --store pebble:data --key app.key
+  rangecrypt table insert flights --input flights.csv --skip-bad --max-bad 20 \
+    --bad-file bad.jsonl --store pebble:data --key app.key
+  zcat flights.csv.gz | rangecrypt table insert flights --input - --format csv \
+    --store pebble:data --key app.key`,
+		Args: []string{"the name of a table"},
+		JSON: "print lines of JSON: the name of the load, and what came of it",
+		Flags: func(f *pflag.FlagSet) {
+			f.StringVar(&o.tenant, "tenant", "", "`name` of the tenant whose rows these are, of a table with tenants")
+			o.Input.Bind(f)
+			f.StringArrayVar(&o.maps, "map", nil, "`FIELD=COLUMN`: the column of a field with another name; give the flag again for more")
+			f.StringArrayVar(&o.ignored, "ignore", nil, "`field` that is left out; give the flag again for more")
+			o.Flags.Bind(f)
+			f.BoolVar(&o.dryRun, "dry-run", false, "check all rows and write none")
+			f.BoolVar(&o.skipBad, "skip-bad", false, "leave out and count bad rows: a value is none of the column's type, or fields are\nmissing or too many")
+			f.StringVar(&o.maxBad, "max-bad", "", "fail if more `rows` than this are bad, such as 20 or 0.5% (default with --skip-bad:\n1%, or 10 rows of fewer than 100)")
+			f.StringVar(&o.badFile, "bad-file", "", "write bad rows to this `file`, as they came and not encrypted, with what is wrong;\nonly its owner can read it")
+			f.BoolVar(&o.lastWins, "last-wins", false, "of rows with one key put the last; otherwise they are an error")
+			o.Load.Bind(f)
+			f.StringVar(&o.name, "load", "", "`name` of an interrupted load to go on with; the input must be the same")
+		},
+		Check: o.check,
+		Run:   o.run,
+	}.New(e)
+}
+
+func (o *insertRows) check(c *cli.Call) (err error) {
+	if err := c.Kept.Check(); err != nil {
+		return err
+	}
+	if err := o.Load.Check(); err != nil {
+		return err
+	}
+	if err := cli.Once("ignore", o.ignored); err != nil {
+		return err
+	}
+	switch {
+	case o.maxBad != "" && !o.skipBad:
+		return exit.Usagef("--max-bad is about rows that --skip-bad leaves out: give that, too")
+	case o.badFile != "" && !o.skipBad && !o.dryRun:
+		return exit.Usagef("--bad-file needs --skip-bad, or --dry-run")
+	case o.dryRun && o.name != "":
+		return exit.Usagef("--dry-run writes nothing, so that there is no load to go on with: leave --load out")
+	}
+	if o.skipBad {
+		o.most = values.DefaultMaxBad()
+	}
+	if o.maxBad != "" {
+		if o.most, err = values.ParseMaxBad(o.maxBad); err != nil {
+			return exit.Usagef("--max-bad: %v", err)
+		}
+	}
+	c.ReadOnly = o.dryRun
+	if o.values, err = o.Flags.Format(); err != nil {
+		return err
+	}
+	return o.Input.Check()
+}
+
+// openTable opens a table, for a tenant where it has some.
+func openTable(ctx context.Context, c *cli.Call, tenant string) (*store.Table, error) {
+	if tenant != "" {
+		return command.ForTenant(ctx, c.Store, c.Arg(), tenant)
+	}
+	tbl, err := c.Store.Table(ctx, c.Arg())
+	if err == nil && tbl.Schema().Tenants {
+		err = exit.Usagef("table %s has tenants: name one with --tenant", show.Visible(c.Arg()))
+	}
+	return tbl, err
+}
+
+func (o *insertRows) run(ctx context.Context, c *cli.Call) (err error) {
+	tbl, err := openTable(ctx, c, o.tenant)
+	if err != nil {
+		return err
+	}
+	schema := tbl.Schema()
+	columns, err := o.values.Columns(schema)
+	if err != nil {
+		return err
+	}
+	names, err := rowload.NamesOf(columns, o.maps, o.ignored)
+	if err != nil {
+		return err
+	}
+	l := &rowload.Load{
+		Input: &o.Input, Names: names, Bar: c.Progress(), SkipBad: o.skipBad, MaxBad: o.most, LastWins: o.lastWins,
+		Batch: o.Batch, Writers: o.Writers,
+	}
+	for _, p := range schema.Key {
+		l.Key = append(l.Key, p.Describe().Name)
+	}
+	if o.badFile != "" {
+		// What is there of a load that goes on comes again.
+		if err := l.Bad.ToFile(o.badFile, o.name != ""); err != nil {
+			return err
+		}
+	}
+	defer func() { err = errors.Join(err, l.Bad.Close()) }()
+	if !o.Stream() || o.dryRun {
+		if err := l.Check(ctx); err != nil {
+			if ctx.Err() == nil {
+				err = fmt.Errorf("%w; nothing was inserted", err)
+			}
+			return exit.Early(ctx, err)
+		}
+		o.tell(c, l)
+	}
+	if o.dryRun {
+		return o.reportChecked(c, l)
+	}
+	secret, err := o.secret(ctx, c, tbl)
+	if err != nil {
+		return exit.Early(ctx, err)
+	}
+	name, err := l.SetName(o.name, o.said(l), secret)
+	if err != nil {
+		return err
+	}
+	if err := o.announce(c, name, l); err != nil {
+		return err
+	}
+	start := time.Now()
+	done, err := l.Insert(ctx, tbl)
+	if o.Stream() && l.Map != nil {
+		o.tell(c, l)
+	}
+	if err != nil {
+		c.Warn("%s%d %s were inserted; %s", atLeast(done), done.Rows, show.Plural(done.Rows, "row"), o.next(err, name))
+		err = exit.Early(ctx, err)
+	}
+	return errors.Join(err, o.report(c, l, done, time.Since(start), name, err == nil))
+}
+
+// secret returns what nobody knows who sees the name of a load, and cannot see the database.
+func (o *insertRows) secret(ctx context.Context, c *cli.Call, tbl *store.Table) ([]byte, error) {
+	db, err := c.Store.Describe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d, err := tbl.Describe(ctx)
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %s %q", db.ID, db.Key, d.ID, o.tenant))
+	return sum[:], err
+}
+
+// said returns the flags that rows depend on.
+func (o *insertRows) said(l *rowload.Load) string {
+	var fields []string
+	for i, f := range l.Map.Fields {
+		column := ""
+		if c := l.Map.Columns; i < len(c) && c[i] != nil {
+			column = c[i].Name
+		}
+		fields = append(fields, fmt.Sprintf("%q=%q", f, column))
+	}
+	return fmt.Sprintf("%s %s", strings.Join(fields, " "), o.Flags.Said())
+}
+
+// next says how to go on after an error.
+func (o *insertRows) next(err error, name string) string {
+	switch {
+	case errors.Is(err, rowload.ErrChanged):
+		return "the input is not what it was, so that this load cannot go on: insert what it is by now as a load of its own"
+	case errors.Is(err, tabular.ErrInput):
+		return fmt.Sprintf("mend the input, and insert it again: rows that are there already are replaced, unless the table has a tie-breaker (load %s)", name)
+	case o.Stream():
+		return fmt.Sprintf("the same command with --load %s and the same bytes goes on", name)
+	}
+	return fmt.Sprintf("the same command with --load %s goes on", name)
+}
+
+// tell says what was assumed.
+func (o *insertRows) tell(c *cli.Call, l *rowload.Load) {
+	if assumed := o.values.Assumed(); assumed != "" {
+		c.Warn("%s", assumed)
+	}
+	if n := len(l.Map.Missing); n > 0 {
+		c.Warn("no field is for %s %s: null in all rows", show.Plural(n, "column"), strings.Join(visible(l.Map.Missing), ", "))
+	}
+	if l.Rewrote > 0 && l.LastWins {
+		c.Warn("%d %s the key of an earlier one; the last of them is put", l.Rewrote, plural(l.Rewrote, "row has", "rows have"))
+	}
+}
+
+func visible(names []string) []string {
+	names = slices.Clone(names)
+	for i, name := range names {
+		names[i] = show.Visible(name)
+	}
+	return names
+}
+
+func plural(n int, one, more string) string {
+	if n == 1 {
+		return one
+	}
+	return more
+}
+
+func atLeast(done rowload.Done) string {
+	if done.Unsure {
+		return "at least "
+	}
+	return ""
+}
+
+// announce prints the name of the load, and how to go on with it if the process is killed. Whoever reads no further
+// than that does not end it.
+func (o *insertRows) announce(c *cli.Call, name string, l *rowload.Load) error {
+	var err error
+	if c.JSON {
+		err = c.Encode(struct {
+			Record string `json:"record"`
+			Load   string `json:"load"`
+			Rows   int    `json:"rows,omitempty"` // where they are known
+		}{"load", name, l.Rows - l.Bad.Rows})
+	} else {
+		err = c.Line("load %s: if it is interrupted, the same command with --load and this name goes on", name)
+	}
+	if errors.Is(err, syscall.EPIPE) {
+		return nil
+	}
+	return err
+}
+
+type mappedJSON struct {
+	Field  string `json:"field"`
+	Column string `json:"column,omitempty"`
+	Type   string `json:"type,omitempty"`
+}
+
+func (o *insertRows) reportChecked(c *cli.Call, l *rowload.Load) error {
+	var mapped []mappedJSON
+	var rows [][]string
+	for i, f := range l.Map.Fields {
+		m := mappedJSON{Field: f}
+		row := []string{show.Visible(f), "(ignored)", ""}
+		if column := l.Map.Columns[i]; column != nil {
+			m.Column, m.Type = column.Name, column.Type
+			row = []string{show.Visible(f), show.Visible(column.Name), column.Type}
+		}
+		mapped, rows = append(mapped, m), append(rows, row)
+	}
+	if c.JSON {
+		return c.Encode(struct {
+			Record   string       `json:"record"`
+			Store    string       `json:"store"`
+			Table    string       `json:"table"`
+			Rows     int          `json:"rows"`
+			Bad      int          `json:"bad"`
+			Repeated int          `json:"repeated"`
+			Fields   []mappedJSON `json:"fields"`
+			Null     []string     `json:"null_columns,omitempty"`
+		}{"checked", c.ShownStore(), c.Arg(), l.Rows, l.Bad.Rows, l.Rewrote, mapped, l.Map.Missing})
+	}
+	line := fmt.Sprintf("%d %s were checked, %d of them %s bad; nothing was written", l.Rows, show.Plural(l.Rows, "row"), l.Bad.Rows, plural(l.Bad.Rows, "is", "are"))
+	return c.Print(show.Line(line, c.Style()) + show.Rows([]string{"FIELD", "COLUMN", "TYPE"}, rows, nil, c.Style()))
+}
+
+func (o *insertRows) report(c *cli.Call, l *rowload.Load, done rowload.Done, elapsed time.Duration, name string, complete bool) error {
+	rate := float64(done.Rows) / max(elapsed.Seconds(), 1e-9)
+	if c.JSON {
+		return c.Encode(struct {
+			Record   string  `json:"record"`
+			Store    string  `json:"store"`
+			Table    string  `json:"table"`
+			Tenant   string  `json:"tenant,omitempty"`
+			Rows     int     `json:"rows"`
+			Skipped  int     `json:"skipped"`
+			Repeated int     `json:"repeated"`
+			Elapsed  int64   `json:"elapsed_ns"`
+			Rate     float64 `json:"rows_per_s"`
+			Load     string  `json:"load"`
+			Complete bool    `json:"complete"`
+			AtLeast  bool    `json:"at_least,omitempty"` // of rows
+		}{"insert", c.ShownStore(), c.Arg(), o.tenant, done.Rows, l.Bad.Rows, l.Rewrote, elapsed.Nanoseconds(), rate, name, complete, done.Unsure})
+	}
+	line := fmt.Sprintf("%s%d %s inserted into %s in %.2f s (%.0f rows/s), load %s", atLeast(done), done.Rows, show.Plural(done.Rows, "row"), command.TableOf(c.Arg(), o.tenant), elapsed.Seconds(), rate, name)
+	if l.Bad.Rows > 0 {
+		line += fmt.Sprintf(", %d bad %s left out", l.Bad.Rows, show.Plural(l.Bad.Rows, "row"))
+	}
+	return c.Line("%s", line)
+}

@@ -1,0 +1,250 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"iter"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/condition"
+	"github.com/rangecrypt/rangecrypt/internal/cli"
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
+)
+
+// maxPage is how many rows of a query with --limit are read, and kept, at a time.
+const maxPage = 10_000
+
+// A tableQuery is what 'table query' and 'table explain' ask.
+type tableQuery struct {
+	selection
+	results
+	columns      []string
+	orderBy      string
+	desc         bool
+	limit        int
+	token        string
+	tokenFile    string
+	requireIndex bool
+
+	count    bool
+	min, max string
+}
+
+// bindQuery binds the flags that both commands have.
+func (q *tableQuery) bindQuery(f *pflag.FlagSet) {
+	q.selection.bind(f, "the `condition` on the rows (default: all rows)")
+	f.StringSliceVar(&q.columns, "select", nil, "the columns of these `names`, with commas between them, and no others")
+	f.StringVar(&q.orderBy, "order-by", "", "sort the rows by the `column`; null and NaN come last")
+	f.BoolVar(&q.desc, "desc", false, "turn the order round")
+	f.IntVar(&q.limit, "limit", 0, "at most so many `rows` (default all)")
+	f.BoolVar(&q.requireIndex, "require-index", false, "fail rather than read all rows of the table")
+	cli.OfferColumns(f, "select")
+	cli.OfferColumns(f, "order-by")
+}
+
+func newTableQuery(e *cli.Env) *cobra.Command {
+	q := &tableQuery{}
+	return cli.Command{
+		Use:   "query NAME",
+		Short: "Print the rows that a condition selects",
+		Long: `Query prints rows of a table: as a table for people, or as CSV, JSON lines or Parquet.
+In the table, null is nothing, and an empty text is "".
+
+` + aboutWhere + `
+
+With --limit, a line on standard error has the token of the next page if there are more
+rows; --next-token writes it into a file for scripts, which is empty after the last page.
+The same command with --page-token goes on there. Nothing found is no error.`,
+		Example: `  rangecrypt table query readings --where 'celsius > 25' --store pebble:data --key app.key
+  rangecrypt table query readings --count --where 'note is null' \
+    --store pebble:data --key app.key
+  rangecrypt table query readings --order-by time --desc --limit 10 --select time,celsius \
+    --store pebble:data --key app.key
+  rangecrypt table query readings --format csv --zone Europe/Berlin --output r.csv \
+    --store pebble:data --key app.key`,
+		Args: []string{"the name of a table"},
+		JSON: "print JSON lines, as --format jsonl",
+		Flags: func(f *pflag.FlagSet) {
+			q.bindQuery(f)
+			f.StringVar(&q.token, "page-token", "", "go on after the page that had this `token`; the other flags must be\nthe same")
+			f.StringVar(&q.tokenFile, "next-token", "", "write the token of the next page into this `file`")
+			f.BoolVar(&q.count, "count", false, "print the number of rows only")
+			f.StringVar(&q.min, "min", "", "print the least value of the `column` only")
+			f.StringVar(&q.max, "max", "", "print the greatest value of the `column` only")
+			cli.OfferColumns(f, "min")
+			cli.OfferColumns(f, "max")
+			q.results.bind(f)
+		},
+		Check: func(c *cli.Call) error {
+			if err := q.check(c.Flags); err != nil {
+				return err
+			}
+			return q.results.check(c)
+		},
+		Run: func(ctx context.Context, c *cli.Call) error { return explained(q.run(ctx, c)) },
+	}.New(e)
+}
+
+// check refuses flags that contradict each other.
+func (q *tableQuery) check(f *pflag.FlagSet) error {
+	var single string
+	for _, flag := range []string{"count", "min", "max"} {
+		switch {
+		case !f.Changed(flag):
+		case single != "":
+			return exit.Usagef("--%s and --%s print one value each: give one of them", single, flag)
+		default:
+			single = flag
+		}
+	}
+	if single != "" {
+		for _, flag := range []string{"select", "order-by", "desc", "limit", "page-token", "next-token"} {
+			if f.Changed(flag) {
+				return exit.Usagef("--%s is about all rows that the condition selects, and prints one value: leave --%s out", single, flag)
+			}
+		}
+	}
+	switch {
+	case q.limit < 1 && f.Changed("limit"):
+		return exit.Usagef("--limit is %d, need at least 1; without --limit there are all rows", q.limit)
+	case q.limit == 0 && (q.token != "" || q.tokenFile != ""):
+		return exit.Usagef("pages have a size: give --limit with --page-token and --next-token")
+	}
+	return nil
+}
+
+// query returns the query, and the columns that it prints.
+func (q *tableQuery) query(tbl *store.Table) (found store.Query, fields []inspect.Field, err error) {
+	schema := tbl.Schema()
+	all := condition.Columns(schema)
+	if found.Where, err = q.predicate(schema, q.values); err != nil {
+		return found, nil, err
+	}
+	for flag, name := range map[string]string{"order-by": q.orderBy, "min": q.min, "max": q.max} {
+		if name != "" && !slices.ContainsFunc(all, func(f inspect.Field) bool { return f.Name == name }) {
+			return found, nil, unknown(flag, all, name)
+		}
+	}
+	found.OrderBy, found.Reverse, found.Limit, found.PageToken, found.RequireIndex = q.orderBy, q.desc, q.limit, q.token, q.requireIndex
+	fields, found.Columns, err = chosen(all, "select", q.columns, schema)
+	return found, fields, err
+}
+
+func (q *tableQuery) run(ctx context.Context, c *cli.Call) (err error) {
+	tbl, err := tableFor(ctx, c, c.Arg(), q.tenant)
+	if err != nil {
+		return err
+	}
+	found, fields, err := q.query(tbl)
+	if err != nil {
+		return err
+	}
+	if q.count || q.min != "" || q.max != "" {
+		return q.printOne(ctx, c, tbl, found)
+	}
+	out, err := q.results.open(c, fields)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	next := ""
+	for row, err := range q.rows(ctx, tbl, found, &next) {
+		if err != nil {
+			return exit.Early(ctx, err)
+		}
+		if err := out.Write(picked(nil, row, fields)); err != nil {
+			return err
+		}
+	}
+	if err := out.Commit(); err != nil {
+		return err
+	}
+	if q.tokenFile != "" {
+		return os.WriteFile(q.tokenFile, []byte(next), 0o600)
+	}
+	if next != "" {
+		c.Warn("there are more rows; the next page: --page-token %s", next)
+	}
+	return nil
+}
+
+// rows yields the rows, and sets the token of the page after them.
+func (q *tableQuery) rows(ctx context.Context, tbl *store.Table, found store.Query, next *string) iter.Seq2[store.Row, error] {
+	if q.limit == 0 {
+		return tbl.Query(ctx, found)
+	}
+	return func(yield func(store.Row, error) bool) {
+		for left := q.limit; left > 0; left -= maxPage {
+			found.Limit = min(left, maxPage)
+			rows, token, err := tbl.Page(ctx, found)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, row := range rows {
+				if !yield(row, nil) {
+					return
+				}
+			}
+			if *next = token; token == "" {
+				return
+			}
+			found.PageToken = token
+		}
+	}
+}
+
+// printOne prints the number of rows, or the least or greatest value of a column.
+func (q *tableQuery) printOne(ctx context.Context, c *cli.Call, tbl *store.Table, found store.Query) error {
+	if found.RequireIndex { // what counts rows has no such parameter
+		if _, err := tbl.Explain(ctx, found); err != nil {
+			return err
+		}
+	}
+	field := inspect.Field{Name: "count", Type: "int64"}
+	var value any
+	var err error
+	if q.count {
+		var n int
+		n, err = tbl.Count(ctx, found.Where)
+		value = int64(n)
+	} else {
+		name := cmp.Or(q.min, q.max)
+		all := condition.Columns(tbl.Schema())
+		field = all[slices.IndexFunc(all, func(f inspect.Field) bool { return f.Name == name })]
+		if q.min != "" {
+			field.Name = "min"
+			value, err = tbl.Min(ctx, name, found.Where)
+		} else {
+			field.Name = "max"
+			value, err = tbl.Max(ctx, name, found.Where)
+		}
+	}
+	if err != nil {
+		return exit.Early(ctx, err)
+	}
+	if !q.results.shown() {
+		return q.results.write(c, []inspect.Field{field}, []any{value})
+	}
+	if value == nil {
+		c.Warn("no row that the condition selects has a value of %q", cmp.Or(q.min, q.max))
+		return nil
+	}
+	column, err := q.values.Column(field)
+	if err != nil {
+		return err
+	}
+	text, err := column.Text(value)
+	if err != nil {
+		return err
+	}
+	return c.Print(show.Visible(text) + "\n")
+}

@@ -1,0 +1,231 @@
+package rowload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/tabular"
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/loads"
+	"github.com/rangecrypt/rangecrypt/store"
+)
+
+// Done says what came of an insertion.
+type Done struct {
+	Rows   int  // that were acknowledged
+	Unsure bool // more of them may be there
+}
+
+// Insert puts the rows, and says what came of it, also with an error. If ctx ends, no further batch begins, and those
+// under way have some seconds.
+func (l *Load) Insert(ctx context.Context, table *store.Table) (Done, error) {
+	total, rows := -1, l.Rows
+	if l.checked != nil {
+		total = l.Rows - l.Bad.Rows
+	}
+	l.Bar.Start("inserting", total)
+	defer l.Bar.Done()
+	l.Rows = 0
+	in, err := l.open()
+	if err != nil {
+		return Done{}, err
+	}
+	defer func() { _ = in.Close() }() // it was read
+	s := &sender{Load: l, table: table, slots: make(chan struct{}, l.Writers), most: l.MaxBad.Of(rows), digests: newDigester(l.Key), recent: map[digest]struct{}{}}
+	defer func() { _ = s.keys.close() }() // nothing is lost
+	group, gctx := errgroup.WithContext(ctx)
+	under, stop := loads.Lingering(gctx)
+	defer stop()
+	s.group, s.ctx, s.under = group, gctx, under
+	err = s.all(in)
+	if failed := group.Wait(); failed != nil {
+		err = failed
+	} else if err == nil {
+		err = ctx.Err()
+	}
+	if err == nil && l.checked == nil {
+		err = s.atEnd()
+	}
+	if l.checked == nil {
+		return s.done, err
+	}
+	var unread *fs.PathError
+	switch {
+	case errors.Is(err, tabular.ErrInput) && !errors.As(err, &unread): // it had no such row before
+		err = fmt.Errorf("%w: %w", ErrChanged, err)
+	case err == nil && (l.Rows != rows || !slices.Equal(l.checked, l.sum.Sum(nil))):
+		err = fmt.Errorf("%w: the table may have rows of it as it was and as it is by now", ErrChanged)
+	}
+	l.Rows = rows
+	return s.done, err
+}
+
+// atEnd checks what is known of the standard input when all of it was read.
+func (s *sender) atEnd() error {
+	if allowed := s.allowed(); s.Bad.Rows > allowed {
+		return s.Bad.tooMany(s.Rows, allowed, s.SkipBad)
+	}
+	if s.Rows == 0 {
+		return fmt.Errorf("%w: %s has no rows, only the names of fields", tabular.ErrInput, s.Input.Name())
+	}
+	if err := s.keys.count(); err != nil {
+		return err
+	}
+	s.Rewrote = s.keys.rows
+	if s.Rewrote > 0 && !s.LastWins {
+		return s.repeatedKeys(s.keys.first, s.keys.second)
+	}
+	return nil
+}
+
+// A sender puts batches of rows.
+type sender struct {
+	*Load
+	table      *store.Table
+	group      *errgroup.Group
+	ctx, under context.Context // that ends first, and that of the batches
+	slots      chan struct{}   // one for each batch that is under way
+	most       int             // bad rows
+
+	rows []store.Row
+	came []*tabular.Row
+
+	digests *digester
+	recent  map[digest]struct{} // keys of rows that may be under way, or are in rows
+	keys    repeated            // of an input that was not checked
+
+	mu   sync.Mutex // of what follows, and of Load.Bad
+	done Done
+}
+
+// mostRecent bounds the keys that are taken to be under way.
+const mostRecent = 1 << 16
+
+// all reads the rows and sends them.
+func (s *sender) all(in tabular.Reader) error {
+	distinct := s.Map.Distinct()
+	for {
+		came, row, err := s.read(s.ctx, in)
+		switch {
+		case err == io.EOF:
+			s.send()
+			return nil
+		case err != nil && came != nil && s.checked != nil:
+			continue // it was counted
+		case err != nil && came != nil:
+			err = s.bad(came, err)
+		case err == nil && !distinct:
+			err = s.order(row)
+		}
+		if err != nil {
+			return err
+		}
+		if row == nil {
+			continue
+		}
+		kept := &tabular.Row{Number: came.Number, Line: came.Line}
+		if s.Bad.w != nil {
+			kept = came.Kept()
+		}
+		s.rows, s.came = append(s.rows, row), append(s.came, kept)
+		if len(s.rows) == s.Batch {
+			s.send()
+		}
+	}
+}
+
+// order waits until a row with the same key is put, so that the later one stays.
+func (s *sender) order(row store.Row) error {
+	key := s.digests.of(row)
+	if s.checked == nil {
+		if err := s.keys.add(key, s.Rows); err != nil {
+			return err
+		}
+	}
+	if _, ok := s.recent[key]; ok || len(s.recent) == mostRecent {
+		s.send()
+		for range cap(s.slots) {
+			s.slots <- struct{}{}
+		}
+		for range cap(s.slots) {
+			<-s.slots
+		}
+		clear(s.recent)
+	}
+	s.recent[key] = struct{}{}
+	return nil
+}
+
+// bad counts a bad row, and returns an error once there are too many.
+func (s *sender) bad(came *tabular.Row, why error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.Bad.Add(came, why); err != nil {
+		return err
+	}
+	switch {
+	case !s.SkipBad:
+		return fmt.Errorf("%w: %s: %s: %w; nothing of its batch was written", tabular.ErrInput, s.Input.Name(), came.Where(), why)
+	case s.checked == nil && s.MaxBad.Share(): // of all rows, which are not known yet
+		return nil
+	}
+	if s.Bad.Rows > s.most {
+		return s.Bad.tooMany(0, s.most, true)
+	}
+	return nil
+}
+
+// send puts the rows that are gathered, when there is a slot.
+func (s *sender) send() {
+	if len(s.rows) == 0 {
+		return
+	}
+	rows, came := s.rows, s.came
+	s.rows, s.came = make([]store.Row, 0, s.Batch), make([]*tabular.Row, 0, s.Batch)
+	s.slots <- struct{}{}
+	s.group.Go(func() error {
+		defer func() { <-s.slots }()
+		return s.put(rows, came)
+	})
+}
+
+// put puts a batch, without the rows that the table does not take where these may be skipped.
+func (s *sender) put(rows []store.Row, came []*tabular.Row) error {
+	for len(rows) > 0 {
+		if err := s.ctx.Err(); err != nil {
+			return err
+		}
+		err := s.table.Put(s.under, rows...)
+		var row *store.RowError
+		var batch *store.BatchError
+		switch {
+		case errors.As(err, &row) && !errors.As(err, &batch) && row.Index < len(rows):
+			if err := s.bad(came[row.Index], row.Err); err != nil {
+				return err
+			}
+			rows, came = slices.Delete(rows, row.Index, row.Index+1), slices.Delete(came, row.Index, row.Index+1)
+			continue
+		case err != nil:
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.done.Unsure = true
+			if errors.As(err, &batch) && !exit.WrongData(err) {
+				s.done.Rows += len(rows) - len(batch.Failed)
+			}
+			return err
+		}
+		s.mu.Lock()
+		s.done.Rows += len(rows)
+		s.mu.Unlock()
+		s.Bar.Add(len(rows))
+		return nil
+	}
+	return nil
+}

@@ -1,0 +1,184 @@
+package rowload
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/tabular"
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/loads"
+	"github.com/rangecrypt/rangecrypt/internal/cli/progress"
+	"github.com/rangecrypt/rangecrypt/internal/cli/values"
+	"github.com/rangecrypt/rangecrypt/store"
+)
+
+// A Load puts the rows of an input into a table.
+type Load struct {
+	Input *tabular.Input
+	Names *Names
+	Key   []string // the names of the key parts
+	Bar   progress.Reporter
+
+	SkipBad  bool
+	MaxBad   values.MaxBad
+	LastWins bool // of rows with one key the last one is put
+
+	Batch, Writers int
+
+	Bad     Bad
+	Rows    int // that were read, bad ones included
+	Rewrote int // rows that have the key of an earlier one
+	Map     *Mapping
+
+	tag     uint64
+	checked []byte // the digest of an input that was checked
+	sum     hash.Hash
+}
+
+// ErrChanged is returned where the input is no longer what it was when it was checked.
+var ErrChanged = errors.New("the input has changed while it was read")
+
+// Check reads the whole input, and meets every error that can be found without writing.
+func (l *Load) Check(ctx context.Context) error {
+	l.Bar.Start("checking", -1)
+	defer l.Bar.Done()
+	var keys repeated
+	defer func() { _ = keys.close() }() // nothing is lost
+	in, err := l.open()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }() // it was read
+	digests := newDigester(l.Key)
+	distinct := l.Map.Distinct()
+	for {
+		came, row, err := l.read(ctx, in)
+		switch {
+		case err == io.EOF:
+		case err != nil && came != nil:
+			err = l.Bad.Add(came, err)
+		case err == nil && !distinct:
+			err = keys.add(digests.of(row), l.Rows)
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if l.Rows%1024 == 0 {
+			l.Bar.Add(1024)
+		}
+	}
+	l.checked = l.sum.Sum(nil)
+	if allowed := l.allowed(); l.Bad.Rows > allowed {
+		return l.Bad.tooMany(l.Rows, allowed, l.SkipBad)
+	}
+	if l.Rows == 0 {
+		return fmt.Errorf("%w: %s has no rows, only the names of fields", tabular.ErrInput, l.Input.Name())
+	}
+	if err := keys.count(); err != nil {
+		return err
+	}
+	l.Rewrote = keys.rows
+	if l.Rewrote > 0 && !l.LastWins {
+		return l.repeatedKeys(keys.first, keys.second)
+	}
+	return nil
+}
+
+func (l *Load) allowed() int {
+	if !l.SkipBad {
+		return 0
+	}
+	return l.MaxBad.Of(l.Rows)
+}
+
+func (l *Load) repeatedKeys(first, second uint64) error {
+	return fmt.Errorf("%w: %d of %d rows have the key of an earlier one, as row %d has that of row %d, and a table has one row for each key: "+
+		"--last-wins puts the last of them; a table with a tie-breaker (encryption: tie) keeps all", tabular.ErrInput, l.Rewrote, l.Rows, second, first)
+}
+
+func (l *Load) open() (tabular.Reader, error) {
+	l.sum = sha256.New()
+	in, err := l.Input.Open(l.Names.Fields(), l.sum)
+	if err != nil {
+		return nil, err
+	}
+	if l.Map == nil {
+		l.Map, err = l.Names.Map(in.Fields())
+	} else if !slices.Equal(l.Map.Fields, in.Fields()) {
+		err = ErrChanged
+	}
+	if err != nil {
+		_ = in.Close() // it was not read
+		return nil, err
+	}
+	l.Map.ties = loads.TiesOf("rangecrypt/1 ties", l.tag)
+	return in, nil
+}
+
+// read returns the next row as it came, and as the table has it. Where it came, the error is what is wrong with it.
+func (l *Load) read(ctx context.Context, in tabular.Reader) (*tabular.Row, store.Row, error) {
+	if l.Rows%1024 == 0 {
+		if err := ctx.Err(); err != nil {
+			return nil, nil, err
+		}
+	}
+	came, err := in.Next()
+	var bad *tabular.RowError
+	if errors.As(err, &bad) {
+		l.Rows++
+		if bad.Fatal {
+			return nil, nil, fmt.Errorf("%w: %s: %w", tabular.ErrInput, l.Input.Name(), bad)
+		}
+		return &bad.Row, nil, bad.Err
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	l.Rows++
+	row, err := l.Map.Row(came)
+	return came, row, err
+}
+
+// SetName names the load: with "" as a new one. The name of one whose input was checked ends with digits that depend
+// on the input, on how it is read, and on what is given as said and as the secret of the table; to go on with another
+// is exit.ErrUsage.
+func (l *Load) SetName(name, said string, secret []byte) (string, error) {
+	random, digits, checked := strings.Cut(name, "-")
+	if name == "" {
+		random, checked = fmt.Sprintf("%016x", loads.NewName()), !l.Input.Stream()
+	}
+	var err error
+	if l.tag, err = strconv.ParseUint(random, 16, 64); err != nil || len(random) != 16 {
+		return "", exit.Usagef("--load %q is no name of a load: these have 16 hexadecimal digits and, unless they are of the standard input, a hyphen and 10 more", name)
+	}
+	switch {
+	case checked && l.Input.Stream():
+		return "", exit.Usagef("load %s is of a file: name it with --input", name)
+	case !checked && !l.Input.Stream():
+		return "", exit.Usagef("load %s is of the standard input: give --input -, and the same bytes as at first", name)
+	case !checked:
+		return random, nil
+	}
+	mac := hmac.New(sha256.New, secret)
+	mac.Write(binary.BigEndian.AppendUint64([]byte("rangecrypt/1 load"), l.tag))
+	mac.Write(l.checked)
+	mac.Write([]byte(l.Input.Said() + "\x00" + said))
+	own := hex.EncodeToString(mac.Sum(nil)[:5])
+	if name != "" && own != digits {
+		return "", exit.Usagef("load %s is not of this input: give the same file, table and flags as at first, or leave --load out for a load of its own", name)
+	}
+	return random + "-" + own, nil
+}

@@ -1,0 +1,217 @@
+// Package rowload puts the rows of a file into a table: it maps fields to columns, checks all rows, and writes them in
+// batches, so that a load which was interrupted can be gone on with.
+package rowload
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/celltext"
+	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/tabular"
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/loads"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
+	"github.com/rangecrypt/rangecrypt/store"
+)
+
+// Names says which fields go to which columns, beside those that have their names.
+type Names struct {
+	columns []*celltext.Column
+	to      map[string]string // columns of fields
+	order   []string          // the fields in it
+	ignored []string
+}
+
+// NamesOf reads FIELD=COLUMN texts.
+func NamesOf(columns []*celltext.Column, maps, ignored []string) (*Names, error) {
+	n := &Names{columns: columns, to: map[string]string{}, ignored: ignored}
+	for _, text := range maps {
+		field, column, err := n.cut(text)
+		if err != nil {
+			return nil, err
+		}
+		for other, to := range n.to {
+			if to == column {
+				return nil, exit.Usagef("--map: column %s has two fields, %s and %s: give one of them", show.Visible(column), show.Visible(other), show.Visible(field))
+			}
+		}
+		if _, ok := n.to[field]; ok {
+			return nil, exit.Usagef("--map: field %s has two columns: give one of them", show.Visible(field))
+		}
+		if slices.Contains(ignored, field) {
+			return nil, exit.Usagef("field %s is in --map and in --ignore: give one of them", show.Visible(field))
+		}
+		n.to[field] = column
+		n.order = append(n.order, field)
+	}
+	return n, nil
+}
+
+// cut takes FIELD=COLUMN apart, where both may have equals signs: the column is one of the table.
+func (n *Names) cut(text string) (field, column string, err error) {
+	for at := range len(text) {
+		if text[at] != '=' || at == 0 {
+			continue
+		}
+		if n.column(text[at+1:]) >= 0 {
+			return text[:at], text[at+1:], nil
+		}
+		if column == "" {
+			column = text[at+1:]
+		}
+	}
+	if column == "" {
+		return "", "", exit.Usagef("--map %q is not FIELD=COLUMN", text)
+	}
+	return "", "", exit.Usagef("--map: the table has no column %s; it has %s", show.Visible(column), n.all())
+}
+
+func (n *Names) column(name string) int {
+	return slices.IndexFunc(n.columns, func(c *celltext.Column) bool { return c.Name == name })
+}
+
+func (n *Names) all() string {
+	var names []string
+	for _, c := range n.columns {
+		names = append(names, show.Visible(c.Name))
+	}
+	return strings.Join(names, ", ")
+}
+
+// Fields returns the names that a field of JSON may have.
+func (n *Names) Fields() []string {
+	fields := slices.Concat(n.order, n.ignored)
+	for _, c := range n.columns {
+		taken := false
+		for _, to := range n.to {
+			taken = taken || to == c.Name
+		}
+		if !taken && !slices.Contains(fields, c.Name) {
+			fields = append(fields, c.Name)
+		}
+	}
+	return fields
+}
+
+// A Mapping says which column each field of an input goes to.
+type Mapping struct {
+	Fields  []string
+	Columns []*celltext.Column // of the fields; nil for one that is ignored
+	Missing []string           // columns without a field, which are null
+	ties    *loads.Ties        // where the tie-breakers come from that rows do not have
+	tie     string             // the name of the tie-breaker; "" where the table has none
+}
+
+// Map maps the fields of an input. Every field needs a column or to be ignored, and every key part a field, but for the
+// tie-breaker.
+func (n *Names) Map(fields []string) (*Mapping, error) {
+	m := &Mapping{Fields: fields}
+	for _, flag := range slices.Concat(n.order, n.ignored) {
+		if !slices.Contains(fields, flag) {
+			return nil, exit.Usagef("the input has no field %s, which --map or --ignore names; it has %s", show.Visible(flag), list(fields))
+		}
+	}
+	has := map[string]string{}
+	var unknown []string
+	for _, field := range fields {
+		if slices.Contains(n.ignored, field) {
+			m.Columns = append(m.Columns, nil)
+			continue
+		}
+		name, mapped := n.to[field]
+		if !mapped {
+			name = field
+		}
+		i := n.column(name)
+		if i < 0 {
+			unknown = append(unknown, field)
+			continue
+		}
+		if other, ok := has[name]; ok {
+			return nil, exit.Usagef("fields %s and %s are both for column %s: leave one out with --ignore", show.Visible(other), show.Visible(field), show.Visible(name))
+		}
+		has[name] = field
+		m.Columns = append(m.Columns, n.columns[i])
+	}
+	if len(unknown) > 0 {
+		return nil, fmt.Errorf("%w: the table has no column for %s %s; it has %s: --map FIELD=COLUMN names the column of a field, --ignore FIELD leaves the field out%s",
+			tabular.ErrInput, show.Plural(len(unknown), "field"), list(unknown), n.all(), hint(unknown, len(fields)))
+	}
+	var without []string
+	for _, c := range n.columns {
+		switch _, ok := has[c.Name]; {
+		case c.Tie:
+			m.tie = c.Name
+		case ok:
+		case c.Key:
+			without = append(without, c.Name)
+		default:
+			m.Missing = append(m.Missing, c.Name)
+		}
+	}
+	if len(without) > 0 {
+		return nil, fmt.Errorf("%w: no field of the input is for key %s %s, which every row needs; the fields are %s: --map FIELD=COLUMN names one",
+			tabular.ErrInput, show.Plural(len(without), "part"), list(without), list(fields))
+	}
+	return m, nil
+}
+
+// hint says what fields without columns may be.
+func hint(unknown []string, fields int) string {
+	if len(unknown) < fields {
+		return ""
+	}
+	if fields == 1 && strings.ContainsAny(unknown[0], ";\t|,") {
+		return "; if its cells are divided by another character, name that with --delimiter"
+	}
+	return "; if the first row holds values, say --header no, and name the fields by their numbers"
+}
+
+func list(names []string) string {
+	const shown = 40
+	var texts []string
+	for _, name := range names[:min(len(names), shown)] {
+		if len(name) > 100 {
+			name = strings.ToValidUTF8(name[:100], "") + "..."
+		}
+		texts = append(texts, show.Visible(name))
+	}
+	if len(names) > shown {
+		texts = append(texts, "...")
+	}
+	return strings.Join(texts, ", ")
+}
+
+// Distinct reports whether all rows get tie-breakers of their own, so that no two have one key.
+func (m *Mapping) Distinct() bool {
+	return m.tie != "" && !slices.ContainsFunc(m.Columns, func(c *celltext.Column) bool { return c != nil && c.Tie })
+}
+
+// errKey is returned for a row without a key part.
+var errKey = errors.New("no value, which a part of the row key needs")
+
+// Row returns a row of the input as the table has it. An error names the column, and no value.
+func (m *Mapping) Row(in *tabular.Row) (store.Row, error) {
+	row := make(store.Row, len(m.Columns)+1)
+	for i, c := range m.Columns {
+		if c == nil {
+			continue
+		}
+		v, err := c.Value(in.Cells[i])
+		if err == nil && v == nil && c.Key && !c.Tie {
+			err = errKey
+		}
+		if err != nil {
+			return nil, fmt.Errorf("column %s: %w", show.Visible(c.Name), err)
+		}
+		if v != nil {
+			row[c.Name] = v
+		}
+	}
+	if m.tie != "" && row[m.tie] == nil && m.ties != nil {
+		row[m.tie] = [16]byte(m.ties.Tie(uint64(in.Number)))
+	}
+	return row, nil
+}

@@ -1,0 +1,87 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/celltext"
+	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/condition"
+	"github.com/rangecrypt/rangecrypt/internal/cli"
+	"github.com/rangecrypt/rangecrypt/internal/cli/command"
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
+)
+
+// aboutWhere is the paragraph of help texts about conditions.
+const aboutWhere = `A condition compares columns and parts of the row key with values:
+
+    celsius between 18 and 25 and device = "pump-7"
+    note is null or not (day >= 2024-02-29 and id in (1, 2, 3))
+    ` + "`part number`" + ` like 'A-%' and raw != x'00ff'
+
+There is =, !=, <, <=, >, >=, between, in, like (a beginning and %), is null, is nan, and,
+or, not and brackets. Texts are in '...' or "...", names with blanks in backquotes.
+docs/queries.md has all of it.`
+
+// A selection is the rows of a table that a command is about.
+type selection struct{ where, tenant string }
+
+func (s *selection) bind(f *pflag.FlagSet, what string) {
+	f.StringVar(&s.where, "where", "", what)
+	bindTenant(f, &s.tenant)
+}
+
+func bindTenant(f *pflag.FlagSet, tenant *string) {
+	f.StringVar(tenant, "tenant", "", "`name` of the tenant whose rows are meant, of a table with tenants")
+}
+
+// tableFor opens a table, for a tenant where one is named.
+func tableFor(ctx context.Context, c *cli.Call, name, tenant string) (*store.Table, error) {
+	if tenant != "" {
+		return command.ForTenant(ctx, c.Store, name, tenant)
+	}
+	tbl, err := c.Store.Table(ctx, name)
+	if err == nil && tbl.Schema().Tenants {
+		err = exit.Usagef("table %s has rows of tenants: name one with --tenant; 'rangecrypt tenant list' shows them", show.Visible(name))
+	}
+	return tbl, err
+}
+
+// predicate returns what the condition says of the rows of a table. Without one it holds for all.
+func (s *selection) predicate(schema store.Schema, format *celltext.Format) (store.Predicate, error) {
+	if s.where == "" {
+		return store.And(), nil
+	}
+	p, err := condition.Parse(schema, s.where, format)
+	if err != nil {
+		return p, exit.Usagef("--where: %v", err)
+	}
+	return p, nil
+}
+
+// unknown is the error about a name that a flag gives and no column has.
+func unknown(flag string, columns []inspect.Field, name string) error {
+	for _, direction := range []string{" desc", " asc"} {
+		if column, ok := strings.CutSuffix(strings.ToLower(name), direction); ok && flag == "order-by" && column != "" {
+			return exit.Usagef("--order-by takes the name of a column only: --desc turns the order round")
+		}
+	}
+	return exit.Usagef("--%s: %v", flag, condition.Unknown(columns, name))
+}
+
+// explained says what to do where a query is refused.
+func explained(err error) error {
+	switch {
+	case errors.Is(err, store.ErrScan):
+		return fmt.Errorf("%w; without --require-index it does, and 'rangecrypt table explain' shows what is scanned", err)
+	case errors.Is(err, store.ErrToken):
+		return exit.Usagef("--page-token is damaged, or of another query: give the --where, --order-by, --desc and --tenant that it came with")
+	}
+	return err
+}

@@ -1,0 +1,165 @@
+package tabular
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/celltext"
+	"github.com/rangecrypt/rangecrypt/internal/cli/csvrows"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
+)
+
+type csvReader struct {
+	r      *csvrows.Reader
+	fields []string
+	ahead  bool // the first row was read, and is one of values
+	row    Row
+	end    func()
+}
+
+func newCSVReader(text io.Reader, s shape, end func()) (Reader, error) {
+	r, err := csvrows.New(text, s.comma, MaxRow)
+	if err != nil {
+		return nil, err
+	}
+	r.Exact = true
+	c := &csvReader{r: r, end: end, ahead: !s.header}
+	var bad *csvrows.Error
+	switch err := r.Next(); {
+	case err == io.EOF:
+		return nil, errors.New("it is empty")
+	case errors.As(err, &bad):
+		return nil, fmt.Errorf("the first row: %w", bad)
+	case err != nil:
+		return nil, err
+	}
+	c.fields = r.Cells()
+	r.Blank = len(c.fields) == 1
+	if !s.header {
+		for i := range c.fields {
+			c.fields[i] = strconv.Itoa(i + 1)
+		}
+	}
+	return c, checkNames(c.fields)
+}
+
+// checkNames refuses names of fields that nobody can tell apart.
+func checkNames(fields []string) error {
+	for i, name := range fields {
+		switch first := slices.Index(fields, name); {
+		case !utf8.ValidString(name):
+			return errors.New("its first row is not in UTF-8: write the file in UTF-8 first, with 'iconv -f LATIN1 -t UTF-8', say")
+		case name == "" && len(fields) > 1:
+			return fmt.Errorf("field number %d has no name in the first row: give it one; if the first row holds values, say --header no", i+1)
+		case first < i:
+			return fmt.Errorf("fields number %d and %d have the same name, %s: rename one of them; if the first row holds values, say --header no", first+1, i+1, show.Visible(name))
+		}
+	}
+	return nil
+}
+
+func (c *csvReader) Fields() []string { return c.fields }
+
+func (c *csvReader) Next() (*Row, error) {
+	var err error
+	if !c.ahead {
+		err = c.r.Next()
+	}
+	c.ahead = false
+	if err == io.EOF {
+		return nil, err
+	}
+	c.row.Number++
+	c.row.Line, c.row.raw = c.r.First, c.r.Raw()
+	c.row.Cells = c.row.Cells[:0]
+	var bad *csvrows.Error
+	switch {
+	case errors.As(err, &bad):
+		return nil, &RowError{Row: c.row, Fatal: bad.Fatal, Err: fmt.Errorf("line %d: %w", bad.Line, bad.Err)}
+	case err != nil:
+		return nil, fmt.Errorf("after line %d: %w", c.r.Line, err)
+	case c.r.Len() != len(c.fields):
+		err := fmt.Errorf("it has %d %s, the first row has %d", c.r.Len(), show.Plural(c.r.Len(), "field"), len(c.fields))
+		why := c.r.Others()
+		if why != "" {
+			err = fmt.Errorf("%w; %s", err, why)
+		}
+		return nil, &RowError{Row: c.row, Fatal: why != "", Err: err}
+	}
+	for i := range c.fields {
+		cell := celltext.Cell{Kind: celltext.Bare, Text: c.r.Cell(i)}
+		if c.r.Quoted(i) {
+			cell.Kind = celltext.Quoted
+		}
+		c.row.Cells = append(c.row.Cells, cell)
+	}
+	return &c.row, nil
+}
+
+func (c *csvReader) Close() error {
+	c.end()
+	return nil
+}
+
+type csvWriter struct {
+	w       *bufio.Writer
+	comma   string
+	columns []*celltext.Column
+	nulls   []string
+}
+
+func newCSVWriter(w io.Writer, s shape, format *celltext.Format, columns []*celltext.Column) (Writer, error) {
+	c := &csvWriter{w: bufio.NewWriterSize(w, 1<<16), comma: string(s.comma), columns: columns, nulls: format.Nulls}
+	if s.header {
+		for i, column := range columns {
+			c.separate(i)
+			c.put(column.Name)
+		}
+		_ = c.w.WriteByte('\n') // the next error is the same
+	}
+	return c, nil
+}
+
+func (c *csvWriter) separate(i int) {
+	if i > 0 {
+		_, _ = c.w.WriteString(c.comma)
+	}
+}
+
+// put writes a text, in quotes where it is not to be taken for null or for more than one cell.
+func (c *csvWriter) put(text string) {
+	if text != "" && !strings.ContainsAny(text, "\"\r\n") && !strings.Contains(text, c.comma) && !slices.Contains(c.nulls, text) &&
+		text[0] != ' ' && text[len(text)-1] != ' ' && !strings.HasPrefix(text, "\ufeff") {
+		_, _ = c.w.WriteString(text)
+		return
+	}
+	_ = c.w.WriteByte('"')
+	_, _ = c.w.WriteString(strings.ReplaceAll(text, `"`, `""`))
+	_ = c.w.WriteByte('"')
+}
+
+func (c *csvWriter) Write(values []any) error {
+	for i, v := range values {
+		c.separate(i)
+		if v == nil {
+			if len(c.nulls) > 0 {
+				_, _ = c.w.WriteString(c.nulls[0])
+			}
+			continue
+		}
+		text, err := c.columns[i].Text(v)
+		if err != nil {
+			return fmt.Errorf("column %q: %w", c.columns[i].Name, err)
+		}
+		c.put(text)
+	}
+	return c.w.WriteByte('\n')
+}
+
+func (c *csvWriter) Close() error { return c.w.Flush() }

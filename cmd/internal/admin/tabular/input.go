@@ -1,0 +1,308 @@
+package tabular
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/spf13/pflag"
+
+	"github.com/rangecrypt/rangecrypt/internal/cli/csvrows"
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+)
+
+// MaxRow bounds the bytes of a row of text: one that a store takes has at most 15 MiB, which hexadecimal digits double.
+const MaxRow = 32 << 20
+
+// ErrInput is wrapped by errors about an input.
+var ErrInput = errors.New("bad input")
+
+// The formats.
+const (
+	formatCSV     = "csv"
+	formatJSON    = "jsonl"
+	formatParquet = "parquet"
+)
+
+const formatHelp = "csv, jsonl (JSON lines) or parquet"
+
+// suffixes are those of file names, after one of a compression.
+var suffixes = map[string]string{
+	".csv": formatCSV, ".tsv": formatCSV, ".jsonl": formatJSON, ".ndjson": formatJSON, ".parquet": formatParquet, ".pq": formatParquet,
+}
+
+// compressions are the suffixes of compressed files.
+var compressions = []string{".gz", ".zst"}
+
+// A shape is how a file is written.
+type shape struct {
+	format      string
+	compression string // a suffix, or ""
+	comma       rune
+	header      bool
+}
+
+// shapeOf returns the shape of a file of a name, "" being the standard input or output.
+func shapeOf(name, what, format, delimiter, header string) (s shape, err error) {
+	base := strings.ToLower(filepath.Base(name))
+	if at := slices.IndexFunc(compressions, func(suffix string) bool { return strings.HasSuffix(base, suffix) }); at >= 0 {
+		s.compression = compressions[at]
+		base = strings.TrimSuffix(base, s.compression)
+	}
+	suffix := filepath.Ext(base)
+	switch {
+	case format != "" && !slices.Contains([]string{formatCSV, formatJSON, formatParquet}, format):
+		return s, exit.Usagef("--format %q: there is %s", format, formatHelp)
+	case format != "":
+		s.format = format
+	case name == "":
+		return s, exit.Usagef("name the format of %s with --format: %s", what, formatHelp)
+	case suffixes[suffix] != "":
+		s.format = suffixes[suffix]
+	default:
+		return s, exit.Usagef("the name of %s does not say its format, as .csv, .jsonl and .parquet do: name it with --format: %s", name, formatHelp)
+	}
+	s.comma, s.header = ',', true
+	if suffix == ".tsv" {
+		s.comma = '\t'
+	}
+	if s.format != formatCSV && (delimiter != "" || header != "") {
+		return s, exit.Usagef("--delimiter and --header are about CSV, and this is %s", s.format)
+	}
+	if delimiter != "" {
+		if s.comma, err = csvrows.ParseComma("delimiter", delimiter); err != nil {
+			return s, err
+		}
+	}
+	switch header {
+	case "", "yes":
+	case "no":
+		s.header = false
+	default:
+		return s, exit.Usagef("--header %q: say yes if the first row holds the names of the columns, no if it holds values", header)
+	}
+	if s.format == formatParquet && s.compression != "" {
+		return s, exit.Usagef("%s: files in Parquet are compressed inside, and not as a whole", name)
+	}
+	return s, nil
+}
+
+// Input says where rows come from, and in which format.
+type Input struct {
+	file, format, delimiter, header string
+}
+
+// Bind binds the flags: --input, --format, --delimiter and --header.
+func (o *Input) Bind(f *pflag.FlagSet) {
+	f.StringVar(&o.file, "input", "", "the `file` with the rows, or - for the standard input")
+	f.StringVar(&o.format, "format", "", "the `format` of the input (default: what the suffix of its name says):\n"+formatHelp+"; .gz or .zst after the suffix says that it is compressed")
+	f.StringVar(&o.delimiter, "delimiter", "", "`character` between the cells of CSV, or tab (default , or, in a .tsv file, tab)")
+	f.StringVar(&o.header, "header", "", "whether the first row of CSV holds the names of the fields, `yes or no` (default yes)")
+}
+
+// Name returns the name of the input as it is shown.
+func (o *Input) Name() string {
+	if o.Stream() {
+		return "standard input"
+	}
+	return o.file
+}
+
+// Stream reports whether the input is the standard input, which can be read once.
+func (o *Input) Stream() bool { return o.file == "-" }
+
+func (o *Input) shape() (shape, error) {
+	if o.file == "" {
+		return shape{}, exit.Usagef("name the file with the rows with --input, or - for the standard input")
+	}
+	name := o.file
+	if o.Stream() {
+		name = ""
+	}
+	s, err := shapeOf(name, "the standard input", o.format, o.delimiter, o.header)
+	if err == nil && s.format == formatParquet && o.Stream() {
+		err = exit.Usagef("Parquet is read from its end, so that it cannot come from the standard input: save it to a file first")
+	}
+	return s, err
+}
+
+// Check checks the flags, and whether there is such a file.
+func (o *Input) Check() error {
+	if _, err := o.shape(); err != nil || o.Stream() {
+		return err
+	}
+	info, err := os.Stat(o.file)
+	if err == nil && !info.Mode().IsRegular() {
+		what := "no regular file; --input - reads the standard input"
+		if info.IsDir() {
+			what = "a directory: name a file in it"
+		}
+		return fmt.Errorf("%w: %s is %s", ErrInput, o.file, what)
+	}
+	return err
+}
+
+// Said returns what a load depends on: how the bytes of the input are read.
+func (o *Input) Said() string {
+	s, err := o.shape()
+	return fmt.Sprintf("%+v %v", s, err)
+}
+
+// Open opens the input. Names are those that a row of JSON lines may have. Each byte that is read goes to tap, too,
+// unless it is nil: of Parquet those of the whole file at once.
+func (o *Input) Open(names []string, tap io.Writer) (Reader, error) {
+	s, err := o.shape()
+	if err != nil {
+		return nil, err
+	}
+	file := os.Stdin
+	if !o.Stream() {
+		if file, err = os.Open(o.file); err != nil {
+			return nil, err
+		}
+	}
+	r, err := s.open(file, names, tap)
+	if err != nil {
+		if !o.Stream() {
+			_ = file.Close()
+		}
+		return nil, o.about(err)
+	}
+	return &inputReader{Reader: r, of: o, file: file}, nil
+}
+
+// about says in an error which input it is about.
+func (o *Input) about(err error) error {
+	var unread *fs.PathError
+	if errors.Is(err, exit.ErrUsage) || errors.As(err, &unread) {
+		return err
+	}
+	return fmt.Errorf("%w: %s: %w", ErrInput, o.Name(), err)
+}
+
+// An inputReader closes its file, and names it in errors.
+type inputReader struct {
+	Reader
+	of   *Input
+	file *os.File
+}
+
+func (r *inputReader) Next() (*Row, error) {
+	row, err := r.Reader.Next()
+	var bad *RowError
+	if err != nil && err != io.EOF && !errors.As(err, &bad) {
+		err = r.of.about(err)
+	}
+	return row, err
+}
+
+func (r *inputReader) Close() error {
+	err := r.Reader.Close()
+	if !r.of.Stream() {
+		err = errors.Join(err, r.file.Close())
+	}
+	return err
+}
+
+func (s shape) open(file *os.File, names []string, tap io.Writer) (Reader, error) {
+	if s.format == formatParquet {
+		return openParquet(file, tap)
+	}
+	var in io.Reader = file
+	if tap != nil {
+		in = io.TeeReader(in, tap)
+	}
+	buffered := bufio.NewReaderSize(in, 1<<16)
+	head, err := buffered.Peek(8)
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	if err := s.checkHead(head); err != nil {
+		return nil, err
+	}
+	text, end, err := s.decompressed(buffered)
+	if err != nil {
+		return nil, err
+	}
+	if s.format == formatJSON {
+		return newJSONReader(text, names, end)
+	}
+	return newCSVReader(text, s, end)
+}
+
+// checkHead refuses what begins like a file of another format than the name says.
+func (s shape) checkHead(head []byte) error {
+	starts := func(mark string) bool { return bytes.HasPrefix(head, []byte(mark)) }
+	begins := map[string]string{".gz": "\x1f\x8b", ".zst": "\x28\xb5\x2f\xfd"}
+	for _, suffix := range compressions {
+		switch is := starts(begins[suffix]); {
+		case is && s.compression != suffix:
+			return fmt.Errorf("it is compressed, which its name does not say: give it the suffix %s", suffix)
+		case !is && s.compression == suffix && len(head) > 0:
+			return fmt.Errorf("it is not compressed as its suffix %s says", suffix)
+		}
+	}
+	switch {
+	case len(head) == 0:
+		return errors.New("it is empty")
+	case starts("PAR1"):
+		return errors.New("it is in Parquet: say so with --format parquet")
+	case starts("PK\x03\x04"):
+		return errors.New("it is a ZIP archive, or a spreadsheet's own file: unpack it, or save it as CSV, first")
+	case starts("BZh"), starts("\xfd7zXZ\x00"):
+		return errors.New("it is compressed in a way that is not read: gzip and zstd are, as .gz and .zst")
+	}
+	return nil
+}
+
+// decompressed returns the text of a file, and what ends its decompression.
+func (s shape) decompressed(in io.Reader) (text io.Reader, end func(), err error) {
+	switch s.compression {
+	case ".gz":
+		z, err := gzip.NewReader(in)
+		if err != nil {
+			return nil, nil, cutShort(err)
+		}
+		return shortReader{z}, func() { _ = z.Close() }, nil
+	case ".zst":
+		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(1<<27))
+		if err != nil {
+			return nil, nil, cutShort(err)
+		}
+		return shortReader{z}, z.Close, nil
+	}
+	return in, func() {}, nil
+}
+
+// A shortReader says of a compressed file that it is cut short or damaged.
+type shortReader struct{ io.Reader }
+
+func (r shortReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if err != nil && err != io.EOF {
+		err = cutShort(err)
+	}
+	return n, err
+}
+
+func cutShort(err error) error {
+	var unread *fs.PathError
+	switch {
+	case errors.As(err, &unread):
+		return err
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("the compressed file ends too early: it was cut short, so copy it again")
+	case errors.Is(err, zstd.ErrWindowSizeExceeded):
+		return errors.New("the compressed file needs more than 128 MiB of memory: compress it again, without --long or --ultra")
+	}
+	return fmt.Errorf("the compressed file is damaged: %w", err)
+}

@@ -1,0 +1,280 @@
+package tabular
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/deprecated"
+	"github.com/parquet-go/parquet-go/format"
+
+	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/celltext"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
+	"github.com/rangecrypt/rangecrypt/ope/encode"
+)
+
+// A parquetReader reads a file whose columns are flat, as most programs write them.
+type parquetReader struct {
+	groups  []parquet.RowGroup
+	rows    parquet.Rows // of the first of groups that is left
+	buf     []parquet.Row
+	read    []parquet.Row // those of buf that are left
+	fields  []string
+	convert []func(parquet.Value) any
+	row     Row
+}
+
+// damaged turns what the library panics with on a damaged file into an error.
+func damaged(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("it is damaged, or no Parquet: %v", p)
+	}
+}
+
+func openParquet(file *os.File, tap io.Writer) (_ Reader, err error) {
+	defer damaged(&err)
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	head := make([]byte, 4)
+	if _, err := io.ReadFull(file, head); err == io.EOF {
+		return nil, errors.New("it is empty")
+	} else if string(head) != "PAR1" {
+		return nil, errors.New("it is not in Parquet, which begins with PAR1; --format says what it is in")
+	}
+	if tap != nil {
+		if _, err := io.Copy(tap, io.NewSectionReader(file, 0, info.Size())); err != nil {
+			return nil, err
+		}
+	}
+	end := make([]byte, 4)
+	if _, err := file.ReadAt(end, info.Size()-4); err != nil || string(end) != "PAR1" {
+		return nil, errors.New("it does not end as Parquet does: it was cut short, so copy it again")
+	}
+	f, err := parquet.OpenFile(file, info.Size(), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
+	if err != nil {
+		return nil, fmt.Errorf("it is damaged, or no Parquet: %w", err)
+	}
+	r := &parquetReader{groups: f.RowGroups(), buf: make([]parquet.Row, 128)}
+	elements := f.Metadata().Schema[1:]
+	columns := f.Root().Columns()
+	for _, c := range columns {
+		if !c.Leaf() || c.Repeated() {
+			return nil, fmt.Errorf("field %s holds arrays or objects, which no column does: write a file without it, or with flat fields", show.Visible(c.Name()))
+		}
+	}
+	for i, c := range columns {
+		convert, err := converter(&elements[i])
+		if err != nil {
+			return nil, fmt.Errorf("field %s: %w", show.Visible(c.Name()), err)
+		}
+		r.fields = append(r.fields, c.Name())
+		r.convert = append(r.convert, convert)
+	}
+	for i, name := range r.fields {
+		if first := slices.Index(r.fields, name); first < i {
+			return nil, fmt.Errorf("fields number %d and %d have the same name, %s: rename one of them", first+1, i+1, show.Visible(name))
+		}
+	}
+	r.row.Cells, r.row.fields = make([]celltext.Cell, len(columns)), r.fields
+	return r, nil
+}
+
+// converter returns what makes a value of a Typed cell of a value of a field.
+func converter(e *format.SchemaElement) (func(parquet.Value) any, error) {
+	if !e.Type.Valid {
+		return nil, errors.New("it has no type")
+	}
+	kind := parquet.Kind(e.Type.V)
+	switch t := e.LogicalType.Value.(type) {
+	case *format.DecimalType:
+		return decimals(kind, t.Scale)
+	case *format.DateType:
+		return days, nil
+	case *format.TimestampType:
+		return instants(t.Unit.Value.Duration(), t.IsAdjustedToUTC), nil
+	case *format.IntType:
+		return integers(kind, t.IsSigned), nil
+	case *format.StringType, *format.EnumType, *format.JsonType:
+		return texts, nil
+	case *format.UUIDType:
+		return func(v parquet.Value) any { return [16]byte(v.ByteArray()) }, nil
+	case *format.TimeType, *format.Float16Type, *format.VariantType, *format.GeometryType, *format.GeographyType:
+		return nil, fmt.Errorf("its type is %s, which no column has: convert it before", t)
+	}
+	if e.ConvertedType.Valid {
+		switch e.ConvertedType.V {
+		case deprecated.UTF8, deprecated.Enum, deprecated.Json:
+			return texts, nil
+		case deprecated.Decimal:
+			return decimals(kind, e.Scale.V)
+		case deprecated.Date:
+			return days, nil
+		case deprecated.TimestampMillis:
+			return instants(time.Millisecond, true), nil
+		case deprecated.TimestampMicros:
+			return instants(time.Microsecond, true), nil
+		case deprecated.Uint8, deprecated.Uint16, deprecated.Uint32, deprecated.Uint64:
+			return integers(kind, false), nil
+		case deprecated.TimeMillis, deprecated.TimeMicros, deprecated.Interval:
+			return nil, errors.New("it holds times of the day or intervals, which no column does: convert it before")
+		}
+	}
+	switch kind {
+	case parquet.Boolean:
+		return func(v parquet.Value) any { return v.Boolean() }, nil
+	case parquet.Int32, parquet.Int64:
+		return integers(kind, true), nil
+	case parquet.Float:
+		return func(v parquet.Value) any { return v.Float() }, nil
+	case parquet.Double:
+		return func(v parquet.Value) any { return v.Double() }, nil
+	case parquet.Int96: // of older Spark, Hive and Impala: nanoseconds of a day, and its Julian day
+		return func(v parquet.Value) any {
+			const epoch = 2_440_588
+			i := v.Int96()
+			return time.Unix((int64(i[2])-epoch)*24*60*60, int64(uint64(i[1])<<32|uint64(i[0]))).UTC()
+		}, nil
+	}
+	return func(v parquet.Value) any { return bytes.Clone(v.ByteArray()) }, nil
+}
+
+func texts(v parquet.Value) any { return string(v.ByteArray()) }
+
+func days(v parquet.Value) any {
+	t := time.Unix(int64(v.Int32())*24*60*60, 0).UTC()
+	return encode.CivilDate{Year: t.Year(), Month: t.Month(), Day: t.Day()}
+}
+
+func integers(kind parquet.Kind, signed bool) func(parquet.Value) any {
+	switch {
+	case kind == parquet.Int32 && signed:
+		return func(v parquet.Value) any { return int64(v.Int32()) }
+	case kind == parquet.Int32:
+		return func(v parquet.Value) any { return uint64(v.Uint32()) }
+	case signed:
+		return func(v parquet.Value) any { return v.Int64() }
+	}
+	return func(v parquet.Value) any { return v.Uint64() }
+}
+
+func instants(unit time.Duration, utc bool) func(parquet.Value) any {
+	return func(v parquet.Value) any {
+		n, per := v.Int64(), int64(time.Second/unit)
+		seconds, rest := n/per, n%per
+		t := time.Unix(seconds, rest*int64(unit)).UTC()
+		if utc {
+			return t
+		}
+		return celltext.Local{Time: t}
+	}
+}
+
+func decimals(kind parquet.Kind, scale int32) (func(parquet.Value) any, error) {
+	switch kind {
+	case parquet.Int32:
+		return func(v parquet.Value) any {
+			return encode.Decimal{Unscaled: big.NewInt(int64(v.Int32())), Scale: scale}
+		}, nil
+	case parquet.Int64:
+		return func(v parquet.Value) any { return encode.Decimal{Unscaled: big.NewInt(v.Int64()), Scale: scale} }, nil
+	case parquet.ByteArray, parquet.FixedLenByteArray:
+		return func(v parquet.Value) any {
+			b := v.ByteArray()
+			n := new(big.Int).SetBytes(b)
+			if len(b) > 0 && b[0] >= 0x80 {
+				n.Sub(n, new(big.Int).Lsh(big.NewInt(1), uint(8*len(b))))
+			}
+			return encode.Decimal{Unscaled: n, Scale: scale}
+		}, nil
+	}
+	return nil, fmt.Errorf("it is a decimal in a form that is not known: %s", kind)
+}
+
+func (r *parquetReader) Fields() []string { return r.fields }
+
+func (r *parquetReader) Next() (_ *Row, err error) {
+	defer damaged(&err)
+	for len(r.read) == 0 {
+		if len(r.groups) == 0 {
+			return nil, io.EOF
+		}
+		if r.rows == nil {
+			r.rows = r.groups[0].Rows()
+		}
+		n, err := r.rows.ReadRows(r.buf)
+		r.read = r.buf[:n]
+		if err != nil && err != io.EOF {
+			return nil, fmt.Errorf("after row %d: it is damaged: %w", r.row.Number, err)
+		}
+		if err == io.EOF {
+			err = r.rows.Close()
+			r.rows, r.groups = nil, r.groups[1:]
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	values := r.read[0]
+	r.read = r.read[1:]
+	r.row.Number++
+	if len(values) != len(r.fields) {
+		return nil, fmt.Errorf("row %d has %d values for %d fields: it is damaged", r.row.Number, len(values), len(r.fields))
+	}
+	for i, v := range values {
+		if v.Column() != i {
+			return nil, fmt.Errorf("row %d has no value of a field: it is damaged", r.row.Number)
+		}
+		r.row.Cells[i] = celltext.Cell{}
+		if !v.IsNull() {
+			r.row.Cells[i] = celltext.Cell{Kind: celltext.Typed, Value: r.convert[i](v)}
+		}
+	}
+	return &r.row, nil
+}
+
+// rawOf returns a row of typed values as JSON.
+func rawOf(fields []string, cells []celltext.Cell) []byte {
+	var b []byte
+	for i, name := range fields {
+		b = append(b, "{,"[min(i, 1)])
+		b = append(celltext.AppendQuoted(b, name), ':')
+		v := cells[i].Value
+		switch x := v.(type) {
+		case nil:
+			b = append(b, "null"...)
+		case encode.CivilDate:
+			b = fmt.Appendf(b, `"%04d-%02d-%02d"`, x.Year, x.Month, x.Day)
+		case time.Time:
+			b = celltext.AppendQuoted(b, x.Format(time.RFC3339Nano))
+		case celltext.Local:
+			b = celltext.AppendQuoted(b, x.Time.Format("2006-01-02T15:04:05.999999999"))
+		case []byte:
+			b = fmt.Appendf(b, `"%x"`, x)
+		case [16]byte:
+			b = fmt.Appendf(b, `"%x"`, x)
+		case encode.Decimal:
+			b = celltext.AppendQuoted(b, x.String())
+		case string:
+			b = celltext.AppendQuoted(b, strings.ToValidUTF8(x, "\ufffd"))
+		default:
+			b = celltext.AppendQuoted(b, fmt.Sprint(x))
+		}
+	}
+	return append(b, '}')
+}
+
+func (r *parquetReader) Close() error {
+	if r.rows == nil {
+		return nil
+	}
+	return r.rows.Close()
+}

@@ -1,0 +1,63 @@
+package where
+
+import (
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+// A kind is what a token is: the number of its group in tokens.
+type kind int
+
+const (
+	end    kind = iota
+	quoted      // in quotation marks
+	name        // in backquotes
+	hex         // x'..'
+	word        // a keyword, or a name
+	bare        // begins as a number does; dates, times, addresses and UUIDs may do so, too
+	sign        // an operator, a bracket or a comma
+)
+
+// A token is what a text consists of.
+type token struct {
+	kind     kind
+	text     string // without quotation marks
+	at, last int    // its bytes in the text: from, and up to
+}
+
+var tokens = regexp.MustCompile(`^(?:('(?:[^']|'')*'|"(?:[^"]|"")*")|` + "(`(?:[^`]|``)*`)" +
+	`|([xX]'[^']*')|([\pL_][\pL\pN_.-]*)|([-+.:\pN][\pL\pN_.:+-]*)|(<=|>=|<>|!=|[=<>(),]))`)
+
+// read divides a text into tokens, of which the last is the end.
+func read(text string) ([]token, error) {
+	var all []token
+	for at := 0; ; {
+		rest := strings.TrimLeft(text[at:], " \t\r\n")
+		at = len(text) - len(rest)
+		if rest == "" {
+			return append(all, token{end, "", at, at}), nil
+		}
+		found := tokens.FindStringSubmatchIndex(rest)
+		switch first, _ := utf8.DecodeRuneInString(rest); {
+		case found != nil:
+		case strings.ContainsRune("'\"`", first):
+			return nil, Errorf(text, at, "this quotation mark is not closed; inside, it is written twice")
+		default:
+			return nil, Errorf(text, at, "this character means nothing here; texts are in quotation marks, and names in backquotes if they have such characters")
+		}
+		k := end + 1
+		for found[2*k] < 0 {
+			k++
+		}
+		t := token{k, rest[:found[1]], at, at + found[1]}
+		switch k {
+		case quoted, name:
+			mark := t.text[:1]
+			t.text = strings.ReplaceAll(t.text[1:len(t.text)-1], mark+mark, mark)
+		case hex:
+			t.text = t.text[2 : len(t.text)-1]
+		}
+		all, at = append(all, t), t.last
+	}
+}
