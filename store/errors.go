@@ -54,6 +54,7 @@ var (
 
 	// ErrSchemaChanged is returned when a query cannot go on because another client changed the
 	// column that drives it, or [Table.Verify], because the schema changes all the time. It may be asked again.
+	// So is a call of a [TableOf] whose struct does not fit the schema any more: that one is ErrColumn, too, and stays.
 	ErrSchemaChanged = fault.ErrSchemaChanged
 
 	// ErrToken is returned when a page token is damaged or belongs to another query.
@@ -148,6 +149,9 @@ func errorName(err error) string {
 func Retryable(err error) bool {
 	if errors.Is(err, driver.ErrUnauthorised) || errors.Is(err, driver.ErrClosed) {
 		return false
+	}
+	if errors.Is(err, ErrSchemaChanged) && errors.Is(err, ErrColumn) {
+		return false // a struct does not fit any more
 	}
 	return errors.Is(err, driver.ErrUnavailable) || errors.Is(err, kms.ErrUnavailable) || errors.Is(err, driver.ErrUnknownOutcome) ||
 		errors.Is(err, ErrSchemaChanged) || errors.Is(err, ope.ErrStale)

@@ -44,13 +44,18 @@ func (t *View) Check(row RowValues) (*Record, error) {
 	if err := t.CheckNames(row); err != nil {
 		return nil, err
 	}
+	return t.CheckValues(valueIn(row))
+}
+
+// CheckValues does so with what a function returns as the values of parts and columns: nil for null.
+func (t *View) CheckValues(given func(*Column) (any, error)) (*Record, error) {
 	r := t.NewRecord()
 	rand.Read(r.Write[:])
-	if err := t.CheckKey(r, row); err != nil {
+	if err := t.checkKey(r, given); err != nil {
 		return nil, err
 	}
 	for i, c := range t.Columns {
-		v, err := c.value(row)
+		v, err := c.checked(given)
 		if err != nil {
 			return nil, err
 		}
@@ -60,9 +65,11 @@ func (t *View) Check(row RowValues) (*Record, error) {
 }
 
 // CheckKey sets the values of the record's key parts.
-func (t *View) CheckKey(r *Record, row RowValues) error {
+func (t *View) CheckKey(r *Record, row RowValues) error { return t.checkKey(r, valueIn(row)) }
+
+func (t *View) checkKey(r *Record, given func(*Column) (any, error)) error {
 	for i, c := range t.Parts {
-		v, err := c.value(row)
+		v, err := c.checked(given)
 		if err != nil {
 			return err
 		}
@@ -111,13 +118,18 @@ func (t *View) EncodeKey(ctx context.Context, r *Record) (err error) {
 	return nil
 }
 
-// value returns the checked value of the column in a row, or nil for null.
-func (c *Column) value(row RowValues) (any, error) {
-	v, ok := row[c.Name]
-	if !ok || v == nil {
-		return nil, nil
+// valueIn returns a function for the values of a row.
+func valueIn(row RowValues) func(*Column) (any, error) {
+	return func(c *Column) (any, error) { return row[c.Name], nil }
+}
+
+// checked returns the checked value that is given for the column, or nil for null.
+func (c *Column) checked(given func(*Column) (any, error)) (any, error) {
+	v, err := given(c)
+	if err != nil || v == nil {
+		return nil, err
 	}
-	v, err := c.Type.Normalize(v)
+	v, err = c.Type.Normalize(v)
 	if err == nil && c.Type.Unordered(v) && (c.Part >= 0 || c.Searched()) {
 		err = value.ErrNaN
 	}

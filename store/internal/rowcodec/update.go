@@ -18,7 +18,7 @@ func (t *View) Updated(key []byte, row RowValues) (*Updated, error) {
 		if _, named := row[c.Name]; !named {
 			continue
 		}
-		v, err := c.value(row)
+		v, err := c.checked(valueIn(row))
 		if err != nil {
 			return nil, err
 		}
