@@ -47,7 +47,7 @@ func (t *View) Check(row RowValues) (*Record, error) {
 	return t.CheckValues(valueIn(row))
 }
 
-// CheckValues does so with what a function returns as the values of parts and columns: nil for null.
+// CheckValues does so with what a function returns as the normalized values of parts and columns: nil for null.
 func (t *View) CheckValues(given func(*Column) (any, error)) (*Record, error) {
 	r := t.NewRecord()
 	rand.Read(r.Write[:])
@@ -120,17 +120,19 @@ func (t *View) EncodeKey(ctx context.Context, r *Record) (err error) {
 
 // valueIn returns a function for the values of a row.
 func valueIn(row RowValues) func(*Column) (any, error) {
-	return func(c *Column) (any, error) { return row[c.Name], nil }
+	return func(c *Column) (any, error) {
+		v := row[c.Name]
+		if v == nil {
+			return nil, nil
+		}
+		return c.Type.Normalize(v)
+	}
 }
 
-// checked returns the checked value that is given for the column, or nil for null.
+// checked returns the value that is given for the column, or nil for null, if the column takes it.
 func (c *Column) checked(given func(*Column) (any, error)) (any, error) {
 	v, err := given(c)
-	if err != nil || v == nil {
-		return nil, err
-	}
-	v, err = c.Type.Normalize(v)
-	if err == nil && c.Type.Unordered(v) && (c.Part >= 0 || c.Searched()) {
+	if err == nil && v != nil && c.Type.Unordered(v) && (c.Part >= 0 || c.Searched()) {
 		err = value.ErrNaN
 	}
 	if err != nil {

@@ -52,13 +52,12 @@ func sameShape(typ, other reflect.Type) bool {
 // An access reads and writes a variable of one Go type, which a pointer leads to, as values of a column.
 type access struct {
 	shape reflect.Type // what the pointer is converted to before; nil if it need not be
-	load  func(at any) (any, error)
+	load  func(at any) (any, error) // nil if the pointer leads to the Go type of the column
 	save  func(at, v any) (ok bool, err error)
 }
 
 func variable[T any](typ reflect.Type) access {
 	a := access{
-		load: func(at any) (any, error) { return *at.(*T), nil },
 		save: func(at, v any) (bool, error) {
 			x, ok := v.(T)
 			if ok {
@@ -200,13 +199,4 @@ func (f *boundField) shaped(p reflect.Value) any {
 		p = p.Convert(f.shape)
 	}
 	return p.Interface()
-}
-
-// load returns the value of the field, nil for null.
-func (f *boundField) load(row reflect.Value) (any, error) {
-	at := f.at(row, false)
-	if at == nil {
-		return nil, nil
-	}
-	return f.access.load(at)
 }

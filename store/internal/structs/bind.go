@@ -124,20 +124,27 @@ func (b *Binding) Record(t *rowcodec.View, row reflect.Value) (*rowcodec.Record,
 	return r, err
 }
 
-// value returns what a struct has for a column.
+// value returns what a struct has for a column, normalized.
 func (b *Binding) value(t *rowcodec.View, c *rowcodec.Column, row reflect.Value) (any, error) {
 	f := &b.fields[t.ValueIndex(c)]
 	if f.field == nil {
 		return nil, nil
 	}
-	v, err := f.load(row)
-	if err != nil {
-		return nil, fmt.Errorf("column %q: %w", f.column, err)
-	}
-	if b.tie && c.Part == len(t.Parts)-1 && v == [16]byte{} {
+	at := f.at(row, false)
+	if at == nil {
 		return nil, nil
 	}
-	return v, nil
+	if tie, ok := at.(*[16]byte); ok && *tie == [16]byte{} && b.tie && c.Part == len(t.Parts)-1 {
+		return nil, nil
+	}
+	if f.load == nil {
+		return c.Type.NormalizeAt(at)
+	}
+	v, err := f.load(at)
+	if err != nil {
+		return nil, err
+	}
+	return c.Type.Normalize(v)
 }
 
 // Row returns a struct as a row with the key parts, and of the columns with those that are asked for; nil asks for all
@@ -157,7 +164,7 @@ func (b *Binding) Row(t *rowcodec.View, row reflect.Value, columns []string) (ro
 		}
 		v, err := b.value(t, c, row)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("column %q: %w", c.Name, err)
 		}
 		values[c.Name] = v
 	}
