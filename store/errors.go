@@ -31,12 +31,19 @@ var (
 	// ErrNoRow is returned when a row that is to be updated does not exist.
 	ErrNoRow = fault.ErrNoRow
 
+	// ErrRowExists is returned when a row that is to be inserted exists, in a table with [Schema.Conditional].
+	ErrRowExists = fault.ErrRowExists
+
+	// ErrConflict is returned by [Table.UpdateIf] when the row has other values than were given.
+	ErrConflict = fault.ErrConflict
+
 	// ErrColumn is returned when a row or a query names a column that the table has not, gives a
 	// value of the wrong Go type, or asks of a column what its encryption cannot do.
 	ErrColumn = fault.ErrColumn
 
-	// ErrNull is returned by [Field.Of] when the row has no value of the field.
-	ErrNull = errors.New("store: value is null")
+	// ErrNull is returned by [Field.Of] when the row has no value of the field, when a field of a struct cannot be null and
+	// its column is, and by [Table.Increment] of a column that is null.
+	ErrNull = fault.ErrNull
 
 	// ErrTenant is returned when a table with tenants is used without saying for which of them, or one
 	// without is asked for the rows of a tenant.
@@ -93,7 +100,7 @@ type UnsealError = fault.UnsealError
 
 // callersMistakes are the errors that a call ends with because of what its caller gave or asked for.
 var callersMistakes = []error{
-	ErrSchema, ErrExists, ErrNoTable, ErrNoRow, ErrColumn, ErrNull, ErrTenant, ErrNoTenant, ErrPolicy, ErrShared, ErrToken,
+	ErrSchema, ErrExists, ErrNoTable, ErrNoRow, ErrRowExists, ErrConflict, ErrColumn, ErrNull, ErrTenant, ErrNoTenant, ErrPolicy, ErrShared, ErrToken,
 	ope.ErrDomain, driver.ErrTooLarge, driver.ErrOverlap, driver.ErrRange,
 }
 
@@ -108,6 +115,7 @@ var errorNames = []struct {
 }{
 	{context.Canceled, "context.Canceled"}, // wherever it was noticed
 	{ErrSchema, "store.ErrSchema"}, {ErrExists, "store.ErrExists"}, {ErrNoTable, "store.ErrNoTable"}, {ErrNoRow, "store.ErrNoRow"},
+	{ErrRowExists, "store.ErrRowExists"}, {ErrConflict, "store.ErrConflict"},
 	{ErrColumn, "store.ErrColumn"}, {ErrNull, "store.ErrNull"}, {ErrTenant, "store.ErrTenant"}, {ErrNoTenant, "store.ErrNoTenant"},
 	{ErrPolicy, "store.ErrPolicy"}, {ErrShared, "store.ErrShared"}, {ErrSchemaChanged, "store.ErrSchemaChanged"}, {ErrToken, "store.ErrToken"},
 	{ErrWrongKey, "store.ErrWrongKey"}, {ErrFormat, "store.ErrFormat"}, {ErrTampered, "store.ErrTampered"}, {ErrTorn, "store.ErrTorn"},
@@ -136,7 +144,8 @@ func errorName(err error) string {
 // Retryable reports whether the call that returned err may succeed if it is made again later,
 // unchanged: the database or the key management service was unreachable, or the outcome is unknown. All calls of this package
 // may be repeated safely, except that a Put into a table with a tie-breaker draws a new one
-// unless the row names it.
+// unless the row names it. An [Table.UpdateIf] or [Table.Increment] that may have changed its row is not retryable, and
+// an [Table.Insert] that is made again may find its own rows.
 //
 // The end of the context of the caller (context.DeadlineExceeded, context.Canceled) makes no error retryable: only the caller
 // knows whether there is time for another attempt. The rows of a Put or Delete that it ended may or may not be
@@ -150,8 +159,8 @@ func Retryable(err error) bool {
 	if errors.Is(err, driver.ErrUnauthorised) || errors.Is(err, driver.ErrClosed) {
 		return false
 	}
-	if errors.Is(err, ErrSchemaChanged) && errors.Is(err, ErrColumn) {
-		return false // a struct does not fit any more
+	if errors.Is(err, ErrSchemaChanged) && errors.Is(err, ErrColumn) || errors.Is(err, fault.ErrOnce) {
+		return false // a struct does not fit any more, or a change must not be made twice
 	}
 	return errors.Is(err, driver.ErrUnavailable) || errors.Is(err, kms.ErrUnavailable) || errors.Is(err, driver.ErrUnknownOutcome) ||
 		errors.Is(err, ErrSchemaChanged) || errors.Is(err, ope.ErrStale)

@@ -191,17 +191,26 @@ func valueOf[T any](row *T) (reflect.Value, error) {
 // Put writes rows, each as a whole, as [Table.Put] does. A tie-breaker that is zero is drawn, and the struct has it
 // then, so that the same Put again writes the same row.
 func (of *TableOf[T]) Put(ctx context.Context, rows ...*T) (err error) {
+	return of.write(ctx, "put", rows, of.records(rows))
+}
+
+// Insert writes rows that do not exist, as [Table.Insert] does, and draws tie-breakers as Put does.
+func (of *TableOf[T]) Insert(ctx context.Context, rows ...*T) (err error) {
+	return of.write(ctx, "insert", rows, inserted(of.records(rows)))
+}
+
+func (of *TableOf[T]) write(ctx context.Context, do string, rows []*T, each func(*rowcodec.View, int) (*rowcodec.Record, error)) (err error) {
 	t, b, err := of.use(ctx)
 	if err != nil {
 		return err
 	}
-	ctx, end := of.table.open().Operation(ctx, "put")
+	ctx, end := of.table.open().Operation(ctx, do)
 	defer func() { end(written(len(rows), err), err) }()
-	if err = b.Whole("Put would make it null: use Update"); err == nil {
-		err = t.PutEach(ctx, len(rows), of.records(rows))
+	if err = b.Whole("a row that is written as a whole would have null there: use Update"); err == nil {
+		err = t.PutEach(ctx, len(rows), each)
 	}
 	if err != nil {
-		return of.explained(fmt.Errorf("store: put into %q: %w", t.Meta.Name, engine.Gone(err)))
+		return of.explained(fmt.Errorf("store: %s into %q: %w", do, t.Meta.Name, engine.Gone(err)))
 	}
 	return nil
 }
@@ -297,6 +306,16 @@ func (of *TableOf[T]) Update(ctx context.Context, row *T, columns ...string) err
 		return err
 	}
 	return of.explained(of.table.Update(ctx, rows...))
+}
+
+// Upsert changes columns of a row, or makes the row, as [Table.Upsert] does: the named columns or, where none is named, all
+// that have a field.
+func (of *TableOf[T]) Upsert(ctx context.Context, row *T, columns ...string) error {
+	rows, err := of.rows(ctx, []*T{row}, columns)
+	if err != nil {
+		return err
+	}
+	return of.explained(of.table.Upsert(ctx, rows...))
 }
 
 // Query yields the rows that the query selects, as [Table.Query] does. Fields whose columns are not among

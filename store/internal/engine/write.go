@@ -58,7 +58,9 @@ func (t *Engine) Write(ctx context.Context, records []*rowcodec.Record) error {
 	if t.Meta.Conditional {
 		changes := make([]*rowChange, len(records))
 		for i, r := range records {
-			changes[i] = replacement(r)
+			if changes[i] = replacement(r); r.Insert {
+				changes[i] = insertion(r, i)
+			}
 		}
 		return t.commit(ctx, changes)
 	}
@@ -168,7 +170,7 @@ func (t *Engine) current(ctx context.Context, records []*rowcodec.Record, delete
 	old := make([]*rowcodec.Record, len(records))
 	searched := t.SearchedColumns()
 	err := t.Env.Concurrently(ctx, len(records), func(ctx context.Context, i int) error {
-		if records[i].Fresh {
+		if records[i].Fresh || records[i].Insert {
 			return nil
 		}
 		found, err := t.Read(ctx, records[i].Key, searched)
@@ -293,7 +295,13 @@ func (t *Engine) PutEach(ctx context.Context, n int, row func(t *rowcodec.View, 
 			return &fault.RowError{Index: i, Err: err}
 		}
 	}
-	err = InChunks(n, func(from, to int) error { return t.Write(ctx, records[from:to]) })
+	err = InChunks(n, func(from, to int) error {
+		err := t.Write(ctx, records[from:to])
+		if row := (*fault.RowError)(nil); errors.As(err, &row) {
+			row.Index += from
+		}
+		return err
+	})
 	reached := n
 	failed := (*fault.BatchError)(nil)
 	if errors.As(err, &failed) {

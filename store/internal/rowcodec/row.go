@@ -22,6 +22,7 @@ type Record struct {
 	Values []any // by position: key parts, then stored columns
 	Write  WriteID
 	Fresh  bool     // the key was drawn at random: there is no earlier row
+	Insert bool     // the caller says that there is no earlier row
 	Search [][]byte // by stored column: what its posting carries; nil where it has none, and in tables without
 
 	Version uint32 // of the catalogue, of a row that was read; 0 of a new one

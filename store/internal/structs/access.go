@@ -51,7 +51,7 @@ func sameShape(typ, other reflect.Type) bool {
 
 // An access reads and writes a variable of one Go type, which a pointer leads to, as values of a column.
 type access struct {
-	shape reflect.Type // what the pointer is converted to before; nil if it need not be
+	shape reflect.Type              // what the pointer is converted to before; nil if it need not be
 	load  func(at any) (any, error) // nil if the pointer leads to the Go type of the column
 	save  func(at, v any) (ok bool, err error)
 }

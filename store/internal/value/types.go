@@ -55,6 +55,9 @@ type Type interface {
 	// where it varies.
 	Width() int
 
+	// Add returns a normalized value of a type of integers, changed by a number.
+	Add(v any, by int64) (any, error)
+
 	Orderable() bool
 	// Exact reports whether different values have different codes.
 	Exact() bool
@@ -455,6 +458,25 @@ func (t TypeOf[T]) NormalizeBound(v any) (any, error) {
 		return nil, notTaken(err)
 	}
 	return value, nil
+}
+
+func (t TypeOf[T]) Add(v any, by int64) (any, error) {
+	if kind := t.GoType().Kind(); kind < reflect.Int || reflect.Uint64 < kind {
+		return nil, fmt.Errorf("%w: type %s has no integers to add to", fault.ErrColumn, t)
+	}
+	code, err := t.exactCodec.Encode(v.(T))
+	if err != nil {
+		return nil, notTaken(err)
+	}
+	sum := code + by // codes are as far apart as the integers
+	if (sum > code) != (by > 0) && by != 0 {
+		return nil, fmt.Errorf("%w: the sum is beyond the values of type %s", ope.ErrDomain, t)
+	}
+	added, err := t.exactCodec.Decode(sum)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the sum is beyond the values of type %s", ope.ErrDomain, t)
+	}
+	return added, nil
 }
 
 func (t TypeOf[T]) Append(dst []byte, v any) []byte { return t.encode(dst, v.(T)) }
