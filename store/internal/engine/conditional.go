@@ -93,7 +93,8 @@ func (t *Engine) commit(ctx context.Context, changes []*rowChange) error {
 				return nil
 			}
 			made, err := t.swap(ctx, c.key, &rows[i])
-			c.unknown, c.base = c.unknown || err != nil, rows[i].record
+			c.unknown = c.unknown || err != nil && (errors.Is(err, driver.ErrUnknownOutcome) || !errors.Is(err, driver.ErrUnavailable))
+			c.base = rows[i].record
 			if made {
 				c.stored, c.done = rows[i].becomes, true
 			}
