@@ -29,6 +29,7 @@ require (
 	gonum.org/v1/gonum v0.17.0
 	gonum.org/v1/plot v0.17.0
 	google.golang.org/protobuf v1.34.2
+	gopkg.in/inf.v0 v0.9.1
 	pgregory.net/rapid v1.3.0
 )
 
@@ -84,6 +85,5 @@ require (
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 	golang.org/x/tools v0.51.0 // indirect
-	gopkg.in/inf.v0 v0.9.1 // indirect
 	modernc.org/b/v2 v2.1.0 // indirect
 )

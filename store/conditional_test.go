@@ -87,7 +87,7 @@ func TestConditionalTable(t *testing.T) {
 					row["id"] = id
 					is := want[id]
 					var err error
-					switch kind := []string{"put", "update", "update", "update", "delete"}[r.IntN(5)]; {
+					switch kind := []string{"put", "update", "update", "update", "delete", "insert", "upsert", "increment"}[r.IntN(8)]; {
 					case kind == "put":
 						kinds[kind]++
 						do(t, func() error { return tbl.Put(background, row) })
@@ -96,6 +96,37 @@ func TestConditionalTable(t *testing.T) {
 						kinds[kind]++
 						do(t, func() error { return tbl.Delete(background, store.Row{"id": id}) })
 						delete(want, id)
+					case kind == "insert":
+						kinds[kind]++
+						attempts := 0
+						do(t, func() error {
+							attempts++
+							if err = tbl.Insert(background, row); errors.Is(err, store.ErrRowExists) && (is != nil || attempts > 1) {
+								return nil
+							}
+							return err
+						})
+						if is == nil {
+							want[id] = without(row)
+						} else {
+							require.ErrorIs(t, err, store.ErrRowExists)
+						}
+					case kind == "upsert":
+						kinds[kind]++
+						do(t, func() error { return tbl.Upsert(background, row) })
+						becomes := store.Row{}
+						maps.Copy(becomes, is)
+						maps.Copy(becomes, row)
+						want[id] = without(becomes)
+					case kind == "increment" && is != nil && is["balance"] != nil:
+						kinds[kind]++
+						sum := is["balance"].(int64) + 1
+						if incrementOnce(t, tbl, created, store.Row{"id": id}, sum); sum > 4 {
+							do(t, func() error { return tbl.Update(background, store.Row{"id": id, "balance": int64(0)}) })
+							sum = 0
+						}
+						want[id] = maps.Clone(is)
+						want[id]["balance"] = sum
 					case is == nil:
 						kinds["missing"]++
 						do(t, func() error {
@@ -117,7 +148,7 @@ func TestConditionalTable(t *testing.T) {
 					require.Equal(t, showRow(want[id]), showRow(got))
 				}
 				t.Log(kinds)
-				for _, kind := range []string{"put", "update", "delete", "missing"} {
+				for _, kind := range []string{"put", "update", "delete", "missing", "insert", "upsert", "increment"} {
 					require.NotZero(t, kinds[kind], kind)
 				}
 				for value := range int64(5) {
@@ -135,6 +166,29 @@ func TestConditionalTable(t *testing.T) {
 				require.Equal(t, len(want), report.Rows)
 			})
 		}
+	})
+}
+
+// incrementOnce adds 1 to a balance so that it is a sum, and finds out by reading what is not known.
+func incrementOnce(t *testing.T, tbl, reader *store.Table, key store.Row, sum int64) {
+	t.Helper()
+	do(t, func() error {
+		got, err := tbl.Increment(background, key, "balance", 1)
+		if err == nil {
+			require.Equal(t, sum, got)
+			return nil
+		}
+		if store.Retryable(err) {
+			return err // it was not made
+		}
+		require.ErrorIs(t, err, driver.ErrUnknownOutcome)
+		for range 3 { // what is late comes
+			_, _ = tbl.Get(background, key)
+		}
+		if row, failed := reader.Get(background, key); failed == nil && row["balance"] == sum {
+			return nil
+		}
+		return err
 	})
 }
 

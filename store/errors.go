@@ -31,12 +31,19 @@ var (
 	// ErrNoRow is returned when a row that is to be updated does not exist.
 	ErrNoRow = fault.ErrNoRow
 
+	// ErrRowExists is returned when a row that is to be inserted exists, in a table with [Schema.Conditional].
+	ErrRowExists = fault.ErrRowExists
+
+	// ErrConflict is returned by [Table.UpdateIf] when the row has other values than were given.
+	ErrConflict = fault.ErrConflict
+
 	// ErrColumn is returned when a row or a query names a column that the table has not, gives a
 	// value of the wrong Go type, or asks of a column what its encryption cannot do.
 	ErrColumn = fault.ErrColumn
 
-	// ErrNull is returned by [Field.Of] when the row has no value of the field.
-	ErrNull = errors.New("store: value is null")
+	// ErrNull is returned by [Field.Of] when the row has no value of the field, when a field of a struct cannot be null and
+	// its column is, and by [Table.Increment] of a column that is null.
+	ErrNull = fault.ErrNull
 
 	// ErrTenant is returned when a table with tenants is used without saying for which of them, or one
 	// without is asked for the rows of a tenant.
@@ -54,6 +61,7 @@ var (
 
 	// ErrSchemaChanged is returned when a query cannot go on because another client changed the
 	// column that drives it, or [Table.Verify], because the schema changes all the time. It may be asked again.
+	// So is a call of a [TableOf] whose struct does not fit the schema any more: that one is ErrColumn, too, and stays.
 	ErrSchemaChanged = fault.ErrSchemaChanged
 
 	// ErrScan is returned when a query with RequireIndex would read all rows.
@@ -95,7 +103,7 @@ type UnsealError = fault.UnsealError
 
 // callersMistakes are the errors that a call ends with because of what its caller gave or asked for.
 var callersMistakes = []error{
-	ErrSchema, ErrExists, ErrNoTable, ErrNoRow, ErrColumn, ErrNull, ErrTenant, ErrNoTenant, ErrPolicy, ErrShared, ErrScan, ErrToken,
+	ErrSchema, ErrExists, ErrNoTable, ErrNoRow, ErrRowExists, ErrConflict, ErrColumn, ErrNull, ErrTenant, ErrNoTenant, ErrPolicy, ErrShared, ErrScan, ErrToken,
 	ope.ErrDomain, driver.ErrTooLarge, driver.ErrOverlap, driver.ErrRange,
 }
 
@@ -110,6 +118,7 @@ var errorNames = []struct {
 }{
 	{context.Canceled, "context.Canceled"}, // wherever it was noticed
 	{ErrSchema, "store.ErrSchema"}, {ErrExists, "store.ErrExists"}, {ErrNoTable, "store.ErrNoTable"}, {ErrNoRow, "store.ErrNoRow"},
+	{ErrRowExists, "store.ErrRowExists"}, {ErrConflict, "store.ErrConflict"},
 	{ErrColumn, "store.ErrColumn"}, {ErrNull, "store.ErrNull"}, {ErrTenant, "store.ErrTenant"}, {ErrNoTenant, "store.ErrNoTenant"},
 	{ErrPolicy, "store.ErrPolicy"}, {ErrShared, "store.ErrShared"}, {ErrSchemaChanged, "store.ErrSchemaChanged"}, {ErrScan, "store.ErrScan"}, {ErrToken, "store.ErrToken"},
 	{ErrWrongKey, "store.ErrWrongKey"}, {ErrFormat, "store.ErrFormat"}, {ErrTampered, "store.ErrTampered"}, {ErrTorn, "store.ErrTorn"},
@@ -138,7 +147,8 @@ func errorName(err error) string {
 // Retryable reports whether the call that returned err may succeed if it is made again later,
 // unchanged: the database or the key management service was unreachable, or the outcome is unknown. All calls of this package
 // may be repeated safely, except that a Put into a table with a tie-breaker draws a new one
-// unless the row names it.
+// unless the row names it. An [Table.UpdateIf] or [Table.Increment] that may have changed its row is not retryable, and
+// an [Table.Insert] that is made again may find its own rows.
 //
 // The end of the context of the caller (context.DeadlineExceeded, context.Canceled) makes no error retryable: only the caller
 // knows whether there is time for another attempt. The rows of a Put or Delete that it ended may or may not be
@@ -151,6 +161,9 @@ func errorName(err error) string {
 func Retryable(err error) bool {
 	if errors.Is(err, driver.ErrUnauthorised) || errors.Is(err, driver.ErrClosed) {
 		return false
+	}
+	if errors.Is(err, ErrSchemaChanged) && errors.Is(err, ErrColumn) || errors.Is(err, fault.ErrOnce) {
+		return false // a struct does not fit any more, or a change must not be made twice
 	}
 	return errors.Is(err, driver.ErrUnavailable) || errors.Is(err, kms.ErrUnavailable) || errors.Is(err, driver.ErrUnknownOutcome) ||
 		errors.Is(err, ErrSchemaChanged) || errors.Is(err, ope.ErrStale)

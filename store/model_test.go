@@ -455,11 +455,17 @@ func (m *tableModel) run(t *testing.T, db driver.DB, r *rand.Rand, ops int) hist
 				rows[m.key(row)] = row
 			}
 			var batch []store.Row
+			known := false
 			for _, key := range slices.Sorted(maps.Keys(rows)) {
 				batch = append(batch, rows[key])
+				known = known || m.rows[key] != nil
 				m.rows[key] = rows[key]
 			}
-			require.NoError(t, tbl.Put(background, batch...))
+			write := tbl.Put
+			if !known {
+				write = tbl.Insert
+			}
+			require.NoError(t, write(background, batch...))
 		case n < 7:
 			var keys []store.Row
 			for range 1 + r.IntN(4) {

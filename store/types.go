@@ -42,6 +42,9 @@ func (t TypeOf[T]) Prefixed(beginnings ...string) TypeOf[T] {
 	return TypeOf[T]{t.of.Prefixed(beginnings...)}
 }
 
+// Field returns the [Field] of a column of the type: what its predicates take, and what it reads, has the right Go type.
+func (t TypeOf[T]) Field(column string) Field[T] { return Field[T](column) }
+
 func (t TypeOf[T]) inner() value.Type { return t.of }
 
 // The types of columns and key parts. A value of the right Go type that a column does not take, such
@@ -51,8 +54,9 @@ func (t TypeOf[T]) inner() value.Type { return t.of }
 // the other, and they are one row key. NaN is equal to nothing, so that no
 // predicate finds it, and one that names it is ErrDomain. Only columns that are randomised or plain take it.
 //
-// In a [Row], values of integer types may also be given as int,
-// as untyped constants are. A [Field] has the type of the column: rows that are read have it too.
+// In a [Row], untyped constants fit where they are exact: an int or a float64 may be given for any type of integers or
+// floating point numbers that has it, and an int for a [Decimal]; otherwise it is [ope.ErrDomain]. Rows that are read have
+// the type of the column.
 var (
 	Int8    = TypeOf[int8]{value.Int8}
 	Int16   = TypeOf[int16]{value.Int16}

@@ -2,10 +2,10 @@ package engine
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
@@ -36,6 +36,11 @@ type rowChange struct {
 	merges  bool // next needs all of what it is
 	deletes bool // next returns nil
 	bars    bool // a deletion leaves its mark also where there is no row, so that none comes late
+	inserts bool // there is to be no row, and the first attempt takes that as read
+	once    bool // it matters whether it is made once or twice
+
+	unknown bool             // an attempt may have been made
+	base    *rowcodec.Record // what the row was before the last attempt
 
 	read, tried []*rowcodec.Record // states of the row that this change has met, and its attempts
 	stored      *rowcodec.Record   // what it has made of the row in the end
@@ -52,8 +57,11 @@ func (t *Engine) commit(ctx context.Context, changes []*rowChange) error {
 	rows := make([]conditionalRow, len(changes))
 	for round := 0; ; round++ {
 		err := t.Env.Concurrently(ctx, len(changes), func(ctx context.Context, i int) (err error) {
-			if !changes[i].done {
-				rows[i], err = t.meet(ctx, changes[i])
+			switch c := changes[i]; {
+			case c.inserts && round == 0:
+				rows[i].opens = true
+			case !c.done:
+				rows[i], err = t.meet(ctx, c)
 			}
 			return err
 		})
@@ -85,6 +93,8 @@ func (t *Engine) commit(ctx context.Context, changes []*rowChange) error {
 				return nil
 			}
 			made, err := t.swap(ctx, c.key, &rows[i])
+			c.unknown = c.unknown || err != nil && (errors.Is(err, driver.ErrUnknownOutcome) || !errors.Is(err, driver.ErrUnavailable))
+			c.base = rows[i].record
 			if made {
 				c.stored, c.done = rows[i].becomes, true
 			}
@@ -133,7 +143,15 @@ func (t *Engine) meet(ctx context.Context, c *rowChange) (conditionalRow, error)
 	row.record, err = t.Decode(driver.Row{Key: c.key, Cells: cells}, nil, new(rowcodec.Scratch))
 	newer := rowcodec.NewerRow(0)
 	switch {
-	case c.merges && err != nil:
+	case c.inserts && errors.As(err, &newer):
+		now, err := t.Env.AtLeast(ctx, uint32(newer))
+		if err != nil {
+			return conditionalRow{}, err
+		}
+		if row.record, err = now.Decode(driver.Row{Key: c.key, Cells: cells}, nil, new(rowcodec.Scratch)); err != nil {
+			return conditionalRow{}, err
+		}
+	case (c.merges || c.inserts) && err != nil:
 		return conditionalRow{}, err
 	case errors.As(err, &newer):
 		if _, err := t.Env.AtLeast(ctx, uint32(newer)); err != nil && !(c.deletes && errors.Is(err, catalogue.ErrPutBack)) {
@@ -152,6 +170,10 @@ func (t *Engine) meet(ctx context.Context, c *rowChange) (conditionalRow, error)
 		c.stored, c.done = c.tried[i], true
 	} else if row.record != nil && !slices.ContainsFunc(c.read, is) {
 		c.read = append(c.read, row.record)
+	}
+	if c.once && c.unknown && !c.done && (c.base == nil || row.record == nil || c.base.Write != row.record.Write) {
+		// An attempt may have been made before another client wrote the row.
+		return conditionalRow{}, driver.ErrUnknownOutcome
 	}
 	return row, nil
 }
@@ -247,6 +269,16 @@ func replacement(r *rowcodec.Record) *rowChange {
 	return &rowChange{key: r.Key, next: func(*rowcodec.Record) (*rowcodec.Record, error) { return r.Again(), nil }}
 }
 
+// insertion returns the change that makes a record of a row, if there is none. Its error has the number of the record.
+func insertion(r *rowcodec.Record, number int) *rowChange {
+	return &rowChange{key: r.Key, inserts: true, next: func(was *rowcodec.Record) (*rowcodec.Record, error) {
+		if was != nil {
+			return nil, &fault.RowError{Index: number, Err: fault.ErrRowExists}
+		}
+		return r.Again(), nil
+	}}
+}
+
 // deletion returns the change that deletes a row.
 func deletion(key []byte) *rowChange {
 	return &rowChange{key: key, deletes: true, next: func(*rowcodec.Record) (*rowcodec.Record, error) { return nil, nil }}
@@ -257,12 +289,9 @@ func deletion(key []byte) *rowChange {
 func (t *Engine) UpdateChunk(ctx context.Context, updates []*rowcodec.Updated, from int) error {
 	now, changes := t, make([]*rowChange, len(updates))
 	for i, u := range updates {
-		changes[i] = &rowChange{key: u.Key, merges: true, next: func(was *rowcodec.Record) (*rowcodec.Record, error) {
-			if was == nil {
-				return nil, &fault.RowError{Index: from + i, Err: fault.ErrNoRow}
-			}
-			r := now.Merged(was, t.View, u)
-			if err := cmp.Or(now.CheckUnordered(r), now.CheckSize(r)); err != nil {
+		changes[i] = &rowChange{key: u.Key, merges: true, once: u.Once(), next: func(was *rowcodec.Record) (*rowcodec.Record, error) {
+			r, err := now.Changed(was, t.View, u)
+			if err != nil {
 				return nil, &fault.RowError{Index: from + i, Err: err}
 			}
 			return r, nil
@@ -281,10 +310,7 @@ func (t *Engine) UpdateChunk(ctx context.Context, updates []*rowcodec.Updated, f
 				if unsettled := now.SettleWrites(ctx, tried); unsettled != nil {
 					err = fault.Besides(err, unsettled)
 				}
-				err = now.late(err)
-			}
-			if err != nil {
-				return err
+				return onceOnly(changes, now.late(err))
 			}
 			break
 		}
@@ -307,5 +333,15 @@ func (t *Engine) UpdateChunk(ctx context.Context, updates []*rowcodec.Updated, f
 	for i, c := range changes {
 		records[i] = c.stored
 	}
-	return now.SettleWrites(ctx, records)
+	return onceOnly(changes, now.SettleWrites(ctx, records))
+}
+
+// onceOnly makes an error of changes one that nobody tries again blindly, if one of them may have been made that must not be
+// made twice.
+func onceOnly(changes []*rowChange, err error) error {
+	made := func(c *rowChange) bool { return c.once && (c.unknown || c.stored != nil) }
+	if err == nil || !slices.ContainsFunc(changes, made) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", fault.ErrOnce, fault.Besides(err, driver.ErrUnknownOutcome))
 }

@@ -282,7 +282,7 @@ func (t *Engine) restore(ctx context.Context, c *rowcodec.Column, key []byte) er
 // keep, a row that is there already stays.
 func (t *Engine) move(ctx context.Context, r *rowcodec.Record, keep bool) (*rowcodec.Record, error) {
 	moved := *r
-	moved.Key, moved.Search = nil, slices.Clone(r.Search)
+	moved.Key, moved.Search, moved.Insert = nil, slices.Clone(r.Search), false
 	if err := t.EncodeKey(ctx, &moved); err != nil {
 		return nil, err
 	}

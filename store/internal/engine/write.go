@@ -58,7 +58,9 @@ func (t *Engine) Write(ctx context.Context, records []*rowcodec.Record) error {
 	if t.Meta.Conditional {
 		changes := make([]*rowChange, len(records))
 		for i, r := range records {
-			changes[i] = replacement(r)
+			if changes[i] = replacement(r); r.Insert {
+				changes[i] = insertion(r, i)
+			}
 		}
 		return t.commit(ctx, changes)
 	}
@@ -168,7 +170,7 @@ func (t *Engine) current(ctx context.Context, records []*rowcodec.Record, delete
 	old := make([]*rowcodec.Record, len(records))
 	searched := t.SearchedColumns()
 	err := t.Env.Concurrently(ctx, len(records), func(ctx context.Context, i int) error {
-		if records[i].Fresh {
+		if records[i].Fresh || records[i].Insert {
 			return nil
 		}
 		found, err := t.Read(ctx, records[i].Key, searched)
@@ -259,17 +261,22 @@ func (t *Engine) DropPostingsOf(ctx context.Context, ids []meta.ColumnID) error 
 
 // Put writes rows, each as a whole.
 func (t *Engine) Put(ctx context.Context, rows []rowcodec.RowValues) error {
-	records := make([]*rowcodec.Record, len(rows))
+	return t.PutEach(ctx, len(rows), func(t *rowcodec.View, i int) (*rowcodec.Record, error) { return t.Check(rows[i]) })
+}
+
+// PutEach writes n rows that a function returns as checked records of a view. It is called again for a later view.
+func (t *Engine) PutEach(ctx context.Context, n int, row func(t *rowcodec.View, i int) (*rowcodec.Record, error)) error {
+	records := make([]*rowcodec.Record, n)
 	t, err := t.WithSecondLook(ctx, func(t *Engine) (err error) {
-		for i, row := range rows {
-			if records[i], err = t.Check(row); err != nil {
+		for i := range records {
+			if records[i], err = row(t.View, i); err != nil {
 				return &fault.RowError{Index: i, Err: err}
 			}
 		}
 		// A stateful scheme gives ciphertexts out by writing to its index; values without rows do no
 		// harm there.
 		if err := t.EncryptAll(ctx, records, func(c *rowcodec.Column) bool { return c.Stateful && c.Order == nil }); err != nil {
-			return fault.NothingDone(len(rows), Gone(err))
+			return fault.NothingDone(n, Gone(err))
 		}
 		// What it remembers no more, it reads again.
 		for i, r := range records {
@@ -282,25 +289,31 @@ func (t *Engine) Put(ctx context.Context, rows []rowcodec.RowValues) error {
 	if err != nil {
 		return err
 	}
-	distinct := make(DistinctKeys, len(rows))
+	distinct := make(DistinctKeys, n)
 	for i, r := range records {
 		if err := distinct.Add(r.Key, i, "put"); err != nil {
 			return &fault.RowError{Index: i, Err: err}
 		}
 	}
-	err = InChunks(len(rows), func(from, to int) error { return t.Write(ctx, records[from:to]) })
-	reached := len(rows)
+	err = InChunks(n, func(from, to int) error {
+		err := t.Write(ctx, records[from:to])
+		if row := (*fault.RowError)(nil); errors.As(err, &row) {
+			row.Index += from
+		}
+		return err
+	})
+	reached := n
 	failed := (*fault.BatchError)(nil)
 	if errors.As(err, &failed) {
 		// Rows of the chunk that failed may have been written, too.
-		reached = min(len(rows), failed.Failed[0]+WriteChunk)
+		reached = min(n, failed.Failed[0]+WriteChunk)
 	}
 	if unsettled := t.SettleWrites(ctx, records[:reached]); unsettled != nil {
 		if failed != nil {
 			// That no row counts as written says already that all are to be written again.
 			unsettled = fault.Besides(failed.Err, unsettled)
 		}
-		err = fault.Undone(0, len(rows), unsettled)
+		err = fault.Undone(0, n, unsettled)
 	}
 	return t.late(err)
 }

@@ -10,11 +10,17 @@ import (
 // Errors of rows and queries.
 var (
 	ErrNoRow         = errors.New("store: no such row")
+	ErrRowExists     = errors.New("store: row exists already")
+	ErrConflict      = errors.New("store: row has other values")
+	ErrNull          = errors.New("store: value is null")
 	ErrTorn          = errors.New("store: row holds a mixture of two writes")
 	ErrSchemaChanged = errors.New("store: the schema was changed during the call")
 	ErrScan          = errors.New("store: the query would read all rows")
 	ErrToken         = errors.New("store: page token of another query")
 )
+
+// ErrOnce is what the error is of a change that must not be made twice, and may have been made.
+var ErrOnce = errors.New("whether the row was changed is not known: read it before you try again")
 
 // A RowError says which row of a batch an error belongs to.
 type RowError struct {

@@ -22,6 +22,7 @@ type Record struct {
 	Values []any // by position: key parts, then stored columns
 	Write  WriteID
 	Fresh  bool     // the key was drawn at random: there is no earlier row
+	Insert bool     // the caller says that there is no earlier row
 	Search [][]byte // by stored column: what its posting carries; nil where it has none, and in tables without
 
 	Version uint32 // of the catalogue, of a row that was read; 0 of a new one
@@ -44,13 +45,18 @@ func (t *View) Check(row RowValues) (*Record, error) {
 	if err := t.CheckNames(row); err != nil {
 		return nil, err
 	}
+	return t.CheckValues(valueIn(row))
+}
+
+// CheckValues does so with what a function returns as the normalized values of parts and columns: nil for null.
+func (t *View) CheckValues(given func(*Column) (any, error)) (*Record, error) {
 	r := t.NewRecord()
 	rand.Read(r.Write[:])
-	if err := t.CheckKey(r, row); err != nil {
+	if err := t.checkKey(r, given); err != nil {
 		return nil, err
 	}
 	for i, c := range t.Columns {
-		v, err := c.value(row)
+		v, err := c.checked(given)
 		if err != nil {
 			return nil, err
 		}
@@ -60,9 +66,11 @@ func (t *View) Check(row RowValues) (*Record, error) {
 }
 
 // CheckKey sets the values of the record's key parts.
-func (t *View) CheckKey(r *Record, row RowValues) error {
+func (t *View) CheckKey(r *Record, row RowValues) error { return t.checkKey(r, valueIn(row)) }
+
+func (t *View) checkKey(r *Record, given func(*Column) (any, error)) error {
 	for i, c := range t.Parts {
-		v, err := c.value(row)
+		v, err := c.checked(given)
 		if err != nil {
 			return err
 		}
@@ -111,14 +119,21 @@ func (t *View) EncodeKey(ctx context.Context, r *Record) (err error) {
 	return nil
 }
 
-// value returns the checked value of the column in a row, or nil for null.
-func (c *Column) value(row RowValues) (any, error) {
-	v, ok := row[c.Name]
-	if !ok || v == nil {
-		return nil, nil
+// valueIn returns a function for the values of a row.
+func valueIn(row RowValues) func(*Column) (any, error) {
+	return func(c *Column) (any, error) {
+		v := row[c.Name]
+		if v == nil {
+			return nil, nil
+		}
+		return c.Type.Normalize(v)
 	}
-	v, err := c.Type.Normalize(v)
-	if err == nil && c.Type.Unordered(v) && (c.Part >= 0 || c.Searched()) {
+}
+
+// checked returns the value that is given for the column, or nil for null, if the column takes it.
+func (c *Column) checked(given func(*Column) (any, error)) (any, error) {
+	v, err := given(c)
+	if err == nil && v != nil && c.Type.Unordered(v) && (c.Part >= 0 || c.Searched()) {
 		err = value.ErrNaN
 	}
 	if err != nil {

@@ -1,16 +1,33 @@
 package rowcodec
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 )
 
-// An Updated row is the new values of some of its columns.
+// Updated is what becomes of some columns of a row.
 type Updated struct {
 	Key    []byte
 	values map[meta.ColumnID]any // nil for null
+
+	Parts []any     // values of the key parts, if the row is made where there is none
+	If    *Updated  // what the row must have, or nil
+	Add   *Addition // to one column, or nil
 }
+
+// An Addition changes an integer.
+type Addition struct {
+	Column *Column
+	By     int64
+	Sum    any // set when it was computed
+}
+
+// Once reports whether it matters how often the update is made.
+func (u *Updated) Once() bool { return u.If != nil || u.Add != nil }
 
 func (t *View) Updated(key []byte, row RowValues) (*Updated, error) {
 	u := &Updated{Key: key, values: make(map[meta.ColumnID]any)}
@@ -18,7 +35,7 @@ func (t *View) Updated(key []byte, row RowValues) (*Updated, error) {
 		if _, named := row[c.Name]; !named {
 			continue
 		}
-		v, err := c.value(row)
+		v, err := c.checked(valueIn(row))
 		if err != nil {
 			return nil, err
 		}
@@ -27,8 +44,74 @@ func (t *View) Updated(key []byte, row RowValues) (*Updated, error) {
 	return u, nil
 }
 
-// Merged returns a row with what an update of another view gives it.
-func (t *View) Merged(was *Record, of *View, u *Updated) *Record {
+// Changed returns what an update of another view makes of a row, nil where there is none.
+func (t *View) Changed(was *Record, of *View, u *Updated) (*Record, error) {
+	if was == nil && u.Parts == nil {
+		return nil, fault.ErrNoRow
+	}
+	if was == nil {
+		was = t.NewRecord()
+		was.Key = u.Key
+		copy(was.Values, u.Parts)
+	}
+	if u.If != nil {
+		if err := t.agrees(was, of, u.If); err != nil {
+			return nil, err
+		}
+	}
+	if err := t.add(was, u); err != nil {
+		return nil, err
+	}
+	r := t.merged(was, of, u)
+	return r, cmp.Or(t.CheckUnordered(r), t.CheckSize(r))
+}
+
+// agrees returns an error unless a row has the values of an update of another view.
+func (t *View) agrees(r *Record, of *View, u *Updated) error {
+	for _, c := range of.Columns {
+		want, named := u.values[c.Id]
+		if !named {
+			continue
+		}
+		now := t.successor(c)
+		if now == nil {
+			return fmt.Errorf("%w: column %q was dropped", fault.ErrColumn, c.Name)
+		}
+		has := r.Values[t.ValueIndex(now)]
+		same := has == nil && want == nil
+		if has != nil && want != nil {
+			nan := c.Type.Unordered(want)
+			same = nan && c.Type.Unordered(has) || !nan && !c.Type.Unordered(has) && c.Type.Compare(has, want) == 0
+		}
+		if !same {
+			return fmt.Errorf("%w: column %q", fault.ErrConflict, c.Name)
+		}
+	}
+	return nil
+}
+
+// add computes the addition of an update.
+func (t *View) add(r *Record, u *Updated) (err error) {
+	if u.Add == nil {
+		return nil
+	}
+	c := t.successor(u.Add.Column)
+	if c == nil {
+		return fmt.Errorf("%w: column %q was dropped", fault.ErrColumn, u.Add.Column.Name)
+	}
+	v := r.Values[t.ValueIndex(c)]
+	if v == nil {
+		return fmt.Errorf("column %q: %w", c.Name, fault.ErrNull)
+	}
+	if u.Add.Sum, err = c.Type.Add(v, u.Add.By); err != nil {
+		return fmt.Errorf("column %q: %w", c.Name, err)
+	}
+	u.values = map[meta.ColumnID]any{u.Add.Column.Id: u.Add.Sum}
+	return nil
+}
+
+// merged returns a row with what an update of another view gives it.
+func (t *View) merged(was *Record, of *View, u *Updated) *Record {
 	r := was.Again()
 	r.Values, r.Search = slices.Clone(was.Values), slices.Clone(was.Search)
 	clear(r.Search[min(len(t.Columns), len(r.Search)):]) // a value of a former column has moved

@@ -38,6 +38,8 @@ type Type interface {
 	// Normalize checks the Go type of a value and that it can be stored, and returns it in the
 	// form in which it will be read.
 	Normalize(v any) (any, error)
+	// NormalizeAt does so for the value that a pointer to the Go type leads to.
+	NormalizeAt(p any) (any, error)
 	// NormalizeBound does so for a value in a predicate, which need not be storable.
 	NormalizeBound(v any) (any, error)
 	Compare(a, b any) int
@@ -54,6 +56,9 @@ type Type interface {
 	// Width is the length of the canonical bytes, which are then in the order of the values; 0
 	// where it varies.
 	Width() int
+
+	// Add returns a normalized value of a type of integers, changed by a number.
+	Add(v any, by int64) (any, error)
 
 	Orderable() bool
 	// Exact reports whether different values have different codes.
@@ -174,7 +179,12 @@ func Decimal(scale int32) TypeOf[encode.Decimal] {
 
 // decimal takes any scale, as columns had before it was bounded.
 func decimal(scale int32) TypeOf[encode.Decimal] {
-	return exactType(8, encode.FixedDecimal(scale), compareDecimal)
+	t := exactType(8, encode.FixedDecimal(scale), compareDecimal)
+	t.convert = func(v any) (_ encode.Decimal, ok bool, err error) {
+		i, ok := v.(int)
+		return encode.Decimal{Unscaled: big.NewInt(int64(i))}, ok, nil
+	}
+	return t
 }
 
 // Within returns the type restricted to values from lo to hi, both included.
@@ -313,14 +323,31 @@ func exactType[T any](size int, codec encode.Exact[T], compare func(a, b T) int)
 	}
 }
 
+// unfit is the error of an untyped constant that a type does not have.
+func unfit(what string, to any) error {
+	return fmt.Errorf("%w: %s that is no %T", ope.ErrDomain, what, to)
+}
+
 func integer[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64](size int) TypeOf[T] {
 	t := exactType(size, encode.Integer[T](), cmp.Compare[T])
-	t.convert = func(v any) (_ T, ok bool, err error) {
-		i, ok := v.(int)
-		if ok && (int(T(i)) != i || (i < 0) != (T(i) < 0)) {
-			err = fmt.Errorf("%w: an int that does not fit in %T", ope.ErrDomain, T(0))
+	t.convert = func(v any) (to T, ok bool, err error) {
+		switch v := v.(type) {
+		case int:
+			to, ok = T(v), true
+			if int(to) != v || (v < 0) != (to < 0) {
+				err = unfit("an int", to)
+			}
+		case float64:
+			var i int64
+			// Integers of more than 53 bits are not meant by a constant such as 1e3.
+			if i, ok = int64(v), true; v != math.Trunc(v) || math.Abs(v) > 1<<53 {
+				return 0, true, unfit("a float64", to)
+			}
+			if to = T(i); int64(to) != i || (i < 0) != (to < 0) {
+				err = unfit("a float64", to)
+			}
 		}
-		return T(i), ok, err
+		return to, ok, err
 	}
 	return t
 }
@@ -332,6 +359,20 @@ func float[T float32 | float64, B uint32 | uint64](size int, bits func(T) B, fro
 	t := exactType(size, encode.Float[T](), cmp.Compare[T])
 	sign := B(1) << (8*size - 1)
 	t.accept = nil // keeps the sign of a zero
+	t.convert = func(v any) (to T, ok bool, err error) {
+		switch v := v.(type) {
+		case int:
+			// Beyond 63 bits the way back would not be defined.
+			if to, ok = T(v), true; float64(to) >= 1<<63 || int(to) != v {
+				err = unfit("an int", to)
+			}
+		case float64:
+			if to, ok = T(v), true; float64(to) != v {
+				err = unfit("a float64", to)
+			}
+		}
+		return to, ok, err
+	}
 	t.isNaN = func(v T) bool { return v != v }
 	t.store = func(dst []byte, v T) []byte {
 		u := bits(v)
@@ -454,10 +495,19 @@ func (t TypeOf[T]) value(v any) (T, error) {
 
 func (t TypeOf[T]) Normalize(v any) (any, error) {
 	value, err := t.value(v)
-	if err == nil && t.isNaN != nil && t.isNaN(value) {
+	if err != nil {
+		return nil, notTaken(err)
+	}
+	return t.normalize(value)
+}
+
+func (t TypeOf[T]) NormalizeAt(p any) (any, error) { return t.normalize(*p.(*T)) }
+
+func (t TypeOf[T]) normalize(value T) (_ any, err error) {
+	if t.isNaN != nil && t.isNaN(value) {
 		return value, nil
 	}
-	if err == nil && t.accept != nil {
+	if t.accept != nil {
 		value, err = t.accept(value)
 	}
 	if err == nil && t.codec != nil && t.exactCodec != nil {
@@ -489,6 +539,25 @@ func (t TypeOf[T]) NormalizeBound(v any) (any, error) {
 		return nil, notTaken(err)
 	}
 	return value, nil
+}
+
+func (t TypeOf[T]) Add(v any, by int64) (any, error) {
+	if kind := t.GoType().Kind(); kind < reflect.Int || reflect.Uint64 < kind {
+		return nil, fmt.Errorf("%w: type %s has no integers to add to", fault.ErrColumn, t)
+	}
+	code, err := t.exactCodec.Encode(v.(T))
+	if err != nil {
+		return nil, notTaken(err)
+	}
+	sum := code + by // codes are as far apart as the integers
+	if (sum > code) != (by > 0) && by != 0 {
+		return nil, fmt.Errorf("%w: the sum is beyond the values of type %s", ope.ErrDomain, t)
+	}
+	added, err := t.exactCodec.Decode(sum)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the sum is beyond the values of type %s", ope.ErrDomain, t)
+	}
+	return added, nil
 }
 
 func (t TypeOf[T]) Append(dst []byte, v any) []byte { return t.encode(dst, v.(T)) }

@@ -1,0 +1,215 @@
+package structs
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+)
+
+// A boundField is a field with its column.
+type boundField struct {
+	*field
+	access
+}
+
+// A Binding is a plan as it fits a view.
+type Binding struct {
+	Since    uint32       // of the view
+	Columns  []string     // that have a field; nil if all have
+	Unmapped []string     // columns without
+	fields   []boundField // by position: key parts, then columns
+	tie      bool         // the last part of the row key is drawn if it is zero
+}
+
+// Bind fits the plan to a view of a table. What does not fit is ErrColumn, and all of it is told at once.
+func (p *Plan) Bind(t *rowcodec.View) (*Binding, error) {
+	schema, err := t.Meta.Schema()
+	if err != nil {
+		return nil, err
+	}
+	specs := slices.Concat(schema.Key, schema.Columns)
+	b := &Binding{Since: t.Since, fields: make([]boundField, len(specs)), tie: schema.Key[len(schema.Key)-1].Encryption == meta.TieBreaker}
+	var errs []error
+	for _, f := range p.fields {
+		i := slices.IndexFunc(specs, func(s meta.Spec) bool { return s.Name == f.column })
+		if i < 0 {
+			errs = append(errs, fmt.Errorf("field %s: there is no column %q", f.path, f.column))
+			continue
+		}
+		a, ok := accessOf(f.elem, specs[i].Type.GoType())
+		if err := f.fits(specs[i], i, len(schema.Key), ok); err != nil {
+			errs = append(errs, fmt.Errorf("field %s: %w", f.path, err))
+			continue
+		}
+		b.fields[i] = boundField{f, a}
+	}
+	for i, s := range specs {
+		switch mapped := slices.ContainsFunc(p.fields, func(f *field) bool { return f.column == s.Name }); {
+		case !mapped && i < len(schema.Key):
+			errs = append(errs, fmt.Errorf("key part %q has no field: add one with `%s:\"%s,key=%d\"`", s.Name, TagName, s.Name, i+1))
+		case !mapped:
+			b.Unmapped = append(b.Unmapped, s.Name)
+		case i >= len(schema.Key):
+			b.Columns = append(b.Columns, s.Name)
+		}
+	}
+	if errs != nil {
+		return nil, fmt.Errorf("%w: %s does not fit table %q: %w", fault.ErrColumn, p.name, t.Meta.Name, errors.Join(errs...))
+	}
+	if b.Unmapped == nil {
+		b.Columns = nil
+	} else if b.Columns == nil {
+		b.Columns = []string{}
+	}
+	return b, nil
+}
+
+// Whole returns an error if columns have no field.
+func (b *Binding) Whole(then string) error {
+	if b.Unmapped == nil {
+		return nil
+	}
+	names := make([]string, len(b.Unmapped))
+	for i, name := range b.Unmapped {
+		names[i] = strconv.Quote(name)
+	}
+	return fmt.Errorf("%w: without a field: column %s; %s", fault.ErrColumn, strings.Join(names, ", "), then)
+}
+
+// fits returns an error if a field contradicts what the schema says of its column.
+func (f *field) fits(s meta.Spec, position, parts int, goType bool) error {
+	tie := s.Encryption == meta.TieBreaker
+	switch {
+	case position < parts && f.key != position+1:
+		return fmt.Errorf("column %q is part %d of the row key: write key=%d", s.Name, position+1, position+1)
+	case position >= parts && f.key > 0:
+		return fmt.Errorf("column %q is no part of the row key: drop key=%d", s.Name, f.key)
+	case f.tie && !tie:
+		return fmt.Errorf("key part %q is no tie-breaker: make the field a [16]byte", s.Name)
+	case tie && f.encryption != "":
+		return fmt.Errorf("key part %q is a tie-breaker: drop option %s", s.Name, f.encryption)
+	case !goType:
+		return fmt.Errorf("column %q has type %s, with values of Go type %v: the field has %v", s.Name, s.Type, s.Type.GoType(), f.elem)
+	case f.encryption == "" && f.key == 0 && s.Encryption == meta.Plain:
+		return fmt.Errorf("column %q is not encrypted: write plain", s.Name)
+	case f.encryption != "" && (f.encryption != s.Encryption || f.scheme != s.Scheme):
+		return fmt.Errorf("column %q is %s: write so, or nothing", s.Name, strings.TrimSuffix(string(s.Encryption)+"="+s.Scheme, "="))
+	case f.typ != nil && f.whole && f.typ.ID() != s.Type.ID(), f.typ != nil && !f.whole && f.typ.ID() != base(s.Type.ID()):
+		return fmt.Errorf("column %q has type %s: write so, or nothing", s.Name, s.Type)
+	}
+	return nil
+}
+
+// base returns the id of a type without its domain.
+func base(id string) string {
+	id, _, _ = strings.Cut(id, " within=")
+	return id
+}
+
+// Record returns a struct as a checked record of the view that the binding is of. A tie-breaker that is zero is drawn,
+// and the struct has it then.
+func (b *Binding) Record(t *rowcodec.View, row reflect.Value) (*rowcodec.Record, error) {
+	r, err := t.CheckValues(func(c *rowcodec.Column) (any, error) { return b.value(t, c, row) })
+	if err == nil && r.Fresh && b.tie {
+		last := len(t.Parts) - 1
+		_, err = b.fields[last].save(b.fields[last].at(row, true), r.Values[last])
+	}
+	return r, err
+}
+
+// value returns what a struct has for a column, normalized.
+func (b *Binding) value(t *rowcodec.View, c *rowcodec.Column, row reflect.Value) (any, error) {
+	f := &b.fields[t.ValueIndex(c)]
+	if f.field == nil {
+		return nil, nil
+	}
+	at := f.at(row, false)
+	if at == nil {
+		return nil, nil
+	}
+	if tie, ok := at.(*[16]byte); ok && *tie == [16]byte{} && b.tie && c.Part == len(t.Parts)-1 {
+		return nil, nil
+	}
+	if f.load == nil {
+		return c.Type.NormalizeAt(at)
+	}
+	v, err := f.load(at)
+	if err != nil {
+		return nil, err
+	}
+	return c.Type.Normalize(v)
+}
+
+// Row returns a struct as a row with the key parts, and of the columns with those that are asked for; nil asks for all
+// that have a field.
+func (b *Binding) Row(t *rowcodec.View, row reflect.Value, columns []string) (rowcodec.RowValues, error) {
+	values := make(rowcodec.RowValues)
+	for _, name := range columns {
+		if c := t.ByName[name]; c != nil && b.fields[t.ValueIndex(c)].field == nil {
+			return nil, fmt.Errorf("%w: column %q has no field", fault.ErrColumn, name)
+		} else if c == nil {
+			values[name] = nil // is refused
+		}
+	}
+	for _, c := range slices.Concat(t.Parts, t.Columns) {
+		if c.Part < 0 && (b.fields[t.ValueIndex(c)].field == nil || columns != nil && !slices.Contains(columns, c.Name)) {
+			continue
+		}
+		v, err := b.value(t, c, row)
+		if err != nil {
+			return nil, fmt.Errorf("column %q: %w", c.Name, err)
+		}
+		values[c.Name] = v
+	}
+	return values, nil
+}
+
+// Fill gives a struct the values of a record of the view that the binding is of: of the key parts, and of the columns in
+// want, by position, where nil means all. Null where the field cannot say so is the given error.
+func (b *Binding) Fill(t *rowcodec.View, row reflect.Value, r *rowcodec.Record, want []bool, null error) error {
+	for i := range b.fields {
+		if f := &b.fields[i]; f.field != nil && (i < len(t.Parts) || want == nil || want[i-len(t.Parts)]) {
+			if err := f.set(row, r.Values[i], null); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// FillRow does so with the values of a row.
+func (b *Binding) FillRow(row reflect.Value, values rowcodec.RowValues, null error) error {
+	for i := range b.fields {
+		if f := &b.fields[i]; f.field != nil {
+			if err := f.set(row, values[f.column], null); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// set gives the field of a new struct a value.
+func (f *boundField) set(row reflect.Value, v any, null error) error {
+	if v == nil {
+		if f.null == never {
+			return fmt.Errorf("column %q: %w, which field %s cannot be: make it a pointer", f.column, null, f.path)
+		}
+		return nil
+	}
+	ok, err := f.save(f.at(row, true), v)
+	if err != nil {
+		return fmt.Errorf("column %q: %w", f.column, err)
+	}
+	if !ok {
+		return fmt.Errorf("%w: column %q has values of Go type %T", fault.ErrSchemaChanged, f.column, v)
+	}
+	return nil
+}

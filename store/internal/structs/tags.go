@@ -1,0 +1,294 @@
+// Package structs fills rows from structs of Go, and structs from rows. What a struct's tags say is read once, into a
+// [Plan]; a [Binding] is a plan as it fits one view of a table.
+package structs
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+	"github.com/rangecrypt/rangecrypt/store/internal/value"
+)
+
+// TagName is the key of the tags.
+const TagName = "rangecrypt"
+
+// A Tie is the value of a tie-breaker.
+type Tie [16]byte
+
+// A field is a field of a struct that has a column.
+type field struct {
+	path   string // as errors name it: Reading.Celsius
+	index  []int  // as reflect has it
+	column string
+	key    int // position in the row key, from 1 on; 0 of a column
+
+	encryption meta.Encryption // "" where the tag names none
+	scheme     string
+	typ        value.Type // nil where the tag names none
+	whole      bool       // typ is all of the type, its domain included
+
+	null nullable
+	elem reflect.Type // of the values, without what makes them null
+	tie  bool         // its Go type is Tie
+}
+
+// A Plan is what the tags of a struct say.
+type Plan struct {
+	name   string
+	fields []*field
+}
+
+// SchemeOf says whether an order-preserving scheme of a name may encrypt key parts, or that there is none.
+type SchemeOf func(name string) (forKeys bool, err error)
+
+// Of reads the tags of a struct. The error is ErrSchema, and has all mistakes.
+func Of(typ reflect.Type, schemeOf SchemeOf) (*Plan, error) {
+	if typ.Kind() != reflect.Struct {
+		return nil, fmt.Errorf("%w: %v is no struct", fault.ErrSchema, typ)
+	}
+	p := &Plan{name: cmp.Or(typ.Name(), "struct")}
+	errs := p.add(typ, p.name, nil, schemeOf)
+	errs = append(errs, p.checkNames()...)
+	if errs == nil {
+		errs = p.checkKey()
+	}
+	if errs != nil {
+		return nil, fmt.Errorf("%w: %w", fault.ErrSchema, errors.Join(errs...))
+	}
+	return p, nil
+}
+
+// add adds the fields of a struct, and of those that are embedded in it.
+func (p *Plan) add(typ reflect.Type, path string, index []int, schemeOf SchemeOf) (errs []error) {
+	for i := range typ.NumField() {
+		sf := typ.Field(i)
+		tag, tagged := sf.Tag.Lookup(TagName)
+		name := path + "." + sf.Name
+		at := append(slices.Clone(index), i)
+		switch {
+		case tag == "-":
+		case sf.Anonymous && !tagged && sf.Type.Kind() == reflect.Struct:
+			errs = append(errs, p.add(sf.Type, name, at, schemeOf)...)
+		case sf.Anonymous && !tagged && sf.Type.Kind() == reflect.Pointer:
+			errs = append(errs, fmt.Errorf("field %s: an embedded pointer is not followed: embed the struct itself", name))
+		case !sf.IsExported() && tagged:
+			errs = append(errs, fmt.Errorf("field %s is not exported: begin its name with a capital, or drop the tag", name))
+		case !sf.IsExported():
+		case !tagged:
+			errs = append(errs, fmt.Errorf("field %s has no tag: write `%s:%q`, or `%s:\"-\"` to leave it out", name, TagName, strings.ToLower(sf.Name), TagName))
+		default:
+			f := &field{path: name, index: at}
+			err := f.parse(tag, schemeOf)
+			if err == nil {
+				err = f.of(sf.Type)
+			}
+			if err != nil {
+				errs = append(errs, fmt.Errorf("field %s: %w", name, err))
+				continue
+			}
+			p.fields = append(p.fields, f)
+		}
+	}
+	return errs
+}
+
+const options = "key=N, hashed, plain, ordered=SCHEME, deterministic, randomised, unit=ns|us|ms|s, scale=N, type=TYPE"
+
+// parse reads a tag.
+func (f *field) parse(tag string, schemeOf SchemeOf) error {
+	column, rest, _ := strings.Cut(tag, ",")
+	if column == "" {
+		return errors.New("the tag begins with a comma, or is empty: the name of the column comes first")
+	}
+	f.column = column
+	given := make(map[string]bool)
+	for rest != "" {
+		var option string
+		option, rest, _ = strings.Cut(rest, ",")
+		name, text, valued := strings.Cut(option, "=")
+		if given[name] {
+			return fmt.Errorf("option %s is there twice", name)
+		}
+		given[name] = true
+		if err := f.option(name, text, valued); err != nil {
+			return err
+		}
+	}
+	if f.scheme != "" {
+		forKeys, err := schemeOf(f.scheme)
+		if err != nil {
+			return errors.New(strings.TrimPrefix(err.Error(), fault.ErrSchema.Error()+": "))
+		}
+		if f.key > 0 && !forKeys {
+			return fmt.Errorf("scheme %s moves ciphertexts, which a row key cannot: write ordered=mope, or take the field out of the key", f.scheme)
+		}
+	}
+	switch {
+	case f.key > 0 && (f.encryption == meta.Randomised || f.encryption == meta.Deterministic):
+		return fmt.Errorf("a key part cannot be %s: write hashed, ordered=SCHEME or plain", f.encryption)
+	case f.key == 0 && f.encryption == meta.Hashed:
+		return errors.New("only key parts are hashed: write key=N, or deterministic for a column that is found by its value")
+	}
+	return nil
+}
+
+// option reads one option of a tag.
+func (f *field) option(name, text string, valued bool) (err error) {
+	switch encryption := meta.Encryption(name); {
+	case name == "key":
+		if f.key, err = strconv.Atoi(text); err != nil || f.key < 1 {
+			return fmt.Errorf("option key needs the position in the row key, from 1 on: key=1")
+		}
+	case name == "ordered" && text == "":
+		return errors.New("option ordered needs a scheme: write ordered=mope, say")
+	case name == "ordered" || slices.Contains([]meta.Encryption{meta.Hashed, meta.Plain, meta.Deterministic, meta.Randomised}, encryption):
+		if f.encryption != "" {
+			return fmt.Errorf("%s and %s exclude each other", f.encryption, name)
+		}
+		if name != "ordered" && valued {
+			return fmt.Errorf("option %s takes no value", name)
+		}
+		f.encryption, f.scheme = encryption, text
+	case name == "unit" || name == "scale" || name == "type":
+		if f.typ != nil {
+			return errors.New("only one of unit, scale and type can be given")
+		}
+		spelled := map[string]string{"unit": "timestamp/" + text, "scale": "decimal(" + text + ")", "type": text}[name]
+		if f.typ, err = value.Parse(spelled); err != nil {
+			if name != "type" {
+				return fmt.Errorf("option %s=%s: write unit=ns, us, ms or s, and scale=0 to 1000 digits after the point", name, text)
+			}
+			return errors.New(strings.TrimPrefix(err.Error(), fault.ErrSchema.Error()+": "))
+		}
+		f.whole = name == "type"
+	default:
+		return fmt.Errorf("unknown option %q: there is %s", name, options)
+	}
+	return nil
+}
+
+// of takes over the Go type of a field.
+func (f *field) of(typ reflect.Type) error {
+	f.elem, f.null = nullableOf(typ)
+	f.tie = f.elem == reflect.TypeFor[Tie]()
+	switch {
+	case f.key > 0 && f.null != never && f.null != nilSlice:
+		return fmt.Errorf("a key part cannot be null: make it a %v", f.elem)
+	case f.tie && (f.key == 0 || f.null != never):
+		return errors.New("a Tie is the last part of the row key, and no pointer: write key=N")
+	case f.tie && (f.encryption != "" || f.typ != nil):
+		return errors.New("a Tie is drawn at random: it takes no option but key=N")
+	}
+	if f.typ != nil {
+		if _, ok := accessOf(f.elem, f.typ.GoType()); !ok {
+			return fmt.Errorf("Go type %v does not take %s", f.elem, f.takes())
+		}
+	} else if defaultType(f.elem) == nil && f.vague() == "" {
+		return fmt.Errorf("no column has values of Go type %v; leave the field out with `%s:\"-\"`", typ, TagName)
+	}
+	if t := cmp.Or(f.typ, defaultType(f.elem)); t != nil && f.encryption == meta.Ordered && !t.Orderable() {
+		return fmt.Errorf("values of type %s have no order: write deterministic, or hashed in the key", t)
+	}
+	return nil
+}
+
+func (f *field) takes() string {
+	if f.whole {
+		return "type=" + f.typ.String()
+	}
+	if f.typ.GoType() == timeType {
+		return "unit=, which is for time.Time"
+	}
+	return "scale=, which is for encode.Decimal, inf.Dec and other decimals"
+}
+
+// vague returns what to write where the Go type alone does not say the type of the column.
+func (f *field) vague() string {
+	switch _, text := accessOf(f.elem, decimalType); {
+	case sameShape(f.elem, timeType):
+		return "unit=ns, us, ms or s"
+	case sameShape(f.elem, addrType):
+		return "type=ipv4 or type=ipv6"
+	case text:
+		return "scale=N, the digits after the point"
+	}
+	return ""
+}
+
+// checkNames returns the mistakes of fields that have the same column.
+func (p *Plan) checkNames() (errs []error) {
+	first := make(map[string]*field)
+	for _, f := range p.fields {
+		if other := first[f.column]; other != nil {
+			errs = append(errs, fmt.Errorf("fields %s and %s both have column %q: rename one, or leave it out with `%s:\"-\"`", other.path, f.path, f.column, TagName))
+		}
+		first[f.column] = f
+	}
+	return errs
+}
+
+// checkKey returns the mistakes of the row key.
+func (p *Plan) checkKey() (errs []error) {
+	parts := make(map[int]*field)
+	last := 0
+	for _, f := range p.fields {
+		if other := parts[f.key]; other != nil && f.key > 0 {
+			errs = append(errs, fmt.Errorf("fields %s and %s both have key=%d: number the parts of the row key from 1 on", other.path, f.path, f.key))
+		}
+		parts[f.key] = f
+		last = max(last, f.key)
+	}
+	if last == 0 {
+		return []error{fmt.Errorf("no field of %s has key=1: mark the parts of the row key", p.name)}
+	}
+	for n := 1; n <= last && errs == nil; n++ {
+		if parts[n] == nil {
+			errs = append(errs, fmt.Errorf("field %s has key=%d, and no field has key=%d: number the parts of the row key from 1 on", parts[last].path, last, n))
+		}
+	}
+	for _, f := range p.fields {
+		if f.tie && f.key != last {
+			errs = append(errs, fmt.Errorf("field %s: a Tie is the last part of the row key: write key=%d", f.path, last))
+		}
+	}
+	return errs
+}
+
+// Specs returns the key parts and the columns that the tags describe, columns in the order of the fields. The error is
+// ErrSchema.
+func (p *Plan) Specs() (key, columns []meta.Spec, err error) {
+	var errs []error
+	var parts []*field
+	for _, f := range p.fields {
+		spec := meta.Spec{Name: f.column, Type: cmp.Or(f.typ, defaultType(f.elem)), Encryption: cmp.Or(f.encryption, meta.Randomised), Scheme: f.scheme}
+		switch {
+		case f.tie:
+			spec.Type, spec.Encryption = value.UUID, meta.TieBreaker
+		case spec.Type == nil:
+			errs = append(errs, fmt.Errorf("field %s: which type has the column? Write %s", f.path, f.vague()))
+		case f.key > 0 && f.encryption == "":
+			errs = append(errs, fmt.Errorf("field %s: how is the key part encrypted? Write hashed, ordered=SCHEME or plain", f.path))
+		}
+		if f.key > 0 {
+			parts = append(parts, f)
+			key = append(key, spec)
+		} else {
+			columns = append(columns, spec)
+		}
+	}
+	if errs != nil {
+		return nil, nil, fmt.Errorf("%w: %w", fault.ErrSchema, errors.Join(errs...))
+	}
+	sorted := make([]meta.Spec, len(key))
+	for i, f := range parts {
+		sorted[f.key-1] = key[i]
+	}
+	return sorted, columns, nil
+}

@@ -1,0 +1,403 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"reflect"
+	"slices"
+	"sync/atomic"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/query"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/internal/structs"
+)
+
+// A Tie is the value of a [TiePart] in a struct: [TableOf.Put] draws it at random if it is zero.
+type Tie = structs.Tie
+
+// A TableOf is a [Table] whose rows are structs. It is safe for concurrent use. See [For].
+type TableOf[T any] struct {
+	table    *Table
+	plan     *structs.Plan
+	unmapped bool                             // columns may have no field
+	last     *atomic.Pointer[structs.Binding] // to the view of the last call
+}
+
+// A ForOption changes what [For] takes.
+type ForOption int
+
+// AllowUnmapped lets a table have columns without a field. Reads leave them out, and [TableOf.Put] and
+// [TableOf.Insert] are refused, since they would make them null.
+const AllowUnmapped ForOption = 1
+
+// For opens a table whose rows are structs. Each exported field has a tag with the name of its column, and options:
+//
+//	type Reading struct {
+//		Device  string    `rangecrypt:"device,key=1,hashed"`
+//		At      time.Time `rangecrypt:"at,key=2,ordered=mope,unit=ms"`
+//		ID      store.Tie `rangecrypt:"id,key=3"`
+//		Celsius *float64  `rangecrypt:"celsius,ordered=boldyreva"`
+//		Note    string    `rangecrypt:"note"`
+//		Model   string    `rangecrypt:"model,plain"`
+//		Cache   []int     `rangecrypt:"-"` // has no column
+//	}
+//
+// The order of the fields means nothing. Those of embedded structs count as the struct's own. The options are
+//
+//	key=N          the field is part N of the row key, from 1 on
+//	hashed         a key part that is found by its value; see [HashedPart]
+//	plain          the database sees it
+//	ordered=SCHEME as [ParseScheme] reads it; see [OrderedPart] and [OrderedColumn]
+//	deterministic  see [DeterministicColumn]
+//	randomised     sealed and not searched: a column that names no encryption is
+//	unit=UNIT      of a time.Time: ns, us, ms or s
+//	scale=N        of a decimal: digits after the point
+//	type=TYPE      as [ParseType] reads it: for a netip.Addr, and for types with bounds
+//
+// A field takes the Go type of its column's [Type], and any type that is made of it, as time.Duration is of int64:
+// its column has nanoseconds. An int is an Int64, a uint a Uint64. Decimals may be of any type whose MarshalText and
+// UnmarshalText are exact and have no exponent, as inf.Dec and big.Int. Null is a nil pointer, a nil []byte, or an sql.Null,
+// sql.NullString and so on that is not valid. Where a field cannot be null and the row is, reading is [ErrNull].
+//
+// The table may say more than the tags: an encryption, unit, scale or type that a tag leaves out is as the table has
+// it, but for a plain column, which must be tagged plain. What contradicts the table is [ErrColumn], as is a column without
+// a field, unless [AllowUnmapped] is given. A tag that makes no sense is [ErrSchema].
+//
+// If the schema is changed later, calls go on as long as the struct fits; otherwise they are [ErrSchemaChanged].
+func For[T any](ctx context.Context, st *Store, name string, options ...ForOption) (*TableOf[T], error) {
+	plan, err := planOf[T]()
+	if err != nil {
+		return nil, fmt.Errorf("store: table %q: %w", name, err)
+	}
+	tbl, err := st.Table(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	of := &TableOf[T]{tbl, plan, slices.Contains(options, AllowUnmapped), new(atomic.Pointer[structs.Binding])}
+	_, err = tbl.open().Now().WithSecondLook(ctx, func(t *engine.Engine) error {
+		_, err := of.fits(t.View)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	return of, nil
+}
+
+// SchemaOf returns the schema that the tags of a struct describe, see [For]: key parts in their order, columns in the order
+// of the fields. What tags do not say can be set in it. A tag that makes no sense, or says too little, is [ErrSchema], with
+// the field named.
+func SchemaOf[T any](name string) (Schema, error) {
+	plan, err := planOf[T]()
+	if err != nil {
+		return Schema{}, fmt.Errorf("store: %w", err)
+	}
+	key, columns, err := plan.Specs()
+	if err != nil {
+		return Schema{}, fmt.Errorf("store: %w", err)
+	}
+	s := publicSchema(metaSchema{Name: name, Key: key, Columns: columns})
+	if err := s.Check(); err != nil {
+		return Schema{}, fmt.Errorf("store: %w", err)
+	}
+	return s, nil
+}
+
+func planOf[T any]() (*structs.Plan, error) {
+	return structs.Of(reflect.TypeFor[T](), func(name string) (forKeys bool, err error) {
+		scheme, err := ParseScheme(name)
+		_, forKeys = scheme.(KeyScheme)
+		return forKeys, err
+	})
+}
+
+// fits returns how the struct fits a view.
+func (of *TableOf[T]) fits(t *rowcodec.View) (*structs.Binding, error) {
+	if b := of.last.Load(); b != nil && b.Since == t.Since {
+		return b, nil
+	}
+	b, err := of.plan.Bind(t)
+	if err == nil && !of.unmapped {
+		err = b.Whole("add fields, or give store.AllowUnmapped to For")
+	}
+	if err != nil {
+		return nil, err
+	}
+	of.last.Store(b)
+	return b, nil
+}
+
+// still returns how the struct fits a view of a table that it did fit.
+func (of *TableOf[T]) still(t *rowcodec.View) (*structs.Binding, error) {
+	b, err := of.fits(t)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSchemaChanged, err)
+	}
+	return b, nil
+}
+
+// use returns the table as this client knows it, and how the struct fits that.
+func (of *TableOf[T]) use(ctx context.Context) (t *engine.Engine, b *structs.Binding, err error) {
+	if t, err = of.table.open().Use(); err != nil {
+		return nil, nil, err
+	}
+	t, err = t.WithSecondLook(ctx, func(t *engine.Engine) error {
+		b, err = of.still(t.View)
+		return err
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("store: table %q: %w", t.Meta.Name, err)
+	}
+	return t, b, nil
+}
+
+// explained returns what an error of a call means, if the schema was changed before it.
+func (of *TableOf[T]) explained(err error) error {
+	if errors.Is(err, ErrColumn) && !errors.Is(err, ErrSchemaChanged) {
+		if _, unfit := of.still(of.table.open().Now().View); unfit != nil {
+			return fmt.Errorf("store: table %q: %w", of.table.open().Now().Meta.Name, unfit)
+		}
+	}
+	return err
+}
+
+// Table returns the table itself.
+func (of *TableOf[T]) Table() *Table { return of.table }
+
+// Tenant opens the table for a tenant, see [Table.Tenant].
+func (of *TableOf[T]) Tenant(ctx context.Context, name string) (*TableOf[T], error) {
+	tbl, err := of.table.Tenant(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return &TableOf[T]{tbl, of.plan, of.unmapped, new(atomic.Pointer[structs.Binding])}, nil
+}
+
+var errNil = fmt.Errorf("%w: the pointer is nil", ErrColumn)
+
+// valueOf returns the struct that a pointer leads to.
+func valueOf[T any](row *T) (reflect.Value, error) {
+	if row == nil {
+		return reflect.Value{}, errNil
+	}
+	return reflect.ValueOf(row).Elem(), nil
+}
+
+// Put writes rows, each as a whole, as [Table.Put] does. A tie-breaker that is zero is drawn, and the struct has it
+// then, so that the same Put again writes the same row.
+func (of *TableOf[T]) Put(ctx context.Context, rows ...*T) (err error) {
+	return of.write(ctx, "put", rows, of.records(rows))
+}
+
+// Insert writes rows that do not exist, as [Table.Insert] does, and draws tie-breakers as Put does.
+func (of *TableOf[T]) Insert(ctx context.Context, rows ...*T) (err error) {
+	return of.write(ctx, "insert", rows, inserted(of.records(rows)))
+}
+
+func (of *TableOf[T]) write(ctx context.Context, do string, rows []*T, each func(*rowcodec.View, int) (*rowcodec.Record, error)) (err error) {
+	t, b, err := of.use(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, end := of.table.open().Operation(ctx, do)
+	defer func() { end(written(len(rows), err), err) }()
+	if err = b.Whole("a row that is written as a whole would have null there: use Update"); err == nil {
+		err = t.PutEach(ctx, len(rows), each)
+	}
+	if err != nil {
+		return of.explained(fmt.Errorf("store: %s into %q: %w", do, t.Meta.Name, engine.Gone(err)))
+	}
+	return nil
+}
+
+// records returns a function for the records of rows.
+func (of *TableOf[T]) records(rows []*T) func(t *rowcodec.View, i int) (*rowcodec.Record, error) {
+	return func(t *rowcodec.View, i int) (*rowcodec.Record, error) {
+		b, err := of.still(t)
+		if err != nil {
+			return nil, err
+		}
+		row, err := valueOf(rows[i])
+		if err != nil {
+			return nil, err
+		}
+		return b.Record(t, row)
+	}
+}
+
+// Get returns the row that has the key parts of key, whose other fields are not looked at. A row that does not exist is
+// [ErrNoRow].
+func (of *TableOf[T]) Get(ctx context.Context, key *T) (*T, error) {
+	rows, err := of.GetBatch(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if rows[0] == nil {
+		return nil, fmt.Errorf("store: get from %q: %w", of.table.open().Now().Meta.Name, ErrNoRow)
+	}
+	return rows[0], nil
+}
+
+// GetBatch returns the rows that have the key parts of keys, in the order of these. A row that does not exist is nil.
+func (of *TableOf[T]) GetBatch(ctx context.Context, keys ...*T) ([]*T, error) {
+	_, b, err := of.use(ctx)
+	if err != nil {
+		return nil, err
+	}
+	named, err := of.rows(ctx, keys, []string{})
+	if err != nil {
+		return nil, err
+	}
+	found, err := of.table.GetBatch(ctx, named, b.Columns...)
+	if err != nil {
+		return nil, of.explained(err)
+	}
+	rows := make([]*T, len(found))
+	for i, values := range found {
+		if values == nil {
+			continue
+		}
+		rows[i] = new(T)
+		if err := b.FillRow(reflect.ValueOf(rows[i]).Elem(), values, ErrNull); err != nil {
+			return nil, of.explained(fmt.Errorf("store: get from %q: %w", of.table.open().Now().Meta.Name, err))
+		}
+	}
+	return rows, nil
+}
+
+// rows returns structs as rows of key parts and the columns that are asked for; nil asks for all that have a field.
+func (of *TableOf[T]) rows(ctx context.Context, from []*T, columns []string) ([]Row, error) {
+	t, b, err := of.use(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]Row, len(from))
+	for i, s := range from {
+		row, err := valueOf(s)
+		if err == nil {
+			rows[i], err = b.Row(t.View, row, columns)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("store: table %q: %w", t.Meta.Name, &RowError{Index: i, Err: err})
+		}
+	}
+	return rows, nil
+}
+
+// Delete removes the rows that have the key parts of keys, as [Table.Delete] does.
+func (of *TableOf[T]) Delete(ctx context.Context, keys ...*T) error {
+	rows, err := of.rows(ctx, keys, []string{})
+	if err != nil {
+		return err
+	}
+	return of.explained(of.table.Delete(ctx, rows...))
+}
+
+// Update changes columns of a row that exists, as [Table.Update] does: the named ones or, where none is named, all that
+// have a field. The table must have [Schema.Conditional].
+func (of *TableOf[T]) Update(ctx context.Context, row *T, columns ...string) error {
+	rows, err := of.rows(ctx, []*T{row}, columns)
+	if err != nil {
+		return err
+	}
+	return of.explained(of.table.Update(ctx, rows...))
+}
+
+// Upsert changes columns of a row, or makes the row, as [Table.Upsert] does: the named columns or, where none is named, all
+// that have a field.
+func (of *TableOf[T]) Upsert(ctx context.Context, row *T, columns ...string) error {
+	rows, err := of.rows(ctx, []*T{row}, columns)
+	if err != nil {
+		return err
+	}
+	return of.explained(of.table.Upsert(ctx, rows...))
+}
+
+// Query yields the rows that the query selects, as [Table.Query] does. Fields whose columns are not among
+// Columns of the query are zero.
+func (of *TableOf[T]) Query(ctx context.Context, q Query) iter.Seq2[*T, error] {
+	return func(yield func(*T, error) bool) {
+		t, b, err := of.use(ctx)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		n := 0
+		ctx, end := of.table.open().Operation(ctx, "query")
+		defer func() { end(n, err) }()
+		var f *query.Found
+		for f, err = range query.RowsOf(ctx, t, of.selection(b, q), new(inspect.Explanation)) {
+			var row *T
+			if err == nil {
+				row, err = of.found(f)
+			}
+			if err != nil {
+				err = of.explained(fmt.Errorf("store: query %q: %w", t.Meta.Name, engine.Gone(err)))
+				yield(nil, err)
+				return
+			}
+			n++
+			if !yield(row, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Page returns the rows of one page, and the token for the next one, as [Table.Page] does.
+func (of *TableOf[T]) Page(ctx context.Context, q Query) (rows []*T, next string, err error) {
+	t, b, err := of.use(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	ctx, end := of.table.open().Operation(ctx, "page")
+	defer func() { end(len(rows), err) }()
+	if q.Limit <= 0 {
+		return nil, "", fmt.Errorf("store: query %q: %w: a page needs a positive Limit", t.Meta.Name, driver.ErrRange)
+	}
+	page := of.selection(b, q)
+	page.Limit, page.Paged = q.Limit+1, true // one more shows whether there is a next page
+	var last *query.Found
+	for f, err := range query.RowsOf(ctx, t, page, new(inspect.Explanation)) {
+		if err == nil && len(rows) == q.Limit {
+			return rows, last.Token(), nil
+		}
+		var row *T
+		if err == nil {
+			row, err = of.found(f)
+		}
+		if err != nil {
+			return nil, "", of.explained(fmt.Errorf("store: query %q: %w", t.Meta.Name, engine.Gone(err)))
+		}
+		rows, last = append(rows, row), f
+	}
+	return rows, "", nil
+}
+
+// selection returns what a query asks for: of a table with columns that have no field, those that have one.
+func (of *TableOf[T]) selection(b *structs.Binding, q Query) query.Selection {
+	s := q.selection()
+	if s.Columns == nil {
+		s.Columns = b.Columns
+	}
+	return s
+}
+
+// found returns a row that was found as a struct.
+func (of *TableOf[T]) found(f *query.Found) (*T, error) {
+	t, r, want := f.Record()
+	b, err := of.still(t)
+	if err != nil {
+		return nil, err
+	}
+	row := new(T)
+	if err := b.Fill(t, reflect.ValueOf(row).Elem(), r, want, ErrNull); err != nil {
+		return nil, err
+	}
+	return row, nil
+}

@@ -1,0 +1,115 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/query"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+)
+
+// GetBatch returns the rows with the key parts of keys, in the order of these, with the named columns or, where none is
+// named, with all of them. A row that does not exist is nil. The error of a bad key is a [RowError].
+func (tbl *Table) GetBatch(ctx context.Context, keys []Row, columns ...string) (rows []Row, err error) {
+	t, err := tbl.open().Use()
+	if err != nil {
+		return nil, err
+	}
+	found := 0
+	ctx, end := tbl.open().Operation(ctx, "get")
+	defer func() { end(found, err) }()
+	if len(columns) == 0 {
+		columns = nil
+	}
+	if rows, err = query.GetRows(ctx, t, keys, columns); err != nil {
+		return nil, fmt.Errorf("store: get from %q: %w", tbl.open().Now().Meta.Name, engine.Gone(err))
+	}
+	for _, row := range rows {
+		if row != nil {
+			found++
+		}
+	}
+	return rows, nil
+}
+
+// Insert writes rows of which the caller knows that they do not exist: no row is read before. It is else as [Table.Put].
+//
+// In a table with [Schema.Conditional] a row that exists is [ErrRowExists], and stays as it is; rows before and after it may
+// have been inserted, as the [BatchError] says, and an Insert that is made again finds them. In any other table a row that exists
+// is replaced, and what its columns were found by before stays, until [Table.Verify] with Repair: queries pass over it.
+func (tbl *Table) Insert(ctx context.Context, rows ...Row) (err error) {
+	t, err := tbl.open().Use()
+	if err != nil {
+		return err
+	}
+	ctx, end := tbl.open().Operation(ctx, "insert")
+	defer func() { end(written(len(rows), err), err) }()
+	err = t.PutEach(ctx, len(rows), inserted(func(t *rowcodec.View, i int) (*rowcodec.Record, error) { return t.Check(rows[i]) }))
+	if err != nil {
+		return fmt.Errorf("store: insert into %q: %w", tbl.open().Now().Meta.Name, engine.Gone(err))
+	}
+	return nil
+}
+
+// inserted marks the records of a function.
+func inserted(row func(*rowcodec.View, int) (*rowcodec.Record, error)) func(*rowcodec.View, int) (*rowcodec.Record, error) {
+	return func(t *rowcodec.View, i int) (*rowcodec.Record, error) {
+		r, err := row(t, i)
+		if err == nil {
+			r.Insert = true
+		}
+		return r, err
+	}
+}
+
+// Upsert changes columns of rows as [Table.Update] does, and makes the rows that do not exist: columns that are not named are
+// null then. The table must have [Schema.Conditional]. A tie-breaker must be named.
+func (tbl *Table) Upsert(ctx context.Context, rows ...Row) (err error) {
+	t, err := tbl.open().Use()
+	if err != nil {
+		return err
+	}
+	ctx, end := tbl.open().Operation(ctx, "upsert")
+	defer func() { end(written(len(rows), err), err) }()
+	if err = query.UpsertRows(ctx, t, rows); err != nil {
+		return fmt.Errorf("store: upsert into %q: %w", tbl.open().Now().Meta.Name, engine.Gone(err))
+	}
+	return nil
+}
+
+// UpdateIf changes columns of a row as [Table.Update] does, if the columns that has names have the values given there, nil
+// for null: otherwise the error is [ErrConflict], and the row stays. Nobody writes the row in between. The table must have
+// [Schema.Conditional].
+//
+// If it cannot be known whether the row was changed, the error is [driver.ErrUnknownOutcome], and not [Retryable]: read the row.
+func (tbl *Table) UpdateIf(ctx context.Context, row, has Row) (err error) {
+	t, err := tbl.open().Use()
+	if err != nil {
+		return err
+	}
+	ctx, end := tbl.open().Operation(ctx, "update if")
+	defer func() { end(written(1, err), err) }()
+	if err = query.UpdateRowIf(ctx, t, row, has); err != nil {
+		return fmt.Errorf("store: update %q: %w", tbl.open().Now().Meta.Name, engine.Gone(err))
+	}
+	return nil
+}
+
+// Increment adds a number, which may be negative, to a column of a row with a type of integers, and returns the sum, of the
+// Go type of the column. Increments by several clients at a time all count. A sum that the type does not have is
+// [ope.ErrDomain], null is [ErrNull], and a row that does not exist is [ErrNoRow]. The table must have [Schema.Conditional].
+//
+// If it cannot be known whether the row was changed, the error is [driver.ErrUnknownOutcome], and not [Retryable]: read the row.
+func (tbl *Table) Increment(ctx context.Context, key Row, column string, by int64) (sum any, err error) {
+	t, err := tbl.open().Use()
+	if err != nil {
+		return nil, err
+	}
+	ctx, end := tbl.open().Operation(ctx, "increment")
+	defer func() { end(written(1, err), err) }()
+	if sum, err = query.Increment(ctx, t, key, column, by); err != nil {
+		return nil, fmt.Errorf("store: increment in %q: %w", tbl.open().Now().Meta.Name, engine.Gone(err))
+	}
+	return sum, nil
+}
