@@ -2,44 +2,64 @@ package store
 
 import (
 	"context"
+	"fmt"
+
+	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/query"
 )
 
 // Count returns how many rows the predicate holds for. It opens the key cell of each row, which vouches for the row, and the
-// cells of the columns that the predicate names. That is so too where postings lead to the rows: a posting is a hint
-// and may be left over, so that the row has to confirm it.
+// cells of the columns that the predicate names; no other cell is read. That is so too where postings lead to the rows: a
+// posting is a hint, which a client that died may have left, so that the cell has to confirm it.
 func (tbl *Table) Count(ctx context.Context, p Predicate) (n int, err error) {
-	for _, err := range tbl.Query(ctx, Query{Where: p, Columns: []string{}}) {
-		if err != nil {
-			return 0, err
-		}
-		n++
-	}
-	return n, nil
+	return tbl.count(ctx, "count", p, 0)
 }
 
 // Exists reports whether the predicate holds for any row. It stops at the first, and opens what [Table.Count] does.
 func (tbl *Table) Exists(ctx context.Context, p Predicate) (bool, error) {
-	for _, err := range tbl.Query(ctx, Query{Where: p, Columns: []string{}, Limit: 1}) {
-		return err == nil, err
-	}
-	return false, nil
+	n, err := tbl.count(ctx, "exists", p, 1)
+	return n > 0, err
 }
 
-// Min returns the least value of a column or key part among the rows that the predicate holds for, or nil where all of them
-// are null or NaN, or there are none.
+func (tbl *Table) count(ctx context.Context, name string, p Predicate, limit int) (n int, err error) {
+	err = tbl.aggregate(ctx, name, func(ctx context.Context, t *engine.Engine) (err error) {
+		n, err = query.Count(ctx, t, p.where, limit)
+		return err
+	})
+	return n, err
+}
+
+// Min returns the least value of a column or key part among the rows that the predicate holds for. Null and NaN are left out;
+// where nothing else is, or there are no rows, it returns nil. The end of an ordered column's postings has it
+// where they give the order, as [Query.OrderBy] says; otherwise all rows that the predicate selects are read, and one
+// value is kept.
 func (tbl *Table) Min(ctx context.Context, column string, p Predicate) (any, error) {
-	return tbl.extreme(ctx, column, p, false)
+	return tbl.extreme(ctx, "min", column, p, false)
 }
 
-// Max returns the greatest value of a column or key part among the rows that the predicate holds for, or nil as [Table.Min] does.
+// Max returns the greatest value of a column or key part, as [Table.Min] does the least.
 func (tbl *Table) Max(ctx context.Context, column string, p Predicate) (any, error) {
-	return tbl.extreme(ctx, column, p, true)
+	return tbl.extreme(ctx, "max", column, p, true)
 }
 
-func (tbl *Table) extreme(ctx context.Context, column string, p Predicate, greatest bool) (any, error) {
-	q := Query{Where: And(p, Not(IsNull(column))), Columns: []string{column}, OrderBy: column, Reverse: greatest, Limit: 1}
-	for row, err := range tbl.Query(ctx, q) {
-		return row[column], err
+func (tbl *Table) extreme(ctx context.Context, name, column string, p Predicate, greatest bool) (v any, err error) {
+	err = tbl.aggregate(ctx, name, func(ctx context.Context, t *engine.Engine) (err error) {
+		v, err = query.Extreme(ctx, t, column, p.where, greatest)
+		return err
+	})
+	return v, err
+}
+
+// aggregate does what returns no rows, and observes it.
+func (tbl *Table) aggregate(ctx context.Context, name string, do func(context.Context, *engine.Engine) error) error {
+	t, err := tbl.open().Use()
+	if err != nil {
+		return err
 	}
-	return nil, nil
+	ctx, end := tbl.open().Operation(ctx, name)
+	defer func() { end(0, err) }()
+	if err = do(ctx, t); err != nil {
+		err = fmt.Errorf("store: %s %q: %w", name, t.Meta.Name, engine.Gone(err))
+	}
+	return err
 }

@@ -290,8 +290,18 @@ func everythingWatched(t *testing.T, watch *telemetry) {
 	require.NoError(t, err)
 	_, err = tbl.Status(ctx)
 	require.NoError(t, err)
+	_, err = tbl.Explain(ctx, Query{})
+	require.NoError(t, err)
 	_, err = tbl.Analyze(ctx, Query{})
 	require.NoError(t, err)
+	_, err = tbl.Count(ctx, IsNull("CanaryNote"))
+	require.NoError(t, err)
+	_, err = tbl.Exists(ctx, Predicate{})
+	require.NoError(t, err)
+	for _, extreme := range []func(context.Context, string, Predicate) (any, error){tbl.Min, tbl.Max} {
+		_, err = extreme(ctx, "CanaryOrderedNumber", Predicate{})
+		require.NoError(t, err)
+	}
 	require.NoError(t, tbl.RebuildIndex(ctx, "CanaryStatefulTime", nil))
 	for _, err := range Join(ctx, tbl, "CanaryToken", tbl, "CanaryShared", nil) {
 		require.NoError(t, err)

@@ -70,13 +70,16 @@ func newOracle(r *rand.Rand, n int) *oracle {
 	for i := range 1 + r.IntN(3) {
 		k, name := pick(r, keyKinds), fmt.Sprintf("k%d", i)
 		how := r.IntN(4)
+		if i > 0 && m.parts[i-1].how != 'o' {
+			how = r.IntN(6) // so that ranges of a plain part are met
+		}
 		if i == 0 && slices.Contains([]string{"string", "bytes"}, k.typ.String()) {
 			how &= 2 // plain it cannot lead a key
 		}
 		switch how {
 		case 0:
 			m.hashed(name, k)
-		case 1:
+		case 1, 4, 5:
 			m.plain(name, k)
 		case 2:
 			m.ordered(name, k, store.MOPE)
@@ -188,20 +191,10 @@ func (o *oracle) tree(depth int, columns []string) asked {
 	for range r.IntN(4) {
 		of = append(of, o.tree(depth-1, columns))
 	}
-	var where []store.Predicate
-	var texts []string
-	for _, p := range of {
-		where, texts = append(where, p.where), append(texts, p.text)
-	}
 	if r.IntN(2) == 0 {
-		return asked{store.And(where...), func(row store.Row) truth {
-			all := truth(1)
-			for _, p := range of {
-				all = min(all, p.of(row))
-			}
-			return all
-		}, "(" + strings.Join(texts, " and ") + ")"}
+		return and(of)
 	}
+	where, texts := parts(of)
 	return asked{store.Or(where...), func(row store.Row) truth {
 		any := truth(-1)
 		for _, p := range of {
@@ -211,6 +204,24 @@ func (o *oracle) tree(depth int, columns []string) asked {
 	}, "(" + strings.Join(texts, " or ") + ")"}
 }
 
+func and(of []asked) asked {
+	where, texts := parts(of)
+	return asked{store.And(where...), func(row store.Row) truth {
+		all := truth(1)
+		for _, p := range of {
+			all = min(all, p.of(row))
+		}
+		return all
+	}, "(" + strings.Join(texts, " and ") + ")"}
+}
+
+func parts(of []asked) (where []store.Predicate, texts []string) {
+	for _, p := range of {
+		where, texts = append(where, p.where), append(texts, p.text)
+	}
+	return where, texts
+}
+
 // predicate draws one that may lead to rows: of few columns, or with the first key part fixed.
 func (o *oracle) predicate() asked {
 	r := o.r
@@ -218,18 +229,26 @@ func (o *oracle) predicate() asked {
 	for range 1 + r.IntN(3) {
 		columns = append(columns, pick(r, o.names))
 	}
-	p := o.tree(r.IntN(4), columns)
-	if first := o.parts[0]; r.IntN(4) == 0 {
-		k := o.kinds[first.name]
-		list := []any{pick(r, k.values)}
-		if r.IntN(2) == 0 {
-			list = append(list, pick(r, k.values))
-		}
-		key := o.comparison(first.name, fmt.Sprintf("one of %v", list), k.term(first.name, in, nil, nil, list),
-			func(x any) bool { return k.holds(x, in, nil, nil, list) })
-		return asked{store.And(key.where, p.where), func(row store.Row) truth { return min(key.of(row), p.of(row)) }, key.text + " and " + p.text}
+	if r.IntN(3) > 0 {
+		return o.tree(r.IntN(4), columns)
 	}
-	return p
+	// Leading parts are fixed, and the next one is restricted.
+	n := r.IntN(len(o.parts)) + r.IntN(2)
+	next := o.parts[min(n, len(o.parts)-1)].name
+	all := []asked{o.tree(r.IntN(3), append(columns, next))}
+	if r.IntN(2) == 0 {
+		all = append(all, o.tree(r.IntN(2), []string{next}))
+	}
+	for _, part := range o.parts[:n] {
+		k := o.kinds[part.name]
+		var list []any
+		for range 1 + r.IntN(3) {
+			list = append(list, pick(r, k.values[:min(len(k.values), 4)]))
+		}
+		all = append(all, o.comparison(part.name, fmt.Sprintf("one of %v", list), k.term(part.name, in, nil, nil, list),
+			func(x any) bool { return k.holds(x, in, nil, nil, list) }))
+	}
+	return and(all)
 }
 
 // fill makes the table with rows, some of which were replaced or deleted, and returns it.

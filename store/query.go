@@ -113,29 +113,30 @@ func (tbl *Table) Page(ctx context.Context, q Query) (rows []Row, next string, e
 	return rows, "", nil
 }
 
-// Explain says how a query would be answered, without running it. It estimates how many rows there are to look at: it reads
-// at most some 1,000 keys, and opens no row.
-func (tbl *Table) Explain(ctx context.Context, q Query) (inspect.Explanation, error) {
-	return tbl.Analyze(ctx, q) // TODO
+// Explain says how a query would be answered, without running it. It estimates how many rows and postings it would look
+// at: it reads at most some 1,000 keys, and opens no row. Where that is not all, it takes it that keys, and the values of an
+// ordered column in its domain, are evenly spread.
+func (tbl *Table) Explain(ctx context.Context, q Query) (e inspect.Explanation, err error) {
+	err = tbl.aggregate(ctx, "explain", func(ctx context.Context, t *engine.Engine) (err error) {
+		e, err = query.Explain(ctx, t, q.selection())
+		return err
+	})
+	return e, err
 }
 
 // Analyze runs a query without returning its rows and says how it was answered.
 func (tbl *Table) Analyze(ctx context.Context, q Query) (_ inspect.Explanation, err error) {
-	t, err := tbl.open().Use()
-	if err != nil {
-		return inspect.Explanation{}, err
-	}
 	e := new(inspect.Explanation)
-	rows := 0
-	ctx, end := tbl.open().Operation(ctx, "analyze")
-	defer func() { end(0, err) }() // it returns none
-	for _, err = range query.RowsOf(ctx, t, q.selection(), e) {
-		if err != nil {
-			err = fmt.Errorf("store: analyze %q: %w", t.Meta.Name, engine.Gone(err))
-			break
+	err = tbl.aggregate(ctx, "analyze", func(ctx context.Context, t *engine.Engine) error {
+		rows := 0
+		for _, err := range query.RowsOf(ctx, t, q.selection(), e) {
+			if err != nil {
+				return err
+			}
+			rows++
 		}
-		rows++
-	}
-	e.Rows = rows
+		e.Rows = rows
+		return nil
+	})
 	return *e, err
 }
