@@ -100,7 +100,9 @@ func literalName(text string) string {
 
 func (t *typed[T]) convert(v any) (any, error) {
 	if same, ok := v.(T); ok {
-		return t.check(same, nil)
+		if _, decimal := v.(encode.Decimal); !decimal {
+			return t.check(same, nil)
+		}
 	}
 	if text, ok := v.(string); ok {
 		return t.parse(text)

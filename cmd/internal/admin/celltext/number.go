@@ -46,6 +46,8 @@ func (f *Format) decimal(name string, scale int32) codec {
 		},
 		into: func(v any) (d encode.Decimal, err error) {
 			switch v := v.(type) {
+			case encode.Decimal:
+				return atScale(v, scale, name)
 			case int64:
 				return atScale(encode.Decimal{Unscaled: big.NewInt(v)}, scale, name)
 			case uint64:

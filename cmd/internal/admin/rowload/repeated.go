@@ -80,7 +80,7 @@ func appendKey(dst []byte, v any) []byte {
 
 const (
 	// heldRecords is how many keys are held in memory, 24 bytes each.
-	heldRecords = 1 << 20
+	heldRecords = 1 << 18
 
 	// buckets is how many files the keys of a larger input are divided among; each is counted in memory.
 	buckets = 64

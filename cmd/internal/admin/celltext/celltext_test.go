@@ -1,0 +1,221 @@
+package celltext
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/encode"
+	"github.com/rangecrypt/rangecrypt/store"
+)
+
+func formatOf(t testing.TB, args ...string) (*Format, error) {
+	t.Helper()
+	var flags Flags
+	f := pflag.NewFlagSet("t", pflag.ContinueOnError)
+	flags.Bind(f)
+	require.NoError(t, f.Parse(args))
+	return flags.Format()
+}
+
+func columnOf(t testing.TB, typ string, args ...string) *Column {
+	t.Helper()
+	format, err := formatOf(t, args...)
+	require.NoError(t, err)
+	parsed, err := store.ParseType(typ)
+	require.NoError(t, err)
+	columns, err := format.Columns(store.Schema{Columns: []store.Column{store.RandomisedColumn("c", parsed)}})
+	require.NoError(t, err)
+	return columns[0]
+}
+
+func TestTexts(t *testing.T) {
+	for _, test := range []struct {
+		typ, text string
+		flags     []string
+		want      any
+	}{
+		{"int8", "-128", nil, int8(-128)},
+		{"int64", "+7", nil, int64(7)},
+		{"int64", "007", nil, int64(7)},
+		{"uint8", "-0", nil, uint8(0)},
+		{"int64", "1.234.567", []string{"--thousands", ".", "--decimal-comma"}, int64(1234567)},
+		{"int64", "1234567", []string{"--thousands", ","}, int64(1234567)},
+		{"int64", "-12 345", []string{"--thousands", " "}, int64(-12345)},
+		{"float64", "1.234,5", []string{"--thousands", ".", "--decimal-comma"}, 1234.5},
+		{"float64", "1,5e3", []string{"--decimal-comma"}, 1500.0},
+		{"float64", "inf", nil, math.Inf(1)},
+		{"float64", "-Infinity", nil, math.Inf(-1)},
+		{"float32", "0.1", nil, float32(0.1)},
+		{"bool", "t", nil, true},
+		{"bool", "NO", nil, false},
+		{"bool", "1", nil, true},
+		{"date", "2024-02-29", nil, encode.CivilDate{Year: 2024, Month: 2, Day: 29}},
+		{"date", "-0001-12-31", nil, encode.CivilDate{Year: -1, Month: 12, Day: 31}},
+		{"date", "+12000-02-29", nil, encode.CivilDate{Year: 12000, Month: 2, Day: 29}},
+		{"timestamp/ns", "2024-02-29T12:00:00.123456789Z", nil, time.Date(2024, 2, 29, 12, 0, 0, 123456789, time.UTC)},
+		{"timestamp/s", "2024-02-29 12:00:00+02:00", nil, time.Date(2024, 2, 29, 10, 0, 0, 0, time.UTC)},
+		{"timestamp/s", "2024-02-29T12:00:00-0130", nil, time.Date(2024, 2, 29, 13, 30, 0, 0, time.UTC)},
+		{"timestamp/s", "2024-02-29T12:00:00+02", nil, time.Date(2024, 2, 29, 10, 0, 0, 0, time.UTC)},
+		{"timestamp/s", "2024-07-01T12:00:00", []string{"--zone", "Europe/Berlin"}, time.Date(2024, 7, 1, 10, 0, 0, 0, time.UTC)},
+		{"timestamp/ms", "1.5", []string{"--time-format", "unix"}, time.Unix(1, 500_000_000).UTC()},
+		{"timestamp/ms", "-1", []string{"--time-format", "unix-ms"}, time.Unix(-1, 999_000_000).UTC()},
+		{"timestamp/us", "31.12.2023 23:59:59.000001 +0100", []string{"--time-format", "%d.%m.%Y %H:%M:%S.%f %z"}, time.Date(2023, 12, 31, 22, 59, 59, 1000, time.UTC)},
+		{"timestamp/s", "12/31/23 11:59:00 PM", []string{"--time-format", "%m/%d/%y %I:%M:%S %p"}, time.Date(2023, 12, 31, 23, 59, 0, 0, time.UTC)},
+		{"decimal(2)", "12.5", nil, encode.Decimal{Unscaled: big.NewInt(1250), Scale: 2}},
+		{"decimal(2)", "1.2500e1", nil, encode.Decimal{Unscaled: big.NewInt(1250), Scale: 2}},
+		{"decimal(-3)", "12000", nil, encode.Decimal{Unscaled: big.NewInt(12), Scale: -3}},
+		{"bytes", "00fF", nil, []byte{0, 0xff}},
+		{"bytes", "AP8=", []string{"--bytes", "base64"}, []byte{0, 0xff}},
+		{"uuid", "123e4567e89b12d3a456426614174000", nil, [16]byte{0x12, 0x3e, 0x45, 0x67, 0xe8, 0x9b, 0x12, 0xd3, 0xa4, 0x56, 0x42, 0x66, 0x14, 0x17, 0x40, 0}},
+		{"string", "", nil, ""},
+	} {
+		v, err := columnOf(t, test.typ, test.flags...).Parse(test.text)
+		require.NoError(t, err, "%s %s", test.typ, test.text)
+		require.Equal(t, test.want, v, "%s %s", test.typ, test.text)
+	}
+}
+
+// What is refused is named without its text, which may be a secret.
+func TestRefusedTexts(t *testing.T) {
+	for _, test := range []struct {
+		typ, text, want string
+		kind            error
+		flags           []string
+	}{
+		{"int8", "128", "beyond the range of type int8", ope.ErrDomain, nil},
+		{"uint64", "-1", "beyond the range of type uint64", ope.ErrDomain, nil},
+		{"int64", "99999999999999999999", "beyond the range", ope.ErrDomain, nil},
+		{"int8 from 0 to 120", "121", "beyond the bounds of the column: 0 to 120", ope.ErrDomain, nil},
+		{"timestamp/s from 2020-01-01 to 2039-12-31T23:59:59Z", "2019-12-31T23:59:59Z", "beyond the bounds", ope.ErrDomain, nil},
+		{"decimal(2) from 0 to 99.99", "100", "beyond the bounds", ope.ErrDomain, nil},
+		{"date from @0 to @10", "1970-01-12", "beyond the bounds", ope.ErrDomain, nil},
+		{"int64", "4711.0", "not an integer", nil, nil},
+		{"int64", " 4711", "not an integer", nil, nil},
+		{"int64", "1,23", "not an integer", nil, []string{"--thousands", ","}},
+		{"float64", "47.11", "not a number", nil, []string{"--decimal-comma"}},
+		{"float64", "0x1p4711", "not a number", nil, nil},
+		{"float32", "1e39", "beyond the range of type float32", ope.ErrDomain, nil},
+		{"float64", "9007199254740993", "does not hold exactly", encode.ErrInexact, nil},
+		{"bool", "wahr", "not a boolean", nil, nil},
+		{"date", "2023-02-29", "not a date", nil, nil},
+		{"date", "+2023-02-28", "not a date", nil, nil},
+		{"timestamp/s", "2025-02-27", "not a time", nil, nil},
+		{"timestamp/s", "2024-02-29T12:00:00+24:00", "not a time", nil, nil},
+		{"timestamp/s", "2024-02-29T12:00:00.5Z", "finer than type timestamp/s keeps", encode.ErrInexact, nil},
+		{"timestamp/ns", "2024-02-29T12:00:00.1234567891Z", "more than nine digits", encode.ErrInexact, nil},
+		{"timestamp/ns", "2400-01-01T00:00:00Z", "beyond the range", ope.ErrDomain, nil},
+		{"timestamp/s", "2024-03-31T02:30:00", "clocks of --zone skip", nil, []string{"--zone", "Europe/Berlin"}},
+		{"timestamp/s", "2024-10-27T02:30:00", "clocks of --zone show twice", nil, []string{"--zone", "Europe/Berlin"}},
+		{"decimal(2)", "47.115", "finer than type decimal(2) keeps", encode.ErrInexact, nil},
+		{"decimal(2)", "92233720368547758.08", "beyond the range", ope.ErrDomain, nil},
+		{"decimal(2)", "1e999999999", "not a decimal number", nil, nil},
+		{"bytes", "abc", "not hexadecimal digits", nil, nil},
+		{"bytes", "AP8", "not base64", nil, []string{"--bytes", "base64"}},
+		{"uuid", "4711", "not a UUID", nil, nil},
+		{"ipv4", "::1", "not an IPv4 address", nil, nil},
+		{"ipv6", "fe80::1%eth0", "not an IPv6 address without zone", nil, nil},
+		{"string", "a\xff", "not valid UTF-8", nil, nil},
+		{"int64", "", "no value", nil, nil},
+	} {
+		_, err := columnOf(t, test.typ, test.flags...).Parse(test.text)
+		require.ErrorContains(t, err, test.want, "%s %s", test.typ, test.text)
+		if test.kind != nil {
+			require.ErrorIs(t, err, test.kind)
+		}
+		if len(test.text) > 3 {
+			require.NotContains(t, err.Error(), test.text)
+		}
+	}
+	v, err := columnOf(t, "int8 from 0 to 120").Parse("121")
+	require.ErrorIs(t, err, ope.ErrDomain)
+	require.Equal(t, int8(121), v, "it is a bound of a query all the same")
+}
+
+func TestCells(t *testing.T) {
+	for _, test := range []struct {
+		typ  string
+		cell Cell
+		want any // nil for null, an error for one
+	}{
+		{"string", Cell{Kind: Bare}, nil},
+		{"string", Cell{Kind: Quoted}, ""},
+		{"int64", Cell{Kind: Quoted}, nil},
+		{"int64", Cell{Kind: Quoted, Text: "7"}, int64(7)},
+		{"string", Cell{Kind: Bare, Text: "NA"}, nil},
+		{"string", Cell{Kind: Quoted, Text: "NA"}, "NA"},
+		{"int64", Cell{Kind: String}, errors.New("null is written as null")},
+		{"string", Cell{Kind: Literal, Text: "5"}, errors.New("needs a text in quotes")},
+		{"int64", Cell{Kind: Literal, Text: "5"}, int64(5)},
+		{"bool", Cell{Kind: Literal, Text: "true"}, true},
+		{"int16", Cell{Kind: Typed, Value: 517.0}, int16(517)},
+		{"int16", Cell{Kind: Typed, Value: 517.5}, errors.New("no integer")},
+		{"uint8", Cell{Kind: Typed, Value: int64(-1)}, errors.New("beyond the range")},
+		{"float32", Cell{Kind: Typed, Value: 0.1}, errors.New("does not hold exactly")},
+		{"float64", Cell{Kind: Typed, Value: int64(5)}, 5.0},
+		{"decimal(2)", Cell{Kind: Typed, Value: 12.34}, encode.Decimal{Unscaled: big.NewInt(1234), Scale: 2}},
+		{"decimal(2)", Cell{Kind: Typed, Value: encode.Decimal{Unscaled: big.NewInt(12340), Scale: 3}}, encode.Decimal{Unscaled: big.NewInt(1234), Scale: 2}},
+		{"date", Cell{Kind: Typed, Value: time.Date(2024, 2, 29, 0, 0, 0, 0, time.UTC)}, encode.CivilDate{Year: 2024, Month: 2, Day: 29}},
+		{"date", Cell{Kind: Typed, Value: Local{time.Date(2024, 2, 29, 1, 0, 0, 0, time.UTC)}}, errors.New("not the beginning of a day")},
+		{"string", Cell{Kind: Typed, Value: int64(5)}, errors.New("an integer, which a column of type string does not take")},
+		{"timestamp/s", Cell{Kind: Typed, Value: "2024-02-29T12:00:00Z"}, time.Date(2024, 2, 29, 12, 0, 0, 0, time.UTC)},
+		{"string", Cell{Kind: Typed, Value: []byte{0xff}}, errors.New("not valid UTF-8")},
+		{"int64", Cell{Kind: Bare, Text: "NULL"}, errors.New("name it with --null")},
+	} {
+		got, err := columnOf(t, test.typ, "--null", "NA").Value(test.cell)
+		if want, ok := test.want.(error); ok {
+			require.ErrorContains(t, err, want.Error(), fmt.Sprint(test))
+			continue
+		}
+		require.NoError(t, err, fmt.Sprint(test))
+		require.Equal(t, test.want, got, fmt.Sprint(test))
+	}
+	ordered, err := formatOf(t)
+	require.NoError(t, err)
+	columns, err := ordered.Columns(store.Schema{Columns: []store.Column{store.OrderedColumn("c", store.Float64, store.MOPE)}})
+	require.NoError(t, err)
+	_, err = columns[0].Parse("nan")
+	require.ErrorContains(t, err, "only randomised and plain columns take")
+}
+
+// That a time without an offset is taken as UTC is said, and only then.
+func TestAssumedZone(t *testing.T) {
+	c := columnOf(t, "timestamp/s")
+	_, err := c.Parse("2024-02-29T12:00:00Z")
+	require.NoError(t, err)
+	require.Empty(t, c.format.Assumed())
+	_, err = c.Parse("2024-02-29T12:00:00")
+	require.NoError(t, err)
+	require.Equal(t, "times without an offset are taken as UTC; --zone names another time zone", c.format.Assumed())
+	c = columnOf(t, "timestamp/s", "--zone", "UTC")
+	_, err = c.Parse("2024-02-29T12:00:00")
+	require.NoError(t, err)
+	require.Empty(t, c.format.Assumed())
+	c = columnOf(t, "timestamp/s", "--time-format", "%F %T")
+	text, err := c.Text(time.Date(2024, 2, 29, 12, 0, 0, 0, time.UTC))
+	require.NoError(t, err)
+	require.Equal(t, "2024-02-29 12:00:00", text)
+	require.Empty(t, c.format.Assumed(), "a time that is written assumes nothing")
+	_, err = columnOf(t, "timestamp/ns", "--time-format", "%F %T").Text(time.Unix(0, 1).UTC())
+	require.ErrorContains(t, err, "cannot write so that it can be read again")
+}
+
+func TestRefusedFlags(t *testing.T) {
+	for _, args := range [][]string{
+		{"--bytes", "octal"}, {"--thousands", "x"}, {"--thousands", "."}, {"--thousands", ",", "--decimal-comma"},
+		{"--zone", "Mars/Olympus"}, {"--zone", "Local"}, {"--null", "a\"b"}, {"--null", "a\nb"},
+		{"--time-format", "iso"}, {"--time-format", "%Y-%m"}, {"--time-format", "%F %Q"}, {"--time-format", "%F %"},
+		{"--time-format", "%F at %T"}, {"--time-format", "%F %f"}, {"--time-format", "%F %I:%M"}, {"--time-format", "unix-h"},
+	} {
+		_, err := formatOf(t, args...)
+		require.ErrorIs(t, err, exit.ErrUsage, args)
+	}
+}
