@@ -42,7 +42,7 @@ func TestTables(t *testing.T) {
 		"\"\"               -1\n"+
 		"\"\\x1b[31m\"\n"+
 		"\" blank \"   1000000\n", shown(t, 80, []any{"日本", int64(7)}, []any{"", int64(-1)}, []any{"\x1b[31m", nil}, []any{" blank ", int64(1000000)}))
-	require.Equal(t, "name: a longer text\nn: 7\n\nname: b\n\n", shown(t, 16, []any{"a longer text", int64(7)}, []any{"b", nil}))
+	require.Equal(t, "name: a longer\ntext\nn: 7\n\nname: b\n\n", shown(t, 15, []any{"a longer text", int64(7)}, []any{"b", nil}))
 }
 
 // The first rows decide. A wider text comes whole, and moves its own line only.
