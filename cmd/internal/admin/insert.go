@@ -325,7 +325,7 @@ func (o *insertRows) reportChecked(c *cli.Call, l *rowload.Load) error {
 			Null     []string     `json:"null_columns,omitempty"`
 		}{"checked", c.ShownStore(), c.Arg(), l.Rows, l.Bad.Rows, l.Rewrote, mapped, l.Map.Missing})
 	}
-	line := fmt.Sprintf("%d %s were checked, %d of them %s bad; nothing was written", l.Rows, show.Plural(l.Rows, "row"), l.Bad.Rows, plural(l.Bad.Rows, "is", "are"))
+	line := fmt.Sprintf("%d %s checked, %d of them %s bad; nothing was written", l.Rows, plural(l.Rows, "row was", "rows were"), l.Bad.Rows, plural(l.Bad.Rows, "is", "are"))
 	return c.Print(show.Line(line, c.Style()) + show.Rows([]string{"FIELD", "COLUMN", "TYPE"}, rows, nil, c.Style()))
 }
 
