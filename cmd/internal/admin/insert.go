@@ -215,8 +215,11 @@ func (o *insertRows) secret(ctx context.Context, c *cli.Call, tbl *store.Table) 
 	return sum[:], err
 }
 
-// said returns the flags that rows depend on.
+// said returns the flags that rows depend on, of an input that was checked.
 func (o *insertRows) said(l *rowload.Load) string {
+	if l.Map == nil {
+		return ""
+	}
 	var fields []string
 	for i, f := range l.Map.Fields {
 		column := ""
