@@ -3,6 +3,7 @@ package cmd
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -72,6 +73,31 @@ func TestInterruptedConversion(t *testing.T) {
 	require.Contains(t, run("verify"), "3000 rows, 6000 cells, 3000 index entries; sound\n")
 }
 
+// A deletion that is interrupted says how many rows are deleted, and the same command deletes the rest.
+func TestInterruptedDeletion(t *testing.T) {
+	run, interrupt := interruptible(t)
+	run("insert", "--n", "2000", "--layout", "column", "--seed", "3")
+	count := func() (n int) {
+		_, err := fmt.Sscan(run("table", "query", "mope/column", "--where", "uniform > 0", "--count"), &n)
+		require.NoError(t, err)
+		return n
+	}
+	all := count()
+	require.Greater(t, all, 800)
+
+	printed := interrupt("interrupted", "table", "delete", "mope/column", "--where", "uniform > 0", "--yes")
+	var deleted int
+	_, err := fmt.Sscanf(printed, "mope/column: %d rows deleted; not finished, the same command deletes the rest\n", &deleted)
+	require.NoError(t, err, printed)
+	left := count()
+	require.Less(t, deleted, all)
+	require.LessOrEqual(t, deleted, all-left)
+
+	require.Equal(t, fmt.Sprintf("mope/column: %d rows deleted\n", left), run("table", "delete", "mope/column", "--where", "uniform > 0", "--yes"))
+	require.Zero(t, count())
+	require.Contains(t, run("verify"), "sound\n")
+}
+
 // What is printed fits a narrow terminal.
 func TestTablesOnNarrowTerminal(t *testing.T) {
 	e, stdout, stderr := testEnv(t, func(db driver.DB) driver.DB { return db })
@@ -96,6 +122,11 @@ func TestTablesOnNarrowTerminal(t *testing.T) {
 	stdout.Reset()
 	require.Equal(t, exit.OK, execute(e, append([]string{"table", "describe", "readings"}, kept...)))
 	require.Contains(t, stdout.String(), "\nnote\n  part: column\n  type: string\n  encryption: deterministic\n")
+	for _, args := range [][]string{{"table", "query", "readings"}, {"table", "explain", "readings", "--where", "note = 'x'"}} {
+		stdout.Reset()
+		require.Equal(t, exit.OK, execute(e, append(args, kept...)), stderr)
+		require.LessOrEqual(t, utf8.RuneCountInString(strings.SplitN(stdout.String(), "\n", 2)[0]), 60)
+	}
 }
 
 // Names that a terminal would obey are printed as what they are, and a question that is interrupted

@@ -495,8 +495,13 @@ func TestClosedPipeEndsQuietly(t *testing.T) {
 		cmd, _, stderr := start(t, dir, args...)
 		require.NoError(t, cmd.Wait(), stderr)
 	}
-	for _, format := range []string{"--json=false", "--json"} {
-		cmd := exec.Command("opebench", "query", "--store", "pebble:data", "--key", "key", format)
+	for _, args := range [][]string{
+		{"opebench", "query"},
+		{"opebench", "query", "--json"},
+		{"rangecrypt", "table", "query", "mope/key"},
+		{"rangecrypt", "table", "query", "mope/key", "--json"},
+	} {
+		cmd := exec.Command(args[0], append(args[1:], "--store", "pebble:data", "--key", "key")...)
 		cmd.Dir = dir
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr

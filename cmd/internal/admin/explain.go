@@ -26,7 +26,8 @@ estimate of how many rows there are to look at. It opens no row. With --analyze 
 is run, and what it did is counted.
 
 ` + aboutWhere,
-		Example: `  rangecrypt table explain readings --where 'celsius > 25' --store pebble:data --key app.key
+		Example: `  rangecrypt table explain readings --where 'celsius > 25' \
+    --store pebble:data --key app.key
   rangecrypt table explain readings --where "note = 'ok'" --analyze \
     --store pebble:data --key app.key`,
 		Args: []string{"the name of a table"},

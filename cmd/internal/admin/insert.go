@@ -215,8 +215,11 @@ func (o *insertRows) secret(ctx context.Context, c *cli.Call, tbl *store.Table) 
 	return sum[:], err
 }
 
-// said returns the flags that rows depend on.
+// said returns the flags that rows depend on, of an input that was checked.
 func (o *insertRows) said(l *rowload.Load) string {
+	if l.Map == nil {
+		return ""
+	}
 	var fields []string
 	for i, f := range l.Map.Fields {
 		column := ""
@@ -325,7 +328,7 @@ func (o *insertRows) reportChecked(c *cli.Call, l *rowload.Load) error {
 			Null     []string     `json:"null_columns,omitempty"`
 		}{"checked", c.ShownStore(), c.Arg(), l.Rows, l.Bad.Rows, l.Rewrote, mapped, l.Map.Missing})
 	}
-	line := fmt.Sprintf("%d %s were checked, %d of them %s bad; nothing was written", l.Rows, show.Plural(l.Rows, "row"), l.Bad.Rows, plural(l.Bad.Rows, "is", "are"))
+	line := fmt.Sprintf("%d %s checked, %d of them %s bad; nothing was written", l.Rows, plural(l.Rows, "row was", "rows were"), l.Bad.Rows, plural(l.Bad.Rows, "is", "are"))
 	return c.Print(show.Line(line, c.Style()) + show.Rows([]string{"FIELD", "COLUMN", "TYPE"}, rows, nil, c.Style()))
 }
 

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io/fs"
 	"iter"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -61,8 +63,9 @@ In the table, null is nothing, and an empty text is "".
 ` + aboutWhere + `
 
 With --limit, a line on standard error has the token of the next page if there are more
-rows; --next-token writes it into a file for scripts, which is empty after the last page.
-The same command with --page-token goes on there. Nothing found is no error.`,
+rows; the same command with --page-token goes on there. With --pages FILE, the token is in
+FILE: each call prints the next page, and the file is empty after the last. Nothing found
+is no error.`,
 		Example: `  rangecrypt table query readings --where 'celsius > 25' --store pebble:data --key app.key
   rangecrypt table query readings --count --where 'note is null' \
     --store pebble:data --key app.key
@@ -75,7 +78,7 @@ The same command with --page-token goes on there. Nothing found is no error.`,
 		Flags: func(f *pflag.FlagSet) {
 			q.bindQuery(f)
 			f.StringVar(&q.token, "page-token", "", "go on after the page that had this `token`; the other flags must be\nthe same")
-			f.StringVar(&q.tokenFile, "next-token", "", "write the token of the next page into this `file`")
+			f.StringVar(&q.tokenFile, "pages", "", "go on where the token in this `file` says, if it is there and not\nempty, and write the next token there")
 			f.BoolVar(&q.count, "count", false, "print the number of rows only")
 			f.StringVar(&q.min, "min", "", "print the least value of the `column` only")
 			f.StringVar(&q.max, "max", "", "print the greatest value of the `column` only")
@@ -95,7 +98,7 @@ The same command with --page-token goes on there. Nothing found is no error.`,
 
 // check refuses flags that contradict each other.
 func (q *tableQuery) check(f *pflag.FlagSet) error {
-	var single string
+	single := ""
 	for _, flag := range []string{"count", "min", "max"} {
 		switch {
 		case !f.Changed(flag):
@@ -106,7 +109,7 @@ func (q *tableQuery) check(f *pflag.FlagSet) error {
 		}
 	}
 	if single != "" {
-		for _, flag := range []string{"select", "order-by", "desc", "limit", "page-token", "next-token"} {
+		for _, flag := range []string{"select", "order-by", "desc", "limit", "page-token", "pages"} {
 			if f.Changed(flag) {
 				return exit.Usagef("--%s is about all rows that the condition selects, and prints one value: leave --%s out", single, flag)
 			}
@@ -116,9 +119,18 @@ func (q *tableQuery) check(f *pflag.FlagSet) error {
 	case q.limit < 1 && f.Changed("limit"):
 		return exit.Usagef("--limit is %d, need at least 1; without --limit there are all rows", q.limit)
 	case q.limit == 0 && (q.token != "" || q.tokenFile != ""):
-		return exit.Usagef("pages have a size: give --limit with --page-token and --next-token")
+		return exit.Usagef("pages have a size: give --limit with --page-token and --pages")
+	case q.token != "" && q.tokenFile != "":
+		return exit.Usagef("--pages has the token in its file: leave --page-token out")
+	case q.tokenFile == "":
+		return nil
 	}
-	return nil
+	token, err := os.ReadFile(q.tokenFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	q.token = strings.TrimSpace(string(token))
+	return err
 }
 
 // query returns the query, and the columns that it prints.

@@ -81,7 +81,7 @@ func explained(err error) error {
 	case errors.Is(err, store.ErrScan):
 		return fmt.Errorf("%w; without --require-index it does, and 'rangecrypt table explain' shows what is scanned", err)
 	case errors.Is(err, store.ErrToken):
-		return exit.Usagef("--page-token is damaged, or of another query: give the --where, --order-by, --desc and --tenant that it came with")
+		return exit.Usagef("the page token is damaged, or of another query: give the table, --where, --order-by, --desc and --tenant that it came with")
 	}
 	return err
 }

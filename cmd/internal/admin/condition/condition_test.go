@@ -391,3 +391,39 @@ func TestConditions(t *testing.T) {
 		tab.check(t, text, holds)
 	}
 }
+
+// What a column does not take is refused with what it takes, at its place; no constant is in the message itself.
+func TestErrors(t *testing.T) {
+	tab := newTable(t, rand.New(rand.NewPCG(1, 1)))
+	for _, c := range []struct{ text, at, message string }{
+		{"i = 'x9'", "'x9'", "column i has type int8: it takes a number, such as 25"},
+		{"i = x'09'", "x'09'", "column i has type int8: it takes a number, such as 25"},
+		{"i = 1_000", "1_000", "column i has type int8: it takes a number, such as 25"},
+		{"i in (1, 0x9)", "0x9", "column i has type int8: it takes a number, such as 25"},
+		{"d = 2024-02-29", "2024-02-29", "column d has type decimal(1): it takes a number, such as 21.5"},
+		{"f = 'x9'", "'x9'", "column f has type float64: it takes a number, such as 21.5, +inf or -inf"},
+		{"f = 'nan'", "'nan'", "column f has type float64: nothing is equal to NaN, nor less or more; say is nan, or is not nan"},
+		{"s = 9", "9", "column s has type string: it takes a text in quotation marks"},
+		{"b = 'x9'", "'x9'", "column b has type bytes: it takes pairs of hexadecimal digits, as in x'00ff'"},
+		{"b = x'9'", "x'9'", "column b has type bytes: it takes pairs of hexadecimal digits, as in x'00ff'"},
+		{"b like 'x%'", "'x%'", "column b has type bytes: like is for columns of type string"},
+		{"t = 2024-02-30", "2024-02-30", "column t has type timestamp/ms: it takes times, and this is not a time like 2024-02-29T12:00:00.5Z"},
+		{"y = '2024-02-29 12:00'", "'2024", "column y has type date: it takes a date, such as 2024-02-29"},
+		{"o = 2", "2", "column o has type bool: it takes true or false"},
+		{"ip = '2001:db8::1'", "'2001", "column ip has type ipv4: it takes an IPv4 address in quotation marks, such as '192.0.2.1'"},
+		{"id < 'x9'", "id", "column id has type uuid: its values have no order; compare them with =, != or in"},
+		{"id = 'x9'", "'x9'", "column id has type uuid: it takes a UUID in quotation marks, such as '6ba7b810-9dad-11d1-80b4-00c04fd430c8'"},
+		{"i is nan", "i is", "column i has type int8, which has no NaN: only float32 and float64 have it"},
+		{"withn = 1", "withn", "no column withn: there is n, i, within, u, d, f, g, s, b, t, y, o, ip, id; did you mean within?"},
+		{"temperature = 1", "temp", "no column temperature: there is n, i, within, u, d, f, g, s, b, t, y, o, ip, id"},
+	} {
+		_, err := condition.Parse(tab.Schema(), c.text, tab.format)
+		require.Error(t, err, c.text)
+		lines := strings.Split(err.Error(), "\n")
+		require.Equal(t, []string{c.message, "  " + c.text, "  " + strings.Repeat(" ", strings.Index(c.text, c.at)) + "^"}, lines)
+	}
+	_, err := condition.Parse(tab.Schema(), "t = '2024-10-27 02:30'", inZone(t, "Europe/Berlin"))
+	require.ErrorContains(t, err, "a time that clocks of --zone show twice")
+	_, err = condition.Parse(tab.Schema(), "t > 2024-03-31T02:30", inZone(t, "Europe/Berlin"))
+	require.ErrorContains(t, err, "a time that clocks of --zone skip")
+}

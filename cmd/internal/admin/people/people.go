@@ -110,10 +110,10 @@ func (t *Table) row(cells []string) error {
 	var b strings.Builder
 	for i, cell := range cells {
 		if cell != "" {
-			b.WriteString(show.Visible(t.columns[i].Name) + ": " + cell + "\n")
+			b.WriteString(show.Wrap(show.Visible(t.columns[i].Name)+": "+cell+"\n", t.style.Width))
 		}
 	}
-	_, err := io.WriteString(t.w, show.Wrap(b.String(), t.style.Width)+"\n")
+	_, err := io.WriteString(t.w, b.String()+"\n")
 	return err
 }
 

@@ -180,7 +180,7 @@ func (s *scanner) object(text []byte, field func(name string, cell celltext.Cell
 		if err == nil {
 			err = field(name, cell)
 		} else if err == errNested {
-			err = fmt.Errorf("field %.100q holds %w", name, err)
+			err = fmt.Errorf("field %s holds %w", show.Visible(name[:min(len(name), 100)]), err)
 		}
 		if err != nil {
 			return err

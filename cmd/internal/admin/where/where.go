@@ -55,7 +55,7 @@ type Form int
 
 // The forms.
 const (
-	Bare   Form = iota // 25, 1.5e3, 2024-02-29, true
+	_      Form = iota // 25, 1.5e3, 2024-02-29, true
 	Quoted             // 'a' or "a"
 	Hex                // x'00ff'
 )

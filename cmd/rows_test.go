@@ -1,0 +1,98 @@
+package cmd
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A table insert that is killed at any time goes on under its name, in a table with a tie-breaker and in one without:
+// every row is there once then, with the values of the last row that has its key. Ctrl-C says how to go on.
+func TestKilledTableInsert(t *testing.T) {
+	unixOnly(t)
+	const n = 6000
+	var input strings.Builder
+	input.WriteString("id,note\n")
+	for i := range n {
+		fmt.Fprintf(&input, "%d,%d\n", i%(n/2), i)
+	}
+	for _, test := range []struct {
+		name, key string
+		flags     []string
+		want      int
+	}{
+		{"tie", "\n  - {name: tie, encryption: tie}", nil, n},
+		{"no tie", "", []string{"--last-wins"}, n / 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			run := func(code int, args ...string) (out, err string) {
+				t.Helper()
+				cmd := exec.Command("rangecrypt", args...)
+				cmd.Dir = dir
+				var stdout, stderr strings.Builder
+				cmd.Stdout, cmd.Stderr = &stdout, &stderr
+				_ = cmd.Run()
+				require.Equal(t, code, cmd.ProcessState.ExitCode(), &stderr)
+				return stdout.String(), stderr.String()
+			}
+			kept := []string{"--store", "pebble:data", "--key", "key"}
+			schema := "table: t\nkey:\n  - {name: id, type: int32, encryption: ordered, scheme: mope}" + test.key +
+				"\ncolumns:\n  - {name: note, type: int32, encryption: ordered, scheme: boldyreva}\n"
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "t.yaml"), []byte(schema), 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "in.csv"), []byte(input.String()), 0o600))
+			run(0, "keys", "generate", "key")
+			run(0, slices.Concat([]string{"table", "create", "t.yaml"}, kept)...)
+			insert := func(args ...string) []string {
+				return slices.Concat([]string{"table", "insert", "t", "--input", "in.csv"}, kept, test.flags, args)
+			}
+			name := ""
+			for kill := range 2 {
+				args := []string{"--batch", "5", "--writers", "2"}
+				if name != "" {
+					args = append(args, "--load", name)
+				}
+				cmd := exec.Command("rangecrypt", insert(args...)...)
+				cmd.Dir = dir
+				pipe, err := cmd.StdoutPipe()
+				require.NoError(t, err)
+				require.NoError(t, cmd.Start())
+				line, err := bufio.NewReader(pipe).ReadString('\n')
+				require.NoError(t, err)
+				name = regexp.MustCompile(`^load ([0-9a-f]{16}-[0-9a-f]{10}): `).FindStringSubmatch(line)[1]
+				if kill == 0 {
+					grown(t, filepath.Join(dir, "data"), 100_000)
+					require.NoError(t, cmd.Process.Kill())
+				} else {
+					time.Sleep(20 * time.Millisecond)
+					require.NoError(t, cmd.Process.Signal(os.Interrupt))
+				}
+				_ = cmd.Wait()
+			}
+			out, stderr := run(0, insert("--load", name)...)
+			require.Contains(t, out, fmt.Sprintf("%d rows inserted into t", n), stderr)
+			out, _ = run(0, slices.Concat([]string{"table", "export", "t", "--format", "csv", "--header", "no", "--select", "id,note"}, kept)...)
+			rows := strings.Fields(out)
+			require.Len(t, rows, test.want)
+			slices.Sort(rows)
+			require.Len(t, slices.Compact(rows), test.want, "no row is there twice")
+			for i := n / 2; i < n; i++ {
+				_, ok := slices.BinarySearch(rows, fmt.Sprintf("%d,%d", i%(n/2), i))
+				require.True(t, ok, i)
+			}
+			// Another input is refused.
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "in.csv"), []byte(input.String()+"1,1\n"), 0o600))
+			_, stderr = run(2, insert("--load", name)...)
+			require.Contains(t, stderr, "is not of this input")
+		})
+	}
+}
