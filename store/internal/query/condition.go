@@ -34,7 +34,7 @@ func ConditionsOf(t *rowcodec.View, where []Term) ([]*condition, error) {
 		if c == nil {
 			return nil, fmt.Errorf("%w: table %q has no column %q", fault.ErrColumn, t.Meta.Name, given.Column)
 		}
-		if own := c.Type.GoType(); given.Typ != own && given.Typ.Kind() != reflect.Interface {
+		if own := c.Type.GoType(); given.Typ.Kind() != reflect.Interface && !value.Takes(given.Typ, own) {
 			return nil, fmt.Errorf("column %q: %w: its values have Go type %v, the Field has %v", c.Name, fault.ErrColumn, own, given.Typ)
 		}
 		checked := Term{Column: given.Column}
