@@ -339,6 +339,8 @@ func TestReadmeProgram(t *testing.T) {
 	}
 	require.NotNil(t, program, "README.md has no Go block that begins with \"package main\"")
 	require.NotNil(t, session, "README.md has no console block with \"$ go mod tidy\"")
+	lines := slices.DeleteFunc(slices.Clone(program.lines), func(line string) bool { return line == "" })
+	require.LessOrEqual(t, len(lines), 30, "the smallest complete program")
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(strings.Join(program.lines, "\n")+"\n"), 0o600))
 	top, err := filepath.Abs(repository)

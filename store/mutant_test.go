@@ -26,8 +26,8 @@ var mutants = []mutant.Mutant{{
 }, {
 	Name: "failedUnsettled",
 	File: "internal/engine/write.go",
-	Old:  `reached = min(len(rows), failed.Failed[0]+WriteChunk)`,
-	New:  `if reached = failed.Failed[0]; !On { reached = min(len(rows), reached+WriteChunk) }`,
+	Old:  `reached = min(n, failed.Failed[0]+WriteChunk)`,
+	New:  `if reached = failed.Failed[0]; !On { reached = min(n, reached+WriteChunk) }`,
 	Test: "^TestFailedPutIsSettled$",
 }, {
 	Name: "anyColumnIsAsOld",

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/internal/query"
+	"github.com/rangecrypt/rangecrypt/store/internal/value"
 )
 
 // A Predicate restricts the values of columns and key parts. Make one with the methods of
@@ -61,7 +62,8 @@ func HasPrefix[T string | []byte](f Field[T], prefix T) Predicate {
 //
 //	const temperature = store.Field[float64]("temperature")
 //
-// T is the Go type of the column's [Type], or an interface type that values of any type have. A Field
+// T is the Go type of the column's [Type], a type that a struct's field may have in its place, see [For], or an interface
+// type that values of any type have. A Field
 // of another T is [ErrColumn] when it is used in a query, and when it reads a row.
 type Field[T any] string
 
@@ -101,6 +103,9 @@ func (f Field[T]) bounds(lo, hi *bound) Predicate {
 func (f Field[T]) Of(row Row) (T, error) {
 	given := row[string(f)]
 	v, ok := given.(T)
+	if !ok {
+		ok = value.Assign(&v, given)
+	}
 	switch {
 	case given == nil:
 		return v, fmt.Errorf("column %q: %w", string(f), ErrNull)

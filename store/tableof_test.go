@@ -69,7 +69,6 @@ type everything struct {
 	NullTime sql.NullTime         `rangecrypt:"nulltime,unit=us"`
 	NullUUID sql.Null[gocql.UUID] `rangecrypt:"nulluuid"`
 	Skipped  map[string]int       `rangecrypt:"-"`
-	hidden   int
 }
 
 func pointerTo[T any](v T) *T { return &v }
@@ -290,16 +289,16 @@ func TestStructTagsAreStrict(t *testing.T) {
 	expect("struct.B: only key parts are hashed", store.SchemaOf[struct {
 		B int64 `rangecrypt:"b,hashed"`
 	}])
-	expect("struct.B: Go type int64 does not take unit=, which is for time.Time", store.SchemaOf[struct {
+	expect("struct.B: a field of Go type int64 does not take unit=, which is for time.Time", store.SchemaOf[struct {
 		B int64 `rangecrypt:"b,unit=ms"`
 	}])
-	expect("struct.B: Go type time.Duration does not take unit=", store.SchemaOf[struct {
+	expect("struct.B: a field of Go type time.Duration does not take unit=", store.SchemaOf[struct {
 		B time.Duration `rangecrypt:"b,unit=ms"`
 	}])
-	expect("struct.B: Go type string does not take scale=", store.SchemaOf[struct {
+	expect("struct.B: a field of Go type string does not take scale=", store.SchemaOf[struct {
 		B string `rangecrypt:"b,scale=2"`
 	}])
-	expect("struct.B: Go type string does not take type=ipv4", store.SchemaOf[struct {
+	expect("struct.B: a field of Go type string does not take type=ipv4", store.SchemaOf[struct {
 		B string `rangecrypt:"b,type=ipv4"`
 	}])
 	expect("struct.B: option unit=h: write unit=ns, us, ms or s", store.SchemaOf[struct {
@@ -645,6 +644,51 @@ func TestStructsOfTenants(t *testing.T) {
 	_, err = tbl.Tenant(background, "three")
 	require.ErrorIs(t, err, store.ErrNoTenant)
 }
+
+// What a field may be, a predicate may name, and a Field may read from a row.
+func TestFieldsOfTheTypesOfStructs(t *testing.T) {
+	tbl := opened[everything](t, open(t, drivertest.NewMemory()), "everything", nil)
+	row := &everything{
+		ID: 1, Int: 7, Float64: 20, String: "häuser", Time: time.Unix(9, 0), Inf: *inf.NewDec(125, 2), Stamp: stamp(time.Unix(9, 0).UTC()), CQL: gocql.UUID{3}, Uint: 4, Duration: time.Minute,
+		Date: encode.CivilDate{Year: 1, Month: 1, Day: 1}, IPv4: netip.MustParseAddr("0.0.0.0"), IPv6: netip.MustParseAddr("::"),
+	}
+	require.NoError(t, tbl.Put(background, row))
+	for name, where := range map[string]store.Predicate{
+		"named float": store.Field[celsius]("float64").Between(19, 21), "named string": store.Field[label]("string").Equal("häuser"),
+		"int": store.Field[int]("int").AtLeast(7), "uint": store.Field[uint]("uint").Equal(4), "decimal": store.Field[inf.Dec]("inf").Greater(*inf.NewDec(124, 2)),
+		"time": store.Field[stamp]("stamp").Equal(row.Stamp), "uuid": store.Field[gocql.UUID]("cql").Equal(gocql.UUID{3}),
+		"duration": store.Field[time.Duration]("duration").AtMost(time.Minute),
+	} {
+		require.Len(t, collect(t, tbl.Table(), store.Query{Where: where}), 1, name)
+	}
+	values := collect(t, tbl.Table(), store.Query{})[0]
+	degrees, err := store.Field[celsius]("float64").Of(values)
+	require.NoError(t, err)
+	require.Equal(t, celsius(20), degrees)
+	took, err := store.Field[time.Duration]("duration").Of(values)
+	require.NoError(t, err)
+	require.Equal(t, time.Minute, took)
+	price, err := store.Field[inf.Dec]("inf").Of(values)
+	require.NoError(t, err)
+	require.Equal(t, "1.25", price.String())
+	number, err := store.Field[int]("int").Of(values)
+	require.NoError(t, err)
+	require.Equal(t, 7, number)
+	for _, err := range []error{
+		errOf(store.Field[float32]("float64").Of(values)), errOf(store.Field[string]("int").Of(values)), errOf(store.Field[int64]("string").Of(values)),
+	} {
+		require.ErrorIs(t, err, store.ErrColumn)
+	}
+	for _, err := range tbl.Table().Query(background, store.Query{Where: store.Field[float32]("float64").Equal(1)}) {
+		require.ErrorIs(t, err, store.ErrColumn)
+	}
+	require.NoError(t, tbl.Table().Put(background, store.Row{
+		"id": 2, "float64": celsius(3), "inf": *inf.NewDec(5, 1), "duration": time.Second, "string": label("x"), "cql": gocql.UUID{1},
+	}))
+	require.ErrorIs(t, tbl.Table().Put(background, store.Row{"id": 2, "inf": *inf.NewDec(5, 5)}), ope.ErrDomain)
+}
+
+func errOf[T any](_ T, err error) error { return err }
 
 // No value is in an error.
 func TestStructErrorsKeepSecrets(t *testing.T) {

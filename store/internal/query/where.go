@@ -107,7 +107,7 @@ func (n *Tree) check(t *rowcodec.View, given *Term) error {
 		return fmt.Errorf("%w: column %q: values of type %s are never NaN", fault.ErrColumn, c.Name, c.Type.ID())
 	case given.Typ == nil:
 		return nil
-	case given.Typ != own && given.Typ.Kind() != reflect.Interface:
+	case given.Typ.Kind() != reflect.Interface && !value.Takes(given.Typ, own):
 		return fmt.Errorf("column %q: %w: its values have Go type %v, the Field has %v", c.Name, fault.ErrColumn, own, given.Typ)
 	}
 	for _, b := range []struct{ from, to **value.Bound }{{&given.Lo, &n.term.Lo}, {&given.Hi, &n.term.Hi}} {

@@ -1,7 +1,6 @@
 package structs
 
 import (
-	"encoding"
 	"fmt"
 	"net/netip"
 	"reflect"
@@ -36,17 +35,12 @@ func nullableOf(typ reflect.Type) (elem reflect.Type, null nullable) {
 	switch {
 	case typ.Kind() == reflect.Pointer:
 		return typ.Elem(), pointer
-	case sameShape(typ, bytesType):
+	case value.SameShape(typ, bytesType):
 		return typ, nilSlice
 	case typ.Kind() == reflect.Struct && typ.PkgPath() == "database/sql" && typ.NumField() == 2 && typ.Field(1).Name == "Valid":
 		return typ.Field(0).Type, sqlNull
 	}
 	return typ, never
-}
-
-// sameShape reports whether a type is another one, or is made of the same underlying type.
-func sameShape(typ, other reflect.Type) bool {
-	return typ == other || typ.Kind() == other.Kind() && reflect.PointerTo(typ).ConvertibleTo(reflect.PointerTo(other))
 }
 
 // An access reads and writes a variable of one Go type, which a pointer leads to, as values of a column.
@@ -88,13 +82,13 @@ func accessOf(elem, column reflect.Type) (access, bool) {
 	switch {
 	case of == nil:
 		return access{}, false
-	case sameShape(elem, column):
+	case value.SameShape(elem, column):
 		return of(elem), true
-	case sameShape(elem, intType) && column == reflect.TypeFor[int64]():
+	case value.SameShape(elem, intType) && column == reflect.TypeFor[int64]():
 		return wide[int, int64](elem), true
-	case sameShape(elem, uintType) && column == reflect.TypeFor[uint64]():
+	case value.SameShape(elem, uintType) && column == reflect.TypeFor[uint64]():
 		return wide[uint, uint64](elem), true
-	case column == decimalType && isText(elem):
+	case column == decimalType && value.IsDecimal(elem):
 		return text, true
 	}
 	return access{}, false
@@ -117,38 +111,14 @@ func wide[T int | uint, C int64 | uint64](typ reflect.Type) access {
 	return a
 }
 
-// isText reports whether a type may be a decimal of another package, such as inf.Dec: its text is the number.
-func isText(typ reflect.Type) bool {
-	for _, own := range []reflect.Type{timeType, addrType} {
-		if sameShape(typ, own) {
-			return false
-		}
-	}
-	p := reflect.PointerTo(typ)
-	return typ.Kind() == reflect.Struct && p.Implements(reflect.TypeFor[encoding.TextMarshaler]()) && p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
-}
-
 var text = access{
-	load: func(at any) (any, error) {
-		b, err := at.(encoding.TextMarshaler).MarshalText()
-		if err != nil {
-			return nil, fmt.Errorf("%w: %T has no text", ope.ErrDomain, at)
-		}
-		d, err := encode.ParseDecimal(string(b))
-		if err != nil {
-			return nil, fmt.Errorf("%w: the text of %T is no decimal number", ope.ErrDomain, at)
-		}
-		return d, nil
-	},
+	load: func(at any) (any, error) { return value.DecimalOf(at) },
 	save: func(at, v any) (bool, error) {
 		d, ok := v.(encode.Decimal)
 		if !ok {
 			return false, nil
 		}
-		if at.(encoding.TextUnmarshaler).UnmarshalText([]byte(d.String())) != nil {
-			return true, fmt.Errorf("%w: %T does not read a decimal number", ope.ErrDomain, at)
-		}
-		return true, nil
+		return true, value.SetDecimal(at, d)
 	},
 }
 

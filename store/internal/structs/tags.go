@@ -188,7 +188,7 @@ func (f *field) of(typ reflect.Type) error {
 	}
 	if f.typ != nil {
 		if _, ok := accessOf(f.elem, f.typ.GoType()); !ok {
-			return fmt.Errorf("Go type %v does not take %s", f.elem, f.takes())
+			return fmt.Errorf("a field of Go type %v does not take %s", f.elem, f.takes())
 		}
 	} else if defaultType(f.elem) == nil && f.vague() == "" {
 		return fmt.Errorf("no column has values of Go type %v; leave the field out with `%s:\"-\"`", typ, TagName)
@@ -212,9 +212,9 @@ func (f *field) takes() string {
 // vague returns what to write where the Go type alone does not say the type of the column.
 func (f *field) vague() string {
 	switch _, text := accessOf(f.elem, decimalType); {
-	case sameShape(f.elem, timeType):
+	case value.SameShape(f.elem, timeType):
 		return "unit=ns, us, ms or s"
-	case sameShape(f.elem, addrType):
+	case value.SameShape(f.elem, addrType):
 		return "type=ipv4 or type=ipv6"
 	case text:
 		return "scale=N, the digits after the point"

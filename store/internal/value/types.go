@@ -488,6 +488,12 @@ func (t TypeOf[T]) value(v any) (T, error) {
 		}
 	}
 	if !ok {
+		var err error
+		if value, ok, err = alike[T](v); err != nil {
+			return value, err
+		}
+	}
+	if !ok {
 		return value, fmt.Errorf("%w: need a value of Go type %T, got %T", fault.ErrColumn, value, v)
 	}
 	return value, nil

@@ -1,0 +1,98 @@
+package value
+
+import (
+	"encoding"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"time"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/encode"
+)
+
+// SameShape reports whether a Go type is another one, or is made of the same underlying type.
+func SameShape(typ, other reflect.Type) bool {
+	return typ == other || typ.Kind() == other.Kind() && reflect.PointerTo(typ).ConvertibleTo(reflect.PointerTo(other))
+}
+
+// IsDecimal reports whether a type may be a decimal of another package, such as inf.Dec: its text is the number.
+func IsDecimal(typ reflect.Type) bool {
+	for _, own := range []reflect.Type{reflect.TypeFor[time.Time](), reflect.TypeFor[netip.Addr](), reflect.TypeFor[encode.Decimal]()} {
+		if SameShape(typ, own) {
+			return false
+		}
+	}
+	p := reflect.PointerTo(typ)
+	return typ.Kind() == reflect.Struct && p.Implements(reflect.TypeFor[encoding.TextMarshaler]()) && p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
+}
+
+// DecimalOf returns the number that a pointer to a decimal of another package leads to.
+func DecimalOf(p any) (encode.Decimal, error) {
+	b, err := p.(encoding.TextMarshaler).MarshalText()
+	if err != nil {
+		return encode.Decimal{}, fmt.Errorf("%w: %T has no text", ope.ErrDomain, p)
+	}
+	d, err := encode.ParseDecimal(string(b))
+	if err != nil {
+		return encode.Decimal{}, fmt.Errorf("%w: the text of %T is no decimal number", ope.ErrDomain, p)
+	}
+	return d, nil
+}
+
+// SetDecimal undoes DecimalOf.
+func SetDecimal(p any, d encode.Decimal) error {
+	if p.(encoding.TextUnmarshaler).UnmarshalText([]byte(d.String())) != nil {
+		return fmt.Errorf("%w: %T does not read a decimal number", ope.ErrDomain, p)
+	}
+	return nil
+}
+
+// Takes reports whether values of a Go type stand for those of the Go type of a column.
+func Takes(given, column reflect.Type) bool {
+	switch {
+	case SameShape(given, column):
+		return true
+	case column == reflect.TypeFor[int64]():
+		return SameShape(given, reflect.TypeFor[int]())
+	case column == reflect.TypeFor[uint64]():
+		return SameShape(given, reflect.TypeFor[uint]())
+	}
+	return column == reflect.TypeFor[encode.Decimal]() && IsDecimal(given)
+}
+
+// alike returns a value of another Go type that stands for one of T.
+func alike[T any](v any) (to T, ok bool, err error) {
+	given := reflect.ValueOf(v)
+	if !given.IsValid() || !Takes(given.Type(), reflect.TypeFor[T]()) {
+		return to, false, nil
+	}
+	if d, decimal := any(&to).(*encode.Decimal); decimal && IsDecimal(given.Type()) {
+		p := reflect.New(given.Type())
+		p.Elem().Set(given)
+		*d, err = DecimalOf(p.Interface())
+		return to, true, err
+	}
+	reflect.ValueOf(&to).Elem().Set(given.Convert(reflect.TypeFor[T]()))
+	return to, true, nil
+}
+
+// Assign gives the variable that a pointer leads to a value of a column, if its Go type stands for that of the column.
+func Assign(to, v any) bool {
+	p := reflect.ValueOf(to).Elem()
+	if v == nil || p.Kind() == reflect.Interface || !Takes(p.Type(), reflect.TypeOf(v)) {
+		return false
+	}
+	if d, decimal := v.(encode.Decimal); decimal && IsDecimal(p.Type()) {
+		return SetDecimal(to, d) == nil
+	}
+	p.Set(reflect.ValueOf(v).Convert(p.Type()))
+	// Only an int or uint may have fewer bits.
+	switch v := v.(type) {
+	case int64:
+		return p.Int() == v
+	case uint64:
+		return p.Uint() == v
+	}
+	return true
+}
