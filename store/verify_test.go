@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/internal/testdb"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -204,7 +205,7 @@ func TestVerifyAfterCrashAtEveryCall(t *testing.T) {
 		t.Run(a.name, func(t *testing.T) {
 			dangling, crashes := 0, 0
 			for _, late := range []bool{false, true} {
-				for n := 1; ; n++ {
+				for n := 1; ; n += sim.Every(3) {
 					memory, key, came := crashing(t, n, late, a.do)
 					if !came {
 						break
