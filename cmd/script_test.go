@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/command"
+	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/kms"
@@ -36,7 +37,11 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Condition: func(name string) (bool, error) {
-			if name != "openssl" {
+			switch name {
+			case "openssl":
+			case "full":
+				return sim.Full(), nil
+			default:
 				return false, fmt.Errorf("no condition %q", name)
 			}
 			wraps := exec.Command("openssl", "enc", "-id-aes256-wrap", "-pbkdf2", "-pass", "pass:x")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 )
@@ -121,7 +122,7 @@ func TestKilledPurge(t *testing.T) {
 	run("tenant", "create", "other")
 	run("insert", "--tenant", "other", "--n", "100", "--layout", "column")
 	killed := 0
-	for i := range 6 {
+	for i := range sim.Share(6, 3) {
 		run("tenant", "create", "acme")
 		run("insert", "--tenant", "acme", "--n", "10000", "--layout", "column")
 		cmd, stdout, _ := start(t, dir, append([]string{"tenant", "drop", "acme", "--rows", "--yes"}, kept...)...)

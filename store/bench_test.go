@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rangecrypt/rangecrypt/internal/measure"
+	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/internal/testdb"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/compare"
@@ -206,7 +207,7 @@ func TestMemoryOfQueries(t *testing.T) {
 	for _, layout := range layouts {
 		t.Run(layout, func(t *testing.T) {
 			tbl := create(t, st, benchSchema(layout, true))
-			const few, many = 2_000, 20_000
+			few, many := sim.Share(2_000, 1_000), sim.Share(20_000, 10_000)
 			fill(t, tbl, many)
 			grown := func(limit int) (most int64) {
 				before := live()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
@@ -425,7 +426,7 @@ func TestConvertCrashesAtEveryCall(t *testing.T) {
 					require.Equal(t, 1, n, "row %d", id)
 				}
 			}
-			step, died, calls := 1, 0, 0
+			step, died, calls := sim.Every(7), 0, 0
 			if testing.Short() {
 				step = 11
 			}

@@ -4,12 +4,14 @@ import (
 	"context"
 	"flag"
 	"math/rand/v2"
+	"runtime/debug"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -18,11 +20,13 @@ import (
 
 var (
 	seedFlag = flag.Uint64("store.seed", 0, "seed of random tests; 0 draws one")
-	opsFlag  = flag.Int("store.ops", 100, "operations of a model-based test, for each schema and database")
+	opsFlag  = flag.Int("store.ops", sim.Share(100, 40), "operations of a model-based test, for each schema and database")
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	// Thousands of small databases are garbage soon: to collect it with each few megabytes takes a quarter of the time.
+	debug.SetGCPercent(400)
 	goleak.VerifyTestMain(m)
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/internal/testdb"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
@@ -820,7 +821,7 @@ func TestTenantChangesOfUnknownOutcome(t *testing.T) {
 // A conversion that dies at any call is gone on with, to the policy that counts by then.
 func TestCrashOfTenantConversion(t *testing.T) {
 	for _, after := range []bool{false, true} {
-		step := 1
+		step := sim.Every(5)
 		if testing.Short() {
 			step = 7
 		}
@@ -1303,7 +1304,7 @@ func TestTenantsJoin(t *testing.T) {
 // call that failed was made or not; all else is as it was acknowledged.
 func TestTenantFaults(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
-		rounds, steps := 4, 150
+		rounds, steps := sim.Share(4, 2), 150
 		if kind.Server || testing.Short() {
 			rounds, steps = 1, 50
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/internal/testdb"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -204,7 +205,7 @@ func TestVerifyAfterCrashAtEveryCall(t *testing.T) {
 		t.Run(a.name, func(t *testing.T) {
 			dangling, crashes := 0, 0
 			for _, late := range []bool{false, true} {
-				for n := 1; ; n++ {
+				for n := 1; ; n += sim.Every(3) {
 					memory, key, came := crashing(t, n, late, a.do)
 					if !came {
 						break
@@ -234,7 +235,7 @@ func TestVerifyAfterCrashAtEveryCall(t *testing.T) {
 	t.Run("repair", func(t *testing.T) {
 		crashes := 0
 		for _, late := range []bool{false, true} {
-			for n := 1; ; n++ {
+			for n := 1; ; n += sim.Every(2) {
 				memory, key, came := crashing(t, n, late, func(db driver.DB) error {
 					sound := verifiedTable(t, db.(withKey).DB.(interface{ driver.DB }), db.(withKey).key, schema)
 					_, err := sound.Verify(t.Context(), &repairing)
@@ -250,10 +251,10 @@ func TestVerifyAfterCrashAtEveryCall(t *testing.T) {
 				require.Empty(t, faults)
 			}
 		}
-		require.Greater(t, crashes, 20)
+		require.Greater(t, crashes, 20/sim.Every(2))
 	})
 	// What there is to mend is mended in the end, wherever repairing died before.
-	for n, more := 1, true; more; n++ {
+	for n, more := 1, true; more; n += sim.Every(3) {
 		memory, key := drivertest.NewMemory(), ope.GenerateKey()
 		tbl := verifiedTable(t, memory, key, schema)
 		require.NoError(t, tbl.Put(t.Context(), prepared[:rows]...))

@@ -367,6 +367,7 @@ func (w *serverLoad) lookAtIndex(ctx context.Context, s *kerschbaum.Scheme) erro
 func TestServerLoadNotices(t *testing.T) {
 	for _, how := range append([]string{""}, faults...) {
 		t.Run("broken: "+how, func(t *testing.T) {
+			t.Parallel()
 			ctx := context.Background()
 			for seed := range uint64(10) {
 				memory := drivertest.NewMemory()

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"gonum.org/v1/gonum/stat/distuv"
 
+	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/internal/coins"
 	"github.com/rangecrypt/rangecrypt/ope/internal/vectortest"
@@ -189,6 +190,9 @@ func TestKeyedLawOfSchemes(t *testing.T) {
 	statistical(t)
 	for _, c := range []struct{ n, bits, keys int }{{2, 4, 10_000}, {4, 3, 10_000}, {4, 4, 20_000}, {5, 3, 10_000}} {
 		t.Run(fmt.Sprintf("%d in 2^%d", c.n, c.bits), func(t *testing.T) {
+			if c.n == 4 && c.bits == 4 && !sim.Full() {
+				t.Skip("1,820 functions, of 20,000 keys")
+			}
 			counts := map[string]int{}
 			for k := range c.keys {
 				key := vectortest.Key(t, 2).Derive(fmt.Sprint(k))

@@ -1,0 +1,24 @@
+package sim
+
+import (
+	"os"
+	"slices"
+	"strings"
+)
+
+// Full reports whether long tests run all their cases: RANGECRYPT_REQUIRE lists "full", as in .ci/run. Elsewhere a few
+// are enough, the same in each run, so that all tests take minutes.
+func Full() bool {
+	return slices.Contains(strings.Split(os.Getenv("RANGECRYPT_REQUIRE"), ","), "full")
+}
+
+// Share returns how many cases a long test has: all of them if [Full], else few. It may be the default of a flag.
+func Share(all, few int) int {
+	if Full() {
+		return all
+	}
+	return few
+}
+
+// Every returns 1 if [Full], else n: a test that could look at each case looks at each n-th.
+func Every(n int) int { return Share(1, n) }
