@@ -70,7 +70,8 @@ With --tenant the rows are those of a tenant, which 'rangecrypt tenant create' m
 		Example: `  rangecrypt table insert flights --input flights.csv --store pebble:data --key app.key
   rangecrypt table insert flights --input flights.csv.gz --null NA --zone America/New_York \
     --map carrier=airline --ignore tailnum --store pebble:data --key app.key
-  rangecrypt table insert flights --input flights.parquet --dry-run --store pebble:data --key app.key
+  rangecrypt table insert flights --input f.parquet --dry-run --store pebble:data \
+    --key app.key
   rangecrypt table insert flights --input flights.csv --skip-bad --max-bad 20 \
     --bad-file bad.jsonl --store pebble:data --key app.key
   zcat flights.csv.gz | rangecrypt table insert flights --input - --format csv \
