@@ -46,9 +46,11 @@ and texts stand for decimals of more; times in seconds are in milliseconds. A ti
 is written as a UUID.
 
 With --tenant the rows are those of a tenant.`,
-		Example: `  rangecrypt table export flights --output flights.parquet --store pebble:data --key app.key
-  rangecrypt table export flights --select carrier,dep_delay --format csv --store pebble:data --key app.key
-  rangecrypt table export flights --output flights.jsonl.zst --force --store pebble:data --key app.key`,
+		Example: `  rangecrypt table export flights --output f.parquet --store pebble:data --key app.key
+  rangecrypt table export flights --select carrier,dep_delay --format csv \
+    --store pebble:data --key app.key
+  rangecrypt table export flights --output f.jsonl.zst --force --store pebble:data \
+    --key app.key`,
 		Args: []string{"the name of a table"},
 		Flags: func(f *pflag.FlagSet) {
 			f.StringVar(&o.tenant, "tenant", "", "`name` of the tenant whose rows are written, of a table with tenants")

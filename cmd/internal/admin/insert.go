@@ -68,9 +68,10 @@ may be inf and nan. A file of Parquet has flat fields, without lists and groups.
 
 With --tenant the rows are those of a tenant, which 'rangecrypt tenant create' makes.`,
 		Example: `  rangecrypt table insert flights --input flights.csv --store pebble:data --key app.key
-  rangecrypt table insert flights --input flights.csv.gz --null NA --zone America/New_York \
-    --map carrier=airline --ignore tailnum --store pebble:data --key app.key
-  rangecrypt table insert flights --input flights.parquet --dry-run --store pebble:data --key app.key
+  rangecrypt table insert flights --input flights.csv.gz --null NA --map carrier=airline \
+    --ignore tailnum --zone America/New_York --store pebble:data --key app.key
+  rangecrypt table insert flights --input f.parquet --dry-run --store pebble:data \
+    --key app.key
   rangecrypt table insert flights --input flights.csv --skip-bad --max-bad 20 \
     --bad-file bad.jsonl --store pebble:data --key app.key
   zcat flights.csv.gz | rangecrypt table insert flights --input - --format csv \

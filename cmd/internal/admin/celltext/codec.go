@@ -403,8 +403,9 @@ func textOfNaN[T float32 | float64](v T) string {
 
 // parseNaN reads what textOfNaN writes of a NaN with other bits.
 func parseNaN[T float32 | float64](text string) (v T, ok bool) {
-	digits, ok := strings.CutPrefix(text, oddNaN)
-	if digits, ok = strings.CutSuffix(digits, ")"); !ok {
+	digits, begins := strings.CutPrefix(text, oddNaN)
+	digits, ends := strings.CutSuffix(digits, ")")
+	if !begins || !ends {
 		return 0, false
 	}
 	switch p := any(&v).(type) {
