@@ -157,6 +157,11 @@ func (f *family) replace(ctx context.Context, replacements []driver.Replacement)
 		for _, q := range r.Deletes {
 			deletes[string(q)] = uint64(r.Seen.Stamp)
 		}
+		for _, c := range r.Puts {
+			if c.TTL > 0 { // what was seen would be seen again
+				deletes[string(c.Qualifier)] = uint64(r.Seen.Stamp)
+			}
+		}
 		c := f.atomic(groupCtx, driver.Mutation{Row: r.Row, Puts: r.Puts}, deletes)
 		c.condition = condition(c.key, r.Seen)
 		group.Go(func() (err error) {
