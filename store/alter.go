@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/rangecrypt/rangecrypt/store/internal/administer"
 )
@@ -41,6 +42,12 @@ func RenameColumn(from, to string) Change {
 // In a table of which nothing is encrypted a column cannot be encrypted; make another table.
 func ChangeColumn(c Column) Change {
 	return Change{tableOf(c), func(a *alteration) error { return a.Change(c.spec) }}
+}
+
+// SetTTL gives rows that are put from now on another [Schema.TTL]. Rows that are there keep what they have, so a table whose
+// rows could expire once does not go back: 0 is as [TTLByRow] then.
+func SetTTL(ttl time.Duration) Change {
+	return Change{nil, func(a *alteration) error { return a.SetTTL(ttl) }}
 }
 
 func tableOf(c Column) []string {

@@ -28,6 +28,12 @@
 // with keys of its own, and with a [Policy] of which columns are sealed, which may be changed at any
 // time. Rows that are there are read as before, and rewritten by [Table.Convert].
 //
+// # Rows that expire
+//
+// Rows may have a time to live: by [Schema.TTL], or each by [Table.Expiring]. When a row expires is sealed in it, and readers go
+// by that and their clocks, which may differ by less than half an hour. The TTL of the database's cells is hours later and only
+// cleans up. An expired row is as one that was deleted, for every call.
+//
 // # Limits
 //
 // They are those of the databases, of which package driver has the least, and all of them hold on all

@@ -70,6 +70,44 @@ func exampleStore(ctx context.Context) (st *store.Store, tbl *store.Table, close
 	}
 }
 
+// Rows that expire: sessions live for an hour, one of them for a minute only, and one for ever. The second table gets its TTL
+// later, for what is put from then on.
+func ExampleTable_Expiring() {
+	ctx := context.Background()
+	st, _, closeAll := exampleStore(ctx)
+	defer closeAll()
+	sessions, err := st.Create(ctx, store.Schema{
+		Name:    "sessions",
+		Key:     []store.KeyPart{store.HashedPart("id", store.String)},
+		Columns: []store.Column{store.DeterministicColumn("user", store.String)},
+		TTL:     time.Hour,
+	})
+	if err == nil {
+		err = sessions.Put(ctx, store.Row{"id": "a", "user": "ann"})
+	}
+	if err == nil {
+		err = sessions.Expiring(time.Minute).Put(ctx, store.Row{"id": "b", "user": "ann"})
+	}
+	if err == nil {
+		err = sessions.Expiring(0).Put(ctx, store.Row{"id": "c", "user": "ann"})
+	}
+	if err == nil {
+		err = st.Alter(ctx, "readings", store.SetTTL(store.TTLByRow))
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	n := 0
+	for _, err := range sessions.Query(ctx, store.Query{Where: store.Field[string]("user").Equal("ann")}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		n++
+	}
+	fmt.Println(n, "sessions now, and one in an hour")
+	// Output: 3 sessions now, and one in an hour
+}
+
 // A composite key: the readings of one device in a span of time are one range of row keys.
 func ExampleTable_Query_compositeKey() {
 	const device = store.Field[string]("device")

@@ -37,6 +37,9 @@ import (
 // goldenDump is a database that the first version wrote. Every later one must read it.
 const goldenDump = "../testdata/vectors/table-1.json"
 
+// goldenExpiry is one that the first version with rows that expire wrote.
+const goldenExpiry = "../testdata/vectors/expiry-1.json"
+
 // goldenTenants is one that the first version with tenants wrote.
 const goldenTenants = "../testdata/vectors/tenants-1.json"
 
@@ -51,6 +54,8 @@ type dump struct {
 
 	Tenants map[string]map[string][]map[string]string `json:"tenants,omitempty"` // rows, by table and tenant
 	Orphans map[string]int                            `json:"orphans,omitempty"` // rows of tenants that are gone, by table
+
+	Now int64 `json:"now,omitempty"` // seconds since 1970, by which rows have expired
 
 	Dangling map[string]int      `json:"dangling,omitempty"` // postings that point to nothing, by table
 	Schemas  map[string][]string `json:"schemas,omitempty"`  // the parts and columns of a table, in words
@@ -631,6 +636,7 @@ func TestIndependentReader(t *testing.T) {
 	}{
 		"tables": {[]string{goldenDump}, formatDump, 5}, "tenants": {[]string{goldenTenants}, tenantDump, 2},
 		"features": {goldenFeatures, featureDump, 0}, "policies": {goldenPolicies, policyDump, 0},
+		"expiry": {[]string{goldenExpiry}, expiryDump, 2},
 	} {
 		t.Run(of, func(t *testing.T) {
 			t.Parallel()

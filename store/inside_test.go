@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"time"
 
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
@@ -21,6 +22,9 @@ func (tbl *Table) store() *Store { return &Store{tbl.open().Database()} }
 
 // TypeID returns what the catalogue calls a type.
 func TypeID(t Type) string { return innerOf(t).ID() }
+
+// SetClock gives a store another clock, for tables that are opened from then on.
+func SetClock(st *Store, now func() time.Time) { st.db.Clock.Now = now }
 
 // Names of the layers below, as tests use them.
 

@@ -3,8 +3,10 @@ package store
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/scheme"
 	"github.com/rangecrypt/rangecrypt/store/internal/value"
 )
@@ -50,7 +52,18 @@ type Schema struct {
 	// the row key. What columns share a key with is what the same tenant has in them, also where they
 	// are database-wide.
 	Tenants bool
+
+	// TTL is how long a row lives after it was put: whole seconds, at most ten years. [Table.Expiring] puts rows of another
+	// TTL. 0 is a table whose rows never expire; with [TTLByRow] they expire only if they are put so.
+	//
+	// When a row expires is sealed in it. From then on nothing finds the row, by the clock of the reader. The database
+	// removes its cells one hour later, and its index entries after another hour: clocks of clients may differ by less
+	// than an hour, and by as much a row is found longer or shorter. A table with Conditional refuses TTL.
+	TTL time.Duration
 }
+
+// TTLByRow in [Schema.TTL] lets rows expire that are put with [Table.Expiring], and no others.
+const TTLByRow = meta.TTLByRow
 
 // A KeyPart is a part of the row key. Make one with the functions below; the zero KeyPart is
 // invalid.
@@ -234,7 +247,7 @@ func (s Schema) Check() error {
 
 // inner returns the schema as the layers below have it.
 func (s Schema) inner() metaSchema {
-	m := metaSchema{Name: s.Name, SpreadBits: s.SpreadBits, CellPerColumn: s.CellPerColumn, Conditional: s.Conditional, Tenants: s.Tenants}
+	m := metaSchema{Name: s.Name, SpreadBits: s.SpreadBits, CellPerColumn: s.CellPerColumn, Conditional: s.Conditional, Tenants: s.Tenants, TTL: s.TTL}
 	for _, part := range s.Key {
 		m.Key = append(m.Key, part.spec)
 	}
@@ -246,7 +259,7 @@ func (s Schema) inner() metaSchema {
 
 // publicSchema undoes inner.
 func publicSchema(m metaSchema) Schema {
-	s := Schema{Name: m.Name, SpreadBits: m.SpreadBits, CellPerColumn: m.CellPerColumn, Conditional: m.Conditional, Tenants: m.Tenants}
+	s := Schema{Name: m.Name, SpreadBits: m.SpreadBits, CellPerColumn: m.CellPerColumn, Conditional: m.Conditional, Tenants: m.Tenants, TTL: m.TTL}
 	for _, part := range m.Key {
 		s.Key = append(s.Key, KeyPart{part})
 	}

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/internal/scheme"
@@ -29,6 +30,11 @@ func (tbl *Table) Schema() Schema {
 	}
 	return publicSchema(schema)
 }
+
+// Expiring returns the table for rows that live so long, instead of what [Schema.TTL] says: whole seconds, at most ten years;
+// 0 is for ever. It is about what is put through it, and costs nothing. A Put into a table whose schema has no TTL is
+// [ErrSchema]. A row that is put again gets the TTL of that Put.
+func (tbl *Table) Expiring(ttl time.Duration) *Table { return (*Table)(tbl.open().Expiring(ttl)) }
 
 // Tenant opens a table for a tenant. Rows that are put are the tenant's, and the tenant's rows only are
 // found. One that does not exist is [ErrNoTenant]; a table without tenants is [ErrTenant].

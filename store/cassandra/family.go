@@ -28,6 +28,8 @@ const (
 
 	// The server takes no longer TTL: 20 years.
 	maxTTL = 630_720_000 * time.Second
+
+	usingTTL = " USING TTL ?"
 )
 
 // family implements [driver.Committer].
@@ -77,6 +79,7 @@ func newFamily(db *DB, spec driver.FamilySpec, table string) *family {
 	f.stamped = make(map[string]string)
 	for _, put := range []string{f.put, f.headPut[0], f.headPut[1]} {
 		f.stamped[put] = put + " USING TIMESTAMP ?"
+		f.stamped[put+usingTTL] = put + usingTTL + " AND TIMESTAMP ?"
 	}
 	for _, del := range []string{f.deleteCell, f.headDelete[0], f.headDelete[1]} {
 		f.stamped[del] = strings.Replace(del, " WHERE ", " USING TIMESTAMP ? WHERE ", 1)
@@ -313,6 +316,16 @@ func (f *family) Apply(ctx context.Context, mutations ...driver.Mutation) error 
 	if err := f.spec.CheckMutations(mutations); err != nil {
 		return err
 	}
+	if err := checkTTL(mutations); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("cassandra: apply: %w", pause.Ended(ctx))
+	}
+	return f.db.failed(ctx, "apply", f.sendAll(ctx, f.batches(mutations, nil)))
+}
+
+func checkTTL(mutations []driver.Mutation) error {
 	for _, m := range mutations {
 		for _, c := range m.Puts {
 			if c.TTL > maxTTL {
@@ -320,10 +333,7 @@ func (f *family) Apply(ctx context.Context, mutations ...driver.Mutation) error 
 			}
 		}
 	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("cassandra: apply: %w", pause.Ended(ctx))
-	}
-	return f.db.failed(ctx, "apply", f.sendAll(ctx, f.batches(mutations, nil)))
+	return nil
 }
 
 // Replace implements [driver.Family]. A replacement has the timestamp right after that of the cell
@@ -345,6 +355,9 @@ func (f *family) Replace(ctx context.Context, replacements ...driver.Replacement
 		if stamps[i], err = f.db.clock.behind(ctx, r.Seen.Stamp); err != nil {
 			return nil, f.db.failed(ctx, "replace", err)
 		}
+	}
+	if err := checkTTL(mutations); err != nil {
+		return nil, err
 	}
 	return nil, f.db.failed(ctx, "replace", f.sendAll(ctx, f.batches(mutations, stamps)))
 }
@@ -526,7 +539,7 @@ func (f *family) statements(b *batch, stamps []int64, add func(stmt string, valu
 		for _, c := range m.Puts {
 			stmt, values := f.putCell(part, m.Row, c)
 			if c.TTL > 0 {
-				stmt, values = stmt+" USING TTL ?", append(values, seconds(c.TTL))
+				stmt, values = stmt+usingTTL, append(values, seconds(c.TTL))
 			}
 			add(stmt, values)
 		}

@@ -244,8 +244,13 @@ func (s FamilySpec) CheckMutations(mutations []Mutation) error {
 	return nil
 }
 
-// CheckConditional returns an error unless CheckAndPut, Commit or Replace may send the change.
+// CheckConditional returns an error unless CheckAndPut or Commit may send the change.
 func (s FamilySpec) CheckConditional(row []byte, expect, puts []Cell, deletes [][]byte) error {
+	for _, c := range puts {
+		if c.TTL != 0 {
+			return errors.New("driver: a conditional put cannot have a TTL")
+		}
+	}
 	return errors.Join(s.checkConditional(row, expect, puts, deletes), checkSize(row, deletes, expect, puts))
 }
 
@@ -256,11 +261,6 @@ func (s FamilySpec) checkConditional(row []byte, expect, puts []Cell, deletes []
 	for _, c := range expect {
 		if c.Value != nil && len(c.Value) == 0 {
 			return errors.New("driver: an empty value cannot be expected; use nil for an absent cell")
-		}
-	}
-	for _, c := range puts {
-		if c.TTL != 0 {
-			return errors.New("driver: a conditional put cannot have a TTL")
 		}
 	}
 	if err := checkCells(expect); err != nil {

@@ -242,7 +242,8 @@ type Replacement struct {
 	// value there, or delete it.
 	Seen Cell
 
-	// Puts and Deletes are as those of a [Mutation], but without a TTL.
+	// Puts and Deletes are as those of a [Mutation]. When the time of a put with a TTL is over, what it replaced must not
+	// come back.
 	Puts    []Cell
 	Deletes [][]byte
 }

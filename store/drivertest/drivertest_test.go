@@ -402,6 +402,18 @@ var breakages = []breakage{
 				return f.Apply(ctx, ms...)
 			}}
 		}},
+	{name: "a replacement stays for ever",
+		noted: []string{"a replacement ends after its time to live"},
+		broken: brokenFamily{replace: func(f driver.Committer, ctx context.Context, rs []driver.Replacement) ([]int, error) {
+			rs = slices.Clone(rs)
+			for i := range rs {
+				rs[i].Puts = slices.Clone(rs[i].Puts)
+				for j := range rs[i].Puts {
+					rs[i].Puts[j].TTL = min(rs[i].Puts[j].TTL, 0)
+				}
+			}
+			return f.Replace(ctx, rs...)
+		}}},
 	{name: "any replacement will do",
 		noted: []string{"a replacement that does not say what was seen is refused"},
 		broken: brokenFamily{replace: func(f driver.Committer, ctx context.Context, rs []driver.Replacement) ([]int, error) {

@@ -19,9 +19,15 @@ import (
 // NewMemory returns an empty database in memory. It promises what every driver promises, but for
 // durability, and is [driver.Snapshotter] and its families [driver.Committer]. It is the null
 // database: what a benchmark measures on it is the cost of everything else.
-func NewMemory() driver.DB { return &memory{families: make(map[string]*memoryFamily)} }
+func NewMemory() driver.DB { return NewMemoryAt(time.Now) }
+
+// NewMemoryAt returns a database in memory with a clock of its own, by which cells with a TTL end.
+func NewMemoryAt(clock func() time.Time) driver.DB {
+	return &memory{families: make(map[string]*memoryFamily), clock: clock}
+}
 
 type memory struct {
+	clock    func() time.Time
 	mu       sync.RWMutex // guards everything, families included
 	families map[string]*memoryFamily
 	closed   bool
@@ -128,7 +134,7 @@ func (db *memory) Snapshot() (driver.Snapshot, error) {
 	for name, f := range db.families {
 		f.sortKeys()
 		s.families[name] = &memoryFamily{
-			db: db, spec: f.spec, at: time.Now(), closed: &s.closed,
+			db: db, spec: f.spec, at: db.clock(), closed: &s.closed,
 			rows: maps.Clone(f.rows), keys: f.keys[:len(f.keys):len(f.keys)],
 		}
 	}
@@ -180,7 +186,7 @@ func (f *memoryFamily) now() time.Time {
 	if f.closed != nil {
 		return f.at
 	}
-	return time.Now()
+	return f.db.clock()
 }
 
 func (f *memoryFamily) Get(ctx context.Context, row []byte, s driver.Slice) ([]driver.Cell, error) {
@@ -397,7 +403,7 @@ func (f *memoryFamily) change(key []byte, puts []driver.Cell, deletes [][]byte) 
 	for _, c := range puts {
 		cell := memoryCell{qualifier: string(c.Qualifier), value: string(c.Value)}
 		if c.TTL > 0 {
-			cell.end = time.Now().Add((c.TTL-1)/time.Second*time.Second + time.Second)
+			cell.end = f.db.clock().Add((c.TTL-1)/time.Second*time.Second + time.Second)
 		}
 		if i, found := row.find(c.Qualifier); found {
 			row.cells[i] = cell

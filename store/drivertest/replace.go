@@ -22,6 +22,7 @@ var replaceChecks = []check{
 	{"concurrent Apply and Replace leave one of them, whole", onOrdered, checkReplaceRace},
 	{"of replacements with one Seen, all but one are late", onOrdered, checkReplaceTwice},
 	{"Replace takes any number of replacements", onAny, checkReplaceMany},
+	{"a replacement ends after its time to live", onOrdered, checkReplaceTTL},
 	{"a replacement that does not say what was seen is refused", onOrdered, checkReplaceRefusals},
 }
 
@@ -374,7 +375,7 @@ func checkReplaceRefusals(tb testing.TB, _ *suite, f driver.Family, p string) {
 		{"one row twice", []driver.Replacement{right, right}, driver.ErrOverlap},
 		{"too large", []driver.Replacement{{Row: key, Seen: stamped, Puts: cells{{Qualifier: b("q"), Value: make([]byte, driver.MaxValue+1)}}}}, driver.ErrTooLarge},
 		{"no row", []driver.Replacement{{Seen: stamped, Puts: cells{secret}}}, nil},
-		{"with a TTL", []driver.Replacement{{Row: key, Seen: stamped, Puts: cells{putFor(time.Hour, "q", "secret")}}}, nil},
+		{"with a negative TTL", []driver.Replacement{{Row: key, Seen: stamped, Puts: cells{putFor(-1, "q", "secret")}}}, driver.ErrRange},
 	} {
 		_, err := f.Replace(background, c.rs...)
 		require.Error(tb, err, c.name)
@@ -382,4 +383,31 @@ func checkReplaceRefusals(tb testing.TB, _ *suite, f driver.Family, p string) {
 		require.NotContains(tb, err.Error(), "secret")
 		is(tb, f, p+"a", "q=old", "r=old")
 	}
+}
+
+// checkReplaceTTL: what a replacement puts with a time to live ends as what a mutation puts, and what it replaced does not
+// come back, whether that was to end or not.
+func checkReplaceTTL(tb testing.TB, s *suite, f driver.Family, p string) {
+	apply(tb, f,
+		row(p+"ends", put("id", "old"), put("x", "old")),
+		row(p+"stays", putFor(2*time.Second, "id", "old"), putFor(2*time.Second, "x", "old")),
+		row(p+"both", putFor(100*time.Hour, "id", "old"), putFor(100*time.Hour, "x", "old")),
+		row(p+"z", put("id", "old")),
+	)
+	start := time.Now()
+	s.late(tb, replace(tb, f,
+		driver.Replacement{Row: b(p + "ends"), Seen: seen(tb, f, p+"ends", "id"), Puts: cells{putFor(2*time.Second, "id", "new"), putFor(time.Second, "x", "new")}},
+		driver.Replacement{Row: b(p + "stays"), Seen: seen(tb, f, p+"stays", "id"), Puts: cells{put("id", "new"), put("x", "new")}},
+		driver.Replacement{Row: b(p + "both"), Seen: seen(tb, f, p+"both", "id"), Puts: cells{putFor(2*time.Second, "id", "new"), put("x", "new")}},
+	))
+	if time.Since(start) < 700*time.Millisecond {
+		is(tb, f, p+"both", "id=new", "x=new")
+	}
+	is(tb, f, p+"stays", "id=new", "x=new")
+	eventually(tb, 5*time.Second, "a cell of two seconds stayed", func() bool {
+		return len(get(tb, f, p+"ends", driver.Slice{})) == 0 && len(get(tb, f, p+"both", driver.Slice{})) == 1
+	})
+	require.Equal(tb, []string{p + "both", p + "stays", p + "z"}, keys(scan(tb, f, within(p))))
+	is(tb, f, p+"both", "x=new")
+	is(tb, f, p+"stays", "id=new", "x=new")
 }

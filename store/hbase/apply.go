@@ -1,6 +1,7 @@
 package hbase
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -156,6 +157,11 @@ func (f *family) replace(ctx context.Context, replacements []driver.Replacement)
 		deletes := make(map[string]uint64, len(r.Deletes))
 		for _, q := range r.Deletes {
 			deletes[string(q)] = uint64(r.Seen.Stamp)
+		}
+		for _, c := range r.Puts {
+			if c.TTL > 0 { // what was seen would be seen again
+				deletes[string(c.Qualifier)] = uint64(r.Seen.Stamp)
+			}
 		}
 		c := f.atomic(groupCtx, driver.Mutation{Row: r.Row, Puts: r.Puts}, deletes)
 		c.condition = condition(c.key, r.Seen)
@@ -367,8 +373,21 @@ func (f *family) heal(ctx context.Context, row []byte) error {
 
 // sendExpiring puts cells with a time to live. A version before them would be seen again when
 // their time is over, so the same step deletes it, by its timestamp: the deletion must not cover
-// the put itself.
+// the put itself. If another client writes between the look and the step, the step is not done, as far as the first
+// of the cells shows that.
 func (f *family) sendExpiring(ctx context.Context, m driver.Mutation) error {
+	for attempt := 0; ; attempt++ {
+		done, err := f.tryExpiring(ctx, m)
+		if err != nil || done {
+			return err
+		}
+		if err := backOff(ctx, "row_changed", attempt); err != nil {
+			return err
+		}
+	}
+}
+
+func (f *family) tryExpiring(ctx context.Context, m driver.Mutation) (done bool, err error) {
 	key := slices.Clone(m.Row)
 	var only [][]byte
 	for _, c := range m.Puts {
@@ -380,25 +399,30 @@ func (f *family) sendExpiring(ctx context.Context, m driver.Mutation) error {
 	for _, q := range only {
 		old[string(q)] = 0
 	}
-	r, err := f.db.send(ctx, f.db.get(ctx, f.table, key, &pb.Get{Row: key, Column: columns(driver.Slice{Only: only}), Filter: keysOnly}))
+	r, err := f.db.send(ctx, f.db.get(ctx, f.table, key, &pb.Get{Row: key, Column: columns(driver.Slice{Only: only})}))
 	if err != nil {
-		return err
+		return false, err
 	}
-	newest := uint64(0)
+	newest, seen := uint64(0), driver.Cell{Qualifier: only[0]}
 	for _, c := range r.(*pb.GetResponse).GetResult().GetCell() {
 		newest = max(newest, c.GetTimestamp())
+		if bytes.Equal(c.GetQualifier(), stored(only[0])) {
+			seen.Value = bytes.TrimPrefix(c.GetValue(), []byte(valueHeader))
+		}
 	}
 	if newest == 0 {
-		_, err := f.sendAtomic(ctx, f.atomic(ctx, m, nil))
-		return err
+		old = nil
 	}
 	for q := range old {
 		old[q] = newest
 	}
 	// The put must get a later time than what it replaces.
-	if err := pause.For(ctx, afterDelete); err != nil {
-		return err
+	if newest > 0 {
+		if err := pause.For(ctx, afterDelete); err != nil {
+			return false, err
+		}
 	}
-	_, err = f.sendAtomic(ctx, f.atomic(ctx, m, old))
-	return err
+	c := f.atomic(ctx, m, old)
+	c.condition = condition(c.key, seen)
+	return f.sendAtomic(ctx, c)
 }

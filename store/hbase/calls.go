@@ -305,9 +305,6 @@ func columnRange(start, end []byte) filter.Filter {
 	return filter.NewColumnRangeFilter(stored(start), end, true, false)
 }
 
-// keysOnly leaves the values out of an answer.
-var keysOnly = must(filter.NewKeyOnlyFilter(false).ConstructPBFilter())
-
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic("hbase: " + err.Error())

@@ -41,7 +41,7 @@
 //
 // When a cell with a time to live ends, HBase shows the version before it, until a compaction
 // removes that. So a put with a TTL first looks for an older version, and deletes that in the same
-// atomic step. It costs a read; a put without TTL does not.
+// atomic step, on the condition that the first of its cells is as it was. It costs a read; a put without TTL does not.
 //
 // # Limits
 //

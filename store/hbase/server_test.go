@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"github.com/tsuna/gohbase/hrpc"
 	"github.com/tsuna/gohbase/pb"
 	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
@@ -651,4 +653,37 @@ func (m *master) reopen(ctx context.Context, r hrpc.RegionInfo) error {
 		return err
 	}
 	return m.do(ctx, "AssignRegion", &pb.AssignRegionRequest{Region: spec}, &pb.AssignRegionResponse{})
+}
+
+// TestExpiredShowsNoneOfARace: of two clients that put a row at the same time, one with a TTL, the other is not seen again when
+// the TTL is over.
+func TestExpiredShowsNoneOfARace(t *testing.T) {
+	quorum(t)
+	db := open(t, Options{})
+	t.Cleanup(func() { db.Close() })
+	f := newTable(t, db, driver.FamilySpec{}).(*family)
+	const rows = 200
+	var group errgroup.Group
+	group.SetLimit(32)
+	for i := range rows {
+		row := fmt.Sprint("row ", i)
+		expiring := cell("q", "ends "+row)
+		expiring.TTL = 2 * time.Second
+		group.Go(func() error { return f.Apply(t.Context(), put(row, cell("q", "stays "+row))) })
+		group.Go(func() error { return f.Apply(t.Context(), put(row, expiring)) })
+	}
+	require.NoError(t, group.Wait())
+	shown := func() map[string]string {
+		found := make(map[string]string)
+		for row, err := range f.Scan(t.Context(), driver.Range{}) {
+			require.NoError(t, err)
+			found[string(row.Key)] = texts(row.Cells)[0]
+		}
+		return found
+	}
+	stays := shown()
+	maps.DeleteFunc(stays, func(_, shows string) bool { return strings.HasPrefix(shows, "q=ends") })
+	require.Less(t, len(stays), rows, "no put with a TTL came last")
+	time.Sleep(2500 * time.Millisecond)
+	require.Equal(t, stays, shown())
 }

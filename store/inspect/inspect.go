@@ -6,6 +6,7 @@ package inspect
 import (
 	"cmp"
 	"fmt"
+	"time"
 )
 
 // A Database is what the catalogue says.
@@ -45,6 +46,9 @@ type Table struct {
 	Version    uint32 // of the catalogue, that the last change of the table made
 	Layout     string // Packed or CellPerColumn
 	SpreadBits int    // 0 is one partition
+
+	// TTL is how long rows live that do not say otherwise: -1 is for ever, and 0 says that no row expires.
+	TTL time.Duration
 
 	Conditional bool     // rows are written by compare-and-set
 	Tenants     bool     // rows are of tenants, and all keys those of the tenants: see [Tenant]

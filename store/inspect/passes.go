@@ -95,6 +95,7 @@ func FaultKinds() []FaultKind {
 type Verification struct {
 	Rows     int
 	Deleted  int // of a table with Conditional, that left a key cell
+	Expired  int // that the database has not removed yet
 	Cells    int // of the rows
 	Postings int
 	Indexes  []Index

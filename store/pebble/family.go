@@ -272,7 +272,7 @@ func (f *family) encodeReplacements(replacements []driver.Replacement) (*write, 
 	for _, r := range replacements {
 		row := appendRow(nil, f.entry.id, r.Row)
 		change := f.db.eng.NewBatch()
-		if err := encodeChange(change, row, r.Puts, r.Deletes, time.Time{}); err != nil {
+		if err := encodeChange(change, row, r.Puts, r.Deletes, f.db.now()); err != nil {
 			return nil, 0, err
 		}
 		seen := expectation{append(slices.Clip(row), r.Seen.Qualifier...), bytes.Clone(r.Seen.Value)}

@@ -11,6 +11,8 @@ and the indexes of stateful schemes to the values of the rows. What the tables h
 "dangling": {table: number of postings that point to nothing}}, rows in the order of their keys. Any deviation from the format is
 an error.
 
+Rows that have expired are left out: by "now" of the dump, in seconds since 1970, or else by the machine's clock.
+
 The ciphertexts themselves are the business of boldyreva.py and wozniak.py.
 """
 import base64
@@ -22,6 +24,7 @@ import json
 import math
 import struct
 import sys
+import time
 from decimal import Decimal
 
 # Cryptography: HKDF (RFC 5869), ChaCha20-Poly1305 (RFC 8439), HChaCha20 (draft-irtf-cfrg-xchacha-03).
@@ -527,8 +530,11 @@ class Table:
         if isinstance(keys, TenantKeys) and meta["id"] in keys.tenant.policies:
             self.policy = keys.tenant.policies[meta["id"]]["since"]
         check(not self.clear or all(f.clear for f in self.parts + self.columns), "a clear table with a sealed column")
-        check(meta["layout"] in ("packed", "cell per column"), "an unknown layout")
-        self.packed = meta["layout"] == "packed"
+        layout, comma, expiring = meta["layout"].partition(", ")
+        check(layout in ("packed", "cell per column") and expiring in ("", "rows expire") and bool(comma) == bool(expiring), "an unknown layout")
+        self.packed, self.expiring = layout == "packed", bool(expiring)
+        check(meta.get("ttl", 0) >= 0 and (self.expiring or "ttl" not in meta), "a TTL of rows that do not expire")
+        self.expired = set()  # what the postings of expired rows end with
         self.data, self.postings = "t" + meta["id"], "x" + meta["id"]
         self.expected = set()  # postings
 
@@ -541,8 +547,10 @@ class Table:
         return place(b"cell", self.id, row, qualifier)
 
     def read(self, row, cells):
-        """Returns the row, or None if it was deleted."""
+        """Returns the row, or None if it was deleted or has expired."""
         check(row.startswith(self.token), "a row of another tenant")
+        if self.expiring and b"" not in cells:
+            return None
         content, write = self.open_key_cell(row, cells)
         if self.conditional:
             if not content:
@@ -566,6 +574,12 @@ class Table:
                 check(plain == part.type.canonical(value), "a plain part is not that of the key cell")
         check(rest == b"", "a row key is too long")
         own, last = {b""}, b""
+        if content[:4] == bytes(4):
+            check(self.expiring and content[4] == 10 and len(content) >= 13, "an expiry that cannot be")
+            expires, content = int.from_bytes(content[5:13], "big"), content[13:]
+            if self.now >= expires:
+                self.expired.add(row + write)
+                return None
         while content:
             check(content[:4] > last, "entries are not in ascending order")
             last = content[:4]
@@ -610,7 +624,7 @@ class Table:
     def dangling(self, postings):
         """Checks that all rows have their postings, and returns how many others there are."""
         check(self.expected <= postings, "the postings are not those of the rows")
-        return sum(p[:4] not in self.dropped for p in postings - self.expected)
+        return sum(p[:4] not in self.dropped and not p.endswith(tuple(self.expired)) for p in postings - self.expected)
 
     def open_key_cell(self, row, cells):
         if self.clear:
@@ -643,6 +657,7 @@ class Table:
 def main(path):
     with open(path) as f:
         dump = json.load(f)
+    Table.now = dump.get("now") or int(time.time())
     master = bytes.fromhex(dump["key"])
     families, specs = {}, {}
     for family in dump["families"]:

@@ -1,12 +1,14 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -188,6 +190,12 @@ func dropped(c store.Column) change {
 	return change{store: store.DropColumn(c.Describe().Name), line: fmt.Sprintf("- drop %s: %s; its values are lost", show.Visible(c.Describe().Name), stored(c)), loses: true}
 }
 
+// livesFor changes how long rows live that are put from now on.
+func livesFor(from, to time.Duration) change {
+	text := func(ttl time.Duration) string { return cmp.Or(ttlText(ttl), "none") }
+	return change{store: store.SetTTL(to), line: fmt.Sprintf("~ change ttl: from %s to %s, of rows that are put from now on", text(from), text(to))}
+}
+
 func changed(from, to store.Column) change {
 	return change{
 		store:    store.ChangeColumn(to),
@@ -351,7 +359,13 @@ func difference(from, to store.Schema) ([]change, error) {
 	if from.Tenants != to.Tenants {
 		refuse("tenants cannot be changed from %t to %t, as the file says, or is by default: rows are under keys of tenants or of the table; make a new table for it", from.Tenants, to.Tenants)
 	}
+	if to.Conditional && to.TTL != 0 {
+		refuse("rows of a table that is conditional cannot expire: leave ttl out")
+	}
 	var changes []change
+	if to.TTL != from.TTL && !(from.TTL == store.TTLByRow && to.TTL == 0) { // which is as far as it goes back
+		changes = append(changes, livesFor(from.TTL, to.TTL))
+	}
 	stay := byName(to)
 	for _, c := range from.Columns {
 		if _, stays := stay[c.Describe().Name]; !stays {

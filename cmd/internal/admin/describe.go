@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/schemafile"
 	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/store"
@@ -52,7 +54,7 @@ func described(d inspect.Table) tableJSON {
 	return tableJSON{
 		Record: "table", ID: d.ID, Version: d.Version, Families: d.Families, RowKeys: d.RowKeys,
 		Schema: schemaJSON{
-			Table: d.Name, Layout: d.Layout, SpreadBits: spread, Conditional: d.Conditional, Tenants: d.Tenants,
+			Table: d.Name, Layout: d.Layout, SpreadBits: spread, Conditional: d.Conditional, Tenants: d.Tenants, TTL: ttlText(d.TTL),
 			Key: fields(d.Key), Columns: fields(d.Columns),
 		},
 	}
@@ -64,6 +66,7 @@ type schemaJSON struct {
 	SpreadBits  int         `json:"spread_bits"`
 	Conditional bool        `json:"conditional,omitempty"`
 	Tenants     bool        `json:"tenants,omitempty"`
+	TTL         string      `json:"ttl,omitempty"` // as schema files have it
 	Key         []fieldJSON `json:"key"`
 	Columns     []fieldJSON `json:"columns"`
 }
@@ -95,9 +98,17 @@ type columnJSON struct {
 	Column string `json:"column"`
 }
 
+// ttlText returns nothing of rows that do not expire.
+func ttlText(ttl time.Duration) string {
+	if ttl == 0 {
+		return ""
+	}
+	return schemafile.TTL(ttl)
+}
+
 func newSchemaJSON(s store.Schema) schemaJSON {
 	j := schemaJSON{
-		Table: s.Name, Layout: inspect.Layout(s.CellPerColumn), SpreadBits: s.SpreadBits, Conditional: s.Conditional, Tenants: s.Tenants,
+		Table: s.Name, Layout: inspect.Layout(s.CellPerColumn), SpreadBits: s.SpreadBits, Conditional: s.Conditional, Tenants: s.Tenants, TTL: ttlText(s.TTL),
 		Key: []fieldJSON{}, Columns: []fieldJSON{},
 	}
 	for _, p := range s.Key {
@@ -134,6 +145,9 @@ func printTable(c *cli.Call, t tableJSON) error {
 	}
 	if s.Tenants {
 		line += ", with tenants"
+	}
+	if s.TTL != "" {
+		line += ", TTL " + s.TTL
 	}
 	if t.Rows != nil {
 		line += fmt.Sprintf(", %d rows", *t.Rows)

@@ -183,7 +183,7 @@ func (t *Engine) announce(ctx context.Context, records []*rowcodec.Record) error
 	if err := t.encryptColumns(ctx, records); err != nil || t.Postings == nil {
 		return err
 	}
-	return t.Post(ctx, t.AllPostingKeys(records))
+	return t.Post(ctx, t.PutPostings(records))
 }
 
 // swap makes a row what it is to become, unless its key cell has changed.

@@ -54,6 +54,20 @@ func (t *Engine) At(version uint32) *Engine {
 	return &next
 }
 
+// Expiring returns the engine with another time to live of the rows that are put; 0 is for ever.
+func (t *Engine) Expiring(ttl time.Duration) *Engine {
+	next := *t
+	next.View = t.View.Expiring(ttl)
+	return &next
+}
+
+// slow returns the engine with the view's Late.
+func (t *Engine) slow() *Engine {
+	next := *t
+	next.View = t.View.Late()
+	return &next
+}
+
 // AtLeast returns an engine as of some version or a later one, at which a row was written. The writer
 // had it from the catalogue.
 func (env *Environment) AtLeast(ctx context.Context, version uint32) (*Engine, error) {
@@ -80,7 +94,7 @@ func (env *Environment) AtLeast(ctx context.Context, version uint32) (*Engine, e
 func (t *Engine) WithSecondLook(ctx context.Context, do func(*Engine) error) (*Engine, error) {
 	for {
 		err := do(t)
-		if !errors.Is(err, fault.ErrColumn) && !errors.Is(err, ope.ErrDomain) && !errors.Is(err, ope.ErrIndex) {
+		if !errors.Is(err, fault.ErrColumn) && !errors.Is(err, ope.ErrDomain) && !errors.Is(err, ope.ErrIndex) && !errors.Is(err, fault.ErrSchema) {
 			return t, err
 		}
 		now, failed := t.Env.Refresh(ctx)
@@ -89,6 +103,9 @@ func (t *Engine) WithSecondLook(ctx context.Context, do func(*Engine) error) (*E
 			return t, fmt.Errorf("%w; whether the schema was changed could not be read: %w", err, failed)
 		case now.Same(t.View):
 			return t, err
+		}
+		if t.OwnTTL {
+			now = now.Expiring(t.TTL)
 		}
 		t = now
 		pause.Repeats(ctx, "schema_changed")

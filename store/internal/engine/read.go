@@ -15,7 +15,7 @@ import (
 // nothing, and the key parts are those asked for. Which of the columns are null only the key cell says: if one
 // has no cell, that is opened.
 func (t *Engine) GetClear(ctx context.Context, rowKey []byte, key rowcodec.RowValues, want []bool) (*rowcodec.Record, error) {
-	if !slices.Contains(want, true) {
+	if !slices.Contains(want, true) || t.Meta.Expires() {
 		return t.Read(ctx, rowKey, want)
 	}
 	for i, c := range t.Stored {
@@ -96,6 +96,22 @@ func (t *Engine) readNewer(ctx context.Context, data driver.Family, row driver.R
 		return nil, err
 	}
 	return t.Adopted(now.View, r), nil
+}
+
+// Expired reports whether the row that a write has put has expired.
+func (t *Engine) Expired(ctx context.Context, key []byte, write rowcodec.WriteID) (bool, error) {
+	if !t.Meta.Expires() {
+		return false, nil
+	}
+	cells, err := t.Data.Get(ctx, key, driver.Slice{Only: [][]byte{rowcodec.KeyQualifier}})
+	if err != nil || len(cells) == 0 {
+		return false, err
+	}
+	var s rowcodec.Scratch
+	row := driver.Row{Key: key, Cells: cells}
+	s.Where.Of(t.View, key)
+	_, h, err := t.OpenKeyCell(cells[0].Value, &s)
+	return err == nil && h.Write == write && t.View.Expired(row, &s), nil
 }
 
 // readWrite returns the write id of a row, and whether there is one.

@@ -34,11 +34,13 @@ func (t *Engine) ConvertAndSettle(ctx context.Context, rows []driver.Row) (done 
 // converted counts rows that were converted, and those that were left as they are.
 type converted struct {
 	Converted, Unreadable, Unfit int
+	Expired                      int   // that are no rows any more
 	why                          error // one does not fit
 }
 
 func (c *converted) add(more converted) {
 	c.Converted, c.Unreadable, c.Unfit = c.Converted+more.Converted, c.Unreadable+more.Unreadable, c.Unfit+more.Unfit
+	c.Expired += more.Expired
 	c.why = cmp.Or(c.why, more.why)
 }
 
@@ -47,7 +49,7 @@ func (c *converted) add(more converted) {
 // but a database that does not tell leaves that to whoever wrote it, who reads the version afterwards.
 func (t *Engine) Convert(ctx context.Context, rows []driver.Row) (done converted, err error) {
 	for attempt := 0; ; attempt++ {
-		now, late, err := t.convertOnce(ctx, rows)
+		now, late, err := t.slow().convertOnce(ctx, rows)
 		done.add(now)
 		if newer := rowcodec.NewerRow(0); errors.As(err, &newer) && !t.Env.Now().Same(t.View) {
 			t = t.Env.Now() // an index was made again
@@ -73,7 +75,7 @@ func (t *Engine) Convert(ctx context.Context, rows []driver.Row) (done converted
 // New postings come before the row, and old ones go after it.
 func (t *Engine) convertOnce(ctx context.Context, rows []driver.Row) (done converted, late [][]byte, err error) {
 	was := make([]*rowcodec.Record, len(rows))
-	var refusals atomic.Int64
+	var refusals, expired atomic.Int64
 	err = onProcessors(ctx, len(rows), func(ctx context.Context, i int, s *rowcodec.Scratch) error {
 		r, err := t.toConvert(ctx, &rows[i], s)
 		if replaceable(err) {
@@ -82,12 +84,15 @@ func (t *Engine) convertOnce(ctx context.Context, rows []driver.Row) (done conve
 			return nil
 		}
 		was[i] = r
+		if err == nil && t.View.Expired(rows[i], s) {
+			expired.Add(1)
+		}
 		return err
 	})
 	if err != nil {
 		return done, nil, err
 	}
-	done.Unreadable = int(refusals.Load())
+	done.Unreadable, done.Expired = int(refusals.Load()), int(expired.Load())
 	var read []driver.Row
 	var old, records []*rowcodec.Record
 	var gone [][]byte // postings
@@ -96,7 +101,7 @@ func (t *Engine) convertOnce(ctx context.Context, rows []driver.Row) (done conve
 			continue
 		}
 		n := t.NewRecord()
-		n.Key, n.Write, n.Version = r.Key, r.Write, r.Version
+		n.Key, n.Write, n.Version, n.Expires = r.Key, r.Write, r.Version, r.Expires
 		copy(n.Values, r.Values[:len(t.Parts)+len(t.Columns)])
 		if why := cmp.Or(t.CheckUnordered(n), t.CheckSize(n)); why != nil {
 			done.Unfit, done.why = done.Unfit+1, why
@@ -120,11 +125,11 @@ func (t *Engine) convertOnce(ctx context.Context, rows []driver.Row) (done conve
 		return done, nil, err
 	}
 	if t.Postings != nil {
-		var added [][]byte
+		var added []driver.Mutation
 		for i, r := range records {
 			for c := range t.Columns {
 				if r.Search[c] != nil && old[i].Search[c] == nil {
-					added = append(added, t.PostingKey(r, c))
+					added = append(added, t.PutPosting(t.PostingKey(r, c), r))
 				}
 			}
 		}
@@ -144,7 +149,11 @@ func (t *Engine) convertOnce(ctx context.Context, rows []driver.Row) (done conve
 			return done, nil, err
 		}
 	}
-	done.Converted = len(records) - len(late)
+	for i, r := range records {
+		if !t.Over(r) && !slices.Contains(tooLate, i) {
+			done.Converted++
+		}
+	}
 	return done, late, nil
 }
 
@@ -179,7 +188,7 @@ func (t *Engine) toConvert(ctx context.Context, row *driver.Row, s *rowcodec.Scr
 			if later != nil || !now.Same(t.View) {
 				return nil, later // its writer knew as much of the table as this view, or more
 			}
-			r, err = now.Decode(*row, nil, s)
+			r, err = now.Late().Decode(*row, nil, s)
 		}
 		if !errors.Is(err, rowcodec.ErrTornRow) || attempt == TornReads {
 			return r, err

@@ -73,7 +73,7 @@ func (t *Engine) Write(ctx context.Context, records []*rowcodec.Record) error {
 	}
 	var old []*rowcodec.Record
 	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error { return t.Post(groupCtx, t.AllPostingKeys(records)) })
+	group.Go(func() error { return t.Post(groupCtx, t.PutPostings(records)) })
 	group.Go(func() error {
 		return t.EncryptAll(groupCtx, records, func(c *rowcodec.Column) bool { return c.Order != nil })
 	})
@@ -216,13 +216,9 @@ func (t *Engine) dropPostings(ctx context.Context, old []*rowcodec.Record) error
 }
 
 // Post makes postings durable.
-func (t *Engine) Post(ctx context.Context, keys [][]byte) error {
-	if len(keys) == 0 {
+func (t *Engine) Post(ctx context.Context, puts []driver.Mutation) error {
+	if len(puts) == 0 {
 		return nil
-	}
-	puts := make([]driver.Mutation, len(keys))
-	for i, key := range keys {
-		puts[i] = driver.Mutation{Row: key, Puts: []driver.Cell{rowcodec.PostingCell}}
 	}
 	return t.Postings.Apply(ctx, puts...)
 }

@@ -40,7 +40,7 @@ func (v *Verifier) runTenants(ctx context.Context) error {
 
 // add adds what was found of another tenant.
 func add(r, other *inspect.Verification) {
-	r.Rows, r.Deleted, r.Cells = r.Rows+other.Rows, r.Deleted+other.Deleted, r.Cells+other.Cells
+	r.Rows, r.Deleted, r.Expired, r.Cells = r.Rows+other.Rows, r.Deleted+other.Deleted, r.Expired+other.Expired, r.Cells+other.Cells
 	r.Postings, r.Dangling, r.Dropped = r.Postings+other.Postings, r.Dangling+other.Dangling, r.Dropped+other.Dropped
 	r.Indexes, r.Repaired = append(r.Indexes, other.Indexes...), r.Repaired+other.Repaired
 	for kind, n := range other.Faults {

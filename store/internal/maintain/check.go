@@ -42,6 +42,7 @@ func (s *sequence) follows(typ value.Type, v any, ct, lowest []byte) bool {
 type rowCheck struct {
 	r       *rowcodec.Record // as it was read last, nil if that could not be or it is gone
 	deleted bool
+	expired bool
 	faults  []inspect.Fault
 }
 
@@ -82,9 +83,12 @@ func (v *Verifier) checkRows(ctx context.Context) error {
 		read += len(rows)
 		for i, one := range found {
 			v.report.Cells += len(rows[i].Cells)
-			if one.deleted {
+			switch {
+			case one.expired:
+				v.report.Expired++
+			case one.deleted:
 				v.report.Deleted++
-			} else {
+			default:
 				v.report.Rows++
 			}
 			for _, f := range one.faults {
@@ -113,7 +117,8 @@ func (v *Verifier) checkRow(ctx context.Context, row driver.Row, again bool) (ro
 	t := v.table
 	r, err := t.Decode(row, nil, new(rowcodec.Scratch))
 	if r == nil && err == nil {
-		return rowCheck{deleted: true}, nil
+		expired := t.View.Expired(row, new(rowcodec.Scratch))
+		return rowCheck{deleted: !expired, expired: expired}, nil
 	}
 	for look := 0; ; look++ {
 		if err != nil && look > 0 {
@@ -128,7 +133,7 @@ func (v *Verifier) checkRow(ctx context.Context, row driver.Row, again bool) (ro
 		var faults []inspect.Fault
 		if err == nil {
 			if r == nil {
-				return rowCheck{}, nil
+				return rowCheck{expired: t.Meta.Expires()}, nil
 			}
 			if faults, err = v.faultsOf(ctx, r, again); err != nil || len(faults) == 0 {
 				return rowCheck{r: r}, err
@@ -358,6 +363,13 @@ func (v *Verifier) checkPosting(ctx context.Context, key []byte) (one postingChe
 		var known bool
 		one.r, known, err = v.rowOf(ctx, c, key)
 		one.stale = known && one.r == nil
+		if one.stale && err == nil {
+			// That of a row that has expired goes by itself.
+			_, row, write, _ := c.CutPosting(key)
+			var expired bool
+			expired, err = v.table.Expired(ctx, row, write)
+			one.stale = !expired
+		}
 		return one, err
 	}
 	// What was removed since it was read is of a column that was dropped.

@@ -214,7 +214,7 @@ func (c *Conversion) part(ctx context.Context, t *engine.Engine, part, parts int
 		whole = whole && done.Unfit == 0
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.Stats.Rows += len(batch)
+		c.Stats.Rows += len(batch) - done.Expired
 		c.Stats.Converted += done.Converted
 		c.Stats.Unreadable += done.Unreadable
 		c.Stats.Unfit += done.Unfit

@@ -114,7 +114,7 @@ func (v *Verifier) mend(ctx context.Context, r *rowcodec.Record, f inspect.Fault
 	switch {
 	case f.Kind == inspect.FaultHidden:
 		done.postings = append(done.postings, f.Place)
-		if err := t.Postings.Apply(ctx, driver.Mutation{Row: f.Place, Puts: []driver.Cell{rowcodec.PostingCell}}); err != nil {
+		if err := t.Postings.Apply(ctx, t.PutPosting(f.Place, r)); err != nil {
 			return false, err
 		}
 		return engine.Exists(ctx, t.Postings, f.Place)
@@ -201,7 +201,7 @@ func (v *Verifier) drop(ctx context.Context) error {
 		return err
 	}
 	for chunk := range slices.Chunk(v.dangling, engine.FullBatch) {
-		stale, err := v.stillDangling(ctx, chunk)
+		stale, _, err := v.stillDangling(ctx, chunk)
 		if err != nil {
 			return err
 		}
@@ -216,12 +216,13 @@ func (v *Verifier) drop(ctx context.Context) error {
 		}
 		v.report.Dropped += len(drops)
 		dropped := stale
-		if stale, err = v.stillDangling(ctx, chunk); err != nil {
+		stale, rows, err := v.stillDangling(ctx, chunk)
+		if err != nil {
 			return err
 		}
 		for i, key := range chunk {
 			if dropped[i] && !stale[i] {
-				if err := t.Post(ctx, [][]byte{key}); err != nil {
+				if err := t.Post(ctx, []driver.Mutation{t.PutPosting(key, rows[i])}); err != nil {
 					return err
 				}
 				v.report.Dropped--
@@ -243,17 +244,20 @@ func (v *Verifier) waitGrace(ctx context.Context) error {
 	return nil
 }
 
-// stillDangling reports of each posting whether it is known that no row agrees with it.
-func (v *Verifier) stillDangling(ctx context.Context, postings [][]byte) ([]bool, error) {
-	stale := make([]bool, len(postings))
-	err := v.table.Env.Concurrently(ctx, len(postings), func(ctx context.Context, i int) error {
+// stillDangling reports of each posting whether it is known that no row agrees with it, and returns the rows of the others.
+func (v *Verifier) stillDangling(ctx context.Context, postings [][]byte) (stale []bool, rows []*rowcodec.Record, err error) {
+	stale, rows = make([]bool, len(postings)), make([]*rowcodec.Record, len(postings))
+	err = v.table.Env.Concurrently(ctx, len(postings), func(ctx context.Context, i int) error {
 		c, err := v.columnOf(postings[i])
 		if err != nil {
 			return nil // of a column that was dropped since: Convert removes it
 		}
 		r, known, err := v.rowOf(ctx, c, postings[i])
 		stale[i] = known && r == nil
+		if rows[i] = r; r == nil {
+			rows[i] = new(rowcodec.Record) // that cannot be read
+		}
 		return err
 	})
-	return stale, err
+	return stale, rows, err
 }

@@ -3,6 +3,7 @@ package meta
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 )
@@ -58,6 +59,14 @@ func (a *Alteration) Add(c Spec) error {
 	}
 	a.Meta.Columns, a.Changed = append(a.Meta.Columns, meta), true
 	return nil
+}
+
+// SetTTL changes how long rows live that are put from now on.
+func (a *Alteration) SetTTL(ttl time.Duration) error {
+	was := *a.Meta
+	err := a.Meta.setTTL(ttl)
+	a.Changed = a.Changed || was.TTL != a.Meta.TTL || was.Layout != a.Meta.Layout
+	return err
 }
 
 // sealable returns an error where nothing of the table may be encrypted and the column would be:

@@ -3,6 +3,7 @@ package meta
 import (
 	"crypto/rand"
 	"fmt"
+	"time"
 
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
@@ -17,6 +18,7 @@ type Schema struct {
 	CellPerColumn bool
 	Conditional   bool
 	Tenants       bool
+	TTL           time.Duration // 0: rows do not expire
 }
 
 const (
@@ -42,6 +44,9 @@ func New(s Schema) (*Table, error) {
 		m.SpreadBits = 0
 	case s.SpreadBits == 0:
 		m.SpreadBits = defaultSpreadBits
+	}
+	if err := m.setTTL(s.TTL); err != nil {
+		return nil, err
 	}
 	taken := newTaken(m)
 	m.Clear = !m.Tenants // key cells of tenants are sealed, and any column may be
@@ -123,14 +128,14 @@ func (t taken) newField(f Spec) (Field, error) {
 
 // Schema returns the schema again, with the types and schemes of this version.
 func (m *Table) Schema() (Schema, error) {
-	s := Schema{Name: m.Name, SpreadBits: m.SpreadBits, Conditional: m.Conditional, Tenants: m.Tenants}
+	s := Schema{Name: m.Name, SpreadBits: m.SpreadBits, Conditional: m.Conditional, Tenants: m.Tenants, TTL: m.Lifetime()}
 	if len(m.Key) == 0 {
 		return Schema{}, fmt.Errorf("%w: table %q has no row key", fault.ErrFormat, m.Name)
 	}
 	if s.SpreadBits == 0 {
 		s.SpreadBits = -1
 	}
-	switch m.Layout {
+	switch m.PlainLayout() {
 	case inspect.Packed:
 	case inspect.CellPerColumn:
 		s.CellPerColumn = true

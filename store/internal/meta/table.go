@@ -24,7 +24,8 @@ type Table struct {
 	Conditional bool         `json:"conditional,omitempty"`
 	Clear       bool         `json:"clear,omitempty"` // nothing is encrypted, nor ever will be
 	Tenants     bool         `json:"tenants,omitempty"`
-	RowKeys     []WrappedKey `json:"row_keys"` // of key cells
+	TTL         int64        `json:"ttl,omitempty"` // seconds that rows live unless they say otherwise; 0 is for ever
+	RowKeys     []WrappedKey `json:"row_keys"`      // of key cells
 
 	// Dropped are the ids of searched columns that are gone: there may be postings of them.
 	Dropped []ColumnID `json:"dropped,omitempty"`

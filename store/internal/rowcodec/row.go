@@ -18,12 +18,13 @@ import (
 
 // A Record is a row on its way to or from the database.
 type Record struct {
-	Key    []byte
-	Values []any // by position: key parts, then stored columns
-	Write  WriteID
-	Fresh  bool     // the key was drawn at random: there is no earlier row
-	Insert bool     // the caller says that there is no earlier row
-	Search [][]byte // by stored column: what its posting carries; nil where it has none, and in tables without
+	Key     []byte
+	Values  []any // by position: key parts, then stored columns
+	Write   WriteID
+	Fresh   bool     // the key was drawn at random: there is no earlier row
+	Insert  bool     // the caller says that there is no earlier row
+	Search  [][]byte // by stored column: what its posting carries; nil where it has none, and in tables without
+	Expires int64    // seconds since 1970; 0 is never
 
 	Version uint32 // of the catalogue, of a row that was read; 0 of a new one
 }
@@ -53,6 +54,10 @@ func (t *View) CheckValues(given func(*Column) (any, error)) (*Record, error) {
 	r := t.NewRecord()
 	rand.Read(r.Write[:])
 	if err := t.checkKey(r, given); err != nil {
+		return nil, err
+	}
+	var err error
+	if r.Expires, err = t.expires(); err != nil {
 		return nil, err
 	}
 	for i, c := range t.Columns {
@@ -145,7 +150,8 @@ func (c *Column) checked(given func(*Column) (any, error)) (any, error) {
 // Cells of a row, by qualifier:
 //
 //	(empty)           the key cell: sealed {values of the key parts, and of the columns that are
-//	                  not null the id and how it is stored, with the value where it is packed}. Every
+//	                  not null the id and how it is stored, with the value where it is packed; of a
+//	                  row that expires first when, as a column of the id 0}. Every
 //	                  row has it; it is the row's authenticated existence.
 //	column id         the value of a column that is not packed: sealed, or after the header of a
 //	                  plain cell
@@ -208,6 +214,7 @@ func (t *View) Mutation(r *Record) driver.Mutation {
 	for i, c := range t.Parts {
 		key = AppendSized(key, c.Type.AppendStored(nil, r.Values[i]))
 	}
+	key = appendExpiry(key, r.Expires)
 	m.Puts = make([]driver.Cell, 1, 1+len(t.Columns))
 	for _, i := range t.byID {
 		c, v := t.Stored[i], r.Values[len(t.Parts)+i]
@@ -235,6 +242,7 @@ func (t *View) Mutation(r *Record) driver.Mutation {
 		}
 	}
 	m.Puts[0] = driver.Cell{Qualifier: KeyQualifier, Value: t.KeyCell(header, key, where)}
+	t.keep(m.Puts, r.Expires)
 	return m
 }
 
@@ -360,7 +368,7 @@ func (tornRow) Is(target error) bool { return target == ErrTornRow }
 
 // Decode opens a row as the database returned it: its key cell, and of the columns those in want,
 // by position, where nil means all. It returns nil for a row without cells, and for one that was
-// deleted.
+// deleted or has expired, whatever is left of it.
 //
 // Nothing of the record is in the scratch memory.
 func (t *View) Decode(row driver.Row, want []bool, s *Scratch) (*Record, error) {
@@ -368,6 +376,9 @@ func (t *View) Decode(row driver.Row, want []bool, s *Scratch) (*Record, error) 
 		return nil, nil
 	}
 	if len(row.Cells[0].Qualifier) != 0 {
+		if t.Meta.Expires() {
+			return nil, nil // the database was slow to remove the others
+		}
 		return nil, tornRow("the key cell is missing")
 	}
 	s.Where.Of(t, row.Key)
@@ -392,6 +403,12 @@ func (t *View) Decode(row driver.Row, want []bool, s *Scratch) (*Record, error) 
 			return nil, fmt.Errorf("key cell: part %q: %w: %w", c.Name, fault.ErrFormat, err)
 		}
 	}
+	if r.Expires, b, err = cutExpiry(b); err != nil {
+		return nil, err
+	}
+	if t.Clock.over(r.Expires) {
+		return nil, nil
+	}
 	if err := t.decodeColumns(r, row.Cells[1:], want, Entries{Rest: b}, s); err != nil {
 		return nil, err
 	}
@@ -400,7 +417,7 @@ func (t *View) Decode(row driver.Row, want []bool, s *Scratch) (*Record, error) 
 
 // DecodeClear is decode without any key, for columns of which each is in a plain cell: that the cells are of one write
 // is seen by their headers. The record has no values of the key parts. It returns nil if it takes the key cell
-// to know what the columns have.
+// to know what the columns have. It is not for tables whose rows expire, which the key cell says.
 func (t *View) DecodeClear(row driver.Row, want []bool) *Record {
 	if len(row.Cells) == 0 || len(row.Cells[0].Qualifier) != 0 {
 		return nil
@@ -585,7 +602,7 @@ func (r *Record) Again() *Record {
 }
 
 // Outdated reports whether a row is stored in another way than this view stores rows. The row has
-// all its cells.
+// all its cells. One that was deleted or has expired is not.
 func (t *View) Outdated(row driver.Row, s *Scratch) (bool, error) {
 	s.Where.Of(t, row.Key)
 	b, _, err := t.OpenKeyCell(row.Cells[0].Value, s)
@@ -596,6 +613,10 @@ func (t *View) Outdated(row driver.Row, s *Scratch) (bool, error) {
 		if _, b, err = CutSized(b); err != nil {
 			return false, fmt.Errorf("key cell: %w: %w", fault.ErrFormat, err)
 		}
+	}
+	expires, b, err := cutExpiry(b)
+	if err != nil || t.Clock.over(expires) {
+		return false, err
 	}
 	older, own, err := t.older(row.Cells, Entries{Rest: b})
 	if older || err != nil {

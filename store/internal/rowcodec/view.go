@@ -13,12 +13,12 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/rangecrypt/rangecrypt/internal/seal"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/boldyreva"
 	"github.com/rangecrypt/rangecrypt/store/driver"
-	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/keyring"
@@ -45,6 +45,10 @@ type View struct {
 	place seal.Place // of the table's cells, without row and column
 
 	Prefix []byte // of row keys: the token of the tenant
+
+	Clock  Clock
+	TTL    time.Duration // of rows that are put; 0 is for ever
+	OwnTTL bool          // which the caller has given, not the table
 
 	Spec, PostingSpec driver.FamilySpec
 	hasPostings       bool             // columns are searched, or were
@@ -102,6 +106,7 @@ type ViewSource struct {
 	Tenant  *metadata.Tenant // nil in a table without tenants, and for what is common to all of them
 	Keys    keyring.Keys
 	Earlier *View // whose ciphers are taken over where they are the same, or nil
+	Clock   Clock
 
 	Remembers int                                    // values of each stateful scheme; 0 is its default
 	Index     func(family string) (ope.Index, error) // opens the index of stateful schemes
@@ -123,6 +128,8 @@ func (src *ViewSource) View() (*View, error) {
 		place:       keyring.Place("cell", meta.ID[:]),
 		PostingSpec: meta.PostingSpec(),
 		hasPostings: meta.HasPostings(),
+		Clock:       src.Clock,
+		TTL:         time.Duration(meta.TTL) * time.Second,
 	}
 	var err error
 	if src.Tenant != nil {
@@ -226,7 +233,7 @@ func (src *ViewSource) column(t *View, k keyring.Table, meta *metadata.Field, pa
 	}
 	// What is not sealed is packed only where the key cell is not sealed either, so that reading
 	// it takes no key.
-	c.Packed = part < 0 && t.Meta.Layout == inspect.Packed && !c.Searched() && (!c.Clear() || t.clear)
+	c.Packed = part < 0 && t.Meta.Packed() && !c.Searched() && (!c.Clear() || t.clear)
 	return c, nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/keyring"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/observe"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
@@ -22,6 +23,7 @@ type Options struct {
 	Observer    *observe.Observer
 	Concurrency int // requests of one call that are under way at a time
 	Remembers   int // values of each column with a stateful scheme, or 0 for all
+	Clock       rowcodec.Clock
 
 	// Fill finishes an index that is being made again.
 	Fill func(ctx context.Context, db *Database, of meta.IndexRef) error

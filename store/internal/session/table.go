@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -20,6 +21,12 @@ import (
 // A Table is a table that is open, for one tenant or for none. It is safe for concurrent use. Package store gives it its
 // public methods, so its fields are its own.
 type Table struct {
+	*shared
+	ttl *time.Duration // of rows that are put, if not as the table says
+}
+
+// shared is what a table has in common with those that put rows of another time to live.
+type shared struct {
 	db      *Database
 	id      meta.TableID
 	tenant  *catalogue.TenantRef // that it is open for, or nil
@@ -30,7 +37,7 @@ type Table struct {
 
 // newTable opens a table as m describes it, for a tenant if it is for one.
 func newTable(ctx context.Context, db *Database, m *meta.Table, tenant *meta.Tenant, version uint32) (*Table, error) {
-	tbl := &Table{db: db, id: m.ID}
+	tbl := &Table{shared: &shared{db: db, id: m.ID}}
 	if tenant != nil {
 		tbl.tenant = &catalogue.TenantRef{ID: tenant.ID, Name: tenant.Name}
 	}
@@ -60,7 +67,7 @@ func newTable(ctx context.Context, db *Database, m *meta.Table, tenant *meta.Ten
 // engine returns an engine for what the catalogue says of the table at a version. It takes over from an earlier one what is the same.
 func (tbl *Table) engine(ctx context.Context, m *meta.Table, tenant *meta.Tenant, version uint32, earlier *engine.Engine) (*engine.Engine, error) {
 	db, indexes := tbl.db, make(map[string]ope.Index)
-	src := rowcodec.ViewSource{Version: version, Meta: m, Tenant: tenant, Keys: db.Keys, Remembers: db.Remembers}
+	src := rowcodec.ViewSource{Version: version, Meta: m, Tenant: tenant, Keys: db.Keys, Remembers: db.Remembers, Clock: db.Clock}
 	src.Index = func(family string) (_ ope.Index, err error) {
 		if indexes[family] == nil {
 			indexes[family], err = index.OpenFamily(ctx, db.Driver, family, true)
@@ -115,8 +122,14 @@ func (tbl *Table) Use() (*engine.Engine, error) {
 	if t.Meta.Tenants && tbl.tenant == nil {
 		return nil, fmt.Errorf("%w: table %q has tenants; open it for one with Table.Tenant", fault.ErrTenant, t.Meta.Name)
 	}
+	if tbl.ttl != nil {
+		t = t.Expiring(*tbl.ttl)
+	}
 	return t, nil
 }
+
+// Expiring returns the table with a time to live of its own for the rows that are put; 0 is for ever.
+func (tbl *Table) Expiring(ttl time.Duration) *Table { return &Table{tbl.shared, &ttl} }
 
 // adopt takes over what the catalogue says of the table, and of the tenant that it is open for, at
 // a version, if that is news.
@@ -186,6 +199,9 @@ func (tbl *Table) ForTenant(ctx context.Context, name string) (*Table, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("tenant %q of table %q: %w", name, table, err)
+	}
+	if tbl.ttl != nil {
+		of = of.Expiring(*tbl.ttl)
 	}
 	return of, nil
 }

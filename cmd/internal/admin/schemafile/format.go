@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/rangecrypt/rangecrypt/store"
@@ -33,6 +34,9 @@ func Format(s store.Schema) []byte {
 	if s.Tenants {
 		field("", "tenants", "true")
 	}
+	if s.TTL != 0 {
+		field("", "ttl", TTL(s.TTL))
+	}
 	b.WriteString("key:\n")
 	for _, p := range s.Key {
 		common(p.Describe())
@@ -51,6 +55,22 @@ func Format(s store.Schema) []byte {
 		}
 	}
 	return []byte(b.String())
+}
+
+const (
+	day      = 24 * time.Hour
+	ttlByRow = "by row"
+)
+
+// TTL returns a time to live as schema files have it.
+func TTL(ttl time.Duration) string {
+	switch {
+	case ttl == store.TTLByRow:
+		return ttlByRow
+	case ttl%day == 0:
+		return fmt.Sprintf("%dd", ttl/day)
+	}
+	return ttl.String()
 }
 
 // unquoted matches texts that YAML reads as they are, but for reserved words.

@@ -10,7 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -234,6 +236,7 @@ func (r *reader) schema(data []byte) store.Schema {
 		{"spread-bits", func(n ast.Node, field string) { s.SpreadBits = r.integer(n, field) }},
 		{"conditional", func(n ast.Node, field string) { s.Conditional = r.boolean(n, field) }},
 		{"tenants", func(n ast.Node, field string) { s.Tenants = r.boolean(n, field) }},
+		{"ttl", func(n ast.Node, field string) { s.TTL = r.ttl(n, field) }},
 		{"key", func(n ast.Node, _ string) { keyNode = n }},
 		{"columns", func(n ast.Node, _ string) { columnsNode = n }},
 	}, "table", "key")
@@ -403,6 +406,23 @@ func (r *reader) boolean(n ast.Node, field string) bool {
 		return false
 	}
 	return b.Value
+}
+
+// ttl reads how long rows live.
+func (r *reader) ttl(n ast.Node, field string) time.Duration {
+	text, ok := scalarText(n)
+	if text == ttlByRow {
+		return store.TTLByRow
+	}
+	ttl, err := time.ParseDuration(text)
+	if days, found := strings.CutSuffix(text, "d"); found {
+		n, notDays := strconv.ParseUint(days, 10, 16)
+		ttl, err = time.Duration(n)*day, notDays
+	}
+	if !ok || err != nil || ttl <= 0 {
+		r.failf(n, field, "need how long rows live, as in 30d or 12h30m, or %q, not %s", ttlByRow, short(n.GetToken().Value))
+	}
+	return ttl
 }
 
 // choose returns the one of the choices whose name is the text.

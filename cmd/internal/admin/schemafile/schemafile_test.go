@@ -55,7 +55,7 @@ func TestExample(t *testing.T) {
 // same compares what can be seen of two schemas.
 func same(t require.TestingT, a, b store.Schema) {
 	shown := func(s store.Schema) []string {
-		lines := []string{s.Name, inspect.Layout(s.CellPerColumn), fmt.Sprint(s.SpreadBits), fmt.Sprint(s.Conditional), fmt.Sprint(s.Tenants)}
+		lines := []string{s.Name, inspect.Layout(s.CellPerColumn), fmt.Sprint(s.SpreadBits), fmt.Sprint(s.Conditional), fmt.Sprint(s.Tenants), s.TTL.String()}
 		for _, p := range s.Key {
 			lines = append(lines, "key "+p.Describe().String())
 		}
@@ -79,7 +79,7 @@ func TestMistakes(t *testing.T) {
 		{"- a\n- b\n", []string{"f:1:1: need fields, such as table: ..., not a list"}},
 		{"readings", []string{"f:1:1: need fields, such as table: ..., not a text"}},
 		{"layout: packed\n", []string{"f:1:1: table: it is missing", "f:1:1: key: it is missing"}},
-		{head + "columms: []\n", []string{"f:4:1: columms: unknown field: there is table, layout, spread-bits, conditional, tenants, key, columns"}},
+		{head + "columms: []\n", []string{"f:4:1: columms: unknown field: there is table, layout, spread-bits, conditional, tenants, ttl, key, columns"}},
 		{head + "table: u\n", []string{`f:4:1: mapping key "table" already defined at [1:1]`}},
 		{head + "columns:\n  - name: a\n   type: b\n", []string{"f:6:4: "}},
 		{"\ttable: t\n", []string{"f:1:"}},
@@ -87,6 +87,14 @@ func TestMistakes(t *testing.T) {
 		{head + "layout: [packed]\nspread-bits: 99999999999999999999\n", []string{"f:4:9: layout: need a text, not a list", "f:5:14: spread-bits: need an integer"}},
 		{head + "conditional: yes\n", []string{"f:4:14: conditional: need true or false, not a text"}},
 		{head + "tenants: acme\n", []string{"f:4:10: tenants: need true or false, not a text"}},
+		{head + "ttl: soon\n", []string{`f:4:6: ttl: need how long rows live, as in 30d or 12h30m, or "by row", not soon`}},
+		{head + "ttl: -1h\n", []string{"f:4:6: ttl: need how long rows live"}},
+		{head + "ttl: 30\n", []string{"f:4:6: ttl: need how long rows live"}},
+		{head + "ttl: 0d\n", []string{"f:4:6: ttl: need how long rows live"}},
+		{head + "ttl: [1d]\n", []string{"ttl: need how long rows live"}},
+		{head + "ttl: 1500ms\n", []string{"TTL is 1.5s, need whole seconds"}},
+		{head + "ttl: 4000d\n", []string{"need whole seconds from 1s to 87600h0m0s"}},
+		{head + "ttl: 1d\nconditional: true\n", []string{"rows of a table with Conditional cannot expire"}},
 		{head + "conditional:\n", []string{"conditional: need true or false, not nothing"}},
 		{head + "---\n" + head, []string{"f:5:1: a second document begins here"}},
 		{head + "columns: 5\n", []string{"f:4:10: columns: need a list, whose items begin with '- ', not a number"}},
@@ -244,6 +252,10 @@ func anySchema() *rapid.Generator[store.Schema] {
 
 			Conditional: rapid.Bool().Draw(t, "conditional"),
 			Tenants:     rapid.Bool().Draw(t, "tenants"),
+		}
+		if !s.Conditional {
+			seconds := rapid.OneOf(rapid.Int64Range(1, 3650*86400), rapid.Map(rapid.Int64Range(1, 3650), func(days int64) int64 { return days * 86400 }))
+			s.TTL = rapid.SampledFrom([]time.Duration{0, store.TTLByRow, time.Duration(seconds.Draw(t, "seconds")) * time.Second}).Draw(t, "ttl")
 		}
 		names = map[string]bool{}
 		for range rapid.IntRange(1, 3).Draw(t, "parts") {

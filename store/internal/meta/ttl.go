@@ -1,0 +1,68 @@
+package meta
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+)
+
+// expiring follows the layout of a table whose rows may expire, or might once: a program that does not know of expiries
+// refuses it.
+const expiring = ", rows expire"
+
+const (
+	// TTLByRow is the time to live in the schema of a table whose rows expire if they are put so.
+	TTLByRow time.Duration = -1
+
+	// MaxTTL is the longest. Cassandra takes 20 years, but refuses ends after 2037 unless it is configured for more.
+	MaxTTL = 3650 * 24 * time.Hour
+)
+
+// Packed reports whether sealed columns that are not searched are packed into the key cell.
+func (m *Table) Packed() bool { return m.PlainLayout() == inspect.Packed }
+
+// PlainLayout returns the layout, without whether rows expire.
+func (m *Table) PlainLayout() string { return strings.TrimSuffix(m.Layout, expiring) }
+
+// Expires reports whether rows of the table may expire.
+func (m *Table) Expires() bool { return strings.HasSuffix(m.Layout, expiring) }
+
+// Lifetime returns the time to live as a schema has it.
+func (m *Table) Lifetime() time.Duration {
+	if m.Expires() && m.TTL == 0 {
+		return TTLByRow
+	}
+	return time.Duration(m.TTL) * time.Second
+}
+
+func (m *Table) setTTL(ttl time.Duration) error {
+	m.TTL = 0
+	if ttl == 0 {
+		return nil // rows that expire may be there
+	}
+	if m.Conditional {
+		return fmt.Errorf("%w: table %q: rows of a table with Conditional cannot expire, since a write under a condition has no TTL: leave out one of the two",
+			fault.ErrSchema, m.Name)
+	}
+	if ttl != TTLByRow {
+		if err := CheckTTL(ttl); err != nil {
+			return fmt.Errorf("table %q: %w", m.Name, err)
+		}
+		m.TTL = int64(ttl / time.Second)
+	}
+	if !m.Expires() {
+		m.Layout += expiring
+	}
+	return nil
+}
+
+// CheckTTL returns an error unless rows can live so long.
+func CheckTTL(ttl time.Duration) error {
+	if ttl < time.Second || ttl > MaxTTL || ttl%time.Second != 0 {
+		return fmt.Errorf("%w: TTL is %v, need whole seconds from 1s to %v", fault.ErrSchema, ttl, MaxTTL)
+	}
+	return nil
+}

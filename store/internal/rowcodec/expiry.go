@@ -1,0 +1,191 @@
+package rowcodec
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+)
+
+// A row that expires says when in its key cell, sealed, and readers go by that alone. The database is told how long to keep
+// the cells, and is always later:
+//
+//	expiry               no reader finds the row
+//	expiry + grace       the cells of columns go
+//	expiry + 2 graces    the key cell and the postings go
+//
+// So a reader whose clock is slow by less than the grace still finds whole rows, and no cell outlives the key cell, without
+// which nobody could tell that the row has expired.
+
+// DefaultGrace is how long the database keeps cells after their row has expired. Clocks that differ by less do no harm.
+const DefaultGrace = time.Hour
+
+// A Clock says what time it is for a client. The zero Clock is that of the machine, with DefaultGrace.
+type Clock struct {
+	Now   func() time.Time
+	Grace time.Duration
+
+	late bool // half a grace behind
+}
+
+func (c Clock) now() time.Time {
+	if c.Now == nil {
+		return time.Now()
+	}
+	return c.Now()
+}
+
+func (c Clock) grace() time.Duration {
+	if c.Grace == 0 {
+		return DefaultGrace
+	}
+	return c.Grace
+}
+
+// life returns how long the database is to keep a cell of a row that expires: a number of graces longer.
+func (c Clock) life(expires int64, graces time.Duration) time.Duration {
+	return max(time.Second, time.Unix(expires, 0).Sub(c.now())+graces*c.grace())
+}
+
+// over reports whether a row has expired; 0 is one that does not.
+func (c Clock) over(expires int64) bool {
+	now := c.now()
+	if c.late {
+		now = now.Add(-c.grace() / 2)
+	}
+	return expires != 0 && now.Unix() >= expires
+}
+
+// Late returns the view with a clock that is half a grace behind, for work on all rows: what it leaves out must not be a row
+// for a client whose clock is slow.
+func (t *View) Late() *View {
+	v := *t
+	v.Clock.late = true
+	return &v
+}
+
+// expires returns when a row expires that is put now, in seconds since 1970; 0 is never.
+func (t *View) expires() (int64, error) {
+	switch {
+	case t.TTL == 0:
+		return 0, nil
+	case !t.Meta.Expires():
+		return 0, fmt.Errorf("%w: rows of table %q do not expire: make it with Schema.TTL, or change it with SetTTL", fault.ErrSchema, t.Meta.Name)
+	}
+	if err := meta.CheckTTL(t.TTL); err != nil {
+		return 0, err
+	}
+	end := t.Clock.now().Add(t.TTL)
+	if end.Nanosecond() > 0 {
+		return end.Unix() + 1, nil
+	}
+	return end.Unix(), nil
+}
+
+// Expiring returns the view with another time to live of the rows that are put.
+func (t *View) Expiring(ttl time.Duration) *View {
+	v := *t
+	v.TTL, v.OwnTTL = ttl, true
+	return &v
+}
+
+// expiryID is in the place of a column id in the entry of a key cell that says when the row expires. No column has it, and
+// it comes before all others.
+var expiryID meta.ColumnID
+
+const expirySize = 8
+
+func appendExpiry(key []byte, expires int64) []byte {
+	if expires == 0 {
+		return key
+	}
+	key = append(append(key, expiryID[:]...), expirySize+PackedCell)
+	return binary.BigEndian.AppendUint64(key, uint64(expires))
+}
+
+// cutExpiry returns when a row expires, and the entries of its columns.
+func cutExpiry(b []byte) (expires int64, rest []byte, err error) {
+	if !bytes.HasPrefix(b, expiryID[:]) {
+		return 0, b, nil
+	}
+	entries := Entries{Rest: b}
+	e, err := entries.Of(expiryID)
+	if err == nil && len(e.Value) != expirySize {
+		err = errCutShort
+	}
+	if err == nil {
+		if expires = int64(binary.BigEndian.Uint64(e.Value)); expires <= 0 {
+			err = fmt.Errorf("the row expires at %d", expires)
+		}
+	}
+	if err != nil {
+		return 0, nil, fmt.Errorf("key cell: %w: %w", fault.ErrFormat, err)
+	}
+	return expires, entries.Rest, nil
+}
+
+// keep says for how long the database is to keep the cells of a row, of which the first is the key cell.
+func (t *View) keep(cells []driver.Cell, expires int64) {
+	if expires == 0 {
+		return
+	}
+	values := t.Clock.life(expires, 1)
+	for i := range cells {
+		cells[i].TTL = values
+	}
+	cells[0].TTL = t.Clock.life(expires, 2)
+}
+
+// PutPosting puts a posting of a row.
+func (t *View) PutPosting(key []byte, r *Record) driver.Mutation {
+	cell := PostingCell
+	if r.Expires != 0 {
+		cell.TTL = t.Clock.life(r.Expires, 2)
+	}
+	return driver.Mutation{Row: key, Puts: []driver.Cell{cell}}
+}
+
+// PutPostings puts all postings of records.
+func (t *View) PutPostings(records []*Record) []driver.Mutation {
+	var puts []driver.Mutation
+	for _, r := range records {
+		for _, key := range t.PostingKeys(r) {
+			puts = append(puts, t.PutPosting(key, r))
+		}
+	}
+	return puts
+}
+
+// Expired reports whether a row that was read has expired. One whose key cell the database has removed has, where rows
+// expire.
+func (t *View) Expired(row driver.Row, s *Scratch) bool {
+	if !t.Meta.Expires() || len(row.Cells) == 0 {
+		return false
+	}
+	if len(row.Cells[0].Qualifier) != 0 {
+		return true
+	}
+	s.Where.Of(t, row.Key)
+	b, _, err := t.OpenKeyCell(row.Cells[0].Value, s)
+	for range t.Parts {
+		if err == nil {
+			_, b, err = CutSized(b)
+		}
+	}
+	if err != nil {
+		return false
+	}
+	expires, _, err := cutExpiry(b)
+	return err == nil && t.Over(&Record{Expires: expires})
+}
+
+// Over reports whether a row has expired by now, whatever Late allows.
+func (t *View) Over(r *Record) bool {
+	clock := t.Clock
+	clock.late = false
+	return clock.over(r.Expires)
+}
