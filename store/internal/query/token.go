@@ -84,7 +84,7 @@ func (p *Position) fits(t *rowcodec.View, pl *plan) bool {
 	if !inside || len(p.Key) < r.group {
 		return false
 	}
-	if r.by != nil && r.by.Order != nil && (p.Code < r.within.lo || p.Code > r.within.hi) {
+	if r.by != nil && r.by.Order != nil && (p.Code < r.within.Lo || p.Code > r.within.Hi) {
 		return false
 	}
 	if w.anyOrder && t.Spec.CheckRow(p.Key) != nil {
@@ -117,9 +117,9 @@ func (p *Position) rest(r keyRange, w *way) keyRange {
 	case w.anyOrder:
 		r.after = p.Key
 	case r.by != nil && r.by.Order != nil && w.reverse:
-		r.within.hi, r.resume = p.Code, p
+		r.within.Hi, r.resume = p.Code, p
 	case r.by != nil && r.by.Order != nil:
-		r.within.lo, r.resume = p.Code, p
+		r.within.Lo, r.resume = p.Code, p
 	case r.group > 0 && w.reverse:
 		r.end = ope.PrefixEnd(p.Key[:r.group])
 	case r.group > 0:
