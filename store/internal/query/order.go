@@ -107,13 +107,11 @@ func (f *execution) placeOf(hit *Found) place {
 
 // compare compares places in the order of the answer.
 func (f *execution) compare(a, b place) int {
-	if a.value == nil || b.value == nil {
-		if (a.value == nil) != (b.value == nil) {
-			if a.value == nil {
-				return 1
-			}
-			return -1
-		}
+	switch {
+	case a.value == nil && b.value != nil:
+		return 1
+	case a.value != nil && b.value == nil:
+		return -1
 	}
 	order := 0
 	if a.value != nil {

@@ -29,9 +29,8 @@ type Position struct {
 
 // Token returns the page token to go on after a row.
 func (last *Found) Token() string {
-	f := last.by
-	t := f.table
-	p := Position{Way: last.by.index, Range: last.index, Key: last.key}
+	f, t := last.by, last.by.table
+	p := Position{Way: f.index, Range: last.index, Key: last.key}
 	r := f.Ranges[last.index]
 	if r.group > 0 {
 		p.Row, p.Value = last.record.Key, r.by.Type.Append(nil, t.ValueOf(r.by, last.record))
