@@ -12,17 +12,17 @@ import (
 // cells of the columns that the predicate names; no other cell is read. That is so too where postings lead to the rows: a
 // posting is a hint, which a client that died may have left, so that the cell has to confirm it.
 func (tbl *Table) Count(ctx context.Context, p Predicate) (n int, err error) {
-	return tbl.count(ctx, "count", p, 0)
+	return tbl.countOperation(ctx, "count", p, 0)
 }
 
 // Exists reports whether the predicate holds for any row. It stops at the first, and opens what [Table.Count] does.
 func (tbl *Table) Exists(ctx context.Context, p Predicate) (bool, error) {
-	n, err := tbl.count(ctx, "exists", p, 1)
+	n, err := tbl.countOperation(ctx, "exists", p, 1)
 	return n > 0, err
 }
 
-func (tbl *Table) count(ctx context.Context, name string, p Predicate, limit int) (n int, err error) {
-	err = tbl.aggregate(ctx, name, func(ctx context.Context, t *engine.Engine) (err error) {
+func (tbl *Table) countOperation(ctx context.Context, name string, p Predicate, limit int) (n int, err error) {
+	err = tbl.asOperation(ctx, name, func(ctx context.Context, t *engine.Engine) (err error) {
 		n, err = query.Count(ctx, t, p.where, limit)
 		return err
 	})
@@ -34,24 +34,24 @@ func (tbl *Table) count(ctx context.Context, name string, p Predicate, limit int
 // where they give the order, as [Query.OrderBy] says; otherwise all rows that the predicate selects are read, and one
 // value is kept.
 func (tbl *Table) Min(ctx context.Context, column string, p Predicate) (any, error) {
-	return tbl.extreme(ctx, "min", column, p, false)
+	return tbl.extremeOperation(ctx, "min", column, p, false)
 }
 
 // Max returns the greatest value of a column or key part, as [Table.Min] does the least.
 func (tbl *Table) Max(ctx context.Context, column string, p Predicate) (any, error) {
-	return tbl.extreme(ctx, "max", column, p, true)
+	return tbl.extremeOperation(ctx, "max", column, p, true)
 }
 
-func (tbl *Table) extreme(ctx context.Context, name, column string, p Predicate, greatest bool) (v any, err error) {
-	err = tbl.aggregate(ctx, name, func(ctx context.Context, t *engine.Engine) (err error) {
+func (tbl *Table) extremeOperation(ctx context.Context, name, column string, p Predicate, greatest bool) (v any, err error) {
+	err = tbl.asOperation(ctx, name, func(ctx context.Context, t *engine.Engine) (err error) {
 		v, err = query.Extreme(ctx, t, column, p.where, greatest)
 		return err
 	})
 	return v, err
 }
 
-// aggregate does what returns no rows, and observes it.
-func (tbl *Table) aggregate(ctx context.Context, name string, do func(context.Context, *engine.Engine) error) error {
+// asOperation does what returns no rows, and observes it.
+func (tbl *Table) asOperation(ctx context.Context, name string, do func(context.Context, *engine.Engine) error) error {
 	t, err := tbl.open().Use()
 	if err != nil {
 		return err

@@ -439,3 +439,58 @@ func ExampleRowError() {
 	}
 	// Output: row 1 has a wrong value: true
 }
+
+// What is true, false or unknown of a row, and the rows where something is true.
+func ExampleOr() {
+	ctx := context.Background()
+	st, _, closeAll := exampleStore(ctx)
+	defer closeAll()
+	const celsius, name = store.Field[float64]("celsius"), store.Field[string]("name")
+	tbl, err := st.Create(ctx, store.Schema{
+		Name:    "samples",
+		Key:     []store.KeyPart{store.HashedPart("id", store.Int64)},
+		Columns: []store.Column{store.OrderedColumn("celsius", store.Float64, store.Boldyreva), store.OrderedColumn("name", store.String, store.MOPE)},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = tbl.Put(ctx, store.Row{"id": 1, "celsius": 12.5, "name": "pump-1"}, store.Row{"id": 2, "celsius": 99.0, "name": "valve"}, store.Row{"id": 3})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, p := range []store.Predicate{
+		store.Or(store.HasPrefix(name, "pump-"), celsius.Greater(40)),
+		store.Not(celsius.Between(10, 20)),
+		store.Or(store.IsNull("celsius"), store.IsNaN("celsius")),
+	} {
+		n, err := tbl.Count(ctx, p)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(n)
+	}
+	plan, err := tbl.Explain(ctx, store.Query{Where: celsius.Less(40), RequireIndex: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	some, err := tbl.Exists(ctx, celsius.Less(0))
+	if err != nil {
+		log.Fatal(err)
+	}
+	least, err := tbl.Min(ctx, "celsius", store.Predicate{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	most, err := tbl.Max(ctx, "celsius", store.Predicate{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(plan.Driver, plan.Estimate, plan.Exact)
+	fmt.Println(some, least, most)
+	// Output:
+	// 2
+	// 1
+	// 1
+	// celsius 1 true
+	// false 12.5 99
+}

@@ -5,7 +5,7 @@ import (
 	"reflect"
 
 	"github.com/rangecrypt/rangecrypt/ope"
-	"github.com/rangecrypt/rangecrypt/store/internal/query"
+	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
 	"github.com/rangecrypt/rangecrypt/store/internal/value"
 )
 
@@ -19,33 +19,33 @@ import (
 // and so is one on a column that is NaN. Not of unknown is unknown; And is unknown if one of its predicates is and none is
 // false, and Or if one is and none is true. A query selects the rows where its predicate is true. So neither a comparison
 // nor its negation selects a row that is null there. [IsNull] is always true or false, and [IsNaN] unless the column is null.
-type Predicate struct{ where *query.Where }
+type Predicate struct{ where *predicate.Where }
 
 // And returns the predicate that holds where all of the given ones do; without any, for every row.
-func And(predicates ...Predicate) Predicate { return combined(query.All, predicates) }
+func And(predicates ...Predicate) Predicate { return combined(predicate.All, predicates) }
 
 // Or returns the predicate that holds where at least one of the given ones does; without any, for no row.
-func Or(predicates ...Predicate) Predicate { return combined(query.Any, predicates) }
+func Or(predicates ...Predicate) Predicate { return combined(predicate.Any, predicates) }
 
 // Not returns the predicate that holds where p is false. Where p is unknown, so is Not(p).
-func Not(p Predicate) Predicate { return combined(query.Not, []Predicate{p}) }
+func Not(p Predicate) Predicate { return combined(predicate.Not, []Predicate{p}) }
 
-func combined(op query.Op, predicates []Predicate) Predicate {
-	of := make([]*query.Where, len(predicates))
+func combined(op predicate.Op, predicates []Predicate) Predicate {
+	of := make([]*predicate.Where, len(predicates))
 	for i, p := range predicates {
 		of[i] = p.where
 	}
-	return Predicate{&query.Where{Op: op, Of: of}}
+	return Predicate{&predicate.Where{Op: op, Of: of}}
 }
 
 // IsNull holds where the column is null. A key part never is.
 func IsNull(column string) Predicate {
-	return Predicate{&query.Where{Op: query.Null, Term: query.Term{Column: column}}}
+	return Predicate{&predicate.Where{Op: predicate.Null, Term: predicate.Term{Column: column}}}
 }
 
 // IsNaN holds where the column is NaN. On a column that has no floating point numbers it is [ErrColumn].
 func IsNaN(column string) Predicate {
-	return Predicate{&query.Where{Op: query.NaN, Term: query.Term{Column: column}}}
+	return Predicate{&predicate.Where{Op: predicate.NaN, Term: predicate.Term{Column: column}}}
 }
 
 // HasPrefix holds for values that begin with prefix; for all, if it is empty. Texts are compared byte by byte.
@@ -91,11 +91,11 @@ func (f Field[T]) In(values ...T) Predicate {
 	for i, v := range values {
 		in[i] = v
 	}
-	return Predicate{&query.Where{Term: query.Term{Column: string(f), Typ: reflect.TypeFor[T](), In: in}}}
+	return Predicate{&predicate.Where{Term: predicate.Term{Column: string(f), Typ: reflect.TypeFor[T](), In: in}}}
 }
 
 func (f Field[T]) bounds(lo, hi *bound) Predicate {
-	return Predicate{&query.Where{Term: query.Term{Column: string(f), Typ: reflect.TypeFor[T](), Lo: lo, Hi: hi}}}
+	return Predicate{&predicate.Where{Term: predicate.Term{Column: string(f), Typ: reflect.TypeFor[T](), Lo: lo, Hi: hi}}}
 }
 
 // Of returns the value of the field in a row of a query. Where it is null, or was not among the

@@ -26,8 +26,9 @@ type Query struct {
 	// stays, but means nothing where key parts are hashed. Values of type UUID have no order: [ErrColumn].
 	//
 	// Where the postings of an ordered column, or an ordered part of the row key, give the order, the memory does not depend on the
-	// number of rows, and rows that are null there come in no order. Otherwise, and where the predicate fixes key parts
-	// or another column to values, the client reads all rows that the predicate selects and sorts them. It keeps at most
+	// number of rows, and rows that are null there come in no order. Otherwise, and where the predicate fixes key parts or
+	// another column to values, or restricts one to a smaller share of its domain, the client reads all rows that the predicate
+	// selects and sorts them, for each page again. It keeps at most
 	// Limit rows, or 100,000. If there are more than these, it takes the order of the column; where that
 	// gives none the query is [ErrColumn].
 	OrderBy string
@@ -35,7 +36,8 @@ type Query struct {
 	// Limit is how many rows are returned at most; 0 is no limit. One below 0 is [driver.ErrRange].
 	Limit int
 
-	// Reverse returns the rows in the opposite order. Where they have none, as [Table.Page] says, it is [driver.ErrRange].
+	// Reverse returns the rows in the opposite order. Where all rows of a table whose key begins with a
+	// hashed or plain part are read, without OrderBy, it is [driver.ErrRange].
 	Reverse bool
 
 	// RequireIndex refuses, with [ErrScan], a query that would read all rows of the table or, in a table with tenants, of the tenant.
@@ -51,12 +53,13 @@ func (q Query) selection() query.Selection {
 
 // Query yields the rows that the query selects. They come in the order of the predicate that
 // drives the query ([Table.Explain] says which): of the first ordered part of the row key after
-// fixed parts, or of an ordered column. All rows of a table whose key begins with a hashed part
+// fixed parts, or of an ordered column. What an Or of several columns selects comes column by column. All rows of a table whose key begins with a hashed part
 // come in no order, and so do those that a range of a column selects while that cannot drive the query: it is
 // being converted, or has a [MutableScheme] whose index is being made again ([Table.Describe] says so).
 //
 // It reads lazily; its memory does not depend on the number of rows, but for 16 bytes a row where
-// a column drives the query on a database without snapshots. An error, or the end of ctx, is the
+// a column drives the query, or several ways lead to its rows, on a database without snapshots; and but for rows that the
+// client sorts ([Query.OrderBy]). An error, or the end of ctx, is the
 // last thing yielded. The package comment says what is promised when rows change during the query.
 func (tbl *Table) Query(ctx context.Context, q Query) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
@@ -84,9 +87,9 @@ func (tbl *Table) Query(ctx context.Context, q Query) iter.Seq2[Row, error] {
 }
 
 // Page returns the rows of one page, at most q.Limit, which must be positive or it is [driver.ErrRange], and the token for
-// the next page, which is empty when there is none. Pages follow an order: a query for all rows
-// of a table whose key begins with a hashed or plain part has none and is [driver.ErrRange]. So is a query by a column whose
-// encryption was changed, until [Table.Convert] has ended.
+// the next page, which is empty when there is none. Pages follow the order of [Table.Query]. All rows of a table whose key
+// begins with a hashed or plain part come in an order of stored keys that the database has: it stays, but means nothing,
+// and cannot be reversed.
 func (tbl *Table) Page(ctx context.Context, q Query) (rows []Row, next string, err error) {
 	t, err := tbl.open().Use()
 	if err != nil {
@@ -117,7 +120,7 @@ func (tbl *Table) Page(ctx context.Context, q Query) (rows []Row, next string, e
 // at: it reads at most some 1,000 keys, and opens no row. Where that is not all, it takes it that keys, and the values of an
 // ordered column in its domain, are evenly spread.
 func (tbl *Table) Explain(ctx context.Context, q Query) (e inspect.Explanation, err error) {
-	err = tbl.aggregate(ctx, "explain", func(ctx context.Context, t *engine.Engine) (err error) {
+	err = tbl.asOperation(ctx, "explain", func(ctx context.Context, t *engine.Engine) (err error) {
 		e, err = query.Explain(ctx, t, q.selection())
 		return err
 	})
@@ -127,7 +130,7 @@ func (tbl *Table) Explain(ctx context.Context, q Query) (e inspect.Explanation, 
 // Analyze runs a query without returning its rows and says how it was answered.
 func (tbl *Table) Analyze(ctx context.Context, q Query) (_ inspect.Explanation, err error) {
 	e := new(inspect.Explanation)
-	err = tbl.aggregate(ctx, "analyze", func(ctx context.Context, t *engine.Engine) error {
+	err = tbl.asOperation(ctx, "analyze", func(ctx context.Context, t *engine.Engine) error {
 		rows := 0
 		for _, err := range query.RowsOf(ctx, t, q.selection(), e) {
 			if err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
 	"github.com/rangecrypt/rangecrypt/store/internal/query"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/kms"
@@ -460,7 +461,7 @@ func (w *world) read(ops int, r *rand.Rand) {
 
 func (w *world) satisfies(p Predicate, row Row) bool {
 	t := w.table.now().View
-	tree, err := query.NewTree(t, p.where)
+	tree, err := predicate.New(t, p.where)
 	if err != nil {
 		panic(err)
 	}

@@ -51,8 +51,8 @@ func (t TypeOf[T]) inner() value.Type { return t.of }
 // as text that is not UTF-8 or a number beyond Within, is [ope.ErrDomain].
 //
 // Cells keep the bits of floating point numbers. The two zeros are equal all the same: either is found by
-// the other, and they are one row key. NaN is equal to nothing, so that no
-// predicate finds it, and one that names it is ErrDomain. Only columns that are randomised or plain take it.
+// the other, and they are one row key. NaN is equal to nothing, so that only
+// [IsNaN] finds it, and another predicate that names it is ErrDomain. Only columns that are randomised or plain take it.
 //
 // In a [Row], untyped constants fit where they are exact: an int or a float64 may be given for any type of integers or
 // floating point numbers that has it, and an int for a [Decimal]; otherwise it is [ope.ErrDomain]. Rows that are read have

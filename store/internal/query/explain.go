@@ -156,14 +156,14 @@ func (p *probe) partitions(ctx context.Context, w *way, r keyRange, most int) (r
 
 // values counts the postings of values in the index of a mutable scheme.
 func (p *probe) values(ctx context.Context, w *way, r keyRange, most int) (rows float64, err error) {
-	codes, last := 0, r.within.lo
+	codes, last := 0, r.within.Lo
 	for code, err := range codesOf(ctx, r.by.Order, r.within, false) {
 		if err != nil {
 			return 0, err
 		}
 		if codes == probedTokens || rows >= float64(most) {
 			p.exact = false
-			done := (float64(last) - float64(r.within.lo) + 1) / (float64(r.within.hi) - float64(r.within.lo) + 1)
+			done := (float64(last) - float64(r.within.Lo) + 1) / (float64(r.within.Hi) - float64(r.within.Lo) + 1)
 			return rows / min(max(done, 1e-9), 1), nil
 		}
 		key := r.by.AppendTag(bytes.Clone(r.by.Lead), code)

@@ -3,10 +3,12 @@ package query
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
 	"iter"
 	"slices"
 	"strings"
@@ -40,7 +42,7 @@ const (
 
 // A Selection is what a query asks for.
 type Selection struct {
-	Where     *Where
+	Where     *predicate.Where
 	Columns   []string // nil is all
 	Limit     int      // 0 is none
 	Reverse   bool
@@ -48,6 +50,7 @@ type Selection struct {
 	PageToken string
 
 	RequireIndex bool
+	MostSorted   int // rows that the client keeps to sort them; 0 is 100,000
 
 	Paged   bool // the rows are to have an order
 	keyOnly bool // no columns are returned
@@ -139,7 +142,7 @@ func newExecution(ctx context.Context, t *engine.Engine, q Selection, e *inspect
 	if err != nil {
 		return nil, err
 	}
-	f := &execution{table: t, plan: pl, ways: pl.Ways, of: q, want: want, tally: e, mostSorted: maxSorted}
+	f := &execution{table: t, plan: pl, ways: pl.Ways, of: q, want: want, tally: e, mostSorted: cmp.Or(q.MostSorted, maxSorted)}
 	if f.few = q.Limit; pl.sort != nil {
 		f.few = 0
 	}
@@ -200,7 +203,7 @@ func (f *execution) needed() []bool {
 		return nil
 	}
 	need := slices.Clone(f.want)
-	f.plan.tree.columns(func(c *rowcodec.Column) { c.Add(need) })
+	f.plan.tree.Columns(func(c *rowcodec.Column) { c.Add(need) })
 	f.eachWay(func(w *way) {
 		if w.driving != nil {
 			w.driving.Add(need)
@@ -263,7 +266,7 @@ func (f *execution) rely() {
 			}
 		}
 	})
-	f.plan.tree.columns(func(c *rowcodec.Column) {
+	f.plan.tree.Columns(func(c *rowcodec.Column) {
 		if c.Part >= 0 && c.Stateful {
 			add(c) // whose ranges may have been empty
 		}
@@ -468,7 +471,7 @@ func (f *finder) satisfies(r *rowcodec.Record, in keyRange) bool {
 	if in.by != nil && in.by.Stateful {
 		// Two ranges may have keys in common, which were not given out when they were asked for.
 		code := f.table.CodeOf(in.by, r)
-		return in.within.lo <= code && code <= in.within.hi
+		return in.within.Lo <= code && code <= in.within.Hi
 	}
 	return true
 }

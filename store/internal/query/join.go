@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
 	"iter"
 	"slices"
 
@@ -111,7 +112,7 @@ func (s JoinSide) finder() (*finder, error) {
 	if reason != "" {
 		return nil, fmt.Errorf("%w: column %q of table %q cannot be joined: it %s", fault.ErrColumn, name, t.Meta.Name, reason)
 	}
-	pl := &plan{Ways: []way{{driving: c, Ranges: []keyRange{{Start: c.Lead, end: ope.PrefixEnd(c.Lead)}}, tree: &Tree{op: All}}}}
+	pl := &plan{Ways: []way{{driving: c, Ranges: []keyRange{{Start: c.Lead, end: ope.PrefixEnd(c.Lead)}}, tree: &predicate.Tree{Op: predicate.All}}}}
 	e := &execution{table: t, plan: pl, ways: pl.Ways, want: want, tally: new(inspect.Explanation)}
 	e.need = e.needed()
 	return &finder{execution: e, way: pl.Ways[0]}, nil

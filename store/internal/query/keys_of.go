@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
 	"slices"
 
 	"github.com/rangecrypt/rangecrypt/store/inspect"
@@ -57,9 +58,9 @@ func exactKeys(ctx context.Context, t *engine.Engine, rows []rowcodec.RowValues)
 
 // storedKey returns the key of the row that has the key parts of r, or nil.
 func storedKey(ctx context.Context, t *engine.Engine, r *rowcodec.Record) ([]byte, error) {
-	where := &Where{Op: All}
+	where := &predicate.Where{Op: predicate.All}
 	for i, c := range t.Parts {
-		where.Of = append(where.Of, &Where{Term: Term{Column: c.Name, Typ: c.Type.GoType(), In: []any{r.Values[i]}}})
+		where.Of = append(where.Of, &predicate.Where{Term: predicate.Term{Column: c.Name, Typ: c.Type.GoType(), In: []any{r.Values[i]}}})
 	}
 	for hit, err := range RowsOf(ctx, t, Selection{Where: where, Limit: 1, keyOnly: true}, new(inspect.Explanation)) {
 		if err != nil {

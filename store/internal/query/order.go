@@ -6,6 +6,7 @@ import (
 	"container/heap"
 	"context"
 	"fmt"
+	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
 	"iter"
 	"slices"
 	"strings"
@@ -47,13 +48,13 @@ func (pl *plan) narrower(c *rowcodec.Column) bool {
 	if len(pl.Ways) == 1 && pl.Ways[0].driving == c {
 		return false
 	}
-	ss, _ := pl.tree.implied()
+	ss, _ := pl.tree.Implied()
 	share := 1.0
-	if s := ss.of(c); s != nil {
-		share = s.share()
+	if s := ss.Of(c); s != nil {
+		share = s.Share()
 	}
 	for _, w := range pl.Ways {
-		if !w.fixed && (w.whole || w.values != nil && w.values.share() >= share) {
+		if !w.fixed && (w.whole || w.values != nil && w.values.Share() >= share) {
 			return false
 		}
 	}
@@ -62,8 +63,8 @@ func (pl *plan) narrower(c *rowcodec.Column) bool {
 
 // orderWays returns the ways on which rows come in the order of a column: first those that have a value there, and then
 // the others. It returns nil if there are none.
-func (p *planner) orderWays(tree *Tree, c *rowcodec.Column) ([]way, error) {
-	ss, _ := tree.implied()
+func (p *planner) orderWays(tree *predicate.Tree, c *rowcodec.Column) ([]way, error) {
+	ss, _ := tree.Implied()
 	if c.Part >= 0 {
 		w := way{tree: tree}
 		restricted, err := w.byRows(p.ctx, p.t, ss)
@@ -76,15 +77,15 @@ func (p *planner) orderWays(tree *Tree, c *rowcodec.Column) ([]way, error) {
 	if c.Encryption != meta.Ordered || !c.Drives() {
 		return nil, nil
 	}
-	s := ss.of(c)
-	nulls := s == nil || s.null
+	s := ss.Of(c)
+	nulls := s == nil || s.Null
 	w := way{driving: c, tree: tree}
 	var err error
 	if w.Ranges, err = rangesOf(p.ctx, c, c.Lead, s); err != nil {
 		return nil, err
 	}
 	if nulls {
-		null := all(*tree, isNull(p.t, c))
+		null := predicate.And(*tree, predicate.IsNull(p.t, c))
 		return p.ways(&null, []way{w})
 	}
 	return []way{w}, nil
@@ -106,13 +107,11 @@ func (f *execution) placeOf(hit *Found) place {
 
 // compare compares places in the order of the answer.
 func (f *execution) compare(a, b place) int {
-	if a.value == nil || b.value == nil {
-		if (a.value == nil) != (b.value == nil) {
-			if a.value == nil {
-				return 1
-			}
-			return -1
-		}
+	switch {
+	case a.value == nil && b.value != nil:
+		return 1
+	case a.value != nil && b.value == nil:
+		return -1
 	}
 	order := 0
 	if a.value != nil {
@@ -235,9 +234,9 @@ func (pl *plan) requireIndex(t *rowcodec.View) error {
 		reasons = append(reasons, fmt.Sprintf("rows that are null in column %q have no index entry, so that only reading all rows finds them: exclude them with Not(IsNull(...))",
 			pl.Ways[0].driving.Name))
 	}
-	ss, _ := pl.tree.implied()
-	pl.tree.columns(func(c *rowcodec.Column) {
-		reason := lacks(t, c, ss.of(c))
+	ss, _ := pl.tree.Implied()
+	pl.tree.Columns(func(c *rowcodec.Column) {
+		reason := lacks(t, c, ss.Of(c))
 		if !slices.Contains(reasons, reason) {
 			reasons = append(reasons, reason)
 		}
@@ -249,7 +248,7 @@ func (pl *plan) requireIndex(t *rowcodec.View) error {
 }
 
 // lacks says what a column of a predicate would need to lead to its rows.
-func lacks(t *rowcodec.View, c *rowcodec.Column, s *set) string {
+func lacks(t *rowcodec.View, c *rowcodec.Column, s *predicate.Set) string {
 	name := fmt.Sprintf("column %q", c.Name)
 	if c.Part >= 0 {
 		name = fmt.Sprintf("key part %q", c.Name)
@@ -257,7 +256,7 @@ func lacks(t *rowcodec.View, c *rowcodec.Column, s *set) string {
 	switch {
 	case s == nil:
 		return name + " is not restricted in each branch of an Or: restrict it in all of them, or make the other columns searchable"
-	case !s.leads():
+	case !s.Leads():
 		return name + " may be null or NaN, which no index entry leads to: exclude that"
 	case c.Part == 0:
 		return name + " would need single values (Equal or In)"
@@ -270,7 +269,7 @@ func lacks(t *rowcodec.View, c *rowcodec.Column, s *set) string {
 	case c.Searched():
 		return name + " has an index that is being made again: wait until that has ended"
 	}
-	if _, exactly := s.exactly(); exactly {
+	if _, exactly := s.Exactly(); exactly {
 		return fmt.Sprintf("%s is %s: it would need to be deterministic or ordered", name, c.Encryption)
 	}
 	return fmt.Sprintf("%s is %s: it would need to be ordered", name, c.Encryption)

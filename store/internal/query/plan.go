@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
 	"slices"
 
 	"github.com/rangecrypt/rangecrypt/ope"
@@ -18,7 +19,7 @@ import (
 // plan is how a query is going to be answered: on one way to rows, or on several, one after the other.
 type plan struct {
 	Ways []way
-	tree Tree // that all rows satisfy
+	tree predicate.Tree // that all rows satisfy
 
 	// Where the client sorts: the column by which, and the ways on which rows come in that order if there are too many, nil if
 	// there are none.
@@ -40,9 +41,9 @@ type way struct {
 	fixed    bool // key parts, or the driving column, are fixed to values
 	reverse  bool
 
-	values   *set               // of what is scanned, where it is not fixed
-	tree     *Tree              // that its rows satisfy
-	not      []*Tree            // and that none does, since such rows come on earlier ways
+	values   *predicate.Set     // of what is scanned, where it is not fixed
+	tree     *predicate.Tree    // that its rows satisfy
+	not      []*predicate.Tree  // and that none does, since such rows come on earlier ways
 	sortedBy []*rowcodec.Column // of row keys: the ranges are in the order of any of these
 }
 
@@ -56,7 +57,7 @@ type keyRange struct {
 	Start, end []byte
 	by         *rowcodec.Column
 	group      int
-	within     span
+	within     predicate.Span
 	resume     *Position // with a mutable scheme: to go on after, or nil
 	after      []byte    // a row key: in no order, to go on after; or nil
 }
@@ -90,7 +91,7 @@ type planner struct {
 func NewPlan(ctx context.Context, t *rowcodec.View, q Selection) (*plan, error) {
 	pl := &plan{reverse: q.Reverse}
 	var err error
-	if pl.tree, err = NewTree(t, q.Where); err != nil {
+	if pl.tree, err = predicate.New(t, q.Where); err != nil {
 		return nil, err
 	}
 	p := planner{ctx: ctx, t: t}
@@ -133,7 +134,7 @@ func (pl *plan) noOrder() error {
 }
 
 // ways appends the ways to the rows of a predicate.
-func (p *planner) ways(tree *Tree, to []way) ([]way, error) {
+func (p *planner) ways(tree *predicate.Tree, to []way) ([]way, error) {
 	w, err := p.single(tree)
 	if err != nil && err != errMultiplied {
 		return nil, err
@@ -156,42 +157,42 @@ func (p *planner) ways(tree *Tree, to []way) ([]way, error) {
 }
 
 // single returns the best single way.
-func (p *planner) single(tree *Tree) (w way, err error) {
-	ss, none := tree.implied()
+func (p *planner) single(tree *predicate.Tree) (w way, err error) {
+	ss, none := tree.Implied()
 	w.tree = tree
 	restricted, err := w.byRows(p.ctx, p.t, ss)
 	if err != nil || restricted {
 		return w, err
 	}
-	var best *set
+	var best *predicate.Set
 	for i := range ss {
 		s := &ss[i]
-		if !s.column.Searched() || !s.leads() {
+		if !s.Column.Searched() || !s.Leads() {
 			continue
 		}
-		if !s.column.Drives() {
-			if !slices.Contains(p.unconverted, s.column.Name) {
-				p.unconverted = append(p.unconverted, s.column.Name)
+		if !s.Column.Drives() {
+			if !slices.Contains(p.unconverted, s.Column.Name) {
+				p.unconverted = append(p.unconverted, s.Column.Name)
 			}
 			continue
 		}
-		switch s.column.Encryption {
+		switch s.Column.Encryption {
 		case meta.Deterministic:
-			if _, exactly := s.exactly(); exactly {
+			if _, exactly := s.Exactly(); exactly {
 				best = s
 			}
 		case meta.Ordered:
-			if best == nil || best.column.Encryption == meta.Ordered && s.share() < best.share() {
+			if best == nil || best.Column.Encryption == meta.Ordered && s.Share() < best.Share() {
 				best = s
 			}
 		}
 	}
 	switch {
 	case best != nil:
-		w.driving, w.sortedBy = best.column, nil
-		_, w.fixed = best.exactly()
+		w.driving, w.sortedBy = best.Column, nil
+		_, w.fixed = best.Exactly()
 		w.values = best
-		w.Ranges, err = rangesOf(p.ctx, best.column, best.column.Lead, best)
+		w.Ranges, err = rangesOf(p.ctx, best.Column, best.Column.Lead, best)
 	case none:
 		w.Ranges = nil
 	case p.t.Parts[0].Encryption != meta.Ordered:
@@ -205,17 +206,17 @@ func (p *planner) single(tree *Tree) (w way, err error) {
 }
 
 // union returns ways for the branches of an Or, each of which is better than all rows, or nil.
-func (p *planner) union(tree *Tree) ([]way, error) {
-	conjuncts := []Tree{*tree}
-	if tree.op == All {
-		conjuncts = tree.of
+func (p *planner) union(tree *predicate.Tree) ([]way, error) {
+	conjuncts := []predicate.Tree{*tree}
+	if tree.Op == predicate.All {
+		conjuncts = tree.Of
 	}
 	for i, or := range conjuncts {
-		if or.op != Any || len(or.of) == 0 {
+		if or.Op != predicate.Any || len(or.Of) == 0 {
 			continue
 		}
 		rest := slices.Concat(conjuncts[:i], conjuncts[i+1:])
-		ways, err := p.branches(or.of, rest)
+		ways, err := p.branches(or.Of, rest)
 		if err != nil || len(ways) > 0 {
 			return ways, err
 		}
@@ -225,12 +226,12 @@ func (p *planner) union(tree *Tree) ([]way, error) {
 
 // branches returns the ways of the branches of an Or, with what holds for all of them. Branches that one column drives
 // are one way.
-func (p *planner) branches(branches, rest []Tree) ([]way, error) {
+func (p *planner) branches(branches, rest []predicate.Tree) ([]way, error) {
 	var ways []way
-	groups := make(map[*rowcodec.Column][]Tree)
+	groups := make(map[*rowcodec.Column][]predicate.Tree)
 	at := make(map[*rowcodec.Column]int)
 	for _, b := range branches {
-		with := all(append(slices.Clip(rest), b)...)
+		with := predicate.And(append(slices.Clip(rest), b)...)
 		w, err := p.single(&with)
 		if err == nil && w.driving != nil {
 			if groups[w.driving] = append(groups[w.driving], b); len(groups[w.driving]) == 1 {
@@ -255,7 +256,7 @@ func (p *planner) branches(branches, rest []Tree) ([]way, error) {
 		if len(group) == 1 {
 			continue
 		}
-		with := all(append(slices.Clip(rest), Tree{op: Any, of: group})...)
+		with := predicate.And(append(slices.Clip(rest), predicate.Tree{Op: predicate.Any, Of: group})...)
 		w, err := p.single(&with)
 		if err != nil || w.whole {
 			return nil, err
@@ -271,14 +272,14 @@ func (p *planner) branches(branches, rest []Tree) ([]way, error) {
 }
 
 // byRows sets the ranges of row keys and reports whether the predicate restricts them.
-func (w *way) byRows(ctx context.Context, t *rowcodec.View, ss sets) (bool, error) {
+func (w *way) byRows(ctx context.Context, t *rowcodec.View, ss predicate.Sets) (bool, error) {
 	prefixes := [][]byte{t.Prefix}
 	for i, c := range t.Parts {
-		s := ss.of(c)
+		s := ss.Of(c)
 		var values []any
 		exactly := false
 		if s != nil && c.Encryption != meta.Ordered {
-			values, exactly = s.exactly()
+			values, exactly = s.Exactly()
 		}
 		if len(prefixes) == 1 && (exactly || c.Encryption == meta.Ordered || c.Encryption == meta.Plain && i > 0) {
 			w.sortedBy = append(w.sortedBy, c)
@@ -331,20 +332,25 @@ func (w *way) byRows(ctx context.Context, t *rowcodec.View, ss sets) (bool, erro
 // rangesOf returns the ranges of keys that begin with prefix and go on with what stands for a value
 // of the set; nil is any value. They are disjoint and in the
 // order of the values.
-func rangesOf(ctx context.Context, c *rowcodec.Column, prefix []byte, values *set) ([]keyRange, error) {
+func rangesOf(ctx context.Context, c *rowcodec.Column, prefix []byte, values *predicate.Set) ([]keyRange, error) {
 	var ranges []keyRange
 	switch c.Encryption {
 	case meta.Ordered:
 		if c.Text != nil {
-			return values.texts(c, prefix), nil
+			for _, iv := range values.Texts(c) {
+				r := keyRange{by: c, group: len(prefix) + c.Size}
+				r.Start, r.end = iv.KeyRange(prefix)
+				ranges = append(ranges, r)
+			}
+			return ranges, nil
 		}
-		for _, s := range values.spans() {
+		for _, s := range values.Spans() {
 			if c.Order != nil {
-				d, ok := c.Scheme.Domain().Intersect(s.lo, s.hi)
+				d, ok := c.Scheme.Domain().Intersect(s.Lo, s.Hi)
 				if !ok {
 					continue
 				}
-				r := keyRange{Start: prefix, end: ope.PrefixEnd(prefix), by: c, within: span{d.Min, d.Max}}
+				r := keyRange{Start: prefix, end: ope.PrefixEnd(prefix), by: c, within: predicate.Span{Lo: d.Min, Hi: d.Max}}
 				if !c.Type.Exact() {
 					r.group = len(prefix) + c.Size
 				}
@@ -365,7 +371,7 @@ func rangesOf(ctx context.Context, c *rowcodec.Column, prefix []byte, values *se
 			}
 		}
 	case meta.Deterministic:
-		list, _ := values.exactly()
+		list, _ := values.Exactly()
 		for _, v := range list {
 			v, err := c.Type.Normalize(v)
 			if err != nil {
@@ -375,17 +381,17 @@ func rangesOf(ctx context.Context, c *rowcodec.Column, prefix []byte, values *se
 			ranges = append(ranges, keyRange{Start: key, end: ope.PrefixEnd(key)})
 		}
 	case meta.Plain:
-		for _, i := range values.in {
+		for _, i := range values.In {
 			r := keyRange{Start: bytes.Clone(prefix), end: ope.PrefixEnd(prefix)}
 			if n := len(ranges); n > 0 {
 				r.Start = ranges[n-1].end // bounds that no row can have narrow nothing
 			}
-			if lo := sortable(prefix, c, i.lo); lo != nil && i.lo.Open {
+			if lo := sortable(prefix, c, i.Lo); lo != nil && i.Lo.Open {
 				r.Start = latest(r.Start, ope.PrefixEnd(lo))
 			} else if lo != nil {
 				r.Start = latest(r.Start, lo)
 			}
-			if hi := sortable(prefix, c, i.hi); hi != nil && i.hi.Open {
+			if hi := sortable(prefix, c, i.Hi); hi != nil && i.Hi.Open {
 				r.end = earliest(r.end, hi)
 			} else if hi != nil {
 				r.end = earliest(r.end, ope.PrefixEnd(hi))
@@ -430,9 +436,9 @@ func earliest(a, b []byte) []byte {
 // intervals returns the ciphertexts of a span in the order of their plaintexts. A scheme returns
 // its whole domain as one interval, rotated where it shifts; here the order counts, so that range
 // is asked for in two.
-func intervals(ctx context.Context, scheme ope.Scheme, s span) ([]ope.Interval, error) {
+func intervals(ctx context.Context, scheme ope.Scheme, s predicate.Span) ([]ope.Interval, error) {
 	d := scheme.Domain()
-	if _, linear := scheme.(ope.Linear); !linear && s.lo <= d.Min && s.hi >= d.Max && d.Min < d.Max {
+	if _, linear := scheme.(ope.Linear); !linear && s.Lo <= d.Min && s.Hi >= d.Max && d.Min < d.Max {
 		first, err := scheme.Intervals(ctx, d.Min, d.Max-1)
 		if err != nil {
 			return nil, err
@@ -440,7 +446,7 @@ func intervals(ctx context.Context, scheme ope.Scheme, s span) ([]ope.Interval, 
 		last, err := scheme.Intervals(ctx, d.Max, d.Max)
 		return append(first, last...), err
 	}
-	return scheme.Intervals(ctx, s.lo, s.hi)
+	return scheme.Intervals(ctx, s.Lo, s.Hi)
 }
 
 // Fingerprint names the query, for page tokens: queries with the same answer may share one.
@@ -458,12 +464,12 @@ func (pl *plan) Fingerprint() []byte {
 		for _, r := range w.Ranges {
 			if r.by != nil && r.by.Stateful {
 				// Its bounds may be others by the next page.
-				fmt.Fprintf(h, "|%d|%d", r.within.lo, r.within.hi)
+				fmt.Fprintf(h, "|%d|%d", r.within.Lo, r.within.Hi)
 				continue
 			}
 			h.Write(rowcodec.AppendSized(rowcodec.AppendSized(nil, r.Start), r.end))
 		}
 	}
-	h.Write(pl.tree.print(nil))
+	h.Write(pl.tree.Print(nil))
 	return h.Sum(nil)
 }

@@ -29,9 +29,8 @@ type Position struct {
 
 // Token returns the page token to go on after a row.
 func (last *Found) Token() string {
-	f := last.by
-	t := f.table
-	p := Position{Way: last.by.index, Range: last.index, Key: last.key}
+	f, t := last.by, last.by.table
+	p := Position{Way: f.index, Range: last.index, Key: last.key}
 	r := f.Ranges[last.index]
 	if r.group > 0 {
 		p.Row, p.Value = last.record.Key, r.by.Type.Append(nil, t.ValueOf(r.by, last.record))
@@ -84,7 +83,7 @@ func (p *Position) fits(t *rowcodec.View, pl *plan) bool {
 	if !inside || len(p.Key) < r.group {
 		return false
 	}
-	if r.by != nil && r.by.Order != nil && (p.Code < r.within.lo || p.Code > r.within.hi) {
+	if r.by != nil && r.by.Order != nil && (p.Code < r.within.Lo || p.Code > r.within.Hi) {
 		return false
 	}
 	if w.anyOrder && t.Spec.CheckRow(p.Key) != nil {
@@ -117,9 +116,9 @@ func (p *Position) rest(r keyRange, w *way) keyRange {
 	case w.anyOrder:
 		r.after = p.Key
 	case r.by != nil && r.by.Order != nil && w.reverse:
-		r.within.hi, r.resume = p.Code, p
+		r.within.Hi, r.resume = p.Code, p
 	case r.by != nil && r.by.Order != nil:
-		r.within.lo, r.resume = p.Code, p
+		r.within.Lo, r.resume = p.Code, p
 	case r.group > 0 && w.reverse:
 		r.end = ope.PrefixEnd(p.Key[:r.group])
 	case r.group > 0:

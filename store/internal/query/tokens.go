@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
 	"iter"
 	"slices"
 
@@ -110,13 +111,13 @@ func (f *finder) scanAll(ctx context.Context, scans []driver.Range, yield func(d
 
 // codesOf yields the codes of a span that rows may have: all of them if they are few, or those that
 // are in the index.
-func codesOf(ctx context.Context, index ope.Mutable, s span, reverse bool) iter.Seq2[int64, error] {
+func codesOf(ctx context.Context, index ope.Mutable, s predicate.Span, reverse bool) iter.Seq2[int64, error] {
 	return func(yield func(int64, error) bool) {
-		if n := uint64(s.hi) - uint64(s.lo); n < enumerated {
+		if n := uint64(s.Hi) - uint64(s.Lo); n < enumerated {
 			for i := range int64(n) + 1 {
-				code := s.lo + i
+				code := s.Lo + i
 				if reverse {
-					code = s.hi - i
+					code = s.Hi - i
 				}
 				if !yield(code, nil) {
 					return
@@ -128,7 +129,7 @@ func codesOf(ctx context.Context, index ope.Mutable, s span, reverse bool) iter.
 			descending(ctx, index, s, yield)
 			return
 		}
-		for e, err := range index.Range(ctx, s.lo, s.hi) {
+		for e, err := range index.Range(ctx, s.Lo, s.Hi) {
 			if !yield(e.Plaintext, err) || err != nil {
 				return
 			}
@@ -139,15 +140,15 @@ func codesOf(ctx context.Context, index ope.Mutable, s span, reverse bool) iter.
 // descending yields the codes of a span that are in the index from the highest to the lowest, and
 // reports whether to go on. An index is read upwards: where a span has more codes than are to be
 // kept, its upper half comes first, and then its lower half.
-func descending(ctx context.Context, index ope.Mutable, s span, yield func(int64, error) bool) bool {
+func descending(ctx context.Context, index ope.Mutable, s predicate.Span, yield func(int64, error) bool) bool {
 	var codes []int64
-	for e, err := range index.Range(ctx, s.lo, s.hi) {
+	for e, err := range index.Range(ctx, s.Lo, s.Hi) {
 		if err != nil {
 			return yield(0, err) && false
 		}
 		if len(codes) == reversePage {
-			middle := s.lo + int64((uint64(s.hi)-uint64(s.lo))/2)
-			return descending(ctx, index, span{middle + 1, s.hi}, yield) && descending(ctx, index, span{s.lo, middle}, yield)
+			middle := s.Lo + int64((uint64(s.Hi)-uint64(s.Lo))/2)
+			return descending(ctx, index, predicate.Span{Lo: middle + 1, Hi: s.Hi}, yield) && descending(ctx, index, predicate.Span{Lo: s.Lo, Hi: middle}, yield)
 		}
 		codes = append(codes, e.Plaintext)
 	}

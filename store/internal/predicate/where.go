@@ -1,4 +1,4 @@
-package query
+package predicate
 
 import (
 	"fmt"
@@ -42,19 +42,19 @@ type Term struct {
 // De Morgan, which hold in the logic of three values, too. What is left is true where it was true before. So
 // whether a leaf is false or unknown need not be told apart.
 type Tree struct {
-	op      Op
-	of      []Tree // of All and Any
+	Op      Op
+	Of      []Tree // of All and Any
 	negated bool   // of a leaf
 
-	column *rowcodec.Column
+	Column *rowcodec.Column
 	at     int  // of its value in a record
 	term   Term // with checked values
 }
 
-// NewTree checks a predicate.
-func NewTree(t *rowcodec.View, w *Where) (Tree, error) {
+// New checks a predicate.
+func New(t *rowcodec.View, w *Where) (Tree, error) {
 	if w == nil {
-		return Tree{op: All}, nil
+		return Tree{Op: All}, nil
 	}
 	return treeOf(t, w, false)
 }
@@ -62,48 +62,48 @@ func NewTree(t *rowcodec.View, w *Where) (Tree, error) {
 func treeOf(t *rowcodec.View, w *Where, negated bool) (n Tree, err error) {
 	switch {
 	case w == nil && negated:
-		return Tree{op: Any}, nil
+		return Tree{Op: Any}, nil
 	case w == nil:
-		return Tree{op: All}, nil
+		return Tree{Op: All}, nil
 	case w.Op == Not:
 		return treeOf(t, w.Of[0], !negated)
 	case w.Op != All && w.Op != Any:
-		n = Tree{op: w.Op, negated: negated}
+		n = Tree{Op: w.Op, negated: negated}
 		err = n.check(t, &w.Term)
 		return n, err
 	}
-	n.op = w.Op
+	n.Op = w.Op
 	if negated {
-		n.op = All + Any - w.Op
+		n.Op = All + Any - w.Op
 	}
-	n.of = make([]Tree, 0, len(w.Of))
+	n.Of = make([]Tree, 0, len(w.Of))
 	for _, of := range w.Of {
 		child, err := treeOf(t, of, negated)
 		if err != nil {
 			return n, err
 		}
-		if child.op == n.op {
-			n.of = append(n.of, child.of...)
+		if child.Op == n.Op {
+			n.Of = append(n.Of, child.Of...)
 		} else {
-			n.of = append(n.of, child)
+			n.Of = append(n.Of, child)
 		}
 	}
-	if len(n.of) == 1 {
-		return n.of[0], nil
+	if len(n.Of) == 1 {
+		return n.Of[0], nil
 	}
 	return n, nil
 }
 
-// check sets the column of a leaf, and its term with values as the column has them.
+// check Sets the column of a leaf, and its term with values as the column has them.
 func (n *Tree) check(t *rowcodec.View, given *Term) error {
 	c := t.ByName[given.Column]
 	if c == nil {
 		return fmt.Errorf("%w: table %q has no column %q", fault.ErrColumn, t.Meta.Name, given.Column)
 	}
-	n.column, n.at = c, t.ValueIndex(c)
+	n.Column, n.at = c, t.ValueIndex(c)
 	own := c.Type.GoType()
 	switch {
-	case n.op == NaN && !isFloat(c.Type):
+	case n.Op == NaN && !IsFloat(c.Type):
 		return fmt.Errorf("%w: column %q: values of type %s are never NaN", fault.ErrColumn, c.Name, c.Type.ID())
 	case given.Typ == nil:
 		return nil
@@ -139,24 +139,24 @@ func (n *Tree) check(t *rowcodec.View, given *Term) error {
 	return nil
 }
 
-func isFloat(typ value.Type) bool {
+func IsFloat(typ value.Type) bool {
 	kind := typ.GoType().Kind()
 	return kind == reflect.Float32 || kind == reflect.Float64
 }
 
 // Holds reports whether the predicate is true for a row, by the values of its record.
 func (n *Tree) Holds(values []any) bool {
-	switch n.op {
+	switch n.Op {
 	case All:
-		for i := range n.of {
-			if !n.of[i].Holds(values) {
+		for i := range n.Of {
+			if !n.Of[i].Holds(values) {
 				return false
 			}
 		}
 		return true
 	case Any:
-		for i := range n.of {
-			if n.of[i].Holds(values) {
+		for i := range n.Of {
+			if n.Of[i].Holds(values) {
 				return true
 			}
 		}
@@ -168,10 +168,10 @@ func (n *Tree) Holds(values []any) bool {
 	if v == nil {
 		return false
 	}
-	if unordered := n.column.Type.Unordered(v); n.op == NaN || unordered {
-		return n.op == NaN && unordered != n.negated
+	if unordered := n.Column.Type.Unordered(v); n.Op == NaN || unordered {
+		return n.Op == NaN && unordered != n.negated
 	}
-	return n.term.has(n.column.Type, v) != n.negated
+	return n.term.has(n.Column.Type, v) != n.negated
 }
 
 // has reports whether the term is true for a value.
@@ -194,28 +194,28 @@ func (t *Term) has(typ value.Type, v any) bool {
 }
 
 // columns calls do for the column of each leaf.
-func (n *Tree) columns(do func(*rowcodec.Column)) {
-	if n.column != nil {
-		do(n.column)
+func (n *Tree) Columns(do func(*rowcodec.Column)) {
+	if n.Column != nil {
+		do(n.Column)
 	}
-	for i := range n.of {
-		n.of[i].columns(do)
+	for i := range n.Of {
+		n.Of[i].Columns(do)
 	}
 }
 
 // print appends bytes that are different for trees that different values satisfy.
-func (n *Tree) print(b []byte) []byte {
-	if n.column == nil {
-		b = fmt.Appendf(b, "|%d of %d", n.op, len(n.of))
-		for i := range n.of {
-			b = n.of[i].print(b)
+func (n *Tree) Print(b []byte) []byte {
+	if n.Column == nil {
+		b = fmt.Appendf(b, "|%d of %d", n.Op, len(n.Of))
+		for i := range n.Of {
+			b = n.Of[i].Print(b)
 		}
 		return b
 	}
-	return n.term.print(fmt.Appendf(b, "|%d|%t|%s", n.op, n.negated, n.column.Id), n.column.Type)
+	return n.term.Print(fmt.Appendf(b, "|%d|%t|%s", n.Op, n.negated, n.Column.Id), n.Column.Type)
 }
 
-func (t *Term) print(b []byte, typ value.Type) []byte {
+func (t *Term) Print(b []byte, typ value.Type) []byte {
 	if typ.Exact() && t.In == nil {
 		lo, hi, ok := typ.Codes(t.Lo, t.Hi)
 		return fmt.Appendf(b, "|%d|%d|%t", lo, hi, ok)
@@ -238,10 +238,10 @@ func (t *Term) print(b []byte, typ value.Type) []byte {
 	return b
 }
 
-// all returns the conjunction.
-func all(of ...Tree) Tree { return Tree{op: All, of: of} }
+// And returns the conjunction.
+func And(of ...Tree) Tree { return Tree{Op: All, Of: of} }
 
-// isNull returns the leaf that holds where a column is null.
-func isNull(t *rowcodec.View, c *rowcodec.Column) Tree {
-	return Tree{op: Null, column: c, at: t.ValueIndex(c)}
+// IsNull returns the leaf that holds where a column is null.
+func IsNull(t *rowcodec.View, c *rowcodec.Column) Tree {
+	return Tree{Op: Null, Column: c, at: t.ValueIndex(c)}
 }
