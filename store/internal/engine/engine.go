@@ -94,7 +94,7 @@ func (env *Environment) AtLeast(ctx context.Context, version uint32) (*Engine, e
 func (t *Engine) WithSecondLook(ctx context.Context, do func(*Engine) error) (*Engine, error) {
 	for {
 		err := do(t)
-		if !errors.Is(err, fault.ErrColumn) && !errors.Is(err, ope.ErrDomain) && !errors.Is(err, ope.ErrIndex) && !errors.Is(err, fault.ErrSchema) {
+		if !errors.Is(err, fault.ErrColumn) && !errors.Is(err, fault.ErrSchema) && !errors.Is(err, ope.ErrDomain) && !errors.Is(err, ope.ErrIndex) {
 			return t, err
 		}
 		now, failed := t.Env.Refresh(ctx)

@@ -149,12 +149,18 @@ func (t *Engine) convertOnce(ctx context.Context, rows []driver.Row) (done conve
 			return done, nil, err
 		}
 	}
+	done.Converted = t.rowsOf(records, tooLate)
+	return done, late, nil
+}
+
+// rowsOf counts records that have not expired, but for some.
+func (t *Engine) rowsOf(records []*rowcodec.Record, but []int) (n int) {
 	for i, r := range records {
-		if !t.Over(r) && !slices.Contains(tooLate, i) {
-			done.Converted++
+		if !t.Over(r) && !slices.Contains(but, i) {
+			n++
 		}
 	}
-	return done, late, nil
+	return n
 }
 
 // encryptColumns sets what the postings of records carry, where it is not set yet, and makes values
