@@ -26,7 +26,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
-	"github.com/rangecrypt/rangecrypt/store/internal/query"
+	"github.com/rangecrypt/rangecrypt/store/internal/bykey"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 	"github.com/rangecrypt/rangecrypt/store/pebble"
@@ -560,7 +560,7 @@ func TestCanaryInObservability(t *testing.T) {
 	require.NoError(t, err)
 	tbl := useEverything(t, st)
 	// A row that cannot be read is replaced, which is worth a line.
-	key, err := query.ExactKey(ctx, tbl.now(), canaryRow(1))
+	key, err := bykey.ExactKey(ctx, tbl.now(), canaryRow(1))
 	require.NoError(t, err)
 	require.NoError(t, tbl.now().Data.Apply(ctx, driver.Mutation{Row: key, Puts: []driver.Cell{{Qualifier: rowcodec.KeyQualifier, Value: []byte("broken")}}}))
 	_, err = tbl.Get(ctx, canaryRow(1))

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/rangecrypt/rangecrypt/store/internal/bykey"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
-	"github.com/rangecrypt/rangecrypt/store/internal/query"
 )
 
 // A Row maps the names of key parts and columns to values of the Go type of their [Type]. A
@@ -23,7 +23,7 @@ func (tbl *Table) Get(ctx context.Context, key Row, columns ...string) (found Ro
 	}
 	ctx, end := tbl.open().Operation(ctx, "get")
 	defer func() { end(min(1, len(found)), err) }() // a row has key parts
-	if found, err = query.GetRow(ctx, t, key, columns); err != nil {
+	if found, err = bykey.GetRow(ctx, t, key, columns); err != nil {
 		return nil, fmt.Errorf("store: get from %q: %w", tbl.open().Now().Meta.Name, engine.Gone(err))
 	}
 	return found, nil
@@ -62,7 +62,7 @@ func (tbl *Table) Delete(ctx context.Context, keys ...Row) (err error) {
 	}
 	ctx, end := tbl.open().Operation(ctx, "delete")
 	defer func() { end(written(len(keys), err), err) }()
-	if err = query.DeleteRows(ctx, t, keys); err != nil {
+	if err = bykey.DeleteRows(ctx, t, keys); err != nil {
 		return fmt.Errorf("store: delete from %q: %w", tbl.open().Now().Meta.Name, engine.Gone(err))
 	}
 	return nil
@@ -85,7 +85,7 @@ func (tbl *Table) Update(ctx context.Context, rows ...Row) (err error) {
 	}
 	ctx, end := tbl.open().Operation(ctx, "update")
 	defer func() { end(written(len(rows), err), err) }()
-	if err = query.UpdateRows(ctx, t, rows); err != nil {
+	if err = bykey.UpdateRows(ctx, t, rows); err != nil {
 		return fmt.Errorf("store: update %q: %w", tbl.open().Now().Meta.Name, engine.Gone(err))
 	}
 	return nil

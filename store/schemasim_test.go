@@ -24,7 +24,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
-	"github.com/rangecrypt/rangecrypt/store/internal/query"
+	"github.com/rangecrypt/rangecrypt/store/internal/bykey"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
@@ -415,7 +415,7 @@ func (s *schemaWorld) converted(id int) {
 	if s.running > 0 || s.crashes() > 0 || status.Version < status.Latest || status.Done < status.Total {
 		return
 	}
-	key, err := query.ExactKey(ctx, now, Row{"id": int64(id)})
+	key, err := bykey.ExactKey(ctx, now, Row{"id": int64(id)})
 	if err != nil {
 		s.fail("key: %v", err)
 		return

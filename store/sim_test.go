@@ -22,8 +22,8 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/internal/bykey"
 	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
-	"github.com/rangecrypt/rangecrypt/store/internal/query"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
@@ -333,7 +333,7 @@ const (
 )
 
 func (w *world) rowKey(row Row) string {
-	key, err := query.ExactKey(context.Background(), w.table.now(), row)
+	key, err := bykey.ExactKey(context.Background(), w.table.now(), row)
 	if err != nil {
 		panic(err)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
-	"github.com/rangecrypt/rangecrypt/store/internal/query"
+	"github.com/rangecrypt/rangecrypt/store/internal/bykey"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
@@ -66,7 +66,7 @@ func newTampering(t *testing.T, layout bool) *tampering {
 }
 
 func (x *tampering) cells(tbl *Table, row Row) (key []byte, cells []driver.Cell) {
-	key, err := query.ExactKey(context.Background(), tbl.now(), row)
+	key, err := bykey.ExactKey(context.Background(), tbl.now(), row)
 	require.NoError(x.t, err)
 	cells, err = tbl.now().Data.Get(context.Background(), key, driver.Slice{})
 	require.NoError(x.t, err)

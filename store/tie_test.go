@@ -15,8 +15,8 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/internal/bykey"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
-	"github.com/rangecrypt/rangecrypt/store/internal/query"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
@@ -138,7 +138,7 @@ func forgetful(t *engine.Engine) *engine.Engine {
 func (c *tied) faults(t *testing.T, rule tieRule) (faults []string, rows int) {
 	t.Helper()
 	ctx, data := t.Context(), c.views[0].Data
-	key, err := query.ExactKey(ctx, c.views[0], c.want)
+	key, err := bykey.ExactKey(ctx, c.views[0], c.want)
 	require.NoError(t, err)
 	row := driver.Row{Key: key}
 	row.Cells, err = data.Get(ctx, key, driver.Slice{Stamps: true})
@@ -154,7 +154,7 @@ func (c *tied) faults(t *testing.T, rule tieRule) (faults []string, rows int) {
 		require.NoError(t, data.Apply(ctx, driver.Mutation{Row: key, DeleteRow: true}))
 		require.NoError(t, data.Apply(ctx, driver.Mutation{Row: key, Puts: cells}))
 		for i, v := range c.views {
-			got, err := query.GetRow(ctx, forgetful(v), c.want, nil)
+			got, err := bykey.GetRow(ctx, forgetful(v), c.want, nil)
 			if err != nil {
 				wrong("client %d: %v", i, err)
 				continue

@@ -22,9 +22,9 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/internal/bykey"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/index"
-	"github.com/rangecrypt/rangecrypt/store/internal/query"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
@@ -317,7 +317,7 @@ func findable(t *testing.T, tbl *Table) map[string]int {
 
 func stored(t *testing.T, tbl *Table, row Row) *rowcodec.Record {
 	t.Helper()
-	key, err := query.ExactKey(t.Context(), tbl.now(), row)
+	key, err := bykey.ExactKey(t.Context(), tbl.now(), row)
 	require.NoError(t, err)
 	r, err := tbl.now().Read(t.Context(), key, nil)
 	require.NoError(t, err)

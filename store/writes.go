@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/rangecrypt/rangecrypt/store/internal/bykey"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
-	"github.com/rangecrypt/rangecrypt/store/internal/query"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
@@ -22,7 +22,7 @@ func (tbl *Table) GetBatch(ctx context.Context, keys []Row, columns ...string) (
 	if len(columns) == 0 {
 		columns = nil
 	}
-	if rows, err = query.GetRows(ctx, t, keys, columns); err != nil {
+	if rows, err = bykey.GetRows(ctx, t, keys, columns); err != nil {
 		return nil, fmt.Errorf("store: get from %q: %w", tbl.open().Now().Meta.Name, engine.Gone(err))
 	}
 	for _, row := range rows {
@@ -72,7 +72,7 @@ func (tbl *Table) Upsert(ctx context.Context, rows ...Row) (err error) {
 	}
 	ctx, end := tbl.open().Operation(ctx, "upsert")
 	defer func() { end(written(len(rows), err), err) }()
-	if err = query.UpsertRows(ctx, t, rows); err != nil {
+	if err = bykey.UpsertRows(ctx, t, rows); err != nil {
 		return fmt.Errorf("store: upsert into %q: %w", tbl.open().Now().Meta.Name, engine.Gone(err))
 	}
 	return nil
@@ -90,7 +90,7 @@ func (tbl *Table) UpdateIf(ctx context.Context, row, has Row) (err error) {
 	}
 	ctx, end := tbl.open().Operation(ctx, "update if")
 	defer func() { end(written(1, err), err) }()
-	if err = query.UpdateRowIf(ctx, t, row, has); err != nil {
+	if err = bykey.UpdateRowIf(ctx, t, row, has); err != nil {
 		return fmt.Errorf("store: update %q: %w", tbl.open().Now().Meta.Name, engine.Gone(err))
 	}
 	return nil
@@ -108,7 +108,7 @@ func (tbl *Table) Increment(ctx context.Context, key Row, column string, by int6
 	}
 	ctx, end := tbl.open().Operation(ctx, "increment")
 	defer func() { end(written(1, err), err) }()
-	if sum, err = query.Increment(ctx, t, key, column, by); err != nil {
+	if sum, err = bykey.Increment(ctx, t, key, column, by); err != nil {
 		return nil, fmt.Errorf("store: increment in %q: %w", tbl.open().Now().Meta.Name, engine.Gone(err))
 	}
 	return sum, nil

@@ -2,10 +2,10 @@ package query
 
 import (
 	"context"
-	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
 
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
 )
 
 // Count returns how many rows a predicate holds for, at most limit of them; 0 is no limit. It reads no column that the

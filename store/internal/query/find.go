@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
 	"iter"
 	"slices"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
@@ -489,4 +489,24 @@ func (f *execution) first(hit *Found) bool {
 	_, again = f.seen[id]
 	f.seen[id] = struct{}{}
 	return !again
+}
+
+// Record returns the row as a record of a view, and which columns it was asked for, by position; nil is all.
+func (f *Found) Record() (t *rowcodec.View, r *rowcodec.Record, want []bool) {
+	return f.by.table.View, f.record, f.by.want
+}
+
+// StoredKey returns the key of the row that has the key parts of r, or nil.
+func StoredKey(ctx context.Context, t *engine.Engine, r *rowcodec.Record) ([]byte, error) {
+	where := &predicate.Where{Op: predicate.All}
+	for i, c := range t.Parts {
+		where.Of = append(where.Of, &predicate.Where{Term: predicate.Term{Column: c.Name, Typ: c.Type.GoType(), In: []any{r.Values[i]}}})
+	}
+	for hit, err := range RowsOf(ctx, t, Selection{Where: where, Limit: 1, keyOnly: true}, new(inspect.Explanation)) {
+		if err != nil {
+			return nil, err
+		}
+		return hit.record.Key, nil
+	}
+	return nil, nil
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
 	"iter"
 	"slices"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 

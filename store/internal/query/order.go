@@ -6,13 +6,13 @@ import (
 	"container/heap"
 	"context"
 	"fmt"
-	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
 	"iter"
 	"slices"
 	"strings"
 
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 

@@ -5,13 +5,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
 	"slices"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/internal/value"
 )
@@ -240,8 +240,9 @@ func (p *planner) branches(branches, rest []predicate.Tree) ([]way, error) {
 			}
 			continue
 		}
-		if more := []way{w}; err != nil || w.whole {
-			if more, err = p.union(&with); err != nil || len(more) == 0 {
+		if err != nil || w.whole {
+			more, err := p.union(&with)
+			if err != nil || len(more) == 0 {
 				return nil, err
 			}
 			ways = append(ways, more...)

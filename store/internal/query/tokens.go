@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
 	"iter"
 	"slices"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
 )
 
 // Sizes of what is looked up at once.

@@ -29,7 +29,7 @@ func Parse(text string) (Type, error) {
 		return typ, nil
 	}
 	if len(words) != 1 && (len(words) != 5 || words[1] != "from" || words[3] != "to") {
-		return nil, fmt.Errorf("%w: type %q is not of the form TYPE, TYPE from LEAST to GREATEST or string after BEGINNING...", fault.ErrSchema, text)
+		return nil, fmt.Errorf("%w: type %q is not of the form TYPE, or TYPE from LEAST to GREATEST, or string after BEGINNINGS", fault.ErrSchema, text)
 	}
 	typ, err := parseTypeName(words[0])
 	if err != nil || len(words) == 1 {

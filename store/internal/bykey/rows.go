@@ -1,15 +1,15 @@
-package query
+// Package bykey reads and changes rows that are named by their keys.
+package bykey
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
 	"slices"
 
-	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/query"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
@@ -50,25 +50,10 @@ func exactKeys(ctx context.Context, t *engine.Engine, rows []rowcodec.RowValues)
 		return keys, nil
 	}
 	err := t.Env.Concurrently(ctx, len(keys), func(ctx context.Context, i int) (err error) {
-		keys[i], err = storedKey(ctx, t, records[i])
+		keys[i], err = query.StoredKey(ctx, t, records[i])
 		return err
 	})
 	return keys, err
-}
-
-// storedKey returns the key of the row that has the key parts of r, or nil.
-func storedKey(ctx context.Context, t *engine.Engine, r *rowcodec.Record) ([]byte, error) {
-	where := &predicate.Where{Op: predicate.All}
-	for i, c := range t.Parts {
-		where.Of = append(where.Of, &predicate.Where{Term: predicate.Term{Column: c.Name, Typ: c.Type.GoType(), In: []any{r.Values[i]}}})
-	}
-	for hit, err := range RowsOf(ctx, t, Selection{Where: where, Limit: 1, keyOnly: true}, new(inspect.Explanation)) {
-		if err != nil {
-			return nil, err
-		}
-		return hit.record.Key, nil
-	}
-	return nil, nil
 }
 
 // GetRow returns the row with the key parts of key, with the named columns or, where none is named, with all of them.
@@ -92,6 +77,37 @@ func GetRow(ctx context.Context, t *engine.Engine, key rowcodec.RowValues, colum
 		return nil, err
 	}
 	return t.Row(r, want), nil
+}
+
+// GetRows returns the rows with the key parts of keys, in the order of these, nil where there is none; with the named
+// columns or, where columns is nil, with all of them.
+func GetRows(ctx context.Context, t *engine.Engine, keys []rowcodec.RowValues, columns []string) ([]rowcodec.RowValues, error) {
+	var want []bool
+	var rowKeys [][]byte
+	t, err := t.WithSecondLook(ctx, func(t *engine.Engine) (err error) {
+		if want, err = t.Want(columns); err == nil {
+			rowKeys, err = exactKeys(ctx, t, keys)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]rowcodec.RowValues, len(keys))
+	err = t.Env.Concurrently(ctx, len(keys), func(ctx context.Context, i int) error {
+		if rowKeys[i] == nil {
+			return nil
+		}
+		r, err := t.GetClear(ctx, rowKeys[i], keys[i], want)
+		if err == nil && r != nil {
+			rows[i] = t.Row(r, want)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rows, nil
 }
 
 // DeleteRows deletes rows by their key parts.

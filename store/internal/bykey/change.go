@@ -1,4 +1,4 @@
-package query
+package bykey
 
 import (
 	"context"
