@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -325,6 +326,15 @@ func useCells(t *testing.T, st *Store, rows []Row) {
 		update[part.spec.Name] = rows[1][part.spec.Name]
 	}
 	require.NoError(t, tbl.Update(ctx, update))
+	require.ErrorIs(t, tbl.Insert(ctx, rows[1]), ErrRowExists)
+	require.NoError(t, tbl.Upsert(ctx, update))
+	require.NoError(t, tbl.UpdateIf(ctx, update, Row{"CanaryNote": "canary-note"}))
+	require.ErrorIs(t, tbl.UpdateIf(ctx, update, Row{"CanaryNote": "canary-other"}), ErrConflict)
+	key := maps.Clone(update)
+	delete(key, "CanaryNote")
+	delete(key, "CanaryToken")
+	_, err = tbl.Increment(ctx, key, "CanaryOrderedNumber", 0)
+	require.NoError(t, err)
 	require.NoError(t, tbl.Delete(ctx, rows[0]))
 	require.NoError(t, st.Alter(ctx, canaryCells, ChangeColumn(OrderedColumn("CanaryNote", String, MOPE)),
 		ChangeColumn(RandomisedColumn("CanaryOrderedString", String)), DropColumn("CanaryBytes")))

@@ -127,7 +127,7 @@ func (m *expiryModel) check(t *testing.T, tbl *Table, now time.Time) {
 		}
 	}
 	require.Equal(t, matching(func(r Row) bool { return r["device"] == "d1" }), texted(paged))
-	explained, err := tbl.Explain(ctx, Query{Where: Field[int16]("level").AtLeast(3)})
+	explained, err := tbl.Analyze(ctx, Query{Where: Field[int16]("level").AtLeast(3)})
 	require.NoError(t, err)
 	require.Equal(t, len(matching(func(r Row) bool { v, ok := r["level"].(int16); return ok && v >= 3 })), explained.Rows)
 	joined := 0

@@ -215,7 +215,7 @@ func TestMisuse(t *testing.T) {
 		{store.Field[int]("level").Equal(1), store.ErrColumn, `"level": store: invalid use of a column: its values have Go type int8, the Field has int`},
 		{store.Field[int]("level").AtLeast(1), store.ErrColumn, `"level"`},
 		{store.Field[int]("level").In(), store.ErrColumn, `"level"`},
-		{store.Field[int]("id").Equal(1), store.ErrColumn, `"id"`},
+		{store.Field[uint]("id").Equal(1), store.ErrColumn, `"id"`},
 		{store.Field[any]("level").Equal("1"), store.ErrColumn, `"level"`},
 		{store.Field[any]("level").Equal(300), ope.ErrDomain, `"level"`},
 		{store.Field[string]("ratio").Less("1"), store.ErrColumn, `"ratio"`},

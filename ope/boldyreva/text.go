@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"math"
 	"sync"
 
 	"github.com/rangecrypt/rangecrypt/ope"
@@ -151,7 +150,7 @@ func (s *TextScheme) Decrypt(c ope.Ciphertext) ([]byte, error) {
 // above those of hi, both filled up with zeros; nil is open. It is false where there are none. An open end discloses no
 // ciphertext.
 func (s *TextScheme) Interval(lo, hi []byte) (ope.Interval, bool) {
-	iv := ope.Interval{Start: make(ope.Ciphertext, 2*s.size), End: append(bytes.Repeat([]byte{math.MaxUint8}, 2*s.size), 0)}
+	iv := ope.Interval{Start: make(ope.Ciphertext, 2*s.size), End: append(bytes.Repeat([]byte{0xff}, 2*s.size), 0)}
 	if lo != nil {
 		iv.Start = s.Encrypt(lo)
 	}
