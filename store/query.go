@@ -25,12 +25,11 @@ type Query struct {
 	// Rows of equal values are in the order of their stored keys, or with Reverse in the opposite one: an order that
 	// stays, but means nothing where key parts are hashed. Values of type UUID have no order: [ErrColumn].
 	//
-	// Where the postings of an ordered column, or an ordered part of the row key, give the order, the memory does not depend on the
-	// number of rows, and rows that are null there come in no order. Otherwise, and where the predicate fixes key parts or
-	// another column to values, or restricts one to a smaller share of its domain, the client reads all rows that the predicate
-	// selects and sorts them, for each page again. It keeps at most
-	// Limit rows, or 100,000. If there are more than these, it takes the order of the column; where that
-	// gives none the query is [ErrColumn].
+	// Where the postings of an ordered column, or an ordered part of the row key, give the order, the memory does not
+	// depend on the number of rows, and rows that are null there come in no order. Otherwise, and where the predicate
+	// fixes key parts or another column to values, or restricts one to a smaller share of its domain, the client reads
+	// all rows that the predicate selects and sorts them, for each page again. It keeps at most Limit rows, or 100,000.
+	// If there are more than these, it takes the order of the column; where that gives none the query is [ErrColumn].
 	OrderBy string
 
 	// Limit is how many rows are returned at most; 0 is no limit. One below 0 is [driver.ErrRange].
@@ -40,7 +39,8 @@ type Query struct {
 	// hashed or plain part are read, without OrderBy, it is [driver.ErrRange].
 	Reverse bool
 
-	// RequireIndex refuses, with [ErrScan], a query that would read all rows of the table or, in a table with tenants, of the tenant.
+	// RequireIndex refuses, with [ErrScan], a query that would read all rows of the table or, in a table with tenants,
+	// of the tenant.
 	RequireIndex bool
 
 	// PageToken goes on after the page that returned it, with the same Where, OrderBy and Reverse.
@@ -51,39 +51,18 @@ func (q Query) selection() query.Selection {
 	return query.Selection{Where: q.Where.where, Columns: q.Columns, Limit: q.Limit, Reverse: q.Reverse, OrderBy: q.OrderBy, RequireIndex: q.RequireIndex, PageToken: q.PageToken}
 }
 
-// Query yields the rows that the query selects. They come in the order of the predicate that
-// drives the query ([Table.Explain] says which): of the first ordered part of the row key after
-// fixed parts, or of an ordered column. What an Or of several columns selects comes column by column. All rows of a table whose key begins with a hashed part
-// come in no order, and so do those that a range of a column selects while that cannot drive the query: it is
-// being converted, or has a [MutableScheme] whose index is being made again ([Table.Describe] says so).
+// Query yields the rows that the query selects. They come in the order of the predicate that drives the query
+// ([Table.Explain] says which): of the first ordered part of the row key after fixed parts, or of an ordered column.
+// What an Or of several columns selects comes column by column. All rows of a table whose key begins with a hashed part
+// come in no order, and so do those that a range of a column selects while that cannot drive the query: it is being
+// converted, or has a [MutableScheme] whose index is being made again ([Table.Describe] says so).
 //
 // It reads lazily; its memory does not depend on the number of rows, but for 16 bytes a row where
 // a column drives the query, or several ways lead to its rows, on a database without snapshots; and but for rows that the
 // client sorts ([Query.OrderBy]). An error, or the end of ctx, is the
 // last thing yielded. The package comment says what is promised when rows change during the query.
 func (tbl *Table) Query(ctx context.Context, q Query) iter.Seq2[Row, error] {
-	return func(yield func(Row, error) bool) {
-		t, err := tbl.open().Use()
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		n := 0
-		ctx, end := tbl.open().Operation(ctx, "query")
-		defer func() { end(n, err) }()
-		var f *query.Found
-		for f, err = range query.RowsOf(ctx, t, q.selection(), new(inspect.Explanation)) {
-			if err != nil {
-				err = fmt.Errorf("store: query %q: %w", t.Meta.Name, engine.Gone(err))
-				yield(nil, err)
-				return
-			}
-			n++
-			if !yield(f.Row(), nil) {
-				return
-			}
-		}
-	}
+	return tbl.reader(q).query(ctx, tbl)
 }
 
 // Page returns the rows of one page, at most q.Limit, which must be positive or it is [driver.ErrRange], and the token for
@@ -91,27 +70,82 @@ func (tbl *Table) Query(ctx context.Context, q Query) iter.Seq2[Row, error] {
 // begins with a hashed or plain part come in an order of stored keys that the database has: it stays, but means nothing,
 // and cannot be reversed.
 func (tbl *Table) Page(ctx context.Context, q Query) (rows []Row, next string, err error) {
-	t, err := tbl.open().Use()
+	return tbl.reader(q).page(ctx, tbl)
+}
+
+// A reader says in which form a query returns its rows.
+type reader[R any] struct {
+	use  func(context.Context) (*engine.Engine, query.Selection, error)
+	read func(*query.Found) (R, error)
+	says func(error) error // what an error means
+}
+
+func (tbl *Table) reader(q Query) reader[Row] {
+	return reader[Row]{
+		use: func(context.Context) (*engine.Engine, query.Selection, error) {
+			t, err := tbl.open().Use()
+			return t, q.selection(), err
+		},
+		read: func(f *query.Found) (Row, error) { return f.Row(), nil },
+		says: func(err error) error { return err },
+	}
+}
+
+func (r reader[R]) query(ctx context.Context, tbl *Table) iter.Seq2[R, error] {
+	return func(yield func(R, error) bool) {
+		var none R
+		t, of, err := r.use(ctx)
+		if err != nil {
+			yield(none, err)
+			return
+		}
+		n := 0
+		ctx, end := tbl.open().Operation(ctx, "query")
+		defer func() { end(n, err) }()
+		var f *query.Found
+		for f, err = range query.RowsOf(ctx, t, of, new(inspect.Explanation)) {
+			var row R
+			if err == nil {
+				row, err = r.read(f)
+			}
+			if err != nil {
+				err = r.says(fmt.Errorf("store: query %q: %w", t.Meta.Name, engine.Gone(err)))
+				yield(none, err)
+				return
+			}
+			n++
+			if !yield(row, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (r reader[R]) page(ctx context.Context, tbl *Table) (rows []R, next string, err error) {
+	t, of, err := r.use(ctx)
 	if err != nil {
 		return nil, "", err
 	}
 	ctx, end := tbl.open().Operation(ctx, "page")
 	defer func() { end(len(rows), err) }()
-	if q.Limit <= 0 {
+	limit := of.Limit
+	if limit <= 0 {
 		return nil, "", fmt.Errorf("store: query %q: %w: a page needs a positive Limit", t.Meta.Name, driver.ErrRange)
 	}
-	limit := q.Limit
-	page := q.selection()
-	page.Limit, page.Paged = limit+1, true // one more shows whether there is a next page
+	of.Limit, of.Paged = limit+1, true // one more shows whether there is a next page
 	var last *query.Found
-	for f, err := range query.RowsOf(ctx, t, page, new(inspect.Explanation)) {
-		if err != nil {
-			return nil, "", fmt.Errorf("store: query %q: %w", t.Meta.Name, engine.Gone(err))
-		}
-		if len(rows) == limit {
+	for f, err := range query.RowsOf(ctx, t, of, new(inspect.Explanation)) {
+		if err == nil && len(rows) == limit {
 			return rows, last.Token(), nil
 		}
-		rows, last = append(rows, f.Row()), f
+		var row R
+		if err == nil {
+			row, err = r.read(f)
+		}
+		if err != nil {
+			return nil, "", r.says(fmt.Errorf("store: query %q: %w", t.Meta.Name, engine.Gone(err)))
+		}
+		rows, last = append(rows, row), f
 	}
 	return rows, "", nil
 }

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/rangecrypt/rangecrypt/store/driver"
-	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/query"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
@@ -321,71 +319,28 @@ func (of *TableOf[T]) Upsert(ctx context.Context, row *T, columns ...string) err
 // Query yields the rows that the query selects, as [Table.Query] does. Fields whose columns are not among
 // Columns of the query are zero.
 func (of *TableOf[T]) Query(ctx context.Context, q Query) iter.Seq2[*T, error] {
-	return func(yield func(*T, error) bool) {
-		t, b, err := of.use(ctx)
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		n := 0
-		ctx, end := of.table.open().Operation(ctx, "query")
-		defer func() { end(n, err) }()
-		var f *query.Found
-		for f, err = range query.RowsOf(ctx, t, of.selection(b, q), new(inspect.Explanation)) {
-			var row *T
-			if err == nil {
-				row, err = of.found(f)
-			}
-			if err != nil {
-				err = of.explained(fmt.Errorf("store: query %q: %w", t.Meta.Name, engine.Gone(err)))
-				yield(nil, err)
-				return
-			}
-			n++
-			if !yield(row, nil) {
-				return
-			}
-		}
-	}
+	return of.reader(q).query(ctx, of.table)
 }
 
 // Page returns the rows of one page, and the token for the next one, as [Table.Page] does.
 func (of *TableOf[T]) Page(ctx context.Context, q Query) (rows []*T, next string, err error) {
-	t, b, err := of.use(ctx)
-	if err != nil {
-		return nil, "", err
-	}
-	ctx, end := of.table.open().Operation(ctx, "page")
-	defer func() { end(len(rows), err) }()
-	if q.Limit <= 0 {
-		return nil, "", fmt.Errorf("store: query %q: %w: a page needs a positive Limit", t.Meta.Name, driver.ErrRange)
-	}
-	page := of.selection(b, q)
-	page.Limit, page.Paged = q.Limit+1, true // one more shows whether there is a next page
-	var last *query.Found
-	for f, err := range query.RowsOf(ctx, t, page, new(inspect.Explanation)) {
-		if err == nil && len(rows) == q.Limit {
-			return rows, last.Token(), nil
-		}
-		var row *T
-		if err == nil {
-			row, err = of.found(f)
-		}
-		if err != nil {
-			return nil, "", of.explained(fmt.Errorf("store: query %q: %w", t.Meta.Name, engine.Gone(err)))
-		}
-		rows, last = append(rows, row), f
-	}
-	return rows, "", nil
+	return of.reader(q).page(ctx, of.table)
 }
 
-// selection returns what a query asks for: of a table with columns that have no field, those that have one.
-func (of *TableOf[T]) selection(b *structs.Binding, q Query) query.Selection {
-	s := q.selection()
-	if s.Columns == nil {
-		s.Columns = b.Columns
+// reader reads structs. Of a table with columns that have no field, those are read that have one.
+func (of *TableOf[T]) reader(q Query) reader[*T] {
+	return reader[*T]{
+		use: func(ctx context.Context) (*engine.Engine, query.Selection, error) {
+			t, b, err := of.use(ctx)
+			s := q.selection()
+			if err == nil && s.Columns == nil {
+				s.Columns = b.Columns
+			}
+			return t, s, err
+		},
+		read: of.found,
+		says: of.explained,
 	}
-	return s
 }
 
 // found returns a row that was found as a struct.

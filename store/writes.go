@@ -35,9 +35,10 @@ func (tbl *Table) GetBatch(ctx context.Context, keys []Row, columns ...string) (
 
 // Insert writes rows of which the caller knows that they do not exist: no row is read before. It is else as [Table.Put].
 //
-// In a table with [Schema.Conditional] a row that exists is [ErrRowExists], and stays as it is; rows before and after it may
-// have been inserted, as the [BatchError] says, and an Insert that is made again finds them. In any other table a row that exists
-// is replaced, and what its columns were found by before stays, until [Table.Verify] with Repair: queries pass over it.
+// In a table with [Schema.Conditional] a row that exists is [ErrRowExists], and stays as it is; rows before and after
+// it may have been inserted, as the [BatchError] says, and an Insert that is made again finds them. In any other table
+// a row that exists is replaced, and what its columns were found by before stays, until [Table.Verify] with Repair:
+// queries pass over it.
 func (tbl *Table) Insert(ctx context.Context, rows ...Row) (err error) {
 	t, err := tbl.open().Use()
 	if err != nil {
@@ -82,7 +83,8 @@ func (tbl *Table) Upsert(ctx context.Context, rows ...Row) (err error) {
 // for null: otherwise the error is [ErrConflict], and the row stays. Nobody writes the row in between. The table must have
 // [Schema.Conditional].
 //
-// If it cannot be known whether the row was changed, the error is [driver.ErrUnknownOutcome], and not [Retryable]: read the row.
+// If it cannot be known whether the row was changed, the error is [driver.ErrUnknownOutcome], and not [Retryable]: read
+// the row.
 func (tbl *Table) UpdateIf(ctx context.Context, row, has Row) (err error) {
 	t, err := tbl.open().Use()
 	if err != nil {
@@ -100,7 +102,8 @@ func (tbl *Table) UpdateIf(ctx context.Context, row, has Row) (err error) {
 // Go type of the column. Increments by several clients at a time all count. A sum that the type does not have is
 // [ope.ErrDomain], null is [ErrNull], and a row that does not exist is [ErrNoRow]. The table must have [Schema.Conditional].
 //
-// If it cannot be known whether the row was changed, the error is [driver.ErrUnknownOutcome], and not [Retryable]: read the row.
+// If it cannot be known whether the row was changed, the error is [driver.ErrUnknownOutcome], and not [Retryable]: read
+// the row.
 func (tbl *Table) Increment(ctx context.Context, key Row, column string, by int64) (sum any, err error) {
 	t, err := tbl.open().Use()
 	if err != nil {

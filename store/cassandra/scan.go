@@ -191,8 +191,8 @@ func (s *scan) sources() func() (func(context.Context, int) page, bool) {
 	}
 }
 
-// unorderedSources returns the sources of a scan in any order: the whole table or, after a row, the rest of its partition, the
-// partitions of the same hash, and the table above that hash.
+// unorderedSources returns the sources of a scan in any order: the whole table or, after a row, the rest of its
+// partition, the partitions of the same hash, and the table above that hash.
 func (s *scan) unorderedSources() func() (func(context.Context, int) page, bool) {
 	s.filtering.Store(s.f.spec.Layout == driver.LayoutOrdered)
 	u := &unordered{scan: s}

@@ -285,9 +285,10 @@ type Range struct {
 	// in order is [ErrRange].
 	AnyOrder bool
 
-	// After, with AnyOrder, leaves out what a scan of the same range yields up to the row of that key, and that row. The row need
-	// not be there any more, and be in the range; it must be a valid key. So the rows of a family come in one order in all scans in
-	// any order that have no Parts, and After is for them. LayoutWide has none: there it is [ErrRange].
+	// After, with AnyOrder, leaves out what a scan of the same range yields up to the row of that key, and that row.
+	// The row need not be there any more, and be in the range; it must be a valid key. So the rows of a family come in
+	// one order in all scans in any order that have no Parts, and After is for them. LayoutWide has none: there it is
+	// [ErrRange].
 	After []byte
 
 	// Part and Parts take one of Parts disjoint shares of the range that together are all of it. A

@@ -23,11 +23,11 @@ type Tie [TieSize]byte
 // Ties makes the row ids of one load: of the i-th row of load, AES-128 of (load, i) under a key
 // derived from load, which the database does not see.
 //
-// A block cipher is a permutation, so that no two rows of a load are ever given the same id, and
-// of two loads only as often as random numbers of 128 bits are equal. The same row of the same load always gets the same one: a load that
-// was interrupted is simply run again under its name, and writes over what it wrote before,
-// neither losing rows nor doubling them. Random ids would double them, and a bare counter would
-// show the database the order in which rows were inserted.
+// A block cipher is a permutation, so that no two rows of a load are ever given the same id, and of two loads only as
+// often as random numbers of 128 bits are equal. The same row of the same load always gets the same one: a load that
+// was interrupted is simply run again under its name, and writes over what it wrote before, neither losing rows nor
+// doubling them. Random ids would double them, and a bare counter would show the database the order in which rows were
+// inserted.
 type Ties struct {
 	block cipher.Block
 	load  uint64

@@ -44,9 +44,9 @@ func (c *converted) add(more converted) {
 	c.why = cmp.Or(c.why, more.why)
 }
 
-// Convert rewrites those of some rows that are not stored as this view stores rows. The rows are as they were read, with all cells and their
-// stamps. Where somebody has written a row since it was read, what is there now is read and converted;
-// but a database that does not tell leaves that to whoever wrote it, who reads the version afterwards.
+// Convert rewrites those of some rows that are not stored as this view stores rows. The rows are as they were read,
+// with all cells and their stamps. Where somebody has written a row since it was read, what is there now is read and
+// converted; but a database that does not tell leaves that to whoever wrote it, who reads the version afterwards.
 func (t *Engine) Convert(ctx context.Context, rows []driver.Row) (done converted, err error) {
 	for attempt := 0; ; attempt++ {
 		now, late, err := t.slow().convertOnce(ctx, rows)

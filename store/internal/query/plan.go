@@ -21,8 +21,8 @@ type plan struct {
 	Ways []way
 	tree predicate.Tree // that all rows satisfy
 
-	// Where the client sorts: the column by which, and the ways on which rows come in that order if there are too many, nil if
-	// there are none.
+	// Where the client sorts: the column by which, and the ways on which rows come in that order if there are too many,
+	// nil if there are none.
 	sort    *rowcodec.Column
 	instead []way
 
@@ -62,7 +62,8 @@ type keyRange struct {
 	after      []byte    // a row key: in no order, to go on after; or nil
 }
 
-// maxRanges limits how many ranges the values of In may multiply to, and maxWays how many branches of Or are ways of their own.
+// maxRanges limits how many ranges the values of In may multiply to, and maxWays how many branches of Or are ways of
+// their own.
 const (
 	maxRanges = 10_000
 	maxWays   = 100

@@ -18,8 +18,8 @@ type Position struct {
 	Way   int    `json:",omitempty"` // index of the way
 	Range int    // index of its range
 	Key   []byte // that was scanned last
-	// Where rows of equal ciphertexts were put in order by their values, or all rows by those of a column, the last row of the page;
-	// without a value it is null or NaN there:
+	// Where rows of equal ciphertexts were put in order by their values, or all rows by those of a column, the last row
+	// of the page; without a value it is null or NaN there:
 	Row   []byte `json:",omitempty"`
 	Value []byte `json:",omitempty"`
 	Null  bool   `json:",omitempty"`

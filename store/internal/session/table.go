@@ -64,7 +64,8 @@ func newTable(ctx context.Context, db *Database, m *meta.Table, tenant *meta.Ten
 	return tbl, nil
 }
 
-// engine returns an engine for what the catalogue says of the table at a version. It takes over from an earlier one what is the same.
+// engine returns an engine for what the catalogue says of the table at a version. It takes over from an earlier one
+// what is the same.
 func (tbl *Table) engine(ctx context.Context, m *meta.Table, tenant *meta.Tenant, version uint32, earlier *engine.Engine) (*engine.Engine, error) {
 	db, indexes := tbl.db, make(map[string]ope.Index)
 	src := rowcodec.ViewSource{Version: version, Meta: m, Tenant: tenant, Keys: db.Keys, Remembers: db.Remembers, Clock: db.Clock}
