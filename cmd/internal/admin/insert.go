@@ -87,7 +87,7 @@ With --tenant the rows are those of a tenant, which 'rangecrypt tenant create' m
 			f.BoolVar(&o.dryRun, "dry-run", false, "check all rows and write none")
 			f.BoolVar(&o.skipBad, "skip-bad", false, "leave out and count bad rows: a value is none of the column's type, or fields are\nmissing or too many")
 			f.StringVar(&o.maxBad, "max-bad", "", "fail if more `rows` than this are bad, such as 20 or 0.5% (default with --skip-bad:\n1%, or 10 rows of fewer than 100)")
-			f.StringVar(&o.badFile, "bad-file", "", "write bad rows to this `file`, as they came and not encrypted, with what is wrong;\nonly its owner can read it")
+			f.StringVar(&o.badFile, "bad-file", "", "write bad rows to this new `file`, as they came and not encrypted, with what is\nwrong; only its owner can read it")
 			f.BoolVar(&o.lastWins, "last-wins", false, "of rows with one key put the last; otherwise they are an error")
 			o.Load.Bind(f)
 			f.StringVar(&o.name, "load", "", "`name` of an interrupted load to go on with; the input must be the same")
@@ -164,8 +164,7 @@ func (o *insertRows) run(ctx context.Context, c *cli.Call) (err error) {
 		l.Key = append(l.Key, p.Describe().Name)
 	}
 	if o.badFile != "" {
-		// What is there of a load that goes on comes again.
-		if err := l.Bad.ToFile(o.badFile, o.name != ""); err != nil {
+		if err := l.Bad.ToFile(o.badFile); err != nil {
 			return err
 		}
 	}
@@ -237,6 +236,8 @@ func (o *insertRows) next(err error, name string) string {
 	switch {
 	case errors.Is(err, rowload.ErrChanged):
 		return "the input is not what it was, so that this load cannot go on: insert what it is by now as a load of its own"
+	case errors.Is(err, rowload.ErrRefused):
+		return fmt.Sprintf("the same command with --load %s and --skip-bad leaves out what the table refuses, and goes on", name)
 	case errors.Is(err, tabular.ErrInput):
 		return fmt.Sprintf("mend the input, and insert it again: rows that are there already are replaced, unless the table has a tie-breaker (load %s)", name)
 	case o.Stream():
@@ -352,7 +353,7 @@ func (o *insertRows) report(c *cli.Call, l *rowload.Load, done rowload.Done, ela
 		}{"insert", c.ShownStore(), c.Arg(), o.tenant, done.Rows, l.Bad.Rows, l.Rewrote, elapsed.Nanoseconds(), rate, name, complete, done.Unsure})
 	}
 	line := fmt.Sprintf("%s%d %s inserted into %s in %.2f s (%.0f rows/s), load %s", atLeast(done), done.Rows, show.Plural(done.Rows, "row"), command.TableOf(c.Arg(), o.tenant), elapsed.Seconds(), rate, name)
-	if l.Bad.Rows > 0 {
+	if l.Bad.Rows > 0 && o.skipBad {
 		line += fmt.Sprintf(", %d bad %s left out", l.Bad.Rows, show.Plural(l.Bad.Rows, "row"))
 	}
 	return c.Line("%s", line)

@@ -281,6 +281,10 @@ func integer[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64](
 	var zero T
 	unsigned := zero-1 > 0
 	from := func(text string) (T, error) {
+		// Programs that have integers beside nulls as floating point numbers write them as 2.0.
+		if whole, zeros, ok := strings.Cut(text, "."); ok && zeros != "" && strings.Trim(zeros, "0") == "" {
+			text = whole
+		}
 		if !digits(text) {
 			return 0, errors.New("not an integer")
 		}

@@ -27,15 +27,9 @@ type Bad struct {
 }
 
 // ToFile has bad rows written to a file that only its owner can read: each as a line of JSON with its number, what is
-// wrong with it, and the row as it came. A file that exists is an error, unless it is to be replaced.
-func (b *Bad) ToFile(name string, replace bool) error {
-	how := os.O_WRONLY | os.O_CREATE | os.O_EXCL
-	if replace {
-		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	f, err := os.OpenFile(name, how, 0o600)
+// wrong with it, and the row as it came. A file that exists is an error, whatever it is: it may be the key, or the input.
+func (b *Bad) ToFile(name string) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("--bad-file: %s exists: name another file, or remove it first", name)
 	}
@@ -79,12 +73,15 @@ func (b *Bad) Add(row *tabular.Row, why error) error {
 	return nil
 }
 
-// Close ends the file.
+// Close ends the file. One without a row is removed again.
 func (b *Bad) Close() error {
 	if b.file == nil {
 		return nil
 	}
 	err := errors.Join(b.w.Flush(), b.file.Close())
+	if b.Rows == 0 {
+		err = errors.Join(err, os.Remove(b.file.Name()))
+	}
 	b.file, b.w = nil, nil
 	if err != nil {
 		return fmt.Errorf("--bad-file: %w", err)

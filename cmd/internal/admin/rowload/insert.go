@@ -58,6 +58,7 @@ func (l *Load) Insert(ctx context.Context, table *store.Table) (Done, error) {
 	}
 	var unread *fs.PathError
 	switch {
+	case errors.Is(err, ErrRefused), errors.Is(err, ErrChanged):
 	case errors.Is(err, tabular.ErrInput) && !errors.As(err, &unread): // it had no such row before
 		err = fmt.Errorf("%w: %w", ErrChanged, err)
 	case err == nil && (l.Rows != rows || !slices.Equal(l.checked, l.sum.Sum(nil))):
@@ -208,7 +209,7 @@ func (s *sender) put(rows []store.Row, came []*tabular.Row) error {
 		switch {
 		case errors.As(err, &row) && !errors.As(err, &batch) && row.Index < len(rows):
 			if err := s.bad(came[row.Index], row.Err); err != nil {
-				return err
+				return fmt.Errorf("%w: %w", ErrRefused, err)
 			}
 			rows, came = slices.Delete(rows, row.Index, row.Index+1), slices.Delete(came, row.Index, row.Index+1)
 			continue

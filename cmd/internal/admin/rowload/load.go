@@ -46,7 +46,10 @@ type Load struct {
 }
 
 // ErrChanged is returned where the input is no longer what it was when it was checked.
-var ErrChanged = errors.New("the input has changed while it was read")
+var ErrChanged = tabular.ErrChanged
+
+// ErrRefused is wrapped by the error of a row that only the table could judge, such as one that is too large.
+var ErrRefused = errors.New("the table refuses a row of the input")
 
 // Check reads the whole input, and meets every error that can be found without writing.
 func (l *Load) Check(ctx context.Context) error {

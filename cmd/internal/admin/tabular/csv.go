@@ -51,12 +51,23 @@ func newCSVReader(text io.Reader, s shape, end func()) (Reader, error) {
 
 // checkNames refuses names of fields that nobody can tell apart.
 func checkNames(fields []string) error {
+	at := make(map[string]int, len(fields))
 	for i, name := range fields {
-		switch first := slices.Index(fields, name); {
+		first, again := at[name]
+		if at[name] = i; !again {
+			first = i
+		}
+		switch {
 		case !utf8.ValidString(name):
 			return errors.New("its first row is not in UTF-8: write the file in UTF-8 first, with 'iconv -f LATIN1 -t UTF-8', say")
 		case name == "" && len(fields) > 1:
-			return fmt.Errorf("field number %d has no name in the first row: give it one; if the first row holds values, say --header no", i+1)
+			// As tables are written whose first column only counts the rows: it is named by its number.
+			delete(at, name)
+			fields[i] = strconv.Itoa(i + 1)
+			if _, taken := at[fields[i]]; taken {
+				return fmt.Errorf("field number %d has no name in the first row, and another field is called %d: give it a name; if the first row holds values, say --header no", i+1, i+1)
+			}
+			at[fields[i]] = i
 		case first < i:
 			return fmt.Errorf("fields number %d and %d have the same name, %s: rename one of them; if the first row holds values, say --header no", first+1, i+1, show.Visible(name))
 		}

@@ -26,6 +26,9 @@ const MaxRow = 32 << 20
 // ErrInput is wrapped by errors about an input.
 var ErrInput = errors.New("bad input")
 
+// ErrChanged is returned where a file is no longer what it was when it was opened.
+var ErrChanged = errors.New("the input has changed while it was read")
+
 // The formats.
 const (
 	formatCSV     = "csv"
@@ -170,6 +173,10 @@ func (o *Input) Open(names []string, tap io.Writer) (Reader, error) {
 			return nil, err
 		}
 	}
+	began, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
 	r, err := s.open(file, names, tap)
 	if err != nil {
 		if !o.Stream() {
@@ -177,7 +184,7 @@ func (o *Input) Open(names []string, tap io.Writer) (Reader, error) {
 		}
 		return nil, o.about(err)
 	}
-	return &inputReader{Reader: r, of: o, file: file}, nil
+	return &inputReader{Reader: r, of: o, file: file, began: began}, nil
 }
 
 // about says in an error which input it is about.
@@ -192,13 +199,19 @@ func (o *Input) about(err error) error {
 // An inputReader closes its file, and names it in errors.
 type inputReader struct {
 	Reader
-	of   *Input
-	file *os.File
+	of    *Input
+	file  *os.File
+	began fs.FileInfo
 }
 
 func (r *inputReader) Next() (*Row, error) {
 	row, err := r.Reader.Next()
 	var bad *RowError
+	if err == io.EOF && !r.of.Stream() {
+		if now, unread := r.file.Stat(); unread != nil || now.Size() != r.began.Size() || !now.ModTime().Equal(r.began.ModTime()) {
+			return nil, ErrChanged // also where bytes are read twice, as those of Parquet
+		}
+	}
 	if err != nil && err != io.EOF && !errors.As(err, &bad) {
 		err = r.of.about(err)
 	}

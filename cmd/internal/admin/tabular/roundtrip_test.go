@@ -2,6 +2,8 @@ package tabular
 
 import (
 	"bytes"
+	"compress/gzip"
+	"errors"
 	"io"
 	"math"
 	"math/big"
@@ -252,5 +254,44 @@ func TestManyRowGroups(t *testing.T) {
 	for i := range rows {
 		require.Equal(t, rows[i][0], got[i][0])
 		require.True(t, bytes.Equal(rows[i][1].([]byte), got[i][1].([]byte)))
+	}
+}
+
+// A file that changes while it is read is noticed at its end, in each format.
+func TestChangedFile(t *testing.T) {
+	for _, name := range []string{"in.csv", "in.jsonl", "in.csv.gz"} {
+		path := filepath.Join(t.TempDir(), name)
+		text := []byte("{\"a\":\"1\"}\n")
+		if strings.Contains(name, ".csv") {
+			text = []byte("a\n1\n")
+		}
+		if strings.HasSuffix(name, ".gz") {
+			var b bytes.Buffer
+			z := gzip.NewWriter(&b)
+			_, err := z.Write(text)
+			require.NoError(t, errors.Join(err, z.Close()))
+			text = b.Bytes()
+		}
+		for _, change := range []bool{false, true} {
+			require.NoError(t, os.WriteFile(path, text, 0o600))
+			flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+			var in Input
+			in.Bind(flags)
+			require.NoError(t, flags.Parse([]string{"--input", path}))
+			r, err := in.Open([]string{"a"}, nil)
+			require.NoError(t, err)
+			_, err = r.Next()
+			require.NoError(t, err)
+			if change {
+				require.NoError(t, os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour)))
+			}
+			_, err = r.Next()
+			if change {
+				require.ErrorIs(t, err, ErrChanged)
+			} else {
+				require.Equal(t, io.EOF, err)
+			}
+			require.NoError(t, r.Close())
+		}
 	}
 }
