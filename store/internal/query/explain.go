@@ -78,8 +78,15 @@ func (p *probe) way(ctx context.Context, w *way, keys int) error {
 	return nil
 }
 
-// scan returns how many keys a scan yields, at most so many, the last of them, and whether these are all.
-func (p *probe) scan(ctx context.Context, w *way, r driver.Range, most int) (n int, last []byte, all bool, err error) {
+// A scanned is what a scan of a probe yielded: so many keys, and whether these are all that there are.
+type scanned struct {
+	n           int
+	first, last []byte
+	all         bool
+}
+
+// scan reads at most so many keys.
+func (p *probe) scan(ctx context.Context, w *way, r driver.Range, most int) (s scanned, err error) {
 	family := p.f.data
 	if w.driving != nil {
 		family = p.f.postings
@@ -88,83 +95,147 @@ func (p *probe) scan(ctx context.Context, w *way, r driver.Range, most int) (n i
 	}
 	r.Limit = most + 1
 	for row, err := range engine.Scanned(ctx, family, r) {
-		if err != nil {
-			return n, nil, false, err
+		if err != nil || s.n == most {
+			return s, err
 		}
-		if n == most {
-			return n, last, false, nil
+		if s.n == 0 {
+			s.first = row.Key
 		}
-		n, last = n+1, row.Key
+		s.n, s.last = s.n+1, row.Key
 	}
-	return n, last, true, nil
+	s.all = true
+	return s, nil
 }
 
-// keyRange counts the keys of a range. If there are more, it extrapolates by where in the range the last one is.
+// sampled is how many shares of a range a probe looks at.
+const sampled = 4
+
+// keyRange counts the keys of a range. If there are more, it extrapolates from how dense they are at some places between the
+// first key that is there and the last. It takes it that keys are evenly spread. Where they are in clusters, its places are
+// in the gaps between them, and the estimate is too low rather than too high.
 func (p *probe) keyRange(ctx context.Context, w *way, r keyRange, most int) (float64, error) {
-	n, last, all, err := p.scan(ctx, w, driver.Range{Start: r.Start, End: r.end}, most)
-	if err != nil || all {
-		return float64(n), err
+	got, err := p.scan(ctx, w, driver.Range{Start: r.Start, End: r.end}, most)
+	if err != nil || got.all {
+		return float64(got.n), err
 	}
 	p.exact = false
-	return float64(n) / share(r.Start, r.end, last), nil
+	end, err := p.scan(ctx, w, driver.Range{Start: r.Start, End: r.end, Reverse: true}, 1)
+	if err != nil || end.n == 0 { // they are gone since
+		return float64(got.n), err
+	}
+	keys, rows := newInterval(got.first, end.first), 0.0
+	for i := range sampled {
+		place := keys.at(2*i+1, 2*sampled)
+		s, err := p.scan(ctx, w, driver.Range{Start: place, End: r.end}, max(1, most/sampled))
+		if err != nil {
+			return 0, err
+		}
+		if s.n > 1 {
+			rows += float64(s.n-1) / keys.share(place, s.last) / sampled
+		}
+	}
+	return max(rows, float64(got.n)), nil
 }
 
-// share returns which part of a range is up to a key.
-func share(start, end, key []byte) float64 {
+// An interval is that between two keys, whose bytes are taken as the digits of a number, as many as tell keys apart.
+type interval struct {
+	common       []byte // what both keys begin with
+	start, width *big.Int
+}
+
+const digits = 32
+
+func newInterval(start, end []byte) interval {
 	n := 0
 	for n < len(start) && n < len(end) && start[n] == end[n] {
 		n++
 	}
-	number := func(b []byte) *big.Float {
-		var digits [32]byte
-		copy(digits[:], b[min(n, len(b)):])
-		return new(big.Float).SetInt(new(big.Int).SetBytes(digits[:]))
-	}
-	top := number(bytes.Repeat([]byte{0xff}, n+32))
-	if end != nil {
-		top = number(end)
-	}
-	bottom := number(start)
-	part, whole := new(big.Float).Sub(number(key), bottom), new(big.Float).Sub(top, bottom)
-	if whole.Sign() <= 0 {
+	in := interval{common: start[:n]}
+	in.start = in.number(start)
+	in.width = new(big.Int).Sub(in.number(end), in.start)
+	return in
+}
+
+func (in interval) number(key []byte) *big.Int {
+	var b [digits]byte
+	copy(b[:], key[min(len(in.common), len(key)):])
+	return new(big.Int).SetBytes(b[:])
+}
+
+// at returns the key that is part/parts of the way to the end.
+func (in interval) at(part, parts int) []byte {
+	n := new(big.Int).Mul(in.width, big.NewInt(int64(part)))
+	n.Add(n.Quo(n, big.NewInt(int64(parts))), in.start)
+	var b [digits]byte
+	return append(bytes.Clone(in.common), n.FillBytes(b[:])...)
+}
+
+// share returns which part of the interval is between two keys of it.
+func (in interval) share(from, to []byte) float64 {
+	n := new(big.Int).Sub(in.number(to), in.number(from))
+	if in.width.Sign() <= 0 || n.Sign() <= 0 {
 		return 1
 	}
-	f, _ := part.Quo(part, whole).Float64()
-	return min(max(f, 1e-9), 1)
+	f, _ := new(big.Rat).SetFrac(n, in.width).Float64()
+	return f
 }
 
-// partitions counts the rows of a range that has no order in small shares of it, and in larger ones until there are
-// enough. It takes it that rows are evenly spread.
+// partitions counts the rows of a range that has no order. If there are more, it counts those in some shares of it, which
+// are as large as they can be read whole. It takes it that rows are evenly spread, unless it sees that they are not: then it
+// returns those that it has counted.
 func (p *probe) partitions(ctx context.Context, w *way, r keyRange, most int) (rows float64, err error) {
-	const enough = 50
-	for _, parts := range []int{driver.MaxParts, 1 << 12, 1 << 6, 1} {
-		n, _, all, err := p.scan(ctx, w, driver.Range{Start: r.Start, End: r.end, AnyOrder: true, Part: parts / 2, Parts: parts}, max(1, most/4))
-		if err != nil {
-			return 0, err
-		}
-		rows = float64(n) * float64(parts)
-		if parts == 1 && all {
-			return rows, nil
-		}
-		if n >= enough || !all {
-			break
-		}
+	const enough = 3 // of the shares must have rows
+	scan := func(part, parts int) (scanned, error) {
+		return p.scan(ctx, w, driver.Range{Start: r.Start, End: r.end, AnyOrder: true, Part: part, Parts: parts}, max(1, most/sampled))
+	}
+	whole, err := scan(0, 1)
+	if err != nil || whole.all {
+		return float64(whole.n), err
 	}
 	p.exact = false
-	return rows, nil
+	for parts := 1 << 6; parts <= driver.MaxParts; parts <<= 5 {
+		sum, with, all := 0, 0, true
+		for i := range sampled {
+			s, err := scan((2*i+1)*parts/(2*sampled), parts)
+			if err != nil {
+				return 0, err
+			}
+			if sum += s.n; s.n > 0 {
+				with++
+			}
+			all = all && s.all
+		}
+		if with < enough {
+			break
+		}
+		if rows = max(float64(whole.n), float64(sum)/sampled*float64(parts)); all {
+			return rows, nil
+		}
+	}
+	return max(rows, float64(whole.n)), nil
 }
 
-// values counts the postings of values in the index of a mutable scheme.
+// values counts the postings of values in the index of a mutable scheme. If there are more, it extrapolates by where the last
+// one is between the first value that is there and the last.
 func (p *probe) values(ctx context.Context, w *way, r keyRange, most int) (rows float64, err error) {
-	codes, last := 0, r.within.Lo
+	codes, first, last := 0, r.within.Lo, r.within.Lo
 	for code, err := range codesOf(ctx, r.by.Order, r.within, false) {
 		if err != nil {
 			return 0, err
 		}
 		if codes == probedTokens || rows >= float64(most) {
 			p.exact = false
-			done := (float64(last) - float64(r.within.Lo) + 1) / (float64(r.within.Hi) - float64(r.within.Lo) + 1)
-			return rows / min(max(done, 1e-9), 1), nil
+			end := code
+			for end, err = range codesOf(ctx, r.by.Order, r.within, true) {
+				if err != nil {
+					return 0, err
+				}
+				break
+			}
+			return rows / min(max((float64(last)-float64(first))/(float64(end)-float64(first)), 1e-9), 1), nil
+		}
+		if codes == 0 {
+			first = code
 		}
 		key := r.by.AppendTag(bytes.Clone(r.by.Lead), code)
 		n, err := p.keyRange(ctx, w, keyRange{Start: key, end: ope.PrefixEnd(key)}, max(1, most-int(rows)))
