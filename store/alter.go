@@ -94,6 +94,8 @@ func (st *Store) Alter(ctx context.Context, table string, changes ...Change) (er
 //
 // What values are found by, ciphertexts and tokens, has keys of its own, which are not replaced:
 // change the column, see [ChangeColumn].
+//
+// In a table with tenants cells have the keys of the tenants: it is [ErrTenant], see [Store.RotateTenantKey].
 func (st *Store) RotateKeys(ctx context.Context, table string, columns ...string) (err error) {
 	ctx, end := st.db.Observer.Operation(ctx, "rotate keys", "")
 	defer func() { end(0, err) }()

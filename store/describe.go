@@ -28,7 +28,7 @@ func (st *Store) Describe(ctx context.Context) (_ inspect.Database, err error) {
 	defer func() { end(0, err) }()
 	d, err := administer.Describe(ctx, st.db)
 	if err != nil {
-		return inspect.Database{}, fmt.Errorf("store: %w", err)
+		return inspect.Database{}, prefixed(err)
 	}
 	return d, nil
 }

@@ -31,8 +31,8 @@
 // # Rows that expire
 //
 // Rows may have a time to live: by [Schema.TTL], or each by [Table.Expiring]. When a row expires is sealed in it, and
-// readers go by that and their clocks, which may differ by less than half an hour. The TTL of the database's cells is
-// hours later and only cleans up. An expired row is as one that was deleted, for every call.
+// readers go by that and their clocks, which must differ by less than half an hour. The TTL of the database's cells ends
+// later, see [Schema.TTL], and only cleans up. An expired row is as one that was deleted, for every call.
 //
 // # Limits
 //

@@ -3,7 +3,9 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 
@@ -62,12 +64,14 @@ var (
 	// ErrSchemaChanged is returned when a query cannot go on because another client changed the
 	// column that drives it, or [Table.Verify], because the schema changes all the time. It may be asked again.
 	// So is a call of a [TableOf] whose struct does not fit the schema any more: that one is ErrColumn, too, and stays.
+	// If the call was a write that had to learn of the change, its rows are written all the same, see [For].
 	ErrSchemaChanged = fault.ErrSchemaChanged
 
 	// ErrScan is returned when a query with RequireIndex would read all rows.
 	ErrScan = fault.ErrScan
 
-	// ErrToken is returned when a page token is damaged or belongs to another query.
+	// ErrToken is returned when a page token is damaged or belongs to another query. A change of the column that drives
+	// the query makes its tokens ErrToken, too: begin again.
 	ErrToken = fault.ErrToken
 
 	// Errors of what the database holds.
@@ -133,6 +137,14 @@ var errorNames = []struct {
 	{driver.ErrUnavailable, "driver.ErrUnavailable"}, {kms.ErrUnavailable, "kms.ErrUnavailable"},
 
 	{context.DeadlineExceeded, "context.DeadlineExceeded"}, // a database that was unavailable all the time says more
+}
+
+// prefixed returns an error that says which package it is of, once.
+func prefixed(err error) error {
+	if strings.HasPrefix(err.Error(), "store: ") {
+		return err
+	}
+	return fmt.Errorf("store: %w", err)
 }
 
 func errorName(err error) string {

@@ -133,6 +133,41 @@ func ExampleTableOf() {
 	// eve 0
 }
 
+// Rows that live shorter than the others of their table.
+func ExampleTableOf_Expiring() {
+	type Session struct {
+		ID   string `rangecrypt:"id,key=1,hashed"`
+		User string `rangecrypt:"user,deterministic"`
+	}
+	ctx := context.Background()
+	st, _, closeAll := exampleStore(ctx)
+	defer closeAll()
+	schema, err := store.SchemaOf[Session]("logins")
+	if err != nil {
+		log.Fatal(err)
+	}
+	schema.TTL = time.Hour
+	if _, err := st.Create(ctx, schema); err != nil {
+		log.Fatal(err)
+	}
+	sessions, err := store.For[Session](ctx, st, "logins")
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := sessions.Put(ctx, &Session{"a", "ann"}); err != nil {
+		log.Fatal(err)
+	}
+	if err := sessions.Expiring(time.Minute).Put(ctx, &Session{"b", "ann"}); err != nil {
+		log.Fatal(err)
+	}
+	n, err := sessions.Table().Count(ctx, store.String.Field("user").Equal("ann"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(n, "sessions now, and one in a minute")
+	// Output: 2 sessions now, and one in a minute
+}
+
 // Changes that depend on what the row has: nothing is lost, whoever else writes it.
 func ExampleTable_Increment() {
 	ctx := context.Background()

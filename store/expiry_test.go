@@ -421,7 +421,13 @@ func TestRefusedTTL(t *testing.T) {
 	tbl, err := st.Create(ctx, conditional)
 	require.NoError(t, err)
 	row := Row{"device": "d", "at": int64(1)}
-	require.ErrorIs(t, tbl.Expiring(time.Hour).Put(ctx, row), ErrSchema)
+	for _, ttl := range []time.Duration{time.Hour, TTLByRow} {
+		err = tbl.Expiring(ttl).Put(ctx, row)
+		require.ErrorIs(t, err, ErrSchema)
+		require.ErrorContains(t, err, "rows of a table with Conditional do not expire")
+		require.NotContains(t, err.Error(), "SetTTL", "which is refused, too")
+	}
+	require.NoError(t, tbl.Expiring(0).Put(ctx, row))
 	require.ErrorIs(t, st.Alter(ctx, "t", SetTTL(time.Hour)), ErrSchema)
 	tbl, err = st.Create(ctx, expirySchema("ever", packed, false, 0))
 	require.NoError(t, err)
@@ -434,6 +440,9 @@ func TestRefusedTTL(t *testing.T) {
 	for _, ttl := range []time.Duration{-1, 1, 3651 * 24 * time.Hour} {
 		require.ErrorIs(t, tbl.Expiring(ttl).Put(ctx, row), ErrSchema, "%v", ttl)
 	}
+	err = tbl.Expiring(TTLByRow).Put(ctx, row)
+	require.ErrorContains(t, err, "give Expiring whole seconds from 1s to")
+	require.NotContains(t, err.Error(), "-1ns")
 	require.NoError(t, tbl.Expiring(3650*24*time.Hour).Put(ctx, row))
 }
 

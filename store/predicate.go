@@ -62,9 +62,9 @@ func HasPrefix[T string | []byte](f Field[T], prefix T) Predicate {
 //
 //	const temperature = store.Field[float64]("temperature")
 //
-// T is the Go type of the column's [Type], a type that a struct's field may have in its place, see [For], or an interface
-// type that values of any type have. A Field
-// of another T is [ErrColumn] when it is used in a query, and when it reads a row.
+// T is the Go type of the column's [Type], a type that a struct's field may have in its place, see [For], but for pointers
+// and the types of database/sql for null, or an interface type that values of any type have. A Field of another T is
+// [ErrColumn] when it is used in a query, and when it reads a row.
 type Field[T any] string
 
 // Between holds for values from lo to hi, both included. If lo is above hi, for none.

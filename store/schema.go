@@ -57,8 +57,9 @@ type Schema struct {
 	// TTL. 0 is a table whose rows never expire; with [TTLByRow] they expire only if they are put so.
 	//
 	// When a row expires is sealed in it. From then on nothing finds the row, by the clock of the reader. The database
-	// removes its cells one hour later, and its index entries after another hour: clocks of clients may differ by less
-	// than an hour, and by as much a row is found longer or shorter. A table with Conditional refuses TTL.
+	// removes the cells of columns one hour later, and the key cell and the index entries after another hour. Clocks of
+	// clients must differ by less than half an hour, and by as much a row is found longer or shorter. A table with
+	// Conditional refuses TTL.
 	TTL time.Duration
 }
 
@@ -97,7 +98,8 @@ func OrderedPart(name string, t Type, scheme KeyScheme) KeyPart {
 	return KeyPart{field{Name: name, Type: innerOf(t), Encryption: ordered, Scheme: scheme.name}}
 }
 
-// PlainPart is a part that is not encrypted. The database sees it.
+// PlainPart is a part that is not encrypted. The database sees it. One of varying length, as of [String], cannot lead a
+// row key.
 func PlainPart(name string, t Type) KeyPart {
 	return KeyPart{field{Name: name, Type: innerOf(t), Encryption: plain}}
 }

@@ -77,7 +77,7 @@ func Open(ctx context.Context, db driver.DB, master kms.KMS, opts *Options) (_ *
 	defer func() { end(0, err) }()
 	opened, err := session.Open(ctx, observe.Requests(db), master, within)
 	if errors.Is(err, ErrWrongKey) {
-		return nil, fmt.Errorf("store: %w", err)
+		return nil, prefixed(err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("store: open: %w", err)
@@ -115,7 +115,7 @@ func (st *Store) Create(ctx context.Context, schema Schema) (_ *Table, err error
 	defer func() { end(0, err) }()
 	tbl, err := administer.Create(ctx, st.db, schema.inner())
 	if err != nil {
-		return nil, fmt.Errorf("store: %w", err)
+		return nil, prefixed(err)
 	}
 	return (*Table)(tbl), nil
 }

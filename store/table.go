@@ -32,8 +32,8 @@ func (tbl *Table) Schema() Schema {
 }
 
 // Expiring returns the table for rows that live so long, instead of what [Schema.TTL] says: whole seconds, at most ten years;
-// 0 is for ever. It is about what is put through it, and costs nothing. A Put into a table whose schema has no TTL is
-// [ErrSchema]. A row that is put again gets the TTL of that Put.
+// 0 is for ever. When a row expires is rounded up to a second. It is about what is put through it, and costs nothing. Except
+// with 0, a Put into a table whose schema has no TTL is [ErrSchema]. A row that is put again gets the TTL of that Put.
 func (tbl *Table) Expiring(ttl time.Duration) *Table { return (*Table)(tbl.open().Expiring(ttl)) }
 
 // Tenant opens a table for a tenant. Rows that are put are the tenant's, and the tenant's rows only are
@@ -46,7 +46,7 @@ func (tbl *Table) Tenant(ctx context.Context, name string) (_ *Table, err error)
 	defer func() { end(0, err) }()
 	of, err := tbl.open().ForTenant(ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("store: %w", err)
+		return nil, prefixed(err)
 	}
 	return (*Table)(of), nil
 }

@@ -7,9 +7,12 @@ import (
 	"iter"
 	"reflect"
 	"slices"
+	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/query"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/internal/structs"
@@ -55,7 +58,9 @@ const AllowUnmapped ForOption = 1
 //	randomised     sealed and not searched: a column that names no encryption is
 //	unit=UNIT      of a time.Time: ns, us, ms or s
 //	scale=N        of a decimal: digits after the point
-//	type=TYPE      as [ParseType] reads it: for a netip.Addr, and for types with bounds
+//	type=TYPE      as [ParseType] reads it: for a netip.Addr, types with bounds, string(32), "string after ..." and so on
+//
+// Only one of unit, scale and type can be given: a type has its unit or scale, as in type=timestamp/ms.
 //
 // A field takes the Go type of its column's [Type], and any type that is made of it, as time.Duration is of int64:
 // its column has nanoseconds. An int is an Int64, a uint a Uint64. Decimals may be of any type whose MarshalText and
@@ -66,7 +71,10 @@ const AllowUnmapped ForOption = 1
 // it, but for a plain column, which must be tagged plain. What contradicts the table is [ErrColumn], as is a column without
 // a field, unless [AllowUnmapped] is given. A tag that makes no sense is [ErrSchema].
 //
-// If the schema is changed later, calls go on as long as the struct fits; otherwise they are [ErrSchemaChanged].
+// If the schema is changed later, calls go on as long as the struct fits; otherwise they are [ErrSchemaChanged]. A client
+// may learn of a change by another one only when it has written. A Put, Insert, Update or Upsert that learns so that the
+// struct does not fit any more is ErrSchemaChanged, too, but has written its rows, by the new schema: columns that the struct
+// lacks are null in rows that were put.
 func For[T any](ctx context.Context, st *Store, name string, options ...ForOption) (*TableOf[T], error) {
 	plan, err := planOf[T]()
 	if err != nil {
@@ -82,7 +90,7 @@ func For[T any](ctx context.Context, st *Store, name string, options ...ForOptio
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("store: %w", err)
+		return nil, fmt.Errorf("store: table %q: %w", name, err)
 	}
 	return of, nil
 }
@@ -93,15 +101,15 @@ func For[T any](ctx context.Context, st *Store, name string, options ...ForOptio
 func SchemaOf[T any](name string) (Schema, error) {
 	plan, err := planOf[T]()
 	if err != nil {
-		return Schema{}, fmt.Errorf("store: %w", err)
+		return Schema{}, prefixed(err)
 	}
 	key, columns, err := plan.Specs()
 	if err != nil {
-		return Schema{}, fmt.Errorf("store: %w", err)
+		return Schema{}, prefixed(err)
 	}
 	s := publicSchema(metaSchema{Name: name, Key: key, Columns: columns})
 	if err := s.Check(); err != nil {
-		return Schema{}, fmt.Errorf("store: %w", err)
+		return Schema{}, prefixed(err)
 	}
 	return s, nil
 }
@@ -134,9 +142,14 @@ func (of *TableOf[T]) fits(t *rowcodec.View) (*structs.Binding, error) {
 func (of *TableOf[T]) still(t *rowcodec.View) (*structs.Binding, error) {
 	b, err := of.fits(t)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrSchemaChanged, err)
+		return nil, changed(err)
 	}
 	return b, nil
+}
+
+// changed returns what it means that a struct does not fit, if it did fit.
+func changed(err error) error {
+	return fault.Besides(fmt.Errorf("%w: %s", ErrSchemaChanged, strings.TrimPrefix(err.Error(), ErrColumn.Error()+": ")), err)
 }
 
 // use returns the table as this client knows it, and how the struct fits that.
@@ -152,6 +165,23 @@ func (of *TableOf[T]) use(ctx context.Context) (t *engine.Engine, b *structs.Bin
 		return nil, nil, fmt.Errorf("store: table %q: %w", t.Meta.Name, err)
 	}
 	return t, b, nil
+}
+
+// wrote returns the error of a write that has ended without one: if the client learned by it that the struct does not fit
+// any more. The rows of a whole have null where the struct has no field.
+func (of *TableOf[T]) wrote(whole bool) error {
+	t := of.table.open().Now()
+	b, err := of.still(t.View)
+	if err == nil && whole {
+		if err = b.Whole("give the struct a field for each"); err != nil {
+			err = changed(err)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("store: table %q: %w; the rows were written, by the new schema: columns that the struct lacks are null in rows that were put",
+			t.Meta.Name, err)
+	}
+	return nil
 }
 
 // explained returns what an error of a call means, if the schema was changed before it.
@@ -176,6 +206,11 @@ func (of *TableOf[T]) Tenant(ctx context.Context, name string) (*TableOf[T], err
 	return &TableOf[T]{tbl, of.plan, of.unmapped, new(atomic.Pointer[structs.Binding])}, nil
 }
 
+// Expiring returns the table for rows that live so long, see [Table.Expiring].
+func (of *TableOf[T]) Expiring(ttl time.Duration) *TableOf[T] {
+	return &TableOf[T]{of.table.Expiring(ttl), of.plan, of.unmapped, of.last}
+}
+
 var errNil = fmt.Errorf("%w: the pointer is nil", ErrColumn)
 
 // valueOf returns the struct that a pointer leads to.
@@ -189,12 +224,18 @@ func valueOf[T any](row *T) (reflect.Value, error) {
 // Put writes rows, each as a whole, as [Table.Put] does. A tie-breaker that is zero is drawn, and the struct has it
 // then, so that the same Put again writes the same row.
 func (of *TableOf[T]) Put(ctx context.Context, rows ...*T) (err error) {
-	return of.write(ctx, "put", rows, of.records(rows))
+	if err := of.write(ctx, "put", rows, of.records(rows)); err != nil {
+		return err
+	}
+	return of.wrote(true)
 }
 
 // Insert writes rows that do not exist, as [Table.Insert] does, and draws tie-breakers as Put does.
 func (of *TableOf[T]) Insert(ctx context.Context, rows ...*T) (err error) {
-	return of.write(ctx, "insert", rows, inserted(of.records(rows)))
+	if err := of.write(ctx, "insert", rows, inserted(of.records(rows))); err != nil {
+		return err
+	}
+	return of.wrote(true)
 }
 
 func (of *TableOf[T]) write(ctx context.Context, do string, rows []*T, each func(*rowcodec.View, int) (*rowcodec.Record, error)) (err error) {
@@ -303,7 +344,10 @@ func (of *TableOf[T]) Update(ctx context.Context, row *T, columns ...string) err
 	if err != nil {
 		return err
 	}
-	return of.explained(of.table.Update(ctx, rows...))
+	if err := of.table.Update(ctx, rows...); err != nil {
+		return of.explained(err)
+	}
+	return of.wrote(false)
 }
 
 // Upsert changes columns of a row, or makes the row, as [Table.Upsert] does: the named columns or, where none is named, all
@@ -313,7 +357,10 @@ func (of *TableOf[T]) Upsert(ctx context.Context, row *T, columns ...string) err
 	if err != nil {
 		return err
 	}
-	return of.explained(of.table.Upsert(ctx, rows...))
+	if err := of.table.Upsert(ctx, rows...); err != nil {
+		return of.explained(err)
+	}
+	return of.wrote(false)
 }
 
 // Query yields the rows that the query selects, as [Table.Query] does. Fields whose columns are not among

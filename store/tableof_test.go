@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"math"
 	"math/big"
@@ -331,6 +332,18 @@ func TestStructTagsAreStrict(t *testing.T) {
 	expect("struct.B: no column has values of Go type map[string]int; leave the field out with `rangecrypt:\"-\"`", store.SchemaOf[struct {
 		B map[string]int `rangecrypt:"b"`
 	}])
+	for _, of := range []func(string) (store.Schema, error){store.SchemaOf[struct {
+		B big.Rat `rangecrypt:"b,scale=2"`
+	}], store.SchemaOf[struct {
+		B *big.Rat `rangecrypt:"b"`
+	}]} {
+		_, err := of("table")
+		require.ErrorIs(t, err, store.ErrSchema)
+		require.ErrorContains(t, err, "struct.B: a big.Rat is not always a decimal number: use inf.Dec, big.Int or encode.Decimal")
+	}
+	expect("struct.B: a big.Float is not always a decimal number: use inf.Dec, big.Int or encode.Decimal", store.SchemaOf[struct {
+		B sql.Null[big.Float] `rangecrypt:"b,scale=2"`
+	}])
 	expect("struct.B: no column has values of Go type **int64", store.SchemaOf[struct {
 		B **int64 `rangecrypt:"b"`
 	}])
@@ -571,8 +584,16 @@ func TestStructsWhenTheSchemaChanges(t *testing.T) {
 			tbl := opened[noted](t, own, "table", nil)
 			require.NoError(t, tbl.Put(background, &noted{1, "a"}))
 			require.NoError(t, other.Alter(background, "table", change.to))
-			// It does not know yet, and is told by its write.
-			require.NoError(t, tbl.Put(background, &noted{2, "b"}))
+			// It does not know yet, and is told by its write, which cannot be undone.
+			err := tbl.Put(background, &noted{2, "b"})
+			if change.fits {
+				require.NoError(t, err)
+			} else {
+				requireWritten(t, err, change.wants)
+			}
+			row, err := tbl.Table().Get(background, store.Row{"id": 2})
+			require.NoError(t, err)
+			require.NotNil(t, row)
 			calls := map[string]func() error{
 				"put": func() error { return tbl.Put(background, &noted{3, "c"}) },
 				"get": func() error { _, err := tbl.Get(background, &noted{ID: 2}); return err },
@@ -603,6 +624,105 @@ func TestStructsWhenTheSchemaChanges(t *testing.T) {
 			}
 		})
 	}
+}
+
+// requireWritten expects the error of a write that learned after it that its struct does not fit any more.
+func requireWritten(t *testing.T, err error, wants string) {
+	t.Helper()
+	require.ErrorIs(t, err, store.ErrSchemaChanged)
+	require.ErrorIs(t, err, store.ErrColumn)
+	require.False(t, store.Retryable(err))
+	require.ErrorContains(t, err, wants)
+	require.ErrorContains(t, err, `store: table "table": store: the schema was changed: `)
+	require.ErrorContains(t, err, "the rows were written, by the new schema: columns that the struct lacks are null in rows that were put")
+	require.NotContains(t, err.Error(), store.ErrColumn.Error())
+	require.NotContains(t, err.Error(), "\n")
+}
+
+// Every write of structs says that they do not fit any more, if it learns so after it; with AllowUnmapped too, if the rows
+// are written as a whole.
+func TestStructWritesLearnOfAChange(t *testing.T) {
+	more := store.AddColumn(store.RandomisedColumn("more", store.Int8))
+	for name, write := range map[string]func(*store.TableOf[noted]) error{
+		"put":    func(tbl *store.TableOf[noted]) error { return tbl.Put(background, &noted{1, "b"}) },
+		"insert": func(tbl *store.TableOf[noted]) error { return tbl.Insert(background, &noted{2, "b"}) },
+		"update": func(tbl *store.TableOf[noted]) error { return tbl.Update(background, &noted{1, "b"}) },
+		"upsert": func(tbl *store.TableOf[noted]) error { return tbl.Upsert(background, &noted{2, "b"}) },
+		"delete": func(tbl *store.TableOf[noted]) error { return tbl.Delete(background, &noted{ID: 1}) },
+	} {
+		for _, options := range [][]store.ForOption{nil, {store.AllowUnmapped}} {
+			t.Run(fmt.Sprint(name, options), func(t *testing.T) {
+				db := drivertest.NewMemory()
+				own, other := open(t, db), open(t, db)
+				opened[noted](t, own, "table", func(s *store.Schema) { s.Conditional = true })
+				tbl, err := store.For[noted](background, own, "table", options...)
+				require.NoError(t, err)
+				require.NoError(t, tbl.Put(background, &noted{1, "a"}))
+				require.NoError(t, other.Alter(background, "table", more))
+				err = write(tbl)
+				whole := name == "put" || name == "insert"
+				if name == "delete" || options != nil && !whole {
+					require.NoError(t, err)
+					return
+				}
+				requireWritten(t, err, `without a field: column "more"`)
+				found := collect(t, tbl.Table(), store.Query{Where: store.Field[string]("note").Equal("b")})
+				require.Len(t, found, 1)
+			})
+		}
+	}
+}
+
+// A handle whose Puts have a time to live of their own.
+func TestStructsThatExpire(t *testing.T) {
+	st := open(t, drivertest.NewMemory())
+	tbl := opened[noted](t, st, "table", func(s *store.Schema) { s.TTL = store.TTLByRow })
+	short := tbl.Expiring(time.Second)
+	require.NoError(t, tbl.Put(background, &noted{1, "a"}))
+	require.NoError(t, short.Put(background, &noted{2, "b"}))
+	_, err := short.Get(background, &noted{ID: 1})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		_, err := tbl.Get(background, &noted{ID: 2})
+		return errors.Is(err, store.ErrNoRow)
+	}, 10*time.Second, 50*time.Millisecond)
+	_, err = tbl.Get(background, &noted{ID: 1})
+	require.NoError(t, err)
+	require.ErrorIs(t, tbl.Expiring(-time.Second).Put(background, &noted{3, "c"}), store.ErrSchema)
+}
+
+// Errors say of which package they are once, and have one line, however many mistakes they list.
+func TestStructErrorsSayThingsOnce(t *testing.T) {
+	st := open(t, drivertest.NewMemory())
+	opened[noted](t, st, "table", nil)
+	_, noSchema := store.SchemaOf[struct {
+		A int64 `rangecrypt:"a,key=1,secret"`
+		B int64
+	}]("table")
+	_, vague := store.SchemaOf[struct {
+		A int64      `rangecrypt:"a,key=1"`
+		B netip.Addr `rangecrypt:"b"`
+	}]("table")
+	_, unchecked := store.SchemaOf[noted](" ")
+	_, unfit := store.For[struct {
+		ID   int32 `rangecrypt:"id,key=1"`
+		Note int64 `rangecrypt:"note"`
+		More int64 `rangecrypt:"more"`
+	}](background, st, "table")
+	_, lacking := store.For[struct {
+		ID int64 `rangecrypt:"id,key=1"`
+	}](background, st, "table")
+	for _, err := range []error{noSchema, vague, unchecked, unfit, lacking} {
+		require.Error(t, err)
+		require.NotContains(t, err.Error(), "\n")
+		require.NotContains(t, err.Error(), "store: store:")
+		require.LessOrEqual(t, strings.Count(err.Error(), `table "table"`), 1, err.Error())
+	}
+	require.ErrorContains(t, noSchema, "; field struct.B has no tag")
+	require.ErrorContains(t, unfit, "; field struct.Note: ")
+	require.ErrorContains(t, unfit, "; field struct.More: ")
+	require.ErrorContains(t, st.CreateTenant(background, " "), "store: ")
+	require.NotContains(t, st.CreateTenant(background, " ").Error(), "store: store:")
 }
 
 // A client that sleeps over a change of the schema that a row tells it of.

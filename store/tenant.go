@@ -31,7 +31,7 @@ func (st *Store) CreateTenant(ctx context.Context, name string) (err error) {
 	ctx, end := st.db.Observer.Operation(ctx, "create tenant", "")
 	defer func() { end(0, err) }()
 	if err := administer.CreateTenant(ctx, st.db, name); err != nil {
-		return fmt.Errorf("store: %w", err)
+		return prefixed(err)
 	}
 	return nil
 }

@@ -37,7 +37,8 @@ func (t TypeOf[T]) OrderedBy(n int) TypeOf[T] { return TypeOf[T]{t.of.OrderedBy(
 
 // Prefixed returns [String] with values that the database has in the order of nearly eight bytes after one of the
 // beginnings, where a text has one, and else of nearly its first eight: for text of which many begin alike, such as
-// https://, with any scheme. There are 1 to 16 beginnings, and none has a space. They are in the catalogue, and no secret.
+// https://, with any scheme. There are 1 to 16 beginnings, and none has a space or a control character. They are
+// in the catalogue, and no secret.
 func (t TypeOf[T]) Prefixed(beginnings ...string) TypeOf[T] {
 	return TypeOf[T]{t.of.Prefixed(beginnings...)}
 }

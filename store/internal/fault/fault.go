@@ -5,6 +5,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/rangecrypt/rangecrypt/internal/seal"
 )
@@ -38,6 +39,20 @@ type as struct {
 
 func (a as) Error() string { return a.text }
 func (a as) Unwrap() error { return a.other }
+
+// Join returns errors as one, in one line.
+func Join(errs ...error) error { return joined(errs) }
+
+type joined []error
+
+func (j joined) Error() string {
+	texts := make([]string, len(j))
+	for i, err := range j {
+		texts[i] = err.Error()
+	}
+	return strings.Join(texts, "; ")
+}
+func (j joined) Unwrap() []error { return j }
 
 // OfSeal turns an error of package seal into one of this package.
 func OfSeal(err error) error {

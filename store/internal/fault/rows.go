@@ -14,7 +14,7 @@ var (
 	ErrConflict      = errors.New("store: row has other values")
 	ErrNull          = errors.New("store: value is null")
 	ErrTorn          = errors.New("store: row holds a mixture of two writes")
-	ErrSchemaChanged = errors.New("store: the schema was changed during the call")
+	ErrSchemaChanged = errors.New("store: the schema was changed")
 	ErrScan          = errors.New("store: the query would read all rows")
 	ErrToken         = errors.New("store: page token of another query")
 )

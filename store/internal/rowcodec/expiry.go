@@ -21,7 +21,8 @@ import (
 // So a reader whose clock is slow by less than the grace still finds whole rows, and no cell outlives the key cell, without
 // which nobody could tell that the row has expired.
 
-// DefaultGrace is how long the database keeps cells after their row has expired. Clocks that differ by less do no harm.
+// DefaultGrace is how long the database keeps cells after their row has expired. Clocks of clients must differ by less than
+// half of it, see Late.
 const DefaultGrace = time.Hour
 
 // A Clock says what time it is for a client. The zero Clock is that of the machine, with DefaultGrace.
@@ -73,6 +74,11 @@ func (t *View) expires() (int64, error) {
 	switch {
 	case t.TTL == 0:
 		return 0, nil
+	case t.Meta.Conditional:
+		return 0, fmt.Errorf("%w: table %q: rows of a table with Conditional do not expire: put them without Expiring", fault.ErrSchema, t.Meta.Name)
+	case t.TTL == meta.TTLByRow:
+		return 0, fmt.Errorf("%w: TTLByRow is for Schema.TTL and SetTTL: give Expiring whole seconds from 1s to %v, or 0 for rows that do not expire",
+			fault.ErrSchema, meta.MaxTTL)
 	case !t.Meta.Expires():
 		return 0, fmt.Errorf("%w: rows of table %q do not expire: make it with Schema.TTL, or change it with SetTTL", fault.ErrSchema, t.Meta.Name)
 	}

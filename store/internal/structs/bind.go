@@ -1,7 +1,6 @@
 package structs
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -61,7 +60,7 @@ func (p *Plan) Bind(t *rowcodec.View) (*Binding, error) {
 		}
 	}
 	if errs != nil {
-		return nil, fmt.Errorf("%w: %s does not fit table %q: %w", fault.ErrColumn, p.name, t.Meta.Name, errors.Join(errs...))
+		return nil, fmt.Errorf("%w: %s does not fit: %w", fault.ErrColumn, p.name, fault.Join(errs...))
 	}
 	if b.Unmapped == nil {
 		b.Columns = nil

@@ -60,7 +60,7 @@ func Of(typ reflect.Type, schemeOf SchemeOf) (*Plan, error) {
 		errs = p.checkKey()
 	}
 	if errs != nil {
-		return nil, fmt.Errorf("%w: %w", fault.ErrSchema, errors.Join(errs...))
+		return nil, fmt.Errorf("%w: %w", fault.ErrSchema, fault.Join(errs...))
 	}
 	return p, nil
 }
@@ -179,6 +179,8 @@ func (f *field) of(typ reflect.Type) error {
 	f.elem, f.null = nullableOf(typ)
 	f.tie = f.elem == reflect.TypeFor[Tie]()
 	switch {
+	case value.IsInexact(f.elem):
+		return fmt.Errorf("a %v is not always a decimal number: use inf.Dec, big.Int or encode.Decimal", f.elem)
 	case f.key > 0 && f.null != never && f.null != nilSlice:
 		return fmt.Errorf("a key part cannot be null: make it a %v", f.elem)
 	case f.tie && (f.key == 0 || f.null != never):
@@ -284,7 +286,7 @@ func (p *Plan) Specs() (key, columns []meta.Spec, err error) {
 		}
 	}
 	if errs != nil {
-		return nil, nil, fmt.Errorf("%w: %w", fault.ErrSchema, errors.Join(errs...))
+		return nil, nil, fmt.Errorf("%w: %w", fault.ErrSchema, fault.Join(errs...))
 	}
 	sorted := make([]meta.Spec, len(key))
 	for i, f := range parts {

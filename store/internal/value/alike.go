@@ -3,6 +3,7 @@ package value
 import (
 	"encoding"
 	"fmt"
+	"math/big"
 	"net/netip"
 	"reflect"
 	"time"
@@ -16,8 +17,16 @@ func SameShape(typ, other reflect.Type) bool {
 	return typ == other || typ.Kind() == other.Kind() && reflect.PointerTo(typ).ConvertibleTo(reflect.PointerTo(other))
 }
 
+// IsInexact reports whether a type looks like a decimal, but its text is a fraction or has an exponent.
+func IsInexact(typ reflect.Type) bool {
+	return typ == reflect.TypeFor[big.Rat]() || typ == reflect.TypeFor[big.Float]()
+}
+
 // IsDecimal reports whether a type may be a decimal of another package, such as inf.Dec: its text is the number.
 func IsDecimal(typ reflect.Type) bool {
+	if IsInexact(typ) {
+		return false
+	}
 	for _, own := range []reflect.Type{reflect.TypeFor[time.Time](), reflect.TypeFor[netip.Addr](), reflect.TypeFor[encode.Decimal]()} {
 		if SameShape(typ, own) {
 			return false
