@@ -1,18 +1,11 @@
 package store
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
-	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
-
-	"github.com/rangecrypt/rangecrypt/ope"
-	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
-	"github.com/rangecrypt/rangecrypt/store/kms"
+	"github.com/rangecrypt/rangecrypt/store/internal/observe"
 )
 
 // Errors that callers may branch on. They are returned wrapped; use errors.Is. Values outside a
@@ -105,55 +98,12 @@ type BatchError = fault.BatchError
 // without being named: Columns are those, in the order of the schema. It is an [ErrPolicy], and a pointer.
 type UnsealError = fault.UnsealError
 
-// callersMistakes are the errors that a call ends with because of what its caller gave or asked for.
-var callersMistakes = []error{
-	ErrSchema, ErrExists, ErrNoTable, ErrNoRow, ErrRowExists, ErrConflict, ErrColumn, ErrNull, ErrTenant, ErrNoTenant, ErrPolicy, ErrShared, ErrScan, ErrToken,
-	ope.ErrDomain, driver.ErrTooLarge, driver.ErrOverlap, driver.ErrRange,
-}
-
-func isCallersMistake(err error) bool {
-	return slices.ContainsFunc(callersMistakes, func(mistake error) bool { return errors.Is(err, mistake) })
-}
-
-// errorNames are the values of the attribute error.type. If an error is several of these, the first one counts.
-var errorNames = []struct {
-	err  error
-	name string
-}{
-	{context.Canceled, "context.Canceled"}, // wherever it was noticed
-	{ErrSchema, "store.ErrSchema"}, {ErrExists, "store.ErrExists"}, {ErrNoTable, "store.ErrNoTable"}, {ErrNoRow, "store.ErrNoRow"},
-	{ErrRowExists, "store.ErrRowExists"}, {ErrConflict, "store.ErrConflict"},
-	{ErrColumn, "store.ErrColumn"}, {ErrNull, "store.ErrNull"}, {ErrTenant, "store.ErrTenant"}, {ErrNoTenant, "store.ErrNoTenant"},
-	{ErrPolicy, "store.ErrPolicy"}, {ErrShared, "store.ErrShared"}, {ErrSchemaChanged, "store.ErrSchemaChanged"}, {ErrScan, "store.ErrScan"}, {ErrToken, "store.ErrToken"},
-	{ErrWrongKey, "store.ErrWrongKey"}, {ErrFormat, "store.ErrFormat"}, {ErrTampered, "store.ErrTampered"}, {ErrTorn, "store.ErrTorn"},
-
-	{ope.ErrParams, "ope.ErrParams"}, {ope.ErrKey, "ope.ErrKey"}, {ope.ErrDomain, "ope.ErrDomain"}, {ope.ErrCiphertext, "ope.ErrCiphertext"},
-	{ope.ErrStale, "ope.ErrStale"}, {ope.ErrUnknownOutcome, "ope.ErrUnknownOutcome"}, {ope.ErrIndex, "ope.ErrIndex"}, {ope.ErrFull, "ope.ErrFull"},
-
-	{driver.ErrTooLarge, "driver.ErrTooLarge"}, {driver.ErrOverlap, "driver.ErrOverlap"}, {driver.ErrRange, "driver.ErrRange"},
-	{driver.ErrSeen, "driver.ErrSeen"}, {driver.ErrReadOnly, "driver.ErrReadOnly"}, {driver.ErrLayout, "driver.ErrLayout"},
-	{driver.ErrCorrupt, "driver.ErrCorrupt"}, {driver.ErrNoFamily, "driver.ErrNoFamily"}, {driver.ErrUnauthorised, "driver.ErrUnauthorised"},
-	{driver.ErrClosed, "driver.ErrClosed"}, {driver.ErrLocked, "driver.ErrLocked"}, {driver.ErrUnknownOutcome, "driver.ErrUnknownOutcome"},
-	{driver.ErrUnavailable, "driver.ErrUnavailable"}, {kms.ErrUnavailable, "kms.ErrUnavailable"},
-
-	{context.DeadlineExceeded, "context.DeadlineExceeded"}, // a database that was unavailable all the time says more
-}
-
 // prefixed returns an error that says which package it is of, once.
 func prefixed(err error) error {
 	if strings.HasPrefix(err.Error(), "store: ") {
 		return err
 	}
 	return fmt.Errorf("store: %w", err)
-}
-
-func errorName(err error) string {
-	for _, e := range errorNames {
-		if errors.Is(err, e.err) {
-			return e.name
-		}
-	}
-	return semconv.ErrorTypeOther.Value.AsString()
 }
 
 // Retryable reports whether the call that returned err may succeed if it is made again later,
@@ -170,13 +120,4 @@ func errorName(err error) string {
 // What stays as it is until somebody acts is not retryable: a refused login or right
 // ([driver.ErrUnauthorised]), a database that was closed or has stopped ([driver.ErrClosed]), and a row that was
 // read again and again and is not whole ([ErrTorn]).
-func Retryable(err error) bool {
-	if errors.Is(err, driver.ErrUnauthorised) || errors.Is(err, driver.ErrClosed) {
-		return false
-	}
-	if errors.Is(err, ErrSchemaChanged) && errors.Is(err, ErrColumn) || errors.Is(err, fault.ErrOnce) {
-		return false // a struct does not fit any more, or a change must not be made twice
-	}
-	return errors.Is(err, driver.ErrUnavailable) || errors.Is(err, kms.ErrUnavailable) || errors.Is(err, driver.ErrUnknownOutcome) ||
-		errors.Is(err, ErrSchemaChanged) || errors.Is(err, ope.ErrStale)
-}
+func Retryable(err error) bool { return observe.Retryable(err) }

@@ -30,6 +30,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/internal/observe"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 	"github.com/rangecrypt/rangecrypt/store/pebble"
 )
@@ -342,9 +343,9 @@ func everythingWatched(t *testing.T, watch *telemetry) {
 // Each error that callers can tell apart has a name for error.type, which is its own in Go.
 func TestErrorsHaveNames(t *testing.T) {
 	names := make(map[string]bool)
-	for _, e := range errorNames {
-		require.Equal(t, e.name, errorName(fmt.Errorf("wrapped: %w", e.err)))
-		names[e.name] = true
+	for _, e := range observe.ErrorNames {
+		require.Equal(t, e.Name, observe.ErrorName(fmt.Errorf("wrapped: %w", e.Err)))
+		names[e.Name] = true
 	}
 	found := 0
 	for name, folder := range map[string]string{"store": ".", "driver": "driver", "kms": "kms", "ope": filepath.Join("..", "ope")} {
@@ -366,10 +367,10 @@ func TestErrorsHaveNames(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, len(errorNames)-2, found, "of which two are of package context")
-	require.Equal(t, "_OTHER", errorName(io.EOF))
-	require.Equal(t, "context.Canceled", errorName(fmt.Errorf("%w: %w", driver.ErrUnavailable, context.Canceled)))
-	require.Equal(t, "driver.ErrUnavailable", errorName(fmt.Errorf("%w: %w", context.DeadlineExceeded, driver.ErrUnavailable)))
+	require.Equal(t, len(observe.ErrorNames)-2, found, "of which two are of package context")
+	require.Equal(t, "_OTHER", observe.ErrorName(io.EOF))
+	require.Equal(t, "context.Canceled", observe.ErrorName(fmt.Errorf("%w: %w", driver.ErrUnavailable, context.Canceled)))
+	require.Equal(t, "driver.ErrUnavailable", observe.ErrorName(fmt.Errorf("%w: %w", context.DeadlineExceeded, driver.ErrUnavailable)))
 }
 
 // A span of a call lasts until it is over, and that of its scan with it, also if its caller panics.

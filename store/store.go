@@ -68,7 +68,7 @@ func Open(ctx context.Context, db driver.DB, master kms.KMS, opts *Options) (_ *
 		return nil, fmt.Errorf("store: CacheValues is %d, need at least 4096, or 0 for the default", opts.CacheValues)
 	}
 	within := session.Options{
-		Observer:    observe.New(observe.Kinds{Retryable: Retryable, Mistake: isCallersMistake, Name: errorName}, opts.Logger, opts.TracerProvider, opts.MeterProvider),
+		Observer:    observe.New(opts.Logger, opts.TracerProvider, opts.MeterProvider),
 		Concurrency: cmp.Or(opts.Concurrency, 32),
 		Remembers:   opts.CacheValues,
 		Fill:        maintain.FinishIndex,

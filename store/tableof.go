@@ -167,9 +167,12 @@ func (of *TableOf[T]) use(ctx context.Context) (t *engine.Engine, b *structs.Bin
 	return t, b, nil
 }
 
-// wrote returns the error of a write that has ended without one: if the client learned by it that the struct does not fit
-// any more. The rows of a whole have null where the struct has no field.
-func (of *TableOf[T]) wrote(whole bool) error {
+// wrote returns the error of a write, also if it has ended without one, but told the client that the struct does not fit any
+// more. The rows of a whole have null where the struct has no field.
+func (of *TableOf[T]) wrote(err error, whole bool) error {
+	if err != nil {
+		return of.explained(err)
+	}
 	t := of.table.open().Now()
 	b, err := of.still(t.View)
 	if err == nil && whole {
@@ -224,18 +227,12 @@ func valueOf[T any](row *T) (reflect.Value, error) {
 // Put writes rows, each as a whole, as [Table.Put] does. A tie-breaker that is zero is drawn, and the struct has it
 // then, so that the same Put again writes the same row.
 func (of *TableOf[T]) Put(ctx context.Context, rows ...*T) (err error) {
-	if err := of.write(ctx, "put", rows, of.records(rows)); err != nil {
-		return err
-	}
-	return of.wrote(true)
+	return of.wrote(of.write(ctx, "put", rows, of.records(rows)), true)
 }
 
 // Insert writes rows that do not exist, as [Table.Insert] does, and draws tie-breakers as Put does.
 func (of *TableOf[T]) Insert(ctx context.Context, rows ...*T) (err error) {
-	if err := of.write(ctx, "insert", rows, inserted(of.records(rows))); err != nil {
-		return err
-	}
-	return of.wrote(true)
+	return of.wrote(of.write(ctx, "insert", rows, inserted(of.records(rows))), true)
 }
 
 func (of *TableOf[T]) write(ctx context.Context, do string, rows []*T, each func(*rowcodec.View, int) (*rowcodec.Record, error)) (err error) {
@@ -249,7 +246,7 @@ func (of *TableOf[T]) write(ctx context.Context, do string, rows []*T, each func
 		err = t.PutEach(ctx, len(rows), each)
 	}
 	if err != nil {
-		return of.explained(fmt.Errorf("store: %s into %q: %w", do, t.Meta.Name, engine.Gone(err)))
+		return fmt.Errorf("store: %s into %q: %w", do, t.Meta.Name, engine.Gone(err))
 	}
 	return nil
 }
@@ -344,10 +341,7 @@ func (of *TableOf[T]) Update(ctx context.Context, row *T, columns ...string) err
 	if err != nil {
 		return err
 	}
-	if err := of.table.Update(ctx, rows...); err != nil {
-		return of.explained(err)
-	}
-	return of.wrote(false)
+	return of.wrote(of.table.Update(ctx, rows...), false)
 }
 
 // Upsert changes columns of a row, or makes the row, as [Table.Upsert] does: the named columns or, where none is named, all
@@ -357,10 +351,7 @@ func (of *TableOf[T]) Upsert(ctx context.Context, row *T, columns ...string) err
 	if err != nil {
 		return err
 	}
-	if err := of.table.Upsert(ctx, rows...); err != nil {
-		return of.explained(err)
-	}
-	return of.wrote(false)
+	return of.wrote(of.table.Upsert(ctx, rows...), false)
 }
 
 // Query yields the rows that the query selects, as [Table.Query] does. Fields whose columns are not among

@@ -41,7 +41,6 @@ var (
 
 // An Observer records the operations of one store, and the requests that they make.
 type Observer struct {
-	kinds  Kinds
 	logger *slog.Logger
 	tracer trace.Tracer
 
@@ -53,16 +52,9 @@ type Observer struct {
 	returned   metric.Int64Histogram   // rows
 }
 
-// Kinds say which kind of error one is.
-type Kinds struct {
-	Retryable func(error) bool
-	Mistake   func(error) bool   // of the caller
-	Name      func(error) string // one of few, and no text of the error
-}
-
 // New returns an observer. A logger that is nil is none; providers that are nil are those of the process.
-func New(kinds Kinds, logger *slog.Logger, tracers trace.TracerProvider, meters metric.MeterProvider) *Observer {
-	o := &Observer{kinds: kinds, logger: logger}
+func New(logger *slog.Logger, tracers trace.TracerProvider, meters metric.MeterProvider) *Observer {
+	o := &Observer{logger: logger}
 	if o.logger == nil {
 		o.logger = slog.New(slog.DiscardHandler)
 	}
@@ -153,11 +145,11 @@ func (o *Observer) Operation(ctx context.Context, name, family string) (context.
 		}
 		if err != nil {
 			level := slog.LevelWarn
-			if errors.Is(err, context.Canceled) || o.kinds.Mistake(err) {
+			if errors.Is(err, context.Canceled) || isMistake(err) {
 				level = slog.LevelDebug // its caller wanted it, or is told what to mend: nothing is wrong with the database
 			}
 			o.logger.Log(ctx, level, "an operation failed", "operation", name, "family", family, "rows", rows,
-				"retryable", o.kinds.Retryable(err), "error", unnamed(err))
+				"retryable", Retryable(err), "error", unnamed(err))
 		}
 	}
 }
@@ -166,7 +158,7 @@ func (c *call) end(ctx context.Context, span trace.Span, took time.Duration, row
 	set := []attribute.KeyValue{c.name}
 	if err != nil {
 		set = append(set, c.failed(span, err))
-		span.SetAttributes(retryableKey.Bool(c.kinds.Retryable(err)))
+		span.SetAttributes(retryableKey.Bool(Retryable(err)))
 	} else {
 		c.rows.Add(ctx, int64(rows), metric.WithAttributes(c.name))
 	}
@@ -178,7 +170,7 @@ func (c *call) end(ctx context.Context, span trace.Span, took time.Duration, row
 // failed gives a span the status of an error, and returns its type. Errors hold no values. The text is still left out: the
 // database's client wrote a part of it.
 func (o *Observer) failed(span trace.Span, err error) attribute.KeyValue {
-	kind := semconv.ErrorTypeKey.String(o.kinds.Name(err))
+	kind := semconv.ErrorTypeKey.String(ErrorName(err))
 	span.SetStatus(codes.Error, "")
 	span.SetAttributes(kind)
 	return kind

@@ -39,25 +39,10 @@ func (w *watch) OnEnd(sdktrace.ReadOnlySpan)                     {}
 func (w *watch) Shutdown(context.Context) error                  { return nil }
 func (w *watch) ForceFlush(context.Context) error                { return nil }
 
-func kinds() Kinds {
-	no := func(error) bool { return false }
-	return Kinds{no, no, func(err error) string {
-		switch {
-		case errors.Is(err, driver.ErrUnavailable):
-			return "driver.ErrUnavailable"
-		case errors.Is(err, context.Canceled):
-			return "context.Canceled"
-		case errors.Is(err, errUnfinished):
-			return "unfinished"
-		}
-		return "_OTHER"
-	}}
-}
-
 func newWatch() *watch {
 	w := &watch{spans: tracetest.NewInMemoryExporter(), read: sdkmetric.NewManualReader()}
 	tracers := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(w), sdktrace.WithSyncer(w.spans))
-	w.Observer = New(kinds(), nil, tracers, sdkmetric.NewMeterProvider(sdkmetric.WithReader(w.read)))
+	w.Observer = New(nil, tracers, sdkmetric.NewMeterProvider(sdkmetric.WithReader(w.read)))
 	return w
 }
 
@@ -261,7 +246,7 @@ func TestScansEndOnce(t *testing.T) {
 		{"the caller's goroutine ends", three, func(n int, _ func()) bool { runtime.Goexit(); return true }, false, "", 1},
 		{"the context ends", three, func(n int, cancel func()) bool { cancel(); return true }, false, "context.Canceled", 1},
 		{"it fails", fails, func(int, func()) bool { return true }, false, "driver.ErrUnavailable", 1},
-		{"the driver panics", breaks, func(int, func()) bool { return true }, true, "unfinished", 1},
+		{"the driver panics", breaks, func(int, func()) bool { return true }, true, "_OTHER", 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWatch()
@@ -362,7 +347,7 @@ func noRows(func(driver.Row, error) bool) {}
 
 // Where nobody listens, the context of a call is that of its caller, and its requests allocate nothing.
 func TestNothingIsAllocatedWhereNobodyListens(t *testing.T) {
-	o := New(kinds(), nil, nil, nil)
+	o := New(nil, nil, nil)
 	outer := t.Context()
 	ctx, end := o.Operation(outer, "put", "f")
 	require.Equal(t, outer, ctx)
