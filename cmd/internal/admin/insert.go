@@ -83,7 +83,7 @@ With --tenant the rows are those of a tenant, which 'rangecrypt tenant create' m
 			o.Input.Bind(f)
 			f.StringArrayVar(&o.maps, "map", nil, "`FIELD=COLUMN`: the column of a field with another name; give the flag again for more")
 			f.StringArrayVar(&o.ignored, "ignore", nil, "`field` that is left out; give the flag again for more")
-			o.Flags.Bind(f)
+			o.Flags.BindRead(f)
 			f.BoolVar(&o.dryRun, "dry-run", false, "check all rows and write none")
 			f.BoolVar(&o.skipBad, "skip-bad", false, "leave out and count bad rows: a value is none of the column's type, or fields are\nmissing or too many")
 			f.StringVar(&o.maxBad, "max-bad", "", "fail if more `rows` than this are bad, such as 20 or 0.5% (default with --skip-bad:\n1%, or 10 rows of fewer than 100)")
