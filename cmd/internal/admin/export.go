@@ -55,6 +55,7 @@ With --tenant the rows are those of a tenant.`,
 		Flags: func(f *pflag.FlagSet) {
 			f.StringVar(&o.tenant, "tenant", "", "`name` of the tenant whose rows are written, of a table with tenants")
 			f.StringSliceVar(&o.selected, "select", nil, "the `columns` to write, with commas between them (default: the key and all columns)")
+			cli.OfferColumns(f, "select")
 			o.Output.Bind(f)
 			o.Flags.Bind(f)
 		},

@@ -83,6 +83,7 @@ With --tenant the rows are those of a tenant, which 'rangecrypt tenant create' m
 			o.Input.Bind(f)
 			f.StringArrayVar(&o.maps, "map", nil, "`FIELD=COLUMN`: the column of a field with another name; give the flag again for more")
 			f.StringArrayVar(&o.ignored, "ignore", nil, "`field` that is left out; give the flag again for more")
+			cli.OfferColumns(f, "map")
 			o.Flags.BindRead(f)
 			f.BoolVar(&o.dryRun, "dry-run", false, "check all rows and write none")
 			f.BoolVar(&o.skipBad, "skip-bad", false, "leave out and count bad rows: a value is none of the column's type, or fields are\nmissing or too many")

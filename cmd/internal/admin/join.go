@@ -45,6 +45,8 @@ where a table is joined with itself. The pairs come in no order.`,
 		Flags: func(f *pflag.FlagSet) {
 			f.StringSliceVar(&j.left, "left-select", nil, "of the first table the columns of these `names`, with commas\nbetween them, and no others")
 			f.StringSliceVar(&j.right, "right-select", nil, "of the second table the columns of these `names`, with commas\nbetween them, and no others")
+			cli.OfferColumnsOf(f, "left-select", 0)
+			cli.OfferColumnsOf(f, "right-select", 1)
 			f.IntVar(&j.limit, "limit", 0, "at most so many `pairs` (default all)")
 			bindTenant(f, &j.tenant)
 			j.results.bind(f)

@@ -16,6 +16,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/spf13/pflag"
 
+	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/internal/cli/csvrows"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 )
@@ -110,6 +111,14 @@ func (o *Input) Bind(f *pflag.FlagSet) {
 	f.StringVar(&o.format, "format", "", "the `format` of the input (default: what the suffix of its name says):\n"+formatHelp+"; .gz or .zst after the suffix says that it is compressed")
 	f.StringVar(&o.delimiter, "delimiter", "", "`character` between the cells of CSV, or tab (default , or, in a .tsv file, tab)")
 	f.StringVar(&o.header, "header", "", "whether the first row of CSV holds the names of the fields, `yes or no` (default yes)")
+	offerShapes(f)
+}
+
+// offerShapes has shells complete how files are written.
+func offerShapes(f *pflag.FlagSet) {
+	cli.Offer(f, "format", formatCSV, formatJSON, formatParquet)
+	cli.Offer(f, "delimiter", "tab")
+	cli.Offer(f, "header", "yes", "no")
 }
 
 // Name returns the name of the input as it is shown.

@@ -29,6 +29,7 @@ func (o *Output) Bind(f *pflag.FlagSet) {
 	f.StringVar(&o.delimiter, "delimiter", "", "`character` between the cells of CSV, or tab (default , or, in a .tsv file, tab)")
 	f.StringVar(&o.header, "header", "", "whether the first row of CSV holds the names of the columns, `yes or no` (default yes)")
 	f.BoolVar(&o.force, "force", false, "replace a file that exists")
+	offerShapes(f)
 }
 
 func (o *Output) shape() (shape, error) {
