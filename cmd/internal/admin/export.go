@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/celltext"
+	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/condition"
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/tabular"
 	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
@@ -77,7 +77,7 @@ With --tenant the rows are those of a tenant.`,
 }
 
 // choose returns the columns that are written.
-func (o *exportRows) choose(all []*celltext.Column) ([]*celltext.Column, error) {
+func (o *exportRows) choose(all []*celltext.Column, schema store.Schema) ([]*celltext.Column, error) {
 	if len(o.selected) == 0 {
 		return all, nil
 	}
@@ -85,11 +85,7 @@ func (o *exportRows) choose(all []*celltext.Column) ([]*celltext.Column, error) 
 	for _, name := range o.selected {
 		i := slices.IndexFunc(all, func(c *celltext.Column) bool { return c.Name == name })
 		if i < 0 {
-			var names []string
-			for _, c := range all {
-				names = append(names, show.Visible(c.Name))
-			}
-			return nil, exit.Usagef("--select: the table has no column %s; it has %s", show.Visible(name), strings.Join(names, ", "))
+			return nil, unknown("select", condition.Columns(schema), name)
 		}
 		chosen = append(chosen, all[i])
 	}
@@ -105,7 +101,7 @@ func (o *exportRows) run(ctx context.Context, c *cli.Call) (err error) {
 	if err != nil {
 		return err
 	}
-	columns, err := o.choose(all)
+	columns, err := o.choose(all, tbl.Schema())
 	if err != nil {
 		return err
 	}

@@ -199,7 +199,11 @@ func (o *insertRows) run(ctx context.Context, c *cli.Call) (err error) {
 		o.tell(c, l)
 	}
 	if err != nil {
-		c.Warn("%s%d %s were inserted; %s", atLeast(done), done.Rows, show.Plural(done.Rows, "row"), o.next(err, name))
+		read := ""
+		if o.Stream() {
+			read = " read so far"
+		}
+		c.Warn("%s%d of %d %s%s %s inserted; %s", atLeast(done), done.Rows, l.Rows, show.Plural(l.Rows, "row"), read, plural(l.Rows, "was", "were"), o.next(err, name))
 		err = exit.Early(ctx, err)
 	}
 	return errors.Join(err, o.report(c, l, done, time.Since(start), name, err == nil))
@@ -337,6 +341,10 @@ func (o *insertRows) reportChecked(c *cli.Call, l *rowload.Load) error {
 
 func (o *insertRows) report(c *cli.Call, l *rowload.Load, done rowload.Done, elapsed time.Duration, name string, complete bool) error {
 	rate := float64(done.Rows) / max(elapsed.Seconds(), 1e-9)
+	skipped := 0
+	if o.skipBad {
+		skipped = l.Bad.Rows
+	}
 	if c.JSON {
 		return c.Encode(struct {
 			Record   string  `json:"record"`
@@ -351,11 +359,11 @@ func (o *insertRows) report(c *cli.Call, l *rowload.Load, done rowload.Done, ela
 			Load     string  `json:"load"`
 			Complete bool    `json:"complete"`
 			AtLeast  bool    `json:"at_least,omitempty"` // of rows
-		}{"insert", c.ShownStore(), c.Arg(), o.tenant, done.Rows, l.Bad.Rows, l.Rewrote, elapsed.Nanoseconds(), rate, name, complete, done.Unsure})
+		}{"insert", c.ShownStore(), c.Arg(), o.tenant, done.Rows, skipped, l.Rewrote, elapsed.Nanoseconds(), rate, name, complete, done.Unsure})
 	}
 	line := fmt.Sprintf("%s%d %s inserted into %s in %.2f s (%.0f rows/s), load %s", atLeast(done), done.Rows, show.Plural(done.Rows, "row"), command.TableOf(c.Arg(), o.tenant), elapsed.Seconds(), rate, name)
-	if l.Bad.Rows > 0 && o.skipBad {
-		line += fmt.Sprintf(", %d bad %s left out", l.Bad.Rows, show.Plural(l.Bad.Rows, "row"))
+	if skipped > 0 {
+		line += fmt.Sprintf(", %d bad %s left out", skipped, show.Plural(skipped, "row"))
 	}
 	return c.Line("%s", line)
 }

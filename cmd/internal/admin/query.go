@@ -90,7 +90,9 @@ is no error.`,
 			}
 			return q.results.check(c)
 		},
-		Run: func(ctx context.Context, c *cli.Call) error { return explained(q.run(ctx, c)) },
+		Run: func(ctx context.Context, c *cli.Call) error {
+			return explained(q.run(ctx, c), q.desc && q.orderBy == "")
+		},
 	}.New(e)
 }
 

@@ -287,14 +287,14 @@ func (s shape) checkHead(head []byte) error {
 }
 
 // decompressed returns the text of a file, and what ends its decompression.
-func (s shape) decompressed(in io.Reader) (text io.Reader, end func(), err error) {
+func (s shape) decompressed(in *bufio.Reader) (text io.Reader, end func(), err error) {
 	switch s.compression {
 	case ".gz":
 		z, err := gzip.NewReader(in)
 		if err != nil {
 			return nil, nil, cutShort(err)
 		}
-		return shortReader{z}, func() { _ = z.Close() }, nil
+		return shortReader{&members{in, z}}, func() { _ = z.Close() }, nil
 	case ".zst":
 		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(1<<27))
 		if err != nil {
@@ -303,6 +303,33 @@ func (s shape) decompressed(in io.Reader) (text io.Reader, end func(), err error
 		return shortReader{z}, z.Close, nil
 	}
 	return in, func() {}, nil
+}
+
+// errAfter is the error of a compressed file with something else at its end.
+var errAfter = errors.New("there is something after the compressed rows: the file is damaged, or was appended to; copy it again, or cut that off")
+
+// members reads the members of a file of gzip, which are texts one after the other.
+type members struct {
+	in *bufio.Reader
+	z  *gzip.Reader
+}
+
+func (m *members) Read(p []byte) (int, error) {
+	m.z.Multistream(false)
+	n, err := m.z.Read(p)
+	if err != io.EOF {
+		return n, err
+	}
+	head, err := m.in.Peek(2)
+	switch {
+	case err == io.EOF && len(head) == 0:
+		return n, io.EOF
+	case err != nil && err != io.EOF:
+		return n, err
+	case string(head) != "\x1f\x8b":
+		return n, errAfter
+	}
+	return n, m.z.Reset(m.in)
 }
 
 // A shortReader says of a compressed file that it is cut short or damaged.
@@ -321,6 +348,8 @@ func cutShort(err error) error {
 	switch {
 	case errors.As(err, &unread):
 		return err
+	case errors.Is(err, errAfter), errors.Is(err, zstd.ErrMagicMismatch): // of the first frame it was checked
+		return errAfter
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return errors.New("the compressed file ends too early: it was cut short, so copy it again")
 	case errors.Is(err, zstd.ErrWindowSizeExceeded):
