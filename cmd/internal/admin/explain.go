@@ -23,8 +23,8 @@ func newTableExplain(e *cli.Env) *cobra.Command {
 		Use:   "explain NAME",
 		Short: "Show how a query is answered",
 		Long: `Explain shows what a query of 'table query' with these flags scans and opens, and an
-estimate of how many rows there are to look at, and in the table. It opens no row. With --analyze the query
-is run, and what it did is counted.
+estimate of how many rows there are to look at, and in the table. It opens no row. With
+--analyze the query is run, and what it did is counted.
 
 ` + aboutWhere,
 		Example: `  rangecrypt table explain readings --where 'celsius > 25' \

@@ -58,13 +58,16 @@ standard input is read once, so that the rows before a bad one may be written.
 A load has a name, which is printed before the first row is written. When it was
 interrupted, the same command with --load and that name goes on: rows that are there
 already are written again, so that none is lost and none is there twice. The name of a
-load of a file depends on its bytes, the table and the flags: with others it is refused.
+load of a file depends on its bytes, the table, the names of its columns and the flags:
+with others it is refused.
 A load of the standard input goes on only if the same bytes come again; nobody checks that.
 
 In CSV an empty cell without quotes is null, and "" in quotes is the empty text. Times are
-as in RFC 3339, and in UTC unless they or --zone say another zone. Booleans are true and
-false, t and f, yes and no, y and n, 1 and 0. Numbers are decimal; floating point numbers
-may be inf and nan. A file of Parquet has flat fields, without lists and groups.
+as in RFC 3339, and in UTC unless they or --zone say another zone; --time-format reads
+others, and numbers. Booleans are true and false, t and f, yes and no, y and n, 1 and 0; of
+JSON and Parquet numbers are none. Numbers are decimal; floating point numbers may be inf
+and nan, and what is not 0 never becomes 0. A file of Parquet has flat fields, without
+lists and groups.
 
 With --tenant the rows are those of a tenant, which 'rangecrypt tenant create' makes.`,
 		Example: `  rangecrypt table insert flights --input flights.csv --store pebble:data --key app.key

@@ -187,7 +187,7 @@ func (l *Load) SetName(name, said string, secret []byte) (string, error) {
 	own := hex.EncodeToString(mac.Sum(nil)[:5])
 	if name != "" && own != digits {
 		return "", exit.Usagef("load %s is not of this input: give the same file, table, names of columns and flags as at first, or leave --load out for a load of its own; "+
-			"a column that was renamed since gets its former name by 'rangecrypt table alter --rename' until the load is done", name)
+			"a column that was renamed since gets its former name by 'rangecrypt table alter NAME --rename new=old' until the load is done", name)
 	}
 	return random + "-" + own, nil
 }
