@@ -398,6 +398,9 @@ func (m *tableModel) order(driver string, f filter) func(a, b store.Row) int {
 	}
 	switch driver {
 	case "all rows":
+		if m.parts[0].how == 'o' {
+			return by(m.parts[0].name)
+		}
 		return nil
 	case "row key":
 		var orders []func(a, b store.Row) int

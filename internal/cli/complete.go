@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,12 +28,22 @@ const (
 // patience is how long a shell waits for names of a store.
 const patience = 2 * time.Second
 
-// Offer has a shell complete the values of a flag that takes no others. Where a flag takes a list with commas, it
+// Offer has a shell complete the values of a flag, to those that it takes or to such as have a name. Where a flag takes a list with commas, it
 // completes the last.
 func Offer(f *pflag.FlagSet, flag string, values ...string) { annotate(f, flag, offerValues, values) }
 
-// OfferColumns has a shell complete the values of a flag to the columns of the tables that the command is about.
-func OfferColumns(f *pflag.FlagSet, flag string) { annotate(f, flag, offerColumns, nil) }
+// OfferColumns has a shell complete the values of flags to the columns of the table that the command is about. After
+// FIELD= it completes the column of a field.
+func OfferColumns(f *pflag.FlagSet, flags ...string) {
+	for _, flag := range flags {
+		annotate(f, flag, offerColumns, nil)
+	}
+}
+
+// OfferColumnsOf does so of the table that an argument names, alone or with a column after it.
+func OfferColumnsOf(f *pflag.FlagSet, flag string, argument int) {
+	annotate(f, flag, offerColumns, []string{strconv.Itoa(argument)})
+}
 
 func annotate(f *pflag.FlagSet, flag, key string, values []string) {
 	if err := f.SetAnnotation(flag, key, values); err != nil {
@@ -64,11 +75,25 @@ func (e *Env) completeValues(cmd *cobra.Command) {
 func (e *Env) flagValues(cmd *cobra.Command, f *pflag.Flag, placeholder string, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	none := cobra.ShellCompDirectiveNoFileComp
 	values, closed := f.Annotations[offerValues]
-	_, columns := f.Annotations[offerColumns]
+	argument, columns := f.Annotations[offerColumns]
 	switch {
 	case closed:
 	case columns:
-		values = e.fromStore(cmd, func(ctx context.Context, st *store.Store) []string { return columnsOf(ctx, st, tableOf(cmd, args)) })
+		table := tableOf(cmd, args)
+		if len(argument) > 0 {
+			at, _ := strconv.Atoi(argument[0])
+			if at >= len(args) {
+				return nil, none
+			}
+			table = args[at]
+		}
+		values = e.fromStore(cmd, func(ctx context.Context, st *store.Store) []string { return columnsOf(ctx, st, table) })
+		if field, _, ok := strings.Cut(begun, "="); placeholder == "FIELD=COLUMN" {
+			if !ok {
+				return nil, none
+			}
+			return matching(values, field+"=", begun), none
+		}
 	case f.Name == "store":
 		return storeNames(begun)
 	case placeholder == "source": // of a key
@@ -190,10 +215,14 @@ func tenants(ctx context.Context, st *store.Store) []string {
 	return names
 }
 
+// columnsOf returns the columns of a table, whose name may have that of a column after it.
 func columnsOf(ctx context.Context, st *store.Store, table string) (names []string) {
 	tbl, err := st.Table(ctx, table)
-	if err != nil {
-		return nil
+	for at := len(table); err != nil; {
+		if at = strings.LastIndexByte(table[:at], '.'); at < 0 {
+			return nil
+		}
+		tbl, err = st.Table(ctx, table[:at])
 	}
 	for _, p := range tbl.Schema().Key {
 		names = append(names, p.Describe().Name)

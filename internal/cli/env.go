@@ -101,7 +101,7 @@ func Execute(ctx context.Context, e *Env, newRoot func(*Env) *cobra.Command, arg
 	case code == exit.Interrupted:
 		e.Warn("interrupted")
 	default:
-		e.Warn("%s", conceal(err.Error(), args))
+		e.Warn("%s", conceal(once(err.Error()), args))
 		if code == exit.Usage {
 			fmt.Fprintf(e.Stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
 		}

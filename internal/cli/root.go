@@ -52,7 +52,7 @@ func Root(e *Env, root *cobra.Command, commands ...*cobra.Command) *cobra.Comman
 		}
 		_, e.helpErr = fmt.Fprintf(e.Stdout, "%s\n\n%s", strings.TrimSpace(text), cmd.UsageString())
 	})
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.Usagef("%v", err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	root.SuggestionsMinimumDistance = 2
 	root.AddCommand(commands...)
 	nameProgram(root, root.Name())

@@ -108,7 +108,7 @@ type ColumnName struct{ Table, Column string }
 
 // An Explanation says how a query is going to be answered or, where it was analysed, how it was. It holds no values.
 type Explanation struct {
-	// Driver is what is scanned: "row key", "all rows" or the name of a column. A query that takes several ways, one
+	// Driver is what is scanned: "row key" for ranges of it, "all rows" or the name of a column. A query that takes several ways, one
 	// after the other, has them all here, with " or " between them.
 	Driver string
 	// Intervals is the number of ranges of keys or, where the driver has a mutable scheme, of

@@ -12,6 +12,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/command"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
+	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
 
@@ -22,8 +23,8 @@ func newTableExplain(e *cli.Env) *cobra.Command {
 		Use:   "explain NAME",
 		Short: "Show how a query is answered",
 		Long: `Explain shows what a query of 'table query' with these flags scans and opens, and an
-estimate of how many rows there are to look at. It opens no row. With --analyze the query
-is run, and what it did is counted.
+estimate of how many rows there are to look at, and in the table. It opens no row. With
+--analyze the query is run, and what it did is counted.
 
 ` + aboutWhere,
 		Example: `  rangecrypt table explain readings --where 'celsius > 25' \
@@ -44,7 +45,9 @@ is run, and what it did is counted.
 			q.values, err = q.texts.Format()
 			return err
 		},
-		Run: func(ctx context.Context, c *cli.Call) error { return explained(q.explain(ctx, c, analyze)) },
+		Run: func(ctx context.Context, c *cli.Call) error {
+			return explained(q.explain(ctx, c, analyze), q.desc && q.orderBy == "")
+		},
 	}.New(e)
 }
 
@@ -65,8 +68,14 @@ func (q *tableQuery) explain(ctx context.Context, c *cli.Call, analyze bool) err
 	if err != nil {
 		return exit.Early(ctx, err)
 	}
+	all := x
+	if !analyze {
+		if all, err = tbl.Explain(ctx, store.Query{Columns: []string{}}); err != nil {
+			return exit.Early(ctx, err)
+		}
+	}
 	if c.JSON {
-		return q.encode(c, x, analyze)
+		return q.encode(c, x, all, analyze)
 	}
 	rows := [][]string{
 		{"table", command.TableOf(c.Arg(), q.tenant)},
@@ -80,16 +89,13 @@ func (q *tableQuery) explain(ctx context.Context, c *cli.Call, analyze bool) err
 	if x.Buckets == 0 {
 		rows[3][1] = "all"
 	}
-	switch estimate := "about " + show.Count(x.Estimate); {
-	case analyze:
+	if analyze {
 		rows = append(rows, [][]string{
 			{"values looked up", show.Count(x.Tokens)}, {"requests", show.Count(x.Requests)}, {"found in the ranges", show.Count(x.Hits)},
 			{"of these discarded", show.Count(x.Discarded)}, {"rows returned", show.Count(x.Rows)},
 		}...)
-	case x.Exact:
-		rows = append(rows, []string{"to look at", show.Count(x.Estimate)})
-	default:
-		rows = append(rows, []string{"to look at", estimate})
+	} else {
+		rows = append(rows, []string{"to look at", estimate(x)}, []string{"rows of the table", estimate(all)})
 	}
 	var b strings.Builder
 	width := 0
@@ -102,6 +108,13 @@ func (q *tableQuery) explain(ctx context.Context, c *cli.Call, analyze bool) err
 		}
 	}
 	return c.Print(b.String())
+}
+
+func estimate(x inspect.Explanation) string {
+	if x.Exact {
+		return show.Count(x.Estimate)
+	}
+	return "about " + show.Count(x.Estimate)
 }
 
 func opened(x inspect.Explanation) string {
@@ -118,7 +131,8 @@ func yesNo(yes bool) string {
 	return "no"
 }
 
-func (q *tableQuery) encode(c *cli.Call, x inspect.Explanation, analyze bool) error {
+// encode prints an explanation, beside that of a query for all rows.
+func (q *tableQuery) encode(c *cli.Call, x, all inspect.Explanation, analyze bool) error {
 	type analysis struct {
 		Tokens    int `json:"values"`
 		Requests  int `json:"requests"`
@@ -139,6 +153,8 @@ func (q *tableQuery) encode(c *cli.Call, x inspect.Explanation, analyze bool) er
 		Unconverted []string  `json:"unconverted"`
 		Estimate    *int      `json:"estimate,omitempty"`
 		Exact       *bool     `json:"exact,omitempty"`
+		All         *int      `json:"table_estimate,omitempty"`
+		AllExact    *bool     `json:"table_exact,omitempty"`
 		Analysis    *analysis `json:"analysis,omitempty"`
 	}{
 		Record: "explanation", Store: c.ShownStore(), Table: c.Arg(), Tenant: q.tenant, Scanned: x.Driver, Intervals: x.Intervals, Buckets: x.Buckets,
@@ -147,7 +163,7 @@ func (q *tableQuery) encode(c *cli.Call, x inspect.Explanation, analyze bool) er
 	if analyze {
 		line.Analysis = &analysis{x.Tokens, x.Requests, x.Hits, x.Discarded, x.Rows}
 	} else {
-		line.Estimate, line.Exact = &x.Estimate, &x.Exact
+		line.Estimate, line.Exact, line.All, line.AllExact = &x.Estimate, &x.Exact, &all.Estimate, &all.Exact
 	}
 	return c.Encode(line)
 }

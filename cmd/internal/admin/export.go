@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/celltext"
+	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/condition"
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/tabular"
 	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
@@ -55,6 +55,7 @@ With --tenant the rows are those of a tenant.`,
 		Flags: func(f *pflag.FlagSet) {
 			f.StringVar(&o.tenant, "tenant", "", "`name` of the tenant whose rows are written, of a table with tenants")
 			f.StringSliceVar(&o.selected, "select", nil, "the `columns` to write, with commas between them (default: the key and all columns)")
+			cli.OfferColumns(f, "select")
 			o.Output.Bind(f)
 			o.Flags.Bind(f)
 		},
@@ -76,7 +77,7 @@ With --tenant the rows are those of a tenant.`,
 }
 
 // choose returns the columns that are written.
-func (o *exportRows) choose(all []*celltext.Column) ([]*celltext.Column, error) {
+func (o *exportRows) choose(all []*celltext.Column, schema store.Schema) ([]*celltext.Column, error) {
 	if len(o.selected) == 0 {
 		return all, nil
 	}
@@ -84,11 +85,7 @@ func (o *exportRows) choose(all []*celltext.Column) ([]*celltext.Column, error) 
 	for _, name := range o.selected {
 		i := slices.IndexFunc(all, func(c *celltext.Column) bool { return c.Name == name })
 		if i < 0 {
-			var names []string
-			for _, c := range all {
-				names = append(names, show.Visible(c.Name))
-			}
-			return nil, exit.Usagef("--select: the table has no column %s; it has %s", show.Visible(name), strings.Join(names, ", "))
+			return nil, unknown("select", condition.Columns(schema), name)
 		}
 		chosen = append(chosen, all[i])
 	}
@@ -104,7 +101,7 @@ func (o *exportRows) run(ctx context.Context, c *cli.Call) (err error) {
 	if err != nil {
 		return err
 	}
-	columns, err := o.choose(all)
+	columns, err := o.choose(all, tbl.Schema())
 	if err != nil {
 		return err
 	}

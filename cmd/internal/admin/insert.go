@@ -58,13 +58,16 @@ standard input is read once, so that the rows before a bad one may be written.
 A load has a name, which is printed before the first row is written. When it was
 interrupted, the same command with --load and that name goes on: rows that are there
 already are written again, so that none is lost and none is there twice. The name of a
-load of a file depends on its bytes, the table and the flags: with others it is refused.
+load of a file depends on its bytes, the table, the names of its columns and the flags:
+with others it is refused.
 A load of the standard input goes on only if the same bytes come again; nobody checks that.
 
 In CSV an empty cell without quotes is null, and "" in quotes is the empty text. Times are
-as in RFC 3339, and in UTC unless they or --zone say another zone. Booleans are true and
-false, t and f, yes and no, y and n, 1 and 0. Numbers are decimal; floating point numbers
-may be inf and nan. A file of Parquet has flat fields, without lists and groups.
+as in RFC 3339, and in UTC unless they or --zone say another zone; --time-format reads
+others, and numbers. Booleans are true and false, t and f, yes and no, y and n, 1 and 0; of
+JSON and Parquet numbers are none. Numbers are decimal; floating point numbers may be inf
+and nan, and what is not 0 never becomes 0. A file of Parquet has flat fields, without
+lists and groups.
 
 With --tenant the rows are those of a tenant, which 'rangecrypt tenant create' makes.`,
 		Example: `  rangecrypt table insert flights --input flights.csv --store pebble:data --key app.key
@@ -83,7 +86,8 @@ With --tenant the rows are those of a tenant, which 'rangecrypt tenant create' m
 			o.Input.Bind(f)
 			f.StringArrayVar(&o.maps, "map", nil, "`FIELD=COLUMN`: the column of a field with another name; give the flag again for more")
 			f.StringArrayVar(&o.ignored, "ignore", nil, "`field` that is left out; give the flag again for more")
-			o.Flags.Bind(f)
+			cli.OfferColumns(f, "map")
+			o.Flags.BindRead(f)
 			f.BoolVar(&o.dryRun, "dry-run", false, "check all rows and write none")
 			f.BoolVar(&o.skipBad, "skip-bad", false, "leave out and count bad rows: a value is none of the column's type, or fields are\nmissing or too many")
 			f.StringVar(&o.maxBad, "max-bad", "", "fail if more `rows` than this are bad, such as 20 or 0.5% (default with --skip-bad:\n1%, or 10 rows of fewer than 100)")
@@ -198,7 +202,11 @@ func (o *insertRows) run(ctx context.Context, c *cli.Call) (err error) {
 		o.tell(c, l)
 	}
 	if err != nil {
-		c.Warn("%s%d %s were inserted; %s", atLeast(done), done.Rows, show.Plural(done.Rows, "row"), o.next(err, name))
+		read := ""
+		if o.Stream() {
+			read = " read so far"
+		}
+		c.Warn("%s%d of %d %s%s %s inserted; %s", atLeast(done), done.Rows, l.Rows, show.Plural(l.Rows, "row"), read, plural(l.Rows, "was", "were"), o.next(err, name))
 		err = exit.Early(ctx, err)
 	}
 	return errors.Join(err, o.report(c, l, done, time.Since(start), name, err == nil))
@@ -336,6 +344,10 @@ func (o *insertRows) reportChecked(c *cli.Call, l *rowload.Load) error {
 
 func (o *insertRows) report(c *cli.Call, l *rowload.Load, done rowload.Done, elapsed time.Duration, name string, complete bool) error {
 	rate := float64(done.Rows) / max(elapsed.Seconds(), 1e-9)
+	skipped := 0
+	if o.skipBad {
+		skipped = l.Bad.Rows
+	}
 	if c.JSON {
 		return c.Encode(struct {
 			Record   string  `json:"record"`
@@ -350,11 +362,11 @@ func (o *insertRows) report(c *cli.Call, l *rowload.Load, done rowload.Done, ela
 			Load     string  `json:"load"`
 			Complete bool    `json:"complete"`
 			AtLeast  bool    `json:"at_least,omitempty"` // of rows
-		}{"insert", c.ShownStore(), c.Arg(), o.tenant, done.Rows, l.Bad.Rows, l.Rewrote, elapsed.Nanoseconds(), rate, name, complete, done.Unsure})
+		}{"insert", c.ShownStore(), c.Arg(), o.tenant, done.Rows, skipped, l.Rewrote, elapsed.Nanoseconds(), rate, name, complete, done.Unsure})
 	}
 	line := fmt.Sprintf("%s%d %s inserted into %s in %.2f s (%.0f rows/s), load %s", atLeast(done), done.Rows, show.Plural(done.Rows, "row"), command.TableOf(c.Arg(), o.tenant), elapsed.Seconds(), rate, name)
-	if l.Bad.Rows > 0 && o.skipBad {
-		line += fmt.Sprintf(", %d bad %s left out", l.Bad.Rows, show.Plural(l.Bad.Rows, "row"))
+	if skipped > 0 {
+		line += fmt.Sprintf(", %d bad %s left out", skipped, show.Plural(skipped, "row"))
 	}
 	return c.Line("%s", line)
 }

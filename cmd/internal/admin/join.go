@@ -31,20 +31,27 @@ func newTableJoin(e *cli.Env) *cobra.Command {
 		Use:   "join LEFT.COLUMN RIGHT.COLUMN",
 		Short: "Print the pairs of rows that have equal values in two columns",
 		Long: `Join prints each pair of a row of one table and a row of another, or of the same, whose
-values in two columns are equal. Null equals nothing. The columns must share one search
-key, by 'shared-with' or 'confidentiality: database' in the schema file, so that the
-database compares them without seeing them.
+values in two columns are equal. Null equals nothing. The columns must be deterministic or
+ordered, and share one search key, so that the database compares them without seeing them.
+For that the schema file of one names the other, or both say 'confidentiality: database':
+
+    - {name: operator, type: string, encryption: deterministic,
+       shared-with: {table: staff, column: name}}
+
+A part of the row key cannot be joined.
 
 In the result the names of columns begin with that of their table, and with left and right
 where a table is joined with itself. The pairs come in no order.`,
-		Example: `  rangecrypt table join readings.device devices.name --store pebble:data --key app.key
-  rangecrypt table join readings.device devices.name --right-select owner --format csv \
+		Example: `  rangecrypt table join shifts.operator staff.name --store pebble:data --key app.key
+  rangecrypt table join shifts.operator staff.name --right-select team --format csv \
     --store pebble:data --key app.key`,
 		Args: []string{"a column of a table", "a column of a table to join it with"},
 		JSON: "print JSON lines, as --format jsonl",
 		Flags: func(f *pflag.FlagSet) {
 			f.StringSliceVar(&j.left, "left-select", nil, "of the first table the columns of these `names`, with commas\nbetween them, and no others")
 			f.StringSliceVar(&j.right, "right-select", nil, "of the second table the columns of these `names`, with commas\nbetween them, and no others")
+			cli.OfferColumnsOf(f, "left-select", 0)
+			cli.OfferColumnsOf(f, "right-select", 1)
 			f.IntVar(&j.limit, "limit", 0, "at most so many `pairs` (default all)")
 			bindTenant(f, &j.tenant)
 			j.results.bind(f)

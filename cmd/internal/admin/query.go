@@ -48,8 +48,7 @@ func (q *tableQuery) bindQuery(f *pflag.FlagSet) {
 	f.BoolVar(&q.desc, "desc", false, "turn the order round")
 	f.IntVar(&q.limit, "limit", 0, "at most so many `rows` (default all)")
 	f.BoolVar(&q.requireIndex, "require-index", false, "fail rather than read all rows of the table")
-	cli.OfferColumns(f, "select")
-	cli.OfferColumns(f, "order-by")
+	cli.OfferColumns(f, "select", "order-by")
 }
 
 func newTableQuery(e *cli.Env) *cobra.Command {
@@ -82,8 +81,7 @@ is no error.`,
 			f.BoolVar(&q.count, "count", false, "print the number of rows only")
 			f.StringVar(&q.min, "min", "", "print the least value of the `column` only")
 			f.StringVar(&q.max, "max", "", "print the greatest value of the `column` only")
-			cli.OfferColumns(f, "min")
-			cli.OfferColumns(f, "max")
+			cli.OfferColumns(f, "min", "max")
 			q.results.bind(f)
 		},
 		Check: func(c *cli.Call) error {
@@ -92,7 +90,9 @@ is no error.`,
 			}
 			return q.results.check(c)
 		},
-		Run: func(ctx context.Context, c *cli.Call) error { return explained(q.run(ctx, c)) },
+		Run: func(ctx context.Context, c *cli.Call) error {
+			return explained(q.run(ctx, c), q.desc && q.orderBy == "")
+		},
 	}.New(e)
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
 
@@ -75,11 +76,14 @@ func unknown(flag string, columns []inspect.Field, name string) error {
 	return exit.Usagef("--%s: %v", flag, condition.Unknown(columns, name))
 }
 
-// explained says what to do where a query is refused.
-func explained(err error) error {
+// explained says what to do where a query is refused, which may be one for the opposite order of the row key.
+func explained(err error, desc bool) error {
 	switch {
 	case errors.Is(err, store.ErrScan):
 		return fmt.Errorf("%w; without --require-index it does, and 'rangecrypt table explain' shows what is scanned", err)
+	case errors.Is(err, driver.ErrRange) && desc:
+		return exit.Usagef("--desc without --order-by turns round the order of the row key, in which these rows do not come: name a column with --order-by, " +
+			"or the first part of the key with --where; a column that was changed needs 'rangecrypt table convert'")
 	case errors.Is(err, store.ErrToken):
 		return exit.Usagef("the page token is damaged, or of another query: give the table, --where, --order-by, --desc and --tenant that it came with")
 	}

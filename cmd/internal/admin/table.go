@@ -90,7 +90,18 @@ func newTableCreate(e *cli.Env) *cobra.Command {
 		Use:   "create FILE",
 		Short: "Create a table from a schema file",
 		Long: `Create makes the table that FILE describes, or the standard input for -. A store that does
-not exist is made. A mistake in the file is an error with its line, and nothing is made.`,
+not exist is made. A mistake in the file is an error with its line, and nothing is made.
+
+The file is YAML. It has these fields:
+
+    table         the name of the table
+    key           the parts of the row key: name, type, encryption (hashed, ordered, plain
+                  or tie) and, where it is ordered, scheme
+    columns       the columns: name, type, encryption (randomised, deterministic, ordered
+                  or plain), scheme, and confidentiality or shared-with
+    layout, spread-bits, conditional, tenants, ttl
+
+docs/operations.md, under "Schema files", has all of them with types and schemes.`,
 		Example: `  rangecrypt table create readings.yaml --store pebble:data --key app.key
   rangecrypt table create readings.yaml --dry-run`,
 		Args:   []string{"the file of a schema"},

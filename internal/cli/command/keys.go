@@ -284,6 +284,7 @@ sealed with them. What is there stays readable with the old ones, which are kept
 			f.StringVar(&r.table, "table", "", "`name` of the table that gets new keys for its cells")
 			f.StringArrayVar(&r.columns, "column", nil, "`name` of a column of it, repeatable (default all)")
 			cli.OfferColumns(f, "column")
+			cli.OfferColumns(f, "column")
 		},
 		Check: func(c *cli.Call) error { return r.check(c) },
 		Run:   func(ctx context.Context, c *cli.Call) error { return r.run(ctx, c) },

@@ -7,43 +7,46 @@ import (
 	"time"
 )
 
-// linesEvery is how often it is said how far things are where no bar can be drawn. What takes less says
-// nothing.
-const linesEvery = 15 * time.Second
+// It is said how far things are where no bar can be drawn: first after a while, and then once a minute. What takes less
+// says nothing.
+const (
+	firstLine  = 15 * time.Second
+	linesEvery = time.Minute
+)
 
 // lines prints how far things are, for logs and pipes.
 type lines struct {
 	w       io.Writer
 	program string
-	every   time.Duration
+	now     func() time.Time
 
 	mu          sync.Mutex
 	phase       string
 	done, total int
-	begin, last time.Time
+	begin, next time.Time
 }
 
-func newLines(w io.Writer, program string, every time.Duration) *lines {
-	return &lines{w: w, program: program, every: every}
+func newLines(w io.Writer, program string) *lines {
+	return &lines{w: w, program: program, now: time.Now}
 }
 
 func (l *lines) Start(phase string, total int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.phase, l.done, l.total = phase, 0, total
-	l.begin = time.Now()
-	l.last = l.begin
+	l.begin = l.now()
+	l.next = l.begin.Add(firstLine)
 }
 
 func (l *lines) Add(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.done += n
-	now := time.Now()
-	if now.Sub(l.last) < l.every {
+	now := l.now()
+	if now.Before(l.next) {
 		return
 	}
-	l.last = now
+	l.next = now.Add(linesEvery)
 	elapsed := now.Sub(l.begin)
 	text := fmt.Sprintf("%s: %d after %.0f s", l.phase, l.done, elapsed.Seconds())
 	if l.total > 0 && l.done > 0 {

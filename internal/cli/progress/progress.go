@@ -17,7 +17,7 @@ func New(w io.Writer, program string, columns int) Reporter {
 	if columns > 0 {
 		return newBar(w, columns)
 	}
-	return newLines(w, program, linesEvery)
+	return newLines(w, program)
 }
 
 // None shows nothing.

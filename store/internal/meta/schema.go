@@ -39,7 +39,7 @@ func New(s Schema) (*Table, error) {
 	case len(s.Columns) > MaxColumns:
 		return nil, tooManyColumns(s.Name, len(s.Columns))
 	case s.SpreadBits < -1 || s.SpreadBits > 12:
-		return nil, fmt.Errorf("%w: table %q: SpreadBits is %d, need -1 to 12", fault.ErrSchema, s.Name, s.SpreadBits)
+		return nil, fmt.Errorf("%w: table %q: a spread of %d bits, need -1 to 12", fault.ErrSchema, s.Name, s.SpreadBits)
 	case s.SpreadBits == -1:
 		m.SpreadBits = 0
 	case s.SpreadBits == 0:
@@ -53,11 +53,11 @@ func New(s Schema) (*Table, error) {
 	for i, part := range s.Key {
 		switch {
 		case part.Encryption == TieBreaker && len(s.Key) == 1:
-			return nil, fmt.Errorf("%w: a row key cannot consist of tie-breaker %q alone; use HashedPart or PlainPart with UUID", fault.ErrSchema, part.Name)
+			return nil, fmt.Errorf("%w: a row key cannot consist of tie-breaker %q alone; use a hashed or plain part of type uuid", fault.ErrSchema, part.Name)
 		case part.Encryption == TieBreaker && i != len(s.Key)-1:
 			return nil, fmt.Errorf("%w: tie-breaker %q is not the last part of the row key; put it there", fault.ErrSchema, part.Name)
 		case part.Encryption == Plain && i == 0 && part.Type != nil && part.Type.Width() == 0:
-			return nil, fmt.Errorf("%w: part %q of varying length cannot lead a row key in the plain; use HashedPart", fault.ErrSchema, part.Name)
+			return nil, fmt.Errorf("%w: part %q of varying length cannot lead a row key in the plain; hash it", fault.ErrSchema, part.Name)
 		}
 		meta, err := taken.named(part)
 		if err != nil {

@@ -44,7 +44,7 @@ func (m *Table) setTTL(ttl time.Duration) error {
 		return nil // rows that expire may be there
 	}
 	if m.Conditional {
-		return fmt.Errorf("%w: table %q: rows of a table with Conditional cannot expire, since a write under a condition has no TTL: leave out one of the two",
+		return fmt.Errorf("%w: table %q: rows of a conditional table cannot expire, since a write under a condition has no TTL: leave out one of the two",
 			fault.ErrSchema, m.Name)
 	}
 	if ttl != TTLByRow {

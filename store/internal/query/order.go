@@ -207,7 +207,7 @@ func (f *execution) sorted(ctx context.Context) iter.Seq2[*Found, error] {
 func (f *execution) orderly(ctx context.Context, from *place, yield func(*Found, error) bool) {
 	c := f.plan.sort
 	if f.plan.instead == nil {
-		yield(nil, fmt.Errorf("%w: there are more than %d rows to sort by column %q: give a Limit of at most that, ask for pages, or %s",
+		yield(nil, fmt.Errorf("%w: there are more than %d rows to sort by column %q: limit them to at most that, ask for pages, or %s",
 			fault.ErrColumn, f.mostSorted, c.Name, "make it an ordered column, whose order is taken instead"))
 		return
 	}
@@ -231,7 +231,7 @@ func (pl *plan) requireIndex(t *rowcodec.View) error {
 	}
 	var reasons []string
 	if len(pl.Ways) > 1 || pl.Ways[0].driving != nil {
-		reasons = append(reasons, fmt.Sprintf("rows that are null in column %q have no index entry, so that only reading all rows finds them: exclude them with Not(IsNull(...))",
+		reasons = append(reasons, fmt.Sprintf("rows that are null in column %q have no index entry, so that only reading all rows finds them: exclude them, as by: is not null",
 			pl.Ways[0].driving.Name))
 	}
 	ss, _ := pl.tree.Implied()
@@ -265,7 +265,7 @@ func lacks(t *rowcodec.View, c *rowcodec.Column, s *predicate.Set) string {
 	case c.Encryption == meta.Deterministic && c.Drives():
 		return name + " is deterministic: it would need single values (Equal or In), or to be ordered"
 	case c.Searched() && !c.Leads():
-		return name + " was changed, and its rows are not all converted: call Convert"
+		return name + " was changed, and its rows are not all converted: convert them"
 	case c.Searched():
 		return name + " has an index that is being made again: wait until that has ended"
 	}

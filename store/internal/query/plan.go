@@ -128,10 +128,10 @@ func NewPlan(ctx context.Context, t *rowcodec.View, q Selection) (*plan, error) 
 // noOrder returns the error of a query for the opposite order that reads all rows in no order.
 func (pl *plan) noOrder() error {
 	if len(pl.unconverted) > 0 {
-		return fmt.Errorf("%w: column %q was changed and its rows are not all converted, so all rows are read, which have no order to reverse; call Convert first",
+		return fmt.Errorf("%w: column %q was changed and its rows are not all converted, so all rows are read, which have no order to reverse; convert them first",
 			driver.ErrRange, pl.unconverted[0])
 	}
-	return fmt.Errorf("%w: all rows of a table whose key begins with a hashed or plain part have no order to reverse; fix that part, or use OrderBy", driver.ErrRange)
+	return fmt.Errorf("%w: all rows of a table whose key begins with a hashed or plain part have no order to reverse; fix that part, or order by a column", driver.ErrRange)
 }
 
 // ways appends the ways to the rows of a predicate.

@@ -211,7 +211,7 @@ func (t TypeOf[T]) OrderedBy(n int) TypeOf[T] {
 	case t.name != String.name && t.name != Bytes.name:
 		t.err = fmt.Errorf("only string and bytes are ordered by a number of bytes, not type %s", typeName(t.name))
 	case n != 16 && n != 24 && n != 32:
-		t.err = fmt.Errorf("type %s is ordered by its first 8 bytes, or OrderedBy 16, 24 or 32; %d is none of these", typeName(t.name), n)
+		t.err = fmt.Errorf("type %s is ordered by its first 8 bytes, or by 16, 24 or 32; %d is none of these", typeName(t.name), n)
 	default:
 		t.name, t.textOrder = fmt.Sprintf("%s/2 order=%d", typeName(t.name), n), n
 	}

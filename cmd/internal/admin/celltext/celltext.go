@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
@@ -27,14 +28,21 @@ type Flags struct {
 	nulls                              []string
 }
 
-// Bind binds the flags.
+// Bind binds the flags of values that are written, and of those that are read.
 func (o *Flags) Bind(f *pflag.FlagSet) {
 	f.StringVar(&o.timeFormat, "time-format", "rfc3339", "how times are written, as a `format`: rfc3339, unix, unix-ms, unix-us, unix-ns,\nor a pattern such as '%d.%m.%Y %H:%M:%S.%f %z'")
 	f.StringVar(&o.zone, "zone", "", "the time `zone` of times without an offset, such as Europe/Berlin (default UTC)")
 	f.BoolVar(&o.decimalComma, "decimal-comma", false, "numbers have a comma before their fraction, as 12,50")
-	f.StringVar(&o.thousands, "thousands", "", "the `character` between thousands of numbers, such as '.'; they may also be without it")
 	f.StringVar(&o.bytes, "bytes", "hex", "how byte strings are written: `hex or base64`")
 	f.StringArrayVar(&o.nulls, "null", nil, "a `text` that stands for null in CSV where it is not quoted, beside the empty cell;\ngive the flag again for more of them")
+	cli.Offer(f, "time-format", "rfc3339", "unix", "unix-ms", "unix-us", "unix-ns")
+	cli.Offer(f, "bytes", "hex", "base64")
+}
+
+// BindRead binds also what only values have that are read: numbers are written without marks between thousands.
+func (o *Flags) BindRead(f *pflag.FlagSet) {
+	o.Bind(f)
+	f.StringVar(&o.thousands, "thousands", "", "the `character` between thousands of numbers, such as '.'; they may also be without it")
 }
 
 // Said returns what the flags say, as a text that differs where values may be read otherwise.

@@ -21,7 +21,7 @@ func formatOf(t testing.TB, args ...string) (*Format, error) {
 	t.Helper()
 	var flags Flags
 	f := pflag.NewFlagSet("t", pflag.ContinueOnError)
-	flags.Bind(f)
+	flags.BindRead(f)
 	require.NoError(t, f.Parse(args))
 	return flags.Format()
 }
@@ -55,6 +55,8 @@ func TestTexts(t *testing.T) {
 		{"float64", "inf", nil, math.Inf(1)},
 		{"float64", "-Infinity", nil, math.Inf(-1)},
 		{"float32", "0.1", nil, float32(0.1)},
+		{"float64", "5e-324", nil, 5e-324},
+		{"float64", "0.00e-999", nil, 0.0},
 		{"bool", "t", nil, true},
 		{"bool", "NO", nil, false},
 		{"bool", "1", nil, true},
@@ -107,10 +109,12 @@ func TestRefusedTexts(t *testing.T) {
 		{"float64", "0x1p4711", "not a number", nil, nil},
 		{"float32", "1e39", "beyond the range of type float32", ope.ErrDomain, nil},
 		{"float64", "9007199254740993", "does not hold exactly", encode.ErrInexact, nil},
+		{"float64", "-1e-4711", "so near to 0 that float64 would keep 0", encode.ErrInexact, nil},
+		{"float32", "4.711e-46", "so near to 0 that float32 would keep 0", encode.ErrInexact, nil},
 		{"bool", "wahr", "not a boolean", nil, nil},
 		{"date", "2023-02-29", "not a date", nil, nil},
 		{"date", "+2023-02-28", "not a date", nil, nil},
-		{"timestamp/s", "2025-02-27", "not a time", nil, nil},
+		{"timestamp/s", "2025-02-27", "not a time like 2024-02-29T12:00:00.5Z or 2024-02-29 12:00:00, where --zone says the offset; --time-format reads other forms", nil, nil},
 		{"timestamp/s", "2024-02-29T12:00:00+24:00", "not a time", nil, nil},
 		{"timestamp/s", "2024-02-29T12:00:00.5Z", "finer than type timestamp/s keeps", encode.ErrInexact, nil},
 		{"timestamp/ns", "2024-02-29T12:00:00.1234567891Z", "more than nine digits", encode.ErrInexact, nil},
@@ -158,6 +162,16 @@ func TestCells(t *testing.T) {
 		{"string", Cell{Kind: Literal, Text: "5"}, errors.New("needs a text in quotes")},
 		{"int64", Cell{Kind: Literal, Text: "5"}, int64(5)},
 		{"bool", Cell{Kind: Literal, Text: "true"}, true},
+		{"bool", Cell{Kind: String, Text: "1"}, true},
+		{"bool", Cell{Kind: Literal, Text: "1"}, errors.New("a number of JSON, where a column of type bool needs true or false")},
+		{"bool", Cell{Kind: Typed, Value: int64(1)}, errors.New("an integer, which a column of type bool does not take")},
+		{"int64", Cell{Kind: String, Text: "5"}, int64(5)},
+		{"int64", Cell{Kind: Literal, Text: "5.0"}, int64(5)},
+		{"int64", Cell{Kind: Literal, Text: "true"}, errors.New("not an integer")},
+		{"float64", Cell{Kind: Literal, Text: "1e-400"}, errors.New("would keep 0")},
+		{"float32", Cell{Kind: Typed, Value: 1e-60}, errors.New("does not hold exactly")},
+		{"timestamp/s", Cell{Kind: Literal, Text: "5"}, errors.New("a number of JSON, where a column of type timestamp/s needs a text in quotes; --time-format unix, unix-ms, unix-us or unix-ns reads numbers")},
+		{"timestamp/s", Cell{Kind: Typed, Value: int64(5)}, errors.New("an integer, which a column of type timestamp/s does not take; --time-format unix,")},
 		{"int16", Cell{Kind: Typed, Value: 517.0}, int16(517)},
 		{"int16", Cell{Kind: Typed, Value: 517.5}, errors.New("no integer")},
 		{"uint8", Cell{Kind: Typed, Value: int64(-1)}, errors.New("beyond the range")},

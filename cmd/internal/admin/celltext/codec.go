@@ -46,7 +46,8 @@ type typed[T any] struct {
 	exact   *encode.Exact[T] // nil for types without codes
 	within  *ope.Domain      // of the column, where it is restricted
 	from    func(text string) (T, error)
-	number  func(text string) (T, error) // of JSON; nil for what has no numbers
+	number  func(text string) (T, error) // of a number, true or false of JSON; nil for what has none
+	numbers string                       // what an error says of numbers; may be empty
 	into    func(v any) (T, error)
 	to      func(v T) (string, error)
 	plain   func(text string) (T, error) // of a bound; from where it is nil
@@ -86,7 +87,7 @@ func (t *typed[T]) parse(text string) (any, error) { return t.check(t.from(text)
 
 func (t *typed[T]) literal(text string) (any, error) {
 	if t.number == nil {
-		return nil, fmt.Errorf("%s of JSON, where a column of type %s needs a text in quotes", literalName(text), t.name)
+		return nil, fmt.Errorf("%s of JSON, where a column of type %s needs a text in quotes%s", literalName(text), t.name, t.numbers)
 	}
 	return t.check(t.number(text))
 }
@@ -349,6 +350,9 @@ func float[T float32 | float64](f *Format, name string, exact encode.Exact[T], b
 		if err != nil {
 			return 0, errors.New("not a number")
 		}
+		if x == 0 && !isZero(text) {
+			return 0, valueError{"so near to 0 that " + name + " would keep 0: 0 itself is written as 0", encode.ErrInexact}
+		}
 		return T(x), wholeIsExact(text, x, bits, name)
 	}
 	return &typed[T]{
@@ -388,6 +392,12 @@ func float[T float32 | float64](f *Format, name string, exact encode.Exact[T], b
 			return f.shown(strconv.FormatFloat(float64(v), 'g', -1, bits)), nil
 		},
 	}
+}
+
+// isZero reports whether a number that is read as 0 is 0, and not only nearer to 0 than any other of its type.
+func isZero(text string) bool {
+	mantissa, _, _ := strings.Cut(strings.ToLower(text), "e")
+	return strings.Trim(mantissa, "+-.0") == ""
 }
 
 // textOfNaN returns the text of a NaN, with its bits where these are not those of Go's.
@@ -499,17 +509,15 @@ func boolean() codec {
 		return v, nil
 	}
 	return &typed[bool]{
-		name: "bool", exact: &exact, from: from, number: from, plain: from,
-		into: func(v any) (bool, error) {
-			switch v := v.(type) {
-			case int64:
-				return from(strconv.FormatInt(v, 10))
-			case uint64:
-				return from(strconv.FormatUint(v, 10))
+		name: "bool", exact: &exact, from: from, plain: from,
+		number: func(text string) (bool, error) {
+			if literalName(text) == "a number" {
+				return false, errors.New("a number of JSON, where a column of type bool needs true or false, or a text such as \"1\"")
 			}
-			return false, wrongKind(v, "bool")
+			return from(text)
 		},
-		to: func(v bool) (string, error) { return strconv.FormatBool(v), nil },
+		into: func(v any) (bool, error) { return false, wrongKind(v, "bool") },
+		to:   func(v bool) (string, error) { return strconv.FormatBool(v), nil },
 	}
 }
 

@@ -90,6 +90,8 @@ func parseTimeFormat(text string) (timeFormat, error) {
 	return f, nil
 }
 
+const unixNumbers = "--time-format unix, unix-ms, unix-us or unix-ns reads numbers"
+
 func (f *Format) timestamp(name string, unit time.Duration) codec {
 	exact := encode.Time(unit)
 	plain := func(text string) (time.Time, error) {
@@ -108,12 +110,19 @@ func (f *Format) timestamp(name string, unit time.Duration) codec {
 			case encode.CivilDate:
 				return f.inZone(time.Date(v.Year, v.Month, v.Day, 0, 0, 0, 0, time.UTC))
 			}
+			if n, ok := v.(int64); ok && f.times.unit != 0 {
+				return f.parseTime(strconv.FormatInt(n, 10))
+			} else if ok {
+				return t, fmt.Errorf("%w; %s", wrongKind(v, name), unixNumbers)
+			}
 			return t, wrongKind(v, name)
 		},
 		to: f.timeText,
 	}
 	if f.times.unit != 0 {
 		t.number = t.from
+	} else {
+		t.numbers = "; " + unixNumbers
 	}
 	return t
 }
@@ -148,7 +157,10 @@ func (f *Format) parseTime(text string) (time.Time, error) {
 	}
 	if f.times.layout == "" {
 		t, offset, err := parseRFC3339(text)
-		if err != nil || offset {
+		switch {
+		case errors.Is(err, errTime):
+			return t, errForms
+		case err != nil || offset:
 			return t, err
 		}
 		return f.inZone(t)
@@ -225,13 +237,18 @@ func yearText(year int) string {
 	return fmt.Sprintf("%+05d", year)
 }
 
+// The errors of a text that is no time, also in a file.
+var (
+	errTime  = errors.New("not a time like 2024-02-29T12:00:00.5Z")
+	errForms = fmt.Errorf("%w or 2024-02-29 12:00:00, where --zone says the offset; --time-format reads other forms", errTime)
+)
+
 // parseRFC3339 reads a time with or without an offset, and with T or a blank between the date and the time. One without
 // is returned as if it were in UTC.
 func parseRFC3339(text string) (t time.Time, offset bool, err error) {
-	wrong := errors.New("not a time like 2024-02-29T12:00:00.5Z")
 	short, times, ok := cutYear(text)
 	if !ok || len(short) < len("2006-01-02T15:04") || short[10] != 'T' && short[10] != ' ' && short[10] != 't' {
-		return t, false, wrong
+		return t, false, errTime
 	}
 	short = short[:10] + "T" + short[11:]
 	layout := "2006-01-02T15:04:05"
@@ -248,7 +265,7 @@ func parseRFC3339(text string) (t time.Time, offset bool, err error) {
 			layout += "Z07:00"
 		}
 		if hours := short[at+1:]; len(hours) < 2 || hours[:2] > "23" || len(hours) > 3 && hours[len(hours)-2:] > "59" {
-			return t, false, wrong
+			return t, false, errTime
 		}
 	}
 	t, err = encode.ParseTime(layout, short)
@@ -256,7 +273,7 @@ func parseRFC3339(text string) (t time.Time, offset bool, err error) {
 	case errors.Is(err, encode.ErrInexact):
 		return t, offset, valueError{"a time with more than nine digits of a second", err}
 	case err != nil:
-		return t, offset, wrong
+		return t, offset, errTime
 	}
 	if times != 0 {
 		t = time.Unix(t.Unix()+times*calendarDays*24*60*60, int64(t.Nanosecond()))

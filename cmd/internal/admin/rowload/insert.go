@@ -74,7 +74,7 @@ func (s *sender) atEnd() error {
 		return s.Bad.tooMany(s.Rows, allowed, s.SkipBad)
 	}
 	if s.Rows == 0 {
-		return fmt.Errorf("%w: %s has no rows, only the names of fields", tabular.ErrInput, s.Input.Name())
+		return s.noRows()
 	}
 	if err := s.keys.count(); err != nil {
 		return err

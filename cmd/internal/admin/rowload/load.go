@@ -88,7 +88,7 @@ func (l *Load) Check(ctx context.Context) error {
 		return l.Bad.tooMany(l.Rows, allowed, l.SkipBad)
 	}
 	if l.Rows == 0 {
-		return fmt.Errorf("%w: %s has no rows, only the names of fields", tabular.ErrInput, l.Input.Name())
+		return l.noRows()
 	}
 	if err := keys.count(); err != nil {
 		return err
@@ -98,6 +98,11 @@ func (l *Load) Check(ctx context.Context) error {
 		return l.repeatedKeys(keys.first, keys.second)
 	}
 	return nil
+}
+
+// noRows is the error of an input without rows: it is seldom what was meant.
+func (l *Load) noRows() error {
+	return fmt.Errorf("%w: %s has no rows", tabular.ErrInput, l.Input.Name())
 }
 
 func (l *Load) allowed() int {
@@ -181,7 +186,8 @@ func (l *Load) SetName(name, said string, secret []byte) (string, error) {
 	mac.Write([]byte(l.Input.Said() + "\x00" + said))
 	own := hex.EncodeToString(mac.Sum(nil)[:5])
 	if name != "" && own != digits {
-		return "", exit.Usagef("load %s is not of this input: give the same file, table and flags as at first, or leave --load out for a load of its own", name)
+		return "", exit.Usagef("load %s is not of this input: give the same file, table, names of columns and flags as at first, or leave --load out for a load of its own; "+
+			"a column that was renamed since gets its former name by 'rangecrypt table alter NAME --rename new=old' until the load is done", name)
 	}
 	return random + "-" + own, nil
 }

@@ -137,7 +137,7 @@ func (n *Names) Map(fields []string) (*Mapping, error) {
 	}
 	if len(unknown) > 0 {
 		return nil, fmt.Errorf("%w: the table has no column for %s %s; it has %s: --map FIELD=COLUMN names the column of a field, --ignore FIELD leaves the field out%s",
-			tabular.ErrInput, show.Plural(len(unknown), "field"), list(unknown), n.all(), hint(unknown, len(fields)))
+			tabular.ErrInput, show.Plural(len(unknown), "field"), list(unknown), n.all(), n.hint(unknown, len(fields)))
 	}
 	var without []string
 	for _, c := range n.columns {
@@ -159,7 +159,14 @@ func (n *Names) Map(fields []string) (*Mapping, error) {
 }
 
 // hint says what fields without columns may be.
-func hint(unknown []string, fields int) string {
+func (n *Names) hint(unknown []string, fields int) string {
+	for _, field := range unknown {
+		for _, c := range n.columns {
+			if strings.EqualFold(field, c.Name) {
+				return fmt.Sprintf("; capitals count: did you mean --map %s=%s?", show.Visible(field), show.Visible(c.Name))
+			}
+		}
+	}
 	if len(unknown) < fields {
 		return ""
 	}

@@ -92,7 +92,11 @@ func (c *csvReader) Next() (*Row, error) {
 	var bad *csvrows.Error
 	switch {
 	case errors.As(err, &bad):
-		return nil, &RowError{Row: c.row, Fatal: bad.Fatal, Err: fmt.Errorf("line %d: %w", bad.Line, bad.Err)}
+		err := bad.Err
+		if bad.Line != c.row.Line {
+			err = fmt.Errorf("line %d: %w", bad.Line, err)
+		}
+		return nil, &RowError{Row: c.row, Fatal: bad.Fatal, Err: err}
 	case err != nil:
 		return nil, fmt.Errorf("after line %d: %w", c.r.Line, err)
 	case c.r.Len() != len(c.fields):

@@ -16,6 +16,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/spf13/pflag"
 
+	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/internal/cli/csvrows"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 )
@@ -110,6 +111,14 @@ func (o *Input) Bind(f *pflag.FlagSet) {
 	f.StringVar(&o.format, "format", "", "the `format` of the input (default: what the suffix of its name says):\n"+formatHelp+"; .gz or .zst after the suffix says that it is compressed")
 	f.StringVar(&o.delimiter, "delimiter", "", "`character` between the cells of CSV, or tab (default , or, in a .tsv file, tab)")
 	f.StringVar(&o.header, "header", "", "whether the first row of CSV holds the names of the fields, `yes or no` (default yes)")
+	offerShapes(f)
+}
+
+// offerShapes has shells complete how files are written.
+func offerShapes(f *pflag.FlagSet) {
+	cli.Offer(f, "format", formatCSV, formatJSON, formatParquet)
+	cli.Offer(f, "delimiter", "tab")
+	cli.Offer(f, "header", "yes", "no")
 }
 
 // Name returns the name of the input as it is shown.
@@ -278,14 +287,14 @@ func (s shape) checkHead(head []byte) error {
 }
 
 // decompressed returns the text of a file, and what ends its decompression.
-func (s shape) decompressed(in io.Reader) (text io.Reader, end func(), err error) {
+func (s shape) decompressed(in *bufio.Reader) (text io.Reader, end func(), err error) {
 	switch s.compression {
 	case ".gz":
 		z, err := gzip.NewReader(in)
 		if err != nil {
 			return nil, nil, cutShort(err)
 		}
-		return shortReader{z}, func() { _ = z.Close() }, nil
+		return shortReader{&members{in, z}}, func() { _ = z.Close() }, nil
 	case ".zst":
 		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(1<<27))
 		if err != nil {
@@ -294,6 +303,33 @@ func (s shape) decompressed(in io.Reader) (text io.Reader, end func(), err error
 		return shortReader{z}, z.Close, nil
 	}
 	return in, func() {}, nil
+}
+
+// errAfter is the error of a compressed file with something else at its end.
+var errAfter = errors.New("there is something after the compressed rows: the file is damaged, or was appended to; copy it again, or cut that off")
+
+// members reads the members of a file of gzip, which are texts one after the other.
+type members struct {
+	in *bufio.Reader
+	z  *gzip.Reader
+}
+
+func (m *members) Read(p []byte) (int, error) {
+	m.z.Multistream(false)
+	n, err := m.z.Read(p)
+	if err != io.EOF {
+		return n, err
+	}
+	head, err := m.in.Peek(2)
+	switch {
+	case err == io.EOF && len(head) == 0:
+		return n, io.EOF
+	case err != nil && err != io.EOF:
+		return n, err
+	case string(head) != "\x1f\x8b":
+		return n, errAfter
+	}
+	return n, m.z.Reset(m.in)
 }
 
 // A shortReader says of a compressed file that it is cut short or damaged.
@@ -312,6 +348,8 @@ func cutShort(err error) error {
 	switch {
 	case errors.As(err, &unread):
 		return err
+	case errors.Is(err, errAfter), errors.Is(err, zstd.ErrMagicMismatch): // of the first frame it was checked
+		return errAfter
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return errors.New("the compressed file ends too early: it was cut short, so copy it again")
 	case errors.Is(err, zstd.ErrWindowSizeExceeded):

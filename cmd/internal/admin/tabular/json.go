@@ -107,6 +107,9 @@ func (r *jsonReader) parse() error {
 	if cap(r.row.Cells) < len(r.names) {
 		r.row.Cells = make([]celltext.Cell, len(r.names))
 	}
+	if string(r.buf) == "{" {
+		return fmt.Errorf("%w on one line: 'jq -c .' makes one line of several", errJSON)
+	}
 	r.row.Cells = r.row.Cells[:len(r.names)]
 	clear(r.row.Cells)
 	clear(r.has)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/spf13/pflag"
@@ -29,6 +28,7 @@ func (o *Output) Bind(f *pflag.FlagSet) {
 	f.StringVar(&o.delimiter, "delimiter", "", "`character` between the cells of CSV, or tab (default , or, in a .tsv file, tab)")
 	f.StringVar(&o.header, "header", "", "whether the first row of CSV holds the names of the columns, `yes or no` (default yes)")
 	f.BoolVar(&o.force, "force", false, "replace a file that exists")
+	offerShapes(f)
 }
 
 func (o *Output) shape() (shape, error) {
@@ -68,8 +68,7 @@ func (o *Output) Open(e *cli.Env, format *celltext.Format, columns []*celltext.C
 	s := &Sink{of: o}
 	to := e.Stdout
 	if o.file != "-" {
-		// Beside the file, so that it only has to get another name.
-		if s.file, err = os.CreateTemp(filepath.Dir(o.file), "."+filepath.Base(o.file)+".*.part"); err != nil {
+		if s.file, err = createPart(o.file); err != nil {
 			return nil, err
 		}
 		to = s.file
@@ -128,12 +127,15 @@ func (s *Sink) Commit() error {
 	if err := s.file.Sync(); err != nil {
 		return err
 	}
-	if err := s.file.Close(); err != nil {
-		return err
+	if !renamesOpen {
+		if err := s.file.Close(); err != nil {
+			return err
+		}
 	}
 	if err := s.of.rename(s.file.Name()); err != nil {
 		return err
 	}
+	_ = s.file.Close() // its bytes were synced
 	s.file = nil
 	return nil
 }

@@ -29,6 +29,7 @@ type parquetReader struct {
 	fields  []string
 	convert []func(parquet.Value) any
 	row     Row
+	want    int64 // rows
 }
 
 // damaged turns what the library panics with on a damaged file into an error.
@@ -63,7 +64,7 @@ func openParquet(file *os.File, tap io.Writer) (_ Reader, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("it is damaged, or no Parquet: %w", err)
 	}
-	r := &parquetReader{groups: f.RowGroups(), buf: make([]parquet.Row, 128)}
+	r := &parquetReader{groups: f.RowGroups(), buf: make([]parquet.Row, 128), want: f.NumRows()}
 	elements := f.Metadata().Schema[1:]
 	columns := f.Root().Columns()
 	for _, c := range columns {
@@ -205,6 +206,9 @@ func (r *parquetReader) Next() (_ *Row, err error) {
 	defer damaged(&err)
 	for len(r.read) == 0 {
 		if len(r.groups) == 0 {
+			if got := int64(r.row.Number); got != r.want {
+				return nil, fmt.Errorf("it is damaged: it has %d rows, and its end says %d", got, r.want)
+			}
 			return nil, io.EOF
 		}
 		if r.rows == nil {

@@ -169,7 +169,7 @@ func TestRoundTrip(t *testing.T) {
 func formatOf(t require.TestingT, schema store.Schema, args ...string) (*celltext.Format, []*celltext.Column) {
 	var flags celltext.Flags
 	f := pflag.NewFlagSet("t", pflag.ContinueOnError)
-	flags.Bind(f)
+	flags.BindRead(f)
 	require.NoError(t, f.Parse(args))
 	format, err := flags.Format()
 	require.NoError(t, err)

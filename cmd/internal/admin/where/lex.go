@@ -29,6 +29,33 @@ type token struct {
 var tokens = regexp.MustCompile(`^(?:('(?:[^']|'')*'|"(?:[^"]|"")*")|` + "(`(?:[^`]|``)*`)" +
 	`|([xX]'[^']*')|([\pL_][\pL\pN_.-]*)|([-+.:\pN][\pL\pN_.:+-]*)|(<=|>=|<>|!=|[=<>(),]))`)
 
+// strays are what people write from habit, and what to write in its place.
+var strays = []struct{ text, hint string }{
+	{"&", "write and"},
+	{"|", "write or; a text with this character is in quotation marks"},
+	{"!", "write not, or != between a column and a value"},
+	{"\u2264", "write <="}, {"\u2265", "write >="}, {"\u2260", "write !="},
+	{"\u201c", straight}, {"\u201d", straight}, {"\u201e", straight}, {"\u2018", straight}, {"\u2019", straight}, {"\u00b4", straight},
+	{";", "leave it out: a condition has no sign at its end"},
+	{"[", "write the name without brackets, or in backquotes"},
+	{"*", noSums}, {"/", noSums}, {"%", noSums},
+}
+
+const (
+	straight = "write a straight quotation mark, ' or \""
+	noSums   = "there is no arithmetic: compare a column with a value"
+)
+
+// stray says what to do about the character that a text begins with, which means nothing.
+func stray(text string) string {
+	for _, s := range strays {
+		if strings.HasPrefix(text, s.text) {
+			return "this character means nothing here: " + s.hint
+		}
+	}
+	return "this character means nothing here; texts are in quotation marks, and names in backquotes if they have such characters"
+}
+
 // read divides a text into tokens, of which the last is the end.
 func read(text string) ([]token, error) {
 	var all []token
@@ -44,7 +71,7 @@ func read(text string) ([]token, error) {
 		case strings.ContainsRune("'\"`", first):
 			return nil, Errorf(text, at, "this quotation mark is not closed; inside, it is written twice")
 		default:
-			return nil, Errorf(text, at, "this character means nothing here; texts are in quotation marks, and names in backquotes if they have such characters")
+			return nil, Errorf(text, at, "%s", stray(rest))
 		}
 		k := end + 1
 		for found[2*k] < 0 {

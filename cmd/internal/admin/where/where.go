@@ -179,9 +179,12 @@ func (p *parser) condition() (_ *Node, err error) {
 	n := &Node{Column: t.text, At: t.at}
 	switch {
 	case p.keyword() != "" && t.kind == word:
-		return nil, p.errorf("the name of a column is needed here; one that is a keyword is put in backquotes: `%s`", t.text)
+		return nil, p.errorf("the name of a column is needed here; one that is a keyword is put in backquotes: `%s`%s", t.text, forAll(p.keyword()))
 	case t.kind == end:
 		return nil, p.errorf("a condition is needed here, such as: celsius between 18 and 25")
+	case t.kind == bare || t.kind == quoted || t.kind == hex:
+		return nil, p.errorf("the name of a column is needed here, and a value after its operator; a name that begins with no letter is put in backquotes: `%s`%s",
+			strings.ReplaceAll(t.text, "`", "``"), forAll(t.text))
 	case t.kind != word && t.kind != name:
 		return nil, p.errorf("the name of a column is needed here; one with blanks, or that does not begin with a letter, is put in backquotes")
 	}
@@ -202,13 +205,34 @@ func (p *parser) condition() (_ *Node, err error) {
 			return nil, p.errorf("between, in or like is needed after not; any other condition is negated by not before it")
 		}
 	default:
-		return nil, p.errorf("an operator is needed here: =, !=, <, <=, >, >=, between, in, like or is")
+		return nil, p.errorf("an operator is needed here: =, !=, <, <=, >, >=, between, in, like or is%s", p.noOperator(n.Column))
 	}
 	p.take(string(n.Op))
 	if n.Op == "!=" || n.Op == "<>" {
 		n.Op, not = Equal, true
 	}
 	return negated(n, not), p.operands(n)
+}
+
+// forAll says how all rows are meant, if a condition begins like one that always holds.
+func forAll(begins string) string {
+	if begins == "true" || begins == "1" {
+		return "; for all rows give no condition"
+	}
+	return ""
+}
+
+// noOperator says what is there in place of an operator.
+func (p *parser) noOperator(column string) string {
+	switch t := p.next[0]; {
+	case t.kind == sign && t.text == "(":
+		return "; there are no functions"
+	case t.kind == bare:
+		return "; there is no arithmetic"
+	case t.kind == end, p.keyword() == "and", p.keyword() == "or", p.keyword() == ")":
+		return "; a boolean is compared with true or false: " + show.Visible(column) + " = true"
+	}
+	return ""
 }
 
 // operands reads the values of a condition.
@@ -251,8 +275,16 @@ func (p *parser) value(n *Node) error {
 		v.Text = keyword
 	case keyword == "null" || keyword == "nan":
 		return p.errorf("nothing is equal to %[1]s, nor less or more: say is %[1]s, or is not %[1]s", keyword)
+	case keyword == "=":
+		return p.errorf("leave this out: the operator is one =")
+	case n.Op == Equal && (keyword == "<" || keyword == ">"):
+		return p.errorf("write %[1]s=, and not =%[1]s", keyword)
 	default:
-		return p.errorf("a value is needed here: a number, a date, true, false, x'00ff', or a text in quotation marks")
+		hint := ""
+		if t.kind == word || t.kind == name {
+			hint = fmt.Sprintf("; a text is '%s', and columns are not compared with each other", strings.ReplaceAll(t.text, "'", "''"))
+		}
+		return p.errorf("a value is needed here: a number, a date, true, false, x'00ff', or a text in quotation marks%s", hint)
 	}
 	n.Values, p.next = append(n.Values, v), p.next[1:]
 	return nil

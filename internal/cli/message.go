@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+)
+
+// once returns the text of an error in which each package is named once. Errors of a package are wrapped by others of it.
+func once(text string) string {
+	first, rest, more := strings.Cut(text, "\n")
+	for _, pkg := range []string{"store: ", "driver: ", "ope: ", "kms: "} {
+		at := strings.Index(first, pkg)
+		if at < 0 || at > 0 && !strings.HasSuffix(first[:at], ": ") {
+			continue
+		}
+		at += len(pkg)
+		first = first[:at] + strings.ReplaceAll(first[at:], ": "+pkg, ": ")
+	}
+	if more {
+		return first + "\n" + rest
+	}
+	return first
+}
+
+// kinds are the values that flags take, by the names of pflag.
+var kinds = map[string]string{"int": "an integer", "int64": "an integer", "uint64": "an integer from 0 on", "float64": "a number", "bool": "true or false",
+	"duration": "a duration, such as 90s or 1h30m"}
+
+// flagError says in our words what is wrong with the value of a flag.
+func flagError(err error) error {
+	var bad *pflag.InvalidValueError
+	var number *strconv.NumError
+	if !errors.As(err, &bad) {
+		return exit.Usagef("%v", err)
+	}
+	kind := kinds[bad.GetFlag().Value.Type()]
+	switch {
+	case kind == "":
+		return exit.Usagef("%v", err)
+	case errors.As(bad.Unwrap(), &number) && errors.Is(number.Err, strconv.ErrRange):
+		return exit.Usagef("--%s is %q, which is too large or too small", bad.GetFlag().Name, bad.GetValue())
+	}
+	return exit.Usagef("--%s is %q, need %s", bad.GetFlag().Name, bad.GetValue(), kind)
+}
