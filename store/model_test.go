@@ -398,7 +398,10 @@ func (m *tableModel) order(driver string, f filter) func(a, b store.Row) int {
 	}
 	switch driver {
 	case "all rows":
-		return nil
+		if m.parts[0].how != 'o' {
+			return nil
+		}
+		return by(m.parts[0].name)
 	case "row key":
 		var orders []func(a, b store.Row) int
 		for _, p := range m.parts {

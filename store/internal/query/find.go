@@ -355,7 +355,7 @@ func (w *way) name() string {
 	switch {
 	case w.driving != nil:
 		return w.driving.Name
-	case w.anyOrder:
+	case w.whole:
 		return "all rows"
 	}
 	return "row key"
