@@ -47,6 +47,7 @@ type Selection struct {
 	Limit     int      // 0 is none
 	Reverse   bool
 	OrderBy   string
+	By        string // the column that drives; "" lets the planner choose
 	PageToken string
 
 	RequireIndex bool
