@@ -21,7 +21,7 @@ type Query struct {
 	Columns []string
 
 	// OrderBy is the name of the column or key part by whose values the rows are sorted, ascending or, with Reverse,
-	// descending; "" is the order that the predicate has. Rows that are null or NaN there come last in both directions.
+	// descending; "" is the order that [Table.Query] says. Rows that are null or NaN there come last in both directions.
 	// Rows of equal values are in the order of their stored keys, or with Reverse in the opposite one: an order that
 	// stays, but means nothing where key parts are hashed. Values of type UUID have no order: [ErrColumn].
 	//
@@ -63,10 +63,10 @@ func (q Query) selection() query.Selection {
 	}
 }
 
-// Query yields the rows that the query selects. They come in the order of the predicate that drives the query
-// ([Table.Explain] says which): of the first ordered part of the row key after fixed parts, or of an ordered column.
-// What an Or of several columns selects comes column by column. All rows of a table whose key begins with a hashed part
-// come in no order, and so do those that a range of a column selects while that cannot drive the query: it is being
+// Query yields the rows that the query selects. They come in the order of what drives the query ([Table.Explain] says
+// which): of the column, or of the first parts of the row key, up to one that is ordered or not fixed to values.
+// What an Or of several columns selects comes column by column. All rows of a table whose key begins with a hashed or plain
+// part come in no order, and so do those that a range of a column selects while that cannot drive the query: it is being
 // converted, or has a [MutableScheme] whose index is being made again ([Table.Describe] says so).
 //
 // It reads lazily; its memory does not depend on the number of rows, but for 16 bytes a row where
