@@ -30,9 +30,9 @@ func (tbl *Table) countOperation(ctx context.Context, name string, p Predicate, 
 }
 
 // Min returns the least value of a column or key part among the rows that the predicate holds for. Null and NaN are left out;
-// where nothing else is, or there are no rows, it returns nil. The end of an ordered column's postings has it
-// where they give the order, as [Query.OrderBy] says; otherwise all rows that the predicate selects are read, and one
-// value is kept.
+// where nothing else is, or there are no rows, it returns nil. Where postings or the row key give the order, as
+// [Query.OrderBy] says, it reads no more than their end. Otherwise it reads all rows that the predicate selects, and keeps
+// one value.
 func (tbl *Table) Min(ctx context.Context, column string, p Predicate) (any, error) {
 	return tbl.extremeOperation(ctx, "min", column, p, false)
 }

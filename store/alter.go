@@ -44,8 +44,8 @@ func ChangeColumn(c Column) Change {
 	return Change{tableOf(c), func(a *alteration) error { return a.Change(c.spec) }}
 }
 
-// SetTTL gives rows that are put from now on another [Schema.TTL]. Rows that are there keep what they have, so a table whose
-// rows could expire once does not go back: 0 is as [TTLByRow] then.
+// SetTTL gives rows that are put from now on another [Schema.TTL]. Rows that are there keep what they have. Once
+// rows of a table may expire, SetTTL(0) does not undo that, and means [TTLByRow].
 func SetTTL(ttl time.Duration) Change {
 	return Change{nil, func(a *alteration) error { return a.SetTTL(ttl) }}
 }

@@ -1,6 +1,6 @@
 // Package store keeps encrypted tables in a wide-column database and runs range queries on them
-// in the database. The database sees the order and equality of ordered columns, never a value;
-// the keys stay with the client. Any number of independent clients share a database without a
+// in the database. The database sees the order and equality of ordered columns, and no value that is
+// encrypted; the keys stay with the client. Any number of independent clients share a database without a
 // proxy: all that they have to agree on is in the database itself, sealed.
 //
 // A [Store] is opened on a [driver.DB] (packages store/pebble, store/cassandra and store/hbase)
@@ -11,15 +11,15 @@
 // # What is stored
 //
 // The sealed cell is the truth, everything that is searched is a hint. A cell holds the exact
-// value under XChaCha20-Poly1305, bound to its table, column and row key. An ordered column
-// besides has postings: keys of an index family that consist of the ciphertext of the value, the
-// row key and the id of the write. A posting counts only if the cell that it points to has a value that
+// value under XChaCha20-Poly1305, bound to its table, column and row key. An ordered or
+// deterministic column also has postings: keys of an index family that consist of what stands for the value (its ciphertext
+// or a keyed hash), the row key and the id of the write. A posting counts only if the cell that it points to has a value that
 // satisfies the predicate, so that postings that a client left when it died do no harm.
 //
 // # What a query promises
 //
 // A row that is not written during the query is returned exactly once. A row that is written
-// during it, be it with the values it had, may be seen with either values or missed; it is never
+// during it, also with the values that it has already, may be missed, or seen with its old or its new values; it is never
 // returned twice. On a database with snapshots (store/pebble) a query sees one instant.
 //
 // # Tenants

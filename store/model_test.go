@@ -398,10 +398,10 @@ func (m *tableModel) order(driver string, f filter) func(a, b store.Row) int {
 	}
 	switch driver {
 	case "all rows":
-		if m.parts[0].how == 'o' {
-			return by(m.parts[0].name)
+		if m.parts[0].how != 'o' {
+			return nil
 		}
-		return nil
+		return by(m.parts[0].name)
 	case "row key":
 		var orders []func(a, b store.Row) int
 		for _, p := range m.parts {

@@ -1,7 +1,9 @@
 package store_test
 
 import (
+	"cmp"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"math"
@@ -47,12 +49,14 @@ func isNaN(v any) bool {
 type oracle struct {
 	*tableModel
 	r     *rand.Rand
-	names []string // of parts and columns
+	names []string // of parts and columns; those with NaN twice, so that they are asked for more often
+	nulls int      // of eight columns of a row so many more are null
+	named int      // queries that a column drove because they named it
 }
 
 var (
-	nan64 = withNaN(f64, math.NaN(), math.Copysign(0, -1))
-	nan32 = withNaN(f32, float32(math.NaN()), float32(math.Copysign(0, -1)))
+	nan64 = withNaN(f64, math.NaN(), math.Float64frombits(0xfff8000000000001), math.NaN(), math.Copysign(0, -1))
+	nan32 = withNaN(f32, float32(math.NaN()), math.Float32frombits(0xffc00001), float32(math.NaN()), float32(math.Copysign(0, -1)))
 	// Texts that share eight bytes, and that end at a prefix's end.
 	alike = kindOf(store.String, strings.Compare, []string{"", "a", "abcdefgh", "abcdefghi", "abcdefgh\x00", "abcdefghz", "abcdefg", "abcdefgz", "b"}, "abcdefghh", "abcdefgh\xff", "abc", "\xff")
 )
@@ -91,27 +95,44 @@ func newOracle(r *rand.Rand, n int) *oracle {
 		m.tie("tie")
 	}
 	kinds := append(slices.Clone(keyKinds), uuids, i16, f32, secs, ns)
+	var mayBeNaN []string
 	for i := range 2 + r.IntN(4) {
 		k, name := pick(r, kinds), fmt.Sprintf("c%d", i)
-		switch n := r.IntN(10); {
-		case n == 0:
-			k = pick(r, []kind{nan64, nan32, k})
+		n := r.IntN(10)
+		if n < 4 {
+			if k = pick(r, []kind{nan64, nan32, nan64, nan32, k}); isFloat(k) {
+				mayBeNaN = append(mayBeNaN, name)
+			}
+		}
+		switch {
+		case n < 2:
 			m.column(k, store.PlainColumn(name, k.typ))
-		case n < 3:
-			k = pick(r, []kind{nan64, nan32, k})
+		case n < 4:
 			m.column(k, store.RandomisedColumn(name, k.typ))
-		case n < 5 || !k.ordered:
+		case n < 6 || !k.ordered:
 			m.column(k, store.DeterministicColumn(name, k.typ))
 		default:
 			m.column(k, store.OrderedColumn(name, k.typ, pick(r, []store.ColumnScheme{store.Boldyreva, store.MOPE, store.Wozniak, store.WozniakIndexed, store.Kerschbaum})))
 		}
 	}
 	m.schema.CellPerColumn, m.schema.Conditional, m.schema.Tenants = r.IntN(2) == 0, r.IntN(4) == 0, r.IntN(4) == 0
-	o := &oracle{tableModel: m, r: r, names: slices.Clone(m.cols)}
+	o := &oracle{tableModel: m, r: r, names: append(mayBeNaN, m.cols...), nulls: pick(r, []int{0, 0, 3, 6})}
 	for _, p := range m.parts {
 		o.names = append(o.names, p.name)
 	}
 	return o
+}
+
+func isFloat(k kind) bool { return k.typ.String() == "float64" || k.typ.String() == "float32" }
+
+func (o *oracle) randomRow() store.Row {
+	row := o.tableModel.randomRow(o.r)
+	for _, c := range o.cols {
+		if o.r.IntN(8) < o.nulls {
+			row[c] = nil
+		}
+	}
+	return row
 }
 
 // leaf draws a predicate on one column.
@@ -127,7 +148,7 @@ func (o *oracle) leaf(column string) asked {
 			}
 			return -1
 		}, column + " is null"}
-	case n == 1 && (k.typ.String() == "float64" || k.typ.String() == "float32"):
+	case n < 3 && isFloat(k):
 		return asked{store.IsNaN(column), func(row store.Row) truth {
 			switch v := value(row); {
 			case v == nil:
@@ -157,7 +178,7 @@ func (o *oracle) leaf(column string) asked {
 		a, b = b, a
 	}
 	var list []any
-	for range r.IntN(4) {
+	for range r.IntN(pick(r, []int{2, 4, 4, 60})) {
 		list = append(list, pick(r, k.bounds))
 	}
 	return o.comparison(column, fmt.Sprintf("op%d %s %s %v", op, show(a), show(b), list), k.term(column, op, a, b, list),
@@ -264,7 +285,7 @@ func (o *oracle) fill(t *testing.T, db driver.DB) *store.Table {
 		other, err := tbl.Tenant(background, "two")
 		require.NoError(t, err)
 		for range 10 {
-			require.NoError(t, other.Put(background, o.randomRow(o.r)))
+			require.NoError(t, other.Put(background, o.randomRow()))
 		}
 		tbl, err = tbl.Tenant(background, "one")
 		require.NoError(t, err)
@@ -272,7 +293,7 @@ func (o *oracle) fill(t *testing.T, db driver.DB) *store.Table {
 	for range 3 {
 		rows := make(map[string]store.Row)
 		for range 8 + o.r.IntN(10) {
-			row := o.randomRow(o.r)
+			row := o.randomRow()
 			rows[o.key(row)] = row
 		}
 		for _, key := range slices.Sorted(maps.Keys(rows)) {
@@ -343,7 +364,44 @@ func (o *oracle) check(t *testing.T, tbl *store.Table) int {
 	exists, err := tbl.Exists(background, p.where)
 	require.NoError(t, err, about)
 	require.Equal(t, len(want) > 0, exists, about)
-	return 8 + o.checkOrder(t, tbl, p, want, about)
+	return 8 + o.checkNamed(t, tbl, p, columns) + o.checkOrder(t, tbl, p, want, about)
+}
+
+// checkNamed asks for the rows by the postings of a column.
+func (o *oracle) checkNamed(t *testing.T, tbl *store.Table, p asked, columns []string) int {
+	by := pick(o.r, o.cols)
+	if o.r.IntN(2) == 0 {
+		p = and([]asked{p, o.leaf(by)})
+	}
+	q := store.Query{Where: p.where, Columns: columns, By: by}
+	var want []store.Row
+	for _, row := range o.rows {
+		if p.of(row) == 1 {
+			want = append(want, row)
+		}
+	}
+	wanted := o.projected(want, columns)
+	about := fmt.Sprintf("%s\nby the column %s: %s", schemaText(o.schema), by, p.text)
+	e, err := tbl.Analyze(background, q)
+	if err != nil {
+		require.ErrorIs(t, err, store.ErrColumn, about)
+		return 1
+	}
+	if e.Intervals > 0 {
+		require.Equal(t, q.By, e.Driver, about)
+		o.named++
+	}
+	q.RequireIndex = true
+	rows := collect(t, tbl, q)
+	require.Equal(t, wanted, o.texts(rows), about)
+	require.Equal(t, show2(rows), show2(o.pages(t, tbl, q, about)), "pages of %s", about)
+	if column := pick(o.r, o.names); o.kinds[column].ordered {
+		q.OrderBy = column
+		ordered := collect(t, tbl, q)
+		require.Equal(t, wanted, o.texts(ordered), "%s\nordered by %s", about, column)
+		require.Equal(t, show2(ordered), show2(o.pages(t, tbl, q, about)), "pages of %s\nordered by %s", about, column)
+	}
+	return 5
 }
 
 func (o *oracle) projected(want []store.Row, columns []string) []string {
@@ -368,7 +426,7 @@ func (o *oracle) checkExplained(t *testing.T, tbl *store.Table, q store.Query, p
 	q.RequireIndex = true
 	if _, err := all(tbl, q); err != nil {
 		require.ErrorIs(t, err, store.ErrScan)
-		require.Contains(t, e.Driver, "all rows")
+		require.Contains(t, e.Driver, "all rows", "%s\nby %s: %s", schemaText(o.schema), e.Driver, p.text)
 	} else {
 		require.NotContains(t, e.Driver, "all rows")
 	}
@@ -438,7 +496,8 @@ func (o *oracle) checkOrder(t *testing.T, tbl *store.Table, p asked, want []stor
 // pages returns the rows of all pages.
 func (o *oracle) pages(t *testing.T, tbl *store.Table, q store.Query, about string) (rows []store.Row) {
 	t.Helper()
-	for q.Limit = 1 + o.r.IntN(9); ; {
+	for {
+		q.Limit = 1 + o.r.IntN(9) // a token does not depend on it
 		page, next, err := tbl.Page(background, q)
 		require.NoError(t, err, about)
 		rows = append(rows, page...)
@@ -480,32 +539,57 @@ func schemaText(s store.Schema) string {
 	return b.String()
 }
 
+var queriesFlag = flag.Int("store.queries", 0, "queries of TestModelOfPredicates on each database; 0 goes by -store.ops")
+
 // Whatever a predicate says, the store answers as a plain evaluation of it does.
 func TestModelOfPredicates(t *testing.T) {
 	seed := seeded(t).Uint64()
-	run := func(t *testing.T, queries int, fresh func(i int) driver.DB) {
+	// run asks so many queries, each schema so many predicates: those of the schemas i, i+step and so on.
+	run := func(t *testing.T, queries, predicates, i, step int, fresh func() driver.DB) {
 		began := time.Now()
-		asked := 0
-		for i := 0; asked < queries; i++ {
+		asked, named, schemas := 0, 0, 0
+		for ; asked < queries; i += step {
 			o := newOracle(rand.New(rand.NewPCG(seed, uint64(i))), i)
-			tbl := o.fill(t, fresh(i))
-			for range 12 {
+			db := fresh()
+			tbl := o.fill(t, db)
+			for range predicates {
 				asked += o.check(t, tbl)
 			}
+			require.NoError(t, open(t, db).Drop(background, o.schema.Name))
+			named += o.named
+			schemas++
 		}
-		t.Logf("%d queries in %v", asked, time.Since(began).Round(time.Millisecond))
+		require.Greater(t, 200*named, asked-1000, "queries that a named column drove")
+		t.Logf("%d queries of %d tables in %v", asked, schemas, time.Since(began).Round(time.Millisecond))
 	}
 	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
-		queries := 10 * *opsFlag
-		if kind.Server || testing.Short() {
+		queries := 100 * *opsFlag
+		if testing.Short() {
 			queries /= 4
 		}
-		db := kind.Open(t, nil)
-		run(t, queries, func(int) driver.DB {
-			if kind.Name == "memory" {
-				return newWeak(seed)
+		if kind.Server {
+			queries = 3 * *opsFlag
+		}
+		queries = cmp.Or(*queriesFlag, queries)
+		switch {
+		case kind.Name == "memory":
+			run(t, queries, 16, 0, 1, func() driver.DB { return newWeak(seed) })
+		case !kind.Server:
+			db := kind.Open(t, nil)
+			run(t, queries, 16, 0, 1, func() driver.DB { return db })
+		default:
+			// To make a table takes a second, and the rest is mostly waiting.
+			db := kind.Open(t, nil)
+			clients, predicates := 1, 12
+			if queries > 1000 {
+				clients, predicates = 4, 60
 			}
-			return db
-		})
+			for i := range clients {
+				t.Run(fmt.Sprint(i), func(t *testing.T) {
+					t.Parallel()
+					run(t, queries/clients, predicates, i, clients, func() driver.DB { return db })
+				})
+			}
+		}
 	})
 }

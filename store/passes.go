@@ -10,7 +10,7 @@ import (
 )
 
 // KeyUse reads a table and counts its cells by the keys that sealed them, as their headers say. It
-// reads only, while readers and writers go on. A key of no cell is not needed to read what is there;
+// reads only, while readers and writers go on. A key that no cell has is not needed to read what is there;
 // a client that slept since before a rotation may still seal with an older key, and converts that
 // when it wakes, unless it dies. What a deleted row of a table with [Schema.Conditional] leaves keeps its key until
 // the row is put again: Convert does not seal it again.

@@ -13,7 +13,7 @@ import (
 // [Field]; the zero Predicate holds for every row. A column or key part that is not ordered takes any predicate, too: where
 // nothing leads to the rows, as with a range of hashed or randomised values, all rows are opened and checked; but values
 // of type UUID have no order, so that a range of them is [ErrColumn]. A bound beyond the domain of a column is no error if
-// it is a value of the column's Go type; it stands for the end of the domain.
+// it is a value of the column's Go type: all values of the column are below it, or all are above it.
 //
 // The logic is that of SQL, with three values: a predicate on a column that is null is neither true nor false but unknown,
 // and so is one on a column that is NaN. Not of unknown is unknown; And is unknown if one of its predicates is and none is

@@ -21,7 +21,7 @@ type Query struct {
 	Columns []string
 
 	// OrderBy is the name of the column or key part by whose values the rows are sorted, ascending or, with Reverse,
-	// descending; "" is the order that the predicate has. Rows that are null or NaN there come last in both directions.
+	// descending; "" is the order that [Table.Query] says. Rows that are null or NaN there come last in both directions.
 	// Rows of equal values are in the order of their stored keys, or with Reverse in the opposite one: an order that
 	// stays, but means nothing where key parts are hashed. Values of type UUID have no order: [ErrColumn].
 	//
@@ -31,6 +31,15 @@ type Query struct {
 	// all rows that the predicate selects and sorts them, for each page again. It keeps at most Limit rows, or 100,000.
 	// If there are more than these, it takes the order of the column; where that gives none the query is [ErrColumn].
 	OrderBy string
+
+	// By is the name of the column whose postings lead to the rows; "" leaves the choice to the store. The store prefers
+	// the row key, where the predicate fixes or restricts its first parts, since it never counts rows to choose. By is for
+	// a key part of few values beside a column of many: [Table.Explain] estimates the rows of either way. The rows then
+	// come in the order of the column, unless OrderBy says otherwise.
+	//
+	// By is [ErrColumn] unless the predicate restricts the column: an ordered one in any way, a deterministic one to values.
+	// While a column is being converted, or its index made again, By has no effect.
+	By string
 
 	// Limit is how many rows are returned at most; 0 is no limit. One below 0 is [driver.ErrRange].
 	Limit int
@@ -43,18 +52,21 @@ type Query struct {
 	// of the tenant.
 	RequireIndex bool
 
-	// PageToken goes on after the page that returned it, with the same Where, OrderBy and Reverse.
+	// PageToken goes on after the page that returned it, with the same Where, OrderBy, By and Reverse.
 	PageToken string
 }
 
 func (q Query) selection() query.Selection {
-	return query.Selection{Where: q.Where.where, Columns: q.Columns, Limit: q.Limit, Reverse: q.Reverse, OrderBy: q.OrderBy, RequireIndex: q.RequireIndex, PageToken: q.PageToken}
+	return query.Selection{
+		Where: q.Where.where, Columns: q.Columns, Limit: q.Limit, Reverse: q.Reverse, OrderBy: q.OrderBy, By: q.By,
+		RequireIndex: q.RequireIndex, PageToken: q.PageToken,
+	}
 }
 
-// Query yields the rows that the query selects. They come in the order of the predicate that drives the query
-// ([Table.Explain] says which): of the first ordered part of the row key after fixed parts, or of an ordered column.
-// What an Or of several columns selects comes column by column. All rows of a table whose key begins with a hashed part
-// come in no order, and so do those that a range of a column selects while that cannot drive the query: it is being
+// Query yields the rows that the query selects. They come in the order of what drives the query ([Table.Explain] says
+// which): of the column, or of the first parts of the row key, up to one that is ordered or not fixed to values.
+// What an Or of several columns selects comes column by column. All rows of a table whose key begins with a hashed or plain
+// part come in no order, and so do those that a range of a column selects while that cannot drive the query: it is being
 // converted, or has a [MutableScheme] whose index is being made again ([Table.Describe] says so).
 //
 // It reads lazily; its memory does not depend on the number of rows, but for 16 bytes a row where

@@ -98,8 +98,10 @@ func OrderedPart(name string, t Type, scheme KeyScheme) KeyPart {
 	return KeyPart{field{Name: name, Type: innerOf(t), Encryption: ordered, Scheme: scheme.name}}
 }
 
-// PlainPart is a part that is not encrypted. The database sees it. One of varying length, as of [String], cannot lead a
-// row key.
+// PlainPart is a part that is not encrypted: the database sees its values. Rows are found by one value and, unless the part
+// is the first, by a range of values. For either, all parts before it are fixed to values and none of these is ordered. As
+// the first part it spreads rows over partitions, as a [HashedPart] does. A type of varying length, such as [String],
+// cannot be that of the first part.
 func PlainPart(name string, t Type) KeyPart {
 	return KeyPart{field{Name: name, Type: innerOf(t), Encryption: plain}}
 }
@@ -180,9 +182,8 @@ type KeyScheme struct{ named }
 // else. The postings of a column carry a keyed hash of the value, as those of a
 // [DeterministicColumn]: equality is searched for without the index, and a range is read from the
 // index value by value. So ciphertexts move without a row or posting being written, and rows that
-// are deleted leave their values in the index. It suits columns with few rows for each row that a
-// query returns, as all but the largest lists and reports; to scan much of a large table, take a
-// [KeyScheme].
+// are deleted leave their values in the index. It suits queries that return few rows; to scan much of a large table, take
+// a [KeyScheme].
 type MutableScheme struct{ named }
 
 // The order-preserving schemes. The store derives their keys and builds them; a key never serves

@@ -33,7 +33,7 @@ func (tbl *Table) GetBatch(ctx context.Context, keys []Row, columns ...string) (
 	return rows, nil
 }
 
-// Insert writes rows of which the caller knows that they do not exist: no row is read before. It is else as [Table.Put].
+// Insert writes rows of which the caller knows that they do not exist: no row is read before. Otherwise it is as [Table.Put].
 //
 // In a table with [Schema.Conditional] a row that exists is [ErrRowExists], and stays as it is; rows before and after
 // it may have been inserted, as the [BatchError] says, and an Insert that is made again finds them. In any other table

@@ -108,41 +108,81 @@ func (c *Column[T]) Decrypt(ctx context.Context, ciphertext ope.Ciphertext) (T, 
 	return c.exact.Decode(code)
 }
 
-// Between returns the intervals of the ciphertexts of the values v with lo <= v <= hi, as
-// [ope.Scheme] does. The bounds need not be values of the column: they may be beyond the codec's
-// domain or finer than its resolution. There is no interval if no value is between them, also
-// because lo > hi. A bound that has no place in the order, such as NaN, is [ErrInvalid].
-func (c *column[T]) Between(ctx context.Context, lo, hi T) ([]ope.Interval, error) {
-	low, some, err := c.codec.Low(lo)
-	if err != nil {
-		return nil, fmt.Errorf("lower bound: %w", err)
+// A Bound is an end of a range of values.
+type Bound[T any] struct {
+	Value T
+	Open  bool // Value itself is not in the range
+}
+
+// Range returns the intervals of the ciphertexts of the values between two bounds, as [ope.Scheme] does; nil is unbounded.
+// A bound need not be a value of the column: it may be beyond the codec's domain or finer than its resolution. There is no
+// interval if no value is between the bounds, also because lo is above hi. A bound that has no place in the order, such as
+// NaN, is [ErrInvalid].
+//
+// A [PrefixColumn] cannot tell a bound from other values of the same prefix. There an open bound is as a closed one.
+func (c *column[T]) Range(ctx context.Context, lo, hi *Bound[T]) ([]ope.Interval, error) {
+	d := c.codec.Domain()
+	low, high := d.Min, d.Max
+	none := false
+	if lo != nil {
+		code, some, err := c.codec.Low(lo.Value)
+		if err != nil {
+			return nil, fmt.Errorf("lower bound: %w", err)
+		}
+		low, none = code, !some
+		if some && lo.Open && c.is(lo.Value, code) {
+			low, none = code+1, code == d.Max // which may have no successor
+		}
 	}
-	high, someToo, err := c.codec.High(hi)
-	if err != nil {
-		return nil, fmt.Errorf("upper bound: %w", err)
+	if hi != nil {
+		code, some, err := c.codec.High(hi.Value)
+		if err != nil {
+			return nil, fmt.Errorf("upper bound: %w", err)
+		}
+		high, none = code, none || !some
+		if some && hi.Open && c.is(hi.Value, code) {
+			high, none = code-1, none || code == d.Min
+		}
 	}
-	if !some || !someToo {
+	if none || low > high {
 		return nil, nil
 	}
 	return c.intervals(ctx, low, high)
 }
 
-// AtLeast returns the intervals of the ciphertexts of the values v >= lo, as Between does.
-func (c *column[T]) AtLeast(ctx context.Context, lo T) ([]ope.Interval, error) {
-	low, some, err := c.codec.Low(lo)
-	if err != nil || !some {
-		return nil, err
+// is reports whether a code means the value v and no other.
+func (c *column[T]) is(v T, code int64) bool {
+	exact, ok := c.codec.(Exact[T])
+	if !ok {
+		return false
 	}
-	return c.intervals(ctx, low, c.codec.Domain().Max)
+	own, err := exact.Encode(v)
+	return err == nil && own == code
 }
 
-// AtMost returns the intervals of the ciphertexts of the values v <= hi, as Between does.
+// Between returns the intervals of the ciphertexts of the values v with lo <= v <= hi, as Range does.
+func (c *column[T]) Between(ctx context.Context, lo, hi T) ([]ope.Interval, error) {
+	return c.Range(ctx, &Bound[T]{Value: lo}, &Bound[T]{Value: hi})
+}
+
+// AtLeast returns the intervals of the ciphertexts of the values v >= lo, as Range does.
+func (c *column[T]) AtLeast(ctx context.Context, lo T) ([]ope.Interval, error) {
+	return c.Range(ctx, &Bound[T]{Value: lo}, nil)
+}
+
+// AtMost returns the intervals of the ciphertexts of the values v <= hi, as Range does.
 func (c *column[T]) AtMost(ctx context.Context, hi T) ([]ope.Interval, error) {
-	high, some, err := c.codec.High(hi)
-	if err != nil || !some {
-		return nil, err
-	}
-	return c.intervals(ctx, c.codec.Domain().Min, high)
+	return c.Range(ctx, nil, &Bound[T]{Value: hi})
+}
+
+// Greater returns the intervals of the ciphertexts of the values v > lo, as Range does.
+func (c *column[T]) Greater(ctx context.Context, lo T) ([]ope.Interval, error) {
+	return c.Range(ctx, &Bound[T]{lo, true}, nil)
+}
+
+// Less returns the intervals of the ciphertexts of the values v < hi, as Range does.
+func (c *column[T]) Less(ctx context.Context, hi T) ([]ope.Interval, error) {
+	return c.Range(ctx, nil, &Bound[T]{hi, true})
 }
 
 // All returns the interval of all ciphertexts.
@@ -155,9 +195,6 @@ func (c *column[T]) All(ctx context.Context) ([]ope.Interval, error) {
 // codec's, a range that is open at an end for the codec is so for the scheme: the range of all
 // values then discloses no ciphertext.
 func (c *column[T]) intervals(ctx context.Context, low, high int64) ([]ope.Interval, error) {
-	if low > high {
-		return nil, nil
-	}
 	own, d := c.codec.Domain(), c.scheme.Domain()
 	if low == own.Min {
 		low = d.Min

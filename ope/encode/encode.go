@@ -77,7 +77,7 @@ type Exact[T any] struct {
 
 // Prefix is a codec that keeps the order weakly: different values may have the same code. It is
 // immutable, and safe for concurrent use. The zero Prefix is of no use; the functions that return
-// one are Bytes, IPv6 and DecimalPrefix.
+// one are Bytes, Prefixed, IPv6 and DecimalPrefix.
 type Prefix[T any] struct{ codec[T] }
 
 // codec is what both have in common.

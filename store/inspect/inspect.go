@@ -108,8 +108,9 @@ type ColumnName struct{ Table, Column string }
 
 // An Explanation says how a query is going to be answered or, where it was analysed, how it was. It holds no values.
 type Explanation struct {
-	// Driver is what is scanned: "row key" for ranges of it, "all rows" or the name of a column. A query that takes several ways, one
-	// after the other, has them all here, with " or " between them.
+	// Driver is what is scanned: the name of a column whose postings are, "row key" for rows that the key restricts, or
+	// "all rows". A query that takes several ways, one after the other, has them all here, with " or " between them.
+	// One that has "all rows" among them is ErrScan with RequireIndex.
 	Driver string
 	// Intervals is the number of ranges of keys or, where the driver has a mutable scheme, of
 	// values.

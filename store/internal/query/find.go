@@ -47,6 +47,7 @@ type Selection struct {
 	Limit     int      // 0 is none
 	Reverse   bool
 	OrderBy   string
+	By        string // the column that drives; "" lets the planner choose
 	PageToken string
 
 	RequireIndex bool
@@ -355,7 +356,7 @@ func (w *way) name() string {
 	switch {
 	case w.driving != nil:
 		return w.driving.Name
-	case w.anyOrder, w.whole:
+	case w.whole:
 		return "all rows"
 	}
 	return "row key"

@@ -35,7 +35,7 @@ func (pl *plan) order(p *planner, name string) error {
 	if err != nil {
 		return err
 	}
-	if ways != nil && !pl.narrower(c) {
+	if ways != nil && (p.by == nil || p.by == c) && !pl.narrower(c) {
 		pl.Ways = ways
 		return nil
 	}

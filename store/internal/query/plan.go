@@ -76,6 +76,7 @@ var errMultiplied = fmt.Errorf("%w: the lists of In multiply to more than %d com
 type planner struct {
 	ctx         context.Context
 	t           *rowcodec.View
+	by          *rowcodec.Column // that the query names; nil lets the planner choose
 	unconverted []string
 }
 
@@ -89,6 +90,9 @@ type planner struct {
 //  5. all rows
 //
 // A column whose encryption was changed drives no query until all rows were converted.
+//
+// A column that the query names comes first. The planner counts no rows: the way gives the rows their order, which must not
+// change when other rows are written. And to count them would take requests.
 func NewPlan(ctx context.Context, t *rowcodec.View, q Selection) (*plan, error) {
 	pl := &plan{reverse: q.Reverse}
 	var err error
@@ -96,6 +100,11 @@ func NewPlan(ctx context.Context, t *rowcodec.View, q Selection) (*plan, error) 
 		return nil, err
 	}
 	p := planner{ctx: ctx, t: t}
+	if q.By != "" {
+		if err := p.named(&pl.tree, q.By); err != nil {
+			return nil, err
+		}
+	}
 	if pl.Ways, err = p.ways(&pl.tree, pl.one[:0]); err != nil {
 		return nil, err
 	}
@@ -134,8 +143,49 @@ func (pl *plan) noOrder() error {
 	return fmt.Errorf("%w: all rows of a table whose key begins with a hashed or plain part have no order to reverse; fix that part, or order by a column", driver.ErrRange)
 }
 
+// named lets the column drive that the query names. It does not while its postings do not lead to all rows.
+func (p *planner) named(tree *predicate.Tree, name string) error {
+	c := p.t.ByName[name]
+	if c == nil {
+		return fmt.Errorf("%w: table %q has no column %q for By", fault.ErrColumn, p.t.Meta.Name, name)
+	}
+	ss, none := tree.Implied()
+	s, reason := ss.Of(c), ""
+	switch {
+	case c.Part >= 0:
+		reason = fmt.Sprintf("key part %q is none: By names a column", name)
+	case c.Searched() && !c.Drives():
+		p.unconverted = append(p.unconverted, name)
+		return nil
+	case none:
+		return nil
+	case s == nil:
+		reason = fmt.Sprintf("column %q is not restricted, or not in each branch of an Or", name)
+	case !drives(s):
+		reason = lacks(p.t, c, s)
+	}
+	if reason != "" {
+		return fmt.Errorf("%w: By names no column that can drive the query: %s", fault.ErrColumn, reason)
+	}
+	p.by = c
+	return nil
+}
+
+// drives reports whether the postings of the column lead to all rows of a set.
+func drives(s *predicate.Set) bool {
+	if !s.Column.Drives() || !s.Leads() {
+		return false
+	}
+	_, exactly := s.Exactly()
+	return exactly || s.Column.Encryption == meta.Ordered
+}
+
 // ways appends the ways to the rows of a predicate.
 func (p *planner) ways(tree *predicate.Tree, to []way) ([]way, error) {
+	if ss, _ := tree.Implied(); p.by != nil && ss.Of(p.by) != nil {
+		w, err := p.byColumn(tree, ss.Of(p.by))
+		return append(to, w), err
+	}
 	w, err := p.single(tree)
 	if err != nil && err != errMultiplied {
 		return nil, err
@@ -161,6 +211,9 @@ func (p *planner) ways(tree *predicate.Tree, to []way) ([]way, error) {
 func (p *planner) single(tree *predicate.Tree) (w way, err error) {
 	ss, none := tree.Implied()
 	w.tree = tree
+	if none {
+		return w, nil
+	}
 	restricted, err := w.byRows(p.ctx, p.t, ss)
 	if err != nil || restricted {
 		return w, err
@@ -171,31 +224,21 @@ func (p *planner) single(tree *predicate.Tree) (w way, err error) {
 		if !s.Column.Searched() || !s.Leads() {
 			continue
 		}
-		if !s.Column.Drives() {
+		switch {
+		case !s.Column.Drives():
 			if !slices.Contains(p.unconverted, s.Column.Name) {
 				p.unconverted = append(p.unconverted, s.Column.Name)
 			}
-			continue
-		}
-		switch s.Column.Encryption {
-		case meta.Deterministic:
-			if _, exactly := s.Exactly(); exactly {
-				best = s
-			}
-		case meta.Ordered:
-			if best == nil || best.Column.Encryption == meta.Ordered && s.Share() < best.Share() {
-				best = s
-			}
+		case !drives(s):
+		case s.Column.Encryption == meta.Deterministic:
+			best = s
+		case best == nil || best.Column.Encryption == meta.Ordered && s.Share() < best.Share():
+			best = s
 		}
 	}
 	switch {
 	case best != nil:
-		w.driving, w.sortedBy = best.Column, nil
-		_, w.fixed = best.Exactly()
-		w.values = best
-		w.Ranges, err = rangesOf(p.ctx, best.Column, best.Column.Lead, best)
-	case none:
-		w.Ranges = nil
+		return p.byColumn(tree, best)
 	case p.t.Parts[0].Encryption != meta.Ordered:
 		w.anyOrder = true
 		w.Ranges = []keyRange{{Start: p.t.Prefix, end: ope.PrefixEnd(p.t.Prefix)}}
@@ -203,6 +246,14 @@ func (p *planner) single(tree *predicate.Tree) (w way, err error) {
 	default:
 		w.whole = true
 	}
+	return w, err
+}
+
+// byColumn returns the way by the postings of a column.
+func (p *planner) byColumn(tree *predicate.Tree, s *predicate.Set) (w way, err error) {
+	w = way{driving: s.Column, tree: tree, values: s}
+	_, w.fixed = s.Exactly()
+	w.Ranges, err = rangesOf(p.ctx, s.Column, s.Column.Lead, s)
 	return w, err
 }
 

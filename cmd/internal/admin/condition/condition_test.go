@@ -202,7 +202,7 @@ type table struct {
 	format  *celltext.Format
 }
 
-func newTable(t *testing.T, r *rand.Rand) *table {
+func newTable(t testing.TB, r *rand.Rand) *table {
 	all := columns()
 	schema := store.Schema{Name: "t", Key: []store.KeyPart{store.OrderedPart("n", store.Int64, store.Plaintext)}}
 	for _, c := range all {
@@ -233,7 +233,7 @@ func newTable(t *testing.T, r *rand.Rand) *table {
 	return tab
 }
 
-func inZone(t *testing.T, zone string) *celltext.Format {
+func inZone(t testing.TB, zone string) *celltext.Format {
 	var flags celltext.Flags
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags.BindZone(f)

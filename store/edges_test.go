@@ -1,0 +1,43 @@
+package store_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/internal/testdb"
+	"github.com/rangecrypt/rangecrypt/store"
+)
+
+// Long lists, empty prefixes and bounds beyond a domain select what they say.
+func TestEdgesOfPredicates(t *testing.T) {
+	tbl := create(t, open(t, testdb.All[0].Open(t, nil)), store.Schema{
+		Name: "t", Key: []store.KeyPart{store.HashedPart("k", store.Int64)},
+		Columns: []store.Column{
+			store.OrderedColumn("o", store.Int64.Within(0, 100), store.MOPE), store.DeterministicColumn("d", store.Int64), store.OrderedColumn("s", store.Bytes, store.Boldyreva),
+		},
+	})
+	var rows []store.Row
+	for i := range 50 {
+		rows = append(rows, store.Row{"k": i, "o": i, "d": i, "s": []byte(strings.Repeat("\xff", i%12))})
+	}
+	require.NoError(t, tbl.Put(background, append(rows, store.Row{"k": 1000})...))
+	var many []int64
+	for i := range int64(10_000) {
+		many = append(many, i+25)
+	}
+	o, s := store.Int64.Field("o"), store.Bytes.Field("s")
+	for i, c := range []struct {
+		p    store.Predicate
+		want int
+	}{
+		{o.In(), 0}, {o.In(many...), 25}, {store.Int64.Field("d").In(many...), 25}, {store.Int64.Field("k").In(many...), 26}, {store.Not(o.In(many...)), 25},
+		{o.AtLeast(200), 0}, {o.Less(200), 50}, {o.Greater(-1), 50}, {o.AtMost(-1), 0}, {o.Between(30, 20), 0}, {store.Not(o.Between(30, 20)), 50},
+		{store.HasPrefix(s, []byte{}), 50}, {store.HasPrefix(s, []byte{255}), 45}, {store.Not(store.HasPrefix(s, []byte(strings.Repeat("\xff", 9)))), 38},
+	} {
+		n, err := tbl.Count(background, c.p)
+		require.NoError(t, err)
+		require.Equal(t, c.want, n, "predicate %d", i)
+	}
+}
