@@ -34,6 +34,7 @@ func stores(t *testing.T, db driver.DB, n int) []*Store {
 		var err error
 		list[i], err = Open(t.Context(), db, kms.NewLocal(testMaster), nil)
 		require.NoError(t, err)
+		require.NoError(t, list[i].Close(t.Context())) // writes leave nothing to do, so that tests see all that they do
 	}
 	return list
 }

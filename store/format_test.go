@@ -224,6 +224,7 @@ func formatDump(t *testing.T, key ope.Key) dump {
 	db := specDB{drivertest.NewMemory(), map[string]driver.FamilySpec{}}
 	st, err := store.Open(background, db, kms.NewLocal(key), nil)
 	require.NoError(t, err)
+	require.NoError(t, st.Close(background)) // so that writes leave nothing to do
 	rows := formatRows()
 	d := dump{Comment: "A database as store wrote it, see docs/format.md.", Key: hex.EncodeToString(key.Secret()), Tables: map[string][]map[string]string{}}
 	for _, schema := range formatSchemas() {
@@ -411,6 +412,7 @@ func TestFirstHeadersAreSealed(t *testing.T) {
 	require.NoError(t, err)
 	st, err := store.Open(background, db, kms.NewLocal(master), nil)
 	require.NoError(t, err)
+	require.NoError(t, st.Close(background)) // so that writes leave nothing to do
 	tbl, err := st.Table(background, "stateful")
 	require.NoError(t, err)
 	row := maps.Clone(formatRows()["stateful"][0])
@@ -464,6 +466,7 @@ func openDump(t *testing.T, d dump) *store.Store {
 	require.NoError(t, err)
 	st, err := store.Open(background, loaded(t, d), kms.NewLocal(key), nil)
 	require.NoError(t, err)
+	require.NoError(t, st.Close(background)) // so that writes leave nothing to do
 	return st
 }
 
@@ -520,6 +523,7 @@ func tenantDump(t *testing.T, key ope.Key) dump {
 	db := specDB{drivertest.NewMemory(), map[string]driver.FamilySpec{}}
 	st, err := store.Open(background, db, kms.NewLocal(key), nil)
 	require.NoError(t, err)
+	require.NoError(t, st.Close(background)) // so that writes leave nothing to do
 	d := dump{
 		Comment: "A database of tenants as store wrote it, see docs/format.md.", Key: hex.EncodeToString(key.Secret()),
 		Tables: map[string][]map[string]string{}, Tenants: map[string]map[string][]map[string]string{}, Orphans: map[string]int{},
@@ -756,6 +760,7 @@ func readIndependently(t *testing.T, schema store.Schema, rows []store.Row) {
 	key := ope.GenerateKey()
 	st, err := store.Open(background, db, kms.NewLocal(key), nil)
 	require.NoError(t, err)
+	require.NoError(t, st.Close(background)) // so that writes leave nothing to do
 	tbl := create(t, st, schema)
 	require.NoError(t, tbl.Put(background, rows...))
 	d := dump{Key: hex.EncodeToString(key.Secret()), Tables: map[string][]map[string]string{schema.Name: texts(rows)}, Families: dumped(t, db)}

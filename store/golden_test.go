@@ -67,6 +67,7 @@ func openWith(t *testing.T, db driver.DB, key ope.Key) *store.Store {
 	t.Helper()
 	st, err := store.Open(background, db, kms.NewLocal(key), nil)
 	require.NoError(t, err)
+	require.NoError(t, st.Close(background)) // so that writes leave nothing to do
 	return st
 }
 

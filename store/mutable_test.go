@@ -37,6 +37,7 @@ func mutableTable(t testing.TB, db driver.DB) *Table {
 	ctx := context.Background()
 	st, err := Open(ctx, db, kms.NewLocal(testMaster), nil)
 	require.NoError(t, err)
+	require.NoError(t, st.Close(ctx)) // writes leave nothing to do
 	tbl, err := st.Table(ctx, mutableSchema.Name)
 	if errors.Is(err, ErrNoTable) {
 		tbl, err = st.Create(ctx, mutableSchema)

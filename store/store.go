@@ -43,7 +43,7 @@ type Options struct {
 type Store struct{ db *session.Database }
 
 // Open opens the encrypted database in db and creates its catalogue when there is none. It does
-// not take db over: the caller closes db after the last use of the Store.
+// not take db over: the caller closes db after the last use of the Store, and after [Store.Close].
 //
 // The master key is with a key management service, or is given by [kms.NewLocal]. The service is asked once, to
 // unwrap the key of the database or, where there is no catalogue yet, to wrap a new one; and by [Store.RotateMaster],
@@ -83,6 +83,18 @@ func Open(ctx context.Context, db driver.DB, master kms.KMS, opts *Options) (_ *
 		return nil, fmt.Errorf("store: open: %w", err)
 	}
 	return &Store{opened}, nil
+}
+
+// Close waits for what writes have left to do: they return when their rows are durable and found, and the index entries of
+// rows that were replaced go afterwards. A program that ends without Close may leave some of these, which do no harm and
+// take space until 'rangecrypt verify --repair'. A call after Close leaves nothing.
+//
+// Close does not close the database that [Open] was given. Its error is that of ctx, if that ends first.
+func (st *Store) Close(ctx context.Context) error {
+	if err := st.db.Close(ctx); err != nil {
+		return fmt.Errorf("store: close: %w", err)
+	}
+	return nil
 }
 
 var errNoKMS = errors.New("store: no key management service given; kms.NewLocal makes one of a key")

@@ -129,6 +129,7 @@ func (c *Call) onStore(ctx context.Context, create bool, do func(context.Context
 	if c.Store, err = stores.Tables(ctx, db, key, create); err == nil {
 		c.DB = db
 		err = do(ctx, c)
+		err = errors.Join(err, c.Store.Close(ctx))
 	}
 	return exit.Early(ctx, err)
 }

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rangecrypt/rangecrypt/internal/groupcommit"
 	"github.com/rangecrypt/rangecrypt/ope"
-	"github.com/rangecrypt/rangecrypt/ope/internal/groupcommit"
 )
 
 // A checker looks at the raw index after every step and knows all that clients were told.

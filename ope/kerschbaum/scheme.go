@@ -49,8 +49,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/rangecrypt/rangecrypt/internal/groupcommit"
 	"github.com/rangecrypt/rangecrypt/ope"
-	"github.com/rangecrypt/rangecrypt/ope/internal/groupcommit"
 )
 
 // Options are the parameters of a scheme that have defaults. All clients of an index must have the

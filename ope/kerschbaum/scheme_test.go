@@ -11,8 +11,8 @@ import (
 	"testing"
 	"testing/cryptotest"
 
+	"github.com/rangecrypt/rangecrypt/internal/groupcommit"
 	"github.com/rangecrypt/rangecrypt/ope"
-	"github.com/rangecrypt/rangecrypt/ope/internal/groupcommit"
 	"github.com/rangecrypt/rangecrypt/ope/memindex"
 	"github.com/rangecrypt/rangecrypt/ope/opetest"
 	"github.com/stretchr/testify/require"

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/rangecrypt/rangecrypt/internal/groupcommit"
 	"github.com/rangecrypt/rangecrypt/ope"
-	"github.com/rangecrypt/rangecrypt/ope/internal/groupcommit"
 	"github.com/rangecrypt/rangecrypt/ope/internal/record"
 )
 

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/internal/seal"
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -33,6 +35,7 @@ type rowChange struct {
 	// It is called again when another client was faster.
 	next func(was *rowcodec.Record) (*rowcodec.Record, error)
 
+	blind   bool // next takes no account of what it is
 	merges  bool // next needs all of what it is
 	deletes bool // next returns nil
 	bars    bool // a deletion leaves its mark also where there is no row, so that none comes late
@@ -48,7 +51,7 @@ type rowChange struct {
 }
 
 // commit makes changes of different rows. The order of its steps makes every row findable at any
-// moment, wherever a client dies: postings first, then the row, and then the postings of what was
+// moment, wherever a client dies: postings first, then the row, and later the postings of what was
 // replaced go.
 //
 // What became of a change whose outcome is unknown is found out by reading. Where the row is as it
@@ -56,35 +59,8 @@ type rowChange struct {
 func (t *Engine) commit(ctx context.Context, changes []*rowChange) error {
 	rows := make([]conditionalRow, len(changes))
 	for round := 0; ; round++ {
-		err := t.Env.Concurrently(ctx, len(changes), func(ctx context.Context, i int) (err error) {
-			switch c := changes[i]; {
-			case c.inserts && round == 0:
-				rows[i].opens = true
-			case !c.done:
-				rows[i], err = t.meet(ctx, c)
-			}
-			return err
-		})
+		err := t.prepare(ctx, changes, rows, round)
 		if err != nil {
-			return err
-		}
-		var written []*rowcodec.Record
-		for i, c := range changes {
-			if c.done {
-				continue
-			}
-			if rows[i].becomes, err = c.next(rows[i].record); err != nil {
-				return err
-			}
-			if rows[i].becomes != nil {
-				written = append(written, rows[i].becomes)
-				c.tried = append(c.tried, rows[i].becomes)
-			} else {
-				// There is no row to delete.
-				c.done = rows[i].record == nil && rows[i].opens && (!c.bars || rows[i].keyCell() != nil)
-			}
-		}
-		if err := t.announce(ctx, written); err != nil {
 			return err
 		}
 		err = t.Env.Concurrently(ctx, len(changes), func(ctx context.Context, i int) error {
@@ -113,7 +89,63 @@ func (t *Engine) commit(ctx context.Context, changes []*rowChange) error {
 			return err
 		}
 	}
-	return t.dropReplaced(ctx, changes)
+	t.dropReplaced(ctx, changes)
+	return nil
+}
+
+// prepare reads the rows of changes, and makes durable what they are found by when they have become what they are to become.
+// A change that need not know the row for that does both at the same time.
+func (t *Engine) prepare(ctx context.Context, changes []*rowChange, rows []conditionalRow, round int) error {
+	group, groupCtx := errgroup.WithContext(ctx)
+	early := round == 0
+	if early {
+		known := func(c *rowChange) bool { return c.blind }
+		written, err := becoming(changes, rows, known)
+		if err != nil {
+			return err
+		}
+		group.Go(func() error { return t.announce(groupCtx, written) })
+	}
+	group.Go(func() error {
+		return t.Env.Concurrently(groupCtx, len(changes), func(ctx context.Context, i int) (err error) {
+			switch c, becomes := changes[i], rows[i].becomes; {
+			case c.inserts && early:
+				rows[i].opens = true
+			case !c.done:
+				rows[i], err = t.meet(ctx, c)
+				rows[i].becomes = becomes
+			}
+			return err
+		})
+	})
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	written, err := becoming(changes, rows, func(c *rowChange) bool { return !c.done && !(c.blind && early) })
+	if err != nil {
+		return err
+	}
+	return t.announce(ctx, written)
+}
+
+// becoming sets what the rows of some changes are to become, and returns those that are to be.
+func becoming(changes []*rowChange, rows []conditionalRow, which func(*rowChange) bool) (written []*rowcodec.Record, err error) {
+	for i, c := range changes {
+		if !which(c) {
+			continue
+		}
+		if rows[i].becomes, err = c.next(rows[i].record); err != nil {
+			return nil, err
+		}
+		if rows[i].becomes != nil {
+			written = append(written, rows[i].becomes)
+			c.tried = append(c.tried, rows[i].becomes)
+		} else {
+			// There is no row to delete.
+			c.done = rows[i].record == nil && rows[i].opens && (!c.bars || rows[i].keyCell() != nil)
+		}
+	}
+	return written, nil
 }
 
 // A conditionalRow is a row as a change has met it, and what it is to become.
@@ -249,9 +281,9 @@ func superseded(cells, puts []driver.Cell) [][]byte {
 
 // dropReplaced removes the postings of all that rows have been, and of attempts that came to
 // nothing: none of it comes back, since its condition has failed for ever.
-func (t *Engine) dropReplaced(ctx context.Context, changes []*rowChange) error {
+func (t *Engine) dropReplaced(ctx context.Context, changes []*rowChange) {
 	if t.Postings == nil {
-		return nil
+		return
 	}
 	var gone []*rowcodec.Record
 	for _, c := range changes {
@@ -261,12 +293,14 @@ func (t *Engine) dropReplaced(ctx context.Context, changes []*rowChange) error {
 			}
 		}
 	}
-	return t.Unpost(ctx, t.AllPostingKeys(gone))
+	if keys := t.AllPostingKeys(gone); len(keys) > 0 {
+		t.later(ctx, func(ctx context.Context) error { return t.Unpost(ctx, keys) })
+	}
 }
 
 // replacement returns the change that makes a record of a row, whatever that is.
 func replacement(r *rowcodec.Record) *rowChange {
-	return &rowChange{key: r.Key, next: func(*rowcodec.Record) (*rowcodec.Record, error) { return r.Again(), nil }}
+	return &rowChange{key: r.Key, blind: true, next: func(*rowcodec.Record) (*rowcodec.Record, error) { return r.Again(), nil }}
 }
 
 // insertion returns the change that makes a record of a row, if there is none. Its error has the number of the record.

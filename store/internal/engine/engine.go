@@ -37,6 +37,10 @@ type Environment struct {
 	Concurrency int // requests of one call that are under way at a time
 	Warn        func(ctx context.Context, message, family string, err error)
 
+	// Later does what a call that has written its rows leaves to do, soon after the call or before it returns. Nobody is told
+	// of an error.
+	Later func(ctx context.Context, do func(context.Context))
+
 	Now      func() *Engine                                    // of what this client knows of the table
 	Refresh  func(context.Context) (*Engine, error)            // of what the catalogue says of it
 	Snapshot func() (driver.Snapshot, error)                   // nil where the database has none

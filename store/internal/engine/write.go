@@ -52,8 +52,8 @@ func InChunks(n int, do func(from, to int) error) error {
 //  3. the row is read back, because the last write wins by clocks that may disagree
 //  4. the old postings go, unless what was read back is still the old row
 //
-// A posting without its row is left when a client dies between 1 and 2, or when two writers
-// replace a row at the same time. Readers pass over it.
+// The caller need not wait for 3 and 4. A posting without its row is left when a client dies before the end, or when two
+// writers replace a row at the same time. Readers pass over it.
 func (t *Engine) Write(ctx context.Context, records []*rowcodec.Record) error {
 	if t.Meta.Conditional {
 		changes := make([]*rowChange, len(records))
@@ -88,7 +88,8 @@ func (t *Engine) Write(ctx context.Context, records []*rowcodec.Record) error {
 	if err := t.Data.Apply(ctx, mutations...); err != nil {
 		return err
 	}
-	return t.dropPostings(ctx, old)
+	t.dropPostings(ctx, old)
+	return nil
 }
 
 // EncryptAll lets stateful schemes make the values of records durable in their indexes.
@@ -156,7 +157,8 @@ func (t *Engine) remove(ctx context.Context, rowKeys [][]byte) error {
 	if err := t.Data.Apply(ctx, mutations...); err != nil {
 		return err
 	}
-	return t.dropPostings(ctx, old)
+	t.dropPostings(ctx, old)
+	return nil
 }
 
 // replaceable reports whether a row may be replaced though it could not be read. One that was written at a later
@@ -191,28 +193,39 @@ func (t *Engine) current(ctx context.Context, records []*rowcodec.Record, delete
 	return slices.DeleteFunc(old, func(r *rowcodec.Record) bool { return r == nil }), nil
 }
 
-// dropPostings removes the postings of rows that were replaced or deleted. A row that is still
+// dropPostings removes the postings of rows that were replaced or deleted, later. A row that is still
 // there, because its timestamp beat the later write, keeps them.
-func (t *Engine) dropPostings(ctx context.Context, old []*rowcodec.Record) error {
+func (t *Engine) dropPostings(ctx context.Context, old []*rowcodec.Record) {
 	if len(old) == 0 {
-		return nil
+		return
 	}
-	postings := make([][][]byte, len(old))
-	err := t.Env.Concurrently(ctx, len(old), func(ctx context.Context, i int) error {
-		keys := t.PostingKeys(old[i])
-		if len(keys) == 0 {
-			return nil
+	t.later(ctx, func(ctx context.Context) error {
+		postings := make([][][]byte, len(old))
+		err := t.Env.Concurrently(ctx, len(old), func(ctx context.Context, i int) error {
+			keys := t.PostingKeys(old[i])
+			if len(keys) == 0 {
+				return nil
+			}
+			write, found, err := t.readWrite(ctx, old[i].Key)
+			if err == nil && !(found && write == old[i].Write) {
+				postings[i] = keys
+			}
+			return err
+		})
+		if err != nil {
+			return err
 		}
-		write, found, err := t.readWrite(ctx, old[i].Key)
-		if err == nil && !(found && write == old[i].Write) {
-			postings[i] = keys
-		}
-		return err
+		return t.Unpost(ctx, slices.Concat(postings...))
 	})
-	if err != nil {
-		return err
-	}
-	return t.Unpost(ctx, slices.Concat(postings...))
+}
+
+// later drops postings that lead to nothing, after the call.
+func (t *Engine) later(ctx context.Context, drop func(context.Context) error) {
+	t.Env.Later(ctx, func(ctx context.Context) {
+		if err := drop(ctx); err != nil && !errors.Is(err, driver.ErrNoFamily) {
+			t.Env.Warn(ctx, "postings of rows that were replaced or deleted are left over", t.PostingSpec.Name, err)
+		}
+	})
 }
 
 // Post makes postings durable.

@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 
+	"github.com/rangecrypt/rangecrypt/internal/groupcommit"
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
@@ -37,6 +39,9 @@ type Database struct {
 	Keys      keyring.Keys
 	Parts     int // of a table, which clients convert one by one
 
+	backlog  *backlog
+	versions *groupcommit.Group[struct{}, versionRead] // nil where a read is faster than to share it
+
 	mu     sync.Mutex
 	tables map[meta.TableID]*Table
 	bound  map[openFor]*Table // tables that were opened for a tenant
@@ -54,10 +59,42 @@ func Open(ctx context.Context, db driver.DB, service kms.KMS, opts Options) (*Da
 	if err != nil {
 		return nil, err
 	}
-	return &Database{
+	opened := &Database{
 		Options: opts, Driver: db, Catalogue: c, Keys: keyring.New(c.Key, c.Database), Parts: catalogue.ProgressParts,
-		tables: make(map[meta.TableID]*Table), bound: make(map[openFor]*Table),
-	}, nil
+		backlog: newBacklog(opts.Concurrency), tables: make(map[meta.TableID]*Table), bound: make(map[openFor]*Table),
+	}
+	if _, embedded := db.(driver.Snapshotter); !embedded {
+		opened.versions = groupcommit.New(sharing, func(ctx context.Context, callers []struct{}) ([]versionRead, error) {
+			version, err := c.Version(ctx, nil)
+			return slices.Repeat([]versionRead{{version, err}}, len(callers)), nil
+		})
+	}
+	return opened, nil
+}
+
+// Close waits for what calls have left to do. The database can still be used.
+func (db *Database) Close(ctx context.Context) error { return db.backlog.close(ctx) }
+
+// sharing is how many calls share one read of the version at most.
+const sharing = 1 << 16
+
+// A versionRead is what came of a read of the version. Its error is that of all who share it.
+type versionRead struct {
+	version uint32
+	err     error
+}
+
+// version returns the version of the catalogue, as a read has it that begins after this call. Calls that are made at the
+// same time share reads.
+func (db *Database) version(ctx context.Context) (uint32, error) {
+	if db.versions == nil {
+		return db.Catalogue.Version(ctx, nil)
+	}
+	got, err := db.versions.Do(ctx, make([]struct{}, 1))
+	if err != nil {
+		return 0, pause.Ended(ctx)
+	}
+	return got[0].version, got[0].err
 }
 
 // Named opens the table that has a name.

@@ -44,9 +44,10 @@ func newTable(ctx context.Context, db *Database, m *meta.Table, tenant *meta.Ten
 	tbl.env = engine.Environment{
 		Concurrency: db.Concurrency,
 		Warn:        db.Observer.Warn,
+		Later:       db.backlog.later,
 		Now:         tbl.Now,
 		Refresh:     tbl.Refresh,
-		Version:     func(ctx context.Context) (uint32, error) { return db.Catalogue.Version(ctx, nil) },
+		Version:     db.version,
 		VersionIn: func(ctx context.Context, snapshot driver.Snapshot) (func(context.Context) (uint32, error), error) {
 			family, err := snapshot.Family(ctx, catalogue.Spec)
 			return func(ctx context.Context) (uint32, error) { return db.Catalogue.Version(ctx, family) }, err

@@ -1,8 +1,8 @@
-// Package groupcommit lets the concurrent calls of one process share commits.
+// Package groupcommit lets the concurrent calls of one process share requests.
 //
 // A database makes some ten or hundred conditional commits of a unit a second, whether of one value or of
 // hundreds. So one goroutine serves all callers. It takes with it whatever was asked for during the last commit,
-// and ends when nobody waits.
+// and ends when nobody waits. A read can be shared in the same way: it begins after all calls that it answers.
 package groupcommit
 
 import (
