@@ -13,7 +13,6 @@ import gzip
 import io
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -81,14 +80,20 @@ class Run:
 
     def __init__(self, *command):
         began = time.monotonic()
-        child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        errors = child.stderr.read()
-        _, status, usage = os.wait4(child.pid, 0)
-        if status != 0:
-            sys.exit(f"{command}: {errors.decode()}")
-        self.seconds = time.monotonic() - began
+        self.megabytes = 0
+        with tempfile.TemporaryFile() as errors:
+            child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
+            # Its ru_maxrss would count what this process had when it forked.
+            while not (ended := os.wait4(child.pid, os.WNOHANG))[0]:
+                with open(f"/proc/{child.pid}/status", encoding="ascii") as status:
+                    self.megabytes = max([self.megabytes] + [int(line.split()[1]) >> 10 for line in status if line.startswith("VmHWM")])
+                time.sleep(0.01)
+            self.seconds = time.monotonic() - began
+            _, status, usage = ended
+            if status != 0:
+                errors.seek(0)
+                sys.exit(f"{command}: {errors.read().decode()}")
         self.processors = usage.ru_utime + usage.ru_stime
-        self.megabytes = usage.ru_maxrss / 1024
 
     def __str__(self):
         return f"{self.seconds:6.1f} s {self.processors:6.1f} s of processors {self.megabytes:6.0f} MB"

@@ -56,11 +56,11 @@ func run(ctx context.Context, input, folder, keyFile string) (err error) {
 	defer file.Close()
 	began := time.Now()
 	batches := make(chan []store.Row, writers)
-	group, ctx := errgroup.WithContext(ctx)
+	group, working := errgroup.WithContext(ctx)
 	for range writers {
 		group.Go(func() error {
 			for rows := range batches {
-				if err := table.Put(ctx, rows...); err != nil {
+				if err := table.Put(working, rows...); err != nil {
 					return err
 				}
 			}
@@ -69,7 +69,7 @@ func run(ctx context.Context, input, folder, keyFile string) (err error) {
 	}
 	group.Go(func() error {
 		defer close(batches)
-		return read(ctx, csv.NewReader(file), batches)
+		return read(working, csv.NewReader(file), batches)
 	})
 	if err := group.Wait(); err != nil {
 		return err
