@@ -9,9 +9,13 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 )
 
-// A Row maps the names of key parts and columns to values of the Go type of their [Type]. A
-// column that is missing or nil is null, but a nil []byte is the empty one; a key part cannot be null, except that a
-// missing [TiePart] is drawn at random.
+// A Row maps the names of key parts and columns to values. Rows that are read have values of the Go type of the column's
+// [Type], such as float64 for [Float64], and leave out columns that are null.
+//
+// A Row that is given may have other types: one that a field of a struct may have, see [For], a pointer to the value, an
+// sql.Null or sql.NullString and so on, and untyped constants, see [Int8]. A column is null if it is missing, nil, a nil
+// pointer, or an sql.Null that is not valid; a nil []byte is the empty one. A key part cannot be null, but
+// [Table.Put] and [Table.Insert] draw a [TiePart] that is missing.
 type Row = map[string]any
 
 // Get returns the row with the key parts of key, with the named columns or, where none is named,

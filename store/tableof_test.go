@@ -222,7 +222,7 @@ func TestStructsQueryAndPage(t *testing.T) {
 	_, err = tbl.Get(background, nil)
 	require.ErrorIs(t, err, store.ErrColumn)
 	_, err = tbl.Get(background, &reading{Device: "pump", At: at})
-	require.ErrorContains(t, err, `key part "id" is null`)
+	require.ErrorContains(t, err, `key part "id" is null: name the tie-breaker of the row, as Put drew it or a query returned it; a Tie of zeros is none`)
 	require.ErrorIs(t, tbl.Put(background, &reading{Note: "\xff", At: at}), ope.ErrDomain)
 	require.ErrorContains(t, tbl.Put(background, &reading{At: at.Add(1)}), `"at"`)
 }
