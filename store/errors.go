@@ -98,6 +98,17 @@ type BatchError = fault.BatchError
 // without being named: Columns are those, in the order of the schema. It is an [ErrPolicy], and a pointer.
 type UnsealError = fault.UnsealError
 
+// Must returns v, or panics with err if that is not nil. It is for variables such as schemas, and for programs that can only
+// end when an error comes:
+//
+//	var schema = store.Must(store.SchemaOf[Reading]("readings"))
+func Must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
 // prefixed returns an error that says which package it is of, once.
 func prefixed(err error) error {
 	if strings.HasPrefix(err.Error(), "store: ") {

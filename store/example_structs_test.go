@@ -73,6 +73,17 @@ func ExampleFor() {
 	// true
 }
 
+// What cannot fail unless the program is wrong, or the program can only end when it fails.
+func ExampleMust() {
+	type Visit struct {
+		Person int64     `rangecrypt:"person,key=1,hashed"`
+		At     time.Time `rangecrypt:"at,key=2,ordered=mope,unit=s"`
+	}
+	schema := store.Must(store.SchemaOf[Visit]("visits"))
+	fmt.Println(schema.Key[1].Describe().Name, store.Must(store.ParseType("decimal(2)")))
+	// Output: at decimal(2)
+}
+
 // An account has some of the columns of a table with tenants.
 type account struct {
 	ID      int64  `rangecrypt:"id,key=1,hashed"`

@@ -648,6 +648,9 @@ func TestStructWritesLearnOfAChange(t *testing.T) {
 		"insert": func(tbl *store.TableOf[noted]) error { return tbl.Insert(background, &noted{2, "b"}) },
 		"update": func(tbl *store.TableOf[noted]) error { return tbl.Update(background, &noted{1, "b"}) },
 		"upsert": func(tbl *store.TableOf[noted]) error { return tbl.Upsert(background, &noted{2, "b"}) },
+		"update if": func(tbl *store.TableOf[noted]) error {
+			return tbl.UpdateIf(background, &noted{1, "b"}, &noted{1, "a"})
+		},
 		"delete": func(tbl *store.TableOf[noted]) error { return tbl.Delete(background, &noted{ID: 1}) },
 	} {
 		for _, options := range [][]store.ForOption{nil, {store.AllowUnmapped}} {
