@@ -45,13 +45,13 @@ func (tbl *Table) Get(ctx context.Context, key Row, columns ...string) (found Ro
 // whatever these are named and however they are encrypted now; values of a column that was dropped
 // are left out.
 func (tbl *Table) Put(ctx context.Context, rows ...Row) error {
-	return tbl.write(ctx, "put", "put into", len(rows), func(ctx context.Context, t *engine.Engine) error { return t.Put(ctx, rows) })
+	return tbl.call(ctx, "put", "put into", len(rows), func(ctx context.Context, t *engine.Engine) error { return t.Put(ctx, rows) })
 }
 
 // Delete removes rows by their keys: of each Row, the key parts are read and must be there,
 // columns are ignored. A row that does not exist is no error. Errors are those of Put.
 func (tbl *Table) Delete(ctx context.Context, keys ...Row) error {
-	return tbl.write(ctx, "delete", "delete from", len(keys), func(ctx context.Context, t *engine.Engine) error {
+	return tbl.call(ctx, "delete", "delete from", len(keys), func(ctx context.Context, t *engine.Engine) error {
 		return bykey.DeleteRows(ctx, t, keys)
 	})
 }
@@ -67,13 +67,13 @@ func (tbl *Table) Delete(ctx context.Context, keys ...Row) error {
 // All rows are checked before anything is written. They are changed in chunks, in the order given,
 // and errors are those of [Table.Put].
 func (tbl *Table) Update(ctx context.Context, rows ...Row) error {
-	return tbl.write(ctx, "update", "update", len(rows), func(ctx context.Context, t *engine.Engine) error {
+	return tbl.call(ctx, "update", "update", len(rows), func(ctx context.Context, t *engine.Engine) error {
 		return bykey.UpdateRows(ctx, t, rows)
 	})
 }
 
-// write does what writes n rows, and observes it. What it does is named for observers, and with its preposition for errors.
-func (tbl *Table) write(ctx context.Context, name, doing string, n int, do func(context.Context, *engine.Engine) error) error {
+// call does what writes n rows, or none, and observes it: under a name, and what it is doing begins its errors.
+func (tbl *Table) call(ctx context.Context, name, doing string, n int, do func(context.Context, *engine.Engine) error) error {
 	t, err := tbl.open().Use()
 	if err != nil {
 		return err

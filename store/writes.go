@@ -33,14 +33,14 @@ func (tbl *Table) GetBatch(ctx context.Context, keys []Row, columns ...string) (
 	return rows, nil
 }
 
-// Insert writes rows of which the caller knows that they do not exist: no row is read before. It is else as [Table.Put].
+// Insert does what [Table.Put] does for rows of which the caller knows that they do not exist. It reads no row before.
 //
 // In a table with [Schema.Conditional] a row that exists is [ErrRowExists], and stays as it is; rows before and after
 // it may have been inserted, as the [BatchError] says, and an Insert that is made again finds them. In any other table
-// a row that exists is replaced, and what its columns were found by before stays, until [Table.Verify] with Repair:
-// queries pass over it.
+// a row that exists is replaced. The postings of its old values stay until [Table.Verify] with Repair, and queries pass
+// over them.
 func (tbl *Table) Insert(ctx context.Context, rows ...Row) error {
-	return tbl.write(ctx, "insert", "insert into", len(rows), func(ctx context.Context, t *engine.Engine) error {
+	return tbl.call(ctx, "insert", "insert into", len(rows), func(ctx context.Context, t *engine.Engine) error {
 		return t.PutEach(ctx, len(rows), inserted(func(t *rowcodec.View, i int) (*rowcodec.Record, error) { return t.Check(rows[i]) }))
 	})
 }
@@ -59,7 +59,7 @@ func inserted(row func(*rowcodec.View, int) (*rowcodec.Record, error)) func(*row
 // Upsert changes columns of rows as [Table.Update] does, and makes the rows that do not exist: columns that are not named are
 // null then. The table must have [Schema.Conditional]. A tie-breaker must be named.
 func (tbl *Table) Upsert(ctx context.Context, rows ...Row) error {
-	return tbl.write(ctx, "upsert", "upsert into", len(rows), func(ctx context.Context, t *engine.Engine) error {
+	return tbl.call(ctx, "upsert", "upsert into", len(rows), func(ctx context.Context, t *engine.Engine) error {
 		return bykey.UpsertRows(ctx, t, rows)
 	})
 }
@@ -71,7 +71,7 @@ func (tbl *Table) Upsert(ctx context.Context, rows ...Row) error {
 // If it cannot be known whether the row was changed, the error is [driver.ErrUnknownOutcome], and not [Retryable]: read
 // the row.
 func (tbl *Table) UpdateIf(ctx context.Context, row, has Row) error {
-	return tbl.write(ctx, "update if", "update", 1, func(ctx context.Context, t *engine.Engine) error {
+	return tbl.call(ctx, "update if", "update", 1, func(ctx context.Context, t *engine.Engine) error {
 		return bykey.UpdateRowIf(ctx, t, row, has)
 	})
 }
@@ -83,7 +83,7 @@ func (tbl *Table) UpdateIf(ctx context.Context, row, has Row) error {
 // If it cannot be known whether the row was changed, the error is [driver.ErrUnknownOutcome], and not [Retryable]: read
 // the row.
 func (tbl *Table) Increment(ctx context.Context, key Row, column string, by int64) (sum any, err error) {
-	err = tbl.write(ctx, "increment", "increment in", 1, func(ctx context.Context, t *engine.Engine) (err error) {
+	err = tbl.call(ctx, "increment", "increment in", 1, func(ctx context.Context, t *engine.Engine) (err error) {
 		sum, err = bykey.Increment(ctx, t, key, column, by)
 		return err
 	})
