@@ -75,8 +75,8 @@ const AllowUnmapped ForOption = 1
 // a field, unless [AllowUnmapped] is given. A tag that makes no sense is [ErrSchema].
 //
 // If the schema is changed later, calls go on as long as the struct fits; otherwise they are [ErrSchemaChanged]. A client
-// may learn of a change by another one only when it has written. A Put, Insert, Update or Upsert that learns so that the
-// struct does not fit any more is ErrSchemaChanged, too, but has written its rows, by the new schema: columns that the struct
+// may learn of a change by another one only when it has written. Any other write than a Delete that learns so that
+// the struct does not fit any more is ErrSchemaChanged, too, but has written its rows, by the new schema: columns that the struct
 // lacks are null in rows that were put.
 func For[T any](ctx context.Context, st *Store, name string, options ...ForOption) (*TableOf[T], error) {
 	plan, err := planOf[T]()
@@ -212,7 +212,8 @@ func (of *TableOf[T]) Tenant(ctx context.Context, name string) (*TableOf[T], err
 	return &TableOf[T]{tbl, of.plan, of.unmapped, new(atomic.Pointer[structs.Binding])}, nil
 }
 
-// Expiring returns the table for rows that live so long, see [Table.Expiring].
+// Expiring returns the table such that rows which are put through it live so long, see [Table.Expiring]. No field says when
+// a row expires.
 func (of *TableOf[T]) Expiring(ttl time.Duration) *TableOf[T] {
 	return &TableOf[T]{of.table.Expiring(ttl), of.plan, of.unmapped, of.last}
 }

@@ -25,8 +25,8 @@ type Policy struct {
 	Sensitive []string // names of columns that are
 }
 
-// CreateTenant makes a tenant, with keys of its own. The name is as that of a table ([Schema]), and the database does
-// not see it. One that exists is [ErrExists].
+// CreateTenant makes a tenant, with keys of its own. The name is one that a table may have, see [Schema], and the
+// database does not see it. One that exists is [ErrExists].
 func (st *Store) CreateTenant(ctx context.Context, name string) (err error) {
 	ctx, end := st.db.Observer.Operation(ctx, "create tenant", "")
 	defer func() { end(0, err) }()
@@ -55,7 +55,7 @@ func (st *Store) Tenants(ctx context.Context) (_ []string, err error) {
 // more. Its rows stay, as bytes that nobody can open, and so does what they show without keys: plain
 // columns, and how many rows there are, until [Table.DeleteOrphans] deletes them.
 //
-// Who has an old copy of the catalogue and the master key can still read what an old or new copy of
+// Whoever has an old copy of the catalogue and the master key can still read what an old or new copy of
 // the rows has. A client that has a table open for the tenant keeps the keys in memory, and notices
 // with its next Put. A tenant that is made later with the same name is another one.
 func (st *Store) DropTenant(ctx context.Context, name string) (err error) {

@@ -35,10 +35,9 @@ func (t TypeOf[T]) Within(lo, hi T) TypeOf[T] { return TypeOf[T]{t.of.Within(lo,
 // 8, 16 or 24 bytes, and how long shorter ones are (docs/security.md).
 func (t TypeOf[T]) OrderedBy(n int) TypeOf[T] { return TypeOf[T]{t.of.OrderedBy(n)} }
 
-// Prefixed returns [String] with values that the database has in the order of nearly eight bytes after one of the
-// beginnings, where a text has one, and else of nearly its first eight: for text of which many begin alike, such as
-// https://, with any scheme. There are 1 to 16 beginnings, and none has a space or a control character. They are
-// in the catalogue, and no secret.
+// Prefixed returns [String] for texts of which many begin alike, as with https://. The database orders a text that has one
+// of the beginnings by the nearly eight bytes after it, and any other by nearly its first eight. Any scheme will do. There
+// are 1 to 16 beginnings, without spaces and control characters. The catalogue has them, and they are no secret.
 func (t TypeOf[T]) Prefixed(beginnings ...string) TypeOf[T] {
 	return TypeOf[T]{t.of.Prefixed(beginnings...)}
 }
