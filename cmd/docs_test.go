@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"go/ast"
+	"go/format"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -339,10 +340,13 @@ func TestReadmeProgram(t *testing.T) {
 	}
 	require.NotNil(t, program, "README.md has no Go block that begins with \"package main\"")
 	require.NotNil(t, session, "README.md has no console block with \"$ go mod tidy\"")
-	lines := slices.DeleteFunc(slices.Clone(program.lines), func(line string) bool { return line == "" })
-	require.LessOrEqual(t, len(lines), 30, "the smallest complete program")
+	require.LessOrEqual(t, len(program.lines), 30, "the smallest complete program, with all its lines")
+	source := strings.Join(program.lines, "\n") + "\n"
+	formatted, err := format.Source([]byte(source))
+	require.NoError(t, err)
+	require.Equal(t, string(formatted), source, "as gofmt has it")
 	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(strings.Join(program.lines, "\n")+"\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(source), 0o600))
 	top, err := filepath.Abs(repository)
 	require.NoError(t, err)
 	for _, c := range session.commands() {

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/query"
@@ -22,7 +21,7 @@ func (tbl *Table) Exists(ctx context.Context, p Predicate) (bool, error) {
 }
 
 func (tbl *Table) countOperation(ctx context.Context, name string, p Predicate, limit int) (n int, err error) {
-	err = tbl.asOperation(ctx, name, func(ctx context.Context, t *engine.Engine) (err error) {
+	err = tbl.call(ctx, name, name, 0, func(ctx context.Context, t *engine.Engine) (err error) {
 		n, err = query.Count(ctx, t, p.where, limit)
 		return err
 	})
@@ -43,23 +42,9 @@ func (tbl *Table) Max(ctx context.Context, column string, p Predicate) (any, err
 }
 
 func (tbl *Table) extremeOperation(ctx context.Context, name, column string, p Predicate, greatest bool) (v any, err error) {
-	err = tbl.asOperation(ctx, name, func(ctx context.Context, t *engine.Engine) (err error) {
+	err = tbl.call(ctx, name, name, 0, func(ctx context.Context, t *engine.Engine) (err error) {
 		v, err = query.Extreme(ctx, t, column, p.where, greatest)
 		return err
 	})
 	return v, err
-}
-
-// asOperation does what returns no rows, and observes it.
-func (tbl *Table) asOperation(ctx context.Context, name string, do func(context.Context, *engine.Engine) error) error {
-	t, err := tbl.open().Use()
-	if err != nil {
-		return err
-	}
-	ctx, end := tbl.open().Operation(ctx, name)
-	defer func() { end(0, err) }()
-	if err = do(ctx, t); err != nil {
-		err = fmt.Errorf("store: %s %q: %w", name, t.Meta.Name, engine.Gone(err))
-	}
-	return err
 }

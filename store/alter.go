@@ -31,10 +31,9 @@ func RenameColumn(from, to string) Change {
 	return Change{nil, func(a *alteration) error { return a.Rename(from, to) }}
 }
 
-// ChangeColumn gives the column of the name of c the encryption, scheme and confidentiality of c;
-// the type must be as it was. Rows that are there keep the values and are read as before, but are
-// not found by what the database can search until [Table.Convert] has rewritten them: queries
-// open and check them all.
+// ChangeColumn encrypts a column in another way: the column that has the name of c, as c says. The type must be as it was.
+// Rows that are there keep their values and are read as before. Until [Table.Convert] has rewritten them, the database
+// cannot search the column, so that queries open and check all rows.
 //
 // A row that holds NaN where the column is searched from now on, or would be too large, stays as it is: see
 // inspect.ConvertStats.
@@ -44,8 +43,8 @@ func ChangeColumn(c Column) Change {
 	return Change{tableOf(c), func(a *alteration) error { return a.Change(c.spec) }}
 }
 
-// SetTTL gives rows that are put from now on another [Schema.TTL]. Rows that are there keep what they have. Once
-// rows of a table may expire, SetTTL(0) does not undo that, and means [TTLByRow].
+// SetTTL changes [Schema.TTL], for rows that are put from now on. Rows that are there expire when they would have. So a table
+// that had a TTL never becomes one without: 0 is as [TTLByRow] then.
 func SetTTL(ttl time.Duration) Change {
 	return Change{nil, func(a *alteration) error { return a.SetTTL(ttl) }}
 }

@@ -10,7 +10,7 @@
 //
 // # What is stored
 //
-// The sealed cell is the truth, everything that is searched is a hint. A cell holds the exact
+// The sealed cell is the truth, everything that is searched is a hint. A sealed cell holds the exact
 // value under XChaCha20-Poly1305, bound to its table, column and row key. An ordered or
 // deterministic column also has postings: keys of an index family that consist of what stands for the value (its ciphertext
 // or a keyed hash), the row key and the id of the write. A posting counts only if the cell that it points to has a value that
@@ -18,9 +18,9 @@
 //
 // # What a query promises
 //
-// A row that is not written during the query is returned exactly once. A row that is written
-// during it, also with the values that it has already, may be missed, or seen with its old or its new values; it is never
-// returned twice. On a database with snapshots (store/pebble) a query sees one instant.
+// A row that nobody writes during the query is returned exactly once. One that somebody writes meanwhile may be returned
+// as it was, or as it is, or not at all, even if its values stay the same.
+// No row is returned twice. On a database with snapshots (store/pebble) a query sees one instant.
 //
 // # Tenants
 //
@@ -30,9 +30,9 @@
 //
 // # Rows that expire
 //
-// Rows may have a time to live: by [Schema.TTL], or each by [Table.Expiring]. When a row expires is sealed in it, and
-// readers go by that and their clocks, which must differ by less than half an hour. The TTL of the database's cells ends
-// later, see [Schema.TTL], and only cleans up. An expired row is as one that was deleted, for every call.
+// Rows may have a time to live: all of a table the same, by [Schema.TTL], or each its own, by [TTLByRow] and
+// [Table.Expiring]. The moment at which a row expires is sealed in it. Readers compare it with their clocks, which must
+// differ by less than half an hour. From then on the row is as if it were deleted. The database removes its cells later.
 //
 // # Limits
 //

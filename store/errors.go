@@ -32,7 +32,7 @@ var (
 	// ErrConflict is returned by [Table.UpdateIf] when the row has other values than were given.
 	ErrConflict = fault.ErrConflict
 
-	// ErrColumn is returned when a row or a query names a column that the table has not, gives a
+	// ErrColumn is returned when a row or a query names a column that the table does not have, gives a
 	// value of the wrong Go type, or asks of a column what its encryption cannot do.
 	ErrColumn = fault.ErrColumn
 
@@ -91,12 +91,25 @@ type RowError = fault.RowError
 
 // A BatchError is returned when a batch was not carried out as a whole: Failed are the positions
 // of the rows that may or may not have been written, in ascending order; all others were.
-// Carrying out the failed rows again is harmless. Err is the reason. It is a pointer, as a [RowError] is.
+// Carrying out the failed rows again is harmless. Err is the reason. It is returned wrapped, as a pointer: use errors.As with
+// a *BatchError.
 type BatchError = fault.BatchError
 
 // An UnsealError is returned by [Store.SetPolicy] when columns that are sealed would become plain
-// without being named: Columns are those, in the order of the schema. It is an [ErrPolicy], and a pointer.
+// without being named: Columns are those, in the order of the schema. It is an [ErrPolicy], and
+// is returned as a pointer: use errors.As with an *UnsealError.
 type UnsealError = fault.UnsealError
+
+// Must returns v, or panics with err if that is not nil. It is for variables such as schemas, and for programs that can only
+// end when an error comes:
+//
+//	var schema = store.Must(store.SchemaOf[Reading]("readings"))
+func Must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
 
 // prefixed returns an error that says which package it is of, once.
 func prefixed(err error) error {
@@ -109,7 +122,7 @@ func prefixed(err error) error {
 // Retryable reports whether the call that returned err may succeed if it is made again later,
 // unchanged: the database or the key management service was unreachable, or the outcome is unknown. All calls of this package
 // may be repeated safely, except that a Put into a table with a tie-breaker draws a new one
-// unless the row names it. An [Table.UpdateIf] or [Table.Increment] that may have changed its row is not retryable, and
+// unless the row names it. A [Table.UpdateIf] or [Table.Increment] that may have changed its row is not retryable, and
 // an [Table.Insert] that is made again may find its own rows.
 //
 // The end of the context of the caller (context.DeadlineExceeded, context.Canceled) makes no error retryable: only the caller

@@ -22,6 +22,13 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
+// Must panics with the error itself.
+func TestMust(t *testing.T) {
+	require.Equal(t, 1, store.Must(1, nil))
+	_, err := store.ParseType("nothing")
+	require.PanicsWithValue(t, err, func() { store.Must(1, err) })
+}
+
 // A catalogue that cannot be read after a write is no change of the schema.
 func TestCatalogueUnreadAfterAWrite(t *testing.T) {
 	gone := false

@@ -73,6 +73,17 @@ func ExampleFor() {
 	// true
 }
 
+// What cannot fail unless the program is wrong, or the program can only end when it fails.
+func ExampleMust() {
+	type Visit struct {
+		Person int64     `rangecrypt:"person,key=1,hashed"`
+		At     time.Time `rangecrypt:"at,key=2,ordered=mope,unit=s"`
+	}
+	schema := store.Must(store.SchemaOf[Visit]("visits"))
+	fmt.Println(schema.Key[1].Describe().Name, store.Must(store.ParseType("decimal(2)")))
+	// Output: at decimal(2)
+}
+
 // An account has some of the columns of a table with tenants.
 type account struct {
 	ID      int64  `rangecrypt:"id,key=1,hashed"`
@@ -131,6 +142,58 @@ func ExampleTableOf() {
 	// exists: true
 	// bob 10
 	// eve 0
+}
+
+// A change that depends on what the row had: if another client has written it since, it is read again.
+func ExampleTableOf_UpdateIf() {
+	ctx := context.Background()
+	st, _, closeAll := exampleStore(ctx)
+	defer closeAll()
+	accounts, err := exampleAccounts(ctx, st).Tenant(ctx, "north")
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := accounts.Insert(ctx, &account{ID: 1, Owner: "ann", Balance: 10}); err != nil {
+		log.Fatal(err)
+	}
+	for conflict := true; conflict; {
+		has, err := accounts.Get(ctx, &account{ID: 1})
+		if err != nil {
+			log.Fatal(err)
+		}
+		row := *has
+		row.Balance *= 2
+		err = accounts.UpdateIf(ctx, &row, has, "balance")
+		if conflict = errors.Is(err, store.ErrConflict); err != nil && !conflict {
+			log.Fatal(err)
+		}
+		fmt.Println(row.Balance)
+	}
+	// Output: 20
+}
+
+// A counter that many clients change.
+func ExampleTableOf_Increment() {
+	ctx := context.Background()
+	st, _, closeAll := exampleStore(ctx)
+	defer closeAll()
+	accounts, err := exampleAccounts(ctx, st).Tenant(ctx, "north")
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := accounts.Insert(ctx, &account{ID: 1, Owner: "ann", Balance: 10}); err != nil {
+		log.Fatal(err)
+	}
+	key := &account{ID: 1}
+	if err := accounts.Increment(ctx, key, "balance", -3); err != nil {
+		log.Fatal(err)
+	}
+	rich, err := accounts.Table().Exists(ctx, store.Int64.Field("balance").Greater(7)) // what needs no struct is the table's
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(key.Balance, rich)
+	// Output: 7 false
 }
 
 // Rows that live shorter than the others of their table.

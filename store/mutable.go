@@ -19,9 +19,8 @@ import (
 // snapshot: a value is in the index before it is in a row, and never leaves it, so that every value
 // of the snapshot is found, and one that is newer has no postings there.
 
-// Rebalance rewrites the index of an ordered column with a [MutableScheme]: ciphertexts are
-// evenly placed and no longer show in which order values were first written, which the index of a
-// column gives away to who sees a copy of it; do so after a bulk load. No row is written, and
+// Rebalance rewrites the index of an ordered column with a [MutableScheme]. A copy of the index shows in which order values
+// were first written, until ciphertexts are placed evenly, as this does: call it after a bulk load. No row is written, and
 // readers and writers may go on. If the caller dies, the next call that uses the column finishes
 // the pass. progress may be nil; it is called with the number of values written so far and in all.
 //

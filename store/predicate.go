@@ -49,7 +49,7 @@ func IsNaN(column string) Predicate {
 }
 
 // HasPrefix holds for values that begin with prefix; for all, if it is empty. Texts are compared byte by byte.
-func HasPrefix[T string | []byte](f Field[T], prefix T) Predicate {
+func HasPrefix[T ~string | ~[]byte](f Field[T], prefix T) Predicate {
 	lo := &bound{Value: prefix}
 	if end := ope.PrefixEnd([]byte(prefix)); end != nil {
 		return f.bounds(lo, &bound{Value: T(end), Open: true})

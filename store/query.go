@@ -162,11 +162,11 @@ func (r reader[R]) page(ctx context.Context, tbl *Table) (rows []R, next string,
 	return rows, "", nil
 }
 
-// Explain says how a query would be answered, without running it. It estimates how many rows and postings it would look
-// at: it reads at most some 1,000 keys, and opens no row. Where that is not all, it takes it that keys, and the values of an
-// ordered column in its domain, are evenly spread.
+// Explain says how a query would be answered, without running it. It estimates how many rows and postings the query would
+// look at. For that it reads at most some 1,000 keys, and opens no row. Where there are more, it assumes that keys, and the
+// values of an ordered column in its domain, are evenly spread.
 func (tbl *Table) Explain(ctx context.Context, q Query) (e inspect.Explanation, err error) {
-	err = tbl.asOperation(ctx, "explain", func(ctx context.Context, t *engine.Engine) (err error) {
+	err = tbl.call(ctx, "explain", "explain", 0, func(ctx context.Context, t *engine.Engine) (err error) {
 		e, err = query.Explain(ctx, t, q.selection())
 		return err
 	})
@@ -176,7 +176,7 @@ func (tbl *Table) Explain(ctx context.Context, q Query) (e inspect.Explanation, 
 // Analyze runs a query without returning its rows and says how it was answered.
 func (tbl *Table) Analyze(ctx context.Context, q Query) (_ inspect.Explanation, err error) {
 	e := new(inspect.Explanation)
-	err = tbl.asOperation(ctx, "analyze", func(ctx context.Context, t *engine.Engine) error {
+	err = tbl.call(ctx, "analyze", "analyze", 0, func(ctx context.Context, t *engine.Engine) error {
 		rows := 0
 		for _, err := range query.RowsOf(ctx, t, q.selection(), e) {
 			if err != nil {

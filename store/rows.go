@@ -9,9 +9,13 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 )
 
-// A Row maps the names of key parts and columns to values of the Go type of their [Type]. A
-// column that is missing or nil is null, but a nil []byte is the empty one; a key part cannot be null, except that a
-// missing [TiePart] is drawn at random.
+// A Row maps the names of key parts and columns to values. Rows that are read have values of the Go type of the column's
+// [Type], such as float64 for [Float64], and leave out columns that are null.
+//
+// A Row that is given may have other types: one that a field of a struct may have, see [For], a pointer to the value, an
+// sql.Null or sql.NullString and so on, and untyped constants, see [Int8]. A column is null if it is missing, nil, a nil
+// pointer, or an sql.Null that is not valid; a nil []byte is the empty one. A key part cannot be null, but
+// [Table.Put] and [Table.Insert] draw a [TiePart] that is missing.
 type Row = map[string]any
 
 // Get returns the row with the key parts of key, with the named columns or, where none is named,
@@ -40,32 +44,16 @@ func (tbl *Table) Get(ctx context.Context, key Row, columns ...string) (found Ro
 // If the schema was changed by another client, the values are in the columns they were meant for,
 // whatever these are named and however they are encrypted now; values of a column that was dropped
 // are left out.
-func (tbl *Table) Put(ctx context.Context, rows ...Row) (err error) {
-	t, err := tbl.open().Use()
-	if err != nil {
-		return err
-	}
-	ctx, end := tbl.open().Operation(ctx, "put")
-	defer func() { end(written(len(rows), err), err) }()
-	if err = t.Put(ctx, rows); err != nil {
-		return fmt.Errorf("store: put into %q: %w", tbl.open().Now().Meta.Name, engine.Gone(err))
-	}
-	return nil
+func (tbl *Table) Put(ctx context.Context, rows ...Row) error {
+	return tbl.call(ctx, "put", "put into", len(rows), func(ctx context.Context, t *engine.Engine) error { return t.Put(ctx, rows) })
 }
 
 // Delete removes rows by their keys: of each Row, the key parts are read and must be there,
 // columns are ignored. A row that does not exist is no error. Errors are those of Put.
-func (tbl *Table) Delete(ctx context.Context, keys ...Row) (err error) {
-	t, err := tbl.open().Use()
-	if err != nil {
-		return err
-	}
-	ctx, end := tbl.open().Operation(ctx, "delete")
-	defer func() { end(written(len(keys), err), err) }()
-	if err = bykey.DeleteRows(ctx, t, keys); err != nil {
-		return fmt.Errorf("store: delete from %q: %w", tbl.open().Now().Meta.Name, engine.Gone(err))
-	}
-	return nil
+func (tbl *Table) Delete(ctx context.Context, keys ...Row) error {
+	return tbl.call(ctx, "delete", "delete from", len(keys), func(ctx context.Context, t *engine.Engine) error {
+		return bykey.DeleteRows(ctx, t, keys)
+	})
 }
 
 // Update changes columns of rows that exist: of each Row, the key parts say which row it is, and
@@ -78,17 +66,24 @@ func (tbl *Table) Delete(ctx context.Context, keys ...Row) (err error) {
 //
 // All rows are checked before anything is written. They are changed in chunks, in the order given,
 // and errors are those of [Table.Put].
-func (tbl *Table) Update(ctx context.Context, rows ...Row) (err error) {
+func (tbl *Table) Update(ctx context.Context, rows ...Row) error {
+	return tbl.call(ctx, "update", "update", len(rows), func(ctx context.Context, t *engine.Engine) error {
+		return bykey.UpdateRows(ctx, t, rows)
+	})
+}
+
+// call does what writes n rows, or none, and observes it: under a name, and what it is doing begins its errors.
+func (tbl *Table) call(ctx context.Context, name, doing string, n int, do func(context.Context, *engine.Engine) error) error {
 	t, err := tbl.open().Use()
 	if err != nil {
 		return err
 	}
-	ctx, end := tbl.open().Operation(ctx, "update")
-	defer func() { end(written(len(rows), err), err) }()
-	if err = bykey.UpdateRows(ctx, t, rows); err != nil {
-		return fmt.Errorf("store: update %q: %w", tbl.open().Now().Meta.Name, engine.Gone(err))
+	ctx, end := tbl.open().Operation(ctx, name)
+	defer func() { end(written(n, err), err) }()
+	if err = do(ctx, t); err != nil {
+		err = fmt.Errorf("store: %s %q: %w", doing, tbl.open().Now().Meta.Name, engine.Gone(err))
 	}
-	return nil
+	return err
 }
 
 // written returns how many of n rows a call wrote for certain, as its error says.

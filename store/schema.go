@@ -48,9 +48,8 @@ type Schema struct {
 	Conditional bool
 
 	// Tenants says that rows are of tenants, each with keys of its own, so that the table is opened for
-	// one of them with [Table.Tenant]. Rows do not name their tenant; each tenant has its own values of
-	// the row key. What columns share a key with is what the same tenant has in them, also where they
-	// are database-wide.
+	// one of them with [Table.Tenant]. Rows do not name their tenant: two tenants may have rows of
+	// the same key. Columns that share a search key, database-wide ones included, share it within one tenant.
 	Tenants bool
 
 	// TTL is how long a row lives after it was put: whole seconds, at most ten years. [Table.Expiring] puts rows of another
@@ -63,7 +62,7 @@ type Schema struct {
 	TTL time.Duration
 }
 
-// TTLByRow in [Schema.TTL] lets rows expire that are put with [Table.Expiring], and no others.
+// TTLByRow in [Schema.TTL] lets those rows expire that are put through [Table.Expiring], which says when, and no others.
 const TTLByRow = meta.TTLByRow
 
 // A KeyPart is a part of the row key. Make one with the functions below; the zero KeyPart is
@@ -148,9 +147,9 @@ func (c Column) SharedWith(table, column string) Column {
 	return c
 }
 
-// DatabaseWide returns the column with the search key that all columns of the database share that
-// have the same type, encryption and scheme and are database-wide: any two can be joined. What the
-// database sees grows with each of them, as [Column.SharedWith] says.
+// DatabaseWide returns the column with a search key of the whole database. All database-wide columns of one type, encryption
+// and scheme share it, so that any two can be joined. What the database sees grows with each of them, as
+// [Column.SharedWith] says.
 func (c Column) DatabaseWide() Column {
 	c.spec.Confidentiality, c.spec.Table, c.spec.Column = ofDatabase, "", ""
 	return c
@@ -213,8 +212,8 @@ var (
 	WozniakIndexed = KeyScheme{named{scheme.WozniakIndexed}}
 
 	// Kerschbaum is the mutable scheme of Kerschbaum and Schröpfer (CCS 2014) with local
-	// relabelling: stateful; it gives away no more than order and equality, and to who watches or
-	// copies the index the order in which values came, see [Table.Rebalance].
+	// relabelling: stateful. It gives away no more than order and equality. Whoever watches or
+	// copies the index also learns in which order values came, see [Table.Rebalance].
 	Kerschbaum = MutableScheme{named{scheme.Kerschbaum}}
 
 	// Plaintext does not encrypt. A part or column with it is stored as it is, and can be searched

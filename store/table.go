@@ -31,9 +31,14 @@ func (tbl *Table) Schema() Schema {
 	return publicSchema(schema)
 }
 
-// Expiring returns the table for rows that live so long, instead of what [Schema.TTL] says: whole seconds, at most ten years;
-// 0 is for ever. When a row expires is rounded up to a second. It is about what is put through it, and costs nothing. Except
-// with 0, a Put into a table whose schema has no TTL is [ErrSchema]. A row that is put again gets the TTL of that Put.
+// Expiring returns the table such that rows which are put through it live so long, whatever [Schema.TTL] says: whole seconds,
+// at most ten years; 0 is for ever. No column says when a row expires. To give each row its own time, call Expiring
+// for each, which takes no request:
+//
+//	err := tbl.Expiring(30*time.Minute).Put(ctx, row)
+//
+// The moment at which a row expires is rounded up to a second. A row that is put again gets the TTL of that Put. A Put into
+// a table whose schema has no TTL, not even [TTLByRow], is [ErrSchema], except with 0.
 func (tbl *Table) Expiring(ttl time.Duration) *Table { return (*Table)(tbl.open().Expiring(ttl)) }
 
 // Tenant opens a table for a tenant. Rows that are put are the tenant's, and the tenant's rows only are

@@ -22,6 +22,9 @@ import (
 type Tie = structs.Tie
 
 // A TableOf is a [Table] whose rows are structs. It is safe for concurrent use. See [For].
+//
+// It has the methods that take or return rows. All others are those of [TableOf.Table], such as [Table.Count],
+// [Table.Exists], [Table.Min], [Table.Explain], [Table.Convert] and [Table.Verify].
 type TableOf[T any] struct {
 	table    *Table
 	plan     *structs.Plan
@@ -72,8 +75,8 @@ const AllowUnmapped ForOption = 1
 // a field, unless [AllowUnmapped] is given. A tag that makes no sense is [ErrSchema].
 //
 // If the schema is changed later, calls go on as long as the struct fits; otherwise they are [ErrSchemaChanged]. A client
-// may learn of a change by another one only when it has written. A Put, Insert, Update or Upsert that learns so that the
-// struct does not fit any more is ErrSchemaChanged, too, but has written its rows, by the new schema: columns that the struct
+// may learn of a change by another one only when it has written. Any other write than a Delete that learns so that
+// the struct does not fit any more is ErrSchemaChanged, too, but has written its rows, by the new schema: columns that the struct
 // lacks are null in rows that were put.
 func For[T any](ctx context.Context, st *Store, name string, options ...ForOption) (*TableOf[T], error) {
 	plan, err := planOf[T]()
@@ -197,7 +200,7 @@ func (of *TableOf[T]) explained(err error) error {
 	return err
 }
 
-// Table returns the table itself.
+// Table returns the table itself, for what is done with no rows, or with such as are maps.
 func (of *TableOf[T]) Table() *Table { return of.table }
 
 // Tenant opens the table for a tenant, see [Table.Tenant].
@@ -209,7 +212,8 @@ func (of *TableOf[T]) Tenant(ctx context.Context, name string) (*TableOf[T], err
 	return &TableOf[T]{tbl, of.plan, of.unmapped, new(atomic.Pointer[structs.Binding])}, nil
 }
 
-// Expiring returns the table for rows that live so long, see [Table.Expiring].
+// Expiring returns the table such that rows which are put through it live so long, see [Table.Expiring]. No field says when
+// a row expires.
 func (of *TableOf[T]) Expiring(ttl time.Duration) *TableOf[T] {
 	return &TableOf[T]{of.table.Expiring(ttl), of.plan, of.unmapped, of.last}
 }
@@ -308,6 +312,13 @@ func (of *TableOf[T]) GetBatch(ctx context.Context, keys ...*T) ([]*T, error) {
 
 // rows returns structs as rows of key parts and the columns that are asked for; nil asks for all that have a field.
 func (of *TableOf[T]) rows(ctx context.Context, from []*T, columns []string) ([]Row, error) {
+	return of.each(ctx, from, func(t *rowcodec.View, b *structs.Binding, row reflect.Value) (Row, error) {
+		return b.Row(t, row, columns)
+	})
+}
+
+// each returns what a function makes of structs.
+func (of *TableOf[T]) each(ctx context.Context, from []*T, read func(*rowcodec.View, *structs.Binding, reflect.Value) (Row, error)) ([]Row, error) {
 	t, b, err := of.use(ctx)
 	if err != nil {
 		return nil, err
@@ -316,7 +327,7 @@ func (of *TableOf[T]) rows(ctx context.Context, from []*T, columns []string) ([]
 	for i, s := range from {
 		row, err := valueOf(s)
 		if err == nil {
-			rows[i], err = b.Row(t.View, row, columns)
+			rows[i], err = read(t.View, b, row)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("store: table %q: %w", t.Meta.Name, &RowError{Index: i, Err: err})
@@ -352,6 +363,44 @@ func (of *TableOf[T]) Upsert(ctx context.Context, row *T, columns ...string) err
 		return err
 	}
 	return of.wrote(of.table.Upsert(ctx, rows...), false)
+}
+
+// UpdateIf changes columns of a row, the named ones or, where none is named, all that have a field, if they still are as in
+// has: otherwise the error is [ErrConflict], and the row stays. The key parts of has are not looked at. It is else as
+// [Table.UpdateIf], which can also change other columns than it compares.
+func (of *TableOf[T]) UpdateIf(ctx context.Context, row, has *T, columns ...string) error {
+	rows, err := of.rows(ctx, []*T{row}, columns)
+	if err != nil {
+		return err
+	}
+	were, err := of.each(ctx, []*T{has}, func(t *rowcodec.View, b *structs.Binding, row reflect.Value) (Row, error) {
+		return b.Values(t, row, columns)
+	})
+	if err != nil {
+		return err
+	}
+	return of.wrote(of.table.UpdateIf(ctx, rows[0], were[0]), false)
+}
+
+// Increment adds a number to a column of the row that has the key parts of row, as [Table.Increment] does. The column's
+// field of row has the sum then; no other field is looked at.
+func (of *TableOf[T]) Increment(ctx context.Context, row *T, column string, by int64) error {
+	var field func(sum any) error
+	keys, err := of.each(ctx, []*T{row}, func(t *rowcodec.View, b *structs.Binding, row reflect.Value) (Row, error) {
+		field = func(sum any) error { return b.Set(t, row, column, sum) }
+		if err := b.Mapped(t, column); err != nil {
+			return nil, err
+		}
+		return b.Row(t, row, []string{})
+	})
+	if err != nil {
+		return err
+	}
+	sum, err := of.table.Increment(ctx, keys[0], column, by)
+	if err == nil {
+		err = field(sum)
+	}
+	return of.wrote(err, false)
 }
 
 // Query yields the rows that the query selects, as [Table.Query] does. Fields whose columns are not among

@@ -222,7 +222,7 @@ func TestStructsQueryAndPage(t *testing.T) {
 	_, err = tbl.Get(background, nil)
 	require.ErrorIs(t, err, store.ErrColumn)
 	_, err = tbl.Get(background, &reading{Device: "pump", At: at})
-	require.ErrorContains(t, err, `key part "id" is null`)
+	require.ErrorContains(t, err, `key part "id" is null: name the tie-breaker of the row, as Put drew it or a query returned it; a Tie of zeros is none`)
 	require.ErrorIs(t, tbl.Put(background, &reading{Note: "\xff", At: at}), ope.ErrDomain)
 	require.ErrorContains(t, tbl.Put(background, &reading{At: at.Add(1)}), `"at"`)
 }
@@ -648,6 +648,9 @@ func TestStructWritesLearnOfAChange(t *testing.T) {
 		"insert": func(tbl *store.TableOf[noted]) error { return tbl.Insert(background, &noted{2, "b"}) },
 		"update": func(tbl *store.TableOf[noted]) error { return tbl.Update(background, &noted{1, "b"}) },
 		"upsert": func(tbl *store.TableOf[noted]) error { return tbl.Upsert(background, &noted{2, "b"}) },
+		"update if": func(tbl *store.TableOf[noted]) error {
+			return tbl.UpdateIf(background, &noted{1, "b"}, &noted{1, "a"})
+		},
 		"delete": func(tbl *store.TableOf[noted]) error { return tbl.Delete(background, &noted{ID: 1}) },
 	} {
 		for _, options := range [][]store.ForOption{nil, {store.AllowUnmapped}} {
@@ -825,4 +828,69 @@ func TestStructErrorsKeepSecrets(t *testing.T) {
 	}
 	_, err := tbl.Get(context.Background(), nil)
 	require.Error(t, err)
+}
+
+// Updates under a condition and increments of structs do what those of rows do.
+func TestStructsChangeByWhatTheyHad(t *testing.T) {
+	type counter struct {
+		ID    int64         `rangecrypt:"id,key=1,hashed"`
+		Count *int32        `rangecrypt:"count"`
+		Seen  sql.NullInt64 `rangecrypt:"seen,ordered=mope"`
+		Note  string        `rangecrypt:"note"`
+	}
+	st := open(t, drivertest.NewMemory())
+	tbl := opened[counter](t, st, "counters", func(s *store.Schema) { s.Conditional = true })
+	was := &counter{ID: 1, Count: pointerTo[int32](5), Note: "a"}
+	require.NoError(t, tbl.Insert(background, was))
+
+	// Named columns are compared and changed, and the key parts of what was there are not looked at.
+	row := &counter{ID: 1, Count: pointerTo[int32](6), Note: "b"}
+	require.ErrorIs(t, tbl.UpdateIf(background, row, &counter{Count: pointerTo[int32](4)}, "count"), store.ErrConflict)
+	require.NoError(t, tbl.UpdateIf(background, row, &counter{Count: pointerTo[int32](5), Note: "other"}, "count"))
+	got, err := tbl.Get(background, row)
+	require.NoError(t, err)
+	require.Equal(t, &counter{ID: 1, Count: pointerTo[int32](6), Note: "a"}, got)
+
+	// All are, where none is named; null is a value.
+	require.ErrorIs(t, tbl.UpdateIf(background, row, was), store.ErrConflict)
+	require.NoError(t, tbl.UpdateIf(background, row, got))
+	got, err = tbl.Get(background, row)
+	require.NoError(t, err)
+	require.Equal(t, row, got)
+	require.ErrorIs(t, tbl.UpdateIf(background, row, &counter{Seen: sql.NullInt64{Valid: true}}, "seen"), store.ErrConflict)
+
+	require.ErrorIs(t, tbl.UpdateIf(background, row, nil), store.ErrColumn)
+	require.ErrorIs(t, tbl.UpdateIf(background, nil, row), store.ErrColumn)
+	require.ErrorIs(t, tbl.UpdateIf(background, row, row, "nothing"), store.ErrColumn)
+	require.ErrorIs(t, tbl.UpdateIf(background, &counter{ID: 2}, &counter{}, "note"), store.ErrNoRow)
+
+	// The field of the column has the sum, whatever it had, and no other is changed.
+	key := &counter{ID: 1, Note: "mine"}
+	require.NoError(t, tbl.Increment(background, key, "count", 4))
+	require.Equal(t, &counter{ID: 1, Count: pointerTo[int32](10), Note: "mine"}, key)
+	require.ErrorIs(t, tbl.Increment(background, key, "seen", 1), store.ErrNull)
+	require.False(t, key.Seen.Valid)
+	require.NoError(t, tbl.Update(background, &counter{ID: 1, Seen: sql.NullInt64{Int64: 1, Valid: true}}, "seen"))
+	require.NoError(t, tbl.Increment(background, key, "seen", -3))
+	require.Equal(t, sql.NullInt64{Int64: -2, Valid: true}, key.Seen)
+	require.ErrorIs(t, tbl.Increment(background, key, "count", math.MaxInt32), ope.ErrDomain)
+	require.ErrorIs(t, tbl.Increment(background, key, "note", 1), store.ErrColumn)
+	require.ErrorContains(t, tbl.Increment(background, key, "id", 1), "part of the row key")
+	require.ErrorIs(t, tbl.Increment(background, key, "nothing", 1), store.ErrColumn)
+	require.ErrorIs(t, tbl.Increment(background, nil, "count", 1), store.ErrColumn)
+	require.ErrorIs(t, tbl.Increment(background, &counter{ID: 2}, "count", 1), store.ErrNoRow)
+
+	// A column without a field is neither changed nor compared.
+	type part struct {
+		ID   int64  `rangecrypt:"id,key=1,hashed"`
+		Note string `rangecrypt:"note"`
+	}
+	parts, err := store.For[part](background, st, "counters", store.AllowUnmapped)
+	require.NoError(t, err)
+	require.NoError(t, parts.UpdateIf(background, &part{1, "c"}, &part{1, "b"}))
+	require.ErrorContains(t, parts.Increment(background, &part{ID: 1}, "count", 1), `column "count" has no field`)
+	require.ErrorContains(t, parts.UpdateIf(background, &part{ID: 1}, &part{ID: 1}, "count"), `column "count" has no field`)
+	sum, err := parts.Table().Increment(background, store.Row{"id": 1}, "count", 0)
+	require.NoError(t, err)
+	require.Equal(t, int32(10), sum)
 }

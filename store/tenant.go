@@ -25,8 +25,8 @@ type Policy struct {
 	Sensitive []string // names of columns that are
 }
 
-// CreateTenant makes a tenant, with keys of its own. The name is as that of a table ([Schema]), and the database does
-// not see it. One that exists is [ErrExists].
+// CreateTenant makes a tenant, with keys of its own. The name is one that a table may have, see [Schema], and the
+// database does not see it. One that exists is [ErrExists].
 func (st *Store) CreateTenant(ctx context.Context, name string) (err error) {
 	ctx, end := st.db.Observer.Operation(ctx, "create tenant", "")
 	defer func() { end(0, err) }()

@@ -35,10 +35,9 @@ func (t TypeOf[T]) Within(lo, hi T) TypeOf[T] { return TypeOf[T]{t.of.Within(lo,
 // 8, 16 or 24 bytes, and how long shorter ones are (docs/security.md).
 func (t TypeOf[T]) OrderedBy(n int) TypeOf[T] { return TypeOf[T]{t.of.OrderedBy(n)} }
 
-// Prefixed returns [String] with values that the database has in the order of nearly eight bytes after one of the
-// beginnings, where a text has one, and else of nearly its first eight: for text of which many begin alike, such as
-// https://, with any scheme. There are 1 to 16 beginnings, and none has a space or a control character. They are
-// in the catalogue, and no secret.
+// Prefixed returns [String] for texts of which many begin alike, as with https://. The database orders a text that has one
+// of the beginnings by the nearly eight bytes after it, and any other by nearly its first eight. Any scheme will do. There
+// are 1 to 16 beginnings, without spaces and control characters. The catalogue has them, and they are no secret.
 func (t TypeOf[T]) Prefixed(beginnings ...string) TypeOf[T] {
 	return TypeOf[T]{t.of.Prefixed(beginnings...)}
 }
@@ -55,9 +54,12 @@ func (t TypeOf[T]) inner() value.Type { return t.of }
 // the other, and they are one row key. NaN is equal to nothing, so that only
 // [IsNaN] finds it, and another predicate that names it is ErrDomain. Only columns that are randomised or plain take it.
 //
-// In a [Row], untyped constants fit where they are exact: an int or a float64 may be given for any type of integers or
-// floating point numbers that has it, and an int for a [Decimal]; otherwise it is [ope.ErrDomain]. Rows that are read have
-// the type of the column.
+// A [Row], or a Field[any], takes untyped constants where they are exact: an int or a float64 may be given for any type of
+// numbers that has it; otherwise it is [ope.ErrDomain]. Rows that are read have the type of the column.
+//
+// For a [Decimal] a float64 stands for the shortest decimal number to which it is the nearest float64, as it is printed.
+// So 12.5 and 0.1 are these numbers. One of more than 15 digits is refused at any scale, since it may not be
+// what the program says: 0.1 + 0.2, computed at run time, is 0.30000000000000004.
 var (
 	Int8    = TypeOf[int8]{value.Int8}
 	Int16   = TypeOf[int16]{value.Int16}

@@ -33,24 +33,16 @@ func (tbl *Table) GetBatch(ctx context.Context, keys []Row, columns ...string) (
 	return rows, nil
 }
 
-// Insert writes rows of which the caller knows that they do not exist: no row is read before. Otherwise it is as [Table.Put].
+// Insert does what [Table.Put] does for rows of which the caller knows that they do not exist. It reads no row before.
 //
 // In a table with [Schema.Conditional] a row that exists is [ErrRowExists], and stays as it is; rows before and after
 // it may have been inserted, as the [BatchError] says, and an Insert that is made again finds them. In any other table
-// a row that exists is replaced, and what its columns were found by before stays, until [Table.Verify] with Repair:
-// queries pass over it.
-func (tbl *Table) Insert(ctx context.Context, rows ...Row) (err error) {
-	t, err := tbl.open().Use()
-	if err != nil {
-		return err
-	}
-	ctx, end := tbl.open().Operation(ctx, "insert")
-	defer func() { end(written(len(rows), err), err) }()
-	err = t.PutEach(ctx, len(rows), inserted(func(t *rowcodec.View, i int) (*rowcodec.Record, error) { return t.Check(rows[i]) }))
-	if err != nil {
-		return fmt.Errorf("store: insert into %q: %w", tbl.open().Now().Meta.Name, engine.Gone(err))
-	}
-	return nil
+// a row that exists is replaced. The postings of its old values stay until [Table.Verify] with Repair, and queries pass
+// over them.
+func (tbl *Table) Insert(ctx context.Context, rows ...Row) error {
+	return tbl.call(ctx, "insert", "insert into", len(rows), func(ctx context.Context, t *engine.Engine) error {
+		return t.PutEach(ctx, len(rows), inserted(func(t *rowcodec.View, i int) (*rowcodec.Record, error) { return t.Check(rows[i]) }))
+	})
 }
 
 // inserted marks the records of a function.
@@ -66,17 +58,10 @@ func inserted(row func(*rowcodec.View, int) (*rowcodec.Record, error)) func(*row
 
 // Upsert changes columns of rows as [Table.Update] does, and makes the rows that do not exist: columns that are not named are
 // null then. The table must have [Schema.Conditional]. A tie-breaker must be named.
-func (tbl *Table) Upsert(ctx context.Context, rows ...Row) (err error) {
-	t, err := tbl.open().Use()
-	if err != nil {
-		return err
-	}
-	ctx, end := tbl.open().Operation(ctx, "upsert")
-	defer func() { end(written(len(rows), err), err) }()
-	if err = bykey.UpsertRows(ctx, t, rows); err != nil {
-		return fmt.Errorf("store: upsert into %q: %w", tbl.open().Now().Meta.Name, engine.Gone(err))
-	}
-	return nil
+func (tbl *Table) Upsert(ctx context.Context, rows ...Row) error {
+	return tbl.call(ctx, "upsert", "upsert into", len(rows), func(ctx context.Context, t *engine.Engine) error {
+		return bykey.UpsertRows(ctx, t, rows)
+	})
 }
 
 // UpdateIf changes columns of a row as [Table.Update] does, if the columns that has names have the values given there, nil
@@ -85,17 +70,10 @@ func (tbl *Table) Upsert(ctx context.Context, rows ...Row) (err error) {
 //
 // If it cannot be known whether the row was changed, the error is [driver.ErrUnknownOutcome], and not [Retryable]: read
 // the row.
-func (tbl *Table) UpdateIf(ctx context.Context, row, has Row) (err error) {
-	t, err := tbl.open().Use()
-	if err != nil {
-		return err
-	}
-	ctx, end := tbl.open().Operation(ctx, "update if")
-	defer func() { end(written(1, err), err) }()
-	if err = bykey.UpdateRowIf(ctx, t, row, has); err != nil {
-		return fmt.Errorf("store: update %q: %w", tbl.open().Now().Meta.Name, engine.Gone(err))
-	}
-	return nil
+func (tbl *Table) UpdateIf(ctx context.Context, row, has Row) error {
+	return tbl.call(ctx, "update if", "update", 1, func(ctx context.Context, t *engine.Engine) error {
+		return bykey.UpdateRowIf(ctx, t, row, has)
+	})
 }
 
 // Increment adds a number, which may be negative, to a column of a row with a type of integers, and returns the sum, of the
@@ -105,14 +83,9 @@ func (tbl *Table) UpdateIf(ctx context.Context, row, has Row) (err error) {
 // If it cannot be known whether the row was changed, the error is [driver.ErrUnknownOutcome], and not [Retryable]: read
 // the row.
 func (tbl *Table) Increment(ctx context.Context, key Row, column string, by int64) (sum any, err error) {
-	t, err := tbl.open().Use()
-	if err != nil {
-		return nil, err
-	}
-	ctx, end := tbl.open().Operation(ctx, "increment")
-	defer func() { end(written(1, err), err) }()
-	if sum, err = bykey.Increment(ctx, t, key, column, by); err != nil {
-		return nil, fmt.Errorf("store: increment in %q: %w", tbl.open().Now().Meta.Name, engine.Gone(err))
-	}
-	return sum, nil
+	err = tbl.call(ctx, "increment", "increment in", 1, func(ctx context.Context, t *engine.Engine) (err error) {
+		sum, err = bykey.Increment(ctx, t, key, column, by)
+		return err
+	})
+	return sum, err
 }

@@ -21,7 +21,7 @@ func UpsertRows(ctx context.Context, t *engine.Engine, rows []rowcodec.RowValues
 		for i, row := range rows {
 			var err error
 			if records[i], err = t.Check(row); err == nil && records[i].Fresh {
-				err = fmt.Errorf("%w: key part %q is null", fault.ErrColumn, t.Parts[len(t.Parts)-1].Name)
+				err = unnamed(t)
 			}
 			if err != nil {
 				return &fault.RowError{Index: i, Err: err}

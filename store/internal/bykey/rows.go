@@ -36,7 +36,7 @@ func exactKeys(ctx context.Context, t *engine.Engine, rows []rowcodec.RowValues)
 		r := t.NewRecord()
 		err := t.CheckKey(r, row)
 		if err == nil && r.Fresh {
-			err = fmt.Errorf("%w: key part %q is null", fault.ErrColumn, t.Parts[len(t.Parts)-1].Name)
+			err = unnamed(t)
 		}
 		if err == nil && !lookUp {
 			err = t.EncodeKey(ctx, r)
@@ -54,6 +54,12 @@ func exactKeys(ctx context.Context, t *engine.Engine, rows []rowcodec.RowValues)
 		return err
 	})
 	return keys, err
+}
+
+// unnamed is the error of a row without the tie-breaker that says which one it is.
+func unnamed(t *engine.Engine) error {
+	return fmt.Errorf("%w: key part %q is null: name the tie-breaker of the row, as Put drew it or a query returned it; a Tie of zeros is none",
+		fault.ErrColumn, t.Parts[len(t.Parts)-1].Name)
 }
 
 // GetRow returns the row with the key parts of key, with the named columns or, where none is named, with all of them.

@@ -127,7 +127,7 @@ func (t *View) EncodeKey(ctx context.Context, r *Record) (err error) {
 // valueIn returns a function for the values of a row.
 func valueIn(row RowValues) func(*Column) (any, error) {
 	return func(c *Column) (any, error) {
-		v := row[c.Name]
+		v := value.Given(row[c.Name])
 		if v == nil {
 			return nil, nil
 		}

@@ -37,7 +37,7 @@ func nullableOf(typ reflect.Type) (elem reflect.Type, null nullable) {
 		return typ.Elem(), pointer
 	case value.SameShape(typ, bytesType):
 		return typ, nilSlice
-	case typ.Kind() == reflect.Struct && typ.PkgPath() == "database/sql" && typ.NumField() == 2 && typ.Field(1).Name == "Valid":
+	case value.IsSQLNull(typ):
 		return typ.Field(0).Type, sqlNull
 	}
 	return typ, never

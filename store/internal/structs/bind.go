@@ -149,25 +149,55 @@ func (b *Binding) value(t *rowcodec.View, c *rowcodec.Column, row reflect.Value)
 // Row returns a struct as a row with the key parts, and of the columns with those that are asked for; nil asks for all
 // that have a field.
 func (b *Binding) Row(t *rowcodec.View, row reflect.Value, columns []string) (rowcodec.RowValues, error) {
+	values, err := b.Values(t, row, columns)
+	if err != nil {
+		return nil, err
+	}
+	return values, b.add(values, t, row, t.Parts)
+}
+
+// Values returns the columns of a struct that are asked for; nil asks for all that have a field.
+func (b *Binding) Values(t *rowcodec.View, row reflect.Value, columns []string) (rowcodec.RowValues, error) {
 	values := make(rowcodec.RowValues)
+	var asked []*rowcodec.Column
 	for _, name := range columns {
-		if c := t.ByName[name]; c != nil && b.fields[t.ValueIndex(c)].field == nil {
-			return nil, fmt.Errorf("%w: column %q has no field", fault.ErrColumn, name)
-		} else if c == nil {
+		if err := b.Mapped(t, name); err != nil {
+			return nil, err
+		} else if t.ByName[name] == nil {
 			values[name] = nil // is refused
 		}
 	}
-	for _, c := range slices.Concat(t.Parts, t.Columns) {
-		if c.Part < 0 && (b.fields[t.ValueIndex(c)].field == nil || columns != nil && !slices.Contains(columns, c.Name)) {
-			continue
+	for _, c := range t.Columns {
+		if b.fields[t.ValueIndex(c)].field != nil && (columns == nil || slices.Contains(columns, c.Name)) {
+			asked = append(asked, c)
 		}
+	}
+	return values, b.add(values, t, row, asked)
+}
+
+// Mapped returns an error if there is a column without a field of that name.
+func (b *Binding) Mapped(t *rowcodec.View, name string) error {
+	if c := t.ByName[name]; c != nil && b.fields[t.ValueIndex(c)].field == nil {
+		return fmt.Errorf("%w: column %q has no field", fault.ErrColumn, name)
+	}
+	return nil
+}
+
+// add adds to a row what a struct has for columns.
+func (b *Binding) add(values rowcodec.RowValues, t *rowcodec.View, row reflect.Value, columns []*rowcodec.Column) error {
+	for _, c := range columns {
 		v, err := b.value(t, c, row)
 		if err != nil {
-			return nil, fmt.Errorf("column %q: %w", c.Name, err)
+			return fmt.Errorf("column %q: %w", c.Name, err)
 		}
 		values[c.Name] = v
 	}
-	return values, nil
+	return nil
+}
+
+// Set gives the field of a column that has one a value.
+func (b *Binding) Set(t *rowcodec.View, row reflect.Value, name string, v any) error {
+	return b.fields[t.ValueIndex(t.ByName[name])].set(row, v, fault.ErrNull)
 }
 
 // Fill gives a struct the values of a record of the view that the binding is of: of the key parts, and of the columns in

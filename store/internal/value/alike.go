@@ -57,6 +57,28 @@ func SetDecimal(p any, d encode.Decimal) error {
 	return nil
 }
 
+// IsSQLNull reports whether a type is sql.Null, or one of the older types like sql.NullString: a value, and whether there
+// is one.
+func IsSQLNull(typ reflect.Type) bool {
+	return typ.Kind() == reflect.Struct && typ.PkgPath() == "database/sql" && typ.NumField() == 2 && typ.Field(1).Name == "Valid"
+}
+
+// Given returns the value that a pointer or an sql.Null has, nil if it has none, and any other value as it is.
+func Given(v any) any {
+	of := reflect.ValueOf(v)
+	switch {
+	case !of.IsValid():
+		return nil
+	case of.Kind() == reflect.Pointer && of.IsNil(), IsSQLNull(of.Type()) && !of.Field(1).Bool():
+		return nil
+	case of.Kind() == reflect.Pointer:
+		return of.Elem().Interface()
+	case IsSQLNull(of.Type()):
+		return of.Field(0).Interface()
+	}
+	return v
+}
+
 // Takes reports whether values of a Go type stand for those of the Go type of a column.
 func Takes(given, column reflect.Type) bool {
 	switch {

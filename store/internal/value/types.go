@@ -180,11 +180,30 @@ func Decimal(scale int32) TypeOf[encode.Decimal] {
 // decimal takes any scale, as columns had before it was bounded.
 func decimal(scale int32) TypeOf[encode.Decimal] {
 	t := exactType(8, encode.FixedDecimal(scale), compareDecimal)
-	t.convert = func(v any) (_ encode.Decimal, ok bool, err error) {
-		i, ok := v.(int)
-		return encode.Decimal{Unscaled: big.NewInt(int64(i))}, ok, nil
+	t.convert = func(v any) (d encode.Decimal, ok bool, err error) {
+		switch v := v.(type) {
+		case int:
+			return encode.Decimal{Unscaled: big.NewInt(int64(v))}, true, nil
+		case float64:
+			d, err = decimalOfConstant(v)
+			return d, true, err
+		}
+		return d, false, nil
 	}
 	return t
+}
+
+// constantDigits is how many digits a decimal number may have so that it is read back from the float64 nearest to it.
+const constantDigits = 15
+
+// decimalOfConstant returns the decimal number that an untyped constant was written as: the shortest one to which the
+// float64 is the nearest. Of more digits it may not be the one that was written, or the sum of a calculation.
+func decimalOfConstant(f float64) (encode.Decimal, error) {
+	digits, _, _ := strings.Cut(strconv.FormatFloat(math.Abs(f), 'e', -1, 64), "e")
+	if len(strings.Replace(digits, ".", "", 1)) > constantDigits || math.IsNaN(f) || math.IsInf(f, 0) {
+		return encode.Decimal{}, fmt.Errorf("%w: a float64 that is no decimal number of at most %d digits", ope.ErrDomain, constantDigits)
+	}
+	return encode.ParseDecimal(strconv.FormatFloat(f, 'f', -1, 64))
 }
 
 // Within returns the type restricted to values from lo to hi, both included.
