@@ -5,6 +5,7 @@ import (
 	"context"
 	"iter"
 	"slices"
+	"sync/atomic"
 
 	"github.com/tsuna/gohbase/hrpc"
 	"github.com/tsuna/gohbase/pb"
@@ -17,6 +18,8 @@ type family struct {
 	db    *DB
 	spec  driver.FamilySpec
 	table []byte
+
+	rowBytes atomic.Int64 // of the rows of a GetBatch lately
 }
 
 func newFamily(d *DB, spec driver.FamilySpec) *family {
