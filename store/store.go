@@ -29,7 +29,8 @@ type Options struct {
 	TracerProvider trace.TracerProvider
 	MeterProvider  metric.MeterProvider
 
-	// Concurrency is the number of requests that one call keeps under way at a time. Default 32.
+	// Concurrency is the number of requests that one call keeps under way at a time. Default 32. A read of many rows counts
+	// as one; what it sends for that, the package of the database bounds.
 	// More hides more latency; it also takes more memory and, on a small server, throughput.
 	Concurrency int
 

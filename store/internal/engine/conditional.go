@@ -56,14 +56,19 @@ type rowChange struct {
 func (t *Engine) commit(ctx context.Context, changes []*rowChange) error {
 	rows := make([]conditionalRow, len(changes))
 	for round := 0; ; round++ {
-		err := t.Env.Concurrently(ctx, len(changes), func(ctx context.Context, i int) (err error) {
-			switch c := changes[i]; {
-			case c.inserts && round == 0:
+		keys := make([][]byte, len(changes)) // of the rows that are read
+		for i, c := range changes {
+			if c.inserts && round == 0 {
 				rows[i].opens = true
-			case !c.done:
-				rows[i], err = t.meet(ctx, c)
+			} else if !c.done {
+				keys[i] = c.key
 			}
-			return err
+		}
+		err := getEach(ctx, t.Data, keys, driver.Slice{}, func(read []driver.Row, places []int) error {
+			return t.Env.Concurrently(ctx, len(read), func(ctx context.Context, i int) (err error) {
+				rows[places[i]], err = t.meet(ctx, changes[places[i]], read[i])
+				return err
+			})
 		})
 		if err != nil {
 			return err
@@ -132,15 +137,11 @@ func (r *conditionalRow) keyCell() []byte {
 	return nil
 }
 
-// meet reads the row of a change. Where the row is what an earlier attempt was to make of it, the
-// change is done.
-func (t *Engine) meet(ctx context.Context, c *rowChange) (conditionalRow, error) {
-	cells, err := t.Data.Get(ctx, c.key, driver.Slice{})
-	if err != nil {
-		return conditionalRow{}, err
-	}
-	row := conditionalRow{cells: cells, opens: true}
-	row.record, err = t.Decode(driver.Row{Key: c.key, Cells: cells}, nil, new(rowcodec.Scratch))
+// meet takes the row of a change as it was read. Where it is what an earlier attempt was to make of
+// it, the change is done.
+func (t *Engine) meet(ctx context.Context, c *rowChange, read driver.Row) (row conditionalRow, err error) {
+	row.cells, row.opens = read.Cells, true
+	row.record, err = t.Decode(read, nil, new(rowcodec.Scratch))
 	newer := rowcodec.NewerRow(0)
 	switch {
 	case c.inserts && errors.As(err, &newer):
@@ -148,7 +149,7 @@ func (t *Engine) meet(ctx context.Context, c *rowChange) (conditionalRow, error)
 		if err != nil {
 			return conditionalRow{}, err
 		}
-		if row.record, err = now.Decode(driver.Row{Key: c.key, Cells: cells}, nil, new(rowcodec.Scratch)); err != nil {
+		if row.record, err = now.Decode(read, nil, new(rowcodec.Scratch)); err != nil {
 			return conditionalRow{}, err
 		}
 	case (c.merges || c.inserts) && err != nil:

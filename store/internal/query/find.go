@@ -34,7 +34,7 @@ type Found struct {
 func (f *Found) Row() rowcodec.RowValues { return f.by.table.Row(f.record, f.by.want) }
 
 // Sizes of a query's batches, in rows. They double: small at first, for queries that are stopped
-// early, and smaller for postings, each of which takes a request to open.
+// early, and smaller for postings, whose rows have yet to be read.
 const (
 	firstRows, firstPostings = 32, 16
 	inline                   = 192

@@ -109,8 +109,8 @@ func (s *rangeScan) batch() *batch {
 func (s *rangeScan) emit(b *batch) (more bool) {
 	f := s.f
 	f.tally.Hits += len(b.rows)
-	if f.driving != nil {
-		f.tally.Requests += len(b.rows)
+	if f.driving != nil && len(b.rows) > 0 {
+		f.tally.Requests++
 	}
 	if b.openErr != nil {
 		return s.yield(nil, b.openErr) && false
@@ -236,15 +236,17 @@ func (f *finder) openRows(ctx context.Context, r keyRange, rows []driver.Row, pr
 // resolve reads the rows of postings.
 func (f *finder) resolve(ctx context.Context, r keyRange, postings []driver.Row) ([]*Found, error) {
 	hits := make([]*Found, len(postings))
-	err := f.table.Env.Concurrently(ctx, len(postings), func(ctx context.Context, i int) error {
-		search, row, _, err := f.driving.CutPosting(postings[i].Key)
-		if err != nil {
-			return err
+	searches, rows := make([][]byte, len(postings)), make([][]byte, len(postings))
+	for i, posting := range postings {
+		var err error
+		if searches[i], rows[i], _, err = f.driving.CutPosting(posting.Key); err != nil {
+			return nil, err
 		}
-		record, err := f.table.ReadFrom(ctx, f.data, row, f.need)
+	}
+	err := f.table.ReadEach(ctx, f.data, rows, f.need, func(i int, record *rowcodec.Record, err error) error {
 		// The value decides, not the write: a row that was written again with the same value
 		// has not changed, and must not be missed because its old posting was read.
-		if err == nil && record != nil && bytes.Equal(record.Search[f.driving.Position], search) && f.satisfies(record, r) {
+		if err == nil && record != nil && bytes.Equal(record.Search[f.driving.Position], searches[i]) && f.satisfies(record, r) {
 			hits[i] = &Found{record: record, key: postings[i].Key}
 		}
 		return err
