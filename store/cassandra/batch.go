@@ -3,10 +3,12 @@ package cassandra
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
@@ -14,8 +16,8 @@ import (
 )
 
 const (
-	// A statement of GetBatch names at most so many rows. More gain little: the server reads a
-	// statement with one thread.
+	// A statement of GetBatch names at most so many rows, and fewer if they are large. More gain
+	// little: the server reads a statement with one thread.
 	batchKeys = 64
 
 	// At most so many statements of one GetBatch are under way at a time.
@@ -44,7 +46,7 @@ func (f *family) GetBatch(ctx context.Context, rows [][]byte, cells driver.Slice
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(batchReads)
-	for _, keys := range f.statementsOf(each) {
+	for _, keys := range f.statementsOf(each, f.rowSizes.Rows(cells, pageBytes, batchKeys)) {
 		if groupCtx.Err() != nil {
 			break
 		}
@@ -76,9 +78,9 @@ func clone(cells []driver.Cell) []driver.Cell {
 	return cells
 }
 
-// statementsOf divides different rows by the statement that reads them. A row in doubt has one of its own.
-func (f *family) statementsOf(rows [][]byte) (all [][][]byte) {
-	most := f.sizes.rows()
+// statementsOf divides different rows by the statement that reads them, which names at most so many. A row in doubt has
+// one of its own.
+func (f *family) statementsOf(rows [][]byte, most int) (all [][][]byte) {
 	open := make(map[string]int) // by partition, the statement to be filled
 	var part []byte
 	for _, row := range rows {
@@ -98,24 +100,11 @@ func (f *family) statementsOf(rows [][]byte) (all [][][]byte) {
 	return all
 }
 
-// rows returns how many rows to ask for by their keys: about as many as a page has.
-func (s *sizes) rows() int {
-	cells := s.rowCells.Load()
-	if cells == 0 {
-		cells = 8 // nothing is known yet
-	}
-	return max(1, min(batchKeys, s.page(0)/int(cells)))
-}
-
 // getTogether reads rows of one partition by one statement without pages, as pages are not of one instant, and lets
 // take have those that there are.
 func (f *family) getTogether(ctx context.Context, keys [][]byte, cells driver.Slice, take func(row []byte, cells []driver.Cell)) error {
 	if len(keys) == 1 {
-		found, err := f.get(ctx, keys[0], cells)
-		if err == nil {
-			take(keys[0], found)
-		}
-		return err
+		return f.getOneByOne(ctx, keys, cells, take)
 	}
 	part := partition(f.spec, keys[0])
 	var b strings.Builder
@@ -124,13 +113,33 @@ func (f *family) getTogether(ctx context.Context, keys [][]byte, cells driver.Sl
 	b.WriteString(" WHERE p = ? AND k IN ?")
 	values := whereCells(&b, []any{part, keys}, cells)
 	q := f.db.reading(f.db.session.Query(b.String(), values...)).RoutingKey(part)
-	rows, n, size, err := readRows(q.IterContext(ctx), driver.Range{Cells: cells})
+	rows, _, size, err := readRows(q.IterContext(ctx), driver.Range{Cells: cells})
+	if overdone(ctx, err) {
+		return f.getOneByOne(ctx, keys, cells, take)
+	}
 	if err != nil {
 		return err
 	}
-	f.sizes.saw(len(rows), n, size)
+	f.rowSizes.Saw(cells, len(rows), size)
 	for _, row := range rows {
 		take(row.Key, row.Cells)
 	}
 	return nil
+}
+
+func (f *family) getOneByOne(ctx context.Context, keys [][]byte, cells driver.Slice, take func(row []byte, cells []driver.Cell)) error {
+	for _, key := range keys {
+		found, err := f.get(ctx, key, cells)
+		if err != nil {
+			return err
+		}
+		take(key, found)
+	}
+	return nil
+}
+
+// overdone reports whether a statement may have failed because its rows were much larger than those before.
+func overdone(ctx context.Context, err error) bool {
+	var timeout *gocql.RequestErrReadTimeout
+	return ctx.Err() == nil && (errors.As(err, &timeout) || errors.Is(err, gocql.ErrTimeoutNoResponse) || errors.Is(err, gocql.ErrFrameTooBig))
 }

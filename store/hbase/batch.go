@@ -15,7 +15,7 @@ import (
 const (
 	// A batch of gets has at most so many rows, and about so many bytes of answers. The server
 	// bounds neither: it answers a request of this client as a whole.
-	batchGets     = 128
+	batchGets     = 64
 	batchGetBytes = 1 << 20
 
 	// Batches of one call that are under way at a time. The server works each off with one thread.
@@ -87,7 +87,7 @@ func (f *family) GetBatch(ctx context.Context, rows [][]byte, s driver.Slice) ([
 func (f *family) getBatches(ctx context.Context, rows [][]byte, s driver.Slice, found [][]driver.Cell) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(getBatchesAtOnce)
-	most := f.rowsAtOnce()
+	most := f.sizes.Rows(s, batchGetBytes, batchGets)
 	for from := 0; from < len(rows) && groupCtx.Err() == nil; from += most {
 		to := min(len(rows), from+most)
 		group.Go(func() error { return f.getBatch(groupCtx, rows[from:to], s, found[from:to]) })
@@ -116,7 +116,7 @@ func (f *family) getBatch(ctx context.Context, rows [][]byte, s driver.Slice, fo
 	if err != nil {
 		return err
 	}
-	size := 0
+	n, size := 0, 0
 	for i, get := range gets {
 		if found[i], err = get.answer(results[i].Msg.(*pb.GetResponse)); err != nil {
 			return err
@@ -124,15 +124,8 @@ func (f *family) getBatch(ctx context.Context, rows [][]byte, s driver.Slice, fo
 		for _, c := range found[i] {
 			size += len(c.Qualifier) + len(c.Value)
 		}
+		n += min(1, len(found[i]))
 	}
-	f.rowBytes.Store(int64(size/len(rows) + 1))
+	f.sizes.Saw(s, n, size)
 	return nil
-}
-
-// rowsAtOnce returns how many rows to ask for at a time.
-func (f *family) rowsAtOnce() int {
-	if size := int(f.rowBytes.Load()); size > 0 {
-		return max(1, min(batchGets, batchGetBytes/size))
-	}
-	return 16 // nothing is known yet
 }

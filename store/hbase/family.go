@@ -5,7 +5,6 @@ import (
 	"context"
 	"iter"
 	"slices"
-	"sync/atomic"
 
 	"github.com/tsuna/gohbase/hrpc"
 	"github.com/tsuna/gohbase/pb"
@@ -19,7 +18,7 @@ type family struct {
 	spec  driver.FamilySpec
 	table []byte
 
-	rowBytes atomic.Int64 // of the rows of a GetBatch lately
+	sizes driver.Sizes // of the rows of batches
 }
 
 func newFamily(d *DB, spec driver.FamilySpec) *family {

@@ -141,6 +141,10 @@ func TestServerGone(t *testing.T) {
 	require.Less(t, time.Since(begin), 3*time.Second)
 	for name, try := range map[string]func(context.Context) error{
 		"Get": func(ctx context.Context) error { _, err := f.Get(ctx, []byte("000"), driver.Slice{}); return err },
+		"GetBatch": func(ctx context.Context) error {
+			_, err := f.GetBatch(ctx, [][]byte{[]byte("000"), []byte("001")}, driver.Slice{})
+			return err
+		},
 		"Scan": func(ctx context.Context) error {
 			for _, err := range f.Scan(ctx, driver.Range{}) {
 				return err
@@ -206,6 +210,10 @@ func TestFrozenServer(t *testing.T) {
 	for name, try := range map[string]func(context.Context) error{
 		"Apply": func(ctx context.Context) error { return f.Apply(ctx, put("a", large...)) },
 		"Get":   func(ctx context.Context) error { _, err := f.Get(ctx, []byte("a"), driver.Slice{}); return err },
+		"GetBatch": func(ctx context.Context) error {
+			_, err := f.GetBatch(ctx, [][]byte{[]byte("a"), []byte("b")}, driver.Slice{})
+			return err
+		},
 		"CheckAndPut": func(ctx context.Context) error {
 			_, err := f.CheckAndPut(ctx, []byte("b"), driver.Cell{Qualifier: []byte("q")}, large...)
 			return err
