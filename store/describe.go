@@ -6,6 +6,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/administer"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 )
 
 // Describe reads what the catalogue says of the table by now. It reads the entries of all tables,
@@ -28,7 +29,7 @@ func (st *Store) Describe(ctx context.Context) (_ inspect.Database, err error) {
 	defer func() { end(0, err) }()
 	d, err := administer.Describe(ctx, st.db)
 	if err != nil {
-		return inspect.Database{}, prefixed(err)
+		return inspect.Database{}, fault.Prefixed(err)
 	}
 	return d, nil
 }

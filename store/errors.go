@@ -1,9 +1,6 @@
 package store
 
 import (
-	"fmt"
-	"strings"
-
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/observe"
 )
@@ -109,14 +106,6 @@ func Must[T any](v T, err error) T {
 		panic(err)
 	}
 	return v
-}
-
-// prefixed returns an error that says which package it is of, once.
-func prefixed(err error) error {
-	if strings.HasPrefix(err.Error(), "store: ") {
-		return err
-	}
-	return fmt.Errorf("store: %w", err)
 }
 
 // Retryable reports whether the call that returned err may succeed if it is made again later,

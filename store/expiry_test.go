@@ -416,7 +416,7 @@ func TestRefusedTTL(t *testing.T) {
 	conditional := expirySchema("t", packed, false, time.Hour)
 	conditional.Conditional = true
 	require.ErrorIs(t, conditional.Check(), ErrSchema)
-	require.ErrorContains(t, conditional.Check(), "Conditional")
+	require.ErrorContains(t, conditional.Check(), "conditional table")
 	conditional.TTL = 0
 	tbl, err := st.Create(ctx, conditional)
 	require.NoError(t, err)

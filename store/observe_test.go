@@ -162,7 +162,7 @@ func TestOperationsAreDocumented(t *testing.T) {
 	require.True(t, found)
 	reasons, _, found := strings.Cut(rest, "*Contention*")
 	require.True(t, found)
-	require.ElementsMatch(t, unique(matches(`Operation\(ctx, "([^"]+)"`, source)), matches("`([a-z ]+)`", operations))
+	require.ElementsMatch(t, unique(matches(`(?:Operation|tbl\.call)\(ctx, "([^"]+)"`, source)), matches("`([a-z ]+)`", operations))
 	said := matches(`(?:Repeats|Again|BackOff|backOff|waitForTurn)\([a-zA-Z.]+, "([^"]+)"`, source)
 	said = append(said, matches(`why := "([a-z_]+)"`, source)...)
 	said = append(said, matches(`lost, why = err, "([^"]+)"`, source)...)

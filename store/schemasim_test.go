@@ -179,6 +179,10 @@ func (f *stampedFamily) Get(ctx context.Context, row []byte, s driver.Slice) ([]
 	return cells, err
 }
 
+func (f *stampedFamily) GetBatch(ctx context.Context, rows [][]byte, s driver.Slice) ([][]driver.Cell, error) {
+	return drivertest.GetEach(ctx, f, rows, s)
+}
+
 func (f *stampedFamily) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
 	return func(yield func(driver.Row, error) bool) {
 		for row, err := range f.Family.Scan(ctx, r) {

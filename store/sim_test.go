@@ -190,6 +190,10 @@ func (f *simFamily) Get(ctx context.Context, row []byte, s driver.Slice) (cells 
 	return cells, err
 }
 
+func (f *simFamily) GetBatch(ctx context.Context, rows [][]byte, s driver.Slice) ([][]driver.Cell, error) {
+	return drivertest.GetEach(ctx, f, rows, s)
+}
+
 func (f *simFamily) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
 	return func(yield func(driver.Row, error) bool) {
 		for {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/administer"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/maintain"
 	"github.com/rangecrypt/rangecrypt/store/internal/observe"
 	"github.com/rangecrypt/rangecrypt/store/internal/session"
@@ -29,7 +30,8 @@ type Options struct {
 	TracerProvider trace.TracerProvider
 	MeterProvider  metric.MeterProvider
 
-	// Concurrency is the number of requests that one call keeps under way at a time. Default 32.
+	// Concurrency is the number of requests that one call keeps under way at a time. Default 32. A read of many rows counts
+	// as one; what it sends for that, the package of the database bounds.
 	// More hides more latency; it also takes more memory and, on a small server, throughput.
 	Concurrency int
 
@@ -77,7 +79,7 @@ func Open(ctx context.Context, db driver.DB, master kms.KMS, opts *Options) (_ *
 	defer func() { end(0, err) }()
 	opened, err := session.Open(ctx, observe.Requests(db), master, within)
 	if errors.Is(err, ErrWrongKey) {
-		return nil, prefixed(err)
+		return nil, fault.Prefixed(err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("store: open: %w", err)
@@ -90,12 +92,7 @@ func Open(ctx context.Context, db driver.DB, master kms.KMS, opts *Options) (_ *
 // take space until 'rangecrypt verify --repair'. A call after Close leaves nothing.
 //
 // Close does not close the database that [Open] was given. Its error is that of ctx, if that ends first.
-func (st *Store) Close(ctx context.Context) error {
-	if err := st.db.Close(ctx); err != nil {
-		return fmt.Errorf("store: close: %w", err)
-	}
-	return nil
-}
+func (st *Store) Close(ctx context.Context) error { return st.db.Close(ctx) }
 
 var errNoKMS = errors.New("store: no key management service given; kms.NewLocal makes one of a key")
 
@@ -127,7 +124,7 @@ func (st *Store) Create(ctx context.Context, schema Schema) (_ *Table, err error
 	defer func() { end(0, err) }()
 	tbl, err := administer.Create(ctx, st.db, schema.inner())
 	if err != nil {
-		return nil, prefixed(err)
+		return nil, fault.Prefixed(err)
 	}
 	return (*Table)(tbl), nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/scheme"
 	"github.com/rangecrypt/rangecrypt/store/internal/session"
 )
@@ -51,7 +52,7 @@ func (tbl *Table) Tenant(ctx context.Context, name string) (_ *Table, err error)
 	defer func() { end(0, err) }()
 	of, err := tbl.open().ForTenant(ctx, name)
 	if err != nil {
-		return nil, prefixed(err)
+		return nil, fault.Prefixed(err)
 	}
 	return (*Table)(of), nil
 }

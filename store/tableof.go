@@ -104,15 +104,15 @@ func For[T any](ctx context.Context, st *Store, name string, options ...ForOptio
 func SchemaOf[T any](name string) (Schema, error) {
 	plan, err := planOf[T]()
 	if err != nil {
-		return Schema{}, prefixed(err)
+		return Schema{}, fault.Prefixed(err)
 	}
 	key, columns, err := plan.Specs()
 	if err != nil {
-		return Schema{}, prefixed(err)
+		return Schema{}, fault.Prefixed(err)
 	}
 	s := publicSchema(metaSchema{Name: name, Key: key, Columns: columns})
 	if err := s.Check(); err != nil {
-		return Schema{}, prefixed(err)
+		return Schema{}, fault.Prefixed(err)
 	}
 	return s, nil
 }

@@ -387,6 +387,33 @@ func TestTornRow(t *testing.T) {
 		require.Equal(t, row, got)
 		require.Equal(t, 3, reads)
 
+		// Rows that are read together are read again one by one.
+		byColumn := Query{Where: Field[int64]("ordered").Equal(5)}
+		for _, read := range []func() (int, error){
+			func() (int, error) {
+				rows, err := healed.GetBatch(ctx, []Row{x.rows[1], row})
+				if err == nil {
+					require.Equal(t, []Row{x.rows[1], row}, rows)
+				}
+				return len(rows), err
+			},
+			func() (int, error) {
+				e, err := healed.Analyze(ctx, byColumn)
+				return e.Rows, err
+			},
+		} {
+			x.set(tbl, key, torn)
+			reads = 0
+			n, err := read()
+			require.NoError(t, err)
+			require.Equal(t, 2, n)
+			require.Equal(t, 3, reads)
+			x.set(tbl, key, torn)
+			reads = 3
+			_, err = read()
+			require.ErrorIs(t, err, ErrTorn)
+		}
+
 		x.set(tbl, key, torn)
 		_, err = tbl.Get(ctx, row)
 		require.ErrorIs(t, err, ErrTorn)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/rangecrypt/rangecrypt/store/internal/administer"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 )
 
 // Tenants share tables and nothing else (Rafique et al. 2017, section III): each has random keys of
@@ -31,7 +32,7 @@ func (st *Store) CreateTenant(ctx context.Context, name string) (err error) {
 	ctx, end := st.db.Observer.Operation(ctx, "create tenant", "")
 	defer func() { end(0, err) }()
 	if err := administer.CreateTenant(ctx, st.db, name); err != nil {
-		return prefixed(err)
+		return fault.Prefixed(err)
 	}
 	return nil
 }

@@ -30,6 +30,22 @@ func TestGetBatch(t *testing.T) {
 	rows, err = tbl.GetBatch(background, []store.Row{{"id": 2}}, "branch")
 	require.NoError(t, err)
 	require.Equal(t, []store.Row{{"id": int64(2), "branch": int64(7)}}, rows)
+
+	// More than a driver reads at a time.
+	keys := make([]store.Row, 2*driver.MaxBatch+10)
+	for i := range keys {
+		keys[i] = store.Row{"id": int64(i + 3)}
+	}
+	last := len(keys) - 1
+	require.NoError(t, tbl.Put(background, keys[0], keys[driver.MaxBatch], keys[last]))
+	rows, err = tbl.GetBatch(background, keys)
+	require.NoError(t, err)
+	for i, row := range rows {
+		require.Equal(t, i == 0 || i == driver.MaxBatch || i == last, row != nil, i)
+		if row != nil {
+			require.Equal(t, keys[i]["id"], row["id"])
+		}
+	}
 	rows, err = tbl.GetBatch(background, nil)
 	require.NoError(t, err)
 	require.Empty(t, rows)

@@ -32,9 +32,9 @@ const (
 // larger are packages with a limit of their own.
 var larger = map[string]int{
 	"ope/kerschbaum":   3300,
-	"store/drivertest": 4000, // one test suite, in files by promise
-	"store/pebble":     2700,
-	"store/cassandra":  3100,
+	"store/drivertest": 4100, // one test suite, in files by promise
+	"store/pebble":     2800,
+	"store/cassandra":  3250,
 	"store/hbase":      2500,
 }
 

@@ -16,14 +16,18 @@ import (
 
 // An Op says which call of a database it is.
 type Op struct {
-	Method string // "Family", "Families", "Drop", "Snapshot", "Get", "Scan", "Apply", "Replace", "CheckAndPut" or "Commit"
+	Method string // "Family", "Families", "Drop", "Snapshot", "Get", "GetBatch", "Scan", "Apply", "Replace", "CheckAndPut" or "Commit"
 	Family string // its name, where the call has one
 	Row    []byte // of Get, CheckAndPut and Commit; not to be changed
 }
 
 // Reads reports whether the call changes nothing.
 func (o Op) Reads() bool {
-	return o.Method == "Families" || o.Method == "Snapshot" || o.Method == "Get" || o.Method == "Scan"
+	switch o.Method {
+	case "Families", "Snapshot", "Get", "GetBatch", "Scan":
+		return true
+	}
+	return false
 }
 
 // Conditional reports whether the call is a CheckAndPut or Commit.
@@ -178,6 +182,12 @@ type wrappedFamily struct {
 func (w *wrappedFamily) Get(ctx context.Context, row []byte, s driver.Slice) ([]driver.Cell, error) {
 	return through(ctx, w.hook, Op{Method: "Get", Family: w.name, Row: row}, Call{}, func() ([]driver.Cell, error) {
 		return w.family.Get(ctx, row, s)
+	})
+}
+
+func (w *wrappedFamily) GetBatch(ctx context.Context, rows [][]byte, s driver.Slice) ([][]driver.Cell, error) {
+	return through(ctx, w.hook, Op{Method: "GetBatch", Family: w.name}, Call{}, func() ([][]driver.Cell, error) {
+		return w.family.GetBatch(ctx, rows, s)
 	})
 }
 

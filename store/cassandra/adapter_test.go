@@ -641,9 +641,14 @@ func TestServerGone(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, f.Apply(t.Context(), put("other", "q", "0")))
 
+	many := openFamily(t, f.db, driver.FamilySpec{Name: "many", Layout: driver.LayoutOrdered})
 	calls := map[string]func(context.Context) error{
 		"Get": func(ctx context.Context) error {
 			_, err := f.Get(ctx, row, driver.Slice{})
+			return err
+		},
+		"GetBatch": func(ctx context.Context) error {
+			_, err := many.GetBatch(ctx, [][]byte{row, []byte("other")}, driver.Slice{})
 			return err
 		},
 		"Scan": func(ctx context.Context) error {

@@ -48,9 +48,10 @@ type family struct {
 	// For the cells of a head, by the length of the qualifier: put and cas take the value twice.
 	headPut, headCAS, headDelete [2]string
 
-	sizes   sizes
-	doubt   *doubts // of all handles of the table
-	watched watch
+	sizes    sizes
+	rowSizes driver.Sizes // of GetBatch
+	doubt    *doubts      // of all handles of the table
+	watched  watch
 }
 
 var _ driver.Committer = (*family)(nil)

@@ -349,7 +349,7 @@ func (s *scan) within(row []byte) bool {
 // selectOrdered returns the query of a page of n cells.
 func (s *scan) selectOrdered(c cursor, n int, here bool) (stmt string, values []any) {
 	var b strings.Builder
-	b.WriteString(s.columns())
+	b.WriteString(columnsOf(s.r.Cells))
 	b.WriteString(s.f.table)
 	b.WriteString(" WHERE p = ?")
 	values = append(make([]any, 0, 8), c.part)
@@ -491,7 +491,7 @@ func (u *unordered) selectAny(here bool) (stmt string, values []any) {
 	if wide && !here {
 		values = whereCells(&b, values, u.r.Cells)
 	}
-	stmt = u.columns() + u.f.table
+	stmt = columnsOf(u.r.Cells) + u.f.table
 	if where := strings.TrimPrefix(b.String(), " AND "); where != "" {
 		stmt += " WHERE " + where
 	}
@@ -520,9 +520,9 @@ func tokens(part, parts int) (low, high int64, bounded bool) {
 	return least(part), 0, false
 }
 
-// columns is what the query of a page begins with.
-func (s *scan) columns() string {
-	if s.r.Cells.Stamps {
+// columnsOf is what a query of the cells of several rows begins with.
+func columnsOf(cells driver.Slice) string {
+	if cells.Stamps {
 		return "SELECT k, q, v, writetime(v) FROM "
 	}
 	return "SELECT k, q, v FROM "

@@ -290,6 +290,37 @@ func TestBatchesAreBounded(t *testing.T) {
 	})
 }
 
+func TestStatementsOfManyRows(t *testing.T) {
+	f := newFamily(&DB{}, driver.FamilySpec{Name: "things", Layout: driver.LayoutOrdered, PrefixBytes: 1, SpreadBits: 2}, "t")
+	rapid.Check(t, func(t *rapid.T) {
+		rows := rapid.SliceOfNDistinct(rapid.SliceOfN(rapid.Byte(), 1, 3), 0, 300, func(row []byte) string { return string(row) }).Draw(t, "rows")
+		doubtful := rapid.IntRange(0, len(rows)).Draw(t, "in doubt")
+		f.doubt = newDoubts()
+		for _, row := range rows[:doubtful] {
+			f.doubt.add(row)
+		}
+		most := rapid.IntRange(1, batchKeys).Draw(t, "most")
+		open := make(map[string]int) // statements that are not full, by partition
+		var read [][]byte
+		for _, keys := range f.statementsOf(rows, most) {
+			part := partition(f.spec, keys[0])
+			for _, key := range keys {
+				require.Equal(t, part, partition(f.spec, key), "one partition")
+				_, inDoubt := f.doubt.has(key)
+				require.False(t, inDoubt && len(keys) > 1, "a row in doubt is read as Get does")
+			}
+			_, inDoubt := f.doubt.has(keys[0])
+			require.LessOrEqual(t, len(keys), most)
+			if !inDoubt && len(keys) < most {
+				open[string(part)]++
+				require.LessOrEqual(t, open[string(part)], 1)
+			}
+			read = append(read, keys...)
+		}
+		require.ElementsMatch(t, rows, read)
+	})
+}
+
 func TestPagesAreBounded(t *testing.T) {
 	var s sizes
 	require.Equal(t, firstPage, s.page(0))

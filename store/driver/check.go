@@ -221,6 +221,24 @@ func (s FamilySpec) CheckSlice(cells Slice) error {
 	return cells.check()
 }
 
+// CheckBatch returns an error unless GetBatch can read the slice of rows of the family.
+func (s FamilySpec) CheckBatch(rows [][]byte, cells Slice) error {
+	switch {
+	case s.Layout != LayoutOrdered:
+		return fmt.Errorf("%w: the rows of family %s are wide: they are read one by one", ErrRange, s.Name)
+	case cells.Limit != 0:
+		return fmt.Errorf("%w: the slice of many rows has a limit", ErrRange)
+	case len(rows) > MaxBatch:
+		return fmt.Errorf("%w: %d rows are read at a time, at most %d", ErrTooLarge, len(rows), MaxBatch)
+	}
+	for _, row := range rows {
+		if err := s.CheckRow(row); err != nil {
+			return err
+		}
+	}
+	return s.CheckSlice(cells)
+}
+
 // CheckMutations returns an error unless Apply may send them to the family.
 func (s FamilySpec) CheckMutations(mutations []Mutation) error {
 	rows := make(map[string]struct{}, len(mutations))

@@ -26,6 +26,7 @@ const (
 	MaxValue     = 8 << 20   // bytes
 	MaxHeadValue = 4 << 10   // bytes; of a cell in the head of a wide row, see Slice.Head
 	MaxParts     = 1 << 16   // of a scan, see Range.Parts
+	MaxBatch     = 1 << 10   // rows of one GetBatch
 
 	// MaxCells and MaxChange bound the cells that one change of a row names. These are the cells that
 	// it puts, deletes and, other than in Replace, expects. Each counts the bytes of its value, of
@@ -108,6 +109,13 @@ type Family interface {
 	// Get returns the cells of a row that are in the slice, as of one instant. A row that does
 	// not exist has no cells; that is no error.
 	Get(ctx context.Context, row []byte, cells Slice) ([]Cell, error)
+
+	// GetBatch is Get of many rows, in few requests. It returns the cells of each, in the order of
+	// rows, or an error for all. Each row is as of one instant; two rows need not be of the same. A
+	// row may be named twice. There are at most MaxBatch rows, which may be none.
+	//
+	// It is for families with LayoutOrdered. The slice must not have a Limit.
+	GetBatch(ctx context.Context, rows [][]byte, cells Slice) ([][]Cell, error)
 
 	// Scan yields the rows of the range that have a cell in its slice, each once, with these
 	// cells, in ascending or descending order of their keys. Each row is as of one instant. The

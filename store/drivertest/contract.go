@@ -161,6 +161,8 @@ func checkContext(tb testing.TB, s *suite, f driver.Family, p string) {
 		}
 		_, err := f.Get(c.ctx, b(p+"a"), driver.Slice{})
 		ends("Get", err)
+		_, err = f.GetBatch(c.ctx, bs(p+"a", p+"b"), driver.Slice{})
+		ends("GetBatch", err)
 		ends("Scan", scanError(tb, f, c.ctx, within(p)))
 		changes(tb, f, c.ctx, p+"a", stamped, ends)
 		_, err = s.db.Family(c.ctx, s.specs["ordered"])

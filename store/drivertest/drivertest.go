@@ -16,7 +16,7 @@ import (
 )
 
 // checks are in the order of the comments in package driver.
-var checks = slices.Concat(familyChecks, orderChecks, contractChecks, sliceChecks, headChecks, scanChecks, partitionChecks,
+var checks = slices.Concat(familyChecks, orderChecks, contractChecks, sliceChecks, headChecks, batchChecks, scanChecks, partitionChecks,
 	applyChecks, replaceChecks, conditionChecks, snapshotChecks)
 
 // TestDriver tests the database that open connects to. It opens the database once. The database need
@@ -58,6 +58,8 @@ func TestDriver(t *testing.T, open func(testing.TB) driver.DB, o *Options) {
 		is := func(method string, err error) { require.ErrorIs(t, err, driver.ErrClosed, method) }
 		_, err := family.Get(ctx, b("row"), driver.Slice{})
 		is("Get", err)
+		_, err = family.GetBatch(ctx, bs("row", "other"), driver.Slice{})
+		is("GetBatch", err)
 		is("Apply", family.Apply(ctx, row("row", put("", "x"))))
 		require.NoError(t, goleak.Find(before))
 	})

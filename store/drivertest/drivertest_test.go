@@ -52,6 +52,105 @@ func valid(s driver.Slice) bool {
 }
 
 var breakages = []breakage{
+	{name: "a batch comes in the order of its keys",
+		noted: []string{"GetBatch returns what Get returns", "GetBatch takes up to MaxBatch rows", "what GetBatch returns belongs to the caller", "a random history agrees with a model"},
+		broken: brokenFamily{getBatch: func(f driver.Committer, ctx context.Context, rows [][]byte, s driver.Slice) ([][]driver.Cell, error) {
+			rows = slices.Clone(rows)
+			slices.SortFunc(rows, bytes.Compare)
+			return f.GetBatch(ctx, rows, s)
+		}}},
+	{name: "a batch returns a row once that it names twice",
+		noted: []string{"GetBatch returns what Get returns", "GetBatch takes up to MaxBatch rows", "what GetBatch returns belongs to the caller"},
+		broken: brokenFamily{getBatch: func(f driver.Committer, ctx context.Context, rows [][]byte, s driver.Slice) ([][]driver.Cell, error) {
+			found, err := f.GetBatch(ctx, rows, s)
+			for i := range found {
+				if slices.ContainsFunc(rows[:i], func(row []byte) bool { return bytes.Equal(row, rows[i]) }) {
+					found[i] = nil
+				}
+			}
+			return found, err
+		}}},
+	{name: "a batch shares the memory of a row that it names twice",
+		noted: []string{"what GetBatch returns belongs to the caller"},
+		broken: brokenFamily{getBatch: func(f driver.Committer, ctx context.Context, rows [][]byte, s driver.Slice) ([][]driver.Cell, error) {
+			found, err := f.GetBatch(ctx, rows, s)
+			for i := range found {
+				found[i] = found[slices.IndexFunc(rows, func(row []byte) bool { return bytes.Equal(row, rows[i]) })]
+			}
+			return found, err
+		}}},
+	{name: "a batch leaves out rows beyond a page",
+		noted: []string{"GetBatch takes up to MaxBatch rows"},
+		broken: brokenFamily{getBatch: func(f driver.Committer, ctx context.Context, rows [][]byte, s driver.Slice) ([][]driver.Cell, error) {
+			found, err := f.GetBatch(ctx, rows, s)
+			clear(found[min(len(found), 1000):])
+			return found, err
+		}}},
+	{name: "a batch reads a row in two pieces",
+		noted: []string{"each row of a batch is of one instant"},
+		broken: brokenFamily{getBatch: func(f driver.Committer, ctx context.Context, rows [][]byte, s driver.Slice) ([][]driver.Cell, error) {
+			found, err := f.GetBatch(ctx, rows, s)
+			if err != nil || len(s.Only) > 0 {
+				return found, err
+			}
+			time.Sleep(time.Millisecond)
+			for i := range found {
+				later, err := f.Get(ctx, rows[i], s)
+				if err != nil {
+					return nil, err
+				}
+				if len(later) == len(found[i]) {
+					copy(found[i][len(later)/2:], later[len(later)/2:])
+				}
+			}
+			return found, nil
+		}}},
+	{name: "a batch ignores its slice",
+		noted: []string{"GetBatch returns what Get returns", "a random history agrees with a model"},
+		broken: brokenFamily{getBatch: func(f driver.Committer, ctx context.Context, rows [][]byte, s driver.Slice) ([][]driver.Cell, error) {
+			if s.Limit == 0 && !s.Head && valid(s) {
+				s = driver.Slice{Stamps: s.Stamps}
+			}
+			return f.GetBatch(ctx, rows, s)
+		}}},
+	{name: "a batch has no stamps",
+		noted: []string{"GetBatch returns what Get returns"},
+		broken: brokenFamily{getBatch: func(f driver.Committer, ctx context.Context, rows [][]byte, s driver.Slice) ([][]driver.Cell, error) {
+			s.Stamps = false
+			return f.GetBatch(ctx, rows, s)
+		}}},
+	{name: "a batch keeps its keys",
+		noted: []string{"what GetBatch is passed is neither kept nor changed"},
+		broken: brokenFamily{getBatch: func(f driver.Committer, ctx context.Context, rows [][]byte, s driver.Slice) ([][]driver.Cell, error) {
+			slices.SortFunc(s.Only, bytes.Compare)
+			return f.GetBatch(ctx, rows, s)
+		}}},
+	{name: "a batch shows the past",
+		noted: []string{"GetBatch observes what was acknowledged"},
+		family: func(f driver.Committer) driver.Committer {
+			var before [][]byte
+			var past [][]driver.Cell
+			return &brokenFamily{Committer: f, getBatch: func(f driver.Committer, ctx context.Context, rows [][]byte, s driver.Slice) ([][]driver.Cell, error) {
+				found, err := f.GetBatch(ctx, rows, s)
+				old := past
+				same := slices.EqualFunc(before, rows, bytes.Equal)
+				before, past = rows, found
+				if same && err == nil {
+					return old, nil
+				}
+				return found, err
+			}}
+		}},
+	{name: "a batch has any size and any slice",
+		noted: []string{"an invalid batch is refused"},
+		broken: brokenFamily{getBatch: func(f driver.Committer, ctx context.Context, rows [][]byte, s driver.Slice) ([][]driver.Cell, error) {
+			return GetEach(ctx, f, rows, s)
+		}}},
+	{name: "a batch goes on when its context is done",
+		noted: []string{"a context that is done ends every method"},
+		broken: brokenFamily{getBatch: func(f driver.Committer, ctx context.Context, rows [][]byte, s driver.Slice) ([][]driver.Cell, error) {
+			return f.GetBatch(context.WithoutCancel(ctx), rows, s)
+		}}},
 	{name: "end is inclusive",
 		noted: []string{"ranges are half-open", "scans in order keep within a prefix", "a random history agrees with a model"},
 		broken: brokenFamily{rangeOf: func(r driver.Range) driver.Range {
@@ -873,6 +972,7 @@ type brokenFamily struct {
 	mutationOf  func(driver.Mutation) driver.Mutation
 	contextOf   func(context.Context) context.Context
 	get         func(driver.Committer, context.Context, []byte, driver.Slice) ([]driver.Cell, error)
+	getBatch    func(driver.Committer, context.Context, [][]byte, driver.Slice) ([][]driver.Cell, error)
 	apply       func(driver.Committer, context.Context, []driver.Mutation) error
 	checkAndPut func(driver.Committer, context.Context, []byte, driver.Cell, []driver.Cell) (bool, error)
 	replace     func(driver.Committer, context.Context, []driver.Replacement) ([]int, error)
@@ -903,6 +1003,13 @@ func (f *brokenFamily) Get(ctx context.Context, row []byte, s driver.Slice) ([]d
 		cells = f.cellsOf(cells)
 	}
 	return cells, err
+}
+
+func (f *brokenFamily) GetBatch(ctx context.Context, rows [][]byte, s driver.Slice) ([][]driver.Cell, error) {
+	if f.getBatch != nil {
+		return f.getBatch(f.Committer, ctx, rows, s)
+	}
+	return f.Committer.GetBatch(f.context(ctx), rows, s)
 }
 
 func (f *brokenFamily) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {

@@ -126,6 +126,8 @@ func checkDrop(tb testing.TB, s *suite, _ driver.Family, _ string) {
 	}
 	_, err = f.Get(background, b("a"), driver.Slice{})
 	fails("Get", err)
+	_, err = f.GetBatch(background, bs("a", "b"), driver.Slice{})
+	fails("GetBatch", err)
 	fails("Scan", scanError(tb, f, background, driver.Range{}))
 	changes(tb, f, background, "a", stamped, fails)
 

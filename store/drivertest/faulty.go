@@ -87,6 +87,18 @@ func Randomly(seed uint64, p float64) func(Op) Fault {
 	}
 }
 
+// GetEach is GetBatch by the Get of a family, one row after the other: the least that the contract allows. It is for
+// wrappers of a family that have a Get of their own.
+func GetEach(ctx context.Context, f driver.Family, rows [][]byte, cells driver.Slice) (found [][]driver.Cell, err error) {
+	found = make([][]driver.Cell, len(rows))
+	for i, row := range rows {
+		if found[i], err = f.Get(ctx, row, cells); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
 type faulty struct {
 	decide func(Op) Fault
 

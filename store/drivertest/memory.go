@@ -201,6 +201,22 @@ func (f *memoryFamily) Get(ctx context.Context, row []byte, s driver.Slice) ([]d
 	return f.rows[string(row)].slice(s, f.now()), nil
 }
 
+func (f *memoryFamily) GetBatch(ctx context.Context, rows [][]byte, s driver.Slice) ([][]driver.Cell, error) {
+	if err := errors.Join(f.spec.CheckBatch(rows, s), pause.Ended(ctx)); err != nil {
+		return nil, err
+	}
+	f.db.mu.RLock()
+	defer f.db.mu.RUnlock()
+	if err := f.usable(false); err != nil {
+		return nil, err
+	}
+	found := make([][]driver.Cell, len(rows))
+	for i, row := range rows {
+		found[i] = f.rows[string(row)].slice(s, f.now())
+	}
+	return found, nil
+}
+
 // slice returns copies of the cells in s that are alive. The row may be nil.
 func (r *memoryRow) slice(s driver.Slice, now time.Time) []driver.Cell {
 	if r == nil {

@@ -132,12 +132,27 @@ func (h *history) step(tb testing.TB, i int) {
 		key := h.key([]string{"a", "c"}[h.r.IntN(2)])
 		s := h.slice(true)
 		require.Equal(tb, h.m.get(key, s), get(tb, h.f, key, s), "%s: row %q, %+v", what, key, s)
+		if !h.wide {
+			h.batch(tb, what)
+		}
 	default:
 		r := driver.Range{Cells: h.slice(false), Reverse: h.r.IntN(2) == 0, Limit: h.r.IntN(2) * h.r.IntN(10)}
 		if h.r.IntN(2) == 0 {
 			r.Start, r.End = b(h.key("a")), b(h.key("c"))
 		}
 		h.compare(tb, r, what)
+	}
+}
+
+func (h *history) batch(tb testing.TB, what string) {
+	tb.Helper()
+	s := h.slice(false)
+	var rows []string
+	for range h.r.IntN(12) {
+		rows = append(rows, h.key([]string{"a", "c"}[h.r.IntN(2)]))
+	}
+	for i, found := range readBatch(tb, h.f, rows, s) {
+		require.Equal(tb, h.m.get(rows[i], s), show(found), "%s: row %q of a batch, %+v", what, rows[i], s)
 	}
 }
 

@@ -42,6 +42,8 @@ func checkSnapshot(tb testing.TB, s *suite, f driver.Family, p string) {
 	vf := view(s.specs["ordered"])
 	require.Equal(tb, []string{p + "a", p + "b"}, keys(scan(tb, vf, within(p))))
 	is(tb, vf, p+"a", "q=1")
+	agrees(tb, vf, []string{p + "c", p + "b", p + "a"}, driver.Slice{})
+	require.Equal(tb, []string{"q=1"}, show(readBatch(tb, vf, []string{p + "b"}, driver.Slice{})[0]))
 	is(tb, view(s.specs["wide"]), p+"w", "q=1")
 	is(tb, view(dropped), "a", "q=1")
 	require.Equal(tb, []string{p + "a", p + "c"}, keys(scan(tb, f, within(p))))

@@ -61,6 +61,7 @@ var kinds = map[string]driver.FamilySpec{
 	"prefix":        {Layout: driver.LayoutOrdered, PrefixBytes: 2},
 	"spread":        {Layout: driver.LayoutOrdered, SpreadBits: 5},
 	"spread_prefix": {Layout: driver.LayoutOrdered, PrefixBytes: 1, SpreadBits: 3},
+	"batches":       {Layout: driver.LayoutOrdered, PrefixBytes: 1, SpreadBits: 3},
 	"after":         {Layout: driver.LayoutOrdered, SpreadBits: 4},
 	"after_prefix":  {Layout: driver.LayoutOrdered, PrefixBytes: 2},
 	"parts":         {Layout: driver.LayoutOrdered, SpreadBits: 4},

@@ -76,7 +76,10 @@ func (f *family) apply(ctx context.Context, mutations []driver.Mutation) error {
 	size := 0
 	flush := func() {
 		if calls := batch; len(calls) > 0 {
-			batches.Go(func() error { return stop(f.sendBatch(ctx, calls)) })
+			batches.Go(func() error {
+				_, err := f.sendBatch(ctx, calls)
+				return stop(err)
+			})
 			batch, size = nil, 0
 		}
 	}
@@ -302,10 +305,10 @@ var (
 	typeOfDelete = pb.MutationProto_DELETE.Enum()
 )
 
-func (f *family) sendBatch(ctx context.Context, calls []hrpc.Call) error {
+func (f *family) sendBatch(ctx context.Context, calls []hrpc.Call) ([]hrpc.RPCResult, error) {
 	results, ok := f.db.client.SendBatch(ctx, calls)
 	if ok {
-		return nil
+		return results, nil
 	}
 	err := gohbase.NotExecutedError // which says that another one of the batch failed
 	for _, r := range results {
@@ -313,7 +316,7 @@ func (f *family) sendBatch(ctx context.Context, calls []hrpc.Call) error {
 			err = r.Error
 		}
 	}
-	return err
+	return nil, err
 }
 
 // sendAtomic sends an atomic request until it is done. The client does not look into the answer,

@@ -375,26 +375,30 @@ func known(qualifier, value []byte) bool {
 	return len(qualifier) > 0 && qualifier[0] == qualifierHeader[0] && len(value) > 0 && value[0] == valueHeader[0]
 }
 
-// decodeRow decodes n cells of one row. The result is in one piece of memory of its own, so that
+// decodeRow decodes n cells of one row. It reads over cells of an unknown format. The result is in one piece of memory of its own, so that
 // a row that is kept does not keep its whole page.
 func decodeRow(b []byte, n int, stamps bool) (key []byte, cells []driver.Cell, read int, err error) {
 	if n == 0 {
 		return nil, nil, 0, nil
 	}
 	size := 0
+	var unknown error
 	for range n {
 		row, qualifier, value, _, k, err := nextCell(b[read:])
 		switch {
 		case err != nil:
 			return nil, nil, 0, err
 		case !known(qualifier, value):
-			return nil, nil, 0, errFormat
+			unknown = errFormat
 		}
 		if read == 0 {
 			size = len(row)
 		}
 		size += len(qualifier) + len(value) - 2
 		read += k
+	}
+	if unknown != nil {
+		return nil, nil, read, unknown
 	}
 	memory := make([]byte, 0, size)
 	keep := func(p []byte) []byte {

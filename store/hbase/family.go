@@ -17,6 +17,8 @@ type family struct {
 	db    *DB
 	spec  driver.FamilySpec
 	table []byte
+
+	sizes driver.Sizes // of the rows of batches
 }
 
 func newFamily(d *DB, spec driver.FamilySpec) *family {

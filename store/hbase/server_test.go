@@ -141,6 +141,10 @@ func TestServerGone(t *testing.T) {
 	require.Less(t, time.Since(begin), 3*time.Second)
 	for name, try := range map[string]func(context.Context) error{
 		"Get": func(ctx context.Context) error { _, err := f.Get(ctx, []byte("000"), driver.Slice{}); return err },
+		"GetBatch": func(ctx context.Context) error {
+			_, err := f.GetBatch(ctx, [][]byte{[]byte("000"), []byte("001")}, driver.Slice{})
+			return err
+		},
 		"Scan": func(ctx context.Context) error {
 			for _, err := range f.Scan(ctx, driver.Range{}) {
 				return err
@@ -206,6 +210,10 @@ func TestFrozenServer(t *testing.T) {
 	for name, try := range map[string]func(context.Context) error{
 		"Apply": func(ctx context.Context) error { return f.Apply(ctx, put("a", large...)) },
 		"Get":   func(ctx context.Context) error { _, err := f.Get(ctx, []byte("a"), driver.Slice{}); return err },
+		"GetBatch": func(ctx context.Context) error {
+			_, err := f.GetBatch(ctx, [][]byte{[]byte("a"), []byte("b")}, driver.Slice{})
+			return err
+		},
 		"CheckAndPut": func(ctx context.Context) error {
 			_, err := f.CheckAndPut(ctx, []byte("b"), driver.Cell{Qualifier: []byte("q")}, large...)
 			return err
@@ -295,7 +303,8 @@ func (f *family) at(tb testing.TB, row string, time uint64, kind pb.MutationProt
 		wire, header, value = typeDeleteColumn, "", ""
 	}
 	c.cells = appendCell(nil, []byte(row), qualifierHeader, []byte(qualifier), time, wire, header, []byte(value))
-	require.NoError(tb, f.sendBatch(tb.Context(), []hrpc.Call{c}))
+	_, err = f.sendBatch(tb.Context(), []hrpc.Call{c})
+	require.NoError(tb, err)
 }
 
 // TestSameMillisecond: what HBase does with a put in the millisecond of a deletion, and that it
@@ -340,7 +349,8 @@ func TestExpiredShowsOlder(t *testing.T) {
 	expiring.TTL = time.Second
 	raw, err := f.mutate(t.Context(), put("a", expiring))
 	require.NoError(t, err)
-	require.NoError(t, f.sendBatch(t.Context(), []hrpc.Call{raw}))
+	_, err = f.sendBatch(t.Context(), []hrpc.Call{raw})
+	require.NoError(t, err)
 	require.NoError(t, f.Apply(t.Context(), put("b", expiring, cell("s", "stays too"))))
 	for _, row := range []string{"a", "b"} {
 		cells, err := f.Get(t.Context(), []byte(row), driver.Slice{Only: [][]byte{[]byte("q")}})
@@ -409,7 +419,8 @@ func TestLayout(t *testing.T) {
 		c, err := f.mutate(t.Context(), put("a", cell("q", "v")))
 		require.NoError(t, err)
 		c.cells[len(c.cells)-2] = 2
-		require.NoError(t, f.sendBatch(t.Context(), []hrpc.Call{c}))
+		_, err = f.sendBatch(t.Context(), []hrpc.Call{c})
+		require.NoError(t, err)
 		_, err = f.Get(t.Context(), []byte("a"), driver.Slice{})
 		require.ErrorIs(t, err, driver.ErrLayout)
 		for _, err := range f.Scan(t.Context(), driver.Range{}) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,6 +65,39 @@ func FuzzDecodeRow(f *testing.F) {
 			t.Fatalf("%d cells of %d in %d bytes of %d", len(cells), n, read, len(b))
 		}
 	})
+}
+
+// A get of a batch takes its own cells out of those of all, also where some have an unknown format.
+func TestBatchedGets(t *testing.T) {
+	row := []byte("row")
+	cellOf := func(header, value string) []byte {
+		return appendCell(nil, row, qualifierHeader, []byte("q"), 7, typePut, header, []byte(value))
+	}
+	answered := func(n int32) *pb.GetResponse { return &pb.GetResponse{Result: &pb.Result{AssociatedCellCount: &n}} }
+	known, unknown := cellOf(valueHeader, "value"), cellOf("\x77", "value")
+	wire := slices.Concat(known, known, unknown, known)
+	read := func(c *batchedGet, b []byte, n int32) int {
+		size, err := c.DeserializeCellBlocks(answered(n), b)
+		require.NoError(t, err)
+		return int(size)
+	}
+	want := []driver.Cell{{Qualifier: []byte("q"), Value: []byte("value"), Stamp: 7}}
+	c := &batchedGet{stamps: true}
+	require.Zero(t, read(c, wire, 0))
+	require.Equal(t, len(known), read(c, wire, 1))
+	cells, err := c.answer(answered(1))
+	require.NoError(t, err)
+	require.Equal(t, want, cells)
+	cells, err = c.answer(answered(0))
+	require.NoError(t, err)
+	require.Empty(t, cells, "of an earlier attempt")
+
+	require.Equal(t, len(unknown), read(c, wire[2*len(known):], 1), "the next one goes on behind it")
+	_, err = c.answer(answered(1))
+	require.ErrorIs(t, err, driver.ErrLayout)
+	require.Equal(t, len(known)-1, read(c, known[1:], 1))
+	_, err = c.answer(answered(1))
+	require.ErrorIs(t, err, errCell)
 }
 
 func TestBelow(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -87,6 +88,54 @@ func (f *family) Get(ctx context.Context, row []byte, cells driver.Slice) ([]dri
 		return nil, err
 	}
 	return rows[0].Cells, nil
+}
+
+// GetBatch implements [driver.Family] with one iterator, which goes from row to row in the order of keys.
+func (f *family) GetBatch(ctx context.Context, rows [][]byte, cells driver.Slice) ([][]driver.Cell, error) {
+	if err := f.entry.spec.CheckBatch(rows, cells); err != nil {
+		return nil, err
+	}
+	if err := contextError(ctx); err != nil {
+		return nil, err
+	}
+	now, err := f.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer f.db.leave()
+	found := make([][]driver.Cell, len(rows))
+	if cells.Empty() {
+		return found, nil
+	}
+	order := make([]int, len(rows))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return bytes.Compare(rows[a], rows[b]) })
+	p := &pager{db: f.db, ctx: ctx, now: now, window: newWindow(cells), stamps: cells.Stamps}
+	p.cellLimit = len(p.window.only)
+	err = p.iterate(f.reader, &pebble.IterOptions{}, func(it *pebble.Iterator) error {
+		var prefix []byte
+		for n, i := range order {
+			if n%64 == 63 && ctx.Err() != nil {
+				return pause.Ended(ctx)
+			}
+			prefix = appendRow(prefix[:0], f.entry.id, rows[i])
+			it.SetBounds(p.window.bounds(prefix))
+			p.cur, p.rows = nil, nil
+			if _, err := p.page(it, 1); err != nil {
+				return err
+			}
+			if len(p.rows) > 0 {
+				found[i] = p.rows[0].Cells
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
 }
 
 // Scan implements [driver.Family].
@@ -415,16 +464,34 @@ type pager struct {
 // read returns up to n rows. If there may be more, next is the lower bound of the rest or, in
 // reverse, the upper.
 func (p *pager) read(r pebble.Reader, lower, upper []byte, n int) (rows []driver.Row, next []byte, err error) {
-	it, err := r.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+	err = p.iterate(r, &pebble.IterOptions{LowerBound: lower, UpperBound: upper}, func(it *pebble.Iterator) (err error) {
+		next, err = p.page(it, n)
+		return err
+	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("pebble: read: %w", classify(err))
+		return nil, nil, err
 	}
-	defer func() {
+	return p.rows, next, nil
+}
+
+// iterate lets read have an iterator.
+func (p *pager) iterate(r pebble.Reader, o *pebble.IterOptions, read func(*pebble.Iterator) error) error {
+	it, err := r.NewIter(o)
+	if err == nil {
+		err = read(it)
 		p.noteVersions(it.Stats())
-		if cerr := it.Close(); cerr != nil && err == nil {
-			rows, next, err = nil, nil, fmt.Errorf("pebble: read: %w", classify(cerr))
+		if cerr := it.Close(); err == nil {
+			err = cerr
 		}
-	}()
+	}
+	if err != nil {
+		return fmt.Errorf("pebble: read: %w", classify(err))
+	}
+	return nil
+}
+
+// page reads up to n rows within the bounds of an iterator.
+func (p *pager) page(it *pebble.Iterator, n int) (next []byte, err error) {
 	first, step := it.First, it.Next
 	if p.reverse {
 		first, step = it.Last, it.Prev
@@ -432,24 +499,22 @@ func (p *pager) read(r pebble.Reader, lower, upper []byte, n int) (rows []driver
 	unwanted := 0
 	total := 0
 	for valid := first(); valid; total++ {
-		if total%256 == 255 {
-			if err := contextError(p.ctx); err != nil {
-				return nil, nil, err
-			}
+		if total%256 == 255 && p.ctx.Err() != nil {
+			return nil, pause.Ended(p.ctx)
 		}
 		key := it.Key()
 		if p.cur == nil || !bytes.HasPrefix(key, p.cur) {
 			p.finishRow()
 			if len(p.rows) >= n || p.bytes >= pageBytes || total >= pageCells {
 				if p.cur != nil && p.reverse {
-					return p.rows, bytes.Clone(p.cur), nil
+					return bytes.Clone(p.cur), nil
 				} else if p.cur != nil {
-					return p.rows, above(p.cur), nil
+					return above(p.cur), nil
 				}
 			}
 			end, err := rowPrefixLen(key)
 			if err != nil {
-				return nil, nil, fmt.Errorf("pebble: read: %w", classify(err))
+				return nil, err
 			}
 			p.cur = append(p.cur[:0], key[:end]...)
 			unwanted = 0
@@ -467,11 +532,11 @@ func (p *pager) read(r pebble.Reader, lower, upper []byte, n int) (rows []driver
 		unwanted = 0
 		env, err := it.ValueAndErr()
 		if err != nil {
-			return nil, nil, fmt.Errorf("pebble: read: %w", classify(err))
+			return nil, err
 		}
 		value, alive, err := openEnvelope(env, p.now)
 		if err != nil {
-			return nil, nil, fmt.Errorf("pebble: read: %w", classify(err))
+			return nil, err
 		}
 		if alive {
 			p.cells = append(p.cells, driver.Cell{Qualifier: p.copy(q), Value: p.copy(value), Stamp: p.stamp()})
@@ -486,10 +551,10 @@ func (p *pager) read(r pebble.Reader, lower, upper []byte, n int) (rows []driver
 		valid = step()
 	}
 	if err := it.Error(); err != nil {
-		return nil, nil, fmt.Errorf("pebble: read: %w", classify(err))
+		return nil, err
 	}
 	p.finishRow()
-	return p.rows, nil, nil
+	return nil, nil
 }
 
 // manyVersions is how many overwritten values, beyond a few for each cell, a page may step over

@@ -44,6 +44,10 @@ func (unmade) Get(context.Context, []byte, driver.Slice) ([]driver.Cell, error) 
 	return nil, driver.ErrReadOnly
 }
 
+func (unmade) GetBatch(context.Context, [][]byte, driver.Slice) ([][]driver.Cell, error) {
+	return nil, driver.ErrReadOnly
+}
+
 func (unmade) Scan(context.Context, driver.Range) iter.Seq2[driver.Row, error] {
 	return func(yield func(driver.Row, error) bool) { yield(driver.Row{}, driver.ErrReadOnly) }
 }

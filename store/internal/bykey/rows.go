@@ -100,17 +100,7 @@ func GetRows(ctx context.Context, t *engine.Engine, keys []rowcodec.RowValues, c
 		return nil, err
 	}
 	rows := make([]rowcodec.RowValues, len(keys))
-	err = t.Env.Concurrently(ctx, len(keys), func(ctx context.Context, i int) error {
-		if rowKeys[i] == nil {
-			return nil
-		}
-		r, err := t.GetClear(ctx, rowKeys[i], keys[i], want)
-		if err == nil && r != nil {
-			rows[i] = t.Row(r, want)
-		}
-		return err
-	})
-	if err != nil {
+	if err := t.GetClearEach(ctx, rowKeys, keys, want, func(i int, r *rowcodec.Record) { rows[i] = t.Row(r, want) }); err != nil {
 		return nil, err
 	}
 	return rows, nil

@@ -107,15 +107,22 @@ func (t *Engine) prepare(ctx context.Context, changes []*rowChange, rows []condi
 		group.Go(func() error { return t.announce(groupCtx, written) })
 	}
 	group.Go(func() error {
-		return t.Env.Concurrently(groupCtx, len(changes), func(ctx context.Context, i int) (err error) {
-			switch c, becomes := changes[i], rows[i].becomes; {
-			case c.inserts && early:
+		keys := make([][]byte, len(changes)) // of the rows that are read
+		for i, c := range changes {
+			if c.inserts && early {
 				rows[i].opens = true
-			case !c.done:
-				rows[i], err = t.meet(ctx, c)
-				rows[i].becomes = becomes
+			} else if !c.done {
+				keys[i] = c.key
 			}
-			return err
+		}
+		return getEach(groupCtx, t.Data, keys, driver.Slice{}, func(read []driver.Row, places []int) error {
+			return t.Env.Concurrently(groupCtx, len(read), func(ctx context.Context, n int) (err error) {
+				i := places[n]
+				becomes := rows[i].becomes
+				rows[i], err = t.meet(ctx, changes[i], read[n])
+				rows[i].becomes = becomes
+				return err
+			})
 		})
 	})
 	if err := group.Wait(); err != nil {
@@ -164,15 +171,11 @@ func (r *conditionalRow) keyCell() []byte {
 	return nil
 }
 
-// meet reads the row of a change. Where the row is what an earlier attempt was to make of it, the
-// change is done.
-func (t *Engine) meet(ctx context.Context, c *rowChange) (conditionalRow, error) {
-	cells, err := t.Data.Get(ctx, c.key, driver.Slice{})
-	if err != nil {
-		return conditionalRow{}, err
-	}
-	row := conditionalRow{cells: cells, opens: true}
-	row.record, err = t.Decode(driver.Row{Key: c.key, Cells: cells}, nil, new(rowcodec.Scratch))
+// meet takes the row of a change as it was read. Where it is what an earlier attempt was to make of
+// it, the change is done.
+func (t *Engine) meet(ctx context.Context, c *rowChange, read driver.Row) (row conditionalRow, err error) {
+	row.cells, row.opens = read.Cells, true
+	row.record, err = t.Decode(read, nil, new(rowcodec.Scratch))
 	newer := rowcodec.NewerRow(0)
 	switch {
 	case c.inserts && errors.As(err, &newer):
@@ -180,7 +183,7 @@ func (t *Engine) meet(ctx context.Context, c *rowChange) (conditionalRow, error)
 		if err != nil {
 			return conditionalRow{}, err
 		}
-		if row.record, err = now.Decode(driver.Row{Key: c.key, Cells: cells}, nil, new(rowcodec.Scratch)); err != nil {
+		if row.record, err = now.Decode(read, nil, new(rowcodec.Scratch)); err != nil {
 			return conditionalRow{}, err
 		}
 	case (c.merges || c.inserts) && err != nil:

@@ -15,23 +15,54 @@ import (
 // nothing, and the key parts are those asked for. Which of the columns are null only the key cell says: if one
 // has no cell, that is opened.
 func (t *Engine) GetClear(ctx context.Context, rowKey []byte, key rowcodec.RowValues, want []bool) (*rowcodec.Record, error) {
-	if !slices.Contains(want, true) || t.Meta.Expires() {
+	if !t.readsClear(want) {
 		return t.Read(ctx, rowKey, want)
-	}
-	for i, c := range t.Stored {
-		if want[i] && c.Of == nil && (!c.Clear() || c.Packed || len(c.Former) > 0) {
-			return t.Read(ctx, rowKey, want)
-		}
 	}
 	cells, err := t.Data.Get(ctx, rowKey, t.Slice(want))
 	if err != nil {
 		return nil, err
 	}
-	row := driver.Row{Key: rowKey, Cells: cells}
+	return t.clearRow(ctx, driver.Row{Key: rowKey, Cells: cells}, key, want)
+}
+
+// GetClearEach does so for many keys, of which some may be nil, and calls do for each row that there is, with its
+// position. Several goroutines call do.
+func (t *Engine) GetClearEach(ctx context.Context, rowKeys [][]byte, keys []rowcodec.RowValues, want []bool, do func(i int, r *rowcodec.Record)) error {
+	found := func(i int, r *rowcodec.Record, err error) error {
+		if err == nil && r != nil {
+			do(i, r)
+		}
+		return err
+	}
+	if !t.readsClear(want) {
+		return t.ReadEach(ctx, t.Data, rowKeys, want, found)
+	}
+	return getEach(ctx, t.Data, rowKeys, t.Slice(want), func(rows []driver.Row, places []int) error {
+		return t.Env.Concurrently(ctx, len(rows), func(ctx context.Context, i int) error {
+			r, err := t.clearRow(ctx, rows[i], keys[places[i]], want)
+			return found(places[i], r, err)
+		})
+	})
+}
+
+func (t *Engine) clearRow(ctx context.Context, row driver.Row, key rowcodec.RowValues, want []bool) (*rowcodec.Record, error) {
 	if r := t.DecodeClear(row, want); r != nil {
 		return r, t.CheckKey(r, key)
 	}
 	return t.Opened(ctx, t.Data, row, want, new(rowcodec.Scratch))
+}
+
+// readsClear reports whether some columns are read without a key.
+func (t *Engine) readsClear(want []bool) bool {
+	if !slices.Contains(want, true) || t.Meta.Expires() {
+		return false
+	}
+	for i, c := range t.Stored {
+		if want[i] && c.Of == nil && (!c.Clear() || c.Packed || len(c.Former) > 0) {
+			return false
+		}
+	}
+	return true
 }
 
 // TornReads is how often a row that holds a mixture of two writes is read again before it is
@@ -64,6 +95,66 @@ func (t *Engine) ReadFrom(ctx context.Context, data driver.Family, key []byte, w
 			return nil, err
 		}
 	}
+}
+
+// ReadEach reads rows by their keys, of which some may be nil, and calls do for each other one with its position. The
+// record is nil where there is no row. Several goroutines call do.
+func (t *Engine) ReadEach(ctx context.Context, data driver.Family, keys [][]byte, want []bool, do func(i int, r *rowcodec.Record, err error) error) error {
+	return getEach(ctx, data, keys, t.Slice(want), func(rows []driver.Row, places []int) error {
+		again := make([]bool, len(rows)) // more requests are made for these
+		err := onProcessors(ctx, len(rows), func(_ context.Context, i int, s *rowcodec.Scratch) error {
+			r, err := t.Decode(rows[i], want, s)
+			if again[i] = errors.Is(err, rowcodec.ErrTornRow) || errors.As(err, new(rowcodec.NewerRow)); again[i] {
+				return nil
+			}
+			return do(places[i], r, err)
+		})
+		if err != nil || !slices.Contains(again, true) {
+			return err
+		}
+		return t.Env.Concurrently(ctx, len(rows), func(ctx context.Context, i int) error {
+			if !again[i] {
+				return nil
+			}
+			r, err := t.Opened(ctx, data, rows[i], want, new(rowcodec.Scratch))
+			return do(places[i], r, err)
+		})
+	})
+}
+
+// getEach reads the slice of rows by their keys, of which some may be nil, and calls do for batches of the others, with
+// their positions.
+func getEach(ctx context.Context, data driver.Family, keys [][]byte, s driver.Slice, do func(rows []driver.Row, places []int) error) error {
+	for from := 0; from < len(keys); from += driver.MaxBatch {
+		var places []int
+		var rows []driver.Row
+		var batch [][]byte
+		for i, key := range keys[from:min(len(keys), from+driver.MaxBatch)] {
+			if key != nil {
+				places, rows, batch = append(places, from+i), append(rows, driver.Row{Key: key}), append(batch, key)
+			}
+		}
+		var err error
+		switch len(batch) {
+		case 0:
+			continue
+		case 1:
+			rows[0].Cells, err = data.Get(ctx, batch[0], s)
+		default:
+			var found [][]driver.Cell
+			found, err = data.GetBatch(ctx, batch, s)
+			for i, cells := range found {
+				rows[i].Cells = cells
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if err := do(rows, places); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Opened returns the row that was scanned.
@@ -103,7 +194,7 @@ func (t *Engine) Expired(ctx context.Context, key []byte, write rowcodec.WriteID
 	if !t.Meta.Expires() {
 		return false, nil
 	}
-	cells, err := t.Data.Get(ctx, key, driver.Slice{Only: [][]byte{rowcodec.KeyQualifier}})
+	cells, err := t.Data.Get(ctx, key, keyCells)
 	if err != nil || len(cells) == 0 {
 		return false, err
 	}
@@ -114,21 +205,33 @@ func (t *Engine) Expired(ctx context.Context, key []byte, write rowcodec.WriteID
 	return err == nil && h.Write == write && t.View.Expired(row, &s), nil
 }
 
-// readWrite returns the write id of a row, and whether there is one.
-func (t *Engine) readWrite(ctx context.Context, key []byte) (rowcodec.WriteID, bool, error) {
-	cells, err := t.Data.Get(ctx, key, driver.Slice{Only: [][]byte{rowcodec.KeyQualifier}})
-	if err != nil || len(cells) == 0 {
-		return rowcodec.WriteID{}, false, err
+// keyCells is the slice that has the key cell of a row.
+var keyCells = driver.Slice{Only: [][]byte{rowcodec.KeyQualifier}}
+
+// there reports whether there is a row.
+func (t *Engine) there(ctx context.Context, key []byte) (bool, error) {
+	cells, err := t.Data.Get(ctx, key, keyCells)
+	if err != nil {
+		return false, err
+	}
+	_, there, err := t.writeOf(ctx, driver.Row{Key: key, Cells: cells})
+	return there, err
+}
+
+// writeOf returns the write id of a row that was read, and whether there is one.
+func (t *Engine) writeOf(ctx context.Context, row driver.Row) (rowcodec.WriteID, bool, error) {
+	if len(row.Cells) == 0 {
+		return rowcodec.WriteID{}, false, nil
 	}
 	var s rowcodec.Scratch
-	s.Where.Of(t.View, key)
-	_, h, err := t.OpenKeyCell(cells[0].Value, &s)
+	s.Where.Of(t.View, row.Key)
+	_, h, err := t.OpenKeyCell(row.Cells[0].Value, &s)
 	if newer := rowcodec.NewerRow(0); errors.As(err, &newer) {
 		now, err := t.Env.AtLeast(ctx, uint32(newer))
 		if err != nil {
 			return rowcodec.WriteID{}, false, err
 		}
-		_, h, err = now.OpenKeyCell(cells[0].Value, &s)
+		_, h, err = now.OpenKeyCell(row.Cells[0].Value, &s)
 		return h.Write, err == nil, err
 	}
 	if err != nil {

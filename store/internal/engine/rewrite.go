@@ -231,10 +231,11 @@ func (t *Engine) ConvertWrites(ctx context.Context, writes []*rowcodec.Record) e
 // stamped reads rows with all their cells and stamps, as [view.convert] takes them.
 func (t *Engine) stamped(ctx context.Context, keys [][]byte) ([]driver.Row, error) {
 	rows := make([]driver.Row, len(keys))
-	err := t.Env.Concurrently(ctx, len(keys), func(ctx context.Context, i int) (err error) {
-		rows[i].Key = keys[i]
-		rows[i].Cells, err = t.Data.Get(ctx, keys[i], driver.Slice{Stamps: true})
-		return err
+	err := getEach(ctx, t.Data, keys, driver.Slice{Stamps: true}, func(read []driver.Row, places []int) error {
+		for i, row := range read {
+			rows[places[i]] = row
+		}
+		return nil
 	})
 	return rows, err
 }

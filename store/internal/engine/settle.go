@@ -295,7 +295,7 @@ func (t *Engine) move(ctx context.Context, r *rowcodec.Record, keep bool) (*rowc
 	there := false
 	if keep {
 		var err error
-		if _, there, err = t.readWrite(ctx, moved.Key); err != nil {
+		if there, err = t.there(ctx, moved.Key); err != nil {
 			return nil, err
 		}
 	}

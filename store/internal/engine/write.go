@@ -171,11 +171,13 @@ func replaceable(err error) bool {
 func (t *Engine) current(ctx context.Context, records []*rowcodec.Record, deletes bool) ([]*rowcodec.Record, error) {
 	old := make([]*rowcodec.Record, len(records))
 	searched := t.SearchedColumns()
-	err := t.Env.Concurrently(ctx, len(records), func(ctx context.Context, i int) error {
-		if records[i].Fresh || records[i].Insert {
-			return nil
+	keys := make([][]byte, len(records)) // nil where there is nothing to replace
+	for i, r := range records {
+		if !r.Fresh && !r.Insert {
+			keys[i] = r.Key
 		}
-		found, err := t.Read(ctx, records[i].Key, searched)
+	}
+	err := t.ReadEach(ctx, t.Data, keys, searched, func(i int, found *rowcodec.Record, err error) error {
 		switch {
 		case replaceable(err), deletes && errors.Is(err, catalogue.ErrPutBack):
 			// What cannot be read may be replaced; its postings point to nothing then.
@@ -200,17 +202,23 @@ func (t *Engine) dropPostings(ctx context.Context, old []*rowcodec.Record) {
 		return
 	}
 	t.later(ctx, func(ctx context.Context) error {
-		postings := make([][][]byte, len(old))
-		err := t.Env.Concurrently(ctx, len(old), func(ctx context.Context, i int) error {
-			keys := t.PostingKeys(old[i])
-			if len(keys) == 0 {
-				return nil
+		postings, keys := make([][][]byte, len(old)), make([][]byte, len(old))
+		for i, r := range old {
+			if postings[i] = t.PostingKeys(r); len(postings[i]) > 0 {
+				keys[i] = r.Key
 			}
-			write, found, err := t.readWrite(ctx, old[i].Key)
-			if err == nil && !(found && write == old[i].Write) {
-				postings[i] = keys
+		}
+		err := getEach(ctx, t.Data, keys, keyCells, func(rows []driver.Row, places []int) error {
+			for n, row := range rows {
+				write, found, err := t.writeOf(ctx, row)
+				if err != nil {
+					return err
+				}
+				if found && write == old[places[n]].Write {
+					postings[places[n]] = nil
+				}
 			}
-			return err
+			return nil
 		})
 		if err != nil {
 			return err

@@ -66,3 +66,11 @@ func OfSeal(err error) error {
 	}
 	return err
 }
+
+// Prefixed returns an error that says once that it is of package store.
+func Prefixed(err error) error {
+	if strings.HasPrefix(err.Error(), "store: ") {
+		return err
+	}
+	return fmt.Errorf("store: %w", err)
+}

@@ -191,7 +191,7 @@ func (c *Conversion) parts(ctx context.Context, t *engine.Engine, p catalogue.Pr
 					return err
 				}
 				mu.Lock()
-				if other = other || !now.Continues(began); !other {
+				if other = other || !now.Continues(began); !other && now.Done() > p.Done() { // which another may have changed since
 					p = now
 					report()
 				}

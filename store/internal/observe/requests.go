@@ -59,13 +59,13 @@ type running struct {
 	since time.Time
 }
 
-// begin begins a request, of so many changes where these are several.
-func (c *call) begin(ctx context.Context, r *request, changes int) *running {
+// begin begins a request, of so many changes or rows where these are several.
+func (c *call) begin(ctx context.Context, r *request, batch int) *running {
 	run := &running{call: c, of: r, ctx: ctx, span: noop.Span{}, since: time.Now()}
 	if c.traced {
 		run.ctx, run.span = c.tracer.Start(ctx, r.span, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(r.attributes...))
-		if changes > 1 {
-			run.span.SetAttributes(semconv.DBOperationBatchSize(changes))
+		if batch > 1 {
+			run.span.SetAttributes(semconv.DBOperationBatchSize(batch))
 		}
 	}
 	return run
@@ -162,7 +162,7 @@ func (s *snapshot) Family(ctx context.Context, spec driver.FamilySpec) (driver.F
 
 // requests are those of a family of one name. They are made ready once, when somebody listens.
 type requests struct {
-	get, scan, apply, replace, checkAndPut, commit *request
+	get, getBatch, scan, apply, replace, checkAndPut, commit *request
 }
 
 func (d *database) requests(name string) *requests {
@@ -170,7 +170,7 @@ func (d *database) requests(name string) *requests {
 		return r.(*requests)
 	}
 	of := func(method string) *request { return newRequest(d.of, method, name) }
-	r := &requests{of("Get"), of("Scan"), of("Apply"), of("Replace"), of("CheckAndPut"), of("Commit")}
+	r := &requests{of("Get"), of("GetBatch"), of("Scan"), of("Apply"), of("Replace"), of("CheckAndPut"), of("Commit")}
 	d.families.Store(name, r)
 	return r
 }
@@ -203,6 +203,26 @@ func (f *family) observedGet(ctx context.Context, c *call, row []byte, s driver.
 	err = errUnfinished
 	defer func() { run.end(min(1, len(cells)), err) }()
 	return f.Family.Get(run.ctx, row, s)
+}
+
+func (f *family) GetBatch(ctx context.Context, rows [][]byte, s driver.Slice) ([][]driver.Cell, error) {
+	if c := callOf(ctx); c != nil {
+		return f.observedGetBatch(ctx, c, rows, s)
+	}
+	return f.Family.GetBatch(ctx, rows, s)
+}
+
+func (f *family) observedGetBatch(ctx context.Context, c *call, rows [][]byte, s driver.Slice) (found [][]driver.Cell, err error) {
+	run := c.begin(ctx, f.requests().getBatch, len(rows))
+	err = errUnfinished
+	defer func() {
+		n := 0
+		for _, cells := range found {
+			n += min(1, len(cells))
+		}
+		run.end(n, err)
+	}()
+	return f.Family.GetBatch(run.ctx, rows, s)
 }
 
 func (f *family) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -112,6 +113,10 @@ type callingFamily struct {
 
 func (f callingFamily) Get(ctx context.Context, row []byte, s driver.Slice) ([]driver.Cell, error) {
 	return within(f.o, ctx, func(ctx context.Context) ([]driver.Cell, error) { return f.Committer.Get(ctx, row, s) })
+}
+
+func (f callingFamily) GetBatch(ctx context.Context, rows [][]byte, s driver.Slice) ([][]driver.Cell, error) {
+	return within(f.o, ctx, func(ctx context.Context) ([][]driver.Cell, error) { return f.Committer.GetBatch(ctx, rows, s) })
 }
 
 func (f callingFamily) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
@@ -331,7 +336,10 @@ func (w *watch) returnedRows(t *testing.T) (sum int64) {
 type stillFamily struct{ driver.Committer }
 
 func (stillFamily) Get(context.Context, []byte, driver.Slice) ([]driver.Cell, error) { return nil, nil }
-func (stillFamily) Apply(context.Context, ...driver.Mutation) error                  { return nil }
+func (stillFamily) GetBatch(context.Context, [][]byte, driver.Slice) ([][]driver.Cell, error) {
+	return nil, nil
+}
+func (stillFamily) Apply(context.Context, ...driver.Mutation) error { return nil }
 func (stillFamily) CheckAndPut(context.Context, []byte, driver.Cell, ...driver.Cell) (bool, error) {
 	return true, nil
 }
@@ -352,10 +360,11 @@ func TestNothingIsAllocatedWhereNobodyListens(t *testing.T) {
 	ctx, end := o.Operation(outer, "put", "f")
 	require.Equal(t, outer, ctx)
 	f := (new(database)).observed(stillFamily{}, "f").(driver.Committer)
-	row, mutations, replacements, cells := []byte("r"), make([]driver.Mutation, 2), make([]driver.Replacement, 2), make([]driver.Cell, 2)
+	row, batch, mutations, replacements, cells := []byte("r"), make([][]byte, 2), make([]driver.Mutation, 2), make([]driver.Replacement, 2), make([]driver.Cell, 2)
 	require.NotNil(t, f.Scan(ctx, driver.Range{}))
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		_, _ = f.Get(ctx, row, driver.Slice{})
+		_, _ = f.GetBatch(ctx, batch, driver.Slice{})
 		_ = f.Apply(ctx, mutations...)
 		_, _ = f.Replace(ctx, replacements...)
 		_, _ = f.CheckAndPut(ctx, row, driver.Cell{}, cells...)
@@ -363,4 +372,28 @@ func TestNothingIsAllocatedWhereNobodyListens(t *testing.T) {
 		_ = f.Scan(ctx, driver.Range{})
 		end(1, nil)
 	}))
+}
+
+// A read of many rows is one request, which says how many it asks for and how many there are.
+func TestReadsOfManyRows(t *testing.T) {
+	w := newWatch()
+	ctx, end := w.Operation(t.Context(), "query", "")
+	f, err := Requests(drivertest.NewMemory()).Family(ctx, spec)
+	require.NoError(t, err)
+	require.NoError(t, f.Apply(ctx, driver.Mutation{Row: []byte("a"), Puts: []driver.Cell{{Value: []byte("secret")}}}))
+	found, err := f.GetBatch(ctx, [][]byte{[]byte("a"), []byte("b"), []byte("a")}, driver.Slice{})
+	require.NoError(t, err)
+	require.Len(t, found, 3)
+	_, err = f.GetBatch(ctx, [][]byte{[]byte("a"), []byte("b")}, driver.Slice{Limit: 1})
+	require.ErrorIs(t, err, driver.ErrRange)
+	end(0, nil)
+	spans := w.named(t, "GetBatch f")
+	require.Len(t, spans, 2)
+	want := []attribute.KeyValue{
+		attribute.String("db.system.name", "other"), attribute.String("db.operation.name", "GetBatch"), attribute.String("db.collection.name", "f"),
+	}
+	require.ElementsMatch(t, append(slices.Clip(want), attribute.Int("db.operation.batch.size", 3), attribute.Int("db.response.returned_rows", 2)), spans[0].Attributes)
+	require.ElementsMatch(t, append(slices.Clip(want), attribute.Int("db.operation.batch.size", 2), attribute.Int("db.response.returned_rows", 0),
+		attribute.String("error.type", "driver.ErrRange")), spans[1].Attributes)
+	require.EqualValues(t, 2, w.returnedRows(t), "failed calls are not counted")
 }

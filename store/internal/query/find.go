@@ -33,10 +33,11 @@ type Found struct {
 
 func (f *Found) Row() rowcodec.RowValues { return f.by.table.Row(f.record, f.by.want) }
 
-// Sizes of a query's batches, in rows. They double: small at first, for queries that are stopped
-// early, and smaller for postings, each of which takes a request to open.
+// Sizes of a query's batches, in rows. They grow: small at first, for queries that are stopped early, and smaller for
+// postings, whose rows have yet to be read. Those grow faster, as the rows of larger batches are found in fewer requests.
 const (
 	firstRows, firstPostings = 32, 16
+	moreRows, morePostings   = 2, 4 // times as many
 	inline                   = 192
 )
 

@@ -31,11 +31,12 @@ type batch struct {
 
 // A rangeScan scans one range, in the order of keys.
 type rangeScan struct {
-	f    *finder
-	r    keyRange
-	next func() (driver.Row, error, bool)
-	size int // of the next batch
-	read int // rows so far
+	f     *finder
+	r     keyRange
+	next  func() (driver.Row, error, bool)
+	size  int // of the next batch
+	grows int // how many times as large the one after it is
+	read  int // rows so far
 
 	order rising
 	yield func(*Found, error) bool
@@ -48,12 +49,9 @@ type rangeScan struct {
 // and others open batches while it does, which takes processors or, for postings, round trips.
 func (f *finder) scan(ctx context.Context, r keyRange) iter.Seq2[*Found, error] {
 	return func(yield func(*Found, error) bool) {
-		s := rangeScan{f: f, r: r, size: firstRows, yield: yield}
+		s := rangeScan{f: f, r: r, size: firstRows, grows: moreRows, yield: yield}
 		if f.driving != nil {
-			s.size = firstPostings
-		}
-		if f.few > 0 {
-			s.size = min(s.size, f.few)
+			s.size, s.grows = firstPostings, morePostings
 		}
 		next, stop := iter.Pull2(f.scannedRange(ctx, r))
 		defer stop()
@@ -88,11 +86,15 @@ func (s *rangeScan) open(ctx context.Context, rows []driver.Row, processors int)
 
 // batch reads the next batch.
 func (s *rangeScan) batch() *batch {
-	f, b := s.f, &batch{rows: make([]driver.Row, 0, s.size)}
+	f, n := s.f, s.size
+	if left := f.few - s.read; left > 0 {
+		n = min(n, left)
+	}
+	b := &batch{rows: make([]driver.Row, 0, n)}
 	if len(f.relies) > 0 && (f.snapshot == nil || f.moving) {
 		defer f.unconfirmed.Store(true)
 	}
-	for len(b.rows) < s.size {
+	for len(b.rows) < n {
 		row, err, ok := s.next()
 		if !ok || err != nil {
 			b.end, b.err = true, err
@@ -100,7 +102,9 @@ func (s *rangeScan) batch() *batch {
 		}
 		b.rows = append(b.rows, row)
 	}
-	s.size = min(2*s.size, engine.FullBatch)
+	if n == s.size {
+		s.size = min(s.grows*s.size, engine.FullBatch)
+	}
 	s.read += len(b.rows)
 	return b
 }
@@ -109,8 +113,8 @@ func (s *rangeScan) batch() *batch {
 func (s *rangeScan) emit(b *batch) (more bool) {
 	f := s.f
 	f.tally.Hits += len(b.rows)
-	if f.driving != nil {
-		f.tally.Requests += len(b.rows)
+	if f.driving != nil && len(b.rows) > 0 {
+		f.tally.Requests++
 	}
 	if b.openErr != nil {
 		return s.yield(nil, b.openErr) && false
@@ -236,15 +240,17 @@ func (f *finder) openRows(ctx context.Context, r keyRange, rows []driver.Row, pr
 // resolve reads the rows of postings.
 func (f *finder) resolve(ctx context.Context, r keyRange, postings []driver.Row) ([]*Found, error) {
 	hits := make([]*Found, len(postings))
-	err := f.table.Env.Concurrently(ctx, len(postings), func(ctx context.Context, i int) error {
-		search, row, _, err := f.driving.CutPosting(postings[i].Key)
-		if err != nil {
-			return err
+	searches, rows := make([][]byte, len(postings)), make([][]byte, len(postings))
+	for i, posting := range postings {
+		var err error
+		if searches[i], rows[i], _, err = f.driving.CutPosting(posting.Key); err != nil {
+			return nil, err
 		}
-		record, err := f.table.ReadFrom(ctx, f.data, row, f.need)
+	}
+	err := f.table.ReadEach(ctx, f.data, rows, f.need, func(i int, record *rowcodec.Record, err error) error {
 		// The value decides, not the write: a row that was written again with the same value
 		// has not changed, and must not be missed because its old posting was read.
-		if err == nil && record != nil && bytes.Equal(record.Search[f.driving.Position], search) && f.satisfies(record, r) {
+		if err == nil && record != nil && bytes.Equal(record.Search[f.driving.Position], searches[i]) && f.satisfies(record, r) {
 			hits[i] = &Found{record: record, key: postings[i].Key}
 		}
 		return err

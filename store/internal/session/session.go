@@ -5,6 +5,7 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -73,7 +74,12 @@ func Open(ctx context.Context, db driver.DB, service kms.KMS, opts Options) (*Da
 }
 
 // Close waits for what calls have left to do. The database can still be used.
-func (db *Database) Close(ctx context.Context) error { return db.backlog.close(ctx) }
+func (db *Database) Close(ctx context.Context) error {
+	if err := db.backlog.close(ctx); err != nil {
+		return fmt.Errorf("store: close: %w", err)
+	}
+	return nil
+}
 
 // sharing is how many calls share one read of the version at most.
 const sharing = 1 << 16

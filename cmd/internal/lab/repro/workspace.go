@@ -123,7 +123,7 @@ func (c *counter) now() tally {
 func (c *counter) call(_ context.Context, op intercept.Op, call intercept.Call) error {
 	var asked tally
 	switch {
-	case op.Method == "Get" || op.Method == "Scan":
+	case op.Method == "Get" || op.Method == "GetBatch" || op.Method == "Scan":
 		asked.requests = 1
 	case call.Size == nil:
 		return call.Make(nil)
