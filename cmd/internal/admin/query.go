@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"iter"
 	"os"
@@ -125,10 +126,14 @@ func (q *tableQuery) check(f *pflag.FlagSet) error {
 	case q.tokenFile == "":
 		return nil
 	}
-	token, err := os.ReadFile(q.tokenFile)
-	if errors.Is(err, fs.ErrNotExist) {
+	info, err := os.Stat(q.tokenFile)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
+	case err == nil && !info.Mode().IsRegular():
+		return fmt.Errorf("--pages: %s is no regular file, which keeps a token: name another", q.tokenFile)
 	}
+	token, err := os.ReadFile(q.tokenFile)
 	q.token = strings.TrimSpace(string(token))
 	return err
 }
