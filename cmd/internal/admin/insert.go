@@ -154,7 +154,7 @@ func openTable(ctx context.Context, c *cli.Call, tenant string) (*store.Table, e
 	if tenant != "" {
 		return command.ForTenant(ctx, c.Store, c.Arg(), tenant)
 	}
-	tbl, err := c.Store.Table(ctx, c.Arg())
+	tbl, err := command.Table(ctx, c.Store, c.Arg())
 	if err == nil && tbl.Schema().Tenants {
 		err = exit.Usagef("table %s has tenants: name one with --tenant", show.Visible(c.Arg()))
 	}
@@ -312,9 +312,7 @@ func (o *insertRows) next(err error, name string) string {
 
 // tell says what was assumed.
 func (o *insertRows) tell(c *cli.Call, l *rowload.Load) {
-	if assumed := o.values.Assumed(); assumed != "" {
-		c.Warn("%s", assumed)
-	}
+	sayAssumed(c, o.values)
 	if l.Replaces() {
 		c.Warn("rows that are there already are written again, and replace what was changed since: their keys are in the input, and do not say which load they are of")
 	}

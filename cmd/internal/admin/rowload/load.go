@@ -126,7 +126,7 @@ func (l *Load) open() (tabular.Reader, error) {
 		return nil, err
 	}
 	if l.Map == nil {
-		l.Map, err = l.Names.Map(in.Fields())
+		l.Map, err = l.Names.Map(in.Fields(), l.Input.Header())
 	} else if !slices.Equal(l.Map.Fields, in.Fields()) {
 		err = ErrChanged
 	}
