@@ -300,6 +300,8 @@ func (o *insertRows) next(err error, name string) string {
 	switch {
 	case errors.Is(err, rowload.ErrChanged):
 		return "the input is not what it was, so that this load cannot go on: insert what it is by now as a load of its own"
+	case errors.Is(err, rowload.ErrRefused) && o.skipBad:
+		return fmt.Sprintf("the same command with --load %s and a greater --max-bad goes on", name)
 	case errors.Is(err, rowload.ErrRefused):
 		return fmt.Sprintf("the same command with --load %s and --skip-bad leaves out what the table refuses, and goes on", name)
 	case errors.Is(err, tabular.ErrInput):
