@@ -61,6 +61,7 @@ var varies = []struct {
 }{
 	{regexp.MustCompile(`\bin [0-9.]+ (ns|us|ms|s)\b`), "in TIME"},
 	{regexp.MustCompile(`\([0-9]+ rows/s\)`), "(RATE)"},
+	{regexp.MustCompile(`\b[0-9a-f]{16}-[0-9a-f]{10}\b`), "LOAD"},
 	{regexp.MustCompile(`\b[0-9a-f]{16}\b`), "ID16"},
 	{regexp.MustCompile(`\b[0-9a-f]{32}\b`), "ID32"},
 }

@@ -25,13 +25,16 @@ func TestKilledTableInsert(t *testing.T) {
 	for i := range n {
 		fmt.Fprintf(&input, "%d,%d\n", i%(n/2), i)
 	}
+	tie := "\n  - {name: tie, encryption: tie}"
 	for _, test := range []struct {
 		name, key string
 		flags     []string
+		bad       string
 		want      int
 	}{
-		{"tie", "\n  - {name: tie, encryption: tie}", nil, n},
-		{"no tie", "", []string{"--last-wins"}, n / 2},
+		{"tie", tie, nil, "", n},
+		{"no tie", "", []string{"--last-wins"}, "", n / 2},
+		{"bad rows", tie, []string{"--skip-bad", "--bad-file", "bad.jsonl"}, "x,1\n1\n2,y\n", n},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -49,7 +52,7 @@ func TestKilledTableInsert(t *testing.T) {
 			schema := "table: t\nkey:\n  - {name: id, type: int32, encryption: ordered, scheme: mope}" + test.key +
 				"\ncolumns:\n  - {name: note, type: int32, encryption: ordered, scheme: boldyreva}\n"
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "t.yaml"), []byte(schema), 0o600))
-			require.NoError(t, os.WriteFile(filepath.Join(dir, "in.csv"), []byte(input.String()), 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "in.csv"), []byte(input.String()+test.bad), 0o600))
 			run(0, "keys", "generate", "key")
 			run(0, slices.Concat([]string{"table", "create", "t.yaml"}, kept)...)
 			insert := func(args ...string) []string {
@@ -79,7 +82,21 @@ func TestKilledTableInsert(t *testing.T) {
 				_ = cmd.Wait()
 			}
 			out, stderr := run(0, insert("--load", name)...)
-			require.Contains(t, out, fmt.Sprintf("%d rows inserted into t", n), stderr)
+			inserted, there := 0, 0
+			_, err := fmt.Sscanf(regexp.MustCompile(`[0-9]+ rows inserted`).FindString(out), "%d", &inserted)
+			require.NoError(t, err, out)
+			_, _ = fmt.Sscanf(regexp.MustCompile(`[0-9]+ rows were there`).FindString(out), "%d", &there)
+			require.Equal(t, n, inserted+there, "%s%s", out, stderr)
+			require.Equal(t, test.key != "", there > 0, out)
+			if test.bad != "" {
+				text, err := os.ReadFile(filepath.Join(dir, "bad.jsonl"))
+				require.NoError(t, err)
+				found := regexp.MustCompile(`"row":[0-9]+`).FindAllString(string(text), -1)
+				require.Equal(t, []string{`"row":6001`, `"row":6002`, `"row":6003`}, found)
+				parts, err := filepath.Glob(filepath.Join(dir, ".bad*"))
+				require.NoError(t, err)
+				require.Empty(t, parts)
+			}
 			out, _ = run(0, slices.Concat([]string{"table", "export", "t", "--format", "csv", "--header", "no", "--select", "id,note"}, kept)...)
 			rows := strings.Fields(out)
 			require.Len(t, rows, test.want)
@@ -90,7 +107,7 @@ func TestKilledTableInsert(t *testing.T) {
 				require.True(t, ok, i)
 			}
 			// Another input is refused.
-			require.NoError(t, os.WriteFile(filepath.Join(dir, "in.csv"), []byte(input.String()+"1,1\n"), 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "in.csv"), []byte(input.String()+test.bad+"1,1\n"), 0o600))
 			_, stderr = run(2, insert("--load", name)...)
 			require.Contains(t, stderr, "is not of this input")
 		})

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/rangecrypt/rangecrypt/internal/cli/csvrows"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/internal/cli/stores"
 	"github.com/rangecrypt/rangecrypt/store"
@@ -88,11 +90,17 @@ func (e *Env) flagValues(cmd *cobra.Command, f *pflag.Flag, placeholder string, 
 			table = args[at]
 		}
 		values = e.fromStore(cmd, func(ctx context.Context, st *store.Store) []string { return columnsOf(ctx, st, table) })
-		if field, _, ok := strings.Cut(begun, "="); placeholder == "FIELD=COLUMN" {
-			if !ok {
-				return nil, none
-			}
+		field, _, ok := strings.Cut(begun, "=")
+		switch {
+		case placeholder == "FIELD=COLUMN" && ok:
 			return matching(values, field+"=", begun), none
+		case placeholder == "old=new" && !ok:
+			for i := range values {
+				values[i] += "="
+			}
+			return matching(values, "", begun), none | cobra.ShellCompDirectiveNoSpace
+		case placeholder == "FIELD=COLUMN", placeholder == "old=new":
+			return nil, none
 		}
 	case f.Name == "store":
 		return storeNames(begun)
@@ -102,10 +110,14 @@ func (e *Env) flagValues(cmd *cobra.Command, f *pflag.Flag, placeholder string, 
 			return matching(values, "", begun), none | cobra.ShellCompDirectiveNoSpace
 		}
 		return nil, cobra.ShellCompDirectiveDefault
+	case f.Name == "column" && cmd.Flags().Lookup("input") != nil:
+		values = header(cmd.Flags().Lookup("input").Value.String())
 	case f.Name == "tenant":
 		values = e.fromStore(cmd, tenants)
 	case f.Name == "table":
 		values = e.fromStore(cmd, tables)
+	case placeholder == "zone":
+		values = zones()
 	case placeholder == "file":
 		return nil, cobra.ShellCompDirectiveDefault
 	case placeholder == "folder":
@@ -146,7 +158,9 @@ func (e *Env) argument(cmd *cobra.Command, whats, given []string, begun string) 
 		}
 		return matching(names, "", begun), none | cobra.ShellCompDirectiveNoSpace
 	case strings.HasPrefix(what, "the columns"):
-		return matching(e.fromStore(cmd, func(ctx context.Context, st *store.Store) []string { return columnsOf(ctx, st, tableOf(cmd, given)) }), "", begun), none
+		names := e.fromStore(cmd, func(ctx context.Context, st *store.Store) []string { return movable(ctx, st, tableOf(cmd, given)) })
+		names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(given[1:], name) })
+		return matching(names, "", begun), none
 	case strings.Contains(what, "name of a table"):
 		names := matching(e.fromStore(cmd, tables), "", begun)
 		if strings.Contains(what, "file") {
@@ -229,6 +243,61 @@ func columnsOf(ctx context.Context, st *store.Store, table string) (names []stri
 	}
 	for _, c := range tbl.Schema().Columns {
 		names = append(names, c.Describe().Name)
+	}
+	return names
+}
+
+// movable returns the columns of a table whose ciphertexts can be moved.
+func movable(ctx context.Context, st *store.Store, table string) (names []string) {
+	tbl, err := st.Table(ctx, table)
+	if err != nil {
+		return nil
+	}
+	for _, c := range tbl.Schema().Columns {
+		scheme, err := store.ParseScheme(c.Describe().Scheme)
+		if _, ok := scheme.(store.MutableScheme); err == nil && ok {
+			names = append(names, c.Describe().Name)
+		}
+	}
+	return names
+}
+
+// header returns the cells of the first row of a file in CSV.
+func header(name string) []string {
+	info, err := os.Stat(name)
+	if err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	const longest = 1 << 20
+	rows, err := csvrows.New(f, ',', longest)
+	if err != nil || rows.Next() != nil {
+		return nil
+	}
+	return rows.Cells()
+}
+
+// zoneFolders are where systems keep time zones.
+var zoneFolders = []string{"/usr/share/zoneinfo", "/usr/share/lib/zoneinfo", "/etc/zoneinfo"}
+
+// zones returns the names of the time zones that this computer knows.
+func zones() []string {
+	names := []string{"UTC"}
+	for _, folder := range zoneFolders {
+		_ = fs.WalkDir(os.DirFS(folder), ".", func(name string, entry fs.DirEntry, err error) error {
+			// Others, such as posix/Europe/Berlin and zone.tab, are the same again or no zones.
+			if first := name[0]; err == nil && !entry.IsDir() && first >= 'A' && first <= 'Z' && name != "UTC" {
+				names = append(names, name)
+			}
+			return nil
+		})
+		if len(names) > 1 {
+			break
+		}
 	}
 	return names
 }

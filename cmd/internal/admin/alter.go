@@ -16,6 +16,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/schemafile"
 	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/internal/cli/benchtable"
+	"github.com/rangecrypt/rangecrypt/internal/cli/command"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/store"
@@ -77,6 +78,7 @@ range-query find it by both.`,
 			f.Var(changeFlag{"drop", &a.wanted}, "drop", "drop the column of that `name` with its values")
 			cli.OfferColumns(f, "drop")
 			f.Var(changeFlag{"rename", &a.wanted}, "rename", "rename a column or part of the row key: `old=new`")
+			cli.OfferColumns(f, "rename")
 			f.Var(changeFlag{"change", &a.wanted}, "change", "change encryption, scheme or confidentiality of a\n`column`, such as 'name: note, encryption: plain'")
 			f.BoolVar(&a.dryRun, "dry-run", false, "show the changes, make none")
 		},
@@ -107,7 +109,7 @@ type alteration struct {
 }
 
 func (a *alteration) run(ctx context.Context, c *cli.Call) error {
-	tbl, err := c.Store.Table(ctx, a.name)
+	tbl, err := command.Table(ctx, c.Store, a.name)
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ time and share the work. Of a table with tenants it converts what all of them ha
 			f.BoolVar(&status, "status", false, "show how far the conversion is, convert nothing")
 		},
 		Run: func(ctx context.Context, c *cli.Call) error {
-			tbl, err := c.Store.Table(ctx, c.Arg())
+			tbl, err := command.Table(ctx, c.Store, c.Arg())
 			if err != nil {
 				return err
 			}

@@ -50,7 +50,7 @@ deleted, whatever it holds by then; one that satisfies the condition only later 
 			d.bind(f, "the `condition` on the rows that are deleted")
 			f.BoolVar(&d.all, "all", false, "delete all rows")
 			f.BoolVar(&d.dryRun, "dry-run", false, "say how many rows there are, delete none")
-			d.texts.BindZone(f)
+			d.texts.BindConstants(f)
 		},
 		Check: func(c *cli.Call) (err error) {
 			switch {
@@ -76,6 +76,7 @@ func (d *deletion) run(ctx context.Context, c *cli.Call) error {
 	if err != nil {
 		return err
 	}
+	sayAssumed(c, d.values)
 	name := command.TableOf(c.Arg(), d.tenant)
 	total := -1
 	if d.dryRun || !c.Yes {

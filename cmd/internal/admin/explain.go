@@ -36,7 +36,7 @@ estimate of how many rows there are to look at, and in the table. It opens no ro
 		Flags: func(f *pflag.FlagSet) {
 			q.bindQuery(f)
 			f.BoolVar(&analyze, "analyze", false, "run the query, and count what it does")
-			q.texts.BindZone(f)
+			q.texts.BindConstants(f)
 		},
 		Check: func(c *cli.Call) (err error) {
 			if err := q.check(c.Flags); err != nil {
@@ -60,6 +60,7 @@ func (q *tableQuery) explain(ctx context.Context, c *cli.Call, analyze bool) err
 	if err != nil {
 		return err
 	}
+	sayAssumed(c, q.values)
 	explain := tbl.Explain
 	if analyze {
 		explain = tbl.Analyze

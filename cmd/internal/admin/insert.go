@@ -15,6 +15,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/celltext"
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/rowload"
+	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/schemafile"
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/tabular"
 	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/internal/cli/command"
@@ -34,9 +35,11 @@ type insertRows struct {
 	maxBad, badFile string
 	lastWins        bool
 	name            string // of a load to go on with
+	ttlText         string
 
 	most   values.MaxBad
 	values *celltext.Format
+	ttl    time.Duration // 0 for what the table says
 }
 
 func newTableInsert(e *cli.Env) *cobra.Command {
@@ -56,11 +59,17 @@ two have one key. --skip-bad leaves bad rows out and counts them, up to --max-ba
 standard input is read once, so that the rows before a bad one may be written.
 
 A load has a name, which is printed before the first row is written. When it was
-interrupted, the same command with --load and that name goes on: rows that are there
-already are written again, so that none is lost and none is there twice. The name of a
-load of a file depends on its bytes, the table, the names of its columns and the flags:
-with others it is refused.
+interrupted, the same command with --load and that name goes on, so that no row is lost
+and none is there twice. Where each row gets a tie-breaker of its own, rows that are there
+already are left as they are. In other tables nobody can tell whose they are: they are
+written again, and replace what was changed since. What was deleted since comes back.
+
+The name of a load of a file depends on its bytes, the table, the names of its columns and
+the flags: with others it is refused. So it is known only when the rows were checked.
 A load of the standard input goes on only if the same bytes come again; nobody checks that.
+
+The file of --bad-file gets its name at the end. A load that goes on writes the one that it
+left anew, and refuses any other that is there.
 
 In CSV an empty cell without quotes is null, and "" in quotes is the empty text. Times are
 as in RFC 3339, and in UTC unless they or --zone say another zone; --time-format reads
@@ -92,6 +101,7 @@ With --tenant the rows are those of a tenant, which 'rangecrypt tenant create' m
 			f.BoolVar(&o.skipBad, "skip-bad", false, "leave out and count bad rows: a value is none of the column's type, or fields are\nmissing or too many")
 			f.StringVar(&o.maxBad, "max-bad", "", "fail if more `rows` than this are bad, such as 20 or 0.5% (default with --skip-bad:\n1%, or 10 rows of fewer than 100)")
 			f.StringVar(&o.badFile, "bad-file", "", "write bad rows to this new `file`, as they came and not encrypted, with what is\nwrong; only its owner can read it")
+			f.StringVar(&o.ttlText, "ttl", "", "let the rows expire this `time` after they are put, such as 30d or 12h30m (default:\nwhat the table says)")
 			f.BoolVar(&o.lastWins, "last-wins", false, "of rows with one key put the last; otherwise they are an error")
 			o.Load.Bind(f)
 			f.StringVar(&o.name, "load", "", "`name` of an interrupted load to go on with; the input must be the same")
@@ -127,6 +137,11 @@ func (o *insertRows) check(c *cli.Call) (err error) {
 			return exit.Usagef("--max-bad: %v", err)
 		}
 	}
+	if o.ttlText != "" {
+		if o.ttl, err = schemafile.ParseTTL(o.ttlText); err != nil {
+			return exit.Usagef("--ttl: %v", err)
+		}
+	}
 	c.ReadOnly = o.dryRun
 	if o.values, err = o.Flags.Format(); err != nil {
 		return err
@@ -139,7 +154,7 @@ func openTable(ctx context.Context, c *cli.Call, tenant string) (*store.Table, e
 	if tenant != "" {
 		return command.ForTenant(ctx, c.Store, c.Arg(), tenant)
 	}
-	tbl, err := c.Store.Table(ctx, c.Arg())
+	tbl, err := command.Table(ctx, c.Store, c.Arg())
 	if err == nil && tbl.Schema().Tenants {
 		err = exit.Usagef("table %s has tenants: name one with --tenant", show.Visible(c.Arg()))
 	}
@@ -147,18 +162,81 @@ func openTable(ctx context.Context, c *cli.Call, tenant string) (*store.Table, e
 }
 
 func (o *insertRows) run(ctx context.Context, c *cli.Call) (err error) {
-	tbl, err := openTable(ctx, c, o.tenant)
+	tbl, err := o.table(ctx, c)
 	if err != nil {
 		return err
 	}
-	schema := tbl.Schema()
-	columns, err := o.values.Columns(schema)
+	l, err := o.load(c, tbl.Schema())
 	if err != nil {
 		return err
+	}
+	first, err := l.Begin(o.name)
+	if err != nil {
+		return err
+	}
+	if o.dryRun {
+		first = ""
+	}
+	if o.badFile != "" {
+		if err := l.Bad.ToFile(o.badFile, first, o.name != ""); err != nil {
+			return err
+		}
+	}
+	begun := false
+	defer func() { err = errors.Join(err, l.Bad.Close(begun || o.name == "" && ctx.Err() == nil)) }()
+	if !o.Stream() || o.dryRun {
+		if err := o.checkRows(ctx, c, l); err != nil || o.dryRun {
+			return err
+		}
+	}
+	secret, err := o.secret(ctx, c, tbl)
+	if err != nil {
+		return exit.Early(ctx, err)
+	}
+	name, err := l.Name(o.said(l), secret)
+	if err != nil {
+		return err
+	}
+	if err := o.announce(c, name, l); err != nil {
+		return err
+	}
+	begun = true
+	start := time.Now()
+	done, err := l.Insert(ctx, tbl)
+	if o.Stream() && l.Map != nil {
+		o.tell(c, l)
+	}
+	if err != nil {
+		c.Warn("%s; %s", counted(done, l, o.Stream()), o.next(err, name))
+		err = exit.Early(ctx, err)
+	}
+	return errors.Join(err, o.report(c, l, done, time.Since(start), name, err == nil))
+}
+
+// table opens the table, for rows that expire where these say when.
+func (o *insertRows) table(ctx context.Context, c *cli.Call) (*store.Table, error) {
+	tbl, err := openTable(ctx, c, o.tenant)
+	switch {
+	case err != nil:
+		return nil, err
+	case o.ttl == 0:
+		return tbl, nil
+	case tbl.Schema().TTL == 0:
+		return nil, exit.Usagef("--ttl: rows of table %s cannot expire: write its schema file with 'table describe --yaml', add 'ttl: by row', and give that to 'table alter'",
+			show.Visible(c.Arg()))
+	}
+	return tbl.Expiring(o.ttl), nil
+}
+
+// load returns the load that the flags ask for.
+func (o *insertRows) load(c *cli.Call, schema store.Schema) (*rowload.Load, error) {
+	columns, err := o.values.Columns(schema)
+	if err != nil {
+		return nil, err
 	}
 	names, err := rowload.NamesOf(columns, o.maps, o.ignored)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	l := &rowload.Load{
 		Input: &o.Input, Names: names, Bar: c.Progress(), SkipBad: o.skipBad, MaxBad: o.most, LastWins: o.lastWins,
@@ -167,49 +245,23 @@ func (o *insertRows) run(ctx context.Context, c *cli.Call) (err error) {
 	for _, p := range schema.Key {
 		l.Key = append(l.Key, p.Describe().Name)
 	}
-	if o.badFile != "" {
-		if err := l.Bad.ToFile(o.badFile); err != nil {
-			return err
-		}
-	}
-	defer func() { err = errors.Join(err, l.Bad.Close()) }()
-	if !o.Stream() || o.dryRun {
-		if err := l.Check(ctx); err != nil {
-			if ctx.Err() == nil {
-				err = fmt.Errorf("%w; nothing was inserted", err)
-			}
+	return l, nil
+}
+
+// checkRows checks all rows. A dry run ends with that.
+func (o *insertRows) checkRows(ctx context.Context, c *cli.Call, l *rowload.Load) error {
+	if err := l.Check(ctx); err != nil {
+		if ctx.Err() != nil {
+			c.Warn("nothing was inserted: the rows were being checked")
 			return exit.Early(ctx, err)
 		}
-		o.tell(c, l)
+		return fmt.Errorf("%w; nothing was inserted", err)
 	}
+	o.tell(c, l)
 	if o.dryRun {
 		return o.reportChecked(c, l)
 	}
-	secret, err := o.secret(ctx, c, tbl)
-	if err != nil {
-		return exit.Early(ctx, err)
-	}
-	name, err := l.SetName(o.name, o.said(l), secret)
-	if err != nil {
-		return err
-	}
-	if err := o.announce(c, name, l); err != nil {
-		return err
-	}
-	start := time.Now()
-	done, err := l.Insert(ctx, tbl)
-	if o.Stream() && l.Map != nil {
-		o.tell(c, l)
-	}
-	if err != nil {
-		read := ""
-		if o.Stream() {
-			read = " read so far"
-		}
-		c.Warn("%s%d of %d %s%s %s inserted; %s", atLeast(done), done.Rows, l.Rows, show.Plural(l.Rows, "row"), read, plural(l.Rows, "was", "were"), o.next(err, name))
-		err = exit.Early(ctx, err)
-	}
-	return errors.Join(err, o.report(c, l, done, time.Since(start), name, err == nil))
+	return nil
 }
 
 // secret returns what nobody knows who sees the name of a load, and cannot see the database.
@@ -236,7 +288,11 @@ func (o *insertRows) said(l *rowload.Load) string {
 		}
 		fields = append(fields, fmt.Sprintf("%q=%q", f, column))
 	}
-	return fmt.Sprintf("%s %s", strings.Join(fields, " "), o.Flags.Said())
+	said := fmt.Sprintf("%s %s", strings.Join(fields, " "), o.Flags.Said())
+	if o.ttl != 0 {
+		said += fmt.Sprintf(" ttl %d", o.ttl)
+	}
+	return said
 }
 
 // next says how to go on after an error.
@@ -244,6 +300,8 @@ func (o *insertRows) next(err error, name string) string {
 	switch {
 	case errors.Is(err, rowload.ErrChanged):
 		return "the input is not what it was, so that this load cannot go on: insert what it is by now as a load of its own"
+	case errors.Is(err, rowload.ErrRefused) && o.skipBad:
+		return fmt.Sprintf("the same command with --load %s and a greater --max-bad goes on", name)
 	case errors.Is(err, rowload.ErrRefused):
 		return fmt.Sprintf("the same command with --load %s and --skip-bad leaves out what the table refuses, and goes on", name)
 	case errors.Is(err, tabular.ErrInput):
@@ -256,8 +314,9 @@ func (o *insertRows) next(err error, name string) string {
 
 // tell says what was assumed.
 func (o *insertRows) tell(c *cli.Call, l *rowload.Load) {
-	if assumed := o.values.Assumed(); assumed != "" {
-		c.Warn("%s", assumed)
+	sayAssumed(c, o.values)
+	if l.Replaces() {
+		c.Warn("rows that are there already are written again, and replace what was changed since: their keys are in the input, and do not say which load they are of")
 	}
 	if n := len(l.Map.Missing); n > 0 {
 		c.Warn("no field is for %s %s: null in all rows", show.Plural(n, "column"), strings.Join(visible(l.Map.Missing), ", "))
@@ -287,6 +346,19 @@ func atLeast(done rowload.Done) string {
 		return "at least "
 	}
 	return ""
+}
+
+// counted says how many rows are there after an error.
+func counted(done rowload.Done, l *rowload.Load, stream bool) string {
+	read := ""
+	if stream {
+		read = " read so far"
+	}
+	text := fmt.Sprintf("%s%d of %d %s%s %s inserted", atLeast(done), done.Rows, l.Rows, show.Plural(l.Rows, "row"), read, plural(l.Rows, "was", "were"))
+	if done.There > 0 {
+		text += fmt.Sprintf(", and %d %s there already", done.There, plural(done.There, "was", "were"))
+	}
+	return text
 }
 
 // announce prints the name of the load, and how to go on with it if the process is killed. Whoever reads no further
@@ -355,6 +427,7 @@ func (o *insertRows) report(c *cli.Call, l *rowload.Load, done rowload.Done, ela
 			Table    string  `json:"table"`
 			Tenant   string  `json:"tenant,omitempty"`
 			Rows     int     `json:"rows"`
+			There    int     `json:"rows_there,omitempty"`
 			Skipped  int     `json:"skipped"`
 			Repeated int     `json:"repeated"`
 			Elapsed  int64   `json:"elapsed_ns"`
@@ -362,9 +435,12 @@ func (o *insertRows) report(c *cli.Call, l *rowload.Load, done rowload.Done, ela
 			Load     string  `json:"load"`
 			Complete bool    `json:"complete"`
 			AtLeast  bool    `json:"at_least,omitempty"` // of rows
-		}{"insert", c.ShownStore(), c.Arg(), o.tenant, done.Rows, skipped, l.Rewrote, elapsed.Nanoseconds(), rate, name, complete, done.Unsure})
+		}{"insert", c.ShownStore(), c.Arg(), o.tenant, done.Rows, done.There, skipped, l.Rewrote, elapsed.Nanoseconds(), rate, name, complete, done.Unsure})
 	}
 	line := fmt.Sprintf("%s%d %s inserted into %s in %.2f s (%.0f rows/s), load %s", atLeast(done), done.Rows, show.Plural(done.Rows, "row"), command.TableOf(c.Arg(), o.tenant), elapsed.Seconds(), rate, name)
+	if done.There > 0 {
+		line += fmt.Sprintf(", %d %s there already", done.There, plural(done.There, "row was", "rows were"))
+	}
 	if skipped > 0 {
 		line += fmt.Sprintf(", %d bad %s left out", skipped, show.Plural(skipped, "row"))
 	}

@@ -117,7 +117,11 @@ func (j *join) run(ctx context.Context, c *cli.Call) (err error) {
 			return err
 		}
 	}
-	return out.Commit()
+	if err := out.Commit(); err != nil {
+		return err
+	}
+	sayAssumed(c, j.values)
+	return nil
 }
 
 // side opens the table that an argument names with a column of it. Both names may have points, so that any of them may

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"iter"
 	"os"
@@ -44,7 +45,7 @@ type tableQuery struct {
 func (q *tableQuery) bindQuery(f *pflag.FlagSet) {
 	q.selection.bind(f, "the `condition` on the rows (default: all rows)")
 	f.StringSliceVar(&q.columns, "select", nil, "the columns of these `names`, with commas between them, and no others")
-	f.StringVar(&q.orderBy, "order-by", "", "sort the rows by the `column`; null and NaN come last")
+	f.StringVar(&q.orderBy, "order-by", "", "sort the rows by the `column`; null and NaN come last; 'COLUMN desc' is as --desc")
 	f.BoolVar(&q.desc, "desc", false, "turn the order round")
 	f.IntVar(&q.limit, "limit", 0, "at most so many `rows` (default all)")
 	f.BoolVar(&q.requireIndex, "require-index", false, "fail rather than read all rows of the table")
@@ -91,6 +92,7 @@ is no error.`,
 			return q.results.check(c)
 		},
 		Run: func(ctx context.Context, c *cli.Call) error {
+			defer sayAssumed(c, q.values)
 			return explained(q.run(ctx, c), q.desc && q.orderBy == "")
 		},
 	}.New(e)
@@ -125,10 +127,14 @@ func (q *tableQuery) check(f *pflag.FlagSet) error {
 	case q.tokenFile == "":
 		return nil
 	}
-	token, err := os.ReadFile(q.tokenFile)
-	if errors.Is(err, fs.ErrNotExist) {
+	info, err := os.Stat(q.tokenFile)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
+	case err == nil && !info.Mode().IsRegular():
+		return fmt.Errorf("--pages: %s is no regular file, which keeps a token: name another", q.tokenFile)
 	}
+	token, err := os.ReadFile(q.tokenFile)
 	q.token = strings.TrimSpace(string(token))
 	return err
 }
@@ -140,14 +146,55 @@ func (q *tableQuery) query(tbl *store.Table) (found store.Query, fields []inspec
 	if found.Where, err = q.predicate(schema, q.values); err != nil {
 		return found, nil, err
 	}
+	if err := q.direction(all); err != nil {
+		return found, nil, err
+	}
 	for flag, name := range map[string]string{"order-by": q.orderBy, "min": q.min, "max": q.max} {
-		if name != "" && !slices.ContainsFunc(all, func(f inspect.Field) bool { return f.Name == name }) {
-			return found, nil, unknown(flag, all, name)
+		if err := ordered(flag, all, name); err != nil {
+			return found, nil, err
 		}
 	}
 	found.OrderBy, found.Reverse, found.Limit, found.PageToken, found.RequireIndex = q.orderBy, q.desc, q.limit, q.token, q.requireIndex
 	fields, found.Columns, err = chosen(all, "select", q.columns, schema)
 	return found, fields, err
+}
+
+// direction reads --order-by 'COLUMN desc', unless a column is called so.
+func (q *tableQuery) direction(all []inspect.Field) error {
+	column, way, ok := cutLast(q.orderBy)
+	switch {
+	case !ok || slices.ContainsFunc(all, func(f inspect.Field) bool { return f.Name == q.orderBy }):
+		return nil
+	case q.desc:
+		return exit.Usagef("--order-by names the direction already: leave --desc out")
+	}
+	q.orderBy, q.desc = column, way == "desc"
+	return nil
+}
+
+// cutLast cuts a direction from the end of a text.
+func cutLast(text string) (column, direction string, ok bool) {
+	at := strings.LastIndexByte(text, ' ')
+	if at < 0 {
+		return "", "", false
+	}
+	column, direction = strings.TrimSpace(text[:at]), strings.ToLower(text[at+1:])
+	return column, direction, column != "" && (direction == "desc" || direction == "asc")
+}
+
+// ordered returns an error unless a column that a flag names has an order, or none is named.
+func ordered(flag string, all []inspect.Field, name string) error {
+	if name == "" {
+		return nil
+	}
+	i := slices.IndexFunc(all, func(f inspect.Field) bool { return f.Name == name })
+	switch {
+	case i < 0:
+		return unknown(flag, all, name)
+	case strings.HasPrefix(all[i].Type, "uuid"):
+		return exit.Usagef("--%s: column %s has type uuid, whose values have no order: name another column", flag, show.Visible(name))
+	}
+	return nil
 }
 
 func (q *tableQuery) run(ctx context.Context, c *cli.Call) (err error) {

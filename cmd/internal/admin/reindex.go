@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli"
+	"github.com/rangecrypt/rangecrypt/internal/cli/command"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 )
@@ -42,7 +43,7 @@ stopped at any time; the same command goes on. 'rangecrypt verify --repair' does
 }
 
 func reindex(ctx context.Context, c *cli.Call, column string) error {
-	tbl, err := c.Store.Table(ctx, c.Arg())
+	tbl, err := command.Table(ctx, c.Store, c.Arg())
 	if err != nil {
 		return err
 	}

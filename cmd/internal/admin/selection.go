@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -47,7 +46,7 @@ func tableFor(ctx context.Context, c *cli.Call, name, tenant string) (*store.Tab
 	if tenant != "" {
 		return command.ForTenant(ctx, c.Store, name, tenant)
 	}
-	tbl, err := c.Store.Table(ctx, name)
+	tbl, err := command.Table(ctx, c.Store, name)
 	if err == nil && tbl.Schema().Tenants {
 		err = exit.Usagef("table %s has rows of tenants: name one with --tenant; 'rangecrypt tenant list' shows them", show.Visible(name))
 	}
@@ -66,13 +65,15 @@ func (s *selection) predicate(schema store.Schema, format *celltext.Format) (sto
 	return p, nil
 }
 
+// sayAssumed says on standard error what was assumed of times.
+func sayAssumed(c *cli.Call, format *celltext.Format) {
+	for _, said := range format.Assumed() {
+		c.Warn("%s", said)
+	}
+}
+
 // unknown is the error about a name that a flag gives and no column has.
 func unknown(flag string, columns []inspect.Field, name string) error {
-	for _, direction := range []string{" desc", " asc"} {
-		if column, ok := strings.CutSuffix(strings.ToLower(name), direction); ok && flag == "order-by" && column != "" {
-			return exit.Usagef("--order-by takes the name of a column only: --desc turns the order round")
-		}
-	}
 	return exit.Usagef("--%s: %v", flag, condition.Unknown(columns, name))
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/schemafile"
 	"github.com/rangecrypt/rangecrypt/internal/cli"
+	"github.com/rangecrypt/rangecrypt/internal/cli/command"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/store"
@@ -187,7 +188,7 @@ It never prints a key or a value.`,
 }
 
 func describeTable(ctx context.Context, c *cli.Call, yaml, count bool) error {
-	tbl, err := c.Store.Table(ctx, c.Arg())
+	tbl, err := command.Table(ctx, c.Store, c.Arg())
 	if err != nil {
 		return err
 	}
@@ -266,7 +267,7 @@ name, and no other table can have such a name.`,
 
 func renameTable(ctx context.Context, c *cli.Call) error {
 	from, to := c.Args[0], c.Args[1]
-	tbl, err := c.Store.Table(ctx, from)
+	tbl, err := command.Table(ctx, c.Store, from)
 	if err != nil {
 		return err
 	}
@@ -299,7 +300,7 @@ of the whole store. Clients that use the table get errors from then on.`,
 
 func dropTable(ctx context.Context, c *cli.Call) error {
 	// One that does not exist is an error before anybody is asked.
-	if _, err := c.Store.Table(ctx, c.Arg()); err != nil {
+	if _, err := command.Table(ctx, c.Store, c.Arg()); err != nil {
 		return err
 	}
 	name := show.Visible(c.Arg())

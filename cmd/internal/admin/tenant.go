@@ -176,7 +176,7 @@ func purgeTenants(ctx context.Context, c *cli.Call, table string) error {
 	if table != "" {
 		of = "table " + show.Visible(table)
 		// One that does not exist is an error before anybody is asked.
-		if _, err := c.Store.Table(ctx, table); err != nil {
+		if _, err := command.Table(ctx, c.Store, table); err != nil {
 			return err
 		}
 	}
@@ -209,7 +209,7 @@ func purgeAll(ctx context.Context, c *cli.Call) error {
 
 // purgeTable deletes what dropped tenants left in a table, and prints how much, also when it was interrupted.
 func purgeTable(ctx context.Context, c *cli.Call, name string) error {
-	tbl, err := c.Store.Table(ctx, name)
+	tbl, err := command.Table(ctx, c.Store, name)
 	if err != nil {
 		return err
 	}
@@ -257,7 +257,7 @@ func listTenants(ctx context.Context, c *cli.Call, table string) error {
 	}
 	if table != "" && len(names) == 0 {
 		// Nobody looks for the table otherwise.
-		if _, err := c.Store.Table(ctx, table); err != nil {
+		if _, err := command.Table(ctx, c.Store, table); err != nil {
 			return err
 		}
 	}
@@ -329,7 +329,7 @@ now, there may be rows of before.`,
 }
 
 func tenantStatus(ctx context.Context, c *cli.Call, table string) error {
-	if _, err := c.Store.Table(ctx, table); err != nil {
+	if _, err := command.Table(ctx, c.Store, table); err != nil {
 		return err
 	}
 	names := c.Args

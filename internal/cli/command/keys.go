@@ -200,7 +200,7 @@ func verifyKeys(ctx context.Context, c *cli.Call, deep bool) error {
 
 // countKeys prints how many cells of a table each key sealed, and returns how many none of them did.
 func countKeys(ctx context.Context, c *cli.Call, table string) (unknown int, err error) {
-	tbl, err := c.Store.Table(ctx, table)
+	tbl, err := Table(ctx, c.Store, table)
 	if err != nil {
 		return 0, err
 	}

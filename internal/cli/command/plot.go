@@ -9,13 +9,14 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/draw"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/outfile"
 )
 
 // A PlotFile is the file of a plot, made before what is plotted is measured: it must not fail
 // after it.
 type PlotFile struct {
-	temporary *os.File
-	Name      string
+	file *outfile.File
+	Name string
 }
 
 // CheckPlot refuses a name of a plot's file that says no format. No name is none.
@@ -34,7 +35,7 @@ func CreatePlot(name string) (*PlotFile, error) {
 	if name == "" {
 		return nil, nil
 	}
-	f, err := os.CreateTemp(filepath.Dir(name), ".plot-")
+	f, err := outfile.Create(name, true)
 	if err != nil {
 		return nil, fmt.Errorf("write the plot into %s: %w", filepath.Dir(name), withoutName(err))
 	}
@@ -46,12 +47,12 @@ func (p *PlotFile) Save(picture []byte, err error) error {
 	if err != nil {
 		return fmt.Errorf("draw the plot: %w", err)
 	}
-	_, err = p.temporary.Write(picture)
-	if err == nil {
-		err = p.temporary.Chmod(0o644) // a picture is for everyone
+	_, err = p.file.Write(picture)
+	if err == nil && p.file.Regular() {
+		err = p.file.Chmod(0o644) // a picture is for everyone
 	}
-	if err = errors.Join(err, p.temporary.Close()); err == nil {
-		err = os.Rename(p.temporary.Name(), p.Name)
+	if err == nil {
+		err = p.file.Commit()
 	}
 	if err != nil {
 		return fmt.Errorf("write the plot %s: %w", p.Name, withoutName(err))
@@ -59,12 +60,10 @@ func (p *PlotFile) Save(picture []byte, err error) error {
 	return nil
 }
 
-// Discard removes a file that was not saved. Both calls fail when all went well: the file is
-// closed, and has another name.
+// Discard removes a file that was not saved.
 func (p *PlotFile) Discard() {
 	if p != nil {
-		_ = p.temporary.Close()
-		_ = os.Remove(p.temporary.Name())
+		_ = p.file.Discard() // of another error, more is known
 	}
 }
 

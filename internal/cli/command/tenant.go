@@ -9,9 +9,26 @@ import (
 	"github.com/rangecrypt/rangecrypt/store"
 )
 
+// Table opens a table. The error about one that is not there says which is nearest, and how to see all.
+func Table(ctx context.Context, st *store.Store, name string) (*store.Table, error) {
+	tbl, err := st.Table(ctx, name)
+	if !errors.Is(err, store.ErrNoTable) {
+		return tbl, err
+	}
+	schemas, unread := st.Tables(ctx)
+	if unread != nil {
+		return nil, err // which says what was asked for
+	}
+	var names []string
+	for _, s := range schemas {
+		names = append(names, s.Name)
+	}
+	return nil, fmt.Errorf("%w; 'rangecrypt table list' shows those that there are%s", err, show.DidYouMean(names, name))
+}
+
 // ForTenant opens a table for a tenant.
 func ForTenant(ctx context.Context, st *store.Store, table, tenant string) (*store.Table, error) {
-	tbl, err := st.Table(ctx, table)
+	tbl, err := Table(ctx, st, table)
 	if err != nil {
 		return nil, err
 	}

@@ -112,7 +112,7 @@ func (v *verification) run(ctx context.Context) error {
 
 // table checks one table and prints what was found, also when it was interrupted.
 func (v *verification) table(ctx context.Context, name string) (sound bool, err error) {
-	tbl, err := v.Store.Table(ctx, name)
+	tbl, err := Table(ctx, v.Store, name)
 	if err == nil && v.tenant != "" {
 		tbl, err = ForTenant(ctx, v.Store, name, v.tenant)
 	}

@@ -113,6 +113,9 @@ func (r *Reader) Raw() []byte {
 	return bytes.TrimSuffix(bytes.TrimSuffix(r.raw, []byte{'\n'}), []byte{'\r'})
 }
 
+// Ended reports whether the last line of the row has an end, as only the last row of a file may not have.
+func (r *Reader) Ended() bool { return bytes.HasSuffix(r.raw, []byte{'\n'}) }
+
 // Cells returns all cells of the row.
 func (r *Reader) Cells() []string {
 	all := make([]string, r.Len())

@@ -140,10 +140,19 @@ func Asking(ask Ask) Opener {
 		case err != nil:
 			return nil, err
 		case k.far != nil:
-			return k.far(ctx, rest, ask, nil)
+			db, err := k.far(ctx, rest, ask, nil)
+			return db, running(err)
 		}
 		return k.open(ctx, rest, create)
 	}
+}
+
+// running says what to look at where no server answers.
+func running(err error) error {
+	if errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("%w; is the database running, and does --store name its host and port?", err)
+	}
+	return err
 }
 
 // Far returns what opens a database with connections that dial makes; nil for one without servers.

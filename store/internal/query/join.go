@@ -133,7 +133,7 @@ func joinable(l, r *finder) error {
 		return refused("their types, encryptions or schemes differ")
 	case m.Confidentiality == meta.OfDatabase && n.Confidentiality == meta.OfDatabase:
 	case m.Confidentiality == meta.OfDatabase || n.Confidentiality == meta.OfDatabase || m.Owner(l.table.Meta.ID) != n.Owner(r.table.Meta.ID):
-		return refused("they have search keys of their own; see SharedWith and DatabaseWide")
+		return refused("they have search keys of their own, and would need to share one")
 	}
 	return nil
 }

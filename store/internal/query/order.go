@@ -259,11 +259,11 @@ func lacks(t *rowcodec.View, c *rowcodec.Column, s *predicate.Set) string {
 	case !s.Leads():
 		return name + " may be null or NaN, which no index entry leads to: exclude that"
 	case c.Part == 0:
-		return name + " would need single values (Equal or In)"
+		return name + " would need single values"
 	case c.Part > 0:
 		return fmt.Sprintf("%s would need that the parts before it, first %q, are fixed to single values", name, t.Parts[0].Name)
 	case c.Encryption == meta.Deterministic && c.Drives():
-		return name + " is deterministic: it would need single values (Equal or In), or to be ordered"
+		return name + " is deterministic: it would need single values, or to be ordered"
 	case c.Searched() && !c.Leads():
 		return name + " was changed, and its rows are not all converted: convert them"
 	case c.Searched():

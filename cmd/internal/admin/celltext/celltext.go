@@ -30,13 +30,22 @@ type Flags struct {
 
 // Bind binds the flags of values that are written, and of those that are read.
 func (o *Flags) Bind(f *pflag.FlagSet) {
-	f.StringVar(&o.timeFormat, "time-format", "rfc3339", "how times are written, as a `format`: rfc3339, unix, unix-ms, unix-us, unix-ns,\nor a pattern such as '%d.%m.%Y %H:%M:%S.%f %z'")
-	f.StringVar(&o.zone, "zone", "", "the time `zone` of times without an offset, such as Europe/Berlin (default UTC)")
+	f.StringVar(&o.timeFormat, "time-format", "rfc3339", timeFormatHelp)
+	o.bindZone(f)
 	f.BoolVar(&o.decimalComma, "decimal-comma", false, "numbers have a comma before their fraction, as 12,50")
 	f.StringVar(&o.bytes, "bytes", "hex", "how byte strings are written: `hex or base64`")
 	f.StringArrayVar(&o.nulls, "null", nil, "a `text` that stands for null in CSV where it is not quoted, beside the empty cell;\ngive the flag again for more of them")
-	cli.Offer(f, "time-format", "rfc3339", "unix", "unix-ms", "unix-us", "unix-ns")
+	cli.Offer(f, "time-format", timeFormats...)
 	cli.Offer(f, "bytes", "hex", "base64")
+}
+
+const timeFormatHelp = "how times are written, as a `format`: rfc3339, unix, unix-ms, unix-us, unix-ns,\nor a pattern such as '%d.%m.%Y %H:%M:%S.%f %z'"
+
+// timeFormats are offered to shells, with patterns that are often meant.
+var timeFormats = []string{"rfc3339", "unix", "unix-ms", "unix-us", "unix-ns", "%d.%m.%Y %H:%M:%S", "%m/%d/%Y %H:%M:%S", "%Y-%m-%d %H:%M:%S"}
+
+func (o *Flags) bindZone(f *pflag.FlagSet) {
+	f.StringVar(&o.zone, "zone", "", "the time `zone` of times without an offset, such as Europe/Berlin (default UTC)")
 }
 
 // BindRead binds also what only values have that are read: numbers are written without marks between thousands.
@@ -84,7 +93,8 @@ type Format struct {
 	thousands string
 	times     timeFormat
 	zone      *time.Location // of times without offset; nil is UTC, which is assumed then
-	assumed   atomic.Bool
+	assumed   atomic.Bool    // a time was read so
+	unsaid    atomic.Bool    // a time was written so
 
 	// Nulls are the texts that stand for null beside the empty cell.
 	Nulls []string
@@ -97,13 +107,19 @@ func (f *Format) point() string {
 	return "."
 }
 
-// Assumed says what was assumed of the times that were read so far, and how to change it; "" where nothing was.
-func (f *Format) Assumed() string {
-	if !f.assumed.Load() {
-		return ""
+// Assumed says what was assumed of the times that were read or written since the last call, and how to change it.
+func (f *Format) Assumed() (said []string) {
+	if f.assumed.Swap(false) {
+		said = append(said, "times without an offset are taken as UTC; --zone names another time zone")
 	}
-	return "times without an offset are taken as UTC; --zone names another time zone"
+	if f.unsaid.Swap(false) {
+		said = append(said, "times are written in UTC, which --time-format does not show; --zone names another time zone, and %z shows it")
+	}
+	return said
 }
+
+// DecimalComma reports whether numbers have a comma before their fraction.
+func (f *Format) DecimalComma() bool { return f.comma }
 
 // A Kind says how a row has a cell.
 type Kind int

@@ -129,7 +129,7 @@ func TestRefusedTexts(t *testing.T) {
 		{"uuid", "4711", "not a UUID", nil, nil},
 		{"ipv4", "::1", "not an IPv4 address", nil, nil},
 		{"ipv6", "fe80::1%eth0", "not an IPv6 address without zone", nil, nil},
-		{"string", "a\xff", "not valid UTF-8", nil, nil},
+		{"string", "a\xff", "not in UTF-8: write the file in UTF-8 first, with 'iconv -f LATIN1 -t UTF-8', say", nil, nil},
 		{"int64", "", "no value", nil, nil},
 	} {
 		_, err := columnOf(t, test.typ, test.flags...).Parse(test.text)
@@ -183,7 +183,7 @@ func TestCells(t *testing.T) {
 		{"date", Cell{Kind: Typed, Value: Local{time.Date(2024, 2, 29, 1, 0, 0, 0, time.UTC)}}, errors.New("not the beginning of a day")},
 		{"string", Cell{Kind: Typed, Value: int64(5)}, errors.New("an integer, which a column of type string does not take")},
 		{"timestamp/s", Cell{Kind: Typed, Value: "2024-02-29T12:00:00Z"}, time.Date(2024, 2, 29, 12, 0, 0, 0, time.UTC)},
-		{"string", Cell{Kind: Typed, Value: []byte{0xff}}, errors.New("not valid UTF-8")},
+		{"string", Cell{Kind: Typed, Value: []byte{0xff}}, errors.New("bytes that are no text in UTF-8")},
 		{"int64", Cell{Kind: Bare, Text: "NULL"}, errors.New("name it with --null")},
 	} {
 		got, err := columnOf(t, test.typ, "--null", "NA").Value(test.cell)
@@ -210,7 +210,8 @@ func TestAssumedZone(t *testing.T) {
 	require.Empty(t, c.format.Assumed())
 	_, err = c.Parse("2024-02-29T12:00:00")
 	require.NoError(t, err)
-	require.Equal(t, "times without an offset are taken as UTC; --zone names another time zone", c.format.Assumed())
+	require.Equal(t, []string{"times without an offset are taken as UTC; --zone names another time zone"}, c.format.Assumed())
+	require.Empty(t, c.format.Assumed(), "it is said once")
 	c = columnOf(t, "timestamp/s", "--zone", "UTC")
 	_, err = c.Parse("2024-02-29T12:00:00")
 	require.NoError(t, err)
@@ -219,7 +220,7 @@ func TestAssumedZone(t *testing.T) {
 	text, err := c.Text(time.Date(2024, 2, 29, 12, 0, 0, 0, time.UTC))
 	require.NoError(t, err)
 	require.Equal(t, "2024-02-29 12:00:00", text)
-	require.Empty(t, c.format.Assumed(), "a time that is written assumes nothing")
+	require.Equal(t, []string{"times are written in UTC, which --time-format does not show; --zone names another time zone, and %z shows it"}, c.format.Assumed())
 	_, err = columnOf(t, "timestamp/ns", "--time-format", "%F %T").Text(time.Unix(0, 1).UTC())
 	require.ErrorContains(t, err, "cannot write so that it can be read again")
 }

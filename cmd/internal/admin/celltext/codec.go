@@ -446,10 +446,13 @@ func wholeIsExact(text string, x float64, bits int, name string) error {
 	return nil
 }
 
+// errUTF8 is the error of a text in another encoding.
+var errUTF8 = errors.New("not in UTF-8: write the file in UTF-8 first, with 'iconv -f LATIN1 -t UTF-8', say")
+
 func text() codec {
 	taken := func(v string) error {
 		if !utf8.ValidString(v) {
-			return errors.New("not valid UTF-8")
+			return errUTF8
 		}
 		return nil
 	}
@@ -458,6 +461,9 @@ func text() codec {
 		from: func(text string) (string, error) { return text, nil },
 		into: func(v any) (string, error) {
 			if b, ok := v.([]byte); ok {
+				if !utf8.Valid(b) {
+					return "", errors.New("bytes that are no text in UTF-8")
+				}
 				return string(b), nil
 			}
 			return "", wrongKind(v, "string")

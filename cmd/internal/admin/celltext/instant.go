@@ -7,14 +7,18 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/ope/encode"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
 
-// BindZone binds the one flag that values on a command line need.
-func (o *Flags) BindZone(f *pflag.FlagSet) {
-	o.bytes, o.timeFormat = "hex", "rfc3339"
-	f.StringVar(&o.zone, "zone", "", "the time `zone` of times without an offset, such as Europe/Berlin (default UTC)")
+// BindConstants binds the flags that values in conditions need.
+func (o *Flags) BindConstants(f *pflag.FlagSet) {
+	o.bytes = "hex"
+	f.StringVar(&o.timeFormat, "time-format", "rfc3339", timeFormatHelp)
+	cli.Offer(f, "time-format", timeFormats...)
+	o.bindZone(f)
+	f.BoolVar(&o.decimalComma, "decimal-comma", false, "numbers in quotation marks may have a comma before their fraction, as '12,50'")
 }
 
 // Column returns what reads and writes values of the type that a field has.
@@ -22,10 +26,15 @@ func (f *Format) Column(d inspect.Field) (*Column, error) { return f.column(d, f
 
 var withoutSeconds = regexp.MustCompile(`^(.{10}[T ][0-9]{2}:[0-9]{2})(Z|[-+].*)?$`)
 
-// Instant reads a time as people write it in a condition, whatever --time-format says: as RFC 3339 has it, or without
-// the offset, the seconds or the time. A date is its first instant in the zone. With more than nine digits of a
-// second the error is encode.ErrInexact, and the time is the one without the rest.
+// Instant reads a time as people write it in a condition: as --time-format says, as RFC 3339 has it, or without the
+// offset, the seconds or the time. A date is its first instant in the zone. With more than nine digits of a second
+// the error is encode.ErrInexact, and the time is the one without the rest.
 func (f *Format) Instant(text string) (time.Time, error) {
+	if f.times.unit != 0 || f.times.layout != "" {
+		if t, err := f.parseTime(text); err == nil {
+			return t, nil
+		}
+	}
 	if _, err := time.Parse(time.DateOnly, text); err == nil {
 		text += "T00:00:00"
 	}

@@ -300,6 +300,9 @@ func (f *Format) timeText(t time.Time) (string, error) {
 	if zone == time.UTC && f.times.offset {
 		t = t.UTC()
 	}
+	if f.zone == nil && !f.times.offset {
+		f.unsaid.Store(true)
+	}
 	text := t.In(zone).Format(f.times.shown)
 	if back, err := f.readBack(text); err != nil || !back.Equal(t) {
 		return "", fmt.Errorf("a time that --time-format %s cannot write so that it can be read again: take another format, or none", f.times.name)

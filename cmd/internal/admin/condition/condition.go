@@ -87,38 +87,9 @@ func (b binder) column(n *where.Node) (inspect.Field, error) {
 
 // Unknown returns the error about a name that no column has. It says which there are, and which is nearest.
 func Unknown(columns []inspect.Field, name string) error {
-	var names []string
-	nearest, best := "", max(1, len(name)/3)+1
+	var names, shown []string
 	for _, c := range columns {
-		names = append(names, show.Visible(c.Name))
-		if d := distance(strings.ToLower(c.Name), strings.ToLower(name)); d < best {
-			nearest, best = show.Visible(c.Name), d
-		}
+		names, shown = append(names, c.Name), append(shown, show.Visible(c.Name))
 	}
-	if nearest != "" {
-		nearest = "; did you mean " + nearest + "?"
-	}
-	return fmt.Errorf("no column %s: there is %s%s", show.Visible(name), strings.Join(names, ", "), nearest)
-}
-
-// distance returns how many characters are to be changed, put in or left out to make one text the other.
-func distance(a, b string) int {
-	from, to := []rune(a), []rune(b)
-	row := make([]int, len(to)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i, r := range from {
-		left, corner := i+1, i
-		for j, s := range to {
-			d := corner + 1
-			if r == s {
-				d = corner
-			}
-			d = min(d, left+1, row[j+1]+1)
-			row[j], corner, left = left, row[j+1], d
-		}
-		row[len(to)] = left
-	}
-	return row[len(to)]
+	return fmt.Errorf("no column %s: there is %s%s", show.Visible(name), strings.Join(shown, ", "), show.DidYouMean(names, name))
 }

@@ -236,7 +236,7 @@ func newTable(t testing.TB, r *rand.Rand) *table {
 func inZone(t testing.TB, zone string) *celltext.Format {
 	var flags celltext.Flags
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
-	flags.BindZone(f)
+	flags.BindConstants(f)
 	require.NoError(t, f.Parse([]string{"--zone", zone}))
 	format, err := flags.Format()
 	require.NoError(t, err)

@@ -90,6 +90,9 @@ func compare[T any](b binder, column inspect.Field, base string, n *where.Node, 
 	}
 	var points []point[T]
 	for _, v := range n.Values {
+		if b.format.DecimalComma() && v.Form == where.Quoted && numeric(base) && !strings.Contains(v.Text, ".") {
+			v.Text = strings.Replace(v.Text, ",", ".", 1)
+		}
 		p, err := read(v)
 		if err != nil {
 			return refused(v.At, "%v", err)
@@ -97,6 +100,11 @@ func compare[T any](b binder, column inspect.Field, base string, n *where.Node, 
 		points = append(points, p)
 	}
 	return stated(store.Field[T](column.Name), n.Op, points), nil
+}
+
+// numeric reports whether the values of a type are numbers.
+func numeric(base string) bool {
+	return strings.Contains(base, "int") || strings.HasPrefix(base, "float") || strings.HasPrefix(base, "decimal")
 }
 
 // stated returns what an operator states of a field. Where no value can satisfy it, that is a list without values: of

@@ -16,7 +16,7 @@ import (
 func shown(t *testing.T, width int, rows ...[]any) string {
 	t.Helper()
 	var flags celltext.Flags
-	flags.BindZone(pflag.NewFlagSet("", pflag.ContinueOnError))
+	flags.BindConstants(pflag.NewFlagSet("", pflag.ContinueOnError))
 	format, err := flags.Format()
 	require.NoError(t, err)
 	var columns []*celltext.Column

@@ -6,12 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"os"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/tabular"
+	"github.com/rangecrypt/rangecrypt/internal/cli/outfile"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 )
 
@@ -22,26 +23,47 @@ const shownBad = 5
 type Bad struct {
 	Rows  int
 	first []string
-	file  *os.File
+	load  string // whose rows they are; "" where none are put
+	file  *outfile.File
 	w     *bufio.Writer
 }
 
 // ToFile has bad rows written to a file that only its owner can read: each as a line of JSON with its number, what is
-// wrong with it, and the row as it came. A file that exists is an error, whatever it is: it may be the key, or the input.
-func (b *Bad) ToFile(name string) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("--bad-file: %s exists: name another file, or remove it first", name)
+// wrong with it, and the row as it came. A file that exists is an error, as it may be the key, or the input. A load that
+// goes on replaces the one that it left itself, since it meets every bad row again.
+func (b *Bad) ToFile(name, load string, goesOn bool) error {
+	replace := goesOn && leftBy(name, load)
+	f, err := outfile.Create(name, replace)
+	switch {
+	case errors.Is(err, outfile.ErrExists) && goesOn:
+		return fmt.Errorf("--bad-file: %w, and this load did not make it: name the file that it made, or a new one", err)
+	case errors.Is(err, outfile.ErrExists):
+		return fmt.Errorf("--bad-file: %w: name another file", err)
+	case err != nil:
+		return fmt.Errorf("--bad-file: %w", err)
 	}
-	if err != nil {
-		return err
-	}
-	b.file, b.w = f, bufio.NewWriter(f)
+	b.load, b.file, b.w = load, f, bufio.NewWriter(f)
 	return nil
+}
+
+// leftBy reports whether a file is empty, or begins with a bad row of a load.
+func leftBy(name, load string) bool {
+	if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() {
+		return false
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var first badLine
+	err = json.NewDecoder(io.LimitReader(f, 4*tabular.MaxRow)).Decode(&first)
+	return err == io.EOF || err == nil && first.Row > 0 && first.Load == load
 }
 
 // badLine is a bad row in the file.
 type badLine struct {
+	Load   string `json:"load,omitempty"` // the beginning of its name
 	Row    int    `json:"row"`
 	Line   int    `json:"line,omitempty"`
 	Reason string `json:"reason"`
@@ -57,7 +79,7 @@ func (b *Bad) Add(row *tabular.Row, why error) error {
 	if b.w == nil {
 		return nil
 	}
-	line := badLine{Row: row.Number, Line: row.Line, Reason: why.Error()}
+	line := badLine{Load: b.load, Row: row.Number, Line: row.Line, Reason: why.Error()}
 	if came := row.Came(); utf8.Valid(came) {
 		line.Text = string(came)
 	} else {
@@ -73,15 +95,16 @@ func (b *Bad) Add(row *tabular.Row, why error) error {
 	return nil
 }
 
-// Close ends the file. One without a row is removed again.
-func (b *Bad) Close() error {
+// Close ends the file, and gives it its name. One without a row is left out, and so is one that is not kept.
+func (b *Bad) Close(keep bool) error {
 	if b.file == nil {
 		return nil
 	}
-	err := errors.Join(b.w.Flush(), b.file.Close())
-	if b.Rows == 0 {
-		err = errors.Join(err, os.Remove(b.file.Name()))
+	err := b.w.Flush()
+	if err == nil && keep && b.Rows > 0 {
+		err = b.file.Commit()
 	}
+	err = errors.Join(err, b.file.Discard())
 	b.file, b.w = nil, nil
 	if err != nil {
 		return fmt.Errorf("--bad-file: %w", err)

@@ -20,6 +20,7 @@ import (
 // Done says what came of an insertion.
 type Done struct {
 	Rows   int  // that were acknowledged
+	There  int  // that an earlier run had put, and that were left as they are
 	Unsure bool // more of them may be there
 }
 
@@ -197,8 +198,47 @@ func (s *sender) send() {
 	})
 }
 
+// absent leaves out of a batch what an earlier run of the load has put, which may have been changed since. The keys of
+// these rows are the load's own. A row that can be read has all its index entries.
+func (s *sender) absent(rows []store.Row, came []*tabular.Row) ([]store.Row, []*tabular.Row, error) {
+	if !s.goesOn || !s.Map.Distinct() {
+		return rows, came, nil
+	}
+	keys := make([]store.Row, len(rows))
+	for i, row := range rows {
+		keys[i] = store.Row{}
+		for _, part := range s.Key {
+			keys[i][part] = row[part]
+		}
+	}
+	found, err := s.table.GetBatch(s.under, keys, s.Key[0])
+	if err != nil {
+		return nil, nil, err
+	}
+	var newRows []store.Row
+	var newCame []*tabular.Row
+	for i, row := range found {
+		if row == nil {
+			newRows, newCame = append(newRows, rows[i]), append(newCame, came[i])
+		}
+	}
+	there := len(rows) - len(newRows)
+	s.mu.Lock()
+	s.done.There += there
+	s.mu.Unlock()
+	s.Bar.Add(there)
+	return newRows, newCame, nil
+}
+
 // put puts a batch, without the rows that the table does not take where these may be skipped.
 func (s *sender) put(rows []store.Row, came []*tabular.Row) error {
+	if err := s.ctx.Err(); err != nil {
+		return err
+	}
+	rows, came, err := s.absent(rows, came)
+	if err != nil {
+		return err
+	}
 	for len(rows) > 0 {
 		if err := s.ctx.Err(); err != nil {
 			return err

@@ -41,6 +41,8 @@ type Load struct {
 	Map     *Mapping
 
 	tag     uint64
+	goesOn  bool   // it was interrupted
+	digits  string // of the name that it goes on with
 	checked []byte // the digest of an input that was checked
 	sum     hash.Hash
 }
@@ -124,7 +126,7 @@ func (l *Load) open() (tabular.Reader, error) {
 		return nil, err
 	}
 	if l.Map == nil {
-		l.Map, err = l.Names.Map(in.Fields())
+		l.Map, err = l.Names.Map(in.Fields(), l.Input.Header())
 	} else if !slices.Equal(l.Map.Fields, in.Fields()) {
 		err = ErrChanged
 	}
@@ -160,16 +162,14 @@ func (l *Load) read(ctx context.Context, in tabular.Reader) (*tabular.Row, store
 	return came, row, err
 }
 
-// SetName names the load: with "" as a new one. The name of one whose input was checked ends with digits that depend
-// on the input, on how it is read, and on what is given as said and as the secret of the table; to go on with another
-// is exit.ErrUsage.
-func (l *Load) SetName(name, said string, secret []byte) (string, error) {
-	random, digits, checked := strings.Cut(name, "-")
+// Begin takes the name of a load to go on with, or "" for a new one, before the input is read. It returns the first part
+// of the name. An error is exit.ErrUsage.
+func (l *Load) Begin(name string) (first string, err error) {
+	first, digits, checked := strings.Cut(name, "-")
 	if name == "" {
-		random, checked = fmt.Sprintf("%016x", loads.NewName()), !l.Input.Stream()
+		first, checked = fmt.Sprintf("%016x", loads.NewName()), !l.Input.Stream()
 	}
-	var err error
-	if l.tag, err = strconv.ParseUint(random, 16, 64); err != nil || len(random) != 16 {
+	if l.tag, err = strconv.ParseUint(first, 16, 64); err != nil || len(first) != 16 {
 		return "", exit.Usagef("--load %q is no name of a load: these have 16 hexadecimal digits and, unless they are of the standard input, a hyphen and 10 more", name)
 	}
 	switch {
@@ -177,17 +177,31 @@ func (l *Load) SetName(name, said string, secret []byte) (string, error) {
 		return "", exit.Usagef("load %s is of a file: name it with --input", name)
 	case !checked && !l.Input.Stream():
 		return "", exit.Usagef("load %s is of the standard input: give --input -, and the same bytes as at first", name)
-	case !checked:
-		return random, nil
+	}
+	l.goesOn, l.digits = name != "", digits
+	return first, nil
+}
+
+// Replaces reports whether the load goes on, and rows that are there already may be those of others: their keys come
+// from the input, and are not the load's own.
+func (l *Load) Replaces() bool { return l.goesOn && l.Map != nil && !l.Map.Distinct() }
+
+// Name returns the name of a load that has begun. Of one whose input was checked it ends with digits that depend on the
+// input, on how it is read, and on what is given as said and as the secret of the table; to go on with another is
+// exit.ErrUsage.
+func (l *Load) Name(said string, secret []byte) (string, error) {
+	name := fmt.Sprintf("%016x", l.tag)
+	if l.Input.Stream() {
+		return name, nil
 	}
 	mac := hmac.New(sha256.New, secret)
 	mac.Write(binary.BigEndian.AppendUint64([]byte("rangecrypt/1 load"), l.tag))
 	mac.Write(l.checked)
 	mac.Write([]byte(l.Input.Said() + "\x00" + said))
 	own := hex.EncodeToString(mac.Sum(nil)[:5])
-	if name != "" && own != digits {
-		return "", exit.Usagef("load %s is not of this input: give the same file, table, names of columns and flags as at first, or leave --load out for a load of its own; "+
-			"a column that was renamed since gets its former name by 'rangecrypt table alter NAME --rename new=old' until the load is done", name)
+	if l.goesOn && own != l.digits {
+		return "", exit.Usagef("load %s-%s is not of this input: give the same file, table, names of columns and flags as at first, or leave --load out for a load of its own; "+
+			"a column that was renamed since gets its former name by 'rangecrypt table alter NAME --rename new=old' until the load is done", name, l.digits)
 	}
-	return random + "-" + own, nil
+	return name + "-" + own, nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/celltext"
@@ -106,12 +107,21 @@ type Mapping struct {
 
 // Map maps the fields of an input. Every field needs a column or to be ignored, and every key part a field, but for the
 // tie-breaker.
-func (n *Names) Map(fields []string) (*Mapping, error) {
+func (n *Names) Map(fields []string, header tabular.Header) (*Mapping, error) {
 	m := &Mapping{Fields: fields}
+	if header == tabular.TakenAsNames && !slices.ContainsFunc(fields, func(f string) bool { return !isNumber(f) }) {
+		return nil, exit.Usagef("the first row has numbers only, as in %s: say --header no if it holds values, which names fields by their numbers from 1 on, "+
+			"or --header yes if these are the names of the fields", list(fields[:min(len(fields), shownNumbers)]))
+	}
 	for _, flag := range slices.Concat(n.order, n.ignored) {
-		if !slices.Contains(fields, flag) {
-			return nil, exit.Usagef("the input has no field %s, which --map or --ignore names; it has %s", show.Visible(flag), list(fields))
+		if slices.Contains(fields, flag) {
+			continue
 		}
+		hint := ""
+		if header == tabular.TakenAsNames && isNumber(flag) {
+			hint = ": fields have numbers in place of names where --header no says that the first row holds values"
+		}
+		return nil, exit.Usagef("the input has no field %s, which --map or --ignore names; it has %s%s", show.Visible(flag), list(fields), hint)
 	}
 	has := map[string]string{}
 	var unknown []string
@@ -137,7 +147,7 @@ func (n *Names) Map(fields []string) (*Mapping, error) {
 	}
 	if len(unknown) > 0 {
 		return nil, fmt.Errorf("%w: the table has no column for %s %s; it has %s: --map FIELD=COLUMN names the column of a field, --ignore FIELD leaves the field out%s",
-			tabular.ErrInput, show.Plural(len(unknown), "field"), list(unknown), n.all(), n.hint(unknown, len(fields)))
+			tabular.ErrInput, show.Plural(len(unknown), "field"), list(unknown), n.all(), n.hint(unknown, len(fields), header))
 	}
 	var without []string
 	for _, c := range n.columns {
@@ -158,8 +168,17 @@ func (n *Names) Map(fields []string) (*Mapping, error) {
 	return m, nil
 }
 
+// shownNumbers is how many cells of a first row are shown that are numbers.
+const shownNumbers = 3
+
+// isNumber reports whether a text is a number, which the name of a field seldom is.
+func isNumber(text string) bool {
+	_, err := strconv.ParseFloat(text, 64)
+	return err == nil
+}
+
 // hint says what fields without columns may be.
-func (n *Names) hint(unknown []string, fields int) string {
+func (n *Names) hint(unknown []string, fields int, header tabular.Header) string {
 	for _, field := range unknown {
 		for _, c := range n.columns {
 			if strings.EqualFold(field, c.Name) {
@@ -172,6 +191,9 @@ func (n *Names) hint(unknown []string, fields int) string {
 	}
 	if fields == 1 && strings.ContainsAny(unknown[0], ";\t|,") {
 		return "; if its cells are divided by another character, name that with --delimiter"
+	}
+	if header != tabular.TakenAsNames {
+		return ""
 	}
 	return "; if the first row holds values, say --header no, and name the fields by their numbers"
 }

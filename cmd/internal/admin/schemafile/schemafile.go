@@ -408,17 +408,34 @@ func (r *reader) boolean(n ast.Node, field string) bool {
 	return b.Value
 }
 
+// duration reads a duration, which may be in days.
+func duration(text string) (time.Duration, error) {
+	if days, found := strings.CutSuffix(text, "d"); found {
+		n, err := strconv.ParseUint(days, 10, 16)
+		return time.Duration(n) * day, err
+	}
+	return time.ParseDuration(text)
+}
+
+// longestTTL is the greatest that a row may have.
+const longestTTL = 3650 * day
+
+// ParseTTL reads how long single rows live.
+func ParseTTL(text string) (time.Duration, error) {
+	ttl, err := duration(text)
+	if err != nil || ttl <= 0 || ttl > longestTTL || ttl%time.Second != 0 {
+		return 0, fmt.Errorf("%q is none of whole seconds up to 3650d, as 30d and 12h30m are", text)
+	}
+	return ttl, nil
+}
+
 // ttl reads how long rows live.
 func (r *reader) ttl(n ast.Node, field string) time.Duration {
 	text, ok := scalarText(n)
 	if text == ttlByRow {
 		return store.TTLByRow
 	}
-	ttl, err := time.ParseDuration(text)
-	if days, found := strings.CutSuffix(text, "d"); found {
-		n, notDays := strconv.ParseUint(days, 10, 16)
-		ttl, err = time.Duration(n)*day, notDays
-	}
+	ttl, err := duration(text)
 	if !ok || err != nil || ttl <= 0 {
 		r.failf(n, field, "need how long rows live, as in 30d or 12h30m, or %q, not %s", ttlByRow, short(n.GetToken().Value))
 	}

@@ -102,6 +102,9 @@ func (c *csvReader) Next() (*Row, error) {
 	case c.r.Len() != len(c.fields):
 		err := fmt.Errorf("it has %d %s, the first row has %d", c.r.Len(), show.Plural(c.r.Len(), "field"), len(c.fields))
 		why := c.r.Others()
+		if why == "" && c.r.Len() < len(c.fields) && !c.r.Ended() {
+			why = "it is the last and has no end of line: the file was cut short, so copy it again"
+		}
 		if why != "" {
 			err = fmt.Errorf("%w; %s", err, why)
 		}

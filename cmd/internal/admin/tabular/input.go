@@ -160,7 +160,37 @@ func (o *Input) Check() error {
 		}
 		return fmt.Errorf("%w: %s is %s", ErrInput, o.file, what)
 	}
+	return o.missing(err)
+}
+
+// missing says of an error about the file whether there is none.
+func (o *Input) missing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("--input: there is no file %s", o.file)
+	}
 	return err
+}
+
+// A Header says what the first row of an input is.
+type Header int
+
+// The kinds of first rows. Without --header it is taken for the names of fields.
+const (
+	NamesFields Header = iota
+	TakenAsNames
+	NoNames
+)
+
+// Header returns what the first row is, by the flags.
+func (o *Input) Header() Header {
+	s, err := o.shape()
+	switch {
+	case err != nil || s.format != formatCSV || o.header == "yes":
+		return NamesFields
+	case o.header == "no":
+		return NoNames
+	}
+	return TakenAsNames
 }
 
 // Said returns what a load depends on: how the bytes of the input are read.
@@ -179,7 +209,7 @@ func (o *Input) Open(names []string, tap io.Writer) (Reader, error) {
 	file := os.Stdin
 	if !o.Stream() {
 		if file, err = os.Open(o.file); err != nil {
-			return nil, err
+			return nil, o.missing(err)
 		}
 	}
 	began, err := file.Stat()

@@ -21,6 +21,7 @@ type jsonReader struct {
 	names  []string
 	at     map[string]int
 	line   int
+	ended  bool // the line has an end
 	buf    []byte
 	row    Row
 	has    []bool
@@ -74,6 +75,7 @@ func (r *jsonReader) readLine() (long bool, err error) {
 			return false, err
 		}
 		r.line++
+		r.ended = err == nil
 		r.buf = bytes.TrimSpace(r.buf)
 		return long, nil
 	}
@@ -96,7 +98,12 @@ func (r *jsonReader) Next() (*Row, error) {
 		if long {
 			return nil, &RowError{Row: Row{Number: r.row.Number, Line: r.line, raw: r.buf}, Err: fmt.Errorf("the row has more than %d bytes", MaxRow)}
 		}
-		if err := r.parse(); err != nil {
+		err = r.parse()
+		if errors.Is(err, errCut) && !r.ended {
+			err = errors.New("the last line ends in the middle of an object: the file was cut short, so copy it again")
+			return nil, &RowError{Row: Row{Number: r.row.Number, Line: r.line, raw: r.buf}, Fatal: true, Err: err}
+		}
+		if err != nil {
 			return nil, &RowError{Row: Row{Number: r.row.Number, Line: r.line, raw: r.buf}, Err: err}
 		}
 		return &r.row, nil
@@ -170,20 +177,22 @@ func (s *scanner) object(text []byte, field func(name string, cell celltext.Cell
 	}
 	for n := 0; !s.take('}'); n++ {
 		if n > 0 && !s.take(',') {
-			return errJSON
+			return s.cut(errJSON)
 		}
 		name, err := s.string()
 		if err != nil {
-			return err
+			return s.cut(err)
 		}
 		if !s.take(':') {
-			return errJSON
+			return s.cut(errJSON)
 		}
 		cell, err := s.value()
 		if err == nil {
 			err = field(name, cell)
-		} else if err == errNested {
-			err = fmt.Errorf("field %s holds %w", show.Visible(name[:min(len(name), 100)]), err)
+		} else if err != errJSON {
+			err = fmt.Errorf("field %s holds %w", show.Visible(strings.ToValidUTF8(name[:min(len(name), 100)], "")), err)
+		} else {
+			err = s.cut(err)
 		}
 		if err != nil {
 			return err
@@ -193,6 +202,17 @@ func (s *scanner) object(text []byte, field func(name string, cell celltext.Cell
 		return fmt.Errorf("%w: there is something after it", errJSON)
 	}
 	return nil
+}
+
+// errCut is the error of an object that has no end.
+var errCut = errors.New("it ends in the middle of an object of JSON")
+
+// cut returns the error of an object that is none because it ends too early.
+func (s *scanner) cut(err error) error {
+	if err == errJSON && s.at >= len(s.text) {
+		return errCut
+	}
+	return err
 }
 
 var errNested = errors.New("an array or object, which no column does")
@@ -239,7 +259,7 @@ func (s *scanner) string() (string, error) {
 			s.at++
 			in := s.text[begin:s.at]
 			if !utf8.Valid(in) {
-				return "", errors.New("it is not in UTF-8: write the file in UTF-8 first, with 'iconv -f LATIN1 -t UTF-8', say")
+				return "", errors.New("a text that is not in UTF-8: write the file in UTF-8 first, with 'iconv -f LATIN1 -t UTF-8', say")
 			}
 			if plain {
 				return string(in[1 : len(in)-1]), nil
@@ -264,7 +284,7 @@ func unescaped(in []byte) (string, error) {
 	}
 	// Half of a surrogate pair is replaced.
 	if n := strings.Count(text, "\ufffd"); n > 0 && n != bytes.Count(in, []byte("\ufffd"))+bytes.Count(bytes.ToLower(in), []byte(`\ufffd`)) {
-		return "", errors.New("a text has half of a surrogate pair, which is no character")
+		return "", errors.New("half of a surrogate pair, which is no character")
 	}
 	return text, nil
 }

@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/spf13/pflag"
 
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/celltext"
 	"github.com/rangecrypt/rangecrypt/internal/cli"
+	"github.com/rangecrypt/rangecrypt/internal/cli/outfile"
 )
 
 // Output says where rows go, and in which format.
@@ -23,7 +22,7 @@ type Output struct {
 
 // Bind binds the flags: --output, --format, --delimiter, --header and --force.
 func (o *Output) Bind(f *pflag.FlagSet) {
-	f.StringVar(&o.file, "output", "-", "the `file` for the rows, or - for the standard output; it gets its name when it is complete,\nand its rows are not encrypted")
+	f.StringVar(&o.file, "output", "-", "the `file` for the rows, or - for the standard output; it gets its name when it is complete,\nand its rows are not encrypted; a device or pipe is written to as it is, and a link is followed")
 	f.StringVar(&o.format, "format", "", "the `format` of the output (default: what the suffix of its name says):\n"+formatHelp+"; .gz or .zst after the suffix compresses it")
 	f.StringVar(&o.delimiter, "delimiter", "", "`character` between the cells of CSV, or tab (default , or, in a .tsv file, tab)")
 	f.StringVar(&o.header, "header", "", "whether the first row of CSV holds the names of the columns, `yes or no` (default yes)")
@@ -44,18 +43,15 @@ func (o *Output) Check() error {
 	if _, err := o.shape(); err != nil || o.file == "-" {
 		return err
 	}
-	info, err := os.Lstat(o.file)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	case info.IsDir():
-		return fmt.Errorf("%s is a directory: name a file in it", o.file)
-	case !o.force:
-		return fmt.Errorf("%s exists: name another file, or give --force to replace it", o.file)
+	return advised(outfile.Check(o.file, o.force))
+}
+
+// advised says what to do about a file that exists.
+func advised(err error) error {
+	if errors.Is(err, outfile.ErrExists) {
+		return fmt.Errorf("%w: name another file, or give --force to replace it", err)
 	}
-	return nil
+	return err
 }
 
 // Open begins the output of rows with such columns. Its rows are complete, and the file has its name, when
@@ -65,11 +61,11 @@ func (o *Output) Open(e *cli.Env, format *celltext.Format, columns []*celltext.C
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{of: o}
+	s := &Sink{}
 	to := e.Stdout
 	if o.file != "-" {
-		if s.file, err = createPart(o.file); err != nil {
-			return nil, err
+		if s.file, err = outfile.Create(o.file, o.force); err != nil {
+			return nil, advised(err)
 		}
 		to = s.file
 	}
@@ -92,9 +88,8 @@ func (s shape) writer(w io.Writer, format *celltext.Format, columns []*celltext.
 // A Sink takes rows.
 type Sink struct {
 	Writer
-	of   *Output
-	file *os.File  // nil for the standard output, and when it has its name
-	pack io.Closer // of what is compressed; may be nil
+	file *outfile.File // nil for the standard output
+	pack io.Closer     // of what is compressed; may be nil
 }
 
 func (s *Sink) compressed(shape shape, to io.Writer) io.Writer {
@@ -123,39 +118,7 @@ func (s *Sink) Commit() error {
 	if err != nil || s.file == nil {
 		return err
 	}
-	// Whoever sees the name finds all rows, also after the machine has stopped.
-	if err := s.file.Sync(); err != nil {
-		return err
-	}
-	if !renamesOpen {
-		if err := s.file.Close(); err != nil {
-			return err
-		}
-	}
-	if err := s.of.rename(s.file.Name()); err != nil {
-		return err
-	}
-	_ = s.file.Close() // its bytes were synced
-	s.file = nil
-	return nil
-}
-
-// rename gives a file its name, which no other file has by now.
-func (o *Output) rename(from string) error {
-	if o.force {
-		return os.Rename(from, o.file)
-	}
-	err := os.Link(from, o.file)
-	switch {
-	case errors.Is(err, fs.ErrExist):
-		return fmt.Errorf("%s exists by now: name another file, or give --force to replace it", o.file)
-	case err != nil: // this file system has no links
-		if err := o.Check(); err != nil {
-			return err
-		}
-		return os.Rename(from, o.file)
-	}
-	return os.Remove(from)
+	return advised(s.file.Commit())
 }
 
 // Close removes what is there of a file that was not committed.
@@ -163,8 +126,5 @@ func (s *Sink) Close() error {
 	if s.file == nil {
 		return nil
 	}
-	_ = s.file.Close() // it may be closed
-	err := os.Remove(s.file.Name())
-	s.file = nil
-	return err
+	return s.file.Discard()
 }

@@ -65,6 +65,9 @@ const (
 	maxDepth = 100     // of brackets and negations in each other; it bounds the stack
 )
 
+// infinities are words that stand for a value, which after a sign they do in any case.
+var infinities = []string{"inf", "infinity"}
+
 // keywords cannot be names of columns unless they are in backquotes.
 var keywords = []string{"and", "between", "false", "in", "is", "like", "nan", "not", "null", "or", "true"}
 
@@ -92,7 +95,11 @@ func Parse(text string) (*Node, error) {
 	p := &parser{text: text, next: all}
 	n, err := p.list(Or)
 	if err == nil && p.next[0].kind != end {
-		err = p.errorf("and, or, or the end is needed here")
+		hint := ""
+		if p.keyword() == "," && p.next[1].kind == bare {
+			hint = "; a number has a point before its fraction, or is in quotation marks with --decimal-comma: '12,50'"
+		}
+		err = p.errorf("and, or, or the end is needed here%s", hint)
 	}
 	return n, err
 }
@@ -273,6 +280,7 @@ func (p *parser) value(n *Node) error {
 	case t.kind == bare:
 	case keyword == "true" || keyword == "false":
 		v.Text = keyword
+	case t.kind == word && slices.Contains(infinities, strings.ToLower(t.text)):
 	case keyword == "null" || keyword == "nan":
 		return p.errorf("nothing is equal to %[1]s, nor less or more: say is %[1]s, or is not %[1]s", keyword)
 	case keyword == "=":

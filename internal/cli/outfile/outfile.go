@@ -1,0 +1,123 @@
+// Package outfile writes the files that commands are told to write. A file gets its name when it is complete. What is no
+// regular file, such as a device or a pipe, is written to as it is, and is never replaced.
+package outfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// ErrExists is the error about a file that must not be replaced.
+var ErrExists = errors.New("exists")
+
+// A File is one that is being written.
+type File struct {
+	*os.File
+	place   string // the name that it gets; "" for what is no regular file, or has its name
+	shown   string
+	replace bool
+}
+
+// place returns where a file of a name is. A link is followed, so that it stays. Special says that there is something
+// which is no regular file, under the same name.
+func place(name string, replace bool) (path string, special bool, err error) {
+	info, err := os.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if _, err := os.Lstat(name); err == nil {
+			return "", false, fmt.Errorf("%s is a link to a file that is not there: name that file itself", name)
+		}
+		return name, false, nil // a folder that is missing is noticed when the file is made
+	case err != nil:
+		return "", false, err
+	case info.IsDir():
+		return "", false, fmt.Errorf("%s is a directory: name a file in it", name)
+	case !info.Mode().IsRegular():
+		return name, true, nil
+	case !replace:
+		return "", false, fmt.Errorf("%s %w", name, ErrExists)
+	}
+	path, err = filepath.EvalSymlinks(name)
+	return path, false, err
+}
+
+// Check returns the error that Create has about a name: an existing file is ErrExists, unless it may be replaced.
+func Check(name string, replace bool) error {
+	_, _, err := place(name, replace)
+	return err
+}
+
+// Create begins a file that only its owner can read. It ends with Commit or Discard.
+func Create(name string, replace bool) (*File, error) {
+	path, special, err := place(name, replace)
+	if err != nil {
+		return nil, err
+	}
+	f := &File{shown: name, replace: replace}
+	if special {
+		f.File, err = os.OpenFile(path, os.O_WRONLY, 0)
+	} else {
+		f.place = path
+		f.File, err = createPart(path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// Regular reports whether the file is a regular one, and no device or pipe.
+func (f *File) Regular() bool { return f.place != "" }
+
+// Commit has all bytes on the disk, and gives the file its name. One that was made meanwhile is ErrExists, unless it may
+// be replaced.
+func (f *File) Commit() error {
+	if f.place == "" {
+		return f.Close() // a device or pipe has no disk
+	}
+	// Whoever sees the name finds all bytes, also after the machine has stopped.
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if !renamesOpen {
+		if err := f.Close(); err != nil {
+			return err
+		}
+	}
+	if err := f.rename(); err != nil {
+		return err
+	}
+	f.place = ""
+	_ = f.Close() // its bytes were synced
+	return nil
+}
+
+func (f *File) rename() error {
+	if f.replace {
+		return os.Rename(f.Name(), f.place)
+	}
+	err := os.Link(f.Name(), f.place)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return fmt.Errorf("%s %w by now", f.shown, ErrExists)
+	case err != nil: // this file system has no links
+		if err := Check(f.place, false); err != nil {
+			return err
+		}
+		return os.Rename(f.Name(), f.place)
+	}
+	return os.Remove(f.Name())
+}
+
+// Discard removes what is there of a file that was not committed. After Commit it does nothing.
+func (f *File) Discard() error {
+	_ = f.Close() // it may be closed
+	if f.place == "" {
+		return nil
+	}
+	f.place = ""
+	return os.Remove(f.Name())
+}

@@ -1,0 +1,74 @@
+//go:build unix
+
+package outfile
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What is no regular file is written to, and is there afterwards as it was.
+func TestPipesAreNotReplaced(t *testing.T) {
+	for _, replace := range []bool{false, true} {
+		dir := t.TempDir()
+		pipe, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "link")
+		require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+		require.NoError(t, os.Symlink(pipe, link))
+		for _, name := range []string{pipe, link} {
+			read := make(chan []byte, 1)
+			go func() {
+				in, err := os.Open(pipe)
+				if err == nil {
+					defer in.Close()
+				}
+				text, _ := io.ReadAll(in)
+				read <- text
+			}()
+			f, err := Create(name, replace)
+			require.NoError(t, err)
+			_, err = f.WriteString("rows")
+			require.NoError(t, err)
+			require.NoError(t, f.Commit())
+			require.NoError(t, f.Discard())
+			require.Equal(t, "rows", string(<-read))
+		}
+		info, err := os.Lstat(pipe)
+		require.NoError(t, err)
+		require.Equal(t, os.ModeNamedPipe, info.Mode().Type())
+		info, err = os.Lstat(link)
+		require.NoError(t, err)
+		require.Equal(t, os.ModeSymlink, info.Mode().Type())
+		entries, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		require.Len(t, entries, 2)
+	}
+}
+
+// A link stays, and the file that it leads to is replaced. One that leads nowhere is refused.
+func TestLinksAreFollowed(t *testing.T) {
+	dir := t.TempDir()
+	file, link, loose := filepath.Join(dir, "file"), filepath.Join(dir, "link"), filepath.Join(dir, "loose")
+	require.NoError(t, os.WriteFile(file, []byte("old"), 0o600))
+	require.NoError(t, os.Symlink("file", link))
+	require.NoError(t, os.Symlink("nowhere", loose))
+	_, err := Create(link, false)
+	require.ErrorIs(t, err, ErrExists)
+	_, err = Create(loose, true)
+	require.ErrorContains(t, err, "is a link to a file that is not there")
+	f, err := Create(link, true)
+	require.NoError(t, err)
+	_, err = f.WriteString("new")
+	require.NoError(t, err)
+	require.NoError(t, f.Commit())
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, "new", string(text))
+	to, err := os.Readlink(link)
+	require.NoError(t, err)
+	require.Equal(t, "file", to)
+}
