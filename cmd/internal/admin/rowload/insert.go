@@ -239,11 +239,15 @@ func (s *sender) put(rows []store.Row, came []*tabular.Row) error {
 	if err != nil {
 		return err
 	}
+	write := s.table.Put
+	if s.Map.Distinct() {
+		write = s.table.Insert // nobody else has their keys, and they are not there
+	}
 	for len(rows) > 0 {
 		if err := s.ctx.Err(); err != nil {
 			return err
 		}
-		err := s.table.Put(s.under, rows...)
+		err := write(s.under, rows...)
 		var row *store.RowError
 		var batch *store.BatchError
 		switch {
