@@ -67,13 +67,18 @@ func (l *Load) Check(ctx context.Context) error {
 	digests := newDigester(l.Key)
 	distinct := l.Map.Distinct()
 	for {
-		came, row, err := l.read(ctx, in)
-		switch {
-		case err == io.EOF:
-		case err != nil && came != nil:
+		came, err := l.next(ctx, in)
+		if err == nil && distinct {
+			err = l.Map.Check(came)
+		} else if err == nil {
+			var row store.Row
+			if row, err = l.Map.Row(came); err == nil {
+				err = keys.add(digests.of(row), l.Rows)
+				came = nil // it is not a bad row
+			}
+		}
+		if err != nil && came != nil {
 			err = l.Bad.Add(came, err)
-		case err == nil && !distinct:
-			err = keys.add(digests.of(row), l.Rows)
 		}
 		if err == io.EOF {
 			break
@@ -140,9 +145,19 @@ func (l *Load) open() (tabular.Reader, error) {
 
 // read returns the next row as it came, and as the table has it. Where it came, the error is what is wrong with it.
 func (l *Load) read(ctx context.Context, in tabular.Reader) (*tabular.Row, store.Row, error) {
+	came, err := l.next(ctx, in)
+	if err != nil {
+		return came, nil, err
+	}
+	row, err := l.Map.Row(came)
+	return came, row, err
+}
+
+// next returns the next row as it came. Where it came, the error is what is wrong with it.
+func (l *Load) next(ctx context.Context, in tabular.Reader) (*tabular.Row, error) {
 	if l.Rows%1024 == 0 {
 		if err := ctx.Err(); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	came, err := in.Next()
@@ -150,16 +165,15 @@ func (l *Load) read(ctx context.Context, in tabular.Reader) (*tabular.Row, store
 	if errors.As(err, &bad) {
 		l.Rows++
 		if bad.Fatal {
-			return nil, nil, fmt.Errorf("%w: %s: %w", tabular.ErrInput, l.Input.Name(), bad)
+			return nil, fmt.Errorf("%w: %s: %w", tabular.ErrInput, l.Input.Name(), bad)
 		}
-		return &bad.Row, nil, bad.Err
+		return &bad.Row, bad.Err
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	l.Rows++
-	row, err := l.Map.Row(came)
-	return came, row, err
+	return came, nil
 }
 
 // Begin takes the name of a load to go on with, or "" for a new one, before the input is read. It returns the first part

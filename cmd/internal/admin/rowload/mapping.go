@@ -224,6 +224,20 @@ var errKey = errors.New("no value, which a part of the row key needs")
 // Row returns a row of the input as the table has it. An error names the column, and no value.
 func (m *Mapping) Row(in *tabular.Row) (store.Row, error) {
 	row := make(store.Row, len(m.Columns)+1)
+	if err := m.values(in, row); err != nil {
+		return nil, err
+	}
+	if m.tie != "" && row[m.tie] == nil && m.ties != nil {
+		row[m.tie] = [16]byte(m.ties.Tie(uint64(in.Number)))
+	}
+	return row, nil
+}
+
+// Check returns the error that Row would.
+func (m *Mapping) Check(in *tabular.Row) error { return m.values(in, nil) }
+
+// values sets the values of a row that is not nil.
+func (m *Mapping) values(in *tabular.Row, row store.Row) error {
 	for i, c := range m.Columns {
 		if c == nil {
 			continue
@@ -233,14 +247,11 @@ func (m *Mapping) Row(in *tabular.Row) (store.Row, error) {
 			err = errKey
 		}
 		if err != nil {
-			return nil, fmt.Errorf("column %s: %w", show.Visible(c.Name), err)
+			return fmt.Errorf("column %s: %w", show.Visible(c.Name), err)
 		}
-		if v != nil {
+		if v != nil && row != nil {
 			row[c.Name] = v
 		}
 	}
-	if m.tie != "" && row[m.tie] == nil && m.ties != nil {
-		row[m.tie] = [16]byte(m.ties.Tie(uint64(in.Number)))
-	}
-	return row, nil
+	return nil
 }
