@@ -104,7 +104,7 @@ func testEnv(t *testing.T, wrap func(driver.DB) driver.DB) (e *cli.Env, stdout, 
 	t.Helper()
 	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
 	kept := map[string]driver.DB{}
-	return &cli.Env{Stdout: stdout, Stderr: stderr, OpenStore: func(_ context.Context, name string, _ bool) (driver.DB, error) {
+	return &cli.Env{Stdout: stdout, Stderr: stderr, OpenStore: func(_ context.Context, name string, _ stores.How) (driver.DB, error) {
 		if kept[name] == nil {
 			kept[name] = wrap(drivertest.NewMemory())
 		}

@@ -156,7 +156,7 @@ func TestDamageEndsWithItsExitCode(t *testing.T) {
 			memory := drivertest.NewMemory()
 			key := filepath.Join(t.TempDir(), "key")
 			var stdout, stderr bytes.Buffer
-			e := &cli.Env{Stdout: &stdout, Stderr: &stderr, OpenStore: func(context.Context, string, bool) (driver.DB, error) { return unclosed{memory}, nil }}
+			e := &cli.Env{Stdout: &stdout, Stderr: &stderr, OpenStore: func(context.Context, string, stores.How) (driver.DB, error) { return unclosed{memory}, nil }}
 			run := func(args ...string) exit.Code {
 				stdout.Reset()
 				stderr.Reset()

@@ -262,7 +262,7 @@ func TestFullDiskLosesNothing(t *testing.T) {
 		return nil
 	})))
 	var stdout, stderr bytes.Buffer
-	e := &cli.Env{Stdout: &stdout, Stderr: &stderr, OpenStore: func(_ context.Context, name string, _ bool) (driver.DB, error) {
+	e := &cli.Env{Stdout: &stdout, Stderr: &stderr, OpenStore: func(_ context.Context, name string, _ stores.How) (driver.DB, error) {
 		return pebble.Open(strings.TrimPrefix(name, "pebble:"), &pebble.Options{FS: full})
 	}}
 	require.Equal(t, exit.OK, execute(e, []string{"keys", "generate", key}))

@@ -25,7 +25,7 @@ func TestTwoConversionsOfATenant(t *testing.T) {
 	// client returns what runs commands beside others on one database.
 	client := func(do func()) (run func(args ...string) exit.Code, stdout, stderr *bytes.Buffer) {
 		stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
-		e := &cli.Env{Stdout: stdout, Stderr: stderr, OpenStore: func(context.Context, string, bool) (driver.DB, error) {
+		e := &cli.Env{Stdout: stdout, Stderr: stderr, OpenStore: func(context.Context, string, stores.How) (driver.DB, error) {
 			return before(unclosed{memory}, do, "Replace"), nil
 		}}
 		return func(args ...string) exit.Code {

@@ -342,7 +342,7 @@ func (e *Env) readNames(ctx context.Context, k Kept, names func(context.Context,
 	if e.AskPassword != nil {
 		open = stores.Open
 	}
-	db, err := open(ctx, k.Name, false)
+	db, err := open(ctx, k.Name, stores.How{})
 	if err != nil {
 		return nil
 	}

@@ -27,7 +27,7 @@ type Command struct {
 	Flags    func(f *pflag.FlagSet) // binds the flags of the command's own; may be nil
 	JSON     string                 // the text of --json; "" for a command without
 	Yes      bool                   // it asks a question, which --yes answers
-	Create   bool                   // it makes a store where there is none
+	How      stores.How             // what it opens the store for
 	Check    func(c *Call) error    // looks at arguments and flags before the store is opened; may be nil
 
 	// Run does what the command is for, on the open store.
@@ -98,7 +98,7 @@ func (cmd Command) New(e *Env) *cobra.Command {
 			if c.Offline != nil {
 				return c.Offline()
 			}
-			return c.onStore(cobraCmd.Context(), cmd.Create, cmd.Run)
+			return c.onStore(cobraCmd.Context(), cmd.How, cmd.Run)
 		},
 	}
 	f := made.Flags()
@@ -117,8 +117,8 @@ func (cmd Command) New(e *Env) *cobra.Command {
 }
 
 // onStore calls do with the open store.
-func (c *Call) onStore(ctx context.Context, create bool, do func(context.Context, *Call) error) (err error) {
-	db, key, err := c.Kept.Open(ctx, c.Env, create)
+func (c *Call) onStore(ctx context.Context, how stores.How, do func(context.Context, *Call) error) (err error) {
+	db, key, err := c.Kept.Open(ctx, c.Env, how)
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (c *Call) onStore(ctx context.Context, create bool, do func(context.Context
 	if c.ReadOnly {
 		db = stores.ReadOnly(db)
 	}
-	if c.Store, err = stores.Tables(ctx, db, key, create); err == nil {
+	if c.Store, err = stores.Tables(ctx, db, key, how.Create); err == nil {
 		c.DB = db
 		err = do(ctx, c)
 		err = errors.Join(err, c.Store.Close(ctx))
@@ -155,7 +155,7 @@ func (k *Kept) Check() error {
 }
 
 // Open checks the names, reads the key, and opens the database.
-func (k *Kept) Open(ctx context.Context, e *Env, create bool) (driver.DB, kms.KMS, error) {
+func (k *Kept) Open(ctx context.Context, e *Env, how stores.How) (driver.DB, kms.KMS, error) {
 	if err := k.Check(); err != nil {
 		return nil, nil, err
 	}
@@ -163,7 +163,7 @@ func (k *Kept) Open(ctx context.Context, e *Env, create bool) (driver.DB, kms.KM
 	if err != nil {
 		return nil, nil, err
 	}
-	db, err := e.OpenStore(ctx, k.Name, create)
+	db, err := e.OpenStore(ctx, k.Name, how)
 	return db, key, exit.Early(ctx, err)
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
+	"github.com/rangecrypt/rangecrypt/internal/cli/stores"
 	"github.com/rangecrypt/rangecrypt/store"
 )
 
@@ -52,6 +53,7 @@ With --tenant the rows are those of a tenant.`,
   rangecrypt table export flights --output f.jsonl.zst --force --store pebble:data \
     --key app.key`,
 		Args: []string{"the name of a table"},
+		How:  stores.How{Pass: true},
 		Flags: func(f *pflag.FlagSet) {
 			f.StringVar(&o.tenant, "tenant", "", "`name` of the tenant whose rows are written, of a table with tenants")
 			f.StringSliceVar(&o.selected, "select", nil, "the `columns` to write, with commas between them (default: the key and all columns)")

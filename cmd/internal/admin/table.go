@@ -17,6 +17,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/command"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
+	"github.com/rangecrypt/rangecrypt/internal/cli/stores"
 	"github.com/rangecrypt/rangecrypt/store"
 )
 
@@ -105,9 +106,9 @@ The file is YAML. It has these fields:
 docs/operations.md, under "Schema files", has all of them with types and schemes.`,
 		Example: `  rangecrypt table create readings.yaml --store pebble:data --key app.key
   rangecrypt table create readings.yaml --dry-run`,
-		Args:   []string{"the file of a schema"},
-		JSON:   "print the table as a line of JSON",
-		Create: true,
+		Args: []string{"the file of a schema"},
+		JSON: "print the table as a line of JSON",
+		How:  stores.How{Create: true},
 		Flags: func(f *pflag.FlagSet) {
 			f.BoolVar(&dryRun, "dry-run", false, "check the file and show the table, create nothing; needs no store")
 		},

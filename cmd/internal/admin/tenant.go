@@ -13,6 +13,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/command"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
+	"github.com/rangecrypt/rangecrypt/internal/cli/stores"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
@@ -64,7 +65,7 @@ func newTenantCreate(e *cli.Env) *cobra.Command {
 rows in every table with tenants. The database does not see its name. A store that does
 not exist is made.`,
 		Example: "  rangecrypt tenant create acme --store pebble:data --key app.key",
-		Args:    theTenant, JSON: oneLine, Create: true,
+		Args:    theTenant, JSON: oneLine, How: stores.How{Create: true},
 		Run: func(ctx context.Context, c *cli.Call) error {
 			if err := c.Store.CreateTenant(ctx, c.Arg()); err != nil {
 				return err

@@ -31,7 +31,7 @@ func temporaryStore() (name string, remove func() error, err error) {
 
 // openTables opens the store that is kept, for a tenant if one is named.
 func openTables(ctx context.Context, e *cli.Env, kept cli.Kept, key kms.KMS, create bool, tenant string) (*bench.Store, driver.DB, error) {
-	db, err := e.OpenStore(ctx, kept.Name, create)
+	db, err := e.OpenStore(ctx, kept.Name, stores.How{Create: create})
 	if err != nil {
 		return nil, nil, exit.Early(ctx, err)
 	}

@@ -136,7 +136,7 @@ func (o *reproOptions) database(ctx context.Context, e *cli.Env) (d repro.Databa
 	if d.Far, err = stores.Far(name, e.AskPassword); err != nil {
 		return d, nil, errors.Join(err, remove())
 	}
-	if d.DB, err = e.OpenStore(ctx, name, true); err != nil {
+	if d.DB, err = e.OpenStore(ctx, name, stores.How{Create: true}); err != nil {
 		return d, nil, errors.Join(err, remove())
 	}
 	if _, ok := d.DB.(diskUser); ok {
@@ -157,7 +157,7 @@ func diskOf(ctx context.Context, e *cli.Env, fill func(context.Context, driver.D
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	open := func() (driver.DB, error) { return e.OpenStore(ctx, name, true) }
+	open := func() (driver.DB, error) { return e.OpenStore(ctx, name, stores.How{Create: true}) }
 	db, err := open()
 	if err != nil {
 		return nil, err

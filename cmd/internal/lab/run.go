@@ -219,7 +219,7 @@ func runOn(ctx context.Context, e *cli.Env, name string, key kms.KMS, cfg bench.
 	if beside {
 		cfg.Bare = func(ctx context.Context) (bare.Store, error) { return bareStore(ctx, e, name) }
 	}
-	open := func() (driver.DB, error) { return e.OpenStore(ctx, name, true) }
+	open := func() (driver.DB, error) { return e.OpenStore(ctx, name, stores.How{Create: true}) }
 	db, err := open()
 	if err != nil {
 		return nil, err

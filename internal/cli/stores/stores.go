@@ -33,8 +33,14 @@ type kind struct {
 	far    func(ctx context.Context, name string, ask Ask, dial Dial) (driver.DB, error) // nil for one without servers
 }
 
-// An Opener opens a database. Without create, one that does not exist is an error and is not made.
-type Opener func(ctx context.Context, name string, create bool) (driver.DB, error)
+// An Opener opens a database.
+type Opener func(ctx context.Context, name string, how How) (driver.DB, error)
+
+// How says what a database is opened for.
+type How struct {
+	Create bool // it is made where it does not exist; otherwise that is an error
+	Pass   bool // what is read is read once: an embedded database keeps little of it in memory
+}
 
 // An Ask asks for a password on the terminal. It is nil where nobody can be asked.
 type Ask = cassandraurl.Ask
@@ -128,13 +134,13 @@ func Shown(name string) string {
 }
 
 // Open opens the database that --store names. Nobody is asked for a password.
-func Open(ctx context.Context, name string, create bool) (driver.DB, error) {
-	return Asking(nil)(ctx, name, create)
+func Open(ctx context.Context, name string, how How) (driver.DB, error) {
+	return Asking(nil)(ctx, name, how)
 }
 
 // Asking returns an Opener that asks for passwords that neither a file nor the environment gives.
 func Asking(ask Ask) Opener {
-	return func(ctx context.Context, name string, create bool) (driver.DB, error) {
+	return func(ctx context.Context, name string, how How) (driver.DB, error) {
 		k, rest, err := split(name)
 		switch {
 		case err != nil:
@@ -143,7 +149,7 @@ func Asking(ask Ask) Opener {
 			db, err := k.far(ctx, rest, ask, nil)
 			return db, running(err)
 		}
-		return k.open(ctx, rest, create)
+		return k.open(ctx, rest, how)
 	}
 }
 
@@ -164,16 +170,24 @@ func Far(name string, ask Ask) (func(ctx context.Context, dial Dial) (driver.DB,
 	return func(ctx context.Context, dial Dial) (driver.DB, error) { return k.far(ctx, rest, ask, dial) }, nil
 }
 
-func openPebble(_ context.Context, dir string, create bool) (driver.DB, error) {
-	db, err := pebble.Open(dir, &pebble.Options{MustExist: !create})
+func openPebble(_ context.Context, dir string, how How) (driver.DB, error) {
+	o := &pebble.Options{MustExist: !how.Create}
+	if how.Pass {
+		o.CacheBytes = passBytes
+	}
+	db, err := pebble.Open(dir, o)
 	if err == nil {
 		return db, nil
 	}
-	if !create && errors.Is(err, fs.ErrNotExist) && !errors.Is(err, driver.ErrCorrupt) {
+	if !how.Create && errors.Is(err, fs.ErrNotExist) && !errors.Is(err, driver.ErrCorrupt) {
 		return nil, fmt.Errorf("there is no store in %s; 'opebench insert' and 'rangecrypt table create' make one: %w", dir, fs.ErrNotExist)
 	}
 	return nil, err
 }
+
+// passBytes is the cache of a database that is read once from its beginning to its end. A larger one would fill up
+// with what nobody reads again, and the process would grow with the table.
+const passBytes = 16 << 20
 
 var namespaceName = regexp.MustCompile(`^[A-Za-z0-9_]{1,60}$`)
 

@@ -145,7 +145,8 @@ var (
 	Bytes = TypeOf[[]byte]{
 		name: "bytes/1", codec: encode.Bytes[[]byte](8, ""), cmp: bytes.Compare,
 		encode: func(dst []byte, v []byte) []byte { return append(dst, v...) },
-		decode: func(b []byte) ([]byte, error) { return bytes.Clone(b), nil },
+		// What is empty is not nil, which stands for null.
+		decode: func(b []byte) ([]byte, error) { return append([]byte{}, b...), nil },
 	}
 
 	UUID = TypeOf[[16]byte]{

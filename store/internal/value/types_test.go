@@ -39,3 +39,12 @@ func TestStoredFloats(t *testing.T) {
 	}
 	require.Equal(t, Float64.Append(nil, 0.0), Float64.Append(nil, math.Copysign(0, -1)), "equal values have equal canonical bytes")
 }
+
+// What is empty is a value, and nil is none.
+func TestEmptyIsNotNil(t *testing.T) {
+	for _, cell := range [][]byte{nil, {}} {
+		v, err := Bytes.Parse(cell)
+		require.NoError(t, err)
+		require.NotNil(t, v)
+	}
+}
