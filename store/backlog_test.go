@@ -74,6 +74,26 @@ func TestWritesLeavePostingsToDropLater(t *testing.T) {
 	}
 }
 
+// An update posts new values while it reads the row. Where there is none, or another than is asked for, nothing is left.
+func TestUpdatesThatAreRefusedLeaveNoPostings(t *testing.T) {
+	memory := drivertest.NewMemory()
+	schema := holders(packed)
+	schema.Conditional = true
+	st := open(t, memory)
+	tbl := create(t, st, schema)
+	require.NoError(t, tbl.Put(background, store.Row{"id": 1, "balance": 10}, store.Row{"id": 2, "balance": 20}))
+	require.ErrorIs(t, tbl.UpdateIf(background, store.Row{"id": 1, "balance": 11}, store.Row{"balance": 12}), store.ErrConflict)
+	require.ErrorIs(t, tbl.Update(background, store.Row{"id": 3, "balance": 30}), store.ErrNoRow)
+	require.ErrorIs(t, tbl.Update(background, store.Row{"id": 2, "balance": 21}, store.Row{"id": 3, "balance": 31}), store.ErrNoRow)
+	require.NoError(t, tbl.Update(background, store.Row{"id": 2, "balance": 22}))
+	require.NoError(t, st.Close(background))
+	report, err := tbl.Verify(background, nil)
+	require.NoError(t, err)
+	require.True(t, report.Sound(), report.Faults)
+	require.Zero(t, report.Dangling)
+	require.Equal(t, 2, report.Postings)
+}
+
 // What fails after the rows were acknowledged is no error of the call. The log has it.
 func TestPostingsThatCannotBeDropped(t *testing.T) {
 	memory := drivertest.NewMemory()

@@ -34,7 +34,7 @@ var roundTrips = []struct {
 	{"put, values known to a Kerschbaum column", 3, 6},
 	{"put, conditional, new rows", 3, 13},
 	{"put, conditional, rows that exist", 3, 14},
-	{"update", 4, 14},
+	{"update", 3, 14},
 	{"delete", 2, 4},
 	{"delete, conditional", 2, 12},
 	{"get", 1, 1},

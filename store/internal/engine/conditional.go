@@ -42,6 +42,10 @@ type rowChange struct {
 	inserts bool // there is to be no row, and the first attempt takes that as read
 	once    bool // it matters whether it is made once or twice
 
+	// What is known of the row that the first attempt makes before the row is read, or nil. Its postings are made durable
+	// while it is read; those that lead to the values that the row keeps come after.
+	ahead *rowcodec.Record
+
 	unknown bool             // an attempt may have been made
 	base    *rowcodec.Record // what the row was before the last attempt
 
@@ -61,6 +65,9 @@ func (t *Engine) commit(ctx context.Context, changes []*rowChange) error {
 	for round := 0; ; round++ {
 		err := t.prepare(ctx, changes, rows, round)
 		if err != nil {
+			if round == 0 {
+				t.dropAhead(ctx, changes)
+			}
 			return err
 		}
 		err = t.Env.Concurrently(ctx, len(changes), func(ctx context.Context, i int) error {
@@ -104,7 +111,7 @@ func (t *Engine) prepare(ctx context.Context, changes []*rowChange, rows []condi
 		if err != nil {
 			return err
 		}
-		group.Go(func() error { return t.announce(groupCtx, written) })
+		group.Go(func() error { return t.announce(groupCtx, append(written, aheadOf(changes)...), nil) })
 	}
 	group.Go(func() error {
 		keys := make([][]byte, len(changes)) // of the rows that are read
@@ -132,7 +139,32 @@ func (t *Engine) prepare(ctx context.Context, changes []*rowChange, rows []condi
 	if err != nil {
 		return err
 	}
-	return t.announce(ctx, written)
+	var announced [][]byte
+	if early && t.Postings != nil {
+		announced = t.AllPostingKeys(aheadOf(changes))
+	}
+	return t.announce(ctx, written, announced)
+}
+
+// aheadOf returns what is known of rows before they are read.
+func aheadOf(changes []*rowChange) (ahead []*rowcodec.Record) {
+	for _, c := range changes {
+		if c.ahead != nil {
+			ahead = append(ahead, c.ahead)
+		}
+	}
+	return ahead
+}
+
+// dropAhead removes what was made durable for attempts that were never made.
+func (t *Engine) dropAhead(ctx context.Context, changes []*rowChange) {
+	if ahead := aheadOf(changes); len(ahead) > 0 {
+		keys := t.AllPostingKeys(ahead)
+		t.later(ctx, func(ctx context.Context) error { return t.Unpost(ctx, keys) })
+	}
+	for _, c := range changes {
+		c.ahead = nil
+	}
 }
 
 // becoming sets what the rows of some changes are to become, and returns those that are to be.
@@ -213,12 +245,16 @@ func (t *Engine) meet(ctx context.Context, c *rowChange, read driver.Row) (row c
 	return row, nil
 }
 
-// announce makes durable what records are found by.
-func (t *Engine) announce(ctx context.Context, records []*rowcodec.Record) error {
+// announce makes durable what records are found by, but for the postings that were before.
+func (t *Engine) announce(ctx context.Context, records []*rowcodec.Record, before [][]byte) error {
 	if err := t.encryptColumns(ctx, records); err != nil || t.Postings == nil {
 		return err
 	}
-	return t.Post(ctx, t.PutPostings(records))
+	known := make(map[string]bool, len(before))
+	for _, key := range before {
+		known[string(key)] = true
+	}
+	return t.Post(ctx, slices.DeleteFunc(t.PutPostings(records), func(m driver.Mutation) bool { return known[string(m.Row)] }))
 }
 
 // swap makes a row what it is to become, unless its key cell has changed.
@@ -326,13 +362,18 @@ func deletion(key []byte) *rowChange {
 func (t *Engine) UpdateChunk(ctx context.Context, updates []*rowcodec.Updated, from int) error {
 	now, changes := t, make([]*rowChange, len(updates))
 	for i, u := range updates {
-		changes[i] = &rowChange{key: u.Key, merges: true, once: u.Once(), next: func(was *rowcodec.Record) (*rowcodec.Record, error) {
+		c := &rowChange{key: u.Key, merges: true, once: u.Once(), ahead: t.Ahead(u)}
+		c.next = func(was *rowcodec.Record) (*rowcodec.Record, error) {
 			r, err := now.Changed(was, t.View, u)
 			if err != nil {
 				return nil, &fault.RowError{Index: from + i, Err: err}
 			}
+			if c.ahead != nil && len(c.tried) == 0 {
+				r.Follow(c.ahead)
+			}
 			return r, nil
-		}}
+		}
+		changes[i] = c
 	}
 	for {
 		err := now.commit(ctx, changes)
@@ -357,6 +398,7 @@ func (t *Engine) UpdateChunk(ctx context.Context, updates []*rowcodec.Updated, f
 		}
 		// What was updated stays so, whatever others have made of it since.
 		for _, c := range changes {
+			c.ahead = nil
 			for _, records := range [][]*rowcodec.Record{c.read, c.tried} {
 				for i, r := range records {
 					records[i] = later.Inherited(now.View, r)

@@ -2,6 +2,7 @@ package rowcodec
 
 import (
 	"cmp"
+	"crypto/rand"
 	"fmt"
 	"slices"
 
@@ -64,6 +65,32 @@ func (t *View) Changed(was *Record, of *View, u *Updated) (*Record, error) {
 	}
 	r := t.merged(was, of, u)
 	return r, cmp.Or(t.CheckUnordered(r), t.CheckSize(r))
+}
+
+// Ahead returns what is known of the row that an update makes before it is read what the row was: its key, the new values of
+// searched columns, and a write id. It is nil where the row is not found by any of it.
+func (t *View) Ahead(u *Updated) (r *Record) {
+	for _, c := range t.Columns {
+		if v := u.values[c.Id]; v != nil && c.Searched() {
+			if r == nil {
+				r = t.NewRecord()
+				r.Key = u.Key
+				rand.Read(r.Write[:])
+			}
+			r.Values[t.ValueIndex(c)] = v
+		}
+	}
+	return r
+}
+
+// Follow makes a record the write that was announced ahead of it.
+func (r *Record) Follow(ahead *Record) {
+	r.Write = ahead.Write
+	for i, search := range ahead.Search {
+		if search != nil {
+			r.Search[i] = search
+		}
+	}
 }
 
 // agrees returns an error unless a row has the values of an update of another view.
