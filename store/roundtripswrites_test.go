@@ -57,6 +57,7 @@ func TestRoundTripsOfWrites(t *testing.T) {
 			require.NoError(t, c.do(), c.operation)
 			trips := int(time.Since(began) / time.Second)
 			time.Sleep(time.Minute) // for what it left to do
+			synctest.Wait()
 			t.Logf("%-30s %v", c.operation, calls)
 			require.Equal(t, [2]int{c.trips, c.requests}, [2]int{trips, len(calls)}, c.operation)
 			requireDocumented(t, c.operation, c.trips, c.requests)

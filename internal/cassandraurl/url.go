@@ -31,7 +31,9 @@ type Name struct {
 	Datacentre  string
 	Consistency gocql.Consistency
 	Timeout     time.Duration
-	Replication map[string]string // the map of CREATE KEYSPACE
+
+	SpeculateAfter time.Duration     // 0 is never
+	Replication    map[string]string // the map of CREATE KEYSPACE
 }
 
 // An option is one after the question mark.
@@ -58,7 +60,9 @@ func options() []option {
 		{"dc", "NAME", "the data centre of all clients", text(func(n *Name) *string { return &n.Datacentre })},
 		{"consistency", "LEVEL", "quorum, each_quorum, all;\n    with dc: local_quorum, each_quorum, all", setConsistency},
 		{"serial-consistency", "LEVEL", "serial; with dc: local_serial", nil},
-		{"timeout", "DURATION", "of a statement, as 20s", setTimeout},
+		{"timeout", "DURATION", "of a statement, as 20s", duration("timeout", func(n *Name) *time.Duration { return &n.Timeout })},
+		{"speculate-after", "DURATION", "ask a second node, as 200ms",
+			duration("speculate-after", func(n *Name) *time.Duration { return &n.SpeculateAfter })},
 		{"replication", "N|DC:N,...", "of a new keyspace", setReplication},
 		{plaintextOption, "yes", "without TLS:\n    whoever reads the network gets it", setPlaintext},
 	}
@@ -239,13 +243,15 @@ func setPlaintext(n *Name, value string) error {
 	return nil
 }
 
-func setTimeout(n *Name, value string) error {
-	d, err := time.ParseDuration(value)
-	if err != nil || d <= 0 {
-		return fmt.Errorf("timeout %q is no duration above zero: write 20s, 500ms or 1m30s", value)
+func duration(name string, field func(*Name) *time.Duration) func(*Name, string) error {
+	return func(n *Name, value string) error {
+		d, err := time.ParseDuration(value)
+		if err != nil || d <= 0 {
+			return fmt.Errorf("%s %q is no duration above zero: write 20s, 500ms or 1m30s", name, value)
+		}
+		*field(n) = d
+		return nil
 	}
-	n.Timeout = d
-	return nil
 }
 
 // levels are those under which a client reads what others were told that they wrote.

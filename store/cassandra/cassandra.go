@@ -86,6 +86,13 @@ type Options struct {
 	// together. Default 64: more of them gain nothing on a small cluster and make it time out.
 	InFlight int
 
+	// SpeculateAfter is how long a statement may be under way before it is sent to a second node, too; the first answer
+	// counts. So the calls go on while a node hangs, with which clients keep their connections. Only reads are sent twice,
+	// and writes that got their timestamp before: one that arrives late loses to what was written since. Conditional
+	// changes never are. A value well above the usual time of an answer, as 200 ms, costs little. By default none is sent
+	// twice, and a call waits for a node that hangs until Timeout.
+	SpeculateAfter time.Duration
+
 	// Logger gets warnings about how the data lies, and what gocql reports. It never gets a key
 	// or a value. By default nothing is logged.
 	Logger *slog.Logger
@@ -248,6 +255,8 @@ func (o *Options) check() error {
 		return fmt.Errorf("cassandra: keyspace %q: need 1 to 48 characters of a-z, 0-9 and '_', beginning with a letter", o.Keyspace)
 	case o.InFlight < 0:
 		return fmt.Errorf("cassandra: InFlight is %d", o.InFlight)
+	case o.SpeculateAfter < 0:
+		return fmt.Errorf("cassandra: SpeculateAfter is %v", o.SpeculateAfter)
 	case len(o.Replication) > 0 && o.Replication["class"] == "":
 		return errors.New(`cassandra: Replication names no class; give "SimpleStrategy" with a "replication_factor", or "NetworkTopologyStrategy" with a number for each data centre`)
 	}

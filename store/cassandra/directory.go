@@ -415,7 +415,7 @@ func (db *DB) conditional(ctx context.Context, stmt string, values ...any) (bool
 
 // reading prepares a query that may be repeated.
 func (db *DB) reading(q *gocql.Query) *gocql.Query {
-	return q.Consistency(db.quorum).DefaultTimestamp(false).Idempotent(true).RetryPolicy(new(retry)).PageSize(0)
+	return db.repeated(q.Consistency(db.quorum).DefaultTimestamp(false).PageSize(0))
 }
 
 // once prepares a conditional query.

@@ -10,6 +10,7 @@ import (
 	"net"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
@@ -285,21 +286,24 @@ func (db *DB) failedCAS(ctx context.Context, what string, err error) error {
 // the node cannot serve. After a timeout it does not, since the caller's patience is used up and
 // the cluster is too busy already.
 type retry struct {
-	ctx context.Context // of a statement that may be repeated: gocql asks Attempt, then GetRetryType
+	// Of a statement that may be repeated: gocql asks Attempt, then GetRetryType, and may do so for two nodes at a time.
+	ctx atomic.Pointer[context.Context]
 }
 
 func (r *retry) Attempt(q gocql.RetryableQuery) bool {
-	if r.ctx = nil; q.Attempts() > 2 {
+	if q.Attempts() > 2 {
+		r.ctx.Store(nil)
 		return false
 	}
-	r.ctx = q.Context()
+	ctx := q.Context()
+	r.ctx.Store(&ctx)
 	return true
 }
 
 func (r *retry) GetRetryType(err error) gocql.RetryType {
 	to := retryType(err)
-	if to == gocql.RetryNextHost && r.ctx != nil {
-		pause.Repeats(r.ctx, "server_unavailable")
+	if ctx := r.ctx.Load(); to == gocql.RetryNextHost && ctx != nil {
+		pause.Repeats(*ctx, "server_unavailable")
 	}
 	return to
 }

@@ -491,10 +491,13 @@ func (f *family) send(ctx context.Context, b *batch) error {
 	case 1:
 		f.statements(b, stamps, func(stmt string, values []any) {
 			q := f.db.session.Query(stmt, values...).RoutingKey(b.part).Consistency(f.db.quorum).PageSize(0)
-			err = q.WithTimestamp(stamp).Idempotent(true).RetryPolicy(new(retry)).ExecContext(ctx)
+			err = f.db.repeated(q.WithTimestamp(stamp)).ExecContext(ctx)
 		})
 	default:
 		q := f.db.session.Batch(gocql.UnloggedBatch).Consistency(f.db.quorum).WithTimestamp(stamp).RetryPolicy(new(retry))
+		if twice := f.db.twice(); twice != nil {
+			q = q.SpeculativeExecutionPolicy(twice)
+		}
 		q.Entries = make([]gocql.BatchEntry, 0, b.statements)
 		f.statements(b, stamps, func(stmt string, values []any) {
 			q.Entries = append(q.Entries, gocql.BatchEntry{Stmt: stmt, Args: values, Idempotent: true})
