@@ -222,6 +222,19 @@ func (n *Node) Kill() error {
 	return nil
 }
 
+// Hang has the process stand still (SIGSTOP): its connections stay open, and nothing is answered. What undoes it is GoOn.
+func (n *Node) Hang() error { return n.signal(suspend) }
+
+// GoOn lets a process go on that hangs.
+func (n *Node) GoOn() error { return n.signal(resume) }
+
+func (n *Node) signal(sig os.Signal) error {
+	if !supported {
+		return ErrUnsupported
+	}
+	return n.current().Process.signal(sig)
+}
+
 // Stop asks the process to end, and kills it if it has not after a grace time (10 to 30 seconds)
 // or when ctx ends. It returns when the process is gone; it is no error if there is none.
 func (n *Node) Stop(ctx context.Context) error {

@@ -16,7 +16,11 @@ import (
 
 const supported = true
 
-const terminate = syscall.SIGTERM
+const (
+	terminate = syscall.SIGTERM
+	suspend   = syscall.SIGSTOP
+	resume    = syscall.SIGCONT
+)
 
 // detach lets the command outlive this process and its terminal.
 func detach(cmd *exec.Cmd) {

@@ -331,6 +331,9 @@ func (c *Config) cluster() *gocql.ClusterConfig {
 	// A statement goes to the first node that holds the partition, and to any other when that is
 	// down. So conditional changes of one partition mostly meet at one node.
 	cluster.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(gocql.RoundRobinHostPolicy(), gocql.DoNotShuffleReplicas())
+	if c.SpeculateAfter > 0 {
+		cluster.PoolConfig.HostSelectionPolicy = &wary{HostSelectionPolicy: cluster.PoolConfig.HostSelectionPolicy, after: c.SpeculateAfter}
+	}
 	if c.Datacentre != "" {
 		cluster.HostFilter = gocql.DataCenterHostFilter(c.Datacentre)
 		cluster.Consistency, cluster.SerialConsistency = gocql.LocalQuorum, gocql.LocalSerial
