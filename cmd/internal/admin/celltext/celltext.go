@@ -182,9 +182,23 @@ func (f *Format) Columns(s store.Schema) ([]*Column, error) {
 	return columns, nil
 }
 
+// Base returns the type of which a type has the values, without what it is ordered by and after, and its bounds.
+func Base(typ string) (base, bounds string) {
+	if strings.HasPrefix(typ, "string after ") {
+		return "string", ""
+	}
+	base, bounds, _ = strings.Cut(typ, " from ")
+	for _, text := range []string{"string", "bytes"} {
+		if strings.HasPrefix(base, text+"(") {
+			base = text
+		}
+	}
+	return base, bounds
+}
+
 // column returns that of a part or column. A tie-breaker is written as a UUID.
 func (f *Format) column(d inspect.Field, key bool) (*Column, error) {
-	typ, bounds, _ := strings.Cut(d.Type, " from ")
+	typ, bounds := Base(d.Type)
 	if d.Encryption == "tie" {
 		typ = "uuid"
 	}

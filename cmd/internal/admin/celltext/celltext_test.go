@@ -79,6 +79,9 @@ func TestTexts(t *testing.T) {
 		{"bytes", "AP8=", []string{"--bytes", "base64"}, []byte{0, 0xff}},
 		{"uuid", "123e4567e89b12d3a456426614174000", nil, [16]byte{0x12, 0x3e, 0x45, 0x67, 0xe8, 0x9b, 0x12, 0xd3, 0xa4, 0x56, 0x42, 0x66, 0x14, 0x17, 0x40, 0}},
 		{"string", "", nil, ""},
+		{"string(16)", "", nil, ""},
+		{"string after https:// to from", "x", nil, "x"},
+		{"bytes(32)", "00fF", nil, []byte{0, 0xff}},
 	} {
 		v, err := columnOf(t, test.typ, test.flags...).Parse(test.text)
 		require.NoError(t, err, "%s %s", test.typ, test.text)

@@ -64,7 +64,7 @@ func (b binder) predicate(n *where.Node) (store.Predicate, error) {
 	if err != nil {
 		return store.Predicate{}, err
 	}
-	base, _, _ := strings.Cut(column.Type, " ")
+	base, _ := celltext.Base(column.Type)
 	switch {
 	case n.Op == where.IsNull:
 		return store.IsNull(column.Name), nil

@@ -165,6 +165,15 @@ func columns() []*column {
 		{"b", []any{nil, []byte{}, []byte{0}, []byte{0, 255}, []byte{255, 255}}, []constant{
 			{"x''", "", 0}, {"X'00'", "\x00", 0}, {"x'00Ff'", "\x00\xff", 0}, {"x'ffff'", "\xff\xff", 0}, {"x'01'", "\x01", 0},
 		}, func(v any) (any, int) { return string(v.([]byte)), 0 }},
+		{"long", []any{nil, "", "a", "of eight", "of eight bytes", "of eight bytez", "of eight bytes and 16 more"}, []constant{
+			{"''", "", 0}, {"'of eight'", "of eight", 0}, {"'of eight bytes'", "of eight bytes", 0}, {"'of eight bytes and 16'", "of eight bytes and 16", 0}, {"'zzz'", "zzz", 0},
+		}, text},
+		{"after", []any{nil, "", "a", "https://a", "https://www.example.org/1", "https://www.example.org/2", "z"}, []constant{
+			{"'https://www.example.org/1'", "https://www.example.org/1", 0}, {"'https://'", "https://", 0}, {"'b'", "b", 0},
+		}, text},
+		{"bin", []any{nil, []byte{}, []byte("of eight bytes"), []byte("of eight bytez")}, []constant{
+			{"x''", "", 0}, {"x'6f66206569676874206279746573'", "of eight bytes", 0}, {"x'ff'", "\xff", 0},
+		}, func(v any) (any, int) { return string(v.([]byte)), 0 }},
 		{"t", []any{nil, day("2024-02-28T23:00:00Z"), day("2024-02-29T11:00:00Z"), day("2024-02-29T11:00:00.001Z"), day("1969-12-31T23:59:59.999Z")}, []constant{
 			at("2024-02-29", "2024-02-28T23:00:00Z"), at("'2024-02-29 12:00'", "2024-02-29T11:00:00Z"), at("'2024-02-29 12:00:00.001'", "2024-02-29T11:00:00.001Z"),
 			at("2024-02-29T11:00:00.0005Z", "2024-02-29T11:00:00.0005Z"), at("2024-02-29T12:00+01:00", "2024-02-29T11:00:00Z"), at("1969-12-31T23:59:59.9995Z", "1969-12-31T23:59:59.9995Z"),
@@ -190,6 +199,8 @@ var types = map[string]store.Column{
 	"i": store.OrderedColumn("i", store.Int8, store.Boldyreva), "within": store.OrderedColumn("within", store.Int64.Within(-2, 3), store.MOPE),
 	"u": store.RandomisedColumn("u", store.Uint64), "d": store.OrderedColumn("d", store.Decimal(1), store.Plaintext), "f": store.RandomisedColumn("f", store.Float64),
 	"g": store.PlainColumn("g", store.Float32), "s": store.OrderedColumn("s", store.String, store.Plaintext), "b": store.DeterministicColumn("b", store.Bytes),
+	"long": store.OrderedColumn("long", store.String.OrderedBy(16), store.Boldyreva), "after": store.OrderedColumn("after", store.String.Prefixed("https://www."), store.MOPE),
+	"bin": store.OrderedColumn("bin", store.Bytes.OrderedBy(24), store.Boldyreva),
 	"t": store.OrderedColumn("t", store.Time(time.Millisecond), store.Plaintext), "y": store.RandomisedColumn("y", store.Date), "o": store.DeterministicColumn("o", store.Bool),
 	"ip": store.RandomisedColumn("ip", store.IPv4), "id": store.DeterministicColumn("id", store.UUID),
 }
@@ -414,7 +425,7 @@ func TestErrors(t *testing.T) {
 		{"id < 'x9'", "id", "column id has type uuid: its values have no order; compare them with =, != or in"},
 		{"id = 'x9'", "'x9'", "column id has type uuid: it takes a UUID in quotation marks, such as '6ba7b810-9dad-11d1-80b4-00c04fd430c8'"},
 		{"i is nan", "i is", "column i has type int8, which has no NaN: only float32 and float64 have it"},
-		{"withn = 1", "withn", "no column withn: there is n, i, within, u, d, f, g, s, b, t, y, o, ip, id; did you mean within?"},
+		{"withn = 1", "withn", "no column withn: there is n, i, within, u, d, f, g, s, b, long, after, bin, t, y, o, ip, id; did you mean within?"},
 		{"temperature = 1", "temp", "no column temperature: there is n, i, within, u, d, f, g, s, b, t, y, o, ip, id"},
 	} {
 		_, err := condition.Parse(tab.Schema(), c.text, tab.format)
