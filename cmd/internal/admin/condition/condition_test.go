@@ -426,7 +426,7 @@ func TestErrors(t *testing.T) {
 		{"id = 'x9'", "'x9'", "column id has type uuid: it takes a UUID in quotation marks, such as '6ba7b810-9dad-11d1-80b4-00c04fd430c8'"},
 		{"i is nan", "i is", "column i has type int8, which has no NaN: only float32 and float64 have it"},
 		{"withn = 1", "withn", "no column withn: there is n, i, within, u, d, f, g, s, b, long, after, bin, t, y, o, ip, id; did you mean within?"},
-		{"temperature = 1", "temp", "no column temperature: there is n, i, within, u, d, f, g, s, b, t, y, o, ip, id"},
+		{"temperature = 1", "temp", "no column temperature: there is n, i, within, u, d, f, g, s, b, long, after, bin, t, y, o, ip, id"},
 	} {
 		_, err := condition.Parse(tab.Schema(), c.text, tab.format)
 		require.Error(t, err, c.text)
