@@ -2,9 +2,11 @@ package store_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,6 +94,45 @@ func TestUpdatesThatAreRefusedLeaveNoPostings(t *testing.T) {
 	require.True(t, report.Sound(), report.Faults)
 	require.Zero(t, report.Dangling)
 	require.Equal(t, 2, report.Postings)
+}
+
+// An insertion that is refused, and a change that loses against another, leave nothing either.
+func TestChangesThatLoseLeaveNoPostings(t *testing.T) {
+	memory := drivertest.NewMemory()
+	schema := holders(packed)
+	schema.Conditional = true
+	st := open(t, memory)
+	tbl := create(t, st, schema)
+	require.NoError(t, tbl.Put(background, store.Row{"id": 1, "balance": int64(0)}))
+	for i := range 20 {
+		err := tbl.Insert(background, store.Row{"id": 100 + i, "balance": i}, store.Row{"id": 1, "balance": i})
+		require.ErrorIs(t, err, store.ErrRowExists)
+	}
+	var lost atomic.Int64
+	var clients sync.WaitGroup
+	for range 8 {
+		clients.Go(func() {
+			for range 10 {
+				row, err := tbl.Get(background, store.Row{"id": 1})
+				if err == nil {
+					was := row["balance"].(int64)
+					err = tbl.UpdateIf(background, store.Row{"id": 1, "balance": was + 1}, store.Row{"balance": was})
+				}
+				if errors.Is(err, store.ErrConflict) {
+					lost.Add(1)
+				} else if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	require.NoError(t, st.Close(background))
+	report, err := tbl.Verify(background, nil)
+	require.NoError(t, err)
+	require.True(t, report.Sound(), report.Faults)
+	require.Zero(t, report.Dangling)
+	t.Logf("%d lost, %d rows", lost.Load(), report.Rows)
 }
 
 // What fails after the rows were acknowledged is no error of the call. The log has it.

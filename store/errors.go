@@ -57,6 +57,9 @@ var (
 	// If the call was a write that had to learn of the change, its rows are written all the same, see [For].
 	ErrSchemaChanged = fault.ErrSchemaChanged
 
+	// ErrWritten is what the error of a write is as well, beside [ErrSchemaChanged], where the rows were written nevertheless:
+	// the call is not to be made again.
+	ErrWritten = fault.ErrWritten
 	// ErrScan is returned when a query with RequireIndex would read all rows.
 	ErrScan = fault.ErrScan
 

@@ -76,8 +76,8 @@ const AllowUnmapped ForOption = 1
 //
 // If the schema is changed later, calls go on as long as the struct fits; otherwise they are [ErrSchemaChanged]. A client
 // may learn of a change by another one only when it has written. Any other write than a Delete that learns so that
-// the struct does not fit any more is ErrSchemaChanged, too, but has written its rows, by the new schema: columns that the struct
-// lacks are null in rows that were put.
+// the struct does not fit any more is ErrSchemaChanged and [ErrWritten]: it has written its rows, by the new schema. Columns that
+// the struct lacks are null in rows that were put.
 func For[T any](ctx context.Context, st *Store, name string, options ...ForOption) (*TableOf[T], error) {
 	plan, err := planOf[T]()
 	if err != nil {
@@ -184,8 +184,11 @@ func (of *TableOf[T]) wrote(err error, whole bool) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("store: table %q: %w; the rows were written, by the new schema: columns that the struct lacks are null in rows that were put",
-			t.Meta.Name, err)
+		lacks := ""
+		if whole {
+			lacks = ": columns that the struct lacks are null in them"
+		}
+		return fmt.Errorf("store: table %q: %w; %w, by the new schema%s", t.Meta.Name, err, ErrWritten, lacks)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/tsuna/gohbase"
 	"github.com/tsuna/gohbase/region"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -19,6 +20,7 @@ import (
 // when it ran out of time is of no more use.
 func (d *DB) fail(ctx context.Context, what string, err error) error {
 	if err == nil {
+		d.note(nil)
 		return nil
 	}
 	var (
@@ -26,6 +28,7 @@ func (d *DB) fail(ctx context.Context, what string, err error) error {
 		moved   region.NotServingRegionError
 		retry   region.RetryableError
 		done    = ctx.Err()
+		own     = errors.Is(context.Cause(ctx), errNoAnswer)
 		kind    error
 		message = concise{err}
 	)
@@ -38,20 +41,24 @@ func (d *DB) fail(ctx context.Context, what string, err error) error {
 		kind = driver.ErrClosed
 	case denied != nil && javaClass(err) == "" && (done == nil || errors.Is(context.Cause(ctx), denied) || errors.Is(done, context.DeadlineExceeded)):
 		return fmt.Errorf("hbase: %s: %w", what, denied)
-	case isKind(err):
+	case isKind(err) && (done == nil || own || !errors.Is(err, driver.ErrUnavailable)):
 		return fmt.Errorf("hbase: %s: %w", what, message)
 	case errors.Is(done, context.DeadlineExceeded):
 		// The client tries until its time is over, so that a database that cannot be reached, or
-		// a region that nobody serves, shows itself like this.
+		// a region that nobody serves, shows itself like this. Whether the time of the caller was long enough, nobody knows.
+		ended := pause.Ended(ctx)
+		if own {
+			ended = fmt.Errorf("%w: %w", driver.ErrUnavailable, errNoAnswer)
+		}
 		if last != nil && unauthorised[javaClass(last)] {
 			return fmt.Errorf("hbase: %s: %w: %w", what, driver.ErrUnauthorised, concise{last})
 		}
 		if last != nil {
-			return fmt.Errorf("hbase: %s: %w: %w; the last error was: %w", what, driver.ErrUnavailable, context.Cause(ctx), concise{last})
+			return fmt.Errorf("hbase: %s: %w; the last error was: %v", what, ended, concise{last})
 		}
-		return fmt.Errorf("hbase: %s: %w: %w", what, driver.ErrUnavailable, context.Cause(ctx))
+		return fmt.Errorf("hbase: %s: %w", what, ended)
 	case done != nil:
-		return fmt.Errorf("hbase: %s: %w", what, context.Cause(ctx))
+		return fmt.Errorf("hbase: %s: %w", what, pause.Ended(ctx))
 	case errors.Is(err, gohbase.TableNotFound) || javaClass(err) == "TableNotFoundException":
 		kind = driver.ErrNoFamily
 	case unauthorised[javaClass(err)]:
@@ -64,6 +71,9 @@ func (d *DB) fail(ctx context.Context, what string, err error) error {
 	}
 	return fmt.Errorf("hbase: %s: %w: %w", what, kind, message)
 }
+
+// errNoAnswer is why a call ends whose caller has set no time.
+var errNoAnswer = errors.New("no answer within the time that Options.Timeout gives")
 
 func isKind(err error) bool {
 	for _, k := range []error{driver.ErrLayout, driver.ErrNoFamily, driver.ErrUnavailable, driver.ErrUnauthorised, driver.ErrClosed, driver.ErrUnknownOutcome} {

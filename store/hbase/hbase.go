@@ -461,10 +461,10 @@ func (d *DB) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}
 	}
-	return context.WithTimeout(ctx, d.timeout)
+	return context.WithTimeoutCause(ctx, d.timeout, errNoAnswer)
 }
 
-// note keeps the reason of a lost connection, which a later timeout does not know.
+// note keeps the reason of a lost connection, which a later timeout does not know. What succeeds makes it nil.
 func (d *DB) note(err error) {
 	d.mu.Lock()
 	d.last = err

@@ -264,7 +264,7 @@ func dropFamilies(ctx context.Context, db *session.Database, m *meta.Table) erro
 	db.Forget(m.ID)
 	var err error
 	for _, family := range m.Families() {
-		err = errors.Join(err, db.Driver.Drop(ctx, family))
+		err = fault.Join(err, db.Driver.Drop(ctx, family))
 	}
 	return err
 }

@@ -112,7 +112,7 @@ func swap(ctx context.Context, family driver.Family, next func(lost *error) (exp
 	for attempt := 0; ; attempt++ {
 		expect, puts, err := next(&lost)
 		if err != nil || len(puts) == 0 {
-			return errors.Join(err, lost)
+			return fault.Join(err, lost)
 		}
 		why := "catalogue_changed"
 		done, err := family.CheckAndPut(ctx, Row, expect, puts...)
@@ -120,12 +120,12 @@ func swap(ctx context.Context, family driver.Family, next func(lost *error) (exp
 		case errors.Is(err, driver.ErrUnknownOutcome):
 			lost, why = err, "unknown_outcome"
 		case err != nil:
-			return errors.Join(err, lost)
+			return fault.Join(err, lost)
 		case done:
 			return nil
 		}
 		if err := waitForTurn(ctx, why, attempt); err != nil {
-			return errors.Join(err, lost)
+			return fault.Join(err, lost)
 		}
 	}
 }
@@ -186,7 +186,7 @@ func (e *Edit) prove(ctx context.Context) (err error) {
 	}
 	if len(e.entries) == 0 && !e.whole && (err != nil || e.root.Format == FormatNoTree) {
 		// The root may be of another database, whose names are hashed under another key.
-		return errors.Join(e.c.ours(ctx), err)
+		return fault.Join(e.c.ours(ctx), err)
 	}
 	return err
 }

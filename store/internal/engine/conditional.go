@@ -60,17 +60,20 @@ type rowChange struct {
 //
 // What became of a change whose outcome is unknown is found out by reading. Where the row is as it
 // was, the change is tried again under the same condition: at most one of the two is ever made.
-func (t *Engine) commit(ctx context.Context, changes []*rowChange) error {
+func (t *Engine) commit(ctx context.Context, changes []*rowChange) (err error) {
+	defer func() {
+		if err == nil {
+			t.dropReplaced(ctx, changes)
+		} else {
+			t.dropRefused(ctx, changes)
+		}
+	}()
 	rows := make([]conditionalRow, len(changes))
 	for round := 0; ; round++ {
-		err := t.prepare(ctx, changes, rows, round)
-		if err != nil {
-			if round == 0 {
-				t.dropAhead(ctx, changes)
-			}
+		if err := t.prepare(ctx, changes, rows, round); err != nil {
 			return err
 		}
-		err = t.Env.Concurrently(ctx, len(changes), func(ctx context.Context, i int) error {
+		err := t.Env.Concurrently(ctx, len(changes), func(ctx context.Context, i int) error {
 			c := changes[i]
 			if c.done {
 				return nil
@@ -86,18 +89,13 @@ func (t *Engine) commit(ctx context.Context, changes []*rowChange) error {
 			}
 			return err
 		})
-		if err != nil {
+		if err != nil || !slices.ContainsFunc(changes, func(c *rowChange) bool { return !c.done }) {
 			return err
-		}
-		if !slices.ContainsFunc(changes, func(c *rowChange) bool { return !c.done }) {
-			break
 		}
 		if err := WaitAgain(ctx, "row_changed", round); err != nil {
 			return err
 		}
 	}
-	t.dropReplaced(ctx, changes)
-	return nil
 }
 
 // prepare reads the rows of changes, and makes durable what they are found by when they have become what they are to become.
@@ -154,17 +152,6 @@ func aheadOf(changes []*rowChange) (ahead []*rowcodec.Record) {
 		}
 	}
 	return ahead
-}
-
-// dropAhead removes what was made durable for attempts that were never made.
-func (t *Engine) dropAhead(ctx context.Context, changes []*rowChange) {
-	if ahead := aheadOf(changes); len(ahead) > 0 {
-		keys := t.AllPostingKeys(ahead)
-		t.later(ctx, func(ctx context.Context) error { return t.Unpost(ctx, keys) })
-	}
-	for _, c := range changes {
-		c.ahead = nil
-	}
 }
 
 // becoming sets what the rows of some changes are to become, and returns those that are to be.
@@ -321,9 +308,6 @@ func superseded(cells, puts []driver.Cell) [][]byte {
 // dropReplaced removes the postings of all that rows have been, and of attempts that came to
 // nothing: none of it comes back, since its condition has failed for ever.
 func (t *Engine) dropReplaced(ctx context.Context, changes []*rowChange) {
-	if t.Postings == nil {
-		return
-	}
 	var gone []*rowcodec.Record
 	for _, c := range changes {
 		for _, r := range slices.Concat(c.read, c.tried) {
@@ -332,7 +316,39 @@ func (t *Engine) dropReplaced(ctx context.Context, changes []*rowChange) {
 			}
 		}
 	}
-	if keys := t.AllPostingKeys(gone); len(keys) > 0 {
+	t.dropAll(ctx, gone)
+}
+
+// dropRefused does so after an error. What has become of changes that were not made is not known where an attempt may have been
+// made: then all postings stay. Otherwise those of the row that is there stay.
+func (t *Engine) dropRefused(ctx context.Context, changes []*rowChange) {
+	var made []*rowChange
+	var gone []*rowcodec.Record
+	for _, c := range changes {
+		switch {
+		case c.done:
+			made = append(made, c)
+		case !c.unknown:
+			gone = append(gone, c.tried...)
+			if c.ahead != nil {
+				gone = append(gone, c.ahead)
+			}
+		}
+		c.ahead = nil
+	}
+	t.dropReplaced(ctx, made)
+	t.dropAll(ctx, gone)
+}
+
+// dropAll removes the postings of records, later.
+func (t *Engine) dropAll(ctx context.Context, gone []*rowcodec.Record) {
+	if t.Postings == nil {
+		return
+	}
+	keys := t.AllPostingKeys(gone)
+	slices.SortFunc(keys, bytes.Compare)
+	keys = slices.CompactFunc(keys, bytes.Equal) // an attempt has what was made durable ahead of it
+	if len(keys) > 0 {
 		t.later(ctx, func(ctx context.Context) error { return t.Unpost(ctx, keys) })
 	}
 }

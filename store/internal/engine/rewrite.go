@@ -10,6 +10,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
@@ -28,7 +29,7 @@ func (t *Engine) ConvertAndSettle(ctx context.Context, rows []driver.Row) (done 
 	settling, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(settleGrace, cancel) })()
-	return done, errors.Join(err, t.SettleWrites(settling, records))
+	return done, fault.Join(err, t.SettleWrites(settling, records))
 }
 
 // converted counts rows that were converted, and those that were left as they are.

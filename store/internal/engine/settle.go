@@ -83,7 +83,7 @@ func (t *Engine) unlessOvertaken(ctx context.Context, err error) error {
 	if failed == nil && !now.Same(t.View) {
 		return nil
 	}
-	return errors.Join(err, failed)
+	return fault.Join(err, failed)
 }
 
 // filled makes sure that the pairs of all rows are in a column's index before others are drawn there.
@@ -104,7 +104,7 @@ func (t *Engine) filled(ctx context.Context, c *rowcodec.Column) error {
 func (t *Engine) outdatedIndex(ctx context.Context, c *rowcodec.Column, err error) error {
 	now, failed := t.Env.Refresh(ctx)
 	if failed != nil || slices.ContainsFunc(now.Columns, func(n *rowcodec.Column) bool { return n.Id == c.Id && n.Unit == c.Unit }) {
-		return errors.Join(err, failed)
+		return fault.Join(err, failed)
 	}
 	if c.Order != nil {
 		return nil

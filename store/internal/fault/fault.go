@@ -5,6 +5,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/rangecrypt/rangecrypt/internal/seal"
@@ -40,8 +41,17 @@ type as struct {
 func (a as) Error() string { return a.text }
 func (a as) Unwrap() error { return a.other }
 
-// Join returns errors as one, in one line.
-func Join(errs ...error) error { return joined(errs) }
+// Join is errors.Join in one line.
+func Join(errs ...error) error {
+	errs = slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
+	switch len(errs) {
+	case 0:
+		return nil
+	case 1:
+		return errs[0]
+	}
+	return joined(errs)
+}
 
 type joined []error
 

@@ -22,6 +22,9 @@ var (
 // ErrOnce is what the error is of a change that must not be made twice, and may have been made.
 var ErrOnce = errors.New("whether the row was changed is not known: read it before you try again")
 
+// ErrWritten is what an error of a write is, beside another, whose rows were written nevertheless.
+var ErrWritten = errors.New("the rows were written")
+
 // A RowError says which row of a batch an error belongs to.
 type RowError struct {
 	Index int // position among the rows of the call

@@ -125,7 +125,7 @@ func (b *indexBuild) finish(ctx context.Context, ref meta.IndexRef) error {
 		}
 		metas, _, failed := b.db.Catalogue.Tables(ctx)
 		if failed != nil {
-			return errors.Join(err, failed)
+			return fault.Join(err, failed)
 		}
 		i := slices.IndexFunc(metas, func(m *meta.Table) bool { return len(m.Using(ref)) > 0 })
 		if i < 0 || metas[i].Using(ref)[0].Unit == unit {

@@ -32,7 +32,7 @@ var ErrorNames = []struct {
 	{fault.ErrSchema, "store.ErrSchema"}, {fault.ErrExists, "store.ErrExists"}, {fault.ErrNoTable, "store.ErrNoTable"}, {fault.ErrNoRow, "store.ErrNoRow"},
 	{fault.ErrRowExists, "store.ErrRowExists"}, {fault.ErrConflict, "store.ErrConflict"},
 	{fault.ErrColumn, "store.ErrColumn"}, {fault.ErrNull, "store.ErrNull"}, {fault.ErrTenant, "store.ErrTenant"}, {fault.ErrNoTenant, "store.ErrNoTenant"},
-	{fault.ErrPolicy, "store.ErrPolicy"}, {fault.ErrShared, "store.ErrShared"}, {fault.ErrSchemaChanged, "store.ErrSchemaChanged"}, {fault.ErrScan, "store.ErrScan"}, {fault.ErrToken, "store.ErrToken"},
+	{fault.ErrPolicy, "store.ErrPolicy"}, {fault.ErrShared, "store.ErrShared"}, {fault.ErrWritten, "store.ErrWritten"}, {fault.ErrSchemaChanged, "store.ErrSchemaChanged"}, {fault.ErrScan, "store.ErrScan"}, {fault.ErrToken, "store.ErrToken"},
 	{fault.ErrWrongKey, "store.ErrWrongKey"}, {fault.ErrFormat, "store.ErrFormat"}, {fault.ErrTampered, "store.ErrTampered"}, {fault.ErrTorn, "store.ErrTorn"},
 
 	{ope.ErrParams, "ope.ErrParams"}, {ope.ErrKey, "ope.ErrKey"}, {ope.ErrDomain, "ope.ErrDomain"}, {ope.ErrCiphertext, "ope.ErrCiphertext"},
@@ -64,6 +64,9 @@ func Retryable(err error) bool {
 	}
 	if errors.Is(err, fault.ErrSchemaChanged) && errors.Is(err, fault.ErrColumn) || errors.Is(err, fault.ErrOnce) {
 		return false // a struct does not fit any more, or a change must not be made twice
+	}
+	if ended := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled); ended && !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, kms.ErrUnavailable) {
+		return false // the caller did not wait for the outcome
 	}
 	return errors.Is(err, driver.ErrUnavailable) || errors.Is(err, kms.ErrUnavailable) || errors.Is(err, driver.ErrUnknownOutcome) ||
 		errors.Is(err, fault.ErrSchemaChanged) || errors.Is(err, ope.ErrStale)
