@@ -55,8 +55,11 @@ func (db *DB) failedPart(ctx context.Context, what string, err error) error {
 // gocql prepares a statement under the context of the connection, not of the caller: when the
 // connection is lost then, it says that the context was cancelled.
 func ofConnection(err error) error {
-	if errors.Is(err, context.Canceled) {
+	switch {
+	case errors.Is(err, context.Canceled):
 		return gocql.ErrConnectionClosed
+	case errors.Is(err, context.DeadlineExceeded):
+		return gocql.ErrTimeoutNoResponse
 	}
 	return err
 }

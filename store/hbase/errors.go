@@ -41,22 +41,22 @@ func (d *DB) fail(ctx context.Context, what string, err error) error {
 		kind = driver.ErrClosed
 	case denied != nil && javaClass(err) == "" && (done == nil || errors.Is(context.Cause(ctx), denied) || errors.Is(done, context.DeadlineExceeded)):
 		return fmt.Errorf("hbase: %s: %w", what, denied)
-	case isKind(err) && (done == nil || own || !errors.Is(err, driver.ErrUnavailable)):
+	case isKind(err):
 		return fmt.Errorf("hbase: %s: %w", what, message)
 	case errors.Is(done, context.DeadlineExceeded):
 		// The client tries until its time is over, so that a database that cannot be reached, or
-		// a region that nobody serves, shows itself like this. Whether the time of the caller was long enough, nobody knows.
+		// a region that nobody serves, shows itself like this.
 		ended := pause.Ended(ctx)
 		if own {
-			ended = fmt.Errorf("%w: %w", driver.ErrUnavailable, errNoAnswer)
+			ended = errNoAnswer
 		}
 		if last != nil && unauthorised[javaClass(last)] {
 			return fmt.Errorf("hbase: %s: %w: %w", what, driver.ErrUnauthorised, concise{last})
 		}
 		if last != nil {
-			return fmt.Errorf("hbase: %s: %w; the last error was: %v", what, ended, concise{last})
+			return fmt.Errorf("hbase: %s: %w: %w; the last error was: %v", what, driver.ErrUnavailable, ended, concise{last})
 		}
-		return fmt.Errorf("hbase: %s: %w", what, ended)
+		return fmt.Errorf("hbase: %s: %w: %w", what, driver.ErrUnavailable, ended)
 	case done != nil:
 		return fmt.Errorf("hbase: %s: %w", what, pause.Ended(ctx))
 	case errors.Is(err, gohbase.TableNotFound) || javaClass(err) == "TableNotFoundException":

@@ -82,13 +82,14 @@ const (
 	FaultKey     FaultKind = "key"             // a row key or ciphertext that is not of the row's value, or out of order
 	FaultPosting FaultKind = "posting"         // no posting of this table
 	FaultIndex   FaultKind = "index"           // an index that is not such as clients leave it
+	FaultUndone  FaultKind = "unfinished"      // an index that is being made again; who did that may have died
 	FaultHidden  FaultKind = "missing posting" // of a row, which a query by the column does not find
 	FaultUnknown FaultKind = "missing value"   // in the index of a stateful scheme, which a row has
 )
 
 // FaultKinds returns the kinds of faults.
 func FaultKinds() []FaultKind {
-	return []FaultKind{FaultCell, FaultTorn, FaultKey, FaultPosting, FaultIndex, FaultHidden, FaultUnknown}
+	return []FaultKind{FaultCell, FaultTorn, FaultKey, FaultPosting, FaultIndex, FaultUndone, FaultHidden, FaultUnknown}
 }
 
 // A Verification is what Table.Verify found.

@@ -340,6 +340,9 @@ func rotateMaster(ctx context.Context, c *cli.Call, to kms.KMS) error {
 		return exit.Usagef("the store is opened with the key of --to already: name a new one, which 'rangecrypt keys generate' makes")
 	}
 	err = c.Store.RotateMaster(ctx, to)
+	if errors.Is(err, store.ErrWrongKey) {
+		return fmt.Errorf("%w any more: another client has rotated the master key", exit.ErrKey)
+	}
 	if err == nil || same || !errors.Is(err, driver.ErrUnknownOutcome) && !errors.Is(err, driver.ErrUnavailable) {
 		return err // before anything was written, or one key opens what is written in either case
 	}

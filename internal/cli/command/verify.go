@@ -93,16 +93,23 @@ func (v *verification) run(ctx context.Context) error {
 			return fmt.Errorf("%w: no table of the store has tenants", store.ErrTenant)
 		}
 	}
-	sound := true
+	sound, undone := true, true
 	for _, name := range names {
-		ok, err := v.table(ctx, name)
+		found, err := v.table(ctx, name)
 		if err != nil && (ctx.Err() != nil || !exit.WrongData(err)) {
 			return err
 		}
 		if err != nil {
 			v.Warn("%v", err)
 		}
-		sound = sound && ok && err == nil
+		if err == nil && found.Sound() {
+			continue
+		}
+		sound = false
+		undone = undone && err == nil && len(found.Faults) == 1 && found.Faults[inspect.FaultUndone] > 0
+	}
+	if !sound && undone {
+		return errors.New("an index is being made again: if nobody does that now, 'rangecrypt table reindex' or 'verify --repair' finishes it; then verify again")
 	}
 	if !sound {
 		return fmt.Errorf("%w: the store is not as its clients left it", exit.ErrWrongAnswer)
@@ -111,17 +118,17 @@ func (v *verification) run(ctx context.Context) error {
 }
 
 // table checks one table and prints what was found, also when it was interrupted.
-func (v *verification) table(ctx context.Context, name string) (sound bool, err error) {
+func (v *verification) table(ctx context.Context, name string) (found *inspect.Verification, err error) {
 	tbl, err := Table(ctx, v.Store, name)
 	if err == nil && v.tenant != "" {
 		tbl, err = ForTenant(ctx, v.Store, name, v.tenant)
 	}
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	var failed error // of printing
 	bar := v.Totals()
-	found, err := tbl.Verify(ctx, &store.VerifyOptions{
+	found, err = tbl.Verify(ctx, &store.VerifyOptions{
 		Repair: v.repair, Grace: v.grace, Every: v.every,
 		Fault: func(f inspect.Fault) { failed = errors.Join(failed, v.printFault(name, f)) },
 		Progress: func(step string, done int) {
@@ -134,10 +141,10 @@ func (v *verification) table(ctx context.Context, name string) (sound bool, err 
 	})
 	bar.End()
 	if found == nil {
-		return false, err
+		return nil, err
 	}
 	failed = errors.Join(failed, v.printReport(name, found, err == nil))
-	return found.Sound(), errors.Join(err, failed)
+	return found, errors.Join(err, failed)
 }
 
 func (v *verification) printFault(table string, f inspect.Fault) error {
@@ -264,6 +271,7 @@ var advice = map[inspect.FaultKind]string{
 	inspect.FaultKey:     "written by a client with a fault or without the index; delete these rows and put them again",
 	inspect.FaultPosting: "not written by this version; queries that meet one fail. Delete these keys in the database",
 	inspect.FaultIndex:   "the rows are whole; --repair, or 'rangecrypt table reindex', makes the index again from them",
+	inspect.FaultUndone:  "wait for whoever does that; if nobody does, --repair or 'rangecrypt table reindex' finishes it",
 	inspect.FaultHidden:  "these rows are not found by the column; --repair writes what is missing",
 	inspect.FaultUnknown: "these rows are not found by ranges of the column; --repair writes what is missing",
 }

@@ -3,6 +3,7 @@ package maintain
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -65,7 +66,10 @@ func (v *Verifier) readIndexes(ctx context.Context) error {
 			v.lost[c.Id] = !mended
 		}
 		for _, f := range faults {
-			f.Kind, f.Column, f.Repaired = inspect.FaultIndex, c.Name, mended
+			if f.Kind = inspect.FaultIndex; errors.Is(f.Err, errFilling) {
+				f.Kind = inspect.FaultUndone
+			}
+			f.Column, f.Repaired = c.Name, mended
 			v.fault(f)
 		}
 	}

@@ -65,8 +65,8 @@ func Retryable(err error) bool {
 	if errors.Is(err, fault.ErrSchemaChanged) && errors.Is(err, fault.ErrColumn) || errors.Is(err, fault.ErrOnce) {
 		return false // a struct does not fit any more, or a change must not be made twice
 	}
-	if ended := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled); ended && !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, kms.ErrUnavailable) {
-		return false // the caller did not wait for the outcome
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return false // the caller's time is over; that of an adapter is another error
 	}
 	return errors.Is(err, driver.ErrUnavailable) || errors.Is(err, kms.ErrUnavailable) || errors.Is(err, driver.ErrUnknownOutcome) ||
 		errors.Is(err, fault.ErrSchemaChanged) || errors.Is(err, ope.ErrStale)
