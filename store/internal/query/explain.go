@@ -193,6 +193,9 @@ func (p *probe) partitions(ctx context.Context, w *way, r keyRange, most int) (r
 		return float64(whole.n), err
 	}
 	p.exact = false
+	if rows, all, err := p.prefixes(ctx, w, r, most); err != nil || all {
+		return max(rows, float64(whole.n)), err
+	}
 	for parts := 1 << 6; parts <= driver.MaxParts; parts <<= 5 {
 		sum, with, all := 0, 0, true
 		for i := range sampled {
@@ -213,6 +216,43 @@ func (p *probe) partitions(ctx context.Context, w *way, r keyRange, most int) (r
 		}
 	}
 	return max(rows, float64(whole.n)), nil
+}
+
+// prefixes counts the rows of a range without order prefix by prefix, as keyRange does for each. It reports whether these
+// were all: not where there are many.
+func (p *probe) prefixes(ctx context.Context, w *way, r keyRange, most int) (rows float64, all bool, err error) {
+	const few = 32 // partitions, of which a prefix has one or more
+	spec := p.f.table.Spec
+	if w.driving != nil {
+		spec = p.f.table.PostingSpec
+	}
+	if spec.PrefixBytes == 0 {
+		return 0, false, nil
+	}
+	seen := make(map[string]bool)
+	var after []byte
+	for range few {
+		next, err := p.scan(ctx, w, driver.Range{Start: r.Start, End: r.end, AnyOrder: true, After: after}, 1)
+		if err != nil || next.n == 0 {
+			return rows, true, err
+		}
+		prefix := next.first[:min(spec.PrefixBytes, len(next.first))]
+		if !seen[string(prefix)] {
+			seen[string(prefix)] = true
+			n, err := p.keyRange(ctx, w, keyRange{Start: prefix, end: ope.PrefixEnd(prefix)}, max(1, most/few))
+			if err != nil {
+				return 0, false, err
+			}
+			rows += n
+		}
+		// The last key of its partition.
+		after = bytes.Clone(next.first[:min(spec.PrefixBytes+(spec.SpreadBits+7)/8, len(next.first))])
+		if bits := spec.SpreadBits % 8; bits > 0 {
+			after[len(after)-1] |= 0xff >> bits
+		}
+		after = append(after, bytes.Repeat([]byte{0xff}, digits)...)
+	}
+	return 0, false, nil
 }
 
 // values counts the postings of values in the index of a mutable scheme. If there are more, it extrapolates by where the last
