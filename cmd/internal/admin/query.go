@@ -17,6 +17,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/condition"
 	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/outfile"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
@@ -79,6 +80,7 @@ is no error.`,
 			q.bindQuery(f)
 			f.StringVar(&q.token, "page-token", "", "go on after the page that had this `token`; the other flags must be\nthe same")
 			f.StringVar(&q.tokenFile, "pages", "", "go on where the token in this `file` says, if it is there and not\nempty, and write the next token there")
+			cli.Writes(f, "pages")
 			f.BoolVar(&q.count, "count", false, "print the number of rows only")
 			f.StringVar(&q.min, "min", "", "print the least value of the `column` only")
 			f.StringVar(&q.max, "max", "", "print the greatest value of the `column` only")
@@ -227,10 +229,26 @@ func (q *tableQuery) run(ctx context.Context, c *cli.Call) (err error) {
 		return err
 	}
 	if q.tokenFile != "" {
-		return os.WriteFile(q.tokenFile, []byte(next), 0o600)
+		return q.writeToken(next)
 	}
 	if next != "" {
 		c.Warn("there are more rows; the next page: --page-token %s", next)
+	}
+	return nil
+}
+
+// writeToken replaces the token in its file.
+func (q *tableQuery) writeToken(token string) error {
+	f, err := outfile.Create(q.tokenFile, true)
+	if err == nil {
+		_, err = f.WriteString(token)
+		if err == nil {
+			err = f.Commit()
+		}
+		err = errors.Join(err, f.Discard())
+	}
+	if err != nil {
+		return fmt.Errorf("--pages: %w", err)
 	}
 	return nil
 }

@@ -133,6 +133,33 @@ func Shown(name string) string {
 	return cassandraurl.Shown(name)
 }
 
+// A File is one that is read to open a database.
+type File struct{ Option, Name string }
+
+// Files returns the files that the name of a database names, and the folder that it keeps its own files in: "" for one with
+// servers. Of what is no name there are none.
+func Files(name string) (read []File, folder string) {
+	k, rest, err := split(name)
+	switch {
+	case err != nil:
+		return nil, ""
+	case k.far == nil:
+		return nil, rest
+	case k.scheme != "cassandra":
+		return nil, ""
+	}
+	n, err := cassandraurl.Parse(rest)
+	if err != nil {
+		return nil, ""
+	}
+	for _, f := range []File{{"password-file", n.PasswordFile}, {"ca", n.CA}, {"cert", n.Cert}, {"key", n.Key}} {
+		if f.Name != "" {
+			read = append(read, f)
+		}
+	}
+	return read, ""
+}
+
 // Open opens the database that --store names. Nobody is asked for a password.
 func Open(ctx context.Context, name string, how How) (driver.DB, error) {
 	return Asking(nil)(ctx, name, how)
