@@ -51,7 +51,7 @@ type Dial = func(ctx context.Context, network, address string) (net.Conn, error)
 // kinds lists them; names are validated against it and opened from it.
 func kinds() []kind {
 	return []kind{
-		{scheme: "pebble", usage: "pebble:DIR", open: openPebble},
+		{scheme: "pebble", usage: "pebble:DIR", check: checkPebble, open: openPebble},
 		{scheme: "cassandra", usage: cassandraurl.Usage, help: cassandraurl.Help(), check: checkCassandra, far: openCassandra},
 		{scheme: "hbase", usage: "hbase://QUORUM[/NAMESPACE]", check: checkHBase, far: openHBase},
 	}
@@ -127,10 +127,16 @@ var keyOnly = regexp.MustCompile(`^[0-9a-fA-F]{64,}$`)
 
 // Shown returns the name of a store for a message, without a password that somebody put there.
 func Shown(name string) string {
-	if scheme, _, _ := strings.Cut(name, ":"); scheme != "cassandra" && scheme != "hbase" {
-		return name
+	scheme, rest, _ := strings.Cut(name, ":")
+	switch login := strings.Contains(rest, "@"); {
+	case scheme == "cassandra", scheme == "hbase":
+		return cassandraurl.Shown(name)
+	case login && strings.HasPrefix(rest, "//"):
+		return scheme + "://..."
+	case login && scheme != "pebble": // as a URL without its beginning
+		return scheme + ":..."
 	}
-	return cassandraurl.Shown(name)
+	return name
 }
 
 // A File is one that is read to open a database.
@@ -217,6 +223,14 @@ func openPebble(_ context.Context, dir string, how How) (driver.DB, error) {
 const passBytes = 16 << 20
 
 var namespaceName = regexp.MustCompile(`^[A-Za-z0-9_]{1,60}$`)
+
+// checkPebble refuses what would be a URL with a login: a folder is not named so, and what is there may be a password.
+func checkPebble(name string) error {
+	if strings.HasPrefix(name, "//") && strings.Contains(name, "@") {
+		return errors.New("it has a login before a host, which is not shown, and an embedded store has neither: name its folder")
+	}
+	return nil
+}
 
 func checkCassandra(name string) error {
 	_, err := cassandraurl.Parse(name)
