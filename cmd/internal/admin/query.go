@@ -113,6 +113,9 @@ func (q *tableQuery) check(f *pflag.FlagSet) error {
 		}
 	}
 	if single != "" {
+		if f.Changed("by") {
+			return exit.Usagef("--%s takes no --by: the store always chooses itself by what it finds one value; leave --by out", single)
+		}
 		for _, flag := range []string{"select", "order-by", "desc", "limit", "page-token", "pages"} {
 			if f.Changed(flag) {
 				return exit.Usagef("--%s is about all rows that the condition selects, and prints one value: leave --%s out", single, flag)
@@ -156,6 +159,7 @@ func (q *tableQuery) query(tbl *store.Table) (found store.Query, fields []inspec
 			return found, nil, err
 		}
 	}
+	found.By = q.by
 	found.OrderBy, found.Reverse, found.Limit, found.PageToken, found.RequireIndex = q.orderBy, q.desc, q.limit, q.token, q.requireIndex
 	fields, found.Columns, err = chosen(all, "select", q.columns, schema)
 	return found, fields, err
@@ -219,7 +223,7 @@ func (q *tableQuery) run(ctx context.Context, c *cli.Call) (err error) {
 	next := ""
 	for row, err := range q.rows(ctx, tbl, found, &next) {
 		if err != nil {
-			return exit.Early(ctx, err)
+			return exit.Early(ctx, q.refused(ctx, tbl, found.Where, err))
 		}
 		if err := out.Write(picked(nil, row, fields)); err != nil {
 			return err
