@@ -122,3 +122,27 @@ func TestNothingIsEmpty(t *testing.T) {
 	})
 	require.Greater(t, flags, 60)
 }
+
+// Each flag that names a file is one that is written or one that is read: what is written must not be a file that is read.
+func TestFilesOfFlags(t *testing.T) {
+	found := map[string][]string{}
+	walk(func(program string, path []string, cmd *cobra.Command) {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if placeholder, _ := pflag.UnquoteUsage(f); placeholder != "file" {
+				return
+			}
+			kind := "read"
+			if cli.IsWritten(f) {
+				kind = "written"
+			}
+			found[kind] = append(found[kind], f.Name)
+		})
+	})
+	for kind := range found {
+		slices.Sort(found[kind])
+		found[kind] = slices.Compact(found[kind])
+	}
+	require.Equal(t, map[string][]string{
+		"written": {"bad-file", "output", "pages", "plot"}, "read": {"aux", "input"},
+	}, found)
+}

@@ -40,7 +40,12 @@ func Root(e *Env, root *cobra.Command, commands ...*cobra.Command) *cobra.Comman
 		}
 		return exit.Usagef("unknown command %q", args[0])
 	}
-	root.PersistentPreRunE = refuseEmpty
+	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
+		if err := refuseEmpty(cmd, args); err != nil {
+			return err
+		}
+		return e.checkFiles(cmd, args)
+	}
 	root.SetOut(e.Stdout)
 	root.SetErr(e.Stderr)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", ".FlagUsagesWrapped 80 "))

@@ -76,11 +76,16 @@ func (d *deletion) run(ctx context.Context, c *cli.Call) error {
 	if err != nil {
 		return err
 	}
+	if d.by != "" { // before anybody is asked
+		if _, err := tbl.Explain(ctx, store.Query{Where: p, By: d.by}); err != nil {
+			return exit.Early(ctx, d.refused(ctx, tbl, p, err))
+		}
+	}
 	sayAssumed(c, d.values)
 	name := command.TableOf(c.Arg(), d.tenant)
 	total := -1
 	if d.dryRun || !c.Yes {
-		if total, err = tbl.Count(ctx, p); err != nil {
+		if total, err = d.count(ctx, tbl, p); err != nil {
 			return exit.Early(ctx, err)
 		}
 	}
@@ -105,6 +110,20 @@ func (d *deletion) run(ctx context.Context, c *cli.Call) error {
 	return errors.Join(exit.Early(ctx, err), d.print(c, n, err == nil, line))
 }
 
+// count returns how many rows there are to delete.
+func (d *deletion) count(ctx context.Context, tbl *store.Table, p store.Predicate) (n int, err error) {
+	if d.by == "" {
+		return tbl.Count(ctx, p)
+	}
+	for _, err := range tbl.Query(ctx, store.Query{Where: p, By: d.by, Columns: []string{}}) {
+		if err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
 // delete deletes the rows, and returns how many. After an error, others may be deleted, too.
 func (d *deletion) delete(ctx context.Context, c *cli.Call, tbl *store.Table, p store.Predicate, total int) (n int, err error) {
 	bar := c.Totals()
@@ -123,7 +142,7 @@ func (d *deletion) delete(ctx context.Context, c *cli.Call, tbl *store.Table, p 
 		bar.At("deleting", n, max(total, n))
 		return err
 	}
-	for row, err := range tbl.Query(ctx, store.Query{Where: p, Columns: []string{}}) {
+	for row, err := range tbl.Query(ctx, store.Query{Where: p, By: d.by, Columns: []string{}}) {
 		if err != nil {
 			return n, err
 		}

@@ -24,7 +24,8 @@ func newTableExplain(e *cli.Env) *cobra.Command {
 		Short: "Show how a query is answered",
 		Long: `Explain shows what a query of 'table query' with these flags scans and opens, and an
 estimate of how many rows there are to look at, and in the table. It opens no row. With
---analyze the query is run, and what it did is counted.
+--analyze the query is run, and what it did is counted. What is scanned drives the query:
+the row key, or the index of a column, which --by may name.
 
 ` + aboutWhere,
 		Example: `  rangecrypt table explain readings --where 'celsius > 25' \
@@ -67,7 +68,7 @@ func (q *tableQuery) explain(ctx context.Context, c *cli.Call, analyze bool) err
 	}
 	x, err := explain(ctx, found)
 	if err != nil {
-		return exit.Early(ctx, err)
+		return exit.Early(ctx, q.refused(ctx, tbl, found.Where, err))
 	}
 	all := x
 	if !analyze {

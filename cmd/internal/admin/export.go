@@ -39,7 +39,8 @@ read the output can read the values. 'rangecrypt table insert' of the file into 
 table gives equal rows, with the same flags about values.
 
 A file gets its name when all rows are in it, and none has the name before. Only its owner
-can read it. One that exists is not replaced without --force.
+can read it. One that exists is not replaced without --force; one that the command reads,
+or that holds a master key, never is. None is written into the folder of an embedded store.
 
 In CSV null is an empty cell without quotes, and the empty text is "" in quotes. JSON has
 decimals as texts, since most readers round numbers. In Parquet a decimal has 38 digits,

@@ -69,7 +69,8 @@ the flags: with others it is refused. So it is known only when the rows were che
 A load of the standard input goes on only if the same bytes come again; nobody checks that.
 
 The file of --bad-file gets its name at the end. A load that goes on writes the one that it
-left anew, and refuses any other that is there.
+left anew, and refuses any other that is there. Where it cannot be written at the end, the
+rows are in all the same, and --load with another --bad-file writes it.
 
 In CSV an empty cell without quotes is null, and "" in quotes is the empty text. Times are
 as in RFC 3339, and in UTC unless they or --zone say another zone; --time-format reads
@@ -101,6 +102,7 @@ With --tenant the rows are those of a tenant, which 'rangecrypt tenant create' m
 			f.BoolVar(&o.skipBad, "skip-bad", false, "leave out and count bad rows: a value is none of the column's type, or fields are\nmissing or too many")
 			f.StringVar(&o.maxBad, "max-bad", "", "fail if more `rows` than this are bad, such as 20 or 0.5% (default with --skip-bad:\n1%, or 10 rows of fewer than 100)")
 			f.StringVar(&o.badFile, "bad-file", "", "write bad rows to this new `file`, as they came and not encrypted, with what is\nwrong; only its owner can read it")
+			cli.Writes(f, "bad-file")
 			f.StringVar(&o.ttlText, "ttl", "", "let the rows expire this `time` after they are put, such as 30d or 12h30m (default:\nwhat the table says)")
 			f.BoolVar(&o.lastWins, "last-wins", false, "of rows with one key put the last; otherwise they are an error")
 			o.Load.Bind(f)
@@ -182,8 +184,14 @@ func (o *insertRows) run(ctx context.Context, c *cli.Call) (err error) {
 			return err
 		}
 	}
-	begun := false
-	defer func() { err = errors.Join(err, l.Bad.Close(begun || o.name == "" && ctx.Err() == nil)) }()
+	begun, name, done := false, "", rowload.Done{}
+	defer func() {
+		unkept := l.Bad.Close(begun || o.name == "" && ctx.Err() == nil)
+		if unkept != nil && err == nil && begun {
+			unkept = o.unkept(unkept, l, done, name)
+		}
+		err = errors.Join(err, unkept)
+	}()
 	if !o.Stream() || o.dryRun {
 		if err := o.checkRows(ctx, c, l); err != nil || o.dryRun {
 			return err
@@ -193,8 +201,7 @@ func (o *insertRows) run(ctx context.Context, c *cli.Call) (err error) {
 	if err != nil {
 		return exit.Early(ctx, err)
 	}
-	name, err := l.Name(o.said(l), secret)
-	if err != nil {
+	if name, err = l.Name(o.said(l), secret); err != nil {
 		return err
 	}
 	if err := o.announce(c, name, l); err != nil {
@@ -202,7 +209,7 @@ func (o *insertRows) run(ctx context.Context, c *cli.Call) (err error) {
 	}
 	begun = true
 	start := time.Now()
-	done, err := l.Insert(ctx, tbl)
+	done, err = l.Insert(ctx, tbl)
 	if o.Stream() && l.Map != nil {
 		o.tell(c, l)
 	}
@@ -211,6 +218,16 @@ func (o *insertRows) run(ctx context.Context, c *cli.Call) (err error) {
 		err = exit.Early(ctx, err)
 	}
 	return errors.Join(err, o.report(c, l, done, time.Since(start), name, err == nil))
+}
+
+// unkept says, of a load that is complete, what its file of bad rows lacks and how to get it.
+func (o *insertRows) unkept(err error, l *rowload.Load, done rowload.Done, name string) error {
+	rows, same := done.Rows+done.There, ""
+	if o.Stream() {
+		same = ", the same bytes"
+	}
+	return fmt.Errorf("%w; the load is complete, with %d %s in the table, and only the file of the %d bad %s was not written: "+
+		"the same command with --load %s%s and another --bad-file writes it", err, rows, show.Plural(rows, "row"), l.Bad.Rows, show.Plural(l.Bad.Rows, "row"), name, same)
 }
 
 // table opens the table, for rows that expire where these say when.

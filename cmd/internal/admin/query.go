@@ -17,6 +17,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/condition"
 	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/outfile"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
@@ -79,6 +80,7 @@ is no error.`,
 			q.bindQuery(f)
 			f.StringVar(&q.token, "page-token", "", "go on after the page that had this `token`; the other flags must be\nthe same")
 			f.StringVar(&q.tokenFile, "pages", "", "go on where the token in this `file` says, if it is there and not\nempty, and write the next token there")
+			cli.Writes(f, "pages")
 			f.BoolVar(&q.count, "count", false, "print the number of rows only")
 			f.StringVar(&q.min, "min", "", "print the least value of the `column` only")
 			f.StringVar(&q.max, "max", "", "print the greatest value of the `column` only")
@@ -111,6 +113,9 @@ func (q *tableQuery) check(f *pflag.FlagSet) error {
 		}
 	}
 	if single != "" {
+		if f.Changed("by") {
+			return exit.Usagef("--%s takes no --by: the store always chooses itself by what it finds one value; leave --by out", single)
+		}
 		for _, flag := range []string{"select", "order-by", "desc", "limit", "page-token", "pages"} {
 			if f.Changed(flag) {
 				return exit.Usagef("--%s is about all rows that the condition selects, and prints one value: leave --%s out", single, flag)
@@ -154,6 +159,7 @@ func (q *tableQuery) query(tbl *store.Table) (found store.Query, fields []inspec
 			return found, nil, err
 		}
 	}
+	found.By = q.by
 	found.OrderBy, found.Reverse, found.Limit, found.PageToken, found.RequireIndex = q.orderBy, q.desc, q.limit, q.token, q.requireIndex
 	fields, found.Columns, err = chosen(all, "select", q.columns, schema)
 	return found, fields, err
@@ -217,7 +223,7 @@ func (q *tableQuery) run(ctx context.Context, c *cli.Call) (err error) {
 	next := ""
 	for row, err := range q.rows(ctx, tbl, found, &next) {
 		if err != nil {
-			return exit.Early(ctx, err)
+			return exit.Early(ctx, q.refused(ctx, tbl, found.Where, err))
 		}
 		if err := out.Write(picked(nil, row, fields)); err != nil {
 			return err
@@ -227,10 +233,26 @@ func (q *tableQuery) run(ctx context.Context, c *cli.Call) (err error) {
 		return err
 	}
 	if q.tokenFile != "" {
-		return os.WriteFile(q.tokenFile, []byte(next), 0o600)
+		return q.writeToken(next)
 	}
 	if next != "" {
 		c.Warn("there are more rows; the next page: --page-token %s", next)
+	}
+	return nil
+}
+
+// writeToken replaces the token in its file.
+func (q *tableQuery) writeToken(token string) error {
+	f, err := outfile.Create(q.tokenFile, true)
+	if err == nil {
+		_, err = f.WriteString(token)
+		if err == nil {
+			err = f.Commit()
+		}
+		err = errors.Join(err, f.Discard())
+	}
+	if err != nil {
+		return fmt.Errorf("--pages: %w", err)
 	}
 	return nil
 }

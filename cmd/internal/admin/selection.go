@@ -30,10 +30,12 @@ or, not and brackets. Texts are in '...' or "...", names with blanks in backquot
 docs/queries.md has all of it.`
 
 // A selection is the rows of a table that a command is about.
-type selection struct{ where, tenant string }
+type selection struct{ where, by, tenant string }
 
 func (s *selection) bind(f *pflag.FlagSet, what string) {
 	f.StringVar(&s.where, "where", "", what)
+	f.StringVar(&s.by, "by", "", "find the rows by the index of this `column`, which the condition restricts, and not by\nwhat the store would choose; 'table explain' shows that")
+	cli.OfferColumns(f, "by")
 	bindTenant(f, &s.tenant)
 }
 
@@ -65,6 +67,18 @@ func (s *selection) predicate(schema store.Schema, format *celltext.Format) (sto
 	return p, nil
 }
 
+// refused returns an error about --by as one of usage, in the words of the store. Any other stays as it is.
+func (s *selection) refused(ctx context.Context, tbl *store.Table, where store.Predicate, err error) error {
+	if s.by == "" || !errors.Is(err, store.ErrColumn) {
+		return err
+	}
+	// The order of the rows may be what is refused.
+	if _, err := tbl.Explain(ctx, store.Query{Where: where, By: s.by}); errors.Is(err, store.ErrColumn) {
+		return exit.Usagef("--by: %v", err)
+	}
+	return err
+}
+
 // sayAssumed says on standard error what was assumed of times.
 func sayAssumed(c *cli.Call, format *celltext.Format) {
 	for _, said := range format.Assumed() {
@@ -86,7 +100,7 @@ func explained(err error, desc bool) error {
 		return exit.Usagef("--desc without --order-by turns round the order of the row key, in which these rows do not come: name a column with --order-by, " +
 			"or the first part of the key with --where; a column that was changed needs 'rangecrypt table convert'")
 	case errors.Is(err, store.ErrToken):
-		return exit.Usagef("the page token is damaged, or of another query: give the table, --where, --order-by, --desc and --tenant that it came with")
+		return exit.Usagef("the page token is damaged, or of another query: give the table, --where, --by, --order-by, --desc and --tenant that it came with")
 	}
 	return err
 }

@@ -81,6 +81,7 @@ Figures:` + lines.String(),
 	f.Uint64Var(&opts.seed, "seed", 1, "seed of everything random")
 	f.BoolVar(&opts.json, "json", false, "print JSON lines")
 	f.StringArrayVar(&opts.plots, "plot", nil, "draw the figure into this `file`, .svg or .png; repeatable")
+	cli.Writes(f, "plot")
 	f.StringVar(&opts.store, "store", "", "the `store` (default: a temporary embedded store):\n"+strings.Join(stores.Usages(), "\n"))
 	f.StringVar(&opts.key, "key", "", cli.KeyHelp("the store's master key; needed with --store"))
 	f.BoolVar(&opts.replace, "replace", false, "drop what the store holds under the schemes")

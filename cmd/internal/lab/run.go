@@ -92,6 +92,7 @@ Without --store, an embedded store in a temporary directory is used and removed.
 	opts.Load.Bind(f)
 	f.BoolVar(&opts.json, "json", false, "print JSON lines")
 	f.StringVar(&opts.plot, "plot", "", "draw the result into this `file`, .svg or .png")
+	cli.Writes(f, "plot")
 	return cmd
 }
 

@@ -86,6 +86,7 @@ Nothing is stored, and no value is printed.`,
 	f.Float64Var(&opts.failAbove, "fail-above", 0, "exit with code 5 if more than this `share` of the rows, from 0 to 1,\nis read exactly under one of the schemes in one of the trials")
 	f.BoolVar(&opts.json, "json", false, "print JSON lines")
 	f.StringVar(&opts.plot, "plot", "", "draw the result into this `file`, .svg or .png")
+	cli.Writes(f, "plot")
 	return cmd
 }
 

@@ -359,12 +359,13 @@ func rotateMaster(ctx context.Context, c *cli.Call, to kms.KMS) error {
 var keyOnly = regexp.MustCompile(`^[0-9a-fA-F]{64,}$`)
 
 func newGenerate(e *cli.Env) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "generate [FILE]",
 		Short: "Make a master key",
 		Long: `Generate writes a new random key of 32 bytes, in hexadecimal, to FILE, which only its
 owner may read, or to the standard output. It never overwrites a file: without its
-key, a store cannot be read by anyone. Keep a copy of it elsewhere.`,
+key, a store cannot be read by anyone. Keep a copy of it elsewhere. It writes none into
+the folder of an embedded store, which removes files there.`,
 		Example: "  PROGRAM keys generate app.key",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -385,4 +386,6 @@ key, a store cannot be read by anyone. Keep a copy of it elsewhere.`,
 			return kms.WriteFile(args[0], key)
 		},
 	}
+	cli.WritesArguments(cmd)
+	return cmd
 }

@@ -1,5 +1,6 @@
 // Package outfile writes the files that commands are told to write. A file gets its name when it is complete. What is no
-// regular file, such as a device or a pipe, is written to as it is, and is never replaced.
+// regular file, such as a device or a pipe, is written to as it is, and is never replaced. Nor is a file that holds a
+// master key. A [Place] tells whether two names are one file.
 package outfile
 
 import (
@@ -39,6 +40,9 @@ func place(name string, replace bool) (path string, special bool, err error) {
 		return name, true, nil
 	case !replace:
 		return "", false, fmt.Errorf("%s %w", name, ErrExists)
+	}
+	if err := CheckKey(name); err != nil {
+		return "", false, err
 	}
 	path, err = filepath.EvalSymlinks(name)
 	return path, false, err
@@ -97,6 +101,9 @@ func (f *File) Commit() error {
 
 func (f *File) rename() error {
 	if f.replace {
+		if err := CheckKey(f.place); err != nil { // that was made meanwhile
+			return err
+		}
 		return os.Rename(f.Name(), f.place)
 	}
 	err := os.Link(f.Name(), f.place)

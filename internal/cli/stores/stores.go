@@ -51,7 +51,7 @@ type Dial = func(ctx context.Context, network, address string) (net.Conn, error)
 // kinds lists them; names are validated against it and opened from it.
 func kinds() []kind {
 	return []kind{
-		{scheme: "pebble", usage: "pebble:DIR", open: openPebble},
+		{scheme: "pebble", usage: "pebble:DIR", check: checkPebble, open: openPebble},
 		{scheme: "cassandra", usage: cassandraurl.Usage, help: cassandraurl.Help(), check: checkCassandra, far: openCassandra},
 		{scheme: "hbase", usage: "hbase://QUORUM[/NAMESPACE]", check: checkHBase, far: openHBase},
 	}
@@ -127,10 +127,43 @@ var keyOnly = regexp.MustCompile(`^[0-9a-fA-F]{64,}$`)
 
 // Shown returns the name of a store for a message, without a password that somebody put there.
 func Shown(name string) string {
-	if scheme, _, _ := strings.Cut(name, ":"); scheme != "cassandra" && scheme != "hbase" {
-		return name
+	scheme, rest, _ := strings.Cut(name, ":")
+	switch login := strings.Contains(rest, "@"); {
+	case scheme == "cassandra", scheme == "hbase":
+		return cassandraurl.Shown(name)
+	case login && strings.HasPrefix(rest, "//"):
+		return scheme + "://..."
+	case login && scheme != "pebble": // as a URL without its beginning
+		return scheme + ":..."
 	}
-	return cassandraurl.Shown(name)
+	return name
+}
+
+// A File is one that is read to open a database.
+type File struct{ Option, Name string }
+
+// Files returns the files that the name of a database names, and the folder that it keeps its own files in: "" for one with
+// servers. Of what is no name there are none.
+func Files(name string) (read []File, folder string) {
+	k, rest, err := split(name)
+	switch {
+	case err != nil:
+		return nil, ""
+	case k.far == nil:
+		return nil, rest
+	case k.scheme != "cassandra":
+		return nil, ""
+	}
+	n, err := cassandraurl.Parse(rest)
+	if err != nil {
+		return nil, ""
+	}
+	for _, f := range []File{{"password-file", n.PasswordFile}, {"ca", n.CA}, {"cert", n.Cert}, {"key", n.Key}} {
+		if f.Name != "" {
+			read = append(read, f)
+		}
+	}
+	return read, ""
 }
 
 // Open opens the database that --store names. Nobody is asked for a password.
@@ -190,6 +223,14 @@ func openPebble(_ context.Context, dir string, how How) (driver.DB, error) {
 const passBytes = 16 << 20
 
 var namespaceName = regexp.MustCompile(`^[A-Za-z0-9_]{1,60}$`)
+
+// checkPebble refuses what would be a URL with a login: a folder is not named so, and what is there may be a password.
+func checkPebble(name string) error {
+	if strings.HasPrefix(name, "//") && strings.Contains(name, "@") {
+		return errors.New("it has a login before a host, which is not shown, and an embedded store has neither: name its folder")
+	}
+	return nil
+}
 
 func checkCassandra(name string) error {
 	_, err := cassandraurl.Parse(name)

@@ -26,6 +26,8 @@ type Bad struct {
 	load  string // whose rows they are; "" where none are put
 	file  *outfile.File
 	w     *bufio.Writer
+
+	failed bool // an error about the file was returned
 }
 
 // ToFile has bad rows written to a file that only its owner can read: each as a line of JSON with its number, what is
@@ -90,18 +92,23 @@ func (b *Bad) Add(row *tabular.Row, why error) error {
 		_, err = b.w.Write(append(text, '\n'))
 	}
 	if err != nil {
+		b.failed = true
 		return fmt.Errorf("--bad-file: %w", err)
 	}
 	return nil
 }
 
-// Close ends the file, and gives it its name. One without a row is left out, and so is one that is not kept.
+// Close ends the file, and gives it its name. One without a row is left out, and so is one that is not kept. An error that
+// Add has returned is not returned again.
 func (b *Bad) Close(keep bool) error {
 	if b.file == nil {
 		return nil
 	}
-	err := b.w.Flush()
-	if err == nil && keep && b.Rows > 0 {
+	var err error
+	if !b.failed {
+		err = b.w.Flush()
+	}
+	if err == nil && !b.failed && keep && b.Rows > 0 {
 		err = b.file.Commit()
 	}
 	err = errors.Join(err, b.file.Discard())

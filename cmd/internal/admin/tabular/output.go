@@ -26,7 +26,8 @@ func (o *Output) Bind(f *pflag.FlagSet) {
 	f.StringVar(&o.format, "format", "", "the `format` of the output (default: what the suffix of its name says):\n"+formatHelp+"; .gz or .zst after the suffix compresses it")
 	f.StringVar(&o.delimiter, "delimiter", "", "`character` between the cells of CSV, or tab (default , or, in a .tsv file, tab)")
 	f.StringVar(&o.header, "header", "", "whether the first row of CSV holds the names of the columns, `yes or no` (default yes)")
-	f.BoolVar(&o.force, "force", false, "replace a file that exists")
+	f.BoolVar(&o.force, "force", false, "replace a file that exists, unless the command reads it or it holds a master key")
+	cli.Writes(f, "output")
 	offerShapes(f)
 }
 
