@@ -78,6 +78,9 @@ JSON and Parquet numbers are none. Numbers are decimal; floating point numbers m
 and nan, and what is not 0 never becomes 0. A file of Parquet has flat fields, without
 lists and groups.
 
+CSV with a header and no rows, and Parquet without rows, are put as 0 rows. An input of 0
+bytes is an error: nothing tells it from one that was cut short.
+
 With --tenant the rows are those of a tenant, which 'rangecrypt tenant create' makes.`,
 		Example: `  rangecrypt table insert flights --input flights.csv --store pebble:data --key app.key
   rangecrypt table insert flights --input flights.csv.gz --null NA --map carrier=airline \
@@ -386,7 +389,15 @@ type mappedJSON struct {
 	Type   string `json:"type,omitempty"`
 }
 
+// sayNone says that an input has no rows: it is seldom what was meant.
+func (o *insertRows) sayNone(c *cli.Call, l *rowload.Load) {
+	if l.Rows == 0 {
+		c.Warn("%s has no rows", o.Name())
+	}
+}
+
 func (o *insertRows) reportChecked(c *cli.Call, l *rowload.Load) error {
+	o.sayNone(c, l)
 	var mapped []mappedJSON
 	var rows [][]string
 	for i, f := range l.Map.Fields {
@@ -416,6 +427,9 @@ func (o *insertRows) reportChecked(c *cli.Call, l *rowload.Load) error {
 
 func (o *insertRows) report(c *cli.Call, l *rowload.Load, done rowload.Done, elapsed time.Duration, name string, complete bool) error {
 	rate := float64(done.Rows) / max(elapsed.Seconds(), 1e-9)
+	if complete {
+		o.sayNone(c, l)
+	}
 	skipped := 0
 	if o.skipBad {
 		skipped = l.Bad.Rows

@@ -74,9 +74,6 @@ func (s *sender) atEnd() error {
 	if allowed := s.allowed(); s.Bad.Rows > allowed {
 		return s.Bad.tooMany(s.Rows, allowed, s.SkipBad)
 	}
-	if s.Rows == 0 {
-		return s.noRows()
-	}
 	if err := s.keys.count(); err != nil {
 		return err
 	}

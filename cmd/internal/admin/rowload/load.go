@@ -94,9 +94,6 @@ func (l *Load) Check(ctx context.Context) error {
 	if allowed := l.allowed(); l.Bad.Rows > allowed {
 		return l.Bad.tooMany(l.Rows, allowed, l.SkipBad)
 	}
-	if l.Rows == 0 {
-		return l.noRows()
-	}
 	if err := keys.count(); err != nil {
 		return err
 	}
@@ -105,11 +102,6 @@ func (l *Load) Check(ctx context.Context) error {
 		return l.repeatedKeys(keys.first, keys.second)
 	}
 	return nil
-}
-
-// noRows is the error of an input without rows: it is seldom what was meant.
-func (l *Load) noRows() error {
-	return fmt.Errorf("%w: %s has no rows", tabular.ErrInput, l.Input.Name())
 }
 
 func (l *Load) allowed() int {

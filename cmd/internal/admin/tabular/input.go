@@ -27,6 +27,11 @@ const MaxRow = 32 << 20
 // ErrInput is wrapped by errors about an input.
 var ErrInput = errors.New("bad input")
 
+// errEmpty is the error of an input of no bytes. One without rows is none: nothing was cut from its header, or end.
+var errEmpty = errors.New("it is empty, as a file that was cut short may be: " + withoutRows)
+
+const withoutRows = "write a table without rows as CSV with a header, or as Parquet"
+
 // ErrChanged is returned where a file is no longer what it was when it was opened.
 var ErrChanged = errors.New("the input has changed while it was read")
 
@@ -305,7 +310,7 @@ func (s shape) checkHead(head []byte) error {
 	}
 	switch {
 	case len(head) == 0:
-		return errors.New("it is empty")
+		return errEmpty
 	case starts("PAR1"):
 		return errors.New("it is in Parquet: say so with --format parquet")
 	case starts("PK\x03\x04"):

@@ -47,7 +47,7 @@ func openParquet(file *os.File, tap io.Writer) (_ Reader, err error) {
 	}
 	head := make([]byte, 4)
 	if _, err := io.ReadFull(file, head); err == io.EOF {
-		return nil, errors.New("it is empty")
+		return nil, errEmpty
 	} else if string(head) != "PAR1" {
 		return nil, errors.New("it is not in Parquet, which begins with PAR1; --format says what it is in")
 	}
