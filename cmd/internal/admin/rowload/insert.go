@@ -19,7 +19,7 @@ import (
 
 // Done says what came of an insertion.
 type Done struct {
-	Rows   int  // that were acknowledged
+	Rows   int  // that were acknowledged; at the end of a load without those that a later one has replaced
 	There  int  // that an earlier run had put, and that were left as they are
 	Unsure bool // more of them may be there
 }
@@ -51,7 +51,7 @@ func (l *Load) Insert(ctx context.Context, table *store.Table) (Done, error) {
 	} else if err == nil {
 		err = ctx.Err()
 	}
-	if err == nil && l.checked == nil {
+	if err == nil {
 		err = s.atEnd()
 	}
 	if l.checked == nil {
@@ -69,17 +69,21 @@ func (l *Load) Insert(ctx context.Context, table *store.Table) (Done, error) {
 	return s.done, err
 }
 
-// atEnd checks what is known of the standard input when all of it was read.
+// atEnd counts rows that have replaced others, and checks what is known of the standard input when all of it was read.
 func (s *sender) atEnd() error {
-	if allowed := s.allowed(); s.Bad.Rows > allowed {
-		return s.Bad.tooMany(s.Rows, allowed, s.SkipBad)
-	}
 	if err := s.keys.count(); err != nil {
 		return err
 	}
 	s.Rewrote = s.keys.rows
+	s.done.Rows -= s.Rewrote
+	if s.checked != nil {
+		return nil
+	}
+	if allowed := s.allowed(); s.Bad.Rows > allowed {
+		return s.Bad.tooMany(s.Rows, allowed, s.SkipBad)
+	}
 	if s.Rewrote > 0 && !s.LastWins {
-		return s.repeatedKeys(s.keys.first, s.keys.second)
+		return fmt.Errorf("%w; all rows were written, so that the last of those with one key is there", s.repeatedKeys(s.keys.first, s.keys.second))
 	}
 	return nil
 }
@@ -98,7 +102,7 @@ type sender struct {
 
 	digests *digester
 	recent  map[digest]struct{} // keys of rows that may be under way, or are in rows
-	keys    repeated            // of an input that was not checked
+	keys    repeated            // of an input that was not checked, or has some
 
 	mu   sync.Mutex // of what follows, and of Load.Bad
 	done Done
@@ -143,7 +147,7 @@ func (s *sender) all(in tabular.Reader) error {
 // order waits until a row with the same key is put, so that the later one stays.
 func (s *sender) order(row store.Row) error {
 	key := s.digests.of(row)
-	if s.checked == nil {
+	if s.checked == nil || s.Rewrote > 0 {
 		if err := s.keys.add(key, s.Rows); err != nil {
 			return err
 		}
@@ -252,6 +256,9 @@ func (s *sender) put(rows []store.Row, came []*tabular.Row) error {
 			if err := s.bad(came[row.Index], row.Err); err != nil {
 				return fmt.Errorf("%w: %w", ErrRefused, err)
 			}
+			s.mu.Lock()
+			s.keys.without(came[row.Index].Number)
+			s.mu.Unlock()
 			rows, came = slices.Delete(rows, row.Index, row.Index+1), slices.Delete(came, row.Index, row.Index+1)
 			continue
 		case err != nil:

@@ -113,7 +113,7 @@ type Input struct {
 // Bind binds the flags: --input, --format, --delimiter and --header.
 func (o *Input) Bind(f *pflag.FlagSet) {
 	f.StringVar(&o.file, "input", "", "the `file` with the rows, or - for the standard input")
-	f.StringVar(&o.format, "format", "", "the `format` of the input (default: what the suffix of its name says):\n"+formatHelp+"; .gz or .zst after the suffix says that it is compressed,\nwhich the standard input cannot be")
+	f.StringVar(&o.format, "format", "", "the `format` of the input (default: what the suffix of its name says):\n"+formatHelp+"; .gz or .zst after the suffix says that it is compressed, which the standard input cannot be")
 	f.StringVar(&o.delimiter, "delimiter", "", "`character` between the cells of CSV, or tab (default , or, in a .tsv file, tab)")
 	f.StringVar(&o.header, "header", "", "whether the first row of CSV holds the names of the fields, `yes or no` (default yes)")
 	offerShapes(f)
