@@ -56,7 +56,8 @@ needs a field, but for the tie-breaker: rows without one get one of their own.
 
 A file is read twice. First every row is checked, and nothing is written if one is bad or
 two have one key. --skip-bad leaves bad rows out and counts them, up to --max-bad. The
-standard input is read once, so that the rows before a bad one may be written.
+standard input is read once, so that the rows before a bad one may be written, and those
+before one with the key of an earlier row.
 
 A load has a name, which is printed before the first row is written. When it was
 interrupted, the same command with --load and that name goes on, so that no row is lost
@@ -105,7 +106,7 @@ With --tenant the rows are those of a tenant, which 'rangecrypt tenant create' m
 			f.StringVar(&o.maxBad, "max-bad", "", "fail if more `rows` than this are bad, such as 20 or 0.5% (default with --skip-bad:\n1%, or 10 rows of fewer than 100)")
 			f.StringVar(&o.badFile, "bad-file", "", "write bad rows to this new `file`, as they came and not encrypted, with what is\nwrong; only its owner can read it")
 			f.StringVar(&o.ttlText, "ttl", "", "let the rows expire this `time` after they are put, such as 30d or 12h30m (default:\nwhat the table says)")
-			f.BoolVar(&o.lastWins, "last-wins", false, "of rows with one key put the last; otherwise they are an error")
+			f.BoolVar(&o.lastWins, "last-wins", false, "of rows with one key put the last; otherwise they are an error: of a file before\nanything is written; of the standard input before the later row is written, if its\nkey is one of the first 262,144 keys, and else at the end, when the last is there")
 			o.Load.Bind(f)
 			f.StringVar(&o.name, "load", "", "`name` of an interrupted load to go on with; the input must be the same")
 		},

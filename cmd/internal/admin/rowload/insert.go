@@ -39,7 +39,7 @@ func (l *Load) Insert(ctx context.Context, table *store.Table) (Done, error) {
 		return Done{}, err
 	}
 	defer func() { _ = in.Close() }() // it was read
-	s := &sender{Load: l, table: table, slots: make(chan struct{}, l.Writers), most: l.MaxBad.Of(rows), digests: newDigester(l.Key), recent: map[digest]struct{}{}}
+	s := &sender{Load: l, table: table, slots: make(chan struct{}, l.Writers), most: l.MaxBad.Of(rows), digests: newDigester(l.Key), recent: map[digest]struct{}{}, first: map[digest]int{}}
 	defer func() { _ = s.keys.close() }() // nothing is lost
 	group, gctx := errgroup.WithContext(ctx)
 	under, stop := loads.Lingering(gctx)
@@ -83,7 +83,7 @@ func (s *sender) atEnd() error {
 		return s.Bad.tooMany(s.Rows, allowed, s.SkipBad)
 	}
 	if s.Rewrote > 0 && !s.LastWins {
-		return fmt.Errorf("%w; all rows were written, so that the last of those with one key is there", s.repeatedKeys(s.keys.first, s.keys.second))
+		return fmt.Errorf("%w; all rows were written, so that the last of those with one key is there by now", s.repeatedKeys(s.keys.first, s.keys.second))
 	}
 	return nil
 }
@@ -103,13 +103,20 @@ type sender struct {
 	digests *digester
 	recent  map[digest]struct{} // keys of rows that may be under way, or are in rows
 	keys    repeated            // of an input that was not checked, or has some
+	first   map[digest]int      // the first rows of an input that was not checked
 
 	mu   sync.Mutex // of what follows, and of Load.Bad
 	done Done
 }
 
-// mostRecent bounds the keys that are taken to be under way.
-const mostRecent = 1 << 16
+const (
+	// mostRecent bounds the keys that are taken to be under way.
+	mostRecent = 1 << 16
+
+	// mostFirst bounds the keys of the standard input that a row is compared with before it is written, in some 15 MB.
+	// A row with another key that was there before is noticed at the end.
+	mostFirst = 1 << 18
+)
 
 // all reads the rows and sends them.
 func (s *sender) all(in tabular.Reader) error {
@@ -147,6 +154,14 @@ func (s *sender) all(in tabular.Reader) error {
 // order waits until a row with the same key is put, so that the later one stays.
 func (s *sender) order(row store.Row) error {
 	key := s.digests.of(row)
+	if s.checked == nil && !s.LastWins {
+		if first, ok := s.first[key]; ok {
+			return s.repeatedKey(first)
+		}
+		if len(s.first) < mostFirst {
+			s.first[key] = s.Rows
+		}
+	}
 	if s.checked == nil || s.Rewrote > 0 {
 		if err := s.keys.add(key, s.Rows); err != nil {
 			return err
