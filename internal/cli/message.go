@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/csv"
 	"errors"
 	"strconv"
 	"strings"
@@ -38,8 +39,12 @@ func flagError(err error) error {
 	if !errors.As(err, &bad) {
 		return exit.Usagef("%v", err)
 	}
+	var list *csv.ParseError
 	kind := kinds[bad.GetFlag().Value.Type()]
 	switch {
+	case errors.As(bad.Unwrap(), &list):
+		return exit.Usagef(`--%s is %q, need values with commas between them, and in double quotes those that have a comma or such a quote in them: 'a,"b,c"', `+
+			`without a blank before the quote`, bad.GetFlag().Name, bad.GetValue())
 	case kind == "":
 		return exit.Usagef("%v", err)
 	case errors.As(bad.Unwrap(), &number) && errors.Is(number.Err, strconv.ErrRange):

@@ -57,16 +57,13 @@ With --tenant the rows are those of a tenant.`,
 		How:  stores.How{Pass: true},
 		Flags: func(f *pflag.FlagSet) {
 			f.StringVar(&o.tenant, "tenant", "", "`name` of the tenant whose rows are written, of a table with tenants")
-			f.StringSliceVar(&o.selected, "select", nil, "the `columns` to write, with commas between them (default: the key and all columns)")
+			f.StringSliceVar(&o.selected, "select", nil, "the `columns` to write, with commas between them (default: the key and all columns); "+quotedNames)
 			cli.OfferColumns(f, "select")
 			o.Output.Bind(f)
 			o.Flags.Bind(f)
 		},
 		Check: func(c *cli.Call) (err error) {
 			if err := c.Kept.Check(); err != nil {
-				return err
-			}
-			if err := cli.Once("select", o.selected); err != nil {
 				return err
 			}
 			c.ReadOnly = true
@@ -81,18 +78,16 @@ With --tenant the rows are those of a tenant.`,
 
 // choose returns the columns that are written.
 func (o *exportRows) choose(all []*celltext.Column, schema store.Schema) ([]*celltext.Column, error) {
-	if len(o.selected) == 0 {
-		return all, nil
+	fields, _, err := chosen(condition.Columns(schema), "select", o.selected, schema)
+	if err != nil {
+		return nil, err
 	}
-	var chosen []*celltext.Column
-	for _, name := range o.selected {
-		i := slices.IndexFunc(all, func(c *celltext.Column) bool { return c.Name == name })
-		if i < 0 {
-			return nil, unknown("select", condition.Columns(schema), name)
-		}
-		chosen = append(chosen, all[i])
+	var wanted []*celltext.Column
+	for _, f := range fields {
+		i := slices.IndexFunc(all, func(c *celltext.Column) bool { return c.Name == f.Name })
+		wanted = append(wanted, all[i])
 	}
-	return chosen, nil
+	return wanted, nil
 }
 
 func (o *exportRows) run(ctx context.Context, c *cli.Call) (err error) {

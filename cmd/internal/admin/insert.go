@@ -56,7 +56,8 @@ needs a field, but for the tie-breaker: rows without one get one of their own.
 
 A file is read twice. First every row is checked, and nothing is written if one is bad or
 two have one key. --skip-bad leaves bad rows out and counts them, up to --max-bad. The
-standard input is read once, so that the rows before a bad one may be written.
+standard input is read once, so that the rows before a bad one may be written, and those
+before one with the key of an earlier row.
 
 A load has a name, which is printed before the first row is written. When it was
 interrupted, the same command with --load and that name goes on, so that no row is lost
@@ -78,6 +79,9 @@ others, and numbers. Booleans are true and false, t and f, yes and no, y and n, 
 JSON and Parquet numbers are none. Numbers are decimal; floating point numbers may be inf
 and nan, and what is not 0 never becomes 0. A file of Parquet has flat fields, without
 lists and groups.
+
+CSV with a header and no rows, and Parquet without rows, are put as 0 rows. An input of 0
+bytes is an error: nothing tells it from one that was cut short.
 
 With --tenant the rows are those of a tenant, which 'rangecrypt tenant create' makes.`,
 		Example: `  rangecrypt table insert flights --input flights.csv --store pebble:data --key app.key
@@ -104,7 +108,7 @@ With --tenant the rows are those of a tenant, which 'rangecrypt tenant create' m
 			f.StringVar(&o.badFile, "bad-file", "", "write bad rows to this new `file`, as they came and not encrypted, with what is\nwrong; only its owner can read it")
 			cli.Writes(f, "bad-file")
 			f.StringVar(&o.ttlText, "ttl", "", "let the rows expire this `time` after they are put, such as 30d or 12h30m (default:\nwhat the table says)")
-			f.BoolVar(&o.lastWins, "last-wins", false, "of rows with one key put the last; otherwise they are an error")
+			f.BoolVar(&o.lastWins, "last-wins", false, "of rows with one key put the last; otherwise they are an error: of a file before\nanything is written; of the standard input before the later row is written, if its\nkey is one of the first 262,144 keys, and else at the end, when the last is there")
 			o.Load.Bind(f)
 			f.StringVar(&o.name, "load", "", "`name` of an interrupted load to go on with; the input must be the same")
 		},
@@ -403,7 +407,15 @@ type mappedJSON struct {
 	Type   string `json:"type,omitempty"`
 }
 
+// sayNone says that an input has no rows: it is seldom what was meant.
+func (o *insertRows) sayNone(c *cli.Call, l *rowload.Load) {
+	if l.Rows == 0 {
+		c.Warn("%s has no rows", o.Name())
+	}
+}
+
 func (o *insertRows) reportChecked(c *cli.Call, l *rowload.Load) error {
+	o.sayNone(c, l)
 	var mapped []mappedJSON
 	var rows [][]string
 	for i, f := range l.Map.Fields {
@@ -433,6 +445,9 @@ func (o *insertRows) reportChecked(c *cli.Call, l *rowload.Load) error {
 
 func (o *insertRows) report(c *cli.Call, l *rowload.Load, done rowload.Done, elapsed time.Duration, name string, complete bool) error {
 	rate := float64(done.Rows) / max(elapsed.Seconds(), 1e-9)
+	if complete {
+		o.sayNone(c, l)
+	}
 	skipped := 0
 	if o.skipBad {
 		skipped = l.Bad.Rows

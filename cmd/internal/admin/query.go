@@ -45,7 +45,7 @@ type tableQuery struct {
 // bindQuery binds the flags that both commands have.
 func (q *tableQuery) bindQuery(f *pflag.FlagSet) {
 	q.selection.bind(f, "the `condition` on the rows (default: all rows)")
-	f.StringSliceVar(&q.columns, "select", nil, "the columns of these `names`, with commas between them, and no others")
+	f.StringSliceVar(&q.columns, "select", nil, "the columns of these `names`, with commas between them, and no others; "+quotedNames)
 	f.StringVar(&q.orderBy, "order-by", "", "sort the rows by the `column`; null and NaN come last; 'COLUMN desc' is as --desc")
 	f.BoolVar(&q.desc, "desc", false, "turn the order round")
 	f.IntVar(&q.limit, "limit", 0, "at most so many `rows` (default all)")

@@ -141,20 +141,31 @@ func chosen(all []inspect.Field, flag string, names []string, schema store.Schem
 	if len(names) == 0 {
 		return all, nil, nil
 	}
-	if err := cli.Once(flag, names); err != nil {
-		return nil, nil, err
-	}
 	columns = []string{} // and not nil, which is all
+	var found []string
 	for _, name := range names {
-		i := slices.IndexFunc(all, func(f inspect.Field) bool { return f.Name == name })
+		i := indexOf(all, name)
 		if i < 0 {
 			return nil, nil, unknown(flag, all, name)
 		}
+		found = append(found, all[i].Name)
 		if fields = append(fields, all[i]); i >= len(schema.Key) {
-			columns = append(columns, name)
+			columns = append(columns, all[i].Name)
 		}
 	}
-	return fields, columns, nil
+	return fields, columns, cli.Once(flag, found)
+}
+
+// indexOf returns which column a list of names means. Blanks around a name count only where a column has
+// them, as one may whose name is older than the rule against it.
+func indexOf(all []inspect.Field, name string) int {
+	at := func(name string) int {
+		return slices.IndexFunc(all, func(f inspect.Field) bool { return f.Name == name })
+	}
+	if i := at(name); i >= 0 {
+		return i
+	}
+	return at(strings.TrimSpace(name))
 }
 
 // picked returns the values of a row in the order of columns.

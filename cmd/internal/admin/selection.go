@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -88,8 +89,18 @@ func sayAssumed(c *cli.Call, format *celltext.Format) {
 
 // unknown is the error about a name that a flag gives and no column has.
 func unknown(flag string, columns []inspect.Field, name string) error {
-	return exit.Usagef("--%s: %v", flag, condition.Unknown(columns, name))
+	hint := ""
+	if strings.ContainsAny(name, "\"`'") {
+		hint = "; here quotation marks and backquotes are part of a name"
+		if strings.HasSuffix(flag, "select") {
+			hint += ", but for double quotes around one with a comma in it, as in CSV: --" + flag + ` 'a,"b,c"'`
+		}
+	}
+	return exit.Usagef("--%s: %v%s", flag, condition.Unknown(columns, name), hint)
 }
+
+// quotedNames is about flags that take a list of names.
+const quotedNames = `one with a comma in it in double quotes, as in 'a,"b,c"'`
 
 // explained says what to do where a query is refused, which may be one for the opposite order of the row key.
 func explained(err error, desc bool) error {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/draw"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
@@ -37,7 +36,7 @@ func CreatePlot(name string) (*PlotFile, error) {
 	}
 	f, err := outfile.Create(name, true)
 	if err != nil {
-		return nil, fmt.Errorf("write the plot into %s: %w", filepath.Dir(name), withoutName(err))
+		return nil, fmt.Errorf("write the plot: %w", err)
 	}
 	return &PlotFile{f, name}, nil
 }

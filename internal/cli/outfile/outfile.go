@@ -31,7 +31,11 @@ func place(name string, replace bool) (path string, special bool, err error) {
 		if _, err := os.Lstat(name); err == nil {
 			return "", false, fmt.Errorf("%s is a link to a file that is not there: name that file itself", name)
 		}
-		return name, false, nil // a folder that is missing is noticed when the file is made
+		dir := filepath.Dir(name)
+		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+			return "", false, fmt.Errorf("folder %s does not exist", dir)
+		}
+		return name, false, nil
 	case err != nil:
 		return "", false, err
 	case info.IsDir():
@@ -48,7 +52,8 @@ func place(name string, replace bool) (path string, special bool, err error) {
 	return path, false, err
 }
 
-// Check returns the error that Create has about a name: an existing file is ErrExists, unless it may be replaced.
+// Check returns the error that Create has about a name: an existing file is ErrExists, unless it may be replaced. It does
+// not see whether the folder may be written to.
 func Check(name string, replace bool) error {
 	_, _, err := place(name, replace)
 	return err

@@ -1,6 +1,8 @@
 package outfile
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,12 +12,16 @@ import (
 // writes a part has its lock. One that was killed leaves the part, and nobody has the lock.
 const partSuffix = ".part"
 
-// createPart makes the part of a file, and removes those that were left.
+// createPart makes the part of a file, and removes those that were left. An error names the folder, and not the part.
 func createPart(file string) (*os.File, error) {
 	dir, before := filepath.Dir(file), "."+filepath.Base(file)+"."
 	removeLeft(dir, before)
 	for {
 		f, err := os.CreateTemp(dir, before+"*"+partSuffix)
+		var of *fs.PathError
+		if errors.As(err, &of) {
+			return nil, &fs.PathError{Op: "write into folder", Path: dir, Err: of.Err}
+		}
 		if err != nil {
 			return nil, err
 		}

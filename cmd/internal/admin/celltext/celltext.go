@@ -51,7 +51,7 @@ func (o *Flags) bindZone(f *pflag.FlagSet) {
 // BindRead binds also what only values have that are read: numbers are written without marks between thousands.
 func (o *Flags) BindRead(f *pflag.FlagSet) {
 	o.Bind(f)
-	f.StringVar(&o.thousands, "thousands", "", "the `character` between thousands of numbers, such as '.'; they may also be without it")
+	f.StringVar(&o.thousands, "thousands", "", "the `character` between thousands of numbers, such as '.'; they may also be without it,\nand never have a 0 before the first")
 }
 
 // Said returns what the flags say, as a text that differs where values may be read otherwise.

@@ -228,11 +228,11 @@ func (f *Format) codecOf(c *Column) (codec, error) {
 
 var units = map[string]time.Duration{"ns": time.Nanosecond, "us": time.Microsecond, "ms": time.Millisecond, "s": time.Second}
 
-// clean returns the text of a number with a point and without marks between thousands, and whether these are where
-// they belong.
-func (f *Format) clean(text string) (string, bool) {
+// clean returns the text of a number with a point and without marks between thousands. Where these are not where they
+// belong, the error says what the text is not.
+func (f *Format) clean(text, kind string) (string, error) {
 	if f.thousands == "" && !f.comma {
-		return text, true
+		return text, nil
 	}
 	whole, rest, fraction := text, "", false
 	if at := strings.IndexAny(text, f.point()+"eE"); at >= 0 {
@@ -241,26 +241,29 @@ func (f *Format) clean(text string) (string, bool) {
 	if f.thousands != "" && strings.Contains(whole, f.thousands) {
 		groups := strings.Split(whole, f.thousands)
 		first := strings.TrimLeft(groups[0], "+-")
+		if strings.HasPrefix(first, "0") { // it is a fraction, or no number
+			return "", fmt.Errorf("%s: it has 0 before a mark between thousands, which --thousands says is %q", kind, f.thousands)
+		}
 		if len(first) == 0 || len(first) > 3 {
-			return "", false
+			return "", errors.New(kind)
 		}
 		for _, g := range groups[1:] {
 			if len(g) != 3 || strings.Trim(g, "0123456789") != "" {
-				return "", false
+				return "", errors.New(kind)
 			}
 		}
 		whole = strings.Join(groups, "")
 	}
 	if f.comma && strings.Contains(text, ".") && f.thousands != "." {
-		return "", false
+		return "", errors.New(kind)
 	}
 	if fraction && f.comma {
 		if strings.Contains(rest, ".") {
-			return "", false
+			return "", errors.New(kind)
 		}
 		rest = strings.Replace(rest, ",", ".", 1)
 	}
-	return whole + rest, true
+	return whole + rest, nil
 }
 
 // shown writes a number as the flags have it, without marks between thousands.
@@ -306,9 +309,9 @@ func integer[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64](
 	return &typed[T]{
 		name: name, exact: &exact, plain: from, number: from,
 		from: func(text string) (T, error) {
-			clean, ok := f.clean(text)
-			if !ok {
-				return 0, errors.New("not an integer")
+			clean, err := f.clean(text, "not an integer")
+			if err != nil {
+				return 0, err
 			}
 			return from(clean)
 		},
@@ -358,9 +361,9 @@ func float[T float32 | float64](f *Format, name string, exact encode.Exact[T], b
 	return &typed[T]{
 		name: name, exact: &exact, plain: from, number: from,
 		from: func(text string) (T, error) {
-			clean, ok := f.clean(text)
-			if !ok {
-				return 0, errors.New("not a number")
+			clean, err := f.clean(text, "not a number")
+			if err != nil {
+				return 0, err
 			}
 			return from(clean)
 		},

@@ -38,9 +38,9 @@ func (f *Format) decimal(name string, scale int32) codec {
 	return &typed[encode.Decimal]{
 		name: name, exact: &exact, plain: from, number: from,
 		from: func(text string) (encode.Decimal, error) {
-			clean, ok := f.clean(text)
-			if !ok {
-				return encode.Decimal{}, errors.New("not a decimal number")
+			clean, err := f.clean(text, "not a decimal number")
+			if err != nil {
+				return encode.Decimal{}, err
 			}
 			return from(clean)
 		},

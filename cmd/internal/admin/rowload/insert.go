@@ -19,7 +19,7 @@ import (
 
 // Done says what came of an insertion.
 type Done struct {
-	Rows   int  // that were acknowledged
+	Rows   int  // that were acknowledged; at the end of a load without those that a later one has replaced
 	There  int  // that an earlier run had put, and that were left as they are
 	Unsure bool // more of them may be there
 }
@@ -39,7 +39,7 @@ func (l *Load) Insert(ctx context.Context, table *store.Table) (Done, error) {
 		return Done{}, err
 	}
 	defer func() { _ = in.Close() }() // it was read
-	s := &sender{Load: l, table: table, slots: make(chan struct{}, l.Writers), most: l.MaxBad.Of(rows), digests: newDigester(l.Key), recent: map[digest]struct{}{}}
+	s := &sender{Load: l, table: table, slots: make(chan struct{}, l.Writers), most: l.MaxBad.Of(rows), digests: newDigester(l.Key), recent: map[digest]struct{}{}, first: map[digest]int{}}
 	defer func() { _ = s.keys.close() }() // nothing is lost
 	group, gctx := errgroup.WithContext(ctx)
 	under, stop := loads.Lingering(gctx)
@@ -51,7 +51,7 @@ func (l *Load) Insert(ctx context.Context, table *store.Table) (Done, error) {
 	} else if err == nil {
 		err = ctx.Err()
 	}
-	if err == nil && l.checked == nil {
+	if err == nil {
 		err = s.atEnd()
 	}
 	if l.checked == nil {
@@ -69,20 +69,21 @@ func (l *Load) Insert(ctx context.Context, table *store.Table) (Done, error) {
 	return s.done, err
 }
 
-// atEnd checks what is known of the standard input when all of it was read.
+// atEnd counts rows that have replaced others, and checks what is known of the standard input when all of it was read.
 func (s *sender) atEnd() error {
-	if allowed := s.allowed(); s.Bad.Rows > allowed {
-		return s.Bad.tooMany(s.Rows, allowed, s.SkipBad)
-	}
-	if s.Rows == 0 {
-		return s.noRows()
-	}
 	if err := s.keys.count(); err != nil {
 		return err
 	}
 	s.Rewrote = s.keys.rows
+	s.done.Rows -= s.Rewrote
+	if s.checked != nil {
+		return nil
+	}
+	if allowed := s.allowed(); s.Bad.Rows > allowed {
+		return s.Bad.tooMany(s.Rows, allowed, s.SkipBad)
+	}
 	if s.Rewrote > 0 && !s.LastWins {
-		return s.repeatedKeys(s.keys.first, s.keys.second)
+		return fmt.Errorf("%w; all rows were written, so that the last of those with one key is there by now", s.repeatedKeys(s.keys.first, s.keys.second))
 	}
 	return nil
 }
@@ -101,14 +102,21 @@ type sender struct {
 
 	digests *digester
 	recent  map[digest]struct{} // keys of rows that may be under way, or are in rows
-	keys    repeated            // of an input that was not checked
+	keys    repeated            // of an input that was not checked, or has some
+	first   map[digest]int      // the first rows of an input that was not checked
 
 	mu   sync.Mutex // of what follows, and of Load.Bad
 	done Done
 }
 
-// mostRecent bounds the keys that are taken to be under way.
-const mostRecent = 1 << 16
+const (
+	// mostRecent bounds the keys that are taken to be under way.
+	mostRecent = 1 << 16
+
+	// mostFirst bounds the keys of the standard input that a row is compared with before it is written, in some 15 MB.
+	// A row with another key that was there before is noticed at the end.
+	mostFirst = 1 << 18
+)
 
 // all reads the rows and sends them.
 func (s *sender) all(in tabular.Reader) error {
@@ -146,7 +154,15 @@ func (s *sender) all(in tabular.Reader) error {
 // order waits until a row with the same key is put, so that the later one stays.
 func (s *sender) order(row store.Row) error {
 	key := s.digests.of(row)
-	if s.checked == nil {
+	if s.checked == nil && !s.LastWins {
+		if first, ok := s.first[key]; ok {
+			return s.repeatedKey(first)
+		}
+		if len(s.first) < mostFirst {
+			s.first[key] = s.Rows
+		}
+	}
+	if s.checked == nil || s.Rewrote > 0 {
 		if err := s.keys.add(key, s.Rows); err != nil {
 			return err
 		}
@@ -255,6 +271,9 @@ func (s *sender) put(rows []store.Row, came []*tabular.Row) error {
 			if err := s.bad(came[row.Index], row.Err); err != nil {
 				return fmt.Errorf("%w: %w", ErrRefused, err)
 			}
+			s.mu.Lock()
+			s.keys.without(came[row.Index].Number)
+			s.mu.Unlock()
 			rows, came = slices.Delete(rows, row.Index, row.Index+1), slices.Delete(came, row.Index, row.Index+1)
 			continue
 		case err != nil:

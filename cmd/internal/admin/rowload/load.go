@@ -94,9 +94,6 @@ func (l *Load) Check(ctx context.Context) error {
 	if allowed := l.allowed(); l.Bad.Rows > allowed {
 		return l.Bad.tooMany(l.Rows, allowed, l.SkipBad)
 	}
-	if l.Rows == 0 {
-		return l.noRows()
-	}
 	if err := keys.count(); err != nil {
 		return err
 	}
@@ -107,11 +104,6 @@ func (l *Load) Check(ctx context.Context) error {
 	return nil
 }
 
-// noRows is the error of an input without rows: it is seldom what was meant.
-func (l *Load) noRows() error {
-	return fmt.Errorf("%w: %s has no rows", tabular.ErrInput, l.Input.Name())
-}
-
 func (l *Load) allowed() int {
 	if !l.SkipBad {
 		return 0
@@ -119,9 +111,16 @@ func (l *Load) allowed() int {
 	return l.MaxBad.Of(l.Rows)
 }
 
+// keepsAll ends errors about rows with one key.
+const keepsAll = "and a table has one row for each key: --last-wins puts the last of them; a table with a tie-breaker (encryption: tie) keeps all"
+
 func (l *Load) repeatedKeys(first, second uint64) error {
-	return fmt.Errorf("%w: %d of %d rows have the key of an earlier one, as row %d has that of row %d, and a table has one row for each key: "+
-		"--last-wins puts the last of them; a table with a tie-breaker (encryption: tie) keeps all", tabular.ErrInput, l.Rewrote, l.Rows, second, first)
+	return fmt.Errorf("%w: %d of %d rows have the key of an earlier one, as row %d has that of row %d, %s", tabular.ErrInput, l.Rewrote, l.Rows, second, first, keepsAll)
+}
+
+// repeatedKey is the error about the row that was read last, and was not written.
+func (l *Load) repeatedKey(first int) error {
+	return fmt.Errorf("%w: row %d has the key of row %d, %s; nothing of the batch of row %[2]d was written", tabular.ErrInput, l.Rows, first, keepsAll)
 }
 
 func (l *Load) open() (tabular.Reader, error) {

@@ -98,6 +98,7 @@ type repeated struct {
 	held  []record
 	files []*os.File
 	w     []*bufio.Writer
+	gone  map[uint64]bool // rows that do not count
 
 	rows          int
 	first, second uint64 // of the first two with one key
@@ -109,6 +110,14 @@ func (r *repeated) add(key digest, row int) error {
 		return nil
 	}
 	return r.spill()
+}
+
+// without leaves a row out of what is counted.
+func (r *repeated) without(row int) {
+	if r.gone == nil {
+		r.gone = map[uint64]bool{}
+	}
+	r.gone[uint64(row)] = true
 }
 
 // spill moves what is held into the files.
@@ -168,6 +177,7 @@ func (r *repeated) count() error {
 }
 
 func (r *repeated) among(records []record) {
+	records = slices.DeleteFunc(records, func(rec record) bool { return r.gone[rec.row] })
 	slices.SortFunc(records, func(a, b record) int {
 		return cmp.Or(bytes.Compare(a.key[:], b.key[:]), cmp.Compare(a.row, b.row))
 	})

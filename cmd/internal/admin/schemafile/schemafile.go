@@ -1,6 +1,7 @@
 // Package schemafile reads and writes the schema of a table as a file in YAML. A mistake is an
-// error with the file, the line, the column and the field; all mistakes of a file come at once,
-// up to a number.
+// error with the file, the line, the column and the field. All mistakes in single fields come at once,
+// up to a number. Where there is none come those that the check of the store finds: the first in the key,
+// and else one for each column.
 //
 // testdata/readings.yaml is an example with every field.
 package schemafile

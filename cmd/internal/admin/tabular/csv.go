@@ -19,6 +19,7 @@ type csvReader struct {
 	r      *csvrows.Reader
 	fields []string
 	ahead  bool // the first row was read, and is one of values
+	cut    bool // the header has no end of line
 	row    Row
 	end    func()
 }
@@ -33,13 +34,13 @@ func newCSVReader(text io.Reader, s shape, end func()) (Reader, error) {
 	var bad *csvrows.Error
 	switch err := r.Next(); {
 	case err == io.EOF:
-		return nil, errors.New("it is empty")
+		return nil, errEmpty
 	case errors.As(err, &bad):
 		return nil, fmt.Errorf("the first row: %w", bad)
 	case err != nil:
 		return nil, err
 	}
-	c.fields = r.Cells()
+	c.fields, c.cut = r.Cells(), !r.Ended()
 	r.Blank = len(c.fields) == 1
 	if !s.header {
 		for i := range c.fields {
@@ -83,6 +84,9 @@ func (c *csvReader) Next() (*Row, error) {
 		err = c.r.Next()
 	}
 	c.ahead = false
+	if err == io.EOF && c.row.Number == 0 && c.cut {
+		return nil, errors.New("it has no rows, and its header no end of line: it was cut short, so copy it again")
+	}
 	if err == io.EOF {
 		return nil, err
 	}

@@ -27,6 +27,11 @@ const MaxRow = 32 << 20
 // ErrInput is wrapped by errors about an input.
 var ErrInput = errors.New("bad input")
 
+// errEmpty is the error of an input of no bytes. One without rows is none: nothing was cut from its header, or end.
+var errEmpty = errors.New("it is empty, as a file that was cut short may be: " + withoutRows)
+
+const withoutRows = "write a table without rows as CSV with a header, or as Parquet"
+
 // ErrChanged is returned where a file is no longer what it was when it was opened.
 var ErrChanged = errors.New("the input has changed while it was read")
 
@@ -108,7 +113,7 @@ type Input struct {
 // Bind binds the flags: --input, --format, --delimiter and --header.
 func (o *Input) Bind(f *pflag.FlagSet) {
 	f.StringVar(&o.file, "input", "", "the `file` with the rows, or - for the standard input")
-	f.StringVar(&o.format, "format", "", "the `format` of the input (default: what the suffix of its name says):\n"+formatHelp+"; .gz or .zst after the suffix says that it is compressed")
+	f.StringVar(&o.format, "format", "", "the `format` of the input (default: what the suffix of its name says):\n"+formatHelp+"; .gz or .zst after the suffix says that it is compressed, which the standard input cannot be")
 	f.StringVar(&o.delimiter, "delimiter", "", "`character` between the cells of CSV, or tab (default , or, in a .tsv file, tab)")
 	f.StringVar(&o.header, "header", "", "whether the first row of CSV holds the names of the fields, `yes or no` (default yes)")
 	offerShapes(f)
@@ -216,7 +221,7 @@ func (o *Input) Open(names []string, tap io.Writer) (Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.open(file, names, tap)
+	r, err := s.open(file, o.Stream(), names, tap)
 	if err != nil {
 		if !o.Stream() {
 			_ = file.Close()
@@ -265,7 +270,7 @@ func (r *inputReader) Close() error {
 	return err
 }
 
-func (s shape) open(file *os.File, names []string, tap io.Writer) (Reader, error) {
+func (s shape) open(file *os.File, stream bool, names []string, tap io.Writer) (Reader, error) {
 	if s.format == formatParquet {
 		return openParquet(file, tap)
 	}
@@ -278,7 +283,7 @@ func (s shape) open(file *os.File, names []string, tap io.Writer) (Reader, error
 	if err != nil && err != io.EOF {
 		return nil, err
 	}
-	if err := s.checkHead(head); err != nil {
+	if err := s.checkHead(head, stream); err != nil {
 		return nil, err
 	}
 	text, end, err := s.decompressed(buffered)
@@ -291,12 +296,17 @@ func (s shape) open(file *os.File, names []string, tap io.Writer) (Reader, error
 	return newCSVReader(text, s, end)
 }
 
-// checkHead refuses what begins like a file of another format than the name says.
-func (s shape) checkHead(head []byte) error {
+// unpackers are the programs that write what is in a compressed file to the standard output.
+var unpackers = map[string]string{".gz": "zcat", ".zst": "zstdcat"}
+
+// checkHead refuses what begins like a file of another format than the name says. A stream has no name.
+func (s shape) checkHead(head []byte, stream bool) error {
 	starts := func(mark string) bool { return bytes.HasPrefix(head, []byte(mark)) }
 	begins := map[string]string{".gz": "\x1f\x8b", ".zst": "\x28\xb5\x2f\xfd"}
 	for _, suffix := range compressions {
 		switch is := starts(begins[suffix]); {
+		case is && stream:
+			return fmt.Errorf("it is compressed, which only files may be: decompress it before, as in '%s FILE | rangecrypt ...'", unpackers[suffix])
 		case is && s.compression != suffix:
 			return fmt.Errorf("it is compressed, which its name does not say: give it the suffix %s", suffix)
 		case !is && s.compression == suffix && len(head) > 0:
@@ -305,7 +315,9 @@ func (s shape) checkHead(head []byte) error {
 	}
 	switch {
 	case len(head) == 0:
-		return errors.New("it is empty")
+		return errEmpty
+	case starts("PAR1") && stream:
+		return errors.New("it is in Parquet, which is read from its end: save it to a file first")
 	case starts("PAR1"):
 		return errors.New("it is in Parquet: say so with --format parquet")
 	case starts("PK\x03\x04"):

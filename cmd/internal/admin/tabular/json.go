@@ -37,7 +37,7 @@ func newJSONReader(text io.Reader, names []string, end func()) (Reader, error) {
 	}
 	switch {
 	case len(head) == 0:
-		return nil, errors.New("it is empty")
+		return nil, errEmpty
 	case bytes.HasPrefix(head, []byte("\xef\xbb\xbf")):
 		_, _ = r.r.Discard(3)
 	case bytes.HasPrefix(head, []byte("\xff\xfe")), bytes.HasPrefix(head, []byte("\xfe\xff")), bytes.IndexByte(head, 0) >= 0:
@@ -84,6 +84,9 @@ func (r *jsonReader) readLine() (long bool, err error) {
 func (r *jsonReader) Next() (*Row, error) {
 	for {
 		long, err := r.readLine()
+		if err == io.EOF && r.row.Number == 0 {
+			return nil, errors.New("it has blank lines only, as a file that was cut short may have: " + withoutRows)
+		}
 		if err == io.EOF {
 			return nil, err
 		}

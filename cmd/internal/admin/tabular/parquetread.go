@@ -47,7 +47,7 @@ func openParquet(file *os.File, tap io.Writer) (_ Reader, err error) {
 	}
 	head := make([]byte, 4)
 	if _, err := io.ReadFull(file, head); err == io.EOF {
-		return nil, errors.New("it is empty")
+		return nil, errEmpty
 	} else if string(head) != "PAR1" {
 		return nil, errors.New("it is not in Parquet, which begins with PAR1; --format says what it is in")
 	}
@@ -64,7 +64,7 @@ func openParquet(file *os.File, tap io.Writer) (_ Reader, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("it is damaged, or no Parquet: %w", err)
 	}
-	r := &parquetReader{groups: f.RowGroups(), buf: make([]parquet.Row, 128), want: f.NumRows()}
+	r := &parquetReader{groups: withRows(f), buf: make([]parquet.Row, 128), want: f.NumRows()}
 	elements := f.Metadata().Schema[1:]
 	columns := f.Root().Columns()
 	for _, c := range columns {
@@ -87,6 +87,11 @@ func openParquet(file *os.File, tap io.Writer) (_ Reader, err error) {
 	}
 	r.row.Cells, r.row.fields = make([]celltext.Cell, len(columns)), r.fields
 	return r, nil
+}
+
+// withRows returns the row groups that have rows. The library seeks to the pages of the others, which have none.
+func withRows(f *parquet.File) []parquet.RowGroup {
+	return slices.DeleteFunc(slices.Clone(f.RowGroups()), func(g parquet.RowGroup) bool { return g.NumRows() == 0 })
 }
 
 // converter returns what makes a value of a Typed cell of a value of a field.
