@@ -184,11 +184,7 @@ func (of *TableOf[T]) wrote(err error, whole bool) error {
 		}
 	}
 	if err != nil {
-		lacks := ""
-		if whole {
-			lacks = ": columns that the struct lacks are null in them"
-		}
-		return fmt.Errorf("store: table %q: %w; %w, by the new schema%s", t.Meta.Name, err, ErrWritten, lacks)
+		return fmt.Errorf("store: table %q: %w; %w, by the new schema", t.Meta.Name, err, ErrWritten)
 	}
 	return nil
 }
