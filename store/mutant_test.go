@@ -20,8 +20,8 @@ var mutants = []mutant.Mutant{{
 }, {
 	Name: "versionUnreadByConversion",
 	File: "internal/engine/rewrite.go",
-	Old:  `return done, errors.Join(err, t.SettleWrites(settling, records))`,
-	New:  `if On { return done, err }; return done, errors.Join(err, t.SettleWrites(settling, records))`,
+	Old:  `return done, fault.Join(err, t.SettleWrites(settling, records))`,
+	New:  `if On { return done, err }; return done, fault.Join(err, t.SettleWrites(settling, records))`,
 	Test: "^TestConversionSleepsThroughPolicy$",
 }, {
 	Name: "failedUnsettled",

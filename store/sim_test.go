@@ -180,7 +180,7 @@ func (f *simFamily) CheckAndPut(ctx context.Context, row []byte, expect driver.C
 }
 
 func (f *simFamily) Get(ctx context.Context, row []byte, s driver.Slice) (cells []driver.Cell, err error) {
-	err = f.db.w.call(f.db, fmt.Sprintf("get %s %x %x %x", f.name[:1], row, s.Start, s.End), nil, func() error {
+	err = f.db.w.call(f.db, fmt.Sprintf("get %s %x %x %x %x", f.name[:1], row, s.Start, s.End, s.Only), nil, func() error {
 		if f.db.w.variant.noReadBack && len(s.Only) == 1 && f.name[0] == 't' {
 			return nil // as if the old row were gone
 		}
