@@ -201,7 +201,7 @@ var types = map[string]store.Column{
 	"g": store.PlainColumn("g", store.Float32), "s": store.OrderedColumn("s", store.String, store.Plaintext), "b": store.DeterministicColumn("b", store.Bytes),
 	"long": store.OrderedColumn("long", store.String.OrderedBy(16), store.Boldyreva), "after": store.OrderedColumn("after", store.String.Prefixed("https://www."), store.MOPE),
 	"bin": store.OrderedColumn("bin", store.Bytes.OrderedBy(24), store.Boldyreva),
-	"t": store.OrderedColumn("t", store.Time(time.Millisecond), store.Plaintext), "y": store.RandomisedColumn("y", store.Date), "o": store.DeterministicColumn("o", store.Bool),
+	"t":   store.OrderedColumn("t", store.Time(time.Millisecond), store.Plaintext), "y": store.RandomisedColumn("y", store.Date), "o": store.DeterministicColumn("o", store.Bool),
 	"ip": store.RandomisedColumn("ip", store.IPv4), "id": store.DeterministicColumn("id", store.UUID),
 }
 
