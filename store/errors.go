@@ -117,8 +117,8 @@ func Must[T any](v T, err error) T {
 // unless the row names it. A [Table.UpdateIf] or [Table.Increment] that may have changed its row is not retryable, and
 // an [Table.Insert] that is made again may find its own rows.
 //
-// The end of the context of the caller (context.DeadlineExceeded, context.Canceled) makes no error retryable: only the caller
-// knows whether there is time for another attempt. The rows of a Put or Delete that it ended may or may not be
+// The end of the context of the caller (context.DeadlineExceeded, context.Canceled) by itself makes no error retryable: look at
+// the context before another attempt, which needs a new one. The rows of a Put or Delete that it ended may or may not be
 // written, all or some of them. With a new context make the same call again, with the tie-breakers of its rows if the table
 // has one, or read the rows.
 //

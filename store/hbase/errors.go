@@ -41,6 +41,8 @@ func (d *DB) fail(ctx context.Context, what string, err error) error {
 		kind = driver.ErrClosed
 	case denied != nil && javaClass(err) == "" && (done == nil || errors.Is(context.Cause(ctx), denied) || errors.Is(done, context.DeadlineExceeded)):
 		return fmt.Errorf("hbase: %s: %w", what, denied)
+	case ctx.Value(over{}) != nil: // which says nothing of the database
+		return fmt.Errorf("hbase: %s: %w", what, pause.Ended(ctx))
 	case isKind(err):
 		return fmt.Errorf("hbase: %s: %w", what, message)
 	case errors.Is(done, context.DeadlineExceeded):

@@ -65,9 +65,6 @@ func Retryable(err error) bool {
 	if errors.Is(err, fault.ErrSchemaChanged) && errors.Is(err, fault.ErrColumn) || errors.Is(err, fault.ErrOnce) {
 		return false // a struct does not fit any more, or a change must not be made twice
 	}
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return false // the caller's time is over; that of an adapter is another error
-	}
 	return errors.Is(err, driver.ErrUnavailable) || errors.Is(err, kms.ErrUnavailable) || errors.Is(err, driver.ErrUnknownOutcome) ||
 		errors.Is(err, fault.ErrSchemaChanged) || errors.Is(err, ope.ErrStale)
 }
