@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rangecrypt/rangecrypt/internal/testdb"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
@@ -20,7 +21,7 @@ var longTexts = flag.Int("long-texts", 5_000, "rows of TestPrefixReadsWhatItMatc
 // Ids with a common beginning are found by a prefix without reading what only begins alike.
 func TestPrefixReadsWhatItMatches(t *testing.T) {
 	rng := seeded(t)
-	tbl := create(t, open(t, drivertest.NewMemory()), store.Schema{
+	tbl := create(t, open(t, testdb.All[1].Open(t, nil)), store.Schema{ // the embedded one, which holds millions
 		Name:    "pages",
 		Key:     []store.KeyPart{store.HashedPart("n", store.Int64)},
 		Columns: []store.Column{store.OrderedColumn("url", store.String.OrderedBy(32), store.Boldyreva)},
@@ -38,7 +39,11 @@ func TestPrefixReadsWhatItMatches(t *testing.T) {
 	slices.Sort(all)
 	read, matched := 0, 0
 	for _, length := range []int{8, 9, 10, 11, 12, 13, 16, 17, 22, 24, 30, 32, 36} {
-		for range 20 {
+		times := 20
+		if length == 8 {
+			times = 1 // all rows begin so
+		}
+		for range times {
 			prefix := all[rng.IntN(len(all))][:length]
 			e, err := tbl.Analyze(background, store.Query{Where: store.HasPrefix(url, prefix)})
 			require.NoError(t, err)

@@ -3,6 +3,7 @@ package cassandra
 import (
 	"errors"
 	"testing"
+	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/stretchr/testify/require"
@@ -13,6 +14,7 @@ import (
 
 func TestDriver(t *testing.T) {
 	c := keyspace(t)
+	c.Timeout = time.Minute // to drop tables a server with a busy disk takes its time
 	connect := func(tb testing.TB) driver.DB {
 		db, err := Open(tb.Context(), c)
 		require.NoError(tb, err)

@@ -74,6 +74,8 @@ func (d *DB) fail(ctx context.Context, what string, err error) error {
 	return fmt.Errorf("hbase: %s: %w: %w", what, kind, message)
 }
 
+type over struct{}
+
 // errNoAnswer is why a call ends whose caller has set no time.
 var errNoAnswer = errors.New("no answer within the time that Options.Timeout gives")
 

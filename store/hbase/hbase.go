@@ -456,10 +456,7 @@ func or[T comparable](v, otherwise T) T {
 	return v
 }
 
-// over is a key of contexts that had ended before the call.
-type over struct{}
-
-// bound gives a context without deadline the default one.
+// bound gives a context without deadline the default one. The key over marks one that had ended before the call.
 func (d *DB) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ctx.Err() != nil {
 		return context.WithValue(ctx, over{}, true), func() {}
