@@ -247,8 +247,10 @@ func TestListIsWhatWasLearnt(t *testing.T) {
 			require.Equal(t, n, at)
 		}
 	})
-	require.NotZero(t, evicted)
-	require.NotZero(t, splits)
+	if !testing.Short() { // then there are enough of them, whatever the seeds
+		require.NotZero(t, evicted)
+		require.NotZero(t, splits)
+	}
 }
 
 func TestListRefusesWhatIsOutOfOrder(t *testing.T) {
