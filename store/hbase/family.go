@@ -31,18 +31,18 @@ func (d *DB) send(ctx context.Context, c hrpc.Call) (proto.Message, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	type answer struct {
-		m   proto.Message
-		err error
-	}
-	answered := make(chan answer, 1)
+	var m proto.Message
+	var err error // nobody reads either before there is an answer
+	answered := make(chan struct{})
 	go func() {
-		m, err := d.rpc.SendRPC(c)
-		answered <- answer{m, err}
+		if m, err = d.rpc.SendRPC(c); err == nil {
+			d.note(nil)
+		}
+		close(answered)
 	}()
 	select {
-	case a := <-answered:
-		return a.m, a.err
+	case <-answered:
+		return m, err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
