@@ -78,11 +78,8 @@ func TestWritesLeavePostingsToDropLater(t *testing.T) {
 
 // An update posts new values while it reads the row. Where there is none, or another than is asked for, nothing is left.
 func TestUpdatesThatAreRefusedLeaveNoPostings(t *testing.T) {
-	memory := drivertest.NewMemory()
-	schema := holders(packed)
-	schema.Conditional = true
-	st := open(t, memory)
-	tbl := create(t, st, schema)
+	st := open(t, drivertest.NewMemory())
+	tbl := create(t, st, holders(packed))
 	require.NoError(t, tbl.Put(background, store.Row{"id": 1, "balance": 10}, store.Row{"id": 2, "balance": 20}))
 	require.ErrorIs(t, tbl.UpdateIf(background, store.Row{"id": 1, "balance": 11}, store.Row{"balance": 12}), store.ErrConflict)
 	require.ErrorIs(t, tbl.Update(background, store.Row{"id": 3, "balance": 30}), store.ErrNoRow)
@@ -98,11 +95,8 @@ func TestUpdatesThatAreRefusedLeaveNoPostings(t *testing.T) {
 
 // An insertion that is refused, and a change that loses against another, leave nothing either.
 func TestChangesThatLoseLeaveNoPostings(t *testing.T) {
-	memory := drivertest.NewMemory()
-	schema := holders(packed)
-	schema.Conditional = true
-	st := open(t, memory)
-	tbl := create(t, st, schema)
+	st := open(t, drivertest.NewMemory())
+	tbl := create(t, st, holders(packed))
 	require.NoError(t, tbl.Put(background, store.Row{"id": 1, "balance": int64(0)}))
 	for i := range 20 {
 		err := tbl.Insert(background, store.Row{"id": 100 + i, "balance": i}, store.Row{"id": 1, "balance": i})

@@ -330,7 +330,7 @@ func (t *Engine) dropRefused(ctx context.Context, changes []*rowChange) {
 			made = append(made, c)
 		case !c.unknown:
 			gone = append(gone, c.tried...)
-			if c.ahead != nil {
+			if c.ahead != nil && len(c.tried) == 0 { // otherwise the first attempt has its postings
 				gone = append(gone, c.ahead)
 			}
 		}
@@ -345,10 +345,7 @@ func (t *Engine) dropAll(ctx context.Context, gone []*rowcodec.Record) {
 	if t.Postings == nil {
 		return
 	}
-	keys := t.AllPostingKeys(gone)
-	slices.SortFunc(keys, bytes.Compare)
-	keys = slices.CompactFunc(keys, bytes.Equal) // an attempt has what was made durable ahead of it
-	if len(keys) > 0 {
+	if keys := t.AllPostingKeys(gone); len(keys) > 0 {
 		t.later(ctx, func(ctx context.Context) error { return t.Unpost(ctx, keys) })
 	}
 }
