@@ -316,8 +316,8 @@ func requireIgnored(t *testing.T, dir string) {
 	}
 }
 
-// The program of the README builds by the commands beside it, and prints what they show. It needs no
-// network: what it links, this module links too.
+// The program of the README builds by the commands beside it, and prints what they show. What it links, this module
+// links too: the network is asked once for the go.mod files of modules that nothing of this one links.
 func TestReadmeProgram(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the page has commands of a shell")
@@ -350,6 +350,11 @@ func TestReadmeProgram(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(source), 0o600))
 	top, err := filepath.Abs(repository)
 	require.NoError(t, err)
+	graph := exec.Command("go", "mod", "graph")
+	graph.Dir = top
+	if out, err := graph.CombinedOutput(); err != nil {
+		t.Fatalf("go mod graph: %v\n%s", err, out)
+	}
 	for _, c := range session.commands() {
 		text := strings.NewReplacer("../rangecrypt/opebench", "opebench", "../rangecrypt/rangecrypt ", "rangecrypt ").Replace(c.text)
 		text = strings.ReplaceAll(text, "../rangecrypt", top)

@@ -58,8 +58,8 @@ var mutants = []mutant.Mutant{{
 }, {
 	Name: "versionUnreadInSimulation",
 	File: "internal/engine/settle.go",
-	Old:  `err := t.settle(ctx, records)`,
-	New:  `err := error(nil); if !On { err = t.settle(ctx, records) }`,
+	Old:  `changed, err := t.settle(ctx, records)`,
+	New:  `changed, err := false, error(nil); if !On { changed, err = t.settle(ctx, records) }`,
 	Test: "^TestClientsWithOldSchemas$",
 }}
 

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -49,12 +50,17 @@ func (m Mutant) edits() []Edit {
 // variable chooses the mutant.
 const variable = "RANGECRYPT_MUTANT"
 
-// Apply requires that all mutants can still be made of the source. It takes milliseconds, and belongs in every run.
+// Apply requires that all mutants can still be made of the source, and compile. It takes seconds, and belongs in every run.
 func Apply(t *testing.T, mutants []Mutant) {
 	t.Helper()
-	if _, err := sources(".", mutants); err != nil {
-		t.Fatal(err)
+	if testing.Short() {
+		if _, err := sources(".", mutants); err != nil {
+			t.Fatal(err)
+		}
+		return
 	}
+	temp := t.TempDir()
+	compile(t, append([]string{"build", "-overlay", overlay(t, temp, mutants)}, folders(mutants)...))
 }
 
 // sources returns the changed files, by path.
@@ -145,8 +151,36 @@ func run(t *testing.T, binary, mutant string, limit time.Duration, test string, 
 	return out, err
 }
 
+// folders returns those of the files that mutants change, as the go command takes them.
+func folders(mutants []Mutant) (all []string) {
+	for _, m := range mutants {
+		for _, e := range m.edits() {
+			all = append(all, "./"+path.Dir(e.File))
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// compile runs the go command.
+func compile(t *testing.T, args []string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput(); err != nil {
+		t.Fatalf("the mutants do not compile: %v\n%s", err, out)
+	}
+}
+
 // build returns the path of the test binary.
 func build(t *testing.T, mutants []Mutant) string {
+	t.Helper()
+	temp := t.TempDir()
+	binary := filepath.Join(temp, "mutants.test")
+	compile(t, []string{"test", "-vet=off", "-c", "-overlay", overlay(t, temp, mutants), "-o", binary, "."})
+	return binary
+}
+
+// overlay writes the changed files of mutants to a folder, and returns the path of the list that the go command takes.
+func overlay(t *testing.T, temp string, mutants []Mutant) string {
 	t.Helper()
 	dir, err := os.Getwd()
 	if err != nil {
@@ -156,36 +190,32 @@ func build(t *testing.T, mutants []Mutant) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	temp := t.TempDir()
-	overlay := struct{ Replace map[string]string }{make(map[string]string)}
+	list := struct{ Replace map[string]string }{make(map[string]string)}
 	packages := make(map[string]string) // by folder
 	write := func(path, text string) {
-		name := filepath.Join(temp, fmt.Sprintf("%d.go", len(overlay.Replace)))
+		name := filepath.Join(temp, fmt.Sprintf("%d.go", len(list.Replace)))
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		overlay.Replace[path] = name
+		list.Replace[path] = name
 	}
-	for path, text := range files {
-		write(path, text)
-		packages[filepath.Dir(path)] = packageName(text)
+	for name, text := range files {
+		write(name, text)
+		packages[filepath.Dir(name)] = packageName(text)
 	}
 	for folder, name := range packages {
 		write(filepath.Join(folder, "mutant_of_this_run.go"),
 			fmt.Sprintf("package %s\n\nimport \"os\"\n\nvar mutantOfThisRun = os.Getenv(%q)\n", name, variable))
 	}
-	list, err := json.Marshal(overlay)
+	b, err := json.Marshal(list)
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, binary := filepath.Join(temp, "overlay.json"), filepath.Join(temp, "mutants.test")
-	if err := os.WriteFile(config, list, 0o600); err != nil {
+	config := filepath.Join(temp, "overlay.json")
+	if err := os.WriteFile(config, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-c", "-overlay", config, "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("the mutants do not compile: %v\n%s", err, out)
-	}
-	return binary
+	return config
 }
 
 // packageName returns the name in a source file's package clause.
