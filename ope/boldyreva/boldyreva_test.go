@@ -242,7 +242,7 @@ func TestRememberedNodes(t *testing.T) {
 	for _, d := range []ope.Domain{ope.Int32, ope.Int64} {
 		s, err := New(vectortest.Key(t, 1), d, nil)
 		require.NoError(t, err)
-		warm := &walker{Reader: s.tree.source.NewReader()}
+		warm := s.tree.get()
 		for range 5000 {
 			m := r.Uint64() & d.Span()
 			if r.IntN(2) == 0 {

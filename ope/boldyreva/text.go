@@ -39,10 +39,17 @@ type TextScheme struct {
 type begun struct {
 	ciphertext []byte
 	next       *Scheme // of the piece after it
+	met        int     // how often
 }
 
-// mostKnown bounds the beginnings that are remembered: some 2 MB.
-const mostKnown = 1 << 10
+const (
+	// mostKnown bounds the beginnings that are remembered: some 2 MB and, of those that are met often, some 16 MB more.
+	mostKnown = 1 << 10
+
+	// often is when the scheme after a beginning is worth walkers that remember. These take 16 kB, and a pool lets go of
+	// them only after the second collection: one for each string would double the heap with each collection.
+	often = 16
+)
 
 // NewText returns the scheme that keeps the first size bytes in order: 8, 16, 24 or 32.
 func NewText(key ope.Key, size int) (*TextScheme, error) {
@@ -53,7 +60,7 @@ func NewText(key ope.Key, size int) (*TextScheme, error) {
 		return nil, fmt.Errorf("%w: it is the zero Key; make one with ope.GenerateKey or ope.NewKey", ope.ErrKey)
 	}
 	s := &TextScheme{id: fmt.Sprintf("boldyreva-text/1 bytes=%d", size), key: key, size: size, known: make(map[string]begun)}
-	s.first = s.after("")
+	s.first = s.after("", &sync.Pool{})
 	return s, nil
 }
 
@@ -63,12 +70,13 @@ func (s *TextScheme) ID() string { return s.id }
 // Size returns how many bytes of a plaintext are in order.
 func (s *TextScheme) Size() int { return s.size }
 
-// after returns the scheme of the piece after a beginning.
-func (s *TextScheme) after(beginning string) *Scheme {
+// after returns the scheme of the piece after a beginning, with a pool of walkers or none.
+func (s *TextScheme) after(beginning string, walkers *sync.Pool) *Scheme {
 	next, err := New(s.key.Derive(s.id, beginning), ope.Int64, nil)
 	if err != nil {
 		panic("boldyreva: " + err.Error()) // key and parameters are right
 	}
+	next.tree.pool = walkers
 	return next
 }
 
@@ -91,10 +99,7 @@ func (s *TextScheme) append(dst, x []byte) []byte {
 		end := n + piece
 		last := end == s.size
 		if !last {
-			s.mu.Lock()
-			b, ok := s.known[string(x[:end])]
-			s.mu.Unlock()
-			if ok {
+			if b, ok := s.meet(x[:end]); ok {
 				dst, scheme = append(dst[:start], b.ciphertext...), b.next
 				continue
 			}
@@ -107,10 +112,24 @@ func (s *TextScheme) append(dst, x []byte) []byte {
 			break
 		}
 		beginning := string(x[:end])
-		scheme = s.after(beginning)
-		s.remember(beginning, begun{bytes.Clone(dst[start:]), scheme})
+		scheme = s.after(beginning, nil)
+		s.remember(beginning, begun{ciphertext: bytes.Clone(dst[start:]), next: scheme})
 	}
 	return dst
+}
+
+// meet returns what is remembered of a beginning.
+func (s *TextScheme) meet(beginning []byte) (begun, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b, ok := s.known[string(beginning)]
+	if ok && b.met < often {
+		if b.met++; b.met == often {
+			b.next = s.after(string(beginning), &sync.Pool{})
+		}
+		s.known[string(beginning)] = b
+	}
+	return b, ok
 }
 
 // remember keeps a beginning. Where there are too many all are forgotten: those that recur soon come back.
@@ -135,7 +154,7 @@ func (s *TextScheme) Decrypt(c ope.Ciphertext) ([]byte, error) {
 	x, scheme := make([]byte, 0, s.size), s.first
 	for n := 0; n < len(c); n += 2 * piece {
 		if n > 0 {
-			scheme = s.after(string(x))
+			scheme = s.after(string(x), nil)
 		}
 		v, err := scheme.Decrypt(context.Background(), c[n:n+2*piece])
 		if err != nil {

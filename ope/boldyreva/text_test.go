@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -182,6 +183,29 @@ func TestTextVectors(t *testing.T) {
 			require.Equal(t, e.C, hex.EncodeToString(s.Encrypt(x)), e.X)
 		}
 	}
+}
+
+// Many texts take no more memory than few: what is made for the pieces of one goes with it.
+func TestTextMemory(t *testing.T) {
+	s := newText(t, 32)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range 30_000 {
+		s.Encrypt(fmt.Appendf(nil, "%08[1]x%08[1]x%08[1]x", uint32(i)*0x9E3779B1))
+	}
+	runtime.ReadMemStats(&after)
+	require.Less(t, int64(after.HeapSys)-int64(before.HeapSys), int64(32<<20))
+}
+
+// A beginning that is met often gets walkers that remember, which changes no ciphertext.
+func TestTextOften(t *testing.T) {
+	s := newText(t, 32)
+	for i := range 3 * often {
+		x := fmt.Appendf(nil, "https://www.exam%08x", i)
+		require.Equal(t, newText(t, 32).Encrypt(x), s.Encrypt(x))
+	}
+	require.NotNil(t, s.known["https://"].next.tree.pool)
 }
 
 // Texts of which the first piece, or nothing, is known.

@@ -14,8 +14,8 @@ type tree struct {
 	source *coins.Source
 	last   uint64 // number of plaintexts less one: the number itself may be 2^64
 	bits   uint
-	exact  bool // tests: no shortcuts, every decision by exact arithmetic
-	pool   *sync.Pool
+	exact  bool       // tests: no shortcuts, every decision by exact arithmetic
+	pool   *sync.Pool // nil: a walker is made for one operation, and remembers nothing
 }
 
 func newTree(source *coins.Source, last uint64, rangeBits uint) tree {
@@ -26,7 +26,7 @@ func newTree(source *coins.Source, last uint64, rangeBits uint) tree {
 type walker struct {
 	*coins.Reader
 	exact bool
-	known [1 << knownBits][2]known
+	known *[1 << knownBits][2]known // nil: it remembers nothing
 }
 
 // known is a node's split. Walkers remember some: all values have the root in common, those of a
@@ -42,15 +42,22 @@ type known struct {
 const knownBits = 8
 
 func (t *tree) get() *walker {
+	if t.pool == nil {
+		return &walker{Reader: t.source.NewReader(), exact: t.exact}
+	}
 	w, ok := t.pool.Get().(*walker)
 	if !ok {
-		w = &walker{Reader: t.source.NewReader()}
+		w = &walker{Reader: t.source.NewReader(), known: new([1 << knownBits][2]known)}
 	}
 	w.exact = t.exact
 	return w
 }
 
-func (t *tree) put(w *walker) { t.pool.Put(w) }
+func (t *tree) put(w *walker) {
+	if t.pool != nil {
+		t.pool.Put(w)
+	}
+}
 
 // A node is the range [base, base + 2^bits), in which last+1 ciphertexts lie.
 type node struct {
@@ -84,7 +91,7 @@ func (n *node) seek(w *walker) {
 // split returns how many points of a node that is neither full nor scattered nor has a single
 // point lie in its lower half.
 func (n *node) split(w *walker) uint64 {
-	if n.last < popcountMost || w.exact { // small nodes are many, and soon split
+	if n.last < popcountMost || w.exact || w.known == nil { // small nodes are many, and soon split
 		n.seek(w)
 		return w.split(n.bits, n.last)
 	}
