@@ -143,7 +143,6 @@ func (f *family) get(ctx context.Context, row []byte, cells driver.Slice) ([]dri
 	if err != nil {
 		return nil, err
 	}
-	f.db.clock.see(out)
 	return out, nil
 }
 
@@ -266,7 +265,6 @@ func (f *family) sliceAndHead(ctx context.Context, row []byte, s driver.Slice, l
 	if err != nil {
 		return nil, false, err
 	}
-	f.db.clock.see(out)
 	return out, found, nil
 }
 
