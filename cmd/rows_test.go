@@ -27,12 +27,13 @@ func TestKilledTableInsert(t *testing.T) {
 	}
 	tie := "\n  - {name: tie, encryption: tie}"
 	for _, test := range []struct {
-		name, key string
+		name, key string // with the lines after it
 		flags     []string
 		bad       string
 		want      int
 	}{
 		{"tie", tie, nil, "", n},
+		{"append-only", tie + "\nappend-only: true", nil, "", n},
 		{"no tie", "", []string{"--last-wins"}, "", n / 2},
 		{"bad rows", tie, []string{"--skip-bad", "--bad-file", "bad.jsonl"}, "x,1\n1\n2,y\n", n},
 	} {

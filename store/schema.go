@@ -7,6 +7,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/internal/scheme"
 	"github.com/rangecrypt/rangecrypt/store/internal/value"
 )
@@ -46,6 +47,11 @@ type Schema struct {
 	// preceded by a read, and on Cassandra a compare-and-set takes several round trips and waits for
 	// others in its partition: let such a table begin with a [HashedPart].
 	Conditional bool
+
+	// AppendOnly says that rows are added and deleted, and never replaced: the row key ends with a [TiePart], which the
+	// store draws for each row. A Put reads nothing before. A row that names its tie-breaker is [ErrColumn], unless that is
+	// a [LoadTie]. Only columns of such a table can have copies of the rows, see [Column.Covering].
+	AppendOnly bool
 
 	// Tenants says that rows are of tenants, each with keys of its own, so that the table is opened for
 	// one of them with [Table.Tenant]. Rows do not name their tenant: two tenants may have rows of
@@ -111,6 +117,12 @@ func TiePart(name string) KeyPart {
 	return KeyPart{field{Name: name, Type: value.UUID, Encryption: tieBreaker}}
 }
 
+// A LoadTie is the value of a [TiePart] for a row of a load, which may have to be put again: it is made from the name of the
+// load and the number of the row, so that it is the same each time, and no other row has it. Where the table has
+// [Schema.AppendOnly], such a row is looked for first, and is left as it is if it is there. If it is there with other values,
+// the error is [ErrRowExists]. A load is run by one process at a time.
+type LoadTie = rowcodec.LoadTie
+
 // RandomisedColumn is a column that is sealed and cannot be searched in the database.
 func RandomisedColumn(name string, t Type) Column {
 	return Column{field{Name: name, Type: innerOf(t), Encryption: randomised}}
@@ -152,6 +164,20 @@ func (c Column) SharedWith(table, column string) Column {
 // [Column.SharedWith] says.
 func (c Column) DatabaseWide() Column {
 	c.spec.Confidentiality, c.spec.Table, c.spec.Column = ofDatabase, "", ""
+	return c
+}
+
+// Covering returns the column with a copy of the row in each of its index entries, so that a query by the column is one scan,
+// as one by the row key is: no row is read besides. Each such column takes the space of the row once more. The table must
+// have [Schema.AppendOnly]: the copy of a row that is replaced would be an old one for a moment.
+//
+// A copy comes soon after its row was written, and until then a query reads the row. One whose client died before stays
+// without, until [Table.Convert] or [Table.Verify] with Repair. A copy is sealed with the table's key, whole, and opened with
+// it: also the columns that have keys of their own. To add or remove copies, use [ChangeColumn].
+//
+// Only ordered and deterministic columns have index entries, and those of [WozniakIndexed] cannot cover.
+func (c Column) Covering() Column {
+	c.spec.Covering = true
 	return c
 }
 
@@ -249,7 +275,7 @@ func (s Schema) Check() error {
 
 // inner returns the schema as the layers below have it.
 func (s Schema) inner() metaSchema {
-	m := metaSchema{Name: s.Name, SpreadBits: s.SpreadBits, CellPerColumn: s.CellPerColumn, Conditional: s.Conditional, Tenants: s.Tenants, TTL: s.TTL}
+	m := metaSchema{Name: s.Name, SpreadBits: s.SpreadBits, CellPerColumn: s.CellPerColumn, Conditional: s.Conditional, AppendOnly: s.AppendOnly, Tenants: s.Tenants, TTL: s.TTL}
 	for _, part := range s.Key {
 		m.Key = append(m.Key, part.spec)
 	}
@@ -261,7 +287,7 @@ func (s Schema) inner() metaSchema {
 
 // publicSchema undoes inner.
 func publicSchema(m metaSchema) Schema {
-	s := Schema{Name: m.Name, SpreadBits: m.SpreadBits, CellPerColumn: m.CellPerColumn, Conditional: m.Conditional, Tenants: m.Tenants, TTL: m.TTL}
+	s := Schema{Name: m.Name, SpreadBits: m.SpreadBits, CellPerColumn: m.CellPerColumn, Conditional: m.Conditional, AppendOnly: m.AppendOnly, Tenants: m.Tenants, TTL: m.TTL}
 	for _, part := range m.Key {
 		s.Key = append(s.Key, KeyPart{part})
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/structs"
 )
 
-// A Tie is the value of a [TiePart] in a struct: [TableOf.Put] draws it at random if it is zero.
+// A Tie is the value of a [TiePart] in a struct: [TableOf.Put] draws it at random if it is zero. So it does with a [LoadTie].
 type Tie = structs.Tie
 
 // A TableOf is a [Table] whose rows are structs. It is safe for concurrent use. See [For].
@@ -59,6 +59,7 @@ const AllowUnmapped ForOption = 1
 //	ordered=SCHEME as [ParseScheme] reads it; see [OrderedPart] and [OrderedColumn]
 //	deterministic  see [DeterministicColumn]
 //	randomised     sealed and not searched: a column that names no encryption is
+//	covering       of an ordered or deterministic column; see [Column.Covering]
 //	unit=UNIT      of a time.Time: ns, us, ms or s
 //	scale=N        of a decimal: digits after the point
 //	type=TYPE      as [ParseType] reads it: for a netip.Addr, types with bounds, string(32), "string after ..." and so on
@@ -71,8 +72,9 @@ const AllowUnmapped ForOption = 1
 // sql.NullString and so on that is not valid. Where a field cannot be null and the row is, reading is [ErrNull].
 //
 // The table may say more than the tags: an encryption, unit, scale or type that a tag leaves out is as the table has
-// it, but for a plain column, which must be tagged plain. What contradicts the table is [ErrColumn], as is a column without
-// a field, unless [AllowUnmapped] is given. A tag that makes no sense is [ErrSchema].
+// it, but for a plain column, which must be tagged plain. A tag without covering leaves that as the table has it, too. What
+// contradicts the table is [ErrColumn], as is a column without a field, unless [AllowUnmapped] is given. A tag that makes no
+// sense is [ErrSchema].
 //
 // If the schema is changed later, calls go on as long as the struct fits; otherwise they are [ErrSchemaChanged]. A client
 // may learn of a change by another one only when it has written. Any other write than a Delete that learns so that
@@ -99,8 +101,8 @@ func For[T any](ctx context.Context, st *Store, name string, options ...ForOptio
 }
 
 // SchemaOf returns the schema that the tags of a struct describe, see [For]: key parts in their order, columns in the order
-// of the fields. What tags do not say can be set in it. A tag that makes no sense, or says too little, is [ErrSchema], with
-// the field named.
+// of the fields. What tags do not say can be set in it. AppendOnly is set where a tag has the option covering, which needs it.
+// A tag that makes no sense, or says too little, is [ErrSchema], with the field named.
 func SchemaOf[T any](name string) (Schema, error) {
 	plan, err := planOf[T]()
 	if err != nil {
@@ -110,7 +112,8 @@ func SchemaOf[T any](name string) (Schema, error) {
 	if err != nil {
 		return Schema{}, fault.Prefixed(err)
 	}
-	s := publicSchema(metaSchema{Name: name, Key: key, Columns: columns})
+	covers := slices.ContainsFunc(columns, func(c field) bool { return c.Covering })
+	s := publicSchema(metaSchema{Name: name, Key: key, Columns: columns, AppendOnly: covers})
 	if err := s.Check(); err != nil {
 		return Schema{}, fault.Prefixed(err)
 	}
@@ -229,16 +232,19 @@ func valueOf[T any](row *T) (reflect.Value, error) {
 
 // Put writes rows, each as a whole, as [Table.Put] does. A tie-breaker that is zero is drawn, and the struct has it
 // then, so that the same Put again writes the same row.
+//
+// In a table with [Schema.AppendOnly] the struct has it only if rows may have been written, and the same Put again is
+// [ErrColumn]. If the field is a [LoadTie], the same Put again looks for the row first, and adds it only if it is not there.
 func (of *TableOf[T]) Put(ctx context.Context, rows ...*T) (err error) {
-	return of.wrote(of.write(ctx, "put", rows, of.records(rows)), true)
+	return of.wrote(of.write(ctx, "put", rows, false), true)
 }
 
 // Insert writes rows that do not exist, as [Table.Insert] does, and draws tie-breakers as Put does.
 func (of *TableOf[T]) Insert(ctx context.Context, rows ...*T) (err error) {
-	return of.wrote(of.write(ctx, "insert", rows, inserted(of.records(rows))), true)
+	return of.wrote(of.write(ctx, "insert", rows, true), true)
 }
 
-func (of *TableOf[T]) write(ctx context.Context, do string, rows []*T, each func(*rowcodec.View, int) (*rowcodec.Record, error)) (err error) {
+func (of *TableOf[T]) write(ctx context.Context, do string, rows []*T, insert bool) (err error) {
 	t, b, err := of.use(ctx)
 	if err != nil {
 		return err
@@ -246,7 +252,15 @@ func (of *TableOf[T]) write(ctx context.Context, do string, rows []*T, each func
 	ctx, end := of.table.open().Operation(ctx, do)
 	defer func() { end(written(len(rows), err), err) }()
 	if err = b.Whole("a row that is written as a whole would have null there: use Update"); err == nil {
-		err = t.PutEach(ctx, len(rows), each)
+		records := make([]*rowcodec.Record, len(rows))
+		err = t.PutEach(ctx, len(rows), of.records(rows, records, insert))
+		if t.Meta.AppendOnly() && (err == nil || errors.As(err, new(*BatchError))) {
+			for i, r := range records {
+				if r != nil && len(r.Key) > 0 { // otherwise no row was written
+					b.Keep(t.View, reflect.ValueOf(rows[i]).Elem(), r)
+				}
+			}
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("store: %s into %q: %w", do, t.Meta.Name, engine.Gone(err))
@@ -254,8 +268,8 @@ func (of *TableOf[T]) write(ctx context.Context, do string, rows []*T, each func
 	return nil
 }
 
-// records returns a function for the records of rows.
-func (of *TableOf[T]) records(rows []*T) func(t *rowcodec.View, i int) (*rowcodec.Record, error) {
+// records returns a function for the records of rows, which it also puts into a slice.
+func (of *TableOf[T]) records(rows []*T, made []*rowcodec.Record, insert bool) func(t *rowcodec.View, i int) (*rowcodec.Record, error) {
 	return func(t *rowcodec.View, i int) (*rowcodec.Record, error) {
 		b, err := of.still(t)
 		if err != nil {
@@ -265,7 +279,11 @@ func (of *TableOf[T]) records(rows []*T) func(t *rowcodec.View, i int) (*rowcode
 		if err != nil {
 			return nil, err
 		}
-		return b.Record(t, row)
+		r, err := b.Record(t, row)
+		if err == nil {
+			r.Insert, made[i] = insert, r
+		}
+		return r, err
 	}
 }
 

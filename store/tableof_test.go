@@ -287,6 +287,31 @@ func TestStructTagsAreStrict(t *testing.T) {
 	expect("struct.A: option hashed takes no value", store.SchemaOf[struct {
 		A int64 `rangecrypt:"a,key=1,hashed=1"`
 	}])
+	expect("struct.A: a key part has no index entries to cover: drop covering, or key=N", store.SchemaOf[struct {
+		A int64 `rangecrypt:"a,key=1,ordered=mope,covering"`
+	}])
+	expect("struct.B: only ordered and deterministic columns have index entries to cover", store.SchemaOf[struct {
+		B int64 `rangecrypt:"b,covering"`
+	}])
+	expect("struct.B: only ordered and deterministic columns have index entries to cover", store.SchemaOf[struct {
+		B int64 `rangecrypt:"b,covering,plain"`
+	}])
+	expect("struct.B: option covering takes no value", store.SchemaOf[struct {
+		B int64 `rangecrypt:"b,deterministic,covering=yes"`
+	}])
+	expect("AppendOnly needs a tie-breaker as the last part of the row key", store.SchemaOf[struct {
+		A int64 `rangecrypt:"a,key=1,hashed"`
+		B int64 `rangecrypt:"b,deterministic,covering"`
+	}])
+	expect("column \"b\" cannot cover with scheme \"wozniak-indexed\"", store.SchemaOf[struct {
+		A int64     `rangecrypt:"a,key=1,hashed"`
+		T store.Tie `rangecrypt:"t,key=2"`
+		B int64     `rangecrypt:"b,ordered=wozniak-indexed,covering"`
+	}])
+	expect("struct.T: a Tie is drawn at random: it takes no option but key=N", store.SchemaOf[struct {
+		A int64         `rangecrypt:"a,key=1,hashed"`
+		T store.LoadTie `rangecrypt:"t,key=2,hashed"`
+	}])
 	expect("struct.B: only key parts are hashed", store.SchemaOf[struct {
 		B int64 `rangecrypt:"b,hashed"`
 	}])
@@ -497,6 +522,11 @@ func TestStructsThatDoNotFit(t *testing.T) {
 		T [16]byte `rangecrypt:"t,key=2,hashed"`
 	}](background, st, "table", store.AllowUnmapped))
 	check(`field struct.T: key part "t" is a tie-breaker: drop option hashed`, a, err)
+	a, err = get(store.For[struct {
+		key
+		O float64 `rangecrypt:"o,ordered=mope,covering"`
+	}](background, st, "table", store.AllowUnmapped))
+	check(`field struct.O: the index entries of column "o" have no copies of the rows: drop covering, or change the column with store.ChangeColumn`, a, err)
 	for want, err := range refused {
 		require.ErrorIs(t, err, store.ErrColumn, want)
 		require.ErrorContains(t, err, want)

@@ -764,3 +764,43 @@ func TestManyUnknownOutcomes(t *testing.T) {
 	require.GreaterOrEqual(t, value, acknowledged)
 	require.LessOrEqual(t, value, acknowledged+unknown)
 }
+
+// What was read with its stamps loses to what is written after, whatever the clocks say.
+func TestWritesWinOverWhatWasRead(t *testing.T) {
+	c := keyspace(t)
+	stamps := driver.Slice{Stamps: true}
+	reads := map[string]func(*family) error{
+		"Get": func(f *family) error { _, err := f.Get(t.Context(), []byte("a"), stamps); return err },
+		"GetBatch": func(f *family) error {
+			_, err := f.GetBatch(t.Context(), [][]byte{[]byte("a"), []byte("b")}, stamps)
+			return err
+		},
+		"Scan": func(f *family) error {
+			for _, err := range f.Scan(t.Context(), driver.Range{Cells: stamps}) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	for name, read := range reads {
+		theirs := openFamily(t, open(t, c), orderedSpec)
+		theirs.db.clock.after(time.Now().Add(time.Hour).UnixMicro())
+		require.NoError(t, theirs.Apply(t.Context(), put("a", "", name), put("b", "", name)))
+		mine := openFamily(t, open(t, c), orderedSpec)
+		require.NoError(t, mine.Apply(t.Context(), put("a", "", "lost")))
+		cells, err := mine.Get(t.Context(), []byte("a"), driver.Slice{})
+		require.NoError(t, err)
+		require.Equal(t, "="+name, show(cells), "a slower clock loses where nothing was read")
+		require.NoError(t, read(mine))
+		require.NoError(t, mine.Apply(t.Context(), put("a", "", "mine")))
+		require.NoError(t, mine.Apply(t.Context(), driver.Mutation{Row: []byte("b"), DeleteRow: true}))
+		cells, err = mine.Get(t.Context(), []byte("a"), driver.Slice{})
+		require.NoError(t, err)
+		require.Equal(t, "=mine", show(cells), name)
+		cells, err = mine.Get(t.Context(), []byte("b"), driver.Slice{})
+		require.NoError(t, err)
+		require.Empty(t, cells, name)
+	}
+}

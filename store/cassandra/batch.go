@@ -113,7 +113,7 @@ func (f *family) getTogether(ctx context.Context, keys [][]byte, cells driver.Sl
 	b.WriteString(" WHERE p = ? AND k IN ?")
 	values := whereCells(&b, []any{part, keys}, cells)
 	q := f.db.reading(f.db.session.Query(b.String(), values...)).RoutingKey(part)
-	rows, _, size, err := readRows(q.IterContext(ctx), driver.Range{Cells: cells})
+	rows, _, size, err := f.readRows(q.IterContext(ctx), driver.Range{Cells: cells})
 	if overdone(ctx, err) {
 		return f.getOneByOne(ctx, keys, cells, take)
 	}

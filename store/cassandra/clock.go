@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
+	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
 // A clock gives the timestamps of mutations, in microseconds since 1970. They rise with every
@@ -36,6 +37,16 @@ func (c *clock) after(t int64) int64 {
 		if c.last.CompareAndSwap(last, next) {
 			return next
 		}
+	}
+}
+
+// see makes later timestamps of the clock win over cells that were read with theirs.
+func (c *clock) see(cells []driver.Cell) {
+	latest := int64(0)
+	for i := range cells {
+		latest = max(latest, cells[i].Stamp)
+	}
+	for last := c.last.Load(); last < latest && !c.last.CompareAndSwap(last, latest); last = c.last.Load() {
 	}
 }
 

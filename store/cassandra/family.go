@@ -143,6 +143,7 @@ func (f *family) get(ctx context.Context, row []byte, cells driver.Slice) ([]dri
 	if err != nil {
 		return nil, err
 	}
+	f.db.clock.see(out)
 	return out, nil
 }
 
@@ -265,6 +266,7 @@ func (f *family) sliceAndHead(ctx context.Context, row []byte, s driver.Slice, l
 	if err != nil {
 		return nil, false, err
 	}
+	f.db.clock.see(out)
 	return out, found, nil
 }
 

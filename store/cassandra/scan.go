@@ -277,7 +277,7 @@ func (s *scan) ordered(ctx context.Context, want int, c cursor) page {
 	}
 	stmt, values := s.selectOrdered(c, n, here)
 	q := f.db.reading(f.db.session.Query(stmt, values...)).RoutingKey(c.part)
-	rows, cells, size, err := readRows(q.IterContext(ctx), s.r)
+	rows, cells, size, err := f.readRows(q.IterContext(ctx), s.r)
 	if err != nil {
 		if s.filterHere(ctx, here, err) {
 			return s.ordered(ctx, want, c)
@@ -403,7 +403,7 @@ func (u *unordered) page(ctx context.Context, want int) page {
 	q := f.db.reading(f.db.session.Query(stmt, values...)).PageSize(f.sizes.page(want)).PageState(u.state)
 	i := q.IterContext(ctx)
 	state := slices.Clone(i.PageState())
-	rows, cells, size, err := readRows(i, u.r)
+	rows, cells, size, err := f.readRows(i, u.r)
 	if err != nil {
 		if u.filterHere(ctx, here, err) {
 			// From the beginning, as the place in one query means nothing to another: only
@@ -530,7 +530,7 @@ func columnsOf(cells driver.Slice) string {
 
 // readRows reads all of an answer to a query of the scan. Reverse rows come with descending cells
 // and are turned round.
-func readRows(i *gocql.Iter, r driver.Range) (rows []driver.Row, cells, size int, err error) {
+func (f *family) readRows(i *gocql.Iter, r driver.Range) (rows []driver.Row, cells, size int, err error) {
 	all := make([]driver.Cell, 0, i.NumRows())
 	from := 0
 	flush := func() {
@@ -563,5 +563,6 @@ func readRows(i *gocql.Iter, r driver.Range) (rows []driver.Row, cells, size int
 		all = append(all, c)
 	}
 	flush()
+	f.db.clock.see(all)
 	return rows, len(all), size, i.Close()
 }

@@ -134,7 +134,8 @@ type Family interface {
 	// call must not name the same row.
 	//
 	// Of concurrent mutations of one cell, the value of one must be left. A mutation must win over
-	// those that were acknowledged to the same client before it was applied.
+	// those that were acknowledged to the same client before it was applied, and over cells that it has read with their
+	// stamps before.
 	Apply(ctx context.Context, mutations ...Mutation) error
 
 	// Replace rewrites rows as they were read, in batches, durably and repeatably as Apply does. Each

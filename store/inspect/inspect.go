@@ -51,6 +51,7 @@ type Table struct {
 	TTL time.Duration
 
 	Conditional bool     // rows are written by compare-and-set
+	AppendOnly  bool     // rows are added and deleted, and never replaced
 	Tenants     bool     // rows are of tenants, and all keys those of the tenants: see [Tenant]
 	Clear       bool     // nothing is encrypted, nor can be
 	Families    []string // of the database, that the table has: of rows, postings and indexes
@@ -66,6 +67,9 @@ type Field struct {
 	Encryption      string // "plain", "hashed", "ordered", "tie", "randomised" or "deterministic"
 	Scheme          string // of an ordered one
 	Confidentiality string // of a column with a search key: "column", "multicolumn" or "database"
+
+	// Covering says that the column's index entries have copies of the rows.
+	Covering bool
 
 	// KeyOf is the column whose search key it has, where the schema names one.
 	KeyOf *ColumnName

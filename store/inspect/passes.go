@@ -7,6 +7,7 @@ type ConvertStats struct {
 	Rows       int // that were read
 	Converted  int // that were rewritten
 	Unreadable int // that were left as they are, since they cannot be read: Table.Verify says why
+	Copies     int // that were put into index entries of columns that cover
 
 	// Unfit rows were left as they are, since the schema does not take them: they hold NaN in a column that is
 	// searched by now, or would be too large. The conversion goes on, and its columns are pending,
@@ -85,11 +86,12 @@ const (
 	FaultUndone  FaultKind = "unfinished"      // an index that is being made again; who did that may have died
 	FaultHidden  FaultKind = "missing posting" // of a row, which a query by the column does not find
 	FaultUnknown FaultKind = "missing value"   // in the index of a stateful scheme, which a row has
+	FaultCopy    FaultKind = "copy"            // in a posting, which is not that of its row, or has none
 )
 
 // FaultKinds returns the kinds of faults.
 func FaultKinds() []FaultKind {
-	return []FaultKind{FaultCell, FaultTorn, FaultKey, FaultPosting, FaultIndex, FaultUndone, FaultHidden, FaultUnknown}
+	return []FaultKind{FaultCell, FaultTorn, FaultKey, FaultPosting, FaultIndex, FaultUndone, FaultHidden, FaultUnknown, FaultCopy}
 }
 
 // A Verification is what Table.Verify found.
@@ -105,6 +107,10 @@ type Verification struct {
 	// now. They are no fault: a client that died leaves them, and one that writes makes some for a
 	// moment. Each costs its space, and one read for a query that meets it.
 	Dangling int
+
+	// Uncopied is the number of postings of columns that cover which have no copy of their row: its client is about to put
+	// it, or died before. Queries read the row. Repair puts copies.
+	Uncopied int
 
 	// Dropped is how many of these Repair dropped.
 	Dropped int

@@ -79,7 +79,7 @@ range-query find it by both.`,
 			cli.OfferColumns(f, "drop")
 			f.Var(changeFlag{"rename", &a.wanted}, "rename", "rename a column or part of the row key: `old=new`")
 			cli.OfferColumns(f, "rename")
-			f.Var(changeFlag{"change", &a.wanted}, "change", "change encryption, scheme or confidentiality of a\n`column`, such as 'name: note, encryption: plain'")
+			f.Var(changeFlag{"change", &a.wanted}, "change", "change encryption, scheme, confidentiality or covering\nof a `column`, such as 'name: note, encryption: plain'")
 			f.BoolVar(&a.dryRun, "dry-run", false, "show the changes, make none")
 		},
 		Check: func(c *cli.Call) (err error) {
@@ -218,6 +218,9 @@ func stored(c store.Column) string {
 	s := d.Type + ", " + d.Encryption
 	if d.Scheme != "" {
 		s += " (" + d.Scheme + ")"
+	}
+	if d.Covering {
+		s += ", covering"
 	}
 	if with := sharedWith(c); with != "" {
 		s += ", key of " + with
@@ -358,6 +361,9 @@ func difference(from, to store.Schema) ([]change, error) {
 	if from.Conditional != to.Conditional {
 		refuse("conditional cannot be changed from %t to %t, as the file says, or is by default: make a new table for it", from.Conditional, to.Conditional)
 	}
+	if from.AppendOnly != to.AppendOnly {
+		refuse("append-only cannot be changed from %t to %t, as the file says, or is by default: make a new table for it, and copy the rows", from.AppendOnly, to.AppendOnly)
+	}
 	if from.Tenants != to.Tenants {
 		refuse("tenants cannot be changed from %t to %t, as the file says, or is by default: rows are under keys of tenants or of the table; make a new table for it", from.Tenants, to.Tenants)
 	}
@@ -383,7 +389,7 @@ func difference(from, to store.Schema) ([]change, error) {
 			changes = append(changes, added(c))
 		case was.Type != is.Type:
 			refuse("column %s: the type cannot be changed from %s to %s; give the new column another name", show.Visible(is.Name), was.Type, is.Type)
-		case was.String() != is.String():
+		case was.String() != is.String() || was.Covering != is.Covering:
 			changes = append(changes, changed(before, c))
 		}
 	}

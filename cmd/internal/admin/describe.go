@@ -54,7 +54,7 @@ func described(d inspect.Table) tableJSON {
 	return tableJSON{
 		Record: "table", ID: d.ID, Version: d.Version, Families: d.Families, RowKeys: d.RowKeys,
 		Schema: schemaJSON{
-			Table: d.Name, Layout: d.Layout, SpreadBits: spread, Conditional: d.Conditional, Tenants: d.Tenants, TTL: ttlText(d.TTL),
+			Table: d.Name, Layout: d.Layout, SpreadBits: spread, Conditional: d.Conditional, AppendOnly: d.AppendOnly, Tenants: d.Tenants, TTL: ttlText(d.TTL),
 			Key: fields(d.Key), Columns: fields(d.Columns),
 		},
 	}
@@ -65,6 +65,7 @@ type schemaJSON struct {
 	Layout      string      `json:"layout"`
 	SpreadBits  int         `json:"spread_bits"`
 	Conditional bool        `json:"conditional,omitempty"`
+	AppendOnly  bool        `json:"append_only,omitempty"`
 	Tenants     bool        `json:"tenants,omitempty"`
 	TTL         string      `json:"ttl,omitempty"` // as schema files have it
 	Key         []fieldJSON `json:"key"`
@@ -76,6 +77,7 @@ type fieldJSON struct {
 	Type       string `json:"type"`
 	Encryption string `json:"encryption"`
 	Scheme     string `json:"scheme,omitempty"`
+	Covering   bool   `json:"covering,omitempty"` // its index entries have copies of the rows
 
 	// Of columns whose search key others have, too.
 	SharedWith      *columnJSON `json:"shared_with,omitempty"`
@@ -108,7 +110,7 @@ func ttlText(ttl time.Duration) string {
 
 func newSchemaJSON(s store.Schema) schemaJSON {
 	j := schemaJSON{
-		Table: s.Name, Layout: inspect.Layout(s.CellPerColumn), SpreadBits: s.SpreadBits, Conditional: s.Conditional, Tenants: s.Tenants, TTL: ttlText(s.TTL),
+		Table: s.Name, Layout: inspect.Layout(s.CellPerColumn), SpreadBits: s.SpreadBits, Conditional: s.Conditional, AppendOnly: s.AppendOnly, Tenants: s.Tenants, TTL: ttlText(s.TTL),
 		Key: []fieldJSON{}, Columns: []fieldJSON{},
 	}
 	for _, p := range s.Key {
@@ -131,7 +133,7 @@ func newSchemaJSON(s store.Schema) schemaJSON {
 
 // newFieldJSON has what all columns and key parts have.
 func newFieldJSON(d inspect.Field) fieldJSON {
-	return fieldJSON{Name: d.Name, Type: d.Type, Encryption: d.Encryption, Scheme: d.Scheme}
+	return fieldJSON{Name: d.Name, Type: d.Type, Encryption: d.Encryption, Scheme: d.Scheme, Covering: d.Covering}
 }
 
 func printTable(c *cli.Call, t tableJSON) error {
@@ -142,6 +144,9 @@ func printTable(c *cli.Call, t tableJSON) error {
 	line := fmt.Sprintf("table %s: %s", show.Visible(s.Table), s.Layout)
 	if s.Conditional {
 		line += ", conditional"
+	}
+	if s.AppendOnly {
+		line += ", append-only"
 	}
 	if s.Tenants {
 		line += ", with tenants"
@@ -176,7 +181,10 @@ func printTable(c *cli.Call, t tableJSON) error {
 		if i < len(s.Key) {
 			part = fmt.Sprintf("key %d", i+1)
 		}
-		note := ""
+		note, covering := "", ""
+		if f.Covering {
+			covering = "yes"
+		}
 		if f.Unconverted {
 			note = "to be converted"
 		}
@@ -185,13 +193,13 @@ func printTable(c *cli.Call, t tableJSON) error {
 				f.Name, show.Argument(s.Table), show.Argument(f.Name)), c.Style())
 		}
 		name := show.Visible(f.Name)
-		rows = append(rows, []string{name, part, f.Type, f.Encryption, f.Scheme, f.keyOf, f.ID, note})
+		rows = append(rows, []string{name, part, f.Type, f.Encryption, f.Scheme, covering, f.keyOf, f.ID, note})
 		if f.SearchKey != "" {
 			add(name, "search", f.SearchKey)
 		}
 		add(name, "new cells", f.CellKeys...)
 	}
-	text += show.Rows([]string{"NAME", "PART", "TYPE", "ENCRYPTION", "SCHEME", "KEY SHARED WITH", "ID", "ROWS"}, rows, nil, c.Style())
+	text += show.Rows([]string{"NAME", "PART", "TYPE", "ENCRYPTION", "SCHEME", "COVERING", "KEY SHARED WITH", "ID", "ROWS"}, rows, nil, c.Style())
 	if len(keys) > 0 {
 		text += show.Rows([]string{"KEY OF", "FOR", "ID"}, keys, nil, c.Style())
 	}

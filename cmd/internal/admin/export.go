@@ -36,7 +36,8 @@ func newTableExport(e *cli.Env) *cobra.Command {
 		Short: "Write all rows of a table to a file",
 		Long: `Export writes the rows of a table as CSV, JSON lines or Parquet, decrypted: whoever can
 read the output can read the values. 'rangecrypt table insert' of the file into an equal
-table gives equal rows, with the same flags about values.
+table gives equal rows, with the same flags about values. Into an append-only table insert
+it with --ignore and the name of the tie-breaker: rows get new ones there.
 
 A file gets its name when all rows are in it, and none has the name before. Only its owner
 can read it. One that exists is not replaced without --force; one that the command reads,

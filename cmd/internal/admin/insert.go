@@ -52,7 +52,8 @@ key is there already replaces that row.
 
 Fields go to the columns that have their names; --map names others. A field without a
 column is an error, unless --ignore names it. A column without a field is null. A key part
-needs a field, but for the tie-breaker: rows without one get one of their own.
+needs a field, but for the tie-breaker: rows without one get one of their own. Those of an
+append-only table always do: leave out a field for it with --ignore.
 
 A file is read twice. First every row is checked, and nothing is written if one is bad or
 two have one key. --skip-bad leaves bad rows out and counts them, up to --max-bad. The
@@ -255,7 +256,7 @@ func (o *insertRows) load(c *cli.Call, schema store.Schema) (*rowload.Load, erro
 	if err != nil {
 		return nil, err
 	}
-	names, err := rowload.NamesOf(columns, o.maps, o.ignored)
+	names, err := rowload.NamesOf(columns, schema.AppendOnly, o.maps, o.ignored)
 	if err != nil {
 		return nil, err
 	}
@@ -321,6 +322,8 @@ func (o *insertRows) next(err error, name string) string {
 	switch {
 	case errors.Is(err, rowload.ErrChanged):
 		return "the input is not what it was, so that this load cannot go on: insert what it is by now as a load of its own"
+	case errors.Is(err, rowload.ErrOther):
+		return fmt.Sprintf("give load %s the input and flags that it had at first, or leave --load out for a load of its own", name)
 	case errors.Is(err, rowload.ErrRefused) && o.skipBad:
 		return fmt.Sprintf("the same command with --load %s and a greater --max-bad goes on", name)
 	case errors.Is(err, rowload.ErrRefused):

@@ -118,6 +118,7 @@ func (t Target) schema(kind values.Kind, column string) (s store.Schema, value, 
 
 // same reports whether two schemas store the same in the same way.
 func same(a, b store.Schema) bool {
-	return slices.EqualFunc(a.Key, b.Key, func(a, b store.KeyPart) bool { return a.Describe().String() == b.Describe().String() }) &&
+	return a.AppendOnly == b.AppendOnly &&
+		slices.EqualFunc(a.Key, b.Key, func(a, b store.KeyPart) bool { return a.Describe().String() == b.Describe().String() }) &&
 		slices.EqualFunc(a.Columns, b.Columns, func(a, b store.Column) bool { return a.Describe().String() == b.Describe().String() })
 }

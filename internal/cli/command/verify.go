@@ -196,6 +196,7 @@ func (v *verification) printReport(table string, r *inspect.Verification, comple
 			Cells    int                       `json:"cells"`
 			Postings int                       `json:"postings"`
 			Indexes  []index                   `json:"indexes"`
+			Uncopied int                       `json:"uncopied"`
 			Dangling int                       `json:"dangling"`
 			Dropped  int                       `json:"dropped"`
 			Orphans  int                       `json:"orphans,omitempty"`
@@ -203,7 +204,7 @@ func (v *verification) printReport(table string, r *inspect.Verification, comple
 			Repaired int                       `json:"repaired"`
 			Sound    bool                      `json:"sound"`
 			Complete bool                      `json:"complete"`
-		}{"verify", v.ShownStore(), table, v.tenant, r.Rows, r.Cells, r.Postings, indexes, r.Dangling, r.Dropped, r.Orphans, r.Faults, r.Repaired, r.Sound() && complete, complete})
+		}{"verify", v.ShownStore(), table, v.tenant, r.Rows, r.Cells, r.Postings, indexes, r.Uncopied, r.Dangling, r.Dropped, r.Orphans, r.Faults, r.Repaired, r.Sound() && complete, complete})
 	}
 	var text strings.Builder
 	for _, line := range v.summary(table, r, complete) {
@@ -249,6 +250,15 @@ func (v *verification) summary(table string, r *inspect.Verification, complete b
 	if r.Repaired > 0 {
 		lines = append(lines, fmt.Sprintf("  %d mended", r.Repaired))
 	}
+	if r.Uncopied > 0 {
+		line := fmt.Sprintf("  %d index entries have no copy of their row, so that queries read it", r.Uncopied)
+		if v.repair {
+			line += "; they have by now"
+		} else {
+			line += "; --repair puts copies"
+		}
+		lines = append(lines, line)
+	}
 	if r.Dangling > 0 {
 		line := fmt.Sprintf("  %d index entries point to no row, which does no harm", r.Dangling)
 		if v.repair {
@@ -274,4 +284,5 @@ var advice = map[inspect.FaultKind]string{
 	inspect.FaultUndone:  "wait for whoever does that; if nobody does, --repair or 'rangecrypt table reindex' finishes it",
 	inspect.FaultHidden:  "these rows are not found by the column; --repair writes what is missing",
 	inspect.FaultUnknown: "these rows are not found by ranges of the column; --repair writes what is missing",
+	inspect.FaultCopy:    "queries by the column return rows that are not there, or other values; --repair puts copies of the rows as they are",
 }

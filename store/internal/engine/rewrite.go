@@ -149,6 +149,9 @@ func (t *Engine) convertOnce(ctx context.Context, rows []driver.Row) (done conve
 		if err := t.Unpost(ctx, gone); err != nil {
 			return done, nil, err
 		}
+		if err := t.copyConverted(ctx, records); err != nil {
+			return done, nil, err
+		}
 	}
 	done.Converted = t.rowsOf(records, tooLate)
 	return done, late, nil

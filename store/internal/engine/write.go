@@ -64,6 +64,9 @@ func (t *Engine) Write(ctx context.Context, records []*rowcodec.Record) error {
 		}
 		return t.commit(ctx, changes)
 	}
+	if t.Meta.AppendOnly() {
+		return t.add(ctx, records)
+	}
 	mutations := make([]driver.Mutation, len(records))
 	for i, r := range records {
 		mutations[i] = t.Mutation(r)
@@ -141,6 +144,9 @@ func (t *Engine) remove(ctx context.Context, rowKeys [][]byte) error {
 		}
 		return t.commit(ctx, changes)
 	}
+	if t.Meta.AppendOnly() {
+		return t.removeAdded(ctx, rowKeys)
+	}
 	records := make([]*rowcodec.Record, len(rowKeys))
 	mutations := make([]driver.Mutation, len(rowKeys))
 	for i, key := range rowKeys {
@@ -202,29 +208,36 @@ func (t *Engine) dropPostings(ctx context.Context, old []*rowcodec.Record) {
 		return
 	}
 	t.later(ctx, func(ctx context.Context) error {
-		postings, keys := make([][][]byte, len(old)), make([][]byte, len(old))
-		for i, r := range old {
-			if postings[i] = t.PostingKeys(r); len(postings[i]) > 0 {
-				keys[i] = r.Key
-			}
-		}
-		err := getEach(ctx, t.Data, keys, keyCells, func(rows []driver.Row, places []int) error {
-			for n, row := range rows {
-				write, found, err := t.writeOf(ctx, row)
-				if err != nil {
-					return err
-				}
-				if found && write == old[places[n]].Write {
-					postings[places[n]] = nil
-				}
-			}
-			return nil
-		})
+		there, err := t.stillThere(ctx, old)
 		if err != nil {
 			return err
 		}
-		return t.Unpost(ctx, slices.Concat(postings...))
+		gone := slices.DeleteFunc(slices.Clone(old), func(r *rowcodec.Record) bool { return there[r] })
+		return t.Unpost(ctx, t.AllPostingKeys(gone))
 	})
+}
+
+// stillThere returns those of some rows with postings that are as they were written.
+func (t *Engine) stillThere(ctx context.Context, records []*rowcodec.Record) (map[*rowcodec.Record]bool, error) {
+	keys, there := make([][]byte, len(records)), make(map[*rowcodec.Record]bool)
+	for i, r := range records {
+		if len(t.PostingKeys(r)) > 0 {
+			keys[i] = r.Key
+		}
+	}
+	err := getEach(ctx, t.Data, keys, keyCells, func(rows []driver.Row, places []int) error {
+		for n, row := range rows {
+			write, found, err := t.writeOf(ctx, row)
+			if err != nil {
+				return err
+			}
+			if r := records[places[n]]; found && write == r.Write {
+				there[r] = true
+			}
+		}
+		return nil
+	})
+	return there, err
 }
 
 // later drops postings that lead to nothing, after the call.

@@ -110,6 +110,7 @@ var (
 	errGone    = errors.New("the index is gone: it has nothing of what rows have")
 	errFilling = errors.New("the index is being made again, which is not finished")
 	errFamily  = errors.New("the table has no column of that id")
+	errCopy    = errors.New("the copy is not of the row: queries by the column return what is not there")
 )
 
 // checkRow checks a row as it was scanned and, where that looks wrong, as it is.
@@ -287,7 +288,7 @@ func (v *Verifier) checkPostings(ctx context.Context) error {
 		if v.table.Postings == nil {
 			return nil
 		}
-		return engine.InBatches(ctx, v.table.Postings, engine.Under(nil), check)
+		return engine.InBatches(ctx, v.table.Postings, v.postingsUnder(nil), check)
 	}
 	for done := make(map[meta.ColumnID]bool); ; {
 		i := slices.IndexFunc(v.table.Stored, func(c *rowcodec.Column) bool { return c.Searched() && !done[c.Id] })
@@ -296,17 +297,25 @@ func (v *Verifier) checkPostings(ctx context.Context) error {
 		}
 		c := v.table.Stored[i]
 		done[c.Id] = true
-		if err := engine.InBatches(ctx, v.table.Postings, engine.Under(c.Lead), check); err != nil {
+		if err := engine.InBatches(ctx, v.table.Postings, v.postingsUnder(c.Lead), check); err != nil {
 			return err
 		}
 	}
 }
 
+// postingsUnder returns the range of postings, with what their repair has to know.
+func (v *Verifier) postingsUnder(prefix []byte) driver.Range {
+	r := engine.Under(prefix)
+	r.Cells.Stamps = v.opts.Repair && v.table.Meta.AppendOnly()
+	return r
+}
+
 // A postingCheck is what was found of a posting.
 type postingCheck struct {
-	r     *rowcodec.Record // that it points to
-	stale bool
-	fault *inspect.Fault
+	r        *rowcodec.Record // that it points to
+	stale    bool
+	uncopied bool // though its column covers, and there is a row
+	fault    *inspect.Fault
 }
 
 func (v *Verifier) checkPostingBatch(ctx context.Context, postings []driver.Row, order map[*rowcodec.Column]*sequence) error {
@@ -317,7 +326,7 @@ func (v *Verifier) checkPostingBatch(ctx context.Context, postings []driver.Row,
 		}
 		found = make([]postingCheck, len(postings))
 		err = v.table.Env.Concurrently(ctx, len(postings), func(ctx context.Context, i int) (err error) {
-			found[i], err = v.checkPosting(ctx, postings[i].Key)
+			found[i], err = v.checkPosting(ctx, postings[i])
 			return err
 		})
 		if err != nil {
@@ -325,7 +334,7 @@ func (v *Verifier) checkPostingBatch(ctx context.Context, postings []driver.Row,
 		}
 		told := make(map[string]bool)
 		for i := range found {
-			if r := found[i].r; r != nil && !v.told[string(r.Key)] && !told[string(r.Key)] {
+			if r := found[i].r; r != nil && found[i].fault == nil && !v.told[string(r.Key)] && !told[string(r.Key)] {
 				c, _ := v.columnOf(postings[i].Key)
 				found[i].fault = v.postingOutOfOrder(order, c, r)
 				told[string(r.Key)] = found[i].fault != nil
@@ -337,8 +346,16 @@ func (v *Verifier) checkPostingBatch(ctx context.Context, postings []driver.Row,
 	if err := v.steady(ctx, look, nil); err != nil {
 		return err
 	}
+	if v.opts.Repair {
+		if err := v.mendCopies(ctx, postings, found); err != nil {
+			return err
+		}
+	}
 	for i, one := range found {
 		v.report.Postings++
+		if one.uncopied {
+			v.report.Uncopied++
+		}
 		if one.stale {
 			v.report.Dangling++
 			if v.opts.Repair && len(v.dangling) < v.room {
@@ -354,7 +371,8 @@ func (v *Verifier) checkPostingBatch(ctx context.Context, postings []driver.Row,
 }
 
 // checkPosting looks for the column of a posting, and for its row.
-func (v *Verifier) checkPosting(ctx context.Context, key []byte) (one postingCheck, err error) {
+func (v *Verifier) checkPosting(ctx context.Context, posting driver.Row) (one postingCheck, err error) {
+	key := posting.Key
 	if len(key) >= len(meta.ColumnID{}) && v.dropped[meta.ColumnID(key[:len(meta.ColumnID{})])] {
 		return one, nil
 	}
@@ -370,6 +388,9 @@ func (v *Verifier) checkPosting(ctx context.Context, key []byte) (one postingChe
 			expired, err = v.table.Expired(ctx, row, write)
 			one.stale = !expired
 		}
+		if err == nil && known && c.Covers() {
+			err = v.checkCopy(ctx, c, posting, &one)
+		}
 		return one, err
 	}
 	// What was removed since it was read is of a column that was dropped.
@@ -381,6 +402,41 @@ func (v *Verifier) checkPosting(ctx context.Context, key []byte) (one postingChe
 	}
 	one.fault = &inspect.Fault{Kind: inspect.FaultPosting, Place: key, Err: wrong}
 	return one, nil
+}
+
+// checkCopy compares the copy in a posting with its row.
+func (v *Verifier) checkCopy(ctx context.Context, c *rowcodec.Column, posting driver.Row, one *postingCheck) error {
+	t := v.table
+	if len(posting.Cells) == 0 || !rowcodec.HasCopy(posting.Cells[0].Value) {
+		one.uncopied = one.r != nil && !(len(posting.Cells) > 0 && rowcodec.Doubtful(posting.Cells[0].Value))
+		return nil
+	}
+	value := posting.Cells[0].Value
+	copied, err := t.OpenCopy(c, posting.Key, value, nil, new(rowcodec.Scratch))
+	switch {
+	case errors.As(err, new(rowcodec.NewerRow)), errors.Is(err, fault.ErrWrongKey):
+		one.uncopied = one.r != nil // queries take it as if there were none
+		return nil
+	case err != nil && !engine.Refused(err):
+		return err
+	case err == nil && copied == nil:
+		return nil // it has expired
+	}
+	// The row is read whole and, after that, the posting: whoever deletes a row makes the posting doubtful before.
+	_, key, _, _ := c.CutPosting(posting.Key)
+	r, failed := t.Read(ctx, key, nil)
+	if engine.Refused(failed) || errors.Is(failed, fault.ErrTorn) {
+		return nil // which is a fault of the row
+	}
+	if failed != nil || err == nil && r != nil && r.Write == copied.Write && t.SameValues(r, copied) {
+		return failed
+	}
+	cells, failed := t.Postings.Get(ctx, posting.Key, driver.Slice{})
+	if failed != nil || len(cells) == 0 || !bytes.Equal(cells[0].Value, value) {
+		return failed
+	}
+	one.fault = &inspect.Fault{Kind: inspect.FaultCopy, Column: c.Name, Place: posting.Key, Err: cmp.Or(err, errCopy)}
+	return nil
 }
 
 // postingOutOfOrder returns a fault if what a row's posting carries is not in order with that of the row

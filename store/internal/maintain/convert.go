@@ -96,6 +96,7 @@ func (c *Conversion) tenants(ctx context.Context) error {
 			c.Stats.Converted += one.Stats.Converted
 			c.Stats.Unreadable += one.Stats.Unreadable
 			c.Stats.Unfit += one.Stats.Unfit
+			c.Stats.Copies += one.Stats.Copies
 			return err
 		})
 		if err != nil || c.Stats.Unfit > 0 {
@@ -229,6 +230,12 @@ func (c *Conversion) finish(ctx context.Context, t *engine.Engine, began catalog
 	now, _, err := c.Table.Progress(ctx)
 	if err != nil || !now.Continues(began) || now.Over || now.Done() < len(now.Parts) {
 		return err
+	}
+	// Copies of rows come last: they are of the rows as these are by now.
+	if copied, err := t.CopyAll(ctx); err != nil {
+		return err
+	} else {
+		c.Stats.Copies += copied.Put
 	}
 	target := now.Target
 	if !c.Table.Bound() {

@@ -147,6 +147,30 @@ func (v *Verifier) mend(ctx context.Context, r *rowcodec.Record, f inspect.Fault
 	return false, nil
 }
 
+// mendCopies puts copies of rows into postings that have none, or another one.
+func (v *Verifier) mendCopies(ctx context.Context, postings []driver.Row, found []postingCheck) error {
+	t, uncopied := v.table, make(map[*rowcodec.Column][]driver.Row)
+	for i := range found {
+		c, wrong := v.columnOf(postings[i].Key)
+		switch f := found[i].fault; {
+		case wrong != nil:
+		case found[i].uncopied:
+			uncopied[c] = append(uncopied[c], postings[i])
+		case f != nil && f.Kind == inspect.FaultCopy:
+			var err error
+			if f.Repaired, err = t.MendCopy(ctx, c, postings[i]); err != nil && !engine.Refused(err) {
+				return err
+			}
+		}
+	}
+	for c, some := range uncopied {
+		if _, err := t.CopyScanned(ctx, c, some); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // fresh returns a view of the table whose schemes remember nothing of what an index had before. It is
 // errStale if the table has changed.
 func (v *Verifier) fresh(ctx context.Context) (*engine.Engine, error) {

@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -52,7 +53,7 @@ func (a *Alteration) Add(c Spec) error {
 	}
 	meta, err := newTaken(a.Meta).named(c)
 	if err == nil {
-		err = a.sealable(&meta)
+		err = cmp.Or(a.sealable(&meta), a.Meta.coverable(&meta))
 	}
 	if err != nil {
 		return err
@@ -134,11 +135,11 @@ func (a *Alteration) Change(c Spec) error {
 	if id := c.Type.ID(); id != f.Type {
 		return fmt.Errorf("%w: column %q: the type cannot be changed from %s to %s", fault.ErrSchema, c.Name, f.Type, id)
 	}
-	next := Field{Name: c.Name, Type: f.Type, Encryption: c.Encryption, Scheme: c.Scheme, Confidentiality: c.Confidentiality}
-	if err := a.sealable(&next); err != nil {
+	next := Field{Name: c.Name, Type: f.Type, Encryption: c.Encryption, Scheme: c.Scheme, Confidentiality: c.Confidentiality, Covering: c.Covering}
+	if err := cmp.Or(a.sealable(&next), a.Meta.coverable(&next)); err != nil {
 		return err
 	}
-	same := f.Encryption == c.Encryption && f.Scheme == c.Scheme && f.Confidentiality == c.Confidentiality
+	same := f.Encryption == c.Encryption && f.Scheme == c.Scheme && f.Confidentiality == c.Confidentiality && f.Covering == c.Covering
 	if same && (f.Share == nil || f.Share.TableName == c.Table && f.Share.ColumnName == c.Column) {
 		return nil
 	}

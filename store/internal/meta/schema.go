@@ -17,6 +17,7 @@ type Schema struct {
 	SpreadBits    int // -1 is one partition, 0 the default
 	CellPerColumn bool
 	Conditional   bool
+	AppendOnly    bool
 	Tenants       bool
 	TTL           time.Duration // 0: rows do not expire
 }
@@ -45,6 +46,11 @@ func New(s Schema) (*Table, error) {
 	case s.SpreadBits == 0:
 		m.SpreadBits = defaultSpreadBits
 	}
+	if s.AppendOnly {
+		if err := m.setAppendOnly(s.Key); err != nil {
+			return nil, err
+		}
+	}
 	if err := m.setTTL(s.TTL); err != nil {
 		return nil, err
 	}
@@ -68,6 +74,9 @@ func New(s Schema) (*Table, error) {
 	}
 	for _, column := range s.Columns {
 		meta, err := taken.named(column)
+		if err == nil {
+			err = m.coverable(&meta)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -75,6 +84,29 @@ func New(s Schema) (*Table, error) {
 		m.Clear = m.Clear && column.Clear()
 	}
 	return m, nil
+}
+
+// setAppendOnly makes rows of the table ones that are never replaced.
+func (m *Table) setAppendOnly(key []Spec) error {
+	switch {
+	case m.Conditional:
+		return fmt.Errorf("%w: table %q: rows of a table with AppendOnly are never replaced, so that Conditional means nothing: leave out one of the two",
+			fault.ErrSchema, m.Name)
+	case len(key) == 0 || key[len(key)-1].Encryption != TieBreaker:
+		return fmt.Errorf("%w: table %q: AppendOnly needs a tie-breaker as the last part of the row key, which makes each row another one: add it",
+			fault.ErrSchema, m.Name)
+	}
+	m.Layout += appended
+	return nil
+}
+
+// coverable returns an error if a column is to have copies of rows that may be replaced.
+func (m *Table) coverable(f *Field) error {
+	if f.Covering && !m.AppendOnly() {
+		return fmt.Errorf("%w: column %q cannot cover in table %q, whose rows may be replaced, so that a copy could be an old one: make the table with AppendOnly",
+			fault.ErrSchema, f.Name, m.Name)
+	}
+	return nil
 }
 
 func tooManyColumns(table string, n int) error {
@@ -115,7 +147,7 @@ func (t taken) newField(f Spec) (Field, error) {
 		return Field{}, fmt.Errorf("%w: two columns are named %q", fault.ErrSchema, f.Name)
 	}
 	t.names[f.Name] = true
-	meta := Field{Name: f.Name, Type: f.Type.ID(), Encryption: f.Encryption, Scheme: f.Scheme, Confidentiality: f.Confidentiality}
+	meta := Field{Name: f.Name, Type: f.Type.ID(), Encryption: f.Encryption, Scheme: f.Scheme, Confidentiality: f.Confidentiality, Covering: f.Covering}
 	if f.Confidentiality == OfColumns {
 		meta.Share = &Share{TableName: f.Table, ColumnName: f.Column}
 	}
@@ -128,7 +160,7 @@ func (t taken) newField(f Spec) (Field, error) {
 
 // Schema returns the schema again, with the types and schemes of this version.
 func (m *Table) Schema() (Schema, error) {
-	s := Schema{Name: m.Name, SpreadBits: m.SpreadBits, Conditional: m.Conditional, Tenants: m.Tenants, TTL: m.Lifetime()}
+	s := Schema{Name: m.Name, SpreadBits: m.SpreadBits, Conditional: m.Conditional, AppendOnly: m.AppendOnly(), Tenants: m.Tenants, TTL: m.Lifetime()}
 	if len(m.Key) == 0 {
 		return Schema{}, fmt.Errorf("%w: table %q has no row key", fault.ErrFormat, m.Name)
 	}
@@ -173,7 +205,7 @@ func (m Field) Spec() (Spec, error) {
 	if m.Encryption == Ordered && !typ.Orderable() {
 		return Spec{}, fmt.Errorf("%w: column %q: values of type %s have no order", fault.ErrFormat, m.Name, m.Type)
 	}
-	f := Spec{Name: m.Name, Type: typ, Encryption: m.Encryption, Scheme: m.Scheme, Confidentiality: m.Confidentiality}
+	f := Spec{Name: m.Name, Type: typ, Encryption: m.Encryption, Scheme: m.Scheme, Confidentiality: m.Confidentiality, Covering: m.Covering}
 	switch m.Confidentiality {
 	case OfColumn, OfDatabase:
 	case OfColumns:

@@ -43,6 +43,8 @@ type Spec struct {
 
 	Confidentiality confidentiality
 	Table, Column   string // whose search key it shares, where it is ofColumns
+
+	Covering bool // its postings have copies of the rows
 }
 
 // Clear reports whether the database sees the values.
@@ -52,7 +54,7 @@ func (f Spec) Clear() bool {
 
 // Inspect returns what the schema says of the part or column, for whoever administers tables.
 func (f Spec) Inspect() inspect.Field {
-	d := inspect.Field{Name: f.Name, Encryption: string(f.Encryption), Scheme: f.Scheme}
+	d := inspect.Field{Name: f.Name, Encryption: string(f.Encryption), Scheme: f.Scheme, Covering: f.Covering}
 	if f.Type != nil {
 		d.Type = f.Type.String()
 	}
@@ -82,6 +84,11 @@ func (f Spec) check() error {
 		return fmt.Errorf("%w: column %q: values of type %s have no order", fault.ErrSchema, f.Name, f.Type.ID())
 	case f.Confidentiality != OfColumn && f.Encryption != Ordered && f.Encryption != Deterministic:
 		return fmt.Errorf("%w: column %q is %s: only deterministic and ordered columns have a search key to share", fault.ErrSchema, f.Name, f.Encryption)
+	case f.Covering && f.Encryption != Ordered && f.Encryption != Deterministic:
+		return fmt.Errorf("%w: column %q is %s, and cannot cover: only ordered and deterministic columns have index entries", fault.ErrSchema, f.Name, f.Encryption)
+	case f.Covering && f.Scheme == scheme.WozniakIndexed:
+		return fmt.Errorf("%w: column %q cannot cover with scheme %q, whose ciphertexts are drawn again when its index is made again: take %q", fault.ErrSchema,
+			f.Name, f.Scheme, scheme.Wozniak)
 	}
 	if err := f.Type.Err(); err != nil {
 		return fmt.Errorf("%w: column %q: %w", fault.ErrSchema, f.Name, err)

@@ -39,8 +39,9 @@ type Field struct {
 	Encryption      Encryption      `json:"encryption"`
 	Scheme          string          `json:"scheme,omitempty"`
 	Confidentiality confidentiality `json:"confidentiality,omitempty"`
-	Share           *Share          `json:"share,omitempty"` // of a column that is ofColumns
-	Since           uint32          `json:"since"`           // the version that the id came with
+	Share           *Share          `json:"share,omitempty"`    // of a column that is ofColumns
+	Covering        bool            `json:"covering,omitempty"` // its postings have copies of the rows
+	Since           uint32          `json:"since"`              // the version that the id came with
 	SearchKey       WrappedKey      `json:"search_key,omitempty"`
 	CellKeys        []WrappedKey    `json:"cell_keys,omitempty"`
 

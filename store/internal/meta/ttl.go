@@ -9,9 +9,11 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 )
 
-// expiring follows the layout of a table whose rows may expire, or might once: a program that does not know of expiries
-// refuses it.
-const expiring = ", rows expire"
+// What follows the layout of a table: a program that does not know of it refuses the table.
+const (
+	appended = ", rows are only added"
+	expiring = ", rows expire" // or might once
+)
 
 const (
 	// TTLByRow is the time to live in the schema of a table whose rows expire if they are put so.
@@ -24,8 +26,15 @@ const (
 // Packed reports whether sealed columns that are not searched are packed into the key cell.
 func (m *Table) Packed() bool { return m.PlainLayout() == inspect.Packed }
 
-// PlainLayout returns the layout, without whether rows expire.
-func (m *Table) PlainLayout() string { return strings.TrimSuffix(m.Layout, expiring) }
+// PlainLayout returns the layout, without what follows it.
+func (m *Table) PlainLayout() string {
+	return strings.TrimSuffix(strings.TrimSuffix(m.Layout, expiring), appended)
+}
+
+// AppendOnly reports whether rows are added and deleted, and never replaced.
+func (m *Table) AppendOnly() bool {
+	return strings.HasSuffix(strings.TrimSuffix(m.Layout, expiring), appended)
+}
 
 // Expires reports whether rows of the table may expire.
 func (m *Table) Expires() bool { return strings.HasSuffix(m.Layout, expiring) }

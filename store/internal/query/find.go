@@ -177,6 +177,7 @@ type execution struct {
 	seen           map[[16]byte]struct{} // rows that were found, where there is no snapshot
 	last           []byte                // the row that was found last
 	tokens         atomic.Int64          // that were looked up
+	reads          atomic.Int64          // of the rows of postings
 	relies         []*rowcodec.Column    // what the ranges are right by: the driving columns, and stateful parts
 	moving         bool                  // one of these has ciphertexts that move
 	unconfirmed    atomic.Bool           // more was read since these were known to be as they were
@@ -363,6 +364,9 @@ func (w *way) name() string {
 	return "row key"
 }
 
+// hinted reports whether postings are scanned, and all rows read that they lead to.
+func (w *way) hinted() bool { return w.driving != nil && !w.driving.Covers() }
+
 // tokenwise reports whether postings are looked up value by value.
 func (w *way) tokenwise() bool { return w.driving != nil && w.driving.Order != nil }
 
@@ -372,7 +376,7 @@ func (f *execution) count() {
 	n := int(f.tokens.Load())
 	f.tally.Tokens = n
 	f.tally.Buckets += n
-	f.tally.Requests += n
+	f.tally.Requests += n + int(f.reads.Load())
 }
 
 // run yields the rows of the answer.

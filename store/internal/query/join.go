@@ -250,7 +250,7 @@ func (ms matches) open(ctx context.Context, l, r *finder) error {
 			for i := range ms {
 				postings = append(postings, of(&ms[i]).postings...)
 			}
-			hits, err := f.resolve(ctx, keyRange{}, postings)
+			hits, err := f.open(ctx, keyRange{}, postings, 1)()
 			if err != nil {
 				return err
 			}

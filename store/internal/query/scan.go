@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"iter"
 	"runtime"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
@@ -50,7 +52,7 @@ type rangeScan struct {
 func (f *finder) scan(ctx context.Context, r keyRange) iter.Seq2[*Found, error] {
 	return func(yield func(*Found, error) bool) {
 		s := rangeScan{f: f, r: r, size: firstRows, grows: moreRows, yield: yield}
-		if f.driving != nil {
+		if f.hinted() {
 			s.size, s.grows = firstPostings, morePostings
 		}
 		next, stop := iter.Pull2(f.scannedRange(ctx, r))
@@ -76,12 +78,15 @@ func (f *finder) scannedRange(ctx context.Context, r keyRange) iter.Seq2[driver.
 	return engine.Scanned(ctx, f.data, scan)
 }
 
-// open turns what was scanned into rows of the answer.
-func (s *rangeScan) open(ctx context.Context, rows []driver.Row, processors int) (finish func() ([]*Found, error)) {
-	if s.f.driving != nil {
-		return func() ([]*Found, error) { return s.f.resolve(ctx, s.r, rows) }
+// open turns what was scanned in a range into rows of the answer.
+func (f *finder) open(ctx context.Context, r keyRange, rows []driver.Row, processors int) (finish func() ([]*Found, error)) {
+	if f.hinted() && len(rows) > 0 {
+		return func() ([]*Found, error) {
+			hits := make([]*Found, len(rows))
+			return hits, f.resolve(ctx, r, rows, func(int) bool { return true }, hits)
+		}
 	}
-	return s.f.openRows(ctx, s.r, rows, processors)
+	return f.openRows(ctx, r, rows, processors)
 }
 
 // batch reads the next batch.
@@ -113,9 +118,6 @@ func (s *rangeScan) batch() *batch {
 func (s *rangeScan) emit(b *batch) (more bool) {
 	f := s.f
 	f.tally.Hits += len(b.rows)
-	if f.driving != nil && len(b.rows) > 0 {
-		f.tally.Requests++
-	}
 	if b.openErr != nil {
 		return s.yield(nil, b.openErr) && false
 	}
@@ -139,9 +141,9 @@ func (s *rangeScan) emit(b *batch) (more bool) {
 func (s *rangeScan) inline(ctx context.Context) (more bool) {
 	for b := s.batch(); b != nil; {
 		read := s.read
-		finish := s.open(ctx, b.rows, runtime.GOMAXPROCS(0))
+		finish := s.f.open(ctx, s.r, b.rows, runtime.GOMAXPROCS(0))
 		var next *batch
-		if s.f.driving == nil && !b.end && read < inline && read != s.f.few {
+		if !s.f.hinted() && !b.end && read < inline && read != s.f.few {
 			next = s.batch()
 		}
 		b.hits, b.openErr = finish()
@@ -159,7 +161,7 @@ func (s *rangeScan) inline(ctx context.Context) (more bool) {
 // ahead lets one goroutine read, and others open what it has read.
 func (s *rangeScan) ahead(ctx context.Context) {
 	ahead := runtime.GOMAXPROCS(0)
-	if s.f.driving != nil {
+	if s.f.hinted() {
 		ahead = 1 // many goroutines open one batch of postings
 	}
 	var workers sync.WaitGroup
@@ -179,7 +181,7 @@ func (s *rangeScan) ahead(ctx context.Context) {
 			}
 			workers.Go(func() {
 				defer close(b.opened)
-				b.hits, b.openErr = s.open(ctx, b.rows, 1)()
+				b.hits, b.openErr = s.f.open(ctx, s.r, b.rows, 1)()
 			})
 		}
 	})
@@ -194,13 +196,18 @@ func (s *rangeScan) ahead(ctx context.Context) {
 	}
 }
 
-// openRows turns scanned rows into rows of the answer. Other goroutines, up to a number of
-// processors less one, begin at once; finish takes part and returns when all rows are opened.
+// openRows turns scanned rows, or postings that have copies of rows, into rows of the answer. Other goroutines, up to a
+// number of processors less one, begin at once; finish takes part and returns when all rows are opened.
 func (f *finder) openRows(ctx context.Context, r keyRange, rows []driver.Row, processors int) (finish func() ([]*Found, error)) {
-	hits := make([]*Found, len(rows))
-	open := func(rows []driver.Row, hits []*Found, s *rowcodec.Scratch) error {
+	hits, hints := make([]*Found, len(rows)), make([]bool, len(rows))
+	open := func(rows []driver.Row, hits []*Found, hints []bool, s *rowcodec.Scratch) (err error) {
 		for i, row := range rows {
-			record, err := f.table.Opened(ctx, f.data, row, f.need, s)
+			var record *rowcodec.Record
+			if f.driving == nil {
+				record, err = f.table.Opened(ctx, f.data, row, f.need, s)
+			} else {
+				record, hints[i], err = f.openCopy(row, s)
+			}
 			if err != nil {
 				return err
 			}
@@ -219,7 +226,7 @@ func (f *finder) openRows(ctx context.Context, r keyRange, rows []driver.Row, pr
 			if to-share >= len(rows) {
 				return nil
 			}
-			if err := open(rows[to-share:min(to, len(rows))], hits[to-share:], s); err != nil {
+			if err := open(rows[to-share:min(to, len(rows))], hits[to-share:], hints[to-share:], s); err != nil {
 				return err
 			}
 		}
@@ -233,21 +240,40 @@ func (f *finder) openRows(ctx context.Context, r keyRange, rows []driver.Row, pr
 		if err := cmp.Or(group.Wait(), err); err != nil {
 			return nil, err
 		}
-		return hits, nil
+		if !slices.Contains(hints, true) {
+			return hits, nil
+		}
+		return hits, f.resolve(ctx, r, rows, func(i int) bool { return hints[i] }, hits)
 	}
 }
 
-// resolve reads the rows of postings.
-func (f *finder) resolve(ctx context.Context, r keyRange, postings []driver.Row) ([]*Found, error) {
-	hits := make([]*Found, len(postings))
+// openCopy returns the row that a posting has a copy of, or reports that the posting is a hint. So is a copy that a client
+// made which knows more of the table, or one that had slept since before the key was replaced.
+func (f *finder) openCopy(posting driver.Row, s *rowcodec.Scratch) (r *rowcodec.Record, hint bool, err error) {
+	if len(posting.Cells) == 0 || !rowcodec.HasCopy(posting.Cells[0].Value) {
+		return nil, true, nil
+	}
+	r, err = f.table.OpenCopy(f.driving, posting.Key, posting.Cells[0].Value, f.need, s)
+	if errors.As(err, new(rowcodec.NewerRow)) || errors.Is(err, fault.ErrWrongKey) {
+		return nil, true, nil
+	}
+	return r, false, err
+}
+
+// resolve reads the rows of postings, which sets their hits.
+func (f *finder) resolve(ctx context.Context, r keyRange, postings []driver.Row, which func(int) bool, hits []*Found) error {
 	searches, rows := make([][]byte, len(postings)), make([][]byte, len(postings))
 	for i, posting := range postings {
+		if !which(i) {
+			continue
+		}
 		var err error
 		if searches[i], rows[i], _, err = f.driving.CutPosting(posting.Key); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	err := f.table.ReadEach(ctx, f.data, rows, f.need, func(i int, record *rowcodec.Record, err error) error {
+	f.reads.Add(1)
+	return f.table.ReadEach(ctx, f.data, rows, f.need, func(i int, record *rowcodec.Record, err error) error {
 		// The value decides, not the write: a row that was written again with the same value
 		// has not changed, and must not be missed because its old posting was read.
 		if err == nil && record != nil && bytes.Equal(record.Search[f.driving.Position], searches[i]) && f.satisfies(record, r) {
@@ -255,10 +281,6 @@ func (f *finder) resolve(ctx context.Context, r keyRange, postings []driver.Row)
 		}
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return hits, nil
 }
 
 // inOrder puts the rows of each group, whose ciphertexts are equal because they share a prefix, in

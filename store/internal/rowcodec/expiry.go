@@ -148,7 +148,12 @@ func (t *View) keep(cells []driver.Cell, expires int64) {
 
 // PutPosting puts a posting of a row.
 func (t *View) PutPosting(key []byte, r *Record) driver.Mutation {
+	return t.putPosting(key, r, t.hint(r))
+}
+
+func (t *View) putPosting(key []byte, r *Record, value []byte) driver.Mutation {
 	cell := PostingCell
+	cell.Value = value
 	if r.Expires != 0 {
 		cell.TTL = t.Clock.life(r.Expires, 2)
 	}

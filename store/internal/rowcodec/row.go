@@ -23,10 +23,13 @@ type Record struct {
 	Write   WriteID
 	Fresh   bool     // the key was drawn at random: there is no earlier row
 	Insert  bool     // the caller says that there is no earlier row
+	OfLoad  bool     // which may have put it before
 	Search  [][]byte // by stored column: what its posting carries; nil where it has none, and in tables without
 	Expires int64    // seconds since 1970; 0 is never
 
 	Version uint32 // of the catalogue, of a row that was read; 0 of a new one
+
+	attempt [8]byte // that its postings are of until they have copies
 }
 
 type WriteID [16]byte
@@ -46,15 +49,28 @@ func (t *View) Check(row RowValues) (*Record, error) {
 	if err := t.CheckNames(row); err != nil {
 		return nil, err
 	}
-	return t.CheckValues(valueIn(row))
+	tie, ofLoad := row[t.Parts[len(t.Parts)-1].Name].(LoadTie)
+	r, err := t.checkValues(valueIn(row), ofLoad)
+	if ofLoad && err == nil && t.Meta.AppendOnly() {
+		r.OfLoad, r.Write = true, t.writeOf(tie)
+	}
+	return r, err
 }
 
 // CheckValues does so with what a function returns as the normalized values of parts and columns: nil for null.
 func (t *View) CheckValues(given func(*Column) (any, error)) (*Record, error) {
+	return t.checkValues(given, false)
+}
+
+func (t *View) checkValues(given func(*Column) (any, error), ofLoad bool) (*Record, error) {
 	r := t.NewRecord()
 	rand.Read(r.Write[:])
 	if err := t.checkKey(r, given); err != nil {
 		return nil, err
+	}
+	if t.Meta.AppendOnly() && !r.Fresh && !ofLoad {
+		return nil, fmt.Errorf("%w: key part %q is named: rows of a table with AppendOnly are never replaced, so that the store draws it; "+
+			"leave it out, or give a LoadTie", fault.ErrColumn, t.Parts[len(t.Parts)-1].Name)
 	}
 	var err error
 	if r.Expires, err = t.expires(); err != nil {
@@ -210,11 +226,8 @@ func (t *View) Mutation(r *Record) driver.Mutation {
 	where := t.Places(r.Key)
 	header := seal.Header{Policy: max(t.Version, r.Version), Write: r.Write}
 
-	var key, packed []byte
-	for i, c := range t.Parts {
-		key = AppendSized(key, c.Type.AppendStored(nil, r.Values[i]))
-	}
-	key = appendExpiry(key, r.Expires)
+	var packed []byte
+	key := t.appendKey(nil, r)
 	m.Puts = make([]driver.Cell, 1, 1+len(t.Columns))
 	for _, i := range t.byID {
 		c, v := t.Stored[i], r.Values[len(t.Parts)+i]
@@ -225,8 +238,7 @@ func (t *View) Mutation(r *Record) driver.Mutation {
 			}
 		case v != nil && c.Packed:
 			packed = c.Type.AppendStored(packed[:0], v)
-			key = binary.AppendUvarint(append(key, c.Id[:]...), uint64(len(packed))+PackedCell)
-			key = append(key, packed...)
+			key = c.appendPacked(key, packed)
 			if c.varies {
 				m.Deletes = append(m.Deletes, c.Id[:])
 			}
@@ -244,6 +256,20 @@ func (t *View) Mutation(r *Record) driver.Mutation {
 	m.Puts[0] = driver.Cell{Qualifier: KeyQualifier, Value: t.KeyCell(header, key, where)}
 	t.keep(m.Puts, r.Expires)
 	return m
+}
+
+// appendKey appends what a key cell begins with.
+func (t *View) appendKey(b []byte, r *Record) []byte {
+	for i, c := range t.Parts {
+		b = AppendSized(b, c.Type.AppendStored(nil, r.Values[i]))
+	}
+	return appendExpiry(b, r.Expires)
+}
+
+// appendPacked appends the entry of a column with its value.
+func (c *Column) appendPacked(b, value []byte) []byte {
+	b = binary.AppendUvarint(append(b, c.Id[:]...), uint64(len(value))+PackedCell)
+	return append(b, value...)
 }
 
 // Cell returns the cell of a value. The sealed cell of a searched column begins with what its
@@ -297,6 +323,11 @@ func (t *View) KeyCell(h seal.Header, content []byte, where *places) []byte {
 // is a newerRow: what its header says of that is not authenticated, but the next view opens it, or
 // there is none.
 func (t *View) OpenKeyCell(cell []byte, s *Scratch) ([]byte, seal.Header, error) {
+	return t.openAt(cell, KeyQualifier, s)
+}
+
+// openAt opens what is sealed as the key cell is, at a place of the row.
+func (t *View) openAt(cell, qualifier []byte, s *Scratch) ([]byte, seal.Header, error) {
 	if t.clear {
 		b, h, err := openPlain(cell)
 		if err != nil {
@@ -304,7 +335,7 @@ func (t *View) OpenKeyCell(cell []byte, s *Scratch) ([]byte, seal.Header, error)
 		}
 		return b, h, err
 	}
-	b, h, err := t.KeySealer.Open(s.key[:0], cell, s.Where.At(KeyQualifier))
+	b, h, err := t.KeySealer.Open(s.key[:0], cell, s.Where.At(qualifier))
 	if errors.Is(err, seal.ErrWrongKey) && h.Policy > t.Version {
 		return nil, h, NewerRow(h.Policy)
 	}
@@ -386,14 +417,20 @@ func (t *View) Decode(row driver.Row, want []bool, s *Scratch) (*Record, error) 
 	if err != nil {
 		return nil, err
 	}
+	return t.decode(row.Key, b, h, row.Cells[1:], want, s)
+}
+
+// decode turns the content of a key cell, or of a copy, and the cells of columns into a record.
+func (t *View) decode(key, b []byte, h seal.Header, cells []driver.Cell, want []bool, s *Scratch) (*Record, error) {
 	if h.Policy > t.Version {
 		return nil, NewerRow(h.Policy)
 	}
 	if len(b) == 0 {
 		return nil, nil // deleted under a condition
 	}
+	var err error
 	r := t.NewRecord()
-	r.Key, r.Write, r.Version = row.Key, h.Write, h.Policy
+	r.Key, r.Write, r.Version = key, h.Write, h.Policy
 	for i, c := range t.Parts {
 		var part []byte
 		if part, b, err = CutSized(b); err == nil {
@@ -409,7 +446,7 @@ func (t *View) Decode(row driver.Row, want []bool, s *Scratch) (*Record, error) 
 	if t.Clock.over(r.Expires) {
 		return nil, nil
 	}
-	if err := t.decodeColumns(r, row.Cells[1:], want, Entries{Rest: b}, s); err != nil {
+	if err := t.decodeColumns(r, cells, want, Entries{Rest: b}, s); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -609,12 +646,7 @@ func (t *View) Outdated(row driver.Row, s *Scratch) (bool, error) {
 	if err != nil || len(b) == 0 { // it was deleted
 		return false, err
 	}
-	for range t.Parts {
-		if _, b, err = CutSized(b); err != nil {
-			return false, fmt.Errorf("key cell: %w: %w", fault.ErrFormat, err)
-		}
-	}
-	expires, b, err := cutExpiry(b)
+	expires, b, err := t.cutKey(b)
 	if err != nil || t.Clock.over(expires) {
 		return false, err
 	}
@@ -629,6 +661,16 @@ func (t *View) Outdated(row driver.Row, s *Scratch) (bool, error) {
 		}
 	}
 	return cells != 1+own, nil
+}
+
+// cutKey passes over what a key cell begins with, and returns when the row expires and the entries.
+func (t *View) cutKey(b []byte) (expires int64, entries []byte, err error) {
+	for range t.Parts {
+		if _, b, err = CutSized(b); err != nil {
+			return 0, nil, fmt.Errorf("key cell: %w: %w", fault.ErrFormat, err)
+		}
+	}
+	return cutExpiry(b)
 }
 
 // older reports whether the entries of a row's key cell, or those of its cells that were read, are

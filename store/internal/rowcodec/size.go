@@ -75,6 +75,14 @@ func (t *View) checkLarge(r *Record, key int) error {
 		return fmt.Errorf("%s: %w: %s %d bytes, at most %d", which, driver.ErrTooLarge, what, n, most)
 	}
 	m := t.Mutation(&made)
+	for i, c := range t.Columns {
+		if c.Covers() && made.Search[i] != nil {
+			if n := t.copySize(&made); n > driver.MaxValue {
+				return tooLarge(largest.what, "it is the largest of a row, whose copy for a covering column has", n, driver.MaxValue)
+			}
+			break
+		}
+	}
 	all := 0
 	for _, cell := range m.Puts {
 		n := len(cell.Value)
@@ -93,6 +101,17 @@ func (t *View) checkLarge(r *Record, key int) error {
 		return tooLarge(largest.what, "it is the largest of a row, which has", all, row)
 	}
 	return nil
+}
+
+// copySize returns the length of a copy of a record.
+func (t *View) copySize(r *Record) int {
+	n := cellOverhead + len(t.appendKey(nil, r))
+	for i, c := range t.Columns {
+		if v := r.Values[len(t.Parts)+i]; v != nil {
+			n += len(c.Id) + 4 + valueSize(c.Type, v)
+		}
+	}
+	return n
 }
 
 // A sized is a key part or column, and the length of its value.

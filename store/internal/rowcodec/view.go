@@ -295,6 +295,9 @@ func (src *ViewSource) cipher(k keyring.Table, f metadata.Spec, meta *metadata.F
 	return c, nil
 }
 
+// Covers reports whether the postings of the column have copies of the rows.
+func (c *Column) Covers() bool { return c.Covering && c.Searched() }
+
 // Searched reports whether the values of the column have postings.
 func (c *Column) Searched() bool {
 	return c.Part < 0 && (c.Encryption == metadata.Ordered || c.Encryption == metadata.Deterministic)

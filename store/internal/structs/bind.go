@@ -1,6 +1,7 @@
 package structs
 
 import (
+	"crypto/rand"
 	"fmt"
 	"reflect"
 	"slices"
@@ -100,6 +101,8 @@ func (f *field) fits(s meta.Spec, position, parts int, goType bool) error {
 		return fmt.Errorf("column %q is not encrypted: write plain", s.Name)
 	case f.encryption != "" && (f.encryption != s.Encryption || f.scheme != s.Scheme):
 		return fmt.Errorf("column %q is %s: write so, or nothing", s.Name, strings.TrimSuffix(string(s.Encryption)+"="+s.Scheme, "="))
+	case f.covering && !s.Covering:
+		return fmt.Errorf("the index entries of column %q have no copies of the rows: drop covering, or change the column with store.ChangeColumn", s.Name)
 	case f.typ != nil && f.whole && f.typ.ID() != s.Type.ID(), f.typ != nil && !f.whole && f.typ.ID() != base(s.Type.ID()):
 		return fmt.Errorf("column %q has type %s: write so, or nothing", s.Name, s.Type)
 	}
@@ -113,14 +116,46 @@ func base(id string) string {
 }
 
 // Record returns a struct as a checked record of the view that the binding is of. A tie-breaker that is zero is drawn,
-// and the struct has it then.
+// and the struct has it then. Where rows are never replaced it has it after Keep.
 func (b *Binding) Record(t *rowcodec.View, row reflect.Value) (*rowcodec.Record, error) {
+	if t.Meta.AppendOnly() {
+		return b.added(t, row)
+	}
 	r, err := t.CheckValues(func(c *rowcodec.Column) (any, error) { return b.value(t, c, row) })
-	if err == nil && r.Fresh && b.tie {
-		last := len(t.Parts) - 1
-		_, err = b.fields[last].save(b.fields[last].at(row, true), r.Values[last])
+	if err == nil {
+		b.Keep(t, row, r)
 	}
 	return r, err
+}
+
+// added does so in a table whose rows are never replaced, where a tie-breaker that is named is one of a load.
+func (b *Binding) added(t *rowcodec.View, row reflect.Value) (*rowcodec.Record, error) {
+	last := t.Parts[len(t.Parts)-1]
+	f := &b.fields[last.Part]
+	tie := f.at(row, true).(*[16]byte)
+	if !f.ofLoad {
+		if *tie != [16]byte{} {
+			return nil, fmt.Errorf("%w: field %s is not zero: the store draws the tie-breakers of rows that are never replaced; "+
+				"set the field to zero to add a row, or make it a store.LoadTie to put one again", fault.ErrColumn, f.path)
+		}
+		return t.CheckValues(func(c *rowcodec.Column) (any, error) { return b.value(t, c, row) })
+	}
+	if *tie == [16]byte{} {
+		rand.Read(tie[:])
+	}
+	values, err := b.Row(t, row, nil)
+	if err != nil {
+		return nil, err
+	}
+	values[last.Name] = rowcodec.LoadTie(*tie)
+	return t.Check(values)
+}
+
+// Keep gives a struct the tie-breaker that was drawn for its record.
+func (b *Binding) Keep(t *rowcodec.View, row reflect.Value, r *rowcodec.Record) {
+	if last := len(t.Parts) - 1; r.Fresh && b.tie {
+		*b.fields[last].at(row, true).(*[16]byte) = r.Values[last].([16]byte)
+	}
 }
 
 // value returns what a struct has for a column, normalized.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/internal/value"
 )
 
@@ -33,10 +34,12 @@ type field struct {
 	scheme     string
 	typ        value.Type // nil where the tag names none
 	whole      bool       // typ is all of the type, its domain included
+	covering   bool
 
-	null nullable
-	elem reflect.Type // of the values, without what makes them null
-	tie  bool         // its Go type is Tie
+	null   nullable
+	elem   reflect.Type // of the values, without what makes them null
+	tie    bool         // its Go type is Tie or LoadTie
+	ofLoad bool         // it is LoadTie
 }
 
 // A Plan is what the tags of a struct say.
@@ -99,7 +102,7 @@ func (p *Plan) add(typ reflect.Type, path string, index []int, schemeOf SchemeOf
 	return errs
 }
 
-const options = "key=N, hashed, plain, ordered=SCHEME, deterministic, randomised, unit=ns|us|ms|s, scale=N, type=TYPE"
+const options = "key=N, hashed, plain, ordered=SCHEME, deterministic, randomised, covering, unit=ns|us|ms|s, scale=N, type=TYPE"
 
 // parse reads a tag.
 func (f *field) parse(tag string, schemeOf SchemeOf) error {
@@ -135,6 +138,10 @@ func (f *field) parse(tag string, schemeOf SchemeOf) error {
 		return fmt.Errorf("a key part cannot be %s: write hashed, ordered=SCHEME or plain", f.encryption)
 	case f.key == 0 && f.encryption == meta.Hashed:
 		return errors.New("only key parts are hashed: write key=N, or deterministic for a column that is found by its value")
+	case f.covering && f.key > 0:
+		return errors.New("a key part has no index entries to cover: drop covering, or key=N")
+	case f.covering && f.encryption != meta.Ordered && f.encryption != meta.Deterministic:
+		return errors.New("only ordered and deterministic columns have index entries to cover: write ordered=SCHEME or deterministic, or drop covering")
 	}
 	return nil
 }
@@ -156,6 +163,11 @@ func (f *field) option(name, text string, valued bool) (err error) {
 			return fmt.Errorf("option %s takes no value", name)
 		}
 		f.encryption, f.scheme = encryption, text
+	case name == "covering":
+		if valued {
+			return errors.New("option covering takes no value")
+		}
+		f.covering = true
 	case name == "unit" || name == "scale" || name == "type":
 		if f.typ != nil {
 			return errors.New("only one of unit, scale and type can be given")
@@ -177,7 +189,8 @@ func (f *field) option(name, text string, valued bool) (err error) {
 // of takes over the Go type of a field.
 func (f *field) of(typ reflect.Type) error {
 	f.elem, f.null = nullableOf(typ)
-	f.tie = f.elem == reflect.TypeFor[Tie]()
+	f.ofLoad = f.elem == reflect.TypeFor[rowcodec.LoadTie]()
+	f.tie = f.ofLoad || f.elem == reflect.TypeFor[Tie]()
 	switch {
 	case value.IsInexact(f.elem):
 		return fmt.Errorf("a %v is not always a decimal number: use inf.Dec, big.Int or encode.Decimal", f.elem)
@@ -269,7 +282,7 @@ func (p *Plan) Specs() (key, columns []meta.Spec, err error) {
 	var errs []error
 	var parts []*field
 	for _, f := range p.fields {
-		spec := meta.Spec{Name: f.column, Type: cmp.Or(f.typ, defaultType(f.elem)), Encryption: cmp.Or(f.encryption, meta.Randomised), Scheme: f.scheme}
+		spec := meta.Spec{Name: f.column, Type: cmp.Or(f.typ, defaultType(f.elem)), Encryption: cmp.Or(f.encryption, meta.Randomised), Scheme: f.scheme, Covering: f.covering}
 		switch {
 		case f.tie:
 			spec.Type, spec.Encryption = value.UUID, meta.TieBreaker

@@ -238,12 +238,38 @@ func (s *sender) absent(rows []store.Row, came []*tabular.Row) ([]store.Row, []*
 			newRows, newCame = append(newRows, rows[i]), append(newCame, came[i])
 		}
 	}
+	if s.Map.drawn {
+		if err := s.same(rows, came, found); err != nil {
+			return nil, nil, err
+		}
+	}
 	there := len(rows) - len(newRows)
 	s.mu.Lock()
 	s.done.There += there
 	s.mu.Unlock()
 	s.Bar.Add(there)
 	return newRows, newCame, nil
+}
+
+// same returns an error if a row of an append-only table is another one than the load puts. The table compares them, and
+// writes none.
+func (s *sender) same(rows []store.Row, came []*tabular.Row, found []store.Row) error {
+	var there []store.Row
+	var at []int
+	for i, row := range found {
+		if row != nil {
+			there, at = append(there, rows[i]), append(at, i)
+		}
+	}
+	if len(there) == 0 {
+		return nil
+	}
+	err := s.table.Put(s.under, there...)
+	var row *store.RowError
+	if errors.Is(err, store.ErrRowExists) && errors.As(err, &row) && row.Index < len(at) {
+		return fmt.Errorf("%w: %s: %s", ErrOther, s.Input.Name(), came[at[row.Index]].Where())
+	}
+	return err
 }
 
 // put puts a batch, without the rows that the table does not take where these may be skipped.

@@ -53,6 +53,9 @@ var ErrChanged = tabular.ErrChanged
 // ErrRefused is wrapped by the error of a row that only the table could judge, such as one that is too large.
 var ErrRefused = errors.New("the table refuses a row of the input")
 
+// ErrOther is wrapped by the error of a row that is not what an earlier run of the load has put.
+var ErrOther = errors.New("the load has put a row with other values before")
+
 // Check reads the whole input, and meets every error that can be found without writing.
 func (l *Load) Check(ctx context.Context) error {
 	l.Bar.Start("checking", -1)

@@ -20,14 +20,15 @@ import (
 // Names says which fields go to which columns, beside those that have their names.
 type Names struct {
 	columns []*celltext.Column
+	drawn   bool              // no row names its tie-breaker
 	to      map[string]string // columns of fields
 	order   []string          // the fields in it
 	ignored []string
 }
 
-// NamesOf reads FIELD=COLUMN texts.
-func NamesOf(columns []*celltext.Column, maps, ignored []string) (*Names, error) {
-	n := &Names{columns: columns, to: map[string]string{}, ignored: ignored}
+// NamesOf reads FIELD=COLUMN texts. Drawn says that the table has a tie-breaker that no row names: its rows are only added.
+func NamesOf(columns []*celltext.Column, drawn bool, maps, ignored []string) (*Names, error) {
+	n := &Names{columns: columns, drawn: drawn, to: map[string]string{}, ignored: ignored}
 	for _, text := range maps {
 		field, column, err := n.cut(text)
 		if err != nil {
@@ -43,6 +44,9 @@ func NamesOf(columns []*celltext.Column, maps, ignored []string) (*Names, error)
 		}
 		if slices.Contains(ignored, field) {
 			return nil, exit.Usagef("field %s is in --map and in --ignore: give one of them", show.Visible(field))
+		}
+		if drawn && n.columns[n.column(column)].Tie {
+			return nil, exit.Usagef("--map: %s; give --ignore %s in place of --map", isDrawn(column), show.Argument(field))
 		}
 		n.to[field] = column
 		n.order = append(n.order, field)
@@ -81,6 +85,16 @@ func (n *Names) all() string {
 	return strings.Join(names, ", ")
 }
 
+// isDrawn says why no field is for a tie-breaker.
+func isDrawn(tie string) string {
+	return fmt.Sprintf("rows of an append-only table get tie-breakers (column %s) of their own, and none from the input", show.Visible(tie))
+}
+
+// leftOut says so of a field.
+func leftOut(tie, field string) string {
+	return fmt.Sprintf("%s: --ignore %s leaves the field out", isDrawn(tie), show.Argument(field))
+}
+
 // Fields returns the names that a field of JSON may have.
 func (n *Names) Fields() []string {
 	fields := slices.Concat(n.order, n.ignored)
@@ -101,6 +115,7 @@ type Mapping struct {
 	Fields  []string
 	Columns []*celltext.Column // of the fields; nil for one that is ignored
 	Missing []string           // columns without a field, which are null
+	drawn   bool               // tie-breakers come from nowhere else
 	ties    *loads.Ties        // where the tie-breakers come from that rows do not have
 	tie     string             // the name of the tie-breaker; "" where the table has none
 }
@@ -108,7 +123,7 @@ type Mapping struct {
 // Map maps the fields of an input. Every field needs a column or to be ignored, and every key part a field, but for the
 // tie-breaker.
 func (n *Names) Map(fields []string, header tabular.Header) (*Mapping, error) {
-	m := &Mapping{Fields: fields}
+	m := &Mapping{Fields: fields, drawn: n.drawn}
 	if header == tabular.TakenAsNames && !slices.ContainsFunc(fields, func(f string) bool { return !isNumber(f) }) {
 		return nil, exit.Usagef("the first row has numbers only, as in %s: say --header no if it holds values, which names fields by their numbers from 1 on, "+
 			"or --header yes if these are the names of the fields", list(fields[:min(len(fields), shownNumbers)]))
@@ -141,6 +156,9 @@ func (n *Names) Map(fields []string, header tabular.Header) (*Mapping, error) {
 		}
 		if other, ok := has[name]; ok {
 			return nil, exit.Usagef("fields %s and %s are both for column %s: leave one out with --ignore", show.Visible(other), show.Visible(field), show.Visible(name))
+		}
+		if n.drawn && n.columns[i].Tie && header != tabular.EachRowNames { // which may leave it out
+			return nil, fmt.Errorf("%w: %s", tabular.ErrInput, leftOut(name, field))
 		}
 		has[name] = field
 		m.Columns = append(m.Columns, n.columns[i])
@@ -215,7 +233,7 @@ func list(names []string) string {
 
 // Distinct reports whether all rows get tie-breakers of their own, so that no two have one key.
 func (m *Mapping) Distinct() bool {
-	return m.tie != "" && !slices.ContainsFunc(m.Columns, func(c *celltext.Column) bool { return c != nil && c.Tie })
+	return m.drawn || m.tie != "" && !slices.ContainsFunc(m.Columns, func(c *celltext.Column) bool { return c != nil && c.Tie })
 }
 
 // errKey is returned for a row without a key part.
@@ -228,7 +246,10 @@ func (m *Mapping) Row(in *tabular.Row) (store.Row, error) {
 		return nil, err
 	}
 	if m.tie != "" && row[m.tie] == nil && m.ties != nil {
-		row[m.tie] = [16]byte(m.ties.Tie(uint64(in.Number)))
+		tie := m.ties.Tie(uint64(in.Number))
+		if row[m.tie] = [loads.TieSize]byte(tie); m.drawn {
+			row[m.tie] = store.LoadTie(tie)
+		}
 	}
 	return row, nil
 }
@@ -245,6 +266,9 @@ func (m *Mapping) values(in *tabular.Row, row store.Row) error {
 		v, err := c.Value(in.Cells[i])
 		if err == nil && v == nil && c.Key && !c.Tie {
 			err = errKey
+		}
+		if m.drawn && c.Tie && v != nil {
+			return errors.New(leftOut(c.Name, m.Fields[i]))
 		}
 		if err != nil {
 			return fmt.Errorf("column %s: %w", show.Visible(c.Name), err)

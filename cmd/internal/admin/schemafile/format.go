@@ -31,6 +31,9 @@ func Format(s store.Schema) []byte {
 	if s.Conditional {
 		field("", "conditional", "true")
 	}
+	if s.AppendOnly {
+		field("", "append-only", "true")
+	}
 	if s.Tenants {
 		field("", "tenants", "true")
 	}
@@ -52,6 +55,9 @@ func Format(s store.Schema) []byte {
 		}
 		if d.Confidentiality == "database" {
 			field("    ", "confidentiality", "database")
+		}
+		if d.Covering {
+			field("    ", "covering", "true")
 		}
 	}
 	return []byte(b.String())

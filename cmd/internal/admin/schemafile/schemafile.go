@@ -113,6 +113,9 @@ type reader struct {
 	typeOf func(name string) string // of a column without type; nil if it is a mistake
 	added  int                      // characters before the first line
 	errs   []*Error
+
+	appendOnly ast.Node            // where the file says of the table that it is
+	covering   map[string]ast.Node // where it says of columns that they cover, by the path of the column
 }
 
 // err returns the mistakes in the order of their places.
@@ -236,6 +239,7 @@ func (r *reader) schema(data []byte) store.Schema {
 		}},
 		{"spread-bits", func(n ast.Node, field string) { s.SpreadBits = r.integer(n, field) }},
 		{"conditional", func(n ast.Node, field string) { s.Conditional = r.boolean(n, field) }},
+		{"append-only", func(n ast.Node, field string) { s.AppendOnly, r.appendOnly = r.boolean(n, field), n }},
 		{"tenants", func(n ast.Node, field string) { s.Tenants = r.boolean(n, field) }},
 		{"ttl", func(n ast.Node, field string) { s.TTL = r.ttl(n, field) }},
 		{"key", func(n ast.Node, _ string) { keyNode = n }},
@@ -271,11 +275,28 @@ func (r *reader) check(s store.Schema, body, keyNode, columnsNode ast.Node) {
 			return // the next ones would fail likewise
 		}
 	}
+	r.checkAppendOnly(s)
 	for i, n := range r.list(columnsNode, "columns") {
-		r.checkColumn(n, fmt.Sprintf("columns[%d]", i), s.Columns[i])
+		path := fmt.Sprintf("columns[%d]", i)
+		r.checkColumn(n, path, s.Columns[i])
+		if s.Columns[i].Describe().Covering && !s.AppendOnly {
+			r.failf(r.covering[path], join(path, "covering"),
+				"rows of the table may be replaced, so that their copies could be old ones: write append-only: true for the table, or leave covering out")
+		}
 	}
 	if len(r.errs) == 0 {
 		r.fail(body, "", s.Check())
+	}
+}
+
+// checkAppendOnly finds what keeps rows from being only added.
+func (r *reader) checkAppendOnly(s store.Schema) {
+	switch last := s.Key[max(len(s.Key)-1, 0):]; {
+	case !s.AppendOnly || len(last) == 0:
+	case last[0].Describe().Encryption != "tie":
+		r.failf(r.appendOnly, "append-only", "each row needs a key of its own: add a tie-breaker (encryption: tie) as the last part of the key, or leave append-only out")
+	case s.Conditional:
+		r.failf(r.appendOnly, "append-only", "rows that are only added are never replaced, so that conditional means nothing: leave out one of the two")
 	}
 }
 
@@ -286,6 +307,9 @@ func (r *reader) checkColumn(n ast.Node, path string, c store.Column) {
 		part = "l"
 	}
 	s := store.Schema{Name: "t", Key: []store.KeyPart{store.HashedPart(part, store.Bool)}, Columns: []store.Column{c}}
+	if c.Describe().Covering {
+		s.Key, s.AppendOnly = append(s.Key, store.TiePart(part+"'")), true
+	}
 	if err := s.Check(); err != nil {
 		r.fail(n, path, err)
 	}
@@ -569,6 +593,7 @@ func (r *reader) keyPart(n ast.Node, path string, names map[string]bool) (store.
 func (r *reader) column(n ast.Node, path string, names map[string]bool) (store.Column, bool) {
 	var confidentiality, sharedTable, sharedColumn string
 	var confidentialityAt, sharedAt ast.Node
+	covering := false
 	d, ok := r.declared(n, path, names, []string{"randomised", "deterministic", "ordered", "plain"},
 		fieldReader{"confidentiality", func(n ast.Node, field string) {
 			confidentialityAt = n
@@ -580,6 +605,13 @@ func (r *reader) column(n ast.Node, path string, names map[string]bool) (store.C
 				{"table", func(n ast.Node, field string) { sharedTable = r.text(n, field) }},
 				{"column", func(n ast.Node, field string) { sharedColumn = r.text(n, field) }},
 			}, "table", "column")
+		}},
+		fieldReader{"covering", func(n ast.Node, field string) {
+			covering = r.boolean(n, field)
+			if r.covering == nil {
+				r.covering = make(map[string]ast.Node)
+			}
+			r.covering[path] = n
 		}})
 	if !ok {
 		return store.Column{}, false
@@ -604,6 +636,9 @@ func (r *reader) column(n ast.Node, path string, names map[string]bool) (store.C
 		c = c.SharedWith(sharedTable, sharedColumn)
 	case confidentiality == "database":
 		c = c.DatabaseWide()
+	}
+	if covering {
+		c = c.Covering()
 	}
 	return c, true
 }

@@ -55,12 +55,12 @@ func TestExample(t *testing.T) {
 // same compares what can be seen of two schemas.
 func same(t require.TestingT, a, b store.Schema) {
 	shown := func(s store.Schema) []string {
-		lines := []string{s.Name, inspect.Layout(s.CellPerColumn), fmt.Sprint(s.SpreadBits), fmt.Sprint(s.Conditional), fmt.Sprint(s.Tenants), s.TTL.String()}
+		lines := []string{s.Name, inspect.Layout(s.CellPerColumn), fmt.Sprint(s.SpreadBits), fmt.Sprint(s.Conditional, s.AppendOnly, s.Tenants), s.TTL.String()}
 		for _, p := range s.Key {
 			lines = append(lines, "key "+p.Describe().String())
 		}
 		for _, c := range s.Columns {
-			lines = append(lines, "column "+c.Describe().String())
+			lines = append(lines, fmt.Sprint("column ", c.Describe(), c.Describe().Covering))
 		}
 		return lines
 	}
@@ -79,7 +79,7 @@ func TestMistakes(t *testing.T) {
 		{"- a\n- b\n", []string{"f:1:1: need fields, such as table: ..., not a list"}},
 		{"readings", []string{"f:1:1: need fields, such as table: ..., not a text"}},
 		{"layout: packed\n", []string{"f:1:1: table: it is missing", "f:1:1: key: it is missing"}},
-		{head + "columms: []\n", []string{"f:4:1: columms: unknown field: there is table, layout, spread-bits, conditional, tenants, ttl, key, columns"}},
+		{head + "columms: []\n", []string{"f:4:1: columms: unknown field: there is table, layout, spread-bits, conditional, append-only, tenants, ttl, key, columns"}},
 		{head + "table: u\n", []string{`f:4:1: mapping key "table" already defined at [1:1]`}},
 		{head + "columns:\n  - name: a\n   type: b\n", []string{"f:6:4: "}},
 		{"\ttable: t\n", []string{"f:1:"}},
@@ -109,7 +109,7 @@ func TestMistakes(t *testing.T) {
 			`f:5:21: columns[0].type: unknown type "int23": there is bool, int8`,
 			`f:5:40: columns[0].encryption: unknown value "sealed": there is randomised, deterministic, ordered, plain`,
 			`f:5:56: columns[0].scheme: unknown scheme "rot13": there is boldyreva, mope`,
-			`f:5:63: columns[0].size: unknown field: there is name, type, encryption, scheme, confidentiality, shared-with`,
+			`f:5:63: columns[0].size: unknown field: there is name, type, encryption, scheme, confidentiality, shared-with, covering`,
 		}},
 		{head + "columns:\n  - {name: a}\n  - {name: b, encryption: plain}\n", []string{"f:5:5: columns[0].encryption: it is missing", "f:6:5: columns[1].type: it is missing"}},
 		{head + "columns:\n  - {name: a, type: bool, encryption: ordered}\n  - {name: b, type: bool, encryption: plain, scheme: mope}\n", []string{
@@ -136,13 +136,44 @@ func TestMistakes(t *testing.T) {
 		{head + "columns:\n  - {name: a, type: bool, encryption: randomised, confidentiality: database}\n", []string{`f:5:5: columns[0]: column "a" is randomised: only`}},
 		{"table: &x t\nkey:\n  - *x\n", []string{"f:1:8: table: need a text, not an anchor, alias or tag", "f:3:5: key[0]: need fields"}},
 	} {
-		_, err := schemafile.Parse("f", []byte(c.file))
-		require.ErrorIs(t, err, schemafile.ErrInvalid, c.file)
-		got := strings.Split(err.Error(), "\n")
-		require.Len(t, got, len(c.want), "%s\n%v", c.file, err)
-		for i, want := range c.want {
-			require.Contains(t, got[i], want, c.file)
-		}
+		requireMistakes(t, c.file, c.want)
+	}
+}
+
+// requireMistakes parses a file, which has the wanted mistakes.
+func requireMistakes(t *testing.T, file string, wanted []string) {
+	t.Helper()
+	_, err := schemafile.Parse("f", []byte(file))
+	require.ErrorIs(t, err, schemafile.ErrInvalid, file)
+	got := strings.Split(err.Error(), "\n")
+	require.Len(t, got, len(wanted), "%s\n%v", file, err)
+	for i, want := range wanted {
+		require.Contains(t, got[i], want, file)
+	}
+}
+
+// So do those about rows that are only added, and their copies.
+func TestMistakesOfAppendOnly(t *testing.T) {
+	const head = "table: t\nkey:\n  - {name: k, type: string, encryption: hashed}\n"
+	const tied = "key:\n  - {name: k, type: string, encryption: hashed}\n  - {name: tie, encryption: tie}\n"
+	for _, c := range []struct {
+		file string
+		want []string
+	}{
+		{head + "append-only: always\n", []string{"f:4:14: append-only: need true or false, not a text"}},
+		{head + "append-only: true\n", []string{"f:4:14: append-only: each row needs a key of its own: add a tie-breaker (encryption: tie) as the last part of the key"}},
+		{"table: t\nappend-only: true\nconditional: true\n" + tied, []string{"f:2:14: append-only: rows that are only added are never replaced, so that conditional means nothing"}},
+		{"table: t\n" + tied + "columns:\n  - {name: a, type: bool, encryption: deterministic, covering: 1}\n", []string{"f:6:64: columns[0].covering: need true or false, not a number"}},
+		{"table: t\n" + tied + "columns:\n  - name: a\n    type: bool\n    encryption: deterministic\n    covering: true\n", []string{
+			"f:9:15: columns[0].covering: rows of the table may be replaced, so that their copies could be old ones: write append-only: true for the table, or leave covering out",
+		}},
+		{"table: t\nappend-only: true\n" + tied + "columns:\n  - {name: a, type: bool, encryption: plain, covering: true}\n  - {name: b, type: bool, encryption: ordered, scheme: wozniak-indexed, covering: true}\n", []string{
+			`f:7:5: columns[0]: column "a" is plain, and cannot cover: only ordered and deterministic columns have index entries`,
+			`f:8:5: columns[1]: column "b" cannot cover with scheme "wozniak-indexed"`,
+		}},
+		{"table: t\ncolumns: [{name: k, type: bool, encryption: deterministic, covering: true}]\nkey: [{name: c, type: bool, encryption: hashed}, {name: l, encryption: tie}]\nappend-only: false\n", []string{"f:2:70: columns[0].covering: rows of the table may be replaced"}},
+	} {
+		requireMistakes(t, c.file, c.want)
 	}
 }
 
@@ -269,6 +300,7 @@ func anySchema() *rapid.Generator[store.Schema] {
 		}
 		if rapid.Bool().Draw(t, "tie") {
 			s.Key = append(s.Key, store.TiePart(name()))
+			s.AppendOnly = !s.Conditional && rapid.Bool().Draw(t, "append-only")
 		}
 		for range rapid.IntRange(0, 4).Draw(t, "columns") {
 			c := rapid.OneOf(
@@ -283,18 +315,27 @@ func anySchema() *rapid.Generator[store.Schema] {
 					return store.OrderedColumn(name(), typ(true), rapid.SampledFrom(all).Draw(t, "scheme"))
 				}),
 			).Draw(t, "column")
-			if e := c.Describe().Encryption; e == "ordered" || e == "deterministic" {
-				switch rapid.IntRange(0, 2).Draw(t, "confidentiality") {
-				case 1:
-					c = c.DatabaseWide()
-				case 2:
-					c = c.SharedWith(rapid.StringN(1, 20, 100).Draw(t, "table"), rapid.StringN(1, 20, 100).Draw(t, "shared"))
-				}
-			}
+			c = anySearched(t, c, s.AppendOnly)
 			s.Columns = append(s.Columns, c)
 		}
 		return s
 	})
+}
+
+// anySearched draws what a column that is searched may say besides.
+func anySearched(t *rapid.T, c store.Column, appendOnly bool) store.Column {
+	if e := c.Describe().Encryption; e == "ordered" || e == "deterministic" {
+		switch rapid.IntRange(0, 2).Draw(t, "confidentiality") {
+		case 1:
+			c = c.DatabaseWide()
+		case 2:
+			c = c.SharedWith(rapid.StringN(1, 20, 100).Draw(t, "table"), rapid.StringN(1, 20, 100).Draw(t, "shared"))
+		}
+		if appendOnly && c.Describe().Scheme != store.WozniakIndexed.String() && rapid.Bool().Draw(t, "covering") {
+			c = c.Covering()
+		}
+	}
+	return c
 }
 
 // A schema that is written is read back.
@@ -342,6 +383,7 @@ func TestParseColumn(t *testing.T) {
 	for text, want := range map[string]store.Column{
 		"name: note, type: string, encryption: randomised":                                           store.RandomisedColumn("note", store.String),
 		" { name: k, type: decimal(2) from 0 to 9, encryption: plain}":                               store.PlainColumn("k", store.Decimal(2).Within(decimal(t, "0"), decimal(t, "9"))),
+		"name: known, encryption: ordered, scheme: mope, covering: true":                             store.OrderedColumn("known", store.Int8, store.MOPE).Covering(),
 		"name: known, encryption: ordered, scheme: mope":                                             store.OrderedColumn("known", store.Int8, store.MOPE),
 		"name: known, type: bool, encryption: deterministic, shared-with: {table: 'a b', column: c}": store.DeterministicColumn("known", store.Bool).SharedWith("a b", "c"),
 	} {

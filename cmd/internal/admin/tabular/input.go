@@ -179,17 +179,20 @@ func (o *Input) missing(err error) error {
 // A Header says what the first row of an input is.
 type Header int
 
-// The kinds of first rows. Without --header it is taken for the names of fields.
+// The kinds of first rows. Without --header it is taken for the names of fields. In JSON lines each row names its own.
 const (
 	NamesFields Header = iota
 	TakenAsNames
 	NoNames
+	EachRowNames
 )
 
 // Header returns what the first row is, by the flags.
 func (o *Input) Header() Header {
 	s, err := o.shape()
 	switch {
+	case err == nil && s.format == formatJSON:
+		return EachRowNames
 	case err != nil || s.format != formatCSV || o.header == "yes":
 		return NamesFields
 	case o.header == "no":

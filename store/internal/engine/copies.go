@@ -1,0 +1,416 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+)
+
+// add writes the rows of a table whose rows are never replaced: postings, then the rows, and later copies into the postings.
+// No row is read, but for those of a load that may have put them before: a row that is there already stays as it is.
+func (t *Engine) add(ctx context.Context, records []*rowcodec.Record) error {
+	records, err := t.notYetThere(ctx, records)
+	if err != nil || len(records) == 0 {
+		return err
+	}
+	if t.Postings != nil {
+		group, groupCtx := errgroup.WithContext(ctx)
+		group.Go(func() error { return t.Post(groupCtx, t.PutPostings(records)) })
+		group.Go(func() error {
+			return t.EncryptAll(groupCtx, records, func(c *rowcodec.Column) bool { return c.Order != nil })
+		})
+		if err := group.Wait(); err != nil {
+			return err
+		}
+	}
+	mutations := make([]driver.Mutation, len(records))
+	for i, r := range records {
+		mutations[i] = t.Mutation(r)
+	}
+	if err := t.Data.Apply(ctx, mutations...); err != nil {
+		return err
+	}
+	t.copyLater(ctx, records)
+	return nil
+}
+
+// notYetThere returns the rows that are to be written. It is an error if a load is to put another row than it has put before.
+func (t *Engine) notYetThere(ctx context.Context, records []*rowcodec.Record) ([]*rowcodec.Record, error) {
+	keys, there := make([][]byte, len(records)), make([]bool, len(records))
+	for i, r := range records {
+		if r.OfLoad {
+			keys[i] = r.Key
+		}
+	}
+	err := t.ReadEach(ctx, t.Data, keys, nil, func(i int, was *rowcodec.Record, err error) error {
+		if there[i] = was != nil; err == nil && was != nil && !t.SameValues(was, records[i]) {
+			err = fmt.Errorf("%w: with other values; a load puts a row again as it was: give the load of other rows another name", fault.ErrRowExists)
+		}
+		if err != nil {
+			return &fault.RowError{Index: i, Err: err}
+		}
+		return nil
+	})
+	if err != nil || !slices.Contains(there, true) {
+		return records, err
+	}
+	var missing []*rowcodec.Record
+	for i, r := range records {
+		if !there[i] {
+			missing = append(missing, r)
+		}
+	}
+	return missing, nil
+}
+
+// SameValues reports whether two records have equal values.
+func (t *Engine) SameValues(a, b *rowcodec.Record) bool {
+	for i, c := range slices.Concat(t.Parts, t.Columns) {
+		x, y := a.Values[i], b.Values[i]
+		if (x == nil) != (y == nil) || x != nil && !bytes.Equal(c.Type.AppendStored(nil, x), c.Type.AppendStored(nil, y)) {
+			return false
+		}
+	}
+	return true
+}
+
+// A postingOf is a posting of a record, or of one that is not known.
+type postingOf struct {
+	column *rowcodec.Column
+	key    []byte
+	record *rowcodec.Record
+}
+
+// postingsOf returns the postings of records in some columns.
+func (t *Engine) postingsOf(records []*rowcodec.Record, in func(*rowcodec.Column) bool) (all []postingOf) {
+	for i, c := range t.Stored {
+		if !in(c) {
+			continue
+		}
+		for _, r := range records {
+			if r.Search[i] != nil {
+				all = append(all, postingOf{c, t.PostingKey(r, i), r})
+			}
+		}
+	}
+	return all
+}
+
+// copyLater puts copies into the postings of rows that this client has written, after the call.
+func (t *Engine) copyLater(ctx context.Context, records []*rowcodec.Record) {
+	postings := t.postingsOf(records, (*rowcodec.Column).Covers)
+	if len(postings) == 0 {
+		return
+	}
+	t.Env.Later(ctx, func(ctx context.Context) {
+		if err := t.putCopies(ctx, postings); err != nil && !errors.Is(err, driver.ErrNoFamily) {
+			t.Env.Warn(ctx, "index entries of rows that were written have no copies yet, which makes queries slower", t.PostingSpec.Name, err)
+		}
+	})
+}
+
+// putCopies does so now. A posting that is not as this client has put it keeps what it has: the row is being deleted, or put
+// again.
+func (t *Engine) putCopies(ctx context.Context, postings []postingOf) error {
+	cells, err := t.stampedPostings(ctx, postings)
+	if err != nil {
+		return err
+	}
+	var copies []driver.Replacement
+	for i, p := range postings {
+		if cell := cells[i]; cell != nil && p.record.Pends(cell.Value) {
+			copies = append(copies, t.CopyInto(p.column, p.key, *cell, p.record))
+		}
+	}
+	if len(copies) == 0 {
+		return nil
+	}
+	_, err = t.Postings.Replace(ctx, copies...)
+	return err
+}
+
+// stampedPostings reads the cells of postings; nil where there is none.
+func (t *Engine) stampedPostings(ctx context.Context, postings []postingOf) ([]*driver.Cell, error) {
+	keys, cells := make([][]byte, len(postings)), make([]*driver.Cell, len(postings))
+	for i, p := range postings {
+		keys[i] = p.key
+	}
+	err := getEach(ctx, t.Postings, keys, driver.Slice{Stamps: true}, func(rows []driver.Row, places []int) error {
+		for n, row := range rows {
+			if len(row.Cells) > 0 {
+				cells[places[n]] = &row.Cells[0]
+			}
+		}
+		return nil
+	})
+	return cells, err
+}
+
+// Copied counts what became of postings of columns that cover.
+type Copied struct {
+	Pending  int // that had no copy
+	Put      int // copies, also in place of outdated ones
+	Doubtful int
+}
+
+// CopyScanned puts copies into postings of a column as they were scanned, with their stamps: into those whose writer has
+// not, and in place of those that this view would make in another way.
+func (t *Engine) CopyScanned(ctx context.Context, c *rowcodec.Column, scanned []driver.Row) (Copied, error) {
+	postings, cells := make([]postingOf, len(scanned)), make([]*driver.Cell, len(scanned))
+	for i, p := range scanned {
+		postings[i], cells[i] = postingOf{column: c, key: p.Key}, &p.Cells[0]
+	}
+	return t.copyAgain(ctx, postings, cells)
+}
+
+// CopyAll does so with all postings of the columns that cover.
+func (t *Engine) CopyAll(ctx context.Context) (done Copied, err error) {
+	for _, c := range t.Stored {
+		if !c.Covers() {
+			continue
+		}
+		r := Under(c.Lead)
+		r.Cells.Stamps = true
+		err := InBatches(ctx, t.Postings, r, func(postings []driver.Row) error {
+			some, err := t.CopyScanned(ctx, c, postings)
+			done = Copied{done.Pending + some.Pending, done.Put + some.Put, done.Doubtful + some.Doubtful}
+			return err
+		})
+		if err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+// MendCopy puts another copy into a posting whose copy is not of its row, or makes it doubtful where there is no such row,
+// and reports whether it was as it was read before.
+func (t *Engine) MendCopy(ctx context.Context, c *rowcodec.Column, posting driver.Row) (bool, error) {
+	cells, err := t.Postings.Get(ctx, posting.Key, driver.Slice{Stamps: true})
+	if err != nil || len(cells) == 0 || !bytes.Equal(cells[0].Value, posting.Cells[0].Value) {
+		return false, err
+	}
+	_, key, _, err := c.CutPosting(posting.Key)
+	if err != nil {
+		return false, err
+	}
+	r, err := t.Read(ctx, key, nil)
+	if err != nil {
+		return false, err
+	}
+	var replacement driver.Replacement
+	if r != nil && r.Search[c.Position] != nil && bytes.Equal(t.PostingKey(r, c.Position), posting.Key) {
+		replacement = t.CopyInto(c, posting.Key, cells[0], r)
+	} else {
+		gone := new(rowcodec.Record)
+		gone.NewAttempt()
+		replacement = driver.Replacement{Row: posting.Key, Seen: cells[0], Puts: t.Doubt(posting.Key, gone).Puts}
+	}
+	late, err := t.Postings.Replace(ctx, replacement)
+	return len(late) == 0, err
+}
+
+// copyAgain does so with postings as they were read. It reads rows after their postings, so that whoever deletes one later
+// makes the posting doubtful later. A row of a client that knows more of the table has perhaps more than this view would copy.
+func (t *Engine) copyAgain(ctx context.Context, postings []postingOf, cells []*driver.Cell) (done Copied, err error) {
+	keys := make([][]byte, len(postings))
+	s := new(rowcodec.Scratch)
+	for i, p := range postings {
+		wanted := false
+		switch {
+		case cells[i] == nil:
+		case rowcodec.Doubtful(cells[i].Value):
+			done.Doubtful++
+		case rowcodec.HasCopy(cells[i].Value):
+			// One that does not open is for Verify to find.
+			if outdated, err := t.OutdatedCopy(p.column, p.key, cells[i].Value, s); err == nil {
+				wanted = outdated
+			}
+		default:
+			done.Pending++
+			wanted = true
+		}
+		if wanted {
+			if _, keys[i], _, err = p.column.CutPosting(p.key); err != nil {
+				return done, err
+			}
+		}
+	}
+	made := make([]*driver.Replacement, len(postings))
+	err = t.ReadEach(ctx, t.Data, keys, nil, func(i int, r *rowcodec.Record, err error) error {
+		c := postings[i].column
+		if replaceable(err) || r != nil && r.Version > t.Version && !t.Env.Now().Same(t.View) {
+			return nil
+		}
+		if err != nil || r == nil || r.Search[c.Position] == nil || !bytes.Equal(t.PostingKey(r, c.Position), postings[i].key) {
+			return err
+		}
+		replacement := t.CopyInto(c, postings[i].key, *cells[i], r)
+		made[i] = &replacement
+		return nil
+	})
+	if err != nil {
+		return done, err
+	}
+	var copies []driver.Replacement
+	for _, replacement := range made {
+		if replacement != nil {
+			copies = append(copies, *replacement)
+		}
+	}
+	if len(copies) == 0 {
+		return done, nil
+	}
+	late, err := t.Postings.Replace(ctx, copies...)
+	done.Put = len(copies) - len(late)
+	return done, err
+}
+
+// copyConverted does so with the postings of rows that were converted.
+func (t *Engine) copyConverted(ctx context.Context, records []*rowcodec.Record) error {
+	postings := t.postingsOf(records, (*rowcodec.Column).Covers)
+	if len(postings) == 0 {
+		return nil
+	}
+	cells, err := t.stampedPostings(ctx, postings)
+	if err == nil {
+		_, err = t.copyAgain(ctx, postings, cells)
+	}
+	return err
+}
+
+// removeAdded deletes rows that are never replaced, and may have copies. The order of its steps lets no copy outlive its row:
+//
+//  1. the rows are read, with their stamps, so that what this client writes next comes after them
+//  2. their postings are made doubtful
+//  3. the rows go
+//  4. the schema is looked at: columns that have been made to cover meanwhile have copies, too
+//  5. later, the postings go
+//
+// What is not there is not deleted: a row that came after it was looked for would keep its copies.
+func (t *Engine) removeAdded(ctx context.Context, rowKeys [][]byte) error {
+	var old []*rowcodec.Record
+	rows, err := t.stamped(ctx, rowKeys)
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		r, err := t.Opened(ctx, t.Data, row, nil, new(rowcodec.Scratch))
+		if replaceable(err) {
+			return fmt.Errorf("%w; so the copies that index entries have of it cannot be found, and it is not deleted", err)
+		}
+		if err != nil {
+			return err
+		}
+		if r != nil {
+			old = append(old, r)
+		}
+	}
+	if len(old) == 0 {
+		return nil
+	}
+	if err := t.doubt(ctx, old); err != nil {
+		return err
+	}
+	mutations := make([]driver.Mutation, len(old))
+	for i, r := range old {
+		mutations[i] = driver.Mutation{Row: r.Key, DeleteRow: true}
+	}
+	if err := t.Data.Apply(ctx, mutations...); err != nil {
+		return err
+	}
+	now, records, err := t.doubtAsOfNow(ctx, old)
+	if err != nil {
+		return err
+	}
+	now.dropDoubtful(ctx, records)
+	return nil
+}
+
+// doubt makes the postings of rows with copies doubtful.
+func (t *Engine) doubt(ctx context.Context, records []*rowcodec.Record) error {
+	var doubts []driver.Mutation
+	for _, r := range records {
+		r.NewAttempt()
+	}
+	for _, p := range t.postingsOf(records, (*rowcodec.Column).Searched) {
+		doubts = append(doubts, t.Doubt(p.key, p.record))
+	}
+	return t.Post(ctx, doubts)
+}
+
+// doubtAsOfNow makes the postings of rows doubtful that a later schema gives them, and returns the engine and the
+// records as of that.
+func (t *Engine) doubtAsOfNow(ctx context.Context, records []*rowcodec.Record) (*Engine, []*rowcodec.Record, error) {
+	for {
+		version, err := t.Env.Version(ctx)
+		if err != nil || version <= t.Version {
+			return t, records, err
+		}
+		now, err := t.Env.AtLeast(ctx, version)
+		if err != nil {
+			return t, records, err
+		}
+		if now.Same(t.View) {
+			return now, records, nil
+		}
+		inherited := make([]*rowcodec.Record, len(records))
+		for i, r := range records {
+			inherited[i] = now.Inherited(t.View, r)
+		}
+		if err := now.encryptColumns(ctx, inherited); err != nil {
+			return t, records, err
+		}
+		if err := now.doubt(ctx, inherited); err != nil {
+			return t, records, err
+		}
+		t, records = now, inherited
+	}
+}
+
+// dropDoubtful removes the postings that this client made doubtful, later. One whose row is still there, because it was put
+// again, stays, and so does one that was.
+func (t *Engine) dropDoubtful(ctx context.Context, records []*rowcodec.Record) {
+	postings := t.postingsOf(records, (*rowcodec.Column).Searched)
+	if len(postings) == 0 {
+		return
+	}
+	t.later(ctx, func(ctx context.Context) error {
+		cells, err := t.stampedPostings(ctx, postings)
+		if err != nil {
+			return err
+		}
+		there, err := t.stillThere(ctx, records)
+		if err != nil {
+			return err
+		}
+		var drops []driver.Replacement
+		for i, p := range postings {
+			cell := cells[i]
+			if cell == nil || there[p.record] {
+				continue
+			}
+			switch r := (driver.Replacement{Row: p.key, Seen: *cell}); {
+			case p.record.Doubts(cell.Value):
+				r.Deletes = [][]byte{rowcodec.PostingCell.Qualifier}
+				drops = append(drops, r)
+			case rowcodec.HasCopy(cell.Value): // a load had put the row again, and this call has deleted it
+				r.Puts = t.Doubt(p.key, p.record).Puts
+				drops = append(drops, r)
+			}
+		}
+		if len(drops) == 0 {
+			return nil
+		}
+		_, err = t.Postings.Replace(ctx, drops...)
+		return err
+	})
+}
