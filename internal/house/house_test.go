@@ -34,7 +34,7 @@ var larger = map[string]int{
 	"ope/kerschbaum":   3300,
 	"store/drivertest": 4100, // one test suite, in files by promise
 	"store/pebble":     2800,
-	"store/cassandra":  3400,
+	"store/cassandra":  3700,
 	"store/hbase":      2500,
 
 	"store/internal/query": 2600,

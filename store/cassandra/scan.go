@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"math/bits"
 	"slices"
 	"strings"
@@ -77,12 +78,29 @@ type scan struct {
 type page struct {
 	rows []driver.Row
 	more bool // then next reads the next page
-	next func(ctx context.Context, want int) page
+	next source
 	err  error
 }
 
+// A source reads a page, with about so many rows as are wanted, or a full one where that is zero.
+type source func(ctx context.Context, want int) page
+
+// chained is a page that sources follow, one after the other.
+func chained(p page, sources ...source) page {
+	if p.err != nil || len(sources) == 0 {
+		return p
+	}
+	if next := p.next; p.more {
+		p.next = func(ctx context.Context, want int) page { return chained(next(ctx, want), sources...) }
+		return p
+	}
+	p.more = true
+	p.next = func(ctx context.Context, want int) page { return chained(sources[0](ctx, want), sources[1:]...) }
+	return p
+}
+
 // start reads a page in the background.
-func (s *scan) start(want int, read func(context.Context, int) page) <-chan page {
+func (s *scan) start(want int, read source) <-chan page {
 	done := make(chan page, 1)
 	s.wait.Add(1)
 	go func() {
@@ -162,7 +180,7 @@ func (s *scan) run(yield func(driver.Row, error) bool) error {
 }
 
 // sources returns an iterator of what is to be read.
-func (s *scan) sources() func() (func(context.Context, int) page, bool) {
+func (s *scan) sources() func() (source, bool) {
 	if s.r.AnyOrder {
 		return s.unorderedSources()
 	}
@@ -181,7 +199,7 @@ func (s *scan) sources() func() (func(context.Context, int) page, bool) {
 	if s.r.Reverse {
 		at, step = last, -1
 	}
-	return func() (func(context.Context, int) page, bool) {
+	return func() (source, bool) {
 		if at < first || at > last {
 			return nil, false
 		}
@@ -191,17 +209,16 @@ func (s *scan) sources() func() (func(context.Context, int) page, bool) {
 	}
 }
 
-// unorderedSources returns the sources of a scan in any order: the whole table or, after a row, the rest of its
-// partition, the partitions of the same hash, and the table above that hash.
-func (s *scan) unorderedSources() func() (func(context.Context, int) page, bool) {
+// unorderedSources returns the sources of a scan in any order: the whole table, or what is left of it after a row.
+func (s *scan) unorderedSources() func() (source, bool) {
 	s.filtering.Store(s.f.spec.Layout == driver.LayoutOrdered)
-	u := &unordered{scan: s}
-	sources := []func(context.Context, int) page{u.page}
+	u := &unordered{scan: s, lower: s.r.Start, upper: s.r.End}
+	u.least, u.most = tokens(s.r.Part, s.r.Parts)
+	sources := []source{u.page}
 	if s.r.After != nil {
-		u.above = partition(s.f.spec, s.r.After)
-		sources = []func(context.Context, int) page{s.restOfPartition, s.sameHash, u.page}
+		sources = u.after(s.r.After)
 	}
-	return func() (func(context.Context, int) page, bool) {
+	return func() (source, bool) {
 		if len(sources) == 0 {
 			return nil, false
 		}
@@ -209,54 +226,6 @@ func (s *scan) unorderedSources() func() (func(context.Context, int) page, bool)
 		sources = sources[1:]
 		return next, true
 	}
-}
-
-// restOfPartition reads the partition of the row that the scan goes on after.
-func (s *scan) restOfPartition(ctx context.Context, want int) page {
-	c := cursor{part: partition(s.f.spec, s.r.After), lower: s.r.After, upper: s.r.End, notLower: true}
-	if bytes.Compare(s.r.Start, s.r.After) > 0 {
-		c.lower, c.notLower = s.r.Start, false
-	}
-	if c.upper != nil && bytes.Compare(c.lower, c.upper) >= 0 {
-		return page{}
-	}
-	return s.ordered(ctx, want, c)
-}
-
-// sameHash reads the partitions of the same hash that come after that one: the server has them in the order of their keys.
-// There is hardly ever one.
-func (s *scan) sameHash(ctx context.Context, want int) page {
-	own := partition(s.f.spec, s.r.After)
-	i := s.f.db.reading(s.f.db.session.Query("SELECT DISTINCT p FROM "+s.f.table+" WHERE token(p) = token(?)", own)).IterContext(ctx)
-	var parts [][]byte
-	for p := []byte(nil); i.Scan(&p); p = nil {
-		if bytes.Compare(p, own) > 0 {
-			parts = append(parts, p)
-		}
-	}
-	if err := i.Close(); err != nil {
-		return page{err: err}
-	}
-	return s.partitions(ctx, want, parts)
-}
-
-// partitions reads the first of some partitions, and says that the others come next.
-func (s *scan) partitions(ctx context.Context, want int, parts [][]byte) page {
-	if len(parts) == 0 {
-		return page{}
-	}
-	p := s.ordered(ctx, want, cursor{part: parts[0], lower: s.r.Start, upper: s.r.End})
-	return followed(p, func(ctx context.Context, want int) page { return s.partitions(ctx, want, parts[1:]) })
-}
-
-// followed is a page that another source follows.
-func followed(p page, by func(context.Context, int) page) page {
-	if next := p.next; p.more {
-		p.next = func(ctx context.Context, want int) page { return followed(next(ctx, want), by) }
-	} else if p.err == nil {
-		p.more, p.next = true, by
-	}
-	return p
 }
 
 // A cursor is what is left of a bucket. A row key is in [lower, upper], apart from the bounds
@@ -281,6 +250,11 @@ func (s *scan) ordered(ctx context.Context, want int, c cursor) page {
 	if err != nil {
 		if s.filterHere(ctx, here, err) {
 			return s.ordered(ctx, want, c)
+		}
+		if tooManyMarkers(err) {
+			if p, ok := s.inPieces(c); ok {
+				return p
+			}
 		}
 		return page{err: err}
 	}
@@ -311,6 +285,35 @@ func (s *scan) ordered(ctx context.Context, want int, c cursor) page {
 		c.lower, c.notLower = last, !again
 	}
 	return page{rows: s.keep(rows, here), more: true, next: func(ctx context.Context, want int) page { return s.ordered(ctx, want, c) }}
+}
+
+// inPieces reads what is left of a bucket in pieces. It reports false where there is nothing to cut.
+func (s *scan) inPieces(c cursor) (page, bool) {
+	low, high := ends(s.f.spec, c.part)
+	if bytes.Compare(low, c.lower) < 0 {
+		low = c.lower
+	}
+	if c.upper != nil && (high == nil || bytes.Compare(c.upper, high) < 0) {
+		high = c.upper
+	}
+	var sources []source
+	for _, middle := range append(cuts(low, high), nil) {
+		piece := c
+		if middle != nil {
+			piece.upper, piece.withUpper = middle, false
+			c.lower, c.notLower = middle, false
+		}
+		sources = append(sources, func(ctx context.Context, want int) page { return s.ordered(ctx, want, piece) })
+	}
+	if len(sources) == 1 {
+		return page{}, false
+	}
+	if s.r.Reverse {
+		for i, j := 0, len(sources)-1; i < j; i, j = i+1, j-1 {
+			sources[i], sources[j] = sources[j], sources[i]
+		}
+	}
+	return chained(page{}, sources...), true
 }
 
 // filterHere reports whether a page is to be read again without the conditions on cells. Looking
@@ -390,10 +393,13 @@ func (s *scan) selectOrdered(c cursor, n int, here bool) (stmt string, values []
 // two of them is read again, as is one with too many cells.
 type unordered struct {
 	*scan
+	least, most  int64  // hashes of partitions
+	lower, upper []byte // keys of rows, from lower to below upper
+	over         []byte // nil, or a partition: those that are not greater are left out
+
 	state []byte // where the next page begins
 	held  *driver.Row
-	cut   bool   // the held row has cells that are not there
-	above []byte // a partition below whose hash, and of whose hash, nothing is read; or nil
+	cut   bool // the held row has cells that are not there
 }
 
 func (u *unordered) page(ctx context.Context, want int) page {
@@ -405,48 +411,30 @@ func (u *unordered) page(ctx context.Context, want int) page {
 	state := slices.Clone(i.PageState())
 	rows, cells, size, err := f.readRows(i, u.r)
 	if err != nil {
-		if u.filterHere(ctx, here, err) {
-			// From the beginning, as the place in one query means nothing to another: only
-			// possible, and needed, for the first page.
-			if u.state == nil {
-				return u.page(ctx, want)
-			}
+		// From the beginning, as the place in one query means nothing to another: only possible, and needed, for the
+		// first page.
+		if u.filterHere(ctx, here, err) && u.state == nil {
+			return u.page(ctx, want)
+		}
+		if tooManyMarkers(err) {
+			return u.inPieces(ctx, err)
 		}
 		return page{err: err}
 	}
 	f.sizes.saw(len(rows), cells, size)
 	p := page{more: len(state) > 0, next: u.page}
-	emit := func() error {
-		if u.held == nil {
-			return nil
-		}
-		row := *u.held
-		u.held = nil
-		if !u.within(row.Key) {
-			return nil
-		}
-		if u.cut {
-			if row.Cells, err = f.get(ctx, row.Key, u.r.Cells); err != nil {
-				return err
-			}
-		}
-		if len(row.Cells) > 0 {
-			p.rows = append(p.rows, u.keep([]driver.Row{row}, here)...)
-		}
-		return nil
-	}
 	for _, row := range rows {
 		if u.held != nil && bytes.Equal(u.held.Key, row.Key) {
 			u.cut = true
 			continue
 		}
-		if err := emit(); err != nil {
+		if err := u.emit(ctx, &p); err != nil {
 			return page{err: err}
 		}
 		u.held, u.cut = &row, f.spec.Layout == driver.LayoutWide && len(row.Cells) >= wideCells
 	}
 	if !p.more {
-		if err := emit(); err != nil {
+		if err := u.emit(ctx, &p); err != nil {
 			return page{err: err}
 		}
 	}
@@ -454,38 +442,147 @@ func (u *unordered) page(ctx context.Context, want int) page {
 	return p
 }
 
+// emit appends the held row to a page.
+func (u *unordered) emit(ctx context.Context, p *page) (err error) {
+	if u.held == nil {
+		return nil
+	}
+	row := *u.held
+	u.held = nil
+	if !u.within(row.Key) || u.over != nil && bytes.Compare(partition(u.f.spec, row.Key), u.over) <= 0 {
+		return nil
+	}
+	if u.cut {
+		if row.Cells, err = u.f.get(ctx, row.Key, u.r.Cells); err != nil {
+			return err
+		}
+	}
+	if len(row.Cells) > 0 {
+		p.rows = append(p.rows, u.keep([]driver.Row{row}, u.filtering.Load())...)
+	}
+	return nil
+}
+
+// inPieces reads the rest of an unordered scan in pieces, after a read of it was refused.
+func (u *unordered) inPieces(ctx context.Context, refusal error) page {
+	if u.held != nil {
+		after := u.after(u.held.Key)
+		var p page
+		if err := u.emit(ctx, &p); err != nil {
+			return page{err: err}
+		}
+		return chained(p, after...)
+	}
+	var sources []source
+	add := func(change func(*unordered)) {
+		piece := *u
+		piece.state = nil
+		change(&piece)
+		sources = append(sources, piece.page)
+	}
+	if span := uint64(u.most) - uint64(u.least); span >= fewHashes {
+		for i := range int64(piecesOfScan) {
+			add(func(piece *unordered) {
+				piece.least = u.least + i*int64(span/piecesOfScan)
+				if i < piecesOfScan-1 {
+					piece.most = piece.least + int64(span/piecesOfScan) - 1
+				}
+			})
+		}
+		return chained(page{}, sources...)
+	}
+	if u.f.spec.Layout == driver.LayoutOrdered {
+		lower := u.lower
+		for _, middle := range append(cuts(u.lower, u.upper), nil) {
+			add(func(piece *unordered) {
+				piece.lower = lower
+				if middle != nil {
+					piece.upper, lower = middle, middle
+				}
+			})
+		}
+	}
+	if len(sources) < 2 {
+		return page{err: refusal}
+	}
+	return chained(page{}, sources...)
+}
+
+// after returns what is left of the scan after a row: the rest of its partition, the partitions of the same hash, and those
+// above that hash.
+func (u *unordered) after(row []byte) []source {
+	part := partition(u.f.spec, row)
+	hash := hashOf(part)
+	same := *u
+	same.least, same.most, same.over, same.held, same.state = hash, hash, part, nil, nil
+	sources := []source{same.page}
+	if u.f.spec.Layout == driver.LayoutOrdered {
+		c := cursor{part: part, lower: row, upper: u.upper, notLower: true}
+		if bytes.Compare(u.lower, row) > 0 {
+			c.lower, c.notLower = u.lower, false
+		}
+		sources = nil
+		if c.upper == nil || bytes.Compare(c.lower, c.upper) < 0 {
+			sources = append(sources, func(ctx context.Context, want int) page { return u.ordered(ctx, want, c) })
+		}
+		sources = append(sources, func(ctx context.Context, want int) page {
+			p := u.sameHash(ctx, part)
+			if tooManyMarkers(p.err) {
+				return same.page(ctx, want)
+			}
+			return p
+		})
+	}
+	if hash < u.most {
+		above := same
+		above.least, above.most, above.over = hash+1, u.most, nil
+		sources = append(sources, above.page)
+	}
+	return sources
+}
+
+// sameHash reads the partitions of the same hash that come after one: the server has them in the order of their keys. There
+// is hardly ever one.
+func (u *unordered) sameHash(ctx context.Context, part []byte) page {
+	i := u.f.db.reading(u.f.db.session.Query("SELECT DISTINCT p FROM "+u.f.table+" WHERE token(p) = token(?)", part)).IterContext(ctx)
+	var sources []source
+	for p := []byte(nil); i.Scan(&p); p = nil {
+		if bytes.Compare(p, part) > 0 {
+			c := cursor{part: p, lower: u.lower, upper: u.upper}
+			sources = append(sources, func(ctx context.Context, want int) page { return u.ordered(ctx, want, c) })
+		}
+	}
+	return chained(page{err: i.Close()}, sources...)
+}
+
 // selectAny returns the query of an unordered scan.
 func (u *unordered) selectAny(here bool) (stmt string, values []any) {
 	var b strings.Builder
 	wide := u.f.spec.Layout == driver.LayoutWide
-	if low, high, bounded := tokens(u.r.Part, u.r.Parts); u.r.Parts > 1 {
-		column := "p"
-		if wide {
-			column = "k"
-		}
-		b.WriteString(" AND token(" + column + ") >= ?")
-		values = append(values, low)
-		if bounded {
-			b.WriteString(" AND token(" + column + ") < ?")
-			values = append(values, high)
-		}
+	column := "p"
+	if wide {
+		column = "k"
 	}
-	if u.above != nil {
-		b.WriteString(" AND token(p) > token(?)")
-		values = append(values, u.above)
+	if u.least > math.MinInt64 {
+		b.WriteString(" AND token(" + column + ") >= ?")
+		values = append(values, u.least)
+	}
+	if u.most < math.MaxInt64 {
+		b.WriteString(" AND token(" + column + ") <= ?")
+		values = append(values, u.most)
 	}
 	hashed := len(values)
 	// The server finds the bounds of keys, or the slices of wide rows, by the index of each
 	// partition. For the slices of other rows it would have to read all cells, and for the bounds
 	// of wide rows all partitions. It would time out where it finds nothing for long.
 	if !wide {
-		if len(u.r.Start) > 0 {
+		if len(u.lower) > 0 {
 			b.WriteString(" AND k >= ?")
-			values = append(values, bound(u.r.Start))
+			values = append(values, bound(u.lower))
 		}
-		if u.r.End != nil {
+		if u.upper != nil {
 			b.WriteString(" AND k < ?")
-			values = append(values, bound(u.r.End))
+			values = append(values, bound(u.upper))
 		}
 	}
 	if wide && !here {
@@ -506,18 +603,16 @@ func (u *unordered) selectAny(here bool) (stmt string, values []any) {
 	return stmt, values
 }
 
-// tokens returns the range [low, high) of the hashes of partitions, 64 bits with a sign, that a
-// part of a scan is. It is not bounded above where it is the last one. No partition has the least
-// hash.
-func tokens(part, parts int) (low, high int64, bounded bool) {
-	least := func(i int) int64 {
+// tokens returns the least and the greatest hash of partitions, 64 bits with a sign, of a part of a scan.
+func tokens(part, parts int) (least, most int64) {
+	first := func(i int) int64 {
 		quotient, _ := bits.Div64(uint64(i), 0, uint64(max(1, parts)))
 		return int64(quotient ^ 1<<63)
 	}
 	if part+1 < parts {
-		return least(part), least(part + 1), true
+		return first(part), first(part+1) - 1
 	}
-	return least(part), 0, false
+	return first(part), math.MaxInt64
 }
 
 // columnsOf is what a query of the cells of several rows begins with.

@@ -708,13 +708,14 @@ func TestTokens(t *testing.T) {
 	for _, parts := range []int{0, 1, 2, 3, 7, 1000, driver.MaxParts} {
 		next := int64(math.MinInt64)
 		for part := range max(1, parts) {
-			low, high, bounded := tokens(part, parts)
-			require.Equal(t, next, low)
-			require.Equal(t, part < parts-1, bounded)
-			if bounded {
-				require.InEpsilon(t, math.Exp2(64)/float64(parts), float64(uint64(high-low)), 1e-9)
+			least, most := tokens(part, parts)
+			require.Equal(t, next, least)
+			if part < parts-1 {
+				require.InEpsilon(t, math.Exp2(64)/float64(parts), float64(uint64(most-least))+1, 1e-9)
+			} else {
+				require.Equal(t, int64(math.MaxInt64), most)
 			}
-			next = high
+			next = most + 1
 		}
 	}
 }
