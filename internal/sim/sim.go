@@ -303,7 +303,7 @@ func (w *World) Trace() []string { return w.trace }
 
 // Story returns the last steps and what is wrong.
 func (w *World) Story() string {
-	return strings.Join(w.trace[max(0, len(w.trace)-100):], "\n") + "\n" + strings.Join(w.bad, "\n")
+	return strings.Join(w.trace[max(0, len(w.trace)-400):], "\n") + "\n" + strings.Join(w.bad, "\n")
 }
 
 // Count notes that something has happened, so that a test can see whether it tested anything. Fates are counted

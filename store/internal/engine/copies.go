@@ -17,9 +17,13 @@ import (
 // add writes the rows of a table whose rows are never replaced: postings, then the rows, and later copies into the postings.
 // No row is read, but for those of a load that may have put them before: a row that is there already stays as it is.
 func (t *Engine) add(ctx context.Context, records []*rowcodec.Record) error {
-	records, err := t.notYetThere(ctx, records)
-	if err != nil || len(records) == 0 {
+	records, there, err := t.notYetThere(ctx, records)
+	if err != nil {
 		return err
+	}
+	t.copyLater(ctx, there, t.copyPresent)
+	if len(records) == 0 {
+		return nil
 	}
 	if t.Postings != nil {
 		group, groupCtx := errgroup.WithContext(ctx)
@@ -38,20 +42,25 @@ func (t *Engine) add(ctx context.Context, records []*rowcodec.Record) error {
 	if err := t.Data.Apply(ctx, mutations...); err != nil {
 		return err
 	}
-	t.copyLater(ctx, records)
+	t.copyLater(ctx, records, func(ctx context.Context, records []*rowcodec.Record) error {
+		// A row of a load may be one that was deleted before, so that it may be deleted again by who read it then.
+		ofLoad := slices.DeleteFunc(slices.Clone(records), func(r *rowcodec.Record) bool { return !r.OfLoad })
+		others := slices.DeleteFunc(slices.Clone(records), func(r *rowcodec.Record) bool { return r.OfLoad })
+		return errors.Join(t.copyAdded(ctx, others), t.copyPresent(ctx, ofLoad))
+	})
 	return nil
 }
 
-// notYetThere returns the rows that are to be written. It is an error if a load is to put another row than it has put before.
-func (t *Engine) notYetThere(ctx context.Context, records []*rowcodec.Record) ([]*rowcodec.Record, error) {
-	keys, there := make([][]byte, len(records)), make([]bool, len(records))
+// notYetThere returns the rows that are to be written, and those that are there. It is an error if a load is to put another row than it has put before.
+func (t *Engine) notYetThere(ctx context.Context, records []*rowcodec.Record) (missing, there []*rowcodec.Record, err error) {
+	keys, found := make([][]byte, len(records)), make([]bool, len(records))
 	for i, r := range records {
 		if r.OfLoad {
 			keys[i] = r.Key
 		}
 	}
-	err := t.ReadEach(ctx, t.Data, keys, nil, func(i int, was *rowcodec.Record, err error) error {
-		if there[i] = was != nil; err == nil && was != nil && !t.SameValues(was, records[i]) {
+	err = t.ReadEach(ctx, t.Data, keys, nil, func(i int, was *rowcodec.Record, err error) error {
+		if found[i] = was != nil; err == nil && was != nil && !t.SameValues(was, records[i]) {
 			err = fmt.Errorf("%w: with other values; a load puts a row again as it was: give the load of other rows another name", fault.ErrRowExists)
 		}
 		if err != nil {
@@ -59,16 +68,17 @@ func (t *Engine) notYetThere(ctx context.Context, records []*rowcodec.Record) ([
 		}
 		return nil
 	})
-	if err != nil || !slices.Contains(there, true) {
-		return records, err
+	if err != nil || !slices.Contains(found, true) {
+		return records, nil, err
 	}
-	var missing []*rowcodec.Record
 	for i, r := range records {
-		if !there[i] {
+		if found[i] {
+			there = append(there, r)
+		} else {
 			missing = append(missing, r)
 		}
 	}
-	return missing, nil
+	return missing, there, nil
 }
 
 // SameValues reports whether two records have equal values.
@@ -104,22 +114,22 @@ func (t *Engine) postingsOf(records []*rowcodec.Record, in func(*rowcodec.Column
 	return all
 }
 
-// copyLater puts copies into the postings of rows that this client has written, after the call.
-func (t *Engine) copyLater(ctx context.Context, records []*rowcodec.Record) {
-	postings := t.postingsOf(records, (*rowcodec.Column).Covers)
-	if len(postings) == 0 {
+// copyLater puts copies into the postings of rows that are there, after the call.
+func (t *Engine) copyLater(ctx context.Context, records []*rowcodec.Record, put func(context.Context, []*rowcodec.Record) error) {
+	if len(records) == 0 || !slices.ContainsFunc(t.Stored, (*rowcodec.Column).Covers) {
 		return
 	}
 	t.Env.Later(ctx, func(ctx context.Context) {
-		if err := t.putCopies(ctx, postings); err != nil && !errors.Is(err, driver.ErrNoFamily) {
+		if err := put(ctx, records); err != nil && !errors.Is(err, driver.ErrNoFamily) {
 			t.Env.Warn(ctx, "index entries of rows that were written have no copies yet, which makes queries slower", t.PostingSpec.Name, err)
 		}
 	})
 }
 
-// putCopies does so now. A posting that is not as this client has put it keeps what it has: the row is being deleted, or put
-// again.
-func (t *Engine) putCopies(ctx context.Context, postings []postingOf) error {
+// copyAdded does so with rows that this client has written. A posting that is not as this client has put it keeps what it has:
+// the row is being deleted, or put again.
+func (t *Engine) copyAdded(ctx context.Context, records []*rowcodec.Record) error {
+	postings := t.postingsOf(records, (*rowcodec.Column).Covers)
 	cells, err := t.stampedPostings(ctx, postings)
 	if err != nil {
 		return err
@@ -202,8 +212,12 @@ func (t *Engine) MendCopy(ctx context.Context, c *rowcodec.Column, posting drive
 	if err != nil {
 		return false, err
 	}
+	keys := [][]byte{key}
+	if err := t.underDeletion(ctx, keys); err != nil {
+		return false, err
+	}
 	r, err := t.Read(ctx, key, nil)
-	if err != nil {
+	if err != nil || r != nil && keys[0] == nil {
 		return false, err
 	}
 	var replacement driver.Replacement
@@ -218,8 +232,8 @@ func (t *Engine) MendCopy(ctx context.Context, c *rowcodec.Column, posting drive
 	return len(late) == 0, err
 }
 
-// copyAgain does so with postings as they were read. It reads rows after their postings, so that whoever deletes one later
-// makes the posting doubtful later. A row of a client that knows more of the table has perhaps more than this view would copy.
+// copyAgain does so with postings as they were read. It looks for deletions of their rows, and then reads the rows. So whoever
+// deletes one of these makes its posting doubtful after it was read here. A row of a client that knows more of the table has perhaps more than this view would copy.
 func (t *Engine) copyAgain(ctx context.Context, postings []postingOf, cells []*driver.Cell) (done Copied, err error) {
 	keys := make([][]byte, len(postings))
 	s := new(rowcodec.Scratch)
@@ -243,6 +257,9 @@ func (t *Engine) copyAgain(ctx context.Context, postings []postingOf, cells []*d
 				return done, err
 			}
 		}
+	}
+	if err := t.underDeletion(ctx, keys); err != nil {
+		return done, err
 	}
 	made := make([]*driver.Replacement, len(postings))
 	err = t.ReadEach(ctx, t.Data, keys, nil, func(i int, r *rowcodec.Record, err error) error {
@@ -274,8 +291,8 @@ func (t *Engine) copyAgain(ctx context.Context, postings []postingOf, cells []*d
 	return done, err
 }
 
-// copyConverted does so with the postings of rows that were converted.
-func (t *Engine) copyConverted(ctx context.Context, records []*rowcodec.Record) error {
+// copyPresent does so with the postings of rows that are there.
+func (t *Engine) copyPresent(ctx context.Context, records []*rowcodec.Record) error {
 	postings := t.postingsOf(records, (*rowcodec.Column).Covers)
 	if len(postings) == 0 {
 		return nil
@@ -289,50 +306,111 @@ func (t *Engine) copyConverted(ctx context.Context, records []*rowcodec.Record) 
 
 // removeAdded deletes rows that are never replaced, and may have copies. The order of its steps lets no copy outlive its row:
 //
-//  1. the rows are read, with their stamps, so that what this client writes next comes after them
-//  2. their postings are made doubtful
+//  1. deletions say that the rows go: from now on others put no copies; at the same time the rows are read, with their stamps,
+//     so that what this client writes next comes after them
+//  2. their postings are made doubtful, those too that a conversion gives them; at the same time the version is read: who
+//     knows of a later schema finds the deletions
 //  3. the rows go
-//  4. the schema is looked at: columns that have been made to cover meanwhile have copies, too
-//  5. later, the postings go
 //
-// What is not there is not deleted: a row that came after it was looked for would keep its copies.
+// What is left goes later: the doubtful postings, and the deletions.
 func (t *Engine) removeAdded(ctx context.Context, rowKeys [][]byte) error {
-	var old []*rowcodec.Record
-	rows, err := t.stamped(ctx, rowKeys)
-	if err != nil {
-		return err
-	}
-	for _, row := range rows {
-		r, err := t.Opened(ctx, t.Data, row, nil, new(rowcodec.Scratch))
-		if replaceable(err) {
-			return fmt.Errorf("%w; so the copies that index entries have of it cannot be found, and it is not deleted", err)
-		}
+	call := rowcodec.NewDeletion()
+	for {
+		old, now, err := t.toRemove(ctx, rowKeys, call)
 		if err != nil {
 			return err
+		}
+		if now != t {
+			t = now
+			continue // with the postings that are known by now
+		}
+		mutations := make([]driver.Mutation, len(old))
+		for i, r := range old {
+			mutations[i] = driver.Mutation{Row: r.Key, DeleteRow: true}
+		}
+		if len(old) > 0 {
+			if err := t.Data.Apply(ctx, mutations...); err != nil {
+				return err
+			}
+		}
+		t.forgetRemoved(ctx, rowKeys, call, old)
+		return nil
+	}
+}
+
+// toRemove makes steps 1 and 2. It returns the rows that there are, or a later engine that is to do so.
+func (t *Engine) toRemove(ctx context.Context, rowKeys [][]byte, call rowcodec.Deletion) (old []*rowcodec.Record, now *Engine, err error) {
+	deletions := make([]driver.Mutation, len(rowKeys))
+	for i, key := range rowKeys {
+		deletions[i] = driver.Mutation{Row: t.DeletionKey(key), Puts: []driver.Cell{{Qualifier: call[:], Value: []byte{}}}}
+	}
+	var rows []driver.Row
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error { return t.Post(groupCtx, deletions) })
+	group.Go(func() (err error) {
+		rows, err = t.stamped(groupCtx, rowKeys)
+		return err
+	})
+	if err := group.Wait(); err != nil {
+		return nil, nil, err
+	}
+	for _, row := range rows {
+		r, err := t.openStamped(ctx, &row)
+		if newer := rowcodec.NewerRow(0); errors.As(err, &newer) {
+			now, err := t.Env.AtLeast(ctx, uint32(newer))
+			return nil, now, err
+		}
+		if replaceable(err) {
+			err = fmt.Errorf("%w; so the copies that index entries have of it cannot be found, and it is not deleted", err)
+		}
+		if err != nil {
+			return nil, nil, err
 		}
 		if r != nil {
 			old = append(old, r)
 		}
 	}
 	if len(old) == 0 {
-		return nil
+		return nil, t, nil
 	}
-	if err := t.doubt(ctx, old); err != nil {
+	if err := t.encryptColumns(ctx, t.takenRows(old)); err != nil {
+		return nil, nil, err
+	}
+	var version uint32
+	group, groupCtx = errgroup.WithContext(ctx)
+	group.Go(func() error { return t.doubt(groupCtx, old) })
+	group.Go(func() (err error) {
+		version, err = t.Env.Version(groupCtx)
 		return err
+	})
+	if err := group.Wait(); err != nil || version <= t.Version {
+		return old, t, err
 	}
-	mutations := make([]driver.Mutation, len(old))
-	for i, r := range old {
-		mutations[i] = driver.Mutation{Row: r.Key, DeleteRow: true}
+	if now, err = t.Env.AtLeast(ctx, version); err == nil && now.Same(t.View) {
+		now = t
 	}
-	if err := t.Data.Apply(ctx, mutations...); err != nil {
-		return err
+	return old, now, err
+}
+
+// takenRows returns those of some rows that the schema takes: a conversion leaves the others as they are.
+func (t *Engine) takenRows(records []*rowcodec.Record) []*rowcodec.Record {
+	return slices.DeleteFunc(slices.Clone(records), func(r *rowcodec.Record) bool { return t.CheckUnordered(r) != nil })
+}
+
+// openStamped opens a row that was read with all its cells and stamps. One of two writes is read again.
+func (t *Engine) openStamped(ctx context.Context, row *driver.Row) (*rowcodec.Record, error) {
+	for attempt := 0; ; attempt++ {
+		r, err := t.Decode(*row, nil, new(rowcodec.Scratch))
+		if !errors.Is(err, rowcodec.ErrTornRow) || attempt == TornReads {
+			return r, err
+		}
+		if err := WaitAgain(ctx, "torn_row", attempt); err != nil {
+			return nil, err
+		}
+		if row.Cells, err = t.Data.Get(ctx, row.Key, driver.Slice{Stamps: true}); err != nil {
+			return nil, err
+		}
 	}
-	now, records, err := t.doubtAsOfNow(ctx, old)
-	if err != nil {
-		return err
-	}
-	now.dropDoubtful(ctx, records)
-	return nil
 }
 
 // doubt makes the postings of rows with copies doubtful.
@@ -347,70 +425,48 @@ func (t *Engine) doubt(ctx context.Context, records []*rowcodec.Record) error {
 	return t.Post(ctx, doubts)
 }
 
-// doubtAsOfNow makes the postings of rows doubtful that a later schema gives them, and returns the engine and the
-// records as of that.
-func (t *Engine) doubtAsOfNow(ctx context.Context, records []*rowcodec.Record) (*Engine, []*rowcodec.Record, error) {
-	for {
-		version, err := t.Env.Version(ctx)
-		if err != nil || version <= t.Version {
-			return t, records, err
-		}
-		now, err := t.Env.AtLeast(ctx, version)
-		if err != nil {
-			return t, records, err
-		}
-		if now.Same(t.View) {
-			return now, records, nil
-		}
-		inherited := make([]*rowcodec.Record, len(records))
-		for i, r := range records {
-			inherited[i] = now.Inherited(t.View, r)
-		}
-		if err := now.encryptColumns(ctx, inherited); err != nil {
-			return t, records, err
-		}
-		if err := now.doubt(ctx, inherited); err != nil {
-			return t, records, err
-		}
-		t, records = now, inherited
-	}
-}
-
-// dropDoubtful removes the postings that this client made doubtful, later. One whose row is still there, because it was put
-// again, stays, and so does one that was.
-func (t *Engine) dropDoubtful(ctx context.Context, records []*rowcodec.Record) {
-	postings := t.postingsOf(records, (*rowcodec.Column).Searched)
-	if len(postings) == 0 {
-		return
-	}
+// forgetRemoved removes the postings that this client made doubtful, and then the deletions, later. Those postings of a row of
+// a load stay: a client of the load may be about to put the row again.
+func (t *Engine) forgetRemoved(ctx context.Context, rowKeys [][]byte, call rowcodec.Deletion, records []*rowcodec.Record) {
+	postings := t.postingsOf(slices.DeleteFunc(slices.Clone(records), t.OfLoad), (*rowcodec.Column).Searched)
 	t.later(ctx, func(ctx context.Context) error {
 		cells, err := t.stampedPostings(ctx, postings)
 		if err != nil {
 			return err
 		}
-		there, err := t.stillThere(ctx, records)
-		if err != nil {
-			return err
-		}
 		var drops []driver.Replacement
 		for i, p := range postings {
-			cell := cells[i]
-			if cell == nil || there[p.record] {
-				continue
-			}
-			switch r := (driver.Replacement{Row: p.key, Seen: *cell}); {
-			case p.record.Doubts(cell.Value):
-				r.Deletes = [][]byte{rowcodec.PostingCell.Qualifier}
-				drops = append(drops, r)
-			case rowcodec.HasCopy(cell.Value): // a load had put the row again, and this call has deleted it
-				r.Puts = t.Doubt(p.key, p.record).Puts
-				drops = append(drops, r)
+			if cell := cells[i]; cell != nil && p.record.Doubts(cell.Value) {
+				drops = append(drops, driver.Replacement{Row: p.key, Seen: *cell, Deletes: [][]byte{rowcodec.PostingCell.Qualifier}})
 			}
 		}
-		if len(drops) == 0 {
-			return nil
+		if len(drops) > 0 {
+			if _, err := t.Postings.Replace(ctx, drops...); err != nil {
+				return err
+			}
 		}
-		_, err = t.Postings.Replace(ctx, drops...)
-		return err
+		deletions := make([]driver.Mutation, len(rowKeys))
+		for i, key := range rowKeys {
+			deletions[i] = driver.Mutation{Row: t.DeletionKey(key), Deletes: [][]byte{call[:]}}
+		}
+		return t.Post(ctx, deletions)
+	})
+}
+
+// underDeletion sets to nil the keys of rows that are being deleted.
+func (t *Engine) underDeletion(ctx context.Context, rowKeys [][]byte) error {
+	deletions := make([][]byte, len(rowKeys))
+	for i, key := range rowKeys {
+		if key != nil {
+			deletions[i] = t.DeletionKey(key)
+		}
+	}
+	return getEach(ctx, t.Postings, deletions, driver.Slice{}, func(rows []driver.Row, places []int) error {
+		for n, row := range rows {
+			if len(row.Cells) > 0 {
+				rowKeys[places[n]] = nil
+			}
+		}
+		return nil
 	})
 }

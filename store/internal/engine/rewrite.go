@@ -149,7 +149,7 @@ func (t *Engine) convertOnce(ctx context.Context, rows []driver.Row) (done conve
 		if err := t.Unpost(ctx, gone); err != nil {
 			return done, nil, err
 		}
-		if err := t.copyConverted(ctx, records); err != nil {
+		if err := t.copyPresent(ctx, records); err != nil {
 			return done, nil, err
 		}
 	}

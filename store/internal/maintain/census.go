@@ -98,7 +98,7 @@ func knownPosting(ctx context.Context, t *engine.Engine, posting []byte) (bool, 
 	for again := false; ; again = true {
 		if len(posting) >= len(meta.ColumnID{})+len(pseudonym{}) {
 			id := meta.ColumnID(posting[:len(meta.ColumnID{})])
-			if slices.Contains(t.Meta.Dropped, id) || slices.ContainsFunc(t.Stored, func(c *rowcodec.Column) bool { return c.Id == id && c.Searched() }) {
+			if id == (meta.ColumnID{}) && t.Meta.AppendOnly() || slices.Contains(t.Meta.Dropped, id) || slices.ContainsFunc(t.Stored, func(c *rowcodec.Column) bool { return c.Id == id && c.Searched() }) {
 				return true, t, nil
 			}
 		}

@@ -290,6 +290,11 @@ func (v *Verifier) checkPostings(ctx context.Context) error {
 		}
 		return engine.InBatches(ctx, v.table.Postings, v.postingsUnder(nil), check)
 	}
+	if v.table.Meta.AppendOnly() && v.table.Postings != nil {
+		if err := engine.InBatches(ctx, v.table.Postings, v.postingsUnder(v.table.DeletionLead()), check); err != nil {
+			return err
+		}
+	}
 	for done := make(map[meta.ColumnID]bool); ; {
 		i := slices.IndexFunc(v.table.Stored, func(c *rowcodec.Column) bool { return c.Searched() && !done[c.Id] })
 		if i < 0 {
@@ -376,6 +381,11 @@ func (v *Verifier) checkPosting(ctx context.Context, posting driver.Row) (one po
 	if len(key) >= len(meta.ColumnID{}) && v.dropped[meta.ColumnID(key[:len(meta.ColumnID{})])] {
 		return one, nil
 	}
+	if row, is := v.table.CutDeletion(key); is {
+		there, err := engine.Exists(ctx, v.table.Data, row)
+		one.stale = !there
+		return one, err
+	}
 	c, wrong := v.columnOf(key)
 	if wrong == nil {
 		var known bool
@@ -388,7 +398,7 @@ func (v *Verifier) checkPosting(ctx context.Context, posting driver.Row) (one po
 			expired, err = v.table.Expired(ctx, row, write)
 			one.stale = !expired
 		}
-		if err == nil && known && c.Covers() {
+		if err == nil && known && c.Covers() && c.Of == nil {
 			err = v.checkCopy(ctx, c, posting, &one)
 		}
 		return one, err
@@ -408,8 +418,13 @@ func (v *Verifier) checkPosting(ctx context.Context, posting driver.Row) (one po
 func (v *Verifier) checkCopy(ctx context.Context, c *rowcodec.Column, posting driver.Row, one *postingCheck) error {
 	t := v.table
 	if len(posting.Cells) == 0 || !rowcodec.HasCopy(posting.Cells[0].Value) {
-		one.uncopied = one.r != nil && !(len(posting.Cells) > 0 && rowcodec.Doubtful(posting.Cells[0].Value))
-		return nil
+		if one.r == nil || len(posting.Cells) > 0 && rowcodec.Doubtful(posting.Cells[0].Value) {
+			return nil
+		}
+		// So is that of a row which a client was about to delete.
+		deleted, err := engine.Exists(ctx, t.Postings, t.DeletionKey(one.r.Key))
+		one.uncopied = !deleted
+		return err
 	}
 	value := posting.Cells[0].Value
 	copied, err := t.OpenCopy(c, posting.Key, value, nil, new(rowcodec.Scratch))

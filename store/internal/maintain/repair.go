@@ -272,6 +272,11 @@ func (v *Verifier) waitGrace(ctx context.Context) error {
 func (v *Verifier) stillDangling(ctx context.Context, postings [][]byte) (stale []bool, rows []*rowcodec.Record, err error) {
 	stale, rows = make([]bool, len(postings)), make([]*rowcodec.Record, len(postings))
 	err = v.table.Env.Concurrently(ctx, len(postings), func(ctx context.Context, i int) error {
+		if row, is := v.table.CutDeletion(postings[i]); is {
+			there, err := engine.Exists(ctx, v.table.Data, row)
+			stale[i], rows[i] = !there, new(rowcodec.Record)
+			return err
+		}
 		c, err := v.columnOf(postings[i])
 		if err != nil {
 			return nil // of a column that was dropped since: Convert removes it

@@ -5,10 +5,12 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
+	"slices"
 
 	"github.com/rangecrypt/rangecrypt/internal/seal"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 )
 
 // Where rows are added and deleted, and never replaced, the cell of a posting says by its first byte what the posting is:
@@ -25,6 +27,34 @@ const (
 	doubtfulPosting = 0xff
 )
 
+// A Deletion says that a row is being deleted: nobody but the client that has put the row may put copies of it then. It is a
+// row of the family of postings, with the key of no column:
+//
+//	0, 4 bytes || tenant token, if the table has tenants || row key
+//
+// Each call that deletes the row has an empty cell there, whose qualifier it draws.
+type Deletion [8]byte
+
+// NewDeletion returns that of a call.
+func NewDeletion() (d Deletion) {
+	rand.Read(d[:])
+	return d
+}
+
+// DeletionLead returns what the keys of all deletions begin with.
+func (t *View) DeletionLead() []byte {
+	return slices.Concat(make([]byte, len(meta.ColumnID{})), t.Prefix)
+}
+
+// DeletionKey returns the key of the deletion of a row.
+func (t *View) DeletionKey(row []byte) []byte { return append(t.DeletionLead(), row...) }
+
+// CutDeletion returns the key of the row that a deletion is of, or reports that the key is of something else.
+func (t *View) CutDeletion(key []byte) (row []byte, is bool) {
+	row, is = bytes.CutPrefix(key, t.DeletionLead())
+	return row, is && len(row) > 0 && t.Meta.AppendOnly()
+}
+
 // A LoadTie is the tie-breaker of a row of a load.
 type LoadTie [16]byte
 
@@ -33,6 +63,12 @@ func (t *View) writeOf(tie LoadTie) (w WriteID) {
 	sum := sha256.Sum256(append(append([]byte("rangecrypt/1 load write"), t.Meta.ID[:]...), tie[:]...))
 	copy(w[:], sum[:])
 	return w
+}
+
+// OfLoad reports whether a row is one of a load.
+func (t *View) OfLoad(r *Record) bool {
+	tie, is := r.Values[len(t.Parts)-1].([16]byte)
+	return is && r.Write == t.writeOf(tie)
 }
 
 // hint returns the value of a new posting.

@@ -1,0 +1,696 @@
+package store
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/internal/sim"
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/kms"
+)
+
+// The simulation of tables whose index entries have copies of rows. Clients add rows, put rows of a load again, delete rows,
+// put copies into what dead clients left, change the schema, convert, and query. After each step every copy must be of a row
+// that is there, and every row must have its index entries. Queries must return what nobody changed meanwhile, and nothing
+// that was deleted before they began.
+type coverWorld struct {
+	sim.World
+	coverVariant
+	db      driver.DB
+	key     ope.Key
+	r       *rand.Rand
+	times   map[string]*timestamps // of the families of the table, or nil where the database compares what a replacement has seen
+	watcher *Table                 // whose calls are no steps
+	ends    map[string]int64       // by row: the timestamp of the last mutation that deleted all of it
+	altered bool                   // since the watcher opened the table
+
+	seed  uint64
+	rows  map[int64]*coverRow // by their notes, which name them
+	next  int64
+	step  int
+	found int // rows that queries had to return
+	gone  int // rows that no query was to return
+}
+
+type coverVariant struct {
+	clocks  bool // the last write wins, by clocks that disagree
+	changes bool // of the schema
+}
+
+// A coverRow is what is known of a row.
+type coverRow struct {
+	load    bool // of a load, so that it may be put again
+	busy    int  // calls under way that change it
+	unsure  bool // such a call failed, and may take effect at any time
+	touched int  // the last step at which it was busy
+	put     bool // acknowledged
+	deleted int  // the step at which its deletion was acknowledged, or 0
+}
+
+const coverRows = 6 // of the load
+
+// coverDB is what a client has of the database.
+type coverDB struct {
+	driver.DB
+	w    *coverWorld
+	c    *sim.Client // nil for the watcher
+	skew int64
+	last int64 // timestamp
+}
+
+func (db *coverDB) Close() error { return nil }
+
+func (db *coverDB) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family, error) {
+	f, err := db.DB.Family(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	own := spec.Name[0] == 't' || spec.Name[0] == 'x'
+	if own && db.w.times != nil {
+		f = &stampedFamily{f, db.w.times[spec.Name[:1]]}
+	}
+	return &coverFamily{Family: f, db: db, name: spec.Name[:1], own: own}, nil
+}
+
+// stamp returns the timestamp of a mutation. Those up to the next are for replacements.
+func (db *coverDB) stamp() int64 {
+	db.last = max(db.last+8, int64(db.w.step)*64+db.skew) &^ 7
+	return db.last
+}
+
+func (db *coverDB) see(cells []driver.Cell) {
+	for _, c := range cells {
+		db.last = max(db.last, c.Stamp)
+	}
+}
+
+type coverFamily struct {
+	driver.Family
+	db   *coverDB
+	name string
+	own  bool // of the table, and not the catalogue
+}
+
+func (f *coverFamily) call(kind sim.Kind, what string, row []byte, do func(late bool) error) error {
+	if f.db.c == nil {
+		return do(false)
+	}
+	if !f.own {
+		kind = sim.Begin // what becomes of the catalogue is simulated elsewhere
+	}
+	return f.db.c.Call(sim.Call{Kind: kind, What: fmt.Sprintf("%s %s %x", what, f.name, row), On: f.name + string(row), Do: do})
+}
+
+func (f *coverFamily) Get(ctx context.Context, row []byte, s driver.Slice) (cells []driver.Cell, err error) {
+	err = f.call(sim.Read, "get", row, func(bool) (err error) {
+		cells, err = f.Family.Get(ctx, row, s)
+		return err
+	})
+	f.db.see(cells)
+	return cells, err
+}
+
+func (f *coverFamily) GetBatch(ctx context.Context, rows [][]byte, s driver.Slice) ([][]driver.Cell, error) {
+	return drivertest.GetEach(ctx, f, rows, s)
+}
+
+// Scan makes a step of each two rows.
+func (f *coverFamily) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
+	return func(yield func(driver.Row, error) bool) {
+		for {
+			var rows []driver.Row
+			err := f.call(sim.Read, "scan", r.Start, func(bool) error {
+				page := r
+				page.Limit = 2
+				for row, err := range f.Family.Scan(context.Background(), page) {
+					if err != nil {
+						return err
+					}
+					rows = append(rows, row)
+				}
+				return nil
+			})
+			if err != nil {
+				yield(driver.Row{}, err)
+				return
+			}
+			for _, row := range rows {
+				f.db.see(row.Cells)
+				if r.Reverse {
+					r.End = bytes.Clone(row.Key)
+				} else {
+					r.Start = append(bytes.Clone(row.Key), 0)
+				}
+				if !yield(row, nil) {
+					return
+				}
+			}
+			if len(rows) < 2 {
+				return
+			}
+		}
+	}
+}
+
+func (f *coverFamily) Apply(ctx context.Context, mutations ...driver.Mutation) error {
+	// In any order, but in the same one in each run of a seed.
+	order := func(m driver.Mutation) uint64 { return orderOf(f.db.w.seed, m.Row) }
+	mutations = slices.SortedFunc(slices.Values(mutations), func(a, b driver.Mutation) int { return cmp.Compare(order(a), order(b)) })
+	for _, m := range mutations {
+		at := f.db.stamp()
+		err := f.call(sim.Write, "apply", m.Row, func(bool) error {
+			return f.apply(m, at, at)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// apply makes a mutation with timestamps, where they decide.
+func (f *coverFamily) apply(m driver.Mutation, puts, deletes int64) error {
+	times := f.db.w.times[f.name]
+	if times == nil {
+		return f.Family.Apply(context.Background(), m)
+	}
+	ends := f.db.w.ends
+	if row := f.name + string(m.Row); m.DeleteRow {
+		ends[row] = max(ends[row], deletes)
+		m = driver.Mutation{Row: m.Row}
+		for q := range times.cells[string(m.Row)] {
+			m.Deletes = append(m.Deletes, []byte(q))
+		}
+	} else if puts <= ends[row] {
+		m.Puts = nil
+	}
+	return f.Family.Apply(context.Background(), times.merge(m, puts, deletes))
+}
+
+func orderOf(seed uint64, key []byte) uint64 {
+	h := fnv.New64a()
+	fmt.Fprint(h, seed, key)
+	return h.Sum64()
+}
+
+func (f *coverFamily) Replace(ctx context.Context, replacements ...driver.Replacement) (late []int, err error) {
+	for i, r := range replacements {
+		err := f.call(sim.Write, "replace", r.Row, func(bool) error {
+			if f.db.w.times[f.name] != nil {
+				return f.apply(driver.Mutation{Row: r.Row, Puts: r.Puts, Deletes: r.Deletes}, r.Seen.Stamp+1, r.Seen.Stamp)
+			}
+			missed, err := f.Family.Replace(context.Background(), r)
+			if len(missed) > 0 {
+				late = append(late, i)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return late, nil
+}
+
+func (f *coverFamily) CheckAndPut(ctx context.Context, row []byte, expect driver.Cell, puts ...driver.Cell) (done bool, err error) {
+	err = f.call(sim.Write, "check", row, func(bool) (err error) {
+		done, err = f.Family.CheckAndPut(context.Background(), row, expect, puts...)
+		f.db.w.altered = true
+		return err
+	})
+	return done, err
+}
+
+var coverSchema = Schema{
+	Name: "t", AppendOnly: true,
+	Key: []KeyPart{HashedPart("device", Int8), TiePart("id")},
+	Columns: []Column{
+		OrderedColumn("celsius", Int8, MOPE).Covering(), DeterministicColumn("room", Int8).Covering(),
+		OrderedColumn("watt", Int8, Wozniak), RandomisedColumn("note", Int64),
+	},
+}
+
+// connect returns the table as a client sees it.
+func (w *coverWorld) connect(c *sim.Client) (*Store, *Table) {
+	db := &coverDB{DB: noSnapshots{w.db, true}, w: w, c: c}
+	if w.clocks && c != nil {
+		db.skew = int64(w.r.IntN(2000))
+	}
+	var st *Store
+	var tbl *Table
+	open := func() {
+		var err error
+		if st, err = Open(context.Background(), db, kms.NewLocal(w.key), nil); err == nil {
+			tbl, err = st.Table(context.Background(), "t")
+		}
+		if errors.Is(err, ErrNoTable) {
+			tbl, err = st.Create(context.Background(), coverSchema)
+		}
+		if err == nil {
+			st.db.Parts = 1 // calls that do the same at the same time have no order
+		}
+		if err != nil {
+			panic(err)
+		}
+	}
+	if c == nil {
+		open()
+	} else {
+		c.Free(open)
+	}
+	return st, tbl
+}
+
+// A client makes calls until it has made some, or dies.
+func (w *coverWorld) client(ops int, op func(*coverClient) error) {
+	c := &coverClient{World: w, c: w.Client()}
+	w.Go(func() {
+		for ops > 0 {
+			if c.Call(sim.Call{Kind: sim.Begin, What: "begin"}) != nil {
+				return
+			}
+			if c.st == nil {
+				c.st, c.tbl = w.connect(c.c)
+			}
+			ops--
+			err := op(c)
+			if errors.Is(err, sim.ErrDead) || c.c.Dead() {
+				c.c, c.st = w.Client(), nil // somebody goes on
+				continue
+			}
+			if err != nil && !errors.Is(err, sim.ErrFailed) && !errors.Is(err, sim.ErrUnknown) {
+				w.Fail("%v", err)
+				return
+			}
+		}
+		if c.st != nil {
+			c.st.Close(context.Background())
+		}
+	})
+}
+
+type coverClient struct {
+	World *coverWorld
+	c     *sim.Client
+	st    *Store
+	tbl   *Table
+}
+
+func (c *coverClient) Call(call sim.Call) error { return c.c.Call(call) }
+
+// change notes that a call changes rows, until it ends.
+func (w *coverWorld) change(notes []int64, do func() error) error {
+	for _, n := range notes {
+		w.rows[n].busy++
+	}
+	err := do()
+	for _, n := range notes {
+		r := w.rows[n]
+		r.busy--
+		r.touched = w.step
+		r.unsure = r.unsure || err != nil
+	}
+	return err
+}
+
+func (w *coverWorld) values(note int64) Row {
+	r := rand.New(rand.NewPCG(uint64(note), 7))
+	row := Row{"device": int8(r.IntN(2)), "note": note}
+	for _, name := range []string{"celsius", "room", "watt"} {
+		if r.IntN(6) > 0 {
+			row[name] = int8(r.IntN(3))
+		}
+	}
+	return row
+}
+
+// add puts new rows, or rows of the load that may be there.
+func (c *coverClient) add() error {
+	w := c.World
+	var rows []Row
+	var notes []int64
+	if w.r.IntN(3) == 0 {
+		for _, i := range w.r.Perm(coverRows)[:1+w.r.IntN(2)] {
+			row := w.values(int64(i))
+			row["id"] = LoadTie{byte(i + 1)}
+			rows, notes = append(rows, row), append(notes, int64(i))
+		}
+	} else {
+		for range 1 + w.r.IntN(2) {
+			w.next++
+			w.rows[w.next] = new(coverRow)
+			rows, notes = append(rows, w.values(w.next)), append(notes, w.next)
+		}
+	}
+	return w.change(notes, func() error {
+		err := c.tbl.Put(context.Background(), rows...)
+		for _, n := range notes {
+			w.rows[n].put = w.rows[n].put || err == nil
+		}
+		return err
+	})
+}
+
+// remove deletes rows that are there.
+func (c *coverClient) remove() error {
+	w := c.World
+	var rows []Row
+	var notes []int64
+	for note, row := range w.state() {
+		rows, notes = append(rows, Row{"device": row["device"], "id": row["id"]}), append(notes, note)
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	order := make([]int, len(rows))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int { return int(notes[i] - notes[j]) })
+	var some []Row
+	var of []int64
+	for _, i := range w.r.Perm(len(order))[:min(len(order), 1+w.r.IntN(2))] {
+		some, of = append(some, rows[order[i]]), append(of, notes[order[i]])
+	}
+	return w.change(of, func() error {
+		err := c.tbl.Delete(context.Background(), some...)
+		for _, n := range of {
+			if err == nil {
+				w.rows[n].deleted = w.step
+			}
+		}
+		return err
+	})
+}
+
+// query asks in one of many ways.
+func (c *coverClient) query() error {
+	w := c.World
+	q := Query{Reverse: w.r.IntN(2) == 0}
+	least := int8(w.r.IntN(3))
+	switch w.r.IntN(5) {
+	case 0:
+		q.Where = Int8.Field("celsius").AtLeast(least)
+	case 1:
+		q.Where = Int8.Field("room").In(0, least)
+	case 2:
+		q.Where, q.Reverse = Int8.Field("watt").AtLeast(least), q.Reverse && !w.changes
+	case 3:
+		q.Where = Or(Int8.Field("room").Equal(least), Int8.Field("celsius").Equal(least))
+	default:
+		q.Reverse = false
+	}
+	began := w.step
+	before := w.state()
+	got := make(map[int64]bool)
+	for row, err := range c.tbl.Query(context.Background(), q) {
+		if err != nil {
+			return err
+		}
+		note := row["note"].(int64)
+		switch r := w.rows[note]; {
+		case got[note]:
+			w.Fail("a query returned row %d twice", note)
+		case r.deleted > 0 && r.deleted < began && !r.load:
+			w.Fail("a query returned row %d, which was deleted at step %d", note, r.deleted)
+		case !w.selects(q.Where, row):
+			w.Fail("a query returned row %d, which it does not select", note)
+		}
+		got[note] = true
+	}
+	for note, row := range before {
+		if r := w.rows[note]; r.busy == 0 && !r.unsure && r.touched < began && w.selects(q.Where, row) {
+			w.found++
+			if !got[note] {
+				w.Fail("a query did not return row %d", note)
+			}
+		}
+	}
+	for _, r := range w.rows {
+		if r.deleted > 0 && r.deleted < began && !r.load {
+			w.gone++
+		}
+	}
+	w.Count("queries")
+	return nil
+}
+
+func (w *coverWorld) selects(p Predicate, row Row) bool {
+	return (&world{table: w.watcher}).satisfies(p, row)
+}
+
+// state returns the rows that there are, by their notes.
+func (w *coverWorld) state() map[int64]Row {
+	rows := make(map[int64]Row)
+	for r := range w.records() {
+		row := w.watcher.now().Row(r, nil)
+		rows[row["note"].(int64)] = row
+	}
+	return rows
+}
+
+// records yields the rows that there are.
+func (w *coverWorld) records() iter.Seq[*rowcodec.Record] {
+	t := w.watcher.now()
+	return func(yield func(*rowcodec.Record) bool) {
+		for row, err := range t.Data.Scan(context.Background(), driver.Range{AnyOrder: true}) {
+			var r *rowcodec.Record
+			if err == nil {
+				r, err = t.Opened(context.Background(), t.Data, row, nil, new(rowcodec.Scratch))
+			}
+			if err != nil {
+				panic(err)
+			}
+			if r != nil && !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// check looks at all rows and index entries.
+func (w *coverWorld) check() {
+	w.step++
+	if w.altered {
+		w.altered = false
+		_, w.watcher = w.connect(nil)
+	}
+	t := w.watcher.now()
+	rows := make(map[string]*rowcodec.Record)
+	for r := range w.records() {
+		rows[string(r.Key)] = r
+	}
+	postings := make(map[string]bool)
+	for posting, err := range t.Postings.Scan(context.Background(), driver.Range{AnyOrder: true}) {
+		if err != nil {
+			panic(err)
+		}
+		if _, is := t.CutDeletion(posting.Key); is {
+			w.Count("deletions")
+			continue
+		}
+		postings[string(posting.Key)] = true
+		value := posting.Cells[0].Value
+		switch {
+		case rowcodec.Doubtful(value):
+			w.Count("doubtful")
+		case rowcodec.Pending(value):
+			w.Count("pending")
+		default:
+			w.Count("copies")
+			w.checkCopy(posting.Key, value, rows)
+		}
+	}
+	for _, r := range rows {
+		for i, c := range t.Columns {
+			if r.Search[i] != nil && !postings[string(t.PostingKey(r, i))] {
+				w.Fail("row %v has no index entry in column %q: %x, as of %d", w.noteOf(r), c.Name, t.PostingKey(r, i), r.Version)
+			}
+		}
+	}
+}
+
+func (w *coverWorld) noteOf(r *rowcodec.Record) any { return w.watcher.now().Row(r, nil)["note"] }
+
+// checkCopy looks whether a copy is of a row.
+func (w *coverWorld) checkCopy(key, value []byte, rows map[string]*rowcodec.Record) {
+	t := w.watcher.now()
+	i := slices.IndexFunc(t.Columns, func(c *rowcodec.Column) bool { return bytes.HasPrefix(key, c.Lead) })
+	if i < 0 {
+		return // of a column that was changed since, and drives no query
+	}
+	c := t.Columns[i]
+	r, err := t.OpenCopy(c, key, value, nil, new(rowcodec.Scratch))
+	if err != nil {
+		if !errors.As(err, new(rowcodec.NewerRow)) {
+			w.Fail("a copy: %v", err)
+		}
+		return
+	}
+	row := rows[string(r.Key)]
+	if row == nil {
+		w.Fail("column %q has a copy of row %v, which is not there: %x, as of %d", c.Name, w.noteOf(r), key, r.Version)
+	} else if row.Write != r.Write || !t.SameValues(row, r) {
+		w.Fail("column %q has a copy of row %v, which is another one", c.Name, w.noteOf(r))
+	}
+}
+
+// alter changes whether a column covers, or rotates keys, and converts the rows.
+func (c *coverClient) alter() error {
+	ctx := context.Background()
+	var err error
+	switch c.World.r.IntN(4) {
+	case 0:
+		err = c.st.RotateKeys(ctx, "t")
+	case 1:
+		err = c.st.Alter(ctx, "t", ChangeColumn(OrderedColumn("watt", Int8, Wozniak).Covering()))
+	case 2:
+		err = c.st.Alter(ctx, "t", ChangeColumn(OrderedColumn("watt", Int8, Wozniak)))
+	default:
+		_, err = c.tbl.Convert(ctx, nil)
+	}
+	return err
+}
+
+// mend puts the copies that are missing.
+func (c *coverClient) mend() error {
+	_, err := c.tbl.now().CopyAll(context.Background())
+	return err
+}
+
+func coverRun(t *testing.T, v coverVariant, seed uint64) *coverWorld {
+	t.Helper()
+	sim.Seed(t, seed)
+	r := rand.New(rand.NewPCG(seed, 1))
+	w := &coverWorld{
+		coverVariant: v, seed: seed, db: drivertest.NewMemory(), r: rand.New(rand.NewPCG(seed, 2)), rows: make(map[int64]*coverRow), next: coverRows,
+		World: sim.World{Faults: true, Choose: &sim.Random{
+			R: r, Crash: 0.01, Unknown: 0.02, Freeze: 0.02, Frozen: []int{20, 200, 1000}[r.IntN(3)], Burst: []float64{0, 0.5, 0.9}[r.IntN(3)],
+		}},
+	}
+	w.Step = w.check
+	for i := range int64(coverRows) {
+		w.rows[i] = &coverRow{load: true}
+	}
+	if v.clocks {
+		w.ends = make(map[string]int64)
+		w.times = map[string]*timestamps{"t": {cells: make(map[string]map[string]stamped)}, "x": {cells: make(map[string]map[string]stamped)}}
+	}
+	w.key, _ = ope.NewKey(bytes.Repeat([]byte{1}, 32))
+	synctest.Test(t, func(t *testing.T) {
+		_, w.watcher = w.connect(nil)
+		for range 2 {
+			w.client(6, (*coverClient).add)
+			w.client(5, (*coverClient).remove)
+			w.client(4, (*coverClient).query)
+		}
+		w.client(3, (*coverClient).mend)
+		if v.changes {
+			for range 2 {
+				w.client(4, (*coverClient).alter)
+			}
+		}
+		w.Run(50_000)
+		w.End()
+		if len(w.Bad()) == 0 {
+			w.finish()
+		}
+	})
+	return w
+}
+
+// finish looks, as a new client, at what is left, and repairs it.
+func (w *coverWorld) finish() {
+	ctx := context.Background()
+	_, tbl := w.connect(nil)
+	w.watcher = tbl
+	if w.changes {
+		if _, err := tbl.Convert(ctx, nil); err != nil {
+			w.Fail("%v", err)
+		}
+	}
+	for _, repair := range []bool{false, true, false} {
+		v, err := tbl.Verify(ctx, &VerifyOptions{Repair: repair, Grace: 1})
+		switch {
+		case err != nil:
+			w.Fail("%v", err)
+		case !v.Sound() && v.Faults[inspect.FaultHidden]+v.Faults[inspect.FaultCopy]+v.Faults[inspect.FaultTorn]+v.Faults[inspect.FaultCell] > 0:
+			w.Fail("verify: %v", v.Faults)
+		}
+		if !repair {
+			continue
+		}
+		if v, err = tbl.Verify(ctx, nil); err != nil || !v.Sound() || v.Uncopied > 0 || v.Dangling > 0 {
+			w.Fail("after a repair: %v %v, %d without copies, %d dangling", err, v.Faults, v.Uncopied, v.Dangling)
+		}
+	}
+	state := w.state()
+	for note, r := range w.rows {
+		_, there := state[note]
+		switch {
+		case r.load || r.unsure:
+		case r.put && r.deleted == 0 && !there:
+			w.Fail("row %d was put, and is not there", note)
+		case r.deleted > 0 && there:
+			w.Fail("row %d was deleted, and is there", note)
+		}
+	}
+}
+
+var coverVariants = map[string]coverVariant{
+	"compared":                  {},
+	"clocks":                    {clocks: true},
+	"compared, schema changes":  {changes: true},
+	"clocks, changes of schema": {clocks: true, changes: true},
+}
+
+// Equal seeds give equal runs; otherwise a failure could not be looked into.
+func TestCopiesSimulationIsRepeatable(t *testing.T) {
+	for seed := range uint64(12) {
+		v := coverVariant{clocks: seed%2 == 0, changes: seed%3 == 0}
+		a, b := coverRun(t, v, seed).Trace(), coverRun(t, v, seed).Trace()
+		for i := range min(len(a), len(b)) {
+			require.Equal(t, a[i], b[i], "step %d of seed %d", i, seed)
+		}
+		require.Len(t, b, len(a))
+	}
+}
+
+// Simulated: whatever clients do at a time, and wherever they die, no query sees a copy without its row.
+func TestCopiesSimulated(t *testing.T) {
+	for name, v := range coverVariants {
+		t.Run(name, func(t *testing.T) {
+			runs := *simRuns
+			if testing.Short() {
+				runs /= 4
+			}
+			total, found, gone := make(sim.Counts), 0, 0
+			for i := range runs {
+				seed := *simSeed + uint64(i)
+				w := coverRun(t, v, seed)
+				require.Empty(t, w.Bad(), "-store.simseed=%d\n%s", seed, w.Story())
+				total.Add(w.Counts())
+				found, gone = found+w.found, gone+w.gone
+			}
+			t.Logf("%d runs: %v; queries had to return %d rows, and not to return %d", runs, total, found, gone)
+			require.Empty(t, total.Missing("copies", "pending", "doubtful", "queries", "dies before", "dies after", "dies, late", "unknown, late"))
+			require.Greater(t, found, runs)
+			require.Greater(t, gone, runs/2)
+		})
+	}
+}
