@@ -65,6 +65,9 @@ func TestTexts(t *testing.T) {
 		{"date", "2024-02-29", nil, encode.CivilDate{Year: 2024, Month: 2, Day: 29}},
 		{"date", "-0001-12-31", nil, encode.CivilDate{Year: -1, Month: 12, Day: 31}},
 		{"date", "+12000-02-29", nil, encode.CivilDate{Year: 12000, Month: 2, Day: 29}},
+		{"date", "29.02.2024", []string{"--time-format", "%d.%m.%Y %H:%M:%S.%f %z"}, encode.CivilDate{Year: 2024, Month: 2, Day: 29}},
+		{"date", "02/29/24", []string{"--time-format", "%m/%d/%y"}, encode.CivilDate{Year: 2024, Month: 2, Day: 29}},
+		{"date", "2024-02-29", []string{"--time-format", "unix-ms"}, encode.CivilDate{Year: 2024, Month: 2, Day: 29}},
 		{"timestamp/ns", "2024-02-29T12:00:00.123456789Z", nil, time.Date(2024, 2, 29, 12, 0, 0, 123456789, time.UTC)},
 		{"timestamp/s", "2024-02-29 12:00:00+02:00", nil, time.Date(2024, 2, 29, 10, 0, 0, 0, time.UTC)},
 		{"timestamp/s", "2024-02-29T12:00:00-0130", nil, time.Date(2024, 2, 29, 13, 30, 0, 0, time.UTC)},
@@ -127,6 +130,9 @@ func TestRefusedTexts(t *testing.T) {
 		{"bool", "wahr", "not a boolean", nil, nil},
 		{"date", "2023-02-29", "not a date", nil, nil},
 		{"date", "+2023-02-28", "not a date", nil, nil},
+		{"date", "2023-02-27", "not a date like 29.02.2024, as --time-format %d.%m.%Y %H:%M has it", nil, []string{"--time-format", "%d.%m.%Y %H:%M"}},
+		{"date", "27.02.2023 00:00", "not a date like 29.02.2024, as --time-format", nil, []string{"--time-format", "%d.%m.%Y %H:%M"}},
+		{"date", "1709164800", "not a date like 2024-02-29: --time-format unix is about times, and leaves dates as they are", nil, []string{"--time-format", "unix"}},
 		{"timestamp/s", "2025-02-27", "not a time like 2024-02-29T12:00:00.5Z or 2024-02-29 12:00:00, where --zone says the offset; --time-format reads other forms", nil, nil},
 		{"timestamp/s", "2024-02-29T12:00:00+24:00", "not a time", nil, nil},
 		{"timestamp/s", "2024-02-29T12:00:00.5Z", "finer than type timestamp/s keeps", encode.ErrInexact, nil},
@@ -236,6 +242,44 @@ func TestAssumedZone(t *testing.T) {
 	require.Equal(t, []string{"times are written in UTC, which --time-format does not show; --zone names another time zone, and %z shows it"}, c.format.Assumed())
 	_, err = columnOf(t, "timestamp/ns", "--time-format", "%F %T").Text(time.Unix(0, 1).UTC())
 	require.ErrorContains(t, err, "cannot write so that it can be read again")
+}
+
+// A date is written as the date of the pattern, and read so.
+func TestDatesOfPatterns(t *testing.T) {
+	for pattern, want := range map[string]string{
+		"%d.%m.%Y":                "03.02.2024",
+		"%d.%m.%Y %H:%M:%S.%f %z": "03.02.2024",
+		"%m/%d/%y, %I:%M %p":      "02/03/24",
+		"%FT%TZ":                  "2024-02-03",
+		"(%F)":                    "(2024-02-03)",
+		"[%F %T]":                 "2024-02-03",
+		"%T %d.%m.%Y":             "03.02.2024",
+		"%a %b %e %T %z %Y":       "Sat Feb  3 2024",
+		"%Y/%j":                   "2024/034",
+		"%F%% %T":                 "2024-02-03",
+		"%%%F":                    "%2024-02-03",
+		"rfc3339":                 "2024-02-03",
+		"unix-us":                 "2024-02-03",
+	} {
+		c := columnOf(t, "date", "--time-format", pattern)
+		d := encode.CivilDate{Year: 2024, Month: 2, Day: 3}
+		text, err := c.Text(d)
+		require.NoError(t, err, pattern)
+		require.Equal(t, want, text, pattern)
+		back, err := c.Parse(text)
+		require.NoError(t, err, pattern)
+		require.Equal(t, d, back, pattern)
+		require.Empty(t, c.format.Assumed(), "a date has no zone")
+	}
+	for _, year := range []int{-1, 1890, 10_000} {
+		_, err := columnOf(t, "date", "--time-format", "%d.%m.%y").Text(encode.CivilDate{Year: year, Month: 2, Day: 3})
+		require.ErrorContains(t, err, "a date that --time-format %d.%m.%y cannot write so that it can be read again")
+	}
+	c := columnOf(t, "date from 2024-01-01 to 2024-12-31", "--time-format", "%d.%m.%Y")
+	_, err := c.Parse("03.02.2024")
+	require.NoError(t, err)
+	_, err = c.Parse("03.02.2025")
+	require.ErrorContains(t, err, "beyond the bounds of the column: 2024-01-01 to 2024-12-31")
 }
 
 func TestRefusedFlags(t *testing.T) {

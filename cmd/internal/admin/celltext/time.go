@@ -17,6 +17,7 @@ type timeFormat struct {
 	unit   time.Duration // of a number since 1970; 0 where there is a layout
 	layout string        // of Go, without the fraction of a second; "" is RFC 3339
 	shown  string        // the same with the fraction
+	day    string        // the layout of a date: without what says the time of day; "" is ISO 8601
 	offset bool          // the layout has one
 	name   string
 }
@@ -87,7 +88,37 @@ func parseTimeFormat(text string) (timeFormat, error) {
 		return wrong("%I and %p belong together")
 	}
 	f.offset = has['z']
+	f.day = dayLayout(text)
 	return f, nil
+}
+
+// dayLayout returns the layout of the dates in a pattern. What says the time of day falls out, with the signs before it.
+// Where there is such, so do the signs at both ends.
+func dayLayout(pattern string) string {
+	var before, day, signs string
+	times := false
+	for i := 0; i < len(pattern); i++ {
+		switch c := pattern[i]; {
+		case c != '%' || pattern[i+1] == '%':
+			signs += string(c)
+			if c == '%' {
+				i++
+			}
+			continue
+		case strings.IndexByte("HMSfIpzT", pattern[i+1]) >= 0:
+			times = true
+		case day == "":
+			before, day = signs, directives[pattern[i+1]]
+		default:
+			day += signs + directives[pattern[i+1]]
+		}
+		signs = ""
+		i++
+	}
+	if times {
+		return day
+	}
+	return before + day + signs
 }
 
 const unixNumbers = "--time-format unix, unix-ms, unix-us or unix-ns reads numbers"
@@ -338,23 +369,10 @@ func unixText(t time.Time, unit time.Duration) string {
 	return strings.TrimRight(text, "0")
 }
 
-func date() codec {
+func (f *Format) date() codec {
 	exact := encode.Date()
-	from := func(text string) (d encode.CivilDate, err error) {
-		wrong := errors.New("not a date like 2024-02-29")
-		short, times, ok := cutYear(text)
-		if !ok {
-			return d, wrong
-		}
-		t, err := time.Parse(time.DateOnly, short)
-		if err != nil {
-			return d, wrong
-		}
-		year := int64(t.Year()) + times*calendarYears
-		return encode.CivilDate{Year: int(year), Month: t.Month(), Day: t.Day()}, nil
-	}
 	return &typed[encode.CivilDate]{
-		name: "date", exact: &exact, from: from, plain: from,
+		name: "date", exact: &exact, from: f.parseDate, plain: parseISODate,
 		into: func(v any) (d encode.CivilDate, err error) {
 			t, ok := v.(time.Time)
 			if local, is := v.(Local); is {
@@ -368,8 +386,52 @@ func date() codec {
 			}
 			return encode.CivilDate{Year: t.Year(), Month: t.Month(), Day: t.Day()}, nil
 		},
-		to: func(d encode.CivilDate) (string, error) {
-			return fmt.Sprintf("%s-%02d-%02d", yearText(d.Year), d.Month, d.Day), nil
-		},
+		to: f.dateText,
 	}
+}
+
+var errDate = errors.New("not a date like 2024-02-29")
+
+func parseISODate(text string) (d encode.CivilDate, err error) {
+	short, times, ok := cutYear(text)
+	if !ok {
+		return d, errDate
+	}
+	t, err := time.Parse(time.DateOnly, short)
+	if err != nil {
+		return d, errDate
+	}
+	year := int64(t.Year()) + times*calendarYears
+	return encode.CivilDate{Year: int(year), Month: t.Month(), Day: t.Day()}, nil
+}
+
+// parseDate reads a date as the date of the pattern. Formats without one leave dates as ISO 8601 has them.
+func (f *Format) parseDate(text string) (encode.CivilDate, error) {
+	if f.times.day == "" {
+		d, err := parseISODate(text)
+		switch {
+		case err != nil && f.times.unit != 0:
+			err = fmt.Errorf("%w: --time-format %s is about times, and leaves dates as they are", err, f.times.name)
+		case err != nil:
+			err = fmt.Errorf("%w; --time-format reads other forms", err)
+		}
+		return d, err
+	}
+	t, err := time.Parse(f.times.day, text)
+	if err != nil {
+		example := time.Date(2024, 2, 29, 0, 0, 0, 0, time.UTC).Format(f.times.day)
+		return encode.CivilDate{}, fmt.Errorf("not a date like %s, as --time-format %s has it", example, f.times.name)
+	}
+	return encode.CivilDate{Year: t.Year(), Month: t.Month(), Day: t.Day()}, nil
+}
+
+func (f *Format) dateText(d encode.CivilDate) (string, error) {
+	if f.times.day == "" {
+		return fmt.Sprintf("%s-%02d-%02d", yearText(d.Year), d.Month, d.Day), nil
+	}
+	text := time.Date(d.Year, d.Month, d.Day, 0, 0, 0, 0, time.UTC).Format(f.times.day)
+	if back, err := f.parseDate(text); err != nil || back != d {
+		return "", fmt.Errorf("a date that --time-format %s cannot write so that it can be read again: take another format, or none", f.times.name)
+	}
+	return text, nil
 }
