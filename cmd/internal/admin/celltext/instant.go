@@ -18,7 +18,7 @@ func (o *Flags) BindConstants(f *pflag.FlagSet) {
 	f.StringVar(&o.timeFormat, "time-format", "rfc3339", timeFormatHelp)
 	cli.Offer(f, "time-format", timeFormats...)
 	o.bindZone(f)
-	f.BoolVar(&o.decimalComma, "decimal-comma", false, "numbers in quotation marks may have a comma before their fraction, as '12,50'")
+	f.BoolVar(&o.decimalComma, "decimal-comma", false, "numbers may have a comma before their fraction, as 12,50; in a list of in, such a\nnumber is in quotation marks")
 }
 
 // Column returns what reads and writes values of the type that a field has.
