@@ -73,6 +73,8 @@ func TestTexts(t *testing.T) {
 		{"timestamp/s", "2024-02-29T12:00:00-0130", nil, time.Date(2024, 2, 29, 13, 30, 0, 0, time.UTC)},
 		{"timestamp/s", "2024-02-29T12:00:00+02", nil, time.Date(2024, 2, 29, 10, 0, 0, 0, time.UTC)},
 		{"timestamp/s", "2024-07-01T12:00:00", []string{"--zone", "Europe/Berlin"}, time.Date(2024, 7, 1, 10, 0, 0, 0, time.UTC)},
+		{"timestamp/s", "1969-09-29T12:00:00", []string{"--zone", "Pacific/Kwajalein"}, time.Date(1969, 9, 29, 1, 0, 0, 0, time.UTC)},
+		{"timestamp/s", "1969-10-01T12:00:00", []string{"--zone", "Pacific/Kwajalein"}, time.Date(1969, 10, 2, 0, 0, 0, 0, time.UTC)},
 		{"timestamp/ms", "1.5", []string{"--time-format", "unix"}, time.Unix(1, 500_000_000).UTC()},
 		{"timestamp/ms", "-1", []string{"--time-format", "unix-ms"}, time.Unix(-1, 999_000_000).UTC()},
 		{"timestamp/us", "31.12.2023 23:59:59.000001 +0100", []string{"--time-format", "%d.%m.%Y %H:%M:%S.%f %z"}, time.Date(2023, 12, 31, 22, 59, 59, 1000, time.UTC)},
@@ -139,6 +141,11 @@ func TestRefusedTexts(t *testing.T) {
 		{"timestamp/ns", "2024-02-29T12:00:00.1234567891Z", "more than nine digits", encode.ErrInexact, nil},
 		{"timestamp/ns", "2400-01-01T00:00:00Z", "beyond the range", ope.ErrDomain, nil},
 		{"timestamp/s", "2024-03-31T02:30:00", "clocks of --zone skip", nil, []string{"--zone", "Europe/Berlin"}},
+		{"timestamp/s", "2016-12-31T23:59:60Z", "a leap second, which no column keeps: write the second before it, or the one after it", nil, nil},
+		{"timestamp/s", "2016-12-31 23:59:60.5", "a leap second", nil, nil},
+		{"timestamp/s", "2016-13-31T23:59:60Z", "not a time like", nil, nil},
+		{"timestamp/s", "1969-09-30T12:00:00", "clocks of --zone show twice", nil, []string{"--zone", "Pacific/Kwajalein"}},
+		{"timestamp/s", "2011-12-30T12:00:00", "clocks of --zone skip", nil, []string{"--zone", "Pacific/Apia"}},
 		{"timestamp/s", "2024-10-27T02:30:00", "clocks of --zone show twice", nil, []string{"--zone", "Europe/Berlin"}},
 		{"decimal(2)", "47.115", "finer than type decimal(2) keeps", encode.ErrInexact, nil},
 		{"decimal(2)", "92233720368547758.08", "beyond the range", ope.ErrDomain, nil},
@@ -219,6 +226,30 @@ func TestCells(t *testing.T) {
 	require.NoError(t, err)
 	_, err = columns[0].Parse("nan")
 	require.ErrorContains(t, err, "only randomised and plain columns take")
+}
+
+// A condition may name a day or a minute of any year.
+func TestInstants(t *testing.T) {
+	format, err := formatOf(t, "--zone", "UTC")
+	require.NoError(t, err)
+	for text, want := range map[string]time.Time{
+		"2024-02-29":              time.Date(2024, 2, 29, 0, 0, 0, 0, time.UTC),
+		"2024-02-29 12:30":        time.Date(2024, 2, 29, 12, 30, 0, 0, time.UTC),
+		"2024-02-29T12:30+01:00":  time.Date(2024, 2, 29, 11, 30, 0, 0, time.UTC),
+		"-0044-03-15":             time.Date(-44, 3, 15, 0, 0, 0, 0, time.UTC),
+		"-0044-03-15 12:30":       time.Date(-44, 3, 15, 12, 30, 0, 0, time.UTC),
+		"+12000-01-01":            time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC),
+		"+12000-01-01T12:30Z":     time.Date(12000, 1, 1, 12, 30, 0, 0, time.UTC),
+		"+12000-01-01T12:30:01.5": time.Date(12000, 1, 1, 12, 30, 1, 500_000_000, time.UTC),
+	} {
+		got, err := format.Instant(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, got, text)
+	}
+	for _, text := range []string{"-044-03-15", "2024-02-30", "+2024-02-28", "12:30", "-0044-03-15 12"} {
+		_, err := format.Instant(text)
+		require.Error(t, err, text)
+	}
 }
 
 // That a time without an offset is taken as UTC is said, and only then.

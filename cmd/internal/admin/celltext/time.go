@@ -169,7 +169,7 @@ func (f *Format) inZone(t time.Time) (time.Time, error) {
 	if there.Hour() != t.Hour() || there.Minute() != t.Minute() || there.Day() != t.Day() {
 		return t, errors.New("a time that clocks of --zone skip")
 	}
-	for _, other := range []time.Duration{-3 * time.Hour, 3 * time.Hour} {
+	for _, other := range []time.Duration{-26 * time.Hour, -3 * time.Hour, 3 * time.Hour, 26 * time.Hour} { // some zones changed their side of the date line
 		_, here := there.Zone()
 		if _, offset := there.Add(other).Zone(); offset != here {
 			twin := there.Add(time.Duration(here-offset) * time.Second)
@@ -271,6 +271,7 @@ func yearText(year int) string {
 // The errors of a text that is no time, also in a file.
 var (
 	errTime  = errors.New("not a time like 2024-02-29T12:00:00.5Z")
+	errLeap  = errors.New("a leap second, which no column keeps: write the second before it, or the one after it")
 	errForms = fmt.Errorf("%w or 2024-02-29 12:00:00, where --zone says the offset; --time-format reads other forms", errTime)
 )
 
@@ -303,6 +304,11 @@ func parseRFC3339(text string) (t time.Time, offset bool, err error) {
 	switch {
 	case errors.Is(err, encode.ErrInexact):
 		return t, offset, valueError{"a time with more than nine digits of a second", err}
+	case err != nil && strings.HasPrefix(short[16:], ":60"):
+		if _, err := time.Parse(layout, short[:16]+":59"+short[19:]); err == nil {
+			return t, offset, errLeap
+		}
+		return t, offset, errTime
 	case err != nil:
 		return t, offset, errTime
 	}
