@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/internal/cli/stores"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -177,7 +178,7 @@ func Group(name, short, long string, commands ...*cobra.Command) *cobra.Command 
 		Use: name, Short: short, Long: long,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return exit.Usagef("unknown command %q: there is %s", args[0], strings.Join(names, ", "))
+				return exit.Usagef("unknown command %q: there is %s%s", args[0], strings.Join(names, ", "), show.DidYouMean(names, args[0]))
 			}
 			return nil
 		},

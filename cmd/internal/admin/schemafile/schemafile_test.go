@@ -47,6 +47,9 @@ func TestExample(t *testing.T) {
 		},
 		SpreadBits: 4,
 	}, s)
+	marked, err := schemafile.Parse("marked", append([]byte("\ufeff"), data...))
+	require.NoError(t, err, "some editors begin files with a mark")
+	same(t, s, marked)
 	again, err := schemafile.Parse("again", schemafile.Format(s))
 	require.NoError(t, err)
 	same(t, s, again)
@@ -120,6 +123,11 @@ func TestMistakes(t *testing.T) {
 			`f:5:5: columns[0]: column "a": values of type uuid/1 have no order`, `f:7:5: columns[2]: a column name has 1 to 100 bytes`,
 		}},
 		{head + "columns:\n  - {name: a, type: int64, encryption: ordered, scheme: kerschbaum-published}\n", []string{`f:5:5: columns[0]: column "a": `}},
+		{"table: t\nKey: []\nkeys: []\n", []string{
+			"f:1:1: key: it is missing", "f:2:1: Key: unknown field: there is table, layout, spread-bits, conditional, tenants, ttl, key, columns; did you mean key?", "f:3:1: keys: unknown field: ",
+		}},
+		{"table: t\nkey:\n\t- {name: a}\n", []string{`f:3:1: found character '\t' that cannot start any token: YAML is indented with blanks, and not with tabs`}},
+		{head + "columns:\n  - {name: a, type: bool, encryption: randomized}\n", []string{`unknown value "randomized": there is randomised, deterministic, ordered, plain; did you mean randomised?`}},
 		{head + "spread-bits: 13\n", []string{`f:1:1: table "t": a spread of 13 bits, need -1 to 12`}},
 		{"table: t\nkey: []\n", []string{`f:1:1: table "t" has no row key`}},
 		{"table: t\nkey:\n  - {name: a, encryption: tie}\n", []string{"f:3:5: key[0]: a row key cannot consist of tie-breaker"}},
