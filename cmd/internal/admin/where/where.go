@@ -91,6 +91,9 @@ func Parse(text string, decimalComma bool) (*Node, error) {
 	if len(text) > maxBytes {
 		return nil, Errorf(text, maxBytes, "a condition has at most %d bytes, and this has %d", maxBytes, len(text))
 	}
+	if at := notUTF8(text); at >= 0 {
+		return nil, Errorf(text, at, "this is not in UTF-8, which all texts of a table are: write the condition in UTF-8")
+	}
 	all, err := read(text)
 	if err != nil {
 		return nil, err

@@ -74,6 +74,7 @@ func TestErrors(t *testing.T) {
 		{"a = 1 || b = 2", "|| b", "this character means nothing here: write or; a text with this character is in quotation marks"},
 		{"a = 1 and !b = 2", "!", "this character means nothing here: write not, or != between a column and a value"},
 		{"a * 2 = 4", "*", "this character means nothing here: there is no arithmetic: compare a column with a value"},
+		{"a = 02/29/2024", "/29", "this character means nothing here: there is no arithmetic: compare a column with a value; a date with this character is in quotation marks"},
 		{"1=1", "1=1", "the name of a column is needed here, and a value after its operator; a name that begins with no letter is put in backquotes: `1`; for all rows give no condition"},
 		{"true", "true", "the name of a column is needed here; one that is a keyword is put in backquotes: `true`; for all rows give no condition"},
 		{"a = ", "", "a value is needed here: a number, a date, true, false, x'00ff', or a text in quotation marks"},
@@ -167,6 +168,10 @@ func TestPlaces(t *testing.T) {
 	require.EqualError(t, err, "this character means nothing here; texts are in quotation marks, and names in backquotes if they have such characters\n"+
 		"  größe = '日本' and .[31mb = 1\n"+
 		"                     ^")
+	_, err = where.Parse("a = 'M\xfcller'", false)
+	require.EqualError(t, err, "this is not in UTF-8, which all texts of a table are: write the condition in UTF-8\n"+
+		"  a = 'M.ller'\n"+
+		"        ^")
 	_, err = where.Parse(strings.Repeat("a = 1 and ", 20)+"b ! 1"+strings.Repeat(" and a = 1", 20), false)
 	require.ErrorContains(t, err, "\n"+
 		"  ...= 1 and a = 1 and a = 1 and b ! 1 and a = 1 and a = 1 and a ...\n"+
