@@ -53,11 +53,3 @@ func (f *Format) Instant(text string) (time.Time, error) {
 	}
 	return t, nil
 }
-
-// Day reads a date as people write it in a condition: as --time-format says, or as ISO 8601 has it.
-func (f *Format) Day(text string) (encode.CivilDate, error) {
-	if d, err := f.parseDate(text); err == nil {
-		return d, nil
-	}
-	return parseISODate(text)
-}

@@ -411,7 +411,7 @@ func parseISODate(text string) (d encode.CivilDate, err error) {
 	return encode.CivilDate{Year: int(year), Month: t.Month(), Day: t.Day()}, nil
 }
 
-// parseDate reads a date as the date of the pattern. Formats without one leave dates as ISO 8601 has them.
+// parseDate reads a date as the date of the pattern, or as ISO 8601 has it where no such text could be one of the pattern.
 func (f *Format) parseDate(text string) (encode.CivilDate, error) {
 	if f.times.day == "" {
 		d, err := parseISODate(text)
@@ -425,6 +425,11 @@ func (f *Format) parseDate(text string) (encode.CivilDate, error) {
 	}
 	t, err := time.Parse(f.times.day, text)
 	if err != nil {
+		if _, err := time.Parse(f.times.day, "2024-02-03"); err != nil {
+			if d, err := parseISODate(text); err == nil {
+				return d, nil
+			}
+		}
 		example := time.Date(2024, 2, 29, 0, 0, 0, 0, time.UTC).Format(f.times.day)
 		return encode.CivilDate{}, fmt.Errorf("not a date like %s, as --time-format %s has it", example, f.times.name)
 	}

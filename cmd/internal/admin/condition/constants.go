@@ -184,20 +184,6 @@ func known[T any](format *celltext.Format, base, takes string) reader[T] {
 	}
 }
 
-// day reads dates. The text is a date, not the digits of x'..'.
-func day(format *celltext.Format) reader[encode.CivilDate] {
-	return func(v where.Value) (point[encode.CivilDate], error) {
-		d, err := format.Day(v.Text)
-		if err == nil && v.Form != where.Hex {
-			_, err = encode.Date().Encode(d)
-		}
-		if v.Form == where.Hex || err != nil {
-			return point[encode.CivilDate]{}, errors.New("it takes a date, such as 2024-02-29")
-		}
-		return exactly(d), nil
-	}
-}
-
 var units = map[string]time.Duration{"ns": time.Nanosecond, "us": time.Microsecond, "ms": time.Millisecond, "s": time.Second}
 
 func instant(format *celltext.Format, unit time.Duration) reader[time.Time] {

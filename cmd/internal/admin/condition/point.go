@@ -8,6 +8,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/where"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
+	"github.com/rangecrypt/rangecrypt/ope/encode"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
@@ -53,7 +54,7 @@ func (b binder) compare(column inspect.Field, base string, n *where.Node) (store
 	case "bool":
 		return compare(b, column, base, n, known[bool](b.format, base, "true or false"))
 	case "date":
-		return compare(b, column, base, n, day(b.format))
+		return compare(b, column, base, n, known[encode.CivilDate](b.format, base, "a date, such as 2024-02-29"))
 	case "ipv4":
 		return compare(b, column, base, n, known[netip.Addr](b.format, base, "an IPv4 address in quotation marks, such as '192.0.2.1'"))
 	case "ipv6":
