@@ -202,7 +202,11 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 // checkArgs refuses another number of arguments than the names tell; each is something to say in a message.
 func checkArgs(command string, names, given []string) error {
 	if len(given) != len(names) {
-		return exit.Usagef("%s takes %s; %d arguments are given", command, strings.Join(names, " and "), len(given))
+		are := "are"
+		if len(given) == 1 {
+			are = "is"
+		}
+		return exit.Usagef("%s takes %s; %d %s %s given", command, strings.Join(names, " and "), len(given), show.Plural(len(given), "argument"), are)
 	}
 	for i, arg := range given {
 		if arg == "" {
