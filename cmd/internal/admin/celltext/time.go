@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/ope/encode"
@@ -28,6 +29,17 @@ var directives = map[byte]string{
 	'b': "Jan", 'B': "January", 'a': "Mon", 'A': "Monday", 'j': "002", 'e': "_2", 'F': "2006-01-02", 'T': "15:04:05",
 }
 
+// unpadded are those with a hyphen, as %-d, whose numbers are written without a zero before them.
+var unpadded = map[byte]string{'m': "1", 'd': "2", 'I': "3"}
+
+// directive returns the layout of the one that a text begins with, after its %, its letter, and how long it is.
+func directive(text string) (layout string, letter byte, size int) {
+	if text[0] == '-' && len(text) > 1 {
+		return unpadded[text[1]], text[1], 2
+	}
+	return directives[text[0]], text[0], 1
+}
+
 // parseTimeFormat returns the format of a name or pattern.
 func parseTimeFormat(text string) (timeFormat, error) {
 	f := timeFormat{name: text}
@@ -44,7 +56,7 @@ func parseTimeFormat(text string) (timeFormat, error) {
 	}
 	wrong := func(why string) (timeFormat, error) {
 		return f, exit.Usagef("--time-format %q: %s; there is rfc3339, unix, unix-ms, unix-us and unix-ns, and patterns of %%Y %%m %%d %%H %%M %%S %%f %%z, "+
-			"%%y %%I %%p %%b %%B %%a %%A %%j %%e %%F %%T and %%%%, with the signs between them", text, why)
+			"%%y %%I %%p %%b %%B %%a %%A %%j %%e %%F %%T %%-d %%-m %%-I and %%%%, with the signs between them", text, why)
 	}
 	if !strings.Contains(text, "%") {
 		return wrong("it is neither a name nor a pattern")
@@ -56,7 +68,7 @@ func parseTimeFormat(text string) (timeFormat, error) {
 			return wrong("it ends with %")
 		case c == '%':
 			i++
-			layout, ok := directives[text[i]]
+			layout, letter, size := directive(text[i:])
 			switch {
 			case text[i] == '%':
 				layout = "%"
@@ -67,17 +79,18 @@ func parseTimeFormat(text string) (timeFormat, error) {
 				continue
 			case text[i] == 'f':
 				return wrong("%f stands after %S and a point or comma only")
-			case !ok:
-				return wrong(fmt.Sprintf("%%%c is not known", text[i]))
+			case layout == "":
+				return wrong(fmt.Sprintf("%%%s is not known", text[i:i+size]))
 			}
-			has[text[i]] = true
+			has[letter] = true
+			i += size - 1
 			f.layout += layout
 			f.shown += layout
 		case c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' && c != 'T' && c != 'Z' || c == '_':
 			return wrong(fmt.Sprintf("%q is no sign between the parts of a time", c))
 		default:
-			f.layout += string(c)
-			f.shown += string(c)
+			f.layout += text[i : i+1]
+			f.shown += text[i : i+1]
 		}
 	}
 	day := has['F'] || (has['Y'] || has['y']) && (has['j'] || (has['m'] || has['b'] || has['B']) && (has['d'] || has['e']))
@@ -93,27 +106,33 @@ func parseTimeFormat(text string) (timeFormat, error) {
 }
 
 // dayLayout returns the layout of the dates in a pattern. What says the time of day falls out, with the signs before it.
-// Where there is such, so do the signs at both ends.
+// Where there is such, so do the signs at both ends, but for letters right after a part of the date, as in %d日.
 func dayLayout(pattern string) string {
 	var before, day, signs string
 	times := false
 	for i := 0; i < len(pattern); i++ {
-		switch c := pattern[i]; {
-		case c != '%' || pattern[i+1] == '%':
-			signs += string(c)
+		c := pattern[i]
+		if c != '%' || pattern[i+1] == '%' {
+			signs += pattern[i : i+1]
 			if c == '%' {
 				i++
 			}
 			continue
-		case strings.IndexByte("HMSfIpzT", pattern[i+1]) >= 0:
+		}
+		layout, letter, size := directive(pattern[i+1:])
+		switch {
+		case strings.IndexByte("HMSfIpzT", letter) >= 0:
+			if !times && day != "" {
+				day += signs[:len(signs)-len(strings.TrimLeftFunc(signs, func(r rune) bool { return r > 'Z' && unicode.IsLetter(r) }))]
+			}
 			times = true
 		case day == "":
-			before, day = signs, directives[pattern[i+1]]
+			before, day = signs, layout
 		default:
-			day += signs + directives[pattern[i+1]]
+			day += signs + layout
 		}
 		signs = ""
-		i++
+		i += size
 	}
 	if times {
 		return day
@@ -196,16 +215,35 @@ func (f *Format) parseTime(text string) (time.Time, error) {
 		}
 		return f.inZone(t)
 	}
-	t, err := encode.ParseTime(f.times.layout, text)
+	t, err := f.times.parse(f.times.layout, text)
 	switch {
 	case errors.Is(err, encode.ErrInexact):
 		return t, valueError{"a time with more than nine digits of a second", err}
+	case errors.Is(err, errWeekday):
+		return t, err
 	case err != nil:
 		return t, fmt.Errorf("not a time as --time-format %s has it", f.times.name)
 	case f.times.offset:
 		return t.UTC(), nil
 	}
 	return f.inZone(t)
+}
+
+var errWeekday = errors.New("a date whose day of the week is another")
+
+// parse reads a text by a layout. Letters may be large or small.
+func (f timeFormat) parse(layout, text string) (time.Time, error) {
+	text = strings.Map(func(r rune) rune { // AM and PM have to be so, and no layout has such a letter as it is
+		if r >= 'a' && r <= 'z' {
+			r -= 'a' - 'A'
+		}
+		return r
+	}, text)
+	t, err := encode.ParseTime(layout, text)
+	if err == nil && strings.Contains(layout, "Mon") && !strings.Contains(text, strings.ToUpper(t.Format("Mon"))) {
+		return t, errWeekday
+	}
+	return t, err
 }
 
 // parseUnix reads a number of units since 1970, which may have a fraction.
@@ -423,8 +461,11 @@ func (f *Format) parseDate(text string) (encode.CivilDate, error) {
 		}
 		return d, err
 	}
-	t, err := time.Parse(f.times.day, text)
-	if err != nil {
+	t, err := f.times.parse(f.times.day, text)
+	switch {
+	case errors.Is(err, errWeekday):
+		return encode.CivilDate{}, err
+	case err != nil:
 		if _, err := time.Parse(f.times.day, "2024-02-03"); err != nil {
 			if d, err := parseISODate(text); err == nil {
 				return d, nil
