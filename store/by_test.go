@@ -1,14 +1,17 @@
 package store_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rangecrypt/rangecrypt/internal/intercept"
 	"github.com/rangecrypt/rangecrypt/internal/testdb"
 	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/drivertest"
 )
 
 // A query that names a column reads the postings of its values, and not the many rows of a key part.
@@ -103,6 +106,24 @@ func TestQueryByColumn(t *testing.T) {
 		_, _, err = tbl.Page(background, store.Query{Where: store.And(eu, pay.Greater(0)), Limit: 2, PageToken: token})
 		require.ErrorIs(t, err, store.ErrToken)
 
+		// What returns one value goes by it, too.
+		some := store.And(eu, pay.Between(100, 150))
+		count, err := tbl.Count(background, some, "pay")
+		require.NoError(t, err)
+		require.Equal(t, 3, count)
+		exists, err := tbl.Exists(background, store.And(some, mail.Equal("none")), "mail")
+		require.NoError(t, err)
+		require.False(t, exists)
+		least, err := tbl.Min(background, "id", some, "pay")
+		require.NoError(t, err)
+		require.Equal(t, int64(286), least)
+		most, err := tbl.Max(background, "pay", eu, "pay")
+		require.NoError(t, err)
+		require.Equal(t, int64(10*n), most)
+		_, err = tbl.Count(background, some, "pay", "mail")
+		require.ErrorIs(t, err, store.ErrColumn)
+		require.ErrorContains(t, err, "one column leads to the rows, and By names 2: name one of them")
+
 		for _, c := range []struct {
 			by, message string
 			where       store.Predicate
@@ -118,8 +139,55 @@ func TestQueryByColumn(t *testing.T) {
 			_, err := all(tbl, store.Query{Where: c.where, By: c.by})
 			require.ErrorIs(t, err, store.ErrColumn, c.message)
 			require.ErrorContains(t, err, c.message)
+			_, err = tbl.Count(background, c.where, store.By(c.by))
+			require.ErrorIs(t, err, store.ErrColumn, c.message)
+			require.ErrorContains(t, err, c.message)
+			_, err = tbl.Exists(background, c.where, store.By(c.by))
+			require.ErrorContains(t, err, c.message)
+			_, err = tbl.Min(background, "id", c.where, store.By(c.by))
+			require.ErrorContains(t, err, c.message)
 		}
 	})
+}
+
+// What returns one value reads the rows that the named column leads to, and no others.
+func TestOneValueByColumn(t *testing.T) {
+	read := 0
+	db := intercept.New(drivertest.NewMemory(), func(_ context.Context, op intercept.Op, c intercept.Call) error {
+		return c.Make(func(rows int) error {
+			if rows > 0 {
+				read++
+			}
+			return nil
+		})
+	}, nil)
+	tbl := create(t, open(t, db), store.Schema{
+		Name: "t", Key: []store.KeyPart{store.HashedPart("k", store.Int64), store.OrderedPart("n", store.Int64, store.MOPE)},
+		Columns: []store.Column{store.OrderedColumn("c", store.Int64, store.MOPE)},
+	})
+	var rows []store.Row
+	for i := range 200 {
+		rows = append(rows, store.Row{"k": 1, "n": i, "c": i})
+	}
+	require.NoError(t, tbl.Put(background, rows...))
+	where := store.And(store.Int64.Field("k").Equal(1), store.Int64.Field("c").AtLeast(195))
+	for name, value := range map[string]func(by ...store.By) (any, error){
+		"count": func(by ...store.By) (any, error) { return tbl.Count(background, where, by...) },
+		"min":   func(by ...store.By) (any, error) { return tbl.Min(background, "c", where, by...) },
+		"max":   func(by ...store.By) (any, error) { return tbl.Max(background, "n", where, by...) },
+	} {
+		read = 0
+		want, err := value()
+		require.NoError(t, err)
+		if name == "count" {
+			require.Equal(t, 200, read)
+		}
+		read = 0
+		got, err := value("c")
+		require.NoError(t, err)
+		require.Equal(t, want, got, name)
+		require.LessOrEqual(t, read, 5, name)
+	}
 }
 
 func ids(rows []store.Row) []int64 {

@@ -56,6 +56,83 @@ var mutants = []mutant.Mutant{{
 	Test:  "^TestVerifyBesideWriters$",
 	Flags: []string{"-store.sim=400"},
 }, {
+	Name: "copiesBeforeRows",
+	File: "internal/engine/copies.go",
+	Old: `	if err := t.Data.Apply(ctx, mutations...); err != nil {
+		return err
+	}
+	t.copyLater(`,
+	New: `	if On { _ = t.copyAdded(ctx, records) }
+	if err := t.Data.Apply(ctx, mutations...); err != nil {
+		return err
+	}
+	t.copyLater(`,
+	Test: "^TestCopiesSimulated$",
+}, {
+	Name: "copiesOverWhateverIsThere",
+	File: "internal/engine/copies.go",
+	Old:  `cell != nil && p.record.Pends(cell.Value) {`,
+	New:  `cell != nil && (p.record.Pends(cell.Value) || On) {`,
+	Test: "^TestCopiesSimulated$",
+}, {
+	Name: "deletedWithoutDoubt",
+	File: "internal/engine/copies.go",
+	Old:  `group.Go(func() error { return t.doubt(groupCtx, old) })`,
+	New:  `group.Go(func() error { if On { return nil }; return t.doubt(groupCtx, old) })`,
+	Test: "^TestCopiesSimulated$",
+}, {
+	Name: "deletedWithoutSayingSo",
+	File: "internal/engine/copies.go",
+	Old:  `group.Go(func() error { return t.Post(groupCtx, deletions) })`,
+	New:  `group.Go(func() error { if On { return nil }; return t.Post(groupCtx, deletions) })`,
+	Test: "^TestCopiesSimulated$", Flags: []string{"-store.sim=3000"},
+}, {
+	Name: "deletionsUnread",
+	File: "internal/engine/copies.go",
+	Old: `	if err := t.underDeletion(ctx, keys); err != nil {
+		return done, err
+	}`,
+	New: `	if On { keys = slices.Clone(keys) } else if err := t.underDeletion(ctx, keys); err != nil {
+		return done, err
+	}`,
+	Test: "^TestCopiesSimulated$", Flags: []string{"-store.sim=3000"},
+}, {
+	Name: "versionUnreadByDelete",
+	File: "internal/engine/copies.go",
+	Old:  `if err := group.Wait(); err != nil || version <= t.Version {`,
+	New:  `if err := group.Wait(); err != nil || version <= t.Version || On {`,
+	Test: "^TestCopiesSimulated$", Flags: []string{"-store.sim=3000"},
+}, {
+	Name: "loadsLikeOtherRows",
+	File: "internal/engine/copies.go",
+	Old:  `return errors.Join(t.copyAdded(ctx, others), t.copyPresent(ctx, ofLoad))`,
+	New:  `if On { return t.copyAdded(ctx, records) }; return errors.Join(t.copyAdded(ctx, others), t.copyPresent(ctx, ofLoad))`,
+	Test: "^TestCopiesSimulated$", Flags: []string{"-store.sim=3000"},
+}, {
+	Name: "postingsOfLoadsDropped",
+	File: "internal/engine/copies.go",
+	Old:  `slices.DeleteFunc(slices.Clone(records), t.OfLoad), (*rowcodec.Column).Searched)`,
+	New:  `slices.DeleteFunc(slices.Clone(records), func(r *rowcodec.Record) bool { return t.OfLoad(r) && !On }), (*rowcodec.Column).Searched)`,
+	Test: "^TestCopiesSimulated$", Flags: []string{"-store.sim=3000"},
+}, {
+	Name: "postingsOfConversionsUndoubted",
+	File: "internal/engine/copies.go",
+	Old:  `if err := t.encryptColumns(ctx, t.takenRows(old)); err != nil {`,
+	New:  `if On { } else if err := t.encryptColumns(ctx, t.takenRows(old)); err != nil {`,
+	Test: "^TestCopiesSimulated$", Flags: []string{"-store.sim=3000"},
+}, {
+	Name: "doubtfulCopied",
+	File: "internal/engine/copies.go",
+	Old:  `case rowcodec.Doubtful(cells[i].Value):`,
+	New:  `case rowcodec.Doubtful(cells[i].Value) && !On:`,
+	Test: "^TestCopiesSimulated$",
+}, {
+	Name: "loadsWithWritesOfTheirOwn",
+	File: "internal/rowcodec/copy.go",
+	Old:  `sum := sha256.Sum256(append(append([]byte("rangecrypt/1 load write"), t.Meta.ID[:]...), tie[:]...))`,
+	New:  `sum := sha256.Sum256(append(append([]byte("rangecrypt/1 load write"), t.Meta.ID[:]...), tie[:]...)); if On { rand.Read(sum[:]) }`,
+	Test: "^TestCopiesSimulated$",
+}, {
 	Name: "versionUnreadInSimulation",
 	File: "internal/engine/settle.go",
 	Old:  `changed, err := t.settle(ctx, records)`,

@@ -299,7 +299,7 @@ func everythingWatched(t *testing.T, watch *telemetry) {
 	require.NoError(t, err)
 	_, err = tbl.Exists(ctx, Predicate{})
 	require.NoError(t, err)
-	for _, extreme := range []func(context.Context, string, Predicate) (any, error){tbl.Min, tbl.Max} {
+	for _, extreme := range []func(context.Context, string, Predicate, ...By) (any, error){tbl.Min, tbl.Max} {
 		_, err = extreme(ctx, "CanaryOrderedNumber", Predicate{})
 		require.NoError(t, err)
 	}

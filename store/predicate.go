@@ -57,8 +57,7 @@ func HasPrefix[T ~string | ~[]byte](f Field[T], prefix T) Predicate {
 	return f.bounds(lo, nil)
 }
 
-// A Field is the name of a column or key part whose values are of Go type T. It can be a
-// constant:
+// A Field is the name of a column or key part whose values are of Go type T. It can be a constant:
 //
 //	const temperature = store.Field[float64]("temperature")
 //

@@ -71,8 +71,7 @@ type Schema struct {
 // TTLByRow in [Schema.TTL] lets those rows expire that are put through [Table.Expiring], which says when, and no others.
 const TTLByRow = meta.TTLByRow
 
-// A KeyPart is a part of the row key. Make one with the functions below; the zero KeyPart is
-// invalid.
+// A KeyPart is a part of the row key. Make one with the functions below; the zero KeyPart is invalid.
 type KeyPart struct{ spec field }
 
 // A Column is a column of a table that is not part of its row key. Make one with the functions
@@ -197,8 +196,7 @@ func (n named) String() string { return n.name }
 
 func (n named) columnScheme() string { return n.name }
 
-// A KeyScheme is an immutable order-preserving scheme: it may encrypt row keys as well as
-// columns.
+// A KeyScheme is an immutable order-preserving scheme: it may encrypt row keys as well as columns.
 type KeyScheme struct{ named }
 
 // A MutableScheme is an order-preserving scheme whose ciphertexts move. It encrypts columns only.

@@ -378,9 +378,13 @@ func TestStructTagsAreStrict(t *testing.T) {
 	expect("struct.B: a Tie is drawn at random: it takes no option", store.SchemaOf[struct {
 		B store.Tie `rangecrypt:"b,key=2,hashed"`
 	}])
-	expect("struct.A: a Tie is the last part of the row key: write key=2", store.SchemaOf[struct {
+	expect("struct.A: a Tie is the last part of the row key: write key=2, and at each part after it a number that is one less", store.SchemaOf[struct {
 		A store.Tie `rangecrypt:"a,key=1"`
 		B int64     `rangecrypt:"b,key=2,hashed"`
+	}])
+	expect("fields struct.A and struct.B are both a Tie: a row key has one, as its last part; leave the other out", store.SchemaOf[struct {
+		A store.Tie `rangecrypt:"a,key=1"`
+		B store.Tie `rangecrypt:"b,key=2"`
 	}])
 	expect("struct.A: the tag begins with a comma, or is empty", store.SchemaOf[struct {
 		A int64 `rangecrypt:",key=1"`

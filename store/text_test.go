@@ -86,7 +86,7 @@ func TestParseTypeMistakes(t *testing.T) {
 		"int8 from 0":                "TYPE from LEAST to GREATEST",
 		"int8 to 0 from 5":           "TYPE from LEAST to GREATEST",
 		"int8 from 0 to 5 to 6":      "TYPE from LEAST to GREATEST",
-		"int8 from 5 to 4":           "lower end is above the upper",
+		"int8 from 5 to 4":           "the least value is above the greatest: exchange them",
 		"int8 from 0 to 128":         "the greatest value",
 		"int8 from zero to 5":        "the least value",
 		"uint8 from -1 to 5":         "uint8",

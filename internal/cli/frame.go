@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/internal/cli/stores"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -177,7 +178,7 @@ func Group(name, short, long string, commands ...*cobra.Command) *cobra.Command 
 		Use: name, Short: short, Long: long,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return exit.Usagef("unknown command %q: there is %s", args[0], strings.Join(names, ", "))
+				return exit.Usagef("unknown command %q: there is %s%s", args[0], strings.Join(names, ", "), show.DidYouMean(names, args[0]))
 			}
 			return nil
 		},
@@ -201,7 +202,11 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 // checkArgs refuses another number of arguments than the names tell; each is something to say in a message.
 func checkArgs(command string, names, given []string) error {
 	if len(given) != len(names) {
-		return exit.Usagef("%s takes %s; %d arguments are given", command, strings.Join(names, " and "), len(given))
+		are := "are"
+		if len(given) == 1 {
+			are = "is"
+		}
+		return exit.Usagef("%s takes %s; %d %s %s given", command, strings.Join(names, " and "), len(given), show.Plural(len(given), "argument"), are)
 	}
 	for i, arg := range given {
 		if arg == "" {

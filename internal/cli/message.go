@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 )
 
 // once returns the text of an error in which each package is named once. Errors of a package are wrapped by others of it.
@@ -32,10 +33,20 @@ func once(text string) string {
 var kinds = map[string]string{"int": "an integer", "int64": "an integer", "uint64": "an integer from 0 on", "float64": "a number", "bool": "true or false",
 	"duration": "a duration, such as 90s or 1h30m"}
 
-// flagError says in our words what is wrong with the value of a flag.
-func flagError(err error) error {
+// flagError says in our words what is wrong with a flag, or with its value.
+func flagError(flags *pflag.FlagSet, err error) error {
 	var bad *pflag.InvalidValueError
 	var number *strconv.NumError
+	var none *pflag.NotExistError
+	if errors.As(err, &none) && len(none.GetSpecifiedName()) > 1 {
+		var names []string
+		flags.VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden {
+				names = append(names, f.Name)
+			}
+		})
+		return exit.Usagef("%v%s", err, strings.Replace(show.DidYouMean(names, none.GetSpecifiedName()), "mean ", "mean --", 1))
+	}
 	if !errors.As(err, &bad) {
 		return exit.Usagef("%v", err)
 	}

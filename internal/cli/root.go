@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -57,7 +58,12 @@ func Root(e *Env, root *cobra.Command, commands ...*cobra.Command) *cobra.Comman
 		}
 		_, e.helpErr = fmt.Fprintf(e.Stdout, "%s\n\n%s", strings.TrimSpace(text), cmd.UsageString())
 	})
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 { // the flag is that of a command that there is not
+			return cmp.Or(cmd.ValidateArgs(args), cmd.RunE(cmd, args))
+		}
+		return flagError(cmd.Flags(), err)
+	})
 	root.SuggestionsMinimumDistance = 2
 	root.AddCommand(commands...)
 	nameProgram(root, root.Name())

@@ -85,7 +85,7 @@ func (d *deletion) run(ctx context.Context, c *cli.Call) error {
 	name := command.TableOf(c.Arg(), d.tenant)
 	total := -1
 	if d.dryRun || !c.Yes {
-		if total, err = d.count(ctx, tbl, p); err != nil {
+		if total, err = tbl.Count(ctx, p, store.By(d.by)); err != nil {
 			return exit.Early(ctx, err)
 		}
 	}
@@ -108,20 +108,6 @@ func (d *deletion) run(ctx context.Context, c *cli.Call) error {
 		line += "; not finished, the same command deletes the rest"
 	}
 	return errors.Join(exit.Early(ctx, err), d.print(c, n, err == nil, line))
-}
-
-// count returns how many rows there are to delete.
-func (d *deletion) count(ctx context.Context, tbl *store.Table, p store.Predicate) (n int, err error) {
-	if d.by == "" {
-		return tbl.Count(ctx, p)
-	}
-	for _, err := range tbl.Query(ctx, store.Query{Where: p, By: d.by, Columns: []string{}}) {
-		if err != nil {
-			return n, err
-		}
-		n++
-	}
-	return n, nil
 }
 
 // delete deletes the rows, and returns how many. After an error, others may be deleted, too.

@@ -113,9 +113,6 @@ func (q *tableQuery) check(f *pflag.FlagSet) error {
 		}
 	}
 	if single != "" {
-		if f.Changed("by") {
-			return exit.Usagef("--%s takes no --by: the store always chooses itself by what it finds one value; leave --by out", single)
-		}
 		for _, flag := range []string{"select", "order-by", "desc", "limit", "page-token", "pages"} {
 			if f.Changed(flag) {
 				return exit.Usagef("--%s is about all rows that the condition selects, and prints one value: leave --%s out", single, flag)
@@ -285,9 +282,13 @@ func (q *tableQuery) rows(ctx context.Context, tbl *store.Table, found store.Que
 
 // printOne prints the number of rows, or the least or greatest value of a column.
 func (q *tableQuery) printOne(ctx context.Context, c *cli.Call, tbl *store.Table, found store.Query) error {
-	if found.RequireIndex { // what counts rows has no such parameter
-		if _, err := tbl.Explain(ctx, found); err != nil {
-			return err
+	asked := found // as the store asks it
+	if name := cmp.Or(q.min, q.max); name != "" {
+		asked.OrderBy, asked.Where = name, store.And(found.Where, store.Not(store.IsNull(name)))
+	}
+	if found.RequireIndex { // what returns one value has no such parameter
+		if _, err := tbl.Explain(ctx, asked); err != nil {
+			return q.refused(ctx, tbl, asked.Where, err)
 		}
 	}
 	field := inspect.Field{Name: "count", Type: "int64"}
@@ -295,7 +296,7 @@ func (q *tableQuery) printOne(ctx context.Context, c *cli.Call, tbl *store.Table
 	var err error
 	if q.count {
 		var n int
-		n, err = tbl.Count(ctx, found.Where)
+		n, err = tbl.Count(ctx, found.Where, store.By(q.by))
 		value = int64(n)
 	} else {
 		name := cmp.Or(q.min, q.max)
@@ -303,14 +304,14 @@ func (q *tableQuery) printOne(ctx context.Context, c *cli.Call, tbl *store.Table
 		field = all[slices.IndexFunc(all, func(f inspect.Field) bool { return f.Name == name })]
 		if q.min != "" {
 			field.Name = "min"
-			value, err = tbl.Min(ctx, name, found.Where)
+			value, err = tbl.Min(ctx, name, found.Where, store.By(q.by))
 		} else {
 			field.Name = "max"
-			value, err = tbl.Max(ctx, name, found.Where)
+			value, err = tbl.Max(ctx, name, found.Where, store.By(q.by))
 		}
 	}
 	if err != nil {
-		return exit.Early(ctx, err)
+		return exit.Early(ctx, q.refused(ctx, tbl, asked.Where, err))
 	}
 	if !q.results.shown() {
 		return q.results.write(c, []inspect.Field{field}, []any{value})

@@ -61,7 +61,7 @@ func New(s Schema) (*Table, error) {
 		case part.Encryption == TieBreaker && len(s.Key) == 1:
 			return nil, fmt.Errorf("%w: a row key cannot consist of tie-breaker %q alone; use a hashed or plain part of type uuid", fault.ErrSchema, part.Name)
 		case part.Encryption == TieBreaker && i != len(s.Key)-1:
-			return nil, fmt.Errorf("%w: tie-breaker %q is not the last part of the row key; put it there", fault.ErrSchema, part.Name)
+			return nil, misplacedTie(s.Key, i)
 		case part.Encryption == Plain && i == 0 && part.Type != nil && part.Type.Width() == 0:
 			return nil, fmt.Errorf("%w: part %q of varying length cannot lead a row key in the plain; hash it", fault.ErrSchema, part.Name)
 		}
@@ -107,6 +107,17 @@ func (m *Table) coverable(f *Field) error {
 			fault.ErrSchema, f.Name, m.Name)
 	}
 	return nil
+}
+
+// misplacedTie says what to do with a tie-breaker that has other parts of the row key after it.
+func misplacedTie(key []Spec, at int) error {
+	for _, other := range key[at+1:] {
+		if other.Encryption == TieBreaker {
+			return fmt.Errorf("%w: %q and %q are both tie-breakers: a row key has one, as its last part; leave the other out", fault.ErrSchema, key[at].Name, other.Name)
+		}
+	}
+	return fmt.Errorf("%w: tie-breaker %q must be the last part of the row key: move it to the end, after part %q",
+		fault.ErrSchema, key[at].Name, key[len(key)-1].Name)
 }
 
 func tooManyColumns(table string, n int) error {

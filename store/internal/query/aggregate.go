@@ -2,16 +2,36 @@ package query
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
 )
 
+// A By is the name of a column for Selection.By.
+type By string
+
+// one returns the column that is named, or "".
+func one(by []By) (string, error) {
+	switch len(by) {
+	case 0:
+		return "", nil
+	case 1:
+		return string(by[0]), nil
+	}
+	return "", fmt.Errorf("%w: one column leads to the rows, and By names %d: name one of them", fault.ErrColumn, len(by))
+}
+
 // Count returns how many rows a predicate holds for, at most limit of them; 0 is no limit. It reads no column that the
 // predicate does not need.
-func Count(ctx context.Context, t *engine.Engine, where *predicate.Where, limit int) (n int, err error) {
-	for _, err := range RowsOf(ctx, t, Selection{Where: where, Columns: []string{}, Limit: limit}, new(inspect.Explanation)) {
+func Count(ctx context.Context, t *engine.Engine, where *predicate.Where, by []By, limit int) (n int, err error) {
+	named, err := one(by)
+	if err != nil {
+		return 0, err
+	}
+	for _, err := range RowsOf(ctx, t, Selection{Where: where, By: named, Columns: []string{}, Limit: limit}, new(inspect.Explanation)) {
 		if err != nil {
 			return 0, err
 		}
@@ -22,7 +42,11 @@ func Count(ctx context.Context, t *engine.Engine, where *predicate.Where, limit 
 
 // Extreme returns the least or the greatest value of a column, other than null and NaN, among the rows that a predicate
 // holds for. It returns nil if there is none.
-func Extreme(ctx context.Context, t *engine.Engine, column string, where *predicate.Where, greatest bool) (any, error) {
+func Extreme(ctx context.Context, t *engine.Engine, column string, where *predicate.Where, by []By, greatest bool) (any, error) {
+	named, err := one(by)
+	if err != nil {
+		return nil, err
+	}
 	is := func(op predicate.Op) *predicate.Where {
 		return &predicate.Where{Op: predicate.Not, Of: []*predicate.Where{{Op: op, Term: predicate.Term{Column: column}}}}
 	}
@@ -30,7 +54,10 @@ func Extreme(ctx context.Context, t *engine.Engine, column string, where *predic
 	if c := t.ByName[column]; c != nil && predicate.IsFloat(c.Type) {
 		some = is(predicate.NaN) // which is unknown where the column is null
 	}
-	q := Selection{Where: &predicate.Where{Op: predicate.All, Of: []*predicate.Where{where, some}}, Columns: []string{column}, OrderBy: column, Reverse: greatest, Limit: 1}
+	q := Selection{
+		Where: &predicate.Where{Op: predicate.All, Of: []*predicate.Where{where, some}}, By: named,
+		Columns: []string{column}, OrderBy: column, Reverse: greatest, Limit: 1,
+	}
 	for found, err := range RowsOf(ctx, t, q, new(inspect.Explanation)) {
 		if err != nil {
 			return nil, err

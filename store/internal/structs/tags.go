@@ -269,8 +269,13 @@ func (p *Plan) checkKey() (errs []error) {
 		}
 	}
 	for _, f := range p.fields {
-		if f.tie && f.key != last {
-			errs = append(errs, fmt.Errorf("field %s: a Tie is the last part of the row key: write key=%d", f.path, last))
+		switch {
+		case !f.tie || f.key == last:
+		case parts[last].tie:
+			errs = append(errs, fmt.Errorf("fields %s and %s are both a Tie: a row key has one, as its last part; leave the other out", f.path, parts[last].path))
+		default:
+			errs = append(errs, fmt.Errorf("field %s: a Tie is the last part of the row key: write key=%d, and at each part after it a number that is one less",
+				f.path, last))
 		}
 	}
 	return errs

@@ -47,6 +47,9 @@ func Parse(text string) (Type, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: type %q: the greatest value: %w", fault.ErrSchema, text, err)
 	}
+	if lo > hi {
+		return nil, fmt.Errorf("%w: type %q: the least value is above the greatest: exchange them", fault.ErrSchema, text)
+	}
 	if typ, err = narrow.Restrict(ope.Domain{Min: lo, Max: hi}); err != nil {
 		return nil, fmt.Errorf("%w: type %q: %w", fault.ErrSchema, text, err)
 	}

@@ -39,7 +39,7 @@ func (o *Flags) Bind(f *pflag.FlagSet) {
 	cli.Offer(f, "bytes", "hex", "base64")
 }
 
-const timeFormatHelp = "how times are written, as a `format`: rfc3339, unix, unix-ms, unix-us, unix-ns,\nor a pattern such as '%d.%m.%Y %H:%M:%S.%f %z'"
+const timeFormatHelp = "how times are written, as a `format`: rfc3339, unix, unix-ms, unix-us, unix-ns,\nor a pattern such as '%d.%m.%Y %H:%M:%S.%f %z', whose %d.%m.%Y is for dates"
 
 // timeFormats are offered to shells, with patterns that are often meant.
 var timeFormats = []string{"rfc3339", "unix", "unix-ms", "unix-us", "unix-ns", "%d.%m.%Y %H:%M:%S", "%m/%d/%Y %H:%M:%S", "%Y-%m-%d %H:%M:%S"}

@@ -65,15 +65,27 @@ func TestTexts(t *testing.T) {
 		{"date", "2024-02-29", nil, encode.CivilDate{Year: 2024, Month: 2, Day: 29}},
 		{"date", "-0001-12-31", nil, encode.CivilDate{Year: -1, Month: 12, Day: 31}},
 		{"date", "+12000-02-29", nil, encode.CivilDate{Year: 12000, Month: 2, Day: 29}},
+		{"date", "29.02.2024", []string{"--time-format", "%d.%m.%Y %H:%M:%S.%f %z"}, encode.CivilDate{Year: 2024, Month: 2, Day: 29}},
+		{"date", "2024-02-29", []string{"--time-format", "%d.%m.%Y %H:%M"}, encode.CivilDate{Year: 2024, Month: 2, Day: 29}},
+		{"date", "2024-02-03", []string{"--time-format", "%Y-%d-%m"}, encode.CivilDate{Year: 2024, Month: 3, Day: 2}},
+		{"date", "02/29/24", []string{"--time-format", "%m/%d/%y"}, encode.CivilDate{Year: 2024, Month: 2, Day: 29}},
+		{"date", "2024-02-29", []string{"--time-format", "unix-ms"}, encode.CivilDate{Year: 2024, Month: 2, Day: 29}},
 		{"timestamp/ns", "2024-02-29T12:00:00.123456789Z", nil, time.Date(2024, 2, 29, 12, 0, 0, 123456789, time.UTC)},
 		{"timestamp/s", "2024-02-29 12:00:00+02:00", nil, time.Date(2024, 2, 29, 10, 0, 0, 0, time.UTC)},
 		{"timestamp/s", "2024-02-29T12:00:00-0130", nil, time.Date(2024, 2, 29, 13, 30, 0, 0, time.UTC)},
 		{"timestamp/s", "2024-02-29T12:00:00+02", nil, time.Date(2024, 2, 29, 10, 0, 0, 0, time.UTC)},
 		{"timestamp/s", "2024-07-01T12:00:00", []string{"--zone", "Europe/Berlin"}, time.Date(2024, 7, 1, 10, 0, 0, 0, time.UTC)},
+		{"timestamp/s", "1969-09-29T12:00:00", []string{"--zone", "Pacific/Kwajalein"}, time.Date(1969, 9, 29, 1, 0, 0, 0, time.UTC)},
+		{"timestamp/s", "1969-10-01T12:00:00", []string{"--zone", "Pacific/Kwajalein"}, time.Date(1969, 10, 2, 0, 0, 0, 0, time.UTC)},
 		{"timestamp/ms", "1.5", []string{"--time-format", "unix"}, time.Unix(1, 500_000_000).UTC()},
 		{"timestamp/ms", "-1", []string{"--time-format", "unix-ms"}, time.Unix(-1, 999_000_000).UTC()},
 		{"timestamp/us", "31.12.2023 23:59:59.000001 +0100", []string{"--time-format", "%d.%m.%Y %H:%M:%S.%f %z"}, time.Date(2023, 12, 31, 22, 59, 59, 1000, time.UTC)},
 		{"timestamp/s", "12/31/23 11:59:00 PM", []string{"--time-format", "%m/%d/%y %I:%M:%S %p"}, time.Date(2023, 12, 31, 23, 59, 0, 0, time.UTC)},
+		{"timestamp/s", "2/9/24 9:05 pm", []string{"--time-format", "%-m/%-d/%y %-I:%M %p"}, time.Date(2024, 2, 9, 21, 5, 0, 0, time.UTC)},
+		{"timestamp/s", "12/19/2024 9:05", []string{"--time-format", "%-m/%-d/%Y %H:%M"}, time.Date(2024, 12, 19, 9, 5, 0, 0, time.UTC)},
+		{"timestamp/s", "thu feb 29 12:00:00 2024", []string{"--time-format", "%a %b %d %H:%M:%S %Y"}, time.Date(2024, 2, 29, 12, 0, 0, 0, time.UTC)},
+		{"timestamp/s", "2024年02月29日 12:00", []string{"--time-format", "%Y年%m月%d日 %H:%M"}, time.Date(2024, 2, 29, 12, 0, 0, 0, time.UTC)},
+		{"date", "29 Feb 2024", []string{"--time-format", "%-d %b %Y à %H:%M"}, encode.CivilDate{Year: 2024, Month: 2, Day: 29}},
 		{"decimal(2)", "12.5", nil, encode.Decimal{Unscaled: big.NewInt(1250), Scale: 2}},
 		{"decimal(2)", "1.2500e1", nil, encode.Decimal{Unscaled: big.NewInt(1250), Scale: 2}},
 		{"decimal(-3)", "12000", nil, encode.Decimal{Unscaled: big.NewInt(12), Scale: -3}},
@@ -127,12 +139,23 @@ func TestRefusedTexts(t *testing.T) {
 		{"bool", "wahr", "not a boolean", nil, nil},
 		{"date", "2023-02-29", "not a date", nil, nil},
 		{"date", "+2023-02-28", "not a date", nil, nil},
+		{"date", "27/02/2023", "not a date like 29.02.2024, as --time-format %d.%m.%Y %H:%M has it", nil, []string{"--time-format", "%d.%m.%Y %H:%M"}},
+		{"date", "2024-02-29", "not a date like 2024-29-02, as --time-format %Y-%d-%m has it", nil, []string{"--time-format", "%Y-%d-%m"}},
+		{"date", "27.02.2023 00:00", "not a date like 29.02.2024, as --time-format", nil, []string{"--time-format", "%d.%m.%Y %H:%M"}},
+		{"date", "1709164800", "not a date like 2024-02-29: --time-format unix is about times, and leaves dates as they are", nil, []string{"--time-format", "unix"}},
+		{"timestamp/s", "Mon Feb 29 2024", "a date whose day of the week is another", nil, []string{"--time-format", "%a %b %d %Y"}},
+		{"date", "Friday, 29.02.2024", "a date whose day of the week is another", nil, []string{"--time-format", "%A, %d.%m.%Y"}},
 		{"timestamp/s", "2025-02-27", "not a time like 2024-02-29T12:00:00.5Z or 2024-02-29 12:00:00, where --zone says the offset; --time-format reads other forms", nil, nil},
 		{"timestamp/s", "2024-02-29T12:00:00+24:00", "not a time", nil, nil},
 		{"timestamp/s", "2024-02-29T12:00:00.5Z", "finer than type timestamp/s keeps", encode.ErrInexact, nil},
 		{"timestamp/ns", "2024-02-29T12:00:00.1234567891Z", "more than nine digits", encode.ErrInexact, nil},
 		{"timestamp/ns", "2400-01-01T00:00:00Z", "beyond the range", ope.ErrDomain, nil},
 		{"timestamp/s", "2024-03-31T02:30:00", "clocks of --zone skip", nil, []string{"--zone", "Europe/Berlin"}},
+		{"timestamp/s", "2016-12-31T23:59:60Z", "a leap second, which no column keeps: write the second before it, or the one after it", nil, nil},
+		{"timestamp/s", "2016-12-31 23:59:60.5", "a leap second", nil, nil},
+		{"timestamp/s", "2016-13-31T23:59:60Z", "not a time like", nil, nil},
+		{"timestamp/s", "1969-09-30T12:00:00", "clocks of --zone show twice", nil, []string{"--zone", "Pacific/Kwajalein"}},
+		{"timestamp/s", "2011-12-30T12:00:00", "clocks of --zone skip", nil, []string{"--zone", "Pacific/Apia"}},
 		{"timestamp/s", "2024-10-27T02:30:00", "clocks of --zone show twice", nil, []string{"--zone", "Europe/Berlin"}},
 		{"decimal(2)", "47.115", "finer than type decimal(2) keeps", encode.ErrInexact, nil},
 		{"decimal(2)", "92233720368547758.08", "beyond the range", ope.ErrDomain, nil},
@@ -215,6 +238,30 @@ func TestCells(t *testing.T) {
 	require.ErrorContains(t, err, "only randomised and plain columns take")
 }
 
+// A condition may name a day or a minute of any year.
+func TestInstants(t *testing.T) {
+	format, err := formatOf(t, "--zone", "UTC")
+	require.NoError(t, err)
+	for text, want := range map[string]time.Time{
+		"2024-02-29":              time.Date(2024, 2, 29, 0, 0, 0, 0, time.UTC),
+		"2024-02-29 12:30":        time.Date(2024, 2, 29, 12, 30, 0, 0, time.UTC),
+		"2024-02-29T12:30+01:00":  time.Date(2024, 2, 29, 11, 30, 0, 0, time.UTC),
+		"-0044-03-15":             time.Date(-44, 3, 15, 0, 0, 0, 0, time.UTC),
+		"-0044-03-15 12:30":       time.Date(-44, 3, 15, 12, 30, 0, 0, time.UTC),
+		"+12000-01-01":            time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC),
+		"+12000-01-01T12:30Z":     time.Date(12000, 1, 1, 12, 30, 0, 0, time.UTC),
+		"+12000-01-01T12:30:01.5": time.Date(12000, 1, 1, 12, 30, 1, 500_000_000, time.UTC),
+	} {
+		got, err := format.Instant(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, got, text)
+	}
+	for _, text := range []string{"-044-03-15", "2024-02-30", "+2024-02-28", "12:30", "-0044-03-15 12"} {
+		_, err := format.Instant(text)
+		require.Error(t, err, text)
+	}
+}
+
 // That a time without an offset is taken as UTC is said, and only then.
 func TestAssumedZone(t *testing.T) {
 	c := columnOf(t, "timestamp/s")
@@ -238,12 +285,53 @@ func TestAssumedZone(t *testing.T) {
 	require.ErrorContains(t, err, "cannot write so that it can be read again")
 }
 
+// A date is written as the date of the pattern, and read so.
+func TestDatesOfPatterns(t *testing.T) {
+	for pattern, want := range map[string]string{
+		"%d.%m.%Y":                "03.02.2024",
+		"%d.%m.%Y %H:%M:%S.%f %z": "03.02.2024",
+		"%m/%d/%y, %I:%M %p":      "02/03/24",
+		"%FT%TZ":                  "2024-02-03",
+		"(%F)":                    "(2024-02-03)",
+		"[%F %T]":                 "2024-02-03",
+		"%T %d.%m.%Y":             "03.02.2024",
+		"%-m/%-d/%Y %-I:%M %p":    "2/3/2024",
+		"%Y年%m月%d日 %H時%M分":        "2024年02月03日",
+		"%d %b %Y à %H:%M":        "03 Feb 2024",
+		"%a %b %e %T %z %Y":       "Sat Feb  3 2024",
+		"%Y/%j":                   "2024/034",
+		"%F%% %T":                 "2024-02-03",
+		"%%%F":                    "%2024-02-03",
+		"rfc3339":                 "2024-02-03",
+		"unix-us":                 "2024-02-03",
+	} {
+		c := columnOf(t, "date", "--time-format", pattern)
+		d := encode.CivilDate{Year: 2024, Month: 2, Day: 3}
+		text, err := c.Text(d)
+		require.NoError(t, err, pattern)
+		require.Equal(t, want, text, pattern)
+		back, err := c.Parse(text)
+		require.NoError(t, err, pattern)
+		require.Equal(t, d, back, pattern)
+		require.Empty(t, c.format.Assumed(), "a date has no zone")
+	}
+	for _, year := range []int{-1, 1890, 10_000} {
+		_, err := columnOf(t, "date", "--time-format", "%d.%m.%y").Text(encode.CivilDate{Year: year, Month: 2, Day: 3})
+		require.ErrorContains(t, err, "a date that --time-format %d.%m.%y cannot write so that it can be read again")
+	}
+	c := columnOf(t, "date from 2024-01-01 to 2024-12-31", "--time-format", "%d.%m.%Y")
+	_, err := c.Parse("03.02.2024")
+	require.NoError(t, err)
+	_, err = c.Parse("03.02.2025")
+	require.ErrorContains(t, err, "beyond the bounds of the column: 2024-01-01 to 2024-12-31")
+}
+
 func TestRefusedFlags(t *testing.T) {
 	for _, args := range [][]string{
 		{"--bytes", "octal"}, {"--thousands", "x"}, {"--thousands", "."}, {"--thousands", ",", "--decimal-comma"},
 		{"--zone", "Mars/Olympus"}, {"--zone", "Local"}, {"--null", "a\"b"}, {"--null", "a\nb"},
 		{"--time-format", "iso"}, {"--time-format", "%Y-%m"}, {"--time-format", "%F %Q"}, {"--time-format", "%F %"},
-		{"--time-format", "%F at %T"}, {"--time-format", "%F %f"}, {"--time-format", "%F %I:%M"}, {"--time-format", "unix-h"},
+		{"--time-format", "%-H %F"}, {"--time-format", "%F %-"}, {"--time-format", "%F at %T"}, {"--time-format", "%F %f"}, {"--time-format", "%F %I:%M"}, {"--time-format", "unix-h"},
 	} {
 		_, err := formatOf(t, args...)
 		require.ErrorIs(t, err, exit.ErrUsage, args)

@@ -201,7 +201,7 @@ func (f *Format) codecOf(c *Column) (codec, error) {
 	case "bool":
 		return boolean(), nil
 	case "date":
-		return date(), nil
+		return f.date(), nil
 	case "ipv4", "ipv6":
 		return address(c.Type), nil
 	case "string":

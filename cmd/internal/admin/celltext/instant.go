@@ -18,13 +18,13 @@ func (o *Flags) BindConstants(f *pflag.FlagSet) {
 	f.StringVar(&o.timeFormat, "time-format", "rfc3339", timeFormatHelp)
 	cli.Offer(f, "time-format", timeFormats...)
 	o.bindZone(f)
-	f.BoolVar(&o.decimalComma, "decimal-comma", false, "numbers in quotation marks may have a comma before their fraction, as '12,50'")
+	f.BoolVar(&o.decimalComma, "decimal-comma", false, "numbers may have a comma before their fraction, as 12,50; in a list of in, such a\nnumber is in quotation marks")
 }
 
 // Column returns what reads and writes values of the type that a field has.
 func (f *Format) Column(d inspect.Field) (*Column, error) { return f.column(d, false) }
 
-var withoutSeconds = regexp.MustCompile(`^(.{10}[T ][0-9]{2}:[0-9]{2})(Z|[-+].*)?$`)
+var withoutSeconds = regexp.MustCompile(`^(.{10,20}[T ][0-9]{2}:[0-9]{2})(Z|[-+].*)?$`)
 
 // Instant reads a time as people write it in a condition: as --time-format says, as RFC 3339 has it, or without the
 // offset, the seconds or the time. A date is its first instant in the zone. With more than nine digits of a second
@@ -35,7 +35,7 @@ func (f *Format) Instant(text string) (time.Time, error) {
 			return t, nil
 		}
 	}
-	if _, err := time.Parse(time.DateOnly, text); err == nil {
+	if _, err := parseISODate(text); err == nil {
 		text += "T00:00:00"
 	}
 	t, offset, err := parseRFC3339(withoutSeconds.ReplaceAllString(text, "$1:00$2"))

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/ope/encode"
@@ -17,6 +18,7 @@ type timeFormat struct {
 	unit   time.Duration // of a number since 1970; 0 where there is a layout
 	layout string        // of Go, without the fraction of a second; "" is RFC 3339
 	shown  string        // the same with the fraction
+	day    string        // the layout of a date: without what says the time of day; "" is ISO 8601
 	offset bool          // the layout has one
 	name   string
 }
@@ -25,6 +27,17 @@ type timeFormat struct {
 var directives = map[byte]string{
 	'Y': "2006", 'm': "01", 'd': "02", 'H': "15", 'M': "04", 'S': "05", 'y': "06", 'I': "03", 'p': "PM", 'z': "-0700",
 	'b': "Jan", 'B': "January", 'a': "Mon", 'A': "Monday", 'j': "002", 'e': "_2", 'F': "2006-01-02", 'T': "15:04:05",
+}
+
+// unpadded are those with a hyphen, as %-d, whose numbers are written without a zero before them.
+var unpadded = map[byte]string{'m': "1", 'd': "2", 'I': "3"}
+
+// directive returns the layout of the one that a text begins with, after its %, its letter, and how long it is.
+func directive(text string) (layout string, letter byte, size int) {
+	if text[0] == '-' && len(text) > 1 {
+		return unpadded[text[1]], text[1], 2
+	}
+	return directives[text[0]], text[0], 1
 }
 
 // parseTimeFormat returns the format of a name or pattern.
@@ -43,7 +56,7 @@ func parseTimeFormat(text string) (timeFormat, error) {
 	}
 	wrong := func(why string) (timeFormat, error) {
 		return f, exit.Usagef("--time-format %q: %s; there is rfc3339, unix, unix-ms, unix-us and unix-ns, and patterns of %%Y %%m %%d %%H %%M %%S %%f %%z, "+
-			"%%y %%I %%p %%b %%B %%a %%A %%j %%e %%F %%T and %%%%, with the signs between them", text, why)
+			"%%y %%I %%p %%b %%B %%a %%A %%j %%e %%F %%T %%-d %%-m %%-I and %%%%, with the signs between them", text, why)
 	}
 	if !strings.Contains(text, "%") {
 		return wrong("it is neither a name nor a pattern")
@@ -55,7 +68,7 @@ func parseTimeFormat(text string) (timeFormat, error) {
 			return wrong("it ends with %")
 		case c == '%':
 			i++
-			layout, ok := directives[text[i]]
+			layout, letter, size := directive(text[i:])
 			switch {
 			case text[i] == '%':
 				layout = "%"
@@ -66,17 +79,18 @@ func parseTimeFormat(text string) (timeFormat, error) {
 				continue
 			case text[i] == 'f':
 				return wrong("%f stands after %S and a point or comma only")
-			case !ok:
-				return wrong(fmt.Sprintf("%%%c is not known", text[i]))
+			case layout == "":
+				return wrong(fmt.Sprintf("%%%s is not known", text[i:i+size]))
 			}
-			has[text[i]] = true
+			has[letter] = true
+			i += size - 1
 			f.layout += layout
 			f.shown += layout
 		case c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' && c != 'T' && c != 'Z' || c == '_':
 			return wrong(fmt.Sprintf("%q is no sign between the parts of a time", c))
 		default:
-			f.layout += string(c)
-			f.shown += string(c)
+			f.layout += text[i : i+1]
+			f.shown += text[i : i+1]
 		}
 	}
 	day := has['F'] || (has['Y'] || has['y']) && (has['j'] || (has['m'] || has['b'] || has['B']) && (has['d'] || has['e']))
@@ -87,7 +101,43 @@ func parseTimeFormat(text string) (timeFormat, error) {
 		return wrong("%I and %p belong together")
 	}
 	f.offset = has['z']
+	f.day = dayLayout(text)
 	return f, nil
+}
+
+// dayLayout returns the layout of the dates in a pattern. What says the time of day falls out, with the signs before it.
+// Where there is such, so do the signs at both ends, but for letters right after a part of the date, as in %d日.
+func dayLayout(pattern string) string {
+	var before, day, signs string
+	times := false
+	for i := 0; i < len(pattern); i++ {
+		c := pattern[i]
+		if c != '%' || pattern[i+1] == '%' {
+			signs += pattern[i : i+1]
+			if c == '%' {
+				i++
+			}
+			continue
+		}
+		layout, letter, size := directive(pattern[i+1:])
+		switch {
+		case strings.IndexByte("HMSfIpzT", letter) >= 0:
+			if !times && day != "" {
+				day += signs[:len(signs)-len(strings.TrimLeftFunc(signs, func(r rune) bool { return r > 'Z' && unicode.IsLetter(r) }))]
+			}
+			times = true
+		case day == "":
+			before, day = signs, layout
+		default:
+			day += signs + layout
+		}
+		signs = ""
+		i += size
+	}
+	if times {
+		return day
+	}
+	return before + day + signs
 }
 
 const unixNumbers = "--time-format unix, unix-ms, unix-us or unix-ns reads numbers"
@@ -138,7 +188,7 @@ func (f *Format) inZone(t time.Time) (time.Time, error) {
 	if there.Hour() != t.Hour() || there.Minute() != t.Minute() || there.Day() != t.Day() {
 		return t, errors.New("a time that clocks of --zone skip")
 	}
-	for _, other := range []time.Duration{-3 * time.Hour, 3 * time.Hour} {
+	for _, other := range []time.Duration{-26 * time.Hour, -3 * time.Hour, 3 * time.Hour, 26 * time.Hour} { // some zones changed their side of the date line
 		_, here := there.Zone()
 		if _, offset := there.Add(other).Zone(); offset != here {
 			twin := there.Add(time.Duration(here-offset) * time.Second)
@@ -165,16 +215,35 @@ func (f *Format) parseTime(text string) (time.Time, error) {
 		}
 		return f.inZone(t)
 	}
-	t, err := encode.ParseTime(f.times.layout, text)
+	t, err := f.times.parse(f.times.layout, text)
 	switch {
 	case errors.Is(err, encode.ErrInexact):
 		return t, valueError{"a time with more than nine digits of a second", err}
+	case errors.Is(err, errWeekday):
+		return t, err
 	case err != nil:
 		return t, fmt.Errorf("not a time as --time-format %s has it", f.times.name)
 	case f.times.offset:
 		return t.UTC(), nil
 	}
 	return f.inZone(t)
+}
+
+var errWeekday = errors.New("a date whose day of the week is another")
+
+// parse reads a text by a layout. Letters may be large or small.
+func (f timeFormat) parse(layout, text string) (time.Time, error) {
+	text = strings.Map(func(r rune) rune { // AM and PM have to be so, and no layout has such a letter as it is
+		if r >= 'a' && r <= 'z' {
+			r -= 'a' - 'A'
+		}
+		return r
+	}, text)
+	t, err := encode.ParseTime(layout, text)
+	if err == nil && strings.Contains(layout, "Mon") && !strings.Contains(text, strings.ToUpper(t.Format("Mon"))) {
+		return t, errWeekday
+	}
+	return t, err
 }
 
 // parseUnix reads a number of units since 1970, which may have a fraction.
@@ -240,6 +309,7 @@ func yearText(year int) string {
 // The errors of a text that is no time, also in a file.
 var (
 	errTime  = errors.New("not a time like 2024-02-29T12:00:00.5Z")
+	errLeap  = errors.New("a leap second, which no column keeps: write the second before it, or the one after it")
 	errForms = fmt.Errorf("%w or 2024-02-29 12:00:00, where --zone says the offset; --time-format reads other forms", errTime)
 )
 
@@ -272,6 +342,11 @@ func parseRFC3339(text string) (t time.Time, offset bool, err error) {
 	switch {
 	case errors.Is(err, encode.ErrInexact):
 		return t, offset, valueError{"a time with more than nine digits of a second", err}
+	case err != nil && strings.HasPrefix(short[16:], ":60"):
+		if _, err := time.Parse(layout, short[:16]+":59"+short[19:]); err == nil {
+			return t, offset, errLeap
+		}
+		return t, offset, errTime
 	case err != nil:
 		return t, offset, errTime
 	}
@@ -338,23 +413,10 @@ func unixText(t time.Time, unit time.Duration) string {
 	return strings.TrimRight(text, "0")
 }
 
-func date() codec {
+func (f *Format) date() codec {
 	exact := encode.Date()
-	from := func(text string) (d encode.CivilDate, err error) {
-		wrong := errors.New("not a date like 2024-02-29")
-		short, times, ok := cutYear(text)
-		if !ok {
-			return d, wrong
-		}
-		t, err := time.Parse(time.DateOnly, short)
-		if err != nil {
-			return d, wrong
-		}
-		year := int64(t.Year()) + times*calendarYears
-		return encode.CivilDate{Year: int(year), Month: t.Month(), Day: t.Day()}, nil
-	}
 	return &typed[encode.CivilDate]{
-		name: "date", exact: &exact, from: from, plain: from,
+		name: "date", exact: &exact, from: f.parseDate, plain: parseISODate,
 		into: func(v any) (d encode.CivilDate, err error) {
 			t, ok := v.(time.Time)
 			if local, is := v.(Local); is {
@@ -368,8 +430,60 @@ func date() codec {
 			}
 			return encode.CivilDate{Year: t.Year(), Month: t.Month(), Day: t.Day()}, nil
 		},
-		to: func(d encode.CivilDate) (string, error) {
-			return fmt.Sprintf("%s-%02d-%02d", yearText(d.Year), d.Month, d.Day), nil
-		},
+		to: f.dateText,
 	}
+}
+
+var errDate = errors.New("not a date like 2024-02-29")
+
+func parseISODate(text string) (d encode.CivilDate, err error) {
+	short, times, ok := cutYear(text)
+	if !ok {
+		return d, errDate
+	}
+	t, err := time.Parse(time.DateOnly, short)
+	if err != nil {
+		return d, errDate
+	}
+	year := int64(t.Year()) + times*calendarYears
+	return encode.CivilDate{Year: int(year), Month: t.Month(), Day: t.Day()}, nil
+}
+
+// parseDate reads a date as the date of the pattern, or as ISO 8601 has it where no such text could be one of the pattern.
+func (f *Format) parseDate(text string) (encode.CivilDate, error) {
+	if f.times.day == "" {
+		d, err := parseISODate(text)
+		switch {
+		case err != nil && f.times.unit != 0:
+			err = fmt.Errorf("%w: --time-format %s is about times, and leaves dates as they are", err, f.times.name)
+		case err != nil:
+			err = fmt.Errorf("%w; --time-format reads other forms", err)
+		}
+		return d, err
+	}
+	t, err := f.times.parse(f.times.day, text)
+	switch {
+	case errors.Is(err, errWeekday):
+		return encode.CivilDate{}, err
+	case err != nil:
+		if _, err := time.Parse(f.times.day, "2024-02-03"); err != nil {
+			if d, err := parseISODate(text); err == nil {
+				return d, nil
+			}
+		}
+		example := time.Date(2024, 2, 29, 0, 0, 0, 0, time.UTC).Format(f.times.day)
+		return encode.CivilDate{}, fmt.Errorf("not a date like %s, as --time-format %s has it", example, f.times.name)
+	}
+	return encode.CivilDate{Year: t.Year(), Month: t.Month(), Day: t.Day()}, nil
+}
+
+func (f *Format) dateText(d encode.CivilDate) (string, error) {
+	if f.times.day == "" {
+		return fmt.Sprintf("%s-%02d-%02d", yearText(d.Year), d.Month, d.Day), nil
+	}
+	text := time.Date(d.Year, d.Month, d.Day, 0, 0, 0, 0, time.UTC).Format(f.times.day)
+	if back, err := f.parseDate(text); err != nil || back != d {
+		return "", fmt.Errorf("a date that --time-format %s cannot write so that it can be read again: take another format, or none", f.times.name)
+	}
+	return text, nil
 }

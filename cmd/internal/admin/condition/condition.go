@@ -17,7 +17,7 @@ import (
 // Parse returns the predicate that a text states of the rows of a table. Times without an offset are of the zone of the
 // format. An error shows the place in the text.
 func Parse(schema store.Schema, text string, format *celltext.Format) (store.Predicate, error) {
-	n, err := where.Parse(text)
+	n, err := where.Parse(text, format.DecimalComma())
 	if err != nil {
 		return store.Predicate{}, err
 	}

@@ -143,7 +143,7 @@ func FuzzConditions(f *testing.F) {
 			require.LessOrEqual(t, len(mark)-1, width.StringWidth(shown), "the mark is behind the end")
 			return
 		}
-		n, err := where.Parse(all)
+		n, err := where.Parse(all, false)
 		require.NoError(t, err)
 		placed(t, all, n)
 		got := make(map[int64]bool)

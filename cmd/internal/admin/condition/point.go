@@ -90,7 +90,7 @@ func compare[T any](b binder, column inspect.Field, base string, n *where.Node, 
 	}
 	var points []point[T]
 	for _, v := range n.Values {
-		if b.format.DecimalComma() && v.Form == where.Quoted && numeric(base) && !strings.Contains(v.Text, ".") {
+		if b.format.DecimalComma() && v.Form != where.Hex && numeric(base) && !strings.Contains(v.Text, ".") {
 			v.Text = strings.Replace(v.Text, ",", ".", 1)
 		}
 		p, err := read(v)

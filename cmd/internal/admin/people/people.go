@@ -3,6 +3,7 @@
 package people
 
 import (
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -52,7 +53,7 @@ func (t *Table) Write(values []any) error {
 		}
 		s, err := t.columns[i].Text(v)
 		if err != nil {
-			return err
+			return fmt.Errorf("column %q: %w", t.columns[i].Name, err)
 		}
 		if cells[i] = show.Visible(s); s == "" {
 			cells[i] = `""`

@@ -21,6 +21,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
@@ -170,7 +171,7 @@ func (r *reader) document(data []byte) ast.Node {
 		r.errs = append(r.errs, &Error{File: r.file, Err: fmt.Errorf("it has more than %d bytes, which no schema needs", MaxBytes)})
 		return nil
 	}
-	tokens := lexer.Tokenize(string(data))
+	tokens := lexer.Tokenize(strings.TrimPrefix(string(data), "\ufeff")) // which some editors write
 	if at := tooDeep(tokens); at != nil {
 		r.errs = append(r.errs, &Error{
 			File: r.file, Line: at.Position.Line, Column: at.Position.Column,
@@ -184,6 +185,9 @@ func (r *reader) document(data []byte) ast.Node {
 		var at yaml.Error
 		if errors.As(err, &at) {
 			e.Err = errors.New(at.GetMessage())
+			if strings.Contains(at.GetMessage(), "\t") {
+				e.Err = fmt.Errorf("%w: YAML is indented with blanks, and not with tabs", errors.New(strings.ReplaceAll(at.GetMessage(), "\t", `\t`)))
+			}
 			if t := at.GetToken(); t != nil && t.Position != nil {
 				e.Line, e.Column = t.Position.Line, t.Position.Column
 			}
@@ -270,7 +274,11 @@ func (r *reader) check(s store.Schema, body, keyNode, columnsNode ast.Node) {
 	}
 	// Key parts depend on those before them, columns on nothing.
 	for i, n := range r.list(keyNode, "key") {
-		if err := (store.Schema{Name: "t", Key: s.Key[:i+1]}).Check(); err != nil {
+		checked := s.Key[:i+1]
+		if s.Key[i].Describe().Encryption == "tie" {
+			checked = s.Key // it depends on those after it, too
+		}
+		if err := (store.Schema{Name: "t", Key: checked}).Check(); err != nil {
 			r.fail(n, fmt.Sprintf("key[%d]", i), err)
 			return // the next ones would fail likewise
 		}
@@ -341,7 +349,7 @@ func (r *reader) fields(n ast.Node, path string, known []fieldReader, required .
 		i := slices.IndexFunc(known, func(f fieldReader) bool { return f.name == name })
 		switch {
 		case !ok || i < 0:
-			r.failf(v.Key, join(path, v.Key.String()), "unknown field: there is %s", fieldNames(known))
+			r.failf(v.Key, join(path, v.Key.String()), "unknown field: there is %s%s", strings.Join(fieldNames(known), ", "), show.DidYouMean(fieldNames(known), name))
 		case seen[name]:
 			r.failf(v.Key, join(path, name), "given twice")
 		default:
@@ -357,12 +365,11 @@ func (r *reader) fields(n ast.Node, path string, known []fieldReader, required .
 	return len(r.errs) == before
 }
 
-func fieldNames(known []fieldReader) string {
-	var names []string
+func fieldNames(known []fieldReader) (names []string) {
 	for _, f := range known {
 		names = append(names, f.name)
 	}
-	return strings.Join(names, ", ")
+	return names
 }
 
 func join(path, name string) string {
@@ -479,7 +486,7 @@ func choose[T any](r *reader, n ast.Node, field string, choices []T, name func(T
 		names = append(names, name(c))
 	}
 	if len(r.errs) == before {
-		r.failf(n, field, "unknown value %q: there is %s", short(text), strings.Join(names, ", "))
+		r.failf(n, field, "unknown value %q: there is %s%s", short(text), strings.Join(names, ", "), show.DidYouMean(names, text))
 	}
 	return chosen
 }

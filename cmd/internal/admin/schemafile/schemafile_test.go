@@ -47,6 +47,9 @@ func TestExample(t *testing.T) {
 		},
 		SpreadBits: 4,
 	}, s)
+	marked, err := schemafile.Parse("marked", append([]byte("\ufeff"), data...))
+	require.NoError(t, err, "some editors begin files with a mark")
+	same(t, s, marked)
 	again, err := schemafile.Parse("again", schemafile.Format(s))
 	require.NoError(t, err)
 	same(t, s, again)
@@ -120,10 +123,18 @@ func TestMistakes(t *testing.T) {
 			`f:5:5: columns[0]: column "a": values of type uuid/1 have no order`, `f:7:5: columns[2]: a column name has 1 to 100 bytes`,
 		}},
 		{head + "columns:\n  - {name: a, type: int64, encryption: ordered, scheme: kerschbaum-published}\n", []string{`f:5:5: columns[0]: column "a": `}},
+		{"table: t\nKey: []\nkeys: []\n", []string{
+			"f:1:1: key: it is missing", "f:2:1: Key: unknown field: there is table, layout, spread-bits, conditional, tenants, ttl, key, columns; did you mean key?", "f:3:1: keys: unknown field: ",
+		}},
+		{"table: t\nkey:\n\t- {name: a}\n", []string{`f:3:1: found character '\t' that cannot start any token: YAML is indented with blanks, and not with tabs`}},
+		{head + "columns:\n  - {name: a, type: bool, encryption: randomized}\n", []string{`unknown value "randomized": there is randomised, deterministic, ordered, plain; did you mean randomised?`}},
 		{head + "spread-bits: 13\n", []string{`f:1:1: table "t": a spread of 13 bits, need -1 to 12`}},
 		{"table: t\nkey: []\n", []string{`f:1:1: table "t" has no row key`}},
 		{"table: t\nkey:\n  - {name: a, encryption: tie}\n", []string{"f:3:5: key[0]: a row key cannot consist of tie-breaker"}},
-		{"table: t\nkey:\n  - {name: a, type: bool, encryption: hashed}\n  - {name: b, encryption: tie}\n  - {name: c, type: bool, encryption: hashed}\n", []string{`f:5:5: key[2]: tie-breaker "b" is not the last part`}},
+		{"table: t\nkey:\n  - {name: a, type: bool, encryption: hashed}\n  - {name: b, encryption: tie}\n  - {name: c, type: bool, encryption: hashed}\n", []string{`f:4:5: key[1]: tie-breaker "b" must be the last part of the row key: move it to the end, after part "c"`}},
+		{"table: t\nkey:\n  - {name: a, encryption: tie}\n  - {name: b, type: bool, encryption: hashed}\n  - {name: c, type: bool, encryption: hashed}\n", []string{`f:3:5: key[0]: tie-breaker "a" must be the last part of the row key: move it to the end, after part "c"`}},
+		{"table: t\nkey:\n  - {name: a, type: bool, encryption: hashed}\n  - {name: b, encryption: tie}\n  - {name: c, encryption: tie}\n", []string{`f:4:5: key[1]: "b" and "c" are both tie-breakers: a row key has one, as its last part; leave the other out`}},
+		{"table: t\nkey:\n  - {name: a, encryption: tie}\n  - {name: b, encryption: tie}\n", []string{`f:3:5: key[0]: "a" and "b" are both tie-breakers`}},
 		{"table: t\nkey:\n  - {name: a, type: uuid, encryption: tie}\n", []string{"f:3:21: key[0].type: a tie-breaker has no type"}},
 		{"table: t\nkey:\n  - {name: a, type: bool, encryption: randomised}\n", []string{`f:3:39: key[0].encryption: unknown value "randomised": there is hashed, ordered, plain, tie`}},
 		{"table: t\nkey:\n  - {name: a, type: int8, encryption: ordered, scheme: kerschbaum}\n", []string{"f:3:5: key[0].scheme: the ciphertexts of kerschbaum move, which a row key cannot"}},

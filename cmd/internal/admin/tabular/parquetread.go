@@ -2,6 +2,7 @@ package tabular
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -56,9 +57,13 @@ func openParquet(file *os.File, tap io.Writer) (_ Reader, err error) {
 			return nil, err
 		}
 	}
-	end := make([]byte, 4)
-	if _, err := file.ReadAt(end, info.Size()-4); err != nil || string(end) != "PAR1" {
+	const least = 12 // bytes: both marks, and the length of what describes the rows
+	end := make([]byte, 8)
+	if _, err := file.ReadAt(end, info.Size()-8); err != nil || string(end[4:]) != "PAR1" || info.Size() < least {
 		return nil, errors.New("it does not end as Parquet does: it was cut short, so copy it again")
+	}
+	if int64(binary.LittleEndian.Uint32(end)) > info.Size()-least {
+		return nil, errors.New("it is damaged: its end tells of more bytes than it has; copy it again")
 	}
 	f, err := parquet.OpenFile(file, info.Size(), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
 	if err != nil {

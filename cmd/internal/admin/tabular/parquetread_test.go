@@ -2,6 +2,7 @@ package tabular
 
 import (
 	"io"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -29,5 +30,21 @@ func TestEmptyRowGroups(t *testing.T) {
 			_, err = r.Next()
 			require.Equal(t, io.EOF, err)
 		})
+	}
+}
+
+// What is too short to be Parquet was cut short, also if it ends in its mark.
+func TestShortParquet(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "t.parquet")
+	require.NoError(t, os.WriteFile(path, []byte("PAR1\x00\x01\x00\x00\x00PAR1"), 0o600))
+	_, err := (&Input{file: path}).Open(nil, nil)
+	require.ErrorContains(t, err, "it is damaged, or no Parquet")
+	require.NoError(t, os.WriteFile(path, []byte("PAR1\x00\x02\x00\x00\x00PAR1"), 0o600))
+	_, err = (&Input{file: path}).Open(nil, nil)
+	require.ErrorContains(t, err, "it is damaged: its end tells of more bytes than it has; copy it again")
+	for _, text := range []string{"PAR1", "PAR1PAR1", "PAR1\x00\x00PAR1", "PAR1\x00\x00\x00"} {
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		_, err := (&Input{file: path}).Open(nil, nil)
+		require.ErrorContains(t, err, "it does not end as Parquet does: it was cut short, so copy it again", "%q", text)
 	}
 }

@@ -38,7 +38,7 @@ var strays = []struct{ text, hint string }{
 	{"\u201c", straight}, {"\u201d", straight}, {"\u201e", straight}, {"\u2018", straight}, {"\u2019", straight}, {"\u00b4", straight},
 	{";", "leave it out: a condition has no sign at its end"},
 	{"[", "write the name without brackets, or in backquotes"},
-	{"*", noSums}, {"/", noSums}, {"%", noSums},
+	{"*", noSums}, {"/", noSums + "; a date with this character is in quotation marks"}, {"%", noSums},
 }
 
 const (
@@ -54,6 +54,16 @@ func stray(text string) string {
 		}
 	}
 	return "this character means nothing here; texts are in quotation marks, and names in backquotes if they have such characters"
+}
+
+// notUTF8 returns the place of the first byte that is not UTF-8, or -1.
+func notUTF8(text string) int {
+	for at, r := range text {
+		if _, size := utf8.DecodeRuneInString(text[at:]); r == utf8.RuneError && size == 1 {
+			return at
+		}
+	}
+	return -1
 }
 
 // read divides a text into tokens, of which the last is the end.

@@ -8,6 +8,7 @@ package where
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -46,7 +47,7 @@ type Node struct {
 // A Value is written as a constant. Which value it is depends on the type of the column.
 type Value struct {
 	Form Form
-	Text string // of Hex the digits
+	Text string // of Hex the digits; of a number with a comma before its fraction as it is written
 	At   int    // where it is in the text
 }
 
@@ -81,23 +82,31 @@ type parser struct {
 	text  string
 	next  []token
 	depth int
+	comma bool
 }
 
-// Parse reads a condition. Its errors show the text.
-func Parse(text string) (*Node, error) {
+// Parse reads a condition. With decimalComma a number may have a comma before its fraction, as 12,50. Its errors show the
+// text.
+func Parse(text string, decimalComma bool) (*Node, error) {
 	if len(text) > maxBytes {
 		return nil, Errorf(text, maxBytes, "a condition has at most %d bytes, and this has %d", maxBytes, len(text))
+	}
+	if at := notUTF8(text); at >= 0 {
+		return nil, Errorf(text, at, "this is not in UTF-8, which all texts of a table are: write the condition in UTF-8")
 	}
 	all, err := read(text)
 	if err != nil {
 		return nil, err
 	}
-	p := &parser{text: text, next: all}
+	p := &parser{text: text, next: all, comma: decimalComma}
 	n, err := p.list(Or)
 	if err == nil && p.next[0].kind != end {
 		hint := ""
 		if p.keyword() == "," && p.next[1].kind == bare {
-			hint = "; a number has a point before its fraction, or is in quotation marks with --decimal-comma: '12,50'"
+			hint = "; a number has a point before its fraction, or a comma with --decimal-comma"
+			if p.comma {
+				hint = "; a number has only digits on both sides of its comma, and no blanks: 12,50"
+			}
 		}
 		err = p.errorf("and, or, or the end is needed here%s", hint)
 	}
@@ -277,6 +286,10 @@ func (p *parser) value(n *Node) error {
 		v.Form = Quoted
 	case t.kind == hex:
 		v.Form = Hex
+	case p.commaNumber() && n.Op == In:
+		return Errorf(p.text, p.next[1].at, "with --decimal-comma this is one number or two: put a number with a fraction in quotation marks, as '1,5', and a blank between two numbers, as 1, 5")
+	case p.commaNumber():
+		v.Text, p.next = p.text[t.at:p.next[2].last], p.next[2:]
 	case t.kind == bare:
 	case keyword == "true" || keyword == "false":
 		v.Text = keyword
@@ -296,6 +309,21 @@ func (p *parser) value(n *Node) error {
 	}
 	n.Values, p.next = append(n.Values, v), p.next[1:]
 	return nil
+}
+
+var (
+	whole    = regexp.MustCompile(`^[-+]?[0-9]+$`)
+	fraction = regexp.MustCompile(`^[0-9]+([eE][-+]?[0-9]+)?$`)
+)
+
+// commaNumber reports whether the next three tokens look like a number with a comma before its fraction.
+func (p *parser) commaNumber() bool {
+	if !p.comma || len(p.next) < 3 {
+		return false
+	}
+	before, comma, after := p.next[0], p.next[1], p.next[2]
+	return before.kind == bare && comma.kind == sign && comma.text == "," && after.kind == bare &&
+		before.last == comma.at && comma.last == after.at && whole.MatchString(before.text) && fraction.MatchString(after.text)
 }
 
 // prefix reads the pattern of "like". One without % is equality.

@@ -52,7 +52,7 @@ func TestParse(t *testing.T) {
 		"a\n=\t1 ": `(= "a" 1)`,
 		strings.Repeat("(", 99) + "a=1" + strings.Repeat(")", 99): `(= "a" 1)`,
 	} {
-		n, err := where.Parse(text)
+		n, err := where.Parse(text, false)
 		require.NoError(t, err, text)
 		require.Equal(t, want, written(n), text)
 	}
@@ -74,6 +74,7 @@ func TestErrors(t *testing.T) {
 		{"a = 1 || b = 2", "|| b", "this character means nothing here: write or; a text with this character is in quotation marks"},
 		{"a = 1 and !b = 2", "!", "this character means nothing here: write not, or != between a column and a value"},
 		{"a * 2 = 4", "*", "this character means nothing here: there is no arithmetic: compare a column with a value"},
+		{"a = 02/29/2024", "/29", "this character means nothing here: there is no arithmetic: compare a column with a value; a date with this character is in quotation marks"},
 		{"1=1", "1=1", "the name of a column is needed here, and a value after its operator; a name that begins with no letter is put in backquotes: `1`; for all rows give no condition"},
 		{"true", "true", "the name of a column is needed here; one that is a keyword is put in backquotes: `true`; for all rows give no condition"},
 		{"a = ", "", "a value is needed here: a number, a date, true, false, x'00ff', or a text in quotation marks"},
@@ -107,7 +108,7 @@ func TestErrors(t *testing.T) {
 		{strings.Repeat("not ", 5000) + "a=1", "", "there are more than 100 brackets and negations in each other"},
 		{strings.Repeat("a=1 or ", 10_000), "", "a condition has at most 65536 bytes, and this has 70000"},
 	} {
-		_, err := where.Parse(c.text)
+		_, err := where.Parse(c.text, false)
 		require.Error(t, err, c.text)
 		message, place, _ := strings.Cut(err.Error(), "\n")
 		require.Equal(t, c.message, message, c.text)
@@ -121,13 +122,57 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// With a decimal comma, a number may have one. A list of numbers needs quotation marks or blanks.
+func TestDecimalComma(t *testing.T) {
+	for text, want := range map[string][]string{
+		"a > 1,5":                          {"1,5"},
+		"(a = -12,50)":                     {"-12,50"},
+		"a between +0,1 and 1,5e-3":        {"+0,1", "1,5e-3"},
+		"a in (1, 5, -2)":                  {"1", "5", "-2"},
+		"a in ('1,5', 2 ,3, 4)":            {"1,5", "2", "3", "4"},
+		"a in (2024-02-29,2024-03-01,'x')": {"2024-02-29", "2024-03-01", "x"},
+		"a in (1.5,2)":                     {"1.5", "2"},
+		"a >= 1.5":                         {"1.5"},
+	} {
+		n, err := where.Parse(text, true)
+		require.NoError(t, err, text)
+		var got []string
+		for _, v := range n.Values {
+			got = append(got, v.Text)
+		}
+		require.Equal(t, want, got, text)
+	}
+	const (
+		between = "with --decimal-comma this is one number or two: put a number with a fraction in quotation marks, as '1,5', and a blank between two numbers, as 1, 5"
+		digits  = "and, or, or the end is needed here; a number has only digits on both sides of its comma, and no blanks: 12,50"
+	)
+	for _, c := range []struct{ text, message string }{
+		{"a in (1,5)", between}, {"a in (1 , 2,5)", between}, {"a not in ('1,5', 2, 3,4)", between},
+		{"a > 1 ,5", digits}, {"a > 1, 5", digits}, {"a > 1.234,5", digits}, {"a > 1,5,6", digits}, {"a > 1,-5", digits},
+	} {
+		_, err := where.Parse(c.text, true)
+		require.Error(t, err, c.text)
+		at := strings.LastIndex(c.text, ",")
+		require.Equal(t, c.message+"\n  "+c.text+"\n  "+strings.Repeat(" ", at)+"^", err.Error())
+	}
+	_, err := where.Parse("a > 12,50", false)
+	require.ErrorContains(t, err, "and, or, or the end is needed here; a number has a point before its fraction, or a comma with --decimal-comma\n")
+	n, err := where.Parse("a in (1,5)", false)
+	require.NoError(t, err)
+	require.Len(t, n.Values, 2)
+}
+
 // Only the part around the place is shown, in characters, of which none moves the cursor.
 func TestPlaces(t *testing.T) {
-	_, err := where.Parse("größe = '日本' and\n\x1b[31mb = 1")
+	_, err := where.Parse("größe = '日本' and\n\x1b[31mb = 1", false)
 	require.EqualError(t, err, "this character means nothing here; texts are in quotation marks, and names in backquotes if they have such characters\n"+
 		"  größe = '日本' and .[31mb = 1\n"+
 		"                     ^")
-	_, err = where.Parse(strings.Repeat("a = 1 and ", 20) + "b ! 1" + strings.Repeat(" and a = 1", 20))
+	_, err = where.Parse("a = 'M\xfcller'", false)
+	require.EqualError(t, err, "this is not in UTF-8, which all texts of a table are: write the condition in UTF-8\n"+
+		"  a = 'M.ller'\n"+
+		"        ^")
+	_, err = where.Parse(strings.Repeat("a = 1 and ", 20)+"b ! 1"+strings.Repeat(" and a = 1", 20), false)
 	require.ErrorContains(t, err, "\n"+
 		"  ...= 1 and a = 1 and a = 1 and b ! 1 and a = 1 and a = 1 and a ...\n"+
 		"                                   ^")
@@ -141,19 +186,25 @@ func FuzzParse(f *testing.F) {
 	} {
 		f.Add(text)
 	}
+	f.Add("a > 1,5 and b in ('1,5', 2, -3) and c between -1,5e3 and +0,1")
 	f.Fuzz(func(t *testing.T, text string) {
-		n, err := where.Parse(text)
-		if err != nil {
-			require.Contains(t, err.Error(), "^")
-			return
-		}
-		again, err := where.Parse(asText(n))
-		if err == nil {
-			require.Equal(t, written(n), written(again))
-		} else { // brackets around all
-			require.ErrorContains(t, err, "more than")
-		}
+		fuzzParse(t, text, false)
+		fuzzParse(t, text, true)
 	})
+}
+
+func fuzzParse(t *testing.T, text string, comma bool) {
+	n, err := where.Parse(text, comma)
+	if err != nil {
+		require.Contains(t, err.Error(), "^")
+		return
+	}
+	again, err := where.Parse(asText(n), comma)
+	if err == nil {
+		require.Equal(t, written(n), written(again))
+	} else { // brackets around all
+		require.ErrorContains(t, err, "more than")
+	}
 }
 
 // asText returns a text that reads as n.
