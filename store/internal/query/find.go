@@ -11,6 +11,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
@@ -101,9 +102,12 @@ func rowsAsOf(ctx context.Context, t *engine.Engine, q Selection, e *inspect.Exp
 		return err
 	}
 	defer f.close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	f.describe()
 	defer f.count()
 	n := 0
+	early := f.checkEarly(ctx)
 	for hit, err := range f.run(ctx) {
 		if err != nil && errors.Is(err, ope.ErrIndex) && len(f.relies) > 0 {
 			// It may be because the index was made again.
@@ -115,7 +119,12 @@ func rowsAsOf(ctx context.Context, t *engine.Engine, q Selection, e *inspect.Exp
 		if err != nil {
 			return err
 		}
-		if last := n+1 == q.Limit; n == 0 || last {
+		switch last := n+1 == q.Limit; {
+		case n == 0 && early != nil && !last:
+			if ok, err := early(); err != nil || !ok {
+				return cmp.Or(err, errOvertaken)
+			}
+		case n == 0 || last:
 			if err := f.confirm(ctx, n > 0); err != nil {
 				return err
 			}
@@ -181,6 +190,8 @@ type execution struct {
 	relies         []*rowcodec.Column    // what the ranges are right by: the driving columns, and stateful parts
 	moving         bool                  // one of these has ciphertexts that move
 	unconfirmed    atomic.Bool           // more was read since these were known to be as they were
+	checks         sync.WaitGroup        // in the background
+	atEnd          atomic.Pointer[check] // begun when all was read
 }
 
 // finder goes one of the ways of a query.
@@ -284,6 +295,46 @@ func (f *execution) stillDrives(ctx context.Context) (bool, error) {
 		return true, nil
 	}
 	f.unconfirmed.Store(false)
+	if atEnd := f.atEnd.Load(); atEnd != nil && f.reads.Load() == 0 {
+		return (*atEnd)() // no row was read after it
+	}
+	return f.drives(ctx)
+}
+
+// A check is of a moment after it was begun. It returns what stillDrives does.
+type check func() (bool, error)
+
+// beginCheck begins one in the background.
+func (f *execution) beginCheck(ctx context.Context) check {
+	var ok bool
+	var err error
+	done := make(chan struct{})
+	f.checks.Go(func() {
+		defer close(done)
+		ok, err = f.drives(ctx)
+	})
+	return func() (bool, error) {
+		<-done
+		return ok, err
+	}
+}
+
+// checkEarly begins a check at the same time as the query, where it reads copies of rows: then most queries wait for one
+// round trip less. Nothing is returned before it has ended. So a client that has not learned of an old change begins again.
+func (f *execution) checkEarly(ctx context.Context) check {
+	if f.snapshot != nil || len(f.relies) == 0 {
+		return nil
+	}
+	hints := false
+	f.eachWay(func(w *way) { hints = hints || w.driving == nil || w.hinted() })
+	if hints {
+		return nil
+	}
+	return f.beginCheck(ctx)
+}
+
+// drives asks the catalogue.
+func (f *execution) drives(ctx context.Context) (bool, error) {
 	version, err := f.version(ctx)
 	if err != nil || version <= f.table.Version {
 		return err == nil, err
@@ -315,6 +366,7 @@ func (f *execution) confirm(ctx context.Context, yielded bool) error {
 }
 
 func (f *execution) close() {
+	f.checks.Wait()
 	if f.snapshot != nil {
 		_ = f.snapshot.Close() // read-only: nothing can be lost
 	}
@@ -419,7 +471,11 @@ func (f *finder) run(ctx context.Context, yield func(*Found, error) bool) bool {
 				r = from.rest(r, &f.way)
 			}
 		}
-		rows := f.scan(ctx, r)
+		lastRange := index == 0
+		if !f.reverse {
+			lastRange = index == len(f.Ranges)-1
+		}
+		rows := f.scan(ctx, r, lastRange && f.index == len(f.ways)-1)
 		if r.group > 0 {
 			rows = f.inOrder(r, index, rows)
 		}

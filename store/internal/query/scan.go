@@ -36,9 +36,10 @@ type rangeScan struct {
 	f     *finder
 	r     keyRange
 	next  func() (driver.Row, error, bool)
-	size  int // of the next batch
-	grows int // how many times as large the one after it is
-	read  int // rows so far
+	size  int  // of the next batch
+	grows int  // how many times as large the one after it is
+	read  int  // rows so far
+	last  bool // no range comes after this one
 
 	order rising
 	yield func(*Found, error) bool
@@ -49,9 +50,9 @@ type rangeScan struct {
 // A short range is read here, and opened here too by the time that another goroutine is awake to do
 // it, which takes as long as opening some 50 rows. Beyond [inline] rows, one goroutine reads ahead,
 // and others open batches while it does, which takes processors or, for postings, round trips.
-func (f *finder) scan(ctx context.Context, r keyRange) iter.Seq2[*Found, error] {
+func (f *finder) scan(ctx context.Context, r keyRange, last bool) iter.Seq2[*Found, error] {
 	return func(yield func(*Found, error) bool) {
-		s := rangeScan{f: f, r: r, size: firstRows, grows: moreRows, yield: yield}
+		s := rangeScan{f: f, r: r, last: last, size: firstRows, grows: moreRows, yield: yield}
 		if f.hinted() {
 			s.size, s.grows = firstPostings, morePostings
 		}
@@ -90,14 +91,20 @@ func (f *finder) open(ctx context.Context, r keyRange, rows []driver.Row, proces
 }
 
 // batch reads the next batch.
-func (s *rangeScan) batch() *batch {
+func (s *rangeScan) batch(ctx context.Context) *batch {
 	f, n := s.f, s.size
 	if left := f.few - s.read; left > 0 {
 		n = min(n, left)
 	}
 	b := &batch{rows: make([]driver.Row, 0, n)}
 	if len(f.relies) > 0 && (f.snapshot == nil || f.moving) {
-		defer f.unconfirmed.Store(true)
+		defer func() {
+			f.unconfirmed.Store(true)
+			if b.end && s.last && !f.hinted() {
+				atEnd := f.beginCheck(ctx)
+				f.atEnd.Store(&atEnd)
+			}
+		}()
 	}
 	for len(b.rows) < n {
 		row, err, ok := s.next()
@@ -139,19 +146,19 @@ func (s *rangeScan) emit(b *batch) (more bool) {
 
 // inline reads and opens the beginning of a range here, and reports whether there is more.
 func (s *rangeScan) inline(ctx context.Context) (more bool) {
-	for b := s.batch(); b != nil; {
+	for b := s.batch(ctx); b != nil; {
 		read := s.read
 		finish := s.f.open(ctx, s.r, b.rows, runtime.GOMAXPROCS(0))
 		var next *batch
 		if !s.f.hinted() && !b.end && read < inline && read != s.f.few {
-			next = s.batch()
+			next = s.batch(ctx)
 		}
 		b.hits, b.openErr = finish()
 		if !s.emit(b) {
 			return false
 		}
 		if next == nil && read < inline {
-			next = s.batch()
+			next = s.batch(ctx)
 		}
 		b = next
 	}
@@ -166,13 +173,14 @@ func (s *rangeScan) ahead(ctx context.Context) {
 	}
 	var workers sync.WaitGroup
 	defer workers.Wait()
+	query := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	batches := make(chan *batch, ahead)
 	workers.Go(func() {
 		defer close(batches)
 		for more := true; more; {
-			b := s.batch()
+			b := s.batch(query)
 			b.opened, more = make(chan struct{}), !b.end
 			select {
 			case batches <- b:
