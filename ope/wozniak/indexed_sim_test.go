@@ -303,8 +303,8 @@ func TestMutants(t *testing.T) {
 		m.File, m.Test, m.Flags = "indexed_commit.go", "^TestIndexedSimulation$", []string{"-sim.seeds=40"}
 		mutants = append(mutants, m)
 	}
-	mutant.Apply(t, mutants)
-	if testing.Short() {
+	mutant.Apply(t, sim.Full(), mutants)
+	if testing.Short() || !sim.Full() {
 		t.Skip("it builds a binary")
 	}
 	mutant.Run(t, time.Minute, mutants)
