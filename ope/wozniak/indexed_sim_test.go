@@ -67,6 +67,13 @@ func (ix simIndex) Commit(_ context.Context, unit ope.Unit, cond ope.Condition, 
 	return applied && err == nil, err
 }
 
+// A scheme with an index takes long for the trials of opetest.
+func init() {
+	if !sim.Full() {
+		_ = flag.Set("rapid.checks", "30")
+	}
+}
+
 // simulate runs a world.
 func simulate(t *testing.T, seed uint64) *world {
 	sim.Seed(t, seed)
