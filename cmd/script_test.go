@@ -34,6 +34,9 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("EXAMPLES", examples)
+			if !sim.Full() && !testing.Short() { // the race detector is run with -short, and is to see threads
+				env.Setenv("GOMAXPROCS", "1") // there are a thousand processes, each of which then costs a quarter less
+			}
 			return nil
 		},
 		Condition: func(name string) (bool, error) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/internal/testdb"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store"
@@ -64,7 +65,7 @@ func TestOrderedByMoreAnswersTheSame(t *testing.T) {
 	rng := seeded(t)
 	st := open(t, drivertest.NewMemory())
 	texts := [][]byte{{}, {0}, {0, 0}, {0xff}, bytes.Repeat([]byte{0xff}, 33)}
-	for range 150 {
+	for range sim.Share(150, 60) {
 		piece := func() []byte { return bytes.Repeat([]byte{"\x00a\x7f\xff"[rng.IntN(4)]}, 1+rng.IntN(12)) }
 		texts = append(texts, slices.Concat(piece(), piece(), piece(), piece()))
 	}

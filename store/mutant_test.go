@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rangecrypt/rangecrypt/internal/mutant"
+	"github.com/rangecrypt/rangecrypt/internal/sim"
 )
 
 var mutantsFlag = flag.Bool("store.mutants", false, "break the protocol in one place at a time, and require that a test notices")
@@ -141,7 +142,7 @@ var mutants = []mutant.Mutant{{
 }}
 
 func TestMutants(t *testing.T) {
-	mutant.Apply(t, mutants)
+	mutant.Apply(t, sim.Full(), mutants)
 	if *mutantsFlag {
 		mutant.Run(t, 5*time.Minute, mutants)
 	}

@@ -426,7 +426,7 @@ func TestConvertCrashesAtEveryCall(t *testing.T) {
 					require.Equal(t, 1, n, "row %d", id)
 				}
 			}
-			step, died, calls := sim.Every(7), 0, 0
+			step, died, calls := sim.Every(13), 0, 0
 			if testing.Short() {
 				step = 11
 			}

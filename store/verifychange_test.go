@@ -144,7 +144,7 @@ func TestVerifyBesideChanges(t *testing.T) {
 			t.Run(fmt.Sprint(name, tenants), func(t *testing.T) {
 				t.Parallel()
 				came := true
-				for n := 0; came; n += sim.Every(5) {
+				for n := 0; came; n += sim.Every(11) {
 					c := newChangeable(t, tenants, 3)
 					change, counting, calls := c.changes(t)[name], false, 0
 					came = false
@@ -182,7 +182,7 @@ func TestRepairBesideChanges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			came := true
-			for n := 0; came; n += sim.Every(3) {
+			for n := 0; came; n += sim.Every(7) {
 				c := newChangeable(t, false, 3)
 				first, second := Row{"id": int64(1)}, Row{"id": int64(2)}
 				hide(t, c.tbl, first, "b")

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/stretchr/testify/require"
 )
 
@@ -287,6 +288,15 @@ type refs struct {
 
 var found *refs
 
+// native is the system whose files are looked at: with all cases this one, elsewhere the one that the module is checked
+// for anyhow, by [TestCompilesOnOtherSystems].
+func native() (goos, goarch string) {
+	if sim.Full() {
+		return runtime.GOOS, runtime.GOARCH
+	}
+	return differs[0], differs[1]
+}
+
 // references returns what refers to what. It checks the types of the whole module, once.
 func references(t *testing.T) *refs {
 	if found != nil {
@@ -294,7 +304,8 @@ func references(t *testing.T) *refs {
 	}
 	found = &refs{make(map[string]bool), make(map[string]map[string]bool)}
 	used := found.names
-	c := newCompiler(t, runtime.GOOS, runtime.GOARCH)
+	goos, goarch := native()
+	c := newCompiler(t, goos, goarch)
 	c.note = func(importPath string, file *ast.File, info *types.Info) {
 		isTest := func(pos token.Pos) bool { return strings.HasSuffix(c.files.Position(pos).Filename, "_test.go") }
 		name := func(pos token.Pos) string {

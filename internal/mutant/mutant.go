@@ -8,7 +8,15 @@ package mutant
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -50,17 +58,94 @@ func (m Mutant) edits() []Edit {
 // variable chooses the mutant.
 const variable = "RANGECRYPT_MUTANT"
 
-// Apply requires that all mutants can still be made of the source, and compile. It takes seconds, and belongs in every run.
-func Apply(t *testing.T, mutants []Mutant) {
+// Apply requires that all mutants can still be made of the source, and compile. It takes seconds, and belongs in every
+// run. Only if full, code is made of them, and of all that imports them. Elsewhere their types are checked, against what
+// the go command has compiled before.
+func Apply(t *testing.T, full bool, mutants []Mutant) {
 	t.Helper()
-	if testing.Short() {
-		if _, err := sources(".", mutants); err != nil {
-			t.Fatal(err)
+	changed, err := sources(".", mutants)
+	switch {
+	case err != nil:
+		t.Fatal(err)
+	case testing.Short():
+	case full:
+		temp := t.TempDir()
+		compile(t, append([]string{"build", "-overlay", overlay(t, temp, mutants)}, folders(mutants)...))
+	default:
+		if err := check(changed, folders(mutants)); err != nil {
+			t.Fatal("the mutants do not compile: ", err)
 		}
-		return
 	}
-	temp := t.TempDir()
-	compile(t, append([]string{"build", "-overlay", overlay(t, temp, mutants)}, folders(mutants)...))
+}
+
+// check checks the types of the packages in folders, with the files that are changed.
+func check(changed map[string]string, folders []string) error {
+	out, err := exec.Command("go", append([]string{"list", "-export", "-deps", "-json=ImportPath,Name,Dir,GoFiles,Export,DepOnly"}, folders...)...).Output()
+	if err != nil {
+		return fmt.Errorf("go list: %w", err)
+	}
+	type listed struct {
+		ImportPath, Name, Dir, Export string
+		GoFiles                       []string
+		DepOnly                       bool
+	}
+	exported := make(map[string]string)
+	var ours []listed
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listed
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return err
+		}
+		exported[p.ImportPath] = p.Export
+		if !p.DepOnly {
+			ours = append(ours, p)
+		}
+	}
+	wd, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	fset := token.NewFileSet()
+	imports := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exported[path]) })
+	left := maps.Clone(changed)
+	for _, p := range ours {
+		var files []*ast.File
+		parse := func(name, text string) error {
+			f, err := parser.ParseFile(fset, name, text, parser.SkipObjectResolution)
+			files = append(files, f)
+			return err
+		}
+		for _, name := range p.GoFiles {
+			place, err := filepath.Rel(wd, filepath.Join(p.Dir, name))
+			if err != nil {
+				return err
+			}
+			text, ok := changed[place]
+			if !ok {
+				b, err := os.ReadFile(place)
+				if err != nil {
+					return err
+				}
+				text = string(b)
+			}
+			delete(left, place)
+			if err := parse(name, text); err != nil {
+				return err
+			}
+		}
+		if err := parse("mutant_of_this_run.go", "package "+p.Name+"\nvar mutantOfThisRun string"); err != nil {
+			return err
+		}
+		if _, err := (&types.Config{Importer: imports}).Check(p.ImportPath, fset, files, nil); err != nil {
+			return err
+		}
+	}
+	if len(left) > 0 {
+		return fmt.Errorf("no package has %s", slices.Sorted(maps.Keys(left)))
+	}
+	return nil
 }
 
 // sources returns the changed files, by path.

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/stretchr/testify/require"
 )
 
@@ -17,8 +18,8 @@ var self = []Mutant{{
 }}
 
 func TestSelf(t *testing.T) {
-	Apply(t, self)
-	if testing.Short() {
+	Apply(t, sim.Full(), self)
+	if testing.Short() || !sim.Full() {
 		t.Skip("it builds a binary")
 	}
 	Run(t, time.Minute, self)
@@ -45,5 +46,27 @@ func TestMutantsThatCannotBe(t *testing.T) {
 	} {
 		_, err := sources(".", []Mutant{m})
 		require.Error(t, err, name)
+	}
+}
+
+// The check of types alone refuses what the compiler refuses.
+func TestCheck(t *testing.T) {
+	for name, c := range map[string]struct {
+		m    Mutant
+		want string
+	}{
+		"sound":       {self[0], ""},
+		"wrong type":  {Mutant{Name: "m", Test: "T", File: "mutant.go", Old: `i += 2`, New: `i += "2"; _ = On`}, "mismatched types"},
+		"unused":      {Mutant{Name: "m", Test: "T", File: "mutant.go", Old: `i += 2`, New: `i += 2; x := On`}, "declared and not used"},
+		"syntax":      {Mutant{Name: "m", Test: "T", File: "mutant.go", Old: `i += 2`, New: `i += (2; On`}, "expected"},
+		"only a test": {Mutant{Name: "m", Test: "T", File: "mutant_test.go", Old: "only a" + " test", New: "On"}, "no package has [mutant_test.go]"},
+	} {
+		changed, err := sources(".", []Mutant{c.m})
+		require.NoError(t, err, name)
+		if err = check(changed, folders([]Mutant{c.m})); c.want == "" {
+			require.NoError(t, err, name)
+		} else {
+			require.ErrorContains(t, err, c.want, name)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rangecrypt/rangecrypt/internal/mutant"
+	"github.com/rangecrypt/rangecrypt/internal/sim"
 )
 
 // Each guard of the protocol is taken away, and the simulation must notice. It must do so by harm to users:
@@ -145,8 +146,8 @@ func flags(setting string) []string {
 }
 
 func TestMutants(t *testing.T) {
-	mutant.Apply(t, mutants)
-	if testing.Short() {
+	mutant.Apply(t, sim.Full(), mutants)
+	if testing.Short() || !sim.Full() {
 		t.Skip("it builds a binary")
 	}
 	mutant.Run(t, time.Minute, mutants)

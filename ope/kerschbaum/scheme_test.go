@@ -3,6 +3,7 @@ package kerschbaum
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -12,11 +13,19 @@ import (
 	"testing/cryptotest"
 
 	"github.com/rangecrypt/rangecrypt/internal/groupcommit"
+	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/memindex"
 	"github.com/rangecrypt/rangecrypt/ope/opetest"
 	"github.com/stretchr/testify/require"
 )
+
+// A scheme with an index takes long for the trials of opetest.
+func init() {
+	if !sim.Full() {
+		_ = flag.Set("rapid.checks", "30")
+	}
+}
 
 // testKey is the key of all tests that do not need two.
 func testKey(t testing.TB) ope.Key {

@@ -67,6 +67,13 @@ func (ix simIndex) Commit(_ context.Context, unit ope.Unit, cond ope.Condition, 
 	return applied && err == nil, err
 }
 
+// A scheme with an index takes long for the trials of opetest.
+func init() {
+	if !sim.Full() {
+		_ = flag.Set("rapid.checks", "30")
+	}
+}
+
 // simulate runs a world.
 func simulate(t *testing.T, seed uint64) *world {
 	sim.Seed(t, seed)
@@ -303,8 +310,8 @@ func TestMutants(t *testing.T) {
 		m.File, m.Test, m.Flags = "indexed_commit.go", "^TestIndexedSimulation$", []string{"-sim.seeds=40"}
 		mutants = append(mutants, m)
 	}
-	mutant.Apply(t, mutants)
-	if testing.Short() {
+	mutant.Apply(t, sim.Full(), mutants)
+	if testing.Short() || !sim.Full() {
 		t.Skip("it builds a binary")
 	}
 	mutant.Run(t, time.Minute, mutants)

@@ -318,6 +318,9 @@ func (c *Config) cluster() *gocql.ClusterConfig {
 	cluster.Consistency = gocql.Quorum
 	cluster.SerialConsistency = gocql.Serial
 	cluster.DefaultTimestamp = false
+	// By default gocql lets a request wait for others for 200 us, to send them as one. Its timer takes a millisecond where
+	// the process has nothing else to do, and a Put waits for two: for its write, and for the read of the version after it.
+	cluster.WriteCoalesceWaitTime = 0
 	// gocql keeps metadata of keyspaces in order to find all replicas of a partition. To get
 	// it, it waits ten seconds at the start when a node is down whose schema is old. Without, it
 	// finds the first replica, which is all that is wanted below.

@@ -114,16 +114,25 @@ func (f *family) GetBatch(ctx context.Context, rows [][]byte, cells driver.Slice
 	slices.SortFunc(order, func(a, b int) int { return bytes.Compare(rows[a], rows[b]) })
 	p := &pager{db: f.db, ctx: ctx, now: now, window: newWindow(cells), stamps: cells.Stamps}
 	p.cellLimit = len(p.window.only)
-	err = p.iterate(f.reader, &pebble.IterOptions{}, func(it *pebble.Iterator) error {
+	few := p.cellLimit > 0 && p.cellLimit <= 4
+	// Many rows are looked for that do not exist. Filters say so of few cells, also those of the lowest level.
+	err = p.iterate(f.reader, &pebble.IterOptions{UseL6Filters: few}, func(it *pebble.Iterator) error {
 		var prefix []byte
 		for n, i := range order {
 			if n%64 == 63 && ctx.Err() != nil {
 				return pause.Ended(ctx)
 			}
 			prefix = appendRow(prefix[:0], f.entry.id, rows[i])
-			it.SetBounds(p.window.bounds(prefix))
-			p.cur, p.rows = nil, nil
-			if _, err := p.page(it, 1); err != nil {
+			p.rows = nil
+			var err error
+			if few {
+				err = p.cellsOf(it, prefix)
+			} else {
+				it.SetBounds(p.window.bounds(prefix))
+				p.cur = nil
+				_, err = p.page(it, 1)
+			}
+			if err != nil {
 				return err
 			}
 			if len(p.rows) > 0 {
@@ -452,6 +461,7 @@ type pager struct {
 	cellLimit int // of the one row that is read, its head aside; 0 is none
 	head      int // cells of that row's head that were read besides its slice
 
+	key   []byte        // of a cell that is looked for
 	cur   []byte        // prefix of the row that is being read
 	cells []driver.Cell // of that row, in the order of reading
 	rows  []driver.Row
@@ -530,23 +540,11 @@ func (p *pager) page(it *pebble.Iterator, n int) (next []byte, err error) {
 			continue
 		}
 		unwanted = 0
-		env, err := it.ValueAndErr()
-		if err != nil {
+		if err := p.take(it, q); err != nil {
 			return nil, err
 		}
-		value, alive, err := openEnvelope(env, p.now)
-		if err != nil {
-			return nil, err
-		}
-		if alive {
-			p.cells = append(p.cells, driver.Cell{Qualifier: p.copy(q), Value: p.copy(value), Stamp: p.stamp()})
-			p.bytes += len(q) + len(value)
-			if p.window.head && driver.InHead(q) {
-				p.head++
-			}
-			if p.cellLimit > 0 && len(p.cells)-p.head == p.cellLimit {
-				break
-			}
+		if p.cellLimit > 0 && len(p.cells)-p.head == p.cellLimit {
+			break
 		}
 		valid = step()
 	}
@@ -555,6 +553,42 @@ func (p *pager) page(it *pebble.Iterator, n int) (next []byte, err error) {
 	}
 	p.finishRow()
 	return nil, nil
+}
+
+// cellsOf reads the cells of a row that the window names, one by one. The engine has filters for whole keys only, so that
+// this is faster than a range where the row does not exist, and not much slower where it does.
+func (p *pager) cellsOf(it *pebble.Iterator, rowPrefix []byte) error {
+	p.cur = append(p.cur[:0], rowPrefix...)
+	for _, q := range p.window.only {
+		p.key = append(append(p.key[:0], rowPrefix...), q...)
+		it.SeekPrefixGE(p.key)
+		if err := p.take(it, q); err != nil {
+			return err
+		}
+	}
+	p.finishRow()
+	return nil
+}
+
+// take appends the cell that an iterator is at, if it is at one that has not expired.
+func (p *pager) take(it *pebble.Iterator, q []byte) error {
+	if !it.Valid() {
+		return it.Error()
+	}
+	env, err := it.ValueAndErr()
+	if err != nil {
+		return err
+	}
+	value, alive, err := openEnvelope(env, p.now)
+	if err != nil || !alive {
+		return err
+	}
+	p.cells = append(p.cells, driver.Cell{Qualifier: p.copy(q), Value: p.copy(value), Stamp: p.stamp()})
+	p.bytes += len(q) + len(value)
+	if p.window.head && driver.InHead(q) {
+		p.head++
+	}
+	return nil
 }
 
 // manyVersions is how many overwritten values, beyond a few for each cell, a page may step over

@@ -46,6 +46,10 @@ type Environment struct {
 	Snapshot func() (driver.Snapshot, error)                   // nil where the database has none
 	Fill     func(ctx context.Context, of meta.IndexRef) error // finishes an index that is being made again
 
+	// Writes is told how many rows a Put is going to write, and what it returns is called when they are, right before Version.
+	// So the reads of concurrent Puts can be shared.
+	Writes func(rows int) (written func())
+
 	// Version returns that of the catalogue; versionIn returns a function that does, as a snapshot has it.
 	Version   func(context.Context) (uint32, error)
 	VersionIn func(context.Context, driver.Snapshot) (func(context.Context) (uint32, error), error)

@@ -325,6 +325,7 @@ func (t *Engine) PutEach(ctx context.Context, n int, row func(t *rowcodec.View, 
 			return &fault.RowError{Index: i, Err: err}
 		}
 	}
+	written := t.Env.Writes(n)
 	err = InChunks(n, func(from, to int) error {
 		err := t.Write(ctx, records[from:to])
 		if row := (*fault.RowError)(nil); errors.As(err, &row) {
@@ -338,6 +339,7 @@ func (t *Engine) PutEach(ctx context.Context, n int, row func(t *rowcodec.View, 
 		// Rows of the chunk that failed may have been written, too.
 		reached = min(n, failed.Failed[0]+WriteChunk)
 	}
+	written()
 	if unsettled := t.SettleWrites(ctx, records[:reached]); unsettled != nil {
 		if failed != nil {
 			// That no row counts as written says already that all are to be written again.

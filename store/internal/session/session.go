@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"sync"
 
 	"github.com/rangecrypt/rangecrypt/internal/groupcommit"
@@ -41,7 +40,7 @@ type Database struct {
 	Parts     int // of a table, which clients convert one by one
 
 	backlog  *backlog
-	versions *groupcommit.Group[struct{}, versionRead] // nil where a read is faster than to share it
+	versions *groupcommit.Shared[uint32] // nil where a read is faster than to share it
 
 	mu     sync.Mutex
 	tables map[meta.TableID]*Table
@@ -65,10 +64,7 @@ func Open(ctx context.Context, db driver.DB, service kms.KMS, opts Options) (*Da
 		backlog: newBacklog(opts.Concurrency), tables: make(map[meta.TableID]*Table), bound: make(map[openFor]*Table),
 	}
 	if _, embedded := db.(driver.Snapshotter); !embedded {
-		opened.versions = groupcommit.New(sharing, func(ctx context.Context, callers []struct{}) ([]versionRead, error) {
-			version, err := c.Version(ctx, nil)
-			return slices.Repeat([]versionRead{{version, err}}, len(callers)), nil
-		})
+		opened.versions = groupcommit.NewShared(func(ctx context.Context) (uint32, error) { return c.Version(ctx, nil) })
 	}
 	return opened, nil
 }
@@ -81,26 +77,31 @@ func (db *Database) Close(ctx context.Context) error {
 	return nil
 }
 
-// sharing is how many calls share one read of the version at most.
-const sharing = 1 << 16
-
-// A versionRead is what came of a read of the version. Its error is that of all who share it.
-type versionRead struct {
-	version uint32
-	err     error
-}
-
 // version returns the version of the catalogue, as a read has it that begins after this call. Calls that are made at the
 // same time share reads.
 func (db *Database) version(ctx context.Context) (uint32, error) {
 	if db.versions == nil {
 		return db.Catalogue.Version(ctx, nil)
 	}
-	got, err := db.versions.Do(ctx, make([]struct{}, 1))
-	if err != nil {
+	version, err := db.versions.Do(ctx)
+	if err != nil && ctx.Err() != nil {
 		return 0, pause.Ended(ctx)
 	}
-	return got[0].version, got[0].err
+	return version, err
+}
+
+// fewRows is how many rows a Put has at most that others wait for, to share the read of the version. More take longer
+// than the read is worth.
+const fewRows = 8
+
+// writes is told that rows are going to be written, and returns what is to be called when they are, before the version is
+// read.
+func (db *Database) writes(rows int) (written func()) {
+	if db.versions == nil || rows > fewRows {
+		return func() {}
+	}
+	db.versions.Announce()
+	return db.versions.Arrive
 }
 
 // Named opens the table that has a name.

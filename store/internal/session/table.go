@@ -47,6 +47,7 @@ func newTable(ctx context.Context, db *Database, m *meta.Table, tenant *meta.Ten
 		Later:       db.backlog.later,
 		Now:         tbl.Now,
 		Refresh:     tbl.Refresh,
+		Writes:      db.writes,
 		Version:     db.version,
 		VersionIn: func(ctx context.Context, snapshot driver.Snapshot) (func(context.Context) (uint32, error), error) {
 			family, err := snapshot.Family(ctx, catalogue.Spec)

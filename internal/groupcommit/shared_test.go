@@ -1,0 +1,151 @@
+package groupcommit
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A reader counts calls. Each takes 5 ms, unless its context ends.
+type reader struct {
+	shared *Shared[int]
+	calls  atomic.Int64
+	err    error
+}
+
+func newReader() *reader {
+	r := new(reader)
+	r.shared = NewShared(func(ctx context.Context) (int, error) {
+		call := int(r.calls.Add(1))
+		select {
+		case <-time.After(5 * time.Millisecond):
+			return call, r.err
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	})
+	return r
+}
+
+// start lets a caller ask, and returns when it waits.
+func (r *reader) start(t *testing.T, ctx context.Context, want int, err error) {
+	go func() {
+		got, failed := r.shared.Do(ctx)
+		require.ErrorIs(t, failed, err)
+		require.Equal(t, want, got)
+	}()
+	synctest.Wait()
+}
+
+func TestCallsShareTheNextRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReader()
+		r.start(t, t.Context(), 1, nil)
+		r.start(t, t.Context(), 2, nil) // the first read began before
+		r.start(t, t.Context(), 2, nil)
+		time.Sleep(12 * time.Millisecond)
+		synctest.Wait()
+		r.err = errors.New("no")
+		r.start(t, t.Context(), 3, r.err)
+		r.start(t, t.Context(), 4, r.err)
+		r.start(t, t.Context(), 4, r.err)
+		time.Sleep(12 * time.Millisecond)
+		require.Equal(t, 4, int(r.calls.Load()))
+	})
+}
+
+func TestReadsWaitForAnnouncedCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReader()
+		r.start(t, t.Context(), 1, nil)
+		r.shared.Announce()
+		r.shared.Announce()
+		time.Sleep(6 * time.Millisecond) // it took 5 ms, so the next read waits for that long
+		synctest.Wait()
+		r.start(t, t.Context(), 2, nil)
+		r.shared.Arrive()
+		time.Sleep(2 * time.Millisecond)
+		r.start(t, t.Context(), 2, nil)
+		require.Equal(t, 1, int(r.calls.Load()))
+		r.shared.Arrive()
+		r.start(t, t.Context(), 2, nil)
+		require.Equal(t, 2, int(r.calls.Load()))
+		time.Sleep(6 * time.Millisecond)
+
+		r.shared.Announce() // and does not come
+		r.start(t, t.Context(), 3, nil)
+		time.Sleep(4 * time.Millisecond)
+		require.Equal(t, 2, int(r.calls.Load()))
+		time.Sleep(2 * time.Millisecond)
+		require.Equal(t, 3, int(r.calls.Load()))
+		r.start(t, t.Context(), 4, nil) // becomes due as the third one ends, or after
+		time.Sleep(12 * time.Millisecond)
+		require.Equal(t, 4, int(r.calls.Load()))
+	})
+}
+
+func TestReadsThatNobodyWaitsFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReader()
+		ctx, cancel := context.WithCancel(t.Context())
+		r.start(t, ctx, 0, context.Canceled)
+		cancel()
+		synctest.Wait()
+		r.start(t, t.Context(), 2, nil) // the first read was given up at once
+		ctx, cancel = context.WithCancel(t.Context())
+		r.start(t, ctx, 0, context.Canceled)
+		cancel()
+		time.Sleep(20 * time.Millisecond)
+		require.Equal(t, 2, int(r.calls.Load())) // the third one was not begun
+
+		ctx, cancel = context.WithCancel(t.Context())
+		r.shared.Announce()
+		r.start(t, ctx, 0, context.Canceled)
+		cancel()
+		time.Sleep(20 * time.Millisecond)
+		require.Equal(t, 2, int(r.calls.Load()))
+		_, err := r.shared.Do(ctx)
+		require.ErrorIs(t, err, context.Canceled)
+
+		r.shared.Arrive()
+		r.start(t, t.Context(), 3, nil)
+		ctx, cancel = context.WithCancel(t.Context())
+		r.start(t, ctx, 0, context.Canceled)
+		r.start(t, t.Context(), 4, nil)
+		cancel() // one of two
+		time.Sleep(20 * time.Millisecond)
+	})
+}
+
+func TestManySharers(t *testing.T) {
+	var mu sync.Mutex
+	now := 0
+	s := NewShared(func(context.Context) (int, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return now, nil
+	})
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() {
+			for range 100 {
+				s.Announce()
+				mu.Lock()
+				now++
+				mine := now
+				mu.Unlock()
+				s.Arrive()
+				got, err := s.Do(t.Context())
+				require.NoError(t, err)
+				require.GreaterOrEqual(t, got, mine) // it was read after what this one did
+			}
+		})
+	}
+	all.Wait()
+}
