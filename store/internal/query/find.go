@@ -120,7 +120,7 @@ func rowsAsOf(ctx context.Context, t *engine.Engine, q Selection, e *inspect.Exp
 			return err
 		}
 		switch last := n+1 == q.Limit; {
-		case n == 0 && early != nil && !last:
+		case n == 0 && early != nil && !last && f.atEnd.Load() == nil:
 			if ok, err := early(); err != nil || !ok {
 				return cmp.Or(err, errOvertaken)
 			}
