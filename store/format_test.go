@@ -40,6 +40,9 @@ const goldenDump = "../testdata/vectors/table-1.json"
 // goldenExpiry is one that the first version with rows that expire wrote.
 const goldenExpiry = "../testdata/vectors/expiry-1.json"
 
+// goldenCopies is one that the first version with copies of rows in postings wrote.
+const goldenCopies = "../testdata/vectors/covering-1.json"
+
 // goldenTenants is one that the first version with tenants wrote.
 const goldenTenants = "../testdata/vectors/tenants-1.json"
 
@@ -640,7 +643,7 @@ func TestIndependentReader(t *testing.T) {
 	}{
 		"tables": {[]string{goldenDump}, formatDump, 5}, "tenants": {[]string{goldenTenants}, tenantDump, 2},
 		"features": {goldenFeatures, featureDump, 0}, "policies": {goldenPolicies, policyDump, 0},
-		"expiry": {[]string{goldenExpiry}, expiryDump, 2},
+		"expiry": {[]string{goldenExpiry}, expiryDump, 2}, "copies": {[]string{goldenCopies}, copiesDump, 0},
 	} {
 		t.Run(of, func(t *testing.T) {
 			t.Parallel()

@@ -31,6 +31,7 @@ var goldenFiles = map[string]string{
 	"tenants-3.json":  "404b9f8f8f75224d3d581ddcf94e57e2e68dd8604df45a008257f3dd87d32e13",
 	"features-1.json": "aca09325727452fb9685b50fb8cc3cad53e76d29cf41852b450d10d7acfcaf39",
 	"tenants-2.json":  "a7f702d13d34fef52331a7377472615a1ee2921a5f441146cbbda7887881e6d2",
+	"covering-1.json": "0307a5f591f28950835c302d57134d76cd9150bf9fa5db92a0160d0fdecd8eee",
 }
 
 func TestGoldenDatabasesAreAsTheyWere(t *testing.T) {
@@ -53,7 +54,12 @@ type chronicle struct {
 
 func newChronicle(t *testing.T, key ope.Key, comment string) *chronicle {
 	t.Helper()
-	h := &chronicle{t: t, db: specDB{drivertest.NewMemory(), map[string]driver.FamilySpec{}}, key: key}
+	return newChronicleIn(t, drivertest.NewMemory(), key, comment)
+}
+
+func newChronicleIn(t *testing.T, db driver.DB, key ope.Key, comment string) *chronicle {
+	t.Helper()
+	h := &chronicle{t: t, db: specDB{db, map[string]driver.FamilySpec{}}, key: key}
 	h.st = openWith(t, h.db, ope.GenerateKey())
 	require.NoError(t, h.st.RotateMaster(background, kms.NewLocal(key)))
 	h.dump = dump{

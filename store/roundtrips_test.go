@@ -30,16 +30,21 @@ var roundTrips = []struct {
 	{"put, new rows", 3, 3},
 	{"put, rows that may exist", 3, 4},
 	{"put, rows that exist", 3, 6},
+	{"put, append-only", 3, 5},
+	{"put, append-only, rows of a load", 4, 8},
+	{"put, append-only, rows of a load again", 2, 3},
 	{"put, values new to a Kerschbaum column", 5, 9},
 	{"put, values known to a Kerschbaum column", 3, 6},
 	{"put, conditional, new rows", 3, 13},
 	{"put, conditional, rows that exist", 3, 14},
 	{"update", 3, 14},
 	{"delete", 2, 4},
+	{"delete, append-only", 3, 8},
 	{"delete, conditional", 2, 12},
 	{"get", 1, 1},
 	{"query by row key", 1, 1},
 	{"query by ordered column", 3, 3},
+	{"query by covering column", 2, 3},
 	{"query by Kerschbaum column, a value", 3, 3},
 	{"query by Kerschbaum column, a range", 4, 4},
 	{"alter, change a column", 3, 3},
@@ -114,6 +119,10 @@ func TestRoundTrips(t *testing.T) {
 			schema("mutable", false, OrderedColumn("value", Int16, Kerschbaum), RandomisedColumn("note", Int16)),
 			schema("conditional", true, OrderedColumn("value", Int16, MOPE), RandomisedColumn("note", Int16)),
 			{Name: "tie", Key: []KeyPart{HashedPart("id", Int64), TiePart("tie")}, Columns: []Column{OrderedColumn("value", Int16, MOPE), RandomisedColumn("note", Int16)}},
+			{
+				Name: "covering", AppendOnly: true, Key: []KeyPart{HashedPart("id", Int64), TiePart("tie")},
+				Columns: []Column{OrderedColumn("value", Int16, Boldyreva).Covering(), RandomisedColumn("note", Int16)},
+			},
 		}
 		for _, s := range schemas {
 			measure("create a table", func() (err error) {
@@ -135,6 +144,13 @@ func TestRoundTrips(t *testing.T) {
 		}
 		put("put, nothing searched", "plain", 5)
 		put("put, new rows", "tie", 5)
+		put("put, append-only", "covering", 5)
+		load := batch(6)
+		for i := range load {
+			load[i]["tie"] = LoadTie{byte(i)}
+		}
+		measure("put, append-only, rows of a load", func() error { return tables["covering"].Put(ctx, load...) })
+		measure("put, append-only, rows of a load again", func() error { return tables["covering"].Put(ctx, load...) })
 		put("put, rows that may exist", "ordered", 5)
 		put("put, rows that exist", "ordered", 6)
 		put("put, values new to a Kerschbaum column", "mutable", 5)
@@ -157,6 +173,14 @@ func TestRoundTrips(t *testing.T) {
 		measure("query by ordered column", func() error { return drain(tables["ordered"], value.AtLeast(0)) })
 		measure("query by Kerschbaum column, a value", func() error { return drain(tables["mutable"], value.Equal(5)) })
 		measure("query by Kerschbaum column, a range", func() error { return drain(tables["mutable"], value.AtLeast(0)) })
+		measure("query by covering column", func() error { return drain(tables["covering"], value.AtLeast(0)) })
+		var ties []Row
+		for row, err := range tables["covering"].Query(ctx, Query{Where: value.Equal(5)}) {
+			require.NoError(t, err)
+			ties = append(ties, Row{"id": row["id"], "tie": row["tie"]})
+		}
+		require.Len(t, ties, rows)
+		measure("delete, append-only", func() error { return tables["covering"].Delete(ctx, ties...) })
 		measure("delete", func() error { return tables["mutable"].Delete(ctx, batch(0)...) })
 		measure("delete, conditional", func() error { return tables["conditional"].Delete(ctx, batch(0)...) })
 		measure("alter, change a column", func() error {

@@ -108,12 +108,12 @@ type Verification struct {
 	// moment. Each costs its space, and one read for a query that meets it.
 	Dangling int
 
+	// Dropped is how many of these Repair dropped.
+	Dropped int
+
 	// Uncopied is the number of postings of columns that cover which have no copy of their row: its client is about to put
 	// it, or died before. Queries read the row. Repair puts copies.
 	Uncopied int
-
-	// Dropped is how many of these Repair dropped.
-	Dropped int
 
 	// Orphans is the number of rows of tenants that were dropped, in a table that is not open for one,
 	// and OrphanPostings that of their postings. They are no fault: nobody can read them any more.

@@ -5,7 +5,7 @@
 
 The dump holds the master key and every family, row and cell of a database (the form of
 ../vectors/table-1.json). All sealed values are opened, hashes in row keys and posting keys are
-computed again, ciphertexts are held to the order of their plaintexts, every posting to its row,
+computed again, ciphertexts are held to the order of their plaintexts, every posting to its row, every copy in a posting, too,
 and the indexes of stateful schemes to the values of the rows. What the tables hold is printed as JSON: {"tables": {table:
 [{column: value as text}]}, "tenants": {table: {tenant: [row]}}, "orphans": {table: number of rows of tenants that are gone},
 "dangling": {table: number of postings that point to nothing}}, rows in the order of their keys. Any deviation from the format is
@@ -352,6 +352,8 @@ class Field:
         self.stateful = self.mutable or self.scheme == "wozniak-indexed"
         self.order_key = derive(key, "order")
         self.searched = self.encryption in ("ordered", "deterministic")
+        self.covering = meta.get("covering", False)
+        check(not self.covering or self.searched and self.scheme != "wozniak-indexed", "a column that cannot cover")
         self.pairs = []  # (ciphertext, order code)
         self.units = {}  # of its index
         if self.encryption == "ordered":
@@ -370,6 +372,7 @@ class Field:
             else:
                 check(self.scheme in ("boldyreva", "mope"), "an unknown scheme")
                 self.size = min(128, 8 * math.ceil(max(2 * b, b + 8) / 8)) // 8
+        self.carried = self.size if self.encryption == "ordered" else 16  # bytes of a posting, if the column has some
 
     def token(self, exact):
         return mac(self.token_key, self.type.canonical(exact))[:16]
@@ -530,13 +533,17 @@ class Table:
         if isinstance(keys, TenantKeys) and meta["id"] in keys.tenant.policies:
             self.policy = keys.tenant.policies[meta["id"]]["since"]
         check(not self.clear or all(f.clear for f in self.parts + self.columns), "a clear table with a sealed column")
-        layout, comma, expiring = meta["layout"].partition(", ")
-        check(layout in ("packed", "cell per column") and expiring in ("", "rows expire") and bool(comma) == bool(expiring), "an unknown layout")
-        self.packed, self.expiring = layout == "packed", bool(expiring)
+        layout, *more = meta["layout"].split(", ")
+        ways = [way for way in ("rows are only added", "rows expire") if way in more]
+        check(layout in ("packed", "cell per column") and more == ways, "an unknown layout")
+        self.packed, self.adding, self.expiring = layout == "packed", "rows are only added" in ways, "rows expire" in ways
+        check(not self.adding or self.parts[-1].encryption == "tie" and not self.conditional, "rows that could be replaced")
+        check(self.adding or not any(c.covering for c in self.columns), "copies of rows that may be replaced")
         check(meta.get("ttl", 0) >= 0 and (self.expiring or "ttl" not in meta), "a TTL of rows that do not expire")
         self.expired = set()  # what the postings of expired rows end with
         self.data, self.postings = "t" + meta["id"], "x" + meta["id"]
         self.expected = set()  # postings
+        self.held = {}  # rows by their keys and write ids
 
     def spec(self):
         first = self.parts[0]
@@ -556,6 +563,29 @@ class Table:
             if not content:
                 return None
             cells = {q: v for q, v in cells.items() if v}
+        result, content = self.read_parts(row, content)
+        expires, content = self.cut_expiry(content)
+        if expires is not None and self.now >= expires:
+            self.expired.add(row + write)
+            return None
+        own, last = {b""}, b""
+        while content:
+            check(content[:4] > last, "entries are not in ascending order")
+            last = content[:4]
+            stored, value, content = self.cut_entry(content)
+            if last in self.by_id:  # otherwise it was dropped
+                column = self.by_id[last]
+                check(column.name not in result, "a column has two values")
+                result[column.name] = self.read_column(column, row, cells, stored, value, write)
+                if value is None:
+                    own.add(last)
+        for qualifier in cells.keys() - own:
+            check(self.left_over(cells[b""], qualifier, result), "the key cell lists other columns than there are cells")
+        self.held[row + write] = result
+        return result
+
+    def read_parts(self, row, content):
+        """Returns the values of the parts of a row key, to which it is held, and what follows them."""
         result, rest = {}, row[len(self.token):]
         for part in self.parts:
             value, content = cut_sized(content)
@@ -573,30 +603,64 @@ class Table:
                 plain, rest = cut_sortable(part.type, rest)
                 check(plain == part.type.canonical(value), "a plain part is not that of the key cell")
         check(rest == b"", "a row key is too long")
-        own, last = {b""}, b""
-        if content[:4] == bytes(4):
-            check(self.expiring and content[4] == 10 and len(content) >= 13, "an expiry that cannot be")
-            expires, content = int.from_bytes(content[5:13], "big"), content[13:]
-            if self.now >= expires:
-                self.expired.add(row + write)
-                return None
+        return result, content
+
+    def cut_expiry(self, content):
+        if content[:4] != bytes(4):
+            return None, content
+        check(self.expiring and content[4] == 10 and len(content) >= 13, "an expiry that cannot be")
+        return int.from_bytes(content[5:13], "big"), content[13:]
+
+    def cut_entry(self, content):
+        """Returns how a column is stored, the value that is packed or None, and what follows."""
+        stored, content = cut_number(content[4:])
+        if stored < 2:
+            return stored, None, content
+        check(len(content) >= stored - 2, "cut short")
+        return stored, content[:stored - 2], content[stored - 2:]
+
+    def read_postings(self, postings):
+        """Checks what postings hold, after the rows were read, and returns how many say that a row is being deleted that is gone."""
+        late, rows = 0, {held[:-16] for held in self.held}
+        for posting, cells in postings.items():
+            if not self.adding:
+                check(cells == {b"": b""}, "a posting has content")
+            elif posting[:4] == bytes(4):
+                check(all(len(q) == 8 and v == b"" for q, v in cells.items()), "not a deletion")
+                late += posting[4 + len(self.token):] not in rows
+            elif posting[:4] not in self.dropped:
+                check(list(cells) == [b""], "a posting has other cells")
+                self.read_posting(self.by_id[posting[:4]], posting, cells[b""])
+        return late
+
+    def read_posting(self, column, posting, value):
+        if value[:1] in (b"\0", b"\xff"):  # pending or doubtful
+            check(len(value) == 9, "a posting without a copy has other content")
+            return
+        check(column.covering, "a copy in a posting of a column that does not cover")
+        n = len(column.lead) + column.carried
+        row, write = posting[n:-16], posting[-16:]
+        if self.clear:
+            content, its_write = open_plain(value)
+        else:
+            content, its_write = unseal_any(self.row_keys, value, self.place(row, posting[:n]))
+        check(its_write == write, "a copy of another write")
+        result, content = self.read_parts(row, content)
+        expires, content = self.cut_expiry(content)
+        if expires is not None and self.now >= expires:
+            return
+        last = b""
         while content:
             check(content[:4] > last, "entries are not in ascending order")
             last = content[:4]
-            stored, content = cut_number(content[4:])
-            value = None
-            if stored >= 2:
-                value, content = content[:stored - 2], content[stored - 2:]
-                check(len(value) == stored - 2, "cut short")
+            stored, packed, content = self.cut_entry(content)
+            check(stored >= 2, "a value is not in the copy")
             if last in self.by_id:  # otherwise it was dropped
-                column = self.by_id[last]
-                check(column.name not in result, "a column has two values")
-                result[column.name] = self.read_column(column, row, cells, stored, value, write)
-                if value is None:
-                    own.add(last)
-        for qualifier in cells.keys() - own:
-            check(self.left_over(cells[b""], qualifier, result), "the key cell lists other columns than there are cells")
-        return result
+                of = self.by_id[last]
+                check(of.name not in result, "a column has two values")
+                result[of.name] = of.type.text(packed)
+        check(row + write in self.held, "a copy of no row")
+        check(result == self.held[row + write], "a copy is not of its row")
 
     def left_over(self, key_cell, qualifier, result):
         """Whether a cell that the key cell does not say is there does not count."""
@@ -623,8 +687,10 @@ class Table:
 
     def dangling(self, postings):
         """Checks that all rows have their postings, and returns how many others there are."""
+        late = self.read_postings(postings)
+        postings = {p for p in postings if not self.adding or p[:4] != bytes(4)}
         check(self.expected <= postings, "the postings are not those of the rows")
-        return sum(p[:4] not in self.dropped and not p.endswith(tuple(self.expired)) for p in postings - self.expected)
+        return late + sum(p[:4] not in self.dropped and not p.endswith(tuple(self.expired)) for p in postings - self.expected)
 
     def open_key_cell(self, row, cells):
         if self.clear:
@@ -715,13 +781,12 @@ def main(path):
             spec = {"layout": "ordered", "prefix_bytes": 20 if table.tenants else 4, "spread_bits": table.spread}
             check(specs[table.postings] == spec, "the layout of an index")
             postings = families.pop(table.postings)
-        check(all(cells == {b"": b""} for cells in postings.values()), "a posting has content")
         if table.tenants:
             shares = [(t.name, Table(meta, TenantKeys(keys, t))) for t in tenants]
             of_tenants[table.name] = {}
             for name, share in shares:
                 of_tenants[table.name][name] = share.rows({row: rows.pop(row) for row in list(rows) if row.startswith(share.token)})
-                own = {p for p in postings if p[4:20] == share.token}
+                own = {p: cells for p, cells in postings.items() if p[4:20] == share.token}
                 dangling[table.name] = dangling.get(table.name, 0) + share.dangling(own)
                 for posting in own:
                     del postings[posting]
@@ -735,7 +800,7 @@ def main(path):
                     check(all(len(c) == 8 for c in policy.get("sensitive", [])) and 0 < policy["since"] <= root["version"], "a policy of no columns")
         else:
             result[table.name] = table.rows(rows)
-            dangling[table.name] = table.dangling(set(postings))
+            dangling[table.name] = table.dangling(postings)
             shares = [table]
         places = [b"\3" + table.id + share.token for share in shares]
         for qualifier in [q for q in progress if q in places]:
