@@ -7,8 +7,6 @@ import (
 	"iter"
 	"reflect"
 	"slices"
-	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
@@ -26,10 +24,8 @@ type Tie = structs.Tie
 // It has the methods that take or return rows. All others are those of [TableOf.Table], such as [Table.Count],
 // [Table.Exists], [Table.Min], [Table.Explain], [Table.Convert] and [Table.Verify].
 type TableOf[T any] struct {
-	table    *Table
-	plan     *structs.Plan
-	unmapped bool                             // columns may have no field
-	last     *atomic.Pointer[structs.Binding] // to the view of the last call
+	table *Table
+	fit   *structs.Fitting
 }
 
 // A ForOption changes what [For] takes.
@@ -89,9 +85,9 @@ func For[T any](ctx context.Context, st *Store, name string, options ...ForOptio
 	if err != nil {
 		return nil, err
 	}
-	of := &TableOf[T]{tbl, plan, slices.Contains(options, AllowUnmapped), new(atomic.Pointer[structs.Binding])}
+	of := &TableOf[T]{tbl, structs.NewFitting(plan, slices.Contains(options, AllowUnmapped))}
 	_, err = tbl.open().Now().WithSecondLook(ctx, func(t *engine.Engine) error {
-		_, err := of.fits(t.View)
+		_, err := of.fit.Of(t.View)
 		return err
 	})
 	if err != nil {
@@ -128,43 +124,13 @@ func planOf[T any]() (*structs.Plan, error) {
 	})
 }
 
-// fits returns how the struct fits a view.
-func (of *TableOf[T]) fits(t *rowcodec.View) (*structs.Binding, error) {
-	if b := of.last.Load(); b != nil && b.Since == t.Since {
-		return b, nil
-	}
-	b, err := of.plan.Bind(t)
-	if err == nil && !of.unmapped {
-		err = b.Whole("add fields, or give store.AllowUnmapped to For")
-	}
-	if err != nil {
-		return nil, err
-	}
-	of.last.Store(b)
-	return b, nil
-}
-
-// still returns how the struct fits a view of a table that it did fit.
-func (of *TableOf[T]) still(t *rowcodec.View) (*structs.Binding, error) {
-	b, err := of.fits(t)
-	if err != nil {
-		return nil, changed(err)
-	}
-	return b, nil
-}
-
-// changed returns what it means that a struct does not fit, if it did fit.
-func changed(err error) error {
-	return fault.Besides(fmt.Errorf("%w: %s", ErrSchemaChanged, strings.TrimPrefix(err.Error(), ErrColumn.Error()+": ")), err)
-}
-
 // use returns the table as this client knows it, and how the struct fits that.
 func (of *TableOf[T]) use(ctx context.Context) (t *engine.Engine, b *structs.Binding, err error) {
 	if t, err = of.table.open().Use(); err != nil {
 		return nil, nil, err
 	}
 	t, err = t.WithSecondLook(ctx, func(t *engine.Engine) error {
-		b, err = of.still(t.View)
+		b, err = of.fit.Still(t.View)
 		return err
 	})
 	if err != nil {
@@ -180,10 +146,10 @@ func (of *TableOf[T]) wrote(err error, whole bool) error {
 		return of.explained(err)
 	}
 	t := of.table.open().Now()
-	b, err := of.still(t.View)
+	b, err := of.fit.Still(t.View)
 	if err == nil && whole {
 		if err = b.Whole("give the struct a field for each"); err != nil {
-			err = changed(err)
+			err = structs.Changed(err)
 		}
 	}
 	if err != nil {
@@ -195,7 +161,7 @@ func (of *TableOf[T]) wrote(err error, whole bool) error {
 // explained returns what an error of a call means, if the schema was changed before it.
 func (of *TableOf[T]) explained(err error) error {
 	if errors.Is(err, ErrColumn) && !errors.Is(err, ErrSchemaChanged) {
-		if _, unfit := of.still(of.table.open().Now().View); unfit != nil {
+		if _, unfit := of.fit.Still(of.table.open().Now().View); unfit != nil {
 			return fmt.Errorf("store: table %q: %w", of.table.open().Now().Meta.Name, unfit)
 		}
 	}
@@ -211,23 +177,13 @@ func (of *TableOf[T]) Tenant(ctx context.Context, name string) (*TableOf[T], err
 	if err != nil {
 		return nil, err
 	}
-	return &TableOf[T]{tbl, of.plan, of.unmapped, new(atomic.Pointer[structs.Binding])}, nil
+	return &TableOf[T]{tbl, of.fit.Other()}, nil
 }
 
 // Expiring returns the table such that rows which are put through it live so long, see [Table.Expiring]. No field says when
 // a row expires.
 func (of *TableOf[T]) Expiring(ttl time.Duration) *TableOf[T] {
-	return &TableOf[T]{of.table.Expiring(ttl), of.plan, of.unmapped, of.last}
-}
-
-var errNil = fmt.Errorf("%w: the pointer is nil", ErrColumn)
-
-// valueOf returns the struct that a pointer leads to.
-func valueOf[T any](row *T) (reflect.Value, error) {
-	if row == nil {
-		return reflect.Value{}, errNil
-	}
-	return reflect.ValueOf(row).Elem(), nil
+	return &TableOf[T]{of.table.Expiring(ttl), of.fit}
 }
 
 // Put writes rows, each as a whole, as [Table.Put] does. A tie-breaker that is zero is drawn, and the struct has it
@@ -271,11 +227,11 @@ func (of *TableOf[T]) write(ctx context.Context, do string, rows []*T, insert bo
 // records returns a function for the records of rows, which it also puts into a slice.
 func (of *TableOf[T]) records(rows []*T, made []*rowcodec.Record, insert bool) func(t *rowcodec.View, i int) (*rowcodec.Record, error) {
 	return func(t *rowcodec.View, i int) (*rowcodec.Record, error) {
-		b, err := of.still(t)
+		b, err := of.fit.Still(t)
 		if err != nil {
 			return nil, err
 		}
-		row, err := valueOf(rows[i])
+		row, err := structs.ValueOf(rows[i])
 		if err != nil {
 			return nil, err
 		}
@@ -342,7 +298,7 @@ func (of *TableOf[T]) each(ctx context.Context, from []*T, read func(*rowcodec.V
 	}
 	rows := make([]Row, len(from))
 	for i, s := range from {
-		row, err := valueOf(s)
+		row, err := structs.ValueOf(s)
 		if err == nil {
 			rows[i], err = read(t.View, b, row)
 		}
@@ -450,7 +406,7 @@ func (of *TableOf[T]) reader(q Query) reader[*T] {
 // found returns a row that was found as a struct.
 func (of *TableOf[T]) found(f *query.Found) (*T, error) {
 	t, r, want := f.Record()
-	b, err := of.still(t)
+	b, err := of.fit.Still(t)
 	if err != nil {
 		return nil, err
 	}

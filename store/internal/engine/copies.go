@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -201,6 +202,45 @@ func (t *Engine) CopyAll(ctx context.Context) (done Copied, err error) {
 	return done, nil
 }
 
+var errCopy = errors.New("the copy is not of the row: queries by the column return what is not there")
+
+// CheckCopy compares the copy in a posting with its row. It reports whether the posting of a row has none, and may get one,
+// and what is wrong with one that it has.
+func (t *Engine) CheckCopy(ctx context.Context, c *rowcodec.Column, posting driver.Row, r *rowcodec.Record) (uncopied bool, wrong, err error) {
+	if len(posting.Cells) == 0 || !rowcodec.HasCopy(posting.Cells[0].Value) {
+		if r == nil || len(posting.Cells) > 0 && rowcodec.Doubtful(posting.Cells[0].Value) {
+			return false, nil, nil
+		}
+		// So is that of a row which a client was about to delete.
+		deleted, err := Exists(ctx, t.Postings, t.DeletionKey(r.Key))
+		return !deleted, nil, err
+	}
+	value := posting.Cells[0].Value
+	copied, wrong := t.OpenCopy(c, posting.Key, value, nil, new(rowcodec.Scratch))
+	switch {
+	case errors.As(wrong, new(rowcodec.NewerRow)), errors.Is(wrong, fault.ErrWrongKey):
+		return r != nil, nil, nil // queries take it as if there were none
+	case wrong != nil && !Refused(wrong):
+		return false, nil, wrong
+	case wrong == nil && copied == nil:
+		return false, nil, nil // it has expired
+	}
+	// The row is read whole and, after that, the posting: whoever deletes a row makes the posting doubtful before.
+	_, key, _, _ := c.CutPosting(posting.Key)
+	r, err = t.Read(ctx, key, nil)
+	if Refused(err) || errors.Is(err, fault.ErrTorn) {
+		return false, nil, nil // which is a fault of the row
+	}
+	if err != nil || wrong == nil && r != nil && r.Write == copied.Write && t.SameValues(r, copied) {
+		return false, nil, err
+	}
+	cells, err := t.Postings.Get(ctx, posting.Key, driver.Slice{})
+	if err != nil || len(cells) == 0 || !bytes.Equal(cells[0].Value, value) {
+		return false, nil, err
+	}
+	return false, cmp.Or(wrong, errCopy), nil
+}
+
 // MendCopy puts another copy into a posting whose copy is not of its row, or makes it doubtful where there is no such row,
 // and reports whether it was as it was read before.
 func (t *Engine) MendCopy(ctx context.Context, c *rowcodec.Column, posting driver.Row) (bool, error) {
@@ -217,11 +257,11 @@ func (t *Engine) MendCopy(ctx context.Context, c *rowcodec.Column, posting drive
 		return false, err
 	}
 	r, err := t.Read(ctx, key, nil)
-	if err != nil || r != nil && keys[0] == nil {
+	if err != nil {
 		return false, err
 	}
 	var replacement driver.Replacement
-	if r != nil && r.Search[c.Position] != nil && bytes.Equal(t.PostingKey(r, c.Position), posting.Key) {
+	if r != nil && keys[0] != nil && r.Search[c.Position] != nil && bytes.Equal(t.PostingKey(r, c.Position), posting.Key) {
 		replacement = t.CopyInto(c, posting.Key, cells[0], r)
 	} else {
 		gone := new(rowcodec.Record)
@@ -235,8 +275,9 @@ func (t *Engine) MendCopy(ctx context.Context, c *rowcodec.Column, posting drive
 // copyAgain does so with postings as they were read. It looks for deletions of their rows, and then reads the rows. So whoever
 // deletes one of these makes its posting doubtful after it was read here. A row of a client that knows more of the table has perhaps more than this view would copy.
 func (t *Engine) copyAgain(ctx context.Context, postings []postingOf, cells []*driver.Cell) (done Copied, err error) {
-	keys := make([][]byte, len(postings))
-	s := new(rowcodec.Scratch)
+	keys, outdated := make([][]byte, len(postings)), make([]bool, len(postings))
+	s, doubter := new(rowcodec.Scratch), new(rowcodec.Record)
+	doubter.NewAttempt()
 	for i, p := range postings {
 		wanted := false
 		switch {
@@ -245,9 +286,8 @@ func (t *Engine) copyAgain(ctx context.Context, postings []postingOf, cells []*d
 			done.Doubtful++
 		case rowcodec.HasCopy(cells[i].Value):
 			// One that does not open is for Verify to find.
-			if outdated, err := t.OutdatedCopy(p.column, p.key, cells[i].Value, s); err == nil {
-				wanted = outdated
-			}
+			outdated[i], _ = t.OutdatedCopy(p.column, p.key, cells[i].Value, s)
+			wanted = outdated[i]
 		default:
 			done.Pending++
 			wanted = true
@@ -278,9 +318,12 @@ func (t *Engine) copyAgain(ctx context.Context, postings []postingOf, cells []*d
 		return done, err
 	}
 	var copies []driver.Replacement
-	for _, replacement := range made {
-		if replacement != nil {
+	for i, replacement := range made {
+		switch {
+		case replacement != nil:
 			copies = append(copies, *replacement)
+		case outdated[i] && keys[i] == nil: // its row is being deleted, and nothing shall be left under an old key
+			copies = append(copies, driver.Replacement{Row: postings[i].key, Seen: *cells[i], Puts: t.Doubt(postings[i].key, doubter).Puts})
 		}
 	}
 	if len(copies) == 0 {
@@ -289,6 +332,14 @@ func (t *Engine) copyAgain(ctx context.Context, postings []postingOf, cells []*d
 	late, err := t.Postings.Replace(ctx, copies...)
 	done.Put = len(copies) - len(late)
 	return done, err
+}
+
+// repost drops postings that rows no longer have, and puts copies into those that they have now.
+func (t *Engine) repost(ctx context.Context, gone [][]byte, records []*rowcodec.Record) error {
+	if err := t.Unpost(ctx, gone); err != nil {
+		return err
+	}
+	return t.copyPresent(ctx, records)
 }
 
 // copyPresent does so with the postings of rows that are there.

@@ -146,10 +146,7 @@ func (t *Engine) convertOnce(ctx context.Context, rows []driver.Row) (done conve
 		late = append(late, read[i].Key)
 	}
 	if t.Postings != nil {
-		if err := t.Unpost(ctx, gone); err != nil {
-			return done, nil, err
-		}
-		if err := t.copyPresent(ctx, records); err != nil {
+		if err := t.repost(ctx, gone, records); err != nil {
 			return done, nil, err
 		}
 	}

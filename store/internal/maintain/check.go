@@ -110,7 +110,6 @@ var (
 	errGone    = errors.New("the index is gone: it has nothing of what rows have")
 	errFilling = errors.New("the index is being made again, which is not finished")
 	errFamily  = errors.New("the table has no column of that id")
-	errCopy    = errors.New("the copy is not of the row: queries by the column return what is not there")
 )
 
 // checkRow checks a row as it was scanned and, where that looks wrong, as it is.
@@ -399,7 +398,10 @@ func (v *Verifier) checkPosting(ctx context.Context, posting driver.Row) (one po
 			one.stale = !expired
 		}
 		if err == nil && known && c.Covers() && c.Of == nil {
-			err = v.checkCopy(ctx, c, posting, &one)
+			var wrong error
+			if one.uncopied, wrong, err = v.table.CheckCopy(ctx, c, posting, one.r); wrong != nil {
+				one.fault = &inspect.Fault{Kind: inspect.FaultCopy, Column: c.Name, Place: key, Err: wrong}
+			}
 		}
 		return one, err
 	}
@@ -412,46 +414,6 @@ func (v *Verifier) checkPosting(ctx context.Context, posting driver.Row) (one po
 	}
 	one.fault = &inspect.Fault{Kind: inspect.FaultPosting, Place: key, Err: wrong}
 	return one, nil
-}
-
-// checkCopy compares the copy in a posting with its row.
-func (v *Verifier) checkCopy(ctx context.Context, c *rowcodec.Column, posting driver.Row, one *postingCheck) error {
-	t := v.table
-	if len(posting.Cells) == 0 || !rowcodec.HasCopy(posting.Cells[0].Value) {
-		if one.r == nil || len(posting.Cells) > 0 && rowcodec.Doubtful(posting.Cells[0].Value) {
-			return nil
-		}
-		// So is that of a row which a client was about to delete.
-		deleted, err := engine.Exists(ctx, t.Postings, t.DeletionKey(one.r.Key))
-		one.uncopied = !deleted
-		return err
-	}
-	value := posting.Cells[0].Value
-	copied, err := t.OpenCopy(c, posting.Key, value, nil, new(rowcodec.Scratch))
-	switch {
-	case errors.As(err, new(rowcodec.NewerRow)), errors.Is(err, fault.ErrWrongKey):
-		one.uncopied = one.r != nil // queries take it as if there were none
-		return nil
-	case err != nil && !engine.Refused(err):
-		return err
-	case err == nil && copied == nil:
-		return nil // it has expired
-	}
-	// The row is read whole and, after that, the posting: whoever deletes a row makes the posting doubtful before.
-	_, key, _, _ := c.CutPosting(posting.Key)
-	r, failed := t.Read(ctx, key, nil)
-	if engine.Refused(failed) || errors.Is(failed, fault.ErrTorn) {
-		return nil // which is a fault of the row
-	}
-	if failed != nil || err == nil && r != nil && r.Write == copied.Write && t.SameValues(r, copied) {
-		return failed
-	}
-	cells, failed := t.Postings.Get(ctx, posting.Key, driver.Slice{})
-	if failed != nil || len(cells) == 0 || !bytes.Equal(cells[0].Value, value) {
-		return failed
-	}
-	one.fault = &inspect.Fault{Kind: inspect.FaultCopy, Column: c.Name, Place: posting.Key, Err: cmp.Or(err, errCopy)}
-	return nil
 }
 
 // postingOutOfOrder returns a fault if what a row's posting carries is not in order with that of the row

@@ -1,0 +1,64 @@
+package structs
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"sync/atomic"
+
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+)
+
+// A Fitting is how a struct fits a table, as the table changes.
+type Fitting struct {
+	plan     *Plan
+	unmapped bool                    // columns may have no field
+	last     atomic.Pointer[Binding] // to the view of the last call
+}
+
+// NewFitting returns that of a struct.
+func NewFitting(plan *Plan, unmapped bool) *Fitting { return &Fitting{plan: plan, unmapped: unmapped} }
+
+// Other returns that of the same struct for another table.
+func (f *Fitting) Other() *Fitting { return NewFitting(f.plan, f.unmapped) }
+
+// Of returns how the struct fits a view.
+func (f *Fitting) Of(t *rowcodec.View) (*Binding, error) {
+	if b := f.last.Load(); b != nil && b.Since == t.Since {
+		return b, nil
+	}
+	b, err := f.plan.Bind(t)
+	if err == nil && !f.unmapped {
+		err = b.Whole("add fields, or give store.AllowUnmapped to For")
+	}
+	if err != nil {
+		return nil, err
+	}
+	f.last.Store(b)
+	return b, nil
+}
+
+// Still returns how the struct fits a view of a table that it did fit.
+func (f *Fitting) Still(t *rowcodec.View) (*Binding, error) {
+	b, err := f.Of(t)
+	if err != nil {
+		return nil, Changed(err)
+	}
+	return b, nil
+}
+
+// Changed returns what it means that a struct does not fit, if it did fit.
+func Changed(err error) error {
+	return fault.Besides(fmt.Errorf("%w: %s", fault.ErrSchemaChanged, strings.TrimPrefix(err.Error(), fault.ErrColumn.Error()+": ")), err)
+}
+
+var errNil = fmt.Errorf("%w: the pointer is nil", fault.ErrColumn)
+
+// ValueOf returns the struct that a pointer leads to.
+func ValueOf[T any](row *T) (reflect.Value, error) {
+	if row == nil {
+		return reflect.Value{}, errNil
+	}
+	return reflect.ValueOf(row).Elem(), nil
+}
