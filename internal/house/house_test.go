@@ -37,8 +37,6 @@ var larger = map[string]int{
 	"store/pebble":     2800,
 	"store/cassandra":  3700,
 	"store/hbase":      2500,
-
-	"store/internal/query": 2600,
 }
 
 // A source is a parsed file of the module.
