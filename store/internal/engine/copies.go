@@ -183,6 +183,7 @@ func (t *Engine) CopyScanned(ctx context.Context, c *rowcodec.Column, scanned []
 
 // CopyAll does so with all postings of the columns that cover.
 func (t *Engine) CopyAll(ctx context.Context) (done Copied, err error) {
+	t = t.slow()
 	for _, c := range t.Stored {
 		if !c.Covers() {
 			continue
@@ -237,6 +238,9 @@ func (t *Engine) MendCopy(ctx context.Context, c *rowcodec.Column, posting drive
 func (t *Engine) copyAgain(ctx context.Context, postings []postingOf, cells []*driver.Cell) (done Copied, err error) {
 	keys := make([][]byte, len(postings))
 	s := new(rowcodec.Scratch)
+	if err := t.hintAgain(ctx, postings, cells); err != nil {
+		return done, err
+	}
 	for i, p := range postings {
 		wanted := false
 		switch {
@@ -289,6 +293,30 @@ func (t *Engine) copyAgain(ctx context.Context, postings []postingOf, cells []*d
 	late, err := t.Postings.Replace(ctx, copies...)
 	done.Put = len(copies) - len(late)
 	return done, err
+}
+
+// hintAgain puts new hints into postings whose values are empty, and reads them. No client leaves one so, and it cannot be
+// replaced as it was seen.
+func (t *Engine) hintAgain(ctx context.Context, postings []postingOf, cells []*driver.Cell) error {
+	var again []postingOf
+	var places []int
+	var hints []driver.Mutation
+	for i, p := range postings {
+		if cells[i] != nil && len(cells[i].Value) == 0 {
+			again, places, hints = append(again, p), append(places, i), append(hints, t.PutPosting(p.key, new(rowcodec.Record)))
+		}
+	}
+	if len(again) == 0 {
+		return nil
+	}
+	if err := t.Post(ctx, hints); err != nil {
+		return err
+	}
+	now, err := t.stampedPostings(ctx, again)
+	for n, i := range places {
+		cells[i] = now[n]
+	}
+	return err
 }
 
 // copyPresent does so with the postings of rows that are there.

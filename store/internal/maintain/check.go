@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -428,11 +429,10 @@ func (v *Verifier) checkCopy(ctx context.Context, c *rowcodec.Column, posting dr
 	}
 	value := posting.Cells[0].Value
 	copied, err := t.OpenCopy(c, posting.Key, value, nil, new(rowcodec.Scratch))
+	// Of what says that it is newer, or of another key, queries read the row. It is a fault unless the schema has changed since.
+	newer := errors.As(err, new(rowcodec.NewerRow))
 	switch {
-	case errors.As(err, new(rowcodec.NewerRow)), errors.Is(err, fault.ErrWrongKey):
-		one.uncopied = one.r != nil // queries take it as if there were none
-		return nil
-	case err != nil && !engine.Refused(err):
+	case err != nil && !newer && !engine.Refused(err):
 		return err
 	case err == nil && copied == nil:
 		return nil // it has expired
@@ -445,6 +445,9 @@ func (v *Verifier) checkCopy(ctx context.Context, c *rowcodec.Column, posting dr
 	}
 	if failed != nil || err == nil && r != nil && r.Write == copied.Write && t.SameValues(r, copied) {
 		return failed
+	}
+	if err == nil && r == nil && t.Over(copied) {
+		return nil // it has expired in between
 	}
 	cells, failed := t.Postings.Get(ctx, posting.Key, driver.Slice{})
 	if failed != nil || len(cells) == 0 || !bytes.Equal(cells[0].Value, value) {
@@ -475,7 +478,10 @@ func (v *Verifier) columnOf(posting []byte) (*rowcodec.Column, error) {
 	if copy(id[:], posting) < len(id) || v.by[id] == nil {
 		return nil, errFamily
 	}
-	_, _, _, err := v.by[id].CutPosting(posting)
+	_, row, _, err := v.by[id].CutPosting(posting)
+	if least := v.table.Spec.PrefixBytes; err == nil && len(row) < least {
+		err = fmt.Errorf("%w: the row key in a posting has %d bytes, at least %d are needed", fault.ErrFormat, len(row), least)
+	}
 	return v.by[id], err
 }
 
