@@ -118,6 +118,17 @@ func TestCopiesAnswerAsRows(t *testing.T) {
 				})
 			}
 		}
+		// The index of a column whose ciphertexts move is made again.
+		for _, tbl := range tables {
+			_, err := tbl.Rebalance(background, "rank", nil)
+			require.NoError(t, err)
+			require.NoError(t, tbl.RebuildIndex(background, "rank", nil))
+		}
+		compare("rank", func(tbl *store.Table) []string {
+			texts := show2(collect(t, tbl, store.Query{Where: wheres["rank"]}))
+			slices.Sort(texts)
+			return texts
+		})
 		pairs := func(by string, left, right *store.Table) (texts []string) {
 			for pair, err := range store.Join(background, left, by, right, by, nil) {
 				require.NoError(t, err)
