@@ -180,3 +180,58 @@ func TestCopiesExpireInDatabases(t *testing.T) {
 		require.Zero(t, v.Dangling+v.Uncopied)
 	})
 }
+
+// A row that expires while Verify looks at it, between its copy and the row, is no fault.
+func TestRowExpiresWhileItsCopyIsVerified(t *testing.T) {
+	ctx, clock := t.Context(), newHandClock()
+	armed, reads := false, 0
+	db := drivertest.NewFaulty(drivertest.NewMemoryAt(clock.now), func(op drivertest.Op) drivertest.Fault {
+		if armed && op.Method == "Get" && op.Family[0] == 't' {
+			if reads++; reads == 2 {
+				clock.advance(2 * time.Hour)
+			}
+		}
+		return drivertest.NoFault
+	})
+	st := clocked(t, db, clock, 0)[0]
+	tbl, err := st.Create(ctx, coverExpiry(time.Hour))
+	require.NoError(t, err)
+	require.NoError(t, st.Close(ctx))
+	require.NoError(t, tbl.Put(ctx, Row{"device": "a", "celsius": 1}))
+	armed = true
+	v, err := tbl.Verify(ctx, nil)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, reads, 2)
+	require.True(t, v.Sound(), "%v", v.Faults)
+}
+
+// A client whose clock is fast leaves no copy under an old key, also of rows that have expired for it alone and which another
+// has sealed again.
+func TestFastClockConvertsCopies(t *testing.T) {
+	ctx, clock := t.Context(), newHandClock()
+	memory, fails := drivertest.NewMemoryAt(clock.now), false
+	db := drivertest.NewFaulty(memory, func(op drivertest.Op) drivertest.Fault {
+		if fails && op.Method == "Replace" && op.Family[0] == 'x' {
+			return drivertest.FailBefore
+		}
+		return drivertest.NoFault
+	})
+	st, fast := clocked(t, db, clock, 0)[0], clocked(t, memory, clock, 20*time.Minute)[0]
+	tbl, err := st.Create(ctx, coverExpiry(time.Hour))
+	require.NoError(t, err)
+	require.NoError(t, st.Close(ctx))
+	require.NoError(t, tbl.Put(ctx, coverExpiryRow(0), coverExpiryRow(1)))
+	clock.advance(50 * time.Minute)
+	require.NoError(t, st.RotateKeys(ctx, "events"))
+	fails = true
+	_, err = tbl.Convert(ctx, nil)
+	require.Error(t, err)
+	require.Equal(t, []int{2, 4}, keyCells(t, tbl, ""), "rows are sealed again, and copies are not")
+	theirs, err := fast.Table(ctx, "events")
+	require.NoError(t, err)
+	require.Zero(t, countedInAllWays(t, theirs))
+	_, err = theirs.Convert(ctx, nil)
+	require.NoError(t, err)
+	require.Equal(t, []int{6, 0}, keyCells(t, tbl, ""))
+	require.Equal(t, 2, countedInAllWays(t, tbl))
+}
