@@ -3,6 +3,7 @@ package cmd
 import (
 	"bufio"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,7 +17,8 @@ import (
 )
 
 // A table insert that is killed at any time goes on under its name, in a table with a tie-breaker and in one without:
-// every row is there once then, with the values of the last row that has its key. Ctrl-C says how to go on.
+// every row is there once then, with the values of the last row that has its key. Ctrl-C says how to go on. Index entries that
+// cover have copies of all rows at the end, also of those that killed processes have written.
 func TestKilledTableInsert(t *testing.T) {
 	unixOnly(t)
 	const n = 6000
@@ -31,14 +33,21 @@ func TestKilledTableInsert(t *testing.T) {
 		flags     []string
 		bad       string
 		want      int
+		kills     int
+		server    bool
 	}{
-		{"tie", tie, nil, "", n},
-		{"append-only", tie + "\nappend-only: true", nil, "", n},
-		{"no tie", "", []string{"--last-wins"}, "", n / 2},
-		{"bad rows", tie, []string{"--skip-bad", "--bad-file", "bad.jsonl"}, "x,1\n1\n2,y\n", n},
+		{"tie", tie, nil, "", n, 1, false},
+		{"append-only", tie + "\nappend-only: true", nil, "", n, 1, false},
+		{"covering", tie + "\nappend-only: true", nil, "", n, 4, false},
+		{"covering, on a server", tie + "\nappend-only: true", nil, "", n, 4, true},
+		{"no tie", "", []string{"--last-wins"}, "", n / 2, 1, false},
+		{"bad rows", tie, []string{"--skip-bad", "--bad-file", "bad.jsonl"}, "x,1\n1\n2,y\n", n, 1, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			dir := t.TempDir()
+			dir, data := t.TempDir(), "pebble:data"
+			if test.server {
+				data = urlOf(t)
+			}
 			run := func(code int, args ...string) (out, err string) {
 				t.Helper()
 				cmd := exec.Command("rangecrypt", args...)
@@ -49,9 +58,13 @@ func TestKilledTableInsert(t *testing.T) {
 				require.Equal(t, code, cmd.ProcessState.ExitCode(), &stderr)
 				return stdout.String(), stderr.String()
 			}
-			kept := []string{"--store", "pebble:data", "--key", "key"}
+			kept := []string{"--store", data, "--key", "key"}
+			covering := ""
+			if strings.HasPrefix(test.name, "covering") {
+				covering = ", covering: true"
+			}
 			schema := "table: t\nkey:\n  - {name: id, type: int32, encryption: ordered, scheme: mope}" + test.key +
-				"\ncolumns:\n  - {name: note, type: int32, encryption: ordered, scheme: boldyreva}\n"
+				"\ncolumns:\n  - {name: note, type: int32, encryption: ordered, scheme: boldyreva" + covering + "}\n"
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "t.yaml"), []byte(schema), 0o600))
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "in.csv"), []byte(input.String()+test.bad), 0o600))
 			run(0, "keys", "generate", "key")
@@ -60,7 +73,7 @@ func TestKilledTableInsert(t *testing.T) {
 				return slices.Concat([]string{"table", "insert", "t", "--input", "in.csv"}, kept, test.flags, args)
 			}
 			name := ""
-			for kill := range 2 {
+			for kill := range test.kills + 1 {
 				args := []string{"--batch", "5", "--writers", "2"}
 				if name != "" {
 					args = append(args, "--load", name)
@@ -73,12 +86,16 @@ func TestKilledTableInsert(t *testing.T) {
 				line, err := bufio.NewReader(pipe).ReadString('\n')
 				require.NoError(t, err)
 				name = regexp.MustCompile(`^load ([0-9a-f]{16}-[0-9a-f]{10}): `).FindStringSubmatch(line)[1]
-				if kill == 0 {
-					grown(t, filepath.Join(dir, "data"), 100_000)
-					require.NoError(t, cmd.Process.Kill())
-				} else {
+				switch {
+				case kill == test.kills:
 					time.Sleep(20 * time.Millisecond)
 					require.NoError(t, cmd.Process.Signal(os.Interrupt))
+				case kill == 0 && !test.server:
+					grown(t, filepath.Join(dir, "data"), 100_000)
+					require.NoError(t, cmd.Process.Kill())
+				default:
+					time.Sleep(time.Duration(rand.IntN(400)) * time.Millisecond)
+					require.NoError(t, cmd.Process.Kill())
 				}
 				_ = cmd.Wait()
 			}
@@ -106,6 +123,14 @@ func TestKilledTableInsert(t *testing.T) {
 			for i := n / 2; i < n; i++ {
 				_, ok := slices.BinarySearch(rows, fmt.Sprintf("%d,%d", i%(n/2), i))
 				require.True(t, ok, i)
+			}
+			if covering != "" {
+				out, _ = run(0, slices.Concat([]string{"verify", "--json"}, kept)...)
+				require.Contains(t, out, fmt.Sprintf(`"rows":%d,`, n))
+				require.Contains(t, out, fmt.Sprintf(`"postings":%d,`, n))
+				require.Contains(t, out, `"uncopied":0,`)
+				out, _ = run(0, slices.Concat([]string{"table", "query", "t", "--where", fmt.Sprintf("note between 100 and %d", n), "--count"}, kept)...)
+				require.Equal(t, fmt.Sprint(n-100), strings.TrimSpace(out))
 			}
 			// Another input is refused.
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "in.csv"), []byte(input.String()+test.bad+"1,1\n"), 0o600))

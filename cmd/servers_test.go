@@ -49,9 +49,7 @@ func TestInsertGoesOnWhenTheServerIsBack(t *testing.T) {
 		way, err = p.ListenAt(net.JoinHostPort("127.0.0."+strconv.Itoa(i), port), server)
 	}
 	require.NoError(t, err, "no other loopback address has the port of the server free")
-	var id [6]byte
-	rand.Read(id[:])
-	keyspace := "rangecrypt_test_" + hex.EncodeToString(id[:])
+	keyspace := newKeyspace()
 	t.Cleanup(func() { require.NoError(t, cassandra.Drop(keyspace)) })
 	dir := t.TempDir()
 	store := cassandra.Store(way, keyspace)
@@ -90,4 +88,25 @@ func TestInsertGoesOnWhenTheServerIsBack(t *testing.T) {
 	run(0, append(insert, "--load", load)...)
 	require.Equal(t, n, count()-10, "none is lost, and none is there twice")
 	t.Logf("%d rows were acknowledged and %d there when the server went", acknowledged, there)
+}
+
+// urlOf returns what --store names a new database on a Cassandra, which is removed at the end of the test.
+func urlOf(t *testing.T) string {
+	t.Helper()
+	for _, db := range testdb.All {
+		if db.Name == "cassandra" {
+			db.Need(t)
+		}
+	}
+	cassandra, err := testcassandra.New()
+	require.NoError(t, err)
+	keyspace := newKeyspace()
+	t.Cleanup(func() { require.NoError(t, cassandra.Drop(keyspace)) })
+	return cassandra.Store(cassandra.Hosts[0], keyspace)
+}
+
+func newKeyspace() string {
+	var id [6]byte
+	rand.Read(id[:])
+	return "rangecrypt_test_" + hex.EncodeToString(id[:])
 }

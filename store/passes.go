@@ -13,7 +13,8 @@ import (
 // reads only, while readers and writers go on. A key that no cell has is not needed to read what is there;
 // a client that slept since before a rotation may still seal with an older key, and converts that
 // when it wakes, unless it dies. What a deleted row of a table with [Schema.Conditional] leaves keeps its key until
-// the row is put again: Convert does not seal it again.
+// the row is put again: Convert does not seal it again. A copy of a row in an index entry, see [Column.Covering], is a cell
+// of the key that seals key cells.
 //
 // Of a table that is open for a tenant it counts the cells of this one. One with tenants that is not
 // is read once for all of them, and beside their cells counts those of tenants that were dropped.

@@ -42,7 +42,7 @@ type KeyUse struct {
 // A KeyCount is how many cells one key sealed.
 type KeyCount struct {
 	Tenant string // "" in tables without
-	Column string // "" for key cells, with what is packed in them
+	Column string // "" for key cells, with what is packed in them, and for the copies of rows that index entries have
 	ID     string // of the key, in hex
 	Newest bool   // it seals what is written from now on
 	Cells  int

@@ -10,12 +10,23 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
+// changeable returns an error if single columns of rows cannot be changed.
+func changeable(t *engine.Engine) error {
+	switch {
+	case t.Meta.Conditional:
+		return nil
+	case t.Meta.AppendOnly():
+		return fmt.Errorf("%w: rows of a table with AppendOnly are never changed: Delete the row, and Put another in its place", fault.ErrSchema)
+	}
+	return fmt.Errorf("%w: rows of a table without Conditional are written as a whole: use Put", fault.ErrSchema)
+}
+
 // UpsertRows gives columns of rows new values, and makes the rows that there are not.
 func UpsertRows(ctx context.Context, t *engine.Engine, rows []rowcodec.RowValues) error {
 	updates := make([]*rowcodec.Updated, len(rows))
 	t, err := t.WithSecondLook(ctx, func(t *engine.Engine) error {
-		if !t.Meta.Conditional {
-			return fmt.Errorf("%w: rows of a table without Conditional are written as a whole: use Put", fault.ErrSchema)
+		if err := changeable(t); err != nil {
+			return err
 		}
 		records := make([]*rowcodec.Record, len(rows))
 		for i, row := range rows {

@@ -137,8 +137,8 @@ func UpdateRows(ctx context.Context, t *engine.Engine, rows []rowcodec.RowValues
 
 // updatesOf returns what an Update with the given rows is to do.
 func updatesOf(ctx context.Context, t *engine.Engine, rows []rowcodec.RowValues) ([]*rowcodec.Updated, error) {
-	if !t.Meta.Conditional {
-		return nil, fmt.Errorf("%w: rows of a table without Conditional are written as a whole: use Put", fault.ErrSchema)
+	if err := changeable(t); err != nil {
+		return nil, err
 	}
 	for i, row := range rows {
 		if err := t.CheckNames(row); err != nil {

@@ -184,6 +184,7 @@ func (t *Engine) CopyScanned(ctx context.Context, c *rowcodec.Column, scanned []
 
 // CopyAll does so with all postings of the columns that cover.
 func (t *Engine) CopyAll(ctx context.Context) (done Copied, err error) {
+	t = t.slow()
 	for _, c := range t.Stored {
 		if !c.Covers() {
 			continue
@@ -217,10 +218,9 @@ func (t *Engine) CheckCopy(ctx context.Context, c *rowcodec.Column, posting driv
 	}
 	value := posting.Cells[0].Value
 	copied, wrong := t.OpenCopy(c, posting.Key, value, nil, new(rowcodec.Scratch))
+	// Of what says that it is newer, or of another key, queries read the row. It is a fault unless the schema has changed since.
 	switch {
-	case errors.As(wrong, new(rowcodec.NewerRow)), errors.Is(wrong, fault.ErrWrongKey):
-		return r != nil, nil, nil // queries take it as if there were none
-	case wrong != nil && !Refused(wrong):
+	case wrong != nil && !errors.As(wrong, new(rowcodec.NewerRow)) && !Refused(wrong):
 		return false, nil, wrong
 	case wrong == nil && copied == nil:
 		return false, nil, nil // it has expired
@@ -233,6 +233,9 @@ func (t *Engine) CheckCopy(ctx context.Context, c *rowcodec.Column, posting driv
 	}
 	if err != nil || wrong == nil && r != nil && r.Write == copied.Write && t.SameValues(r, copied) {
 		return false, nil, err
+	}
+	if wrong == nil && r == nil && t.Over(copied) {
+		return false, nil, nil // it has expired in between
 	}
 	cells, err := t.Postings.Get(ctx, posting.Key, driver.Slice{})
 	if err != nil || len(cells) == 0 || !bytes.Equal(cells[0].Value, value) {
@@ -278,6 +281,9 @@ func (t *Engine) copyAgain(ctx context.Context, postings []postingOf, cells []*d
 	keys, outdated := make([][]byte, len(postings)), make([]bool, len(postings))
 	s, doubter := new(rowcodec.Scratch), new(rowcodec.Record)
 	doubter.NewAttempt()
+	if err := t.hintAgain(ctx, postings, cells); err != nil {
+		return done, err
+	}
 	for i, p := range postings {
 		wanted := false
 		switch {
@@ -340,6 +346,30 @@ func (t *Engine) repost(ctx context.Context, gone [][]byte, records []*rowcodec.
 		return err
 	}
 	return t.copyPresent(ctx, records)
+}
+
+// hintAgain puts new hints into postings whose values are empty, and reads them. No client leaves one so, and it cannot be
+// replaced as it was seen.
+func (t *Engine) hintAgain(ctx context.Context, postings []postingOf, cells []*driver.Cell) error {
+	var again []postingOf
+	var places []int
+	var hints []driver.Mutation
+	for i, p := range postings {
+		if cells[i] != nil && len(cells[i].Value) == 0 {
+			again, places, hints = append(again, p), append(places, i), append(hints, t.PutPosting(p.key, new(rowcodec.Record)))
+		}
+	}
+	if len(again) == 0 {
+		return nil
+	}
+	if err := t.Post(ctx, hints); err != nil {
+		return err
+	}
+	now, err := t.stampedPostings(ctx, again)
+	for n, i := range places {
+		cells[i] = now[n]
+	}
+	return err
 }
 
 // copyPresent does so with the postings of rows that are there.

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -437,7 +438,10 @@ func (v *Verifier) columnOf(posting []byte) (*rowcodec.Column, error) {
 	if copy(id[:], posting) < len(id) || v.by[id] == nil {
 		return nil, errFamily
 	}
-	_, _, _, err := v.by[id].CutPosting(posting)
+	_, row, _, err := v.by[id].CutPosting(posting)
+	if least := v.table.Spec.PrefixBytes; err == nil && len(row) < least {
+		err = fmt.Errorf("%w: the row key in a posting has %d bytes, at least %d are needed", fault.ErrFormat, len(row), least)
+	}
 	return v.by[id], err
 }
 

@@ -3,11 +3,14 @@ package maintain
 import (
 	"context"
 	"encoding/hex"
+	"slices"
 
 	"github.com/rangecrypt/rangecrypt/internal/seal"
+	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/keyring"
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/internal/session"
 )
@@ -26,6 +29,22 @@ func KeyUse(ctx context.Context, tbl *session.Table, progress func(rows int)) (u
 	if tenants {
 		most = mostTenantKeys
 	}
+	add := func(of pseudonym, qualifier, value []byte) {
+		at := sealedBy{of: of}
+		if value[0] != rowcodec.PlainFormat {
+			id, err := seal.PeekKeyID(value)
+			if err != nil {
+				use.Unknown++
+				return
+			}
+			at.sealed, at.qualifier, at.key = true, string(qualifier), id
+		}
+		if _, known := counts[at]; !known && len(counts) == most {
+			use.Unknown++
+			return
+		}
+		counts[at]++
+	}
 	for row, err := range t.Data.Scan(ctx, engine.Under(t.Prefix)) {
 		if err != nil {
 			return inspect.KeyUse{}, rows, engine.Gone(err)
@@ -35,26 +54,22 @@ func KeyUse(ctx context.Context, tbl *session.Table, progress func(rows int)) (u
 			of = pseudonymAt(row.Key, 0)
 		}
 		for _, cell := range row.Cells {
-			if len(cell.Value) == 0 {
-				continue // deleted under a condition
+			if len(cell.Value) > 0 { // or it was deleted under a condition
+				add(of, cell.Qualifier, cell.Value)
 			}
-			at := sealedBy{of: of}
-			if cell.Value[0] != rowcodec.PlainFormat {
-				at.sealed, at.qualifier = true, string(cell.Qualifier)
-				if at.key, err = seal.PeekKeyID(cell.Value); err != nil {
-					use.Unknown++
-					continue
-				}
-			}
-			if _, known := counts[at]; !known && len(counts) == most {
-				use.Unknown++
-				continue
-			}
-			counts[at]++
 		}
 		if rows++; progress != nil && rows%engine.FullBatch == 0 {
 			progress(rows)
 		}
+	}
+	if err := eachCopy(ctx, tbl, func(posting driver.Row) {
+		var of pseudonym
+		if tenants {
+			of = pseudonymAt(posting.Key, len(meta.ColumnID{}))
+		}
+		add(of, rowcodec.KeyQualifier, posting.Cells[0].Value) // which has the key
+	}); err != nil {
+		return inspect.KeyUse{}, rows, engine.Gone(err)
 	}
 	// What keys there are is asked for after the scan: then it has those of all rows.
 	known := make(map[pseudonym]bool)
@@ -85,6 +100,37 @@ func KeyUse(ctx context.Context, tbl *session.Table, progress func(rows int)) (u
 	}
 	countOthers(&use, counts, known, columns)
 	return use, rows, nil
+}
+
+// eachCopy calls do for the postings that have copies of rows, also for those of columns that were dropped.
+func eachCopy(ctx context.Context, tbl *session.Table, do func(posting driver.Row)) error {
+	t, err := tbl.Refresh(ctx)
+	if err != nil || !t.Meta.AppendOnly() || t.Postings == nil {
+		return err
+	}
+	leads := [][]byte{nil}
+	if tbl.Bound() {
+		leads = nil
+		for _, c := range t.Stored {
+			if c.Searched() {
+				leads = append(leads, c.Lead)
+			}
+		}
+		for _, id := range t.Meta.Dropped {
+			leads = append(leads, slices.Concat(id[:], t.Prefix))
+		}
+	}
+	for _, lead := range leads {
+		for posting, err := range t.Postings.Scan(ctx, engine.Under(lead)) {
+			if err != nil {
+				return err
+			}
+			if len(posting.Cells) > 0 && rowcodec.HasCopy(posting.Cells[0].Value) {
+				do(posting)
+			}
+		}
+	}
+	return nil
 }
 
 // countOthers counts the cells that no key which is known sealed.

@@ -51,8 +51,11 @@ func (t *View) DeletionKey(row []byte) []byte { return append(t.DeletionLead(), 
 
 // CutDeletion returns the key of the row that a deletion is of, or reports that the key is of something else.
 func (t *View) CutDeletion(key []byte) (row []byte, is bool) {
-	row, is = bytes.CutPrefix(key, t.DeletionLead())
-	return row, is && len(row) > 0 && t.Meta.AppendOnly()
+	if row, is = bytes.CutPrefix(key, t.DeletionLead()); !is || !t.Meta.AppendOnly() {
+		return nil, false
+	}
+	spec, err := t.Meta.DataSpec()
+	return row, err == nil && len(row) >= max(1, spec.PrefixBytes)
 }
 
 // A LoadTie is the tie-breaker of a row of a load.
@@ -132,7 +135,8 @@ func (t *View) CopyInto(c *Column, key []byte, seen driver.Cell, r *Record) driv
 // copyQualifier returns what is in place of a qualifier where a copy is sealed: no column id is as long.
 func (c *Column) copyQualifier(posting []byte) []byte { return posting[:len(c.Lead)+c.Size] }
 
-// OpenCopy returns the row of a posting that has a copy, with the columns in want, or nil if the row has expired.
+// OpenCopy returns the row of a posting that has a copy, with the columns in want, of which the posting's is one, or nil if
+// the row has expired.
 func (t *View) OpenCopy(c *Column, posting, value []byte, want []bool, s *Scratch) (*Record, error) {
 	_, key, write, err := c.CutPosting(posting)
 	if err != nil {
@@ -147,8 +151,11 @@ func (t *View) OpenCopy(c *Column, posting, value []byte, want []bool, s *Scratc
 	if err == nil {
 		r, err = t.decode(bytes.Clone(key), b, h, nil, want, s)
 	}
+	if err == nil && (len(b) == 0 || r != nil && r.Values[len(t.Parts)+c.Position] == nil) { // which nothing but a plain copy may lack
+		err = fmt.Errorf("%w: it has no value of the column", fault.ErrTampered)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("copy in a posting of column %q: %w", c.Name, err)
+		return nil, fmt.Errorf("the copy of a row in an index entry of column %q: %w; 'rangecrypt verify --repair' puts the row there again", c.Name, err)
 	}
 	return r, nil
 }

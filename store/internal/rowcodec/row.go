@@ -323,24 +323,24 @@ func (t *View) KeyCell(h seal.Header, content []byte, where *places) []byte {
 // is a newerRow: what its header says of that is not authenticated, but the next view opens it, or
 // there is none.
 func (t *View) OpenKeyCell(cell []byte, s *Scratch) ([]byte, seal.Header, error) {
-	return t.openAt(cell, KeyQualifier, s)
+	b, h, err := t.openAt(cell, KeyQualifier, s)
+	if err != nil && !errors.As(err, new(NewerRow)) {
+		err = fmt.Errorf("key cell: %w", err)
+	}
+	return b, h, err
 }
 
 // openAt opens what is sealed as the key cell is, at a place of the row.
 func (t *View) openAt(cell, qualifier []byte, s *Scratch) ([]byte, seal.Header, error) {
 	if t.clear {
-		b, h, err := openPlain(cell)
-		if err != nil {
-			err = fmt.Errorf("key cell: %w", err)
-		}
-		return b, h, err
+		return openPlain(cell)
 	}
 	b, h, err := t.KeySealer.Open(s.key[:0], cell, s.Where.At(qualifier))
 	if errors.Is(err, seal.ErrWrongKey) && h.Policy > t.Version {
 		return nil, h, NewerRow(h.Policy)
 	}
 	if err != nil {
-		return nil, h, fmt.Errorf("key cell: %w", fault.OfSeal(err))
+		return nil, h, fault.OfSeal(err)
 	}
 	s.key = b
 	return b, h, nil
