@@ -6,6 +6,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/keyuse"
 	"github.com/rangecrypt/rangecrypt/store/internal/maintain"
 )
 
@@ -25,7 +26,7 @@ func (tbl *Table) KeyUse(ctx context.Context, progress func(rows int)) (use insp
 	name, rows := tbl.open().Now().Meta.Name, 0
 	ctx, end := tbl.open().Operation(ctx, "key use")
 	defer func() { end(rows, err) }()
-	if use, rows, err = maintain.KeyUse(ctx, tbl.open(), progress); err != nil {
+	if use, rows, err = keyuse.Count(ctx, tbl.open(), progress); err != nil {
 		err = fmt.Errorf("store: key use of %q: %w", name, err)
 	}
 	return use, err

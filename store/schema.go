@@ -116,10 +116,9 @@ func TiePart(name string) KeyPart {
 	return KeyPart{field{Name: name, Type: value.UUID, Encryption: tieBreaker}}
 }
 
-// A LoadTie is the value of a [TiePart] for a row of a load, which may have to be put again: it is made from the name of the
-// load and the number of the row, so that it is the same each time, and no other row has it. Where the table has
-// [Schema.AppendOnly], such a row is looked for first, and is left as it is if it is there. If it is there with other values,
-// the error is [ErrRowExists]. A load is run by one process at a time.
+// A LoadTie is the value of a [TiePart] for a row of a load, which may be put again: make it from the name of the load and the
+// number of the row. With [Schema.AppendOnly], a row that is there already stays as it is; one with other values is
+// [ErrRowExists]. A load is run by one process at a time.
 type LoadTie = rowcodec.LoadTie
 
 // RandomisedColumn is a column that is sealed and cannot be searched in the database.
@@ -171,10 +170,8 @@ func (c Column) DatabaseWide() Column {
 // have [Schema.AppendOnly]: the copy of a row that is replaced would be an old one for a moment.
 //
 // A copy comes soon after its row was written, and until then a query reads the row. One whose client died before stays
-// without, until [Table.Convert] or [Table.Verify] with Repair. A copy is sealed with the table's key, whole, and opened with
-// it: also the columns that have keys of their own. To add or remove copies, use [ChangeColumn].
-//
-// Only ordered and deterministic columns have index entries, and those of [WozniakIndexed] cannot cover.
+// without, until [Table.Convert] or [Table.Verify] with Repair. The table's key seals a copy, also of columns with keys of their
+// own. To add or remove copies, use [ChangeColumn]. Only ordered and deterministic columns have index entries, and those of [WozniakIndexed] cannot cover.
 func (c Column) Covering() Column {
 	c.spec.Covering = true
 	return c

@@ -9,6 +9,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/internal/pseudonym"
 	"github.com/rangecrypt/rangecrypt/store/internal/session"
 )
 
@@ -51,14 +52,14 @@ func add(r, other *inspect.Verification) {
 
 // strays counts rows and postings of no tenant, and finds postings of no column.
 func (v *Verifier) strays(ctx context.Context) (err error) {
-	known, err := pseudonyms(ctx, v.of)
+	known, err := pseudonym.All(ctx, v.of)
 	if err != nil {
 		return err
 	}
 	var rows, postings strayCount
 	err = engine.InBatches(ctx, v.table.Data, driver.Range{Cells: driver.Slice{Only: [][]byte{rowcodec.KeyQualifier}}, AnyOrder: true}, func(batch []driver.Row) error {
 		for _, row := range batch {
-			rows.add(known, pseudonymAt(row.Key, 0))
+			rows.add(known, pseudonym.At(row.Key, 0))
 		}
 		v.progress("orphans", rows.n)
 		return nil
@@ -72,7 +73,7 @@ func (v *Verifier) strays(ctx context.Context) (err error) {
 				case err != nil:
 					return err
 				case ours:
-					postings.add(known, pseudonymAt(row.Key, len(meta.ColumnID{})))
+					postings.add(known, pseudonym.At(row.Key, len(meta.ColumnID{})))
 				default:
 					v.fault(inspect.Fault{Kind: inspect.FaultPosting, Place: row.Key, Err: errFamily})
 				}
@@ -85,7 +86,7 @@ func (v *Verifier) strays(ctx context.Context) (err error) {
 		return err
 	}
 	// Those of a tenant that was made since are no orphans.
-	if known, err = pseudonyms(ctx, v.of); err != nil {
+	if known, err = pseudonym.All(ctx, v.of); err != nil {
 		return err
 	}
 	v.report.Orphans, v.report.OrphanPostings = rows.without(known), postings.without(known)
@@ -96,7 +97,7 @@ func (v *Verifier) strays(ctx context.Context) (err error) {
 // is known by then.
 func knownPosting(ctx context.Context, t *engine.Engine, posting []byte) (bool, *engine.Engine, error) {
 	for again := false; ; again = true {
-		if len(posting) >= len(meta.ColumnID{})+len(pseudonym{}) {
+		if len(posting) >= len(meta.ColumnID{})+len(pseudonym.Token{}) {
 			id := meta.ColumnID(posting[:len(meta.ColumnID{})])
 			if id == (meta.ColumnID{}) && t.Meta.AppendOnly() || slices.Contains(t.Meta.Dropped, id) || slices.ContainsFunc(t.Stored, func(c *rowcodec.Column) bool { return c.Id == id && c.Searched() }) {
 				return true, t, nil
@@ -119,26 +120,26 @@ const mostStrays = 1 << 16
 
 // strayCount counts keys by the pseudonyms that were unknown, most of them.
 type strayCount struct {
-	by map[pseudonym]int
+	by map[pseudonym.Token]int
 	n  int // of all keys
 }
 
-func (s *strayCount) add(known map[pseudonym]bool, of pseudonym) {
+func (s *strayCount) add(known map[pseudonym.Token]bool, of pseudonym.Token) {
 	s.n++
 	if known[of] {
 		return
 	}
 	if s.by == nil {
-		s.by = make(map[pseudonym]int)
+		s.by = make(map[pseudonym.Token]int)
 	}
 	if _, there := s.by[of]; !there && len(s.by) == mostStrays {
-		of = pseudonym{}
+		of = pseudonym.Token{}
 	}
 	s.by[of]++
 }
 
 // without returns how many keys are not of tenants that are known by now.
-func (s *strayCount) without(known map[pseudonym]bool) (n int) {
+func (s *strayCount) without(known map[pseudonym.Token]bool) (n int) {
 	for of, keys := range s.by {
 		if !known[of] {
 			n += keys

@@ -13,6 +13,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/keyring"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/internal/pseudonym"
 	"github.com/rangecrypt/rangecrypt/store/internal/session"
 )
 
@@ -48,14 +49,14 @@ func (s *orphanSweep) run() (deleted inspect.Orphans, err error) {
 			if err != nil || !ours {
 				return "", err // what is no posting is a fault that Verify finds
 			}
-			of := pseudonymAt(key, len(meta.ColumnID{}))
+			of := pseudonym.At(key, len(meta.ColumnID{}))
 			return string(of[:]), nil
 		})
 	}
 	if err == nil {
 		r := driver.Range{Cells: driver.Slice{Only: [][]byte{rowcodec.KeyQualifier}}, AnyOrder: true}
 		deleted.Rows, err = s.family(t.Data, r, rows, func(key []byte) (string, error) {
-			of := pseudonymAt(key, 0)
+			of := pseudonym.At(key, 0)
 			return string(of[:]), nil
 		})
 	}
@@ -134,7 +135,7 @@ func (s *orphanSweep) family(f driver.Family, r driver.Range, strays *strays, of
 
 // pseudonyms returns those of all tenants, as keys begin with them.
 func (s *orphanSweep) pseudonyms() (map[string]bool, error) {
-	all, err := pseudonyms(s.ctx, s.of)
+	all, err := pseudonym.All(s.ctx, s.of)
 	known := make(map[string]bool, len(all))
 	for p := range all {
 		known[string(p[:])] = true

@@ -55,9 +55,10 @@ func (m *Table) PostingSpec() driver.FamilySpec {
 	return spec
 }
 
-// HasPostings reports whether a column of the table is searched, or one was whose postings may be left.
+// HasPostings reports whether a column of the table is searched, or one was whose postings may be left, or deletions are
+// noted among postings.
 func (m *Table) HasPostings() bool {
-	if len(m.Dropped) > 0 {
+	if len(m.Dropped) > 0 || m.AppendOnly() {
 		return true
 	}
 	for _, f := range m.All()[len(m.Key):] {

@@ -1,4 +1,5 @@
-package maintain
+// Package keyuse counts the cells of a table by the keys that sealed them.
+package keyuse
 
 import (
 	"context"
@@ -12,24 +13,25 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/keyring"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/internal/pseudonym"
 	"github.com/rangecrypt/rangecrypt/store/internal/session"
 )
 
-// mostKeyIDs bounds the memory of KeyUse, whatever ids the database makes up. A table has at most
+// mostKeyIDs bounds the memory of Count, whatever ids the database makes up. A table has at most
 // 1,000 columns, and a key more for each rotation. With tenants each has keys of its own for each
 // column: then mostTenantKeys counts, which is some 30 MB.
 const mostKeyIDs, mostTenantKeys = 1 << 16, 1 << 18
 
-// KeyUse reads a table and counts its cells by the keys that sealed them, as their headers say. progress may be
+// Count reads a table and counts its cells by the keys that sealed them, as their headers say. progress may be
 // nil. It returns the number of rows also with an error.
-func KeyUse(ctx context.Context, tbl *session.Table, progress func(rows int)) (use inspect.KeyUse, rows int, err error) {
+func Count(ctx context.Context, tbl *session.Table, progress func(rows int)) (use inspect.KeyUse, rows int, err error) {
 	t := tbl.Now()
 	counts, most := make(map[sealedBy]int), mostKeyIDs
 	tenants := t.Meta.Tenants && !tbl.Bound()
 	if tenants {
 		most = mostTenantKeys
 	}
-	add := func(of pseudonym, qualifier, value []byte) {
+	add := func(of pseudonym.Token, qualifier, value []byte) {
 		at := sealedBy{of: of}
 		if value[0] != rowcodec.PlainFormat {
 			id, err := seal.PeekKeyID(value)
@@ -49,9 +51,9 @@ func KeyUse(ctx context.Context, tbl *session.Table, progress func(rows int)) (u
 		if err != nil {
 			return inspect.KeyUse{}, rows, engine.Gone(err)
 		}
-		var of pseudonym
+		var of pseudonym.Token
 		if tenants {
-			of = pseudonymAt(row.Key, 0)
+			of = pseudonym.At(row.Key, 0)
 		}
 		for _, cell := range row.Cells {
 			if len(cell.Value) > 0 { // or it was deleted under a condition
@@ -63,25 +65,25 @@ func KeyUse(ctx context.Context, tbl *session.Table, progress func(rows int)) (u
 		}
 	}
 	if err := eachCopy(ctx, tbl, func(posting driver.Row) {
-		var of pseudonym
+		var of pseudonym.Token
 		if tenants {
-			of = pseudonymAt(posting.Key, len(meta.ColumnID{}))
+			of = pseudonym.At(posting.Key, len(meta.ColumnID{}))
 		}
 		add(of, rowcodec.KeyQualifier, posting.Cells[0].Value) // which has the key
 	}); err != nil {
 		return inspect.KeyUse{}, rows, engine.Gone(err)
 	}
 	// What keys there are is asked for after the scan: then it has those of all rows.
-	known := make(map[pseudonym]bool)
+	known := make(map[pseudonym.Token]bool)
 	columns := map[string]bool{string(rowcodec.KeyQualifier): true}
 	count := func(tbl *session.Table) error {
 		t, err := tbl.Refresh(ctx)
 		if err != nil {
 			return err
 		}
-		var of pseudonym
+		var of pseudonym.Token
 		if tenants {
-			of = pseudonym(t.Prefix)
+			of = pseudonym.Token(t.Prefix)
 		}
 		known[of] = true
 		use.Keys = append(use.Keys, keyCounts(t.View, of, counts)...)
@@ -134,7 +136,7 @@ func eachCopy(ctx context.Context, tbl *session.Table, do func(posting driver.Ro
 }
 
 // countOthers counts the cells that no key which is known sealed.
-func countOthers(use *inspect.KeyUse, counts map[sealedBy]int, known map[pseudonym]bool, columns map[string]bool) {
+func countOthers(use *inspect.KeyUse, counts map[sealedBy]int, known map[pseudonym.Token]bool, columns map[string]bool) {
 	for at, n := range counts {
 		switch {
 		case !known[at.of]:
@@ -152,7 +154,7 @@ func countOthers(use *inspect.KeyUse, counts map[sealedBy]int, known map[pseudon
 // sealedBy is what the cells that a KeyUse counts have in common. Of those that are not sealed it
 // is no more than whose they are.
 type sealedBy struct {
-	of        pseudonym
+	of        pseudonym.Token
 	sealed    bool
 	qualifier string
 	key       seal.KeyID
@@ -160,7 +162,7 @@ type sealedBy struct {
 
 // keyCounts returns the keys of the table, for the tenant that it is open for if it is, and takes
 // the number of their cells from counts.
-func keyCounts(t *rowcodec.View, of pseudonym, counts map[sealedBy]int) (all []inspect.KeyCount) {
+func keyCounts(t *rowcodec.View, of pseudonym.Token, counts map[sealedBy]int) (all []inspect.KeyCount) {
 	tenant := t.TenantName()
 	count := func(column string, qualifier []byte, keys *keyring.Sealers, current bool) {
 		if keys == nil {
