@@ -186,3 +186,15 @@ func TestDeleteWhereNothingIsSearched(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 }
+
+// Of two columns with equal shares of their domains, the one that has copies leads to the rows.
+func TestCopiesArePreferred(t *testing.T) {
+	tbl := create(t, open(t, drivertest.NewMemory()), covering())
+	require.NoError(t, tbl.Put(background, event(1)))
+	in := func(column string) store.Predicate { return store.Int32.Field(column).Between(0, 1000) }
+	for _, where := range []store.Predicate{store.And(in("watt"), in("celsius")), store.And(in("celsius"), in("watt"))} {
+		e, err := tbl.Analyze(background, store.Query{Where: where})
+		require.NoError(t, err)
+		require.Equal(t, "celsius", e.Driver)
+	}
+}

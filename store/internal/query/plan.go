@@ -207,6 +207,14 @@ func (p *planner) ways(tree *predicate.Tree, to []way) ([]way, error) {
 	return append(to, w), err
 }
 
+// cost is what a way by an ordered column costs, beside others. To read the row of a hint takes as long as several copies.
+func cost(s *predicate.Set) float64 {
+	if s.Column.Covers() {
+		return s.Share()
+	}
+	return 8 * s.Share()
+}
+
 // single returns the best single way.
 func (p *planner) single(tree *predicate.Tree) (w way, err error) {
 	ss, none := tree.Implied()
@@ -232,7 +240,7 @@ func (p *planner) single(tree *predicate.Tree) (w way, err error) {
 		case !drives(s):
 		case s.Column.Encryption == meta.Deterministic:
 			best = s
-		case best == nil || best.Column.Encryption == meta.Ordered && s.Share() < best.Share():
+		case best == nil || best.Column.Encryption == meta.Ordered && cost(s) < cost(best):
 			best = s
 		}
 	}
