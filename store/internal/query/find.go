@@ -304,7 +304,6 @@ func (f *execution) stillDrives(ctx context.Context) (bool, error) {
 // A check is of a moment after it was begun. It returns what stillDrives does.
 type check func() (bool, error)
 
-// beginCheck begins one in the background.
 func (f *execution) beginCheck(ctx context.Context) check {
 	var ok bool
 	var err error
@@ -322,10 +321,7 @@ func (f *execution) beginCheck(ctx context.Context) check {
 // checkEarly begins a check at the same time as the query, where it reads copies of rows: then most queries wait for one
 // round trip less. Nothing is returned before it has ended. So a client that has not learned of an old change begins again.
 func (f *execution) checkEarly(ctx context.Context) check {
-	if f.snapshot != nil || len(f.relies) == 0 {
-		return nil
-	}
-	hints := false
+	hints := f.snapshot != nil || len(f.relies) == 0
 	f.eachWay(func(w *way) { hints = hints || w.driving == nil || w.hinted() })
 	if hints {
 		return nil
@@ -471,11 +467,7 @@ func (f *finder) run(ctx context.Context, yield func(*Found, error) bool) bool {
 				r = from.rest(r, &f.way)
 			}
 		}
-		lastRange := index == 0
-		if !f.reverse {
-			lastRange = index == len(f.Ranges)-1
-		}
-		rows := f.scan(ctx, r, lastRange && f.index == len(f.ways)-1)
+		rows := f.scan(ctx, r, i == len(f.Ranges)-1 && f.index == len(f.ways)-1)
 		if r.group > 0 {
 			rows = f.inOrder(r, index, rows)
 		}
