@@ -196,15 +196,15 @@ func (v *verification) printReport(table string, r *inspect.Verification, comple
 			Cells    int                       `json:"cells"`
 			Postings int                       `json:"postings"`
 			Indexes  []index                   `json:"indexes"`
-			Uncopied int                       `json:"uncopied"`
 			Dangling int                       `json:"dangling"`
 			Dropped  int                       `json:"dropped"`
+			Uncopied int                       `json:"uncopied"`
 			Orphans  int                       `json:"orphans,omitempty"`
 			Faults   map[inspect.FaultKind]int `json:"faults"`
 			Repaired int                       `json:"repaired"`
 			Sound    bool                      `json:"sound"`
 			Complete bool                      `json:"complete"`
-		}{"verify", v.ShownStore(), table, v.tenant, r.Rows, r.Cells, r.Postings, indexes, r.Uncopied, r.Dangling, r.Dropped, r.Orphans, r.Faults, r.Repaired, r.Sound() && complete, complete})
+		}{"verify", v.ShownStore(), table, v.tenant, r.Rows, r.Cells, r.Postings, indexes, r.Dangling, r.Dropped, r.Uncopied, r.Orphans, r.Faults, r.Repaired, r.Sound() && complete, complete})
 	}
 	var text strings.Builder
 	for _, line := range v.summary(table, r, complete) {

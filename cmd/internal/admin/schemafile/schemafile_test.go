@@ -124,7 +124,7 @@ func TestMistakes(t *testing.T) {
 		}},
 		{head + "columns:\n  - {name: a, type: int64, encryption: ordered, scheme: kerschbaum-published}\n", []string{`f:5:5: columns[0]: column "a": `}},
 		{"table: t\nKey: []\nkeys: []\n", []string{
-			"f:1:1: key: it is missing", "f:2:1: Key: unknown field: there is table, layout, spread-bits, conditional, tenants, ttl, key, columns; did you mean key?", "f:3:1: keys: unknown field: ",
+			"f:1:1: key: it is missing", "f:2:1: Key: unknown field: there is table, layout, spread-bits, conditional, append-only, tenants, ttl, key, columns; did you mean key?", "f:3:1: keys: unknown field: ",
 		}},
 		{"table: t\nkey:\n\t- {name: a}\n", []string{`f:3:1: found character '\t' that cannot start any token: YAML is indented with blanks, and not with tabs`}},
 		{head + "columns:\n  - {name: a, type: bool, encryption: randomized}\n", []string{`unknown value "randomized": there is randomised, deterministic, ordered, plain; did you mean randomised?`}},
