@@ -10,6 +10,7 @@ import (
 	"iter"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -70,6 +71,7 @@ type coverDB struct {
 	w    *coverWorld
 	c    *sim.Client // nil for the watcher
 	skew int64
+	mu   sync.Mutex
 	last int64 // timestamp
 }
 
@@ -89,11 +91,15 @@ func (db *coverDB) Family(ctx context.Context, spec driver.FamilySpec) (driver.F
 
 // stamp returns the timestamp of a mutation. Those up to the next are for replacements.
 func (db *coverDB) stamp() int64 {
+	db.mu.Lock()
+	defer db.mu.Unlock()
 	db.last = max(db.last+8, int64(db.w.step)*64+db.skew) &^ 7
 	return db.last
 }
 
 func (db *coverDB) see(cells []driver.Cell) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
 	for _, c := range cells {
 		db.last = max(db.last, c.Stamp)
 	}
