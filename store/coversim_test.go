@@ -698,6 +698,9 @@ func TestCopiesSimulated(t *testing.T) {
 				found, gone = found+w.found, gone+w.gone
 			}
 			t.Logf("%d runs: %v; queries had to return %d rows, and not to return %d", runs, total, found, gone)
+			if runs < 50 {
+				return // in which not everything need happen
+			}
 			require.Empty(t, total.Missing("copies", "pending", "doubtful", "queries", "dies before", "dies after", "dies, late", "unknown, late"))
 			require.Greater(t, found, runs)
 			require.Greater(t, gone, runs/2)
