@@ -135,42 +135,10 @@ func (f *coverFamily) GetBatch(ctx context.Context, rows [][]byte, s driver.Slic
 	return drivertest.GetEach(ctx, f, rows, s)
 }
 
-// Scan makes a step of each two rows.
 func (f *coverFamily) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
-	return func(yield func(driver.Row, error) bool) {
-		for {
-			var rows []driver.Row
-			err := f.call(sim.Read, "scan", r.Start, func(bool) error {
-				page := r
-				page.Limit = 2
-				for row, err := range f.Family.Scan(context.Background(), page) {
-					if err != nil {
-						return err
-					}
-					rows = append(rows, row)
-				}
-				return nil
-			})
-			if err != nil {
-				yield(driver.Row{}, err)
-				return
-			}
-			for _, row := range rows {
-				f.db.see(row.Cells)
-				if r.Reverse {
-					r.End = bytes.Clone(row.Key)
-				} else {
-					r.Start = append(bytes.Clone(row.Key), 0)
-				}
-				if !yield(row, nil) {
-					return
-				}
-			}
-			if len(rows) < 2 {
-				return
-			}
-		}
-	}
+	return scanInSteps(f.Family, r, func(start []byte, read func() error) error {
+		return f.call(sim.Read, "scan", start, func(bool) error { return read() })
+	}, func(row *driver.Row) { f.db.see(row.Cells) })
 }
 
 func (f *coverFamily) Apply(ctx context.Context, mutations ...driver.Mutation) error {

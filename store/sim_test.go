@@ -195,13 +195,24 @@ func (f *simFamily) GetBatch(ctx context.Context, rows [][]byte, s driver.Slice)
 }
 
 func (f *simFamily) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
+	return scanInSteps(f.Family, r, func(start []byte, read func() error) error {
+		return f.db.w.call(f.db, fmt.Sprintf("scan %s %x", f.name[:1], start), nil, read)
+	}, func(row *driver.Row) {
+		if f.valueOnly {
+			row.Key = append(row.Key, make([]byte, 16)...)
+		}
+	})
+}
+
+// scanInSteps yields the rows of a range. Each two are read in a step, and each is given to a function before.
+func scanInSteps(f driver.Family, r driver.Range, step func(start []byte, read func() error) error, each func(*driver.Row)) iter.Seq2[driver.Row, error] {
 	return func(yield func(driver.Row, error) bool) {
 		for {
 			var rows []driver.Row
-			err := f.db.w.call(f.db, fmt.Sprintf("scan %s %x", f.name[:1], r.Start), nil, func() error {
+			err := step(r.Start, func() error {
 				page := r
 				page.Limit = 2
-				for row, err := range f.Family.Scan(ctx, page) {
+				for row, err := range f.Scan(context.Background(), page) {
 					if err != nil {
 						return err
 					}
@@ -219,9 +230,7 @@ func (f *simFamily) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.R
 				} else {
 					r.Start = append(bytes.Clone(row.Key), 0)
 				}
-				if f.valueOnly {
-					row.Key = append(row.Key, make([]byte, 16)...)
-				}
+				each(&row)
 				if !yield(row, nil) {
 					return
 				}

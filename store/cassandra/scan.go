@@ -309,9 +309,7 @@ func (s *scan) inPieces(c cursor) (page, bool) {
 		return page{}, false
 	}
 	if s.r.Reverse {
-		for i, j := 0, len(sources)-1; i < j; i, j = i+1, j-1 {
-			sources[i], sources[j] = sources[j], sources[i]
-		}
+		slices.Reverse(sources)
 	}
 	return chained(page{}, sources...), true
 }

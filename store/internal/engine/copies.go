@@ -485,10 +485,7 @@ func (t *Engine) openStamped(ctx context.Context, row *driver.Row) (*rowcodec.Re
 		if !errors.Is(err, rowcodec.ErrTornRow) || attempt == TornReads {
 			return r, err
 		}
-		if err := WaitAgain(ctx, "torn_row", attempt); err != nil {
-			return nil, err
-		}
-		if row.Cells, err = t.Data.Get(ctx, row.Key, driver.Slice{Stamps: true}); err != nil {
+		if err := t.reread(ctx, row, attempt); err != nil {
 			return nil, err
 		}
 	}

@@ -200,13 +200,19 @@ func (t *Engine) toConvert(ctx context.Context, row *driver.Row, s *rowcodec.Scr
 		if !errors.Is(err, rowcodec.ErrTornRow) || attempt == TornReads {
 			return r, err
 		}
-		if err := WaitAgain(ctx, "torn_row", attempt); err != nil {
-			return nil, err
-		}
-		if row.Cells, err = t.Data.Get(ctx, row.Key, driver.Slice{Stamps: true}); err != nil {
+		if err := t.reread(ctx, row, attempt); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// reread reads a row that was of two writes once more, with all its cells and stamps, after a pause.
+func (t *Engine) reread(ctx context.Context, row *driver.Row, attempt int) (err error) {
+	if err := WaitAgain(ctx, "torn_row", attempt); err != nil {
+		return err
+	}
+	row.Cells, err = t.Data.Get(ctx, row.Key, driver.Slice{Stamps: true})
+	return err
 }
 
 // ConvertWrites converts rows that this client wrote under an older view, unless others have
