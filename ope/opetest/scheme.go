@@ -14,7 +14,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"regexp"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +21,7 @@ import (
 	"testing"
 
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/internal/vectortest"
 	"pgregory.net/rapid"
 )
 
@@ -579,7 +579,7 @@ func checkAppend(tb testing.TB, p *probe) {
 }
 
 func checkAppendAllocs(tb testing.TB, p *probe) {
-	if raceDetector() {
+	if vectortest.RaceDetector() {
 		tb.Skip("the race detector makes sync.Pool allocate")
 	}
 	a := p.Scheme.(ope.Appender)
@@ -689,10 +689,4 @@ func checkBatchOutsideDomain(tb testing.TB, p *probe) {
 // filtered reports whether -run or -skip selects tests.
 func filtered() bool {
 	return testingFlag("test.run") != "" || testingFlag("test.skip") != ""
-}
-
-// raceDetector reports whether the test was built with -race.
-func raceDetector() bool {
-	info, ok := debug.ReadBuildInfo()
-	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
