@@ -21,6 +21,8 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/recopy"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
@@ -29,6 +31,9 @@ import (
 // put copies into what dead clients left, change the schema, convert, and query. After each step every copy must be of a row
 // that is there, and every row must have its index entries. Queries must return what nobody changed meanwhile, and nothing
 // that was deleted before they began.
+//
+// In a conditional table they replace rows instead, and change them. Each change gives the row another note, so that a query
+// must not return a note that was gone before it began.
 type coverWorld struct {
 	sim.World
 	coverVariant
@@ -42,6 +47,7 @@ type coverWorld struct {
 
 	seed  uint64
 	rows  map[int64]*coverRow // by their notes, which name them
+	now   map[string]coverNow // the rows of a conditional table as they are, by their keys
 	next  int64
 	step  int
 	found int // rows that queries had to return
@@ -49,8 +55,16 @@ type coverWorld struct {
 }
 
 type coverVariant struct {
-	clocks  bool // the last write wins, by clocks that disagree
-	changes bool // of the schema
+	clocks      bool // the last write wins, by clocks that disagree
+	changes     bool // of the schema
+	conditional bool // rows are replaced, under conditions
+}
+
+// A coverNow is what a row is, and since when.
+type coverNow struct {
+	write rowcodec.WriteID
+	note  int64
+	since int // step
 }
 
 // A coverRow is what is known of a row.
@@ -83,8 +97,8 @@ func (db *coverDB) Family(ctx context.Context, spec driver.FamilySpec) (driver.F
 		return nil, err
 	}
 	own := spec.Name[0] == 't' || spec.Name[0] == 'x'
-	if own && db.w.times != nil {
-		f = &stampedFamily{f, db.w.times[spec.Name[:1]]}
+	if times := db.w.times[spec.Name[:1]]; times != nil {
+		f = &stampedFamily{f, times}
 	}
 	return &coverFamily{Family: f, db: db, name: spec.Name[:1], own: own}, nil
 }
@@ -204,7 +218,7 @@ func (f *coverFamily) Replace(ctx context.Context, replacements ...driver.Replac
 func (f *coverFamily) CheckAndPut(ctx context.Context, row []byte, expect driver.Cell, puts ...driver.Cell) (done bool, err error) {
 	err = f.call(sim.Write, "check", row, func(bool) (err error) {
 		done, err = f.Family.CheckAndPut(context.Background(), row, expect, puts...)
-		f.db.w.altered = true
+		f.db.w.altered = f.db.w.altered || !f.own
 		return err
 	})
 	return done, err
@@ -217,6 +231,15 @@ var coverSchema = Schema{
 		OrderedColumn("celsius", Int8, MOPE).Covering(), DeterministicColumn("room", Int8).Covering(),
 		OrderedColumn("watt", Int8, Wozniak), RandomisedColumn("note", Int64),
 	},
+}
+
+// schema returns that of the table.
+func (w *coverWorld) schema() Schema {
+	s := coverSchema
+	if w.conditional {
+		s.AppendOnly, s.Conditional, s.Key = false, true, []KeyPart{HashedPart("device", Int8), PlainPart("slot", Int8)}
+	}
+	return s
 }
 
 // connect returns the table as a client sees it.
@@ -233,7 +256,7 @@ func (w *coverWorld) connect(c *sim.Client) (*Store, *Table) {
 			tbl, err = st.Table(context.Background(), "t")
 		}
 		if errors.Is(err, ErrNoTable) {
-			tbl, err = st.Create(context.Background(), coverSchema)
+			tbl, err = st.Create(context.Background(), w.schema())
 		}
 		if err == nil {
 			st.db.Parts = 1 // calls that do the same at the same time have no order
@@ -313,9 +336,51 @@ func (w *coverWorld) values(note int64) Row {
 	return row
 }
 
+// write replaces rows, inserts them, or changes some of their columns.
+func (c *coverClient) write() error {
+	w, ctx := c.World, context.Background()
+	var rows []Row
+	var notes []int64
+	for _, i := range w.r.Perm(4)[:1+w.r.IntN(2)] {
+		w.next++
+		w.rows[w.next] = new(coverRow)
+		row := w.values(w.next)
+		row["device"], row["slot"] = int8(i%2), int8(i/2)
+		rows, notes = append(rows, row), append(notes, w.next)
+	}
+	return w.change(notes, func() (err error) {
+		switch w.r.IntN(4) {
+		case 0:
+			err = c.tbl.Insert(ctx, rows...)
+		case 1, 2:
+			for _, row := range rows { // what is not named stays
+				for _, name := range []string{"celsius", "room", "watt"} {
+					if w.r.IntN(2) == 0 {
+						delete(row, name)
+					}
+				}
+			}
+			err = c.tbl.Update(ctx, rows...)
+		default:
+			err = c.tbl.Put(ctx, rows...)
+			for _, n := range notes {
+				w.rows[n].put = w.rows[n].put || err == nil
+			}
+		}
+		if errors.Is(err, ErrRowExists) || errors.Is(err, ErrNoRow) {
+			w.Count("refused")
+			return nil
+		}
+		return err
+	})
+}
+
 // add puts new rows, or rows of the load that may be there.
 func (c *coverClient) add() error {
 	w := c.World
+	if w.conditional {
+		return c.write()
+	}
 	var rows []Row
 	var notes []int64
 	if w.r.IntN(3) == 0 {
@@ -346,7 +411,13 @@ func (c *coverClient) remove() error {
 	var rows []Row
 	var notes []int64
 	for note, row := range w.state() {
-		rows, notes = append(rows, Row{"device": row["device"], "id": row["id"]}), append(notes, note)
+		key := Row{"device": row["device"]}
+		for _, name := range []string{"id", "slot"} {
+			if row[name] != nil {
+				key[name] = row[name]
+			}
+		}
+		rows, notes = append(rows, key), append(notes, note)
 	}
 	if len(rows) == 0 {
 		return nil
@@ -364,7 +435,7 @@ func (c *coverClient) remove() error {
 	return w.change(of, func() error {
 		err := c.tbl.Delete(context.Background(), some...)
 		for _, n := range of {
-			if err == nil {
+			if err == nil && !w.conditional {
 				w.rows[n].deleted = w.step
 			}
 		}
@@ -391,7 +462,7 @@ func (c *coverClient) query() error {
 	}
 	began := w.step
 	before := w.state()
-	got := make(map[int64]bool)
+	got, places := make(map[int64]bool), make(map[string]bool)
 	for row, err := range c.tbl.Query(context.Background(), q) {
 		if errors.Is(err, ErrSchemaChanged) {
 			w.Count("queries of columns that were changed")
@@ -401,6 +472,13 @@ func (c *coverClient) query() error {
 			return err
 		}
 		note := row["note"].(int64)
+		if w.conditional {
+			place := fmt.Sprint(row["device"], row["slot"])
+			if places[place] {
+				w.Fail("a query returned the row at %s twice, at last as %d", place, note)
+			}
+			places[place] = true
+		}
 		switch r := w.rows[note]; {
 		case got[note]:
 			w.Fail("a query returned row %d twice", note)
@@ -412,7 +490,7 @@ func (c *coverClient) query() error {
 		got[note] = true
 	}
 	for note, row := range before {
-		if r := w.rows[note]; r.busy == 0 && !r.unsure && r.touched < began && w.selects(q.Where, row) {
+		if w.stays(note, began) && w.selects(q.Where, row) {
 			w.found++
 			if !got[note] {
 				w.Fail("a query did not return row %d", note)
@@ -426,6 +504,18 @@ func (c *coverClient) query() error {
 	}
 	w.Count("queries")
 	return nil
+}
+
+// stays reports whether nobody has changed the row of a note since a step, nor is about to.
+func (w *coverWorld) stays(note int64, step int) bool {
+	r := w.rows[note]
+	stays := r.busy == 0 && !r.unsure && r.touched < step
+	for _, now := range w.now { // it may have been replaced by others, and nobody may rely on a write before it has ended
+		if now.note == note {
+			return stays && now.since < step
+		}
+	}
+	return stays && !w.conditional
 }
 
 func (w *coverWorld) selects(p Predicate, row Row) bool {
@@ -473,6 +563,9 @@ func (w *coverWorld) check() {
 	for r := range w.records() {
 		rows[string(r.Key)] = r
 	}
+	if w.conditional {
+		w.observe(rows)
+	}
 	postings := make(map[string]bool)
 	for posting, err := range t.Postings.Scan(context.Background(), driver.Range{AnyOrder: true}) {
 		if err != nil {
@@ -483,7 +576,7 @@ func (w *coverWorld) check() {
 			continue
 		}
 		postings[string(posting.Key)] = true
-		value := posting.Cells[0].Value
+		value := rowcodec.Posted(posting.Cells)
 		switch {
 		case rowcodec.Doubtful(value):
 			w.Count("doubtful")
@@ -499,6 +592,23 @@ func (w *coverWorld) check() {
 			if r.Search[i] != nil && !postings[string(t.PostingKey(r, i))] {
 				w.Fail("row %v has no index entry in column %q: %x, as of %d", w.noteOf(r), c.Name, t.PostingKey(r, i), r.Version)
 			}
+		}
+	}
+}
+
+// observe notes what rows of a conditional table have become.
+func (w *coverWorld) observe(rows map[string]*rowcodec.Record) {
+	for key, was := range w.now {
+		if r := rows[key]; r == nil || w.noteOf(r) != any(was.note) {
+			w.rows[was.note].deleted = w.step
+		}
+		if rows[key] == nil {
+			delete(w.now, key)
+		}
+	}
+	for key, r := range rows {
+		if was, known := w.now[key]; !known || was.write != r.Write {
+			w.now[key] = coverNow{r.Write, w.noteOf(r).(int64), w.step}
 		}
 	}
 }
@@ -547,7 +657,24 @@ func (c *coverClient) alter() error {
 
 // mend puts the copies that are missing.
 func (c *coverClient) mend() error {
-	_, err := c.tbl.now().CopyAll(context.Background())
+	ctx, t := context.Background(), c.tbl.now()
+	if c.World.conditional && c.World.r.IntN(2) == 0 {
+		for _, covers := range t.Columns {
+			if !covers.Covers() {
+				continue
+			}
+			r := engine.Under(covers.Lead)
+			r.Cells.Stamps = true
+			err := engine.InBatches(ctx, t.Postings, r, func(postings []driver.Row) error {
+				return recopy.Missing(ctx, t, covers, postings)
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	_, err := recopy.All(ctx, t)
 	return err
 }
 
@@ -556,7 +683,7 @@ func coverRun(t *testing.T, v coverVariant, seed uint64) *coverWorld {
 	sim.Seed(t, seed)
 	r := rand.New(rand.NewPCG(seed, 1))
 	w := &coverWorld{
-		coverVariant: v, seed: seed, db: drivertest.NewMemory(), r: rand.New(rand.NewPCG(seed, 2)), rows: make(map[int64]*coverRow), next: coverRows,
+		coverVariant: v, seed: seed, db: drivertest.NewMemory(), r: rand.New(rand.NewPCG(seed, 2)), rows: make(map[int64]*coverRow), now: make(map[string]coverNow), next: coverRows,
 		World: sim.World{Faults: true, Choose: &sim.Random{
 			R: r, Crash: 0.01, Unknown: 0.02, Freeze: 0.02, Frozen: []int{20, 200, 1000}[r.IntN(3)], Burst: []float64{0, 0.5, 0.9}[r.IntN(3)],
 		}},
@@ -567,7 +694,10 @@ func coverRun(t *testing.T, v coverVariant, seed uint64) *coverWorld {
 	}
 	if v.clocks {
 		w.ends = make(map[string]int64)
-		w.times = map[string]*timestamps{"t": {cells: make(map[string]map[string]stamped)}, "x": {cells: make(map[string]map[string]stamped)}}
+		w.times = map[string]*timestamps{"x": {cells: make(map[string]map[string]stamped)}}
+		if !v.conditional {
+			w.times["t"] = &timestamps{cells: make(map[string]map[string]stamped)}
+		}
 	}
 	w.key, _ = ope.NewKey(bytes.Repeat([]byte{1}, 32))
 	synctest.Test(t, func(t *testing.T) {
@@ -635,12 +765,14 @@ var coverVariants = map[string]coverVariant{
 	"clocks":                    {clocks: true},
 	"compared, schema changes":  {changes: true},
 	"clocks, changes of schema": {clocks: true, changes: true},
+	"conditional":               {conditional: true},
+	"conditional, clocks":       {conditional: true, clocks: true, changes: true},
 }
 
 // Equal seeds give equal runs; otherwise a failure could not be looked into.
 func TestCopiesSimulationIsRepeatable(t *testing.T) {
 	for seed := range uint64(12) {
-		v := coverVariant{clocks: seed%2 == 0, changes: seed%3 == 0}
+		v := coverVariant{clocks: seed%2 == 0, changes: seed%3 == 0, conditional: seed%4 > 1}
 		a, b := coverRun(t, v, seed).Trace(), coverRun(t, v, seed).Trace()
 		for i := range min(len(a), len(b)) {
 			require.Equal(t, a[i], b[i], "step %d of seed %d", i, seed)

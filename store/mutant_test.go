@@ -73,8 +73,8 @@ var mutants = []mutant.Mutant{{
 }, {
 	Name:  "copiesOverWhateverIsThere",
 	File:  "internal/engine/copies.go",
-	Old:   `cell != nil && p.record.Pends(cell.Value) {`,
-	New:   `cell != nil && (p.record.Pends(cell.Value) || On) {`,
+	Old:   `if p.record.Pends(rowcodec.Posted(cells[i])) {`,
+	New:   `if p.record.Pends(rowcodec.Posted(cells[i])) || On && len(cells[i]) > 0 {`,
 	Test:  "^TestCopiesSimulated$/^compared$",
 	Flags: []string{"-store.sim=300"},
 }, {
@@ -94,10 +94,10 @@ var mutants = []mutant.Mutant{{
 }, {
 	Name: "deletionsUnread",
 	File: "internal/engine/copies.go",
-	Old: `	if err := t.underDeletion(ctx, keys); err != nil {
+	Old: `	if err := t.UnderDeletion(ctx, keys); err != nil {
 		return done, err
 	}`,
-	New: `	if On { keys = slices.Clone(keys) } else if err := t.underDeletion(ctx, keys); err != nil {
+	New: `	if On { keys = slices.Clone(keys) } else if err := t.UnderDeletion(ctx, keys); err != nil {
 		return done, err
 	}`,
 	Test:  "^TestCopiesSimulated$/^clocks,_changes_of_schema$",
@@ -130,6 +130,49 @@ var mutants = []mutant.Mutant{{
 	New:   `sum := sha256.Sum256(append(append([]byte("rangecrypt/1 load write"), t.Meta.ID[:]...), tie[:]...)); if On { rand.Read(sum[:]) }`,
 	Test:  "^TestCopiesSimulated$/^compared$",
 	Flags: []string{"-store.sim=100"},
+}, {
+	Name:  "replacedWithoutDoubt",
+	File:  "internal/engine/conditional.go",
+	Old:   `if !c.done && !known {`,
+	New:   `if !c.done && !known && !On {`,
+	Test:  "^TestCopiesSimulated$/^conditional$",
+	Flags: []string{"-store.sim=100"},
+}, {
+	Name:  "doubtOverWritten",
+	File:  "internal/rowcodec/copy.go",
+	Old:   `func (d Doubt) Of(posting []byte) driver.Mutation {`,
+	New:   `func (d Doubt) Of(posting []byte) driver.Mutation { if On { return driver.Mutation{Row: posting, Puts: []driver.Cell{{Qualifier: []byte{}, Value: d[:]}}} };`,
+	Test:  "^TestCopiesSimulated$/^conditional,_clocks$",
+	Flags: []string{"-store.sim=1000"},
+}, {
+	Name:  "newerRowsReplacedWithoutDoubt",
+	File:  "internal/engine/conditional.go",
+	Old:   `row.copies = now.copiesOf(was)`,
+	New:   `if !On { row.copies = now.copiesOf(was) }`,
+	Test:  "^TestCopiesSimulated$/^conditional,_clocks$",
+	Flags: []string{"-store.sim=2000"},
+}, {
+	Name: "droppedUnread",
+	File: "internal/engine/conditional.go",
+	Old: `if t.Meta.Copies() {
+			read`,
+	New: `if t.Meta.Copies() && !On {
+			read`,
+	Test:  "^TestCopiesSimulated$/^conditional,_clocks$",
+	Flags: []string{"-store.sim=2000"},
+}, {
+	Name: "doubtsForgotten",
+	File: "internal/engine/conditional.go",
+	Old: `case !c.unknown:
+			gone`,
+	New: `case On && c.unknown:
+			for _, posting := range c.doubted {
+				settled = append(settled, doubt.Settled(posting))
+			}
+		case !c.unknown:
+			gone`,
+	Test:  "^TestCopiesSimulated$/^conditional$",
+	Flags: []string{"-store.sim=2000"},
 }, {
 	Name: "versionUnreadInSimulation",
 	File: "internal/engine/settle.go",

@@ -46,6 +46,7 @@ type rowChange struct {
 	// while it is read; those that lead to the values that the row keeps come after.
 	ahead *rowcodec.Record
 
+	doubted [][]byte         // postings with copies of rows that attempts were to replace, and are hints now
 	unknown bool             // an attempt may have been made
 	base    *rowcodec.Record // what the row was before the last attempt
 
@@ -56,21 +57,23 @@ type rowChange struct {
 
 // commit makes changes of different rows. The order of its steps makes every row findable at any
 // moment, wherever a client dies: postings first, then the row, and later the postings of what was
-// replaced go.
+// replaced go. Copies of a row are doubted before it is replaced: as another change of the row comes to nothing then, and
+// nobody puts copies of a write that is not in the row, none is trusted that is of an earlier one.
 //
 // What became of a change whose outcome is unknown is found out by reading. Where the row is as it
 // was, the change is tried again under the same condition: at most one of the two is ever made.
 func (t *Engine) commit(ctx context.Context, changes []*rowChange) (err error) {
+	doubt := rowcodec.NewDoubt()
 	defer func() {
 		if err == nil {
 			t.dropReplaced(ctx, changes)
 		} else {
-			t.dropRefused(ctx, changes)
+			t.dropRefused(ctx, changes, doubt)
 		}
 	}()
 	rows := make([]conditionalRow, len(changes))
 	for round := 0; ; round++ {
-		if err := t.prepare(ctx, changes, rows, round); err != nil {
+		if err := t.prepare(ctx, changes, rows, round, doubt); err != nil {
 			return err
 		}
 		err := t.Env.Concurrently(ctx, len(changes), func(ctx context.Context, i int) error {
@@ -100,7 +103,7 @@ func (t *Engine) commit(ctx context.Context, changes []*rowChange) (err error) {
 
 // prepare reads the rows of changes, and makes durable what they are found by when they have become what they are to become.
 // A change that need not know the row for that does both at the same time.
-func (t *Engine) prepare(ctx context.Context, changes []*rowChange, rows []conditionalRow, round int) error {
+func (t *Engine) prepare(ctx context.Context, changes []*rowChange, rows []conditionalRow, round int, doubt rowcodec.Doubt) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	early := round == 0
 	if early {
@@ -109,7 +112,7 @@ func (t *Engine) prepare(ctx context.Context, changes []*rowChange, rows []condi
 		if err != nil {
 			return err
 		}
-		group.Go(func() error { return t.announce(groupCtx, append(written, aheadOf(changes)...), nil) })
+		group.Go(func() error { return t.announce(groupCtx, append(written, aheadOf(changes)...), nil, nil) })
 	}
 	group.Go(func() error {
 		keys := make([][]byte, len(changes)) // of the rows that are read
@@ -141,7 +144,20 @@ func (t *Engine) prepare(ctx context.Context, changes []*rowChange, rows []condi
 	if early && t.Postings != nil {
 		announced = t.AllPostingKeys(aheadOf(changes))
 	}
-	return t.announce(ctx, written, announced)
+	return t.announce(ctx, written, announced, doubts(changes, rows, doubt))
+}
+
+// doubts returns what makes the copies hints that there may be of rows which are about to be replaced.
+func doubts(changes []*rowChange, rows []conditionalRow, doubt rowcodec.Doubt) (puts []driver.Mutation) {
+	for i, c := range changes {
+		for _, posting := range rows[i].copies {
+			known := slices.ContainsFunc(c.doubted, func(key []byte) bool { return bytes.Equal(key, posting) })
+			if !c.done && !known {
+				c.doubted, puts = append(c.doubted, posting), append(puts, doubt.Of(posting))
+			}
+		}
+	}
+	return puts
 }
 
 // aheadOf returns what is known of rows before they are read.
@@ -179,6 +195,7 @@ type conditionalRow struct {
 	record  *rowcodec.Record // nil where there is no row, or where it does not open
 	opens   bool
 	cells   []driver.Cell
+	copies  [][]byte // postings that may have copies of it
 	becomes *rowcodec.Record
 }
 
@@ -196,6 +213,9 @@ func (t *Engine) meet(ctx context.Context, c *rowChange, read driver.Row) (row c
 	row.cells, row.opens = read.Cells, true
 	row.record, err = t.Decode(read, nil, new(rowcodec.Scratch))
 	newer := rowcodec.NewerRow(0)
+	if err == nil {
+		row.copies = t.copiesOf(row.record)
+	}
 	switch {
 	case c.inserts && errors.As(err, &newer):
 		now, err := t.Env.AtLeast(ctx, uint32(newer))
@@ -208,10 +228,20 @@ func (t *Engine) meet(ctx context.Context, c *rowChange, read driver.Row) (row c
 	case (c.merges || c.inserts) && err != nil:
 		return conditionalRow{}, err
 	case errors.As(err, &newer):
-		if _, err := t.Env.AtLeast(ctx, uint32(newer)); err != nil && !(c.deletes && errors.Is(err, catalogue.ErrPutBack)) {
+		now, err := t.Env.AtLeast(ctx, uint32(newer))
+		switch {
+		case err == nil:
+			was, err := now.Decode(read, nil, new(rowcodec.Scratch))
+			if err != nil && (!replaceable(err) || now.Meta.Copies()) {
+				return conditionalRow{}, notReplaced(err)
+			}
+			row.copies = now.copiesOf(was)
+		case t.Meta.Copies() || !c.deletes || !errors.Is(err, catalogue.ErrPutBack):
 			return conditionalRow{}, err
 		}
 		row.opens = false // it is replaced, by one that is then written as newer clients expect it
+	case replaceable(err) && t.Meta.Copies():
+		return conditionalRow{}, notReplaced(err)
 	case replaceable(err):
 		// What cannot be read may be replaced; its postings point to nothing then.
 		t.Env.Warn(ctx, "a row that could not be read is replaced", t.Family(), err)
@@ -232,8 +262,23 @@ func (t *Engine) meet(ctx context.Context, c *rowChange, read driver.Row) (row c
 	return row, nil
 }
 
-// announce makes durable what records are found by, but for the postings that were before.
-func (t *Engine) announce(ctx context.Context, records []*rowcodec.Record, before [][]byte) error {
+// copiesOf returns the postings that may have copies of a row.
+func (t *Engine) copiesOf(r *rowcodec.Record) (keys [][]byte) {
+	if r == nil || r.Search == nil {
+		return nil
+	}
+	for _, p := range t.postingsOf([]*rowcodec.Record{r}, (*rowcodec.Column).Covers) {
+		keys = append(keys, p.key)
+	}
+	return keys
+}
+
+func notReplaced(err error) error {
+	return fmt.Errorf("%w; so the copies that index entries have of the row cannot be found, and it is neither replaced nor deleted", err)
+}
+
+// announce makes durable what records are found by, but for the postings that were before, and doubts.
+func (t *Engine) announce(ctx context.Context, records []*rowcodec.Record, before [][]byte, doubts []driver.Mutation) error {
 	if err := t.encryptColumns(ctx, records); err != nil || t.Postings == nil {
 		return err
 	}
@@ -241,7 +286,8 @@ func (t *Engine) announce(ctx context.Context, records []*rowcodec.Record, befor
 	for _, key := range before {
 		known[string(key)] = true
 	}
-	return t.Post(ctx, slices.DeleteFunc(t.PutPostings(records), func(m driver.Mutation) bool { return known[string(m.Row)] }))
+	puts := slices.DeleteFunc(t.PutPostings(records), func(m driver.Mutation) bool { return known[string(m.Row)] })
+	return t.Post(ctx, append(puts, doubts...))
 }
 
 // swap makes a row what it is to become, unless its key cell has changed.
@@ -306,24 +352,30 @@ func superseded(cells, puts []driver.Cell) [][]byte {
 }
 
 // dropReplaced removes the postings of all that rows have been, and of attempts that came to
-// nothing: none of it comes back, since its condition has failed for ever.
+// nothing: none of it comes back, since its condition has failed for ever. It puts copies into the postings of what they are.
 func (t *Engine) dropReplaced(ctx context.Context, changes []*rowChange) {
-	var gone []*rowcodec.Record
+	var gone, stored []*rowcodec.Record
+	var doubted [][]byte
 	for _, c := range changes {
+		if doubted = append(doubted, c.doubted...); c.stored != nil {
+			stored = append(stored, c.stored)
+		}
 		for _, r := range slices.Concat(c.read, c.tried) {
 			if c.stored == nil || r.Write != c.stored.Write {
 				gone = append(gone, r)
 			}
 		}
 	}
-	t.dropAll(ctx, gone)
+	t.dropAll(ctx, gone, doubted)
+	t.copyLater(ctx, stored, t.copyAdded)
 }
 
 // dropRefused does so after an error. What has become of changes that were not made is not known where an attempt may have been
 // made: then all postings stay. Otherwise those of the row that is there stay.
-func (t *Engine) dropRefused(ctx context.Context, changes []*rowChange) {
+func (t *Engine) dropRefused(ctx context.Context, changes []*rowChange, doubt rowcodec.Doubt) {
 	var made []*rowChange
 	var gone []*rowcodec.Record
+	var settled []driver.Mutation
 	for _, c := range changes {
 		switch {
 		case c.done:
@@ -333,21 +385,67 @@ func (t *Engine) dropRefused(ctx context.Context, changes []*rowChange) {
 			if c.ahead != nil && len(c.tried) == 0 { // otherwise the first attempt has its postings
 				gone = append(gone, c.ahead)
 			}
+			for _, posting := range c.doubted {
+				settled = append(settled, doubt.Settled(posting))
+			}
+			c.doubted = nil
 		}
 		c.ahead = nil
 	}
 	t.dropReplaced(ctx, made)
-	t.dropAll(ctx, gone)
+	t.dropAll(ctx, gone, nil)
+	if len(settled) > 0 {
+		t.later(ctx, func(ctx context.Context) error { return t.Post(ctx, settled) })
+	}
 }
 
-// dropAll removes the postings of records, later.
-func (t *Engine) dropAll(ctx context.Context, gone []*rowcodec.Record) {
+// dropAll removes the postings of records, and those that were doubted, later. Where others may be putting copies into them,
+// they are read before: what removes them comes after what was read, so that a copy which replaces that is too late.
+func (t *Engine) dropAll(ctx context.Context, gone []*rowcodec.Record, doubted [][]byte) {
 	if t.Postings == nil {
 		return
 	}
-	if keys := t.AllPostingKeys(gone); len(keys) > 0 {
-		t.later(ctx, func(ctx context.Context) error { return t.Unpost(ctx, keys) })
+	keys := append(t.AllPostingKeys(gone), doubted...)
+	slices.SortFunc(keys, bytes.Compare)
+	if keys = slices.CompactFunc(keys, bytes.Equal); len(keys) == 0 {
+		return
 	}
+	t.later(ctx, func(ctx context.Context) error {
+		if t.Meta.Copies() {
+			read := func([]driver.Row, []int) error { return nil }
+			if err := getEach(ctx, t.Postings, keys, driver.Slice{Stamps: true}, read); err != nil {
+				return err
+			}
+		}
+		return t.Unpost(ctx, keys)
+	})
+}
+
+// Renew writes rows again as they are. A doubtful posting never has a copy again, as the client that doubts it may only sleep;
+// the new write has others.
+func (t *Engine) Renew(ctx context.Context, keys [][]byte) error {
+	changes := make([]*rowChange, len(keys))
+	for i, key := range keys {
+		changes[i] = &rowChange{key: key, merges: true, next: func(was *rowcodec.Record) (*rowcodec.Record, error) {
+			if was == nil {
+				return nil, nil
+			}
+			return was.Again(), nil
+		}}
+	}
+	if err := t.commit(ctx, changes); err != nil {
+		return err
+	}
+	var stored []*rowcodec.Record
+	for _, c := range changes {
+		if c.stored != nil {
+			stored = append(stored, c.stored)
+		}
+	}
+	if err := t.copyAdded(ctx, stored); err != nil {
+		return err
+	}
+	return t.SettleWrites(ctx, stored)
 }
 
 // replacement returns the change that makes a record of a row, whatever that is.
@@ -411,7 +509,9 @@ func (t *Engine) UpdateChunk(ctx context.Context, updates []*rowcodec.Updated, f
 		}
 		// What was updated stays so, whatever others have made of it since.
 		for _, c := range changes {
-			c.ahead = nil
+			if c.ahead = nil; c.stored != nil {
+				c.stored = later.Inherited(now.View, c.stored)
+			}
 			for _, records := range [][]*rowcodec.Record{c.read, c.tried} {
 				for i, r := range records {
 					records[i] = later.Inherited(now.View, r)

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -137,8 +136,8 @@ func (t *Engine) copyAdded(ctx context.Context, records []*rowcodec.Record) erro
 	}
 	var copies []driver.Replacement
 	for i, p := range postings {
-		if cell := cells[i]; cell != nil && p.record.Pends(cell.Value) {
-			copies = append(copies, t.CopyInto(p.column, p.key, *cell, p.record))
+		if p.record.Pends(rowcodec.Posted(cells[i])) {
+			copies = append(copies, t.CopyInto(p.column, p.key, cells[i][0], p.record))
 		}
 	}
 	if len(copies) == 0 {
@@ -148,17 +147,15 @@ func (t *Engine) copyAdded(ctx context.Context, records []*rowcodec.Record) erro
 	return err
 }
 
-// stampedPostings reads the cells of postings; nil where there is none.
-func (t *Engine) stampedPostings(ctx context.Context, postings []postingOf) ([]*driver.Cell, error) {
-	keys, cells := make([][]byte, len(postings)), make([]*driver.Cell, len(postings))
+// stampedPostings reads the cells of postings.
+func (t *Engine) stampedPostings(ctx context.Context, postings []postingOf) ([][]driver.Cell, error) {
+	keys, cells := make([][]byte, len(postings)), make([][]driver.Cell, len(postings))
 	for i, p := range postings {
 		keys[i] = p.key
 	}
 	err := getEach(ctx, t.Postings, keys, driver.Slice{Stamps: true}, func(rows []driver.Row, places []int) error {
 		for n, row := range rows {
-			if len(row.Cells) > 0 {
-				cells[places[n]] = &row.Cells[0]
-			}
+			cells[places[n]] = row.Cells
 		}
 		return nil
 	})
@@ -175,109 +172,16 @@ type Copied struct {
 // CopyScanned puts copies into postings of a column as they were scanned, with their stamps: into those whose writer has
 // not, and in place of those that this view would make in another way.
 func (t *Engine) CopyScanned(ctx context.Context, c *rowcodec.Column, scanned []driver.Row) (Copied, error) {
-	postings, cells := make([]postingOf, len(scanned)), make([]*driver.Cell, len(scanned))
+	postings, cells := make([]postingOf, len(scanned)), make([][]driver.Cell, len(scanned))
 	for i, p := range scanned {
-		postings[i], cells[i] = postingOf{column: c, key: p.Key}, &p.Cells[0]
+		postings[i], cells[i] = postingOf{column: c, key: p.Key}, p.Cells
 	}
 	return t.copyAgain(ctx, postings, cells)
 }
 
-// CopyAll does so with all postings of the columns that cover.
-func (t *Engine) CopyAll(ctx context.Context) (done Copied, err error) {
-	t = t.slow()
-	for _, c := range t.Stored {
-		if !c.Covers() {
-			continue
-		}
-		r := Under(c.Lead)
-		r.Cells.Stamps = true
-		err := InBatches(ctx, t.Postings, r, func(postings []driver.Row) error {
-			some, err := t.CopyScanned(ctx, c, postings)
-			done = Copied{done.Pending + some.Pending, done.Put + some.Put, done.Doubtful + some.Doubtful}
-			return err
-		})
-		if err != nil {
-			return done, err
-		}
-	}
-	return done, nil
-}
-
-var errCopy = errors.New("the copy is not of the row: queries by the column return what is not there")
-
-// CheckCopy compares the copy in a posting with its row. It reports whether the posting of a row has none, and may get one,
-// and what is wrong with one that it has.
-func (t *Engine) CheckCopy(ctx context.Context, c *rowcodec.Column, posting driver.Row, r *rowcodec.Record) (uncopied bool, wrong, err error) {
-	if len(posting.Cells) == 0 || !rowcodec.HasCopy(posting.Cells[0].Value) {
-		if r == nil || len(posting.Cells) > 0 && rowcodec.Doubtful(posting.Cells[0].Value) {
-			return false, nil, nil
-		}
-		// So is that of a row which a client was about to delete.
-		deleted, err := Exists(ctx, t.Postings, t.DeletionKey(r.Key))
-		return !deleted, nil, err
-	}
-	value := posting.Cells[0].Value
-	copied, wrong := t.OpenCopy(c, posting.Key, value, nil, new(rowcodec.Scratch))
-	// Of what says that it is newer, or of another key, queries read the row. It is a fault unless the schema has changed since.
-	switch {
-	case wrong != nil && !errors.As(wrong, new(rowcodec.NewerRow)) && !Refused(wrong):
-		return false, nil, wrong
-	case wrong == nil && copied == nil:
-		return false, nil, nil // it has expired
-	}
-	// The row is read whole and, after that, the posting: whoever deletes a row makes the posting doubtful before.
-	_, key, _, _ := c.CutPosting(posting.Key)
-	r, err = t.Read(ctx, key, nil)
-	if Refused(err) || errors.Is(err, fault.ErrTorn) {
-		return false, nil, nil // which is a fault of the row
-	}
-	if err != nil || wrong == nil && r != nil && r.Write == copied.Write && t.SameValues(r, copied) {
-		return false, nil, err
-	}
-	if wrong == nil && r == nil && t.Over(copied) {
-		return false, nil, nil // it has expired in between
-	}
-	cells, err := t.Postings.Get(ctx, posting.Key, driver.Slice{})
-	if err != nil || len(cells) == 0 || !bytes.Equal(cells[0].Value, value) {
-		return false, nil, err
-	}
-	return false, cmp.Or(wrong, errCopy), nil
-}
-
-// MendCopy puts another copy into a posting whose copy is not of its row, or makes it doubtful where there is no such row,
-// and reports whether it was as it was read before.
-func (t *Engine) MendCopy(ctx context.Context, c *rowcodec.Column, posting driver.Row) (bool, error) {
-	cells, err := t.Postings.Get(ctx, posting.Key, driver.Slice{Stamps: true})
-	if err != nil || len(cells) == 0 || !bytes.Equal(cells[0].Value, posting.Cells[0].Value) {
-		return false, err
-	}
-	_, key, _, err := c.CutPosting(posting.Key)
-	if err != nil {
-		return false, err
-	}
-	keys := [][]byte{key}
-	if err := t.underDeletion(ctx, keys); err != nil {
-		return false, err
-	}
-	r, err := t.Read(ctx, key, nil)
-	if err != nil {
-		return false, err
-	}
-	var replacement driver.Replacement
-	if r != nil && keys[0] != nil && r.Search[c.Position] != nil && bytes.Equal(t.PostingKey(r, c.Position), posting.Key) {
-		replacement = t.CopyInto(c, posting.Key, cells[0], r)
-	} else {
-		gone := new(rowcodec.Record)
-		gone.NewAttempt()
-		replacement = driver.Replacement{Row: posting.Key, Seen: cells[0], Puts: t.Doubt(posting.Key, gone).Puts}
-	}
-	late, err := t.Postings.Replace(ctx, replacement)
-	return len(late) == 0, err
-}
-
 // copyAgain does so with postings as they were read. It looks for deletions of their rows, and then reads the rows. So whoever
 // deletes one of these makes its posting doubtful after it was read here. A row of a client that knows more of the table has perhaps more than this view would copy.
-func (t *Engine) copyAgain(ctx context.Context, postings []postingOf, cells []*driver.Cell) (done Copied, err error) {
+func (t *Engine) copyAgain(ctx context.Context, postings []postingOf, cells [][]driver.Cell) (done Copied, err error) {
 	keys, outdated := make([][]byte, len(postings)), make([]bool, len(postings))
 	s, doubter := new(rowcodec.Scratch), new(rowcodec.Record)
 	doubter.NewAttempt()
@@ -285,16 +189,19 @@ func (t *Engine) copyAgain(ctx context.Context, postings []postingOf, cells []*d
 		return done, err
 	}
 	for i, p := range postings {
-		wanted := false
-		switch {
-		case cells[i] == nil:
-		case rowcodec.Doubtful(cells[i].Value):
-			done.Doubtful++
-		case rowcodec.HasCopy(cells[i].Value):
+		if len(cells[i]) == 0 {
+			continue
+		}
+		if first := cells[i][0]; len(first.Qualifier) == 0 && rowcodec.HasCopy(first.Value) {
 			// One that does not open is for Verify to find.
-			outdated[i], _ = t.OutdatedCopy(p.column, p.key, cells[i].Value, s)
-			wanted = outdated[i]
-		default:
+			outdated[i], _ = t.OutdatedCopy(p.column, p.key, first.Value, s)
+		}
+		is, wanted := rowcodec.Posted(cells[i]), outdated[i]
+		switch {
+		case rowcodec.Doubtful(is):
+			done.Doubtful++
+			wanted = false
+		case !rowcodec.HasCopy(is):
 			done.Pending++
 			wanted = true
 		}
@@ -304,7 +211,7 @@ func (t *Engine) copyAgain(ctx context.Context, postings []postingOf, cells []*d
 			}
 		}
 	}
-	if err := t.underDeletion(ctx, keys); err != nil {
+	if err := t.UnderDeletion(ctx, keys); err != nil {
 		return done, err
 	}
 	made := make([]*driver.Replacement, len(postings))
@@ -316,7 +223,7 @@ func (t *Engine) copyAgain(ctx context.Context, postings []postingOf, cells []*d
 		if err != nil || r == nil || r.Search[c.Position] == nil || !bytes.Equal(t.PostingKey(r, c.Position), postings[i].key) {
 			return err
 		}
-		replacement := t.CopyInto(c, postings[i].key, *cells[i], r)
+		replacement := t.CopyInto(c, postings[i].key, cells[i][0], r)
 		made[i] = &replacement
 		return nil
 	})
@@ -328,8 +235,8 @@ func (t *Engine) copyAgain(ctx context.Context, postings []postingOf, cells []*d
 		switch {
 		case replacement != nil:
 			copies = append(copies, *replacement)
-		case outdated[i] && keys[i] == nil: // its row is being deleted, and nothing shall be left under an old key
-			copies = append(copies, driver.Replacement{Row: postings[i].key, Seen: *cells[i], Puts: t.Doubt(postings[i].key, doubter).Puts})
+		case outdated[i] && keys[i] == nil: // its row is about to go, and nothing shall be left under an old key
+			copies = append(copies, driver.Replacement{Row: postings[i].key, Seen: cells[i][0], Puts: t.Doubt(postings[i].key, doubter).Puts})
 		}
 	}
 	if len(copies) == 0 {
@@ -350,12 +257,12 @@ func (t *Engine) repost(ctx context.Context, gone [][]byte, records []*rowcodec.
 
 // hintAgain puts new hints into postings whose values are empty, and reads them. No client leaves one so, and it cannot be
 // replaced as it was seen.
-func (t *Engine) hintAgain(ctx context.Context, postings []postingOf, cells []*driver.Cell) error {
+func (t *Engine) hintAgain(ctx context.Context, postings []postingOf, cells [][]driver.Cell) error {
 	var again []postingOf
 	var places []int
 	var hints []driver.Mutation
 	for i, p := range postings {
-		if cells[i] != nil && len(cells[i].Value) == 0 {
+		if cells[i] != nil && len(rowcodec.Posted(cells[i])) == 0 {
 			again, places, hints = append(again, p), append(places, i), append(hints, t.PutPosting(p.key, new(rowcodec.Record)))
 		}
 	}
@@ -514,8 +421,8 @@ func (t *Engine) forgetRemoved(ctx context.Context, rowKeys [][]byte, call rowco
 		}
 		var drops []driver.Replacement
 		for i, p := range postings {
-			if cell := cells[i]; cell != nil && p.record.Doubts(cell.Value) {
-				drops = append(drops, driver.Replacement{Row: p.key, Seen: *cell, Deletes: [][]byte{rowcodec.PostingCell.Qualifier}})
+			if p.record.Doubts(rowcodec.Posted(cells[i])) {
+				drops = append(drops, driver.Replacement{Row: p.key, Seen: cells[i][0], Deletes: [][]byte{rowcodec.PostingCell.Qualifier}})
 			}
 		}
 		if len(drops) > 0 {
@@ -531,8 +438,11 @@ func (t *Engine) forgetRemoved(ctx context.Context, rowKeys [][]byte, call rowco
 	})
 }
 
-// underDeletion sets to nil the keys of rows that are being deleted.
-func (t *Engine) underDeletion(ctx context.Context, rowKeys [][]byte) error {
+// UnderDeletion sets to nil the keys of rows that are being deleted, where deletions say so.
+func (t *Engine) UnderDeletion(ctx context.Context, rowKeys [][]byte) error {
+	if !t.Meta.AppendOnly() {
+		return nil
+	}
 	deletions := make([][]byte, len(rowKeys))
 	for i, key := range rowKeys {
 		if key != nil {

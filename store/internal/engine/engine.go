@@ -69,8 +69,8 @@ func (t *Engine) Expiring(ttl time.Duration) *Engine {
 	return &next
 }
 
-// slow returns the engine with the view's Late.
-func (t *Engine) slow() *Engine {
+// Slow returns the engine with the view's Late.
+func (t *Engine) Slow() *Engine {
 	next := *t
 	next.View = t.View.Late()
 	return &next

@@ -50,7 +50,7 @@ func (c *converted) add(more converted) {
 // converted; but a database that does not tell leaves that to whoever wrote it, who reads the version afterwards.
 func (t *Engine) Convert(ctx context.Context, rows []driver.Row) (done converted, err error) {
 	for attempt := 0; ; attempt++ {
-		now, late, err := t.slow().convertOnce(ctx, rows)
+		now, late, err := t.Slow().convertOnce(ctx, rows)
 		done.add(now)
 		if newer := rowcodec.NewerRow(0); errors.As(err, &newer) && !t.Env.Now().Same(t.View) {
 			t = t.Env.Now() // an index was made again

@@ -325,7 +325,7 @@ func (t *Engine) bar(ctx context.Context, key []byte) error {
 // the ciphertexts or tokens that it has there. A row that cannot be read has none; one that is newer than
 // the catalogue is an error.
 func (t *Engine) PairsOf(ctx context.Context, users []*rowcodec.Column, rows []driver.Row) (map[int64][][]byte, error) {
-	t = t.slow()
+	t = t.Slow()
 	pairs := make(map[int64][][]byte)
 	for _, row := range rows {
 		r, err := t.Opened(ctx, t.Data, row, nil, new(rowcodec.Scratch))

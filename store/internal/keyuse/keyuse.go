@@ -107,7 +107,7 @@ func Count(ctx context.Context, tbl *session.Table, progress func(rows int)) (us
 // eachCopy calls do for the postings that have copies of rows, also for those of columns that were dropped.
 func eachCopy(ctx context.Context, tbl *session.Table, do func(posting driver.Row)) error {
 	t, err := tbl.Refresh(ctx)
-	if err != nil || !t.Meta.AppendOnly() || t.Postings == nil {
+	if err != nil || !t.Meta.Copies() || t.Postings == nil {
 		return err
 	}
 	leads := [][]byte{nil}

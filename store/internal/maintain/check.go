@@ -13,6 +13,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+	"github.com/rangecrypt/rangecrypt/store/internal/recopy"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/internal/value"
 )
@@ -311,7 +312,7 @@ func (v *Verifier) checkPostings(ctx context.Context) error {
 // postingsUnder returns the range of postings, with what their repair has to know.
 func (v *Verifier) postingsUnder(prefix []byte) driver.Range {
 	r := engine.Under(prefix)
-	r.Cells.Stamps = v.opts.Repair && v.table.Meta.AppendOnly()
+	r.Cells.Stamps = v.opts.Repair && v.table.Meta.Copies()
 	return r
 }
 
@@ -400,7 +401,7 @@ func (v *Verifier) checkPosting(ctx context.Context, posting driver.Row) (one po
 		}
 		if err == nil && known && c.Covers() && c.Of == nil {
 			var wrong error
-			if one.uncopied, wrong, err = v.table.CheckCopy(ctx, c, posting, one.r); wrong != nil {
+			if one.uncopied, wrong, err = recopy.Check(ctx, v.table, c, posting, one.r); wrong != nil {
 				one.fault = &inspect.Fault{Kind: inspect.FaultCopy, Column: c.Name, Place: key, Err: wrong}
 			}
 		}

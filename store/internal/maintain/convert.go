@@ -17,6 +17,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+	"github.com/rangecrypt/rangecrypt/store/internal/recopy"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/internal/session"
 )
@@ -232,7 +233,7 @@ func (c *Conversion) finish(ctx context.Context, t *engine.Engine, began catalog
 		return err
 	}
 	// Copies of rows come last: they are of the rows as these are by now.
-	if copied, err := t.CopyAll(ctx); err != nil {
+	if copied, err := recopy.All(ctx, t); err != nil {
 		return err
 	} else {
 		c.Stats.Copies += copied.Put

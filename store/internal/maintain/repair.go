@@ -16,6 +16,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+	"github.com/rangecrypt/rangecrypt/store/internal/recopy"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
@@ -158,13 +159,13 @@ func (v *Verifier) mendCopies(ctx context.Context, postings []driver.Row, found 
 			uncopied[c] = append(uncopied[c], postings[i])
 		case f != nil && f.Kind == inspect.FaultCopy:
 			var err error
-			if f.Repaired, err = t.MendCopy(ctx, c, postings[i]); err != nil && !engine.Refused(err) {
+			if f.Repaired, err = recopy.Mend(ctx, t, c, postings[i]); err != nil && !engine.Refused(err) {
 				return err
 			}
 		}
 	}
 	for c, some := range uncopied {
-		if _, err := t.CopyScanned(ctx, c, some); err != nil {
+		if err := recopy.Missing(ctx, t, c, some); err != nil {
 			return err
 		}
 	}

@@ -53,7 +53,7 @@ func (a *Alteration) Add(c Spec) error {
 	}
 	meta, err := newTaken(a.Meta).named(c)
 	if err == nil {
-		err = cmp.Or(a.sealable(&meta), a.Meta.coverable(&meta))
+		err = cmp.Or(a.sealable(&meta), a.Meta.cover(&meta))
 	}
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func (a *Alteration) Change(c Spec) error {
 		return fmt.Errorf("%w: column %q: the type cannot be changed from %s to %s", fault.ErrSchema, c.Name, f.Type, id)
 	}
 	next := Field{Name: c.Name, Type: f.Type, Encryption: c.Encryption, Scheme: c.Scheme, Confidentiality: c.Confidentiality, Covering: c.Covering}
-	if err := cmp.Or(a.sealable(&next), a.Meta.coverable(&next)); err != nil {
+	if err := cmp.Or(a.sealable(&next), a.Meta.cover(&next)); err != nil {
 		return err
 	}
 	same := f.Encryption == c.Encryption && f.Scheme == c.Scheme && f.Confidentiality == c.Confidentiality && f.Covering == c.Covering

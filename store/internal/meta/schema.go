@@ -75,7 +75,7 @@ func New(s Schema) (*Table, error) {
 	for _, column := range s.Columns {
 		meta, err := taken.named(column)
 		if err == nil {
-			err = m.coverable(&meta)
+			err = m.cover(&meta)
 		}
 		if err != nil {
 			return nil, err
@@ -100,12 +100,17 @@ func (m *Table) setAppendOnly(key []Spec) error {
 	return nil
 }
 
-// coverable returns an error if a column is to have copies of rows that may be replaced.
-func (m *Table) coverable(f *Field) error {
-	if f.Covering && !m.AppendOnly() {
-		return fmt.Errorf("%w: column %q cannot cover in table %q, whose rows may be replaced, so that a copy could be an old one: make the table with AppendOnly",
-			fault.ErrSchema, f.Name, m.Name)
+// cover makes the table one that may have copies of rows, if a column is to have them. It is an error where a row can be
+// replaced by who does not know it.
+func (m *Table) cover(f *Field) error {
+	switch {
+	case !f.Covering || m.Copies():
+		return nil
+	case !m.Conditional:
+		return fmt.Errorf("%w: column %q cannot cover in table %q, whose rows may be replaced unseen, so that a copy could be an old one: "+
+			"make the table with AppendOnly or Conditional", fault.ErrSchema, f.Name, m.Name)
 	}
+	m.Layout += copied
 	return nil
 }
 

@@ -12,7 +12,8 @@ import (
 // What follows the layout of a table: a program that does not know of it refuses the table.
 const (
 	appended = ", rows are only added"
-	expiring = ", rows expire" // or might once
+	copied   = ", rows have copies" // or had once, in a conditional table
+	expiring = ", rows expire"      // or might once
 )
 
 const (
@@ -28,13 +29,16 @@ func (m *Table) Packed() bool { return m.PlainLayout() == inspect.Packed }
 
 // PlainLayout returns the layout, without what follows it.
 func (m *Table) PlainLayout() string {
-	return strings.TrimSuffix(strings.TrimSuffix(m.Layout, expiring), appended)
+	return strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(m.Layout, expiring), appended), copied)
 }
 
 // AppendOnly reports whether rows are added and deleted, and never replaced.
 func (m *Table) AppendOnly() bool {
 	return strings.HasSuffix(strings.TrimSuffix(m.Layout, expiring), appended)
 }
+
+// Copies reports whether postings of the table say what they are: some may have copies of rows.
+func (m *Table) Copies() bool { return m.AppendOnly() || strings.HasSuffix(m.Layout, copied) }
 
 // Expires reports whether rows of the table may expire.
 func (m *Table) Expires() bool { return strings.HasSuffix(m.Layout, expiring) }

@@ -258,10 +258,11 @@ func (f *finder) openRows(ctx context.Context, r keyRange, rows []driver.Row, pr
 // openCopy returns the row that a posting has a copy of, or reports that the posting is a hint. So is a copy that a client
 // made which knows more of the table, or one that had slept since before the key was replaced.
 func (f *finder) openCopy(posting driver.Row, s *rowcodec.Scratch) (r *rowcodec.Record, hint bool, err error) {
-	if len(posting.Cells) == 0 || !rowcodec.HasCopy(posting.Cells[0].Value) {
+	value := rowcodec.Posted(posting.Cells)
+	if !rowcodec.HasCopy(value) {
 		return nil, true, nil
 	}
-	r, err = f.table.OpenCopy(f.driving, posting.Key, posting.Cells[0].Value, f.need, s)
+	r, err = f.table.OpenCopy(f.driving, posting.Key, value, f.need, s)
 	if errors.As(err, new(rowcodec.NewerRow)) || errors.Is(err, fault.ErrWrongKey) {
 		return nil, true, nil
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 )
 
-// Where rows are added and deleted, and never replaced, the cell of a posting says by its first byte what the posting is:
+// Where columns may cover, the cell of a posting says by its first byte what the posting is:
 //
 //	0x00   pending: the row may come; 8 random bytes follow
 //	other  of a column that covers: a copy of the row, sealed as a key cell is, for the place of the posting
@@ -22,6 +22,9 @@ import (
 // A query by a column that covers need not read the row of a copy. Any other posting is a hint: the row is read. A posting
 // goes from pending to a copy after the row was acknowledged, and to doubtful before the row is deleted. A copy replaces the
 // pending value that was seen, and no other, so that it never comes after a doubtful one: see driver.Family.Replace.
+//
+// In a conditional table a [Doubt] makes the posting doubtful instead. The time of the row is the server's there, so that
+// nobody who has read the row knows what comes after its postings.
 const (
 	pendingPosting  = 0x00
 	doubtfulPosting = 0xff
@@ -39,6 +42,39 @@ type Deletion [8]byte
 func NewDeletion() (d Deletion) {
 	rand.Read(d[:])
 	return d
+}
+
+// A Doubt is a cell of a posting, empty and named 0xff and 8 random bytes: the row is about to be replaced or deleted by the
+// call that drew these. It makes the posting a hint, whatever comes into its other cell. It goes with the posting, or when the
+// call knows that the row stays.
+type Doubt [9]byte
+
+// NewDoubt returns that of a call.
+func NewDoubt() (d Doubt) {
+	d[0] = doubtfulPosting
+	rand.Read(d[1:])
+	return d
+}
+
+// Of puts the doubt into a posting.
+func (d Doubt) Of(posting []byte) driver.Mutation {
+	return driver.Mutation{Row: posting, Puts: []driver.Cell{{Qualifier: d[:], Value: []byte{}}}}
+}
+
+// Settled takes it back.
+func (d Doubt) Settled(posting []byte) driver.Mutation {
+	return driver.Mutation{Row: posting, Deletes: [][]byte{d[:]}}
+}
+
+// Posted returns what a posting is by its cells: a doubtful one where a cell doubts it, or its value; nil if it is not there.
+func Posted(cells []driver.Cell) []byte {
+	switch {
+	case len(cells) == 0:
+		return nil
+	case len(cells) > 1 || len(cells[0].Qualifier) > 0:
+		return []byte{doubtfulPosting}
+	}
+	return cells[0].Value
 }
 
 // DeletionLead returns what the keys of all deletions begin with.
@@ -76,7 +112,7 @@ func (t *View) OfLoad(r *Record) bool {
 
 // hint returns the value of a new posting.
 func (t *View) hint(r *Record) []byte {
-	if !t.Meta.AppendOnly() {
+	if !t.Meta.Copies() {
 		return PostingCell.Value
 	}
 	if r.attempt == [8]byte{} {

@@ -8,7 +8,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 )
 
-// A posting is a row of the family of postings, with one cell, which is empty unless the table has AppendOnly:
+// A posting is a row of the family of postings, with one cell, which is empty unless columns of the table may cover:
 //
 //	column id, 4 bytes || ciphertext or token || row key || write id, 16 bytes
 //

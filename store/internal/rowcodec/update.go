@@ -85,7 +85,7 @@ func (t *View) Ahead(u *Updated) (r *Record) {
 
 // Follow makes a record the write that was announced ahead of it.
 func (r *Record) Follow(ahead *Record) {
-	r.Write = ahead.Write
+	r.Write, r.attempt = ahead.Write, ahead.attempt
 	for i, search := range ahead.Search {
 		if search != nil {
 			r.Search[i] = search

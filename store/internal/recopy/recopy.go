@@ -1,0 +1,132 @@
+// Package recopy looks after the copies of rows that postings have: it compares them with their rows, and puts those that
+// are missing.
+package recopy
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+)
+
+// All puts copies into all postings of the columns that cover which have none, or others than the table's view makes.
+func All(ctx context.Context, t *engine.Engine) (done engine.Copied, err error) {
+	t = t.Slow()
+	for _, c := range t.Stored {
+		if !c.Covers() {
+			continue
+		}
+		r := engine.Under(c.Lead)
+		r.Cells.Stamps = true
+		err := engine.InBatches(ctx, t.Postings, r, func(postings []driver.Row) error {
+			some, err := t.CopyScanned(ctx, c, postings)
+			done = engine.Copied{done.Pending + some.Pending, done.Put + some.Put, done.Doubtful + some.Doubtful}
+			return err
+		})
+		if err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+var errCopy = errors.New("the copy is not of the row: queries by the column return what is not there")
+
+// Check compares the copy in a posting with its row. It reports whether the posting of a row has none, and may get one,
+// and what is wrong with one that it has.
+func Check(ctx context.Context, t *engine.Engine, c *rowcodec.Column, posting driver.Row, r *rowcodec.Record) (uncopied bool, wrong, err error) {
+	value := rowcodec.Posted(posting.Cells)
+	switch {
+	case rowcodec.HasCopy(value):
+	case r == nil || rowcodec.Doubtful(value) && !t.Meta.Conditional:
+		return false, nil, nil
+	case t.Meta.Conditional:
+		return true, nil, nil
+	default: // a client may have been about to delete the row
+		deleted, err := engine.Exists(ctx, t.Postings, t.DeletionKey(r.Key))
+		return !deleted, nil, err
+	}
+	copied, wrong := t.OpenCopy(c, posting.Key, value, nil, new(rowcodec.Scratch))
+	// Of what says that it is newer, or of another key, queries read the row. It is a fault unless the schema has changed since.
+	switch {
+	case wrong != nil && !errors.As(wrong, new(rowcodec.NewerRow)) && !engine.Refused(wrong):
+		return false, nil, wrong
+	case wrong == nil && copied == nil:
+		return false, nil, nil // it has expired
+	}
+	// The row is read whole and, after that, the posting: whoever deletes a row makes the posting doubtful before.
+	_, key, _, _ := c.CutPosting(posting.Key)
+	r, err = t.Read(ctx, key, nil)
+	if engine.Refused(err) || errors.Is(err, fault.ErrTorn) {
+		return false, nil, nil // which is a fault of the row
+	}
+	if err != nil || wrong == nil && r != nil && r.Write == copied.Write && t.SameValues(r, copied) {
+		return false, nil, err
+	}
+	if wrong == nil && r == nil && t.Over(copied) {
+		return false, nil, nil // it has expired in between
+	}
+	cells, err := t.Postings.Get(ctx, posting.Key, driver.Slice{})
+	if err != nil || !bytes.Equal(rowcodec.Posted(cells), value) {
+		return false, nil, err
+	}
+	return false, cmp.Or(wrong, errCopy), nil
+}
+
+// Mend puts another copy into a posting whose copy is not of its row, or makes it doubtful where there is no such row,
+// and reports whether it was as it was read before.
+func Mend(ctx context.Context, t *engine.Engine, c *rowcodec.Column, posting driver.Row) (bool, error) {
+	cells, err := t.Postings.Get(ctx, posting.Key, driver.Slice{Stamps: true})
+	if err != nil || len(cells) == 0 || !bytes.Equal(rowcodec.Posted(cells), rowcodec.Posted(posting.Cells)) {
+		return false, err
+	}
+	_, key, _, err := c.CutPosting(posting.Key)
+	if err != nil {
+		return false, err
+	}
+	keys := [][]byte{key}
+	if err := t.UnderDeletion(ctx, keys); err != nil {
+		return false, err
+	}
+	r, err := t.Read(ctx, key, nil)
+	if err != nil {
+		return false, err
+	}
+	var replacement driver.Replacement
+	if r != nil && keys[0] != nil && r.Search[c.Position] != nil && bytes.Equal(t.PostingKey(r, c.Position), posting.Key) {
+		replacement = t.CopyInto(c, posting.Key, cells[0], r)
+	} else {
+		gone := new(rowcodec.Record)
+		gone.NewAttempt()
+		replacement = driver.Replacement{Row: posting.Key, Seen: cells[0], Puts: t.Doubt(posting.Key, gone).Puts}
+	}
+	late, err := t.Postings.Replace(ctx, replacement)
+	return len(late) == 0, err
+}
+
+// Missing puts copies into postings of a column that have none. In a conditional table it writes the rows of doubtful ones
+// again, since these never have copies.
+func Missing(ctx context.Context, t *engine.Engine, c *rowcodec.Column, postings []driver.Row) error {
+	if _, err := t.CopyScanned(ctx, c, postings); err != nil || !t.Meta.Conditional {
+		return err
+	}
+	var rows [][]byte
+	for _, p := range postings {
+		if _, row, _, err := c.CutPosting(p.Key); err == nil && rowcodec.Doubtful(rowcodec.Posted(p.Cells)) {
+			rows = append(rows, row)
+		}
+	}
+	slices.SortFunc(rows, bytes.Compare)
+	rows = slices.CompactFunc(rows, bytes.Equal)
+	// One that a client has written meanwhile which knows more of the table is left to that client.
+	if err := t.Renew(ctx, rows); !errors.As(err, new(rowcodec.NewerRow)) {
+		return err
+	}
+	return nil
+}
