@@ -133,6 +133,25 @@ func (d *database) Drop(ctx context.Context, name string) error {
 	return d.DB.Drop(ctx, name)
 }
 
+// AddIndex fails if the database is no [driver.Indexer].
+func (d *database) AddIndex(ctx context.Context, spec driver.FamilySpec, name string) error {
+	return d.index(ctx, "AddIndex", spec, name, driver.AddIndex)
+}
+
+func (d *database) DropIndex(ctx context.Context, spec driver.FamilySpec, name string) error {
+	return d.index(ctx, "DropIndex", spec, name, driver.DropIndex)
+}
+
+func (d *database) index(ctx context.Context, method string, spec driver.FamilySpec, name string, change func(context.Context, driver.DB, driver.FamilySpec, string) error) error {
+	if c := callOf(ctx); c != nil {
+		_, err := do(c, ctx, newRequest(d.of, method, spec.Name), 1, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, change(ctx, d.DB, spec, name)
+		})
+		return err
+	}
+	return change(ctx, d.DB, spec, name)
+}
+
 type snapshotter struct {
 	*database
 	db driver.Snapshotter
