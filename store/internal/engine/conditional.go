@@ -120,7 +120,7 @@ func (t *Engine) prepare(ctx context.Context, changes []*rowChange, rows []condi
 				keys[i] = c.key
 			}
 		}
-		return getEach(groupCtx, t.Data, keys, driver.Slice{}, func(read []driver.Row, places []int) error {
+		return GetEach(groupCtx, t.Data, keys, driver.Slice{}, func(read []driver.Row, places []int) error {
 			return t.Env.Concurrently(groupCtx, len(read), func(ctx context.Context, n int) (err error) {
 				i := places[n]
 				becomes := rows[i].becomes

@@ -12,7 +12,8 @@ import (
 // What follows the layout of a table: a program that does not know of it refuses the table.
 const (
 	appended = ", rows are only added"
-	expiring = ", rows expire" // or might once
+	expiring = ", rows expire"              // or might once
+	served   = ", the database has indexes" // or had one
 )
 
 const (
@@ -28,16 +29,20 @@ func (m *Table) Packed() bool { return m.PlainLayout() == inspect.Packed }
 
 // PlainLayout returns the layout, without what follows it.
 func (m *Table) PlainLayout() string {
-	return strings.TrimSuffix(strings.TrimSuffix(m.Layout, expiring), appended)
+	layout := m.Layout
+	for _, more := range []string{appended, expiring, served} {
+		layout = strings.Replace(layout, more, "", 1)
+	}
+	return layout
 }
 
 // AppendOnly reports whether rows are added and deleted, and never replaced.
 func (m *Table) AppendOnly() bool {
-	return strings.HasSuffix(strings.TrimSuffix(m.Layout, expiring), appended)
+	return strings.Contains(m.Layout, appended)
 }
 
 // Expires reports whether rows of the table may expire.
-func (m *Table) Expires() bool { return strings.HasSuffix(m.Layout, expiring) }
+func (m *Table) Expires() bool { return strings.Contains(m.Layout, expiring) }
 
 // Lifetime returns the time to live as a schema has it.
 func (m *Table) Lifetime() time.Duration {

@@ -27,8 +27,8 @@ func (t *View) AllPostingKeys(records []*Record) [][]byte {
 // PostingKeys returns the keys of a record's postings.
 func (t *View) PostingKeys(r *Record) [][]byte {
 	var keys [][]byte
-	for i := range t.Stored {
-		if r.Search[i] != nil {
+	for i, c := range t.Stored {
+		if r.Search[i] != nil && c.Posted() {
 			keys = append(keys, t.PostingKey(r, i))
 		}
 	}

@@ -35,11 +35,11 @@ func (c *Column) Add(want []bool) {
 	}
 }
 
-// SearchedColumns returns which columns have postings.
-func (t *View) SearchedColumns() []bool {
+// PostedColumns returns which columns have postings.
+func (t *View) PostedColumns() []bool {
 	want := make([]bool, len(t.Stored))
 	for i, c := range t.Stored {
-		want[i] = c.Searched()
+		want[i] = c.Posted()
 	}
 	return want
 }
