@@ -9,10 +9,10 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
-// getClear returns a row of which some columns are wanted. If all of these are in plain cells it opens
+// GetClear returns a row of which some columns are wanted. If all of these are in plain cells it opens
 // nothing, and the key parts are those asked for. Which of the columns are null only the key cell says: if one
 // has no cell, that is opened.
-func getClear(ctx context.Context, t *engine.Engine, rowKey []byte, key rowcodec.RowValues, want []bool) (*rowcodec.Record, error) {
+func GetClear(ctx context.Context, t *engine.Engine, rowKey []byte, key rowcodec.RowValues, want []bool) (*rowcodec.Record, error) {
 	if !readsClear(t, want) {
 		return t.Read(ctx, rowKey, want)
 	}

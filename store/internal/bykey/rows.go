@@ -78,7 +78,7 @@ func GetRow(ctx context.Context, t *engine.Engine, key rowcodec.RowValues, colum
 	if err != nil || rowKey == nil {
 		return nil, err
 	}
-	r, err := getClear(ctx, t, rowKey, key, want)
+	r, err := GetClear(ctx, t, rowKey, key, want)
 	if err != nil || r == nil {
 		return nil, err
 	}
