@@ -112,7 +112,7 @@ func TestMistakes(t *testing.T) {
 			`f:5:21: columns[0].type: unknown type "int23": there is bool, int8`,
 			`f:5:40: columns[0].encryption: unknown value "sealed": there is randomised, deterministic, ordered, plain`,
 			`f:5:56: columns[0].scheme: unknown scheme "rot13": there is boldyreva, mope`,
-			`f:5:63: columns[0].size: unknown field: there is name, type, encryption, scheme, confidentiality, shared-with, covering`,
+			`f:5:63: columns[0].size: unknown field: there is name, type, encryption, scheme, confidentiality, shared-with, covering, server-index`,
 		}},
 		{head + "columns:\n  - {name: a}\n  - {name: b, encryption: plain}\n", []string{"f:5:5: columns[0].encryption: it is missing", "f:6:5: columns[1].type: it is missing"}},
 		{head + "columns:\n  - {name: a, type: bool, encryption: ordered}\n  - {name: b, type: bool, encryption: plain, scheme: mope}\n", []string{
