@@ -321,7 +321,11 @@ func (db *memory) AddIndex(ctx context.Context, spec driver.FamilySpec, name str
 }
 
 func (db *memory) DropIndex(ctx context.Context, spec driver.FamilySpec, name string) error {
-	return db.setIndex(ctx, spec, name, func(indexes map[string]bool) { delete(indexes, name) })
+	err := db.setIndex(ctx, spec, name, func(indexes map[string]bool) { delete(indexes, name) })
+	if errors.Is(err, driver.ErrNoFamily) {
+		return nil
+	}
+	return err
 }
 
 func (db *memory) setIndex(ctx context.Context, spec driver.FamilySpec, name string, set func(map[string]bool)) error {
