@@ -131,6 +131,20 @@ var mutants = []mutant.Mutant{{
 	Test:  "^TestCopiesSimulated$/^compared$",
 	Flags: []string{"-store.sim=100"},
 }, {
+	Name:  "mixedRowsAcknowledged",
+	File:  "internal/engine/settle.go",
+	Old:   `if err == nil && len(misplaced) > 0 {`,
+	New:   `if err == nil && len(misplaced) > 0 && !On {`,
+	Test:  "^TestConcurrentWritersAndCrashes$/^indexes_of_the_database$",
+	Flags: []string{"-store.sim=100"},
+}, {
+	Name:  "indexesUnverified",
+	File:  "internal/maintain/check.go",
+	Old:   `if one.r == nil || len(t.IndexNames()) == 0 {`,
+	New:   `if one.r == nil || len(t.IndexNames()) == 0 || On {`,
+	Test:  "^TestConcurrentWritersAndCrashes$/^indexes_of_the_database$",
+	Flags: []string{"-store.sim=100"},
+}, {
 	Name: "versionUnreadInSimulation",
 	File: "internal/engine/settle.go",
 	Old:  `changed, err := t.settle(ctx, records)`,

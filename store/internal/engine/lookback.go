@@ -13,6 +13,9 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
+// lookBacks is how often rows are written again. Each time, others must have written them in the same microseconds.
+const lookBacks = 20
+
 // errLookBack is in errors of reading back what was written.
 var errLookBack = errors.New("the rows were written and could not be read back, so that an index of the database may not lead to them until they are written again")
 
@@ -75,7 +78,7 @@ func (t *Engine) misplaced(ctx context.Context, of *rowcodec.View, records []*ro
 
 // writeAgain writes rows once more, as of other writes, so that all of what is left of them is of one.
 func (t *Engine) writeAgain(ctx context.Context, records []*rowcodec.Record, attempt int) error {
-	if attempt == TornReads {
+	if attempt == lookBacks {
 		return fmt.Errorf("%w: %w: others write them at the same time", errLookBack, fault.ErrTorn)
 	}
 	if err := WaitAgain(ctx, "equal_timestamps", attempt); err != nil {
