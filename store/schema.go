@@ -173,7 +173,7 @@ func (c Column) Covering() Column {
 
 // ServerIndex returns the column with an index that the database keeps (SAI of Cassandra 5, no other database) in place of
 // index entries. A Put of a row that may exist then reads and writes nothing but the row, and reads it back before it returns. Each of a
-// query's rows comes with the index. These have no order: the client sorts at most Query.MostSorted, and [Table.Page] and
+// query's rows comes with the index. These have no order: the client sorts at most 100,000, and [Table.Page] and
 // Reverse need an order by a column; a join is refused. One column leads to the rows, and the client checks the others. The
 // scheme must have no state. A table with Conditional or AppendOnly refuses it, and so does Create where the database keeps
 // no such index: leave it out there. To add or remove it, use [ChangeColumn] and then [Table.Convert].
