@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"strconv"
 	"strings"
 	"time"
 
@@ -46,7 +47,7 @@ func (db *DB) AddIndex(ctx context.Context, spec driver.FamilySpec, name string)
 		return db.failedPart(ctx, what, err)
 	}
 	for _, host := range db.session.GetHosts() {
-		if v := host.Version(); v.Major < 5 {
+		if v := host.Version().String(); !makesIndexes(v) {
 			return fmt.Errorf("cassandra: %s: %w: a node speaks as Cassandra %s: it takes Cassandra 5, and ScyllaDB has none", what, driver.ErrNoIndex, v)
 		}
 	}
@@ -77,6 +78,13 @@ func (db *DB) AddIndex(ctx context.Context, spec driver.FamilySpec, name string)
 		err = pause.For(ctx, 50*time.Millisecond)
 	}
 	return db.failed(ctx, what, err)
+}
+
+// makesIndexes reports whether a server of a release has storage-attached indexes. ScyllaDB says that it is Cassandra 3.
+func makesIndexes(release string) bool {
+	major, _, _ := strings.Cut(strings.TrimPrefix(release, "v"), ".")
+	n, err := strconv.Atoi(major)
+	return err == nil && n >= 5
 }
 
 // DropIndex implements [driver.Indexer].
