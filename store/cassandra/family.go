@@ -579,6 +579,16 @@ func (f *family) putCell(part any, row []byte, c driver.Cell) (stmt string, valu
 	return f.put, values
 }
 
+// putIndexed completes a statement that puts a cell with what it has in indexes.
+func (f *family) putIndexed(values []any, index []driver.IndexValue) (string, []any) {
+	var columns strings.Builder
+	for _, v := range index {
+		columns.WriteString(", " + v.Index)
+		values = append(values, number(v.Value))
+	}
+	return strings.Replace(f.put, ", v) VALUES (", ", v"+columns.String()+") VALUES ("+strings.Repeat("?, ", len(index)), 1), values
+}
+
 // seconds rounds up.
 func seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
 

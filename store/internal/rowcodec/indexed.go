@@ -6,20 +6,7 @@ import (
 	"slices"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
-	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 )
-
-// A value in a server index belongs to the key cell of its row:
-//
-//	ciphertext or token
-//
-// In a table with tenants the first 4 bytes of the token of the tenant come before it. Cassandra tells no more than the first
-// 15 bytes of values apart, and reads all rows that are equal there. So the ciphertext must begin early. Rows of tenants whose
-// tokens begin alike, one pair among 65,000 tenants, fall out by their keys.
-const indexedTenant = 4
-
-// IndexName returns the name of the server index of the column.
-func (c *Column) IndexName() string { return meta.IndexName(c.Id) }
 
 // IndexNames returns the names of the server indexes that are in use.
 func (t *View) IndexNames() (names []string) {
@@ -29,21 +16,6 @@ func (t *View) IndexNames() (names []string) {
 		}
 	}
 	return names
-}
-
-// indexed returns what the key cell of a record has in all server indexes. In those of former columns it has nothing.
-func (t *View) indexed(r *Record) (all []driver.IndexValue) {
-	for i, c := range t.Stored {
-		if !c.ServerIndex || c.Converted {
-			continue
-		}
-		v := driver.IndexValue{Index: c.IndexName()}
-		if search := r.posted(i); search != nil && c.Of == nil {
-			v.Value = slices.Concat(c.Lead, search)
-		}
-		all = append(all, v)
-	}
-	return all
 }
 
 // IndexBound returns a bound of values in the server index: their prefix, continued with zeros; nil stays nil.

@@ -258,6 +258,24 @@ func (t *View) Mutation(r *Record) driver.Mutation {
 	return m
 }
 
+// indexed returns what the key cell of a record has in all server indexes. In those of former columns it has nothing.
+func (t *View) indexed(r *Record) (all []driver.IndexValue) {
+	for i, c := range t.Stored {
+		if !c.ServerIndex || c.Converted {
+			continue
+		}
+		v := driver.IndexValue{Index: c.IndexName()}
+		if search := r.posted(i); search != nil && c.Of == nil {
+			v.Value = slices.Concat(c.Lead, search)
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+// IndexName returns the name of the server index of the column.
+func (c *Column) IndexName() string { return meta.IndexName(c.Id) }
+
 // appendKey appends what a key cell begins with.
 func (t *View) appendKey(b []byte, r *Record) []byte {
 	for i, c := range t.Parts {
