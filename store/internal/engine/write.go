@@ -71,7 +71,7 @@ func (t *Engine) Write(ctx context.Context, records []*rowcodec.Record) error {
 	for i, r := range records {
 		mutations[i] = t.Mutation(r)
 	}
-	if t.Postings == nil {
+	if t.Postings == nil || !t.Posts() {
 		return t.Data.Apply(ctx, mutations...)
 	}
 	var old []*rowcodec.Record
@@ -154,7 +154,7 @@ func (t *Engine) remove(ctx context.Context, rowKeys [][]byte) error {
 		mutations[i] = driver.Mutation{Row: key, DeleteRow: true}
 	}
 	var old []*rowcodec.Record
-	if t.Postings != nil {
+	if t.Postings != nil && t.Posts() {
 		var err error
 		if old, err = t.current(ctx, records, true); err != nil {
 			return err

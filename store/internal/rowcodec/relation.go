@@ -44,6 +44,11 @@ func (t *View) PostedColumns() []bool {
 	return want
 }
 
+// Posts reports whether rows have postings, but for what a client leaves that dies asleep.
+func (t *View) Posts() bool {
+	return slices.ContainsFunc(t.Stored, func(c *Column) bool { return c.Posted() && !c.Converted })
+}
+
 // Slice returns the cells that decode needs for the columns in want.
 func (t *View) Slice(want []bool) driver.Slice {
 	if want == nil {
