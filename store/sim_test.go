@@ -366,7 +366,7 @@ func (w *world) checkIndexes(all bool) {
 		if err != nil {
 			panic(err)
 		}
-		if key := string(row.Key); (all || w.active[key] == 0 && !w.left[key]) && w.misplaced(w.table.now().Data, row.Key) {
+		if (all || w.active[string(row.Key)] == 0 && !w.left[string(row.Key)]) && w.misplaced(w.table.now().Data, row.Key) {
 			w.fail("an index does not lead to a row")
 		}
 	}
