@@ -541,7 +541,9 @@ func (w *world) leave(rows []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, row := range rows {
-		w.left[row] = w.variant.served
+		if w.variant.served {
+			w.left[row] = true
+		}
 	}
 }
 

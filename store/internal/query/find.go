@@ -429,7 +429,7 @@ func (f *execution) hinted(w *way) bool {
 }
 
 // served reports whether an index of the database is scanned.
-func (w *way) served() bool { return w.driving != nil && w.driving.ServerIndex }
+func (w way) served() bool { return w.driving != nil && w.driving.ServerIndex }
 
 // indexed returns the scan of a range of a server index, which yields the key cells of rows.
 func (f *execution) indexed(w *way, r keyRange) driver.Range {

@@ -35,7 +35,8 @@ func (pl *plan) order(p *planner, name string) error {
 	if err != nil {
 		return err
 	}
-	if ways != nil && (p.by == nil || p.by == c) && !pl.narrower(c) {
+	// Rows without a value may come by a server index, which has no pages.
+	if ways != nil && (p.by == nil || p.by == c) && !pl.narrower(c) && !slices.ContainsFunc(ways, way.served) {
 		pl.Ways = ways
 		return nil
 	}
