@@ -265,3 +265,37 @@ func TestMemoryOfQueries(t *testing.T) {
 		})
 	}
 }
+
+// BenchmarkReplace is a Put of 256 rows that exist, with other values: with a server index, beside one with index entries.
+func BenchmarkReplace(b *testing.B) {
+	for _, kind := range testdb.All {
+		if kind.Name != "memory" && kind.Name != "cassandra" {
+			continue // which keep no indexes
+		}
+		b.Run(kind.Name, func(b *testing.B) {
+			kind.Need(b)
+			st := open(b, kind.Open(b, nil))
+			const batch = 256
+			replace := func(served bool) func() error {
+				column := store.OrderedColumn("k", store.Int64, store.Boldyreva)
+				if served {
+					column = column.ServerIndex()
+				}
+				tbl := create(b, st, store.Schema{
+					Name: fmt.Sprint("replaced ", served), Key: []store.KeyPart{store.OrderedPart("id", store.Int64, store.Boldyreva)},
+					Columns: []store.Column{column, store.RandomisedColumn("value", store.Bytes)},
+				})
+				turn := int64(0)
+				return func() error {
+					rows := benchRows(0, batch)
+					for _, row := range rows {
+						row["k"] = (row["k"].(int64) + turn) % (1 << 40)
+					}
+					turn += 1 << 30
+					return tbl.Put(background, rows...)
+				}
+			}
+			measure.Pairs(b, batch, replace(true), replace(false))
+		})
+	}
+}

@@ -171,12 +171,14 @@ func (c Column) Covering() Column {
 	return c
 }
 
-// ServerIndex returns the column with an index that the database keeps (SAI of Cassandra 5, no other database) in place of
-// index entries. A Put of a row that may exist then reads and writes nothing but the row, and reads it back before it returns. Each of a
-// query's rows comes with the index. These have no order: the client sorts at most 100,000, and [Table.Page] and
-// Reverse need an order by a column; a join is refused. One column leads to the rows, and the client checks the others. The
-// scheme must have no state. A table with Conditional or AppendOnly refuses it, and so does Create where the database keeps
-// no such index: leave it out there. To add or remove it, use [ChangeColumn] and then [Table.Convert].
+// ServerIndex returns the column with an index that the database keeps (SAI of Cassandra 5, no other database), in place
+// of index entries. A Put of a row that may exist then reads and writes the row only. It reads the row back before it
+// returns: if two clients write a row in one microsecond, the index may have the value of the other one. A row whose
+// writer dies at that moment is missed by queries of the column until [Table.Verify] with Repair.
+//
+// Rows come with the index, and in no order: the client sorts at most 100,000. [Table.Page] and Reverse need an order by
+// a column, and a join is refused. One column leads to the rows, and the client checks others. A table with Conditional
+// or AppendOnly refuses it, and so do schemes with a state, and databases without such indexes. See also [ChangeColumn].
 func (c Column) ServerIndex() Column {
 	c.spec.ServerIndex = true
 	return c

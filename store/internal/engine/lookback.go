@@ -48,7 +48,8 @@ func (t *Engine) lookBack(ctx context.Context, of *rowcodec.View, records []*row
 func (t *Engine) misplaced(ctx context.Context, of *rowcodec.View, records []*rowcodec.Record) (again []*rowcodec.Record, err error) {
 	keys := make([][]byte, len(records))
 	for i, r := range records {
-		if r != nil && r.Values != nil { // one that was converted is settled by conditions of its own
+		// One that was converted has a timestamp of its own. The key of one that is fresh nobody else writes.
+		if r != nil && r.Values != nil && !r.Fresh {
 			keys[i] = r.Key
 		}
 	}
