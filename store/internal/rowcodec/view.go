@@ -218,7 +218,7 @@ func (src *ViewSource) column(t *View, k keyring.Table, meta *metadata.Field, pa
 		Converted: meta.Converted, Lead: slices.Concat(meta.ID[:], t.Prefix),
 	}
 	if c.ServerIndex {
-		c.Lead = t.Prefix[:min(len(t.Prefix), indexedTenant)]
+		c.Lead = bytes.Clone(t.Prefix[:min(len(t.Prefix), indexedTenant)])
 	}
 	if known == nil || !bytes.Equal(known.keys, k.Fingerprint(meta)) {
 		if c.cipher, err = src.cipher(k, f, meta); err != nil {
