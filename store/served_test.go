@@ -463,3 +463,57 @@ func TestServerIndexesOfDeadClients(t *testing.T) {
 		}
 	}
 }
+
+// A tag gives a column a server index, and asks for it of a table that is there.
+func TestServerIndexesOfStructs(t *testing.T) {
+	type reading struct {
+		ID      int64  `rangecrypt:"id,key=1,hashed"`
+		Celsius *int32 `rangecrypt:"celsius,ordered=mope,server-index"`
+		Room    string `rangecrypt:"room,deterministic,server-index"`
+	}
+	st := open(t, drivertest.NewMemory())
+	schema, err := store.SchemaOf[reading]("readings")
+	require.NoError(t, err)
+	create(t, st, schema)
+	tbl, err := store.For[reading](background, st, "readings")
+	require.NoError(t, err)
+	require.NoError(t, tbl.Put(background, &reading{ID: 1, Celsius: new(int32), Room: "attic"}))
+	require.True(t, tbl.Table().Schema().Columns[0].Describe().ServerIndex)
+	require.Len(t, collect(t, tbl.Table(), store.Query{Where: celsiusField.Equal(0), RequireIndex: true}), 1)
+	require.NoError(t, st.Alter(background, "readings", store.ChangeColumn(store.DeterministicColumn("room", store.String))))
+	_, err = store.For[reading](background, st, "readings")
+	require.ErrorIs(t, err, store.ErrColumn)
+	require.ErrorContains(t, err, `column "room" has no server index: drop server-index, or change the column`)
+	for _, refused := range []struct {
+		schema func() (store.Schema, error)
+		words  string
+	}{
+		{func() (store.Schema, error) {
+			return store.SchemaOf[struct {
+				ID int64 `rangecrypt:"id,key=1,hashed,server-index"`
+			}]("t")
+		}, "only ordered and deterministic columns have a server index"},
+		{func() (store.Schema, error) {
+			return store.SchemaOf[struct {
+				ID   int64  `rangecrypt:"id,key=1,hashed"`
+				Note string `rangecrypt:"note,server-index"`
+			}]("t")
+		}, "write ordered=SCHEME or deterministic"},
+		{func() (store.Schema, error) {
+			return store.SchemaOf[struct {
+				ID   int64  `rangecrypt:"id,key=1,hashed"`
+				Note string `rangecrypt:"note,deterministic,server-index,covering"`
+			}]("t")
+		}, "covering and server-index exclude each other"},
+		{func() (store.Schema, error) {
+			return store.SchemaOf[struct {
+				ID   int64  `rangecrypt:"id,key=1,hashed"`
+				Note string `rangecrypt:"note,deterministic,server-index=yes"`
+			}]("t")
+		}, "option server-index takes no value"},
+	} {
+		_, err := refused.schema()
+		require.ErrorIs(t, err, store.ErrSchema)
+		require.ErrorContains(t, err, refused.words)
+	}
+}

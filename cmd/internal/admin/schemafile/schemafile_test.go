@@ -63,7 +63,7 @@ func same(t require.TestingT, a, b store.Schema) {
 			lines = append(lines, "key "+p.Describe().String())
 		}
 		for _, c := range s.Columns {
-			lines = append(lines, fmt.Sprint("column ", c.Describe(), c.Describe().Covering))
+			lines = append(lines, fmt.Sprint("column ", c.Describe(), c.Describe().Covering, c.Describe().ServerIndex))
 		}
 		return lines
 	}
@@ -326,7 +326,7 @@ func anySchema() *rapid.Generator[store.Schema] {
 					return store.OrderedColumn(name(), typ(true), rapid.SampledFrom(all).Draw(t, "scheme"))
 				}),
 			).Draw(t, "column")
-			c = anySearched(t, c, s.AppendOnly)
+			c = anySearched(t, c, s.AppendOnly, s.Conditional)
 			s.Columns = append(s.Columns, c)
 		}
 		return s
@@ -334,7 +334,7 @@ func anySchema() *rapid.Generator[store.Schema] {
 }
 
 // anySearched draws what a column that is searched may say besides.
-func anySearched(t *rapid.T, c store.Column, appendOnly bool) store.Column {
+func anySearched(t *rapid.T, c store.Column, appendOnly, conditional bool) store.Column {
 	if e := c.Describe().Encryption; e == "ordered" || e == "deterministic" {
 		switch rapid.IntRange(0, 2).Draw(t, "confidentiality") {
 		case 1:
@@ -344,6 +344,10 @@ func anySearched(t *rapid.T, c store.Column, appendOnly bool) store.Column {
 		}
 		if appendOnly && c.Describe().Scheme != store.WozniakIndexed.String() && rapid.Bool().Draw(t, "covering") {
 			c = c.Covering()
+		}
+		stateless := e == "deterministic" || slices.Contains([]string{"mope", "boldyreva", "wozniak", "plaintext"}, c.Describe().Scheme)
+		if !appendOnly && !conditional && stateless && rapid.Bool().Draw(t, "server index") {
+			c = c.ServerIndex()
 		}
 	}
 	return c
