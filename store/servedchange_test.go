@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/internal/testdb"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -248,4 +249,55 @@ func (db noting) AddIndex(ctx context.Context, spec driver.FamilySpec, name stri
 func (db noting) DropIndex(ctx context.Context, spec driver.FamilySpec, name string) error {
 	*db.made = slices.DeleteFunc(*db.made, func(made string) bool { return made == name })
 	return db.Indexer.DropIndex(ctx, spec, name)
+}
+
+// Wherever a client dies that adds or removes a server index, or converts for that, another one goes on.
+func TestDeadClientsThatChangeServerIndexes(t *testing.T) {
+	step := sim.Share(1, 5)
+	for first, fate := range []drivertest.Fault{drivertest.CrashBefore, drivertest.CrashAfter, drivertest.FailBefore, drivertest.FailAfter, drivertest.FailPartly} {
+		for _, removes := range []bool{false, true} {
+			for n, reached := 1+first%step, true; reached; n += step {
+				reached = false
+				memory := drivertest.NewMemory()
+				st := open(t, memory)
+				schema := served("places")
+				next := store.ChangeColumn(unserved(schema).Columns[0])
+				if !removes {
+					next = store.ChangeColumn(schema.Columns[0])
+					schema = unserved(schema)
+				}
+				tbl := create(t, st, schema)
+				require.NoError(t, tbl.Put(background, place(1), place(2), place(3)))
+				armed, calls := false, 0
+				dying := drivertest.NewFaulty(memory, func(drivertest.Op) drivertest.Fault {
+					if !armed {
+						return drivertest.NoFault
+					}
+					if calls++; calls == n {
+						reached = true
+						return fate
+					}
+					return drivertest.NoFault
+				})
+				theirs := open(t, dying)
+				theirTable, err := theirs.Table(background, "places")
+				require.NoError(t, err)
+				armed = true
+				if err := theirs.Alter(background, "places", next); err == nil {
+					_, _ = theirTable.Convert(background, nil)
+				}
+				require.Len(t, collect(t, tbl, store.Query{Where: celsiusField.Between(1, 3)}), 3, "%v at call %d", fate, n)
+				require.NoError(t, st.Alter(background, "places", next), "%v at call %d", fate, n)
+				_, err = tbl.Convert(background, nil)
+				require.NoError(t, err, "%v at call %d", fate, n)
+				e, err := tbl.Analyze(background, store.Query{Where: celsiusField.Between(1, 3)})
+				require.NoError(t, err, "%v at call %d", fate, n)
+				require.Equal(t, "celsius", e.Driver)
+				require.Equal(t, 3, e.Rows)
+				v, err := tbl.Verify(background, nil)
+				require.NoError(t, err)
+				require.True(t, v.Sound(), "%v at call %d: %v", fate, n, v.Faults)
+			}
+		}
+	}
 }

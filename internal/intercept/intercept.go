@@ -56,7 +56,7 @@ type Call struct {
 type Hook func(ctx context.Context, op Op, c Call) error
 
 // New returns db with all calls going through the hook, Close excepted, which calls closing first
-// where it is not nil. The result has the optional interfaces that db has.
+// where it is not nil. The result has the optional interfaces that db has, and is a [driver.Indexer] of what db has.
 func New(db driver.DB, h Hook, closing func()) driver.DB {
 	w := &wrappedDB{db: db, hook: h, closing: closing}
 	if s, ok := db.(driver.Snapshotter); ok {

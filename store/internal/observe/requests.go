@@ -19,7 +19,7 @@ import (
 )
 
 // Requests returns db with a span for each request that an operation makes of it, and with measurements. Where nobody
-// listens to the operation, a request costs a look into its context. The result has the optional interfaces that db has.
+// listens to the operation, a request costs a look into its context. The result has the optional interfaces that db has, and is a [driver.Indexer] of what db has.
 // No operation asks for the names of families.
 func Requests(db driver.DB) driver.DB {
 	d := &database{DB: db, of: driver.Describe(db)}
