@@ -41,7 +41,7 @@ func TestEveryErrorHasAnExitCode(t *testing.T) {
 		},
 		"store/driver": {
 			driver.ErrTooLarge: exit.Failed, driver.ErrOverlap: exit.Failed, driver.ErrRange: exit.Failed, driver.ErrSeen: exit.Failed,
-			driver.ErrReadOnly: exit.Failed, driver.ErrLayout: exit.Failed, driver.ErrNoFamily: exit.Failed,
+			driver.ErrReadOnly: exit.Failed, driver.ErrLayout: exit.Failed, driver.ErrNoFamily: exit.Failed, driver.ErrNoIndex: exit.Failed,
 			driver.ErrUnauthorised: exit.Failed, driver.ErrClosed: exit.Failed, // which calling again does not help
 			driver.ErrCorrupt: exit.Wrong, driver.ErrUnavailable: exit.Unreachable, driver.ErrLocked: exit.Unreachable,
 			driver.ErrUnknownOutcome: exit.Unreachable,

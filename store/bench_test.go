@@ -39,6 +39,9 @@ func benchSchema(layout string, encrypted bool) store.Schema {
 		s.AppendOnly = true
 		s.Key = []store.KeyPart{store.OrderedPart("id", store.Int64, scheme), store.TiePart("tie")}
 		s.Columns = []store.Column{store.OrderedColumn("k", store.Int64, scheme).Covering()}
+	case "server index":
+		s.Key = []store.KeyPart{store.OrderedPart("id", store.Int64, scheme), store.TiePart("tie")}
+		s.Columns = []store.Column{store.OrderedColumn("k", store.Int64, scheme).ServerIndex()}
 	case "same row by key": // as that of "covering"
 		s.Key = []store.KeyPart{store.OrderedPart("k", store.Int64, scheme), store.TiePart("tie")}
 		s.Columns = []store.Column{value("id", store.Int64)}
@@ -158,8 +161,12 @@ func BenchmarkByColumn(b *testing.B) {
 	for _, kind := range testdb.All {
 		b.Run(kind.Name, func(b *testing.B) {
 			kind.Need(b)
-			tables := filled(b, kind, benchSchema("same row by key", true), benchSchema("column", true), benchSchema("covering", true))
-			for i, layout := range []string{"hint", "covering"} {
+			layouts, schemas := []string{"hint", "covering"}, []store.Schema{benchSchema("same row by key", true), benchSchema("column", true), benchSchema("covering", true)}
+			if kind.Name == "memory" || kind.Name == "cassandra" {
+				layouts, schemas = append(layouts, "server index"), append(schemas, benchSchema("server index", true))
+			}
+			tables := filled(b, kind, schemas...)
+			for i, layout := range layouts {
 				for _, permille := range []int{1, 10, 100} {
 					b.Run(fmt.Sprintf("%s/%g%%", layout, float64(permille)/10), func(b *testing.B) {
 						measure.Pairs(b, *rowsFlag*permille/1000, ranged(tables[1+i], permille), ranged(tables[0], permille))
@@ -255,6 +262,40 @@ func TestMemoryOfQueries(t *testing.T) {
 			t.Logf("%d KiB for %d rows, %d KiB for %d", small>>10, few, large>>10, many)
 			// Keeping the rows would take more than 300 bytes for each.
 			require.Less(t, large-small, int64(many-few)*300/4)
+		})
+	}
+}
+
+// BenchmarkReplace is a Put of 256 rows that exist, with other values: with a server index, beside one with index entries.
+func BenchmarkReplace(b *testing.B) {
+	for _, kind := range testdb.All {
+		if kind.Name != "memory" && kind.Name != "cassandra" {
+			continue // which keep no indexes
+		}
+		b.Run(kind.Name, func(b *testing.B) {
+			kind.Need(b)
+			st := open(b, kind.Open(b, nil))
+			const batch = 256
+			replace := func(served bool) func() error {
+				column := store.OrderedColumn("k", store.Int64, store.Boldyreva)
+				if served {
+					column = column.ServerIndex()
+				}
+				tbl := create(b, st, store.Schema{
+					Name: fmt.Sprint("replaced ", served), Key: []store.KeyPart{store.OrderedPart("id", store.Int64, store.Boldyreva)},
+					Columns: []store.Column{column, store.RandomisedColumn("value", store.Bytes)},
+				})
+				turn := int64(0)
+				return func() error {
+					rows := benchRows(0, batch)
+					for _, row := range rows {
+						row["k"] = (row["k"].(int64) + turn) % (1 << 40)
+					}
+					turn += 1 << 30
+					return tbl.Put(background, rows...)
+				}
+			}
+			measure.Pairs(b, batch, replace(true), replace(false))
 		})
 	}
 }

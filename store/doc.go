@@ -10,16 +10,16 @@
 //
 // # What is stored
 //
-// The sealed cell is the truth, everything that is searched is a hint. A sealed cell holds the exact
-// value under XChaCha20-Poly1305, bound to its table, column and row key. An ordered or
-// deterministic column also has postings: keys of an index family that consist of what stands for the value (its ciphertext
-// or a keyed hash), the row key and the id of the write. A posting counts only if the cell that it points to has a value that
-// satisfies the predicate, so that postings that a client left when it died do no harm.
+// The sealed cell is the truth, everything that is searched is a hint. A sealed cell holds the exact value under
+// XChaCha20-Poly1305, bound to its table, column and row key. An ordered or deterministic column also has postings: keys
+// of an index family that consist of what stands for the value (its ciphertext or a keyed hash), the row key and the id
+// of the write. Or the database has an index of it, see [Column.ServerIndex]. A posting counts only if the cell that it
+// points to has a value that satisfies the predicate, so that postings that a client left when it died do no harm.
 //
 // # What a query promises
 //
 // A row that nobody writes during the query is returned exactly once. One that somebody writes meanwhile may be returned
-// as it was, or as it is, or not at all, even if its values stay the same.
+// as it was, or as it is, or not at all, even if its values stay the same. A server index may miss one, as said there.
 // No row is returned twice. On a database with snapshots (store/pebble) a query sees one instant.
 //
 // # Tenants
@@ -36,13 +36,12 @@
 //
 // # Limits
 //
-// They are those of the databases, of which package driver has the least, and all of them hold on all
-// databases. A row key has at most [driver.MaxRowKey] bytes (32,767): ciphertexts and hashes of 16 to
-// 24 bytes a part, and the values of plain parts. In a row with a value in a searched column it has some
-// 50 bytes less, since the posting of the value has it in its own key. A cell has at most
-// [driver.MaxValue] (8 MiB); without Schema.CellPerColumn that is all sealed columns that are not searched, together.
-// A row as a whole has at most [driver.MaxChange] (15 MiB), its key counted once for each cell; in a
-// table with Schema.Conditional the cells have at most 10 MiB and the shared one 5 MiB.
+// They are those of the databases, of which package driver has the least, and all of them hold on all databases. A row
+// key has at most [driver.MaxRowKey] bytes (32,767): ciphertexts and hashes of 16 to 24 bytes a part, and the values of
+// plain parts. In a row with a value in a searched column it has some 50 bytes less, since the posting of the value has
+// it in its own key. A cell has at most [driver.MaxValue] (8 MiB); without Schema.CellPerColumn that is all sealed
+// columns that are not searched, together. A row as a whole has at most [driver.MaxChange] (15 MiB), its key counted once
+// for each cell; in a table with Schema.Conditional the cells have at most 10 MiB and the shared one 5 MiB.
 //
 // A Put or Update beyond them is [driver.ErrTooLarge] in a [RowError], and writes nothing; the error
 // names the column and the limit. Only what an Update leaves as it is becomes known when the row is
@@ -50,9 +49,8 @@
 //
 // # What is given away
 //
-// See docs/security.md: order and equality, the number and sizes of cells, which columns of a row
-// are null, and which rows a query touches. An operator who puts old cells back, or leaves rows
-// out, is not noticed.
+// See docs/security.md: order and equality, the number and sizes of cells, which columns of a row are null, and which
+// rows a query touches. An operator who puts old cells back, or leaves rows out, is not noticed.
 //
 // # Words
 //

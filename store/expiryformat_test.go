@@ -10,7 +10,6 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store"
-	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
@@ -32,7 +31,7 @@ func expiryDump(t *testing.T, key ope.Key) dump {
 	t.Helper()
 	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	clock := func() time.Time { return now }
-	db := specDB{drivertest.NewMemoryAt(clock), map[string]driver.FamilySpec{}}
+	db := newSpecDB(drivertest.NewMemoryAt(clock))
 	st, err := store.Open(background, db, kms.NewLocal(key), nil)
 	require.NoError(t, err)
 	require.NoError(t, st.Close(background)) // so that writes leave nothing to do

@@ -43,6 +43,9 @@ const goldenExpiry = "../testdata/vectors/expiry-1.json"
 // goldenCopies is one that the first version with copies of rows in postings wrote.
 const goldenCopies = "../testdata/vectors/covering-1.json"
 
+// goldenServed is one that the first version with indexes of the database wrote.
+const goldenServed = "../testdata/vectors/served-1.json"
+
 // goldenTenants is one that the first version with tenants wrote.
 const goldenTenants = "../testdata/vectors/tenants-1.json"
 
@@ -70,17 +73,36 @@ type familyDump struct {
 	PrefixBytes int       `json:"prefix_bytes"`
 	SpreadBits  int       `json:"spread_bits"`
 	Rows        []rowDump `json:"rows"`
+
+	Indexes []string `json:"indexes,omitempty"` // that the database keeps
 }
 
 type rowDump struct {
 	Key   string      `json:"key"`
 	Cells [][2]string `json:"cells"` // qualifier and value
+
+	Indexed map[string]string `json:"indexed,omitempty"` // what the row has in indexes, by their names
 }
 
-// specDB remembers how families were opened.
+// specDB remembers how families were opened, and which indexes they got.
 type specDB struct {
 	driver.DB
-	specs map[string]driver.FamilySpec
+	specs   map[string]driver.FamilySpec
+	indexes map[string][]string
+}
+
+func newSpecDB(db driver.DB) specDB {
+	return specDB{db, make(map[string]driver.FamilySpec), make(map[string][]string)}
+}
+
+func (db specDB) AddIndex(ctx context.Context, spec driver.FamilySpec, name string) error {
+	db.indexes[spec.Name] = append(db.indexes[spec.Name], name)
+	return driver.AddIndex(ctx, db.DB, spec, name)
+}
+
+func (db specDB) DropIndex(ctx context.Context, spec driver.FamilySpec, name string) error {
+	db.indexes[spec.Name] = slices.DeleteFunc(db.indexes[spec.Name], func(n string) bool { return n == name })
+	return driver.DropIndex(ctx, db.DB, spec, name)
 }
 
 func (db specDB) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family, error) {
@@ -100,14 +122,22 @@ func dumped(t *testing.T, db specDB) []familyDump {
 	families := []familyDump{}
 	for _, name := range names {
 		spec := db.specs[name]
-		f := familyDump{Name: name, Layout: layoutText(spec.Layout), PrefixBytes: spec.PrefixBytes, SpreadBits: spec.SpreadBits, Rows: []rowDump{}}
+		f := familyDump{Name: name, Layout: layoutText(spec.Layout), PrefixBytes: spec.PrefixBytes, SpreadBits: spec.SpreadBits, Rows: []rowDump{}, Indexes: db.indexes[name]}
 		family, err := db.DB.Family(background, spec)
 		require.NoError(t, err)
-		for row, err := range family.Scan(background, driver.Range{AnyOrder: true}) {
+		for row, err := range family.Scan(background, driver.Range{AnyOrder: true, Cells: driver.Slice{Indexes: f.Indexes}}) {
 			require.NoError(t, err)
 			r := rowDump{Key: hex.EncodeToString(row.Key)}
 			for _, c := range row.Cells {
 				r.Cells = append(r.Cells, [2]string{hex.EncodeToString(c.Qualifier), hex.EncodeToString(c.Value)})
+				for _, v := range c.Index {
+					if v.Value != nil {
+						if r.Indexed == nil {
+							r.Indexed = make(map[string]string)
+						}
+						r.Indexed[v.Index] = hex.EncodeToString(v.Value)
+					}
+				}
 			}
 			f.Rows = append(f.Rows, r)
 		}
@@ -224,7 +254,7 @@ func formatRows() map[string][]store.Row {
 // table that was dropped.
 func formatDump(t *testing.T, key ope.Key) dump {
 	t.Helper()
-	db := specDB{drivertest.NewMemory(), map[string]driver.FamilySpec{}}
+	db := newSpecDB(drivertest.NewMemory())
 	st, err := store.Open(background, db, kms.NewLocal(key), nil)
 	require.NoError(t, err)
 	require.NoError(t, st.Close(background)) // so that writes leave nothing to do
@@ -326,10 +356,16 @@ func loaded(t *testing.T, d dump) driver.DB {
 		}
 		family, err := db.Family(background, spec)
 		require.NoError(t, err)
+		for _, name := range f.Indexes {
+			require.NoError(t, driver.AddIndex(background, db, spec, name))
+		}
 		for _, r := range f.Rows {
 			m := driver.Mutation{Row: unhex(r.Key)}
 			for _, c := range r.Cells {
 				m.Puts = append(m.Puts, driver.Cell{Qualifier: unhex(c[0]), Value: unhex(c[1])})
+			}
+			for name, v := range r.Indexed {
+				m.Puts[0].Index = append(m.Puts[0].Index, driver.IndexValue{Index: name, Value: unhex(v)})
 			}
 			require.NoError(t, family.Apply(background, m))
 		}
@@ -391,7 +427,7 @@ func TestFirstFormatStaysReadable(t *testing.T) {
 // again seals them.
 func TestFirstHeadersAreSealed(t *testing.T) {
 	d := golden(t, goldenDump, formatDump)
-	db := specDB{loaded(t, d), map[string]driver.FamilySpec{}}
+	db := newSpecDB(loaded(t, d))
 	for _, f := range d.Families {
 		db.specs[f.Name] = driver.FamilySpec{Name: f.Name, Layout: driver.LayoutOrdered, PrefixBytes: f.PrefixBytes, SpreadBits: f.SpreadBits}
 		if f.Layout == layoutText(driver.LayoutWide) {
@@ -523,7 +559,7 @@ func tenantRows(table string) (rows []store.Row) {
 // change, and lets one of the tenants go.
 func tenantDump(t *testing.T, key ope.Key) dump {
 	t.Helper()
-	db := specDB{drivertest.NewMemory(), map[string]driver.FamilySpec{}}
+	db := newSpecDB(drivertest.NewMemory())
 	st, err := store.Open(background, db, kms.NewLocal(key), nil)
 	require.NoError(t, err)
 	require.NoError(t, st.Close(background)) // so that writes leave nothing to do
@@ -644,6 +680,7 @@ func TestIndependentReader(t *testing.T) {
 		"tables": {[]string{goldenDump}, formatDump, 5}, "tenants": {[]string{goldenTenants}, tenantDump, 2},
 		"features": {goldenFeatures, featureDump, 0}, "policies": {goldenPolicies, policyDump, 0},
 		"expiry": {[]string{goldenExpiry}, expiryDump, 2}, "copies": {[]string{goldenCopies}, copiesDump, 0},
+		"server indexes": {[]string{goldenServed}, servedDump, 0},
 	} {
 		t.Run(of, func(t *testing.T) {
 			t.Parallel()
@@ -759,7 +796,7 @@ func independentReader(t *testing.T) func(file string) ([]byte, error) {
 
 // readIndependently puts rows in a table of their own, and requires that the independent reader finds them there.
 func readIndependently(t *testing.T, schema store.Schema, rows []store.Row) {
-	db := specDB{drivertest.NewMemory(), map[string]driver.FamilySpec{}}
+	db := newSpecDB(drivertest.NewMemory())
 	key := ope.GenerateKey()
 	st, err := store.Open(background, db, kms.NewLocal(key), nil)
 	require.NoError(t, err)

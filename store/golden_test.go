@@ -32,6 +32,7 @@ var goldenFiles = map[string]string{
 	"features-1.json": "aca09325727452fb9685b50fb8cc3cad53e76d29cf41852b450d10d7acfcaf39",
 	"tenants-2.json":  "a7f702d13d34fef52331a7377472615a1ee2921a5f441146cbbda7887881e6d2",
 	"covering-1.json": "0307a5f591f28950835c302d57134d76cd9150bf9fa5db92a0160d0fdecd8eee",
+	"served-1.json":   "c13b29df52d7616dab72049f057346e4c85736fe8d4e0952edcb140bda3cae95",
 }
 
 func TestGoldenDatabasesAreAsTheyWere(t *testing.T) {
@@ -59,7 +60,7 @@ func newChronicle(t *testing.T, key ope.Key, comment string) *chronicle {
 
 func newChronicleIn(t *testing.T, db driver.DB, key ope.Key, comment string) *chronicle {
 	t.Helper()
-	h := &chronicle{t: t, db: specDB{db, map[string]driver.FamilySpec{}}, key: key}
+	h := &chronicle{t: t, db: newSpecDB(db), key: key}
 	h.st = openWith(t, h.db, ope.GenerateKey())
 	require.NoError(t, h.st.RotateMaster(background, kms.NewLocal(key)))
 	h.dump = dump{

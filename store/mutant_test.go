@@ -174,11 +174,25 @@ var mutants = []mutant.Mutant{{
 	Test:  "^TestCopiesSimulated$/^conditional$",
 	Flags: []string{"-store.sim=2000"},
 }, {
-	Name: "versionUnreadInSimulation",
-	File: "internal/engine/settle.go",
-	Old:  `changed, err := t.settle(ctx, records)`,
-	New:  `changed, err := false, error(nil); if !On { changed, err = t.settle(ctx, records) }`,
-	Test: "^TestClientsWithOldSchemas$",
+	Name:  "mixedRowsAcknowledged",
+	File:  "internal/engine/settle.go",
+	Old:   `if err == nil && len(misplaced) > 0 {`,
+	New:   `if err == nil && len(misplaced) > 0 && !On {`,
+	Test:  "^TestConcurrentWritersAndCrashes$/^indexes_of_the_database$",
+	Flags: []string{"-store.sim=100"},
+}, {
+	Name: "indexesUnverified",
+	File: "internal/maintain/check.go",
+	Old:  `if one.r == nil || len(t.IndexNames()) == 0 {`,
+	New:  `if one.r == nil || len(t.IndexNames()) == 0 || On {`,
+	Test: "^TestVerifyFindsValuesOfOtherWrites$/^memory$",
+}, {
+	Name:  "versionUnreadInSimulation",
+	File:  "internal/engine/settle.go",
+	Old:   `changed, err := t.settle(ctx, records)`,
+	New:   `changed, err := false, error(nil); if !On { changed, err = t.settle(ctx, records) }`,
+	Test:  "^TestClientsWithOldSchemas$",
+	Flags: []string{"-store.sim=200"},
 }}
 
 func TestMutants(t *testing.T) {

@@ -72,3 +72,31 @@ func TestOrderOfManyRows(t *testing.T) {
 		require.NoError(t, err)
 	}
 }
+
+// A server index has no order: rows by its column that are too many to sort are refused, with words for such a column.
+func TestServerIndexHasNoOrder(t *testing.T) {
+	ctx := t.Context()
+	st, err := Open(ctx, drivertest.NewMemory(), kms.NewLocal(testMaster), nil)
+	require.NoError(t, err)
+	tbl, err := st.Create(ctx, Schema{Name: "t", Key: []KeyPart{HashedPart("id", Int64)}, Columns: []Column{OrderedColumn("level", Int64, Boldyreva).ServerIndex()}})
+	require.NoError(t, err)
+	for i := range int64(5) {
+		require.NoError(t, tbl.Put(ctx, Row{"id": i, "level": -i}))
+	}
+	where := Field[int64]("level").AtMost(0)
+	for most, want := range map[int]int{4: 0, 5: 5} {
+		q := query.Selection{Where: where.where, OrderBy: "level", MostSorted: most}
+		n, failed := 0, error(nil)
+		for _, err := range query.RowsOf(ctx, tbl.now(), q, new(inspect.Explanation)) {
+			if failed = err; err == nil {
+				n++
+			}
+		}
+		require.Equal(t, want, n)
+		if want == 0 {
+			require.ErrorIs(t, failed, ErrColumn)
+			require.ErrorContains(t, failed, "more than 4 rows to sort by column")
+			require.ErrorContains(t, failed, "leave out its server index: index entries have its order")
+		}
+	}
+}

@@ -45,6 +45,9 @@ var roundTrips = []struct {
 	{"query by row key", 1, 1},
 	{"query by ordered column", 3, 3},
 	{"query by covering column", 2, 3},
+	{"query by server index", 2, 3},
+	{"put, server index", 2, 3},
+	{"alter, add a server index", 4, 4},
 	{"query by Kerschbaum column, a value", 3, 3},
 	{"query by Kerschbaum column, a range", 4, 4},
 	{"alter, change a column", 3, 3},
@@ -123,6 +126,7 @@ func TestRoundTrips(t *testing.T) {
 				Name: "covering", AppendOnly: true, Key: []KeyPart{HashedPart("id", Int64), TiePart("tie")},
 				Columns: []Column{OrderedColumn("value", Int16, Boldyreva).Covering(), RandomisedColumn("note", Int16)},
 			},
+			schema("served", false, OrderedColumn("value", Int16, Boldyreva), RandomisedColumn("note", Int16)),
 		}
 		for _, s := range schemas {
 			measure("create a table", func() (err error) {
@@ -130,6 +134,13 @@ func TestRoundTrips(t *testing.T) {
 				return err
 			})
 		}
+		measure("alter, add a server index", func() error {
+			return st.Alter(ctx, "served", ChangeColumn(OrderedColumn("value", Int16, Boldyreva).ServerIndex()))
+		})
+		served, err := st.Table(ctx, "served")
+		require.NoError(t, err)
+		_, err = served.Convert(ctx, nil)
+		require.NoError(t, err)
 		for _, s := range schemas {
 			other, err := Open(ctx, timed(memory, &calls), kms.NewLocal(testMaster), nil)
 			require.NoError(t, err)
@@ -151,6 +162,7 @@ func TestRoundTrips(t *testing.T) {
 		}
 		measure("put, append-only, rows of a load", func() error { return tables["covering"].Put(ctx, load...) })
 		measure("put, append-only, rows of a load again", func() error { return tables["covering"].Put(ctx, load...) })
+		put("put, server index", "served", 5)
 		put("put, rows that may exist", "ordered", 5)
 		put("put, rows that exist", "ordered", 6)
 		put("put, values new to a Kerschbaum column", "mutable", 5)
@@ -174,6 +186,7 @@ func TestRoundTrips(t *testing.T) {
 		measure("query by Kerschbaum column, a value", func() error { return drain(tables["mutable"], value.Equal(5)) })
 		measure("query by Kerschbaum column, a range", func() error { return drain(tables["mutable"], value.AtLeast(0)) })
 		measure("query by covering column", func() error { return drain(tables["covering"], value.AtLeast(0)) })
+		measure("query by server index", func() error { return drain(tables["served"], value.AtLeast(0)) })
 		var ties []Row
 		for row, err := range tables["covering"].Query(ctx, Query{Where: value.Equal(5)}) {
 			require.NoError(t, err)

@@ -56,6 +56,7 @@ const AllowUnmapped ForOption = 1
 //	deterministic  see [DeterministicColumn]
 //	randomised     sealed and not searched: a column that names no encryption is
 //	covering       of an ordered or deterministic column; see [Column.Covering]
+//	server-index   likewise; see [Column.ServerIndex]
 //	unit=UNIT      of a time.Time: ns, us, ms or s
 //	scale=N        of a decimal: digits after the point
 //	type=TYPE      as [ParseType] reads it: for a netip.Addr, types with bounds, string(32), "string after ..." and so on
@@ -68,7 +69,7 @@ const AllowUnmapped ForOption = 1
 // sql.NullString and so on that is not valid. Where a field cannot be null and the row is, reading is [ErrNull].
 //
 // The table may say more than the tags: an encryption, unit, scale or type that a tag leaves out is as the table has
-// it, but for a plain column, which must be tagged plain. A tag without covering leaves that as the table has it, too. What
+// it, but for a plain column, which must be tagged plain. A tag without covering or server-index leaves that as the table has it. What
 // contradicts the table is [ErrColumn], as is a column without a field, unless [AllowUnmapped] is given. A tag that makes no
 // sense is [ErrSchema].
 //

@@ -21,6 +21,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/internal/bykey"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/maintain"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
@@ -524,7 +525,7 @@ func TestPlainColumnsTakeNoKey(t *testing.T) {
 	key := stored(t, tbl, row).Key
 	want, err := keyless.Want([]string{"zone", "size"})
 	require.NoError(t, err)
-	r, err := keyless.GetClear(ctx, key, row, want)
+	r, err := bykey.GetClear(ctx, &keyless, key, row, want)
 	require.NoError(t, err)
 	require.Equal(t, Row{"id": row["id"], "at": row["at"], "zone": row["zone"], "size": row["size"]}, keyless.Row(r, want))
 	for _, column := range []string{"note", "level", "user", "id"} {
@@ -533,7 +534,7 @@ func TestPlainColumnsTakeNoKey(t *testing.T) {
 		if column == "id" {
 			want = make([]bool, len(want)) // of the key alone only the key cell tells whether it is there
 		}
-		require.Panics(t, func() { _, _ = keyless.GetClear(ctx, key, row, want) }, column)
+		require.Panics(t, func() { _, _ = bykey.GetClear(ctx, &keyless, key, row, want) }, column)
 	}
 	got, err := tbl.Get(ctx, row, "zone", "size")
 	require.NoError(t, err)

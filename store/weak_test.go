@@ -34,6 +34,14 @@ func (db weakDB) Family(ctx context.Context, spec driver.FamilySpec) (driver.Fam
 	return weakFamily{f, db.seed}, nil
 }
 
+func (db weakDB) AddIndex(ctx context.Context, spec driver.FamilySpec, name string) error {
+	return driver.AddIndex(ctx, db.DB, spec, name)
+}
+
+func (db weakDB) DropIndex(ctx context.Context, spec driver.FamilySpec, name string) error {
+	return driver.DropIndex(ctx, db.DB, spec, name)
+}
+
 func (f weakFamily) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
 	if !r.AnyOrder {
 		return f.Family.Scan(ctx, r)

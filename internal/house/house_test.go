@@ -26,7 +26,7 @@ const (
 
 	longestFunction = 80   // lines, of shipped code
 	largestPackage  = 2500 // lines, of a package below store, where it is no adapter
-	mostNames       = 180  // exported names of package store, methods included
+	mostNames       = 181  // exported names of package store, methods included
 	largestCycle    = 6    // files of a package below store that cannot be read one after the other
 )
 
@@ -244,7 +244,10 @@ func TestStoreHasFewNames(t *testing.T) {
 }
 
 // Names that need no caller, and why.
-var callerless = map[string]string{}
+var callerless = map[string]string{
+	"store/cassandra/internal/hooks.Logger.Warning": "gocql calls it",
+	"store/cassandra/internal/hooks.Logger.Debug":   "gocql calls it",
+}
 
 // An exported name has a caller that is not one of its package's own tests, or an example that shows what it is for.
 // A method that an interface asks for has the callers of the interface.

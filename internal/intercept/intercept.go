@@ -16,7 +16,7 @@ import (
 
 // An Op says which call of a database it is.
 type Op struct {
-	Method string // "Family", "Families", "Drop", "Snapshot", "Get", "GetBatch", "Scan", "Apply", "Replace", "CheckAndPut" or "Commit"
+	Method string // "Family", "Families", "Drop", "AddIndex", "DropIndex", "Snapshot", "Get", "GetBatch", "Scan", "Apply", "Replace", "CheckAndPut" or "Commit"
 	Family string // its name, where the call has one
 	Row    []byte // of Get, CheckAndPut and Commit; not to be changed
 }
@@ -56,7 +56,7 @@ type Call struct {
 type Hook func(ctx context.Context, op Op, c Call) error
 
 // New returns db with all calls going through the hook, Close excepted, which calls closing first
-// where it is not nil. The result has the optional interfaces that db has.
+// where it is not nil. The result has the optional interfaces that db has, and is a [driver.Indexer] of what db has.
 func New(db driver.DB, h Hook, closing func()) driver.DB {
 	w := &wrappedDB{db: db, hook: h, closing: closing}
 	if s, ok := db.(driver.Snapshotter); ok {
@@ -125,6 +125,19 @@ func (w *wrappedDB) Families(ctx context.Context) ([]string, error) {
 func (w *wrappedDB) Drop(ctx context.Context, name string) error {
 	return w.hook(ctx, Op{Method: "Drop", Family: name}, Call{Make: func(func(int) error) error {
 		return w.db.Drop(ctx, name)
+	}})
+}
+
+// AddIndex fails if the wrapped database is no [driver.Indexer].
+func (w *wrappedDB) AddIndex(ctx context.Context, spec driver.FamilySpec, name string) error {
+	return w.hook(ctx, Op{Method: "AddIndex", Family: spec.Name}, Call{Make: func(func(int) error) error {
+		return driver.AddIndex(ctx, w.db, spec, name)
+	}})
+}
+
+func (w *wrappedDB) DropIndex(ctx context.Context, spec driver.FamilySpec, name string) error {
+	return w.hook(ctx, Op{Method: "DropIndex", Family: spec.Name}, Call{Make: func(func(int) error) error {
+		return driver.DropIndex(ctx, w.db, spec, name)
 	}})
 }
 
@@ -333,6 +346,10 @@ func cloneCells(cells []driver.Cell) []driver.Cell {
 	out := slices.Clone(cells)
 	for i, c := range out {
 		out[i].Qualifier, out[i].Value = bytes.Clone(c.Qualifier), bytes.Clone(c.Value)
+		out[i].Index = slices.Clone(c.Index)
+		for j, v := range c.Index {
+			out[i].Index[j].Value = bytes.Clone(v.Value)
+		}
 	}
 	return out
 }

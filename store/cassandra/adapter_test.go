@@ -804,3 +804,42 @@ func TestWritesWinOverWhatWasRead(t *testing.T) {
 		require.Empty(t, cells, name)
 	}
 }
+
+// Where two clients write a row with one timestamp, the cell may be of the one and what an index has of the other: of each the
+// greater is left, and none is greater than any. Whoever relies on indexes reads what it has written.
+func TestOneTimestampMixesCellsAndIndexes(t *testing.T) {
+	c := keyspace(t)
+	ctx, mine, theirs := t.Context(), open(t, c), open(t, c)
+	f := openFamily(t, mine, orderedSpec)
+	require.NoError(t, mine.AddIndex(ctx, orderedSpec, "ix"))
+	g := openFamily(t, theirs, orderedSpec)
+	put := func(f *family, value string, index []byte) {
+		require.NoError(t, f.Apply(ctx, driver.Mutation{Row: []byte("row"), Puts: []driver.Cell{{Qualifier: []byte{}, Value: []byte(value), Index: []driver.IndexValue{{Index: "ix", Value: index}}}}}))
+	}
+	for _, test := range []struct{ a, b, left []byte }{
+		{[]byte{1}, []byte{2}, []byte{2}}, {[]byte{2}, []byte{1}, []byte{2}}, {[]byte{1}, nil, nil}, {nil, []byte{1}, nil},
+	} {
+		at := max(mine.clock.next(), theirs.clock.after(time.Now().Add(time.Minute).UnixMicro()))
+		mine.clock.last.Store(at)
+		theirs.clock.last.Store(at)
+		put(f, "b", test.a)
+		put(g, "a", test.b)
+		cells, err := f.Get(ctx, []byte("row"), driver.Slice{Stamps: true, Indexes: []string{"ix"}})
+		require.NoError(t, err)
+		require.Equal(t, at+stampStep, cells[0].Stamp)
+		require.Equal(t, "b", string(cells[0].Value))
+		require.Equal(t, test.left, cells[0].Index[0].Value)
+	}
+}
+
+// What the server refuses, as a guardrail does, has its words, and the column that was made for it is gone again.
+func TestRefusedIndexLeavesNoColumn(t *testing.T) {
+	db := open(t, keyspace(t))
+	f := openFamily(t, db, orderedSpec)
+	exec(t, db, "ALTER TABLE "+f.table+" ADD ix blob") // of which it makes no index
+	err := db.AddIndex(t.Context(), orderedSpec, "ix")
+	require.ErrorIs(t, err, driver.ErrNoIndex)
+	require.ErrorContains(t, err, "the server refuses it: Unsupported type: blob")
+	require.Equal(t, f.table, openFamily(t, db, orderedSpec).table, "the family can be opened")
+	require.NoError(t, db.AddIndex(t.Context(), orderedSpec, "iy"))
+}

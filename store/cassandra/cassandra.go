@@ -54,6 +54,7 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
+	"github.com/rangecrypt/rangecrypt/store/cassandra/internal/hooks"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -327,7 +328,7 @@ func (c *Config) cluster() *gocql.ClusterConfig {
 	cluster.Metadata.CacheMode = gocql.Disabled
 	// gocql waits for nodes that are down as well. What matters is waited for in agree.
 	cluster.MaxWaitSchemaAgreement = time.Second
-	cluster.Logger = gocqlLogger{c.Logger}
+	cluster.Logger = hooks.Logger{To: c.Logger}
 	// A node that was away is used again soon. The default is a minute.
 	cluster.ReconnectInterval = 2 * time.Second
 	cluster.ReconnectionPolicy = &gocql.ConstantReconnectionPolicy{MaxRetries: 2, Interval: 200 * time.Millisecond}
@@ -335,7 +336,7 @@ func (c *Config) cluster() *gocql.ClusterConfig {
 	// down. So conditional changes of one partition mostly meet at one node.
 	cluster.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(gocql.RoundRobinHostPolicy(), gocql.DoNotShuffleReplicas())
 	if c.SpeculateAfter > 0 {
-		cluster.PoolConfig.HostSelectionPolicy = &wary{HostSelectionPolicy: cluster.PoolConfig.HostSelectionPolicy, after: c.SpeculateAfter}
+		cluster.PoolConfig.HostSelectionPolicy = &hooks.Wary{HostSelectionPolicy: cluster.PoolConfig.HostSelectionPolicy, After: c.SpeculateAfter}
 	}
 	if c.Datacentre != "" {
 		cluster.HostFilter = gocql.DataCenterHostFilter(c.Datacentre)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/drivertest/indextest"
 )
 
 func TestDriver(t *testing.T) {
@@ -31,4 +32,11 @@ func TestDriver(t *testing.T) {
 			return connect(tb)
 		},
 	})
+}
+
+func TestIndexer(t *testing.T) {
+	db, err := Open(t.Context(), keyspace(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	indextest.TestIndexer(t, db)
 }

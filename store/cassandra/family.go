@@ -43,8 +43,6 @@ type family struct {
 	cas, casDelete, casUnlike            string
 	all                                  string // cells of a row
 
-	stamped map[string]string // the statement of a replacement for that of a mutation
-
 	// For the cells of a head, by the length of the qualifier: put and cas take the value twice.
 	headPut, headCAS, headDelete [2]string
 
@@ -76,14 +74,6 @@ func newFamily(db *DB, spec driver.FamilySpec, table string) *family {
 		f.headPut[i] = fmt.Sprintf("INSERT INTO %s (k, q, v, %s) VALUES (?, ?, ?, ?)", f.table, h)
 		f.headCAS[i] = fmt.Sprintf("UPDATE %s SET v = ?, %s = ? WHERE k = ? AND q = ? IF v = ?", f.table, h)
 		f.headDelete[i] = fmt.Sprintf("DELETE %s FROM %s WHERE k = ?", h, f.table)
-	}
-	f.stamped = make(map[string]string)
-	for _, put := range []string{f.put, f.headPut[0], f.headPut[1]} {
-		f.stamped[put] = put + " USING TIMESTAMP ?"
-		f.stamped[put+usingTTL] = put + usingTTL + " AND TIMESTAMP ?"
-	}
-	for _, del := range []string{f.deleteCell, f.headDelete[0], f.headDelete[1]} {
-		f.stamped[del] = strings.Replace(del, " WHERE ", " USING TIMESTAMP ? WHERE ", 1)
 	}
 	f.watched.init(spec)
 	return f
@@ -126,6 +116,14 @@ func (f *family) get(ctx context.Context, row []byte, cells driver.Slice) ([]dri
 	}
 	part := partition(f.spec, row)
 	stmt, values := f.selectRow(part, row, cells, false)
+	if len(cells.Indexes) > 0 {
+		stmt = columnsOf(cells) + strings.TrimPrefix(stmt, cellColumns+" FROM ")
+		rows, _, _, err := f.readRows(f.db.reading(f.db.session.Query(stmt, values...)).RoutingKey(part).IterContext(ctx), driver.Range{Cells: cells})
+		if err != nil || len(rows) == 0 {
+			return nil, err
+		}
+		return rows[0].Cells, nil
+	}
 	var stamp int64
 	var more []any
 	if cells.Stamps {
@@ -535,7 +533,7 @@ func (f *family) statements(b *batch, stamps []int64, add func(stmt string, valu
 				if strings.HasPrefix(stmt, "DELETE") {
 					at, stamp = 0, stamp-1
 				}
-				plain(f.stamped[stmt], slices.Insert(values, at, any(stamp)))
+				plain(stamped(stmt), slices.Insert(values, at, any(stamp)))
 			}
 		}
 		if m.DeleteRow {
@@ -558,13 +556,37 @@ func (f *family) statements(b *batch, stamps []int64, add func(stmt string, valu
 	}
 }
 
+// stamped returns the statement of a replacement for that of a mutation.
+func stamped(stmt string) string {
+	switch {
+	case strings.HasPrefix(stmt, "DELETE"):
+		return strings.Replace(stmt, " WHERE ", " USING TIMESTAMP ? WHERE ", 1)
+	case strings.HasSuffix(stmt, usingTTL):
+		return stmt + " AND TIMESTAMP ?"
+	}
+	return stmt + " USING TIMESTAMP ?"
+}
+
 // putCell returns the statement that puts a cell unconditionally.
 func (f *family) putCell(part any, row []byte, c driver.Cell) (stmt string, values []any) {
 	values = append(f.key(make([]any, 0, 5), part, row), blob(c.Qualifier), blob(c.Value))
 	if f.inHead(c.Qualifier) {
 		return f.headPut[len(c.Qualifier)], append(values, blob(c.Value))
 	}
+	if len(c.Index) > 0 {
+		return f.putIndexed(values, c.Index)
+	}
 	return f.put, values
+}
+
+// putIndexed completes a statement that puts a cell with what it has in indexes.
+func (f *family) putIndexed(values []any, index []driver.IndexValue) (string, []any) {
+	var columns strings.Builder
+	for _, v := range index {
+		columns.WriteString(", " + v.Index)
+		values = append(values, number(v.Value))
+	}
+	return strings.Replace(f.put, ", v) VALUES (", ", v"+columns.String()+") VALUES ("+strings.Repeat("?, ", len(index)), 1), values
 }
 
 // seconds rounds up.

@@ -3,7 +3,10 @@ package cassandra
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"math/big"
+	"strings"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
@@ -127,4 +130,49 @@ func blob(b []byte) []byte {
 		return []byte{}
 	}
 	return b
+}
+
+// An index of a family is a column of its table, of the type varint, with a storage-attached index (SAI): those take no
+// ranges of blobs. It has a value in the CQL row of the cell with the empty qualifier. The number is the byte 1 and the
+// bytes of the value, so that leading zeros stay. SAI tells numbers apart by their first 16 bytes, and reads and checks all
+// rows that are equal there.
+//
+// DropIndex leaves the column: clients that do not know yet may go on to write it.
+
+func number(value []byte) *big.Int {
+	if value == nil {
+		return nil // null
+	}
+	return new(big.Int).SetBytes(append([]byte{1}, value...))
+}
+
+func indexValue(name string, n *big.Int) driver.IndexValue {
+	v := driver.IndexValue{Index: name}
+	if n != nil {
+		v.Value = n.Bytes()[1:]
+	}
+	return v
+}
+
+// whereIndex appends the conditions of an index.
+func whereIndex(stmt *strings.Builder, values []any, r *driver.IndexRange) []any {
+	start := number(r.Start)
+	if start == nil {
+		start = new(big.Int)
+	}
+	stmt.WriteString(" AND " + r.Index + " >= ?")
+	if values = append(values, start); r.End == nil {
+		return values
+	}
+	stmt.WriteString(" AND " + r.Index + " < ?")
+	return append(values, number(r.End))
+}
+
+// unindexed gives the error of a scan by an index that was dropped its kind.
+func unindexed(r driver.Range, err error) error {
+	var invalid *gocql.RequestErrInvalid
+	if r.Index == nil || !errors.As(err, &invalid) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", driver.ErrNoIndex, err)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"math/big"
 	"math/bits"
 	"slices"
 	"strings"
@@ -37,7 +38,7 @@ const (
 // Scan implements [driver.Family].
 func (f *family) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
 	return func(yield func(driver.Row, error) bool) {
-		if err := f.spec.CheckRange(r); err != nil {
+		if err := f.spec.CheckIndexedRange(r); err != nil {
 			yield(driver.Row{}, err)
 			return
 		}
@@ -417,7 +418,7 @@ func (u *unordered) page(ctx context.Context, want int) page {
 		if tooManyMarkers(err) {
 			return u.inPieces(ctx, err)
 		}
-		return page{err: err}
+		return page{err: unindexed(u.r, err)}
 	}
 	f.sizes.saw(len(rows), cells, size)
 	p := page{more: len(state) > 0, next: u.page}
@@ -489,7 +490,7 @@ func (u *unordered) inPieces(ctx context.Context, refusal error) page {
 		}
 		return chained(page{}, sources...)
 	}
-	if u.f.spec.Layout == driver.LayoutOrdered {
+	if u.f.spec.Layout == driver.LayoutOrdered && u.r.Index == nil {
 		lower := u.lower
 		for _, middle := range append(cuts(u.lower, u.upper), nil) {
 			add(func(piece *unordered) {
@@ -573,7 +574,10 @@ func (u *unordered) selectAny(here bool) (stmt string, values []any) {
 	// The server finds the bounds of keys, or the slices of wide rows, by the index of each
 	// partition. For the slices of other rows it would have to read all cells, and for the bounds
 	// of wide rows all partitions. It would time out where it finds nothing for long.
-	if !wide {
+	if u.r.Index != nil {
+		values = whereIndex(&b, values, u.r.Index)
+		hashed = len(values) // keys are looked at here
+	} else if !wide {
 		if len(u.lower) > 0 {
 			b.WriteString(" AND k >= ?")
 			values = append(values, bound(u.lower))
@@ -615,10 +619,14 @@ func tokens(part, parts int) (least, most int64) {
 
 // columnsOf is what a query of the cells of several rows begins with.
 func columnsOf(cells driver.Slice) string {
+	columns := "SELECT k, q, v"
 	if cells.Stamps {
-		return "SELECT k, q, v, writetime(v) FROM "
+		columns += ", writetime(v)"
 	}
-	return "SELECT k, q, v FROM "
+	for _, name := range cells.Indexes {
+		columns += ", " + name
+	}
+	return columns + " FROM "
 }
 
 // readRows reads all of an answer to a query of the scan. Reverse rows come with descending cells
@@ -637,16 +645,25 @@ func (f *family) readRows(i *gocql.Iter, r driver.Range) (rows []driver.Row, cel
 		}
 	}
 	var k []byte
+	numbers := make([]*big.Int, len(r.Cells.Indexes))
 	for {
 		var c driver.Cell
 		into := []any{&k, &c.Qualifier, &c.Value, &c.Stamp}
 		if !r.Cells.Stamps {
 			into = into[:3]
 		}
+		for n := range numbers {
+			into = append(into, &numbers[n])
+		}
 		if !i.Scan(into...) {
 			break
 		}
 		c.Qualifier, c.Value = blob(c.Qualifier), blob(c.Value)
+		for n, name := range r.Cells.Indexes {
+			if len(c.Qualifier) == 0 {
+				c.Index = append(c.Index, indexValue(name, numbers[n]))
+			}
+		}
 		size += len(k) + len(c.Qualifier) + len(c.Value)
 		if len(rows) == 0 || !bytes.Equal(rows[len(rows)-1].Key, k) {
 			flush()

@@ -24,6 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/rangecrypt/rangecrypt/store/cassandra/internal/hooks"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -609,13 +610,13 @@ func TestLargePartitionsWarn(t *testing.T) {
 
 func TestLogger(t *testing.T) {
 	var log recorder
-	l := gocqlLogger{log.logger()}
+	l := hooks.Logger{To: log.logger()}
 	l.Error("boom", gocql.NewLogFieldString("host", "h"))
 	l.Info("hello")
 	require.Contains(t, log.text(), "level=WARN msg=boom from=gocql host=h")
 	require.Contains(t, log.text(), "level=DEBUG msg=hello from=gocql")
-	gocqlLogger{}.Error("nobody listens")
-	gocqlLogger{slog.New(slog.DiscardHandler)}.Error("nobody listens")
+	hooks.Logger{}.Error("nobody listens")
+	hooks.Logger{To: slog.New(slog.DiscardHandler)}.Error("nobody listens")
 }
 
 func TestDirectoryID(t *testing.T) {
@@ -717,5 +718,13 @@ func TestTokens(t *testing.T) {
 			}
 			next = most + 1
 		}
+	}
+}
+
+func TestServersWithoutIndexes(t *testing.T) {
+	for release, makes := range map[string]bool{
+		"3.0.8": false, "4.1.3": false, "v4.0.0": false, "v5.0.9": true, "5.0.9": true, "5.0-beta1": true, "6.0.0": true, "10.1.0": true, "": false, "v0.0.0": false,
+	} {
+		require.Equal(t, makes, makesIndexes(release), release)
 	}
 }

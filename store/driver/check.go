@@ -65,6 +65,8 @@ func (s FamilySpec) CheckRange(r Range) error {
 		return fmt.Errorf("%w: a scan after a row must be in any order, as a whole, and of a family with ordered rows", ErrRange)
 	case r.Parts > 1 && !r.AnyOrder:
 		return fmt.Errorf("%w: a part of a scan must be in any order", ErrRange)
+	case r.Index != nil:
+		return fmt.Errorf("%w: family %s has no indexes", ErrRange, s.Name)
 	case r.AnyOrder && r.Reverse:
 		return fmt.Errorf("%w: a scan in any order cannot be reversed", ErrRange)
 	case r.AnyOrder:
@@ -249,7 +251,7 @@ func (s FamilySpec) CheckMutations(mutations []Mutation) error {
 		if m.DeleteRow && (len(m.Puts) > 0 || len(m.Deletes) > 0) {
 			return fmt.Errorf("%w: a mutation deletes its row and changes cells of it", ErrOverlap)
 		}
-		if err := errors.Join(checkChange(m.Puts, m.Deletes), checkSize(m.Row, m.Deletes, m.Puts), s.checkHead(m.Puts)); err != nil {
+		if err := errors.Join(checkChange(m.Puts, m.Deletes), checkSize(m.Row, m.Deletes, m.Puts), s.checkHead(m.Puts), s.checkIndexed(m.Puts)); err != nil {
 			return err
 		}
 		if len(mutations) > 1 {
@@ -293,7 +295,7 @@ func (s FamilySpec) CheckReplacements(replacements []Replacement) error {
 	for _, r := range replacements {
 		// Databases with a narrow limit are not sent what was seen, so its size does not count.
 		err := s.checkConditional(r.Row, []Cell{r.Seen}, r.Puts, r.Deletes)
-		if err = errors.Join(err, checkSize(r.Row, r.Deletes, r.Puts)); err != nil {
+		if err = errors.Join(err, checkSize(r.Row, r.Deletes, r.Puts), s.checkIndexed(r.Puts)); err != nil {
 			return err
 		}
 		if len(r.Seen.Value) == 0 || r.Seen.Stamp == 0 {

@@ -222,6 +222,9 @@ type Cell struct {
 	// Stamp is filled by reads with Slice.Stamps, and zero otherwise. From it, Replace of the same
 	// family learns which mutation the cell comes from. Writes ignore it.
 	Stamp int64
+	// Index is for families of an [Indexer]: what the cell has in indexes. A put sets those that it names, and leaves others
+	// as they are. A read fills those of Slice.Indexes, in their order.
+	Index []IndexValue
 }
 
 // A Row is a row key with cells of the row in ascending order of their qualifiers.
@@ -273,6 +276,10 @@ type Slice struct {
 
 	// Stamps fills the Stamp of each cell that is read.
 	Stamps bool
+
+	// Indexes are those of which the cell with the empty qualifier gets its values, if that is read from a family of an
+	// [Indexer] with LayoutOrdered.
+	Indexes []string
 }
 
 // InHead reports whether the cell with the qualifier belongs to the head of its row.
@@ -306,4 +313,8 @@ type Range struct {
 	//
 	// A database that keeps rows in the order of their keys should divide them by [Range.Share].
 	Part, Parts int
+
+	// Index, if not nil, leaves of the range the rows with some values in an index. The family must be of an [Indexer], the
+	// scan in any order without After, and Cells the one with the empty qualifier.
+	Index *IndexRange
 }

@@ -37,6 +37,9 @@ var (
 	// opened only where it exists.
 	ErrNoFamily = errors.New("driver: no such family")
 
+	// ErrNoIndex is returned when an index was dropped, or the database does not make such indexes.
+	ErrNoIndex = errors.New("driver: no such index")
+
 	// ErrUnavailable is returned when the database cannot be reached or has too few nodes to
 	// answer. Reads, and mutations of Apply, may be repeated later.
 	ErrUnavailable = errors.New("driver: database unavailable")

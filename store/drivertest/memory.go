@@ -17,7 +17,7 @@ import (
 )
 
 // NewMemory returns an empty database in memory. It promises what every driver promises, but for
-// durability, and is [driver.Snapshotter] and its families [driver.Committer]. It is the null
+// durability, and is [driver.Snapshotter] and [driver.Indexer], and its families [driver.Committer]. It is the null
 // database: what a benchmark measures on it is the cost of everything else.
 func NewMemory() driver.DB { return NewMemoryAt(time.Now) }
 
@@ -43,9 +43,10 @@ type memoryFamily struct {
 	at     time.Time
 	closed *bool // of the snapshot
 
-	rows map[string]*memoryRow
-	keys []string // of rows, sorted; may name rows that are gone
-	late []string // keys that are not in keys yet, in no order
+	rows    map[string]*memoryRow
+	indexes map[string]bool
+	keys    []string // of rows, sorted; may name rows that are gone
+	late    []string // keys that are not in keys yet, in no order
 }
 
 // A memoryRow is not changed once it is in the map.
@@ -53,7 +54,8 @@ type memoryRow struct{ cells []memoryCell } // in order
 
 type memoryCell struct {
 	qualifier, value string
-	end              time.Time // zero: lives for ever
+	end              time.Time         // zero: lives for ever
+	index            map[string]string // values by the name of the index; not changed once it is in a row
 }
 
 var errMemoryClosed = fmt.Errorf("drivertest: %w", driver.ErrClosed)
@@ -72,7 +74,7 @@ func (db *memory) Family(ctx context.Context, spec driver.FamilySpec) (driver.Fa
 		return nil, fmt.Errorf("%w: %s", driver.ErrNoFamily, spec.Name)
 	}
 	if f == nil {
-		f = &memoryFamily{db: db, spec: spec, rows: make(map[string]*memoryRow)}
+		f = &memoryFamily{db: db, spec: spec, rows: make(map[string]*memoryRow), indexes: make(map[string]bool)}
 		db.families[spec.Name] = f
 	}
 	return f, f.match(spec)
@@ -135,7 +137,7 @@ func (db *memory) Snapshot() (driver.Snapshot, error) {
 		f.sortKeys()
 		s.families[name] = &memoryFamily{
 			db: db, spec: f.spec, at: db.clock(), closed: &s.closed,
-			rows: maps.Clone(f.rows), keys: f.keys[:len(f.keys):len(f.keys)],
+			rows: maps.Clone(f.rows), indexes: maps.Clone(f.indexes), keys: f.keys[:len(f.keys):len(f.keys)],
 		}
 	}
 	return s, nil
@@ -235,6 +237,13 @@ func (r *memoryRow) slice(s driver.Slice, now time.Time) []driver.Cell {
 				if s.Stamps {
 					cell.Stamp = 1 // the value says enough
 				}
+				for _, name := range s.Indexes {
+					if v, ok := c.index[name]; ok && c.qualifier == "" {
+						cell.Index = append(cell.Index, driver.IndexValue{Index: name, Value: []byte(v)})
+					} else if c.qualifier == "" {
+						cell.Index = append(cell.Index, driver.IndexValue{Index: name})
+					}
+				}
 				cells = append(cells, cell)
 			}
 		}
@@ -298,11 +307,49 @@ func (f *memoryFamily) sortKeys() {
 	f.keys, f.late = merged, nil
 }
 
+// has reports whether the row has a value in a range of an index. The row may be nil.
+func (r *memoryRow) has(in *driver.IndexRange) bool {
+	if r == nil || len(r.cells) == 0 || r.cells[0].qualifier != "" {
+		return false
+	}
+	v, ok := r.cells[0].index[in.Index]
+	return ok && in.Contains([]byte(v))
+}
+
+func (db *memory) AddIndex(ctx context.Context, spec driver.FamilySpec, name string) error {
+	return db.setIndex(ctx, spec, name, func(indexes map[string]bool) { indexes[name] = true })
+}
+
+func (db *memory) DropIndex(ctx context.Context, spec driver.FamilySpec, name string) error {
+	err := db.setIndex(ctx, spec, name, func(indexes map[string]bool) { delete(indexes, name) })
+	if errors.Is(err, driver.ErrNoFamily) {
+		return nil
+	}
+	return err
+}
+
+func (db *memory) setIndex(ctx context.Context, spec driver.FamilySpec, name string, set func(map[string]bool)) error {
+	if err := errors.Join(spec.CheckIndex(name), pause.Ended(ctx)); err != nil {
+		return err
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	f := db.families[spec.Name]
+	switch {
+	case db.closed:
+		return errMemoryClosed
+	case f == nil:
+		return fmt.Errorf("%w: %s", driver.ErrNoFamily, spec.Name)
+	}
+	set(f.indexes)
+	return f.match(spec)
+}
+
 const memoryPage = 256
 
 func (f *memoryFamily) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
 	return func(yield func(driver.Row, error) bool) {
-		if err := f.spec.CheckRange(r); err != nil {
+		if err := f.spec.CheckIndexedRange(r); err != nil {
 			yield(driver.Row{}, err)
 			return
 		}
@@ -343,6 +390,9 @@ func (f *memoryFamily) page(ctx context.Context, r driver.Range, start, end []by
 	if err := f.usable(false); err != nil {
 		return nil, false, err
 	}
+	if r.Index != nil && !f.indexes[r.Index.Index] {
+		return nil, false, fmt.Errorf("%w: %s of family %s", driver.ErrNoIndex, r.Index.Index, f.spec.Name)
+	}
 	f.sortKeys()
 	from, _ := slices.BinarySearch(f.keys, string(start))
 	to := len(f.keys)
@@ -357,6 +407,9 @@ func (f *memoryFamily) page(ctx context.Context, r driver.Range, start, end []by
 		key := f.keys[from+n]
 		if r.Reverse {
 			key = f.keys[to-1-n]
+		}
+		if r.Index != nil && !f.rows[key].has(r.Index) {
+			continue
 		}
 		if cells := f.rows[key].slice(r.Cells, now); len(cells) > 0 {
 			rows = append(rows, driver.Row{Key: []byte(key), Cells: cells})
@@ -421,7 +474,21 @@ func (f *memoryFamily) change(key []byte, puts []driver.Cell, deletes [][]byte) 
 		if c.TTL > 0 {
 			cell.end = f.db.clock().Add((c.TTL-1)/time.Second*time.Second + time.Second)
 		}
-		if i, found := row.find(c.Qualifier); found {
+		i, found := row.find(c.Qualifier)
+		if found {
+			cell.index = row.cells[i].index
+		}
+		if len(c.Index) > 0 {
+			if cell.index = maps.Clone(cell.index); cell.index == nil {
+				cell.index = make(map[string]string)
+			}
+			for _, v := range c.Index {
+				if delete(cell.index, v.Index); v.Value != nil {
+					cell.index[v.Index] = string(v.Value)
+				}
+			}
+		}
+		if found {
 			row.cells[i] = cell
 		} else {
 			row.cells = slices.Insert(row.cells, i, cell)

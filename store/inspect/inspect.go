@@ -71,6 +71,9 @@ type Field struct {
 	// Covering says that the column's index entries have copies of the rows.
 	Covering bool
 
+	// ServerIndex says that the column has no index entries, but an index that the database keeps.
+	ServerIndex bool
+
 	// KeyOf is the column whose search key it has, where the schema names one.
 	KeyOf *ColumnName
 

@@ -354,6 +354,11 @@ class Field:
         self.searched = self.encryption in ("ordered", "deterministic")
         self.covering = meta.get("covering", False)
         check(not self.covering or self.searched and self.scheme != "wozniak-indexed", "a column that cannot cover")
+        self.served = meta.get("server_index", False)  # the database has an index of it
+        check(not self.served or self.searched and not self.covering and not self.stateful, "a column that cannot have a server index")
+        self.posted = self.searched and not self.served
+        if self.served:
+            self.lead = keys.token[:4] if of_tenant else b""
         self.pairs = []  # (ciphertext, order code)
         self.units = {}  # of its index
         if self.encryption == "ordered":
@@ -534,11 +539,14 @@ class Table:
             self.policy = keys.tenant.policies[meta["id"]]["since"]
         check(not self.clear or all(f.clear for f in self.parts + self.columns), "a clear table with a sealed column")
         layout, *more = meta["layout"].split(", ")
-        ways = [way for way in ("rows are only added", "rows expire") if way in more]
-        check(layout in ("packed", "cell per column") and more == ways, "an unknown layout")
+        ways = [way for way in ("rows are only added", "rows expire", "the database has indexes") if way in more]
+        check(layout in ("packed", "cell per column") and sorted(more) == sorted(ways), "an unknown layout")
         self.packed, self.adding, self.expiring = layout == "packed", "rows are only added" in ways, "rows expire" in ways
         check(not self.adding or self.parts[-1].encryption == "tie" and not self.conditional, "rows that could be replaced")
         check(self.adding or not any(c.covering for c in self.columns), "copies of rows that may be replaced")
+        check("the database has indexes" in ways and not self.conditional and not self.adding or not any(c.served for c in self.columns + self.former),
+              "indexes of rows that are not put blindly")
+        self.indexes = {}  # values by the names of indexes, by row
         check(meta.get("ttl", 0) >= 0 and (self.expiring or "ttl" not in meta), "a TTL of rows that do not expire")
         self.expired = set()  # what the postings of expired rows end with
         self.data, self.postings = "t" + meta["id"], "x" + meta["id"]
@@ -569,20 +577,40 @@ class Table:
             self.expired.add(row + write)
             return None
         own, last = {b""}, b""
+        indexed = dict(self.indexes.get(row, {}))
+        older = any(column.id in [content[i:i + 4] for i in range(len(content))] for column in self.former)
         while content:
             check(content[:4] > last, "entries are not in ascending order")
             last = content[:4]
             stored, value, content = self.cut_entry(content)
             if last in self.by_id:  # otherwise it was dropped
                 column = self.by_id[last]
+                if column.served and column in self.columns:
+                    self.read_indexed(column, row, cells, value, indexed.pop("s" + last.hex(), None))
                 check(column.name not in result, "a column has two values")
                 result[column.name] = self.read_column(column, row, cells, stored, value, write)
                 if value is None:
                     own.add(last)
+        check(older or not any("s" + c.id.hex() in indexed for c in self.columns), "an index has a value of a column that is null")
         for qualifier in cells.keys() - own:
             check(self.left_over(cells[b""], qualifier, result), "the key cell lists other columns than there are cells")
         self.held[row + write] = result
         return result
+
+    def read_indexed(self, column, row, cells, packed, indexed):
+        """Checks what a row has in an index of the database."""
+        check(indexed is not None and indexed.startswith(column.lead), "an index does not have the value of a row")
+        search, value = indexed[len(column.lead):], packed
+        if packed is None and column.clear:
+            value = open_plain(cells[column.id])[0]
+        elif packed is None:
+            sealed = unseal_any(column.cell_keys, cells[column.id], self.place(row, column.id))[0]
+            check(sealed.startswith(search), "an index has another ciphertext than the cell")
+            value = sealed[len(search):]
+        if column.encryption == "deterministic":
+            check(search == column.token(value), "a token in an index is wrong")
+        else:
+            column.ciphertext(search, value)
 
     def read_parts(self, row, content):
         """Returns the values of the parts of a row key, to which it is held, and what follows them."""
@@ -666,13 +694,13 @@ class Table:
         """Whether a cell that the key cell does not say is there does not count."""
         column, version = self.by_id.get(qualifier), policy_version(key_cell)
         return (column is None or column in self.former or column.since > version or column.by_policy and self.policy > version
-                or self.packed and not column.searched and column.name in result)
+                or self.packed and not column.posted and column.name in result)
 
     def read_column(self, column, row, cells, stored, packed, write):
         # Which policy a row was written under is not known.
         ways = set()
         for clear in (True, False) if column.by_policy else (column.clear,):
-            packs = self.packed and not column.searched and (self.clear or not clear)
+            packs = self.packed and not column.posted and (self.clear or not clear)
             ways.add(2 if packs else 1 if clear else 0)
         check(min(stored, 2) in ways, "a column is not stored as its encryption and layout say")
         if packed is not None:
@@ -716,7 +744,8 @@ class Table:
                 check(search == column.token(value), "a token is wrong")
             else:
                 column.ciphertext(search, value)
-            self.expected.add(column.lead + search + row + write)
+            if column.posted:
+                self.expected.add(column.lead + search + row + write)
         return column.type.text(value)
 
 
@@ -725,8 +754,12 @@ def main(path):
         dump = json.load(f)
     Table.now = dump.get("now") or int(time.time())
     master = bytes.fromhex(dump["key"])
-    families, specs = {}, {}
+    families, specs, indexes = {}, {}, {}
     for family in dump["families"]:
+        indexes[family["name"]] = {
+            bytes.fromhex(row["key"]): {n: bytes.fromhex(v) for n, v in row.get("indexed", {}).items()} for row in family["rows"]}
+        for names in indexes[family["name"]].values():
+            check(all(name in family["indexes"] for name in names), "a value in no index")
         specs[family["name"]] = {k: family[k] for k in ("layout", "prefix_bytes", "spread_bits")}
         families[family["name"]] = {
             bytes.fromhex(row["key"]): {bytes.fromhex(q): bytes.fromhex(v) for q, v in row["cells"]} for row in family["rows"]}
@@ -783,6 +816,8 @@ def main(path):
             postings = families.pop(table.postings)
         if table.tenants:
             shares = [(t.name, Table(meta, TenantKeys(keys, t))) for t in tenants]
+            for _, share in shares:
+                share.indexes = indexes[table.data]
             of_tenants[table.name] = {}
             for name, share in shares:
                 of_tenants[table.name][name] = share.rows({row: rows.pop(row) for row in list(rows) if row.startswith(share.token)})
@@ -799,6 +834,7 @@ def main(path):
                     # It may name columns that were dropped since.
                     check(all(len(c) == 8 for c in policy.get("sensitive", [])) and 0 < policy["since"] <= root["version"], "a policy of no columns")
         else:
+            table.indexes = indexes[table.data]
             result[table.name] = table.rows(rows)
             dangling[table.name] = table.dangling(postings)
             shares = [table]

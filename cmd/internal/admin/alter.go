@@ -79,7 +79,7 @@ range-query find it by both.`,
 			cli.OfferColumns(f, "drop")
 			f.Var(changeFlag{"rename", &a.wanted}, "rename", "rename a column or part of the row key: `old=new`")
 			cli.OfferColumns(f, "rename")
-			f.Var(changeFlag{"change", &a.wanted}, "change", "change encryption, scheme, confidentiality or covering\nof a `column`, such as 'name: note, encryption: plain'")
+			f.Var(changeFlag{"change", &a.wanted}, "change", "change encryption, scheme, confidentiality, covering\nor server-index of a `column`, such as 'name: note, encryption: plain'")
 			f.BoolVar(&a.dryRun, "dry-run", false, "show the changes, make none")
 		},
 		Check: func(c *cli.Call) (err error) {
@@ -221,6 +221,9 @@ func stored(c store.Column) string {
 	}
 	if d.Covering {
 		s += ", covering"
+	}
+	if d.ServerIndex {
+		s += ", server index"
 	}
 	if with := sharedWith(c); with != "" {
 		s += ", key of " + with
@@ -389,7 +392,7 @@ func difference(from, to store.Schema) ([]change, error) {
 			changes = append(changes, added(c))
 		case was.Type != is.Type:
 			refuse("column %s: the type cannot be changed from %s to %s; give the new column another name", show.Visible(is.Name), was.Type, is.Type)
-		case was.String() != is.String() || was.Covering != is.Covering:
+		case was.String() != is.String() || was.Covering != is.Covering || was.ServerIndex != is.ServerIndex:
 			changes = append(changes, changed(before, c))
 		}
 	}

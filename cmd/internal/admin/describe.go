@@ -73,11 +73,12 @@ type schemaJSON struct {
 }
 
 type fieldJSON struct {
-	Name       string `json:"name"`
-	Type       string `json:"type"`
-	Encryption string `json:"encryption"`
-	Scheme     string `json:"scheme,omitempty"`
-	Covering   bool   `json:"covering,omitempty"` // its index entries have copies of the rows
+	Name        string `json:"name"`
+	Type        string `json:"type"`
+	Encryption  string `json:"encryption"`
+	Scheme      string `json:"scheme,omitempty"`
+	Covering    bool   `json:"covering,omitempty"`     // its index entries have copies of the rows
+	ServerIndex bool   `json:"server_index,omitempty"` // it has an index of the database, and no index entries
 
 	// Of columns whose search key others have, too.
 	SharedWith      *columnJSON `json:"shared_with,omitempty"`
@@ -133,7 +134,7 @@ func newSchemaJSON(s store.Schema) schemaJSON {
 
 // newFieldJSON has what all columns and key parts have.
 func newFieldJSON(d inspect.Field) fieldJSON {
-	return fieldJSON{Name: d.Name, Type: d.Type, Encryption: d.Encryption, Scheme: d.Scheme, Covering: d.Covering}
+	return fieldJSON{Name: d.Name, Type: d.Type, Encryption: d.Encryption, Scheme: d.Scheme, Covering: d.Covering, ServerIndex: d.ServerIndex}
 }
 
 func printTable(c *cli.Call, t tableJSON) error {
@@ -181,9 +182,12 @@ func printTable(c *cli.Call, t tableJSON) error {
 		if i < len(s.Key) {
 			part = fmt.Sprintf("key %d", i+1)
 		}
-		note, covering := "", ""
+		note, covering, served := "", "", ""
 		if f.Covering {
 			covering = "yes"
+		}
+		if f.ServerIndex {
+			served = "yes"
 		}
 		if f.Unconverted {
 			note = "to be converted"
@@ -193,13 +197,13 @@ func printTable(c *cli.Call, t tableJSON) error {
 				f.Name, show.Argument(s.Table), show.Argument(f.Name)), c.Style())
 		}
 		name := show.Visible(f.Name)
-		rows = append(rows, []string{name, part, f.Type, f.Encryption, f.Scheme, covering, f.keyOf, f.ID, note})
+		rows = append(rows, []string{name, part, f.Type, f.Encryption, f.Scheme, covering, served, f.keyOf, f.ID, note})
 		if f.SearchKey != "" {
 			add(name, "search", f.SearchKey)
 		}
 		add(name, "new cells", f.CellKeys...)
 	}
-	text += show.Rows([]string{"NAME", "PART", "TYPE", "ENCRYPTION", "SCHEME", "COVERING", "KEY SHARED WITH", "ID", "ROWS"}, rows, nil, c.Style())
+	text += show.Rows([]string{"NAME", "PART", "TYPE", "ENCRYPTION", "SCHEME", "COVERING", "SERVER INDEX", "KEY SHARED WITH", "ID", "ROWS"}, rows, nil, c.Style())
 	if len(keys) > 0 {
 		text += show.Rows([]string{"KEY OF", "FOR", "ID"}, keys, nil, c.Style())
 	}

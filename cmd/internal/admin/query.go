@@ -20,6 +20,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/outfile"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
 
@@ -263,6 +264,12 @@ func (q *tableQuery) rows(ctx context.Context, tbl *store.Table, found store.Que
 		for left := q.limit; left > 0; left -= maxPage {
 			found.Limit = min(left, maxPage)
 			rows, token, err := tbl.Page(ctx, found)
+			if errors.Is(err, driver.ErrRange) && found.PageToken == "" && q.tokenFile == "" {
+				// A server index has no pages, but may have these rows.
+				found.Limit = q.limit
+				tbl.Query(ctx, found)(yield)
+				return
+			}
 			if err != nil {
 				yield(nil, err)
 				return

@@ -100,7 +100,8 @@ The file is YAML. It has these fields:
     key           the parts of the row key: name, type, encryption (hashed, ordered, plain
                   or tie) and, where it is ordered, scheme
     columns       the columns: name, type, encryption (randomised, deterministic, ordered
-                  or plain), scheme, confidentiality or shared-with, and covering
+                  or plain), scheme, confidentiality or shared-with, and covering or
+                  server-index
     layout, spread-bits, conditional, append-only, tenants, ttl
 
 docs/operations.md, under "Schema files", has all of them with types and schemes.`,

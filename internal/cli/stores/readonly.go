@@ -9,7 +9,7 @@ import (
 )
 
 // ReadOnly returns a database of which nothing can be changed, for commands that show what they would do: what would
-// change it is [driver.ErrReadOnly]. A family that would be made is there, and nothing can be read from it.
+// change it is [driver.ErrReadOnly]. A family that would be made is there, and nothing can be read from it; and so is an index.
 func ReadOnly(db driver.DB) driver.DB { return readOnly{db} }
 
 type readOnly struct{ driver.DB }
@@ -25,6 +25,17 @@ func (db readOnly) Family(ctx context.Context, spec driver.FamilySpec) (driver.F
 }
 
 func (readOnly) Drop(context.Context, string) error { return driver.ErrReadOnly }
+
+// AddIndex says whether the database has indexes at all.
+func (db readOnly) AddIndex(ctx context.Context, spec driver.FamilySpec, name string) error {
+	if _, ok := db.DB.(driver.Indexer); ok {
+		return nil
+	}
+	return driver.AddIndex(ctx, db.DB, spec, name)
+}
+
+// DropIndex is for what AddIndex has not made.
+func (readOnly) DropIndex(context.Context, driver.FamilySpec, string) error { return nil }
 
 type readOnlyFamily struct{ driver.Family }
 

@@ -31,7 +31,13 @@ func Create(ctx context.Context, db *session.Database, schema meta.Schema) (*ses
 	}
 	// The families come first: a client that sees the table in the catalogue finds them.
 	// Families of a Create that died here are empty, and nothing points to them.
-	if err := makeFamilies(ctx, db, m, nil); err != nil {
+	err = makeFamilies(ctx, db, m, nil)
+	if err == nil {
+		if err = makeIndexes(ctx, db, m, nil); err != nil {
+			_ = dropFamilies(context.WithoutCancel(ctx), db, m) // as below
+		}
+	}
+	if err != nil {
 		return nil, fmt.Errorf("create table %q: %w", schema.Name, err)
 	}
 	var made *meta.Table
@@ -72,6 +78,36 @@ func makeFamilies(ctx context.Context, db *session.Database, m, before *meta.Tab
 	}
 	for _, name := range slices.Sorted(maps.Keys(specs)) {
 		if _, err := db.Driver.Family(ctx, specs[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeIndexes makes the indexes of the database that a table needs and did not need before, and notes them.
+func makeIndexes(ctx context.Context, db *session.Database, m, before *meta.Table, made ...map[string]driver.FamilySpec) error {
+	spec, err := m.DataSpec()
+	if err != nil {
+		return err
+	}
+	var there []string
+	if before != nil {
+		there = before.ServerIndexes()
+	}
+	for _, f := range m.All() {
+		name := meta.IndexName(f.ID)
+		if !f.ServerIndex || f.Converted || slices.Contains(there, name) {
+			continue
+		}
+		for _, note := range made {
+			note[name] = spec
+		}
+		err := driver.AddIndex(ctx, db.Driver, spec, name)
+		if errors.Is(err, driver.ErrNoIndex) {
+			return fmt.Errorf("%w: column %q cannot have a server index: %w; leave it out: then the column has index entries, which every database keeps",
+				fault.ErrSchema, f.Name, err)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -151,6 +187,7 @@ func complete(db *session.Database, e *catalogue.Edit, m *meta.Table) error {
 // the tables whose keys columns are to share.
 func Alter(ctx context.Context, db *session.Database, table string, shares []string, do func(*meta.Alteration) error) error {
 	var next *meta.Table
+	indexes := make(map[string]driver.FamilySpec) // that attempts made
 	err := db.Catalogue.Change(ctx, append([]string{table}, shares...), func(e *catalogue.Edit) error {
 		before := e.Table(table)
 		if before == nil {
@@ -166,13 +203,26 @@ func Alter(ctx context.Context, db *session.Database, table string, shares []str
 		if err := makeFamilies(ctx, db, next, before); err != nil {
 			return err
 		}
+		if err := makeIndexes(ctx, db, next, before, indexes); err != nil {
+			return err
+		}
 		return complete(db, e, next)
 	})
-	if err != nil {
-		return err
+	if errors.Is(err, driver.ErrUnknownOutcome) {
+		return err // the table may have them
 	}
-	db.Show(ctx, next)
-	return nil
+	if err == nil {
+		for _, name := range next.ServerIndexes() {
+			delete(indexes, name)
+		}
+	}
+	for name, spec := range indexes {
+		_ = driver.DropIndex(context.WithoutCancel(ctx), db.Driver, spec, name) // one that is left is empty
+	}
+	if err == nil {
+		db.Show(ctx, next)
+	}
+	return err
 }
 
 // RotateKeys gives a table a new key for key cells, and one to each of the named columns, or to all where none is named.

@@ -78,7 +78,7 @@ func GetRow(ctx context.Context, t *engine.Engine, key rowcodec.RowValues, colum
 	if err != nil || rowKey == nil {
 		return nil, err
 	}
-	r, err := t.GetClear(ctx, rowKey, key, want)
+	r, err := GetClear(ctx, t, rowKey, key, want)
 	if err != nil || r == nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func GetRows(ctx context.Context, t *engine.Engine, keys []rowcodec.RowValues, c
 		return nil, err
 	}
 	rows := make([]rowcodec.RowValues, len(keys))
-	if err := t.GetClearEach(ctx, rowKeys, keys, want, func(i int, r *rowcodec.Record) { rows[i] = t.Row(r, want) }); err != nil {
+	if err := getClearEach(ctx, t, rowKeys, keys, want, func(i int, r *rowcodec.Record) { rows[i] = t.Row(r, want) }); err != nil {
 		return nil, err
 	}
 	return rows, nil

@@ -110,8 +110,8 @@ func (c *Catalogue) Settle(ctx context.Context, name string, id meta.TableID, sw
 				}
 			}
 		}
-		if m.Version <= swept && len(m.Dropped) > 0 {
-			m.Dropped, settled = nil, true
+		if m.Version <= swept && len(m.Dropped)+len(m.DroppedIndexes) > 0 {
+			m.Dropped, m.DroppedIndexes, settled = nil, nil, true
 		}
 		same := m.Version == swept
 		if settled {

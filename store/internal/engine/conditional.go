@@ -123,7 +123,7 @@ func (t *Engine) prepare(ctx context.Context, changes []*rowChange, rows []condi
 				keys[i] = c.key
 			}
 		}
-		return getEach(groupCtx, t.Data, keys, driver.Slice{}, func(read []driver.Row, places []int) error {
+		return GetEach(groupCtx, t.Data, keys, driver.Slice{}, func(read []driver.Row, places []int) error {
 			return t.Env.Concurrently(groupCtx, len(read), func(ctx context.Context, n int) (err error) {
 				i := places[n]
 				becomes := rows[i].becomes
@@ -413,7 +413,7 @@ func (t *Engine) dropAll(ctx context.Context, gone []*rowcodec.Record, doubted [
 	t.later(ctx, func(ctx context.Context) error {
 		if t.Meta.Copies() {
 			read := func([]driver.Row, []int) error { return nil }
-			if err := getEach(ctx, t.Postings, keys, driver.Slice{Stamps: true}, read); err != nil {
+			if err := GetEach(ctx, t.Postings, keys, driver.Slice{Stamps: true}, read); err != nil {
 				return err
 			}
 		}

@@ -153,7 +153,7 @@ func (t *Engine) stampedPostings(ctx context.Context, postings []postingOf) ([][
 	for i, p := range postings {
 		keys[i] = p.key
 	}
-	err := getEach(ctx, t.Postings, keys, driver.Slice{Stamps: true}, func(rows []driver.Row, places []int) error {
+	err := GetEach(ctx, t.Postings, keys, driver.Slice{Stamps: true}, func(rows []driver.Row, places []int) error {
 		for n, row := range rows {
 			cells[places[n]] = row.Cells
 		}
@@ -449,7 +449,7 @@ func (t *Engine) UnderDeletion(ctx context.Context, rowKeys [][]byte) error {
 			deletions[i] = t.DeletionKey(key)
 		}
 	}
-	return getEach(ctx, t.Postings, deletions, driver.Slice{}, func(rows []driver.Row, places []int) error {
+	return GetEach(ctx, t.Postings, deletions, driver.Slice{}, func(rows []driver.Row, places []int) error {
 		for n, row := range rows {
 			if len(row.Cells) > 0 {
 				rowKeys[places[n]] = nil

@@ -11,60 +11,6 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
-// GetClear returns a row of which some columns are wanted. If all of these are in plain cells it opens
-// nothing, and the key parts are those asked for. Which of the columns are null only the key cell says: if one
-// has no cell, that is opened.
-func (t *Engine) GetClear(ctx context.Context, rowKey []byte, key rowcodec.RowValues, want []bool) (*rowcodec.Record, error) {
-	if !t.readsClear(want) {
-		return t.Read(ctx, rowKey, want)
-	}
-	cells, err := t.Data.Get(ctx, rowKey, t.Slice(want))
-	if err != nil {
-		return nil, err
-	}
-	return t.clearRow(ctx, driver.Row{Key: rowKey, Cells: cells}, key, want)
-}
-
-// GetClearEach does so for many keys, of which some may be nil, and calls do for each row that there is, with its
-// position. Several goroutines call do.
-func (t *Engine) GetClearEach(ctx context.Context, rowKeys [][]byte, keys []rowcodec.RowValues, want []bool, do func(i int, r *rowcodec.Record)) error {
-	found := func(i int, r *rowcodec.Record, err error) error {
-		if err == nil && r != nil {
-			do(i, r)
-		}
-		return err
-	}
-	if !t.readsClear(want) {
-		return t.ReadEach(ctx, t.Data, rowKeys, want, found)
-	}
-	return getEach(ctx, t.Data, rowKeys, t.Slice(want), func(rows []driver.Row, places []int) error {
-		return t.Env.Concurrently(ctx, len(rows), func(ctx context.Context, i int) error {
-			r, err := t.clearRow(ctx, rows[i], keys[places[i]], want)
-			return found(places[i], r, err)
-		})
-	})
-}
-
-func (t *Engine) clearRow(ctx context.Context, row driver.Row, key rowcodec.RowValues, want []bool) (*rowcodec.Record, error) {
-	if r := t.DecodeClear(row, want); r != nil {
-		return r, t.CheckKey(r, key)
-	}
-	return t.Opened(ctx, t.Data, row, want, new(rowcodec.Scratch))
-}
-
-// readsClear reports whether some columns are read without a key.
-func (t *Engine) readsClear(want []bool) bool {
-	if !slices.Contains(want, true) || t.Meta.Expires() {
-		return false
-	}
-	for i, c := range t.Stored {
-		if want[i] && c.Of == nil && (!c.Clear() || c.Packed || len(c.Former) > 0) {
-			return false
-		}
-	}
-	return true
-}
-
 // TornReads is how often a row that holds a mixture of two writes is read again before it is
 // reported. Between the two writes of a race it holds one only for as long as they take.
 const TornReads = 6
@@ -100,7 +46,7 @@ func (t *Engine) ReadFrom(ctx context.Context, data driver.Family, key []byte, w
 // ReadEach reads rows by their keys, of which some may be nil, and calls do for each other one with its position. The
 // record is nil where there is no row. Several goroutines call do.
 func (t *Engine) ReadEach(ctx context.Context, data driver.Family, keys [][]byte, want []bool, do func(i int, r *rowcodec.Record, err error) error) error {
-	return getEach(ctx, data, keys, t.Slice(want), func(rows []driver.Row, places []int) error {
+	return GetEach(ctx, data, keys, t.Slice(want), func(rows []driver.Row, places []int) error {
 		again := make([]bool, len(rows)) // more requests are made for these
 		err := onProcessors(ctx, len(rows), func(_ context.Context, i int, s *rowcodec.Scratch) error {
 			r, err := t.Decode(rows[i], want, s)
@@ -122,9 +68,9 @@ func (t *Engine) ReadEach(ctx context.Context, data driver.Family, keys [][]byte
 	})
 }
 
-// getEach reads the slice of rows by their keys, of which some may be nil, and calls do for batches of the others, with
+// GetEach reads the slice of rows by their keys, of which some may be nil, and calls do for batches of the others, with
 // their positions.
-func getEach(ctx context.Context, data driver.Family, keys [][]byte, s driver.Slice, do func(rows []driver.Row, places []int) error) error {
+func GetEach(ctx context.Context, data driver.Family, keys [][]byte, s driver.Slice, do func(rows []driver.Row, places []int) error) error {
 	for from := 0; from < len(keys); from += driver.MaxBatch {
 		var places []int
 		var rows []driver.Row

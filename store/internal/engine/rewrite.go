@@ -112,7 +112,7 @@ func (t *Engine) convertOnce(ctx context.Context, rows []driver.Row) (done conve
 		if n.Search != nil {
 			copy(n.Search, r.Search[:len(t.Columns)])
 			for c := len(t.Columns); c < len(t.Stored); c++ {
-				if r.Search[c] != nil {
+				if r.Search[c] != nil && t.Stored[c].Posted() {
 					gone = append(gone, t.PostingKey(r, c))
 				}
 			}
@@ -128,8 +128,8 @@ func (t *Engine) convertOnce(ctx context.Context, rows []driver.Row) (done conve
 	if t.Postings != nil {
 		var added []driver.Mutation
 		for i, r := range records {
-			for c := range t.Columns {
-				if r.Search[c] != nil && old[i].Search[c] == nil {
+			for c, column := range t.Columns {
+				if column.Posted() && r.Search[c] != nil && old[i].Search[c] == nil {
 					added = append(added, t.PutPosting(t.PostingKey(r, c), r))
 				}
 			}
@@ -238,7 +238,7 @@ func (t *Engine) ConvertWrites(ctx context.Context, writes []*rowcodec.Record) e
 // stamped reads rows with all their cells and stamps, as [view.convert] takes them.
 func (t *Engine) stamped(ctx context.Context, keys [][]byte) ([]driver.Row, error) {
 	rows := make([]driver.Row, len(keys))
-	err := getEach(ctx, t.Data, keys, driver.Slice{Stamps: true}, func(read []driver.Row, places []int) error {
+	err := GetEach(ctx, t.Data, keys, driver.Slice{Stamps: true}, func(read []driver.Row, places []int) error {
 		for i, row := range read {
 			rows[places[i]] = row
 		}

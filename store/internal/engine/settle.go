@@ -35,7 +35,7 @@ func (t *Engine) SettleWrites(ctx context.Context, records []*rowcodec.Record) e
 		return nil
 	}
 	changed, err := t.settle(ctx, records)
-	if err == nil || errors.Is(err, fault.ErrNoTable) || errors.Is(err, fault.ErrNoTenant) || errors.Is(err, fault.ErrTampered) {
+	if err == nil || errors.Is(err, errLookBack) || errors.Is(err, fault.ErrNoTable) || errors.Is(err, fault.ErrNoTenant) || errors.Is(err, fault.ErrTampered) {
 		return err
 	}
 	if !changed {
@@ -47,8 +47,15 @@ func (t *Engine) SettleWrites(ctx context.Context, records []*rowcodec.Record) e
 
 // settle reports, with an error, whether the schema was changed.
 func (t *Engine) settle(ctx context.Context, records []*rowcodec.Record) (changed bool, err error) {
-	for of := t.View; ; {
-		version, err := t.Env.Version(ctx)
+	for of, attempt := t.View, 0; ; {
+		version, misplaced, err := t.lookBack(ctx, of, records)
+		if err == nil && len(misplaced) > 0 {
+			if err := t.writeAgain(ctx, misplaced, attempt); err != nil {
+				return changed, err
+			}
+			attempt++
+			continue
+		}
 		if err != nil || version == t.Version {
 			return changed, err
 		}
@@ -208,7 +215,7 @@ func (t *Engine) Fit(ctx context.Context, c *rowcodec.Column, r *rowcodec.Record
 	case err != nil || fits:
 		return nil, false, err
 	case c.Part < 0:
-		return nil, true, t.restore(ctx, c, r.Key)
+		return nil, true, t.Restore(ctx, c, r.Key)
 	}
 	moved, err = t.move(ctx, r, keep)
 	return moved, true, err
@@ -236,27 +243,29 @@ func (t *Engine) adopt(ctx context.Context, c *rowcodec.Column, r *rowcodec.Reco
 	return fits, err
 }
 
-// restore writes a row again whose ciphertext in a column is not that of its value, unless others write
-// it first.
-func (t *Engine) restore(ctx context.Context, c *rowcodec.Column, key []byte) error {
+// Restore writes a row again whose ciphertext in a column is not that of its value, unless others write
+// it first. A nil column takes the row as it is: it gets what it lacks in indexes of the database.
+func (t *Engine) Restore(ctx context.Context, c *rowcodec.Column, key []byte) error {
 	for attempt := 0; ; attempt++ {
 		rows, err := t.stamped(ctx, [][]byte{key})
 		if err != nil || len(rows[0].Cells) == 0 {
 			return err
 		}
 		old, err := t.Opened(ctx, t.Data, rows[0], nil, new(rowcodec.Scratch))
-		if err != nil || old == nil || old.Search[c.Position] == nil {
+		if err != nil || old == nil || c != nil && old.Search[c.Position] == nil {
 			return err
 		}
 		next := *old
 		next.Search = slices.Clone(old.Search)
-		next.Search[c.Position] = nil
+		if c != nil {
+			next.Search[c.Position] = nil
+		}
 		clear(next.Search[len(t.Columns):]) // what it has in former columns is stored in the present ones
 		records := []*rowcodec.Record{&next}
 		if err := t.encryptColumns(ctx, records); err != nil {
 			return err
 		}
-		if bytes.Equal(next.Search[c.Position], old.Search[c.Position]) {
+		if c != nil && bytes.Equal(next.Search[c.Position], old.Search[c.Position]) {
 			return nil
 		}
 		postings := t.AllPostingKeys(records)

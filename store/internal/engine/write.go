@@ -71,7 +71,7 @@ func (t *Engine) Write(ctx context.Context, records []*rowcodec.Record) error {
 	for i, r := range records {
 		mutations[i] = t.Mutation(r)
 	}
-	if t.Postings == nil {
+	if t.Postings == nil || !t.Posts() {
 		return t.Data.Apply(ctx, mutations...)
 	}
 	var old []*rowcodec.Record
@@ -154,7 +154,7 @@ func (t *Engine) remove(ctx context.Context, rowKeys [][]byte) error {
 		mutations[i] = driver.Mutation{Row: key, DeleteRow: true}
 	}
 	var old []*rowcodec.Record
-	if t.Postings != nil {
+	if t.Postings != nil && t.Posts() {
 		var err error
 		if old, err = t.current(ctx, records, true); err != nil {
 			return err
@@ -176,7 +176,7 @@ func replaceable(err error) bool {
 // current returns the rows that the records are going to replace, or delete, as far as they have postings.
 func (t *Engine) current(ctx context.Context, records []*rowcodec.Record, deletes bool) ([]*rowcodec.Record, error) {
 	old := make([]*rowcodec.Record, len(records))
-	searched := t.SearchedColumns()
+	searched := t.PostedColumns()
 	keys := make([][]byte, len(records)) // nil where there is nothing to replace
 	for i, r := range records {
 		if !r.Fresh && !r.Insert {
@@ -225,7 +225,7 @@ func (t *Engine) stillThere(ctx context.Context, records []*rowcodec.Record) (ma
 			keys[i] = r.Key
 		}
 	}
-	err := getEach(ctx, t.Data, keys, keyCells, func(rows []driver.Row, places []int) error {
+	err := GetEach(ctx, t.Data, keys, keyCells, func(rows []driver.Row, places []int) error {
 		for n, row := range rows {
 			write, found, err := t.writeOf(ctx, row)
 			if err != nil {

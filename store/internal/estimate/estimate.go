@@ -16,6 +16,7 @@ type Keys struct {
 	Family driver.Family
 	Spec   driver.FamilySpec
 	Cells  driver.Slice
+	Index  *driver.IndexRange // that leads to them, in no order; or nil
 }
 
 // A scanned is what a scan of a probe yielded: so many keys, and whether these are all that there are.
@@ -27,7 +28,7 @@ type scanned struct {
 
 // scan reads at most so many keys.
 func (k Keys) scan(ctx context.Context, r driver.Range, most int) (s scanned, err error) {
-	r.Cells, r.Limit = k.Cells, most+1
+	r.Cells, r.Limit, r.Index = k.Cells, most+1, k.Index
 	for row, err := range engine.Scanned(ctx, k.Family, r) {
 		if err != nil || s.n == most {
 			return s, err
@@ -155,7 +156,7 @@ func (k Keys) Unordered(ctx context.Context, start, end []byte, most int) (rows 
 func (k Keys) prefixes(ctx context.Context, start, end []byte, most int) (rows float64, all bool, err error) {
 	const few = 32 // partitions, of which a prefix has one or more
 	spec := k.Spec
-	if spec.PrefixBytes == 0 {
+	if spec.PrefixBytes == 0 || k.Index != nil {
 		return 0, false, nil
 	}
 	seen := make(map[string]bool)

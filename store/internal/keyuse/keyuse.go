@@ -114,7 +114,7 @@ func eachCopy(ctx context.Context, tbl *session.Table, do func(posting driver.Ro
 	if tbl.Bound() {
 		leads = nil
 		for _, c := range t.Stored {
-			if c.Searched() {
+			if c.Posted() {
 				leads = append(leads, c.Lead)
 			}
 		}

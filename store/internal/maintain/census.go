@@ -99,7 +99,7 @@ func knownPosting(ctx context.Context, t *engine.Engine, posting []byte) (bool, 
 	for again := false; ; again = true {
 		if len(posting) >= len(meta.ColumnID{})+len(pseudonym.Token{}) {
 			id := meta.ColumnID(posting[:len(meta.ColumnID{})])
-			if id == (meta.ColumnID{}) && t.Meta.AppendOnly() || slices.Contains(t.Meta.Dropped, id) || slices.ContainsFunc(t.Stored, func(c *rowcodec.Column) bool { return c.Id == id && c.Searched() }) {
+			if id == (meta.ColumnID{}) && t.Meta.AppendOnly() || slices.Contains(t.Meta.Dropped, id) || slices.ContainsFunc(t.Stored, func(c *rowcodec.Column) bool { return c.Id == id && c.Posted() }) {
 				return true, t, nil
 			}
 		}

@@ -53,7 +53,9 @@ func (v *Verifier) checkRows(ctx context.Context) error {
 	t := v.table
 	order := make(map[*rowcodec.Column]*sequence)
 	read := 0
-	return engine.InBatches(ctx, t.Data, engine.Under(t.Prefix), func(rows []driver.Row) error {
+	all := engine.Under(t.Prefix)
+	all.Cells.Indexes = t.IndexNames()
+	return engine.InBatches(ctx, t.Data, all, func(rows []driver.Row) error {
 		var found []rowCheck
 		look := func() (wrong bool, err error) {
 			if err := v.readIndexes(ctx); err != nil {
@@ -61,7 +63,9 @@ func (v *Verifier) checkRows(ctx context.Context) error {
 			}
 			found = make([]rowCheck, len(rows))
 			err = t.Env.Concurrently(ctx, len(rows), func(ctx context.Context, i int) (err error) {
-				found[i], err = v.checkRow(ctx, rows[i], (read+i+1)%v.opts.Every == 0)
+				if found[i], err = v.checkRow(ctx, rows[i], (read+i+1)%v.opts.Every == 0); err == nil {
+					err = v.checkIndexed(ctx, rows[i], &found[i])
+				}
 				return err
 			})
 			for i := range found {
@@ -107,6 +111,7 @@ var (
 	errOfKey   = errors.New("the row key is not that of the values")
 	errSearch  = errors.New("what the cell's posting carries is not that of the value")
 	errHidden  = errors.New("the posting is missing: queries by the column do not find the row")
+	errUnled   = errors.New("the index of the database has another value, or none: queries by the column do not find the row")
 	errValue   = errors.New("the value is missing in the column's index: queries by ranges of the column do not find the row")
 	errPair    = errors.New("the ciphertext is missing in the column's index: ranges and keys do not find the row")
 	errGone    = errors.New("the index is gone: it has nothing of what rows have")
@@ -158,6 +163,31 @@ func (v *Verifier) checkRow(ctx context.Context, row driver.Row, again bool) (ro
 	}
 }
 
+// checkIndexed adds what is wrong with a row that was scanned, in indexes of the database, if it is so when it is read again.
+func (v *Verifier) checkIndexed(ctx context.Context, row driver.Row, one *rowCheck) error {
+	t, s := v.table, new(rowcodec.Scratch)
+	if one.r == nil || len(t.IndexNames()) == 0 {
+		return nil
+	}
+	wrong, err := t.Misplaced(ctx, row, nil, s)
+	if err == nil && len(wrong) == 0 {
+		return nil
+	}
+	if err := v.Pause(ctx); err != nil {
+		return err
+	}
+	if row.Cells, err = t.Data.Get(ctx, row.Key, t.IndexSlice()); err != nil {
+		return err
+	}
+	if wrong, err = t.Misplaced(ctx, row, nil, s); err != nil {
+		return nil // it was written again, or checkRow has said so
+	}
+	for _, c := range wrong {
+		one.faults = append(one.faults, inspect.Fault{Kind: inspect.FaultHidden, Column: c.Name, Place: row.Key, Err: errUnled})
+	}
+	return nil
+}
+
 // faultsOf returns what is wrong with a row that was read. The place of a missing posting is its
 // key.
 func (v *Verifier) faultsOf(ctx context.Context, r *rowcodec.Record, again bool) ([]inspect.Fault, error) {
@@ -198,6 +228,9 @@ func (v *Verifier) faultsOf(ctx context.Context, r *rowcodec.Record, again bool)
 			return nil, err
 		} else if !ok {
 			faults = append(faults, inspect.Fault{Kind: inspect.FaultKey, Column: c.Name, Place: r.Key, Err: errSearch})
+		}
+		if !c.Posted() {
+			continue
 		}
 		key := t.PostingKey(r, i)
 		if ok, err = engine.Exists(ctx, t.Postings, key); err != nil {
@@ -297,7 +330,7 @@ func (v *Verifier) checkPostings(ctx context.Context) error {
 		}
 	}
 	for done := make(map[meta.ColumnID]bool); ; {
-		i := slices.IndexFunc(v.table.Stored, func(c *rowcodec.Column) bool { return c.Searched() && !done[c.Id] })
+		i := slices.IndexFunc(v.table.Stored, func(c *rowcodec.Column) bool { return c.Posted() && !done[c.Id] })
 		if i < 0 {
 			return nil
 		}

@@ -263,6 +263,9 @@ func (c *Conversion) Conclude(ctx context.Context, t *engine.Engine) (target uin
 	if err := c.dropIndexesOf(ctx, t, t.Meta.Dropped); err != nil {
 		return 0, err
 	}
+	if err := c.dropServerIndexes(ctx, t); err != nil {
+		return 0, err
+	}
 	defer func() {
 		if err == nil {
 			err = c.dropFormerIndexes(ctx, t)
@@ -278,7 +281,7 @@ func (c *Conversion) Conclude(ctx context.Context, t *engine.Engine) (target uin
 		return 0, err
 	}
 	said := t.Meta.Clone()
-	said.Version, said.Dropped = after.Meta.Version, nil
+	said.Version, said.Dropped, said.DroppedIndexes = after.Meta.Version, nil, nil
 	for i := range said.Columns {
 		for j := range said.Columns[i].Former {
 			said.Columns[i].Former[j].Converted = true
@@ -296,6 +299,23 @@ func (c *Conversion) dropIndexesOf(ctx context.Context, t *engine.Engine, ids []
 		ref := meta.IndexRef{ColumnRef: meta.ColumnRef{Table: t.Meta.ID, Column: id}, Tenants: t.Meta.Tenants}
 		err := dropIndexes(ctx, c.Table.Database(), ref, &meta.Field{ID: id}, t.Meta.ID)
 		if err != nil && !errors.Is(err, driver.ErrNoFamily) { // no column of the table ever had one
+			return err
+		}
+	}
+	return nil
+}
+
+// dropServerIndexes removes the indexes of the database that columns had which were changed or dropped. A client that
+// sleeps may go on to write values there, and none to read them: a query finds out that they are gone.
+func (c *Conversion) dropServerIndexes(ctx context.Context, t *engine.Engine) error {
+	gone := slices.Clone(t.Meta.DroppedIndexes)
+	for _, f := range t.Stored {
+		if f.Of != nil && f.ServerIndex && !f.Converted {
+			gone = append(gone, f.Id)
+		}
+	}
+	for _, id := range gone {
+		if err := driver.DropIndex(ctx, c.Table.Database().Driver, t.Spec, meta.IndexName(id)); err != nil {
 			return err
 		}
 	}

@@ -113,6 +113,14 @@ func (v *Verifier) settleMended(ctx context.Context, all mended) (changed bool, 
 func (v *Verifier) mend(ctx context.Context, r *rowcodec.Record, f inspect.Fault, done *mended) (bool, error) {
 	t := v.table
 	switch {
+	case f.Err == errUnled:
+		fresh, err := v.fresh(ctx)
+		if err != nil {
+			return false, err
+		}
+		done.rows = append(done.rows, &rowcodec.Record{Key: r.Key})
+		err = fresh.Restore(ctx, nil, r.Key)
+		return err == nil, err
 	case f.Kind == inspect.FaultHidden:
 		done.postings = append(done.postings, f.Place)
 		if err := t.Postings.Apply(ctx, t.PutPosting(f.Place, r)); err != nil {

@@ -188,7 +188,7 @@ func (v *Verifier) prepare(ctx context.Context) error {
 		v.dropped[id] = true
 	}
 	for _, c := range slices.Concat(t.Parts, t.Stored) {
-		if c.Searched() {
+		if c.Posted() {
 			v.by[c.Id] = c
 		}
 		if c.Encryption != meta.Ordered {

@@ -53,7 +53,7 @@ func (a *Alteration) Add(c Spec) error {
 	}
 	meta, err := newTaken(a.Meta).named(c)
 	if err == nil {
-		err = cmp.Or(a.sealable(&meta), a.Meta.cover(&meta))
+		err = cmp.Or(a.sealable(&meta), a.Meta.cover(&meta), a.Meta.indexable(&meta))
 	}
 	if err != nil {
 		return err
@@ -90,7 +90,9 @@ func (a *Alteration) Drop(name string) error {
 	}
 	id := f.ID
 	for _, gone := range append([]Field{*f}, f.Former...) {
-		if gone.Searchable() {
+		if gone.ServerIndex {
+			a.Meta.DroppedIndexes = append(a.Meta.DroppedIndexes, gone.ID)
+		} else if gone.Searchable() {
 			a.Meta.Dropped = append(a.Meta.Dropped, gone.ID)
 		}
 	}
@@ -135,11 +137,11 @@ func (a *Alteration) Change(c Spec) error {
 	if id := c.Type.ID(); id != f.Type {
 		return fmt.Errorf("%w: column %q: the type cannot be changed from %s to %s", fault.ErrSchema, c.Name, f.Type, id)
 	}
-	next := Field{Name: c.Name, Type: f.Type, Encryption: c.Encryption, Scheme: c.Scheme, Confidentiality: c.Confidentiality, Covering: c.Covering}
-	if err := cmp.Or(a.sealable(&next), a.Meta.cover(&next)); err != nil {
+	next := Field{Name: c.Name, Type: f.Type, Encryption: c.Encryption, Scheme: c.Scheme, Confidentiality: c.Confidentiality, Covering: c.Covering, ServerIndex: c.ServerIndex}
+	if err := cmp.Or(a.sealable(&next), a.Meta.cover(&next), a.Meta.indexable(&next)); err != nil {
 		return err
 	}
-	same := f.Encryption == c.Encryption && f.Scheme == c.Scheme && f.Confidentiality == c.Confidentiality && f.Covering == c.Covering
+	same := f.Encryption == c.Encryption && f.Scheme == c.Scheme && f.Confidentiality == c.Confidentiality && f.Covering == c.Covering && f.ServerIndex == c.ServerIndex
 	if same && (f.Share == nil || f.Share.TableName == c.Table && f.Share.ColumnName == c.Column) {
 		return nil
 	}

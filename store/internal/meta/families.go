@@ -2,6 +2,7 @@ package meta
 
 import (
 	"encoding/hex"
+	"slices"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
@@ -62,9 +63,29 @@ func (m *Table) HasPostings() bool {
 		return true
 	}
 	for _, f := range m.All()[len(m.Key):] {
-		if f.Encryption == Ordered || f.Encryption == Deterministic {
+		if f.searched() && !f.ServerIndex {
 			return true
 		}
 	}
 	return false
 }
+
+// HasSearched reports whether a column of the table is searched, or was and may have values.
+func (m *Table) HasSearched() bool {
+	return slices.ContainsFunc(m.All()[len(m.Key):], (*Field).searched)
+}
+
+func (m *Field) searched() bool { return m.Encryption == Ordered || m.Encryption == Deterministic }
+
+// ServerIndexes returns the names of the indexes that the database has for columns of the table, former ones included.
+func (m *Table) ServerIndexes() (names []string) {
+	for _, f := range m.All() {
+		if f.ServerIndex && !f.Converted {
+			names = append(names, IndexName(f.ID))
+		}
+	}
+	return names
+}
+
+// IndexName returns the name of the index of a column in the database.
+func IndexName(id ColumnID) string { return "s" + hex.EncodeToString(id[:]) }

@@ -1,8 +1,11 @@
 package meta
 
 import (
+	"cmp"
 	"crypto/rand"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/rangecrypt/rangecrypt/store/inspect"
@@ -75,7 +78,7 @@ func New(s Schema) (*Table, error) {
 	for _, column := range s.Columns {
 		meta, err := taken.named(column)
 		if err == nil {
-			err = m.cover(&meta)
+			err = cmp.Or(m.cover(&meta), m.indexable(&meta))
 		}
 		if err != nil {
 			return nil, err
@@ -114,6 +117,23 @@ func (m *Table) cover(f *Field) error {
 	return nil
 }
 
+// indexable returns an error if a column is to have an index of the database in a table that is not written blindly. If it
+// is to have one, older programs refuse the table from now on.
+func (m *Table) indexable(f *Field) error {
+	switch {
+	case !f.ServerIndex:
+		return nil
+	case m.Conditional:
+		return fmt.Errorf("%w: column %q cannot have a server index in table %q, which is conditional: leave it out, so that the column has index entries", fault.ErrSchema, f.Name, m.Name)
+	case m.AppendOnly():
+		return fmt.Errorf("%w: column %q cannot have a server index in table %q, whose rows are only added: let it cover instead, which is faster", fault.ErrSchema, f.Name, m.Name)
+	}
+	if !strings.Contains(m.Layout, served) {
+		m.Layout += served
+	}
+	return nil
+}
+
 // misplacedTie says what to do with a tie-breaker that has other parts of the row key after it.
 func misplacedTie(key []Spec, at int) error {
 	for _, other := range key[at+1:] {
@@ -140,7 +160,7 @@ func newTaken(m *Table) taken {
 	for _, f := range m.All() {
 		t.names[f.Name], t.ids[f.ID] = true, true
 	}
-	for _, id := range m.Dropped {
+	for _, id := range slices.Concat(m.Dropped, m.DroppedIndexes) {
 		t.ids[id] = true
 	}
 	return t
@@ -163,7 +183,7 @@ func (t taken) newField(f Spec) (Field, error) {
 		return Field{}, fmt.Errorf("%w: two columns are named %q", fault.ErrSchema, f.Name)
 	}
 	t.names[f.Name] = true
-	meta := Field{Name: f.Name, Type: f.Type.ID(), Encryption: f.Encryption, Scheme: f.Scheme, Confidentiality: f.Confidentiality, Covering: f.Covering}
+	meta := Field{Name: f.Name, Type: f.Type.ID(), Encryption: f.Encryption, Scheme: f.Scheme, Confidentiality: f.Confidentiality, Covering: f.Covering, ServerIndex: f.ServerIndex}
 	if f.Confidentiality == OfColumns {
 		meta.Share = &Share{TableName: f.Table, ColumnName: f.Column}
 	}
@@ -221,7 +241,7 @@ func (m Field) Spec() (Spec, error) {
 	if m.Encryption == Ordered && !typ.Orderable() {
 		return Spec{}, fmt.Errorf("%w: column %q: values of type %s have no order", fault.ErrFormat, m.Name, m.Type)
 	}
-	f := Spec{Name: m.Name, Type: typ, Encryption: m.Encryption, Scheme: m.Scheme, Confidentiality: m.Confidentiality, Covering: m.Covering}
+	f := Spec{Name: m.Name, Type: typ, Encryption: m.Encryption, Scheme: m.Scheme, Confidentiality: m.Confidentiality, Covering: m.Covering, ServerIndex: m.ServerIndex}
 	switch m.Confidentiality {
 	case OfColumn, OfDatabase:
 	case OfColumns:

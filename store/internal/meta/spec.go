@@ -44,7 +44,8 @@ type Spec struct {
 	Confidentiality confidentiality
 	Table, Column   string // whose search key it shares, where it is ofColumns
 
-	Covering bool // its postings have copies of the rows
+	Covering    bool // its postings have copies of the rows
+	ServerIndex bool // it has no postings, but an index of the database
 }
 
 // Clear reports whether the database sees the values.
@@ -54,7 +55,7 @@ func (f Spec) Clear() bool {
 
 // Inspect returns what the schema says of the part or column, for whoever administers tables.
 func (f Spec) Inspect() inspect.Field {
-	d := inspect.Field{Name: f.Name, Encryption: string(f.Encryption), Scheme: f.Scheme, Covering: f.Covering}
+	d := inspect.Field{Name: f.Name, Encryption: string(f.Encryption), Scheme: f.Scheme, Covering: f.Covering, ServerIndex: f.ServerIndex}
 	if f.Type != nil {
 		d.Type = f.Type.String()
 	}
@@ -90,6 +91,9 @@ func (f Spec) check() error {
 		return fmt.Errorf("%w: column %q cannot cover with scheme %q, whose ciphertexts are drawn again when its index is made again: take %q", fault.ErrSchema,
 			f.Name, f.Scheme, scheme.Wozniak)
 	}
+	if err := f.checkServerIndex(); err != nil {
+		return err
+	}
 	if err := f.Type.Err(); err != nil {
 		return fmt.Errorf("%w: column %q: %w", fault.ErrSchema, f.Name, err)
 	}
@@ -97,6 +101,22 @@ func (f Spec) check() error {
 		if err := scheme.Check(f.Scheme, f.Type); err != nil {
 			return fmt.Errorf("%w: column %q: %w", fault.ErrSchema, f.Name, err)
 		}
+	}
+	return nil
+}
+
+// checkServerIndex returns an error if no index of a database can lead to the values.
+func (f Spec) checkServerIndex() error {
+	switch {
+	case !f.ServerIndex:
+		return nil
+	case f.Encryption != Ordered && f.Encryption != Deterministic:
+		return fmt.Errorf("%w: column %q is %s, and cannot have a server index: only ordered and deterministic columns are searched", fault.ErrSchema, f.Name, f.Encryption)
+	case f.Covering:
+		return fmt.Errorf("%w: column %q cannot both cover and have a server index, which has no index entries: leave out one of the two", fault.ErrSchema, f.Name)
+	case scheme.Stateful(f.Scheme):
+		return fmt.Errorf("%w: column %q cannot have a server index with scheme %q, which keeps its ciphertexts in an index of its own: take %q, %q or %q", fault.ErrSchema,
+			f.Name, f.Scheme, scheme.MOPE, scheme.Boldyreva, scheme.Wozniak)
 	}
 	return nil
 }

@@ -29,6 +29,9 @@ type Table struct {
 
 	// Dropped are the ids of searched columns that are gone: there may be postings of them.
 	Dropped []ColumnID `json:"dropped,omitempty"`
+
+	// DroppedIndexes are those of columns that are gone and had indexes of the database, which may be there.
+	DroppedIndexes []ColumnID `json:"dropped_indexes,omitempty"`
 }
 
 // A Field is a key part or column of a table.
@@ -39,9 +42,10 @@ type Field struct {
 	Encryption      Encryption      `json:"encryption"`
 	Scheme          string          `json:"scheme,omitempty"`
 	Confidentiality confidentiality `json:"confidentiality,omitempty"`
-	Share           *Share          `json:"share,omitempty"`    // of a column that is ofColumns
-	Covering        bool            `json:"covering,omitempty"` // its postings have copies of the rows
-	Since           uint32          `json:"since"`              // the version that the id came with
+	Share           *Share          `json:"share,omitempty"`        // of a column that is ofColumns
+	Covering        bool            `json:"covering,omitempty"`     // its postings have copies of the rows
+	ServerIndex     bool            `json:"server_index,omitempty"` // it has no postings, but an index of the database
+	Since           uint32          `json:"since"`                  // the version that the id came with
 	SearchKey       WrappedKey      `json:"search_key,omitempty"`
 	CellKeys        []WrappedKey    `json:"cell_keys,omitempty"`
 
@@ -114,7 +118,7 @@ func inWords(secureType []string) string {
 func (m *Table) Clone() *Table {
 	c := *m
 	c.Key, c.Columns = slices.Clone(m.Key), slices.Clone(m.Columns)
-	c.RowKeys, c.Dropped = slices.Clone(m.RowKeys), slices.Clone(m.Dropped)
+	c.RowKeys, c.Dropped, c.DroppedIndexes = slices.Clone(m.RowKeys), slices.Clone(m.Dropped), slices.Clone(m.DroppedIndexes)
 	for _, list := range [][]Field{c.Key, c.Columns} {
 		for i := range list {
 			list[i].CellKeys, list[i].Former = slices.Clone(list[i].CellKeys), slices.Clone(list[i].Former)

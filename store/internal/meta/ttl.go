@@ -12,8 +12,9 @@ import (
 // What follows the layout of a table: a program that does not know of it refuses the table.
 const (
 	appended = ", rows are only added"
-	copied   = ", rows have copies" // or had once, in a conditional table
-	expiring = ", rows expire"      // or might once
+	copied   = ", rows have copies"         // or had once, in a conditional table
+	expiring = ", rows expire"              // or might once
+	served   = ", the database has indexes" // or had one
 )
 
 const (
@@ -29,19 +30,23 @@ func (m *Table) Packed() bool { return m.PlainLayout() == inspect.Packed }
 
 // PlainLayout returns the layout, without what follows it.
 func (m *Table) PlainLayout() string {
-	return strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(m.Layout, expiring), appended), copied)
+	layout := m.Layout
+	for _, more := range []string{appended, copied, expiring, served} {
+		layout = strings.Replace(layout, more, "", 1)
+	}
+	return layout
 }
 
 // AppendOnly reports whether rows are added and deleted, and never replaced.
 func (m *Table) AppendOnly() bool {
-	return strings.HasSuffix(strings.TrimSuffix(m.Layout, expiring), appended)
+	return strings.Contains(m.Layout, appended)
 }
 
 // Copies reports whether postings of the table say what they are: some may have copies of rows.
-func (m *Table) Copies() bool { return m.AppendOnly() || strings.HasSuffix(m.Layout, copied) }
+func (m *Table) Copies() bool { return m.AppendOnly() || strings.Contains(m.Layout, copied) }
 
 // Expires reports whether rows of the table may expire.
-func (m *Table) Expires() bool { return strings.HasSuffix(m.Layout, expiring) }
+func (m *Table) Expires() bool { return strings.Contains(m.Layout, expiring) }
 
 // Lifetime returns the time to live as a schema has it.
 func (m *Table) Lifetime() time.Duration {

@@ -40,7 +40,7 @@ var ErrorNames = []struct {
 
 	{driver.ErrTooLarge, "driver.ErrTooLarge"}, {driver.ErrOverlap, "driver.ErrOverlap"}, {driver.ErrRange, "driver.ErrRange"},
 	{driver.ErrSeen, "driver.ErrSeen"}, {driver.ErrReadOnly, "driver.ErrReadOnly"}, {driver.ErrLayout, "driver.ErrLayout"},
-	{driver.ErrCorrupt, "driver.ErrCorrupt"}, {driver.ErrNoFamily, "driver.ErrNoFamily"}, {driver.ErrUnauthorised, "driver.ErrUnauthorised"},
+	{driver.ErrCorrupt, "driver.ErrCorrupt"}, {driver.ErrNoFamily, "driver.ErrNoFamily"}, {driver.ErrNoIndex, "driver.ErrNoIndex"}, {driver.ErrUnauthorised, "driver.ErrUnauthorised"},
 	{driver.ErrClosed, "driver.ErrClosed"}, {driver.ErrLocked, "driver.ErrLocked"}, {driver.ErrUnknownOutcome, "driver.ErrUnknownOutcome"},
 	{driver.ErrUnavailable, "driver.ErrUnavailable"}, {kms.ErrUnavailable, "kms.ErrUnavailable"},
 

@@ -19,7 +19,7 @@ import (
 )
 
 // Requests returns db with a span for each request that an operation makes of it, and with measurements. Where nobody
-// listens to the operation, a request costs a look into its context. The result has the optional interfaces that db has.
+// listens to the operation, a request costs a look into its context. The result has the optional interfaces that db has, and is a [driver.Indexer] of what db has.
 // No operation asks for the names of families.
 func Requests(db driver.DB) driver.DB {
 	d := &database{DB: db, of: driver.Describe(db)}
@@ -131,6 +131,25 @@ func (d *database) Drop(ctx context.Context, name string) error {
 		return err
 	}
 	return d.DB.Drop(ctx, name)
+}
+
+// AddIndex fails if the database is no [driver.Indexer].
+func (d *database) AddIndex(ctx context.Context, spec driver.FamilySpec, name string) error {
+	return d.index(ctx, "AddIndex", spec, name, driver.AddIndex)
+}
+
+func (d *database) DropIndex(ctx context.Context, spec driver.FamilySpec, name string) error {
+	return d.index(ctx, "DropIndex", spec, name, driver.DropIndex)
+}
+
+func (d *database) index(ctx context.Context, method string, spec driver.FamilySpec, name string, change func(context.Context, driver.DB, driver.FamilySpec, string) error) error {
+	if c := callOf(ctx); c != nil {
+		_, err := do(c, ctx, newRequest(d.of, method, spec.Name), 1, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, change(ctx, d.DB, spec, name)
+		})
+		return err
+	}
+	return change(ctx, d.DB, spec, name)
 }
 
 type snapshotter struct {

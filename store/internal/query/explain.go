@@ -87,13 +87,18 @@ func (p *probe) keyRange(ctx context.Context, w *way, r keyRange, most int) (flo
 
 // unordered counts the rows of a range that has no order.
 func (p *probe) unordered(ctx context.Context, w *way, r keyRange, most int) (float64, error) {
-	rows, exact, err := p.keysOf(w).Unordered(ctx, r.Start, r.end, most)
+	k := p.keysOf(w)
+	if w.served() {
+		scan := p.f.indexed(w, r)
+		r.Start, r.end, k.Index = scan.Start, scan.End, scan.Index
+	}
+	rows, exact, err := k.Unordered(ctx, r.Start, r.end, most)
 	p.exact = p.exact && exact
 	return rows, err
 }
 
 func (p *probe) keysOf(w *way) estimate.Keys {
-	if w.driving != nil {
+	if w.driving != nil && !w.served() {
 		return estimate.Keys{Family: p.f.postings, Spec: p.f.table.PostingSpec}
 	}
 	return estimate.Keys{Family: p.f.data, Spec: p.f.table.Spec, Cells: driver.Slice{Only: [][]byte{rowcodec.KeyQualifier}}}
@@ -103,14 +108,14 @@ func (p *probe) keysOf(w *way) estimate.Keys {
 // one is between the first value that is there and the last.
 func (p *probe) values(ctx context.Context, w *way, r keyRange, most int) (rows float64, err error) {
 	codes, first, last := 0, r.within.Lo, r.within.Lo
-	for code, err := range codesOf(ctx, r.by.Order, r.within, false) {
+	for code, err := range r.within.Codes(ctx, r.by.Order, false) {
 		if err != nil {
 			return 0, err
 		}
 		if codes == probedTokens || rows >= float64(most) {
 			p.exact = false
 			end := code
-			for end, err = range codesOf(ctx, r.by.Order, r.within, true) {
+			for end, err = range r.within.Codes(ctx, r.by.Order, true) {
 				if err != nil {
 					return 0, err
 				}

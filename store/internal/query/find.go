@@ -109,8 +109,8 @@ func rowsAsOf(ctx context.Context, t *engine.Engine, q Selection, e *inspect.Exp
 	n := 0
 	early := f.checkEarly(ctx)
 	for hit, err := range f.run(ctx) {
-		if err != nil && errors.Is(err, ope.ErrIndex) && len(f.relies) > 0 {
-			// It may be because the index was made again.
+		if (errors.Is(err, ope.ErrIndex) || errors.Is(err, driver.ErrNoIndex)) && len(f.relies) > 0 {
+			// It may be because the index was made again, or dropped.
 			f.unconfirmed.Store(true)
 			if overtaken := f.confirm(ctx, n > 0); overtaken != nil {
 				return overtaken
@@ -248,7 +248,7 @@ func (f *execution) openFamilies(ctx context.Context) (err error) {
 		return err
 	}
 	f.data, err = f.snapshot.Family(ctx, t.Spec)
-	if err == nil && byPostings {
+	if err == nil && byPostings && t.Postings != nil {
 		f.postings, err = f.snapshot.Family(ctx, t.PostingSpec)
 	}
 	// An index whose contents move is read as it is, not from the snapshot, and so is what the catalogue says of it.
@@ -322,7 +322,7 @@ func (f *execution) beginCheck(ctx context.Context) check {
 // round trip less. Nothing is returned before it has ended. So a client that has not learned of an old change begins again.
 func (f *execution) checkEarly(ctx context.Context) check {
 	hints := f.snapshot != nil || len(f.relies) == 0
-	f.eachWay(func(w *way) { hints = hints || w.driving == nil || w.hinted() })
+	f.eachWay(func(w *way) { hints = hints || w.driving == nil || f.hinted(w) })
 	if hints {
 		return nil
 	}
@@ -412,8 +412,33 @@ func (w *way) name() string {
 	return "row key"
 }
 
-// hinted reports whether postings are scanned, and all rows read that they lead to.
-func (w *way) hinted() bool { return w.driving != nil && !w.driving.Covers() }
+// hinted reports whether postings or a server index are scanned, and all rows read that they lead to.
+func (f *execution) hinted(w *way) bool {
+	switch {
+	case w.driving == nil || w.driving.Covers():
+		return false
+	case !w.served():
+		return true
+	}
+	for i, c := range f.table.Stored {
+		if (f.need == nil || f.need[i]) && !c.Packed && !c.Converted {
+			return true // it is in a cell of its own
+		}
+	}
+	return false
+}
+
+// served reports whether an index of the database is scanned.
+func (w way) served() bool { return w.driving != nil && w.driving.ServerIndex }
+
+// indexed returns the scan of a range of a server index, which yields the key cells of rows.
+func (f *execution) indexed(w *way, r keyRange) driver.Range {
+	c := w.driving
+	return driver.Range{
+		Start: f.table.Prefix, End: ope.PrefixEnd(f.table.Prefix), AnyOrder: true, Cells: driver.Slice{Only: [][]byte{rowcodec.KeyQualifier}},
+		Index: &driver.IndexRange{Index: c.IndexName(), Start: c.IndexBound(r.Start), End: c.IndexBound(r.end)},
+	}
+}
 
 // tokenwise reports whether postings are looked up value by value.
 func (w *way) tokenwise() bool { return w.driving != nil && w.driving.Order != nil }

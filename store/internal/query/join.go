@@ -106,6 +106,8 @@ func (s JoinSide) finder() (*finder, error) {
 		reason = "is a part of the row key: get the rows of its values instead"
 	case !c.Searched():
 		reason = fmt.Sprintf("is %s: only deterministic and ordered columns are searched", c.Encryption)
+	case c.ServerIndex:
+		reason = "has a server index, whose rows come in no order: let it have index entries instead"
 	case !c.Leads():
 		reason = "was changed, and not all rows were converted"
 	}

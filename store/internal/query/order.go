@@ -35,7 +35,8 @@ func (pl *plan) order(p *planner, name string) error {
 	if err != nil {
 		return err
 	}
-	if ways != nil && (p.by == nil || p.by == c) && !pl.narrower(c) {
+	// Rows without a value may come by a server index, which has no pages.
+	if ways != nil && (p.by == nil || p.by == c) && !pl.narrower(c) && !slices.ContainsFunc(ways, way.served) {
 		pl.Ways = ways
 		return nil
 	}
@@ -74,7 +75,7 @@ func (p *planner) orderWays(tree *predicate.Tree, c *rowcodec.Column) ([]way, er
 		}
 		return []way{w}, err
 	}
-	if c.Encryption != meta.Ordered || !c.Drives() {
+	if c.Encryption != meta.Ordered || !c.Drives() || c.ServerIndex {
 		return nil, nil
 	}
 	s := ss.Of(c)
@@ -207,8 +208,12 @@ func (f *execution) sorted(ctx context.Context) iter.Seq2[*Found, error] {
 func (f *execution) orderly(ctx context.Context, from *place, yield func(*Found, error) bool) {
 	c := f.plan.sort
 	if f.plan.instead == nil {
+		advice := "make it an ordered column, whose order is taken instead"
+		if c.ServerIndex {
+			advice = "leave out its server index: index entries have its order"
+		}
 		yield(nil, fmt.Errorf("%w: there are more than %d rows to sort by column %q: limit them to at most that, ask for pages, or %s",
-			fault.ErrColumn, f.mostSorted, c.Name, "make it an ordered column, whose order is taken instead"))
+			fault.ErrColumn, f.mostSorted, c.Name, advice))
 		return
 	}
 	f.ways = f.plan.instead
@@ -236,7 +241,7 @@ func (pl *plan) requireIndex(t *rowcodec.View) error {
 	}
 	ss, _ := pl.tree.Implied()
 	pl.tree.Columns(func(c *rowcodec.Column) {
-		reason := lacks(t, c, ss.Of(c))
+		reason := predicate.Lacks(t, c, ss.Of(c))
 		if !slices.Contains(reasons, reason) {
 			reasons = append(reasons, reason)
 		}
@@ -245,32 +250,4 @@ func (pl *plan) requireIndex(t *rowcodec.View) error {
 		reasons = append(reasons, "it has no predicate")
 	}
 	return fmt.Errorf("%w: %s", fault.ErrScan, strings.Join(reasons, "; "))
-}
-
-// lacks says what a column of a predicate would need to lead to its rows.
-func lacks(t *rowcodec.View, c *rowcodec.Column, s *predicate.Set) string {
-	name := fmt.Sprintf("column %q", c.Name)
-	if c.Part >= 0 {
-		name = fmt.Sprintf("key part %q", c.Name)
-	}
-	switch {
-	case s == nil:
-		return name + " is not restricted in each branch of an Or: restrict it in all of them, or make the other columns searchable"
-	case !s.Leads():
-		return name + " may be null or NaN, which no index entry leads to: exclude that"
-	case c.Part == 0:
-		return name + " would need single values"
-	case c.Part > 0:
-		return fmt.Sprintf("%s would need that the parts before it, first %q, are fixed to single values", name, t.Parts[0].Name)
-	case c.Encryption == meta.Deterministic && c.Drives():
-		return name + " is deterministic: it would need single values, or to be ordered"
-	case c.Searched() && !c.Leads():
-		return name + " was changed, and its rows are not all converted: convert them"
-	case c.Searched():
-		return name + " has an index that is being made again: wait until that has ended"
-	}
-	if _, exactly := s.Exactly(); exactly {
-		return fmt.Sprintf("%s is %s: it would need to be deterministic or ordered", name, c.Encryption)
-	}
-	return fmt.Sprintf("%s is %s: it would need to be ordered", name, c.Encryption)
 }

@@ -34,7 +34,7 @@ type plan struct {
 
 // A way is ranges of keys to scan, of the rows themselves or of one column's postings. Every row found is checked.
 type way struct {
-	driving  *rowcodec.Column // whose postings are scanned; nil where rows are
+	driving  *rowcodec.Column // whose postings or server index are scanned; nil where rows are
 	Ranges   []keyRange
 	whole    bool // all rows of the table, or tenant
 	anyOrder bool // of all partitions, which have no order but that of the database
@@ -84,8 +84,8 @@ type planner struct {
 //
 //  1. rows, when the leading parts of the row key are fixed to values, with the range of the next
 //     part where there is one, or when the leading part is ordered and has a range
-//  2. the postings of a deterministic column that is fixed to values
-//  3. the postings of an ordered column that is restricted
+//  2. the postings, or the server index, of a deterministic column that is fixed to values
+//  3. those of an ordered column that is restricted
 //  4. one such way for each branch of an Or
 //  5. all rows
 //
@@ -124,9 +124,12 @@ func NewPlan(ctx context.Context, t *rowcodec.View, q Selection) (*plan, error) 
 		if len(pl.Ways) > 1 {
 			slices.Reverse(pl.Ways)
 		}
-		if pl.Ways[0].anyOrder {
-			return nil, pl.noOrder()
+		if slices.ContainsFunc(pl.Ways, func(w way) bool { return w.anyOrder }) {
+			return nil, pl.noOrder("to reverse")
 		}
+	}
+	if (q.Paged || q.PageToken != "") && pl.sort == nil && pl.served() != nil {
+		return nil, pl.noOrder("for pages to go on in")
 	}
 	if q.RequireIndex {
 		return pl, pl.requireIndex(t)
@@ -134,8 +137,22 @@ func NewPlan(ctx context.Context, t *rowcodec.View, q Selection) (*plan, error) 
 	return pl, nil
 }
 
-// noOrder returns the error of a query for the opposite order that reads all rows in no order.
-func (pl *plan) noOrder() error {
+// served returns a driving column with a server index, or nil.
+func (pl *plan) served() *rowcodec.Column {
+	for _, w := range pl.Ways {
+		if w.served() {
+			return w.driving
+		}
+	}
+	return nil
+}
+
+// noOrder returns the error of a query for an order that its rows do not have.
+func (pl *plan) noOrder(what string) error {
+	if c := pl.served(); c != nil {
+		return fmt.Errorf("%w: column %q has a server index, whose rows come in no order %s: order by a column, restrict the row key, or leave out the server index, since index entries have an order",
+			driver.ErrRange, c.Name, what)
+	}
 	if len(pl.unconverted) > 0 {
 		return fmt.Errorf("%w: column %q was changed and its rows are not all converted, so all rows are read, which have no order to reverse; convert them first",
 			driver.ErrRange, pl.unconverted[0])
@@ -162,7 +179,7 @@ func (p *planner) named(tree *predicate.Tree, name string) error {
 	case s == nil:
 		reason = fmt.Sprintf("column %q is not restricted, or not in each branch of an Or", name)
 	case !drives(s):
-		reason = lacks(p.t, c, s)
+		reason = predicate.Lacks(p.t, c, s)
 	}
 	if reason != "" {
 		return fmt.Errorf("%w: By names no column that can drive the query: %s", fault.ErrColumn, reason)
@@ -209,8 +226,11 @@ func (p *planner) ways(tree *predicate.Tree, to []way) ([]way, error) {
 
 // cost is what a way by an ordered column costs, beside others. To read the row of a hint takes as long as several copies.
 func cost(s *predicate.Set) float64 {
-	if s.Column.Covers() {
+	switch {
+	case s.Column.Covers():
 		return s.Share()
+	case s.Column.ServerIndex:
+		return 4 * s.Share()
 	}
 	return 8 * s.Share()
 }
@@ -257,11 +277,16 @@ func (p *planner) single(tree *predicate.Tree) (w way, err error) {
 	return w, err
 }
 
-// byColumn returns the way by the postings of a column.
+// byColumn returns the way by the postings or the server index of a column.
 func (p *planner) byColumn(tree *predicate.Tree, s *predicate.Set) (w way, err error) {
 	w = way{driving: s.Column, tree: tree, values: s}
 	_, w.fixed = s.Exactly()
 	w.Ranges, err = rangesOf(p.ctx, s.Column, s.Column.Lead, s)
+	if w.anyOrder = w.served(); w.anyOrder {
+		for i := range w.Ranges {
+			w.Ranges[i].group = 0
+		}
+	}
 	return w, err
 }
 
@@ -418,7 +443,7 @@ func rangesOf(ctx context.Context, c *rowcodec.Column, prefix []byte, values *pr
 				ranges = append(ranges, r)
 				continue
 			}
-			intervals, err := intervals(ctx, c.Scheme, s)
+			intervals, err := s.Intervals(ctx, c.Scheme)
 			if err != nil {
 				return nil, err
 			}
@@ -494,22 +519,6 @@ func earliest(a, b []byte) []byte {
 	return a
 }
 
-// intervals returns the ciphertexts of a span in the order of their plaintexts. A scheme returns
-// its whole domain as one interval, rotated where it shifts; here the order counts, so that range
-// is asked for in two.
-func intervals(ctx context.Context, scheme ope.Scheme, s predicate.Span) ([]ope.Interval, error) {
-	d := scheme.Domain()
-	if _, linear := scheme.(ope.Linear); !linear && s.Lo <= d.Min && s.Hi >= d.Max && d.Min < d.Max {
-		first, err := scheme.Intervals(ctx, d.Min, d.Max-1)
-		if err != nil {
-			return nil, err
-		}
-		last, err := scheme.Intervals(ctx, d.Max, d.Max)
-		return append(first, last...), err
-	}
-	return scheme.Intervals(ctx, s.Lo, s.Hi)
-}
-
 // Fingerprint names the query, for page tokens: queries with the same answer may share one.
 func (pl *plan) Fingerprint() []byte {
 	h := sha256.New()
@@ -520,6 +529,9 @@ func (pl *plan) Fingerprint() []byte {
 	for _, w := range pl.Ways {
 		if w.driving != nil {
 			h.Write(w.driving.Lead)
+			if w.served() {
+				h.Write(w.driving.Id[:])
+			}
 		}
 		fmt.Fprintf(h, "|%d|", len(w.Ranges))
 		for _, r := range w.Ranges {

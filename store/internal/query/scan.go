@@ -53,7 +53,7 @@ type rangeScan struct {
 func (f *finder) scan(ctx context.Context, r keyRange, last bool) iter.Seq2[*Found, error] {
 	return func(yield func(*Found, error) bool) {
 		s := rangeScan{f: f, r: r, last: last, size: firstRows, grows: moreRows, yield: yield}
-		if f.hinted() {
+		if f.hinted(&f.way) {
 			s.size, s.grows = firstPostings, morePostings
 		}
 		next, stop := iter.Pull2(f.scannedRange(ctx, r))
@@ -71,6 +71,9 @@ func (f *finder) scannedRange(ctx context.Context, r keyRange) iter.Seq2[driver.
 		return f.tokenPostings(ctx, r)
 	}
 	f.tally.Requests++
+	if f.served() {
+		return engine.Scanned(ctx, f.data, f.indexed(&f.way, r))
+	}
 	scan := driver.Range{Start: r.Start, End: r.end, Reverse: f.reverse, AnyOrder: f.anyOrder, After: r.after}
 	if f.driving != nil {
 		return engine.Scanned(ctx, f.postings, scan)
@@ -81,7 +84,7 @@ func (f *finder) scannedRange(ctx context.Context, r keyRange) iter.Seq2[driver.
 
 // open turns what was scanned in a range into rows of the answer.
 func (f *finder) open(ctx context.Context, r keyRange, rows []driver.Row, processors int) (finish func() ([]*Found, error)) {
-	if f.hinted() && len(rows) > 0 {
+	if f.hinted(&f.way) && len(rows) > 0 {
 		return func() ([]*Found, error) {
 			hits := make([]*Found, len(rows))
 			return hits, f.resolve(ctx, r, rows, func(int) bool { return true }, hits)
@@ -100,7 +103,7 @@ func (s *rangeScan) batch(ctx context.Context) *batch {
 	if len(f.relies) > 0 && (f.snapshot == nil || f.moving) {
 		defer func() {
 			f.unconfirmed.Store(true)
-			if b.end && s.last && !f.hinted() {
+			if b.end && s.last && !f.hinted(&f.way) {
 				atEnd := f.beginCheck(ctx)
 				f.atEnd.Store(&atEnd)
 			}
@@ -150,7 +153,7 @@ func (s *rangeScan) inline(ctx context.Context) (more bool) {
 		read := s.read
 		finish := s.f.open(ctx, s.r, b.rows, runtime.GOMAXPROCS(0))
 		var next *batch
-		if !s.f.hinted() && !b.end && read < inline && read != s.f.few {
+		if !s.f.hinted(&s.f.way) && !b.end && read < inline && read != s.f.few {
 			next = s.batch(ctx)
 		}
 		b.hits, b.openErr = finish()
@@ -168,7 +171,7 @@ func (s *rangeScan) inline(ctx context.Context) (more bool) {
 // ahead lets one goroutine read, and others open what it has read.
 func (s *rangeScan) ahead(ctx context.Context) {
 	ahead := runtime.GOMAXPROCS(0)
-	if s.f.hinted() {
+	if s.f.hinted(&s.f.way) {
 		ahead = 1 // many goroutines open one batch of postings
 	}
 	var workers sync.WaitGroup
@@ -211,7 +214,7 @@ func (f *finder) openRows(ctx context.Context, r keyRange, rows []driver.Row, pr
 	open := func(rows []driver.Row, hits []*Found, hints []bool, s *rowcodec.Scratch) (err error) {
 		for i, row := range rows {
 			var record *rowcodec.Record
-			if f.driving == nil {
+			if f.driving == nil || f.served() {
 				record, err = f.table.Opened(ctx, f.data, row, f.need, s)
 			} else {
 				record, hints[i], err = f.openCopy(row, s)
@@ -276,6 +279,9 @@ func (f *finder) resolve(ctx context.Context, r keyRange, postings []driver.Row,
 		if !which(i) {
 			continue
 		}
+		if rows[i] = posting.Key; f.served() {
+			continue
+		}
 		var err error
 		if searches[i], rows[i], _, err = f.driving.CutPosting(posting.Key); err != nil {
 			return err
@@ -285,7 +291,8 @@ func (f *finder) resolve(ctx context.Context, r keyRange, postings []driver.Row,
 	return f.table.ReadEach(ctx, f.data, rows, f.need, func(i int, record *rowcodec.Record, err error) error {
 		// The value decides, not the write: a row that was written again with the same value
 		// has not changed, and must not be missed because its old posting was read.
-		if err == nil && record != nil && bytes.Equal(record.Search[f.driving.Position], searches[i]) && f.satisfies(record, r) {
+		agrees := err == nil && record != nil && (f.served() || bytes.Equal(record.Search[f.driving.Position], searches[i]))
+		if agrees && f.satisfies(record, r) {
 			hits[i] = &Found{record: record, key: postings[i].Key}
 		}
 		return err

@@ -5,30 +5,24 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"slices"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
-	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
 )
 
 // Sizes of what is looked up at once.
 const (
-	// enumerated is how many codes a range may have that is looked up without the index.
-	enumerated = 16
 	// firstTokens is the number of codes of the first batch; the next ones double.
 	firstTokens = 16
 	// tokenPage is how many postings of one token are read ahead of their turn.
 	tokenPage = 32
-	// reversePage is how many codes are read upwards to be yielded downwards.
-	reversePage = 512
 )
 
 // tokenPostings yields the postings of the codes of a range, in the order of the codes.
 func (f *finder) tokenPostings(ctx context.Context, r keyRange) iter.Seq2[driver.Row, error] {
 	return func(yield func(driver.Row, error) bool) {
-		next, stop := iter.Pull2(codesOf(ctx, r.by.Order, r.within, f.reverse))
+		next, stop := iter.Pull2(r.within.Codes(ctx, r.by.Order, f.reverse))
 		defer stop()
 		size := firstTokens
 		if f.few > 0 {
@@ -104,57 +98,6 @@ func (f *finder) scanAll(ctx context.Context, scans []driver.Range, yield func(d
 			if !yield(row, err) || err != nil {
 				return false
 			}
-		}
-	}
-	return true
-}
-
-// codesOf yields the codes of a span that rows may have: all of them if they are few, or those that
-// are in the index.
-func codesOf(ctx context.Context, index ope.Mutable, s predicate.Span, reverse bool) iter.Seq2[int64, error] {
-	return func(yield func(int64, error) bool) {
-		if n := uint64(s.Hi) - uint64(s.Lo); n < enumerated {
-			for i := range int64(n) + 1 {
-				code := s.Lo + i
-				if reverse {
-					code = s.Hi - i
-				}
-				if !yield(code, nil) {
-					return
-				}
-			}
-			return
-		}
-		if reverse {
-			descending(ctx, index, s, yield)
-			return
-		}
-		for e, err := range index.Range(ctx, s.Lo, s.Hi) {
-			if !yield(e.Plaintext, err) || err != nil {
-				return
-			}
-		}
-	}
-}
-
-// descending yields the codes of a span that are in the index from the highest to the lowest, and
-// reports whether to go on. An index is read upwards: where a span has more codes than are to be
-// kept, its upper half comes first, and then its lower half.
-func descending(ctx context.Context, index ope.Mutable, s predicate.Span, yield func(int64, error) bool) bool {
-	var codes []int64
-	for e, err := range index.Range(ctx, s.Lo, s.Hi) {
-		if err != nil {
-			return yield(0, err) && false
-		}
-		if len(codes) == reversePage {
-			middle := s.Lo + int64((uint64(s.Hi)-uint64(s.Lo))/2)
-			return descending(ctx, index, predicate.Span{Lo: middle + 1, Hi: s.Hi}, yield) && descending(ctx, index, predicate.Span{Lo: s.Lo, Hi: middle}, yield)
-		}
-		codes = append(codes, e.Plaintext)
-	}
-	for _, code := range slices.Backward(codes) {
-		if !yield(code, nil) {
-			return false
 		}
 	}
 	return true

@@ -35,13 +35,18 @@ func (c *Column) Add(want []bool) {
 	}
 }
 
-// SearchedColumns returns which columns have postings.
-func (t *View) SearchedColumns() []bool {
+// PostedColumns returns which columns have postings.
+func (t *View) PostedColumns() []bool {
 	want := make([]bool, len(t.Stored))
 	for i, c := range t.Stored {
-		want[i] = c.Searched()
+		want[i] = c.Posted()
 	}
 	return want
+}
+
+// Posts reports whether rows have postings, but for what a client leaves that dies asleep.
+func (t *View) Posts() bool {
+	return slices.ContainsFunc(t.Stored, func(c *Column) bool { return c.Posted() && !c.Converted })
 }
 
 // Slice returns the cells that decode needs for the columns in want.

@@ -24,7 +24,7 @@ type Record struct {
 	Fresh   bool     // the key was drawn at random: there is no earlier row
 	Insert  bool     // the caller says that there is no earlier row
 	OfLoad  bool     // which may have put it before
-	Search  [][]byte // by stored column: what its posting carries; nil where it has none, and in tables without
+	Search  [][]byte // by stored column: what its posting carries, or its server index; nil where it has none, or what was read does not say
 	Expires int64    // seconds since 1970; 0 is never
 
 	Version uint32 // of the catalogue, of a row that was read; 0 of a new one
@@ -253,10 +253,28 @@ func (t *View) Mutation(r *Record) driver.Mutation {
 			m.Deletes = append(m.Deletes, c.Id[:])
 		}
 	}
-	m.Puts[0] = driver.Cell{Qualifier: KeyQualifier, Value: t.KeyCell(header, key, where)}
+	m.Puts[0] = driver.Cell{Qualifier: KeyQualifier, Value: t.KeyCell(header, key, where), Index: t.indexed(r)}
 	t.keep(m.Puts, r.Expires)
 	return m
 }
+
+// indexed returns what the key cell of a record has in all server indexes. In those of former columns it has nothing.
+func (t *View) indexed(r *Record) (all []driver.IndexValue) {
+	for i, c := range t.Stored {
+		if !c.ServerIndex || c.Converted {
+			continue
+		}
+		v := driver.IndexValue{Index: c.IndexName()}
+		if search := r.posted(i); search != nil && c.Of == nil {
+			v.Value = slices.Concat(c.Lead, search)
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+// IndexName returns the name of the server index of the column.
+func (c *Column) IndexName() string { return meta.IndexName(c.Id) }
 
 // appendKey appends what a key cell begins with.
 func (t *View) appendKey(b []byte, r *Record) []byte {
@@ -595,7 +613,7 @@ func (r *Record) posted(column int) []byte {
 
 func (t *View) NewRecord() *Record {
 	r := &Record{Values: make([]any, len(t.Parts)+len(t.Stored))}
-	if t.hasPostings {
+	if t.hasSearched {
 		r.Search = make([][]byte, len(t.Stored))
 	}
 	return r

@@ -30,7 +30,7 @@ func (t *View) CheckSize(r *Record) error {
 		if v == nil {
 			continue
 		}
-		if posting := len(c.Lead) + c.Size + key + len(r.Write); c.Searched() && posting > driver.MaxRowKey {
+		if posting := len(c.Lead) + c.Size + key + len(r.Write); c.Posted() && posting > driver.MaxRowKey {
 			return fmt.Errorf("column %q: %w: the row key has %d bytes, at most %d in a row with a value of this column",
 				c.Name, driver.ErrTooLarge, key, driver.MaxRowKey-(posting-key))
 		}

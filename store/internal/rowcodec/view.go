@@ -51,7 +51,7 @@ type View struct {
 	OwnTTL bool          // which the caller has given, not the table
 
 	Spec, PostingSpec driver.FamilySpec
-	hasPostings       bool             // columns are searched, or were
+	hasSearched       bool             // columns are searched, or were
 	KeySealer         *keyring.Sealers // of the sealed row key
 	Tokens            *seal.Sealer     // of page tokens
 }
@@ -61,7 +61,7 @@ type Column struct {
 	metadata.Spec
 	*cipher
 	Scheme    ope.Scheme // of an ordered part or column
-	Lead      []byte     // of a searched column: what all its postings begin with
+	Lead      []byte     // of a searched column: what all its postings begin with, or values in its server index
 	Part      int        // position in the row key, or -1
 	Position  int        // among the stored columns, or -1
 	since     uint32     // who knew an earlier version may not have known that there are cells of it
@@ -127,7 +127,7 @@ func (src *ViewSource) View() (*View, error) {
 		clear:       meta.Clear,
 		place:       keyring.Place("cell", meta.ID[:]),
 		PostingSpec: meta.PostingSpec(),
-		hasPostings: meta.HasPostings(),
+		hasSearched: meta.HasPostings() || meta.HasSearched(),
 		Clock:       src.Clock,
 		TTL:         time.Duration(meta.TTL) * time.Second,
 	}
@@ -217,6 +217,9 @@ func (src *ViewSource) column(t *View, k keyring.Table, meta *metadata.Field, pa
 		Spec: f, cipher: known, Part: part, Position: -1, since: meta.Since, Unit: meta.Unit, Filling: meta.Filling,
 		Converted: meta.Converted, Lead: slices.Concat(meta.ID[:], t.Prefix),
 	}
+	if c.ServerIndex {
+		c.Lead = bytes.Clone(t.Prefix[:min(len(t.Prefix), indexedTenant)])
+	}
 	if known == nil || !bytes.Equal(known.keys, k.Fingerprint(meta)) {
 		if c.cipher, err = src.cipher(k, f, meta); err != nil {
 			return nil, err
@@ -233,7 +236,7 @@ func (src *ViewSource) column(t *View, k keyring.Table, meta *metadata.Field, pa
 	}
 	// What is not sealed is packed only where the key cell is not sealed either, so that reading
 	// it takes no key.
-	c.Packed = part < 0 && t.Meta.Packed() && !c.Searched() && (!c.Clear() || t.clear)
+	c.Packed = part < 0 && t.Meta.Packed() && !c.Posted() && (!c.Clear() || t.clear)
 	return c, nil
 }
 
@@ -298,7 +301,10 @@ func (src *ViewSource) cipher(k keyring.Table, f metadata.Spec, meta *metadata.F
 // Covers reports whether the postings of the column have copies of the rows.
 func (c *Column) Covers() bool { return c.Covering && c.Searched() }
 
-// Searched reports whether the values of the column have postings.
+// Posted reports whether the values of the column have postings.
+func (c *Column) Posted() bool { return c.Searched() && !c.ServerIndex }
+
+// Searched reports whether the values of the column have postings, or are in an index of the database.
 func (c *Column) Searched() bool {
 	return c.Part < 0 && (c.Encryption == metadata.Ordered || c.Encryption == metadata.Deterministic)
 }
@@ -315,7 +321,7 @@ func (t *View) TenantName() string {
 // rows were converted, and the index that ranges are read from has their values.
 func (c *Column) Drives() bool { return c.Leads() && !(c.Filling && c.Order != nil) }
 
-// Leads reports whether postings of the column lead to all rows that have a value there.
+// Leads reports whether postings or the server index of the column lead to all rows that have a value there.
 func (c *Column) Leads() bool {
 	return c.Searched() && !slices.ContainsFunc(c.Former, func(f *Column) bool { return !f.Converted })
 }

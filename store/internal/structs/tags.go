@@ -35,6 +35,7 @@ type field struct {
 	typ        value.Type // nil where the tag names none
 	whole      bool       // typ is all of the type, its domain included
 	covering   bool
+	served     bool // by an index of the database
 
 	null   nullable
 	elem   reflect.Type // of the values, without what makes them null
@@ -102,7 +103,7 @@ func (p *Plan) add(typ reflect.Type, path string, index []int, schemeOf SchemeOf
 	return errs
 }
 
-const options = "key=N, hashed, plain, ordered=SCHEME, deterministic, randomised, covering, unit=ns|us|ms|s, scale=N, type=TYPE"
+const options = "key=N, hashed, plain, ordered=SCHEME, deterministic, randomised, covering, server-index, unit=ns|us|ms|s, scale=N, type=TYPE"
 
 // parse reads a tag.
 func (f *field) parse(tag string, schemeOf SchemeOf) error {
@@ -142,6 +143,10 @@ func (f *field) parse(tag string, schemeOf SchemeOf) error {
 		return errors.New("a key part has no index entries to cover: drop covering, or key=N")
 	case f.covering && f.encryption != meta.Ordered && f.encryption != meta.Deterministic:
 		return errors.New("only ordered and deterministic columns have index entries to cover: write ordered=SCHEME or deterministic, or drop covering")
+	case f.served && (f.key > 0 || f.encryption != meta.Ordered && f.encryption != meta.Deterministic):
+		return errors.New("only ordered and deterministic columns have a server index: write ordered=SCHEME or deterministic and no key, or drop server-index")
+	case f.served && f.covering:
+		return errors.New("covering and server-index exclude each other")
 	}
 	return nil
 }
@@ -168,6 +173,11 @@ func (f *field) option(name, text string, valued bool) (err error) {
 			return errors.New("option covering takes no value")
 		}
 		f.covering = true
+	case name == "server-index":
+		if valued {
+			return errors.New("option server-index takes no value")
+		}
+		f.served = true
 	case name == "unit" || name == "scale" || name == "type":
 		if f.typ != nil {
 			return errors.New("only one of unit, scale and type can be given")
@@ -287,7 +297,7 @@ func (p *Plan) Specs() (key, columns []meta.Spec, err error) {
 	var errs []error
 	var parts []*field
 	for _, f := range p.fields {
-		spec := meta.Spec{Name: f.column, Type: cmp.Or(f.typ, defaultType(f.elem)), Encryption: cmp.Or(f.encryption, meta.Randomised), Scheme: f.scheme, Covering: f.covering}
+		spec := meta.Spec{Name: f.column, Type: cmp.Or(f.typ, defaultType(f.elem)), Encryption: cmp.Or(f.encryption, meta.Randomised), Scheme: f.scheme, Covering: f.covering, ServerIndex: f.served}
 		switch {
 		case f.tie:
 			spec.Type, spec.Encryption = value.UUID, meta.TieBreaker

@@ -59,6 +59,9 @@ func Format(s store.Schema) []byte {
 		if d.Covering {
 			field("    ", "covering", "true")
 		}
+		if d.ServerIndex {
+			field("    ", "server-index", "true")
+		}
 	}
 	return []byte(b.String())
 }

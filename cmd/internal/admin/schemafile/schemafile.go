@@ -117,6 +117,7 @@ type reader struct {
 
 	appendOnly ast.Node            // where the file says of the table that it is
 	covering   map[string]ast.Node // where it says of columns that they cover, by the path of the column
+	served     map[string]ast.Node // and that they have server indexes
 }
 
 // err returns the mistakes in the order of their places.
@@ -287,6 +288,9 @@ func (r *reader) check(s store.Schema, body, keyNode, columnsNode ast.Node) {
 	for i, n := range r.list(columnsNode, "columns") {
 		path := fmt.Sprintf("columns[%d]", i)
 		r.checkColumn(n, path, s.Columns[i])
+		if node := r.served[path]; node != nil && (s.Conditional || s.AppendOnly) && s.Columns[i].Describe().ServerIndex {
+			r.failf(node, join(path, "server-index"), "only columns of tables whose rows are put as a whole have one: leave it out, or conditional and append-only")
+		}
 		if s.Columns[i].Describe().Covering && !s.AppendOnly {
 			r.failf(r.covering[path], join(path, "covering"),
 				"rows of the table may be replaced, so that their copies could be old ones: write append-only: true for the table, or leave covering out")
@@ -600,7 +604,7 @@ func (r *reader) keyPart(n ast.Node, path string, names map[string]bool) (store.
 func (r *reader) column(n ast.Node, path string, names map[string]bool) (store.Column, bool) {
 	var confidentiality, sharedTable, sharedColumn string
 	var confidentialityAt, sharedAt ast.Node
-	covering := false
+	covering, served := false, false
 	d, ok := r.declared(n, path, names, []string{"randomised", "deterministic", "ordered", "plain"},
 		fieldReader{"confidentiality", func(n ast.Node, field string) {
 			confidentialityAt = n
@@ -619,6 +623,13 @@ func (r *reader) column(n ast.Node, path string, names map[string]bool) (store.C
 				r.covering = make(map[string]ast.Node)
 			}
 			r.covering[path] = n
+		}},
+		fieldReader{"server-index", func(n ast.Node, field string) {
+			served = r.boolean(n, field)
+			if r.served == nil {
+				r.served = make(map[string]ast.Node)
+			}
+			r.served[path] = n
 		}})
 	if !ok {
 		return store.Column{}, false
@@ -646,6 +657,9 @@ func (r *reader) column(n ast.Node, path string, names map[string]bool) (store.C
 	}
 	if covering {
 		c = c.Covering()
+	}
+	if served {
+		c = c.ServerIndex()
 	}
 	return c, true
 }

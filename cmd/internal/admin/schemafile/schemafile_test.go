@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -63,7 +64,7 @@ func same(t require.TestingT, a, b store.Schema) {
 			lines = append(lines, "key "+p.Describe().String())
 		}
 		for _, c := range s.Columns {
-			lines = append(lines, fmt.Sprint("column ", c.Describe(), c.Describe().Covering))
+			lines = append(lines, fmt.Sprint("column ", c.Describe(), c.Describe().Covering, c.Describe().ServerIndex))
 		}
 		return lines
 	}
@@ -112,7 +113,7 @@ func TestMistakes(t *testing.T) {
 			`f:5:21: columns[0].type: unknown type "int23": there is bool, int8`,
 			`f:5:40: columns[0].encryption: unknown value "sealed": there is randomised, deterministic, ordered, plain`,
 			`f:5:56: columns[0].scheme: unknown scheme "rot13": there is boldyreva, mope`,
-			`f:5:63: columns[0].size: unknown field: there is name, type, encryption, scheme, confidentiality, shared-with, covering`,
+			`f:5:63: columns[0].size: unknown field: there is name, type, encryption, scheme, confidentiality, shared-with, covering, server-index`,
 		}},
 		{head + "columns:\n  - {name: a}\n  - {name: b, encryption: plain}\n", []string{"f:5:5: columns[0].encryption: it is missing", "f:6:5: columns[1].type: it is missing"}},
 		{head + "columns:\n  - {name: a, type: bool, encryption: ordered}\n  - {name: b, type: bool, encryption: plain, scheme: mope}\n", []string{
@@ -326,7 +327,7 @@ func anySchema() *rapid.Generator[store.Schema] {
 					return store.OrderedColumn(name(), typ(true), rapid.SampledFrom(all).Draw(t, "scheme"))
 				}),
 			).Draw(t, "column")
-			c = anySearched(t, c, s.AppendOnly)
+			c = anySearched(t, c, s.AppendOnly, s.Conditional)
 			s.Columns = append(s.Columns, c)
 		}
 		return s
@@ -334,7 +335,7 @@ func anySchema() *rapid.Generator[store.Schema] {
 }
 
 // anySearched draws what a column that is searched may say besides.
-func anySearched(t *rapid.T, c store.Column, appendOnly bool) store.Column {
+func anySearched(t *rapid.T, c store.Column, appendOnly, conditional bool) store.Column {
 	if e := c.Describe().Encryption; e == "ordered" || e == "deterministic" {
 		switch rapid.IntRange(0, 2).Draw(t, "confidentiality") {
 		case 1:
@@ -344,6 +345,10 @@ func anySearched(t *rapid.T, c store.Column, appendOnly bool) store.Column {
 		}
 		if appendOnly && c.Describe().Scheme != store.WozniakIndexed.String() && rapid.Bool().Draw(t, "covering") {
 			c = c.Covering()
+		}
+		stateless := e == "deterministic" || slices.Contains([]string{"mope", "boldyreva", "wozniak", "plaintext"}, c.Describe().Scheme)
+		if !appendOnly && !conditional && stateless && rapid.Bool().Draw(t, "server index") {
+			c = c.ServerIndex()
 		}
 	}
 	return c

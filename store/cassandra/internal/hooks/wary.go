@@ -1,4 +1,5 @@
-package cassandra
+// Package hooks has what the adapter for Cassandra gives to gocql, which calls it: a policy and a logger.
+package hooks
 
 import (
 	"sync"
@@ -8,11 +9,11 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 )
 
-// wary is a policy that asks nodes last which did not answer in time, but for one statement in a while that finds out
+// Wary is a policy that asks nodes last which did not answer in time, but for one statement in a while that finds out
 // whether they do again. A node that hangs costs a wait each time that it is asked first.
-type wary struct {
+type Wary struct {
 	gocql.HostSelectionPolicy
-	after time.Duration // that is in time
+	After time.Duration // that is in time
 	nodes sync.Map      // from the id of a host to its *hanging
 }
 
@@ -28,7 +29,7 @@ func (h *hanging) avoid(now time.Time) bool {
 }
 
 // Pick implements [gocql.HostSelectionPolicy].
-func (w *wary) Pick(statement gocql.ExecutableStatement) gocql.NextHost {
+func (w *Wary) Pick(statement gocql.ExecutableStatement) gocql.NextHost {
 	next := w.HostSelectionPolicy.Pick(statement)
 	var last []gocql.SelectedHost
 	all := false
@@ -39,7 +40,7 @@ func (w *wary) Pick(statement gocql.ExecutableStatement) gocql.NextHost {
 				break
 			}
 			known, _ := w.nodes.LoadOrStore(node.Info().HostID(), new(hanging))
-			asked := &askedNode{SelectedHost: node, hanging: known.(*hanging), after: w.after, began: time.Now()}
+			asked := &askedNode{SelectedHost: node, hanging: known.(*hanging), after: w.After, began: time.Now()}
 			if !asked.hanging.avoid(asked.began) {
 				return asked
 			}
@@ -55,7 +56,7 @@ func (w *wary) Pick(statement gocql.ExecutableStatement) gocql.NextHost {
 }
 
 // AddHosts is what gocql calls, if a policy has it, in place of AddHost for each of many.
-func (w *wary) AddHosts(hosts []*gocql.HostInfo) {
+func (w *Wary) AddHosts(hosts []*gocql.HostInfo) {
 	if together, ok := w.HostSelectionPolicy.(interface{ AddHosts([]*gocql.HostInfo) }); ok {
 		together.AddHosts(hosts)
 		return
