@@ -27,8 +27,7 @@ func TestAppendOnlyRefuses(t *testing.T) {
 		schema store.Schema
 		words  []string
 	}{
-		{store.Schema{Key: []store.KeyPart{device, tie}, Columns: []store.Column{celsius.Covering()}}, []string{`column "celsius"`, "make the table with AppendOnly"}},
-		{store.Schema{Conditional: true, Key: []store.KeyPart{device, tie}, Columns: []store.Column{celsius.Covering()}}, []string{`column "celsius"`, "make the table with AppendOnly"}},
+		{store.Schema{Key: []store.KeyPart{device, tie}, Columns: []store.Column{celsius.Covering()}}, []string{`column "celsius"`, "make the table with AppendOnly or Conditional"}},
 		{store.Schema{Conditional: true, AppendOnly: true, Key: []store.KeyPart{device, tie}}, []string{"Conditional", "leave out one of the two"}},
 		{store.Schema{AppendOnly: true, Key: []store.KeyPart{device}}, []string{"tie-breaker as the last part of the row key", "add it"}},
 		{store.Schema{AppendOnly: true, Key: []store.KeyPart{tie}}, []string{"tie-breaker"}},
@@ -86,7 +85,7 @@ func TestAppendOnlyRefuses(t *testing.T) {
 		}
 	}
 	create(t, st, other)
-	refused(st.Alter(background, "replaced", store.ChangeColumn(celsius.Covering())), store.ErrSchema, "whose rows may be replaced", "make the table with AppendOnly")
+	refused(st.Alter(background, "replaced", store.ChangeColumn(celsius.Covering())), store.ErrSchema, "whose rows may be replaced unseen", "make the table with AppendOnly or Conditional")
 	refused(st.Alter(background, "replaced", store.AddColumn(store.DeterministicColumn("more", store.Int32).Covering())), store.ErrSchema, `"more"`, "make the table with AppendOnly")
 	refused(tbl.Expiring(time.Hour).Put(background, store.Row{"device": "b"}), store.ErrSchema, "SetTTL")
 	n, err := tbl.Count(background, store.Predicate{})

@@ -43,6 +43,9 @@ const goldenExpiry = "../testdata/vectors/expiry-1.json"
 // goldenCopies is one that the first version with copies of rows in postings wrote.
 const goldenCopies = "../testdata/vectors/covering-1.json"
 
+// goldenReplaced is one that the first version with copies of rows in conditional tables wrote.
+const goldenReplaced = "../testdata/vectors/covering-2.json"
+
 // goldenServed is one that the first version with indexes of the database wrote.
 const goldenServed = "../testdata/vectors/served-1.json"
 
@@ -680,7 +683,8 @@ func TestIndependentReader(t *testing.T) {
 		"tables": {[]string{goldenDump}, formatDump, 5}, "tenants": {[]string{goldenTenants}, tenantDump, 2},
 		"features": {goldenFeatures, featureDump, 0}, "policies": {goldenPolicies, policyDump, 0},
 		"expiry": {[]string{goldenExpiry}, expiryDump, 2}, "copies": {[]string{goldenCopies}, copiesDump, 0},
-		"server indexes": {[]string{goldenServed}, servedDump, 0},
+		"copies of replaced rows": {[]string{goldenReplaced}, replacedDump, 0},
+		"server indexes":          {[]string{goldenServed}, servedDump, 0},
 	} {
 		t.Run(of, func(t *testing.T) {
 			t.Parallel()

@@ -37,10 +37,14 @@ var roundTrips = []struct {
 	{"put, values known to a Kerschbaum column", 3, 6},
 	{"put, conditional, new rows", 3, 13},
 	{"put, conditional, rows that exist", 3, 14},
+	{"put, conditional, covering, new rows", 3, 15},
+	{"put, conditional, covering, rows that exist", 4, 18},
 	{"update", 3, 14},
+	{"update, covering", 4, 18},
 	{"delete", 2, 4},
 	{"delete, append-only", 3, 8},
 	{"delete, conditional", 2, 12},
+	{"delete, conditional, covering", 3, 14},
 	{"get", 1, 1},
 	{"query by row key", 1, 1},
 	{"query by ordered column", 3, 3},
@@ -126,6 +130,7 @@ func TestRoundTrips(t *testing.T) {
 				Name: "covering", AppendOnly: true, Key: []KeyPart{HashedPart("id", Int64), TiePart("tie")},
 				Columns: []Column{OrderedColumn("value", Int16, Boldyreva).Covering(), RandomisedColumn("note", Int16)},
 			},
+			schema("copied", true, OrderedColumn("value", Int16, MOPE).Covering(), RandomisedColumn("note", Int16)),
 			schema("served", false, OrderedColumn("value", Int16, Boldyreva), RandomisedColumn("note", Int16)),
 		}
 		for _, s := range schemas {
@@ -169,14 +174,21 @@ func TestRoundTrips(t *testing.T) {
 		put("put, values known to a Kerschbaum column", "mutable", 5)
 		put("put, conditional, new rows", "conditional", 5)
 		put("put, conditional, rows that exist", "conditional", 6)
-		measure("update", func() error {
-			var rows []Row
-			for _, row := range batch(7) {
-				delete(row, "note")
-				rows = append(rows, row)
-			}
-			return tables["conditional"].Update(ctx, rows...)
-		})
+		put("put, conditional, covering, new rows", "copied", 5)
+		put("put, conditional, covering, rows that exist", "copied", 6)
+		update := func(operation, table string) {
+			t.Helper()
+			measure(operation, func() error {
+				var rows []Row
+				for _, row := range batch(7) {
+					delete(row, "note")
+					rows = append(rows, row)
+				}
+				return tables[table].Update(ctx, rows...)
+			})
+		}
+		update("update", "conditional")
+		update("update, covering", "copied")
 		measure("get", func() error {
 			_, err := tables["ordered"].Get(ctx, Row{"id": int64(1)})
 			return err
@@ -196,6 +208,7 @@ func TestRoundTrips(t *testing.T) {
 		measure("delete, append-only", func() error { return tables["covering"].Delete(ctx, ties...) })
 		measure("delete", func() error { return tables["mutable"].Delete(ctx, batch(0)...) })
 		measure("delete, conditional", func() error { return tables["conditional"].Delete(ctx, batch(0)...) })
+		measure("delete, conditional, covering", func() error { return tables["copied"].Delete(ctx, batch(0)...) })
 		measure("alter, change a column", func() error {
 			return st.Alter(ctx, "ordered", ChangeColumn(OrderedColumn("value", Int16, MOPE)))
 		})

@@ -47,8 +47,7 @@ type Schema struct {
 	Conditional bool
 
 	// AppendOnly says that rows are added and deleted, and never replaced: the row key ends with a [TiePart], which the
-	// store draws for each row. A Put reads nothing before. A row that names its tie-breaker is [ErrColumn], unless that is
-	// a [LoadTie]. Only columns of such a table can have copies of the rows, see [Column.Covering].
+	// store draws for each row. A Put reads nothing before. A row names it by a [LoadTie] only: otherwise it is [ErrColumn].
 	AppendOnly bool
 
 	// Tenants says that rows are of tenants, each with keys of its own, so that the table is opened for
@@ -161,7 +160,7 @@ func (c Column) DatabaseWide() Column {
 
 // Covering returns the column with a copy of the row in each of its index entries, so that a query by the column is one scan,
 // as one by the row key is: no row is read besides. Each such column takes the space of the row once more. The table must
-// have [Schema.AppendOnly]: the copy of a row that is replaced would be an old one for a moment.
+// have [Schema.AppendOnly] or [Schema.Conditional]: elsewhere a row is replaced unseen, and its copy would be an old one.
 //
 // A copy comes soon after its row was written, and until then a query reads the row. One whose client died before stays
 // without, until [Table.Convert] or [Table.Verify] with Repair. The table's key seals a copy, also of columns with keys of their

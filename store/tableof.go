@@ -98,8 +98,8 @@ func For[T any](ctx context.Context, st *Store, name string, options ...ForOptio
 }
 
 // SchemaOf returns the schema that the tags of a struct describe, see [For]: key parts in their order, columns in the order
-// of the fields. What tags do not say can be set in it. AppendOnly is set where a tag has the option covering, which needs it.
-// A tag that makes no sense, or says too little, is [ErrSchema], with the field named.
+// of the fields. What tags do not say can be set in it. If a column covers, AppendOnly is set
+// where the key has a tie-breaker, and Conditional elsewhere. A tag that says too little is [ErrSchema], with the field named.
 func SchemaOf[T any](name string) (Schema, error) {
 	plan, err := planOf[T]()
 	if err != nil {
@@ -110,7 +110,8 @@ func SchemaOf[T any](name string) (Schema, error) {
 		return Schema{}, fault.Prefixed(err)
 	}
 	covers := slices.ContainsFunc(columns, func(c field) bool { return c.Covering })
-	s := publicSchema(metaSchema{Name: name, Key: key, Columns: columns, AppendOnly: covers})
+	ties := slices.ContainsFunc(key, func(c field) bool { return c.Encryption == tieBreaker })
+	s := publicSchema(metaSchema{Name: name, Key: key, Columns: columns, AppendOnly: covers && ties, Conditional: covers && !ties})
 	if err := s.Check(); err != nil {
 		return Schema{}, fault.Prefixed(err)
 	}

@@ -484,6 +484,28 @@ var breakages = []breakage{
 			}
 			return f.Replace(ctx, rs...)
 		}}},
+	{name: "Replace makes the row what it puts",
+		noted: []string{"a cell that no replacement names lasts beside them, until its row is deleted"},
+		broken: brokenFamily{replace: func(f driver.Committer, ctx context.Context, rs []driver.Replacement) ([]int, error) {
+			rs = slices.Clone(rs)
+			for i, r := range rs {
+				there, err := f.Get(ctx, r.Row, driver.Slice{})
+				if err != nil {
+					return nil, err
+				}
+				named := func(c driver.Cell) bool {
+					return slices.ContainsFunc(r.Puts, func(p driver.Cell) bool { return bytes.Equal(p.Qualifier, c.Qualifier) }) ||
+						slices.ContainsFunc(r.Deletes, func(q []byte) bool { return bytes.Equal(q, c.Qualifier) })
+				}
+				rs[i].Deletes = slices.Clone(r.Deletes)
+				for _, c := range there {
+					if !named(c) {
+						rs[i].Deletes = append(rs[i].Deletes, c.Qualifier)
+					}
+				}
+			}
+			return f.Replace(ctx, rs...)
+		}}},
 	{name: "Replace locks the row",
 		noted: []string{"a mutation after Replace wins over it"},
 		family: func(f driver.Committer) driver.Committer {

@@ -19,6 +19,7 @@ var replaceChecks = []check{
 	{"Replace changes rows that were not written since", onBoth, checkReplace},
 	{"a mutation after Seen wins over Replace", onBoth, checkReplaceLoses},
 	{"a mutation after Replace wins over it", onBoth, checkReplaceIsOld},
+	{"a cell that no replacement names lasts beside them, until its row is deleted", onBoth, checkReplaceBeside},
 	{"concurrent Apply and Replace leave one of them, whole", onOrdered, checkReplaceRace},
 	{"of replacements with one Seen, all but one are late", onOrdered, checkReplaceTwice},
 	{"Replace takes any number of replacements", onAny, checkReplaceMany},
@@ -199,6 +200,28 @@ func checkReplaceIsOld(tb testing.TB, _ *suite, f driver.Family, p string) {
 		apply(tb, f, m)
 		is(tb, f, key, after(m)...)
 		apply(tb, f, deleteRow(key))
+		is(tb, f, key)
+	}
+}
+
+func checkReplaceBeside(tb testing.TB, s *suite, f driver.Family, p string) {
+	key := p + "a"
+	for i := range 12 {
+		name := fmt.Sprint(i)
+		apply(tb, f, row(key, put("id", "old"+name)))
+		stamped := seen(tb, f, key, "id")
+		replaced := driver.Replacement{Row: []byte(key), Seen: stamped, Puts: []driver.Cell{put("id", "replaced"+name)}}
+		if i%2 == 0 {
+			apply(tb, f, row(key, put("z", name)))
+			s.late(tb, replace(tb, f, replaced))
+		} else {
+			s.late(tb, replace(tb, f, replaced))
+			apply(tb, f, row(key, put("z", name)))
+		}
+		is(tb, f, key, show([]driver.Cell{put("id", "replaced"+name), put("z", name)})...)
+		late := driver.Replacement{Row: []byte(key), Seen: seen(tb, f, key, "id"), Puts: []driver.Cell{put("id", "late"+name)}}
+		apply(tb, f, deleteRow(key))
+		s.late(tb, replace(tb, f, late), 0)
 		is(tb, f, key)
 	}
 }

@@ -539,11 +539,13 @@ class Table:
             self.policy = keys.tenant.policies[meta["id"]]["since"]
         check(not self.clear or all(f.clear for f in self.parts + self.columns), "a clear table with a sealed column")
         layout, *more = meta["layout"].split(", ")
-        ways = [way for way in ("rows are only added", "rows expire", "the database has indexes") if way in more]
+        ways = [way for way in ("rows are only added", "rows have copies", "rows expire", "the database has indexes") if way in more]
         check(layout in ("packed", "cell per column") and sorted(more) == sorted(ways), "an unknown layout")
         self.packed, self.adding, self.expiring = layout == "packed", "rows are only added" in ways, "rows expire" in ways
         check(not self.adding or self.parts[-1].encryption == "tie" and not self.conditional, "rows that could be replaced")
-        check(self.adding or not any(c.covering for c in self.columns), "copies of rows that may be replaced")
+        self.copying = self.adding or "rows have copies" in ways
+        check("rows have copies" not in ways or self.conditional, "copies of rows that are replaced unseen")
+        check(self.copying or not any(c.covering for c in self.columns), "copies of rows that are replaced unseen")
         check("the database has indexes" in ways and not self.conditional and not self.adding or not any(c.served for c in self.columns + self.former),
               "indexes of rows that are not put blindly")
         self.indexes = {}  # values by the names of indexes, by row
@@ -651,17 +653,21 @@ class Table:
         """Checks what postings hold, after the rows were read, and returns how many say that a row is being deleted that is gone."""
         late, rows = 0, {held[:-16] for held in self.held}
         for posting, cells in postings.items():
-            if not self.adding:
+            if not self.copying:
                 check(cells == {b"": b""}, "a posting has content")
-            elif posting[:4] == bytes(4):
+            elif self.adding and posting[:4] == bytes(4):
                 check(all(len(q) == 8 and v == b"" for q, v in cells.items()), "not a deletion")
                 late += posting[4 + len(self.token):] not in rows
             elif posting[:4] not in self.dropped:
-                check(list(cells) == [b""], "a posting has other cells")
-                self.read_posting(self.by_id[posting[:4]], posting, cells[b""])
+                doubts = [q for q in cells if q != b""]
+                check(all(len(q) == 9 and q[:1] == b"\xff" and cells[q] == b"" for q in doubts) and not (self.adding and doubts), "a posting has other cells")
+                if b"" in cells and not doubts:
+                    self.read_posting(self.by_id[posting[:4]], posting, cells[b""])
         return late
 
     def read_posting(self, column, posting, value):
+        if value == b"" and self.conditional and not column.covering:
+            return  # of before a column covered
         if value[:1] in (b"\0", b"\xff"):  # pending or doubtful
             check(len(value) == 9, "a posting without a copy has other content")
             return

@@ -26,7 +26,7 @@ func All(ctx context.Context, t *engine.Engine) (done engine.Copied, err error) 
 		r.Cells.Stamps = true
 		err := engine.InBatches(ctx, t.Postings, r, func(postings []driver.Row) error {
 			some, err := t.CopyScanned(ctx, c, postings)
-			done = engine.Copied{done.Pending + some.Pending, done.Put + some.Put, done.Doubtful + some.Doubtful}
+			done = engine.Copied{Pending: done.Pending + some.Pending, Put: done.Put + some.Put, Doubtful: done.Doubtful + some.Doubtful}
 			return err
 		})
 		if err != nil {

@@ -291,9 +291,9 @@ func (r *reader) check(s store.Schema, body, keyNode, columnsNode ast.Node) {
 		if node := r.served[path]; node != nil && (s.Conditional || s.AppendOnly) && s.Columns[i].Describe().ServerIndex {
 			r.failf(node, join(path, "server-index"), "only columns of tables whose rows are put as a whole have one: leave it out, or conditional and append-only")
 		}
-		if s.Columns[i].Describe().Covering && !s.AppendOnly {
+		if s.Columns[i].Describe().Covering && !s.AppendOnly && !s.Conditional {
 			r.failf(r.covering[path], join(path, "covering"),
-				"rows of the table may be replaced, so that their copies could be old ones: write append-only: true for the table, or leave covering out")
+				"rows of the table may be replaced unseen, so that their copies could be old ones: write append-only: true or conditional: true for the table, or leave covering out")
 		}
 	}
 	if len(r.errs) == 0 {

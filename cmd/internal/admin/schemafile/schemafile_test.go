@@ -177,13 +177,13 @@ func TestMistakesOfAppendOnly(t *testing.T) {
 		{"table: t\nappend-only: true\nconditional: true\n" + tied, []string{"f:2:14: append-only: rows that are only added are never replaced, so that conditional means nothing"}},
 		{"table: t\n" + tied + "columns:\n  - {name: a, type: bool, encryption: deterministic, covering: 1}\n", []string{"f:6:64: columns[0].covering: need true or false, not a number"}},
 		{"table: t\n" + tied + "columns:\n  - name: a\n    type: bool\n    encryption: deterministic\n    covering: true\n", []string{
-			"f:9:15: columns[0].covering: rows of the table may be replaced, so that their copies could be old ones: write append-only: true for the table, or leave covering out",
+			"f:9:15: columns[0].covering: rows of the table may be replaced unseen, so that their copies could be old ones: write append-only: true or conditional: true for the table, or leave covering out",
 		}},
 		{"table: t\nappend-only: true\n" + tied + "columns:\n  - {name: a, type: bool, encryption: plain, covering: true}\n  - {name: b, type: bool, encryption: ordered, scheme: wozniak-indexed, covering: true}\n", []string{
 			`f:7:5: columns[0]: column "a" is plain, and cannot cover: only ordered and deterministic columns have index entries`,
 			`f:8:5: columns[1]: column "b" cannot cover with scheme "wozniak-indexed"`,
 		}},
-		{"table: t\ncolumns: [{name: k, type: bool, encryption: deterministic, covering: true}]\nkey: [{name: c, type: bool, encryption: hashed}, {name: l, encryption: tie}]\nappend-only: false\n", []string{"f:2:70: columns[0].covering: rows of the table may be replaced"}},
+		{"table: t\ncolumns: [{name: k, type: bool, encryption: deterministic, covering: true}]\nkey: [{name: c, type: bool, encryption: hashed}, {name: l, encryption: tie}]\nappend-only: false\n", []string{"f:2:70: columns[0].covering: rows of the table may be replaced unseen"}},
 	} {
 		requireMistakes(t, c.file, c.want)
 	}
