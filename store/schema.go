@@ -18,21 +18,19 @@ type Schema struct {
 	// has the name of a part or column. The database sees none of them.
 	Name string
 
-	// Key is the row key: one or more parts, in the order in which rows are sorted. A hashed part
-	// that leads the key says which rows are stored together (the partition), and ranges apply to
-	// the first ordered part with every earlier part fixed. See [HashedPart], [OrderedPart],
-	// [PlainPart] and [TiePart].
+	// Key is the row key: one or more parts, in the order in which rows are sorted. A hashed part that leads the key says which
+	// rows are stored together (the partition), and ranges apply to the first ordered part with every earlier part fixed. See
+	// [HashedPart], [OrderedPart], [PlainPart] and [TiePart].
 	Key []KeyPart
 
 	// Columns are the other columns, in any order. See [RandomisedColumn], [DeterministicColumn],
 	// [OrderedColumn] and [PlainColumn].
 	Columns []Column
 
-	// SpreadBits says into how many partitions, 2 to the power of it, a database without ordered
-	// partitions (Cassandra) lays the rows of a table that begins with an ordered part, and the
-	// index entries of every ordered column. 0 is the default, 4: right for some 10 GB. With more,
-	// short ranges touch more partitions; with fewer, partitions grow beyond what Cassandra likes
-	// (100 MB each). -1 means one partition. Other databases ignore it.
+	// SpreadBits says into how many partitions, 2 to the power of it, a database without ordered partitions (Cassandra) lays
+	// the rows of a table that begins with an ordered part, and the index entries of every ordered column. 0 is the default, 4:
+	// right for some 10 GB. With more, short ranges touch more partitions; with fewer, partitions grow beyond what Cassandra
+	// likes (100 MB each). -1 means one partition. Other databases ignore it.
 	SpreadBits int
 
 	// CellPerColumn gives every column a cell of its own, so that queries of few out of many or large
@@ -42,10 +40,9 @@ type Schema struct {
 	// own model, PPC, goes further: it seals one part of a whole page of records, a mini-page, at once.
 	CellPerColumn bool
 
-	// Conditional makes every write of a row a compare-and-set: [Table.Update] can change single
-	// columns, no write is decided by clocks, and a deleted row leaves some 80 bytes. A write is
-	// preceded by a read, and on Cassandra a compare-and-set takes several round trips and waits for
-	// others in its partition: let such a table begin with a [HashedPart].
+	// Conditional makes every write of a row a compare-and-set: [Table.Update] can change single columns, no write is decided
+	// by clocks, and a deleted row leaves some 80 bytes. A write is preceded by a read, and on Cassandra a compare-and-set
+	// takes several round trips and waits for others in its partition: let such a table begin with a [HashedPart].
 	Conditional bool
 
 	// AppendOnly says that rows are added and deleted, and never replaced: the row key ends with a [TiePart], which the
@@ -61,10 +58,9 @@ type Schema struct {
 	// TTL is how long a row lives after it was put: whole seconds, at most ten years. [Table.Expiring] puts rows of another
 	// TTL. 0 is a table whose rows never expire; with [TTLByRow] they expire only if they are put so.
 	//
-	// When a row expires is sealed in it. From then on nothing finds the row, by the clock of the reader. The database
-	// removes the cells of columns one hour later, and the key cell and the index entries after another hour. Clocks of
-	// clients must differ by less than half an hour, and by as much a row is found longer or shorter. A table with
-	// Conditional refuses TTL.
+	// When a row expires is sealed in it. From then on nothing finds the row, by the clock of the reader. The database removes
+	// the cells of columns one hour later, and the key cell and the index entries after another hour. Clocks of clients must
+	// differ by less than half an hour, and by as much a row is found longer or shorter. A table with Conditional refuses TTL.
 	TTL time.Duration
 }
 
@@ -84,20 +80,17 @@ func (p KeyPart) Describe() inspect.Field { return p.spec.Inspect() }
 // Describe returns how the column is stored. What only the catalogue can tell, such as ids, is left out.
 func (c Column) Describe() inspect.Field { return c.spec.Inspect() }
 
-// HashedPart is a part of which the database sees a keyed hash: rows are found by its exact value
-// only. As the first part it spreads rows over partitions and keeps the rows of one value
-// together.
+// HashedPart is a part of which the database sees a keyed hash: rows are found by its exact value only. As the first part it
+// spreads rows over partitions and keeps the rows of one value together.
 func HashedPart(name string, t Type) KeyPart {
 	return KeyPart{field{Name: name, Type: innerOf(t), Encryption: hashed}}
 }
 
-// OrderedPart is a part that is encrypted with an order-preserving scheme, which must be
-// immutable because no wide-column store can rename a row (Waage et al. 2016, criterion I): a
-// [MutableScheme] does not compile here.
+// OrderedPart is a part that is encrypted with an order-preserving scheme, which must be immutable because no wide-column store
+// can rename a row (Waage et al. 2016, criterion I): a [MutableScheme] does not compile here.
 //
-// Strings, byte strings and other types that do not fit in 64 bits are ordered by a prefix; a
-// keyed hash of the whole value follows in the row key, and rows are put in their exact order by
-// the client.
+// Strings, byte strings and other types that do not fit in 64 bits are ordered by a prefix; a keyed hash of the whole value
+// follows in the row key, and rows are put in their exact order by the client.
 func OrderedPart(name string, t Type, scheme KeyScheme) KeyPart {
 	return KeyPart{field{Name: name, Type: innerOf(t), Encryption: ordered, Scheme: scheme.name}}
 }
@@ -126,8 +119,7 @@ func RandomisedColumn(name string, t Type) Column {
 	return Column{field{Name: name, Type: innerOf(t), Encryption: randomised}}
 }
 
-// DeterministicColumn is a sealed column that can be searched for exact values. The database sees
-// which rows have equal values.
+// DeterministicColumn is a sealed column that can be searched for exact values. The database sees which rows have equal values.
 func DeterministicColumn(name string, t Type) Column {
 	return Column{field{Name: name, Type: innerOf(t), Encryption: deterministic}}
 }
@@ -142,14 +134,12 @@ func OrderedColumn(name string, t Type, scheme ColumnScheme) Column {
 	return c
 }
 
-// SharedWith returns the column with the search key of another one, which may be of the same table:
-// so the two can be joined, see [Join]. The other column must have the same type, encryption and
-// scheme, and exist when the table is created or altered; where a scheme is stateful the two share
-// its index. Values are sealed under keys of their own all the same.
+// SharedWith returns the column with the search key of another one, which may be of the same table: so the two can be joined,
+// see [Join]. The other column must have the same type, encryption and scheme, and exist when the table is created or altered;
+// where a scheme is stateful the two share its index. Values are sealed under keys of their own all the same.
 //
-// The database sees what it would see if both were one column: which rows of the one and the other
-// have equal values and, of ordered columns, which is less. Whoever knows or guesses the
-// distribution of one column learns about the other.
+// The database sees what it would see if both were one column: which rows of the one and the other have equal values and, of
+// ordered columns, which is less. Whoever knows or guesses the distribution of one column learns about the other.
 //
 // Only deterministic and ordered columns have a search key.
 func (c Column) SharedWith(table, column string) Column {
@@ -198,21 +188,17 @@ type KeyScheme struct{ named }
 
 // A MutableScheme is an order-preserving scheme whose ciphertexts move. It encrypts columns only.
 //
-// Its ciphertexts are in an index of the table, which keeps the order of the values, and nowhere
-// else. The postings of a column carry a keyed hash of the value, as those of a
-// [DeterministicColumn]: equality is searched for without the index, and a range is read from the
-// index value by value. So ciphertexts move without a row or posting being written, and rows that
-// are deleted leave their values in the index. It suits queries that return few rows; to scan much of a large table, take
-// a [KeyScheme].
+// Its ciphertexts are in an index of the table, which keeps the order of the values, and nowhere else. The postings of a column
+// carry a keyed hash of the value, as those of a [DeterministicColumn]: equality is searched for without the index, and a range
+// is read from the index value by value. So ciphertexts move without a row or posting being written, and rows that are deleted
+// leave their values in the index. It suits queries that return few rows; to scan much of a large table, take a [KeyScheme].
 type MutableScheme struct{ named }
 
-// The order-preserving schemes. The store derives their keys and builds them; a key never serves
-// two columns.
+// The order-preserving schemes. The store derives their keys and builds them; a key never serves two columns.
 //
-// The stateful ones, WozniakIndexed and the [MutableScheme]s, keep what they gave out in an index
-// of the table, which every writer shares: a value that is new costs a commit to the index, and a
-// column has at most about 10^6 distinct values; more is [ope.ErrFull]. A Put makes the values of
-// its rows durable there before its rows.
+// The stateful ones, WozniakIndexed and the [MutableScheme]s, keep what they gave out in an index of the table, which every
+// writer shares: a value that is new costs a commit to the index, and a column has at most about 10^6 distinct values; more is
+// [ope.ErrFull]. A Put makes the values of its rows durable there before its rows.
 var (
 	// Boldyreva is the stateless linear scheme of Boldyreva et al. (EUROCRYPT 2009).
 	Boldyreva = KeyScheme{named{scheme.Boldyreva}}
@@ -221,15 +207,13 @@ var (
 	// wraps around the shift becomes two.
 	MOPE = KeyScheme{named{scheme.MOPE}}
 
-	// Wozniak is random subrange selection with random uniform sampling (Wozniak et al. 2013) made
-	// stateless by a key; linear, with ciphertexts of 3 times as many bits as the values, and of at
-	// least 64 more.
+	// Wozniak is random subrange selection with random uniform sampling (Wozniak et al. 2013) made stateless by a key; linear,
+	// with ciphertexts of 3 times as many bits as the values, and of at least 64 more.
 	Wozniak = KeyScheme{named{scheme.Wozniak}}
 
-	// WozniakIndexed is random uniform sampling as Waage et al. (SECRYPT 2016, section 3.2.1) modify
-	// it: stateful; a ciphertext is drawn when its value is first written, and stays. The index has
-	// the pairs of the values that were written only, so that it has room for 10^6 of these; see
-	// TargetsOnly of [wozniak.IndexedOptions].
+	// WozniakIndexed is random uniform sampling as Waage et al. (SECRYPT 2016, section 3.2.1) modify it: stateful; a ciphertext
+	// is drawn when its value is first written, and stays. The index has the pairs of the values that were written only, so
+	// that it has room for 10^6 of these; see TargetsOnly of [wozniak.IndexedOptions].
 	WozniakIndexed = KeyScheme{named{scheme.WozniakIndexed}}
 
 	// Kerschbaum is the mutable scheme of Kerschbaum and Schröpfer (CCS 2014) with local
@@ -237,9 +221,8 @@ var (
 	// copies the index also learns in which order values came, see [Table.Rebalance].
 	Kerschbaum = MutableScheme{named{scheme.Kerschbaum}}
 
-	// Plaintext does not encrypt. A part or column with it is stored as it is, and can be searched
-	// for ranges like an encrypted one: for values that are no secret, and to measure what
-	// encryption costs.
+	// Plaintext does not encrypt. A part or column with it is stored as it is, and can be searched for ranges like an encrypted
+	// one: for values that are no secret, and to measure what encryption costs.
 	Plaintext = KeyScheme{named{scheme.Plaintext}}
 )
 
@@ -260,9 +243,8 @@ func ParseScheme(name string) (ColumnScheme, error) {
 	return nil, fmt.Errorf("%w: unknown scheme %q: there is %s", ErrSchema, name, strings.Join(names, ", "))
 }
 
-// Check returns an error, which is [ErrSchema], if the schema makes no sense. [Store.Create] checks
-// it, too; what needs the catalogue, as whether a table of the name exists or a column can share the
-// key of another, only Create can tell.
+// Check returns an error, which is [ErrSchema], if the schema makes no sense. [Store.Create] checks it, too; what needs the
+// catalogue, as whether a table of the name exists or a column can share the key of another, only Create can tell.
 func (s Schema) Check() error {
 	_, err := newTableMeta(s.inner())
 	return err

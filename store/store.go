@@ -39,6 +39,10 @@ type Options struct {
 	// 64 bytes each; at least 4096. Default 1,000,000, which is all that a column can have. With
 	// fewer, values that were not used lately take more round trips to write.
 	CacheValues int
+
+	// NoLease lets the writes of this client read the version of the catalogue whatever lease there is, see [Store.SetLease].
+	// It is for machines whose clock may stop.
+	NoLease bool
 }
 
 // A Store is an encrypted database: the tables of one catalogue. It is safe for concurrent use.
@@ -51,8 +55,7 @@ type Store struct{ db *session.Database }
 // unwrap the key of the database or, where there is no catalogue yet, to wrap a new one; and by [Store.RotateMaster],
 // if another client has rotated the master key since.
 //
-// A key that is not the database's master key is [ErrWrongKey]; a database of a newer format is
-// [ErrFormat].
+// A key that is not the database's master key is [ErrWrongKey]; a database of a newer format is [ErrFormat].
 func Open(ctx context.Context, db driver.DB, master kms.KMS, opts *Options) (_ *Store, err error) {
 	if opts == nil {
 		opts = &Options{}
@@ -73,6 +76,7 @@ func Open(ctx context.Context, db driver.DB, master kms.KMS, opts *Options) (_ *
 		Observer:    observe.New(opts.Logger, opts.TracerProvider, opts.MeterProvider),
 		Concurrency: cmp.Or(opts.Concurrency, 32),
 		Remembers:   opts.CacheValues,
+		NoLease:     opts.NoLease,
 		Fill:        maintain.FinishIndex,
 	}
 	ctx, end := within.Observer.Operation(ctx, "open", "")
@@ -96,11 +100,10 @@ func (st *Store) Close(ctx context.Context) error { return st.db.Close(ctx) }
 
 var errNoKMS = errors.New("store: no key management service given; kms.NewLocal makes one of a key")
 
-// RotateMaster replaces the master key of the database: the key of the database, which all others
-// depend on, is wrapped by another service in place of the one it was opened with. That is one
-// small write; no data is touched, and clients that have the database open go on. From now on
-// [Open] needs the new service. Whoever has the old master key and an old copy of the catalogue
-// can still read the database.
+// RotateMaster replaces the master key of the database: the key of the database, which all others depend on, is wrapped by
+// another service in place of the one it was opened with. That is one small write; no data is touched, and clients that have
+// the database open go on. From now on [Open] needs the new service. Whoever has the old master key and an old copy of the
+// catalogue can still read the database.
 //
 // An error may leave either of the two; the old service is to be kept until Open accepts the new.
 // Where another client has rotated the master key to a third since this one knows it, that stays, and the

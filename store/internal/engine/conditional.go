@@ -425,7 +425,7 @@ func (t *Engine) UpdateChunk(ctx context.Context, updates []*rowcodec.Updated, f
 	for i, c := range changes {
 		records[i] = c.stored
 	}
-	return onceOnly(changes, now.SettleWrites(ctx, records))
+	return onceOnly(changes, now.settleAcknowledged(ctx, records))
 }
 
 // onceOnly makes an error of changes one that nobody tries again blindly, if one of them may have been made that must not be

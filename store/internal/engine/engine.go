@@ -50,6 +50,10 @@ type Environment struct {
 	// So the reads of concurrent Puts can be shared.
 	Writes func(rows int) (written func())
 
+	// Leased reports whether Version would return a given one, or one that was made so shortly ago that whoever made it still
+	// waits for the rows which are written by now.
+	Leased func(version uint32) bool
+
 	// Version returns that of the catalogue; versionIn returns a function that does, as a snapshot has it.
 	Version   func(context.Context) (uint32, error)
 	VersionIn func(context.Context, driver.Snapshot) (func(context.Context) (uint32, error), error)
