@@ -320,6 +320,7 @@ func (c *Config) cluster() *gocql.ClusterConfig {
 	cluster.DefaultTimestamp = false
 	// By default gocql lets a request wait for others for 200 us, to send them as one. Its timer takes a millisecond where
 	// the process has nothing else to do, and a Put waits for two: for its write, and for the read of the version after it.
+	// A coalescer does it instead.
 	cluster.WriteCoalesceWaitTime = 0
 	// gocql keeps metadata of keyspaces in order to find all replicas of a partition. To get
 	// it, it waits ten seconds at the start when a node is down whose schema is old. Without, it
@@ -366,7 +367,10 @@ func (c *Config) connect(ctx context.Context) (*gocql.Session, *attempts, error)
 	if d.dial == nil {
 		d.dial = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext
 	}
-	cluster.Dialer = d
+	if cluster.SslOpts != nil {
+		d.tls = cluster.SslOpts.Config
+	}
+	cluster.HostDialer = d
 	attempts := new(attempts)
 	cluster.ConnectObserver = attempts
 
@@ -517,6 +521,7 @@ func (f *failedAttempt) kind() error {
 type openingDialer struct {
 	dial    func(ctx context.Context, network, address string) (net.Conn, error)
 	timeout time.Duration
+	tls     *tls.Config // nil without
 
 	mu      sync.Mutex
 	conns   map[net.Conn]struct{} // nil once open
