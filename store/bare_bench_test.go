@@ -48,32 +48,12 @@ func BenchmarkBare(b *testing.B) {
 			watched := &watchedDB{DB: db}
 			tbl := create(b, open(b, watched), benchSchema("key", false))
 			apply := bare.open(b, db, name, spec)
-			for _, load := range []struct {
-				name                 string
-				writers, calls, rows int
-			}{{"singly, 32 writers", 32, 40, 1}, {"singly, 1 writer", 1, 100, 1}, {"batches of 256, 4 writers", 4, 2, 256}, {"batches of 256, 1 writer", 1, 4, 256}} {
+			for _, load := range []writers{{"singly, 32 writers", 32, 40, 1}, {"singly, 1 writer", 1, 100, 1}, {"batches of 256, 4 writers", 4, 2, 256}, {"batches of 256, 1 writer", 1, 4, 256}} {
 				b.Run(load.name, func(b *testing.B) {
 					var next atomic.Int64
-					all := func(put func(from int) error) func() error {
-						return func() error {
-							var writers errgroup.Group
-							for range load.writers {
-								writers.Go(func() error {
-									for range load.calls {
-										if err := put(int(next.Add(int64(load.rows)))); err != nil {
-											return err
-										}
-									}
-									return nil
-								})
-							}
-							return writers.Wait()
-						}
-					}
-					n := load.writers * load.calls * load.rows
 					reads := watched.gets.Load()
-					measure.Pairs(b, n, all(func(from int) error { return tbl.Put(background, plainRows(from, load.rows)...) }),
-						all(func(from int) error { return apply(background, withKeys(cells, from, load.rows)) }))
+					measure.Pairs(b, load.all(), load.each(&next, func(from int) error { return tbl.Put(background, plainRows(from, load.rows)...) }),
+						load.each(&next, func(from int) error { return apply(background, withKeys(cells, from, load.rows)) }))
 					b.ReportMetric(float64(watched.gets.Load()-reads)/float64((b.N+1)*load.writers*load.calls), "reads/put")
 				})
 			}

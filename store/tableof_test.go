@@ -299,10 +299,12 @@ func TestStructTagsAreStrict(t *testing.T) {
 	expect("struct.B: option covering takes no value", store.SchemaOf[struct {
 		B int64 `rangecrypt:"b,deterministic,covering=yes"`
 	}])
-	expect("AppendOnly needs a tie-breaker as the last part of the row key", store.SchemaOf[struct {
+	s, err := store.SchemaOf[struct {
 		A int64 `rangecrypt:"a,key=1,hashed"`
 		B int64 `rangecrypt:"b,deterministic,covering"`
-	}])
+	}]("t")
+	require.NoError(t, err)
+	require.True(t, s.Conditional && !s.AppendOnly, "whose rows have no tie-breaker")
 	expect("column \"b\" cannot cover with scheme \"wozniak-indexed\"", store.SchemaOf[struct {
 		A int64     `rangecrypt:"a,key=1,hashed"`
 		T store.Tie `rangecrypt:"t,key=2"`
@@ -401,7 +403,7 @@ func TestStructTagsAreStrict(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 	// All mistakes at once.
-	_, err := store.SchemaOf[struct {
+	_, err = store.SchemaOf[struct {
 		A int64 `rangecrypt:"a,key=1,secret"`
 		B int64
 	}]("table")
