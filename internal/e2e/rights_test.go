@@ -109,6 +109,25 @@ var rightsClients = []rightsClient{
 		}
 		return st.CreateTenant(ctx, "tenant of "+table)
 	}, false},
+	{"a server index", []string{"SELECT", "MODIFY", "ALTER"}, func(ctx context.Context, st *store.Store, table string) error {
+		tbl, err := st.Table(ctx, table)
+		if err != nil {
+			return err
+		}
+		note := store.OrderedColumn("note", store.String, store.Boldyreva)
+		for _, is := range []store.Column{note.ServerIndex(), store.RandomisedColumn("note", store.String)} { // made, and dropped
+			if err := st.Alter(ctx, table, store.ChangeColumn(is)); err != nil {
+				return err
+			}
+			if _, err := tbl.Convert(ctx, nil); err != nil {
+				return err
+			}
+			if err := tbl.Put(ctx, rightsRow(3)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, false},
 	{"first searched column of a table", []string{"SELECT", "MODIFY", "CREATE"}, func(ctx context.Context, st *store.Store, table string) error {
 		if err := st.Alter(ctx, table, store.ChangeColumn(store.OrderedColumn("note", store.String, store.Boldyreva))); err != nil {
 			return err
