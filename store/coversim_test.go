@@ -21,7 +21,6 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
-	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/recopy"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/kms"
@@ -576,7 +575,7 @@ func (w *coverWorld) check() {
 			continue
 		}
 		postings[string(posting.Key)] = true
-		value := rowcodec.Posted(posting.Cells)
+		value := rowcodec.PostingValue(posting.Cells)
 		switch {
 		case rowcodec.Doubtful(value):
 			w.Count("doubtful")
@@ -659,20 +658,9 @@ func (c *coverClient) alter() error {
 func (c *coverClient) mend() error {
 	ctx, t := context.Background(), c.tbl.now()
 	if c.World.conditional && c.World.r.IntN(2) == 0 {
-		for _, covers := range t.Columns {
-			if !covers.Covers() {
-				continue
-			}
-			r := engine.Under(covers.Lead)
-			r.Cells.Stamps = true
-			err := engine.InBatches(ctx, t.Postings, r, func(postings []driver.Row) error {
-				return recopy.Missing(ctx, t, covers, postings)
-			})
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+		return recopy.Each(ctx, t, func(covers *rowcodec.Column, postings []driver.Row) error {
+			return recopy.Missing(ctx, t, covers, postings)
+		})
 	}
 	_, err := recopy.All(ctx, t)
 	return err

@@ -73,8 +73,8 @@ var mutants = []mutant.Mutant{{
 }, {
 	Name:  "copiesOverWhateverIsThere",
 	File:  "internal/engine/copies.go",
-	Old:   `if p.record.Pends(rowcodec.Posted(cells[i])) {`,
-	New:   `if p.record.Pends(rowcodec.Posted(cells[i])) || On && len(cells[i]) > 0 {`,
+	Old:   `if p.record.Pends(rowcodec.PostingValue(cells[i])) {`,
+	New:   `if p.record.Pends(rowcodec.PostingValue(cells[i])) || On && len(cells[i]) > 0 {`,
 	Test:  "^TestCopiesSimulated$/^compared$",
 	Flags: []string{"-store.sim=300"},
 }, {

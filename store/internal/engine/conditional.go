@@ -230,14 +230,14 @@ func (t *Engine) meet(ctx context.Context, c *rowChange, read driver.Row) (row c
 	case errors.As(err, &newer):
 		now, err := t.Env.AtLeast(ctx, uint32(newer))
 		switch {
-		case err == nil:
+		case err != nil && (t.Meta.Copies() || !c.deletes || !errors.Is(err, catalogue.ErrPutBack)):
+			return conditionalRow{}, err
+		case err == nil && now.Meta.Copies():
 			was, err := now.Decode(read, nil, new(rowcodec.Scratch))
-			if err != nil && (!replaceable(err) || now.Meta.Copies()) {
+			if err != nil {
 				return conditionalRow{}, notReplaced(err)
 			}
 			row.copies = now.copiesOf(was)
-		case t.Meta.Copies() || !c.deletes || !errors.Is(err, catalogue.ErrPutBack):
-			return conditionalRow{}, err
 		}
 		row.opens = false // it is replaced, by one that is then written as newer clients expect it
 	case replaceable(err) && t.Meta.Copies():
@@ -264,7 +264,7 @@ func (t *Engine) meet(ctx context.Context, c *rowChange, read driver.Row) (row c
 
 // copiesOf returns the postings that may have copies of a row.
 func (t *Engine) copiesOf(r *rowcodec.Record) (keys [][]byte) {
-	if r == nil || r.Search == nil {
+	if r == nil {
 		return nil
 	}
 	for _, p := range t.postingsOf([]*rowcodec.Record{r}, (*rowcodec.Column).Covers) {

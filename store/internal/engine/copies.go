@@ -136,7 +136,7 @@ func (t *Engine) copyAdded(ctx context.Context, records []*rowcodec.Record) erro
 	}
 	var copies []driver.Replacement
 	for i, p := range postings {
-		if p.record.Pends(rowcodec.Posted(cells[i])) {
+		if p.record.Pends(rowcodec.PostingValue(cells[i])) {
 			copies = append(copies, t.CopyInto(p.column, p.key, cells[i][0], p.record))
 		}
 	}
@@ -196,7 +196,7 @@ func (t *Engine) copyAgain(ctx context.Context, postings []postingOf, cells [][]
 			// One that does not open is for Verify to find.
 			outdated[i], _ = t.OutdatedCopy(p.column, p.key, first.Value, s)
 		}
-		is, wanted := rowcodec.Posted(cells[i]), outdated[i]
+		is, wanted := rowcodec.PostingValue(cells[i]), outdated[i]
 		switch {
 		case rowcodec.Doubtful(is):
 			done.Doubtful++
@@ -262,7 +262,7 @@ func (t *Engine) hintAgain(ctx context.Context, postings []postingOf, cells [][]
 	var places []int
 	var hints []driver.Mutation
 	for i, p := range postings {
-		if cells[i] != nil && len(rowcodec.Posted(cells[i])) == 0 {
+		if cells[i] != nil && len(rowcodec.PostingValue(cells[i])) == 0 {
 			again, places, hints = append(again, p), append(places, i), append(hints, t.PutPosting(p.key, new(rowcodec.Record)))
 		}
 	}
@@ -421,7 +421,7 @@ func (t *Engine) forgetRemoved(ctx context.Context, rowKeys [][]byte, call rowco
 		}
 		var drops []driver.Replacement
 		for i, p := range postings {
-			if p.record.Doubts(rowcodec.Posted(cells[i])) {
+			if p.record.Doubts(rowcodec.PostingValue(cells[i])) {
 				drops = append(drops, driver.Replacement{Row: p.key, Seen: cells[i][0], Deletes: [][]byte{rowcodec.PostingCell.Qualifier}})
 			}
 		}

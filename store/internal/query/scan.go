@@ -261,7 +261,7 @@ func (f *finder) openRows(ctx context.Context, r keyRange, rows []driver.Row, pr
 // openCopy returns the row that a posting has a copy of, or reports that the posting is a hint. So is a copy that a client
 // made which knows more of the table, or one that had slept since before the key was replaced.
 func (f *finder) openCopy(posting driver.Row, s *rowcodec.Scratch) (r *rowcodec.Record, hint bool, err error) {
-	value := rowcodec.Posted(posting.Cells)
+	value := rowcodec.PostingValue(posting.Cells)
 	if !rowcodec.HasCopy(value) {
 		return nil, true, nil
 	}

@@ -18,22 +18,27 @@ import (
 // All puts copies into all postings of the columns that cover which have none, or others than the table's view makes.
 func All(ctx context.Context, t *engine.Engine) (done engine.Copied, err error) {
 	t = t.Slow()
+	err = Each(ctx, t, func(c *rowcodec.Column, postings []driver.Row) error {
+		some, err := t.CopyScanned(ctx, c, postings)
+		done = engine.Copied{Pending: done.Pending + some.Pending, Put: done.Put + some.Put, Doubtful: done.Doubtful + some.Doubtful}
+		return err
+	})
+	return done, err
+}
+
+// Each hands the postings of the columns that cover to do, in batches, with their stamps.
+func Each(ctx context.Context, t *engine.Engine, do func(*rowcodec.Column, []driver.Row) error) error {
 	for _, c := range t.Stored {
 		if !c.Covers() {
 			continue
 		}
 		r := engine.Under(c.Lead)
 		r.Cells.Stamps = true
-		err := engine.InBatches(ctx, t.Postings, r, func(postings []driver.Row) error {
-			some, err := t.CopyScanned(ctx, c, postings)
-			done = engine.Copied{Pending: done.Pending + some.Pending, Put: done.Put + some.Put, Doubtful: done.Doubtful + some.Doubtful}
+		if err := engine.InBatches(ctx, t.Postings, r, func(postings []driver.Row) error { return do(c, postings) }); err != nil {
 			return err
-		})
-		if err != nil {
-			return done, err
 		}
 	}
-	return done, nil
+	return nil
 }
 
 var errCopy = errors.New("the copy is not of the row: queries by the column return what is not there")
@@ -41,7 +46,7 @@ var errCopy = errors.New("the copy is not of the row: queries by the column retu
 // Check compares the copy in a posting with its row. It reports whether the posting of a row has none, and may get one,
 // and what is wrong with one that it has.
 func Check(ctx context.Context, t *engine.Engine, c *rowcodec.Column, posting driver.Row, r *rowcodec.Record) (uncopied bool, wrong, err error) {
-	value := rowcodec.Posted(posting.Cells)
+	value := rowcodec.PostingValue(posting.Cells)
 	switch {
 	case rowcodec.HasCopy(value):
 	case r == nil || rowcodec.Doubtful(value) && !t.Meta.Conditional:
@@ -73,7 +78,7 @@ func Check(ctx context.Context, t *engine.Engine, c *rowcodec.Column, posting dr
 		return false, nil, nil // it has expired in between
 	}
 	cells, err := t.Postings.Get(ctx, posting.Key, driver.Slice{})
-	if err != nil || !bytes.Equal(rowcodec.Posted(cells), value) {
+	if err != nil || !bytes.Equal(rowcodec.PostingValue(cells), value) {
 		return false, nil, err
 	}
 	return false, cmp.Or(wrong, errCopy), nil
@@ -83,7 +88,7 @@ func Check(ctx context.Context, t *engine.Engine, c *rowcodec.Column, posting dr
 // and reports whether it was as it was read before.
 func Mend(ctx context.Context, t *engine.Engine, c *rowcodec.Column, posting driver.Row) (bool, error) {
 	cells, err := t.Postings.Get(ctx, posting.Key, driver.Slice{Stamps: true})
-	if err != nil || len(cells) == 0 || !bytes.Equal(rowcodec.Posted(cells), rowcodec.Posted(posting.Cells)) {
+	if err != nil || len(cells) == 0 || !bytes.Equal(rowcodec.PostingValue(cells), rowcodec.PostingValue(posting.Cells)) {
 		return false, err
 	}
 	_, key, _, err := c.CutPosting(posting.Key)
@@ -118,7 +123,7 @@ func Missing(ctx context.Context, t *engine.Engine, c *rowcodec.Column, postings
 	}
 	var rows [][]byte
 	for _, p := range postings {
-		if _, row, _, err := c.CutPosting(p.Key); err == nil && rowcodec.Doubtful(rowcodec.Posted(p.Cells)) {
+		if _, row, _, err := c.CutPosting(p.Key); err == nil && rowcodec.Doubtful(rowcodec.PostingValue(p.Cells)) {
 			rows = append(rows, row)
 		}
 	}

@@ -66,8 +66,8 @@ func (d Doubt) Settled(posting []byte) driver.Mutation {
 	return driver.Mutation{Row: posting, Deletes: [][]byte{d[:]}}
 }
 
-// Posted returns what a posting is by its cells: a doubtful one where a cell doubts it, or its value; nil if it is not there.
-func Posted(cells []driver.Cell) []byte {
+// PostingValue returns what a posting is by its cells: a doubtful one where a cell doubts it, or its value; nil if it is not there.
+func PostingValue(cells []driver.Cell) []byte {
 	switch {
 	case len(cells) == 0:
 		return nil
