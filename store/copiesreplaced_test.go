@@ -107,14 +107,9 @@ func TestFirstCopiesOfReplacedRowsStayReadable(t *testing.T) {
 	}
 	require.Positive(t, doubts)
 	st := openDump(t, d)
-	schemas, err := st.Tables(background)
-	require.NoError(t, err)
-	require.Len(t, schemas, len(d.Tables)+len(d.Tenants))
-	for _, schema := range schemas {
-		name := schema.Name
-		require.Equal(t, d.Schemas[name], described(schema), name)
+	for g, schema := range goldenTables(t, d, st) {
+		name := g.name
 		require.True(t, schema.Conditional, name)
-		g := &goldenTable{t: t, st: st, name: name, dump: d}
 		g.check()
 		dead := name != "changed" && name != "converted"
 		report, err := g.open().Verify(background, nil)

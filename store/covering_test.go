@@ -97,8 +97,8 @@ func copied(t *testing.T, tbl *store.Table) bool {
 func TestCopiesOfDeadClients(t *testing.T) {
 	for _, deletes := range []bool{false, true} {
 		for _, fate := range []drivertest.Fault{drivertest.CrashBefore, drivertest.CrashAfter, drivertest.FailLate, drivertest.FailPartly, drivertest.FailAfter} {
-			for n, reached := 1, true; reached; n++ {
-				reached = false
+			for doomed := (doomedCall{fate: fate, reached: true}); doomed.reached; {
+				doomed.next(1)
 				memory := drivertest.NewMemory()
 				st := open(t, memory)
 				tbl := create(t, st, covering())
@@ -106,20 +106,9 @@ func TestCopiesOfDeadClients(t *testing.T) {
 				require.NoError(t, tbl.Put(background, event(0), event(1), load))
 				before := inAllWays(t, tbl)
 				require.True(t, copied(t, tbl))
-				armed, calls := false, 0
-				dying := drivertest.NewFaulty(memory, func(drivertest.Op) drivertest.Fault {
-					if !armed {
-						return drivertest.NoFault
-					}
-					if calls++; calls == n {
-						reached = true
-						return fate
-					}
-					return drivertest.NoFault
-				})
-				theirs, err := open(t, dying).Table(background, "events")
+				theirs, err := open(t, drivertest.NewFaulty(memory, doomed.fault)).Table(background, "events")
 				require.NoError(t, err)
-				armed = true
+				doomed.armed = true
 				if deletes {
 					for _, row := range before {
 						err = theirs.Delete(background, store.Row{"device": row["device"], "id": row["id"]})
@@ -141,11 +130,11 @@ func TestCopiesOfDeadClients(t *testing.T) {
 				require.Equal(t, after, inAllWays(t, tbl))
 				v, failed := tbl.Verify(background, nil)
 				require.NoError(t, failed)
-				require.True(t, v.Sound(), "%v at call %d", fate, n)
-				require.Zero(t, v.Uncopied, "%v at call %d", fate, n)
-				require.Zero(t, v.Dangling, "%v at call %d", fate, n)
+				require.True(t, v.Sound(), "%v at call %d", fate, doomed.n)
+				require.Zero(t, v.Uncopied, "%v at call %d", fate, doomed.n)
+				require.Zero(t, v.Dangling, "%v at call %d", fate, doomed.n)
 				// An index entry that was made doubtful stays so: the delete may still come.
-				require.True(t, copied(t, tbl) || deletes && len(after) == len(before), "%v at call %d", fate, n)
+				require.True(t, copied(t, tbl) || deletes && len(after) == len(before), "%v at call %d", fate, doomed.n)
 			}
 		}
 	}

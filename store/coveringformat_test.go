@@ -81,16 +81,7 @@ func (h *chronicle) addAndDelete(tbl *store.Table, tenant string) (rows int) {
 	require.Error(h.t, h.dying(name, tenant, diesAtRows(drivertest.CrashBefore)).Put(background, copiesRows(9, 10)...))
 
 	// A deletion says that the row goes: it has copies still; its postings are doubtful; it is gone.
-	posts := 0
-	doubting := func(op drivertest.Op) drivertest.Fault {
-		if op.Family != "" && op.Family[0] == 'x' && !op.Reads() && op.Method != "Family" {
-			if posts++; posts == 2 {
-				return drivertest.CrashBefore
-			}
-		}
-		return drivertest.NoFault
-	}
-	require.Error(h.t, h.dying(name, tenant, doubting).Delete(background, find(1)))
+	require.Error(h.t, h.dying(name, tenant, dies(2, drivertest.CrashBefore)).Delete(background, find(1)))
 	require.Error(h.t, h.dying(name, tenant, diesAtRows(drivertest.CrashBefore)).Delete(background, find(2)))
 	require.Error(h.t, h.dying(name, tenant, diesAtRows(drivertest.CrashAfter)).Delete(background, find(3)))
 	return 8 - 2 + 2 + 2 // those that went in between, and the loads
@@ -196,14 +187,9 @@ func TestFirstCopiesStayReadable(t *testing.T) {
 	}
 	st := openDump(t, d)
 	store.SetClock(st, func() time.Time { return time.Unix(d.Now, 0) })
-	schemas, err := st.Tables(background)
-	require.NoError(t, err)
-	require.Len(t, schemas, len(d.Tables)+len(d.Tenants))
-	for _, schema := range schemas {
-		name := schema.Name
-		require.Equal(t, d.Schemas[name], described(schema), name)
+	for g, schema := range goldenTables(t, d, st) {
+		name := g.name
 		require.True(t, schema.AppendOnly, name)
-		g := &goldenTable{t: t, st: st, name: name, dump: d}
 		g.check()
 		dead := !slices.Contains([]string{"clear", "changed", "converted"}, name)
 		copies := func(repaired bool) {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"iter"
 	"maps"
 	"os"
 	"path/filepath"
@@ -483,12 +484,7 @@ func TestGoldenFeatures(t *testing.T) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			d := golden(t, file, write)
 			st := openDump(t, d)
-			schemas, err := st.Tables(background)
-			require.NoError(t, err)
-			require.Len(t, schemas, len(d.Tables)+len(d.Tenants))
-			for _, schema := range schemas {
-				require.Equal(t, d.Schemas[schema.Name], described(schema), schema.Name)
-				g := &goldenTable{t: t, st: st, name: schema.Name, dump: d}
+			for g := range goldenTables(t, d, st) {
 				g.check()
 				g.rewrite()
 				g.check()
@@ -516,6 +512,22 @@ func (g *goldenTable) open() *store.Table {
 	tbl, err := g.st.Table(background, g.name)
 	require.NoError(g.t, err)
 	return tbl
+}
+
+// goldenTables yields the tables of a dump that was opened, whose schemas must be as they were.
+func goldenTables(t *testing.T, d dump, st *store.Store) iter.Seq2[*goldenTable, store.Schema] {
+	t.Helper()
+	schemas, err := st.Tables(background)
+	require.NoError(t, err)
+	require.Len(t, schemas, len(d.Tables)+len(d.Tenants))
+	return func(yield func(*goldenTable, store.Schema) bool) {
+		for _, schema := range schemas {
+			require.Equal(t, d.Schemas[schema.Name], described(schema), schema.Name)
+			if !yield(&goldenTable{t: t, st: st, name: schema.Name, dump: d}, schema) {
+				return
+			}
+		}
+	}
 }
 
 // each calls do with the table, or with it opened for each tenant, and what it is to hold.

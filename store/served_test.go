@@ -427,26 +427,15 @@ func TestVerifyFindsValuesOfOtherWrites(t *testing.T) {
 func TestServerIndexesOfDeadClients(t *testing.T) {
 	for _, deletes := range []bool{false, true} {
 		for _, fate := range []drivertest.Fault{drivertest.CrashBefore, drivertest.CrashAfter, drivertest.FailLate, drivertest.FailPartly, drivertest.FailAfter} {
-			for n, reached := 1, true; reached; n++ {
-				reached = false
+			for doomed := (doomedCall{fate: fate, reached: true}); doomed.reached; {
+				doomed.next(1)
 				memory := drivertest.NewMemory()
 				st := open(t, memory)
 				tbl := create(t, st, served("places"))
 				require.NoError(t, tbl.Put(background, place(1), place(2), place(3)))
-				armed, calls := false, 0
-				dying := drivertest.NewFaulty(memory, func(drivertest.Op) drivertest.Fault {
-					if !armed {
-						return drivertest.NoFault
-					}
-					if calls++; calls == n {
-						reached = true
-						return fate
-					}
-					return drivertest.NoFault
-				})
-				theirs, err := open(t, dying).Table(background, "places")
+				theirs, err := open(t, drivertest.NewFaulty(memory, doomed.fault)).Table(background, "places")
 				require.NoError(t, err)
-				armed = true
+				doomed.armed = true
 				if deletes {
 					_ = theirs.Delete(background, place(1), place(2))
 				} else {
@@ -455,10 +444,10 @@ func TestServerIndexesOfDeadClients(t *testing.T) {
 					_ = theirs.Put(background, next, place(5))
 				}
 				all := show2(collect(t, tbl, store.Query{OrderBy: "watt"}))
-				require.Equal(t, all, show2(collect(t, tbl, store.Query{Where: wattField.AtMost(0), OrderBy: "watt"})), "%v at call %d", fate, n)
+				require.Equal(t, all, show2(collect(t, tbl, store.Query{Where: wattField.AtMost(0), OrderBy: "watt"})), "%v at call %d", fate, doomed.n)
 				v, err := tbl.Verify(background, nil)
 				require.NoError(t, err)
-				require.Zero(t, v.Faults[inspect.FaultHidden], "%v at call %d", fate, n)
+				require.Zero(t, v.Faults[inspect.FaultHidden], "%v at call %d", fate, doomed.n)
 			}
 		}
 	}

@@ -256,8 +256,8 @@ func TestDeadClientsThatChangeServerIndexes(t *testing.T) {
 	step := sim.Share(1, 5)
 	for first, fate := range []drivertest.Fault{drivertest.CrashBefore, drivertest.CrashAfter, drivertest.FailBefore, drivertest.FailAfter, drivertest.FailPartly} {
 		for _, removes := range []bool{false, true} {
-			for n, reached := 1+first%step, true; reached; n += step {
-				reached = false
+			for doomed := (doomedCall{fate: fate, n: 1 + first%step - step, reached: true}); doomed.reached; {
+				doomed.next(step)
 				memory := drivertest.NewMemory()
 				st := open(t, memory)
 				schema := served("places")
@@ -268,35 +268,24 @@ func TestDeadClientsThatChangeServerIndexes(t *testing.T) {
 				}
 				tbl := create(t, st, schema)
 				require.NoError(t, tbl.Put(background, place(1), place(2), place(3)))
-				armed, calls := false, 0
-				dying := drivertest.NewFaulty(memory, func(drivertest.Op) drivertest.Fault {
-					if !armed {
-						return drivertest.NoFault
-					}
-					if calls++; calls == n {
-						reached = true
-						return fate
-					}
-					return drivertest.NoFault
-				})
-				theirs := open(t, dying)
+				theirs := open(t, drivertest.NewFaulty(memory, doomed.fault))
 				theirTable, err := theirs.Table(background, "places")
 				require.NoError(t, err)
-				armed = true
+				doomed.armed = true
 				if err := theirs.Alter(background, "places", next); err == nil {
 					_, _ = theirTable.Convert(background, nil)
 				}
-				require.Len(t, collect(t, tbl, store.Query{Where: celsiusField.Between(1, 3)}), 3, "%v at call %d", fate, n)
-				require.NoError(t, st.Alter(background, "places", next), "%v at call %d", fate, n)
+				require.Len(t, collect(t, tbl, store.Query{Where: celsiusField.Between(1, 3)}), 3, "%v at call %d", fate, doomed.n)
+				require.NoError(t, st.Alter(background, "places", next), "%v at call %d", fate, doomed.n)
 				_, err = tbl.Convert(background, nil)
-				require.NoError(t, err, "%v at call %d", fate, n)
+				require.NoError(t, err, "%v at call %d", fate, doomed.n)
 				e, err := tbl.Analyze(background, store.Query{Where: celsiusField.Between(1, 3)})
-				require.NoError(t, err, "%v at call %d", fate, n)
+				require.NoError(t, err, "%v at call %d", fate, doomed.n)
 				require.Equal(t, "celsius", e.Driver)
 				require.Equal(t, 3, e.Rows)
 				v, err := tbl.Verify(background, nil)
 				require.NoError(t, err)
-				require.True(t, v.Sound(), "%v at call %d: %v", fate, n, v.Faults)
+				require.True(t, v.Sound(), "%v at call %d: %v", fate, doomed.n, v.Faults)
 			}
 		}
 	}
