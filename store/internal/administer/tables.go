@@ -33,7 +33,7 @@ func Create(ctx context.Context, db *session.Database, schema meta.Schema) (*ses
 	// Families of a Create that died here are empty, and nothing points to them.
 	err = makeFamilies(ctx, db, m, nil)
 	if err == nil {
-		if err = makeIndexes(ctx, db, m, nil); err != nil {
+		if _, err = makeIndexes(ctx, db, m, nil); err != nil {
 			_ = dropFamilies(context.WithoutCancel(ctx), db, m) // as below
 		}
 	}
@@ -84,11 +84,12 @@ func makeFamilies(ctx context.Context, db *session.Database, m, before *meta.Tab
 	return nil
 }
 
-// makeIndexes makes the indexes of the database that a table needs and did not need before, and notes them.
-func makeIndexes(ctx context.Context, db *session.Database, m, before *meta.Table, made ...map[string]driver.FamilySpec) error {
+// makeIndexes makes the indexes of the database that a table needs and did not need before. It returns those that may be made, also
+// with an error.
+func makeIndexes(ctx context.Context, db *session.Database, m, before *meta.Table) (made []string, err error) {
 	spec, err := m.DataSpec()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var there []string
 	if before != nil {
@@ -99,19 +100,17 @@ func makeIndexes(ctx context.Context, db *session.Database, m, before *meta.Tabl
 		if !f.ServerIndex || f.Converted || slices.Contains(there, name) {
 			continue
 		}
-		for _, note := range made {
-			note[name] = spec
-		}
+		made = append(made, name)
 		err := driver.AddIndex(ctx, db.Driver, spec, name)
 		if errors.Is(err, driver.ErrNoIndex) {
-			return fmt.Errorf("%w: column %q cannot have a server index: %w; leave it out: then the column has index entries, which every database keeps",
+			return made, fmt.Errorf("%w: column %q cannot have a server index: %w; leave it out: then the column has index entries, which every database keeps",
 				fault.ErrSchema, f.Name, err)
 		}
 		if err != nil {
-			return err
+			return made, err
 		}
 	}
-	return nil
+	return made, nil
 }
 
 // familiesOf returns the families that a table needs, without those of columns of other tables.
@@ -187,7 +186,7 @@ func complete(db *session.Database, e *catalogue.Edit, m *meta.Table) error {
 // the tables whose keys columns are to share.
 func Alter(ctx context.Context, db *session.Database, table string, shares []string, do func(*meta.Alteration) error) error {
 	var next *meta.Table
-	indexes := make(map[string]driver.FamilySpec) // that attempts made
+	var indexes []string // that attempts made
 	err := db.Catalogue.Change(ctx, append([]string{table}, shares...), func(e *catalogue.Edit) error {
 		before := e.Table(table)
 		if before == nil {
@@ -203,7 +202,8 @@ func Alter(ctx context.Context, db *session.Database, table string, shares []str
 		if err := makeFamilies(ctx, db, next, before); err != nil {
 			return err
 		}
-		if err := makeIndexes(ctx, db, next, before, indexes); err != nil {
+		made, err := makeIndexes(ctx, db, next, before)
+		if indexes = append(indexes, made...); err != nil {
 			return err
 		}
 		return complete(db, e, next)
@@ -211,13 +211,11 @@ func Alter(ctx context.Context, db *session.Database, table string, shares []str
 	if errors.Is(err, driver.ErrUnknownOutcome) {
 		return err // the table may have them
 	}
-	if err == nil {
-		for _, name := range next.ServerIndexes() {
-			delete(indexes, name)
+	for _, name := range indexes {
+		if err != nil || !slices.Contains(next.ServerIndexes(), name) {
+			spec, _ := next.DataSpec()                                              // which they were made with
+			_ = driver.DropIndex(context.WithoutCancel(ctx), db.Driver, spec, name) // one that is left is empty
 		}
-	}
-	for name, spec := range indexes {
-		_ = driver.DropIndex(context.WithoutCancel(ctx), db.Driver, spec, name) // one that is left is empty
 	}
 	if err == nil {
 		db.Show(ctx, next)

@@ -137,7 +137,7 @@ func (a *Alteration) Change(c Spec) error {
 	if id := c.Type.ID(); id != f.Type {
 		return fmt.Errorf("%w: column %q: the type cannot be changed from %s to %s", fault.ErrSchema, c.Name, f.Type, id)
 	}
-	next := Field{Name: c.Name, Type: f.Type, Encryption: c.Encryption, Scheme: c.Scheme, Confidentiality: c.Confidentiality, Covering: c.Covering, ServerIndex: c.ServerIndex}
+	next := c.field()
 	if err := cmp.Or(a.sealable(&next), a.Meta.cover(&next), a.Meta.indexable(&next)); err != nil {
 		return err
 	}

@@ -183,7 +183,7 @@ func (t taken) newField(f Spec) (Field, error) {
 		return Field{}, fmt.Errorf("%w: two columns are named %q", fault.ErrSchema, f.Name)
 	}
 	t.names[f.Name] = true
-	meta := Field{Name: f.Name, Type: f.Type.ID(), Encryption: f.Encryption, Scheme: f.Scheme, Confidentiality: f.Confidentiality, Covering: f.Covering, ServerIndex: f.ServerIndex}
+	meta := f.field()
 	if f.Confidentiality == OfColumns {
 		meta.Share = &Share{TableName: f.Table, ColumnName: f.Column}
 	}

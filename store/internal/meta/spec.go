@@ -105,6 +105,11 @@ func (f Spec) check() error {
 	return nil
 }
 
+// field returns what the catalogue keeps of the specification by itself.
+func (f Spec) field() Field {
+	return Field{Name: f.Name, Type: f.Type.ID(), Encryption: f.Encryption, Scheme: f.Scheme, Confidentiality: f.Confidentiality, Covering: f.Covering, ServerIndex: f.ServerIndex}
+}
+
 // checkServerIndex returns an error if no index of a database can lead to the values.
 func (f Spec) checkServerIndex() error {
 	switch {
