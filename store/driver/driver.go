@@ -147,10 +147,11 @@ type Family interface {
 	// cannot tell must return none. One that repeats a request may also name one that took effect.
 	//
 	// It is for rows that only Apply and Replace touch. Every mutation of such a row must put or
-	// delete all cells that a replacement may, or none of them. One of all must give the cell that is Seen a value that
-	// this cell never had, or delete the row. One of none does not decide between others, and lasts beside them. Of replacements with one Seen, one must be left. A database
-	// may decide that cell by cell: of what several put the greatest value is left, and what only
-	// one puts is there.
+	// delete all cells that a replacement may, or none of them. One of all must give the cell that is
+	// Seen a value that this cell never had, or delete the row. One of none decides nothing between
+	// others, and lasts beside them. Of replacements with one Seen, one must be left. A database may
+	// decide that cell by cell: of what several put the greatest value is left, and what only one puts
+	// is there.
 	Replace(ctx context.Context, replacements ...Replacement) (late []int, err error)
 
 	// CheckAndPut puts cells into a row if, and only if, the cell expect.Qualifier has the value

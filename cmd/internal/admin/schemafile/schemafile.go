@@ -81,7 +81,7 @@ func (e *Error) Unwrap() []error { return []error{ErrInvalid, e.Err} }
 // be created, unless the catalogue has a say: the name may be taken, and what a column is shared
 // with may be missing or of another secure type.
 func Parse(file string, data []byte) (store.Schema, error) {
-	r := &reader{file: file}
+	r := &reader{file: file, options: make(map[string]ast.Node)}
 	s := r.schema(data)
 	if err := r.err(); err != nil {
 		return store.Schema{}, err
@@ -94,7 +94,7 @@ func Parse(file string, data []byte) (store.Schema, error) {
 // one that typeOf returns for its name, as store.ParseType reads it; "" where a type is needed. The name of a file is
 // what errors begin with.
 func ParseColumn(file, text string, typeOf func(name string) string) (store.Column, error) {
-	r := &reader{file: file, typeOf: typeOf}
+	r := &reader{file: file, typeOf: typeOf, options: make(map[string]ast.Node)}
 	if !strings.HasPrefix(strings.TrimSpace(text), "{") {
 		text, r.added = "{"+text+"}", 1
 	}
@@ -116,8 +116,7 @@ type reader struct {
 	errs   []*Error
 
 	appendOnly ast.Node            // where the file says of the table that it is
-	covering   map[string]ast.Node // where it says of columns that they cover, by the path of the column
-	served     map[string]ast.Node // and that they have server indexes
+	options    map[string]ast.Node // where it says of columns whether they cover, or have a server index, by its path
 }
 
 // err returns the mistakes in the order of their places.
@@ -288,11 +287,11 @@ func (r *reader) check(s store.Schema, body, keyNode, columnsNode ast.Node) {
 	for i, n := range r.list(columnsNode, "columns") {
 		path := fmt.Sprintf("columns[%d]", i)
 		r.checkColumn(n, path, s.Columns[i])
-		if node := r.served[path]; node != nil && (s.Conditional || s.AppendOnly) && s.Columns[i].Describe().ServerIndex {
-			r.failf(node, join(path, "server-index"), "only columns of tables whose rows are put as a whole have one: leave it out, or conditional and append-only")
+		if field := join(path, "server-index"); (s.Conditional || s.AppendOnly) && s.Columns[i].Describe().ServerIndex {
+			r.failf(r.options[field], field, "only columns of tables whose rows are put as a whole have one: leave it out, or conditional and append-only")
 		}
-		if s.Columns[i].Describe().Covering && !s.AppendOnly && !s.Conditional {
-			r.failf(r.covering[path], join(path, "covering"),
+		if field := join(path, "covering"); s.Columns[i].Describe().Covering && !s.AppendOnly && !s.Conditional {
+			r.failf(r.options[field], field,
 				"rows of the table may be replaced unseen, so that their copies could be old ones: write append-only: true or conditional: true for the table, or leave covering out")
 		}
 	}
@@ -605,6 +604,9 @@ func (r *reader) column(n ast.Node, path string, names map[string]bool) (store.C
 	var confidentiality, sharedTable, sharedColumn string
 	var confidentialityAt, sharedAt ast.Node
 	covering, served := false, false
+	option := func(name string, is *bool) fieldReader {
+		return fieldReader{name, func(n ast.Node, field string) { *is, r.options[field] = r.boolean(n, field), n }}
+	}
 	d, ok := r.declared(n, path, names, []string{"randomised", "deterministic", "ordered", "plain"},
 		fieldReader{"confidentiality", func(n ast.Node, field string) {
 			confidentialityAt = n
@@ -617,20 +619,7 @@ func (r *reader) column(n ast.Node, path string, names map[string]bool) (store.C
 				{"column", func(n ast.Node, field string) { sharedColumn = r.text(n, field) }},
 			}, "table", "column")
 		}},
-		fieldReader{"covering", func(n ast.Node, field string) {
-			covering = r.boolean(n, field)
-			if r.covering == nil {
-				r.covering = make(map[string]ast.Node)
-			}
-			r.covering[path] = n
-		}},
-		fieldReader{"server-index", func(n ast.Node, field string) {
-			served = r.boolean(n, field)
-			if r.served == nil {
-				r.served = make(map[string]ast.Node)
-			}
-			r.served[path] = n
-		}})
+		option("covering", &covering), option("server-index", &served))
 	if !ok {
 		return store.Column{}, false
 	}

@@ -343,7 +343,7 @@ func anySearched(t *rapid.T, c store.Column, appendOnly, conditional bool) store
 		case 2:
 			c = c.SharedWith(rapid.StringN(1, 20, 100).Draw(t, "table"), rapid.StringN(1, 20, 100).Draw(t, "shared"))
 		}
-		if appendOnly && c.Describe().Scheme != store.WozniakIndexed.String() && rapid.Bool().Draw(t, "covering") {
+		if (appendOnly || conditional) && c.Describe().Scheme != store.WozniakIndexed.String() && rapid.Bool().Draw(t, "covering") {
 			c = c.Covering()
 		}
 		stateless := e == "deterministic" || slices.Contains([]string{"mope", "boldyreva", "wozniak", "plaintext"}, c.Describe().Scheme)
