@@ -33,7 +33,7 @@ func RenameColumn(from, to string) Change {
 
 // ChangeColumn encrypts a column in another way: the column that has the name of c, as c says. The type must be as it was.
 // Rows that are there keep their values and are read as before. Until [Table.Convert] has rewritten them, the database
-// cannot search the column, so that queries open and check all rows.
+// cannot search the column, so that queries open and check all rows, in no order: Reverse needs an OrderBy then.
 //
 // A row that holds NaN where the column is searched from now on, or would be too large, stays as it is: see
 // inspect.ConvertStats.

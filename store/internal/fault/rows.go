@@ -16,7 +16,7 @@ var (
 	ErrTorn          = errors.New("store: row holds a mixture of two writes")
 	ErrSchemaChanged = errors.New("store: the schema was changed")
 	ErrScan          = errors.New("store: the query would read all rows")
-	ErrToken         = errors.New("store: page token of another query")
+	ErrToken         = errors.New("store: page token of another query, or the table has changed since: begin with the first page")
 )
 
 // ErrOnce is what the error is of a change that must not be made twice, and may have been made.
