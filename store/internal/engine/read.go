@@ -35,7 +35,12 @@ func (t *Engine) ReadFrom(ctx context.Context, data driver.Family, key []byte, w
 			return r, err
 		}
 		if attempt == TornReads {
-			return nil, fmt.Errorf("%w: %w", fault.ErrTorn, err)
+			// Or cells are left of who stores them as a later policy says, of which this client has not learned.
+			now, failed := t.Env.Refresh(ctx)
+			if failed != nil || now.Same(t.View) {
+				return nil, fault.Join(fmt.Errorf("%w: %w", fault.ErrTorn, err), failed)
+			}
+			return t.readAs(ctx, now, data, key, want)
 		}
 		if err := WaitAgain(ctx, "torn_row", attempt); err != nil {
 			return nil, err
@@ -128,27 +133,16 @@ func (t *Engine) readNewer(ctx context.Context, data driver.Family, row driver.R
 	if now.Same(t.View) {
 		return now.Opened(ctx, data, row, want, new(rowcodec.Scratch))
 	}
-	r, err := now.ReadFrom(ctx, data, row.Key, now.Wanted(t.View, want))
+	return t.readAs(ctx, now, data, row.Key, want)
+}
+
+// readAs returns, as one of this view, a row as a later engine reads it.
+func (t *Engine) readAs(ctx context.Context, now *Engine, data driver.Family, key []byte, want []bool) (*rowcodec.Record, error) {
+	r, err := now.ReadFrom(ctx, data, key, now.Wanted(t.View, want))
 	if err != nil || r == nil {
 		return nil, err
 	}
 	return t.Adopted(now.View, r), nil
-}
-
-// Expired reports whether the row that a write has put has expired.
-func (t *Engine) Expired(ctx context.Context, key []byte, write rowcodec.WriteID) (bool, error) {
-	if !t.Meta.Expires() {
-		return false, nil
-	}
-	cells, err := t.Data.Get(ctx, key, keyCells)
-	if err != nil || len(cells) == 0 {
-		return false, err
-	}
-	var s rowcodec.Scratch
-	row := driver.Row{Key: key, Cells: cells}
-	s.Where.Of(t.View, key)
-	_, h, err := t.OpenKeyCell(cells[0].Value, &s)
-	return err == nil && h.Write == write && t.View.Expired(row, &s), nil
 }
 
 // keyCells is the slice that has the key cell of a row.

@@ -428,9 +428,9 @@ func (v *Verifier) checkPosting(ctx context.Context, posting driver.Row) (one po
 		if one.stale && err == nil {
 			// That of a row that has expired goes by itself.
 			_, row, write, _ := c.CutPosting(key)
-			var expired bool
-			expired, err = v.table.Expired(ctx, row, write)
-			one.stale = !expired
+			var over bool
+			over, err = expired(ctx, v.table, row, write)
+			one.stale = !over
 		}
 		if err == nil && known && c.Covers() && c.Of == nil {
 			var wrong error
@@ -499,4 +499,20 @@ func (v *Verifier) rowOf(ctx context.Context, c *rowcodec.Column, posting []byte
 		return nil, true, nil
 	}
 	return r, true, nil
+}
+
+// expired reports whether the row that a write has put has expired.
+func expired(ctx context.Context, t *engine.Engine, key []byte, write rowcodec.WriteID) (bool, error) {
+	if !t.Meta.Expires() {
+		return false, nil
+	}
+	cells, err := t.Data.Get(ctx, key, driver.Slice{Only: [][]byte{rowcodec.KeyQualifier}})
+	if err != nil || len(cells) == 0 {
+		return false, err
+	}
+	var s rowcodec.Scratch
+	row := driver.Row{Key: key, Cells: cells}
+	s.Where.Of(t.View, key)
+	_, h, err := t.OpenKeyCell(cells[0].Value, &s)
+	return err == nil && h.Write == write && t.View.Expired(row, &s), nil
 }

@@ -511,10 +511,8 @@ func (t *View) decodeColumns(r *Record, cells []driver.Cell, want []bool, entrie
 		// An empty cell is one that was deleted under a condition.
 		found := len(cells) > 0 && bytes.Equal(cells[0].Qualifier, c.Id[:]) && len(cells[0].Value) > 0
 		switch {
-		case found && !e.Present && c.Of == nil && c.since <= r.Version:
-			// Or the row was written by who did not know yet what stores the column so, as this client does not.
-			return t.newer(cells[0].Value, tornRow(fmt.Sprintf("column %q", c.Name)))
-		case e.Present && !e.Packed && !found, found && entries.allPlain && Sealed(cells[0].Value):
+		case e.Present && !e.Packed && !found, found && !e.Present && c.Of == nil && c.since <= r.Version,
+			found && entries.allPlain && Sealed(cells[0].Value):
 			return tornRow(fmt.Sprintf("column %q", c.Name))
 		case e.Packed:
 			if r.Values[len(t.Parts)+i], err = c.Type.Parse(e.Value); err != nil {
@@ -550,18 +548,13 @@ type NewerRow uint32
 
 func (NewerRow) Error() string { return "the row is newer than what is known of the table" }
 
-// newer returns the error of a column's cell that could not be opened, or should not be there: if that is because its key, or
-// the way in which it is stored, came later, it is a newerRow. Where the header was forged, the catalogue says so.
+// newer returns the error of a column's cell that could not be opened: if that is because its key came later, it
+// is a newerRow. Where the header was forged, the catalogue says so.
 func (t *View) newer(cell []byte, err error) error {
-	if !errors.Is(err, fault.ErrWrongKey) && !errors.Is(err, ErrTornRow) {
-		return err
-	}
-	h, malformed := seal.PeekHeader(cell)
-	if !Sealed(cell) {
-		_, h, malformed = openPlain(cell)
-	}
-	if malformed == nil && h.Policy > t.Version {
-		return NewerRow(h.Policy)
+	if errors.Is(err, fault.ErrWrongKey) {
+		if h, malformed := seal.PeekHeader(cell); malformed == nil && h.Policy > t.Version {
+			return NewerRow(h.Policy)
+		}
 	}
 	return err
 }
