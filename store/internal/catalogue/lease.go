@@ -108,7 +108,8 @@ func (c *Catalogue) Quiesce(ctx context.Context, version uint32) error {
 		}
 		// The timer may have another clock: what counts is ours.
 		if err := pause.For(ctx, max(left, time.Millisecond)); err != nil {
-			return fmt.Errorf("the catalogue says so, but clients with a lease may write as before for another %v: %w", left.Round(time.Millisecond), err)
+			return fmt.Errorf("the catalogue says so, but clients with a lease may write as before for another %v: %w",
+				(end - c.Clock()).Round(time.Millisecond), err)
 		}
 	}
 }
