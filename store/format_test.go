@@ -684,7 +684,7 @@ func TestIndependentReader(t *testing.T) {
 		"features": {goldenFeatures, featureDump, 0}, "policies": {goldenPolicies, policyDump, 0},
 		"expiry": {[]string{goldenExpiry}, expiryDump, 2}, "copies": {[]string{goldenCopies}, copiesDump, 0},
 		"copies of replaced rows": {[]string{goldenReplaced}, replacedDump, 0},
-		"server indexes":          {[]string{goldenServed}, servedDump, 0},
+		"server indexes":          {[]string{goldenServed}, servedDump, 0}, "lease": {[]string{goldenLease}, leaseDump, 0},
 	} {
 		t.Run(of, func(t *testing.T) {
 			t.Parallel()
