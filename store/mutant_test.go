@@ -224,8 +224,8 @@ var mutants = []mutant.Mutant{{
 }, {
 	Name:  "leaseNotAwaitedAfterDeath",
 	File:  "internal/session/table.go",
-	Old:   `return t, tbl.db.Catalogue.Quiesce(ctx, t.Version)`,
-	New:   `if On { return t, nil }; return t, tbl.db.Catalogue.Quiesce(ctx, t.Version)`,
+	Old:   `return t, tbl.db.Catalogue.Quiesce(ctx, t.Since)`,
+	New:   `if On { return t, nil }; return t, tbl.db.Catalogue.Quiesce(ctx, t.Since)`,
 	Test:  "^TestLeasesSimulated$",
 	Flags: []string{"-store.sim=3000"},
 }, {

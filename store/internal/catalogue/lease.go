@@ -79,39 +79,36 @@ func (c *Catalogue) isCertain(version uint32) {
 	}
 }
 
-// until returns the terms by which writers go, and when the last of those ends that were taken before a version, if it is
-// known by when nobody takes one any more.
-func (c *Catalogue) until(version uint32) (terms lease.Terms, end time.Duration, known bool) {
+// end returns when the last of the leases ends that were taken before a version, if it is known by when nobody takes one any
+// more; 0 where there is no lease.
+func (c *Catalogue) end(version uint32) (end time.Duration, known bool) {
 	c.leases.mu.Lock()
 	defer c.leases.mu.Unlock()
 	l := &c.leases
-	return l.terms, l.at + l.terms.Hold(), l.certain >= version
+	if l.terms.Wait == 0 {
+		return 0, true
+	}
+	return l.at + l.terms.Hold(), l.certain >= version
 }
 
 // Quiesce waits until no client writes rows any more as the catalogue was before a version which this client has read or
 // made, but such as finds out before it acknowledges them. Without a lease it does not wait.
 func (c *Catalogue) Quiesce(ctx context.Context, version uint32) error {
-	for attempt := 0; ; attempt++ {
-		terms, end, known := c.until(version)
-		if terms.Wait == 0 {
-			return nil
+	end, known := c.end(version)
+	for attempt := 0; !known; attempt++ {
+		if err := c.settleVersion(ctx, attempt); err != nil {
+			return err
 		}
-		if !known {
-			if err := c.settleVersion(ctx, attempt); err != nil {
-				return err
-			}
-			continue
-		}
-		left := end - c.Clock()
-		if left <= 0 {
-			return nil
-		}
-		// The timer may have another clock: what counts is ours.
+		end, known = c.end(version)
+	}
+	// The timer may have another clock: what counts is ours. Later changes of this client do not put off the end.
+	for left := end - c.Clock(); left > 0; left = end - c.Clock() {
 		if err := pause.For(ctx, max(left, time.Millisecond)); err != nil {
 			return fmt.Errorf("the catalogue says so, but clients with a lease may write as before for another %v: %w",
 				(end - c.Clock()).Round(time.Millisecond), err)
 		}
 	}
+	return nil
 }
 
 // settleVersion makes sure that the present version of the catalogue is the one that every client finds. On Cassandra, what
@@ -134,11 +131,13 @@ func (c *Catalogue) settleVersion(ctx context.Context, attempt int) error {
 
 // leavesTime returns an error if the context ends before a change of the catalogue would count as made.
 func (c *Catalogue) leavesTime(ctx context.Context) error {
-	terms, _, _ := c.until(0)
+	c.leases.mu.Lock()
+	hold := c.leases.terms.Hold()
+	c.leases.mu.Unlock()
 	deadline, ends := ctx.Deadline()
-	if left := time.Until(deadline); ends && terms.Wait > 0 && left < terms.Hold() {
+	if left := time.Until(deadline); ends && left < hold {
 		return fmt.Errorf("%w: nothing was changed: a change waits %v for clients with a lease, and the context ends in %v: give it more time",
-			context.DeadlineExceeded, terms.Hold(), left.Round(time.Millisecond))
+			context.DeadlineExceeded, hold, left.Round(time.Millisecond))
 	}
 	return nil
 }

@@ -43,7 +43,8 @@ func InChunks(n int, do func(from, to int) error) error {
 	return nil
 }
 
-// Write makes records durable. The order of its steps is what makes every row findable at any moment, wherever a client dies:
+// Write makes records durable. The order of its steps is what makes every row findable at any
+// moment, wherever a client dies:
 //
 //  1. the postings of the new row, and the values of mutable columns in their indexes; at the same
 //     time the old row is read, for its postings
@@ -302,7 +303,8 @@ func (t *Engine) PutEach(ctx context.Context, n int, row func(t *rowcodec.View, 
 				return &fault.RowError{Index: i, Err: err}
 			}
 		}
-		// A stateful scheme gives ciphertexts out by writing to its index; values without rows do no harm there.
+		// A stateful scheme gives ciphertexts out by writing to its index; values without rows do no
+		// harm there.
 		if err := t.EncryptAll(ctx, records, func(c *rowcodec.Column) bool { return c.Stateful && c.Order == nil }); err != nil {
 			return fault.NothingDone(n, Gone(err))
 		}

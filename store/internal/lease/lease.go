@@ -11,7 +11,7 @@ import (
 )
 
 // Terms are what the root of a catalogue says of its lease. They are of one version of the catalogue: a writer that has read
-// it goes by Grant, and whoever changes the catalogue by Wait.
+// it goes by Grant, and whoever changes the catalogue by Wait. Without a lease all of them are 0.
 //
 // Wait is Grant, or more while a lease is made shorter: writers may still have the longer one. Only the next change of the
 // terms, which is made after the wait, makes it less. So the terms of the newest version say enough, whoever died before.
@@ -24,24 +24,20 @@ type Terms struct {
 // Granted returns how long a version counts as read, from the start of the read.
 func (t Terms) Granted() time.Duration { return time.Duration(t.Grant) * time.Millisecond }
 
-// Waits returns the longest lease that a writer may have.
-func (t Terms) Waits() time.Duration { return time.Duration(t.Wait) * time.Millisecond }
-
 // Hold returns how long whoever relies on all writers knowing of a change waits after it: by any clock that is right, all
 // leases of before have ended then. Two clocks of which one is 3 % slow and the other 3 % fast differ by 1.03/0.97, which is
-// less than 17/16. The margin is for the time between reading a clock and what the reading is of.
+// less than 17/16. The margin is for the time between reading a clock and what the reading is of. Without a lease it is 0.
 func (t Terms) Hold() time.Duration {
-	d := t.Waits()
+	if t.Wait == 0 {
+		return 0
+	}
+	d := time.Duration(t.Wait) * time.Millisecond
 	return d + d/16 + margin
 }
 
 // Inspect returns the terms for people.
 func (t Terms) Inspect() inspect.Lease {
-	l := inspect.Lease{Duration: t.Granted(), Ending: t.Wait > t.Grant}
-	if t.Wait > 0 {
-		l.Wait = t.Hold()
-	}
-	return l
+	return inspect.Lease{Duration: t.Granted(), Wait: t.Hold(), Ending: t.Wait > t.Grant}
 }
 
 const margin = 50 * time.Millisecond

@@ -175,13 +175,13 @@ func (tbl *Table) Refresh(ctx context.Context) (*engine.Engine, error) {
 }
 
 // Settled reads what the catalogue says of the table, and waits until all clients write rows so: from then on whoever scans
-// the table finds what they have written in another way before.
+// the table finds what they have written in another way before. Changes of other tables and tenants are no reason to wait.
 func (tbl *Table) Settled(ctx context.Context) (*engine.Engine, error) {
 	t, err := tbl.Refresh(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return t, tbl.db.Catalogue.Quiesce(ctx, t.Version)
+	return t, tbl.db.Catalogue.Quiesce(ctx, t.Since)
 }
 
 // Fresh returns an engine whose schemes remember nothing, or nil if the table has changed since a version.
