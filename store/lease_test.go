@@ -203,6 +203,53 @@ func TestChangesWaitForLeases(t *testing.T) {
 	})
 }
 
+// A wait ends when it was to end, whatever else its client changes meanwhile; and a conversion waits for changes of its own
+// table only.
+func TestWaitsForLeasesAreNotPutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		clients := leaseStores(t, drivertest.NewMemory(), 2)
+		st, other := clients[0], clients[1]
+		hold := leaseHold(10 * time.Second)
+		require.NoError(t, st.SetLease(ctx, 10*time.Second))
+		tbl, err := st.Create(ctx, alterSchema("t"))
+		require.NoError(t, err)
+		_, err = st.Create(ctx, alterSchema("u"))
+		require.NoError(t, err)
+		done := make(chan error)
+		go func() {
+			time.Sleep(5 * time.Second)
+			done <- st.Alter(ctx, "u", RenameColumn("zone", "area"))
+		}()
+		lasts(t, hold, func() error { return st.Alter(ctx, "t", RenameColumn("zone", "area")) })
+		lasts(t, 5*time.Second, func() error { return <-done })
+
+		require.NoError(t, other.Alter(ctx, "u", RenameColumn("area", "zone")))
+		lasts(t, 0, func() error { _, err := tbl.open().Settled(ctx); return err })
+	})
+}
+
+// Whoever deletes what a dropped tenant left may be another client than the one that dropped it, and died.
+func TestRowsOfDroppedTenantsAreAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		clients := leaseStores(t, drivertest.NewMemory(), 2)
+		require.NoError(t, clients[0].SetLease(ctx, 10*time.Second))
+		tbl, _, _ := orphanTable(t, clients[0], stateless(), false)
+		lasts(t, 0, func() error { _, err := tbl.DeleteOrphans(ctx, nil); return err })
+		dying, die := context.WithCancel(ctx)
+		time.AfterFunc(1, die)
+		require.ErrorIs(t, clients[0].DropTenant(dying, "beta"), context.Canceled)
+		purges, err := clients[1].Table(ctx, "log")
+		require.NoError(t, err)
+		lasts(t, leaseHold(10*time.Second), func() error {
+			deleted, err := purges.DeleteOrphans(ctx, nil)
+			require.Positive(t, deleted.Rows)
+			return err
+		})
+	})
+}
+
 // A change that cannot wait is not made; one whose wait is cut is made, and says so.
 func TestChangesThatCannotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
