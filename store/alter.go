@@ -56,7 +56,7 @@ func tableOf(c Column) []string {
 }
 
 // Alter changes the schema of a table: all the changes, one after the other, or none of them. It is one small write, and no row
-// is touched. Other clients notice before they acknowledge their next write.
+// is touched. Other clients notice before they acknowledge their next write, or with a lease before Alter returns.
 //
 // A column that is not there is [ErrColumn], one that is there already [ErrExists], and a change
 // that makes no sense [ErrSchema], as is every change of the row key other than a name.
