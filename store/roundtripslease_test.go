@@ -12,7 +12,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
-// How many round trips and requests writes take with a lease, as in TestRoundTrips: one less of each.
+// How many round trips and requests writes take with a lease, as in TestRoundTrips: one less of each, where no row is read back.
 func TestRoundTripsWithALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const rows = 10
@@ -37,7 +37,8 @@ func TestRoundTripsWithALease(t *testing.T) {
 		mutable := table(Schema{Name: "mutable"}, OrderedColumn("value", Int16, Kerschbaum))
 		conditional := table(Schema{Name: "conditional", Conditional: true}, OrderedColumn("value", Int16, MOPE))
 		covering := table(Schema{Name: "covering", Conditional: true}, OrderedColumn("value", Int16, MOPE).Covering())
-		for _, tbl := range []*Table{plain, searched, fresh, added, mutable, conditional, covering} {
+		served := table(Schema{Name: "served"}, OrderedColumn("value", Int16, Boldyreva).ServerIndex())
+		for _, tbl := range []*Table{plain, searched, fresh, added, mutable, conditional, covering, served} {
 			require.NoError(t, tbl.Put(ctx, Row{"id": -1})) // each knows the newest version of the catalogue
 		}
 		batch := func(from int, value int) (batch []Row) {
@@ -92,5 +93,13 @@ func TestRoundTripsWithALease(t *testing.T) {
 			requireDocumented(t, c.operation+", with a lease", c.trips, c.requests)
 			requireDocumented(t, c.operation, c.trips+1, c.requests+1)
 		}
+		// Rows that a server index leads to are read back. The version is read at the same time.
+		_, err = st.Lease(ctx)
+		require.NoError(t, err)
+		calls = nil
+		began := time.Now()
+		require.NoError(t, served.Put(ctx, batch(0, 5)...))
+		require.Equal(t, [2]int{2, 3}, [2]int{int(time.Since(began) / time.Second), len(calls)})
+		requireDocumented(t, "put, server index, with a lease", 2, 3)
 	})
 }
