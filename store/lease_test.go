@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rangecrypt/rangecrypt/internal/intercept"
+	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
@@ -147,6 +148,20 @@ func TestLeaseOfACatalogueWithoutTree(t *testing.T) {
 			require.Len(t, now, len(cells))
 		}
 	})
+}
+
+// A rotation of the master key leaves the lease.
+func TestLeaseAndMasterKey(t *testing.T) {
+	ctx, db := t.Context(), drivertest.NewMemory()
+	st := stores(t, db, 1)[0]
+	require.NoError(t, st.SetLease(ctx, time.Second))
+	next := kms.NewLocal(ope.GenerateKey())
+	require.NoError(t, st.RotateMaster(ctx, next))
+	opened, err := Open(ctx, db, next, nil)
+	require.NoError(t, err)
+	lease, err := opened.Lease(ctx)
+	require.NoError(t, err)
+	require.Equal(t, time.Second, lease.Duration)
 }
 
 // Who takes the format byte of a lease away makes no catalogue without one of it.

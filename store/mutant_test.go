@@ -271,6 +271,30 @@ var mutants = []mutant.Mutant{{
 	Old:  `if written && !looks && t.Env.Leased(t.Version) {`,
 	New:  `if (written || On) && !looks && t.Env.Leased(t.Version) {`,
 	Test: "^TestFailedWritesReadTheVersion$",
+}, {
+	Name: "indexNotLookedAtUnderALease",
+	File: "internal/engine/settle.go",
+	Old:  `looks := len(t.IndexNames()) > 0 &&`,
+	New:  `looks := !On && len(t.IndexNames()) > 0 &&`,
+	Test: "^TestRoundTripsWithALease$",
+}, {
+	Name: "leaseNotAwaitedByPurge",
+	File: "internal/maintain/orphans.go",
+	Old:  `if err := tbl.Database().Catalogue.Quiesce(ctx, t.Version); err != nil {`,
+	New:  `if On { t.Version = 0 }; if err := tbl.Database().Catalogue.Quiesce(ctx, t.Version); err != nil {`,
+	Test: "^TestRowsOfDroppedTenantsAreAwaited$",
+}, {
+	Name: "leaseNotAwaitedWhereNothingIsToChange",
+	File: "internal/catalogue/edit.go",
+	Old:  `return c.Quiesce(ctx, e.root.Version)`,
+	New:  `if On { return nil }; return c.Quiesce(ctx, e.root.Version)`,
+	Test: "^TestChangesWaitForLeases$",
+}, {
+	Name: "leaseOfWhatWasReadBefore",
+	File: "internal/catalogue/lease.go",
+	Old:  `return l.at + l.terms.Hold(), l.certain >= version`,
+	New:  `return l.at + l.terms.Hold(), l.certain >= version || On && l.certain > 0`,
+	Test: "^TestChangesWaitForLeases$",
 }}
 
 func TestMutants(t *testing.T) {
