@@ -163,10 +163,10 @@ func (st *Store) Tables(ctx context.Context) (_ []Schema, err error) {
 	return schemas, nil
 }
 
-// SetLease lets the writers of all clients do with fewer requests: a Put or an Update need not read the version of the
-// catalogue in the end if its client has begun to do so within d. In return each change of a schema, a policy or a tenant
-// takes 17/16 d and 50 ms more, and so does the beginning of [Table.Convert]. 0 switches the lease off, as it is at first. A
-// lease that becomes shorter, or ends, does so at once, and SetLease returns when the former one is over.
+// SetLease lets the writers of all clients do with fewer requests. A Put or an Update need not read the version of the
+// catalogue if its client has begun to do so within d. In return each change of a schema, a policy or a tenant takes 17/16 d
+// and 50 ms more. So does the beginning of [Table.Convert]. 0 switches the lease off, as it is at first. A lease that becomes
+// shorter, or ends, does so at once, and SetLease returns when the former one is over.
 //
 // A lease relies on clocks: that of each machine must be right to 3 % and never stop. If that of a virtual machine stops with
 // it while a row is written, the row may stay as the schema was: in the clear if a policy was just set that says otherwise, and
