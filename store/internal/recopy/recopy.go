@@ -71,6 +71,9 @@ func Check(ctx context.Context, t *engine.Engine, c *rowcodec.Column, posting dr
 	if engine.Refused(err) || errors.Is(err, fault.ErrTorn) {
 		return false, nil, nil // which is a fault of the row
 	}
+	if r != nil {
+		c.Trim(t.View, r)
+	}
 	if err != nil || wrong == nil && r != nil && r.Write == copied.Write && t.SameValues(r, copied) {
 		return false, nil, err
 	}
