@@ -39,6 +39,9 @@ type Options struct {
 	// 64 bytes each; at least 4096. Default 1,000,000, which is all that a column can have. With
 	// fewer, values that were not used lately take more round trips to write.
 	CacheValues int
+
+	// ReadRepair has queries put the copies that index entries lack, see [Column.Covering]. They neither wait for that nor fail by it.
+	ReadRepair bool
 }
 
 // A Store is an encrypted database: the tables of one catalogue. It is safe for concurrent use.
@@ -73,6 +76,7 @@ func Open(ctx context.Context, db driver.DB, master kms.KMS, opts *Options) (_ *
 		Observer:    observe.New(opts.Logger, opts.TracerProvider, opts.MeterProvider),
 		Concurrency: cmp.Or(opts.Concurrency, 32),
 		Remembers:   opts.CacheValues,
+		ReadRepair:  opts.ReadRepair,
 		Fill:        maintain.FinishIndex,
 	}
 	ctx, end := within.Observer.Operation(ctx, "open", "")

@@ -17,6 +17,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/recopy"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
@@ -258,7 +259,11 @@ func (f *finder) openRows(ctx context.Context, r keyRange, rows []driver.Row, pr
 		if !slices.Contains(hints, true) {
 			return hits, nil
 		}
-		return hits, f.resolve(ctx, r, rows, func(i int) bool { return hints[i] }, hits)
+		err = f.resolve(ctx, r, rows, func(i int) bool { return hints[i] }, hits)
+		if copied && err == nil {
+			recopy.Met(ctx, f.table, f.driving, rows, func(i int) bool { return hits[i] != nil })
+		}
+		return hits, err
 	}
 }
 

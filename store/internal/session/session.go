@@ -26,6 +26,7 @@ type Options struct {
 	Concurrency int // requests of one call that are under way at a time
 	Remembers   int // values of each column with a stateful scheme, or 0 for all
 	Clock       rowcodec.Clock
+	ReadRepair  bool // queries put the copies that postings lack
 
 	// Fill finishes an index that is being made again.
 	Fill func(ctx context.Context, db *Database, of meta.IndexRef) error
