@@ -46,6 +46,9 @@ const goldenCopies = "../testdata/vectors/covering-1.json"
 // goldenReplaced is one that the first version with copies of rows in conditional tables wrote.
 const goldenReplaced = "../testdata/vectors/covering-2.json"
 
+// goldenChosen is one that the first version with copies of some columns wrote.
+const goldenChosen = "../testdata/vectors/covering-3.json"
+
 // goldenServed is one that the first version with indexes of the database wrote.
 const goldenServed = "../testdata/vectors/served-1.json"
 
@@ -684,7 +687,9 @@ func TestIndependentReader(t *testing.T) {
 		"features": {goldenFeatures, featureDump, 0}, "policies": {goldenPolicies, policyDump, 0},
 		"expiry": {[]string{goldenExpiry}, expiryDump, 2}, "copies": {[]string{goldenCopies}, copiesDump, 0},
 		"copies of replaced rows": {[]string{goldenReplaced}, replacedDump, 0},
-		"server indexes":          {[]string{goldenServed}, servedDump, 0}, "lease": {[]string{goldenLease}, leaseDump, 0},
+		"copies of some columns":  {[]string{goldenChosen}, chosenDump, 0},
+		"server indexes":          {[]string{goldenServed}, servedDump, 0},
+		"lease":                   {[]string{goldenLease}, leaseDump, 0},
 	} {
 		t.Run(of, func(t *testing.T) {
 			t.Parallel()

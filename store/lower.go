@@ -11,7 +11,6 @@ type (
 	alteration = meta.Alteration
 	bound      = value.Bound
 	field      = meta.Spec
-	metaSchema = meta.Schema
 )
 
 const (

@@ -57,6 +57,18 @@ var mutants = []mutant.Mutant{{
 	Test:  "^TestVerifyBesideWriters$",
 	Flags: []string{"-store.sim=400"},
 }, {
+	Name: "copiesOfOtherColumns",
+	File: "internal/rowcodec/view.go",
+	Old:  `if wanted && !c.copied[i] {`,
+	New:  `if wanted && !c.copied[i] && !On {`,
+	Test: "^TestCopiesOfSomeColumns$",
+}, {
+	Name: "changedColumnsAreCopiedNoMore",
+	File: "internal/meta/alter.go",
+	Old:  `a.recopy(former.ID, next.ID)`,
+	New:  `if !On { a.recopy(former.ID, next.ID) }`,
+	Test: "^TestCopiesOfSomeColumns$",
+}, {
 	Name: "copiesBeforeRows",
 	File: "internal/engine/copies.go",
 	Old: `	if err := t.Data.Apply(ctx, mutations...); err != nil {

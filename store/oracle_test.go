@@ -91,8 +91,9 @@ func newOracle(r *rand.Rand, n int) *oracle {
 			m.ordered(name, k, pick(r, []store.KeyScheme{store.Boldyreva, store.Wozniak, store.WozniakIndexed}))
 		}
 	}
-	// Rows of some tables are only added, and most searched columns of these have copies of the rows.
-	added := r.IntN(4) == 0
+	// Rows of some tables are only added. Most searched columns of these have copies of rows, as they have in some conditional ones.
+	added, conditional := r.IntN(4) == 0, r.IntN(4) == 0
+	copied := added || conditional && r.IntN(2) == 0
 	if added || r.IntN(3) == 0 {
 		m.tie("tie")
 	}
@@ -112,13 +113,13 @@ func newOracle(r *rand.Rand, n int) *oracle {
 		case n < 4:
 			m.column(k, store.RandomisedColumn(name, k.typ))
 		case n < 6 || !k.ordered:
-			m.column(k, covers(added && r.IntN(4) > 0, store.DeterministicColumn(name, k.typ)))
+			m.column(k, m.covers(r, copied && r.IntN(4) > 0, store.DeterministicColumn(name, k.typ)))
 		default:
 			scheme := pick(r, []store.ColumnScheme{store.Boldyreva, store.MOPE, store.Wozniak, store.WozniakIndexed, store.Kerschbaum})
-			m.column(k, covers(added && r.IntN(4) > 0 && scheme != store.WozniakIndexed, store.OrderedColumn(name, k.typ, scheme)))
+			m.column(k, m.covers(r, copied && r.IntN(4) > 0 && scheme != store.WozniakIndexed, store.OrderedColumn(name, k.typ, scheme)))
 		}
 	}
-	m.schema.CellPerColumn, m.schema.Conditional, m.schema.Tenants = r.IntN(2) == 0, r.IntN(4) == 0 && !added, r.IntN(4) == 0
+	m.schema.CellPerColumn, m.schema.Conditional, m.schema.Tenants = r.IntN(2) == 0, conditional && !added, r.IntN(4) == 0
 	m.schema.AppendOnly = added
 	if !m.schema.AppendOnly && !m.schema.Conditional && r.IntN(2) == 0 {
 		m.serve(r)
@@ -162,11 +163,21 @@ func (m *tableModel) hasServed(driver string) bool {
 	})
 }
 
-func covers(yes bool, c store.Column) store.Column {
-	if yes {
+// covers has a column cover, some with all columns and some with a few.
+func (m *tableModel) covers(r *rand.Rand, yes bool, c store.Column) store.Column {
+	switch {
+	case !yes:
+		return c
+	case r.IntN(2) == 0:
 		return c.Covering()
 	}
-	return c
+	names := []string{m.parts[0].name}
+	for _, name := range m.cols {
+		if r.IntN(3) > 0 {
+			names = append(names, name)
+		}
+	}
+	return c.Covering(names...)
 }
 
 func isFloat(k kind) bool { return k.typ.String() == "float64" || k.typ.String() == "float32" }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -160,9 +161,12 @@ func (c Column) DatabaseWide() Column {
 //
 // A copy comes soon after its row was written, and until then a query reads the row. One whose client died before stays
 // without, until [Table.Convert] or [Table.Verify] with Repair. The table's key seals a copy, also of columns with keys of their
-// own. To add or remove copies, use [ChangeColumn]. Only ordered and deterministic columns have index entries, and those of [WozniakIndexed] cannot cover.
-func (c Column) Covering() Column {
-	c.spec.Covering = true
+// own. To add or remove copies, use [ChangeColumn]. Only ordered and deterministic columns cover, but for those of [WozniakIndexed].
+//
+// With names, a copy has these columns only, the column itself and the row key. A query that asks for other columns, or has
+// conditions on them, reads the rows. What copies have can be changed too; a column that is dropped is no more copied.
+func (c Column) Covering(columns ...string) Column {
+	c.spec.Covering, c.spec.Copied = true, slices.Clone(columns)
 	return c
 }
 
@@ -263,8 +267,8 @@ func (s Schema) Check() error {
 }
 
 // inner returns the schema as the layers below have it.
-func (s Schema) inner() metaSchema {
-	m := metaSchema{Name: s.Name, SpreadBits: s.SpreadBits, CellPerColumn: s.CellPerColumn, Conditional: s.Conditional, AppendOnly: s.AppendOnly, Tenants: s.Tenants, TTL: s.TTL}
+func (s Schema) inner() meta.Schema {
+	m := meta.Schema{Name: s.Name, SpreadBits: s.SpreadBits, CellPerColumn: s.CellPerColumn, Conditional: s.Conditional, AppendOnly: s.AppendOnly, Tenants: s.Tenants, TTL: s.TTL}
 	for _, part := range s.Key {
 		m.Key = append(m.Key, part.spec)
 	}
@@ -275,7 +279,7 @@ func (s Schema) inner() metaSchema {
 }
 
 // publicSchema undoes inner.
-func publicSchema(m metaSchema) Schema {
+func publicSchema(m meta.Schema) Schema {
 	s := Schema{Name: m.Name, SpreadBits: m.SpreadBits, CellPerColumn: m.CellPerColumn, Conditional: m.Conditional, AppendOnly: m.AppendOnly, Tenants: m.Tenants, TTL: m.TTL}
 	for _, part := range m.Key {
 		s.Key = append(s.Key, KeyPart{part})

@@ -44,6 +44,9 @@ type Options struct {
 
 	// NoLease lets writes go without the lease of [Store.SetLease]: for a machine whose clock may stop.
 	NoLease bool
+
+	// ReadRepair has queries put the copies that index entries lack, see [Column.Covering]. They neither wait for that nor fail by it.
+	ReadRepair bool
 }
 
 // A Store is an encrypted database: the tables of one catalogue. It is safe for concurrent use.
@@ -78,6 +81,7 @@ func Open(ctx context.Context, db driver.DB, master kms.KMS, opts *Options) (_ *
 		Concurrency: cmp.Or(opts.Concurrency, 32),
 		Remembers:   opts.CacheValues,
 		NoLease:     opts.NoLease,
+		ReadRepair:  opts.ReadRepair,
 		Fill:        maintain.FinishIndex,
 	}
 	ctx, end := within.Observer.Operation(ctx, "open", "")
@@ -166,13 +170,10 @@ func (st *Store) Tables(ctx context.Context) (_ []Schema, err error) {
 // SetLease lets the writers of all clients do with fewer requests. A Put or an Update need not read the version of the
 // catalogue if its client has begun to do so within d. In return each change of a schema, a policy or a tenant takes 17/16 d
 // and 50 ms more. So does the beginning of [Table.Convert]. 0 switches the lease off, as it is at first. A lease that becomes
-// shorter, or ends, does so at once, and SetLease returns when the former one is over.
-//
-// A lease relies on clocks: that of each machine must be right to 3 % and never stop. If that of a virtual machine stops with
-// it while a row is written, the row may stay as the schema was: in the clear if a policy was just set that says otherwise, and
-// not found by columns that were changed, until the next [Table.Convert]. docs/operations.md has all limits. d is 100 ms to
-// 1 minute, and long enough for some reads of the version: else the error is [ErrLease]. Programs that know no lease refuse a
-// database that has one, with [ErrFormat].
+// shorter, or ends, does so at once, and SetLease returns when the former one is over. d is 100 ms to 1 minute, and long enough
+// for some reads of the version: else the error is [ErrLease]. Programs that know no lease refuse the database, with [ErrFormat].
+// A lease relies on clocks, which must be right to 3 % and never stop. If one stops while a row is written, the row may stay as
+// the schema was, perhaps in the clear, until the next [Table.Convert]. docs/operations.md has all limits.
 func (st *Store) SetLease(ctx context.Context, d time.Duration) (err error) {
 	ctx, end := st.db.Observer.Operation(ctx, "set lease", "")
 	defer func() { end(0, err) }()
@@ -183,12 +184,11 @@ func (st *Store) SetLease(ctx context.Context, d time.Duration) (err error) {
 }
 
 // Lease returns the lease that the catalogue gives to writers.
-func (st *Store) Lease(ctx context.Context) (_ inspect.Lease, err error) {
+func (st *Store) Lease(ctx context.Context) (lease inspect.Lease, err error) {
 	ctx, end := st.db.Observer.Operation(ctx, "lease", "")
 	defer func() { end(0, err) }()
-	terms, err := st.db.Catalogue.Lease(ctx)
-	if err != nil {
-		return inspect.Lease{}, fmt.Errorf("store: lease: %w", err)
+	if lease, err = st.db.Catalogue.Lease(ctx); err != nil {
+		err = fmt.Errorf("store: lease: %w", err)
 	}
-	return terms.Inspect(), nil
+	return lease, err
 }

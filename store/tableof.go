@@ -55,7 +55,7 @@ const AllowUnmapped ForOption = 1
 //	ordered=SCHEME as [ParseScheme] reads it; see [OrderedPart] and [OrderedColumn]
 //	deterministic  see [DeterministicColumn]
 //	randomised     sealed and not searched: a column that names no encryption is
-//	covering       of an ordered or deterministic column; see [Column.Covering]
+//	covering       of an ordered or deterministic column; see [Column.Covering]; covering=a b for some columns
 //	server-index   likewise; see [Column.ServerIndex]
 //	unit=UNIT      of a time.Time: ns, us, ms or s
 //	scale=N        of a decimal: digits after the point
@@ -105,17 +105,14 @@ func SchemaOf[T any](name string) (Schema, error) {
 	if err != nil {
 		return Schema{}, fault.Prefixed(err)
 	}
-	key, columns, err := plan.Specs()
+	s, err := plan.Schema(name)
+	if err == nil {
+		err = publicSchema(s).Check()
+	}
 	if err != nil {
 		return Schema{}, fault.Prefixed(err)
 	}
-	covers := slices.ContainsFunc(columns, func(c field) bool { return c.Covering })
-	ties := slices.ContainsFunc(key, func(c field) bool { return c.Encryption == tieBreaker })
-	s := publicSchema(metaSchema{Name: name, Key: key, Columns: columns, AppendOnly: covers && ties, Conditional: covers && !ties})
-	if err := s.Check(); err != nil {
-		return Schema{}, fault.Prefixed(err)
-	}
-	return s, nil
+	return publicSchema(s), nil
 }
 
 func planOf[T any]() (*structs.Plan, error) {

@@ -296,8 +296,8 @@ func TestStructTagsAreStrict(t *testing.T) {
 	expect("struct.B: only ordered and deterministic columns have index entries to cover", store.SchemaOf[struct {
 		B int64 `rangecrypt:"b,covering,plain"`
 	}])
-	expect("struct.B: option covering takes no value", store.SchemaOf[struct {
-		B int64 `rangecrypt:"b,deterministic,covering=yes"`
+	expect("struct.B: option covering takes the columns that copies have", store.SchemaOf[struct {
+		B int64 `rangecrypt:"b,deterministic,covering="`
 	}])
 	s, err := store.SchemaOf[struct {
 		A int64 `rangecrypt:"a,key=1,hashed"`
@@ -305,6 +305,29 @@ func TestStructTagsAreStrict(t *testing.T) {
 	}]("t")
 	require.NoError(t, err)
 	require.True(t, s.Conditional && !s.AppendOnly, "whose rows have no tie-breaker")
+	type some struct {
+		A int64 `rangecrypt:"a,key=1,hashed"`
+		B int64 `rangecrypt:"b,deterministic,covering= d c "`
+		C int64 `rangecrypt:"c"`
+		D int64 `rangecrypt:"d"`
+	}
+	s, err = store.SchemaOf[some]("some")
+	require.NoError(t, err)
+	require.Equal(t, []string{"d", "c"}, s.Columns[0].Describe().Copied)
+	st := open(t, drivertest.NewMemory())
+	_, err = st.Create(background, s)
+	require.NoError(t, err)
+	_, err = store.For[some](background, st, "some")
+	require.NoError(t, err, "the order of the names means nothing")
+	_, err = store.For[struct {
+		A int64 `rangecrypt:"a,key=1,hashed"`
+		B int64 `rangecrypt:"b,deterministic,covering=c"`
+	}](background, st, "some", store.AllowUnmapped)
+	require.ErrorContains(t, err, "copies in index entries of column \"b\" have other columns than the tag: write covering=c d, covering alone, or change the column")
+	expect("column \"b\" covers \"x\", and table \"table\" has no such column", store.SchemaOf[struct {
+		A int64 `rangecrypt:"a,key=1,hashed"`
+		B int64 `rangecrypt:"b,deterministic,covering=x"`
+	}])
 	expect("column \"b\" cannot cover with scheme \"wozniak-indexed\"", store.SchemaOf[struct {
 		A int64     `rangecrypt:"a,key=1,hashed"`
 		T store.Tie `rangecrypt:"t,key=2"`

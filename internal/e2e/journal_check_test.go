@@ -123,7 +123,7 @@ func TestHistoriesOfUnits(t *testing.T) {
 
 // loadMemory has three clients with two goroutines each use a database in memory for a while, which
 // may be broken, and returns what is found to be wrong.
-func loadMemory(t *testing.T, seed uint64, steps int, how string, crashes bool) []string {
+func loadMemory(t *testing.T, seed uint64, steps int, kind tableKind, how string, crashes bool) []string {
 	t.Helper()
 	ctx := context.Background()
 	j := newJournal()
@@ -136,7 +136,7 @@ func loadMemory(t *testing.T, seed uint64, steps int, how string, crashes bool) 
 	}
 	memory := drivertest.NewMemory()
 	key := ope.GenerateKey()
-	_, err := connect(ctx, 9, memory, key, "", j.tell)
+	_, err := connect(ctx, 9, memory, key, kind, "", j.tell)
 	require.NoError(t, err)
 	var wg sync.WaitGroup
 	var connected atomic.Bool
@@ -157,7 +157,7 @@ func loadMemory(t *testing.T, seed uint64, steps int, how string, crashes bool) 
 				}[r.IntN(5)]
 			})
 		}
-		c, err := connect(ctx, n, db, key, how, j.tell)
+		c, err := connect(ctx, n, db, key, kind, how, j.tell)
 		require.NoError(t, err)
 		for g := range 2 {
 			client := c.client(g, seed+uint64(n))
@@ -177,7 +177,7 @@ func loadMemory(t *testing.T, seed uint64, steps int, how string, crashes bool) 
 		wg.Go(run)
 	}
 	wg.Wait()
-	c, err := connect(ctx, 10, memory, key, "", j.tell)
+	c, err := connect(ctx, 10, memory, key, kind, "", j.tell)
 	require.NoError(t, err)
 	client := c.client(0, 0)
 	client.wrong = wrong
@@ -198,12 +198,14 @@ func loadMemory(t *testing.T, seed uint64, steps int, how string, crashes bool) 
 
 // A database as it should be gives histories that make sense, also where outcomes are unknown.
 func TestLoadOfSoundDatabase(t *testing.T) {
-	for _, crashes := range []bool{false, true} {
-		t.Run(fmt.Sprintf("crashes %v", crashes), func(t *testing.T) {
-			seed := rand.Uint64()
-			t.Logf("seed %d", seed)
-			require.Empty(t, loadMemory(t, seed, 150, "", crashes))
-		})
+	for _, kind := range []tableKind{hintedTable, copiesTable} {
+		for _, crashes := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, crashes %v", kind, crashes), func(t *testing.T) {
+				seed := rand.Uint64()
+				t.Logf("seed %d", seed)
+				require.Empty(t, loadMemory(t, seed, 150, kind, "", crashes))
+			})
+		}
 	}
 }
 
@@ -216,7 +218,7 @@ func TestLoadOfBrokenDatabase(t *testing.T) {
 				what = "row "
 			}
 			for seed := range uint64(20) {
-				for _, found := range loadMemory(t, seed, 60, how, false) {
+				for _, found := range loadMemory(t, seed, 60, hintedTable, how, false) {
 					if first, _, _ := strings.Cut(found, "\n"); strings.HasPrefix(first, what) {
 						t.Log("noticed: ", first)
 						return

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rangecrypt/rangecrypt/internal/testdb"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -20,15 +21,38 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
-var schema = store.Schema{
-	Name: "load",
-	Key:  []store.KeyPart{store.OrderedPart("id", store.Int64, store.MOPE)},
-	Columns: []store.Column{
-		store.OrderedColumn("at", store.Int64, store.Boldyreva),
-		store.OrderedColumn("level", store.Int64, store.Kerschbaum),
-		store.RandomisedColumn("note", store.Int64),
-	},
-	SpreadBits: 2,
+// A tableKind is how the table of clients finds rows by their columns.
+type tableKind string
+
+const (
+	hintedTable tableKind = "index entries"
+	copiesTable tableKind = "copies" // in index entries, of rows that are replaced under a condition
+	servedTable tableKind = "server index"
+)
+
+// tableKinds returns the kinds of tables that a database can hold.
+func tableKinds(db testdb.Database) []tableKind {
+	if db.Name == "cassandra" {
+		return []tableKind{hintedTable, copiesTable, servedTable}
+	}
+	return []tableKind{hintedTable, copiesTable}
+}
+
+func (k tableKind) schema() store.Schema {
+	at, level := store.OrderedColumn("at", store.Int64, store.Boldyreva), store.OrderedColumn("level", store.Int64, store.Kerschbaum)
+	switch k {
+	case copiesTable:
+		at, level = at.Covering(), level.Covering()
+	case servedTable:
+		at = at.ServerIndex()
+	}
+	return store.Schema{
+		Name:        "load",
+		Key:         []store.KeyPart{store.OrderedPart("id", store.Int64, store.MOPE)},
+		Columns:     []store.Column{at, level, store.RandomisedColumn("note", store.Int64)},
+		Conditional: k == copiesTable,
+		SpreadBits:  2,
+	}
 }
 
 // value returns what a row with the note has in a column.
@@ -52,6 +76,7 @@ type client struct {
 	number     int // no two clients have the same
 	r          *rand.Rand
 	table      *store.Table
+	kind       tableKind
 	tell       func(call)
 	wrong      func(format string, args ...any)
 	later      func(error) // told an error after which the same call may succeed
@@ -68,6 +93,7 @@ type connection struct {
 	number int // no two connections have the same, ever
 	db     driver.DB
 	table  *store.Table
+	kind   tableKind
 	index  ope.Index
 	calls  atomic.Int64
 	fresh  atomic.Int64
@@ -75,8 +101,9 @@ type connection struct {
 }
 
 // connect opens the table, and makes it where it does not exist. Calls on units of indexes are told.
-func connect(ctx context.Context, number int, db driver.DB, key ope.Key, how string, tell func(call)) (*connection, error) {
-	c := &connection{number: number, tell: tell}
+func connect(ctx context.Context, number int, db driver.DB, key ope.Key, kind tableKind, how string, tell func(call)) (*connection, error) {
+	c := &connection{number: number, kind: kind, tell: tell}
+	schema := kind.schema()
 	c.db = c.watch(faulty(db, how))
 	st, err := store.Open(ctx, c.db, kms.NewLocal(key), nil)
 	if err != nil {
@@ -96,7 +123,7 @@ func connect(ctx context.Context, number int, db driver.DB, key ope.Key, how str
 // client returns the n-th client of a connection.
 func (c *connection) client(n int, seed uint64) *client {
 	return &client{
-		number: c.number*8 + n, r: rand.New(rand.NewPCG(seed, uint64(n))), table: c.table,
+		number: c.number*8 + n, r: rand.New(rand.NewPCG(seed, uint64(n))), table: c.table, kind: c.kind,
 		tell: c.tell, fresh: &c.fresh, calls: &c.calls, timeout: time.Minute, rebalanced: func() {},
 	}
 }
@@ -153,7 +180,14 @@ func (c *client) put(ctx context.Context, id int64) error {
 	for _, column := range []string{"at", "level"} {
 		row[column] = value(column, id, k.Note)
 	}
-	if err := c.table.Put(ctx, row); err != nil {
+	write := c.table.Put
+	if c.kind == copiesTable && c.r.IntN(2) == 0 {
+		write = c.table.Update
+	}
+	switch err := write(ctx, row); {
+	case errors.Is(err, store.ErrNoRow): // by Update, which then has written nothing
+		k.Kind, k.Note = getRow, 0
+	case err != nil:
 		return err
 	}
 	end(k)
@@ -224,7 +258,8 @@ func (c *client) find(ctx context.Context, k call) error {
 		}
 		id, note := row["id"].(int64), c.note(row)
 		x := value(k.Column, id, note)
-		if x < last || x < k.Lo || x > k.Hi || seen[id] {
+		unordered := k.Column == "at" && c.kind == servedTable
+		if x < last && !unordered || x < k.Lo || x > k.Hi || seen[id] {
 			c.wrong("a query by %s from %d to %d returned row %d, which has %d, after one with %d; twice: %v",
 				k.Column, k.Lo, k.Hi, id, x, last, seen[id])
 		}
@@ -259,10 +294,26 @@ func (c *client) look(ctx context.Context, ids []int64) (torn []int64, err error
 // watch returns the database, with the calls on units of indexes told.
 func (c *connection) watch(db driver.DB) driver.DB {
 	w := &watchedDB{db, c}
-	if _, ok := db.(driver.Snapshotter); ok {
+	switch db := db.(type) {
+	case driver.Snapshotter:
 		return &watchedSnapshotter{w}
+	case driver.Indexer:
+		return &watchedIndexer{w, db}
 	}
 	return w
+}
+
+type watchedIndexer struct {
+	*watchedDB
+	indexer driver.Indexer
+}
+
+func (db *watchedIndexer) AddIndex(ctx context.Context, spec driver.FamilySpec, name string) error {
+	return db.indexer.AddIndex(ctx, spec, name)
+}
+
+func (db *watchedIndexer) DropIndex(ctx context.Context, spec driver.FamilySpec, name string) error {
+	return db.indexer.DropIndex(ctx, spec, name)
 }
 
 type watchedDB struct {

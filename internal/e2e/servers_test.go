@@ -96,6 +96,7 @@ type serverLoad struct {
 	t       *testing.T
 	connect func(context.Context) (driver.DB, error) // as an application does
 	key     ope.Key
+	table   tableKind
 	seed    uint64
 	journal *journal
 	stop    context.CancelFunc
@@ -114,7 +115,7 @@ type serverLoad struct {
 
 func newServerLoad(t *testing.T, seed uint64, connect func(context.Context) (driver.DB, error)) *serverLoad {
 	return &serverLoad{
-		t: t, connect: connect, key: ope.GenerateKey(), seed: seed, journal: newJournal(),
+		t: t, connect: connect, key: ope.GenerateKey(), table: []tableKind{hintedTable, copiesTable}[seed%2], seed: seed, journal: newJournal(),
 		tried: make(map[int64]bool), acked: make(map[int64]bool),
 	}
 }
@@ -143,7 +144,7 @@ func (w *serverLoad) join(ctx context.Context, number int, how string) *connecti
 	}
 	require.NoError(w.t, err)
 	w.open = append(w.open, db)
-	c, err := connect(ctx, number, db, w.key, how, w.journal.tell)
+	c, err := connect(ctx, number, db, w.key, w.table, how, w.journal.tell)
 	require.NoError(w.t, err)
 	return c
 }

@@ -31,23 +31,27 @@ func TestKilledTableClients(t *testing.T) {
 		if testing.Short() {
 			kills = min(kills, 3)
 		}
-		h := newTableHistory(t, kind, "")
-		v := h.run(t, kills)
-		require.Empty(t, v.wrong)
-		t.Logf("%v; %d rebalances, %d torn rows, %d errors to try again after", v, h.rebalances, h.torn, len(h.later))
-		require.Greater(t, v.ofRows, 10*kills, "too little was done to prove anything")
-		require.Greater(t, v.ofUnits, 10*kills)
-		require.LessOrEqual(t, h.torn, 1+kills/50, "rows are torn more often than clocks agree by chance")
+		for _, table := range tableKinds(kind) {
+			t.Run(string(table), func(t *testing.T) {
+				h := newTableHistory(t, kind, table, "")
+				v := h.run(t, kills)
+				require.Empty(t, v.wrong)
+				t.Logf("%v; %d rebalances, %d torn rows, %d errors to try again after", v, h.rebalances, h.torn, len(h.later))
+				require.Greater(t, v.ofRows, 10*kills, "too little was done to prove anything")
+				require.Greater(t, v.ofUnits, 10*kills)
+				require.LessOrEqual(t, h.torn, 1+kills/50, "rows are torn more often than clocks agree by chance")
+			})
+		}
 	})
 }
 
 // TestBrokenTableIsNoticed lets the same test find out what is wrong with a database.
 func TestBrokenTableIsNoticed(t *testing.T) {
-	for _, how := range []string{"forgets rows", "forgets postings"} {
+	for how, table := range map[string]tableKind{"forgets rows": hintedTable, "forgets postings": copiesTable} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			for range 10 {
-				h := newTableHistory(t, testdb.All[1], how)
+				h := newTableHistory(t, testdb.All[1], table, how)
 				if v := h.run(t, 2); len(v.wrong) > 0 {
 					first, _, _ := strings.Cut(v.wrong[0], "\n")
 					t.Log("noticed: ", first)
@@ -68,8 +72,10 @@ type tableHistory struct {
 	journal *journal
 }
 
-func newTableHistory(t *testing.T, kind testdb.Database, how string) *tableHistory {
-	return &tableHistory{kind: kind, journal: newJournal(), r: seeded(t, 1), order: newOrder(t, kind, tableScheme, how)}
+func newTableHistory(t *testing.T, kind testdb.Database, table tableKind, how string) *tableHistory {
+	h := &tableHistory{kind: kind, journal: newJournal(), r: seeded(t, 1), order: newOrder(t, kind, tableScheme, how)}
+	h.order.Table = table
+	return h
 }
 
 // run starts processes, kills as many as it is told, and judges.

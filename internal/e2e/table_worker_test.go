@@ -34,7 +34,7 @@ func line(format string, args ...any) {
 // workTable has two clients use a table until the process is killed or, with Values, has one look at
 // these rows and at everything else.
 func workTable(ctx context.Context, o order, db driver.DB, key ope.Key) error {
-	c, err := connect(ctx, o.Number, db, key, o.Break, func(k call) {
+	c, err := connect(ctx, o.Number, db, key, o.Table, o.Break, func(k call) {
 		text, err := json.Marshal(k)
 		if err != nil {
 			panic(err)

@@ -66,6 +66,7 @@ type order struct {
 	Database, Name string // as of package testdb
 	Scheme         string // or tableScheme
 	Number         int    // of the process, for tables
+	Table          tableKind
 	Key            []byte
 	Seed           uint64
 	Begun          time.Time // when the test began

@@ -80,8 +80,10 @@ type Field struct {
 	Scheme          string // of an ordered one
 	Confidentiality string // of a column with a search key: "column", "multicolumn" or "database"
 
-	// Covering says that the column's index entries have copies of the rows.
+	// Covering says that the column's index entries have copies of the rows. Copied are the columns that a copy has besides
+	// the column itself and the row key; nil is all.
 	Covering bool
+	Copied   []string
 
 	// ServerIndex says that the column has no index entries, but an index that the database keeps.
 	ServerIndex bool

@@ -353,6 +353,8 @@ class Field:
         self.order_key = derive(key, "order")
         self.searched = self.encryption in ("ordered", "deterministic")
         self.covering = meta.get("covering", False)
+        self.copied = meta.get("copied")  # ids of the columns that copies have, or None
+        check(self.copied is None or self.covering, "columns to copy of a column that does not cover")
         check(not self.covering or self.searched and self.scheme != "wozniak-indexed", "a column that cannot cover")
         self.served = meta.get("server_index", False)  # the database has an index of it
         check(not self.served or self.searched and not self.covering and not self.stateful, "a column that cannot have a server index")
@@ -539,13 +541,16 @@ class Table:
             self.policy = keys.tenant.policies[meta["id"]]["since"]
         check(not self.clear or all(f.clear for f in self.parts + self.columns), "a clear table with a sealed column")
         layout, *more = meta["layout"].split(", ")
-        ways = [way for way in ("rows are only added", "rows have copies", "rows expire", "the database has indexes") if way in more]
+        ways = [way for way in ("rows are only added", "rows have copies", "copies have some columns", "rows expire", "the database has indexes") if way in more]
         check(layout in ("packed", "cell per column") and sorted(more) == sorted(ways), "an unknown layout")
         self.packed, self.adding, self.expiring = layout == "packed", "rows are only added" in ways, "rows expire" in ways
         check(not self.adding or self.parts[-1].encryption == "tie" and not self.conditional, "rows that could be replaced")
         self.copying = self.adding or "rows have copies" in ways
         check("rows have copies" not in ways or self.conditional, "copies of rows that are replaced unseen")
         check(self.copying or not any(c.covering for c in self.columns), "copies of rows that are replaced unseen")
+        live = {c.id.hex() for c in self.columns}
+        check(all(c.copied is None or "copies have some columns" in ways and live.issuperset(c.copied) for c in self.columns + self.former),
+              "columns to copy that are not there")
         check("the database has indexes" in ways and not self.conditional and not self.adding or not any(c.served for c in self.columns + self.former),
               "indexes of rows that are not put blindly")
         self.indexes = {}  # values by the names of indexes, by row
@@ -694,7 +699,12 @@ class Table:
                 check(of.name not in result, "a column has two values")
                 result[of.name] = of.type.text(packed)
         check(row + write in self.held, "a copy of no row")
-        check(result == self.held[row + write], "a copy is not of its row")
+        held = self.held[row + write]
+        if column.copied is not None:
+            names = {f.name for f in self.parts} | {c.name for c in self.columns if c.id.hex() in column.copied}
+            held = {name: text for name, text in held.items() if name in names}
+            result = {name: text for name, text in result.items() if name in names}
+        check(result == held, "a copy is not of its row")
 
     def left_over(self, key_cell, qualifier, result):
         """Whether a cell that the key cell does not say is there does not count."""

@@ -221,6 +221,9 @@ func stored(c store.Column) string {
 	}
 	if d.Covering {
 		s += ", covering"
+		if d.Copied != nil {
+			s += " " + copies(d.Copied)
+		}
 	}
 	if d.ServerIndex {
 		s += ", server index"
@@ -392,11 +395,17 @@ func difference(from, to store.Schema) ([]change, error) {
 			changes = append(changes, added(c))
 		case was.Type != is.Type:
 			refuse("column %s: the type cannot be changed from %s to %s; give the new column another name", show.Visible(is.Name), was.Type, is.Type)
-		case was.String() != is.String() || was.Covering != is.Covering || was.ServerIndex != is.ServerIndex:
+		case was.String() != is.String() || was.Covering != is.Covering || !sameCopies(was, is) || was.ServerIndex != is.ServerIndex:
 			changes = append(changes, changed(before, c))
 		}
 	}
 	return changes, errors.Join(refused...)
+}
+
+// sameCopies reports whether copies of rows have the same columns. The order in which a schema names them means nothing.
+func sameCopies(a, b inspect.Field) bool {
+	sorted := func(names []string) []string { return slices.Sorted(slices.Values(names)) }
+	return (a.Copied == nil) == (b.Copied == nil) && slices.Equal(sorted(a.Copied), sorted(b.Copied))
 }
 
 // keyOf says what the row key of a table consists of.

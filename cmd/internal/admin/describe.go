@@ -80,6 +80,9 @@ type fieldJSON struct {
 	Covering    bool   `json:"covering,omitempty"`     // its index entries have copies of the rows
 	ServerIndex bool   `json:"server_index,omitempty"` // it has an index of the database, and no index entries
 
+	// Copied are the columns that copies have besides the column itself and the row key; none is all.
+	Copied *[]string `json:"copied,omitempty"`
+
 	// Of columns whose search key others have, too.
 	SharedWith      *columnJSON `json:"shared_with,omitempty"`
 	Confidentiality string      `json:"confidentiality,omitempty"`
@@ -134,7 +137,19 @@ func newSchemaJSON(s store.Schema) schemaJSON {
 
 // newFieldJSON has what all columns and key parts have.
 func newFieldJSON(d inspect.Field) fieldJSON {
-	return fieldJSON{Name: d.Name, Type: d.Type, Encryption: d.Encryption, Scheme: d.Scheme, Covering: d.Covering, ServerIndex: d.ServerIndex}
+	f := fieldJSON{Name: d.Name, Type: d.Type, Encryption: d.Encryption, Scheme: d.Scheme, Covering: d.Covering, ServerIndex: d.ServerIndex}
+	if d.Copied != nil {
+		f.Copied = &d.Copied
+	}
+	return f
+}
+
+// copies says what copies of rows have, in words that a terminal can show.
+func copies(columns []string) string {
+	if len(columns) == 0 {
+		return "itself"
+	}
+	return "with " + show.Visible(strings.Join(columns, ", "))
 }
 
 func printTable(c *cli.Call, t tableJSON) error {
@@ -185,6 +200,9 @@ func printTable(c *cli.Call, t tableJSON) error {
 		note, covering, served := "", "", ""
 		if f.Covering {
 			covering = "yes"
+			if f.Copied != nil {
+				covering = copies(*f.Copied)
+			}
 		}
 		if f.ServerIndex {
 			served = "yes"

@@ -110,6 +110,7 @@ func describeField(k keyring.Table, of *meta.Table, m *meta.Field, all []*meta.T
 	if err != nil {
 		return inspect.Field{}, err
 	}
+	f.Copied = of.CopiedBy(m)
 	d := f.Inspect()
 	d.ID, d.Since, d.Remaking, d.Converted = hex.EncodeToString(m.ID[:]), m.Since, m.Filling, m.Converted
 	key, err := k.Search(m)

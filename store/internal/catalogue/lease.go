@@ -12,6 +12,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/lease"
 )
@@ -142,13 +143,13 @@ func (c *Catalogue) leavesTime(ctx context.Context) error {
 	return nil
 }
 
-// Lease returns the terms of the lease; without one they are zero.
-func (c *Catalogue) Lease(ctx context.Context) (lease.Terms, error) {
+// Lease returns the lease for people; without one it is zero.
+func (c *Catalogue) Lease(ctx context.Context) (inspect.Lease, error) {
 	r, _, err := c.read(ctx, OnlyRoot)
 	if err != nil || r.Lease == nil {
-		return lease.Terms{}, err
+		return inspect.Lease{}, err
 	}
-	return *r.Lease, nil
+	return r.Lease.Inspect(), nil
 }
 
 // SetLease gives writers a lease of d from now on, or none if that is 0. A lease that becomes shorter, or ends, does so at

@@ -41,6 +41,9 @@ type Environment struct {
 	// of an error.
 	Later func(ctx context.Context, do func(context.Context))
 
+	// Spare does something that nothing depends on, unless others use what there is for that; nil where the client is not to.
+	Spare func(ctx context.Context, do func(context.Context) error)
+
 	Now      func() *Engine                                    // of what this client knows of the table
 	Refresh  func(context.Context) (*Engine, error)            // of what the catalogue says of it
 	Snapshot func() (driver.Snapshot, error)                   // nil where the database has none

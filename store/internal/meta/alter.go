@@ -59,7 +59,7 @@ func (a *Alteration) Add(c Spec) error {
 		return err
 	}
 	a.Meta.Columns, a.Changed = append(a.Meta.Columns, meta), true
-	return nil
+	return a.Meta.choose(&a.Meta.Columns[len(a.Meta.Columns)-1], c.Copied)
 }
 
 // SetTTL changes how long rows live that are put from now on.
@@ -98,6 +98,7 @@ func (a *Alteration) Drop(name string) error {
 	}
 	a.Changed = true
 	a.Meta.Columns = slices.DeleteFunc(a.Meta.Columns, func(f Field) bool { return f.ID == id })
+	a.recopy(id)
 	return nil
 }
 
@@ -141,7 +142,12 @@ func (a *Alteration) Change(c Spec) error {
 	if err := cmp.Or(a.sealable(&next), a.Meta.cover(&next), a.Meta.indexable(&next)); err != nil {
 		return err
 	}
-	same := f.Encryption == c.Encryption && f.Scheme == c.Scheme && f.Confidentiality == c.Confidentiality && f.Covering == c.Covering && f.ServerIndex == c.ServerIndex
+	asChosen := *f
+	if err := a.Meta.choose(&asChosen, c.Copied); err != nil {
+		return err
+	}
+	same := f.Encryption == c.Encryption && f.Scheme == c.Scheme && f.Confidentiality == c.Confidentiality &&
+		f.Covering == c.Covering && slices.Equal(f.Copied, asChosen.Copied) && f.ServerIndex == c.ServerIndex
 	if same && (f.Share == nil || f.Share.TableName == c.Table && f.Share.ColumnName == c.Column) {
 		return nil
 	}
@@ -158,7 +164,17 @@ func (a *Alteration) Change(c Spec) error {
 	}
 	next.Former = append([]Field{former}, f.Former...)
 	*f, a.Changed = next, true
-	return nil
+	a.recopy(former.ID, next.ID)
+	return a.Meta.choose(f, c.Copied)
+}
+
+// recopy has copies that some columns were chosen for have others in place of one.
+func (a *Alteration) recopy(id ColumnID, others ...ColumnID) {
+	for _, f := range a.Meta.All() {
+		if at := slices.Index(f.Copied, id); at >= 0 {
+			f.Copied = slices.Replace(slices.Clone(f.Copied), at, at+1, others...)
+		}
+	}
 }
 
 // Unshared returns an error if another column shares the key of a column of the table or, where the

@@ -86,7 +86,49 @@ func New(s Schema) (*Table, error) {
 		m.Columns = append(m.Columns, meta)
 		m.Clear = m.Clear && column.Clear()
 	}
+	for i, column := range s.Columns {
+		if err := m.choose(&m.Columns[i], column.Copied); err != nil {
+			return nil, err
+		}
+	}
 	return m, nil
+}
+
+// choose has copies of rows in the postings of a column have the columns of these names, and itself; nil is all. Parts of
+// the row key they have in any case. If some are chosen, older programs refuse the table from now on.
+func (m *Table) choose(f *Field, names []string) error {
+	f.Copied = nil
+	if names == nil {
+		return nil
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(slices.Concat(m.Key, m.Columns), func(c Field) bool { return c.Name == name }) {
+			return fmt.Errorf("%w: column %q covers %q, and table %q has no such column: correct the name, or leave it out", fault.ErrSchema, f.Name, name, m.Name)
+		}
+	}
+	for _, c := range m.Columns {
+		if c.Name == f.Name || slices.Contains(names, c.Name) {
+			f.Copied = append(f.Copied, c.ID)
+		}
+	}
+	if !strings.Contains(m.Layout, chosen) {
+		m.Layout += chosen
+	}
+	return nil
+}
+
+// CopiedBy returns the names of the columns that copies have in the postings of a column, besides itself; nil is all.
+func (m *Table) CopiedBy(f *Field) []string {
+	if f.Copied == nil {
+		return nil
+	}
+	names := []string{}
+	for _, c := range m.Columns {
+		if c.ID != f.ID && slices.Contains(f.Copied, c.ID) {
+			names = append(names, c.Name)
+		}
+	}
+	return names
 }
 
 // setAppendOnly makes rows of the table ones that are never replaced.
@@ -222,6 +264,7 @@ func (m *Table) Schema() (Schema, error) {
 		if err != nil {
 			return Schema{}, err
 		}
+		f.Copied = m.CopiedBy(&meta)
 		s.Columns = append(s.Columns, f)
 	}
 	return s, nil

@@ -44,8 +44,9 @@ type Spec struct {
 	Confidentiality confidentiality
 	Table, Column   string // whose search key it shares, where it is ofColumns
 
-	Covering    bool // its postings have copies of the rows
-	ServerIndex bool // it has no postings, but an index of the database
+	Covering    bool     // its postings have copies of the rows
+	Copied      []string // the columns that copies have besides itself, and the row key; nil is all
+	ServerIndex bool     // it has no postings, but an index of the database
 }
 
 // Clear reports whether the database sees the values.
@@ -55,7 +56,7 @@ func (f Spec) Clear() bool {
 
 // Inspect returns what the schema says of the part or column, for whoever administers tables.
 func (f Spec) Inspect() inspect.Field {
-	d := inspect.Field{Name: f.Name, Encryption: string(f.Encryption), Scheme: f.Scheme, Covering: f.Covering, ServerIndex: f.ServerIndex}
+	d := inspect.Field{Name: f.Name, Encryption: string(f.Encryption), Scheme: f.Scheme, Covering: f.Covering, Copied: f.Copied, ServerIndex: f.ServerIndex}
 	if f.Type != nil {
 		d.Type = f.Type.String()
 	}

@@ -44,6 +44,7 @@ type Field struct {
 	Confidentiality confidentiality `json:"confidentiality,omitempty"`
 	Share           *Share          `json:"share,omitempty"`        // of a column that is ofColumns
 	Covering        bool            `json:"covering,omitempty"`     // its postings have copies of the rows
+	Copied          []ColumnID      `json:"copied,omitempty"`       // the columns of the table that copies have, the field's own included; none is all
 	ServerIndex     bool            `json:"server_index,omitempty"` // it has no postings, but an index of the database
 	Since           uint32          `json:"since"`                  // the version that the id came with
 	SearchKey       WrappedKey      `json:"search_key,omitempty"`

@@ -13,6 +13,7 @@ import (
 const (
 	appended = ", rows are only added"
 	copied   = ", rows have copies"         // or had once, in a conditional table
+	chosen   = ", copies have some columns" // or had once
 	expiring = ", rows expire"              // or might once
 	served   = ", the database has indexes" // or had one
 )
@@ -31,7 +32,7 @@ func (m *Table) Packed() bool { return m.PlainLayout() == inspect.Packed }
 // PlainLayout returns the layout, without what follows it.
 func (m *Table) PlainLayout() string {
 	layout := m.Layout
-	for _, more := range []string{appended, copied, expiring, served} {
+	for _, more := range []string{appended, copied, chosen, expiring, served} {
 		layout = strings.Replace(layout, more, "", 1)
 	}
 	return layout

@@ -59,6 +59,14 @@ type Selection struct {
 	keyOnly bool // no columns are returned
 }
 
+// want returns which columns are asked for; nil is all.
+func (q Selection) want(t *rowcodec.View) ([]bool, error) {
+	if q.keyOnly {
+		return make([]bool, len(t.Stored)), nil
+	}
+	return t.Want(q.Columns)
+}
+
 // errOvertaken is returned by an attempt at a query that is to be made again, as the table is known now.
 var errOvertaken = errors.New("the schema was changed before the first row")
 
@@ -142,12 +150,9 @@ func newExecution(ctx context.Context, t *engine.Engine, q Selection, e *inspect
 	if q.Limit < 0 {
 		return nil, fmt.Errorf("%w: Limit is %d", driver.ErrRange, q.Limit)
 	}
-	want := make([]bool, len(t.Stored))
-	if !q.keyOnly {
-		var err error
-		if want, err = t.Want(q.Columns); err != nil {
-			return nil, err
-		}
+	want, err := q.want(t.View)
+	if err != nil {
+		return nil, err
 	}
 	pl, err := NewPlan(ctx, t.View, q)
 	if err != nil {
@@ -415,7 +420,7 @@ func (w *way) name() string {
 // hinted reports whether postings or a server index are scanned, and all rows read that they lead to.
 func (f *execution) hinted(w *way) bool {
 	switch {
-	case w.driving == nil || w.driving.Covers():
+	case w.driving == nil || w.driving.CopiesHave(f.need):
 		return false
 	case !w.served():
 		return true

@@ -77,6 +77,7 @@ type planner struct {
 	ctx         context.Context
 	t           *rowcodec.View
 	by          *rowcodec.Column // that the query names; nil lets the planner choose
+	need        []bool           // columns to return, and those of conditions; nil is all
 	unconverted []string
 }
 
@@ -100,6 +101,12 @@ func NewPlan(ctx context.Context, t *rowcodec.View, q Selection) (*plan, error) 
 		return nil, err
 	}
 	p := planner{ctx: ctx, t: t}
+	if p.need, err = q.want(t); err != nil {
+		return nil, err
+	}
+	if p.need != nil {
+		pl.tree.Columns(func(c *rowcodec.Column) { c.Add(p.need) })
+	}
 	if q.By != "" {
 		if err := p.named(&pl.tree, q.By); err != nil {
 			return nil, err
@@ -225,9 +232,9 @@ func (p *planner) ways(tree *predicate.Tree, to []way) ([]way, error) {
 }
 
 // cost is what a way by an ordered column costs, beside others. To read the row of a hint takes as long as several copies.
-func cost(s *predicate.Set) float64 {
+func (p *planner) cost(s *predicate.Set) float64 {
 	switch {
-	case s.Column.Covers():
+	case s.Column.CopiesHave(p.need):
 		return s.Share()
 	case s.Column.ServerIndex:
 		return 4 * s.Share()
@@ -260,7 +267,7 @@ func (p *planner) single(tree *predicate.Tree) (w way, err error) {
 		case !drives(s):
 		case s.Column.Encryption == meta.Deterministic:
 			best = s
-		case best == nil || best.Column.Encryption == meta.Ordered && cost(s) < cost(best):
+		case best == nil || best.Column.Encryption == meta.Ordered && p.cost(s) < p.cost(best):
 			best = s
 		}
 	}

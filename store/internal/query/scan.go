@@ -17,6 +17,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/recopy"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
@@ -211,13 +212,17 @@ func (s *rangeScan) ahead(ctx context.Context) {
 // number of processors less one, begin at once; finish takes part and returns when all rows are opened.
 func (f *finder) openRows(ctx context.Context, r keyRange, rows []driver.Row, processors int) (finish func() ([]*Found, error)) {
 	hits, hints := make([]*Found, len(rows)), make([]bool, len(rows))
+	copied := f.driving != nil && f.driving.CopiesHave(f.need)
 	open := func(rows []driver.Row, hits []*Found, hints []bool, s *rowcodec.Scratch) (err error) {
 		for i, row := range rows {
 			var record *rowcodec.Record
-			if f.driving == nil || f.served() {
+			switch {
+			case f.driving == nil || f.served():
 				record, err = f.table.Opened(ctx, f.data, row, f.need, s)
-			} else {
+			case copied:
 				record, hints[i], err = f.openCopy(row, s)
+			default:
+				hints[i] = true
 			}
 			if err != nil {
 				return err
@@ -254,7 +259,11 @@ func (f *finder) openRows(ctx context.Context, r keyRange, rows []driver.Row, pr
 		if !slices.Contains(hints, true) {
 			return hits, nil
 		}
-		return hits, f.resolve(ctx, r, rows, func(i int) bool { return hints[i] }, hits)
+		err = f.resolve(ctx, r, rows, func(i int) bool { return hints[i] }, hits)
+		if copied && err == nil {
+			recopy.Met(ctx, f.table, f.driving, rows, func(i int) bool { return hits[i] != nil })
+		}
+		return hits, err
 	}
 }
 

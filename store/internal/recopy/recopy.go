@@ -71,6 +71,9 @@ func Check(ctx context.Context, t *engine.Engine, c *rowcodec.Column, posting dr
 	if engine.Refused(err) || errors.Is(err, fault.ErrTorn) {
 		return false, nil, nil // which is a fault of the row
 	}
+	if r != nil {
+		c.Trim(t.View, r)
+	}
 	if err != nil || wrong == nil && r != nil && r.Write == copied.Write && t.SameValues(r, copied) {
 		return false, nil, err
 	}
@@ -113,6 +116,29 @@ func Mend(ctx context.Context, t *engine.Engine, c *rowcodec.Column, posting dri
 	}
 	late, err := t.Postings.Replace(ctx, replacement)
 	return len(late) == 0, err
+}
+
+// Met puts copies into postings of a column that a query has met pending, if they led to rows and this client is to do so. The
+// query neither waits for that nor fails by it. The postings are read again: the query needed no stamps.
+func Met(ctx context.Context, t *engine.Engine, c *rowcodec.Column, postings []driver.Row, led func(i int) bool) {
+	if t.Env.Spare == nil {
+		return
+	}
+	var pending [][]byte
+	for i, p := range postings {
+		if led(i) && rowcodec.Pending(rowcodec.PostingValue(p.Cells)) {
+			pending = append(pending, p.Key)
+		}
+	}
+	if len(pending) == 0 {
+		return
+	}
+	t.Env.Spare(ctx, func(ctx context.Context) error {
+		return engine.GetEach(ctx, t.Postings, pending, driver.Slice{Stamps: true}, func(rows []driver.Row, _ []int) error {
+			_, err := t.CopyScanned(ctx, c, rows)
+			return err
+		})
+	})
 }
 
 // Missing puts copies into postings of a column that have none. In a conditional table it writes the rows of doubtful ones

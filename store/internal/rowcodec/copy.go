@@ -153,7 +153,7 @@ func (t *View) CopyInto(c *Column, key []byte, seen driver.Cell, r *Record) driv
 	content := t.appendKey(nil, r)
 	var stored []byte
 	for _, i := range t.byID {
-		if of, v := t.Stored[i], r.Values[len(t.Parts)+i]; v != nil && of.Of == nil {
+		if of, v := t.Stored[i], r.Values[len(t.Parts)+i]; v != nil && of.Of == nil && c.copies(i) {
 			stored = of.Type.AppendStored(stored[:0], v)
 			content = of.appendPacked(content, stored)
 		}
@@ -212,7 +212,7 @@ func (t *View) OutdatedCopy(c *Column, posting, value []byte, s *Scratch) (bool,
 	}
 	entries := Entries{Rest: b}
 	for _, i := range t.byID {
-		if e, err := entries.Of(t.Stored[i].Id); err != nil || e.Present && t.Stored[i].Of != nil {
+		if e, err := entries.Of(t.Stored[i].Id); err != nil || e.Present && (t.Stored[i].Of != nil || !c.copies(i)) {
 			return err == nil, err
 		}
 	}

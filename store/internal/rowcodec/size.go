@@ -77,10 +77,9 @@ func (t *View) checkLarge(r *Record, key int) error {
 	m := t.Mutation(&made)
 	for i, c := range t.Columns {
 		if c.Covers() && made.Search[i] != nil {
-			if n := t.copySize(&made); n > driver.MaxValue {
-				return tooLarge(largest.what, "it is the largest of a row, whose copy for a covering column has", n, driver.MaxValue)
+			if n := t.copySize(c, &made); n > driver.MaxValue {
+				return tooLarge(largest.what, fmt.Sprintf("it is the largest of a row, whose copy for column %q has", c.Name), n, driver.MaxValue)
 			}
-			break
 		}
 	}
 	all := 0
@@ -103,12 +102,12 @@ func (t *View) checkLarge(r *Record, key int) error {
 	return nil
 }
 
-// copySize returns the length of a copy of a record.
-func (t *View) copySize(r *Record) int {
+// copySize returns the length of the copy of a record in postings of a column.
+func (t *View) copySize(c *Column, r *Record) int {
 	n := cellOverhead + len(t.appendKey(nil, r))
-	for i, c := range t.Columns {
-		if v := r.Values[len(t.Parts)+i]; v != nil {
-			n += len(c.Id) + 4 + valueSize(c.Type, v)
+	for i, of := range t.Columns {
+		if v := r.Values[len(t.Parts)+i]; v != nil && c.copies(i) {
+			n += len(of.Id) + 4 + valueSize(of.Type, v)
 		}
 	}
 	return n

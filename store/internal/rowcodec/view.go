@@ -4,6 +4,7 @@ package rowcodec
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -60,11 +61,13 @@ type View struct {
 type Column struct {
 	metadata.Spec
 	*cipher
-	Scheme    ope.Scheme // of an ordered part or column
-	Lead      []byte     // of a searched column: what all its postings begin with, or values in its server index
-	Part      int        // position in the row key, or -1
-	Position  int        // among the stored columns, or -1
-	since     uint32     // who knew an earlier version may not have known that there are cells of it
+	Scheme    ope.Scheme          // of an ordered part or column
+	chosen    []metadata.ColumnID // that copies in postings of the column have; nil is all
+	copied    []bool              // the same of what is stored
+	Lead      []byte              // of a searched column: what all its postings begin with, or values in its server index
+	Part      int                 // position in the row key, or -1
+	Position  int                 // among the stored columns, or -1
+	since     uint32              // who knew an earlier version may not have known that there are cells of it
 	Packed    bool
 	varies    bool      // the row that is replaced may have it in a cell of its own, or packed: policies change
 	Of        *Column   // of a former column, the one that has its values now
@@ -201,6 +204,15 @@ func (src *ViewSource) addColumns(t *View, k keyring.Table) error {
 			t.Stored = append(t.Stored, former)
 		}
 	}
+	for _, c := range t.Stored {
+		if c.chosen == nil {
+			continue
+		}
+		c.copied = make([]bool, len(t.Stored))
+		for i, other := range t.Stored {
+			c.copied[i] = slices.Contains(c.chosen, cmp.Or(other.Of, other).Id)
+		}
+	}
 	return nil
 }
 
@@ -210,12 +222,13 @@ func (src *ViewSource) column(t *View, k keyring.Table, meta *metadata.Field, pa
 	if err != nil {
 		return nil, err
 	}
+	f.Copied = t.Meta.CopiedBy(meta)
 	if src.Tenant != nil && part < 0 {
 		f = src.Tenant.Stored(t.Meta.ID, f, meta)
 	}
 	c := &Column{
 		Spec: f, cipher: known, Part: part, Position: -1, since: meta.Since, Unit: meta.Unit, Filling: meta.Filling,
-		Converted: meta.Converted, Lead: slices.Concat(meta.ID[:], t.Prefix),
+		Converted: meta.Converted, chosen: meta.Copied, Lead: slices.Concat(meta.ID[:], t.Prefix),
 	}
 	if c.ServerIndex {
 		c.Lead = bytes.Clone(t.Prefix[:min(len(t.Prefix), indexedTenant)])
@@ -300,6 +313,34 @@ func (src *ViewSource) cipher(k keyring.Table, f metadata.Spec, meta *metadata.F
 
 // Covers reports whether the postings of the column have copies of the rows.
 func (c *Column) Covers() bool { return c.Covering && c.Searched() }
+
+// copies reports whether the copies in postings of the column have what is stored at a position.
+func (c *Column) copies(position int) bool { return c.copied == nil || c.copied[position] }
+
+// CopiesHave reports whether postings of the column have copies of rows with the columns in want; nil is all.
+func (c *Column) CopiesHave(want []bool) bool {
+	switch {
+	case !c.Covers() || c.copied == nil:
+		return c.Covers()
+	case want == nil:
+		return !slices.Contains(c.copied, false)
+	}
+	for i, wanted := range want {
+		if wanted && !c.copied[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// Trim takes from a record what copies in postings of the column do not have.
+func (c *Column) Trim(t *View, r *Record) {
+	for i := range t.Stored {
+		if !c.copies(i) {
+			r.Values[len(t.Parts)+i] = nil
+		}
+	}
+}
 
 // Posted reports whether the values of the column have postings.
 func (c *Column) Posted() bool { return c.Searched() && !c.ServerIndex }

@@ -2,16 +2,20 @@ package session
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
+	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
 // A backlog does what calls leave to do when they return, and nobody waits for: so many things at a time. Whoever leaves more
 // does it himself.
 type backlog struct {
-	slots chan struct{} // one is taken for each
+	slots   chan struct{} // one is taken for each
+	refused atomic.Bool   // to change the database, where nobody has to
 
 	closing sync.Mutex
 	taken   int // slots that nobody gets any more
@@ -35,6 +39,25 @@ func (b *backlog) later(ctx context.Context, do func(context.Context)) {
 	default:
 		defer cancel()
 		do(ctx)
+	}
+}
+
+// spare does something, if a slot is free and the database has not refused such a thing before.
+func (b *backlog) spare(ctx context.Context, do func(context.Context) error) {
+	if b.refused.Load() {
+		return
+	}
+	select {
+	case b.slots <- struct{}{}:
+		go func() {
+			defer func() { <-b.slots }()
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+			defer cancel()
+			if err := do(ctx); errors.Is(err, driver.ErrUnauthorised) || errors.Is(err, driver.ErrReadOnly) {
+				b.refused.Store(true)
+			}
+		}()
+	default:
 	}
 }
 

@@ -28,6 +28,7 @@ type Options struct {
 	Remembers   int // values of each column with a stateful scheme, or 0 for all
 	Clock       rowcodec.Clock
 	NoLease     bool // writes read the version, whatever lease there is
+	ReadRepair  bool // queries put the copies that postings lack
 
 	// Fill finishes an index that is being made again.
 	Fill func(ctx context.Context, db *Database, of meta.IndexRef) error

@@ -56,6 +56,9 @@ func newTable(ctx context.Context, db *Database, m *meta.Table, tenant *meta.Ten
 		},
 		Fill: func(ctx context.Context, index meta.IndexRef) error { return db.Fill(ctx, db, index) },
 	}
+	if db.ReadRepair {
+		tbl.env.Spare = db.backlog.spare
+	}
 	if snapshots, ok := db.Driver.(driver.Snapshotter); ok {
 		tbl.env.Snapshot = snapshots.Snapshot
 	}

@@ -103,6 +103,8 @@ func (f *field) fits(s meta.Spec, position, parts int, goType bool) error {
 		return fmt.Errorf("column %q is %s: write so, or nothing", s.Name, strings.TrimSuffix(string(s.Encryption)+"="+s.Scheme, "="))
 	case f.covering && !s.Covering:
 		return fmt.Errorf("the index entries of column %q have no copies of the rows: drop covering, or change the column with store.ChangeColumn", s.Name)
+	case f.copied != nil && !slices.Equal(slices.Sorted(slices.Values(f.copied)), slices.Sorted(slices.Values(s.Copied))):
+		return fmt.Errorf("copies in index entries of column %q have other columns than the tag: write covering=%s, covering alone, or change the column with store.ChangeColumn", s.Name, strings.Join(s.Copied, " "))
 	case f.served && !s.ServerIndex:
 		return fmt.Errorf("column %q has no server index: drop server-index, or change the column with store.ChangeColumn", s.Name)
 	case f.typ != nil && f.whole && f.typ.ID() != s.Type.ID(), f.typ != nil && !f.whole && f.typ.ID() != base(s.Type.ID()):

@@ -35,7 +35,8 @@ type field struct {
 	typ        value.Type // nil where the tag names none
 	whole      bool       // typ is all of the type, its domain included
 	covering   bool
-	served     bool // by an index of the database
+	copied     []string // by covering; nil where the tag names none
+	served     bool     // by an index of the database
 
 	null   nullable
 	elem   reflect.Type // of the values, without what makes them null
@@ -103,7 +104,7 @@ func (p *Plan) add(typ reflect.Type, path string, index []int, schemeOf SchemeOf
 	return errs
 }
 
-const options = "key=N, hashed, plain, ordered=SCHEME, deterministic, randomised, covering, server-index, unit=ns|us|ms|s, scale=N, type=TYPE"
+const options = "key=N, hashed, plain, ordered=SCHEME, deterministic, randomised, covering, covering=COLUMNS, server-index, unit=ns|us|ms|s, scale=N, type=TYPE"
 
 // parse reads a tag.
 func (f *field) parse(tag string, schemeOf SchemeOf) error {
@@ -169,10 +170,12 @@ func (f *field) option(name, text string, valued bool) (err error) {
 		}
 		f.encryption, f.scheme = encryption, text
 	case name == "covering":
-		if valued {
-			return errors.New("option covering takes no value")
+		if f.covering, f.copied = true, strings.Fields(text); valued && len(f.copied) == 0 {
+			return errors.New("option covering takes the columns that copies have, with blanks between them: covering=celsius note, or covering alone for all")
 		}
-		f.covering = true
+		if !valued {
+			f.copied = nil
+		}
 	case name == "server-index":
 		if valued {
 			return errors.New("option server-index takes no value")
@@ -291,13 +294,26 @@ func (p *Plan) checkKey() (errs []error) {
 	return errs
 }
 
-// Specs returns the key parts and the columns that the tags describe, columns in the order of the fields. The error is
-// ErrSchema.
-func (p *Plan) Specs() (key, columns []meta.Spec, err error) {
+// Schema returns the schema that the tags describe, which is not checked as a whole. The error is ErrSchema.
+func (p *Plan) Schema(name string) (s meta.Schema, err error) {
+	s.Name = name
+	if s.Key, s.Columns, err = p.specs(); err != nil {
+		return s, err
+	}
+	s.AppendOnly = slices.ContainsFunc(s.Key, func(f meta.Spec) bool { return f.Encryption == meta.TieBreaker })
+	s.Conditional = !s.AppendOnly
+	if !slices.ContainsFunc(s.Columns, func(f meta.Spec) bool { return f.Covering }) {
+		s.AppendOnly, s.Conditional = false, false
+	}
+	return s, nil
+}
+
+// specs returns the key parts and the columns, columns in the order of the fields.
+func (p *Plan) specs() (key, columns []meta.Spec, err error) {
 	var errs []error
 	var parts []*field
 	for _, f := range p.fields {
-		spec := meta.Spec{Name: f.column, Type: cmp.Or(f.typ, defaultType(f.elem)), Encryption: cmp.Or(f.encryption, meta.Randomised), Scheme: f.scheme, Covering: f.covering, ServerIndex: f.served}
+		spec := meta.Spec{Name: f.column, Type: cmp.Or(f.typ, defaultType(f.elem)), Encryption: cmp.Or(f.encryption, meta.Randomised), Scheme: f.scheme, Covering: f.covering, Copied: f.copied, ServerIndex: f.served}
 		switch {
 		case f.tie:
 			spec.Type, spec.Encryption = value.UUID, meta.TieBreaker

@@ -57,7 +57,15 @@ func Format(s store.Schema) []byte {
 			field("    ", "confidentiality", "database")
 		}
 		if d.Covering {
-			field("    ", "covering", "true")
+			covering := "true"
+			if d.Copied != nil {
+				names := make([]string, len(d.Copied))
+				for i, name := range d.Copied {
+					names[i] = quoted(name)
+				}
+				covering = "[" + strings.Join(names, ", ") + "]"
+			}
+			field("    ", "covering", covering)
 		}
 		if d.ServerIndex {
 			field("    ", "server-index", "true")

@@ -294,9 +294,26 @@ func (r *reader) check(s store.Schema, body, keyNode, columnsNode ast.Node) {
 			r.failf(r.options[field], field,
 				"rows of the table may be replaced unseen, so that their copies could be old ones: write append-only: true or conditional: true for the table, or leave covering out")
 		}
+		r.checkCopied(join(path, "covering"), s, s.Columns[i])
 	}
 	if len(r.errs) == 0 {
 		r.fail(body, "", s.Check())
+	}
+}
+
+// checkCopied finds names in a list of columns to copy that are none of the schema.
+func (r *reader) checkCopied(field string, s store.Schema, c store.Column) {
+	known := make(map[string]bool)
+	for _, p := range s.Key {
+		known[p.Describe().Name] = true
+	}
+	for _, c := range s.Columns {
+		known[c.Describe().Name] = true
+	}
+	for i, name := range c.Describe().Copied {
+		if !known[name] {
+			r.failf(r.options[field], fmt.Sprintf("%s[%d]", field, i), "the schema has no column %q: correct the name, or leave it out", name)
+		}
 	}
 }
 
@@ -320,6 +337,7 @@ func (r *reader) checkColumn(n ast.Node, path string, c store.Column) {
 	s := store.Schema{Name: "t", Key: []store.KeyPart{store.HashedPart(part, store.Bool)}, Columns: []store.Column{c}}
 	if c.Describe().Covering {
 		s.Key, s.AppendOnly = append(s.Key, store.TiePart(part+"'")), true
+		s.Columns[0] = c.Covering() // other columns are not here
 	}
 	if err := s.Check(); err != nil {
 		r.fail(n, path, err)
@@ -604,6 +622,7 @@ func (r *reader) column(n ast.Node, path string, names map[string]bool) (store.C
 	var confidentiality, sharedTable, sharedColumn string
 	var confidentialityAt, sharedAt ast.Node
 	covering, served := false, false
+	var copied []string
 	option := func(name string, is *bool) fieldReader {
 		return fieldReader{name, func(n ast.Node, field string) { *is, r.options[field] = r.boolean(n, field), n }}
 	}
@@ -619,7 +638,21 @@ func (r *reader) column(n ast.Node, path string, names map[string]bool) (store.C
 				{"column", func(n ast.Node, field string) { sharedColumn = r.text(n, field) }},
 			}, "table", "column")
 		}},
-		option("covering", &covering), option("server-index", &served))
+		fieldReader{"covering", func(n ast.Node, field string) {
+			r.options[field] = n
+			switch of := n.(type) {
+			case *ast.BoolNode:
+				covering = of.Value
+			case *ast.SequenceNode:
+				covering, copied = true, []string{}
+				for i, name := range r.list(n, field) {
+					copied = append(copied, r.text(name, fmt.Sprintf("%s[%d]", field, i)))
+				}
+			default:
+				r.failf(n, field, "need true or false, or the columns that copies have, such as [celsius, note], not %s", kind(n))
+			}
+		}},
+		option("server-index", &served))
 	if !ok {
 		return store.Column{}, false
 	}
@@ -645,7 +678,7 @@ func (r *reader) column(n ast.Node, path string, names map[string]bool) (store.C
 		c = c.DatabaseWide()
 	}
 	if covering {
-		c = c.Covering()
+		c = c.Covering(copied...)
 	}
 	if served {
 		c = c.ServerIndex()

@@ -64,7 +64,7 @@ func same(t require.TestingT, a, b store.Schema) {
 			lines = append(lines, "key "+p.Describe().String())
 		}
 		for _, c := range s.Columns {
-			lines = append(lines, fmt.Sprint("column ", c.Describe(), c.Describe().Covering, c.Describe().ServerIndex))
+			lines = append(lines, fmt.Sprint("column ", c.Describe(), c.Describe().Covering, len(c.Describe().Copied), c.Describe().Copied, c.Describe().ServerIndex))
 		}
 		return lines
 	}
@@ -175,7 +175,10 @@ func TestMistakesOfAppendOnly(t *testing.T) {
 		{head + "append-only: always\n", []string{"f:4:14: append-only: need true or false, not a text"}},
 		{head + "append-only: true\n", []string{"f:4:14: append-only: each row needs a key of its own: add a tie-breaker (encryption: tie) as the last part of the key"}},
 		{"table: t\nappend-only: true\nconditional: true\n" + tied, []string{"f:2:14: append-only: rows that are only added are never replaced, so that conditional means nothing"}},
-		{"table: t\n" + tied + "columns:\n  - {name: a, type: bool, encryption: deterministic, covering: 1}\n", []string{"f:6:64: columns[0].covering: need true or false, not a number"}},
+		{"table: t\n" + tied + "columns:\n  - {name: a, type: bool, encryption: deterministic, covering: 1}\n", []string{"f:6:64: columns[0].covering: need true or false, or the columns that copies have, such as [celsius, note], not a number"}},
+		{"table: t\nappend-only: true\n" + tied + "columns:\n  - {name: a, type: bool, encryption: deterministic, covering: [tie, b, a, 1]}\n", []string{"f:7:76: columns[0].covering[3]: need a text, not a number"}},
+		{"table: t\nappend-only: true\n" + tied + "columns:\n  - {name: a, type: bool, encryption: deterministic, covering: [tie, b, a]}\n", []string{`f:7:64: columns[0].covering[1]: the schema has no column "b": correct the name, or leave it out`}},
+		{"table: t\nconditional: true\n" + tied + "columns:\n  - {name: a, type: bool, encryption: plain, covering: []}\n", []string{`f:7:5: columns[0]: column "a" is plain, and cannot cover`}},
 		{"table: t\n" + tied + "columns:\n  - name: a\n    type: bool\n    encryption: deterministic\n    covering: true\n", []string{
 			"f:9:15: columns[0].covering: rows of the table may be replaced unseen, so that their copies could be old ones: write append-only: true or conditional: true for the table, or leave covering out",
 		}},
@@ -330,6 +333,17 @@ func anySchema() *rapid.Generator[store.Schema] {
 			c = anySearched(t, c, s.AppendOnly, s.Conditional)
 			s.Columns = append(s.Columns, c)
 		}
+		for i, c := range s.Columns {
+			if c.Describe().Covering && rapid.Bool().Draw(t, "some columns") {
+				copied := []string{}
+				for _, other := range s.Columns {
+					if rapid.Bool().Draw(t, "copied") {
+						copied = append(copied, other.Describe().Name)
+					}
+				}
+				s.Columns[i] = c.Covering(copied...)
+			}
+		}
 		return s
 	})
 }
@@ -400,6 +414,7 @@ func TestParseColumn(t *testing.T) {
 		"name: note, type: string, encryption: randomised":                                           store.RandomisedColumn("note", store.String),
 		" { name: k, type: decimal(2) from 0 to 9, encryption: plain}":                               store.PlainColumn("k", store.Decimal(2).Within(decimal(t, "0"), decimal(t, "9"))),
 		"name: known, encryption: ordered, scheme: mope, covering: true":                             store.OrderedColumn("known", store.Int8, store.MOPE).Covering(),
+		"name: known, encryption: ordered, scheme: mope, covering: [a, 'b c']":                       store.OrderedColumn("known", store.Int8, store.MOPE).Covering("a", "b c"),
 		"name: known, encryption: ordered, scheme: mope":                                             store.OrderedColumn("known", store.Int8, store.MOPE),
 		"name: known, type: bool, encryption: deterministic, shared-with: {table: 'a b', column: c}": store.DeterministicColumn("known", store.Bool).SharedWith("a b", "c"),
 	} {
