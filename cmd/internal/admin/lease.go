@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
-	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
 
@@ -94,9 +92,6 @@ func setLease(ctx context.Context, c *cli.Call, d time.Duration) error {
 	waits := time.AfterFunc(patience, func() { c.Warn("waiting until the former lease is over, up to %v", shownWait(before.Wait)) })
 	err = c.Store.SetLease(ctx, d)
 	waited := !waits.Stop()
-	if errors.Is(err, store.ErrLease) {
-		return exit.Usagef("%v", err)
-	}
 	if err != nil && ctx.Err() != nil && waited {
 		c.Warn("writers have the new lease, and changes wait for the former one until the same command is given again")
 	}
