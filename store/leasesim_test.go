@@ -459,7 +459,7 @@ func TestLeasesSimulated(t *testing.T) {
 }
 
 // What the simulation finds where the clock of a machine stops between the writing of a row and its answer: that is the limit
-// which docs/operations.md names. It takes some dozens of runs.
+// which docs/operations.md names. It takes up to some hundreds of runs.
 func TestLeasesDoNotStandClocksThatStop(t *testing.T) {
 	for i := range max(10, *simRuns/4) {
 		w := simulateLeases(t, leaseVariant{stops: true, off: true}, *simSeed+uint64(i), 0.01)
