@@ -36,7 +36,7 @@ func TestEveryErrorHasAnExitCode(t *testing.T) {
 			store.ErrSchema: exit.Failed, store.ErrExists: exit.Failed, store.ErrNoTable: exit.Failed, store.ErrNoRow: exit.Failed,
 			store.ErrScan: exit.Failed, store.ErrWritten: exit.Failed, store.ErrRowExists: exit.Failed, store.ErrConflict: exit.Failed,
 			store.ErrColumn: exit.Failed, store.ErrTenant: exit.Failed, store.ErrNoTenant: exit.Failed, store.ErrPolicy: exit.Failed,
-			store.ErrShared: exit.Failed, store.ErrNull: exit.Failed, store.ErrSchemaChanged: exit.Failed, store.ErrToken: exit.Failed,
+			store.ErrShared: exit.Failed, store.ErrLease: exit.Usage, store.ErrNull: exit.Failed, store.ErrSchemaChanged: exit.Failed, store.ErrToken: exit.Failed,
 			store.ErrWrongKey: exit.Wrong, store.ErrFormat: exit.Wrong, store.ErrTampered: exit.Wrong, store.ErrTorn: exit.Wrong,
 		},
 		"store/driver": {

@@ -14,8 +14,7 @@ type Change struct {
 	apply  func(*alteration) error
 }
 
-// AddColumn adds a column. Rows that are there have no value in it. A name that a part or column
-// has is [ErrExists].
+// AddColumn adds a column. Rows that are there have no value in it. A name that a part or column has is [ErrExists].
 func AddColumn(c Column) Change {
 	return Change{tableOf(c), func(a *alteration) error { return a.Add(c.spec) }}
 }
@@ -56,9 +55,8 @@ func tableOf(c Column) []string {
 	return nil
 }
 
-// Alter changes the schema of a table: all the changes, one after the other, or none of them. It
-// is one small write, and no row is touched. Other clients notice before they acknowledge their
-// next write.
+// Alter changes the schema of a table: all the changes, one after the other, or none of them. It is one small write, and no row
+// is touched. Other clients notice before they acknowledge their next write, or with a lease before Alter returns.
 //
 // A column that is not there is [ErrColumn], one that is there already [ErrExists], and a change
 // that makes no sense [ErrSchema], as is every change of the row key other than a name.
@@ -86,10 +84,9 @@ func (st *Store) Alter(ctx context.Context, table string, changes ...Change) (er
 	return nil
 }
 
-// RotateKeys gives a table a new key for the cells of row keys, with what is packed in them, and
-// each of the named columns, or all where none is named, a new key for its cells. New values are
-// sealed with the new keys; what is there stays readable, under the keys whose ids it carries, and
-// [Table.Convert] rewrites it. It is one small write.
+// RotateKeys gives a table a new key for the cells of row keys, with what is packed in them, and each of the named columns, or
+// all where none is named, a new key for its cells. New values are sealed with the new keys; what is there stays readable,
+// under the keys whose ids it carries, and [Table.Convert] rewrites it. It is one small write.
 //
 // What values are found by, ciphertexts and tokens, has keys of its own, which are not replaced:
 // change the column, see [ChangeColumn].
@@ -115,9 +112,8 @@ func (st *Store) RenameTable(ctx context.Context, from, to string) (err error) {
 	return nil
 }
 
-// Drop removes a table with all its rows. One that does not exist is [ErrNoTable]; one with a
-// column whose key a column of another table shares is [ErrShared]. Readers and writers of the
-// table get errors from now on.
+// Drop removes a table with all its rows. One that does not exist is [ErrNoTable]; one with a column whose key a column of
+// another table shares is [ErrShared]. Readers and writers of the table get errors from now on.
 func (st *Store) Drop(ctx context.Context, name string) (err error) {
 	ctx, end := st.db.Observer.Operation(ctx, "drop", "")
 	defer func() { end(0, err) }()

@@ -152,7 +152,7 @@ func TestNewerCatalogue(t *testing.T) {
 	require.NoError(t, err)
 	cells, set := catalogueCells(t, db)
 	newer := bytes.Clone(cells[0].Value)
-	newer[0]++
+	newer[0] = formatLease + 1
 	set(driver.Cell{Qualifier: rootQualifier, Value: newer})
 	_, err = Open(ctx, db, kms.NewLocal(testMaster), nil)
 	require.ErrorIs(t, err, ErrFormat)

@@ -12,21 +12,18 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
-// Convert rewrites all rows that are not stored as the schema says, because it was changed since
-// they were written, and removes what dropped columns left. Then the columns whose encryption was
-// changed can drive queries.
+// Convert rewrites all rows that are not stored as the schema says, because it was changed since they were written, and removes
+// what dropped columns left. Then the columns whose encryption was changed can drive queries.
 //
-// Readers and writers go on, and lose nothing. It may be stopped at any moment: the next call goes
-// on where it was. Several clients may call it at a time and share the work. If the schema is
-// changed before it ends, it begins again.
+// Readers and writers go on, and lose nothing. It may be stopped at any moment: the next call goes on where it was. Several
+// clients may call it at a time and share the work. If the schema is changed before it ends, it begins again.
 //
 // A row that the schema does not take, [inspect.ConvertStats.Unfit], is no error. It is left as it is, and is read and
 // found as before; all others are converted.
 //
-// Called when all is done, it looks through the table once more: a client that died, or lost the
-// database, in the middle of a write or a conversion which it began under an old schema may have left
-// rows of that, which are read as any others, but found by their changed columns only when they were
-// converted.
+// Called when all is done, it looks through the table once more: a client that died, or lost the database, in the middle of a
+// write or a conversion which it began under an old schema may have left rows of that, which are read as any others, but found
+// by their changed columns only when they were converted.
 //
 // A table that is open for a tenant converts the rows of this tenant, also to its policy and its newest
 // key. One with tenants that is not converts those of all, one tenant after the other, and only then

@@ -1,7 +1,6 @@
-// Package store keeps encrypted tables in a wide-column database and runs range queries on them
-// in the database. The database sees the order and equality of ordered columns, and no value that is
-// encrypted; the keys stay with the client. Any number of independent clients share a database without a
-// proxy: all that they have to agree on is in the database itself, sealed.
+// Package store keeps encrypted tables in a wide-column database and runs range queries on them in the database. The database
+// sees the order and equality of ordered columns, and no value that is encrypted; the keys stay with the client. Any number of
+// independent clients share a database without a proxy: all that they have to agree on is in the database itself, sealed.
 //
 // A [Store] is opened on a [driver.DB] (packages store/pebble, store/cassandra and store/hbase)
 // with a master key. Tables have a [Schema]: a row key out of plain, hashed and ordered parts,
@@ -43,9 +42,8 @@
 // columns that are not searched, together. A row as a whole has at most [driver.MaxChange] (15 MiB), its key counted once
 // for each cell; in a table with Schema.Conditional the cells have at most 10 MiB and the shared one 5 MiB.
 //
-// A Put or Update beyond them is [driver.ErrTooLarge] in a [RowError], and writes nothing; the error
-// names the column and the limit. Only what an Update leaves as it is becomes known when the row is
-// read: then the rows of its chunk are not written.
+// A Put or Update beyond them is [driver.ErrTooLarge] in a [RowError], and writes nothing; the error names the column and the
+// limit. Only what an Update leaves as it is becomes known when the row is read: then the rows of its chunk are not written.
 //
 // # What is given away
 //

@@ -51,6 +51,9 @@ var (
 	// because another column shares its key.
 	ErrShared = fault.ErrShared
 
+	// ErrLease is returned when a lease is too short, too long, or no whole number of milliseconds.
+	ErrLease = fault.ErrLease
+
 	// ErrSchemaChanged is returned when a query cannot go on because another client changed the
 	// column that drives it, or [Table.Verify], because the schema changes all the time. It may be asked again.
 	// So is a call of a [TableOf] whose struct does not fit the schema any more: that one is ErrColumn, too, and stays.
@@ -78,10 +81,9 @@ var (
 	// ErrTampered is returned when a cell was changed, cut short or moved from another place.
 	ErrTampered = fault.ErrTampered
 
-	// ErrTorn is returned when a row is not whole each time it is read: it holds cells of two
-	// writes, or lacks one that its sealed key cell lists. Concurrent writers with equal
-	// timestamps leave such a row, and so does an operator who removes or restores single cells.
-	// Writing the row once more mends it.
+	// ErrTorn is returned when a row is not whole each time it is read: it holds cells of two writes, or lacks one that its
+	// sealed key cell lists. Concurrent writers with equal timestamps leave such a row, and so does an operator who removes or
+	// restores single cells. Writing the row once more mends it.
 	ErrTorn = fault.ErrTorn
 )
 
@@ -89,10 +91,9 @@ var (
 // call, and Err, what is wrong with it. It is returned wrapped, as a pointer: use errors.As with a *RowError.
 type RowError = fault.RowError
 
-// A BatchError is returned when a batch was not carried out as a whole: Failed are the positions
-// of the rows that may or may not have been written, in ascending order; all others were.
-// Carrying out the failed rows again is harmless. Err is the reason. It is returned wrapped, as a pointer: use errors.As with
-// a *BatchError.
+// A BatchError is returned when a batch was not carried out as a whole: Failed are the positions of the rows that may or may
+// not have been written, in ascending order; all others were. Carrying out the failed rows again is harmless. Err is the
+// reason. It is returned wrapped, as a pointer: use errors.As with a *BatchError.
 type BatchError = fault.BatchError
 
 // An UnsealError is returned by [Store.SetPolicy] when columns that are sealed would become plain
@@ -111,18 +112,16 @@ func Must[T any](v T, err error) T {
 	return v
 }
 
-// Retryable reports whether the call that returned err may succeed if it is made again later,
-// unchanged: the database or the key management service was unreachable, or the outcome is unknown. All calls of this package
-// may be repeated safely, except that a Put into a table with a tie-breaker draws a new one
-// unless the row names it. A [Table.UpdateIf] or [Table.Increment] that may have changed its row is not retryable, and
-// an [Table.Insert] that is made again may find its own rows.
+// Retryable reports whether the call that returned err may succeed if it is made again later, unchanged: the database or the
+// key management service was unreachable, or the outcome is unknown. All calls of this package may be repeated safely, except
+// that a Put into a table with a tie-breaker draws a new one unless the row names it. A [Table.UpdateIf] or [Table.Increment]
+// that may have changed its row is not retryable, and an [Table.Insert] that is made again may find its own rows.
 //
 // The end of the context of the caller (context.DeadlineExceeded, context.Canceled) by itself makes no error retryable: look at
 // the context before another attempt, which needs a new one. The rows of a Put or Delete that it ended may or may not be
 // written, all or some of them. With a new context make the same call again, with the tie-breakers of its rows if the table
 // has one, or read the rows.
 //
-// What stays as it is until somebody acts is not retryable: a refused login or right
-// ([driver.ErrUnauthorised]), a database that was closed or has stopped ([driver.ErrClosed]), and a row that was
-// read again and again and is not whole ([ErrTorn]).
+// What stays as it is until somebody acts is not retryable: a refused login or right ([driver.ErrUnauthorised]), a database
+// that was closed or has stopped ([driver.ErrClosed]), and a row that was read again and again and is not whole ([ErrTorn]).
 func Retryable(err error) bool { return observe.Retryable(err) }

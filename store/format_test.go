@@ -689,6 +689,7 @@ func TestIndependentReader(t *testing.T) {
 		"copies of replaced rows": {[]string{goldenReplaced}, replacedDump, 0},
 		"copies of some columns":  {[]string{goldenChosen}, chosenDump, 0},
 		"server indexes":          {[]string{goldenServed}, servedDump, 0},
+		"lease":                   {[]string{goldenLease}, leaseDump, 0},
 	} {
 		t.Run(of, func(t *testing.T) {
 			t.Parallel()

@@ -34,6 +34,7 @@ var goldenFiles = map[string]string{
 	"tenants-2.json":  "a7f702d13d34fef52331a7377472615a1ee2921a5f441146cbbda7887881e6d2",
 	"covering-1.json": "0307a5f591f28950835c302d57134d76cd9150bf9fa5db92a0160d0fdecd8eee",
 	"served-1.json":   "c13b29df52d7616dab72049f057346e4c85736fe8d4e0952edcb140bda3cae95",
+	"lease-1.json":    "e63ccce11b9535412d66fca0f59eedf20b9717933e67bee7672358f82fed0e9e",
 }
 
 func TestGoldenDatabasesAreAsTheyWere(t *testing.T) {

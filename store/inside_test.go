@@ -59,6 +59,7 @@ const (
 	catalogueFamily = catalogue.FamilyName
 	catalogueFormat = catalogue.Format
 	formatNoTree    = catalogue.FormatNoTree
+	formatLease     = catalogue.FormatLease
 	keptChanges     = catalogue.KeptChanges
 	sweepParts      = catalogue.ProgressParts
 	tableEntry      = catalogue.TableEntry

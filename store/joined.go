@@ -19,16 +19,14 @@ type JoinOptions struct {
 	Limit int
 }
 
-// Join yields all pairs of rows of two tables, left and right, or of one with itself, that have equal values in two
-// columns: the inner join. Duplicates give their product, and null equals nothing. The pairs come
-// in an order of their own.
+// Join yields all pairs of rows of two tables, left and right, or of one with itself, that have equal values in two columns:
+// the inner join. Duplicates give their product, and null equals nothing. The pairs come in an order of their own.
 //
-// Both columns must be deterministic or ordered and have one search key, see [Column.SharedWith] and
-// [Column.DatabaseWide]; otherwise it is [ErrColumn], with the reason. Then what the database has of
-// equal values is equal, and the postings of both columns are merged without a row being read: only
-// rows that have a partner are. Every row is verified like one that a query finds, and what is
-// promised when rows change during it is what [Table.Query] promises of each table; on a database
-// with snapshots a join sees one instant.
+// Both columns must be deterministic or ordered and have one search key, see [Column.SharedWith] and [Column.DatabaseWide];
+// otherwise it is [ErrColumn], with the reason. Then what the database has of equal values is equal, and the postings of both
+// columns are merged without a row being read: only rows that have a partner are. Every row is verified like one that a query
+// finds, and what is promised when rows change during it is what [Table.Query] promises of each table; on a database with
+// snapshots a join sees one instant.
 //
 // It reads lazily. Its memory is that of the largest set of rows with one value, and 16 bytes a row
 // on a database without snapshots. Both tables must be of one [Store].

@@ -49,11 +49,10 @@ func (tbl *Table) Rebalance(ctx context.Context, column string, progress func(do
 	return stats, nil
 }
 
-// RebuildIndex makes the index of a key part or column with a stateful scheme again, from the rows: of
-// one that [Table.Verify] finds damaged. Columns that share the index have it made again with it, those
-// of other tables included. Readers and writers go on; those that need a new value of a
-// [WozniakIndexed] column wait, and help. The call may be stopped at any moment, made again, and made
-// by several clients at a time. progress may be nil; it is called with the number of rows read so far.
+// RebuildIndex makes the index of a key part or column with a stateful scheme again, from the rows: of one that [Table.Verify]
+// finds damaged. Columns that share the index have it made again with it, those of other tables included. Readers and writers
+// go on; those that need a new value of a [WozniakIndexed] column wait, and help. The call may be stopped at any moment, made
+// again, and made by several clients at a time. progress may be nil; it is called with the number of rows read so far.
 //
 // Values that no row has are in the index no more. Those of a WozniakIndexed column stay there, since a writer may
 // be about to store one. They go, too, if the index had more than 500,000 values. Memory is some 100 bytes for each distinct
@@ -63,9 +62,8 @@ func (tbl *Table) Rebalance(ctx context.Context, column string, progress func(do
 // another ciphertext than its writer drew. It is then stored again, and queries may return it twice until its Put
 // returns. If that Put fails, or its client dies, both rows stay until Verify with Repair.
 //
-// A column without an index is [ErrColumn]. Rows that contradict the others stay as they are, and queries by the
-// column may not find them. The error is [ope.ErrIndex] then, although the index is made again: Verify with Repair stores
-// them again.
+// A column without an index is [ErrColumn]. Rows that contradict the others stay as they are, and queries by the column may not
+// find them. The error is [ope.ErrIndex] then, although the index is made again: Verify with Repair stores them again.
 func (tbl *Table) RebuildIndex(ctx context.Context, column string, progress func(rows int)) (err error) {
 	ctx, end := tbl.open().Operation(ctx, "rebuild index")
 	rows := 0

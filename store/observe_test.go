@@ -17,6 +17,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
@@ -288,6 +289,11 @@ func everythingWatched(t *testing.T, watch *telemetry) {
 	_, err = st.Tenants(ctx)
 	require.NoError(t, err)
 	_, _, err = st.Policy(ctx, canaryTenant, canaryTenants)
+	require.NoError(t, err)
+	for _, lease := range []time.Duration{100 * time.Millisecond, 0} {
+		require.NoError(t, st.SetLease(ctx, lease))
+	}
+	_, err = st.Lease(ctx)
 	require.NoError(t, err)
 	_, err = tbl.Status(ctx)
 	require.NoError(t, err)

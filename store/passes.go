@@ -10,18 +10,16 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/maintain"
 )
 
-// KeyUse reads a table and counts its cells by the keys that sealed them, as their headers say. It
-// reads only, while readers and writers go on. A key that no cell has is not needed to read what is there;
-// a client that slept since before a rotation may still seal with an older key, and converts that
-// when it wakes, unless it dies. What a deleted row of a table with [Schema.Conditional] leaves keeps its key until
-// the row is put again: Convert does not seal it again. A copy of a row in an index entry, see [Column.Covering], is a cell
-// of the key that seals key cells.
+// KeyUse reads a table and counts its cells by the keys that sealed them, as their headers say. It reads only, while readers
+// and writers go on. A key that no cell has is not needed to read what is there; a client that slept since before a rotation
+// may still seal with an older key, and converts that when it wakes, unless it dies. What a deleted row of a table with
+// [Schema.Conditional] leaves keeps its key until the row is put again: Convert does not seal it again. A copy of a row in an
+// index entry, see [Column.Covering], is a cell of the key that seals key cells.
 //
 // Of a table that is open for a tenant it counts the cells of this one. One with tenants that is not
 // is read once for all of them, and beside their cells counts those of tenants that were dropped.
 //
-// Memory does not depend on the number of rows. progress, if not nil, is called now and then with the
-// number of rows so far.
+// Memory does not depend on the number of rows. progress, if not nil, is called now and then with the number of rows so far.
 func (tbl *Table) KeyUse(ctx context.Context, progress func(rows int)) (use inspect.KeyUse, err error) {
 	name, rows := tbl.open().Now().Meta.Name, 0
 	ctx, end := tbl.open().Operation(ctx, "key use")

@@ -33,17 +33,15 @@ func (tbl *Table) Get(ctx context.Context, key Row, columns ...string) (found Ro
 	return found, nil
 }
 
-// Put writes rows, each as a whole: a row with the same key is replaced, with its columns that
-// are null now. All rows are checked before anything is written; the error of a bad row is a
-// [RowError]. Rows are written in chunks, in the order given; if one fails, the error is a
-// [BatchError]. The cells of one row appear at once, different rows may appear in any order. The same row twice is
-// [driver.ErrOverlap].
+// Put writes rows, each as a whole: a row with the same key is replaced, with its columns that are null now. All rows are
+// checked before anything is written; the error of a bad row is a [RowError]. Rows are written in chunks, in the order given;
+// if one fails, the error is a [BatchError]. The cells of one row appear at once, different rows may appear in any order. The
+// same row twice is [driver.ErrOverlap].
 //
 // A Put of a row that another client writes at the same time leaves one of the two rows, whole.
 //
-// If the schema was changed by another client, the values are in the columns they were meant for,
-// whatever these are named and however they are encrypted now; values of a column that was dropped
-// are left out.
+// If the schema was changed by another client, the values are in the columns they were meant for, whatever these are named and
+// however they are encrypted now; values of a column that was dropped are left out.
 func (tbl *Table) Put(ctx context.Context, rows ...Row) error {
 	return tbl.call(ctx, "put", "put into", len(rows), func(ctx context.Context, t *engine.Engine) error { return t.Put(ctx, rows) })
 }
@@ -56,10 +54,9 @@ func (tbl *Table) Delete(ctx context.Context, keys ...Row) error {
 	})
 }
 
-// Update changes columns of rows that exist: of each Row, the key parts say which row it is, and
-// the columns that it names get new values, nil for null; those that it does not name stay as they
-// are. What another client changes at the same time is not lost. The table must have
-// [Schema.Conditional]. A row that does not exist is [ErrNoRow], and stays so.
+// Update changes columns of rows that exist: of each Row, the key parts say which row it is, and the columns that it names get
+// new values, nil for null; those that it does not name stay as they are. What another client changes at the same time is not
+// lost. The table must have [Schema.Conditional]. A row that does not exist is [ErrNoRow], and stays so.
 //
 // A row that holds NaN in a column which is searched by now is updated only if that column is named;
 // otherwise it is [ope.ErrDomain].

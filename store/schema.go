@@ -41,10 +41,9 @@ type Schema struct {
 	// own model, PPC, goes further: it seals one part of a whole page of records, a mini-page, at once.
 	CellPerColumn bool
 
-	// Conditional makes every write of a row a compare-and-set: [Table.Update] can change single columns, no write is
-	// decided by clocks, and a deleted row leaves some 80 bytes. A write is preceded by a read, and on Cassandra a
-	// compare-and-set takes several round trips and waits for others in its partition: let such a table begin with a
-	// [HashedPart].
+	// Conditional makes every write of a row a compare-and-set: [Table.Update] can change single columns, no write is decided
+	// by clocks, and a deleted row leaves some 80 bytes. A write is preceded by a read, and on Cassandra a compare-and-set
+	// takes several round trips and waits for others in its partition: let such a table begin with a [HashedPart].
 	Conditional bool
 
 	// AppendOnly says that rows are added and deleted, and never replaced: the row key ends with a [TiePart], which the
@@ -59,10 +58,9 @@ type Schema struct {
 	// TTL is how long a row lives after it was put: whole seconds, at most ten years. [Table.Expiring] puts rows of another
 	// TTL. 0 is a table whose rows never expire; with [TTLByRow] they expire only if they are put so.
 	//
-	// When a row expires is sealed in it. From then on nothing finds the row, by the clock of the reader. The database
-	// removes the cells of columns one hour later, and the key cell and the index entries after another hour. Clocks of
-	// clients must differ by less than half an hour, and by as much a row is found longer or shorter. A table with
-	// Conditional refuses TTL.
+	// When a row expires is sealed in it. From then on nothing finds the row, by the clock of the reader. The database removes
+	// the cells of columns one hour later, and the key cell and the index entries after another hour. Clocks of clients must
+	// differ by less than half an hour, and by as much a row is found longer or shorter. A table with Conditional refuses TTL.
 	TTL time.Duration
 }
 
@@ -121,8 +119,7 @@ func RandomisedColumn(name string, t Type) Column {
 	return Column{field{Name: name, Type: innerOf(t), Encryption: randomised}}
 }
 
-// DeterministicColumn is a sealed column that can be searched for exact values. The database sees
-// which rows have equal values.
+// DeterministicColumn is a sealed column that can be searched for exact values. The database sees which rows have equal values.
 func DeterministicColumn(name string, t Type) Column {
 	return Column{field{Name: name, Type: innerOf(t), Encryption: deterministic}}
 }
@@ -137,10 +134,9 @@ func OrderedColumn(name string, t Type, scheme ColumnScheme) Column {
 	return c
 }
 
-// SharedWith returns the column with the search key of another one, which may be of the same table: so the two can be
-// joined, see [Join]. The other column must have the same type, encryption and scheme, and exist when the table is
-// created or altered; where a scheme is stateful the two share its index. Values are sealed under keys of their own all
-// the same.
+// SharedWith returns the column with the search key of another one, which may be of the same table: so the two can be joined,
+// see [Join]. The other column must have the same type, encryption and scheme, and exist when the table is created or altered;
+// where a scheme is stateful the two share its index. Values are sealed under keys of their own all the same.
 //
 // The database sees what it would see if both were one column: which rows of the one and the other have equal values and,
 // of ordered columns, which is less. Whoever knows or guesses the distribution of one column learns about the other.
@@ -208,11 +204,10 @@ type KeyScheme struct{ named }
 
 // A MutableScheme is an order-preserving scheme whose ciphertexts move. It encrypts columns only.
 //
-// Its ciphertexts are in an index of the table, which keeps the order of the values, and nowhere else. The postings of a
-// column carry a keyed hash of the value, as those of a [DeterministicColumn]: equality is searched for without the
-// index, and a range is read from the index value by value. So ciphertexts move without a row or posting being written,
-// and rows that are deleted leave their values in the index. It suits queries that return few rows; to scan much of a
-// large table, take a [KeyScheme].
+// Its ciphertexts are in an index of the table, which keeps the order of the values, and nowhere else. The postings of a column
+// carry a keyed hash of the value, as those of a [DeterministicColumn]: equality is searched for without the index, and a range
+// is read from the index value by value. So ciphertexts move without a row or posting being written, and rows that are deleted
+// leave their values in the index. It suits queries that return few rows; to scan much of a large table, take a [KeyScheme].
 type MutableScheme struct{ named }
 
 // The order-preserving schemes. The store derives their keys and builds them; a key never serves two columns.
@@ -242,9 +237,8 @@ var (
 	// copies the index also learns in which order values came, see [Table.Rebalance].
 	Kerschbaum = MutableScheme{named{scheme.Kerschbaum}}
 
-	// Plaintext does not encrypt. A part or column with it is stored as it is, and can be searched
-	// for ranges like an encrypted one: for values that are no secret, and to measure what
-	// encryption costs.
+	// Plaintext does not encrypt. A part or column with it is stored as it is, and can be searched for ranges like an encrypted
+	// one: for values that are no secret, and to measure what encryption costs.
 	Plaintext = KeyScheme{named{scheme.Plaintext}}
 )
 
@@ -265,9 +259,8 @@ func ParseScheme(name string) (ColumnScheme, error) {
 	return nil, fmt.Errorf("%w: unknown scheme %q: there is %s", ErrSchema, name, strings.Join(names, ", "))
 }
 
-// Check returns an error, which is [ErrSchema], if the schema makes no sense. [Store.Create] checks
-// it, too; what needs the catalogue, as whether a table of the name exists or a column can share the
-// key of another, only Create can tell.
+// Check returns an error, which is [ErrSchema], if the schema makes no sense. [Store.Create] checks it, too; what needs the
+// catalogue, as whether a table of the name exists or a column can share the key of another, only Create can tell.
 func (s Schema) Check() error {
 	_, err := newTableMeta(s.inner())
 	return err

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -13,6 +14,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/measure"
 	"github.com/rangecrypt/rangecrypt/internal/testdb"
 	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 // writers are calls that put rows, so many at a time.
@@ -83,6 +85,42 @@ func BenchmarkSearched(b *testing.B) {
 						})
 					}
 				})
+			}
+		})
+	}
+}
+
+// BenchmarkLeased is a Put of single new rows under a lease, beside one of a client that reads the version all the same.
+//
+//	RANGECRYPT_CASSANDRA=host:port RANGECRYPT_HBASE=host:port go test -run XXX -bench Leased -benchtime 40x ./store
+func BenchmarkLeased(b *testing.B) {
+	for _, kind := range testdb.All {
+		b.Run(kind.Name, func(b *testing.B) {
+			kind.Need(b)
+			db := kind.Open(b, nil)
+			st := open(b, db)
+			require.NoError(b, st.SetLease(background, 5*time.Second))
+			for _, searched := range []bool{false, true} {
+				schema := searchedSchema("index entries", searched)
+				create(b, st, schema)
+				for _, load := range []writers{{"32 writers", 32, 40, 1}, {"1 writer", 1, 100, 1}} {
+					b.Run(fmt.Sprintf("%s/%s", schema.Name, load.name), func(b *testing.B) {
+						var next atomic.Int64
+						put := func(opts *store.Options) func() error {
+							st, err := store.Open(background, db, kms.NewLocal(testKey), opts)
+							require.NoError(b, err)
+							b.Cleanup(func() { require.NoError(b, st.Close(background)) })
+							tbl, err := st.Table(background, schema.Name)
+							require.NoError(b, err)
+							return load.each(&next, func(from int) error {
+								rows := plainRows(from, load.rows)
+								rows[0]["celsius"] = rows[0]["k"]
+								return tbl.Put(background, rows...)
+							})
+						}
+						measure.Pairs(b, load.all(), put(nil), put(&store.Options{NoLease: true}))
+					})
+				}
 			}
 		})
 	}

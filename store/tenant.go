@@ -80,9 +80,8 @@ func (st *Store) RotateTenantKey(ctx context.Context, name string) (err error) {
 	return nil
 }
 
-// SetPolicy says which columns of a table are sealed for a tenant, of the rows that are written from
-// now on. It is one small write, and no row is touched: [Table.Convert] does that. Other clients notice
-// before they acknowledge their next write.
+// SetPolicy says which columns of a table are sealed for a tenant, of the rows that are written from now on. It is one small
+// write, and no row is touched: [Table.Convert] does that. Other clients notice when they do after [Store.Alter].
 //
 // A column that was sealed for the tenant so far, by an earlier policy or by the schema, becomes plain
 // only if unseal names it. Otherwise nothing is changed, and an [UnsealError] lists all such columns. A

@@ -117,9 +117,8 @@ func Decimal(scale int32) TypeOf[encode.Decimal] { return TypeOf[encode.Decimal]
 //	date from 1900-01-01 to 2100-12-31
 //	timestamp/s from 2020-01-01 to 2039-12-31T23:59:59Z
 //
-// Values are written as in Go, times as in RFC 3339, where a date alone is its first instant in
-// UTC. Any value may also be given by its number in the order of the type: @N is the integer N, N
-// units or days since 1970, or N units of the last digit.
+// Values are written as in Go, times as in RFC 3339, where a date alone is its first instant in UTC. Any value may also be
+// given by its number in the order of the type: @N is the integer N, N units or days since 1970, or N units of the last digit.
 //
 // A text that names no type is [ErrSchema].
 func ParseType(text string) (Type, error) {

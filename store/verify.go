@@ -15,24 +15,21 @@ type VerifyOptions struct {
 	// Repair mends what can be mended without changing a value: see [Table.Verify].
 	Repair bool
 
-	// Grace is how long a posting must have pointed to nothing before Repair drops it. It must be
-	// longer than any write takes from its first step to the moment at which it is done for good,
-	// one that timed out and is still on its way included; it is the one assumption about time in
-	// this package. Default 10 minutes.
+	// Grace is how long a posting must have pointed to nothing before Repair drops it. It must be longer than any write takes
+	// from its first step to the moment at which it is done for good, one that timed out and is still on its way included; it
+	// is the one assumption about time in this package. Default 10 minutes.
 	Grace time.Duration
 
-	// Every encrypts the values of one row in so many again, and compares. That costs more than all
-	// the rest where the scheme is slow; whether rows and postings are in order is checked of all in
-	// any case. Default 1: all rows.
+	// Every encrypts the values of one row in so many again, and compares. That costs more than all the rest where the scheme
+	// is slow; whether rows and postings are in order is checked of all in any case. Default 1: all rows.
 	Every int
 
 	// Fault, if not nil, is called for each fault, by one goroutine at a time.
 	Fault func(inspect.Fault)
 
-	// Progress, if not nil, is called now and then with what is being done and how far it is: with
-	// "index values", "making an index again", "rows", "postings", "orphans", "waiting" or "dropping", and the number done so
-	// far, which of "waiting" is seconds. In a table with tenants that is not open for one, it begins
-	// again with each tenant.
+	// Progress, if not nil, is called now and then with what is being done and how far it is: with "index values", "making an
+	// index again", "rows", "postings", "orphans", "waiting" or "dropping", and the number done so far, which of "waiting" is
+	// seconds. In a table with tenants that is not open for one, it begins again with each tenant.
 	Progress func(step string, done int)
 }
 
@@ -47,15 +44,13 @@ type VerifyOptions struct {
 // again, and what writers leave for a moment is no fault. What is counted is as of no single
 // moment. What nobody can see is that the operator put whole rows back, or left them out.
 //
-// The schema may change while it runs: what looks wrong counts, and is mended, only if the catalogue says then
-// what it said before; else it is looked at again, as the schema is. If it changes each time, the error is
-// [ErrSchemaChanged].
+// The schema may change while it runs: what looks wrong counts, and is mended, only if the catalogue says then what it said
+// before; else it is looked at again, as the schema is. If it changes each time, the error is [ErrSchemaChanged].
 //
-// With Repair, postings that were dangling for all of the grace period are dropped, postings and
-// index values that are missing are written, and damaged indexes are made again, see
-// [Table.RebuildIndex]. A row whose ciphertext has no place in its index is stored again under
-// another; no value changes. It may be stopped at any moment, made again, and made by several clients
-// at a time.
+// With Repair, postings that were dangling for all of the grace period are dropped, postings and index values that are missing
+// are written, and damaged indexes are made again, see [Table.RebuildIndex]. A row whose ciphertext has no place in its index
+// is stored again under another; no value changes. It may be stopped at any moment, made again, and made by several clients at
+// a time.
 //
 // Memory does not depend on the number of rows. It is 8 bytes for each distinct value of the
 // parts and columns with a stateful scheme, which have at most about 10^6 each, and with Repair the keys of

@@ -35,10 +35,9 @@ func (tbl *Table) GetBatch(ctx context.Context, keys []Row, columns ...string) (
 
 // Insert does what [Table.Put] does for rows of which the caller knows that they do not exist. It reads no row before.
 //
-// In a table with [Schema.Conditional] a row that exists is [ErrRowExists], and stays as it is; rows before and after
-// it may have been inserted, as the [BatchError] says, and an Insert that is made again finds them. In any other table
-// a row that exists is replaced. The postings of its old values stay until [Table.Verify] with Repair, and queries pass
-// over them.
+// In a table with [Schema.Conditional] a row that exists is [ErrRowExists], and stays as it is; rows before and after it may
+// have been inserted, as the [BatchError] says, and an Insert that is made again finds them. In any other table a row that
+// exists is replaced. The postings of its old values stay until [Table.Verify] with Repair, and queries pass over them.
 func (tbl *Table) Insert(ctx context.Context, rows ...Row) error {
 	return tbl.call(ctx, "insert", "insert into", len(rows), func(ctx context.Context, t *engine.Engine) error {
 		return t.PutEach(ctx, len(rows), inserted(func(t *rowcodec.View, i int) (*rowcodec.Record, error) { return t.Check(rows[i]) }))

@@ -169,6 +169,8 @@ func (e *Env) argument(cmd *cobra.Command, whats, given []string, begun string) 
 		return names, none
 	case strings.Contains(what, "name of a tenant"):
 		return matching(e.fromStore(cmd, tenants), "", begun), none
+	case strings.HasSuffix(what, "or off"):
+		return matching([]string{"off"}, "", begun), none
 	case strings.Contains(what, "file"):
 		return nil, cobra.ShellCompDirectiveDefault
 	}

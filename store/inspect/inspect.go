@@ -18,6 +18,18 @@ type Database struct {
 	Tenants []Tenant // by name
 }
 
+// A Lease is what the catalogue says of the lease of writers.
+type Lease struct {
+	Duration time.Duration // 0 where there is none
+
+	// Wait is how long a change of a schema waits for writers; 0 where there is no lease.
+	Wait time.Duration
+
+	// Ending says that a longer lease of before has not been waited for. That is over when [store.Store.SetLease] returns; if
+	// that was interrupted, changes go on to wait for the longer lease until it is called again.
+	Ending bool
+}
+
 // What the catalogue and schema files call the two ways in which the values of a row share cells.
 const (
 	Packed        = "packed"

@@ -88,7 +88,7 @@ func CodeOf(ctx context.Context, err error) Code {
 		return Failed
 	case WrongData(err):
 		return Wrong
-	case errors.Is(err, ErrUsage):
+	case errors.Is(err, ErrUsage), errors.Is(err, store.ErrLease):
 		return Usage
 	case errors.Is(err, ErrLeaky):
 		return Leaky

@@ -20,6 +20,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/keyring"
+	"github.com/rangecrypt/rangecrypt/store/internal/lease"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
@@ -44,6 +45,8 @@ import (
 // In format 2 there is no tree, and the digest is the exclusive or of those of all entries: an entry
 // that was put back alone is noticed by whoever reads all of them. The first change makes such a
 // catalogue one of format 3.
+//
+// Format 4 is format 3 with a lease, see lease.go: programs that would not wait for it refuse the catalogue.
 type Catalogue struct {
 	Family   driver.Family
 	Key      ope.Key // of the database
@@ -52,7 +55,9 @@ type Catalogue struct {
 	Tenants  ope.Key // names of tenants
 	Digests  []byte
 	Database meta.DatabaseID
+	Clock    lease.Clock
 	seen     atomic.Uint32 // the latest version
+	leases   leases
 
 	rotating sync.Mutex // of the following
 	master   kms.KMS    // that wraps the database key, as far as this client knows
@@ -63,6 +68,7 @@ const (
 	FamilyName   = "catalogue"
 	Format       = 3
 	FormatNoTree = 2
+	FormatLease  = 4
 )
 
 var (
@@ -85,6 +91,7 @@ type Root struct {
 	Database meta.DatabaseID `json:"database"`
 	Version  uint32          `json:"version"`
 	Digest   Digest          `json:"digest"` // of all entries
+	Lease    *lease.Terms    `json:"lease,omitempty"`
 
 	Format  byte
 	wrapped []byte // the database key
@@ -172,6 +179,7 @@ var errNoRoot = fmt.Errorf("%w: the root of the catalogue is gone", fault.ErrTam
 // New returns the catalogue under the key of a database.
 func New(family driver.Family, database ope.Key) *Catalogue {
 	return &Catalogue{
+		Clock:   lease.Now,
 		Family:  family,
 		Key:     database,
 		Sealer:  keyring.Sealer(database.Derive("catalogue", "seal")),
@@ -203,9 +211,9 @@ func RootPlace(format byte, wrapped []byte) seal.Place {
 
 // CutRoot returns the two parts of a root.
 func CutRoot(value []byte) (wrapped, sealed []byte, err error) {
-	if len(value) == 0 || value[0] != FormatNoTree && value[0] != Format {
-		return nil, nil, fmt.Errorf("%w: the catalogue has format %d, this version reads %d and %d; use the version that wrote it or a later one",
-			fault.ErrFormat, append(value, 0)[0], FormatNoTree, Format)
+	if len(value) == 0 || value[0] < FormatNoTree || value[0] > FormatLease {
+		return nil, nil, fmt.Errorf("%w: the catalogue has format %d, this version reads %d to %d; use the version that wrote it or a later one",
+			fault.ErrFormat, append(value, 0)[0], FormatNoTree, FormatLease)
 	}
 	if len(value) < 3 || len(value)-3 < int(binary.BigEndian.Uint16(value[1:])) {
 		return nil, nil, fmt.Errorf("%w: the root of the catalogue is cut short", fault.ErrFormat)
@@ -226,6 +234,9 @@ func (c *Catalogue) OpenRoot(value []byte) (Root, error) {
 	r := Root{Format: value[0], wrapped: wrapped}
 	if err := json.Unmarshal(b, &r); err != nil {
 		return Root{}, fmt.Errorf("%w: catalogue: %w", fault.ErrFormat, err)
+	}
+	if (r.Lease != nil) != (r.Format == FormatLease) {
+		return Root{}, fmt.Errorf("%w: the root of the catalogue has a lease in format %d", fault.ErrFormat, r.Format)
 	}
 	if c.Database != (meta.DatabaseID{}) && r.Database != c.Database {
 		return Root{}, fmt.Errorf("%w: the catalogue is of another database", fault.ErrTampered)
@@ -253,12 +264,14 @@ func (c *Catalogue) Version(ctx context.Context, snapshot driver.Family) (uint32
 func (c *Catalogue) read(ctx context.Context, s driver.Slice) (Root, []driver.Cell, error) {
 	for attempt := 0; ; attempt++ {
 		seen := c.seen.Load() // before the read: others may see more while it is under way
+		began := c.Clock()
 		r, cells, err := c.readFrom(ctx, c.Family, s)
 		if err != nil {
 			return Root{}, nil, err
 		}
 		if r.Version >= seen {
 			c.see(r.Version)
+			c.leases.note(r, began)
 			return r, cells, nil
 		}
 		sign := PutBack(fmt.Sprintf("it has version %d, and this client has seen version %d", r.Version, seen))

@@ -49,7 +49,8 @@ func (c *Catalogue) Change(ctx context.Context, names []string, next func(*Edit)
 
 // ChangeEntries makes one change of the catalogue, under one compare-and-set of the root: what next
 // puts, knowing the given entries. If next puts nothing, nothing is left to do. It is
-// called again when another client was faster, and then all it says counts afresh.
+// called again when another client was faster, and then all it says counts afresh. The change counts as made when all
+// writers know of it, see [Catalogue.Quiesce].
 //
 // Where the answer of the database is lost, the very same is put again as long as the root is as it
 // was: the first may yet come, and what next says another time has other keys and ids. Then the
@@ -94,14 +95,34 @@ func (c *Catalogue) ChangeEntries(ctx context.Context, only [][]byte, next func(
 				for q := range e.puts {
 					e.replaced[q] = e.entries[q]
 				}
+				if e.awaited() {
+					err = c.leavesTime(ctx)
+				}
 			}
 			return expect, puts, err
 		}
 	})
-	if err == nil && len(puts) > 0 {
-		c.see(e.NextVersion())
+	switch {
+	case err != nil:
+		return err
+	case len(puts) == 0: // what is wanted is there: it may have come right now, or by a client that did not live to wait
+		return c.Quiesce(ctx, e.root.Version)
 	}
-	return err
+	c.changed(e.NextVersion())
+	if !e.awaited() {
+		return nil
+	}
+	return c.Quiesce(ctx, e.NextVersion())
+}
+
+// awaited reports whether writers may know something else of what the last attempt puts. They know nothing of what is new.
+func (e *Edit) awaited() bool {
+	for _, before := range e.replaced {
+		if before.Table != nil || before.Tenant != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // swap replaces cells of the catalogue if one of them is what next has read, and calls next again if it is not. It is
@@ -170,9 +191,9 @@ func (e *Edit) read(ctx context.Context) (driver.Cell, error) {
 // prove returns an error unless the entries that were read are those that the root is of.
 func (e *Edit) prove(ctx context.Context) (err error) {
 	switch {
-	case e.root.Format == Format && e.whole:
+	case e.root.Format != FormatNoTree && e.whole:
 		e.tree, err = e.c.ProveAll(e.root, e.cells)
-	case e.root.Format == Format:
+	case e.root.Format != FormatNoTree:
 		e.tree, err = e.c.ProveSome(e.root, e.cells, e.only)
 	case e.whole:
 		var all Digest
@@ -269,7 +290,7 @@ func (e *Edit) Remove(name string) { e.puts[string(e.c.Qualifier(name))] = Entry
 // cellsToPut returns the cells of the change.
 func (e *Edit) cellsToPut() ([]driver.Cell, error) {
 	if e.root.Version == math.MaxUint32 {
-		return nil, fmt.Errorf("%w: the catalogue was changed %d times, which is all it can be", fault.ErrFormat, e.root.Version)
+		return nil, errAllVersions(e.root.Version)
 	}
 	next := e.root
 	next.Version++

@@ -207,8 +207,7 @@ func (r *conditionalRow) keyCell() []byte {
 	return nil
 }
 
-// meet takes the row of a change as it was read. Where it is what an earlier attempt was to make of
-// it, the change is done.
+// meet takes the row of a change as it was read. Where it is what an earlier attempt was to make of it, the change is done.
 func (t *Engine) meet(ctx context.Context, c *rowChange, read driver.Row) (row conditionalRow, err error) {
 	row.cells, row.opens = read.Cells, true
 	row.record, err = t.Decode(read, nil, new(rowcodec.Scratch))
@@ -311,9 +310,8 @@ func (t *Engine) swap(ctx context.Context, key []byte, row *conditionalRow) (boo
 	return t.Data.CheckAndPut(ctx, key, expect, m.Puts...)
 }
 
-// replace makes rows that were read what they are to become, where nobody has written them since. It
-// returns the indexes of those that somebody has, as [driver.Family.Replace] does, and of those where
-// it is not known.
+// replace makes rows that were read what they are to become, where nobody has written them since. It returns the indexes of
+// those that somebody has, as [driver.Family.Replace] does, and of those where it is not known.
 func (t *Engine) replace(ctx context.Context, rows []driver.Row, becomes []*rowcodec.Record) (late []int, err error) {
 	if t.Meta.Conditional {
 		made := make([]bool, len(rows))
@@ -525,7 +523,7 @@ func (t *Engine) UpdateChunk(ctx context.Context, updates []*rowcodec.Updated, f
 	for i, c := range changes {
 		records[i] = c.stored
 	}
-	return onceOnly(changes, now.SettleWrites(ctx, records))
+	return onceOnly(changes, now.settleLeased(ctx, records, true))
 }
 
 // onceOnly makes an error of changes one that nobody tries again blindly, if one of them may have been made that must not be

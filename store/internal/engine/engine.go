@@ -53,7 +53,9 @@ type Environment struct {
 	// So the reads of concurrent Puts can be shared.
 	Writes func(rows int) (written func())
 
-	// Version returns that of the catalogue; versionIn returns a function that does, as a snapshot has it.
+	// Version returns that of the catalogue; VersionIn returns a function that does, as a snapshot has it. Leased reports whether
+	// that is a given one, or has been so shortly: then whoever changed it waits, and finds the rows that are written by now.
+	Leased    func(version uint32) bool
 	Version   func(context.Context) (uint32, error)
 	VersionIn func(context.Context, driver.Snapshot) (func(context.Context) (uint32, error), error)
 }
@@ -171,8 +173,7 @@ func WaitAgain(ctx context.Context, why string, attempt int) error {
 	return pause.Again(ctx, why, 2*time.Millisecond, 200*time.Millisecond, attempt)
 }
 
-// Gone adds [ErrNoTable] to an error of the database where the reason is that the table was
-// dropped.
+// Gone adds [ErrNoTable] to an error of the database where the reason is that the table was dropped.
 func Gone(err error) error {
 	if errors.Is(err, driver.ErrNoFamily) {
 		return fault.Besides(fmt.Errorf("%w: it was dropped", fault.ErrNoTable), err)

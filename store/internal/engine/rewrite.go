@@ -215,8 +215,7 @@ func (t *Engine) reread(ctx context.Context, row *driver.Row, attempt int) (err 
 	return err
 }
 
-// ConvertWrites converts rows that this client wrote under an older view, unless others have
-// written them since.
+// ConvertWrites converts rows that this client wrote under an older view, unless others have written them since.
 func (t *Engine) ConvertWrites(ctx context.Context, writes []*rowcodec.Record) error {
 	for chunk := range slices.Chunk(writes, WriteChunk) {
 		keys := make([][]byte, len(chunk))

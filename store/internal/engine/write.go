@@ -340,7 +340,7 @@ func (t *Engine) PutEach(ctx context.Context, n int, row func(t *rowcodec.View, 
 		reached = min(n, failed.Failed[0]+WriteChunk)
 	}
 	written()
-	if unsettled := t.SettleWrites(ctx, records[:reached]); unsettled != nil {
+	if unsettled := t.settleLeased(ctx, records[:reached], err == nil); unsettled != nil {
 		if failed != nil {
 			// That no row counts as written says already that all are to be written again.
 			unsettled = fault.Besides(failed.Err, unsettled)

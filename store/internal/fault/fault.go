@@ -21,6 +21,7 @@ var (
 	ErrNoTenant = errors.New("store: no such tenant")
 	ErrPolicy   = errors.New("store: invalid policy")
 	ErrShared   = errors.New("store: key is shared by another column")
+	ErrLease    = errors.New("store: invalid lease")
 )
 
 // Errors of what the database holds.

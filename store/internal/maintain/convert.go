@@ -46,7 +46,7 @@ func (c *Conversion) run(ctx context.Context) error {
 	for again, behind := false, 0; ; {
 		// The view is of after the change of the schema, so that whoever has written an old row by
 		// now, and does not convert it himself, has written it before the scan.
-		t, err := c.Table.Refresh(ctx)
+		t, err := c.Table.Settled(ctx)
 		if err != nil {
 			return err
 		}
@@ -86,7 +86,7 @@ func (c *Conversion) run(ctx context.Context) error {
 // tenants converts the rows of all tenants. Whoever makes a tenant later knows the schema by then.
 func (c *Conversion) tenants(ctx context.Context) error {
 	for {
-		t, err := c.Table.Refresh(ctx)
+		t, err := c.Table.Settled(ctx)
 		if err != nil {
 			return err
 		}

@@ -20,12 +20,20 @@ import (
 // DeleteOrphans deletes what tenants that were dropped left in a table with tenants. It returns what was deleted also
 // with an error. progress may be nil.
 func DeleteOrphans(ctx context.Context, tbl *session.Table, progress func(read int)) (inspect.Orphans, error) {
-	s := &orphanSweep{ctx: ctx, of: tbl, table: tbl.Now(), progress: progress}
+	t, err := tbl.Refresh(ctx)
+	if err != nil {
+		return inspect.Orphans{}, err
+	}
+	s := &orphanSweep{ctx: ctx, of: tbl, table: t, progress: progress}
 	switch {
 	case !s.table.Meta.Tenants:
 		return inspect.Orphans{}, fmt.Errorf("%w: the table has none", fault.ErrTenant)
 	case tbl.Bound():
 		return inspect.Orphans{}, fmt.Errorf("%w: the table is open for one of them", fault.ErrTenant)
+	}
+	// Whoever dropped a tenant may have died before all writers knew.
+	if err := tbl.Database().Catalogue.Quiesce(ctx, t.Version); err != nil {
+		return inspect.Orphans{}, err
 	}
 	return s.run()
 }

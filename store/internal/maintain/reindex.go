@@ -147,6 +147,9 @@ func (b *indexBuild) finishOnce(ctx context.Context, ref meta.IndexRef) (unit ui
 	}
 	f := metas[0].Using(ref)[0]
 	if unit = f.Unit; f.Filling {
+		if err := b.db.Catalogue.Quiesce(ctx, version); err != nil {
+			return unit, err
+		}
 		var tables []*session.Table
 		for _, m := range metas {
 			tbl, err := b.db.Table(ctx, m, version)

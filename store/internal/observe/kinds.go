@@ -32,7 +32,7 @@ var ErrorNames = []struct {
 	{fault.ErrSchema, "store.ErrSchema"}, {fault.ErrExists, "store.ErrExists"}, {fault.ErrNoTable, "store.ErrNoTable"}, {fault.ErrNoRow, "store.ErrNoRow"},
 	{fault.ErrRowExists, "store.ErrRowExists"}, {fault.ErrConflict, "store.ErrConflict"},
 	{fault.ErrColumn, "store.ErrColumn"}, {fault.ErrNull, "store.ErrNull"}, {fault.ErrTenant, "store.ErrTenant"}, {fault.ErrNoTenant, "store.ErrNoTenant"},
-	{fault.ErrPolicy, "store.ErrPolicy"}, {fault.ErrShared, "store.ErrShared"}, {fault.ErrWritten, "store.ErrWritten"}, {fault.ErrSchemaChanged, "store.ErrSchemaChanged"}, {fault.ErrScan, "store.ErrScan"}, {fault.ErrToken, "store.ErrToken"},
+	{fault.ErrPolicy, "store.ErrPolicy"}, {fault.ErrShared, "store.ErrShared"}, {fault.ErrLease, "store.ErrLease"}, {fault.ErrWritten, "store.ErrWritten"}, {fault.ErrSchemaChanged, "store.ErrSchemaChanged"}, {fault.ErrScan, "store.ErrScan"}, {fault.ErrToken, "store.ErrToken"},
 	{fault.ErrWrongKey, "store.ErrWrongKey"}, {fault.ErrFormat, "store.ErrFormat"}, {fault.ErrTampered, "store.ErrTampered"}, {fault.ErrTorn, "store.ErrTorn"},
 
 	{ope.ErrParams, "ope.ErrParams"}, {ope.ErrKey, "ope.ErrKey"}, {ope.ErrDomain, "ope.ErrDomain"}, {ope.ErrCiphertext, "ope.ErrCiphertext"},

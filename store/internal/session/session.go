@@ -14,6 +14,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 	"github.com/rangecrypt/rangecrypt/store/internal/keyring"
+	"github.com/rangecrypt/rangecrypt/store/internal/lease"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/observe"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
@@ -26,6 +27,7 @@ type Options struct {
 	Concurrency int // requests of one call that are under way at a time
 	Remembers   int // values of each column with a stateful scheme, or 0 for all
 	Clock       rowcodec.Clock
+	NoLease     bool // writes read the version, whatever lease there is
 	ReadRepair  bool // queries put the copies that postings lack
 
 	// Fill finishes an index that is being made again.
@@ -64,6 +66,7 @@ func Open(ctx context.Context, db driver.DB, service kms.KMS, opts Options) (*Da
 		Options: opts, Driver: db, Catalogue: c, Keys: keyring.New(c.Key, c.Database), Parts: catalogue.ProgressParts,
 		backlog: newBacklog(opts.Concurrency), tables: make(map[meta.TableID]*Table), bound: make(map[openFor]*Table),
 	}
+	opened.NoLease = opts.NoLease || !lease.SleepCounts
 	if _, embedded := db.(driver.Snapshotter); !embedded {
 		opened.versions = groupcommit.NewShared(func(ctx context.Context) (uint32, error) { return c.Version(ctx, nil) })
 	}
@@ -90,6 +93,10 @@ func (db *Database) version(ctx context.Context) (uint32, error) {
 	}
 	return version, err
 }
+
+// leased reports whether the version that the catalogue has may be taken to be a given one without a read. It may not be where
+// the clock of this machine stops while it sleeps.
+func (db *Database) leased(version uint32) bool { return !db.NoLease && db.Catalogue.Leased(version) }
 
 // fewRows is how many rows a Put has at most that others wait for, to share the read of the version. More take longer
 // than the read is worth.

@@ -49,6 +49,7 @@ func newTable(ctx context.Context, db *Database, m *meta.Table, tenant *meta.Ten
 		Refresh:     tbl.Refresh,
 		Writes:      db.writes,
 		Version:     db.version,
+		Leased:      db.leased,
 		VersionIn: func(ctx context.Context, snapshot driver.Snapshot) (func(context.Context) (uint32, error), error) {
 			family, err := snapshot.Family(ctx, catalogue.Spec)
 			return func(ctx context.Context) (uint32, error) { return db.Catalogue.Version(ctx, family) }, err
@@ -174,6 +175,16 @@ func (tbl *Table) Refresh(ctx context.Context) (*engine.Engine, error) {
 		return nil, err
 	}
 	return tbl.adopt(ctx, m, tenant, version)
+}
+
+// Settled reads what the catalogue says of the table, and waits until all clients write rows so: from then on whoever scans
+// the table finds what they have written in another way before. Changes of other tables and tenants are no reason to wait.
+func (tbl *Table) Settled(ctx context.Context) (*engine.Engine, error) {
+	t, err := tbl.Refresh(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return t, tbl.db.Catalogue.Quiesce(ctx, t.Since)
 }
 
 // Fresh returns an engine whose schemes remember nothing, or nil if the table has changed since a version.
