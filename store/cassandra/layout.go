@@ -68,14 +68,18 @@ func familyColumns(l driver.Layout) []column {
 //
 // Where clients ask a second node after a time, a node asks a second replica after half of it, so that the answer still
 // comes in time. By default it does so after the time that 99 of 100 reads took of late. Reads that wait for a replica
-// that hangs are among these, and every other one does: the time grows until it helps nobody.
+// that hangs are among these: the time grows until it helps nobody. Of a wide row, nodes ask one replica more at once. Each
+// write waits for the catalogue, which is such a row, and is small, and one read of it serves many writes.
 func familyDDL(keyspace, table string, id gocql.UUID, layout driver.Layout, speculateAfter time.Duration) string {
 	columns, options := "p blob, k blob, q blob, v blob, PRIMARY KEY ((p), k, q)", ""
 	if layout == driver.LayoutWide {
 		columns = "h0 blob static, h1 blob static, k blob, q blob, v blob, PRIMARY KEY ((k), q)"
 		options = " AND read_repair = 'NONE'"
 	}
-	if speculateAfter > 0 {
+	switch {
+	case speculateAfter > 0 && layout == driver.LayoutWide:
+		options += " AND speculative_retry = 'ALWAYS'"
+	case speculateAfter > 0:
 		options += fmt.Sprintf(" AND speculative_retry = '%dms'", max(1, (speculateAfter/2).Milliseconds()))
 	}
 	return fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s.%s (%s) WITH ID = %s AND compaction = {'class': 'LeveledCompactionStrategy'}%s", keyspace, table, columns, id, options)
