@@ -68,19 +68,21 @@ func familyColumns(l driver.Layout) []column {
 //
 // Where clients ask a second node after a time, a node asks a second replica after half of it, so that the answer still
 // comes in time. By default it does so after the time that 99 of 100 reads took of late. Reads that wait for a replica
-// that hangs are among these: the time grows until it helps nobody. Of a wide row, nodes ask one replica more at once. Each
-// write waits for the catalogue, which is such a row, and is small, and one read of it serves many writes.
+// that hangs are among these: the time grows until it helps nobody. For wide rows it is a tenth of that half: each write
+// waits for the catalogue, which is such a row. It is small, and one read of it serves many writes. Not ALWAYS, with which
+// reads have timed out though two of three replicas had answered.
 func familyDDL(keyspace, table string, id gocql.UUID, layout driver.Layout, speculateAfter time.Duration) string {
 	columns, options := "p blob, k blob, q blob, v blob, PRIMARY KEY ((p), k, q)", ""
 	if layout == driver.LayoutWide {
 		columns = "h0 blob static, h1 blob static, k blob, q blob, v blob, PRIMARY KEY ((k), q)"
 		options = " AND read_repair = 'NONE'"
 	}
-	switch {
-	case speculateAfter > 0 && layout == driver.LayoutWide:
-		options += " AND speculative_retry = 'ALWAYS'"
-	case speculateAfter > 0:
-		options += fmt.Sprintf(" AND speculative_retry = '%dms'", max(1, (speculateAfter/2).Milliseconds()))
+	if speculateAfter > 0 {
+		after := speculateAfter / 2
+		if layout == driver.LayoutWide {
+			after /= 10
+		}
+		options += fmt.Sprintf(" AND speculative_retry = '%dms'", max(1, after.Milliseconds()))
 	}
 	return fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s.%s (%s) WITH ID = %s AND compaction = {'class': 'LeveledCompactionStrategy'}%s", keyspace, table, columns, id, options)
 }

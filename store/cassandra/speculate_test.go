@@ -112,8 +112,12 @@ func TestSpeculationOfServers(t *testing.T) {
 	c := keyspace(t)
 	for name, set := range map[string]struct {
 		after  time.Duration
-		server string
-	}{"never": {0, "99p"}, "soon": {time.Millisecond, "1ms"}, "later": {250 * time.Millisecond, "125ms"}} {
+		server map[driver.Layout]string
+	}{
+		"never": {0, map[driver.Layout]string{driver.LayoutOrdered: "99p", driver.LayoutWide: "99p"}},
+		"soon":  {time.Millisecond, map[driver.Layout]string{driver.LayoutOrdered: "1ms", driver.LayoutWide: "1ms"}},
+		"later": {200 * time.Millisecond, map[driver.Layout]string{driver.LayoutOrdered: "100ms", driver.LayoutWide: "10ms"}},
+	} {
 		c.SpeculateAfter = set.after
 		db := open(t, c)
 		for _, layout := range []driver.Layout{driver.LayoutOrdered, driver.LayoutWide} {
@@ -121,11 +125,7 @@ func TestSpeculationOfServers(t *testing.T) {
 			_, table, _ := strings.Cut(f.table, ".")
 			var retry string
 			require.NoError(t, db.system("SELECT speculative_retry FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", db.keyspace, table).ScanContext(t.Context(), &retry))
-			if layout == driver.LayoutWide && set.after > 0 {
-				require.Equal(t, "ALWAYS", retry, name)
-			} else {
-				require.Equal(t, set.server, retry, name)
-			}
+			require.Equal(t, set.server[layout], retry, name)
 		}
 	}
 }
