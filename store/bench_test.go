@@ -3,6 +3,7 @@ package store_test
 import (
 	"flag"
 	"fmt"
+	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
@@ -22,7 +23,10 @@ import (
 //
 //	go test -run XXX -bench Range -benchtime 40x ./store
 
-var rowsFlag = flag.Int("store.rows", 100_000, "rows of the tables of benchmarks")
+var (
+	rowsFlag   = flag.Int("store.rows", 100_000, "rows of the tables of benchmarks")
+	filledFlag = flag.String("store.filled", "", "a `command` of the shell that is run when tables are filled, with the name of the database, as in \"flush.sh\"")
+)
 
 // benchSchema returns a table whose key or column k is searched for ranges.
 func benchSchema(layout string, encrypted bool) store.Schema {
@@ -100,6 +104,10 @@ func filled(tb testing.TB, kind testdb.Database, schemas ...store.Schema) (table
 		fill(tb, create(tb, st, schema), *rowsFlag)
 	}
 	require.NoError(tb, st.Close(background)) // what they do after a Put is done
+	if *filledFlag != "" {
+		out, err := exec.Command("sh", "-c", *filledFlag+` "$0"`, name).CombinedOutput()
+		require.NoError(tb, err, string(out))
+	}
 	if kind.Shared() {
 		require.NoError(tb, db.Close())
 		db = join()

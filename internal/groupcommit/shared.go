@@ -12,7 +12,7 @@ import (
 //
 // Callers that work between two reads could fall into two halves, of which one works while the other one's read is under
 // way. A database has more to do for two halves than for a whole. So a read waits until the calls that were announced
-// have come, but not for longer than the last read took: a call that comes later would wait for that long, too.
+// have come, but not for much longer than a read takes: see [Shared.join].
 type Shared[R any] struct {
 	read      func(context.Context) (R, error)
 	announced atomic.Int64
@@ -37,8 +37,15 @@ type sharedRead[R any] struct {
 	due     bool
 }
 
-// A read does not wait for longer, so that a call which is slow does not hold up others.
-const mostPatience = 10 * time.Millisecond
+const (
+	// For so many times what the last read took, a read waits. What many callers do before takes a few times as long as
+	// one read, since a server answers them one after the other. Waiting for as long as one read left a third of 32
+	// callers for the next read. Waiting for longer than this gains nothing more.
+	patience = 3
+
+	// But never for longer than this, so that a call which is slow does not hold up others.
+	mostPatience = 10 * time.Millisecond
+)
 
 // NewShared returns what calls a function one time after the other. The function gets a context of one of the callers,
 // which ends when no caller waits for it.
@@ -78,7 +85,7 @@ func (s *Shared[R]) join(ctx context.Context) *sharedRead[R] {
 		r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
 		s.next = r
 		if !all {
-			r.late = time.AfterFunc(s.took, func() {
+			r.late = time.AfterFunc(min(patience*s.took, mostPatience), func() {
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				s.makeDue(r)

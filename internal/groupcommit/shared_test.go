@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A reader counts calls. Each takes 5 ms, unless its context ends.
+// A reader counts calls. Each takes 3 ms, unless its context ends.
 type reader struct {
 	shared *Shared[int]
 	calls  atomic.Int64
@@ -24,7 +24,7 @@ func newReader() *reader {
 	r.shared = NewShared(func(ctx context.Context) (int, error) {
 		call := int(r.calls.Add(1))
 		select {
-		case <-time.After(5 * time.Millisecond):
+		case <-time.After(3 * time.Millisecond):
 			return call, r.err
 		case <-ctx.Done():
 			return 0, ctx.Err()
@@ -66,7 +66,7 @@ func TestReadsWaitForAnnouncedCalls(t *testing.T) {
 		r.start(t, t.Context(), 1, nil)
 		r.shared.Announce()
 		r.shared.Announce()
-		time.Sleep(6 * time.Millisecond) // it took 5 ms, so the next read waits for that long
+		time.Sleep(6 * time.Millisecond) // it took 3 ms, so the next read waits for 9
 		synctest.Wait()
 		r.start(t, t.Context(), 2, nil)
 		r.shared.Arrive()
@@ -80,13 +80,21 @@ func TestReadsWaitForAnnouncedCalls(t *testing.T) {
 
 		r.shared.Announce() // and does not come
 		r.start(t, t.Context(), 3, nil)
-		time.Sleep(4 * time.Millisecond)
+		time.Sleep(8 * time.Millisecond)
 		require.Equal(t, 2, int(r.calls.Load()))
 		time.Sleep(2 * time.Millisecond)
 		require.Equal(t, 3, int(r.calls.Load()))
-		r.start(t, t.Context(), 4, nil) // becomes due as the third one ends, or after
-		time.Sleep(12 * time.Millisecond)
+		r.start(t, t.Context(), 4, nil) // becomes due after the third one has ended
+		time.Sleep(15 * time.Millisecond)
 		require.Equal(t, 4, int(r.calls.Load()))
+
+		r.shared.took = mostPatience // of a slow server
+		r.start(t, t.Context(), 5, nil)
+		time.Sleep(9 * time.Millisecond)
+		require.Equal(t, 4, int(r.calls.Load()))
+		time.Sleep(2 * time.Millisecond)
+		require.Equal(t, 5, int(r.calls.Load()))
+		time.Sleep(6 * time.Millisecond)
 	})
 }
 

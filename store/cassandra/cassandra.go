@@ -90,8 +90,9 @@ type Options struct {
 	// SpeculateAfter is how long a statement may be under way before it is sent to a second node, too; the first answer
 	// counts. So the calls go on while a node hangs, with which clients keep their connections. Only reads are sent twice,
 	// and writes that got their timestamp before: one that arrives late loses to what was written since. Conditional
-	// changes never are. A value well above the usual time of an answer, as 200 ms, costs little. By default none is sent
-	// twice, and a call waits for a node that hangs until Timeout.
+	// changes never are. A value well above the usual time of an answer, as 200 ms, costs little. Tables that are made with
+	// it tell nodes to ask one replica more after half of it or, for wide rows, a twentieth (speculative_retry). By default no
+	// statement is sent twice, and a call waits for a node that hangs until Timeout.
 	SpeculateAfter time.Duration
 
 	// Logger gets warnings about how the data lies, and what gocql reports. It never gets a key

@@ -161,7 +161,7 @@ func (db *DB) tryFamily(ctx context.Context, spec driver.FamilySpec) (driver.Fam
 		return nil, fmt.Errorf("cassandra: family %s: %w: it is %s with PrefixBytes %d and SpreadBits %d, not %s with %d and %d", spec.Name, driver.ErrLayout,
 			e.layout, e.prefix, e.spread, layoutName(spec.Layout), spec.PrefixBytes, spec.SpreadBits)
 	}
-	made, err := db.table(ctx, e.table, familyDDL(db.keyspace, e.table, e.id, spec.Layout), familyColumns(spec.Layout))
+	made, err := db.table(ctx, e.table, familyDDL(db.keyspace, e.table, e.id, spec.Layout, db.options.SpeculateAfter), familyColumns(spec.Layout))
 	if err != nil {
 		return nil, fmt.Errorf("cassandra: %s: %w", what, err)
 	}

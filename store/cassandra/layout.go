@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/big"
 	"strings"
+	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
@@ -64,11 +65,24 @@ func familyColumns(l driver.Layout) []column {
 // then show half of the change to the next reader, who asks for another slice. So reads repair
 // nothing there: they still merge what a quorum of replicas have, each of which took changes as a
 // whole. The price is that of two reads, only the first may see a change that is not acknowledged.
-func familyDDL(keyspace, table string, id gocql.UUID, layout driver.Layout) string {
+//
+// Where clients ask a second node after a time, a node asks a second replica after half of it, so that the answer still
+// comes in time. By default it does so after the time that 99 of 100 reads took of late. Reads that wait for a replica
+// that hangs are among these: the time grows until it helps nobody. For wide rows it is a tenth of that half: each write
+// waits for the catalogue, which is such a row. It is small, and one read of it serves many writes. Not ALWAYS, with which
+// reads have timed out though two of three replicas had answered.
+func familyDDL(keyspace, table string, id gocql.UUID, layout driver.Layout, speculateAfter time.Duration) string {
 	columns, options := "p blob, k blob, q blob, v blob, PRIMARY KEY ((p), k, q)", ""
 	if layout == driver.LayoutWide {
 		columns = "h0 blob static, h1 blob static, k blob, q blob, v blob, PRIMARY KEY ((k), q)"
 		options = " AND read_repair = 'NONE'"
+	}
+	if speculateAfter > 0 {
+		after := speculateAfter / 2
+		if layout == driver.LayoutWide {
+			after /= 10
+		}
+		options += fmt.Sprintf(" AND speculative_retry = '%dms'", max(1, after.Milliseconds()))
 	}
 	return fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s.%s (%s) WITH ID = %s AND compaction = {'class': 'LeveledCompactionStrategy'}%s", keyspace, table, columns, id, options)
 }

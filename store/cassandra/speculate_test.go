@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -104,4 +105,27 @@ func TestSpeculation(t *testing.T) {
 	require.Eventually(t, func() bool { return all(has(patient, "late")) == 0 }, 20*time.Second, 100*time.Millisecond)
 	time.Sleep(time.Second)
 	require.Zero(t, all(has(other, "late")))
+}
+
+// Nodes ask a second replica in time for a client that asks a second node; else the table is as the server makes it.
+func TestSpeculationOfServers(t *testing.T) {
+	c := keyspace(t)
+	for name, set := range map[string]struct {
+		after  time.Duration
+		server map[driver.Layout]string
+	}{
+		"never": {0, map[driver.Layout]string{driver.LayoutOrdered: "99p", driver.LayoutWide: "99p"}},
+		"soon":  {time.Millisecond, map[driver.Layout]string{driver.LayoutOrdered: "1ms", driver.LayoutWide: "1ms"}},
+		"later": {200 * time.Millisecond, map[driver.Layout]string{driver.LayoutOrdered: "100ms", driver.LayoutWide: "10ms"}},
+	} {
+		c.SpeculateAfter = set.after
+		db := open(t, c)
+		for _, layout := range []driver.Layout{driver.LayoutOrdered, driver.LayoutWide} {
+			f := openFamily(t, db, driver.FamilySpec{Name: fmt.Sprintf("%s_%d", name, layout), Layout: layout})
+			_, table, _ := strings.Cut(f.table, ".")
+			var retry string
+			require.NoError(t, db.system("SELECT speculative_retry FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", db.keyspace, table).ScanContext(t.Context(), &retry))
+			require.Equal(t, set.server[layout], retry, name)
+		}
+	}
 }
