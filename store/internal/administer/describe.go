@@ -106,11 +106,10 @@ func describe(db *session.Database, e *catalogue.Edit, m *meta.Table) (inspect.T
 }
 
 func describeField(k keyring.Table, of *meta.Table, m *meta.Field, all []*meta.Table) (inspect.Field, error) {
-	f, err := m.Spec()
+	f, err := of.SpecOf(m)
 	if err != nil {
 		return inspect.Field{}, err
 	}
-	f.Copied = of.CopiedBy(m)
 	d := f.Inspect()
 	d.ID, d.Since, d.Remaking, d.Converted = hex.EncodeToString(m.ID[:]), m.Since, m.Filling, m.Converted
 	key, err := k.Search(m)

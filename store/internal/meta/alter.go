@@ -142,12 +142,12 @@ func (a *Alteration) Change(c Spec) error {
 	if err := cmp.Or(a.sealable(&next), a.Meta.cover(&next), a.Meta.indexable(&next)); err != nil {
 		return err
 	}
-	asChosen := *f
-	if err := a.Meta.choose(&asChosen, c.Copied); err != nil {
+	as := *f
+	if err := a.Meta.choose(&as, c.Copied); err != nil {
 		return err
 	}
 	same := f.Encryption == c.Encryption && f.Scheme == c.Scheme && f.Confidentiality == c.Confidentiality &&
-		f.Covering == c.Covering && slices.Equal(f.Copied, asChosen.Copied) && f.ServerIndex == c.ServerIndex
+		f.Covering == c.Covering && slices.Equal(f.Copied, as.Copied) && f.ServerIndex == c.ServerIndex
 	if same && (f.Share == nil || f.Share.TableName == c.Table && f.Share.ColumnName == c.Column) {
 		return nil
 	}
@@ -162,10 +162,10 @@ func (a *Alteration) Change(c Spec) error {
 	if next, err = taken.newField(c); err != nil {
 		return err
 	}
-	next.Former = append([]Field{former}, f.Former...)
+	next.Former, next.Copied = append([]Field{former}, f.Former...), as.Copied
 	*f, a.Changed = next, true
 	a.recopy(former.ID, next.ID)
-	return a.Meta.choose(f, c.Copied)
+	return nil
 }
 
 // recopy has copies that some columns were chosen for have others in place of one.

@@ -117,18 +117,19 @@ func (m *Table) choose(f *Field, names []string) error {
 	return nil
 }
 
-// CopiedBy returns the names of the columns that copies have in the postings of a column, besides itself; nil is all.
-func (m *Table) CopiedBy(f *Field) []string {
-	if f.Copied == nil {
-		return nil
+// SpecOf returns what a schema says of a part or column of the table.
+func (m *Table) SpecOf(f *Field) (Spec, error) {
+	s, err := f.Spec()
+	if err != nil || f.Copied == nil {
+		return s, err
 	}
-	names := []string{}
+	s.Copied = []string{}
 	for _, c := range m.Columns {
 		if c.ID != f.ID && slices.Contains(f.Copied, c.ID) {
-			names = append(names, c.Name)
+			s.Copied = append(s.Copied, c.Name)
 		}
 	}
-	return names
+	return s, nil
 }
 
 // setAppendOnly makes rows of the table ones that are never replaced.
@@ -260,17 +261,16 @@ func (m *Table) Schema() (Schema, error) {
 		s.Key = append(s.Key, f)
 	}
 	for _, meta := range m.Columns {
-		f, err := meta.Spec()
+		f, err := m.SpecOf(&meta)
 		if err != nil {
 			return Schema{}, err
 		}
-		f.Copied = m.CopiedBy(&meta)
 		s.Columns = append(s.Columns, f)
 	}
 	return s, nil
 }
 
-// Spec returns what a schema says of the field.
+// Spec returns what a schema says of the field by itself: it knows no other columns.
 func (m Field) Spec() (Spec, error) {
 	typ, err := value.ParseID(m.Type)
 	if err != nil {

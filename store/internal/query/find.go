@@ -150,15 +150,11 @@ func newExecution(ctx context.Context, t *engine.Engine, q Selection, e *inspect
 	if q.Limit < 0 {
 		return nil, fmt.Errorf("%w: Limit is %d", driver.ErrRange, q.Limit)
 	}
-	want, err := q.want(t.View)
-	if err != nil {
-		return nil, err
-	}
 	pl, err := NewPlan(ctx, t.View, q)
 	if err != nil {
 		return nil, err
 	}
-	f := &execution{table: t, plan: pl, ways: pl.Ways, of: q, want: want, tally: e, mostSorted: cmp.Or(q.MostSorted, maxSorted)}
+	f := &execution{table: t, plan: pl, ways: pl.Ways, of: q, want: pl.want, tally: e, mostSorted: cmp.Or(q.MostSorted, maxSorted)}
 	if f.few = q.Limit; pl.sort != nil {
 		f.few = 0
 	}

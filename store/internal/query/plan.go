@@ -19,6 +19,7 @@ import (
 // plan is how a query is going to be answered: on one way to rows, or on several, one after the other.
 type plan struct {
 	Ways []way
+	want []bool         // columns to return; nil is all
 	tree predicate.Tree // that all rows satisfy
 
 	// Where the client sorts: the column by which, and the ways on which rows come in that order if there are too many,
@@ -97,13 +98,13 @@ type planner struct {
 func NewPlan(ctx context.Context, t *rowcodec.View, q Selection) (*plan, error) {
 	pl := &plan{reverse: q.Reverse}
 	var err error
+	if pl.want, err = q.want(t); err != nil {
+		return nil, err
+	}
 	if pl.tree, err = predicate.New(t, q.Where); err != nil {
 		return nil, err
 	}
-	p := planner{ctx: ctx, t: t}
-	if p.need, err = q.want(t); err != nil {
-		return nil, err
-	}
+	p := planner{ctx: ctx, t: t, need: slices.Clone(pl.want)}
 	if p.need != nil {
 		pl.tree.Columns(func(c *rowcodec.Column) { c.Add(p.need) })
 	}

@@ -4,7 +4,6 @@ package rowcodec
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -61,13 +60,12 @@ type View struct {
 type Column struct {
 	metadata.Spec
 	*cipher
-	Scheme    ope.Scheme          // of an ordered part or column
-	chosen    []metadata.ColumnID // that copies in postings of the column have; nil is all
-	copied    []bool              // the same of what is stored
-	Lead      []byte              // of a searched column: what all its postings begin with, or values in its server index
-	Part      int                 // position in the row key, or -1
-	Position  int                 // among the stored columns, or -1
-	since     uint32              // who knew an earlier version may not have known that there are cells of it
+	Scheme    ope.Scheme // of an ordered part or column
+	copied    []bool     // of what is stored, what copies in postings of the column have; nil is all
+	Lead      []byte     // of a searched column: what all its postings begin with, or values in its server index
+	Part      int        // position in the row key, or -1
+	Position  int        // among the stored columns, or -1
+	since     uint32     // who knew an earlier version may not have known that there are cells of it
 	Packed    bool
 	varies    bool      // the row that is replaced may have it in a cell of its own, or packed: policies change
 	Of        *Column   // of a former column, the one that has its values now
@@ -205,12 +203,12 @@ func (src *ViewSource) addColumns(t *View, k keyring.Table) error {
 		}
 	}
 	for _, c := range t.Stored {
-		if c.chosen == nil {
+		if c.Copied == nil {
 			continue
 		}
 		c.copied = make([]bool, len(t.Stored))
 		for i, other := range t.Stored {
-			c.copied[i] = slices.Contains(c.chosen, cmp.Or(other.Of, other).Id)
+			c.copied[i] = other.Name == c.Name || slices.Contains(c.Copied, other.Name)
 		}
 	}
 	return nil
@@ -218,17 +216,16 @@ func (src *ViewSource) addColumns(t *View, k keyring.Table) error {
 
 // column returns a part or column of the view, with a cipher that is known if it still is the same.
 func (src *ViewSource) column(t *View, k keyring.Table, meta *metadata.Field, part int, known *cipher) (*Column, error) {
-	f, err := meta.Spec()
+	f, err := t.Meta.SpecOf(meta)
 	if err != nil {
 		return nil, err
 	}
-	f.Copied = t.Meta.CopiedBy(meta)
 	if src.Tenant != nil && part < 0 {
 		f = src.Tenant.Stored(t.Meta.ID, f, meta)
 	}
 	c := &Column{
 		Spec: f, cipher: known, Part: part, Position: -1, since: meta.Since, Unit: meta.Unit, Filling: meta.Filling,
-		Converted: meta.Converted, chosen: meta.Copied, Lead: slices.Concat(meta.ID[:], t.Prefix),
+		Converted: meta.Converted, Lead: slices.Concat(meta.ID[:], t.Prefix),
 	}
 	if c.ServerIndex {
 		c.Lead = bytes.Clone(t.Prefix[:min(len(t.Prefix), indexedTenant)])

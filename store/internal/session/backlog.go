@@ -28,17 +28,8 @@ const patience = time.Minute
 
 // later does something soon after the call whose context it is.
 func (b *backlog) later(ctx context.Context, do func(context.Context)) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-	select {
-	case b.slots <- struct{}{}:
-		go func() {
-			defer func() { <-b.slots }()
-			defer cancel()
-			do(ctx)
-		}()
-	default:
-		defer cancel()
-		do(ctx)
+	if !b.beside(ctx, do) {
+		patiently(ctx, do)
 	}
 }
 
@@ -47,18 +38,32 @@ func (b *backlog) spare(ctx context.Context, do func(context.Context) error) {
 	if b.refused.Load() {
 		return
 	}
+	b.beside(ctx, func(ctx context.Context) {
+		if err := do(ctx); errors.Is(err, driver.ErrUnauthorised) || errors.Is(err, driver.ErrReadOnly) {
+			b.refused.Store(true)
+		}
+	})
+}
+
+// beside begins to do something, or reports that no slot is free.
+func (b *backlog) beside(ctx context.Context, do func(context.Context)) bool {
 	select {
 	case b.slots <- struct{}{}:
 		go func() {
 			defer func() { <-b.slots }()
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-			defer cancel()
-			if err := do(ctx); errors.Is(err, driver.ErrUnauthorised) || errors.Is(err, driver.ErrReadOnly) {
-				b.refused.Store(true)
-			}
+			patiently(ctx, do)
 		}()
+		return true
 	default:
+		return false
 	}
+}
+
+// patiently does something that may go on when the call has returned whose context it is.
+func patiently(ctx context.Context, do func(context.Context)) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	do(ctx)
 }
 
 // close waits for what is being done. From then on, calls do all themselves.

@@ -170,11 +170,11 @@ func (f *field) option(name, text string, valued bool) (err error) {
 		}
 		f.encryption, f.scheme = encryption, text
 	case name == "covering":
-		if f.covering, f.copied = true, strings.Fields(text); valued && len(f.copied) == 0 {
-			return errors.New("option covering takes the columns that copies have, with blanks between them: covering=celsius note, or covering alone for all")
+		if f.covering = true; !valued {
+			break
 		}
-		if !valued {
-			f.copied = nil
+		if f.copied = strings.Fields(text); len(f.copied) == 0 {
+			return errors.New("option covering takes the columns that copies have, with blanks between them: covering=celsius note, or covering alone for all")
 		}
 	case name == "server-index":
 		if valued {
@@ -300,11 +300,9 @@ func (p *Plan) Schema(name string) (s meta.Schema, err error) {
 	if s.Key, s.Columns, err = p.specs(); err != nil {
 		return s, err
 	}
-	s.AppendOnly = slices.ContainsFunc(s.Key, func(f meta.Spec) bool { return f.Encryption == meta.TieBreaker })
-	s.Conditional = !s.AppendOnly
-	if !slices.ContainsFunc(s.Columns, func(f meta.Spec) bool { return f.Covering }) {
-		s.AppendOnly, s.Conditional = false, false
-	}
+	covers := slices.ContainsFunc(s.Columns, func(f meta.Spec) bool { return f.Covering })
+	ties := slices.ContainsFunc(s.Key, func(f meta.Spec) bool { return f.Encryption == meta.TieBreaker })
+	s.AppendOnly, s.Conditional = covers && ties, covers && !ties
 	return s, nil
 }
 
