@@ -77,14 +77,7 @@ func TestFirstCopiesOfSomeColumnsStayReadable(t *testing.T) {
 			g.rewrite()
 		}
 		g.check()
-		_, err := g.open().Verify(background, &store.VerifyOptions{Repair: true, Grace: 1})
-		require.NoError(t, err)
-		g.convert()
-		g.check()
-		report, err := g.open().Verify(background, nil)
-		require.NoError(t, err)
-		require.True(t, report.Sound(), g.name)
-		require.Zero(t, report.Uncopied, g.name)
+		g.mend()
 		if schema.AppendOnly {
 			continue // what a client had begun to delete stays a hint
 		}

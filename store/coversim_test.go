@@ -2,7 +2,6 @@ package store
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -155,10 +154,7 @@ func (f *coverFamily) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver
 }
 
 func (f *coverFamily) Apply(ctx context.Context, mutations ...driver.Mutation) error {
-	// In any order, but in the same one in each run of a seed.
-	order := func(m driver.Mutation) uint64 { return orderOf(f.db.w.seed, m.Row) }
-	mutations = slices.SortedFunc(slices.Values(mutations), func(a, b driver.Mutation) int { return cmp.Compare(order(a), order(b)) })
-	for _, m := range mutations {
+	for _, m := range scrambled(f.db.w.seed, mutations) {
 		at := f.db.stamp()
 		err := f.call(sim.Write, "apply", m.Row, func(bool) error {
 			return f.apply(m, at, at)
@@ -196,22 +192,14 @@ func orderOf(seed uint64, key []byte) uint64 {
 }
 
 func (f *coverFamily) Replace(ctx context.Context, replacements ...driver.Replacement) (late []int, err error) {
-	for i, r := range replacements {
-		err := f.call(sim.Write, "replace", r.Row, func(bool) error {
+	return replaceEach(replacements, func(r driver.Replacement, tooLate func()) error {
+		return f.call(sim.Write, "replace", r.Row, func(bool) error {
 			if f.db.w.times[f.name] != nil {
 				return f.apply(driver.Mutation{Row: r.Row, Puts: r.Puts, Deletes: r.Deletes}, r.Seen.Stamp+1, r.Seen.Stamp)
 			}
-			missed, err := f.Family.Replace(context.Background(), r)
-			if len(missed) > 0 {
-				late = append(late, i)
-			}
-			return err
+			return replaceOne(f.Family, r, tooLate)
 		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return late, nil
+	})
 }
 
 func (f *coverFamily) CheckAndPut(ctx context.Context, row []byte, expect driver.Cell, puts ...driver.Cell) (done bool, err error) {

@@ -596,6 +596,19 @@ func (g *goldenTable) rewrite() {
 	})
 }
 
+// mend repairs and converts the table, which is sound then and has all copies.
+func (g *goldenTable) mend() {
+	g.t.Helper()
+	_, err := g.open().Verify(background, &store.VerifyOptions{Repair: true, Grace: 1})
+	require.NoError(g.t, err)
+	g.convert()
+	g.check()
+	report, err := g.open().Verify(background, nil)
+	require.NoError(g.t, err)
+	require.True(g.t, report.Sound(), g.name)
+	require.Zero(g.t, report.Uncopied, g.name)
+}
+
 func (g *goldenTable) convert() {
 	g.t.Helper()
 	_, err := g.open().Convert(background, nil)

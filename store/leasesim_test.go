@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -168,10 +167,7 @@ func (f *leaseFamily) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver
 }
 
 func (f *leaseFamily) Apply(ctx context.Context, mutations ...driver.Mutation) error {
-	// In any order, but in the same one in each run of a seed.
-	order := func(m driver.Mutation) uint64 { return orderOf(f.db.w.seed, m.Row) }
-	mutations = slices.SortedFunc(slices.Values(mutations), func(a, b driver.Mutation) int { return cmp.Compare(order(a), order(b)) })
-	for _, m := range mutations {
+	for _, m := range scrambled(f.db.w.seed, mutations) {
 		row, sent := f.name+string(m.Row), f.db.w.written[f.name+string(m.Row)]
 		err := f.call(sim.Write, "apply", m.Row, func(late bool) error {
 			if late && f.db.w.written[row] != sent {
@@ -188,20 +184,12 @@ func (f *leaseFamily) Apply(ctx context.Context, mutations ...driver.Mutation) e
 }
 
 func (f *leaseFamily) Replace(ctx context.Context, replacements ...driver.Replacement) (late []int, err error) {
-	for i, r := range replacements {
-		err := f.call(sim.Write, "replace", r.Row, func(bool) error {
+	return replaceEach(replacements, func(r driver.Replacement, tooLate func()) error {
+		return f.call(sim.Write, "replace", r.Row, func(bool) error {
 			f.db.w.written[f.name+string(r.Row)]++
-			missed, err := f.Family.Replace(context.Background(), r)
-			if len(missed) > 0 {
-				late = append(late, i)
-			}
-			return err
+			return replaceOne(f.Family, r, tooLate)
 		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return late, nil
+	})
 }
 
 func (f *leaseFamily) CheckAndPut(ctx context.Context, row []byte, expect driver.Cell, puts ...driver.Cell) (done bool, err error) {

@@ -250,23 +250,15 @@ func (f *schemaFamily) Apply(ctx context.Context, mutations ...driver.Mutation) 
 }
 
 func (f *schemaFamily) Replace(ctx context.Context, replacements ...driver.Replacement) (late []int, err error) {
-	for i, r := range replacements {
-		err := f.db.w.call(f.db, fmt.Sprintf("apply %s %x replace", f.name[:1], r.Row), nil, func() error {
+	return replaceEach(replacements, func(r driver.Replacement, tooLate func()) error {
+		return f.db.w.call(f.db, fmt.Sprintf("apply %s %x replace", f.name[:1], r.Row), nil, func() error {
 			if clock := f.of.s.clock; clock != nil {
 				m := driver.Mutation{Row: r.Row, Puts: r.Puts, Deletes: r.Deletes}
 				return f.Family.Apply(context.Background(), clock.merge(m, r.Seen.Stamp+1, r.Seen.Stamp))
 			}
-			missed, err := f.Family.Replace(context.Background(), r)
-			if len(missed) > 0 {
-				late = append(late, i)
-			}
-			return err
+			return replaceOne(f.Family, r, tooLate)
 		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return late, nil
+	})
 }
 
 func (f *schemaFamily) CheckAndPut(ctx context.Context, row []byte, expect driver.Cell, puts ...driver.Cell) (done bool, err error) {

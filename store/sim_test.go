@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -212,6 +213,31 @@ func (f *simFamily) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.R
 			row.Key = append(row.Key, make([]byte, 16)...)
 		}
 	})
+}
+
+// replaceEach makes replacements one after the other, and returns those that came too late.
+func replaceEach(replacements []driver.Replacement, replace func(r driver.Replacement, tooLate func()) error) (late []int, err error) {
+	for i, r := range replacements {
+		if err := replace(r, func() { late = append(late, i) }); err != nil {
+			return nil, err
+		}
+	}
+	return late, nil
+}
+
+// replaceOne makes a replacement.
+func replaceOne(f driver.Family, r driver.Replacement, tooLate func()) error {
+	missed, err := f.Replace(context.Background(), r)
+	if len(missed) > 0 {
+		tooLate()
+	}
+	return err
+}
+
+// scrambled returns mutations in some order, which is the same one in each run of a seed.
+func scrambled(seed uint64, mutations []driver.Mutation) []driver.Mutation {
+	order := func(m driver.Mutation) uint64 { return orderOf(seed, m.Row) }
+	return slices.SortedFunc(slices.Values(mutations), func(a, b driver.Mutation) int { return cmp.Compare(order(a), order(b)) })
 }
 
 // scanInSteps yields the rows of a range. Each two are read in a step, and each is given to a function before.
