@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -39,7 +40,7 @@ type coverWorld struct {
 	key     ope.Key
 	r       *rand.Rand
 	times   map[string]*timestamps // of the families of the table, or nil where the database compares what a replacement has seen
-	watcher *Table                 // whose calls are no steps
+	watcher atomic.Pointer[Table]  // whose calls are no steps; it may be opened again while clients pause
 	ends    map[string]int64       // by row: the timestamp of the last mutation that deleted all of it
 	altered bool                   // since the watcher opened the table
 
@@ -258,6 +259,12 @@ func (w *coverWorld) connect(c *sim.Client) (*Store, *Table) {
 		c.Free(open)
 	}
 	return st, tbl
+}
+
+// watch opens the table for the watcher.
+func (w *coverWorld) watch() {
+	_, tbl := w.connect(nil)
+	w.watcher.Store(tbl)
 }
 
 // A client makes calls until it has made some, or dies.
@@ -512,14 +519,14 @@ func (w *coverWorld) stays(note int64, step int) bool {
 }
 
 func (w *coverWorld) selects(p Predicate, row Row) bool {
-	return (&world{table: w.watcher}).satisfies(p, row)
+	return (&world{table: w.watcher.Load()}).satisfies(p, row)
 }
 
 // state returns the rows that there are, by their notes.
 func (w *coverWorld) state() map[int64]Row {
 	rows := make(map[int64]Row)
 	for r := range w.records() {
-		row := w.watcher.now().Row(r, nil)
+		row := w.watcher.Load().now().Row(r, nil)
 		rows[row["note"].(int64)] = row
 	}
 	return rows
@@ -527,7 +534,7 @@ func (w *coverWorld) state() map[int64]Row {
 
 // records yields the rows that there are.
 func (w *coverWorld) records() iter.Seq[*rowcodec.Record] {
-	t := w.watcher.now()
+	t := w.watcher.Load().now()
 	return func(yield func(*rowcodec.Record) bool) {
 		for row, err := range t.Data.Scan(context.Background(), driver.Range{AnyOrder: true}) {
 			var r *rowcodec.Record
@@ -549,9 +556,9 @@ func (w *coverWorld) check() {
 	w.step++
 	if w.altered {
 		w.altered = false
-		_, w.watcher = w.connect(nil)
+		w.watch()
 	}
-	t := w.watcher.now()
+	t := w.watcher.Load().now()
 	rows := make(map[string]*rowcodec.Record)
 	for r := range w.records() {
 		rows[string(r.Key)] = r
@@ -606,11 +613,13 @@ func (w *coverWorld) observe(rows map[string]*rowcodec.Record) {
 	}
 }
 
-func (w *coverWorld) noteOf(r *rowcodec.Record) any { return w.watcher.now().Row(r, nil)["note"] }
+func (w *coverWorld) noteOf(r *rowcodec.Record) any {
+	return w.watcher.Load().now().Row(r, nil)["note"]
+}
 
 // checkCopy looks whether a copy is of a row.
 func (w *coverWorld) checkCopy(key, value []byte, rows map[string]*rowcodec.Record) {
-	t := w.watcher.now()
+	t := w.watcher.Load().now()
 	i := slices.IndexFunc(t.Columns, func(c *rowcodec.Column) bool { return bytes.HasPrefix(key, c.Lead) })
 	if i < 0 {
 		return // of a column that was changed since, and drives no query
@@ -693,7 +702,7 @@ func coverRun(t *testing.T, v coverVariant, seed uint64) *coverWorld {
 	}
 	w.key, _ = ope.NewKey(bytes.Repeat([]byte{1}, 32))
 	synctest.Test(t, func(t *testing.T) {
-		_, w.watcher = w.connect(nil)
+		w.watch()
 		for range 2 {
 			w.client(6, (*coverClient).add)
 			w.client(5, (*coverClient).remove)
@@ -718,7 +727,7 @@ func coverRun(t *testing.T, v coverVariant, seed uint64) *coverWorld {
 func (w *coverWorld) finish() {
 	ctx := context.Background()
 	_, tbl := w.connect(nil)
-	w.watcher = tbl
+	w.watcher.Store(tbl)
 	if w.changes {
 		if _, err := tbl.Convert(ctx, nil); err != nil {
 			w.Fail("%v", err)

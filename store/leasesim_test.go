@@ -137,13 +137,15 @@ func (f *leaseFamily) call(kind sim.Kind, what string, row []byte, do func(late 
 	what = fmt.Sprintf("%s %s %x", what, f.name, row)
 	err := db.c.Call(sim.Call{Kind: kind, What: what, On: f.name + string(row), Do: func(late bool) error {
 		if db.w.r.IntN(12) == 0 {
-			takes = time.Duration(db.w.r.IntN(600)) * time.Millisecond
+			// Steps come at whole milliseconds. Who goes on in between goes on alone.
+			takes = time.Duration(db.w.r.IntN(600_000_000))
 			jumps = db.writes && db.w.r.IntN(4) == 0
 		}
 		return do(late)
 	}})
 	if takes > 0 {
 		db.clock.sleeps(takes, db.w.stops || !db.writes, jumps)
+		db.w.Count("slow answers") // what others did before is seen by this goroutine: a count takes the lock of the world
 	}
 	return err
 }

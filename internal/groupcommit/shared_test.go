@@ -88,7 +88,9 @@ func TestReadsWaitForAnnouncedCalls(t *testing.T) {
 		time.Sleep(15 * time.Millisecond)
 		require.Equal(t, 4, int(r.calls.Load()))
 
+		r.shared.mu.Lock()
 		r.shared.took = mostPatience // of a slow server
+		r.shared.mu.Unlock()
 		r.start(t, t.Context(), 5, nil)
 		time.Sleep(9 * time.Millisecond)
 		require.Equal(t, 4, int(r.calls.Load()))

@@ -157,11 +157,11 @@ func (c *Client) Call(call Call) error {
 		if p.Do == nil {
 			return nil
 		}
-		return p.Do(false)
+		return c.w.make(p)
 	case Fails:
 		return ErrFailed
 	case UnknownDone:
-		p.Do(false)
+		_ = c.w.make(p)
 		return ErrUnknown
 	case UnknownLost, UnknownLate:
 		return ErrUnknown
@@ -169,15 +169,30 @@ func (c *Client) Call(call Call) error {
 	return ErrDead
 }
 
+// make makes a call in the goroutine of its client. That may end next, which by itself says nothing of the order of what it did
+// and of what follows. Its count does, as it takes the lock.
+func (w *World) make(p *Call) error {
+	defer w.Count("calls")
+	return p.Do(false)
+}
+
+// settle waits until all goroutines wait or have ended, and returns how many there are. It takes the lock, as make does.
+func (w *World) settle() (running int) {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.running
+}
+
 // Run makes steps until all goroutines have ended, at most so many. It ends all clients when something is wrong.
 func (w *World) Run(most int) {
 	for limit, idle := w.steps+most, 0; ; {
-		synctest.Wait()
+		running := w.settle()
 		w.mu.Lock()
 		slices.SortStableFunc(w.waiting, func(a, b *Call) int {
 			return cmp.Or(cmp.Compare(a.client.ID, b.client.ID), strings.Compare(a.What, b.What))
 		})
-		waiting, running, bad := len(w.waiting), w.running, len(w.bad) > 0
+		waiting, bad := len(w.waiting), len(w.bad) > 0
 		w.mu.Unlock()
 		switch {
 		case running == 0:
@@ -280,7 +295,7 @@ func (w *World) makeLate(i int) {
 }
 
 func (w *World) stepped() {
-	synctest.Wait()
+	w.settle()
 	if w.Step != nil {
 		w.Step()
 	}
