@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -152,7 +153,7 @@ func TestNewerCatalogue(t *testing.T) {
 	require.NoError(t, err)
 	cells, set := catalogueCells(t, db)
 	newer := bytes.Clone(cells[0].Value)
-	newer[0] = formatLease + 1
+	newer[0] = formatFields + 1
 	set(driver.Cell{Qualifier: rootQualifier, Value: newer})
 	_, err = Open(ctx, db, kms.NewLocal(testMaster), nil)
 	require.ErrorIs(t, err, ErrFormat)
@@ -177,8 +178,66 @@ func TestNewerCatalogue(t *testing.T) {
 		require.True(t, errors.Is(err, ErrFormat) || errors.Is(err, ErrTampered), "%v", err)
 		now, _ := catalogueCells(t, db)
 		require.NotEqual(t, cells, now)
+
+		// What is not known would be lost by who writes the entry again.
+		st = stores(t, db, 1)[0]
+		for what, err := range map[string]error{
+			"alter": st.Alter(ctx, "t", RenameColumn("zone", "area")), "rename": st.RenameTable(ctx, "t", "u"),
+			"rotate": st.RotateKeys(ctx, "t"), "drop": st.Drop(ctx, "t"),
+		} {
+			require.True(t, errors.Is(err, ErrFormat) || errors.Is(err, ErrTampered), "%s: %v", what, err)
+		}
+		after, _ := catalogueCells(t, db)
+		require.Equal(t, now, after)
 		set(cells...)
 		st = stores(t, db, 1)[0]
+	}
+}
+
+// Programs that would lose fields of tables refuse the catalogue from the first such table on.
+func TestFormatOfLaterFields(t *testing.T) {
+	ctx := t.Context()
+	plain := Schema{Key: []KeyPart{HashedPart("id", Int64), TiePart("tie")}, Columns: []Column{OrderedColumn("value", Int64, MOPE)}}
+	added, conditional, served, chosen := plain, plain, plain, plain
+	added.AppendOnly, conditional.Conditional = true, true
+	served.Columns = []Column{OrderedColumn("value", Int64, MOPE).ServerIndex()}
+	chosen.Conditional, chosen.Columns = true, []Column{OrderedColumn("value", Int64, MOPE).Covering("value")}
+	expiring := plain
+	expiring.TTL = time.Hour
+	for name, test := range map[string]struct {
+		schema Schema
+		later  bool
+	}{"plain": {plain, false}, "expiring": {expiring, false}, "conditional": {conditional, false}, "append only": {added, true}, "served": {served, true}, "chosen": {chosen, true}} {
+		t.Run(name, func(t *testing.T) {
+			db := drivertest.NewMemory()
+			st := stores(t, db, 1)[0]
+			format := func() byte {
+				cells, _ := catalogueCells(t, db)
+				return cells[0].Value[0]
+			}
+			require.Equal(t, byte(catalogueFormat), format())
+			test.schema.Name = "t"
+			_, err := st.Create(ctx, test.schema)
+			require.NoError(t, err)
+			want := byte(catalogueFormat)
+			if test.later {
+				want = formatFields
+			}
+			require.Equal(t, want, format())
+
+			// A lease comes and goes beside it.
+			require.NoError(t, st.SetLease(ctx, 100*time.Millisecond))
+			require.Equal(t, max(want, formatLease), format())
+			lease, err := stores(t, db, 1)[0].Lease(ctx)
+			require.NoError(t, err)
+			require.Equal(t, 100*time.Millisecond, lease.Duration)
+			require.NoError(t, st.SetLease(ctx, 0))
+			require.Equal(t, want, format())
+
+			// It stays when the table is gone: others may have been open meanwhile.
+			require.NoError(t, st.Drop(ctx, "t"))
+			require.Equal(t, want, format())
+		})
 	}
 }
 

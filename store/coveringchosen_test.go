@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -62,6 +63,7 @@ func chosenDump(t *testing.T, key ope.Key) dump {
 		}
 		h.dump.Tables[name] = h.holds(tbl, 9)
 	}
+	require.NoError(t, h.st.SetLease(background, 100*time.Millisecond))
 	return h.finish()
 }
 

@@ -41,6 +41,7 @@ type coverWorld struct {
 	r       *rand.Rand
 	times   map[string]*timestamps // of the families of the table, or nil where the database compares what a replacement has seen
 	watcher atomic.Pointer[Table]  // whose calls are no steps; it may be opened again while clients pause
+	direct  sync.Mutex             // held by calls that are no steps
 	ends    map[string]int64       // by row: the timestamp of the last mutation that deleted all of it
 	altered bool                   // since the watcher opened the table
 
@@ -127,6 +128,9 @@ type coverFamily struct {
 
 func (f *coverFamily) call(kind sim.Kind, what string, row []byte, do func(late bool) error) error {
 	if f.db.c == nil {
+		// What such a client does in the background is not in steps either.
+		f.db.w.direct.Lock()
+		defer f.db.w.direct.Unlock()
 		return do(false)
 	}
 	if !f.own {
@@ -463,6 +467,7 @@ func (c *coverClient) query() error {
 	began := w.step
 	before := w.state()
 	got, places := make(map[int64]bool), make(map[string]bool)
+	var rows []Row
 	for row, err := range c.tbl.Query(context.Background(), q) {
 		if errors.Is(err, ErrSchemaChanged) {
 			w.Count("queries of columns that were changed")
@@ -471,6 +476,9 @@ func (c *coverClient) query() error {
 		if err != nil {
 			return err
 		}
+		rows = append(rows, row) // and looks at the world only when the query does nothing any more
+	}
+	for _, row := range rows {
 		note := row["note"].(int64)
 		if w.conditional {
 			place := fmt.Sprint(row["device"], row["slot"])

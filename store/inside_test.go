@@ -60,6 +60,7 @@ const (
 	catalogueFormat = catalogue.Format
 	formatNoTree    = catalogue.FormatNoTree
 	formatLease     = catalogue.FormatLease
+	formatFields    = catalogue.FormatFields
 	keptChanges     = catalogue.KeptChanges
 	sweepParts      = catalogue.ProgressParts
 	tableEntry      = catalogue.TableEntry

@@ -787,14 +787,14 @@ def main(path):
     cells = catalogue[b"catalogue"]
     root = cells.pop(b"\0")
     catalogue_format = root[0]
-    check(catalogue_format in (2, 3, 4), "another format of the catalogue")
+    check(catalogue_format in (2, 3, 4, 5), "another format of the catalogue")
     n = 3 + struct.unpack(">H", root[1:3])[0]
     wrapped = root[3:n]
     database_key = unseal(derive(master, "wrap"), wrapped, place(b"database key"))[0]
     key, names, digests, tenant_names = (derive(database_key, "catalogue", label) for label in ("seal", "names", "digest", "tenants"))
     bound = [b"catalogue", b"\0", wrapped] + ([root[:1]] if catalogue_format > 2 else [])
     root = json.loads(unseal(key, root[n:], place(*bound))[0])
-    check(("lease" in root) == (catalogue_format == 4), "a lease in another format, or none in its own")
+    check(catalogue_format == 5 or ("lease" in root) == (catalogue_format == 4), "a lease in another format, or none in its own")
     if "lease" in root:
         lease = root["lease"]
         check(set(lease) == {"grant", "wait", "since"} and 0 <= lease["grant"] <= lease["wait"] <= 60000 and lease["wait"] >= 100

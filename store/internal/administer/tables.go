@@ -192,6 +192,9 @@ func Alter(ctx context.Context, db *session.Database, table string, shares []str
 		if before == nil {
 			return fault.ErrNoTable
 		}
+		if _, err := before.Schema(); err != nil {
+			return err // before something is made for it
+		}
 		next = before.Clone()
 		a := &meta.Alteration{Meta: next, Others: e}
 		if err := do(a); err != nil || !a.Changed {

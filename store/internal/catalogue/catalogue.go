@@ -46,7 +46,9 @@ import (
 // that was put back alone is noticed by whoever reads all of them. The first change makes such a
 // catalogue one of format 3.
 //
-// Format 4 is format 3 with a lease, see lease.go: programs that would not wait for it refuse the catalogue.
+// Format 4 is format 3 with a lease, see lease.go: programs that would not wait for it refuse the catalogue. In format 5
+// entries may have fields that programs of before would leave out when they write the entry again: they refuse the
+// catalogue, too. It may have a lease.
 type Catalogue struct {
 	Family   driver.Family
 	Key      ope.Key // of the database
@@ -69,6 +71,7 @@ const (
 	Format       = 3
 	FormatNoTree = 2
 	FormatLease  = 4
+	FormatFields = 5
 )
 
 var (
@@ -211,9 +214,9 @@ func RootPlace(format byte, wrapped []byte) seal.Place {
 
 // CutRoot returns the two parts of a root.
 func CutRoot(value []byte) (wrapped, sealed []byte, err error) {
-	if len(value) == 0 || value[0] < FormatNoTree || value[0] > FormatLease {
+	if len(value) == 0 || value[0] < FormatNoTree || value[0] > FormatFields {
 		return nil, nil, fmt.Errorf("%w: the catalogue has format %d, this version reads %d to %d; use the version that wrote it or a later one",
-			fault.ErrFormat, append(value, 0)[0], FormatNoTree, FormatLease)
+			fault.ErrFormat, append(value, 0)[0], FormatNoTree, FormatFields)
 	}
 	if len(value) < 3 || len(value)-3 < int(binary.BigEndian.Uint16(value[1:])) {
 		return nil, nil, fmt.Errorf("%w: the root of the catalogue is cut short", fault.ErrFormat)
@@ -235,7 +238,7 @@ func (c *Catalogue) OpenRoot(value []byte) (Root, error) {
 	if err := json.Unmarshal(b, &r); err != nil {
 		return Root{}, fmt.Errorf("%w: catalogue: %w", fault.ErrFormat, err)
 	}
-	if (r.Lease != nil) != (r.Format == FormatLease) {
+	if (r.Lease != nil) != (r.Format == FormatLease) && (r.Lease == nil || r.Format != FormatFields) {
 		return Root{}, fmt.Errorf("%w: the root of the catalogue has a lease in format %d", fault.ErrFormat, r.Format)
 	}
 	if c.Database != (meta.DatabaseID{}) && r.Database != c.Database {

@@ -292,13 +292,19 @@ func (e *Edit) cellsToPut() ([]driver.Cell, error) {
 	if e.root.Version == math.MaxUint32 {
 		return nil, errAllVersions(e.root.Version)
 	}
-	next := e.root
+	next, fields := e.root, false
 	next.Version++
 	var puts []driver.Cell
 	for q, entry := range e.puts {
 		if !e.whole && !slices.ContainsFunc(e.only, func(only []byte) bool { return string(only) == q }) {
 			return nil, errNarrow
 		}
+		if t := e.entries[q].Table; t != nil {
+			if _, err := t.Schema(); err != nil {
+				return nil, err // a later version made it, and what this one does not know of it would be lost
+			}
+		}
+		fields = fields || entry.Table != nil && entry.Table.HasLaterFields()
 		changes := append(slices.Clone(e.entries[q].Changes), e.id)
 		entry.Changes = changes[max(0, len(changes)-KeptChanges):]
 		cell := driver.Cell{Qualifier: []byte(q), Value: e.c.sealEntry([]byte(q), entry)}
@@ -316,6 +322,9 @@ func (e *Edit) cellsToPut() ([]driver.Cell, error) {
 			e.cells[string(cell.Qualifier)] = cell
 		}
 		next.Format, e.tree, changed = Format, make(Tree), slices.Collect(maps.Values(e.cells))
+	}
+	if fields {
+		next.Format = FormatFields
 	}
 	nodes, top := e.tree.Put(e.c, changed)
 	next.Digest = top

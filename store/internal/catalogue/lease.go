@@ -242,8 +242,12 @@ func (e *Edit) leaseCells(terms *lease.Terms) ([]driver.Cell, error) {
 		e.tree = make(Tree)
 		nodes, next.Digest = e.tree.Put(e.c, slices.Collect(maps.Values(e.cells)))
 	}
-	if next.Format, next.Lease = FormatLease, terms; terms.Wait == 0 {
-		next.Format, next.Lease, *terms = Format, nil, lease.Terms{}
+	format := byte(FormatLease)
+	if next.Lease = terms; terms.Wait == 0 {
+		format, next.Lease, *terms = Format, nil, lease.Terms{}
+	}
+	if next.Format != FormatFields {
+		next.Format = format
 	}
 	return append([]driver.Cell{{Qualifier: RootQualifier, Value: e.c.SealRoot(next)}}, nodes...), nil
 }

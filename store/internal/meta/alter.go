@@ -14,6 +14,7 @@ type Alteration struct {
 	Meta    *Table
 	Changed bool
 	Others  Others
+	made    []ColumnID // by this alteration
 }
 
 // Others are the tables of the catalogue, in one change of it.
@@ -59,6 +60,7 @@ func (a *Alteration) Add(c Spec) error {
 		return err
 	}
 	a.Meta.Columns, a.Changed = append(a.Meta.Columns, meta), true
+	a.made = append(a.made, meta.ID)
 	return a.Meta.choose(&a.Meta.Columns[len(a.Meta.Columns)-1], c.Copied)
 }
 
@@ -90,6 +92,9 @@ func (a *Alteration) Drop(name string) error {
 	}
 	id := f.ID
 	for _, gone := range append([]Field{*f}, f.Former...) {
+		if slices.Contains(a.made, gone.ID) {
+			continue // nothing has been written under it
+		}
 		if gone.ServerIndex {
 			a.Meta.DroppedIndexes = append(a.Meta.DroppedIndexes, gone.ID)
 		} else if gone.Searchable() {
@@ -154,16 +159,21 @@ func (a *Alteration) Change(c Spec) error {
 	if err := Unshared(a.Others, a.Meta, f); err != nil {
 		return err
 	}
-	// Cells and postings of the old kind stay what they are, under the old id.
+	// Cells and postings of the old kind stay what they are, under the old id. There are none of one that this alteration has made.
 	former := *f
 	former.Name, former.Former = "", nil
+	var kept []Field
+	if !slices.Contains(a.made, former.ID) {
+		kept = []Field{former}
+	}
 	taken := newTaken(a.Meta)
 	delete(taken.names, c.Name)
 	if next, err = taken.newField(c); err != nil {
 		return err
 	}
-	next.Former, next.Copied = append([]Field{former}, f.Former...), as.Copied
+	next.Former, next.Copied = append(kept, f.Former...), as.Copied
 	*f, a.Changed = next, true
+	a.made = append(a.made, next.ID)
 	a.recopy(former.ID, next.ID)
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/scheme"
 	"github.com/rangecrypt/rangecrypt/store/internal/value"
 )
 
@@ -283,6 +284,11 @@ func (m Field) Spec() (Spec, error) {
 	}
 	if m.Encryption == Ordered && !typ.Orderable() {
 		return Spec{}, fmt.Errorf("%w: column %q: values of type %s have no order", fault.ErrFormat, m.Name, m.Type)
+	}
+	if m.Encryption == Ordered {
+		if err := scheme.Check(m.Scheme, typ); err != nil {
+			return Spec{}, fmt.Errorf("column %q: %w", m.Name, err)
+		}
 	}
 	f := Spec{Name: m.Name, Type: typ, Encryption: m.Encryption, Scheme: m.Scheme, Confidentiality: m.Confidentiality, Covering: m.Covering, ServerIndex: m.ServerIndex}
 	switch m.Confidentiality {

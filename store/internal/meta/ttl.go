@@ -9,7 +9,9 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 )
 
-// What follows the layout of a table: a program that does not know of it refuses the table.
+// What follows the layout of a table: a program that does not know of it refuses the table. One that opened no table but
+// altered it left fields out that it did not know. So all but that of expiry come with a later format of the catalogue,
+// which such a program refuses; see [Table.HasLaterFields].
 const (
 	appended = ", rows are only added"
 	copied   = ", rows have copies"         // or had once, in a conditional table
@@ -36,6 +38,11 @@ func (m *Table) PlainLayout() string {
 		layout = strings.Replace(layout, more, "", 1)
 	}
 	return layout
+}
+
+// HasLaterFields reports whether the table may have fields that only programs know which read format 5 of the catalogue.
+func (m *Table) HasLaterFields() bool {
+	return m.Copies() || strings.Contains(m.Layout, chosen) || strings.Contains(m.Layout, served)
 }
 
 // AppendOnly reports whether rows are added and deleted, and never replaced.
