@@ -3,6 +3,7 @@ package store_test
 import (
 	"flag"
 	"fmt"
+	"math"
 	"os/exec"
 	"runtime"
 	"slices"
@@ -266,11 +267,17 @@ func TestMemoryOfQueries(t *testing.T) {
 				return most
 			}
 			grown(many) // caches
-			// What is read ahead differs from run to run; what is kept for each row is there in all of them.
-			small, large := grown(few), min(grown(many), grown(many), grown(many))
-			t.Logf("%d KiB for %d rows, %d KiB for %d", small>>10, few, large>>10, many)
 			// Keeping the rows would take more than 300 bytes for each.
-			require.Less(t, large-small, int64(many-few)*300/4)
+			most := int64(many-few) * 300 / 4
+			// What is read ahead differs from run to run, and others use memory, too. What is kept for each row is there in all runs.
+			small, large := grown(few), int64(math.MaxInt64)
+			for range 10 {
+				if large = min(large, grown(many)); large-small < most {
+					break
+				}
+			}
+			t.Logf("%d KiB for %d rows, %d KiB for %d", small>>10, few, large>>10, many)
+			require.Less(t, large-small, most)
 		})
 	}
 }

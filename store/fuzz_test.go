@@ -156,7 +156,7 @@ func newFuzzedRow(tb testing.TB) (x fuzzedRow) {
 	var err error
 	x.r, err = t.Check(x.values)
 	require.NoError(tb, err)
-	require.NoError(tb, t.Encode(context.Background(), x.r))
+	require.NoError(tb, encoded(context.Background(), t.View, x.r))
 	where := t.Places(x.r.Key)
 	for _, put := range t.Mutation(x.r).Puts {
 		switch {

@@ -8,6 +8,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/keyring"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
 // What tests see below the face of a table.
@@ -82,3 +83,9 @@ var (
 	rootPlace         = catalogue.RootPlace
 	rootQualifier     = catalogue.RootQualifier
 )
+
+// encoded sets what a record is found by.
+func encoded(ctx context.Context, t *rowcodec.View, r *rowcodec.Record) error {
+	_, err := t.EncodeAll(ctx, []*rowcodec.Record{r})
+	return err
+}

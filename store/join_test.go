@@ -121,7 +121,7 @@ func TestJoin(t *testing.T) {
 						require.NoError(t, left.now().EncodeKey(ctx, r))
 						r.Values[len(left.now().Parts)+1] = int32(1)
 						if column.spec.Scheme != WozniakIndexed.name {
-							require.NoError(t, left.now().Encode(ctx, &rowcodec.Record{Key: nil, Values: r.Values, Search: r.Search}))
+							require.NoError(t, encoded(ctx, left.now().View, &rowcodec.Record{Key: nil, Values: r.Values, Search: r.Search}))
 							for _, key := range left.now().PostingKeys(r) {
 								require.NoError(t, left.now().Postings.Apply(ctx, driver.Mutation{Row: key, Puts: []driver.Cell{rowcodec.PostingCell}}))
 							}

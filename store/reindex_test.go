@@ -409,7 +409,7 @@ func putUnsettled(t *testing.T, tbl *Table, row Row) {
 	r, err := v.Check(row)
 	require.NoError(t, err)
 	require.NoError(t, v.EncryptAll(t.Context(), []*rowcodec.Record{r}, func(c *rowcodec.Column) bool { return c.Stateful && c.Order == nil }))
-	require.NoError(t, v.Encode(t.Context(), r))
+	require.NoError(t, encoded(t.Context(), v.View, r))
 	require.NoError(t, v.Write(t.Context(), []*rowcodec.Record{r}))
 }
 

@@ -17,25 +17,37 @@ const (
 // split returns how many of last+1 points lie in the lower half of a range of k bits that is
 // neither full nor has a single point. The node's coins have been selected.
 func (w *walker) split(k uint, last uint64) uint64 {
-	if k <= 64 && last >= 1<<(k-1) { // more points than gaps: sample the gaps
-		return 1<<(k-1) - w.sample(k, ^uint64(0)>>(64-k)-last-1)
-	}
-	return w.sample(k, last)
+	hi, lo := w.Block(0)
+	return w.splitBy(k, last, hi, lo)
 }
 
-func (w *walker) sample(k uint, last uint64) uint64 {
-	if last < popcountMost {
-		return w.popcount(k, last+1)
+// splitBy is split by the first block of the node's coins, which is known.
+func (w *walker) splitBy(k uint, last, hi, lo uint64) uint64 {
+	if k <= 64 && last >= 1<<(k-1) { // more points than gaps: sample the gaps
+		return 1<<(k-1) - w.sample(k, ^uint64(0)>>(64-k)-last-1, hi, lo)
 	}
-	return w.histogram(k, last)
+	return w.sample(k, last, hi, lo)
+}
+
+func (w *walker) sample(k uint, last, hi, lo uint64) uint64 {
+	if last < popcountMost {
+		return w.popcount(k, last+1, hi, lo)
+	}
+	return w.histogram(k, last, hi, lo)
+}
+
+// next returns the counter of the next proposal, and its first block.
+func (w *walker) next(counter uint64) (next, hi, lo uint64) {
+	counter += 1 << proposal
+	hi, lo = w.Block(counter)
+	return counter, hi, lo
 }
 
 // popcount proposes from the binomial law, as the number of ones among M coins, and accepts with
 // the ratio of the hypergeometric to the binomial probability.
-func (w *walker) popcount(k uint, m uint64) uint64 {
+func (w *walker) popcount(k uint, m, v, b uint64) uint64 {
 	odd, half := m&1, (m+1)/2
-	for counter := uint64(0); ; counter += 1 << proposal {
-		v, b := w.Block(counter)
+	for counter := uint64(0); ; counter, v, b = w.next(counter) {
 		var x uint64
 		if m <= 64 {
 			x = uint64(bits.OnesCount64(b >> (64 - m)))
@@ -126,7 +138,7 @@ var classes = func() (c [66]uint8) {
 // from the mean, whose variance is near V' = (M+1)(N-M+1)/(N+2). The histogram has blocks of about
 // 1/8 standard deviation to both sides, each of the same number of cells, and a tail of blocks each
 // half as high as the one before.
-func (w *walker) histogram(k uint, last uint64) uint64 {
+func (w *walker) histogram(k uint, last, a, u uint64) uint64 {
 	v1, v0 := variance(k, last)
 	n := bits.Len64(v0)
 	if v1 != 0 {
@@ -137,17 +149,17 @@ func (w *walker) histogram(k uint, last uint64) uint64 {
 	width := blockWidth(v1, v0, n, env.fraction)
 	half := last/2 + 1 // M/2, rounded up
 	odd := ^last & 1
-	for counter := uint64(0); ; counter += 1 << proposal {
-		a, u := w.Block(counter)
+	for counter := uint64(0); ; counter, a, u = w.next(counter) {
 		// r is uniform below width (Lemire, ACM TOMACS 2019, section 4).
 		r, low := bits.Mul64(u, width)
 		if low < width && low < -width%width {
 			continue
 		}
+		// Nobody can foresee whether it is the column or its alias, a processor included: so there is no branch.
 		j := a >> 58
-		if c := env.column[j]; uint32(a>>32)&(1<<25-1) >= c>>6 {
-			j = uint64(c & 63)
-		}
+		c := uint64(env.column[j])
+		own := (a>>32&(1<<25-1) - c>>6) >> 63 // 1 below the threshold
+		j = c&63 ^ (c&63^j)&-own
 		v32 := uint32(a)
 		side := a >> 57 & 1 // 0: x >= M/2
 		e := (j*width + r) >> env.fraction
@@ -170,7 +182,11 @@ func (w *walker) histogram(k uint, last uint64) uint64 {
 		if d != 0 && d-1 > last {
 			continue // the law ends at D = M
 		}
-		if w.accept(env, k, last, d, j, tail, counter, v32) {
+		know := unknown
+		if j < blocks && !w.exact {
+			know = rough(env, v1, v0, n, d, j, v32)
+		}
+		if know == decidedYes || know == unknown && w.accept(env, k, last, d, j, tail, counter, v32) {
 			return half + (e ^ -side)
 		}
 	}
@@ -222,10 +238,7 @@ func (w *walker) accept(env *envelope, k uint, last, d, j, tail, counter uint64,
 	var p uint64
 	know := unknown
 	if !w.exact {
-		p, know = ratio(env, k, last, d, j, tail, v32)
-		if know == decidedYes || know == decidedNo {
-			return know == decidedYes
-		}
+		p, know = ratio(env, k, last, d, j, tail)
 	}
 	e0, _ := w.Block(counter | extension)
 	if know == approximate {
@@ -240,7 +253,7 @@ func (w *walker) accept(env *envelope, k uint, last, d, j, tail, counter uint64,
 	return w.histogramExact(env, k, last, d, j, tail, counter, v32, e0)
 }
 
-// What ratio knows.
+// What rough and ratio know.
 const (
 	unknown = iota
 	approximate
@@ -248,9 +261,52 @@ const (
 	decidedNo
 )
 
-// ratio approximates rho in units of 2^-64, with an error below tierError; or it is the decision,
-// if a rough bound is enough for it.
-func ratio(env *envelope, k uint, last, d, j, tail uint64, v32 uint32) (p uint64, know int) {
+// rough decides whether V is below rho in block j, if bounds of rho are enough for it. The variance is that of [variance],
+// with its bit length n.
+//
+// With F = D^2/2V', -ln f is at least F - 2^-25 and at most F + F^2/2V': it is at most (Qa+Qb)/2 + (Qa Ta + Qb Tb)/8 where
+// no T is above 1/4, and 1/A + 1/B = 1/V'. F is in units of 2^-32, from 24 bits of V'.
+func rough(env *envelope, v1, v0 uint64, n int, d, j uint64, v32 uint32) (know int) {
+	shift := uint(max(n-23, 0)) &^ 1
+	v, cut := v1<<(64-shift)|v0>>shift, min(shift, 1) // V' is above v-2 and at most v+cut, in units of 2^shift
+	d >>= shift / 2
+	if d >= 1<<16 || v < 64 {
+		return unknown
+	}
+	low := d * d << 31 / (v + uint64(cut))
+	d += uint64(cut)
+	high := d*d<<31/(v-2) + 1
+	if shift == 0 {
+		if high>>29 >= v {
+			return unknown // T may be above 1/4
+		}
+		up := high>>16 + 1
+		high += up*up/(2*v-4) + 1
+	} else {
+		high += 1 << 19 // F is below 32, and V' above 2^22
+	}
+	f := int64(low) + env.lnHeight[j]>>24 - 1<<7
+	gap := high - low + 1<<7 + 1
+	if f >= 3<<32 {
+		return unknown
+	}
+	f = max(f, 0)
+	p := uint64(1) << 32
+	if rest := uint64(f) & (1<<26 - 1); f != 0 { // so that the product is below 2^64
+		p = expSteps[f>>26] * (1<<32 - rest + rest*rest>>33) >> 32
+	}
+	const slack = 1 << 12 // 2^-20: exp's third term, 2^-21 at most, and all roundings
+	switch {
+	case uint64(v32)+1+gap+slack < p:
+		return decidedYes
+	case uint64(v32) > p+slack:
+		return decidedNo
+	}
+	return unknown
+}
+
+// ratio approximates rho in units of 2^-64, with an error below tierError, if it can.
+func ratio(env *envelope, k uint, last, d, j, tail uint64) (p uint64, know int) {
 	aLo, aHi := bits.Add64(last, 2, 0) // A = M + 1
 	bLo, bHi := -last, uint64(0)       // B = N - M + 1 = 2^k - last
 	switch {
@@ -265,23 +321,6 @@ func ratio(env *envelope, k uint, last, d, j, tail uint64, v32 uint32) (p uint64
 		return 0, unknown
 	}
 	ln := env.lnHeight[j] - int64(tail)*ln2
-	// -ln f is at least (Qa+Qb)/2 - 2^-25 and at most that and (Qa Ta + Qb Tb)/8.
-	if rough := int64((a.q+b.q)>>1) + ln; rough >= -1<<40 && rough < 3<<56 {
-		f := uint64(max(rough, 0)) >> 24 // units 2^-32
-		p := uint64(1) << 32
-		if rest := f & (1<<26 - 1); f != 0 { // so that the product is below 2^64
-			p = expSteps[f>>26] * (1<<32 - rest + rest*rest>>33) >> 32
-		}
-		const slack = 1 << 12 // 2^-20: exp's third term, 2^-21 at most, and all roundings
-		ga, _ := bits.Mul64(a.q, a.t)
-		gb, _ := bits.Mul64(b.q, b.t)
-		if gap := (ga+gb)>>27 + slack; uint64(v32)+1+gap < p {
-			return 0, decidedYes
-		}
-		if uint64(v32) > p+slack {
-			return 0, decidedNo
-		}
-	}
 	f := int64(a.minusLogG()+b.minusLogG()) + ln
 	if f < -1<<30 || f >= 60<<56 {
 		return 0, unknown
@@ -409,8 +448,13 @@ func scatterDepth(k uint) uint { return min(k, 16) }
 // with the probability that points drawn so, then anywhere within their cells, are distinct. So
 // they have the law of a random subset, and within its cell each group has it too.
 func (w *walker) scatter(k uint, last uint64) (places [scatterMost]uint16) {
-	for counter := uint64(0); ; counter += 1 << proposal {
-		hi, lo := w.Block(counter)
+	hi, lo := w.Block(0)
+	return w.scatterBy(k, last, hi, lo)
+}
+
+// scatterBy is scatter by the first block of the node's coins, which is known.
+func (w *walker) scatterBy(k uint, last, hi, lo uint64) (places [scatterMost]uint16) {
+	for counter := uint64(0); ; counter, hi, lo = w.next(counter) {
 		drop := 16 - scatterDepth(k)
 		for i := range places {
 			word := hi

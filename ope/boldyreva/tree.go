@@ -27,6 +27,7 @@ type walker struct {
 	*coins.Reader
 	exact bool
 	known *[1 << knownBits][2]known // nil: it remembers nothing
+	lanes *lanes                    // nil until a batch is encrypted
 }
 
 // known is a node's split. Walkers remember some: all values have the root in common, those of a
@@ -131,7 +132,11 @@ func (n *node) leaf(w *walker) (hi, lo uint64) {
 		return n.hi, n.lo
 	}
 	n.seek(w)
-	hi, lo = w.Block(leafCounter)
+	return n.fill(w.Block(leafCounter))
+}
+
+// fill returns the base and, below, so many bits of a block.
+func (n *node) fill(hi, lo uint64) (uint64, uint64) {
 	if n.bits <= 64 {
 		return n.hi, n.lo | lo&(^uint64(0)>>(64-n.bits))
 	}
@@ -294,19 +299,24 @@ func (b *batch) set(i int, hi, lo uint64) {
 	}
 }
 
+// setAll sets the ciphertext of some ranks.
+func (b *batch) setAll(from, to int, hi, lo uint64) {
+	for ; from < to; from++ {
+		b.set(from, hi, lo)
+	}
+}
+
 // walk encrypts ranks[from:to] of the batch, all of which are below the node.
 func (t *tree) walk(w *walker, n node, b *batch, from, to int) {
 	t.walkFrom(w, n, b, from, to, 0)
+	w.flush(t, b)
 }
 
 // walkFrom is walk for a node whose lowest point has the rank first.
 func (t *tree) walkFrom(w *walker, n node, b *batch, from, to int, first uint64) {
 	for from < to {
 		if b.ranks[from] == b.ranks[to-1] { // one rank, maybe several times
-			hi, lo := n.encrypt(w, b.ranks[from]-first)
-			for ; from < to; from++ {
-				b.set(from, hi, lo)
-			}
+			w.enqueue(t, n, b.ranks[from]-first, b, from, to)
 			return
 		}
 		if n.full() {

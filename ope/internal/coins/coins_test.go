@@ -98,3 +98,30 @@ func TestReadersAreIndependent(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// Blocks of lanes are those of readers, whatever the other lanes are.
+func TestLanes(t *testing.T) {
+	s := testSource(t, "lanes")
+	l, r := s.NewLanes(), s.NewReader()
+	for _, n := range []int{LaneCount, 1, 5} {
+		labels := make([]Label, n)
+		for i := range n {
+			tag, u, v := uint8(i&1), uint64(i%3), uint64(i*n)
+			m := r.Mask(tag, u)
+			if u == 0 {
+				require.Equal(t, s.Mask(tag), m)
+			}
+			labels[i] = m.Label(v)
+			l.Set(i, labels[i], uint64(i%2)<<63)
+		}
+		l.Blocks(n)
+		for i := range n {
+			hi, lo := l.Get(i)
+			for _, set := range []func(){func() { r.Use(labels[i]) }, func() { r.Seek(uint8(i&1), uint64(i%3), uint64(i*n)) }} {
+				set()
+				wantHi, wantLo := r.Block(uint64(i%2) << 63)
+				require.Equal(t, [2]uint64{wantHi, wantLo}, [2]uint64{hi, lo})
+			}
+		}
+	}
+}

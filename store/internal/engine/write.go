@@ -309,10 +309,8 @@ func (t *Engine) PutEach(ctx context.Context, n int, row func(t *rowcodec.View, 
 			return fault.NothingDone(n, Gone(err))
 		}
 		// What it remembers no more, it reads again.
-		for i, r := range records {
-			if err := t.Encode(ctx, r); err != nil {
-				return &fault.RowError{Index: i, Err: err}
-			}
+		if i, err := t.EncodeAll(ctx, records); err != nil {
+			return &fault.RowError{Index: i, Err: err}
 		}
 		return nil
 	})

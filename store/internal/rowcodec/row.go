@@ -108,38 +108,6 @@ func (t *View) checkKey(r *Record, given func(*Column) (any, error)) error {
 	return t.checkKeySize(r)
 }
 
-// Encode sets what a checked record is found by: its key, and what its postings carry.
-func (t *View) Encode(ctx context.Context, r *Record) error {
-	if err := t.EncodeKey(ctx, r); err != nil {
-		return err
-	}
-	return t.EncodeColumns(ctx, r)
-}
-
-// EncodeColumns sets what the postings of a record carry, where it is not set yet.
-func (t *View) EncodeColumns(ctx context.Context, r *Record) error {
-	for i, c := range t.Columns {
-		if v := r.Values[len(t.Parts)+i]; c.Searched() && v != nil && r.Search[i] == nil {
-			var err error
-			if r.Search[i], err = c.AppendSearch(ctx, nil, v); err != nil {
-				return fmt.Errorf("column %q: %w", c.Name, err)
-			}
-		}
-	}
-	return nil
-}
-
-// EncodeKey sets the key of a record.
-func (t *View) EncodeKey(ctx context.Context, r *Record) (err error) {
-	r.Key = append(r.Key, t.Prefix...)
-	for i, c := range t.Parts {
-		if r.Key, err = c.AppendSearch(ctx, r.Key, r.Values[i]); err != nil {
-			return fmt.Errorf("key part %q: %w", c.Name, err)
-		}
-	}
-	return nil
-}
-
 // valueIn returns a function for the values of a row.
 func valueIn(row RowValues) func(*Column) (any, error) {
 	return func(c *Column) (any, error) {

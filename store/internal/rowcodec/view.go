@@ -389,10 +389,7 @@ func (c *Column) AppendSearch(ctx context.Context, dst []byte, value any) ([]byt
 		if err != nil {
 			return nil, err
 		}
-		if c.Part >= 0 && !c.Type.Exact() {
-			dst = c.AppendToken(dst, c.Type.Append(nil, value))
-		}
-		return dst, nil
+		return c.appendKnown(dst, nil, value), nil
 	case metadata.Hashed, metadata.Deterministic:
 		return c.AppendToken(dst, c.Type.Append(nil, value)), nil
 	case metadata.Plain:
@@ -401,6 +398,15 @@ func (c *Column) AppendSearch(ctx context.Context, dst []byte, value any) ([]byt
 		return c.Type.Append(dst, value), nil
 	}
 	panic("store: column " + c.Name + " is not searched")
+}
+
+// appendKnown appends a ciphertext of a value, and what follows it in row keys.
+func (c *Column) appendKnown(dst, ct []byte, value any) []byte {
+	dst = append(dst, ct...)
+	if c.Part >= 0 && !c.Type.Exact() {
+		dst = c.AppendToken(dst, c.Type.Append(nil, value))
+	}
+	return dst
 }
 
 // appendOrdered appends the ciphertext of a value or, where these move, its tag.
