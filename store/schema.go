@@ -103,15 +103,15 @@ func PlainPart(name string, t Type) KeyPart {
 	return KeyPart{field{Name: name, Type: innerOf(t), Encryption: plain}}
 }
 
-// TiePart makes duplicates legal: 16 bytes at the end of the key that are drawn at random for a
-// row which does not name them. Its values are of type [16]byte.
+// TiePart makes duplicates legal: 16 bytes at the end of the key, drawn at random for a row which does not name them. Values are
+// [16]byte. [Table.Put] does not say what it drew: name the part, or use a [TableOf], which sets it.
 func TiePart(name string) KeyPart {
 	return KeyPart{field{Name: name, Type: value.UUID, Encryption: tieBreaker}}
 }
 
-// A LoadTie is the value of a [TiePart] for a row of a load, which may be put again: make it from the name of the load and the
-// number of the row. With [Schema.AppendOnly], a row that is there already stays as it is; one with other values is
-// [ErrRowExists]. A load is run by one process at a time.
+// A LoadTie, a [16]byte, is the value of a [TiePart] for a row of a load, which may be put again: the first bytes of a hash of the
+// load's name and the row's number. With [Schema.AppendOnly], a row that is there stays as it is; one with other values is
+// [ErrRowExists]. One process at a time runs a load. Its rows leave index entries when they are deleted, until [Table.Verify] repairs.
 type LoadTie = rowcodec.LoadTie
 
 // RandomisedColumn is a column that is sealed and cannot be searched in the database.

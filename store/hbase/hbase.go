@@ -45,7 +45,8 @@
 //
 // # Limits
 //
-// A conditional put checks one cell and cannot delete, so families are no [driver.Committer].
+// A conditional put checks one cell and cannot delete, so families are no [driver.Committer]. Conditional tables of package
+// store need none.
 // Mutations that both put and delete, those with a TTL, and replacements take a request each; all
 // others go in batches.
 //
