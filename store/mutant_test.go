@@ -164,6 +164,18 @@ var mutants = []mutant.Mutant{{
 	Test:  "^TestCopiesSimulated$/^conditional,_clocks$",
 	Flags: []string{"-store.sim=2000"},
 }, {
+	Name: "madeTwice",
+	File: "internal/engine/conditional.go",
+	Old:  `} else if c.unknown != nil && c.isPassed(&row) {`,
+	New:  `} else if c.unknown != nil && c.isPassed(&row) && !On {`,
+	Test: "^TestChangesOfUnknownOutcome$",
+}, {
+	Name: "passedPostingsStay",
+	File: "internal/engine/conditional.go",
+	Old:  `case c.done, c.passed:`,
+	New:  `case c.done, c.passed && !On:`,
+	Test: "^TestChangesOfUnknownOutcome$",
+}, {
 	Name: "droppedUnread",
 	File: "internal/engine/conditional.go",
 	Old: `if t.Meta.Copies() {
@@ -175,13 +187,13 @@ var mutants = []mutant.Mutant{{
 }, {
 	Name: "doubtsForgotten",
 	File: "internal/engine/conditional.go",
-	Old: `case !c.unknown:
+	Old: `case c.unknown == nil:
 			gone`,
-	New: `case On && c.unknown:
+	New: `case On && c.unknown != nil:
 			for _, posting := range c.doubted {
 				settled = append(settled, doubt.Settled(posting))
 			}
-		case !c.unknown:
+		case c.unknown == nil:
 			gone`,
 	Test:  "^TestCopiesSimulated$/^conditional$",
 	Flags: []string{"-store.sim=2000"},

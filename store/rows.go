@@ -58,11 +58,10 @@ func (tbl *Table) Delete(ctx context.Context, keys ...Row) error {
 // new values, nil for null; those that it does not name stay as they are. What another client changes at the same time is not
 // lost. The table must have [Schema.Conditional]. A row that does not exist is [ErrNoRow], and stays so.
 //
-// A row that holds NaN in a column which is searched by now is updated only if that column is named;
-// otherwise it is [ope.ErrDomain].
+// A row that holds NaN in a column which is searched by now is updated only if that column is named; otherwise it is
+// [ope.ErrDomain].
 //
-// All rows are checked before anything is written. They are changed in chunks, in the order given,
-// and errors are those of [Table.Put].
+// All rows are checked before anything is written. They are changed in chunks, in the order given, and errors are those of [Table.Put].
 func (tbl *Table) Update(ctx context.Context, rows ...Row) error {
 	return tbl.call(ctx, "update", "update", len(rows), func(ctx context.Context, t *engine.Engine) error {
 		return bykey.UpdateRows(ctx, t, rows)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -18,10 +19,9 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
-// Rows of a table with Schema.Conditional are written by compare-and-set: each change names the
-// key cell that it has seen, and replaces it. So no clock decides anything, what a change replaces
-// is exactly what it has read, and of two clients that change different columns of a row neither
-// undoes what the other did.
+// Rows of a table with Schema.Conditional are written by compare-and-set: each change names the key cell that it has seen, and
+// replaces it. So no clock decides anything, what a change replaces is exactly what it has read, and of two clients that change
+// different columns of a row neither undoes what the other did.
 //
 // A row that is deleted keeps a key cell with empty content: were it to vanish, a change that
 // expects no row and comes very late would bring an old row back. Where a database cannot delete
@@ -40,15 +40,17 @@ type rowChange struct {
 	deletes bool // next returns nil
 	bars    bool // a deletion leaves its mark also where there is no row, so that none comes late
 	inserts bool // there is to be no row, and the first attempt takes that as read
-	once    bool // it matters whether it is made once or twice
+	once    bool // nobody is to make it again who does not know whether it was made
+	renews  bool // the row stays what it is, so that to make it twice does no harm
 
 	// What is known of the row that the first attempt makes before the row is read, or nil. Its postings are made durable
 	// while it is read; those that lead to the values that the row keeps come after.
 	ahead *rowcodec.Record
 
-	doubted [][]byte         // postings with copies of rows that attempts were to replace, and are hints now
-	unknown bool             // an attempt may have been made
-	base    *rowcodec.Record // what the row was before the last attempt
+	doubted [][]byte       // postings with copies of rows that attempts were to replace, and are hints now
+	unknown error          // of an attempt that may have been made
+	base    conditionalRow // what the row was before the last attempt
+	passed  bool           // another client has written the row since, so that nothing of it is there, or comes
 
 	read, tried []*rowcodec.Record // states of the row that this change has met, and its attempts
 	stored      *rowcodec.Record   // what it has made of the row in the end
@@ -60,8 +62,8 @@ type rowChange struct {
 // replaced go. Copies of a row are doubted before it is replaced: as another change of the row comes to nothing then, and
 // nobody puts copies of a write that is not in the row, none is trusted that is of an earlier one.
 //
-// What became of a change whose outcome is unknown is found out by reading. Where the row is as it
-// was, the change is tried again under the same condition: at most one of the two is ever made.
+// What became of a change whose outcome is unknown is found out by reading. Where the row is as it was, the change is tried
+// again under the same condition: at most one of the two is ever made. Where another client has written it, the outcome stays unknown.
 func (t *Engine) commit(ctx context.Context, changes []*rowChange) (err error) {
 	doubt := rowcodec.NewDoubt()
 	defer func() {
@@ -82,13 +84,12 @@ func (t *Engine) commit(ctx context.Context, changes []*rowChange) (err error) {
 				return nil
 			}
 			made, err := t.swap(ctx, c.key, &rows[i])
-			c.unknown = c.unknown || err != nil && (errors.Is(err, driver.ErrUnknownOutcome) || !errors.Is(err, driver.ErrUnavailable))
-			c.base = rows[i].record
-			if made {
+			if c.base = rows[i]; made {
 				c.stored, c.done = rows[i].becomes, true
-			}
-			if errors.Is(err, driver.ErrUnknownOutcome) {
-				return nil
+			} else if errors.Is(err, driver.ErrUnknownOutcome) {
+				c.unknown, err = cmp.Or(c.unknown, err), nil
+			} else if err != nil && !errors.Is(err, driver.ErrUnavailable) {
+				c.unknown = cmp.Or(c.unknown, err)
 			}
 			return err
 		})
@@ -107,8 +108,7 @@ func (t *Engine) prepare(ctx context.Context, changes []*rowChange, rows []condi
 	group, groupCtx := errgroup.WithContext(ctx)
 	early := round == 0
 	if early {
-		known := func(c *rowChange) bool { return c.blind }
-		written, err := becoming(changes, rows, known)
+		written, err := becoming(changes, rows, func(c *rowChange) bool { return c.blind })
 		if err != nil {
 			return err
 		}
@@ -251,14 +251,21 @@ func (t *Engine) meet(ctx context.Context, c *rowChange, read driver.Row) (row c
 	is := func(r *rowcodec.Record) bool { return row.record != nil && r.Write == row.record.Write }
 	if i := slices.IndexFunc(c.tried, is); i >= 0 {
 		c.stored, c.done = c.tried[i], true
+	} else if c.unknown != nil && c.isPassed(&row) {
+		c.passed = row.opens // otherwise it may be a conversion of what an attempt has made
+		return conditionalRow{}, fmt.Errorf("%w; another client has written the row since", c.unknown)
 	} else if row.record != nil && !slices.ContainsFunc(c.read, is) {
 		c.read = append(c.read, row.record)
 	}
-	if c.once && c.unknown && !c.done && (c.base == nil || row.record == nil || c.base.Write != row.record.Write) {
-		// An attempt may have been made before another client wrote the row.
-		return conditionalRow{}, driver.ErrUnknownOutcome
-	}
 	return row, nil
+}
+
+// isPassed reports whether another client has written the row since an attempt that may have been made. Then the change is not
+// tried again: made twice, it would undo what others did who had seen the first. Where there is no row, nothing is left to delete.
+func (c *rowChange) isPassed(row *conditionalRow) bool {
+	is, was := row.record, c.base.record
+	same := bytes.Equal(row.keyCell(), c.base.keyCell()) || is != nil && was != nil && is.Write == was.Write // converted
+	return !same && !c.renews && !(c.deletes && is == nil && row.opens)
 }
 
 // copiesOf returns the postings that may have copies of a row.
@@ -376,9 +383,9 @@ func (t *Engine) dropRefused(ctx context.Context, changes []*rowChange, doubt ro
 	var settled []driver.Mutation
 	for _, c := range changes {
 		switch {
-		case c.done:
+		case c.done, c.passed:
 			made = append(made, c)
-		case !c.unknown:
+		case c.unknown == nil:
 			gone = append(gone, c.tried...)
 			if c.ahead != nil && len(c.tried) == 0 { // otherwise the first attempt has its postings
 				gone = append(gone, c.ahead)
@@ -424,7 +431,7 @@ func (t *Engine) dropAll(ctx context.Context, gone []*rowcodec.Record, doubted [
 func (t *Engine) Renew(ctx context.Context, keys [][]byte) error {
 	changes := make([]*rowChange, len(keys))
 	for i, key := range keys {
-		changes[i] = &rowChange{key: key, merges: true, next: func(was *rowcodec.Record) (*rowcodec.Record, error) {
+		changes[i] = &rowChange{key: key, merges: true, renews: true, next: func(was *rowcodec.Record) (*rowcodec.Record, error) {
 			if was == nil {
 				return nil, nil
 			}
@@ -529,7 +536,7 @@ func (t *Engine) UpdateChunk(ctx context.Context, updates []*rowcodec.Updated, f
 // onceOnly makes an error of changes one that nobody tries again blindly, if one of them may have been made that must not be
 // made twice.
 func onceOnly(changes []*rowChange, err error) error {
-	made := func(c *rowChange) bool { return c.once && (c.unknown || c.stored != nil) }
+	made := func(c *rowChange) bool { return c.once && (c.unknown != nil || c.stored != nil) }
 	if err == nil || !slices.ContainsFunc(changes, made) {
 		return err
 	}

@@ -167,15 +167,11 @@ func (t *Engine) writeOf(ctx context.Context, row driver.Row) (rowcodec.WriteID,
 	s.Where.Of(t.View, row.Key)
 	_, h, err := t.OpenKeyCell(row.Cells[0].Value, &s)
 	if newer := rowcodec.NewerRow(0); errors.As(err, &newer) {
-		now, err := t.Env.AtLeast(ctx, uint32(newer))
-		if err != nil {
-			return rowcodec.WriteID{}, false, err
+		now, later := t.Env.AtLeast(ctx, uint32(newer))
+		if later != nil {
+			return rowcodec.WriteID{}, false, later
 		}
 		_, h, err = now.OpenKeyCell(row.Cells[0].Value, &s)
-		return h.Write, err == nil, err
 	}
-	if err != nil {
-		return rowcodec.WriteID{}, false, err
-	}
-	return h.Write, true, nil
+	return h.Write, err == nil, err
 }

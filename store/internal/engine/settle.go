@@ -297,7 +297,7 @@ func (t *Engine) Restore(ctx context.Context, c *rowcodec.Column, key []byte) er
 
 // move stores a row under the key that it should have, and removes it from the one that it has. With
 // keep, a row that is there already stays.
-func (t *Engine) move(ctx context.Context, r *rowcodec.Record, keep bool) (*rowcodec.Record, error) {
+func (t *Engine) move(ctx context.Context, r *rowcodec.Record, keep bool) (_ *rowcodec.Record, err error) {
 	moved := *r
 	moved.Key, moved.Search, moved.Insert = nil, slices.Clone(r.Search), false
 	if err := t.EncodeKey(ctx, &moved); err != nil {
@@ -311,7 +311,6 @@ func (t *Engine) move(ctx context.Context, r *rowcodec.Record, keep bool) (*rowc
 	}
 	there := false
 	if keep {
-		var err error
 		if there, err = t.there(ctx, moved.Key); err != nil {
 			return nil, err
 		}

@@ -80,8 +80,7 @@ func (t *Engine) Write(ctx context.Context, records []*rowcodec.Record) error {
 	group.Go(func() error {
 		return t.EncryptAll(groupCtx, records, func(c *rowcodec.Column) bool { return c.Order != nil })
 	})
-	group.Go(func() error {
-		var err error
+	group.Go(func() (err error) {
 		old, err = t.current(groupCtx, records, false)
 		return err
 	})
@@ -136,7 +135,7 @@ func (t *Engine) EncryptAll(ctx context.Context, records []*rowcodec.Record, by 
 }
 
 // remove deletes rows, and then their postings.
-func (t *Engine) remove(ctx context.Context, rowKeys [][]byte) error {
+func (t *Engine) remove(ctx context.Context, rowKeys [][]byte) (err error) {
 	if t.Meta.Conditional {
 		changes := make([]*rowChange, len(rowKeys))
 		for i, key := range rowKeys {
@@ -155,7 +154,6 @@ func (t *Engine) remove(ctx context.Context, rowKeys [][]byte) error {
 	}
 	var old []*rowcodec.Record
 	if t.Postings != nil && t.Posts() {
-		var err error
 		if old, err = t.current(ctx, records, true); err != nil {
 			return err
 		}

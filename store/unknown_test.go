@@ -1,0 +1,123 @@
+package store_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/drivertest"
+)
+
+// A change of a row whose outcome is not known is not made again once another client has written the row. That client may
+// have seen it, and what it did would be undone. Nor does the change say then that it was not made.
+func TestChangesOfUnknownOutcome(t *testing.T) {
+	id := store.Row{"id": int64(1)}
+	with := func(balance int64, note string) store.Row {
+		return store.Row{"id": int64(1), "balance": balance, "owner": "x", "note": note}
+	}
+	puts := func(tbl *store.Table) error { return tbl.Put(background, with(3, "other")) }
+	inserts := func(tbl *store.Table) error { return tbl.Insert(background, with(3, "other")) }
+	updates := func(tbl *store.Table) error {
+		return tbl.Update(background, store.Row{"id": 1, "balance": 3, "note": "other"})
+	}
+	deletes := func(tbl *store.Table) error { return tbl.Delete(background, id) }
+	comesAndGoes := func(tbl *store.Table) error { return errors.Join(puts(tbl), deletes(tbl)) }
+	for name, call := range map[string]struct {
+		inserts, deletes, once bool
+		do                     func(*store.Table) error
+	}{
+		"put":    {do: func(tbl *store.Table) error { return tbl.Put(background, with(2, "mine")) }},
+		"update": {do: func(tbl *store.Table) error { return tbl.Update(background, with(2, "mine")) }},
+		"upsert": {do: func(tbl *store.Table) error { return tbl.Upsert(background, with(2, "mine")) }},
+		"put new": {inserts: true, do: func(tbl *store.Table) error {
+			return tbl.Put(background, with(2, "mine"))
+		}},
+		"insert":  {inserts: true, do: func(tbl *store.Table) error { return tbl.Insert(background, with(2, "mine")) }},
+		"upserts": {inserts: true, do: func(tbl *store.Table) error { return tbl.Upsert(background, with(2, "mine")) }},
+		"delete":  {deletes: true, do: deletes},
+		"update if": {once: true, do: func(tbl *store.Table) error {
+			return tbl.UpdateIf(background, with(2, "mine"), store.Row{"note": "old"})
+		}},
+		"increment": {once: true, do: func(tbl *store.Table) error {
+			_, err := tbl.Increment(background, id, "balance", 1)
+			return err
+		}},
+	} {
+		for fateName, fate := range map[string]drivertest.Fault{"made": drivertest.FailAfter, "lost": drivertest.Lose} {
+			made := fate == drivertest.FailAfter
+			there := call.inserts && made || !call.inserts && !(call.deletes && made)
+			meddlers := map[string]func(*store.Table) error{"nobody": nil, "put": puts, "comes and goes": comesAndGoes}
+			if there {
+				meddlers["update"], meddlers["delete"] = updates, deletes
+			} else {
+				meddlers["insert"] = inserts
+			}
+			for other, meddle := range meddlers {
+				for _, covering := range []bool{false, true} {
+					t.Run(name+", "+fateName+", then "+other+map[bool]string{true: ", copies"}[covering], func(t *testing.T) {
+						schema := holders(packed)
+						if covering {
+							for i := range 3 {
+								schema.Columns[i] = schema.Columns[i].Covering()
+							}
+						}
+						memory := drivertest.NewMemory()
+						theirs := create(t, open(t, memory), schema)
+						if !call.inserts {
+							require.NoError(t, theirs.Put(background, with(1, "old")))
+						}
+						attempted, meddled := false, meddle == nil
+						tbl, err := open(t, drivertest.NewFaulty(memory, func(op drivertest.Op) drivertest.Fault {
+							switch {
+							case op.Family == "catalogue" || op.Method == "Family":
+							case op.Conditional() && !attempted:
+								attempted = true
+								return fate
+							case attempted && !meddled:
+								meddled = true
+								assert.NoError(t, meddle(theirs))
+							}
+							return drivertest.NoFault
+						})).Table(background, schema.Name)
+						require.NoError(t, err)
+						err = call.do(tbl)
+						require.True(t, attempted && meddled)
+						row, failed := theirs.Get(background, id)
+						require.NoError(t, failed)
+						gone := other == "delete" || other == "comes and goes"
+						switch {
+						case meddle == nil || call.deletes && gone:
+							require.NoError(t, err)
+							require.Equal(t, call.deletes, row == nil)
+						default:
+							require.ErrorIs(t, err, driver.ErrUnknownOutcome)
+							require.NotErrorIs(t, err, store.ErrNoRow)
+							require.NotErrorIs(t, err, store.ErrRowExists)
+							require.ErrorContains(t, err, "another client has written the row since")
+							require.NotEqual(t, call.once, store.Retryable(err))
+							require.Equal(t, gone, row == nil)
+							if row != nil {
+								require.Equal(t, "other", row["note"])
+								require.Equal(t, int64(3), row["balance"])
+							}
+						}
+						var found []store.Row
+						if row != nil {
+							found = []store.Row{row}
+						}
+						require.Equal(t, found, collect(t, theirs, store.Query{Where: balance.AtLeast(0)}))
+						require.Equal(t, found, collect(t, theirs, store.Query{Where: owner.Equal("x")}))
+						report, failed := theirs.Verify(background, nil)
+						require.NoError(t, failed)
+						require.True(t, report.Sound(), report.Faults)
+						require.Zero(t, report.Dangling, "nothing of what was replaced, or never came, is left")
+					})
+				}
+			}
+		}
+	}
+}
