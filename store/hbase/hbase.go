@@ -46,9 +46,8 @@
 // # Limits
 //
 // A conditional put checks one cell and cannot delete, so families are no [driver.Committer]. Conditional tables of package
-// store need none.
-// Mutations that both put and delete, those with a TTL, and replacements take a request each; all
-// others go in batches.
+// store need none. Mutations that both put and delete, those with a TTL, and replacements take a request each; all others go
+// in batches.
 //
 // The client has neither TLS nor Kerberos. Whoever can read the network sees what the server sees.
 package hbase
