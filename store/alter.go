@@ -44,6 +44,10 @@ func ChangeColumn(c Column) Change {
 
 // SetTTL changes [Schema.TTL], for rows that are put from now on. Rows that are there expire when they would have. So a table
 // that had a TTL never becomes one without: 0 is as [TTLByRow] then.
+//
+// A Put by a client that learns of the change before the Put returns puts its rows again, with the TTL that counts then. Where that
+// fails, or the client dies, they may stay as they are, with the former TTL. Put them again: no conversion changes that. With a
+// lease, so may those of a Put that returns before Alter does. A TTL of [Table.Expiring] stays.
 func SetTTL(ttl time.Duration) Change {
 	return Change{nil, func(a *alteration) error { return a.SetTTL(ttl) }}
 }
@@ -88,8 +92,7 @@ func (st *Store) Alter(ctx context.Context, table string, changes ...Change) (er
 // all where none is named, a new key for its cells. New values are sealed with the new keys; what is there stays readable,
 // under the keys whose ids it carries, and [Table.Convert] rewrites it. It is one small write.
 //
-// What values are found by, ciphertexts and tokens, has keys of its own, which are not replaced:
-// change the column, see [ChangeColumn].
+// Ciphertexts and tokens, which values are found by, have keys of their own, which are not replaced: see [ChangeColumn].
 //
 // In a table with tenants cells have the keys of the tenants: it is [ErrTenant], see [Store.RotateTenantKey].
 func (st *Store) RotateKeys(ctx context.Context, table string, columns ...string) (err error) {

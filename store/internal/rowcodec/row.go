@@ -27,6 +27,9 @@ type Record struct {
 	Search  [][]byte // by stored column: what its posting carries, or its server index; nil where it has none, or what was read does not say
 	Expires int64    // seconds since 1970; 0 is never
 
+	// TableTTL says that this client puts the row, which is to live as long as the table says when the call returns.
+	TableTTL bool
+
 	Version uint32 // of the catalogue, of a row that was read; 0 of a new one
 
 	attempt [8]byte // that its postings are of until they have copies
@@ -76,6 +79,7 @@ func (t *View) checkValues(given func(*Column) (any, error), ofLoad bool) (*Reco
 	if r.Expires, err = t.expires(); err != nil {
 		return nil, err
 	}
+	r.TableTTL = !t.OwnTTL
 	for i, c := range t.Columns {
 		v, err := c.checked(given)
 		if err != nil {
