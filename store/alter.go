@@ -19,8 +19,9 @@ func AddColumn(c Column) Change {
 	return Change{tableOf(c), func(a *alteration) error { return a.Add(c.spec) }}
 }
 
-// DropColumn removes a column: from now on it has no values, and what rows still hold of it cannot
-// be opened any more. One whose key another column shares is [ErrShared].
+// DropColumn removes a column: from now on it has no values, and what rows still hold of it cannot be opened any more. But the
+// database has that, and in the clear if the column was plain, until [Table.Convert] has ended: to put a row again need not remove
+// it. One whose key another column shares is [ErrShared].
 func DropColumn(name string) Change {
 	return Change{nil, func(a *alteration) error { return a.Drop(name) }}
 }
@@ -31,12 +32,10 @@ func RenameColumn(from, to string) Change {
 }
 
 // ChangeColumn encrypts a column in another way: the column that has the name of c, as c says. The type must be as it was.
-// Rows that are there keep their values and are read as before. Until [Table.Convert] has rewritten them, the database
-// cannot search the column, so that queries open and check all rows, in no order: Reverse needs an OrderBy then.
+// Rows that are there keep their values, plain ones too, and are read as before. Until [Table.Convert] has rewritten them, the
+// database cannot search the column, so that queries open and check all rows, in no order: Reverse needs an OrderBy then.
 //
-// A row that holds NaN where the column is searched from now on, or would be too large, stays as it is: see
-// inspect.ConvertStats.
-//
+// A row that holds NaN where the column is searched from now on, or would be too large, stays as it is: see inspect.ConvertStats.
 // In a table of which nothing is encrypted a column cannot be encrypted; make another table.
 func ChangeColumn(c Column) Change {
 	return Change{tableOf(c), func(a *alteration) error { return a.Change(c.spec) }}
