@@ -195,7 +195,7 @@ func appendExpiry(key []byte, expires int64) []byte {
 }
 
 // cutExpiry returns when a row expires, and the entries of its columns.
-func cutExpiry(b []byte) (expires int64, rest []byte, err error) {
+func (t *View) cutExpiry(b []byte) (expires int64, rest []byte, err error) {
 	if !bytes.HasPrefix(b, expiryID[:]) {
 		return 0, b, nil
 	}
@@ -210,7 +210,7 @@ func cutExpiry(b []byte) (expires int64, rest []byte, err error) {
 		}
 	}
 	if err != nil {
-		return 0, nil, fmt.Errorf("key cell: %w: %w", fault.ErrFormat, err)
+		return 0, nil, fmt.Errorf("key cell: %w: %w", t.unread(), err)
 	}
 	return expires, entries.Rest, nil
 }
@@ -271,7 +271,7 @@ func (t *View) Expired(row driver.Row, s *Scratch) bool {
 	if err != nil {
 		return false
 	}
-	expires, _, err := cutExpiry(b)
+	expires, _, err := t.cutExpiry(b)
 	return err == nil && t.Over(&Record{Expires: expires})
 }
 
