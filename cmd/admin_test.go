@@ -70,6 +70,11 @@ func TestInterruptedConversion(t *testing.T) {
 
 	require.Contains(t, run("table", "convert", "mope/column"), "rewritten\n")
 	require.Contains(t, run("table", "convert", "mope/column", "--status"), "no column is to be converted; 64 of 64 parts are done")
+	require.NotContains(t, run("table", "convert", "mope/column", "--status"), "since")
+	run("keys", "rotate", "--table", "mope/column")
+	require.Regexp(t, `the table was changed since, at version \d+, and rows may be stored as before`, run("table", "convert", "mope/column", "--status"))
+	run("table", "convert", "mope/column")
+	require.NotContains(t, run("table", "convert", "mope/column", "--status"), "since")
 	require.Contains(t, run("verify"), "3000 rows, 6000 cells, 3000 index entries; sound\n")
 }
 

@@ -19,8 +19,9 @@ func AddColumn(c Column) Change {
 	return Change{tableOf(c), func(a *alteration) error { return a.Add(c.spec) }}
 }
 
-// DropColumn removes a column: from now on it has no values, and what rows still hold of it cannot
-// be opened any more. One whose key another column shares is [ErrShared].
+// DropColumn removes a column: from now on it has no values, and what rows still hold of it cannot be opened any more. But the
+// database has that, and in the clear if the column was plain, until [Table.Convert] has ended: to put a row again need not remove
+// it. One whose key another column shares is [ErrShared].
 func DropColumn(name string) Change {
 	return Change{nil, func(a *alteration) error { return a.Drop(name) }}
 }
@@ -31,12 +32,10 @@ func RenameColumn(from, to string) Change {
 }
 
 // ChangeColumn encrypts a column in another way: the column that has the name of c, as c says. The type must be as it was.
-// Rows that are there keep their values and are read as before. Until [Table.Convert] has rewritten them, the database
-// cannot search the column, so that queries open and check all rows, in no order: Reverse needs an OrderBy then.
+// Rows that are there keep their values, plain ones too, and are read as before. Until [Table.Convert] has rewritten them, the
+// database cannot search the column, so that queries open and check all rows, in no order: Reverse needs an OrderBy then.
 //
-// A row that holds NaN where the column is searched from now on, or would be too large, stays as it is: see
-// inspect.ConvertStats.
-//
+// A row that holds NaN where the column is searched from now on, or would be too large, stays as it is: see inspect.ConvertStats.
 // In a table of which nothing is encrypted a column cannot be encrypted; make another table.
 func ChangeColumn(c Column) Change {
 	return Change{tableOf(c), func(a *alteration) error { return a.Change(c.spec) }}
@@ -44,6 +43,10 @@ func ChangeColumn(c Column) Change {
 
 // SetTTL changes [Schema.TTL], for rows that are put from now on. Rows that are there expire when they would have. So a table
 // that had a TTL never becomes one without: 0 is as [TTLByRow] then.
+//
+// A Put by a client that learns of the change before the Put returns puts its rows again, with the TTL that counts then. Where that
+// fails, or the client dies, they may stay as they are, with the former TTL. Put them again: no conversion changes that. With a
+// lease, so may those of a Put that returns before Alter does. A TTL of [Table.Expiring] stays.
 func SetTTL(ttl time.Duration) Change {
 	return Change{nil, func(a *alteration) error { return a.SetTTL(ttl) }}
 }
@@ -88,8 +91,7 @@ func (st *Store) Alter(ctx context.Context, table string, changes ...Change) (er
 // all where none is named, a new key for its cells. New values are sealed with the new keys; what is there stays readable,
 // under the keys whose ids it carries, and [Table.Convert] rewrites it. It is one small write.
 //
-// What values are found by, ciphertexts and tokens, has keys of its own, which are not replaced:
-// change the column, see [ChangeColumn].
+// Ciphertexts and tokens, which values are found by, have keys of their own, which are not replaced: see [ChangeColumn].
 //
 // In a table with tenants cells have the keys of the tenants: it is [ErrTenant], see [Store.RotateTenantKey].
 func (st *Store) RotateKeys(ctx context.Context, table string, columns ...string) (err error) {

@@ -29,8 +29,7 @@ import (
 // key. One with tenants that is not converts those of all, one tenant after the other, and only then
 // can the columns drive queries, and postings of dropped columns go; progress is of each of them.
 //
-// progress, if not nil, is called by one goroutine at a time with how many parts of the table are
-// done, by whichever client, and how many there are.
+// progress, if not nil, is called by one goroutine at a time: how many parts are done, by whichever client, and how many there are.
 func (tbl *Table) Convert(ctx context.Context, progress func(done, total int)) (stats inspect.ConvertStats, err error) {
 	t := tbl.open().Now()
 	ctx, end := tbl.open().Operation(ctx, "convert")

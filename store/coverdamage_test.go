@@ -2,7 +2,6 @@ package store
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"testing"
 
@@ -95,7 +94,7 @@ func (d *damagedCopies) check(c driver.Row, value []byte, what string, args ...a
 			continue
 		}
 		failed = true
-		require.True(d, errors.Is(err, ErrTampered) || errors.Is(err, ErrFormat), "%s: %v", what, err)
+		require.ErrorIs(d, err, ErrTampered, what)
 		require.ErrorContains(d, err, "rangecrypt verify --repair", what)
 		require.ErrorContains(d, err, fmt.Sprintf("%q", by), what)
 	}

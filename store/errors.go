@@ -75,10 +75,10 @@ var (
 	// ErrWrongKey is returned when data was sealed under another key.
 	ErrWrongKey = fault.ErrWrongKey
 
-	// ErrFormat is returned when the database was written by a newer version.
+	// ErrFormat is returned when the catalogue, a table, an index or what is sealed says that a newer version wrote it.
 	ErrFormat = fault.ErrFormat
 
-	// ErrTampered is returned when a cell was changed, cut short or moved from another place.
+	// ErrTampered is returned when a cell was changed, in whichever byte, cut short or moved from another place.
 	ErrTampered = fault.ErrTampered
 
 	// ErrTorn is returned when a row is not whole each time it is read: it holds cells of two writes, or lacks one that its

@@ -69,6 +69,12 @@ var mutants = []mutant.Mutant{{
 	New:  `if !On { a.recopy(former.ID, next.ID) }`,
 	Test: "^TestCopiesOfSomeColumns$",
 }, {
+	Name: "retimedWithoutDoubt",
+	File: "internal/rowcodec/expiry.go",
+	Old:  `case retimed && t.Meta.Copies():`,
+	New:  `case retimed && t.Meta.Copies() && !On:`,
+	Test: "^TestRetimedRowsAreWhole$",
+}, {
 	Name: "copiesBeforeRows",
 	File: "internal/engine/copies.go",
 	Old: `	if err := t.Data.Apply(ctx, mutations...); err != nil {

@@ -44,7 +44,7 @@ func conversionOf(t *testing.T, v *engine.Engine, row driver.Row) (driver.Replac
 	t.Helper()
 	noting, data := *v, &replacing{Family: v.Data}
 	noting.Data = data
-	done, err := noting.Convert(t.Context(), []driver.Row{row})
+	done, err := noting.Convert(t.Context(), []driver.Row{row}, nil)
 	require.NoError(t, err)
 	require.Zero(t, done.Unreadable)
 	require.Len(t, data.noted, done.Converted)

@@ -40,9 +40,9 @@ type VerifyOptions struct {
 //   - each value of a searched column has its posting, and each posting its row
 //   - each value of a column with a stateful scheme is in the index of it, and this is in order
 //
-// It reads only, on any database, while readers and writers go on: what looks wrong is looked at
-// again, and what writers leave for a moment is no fault. What is counted is as of no single
-// moment. What nobody can see is that the operator put whole rows back, or left them out.
+// It reads only, on any database, while readers and writers go on: what looks wrong is looked at again, and what writers leave
+// for a moment is no fault. What is counted is as of no single moment. What nobody can see is that the operator put whole rows
+// back, or left them out.
 //
 // The schema may change while it runs: what looks wrong counts, and is mended, only if the catalogue says then what it said
 // before; else it is looked at again, as the schema is. If it changes each time, the error is [ErrSchemaChanged].
@@ -52,13 +52,11 @@ type VerifyOptions struct {
 // is stored again under another; no value changes. It may be stopped at any moment, made again, and made by several clients at
 // a time.
 //
-// Memory does not depend on the number of rows. It is 8 bytes for each distinct value of the
-// parts and columns with a stateful scheme, which have at most about 10^6 each, and with Repair the keys of
-// up to 250,000 dangling postings, beyond which it has to be called again.
+// Memory does not depend on the number of rows. It is 8 bytes for each distinct value of the parts and columns with a stateful
+// scheme, at most about 10^6 each, and with Repair the keys of 250,000 dangling postings, beyond which it is to be called again.
 //
-// Of a table that is open for a tenant it reads what is stored for this one. One with tenants that is
-// not is verified for all of them, one after the other; and then all of it is read once more for what
-// is stored for none: rows of tenants that were dropped are counted.
+// Of a table that is open for a tenant it reads what is stored for this one. One with tenants that is not is verified for all of
+// them, one after the other. Then all is read once more for what is stored for none: rows of dropped tenants are counted.
 //
 // Faults are no error: see [inspect.Verification.Sound]. With an error, what was found so far is returned.
 func (tbl *Table) Verify(ctx context.Context, opts *VerifyOptions) (_ *inspect.Verification, err error) {

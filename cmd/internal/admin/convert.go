@@ -135,6 +135,9 @@ func (c conversion) printStatus(ctx context.Context, tbl *store.Table) error {
 	if s.Total > 0 {
 		line += fmt.Sprintf("; %d of %d parts are done, for version %d of the catalogue", s.Done, s.Total, s.Version)
 	}
+	if s.Total > 0 && s.Version < s.Latest {
+		line += fmt.Sprintf("; the table was changed since, at version %d, and rows may be stored as before", s.Latest)
+	}
 	if tbl.Schema().Tenants {
 		line += fmt.Sprintf("; 'rangecrypt tenant status --table %s' shows each tenant", show.Visible(c.table))
 	}

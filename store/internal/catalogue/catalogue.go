@@ -219,7 +219,7 @@ func CutRoot(value []byte) (wrapped, sealed []byte, err error) {
 			fault.ErrFormat, append(value, 0)[0], FormatNoTree, FormatFields)
 	}
 	if len(value) < 3 || len(value)-3 < int(binary.BigEndian.Uint16(value[1:])) {
-		return nil, nil, fmt.Errorf("%w: the root of the catalogue is cut short", fault.ErrFormat)
+		return nil, nil, fmt.Errorf("%w: the root of the catalogue is cut short", fault.ErrTampered)
 	}
 	n := 3 + int(binary.BigEndian.Uint16(value[1:]))
 	return value[3:n:n], value[n:], nil

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,7 +74,7 @@ func (t *Engine) notYetThere(ctx context.Context, records []*rowcodec.Record) (m
 	}
 	for i, r := range records {
 		if found[i] {
-			there = append(there, r)
+			there, r.TableTTL = append(there, r), false
 		} else {
 			missing = append(missing, r)
 		}
@@ -247,9 +248,9 @@ func (t *Engine) copyAgain(ctx context.Context, postings []postingOf, cells [][]
 	return done, err
 }
 
-// repost drops postings that rows no longer have, and puts copies into those that they have now.
-func (t *Engine) repost(ctx context.Context, gone [][]byte, records []*rowcodec.Record) error {
-	if err := t.Unpost(ctx, gone); err != nil {
+// repost drops postings that rows no longer have, puts some that they have, and then copies into these.
+func (t *Engine) repost(ctx context.Context, gone [][]byte, puts []driver.Mutation, records []*rowcodec.Record) error {
+	if err := cmp.Or(t.Unpost(ctx, gone), t.Post(ctx, puts)); err != nil {
 		return err
 	}
 	return t.copyPresent(ctx, records)

@@ -44,7 +44,7 @@ func (t *Engine) lookBack(ctx context.Context, of *rowcodec.View, records []*row
 	return version, again, group.Wait()
 }
 
-// misplaced returns those of the records whose rows are not as one mutation wrote them.
+// misplaced returns those of the records whose rows are not as one mutation wrote them, and makes them those of other writes.
 func (t *Engine) misplaced(ctx context.Context, of *rowcodec.View, records []*rowcodec.Record) (again []*rowcodec.Record, err error) {
 	keys := make([][]byte, len(records))
 	for i, r := range records {
@@ -56,11 +56,13 @@ func (t *Engine) misplaced(ctx context.Context, of *rowcodec.View, records []*ro
 	var mu sync.Mutex
 	err = GetEach(ctx, t.Data, keys, t.IndexSlice(), func(rows []driver.Row, places []int) error {
 		return onProcessors(ctx, len(rows), func(ctx context.Context, i int, s *rowcodec.Scratch) error {
-			r := records[places[i]]
-			if !of.Same(t.View) {
-				r = t.Inherited(of, r)
+			as := func(r *rowcodec.Record) *rowcodec.Record {
+				if of.Same(t.View) {
+					return r
+				}
+				return t.Inherited(of, r)
 			}
-			wrong, err := t.Misplaced(ctx, rows[i], r, s)
+			wrong, err := t.Misplaced(ctx, rows[i], as(records[places[i]]), s)
 			switch {
 			case errors.As(err, new(rowcodec.NewerRow)):
 				return nil // its writer knows more of the table, and settles it
@@ -69,7 +71,8 @@ func (t *Engine) misplaced(ctx context.Context, of *rowcodec.View, records []*ro
 			case err != nil || len(wrong) > 0:
 				mu.Lock()
 				defer mu.Unlock()
-				again = append(again, r)
+				records[places[i]] = records[places[i]].Again()
+				again = append(again, as(records[places[i]]))
 			}
 			return nil
 		})
@@ -77,16 +80,13 @@ func (t *Engine) misplaced(ctx context.Context, of *rowcodec.View, records []*ro
 	return again, err
 }
 
-// writeAgain writes rows once more, as of other writes, so that all of what is left of them is of one.
+// writeAgain writes rows once more, as misplaced has returned them, so that all of what is left of them is of one.
 func (t *Engine) writeAgain(ctx context.Context, records []*rowcodec.Record, attempt int) error {
 	if attempt == lookBacks {
 		return fmt.Errorf("%w: %w: others write them at the same time", errLookBack, fault.ErrTorn)
 	}
 	if err := WaitAgain(ctx, "equal_timestamps", attempt); err != nil {
 		return err
-	}
-	for i, r := range records {
-		records[i] = r.Again()
 	}
 	err := t.encryptColumns(ctx, records)
 	if err == nil {

@@ -25,7 +25,7 @@ func (t *Engine) ConvertAndSettle(ctx context.Context, rows []driver.Row) (done 
 	for i, row := range rows {
 		records[i] = &rowcodec.Record{Key: row.Key}
 	}
-	done, err = t.Convert(ctx, rows)
+	done, err = t.Convert(ctx, rows, nil)
 	settling, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(settleGrace, cancel) })()
@@ -48,9 +48,10 @@ func (c *converted) add(more converted) {
 // Convert rewrites those of some rows that are not stored as this view stores rows. The rows are as they were read,
 // with all cells and their stamps. Where somebody has written a row since it was read, what is there now is read and
 // converted; but a database that does not tell leaves that to whoever wrote it, who reads the version afterwards.
-func (t *Engine) Convert(ctx context.Context, rows []driver.Row) (done converted, err error) {
+// Of those that this client has put, by their keys, the records say when they are to expire.
+func (t *Engine) Convert(ctx context.Context, rows []driver.Row, put map[string]*rowcodec.Record) (done converted, err error) {
 	for attempt := 0; ; attempt++ {
-		now, late, err := t.Slow().convertOnce(ctx, rows)
+		now, late, err := t.Slow().convertOnce(ctx, rows, put)
 		done.add(now)
 		if newer := rowcodec.NewerRow(0); errors.As(err, &newer) && !t.Env.Now().Same(t.View) {
 			t = t.Env.Now() // an index was made again
@@ -74,11 +75,11 @@ func (t *Engine) Convert(ctx context.Context, rows []driver.Row) (done converted
 //
 // A row keeps its write id, since it is the same write: what stays as it was keeps its postings.
 // New postings come before the row, and old ones go after it.
-func (t *Engine) convertOnce(ctx context.Context, rows []driver.Row) (done converted, late [][]byte, err error) {
+func (t *Engine) convertOnce(ctx context.Context, rows []driver.Row, put map[string]*rowcodec.Record) (done converted, late [][]byte, err error) {
 	was := make([]*rowcodec.Record, len(rows))
 	var refusals, expired atomic.Int64
 	err = onProcessors(ctx, len(rows), func(ctx context.Context, i int, s *rowcodec.Scratch) error {
-		r, err := t.toConvert(ctx, &rows[i], s)
+		r, err := t.toConvert(ctx, &rows[i], put[string(rows[i].Key)], s)
 		if replaceable(err) {
 			refusals.Add(1)
 			t.Env.Warn(ctx, "a row that cannot be read is not converted", t.Family(), err)
@@ -102,7 +103,7 @@ func (t *Engine) convertOnce(ctx context.Context, rows []driver.Row) (done conve
 			continue
 		}
 		n := t.NewRecord()
-		n.Key, n.Write, n.Version, n.Expires = r.Key, r.Write, r.Version, r.Expires
+		n.Key, n.Write, n.Version, n.Expires = r.Key, r.Write, r.Version, t.ExpiryOf(r, put[string(r.Key)])
 		copy(n.Values, r.Values[:len(t.Parts)+len(t.Columns)])
 		if why := cmp.Or(t.CheckUnordered(n), t.CheckSize(n)); why != nil {
 			done.Unfit, done.why = done.Unfit+1, why
@@ -126,15 +127,7 @@ func (t *Engine) convertOnce(ctx context.Context, rows []driver.Row) (done conve
 		return done, nil, err
 	}
 	if t.Postings != nil {
-		var added []driver.Mutation
-		for i, r := range records {
-			for c, column := range t.Columns {
-				if column.Posted() && r.Search[c] != nil && old[i].Search[c] == nil {
-					added = append(added, t.PutPosting(t.PostingKey(r, c), r))
-				}
-			}
-		}
-		if err := t.Post(ctx, added); err != nil {
+		if err := t.Post(ctx, t.NewPostings(old, records)); err != nil {
 			return done, nil, err
 		}
 	}
@@ -146,7 +139,7 @@ func (t *Engine) convertOnce(ctx context.Context, rows []driver.Row) (done conve
 		late = append(late, read[i].Key)
 	}
 	if t.Postings != nil {
-		if err := t.repost(ctx, gone, records); err != nil {
+		if err := t.repost(ctx, gone, t.RetimedPostings(old, records), records); err != nil {
 			return done, nil, err
 		}
 	}
@@ -173,15 +166,15 @@ func (t *Engine) encryptColumns(ctx context.Context, records []*rowcodec.Record)
 	return onProcessors(ctx, len(records), func(ctx context.Context, i int, _ *rowcodec.Scratch) error { return t.EncodeColumns(ctx, records[i]) })
 }
 
-// toConvert returns the row if it has to be converted.
-func (t *Engine) toConvert(ctx context.Context, row *driver.Row, s *rowcodec.Scratch) (*rowcodec.Record, error) {
+// toConvert returns the row if it has to be converted, or put is what this client has put there and it expires at another time.
+func (t *Engine) toConvert(ctx context.Context, row *driver.Row, put *rowcodec.Record, s *rowcodec.Scratch) (*rowcodec.Record, error) {
 	for attempt := 0; ; attempt++ {
 		if len(row.Cells) == 0 {
 			return nil, nil
 		}
 		old, err := true, error(nil)
 		if len(row.Cells[0].Qualifier) == 0 {
-			old, err = t.Outdated(*row, s)
+			old, err = t.OutdatedOrMistimed(*row, put, s)
 		}
 		if newer := rowcodec.NewerRow(0); errors.As(err, &newer) {
 			old, err = true, nil
@@ -192,6 +185,9 @@ func (t *Engine) toConvert(ctx context.Context, row *driver.Row, s *rowcodec.Scr
 		r, err := t.Decode(*row, nil, s)
 		if newer := rowcodec.NewerRow(0); errors.As(err, &newer) {
 			now, later := t.Env.AtLeast(ctx, uint32(newer))
+			if later == nil && !now.Same(t.View) && put != nil && put.TableTTL && t.Meta.Expires() {
+				return nil, err // it may be what was put, but for when it expires
+			}
 			if later != nil || !now.Same(t.View) {
 				return nil, later // its writer knew as much of the table as this view, or more
 			}
@@ -218,17 +214,20 @@ func (t *Engine) reread(ctx context.Context, row *driver.Row, attempt int) (err 
 // ConvertWrites converts rows that this client wrote under an older view, unless others have written them since.
 func (t *Engine) ConvertWrites(ctx context.Context, writes []*rowcodec.Record) error {
 	for chunk := range slices.Chunk(writes, WriteChunk) {
-		keys := make([][]byte, len(chunk))
+		keys, put := make([][]byte, len(chunk)), make(map[string]*rowcodec.Record, len(chunk))
 		for i, r := range chunk {
-			keys[i] = r.Key
+			keys[i], put[string(r.Key)] = r.Key, r
 		}
-		rows, err := t.stamped(ctx, keys)
-		if err != nil {
-			return err
-		}
-		done, err := t.Convert(ctx, rows)
-		if err = cmp.Or(err, done.why); err != nil {
-			return err
+		for again := true; again; { // a conversion of the same time may have won, and left rows to expire as before
+			rows, err := t.stamped(ctx, keys)
+			if err != nil {
+				return err
+			}
+			done, err := t.Convert(ctx, rows, put)
+			if err = cmp.Or(err, done.why); err != nil {
+				return err
+			}
+			again = done.Converted > 0 && t.Meta.Expires()
 		}
 	}
 	return nil

@@ -40,8 +40,8 @@ func (t *Engine) SettleWrites(ctx context.Context, records []*rowcodec.Record) e
 	if !changed {
 		return fmt.Errorf("after the write the catalogue could not be asked whether the schema had been changed: %w", err)
 	}
-	return fmt.Errorf("the rows may be stored as the schema was, so that columns which were changed do not lead to them "+
-		"until they are written again or converted: %w", err)
+	return fmt.Errorf("the rows may be stored as the schema was, so that columns which were changed do not lead to them until "+
+		"they are written again or converted, and a TTL that was changed does not count for them until they are written again: %w", err)
 }
 
 // settleLeased does so, but that it reads nothing if all rows were written, a lease says that the version is still ours, and
@@ -76,8 +76,8 @@ func (t *Engine) settle(ctx context.Context, records []*rowcodec.Record) (change
 		if err != nil || now.Same(t.View) {
 			return changed, err
 		}
-		err = now.reindexWrites(ctx, t.View, of, records)
-		if err == nil {
+		records = now.Retimed(t.View, records)
+		if err = now.reindexWrites(ctx, t.View, of, records); err == nil {
 			err = now.ConvertWrites(ctx, records)
 		}
 		if err == nil {

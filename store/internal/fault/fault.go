@@ -65,7 +65,8 @@ func (j joined) Error() string {
 }
 func (j joined) Unwrap() []error { return j }
 
-// OfSeal turns an error of package seal into one of this package.
+// OfSeal turns an error of package seal into one of this package. A first byte that no version writes is damage like any other:
+// who writes another one says so in the catalogue before, and a program that does not know it refuses that.
 func OfSeal(err error) error {
 	switch {
 	case errors.Is(err, seal.ErrWrongKey):
@@ -73,7 +74,7 @@ func OfSeal(err error) error {
 	case errors.Is(err, seal.ErrTampered):
 		return ErrTampered
 	case errors.Is(err, seal.ErrFormat):
-		return fmt.Errorf("%w: %w", ErrFormat, err)
+		return fmt.Errorf("%w: %w", ErrTampered, err)
 	}
 	return err
 }

@@ -474,7 +474,7 @@ func (v *Verifier) columnOf(posting []byte) (*rowcodec.Column, error) {
 	}
 	_, row, _, err := v.by[id].CutPosting(posting)
 	if least := v.table.Spec.PrefixBytes; err == nil && len(row) < least {
-		err = fmt.Errorf("%w: the row key in a posting has %d bytes, at least %d are needed", fault.ErrFormat, len(row), least)
+		err = fmt.Errorf("%w: the row key in a posting has %d bytes, at least %d are needed", fault.ErrTampered, len(row), least)
 	}
 	return v.by[id], err
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
@@ -58,6 +59,12 @@ func Check(ctx context.Context, t *engine.Engine, c *rowcodec.Column, posting dr
 		return !deleted, nil, err
 	}
 	copied, wrong := t.OpenCopy(c, posting.Key, value, nil, new(rowcodec.Scratch))
+	if newer := rowcodec.NewerRow(0); errors.As(wrong, &newer) {
+		if t, err = known(ctx, t, newer); err != nil {
+			return false, nil, err
+		}
+		copied, wrong = t.OpenCopy(c, posting.Key, value, nil, new(rowcodec.Scratch))
+	}
 	// Of what says that it is newer, or of another key, queries read the row. It is a fault unless the schema has changed since.
 	switch {
 	case wrong != nil && !errors.As(wrong, new(rowcodec.NewerRow)) && !engine.Refused(wrong):
@@ -85,6 +92,22 @@ func Check(ctx context.Context, t *engine.Engine, c *rowcodec.Column, posting dr
 		return false, nil, err
 	}
 	return false, cmp.Or(wrong, errCopy), nil
+}
+
+// known returns the engine as of a version of the catalogue at which a copy was made. A change of another table makes a later
+// version, too, and then the engine is the same but for that. It is returned as it is if the schema of the table has changed,
+// after which the copy is looked at again, or if there is no such version.
+func known(ctx context.Context, t *engine.Engine, newer rowcodec.NewerRow) (*engine.Engine, error) {
+	now, err := t.Env.AtLeast(ctx, uint32(newer))
+	switch {
+	case errors.Is(err, catalogue.ErrPutBack):
+		return t, nil
+	case err != nil:
+		return nil, err
+	case now.Same(t.View):
+		return t.At(now.Version), nil
+	}
+	return t, nil
 }
 
 // Mend puts another copy into a posting whose copy is not of its row, or makes it doubtful where there is no such row,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -99,6 +100,86 @@ func (t *View) Expiring(ttl time.Duration) *View {
 	return &v
 }
 
+// Retimed returns records that were put under another view as they are to expire by this one.
+func (t *View) Retimed(was *View, records []*Record) []*Record {
+	expires, err := t.expires()
+	if err != nil || t.TTL == was.TTL {
+		return records
+	}
+	records = slices.Clone(records) // others may yet be putting copies of what they were
+	for i, r := range records {
+		if r != nil && r.TableTTL {
+			next := *r
+			next.Expires, records[i] = expires, &next
+		}
+	}
+	return records
+}
+
+// OutdatedOrMistimed reports whether a row is outdated, or is there as a client has put it, but for when it expires; put is its
+// record, or nil.
+func (t *View) OutdatedOrMistimed(row driver.Row, put *Record, s *Scratch) (bool, error) {
+	old, err := t.Outdated(row, s)
+	return old || err == nil && t.mistimed(row, put, s), err
+}
+
+func (t *View) mistimed(row driver.Row, put *Record, s *Scratch) bool {
+	if put == nil || !put.TableTTL || !t.Meta.Expires() {
+		return false
+	}
+	s.Where.Of(t, row.Key)
+	b, h, err := t.OpenKeyCell(row.Cells[0].Value, s)
+	if err != nil || len(b) == 0 || h.Write != put.Write {
+		return false
+	}
+	expires, _, err := t.cutKey(b)
+	return err == nil && expires != put.Expires
+}
+
+// ExpiryOf returns when a row is to expire that was read: as the record says that this client has put there, if it has.
+func (t *View) ExpiryOf(r, put *Record) int64 {
+	if put != nil && put.TableTTL && put.Write == r.Write {
+		return put.Expires
+	}
+	return r.Expires
+}
+
+// NewPostings puts the postings that rows need before they are rewritten as records of the same writes: those that they lack.
+// Of a row that is to expire at another time it puts all, so that the database keeps them for whichever time counts. They are
+// doubtful, so that none of them gets a copy which expires as the row did. Once the row is rewritten, RetimedPostings ends that.
+func (t *View) NewPostings(was, records []*Record) (puts []driver.Mutation) {
+	for i, r := range records {
+		retimed := r.Expires != was[i].Expires
+		either := *r // that is kept for as long as the row may be as it was, or as it becomes
+		if was[i].Expires == 0 || r.Expires != 0 && r.Expires < was[i].Expires {
+			either.Expires = was[i].Expires
+		}
+		for c, column := range t.Columns {
+			switch {
+			case !column.Posted() || r.Search[c] == nil:
+			case retimed && t.Meta.Copies():
+				either.NewAttempt()
+				puts = append(puts, t.Doubt(t.PostingKey(r, c), &either))
+			case retimed || was[i].Search[c] == nil:
+				puts = append(puts, t.PutPosting(t.PostingKey(r, c), &either))
+			}
+		}
+	}
+	return puts
+}
+
+// RetimedPostings puts the postings of those rows that expire at another time now: the database is to keep them as long as the
+// rows, and they may get copies.
+func (t *View) RetimedPostings(was, records []*Record) []driver.Mutation {
+	var retimed []*Record
+	for i, r := range records {
+		if r.Expires != was[i].Expires {
+			retimed = append(retimed, r)
+		}
+	}
+	return t.PutPostings(retimed)
+}
+
 // expiryID is in the place of a column id in the entry of a key cell that says when the row expires. No column has it, and
 // it comes before all others.
 var expiryID meta.ColumnID
@@ -114,7 +195,7 @@ func appendExpiry(key []byte, expires int64) []byte {
 }
 
 // cutExpiry returns when a row expires, and the entries of its columns.
-func cutExpiry(b []byte) (expires int64, rest []byte, err error) {
+func (t *View) cutExpiry(b []byte) (expires int64, rest []byte, err error) {
 	if !bytes.HasPrefix(b, expiryID[:]) {
 		return 0, b, nil
 	}
@@ -129,7 +210,7 @@ func cutExpiry(b []byte) (expires int64, rest []byte, err error) {
 		}
 	}
 	if err != nil {
-		return 0, nil, fmt.Errorf("key cell: %w: %w", fault.ErrFormat, err)
+		return 0, nil, fmt.Errorf("key cell: %w: %w", t.unread(), err)
 	}
 	return expires, entries.Rest, nil
 }
@@ -190,7 +271,7 @@ func (t *View) Expired(row driver.Row, s *Scratch) bool {
 	if err != nil {
 		return false
 	}
-	expires, _, err := cutExpiry(b)
+	expires, _, err := t.cutExpiry(b)
 	return err == nil && t.Over(&Record{Expires: expires})
 }
 

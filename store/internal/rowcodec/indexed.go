@@ -62,7 +62,7 @@ func (t *View) Misplaced(ctx context.Context, row driver.Row, known *Record, s *
 		var should []byte
 		switch v := r.Values[len(t.Parts)+i]; {
 		case v == nil || c.Type.Unordered(v):
-		case known != nil && known.Write == r.Write:
+		case known != nil && known.Write == r.Write && known.posted(i) != nil:
 			should = slices.Concat(c.Lead, known.posted(i))
 		default:
 			if should, err = c.AppendSearch(ctx, bytes.Clone(c.Lead), v); err != nil {

@@ -53,7 +53,7 @@ func (t *View) PostingKey(r *Record, column int) []byte {
 func (c *Column) CutPosting(key []byte) (search, row []byte, write WriteID, err error) {
 	n := len(c.Lead) + c.Size
 	if len(key) < n+1+len(write) {
-		return nil, nil, write, fmt.Errorf("%w: a posting of column %q is too short", fault.ErrFormat, c.Name)
+		return nil, nil, write, fmt.Errorf("%w: a posting of column %q is too short", fault.ErrTampered, c.Name)
 	}
 	copy(write[:], key[len(key)-len(write):])
 	return key[len(c.Lead):n], key[n : len(key)-len(write)], write, nil

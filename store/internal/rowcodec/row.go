@@ -27,6 +27,9 @@ type Record struct {
 	Search  [][]byte // by stored column: what its posting carries, or its server index; nil where it has none, or what was read does not say
 	Expires int64    // seconds since 1970; 0 is never
 
+	// TableTTL says that this client puts the row, which is to live as long as the table says when the call returns.
+	TableTTL bool
+
 	Version uint32 // of the catalogue, of a row that was read; 0 of a new one
 
 	attempt [8]byte // that its postings are of until they have copies
@@ -76,6 +79,7 @@ func (t *View) checkValues(given func(*Column) (any, error), ofLoad bool) (*Reco
 	if r.Expires, err = t.expires(); err != nil {
 		return nil, err
 	}
+	r.TableTTL = !t.OwnTTL
 	for i, c := range t.Columns {
 		v, err := c.checked(given)
 		if err != nil {
@@ -289,11 +293,20 @@ func openPlain(cell []byte) ([]byte, seal.Header, error) {
 	case len(cell) < PlainOverhead:
 		return nil, h, fmt.Errorf("%w: a plain cell has %d bytes, at least %d are needed", fault.ErrTampered, len(cell), PlainOverhead)
 	case cell[0] != PlainFormat:
-		return nil, h, fmt.Errorf("%w: not a plain cell", fault.ErrFormat)
+		return nil, h, fmt.Errorf("%w: not a plain cell: its first byte is %d", fault.ErrTampered, cell[0])
 	}
 	h.Policy = binary.BigEndian.Uint32(cell[1:])
 	copy(h.Write[:], cell[5:])
 	return cell[PlainOverhead:], h, nil
+}
+
+// unread returns the error of a key cell, or copy, whose content cannot be read: what is sealed is as a client has written it,
+// and anybody can change what is plain.
+func (t *View) unread() error {
+	if t.clear {
+		return fault.ErrTampered
+	}
+	return fault.ErrFormat
 }
 
 // KeyCell returns the key cell with the given content. It is sealed unless nothing of the table
@@ -423,10 +436,10 @@ func (t *View) decode(key, b []byte, h seal.Header, cells []driver.Cell, want []
 			r.Values[i], err = c.Type.Parse(part)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("key cell: part %q: %w: %w", c.Name, fault.ErrFormat, err)
+			return nil, fmt.Errorf("key cell: part %q: %w: %w", c.Name, t.unread(), err)
 		}
 	}
-	if r.Expires, b, err = cutExpiry(b); err != nil {
+	if r.Expires, b, err = t.cutExpiry(b); err != nil {
 		return nil, err
 	}
 	if t.Clock.over(r.Expires) {
@@ -471,7 +484,7 @@ func (t *View) decodeColumns(r *Record, cells []driver.Cell, want []bool, entrie
 		}
 		e, err := entries.Of(c.Id)
 		if err != nil {
-			return fmt.Errorf("key cell: %w: %w", fault.ErrFormat, err)
+			return fmt.Errorf("key cell: %w: %w", t.unread(), err)
 		}
 		for len(cells) > 0 && bytes.Compare(cells[0].Qualifier, c.Id[:]) < 0 {
 			cells = cells[1:]
@@ -484,7 +497,7 @@ func (t *View) decodeColumns(r *Record, cells []driver.Cell, want []bool, entrie
 			return tornRow(fmt.Sprintf("column %q", c.Name))
 		case e.Packed:
 			if r.Values[len(t.Parts)+i], err = c.Type.Parse(e.Value); err != nil {
-				return fmt.Errorf("key cell: column %q: %w: %w", c.Name, fault.ErrFormat, err)
+				return fmt.Errorf("key cell: column %q: %w: %w", c.Name, t.unread(), err)
 			}
 			fallthrough
 		case !e.Present:
@@ -653,10 +666,10 @@ func (t *View) Outdated(row driver.Row, s *Scratch) (bool, error) {
 func (t *View) cutKey(b []byte) (expires int64, entries []byte, err error) {
 	for range t.Parts {
 		if _, b, err = CutSized(b); err != nil {
-			return 0, nil, fmt.Errorf("key cell: %w: %w", fault.ErrFormat, err)
+			return 0, nil, fmt.Errorf("key cell: %w: %w", t.unread(), err)
 		}
 	}
-	return cutExpiry(b)
+	return t.cutExpiry(b)
 }
 
 // older reports whether the entries of a row's key cell, or those of its cells that were read, are
@@ -670,7 +683,7 @@ func (t *View) older(cells []driver.Cell, entries Entries) (older bool, own int,
 		e, err := entries.Of(c.Id)
 		switch {
 		case err != nil:
-			return false, 0, fmt.Errorf("key cell: %w: %w", fault.ErrFormat, err)
+			return false, 0, fmt.Errorf("key cell: %w: %w", t.unread(), err)
 		case !e.Present:
 			continue
 		case c.Of != nil || e.Packed != c.Packed || !e.Packed && e.clear != c.Clear():
