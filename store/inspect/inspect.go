@@ -6,6 +6,7 @@ package inspect
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -122,6 +123,19 @@ func (f Field) String() string {
 		s += ", key shared by the database"
 	}
 	return s
+}
+
+// SameCopies reports whether copies of rows in the index entries of two columns of one name have the same columns, where
+// the row key has these parts. A list is a set. The column itself and the row key are in every copy, so that naming
+// them says nothing.
+func (f Field) SameCopies(other Field, key []Field) bool {
+	named := func(names []string) []string {
+		sorted := slices.Compact(slices.Sorted(slices.Values(names)))
+		return slices.DeleteFunc(sorted, func(name string) bool {
+			return name == f.Name || slices.ContainsFunc(key, func(part Field) bool { return part.Name == name })
+		})
+	}
+	return (f.Copied == nil) == (other.Copied == nil) && slices.Equal(named(f.Copied), named(other.Copied))
 }
 
 // A ColumnName is the name of a column, with that of its table.

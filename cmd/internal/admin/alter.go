@@ -320,6 +320,9 @@ func namedChanges(s store.Schema, wanted []wantedChange) ([]change, error) {
 			if !ok {
 				return nil, noColumn(s, c.Describe().Name)
 			}
+			if sameStored(s, before, c) {
+				continue
+			}
 			columns[c.Describe().Name] = c
 			changes = append(changes, changed(before, c))
 		}
@@ -395,17 +398,21 @@ func difference(from, to store.Schema) ([]change, error) {
 			changes = append(changes, added(c))
 		case was.Type != is.Type:
 			refuse("column %s: the type cannot be changed from %s to %s; give the new column another name", show.Visible(is.Name), was.Type, is.Type)
-		case was.String() != is.String() || was.Covering != is.Covering || !sameCopies(was, is) || was.ServerIndex != is.ServerIndex:
+		case !sameStored(from, before, c):
 			changes = append(changes, changed(before, c))
 		}
 	}
 	return changes, errors.Join(refused...)
 }
 
-// sameCopies reports whether copies of rows have the same columns. The order in which a schema names them means nothing.
-func sameCopies(a, b inspect.Field) bool {
-	sorted := func(names []string) []string { return slices.Sorted(slices.Values(names)) }
-	return (a.Copied == nil) == (b.Copied == nil) && slices.Equal(sorted(a.Copied), sorted(b.Copied))
+// sameStored reports whether a column of the table stays as it is stored, if it is to be as another of its name and type.
+func sameStored(s store.Schema, before, after store.Column) bool {
+	var key []inspect.Field
+	for _, part := range s.Key {
+		key = append(key, part.Describe())
+	}
+	was, is := before.Describe(), after.Describe()
+	return was.String() == is.String() && was.Covering == is.Covering && was.SameCopies(is, key) && was.ServerIndex == is.ServerIndex
 }
 
 // keyOf says what the row key of a table consists of.
