@@ -155,6 +155,10 @@ type Explanation struct {
 	Buckets int
 	// Opened are the columns that are read and opened of each row, beside its key, in the order of the schema.
 	Opened []string
+	// Copied are the columns of Driver whose index entries have copies of rows that answer the query: no row is read, but
+	// where a copy is not there yet. Others of Driver may cover, and their copies lack columns that are asked for, or are in
+	// conditions: these are Uncopied, and the rows are read.
+	Copied, Uncopied []string
 	// Sorted says that the client keeps the rows to sort them.
 	Sorted bool
 	// Unconverted are the columns of the predicate whose encryption was changed and of which not all
