@@ -99,7 +99,7 @@ func Execute(ctx context.Context, e *Env, newRoot func(*Env) *cobra.Command, arg
 	switch {
 	case code == exit.OK: // also where nobody reads on
 	case code == exit.Interrupted:
-		e.Warn("interrupted")
+		e.Warn("%v", exit.Early(ctx, err))
 	default:
 		e.Warn("%s", conceal(once(err.Error()), args))
 		if code == exit.Usage {

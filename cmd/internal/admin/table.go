@@ -309,7 +309,11 @@ func dropTable(ctx context.Context, c *cli.Call) error {
 	if err := c.Confirm(ctx, fmt.Sprintf("Drop table %s with all its rows? Nothing brings them back.", name)); err != nil {
 		return err
 	}
-	if err := c.Store.Drop(ctx, c.Arg()); err != nil {
+	err := c.Store.Drop(ctx, c.Arg())
+	if _, made := exit.LeaseLeft(err); made {
+		c.Warn("%v", err) // which names what is left in the database
+	}
+	if err != nil {
 		return err
 	}
 	return c.Line("table %s was dropped", name)
