@@ -53,7 +53,7 @@ func System() *Env {
 	if term.IsTerminal(int(os.Stdin.Fd())) {
 		e.Ask, e.AskPassword = ask, remember(askPassword)
 	}
-	e.OpenStore = stores.Asking(e.AskPassword)
+	e.OpenStore = stores.Asking(e.AskPassword, e.Tell)
 	return e
 }
 
