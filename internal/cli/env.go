@@ -17,6 +17,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/progress"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/internal/cli/stores"
+	"github.com/rangecrypt/rangecrypt/internal/cli/wording"
 )
 
 // An Env is what a command knows of the world.
@@ -101,7 +102,7 @@ func Execute(ctx context.Context, e *Env, newRoot func(*Env) *cobra.Command, arg
 	case code == exit.Interrupted:
 		e.Warn("%v", exit.Early(ctx, err))
 	default:
-		e.Warn("%s", conceal(once(err.Error()), args))
+		e.Warn("%s", conceal(once(wording.ForPeople(err.Error())), args))
 		if code == exit.Usage {
 			fmt.Fprintf(e.Stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
 		}

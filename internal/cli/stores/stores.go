@@ -19,6 +19,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/cassandraurl"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/wording"
 	"github.com/rangecrypt/rangecrypt/store/cassandra"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/hbase"
@@ -311,7 +312,7 @@ func (h warnings) Handle(_ context.Context, r slog.Record) error {
 	if !own {
 		return nil
 	}
-	_, err := fmt.Fprintf(h.w, "%s: warning: %s\n", h.program, r.Message)
+	_, err := fmt.Fprintf(h.w, "%s: warning: %s\n", h.program, wording.ForPeople(r.Message))
 	return err
 }
 

@@ -116,6 +116,7 @@ type reader struct {
 	errs   []*Error
 
 	appendOnly ast.Node            // where the file says of the table that it is
+	expiry     ast.Node            // where it says how long rows live
 	options    map[string]ast.Node // where it says of columns whether they cover, or have a server index, by its path
 }
 
@@ -245,7 +246,7 @@ func (r *reader) schema(data []byte) store.Schema {
 		{"conditional", func(n ast.Node, field string) { s.Conditional = r.boolean(n, field) }},
 		{"append-only", func(n ast.Node, field string) { s.AppendOnly, r.appendOnly = r.boolean(n, field), n }},
 		{"tenants", func(n ast.Node, field string) { s.Tenants = r.boolean(n, field) }},
-		{"ttl", func(n ast.Node, field string) { s.TTL = r.ttl(n, field) }},
+		{"ttl", func(n ast.Node, field string) { s.TTL, r.expiry = r.ttl(n, field), n }},
 		{"key", func(n ast.Node, _ string) { keyNode = n }},
 		{"columns", func(n ast.Node, _ string) { columnsNode = n }},
 	}, "table", "key")
@@ -284,6 +285,9 @@ func (r *reader) check(s store.Schema, body, keyNode, columnsNode ast.Node) {
 		}
 	}
 	r.checkAppendOnly(s)
+	if s.Conditional && s.TTL != 0 {
+		r.failf(r.expiry, "ttl", "rows of a table that is conditional cannot expire, since a write under a condition has no TTL: leave out one of the two")
+	}
 	for i, n := range r.list(columnsNode, "columns") {
 		path := fmt.Sprintf("columns[%d]", i)
 		r.checkColumn(n, path, s.Columns[i])
@@ -491,6 +495,8 @@ func (r *reader) ttl(n ast.Node, field string) time.Duration {
 	ttl, err := duration(text)
 	if !ok || err != nil || ttl <= 0 {
 		r.failf(n, field, "need how long rows live, as in 30d or 12h30m, or %q, not %s", ttlByRow, short(n.GetToken().Value))
+	} else if _, err := ParseTTL(text); err != nil {
+		r.fail(n, field, err)
 	}
 	return ttl
 }
