@@ -62,7 +62,7 @@ func Root(e *Env, root *cobra.Command, commands ...*cobra.Command) *cobra.Comman
 		if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 { // the flag is that of a command that there is not
 			return cmp.Or(cmd.ValidateArgs(args), cmd.RunE(cmd, args))
 		}
-		return flagError(cmd.Flags(), err)
+		return flagError(cmd, err)
 	})
 	root.SuggestionsMinimumDistance = 2
 	root.AddCommand(commands...)
