@@ -101,7 +101,8 @@ The file is YAML. It has these fields:
                   or tie) and, where it is ordered, scheme
     columns       the columns: name, type, encryption (randomised, deterministic, ordered
                   or plain), scheme, confidentiality or shared-with, and covering or
-                  server-index
+                  server-index; covering is true, or a list of the columns that copies
+                  have besides the column itself and the row key, which [] leaves alone
     layout, spread-bits, conditional, append-only, tenants, ttl
 
 docs/operations.md, under "Schema files", has all of them with types and schemes.`,
