@@ -60,7 +60,9 @@ it makes those that turn the table into what the schema file FILE says: it shows
 asks. All are made or none, in one small write. No row is written, and other programs may
 go on. What changes in the row key, the layout and the types of columns is refused.
 
-Adding or changing takes a column as a schema file has it; a change names no type. Rows
+Adding or changing takes a whole column as a schema file has it; a change names no type.
+A change that leaves out covering, server-index or a shared key which the column has is
+refused, and shows how the column is stored: so none of them is lost unsaid. Rows
 keep the values of a changed column, but until 'rangecrypt table convert' has written them
 again, queries by it open and check all rows. Values of a dropped column are lost.
 
@@ -303,12 +305,12 @@ func namedChanges(s store.Schema, wanted []wantedChange) ([]change, error) {
 			changes = append(changes, change{store: store.RenameColumn(from, to), line: fmt.Sprintf("> rename %s to %s", show.Visible(from), show.Visible(to))})
 		case "change":
 			var unknown *string
-			c, err := schemafile.ParseColumn("--change", w.text, func(name string) string {
-				if c, ok := columns[name]; ok {
-					return c.Describe().Type
+			c, err := schemafile.ParseChange("--change", w.text, func(name string) (store.Column, bool) {
+				c, ok := columns[name]
+				if unknown = nil; !ok && name != "" {
+					unknown = &name
 				}
-				unknown = &name
-				return ""
+				return c, ok
 			})
 			if unknown != nil {
 				return nil, noColumn(s, *unknown)
