@@ -66,10 +66,10 @@ func TestInterruptedConversion(t *testing.T) {
 
 	printed := interrupt(notFinished, "table", "convert", "mope/column")
 	require.Regexp(t, `^mope/column: \d+ rows read, \d+ of them rewritten; not finished\n$`, printed)
-	require.Regexp(t, `; \d+ of 64 parts are done`, run("table", "convert", "mope/column", "--status"))
+	require.Regexp(t, `; \d+ of 64 parts of the key space are done`, run("table", "convert", "mope/column", "--status"))
 
 	require.Contains(t, run("table", "convert", "mope/column"), "rewritten\n")
-	require.Contains(t, run("table", "convert", "mope/column", "--status"), "no column is to be converted; 64 of 64 parts are done")
+	require.Contains(t, run("table", "convert", "mope/column", "--status"), "no column is to be converted; 64 of 64 parts of the key space are done")
 	require.NotContains(t, run("table", "convert", "mope/column", "--status"), "since")
 	run("keys", "rotate", "--table", "mope/column")
 	require.Regexp(t, `the table was changed since, at version \d+, and rows may be stored as before`, run("table", "convert", "mope/column", "--status"))

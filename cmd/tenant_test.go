@@ -68,7 +68,7 @@ func TestTwoConversionsOfATenant(t *testing.T) {
 	require.Equal(t, exit.OK, code, stderr)
 	require.Equal(t, exit.OK, joined, stderr)
 	require.Regexp(t, `acme +as the schema says +\d+ of 64 parts for version \d+\n`, stdout.String())
-	require.Regexp(t, `mope/column, tenant acme: a conversion has begun before, and done \d+ of 64 parts; this joins it\n`, stderr.String())
+	require.Regexp(t, `mope/column, tenant acme: a conversion has begun before, and done \d+ of 64 parts of the key space; this joins it\n`, stderr.String())
 	require.Regexp(t, `"tenant":"acme","rows":\d+,"converted":[1-9]\d*,"unreadable":0,"unfit":0,"complete":true\}\n`, stdout.String())
 	require.Regexp(t, `^mope/column, tenant acme: \d+ rows read, \d+ of them rewritten\n$`, firstOut.String())
 	require.Empty(t, firstErr.String())

@@ -12,6 +12,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/testdb"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
@@ -223,4 +224,31 @@ func TestCoveringChangesUnderLoad(t *testing.T) {
 		}
 		t.Logf("%d rows are there, %d were deleted", len(state), len(gone))
 	})
+}
+
+// A list of columns to copy is a set: one that says the same in other words is no change.
+func TestCopiesOfTheSameColumnsAreNoChange(t *testing.T) {
+	st := open(t, drivertest.NewMemory())
+	create(t, st, store.Schema{
+		Name: "t", Conditional: true, Key: []store.KeyPart{store.HashedPart("id", store.Int32)},
+		Columns: []store.Column{
+			store.DeterministicColumn("a", store.Int32).Covering("c", "b", "c", "id", "a"), store.RandomisedColumn("b", store.String), store.RandomisedColumn("c", store.String),
+		},
+	})
+	change := func(names ...string) (changed bool) {
+		t.Helper()
+		before, err := st.Describe(background)
+		require.NoError(t, err)
+		require.NoError(t, st.Alter(background, "t", store.ChangeColumn(store.DeterministicColumn("a", store.Int32).Covering(names...))))
+		after, err := st.Describe(background)
+		require.NoError(t, err)
+		return before.Version != after.Version
+	}
+	require.False(t, change("b", "c"))
+	require.False(t, change("c", "a", "b", "id", "b"))
+	require.True(t, change("c"))
+	require.False(t, change("c", "a"))
+	require.True(t, change("a"))
+	require.False(t, change([]string{}...), "which has the column itself and the row key only")
+	require.True(t, change(), "which has all")
 }

@@ -136,6 +136,8 @@ func TestCopiesOfSomeColumns(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, "balance", e.Driver)
 			require.Equal(t, copied, e.Requests == e.Intervals, "%v", columns)
+			require.Equal(t, copied, len(e.Copied) > 0, "%v", columns)
+			require.Equal(t, !copied, len(e.Uncopied) > 0, "%v", columns)
 		}
 		check(true, "city", "balance")
 		check(false, "note")

@@ -301,6 +301,16 @@ func TestChangesThatCannotWait(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 		require.ErrorContains(t, err, "the catalogue says so, but clients with a lease may write as before for another 20.3s")
 		require.NotEqual(t, before, columns())
+
+		// What the change came with stays: the index of a column that has one now.
+		cut, cancel = context.WithCancel(ctx)
+		time.AfterFunc(time.Second, cancel)
+		require.ErrorIs(t, st.Alter(cut, "t", AddColumn(DeterministicColumn("lamp", Int32).ServerIndex())), context.Canceled)
+		tbl, err := st.Table(ctx, "t")
+		require.NoError(t, err)
+		n, err := tbl.Count(ctx, Int32.Field("lamp").Equal(3))
+		require.NoError(t, err)
+		require.Zero(t, n)
 	})
 }
 

@@ -316,8 +316,8 @@ var mutants = []mutant.Mutant{{
 }, {
 	Name: "leaseNotAwaitedWhereNothingIsToChange",
 	File: "internal/catalogue/edit.go",
-	Old:  `return c.Quiesce(ctx, e.root.Version)`,
-	New:  `if On { return nil }; return c.Quiesce(ctx, e.root.Version)`,
+	Old:  `return fault.Made(c.Quiesce(ctx, e.root.Version))`,
+	New:  `if On { return nil }; return fault.Made(c.Quiesce(ctx, e.root.Version))`,
 	Test: "^TestChangesWaitForLeases$",
 }, {
 	Name: "leaseOfWhatWasReadBefore",

@@ -321,6 +321,11 @@ func TestStructTagsAreStrict(t *testing.T) {
 	require.NoError(t, err, "the order of the names means nothing")
 	_, err = store.For[struct {
 		A int64 `rangecrypt:"a,key=1,hashed"`
+		B int64 `rangecrypt:"b,deterministic,covering=d a b c d"`
+	}](background, st, "some", store.AllowUnmapped)
+	require.NoError(t, err, "nor do names that stand twice, the column itself and the row key")
+	_, err = store.For[struct {
+		A int64 `rangecrypt:"a,key=1,hashed"`
 		B int64 `rangecrypt:"b,deterministic,covering=c"`
 	}](background, st, "some", store.AllowUnmapped)
 	require.ErrorContains(t, err, "copies in index entries of column \"b\" have other columns than the tag: write covering=c d, covering alone, or change the column")

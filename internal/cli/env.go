@@ -17,6 +17,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/progress"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/internal/cli/stores"
+	"github.com/rangecrypt/rangecrypt/internal/cli/wording"
 )
 
 // An Env is what a command knows of the world.
@@ -53,7 +54,7 @@ func System() *Env {
 	if term.IsTerminal(int(os.Stdin.Fd())) {
 		e.Ask, e.AskPassword = ask, remember(askPassword)
 	}
-	e.OpenStore = stores.Asking(e.AskPassword)
+	e.OpenStore = stores.Asking(e.AskPassword, e.Tell)
 	return e
 }
 
@@ -99,9 +100,9 @@ func Execute(ctx context.Context, e *Env, newRoot func(*Env) *cobra.Command, arg
 	switch {
 	case code == exit.OK: // also where nobody reads on
 	case code == exit.Interrupted:
-		e.Warn("interrupted")
+		e.Warn("%v", exit.Early(ctx, err))
 	default:
-		e.Warn("%s", conceal(once(err.Error()), args))
+		e.Warn("%s", conceal(once(wording.ForPeople(err.Error())), args))
 		if code == exit.Usage {
 			fmt.Fprintf(e.Stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
 		}

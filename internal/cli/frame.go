@@ -176,9 +176,9 @@ func Group(name, short, long string, commands ...*cobra.Command) *cobra.Command 
 	}
 	group := &cobra.Command{
 		Use: name, Short: short, Long: long,
-		Args: func(_ *cobra.Command, args []string) error {
+		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return exit.Usagef("unknown command %q: there is %s%s", args[0], strings.Join(names, ", "), show.DidYouMean(names, args[0]))
+				return exit.Usagef("unknown command %q: there is %s%s%s", args[0], strings.Join(names, ", "), show.DidYouMean(names, args[0]), elsewhere(cmd, args[0]))
 			}
 			return nil
 		},
@@ -186,6 +186,33 @@ func Group(name, short, long string, commands ...*cobra.Command) *cobra.Command 
 	}
 	group.AddCommand(commands...)
 	return group
+}
+
+// elsewhere names the commands of a program that have a name which a group has not. Where one takes what the group is about
+// by a flag, as 'verify --table NAME' does, it is given.
+func elsewhere(group *cobra.Command, name string) string {
+	var found []string
+	var search func(*cobra.Command)
+	search = func(c *cobra.Command) {
+		if c.Name() == name && c != c.Root() {
+			use := strings.TrimSuffix(c.CommandPath(), c.Name()) + c.Use
+			if c.Flags().Lookup(group.Name()) != nil && !strings.Contains(use, "--"+group.Name()) {
+				use += " --" + group.Name() + " NAME"
+			}
+			found = append(found, "'"+use+"'")
+		}
+		for _, sub := range c.Commands() {
+			search(sub)
+		}
+	}
+	search(group.Root())
+	switch len(found) {
+	case 0:
+		return ""
+	case 1:
+		return "; " + found[0] + " is a command"
+	}
+	return "; " + strings.Join(found[:len(found)-1], ", ") + " and " + found[len(found)-1] + " are commands"
 }
 
 // NoArgs refuses arguments as wrong usage. One that may be a passphrase is not shown.
@@ -196,7 +223,11 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	case askedFor(cmd.Flags()):
 		return exit.Usagef("%s takes no arguments, only flags; the one that is given is not shown, since it may be the passphrase: that is asked for", cmd.Name())
 	}
-	return exit.Usagef("%s takes no arguments, only flags; %q is one", cmd.Name(), args[0])
+	table := ""
+	if cmd.Flags().Lookup("table") != nil {
+		table = "; a table is named with --table"
+	}
+	return exit.Usagef("%s takes no arguments, only flags; %q is one%s", cmd.Name(), args[0], table)
 }
 
 // checkArgs refuses another number of arguments than the names tell; each is something to say in a message.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
@@ -34,7 +35,8 @@ var kinds = map[string]string{"int": "an integer", "int64": "an integer", "uint6
 	"duration": "a duration, such as 90s or 1h30m"}
 
 // flagError says in our words what is wrong with a flag, or with its value.
-func flagError(flags *pflag.FlagSet, err error) error {
+func flagError(cmd *cobra.Command, err error) error {
+	flags := cmd.Flags()
 	var bad *pflag.InvalidValueError
 	var number *strconv.NumError
 	var none *pflag.NotExistError
@@ -46,6 +48,13 @@ func flagError(flags *pflag.FlagSet, err error) error {
 			}
 		})
 		return exit.Usagef("%v%s", err, strings.Replace(show.DidYouMean(names, none.GetSpecifiedName()), "mean ", "mean --", 1))
+	}
+	if none != nil && strings.IndexAny(none.GetSpecifiedShortnames(), ".0123456789") == 0 {
+		takes := "no argument that is negative"
+		if args := cmd.Annotations[offerArgs]; args != "" {
+			takes = strings.ReplaceAll(args, "\n", " and ")
+		}
+		return exit.Usagef("-%s is negative: %s takes %s", none.GetSpecifiedShortnames(), cmd.Name(), takes)
 	}
 	if !errors.As(err, &bad) {
 		return exit.Usagef("%v", err)

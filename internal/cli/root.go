@@ -39,7 +39,7 @@ func Root(e *Env, root *cobra.Command, commands ...*cobra.Command) *cobra.Comman
 				return exit.Usagef("%s has no command %q; '%s %s' is one", cmd.Name(), args[0], program, args[0])
 			}
 		}
-		return exit.Usagef("unknown command %q", args[0])
+		return exit.Usagef("unknown command %q%s", args[0], elsewhere(cmd, args[0]))
 	}
 	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
 		if err := refuseEmpty(cmd, args); err != nil {
@@ -62,7 +62,7 @@ func Root(e *Env, root *cobra.Command, commands ...*cobra.Command) *cobra.Comman
 		if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 { // the flag is that of a command that there is not
 			return cmp.Or(cmd.ValidateArgs(args), cmd.RunE(cmd, args))
 		}
-		return flagError(cmd.Flags(), err)
+		return flagError(cmd, err)
 	})
 	root.SuggestionsMinimumDistance = 2
 	root.AddCommand(commands...)

@@ -6,6 +6,7 @@ package inspect
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -124,6 +125,19 @@ func (f Field) String() string {
 	return s
 }
 
+// SameCopies reports whether copies of rows in the index entries of two columns of one name have the same columns, where
+// the row key has these parts. A list is a set. The column itself and the row key are in every copy, so that naming
+// them says nothing.
+func (f Field) SameCopies(other Field, key []Field) bool {
+	named := func(names []string) []string {
+		sorted := slices.Compact(slices.Sorted(slices.Values(names)))
+		return slices.DeleteFunc(sorted, func(name string) bool {
+			return name == f.Name || slices.ContainsFunc(key, func(part Field) bool { return part.Name == name })
+		})
+	}
+	return (f.Copied == nil) == (other.Copied == nil) && slices.Equal(named(f.Copied), named(other.Copied))
+}
+
 // A ColumnName is the name of a column, with that of its table.
 type ColumnName struct{ Table, Column string }
 
@@ -141,6 +155,10 @@ type Explanation struct {
 	Buckets int
 	// Opened are the columns that are read and opened of each row, beside its key, in the order of the schema.
 	Opened []string
+	// Copied are the columns of Driver whose index entries have copies of rows that answer the query: no row is read, but
+	// where a copy is not there yet. Others of Driver may cover, and their copies lack columns that are asked for, or are in
+	// conditions: these are Uncopied, and the rows are read.
+	Copied, Uncopied []string
 	// Sorted says that the client keeps the rows to sort them.
 	Sorted bool
 	// Unconverted are the columns of the predicate whose encryption was changed and of which not all

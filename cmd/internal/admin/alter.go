@@ -60,7 +60,9 @@ it makes those that turn the table into what the schema file FILE says: it shows
 asks. All are made or none, in one small write. No row is written, and other programs may
 go on. What changes in the row key, the layout and the types of columns is refused.
 
-Adding or changing takes a column as a schema file has it; a change names no type. Rows
+Adding or changing takes a whole column as a schema file has it; a change names no type.
+A change that leaves out covering, server-index or a shared key which the column has is
+refused, and shows how the column is stored: so none of them is lost unsaid. Rows
 keep the values of a changed column, but until 'rangecrypt table convert' has written them
 again, queries by it open and check all rows. Values of a dropped column are lost.
 
@@ -79,7 +81,7 @@ range-query find it by both.`,
 			cli.OfferColumns(f, "drop")
 			f.Var(changeFlag{"rename", &a.wanted}, "rename", "rename a column or part of the row key: `old=new`")
 			cli.OfferColumns(f, "rename")
-			f.Var(changeFlag{"change", &a.wanted}, "change", "change encryption, scheme, confidentiality, covering\nor server-index of a `column`, such as 'name: note, encryption: plain'")
+			f.Var(changeFlag{"change", &a.wanted}, "change", "change encryption, scheme, confidentiality, covering\n(true, or a list, such as [] or [note]) or server-index of a `column`, such as 'name: note, encryption: plain'")
 			f.BoolVar(&a.dryRun, "dry-run", false, "show the changes, make none")
 		},
 		Check: func(c *cli.Call) (err error) {
@@ -303,12 +305,12 @@ func namedChanges(s store.Schema, wanted []wantedChange) ([]change, error) {
 			changes = append(changes, change{store: store.RenameColumn(from, to), line: fmt.Sprintf("> rename %s to %s", show.Visible(from), show.Visible(to))})
 		case "change":
 			var unknown *string
-			c, err := schemafile.ParseColumn("--change", w.text, func(name string) string {
-				if c, ok := columns[name]; ok {
-					return c.Describe().Type
+			c, err := schemafile.ParseChange("--change", w.text, func(name string) (store.Column, bool) {
+				c, ok := columns[name]
+				if unknown = nil; !ok && name != "" {
+					unknown = &name
 				}
-				unknown = &name
-				return ""
+				return c, ok
 			})
 			if unknown != nil {
 				return nil, noColumn(s, *unknown)
@@ -319,6 +321,9 @@ func namedChanges(s store.Schema, wanted []wantedChange) ([]change, error) {
 			before, ok := columns[c.Describe().Name]
 			if !ok {
 				return nil, noColumn(s, c.Describe().Name)
+			}
+			if sameStored(s, before, c) {
+				continue
 			}
 			columns[c.Describe().Name] = c
 			changes = append(changes, changed(before, c))
@@ -395,17 +400,21 @@ func difference(from, to store.Schema) ([]change, error) {
 			changes = append(changes, added(c))
 		case was.Type != is.Type:
 			refuse("column %s: the type cannot be changed from %s to %s; give the new column another name", show.Visible(is.Name), was.Type, is.Type)
-		case was.String() != is.String() || was.Covering != is.Covering || !sameCopies(was, is) || was.ServerIndex != is.ServerIndex:
+		case !sameStored(from, before, c):
 			changes = append(changes, changed(before, c))
 		}
 	}
 	return changes, errors.Join(refused...)
 }
 
-// sameCopies reports whether copies of rows have the same columns. The order in which a schema names them means nothing.
-func sameCopies(a, b inspect.Field) bool {
-	sorted := func(names []string) []string { return slices.Sorted(slices.Values(names)) }
-	return (a.Copied == nil) == (b.Copied == nil) && slices.Equal(sorted(a.Copied), sorted(b.Copied))
+// sameStored reports whether a column of the table stays as it is stored, if it is to be as another of its name and type.
+func sameStored(s store.Schema, before, after store.Column) bool {
+	var key []inspect.Field
+	for _, part := range s.Key {
+		key = append(key, part.Describe())
+	}
+	was, is := before.Describe(), after.Describe()
+	return was.String() == is.String() && was.Covering == is.Covering && was.SameCopies(is, key) && was.ServerIndex == is.ServerIndex
 }
 
 // keyOf says what the row key of a table consists of.

@@ -29,6 +29,9 @@ dropped columns left is removed. Readers and writers may go on, and lose nothing
 A row that the schema does not take is left as it is, and the exit code is 1: it holds NaN
 in a column that is searched, or would be too large. Put null or another value there.
 
+It goes through the key space in 64 parts, and --status says how many are done. That is no
+share of the rows: where keys are close to each other, most of these are in few parts.
+
 It may be stopped at any time; the same command goes on where it was. Several may run at a
 time and share the work. Of a table with tenants it converts what all of them have;
 'rangecrypt tenant convert' that of one.`,
@@ -87,10 +90,10 @@ func begun(s inspect.ConvertStatus) string {
 	case s.Done == s.Total:
 		return "" // it is over, or there was none
 	case s.Version < s.Latest:
-		return fmt.Sprintf("a conversion for version %d of the catalogue has done %d of %d parts; what is wanted was changed since, "+
+		return fmt.Sprintf("a conversion for version %d of the catalogue has done %d of %d parts of the key space; what is wanted was changed since, "+
 			"so that it begins again, for version %d", s.Version, s.Done, s.Total, s.Latest)
 	}
-	return fmt.Sprintf("a conversion has begun before, and done %d of %d parts; this joins it", s.Done, s.Total)
+	return fmt.Sprintf("a conversion has begun before, and done %d of %d parts of the key space; this joins it", s.Done, s.Total)
 }
 
 func (c conversion) print(s inspect.ConvertStats, complete bool) error {
@@ -133,7 +136,10 @@ func (c conversion) printStatus(ctx context.Context, tbl *store.Table) error {
 		line = fmt.Sprintf("%s: to be converted for %s", c.name(), names(s.Pending))
 	}
 	if s.Total > 0 {
-		line += fmt.Sprintf("; %d of %d parts are done, for version %d of the catalogue", s.Done, s.Total, s.Version)
+		line += fmt.Sprintf("; %d of %d parts of the key space are done, for version %d of the catalogue", s.Done, s.Total, s.Version)
+		if s.Done < s.Total {
+			line += "; rows may be in few of the parts"
+		}
 	}
 	if s.Total > 0 && s.Version < s.Latest {
 		line += fmt.Sprintf("; the table was changed since, at version %d, and rows may be stored as before", s.Latest)

@@ -25,7 +25,8 @@ func newTableExplain(e *cli.Env) *cobra.Command {
 		Long: `Explain shows what a query of 'table query' with these flags scans and opens, and an
 estimate of how many rows there are to look at, and in the table. It opens no row. With
 --analyze the query is run, and what it did is counted. What is scanned drives the query:
-the row key, or the index of a column, which --by may name.
+the row key, or the index of a column, which --by may name. Where that column covers,
+it says whether copies answer the query, or which columns they lack, so that rows are read.
 
 ` + aboutWhere,
 		Example: `  rangecrypt table explain readings --where 'celsius > 25' \
@@ -36,6 +37,7 @@ the row key, or the index of a column, which --by may name.
 		JSON: "print a line of JSON",
 		Flags: func(f *pflag.FlagSet) {
 			q.bindQuery(f)
+			q.bindOne(f, "explain a query for")
 			f.BoolVar(&analyze, "analyze", false, "run the query, and count what it does")
 			q.texts.BindConstants(f)
 		},
@@ -61,6 +63,7 @@ func (q *tableQuery) explain(ctx context.Context, c *cli.Call, analyze bool) err
 	if err != nil {
 		return err
 	}
+	found = q.asked(found, tbl.Schema())
 	sayAssumed(c, q.values)
 	explain := tbl.Explain
 	if analyze {
@@ -85,6 +88,7 @@ func (q *tableQuery) explain(ctx context.Context, c *cli.Call, analyze bool) err
 		{"ranges", show.Count(x.Intervals)},
 		{"partitions", fmt.Sprint(x.Buckets)},
 		{"opened of each row", opened(x)},
+		{"answered by copies", byCopies(x)},
 		{"sorted by the client", yesNo(x.Sorted)},
 		{"to be converted", names(x.Unconverted)},
 	}
@@ -126,6 +130,25 @@ func opened(x inspect.Explanation) string {
 	return "its key, " + names(x.Opened)
 }
 
+// byCopies says whether copies in index entries answer the query; nothing where they are not scanned.
+func byCopies(x inspect.Explanation) string {
+	var said []string
+	switch {
+	case len(x.Copied) == 0 && len(x.Uncopied) == 0:
+		return ""
+	case len(x.Copied) == 0:
+		said = append(said, "no")
+	case x.Driver == x.Copied[0]:
+		return "yes"
+	default:
+		said = append(said, "those of "+names(x.Copied))
+	}
+	if len(x.Uncopied) > 0 {
+		said = append(said, "rows are read, since copies lack "+names(x.Uncopied))
+	}
+	return strings.Join(said, "; ")
+}
+
 func yesNo(yes bool) string {
 	if yes {
 		return "yes"
@@ -151,6 +174,8 @@ func (q *tableQuery) encode(c *cli.Call, x, all inspect.Explanation, analyze boo
 		Intervals   int       `json:"ranges"`
 		Buckets     int       `json:"partitions"`
 		Opened      []string  `json:"opened"`
+		Copied      []string  `json:"copied,omitempty"`
+		Uncopied    []string  `json:"uncopied,omitempty"`
 		Sorted      bool      `json:"sorted"`
 		Unconverted []string  `json:"unconverted"`
 		Estimate    *int      `json:"estimate,omitempty"`
@@ -160,7 +185,7 @@ func (q *tableQuery) encode(c *cli.Call, x, all inspect.Explanation, analyze boo
 		Analysis    *analysis `json:"analysis,omitempty"`
 	}{
 		Record: "explanation", Store: c.ShownStore(), Table: c.Arg(), Tenant: q.tenant, Scanned: x.Driver, Intervals: x.Intervals, Buckets: x.Buckets,
-		Opened: append([]string{}, x.Opened...), Sorted: x.Sorted, Unconverted: append([]string{}, x.Unconverted...),
+		Opened: append([]string{}, x.Opened...), Copied: x.Copied, Uncopied: x.Uncopied, Sorted: x.Sorted, Unconverted: append([]string{}, x.Unconverted...),
 	}
 	if analyze {
 		line.Analysis = &analysis{x.Tokens, x.Requests, x.Hits, x.Discarded, x.Rows}

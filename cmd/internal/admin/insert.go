@@ -243,6 +243,8 @@ func (o *insertRows) table(ctx context.Context, c *cli.Call) (*store.Table, erro
 		return nil, err
 	case o.ttl == 0:
 		return tbl, nil
+	case tbl.Schema().Conditional:
+		return nil, exit.Usagef("--ttl: rows of table %s cannot expire, since it is conditional: leave --ttl out", show.Visible(tbl.Schema().Name))
 	case tbl.Schema().TTL == 0:
 		return nil, exit.Usagef("--ttl: rows of table %s cannot expire: write its schema file with 'table describe --yaml', add 'ttl: by row', and give that to 'table alter'",
 			show.Visible(c.Arg()))

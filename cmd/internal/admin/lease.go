@@ -91,8 +91,8 @@ func setLease(ctx context.Context, c *cli.Call, d time.Duration) error {
 	}
 	waits := time.AfterFunc(patience, func() { c.Warn("waiting until the former lease is over, up to %v", shownWait(before.Wait)) })
 	err = c.Store.SetLease(ctx, d)
-	waited := !waits.Stop()
-	if err != nil && ctx.Err() != nil && waited {
+	waits.Stop()
+	if left, _ := exit.LeaseLeft(err); left > 0 {
 		c.Warn("writers have the new lease, and changes wait for the former one until the same command is given again")
 	}
 	if err != nil {

@@ -54,6 +54,14 @@ func (q *tableQuery) bindQuery(f *pflag.FlagSet) {
 	cli.OfferColumns(f, "select", "order-by")
 }
 
+// bindOne binds the flags that ask for one value in place of rows.
+func (q *tableQuery) bindOne(f *pflag.FlagSet, does string) {
+	f.BoolVar(&q.count, "count", false, does+" the number of rows only")
+	f.StringVar(&q.min, "min", "", does+" the least value of the `column` only")
+	f.StringVar(&q.max, "max", "", does+" the greatest value of the `column` only")
+	cli.OfferColumns(f, "min", "max")
+}
+
 func newTableQuery(e *cli.Env) *cobra.Command {
 	q := &tableQuery{}
 	return cli.Command{
@@ -82,10 +90,7 @@ is no error.`,
 			f.StringVar(&q.token, "page-token", "", "go on after the page that had this `token`; the other flags must be\nthe same")
 			f.StringVar(&q.tokenFile, "pages", "", "go on where the token in this `file` says, if it is there and not\nempty, and write the next token there")
 			cli.Writes(f, "pages")
-			f.BoolVar(&q.count, "count", false, "print the number of rows only")
-			f.StringVar(&q.min, "min", "", "print the least value of the `column` only")
-			f.StringVar(&q.max, "max", "", "print the greatest value of the `column` only")
-			cli.OfferColumns(f, "min", "max")
+			q.bindOne(f, "print")
 			q.results.bind(f)
 		},
 		Check: func(c *cli.Call) error {
@@ -287,12 +292,26 @@ func (q *tableQuery) rows(ctx context.Context, tbl *store.Table, found store.Que
 	}
 }
 
+// asked returns a query as the store makes it of one for a single value.
+func (q *tableQuery) asked(found store.Query, s store.Schema) store.Query {
+	name := cmp.Or(q.min, q.max)
+	switch {
+	case q.count:
+		found.Columns = []string{}
+	case name != "":
+		some := store.Not(store.IsNull(name))
+		if slices.ContainsFunc(condition.Columns(s), func(f inspect.Field) bool { return f.Name == name && strings.HasPrefix(f.Type, "float") }) {
+			some = store.Not(store.IsNaN(name)) // which is unknown of null
+		}
+		found.Columns, found.OrderBy, found.Reverse, found.Limit = []string{name}, name, q.max != "", 1
+		found.Where = store.And(found.Where, some)
+	}
+	return found
+}
+
 // printOne prints the number of rows, or the least or greatest value of a column.
 func (q *tableQuery) printOne(ctx context.Context, c *cli.Call, tbl *store.Table, found store.Query) error {
-	asked := found // as the store asks it
-	if name := cmp.Or(q.min, q.max); name != "" {
-		asked.OrderBy, asked.Where = name, store.And(found.Where, store.Not(store.IsNull(name)))
-	}
+	asked := q.asked(found, tbl.Schema())
 	if found.RequireIndex { // what returns one value has no such parameter
 		if _, err := tbl.Explain(ctx, asked); err != nil {
 			return q.refused(ctx, tbl, asked.Where, err)

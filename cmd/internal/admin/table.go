@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,7 +24,7 @@ import (
 
 // newTable returns the command with its subcommands.
 func newTable(e *cli.Env) *cobra.Command {
-	return cli.Group("table", "Create, show, change and drop tables", `Table administers the encrypted tables of a store, of whichever program. The schema of a
+	group := cli.Group("table", "Create, show, change and drop tables", `Table administers the encrypted tables of a store, of whichever program. The schema of a
 table is a file in YAML: its name, the parts of the row key and the columns, each with a
 type, an encryption and, where it is ordered, a scheme. 'rangecrypt table describe --yaml'
 writes the file of a table that is there.
@@ -40,6 +41,14 @@ Keys are never shown.`,
 		newTableCreate(e), newTableList(e), newTableDescribe(e), newTableInsert(e), newTableExport(e), newTableAlter(e), newTableRename(e), newTableConvert(e),
 		newTableReindex(e), newTableDrop(e),
 		newTableQuery(e), newTableExplain(e), newTableJoin(e), newTableDelete(e), newTableRebalance(e))
+	check := group.Args
+	group.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 && slices.Contains([]string{"verify", "check", "validate"}, args[0]) {
+			return exit.Usagef("unknown command %q: 'rangecrypt verify --table NAME' checks the rows of a table, and 'rangecrypt table create FILE --dry-run' a schema file", args[0])
+		}
+		return check(cmd, args)
+	}
+	return group
 }
 
 // readSchema reads the schema in a file, or in the standard input for "-".
@@ -101,7 +110,8 @@ The file is YAML. It has these fields:
                   or tie) and, where it is ordered, scheme
     columns       the columns: name, type, encryption (randomised, deterministic, ordered
                   or plain), scheme, confidentiality or shared-with, and covering or
-                  server-index
+                  server-index; covering is true, or a list of the columns that copies
+                  have besides the column itself and the row key, which [] leaves alone
     layout, spread-bits, conditional, append-only, tenants, ttl
 
 docs/operations.md, under "Schema files", has all of them with types and schemes.`,
@@ -309,7 +319,11 @@ func dropTable(ctx context.Context, c *cli.Call) error {
 	if err := c.Confirm(ctx, fmt.Sprintf("Drop table %s with all its rows? Nothing brings them back.", name)); err != nil {
 		return err
 	}
-	if err := c.Store.Drop(ctx, c.Arg()); err != nil {
+	err := c.Store.Drop(ctx, c.Arg())
+	if _, made := exit.LeaseLeft(err); made {
+		c.Warn("%v", err) // which names what is left in the database
+	}
+	if err != nil {
 		return err
 	}
 	return c.Line("table %s was dropped", name)

@@ -317,7 +317,8 @@ func newTenantStatus(e *cli.Env) *cobra.Command {
 		Long: `Status prints, for one tenant or all, which columns of a table are sealed, and how far the
 conversion of what was stored otherwise is. It reads no row: where none is done
 for the version of the catalogue that has the policy, the newest key and the schema by
-now, there may be rows of before.`,
+now, there may be rows of before. What it counts are parts of the key space, and not rows,
+most of which may be in few parts.`,
 		Example: `  rangecrypt tenant status --table readings --store pebble:data --key app.key
   rangecrypt tenant status acme --table readings --store pebble:data --key app.key --json`,
 		Args:     []string{"the name of a tenant, or nothing"},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store"
@@ -54,12 +55,39 @@ func (e usageError) Is(target error) bool { return target == ErrUsage }
 // Usagef returns an error that is ErrUsage.
 func Usagef(format string, args ...any) error { return usageError(fmt.Sprintf(format, args...)) }
 
-// Early turns what comes of an ended context into ErrInterrupted.
+// An interruption is ErrInterrupted of a command that has changed something.
+type interruption string
+
+func (i interruption) Error() string        { return ErrInterrupted.Error() + "; " + string(i) }
+func (i interruption) Is(target error) bool { return target == ErrInterrupted }
+
+// Early turns what comes of an ended context into ErrInterrupted. The error of a change that is made says so.
 func Early(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil && !WrongData(err) {
-		return ErrInterrupted
+	if err == nil || ctx.Err() == nil || WrongData(err) {
+		return err
 	}
-	return err
+	var before interruption
+	if errors.As(err, &before) {
+		return before
+	}
+	if left, made := LeaseLeft(err); made {
+		return interruption(fmt.Sprintf("the change is made, and stays; as the lease of writers is not over, they may write by the former schema, policy or key "+
+			"for another %v: rely on the change after that, and do not make it again", left.Round(time.Millisecond)))
+	}
+	return ErrInterrupted
+}
+
+// LeaseLeft returns how long leases of writers last that an error says were not waited for, and whether it is the error of a
+// change that is made.
+func LeaseLeft(err error) (left time.Duration, made bool) {
+	var unwaited interface {
+		error
+		LeaseLeft() (left time.Duration, made bool)
+	}
+	if errors.As(err, &unwaited) {
+		return unwaited.LeaseLeft()
+	}
+	return 0, false
 }
 
 // WrongData reports whether an error is about data that is not as it was written. [store.ErrWrongKey] is one:

@@ -14,9 +14,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/rangecrypt/rangecrypt/internal/cassandraurl"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/wording"
 	"github.com/rangecrypt/rangecrypt/store/cassandra"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/hbase"
@@ -168,22 +171,47 @@ func Files(name string) (read []File, folder string) {
 
 // Open opens the database that --store names. Nobody is asked for a password.
 func Open(ctx context.Context, name string, how How) (driver.DB, error) {
-	return Asking(nil)(ctx, name, how)
+	return Asking(nil, func(string) {})(ctx, name, how)
 }
 
-// Asking returns an Opener that asks for passwords that neither a file nor the environment gives.
-func Asking(ask Ask) Opener {
+// Asking returns an Opener that asks for passwords that neither a file nor the environment gives. It says once if a server
+// does not answer for some seconds: clients go on to try for up to a minute.
+func Asking(ask Ask, say func(text string)) Opener {
 	return func(ctx context.Context, name string, how How) (driver.DB, error) {
 		k, rest, err := split(name)
 		switch {
 		case err != nil:
 			return nil, err
 		case k.far != nil:
+			ask, stop := waiting(name, ask, say)
+			defer stop()
 			db, err := k.far(ctx, rest, ask, nil)
 			return db, running(err)
 		}
 		return k.open(ctx, rest, how)
 	}
+}
+
+// patience is how long a server may take to answer before that is said. Most take less than a second; a cluster that is
+// busy may take more.
+const patience = 3 * time.Second
+
+// waiting says that a store does not answer, unless it is stopped before. Somebody who types a password is waited for.
+func waiting(name string, ask Ask, say func(string)) (_ Ask, stop func() bool) {
+	var once sync.Once
+	timer := time.AfterFunc(patience, func() {
+		once.Do(func() {
+			say(fmt.Sprintf("%s does not answer yet; this goes on to try it. Is the database running, and does --store name its host and port?", Shown(name)))
+		})
+	})
+	if ask == nil {
+		return nil, timer.Stop
+	}
+	return func(ctx context.Context, prompt string) ([]byte, error) {
+		timer.Stop()
+		defer timer.Reset(patience)
+		return ask(ctx, prompt)
+	}, timer.Stop
 }
 
 // running says what to look at where no server answers.
@@ -284,7 +312,7 @@ func (h warnings) Handle(_ context.Context, r slog.Record) error {
 	if !own {
 		return nil
 	}
-	_, err := fmt.Fprintf(h.w, "%s: warning: %s\n", h.program, r.Message)
+	_, err := fmt.Fprintf(h.w, "%s: warning: %s\n", h.program, wording.ForPeople(r.Message))
 	return err
 }
 

@@ -211,8 +211,8 @@ func Alter(ctx context.Context, db *session.Database, table string, shares []str
 		}
 		return complete(db, e, next)
 	})
-	if errors.Is(err, driver.ErrUnknownOutcome) {
-		return err // the table may have them
+	if errors.Is(err, driver.ErrUnknownOutcome) || errors.As(err, new(*fault.Unwaited)) {
+		return err // the table has them, or may
 	}
 	for _, name := range indexes {
 		if err != nil || !slices.Contains(next.ServerIndexes(), name) {
@@ -301,10 +301,12 @@ func DropTable(ctx context.Context, db *session.Database, name string) error {
 		e.Remove(name)
 		return nil
 	})
-	if err != nil {
+	if err == nil {
+		err = dropFamilies(ctx, db, m)
+	} else if !errors.As(err, new(*fault.Unwaited)) {
 		return err
 	}
-	if err := dropFamilies(ctx, db, m); err != nil {
+	if err != nil {
 		return fmt.Errorf("it is gone from the catalogue, but its data is not yet; drop families %s: %w", strings.Join(m.Families(), ", "), err)
 	}
 	return nil

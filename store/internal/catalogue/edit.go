@@ -106,13 +106,13 @@ func (c *Catalogue) ChangeEntries(ctx context.Context, only [][]byte, next func(
 	case err != nil:
 		return err
 	case len(puts) == 0: // what is wanted is there: it may have come right now, or by a client that did not live to wait
-		return c.Quiesce(ctx, e.root.Version)
+		return fault.Made(c.Quiesce(ctx, e.root.Version))
 	}
 	c.changed(e.NextVersion())
 	if !e.awaited() {
 		return nil
 	}
-	return c.Quiesce(ctx, e.NextVersion())
+	return fault.Made(c.Quiesce(ctx, e.NextVersion()))
 }
 
 // awaited reports whether writers may know something else of what the last attempt puts. They know nothing of what is new.

@@ -105,8 +105,7 @@ func (c *Catalogue) Quiesce(ctx context.Context, version uint32) error {
 	// The timer may have another clock: what counts is ours. Later changes of this client do not put off the end.
 	for left := end - c.Clock(); left > 0; left = end - c.Clock() {
 		if err := pause.For(ctx, max(left, time.Millisecond)); err != nil {
-			return fmt.Errorf("the catalogue says so, but clients with a lease may write as before for another %v: %w",
-				(end - c.Clock()).Round(time.Millisecond), err)
+			return &fault.Unwaited{Left: end - c.Clock(), Err: err}
 		}
 	}
 	return nil

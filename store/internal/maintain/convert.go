@@ -16,6 +16,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/recopy"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
@@ -273,7 +274,7 @@ func (c *Conversion) Conclude(ctx context.Context, t *engine.Engine) (target uin
 	}()
 	target, err = c.Table.Database().Catalogue.Settle(ctx, t.Meta.Name, t.Meta.ID, t.Meta.Version)
 	if err != nil || target > 0 {
-		return target, err
+		return target, fault.Part(err)
 	}
 	// Another client that has finished may have said so, or changed something.
 	after, err := c.Table.Refresh(ctx)

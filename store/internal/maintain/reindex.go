@@ -183,7 +183,7 @@ func (b *indexBuild) finishOnce(ctx context.Context, ref meta.IndexRef) (unit ui
 
 // changeIndex changes what the entries of all tables say of an index, with one change of the catalogue.
 func (b *indexBuild) changeIndex(ctx context.Context, ref meta.IndexRef, with func(e *catalogue.Edit, f *meta.Field) bool) error {
-	return b.db.Catalogue.ChangeEntries(ctx, nil, func(e *catalogue.Edit) error {
+	return fault.Part(b.db.Catalogue.ChangeEntries(ctx, nil, func(e *catalogue.Edit) error {
 		metas, err := e.Tables()
 		if err != nil {
 			return err
@@ -198,7 +198,7 @@ func (b *indexBuild) changeIndex(ctx context.Context, ref meta.IndexRef, with fu
 			}
 		}
 		return nil
-	})
+	}))
 }
 
 // fillAll fills an index from the rows of some tables: all of its units, one for each tenant.

@@ -377,6 +377,7 @@ func (f *execution) describe() {
 		w, spec := &f.plan.Ways[i], f.table.Spec
 		if name := w.name(); !slices.Contains(drivers, name) {
 			drivers = append(drivers, name)
+			w.driving.DescribeCopies(f.table.View, f.need, f.tally)
 		}
 		if w.driving != nil {
 			spec = f.table.PostingSpec

@@ -19,6 +19,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/boldyreva"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/keyring"
@@ -328,6 +329,22 @@ func (c *Column) CopiesHave(want []bool) bool {
 		}
 	}
 	return true
+}
+
+// DescribeCopies says whether copies in postings of the column answer a query that reads the columns in want, where nil is
+// all, or which of them the copies lack. It says nothing of a column that does not cover, or of none.
+func (c *Column) DescribeCopies(t *View, want []bool, e *inspect.Explanation) {
+	if c == nil || !c.Covers() {
+		return
+	}
+	if c.CopiesHave(want) {
+		e.Copied = append(e.Copied, c.Name)
+	}
+	for i, other := range t.Columns {
+		if (want == nil || want[i]) && !c.copies(i) && !slices.Contains(e.Uncopied, other.Name) {
+			e.Uncopied = append(e.Uncopied, other.Name)
+		}
+	}
 }
 
 // Trim takes from a record what copies in postings of the column do not have.

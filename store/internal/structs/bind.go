@@ -1,6 +1,7 @@
 package structs
 
 import (
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"reflect"
@@ -8,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
@@ -44,7 +46,7 @@ func (p *Plan) Bind(t *rowcodec.View) (*Binding, error) {
 			continue
 		}
 		a, ok := accessOf(f.elem, specs[i].Type.GoType())
-		if err := f.fits(specs[i], i, len(schema.Key), ok); err != nil {
+		if err := f.fits(specs[i], i, schema.Key, ok); err != nil {
 			errs = append(errs, fmt.Errorf("field %s: %w", f.path, err))
 			continue
 		}
@@ -84,8 +86,8 @@ func (b *Binding) Whole(then string) error {
 }
 
 // fits returns an error if a field contradicts what the schema says of its column.
-func (f *field) fits(s meta.Spec, position, parts int, goType bool) error {
-	tie := s.Encryption == meta.TieBreaker
+func (f *field) fits(s meta.Spec, position int, key []meta.Spec, goType bool) error {
+	parts, tie := len(key), s.Encryption == meta.TieBreaker
 	switch {
 	case position < parts && f.key != position+1:
 		return fmt.Errorf("column %q is part %d of the row key: write key=%d", s.Name, position+1, position+1)
@@ -103,14 +105,24 @@ func (f *field) fits(s meta.Spec, position, parts int, goType bool) error {
 		return fmt.Errorf("column %q is %s: write so, or nothing", s.Name, strings.TrimSuffix(string(s.Encryption)+"="+s.Scheme, "="))
 	case f.covering && !s.Covering:
 		return fmt.Errorf("the index entries of column %q have no copies of the rows: drop covering, or change the column with store.ChangeColumn", s.Name)
-	case f.copied != nil && !slices.Equal(slices.Sorted(slices.Values(f.copied)), slices.Sorted(slices.Values(s.Copied))):
-		return fmt.Errorf("copies in index entries of column %q have other columns than the tag: write covering=%s, covering alone, or change the column with store.ChangeColumn", s.Name, strings.Join(s.Copied, " "))
+	case f.copied != nil && !f.sameCopies(s, key):
+		return fmt.Errorf("copies in index entries of column %q have other columns than the tag: write covering=%s, covering alone, or change the column with store.ChangeColumn", s.Name, cmp.Or(strings.Join(s.Copied, " "), s.Name))
 	case f.served && !s.ServerIndex:
 		return fmt.Errorf("column %q has no server index: drop server-index, or change the column with store.ChangeColumn", s.Name)
 	case f.typ != nil && f.whole && f.typ.ID() != s.Type.ID(), f.typ != nil && !f.whole && f.typ.ID() != base(s.Type.ID()):
 		return fmt.Errorf("column %q has type %s: write so, or nothing", s.Name, s.Type)
 	}
 	return nil
+}
+
+// sameCopies reports whether copies have the columns that the tag names.
+func (f *field) sameCopies(s meta.Spec, key []meta.Spec) bool {
+	said, parts := s.Inspect(), make([]inspect.Field, len(key))
+	for i, part := range key {
+		parts[i] = part.Inspect()
+	}
+	said.Copied = f.copied
+	return said.SameCopies(s.Inspect(), parts)
 }
 
 // base returns the id of a type without its domain.

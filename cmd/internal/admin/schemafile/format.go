@@ -15,14 +15,9 @@ import (
 func Format(s store.Schema) []byte {
 	var b strings.Builder
 	field := func(indent, name, value string) { fmt.Fprintf(&b, "%s%s: %s\n", indent, name, value) }
-	common := func(d inspect.Field) {
-		field("  - ", "name", quoted(d.Name))
-		if d.Encryption != "tie" {
-			field("    ", "type", d.Type)
-		}
-		field("    ", "encryption", d.Encryption)
-		if d.Scheme != "" {
-			field("    ", "scheme", d.Scheme)
+	item := func(fields []fieldText) {
+		for i, f := range fields {
+			field(map[bool]string{true: "  - ", false: "    "}[i == 0], f.name, f.value)
 		}
 	}
 	field("", "table", quoted(s.Name))
@@ -42,36 +37,68 @@ func Format(s store.Schema) []byte {
 	}
 	b.WriteString("key:\n")
 	for _, p := range s.Key {
-		common(p.Describe())
+		item(common(p.Describe()))
 	}
 	if len(s.Columns) > 0 {
 		b.WriteString("columns:\n")
 	}
 	for _, c := range s.Columns {
-		d := c.Describe()
-		common(d)
-		if d.KeyOf != nil {
-			field("    ", "shared-with", fmt.Sprintf("{table: %s, column: %s}", quoted(d.KeyOf.Table), quoted(d.KeyOf.Column)))
-		}
-		if d.Confidentiality == "database" {
-			field("    ", "confidentiality", "database")
-		}
-		if d.Covering {
-			covering := "true"
-			if d.Copied != nil {
-				names := make([]string, len(d.Copied))
-				for i, name := range d.Copied {
-					names[i] = quoted(name)
-				}
-				covering = "[" + strings.Join(names, ", ") + "]"
-			}
-			field("    ", "covering", covering)
-		}
-		if d.ServerIndex {
-			field("    ", "server-index", "true")
-		}
+		item(ofColumn(c.Describe()))
 	}
 	return []byte(b.String())
+}
+
+// A fieldText is a field of a part or column, as YAML has it.
+type fieldText struct{ name, value string }
+
+// common returns the fields that parts and columns have in common.
+func common(d inspect.Field) []fieldText {
+	fields := []fieldText{{"name", quoted(d.Name)}}
+	if d.Encryption != "tie" {
+		fields = append(fields, fieldText{"type", d.Type})
+	}
+	fields = append(fields, fieldText{"encryption", d.Encryption})
+	if d.Scheme != "" {
+		fields = append(fields, fieldText{"scheme", d.Scheme})
+	}
+	return fields
+}
+
+// ofColumn returns the fields of a column, but for those that have their default.
+func ofColumn(d inspect.Field) []fieldText {
+	fields := common(d)
+	if d.KeyOf != nil {
+		fields = append(fields, fieldText{"shared-with", fmt.Sprintf("{table: %s, column: %s}", quoted(d.KeyOf.Table), quoted(d.KeyOf.Column))})
+	}
+	if d.Confidentiality == "database" {
+		fields = append(fields, fieldText{"confidentiality", "database"})
+	}
+	if d.Covering {
+		covering := "true"
+		if d.Copied != nil {
+			names := make([]string, len(d.Copied))
+			for i, name := range d.Copied {
+				names[i] = quoted(name)
+			}
+			covering = "[" + strings.Join(names, ", ") + "]"
+		}
+		fields = append(fields, fieldText{"covering", covering})
+	}
+	if d.ServerIndex {
+		fields = append(fields, fieldText{"server-index", "true"})
+	}
+	return fields
+}
+
+// FormatColumn returns a column as ParseColumn reads it, without its type.
+func FormatColumn(c store.Column) string {
+	var fields []string
+	for _, f := range ofColumn(c.Describe()) {
+		if f.name != "type" {
+			fields = append(fields, f.name+": "+f.value)
+		}
+	}
+	return strings.Join(fields, ", ")
 }
 
 const (

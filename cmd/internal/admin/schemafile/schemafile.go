@@ -94,7 +94,11 @@ func Parse(file string, data []byte) (store.Schema, error) {
 // one that typeOf returns for its name, as store.ParseType reads it; "" where a type is needed. The name of a file is
 // what errors begin with.
 func ParseColumn(file, text string, typeOf func(name string) string) (store.Column, error) {
-	r := &reader{file: file, typeOf: typeOf, options: make(map[string]ast.Node)}
+	return (&reader{file: file, typeOf: typeOf, options: make(map[string]ast.Node)}).inline(text)
+}
+
+// inline reads a column, with or without the braces around it.
+func (r *reader) inline(text string) (store.Column, error) {
 	if !strings.HasPrefix(strings.TrimSpace(text), "{") {
 		text, r.added = "{"+text+"}", 1
 	}
@@ -108,15 +112,61 @@ func ParseColumn(file, text string, typeOf func(name string) string) (store.Colu
 	return c, r.err()
 }
 
+// ParseChange reads a column as ParseColumn does, which is to replace the one that column returns for its name. An error says
+// how that one is stored. So does one about options which it has, and which the text leaves out: nobody is to lose them unsaid.
+func ParseChange(file, text string, column func(name string) (store.Column, bool)) (store.Column, error) {
+	name := ""
+	r := &reader{file: file, options: make(map[string]ast.Node), typeOf: func(of string) string {
+		before, _ := column(of)
+		return before.Describe().Type
+	}, named: &name}
+	c, err := r.inline(text)
+	before, known := column(name)
+	switch {
+	case !known:
+		return c, err
+	case err == nil:
+		err = r.leftOut(before.Describe(), c.Describe())
+	}
+	if err != nil {
+		err = fmt.Errorf("%w; it is now '%s'", err, show.Visible(FormatColumn(before)))
+	}
+	return c, err
+}
+
+// leftOut returns an error if a column has an option that the one in its place may have, and nothing is said of it.
+func (r *reader) leftOut(before, after inspect.Field) error {
+	said := func(names ...string) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return r.options[name] != nil })
+	}
+	searched := after.Encryption == "ordered" || after.Encryption == "deterministic"
+	for _, option := range []struct {
+		has, said bool
+		name, end string
+	}{
+		{before.Covering && !after.ServerIndex, said("covering"), "covering", "covering: false"},
+		{before.ServerIndex && !after.Covering, said("server-index"), "server-index", "server-index: false"},
+		{before.Confidentiality == "database", said("confidentiality", "shared-with"), "confidentiality: database", "confidentiality: column"},
+		{before.KeyOf != nil, said("confidentiality", "shared-with"), "shared-with", "confidentiality: column"},
+	} {
+		if searched && option.has && !option.said {
+			return fmt.Errorf("%s: column %q has %s, which is left out: write it to keep it, or %s", r.file, before.Name, option.name, option.end)
+		}
+	}
+	return nil
+}
+
 // A reader reads a file. Its methods report mistakes and return zero values then.
 type reader struct {
 	file   string
 	typeOf func(name string) string // of a column without type; nil if it is a mistake
+	named  *string                  // the name that was read last; may be nil
 	added  int                      // characters before the first line
 	errs   []*Error
 
 	appendOnly ast.Node            // where the file says of the table that it is
-	options    map[string]ast.Node // where it says of columns whether they cover, or have a server index, by its path
+	expiry     ast.Node            // where it says how long rows live
+	options    map[string]ast.Node // where it says options of columns, such as whether they cover, by its path
 }
 
 // err returns the mistakes in the order of their places.
@@ -245,7 +295,7 @@ func (r *reader) schema(data []byte) store.Schema {
 		{"conditional", func(n ast.Node, field string) { s.Conditional = r.boolean(n, field) }},
 		{"append-only", func(n ast.Node, field string) { s.AppendOnly, r.appendOnly = r.boolean(n, field), n }},
 		{"tenants", func(n ast.Node, field string) { s.Tenants = r.boolean(n, field) }},
-		{"ttl", func(n ast.Node, field string) { s.TTL = r.ttl(n, field) }},
+		{"ttl", func(n ast.Node, field string) { s.TTL, r.expiry = r.ttl(n, field), n }},
 		{"key", func(n ast.Node, _ string) { keyNode = n }},
 		{"columns", func(n ast.Node, _ string) { columnsNode = n }},
 	}, "table", "key")
@@ -284,6 +334,9 @@ func (r *reader) check(s store.Schema, body, keyNode, columnsNode ast.Node) {
 		}
 	}
 	r.checkAppendOnly(s)
+	if s.Conditional && s.TTL != 0 {
+		r.failf(r.expiry, "ttl", "rows of a table that is conditional cannot expire, since a write under a condition has no TTL: leave out one of the two")
+	}
 	for i, n := range r.list(columnsNode, "columns") {
 		path := fmt.Sprintf("columns[%d]", i)
 		r.checkColumn(n, path, s.Columns[i])
@@ -491,6 +544,8 @@ func (r *reader) ttl(n ast.Node, field string) time.Duration {
 	ttl, err := duration(text)
 	if !ok || err != nil || ttl <= 0 {
 		r.failf(n, field, "need how long rows live, as in 30d or 12h30m, or %q, not %s", ttlByRow, short(n.GetToken().Value))
+	} else if _, err := ParseTTL(text); err != nil {
+		r.fail(n, field, err)
 	}
 	return ttl
 }
@@ -562,6 +617,9 @@ func (r *reader) declared(n ast.Node, path string, names map[string]bool, encryp
 				r.failf(n, field, "two columns are named %q", d.name)
 			}
 			names[d.name] = true
+			if r.named != nil {
+				*r.named = d.name
+			}
 		}},
 		{"type", func(n ast.Node, field string) {
 			typeAt = n
@@ -628,11 +686,11 @@ func (r *reader) column(n ast.Node, path string, names map[string]bool) (store.C
 	}
 	d, ok := r.declared(n, path, names, []string{"randomised", "deterministic", "ordered", "plain"},
 		fieldReader{"confidentiality", func(n ast.Node, field string) {
-			confidentialityAt = n
+			confidentialityAt, r.options[field] = n, n
 			confidentiality = choose(r, n, field, []string{"column", "database"}, func(s string) string { return s })
 		}},
 		fieldReader{"shared-with", func(n ast.Node, field string) {
-			sharedAt = n
+			sharedAt, r.options[field] = n, n
 			r.fields(n, field, []fieldReader{
 				{"table", func(n ast.Node, field string) { sharedTable = r.text(n, field) }},
 				{"column", func(n ast.Node, field string) { sharedColumn = r.text(n, field) }},
