@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"encoding/binary"
 	"flag"
 	"fmt"
 	"math"
@@ -8,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,6 +20,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/compare"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/drivertest"
 )
 
 // The benchmarks compare an encrypted table with one of the same layout in the plain, in turns:
@@ -181,6 +184,52 @@ func BenchmarkByColumn(b *testing.B) {
 						measure.Pairs(b, *rowsFlag*permille/1000, ranged(tables[1+i], permille), ranged(tables[0], permille))
 					})
 				}
+			}
+		})
+	}
+}
+
+// BenchmarkResumed is a range query by copies beside one by the row key, right after a load whose processes died twenty times,
+// each before it had put the copies of its last rows, and that the next one resumed where it had got to.
+func BenchmarkResumed(b *testing.B) {
+	for _, kind := range testdb.All {
+		b.Run(kind.Name, func(b *testing.B) {
+			kind.Need(b)
+			db := kind.Open(b, nil)
+			st := open(b, db)
+			byKey := create(b, st, benchSchema("same row by key", true))
+			fill(b, byKey, *rowsFlag)
+			tbl := create(b, st, benchSchema("covering", true))
+			const deaths = 20
+			for i, from := 0, 0; from < *rowsFlag; i++ {
+				var dead atomic.Bool
+				some := open(b, drivertest.NewFaulty(db, func(drivertest.Op) drivertest.Fault {
+					if dead.Load() {
+						return drivertest.CrashBefore
+					}
+					return drivertest.NoFault
+				}))
+				tbl, err := some.Table(background, tbl.Schema().Name)
+				require.NoError(b, err)
+				for until := *rowsFlag * (i + 1) / (deaths + 1); from < until; from += 256 {
+					rows := benchRows(from, min(*rowsFlag, from+256))
+					for _, row := range rows {
+						row["tie"] = store.LoadTie(binary.BigEndian.AppendUint64(make([]byte, 8, 16), uint64(row["id"].(int64))))
+					}
+					require.NoError(b, tbl.Put(background, rows...))
+				}
+				if from >= *rowsFlag {
+					require.NoError(b, some.Close(background))
+					break
+				}
+				dead.Store(true)
+				from -= 256 // as far as its journal is behind
+			}
+			require.NoError(b, st.Close(background))
+			for _, permille := range []int{1, 10, 100} {
+				b.Run(fmt.Sprintf("%g%%", float64(permille)/10), func(b *testing.B) {
+					measure.Pairs(b, *rowsFlag*permille/1000, ranged(tbl, permille), ranged(byKey, permille))
+				})
 			}
 		})
 	}
