@@ -23,10 +23,10 @@ func TestPipesAreNotReplaced(t *testing.T) {
 			read := make(chan []byte, 1)
 			go func() {
 				in, err := os.Open(pipe)
-				if err == nil {
-					defer in.Close()
-				}
 				text, _ := io.ReadAll(in)
+				if err == nil {
+					in.Close() // before the next writer comes, who would go ahead of the next reader
+				}
 				read <- text
 			}()
 			f, err := Create(name, replace)

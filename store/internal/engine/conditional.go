@@ -455,7 +455,7 @@ func (t *Engine) Renew(ctx context.Context, keys [][]byte) error {
 
 // replacement returns the change that makes a record of a row, whatever that is.
 func replacement(r *rowcodec.Record) *rowChange {
-	return &rowChange{key: r.Key, blind: true, next: func(*rowcodec.Record) (*rowcodec.Record, error) { return r.Again(), nil }}
+	return &rowChange{key: r.Key, blind: true, next: func(*rowcodec.Record) (*rowcodec.Record, error) { return r.Anew(), nil }}
 }
 
 // insertion returns the change that makes a record of a row, if there is none. Its error has the number of the record.
@@ -464,7 +464,7 @@ func insertion(r *rowcodec.Record, number int) *rowChange {
 		if was != nil {
 			return nil, &fault.RowError{Index: number, Err: fault.ErrRowExists}
 		}
-		return r.Again(), nil
+		return r.Anew(), nil
 	}}
 }
 

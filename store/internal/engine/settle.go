@@ -56,7 +56,7 @@ func (t *Engine) settleLeased(ctx context.Context, records []*rowcodec.Record, w
 
 // settle reports, with an error, whether the schema was changed.
 func (t *Engine) settle(ctx context.Context, records []*rowcodec.Record) (changed bool, err error) {
-	for of, attempt := t.View, 0; ; {
+	for of, was, attempt := t.View, t, 0; ; {
 		version, misplaced, err := t.lookBack(ctx, of, records)
 		if err == nil && len(misplaced) > 0 {
 			if err := t.writeAgain(ctx, misplaced, attempt); err != nil {
@@ -79,6 +79,9 @@ func (t *Engine) settle(ctx context.Context, records []*rowcodec.Record) (change
 		records = now.Retimed(t.View, records)
 		if err = now.reindexWrites(ctx, t.View, of, records); err == nil {
 			err = now.ConvertWrites(ctx, records)
+		}
+		if err == nil {
+			err = was.Unpost(ctx, of.PostingsUnknownTo(now.View, records)) // Convert may have removed others already
 		}
 		if err == nil {
 			t = now
@@ -107,11 +110,9 @@ func (t *Engine) filled(ctx context.Context, c *rowcodec.Column) error {
 	if !c.Filling || c.Order != nil || c.Filled.Load() {
 		return nil
 	}
-	if err := t.Env.Fill(ctx, t.IndexOf(c)); err != nil {
-		return err
-	}
-	c.Filled.Store(true)
-	return nil
+	err := t.Env.Fill(ctx, t.IndexOf(c))
+	c.Filled.Store(err == nil)
+	return err
 }
 
 // outdatedIndex returns what an error of a column's index means for a write: nothing, if the column has another index by now

@@ -44,6 +44,21 @@ func (t *View) PostingKeys(r *Record) [][]byte {
 	return keys
 }
 
+// PostingsUnknownTo returns the keys of postings of columns that a later view knows no more, not even as former ones.
+func (t *View) PostingsUnknownTo(later *View, records []*Record) (keys [][]byte) {
+	for i, c := range t.Stored {
+		if !c.Posted() || slices.ContainsFunc(later.Stored, func(known *Column) bool { return known.Id == c.Id }) {
+			continue
+		}
+		for _, r := range records {
+			if r != nil && i < len(r.Search) && r.Search[i] != nil {
+				keys = append(keys, t.PostingKey(r, i))
+			}
+		}
+	}
+	return keys
+}
+
 // PostingKey returns the key of the posting of a column that has one.
 func (t *View) PostingKey(r *Record, column int) []byte {
 	return slices.Concat(t.Stored[column].Lead, r.Search[column], r.Key, r.Write[:])

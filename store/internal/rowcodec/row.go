@@ -637,6 +637,13 @@ func (r *Record) Again() *Record {
 	return &next
 }
 
+// Anew is Again, and the record is of that write from then on, too.
+func (r *Record) Anew() *Record {
+	next := r.Again()
+	r.Write = next.Write
+	return next
+}
+
 // Outdated reports whether a row is stored in another way than this view stores rows. The row has
 // all its cells. One that was deleted or has expired is not.
 func (t *View) Outdated(row driver.Row, s *Scratch) (bool, error) {
