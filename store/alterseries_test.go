@@ -158,3 +158,40 @@ func (s *alterSeries) check(t *testing.T, db driver.DB, open *Table, seed, round
 	_, faults := verified(t, other, VerifyOptions{})
 	require.Empty(t, faults, "seed %d, round %d", seed, round)
 }
+
+// A list of columns to copy may name one that a later change of the same alteration makes. One that is there in the end of
+// none is refused, and nothing is changed.
+func TestCopiesOfColumnsThatComeLater(t *testing.T) {
+	ctx, db := t.Context(), drivertest.NewMemory()
+	st := stores(t, db, 1)[0]
+	a := func(names ...string) Column { return OrderedColumn("a", Int64, MOPE).Covering(names...) }
+	tbl, err := st.Create(ctx, Schema{Name: "t", Conditional: true, Key: []KeyPart{HashedPart("id", Int64)}, Columns: []Column{a("b"), RandomisedColumn("b", String)}})
+	require.NoError(t, err)
+	require.NoError(t, tbl.Put(ctx, Row{"id": 1, "a": 2, "b": "three"}))
+	for _, changes := range [][]Change{
+		{ChangeColumn(a("b", "c"))},
+		{AddColumn(OrderedColumn("d", Int64, MOPE).Covering("e"))},
+		{ChangeColumn(a("b", "c")), AddColumn(RandomisedColumn("c", String)), DropColumn("c")},
+	} {
+		before, _ := catalogueCells(t, db)
+		require.ErrorIs(t, st.Alter(ctx, "t", changes...), ErrSchema)
+		after, _ := catalogueCells(t, db)
+		require.Equal(t, before, after)
+	}
+	require.NoError(t, st.Alter(ctx, "t", ChangeColumn(a("b", "c", "e")), AddColumn(OrderedColumn("d", Int64, MOPE).Covering("e")),
+		AddColumn(RandomisedColumn("c", String)), AddColumn(RandomisedColumn("e", String)), RenameColumn("b", "note"), RenameColumn("note", "b")))
+	copied := map[string][]string{}
+	for _, c := range schemaOf(t, db, "t").Columns {
+		copied[c.Describe().Name] = c.Describe().Copied
+	}
+	require.Equal(t, map[string][]string{"a": {"b", "c", "e"}, "b": nil, "d": {"e"}, "c": nil, "e": nil}, copied)
+	require.NoError(t, tbl.Put(ctx, Row{"id": 2, "a": 2, "b": "b", "c": "c", "d": 5, "e": "e"}))
+	_, err = tbl.Convert(ctx, nil)
+	require.NoError(t, err)
+	require.Len(t, all(t, tbl, Query{Where: Field[int64]("a").Equal(2), Columns: []string{"b", "c", "e"}}), 2)
+	_, faults := verified(t, tbl, VerifyOptions{})
+	require.Empty(t, faults)
+
+	// What was to cover and is gone again asks for nothing.
+	require.NoError(t, st.Alter(ctx, "t", AddColumn(OrderedColumn("f", Int64, MOPE).Covering("g")), DropColumn("f")))
+}

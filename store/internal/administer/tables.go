@@ -200,6 +200,9 @@ func Alter(ctx context.Context, db *session.Database, table string, shares []str
 		if err := do(a); err != nil || !a.Changed {
 			return err
 		}
+		if err := a.Finish(); err != nil {
+			return err
+		}
 		// As when a table is created, families come first. One that is made for nothing is empty,
 		// and is dropped with the table.
 		if err := makeFamilies(ctx, db, next, before); err != nil {

@@ -15,6 +15,34 @@ type Alteration struct {
 	Changed bool
 	Others  Others
 	made    []ColumnID // by this alteration
+	later   []laterList
+}
+
+// A laterList is a list of columns to copy that names some which are not there yet.
+type laterList struct {
+	of    ColumnID
+	names []string
+}
+
+// choose is that of the table, but that a list may name columns which a later change makes: [Alteration.Finish] looks for them.
+func (a *Alteration) choose(f *Field, names []string) {
+	if err := a.Meta.choose(f, names); err != nil {
+		a.later = append(a.later, laterList{f.ID, names})
+	}
+}
+
+// Finish ends the alteration. It is an error if a column is to cover one that is not there.
+func (a *Alteration) Finish() error {
+	for _, list := range a.later {
+		i := slices.IndexFunc(a.Meta.Columns, func(f Field) bool { return f.ID == list.of })
+		if i < 0 {
+			continue // dropped or changed since
+		}
+		if err := a.Meta.choose(&a.Meta.Columns[i], list.names); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Others are the tables of the catalogue, in one change of it.
@@ -61,7 +89,8 @@ func (a *Alteration) Add(c Spec) error {
 	}
 	a.Meta.Columns, a.Changed = append(a.Meta.Columns, meta), true
 	a.made = append(a.made, meta.ID)
-	return a.Meta.choose(&a.Meta.Columns[len(a.Meta.Columns)-1], c.Copied)
+	a.choose(&a.Meta.Columns[len(a.Meta.Columns)-1], c.Copied)
+	return nil
 }
 
 // SetTTL changes how long rows live that are put from now on.
@@ -148,10 +177,8 @@ func (a *Alteration) Change(c Spec) error {
 		return err
 	}
 	as := *f
-	if err := a.Meta.choose(&as, c.Copied); err != nil {
-		return err
-	}
-	same := f.Encryption == c.Encryption && f.Scheme == c.Scheme && f.Confidentiality == c.Confidentiality &&
+	known := a.Meta.choose(&as, c.Copied) == nil
+	same := known && f.Encryption == c.Encryption && f.Scheme == c.Scheme && f.Confidentiality == c.Confidentiality &&
 		f.Covering == c.Covering && slices.Equal(f.Copied, as.Copied) && f.ServerIndex == c.ServerIndex
 	if same && (f.Share == nil || f.Share.TableName == c.Table && f.Share.ColumnName == c.Column) {
 		return nil
@@ -175,6 +202,9 @@ func (a *Alteration) Change(c Spec) error {
 	*f, a.Changed = next, true
 	a.made = append(a.made, next.ID)
 	a.recopy(former.ID, next.ID)
+	if !known {
+		a.choose(f, c.Copied)
+	}
 	return nil
 }
 
