@@ -60,13 +60,14 @@ func (w *walker) flush(t *tree, b *batch) {
 			if s.last == 0 {
 				counter = leafCounter
 			}
+			hi, lo := s.middle()
 			if s.bits > 64 {
-				l.labels[i] = above.Label(s.hi | 1<<(s.bits-65))
+				l.labels[i] = above.Label(hi)
 			} else {
 				if !s.masked {
-					s.mask, s.masked = w.Mask(0, s.hi), true
+					s.mask, s.masked = w.Mask(0, hi), true
 				}
-				l.labels[i] = s.mask.Label(s.lo | 1<<(s.bits-1))
+				l.labels[i] = s.mask.Label(lo)
 			}
 			l.Set(i, l.labels[i], counter)
 		}
@@ -86,11 +87,7 @@ func (l *lanes) step(w *walker, i int, b *batch) (arrived bool) {
 	hi, lo := l.Get(i)
 	switch {
 	case s.last == 0:
-		if s.bits > 0 {
-			hi, lo = s.fill(hi, lo)
-		} else {
-			hi, lo = s.hi, s.lo
-		}
+		hi, lo = s.fill(hi, lo)
 		b.setAll(s.from, s.to, hi, lo)
 		return true
 	case s.full():

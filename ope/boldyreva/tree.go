@@ -135,7 +135,7 @@ func (n *node) leaf(w *walker) (hi, lo uint64) {
 	return n.fill(w.Block(leafCounter))
 }
 
-// fill returns the base and, below, so many bits of a block.
+// fill returns the base and, below, as many bits of a block as the node has, which may be none.
 func (n *node) fill(hi, lo uint64) (uint64, uint64) {
 	if n.bits <= 64 {
 		return n.hi, n.lo | lo&(^uint64(0)>>(64-n.bits))

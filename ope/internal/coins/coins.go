@@ -33,7 +33,10 @@ type Source struct {
 	masks  [2]mask // of tags 0 and 1 with u = 0
 }
 
-type mask struct{ u, hi, lo uint64 }
+type mask struct {
+	u uint64
+	Mask
+}
 
 // New returns the source for the purpose that the labels name; see [ope.Key.Expand].
 func New(key ope.Key, labels ...string) *Source {
@@ -86,11 +89,7 @@ func (s *Source) NewReader() *Reader { return &Reader{source: s, masks: s.masks}
 
 // Seek sets the label but for the counter. The tag is 0 or 1.
 func (r *Reader) Seek(tag uint8, u, v uint64) {
-	m := &r.masks[tag&1]
-	if m.u != u {
-		*m = r.mask(tag, u)
-	}
-	r.label = Label{m.hi ^ v, m.lo}
+	r.label = r.Mask(tag, u).Label(v)
 }
 
 // Block returns the block with a counter as two words, the first half first.
@@ -105,7 +104,7 @@ func (r *Reader) mask(tag uint8, u uint64) mask {
 	binary.BigEndian.PutUint64(r.in[:8], uint64(tag)<<56)
 	binary.BigEndian.PutUint64(r.in[8:], u)
 	r.source.k1.Encrypt(r.out[:], r.in[:])
-	return mask{u, binary.BigEndian.Uint64(r.out[:8]), binary.BigEndian.Uint64(r.out[8:])}
+	return mask{u, Mask{binary.BigEndian.Uint64(r.out[:8]), binary.BigEndian.Uint64(r.out[8:])}}
 }
 
 // A Mask is what labels of one tag and one u have in common.
@@ -118,7 +117,7 @@ type Label struct{ hi, lo uint64 }
 func (m Mask) Label(v uint64) Label { return Label{m.hi ^ v, m.lo} }
 
 // Mask returns the mask of a tag, 0 or 1, and u = 0.
-func (s *Source) Mask(tag uint8) Mask { return Mask{s.masks[tag&1].hi, s.masks[tag&1].lo} }
+func (s *Source) Mask(tag uint8) Mask { return s.masks[tag&1].Mask }
 
 // LaneCount is how many blocks [Lanes] compute at a time, at most.
 const LaneCount = 32
@@ -156,8 +155,11 @@ func (l *Lanes) Get(i int) (hi, lo uint64) {
 // Use sets the label.
 func (r *Reader) Use(label Label) { r.label = label }
 
-// Mask returns the mask of a tag, 0 or 1, and u. It changes the label of the reader.
+// Mask returns the mask of a tag, 0 or 1, and u.
 func (r *Reader) Mask(tag uint8, u uint64) Mask {
-	r.Seek(tag, u, 0)
-	return Mask{r.label.hi, r.label.lo}
+	m := &r.masks[tag&1]
+	if m.u != u {
+		*m = r.mask(tag, u)
+	}
+	return m.Mask
 }

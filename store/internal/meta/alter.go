@@ -198,13 +198,11 @@ func (a *Alteration) Change(c Spec) error {
 	if next, err = taken.newField(c); err != nil {
 		return err
 	}
-	next.Former, next.Copied = append(kept, f.Former...), as.Copied
+	next.Former = append(kept, f.Former...)
 	*f, a.Changed = next, true
 	a.made = append(a.made, next.ID)
 	a.recopy(former.ID, next.ID)
-	if !known {
-		a.choose(f, c.Copied)
-	}
+	a.choose(f, c.Copied)
 	return nil
 }
 
