@@ -14,7 +14,6 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
-	"github.com/rangecrypt/rangecrypt/store/internal/value"
 )
 
 // WriteChunk is how many rows go through the steps of a Put together. Larger chunks save round
@@ -102,23 +101,11 @@ func (t *Engine) EncryptAll(ctx context.Context, records []*rowcodec.Record, by 
 			continue
 		}
 		group.Go(func() error {
-			codes := make([]int64, 0, len(records))
-			for _, r := range records {
-				if v := r.Values[t.ValueIndex(c)]; v != nil {
-					code, err := c.Type.Code(v)
-					if c.Type.Unordered(v) {
-						err = value.ErrNaN
-					}
-					if err != nil {
-						return fmt.Errorf("column %q: %w", c.Name, err)
-					}
-					codes = append(codes, code)
-				}
+			codes, _, err := c.Codes(records, t.ValueIndex(c))
+			if err != nil || len(codes) == 0 {
+				return err
 			}
-			if len(codes) == 0 {
-				return nil
-			}
-			err := t.filled(ctx, c)
+			err = t.filled(ctx, c)
 			if err == nil {
 				_, err = c.Batches.EncryptBatch(ctx, codes)
 			}

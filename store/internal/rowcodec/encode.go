@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store/internal/value"
 )
 
 // EncodeAll sets what checked records are found by: their keys, and what their postings carry. An error is of the record
@@ -47,17 +48,9 @@ func (c *Column) encryptAll(ctx context.Context, records []*Record, at int) []op
 	if len(records) < 2 || !ok || c.Stateful {
 		return nil
 	}
-	codes, of := make([]int64, 0, len(records)), make([]int, 0, len(records))
-	for j, r := range records {
-		v := r.Values[at]
-		if v == nil || c.Type.Unordered(v) {
-			continue
-		}
-		code, err := c.Type.Code(v)
-		if err != nil {
-			return nil
-		}
-		codes, of = append(codes, code), append(of, j)
+	codes, of, err := c.Codes(records, at)
+	if err != nil {
+		return nil
 	}
 	cs, err := batches.EncryptBatch(ctx, codes)
 	if err != nil {
@@ -68,6 +61,26 @@ func (c *Column) encryptAll(ctx context.Context, records []*Record, at int) []op
 		all[j] = cs[i]
 	}
 	return all
+}
+
+// Codes returns the order codes of the column's values, which records have at a position, and the records that have one.
+func (c *Column) Codes(records []*Record, at int) (codes []int64, of []int, err error) {
+	codes, of = make([]int64, 0, len(records)), make([]int, 0, len(records))
+	for j, r := range records {
+		v := r.Values[at]
+		if v == nil {
+			continue
+		}
+		code, err := c.Type.Code(v)
+		if c.Type.Unordered(v) {
+			err = value.ErrNaN
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("column %q: %w", c.Name, err)
+		}
+		codes, of = append(codes, code), append(of, j)
+	}
+	return codes, of, nil
 }
 
 // EncodeKey sets the key of a record.
