@@ -40,7 +40,7 @@ type Ciphertext []byte
 // A Version says at which state of a [Mutable] scheme a ciphertext or an interval was handed
 // out. Immutable schemes have the zero Version only.
 type Version struct {
-	Epoch      uint64 // rises by one when the whole index is rewritten
+	Epoch      uint64 // rises by one when the whole index is copied to another place
 	Generation uint64 // rises by one within an epoch whenever ciphertexts move
 }
 
@@ -147,16 +147,10 @@ type Mutable interface {
 	// it goes on after the last value that it yielded. After an error it yields nothing more.
 	Range(ctx context.Context, lo, hi int64) iter.Seq2[Entry, error]
 
-	// Rebalance rewrites the whole index, with evenly placed ciphertexts that no longer show
-	// the order of insertion. Readers and writers may go on. If the caller dies, the next one
-	// who rebalances or encrypts a new value finishes the pass. progress may be nil; it is
-	// called with the number of values written so far and in all.
+	// Rebalance places the ciphertexts of all values evenly, so that they no longer show the order of insertion.
+	// Readers and writers may go on. progress may be nil; it is called with the number of values that are in their
+	// places so far and in all, as they were counted at the beginning.
 	Rebalance(ctx context.Context, progress func(done, total int)) (RebalanceStats, error)
-
-	// Moves yields the ciphertexts that moved after since, in the order of the moves, for a
-	// caller that keeps ciphertexts elsewhere. A since that is no longer in the log is
-	// [ErrStale]: read everything again with Range.
-	Moves(ctx context.Context, since Version) iter.Seq2[Move, error]
 }
 
 // An Entry is a value of a [Mutable] scheme's index.
@@ -166,18 +160,12 @@ type Entry struct {
 	Version    Version
 }
 
-// A Move says that the value whose ciphertext was Old has the ciphertext New from Version on.
-type Move struct {
-	Old, New Ciphertext
-	Version  Version
-}
-
 // RebalanceStats counts what a [Mutable] scheme's Rebalance did.
 type RebalanceStats struct {
 	Values int     // distinct values in the index
 	Moved  int     // of these, how many have a new ciphertext
-	Before Version // the version that was sealed
-	After  Version // the version that took its place
+	Before Version // the version from which on ciphertexts moved
+	After  Version // the version in which the last had moved
 }
 
 // An Appender encrypts without allocating. Stateless schemes implement it.

@@ -271,6 +271,28 @@ func (l *list) evict(from, to int) {
 	}
 }
 
+// forget forgets what is between two labels, and that what is next to it there is.
+func (l *list) forget(m moved) {
+	before := l.floorLabel(m.from)
+	end := l.previous(position{len(l.chunks), 0})
+	if m.to.less(l.rules.high().label) {
+		if end = l.floorLabel(m.to); end.chunk >= 0 && l.at(end).label == m.to {
+			end = l.previous(end)
+		}
+	}
+	*l.link(before) = false
+	if end == before {
+		return
+	}
+	from := max(before.chunk, 0)
+	var entries []entry
+	if before.chunk >= 0 {
+		entries = append(entries, l.chunks[from].entries[:before.index+1]...)
+	}
+	entries = append(entries, l.chunks[end.chunk].entries[end.index+1:]...)
+	l.replace(from, end.chunk+1, entries)
+}
+
 // learn takes note of a run of neighbours of the index, as read at one instant or as written by a
 // relabelling: ascending, the ends of the index among them where the run reaches these. What was
 // known from its first to its last label is replaced. A run that is out of order in itself or with

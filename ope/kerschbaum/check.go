@@ -2,6 +2,7 @@ package kerschbaum
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 
@@ -107,6 +108,12 @@ func (c *check) walk(ctx context.Context, u *unit, generation uint64, from label
 	high := s.rules.high()
 	whole := from.isZero()
 	w := &walk{check: c, unit: u, version: ope.Version{Epoch: u.epoch, Generation: generation}, adjacent: whole}
+	least, err := s.readLeast(ctx, u)
+	if errors.Is(err, ope.ErrIndex) {
+		c.report(u, tailKey(leastKind, nil), err)
+	} else if err != nil {
+		return err
+	}
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -149,8 +156,8 @@ func (c *check) walk(ctx context.Context, u *unit, generation uint64, from label
 			c.report(u, nil, err)
 		}
 	}
-	if whole && w.count < w.opened {
-		c.report(u, nil, fmt.Errorf("it was opened with %d values and has %d records: some are gone", w.opened, w.count))
+	if least := max(least, w.opened); whole && w.count < least {
+		c.report(u, nil, fmt.Errorf("it had %d values and has %d records: some are gone", least, w.count))
 	}
 	return nil
 }

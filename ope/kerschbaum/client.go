@@ -1,6 +1,7 @@
 package kerschbaum
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -16,6 +17,9 @@ import (
 // vanish: whatever was read of them at any instant can be put together. What may be out of date is
 // only that two neighbours are neighbours still, and a commit finds that out: the first element
 // that anyone puts between them has the label of rules.place.
+//
+// Each generation but the first has a record of where elements moved when it began. A client that meets a later
+// one reads these, and forgets what it knew there. What is elsewhere goes on to hold.
 
 // known is what a client knows of the index. It is guarded by Scheme.mu.
 type known struct {
@@ -23,6 +27,7 @@ type known struct {
 	met        bool   // state and generation of the epoch were read
 	state      ope.State
 	generation uint64
+	behind     bool // a later generation was met; where elements have moved since is to be read
 	list       *list
 
 	// The links of the list are exact as of the commit named nonce: as long as the unit's nonce
@@ -38,13 +43,20 @@ func (k *known) version() ope.Version { return ope.Version{Epoch: k.epoch, Gener
 
 // enter goes on to a later epoch.
 func (k *known) enter(epoch uint64) {
-	k.epoch, k.met, k.generation = epoch, false, 0
+	k.epoch, k.met, k.generation, k.behind = epoch, false, 0, false
 	k.forget()
 }
 
 func (k *known) forget() {
 	k.list.clear()
 	k.exact, k.disputes = false, 0
+}
+
+// begin takes the epoch as it is, of which nothing else is known.
+func (k *known) begin(meta ope.Meta) {
+	k.forget()
+	k.met, k.generation, k.state, k.behind = true, meta.Generation, meta.State, false
+	k.exact, k.nonce = true, meta.Nonce
 }
 
 // meet takes note of the meta that came with an answer, and reports whether the answer is of the
@@ -66,10 +78,12 @@ func (s *Scheme) meet(u *unit, meta ope.Meta) (bool, error) {
 	if u.epoch > k.epoch {
 		k.enter(u.epoch)
 	}
-	if !k.met || meta.Generation > k.generation {
-		k.forget()
-		k.met, k.generation, k.state = true, meta.Generation, meta.State
-		k.exact, k.nonce = true, meta.Nonce
+	if !k.met {
+		k.begin(meta)
+	}
+	if meta.Generation > k.generation {
+		k.behind = true
+		return false, nil
 	}
 	k.state = max(k.state, meta.State)
 	k.exact = k.exact && meta.Nonce == k.nonce
@@ -137,12 +151,15 @@ func (p page) run(left, right element) ([]element, error) {
 	return run, nil
 }
 
-// version returns the version that is known, and whether anything of it is.
-func (s *Scheme) version() (v ope.Version, met bool) {
+// version returns the version that is known, and whether it is the latest that was met.
+func (s *Scheme) version() (v ope.Version, latest bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.known.version(), s.known.met
+	return s.known.version(), s.known.latest()
 }
+
+// latest reports whether something of the version is known, and no later one was met.
+func (k *known) latest() bool { return k.met && !k.behind }
 
 // enter goes on to an epoch, unless a later one is known.
 func (s *Scheme) enter(epoch uint64) {
@@ -157,9 +174,17 @@ func (s *Scheme) enter(epoch uint64) {
 func (s *Scheme) connect(ctx context.Context) error {
 	low, high := element{}, s.rules.high()
 	for {
-		v, met := s.version()
-		if met {
+		s.mu.Lock()
+		v, met, latest := s.known.version(), s.known.met, s.known.latest()
+		s.mu.Unlock()
+		if latest {
 			return nil
+		}
+		if met {
+			if err := s.catchUp(ctx, v); err != nil {
+				return err
+			}
+			continue
 		}
 		var p page
 		var err error
@@ -197,6 +222,43 @@ func (s *Scheme) connect(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// catchUp goes on from a version to the latest generation of its epoch. It forgets what was known where elements
+// have moved, or everything if not all of that is recorded any more.
+func (s *Scheme) catchUp(ctx context.Context, from ope.Version) error {
+	u := s.unit(from.Epoch)
+	view, err := s.readRecords(ctx, u, movedKey(from.Generation+1), tailKey(movedKind+1, nil), s.kept)
+	if err != nil {
+		return err
+	}
+	all := make([]moved, len(view.Records))
+	for i, r := range view.Records {
+		if all[i], err = openMoved(u, r); err != nil {
+			return err
+		}
+	}
+	is := view.Meta
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := &s.known
+	if k.version() != from {
+		return nil // somebody else was faster
+	}
+	if is.State >= ope.StateRetired {
+		_, err := s.meet(u, is)
+		return err
+	}
+	last := is.Generation - from.Generation
+	if n := uint64(len(all)); view.More || n != last || n > 0 && !bytes.Equal(view.Records[n-1].Key, movedKey(is.Generation)) {
+		k.begin(is)
+		return nil
+	}
+	for _, m := range all {
+		k.list.forget(m)
+	}
+	k.generation, k.state, k.behind, k.exact = is.Generation, max(k.state, is.State), false, false
+	return nil
 }
 
 // readRoot returns the epoch that the root names, or 0, and the root's meta.
@@ -303,7 +365,7 @@ func (s *Scheme) locate(ctx context.Context, use func() (unlinked []gap, err err
 			return err
 		}
 		s.mu.Lock()
-		if !s.known.met { // by now another goroutine has seen the next epoch
+		if !s.known.latest() { // by now another goroutine has met a later version
 			s.mu.Unlock()
 			continue
 		}

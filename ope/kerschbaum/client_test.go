@@ -204,52 +204,6 @@ func TestRoundTrips(t *testing.T) {
 	require.Zero(t, s.Stats().Conflicts)
 }
 
-// The log reaches back to the epoch before the present one, and says so when it does not.
-func TestMovesAreForgotten(t *testing.T) {
-	index := opetest.NewIndex()
-	s := tight(newClient(t, index, ope.Int64, nil), 12)
-	random := rand.New(rand.NewPCG(1, 1))
-	lo, hi := int64(0), int64(1)<<62
-	encrypt := func(n int) { // towards one place, from both sides
-		for range n {
-			x := lo + (hi-lo)/2
-			_, err := s.Encrypt(t.Context(), x)
-			require.NoError(t, err)
-			if random.IntN(2) == 0 {
-				lo = x
-			} else {
-				hi = x
-			}
-		}
-	}
-	last := func(since ope.Version) (n int, err error) {
-		for _, err = range s.Moves(t.Context(), since) {
-			n++
-		}
-		return n, err
-	}
-	encrypt(30)
-	require.NotZero(t, s.Stats().Relabels)
-	before := s.known.version()
-	encrypt(10)
-	_, err := last(before)
-	require.NoError(t, err)
-	for _, wrong := range []ope.Version{{Epoch: 9}, {Epoch: before.Epoch, Generation: 10_000}} {
-		_, err = last(wrong)
-		require.ErrorIs(t, err, ope.ErrStale)
-	}
-	for range 3 {
-		encrypt(5)
-		_, err := s.Rebalance(t.Context(), nil)
-		require.NoError(t, err)
-	}
-	_, err = last(ope.Version{Epoch: before.Epoch})
-	require.ErrorIs(t, err, ope.ErrStale)
-	n, err := last(ope.Version{Epoch: s.known.epoch - 1})
-	require.NoError(t, err)
-	require.NotZero(t, n)
-}
-
 // Clients that run at the same time, with goroutines each. The race detector does the rest.
 func TestConcurrentClients(t *testing.T) {
 	index := opetest.NewIndex()

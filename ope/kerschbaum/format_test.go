@@ -109,27 +109,21 @@ func TestFormat(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, tag("9fffffffffffffffffffffffffffffff", 3, 1), hex.EncodeToString(c))
 
-	// The next epoch.
+	// After a rebalancing in place.
 	_, err = s.Rebalance(t.Context(), nil)
 	require.NoError(t, err)
-	meta, records = read("column/000000/0000000000000000")
-	require.EqualValues(t, 2, meta.Generation)
-	require.Empty(t, records)
 	meta, records = read("column/000000/0000000000000001")
-	require.Equal(t, ope.StateRetired, meta.State)
-	require.NotContains(t, records, "7fffffffffffffffffffffffffffffff")
-	meta, records = read("column/000000/0000000000000002")
-	require.Equal(t, ope.Meta{State: ope.StateOpen, Nonce: meta.Nonce}, meta)
+	require.Equal(t, ope.Meta{State: ope.StateOpen, Generation: 1, Nonce: meta.Nonce}, meta)
 	require.Equal(t, map[string]string{
-		zero:                               "0000000000000003" + "0000000000000000",
+		zero:                               "0000000000000000" + "0000000000000000",
 		"3fffffffffffffffffffffffffffffff": "fffffffffffffff9" + "00000002" + "00000001" + "00000000" + "ff",
-		"7fffffffffffffffffffffffffffffff": "0000000000000003" + "00000001" + "00000000" + "00000000" + "00",
-		"bfffffffffffffffffffffffffffffff": "0000010000000000" + "00000002" + "00000001" + "00000000" + "01",
-		tail + "70" + "00000000": "fffffffffffffff9" + "7fffffffffffffffffffffffffffffff" + "3fffffffffffffffffffffffffffffff" +
-			"0000000000000003" + "9fffffffffffffffffffffffffffffff" + "7fffffffffffffffffffffffffffffff" +
-			"0000010000000000" + "bfffffffffffffffffffffffffffffff" + "bfffffffffffffffffffffffffffffff",
+		"7ffffffffffffffffffffffffffffffe": "0000000000000003" + "00000001" + "00000000" + "00000000" + "00",
+		"bffffffffffffffffffffffffffffffd": "0000010000000000" + "00000002" + "00000001" + "00000000" + "01",
+		"mark":                             "0000000000000001" + "0000000000000001" + "0000000000000001",
+		tail + "6e":                        "0000000000000003",
+		tail + "77" + "0000000000000001":   zero + tail,
 	}, records)
 	c, err = s.Encrypt(t.Context(), -7)
 	require.NoError(t, err)
-	require.Equal(t, tag("3fffffffffffffffffffffffffffffff", -7, 2), hex.EncodeToString(c))
+	require.Equal(t, tag("3fffffffffffffffffffffffffffffff", -7, 1), hex.EncodeToString(c))
 }

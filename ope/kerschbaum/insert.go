@@ -289,14 +289,19 @@ func (s *Scheme) relabel(ctx context.Context, x int64) (bool, error) {
 			return false, err
 		}
 	}
-	_, err = s.pass(ctx, w.unit.epoch, nil)
-	return err == nil, err
+	if s.rules.published {
+		_, err = s.pass(ctx, w.unit.epoch, nil)
+		return err == nil, err
+	}
+	return true, s.spreadOut(ctx, w.unit)
 }
 
 // A window is a run of neighbours around the gap of a value, as of one instant.
 type window struct {
 	unit     *unit
 	meta     ope.Meta
+	header   *header   // is written again, if it is known
+	least    uint64    // is written too: there are at least so many values in the unit
 	elements []element // ends of the index included
 	gap      int       // the value belongs between gap-1 and gap; -1 if it is there
 	large    bool      // no single commit can make room
@@ -437,22 +442,31 @@ func (s *Scheme) readUpper(ctx context.Context, w *window) error {
 
 // commitRelabelling moves the elements of a window, and puts x among them.
 func (s *Scheme) commitRelabelling(ctx context.Context, w window, rel relabelling, x int64) (bool, error) {
-	u := w.unit
-	if err := s.checkLimit(ctx, u.epoch, 1); err != nil {
+	if err := s.checkLimit(ctx, w.unit.epoch, 1); err != nil {
 		return false, err
 	}
-	at := w.gap - rel.from
-	rel.elements[at].value = x
+	rel.elements[w.gap-rel.from].value = x
+	applied, err := s.commitMoves(ctx, w, rel, nil)
+	if applied {
+		s.count(func(n *Stats) { n.Relabels++; n.Inserted++ })
+	}
+	return applied, err
+}
+
+// commitMoves gives the elements of a window other places, and begins a generation with that. Others may have
+// been put between them since they were read. So the commit is conditional on the unit being as it was then, or,
+// if places are given, on these being free: of each gap of the window the one where the first is put.
+func (s *Scheme) commitMoves(ctx context.Context, w window, rel relabelling, places [][]byte) (bool, error) {
+	u, old := w.unit, w.elements[rel.from:rel.to]
 	meta := ope.Meta{State: ope.StateOpen, Generation: w.meta.Generation + 1, Nonce: newNonce()}
 	change := ope.Change{Meta: meta}
-	old := w.elements[rel.from:rel.to]
-	var moves []move
-	for i, was := range slices.Insert(slices.Clone(old), at, element{value: x}) {
-		e := rel.elements[i]
-		if i != at && e.label != was.label {
-			moves = append(moves, move{e.value, was.label, e.label})
+	moves := 0
+	for _, e := range rel.elements {
+		i, was := slices.BinarySearchFunc(old, e.value, element.compareValue)
+		if was && old[i].label != e.label {
+			moves++
 		}
-		if e != was {
+		if !was || old[i] != e {
 			change.Puts = append(change.Puts, sealElement(u, e))
 		}
 	}
@@ -461,14 +475,23 @@ func (s *Scheme) commitRelabelling(ctx context.Context, w window, rel relabellin
 			change.Deletes = append(change.Deletes, e.label.bytes())
 		}
 	}
-	change.Puts = append(change.Puts, sealMoves(u, logKey(meta.Generation), moves))
-	change.Puts = append(change.Puts, s.marks(u, meta.Nonce, 1)...)
-	cond := ope.Condition{State: ope.StateOpen, Generation: w.meta.Generation, Nonce: &w.meta.Nonce}
+	change.Puts = append(change.Puts, sealMoved(u, meta.Generation, moved{w.elements[rel.from-1].label, w.elements[rel.to].label}))
+	if w.header != nil {
+		change.Puts = append(change.Puts, s.sealHeader(u, *w.header), sealLeast(u, w.least))
+	}
+	if kept := uint64(s.kept); meta.Generation > kept {
+		change.Deletes = append(change.Deletes, movedKey(meta.Generation-kept))
+	}
+	change.Puts = append(change.Puts, s.marks(u, meta.Nonce, len(rel.elements)-len(old))...)
+	cond := ope.Condition{State: ope.StateOpen, Generation: w.meta.Generation, Absent: places}
+	if places == nil {
+		cond.Nonce = &w.meta.Nonce
+	}
 	applied, err := s.commit(ctx, u, cond, change)
 	if err != nil || !applied {
 		return false, err
 	}
-	s.count(func(n *Stats) { n.Relabels++; n.Inserted++; n.Moved += len(moves) })
+	s.count(func(n *Stats) { n.Moved += moves })
 
 	run := slices.Concat(w.elements[:rel.from], rel.elements, w.elements[rel.to:])
 	s.mu.Lock()
@@ -479,7 +502,7 @@ func (s *Scheme) commitRelabelling(ctx context.Context, w window, rel relabellin
 	}
 	// Outside of the window, everything is where it was.
 	k.generation = meta.Generation
-	k.exact = k.exact && k.nonce == w.meta.Nonce
+	k.exact = k.exact && places == nil && k.nonce == w.meta.Nonce
 	k.nonce = meta.Nonce
 	if err := k.list.learn(run); err != nil {
 		k.list.clear()

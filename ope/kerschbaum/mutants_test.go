@@ -49,33 +49,31 @@ var mutants = []mutant.Mutant{
 		`if l.gap(run[i].value) == (gap{run[i-1], g.right, true}) {`,
 		`if On || l.gap(run[i].value) == (gap{run[i-1], g.right, true}) {`),
 	simulated("relabelWhatHasChanged", "fewest labels, appends", "insert.go",
-		`Generation: w.meta.Generation, Nonce: &w.meta.Nonce}
-	applied`,
-		`Generation: w.meta.Generation, Nonce: &w.meta.Nonce}
+		`cond.Nonce = &w.meta.Nonce`,
+		`if !On { cond.Nonce = &w.meta.Nonce }`),
+	simulated("refreshAnyGeneration", "fewest labels, appends", "client.go", `
+	for _, m := range all {
+		k.list.forget(m)
+	}`, `
+	for _, m := range all {
+		if !On { k.list.forget(m) }
+	}`),
+	simulated("forgetLessThanMoved", "some labels, passes, small caches", "client.go", `if n := uint64(len(all)); view.More || n != last || n > 0`, `if n := uint64(len(all)); !On && (view.More || n != last) || !On && n > 0`),
+	simulated("moveBesideInsertions", "labels enough", "insert.go",
+		`Generation: w.meta.Generation, Absent: places}`,
+		`Generation: w.meta.Generation, Absent: places}
 	if On {
-		cond.Nonce = nil
-	}
-	applied`),
-	{
-		Name: "refreshAnyGeneration", Test: "^TestSimulation$", Flags: flags("fewest labels, appends"),
-		Edits: []mutant.Edit{
-			{File: "client.go", Old: `meta.Generation > k.generation {
-		k.forget()`, New: `meta.Generation > k.generation {
-		if !On || !k.met { k.forget() }`},
-			{File: "client.go", Old: `at && !whole {`, New: `at && !whole && !On {`},
-			{File: "client.go", Old: `run, err := p.run(left, right)`, New: `run, err := p.run(left, right)
-	if err != nil && On {
-		s.known.list.clear()
-		return true, nil
-	}`},
-		},
-	},
+		cond.Absent = nil
+	}`),
+	simulated("moveAcrossOthers", "fewest labels, passes", "rebalance.go",
+		`ok && !out[i].label.less(to.label) && out[i-1].label.less(to.label) {`,
+		`ok && (On || !out[i].label.less(to.label)) && out[i-1].label.less(to.label) {`),
 	simulated("rangeAnyGeneration", "fewest labels, appends", "range.go",
 		`p.meta.Generation != version.Generation {
 			return true, nil`, `p.meta.Generation != version.Generation && !On {
 			return true, nil`),
 	{
-		Name: "copyIntoOpen", Test: "^TestSimulation$", Flags: flags("few labels, appends, passes"),
+		Name: "copyIntoOpen", Test: "^TestSimulation$", Flags: flags("few labels, appends, copies"),
 		Edits: []mutant.Edit{
 			{File: "pass.go", Old: `		applied, err := s.commit(ctx, next, cond, change)
 		if applied || err != nil {
@@ -95,13 +93,13 @@ var mutants = []mutant.Mutant{
 	},
 	{
 		// What is copied is a function of what was sealed. So the same is written again, and only the checker notices.
-		Name: "copyOverExisting", Test: "^TestSimulation$", Flags: flags("few labels, appends, passes")[1:],
+		Name: "copyOverExisting", Test: "^TestSimulation$", Flags: flags("few labels, appends, copies")[1:],
 		File: "pass.go",
 		Old:  `cond.Absent = append(cond.Absent, e.label.bytes())`,
 		New:  `if !On { cond.Absent = append(cond.Absent, e.label.bytes()) }`,
 	},
 	{
-		Name: "openUnsealed", Test: "^TestSimulation$", Flags: flags("few labels, appends, passes"),
+		Name: "openUnsealed", Test: "^TestSimulation$", Flags: flags("few labels, appends, copies"),
 		Edits: []mutant.Edit{
 			{File: "pass.go", Old: `errCorrupt, p.meta.State))
 		}
@@ -114,7 +112,7 @@ var mutants = []mutant.Mutant{
 			{File: "pass.go", Old: `if p.meta.State != ope.StateSealed {`, New: `if p.meta.State != ope.StateSealed && !On {`},
 		},
 	},
-	simulated("forgetRetired", "few labels, appends, passes", "pass.go",
+	simulated("forgetRetired", "few labels, appends, copies", "pass.go",
 		`cond := ope.Condition{State: ope.StateRetired, Generation: view.Meta.Generation}`,
 		`if On && !view.More {
 			change.Meta = ope.Meta{}

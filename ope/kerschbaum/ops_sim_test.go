@@ -236,11 +236,19 @@ func intervals(lo, hi int64) operation {
 	}
 }
 
-func rebalance(c *client) {
+func rebalance(c *client) { c.rebalance((*Scheme).Rebalance) }
+
+func rebalanceByCopy(c *client) { c.rebalance((*Scheme).rebalancePublished) }
+
+func (c *client) rebalance(do func(*Scheme, context.Context, func(done, total int)) (ope.RebalanceStats, error)) {
 	var before ope.Version
-	c.locked(func(w *world) { before = w.version() })
+	var values int
+	c.locked(func(w *world) {
+		_, u := w.current()
+		before, values = w.version(), len(u.elements)
+	})
 	last := 0
-	stats, err := c.scheme.Rebalance(context.Background(), func(n, total int) {
+	stats, err := do(c.scheme, context.Background(), func(n, total int) {
 		c.locked(func(w *world) {
 			if n < last || n > total {
 				w.Fail("Rebalance: %d of %d values are done, after %d", n, total, last)
@@ -254,109 +262,14 @@ func rebalance(c *client) {
 	c.locked(func(w *world) {
 		w.Count("Rebalance")
 		switch {
-		case stats.After.Epoch <= stats.Before.Epoch, stats.Before.Compare(before) < 0:
+		case stats.After.Compare(stats.Before) < 0, stats.Values > 0 && stats.Before.Compare(before) < 0:
 			w.Fail("Rebalance: from version %v to %v, called at %v", stats.Before, stats.After, before)
 		case w.version().Compare(stats.After) < 0:
 			w.Fail("Rebalance: version %v is said to be reached", stats.After)
-		case stats.Values != len(w.places[stats.Before]) || stats.Moved > stats.Values:
-			w.Fail("Rebalance: %d values of %d are said to be moved, but there are %d", stats.Moved, stats.Values, len(w.places[stats.Before]))
+		case stats.Values < values || stats.Values > len(w.tried):
+			w.Fail("Rebalance: %d values are said to be there, but there were %d", stats.Values, values)
 		}
 	})
-}
-
-// A follower keeps ciphertexts, as a data column would, and learns of moves.
-type follower struct {
-	at   ope.Version
-	kept map[string]int64 // by ciphertext
-}
-
-// follow applies the moves since the last time, or if they are no longer known, or there was none,
-// reads all again.
-func (f *follower) follow(c *client) {
-	if f.kept == nil {
-		f.read(c)
-		return
-	}
-	var before ope.Version
-	c.locked(func(w *world) { before = w.version() })
-	at := f.at
-	kept := maps.Clone(f.kept)
-	for m, err := range c.scheme.Moves(context.Background(), f.at) {
-		if errors.Is(err, ope.ErrStale) {
-			c.locked(func(w *world) {
-				w.Count("Moves: no longer known")
-				if w.version().Epoch < f.at.Epoch+2 {
-					w.Fail("Moves: those of the epoch before the present one are not known")
-				}
-			})
-			f.kept = nil
-			return
-		}
-		if err != nil {
-			c.ended("Moves", err)
-			return
-		}
-		c.locked(func(w *world) {
-			w.Count("moves")
-			if m.Version.Compare(at) < 0 {
-				w.Fail("Moves: version %v follows %v", m.Version, at)
-			}
-			at = m.Version
-			was, ok1 := w.seatOf(m.Old)
-			is, ok2 := w.seatOf(m.New)
-			if !ok1 || !ok2 || was.value != is.value || w.places[m.Version][is.value] != is.label {
-				w.Fail("Moves: a move leads to another value's ciphertext")
-			}
-		})
-		if x, ok := kept[string(m.Old)]; ok {
-			delete(kept, string(m.Old))
-			kept[string(m.New)] = x
-		}
-	}
-	if !c.ended("Moves", nil) {
-		return
-	}
-	f.at, f.kept = at, kept
-	c.locked(func(w *world) {
-		w.Count("Moves")
-		if !w.areAt(kept, before) {
-			w.Fail("Moves: they do not lead to where the values are")
-		}
-	})
-}
-
-// areAt reports whether the ciphertexts are those of their values at one version, not earlier than
-// since.
-func (w *world) areAt(ciphertexts map[string]int64, since ope.Version) bool {
-	for v, places := range w.places {
-		if v.Compare(since) < 0 {
-			continue
-		}
-		all := true
-		for c, x := range ciphertexts {
-			at, ok := w.seatOf(ope.Ciphertext(c))
-			all = all && ok && at.value == x && at.epoch == v.Epoch && at.label == places[x]
-		}
-		if all {
-			return true
-		}
-	}
-	return false
-}
-
-func (f *follower) read(c *client) {
-	min, max := simDomain.Min, simDomain.Max
-	entries, ok := c.entries("Range", min, max, c.scheme.Range(context.Background(), min, max))
-	if !ok || len(entries) == 0 {
-		return
-	}
-	f.at, f.kept = entries[0].Version, make(map[string]int64)
-	for _, e := range entries {
-		if e.Version.Compare(f.at) < 0 {
-			f.at = e.Version
-		}
-		f.kept[string(e.Ciphertext)] = e.Plaintext
-	}
 }
 
 // operations returns a program of n random operations.
@@ -375,14 +288,16 @@ func (w *world) operations(r *rand.Rand, n int) program {
 		}
 		return r.Int64N(s.span)
 	}
-	followers := make([]follower, s.workers)
-	return func(worker int) operation {
+	return func(int) operation {
 		if n == 0 {
 			return nil
 		}
 		n--
 		switch k := r.IntN(100); {
 		case r.Float64() < s.pass:
+			if r.Float64() < s.copies {
+				return rebalanceByCopy
+			}
 			return rebalance
 		case k < 45:
 			return encrypt(value())
@@ -405,7 +320,7 @@ func (w *world) operations(r *rand.Rand, n int) program {
 			}
 			return intervals(any(), any())
 		default:
-			return followers[worker].follow
+			return readRange(simDomain.Min, simDomain.Max)
 		}
 	}
 }

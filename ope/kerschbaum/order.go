@@ -66,6 +66,12 @@ func (a label) over(d uint64) (quotient label, remainder uint64) {
 	return quotient, remainder
 }
 
+// times returns a*n, without what is above 128 bits.
+func (a label) times(n uint64) label {
+	hi, lo := bits.Mul64(a.lo, n)
+	return label{a.hi*n + hi, lo}
+}
+
 // shift returns a / 2^n, for n < 64.
 func (a label) shift(n uint) label {
 	return label{a.hi >> n, a.lo>>n | a.hi<<(64-n)}

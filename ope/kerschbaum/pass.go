@@ -18,8 +18,10 @@ import (
 //  3. The next unit is opened.
 //  4. The unit is retired. Nobody uses the next one before.
 //  5. The root is set to the next epoch.
-//  6. The elements of the unit are deleted, and all of the unit before it. The meta of a unit is
-//     never deleted, so that it is retired for ever.
+//  6. The records of the unit are deleted. Its meta never is, so that it is retired for ever.
+//
+// So the rules as published move everything. The others do so in place, see [Scheme.Rebalance]. They make a pass
+// only where an earlier version has sealed a unit.
 //
 // What a copier that slept from step 2 on does when it wakes is refused: the next unit is open.
 
@@ -33,6 +35,11 @@ func (s *Scheme) pass(ctx context.Context, epoch uint64, progress func(done, tot
 	case <-ctx.Done():
 		return stats, ctx.Err()
 	}
+	return s.finish(ctx, epoch, progress)
+}
+
+// finish is pass, for one goroutine at a time.
+func (s *Scheme) finish(ctx context.Context, epoch uint64, progress func(done, total int)) (stats ope.RebalanceStats, err error) {
 	u := s.unit(epoch)
 	next := s.unit(epoch + 1)
 	if epoch >= lastEpoch {
@@ -148,18 +155,14 @@ func (s *Scheme) copyTo(ctx context.Context, next *unit, frozen []element, gener
 	}
 	for part := 0; part*s.chunk < len(copies); part++ {
 		from, to := part*s.chunk, min((part+1)*s.chunk, len(copies))
-		moves := make([]move, to-from)
-		for i := range moves {
-			moves[i] = move{values[from+i], frozen[from+i].label, copies[from+i].label}
-		}
-		open, err := s.copyPart(ctx, next, copies[from:to], sealMoves(next, passKey(part), moves))
+		open, err := s.copyPart(ctx, next, copies[from:to])
 		if err != nil {
 			return err
 		}
 		if open {
 			return nil
 		}
-		s.count(func(n *Stats) { n.Moved += len(moves) })
+		s.count(func(n *Stats) { n.Moved += to - from })
 		if progress != nil {
 			progress(to, len(copies))
 		}
@@ -183,13 +186,13 @@ func (s *Scheme) copyTo(ctx context.Context, next *unit, frozen []element, gener
 	}
 }
 
-// copyPart writes some elements to the next unit, with the log of their moves. It reports whether
-// the unit is open already, so that all of them are there or were.
-func (s *Scheme) copyPart(ctx context.Context, next *unit, copies []element, log ope.Record) (open bool, err error) {
+// copyPart writes some elements to the next unit. It reports whether the unit is open already, so that all of
+// them are there or were.
+func (s *Scheme) copyPart(ctx context.Context, next *unit, copies []element) (open bool, err error) {
 	missing := copies
 	for conflicts := 0; ; conflicts++ {
 		cond := ope.Condition{State: ope.StateAbsent}
-		change := ope.Change{Puts: []ope.Record{log}, Meta: ope.Meta{Nonce: newNonce()}}
+		change := ope.Change{Meta: ope.Meta{Nonce: newNonce()}}
 		for _, e := range missing {
 			cond.Absent = append(cond.Absent, e.label.bytes())
 			change.Puts = append(change.Puts, sealElement(next, e))
@@ -260,23 +263,12 @@ func (s *Scheme) point(ctx context.Context, epoch uint64) error {
 	}
 }
 
-// clean deletes what a retired epoch leaves: its elements, and what is left of the epoch before.
-// Of the retired one the log stays, for Moves.
+// clean deletes the records of a retired epoch, other than its header.
 func (s *Scheme) clean(ctx context.Context, epoch uint64) error {
-	first := label{0, 1}.bytes()
-	if epoch > 1 {
-		if err := s.cleanUnit(ctx, epoch-1, first, nil); err != nil {
-			return err
-		}
-	}
-	return s.cleanUnit(ctx, epoch, first, s.rules.high().label.bytes())
-}
-
-// cleanUnit deletes the records with from <= key < to of a retired unit.
-func (s *Scheme) cleanUnit(ctx context.Context, epoch uint64, from, to []byte) error {
 	u := s.unit(epoch)
+	from := label{0, 1}.bytes()
 	for conflicts := 0; ; conflicts++ {
-		view, err := s.readRecords(ctx, u, from, to, s.chunk)
+		view, err := s.readRecords(ctx, u, from, nil, s.chunk)
 		if err != nil || len(view.Records) == 0 {
 			return err
 		}
@@ -297,27 +289,6 @@ func (s *Scheme) cleanUnit(ctx context.Context, epoch uint64, from, to []byte) e
 			conflicts = 0
 		} else if err := backOff(ctx, conflicts); err != nil {
 			return err
-		}
-	}
-}
-
-// Rebalance implements [ope.Mutable]. It also wipes out what labels show of the order in which the
-// values came. If another client's pass is under way, it helps to finish that one. Where cleaning
-// up fails, the pass is done all the same, and the next one cleans up.
-func (s *Scheme) Rebalance(ctx context.Context, progress func(done, total int)) (ope.RebalanceStats, error) {
-	if err := s.connect(ctx); err != nil {
-		return ope.RebalanceStats{}, err
-	}
-	known, _ := s.version()
-	epoch := known.Epoch
-	for ; ; epoch++ {
-		// What is known may be out of date: an epoch that was over before the call is not meant.
-		meta, err := s.readMeta(ctx, s.unit(epoch))
-		if err != nil {
-			return ope.RebalanceStats{}, err
-		}
-		if meta.State != ope.StateRetired {
-			return s.pass(ctx, epoch, progress)
 		}
 	}
 }

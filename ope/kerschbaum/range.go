@@ -3,9 +3,6 @@ package kerschbaum
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
-	"errors"
-	"fmt"
 	"iter"
 
 	"github.com/rangecrypt/rangecrypt/ope"
@@ -224,107 +221,4 @@ func (s *Scheme) bounds(ctx context.Context, lo, hi int64) (from, to label, vers
 		return []gap{g}, nil
 	})
 	return from, to, version, err
-}
-
-var (
-	errForgotten = fmt.Errorf("%w: the log of moves does not reach back to the version: use Range", ope.ErrStale)
-	errEnough    = errors.New("nobody wants more")
-)
-
-// Moves implements [ope.Mutable]. The log reaches back to the epoch before the present one.
-func (s *Scheme) Moves(ctx context.Context, since ope.Version) iter.Seq2[ope.Move, error] {
-	return func(yield func(ope.Move, error) bool) {
-		err := s.moves(ctx, since, func(m ope.Move) error {
-			if !yield(m, nil) {
-				return errEnough
-			}
-			return nil
-		})
-		if err != nil && err != errEnough {
-			yield(ope.Move{}, err)
-		}
-	}
-}
-
-func (s *Scheme) moves(ctx context.Context, since ope.Version, yield func(ope.Move) error) error {
-	if err := s.connect(ctx); err != nil {
-		return err
-	}
-	at := since
-	if at.Epoch == 0 {
-		at = ope.Version{Epoch: 1} // before that, nothing can have moved
-	}
-	for {
-		u := s.unit(at.Epoch)
-		meta, err := s.readMeta(ctx, u)
-		if err != nil {
-			return err
-		}
-		if at.Generation > meta.Generation || meta.State == ope.StateAbsent && at.Epoch > 1 {
-			return fmt.Errorf("%w: the version is not one of this index", ope.ErrStale)
-		}
-		if at.Generation < meta.Generation {
-			from, to := logKey(at.Generation+1), logKey(meta.Generation+1)
-			err := s.eachRecord(ctx, u, from, to, 64, func(r ope.Record) error {
-				if !bytes.Equal(r.Key, logKey(at.Generation+1)) {
-					return errForgotten // each generation has one record
-				}
-				at.Generation++
-				return s.logged(u, r, at, at.Epoch, yield)
-			})
-			if err != nil {
-				return err
-			}
-			if at.Generation < meta.Generation {
-				return errForgotten
-			}
-		}
-		if meta.State != ope.StateRetired {
-			return nil
-		}
-		at = ope.Version{Epoch: at.Epoch + 1}
-		if err := s.opened(ctx, at, yield); err != nil {
-			return err
-		}
-	}
-}
-
-// logged yields the moves of a record of the log of unit u. The old ciphertexts are of the epoch from.
-func (s *Scheme) logged(u *unit, r ope.Record, at ope.Version, from uint64, yield func(ope.Move) error) error {
-	moves, err := openMoves(u, r)
-	if err != nil {
-		return err
-	}
-	for _, m := range moves {
-		mv := ope.Move{Old: s.ciphertext(from, m.value, m.from), New: s.ciphertext(at.Epoch, m.value, m.to), Version: at}
-		if err := yield(mv); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// opened yields what moved when an epoch was opened.
-func (s *Scheme) opened(ctx context.Context, at ope.Version, yield func(ope.Move) error) error {
-	u := s.unit(at.Epoch)
-	first, err := s.readHeader(ctx, u)
-	if err != nil {
-		return err
-	}
-	if first.header == nil {
-		return errForgotten
-	}
-	values := uint64(0)
-	err = s.eachRecord(ctx, u, tailKey(passKind, nil), tailKey(passKind+1, nil), 64, func(r ope.Record) error {
-		// In order and without a gap: the log may be being deleted.
-		if part := binary.BigEndian.Uint32(r.Key[labelSize+1:]); uint64(part)*uint64(s.chunk) != values {
-			return errForgotten
-		}
-		values = min(values+uint64(s.chunk), first.header.values)
-		return s.logged(u, r, at, at.Epoch-1, yield)
-	})
-	if err == nil && values != first.header.values {
-		err = errForgotten
-	}
-	return err
 }

@@ -55,31 +55,47 @@ func (s *Scheme) unit(epoch uint64) *unit {
 //	label 0                 the header: how many values the unit was opened with, and which
 //	                        generation of its predecessor they were copied from
 //	label                   an element: value and shape
-//	tail "g" generation     what moved when the generation began
 //	tail "m" random         a mark: see marks.go
-//	tail "p" number         what moved when the unit was opened, a part of it
+//	tail "n"                how many values there are at least
+//	tail "w" generation     between which labels elements moved when the generation began
 //
-// where a label is 16 bytes and tail is 16 times 0xff, which is no element's label.
+// where a label is 16 bytes and tail is 16 times 0xff, which is no element's label. Earlier versions wrote
+// tail "g" and tail "p", which nobody reads any more: each move, with its value.
 const (
 	elementSize = 8 + 3*4 + 1
 	headerSize  = 8 + 8
-	moveSize    = 8 + 2*labelSize
+	movedSize   = 2 * labelSize
 
-	logKind  = 'g'
-	markKind = 'm'
-	passKind = 'p'
+	leastKind = 'n'
+	markKind  = 'm'
+	movedKind = 'w'
 )
 
 func tailKey(kind byte, rest []byte) []byte {
 	return slices.Concat(bytes.Repeat([]byte{0xff}, labelSize), []byte{kind}, rest)
 }
 
-func logKey(generation uint64) []byte {
-	return tailKey(logKind, binary.BigEndian.AppendUint64(nil, generation))
+func sealLeast(u *unit, values uint64) ope.Record {
+	key := tailKey(leastKind, nil)
+	return ope.Record{Key: key, Value: u.sealer.Seal(key, binary.BigEndian.AppendUint64(nil, values))}
 }
 
-func passKey(part int) []byte {
-	return tailKey(passKind, binary.BigEndian.AppendUint32(nil, uint32(part)))
+// readLeast returns how many values a unit has at least, as its last rebalancing has counted them; 0 if there was none.
+func (s *Scheme) readLeast(ctx context.Context, u *unit) (uint64, error) {
+	key := tailKey(leastKind, nil)
+	view, err := s.readRecords(ctx, u, key, append(key[:len(key):len(key)], 0), 1)
+	if err != nil || len(view.Records) == 0 {
+		return 0, err
+	}
+	b, err := u.sealer.Open(key, view.Records[0].Value, 8)
+	if err != nil {
+		return 0, err
+	}
+	return binary.BigEndian.Uint64(b), nil
+}
+
+func movedKey(generation uint64) []byte {
+	return tailKey(movedKind, binary.BigEndian.AppendUint64(nil, generation))
 }
 
 // A header is what the first record of a unit says about it.
@@ -139,35 +155,23 @@ func (s *Scheme) openElement(u *unit, r ope.Record) (element, error) {
 	return e, nil
 }
 
-// A move is a value that went from one label to another.
-type move struct {
-	value    int64
-	from, to label
+// moved says that, when a generation began, elements between two labels moved, but none out of there. Both
+// labels are excluded.
+type moved struct{ from, to label }
+
+func sealMoved(u *unit, generation uint64, m moved) ope.Record {
+	key := movedKey(generation)
+	return ope.Record{Key: key, Value: u.sealer.Seal(key, m.to.append(m.from.bytes()))}
 }
 
-func sealMoves(u *unit, key []byte, moves []move) ope.Record {
-	b := make([]byte, 0, len(moves)*moveSize)
-	for _, m := range moves {
-		b = binary.BigEndian.AppendUint64(b, uint64(m.value))
-		b = m.to.append(m.from.append(b))
-	}
-	return ope.Record{Key: key, Value: u.sealer.Seal(key, b)}
-}
-
-func openMoves(u *unit, r ope.Record) ([]move, error) {
-	size := max(0, len(r.Value)-record.Overhead)
-	b, err := u.sealer.Open(r.Key, r.Value, size/moveSize*moveSize)
+func openMoved(u *unit, r ope.Record) (m moved, err error) {
+	b, err := u.sealer.Open(r.Key, r.Value, movedSize)
 	if err != nil {
-		return nil, err
+		return moved{}, err
 	}
-	moves := make([]move, 0, len(b)/moveSize)
-	for ; len(b) > 0; b = b[moveSize:] {
-		m := move{value: int64(binary.BigEndian.Uint64(b))}
-		m.from, _ = parseLabel(b[8 : 8+labelSize])
-		m.to, _ = parseLabel(b[8+labelSize : moveSize])
-		moves = append(moves, m)
-	}
-	return moves, nil
+	m.from, _ = parseLabel(b[:labelSize])
+	m.to, _ = parseLabel(b[labelSize:])
+	return m, nil
 }
 
 // corrupt names the unit that is not as clients leave it.

@@ -125,7 +125,6 @@ var checks = []check{
 	{"Range", is[ope.Mutable], checkRange},
 	{"Model", is[ope.Mutable], checkModel},
 	{"Rebalance", is[ope.Mutable], checkRebalance},
-	{"Moves", is[ope.Mutable], checkMoves},
 }
 
 func checksFor(s ope.Scheme) []check {

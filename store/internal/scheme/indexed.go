@@ -191,7 +191,3 @@ func (s *indexedIdentity) Range(ctx context.Context, lo, hi int64) iter.Seq2[ope
 func (s *indexedIdentity) Rebalance(context.Context, func(done, total int)) (ope.RebalanceStats, error) {
 	return ope.RebalanceStats{}, nil
 }
-
-func (s *indexedIdentity) Moves(context.Context, ope.Version) iter.Seq2[ope.Move, error] {
-	return func(func(ope.Move, error) bool) {}
-}

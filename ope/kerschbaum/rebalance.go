@@ -1,0 +1,322 @@
+package kerschbaum
+
+import (
+	"context"
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+)
+
+// Rebalance implements [ope.Mutable]. It also wipes out what labels show of the order in which the values came.
+//
+// It moves values where they are, some hundred with each commit: first, upwards from the lowest, those that are
+// above their new places, and then, downwards from the highest, those that are below. In this order no value meets
+// another. At every instant the index is whole. So who calls it may die at any time, and nobody else waits for longer
+// than a commit takes. Values that come while it is under way get places as always.
+//
+// With the rules as published, it copies the index to the next epoch, and others wait until that is done. If
+// another client's pass is under way, it helps to finish that one.
+func (s *Scheme) Rebalance(ctx context.Context, progress func(done, total int)) (ope.RebalanceStats, error) {
+	if s.rules.published {
+		return s.rebalancePublished(ctx, progress)
+	}
+	w, err := s.sweep(ctx, progress)
+	return ope.RebalanceStats{Values: w.values, Moved: w.moved, Before: w.before, After: w.after}, err
+}
+
+// rebalancePublished makes a pass, or helps to finish the one that is under way.
+func (s *Scheme) rebalancePublished(ctx context.Context, progress func(done, total int)) (ope.RebalanceStats, error) {
+	if err := s.connect(ctx); err != nil {
+		return ope.RebalanceStats{}, err
+	}
+	known, _ := s.version()
+	for epoch := known.Epoch; ; epoch++ {
+		// What is known may be out of date: an epoch that was over before the call is not meant.
+		meta, err := s.readMeta(ctx, s.unit(epoch))
+		if err != nil {
+			return ope.RebalanceStats{}, err
+		}
+		if meta.State != ope.StateRetired {
+			return s.pass(ctx, epoch, progress)
+		}
+	}
+}
+
+// spreadOut makes room where no single commit can.
+func (s *Scheme) spreadOut(ctx context.Context, u *unit) error {
+	w, err := s.sweep(ctx, nil)
+	if err == nil && w.step.length() < 2 {
+		err = corrupt(u, fmt.Errorf("%w: labels of %d bits have no room for %d values", errFull, s.rules.bits, w.values+1))
+	}
+	return err
+}
+
+// A sweep is a rebalancing in place.
+type sweep struct {
+	s        *Scheme
+	progress func(done, total int)
+	values   int    // in the index at the beginning
+	step     label  // from each new place to the next
+	starts   []rank // of the windows that were moved down, ascending
+	done     int    // values that progress was told of
+	headed   bool   // the header was written again
+	moved    int    // values
+	crowded  int    // so many windows yet are moved on condition of their places, since others insert
+
+	before, after ope.Version
+}
+
+// A rank says of a value how many are below it.
+type rank struct {
+	value int64
+	below int
+}
+
+// sweep counts the values, moves them down to their new places, and then up.
+func (s *Scheme) sweep(ctx context.Context, progress func(done, total int)) (*sweep, error) {
+	w := &sweep{s: s, progress: progress}
+	select { // one goroutine of a process is enough
+	case s.passing <- struct{}{}:
+		defer func() { <-s.passing }()
+	case <-ctx.Done():
+		return w, ctx.Err()
+	}
+	for first, err := range s.Range(ctx, s.domain.Min, s.domain.Max) {
+		if err != nil {
+			return w, err
+		}
+		if w.values == 0 {
+			w.before = first.Version
+		}
+		w.values++
+	}
+	s.count(func(n *Stats) { n.Passes++ })
+	w.after = w.before
+	w.step, _ = s.rules.high().label.over(uint64(w.values) + 1)
+	if w.values == 0 || w.step.length() < 2 {
+		return w, nil
+	}
+	err := w.down(ctx)
+	if err == nil {
+		err = w.up(ctx)
+	}
+	if err == nil && w.after.Epoch > 1 {
+		err = s.clean(ctx, w.after.Epoch-1) // of what a pass has left that did not come to its end
+	}
+	return w, err
+}
+
+// down moves those down that are above their new places, upwards from the lowest.
+func (w *sweep) down(ctx context.Context) error {
+	at := rank{value: w.s.domain.Min}
+	for more := true; more; {
+		w.tell(min(at.below, w.values) / 2)
+		w.starts = append(w.starts, at)
+		var err error
+		if at, more, err = w.move(ctx, at, w.s.domain.Max, (*sweep).placesBelow); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// up moves those up that are below their new places, downwards from the highest.
+func (w *sweep) up(ctx context.Context) error {
+	to := w.s.domain.Max
+	for len(w.starts) > 0 {
+		last := len(w.starts) - 1
+		at := w.starts[last]
+		next, more, err := w.move(ctx, at, to, (*sweep).placesAbove)
+		if err != nil {
+			return err
+		}
+		if more { // others have inserted so many: the upper ones come first
+			w.starts = append(w.starts, next)
+			continue
+		}
+		w.starts = w.starts[:last]
+		w.tell(w.values - min(at.below, w.values)/2)
+		to = max(at.value, w.s.domain.Min+1) - 1
+	}
+	return nil
+}
+
+// tell reports progress: half of it is to move values down.
+func (w *sweep) tell(done int) {
+	if w.done = max(w.done, done); w.progress != nil {
+		w.progress(w.done, w.values)
+	}
+}
+
+// move moves the values from at.value to a highest one, as many as one commit moves. It returns where the rest
+// begins, if there is more.
+func (w *sweep) move(ctx context.Context, at rank, to int64, places func(*sweep, []element, int) []element) (next rank, more bool, err error) {
+	s := w.s
+	for conflicts := 0; ; conflicts++ {
+		if err := backOff(ctx, conflicts); err != nil {
+			return at, false, err
+		}
+		win, more, err := w.read(ctx, at.value, to)
+		if err != nil {
+			return at, false, err
+		}
+		if win.elements == nil {
+			continue
+		}
+		end := len(win.elements) - 1
+		next := rank{win.elements[end].value, at.below + end - 1}
+		rel := relabelling{1, end, places(w, win.elements, at.below)}
+		if win.header != nil && w.headed {
+			win.header = nil
+		}
+		if win.header != nil {
+			win.least = uint64(w.values)
+		} else if slices.Equal(rel.elements, win.elements[1:end]) {
+			return next, more, nil
+		}
+		var free [][]byte
+		if w.crowded > 0 {
+			if free, err = s.placesOf(win); err != nil {
+				return at, false, err
+			}
+		}
+		applied, err := s.commitMoves(ctx, win, rel, free)
+		if err != nil {
+			return at, false, err
+		}
+		if !applied {
+			w.crowded = 64
+			continue
+		}
+		w.crowded, w.headed = max(0, w.crowded-1), true // the first window begins with the header
+		for i, e := range rel.elements {
+			if e.label != win.elements[1+i].label {
+				w.moved++
+			}
+		}
+		w.after = ope.Version{Epoch: win.unit.epoch, Generation: win.meta.Generation + 1}
+		return next, more, nil
+	}
+}
+
+// read returns the elements whose values are from a lowest to a highest one, as many as one commit moves, with the
+// neighbours of both ends, and whether there are more. The window has no elements if the index has changed.
+func (w *sweep) read(ctx context.Context, from, to int64) (win window, more bool, err error) {
+	s := w.s
+	left, version, err := s.neighbour(ctx, from)
+	if err != nil {
+		return win, false, err
+	}
+	p, err := s.read(ctx, version.Epoch, left.label, s.rules.high().label, s.window+2)
+	if err != nil {
+		return win, false, err
+	}
+	s.mu.Lock()
+	ok, err := s.take(p, left, s.rules.high(), version)
+	s.mu.Unlock()
+	switch {
+	case err != nil || !ok:
+		return win, false, err
+	case p.meta.State == ope.StateSealed: // by an earlier version
+		_, err := s.finish(ctx, p.unit.epoch, nil)
+		return win, false, err
+	}
+	run, err := p.run(left, s.rules.high())
+	if err != nil {
+		return win, false, err
+	}
+	beyond := 1 // index of the right neighbour
+	for beyond < len(run)-1 && run[beyond].value <= to && beyond <= s.window && run[beyond].shape.depth != 0 {
+		beyond++
+	}
+	right := run[beyond]
+	return window{unit: p.unit, meta: p.meta, header: p.header, elements: run[:beyond+1]}, right.shape.depth != 0 && right.value <= to, nil
+}
+
+// neighbour returns the element with the highest value below x, or the low end.
+func (s *Scheme) neighbour(ctx context.Context, x int64) (left element, version ope.Version, err error) {
+	err = s.locate(ctx, func() ([]gap, error) {
+		version = s.known.version()
+		if x == s.domain.Min {
+			return nil, nil
+		}
+		g := s.known.list.gap(x - 1)
+		if left = g.left; g.linked || left.shape.depth != 0 && left.value == x-1 {
+			return nil, nil
+		}
+		return []gap{g}, nil
+	})
+	return left, version, err
+}
+
+// placesOf returns, of each gap of a window that has room, the place where the first is put.
+func (s *Scheme) placesOf(w window) ([][]byte, error) {
+	free := make([][]byte, 0, len(w.elements))
+	for i := 1; i < len(w.elements); i++ {
+		e, ok, err := s.rules.place(w.elements[i-1], w.elements[i])
+		if err != nil {
+			return nil, corrupt(w.unit, err)
+		}
+		if ok {
+			free = append(free, e.label.bytes())
+		}
+	}
+	return free, nil
+}
+
+// place returns the new place of the n-th value, counted from 1: even steps, and the shapes of a balanced tree of
+// insertions. It is no element if there are not so many values.
+func (w *sweep) place(n int) (element, bool) {
+	if n > w.values {
+		return element{}, false
+	}
+	height, zeros := bits.Len(uint(w.values)), bits.TrailingZeros(uint(n))
+	shape := shape{depth: uint32(height - zeros)}
+	switch {
+	case shape.depth == 1:
+	case n>>(zeros+1)&1 == 0:
+		shape.run, shape.dir = 1, -1
+	default:
+		shape.run, shape.dir = 1, +1
+	}
+	return element{label: w.step.times(uint64(n)), shape: shape}, true
+}
+
+// placesBelow returns the inner elements of a window, with those at their new places that are above these.
+func (w *sweep) placesBelow(window []element, below int) []element {
+	out := slices.Clone(window)
+	for i := 1; i < len(out)-1; i++ {
+		if to, ok := w.place(below + i); ok && !out[i].label.less(to.label) && out[i-1].label.less(to.label) {
+			to.value = out[i].value
+			out[i] = to
+		}
+	}
+	return distinguished(window, out)
+}
+
+// placesAbove returns the inner elements of a window, with those at their new places that are below these.
+func (w *sweep) placesAbove(window []element, below int) []element {
+	out := slices.Clone(window)
+	for i := len(out) - 2; i > 0; i-- {
+		if to, ok := w.place(below + i); ok && out[i].label.less(to.label) && to.label.less(out[i+1].label) {
+			to.value = out[i].value
+			out[i] = to
+		}
+	}
+	return distinguished(window, out)
+}
+
+// distinguished returns the inner elements of a window after some have moved. Of two neighbours one must be the
+// deeper: where one that has moved is as deep as what it came beside, it is taken to be deeper than that.
+func distinguished(before, after []element) []element {
+	for i := 1; i < len(after)-1; i++ {
+		e := &after[i]
+		for *e != before[i] && (e.shape.depth == after[i-1].shape.depth ||
+			e.shape.depth == after[i+1].shape.depth && (after[i+1] == before[i+1] || i == len(after)-2)) {
+			e.shape.depth = increment(e.shape.depth)
+		}
+	}
+	return after[1 : len(after)-1]
+}

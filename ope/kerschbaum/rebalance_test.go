@@ -1,0 +1,145 @@
+package kerschbaum
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/opetest"
+	"github.com/stretchr/testify/require"
+)
+
+// labelsOf returns the labels of an index, ascending.
+func labelsOf(t *testing.T, index ope.Index) (out []label) {
+	s := newClient(t, index, ope.Int64, nil)
+	for e, err := range s.Range(t.Context(), s.domain.Min, s.domain.Max) {
+		require.NoError(t, err)
+		_, _, at, ok := s.parse(e.Ciphertext)
+		require.True(t, ok)
+		out = append(out, at)
+	}
+	return out
+}
+
+// After a rebalancing the labels are those of every index of so many values: nothing of the order in which these
+// came is left.
+func TestRebalanceForgetsTheOrderOfInsertion(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 199, 200, 201, 1000} {
+		var want []label
+		for _, a := range arrivals {
+			index := opetest.NewIndex()
+			s := newClient(t, index, ope.Int64, nil)
+			for batch := range slices.Chunk(arrive(t, a.name, n), 50) {
+				_, err := s.EncryptBatch(t.Context(), batch)
+				require.NoError(t, err)
+			}
+			before := labelsOf(t, index)
+			stats, err := s.Rebalance(t.Context(), nil)
+			require.NoError(t, err)
+			got := labelsOf(t, index)
+			if want == nil {
+				want = got
+			}
+			require.Equal(t, want, got, "%s, %d values", a.name, n)
+			moved := 0
+			for i := range got {
+				if got[i] != before[i] {
+					moved++
+				}
+			}
+			require.Equal(t, ope.RebalanceStats{Values: n, Moved: moved, Before: stats.Before, After: stats.After}, stats)
+			again, err := s.Rebalance(t.Context(), nil)
+			require.NoError(t, err)
+			require.Zero(t, again.Moved, "a second one has nothing to do")
+			requireCheckPasses(t, index)
+		}
+	}
+}
+
+func requireCheckPasses(t *testing.T, index ope.Index) {
+	s := newClient(t, index, ope.Int64, nil)
+	for _, err := range s.Check(t.Context(), func(record []byte, err error) { t.Errorf("%x: %v", record, err) }) {
+		require.NoError(t, err)
+	}
+}
+
+// A rebalancing beside a client that inserts: it ends, the other goes on between any two commits of it, and what the
+// other remembers of where nothing has moved costs it nothing.
+func TestRebalanceBesideInsertions(t *testing.T) {
+	index := opetest.NewIndex()
+	s, other := newClient(t, index, ope.Int64, nil), newClient(t, index, ope.Int64, nil)
+	random := rand.New(rand.NewPCG(7, 7))
+	var values []int64
+	for range 10 {
+		batch := make([]int64, 1000)
+		for i := range batch {
+			batch[i] = random.Int64()
+		}
+		_, err := s.EncryptBatch(t.Context(), batch)
+		require.NoError(t, err)
+		values = append(values, batch...)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	inserted := make(chan []int64)
+	go func() {
+		var more []int64
+		for x := int64(-1); ctx.Err() == nil; x-- {
+			if _, err := other.Encrypt(context.WithoutCancel(ctx), x); err != nil {
+				t.Error(err)
+				break
+			}
+			more = append(more, x)
+		}
+		inserted <- more
+	}()
+	_, err := s.Rebalance(t.Context(), nil)
+	cancel()
+	more := <-inserted
+	require.NoError(t, err)
+	require.NotEmpty(t, more)
+	values = append(values, more...)
+	slices.Sort(values)
+	var got []int64
+	for e, err := range newClient(t, index, ope.Int64, nil).Range(t.Context(), s.domain.Min, s.domain.Max) {
+		require.NoError(t, err)
+		got = append(got, e.Plaintext)
+	}
+	require.Equal(t, values, got)
+	requireCheckPasses(t, index)
+}
+
+// A client that was behind forgets what has moved, and only that.
+func TestCatchUpKeepsWhatHasNotMoved(t *testing.T) {
+	index := opetest.NewIndex()
+	s, other := newClient(t, index, ope.Int64, nil), newClient(t, index, ope.Int64, nil)
+	values := make([]int64, 4000)
+	for i := range values {
+		values[i] = int64(i) << 20
+	}
+	_, err := s.EncryptBatch(t.Context(), values)
+	require.NoError(t, err)
+	for _, err := range other.Range(t.Context(), s.domain.Min, s.domain.Max) {
+		require.NoError(t, err)
+	}
+	_, err = other.EncryptBatch(t.Context(), values)
+	require.NoError(t, err)
+	known := other.known.list.n
+	s.mu.Lock()
+	g := s.known.list.gap(values[2000])
+	s.mu.Unlock()
+	w, err := s.readWindow(t.Context(), g.left.value+1)
+	require.NoError(t, err)
+	rel, advice, err := s.rules.relabel(w.elements, w.gap, s.window)
+	require.NoError(t, err)
+	require.Equal(t, adviseCommit, advice)
+	applied, err := s.commitRelabelling(t.Context(), w, rel, g.left.value+1)
+	require.NoError(t, err)
+	require.True(t, applied)
+	before := other.Stats()
+	_, err = other.Encrypt(t.Context(), values[100]+1)
+	require.NoError(t, err)
+	require.Greater(t, other.known.list.n, known-2*s.window)
+	require.LessOrEqual(t, other.Stats().RoundTrips-before.RoundTrips, 5, "refused, read, caught up, values counted, and put")
+}
