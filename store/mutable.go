@@ -21,8 +21,9 @@ import (
 
 // Rebalance rewrites the index of an ordered column with a [MutableScheme]. A copy of the index shows in which order values
 // were first written, until ciphertexts are placed evenly, as this does: call it after a bulk load. No row is written, and
-// readers and writers may go on. If the caller dies, the next call that uses the column finishes
-// the pass. progress may be nil; it is called with the number of values written so far and in all.
+// readers and writers may go on: a writer of a new value waits for as long as a commit takes. If the caller dies, some
+// values are in their new places and the others are not; call it again. progress may be nil; it is called
+// with the number of values that are in their places so far and in all.
 //
 // A column with another encryption is [ErrColumn].
 func (tbl *Table) Rebalance(ctx context.Context, column string, progress func(done, total int)) (stats ope.RebalanceStats, err error) {

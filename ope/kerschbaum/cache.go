@@ -168,6 +168,16 @@ func (l *list) above(p position) gap {
 	return gap{l.at(p), l.at(l.next(p)), *l.link(p)}
 }
 
+// unlinked returns the first gap that is not known to be empty, at or above an element or the low end.
+func (l *list) unlinked(from element) (gap, bool) {
+	for p := l.floorLabel(from.label); p.chunk < len(l.chunks); p = l.next(p) {
+		if !*l.link(p) {
+			return gap{left: l.at(p), right: l.at(l.next(p))}, true
+		}
+	}
+	return gap{}, false
+}
+
 // lowest returns the lowest neighbour that is known below the gap above x: up to most elements are between the two.
 func (l *list) lowest(x int64, most int) element {
 	p := l.floor(x)

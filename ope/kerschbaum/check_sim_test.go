@@ -309,7 +309,7 @@ func (w *world) newScheme(index ope.Index) *Scheme {
 		s.known.list.size = 4
 	}
 	s.page, s.chunk, s.probes, s.window = w.setting.page, w.setting.chunk, w.setting.probes, w.setting.most
-	s.passPage, s.kept = w.setting.page, 4
+	s.passPage, s.ahead, s.kept = w.setting.page, w.setting.page, 4
 	s.commits = groupcommit.New(s.chunk, s.put)
 	return s
 }

@@ -36,6 +36,7 @@ type known struct {
 	nonce ope.Nonce
 
 	disputes int // how often something read did not fit to the list, in this generation
+	asked    int // elements that were asked for in this epoch, to find where values go
 }
 
 // version returns the version of the list.
@@ -43,7 +44,7 @@ func (k *known) version() ope.Version { return ope.Version{Epoch: k.epoch, Gener
 
 // enter goes on to a later epoch.
 func (k *known) enter(epoch uint64) {
-	k.epoch, k.met, k.generation, k.behind = epoch, false, 0, false
+	k.epoch, k.met, k.generation, k.behind, k.asked = epoch, false, 0, false, 0
 	k.forget()
 }
 
@@ -354,10 +355,60 @@ func (s *Scheme) parallel(n int, do func(i int) error) error {
 	return cmp.Or(errs...)
 }
 
+// readAhead reads all of the epoch that is not known, if the client seems to need that: once the reads that n more
+// values take come to half of it, and if there is memory for it. Who loads values into an index that it does not know
+// would else read most of it in small parts, some of them more than once.
+func (s *Scheme) readAhead(ctx context.Context, at ope.Version, n int) error {
+	s.mu.Lock()
+	t := s.tally
+	s.known.asked += n * s.page
+	asked := s.known.asked
+	s.mu.Unlock()
+	if t.epoch != at.Epoch {
+		if n < s.page/16 {
+			return nil // to count would take longer
+		}
+		values, err := s.countValues(ctx, at.Epoch)
+		if err != nil {
+			return err
+		}
+		t = tally{epoch: at.Epoch, values: values}
+		s.mu.Lock()
+		s.tally = t
+		s.mu.Unlock()
+	}
+	if asked < (t.values+t.since)/2 {
+		return nil
+	}
+	for from := (element{}); ; {
+		s.mu.Lock()
+		k := &s.known
+		g, more := k.list.unlinked(from)
+		more = more && k.latest() && k.version() == at && (k.list.limit == 0 || k.list.n+s.ahead < k.list.limit)
+		s.mu.Unlock()
+		if !more {
+			return nil
+		}
+		p, err := s.read(ctx, at.Epoch, g.left.label, g.right.label, s.ahead)
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		ok, err := s.take(p, g.left, g.right, at)
+		s.mu.Unlock()
+		if err != nil || !ok {
+			return err
+		}
+		if from = g.right; p.more {
+			from = p.elements[len(p.elements)-1]
+		}
+	}
+}
+
 // locate calls use, with s.mu held, once the client knows of every value whether it is in the
 // index, and its neighbours if not; use returns what is still unknown of, or nothing. It is called
-// again after each step of reading.
-func (s *Scheme) locate(ctx context.Context, use func() (unlinked []gap, err error)) error {
+// again after each step of reading. Who inserts also reads ahead.
+func (s *Scheme) locate(ctx context.Context, inserts bool, use func() (unlinked []gap, err error)) error {
 	empty := map[label]label{}
 	var version ope.Version
 	for {
@@ -377,6 +428,13 @@ func (s *Scheme) locate(ctx context.Context, use func() (unlinked []gap, err err
 		s.mu.Unlock()
 		if err != nil || len(unlinked) == 0 {
 			return err
+		}
+		if inserts {
+			inserts = false // is decided once
+			if err := s.readAhead(ctx, version, len(unlinked)); err != nil {
+				return err
+			}
+			continue
 		}
 		slices.SortFunc(unlinked, gap.compare)
 		if err := s.narrow(ctx, version, slices.Compact(unlinked), empty); err != nil {

@@ -101,7 +101,7 @@ func TestColdLookUp(t *testing.T) {
 				at := []int{0, n - 1, n / 2}
 				e := c.elements[append(at, random.IntN(n))[min(i, 3)]]
 				x := e.value + int64(i%2) // present or not
-				err := s.locate(t.Context(), func() ([]gap, error) {
+				err := s.locate(t.Context(), false, func() ([]gap, error) {
 					if e, ok := s.known.list.find(x); ok {
 						require.Equal(t, c.elements[x/1000], e)
 						return nil, nil

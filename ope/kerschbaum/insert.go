@@ -21,7 +21,7 @@ func (s *Scheme) put(ctx context.Context, values []int64) ([]spot, error) {
 	spots := make([]spot, len(values))
 	for conflicts := 0; ; {
 		var p plan
-		err := s.locate(ctx, func() (unlinked []gap, err error) {
+		err := s.locate(ctx, true, func() (unlinked []gap, err error) {
 			p, unlinked, err = s.plan(values, spots)
 			return unlinked, err
 		})
@@ -235,7 +235,7 @@ func (s *Scheme) makeRoom(ctx context.Context, x int64) error {
 			}
 		}
 		settled := false
-		err = s.locate(ctx, func() ([]gap, error) {
+		err = s.locate(ctx, false, func() ([]gap, error) {
 			if _, settled = s.known.list.find(x); settled || s.known.state != ope.StateOpen {
 				settled = true
 				return nil, nil

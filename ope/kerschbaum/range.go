@@ -44,7 +44,7 @@ func (s *Scheme) Intervals(ctx context.Context, lo, hi int64) ([]ope.Interval, e
 	for {
 		var gaps []gap
 		var version ope.Version
-		err := s.locate(ctx, func() (unlinked []gap, err error) {
+		err := s.locate(ctx, false, func() (unlinked []gap, err error) {
 			gaps = gaps[:0]
 			version = s.known.version()
 			for _, x := range bounds {
@@ -197,7 +197,7 @@ func (s *Scheme) rangeOn(ctx context.Context, within *ope.Domain, yield func(ope
 // bounds returns labels between which all values in [lo, hi] are, the upper one excluded, and the
 // version that they are of.
 func (s *Scheme) bounds(ctx context.Context, lo, hi int64) (from, to label, version ope.Version, err error) {
-	err = s.locate(ctx, func() ([]gap, error) {
+	err = s.locate(ctx, false, func() ([]gap, error) {
 		version = s.known.version()
 		from, to = label{}, s.rules.high().label
 		if e, ok := s.known.list.find(hi); ok {

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"time"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/ope"
 )
 
@@ -158,6 +160,7 @@ func (w *sweep) move(ctx context.Context, at rank, to int64, places func(*sweep,
 		if err := backOff(ctx, conflicts); err != nil {
 			return at, false, err
 		}
+		begun := time.Now()
 		win, more, err := w.read(ctx, at.value, to)
 		if err != nil {
 			return at, false, err
@@ -197,7 +200,10 @@ func (w *sweep) move(ctx context.Context, at rank, to int64, places func(*sweep,
 			}
 		}
 		w.after = ope.Version{Epoch: win.unit.epoch, Generation: win.meta.Generation + 1}
-		return next, more, nil
+		if w.crowded > 0 { // let others go first, who must read what has moved
+			err = pause.For(ctx, time.Since(begun)/2)
+		}
+		return next, more, err
 	}
 }
 
@@ -209,7 +215,7 @@ func (w *sweep) read(ctx context.Context, from, to int64) (win window, more bool
 	if err != nil {
 		return win, false, err
 	}
-	p, err := s.read(ctx, version.Epoch, left.label, s.rules.high().label, s.window+2)
+	p, err := s.read(ctx, version.Epoch, left.label, s.rules.high().label, s.chunk+2)
 	if err != nil {
 		return win, false, err
 	}
@@ -228,7 +234,7 @@ func (w *sweep) read(ctx context.Context, from, to int64) (win window, more bool
 		return win, false, err
 	}
 	beyond := 1 // index of the right neighbour
-	for beyond < len(run)-1 && run[beyond].value <= to && beyond <= s.window && run[beyond].shape.depth != 0 {
+	for beyond < len(run)-1 && run[beyond].value <= to && beyond <= s.chunk && run[beyond].shape.depth != 0 {
 		beyond++
 	}
 	right := run[beyond]
@@ -237,7 +243,7 @@ func (w *sweep) read(ctx context.Context, from, to int64) (win window, more bool
 
 // neighbour returns the element with the highest value below x, or the low end.
 func (s *Scheme) neighbour(ctx context.Context, x int64) (left element, version ope.Version, err error) {
-	err = s.locate(ctx, func() ([]gap, error) {
+	err = s.locate(ctx, false, func() ([]gap, error) {
 		version = s.known.version()
 		if x == s.domain.Min {
 			return nil, nil

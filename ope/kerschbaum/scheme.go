@@ -94,6 +94,7 @@ type Scheme struct {
 	chunk    int // elements in a commit of a pass, and at most in any; all clients must agree on it
 	window   int // elements that a relabelling moves in one commit
 	passPage int // elements that a pass reads at once
+	ahead    int // elements that a client that loads values reads at once
 	kept     int // of the last generations, how many have a record of where elements moved
 
 	mu    sync.Mutex
@@ -167,7 +168,7 @@ func New(key ope.Key, d ope.Domain, index ope.Index, opts *Options) (*Scheme, er
 	s := &Scheme{
 		id: id, name: o.Name, domain: d, rules: r, index: index, limit: o.Limit,
 		recordKey: key.Derive("kerschbaum", "record"),
-		probes:    63, chunk: 256, window: 200, passPage: 1024, kept: 512,
+		probes:    63, chunk: 256, window: 200, passPage: 1024, ahead: 4096, kept: 512,
 		known:   known{list: newList(r, o.CacheValues)},
 		passing: make(chan struct{}, 1),
 		units:   map[uint64]*unit{},

@@ -28,8 +28,8 @@ spaced, which no longer show in which order the values came. Do so after a bulk 
 rewrites the index of the column and no row; columns that share the index have it
 rewritten with it.
 
-Readers and writers may go on. If it is stopped, the next client that uses the column
-finishes what was begun.`,
+Readers and writers may go on. If it is stopped, what has moved stays where it is: run it
+again for the rest.`,
 		Example: `  rangecrypt table rebalance readings celsius --store pebble:data --key app.key`,
 		Args:    []string{"the name of a table", "the columns"},
 		Repeat:  true,
@@ -65,7 +65,7 @@ func rebalance(ctx context.Context, c *cli.Call, tenant string) error {
 		bar.End()
 		if err != nil {
 			if ctx.Err() != nil {
-				c.Warn("%s: stopped; the next client that uses the column finishes what was begun", name)
+				c.Warn("%s: stopped; what has moved stays where it is, run it again for the rest", name)
 			}
 			return exit.Early(ctx, err)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/testdb"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum"
+	"github.com/rangecrypt/rangecrypt/ope/wozniak"
 	"github.com/rangecrypt/rangecrypt/store/internal/index"
 )
 
@@ -207,6 +208,125 @@ func BenchmarkIndexScheme(b *testing.B) {
 				b.ReportMetric(float64((process.CPU()-used).Nanoseconds())/1e3/float64(b.N*batch), "cpu-µs/value")
 				b.ReportMetric(float64(s.Stats().Commits-commits)/float64(b.N), "commits/batch")
 				b.ReportMetric(float64(b.N*batch)/b.Elapsed().Seconds(), "values/s")
+				b.ReportMetric(0, "ns/op")
+			})
+		}
+	}
+}
+
+// BenchmarkRebalance rebalances an index alone, and while another client inserts one value after the other, and
+// reports how long the other waits for a value at most. The values came in order, so that nearly all of them move:
+//
+//	go test -run XXX -bench Rebalance -benchtime 1x ./store/internal/index -index.records 260000
+func BenchmarkRebalance(b *testing.B) {
+	for _, kind := range testdb.All {
+		b.Run(kind.Name, func(b *testing.B) {
+			kind.Need(b)
+			ctx := context.Background()
+			ix, err := index.Open(ctx, kind.Open(b, nil), "bench")
+			require.NoError(b, err)
+			var alone, beside, longest time.Duration
+			inserted := 0
+			for range b.N {
+				for _, accompanied := range []bool{false, true} {
+					key := ope.GenerateKey()
+					opts := &kerschbaum.Options{Name: fmt.Sprintf("rebalance%d%v", b.N, accompanied)}
+					s, err := kerschbaum.New(key, ope.Int64, ix, opts)
+					require.NoError(b, err)
+					xs := make([]int64, 2048)
+					for i := 0; i < *recordsFlag; i += len(xs) {
+						for j := range xs {
+							xs[j] = int64(i+j) << 20
+						}
+						_, err := s.EncryptBatch(ctx, xs)
+						require.NoError(b, err)
+					}
+					other, err := kerschbaum.New(key, ope.Int64, ix, opts)
+					require.NoError(b, err)
+					put := func(i int64) {
+						begin := time.Now()
+						_, err := other.Encrypt(ctx, i*0x9E3779B97F4A7C1%(int64(*recordsFlag)<<20)|1)
+						require.NoError(b, err)
+						longest = max(longest, time.Since(begin))
+						inserted++
+					}
+					done := make(chan time.Duration)
+					begin := time.Now()
+					go func() {
+						_, err := s.Rebalance(ctx, nil)
+						require.NoError(b, err)
+						done <- time.Since(begin)
+					}()
+					if !accompanied {
+						alone += <-done
+						continue
+					}
+					for i := int64(0); ; i++ {
+						put(i)
+						select {
+						case took := <-done:
+							beside += took
+						default:
+							continue
+						}
+						break
+					}
+				}
+			}
+			b.ReportMetric(alone.Seconds()/float64(b.N), "s-alone")
+			b.ReportMetric(beside.Seconds()/alone.Seconds(), "beside/alone")
+			b.ReportMetric(float64(longest.Microseconds())/1000, "ms-longest-put")
+			b.ReportMetric(float64(inserted)/float64(b.N), "puts")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// BenchmarkNewClients has five clients, of which none knows what the ones before it have read or written, insert 40,000
+// random values each into one index, in batches of 256, and reports the rate of the last one against the first:
+//
+//	go test -run XXX -bench NewClients -benchtime 3x ./store/internal/index
+func BenchmarkNewClients(b *testing.B) {
+	for name, open := range map[string]func(key ope.Key, ix ope.Index, unit string) (ope.BatchEncrypter, error){
+		"kerschbaum": func(key ope.Key, ix ope.Index, unit string) (ope.BatchEncrypter, error) {
+			return kerschbaum.New(key, ope.Int64, ix, &kerschbaum.Options{Name: unit})
+		},
+		"wozniak": func(key ope.Key, ix ope.Index, unit string) (ope.BatchEncrypter, error) {
+			return wozniak.NewIndexed(key, ope.Int32, ix, ope.Unit(unit), &wozniak.IndexedOptions{TargetsOnly: true})
+		},
+	} {
+		for _, kind := range testdb.All {
+			b.Run(name+"/"+kind.Name, func(b *testing.B) {
+				kind.Need(b)
+				ix, err := index.Open(context.Background(), kind.Open(b, nil), "bench")
+				require.NoError(b, err)
+				var first, last time.Duration
+				for n := range b.N {
+					key := ope.GenerateKey()
+					next := int32(0)
+					for client := range 5 {
+						s, err := open(key, ix, fmt.Sprintf("clients%d-%d", b.N, n))
+						require.NoError(b, err)
+						begin := time.Now()
+						for range 40_000 / 250 {
+							xs := make([]int64, 250)
+							for i := range xs {
+								next++
+								xs[i] = int64(next * -0x61c88647)
+							}
+							_, err := s.EncryptBatch(context.Background(), xs)
+							require.NoError(b, err)
+						}
+						switch took := time.Since(begin); client {
+						case 0:
+							first += took
+						case 4:
+							last += took
+						}
+					}
+				}
+				b.ReportMetric(float64(first)/float64(last), "last/first")
+				b.ReportMetric(first.Seconds()/float64(b.N), "s-first")
 				b.ReportMetric(0, "ns/op")
 			})
 		}
