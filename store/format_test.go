@@ -690,6 +690,7 @@ func TestIndependentReader(t *testing.T) {
 		"copies of some columns":  {[]string{goldenChosen}, chosenDump, 0},
 		"server indexes":          {[]string{goldenServed}, servedDump, 0},
 		"lease":                   {[]string{goldenLease}, leaseDump, 0},
+		"rebalanced":              {[]string{goldenRebalanced}, rebalancedDump, 1},
 	} {
 		t.Run(of, func(t *testing.T) {
 			t.Parallel()

@@ -26,15 +26,16 @@ import (
 // goldenFiles are the golden databases with their SHA-256: a file is never changed, since it is what an
 // earlier version wrote.
 var goldenFiles = map[string]string{
-	"table-1.json":    "dc0aff7d8959629c0af121db553affd22254024f8255d9ef35f6d7bfefe9293b",
-	"tenants-1.json":  "c585702e599f36b30eed56e38d614ee422d95fadb6fd2dd1489bb86cfe8d1ff5",
-	"features-2.json": "aec4319a1861cbb578707c82d0f4995b01b1eb3b6d4deea7c4d2d57321f92085",
-	"tenants-3.json":  "404b9f8f8f75224d3d581ddcf94e57e2e68dd8604df45a008257f3dd87d32e13",
-	"features-1.json": "aca09325727452fb9685b50fb8cc3cad53e76d29cf41852b450d10d7acfcaf39",
-	"tenants-2.json":  "a7f702d13d34fef52331a7377472615a1ee2921a5f441146cbbda7887881e6d2",
-	"covering-1.json": "0307a5f591f28950835c302d57134d76cd9150bf9fa5db92a0160d0fdecd8eee",
-	"served-1.json":   "c13b29df52d7616dab72049f057346e4c85736fe8d4e0952edcb140bda3cae95",
-	"lease-1.json":    "e63ccce11b9535412d66fca0f59eedf20b9717933e67bee7672358f82fed0e9e",
+	"table-1.json":      "dc0aff7d8959629c0af121db553affd22254024f8255d9ef35f6d7bfefe9293b",
+	"tenants-1.json":    "c585702e599f36b30eed56e38d614ee422d95fadb6fd2dd1489bb86cfe8d1ff5",
+	"features-2.json":   "aec4319a1861cbb578707c82d0f4995b01b1eb3b6d4deea7c4d2d57321f92085",
+	"tenants-3.json":    "404b9f8f8f75224d3d581ddcf94e57e2e68dd8604df45a008257f3dd87d32e13",
+	"features-1.json":   "aca09325727452fb9685b50fb8cc3cad53e76d29cf41852b450d10d7acfcaf39",
+	"tenants-2.json":    "a7f702d13d34fef52331a7377472615a1ee2921a5f441146cbbda7887881e6d2",
+	"covering-1.json":   "0307a5f591f28950835c302d57134d76cd9150bf9fa5db92a0160d0fdecd8eee",
+	"served-1.json":     "c13b29df52d7616dab72049f057346e4c85736fe8d4e0952edcb140bda3cae95",
+	"lease-1.json":      "e63ccce11b9535412d66fca0f59eedf20b9717933e67bee7672358f82fed0e9e",
+	"rebalanced-1.json": "476a936d665f6f76c8bf144e7eac3363b6339c824fd8c3cf6d4f81143b392239",
 }
 
 func TestGoldenDatabasesAreAsTheyWere(t *testing.T) {
@@ -243,7 +244,8 @@ func (h *chronicle) schemes() {
 	}
 	for name, scheme := range map[string]store.MutableScheme{
 		"kerschbaum": store.Kerschbaum, "kerschbaum-published": compare.KerschbaumPublished, "plaintext-indexed": compare.PlaintextIndexed,
-		"kerschbaum sealed": store.Kerschbaum, "kerschbaum half written": store.Kerschbaum, "kerschbaum-published half written": compare.KerschbaumPublished,
+		"kerschbaum sealed":           store.Kerschbaum, // as this version calls it: moved, but its client does not know
+		"kerschbaum-published sealed": compare.KerschbaumPublished, "kerschbaum-published half written": compare.KerschbaumPublished,
 	} {
 		tbl := h.create(store.Schema{
 			Name: name, Key: []store.KeyPart{store.HashedPart("id", store.Int64)},

@@ -84,6 +84,7 @@ type Indexed struct {
 	cache    int
 	parallel int // most reads of one round trip
 	page     int // most records of one read
+	ahead    int // the same where the unit is read ahead
 
 	endsMu sync.Mutex
 	room   [2]pair // what a unit that is opened leaves room for; see Restore
@@ -103,6 +104,7 @@ type Indexed struct {
 	// Whether the view can be taken for the present state: nobody else seems to write.
 	alone bool
 	lot   int // values to look up for one commit
+	asked int // records read to find where values go, since the unit was read ahead
 	stats IndexStats
 }
 
@@ -166,7 +168,7 @@ func NewIndexed(key ope.Key, d ope.Domain, index ope.Index, unit ope.Unit, opts 
 	s := &Indexed{
 		id: id, domain: d, bits: rangeBits, keep: !o.TargetsOnly,
 		index: index, unit: unit, sealer: sealer, coins: drawFrom(o.Coins),
-		limit: unitValues, cache: o.CacheValues, parallel: 32, page: 32, lot: 8,
+		limit: unitValues, cache: o.CacheValues, parallel: 32, page: 32, ahead: 4096, lot: 8,
 	}
 	s.commits = groupcommit.New(commonTurn, s.encrypt)
 	return s, nil

@@ -200,7 +200,10 @@ func (s *Indexed) locate(ctx context.Context, left *[]uint64, given, done map[ui
 			return s.plan(lot, given)
 		}
 		s.mu.Unlock()
-		_, err := s.search(ctx, unknown, true)
+		ahead, err := s.readAhead(ctx)
+		if err == nil && !ahead {
+			_, err = s.search(ctx, unknown, true)
+		}
 		s.mu.Lock()
 		if err != nil {
 			return nil, err

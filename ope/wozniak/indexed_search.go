@@ -19,6 +19,7 @@ type gap struct{ low, high pair }
 // A page is a read of the records from one ciphertext to another, both included.
 type page struct {
 	from, to u192
+	limit    int    // most records
 	first    *pair  // the pair that must be the first of it, if known
 	x        [2]int // from and to which of the values it is for
 	view     ope.View
@@ -59,7 +60,7 @@ func (s *Indexed) search(ctx context.Context, xs []uint64, follow bool) (map[uin
 			}
 			if wanted {
 				groups++
-				pages = append(pages, &page{from: g.low.c, to: g.high.c, first: &g.low, x: [2]int{from, i}})
+				pages = append(pages, &page{from: g.low.c, to: g.high.c, limit: s.page, first: &g.low, x: [2]int{from, i}})
 			}
 		}
 		if groups == 0 && counted {
@@ -68,7 +69,7 @@ func (s *Indexed) search(ctx context.Context, xs []uint64, follow bool) (map[uin
 		if probing {
 			for _, pg := range pages[:groups:groups] {
 				for _, c := range probes(pg.from, pg.to, max(3, s.parallel/groups-1)) {
-					pages = append(pages, &page{from: c, to: pg.to, x: pg.x})
+					pages = append(pages, &page{from: c, to: pg.to, limit: s.page, x: pg.x})
 				}
 			}
 		}
@@ -97,6 +98,39 @@ func (s *Indexed) search(ctx context.Context, xs []uint64, follow bool) (map[uin
 			}
 		}
 	}
+}
+
+// readAhead reads all of the unit that is not known, once as many records as half of it were read in small parts, and
+// if there is memory for it, and reports whether it has. Who loads values into an index that it does not know would
+// else read most of it more than once.
+func (s *Indexed) readAhead(ctx context.Context) (done bool, err error) {
+	s.mu.Lock()
+	wanted := s.counted && s.asked >= s.count/2 && s.count <= s.cache
+	if wanted {
+		s.asked = 0
+	}
+	s.mu.Unlock()
+	for x := uint64(0); wanted && x < s.domain.Span(); {
+		s.mu.RLock()
+		low, _ := s.known.around(x)
+		_, high := s.known.around(x + 1)
+		from, to, known := *low, *high, low.bare == s.view
+		s.mu.RUnlock()
+		if known {
+			x = to.x
+			continue
+		}
+		pg := &page{from: from.c, to: to.c, limit: s.ahead, first: &from}
+		if err := s.read(ctx, []*page{pg}, false); err != nil {
+			return false, err
+		}
+		ps, err := s.learn(pg, true)
+		if err != nil {
+			return false, err
+		}
+		x = ps[len(ps)-1].x
+	}
+	return wanted, nil
 }
 
 // probes returns at most n ciphertexts between two others, ascending and distinct.
@@ -134,7 +168,7 @@ func (s *Indexed) read(ctx context.Context, pages []*page, header bool) error {
 	jobs := make([]func() error, 0, len(pages)+1)
 	for _, pg := range pages {
 		jobs = append(jobs, func() (err error) {
-			pg.view, err = s.index.Read(ctx, s.unit, s.bytes(pg.from), append(s.bytes(pg.to), 0), s.page)
+			pg.view, err = s.index.Read(ctx, s.unit, s.bytes(pg.from), append(s.bytes(pg.to), 0), pg.limit)
 			if err != nil {
 				return s.fail("read", err)
 			}
@@ -216,6 +250,7 @@ func (s *Indexed) learn(pg *page, follow bool) ([]pair, error) {
 	defer s.mu.Unlock()
 	if follow {
 		s.adopt(pg.view.Meta.Nonce)
+		s.asked += len(ps)
 	}
 	if !follow {
 		return ps, s.remember(ps)

@@ -101,7 +101,7 @@ func (w *world) newScheme(tb testing.TB, ix ope.Index, seed uint64) *Indexed {
 	opts.Coins = rand.NewChaCha8(chacha)
 	s, err := NewIndexed(w.key, w.domain, ix, "unit", &opts)
 	require.NoError(tb, err)
-	s.parallel, s.page, s.cache = 1, 8, w.cache
+	s.parallel, s.page, s.ahead, s.cache = 1, 8, 16, w.cache
 	return s
 }
 

@@ -477,7 +477,7 @@ def read_index(field, units):
     root = epochs.pop(0, (b"", None))[1]
     check(root is None or root.records == [] and root.generation in epochs, "the root is wrong")
     last = max(epochs)
-    pairs = []
+    pairs, least = [], 0
     current = last  # but while a pass fills the last one
     if epochs[last][1].state == 0:
         current = last - 1
@@ -490,12 +490,21 @@ def read_index(field, units):
         for k, v in records:
             content = open_record(key, name + suffix, k, v)
             if len(k) > 16:
-                check(k[:16] == b"\xff" * 16 and k[16:17] in (b"g", b"p", b"m"), "a record of an unknown kind")
-                check(len(content) == 8 if k[16:17] == b"m" else len(content) % 40 == 0, "a record of the wrong length")
+                kind = k[16:17]
+                check(k[:16] == b"\xff" * 16 and kind in (b"g", b"p", b"m", b"n", b"w"), "a record of an unknown kind")
+                if kind in (b"m", b"n"):
+                    check(len(content) == 8, "a number of values of the wrong length")
+                    least = max(least, struct.unpack(">Q", content)[0]) if kind == b"n" and epoch == current else least
+                elif kind == b"w":
+                    check(len(content) == 32 and content[:16] < content[16:], "no two labels")
+                    check(0 < struct.unpack(">Q", k[17:])[0] <= unit.generation, "moves of a generation that is to come")
+                else:
+                    check(len(content) % 40 == 0, "moves of the wrong length")
             else:
                 check(unit.state != 3 and len(content) == 21, "an element that should not be there")
                 if epoch == current:
                     pairs.append((k, struct.unpack(">q", content[:8])[0]))
+    check(len(pairs) >= least, "values are gone")
     return pairs
 
 
