@@ -243,8 +243,8 @@ func (s *Scheme) catchUp(ctx context.Context, from ope.Version) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := &s.known
-	if k.version() != from {
-		return nil // somebody else was faster
+	if k.version() != from || is.State < ope.StateRetired && is.Generation == from.Generation {
+		return nil // somebody else was faster, or there is no later one
 	}
 	if is.State >= ope.StateRetired {
 		_, err := s.meet(u, is)

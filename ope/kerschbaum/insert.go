@@ -60,10 +60,20 @@ func (s *Scheme) put(ctx context.Context, values []int64) ([]spot, error) {
 		if p.exact {
 			p.gaps = p.gaps[:1] // that anything has changed is enough to know
 		}
-		if err := s.narrow(ctx, p.version, p.gaps, nil); err != nil {
+		// What has come into the gaps, and where elements have moved: one of both is why it was refused.
+		err = s.parallel(2, func(i int) error {
+			if i == 0 {
+				return s.narrow(ctx, p.version, p.gaps, nil)
+			}
+			return s.catchUp(ctx, p.version)
+		})
+		if err != nil {
 			return nil, err
 		}
 		conflicts++
+		if v, latest := s.version(); v != p.version || !latest {
+			conflicts = 0 // who moves elements lets others go first
+		}
 		if err := backOff(ctx, conflicts); err != nil {
 			return nil, err
 		}
