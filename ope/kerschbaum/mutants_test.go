@@ -59,12 +59,15 @@ var mutants = []mutant.Mutant{
 		if !On { k.list.forget(m) }
 	}`),
 	simulated("forgetLessThanMoved", "some labels, passes, small caches", "client.go", `if n := uint64(len(all)); view.More || n != last || n > 0`, `if n := uint64(len(all)); !On && (view.More || n != last) || !On && n > 0`),
-	simulated("moveBesideInsertions", "labels enough", "insert.go",
-		`Generation: w.meta.Generation, Absent: places}`,
-		`Generation: w.meta.Generation, Absent: places}
+	{
+		Name: "moveBesideInsertions", Test: "^TestSimulation$", File: "insert.go",
+		Flags: append(flags("labels enough, many passes"), "-kerschbaum.seeds=40"),
+		Old:   `Generation: w.meta.Generation, Absent: places}`,
+		New: `Generation: w.meta.Generation, Absent: places}
 	if On {
 		cond.Absent = nil
-	}`),
+	}`,
+	},
 	simulated("moveAcrossOthers", "fewest labels, passes", "rebalance.go",
 		`ok && !out[i].label.less(to.label) && out[i-1].label.less(to.label) {`,
 		`ok && (On || !out[i].label.less(to.label)) && out[i-1].label.less(to.label) {`),

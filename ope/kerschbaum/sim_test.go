@@ -18,7 +18,7 @@ var (
 	simSchedules = flag.Int("kerschbaum.schedules", 60, "most schedules of a case of which all are run")
 	simSetting   = flag.String("kerschbaum.setting", "", "the one setting that the simulation has; all in turn if empty")
 	simHarm      = flag.Bool("kerschbaum.harm", false, "only what users can notice is a violation")
-	simRepeats   = flag.Int("kerschbaum.repeats", 10, "seeds of which two runs are compared")
+	simRepeats   = flag.Int("kerschbaum.repeats", 11, "seeds of which two runs are compared")
 )
 
 // A setting is what is the same for all clients of a run.
@@ -49,6 +49,7 @@ var settings = []setting{
 	{name: "some labels, goroutines", bits: 16, most: 16, span: 120, clients: 3, workers: 3, ops: 60, page: 16, chunk: 8, probes: 3},
 	{name: "some labels, passes, small caches", bits: 16, most: 8, span: 120, cache: 32, clients: 4, workers: 1, ops: 40, pass: 0.02, page: 4, chunk: 4, probes: 1},
 	{name: "labels enough", bits: 128, most: 200, span: 1000, clients: 4, workers: 2, ops: 40, pass: 0.05, page: 16, chunk: 16, probes: 7},
+	{name: "labels enough, many passes", bits: 128, most: 200, span: 60, clients: 5, workers: 1, ops: 40, pass: 0.3, page: 16, chunk: 16, probes: 7},
 	{name: "fewest labels, appends", bits: 7, most: 16, appends: true, clients: 5, workers: 1, ops: 8, page: 8, chunk: 8, probes: 3},
 	{name: "fewest labels, passes", bits: 8, most: 16, span: 40, clients: 5, workers: 1, ops: 30, pass: 0.1, page: 8, chunk: 2, probes: 3},
 	{name: "few labels, appends, passes", bits: 10, most: 24, appends: true, clients: 5, workers: 1, ops: 20, pass: 0.1, page: 8, chunk: 2, probes: 3},
