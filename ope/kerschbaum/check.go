@@ -108,7 +108,11 @@ func (c *check) walk(ctx context.Context, u *unit, generation uint64, from label
 	high := s.rules.high()
 	whole := from.isZero()
 	w := &walk{check: c, unit: u, version: ope.Version{Epoch: u.epoch, Generation: generation}, adjacent: whole}
-	least, err := s.readLeast(ctx, u)
+	var least uint64
+	var err error
+	if whole {
+		least, err = s.readLeast(ctx, u)
+	}
 	if errors.Is(err, ope.ErrIndex) {
 		c.report(u, tailKey(leastKind, nil), err)
 	} else if err != nil {

@@ -243,14 +243,18 @@ func (s *Scheme) catchUp(ctx context.Context, from ope.Version) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := &s.known
-	if k.version() != from || is.State < ope.StateRetired && is.Generation == from.Generation {
-		return nil // somebody else was faster, or there is no later one
+	if k.version() != from {
+		return nil // somebody else was faster
 	}
 	if is.State >= ope.StateRetired {
 		_, err := s.meet(u, is)
 		return err
 	}
 	last := is.Generation - from.Generation
+	if last == 0 { // nothing has moved, or what was met of a later one was never decided
+		k.behind = false
+		return nil
+	}
 	if n := uint64(len(all)); view.More || n != last || n > 0 && !bytes.Equal(view.Records[n-1].Key, movedKey(is.Generation)) {
 		k.begin(is)
 		return nil
@@ -357,8 +361,8 @@ func (s *Scheme) parallel(n int, do func(i int) error) error {
 
 // readAhead reads all of the epoch that is not known, if the client seems to need that: once the reads that n more
 // values take come to half of it, and if there is memory for it. Who loads values into an index that it does not know
-// would else read most of it in small parts, some of them more than once.
-func (s *Scheme) readAhead(ctx context.Context, at ope.Version, n int) error {
+// would else read most of it in small parts, some of them more than once. It reports whether it has read anything.
+func (s *Scheme) readAhead(ctx context.Context, at ope.Version, n int) (done bool, err error) {
 	s.mu.Lock()
 	t := s.tally
 	s.known.asked += n * s.page
@@ -366,11 +370,11 @@ func (s *Scheme) readAhead(ctx context.Context, at ope.Version, n int) error {
 	s.mu.Unlock()
 	if t.epoch != at.Epoch {
 		if n < s.page/16 {
-			return nil // to count would take longer
+			return false, nil // to count would take longer
 		}
 		values, err := s.countValues(ctx, at.Epoch)
 		if err != nil {
-			return err
+			return false, err
 		}
 		t = tally{epoch: at.Epoch, values: values}
 		s.mu.Lock()
@@ -378,26 +382,26 @@ func (s *Scheme) readAhead(ctx context.Context, at ope.Version, n int) error {
 		s.mu.Unlock()
 	}
 	if asked < (t.values+t.since)/2 {
-		return nil
+		return false, nil
 	}
-	for from := (element{}); ; {
+	for from := (element{}); ; done = true {
 		s.mu.Lock()
 		k := &s.known
 		g, more := k.list.unlinked(from)
 		more = more && k.latest() && k.version() == at && (k.list.limit == 0 || k.list.n+s.ahead < k.list.limit)
 		s.mu.Unlock()
 		if !more {
-			return nil
+			return done, nil
 		}
 		p, err := s.read(ctx, at.Epoch, g.left.label, g.right.label, s.ahead)
 		if err != nil {
-			return err
+			return done, err
 		}
 		s.mu.Lock()
 		ok, err := s.take(p, g.left, g.right, at)
 		s.mu.Unlock()
 		if err != nil || !ok {
-			return err
+			return true, err
 		}
 		if from = g.right; p.more {
 			from = p.elements[len(p.elements)-1]
@@ -431,10 +435,11 @@ func (s *Scheme) locate(ctx context.Context, inserts bool, use func() (unlinked 
 		}
 		if inserts {
 			inserts = false // is decided once
-			if err := s.readAhead(ctx, version, len(unlinked)); err != nil {
+			if done, err := s.readAhead(ctx, version, len(unlinked)); err != nil {
 				return err
+			} else if done {
+				continue
 			}
-			continue
 		}
 		slices.SortFunc(unlinked, gap.compare)
 		if err := s.narrow(ctx, version, slices.Compact(unlinked), empty); err != nil {

@@ -171,12 +171,7 @@ func (w *sweep) move(ctx context.Context, at rank, to int64, places func(*sweep,
 		end := len(win.elements) - 1
 		next := rank{win.elements[end].value, at.below + end - 1}
 		rel := relabelling{1, end, places(w, win.elements, at.below)}
-		if win.header != nil && w.headed {
-			win.header = nil
-		}
-		if win.header != nil {
-			win.least = uint64(w.values)
-		} else if slices.Equal(rel.elements, win.elements[1:end]) {
+		if win.header == nil && slices.Equal(rel.elements, win.elements[1:end]) {
 			return next, more, nil
 		}
 		var free [][]byte
@@ -238,7 +233,11 @@ func (w *sweep) read(ctx context.Context, from, to int64) (win window, more bool
 		beyond++
 	}
 	right := run[beyond]
-	return window{unit: p.unit, meta: p.meta, header: p.header, elements: run[:beyond+1]}, right.shape.depth != 0 && right.value <= to, nil
+	win = window{unit: p.unit, meta: p.meta, elements: run[:beyond+1]}
+	if !w.headed {
+		win.header, win.least = p.header, uint64(w.values)
+	}
+	return win, right.shape.depth != 0 && right.value <= to, nil
 }
 
 // neighbour returns the element with the highest value below x, or the low end.
