@@ -109,14 +109,13 @@ func (c *check) walk(ctx context.Context, u *unit, generation uint64, from label
 	whole := from.isZero()
 	w := &walk{check: c, unit: u, version: ope.Version{Epoch: u.epoch, Generation: generation}, adjacent: whole}
 	var least uint64
-	var err error
 	if whole {
-		least, err = s.readLeast(ctx, u)
-	}
-	if errors.Is(err, ope.ErrIndex) {
-		c.report(u, tailKey(leastKind, nil), err)
-	} else if err != nil {
-		return err
+		var err error
+		if least, err = s.readLeast(ctx, u); errors.Is(err, ope.ErrIndex) {
+			c.report(u, tailKey(leastKind, nil), err)
+		} else if err != nil {
+			return err
+		}
 	}
 	for {
 		if err := ctx.Err(); err != nil {

@@ -251,10 +251,6 @@ func (s *Scheme) catchUp(ctx context.Context, from ope.Version) error {
 		return err
 	}
 	last := is.Generation - from.Generation
-	if last == 0 { // nothing has moved, or what was met of a later one was never decided
-		k.behind = false
-		return nil
-	}
 	if n := uint64(len(all)); view.More || n != last || n > 0 && !bytes.Equal(view.Records[n-1].Key, movedKey(is.Generation)) {
 		k.begin(is)
 		return nil
@@ -262,7 +258,8 @@ func (s *Scheme) catchUp(ctx context.Context, from ope.Version) error {
 	for _, m := range all {
 		k.list.forget(m)
 	}
-	k.generation, k.state, k.behind, k.exact = is.Generation, max(k.state, is.State), false, false
+	// There may be no later one: what was met of it was never decided.
+	k.generation, k.state, k.behind, k.exact = is.Generation, max(k.state, is.State), false, k.exact && last == 0
 	return nil
 }
 

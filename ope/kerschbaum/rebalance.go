@@ -271,9 +271,9 @@ func (s *Scheme) placesOf(w window) ([][]byte, error) {
 	return free, nil
 }
 
-// place returns the new place of the n-th value, counted from 1: even steps, and the shapes of a balanced tree of
+// place returns the n-th value at its new place, counted from 1: even steps, and the shapes of a balanced tree of
 // insertions. It is no element if there are not so many values.
-func (w *sweep) place(n int) (element, bool) {
+func (w *sweep) place(n int, value int64) (element, bool) {
 	if n > w.values {
 		return element{}, false
 	}
@@ -286,15 +286,14 @@ func (w *sweep) place(n int) (element, bool) {
 	default:
 		shape.run, shape.dir = 1, +1
 	}
-	return element{label: w.step.times(uint64(n)), shape: shape}, true
+	return element{value, w.step.times(uint64(n)), shape}, true
 }
 
 // placesBelow returns the inner elements of a window, with those at their new places that are above these.
 func (w *sweep) placesBelow(window []element, below int) []element {
 	out := slices.Clone(window)
 	for i := 1; i < len(out)-1; i++ {
-		if to, ok := w.place(below + i); ok && !out[i].label.less(to.label) && out[i-1].label.less(to.label) {
-			to.value = out[i].value
+		if to, ok := w.place(below+i, out[i].value); ok && !out[i].label.less(to.label) && out[i-1].label.less(to.label) {
 			out[i] = to
 		}
 	}
@@ -305,8 +304,7 @@ func (w *sweep) placesBelow(window []element, below int) []element {
 func (w *sweep) placesAbove(window []element, below int) []element {
 	out := slices.Clone(window)
 	for i := len(out) - 2; i > 0; i-- {
-		if to, ok := w.place(below + i); ok && out[i].label.less(to.label) && to.label.less(out[i+1].label) {
-			to.value = out[i].value
+		if to, ok := w.place(below+i, out[i].value); ok && out[i].label.less(to.label) && to.label.less(out[i+1].label) {
 			out[i] = to
 		}
 	}
