@@ -7,6 +7,7 @@ import (
 	"iter"
 
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 )
 
 // Check reads the whole index and yields its values as [Scheme.Range] does, but goes on after records that are not
@@ -52,7 +53,7 @@ func (c *check) run(ctx context.Context) error {
 		case err != nil:
 			return err
 		case meta.State > ope.StateRetired:
-			return corrupt(u, fmt.Errorf("%w: its state is %d: a newer version of rangecrypt is needed", errCorrupt, meta.State))
+			return corrupt(u, fmt.Errorf("%w: its state is %d: a newer version of rangecrypt is needed", order.ErrCorrupt, meta.State))
 		case meta.State == ope.StateRetired:
 			epoch++
 			continue
@@ -66,11 +67,11 @@ func (c *check) run(ctx context.Context) error {
 			}
 			return nil
 		}
-		from := label{}
+		from := order.Label{}
 		if c.next > s.domain.Min {
 			// Without a place to go on from, because what is there is damaged, begin again.
 			_, err := s.note(u, meta)
-			var at label
+			var at order.Label
 			var version ope.Version
 			if err == nil {
 				at, _, version, err = s.bounds(ctx, c.next, s.domain.Max)
@@ -96,17 +97,17 @@ type walk struct {
 	*check
 	unit     *unit
 	version  ope.Version
-	left     element // the last that was good, or the low end
-	adjacent bool    // the next element is the right neighbour of left
-	opened   uint64  // values that the unit was opened with
-	count    uint64  // records so far
+	left     order.Element // the last that was good, or the low end
+	adjacent bool          // the next element is the right neighbour of left
+	opened   uint64        // values that the unit was opened with
+	count    uint64        // records so far
 }
 
 // walk reads a version from a label on, until its end or until it is not the version any more.
-func (c *check) walk(ctx context.Context, u *unit, generation uint64, from label) error {
+func (c *check) walk(ctx context.Context, u *unit, generation uint64, from order.Label) error {
 	s := c.s
-	high := s.rules.high()
-	whole := from.isZero()
+	high := s.rules.High()
+	whole := from.IsZero()
 	w := &walk{check: c, unit: u, version: ope.Version{Epoch: u.epoch, Generation: generation}, adjacent: whole}
 	var least uint64
 	if whole {
@@ -121,15 +122,15 @@ func (c *check) walk(ctx context.Context, u *unit, generation uint64, from label
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		view, err := s.readRecords(ctx, u, from.bytes(), high.label.bytes(), s.passPage)
+		view, err := s.readRecords(ctx, u, from.Bytes(), high.Label.Bytes(), s.passPage)
 		if err != nil {
 			return err
 		}
 		if view.Meta.State == ope.StateRetired || view.Meta.Generation != generation {
 			return nil
 		}
-		if from.isZero() {
-			if len(view.Records) > 0 && string(view.Records[0].Key) == string(from.bytes()) {
+		if from.IsZero() {
+			if len(view.Records) > 0 && string(view.Records[0].Key) == string(from.Bytes()) {
 				h, err := s.openHeader(u, view.Records[0])
 				if err != nil {
 					return err // another scheme's, or another key's: nothing here can be read
@@ -139,11 +140,11 @@ func (c *check) walk(ctx context.Context, u *unit, generation uint64, from label
 			} else {
 				c.report(u, nil, fmt.Errorf("its header is missing"))
 			}
-			from = label{0, 1}
+			from = order.Label{Lo: 1}
 		}
 		for _, r := range view.Records {
-			if at, ok := parseLabel(r.Key); ok {
-				from = at.plus(label{0, 1})
+			if at, ok := order.ParseLabel(r.Key); ok {
+				from = at.Next()
 			}
 			if c.done = !w.record(r); c.done {
 				return nil
@@ -155,7 +156,7 @@ func (c *check) walk(ctx context.Context, u *unit, generation uint64, from label
 	}
 	c.done = true
 	if w.adjacent {
-		if _, err := s.rules.between(w.left, high); err != nil {
+		if _, err := s.rules.Between(w.left, high); err != nil {
 			c.report(u, nil, err)
 		}
 	}
@@ -169,7 +170,7 @@ func (c *check) walk(ctx context.Context, u *unit, generation uint64, from label
 func (w *walk) record(r ope.Record) bool {
 	w.count++
 	e, err := w.s.openElement(w.unit, r)
-	if err == nil && !w.left.label.isZero() && e.value <= w.left.value {
+	if err == nil && !w.left.Label.IsZero() && e.Value <= w.left.Value {
 		err = fmt.Errorf("its value is not above that of the record before it")
 	}
 	if err != nil {
@@ -178,19 +179,19 @@ func (w *walk) record(r ope.Record) bool {
 		return true
 	}
 	if w.adjacent {
-		if _, err := w.s.rules.between(w.left, e); err != nil {
+		if _, err := w.s.rules.Between(w.left, e); err != nil {
 			w.report(w.unit, r.Key, err)
 		}
 	}
 	w.left, w.adjacent = e, true
-	if w.past || e.value < w.next {
+	if w.past || e.Value < w.next {
 		return true
 	}
-	if !w.yield(ope.Entry{Plaintext: e.value, Ciphertext: w.s.ciphertext(w.unit.epoch, e.value, e.label), Version: w.version}, nil) {
+	if !w.yield(ope.Entry{Plaintext: e.Value, Ciphertext: w.s.ciphertext(w.unit.epoch, e.Value, e.Label), Version: w.version}, nil) {
 		return false
 	}
-	if w.past = e.value == w.s.domain.Max; !w.past {
-		w.next = e.value + 1
+	if w.past = e.Value == w.s.domain.Max; !w.past {
+		w.next = e.Value + 1
 	}
 	return true
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/groupcommit"
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 )
 
 // A checker looks at the raw index after every step and knows all that clients were told.
@@ -26,35 +27,35 @@ import (
 //	I8  nobody writes a copied record into a unit that is open
 type checker struct {
 	key      ope.Key
-	observer *Scheme                         // whose calls are no steps
-	units    map[uint64]*unitState           // by epoch
-	places   map[ope.Version]map[int64]label // every place that a value ever had
-	been     map[seat]bool                   // the same
-	tried    map[int64]bool                  // values whose encryption has begun
-	acked    map[int64]bool                  // values whose encryption has ended
-	handed   map[string]int64                // ciphertexts that clients got, and of which value
-	clock    int64                           // the highest value of those that grow
+	observer *Scheme                               // whose calls are no steps
+	units    map[uint64]*unitState                 // by epoch
+	places   map[ope.Version]map[int64]order.Label // every place that a value ever had
+	been     map[seat]bool                         // the same
+	tried    map[int64]bool                        // values whose encryption has begun
+	acked    map[int64]bool                        // values whose encryption has ended
+	handed   map[string]int64                      // ciphertexts that clients got, and of which value
+	clock    int64                                 // the highest value of those that grow
 }
 
 // A seat is that a value is at a label in an epoch.
 type seat struct {
 	epoch uint64
-	label label
+	label order.Label
 	value int64
 }
 
 // A unitState is what a unit holds.
 type unitState struct {
 	meta     ope.Meta
-	elements []element        // ascending by label
-	raw      map[label]string // sealed values, the header's among them
-	opened   map[label]element
+	elements []order.Element        // ascending by label
+	raw      map[order.Label]string // sealed values, the header's among them
+	opened   map[order.Label]order.Element
 }
 
 func (w *world) initChecker() {
 	w.checker = checker{
 		units:  make(map[uint64]*unitState),
-		places: make(map[ope.Version]map[int64]label),
+		places: make(map[ope.Version]map[int64]order.Label),
 		been:   make(map[seat]bool),
 		tried:  make(map[int64]bool),
 		acked:  make(map[int64]bool),
@@ -110,13 +111,13 @@ func (w *world) breach(format string, args ...any) {
 func (w *world) checkUnit(u *unitState) {
 	seen := make(map[int64]bool)
 	for i, e := range u.elements {
-		if i > 0 && u.elements[i-1].value >= e.value {
-			w.breach("I1: order: %d at %x, %d at %x", u.elements[i-1].value, u.elements[i-1].label.bytes()[8:], e.value, e.label.bytes()[8:])
+		if i > 0 && u.elements[i-1].Value >= e.Value {
+			w.breach("I1: order: %d at %x, %d at %x", u.elements[i-1].Value, u.elements[i-1].Label.Bytes()[8:], e.Value, e.Label.Bytes()[8:])
 		}
-		if seen[e.value] {
+		if seen[e.Value] {
 			w.breach("I2: a value twice")
 		}
-		seen[e.value] = true
+		seen[e.Value] = true
 	}
 }
 
@@ -124,9 +125,9 @@ func (w *world) checkChange(epoch uint64, before, now *unitState) {
 	if now.meta.Generation < before.meta.Generation {
 		w.breach("the generation falls")
 	}
-	var fresh []element
+	var fresh []order.Element
 	for _, e := range now.elements {
-		if _, was := before.raw[e.label]; !was {
+		if _, was := before.raw[e.Label]; !was {
 			fresh = append(fresh, e)
 		}
 	}
@@ -168,18 +169,18 @@ func (w *world) checkChange(epoch uint64, before, now *unitState) {
 	if was == ope.StateOpen {
 		had := make(map[int64]bool)
 		for _, e := range before.elements {
-			had[e.value] = true
+			had[e.Value] = true
 		}
 		if same {
 			for _, e := range fresh {
-				if had[e.value] {
+				if had[e.Value] {
 					w.breach("I8: a value that was there is written again into an open unit")
 				}
 			}
 		} else {
 			is := make(map[int64]bool)
 			for _, e := range now.elements {
-				is[e.value] = true
+				is[e.Value] = true
 			}
 			for x := range had {
 				if !is[x] {
@@ -195,25 +196,25 @@ func (w *world) checkChange(epoch uint64, before, now *unitState) {
 
 // checkCanonical checks that the new elements are where insertions one after the other would have
 // put them.
-func (w *world) checkCanonical(before, fresh []element) {
+func (w *world) checkCanonical(before, fresh []order.Element) {
 	rules := w.setting.rules()
-	low, high := element{}, rules.high()
-	var within func(left, right element, fresh []element) bool
-	within = func(left, right element, fresh []element) bool {
+	low, high := order.Element{}, rules.High()
+	var within func(left, right order.Element, fresh []order.Element) bool
+	within = func(left, right order.Element, fresh []order.Element) bool {
 		if len(fresh) == 0 {
 			return true
 		}
-		first, ok, err := rules.place(left, right)
+		first, ok, err := rules.Place(left, right)
 		if err != nil || !ok {
 			return false
 		}
-		i, found := slices.BinarySearchFunc(fresh, first.label, func(e element, l label) int { return e.label.compare(l) })
-		return found && fresh[i].shape == first.shape && within(left, fresh[i], fresh[:i]) && within(fresh[i], right, fresh[i+1:])
+		i, found := slices.BinarySearchFunc(fresh, first.Label, func(e order.Element, l order.Label) int { return e.Label.Compare(l) })
+		return found && fresh[i].Shape == first.Shape && within(left, fresh[i], fresh[:i]) && within(fresh[i], right, fresh[i+1:])
 	}
 	left := low
 	for _, right := range append(slices.Clone(before), high) {
 		n := 0
-		for n < len(fresh) && fresh[n].label.less(right.label) {
+		for n < len(fresh) && fresh[n].Label.Less(right.Label) {
 			n++
 		}
 		if !within(left, right, fresh[:n]) {
@@ -226,7 +227,7 @@ func (w *world) checkCanonical(before, fresh []element) {
 func valuesOf(u *unitState) []int64 {
 	out := make([]int64, len(u.elements))
 	for i, e := range u.elements {
-		out[i] = e.value
+		out[i] = e.Value
 	}
 	return out
 }
@@ -251,7 +252,7 @@ func (w *world) checkAcknowledged() {
 	_, u := w.current()
 	have := make(map[int64]bool, len(u.elements))
 	for _, e := range u.elements {
-		have[e.value] = true
+		have[e.Value] = true
 	}
 	for x := range w.acked {
 		if !have[x] {
@@ -268,11 +269,11 @@ func (w *world) remember(epoch uint64, u *unitState) {
 	}
 	v := ope.Version{Epoch: epoch, Generation: u.meta.Generation}
 	if w.places[v] == nil {
-		w.places[v] = make(map[int64]label)
+		w.places[v] = make(map[int64]order.Label)
 	}
 	for _, e := range u.elements {
-		w.places[v][e.value] = e.label
-		w.been[seat{epoch, e.label, e.value}] = true
+		w.places[v][e.Value] = e.Label
+		w.been[seat{epoch, e.Label, e.Value}] = true
 	}
 }
 
@@ -304,9 +305,9 @@ func (w *world) newScheme(index ope.Index) *Scheme {
 		panic(err)
 	}
 	s.rules = w.setting.rules()
-	s.known.list = newList(s.rules, w.setting.cache)
+	s.known.list = order.NewList(s.rules, w.setting.cache)
 	if w.setting.cache > 0 {
-		s.known.list.size = 4
+		s.known.list.Size = 4
 	}
 	s.page, s.chunk, s.probes, s.window = w.setting.page, w.setting.chunk, w.setting.probes, w.setting.most
 	s.passPage, s.ahead, s.kept = w.setting.page, w.setting.page, 4
@@ -326,14 +327,14 @@ func (w *world) epochOf(u ope.Unit) (epoch uint64, ok bool) {
 // decode opens the elements of a unit.
 func (w *world) decode(epoch uint64, before *unitState, v ope.View) (*unitState, error) {
 	u := w.observer.unit(epoch)
-	now := &unitState{meta: v.Meta, raw: make(map[label]string)}
+	now := &unitState{meta: v.Meta, raw: make(map[order.Label]string)}
 	for _, r := range v.Records {
-		l, ok := parseLabel(r.Key)
+		l, ok := order.ParseLabel(r.Key)
 		if !ok {
 			continue // of the log
 		}
 		now.raw[l] = string(r.Value)
-		if l.isZero() {
+		if l.IsZero() {
 			continue // the header
 		}
 		e, known := before.opened[l]
@@ -345,14 +346,14 @@ func (w *world) decode(epoch uint64, before *unitState, v ope.View) (*unitState,
 		}
 		now.elements = append(now.elements, e)
 	}
-	now.opened = make(map[label]element)
+	now.opened = make(map[order.Label]order.Element)
 	for _, e := range now.elements {
-		now.opened[e.label] = e
+		now.opened[e.Label] = e
 	}
 	return now, nil
 }
 
-func intervalHolds(iv ope.Interval, l label) bool {
+func intervalHolds(iv ope.Interval, l order.Label) bool {
 	c := bound(l)
 	return bytes.Compare(iv.Start, c) <= 0 && bytes.Compare(c, iv.End) < 0
 }

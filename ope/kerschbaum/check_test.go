@@ -171,7 +171,7 @@ func TestCheckTellsDamage(t *testing.T) {
 		require.NoError(t, err)
 		f, err := s.openElement(u, r[7])
 		require.NoError(t, err)
-		e.value = f.value
+		e.Value = f.Value
 		return ope.Change{Puts: []ope.Record{sealElement(u, e)}}
 	})
 	got, faults = checked(t, newClient(t, index, ope.Int64, nil))

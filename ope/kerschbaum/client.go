@@ -11,12 +11,13 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 )
 
 // What a client knows is of one epoch and one generation of it, in which records neither move nor
 // vanish: whatever was read of them at any instant can be put together. What may be out of date is
 // only that two neighbours are neighbours still, and a commit finds that out: the first element
-// that anyone puts between them has the label of rules.place.
+// that anyone puts between them has the label of order.Rules.Place.
 //
 // Each generation but the first has a record of where elements moved when it began. A client that meets a later
 // one reads these, and forgets what it knew there. What is elsewhere goes on to hold.
@@ -28,7 +29,7 @@ type known struct {
 	state      ope.State
 	generation uint64
 	behind     bool // a later generation was met; where elements have moved since is to be read
-	list       *list
+	list       *order.List
 
 	// The links of the list are exact as of the commit named nonce: as long as the unit's nonce
 	// is this one, no element is missing between linked ones.
@@ -49,7 +50,7 @@ func (k *known) enter(epoch uint64) {
 }
 
 func (k *known) forget() {
-	k.list.clear()
+	k.list.Clear()
 	k.exact, k.disputes = false, 0
 }
 
@@ -74,7 +75,7 @@ func (s *Scheme) meet(u *unit, meta ope.Meta) (bool, error) {
 		k.enter(u.epoch + 1)
 		return false, nil
 	case meta.State == ope.StateAbsent && u.epoch > 1:
-		return false, corrupt(u, fmt.Errorf("%w: it was never opened, but unit %d is retired", errCorrupt, u.epoch-1))
+		return false, corrupt(u, fmt.Errorf("%w: it was never opened, but unit %d is retired", order.ErrCorrupt, u.epoch-1))
 	}
 	if u.epoch > k.epoch {
 		k.enter(u.epoch)
@@ -102,18 +103,18 @@ func (s *Scheme) note(u *unit, meta ope.Meta) (bool, error) {
 // have been put between them since, even by this client, which then forgets these. If the run does
 // not fit to the list, one of both is wrong: the list is given up, and if it happens again and
 // again it is the index.
-func (s *Scheme) learn(u *unit, run []element) error {
+func (s *Scheme) learn(u *unit, run []order.Element) error {
 	k := &s.known
-	err := k.list.learn(run)
+	err := k.list.Learn(run)
 	if err == nil {
 		return nil
 	}
 	if k.disputes++; k.disputes > 10 {
 		return corrupt(u, err)
 	}
-	k.list.clear()
+	k.list.Clear()
 	k.exact = false
-	if err := k.list.learn(run); err != nil {
+	if err := k.list.Learn(run); err != nil {
 		return corrupt(u, err)
 	}
 	return nil
@@ -122,12 +123,12 @@ func (s *Scheme) learn(u *unit, run []element) error {
 // take takes note of the elements of a page that was read upwards from left to right, which were
 // neighbours at a version, though perhaps with others between them. It reports whether that is the
 // version of the page and of what is known now.
-func (s *Scheme) take(p page, left, right element, at ope.Version) (bool, error) {
+func (s *Scheme) take(p page, left, right order.Element, at ope.Version) (bool, error) {
 	ok, err := s.meet(p.unit, p.meta)
 	if !ok || err != nil {
 		return false, err
 	}
-	whole := left.label.isZero() && right == s.rules.high() // are so at any version
+	whole := left.Label.IsZero() && right == s.rules.High() // are so at any version
 	if s.known.version() != at && !whole {
 		return false, nil
 	}
@@ -139,12 +140,12 @@ func (s *Scheme) take(p page, left, right element, at ope.Version) (bool, error)
 }
 
 // run returns the elements of a page that was read from left to right, with those of both that it reaches.
-func (p page) run(left, right element) ([]element, error) {
+func (p page) run(left, right order.Element) ([]order.Element, error) {
 	run := p.elements
-	if left.label.isZero() {
-		run = append([]element{left}, run...)
+	if left.Label.IsZero() {
+		run = append([]order.Element{left}, run...)
 	} else if len(run) == 0 || run[0] != left {
-		return nil, corrupt(p.unit, fmt.Errorf("%w: record %x is gone", errCorrupt, left.label.bytes()))
+		return nil, corrupt(p.unit, fmt.Errorf("%w: record %x is gone", order.ErrCorrupt, left.Label.Bytes()))
 	}
 	if !p.more {
 		run = append(run, right)
@@ -173,7 +174,7 @@ func (s *Scheme) enter(epoch uint64) {
 
 // connect finds out the present epoch and generation, unless something is known of them already.
 func (s *Scheme) connect(ctx context.Context) error {
-	low, high := element{}, s.rules.high()
+	low, high := order.Element{}, s.rules.High()
 	for {
 		s.mu.Lock()
 		v, met, latest := s.known.version(), s.known.met, s.known.latest()
@@ -190,7 +191,7 @@ func (s *Scheme) connect(ctx context.Context) error {
 		var p page
 		var err error
 		if v.Epoch > 0 {
-			p, err = s.read(ctx, v.Epoch, low.label, high.label, s.page)
+			p, err = s.read(ctx, v.Epoch, low.Label, high.Label, s.page)
 		} else {
 			// The root may name the first epoch, which most indexes never leave.
 			var hint uint64
@@ -198,7 +199,7 @@ func (s *Scheme) connect(ctx context.Context) error {
 				if i == 0 {
 					hint, _, rootErr = s.readRoot(ctx)
 				} else {
-					p, err = s.read(ctx, 1, low.label, high.label, s.page)
+					p, err = s.read(ctx, 1, low.Label, high.Label, s.page)
 				}
 				return rootErr
 			})
@@ -208,7 +209,7 @@ func (s *Scheme) connect(ctx context.Context) error {
 			if hint > 1 {
 				s.enter(hint)
 				// It is the copy of another, so it is large: look beyond the first page at once.
-				if err := s.narrow(ctx, ope.Version{Epoch: hint}, []gap{{left: low, right: high}}, map[label]label{}); err != nil {
+				if err := s.narrow(ctx, ope.Version{Epoch: hint}, []order.Gap{{Left: low, Right: high}}, map[order.Label]order.Label{}); err != nil {
 					return err
 				}
 				continue
@@ -233,7 +234,7 @@ func (s *Scheme) catchUp(ctx context.Context, from ope.Version) error {
 	if err != nil {
 		return err
 	}
-	all := make([]moved, len(view.Records))
+	all := make([]order.Moved, len(view.Records))
 	for i, r := range view.Records {
 		if all[i], err = openMoved(u, r); err != nil {
 			return err
@@ -256,7 +257,7 @@ func (s *Scheme) catchUp(ctx context.Context, from ope.Version) error {
 		return nil
 	}
 	for _, m := range all {
-		k.list.forget(m)
+		k.list.Forget(m)
 	}
 	// There may be no later one: what was met of it was never decided.
 	k.generation, k.state, k.behind, k.exact = is.Generation, max(k.state, is.State), false, k.exact && last == 0
@@ -274,22 +275,22 @@ func (s *Scheme) readRoot(ctx context.Context) (uint64, ope.Meta, error) {
 // elements, and probes to split the rest evenly. The map of what probes found empty, which is kept
 // between the steps, holds for the label of a right neighbour from where below it nothing was.
 // Without a map there are no probes: so gaps are read again that another client may have filled.
-func (s *Scheme) narrow(ctx context.Context, at ope.Version, gaps []gap, empty map[label]label) error {
+func (s *Scheme) narrow(ctx context.Context, at ope.Version, gaps []order.Gap, empty map[order.Label]order.Label) error {
 	const width = 4 // gaps that are probed with all probes; more of them share these
 	perGap := 0
 	if empty != nil {
 		perGap = max(1, s.probes*width/max(width, len(gaps)))
 	}
-	var within []gap // of the spans
+	var within []order.Gap // of the spans
 	var spans []span
 	for _, g := range gaps {
-		within, spans = append(within, g), append(spans, span{g.left.label, g.right.label, s.page})
-		to := g.right.label
-		if below, ok := empty[to]; ok && g.left.label.less(below) {
+		within, spans = append(within, g), append(spans, span{g.Left.Label, g.Right.Label, s.page})
+		to := g.Right.Label
+		if below, ok := empty[to]; ok && g.Left.Label.Less(below) {
 			to = below
 		}
-		for _, at := range probes(g.left.label, to, perGap) {
-			within, spans = append(within, g), append(spans, span{at, g.right.label, 1})
+		for _, at := range order.Probes(g.Left.Label, to, perGap) {
+			within, spans = append(within, g), append(spans, span{at, g.Right.Label, 1})
 		}
 	}
 	pages, err := s.readAll(ctx, at.Epoch, spans)
@@ -300,8 +301,8 @@ func (s *Scheme) narrow(ctx context.Context, at ope.Version, gaps []gap, empty m
 	defer s.mu.Unlock()
 	for i, p := range pages {
 		from, g := spans[i].from, within[i]
-		if from == g.left.label {
-			if _, err := s.take(p, g.left, g.right, at); err != nil {
+		if from == g.Left.Label {
+			if _, err := s.take(p, g.Left, g.Right, at); err != nil {
 				return err
 			}
 			continue
@@ -309,8 +310,8 @@ func (s *Scheme) narrow(ctx context.Context, at ope.Version, gaps []gap, empty m
 		ok, err := s.meet(p.unit, p.meta)
 		if ok && err == nil && len(p.elements) > 0 {
 			err = s.learn(p.unit, p.elements[:1])
-		} else if below, found := empty[g.right.label]; ok && (!found || from.less(below)) {
-			empty[g.right.label] = from
+		} else if below, found := empty[g.Right.Label]; ok && (!found || from.Less(below)) {
+			empty[g.Right.Label] = from
 		}
 		if err != nil {
 			return err
@@ -321,7 +322,7 @@ func (s *Scheme) narrow(ctx context.Context, at ope.Version, gaps []gap, empty m
 
 // A span is a read of the elements with from <= label < to, at most limit of them.
 type span struct {
-	from, to label
+	from, to order.Label
 	limit    int
 }
 
@@ -381,26 +382,26 @@ func (s *Scheme) readAhead(ctx context.Context, at ope.Version, n int) (done boo
 	if asked < (t.values+t.since)/2 {
 		return false, nil
 	}
-	for from := (element{}); ; done = true {
+	for from := (order.Element{}); ; done = true {
 		s.mu.Lock()
 		k := &s.known
-		g, more := k.list.unlinked(from)
-		more = more && k.latest() && k.version() == at && (k.list.limit == 0 || k.list.n+s.ahead < k.list.limit)
+		g, more := k.list.Unlinked(from)
+		more = more && k.latest() && k.version() == at && k.list.RoomFor(s.ahead)
 		s.mu.Unlock()
 		if !more {
 			return done, nil
 		}
-		p, err := s.read(ctx, at.Epoch, g.left.label, g.right.label, s.ahead)
+		p, err := s.read(ctx, at.Epoch, g.Left.Label, g.Right.Label, s.ahead)
 		if err != nil {
 			return done, err
 		}
 		s.mu.Lock()
-		ok, err := s.take(p, g.left, g.right, at)
+		ok, err := s.take(p, g.Left, g.Right, at)
 		s.mu.Unlock()
 		if err != nil || !ok {
 			return true, err
 		}
-		if from = g.right; p.more {
+		if from = g.Right; p.more {
 			from = p.elements[len(p.elements)-1]
 		}
 	}
@@ -409,8 +410,8 @@ func (s *Scheme) readAhead(ctx context.Context, at ope.Version, n int) (done boo
 // locate calls use, with s.mu held, once the client knows of every value whether it is in the
 // index, and its neighbours if not; use returns what is still unknown of, or nothing. It is called
 // again after each step of reading. Who inserts also reads ahead.
-func (s *Scheme) locate(ctx context.Context, inserts bool, use func() (unlinked []gap, err error)) error {
-	empty := map[label]label{}
+func (s *Scheme) locate(ctx context.Context, inserts bool, use func() (unlinked []order.Gap, err error)) error {
+	empty := map[order.Label]order.Label{}
 	var version ope.Version
 	for {
 		if err := s.connect(ctx); err != nil {
@@ -438,7 +439,7 @@ func (s *Scheme) locate(ctx context.Context, inserts bool, use func() (unlinked 
 				continue
 			}
 		}
-		slices.SortFunc(unlinked, gap.compare)
+		slices.SortFunc(unlinked, order.Gap.Compare)
 		if err := s.narrow(ctx, version, slices.Compact(unlinked), empty); err != nil {
 			return err
 		}

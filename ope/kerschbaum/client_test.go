@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 	"github.com/rangecrypt/rangecrypt/ope/opetest"
 	"github.com/stretchr/testify/require"
 )
@@ -22,7 +23,7 @@ import (
 type filled struct {
 	s        *Scheme
 	epoch    uint64
-	elements []element
+	elements []order.Element
 	served   atomic.Int64 // records
 }
 
@@ -38,12 +39,12 @@ func (f *filled) Read(_ context.Context, name ope.Unit, from, to []byte, limit i
 		return ope.View{Meta: ope.Meta{State: ope.StateRetired}}, nil
 	}
 	view := ope.View{Meta: ope.Meta{State: ope.StateOpen}}
-	first, _ := parseLabel(from)
-	if first.isZero() {
+	first, _ := order.ParseLabel(from)
+	if first.IsZero() {
 		view.Records = append(view.Records, f.s.sealHeader(u, header{}))
 	}
-	for i := sort.Search(len(f.elements), func(i int) bool { return !f.elements[i].label.less(first) }); i < len(f.elements); i++ {
-		if bytes.Compare(f.elements[i].label.bytes(), to) >= 0 {
+	for i := sort.Search(len(f.elements), func(i int) bool { return !f.elements[i].Label.Less(first) }); i < len(f.elements); i++ {
+		if bytes.Compare(f.elements[i].Label.Bytes(), to) >= 0 {
 			break
 		}
 		if limit > 0 && len(view.Records) == limit {
@@ -71,7 +72,7 @@ func TestColdLookUp(t *testing.T) {
 	for i := range values {
 		values[i] = int64(i) * 1000
 	}
-	even, err := defaultRules().spread(values)
+	even, err := order.DefaultRules().Spread(values)
 	require.NoError(t, err)
 	ascending, err := insertAll(values)
 	require.NoError(t, err)
@@ -81,7 +82,7 @@ func TestColdLookUp(t *testing.T) {
 	require.NoError(t, err)
 	slices.Reverse(descending)
 	for name, c := range map[string]struct {
-		elements []element
+		elements []order.Element
 		epoch    uint64
 		most     int
 	}{
@@ -100,17 +101,17 @@ func TestColdLookUp(t *testing.T) {
 				s.index = index
 				at := []int{0, n - 1, n / 2}
 				e := c.elements[append(at, random.IntN(n))[min(i, 3)]]
-				x := e.value + int64(i%2) // present or not
-				err := s.locate(t.Context(), false, func() ([]gap, error) {
-					if e, ok := s.known.list.find(x); ok {
+				x := e.Value + int64(i%2) // present or not
+				err := s.locate(t.Context(), false, func() ([]order.Gap, error) {
+					if e, ok := s.known.list.Find(x); ok {
 						require.Equal(t, c.elements[x/1000], e)
 						return nil, nil
 					}
-					g := s.known.list.gap(x)
-					if !g.linked {
-						return []gap{g}, nil
+					g := s.known.list.Gap(x)
+					if !g.Linked {
+						return []order.Gap{g}, nil
 					}
-					require.Equal(t, e, g.left)
+					require.Equal(t, e, g.Left)
 					return nil, nil
 				})
 				require.NoError(t, err)
@@ -125,17 +126,17 @@ func TestColdLookUp(t *testing.T) {
 }
 
 // insertAll puts values into an index in their order, each beside the one before.
-func insertAll(values []int64) ([]element, error) {
-	r := defaultRules()
-	low, high := element{}, r.high()
-	out := make([]element, 0, len(values))
+func insertAll(values []int64) ([]order.Element, error) {
+	r := order.DefaultRules()
+	low, high := order.Element{}, r.High()
+	out := make([]order.Element, 0, len(values))
 	left, right := low, high
 	for i, x := range values {
-		e, ok, err := r.place(left, right)
+		e, ok, err := r.Place(left, right)
 		if err != nil || !ok {
 			return nil, fmt.Errorf("no place for value %d: %w", i, err)
 		}
-		e.value = x
+		e.Value = x
 		out = append(out, e)
 		if i+1 < len(values) && values[i+1] > x {
 			left = e
@@ -281,7 +282,7 @@ func TestSmallCache(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, xs[i], x)
 		}
-		require.LessOrEqual(t, small.known.list.len(), most)
+		require.LessOrEqual(t, small.known.list.Len(), most)
 		stats := small.Stats()
 		require.Less(t, stats.RoundTrips, 500, "%+v", stats)
 		t.Logf("%+v", stats)

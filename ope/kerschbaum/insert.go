@@ -7,11 +7,12 @@ import (
 	"sort"
 
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 )
 
 // A spot is where a value is at a version.
 type spot struct {
-	label   label
+	label   order.Label
 	version ope.Version
 }
 
@@ -21,7 +22,7 @@ func (s *Scheme) put(ctx context.Context, values []int64) ([]spot, error) {
 	spots := make([]spot, len(values))
 	for conflicts := 0; ; {
 		var p plan
-		err := s.locate(ctx, true, func() (unlinked []gap, err error) {
+		err := s.locate(ctx, true, func() (unlinked []order.Gap, err error) {
 			p, unlinked, err = s.plan(values, spots)
 			return unlinked, err
 		})
@@ -51,8 +52,8 @@ func (s *Scheme) put(ctx context.Context, values []int64) ([]spot, error) {
 		if applied {
 			conflicts = 0
 			for i, x := range values {
-				if n, ok := slices.BinarySearchFunc(p.elements, x, element.compareValue); ok {
-					spots[i] = spot{p.elements[n].label, p.version}
+				if n, ok := slices.BinarySearchFunc(p.elements, x, order.Element.CompareValue); ok {
+					spots[i] = spot{p.elements[n].Label, p.version}
 				}
 			}
 			continue
@@ -84,18 +85,18 @@ func (s *Scheme) put(ctx context.Context, values []int64) ([]spot, error) {
 type plan struct {
 	version  ope.Version
 	state    ope.State
-	missing  int       // values that were not in the index
-	elements []element // what is to be put there, ascending
-	gaps     []gap     // between which of the elements that are there
-	firsts   [][]byte  // of each gap, the key that its first element takes
-	crowded  int64     // if there are no elements: a value that there is no room for
-	exact    bool      // the condition is the nonce, not the firsts
+	missing  int             // values that were not in the index
+	elements []order.Element // what is to be put there, ascending
+	gaps     []order.Gap     // between which of the elements that are there
+	firsts   [][]byte        // of each gap, the key that its first element takes
+	crowded  int64           // if there are no elements: a value that there is no room for
+	exact    bool            // the condition is the nonce, not the firsts
 	nonce    ope.Nonce
 }
 
 // plan sets the spots of the values that are in the index, and plans to put the others there. It
 // returns the gaps about which not enough is known for that. It is called with s.mu held.
-func (s *Scheme) plan(values []int64, spots []spot) (p plan, unlinked []gap, err error) {
+func (s *Scheme) plan(values []int64, spots []spot) (p plan, unlinked []order.Gap, err error) {
 	k := &s.known
 	// It is cheaper to be conditional on the unit's nonce, as long as that is known to stand for all
 	// gaps, than on the place in each gap being free. Any other client's commit defeats it, but only
@@ -105,13 +106,13 @@ func (s *Scheme) plan(values []int64, spots []spot) (p plan, unlinked []gap, err
 		if spots[i].version == p.version {
 			continue // put there by an earlier commit
 		}
-		if e, ok := k.list.find(x); ok {
-			spots[i] = spot{e.label, p.version}
+		if e, ok := k.list.Find(x); ok {
+			spots[i] = spot{e.Label, p.version}
 			continue
 		}
 		p.missing++
-		g := k.list.gap(x)
-		if !g.linked {
+		g := k.list.Gap(x)
+		if !g.Linked {
 			unlinked = append(unlinked, g)
 			continue
 		}
@@ -126,20 +127,20 @@ func (s *Scheme) plan(values []int64, spots []spot) (p plan, unlinked []gap, err
 }
 
 // add plans to put x into the gap g of the list.
-func (p *plan) add(s *Scheme, x int64, g gap) error {
-	left, right := g.left, g.right
-	i, ok := slices.BinarySearchFunc(p.elements, x, element.compareValue)
+func (p *plan) add(s *Scheme, x int64, g order.Gap) error {
+	left, right := g.Left, g.Right
+	i, ok := slices.BinarySearchFunc(p.elements, x, order.Element.CompareValue)
 	if ok {
 		return nil
 	}
 	first := true // in this gap
-	if i > 0 && left.label.less(p.elements[i-1].label) {
+	if i > 0 && left.Label.Less(p.elements[i-1].Label) {
 		left, first = p.elements[i-1], false
 	}
-	if i < len(p.elements) && p.elements[i].label.less(right.label) {
+	if i < len(p.elements) && p.elements[i].Label.Less(right.Label) {
 		right, first = p.elements[i], false
 	}
-	e, ok, err := s.rules.place(left, right)
+	e, ok, err := s.rules.Place(left, right)
 	if err != nil {
 		return err
 	}
@@ -147,11 +148,11 @@ func (p *plan) add(s *Scheme, x int64, g gap) error {
 		p.crowded = x
 		return nil
 	}
-	e.value = x
+	e.Value = x
 	p.elements = slices.Insert(p.elements, i, e)
 	if first {
 		p.gaps = append(p.gaps, g)
-		p.firsts = append(p.firsts, e.label.bytes())
+		p.firsts = append(p.firsts, e.Label.Bytes())
 	}
 	return nil
 }
@@ -195,20 +196,20 @@ func (s *Scheme) commitPlan(ctx context.Context, p plan) (bool, error) {
 func (s *Scheme) inserted(u *unit, p plan) error {
 	l := s.known.list
 	elements := p.elements
-	slices.SortFunc(p.gaps, gap.compare)
+	slices.SortFunc(p.gaps, order.Gap.Compare)
 	for _, g := range p.gaps {
-		run := []element{g.left}
-		for len(elements) > 0 && elements[0].label.less(g.right.label) {
+		run := []order.Element{g.Left}
+		for len(elements) > 0 && elements[0].Label.Less(g.Right.Label) {
 			run = append(run, elements[0])
 			elements = elements[1:]
 		}
-		run = append(run, g.right)
+		run = append(run, g.Right)
 		for i := 1; i < len(run)-1; i++ {
 			// By now, an answer that came late may have made the list forget an end of the gap. A
 			// link to what is beyond that end would be one between two that never were neighbours,
 			// and no condition would stop the next value from being put between these.
-			if l.gap(run[i].value) == (gap{run[i-1], g.right, true}) {
-				if err := l.insert(run[i]); err == nil {
+			if l.Gap(run[i].Value) == (order.Gap{Left: run[i-1], Right: g.Right, Linked: true}) {
+				if err := l.Insert(run[i]); err == nil {
 					continue
 				}
 			}
@@ -237,24 +238,24 @@ func (s *Scheme) makeRoom(ctx context.Context, x int64) error {
 		}
 		// Perhaps there is room by now, or even x.
 		s.mu.Lock()
-		g, v, met := s.known.list.gap(x), s.known.version(), s.known.met
+		g, v, met := s.known.list.Gap(x), s.known.version(), s.known.met
 		s.mu.Unlock()
 		if met {
-			if err := s.narrow(ctx, v, []gap{g}, nil); err != nil {
+			if err := s.narrow(ctx, v, []order.Gap{g}, nil); err != nil {
 				return err
 			}
 		}
 		settled := false
-		err = s.locate(ctx, false, func() ([]gap, error) {
-			if _, settled = s.known.list.find(x); settled || s.known.state != ope.StateOpen {
+		err = s.locate(ctx, false, func() ([]order.Gap, error) {
+			if _, settled = s.known.list.Find(x); settled || s.known.state != ope.StateOpen {
 				settled = true
 				return nil, nil
 			}
-			g := s.known.list.gap(x)
-			if !g.linked {
-				return []gap{g}, nil
+			g := s.known.list.Gap(x)
+			if !g.Linked {
+				return []order.Gap{g}, nil
 			}
-			_, settled, _ = s.rules.place(g.left, g.right)
+			_, settled, _ = s.rules.Place(g.Left, g.Right)
 			return nil, nil
 		})
 		if settled || err != nil {
@@ -274,32 +275,32 @@ func (s *Scheme) relabel(ctx context.Context, x int64) (bool, error) {
 		if w.gap < 0 {
 			return false, nil // x is there by now
 		}
-		if _, ok, err := s.rules.place(w.elements[w.gap-1], w.elements[w.gap]); err != nil {
+		if _, ok, err := s.rules.Place(w.elements[w.gap-1], w.elements[w.gap]); err != nil {
 			return false, corrupt(w.unit, err)
 		} else if ok {
 			return false, nil // there is room by now
 		}
 	}
 	for !w.large {
-		rel, advice, err := s.rules.relabel(w.elements, w.gap, s.window)
+		rel, advice, err := s.rules.Relabel(w.elements, w.gap, s.window)
 		if err != nil {
 			return false, corrupt(w.unit, err)
 		}
 		switch advice {
-		case adviseCommit:
+		case order.AdviseCommit:
 			return s.commitRelabelling(ctx, w, rel, x)
-		case adviseLower:
+		case order.AdviseLower:
 			err = s.readLower(ctx, &w, x)
-		case adviseUpper:
+		case order.AdviseUpper:
 			err = s.readUpper(ctx, &w)
-		case advisePass:
+		case order.AdvisePass:
 			w.large = true
 		}
 		if err != nil {
 			return false, err
 		}
 	}
-	if s.rules.published {
+	if s.rules.Published {
 		_, err = s.pass(ctx, w.unit.epoch, nil)
 		return err == nil, err
 	}
@@ -310,20 +311,20 @@ func (s *Scheme) relabel(ctx context.Context, x int64) (bool, error) {
 type window struct {
 	unit     *unit
 	meta     ope.Meta
-	header   *header   // is written again, if it is known
-	least    uint64    // is written too: there are at least so many values in the unit
-	elements []element // ends of the index included
-	gap      int       // the value belongs between gap-1 and gap; -1 if it is there
-	large    bool      // no single commit can make room
+	header   *header         // is written again, if it is known
+	least    uint64          // is written too: there are at least so many values in the unit
+	elements []order.Element // ends of the index included
+	gap      int             // the value belongs between gap-1 and gap; -1 if it is there
+	large    bool            // no single commit can make room
 }
 
 func (w *window) seek(x int64) {
 	i := sort.Search(len(w.elements), func(i int) bool {
 		e := w.elements[i]
-		return e.shape.depth != 0 && e.value >= x || i > 0 && e.shape.depth == 0
+		return e.Shape.Depth != 0 && e.Value >= x || i > 0 && e.Shape.Depth == 0
 	})
 	w.gap = i
-	if i < len(w.elements) && w.elements[i].shape.depth != 0 && w.elements[i].value == x {
+	if i < len(w.elements) && w.elements[i].Shape.Depth != 0 && w.elements[i].Value == x {
 		w.gap = -1
 	}
 }
@@ -332,18 +333,18 @@ func (w *window) seek(x int64) {
 func (s *Scheme) readWindow(ctx context.Context, x int64) (window, error) {
 	s.mu.Lock()
 	version := s.known.version()
-	lowest := s.known.list.lowest(x, s.window)
+	lowest := s.known.list.Lowest(x, s.window)
 	s.mu.Unlock()
-	high := s.rules.high()
+	high := s.rules.High()
 	w := window{unit: s.unit(version.Epoch)}
-	from := element{}
+	from := order.Element{}
 	limit := s.window + 2
 	first, err := s.readPart(ctx, &w, from, high, limit)
 	if err != nil {
 		return w, err
 	}
 	if first.more {
-		if s.rules.published {
+		if s.rules.Published {
 			w.large = true // everything moves, but not in one commit
 			return w, nil
 		}
@@ -351,13 +352,13 @@ func (s *Scheme) readWindow(ctx context.Context, x int64) (window, error) {
 		if first, err = s.readPart(ctx, &w, from, high, 2*limit); err != nil {
 			return w, err
 		}
-		if len(first.elements) == 0 || first.elements[0].label != from.label && !from.label.isZero() {
+		if len(first.elements) == 0 || first.elements[0].Label != from.Label && !from.Label.IsZero() {
 			return w, errMoved
 		}
 	}
 	w.elements = first.elements
-	if from.label.isZero() {
-		w.elements = append([]element{{}}, w.elements...)
+	if from.Label.IsZero() {
+		w.elements = append([]order.Element{{}}, w.elements...)
 	}
 	if !first.more {
 		w.elements = append(w.elements, high)
@@ -370,8 +371,8 @@ func (s *Scheme) readWindow(ctx context.Context, x int64) (window, error) {
 }
 
 // readPart reads from a label on, as of the instant that the window is of.
-func (s *Scheme) readPart(ctx context.Context, w *window, from, to element, limit int) (page, error) {
-	p, err := s.read(ctx, w.unit.epoch, from.label, to.label, limit)
+func (s *Scheme) readPart(ctx context.Context, w *window, from, to order.Element, limit int) (page, error) {
+	p, err := s.read(ctx, w.unit.epoch, from.Label, to.Label, limit)
 	if err != nil {
 		return p, err
 	}
@@ -396,12 +397,12 @@ func (w *window) join(p page) error {
 // down these reach is not known: it asks for several distances at once and takes the largest that
 // brings all; if there is nothing in that, it goes on from there.
 func (s *Scheme) readLower(ctx context.Context, w *window, x int64) error {
-	lowest := w.elements[0].label
+	lowest := w.elements[0].Label
 	for base, rounds := lowest, 0; rounds < 16; rounds++ {
-		spans := []span{{label{}, lowest, s.window + 1}}
-		for n := s.rules.bits - 2; n >= 2 && n < 128; n -= 2 {
-			if distance := power(n); distance.less(base) {
-				spans = append(spans, span{base.minus(distance), lowest, s.window + 1})
+		spans := []span{{order.Label{}, lowest, s.window + 1}}
+		for n := s.rules.Bits - 2; n >= 2 && n < 128; n -= 2 {
+			if distance := order.Power(n); distance.Less(base) {
+				spans = append(spans, span{base.Minus(distance), lowest, s.window + 1})
 			}
 		}
 		pages, err := s.readAll(ctx, w.unit.epoch, spans)
@@ -418,8 +419,8 @@ func (s *Scheme) readLower(ctx context.Context, w *window, x int64) error {
 			break // more than one commit moves, within some labels
 		}
 		more := pages[i].elements
-		if spans[i].from.isZero() {
-			more = append([]element{{}}, more...)
+		if spans[i].from.IsZero() {
+			more = append([]order.Element{{}}, more...)
 		}
 		if len(more) > 0 {
 			w.elements = slices.Concat(more, w.elements)
@@ -434,7 +435,7 @@ func (s *Scheme) readLower(ctx context.Context, w *window, x int64) error {
 
 // readUpper adds to the window neighbours above it.
 func (s *Scheme) readUpper(ctx context.Context, w *window) error {
-	high := s.rules.high()
+	high := s.rules.High()
 	highest := w.elements[len(w.elements)-1]
 	p, err := s.readPart(ctx, w, highest, high, s.window+2)
 	if err != nil {
@@ -451,11 +452,11 @@ func (s *Scheme) readUpper(ctx context.Context, w *window) error {
 }
 
 // commitRelabelling moves the elements of a window, and puts x among them.
-func (s *Scheme) commitRelabelling(ctx context.Context, w window, rel relabelling, x int64) (bool, error) {
+func (s *Scheme) commitRelabelling(ctx context.Context, w window, rel order.Relabelling, x int64) (bool, error) {
 	if err := s.checkLimit(ctx, w.unit.epoch, 1); err != nil {
 		return false, err
 	}
-	rel.elements[w.gap-rel.from].value = x
+	rel.Elements[w.gap-rel.From].Value = x
 	applied, err := s.commitMoves(ctx, w, rel, nil)
 	if applied {
 		s.count(func(n *Stats) { n.Relabels++; n.Inserted++ })
@@ -466,14 +467,14 @@ func (s *Scheme) commitRelabelling(ctx context.Context, w window, rel relabellin
 // commitMoves gives the elements of a window other places, and begins a generation with that. Others may have
 // been put between them since they were read. So the commit is conditional on the unit being as it was then, or,
 // if places are given, on these being free: of each gap of the window the one where the first is put.
-func (s *Scheme) commitMoves(ctx context.Context, w window, rel relabelling, places [][]byte) (bool, error) {
-	u, old := w.unit, w.elements[rel.from:rel.to]
+func (s *Scheme) commitMoves(ctx context.Context, w window, rel order.Relabelling, places [][]byte) (bool, error) {
+	u, old := w.unit, w.elements[rel.From:rel.To]
 	meta := ope.Meta{State: ope.StateOpen, Generation: w.meta.Generation + 1, Nonce: newNonce()}
 	change := ope.Change{Meta: meta}
 	moves := 0
-	for _, e := range rel.elements {
-		i, was := slices.BinarySearchFunc(old, e.value, element.compareValue)
-		if was && old[i].label != e.label {
+	for _, e := range rel.Elements {
+		i, was := slices.BinarySearchFunc(old, e.Value, order.Element.CompareValue)
+		if was && old[i].Label != e.Label {
 			moves++
 		}
 		if !was || old[i] != e {
@@ -481,18 +482,18 @@ func (s *Scheme) commitMoves(ctx context.Context, w window, rel relabelling, pla
 		}
 	}
 	for _, e := range old {
-		if _, kept := slices.BinarySearchFunc(rel.elements, e.label, element.compareLabel); !kept {
-			change.Deletes = append(change.Deletes, e.label.bytes())
+		if _, kept := slices.BinarySearchFunc(rel.Elements, e.Label, order.Element.CompareLabel); !kept {
+			change.Deletes = append(change.Deletes, e.Label.Bytes())
 		}
 	}
-	change.Puts = append(change.Puts, sealMoved(u, meta.Generation, moved{w.elements[rel.from-1].label, w.elements[rel.to].label}))
+	change.Puts = append(change.Puts, sealMoved(u, meta.Generation, order.Moved{From: w.elements[rel.From-1].Label, To: w.elements[rel.To].Label}))
 	if w.header != nil {
 		change.Puts = append(change.Puts, s.sealHeader(u, *w.header), sealLeast(u, w.least))
 	}
 	if kept := uint64(s.kept); meta.Generation > kept {
 		change.Deletes = append(change.Deletes, movedKey(meta.Generation-kept))
 	}
-	change.Puts = append(change.Puts, s.marks(u, meta.Nonce, len(rel.elements)-len(old))...)
+	change.Puts = append(change.Puts, s.marks(u, meta.Nonce, len(rel.Elements)-len(old))...)
 	cond := ope.Condition{State: ope.StateOpen, Generation: w.meta.Generation, Absent: places}
 	if places == nil {
 		cond.Nonce = &w.meta.Nonce
@@ -503,7 +504,7 @@ func (s *Scheme) commitMoves(ctx context.Context, w window, rel relabelling, pla
 	}
 	s.count(func(n *Stats) { n.Moved += moves })
 
-	run := slices.Concat(w.elements[:rel.from], rel.elements, w.elements[rel.to:])
+	run := slices.Concat(w.elements[:rel.From], rel.Elements, w.elements[rel.To:])
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := &s.known
@@ -514,8 +515,8 @@ func (s *Scheme) commitMoves(ctx context.Context, w window, rel relabelling, pla
 	k.generation = meta.Generation
 	k.exact = k.exact && places == nil && k.nonce == w.meta.Nonce
 	k.nonce = meta.Nonce
-	if err := k.list.learn(run); err != nil {
-		k.list.clear()
+	if err := k.list.Learn(run); err != nil {
+		k.list.Clear()
 		k.exact = false
 	}
 	return true, nil

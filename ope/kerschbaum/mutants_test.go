@@ -36,27 +36,27 @@ var mutants = []mutant.Mutant{
 		`cond.Nonce = &p.nonce`,
 		`if !On { cond.Nonce = &p.nonce }`),
 	simulated("insertAnywhere", "few labels", "insert.go", `
-	e, ok, err := s.rules.place(left, right)
+	e, ok, err := s.rules.Place(left, right)
 	if err != nil {`, `
-	e, ok, err := s.rules.place(left, right)
+	e, ok, err := s.rules.Place(left, right)
 	if ok && On {
 		nonce := newNonce()
-		labels := probes(left.label, right.label, 255)
-		e.label = labels[int(nonce[0])%len(labels)]
+		labels := order.Probes(left.Label, right.Label, 255)
+		e.Label = labels[int(nonce[0])%len(labels)]
 	}
 	if err != nil {`),
 	simulated("insertBesideWhatIsKnownByThen", "some labels, goroutines", "insert.go",
-		`if l.gap(run[i].value) == (gap{run[i-1], g.right, true}) {`,
-		`if On || l.gap(run[i].value) == (gap{run[i-1], g.right, true}) {`),
+		`if l.Gap(run[i].Value) == (order.Gap{Left: run[i-1], Right: g.Right, Linked: true}) {`,
+		`if On || l.Gap(run[i].Value) == (order.Gap{Left: run[i-1], Right: g.Right, Linked: true}) {`),
 	simulated("relabelWhatHasChanged", "fewest labels, appends", "insert.go",
 		`cond.Nonce = &w.meta.Nonce`,
 		`if !On { cond.Nonce = &w.meta.Nonce }`),
 	simulated("refreshAnyGeneration", "fewest labels, appends", "client.go", `
 	for _, m := range all {
-		k.list.forget(m)
+		k.list.Forget(m)
 	}`, `
 	for _, m := range all {
-		if !On { k.list.forget(m) }
+		if !On { k.list.Forget(m) }
 	}`),
 	simulated("forgetLessThanMoved", "some labels, passes, small caches", "client.go", `if n := uint64(len(all)); view.More || n != last || n > 0`, `if n := uint64(len(all)); !On && (view.More || n != last) || !On && n > 0`),
 	{
@@ -69,8 +69,8 @@ var mutants = []mutant.Mutant{
 	}`,
 	},
 	simulated("moveAcrossOthers", "fewest labels, passes", "rebalance.go",
-		`ok && !out[i].label.less(to.label) && out[i-1].label.less(to.label) {`,
-		`ok && (On || !out[i].label.less(to.label)) && out[i-1].label.less(to.label) {`),
+		`ok && !out[i].Label.Less(to.Label) && out[i-1].Label.Less(to.Label) {`,
+		`ok && (On || !out[i].Label.Less(to.Label)) && out[i-1].Label.Less(to.Label) {`),
 	simulated("rangeAnyGeneration", "fewest labels, appends", "range.go",
 		`p.meta.Generation != version.Generation {
 			return true, nil`, `p.meta.Generation != version.Generation && !On {
@@ -98,15 +98,15 @@ var mutants = []mutant.Mutant{
 		// What is copied is a function of what was sealed. So the same is written again, and only the checker notices.
 		Name: "copyOverExisting", Test: "^TestSimulation$", Flags: flags("few labels, appends, copies")[1:],
 		File: "pass.go",
-		Old:  `cond.Absent = append(cond.Absent, e.label.bytes())`,
-		New:  `if !On { cond.Absent = append(cond.Absent, e.label.bytes()) }`,
+		Old:  `cond.Absent = append(cond.Absent, e.Label.Bytes())`,
+		New:  `if !On { cond.Absent = append(cond.Absent, e.Label.Bytes()) }`,
 	},
 	{
 		Name: "openUnsealed", Test: "^TestSimulation$", Flags: flags("few labels, appends, copies"),
 		Edits: []mutant.Edit{
-			{File: "pass.go", Old: `errCorrupt, p.meta.State))
+			{File: "pass.go", Old: `order.ErrCorrupt, p.meta.State))
 		}
-		if err := backOff`, New: `errCorrupt, p.meta.State))
+		if err := backOff`, New: `order.ErrCorrupt, p.meta.State))
 		case On:
 			p.meta.State = ope.StateSealed
 			return p.meta, nil

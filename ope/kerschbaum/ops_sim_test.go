@@ -10,6 +10,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 )
 
 // ended reports whether an operation has succeeded. If it must have, and has not, that is a
@@ -188,7 +189,7 @@ func intervals(lo, hi int64) operation {
 	return func(c *client) {
 		type seen struct {
 			version  ope.Version
-			elements []element
+			elements []order.Element
 		}
 		look := func(w *world) seen {
 			_, u := w.current()
@@ -219,15 +220,15 @@ func intervals(lo, hi int64) operation {
 			}
 			there := make(map[int64]bool)
 			for _, e := range before.elements {
-				there[e.value] = true
+				there[e.Value] = true
 			}
 			for _, s := range []seen{before, after} {
 				if s.version != iv.Version {
 					continue
 				}
 				for _, e := range s.elements {
-					in := intervalHolds(iv, e.label)
-					if there[e.value] && in != (lo <= e.value && e.value <= hi) {
+					in := intervalHolds(iv, e.Label)
+					if there[e.Value] && in != (lo <= e.Value && e.Value <= hi) {
 						w.Fail("Intervals: a value is on the wrong side")
 					}
 				}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 )
 
 // The re-encryption pass copies an epoch to the next one (Kerschbaum and Schröpfer, CCS 2014, section 3; Waage et
@@ -13,7 +14,7 @@ import (
 // step. For every step is conditional on what the unit is, and what is written is a function of what was sealed.
 //
 //  1. The unit is sealed: nothing is put into it any more.
-//  2. Its values are read, and copied to the next unit, with the labels that rules.spread gives
+//  2. Its values are read, and copied to the next unit, with the labels that order.Rules.Spread gives
 //     them, each if it is not there yet and the next unit was not opened yet.
 //  3. The next unit is opened.
 //  4. The unit is retired. Nobody uses the next one before.
@@ -74,7 +75,7 @@ func (s *Scheme) finish(ctx context.Context, epoch uint64, progress func(done, t
 		return stats, err
 	}
 	if first.header == nil {
-		return stats, corrupt(next, fmt.Errorf("%w: its header is missing", errCorrupt))
+		return stats, corrupt(next, fmt.Errorf("%w: its header is missing", order.ErrCorrupt))
 	}
 	if retired {
 		if err := s.clean(ctx, epoch); err != nil {
@@ -97,7 +98,7 @@ func (s *Scheme) seal(ctx context.Context, u *unit) (ope.Meta, error) {
 		case p.meta.State == ope.StateSealed || p.meta.State == ope.StateRetired:
 			return p.meta, nil
 		case p.meta.State > ope.StateRetired || p.meta.State == ope.StateAbsent && u.epoch > 1:
-			return ope.Meta{}, corrupt(u, fmt.Errorf("%w: its state is %d", errCorrupt, p.meta.State))
+			return ope.Meta{}, corrupt(u, fmt.Errorf("%w: its state is %d", order.ErrCorrupt, p.meta.State))
 		}
 		if err := backOff(ctx, conflicts); err != nil {
 			return ope.Meta{}, err
@@ -114,25 +115,25 @@ func (s *Scheme) seal(ctx context.Context, u *unit) (ope.Meta, error) {
 }
 
 // frozen returns the elements of a sealed unit. It reports false if the unit is retired by now.
-func (s *Scheme) frozen(ctx context.Context, u *unit) ([]element, bool, error) {
-	var all []element
-	for from := (label{}); ; {
-		p, err := s.read(ctx, u.epoch, from, s.rules.high().label, s.passPage)
+func (s *Scheme) frozen(ctx context.Context, u *unit) ([]order.Element, bool, error) {
+	var all []order.Element
+	for from := (order.Label{}); ; {
+		p, err := s.read(ctx, u.epoch, from, s.rules.High().Label, s.passPage)
 		if err != nil {
 			return nil, false, err
 		}
 		if p.meta.State != ope.StateSealed {
 			return nil, false, nil
 		}
-		if len(all) > 0 && len(p.elements) > 0 && all[len(all)-1].value >= p.elements[0].value {
-			return nil, false, corrupt(u, fmt.Errorf("%w: record %x is out of order", errCorrupt, p.elements[0].label.bytes()))
+		if len(all) > 0 && len(p.elements) > 0 && all[len(all)-1].Value >= p.elements[0].Value {
+			return nil, false, corrupt(u, fmt.Errorf("%w: record %x is out of order", order.ErrCorrupt, p.elements[0].Label.Bytes()))
 		}
 		all = append(all, p.elements...)
 		if !p.more {
 			return all, true, nil
 		}
 		if len(all) > 0 {
-			from = all[len(all)-1].label.plus(label{0, 1})
+			from = all[len(all)-1].Label.Next()
 		}
 	}
 }
@@ -141,12 +142,12 @@ func (s *Scheme) frozen(ctx context.Context, u *unit) ([]element, bool, error) {
 const lastEpoch = 1<<32 - 1
 
 // copyTo copies the frozen elements of a unit to the next one and opens it, unless it is open.
-func (s *Scheme) copyTo(ctx context.Context, next *unit, frozen []element, generation uint64, progress func(done, total int)) error {
+func (s *Scheme) copyTo(ctx context.Context, next *unit, frozen []order.Element, generation uint64, progress func(done, total int)) error {
 	values := make([]int64, len(frozen))
 	for i, e := range frozen {
-		values[i] = e.value
+		values[i] = e.Value
 	}
-	copies, err := s.rules.spread(values)
+	copies, err := s.rules.Spread(values)
 	if err != nil {
 		return corrupt(next, err)
 	}
@@ -188,29 +189,29 @@ func (s *Scheme) copyTo(ctx context.Context, next *unit, frozen []element, gener
 
 // copyPart writes some elements to the next unit. It reports whether the unit is open already, so that all of
 // them are there or were.
-func (s *Scheme) copyPart(ctx context.Context, next *unit, copies []element) (open bool, err error) {
+func (s *Scheme) copyPart(ctx context.Context, next *unit, copies []order.Element) (open bool, err error) {
 	missing := copies
 	for conflicts := 0; ; conflicts++ {
 		cond := ope.Condition{State: ope.StateAbsent}
 		change := ope.Change{Meta: ope.Meta{Nonce: newNonce()}}
 		for _, e := range missing {
-			cond.Absent = append(cond.Absent, e.label.bytes())
+			cond.Absent = append(cond.Absent, e.Label.Bytes())
 			change.Puts = append(change.Puts, sealElement(next, e))
 		}
 		applied, err := s.commit(ctx, next, cond, change)
 		if applied || err != nil {
 			return false, err
 		}
-		last := copies[len(copies)-1].label
-		p, err := s.read(ctx, next.epoch, copies[0].label, last.plus(label{0, 1}), len(copies))
+		last := copies[len(copies)-1].Label
+		p, err := s.read(ctx, next.epoch, copies[0].Label, last.Next(), len(copies))
 		if err != nil {
 			return false, err
 		}
 		if p.meta.State != ope.StateAbsent {
 			return true, nil
 		}
-		missing = slices.DeleteFunc(slices.Clone(copies), func(e element) bool {
-			_, there := slices.BinarySearchFunc(p.elements, e.label, element.compareLabel)
+		missing = slices.DeleteFunc(slices.Clone(copies), func(e order.Element) bool {
+			_, there := slices.BinarySearchFunc(p.elements, e.Label, order.Element.CompareLabel)
 			return there
 		})
 		if len(missing) == 0 {
@@ -266,14 +267,14 @@ func (s *Scheme) point(ctx context.Context, epoch uint64) error {
 // clean deletes the records of a retired epoch, other than its header.
 func (s *Scheme) clean(ctx context.Context, epoch uint64) error {
 	u := s.unit(epoch)
-	from := label{0, 1}.bytes()
+	from := order.Label{Lo: 1}.Bytes()
 	for conflicts := 0; ; conflicts++ {
 		view, err := s.readRecords(ctx, u, from, nil, s.chunk)
 		if err != nil || len(view.Records) == 0 {
 			return err
 		}
 		if view.Meta.State != ope.StateRetired {
-			return corrupt(u, fmt.Errorf("%w: it is not retired, but its successor is open", errCorrupt))
+			return corrupt(u, fmt.Errorf("%w: it is not retired, but its successor is open", order.ErrCorrupt))
 		}
 		change := ope.Change{Meta: view.Meta}
 		for _, r := range view.Records {

@@ -6,11 +6,12 @@ import (
 	"iter"
 
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 )
 
 // bound returns the lowest string at or above the ciphertexts of a label.
-func bound(c label) ope.Ciphertext {
-	return append(c.bytes(), make([]byte, ciphertextSize-labelSize)...)
+func bound(c order.Label) ope.Ciphertext {
+	return append(c.Bytes(), make([]byte, ciphertextSize-order.LabelSize)...)
 }
 
 // top returns the bound that is above every ciphertext.
@@ -42,18 +43,18 @@ func (s *Scheme) Intervals(ctx context.Context, lo, hi int64) ([]ope.Interval, e
 		bounds = append(bounds, within.Max)
 	}
 	for {
-		var gaps []gap
+		var gaps []order.Gap
 		var version ope.Version
-		err := s.locate(ctx, false, func() (unlinked []gap, err error) {
+		err := s.locate(ctx, false, func() (unlinked []order.Gap, err error) {
 			gaps = gaps[:0]
 			version = s.known.version()
 			for _, x := range bounds {
-				e, ok := s.known.list.find(x)
-				g := s.known.list.gap(x)
+				e, ok := s.known.list.Find(x)
+				g := s.known.list.Gap(x)
 				switch {
 				case ok:
-					gaps = append(gaps, gap{left: e, right: element{label: e.label.plus(label{0, 1})}})
-				case g.linked:
+					gaps = append(gaps, order.Gap{Left: e, Right: order.Element{Label: e.Label.Next()}})
+				case g.Linked:
 					gaps = append(gaps, g)
 				default:
 					unlinked = append(unlinked, g)
@@ -73,7 +74,7 @@ func (s *Scheme) Intervals(ctx context.Context, lo, hi int64) ([]ope.Interval, e
 
 // interval returns the interval between bounds, if the index still has the version. The bounds, with
 // their gaps, are those that are not ends of the domain: the lower one first, if it is bounded from below.
-func (s *Scheme) interval(ctx context.Context, version ope.Version, bounds []int64, gaps []gap, bounded bool) (ope.Interval, bool, error) {
+func (s *Scheme) interval(ctx context.Context, version ope.Version, bounds []int64, gaps []order.Gap, bounded bool) (ope.Interval, bool, error) {
 	iv := ope.Interval{Start: make(ope.Ciphertext, ciphertextSize), End: top(), Version: version}
 	if len(gaps) == 0 {
 		u := s.unit(version.Epoch)
@@ -86,7 +87,7 @@ func (s *Scheme) interval(ctx context.Context, version ope.Version, bounds []int
 	}
 	spans := make([]span, len(gaps))
 	for i, g := range gaps {
-		spans[i] = span{g.left.label, g.right.label, s.page}
+		spans[i] = span{g.Left.Label, g.Right.Label, s.page}
 	}
 	pages, err := s.readAll(ctx, version.Epoch, spans)
 	if err != nil {
@@ -102,19 +103,19 @@ func (s *Scheme) interval(ctx context.Context, version ope.Version, bounds []int
 		lower, x := bounded && i == 0, bounds[i]
 		// The last of the run whose value is at most x, or the low end.
 		at := 0
-		for at+1 < len(run)-1 && run[at+1].value <= x {
+		for at+1 < len(run)-1 && run[at+1].Value <= x {
 			at++
 		}
-		exact := run[at].shape.depth != 0 && run[at].value == x
+		exact := run[at].Shape.Depth != 0 && run[at].Value == x
 		switch {
 		case lower && exact:
-			iv.Start = bound(run[at].label)
+			iv.Start = bound(run[at].Label)
 		case lower:
-			iv.Start = bound(run[at].label.plus(label{0, 1}))
+			iv.Start = bound(run[at].Label.Next())
 		case exact:
-			iv.End = bound(run[at].label.plus(label{0, 1}))
-		case run[at+1] != s.rules.high():
-			iv.End = bound(run[at+1].label)
+			iv.End = bound(run[at].Label.Next())
+		case run[at+1] != s.rules.High():
+			iv.End = bound(run[at+1].Label)
 		}
 	}
 	return iv, true, nil
@@ -122,18 +123,18 @@ func (s *Scheme) interval(ctx context.Context, version ope.Version, bounds []int
 
 // between returns what is in a gap now, with both its ends: other clients may have put values there. It returns nil
 // if there is more than a page, or the version is over. It is called with s.mu held.
-func (s *Scheme) between(p page, g gap, version ope.Version) ([]element, error) {
+func (s *Scheme) between(p page, g order.Gap, version ope.Version) ([]order.Element, error) {
 	if ok, err := s.meet(p.unit, p.meta); err != nil || !ok || p.meta.Generation != version.Generation {
 		return nil, err
 	}
-	run, err := p.run(g.left, g.right)
+	run, err := p.run(g.Left, g.Right)
 	if err != nil {
 		return nil, err
 	}
 	if p.more {
 		return nil, s.learn(p.unit, run)
 	}
-	if g.right.shape.depth == 0 && g.right != s.rules.high() {
+	if g.Right.Shape.Depth == 0 && g.Right != s.rules.High() {
 		return run, nil // the label after a value that is in the index is no neighbour
 	}
 	return run, s.learn(p.unit, run)
@@ -173,52 +174,52 @@ func (s *Scheme) rangeOn(ctx context.Context, within *ope.Domain, yield func(ope
 			return true, nil
 		}
 		for _, e := range p.elements {
-			if e.value > within.Max {
+			if e.Value > within.Max {
 				return false, nil
 			}
-			from = e.label.plus(label{0, 1})
-			if e.value < within.Min {
+			from = e.Label.Next()
+			if e.Value < within.Min {
 				continue
 			}
-			if !yield(ope.Entry{Plaintext: e.value, Ciphertext: s.ciphertext(version.Epoch, e.value, e.label), Version: version}, nil) || e.value == within.Max {
+			if !yield(ope.Entry{Plaintext: e.Value, Ciphertext: s.ciphertext(version.Epoch, e.Value, e.Label), Version: version}, nil) || e.Value == within.Max {
 				return false, nil
 			}
-			within.Min = e.value + 1
+			within.Min = e.Value + 1
 		}
 		if !p.more {
 			return false, nil
 		}
-		if from.isZero() {
-			from = label{0, 1} // the page held the header only
+		if from.IsZero() {
+			from = order.Label{Lo: 1} // the page held the header only
 		}
 	}
 }
 
 // bounds returns labels between which all values in [lo, hi] are, the upper one excluded, and the
 // version that they are of.
-func (s *Scheme) bounds(ctx context.Context, lo, hi int64) (from, to label, version ope.Version, err error) {
-	err = s.locate(ctx, false, func() ([]gap, error) {
+func (s *Scheme) bounds(ctx context.Context, lo, hi int64) (from, to order.Label, version ope.Version, err error) {
+	err = s.locate(ctx, false, func() ([]order.Gap, error) {
 		version = s.known.version()
-		from, to = label{}, s.rules.high().label
-		if e, ok := s.known.list.find(hi); ok {
-			to = e.label.plus(label{0, 1})
+		from, to = order.Label{}, s.rules.High().Label
+		if e, ok := s.known.list.Find(hi); ok {
+			to = e.Label.Next()
 		} else if hi != s.domain.Max {
 			// Whatever is known above is above, though there may be others before it.
-			to = s.known.list.gap(hi).right.label
+			to = s.known.list.Gap(hi).Right.Label
 		}
 		if lo == s.domain.Min {
 			return nil, nil
 		}
-		if e, ok := s.known.list.find(lo); ok {
-			from = e.label
+		if e, ok := s.known.list.Find(lo); ok {
+			from = e.Label
 			return nil, nil
 		}
-		g := s.known.list.gap(lo)
-		from = g.left.label
-		if g.linked {
+		g := s.known.list.Gap(lo)
+		from = g.Left.Label
+		if g.Linked {
 			return nil, nil
 		}
-		return []gap{g}, nil
+		return []order.Gap{g}, nil
 	})
 	return from, to, version, err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 )
 
 // Rebalance implements [ope.Mutable]. It also wipes out what labels show of the order in which the values came.
@@ -21,7 +22,7 @@ import (
 // With the rules as published, it copies the index to the next epoch, and others wait until that is done. If
 // another client's pass is under way, it helps to finish that one.
 func (s *Scheme) Rebalance(ctx context.Context, progress func(done, total int)) (ope.RebalanceStats, error) {
-	if s.rules.published {
+	if s.rules.Published {
 		return s.rebalancePublished(ctx, progress)
 	}
 	w, err := s.sweep(ctx, progress)
@@ -49,8 +50,8 @@ func (s *Scheme) rebalancePublished(ctx context.Context, progress func(done, tot
 // spreadOut makes room where no single commit can.
 func (s *Scheme) spreadOut(ctx context.Context, u *unit) error {
 	w, err := s.sweep(ctx, nil)
-	if err == nil && w.step.length() < 2 {
-		err = corrupt(u, fmt.Errorf("%w: labels of %d bits have no room for %d values", errFull, s.rules.bits, w.values+1))
+	if err == nil && w.step.Length() < 2 {
+		err = corrupt(u, fmt.Errorf("%w: labels of %d bits have no room for %d values", order.ErrFull, s.rules.Bits, w.values+1))
 	}
 	return err
 }
@@ -59,13 +60,13 @@ func (s *Scheme) spreadOut(ctx context.Context, u *unit) error {
 type sweep struct {
 	s        *Scheme
 	progress func(done, total int)
-	values   int    // in the index at the beginning
-	step     label  // from each new place to the next
-	starts   []rank // of the windows that were moved down, ascending
-	done     int    // values that progress was told of
-	headed   bool   // the header was written again
-	moved    int    // values
-	crowded  int    // so many windows yet are moved on condition of their places, since others insert
+	values   int         // in the index at the beginning
+	step     order.Label // from each new place to the next
+	starts   []rank      // of the windows that were moved down, ascending
+	done     int         // values that progress was told of
+	headed   bool        // the header was written again
+	moved    int         // values
+	crowded  int         // so many windows yet are moved on condition of their places, since others insert
 
 	before, after ope.Version
 }
@@ -96,8 +97,8 @@ func (s *Scheme) sweep(ctx context.Context, progress func(done, total int)) (*sw
 	}
 	s.count(func(n *Stats) { n.Passes++ })
 	w.after = w.before
-	w.step, _ = s.rules.high().label.over(uint64(w.values) + 1)
-	if w.values == 0 || w.step.length() < 2 {
+	w.step, _ = s.rules.High().Label.Over(uint64(w.values) + 1)
+	if w.values == 0 || w.step.Length() < 2 {
 		return w, nil
 	}
 	err := w.down(ctx)
@@ -154,7 +155,7 @@ func (w *sweep) tell(done int) {
 
 // move moves the values from at.value to a highest one, as many as one commit moves. It returns where the rest
 // begins, if there is more.
-func (w *sweep) move(ctx context.Context, at rank, to int64, places func(*sweep, []element, int) []element) (next rank, more bool, err error) {
+func (w *sweep) move(ctx context.Context, at rank, to int64, places func(*sweep, []order.Element, int) []order.Element) (next rank, more bool, err error) {
 	s := w.s
 	for conflicts := 0; ; conflicts++ {
 		if err := backOff(ctx, conflicts); err != nil {
@@ -169,9 +170,9 @@ func (w *sweep) move(ctx context.Context, at rank, to int64, places func(*sweep,
 			continue
 		}
 		end := len(win.elements) - 1
-		next := rank{win.elements[end].value, at.below + end - 1}
-		rel := relabelling{1, end, places(w, win.elements, at.below)}
-		if win.header == nil && slices.Equal(rel.elements, win.elements[1:end]) {
+		next := rank{win.elements[end].Value, at.below + end - 1}
+		rel := order.Relabelling{From: 1, To: end, Elements: places(w, win.elements, at.below)}
+		if win.header == nil && slices.Equal(rel.Elements, win.elements[1:end]) {
 			return next, more, nil
 		}
 		var free [][]byte
@@ -189,8 +190,8 @@ func (w *sweep) move(ctx context.Context, at rank, to int64, places func(*sweep,
 			continue
 		}
 		w.crowded, w.headed = max(0, w.crowded-1), true // the first window begins with the header
-		for i, e := range rel.elements {
-			if e.label != win.elements[1+i].label {
+		for i, e := range rel.Elements {
+			if e.Label != win.elements[1+i].Label {
 				w.moved++
 			}
 		}
@@ -210,12 +211,12 @@ func (w *sweep) read(ctx context.Context, from, to int64) (win window, more bool
 	if err != nil {
 		return win, false, err
 	}
-	p, err := s.read(ctx, version.Epoch, left.label, s.rules.high().label, s.chunk+2)
+	p, err := s.read(ctx, version.Epoch, left.Label, s.rules.High().Label, s.chunk+2)
 	if err != nil {
 		return win, false, err
 	}
 	s.mu.Lock()
-	ok, err := s.take(p, left, s.rules.high(), version)
+	ok, err := s.take(p, left, s.rules.High(), version)
 	s.mu.Unlock()
 	switch {
 	case err != nil || !ok:
@@ -224,12 +225,12 @@ func (w *sweep) read(ctx context.Context, from, to int64) (win window, more bool
 		_, err := s.finish(ctx, p.unit.epoch, nil)
 		return win, false, err
 	}
-	run, err := p.run(left, s.rules.high())
+	run, err := p.run(left, s.rules.High())
 	if err != nil {
 		return win, false, err
 	}
 	beyond := 1 // index of the right neighbour
-	for beyond < len(run)-1 && run[beyond].value <= to && beyond <= s.chunk && run[beyond].shape.depth != 0 {
+	for beyond < len(run)-1 && run[beyond].Value <= to && beyond <= s.chunk && run[beyond].Shape.Depth != 0 {
 		beyond++
 	}
 	right := run[beyond]
@@ -237,21 +238,21 @@ func (w *sweep) read(ctx context.Context, from, to int64) (win window, more bool
 	if !w.headed {
 		win.header, win.least = p.header, uint64(w.values)
 	}
-	return win, right.shape.depth != 0 && right.value <= to, nil
+	return win, right.Shape.Depth != 0 && right.Value <= to, nil
 }
 
 // neighbour returns the element with the highest value below x, or the low end.
-func (s *Scheme) neighbour(ctx context.Context, x int64) (left element, version ope.Version, err error) {
-	err = s.locate(ctx, false, func() ([]gap, error) {
+func (s *Scheme) neighbour(ctx context.Context, x int64) (left order.Element, version ope.Version, err error) {
+	err = s.locate(ctx, false, func() ([]order.Gap, error) {
 		version = s.known.version()
 		if x == s.domain.Min {
 			return nil, nil
 		}
-		g := s.known.list.gap(x - 1)
-		if left = g.left; g.linked || left.shape.depth != 0 && left.value == x-1 {
+		g := s.known.list.Gap(x - 1)
+		if left = g.Left; g.Linked || left.Shape.Depth != 0 && left.Value == x-1 {
 			return nil, nil
 		}
-		return []gap{g}, nil
+		return []order.Gap{g}, nil
 	})
 	return left, version, err
 }
@@ -260,12 +261,12 @@ func (s *Scheme) neighbour(ctx context.Context, x int64) (left element, version 
 func (s *Scheme) placesOf(w window) ([][]byte, error) {
 	free := make([][]byte, 0, len(w.elements))
 	for i := 1; i < len(w.elements); i++ {
-		e, ok, err := s.rules.place(w.elements[i-1], w.elements[i])
+		e, ok, err := s.rules.Place(w.elements[i-1], w.elements[i])
 		if err != nil {
 			return nil, corrupt(w.unit, err)
 		}
 		if ok {
-			free = append(free, e.label.bytes())
+			free = append(free, e.Label.Bytes())
 		}
 	}
 	return free, nil
@@ -273,27 +274,27 @@ func (s *Scheme) placesOf(w window) ([][]byte, error) {
 
 // place returns the n-th value at its new place, counted from 1: even steps, and the shapes of a balanced tree of
 // insertions. It is no element if there are not so many values.
-func (w *sweep) place(n int, value int64) (element, bool) {
+func (w *sweep) place(n int, value int64) (order.Element, bool) {
 	if n > w.values {
-		return element{}, false
+		return order.Element{}, false
 	}
 	height, zeros := bits.Len(uint(w.values)), bits.TrailingZeros(uint(n))
-	shape := shape{depth: uint32(height - zeros)}
+	shape := order.Shape{Depth: uint32(height - zeros)}
 	switch {
-	case shape.depth == 1:
+	case shape.Depth == 1:
 	case n>>(zeros+1)&1 == 0:
-		shape.run, shape.dir = 1, -1
+		shape.Run, shape.Dir = 1, -1
 	default:
-		shape.run, shape.dir = 1, +1
+		shape.Run, shape.Dir = 1, +1
 	}
-	return element{value, w.step.times(uint64(n)), shape}, true
+	return order.Element{Value: value, Label: w.step.Times(uint64(n)), Shape: shape}, true
 }
 
 // placesBelow returns the inner elements of a window, with those at their new places that are above these.
-func (w *sweep) placesBelow(window []element, below int) []element {
+func (w *sweep) placesBelow(window []order.Element, below int) []order.Element {
 	out := slices.Clone(window)
 	for i := 1; i < len(out)-1; i++ {
-		if to, ok := w.place(below+i, out[i].value); ok && !out[i].label.less(to.label) && out[i-1].label.less(to.label) {
+		if to, ok := w.place(below+i, out[i].Value); ok && !out[i].Label.Less(to.Label) && out[i-1].Label.Less(to.Label) {
 			out[i] = to
 		}
 	}
@@ -301,10 +302,10 @@ func (w *sweep) placesBelow(window []element, below int) []element {
 }
 
 // placesAbove returns the inner elements of a window, with those at their new places that are below these.
-func (w *sweep) placesAbove(window []element, below int) []element {
+func (w *sweep) placesAbove(window []order.Element, below int) []order.Element {
 	out := slices.Clone(window)
 	for i := len(out) - 2; i > 0; i-- {
-		if to, ok := w.place(below+i, out[i].value); ok && out[i].label.less(to.label) && to.label.less(out[i+1].label) {
+		if to, ok := w.place(below+i, out[i].Value); ok && out[i].Label.Less(to.Label) && to.Label.Less(out[i+1].Label) {
 			out[i] = to
 		}
 	}
@@ -313,12 +314,12 @@ func (w *sweep) placesAbove(window []element, below int) []element {
 
 // distinguished returns the inner elements of a window after some have moved. Of two neighbours one must be the
 // deeper: where one that has moved is as deep as what it came beside, it is taken to be deeper than that.
-func distinguished(before, after []element) []element {
+func distinguished(before, after []order.Element) []order.Element {
 	for i := 1; i < len(after)-1; i++ {
 		e := &after[i]
-		for *e != before[i] && (e.shape.depth == after[i-1].shape.depth ||
-			e.shape.depth == after[i+1].shape.depth && (after[i+1] == before[i+1] || i == len(after)-2)) {
-			e.shape.depth = increment(e.shape.depth)
+		for *e != before[i] && (e.Shape.Depth == after[i-1].Shape.Depth ||
+			e.Shape.Depth == after[i+1].Shape.Depth && (after[i+1] == before[i+1] || i == len(after)-2)) {
+			e.Shape.Depth = order.Increment(e.Shape.Depth)
 		}
 	}
 	return after[1 : len(after)-1]

@@ -7,12 +7,14 @@ import (
 	"testing"
 
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/arrival"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 	"github.com/rangecrypt/rangecrypt/ope/opetest"
 	"github.com/stretchr/testify/require"
 )
 
 // labelsOf returns the labels of an index, ascending.
-func labelsOf(t *testing.T, index ope.Index) (out []label) {
+func labelsOf(t *testing.T, index ope.Index) (out []order.Label) {
 	s := newClient(t, index, ope.Int64, nil)
 	for e, err := range s.Range(t.Context(), s.domain.Min, s.domain.Max) {
 		require.NoError(t, err)
@@ -27,11 +29,11 @@ func labelsOf(t *testing.T, index ope.Index) (out []label) {
 // came is left.
 func TestRebalanceForgetsTheOrderOfInsertion(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 199, 200, 201, 1000} {
-		var want []label
-		for _, a := range arrivals {
+		var want []order.Label
+		for _, a := range arrival.All {
 			index := opetest.NewIndex()
 			s := newClient(t, index, ope.Int64, nil)
-			for batch := range slices.Chunk(arrive(t, a.name, n), 50) {
+			for batch := range slices.Chunk(a.Of(t, n), 50) {
 				_, err := s.EncryptBatch(t.Context(), batch)
 				require.NoError(t, err)
 			}
@@ -42,7 +44,7 @@ func TestRebalanceForgetsTheOrderOfInsertion(t *testing.T) {
 			if want == nil {
 				want = got
 			}
-			require.Equal(t, want, got, "%s, %d values", a.name, n)
+			require.Equal(t, want, got, "%s, %d values", a.Name, n)
 			moved := 0
 			for i := range got {
 				if got[i] != before[i] {
@@ -125,21 +127,21 @@ func TestCatchUpKeepsWhatHasNotMoved(t *testing.T) {
 	}
 	_, err = other.EncryptBatch(t.Context(), values)
 	require.NoError(t, err)
-	known := other.known.list.n
+	known := other.known.list.Len()
 	s.mu.Lock()
-	g := s.known.list.gap(values[2000])
+	g := s.known.list.Gap(values[2000])
 	s.mu.Unlock()
-	w, err := s.readWindow(t.Context(), g.left.value+1)
+	w, err := s.readWindow(t.Context(), g.Left.Value+1)
 	require.NoError(t, err)
-	rel, advice, err := s.rules.relabel(w.elements, w.gap, s.window)
+	rel, advice, err := s.rules.Relabel(w.elements, w.gap, s.window)
 	require.NoError(t, err)
-	require.Equal(t, adviseCommit, advice)
-	applied, err := s.commitRelabelling(t.Context(), w, rel, g.left.value+1)
+	require.Equal(t, order.AdviseCommit, advice)
+	applied, err := s.commitRelabelling(t.Context(), w, rel, g.Left.Value+1)
 	require.NoError(t, err)
 	require.True(t, applied)
 	before := other.Stats()
 	_, err = other.Encrypt(t.Context(), values[100]+1)
 	require.NoError(t, err)
-	require.Greater(t, other.known.list.n, known-2*s.window)
+	require.Greater(t, other.known.list.Len(), known-2*s.window)
 	require.LessOrEqual(t, other.Stats().RoundTrips-before.RoundTrips, 5, "refused, read, caught up, values counted, and put")
 }

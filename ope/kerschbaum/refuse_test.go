@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 	"github.com/rangecrypt/rangecrypt/ope/opetest"
 	"github.com/stretchr/testify/require"
 )
@@ -79,7 +80,7 @@ func everything(t *testing.T, make func() *Scheme, c ope.Ciphertext) map[string]
 // error that says what is wrong and where.
 func TestForeignIndex(t *testing.T) {
 	const unit = "col/000000/0000000000000001"
-	zero := label{}.bytes()
+	zero := order.Label{}.Bytes()
 	put := func(records ...ope.Record) ope.Change { return ope.Change{Puts: records} }
 	for name, c := range map[string]struct {
 		client func(index ope.Index) (*Scheme, error)
@@ -179,25 +180,25 @@ func TestForeignIndex(t *testing.T) {
 
 // Neighbours that no insertions can have produced are an error.
 func TestCorruptShapes(t *testing.T) {
-	high := defaultRules().high()
-	for name, change := range map[string]func(e *[3]element){
-		"equal depths":  func(e *[3]element) { e[1].shape.depth = e[0].shape.depth },
-		"equal values":  func(e *[3]element) { e[1].value = e[0].value },
-		"out of order":  func(e *[3]element) { e[0].value, e[1].value = e[1].value, e[0].value },
-		"no depth":      func(e *[3]element) { e[1].shape.depth = 0 },
-		"out of domain": func(e *[3]element) { e[2].value = math.MaxInt64 },
+	high := order.DefaultRules().High()
+	for name, change := range map[string]func(e *[3]order.Element){
+		"equal depths":  func(e *[3]order.Element) { e[1].Shape.Depth = e[0].Shape.Depth },
+		"equal values":  func(e *[3]order.Element) { e[1].Value = e[0].Value },
+		"out of order":  func(e *[3]order.Element) { e[0].Value, e[1].Value = e[1].Value, e[0].Value },
+		"no depth":      func(e *[3]order.Element) { e[1].Shape.Depth = 0 },
+		"out of domain": func(e *[3]order.Element) { e[2].Value = math.MaxInt64 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			index := opetest.NewIndex()
 			s := newClient(t, index, ope.Int32, nil)
-			elements, err := s.rules.spread([]int64{10, 20, 30})
+			elements, err := s.rules.Spread([]int64{10, 20, 30})
 			require.NoError(t, err)
-			es := [3]element(elements)
+			es := [3]order.Element(elements)
 			change(&es)
 			u := s.unit(1)
 			puts := []ope.Record{s.sealHeader(u, header{})}
 			for _, e := range es {
-				require.True(t, e.label.less(high.label))
+				require.True(t, e.Label.Less(high.Label))
 				puts = append(puts, sealElement(u, e))
 			}
 			_, err = index.Commit(t.Context(), u.name, ope.Condition{}, ope.Change{Puts: puts, Meta: ope.Meta{State: ope.StateOpen}})

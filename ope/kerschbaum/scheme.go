@@ -51,6 +51,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/groupcommit"
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 )
 
 // Options are the parameters of a scheme that have defaults. All clients of an index must have the
@@ -81,7 +82,7 @@ type Scheme struct {
 	id        string
 	name      string
 	domain    ope.Domain
-	rules     rules
+	rules     order.Rules
 	index     ope.Index
 	limit     int
 	recordKey ope.Key
@@ -157,10 +158,10 @@ func New(key ope.Key, d ope.Domain, index ope.Index, opts *Options) (*Scheme, er
 	case o.Lambda == 1 || o.Lambda < 0:
 		return nil, fmt.Errorf("%w: lambda %d, need at least 2, or 0 for the default rules", ope.ErrParams, o.Lambda)
 	}
-	id, r := fmt.Sprintf("kerschbaum/1 domain=%s", d), defaultRules()
+	id, r := fmt.Sprintf("kerschbaum/1 domain=%s", d), order.DefaultRules()
 	if o.Lambda != 0 {
 		var err error
-		if r, err = publishedRules(d, o.Lambda); err != nil {
+		if r, err = order.PublishedRules(d, o.Lambda); err != nil {
 			return nil, err
 		}
 		id = fmt.Sprintf("kerschbaum-published/1 domain=%s lambda=%d", d, o.Lambda)
@@ -169,7 +170,7 @@ func New(key ope.Key, d ope.Domain, index ope.Index, opts *Options) (*Scheme, er
 		id: id, name: o.Name, domain: d, rules: r, index: index, limit: o.Limit,
 		recordKey: key.Derive("kerschbaum", "record"),
 		probes:    63, chunk: 256, window: 200, passPage: 1024, ahead: 4096, kept: 512,
-		known:   known{list: newList(r, o.CacheValues)},
+		known:   known{list: order.NewList(r, o.CacheValues)},
 		passing: make(chan struct{}, 1),
 		units:   map[uint64]*unit{},
 	}
@@ -209,16 +210,16 @@ func (s *Scheme) count(add func(*Stats)) {
 // was put there later.
 //
 //	tag = AES_K2(AES_K1(label) xor (value || epoch || 0^32))
-const ciphertextSize = labelSize + aes.BlockSize
+const ciphertextSize = order.LabelSize + aes.BlockSize
 
-func (s *Scheme) ciphertext(epoch uint64, x int64, c label) ope.Ciphertext {
+func (s *Scheme) ciphertext(epoch uint64, x int64, c order.Label) ope.Ciphertext {
 	return s.putCiphertext(make(ope.Ciphertext, ciphertextSize), epoch, x, c)
 }
 
-func (s *Scheme) putCiphertext(out ope.Ciphertext, epoch uint64, x int64, c label) ope.Ciphertext {
-	c.append(out[:0])
-	tag := out[labelSize:]
-	s.tagInner.Encrypt(tag, out[:labelSize])
+func (s *Scheme) putCiphertext(out ope.Ciphertext, epoch uint64, x int64, c order.Label) ope.Ciphertext {
+	c.Append(out[:0])
+	tag := out[order.LabelSize:]
+	s.tagInner.Encrypt(tag, out[:order.LabelSize])
 	binary.BigEndian.PutUint64(tag, binary.BigEndian.Uint64(tag)^uint64(x))
 	binary.BigEndian.PutUint64(tag[8:], binary.BigEndian.Uint64(tag[8:])^epoch<<32)
 	s.tagOuter.Encrypt(tag, tag)
@@ -227,15 +228,15 @@ func (s *Scheme) putCiphertext(out ope.Ciphertext, epoch uint64, x int64, c labe
 
 // parse returns what a ciphertext holds. It reports false for what was never a ciphertext of the
 // scheme, but with probability 2^-32; the index decides in any case.
-func (s *Scheme) parse(c ope.Ciphertext) (epoch uint64, x int64, at label, ok bool) {
+func (s *Scheme) parse(c ope.Ciphertext) (epoch uint64, x int64, at order.Label, ok bool) {
 	if len(c) != ciphertextSize {
-		return 0, 0, label{}, false
+		return 0, 0, order.Label{}, false
 	}
-	at, _ = parseLabel(c[:labelSize])
+	at, _ = order.ParseLabel(c[:order.LabelSize])
 	var blocks [2 * aes.BlockSize]byte
 	inner, tag := blocks[:aes.BlockSize], blocks[aes.BlockSize:]
-	s.tagInner.Encrypt(inner, c[:labelSize])
-	s.tagOuter.Decrypt(tag, c[labelSize:])
+	s.tagInner.Encrypt(inner, c[:order.LabelSize])
+	s.tagOuter.Decrypt(tag, c[order.LabelSize:])
 	x = int64(binary.BigEndian.Uint64(tag) ^ binary.BigEndian.Uint64(inner))
 	rest := binary.BigEndian.Uint64(tag[8:]) ^ binary.BigEndian.Uint64(inner[8:])
 	epoch = rest >> 32
@@ -255,11 +256,11 @@ func (s *Scheme) Encrypt(ctx context.Context, x int64) (ope.Ciphertext, error) {
 		return nil, err
 	}
 	s.mu.Lock()
-	e, ok := s.known.list.find(x)
+	e, ok := s.known.list.Find(x)
 	epoch := s.known.epoch
 	s.mu.Unlock()
 	if ok {
-		return s.ciphertext(epoch, x, e.label), nil
+		return s.ciphertext(epoch, x, e.Label), nil
 	}
 	spots, err := s.commits.Do(ctx, []int64{x})
 	if err != nil {
@@ -304,9 +305,9 @@ func (s *Scheme) EncryptBatch(ctx context.Context, xs []int64) ([]ope.Ciphertext
 // that are not there.
 func (s *Scheme) spots(ctx context.Context, values []int64) ([]spot, error) {
 	spots := make([]spot, len(values))
-	order := medianFirst(make([]int, 0, len(values)), 0, len(values)) // of insertion
+	turns := order.MedianFirst(make([]int, 0, len(values)), 0, len(values)) // of insertion
 	for {
-		missing, ok := s.find(values, spots, order)
+		missing, ok := s.find(values, spots, turns)
 		if !ok {
 			continue // the version has changed
 		}
@@ -327,12 +328,12 @@ func (s *Scheme) spots(ctx context.Context, values []int64) ([]spot, error) {
 	}
 }
 
-// find sets the spots of the values that the client remembers, and returns those of the order that
+// find sets the spots of the values that the client remembers, and returns those of the turns that
 // have none of the present version. It reports false if the version changes in between.
-func (s *Scheme) find(values []int64, spots []spot, order []int) (missing []int, ok bool) {
+func (s *Scheme) find(values []int64, spots []spot, turns []int) (missing []int, ok bool) {
 	const atOnce = 4096 // so that others need not wait for long
 	var version ope.Version
-	for from := 0; from < len(order); from += atOnce {
+	for from := 0; from < len(turns); from += atOnce {
 		s.mu.Lock()
 		if from == 0 {
 			version = s.known.version()
@@ -341,12 +342,12 @@ func (s *Scheme) find(values []int64, spots []spot, order []int) (missing []int,
 			s.mu.Unlock()
 			return nil, false
 		}
-		for _, i := range order[from:min(from+atOnce, len(order))] {
+		for _, i := range turns[from:min(from+atOnce, len(turns))] {
 			if spots[i].version == version && version.Epoch != 0 {
 				continue
 			}
-			if e, found := s.known.list.find(values[i]); found {
-				spots[i] = spot{e.label, version}
+			if e, found := s.known.list.Find(values[i]); found {
+				spots[i] = spot{e.Label, version}
 			} else {
 				missing = append(missing, i)
 			}
@@ -366,12 +367,12 @@ func (s *Scheme) Decrypt(ctx context.Context, c ope.Ciphertext) (int64, error) {
 	for {
 		s.mu.Lock()
 		known := s.known.version()
-		e, found := s.known.list.find(x)
+		e, found := s.known.list.Find(x)
 		s.mu.Unlock()
 		switch {
 		case known.Epoch > epoch:
 			return 0, ope.ErrStale
-		case known.Epoch == epoch && found && e.label == at:
+		case known.Epoch == epoch && found && e.Label == at:
 			return x, nil
 		}
 		if err := ctx.Err(); err != nil {
@@ -383,10 +384,10 @@ func (s *Scheme) Decrypt(ctx context.Context, c ope.Ciphertext) (int64, error) {
 		if known, _ = s.version(); known.Epoch > epoch {
 			continue
 		}
-		if !at.less(label{1<<64 - 1, 1<<64 - 1}) || at.isZero() {
+		if !at.Less(order.Label{Hi: 1<<64 - 1, Lo: 1<<64 - 1}) || at.IsZero() {
 			return 0, ope.ErrCiphertext
 		}
-		p, err := s.read(ctx, known.Epoch, at, at.plus(label{0, 1}), 1)
+		p, err := s.read(ctx, known.Epoch, at, at.Next(), 1)
 		if err != nil {
 			return 0, err
 		}
@@ -403,7 +404,7 @@ func (s *Scheme) Decrypt(ctx context.Context, c ope.Ciphertext) (int64, error) {
 			continue // the epoch of the ciphertext is over, or has only begun
 		case known.Epoch < epoch:
 			return 0, ope.ErrCiphertext // of an epoch that has not begun
-		case len(p.elements) > 0 && p.elements[0].value == x:
+		case len(p.elements) > 0 && p.elements[0].Value == x:
 			return x, nil
 		default:
 			return 0, ope.ErrStale

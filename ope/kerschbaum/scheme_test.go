@@ -15,6 +15,8 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/groupcommit"
 	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/arrival"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 	"github.com/rangecrypt/rangecrypt/ope/memindex"
 	"github.com/rangecrypt/rangecrypt/ope/opetest"
 	"github.com/stretchr/testify/require"
@@ -68,8 +70,8 @@ func TestContract(t *testing.T) {
 // tight makes a client whose labels have so few bits that it relabels all the time, and moves so
 // few elements at once that it often has to make a pass.
 func tight(s *Scheme, bits uint) *Scheme {
-	s.rules.bits = bits
-	s.known.list = newList(s.rules, 0)
+	s.rules.Bits = bits
+	s.known.list = order.NewList(s.rules, 0)
 	s.window, s.page, s.chunk, s.probes = 8, 6, 4, 3
 	s.commits = groupcommit.New(s.chunk, s.put)
 	return s
@@ -127,15 +129,15 @@ func TestOrderIsAllThatIsSeen(t *testing.T) {
 		at += 1 + random.Int64N(1<<random.IntN(57))
 	}
 	relabels := 0
-	for _, a := range arrivals {
-		sequence := arrive(t, a.name, n)
-		sorted := slices.Sorted(slices.Values(sequence))
-		order := make([]int, n)
-		for i, x := range sequence {
-			order[i], _ = slices.BinarySearch(sorted, x)
+	for _, a := range arrival.All {
+		arriving := a.Of(t, n)
+		sorted := slices.Sorted(slices.Values(arriving))
+		sequence := make([]int, n)
+		for i, x := range arriving {
+			sequence[i], _ = slices.BinarySearch(sorted, x)
 		}
 		for _, published := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/published=%v", a.name, published), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/published=%v", a.Name, published), func(t *testing.T) {
 				var transcripts [2][]string
 				var stats Stats
 				for i, values := range []*[n]int64{&dense, &sparse} {
@@ -143,8 +145,8 @@ func TestOrderIsAllThatIsSeen(t *testing.T) {
 						cryptotest.SetGlobalRandom(t, 1)
 						index := &recorder{Index: memindex.New()}
 						s := newClient(t, index, ope.Int64, nil)
-						s.rules.published = published
-						play(t, tight(s, 12), values, order)
+						s.rules.Published = published
+						play(t, tight(s, 12), values, sequence)
 						index.flush()
 						transcripts[i], stats = index.calls, s.Stats()
 					})
@@ -159,13 +161,13 @@ func TestOrderIsAllThatIsSeen(t *testing.T) {
 	require.NotZero(t, relabels)
 }
 
-func play(t *testing.T, s *Scheme, values *[150]int64, order []int) {
+func play(t *testing.T, s *Scheme, values *[150]int64, sequence []int) {
 	ctx := t.Context()
-	for i, at := range order {
+	for i, at := range sequence {
 		switch x := values[at]; {
 		case i%25 == 24:
 			var xs []int64
-			for _, j := range order[max(0, i-20):min(i+10, len(order))] {
+			for _, j := range sequence[max(0, i-20):min(i+10, len(sequence))] {
 				xs = append(xs, values[j])
 			}
 			_, err := s.EncryptBatch(ctx, xs)

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/rangecrypt/rangecrypt/internal/sim"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 	"github.com/rangecrypt/rangecrypt/ope/memindex"
 	"github.com/stretchr/testify/require"
 )
@@ -40,7 +41,7 @@ type setting struct {
 	harmOnly            bool // only what users can notice is a violation
 }
 
-func (s setting) rules() rules { return rules{bits: s.bits, published: s.published} }
+func (s setting) rules() order.Rules { return order.Rules{Bits: s.bits, Published: s.published} }
 
 // The settings that the seeds go through in turn.
 var settings = []setting{

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/internal/record"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 )
 
 // The units of an index are its epochs, numbered from 1. Unit 0, the root, holds nothing but the
@@ -64,7 +65,7 @@ func (s *Scheme) unit(epoch uint64) *unit {
 const (
 	elementSize = 8 + 3*4 + 1
 	headerSize  = 8 + 8
-	movedSize   = 2 * labelSize
+	movedSize   = 2 * order.LabelSize
 
 	leastKind = 'n'
 	markKind  = 'm'
@@ -72,7 +73,7 @@ const (
 )
 
 func tailKey(kind byte, rest []byte) []byte {
-	return slices.Concat(bytes.Repeat([]byte{0xff}, labelSize), []byte{kind}, rest)
+	return slices.Concat(bytes.Repeat([]byte{0xff}, order.LabelSize), []byte{kind}, rest)
 }
 
 func sealLeast(u *unit, values uint64) ope.Record {
@@ -107,7 +108,7 @@ type header struct {
 func (s *Scheme) sealHeader(u *unit, h header) ope.Record {
 	b := binary.BigEndian.AppendUint64(nil, h.values)
 	b = binary.BigEndian.AppendUint64(b, h.generation)
-	key := label{}.bytes()
+	key := order.Label{}.Bytes()
 	return ope.Record{Key: key, Value: u.sealer.SealHeader(key, s.id, b)}
 }
 
@@ -119,64 +120,60 @@ func (s *Scheme) openHeader(u *unit, r ope.Record) (header, error) {
 	return header{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])}, nil
 }
 
-func sealElement(u *unit, e element) ope.Record {
+func sealElement(u *unit, e order.Element) ope.Record {
 	var b [elementSize]byte
-	binary.BigEndian.PutUint64(b[:], uint64(e.value))
-	binary.BigEndian.PutUint32(b[8:], e.shape.depth)
-	binary.BigEndian.PutUint32(b[12:], e.shape.run)
-	binary.BigEndian.PutUint32(b[16:], e.shape.alt)
-	b[20] = byte(e.shape.dir)
-	key := e.label.bytes()
+	binary.BigEndian.PutUint64(b[:], uint64(e.Value))
+	binary.BigEndian.PutUint32(b[8:], e.Shape.Depth)
+	binary.BigEndian.PutUint32(b[12:], e.Shape.Run)
+	binary.BigEndian.PutUint32(b[16:], e.Shape.Alt)
+	b[20] = byte(e.Shape.Dir)
+	key := e.Label.Bytes()
 	return ope.Record{Key: key, Value: u.sealer.Seal(key, b[:])}
 }
 
-func (s *Scheme) openElement(u *unit, r ope.Record) (element, error) {
-	c, ok := parseLabel(r.Key)
-	if !ok || !c.less(s.rules.high().label) {
-		return element{}, fmt.Errorf("%w: the record %x of unit %q has no place there", ope.ErrIndex, r.Key, u.name)
+func (s *Scheme) openElement(u *unit, r ope.Record) (order.Element, error) {
+	c, ok := order.ParseLabel(r.Key)
+	if !ok || !c.Less(s.rules.High().Label) {
+		return order.Element{}, fmt.Errorf("%w: the record %x of unit %q has no place there", ope.ErrIndex, r.Key, u.name)
 	}
 	b, err := u.sealer.Open(r.Key, r.Value, elementSize)
 	if err != nil {
-		return element{}, err
+		return order.Element{}, err
 	}
-	e := element{
-		value: int64(binary.BigEndian.Uint64(b)),
-		label: c,
-		shape: shape{
-			depth: binary.BigEndian.Uint32(b[8:]),
-			run:   binary.BigEndian.Uint32(b[12:]),
-			alt:   binary.BigEndian.Uint32(b[16:]),
-			dir:   int8(b[20]),
+	e := order.Element{
+		Value: int64(binary.BigEndian.Uint64(b)),
+		Label: c,
+		Shape: order.Shape{
+			Depth: binary.BigEndian.Uint32(b[8:]),
+			Run:   binary.BigEndian.Uint32(b[12:]),
+			Alt:   binary.BigEndian.Uint32(b[16:]),
+			Dir:   int8(b[20]),
 		},
 	}
-	if !s.domain.Contains(e.value) || e.shape.depth == 0 {
-		return element{}, corrupt(u, fmt.Errorf("%w: record %x", errCorrupt, r.Key))
+	if !s.domain.Contains(e.Value) || e.Shape.Depth == 0 {
+		return order.Element{}, corrupt(u, fmt.Errorf("%w: record %x", order.ErrCorrupt, r.Key))
 	}
 	return e, nil
 }
 
-// moved says that, when a generation began, elements between two labels moved, but none out of there. Both
-// labels are excluded.
-type moved struct{ from, to label }
-
-func sealMoved(u *unit, generation uint64, m moved) ope.Record {
+func sealMoved(u *unit, generation uint64, m order.Moved) ope.Record {
 	key := movedKey(generation)
-	return ope.Record{Key: key, Value: u.sealer.Seal(key, m.to.append(m.from.bytes()))}
+	return ope.Record{Key: key, Value: u.sealer.Seal(key, m.To.Append(m.From.Bytes()))}
 }
 
-func openMoved(u *unit, r ope.Record) (m moved, err error) {
+func openMoved(u *unit, r ope.Record) (m order.Moved, err error) {
 	b, err := u.sealer.Open(r.Key, r.Value, movedSize)
 	if err != nil {
-		return moved{}, err
+		return order.Moved{}, err
 	}
-	m.from, _ = parseLabel(b[:labelSize])
-	m.to, _ = parseLabel(b[labelSize:])
+	m.From, _ = order.ParseLabel(b[:order.LabelSize])
+	m.To, _ = order.ParseLabel(b[order.LabelSize:])
 	return m, nil
 }
 
 // corrupt names the unit that is not as clients leave it.
 func corrupt(u *unit, err error) error {
-	if errors.Is(err, errFull) {
+	if errors.Is(err, order.ErrFull) {
 		return fmt.Errorf("%w: unit %q: %w", ope.ErrFull, u.name, err)
 	}
 	return fmt.Errorf("%w: unit %q: %w", ope.ErrIndex, u.name, err)
@@ -191,22 +188,22 @@ func newNonce() (n ope.Nonce) {
 type page struct {
 	unit     *unit
 	meta     ope.Meta
-	header   *header   // if the read began at label 0 and the unit has one
-	elements []element // ascending by label
+	header   *header         // if the read began at label 0 and the unit has one
+	elements []order.Element // ascending by label
 	more     bool
 }
 
 // read returns the elements with from <= label < to, at most limit of them.
-func (s *Scheme) read(ctx context.Context, epoch uint64, from, to label, limit int) (page, error) {
+func (s *Scheme) read(ctx context.Context, epoch uint64, from, to order.Label, limit int) (page, error) {
 	u := s.unit(epoch)
-	view, err := s.readRecords(ctx, u, from.bytes(), to.bytes(), limit)
+	view, err := s.readRecords(ctx, u, from.Bytes(), to.Bytes(), limit)
 	if err != nil {
 		return page{}, err
 	}
-	p := page{unit: u, meta: view.Meta, more: view.More, elements: make([]element, 0, len(view.Records))}
+	p := page{unit: u, meta: view.Meta, more: view.More, elements: make([]order.Element, 0, len(view.Records))}
 	for _, r := range view.Records {
-		if from.isZero() && p.header == nil {
-			if c, ok := parseLabel(r.Key); !ok || !c.isZero() {
+		if from.IsZero() && p.header == nil {
+			if c, ok := order.ParseLabel(r.Key); !ok || !c.IsZero() {
 				break
 			}
 			h, err := s.openHeader(u, r)
@@ -220,25 +217,25 @@ func (s *Scheme) read(ctx context.Context, epoch uint64, from, to label, limit i
 		if err != nil {
 			return page{}, err
 		}
-		if n := len(p.elements); n > 0 && (!p.elements[n-1].label.less(e.label) || p.elements[n-1].value >= e.value) {
-			return page{}, corrupt(u, fmt.Errorf("%w: record %x is out of order", errCorrupt, r.Key))
+		if n := len(p.elements); n > 0 && (!p.elements[n-1].Label.Less(e.Label) || p.elements[n-1].Value >= e.Value) {
+			return page{}, corrupt(u, fmt.Errorf("%w: record %x is out of order", order.ErrCorrupt, r.Key))
 		}
 		p.elements = append(p.elements, e)
 	}
-	if from.isZero() && p.header == nil && view.Meta.State != ope.StateAbsent {
-		return page{}, corrupt(u, fmt.Errorf("%w: its header is missing", errCorrupt))
+	if from.IsZero() && p.header == nil && view.Meta.State != ope.StateAbsent {
+		return page{}, corrupt(u, fmt.Errorf("%w: its header is missing", order.ErrCorrupt))
 	}
 	return p, nil
 }
 
 // readHeader reads the header of a unit.
 func (s *Scheme) readHeader(ctx context.Context, u *unit) (page, error) {
-	return s.read(ctx, u.epoch, label{}, label{0, 1}, 1)
+	return s.read(ctx, u.epoch, order.Label{}, order.Label{Lo: 1}, 1)
 }
 
 // readMeta reads what a unit is.
 func (s *Scheme) readMeta(ctx context.Context, u *unit) (ope.Meta, error) {
-	zero := label{}.bytes()
+	zero := order.Label{}.Bytes()
 	view, err := s.readRecords(ctx, u, zero, append(zero, 0), 1)
 	return view.Meta, err
 }
@@ -286,7 +283,7 @@ func (s *Scheme) readRecords(ctx context.Context, u *unit, from, to []byte, limi
 		latest, err := s.commit(ctx, u, same, ope.Change{Meta: is})
 		if latest {
 			err = corrupt(u, fmt.Errorf("%w: it was put back to generation %d and state %d, and this client has seen %d and %d",
-				errCorrupt, is.Generation, is.State, generation, state))
+				order.ErrCorrupt, is.Generation, is.State, generation, state))
 		} else if err == nil {
 			err = backOff(ctx, attempt)
 		}

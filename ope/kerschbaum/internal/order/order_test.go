@@ -1,4 +1,4 @@
-package kerschbaum
+package order
 
 import (
 	"bytes"
@@ -11,18 +11,18 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/arrival"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
-
-	"github.com/rangecrypt/rangecrypt/ope"
 )
 
-func (a label) big() *big.Int { return new(big.Int).SetBytes(a.bytes()) }
+func (a Label) big() *big.Int { return new(big.Int).SetBytes(a.Bytes()) }
 
 // anyLabel draws labels of all lengths, and those where carries happen.
-var anyLabel = rapid.Custom(func(t *rapid.T) label {
+var anyLabel = rapid.Custom(func(t *rapid.T) Label {
 	word := rapid.OneOf(rapid.Uint64(), rapid.SampledFrom([]uint64{0, 1, 2, 1 << 63, math.MaxUint64 - 1, math.MaxUint64}))
-	return label{word.Draw(t, "hi"), word.Draw(t, "lo")}
+	return Label{word.Draw(t, "hi"), word.Draw(t, "lo")}
 })
 
 func TestLabelsCalculate(t *testing.T) {
@@ -31,30 +31,30 @@ func TestLabelsCalculate(t *testing.T) {
 		d := rapid.Uint64Range(1, math.MaxUint64).Draw(t, "d")
 		n := rapid.UintRange(0, 63).Draw(t, "n")
 		modulus := new(big.Int).Lsh(big.NewInt(1), 128)
-		require.Equal(t, new(big.Int).Mod(new(big.Int).Add(a.big(), b.big()), modulus).String(), a.plus(b).big().String())
-		require.Equal(t, new(big.Int).Mod(new(big.Int).Sub(a.big(), b.big()), modulus).String(), a.minus(b).big().String())
-		q, r := a.over(d)
+		require.Equal(t, new(big.Int).Mod(new(big.Int).Add(a.big(), b.big()), modulus).String(), a.Plus(b).big().String())
+		require.Equal(t, new(big.Int).Mod(new(big.Int).Sub(a.big(), b.big()), modulus).String(), a.Minus(b).big().String())
+		q, r := a.Over(d)
 		wantQ, wantR := new(big.Int).DivMod(a.big(), new(big.Int).SetUint64(d), new(big.Int))
 		require.Equal(t, wantQ.String(), q.big().String())
 		require.Equal(t, wantR.Uint64(), r)
 		require.Equal(t, new(big.Int).Rsh(a.big(), n).String(), a.shift(n).big().String())
-		require.EqualValues(t, a.big().BitLen(), a.length())
-		require.Equal(t, a.big().Cmp(b.big()), a.compare(b))
-		require.Equal(t, a.big().Cmp(b.big()) < 0, a.less(b))
-		require.Equal(t, a.compare(b), bytes.Compare(a.bytes(), b.bytes()), "bytewise order")
-		back, ok := parseLabel(a.bytes())
+		require.EqualValues(t, a.big().BitLen(), a.Length())
+		require.Equal(t, a.big().Cmp(b.big()), a.Compare(b))
+		require.Equal(t, a.big().Cmp(b.big()) < 0, a.Less(b))
+		require.Equal(t, a.Compare(b), bytes.Compare(a.Bytes(), b.Bytes()), "bytewise order")
+		back, ok := ParseLabel(a.Bytes())
 		require.True(t, ok)
 		require.Equal(t, a, back)
 	})
 	for _, n := range []int{0, 1, 8, 15, 17, 32} {
-		_, ok := parseLabel(make([]byte, n))
+		_, ok := ParseLabel(make([]byte, n))
 		require.False(t, ok, n)
 	}
 }
 
 func TestProbesSplitARangeEvenly(t *testing.T) {
-	check := func(t require.TestingT, from, to label, k int) {
-		out := probes(from, to, k)
+	check := func(t require.TestingT, from, to Label, k int) {
+		out := Probes(from, to, k)
 		room := new(big.Int).Sub(to.big(), from.big())
 		room.Sub(room, big.NewInt(1))
 		if room.Sign() < 0 {
@@ -72,8 +72,8 @@ func TestProbesSplitARangeEvenly(t *testing.T) {
 			if i < len(out) {
 				next = out[i]
 			}
-			require.True(t, last.less(next), "ascending, between the bounds")
-			d := next.minus(last).big()
+			require.True(t, last.Less(next), "ascending, between the bounds")
+			d := next.Minus(last).big()
 			if i == 0 || d.Cmp(least) < 0 {
 				least = d
 			}
@@ -87,14 +87,14 @@ func TestProbesSplitARangeEvenly(t *testing.T) {
 	for to := range uint64(40) {
 		for from := range uint64(40) {
 			for k := 1; k < 20; k++ {
-				check(t, label{0, from}, label{0, to}, k)
+				check(t, Label{0, from}, Label{0, to}, k)
 			}
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		check(t, anyLabel.Draw(t, "from"), anyLabel.Draw(t, "to"), rapid.IntRange(1, 100).Draw(t, "k"))
 	})
-	require.Empty(t, probes(label{}, label{1, 0}, 0))
+	require.Empty(t, Probes(Label{}, Label{1, 0}, 0))
 }
 
 func TestPublishedRulesNeedRoom(t *testing.T) {
@@ -109,35 +109,35 @@ func TestPublishedRulesNeedRoom(t *testing.T) {
 		{ope.Domain{Min: -3, Max: 5}, 2, 9}, // 9 values: 4 bits
 		{ope.Domain{Min: 1, Max: 0}, 2, 0}, {ope.Int32, math.MaxInt, 0},
 	} {
-		r, err := publishedRules(test.domain, test.lambda)
+		r, err := PublishedRules(test.domain, test.lambda)
 		if test.bits == 0 {
 			require.ErrorIs(t, err, ope.ErrParams, "%v", test)
 			continue
 		}
 		require.NoError(t, err)
-		require.Equal(t, test.bits, r.bits)
-		low, high := element{}, r.high()
+		require.Equal(t, test.bits, r.Bits)
+		low, high := Element{}, r.High()
 		require.Zero(t, low)
 		want := new(big.Int).Lsh(big.NewInt(1), test.bits)
 		if test.bits == 128 {
 			want.Sub(want, big.NewInt(1)) // the highest number that there is
 		}
-		require.Equal(t, want, high.label.big())
+		require.Equal(t, want, high.Label.big())
 	}
-	_, err := publishedRules(ope.Int64, 2)
+	_, err := PublishedRules(ope.Int64, 2)
 	require.ErrorContains(t, err, "choose lambda from 1 to 1")
 }
 
 // The paper: c = c_n + ceil((c_{n+1} - c_n) / 2).
 func TestPublishedRulesTakeTheMiddle(t *testing.T) {
-	r, err := publishedRules(ope.Domain{Min: 0, Max: 3}, 1) // labels from 0 to 8
+	r, err := PublishedRules(ope.Domain{Min: 0, Max: 3}, 1) // labels from 0 to 8
 	require.NoError(t, err)
 	o := newOwner(r, 0)
 	for _, step := range []struct{ value, label int64 }{{10, 4}, {20, 6}, {30, 7}, {15, 5}} {
 		require.NoError(t, o.insert(step.value))
-		e, ok := o.list.find(step.value)
+		e, ok := o.list.Find(step.value)
 		require.True(t, ok)
-		require.EqualValues(t, step.label, e.label.lo)
+		require.EqualValues(t, step.label, e.Label.Lo)
 	}
 	require.Zero(t, o.relabelCounts)
 
@@ -145,33 +145,33 @@ func TestPublishedRulesTakeTheMiddle(t *testing.T) {
 	require.NoError(t, o.insert(40))
 	require.Equal(t, relabelCounts{relabels: 1, moved: 4, largest: 4}, o.relabelCounts)
 	for _, step := range []struct{ value, label int64 }{{20, 4}, {15, 2}, {10, 1}, {30, 6}, {40, 7}} {
-		e, ok := o.list.find(step.value)
+		e, ok := o.list.Find(step.value)
 		require.True(t, ok)
-		require.EqualValues(t, step.label, e.label.lo, step.value)
+		require.EqualValues(t, step.label, e.Label.Lo, step.value)
 	}
 }
 
 // In spaces of a power of two all gaps are even. In the largest space they are not.
 func TestPublishedRulesRoundUp(t *testing.T) {
-	r, err := publishedRules(ope.Domain{Min: 0, Max: 1}, 127)
+	r, err := PublishedRules(ope.Domain{Min: 0, Max: 1}, 127)
 	require.NoError(t, err)
-	require.Equal(t, label{0, 2}, r.offset(label{0, 3}, shape{}))
-	require.Equal(t, label{0, 1}, r.offset(label{0, 2}, shape{}))
-	low, high := element{}, r.high()
-	e, ok, err := r.place(low, high)
+	require.Equal(t, Label{0, 2}, r.offset(Label{0, 3}, Shape{}))
+	require.Equal(t, Label{0, 1}, r.offset(Label{0, 2}, Shape{}))
+	low, high := Element{}, r.High()
+	e, ok, err := r.Place(low, high)
 	require.NoError(t, err)
 	require.True(t, ok)
-	require.Equal(t, label{1 << 63, 0}, e.label)
+	require.Equal(t, Label{1 << 63, 0}, e.Label)
 }
 
 func TestTurnsAreCounted(t *testing.T) {
-	s := shape{depth: 1} // the root
+	s := Shape{Depth: 1} // the root
 	for _, step := range []struct {
 		dir  int8
-		want shape
+		want Shape
 	}{
-		{+1, shape{2, 1, 0, +1}}, {+1, shape{3, 2, 0, +1}}, {-1, shape{4, 1, 1, -1}}, {+1, shape{5, 1, 2, +1}},
-		{-1, shape{6, 1, 3, -1}}, {-1, shape{7, 2, 0, -1}}, {-1, shape{8, 3, 0, -1}}, {+1, shape{9, 1, 1, +1}},
+		{+1, Shape{2, 1, 0, +1}}, {+1, Shape{3, 2, 0, +1}}, {-1, Shape{4, 1, 1, -1}}, {+1, Shape{5, 1, 2, +1}},
+		{-1, Shape{6, 1, 3, -1}}, {-1, Shape{7, 2, 0, -1}}, {-1, Shape{8, 3, 0, -1}}, {+1, Shape{9, 1, 1, +1}},
 	} {
 		s = s.turn(step.dir)
 		require.Equal(t, step.want, s)
@@ -180,39 +180,39 @@ func TestTurnsAreCounted(t *testing.T) {
 
 func TestCountersSaturate(t *testing.T) {
 	const most = math.MaxUint32
-	require.Equal(t, shape{depth: 1, run: most, dir: 1}, shape{run: most, dir: 1}.turn(+1))
-	require.Equal(t, shape{depth: 1, run: 1, alt: most, dir: -1}, shape{run: 7, alt: most, dir: 1}.turn(-1))
+	require.Equal(t, Shape{Depth: 1, Run: most, Dir: 1}, Shape{Run: most, Dir: 1}.turn(+1))
+	require.Equal(t, Shape{Depth: 1, Run: 1, Alt: most, Dir: -1}, Shape{Run: 7, Alt: most, Dir: 1}.turn(-1))
 
-	r := defaultRules()
-	low, high := element{}, r.high()
-	e := element{label: label{1 << 63, 0}, shape: shape{depth: 5, run: most, dir: 1}}
-	above, ok, err := r.place(e, high)
+	r := DefaultRules()
+	low, high := Element{}, r.High()
+	e := Element{Label: Label{1 << 63, 0}, Shape: Shape{Depth: 5, Run: most, Dir: 1}}
+	above, ok, err := r.Place(e, high)
 	require.NoError(t, err)
 	require.True(t, ok)
-	require.Equal(t, shape{depth: 6, run: most, dir: 1}, above.shape)
-	require.True(t, e.label.less(above.label) && above.label.less(high.label))
+	require.Equal(t, Shape{Depth: 6, Run: most, Dir: 1}, above.Shape)
+	require.True(t, e.Label.Less(above.Label) && above.Label.Less(high.Label))
 
 	// A depth that would saturate would make equal depths: only a pass, which counts depths again, helps.
-	e.shape.depth = most - 2
-	next, ok, err := r.place(low, e)
+	e.Shape.Depth = most - 2
+	next, ok, err := r.Place(low, e)
 	require.NoError(t, err)
 	require.True(t, ok)
-	require.EqualValues(t, most-1, next.shape.depth)
-	_, ok, err = r.place(next, e)
+	require.EqualValues(t, most-1, next.Shape.Depth)
+	_, ok, err = r.Place(next, e)
 	require.NoError(t, err)
 	require.False(t, ok)
-	_, advice, err := r.relabel([]element{low, next, e, high}, 2, 0)
+	_, advice, err := r.Relabel([]Element{low, next, e, high}, 2, 0)
 	require.NoError(t, err)
-	require.Equal(t, advisePass, advice)
+	require.Equal(t, AdvisePass, advice)
 }
 
 func TestImpossibleNeighboursAreAnError(t *testing.T) {
-	for _, r := range []rules{defaultRules(), {bits: 65, published: true}} {
-		low, high := element{}, r.high()
-		at := func(l uint64, depth uint32) element {
-			return element{label: label{0, l}, shape: shape{depth: depth, run: 1, dir: 1}}
+	for _, r := range []Rules{DefaultRules(), {Bits: 65, Published: true}} {
+		low, high := Element{}, r.High()
+		at := func(l uint64, depth uint32) Element {
+			return Element{Label: Label{0, l}, Shape: Shape{Depth: depth, Run: 1, Dir: 1}}
 		}
-		for name, pair := range map[string][2]element{
+		for name, pair := range map[string][2]Element{
 			"equal depths":        {at(10, 3), at(20, 3)},
 			"equal labels":        {at(10, 3), at(10, 4)},
 			"descending labels":   {at(20, 3), at(10, 4)},
@@ -221,38 +221,38 @@ func TestImpossibleNeighboursAreAnError(t *testing.T) {
 			"a value of depth 0":  {low, at(10, 0)},
 			"two of depth 0":      {at(10, 0), at(20, 0)},
 			"low end of depth 1":  {at(0, 1), at(10, 2)},
-			"high end of depth 1": {low, {label: high.label, shape: shape{depth: 1}}},
+			"high end of depth 1": {low, {Label: high.Label, Shape: Shape{Depth: 1}}},
 		} {
-			_, _, err := r.place(pair[0], pair[1])
-			require.ErrorIs(t, err, errCorrupt, name)
-			_, _, err = r.relabel(pair[:], 1, 0)
-			require.ErrorIs(t, err, errCorrupt, name)
+			_, _, err := r.Place(pair[0], pair[1])
+			require.ErrorIs(t, err, ErrCorrupt, name)
+			_, _, err = r.Relabel(pair[:], 1, 0)
+			require.ErrorIs(t, err, ErrCorrupt, name)
 			_, err = r.fill(nil, pair[0], pair[1], []int64{1, 2})
-			require.ErrorIs(t, err, errCorrupt, name)
+			require.ErrorIs(t, err, ErrCorrupt, name)
 		}
 		// Anywhere in a window labels must ascend.
-		_, _, err := r.relabel([]element{at(30, 1), at(20, 2), at(40, 3)}, 2, 0)
-		require.ErrorIs(t, err, errCorrupt)
+		_, _, err := r.Relabel([]Element{at(30, 1), at(20, 2), at(40, 3)}, 2, 0)
+		require.ErrorIs(t, err, ErrCorrupt)
 	}
-	_, _, err := rules{bits: 65, published: true}.place(element{}, element{label: label{math.MaxUint64, 0}, shape: shape{depth: 1}})
-	require.ErrorIs(t, err, errCorrupt, "a label above the space")
+	_, _, err := Rules{Bits: 65, Published: true}.Place(Element{}, Element{Label: Label{math.MaxUint64, 0}, Shape: Shape{Depth: 1}})
+	require.ErrorIs(t, err, ErrCorrupt, "a label above the space")
 }
 
 // requireSound checks that an owner's list is what an index of these values, ascending, must be.
 func requireSound(t require.TestingT, o *owner, values []int64) {
-	low, high := element{}, o.rules.high()
+	low, high := Element{}, o.rules.High()
 	last, linked := low, o.list.linked
 	n := 0
 	for e, link := range o.list.all(math.MinInt64) {
 		// Not by require, which takes longer than all the rest.
-		if !linked || !last.label.less(e.label) || e.shape.depth == 0 || e.shape.depth == last.shape.depth || e.value != values[n] {
+		if !linked || !last.Label.Less(e.Label) || e.Shape.Depth == 0 || e.Shape.Depth == last.Shape.Depth || e.Value != values[n] {
 			require.FailNow(t, "index is unsound", "%v before %v, linked %v", last, e, linked)
 		}
 		last, linked = e, link
 		n++
 	}
 	require.True(t, linked)
-	require.True(t, last.label.less(high.label))
+	require.True(t, last.Label.Less(high.Label))
 	require.Equal(t, len(values), n)
 }
 
@@ -267,11 +267,11 @@ func TestAllOrdersInSmallSpaces(t *testing.T) {
 		for width := uint(2); width <= 8; width++ {
 			for n := 1; n <= longest; n++ {
 				permute(n, func(order []int64) {
-					o := newOwner(rules{bits: width, published: published}, 0)
+					o := newOwner(Rules{Bits: width, Published: published}, 0)
 					for i, x := range order {
 						present := slices.Sorted(slices.Values(order[:i]))
 						if err := o.insert(x); err != nil {
-							require.ErrorIs(t, err, errFull)
+							require.ErrorIs(t, err, ErrFull)
 							// A balanced tree of h levels fits in h bits. The published procedure
 							// balances before the new value comes.
 							levels := bits.Len(uint(i + 1))
@@ -328,24 +328,24 @@ func TestPlacesDoNotChange(t *testing.T) {
 		{[]int64{1, 2, 3, 4, 5}, []uint64{32, 48, 56, 60, 61}}, // the fifth after four turns: a third of 4
 		{[]int64{5, 4, 3, 2, 1}, []uint64{32, 16, 8, 4, 2}},
 	} {
-		o := newOwner(defaultRules(), 0)
+		o := newOwner(DefaultRules(), 0)
 		for i, x := range test.order {
 			require.NoError(t, o.insert(x))
-			e, _ := o.list.find(x)
-			require.Equal(t, test.labels[i], e.label.plus(label{0, 1}).hi>>58, "%v", test.order[:i+1])
+			e, _ := o.list.Find(x)
+			require.Equal(t, test.labels[i], e.Label.Plus(Label{0, 1}).Hi>>58, "%v", test.order[:i+1])
 		}
 	}
 
 	// Of everything that relabelling and passes do, too.
 	hash := sha256.New()
 	for _, width := range []uint{24, 48, 128} {
-		for _, a := range arrivals {
-			o := newOwner(rules{bits: width}, 50)
-			for _, x := range arrive(t, a.name, 1000) {
+		for _, a := range arrival.All {
+			o := newOwner(Rules{Bits: width}, 50)
+			for _, x := range a.Of(t, 1000) {
 				require.NoError(t, o.insert(x))
 			}
 			for e := range o.list.all(math.MinInt64) {
-				fmt.Fprintf(hash, "%x %v\n", e.label.bytes(), e.shape)
+				fmt.Fprintf(hash, "%x %v\n", e.Label.Bytes(), e.Shape)
 			}
 		}
 	}
@@ -353,19 +353,19 @@ func TestPlacesDoNotChange(t *testing.T) {
 }
 
 func TestSpreadIsTheBalancedTree(t *testing.T) {
-	for _, r := range []rules{defaultRules(), {bits: 97, published: true}} {
+	for _, r := range []Rules{DefaultRules(), {Bits: 97, Published: true}} {
 		for _, n := range []int{0, 1, 2, 3, 7, 8, 100, 1023, 1024, 100_000} {
 			values := make([]int64, n)
 			for i := range values {
 				values[i] = int64(i) * 3
 			}
-			out, err := r.spread(values)
+			out, err := r.Spread(values)
 			require.NoError(t, err)
 			require.Len(t, out, n)
 			deepest := uint32(0)
 			for i, e := range out {
-				require.Equal(t, values[i], e.value)
-				deepest = max(deepest, e.shape.depth)
+				require.Equal(t, values[i], e.Value)
+				deepest = max(deepest, e.Shape.Depth)
 			}
 			require.EqualValues(t, bits.Len(uint(n)), deepest)
 			if n > 10_000 {
@@ -374,7 +374,7 @@ func TestSpreadIsTheBalancedTree(t *testing.T) {
 
 			// It is what inserting in that order does, and more can be inserted.
 			o := newOwner(r, 0)
-			for _, i := range medianFirst(nil, 0, n) {
+			for _, i := range MedianFirst(nil, 0, n) {
 				require.NoError(t, o.insert(values[i]))
 			}
 			require.Equal(t, out, o.elements())
@@ -393,49 +393,49 @@ func TestSpreadUsesTheSpaceEvenly(t *testing.T) {
 	for i := range values {
 		values[i] = int64(i)
 	}
-	out, err := defaultRules().spread(values)
+	out, err := DefaultRules().Spread(values)
 	require.NoError(t, err)
-	high := defaultRules().high()
+	high := DefaultRules().High()
 	for i, e := range append(out, high) {
-		gap := e.label
+		gap := e.Label
 		if i > 0 {
-			gap = e.label.minus(out[i-1].label)
+			gap = e.Label.Minus(out[i-1].Label)
 		}
 		// 2^112 if all were alike; the outermost turns are uneven.
-		require.Greater(t, gap.length(), uint(128-16-16), i)
+		require.Greater(t, gap.Length(), uint(128-16-16), i)
 	}
 }
 
 func TestSpreadTellsWhenThereIsNoRoom(t *testing.T) {
 	for _, published := range []bool{false, true} {
-		r := rules{bits: 4, published: published}
-		out, err := r.spread([]int64{1, 2, 3, 4, 5, 6, 7})
+		r := Rules{Bits: 4, Published: published}
+		out, err := r.Spread([]int64{1, 2, 3, 4, 5, 6, 7})
 		require.NoError(t, err)
 		require.Len(t, out, 7)
-		_, err = r.spread(make([]int64, 16)) // 15 labels between the ends
-		require.ErrorIs(t, err, errFull)
+		_, err = r.Spread(make([]int64, 16)) // 15 labels between the ends
+		require.ErrorIs(t, err, ErrFull)
 	}
 }
 
 func TestFillLeavesOutWhatHasNoRoom(t *testing.T) {
-	r := rules{bits: 8}
-	left := element{label: label{0, 100}, shape: shape{depth: 1}}
-	right := element{label: label{0, 104}, shape: shape{depth: 2, run: 1, dir: 1}}
+	r := Rules{Bits: 8}
+	left := Element{Label: Label{0, 100}, Shape: Shape{Depth: 1}}
+	right := Element{Label: Label{0, 104}, Shape: Shape{Depth: 2, Run: 1, Dir: 1}}
 	out, err := r.fill(nil, left, right, []int64{10, 20, 30, 40, 50, 60, 70})
 	require.NoError(t, err)
 	var got []string
 	for _, e := range out {
-		got = append(got, fmt.Sprint(e.value, "@", e.label.lo))
+		got = append(got, fmt.Sprint(e.Value, "@", e.Label.Lo))
 	}
 	require.Equal(t, []string{"20@101", "40@102", "60@103"}, got)
 
-	right.label.lo = 101
+	right.Label.Lo = 101
 	out, err = r.fill(nil, left, right, []int64{1})
 	require.NoError(t, err)
 	require.Empty(t, out)
 }
 
 func TestMedianFirst(t *testing.T) {
-	require.Equal(t, []int{3, 1, 0, 2, 5, 4, 6}, medianFirst(nil, 0, 7))
-	require.Empty(t, medianFirst(nil, 0, 0))
+	require.Equal(t, []int{3, 1, 0, 2, 5, 4, 6}, MedianFirst(nil, 0, 7))
+	require.Empty(t, MedianFirst(nil, 0, 0))
 }

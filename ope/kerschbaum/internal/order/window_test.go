@@ -1,17 +1,14 @@
-package kerschbaum
+package order
 
 import "iter"
 
 // What only tests ask a list.
 
-// len returns the number of elements.
-func (l *list) len() int { return l.n }
-
 // window returns the neighbours of the index that are known to be around the gap above x: up to
 // below of them below it, at least one, and up to above of them above it, ends of the index
 // included. The gap is between window[gap-1] and window[gap]; if that is not known to be empty,
 // the window is nil.
-func (l *list) window(x int64, below, above int) (window []element, gap int) {
+func (l *List) window(x int64, below, above int) (window []Element, gap int) {
 	p := l.floor(x)
 	if !*l.link(p) {
 		return nil, 0
@@ -36,8 +33,8 @@ func (l *list) window(x int64, below, above int) (window []element, gap int) {
 
 // all yields the elements whose values are at least from, in ascending order, and whether each is
 // linked. The list must not be changed during that.
-func (l *list) all(from int64) iter.Seq2[element, bool] {
-	return func(yield func(element, bool) bool) {
+func (l *List) all(from int64) iter.Seq2[Element, bool] {
+	return func(yield func(Element, bool) bool) {
 		p := l.floor(from)
 		if p.chunk < 0 || l.chunks[p.chunk].entries[p.index].value < from {
 			p = l.next(p)

@@ -1,4 +1,4 @@
-package kerschbaum
+package order
 
 import (
 	"fmt"
@@ -6,17 +6,17 @@ import (
 	"sort"
 )
 
-// A list is the part of an index that a client knows: elements ascending by value and by label at
+// A List is the part of an index that a client knows: elements ascending by value and by label at
 // once. Of each element, and of the low end, it is known whether it is linked: whether the next
 // element here is also the next in the index. It is not safe for concurrent use.
 //
 // It is a directory of chunks. Everything in it moves on an insertion of one value only within a
 // chunk, so that a million values take some hundred nanoseconds; a tree would take less memory
 // traffic and more code.
-type list struct {
-	rules  rules
+type List struct {
+	rules  Rules
 	limit  int
-	size   int // most entries of a chunk
+	Size   int // most entries of a chunk
 	n      int
 	linked bool // the low end
 	chunks []chunkRef
@@ -32,7 +32,7 @@ const (
 // A chunkRef is a chunk and its first element, which searches compare with.
 type chunkRef struct {
 	value int64
-	label label
+	label Label
 	*chunk
 }
 
@@ -44,34 +44,40 @@ type chunk struct {
 // An entry is an element and its link, in 40 bytes.
 type entry struct {
 	value           int64
-	label           label
+	label           Label
 	depth, run, alt uint32
 	dir             int8
 	linked          bool
 }
 
-func newEntry(e element, linked bool) entry {
-	return entry{e.value, e.label, e.shape.depth, e.shape.run, e.shape.alt, e.shape.dir, linked}
+func newEntry(e Element, linked bool) entry {
+	return entry{e.Value, e.Label, e.Shape.Depth, e.Shape.Run, e.Shape.Alt, e.Shape.Dir, linked}
 }
 
-func (e *entry) element() element {
-	return element{e.value, e.label, shape{e.depth, e.run, e.alt, e.dir}}
+func (e *entry) element() Element {
+	return Element{e.value, e.label, Shape{e.depth, e.run, e.alt, e.dir}}
 }
 
-// newList returns an empty list for an index under the rules. It holds at most limit elements, or
+// NewList returns an empty list for an index under the rules. It holds at most limit elements, or
 // what was written last and the rest of its chunks if that is more, and forgets runs of those that
 // were not used for long; 0 is no limit.
-func newList(r rules, limit int) *list { return &list{rules: r, limit: limit, size: chunkSize} }
+func NewList(r Rules, limit int) *List { return &List{rules: r, limit: limit, Size: chunkSize} }
 
-// clear forgets everything.
-func (l *list) clear() { *l = list{rules: l.rules, limit: l.limit, size: l.size} }
+// Len returns the number of elements.
+func (l *List) Len() int { return l.n }
+
+// RoomFor reports whether the list takes n more elements without forgetting others for them.
+func (l *List) RoomFor(n int) bool { return l.limit == 0 || l.n+n < l.limit }
+
+// Clear forgets everything.
+func (l *List) Clear() { *l = List{rules: l.rules, limit: l.limit, Size: l.Size} }
 
 // A position is that of an entry, or of the low end: chunk -1, index 0. That after the last entry
 // of a chunk is the first of the next, or chunk len(chunks).
 type position struct{ chunk, index int }
 
 // floor returns the last entry whose value is at most x.
-func (l *list) floor(x int64) position {
+func (l *List) floor(x int64) position {
 	// Who has asked for a gap goes on to insert there, and the next value is often near.
 	if f := l.finger; f.chunk < len(l.chunks) {
 		entries := l.chunks[f.chunk].entries
@@ -92,23 +98,23 @@ func (l *list) floor(x int64) position {
 }
 
 // floorLabel returns the last entry whose label is at most c.
-func (l *list) floorLabel(c label) position {
-	i := sort.Search(len(l.chunks), func(i int) bool { return c.less(l.chunks[i].label) }) - 1
+func (l *List) floorLabel(c Label) position {
+	i := sort.Search(len(l.chunks), func(i int) bool { return c.Less(l.chunks[i].label) }) - 1
 	if i < 0 {
 		return position{-1, 0}
 	}
 	entries := l.chunks[i].entries
-	return position{i, sort.Search(len(entries), func(i int) bool { return c.less(entries[i].label) }) - 1}
+	return position{i, sort.Search(len(entries), func(i int) bool { return c.Less(entries[i].label) }) - 1}
 }
 
-func (l *list) next(p position) position {
+func (l *List) next(p position) position {
 	if p.chunk < 0 || p.index == len(l.chunks[p.chunk].entries)-1 {
 		return position{p.chunk + 1, 0}
 	}
 	return position{p.chunk, p.index + 1}
 }
 
-func (l *list) previous(p position) position {
+func (l *List) previous(p position) position {
 	if p.index > 0 {
 		return position{p.chunk, p.index - 1}
 	}
@@ -119,67 +125,67 @@ func (l *list) previous(p position) position {
 }
 
 // at returns the element at p, or the end that is there.
-func (l *list) at(p position) element {
+func (l *List) at(p position) Element {
 	if p.chunk >= 0 && p.chunk < len(l.chunks) {
 		return l.chunks[p.chunk].entries[p.index].element()
 	}
 	if p.chunk < 0 {
-		return element{}
+		return Element{}
 	}
-	return l.rules.high()
+	return l.rules.High()
 }
 
 // link is where it is kept whether the entry at p, or the low end, is linked.
-func (l *list) link(p position) *bool {
+func (l *List) link(p position) *bool {
 	if p.chunk < 0 {
 		return &l.linked
 	}
 	return &l.chunks[p.chunk].entries[p.index].linked
 }
 
-func (l *list) use(p position) {
+func (l *List) use(p position) {
 	if p.chunk >= 0 {
 		l.chunks[p.chunk].used = true
 	}
 }
 
-// find returns the element of value x.
-func (l *list) find(x int64) (element, bool) {
+// Find returns the element of value x.
+func (l *List) Find(x int64) (Element, bool) {
 	p := l.floor(x)
 	l.use(p)
 	e := l.at(p)
-	return e, p.chunk >= 0 && e.value == x
+	return e, p.chunk >= 0 && e.Value == x
 }
 
-// A gap is what is between two elements known to be in the index.
-type gap struct {
-	left, right element // the nearest known elements, or ends of the index
-	linked      bool    // whether they are neighbours in the index: the gap is really empty
+// A Gap is what is between two elements known to be in the index.
+type Gap struct {
+	Left, Right Element // the nearest known elements, or ends of the index
+	Linked      bool    // whether they are neighbours in the index: the gap is really empty
 }
 
-func (g gap) compare(h gap) int { return g.left.label.compare(h.left.label) }
+func (g Gap) Compare(h Gap) int { return g.Left.Label.Compare(h.Left.Label) }
 
-// gap returns the place of value x between known elements. If x itself is in the list, that is
+// Gap returns the place of value x between known elements. If x itself is in the list, that is
 // the gap above it.
-func (l *list) gap(x int64) gap { return l.above(l.floor(x)) }
+func (l *List) Gap(x int64) Gap { return l.above(l.floor(x)) }
 
-func (l *list) above(p position) gap {
+func (l *List) above(p position) Gap {
 	l.use(p)
-	return gap{l.at(p), l.at(l.next(p)), *l.link(p)}
+	return Gap{l.at(p), l.at(l.next(p)), *l.link(p)}
 }
 
-// unlinked returns the first gap that is not known to be empty, at or above an element or the low end.
-func (l *list) unlinked(from element) (gap, bool) {
-	for p := l.floorLabel(from.label); p.chunk < len(l.chunks); p = l.next(p) {
+// Unlinked returns the first gap that is not known to be empty, at or above an element or the low end.
+func (l *List) Unlinked(from Element) (Gap, bool) {
+	for p := l.floorLabel(from.Label); p.chunk < len(l.chunks); p = l.next(p) {
 		if !*l.link(p) {
-			return gap{left: l.at(p), right: l.at(l.next(p))}, true
+			return Gap{Left: l.at(p), Right: l.at(l.next(p))}, true
 		}
 	}
-	return gap{}, false
+	return Gap{}, false
 }
 
-// lowest returns the lowest neighbour that is known below the gap above x: up to most elements are between the two.
-func (l *list) lowest(x int64, most int) element {
+// Lowest returns the lowest neighbour that is known below the gap above x: up to most elements are between the two.
+func (l *List) Lowest(x int64, most int) Element {
 	p := l.floor(x)
 	for linked := *l.link(p); linked && most > 0 && p.chunk >= 0 && *l.link(l.previous(p)); most-- {
 		p = l.previous(p)
@@ -187,18 +193,18 @@ func (l *list) lowest(x int64, most int) element {
 	return l.at(p)
 }
 
-// insert adds an element that was put into the index between its neighbours here: where they were
+// Insert adds an element that was put into the index between its neighbours here: where they were
 // linked, both are linked to it. An element that is there already is left as it is. One that is
-// out of order is errCorrupt and not inserted.
-func (l *list) insert(e element) error {
-	p := l.floor(e.value)
+// out of order is ErrCorrupt and not inserted.
+func (l *List) Insert(e Element) error {
+	p := l.floor(e.Value)
 	left, right := l.at(p), l.at(l.next(p))
-	if p.chunk >= 0 && left.value == e.value && left.label == e.label {
+	if p.chunk >= 0 && left.Value == e.Value && left.Label == e.Label {
 		l.use(p)
 		return nil
 	}
-	if p.chunk >= 0 && left.value == e.value || !left.label.less(e.label) || !e.label.less(right.label) {
-		return fmt.Errorf("%w: an element is out of order", errCorrupt)
+	if p.chunk >= 0 && left.Value == e.Value || !left.Label.Less(e.Label) || !e.Label.Less(right.Label) {
+		return fmt.Errorf("%w: an element is out of order", ErrCorrupt)
 	}
 	n := newEntry(e, *l.link(p))
 	switch {
@@ -213,13 +219,13 @@ func (l *list) insert(e element) error {
 }
 
 // insertAt puts an entry before the index of a chunk.
-func (l *list) insertAt(p position, n entry) {
+func (l *List) insertAt(p position, n entry) {
 	c := &l.chunks[p.chunk]
-	if len(c.entries) == l.size {
+	if len(c.entries) == l.Size {
 		switch p.index {
 		case 0: // so ascending and descending values leave full chunks
 			l.replace(p.chunk, p.chunk, []entry{n})
-		case l.size:
+		case l.Size:
 			l.replace(p.chunk+1, p.chunk+1, []entry{n})
 		default:
 			l.replace(p.chunk, p.chunk+1, slices.Insert(slices.Clone(c.entries), p.index, n))
@@ -227,7 +233,7 @@ func (l *list) insertAt(p position, n entry) {
 		return
 	}
 	if len(c.entries) == cap(c.entries) {
-		size := min(len(c.entries)+max(chunkGrain, len(c.entries)/2), l.size)
+		size := min(len(c.entries)+max(chunkGrain, len(c.entries)/2), l.Size)
 		c.entries = append(make([]entry, 0, size), c.entries...)
 	}
 	c.entries = slices.Insert(c.entries, p.index, n)
@@ -241,13 +247,13 @@ func (l *list) insertAt(p position, n entry) {
 }
 
 // replace puts entries in the place of the chunks from to to, excluded.
-func (l *list) replace(from, to int, entries []entry) {
+func (l *List) replace(from, to int, entries []entry) {
 	for _, c := range l.chunks[from:to] {
 		l.n -= len(c.entries)
 	}
 	l.n += len(entries)
 	var refs []chunkRef
-	for pieces := (len(entries) + l.size - 1) / l.size; pieces > 0; pieces-- {
+	for pieces := (len(entries) + l.Size - 1) / l.Size; pieces > 0; pieces-- {
 		size := (len(entries) + pieces - 1) / pieces
 		grains := (size + chunkGrain - 1) / chunkGrain
 		c := &chunk{append(make([]entry, 0, grains*chunkGrain), entries[:size]...), false}
@@ -260,7 +266,7 @@ func (l *list) replace(from, to int, entries []entry) {
 
 // evict forgets chunks until the limit is kept, other than those from from to to, excluded: what
 // was just written is what its writer looks for next.
-func (l *list) evict(from, to int) {
+func (l *List) evict(from, to int) {
 	for l.limit > 0 && l.n > l.limit && len(l.chunks) > to-from {
 		if l.hand >= len(l.chunks) {
 			l.hand = 0
@@ -281,12 +287,16 @@ func (l *list) evict(from, to int) {
 	}
 }
 
-// forget forgets what is between two labels, and that what is next to it there is.
-func (l *list) forget(m moved) {
-	before := l.floorLabel(m.from)
+// Moved says that, when a generation began, elements between two labels moved, but none out of there. Both
+// labels are excluded.
+type Moved struct{ From, To Label }
+
+// Forget forgets what is between two labels, and that what is next to it there is.
+func (l *List) Forget(m Moved) {
+	before := l.floorLabel(m.From)
 	end := l.previous(position{len(l.chunks), 0})
-	if m.to.less(l.rules.high().label) {
-		if end = l.floorLabel(m.to); end.chunk >= 0 && l.at(end).label == m.to {
+	if m.To.Less(l.rules.High().Label) {
+		if end = l.floorLabel(m.To); end.chunk >= 0 && l.at(end).Label == m.To {
 			end = l.previous(end)
 		}
 	}
@@ -303,15 +313,15 @@ func (l *list) forget(m moved) {
 	l.replace(from, end.chunk+1, entries)
 }
 
-// learn takes note of a run of neighbours of the index, as read at one instant or as written by a
+// Learn takes note of a run of neighbours of the index, as read at one instant or as written by a
 // relabelling: ascending, the ends of the index among them where the run reaches these. What was
 // known from its first to its last label is replaced. A run that is out of order in itself or with
-// what is around it is errCorrupt, and not learnt: either the index is corrupt, or the list is of
+// what is around it is ErrCorrupt, and not learnt: either the index is corrupt, or the list is of
 // another generation of it.
-func (l *list) learn(run []element) error {
-	high := l.rules.high()
-	lowest := len(run) > 0 && run[0].label.isZero()
-	highest := len(run) > 0 && run[len(run)-1].label == high.label
+func (l *List) Learn(run []Element) error {
+	high := l.rules.High()
+	lowest := len(run) > 0 && run[0].Label.IsZero()
+	highest := len(run) > 0 && run[len(run)-1].Label == high.Label
 	inner := run
 	if lowest {
 		inner = inner[1:]
@@ -321,7 +331,7 @@ func (l *list) learn(run []element) error {
 	}
 	if len(inner) == 0 {
 		if lowest && highest { // the index is empty
-			l.clear()
+			l.Clear()
 			l.linked = true
 		}
 		return nil
@@ -332,28 +342,28 @@ func (l *list) learn(run []element) error {
 	before, end := position{-1, 0}, l.previous(position{len(l.chunks), 0})
 	knowsFirst, linkedLast := false, highest
 	if !lowest {
-		before = l.floorLabel(first.label)
-		if before.chunk >= 0 && l.at(before).label == first.label {
-			knowsFirst = l.at(before).value == first.value
+		before = l.floorLabel(first.Label)
+		if before.chunk >= 0 && l.at(before).Label == first.Label {
+			knowsFirst = l.at(before).Value == first.Value
 			before = l.previous(before)
 		}
 	}
 	if !highest {
-		end = l.floorLabel(last.label)
-		if end.chunk >= 0 && l.at(end).label == last.label {
-			linkedLast = *l.link(end) && l.at(end).value == last.value
+		end = l.floorLabel(last.Label)
+		if end.chunk >= 0 && l.at(end).Label == last.Label {
+			linkedLast = *l.link(end) && l.at(end).Value == last.Value
 		}
 	}
 
 	after := l.next(end)
-	ok := before.chunk < 0 || l.at(before).value < first.value
-	ok = ok && (after.chunk == len(l.chunks) || last.value < l.at(after).value)
-	ok = ok && !first.label.isZero() && last.label.less(high.label)
+	ok := before.chunk < 0 || l.at(before).Value < first.Value
+	ok = ok && (after.chunk == len(l.chunks) || last.Value < l.at(after).Value)
+	ok = ok && !first.Label.IsZero() && last.Label.Less(high.Label)
 	for i := 1; ok && i < len(inner); i++ {
-		ok = inner[i-1].value < inner[i].value && inner[i-1].label.less(inner[i].label)
+		ok = inner[i-1].Value < inner[i].Value && inner[i-1].Label.Less(inner[i].Label)
 	}
 	if !ok {
-		return fmt.Errorf("%w: a run of elements is out of order", errCorrupt)
+		return fmt.Errorf("%w: a run of elements is out of order", ErrCorrupt)
 	}
 
 	if lowest {

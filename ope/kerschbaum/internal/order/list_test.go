@@ -1,4 +1,4 @@
-package kerschbaum
+package order
 
 import (
 	"math"
@@ -7,34 +7,35 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/arrival"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
 
 // requireOrdered checks what every list must keep.
-func requireOrdered(t require.TestingT, l *list) {
+func requireOrdered(t require.TestingT, l *List) {
 	n := 0
 	var last *entry
 	for _, c := range l.chunks {
-		if len(c.entries) == 0 || len(c.entries) > l.size || c.value != c.entries[0].value || c.label != c.entries[0].label {
+		if len(c.entries) == 0 || len(c.entries) > l.Size || c.value != c.entries[0].value || c.label != c.entries[0].label {
 			require.FailNow(t, "the directory is wrong")
 		}
 		for i := range c.entries {
 			e := &c.entries[i]
-			if last != nil && (last.value >= e.value || !last.label.less(e.label)) {
+			if last != nil && (last.value >= e.value || !last.label.Less(e.label)) {
 				require.FailNow(t, "not in order")
 			}
 			last = e
 			n++
 		}
 	}
-	require.Equal(t, n, l.len())
+	require.Equal(t, n, l.Len())
 }
 
 // A knownIndex is an index of which a part is known: what a list must be, in one sorted slice.
 type knownIndex struct {
-	low, high element
-	all       []element // that can ever be in the index
+	low, high Element
+	all       []Element // that can ever be in the index
 	present   []bool
 	known     []bool
 	linked    []bool // of the known ones
@@ -43,15 +44,15 @@ type knownIndex struct {
 
 func newKnownIndex(r *rand.Rand, n int) *knownIndex {
 	k := &knownIndex{present: make([]bool, n), known: make([]bool, n), linked: make([]bool, n)}
-	k.low, k.high = element{}, defaultRules().high()
+	k.low, k.high = Element{}, DefaultRules().High()
 	for i := range n {
-		k.all = append(k.all, element{
-			value: math.MinInt64 + int64(i)*7, // the lowest is a value as any other
-			label: label{uint64(i+1) << 50, r.Uint64()},
-			shape: shape{1 + r.Uint32N(1000), r.Uint32(), r.Uint32(), int8(r.IntN(3) - 1)},
+		k.all = append(k.all, Element{
+			Value: math.MinInt64 + int64(i)*7, // the lowest is a value as any other
+			Label: Label{uint64(i+1) << 50, r.Uint64()},
+			Shape: Shape{1 + r.Uint32N(1000), r.Uint32(), r.Uint32(), int8(r.IntN(3) - 1)},
 		})
 	}
-	k.all[n-1].value = math.MaxInt64
+	k.all[n-1].Value = math.MaxInt64
 	return k
 }
 
@@ -68,7 +69,7 @@ func after(set []bool, at int) int {
 	return at
 }
 
-func (k *knownIndex) at(i int) element {
+func (k *knownIndex) at(i int) Element {
 	switch i {
 	case -1:
 		return k.low
@@ -86,7 +87,7 @@ func (k *knownIndex) link(i int) *bool {
 }
 
 // run returns what is present from index from to index to, both included, and takes note of it.
-func (k *knownIndex) run(from, to int) []element {
+func (k *knownIndex) run(from, to int) []Element {
 	var members []int
 	for i := max(from, 0); i <= min(to, len(k.all)-1); i++ {
 		if k.present[i] {
@@ -99,7 +100,7 @@ func (k *knownIndex) run(from, to int) []element {
 	if to == len(k.all) {
 		members = append(members, len(k.all))
 	}
-	var out []element
+	var out []Element
 	for _, i := range members {
 		out = append(out, k.at(i))
 	}
@@ -137,14 +138,14 @@ func TestListIsWhatWasLearnt(t *testing.T) {
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		limit := rapid.SampledFrom([]int{0, 0, 10, 40}).Draw(t, "limit")
 		k := newKnownIndex(r, n)
-		l := newList(defaultRules(), limit)
-		l.size = rapid.SampledFrom([]int{2, 3, 8}).Draw(t, "size")
+		l := NewList(DefaultRules(), limit)
+		l.Size = rapid.SampledFrom([]int{2, 3, 8}).Draw(t, "size")
 		everyone := rapid.IntRange(0, 100).Draw(t, "present")
 		for i := range k.present {
 			k.present[i] = r.IntN(100) < everyone
 		}
 		for range rapid.IntRange(1, 150).Draw(t, "steps") {
-			learnt := l.len() // if nothing is, nothing need be forgotten
+			learnt := l.Len() // if nothing is, nothing need be forgotten
 			switch x := r.IntN(10); {
 			case x < 3: // a slice is read
 				from := r.IntN(n+1) - 1
@@ -152,22 +153,22 @@ func TestListIsWhatWasLearnt(t *testing.T) {
 				if len(run) > 2 {
 					learnt = len(run)
 				}
-				require.NoError(t, l.learn(run))
+				require.NoError(t, l.Learn(run))
 				for _, e := range run {
-					if e.shape.depth > 0 {
-						_, ok := l.find(e.value)
+					if e.Shape.Depth > 0 {
+						_, ok := l.Find(e.Value)
 						require.True(t, ok, "what was just learnt is known")
 					}
 				}
 			case x == 3 && r.IntN(10) == 0: // all of it
 				learnt = n
-				require.NoError(t, l.learn(k.run(-1, n)))
+				require.NoError(t, l.Learn(k.run(-1, n)))
 			case x < 7: // this client inserts
 				i := r.IntN(n)
 				if k.known[i] || k.present[i] {
 					// Again, which changes nothing that was known.
-					if e, ok := l.find(k.all[i].value); ok {
-						require.NoError(t, l.insert(e))
+					if e, ok := l.Find(k.all[i].Value); ok {
+						require.NoError(t, l.Insert(e))
 					}
 					continue
 				}
@@ -175,11 +176,11 @@ func TestListIsWhatWasLearnt(t *testing.T) {
 				k.present[i] = true
 				k.linked[i] = *k.link(before(k.known, i))
 				k.known[i] = true
-				require.NoError(t, l.insert(k.all[i]))
+				require.NoError(t, l.Insert(k.all[i]))
 			case x < 9: // another does, and this one does not know
 				k.present[r.IntN(n)] = true
 			case r.IntN(20) == 0:
-				l.clear()
+				l.Clear()
 				clear(k.known)
 				k.lowLinked = false
 			}
@@ -187,15 +188,15 @@ func TestListIsWhatWasLearnt(t *testing.T) {
 			requireOrdered(t, l)
 			splits += len(l.chunks) / 2
 			if limit > 0 {
-				require.LessOrEqual(t, l.len(), max(limit, learnt+2*l.size))
+				require.LessOrEqual(t, l.Len(), max(limit, learnt+2*l.Size))
 			}
 			have := make([]bool, n)
 			for e := range l.all(math.MinInt64) {
-				i, ok := slices.BinarySearchFunc(k.all, e.value, func(e element, x int64) int {
-					if e.value < x {
+				i, ok := slices.BinarySearchFunc(k.all, e.Value, func(e Element, x int64) int {
+					if e.Value < x {
 						return -1
 					}
-					return int(min(1, uint64(e.value-x)))
+					return int(min(1, uint64(e.Value-x)))
 				})
 				require.True(t, ok)
 				require.Equal(t, k.all[i], e)
@@ -209,34 +210,34 @@ func TestListIsWhatWasLearnt(t *testing.T) {
 			}
 			for range 5 {
 				i := r.IntN(n)
-				e, ok := l.find(k.all[i].value)
+				e, ok := l.Find(k.all[i].Value)
 				require.Equal(t, have[i], ok)
 				if ok {
 					require.Equal(t, k.all[i], e)
 				}
-				_, ok = l.find(k.all[i].value ^ 1)
+				_, ok = l.Find(k.all[i].Value ^ 1)
 				require.False(t, ok)
 
 				left, right := before(have, i+1), after(have, i+1)
-				g := l.gap(k.all[i].value)
-				require.Equal(t, k.at(left), g.left)
-				require.Equal(t, k.at(right), g.right)
+				g := l.Gap(k.all[i].Value)
+				require.Equal(t, k.at(left), g.Left)
+				require.Equal(t, k.at(right), g.Right)
 				if limit == 0 {
-					require.Equal(t, *k.link(left), g.linked)
-				} else if g.linked {
+					require.Equal(t, *k.link(left), g.Linked)
+				} else if g.Linked {
 					require.True(t, *k.link(left), "an invented link")
 					require.Equal(t, right, after(k.known, i+1), "a link over what was forgotten")
 				}
 
 				most, low := r.IntN(6), left
-				for m := 0; m < most && low >= 0 && g.linked && *l.link(l.previous(l.floor(k.all[low].value))); m++ {
+				for m := 0; m < most && low >= 0 && g.Linked && *l.link(l.previous(l.floor(k.all[low].Value))); m++ {
 					low = before(have, low)
 				}
-				require.Equal(t, k.at(low), l.lowest(k.all[i].value, most))
+				require.Equal(t, k.at(low), l.Lowest(k.all[i].Value, most))
 			}
 			from := r.IntN(n)
 			at := after(have, from)
-			for e := range l.all(k.all[from].value) {
+			for e := range l.all(k.all[from].Value) {
 				require.Equal(t, k.at(at), e)
 				at = after(have, at+1)
 				if r.IntN(10) == 0 {
@@ -254,13 +255,13 @@ func TestListIsWhatWasLearnt(t *testing.T) {
 }
 
 func TestListRefusesWhatIsOutOfOrder(t *testing.T) {
-	low, high := element{}, defaultRules().high()
-	at := func(value int64, l uint64) element {
-		return element{value: value, label: label{0, l}, shape: shape{depth: 1}}
+	low, high := Element{}, DefaultRules().High()
+	at := func(value int64, l uint64) Element {
+		return Element{Value: value, Label: Label{0, l}, Shape: Shape{Depth: 1}}
 	}
-	l := newList(defaultRules(), 0)
-	require.NoError(t, l.learn([]element{low, at(10, 100), at(20, 200), at(30, 300), high}))
-	content := func() (out []element) {
+	l := NewList(DefaultRules(), 0)
+	require.NoError(t, l.Learn([]Element{low, at(10, 100), at(20, 200), at(30, 300), high}))
+	content := func() (out []Element) {
 		for e := range l.all(math.MinInt64) {
 			out = append(out, e)
 		}
@@ -268,7 +269,7 @@ func TestListRefusesWhatIsOutOfOrder(t *testing.T) {
 	}
 	want := content()
 	require.Len(t, want, 3)
-	for name, run := range map[string][]element{
+	for name, run := range map[string][]Element{
 		"values descend":       {at(12, 110), at(11, 120)},
 		"values repeat":        {at(12, 110), at(12, 120)},
 		"labels descend":       {at(11, 120), at(12, 110)},
@@ -280,87 +281,87 @@ func TestListRefusesWhatIsOutOfOrder(t *testing.T) {
 		"a low end inside":     {at(1, 1), low, at(10, 100)},
 		"moved":                {at(20, 250), at(30, 310)},
 	} {
-		require.ErrorIs(t, l.learn(run), errCorrupt, name)
+		require.ErrorIs(t, l.Learn(run), ErrCorrupt, name)
 		require.Equal(t, want, content(), name)
 	}
-	for name, e := range map[string]element{
+	for name, e := range map[string]Element{
 		"a known value":         at(10, 150),
 		"a known label":         at(15, 200),
 		"above its right":       at(15, 250),
 		"below its left":        at(15, 50),
 		"at the low end":        at(5, 0),
-		"at the high end":       {value: 40, label: high.label},
+		"at the high end":       {Value: 40, Label: high.Label},
 		"a moved, known value":  at(20, 201),
 		"lowest value, a label": at(math.MinInt64, 100),
 	} {
-		require.ErrorIs(t, l.insert(e), errCorrupt, name)
+		require.ErrorIs(t, l.Insert(e), ErrCorrupt, name)
 		require.Equal(t, want, content(), name)
 	}
 	// A value that is in the place of another, in one read, replaces it: labels are reused.
-	require.NoError(t, l.learn([]element{at(10, 100), at(25, 200), at(30, 300)}))
-	require.Equal(t, []element{at(10, 100), at(25, 200), at(30, 300)}, content())
+	require.NoError(t, l.Learn([]Element{at(10, 100), at(25, 200), at(30, 300)}))
+	require.Equal(t, []Element{at(10, 100), at(25, 200), at(30, 300)}, content())
 	// The empty index is all known.
-	require.NoError(t, l.learn([]element{low, high}))
-	require.Equal(t, gap{low, high, true}, l.gap(0))
-	l.clear()
-	require.Equal(t, gap{low, high, false}, l.gap(0))
+	require.NoError(t, l.Learn([]Element{low, high}))
+	require.Equal(t, Gap{low, high, true}, l.Gap(0))
+	l.Clear()
+	require.Equal(t, Gap{low, high, false}, l.Gap(0))
 }
 
 // What is used is kept when a list forgets, and what was forgotten can be learnt again.
 func TestListKeepsWhatIsUsed(t *testing.T) {
 	const n, limit = 100_000, 10_000
-	r := defaultRules()
-	low, high := element{}, r.high()
+	r := DefaultRules()
+	low, high := Element{}, r.High()
 	values := make([]int64, n)
 	for i := range values {
 		values[i] = int64(i)
 	}
-	elements, err := r.spread(values)
+	elements, err := r.Spread(values)
 	require.NoError(t, err)
-	elements = slices.Concat([]element{low}, elements, []element{high})
-	l := newList(r, limit)
+	elements = slices.Concat([]Element{low}, elements, []Element{high})
+	l := NewList(r, limit)
 	for i := 0; i < len(elements)-1; i += 255 {
-		require.NoError(t, l.learn(elements[i:min(i+256, len(elements))]))
-		require.LessOrEqual(t, l.len(), limit)
+		require.NoError(t, l.Learn(elements[i:min(i+256, len(elements))]))
+		require.LessOrEqual(t, l.Len(), limit)
 		if i > 0 {
-			_, ok := l.find(7) // again and again
+			_, ok := l.Find(7) // again and again
 			require.True(t, ok, i)
 		}
 	}
-	require.Greater(t, l.len(), limit*9/10)
+	require.Greater(t, l.Len(), limit*9/10)
 	requireOrdered(t, l)
-	_, ok := l.find(n / 2)
+	_, ok := l.Find(n / 2)
 	require.False(t, ok)
-	require.False(t, l.gap(n/2).linked)
-	require.NoError(t, l.learn(elements[n/2:n/2+3]))
-	e, ok := l.find(n / 2)
+	require.False(t, l.Gap(n/2).Linked)
+	require.NoError(t, l.Learn(elements[n/2:n/2+3]))
+	e, ok := l.Find(n / 2)
 	require.True(t, ok)
 	require.Equal(t, elements[n/2+1], e)
-	require.True(t, l.gap(n/2).linked)
+	require.True(t, l.Gap(n/2).Linked)
 }
 
 // A cached index takes at most 64 bytes a value, with chunks filled at random and, at worst, by half.
 func TestMemoryOfAList(t *testing.T) {
 	const n = 60_000
 	for _, order := range []string{"random", "zigzag"} {
-		values := arrive(t, order, n)
+		values := arrival.Named(t, order).Of(t, n)
 		var was, is runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&was)
-		o := run(t, defaultRules(), 0, values)
+		o := run(t, DefaultRules(), 0, values)
 		runtime.GC()
 		runtime.ReadMemStats(&is)
 		each := float64(is.HeapAlloc-was.HeapAlloc) / n
 		t.Logf("%-10s %.1f bytes a value", order, each)
 		require.Less(t, each, 64.0, order)
 		require.Greater(t, each, 40.0, "an element alone has 40")
-		require.Equal(t, n, o.list.len())
+		require.Equal(t, n, o.list.Len())
 		runtime.KeepAlive(values)
 	}
 }
 
-func benchmarkInsert(b *testing.B, r rules, order string, n int) {
-	values := arrive(b, order, n)
+func benchmarkInsert(b *testing.B, r Rules, order string, n int) {
+	values := arrival.Named(b, order).Of(b, n)
 	b.ReportAllocs()
 	moved := 0
 	for b.Loop() {
@@ -372,25 +373,25 @@ func benchmarkInsert(b *testing.B, r rules, order string, n int) {
 
 // BenchmarkInsert is of finding the place of a value and putting it there, in memory.
 func BenchmarkInsert(b *testing.B) {
-	for _, a := range arrivals {
-		b.Run(a.name, func(b *testing.B) { benchmarkInsert(b, defaultRules(), a.name, 1_000_000) })
+	for _, a := range arrival.All {
+		b.Run(a.Name, func(b *testing.B) { benchmarkInsert(b, DefaultRules(), a.Name, 1_000_000) })
 	}
 }
 
 func BenchmarkInsertPublished(b *testing.B) {
-	for _, a := range arrivals[:5] {
-		b.Run(a.name, func(b *testing.B) { benchmarkInsert(b, rules{bits: 65, published: true}, a.name, 10_000) })
+	for _, a := range arrival.All[:5] {
+		b.Run(a.Name, func(b *testing.B) { benchmarkInsert(b, Rules{Bits: 65, Published: true}, a.Name, 10_000) })
 	}
 }
 
 // BenchmarkFind is of encryption and decryption when everything is known.
 func BenchmarkFind(b *testing.B) {
 	const n = 1_000_000
-	values := arrive(b, "random", n)
-	o := run(b, defaultRules(), 0, values)
+	values := arrival.Named(b, "random").Of(b, n)
+	o := run(b, DefaultRules(), 0, values)
 	b.Run("value", func(b *testing.B) {
 		for i := 0; b.Loop(); i++ {
-			if _, ok := o.list.find(values[i%n]); !ok {
+			if _, ok := o.list.Find(values[i%n]); !ok {
 				b.Fatal("not found")
 			}
 		}
