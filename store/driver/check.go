@@ -209,6 +209,9 @@ func (s Slice) check() error {
 	if len(s.Only) > 0 && (s.Start != nil || s.End != nil) {
 		return fmt.Errorf("%w: a slice has qualifiers or bounds, not both", ErrRange)
 	}
+	if s.NeedsFirst && len(s.Only) == 0 {
+		return fmt.Errorf("%w: a slice that needs the first of its qualifiers has none", ErrRange)
+	}
 	if s.Head && len(s.Only) > 0 {
 		return fmt.Errorf("%w: a slice with the head of its row cannot have qualifiers", ErrRange)
 	}

@@ -30,8 +30,9 @@ const maxPointDeletes = 256
 // A write is one element of the queue.
 type write struct {
 	batch *pebble.Batch
-	entry *entry // of the family; nil for changes of the directory
-	drop  *entry // the family that this write drops
+	rows  []uint64 // hashes of the rows that it may change
+	entry *entry   // of the family; nil for changes of the directory
+	drop  *entry   // the family that this write drops
 
 	deleteRows [][]byte // prefixes of rows whose cells are to be deleted
 
@@ -77,6 +78,9 @@ type writeQueue struct {
 	wrote   bool // something since the database was opened
 	flushed bool // nothing is in a log only
 }
+
+// changes notes that the write may change a row, whose prefix is given.
+func (w *write) changes(db *DB, row []byte) { w.rows = append(w.rows, db.unflushed.Hash(row)) }
 
 func (q *writeQueue) start(db *DB) {
 	q.db = db
@@ -418,6 +422,9 @@ func (db *DB) deleteRow(b *pebble.Batch, row []byte) error {
 // commit writes the batches of the group to the log and syncs it.
 func (q *writeQueue) commit(group []*write) (err error) {
 	db := q.db
+	for _, w := range group {
+		db.unflushed.Add(w.rows...)
+	}
 	defer func() {
 		if r := recover(); r != nil {
 			db.fence.fail(asError(r))
