@@ -41,7 +41,7 @@ import (
 // Options are what may be chosen. The zero value, or a nil pointer, is the default.
 type Options struct {
 	// CacheBytes is how much data is kept in memory, uncompressed: writes that are not yet in tables, which take 32 MiB
-	// and at most 64, and what is left for tables that are read. Default 96 MiB: it lets the database work in some
+	// and at most 64, and what is left for tables that are read. Default 88 MiB: it lets the database work in some
 	// 240 MiB whatever it holds. More is worth it where a working set is read again and again, above all by ordered
 	// columns, each row of which is a read of its own: encrypted rows are longer, and leave a cache first. Scans gain little.
 	CacheBytes int64
@@ -138,7 +138,7 @@ func Open(dir string, opts *Options) (*DB, error) {
 		o = *opts
 	}
 	if o.CacheBytes == 0 {
-		o.CacheBytes = 96 << 20
+		o.CacheBytes = 88 << 20
 	}
 	if o.FS == nil {
 		o.FS = vfs.Default
