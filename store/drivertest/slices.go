@@ -16,6 +16,7 @@ var sliceChecks = []check{
 	{"slices are half-open and limited", onWide, checkSlices},
 	{"slices by qualifier", onWide, checkOnly},
 	{"slices of a wide row across pages", onWide, checkWideRow},
+	{"a slice may need its first cell", onBoth, checkNeedsFirst},
 	{"an invalid slice is refused", onBoth, checkInvalidSlice},
 }
 
@@ -98,6 +99,42 @@ func checkWideRow(tb testing.TB, _ *suite, f driver.Family, p string) {
 	}
 }
 
+func checkNeedsFirst(tb testing.TB, s *suite, f driver.Family, p string) {
+	all := []string{"", "q", "r", "s", "t"}
+	var rows []string
+	for i := range 1 << len(all) { // all rows that have some of the cells
+		m := row(fmt.Sprintf("%s%02d", p, i))
+		for n, q := range all {
+			if i>>n&1 == 1 {
+				m.Puts = append(m.Puts, put(q, string(m.Row)))
+			}
+		}
+		rows = append(rows, string(m.Row))
+		if i > 0 {
+			apply(tb, f, m)
+		}
+	}
+	agrees := func(key string, slice driver.Slice, found cells) {
+		tb.Helper()
+		first := slices.Min(all)
+		if want := read(tb, f, key, driver.Slice{Only: slice.Only}); len(want) > 0 && string(want[0].Qualifier) == first || len(found) > 0 {
+			require.Equal(tb, show(want), show(found), "%q, %+v", key, slice)
+		}
+	}
+	for range len(all) {
+		slice := driver.Slice{Only: bs(reversed(all)...), NeedsFirst: true}
+		for _, key := range rows {
+			agrees(key, slice, read(tb, f, key, slice))
+		}
+		if f == s.ordered(tb) {
+			for i, found := range readBatch(tb, f, reversed(rows), slice) {
+				agrees(rows[len(rows)-1-i], slice, found)
+			}
+		}
+		all = all[1:]
+	}
+}
+
 func checkInvalidSlice(tb testing.TB, s *suite, f driver.Family, p string) {
 	refused := func(slice driver.Slice) {
 		tb.Helper()
@@ -111,6 +148,8 @@ func checkInvalidSlice(tb testing.TB, s *suite, f driver.Family, p string) {
 	refused(driver.Slice{Only: bs("q"), Start: b("a")})
 	refused(driver.Slice{Only: bs("q"), End: b("z")})
 	refused(driver.Slice{Only: bs("q"), Head: true})
+	refused(driver.Slice{NeedsFirst: true})
+	refused(driver.Slice{Start: b("a"), NeedsFirst: true})
 	r := anyOrder(p)
 	r.Cells.Head = true
 	require.ErrorIs(tb, scanError(tb, f, background, r), driver.ErrRange, "the head in a scan")
