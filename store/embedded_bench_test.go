@@ -9,6 +9,7 @@ import (
 
 	engine "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rangecrypt/rangecrypt/internal/measure"
@@ -170,6 +171,11 @@ func aloneOptions() *engine.Options {
 	}
 	for i := range options.Levels {
 		options.Levels[i].BlockSize = 16 << 10
+		if i < len(options.Levels)-1 {
+			options.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression }
+		} else {
+			options.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.SnappyCompression }
+		}
 		options.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
 	return options

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/pebble/internal/layout"
 )
 
 // family implements [driver.Committer], and the read-only view of a snapshot.
@@ -81,7 +82,7 @@ func (f *family) Get(ctx context.Context, row []byte, cells driver.Slice) ([]dri
 		return found[0], nil
 	}
 	w := newWindow(cells)
-	prefix := appendRow(make([]byte, 0, len(row)+16), f.entry.id, row)
+	prefix := layout.AppendRow(make([]byte, 0, len(row)+16), f.entry.id, row)
 	if cells.Empty() && !cells.Head {
 		return nil, nil
 	}
@@ -149,7 +150,7 @@ const fewCells = 4
 func (f *family) flushed(rows [][]byte, order []int) (flushed, others []int) {
 	var prefix []byte
 	for _, i := range order {
-		prefix = appendRow(prefix[:0], f.entry.id, rows[i])
+		prefix = layout.AppendRow(prefix[:0], f.entry.id, rows[i])
 		if f.db.unflushed.Has(f.db.unflushed.Hash(prefix)) {
 			others = append(others, i)
 		} else {
@@ -168,10 +169,10 @@ func (f *family) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row,
 		}
 		r = r.Share()
 		w := newWindow(r.Cells)
-		lower := appendEscaped(appendFamily(nil, f.entry.id), r.Start)
-		upper := appendFamily(nil, f.entry.id+1)
+		lower := layout.AppendEscaped(layout.AppendFamily(nil, f.entry.id), r.Start)
+		upper := layout.AppendFamily(nil, f.entry.id+1)
 		if r.End != nil {
-			upper = appendEscaped(appendFamily(nil, f.entry.id), r.End)
+			upper = layout.AppendEscaped(layout.AppendFamily(nil, f.entry.id), r.End)
 		}
 		none := r.Empty() || r.Cells.Empty()
 		left := r.Limit
@@ -273,7 +274,7 @@ func (f *family) encode(mutations []driver.Mutation) (*write, int, error) {
 	now := f.db.now()
 	var prefix []byte
 	for _, m := range mutations[:n] {
-		prefix = appendRow(prefix[:0], f.entry.id, m.Row)
+		prefix = layout.AppendRow(prefix[:0], f.entry.id, m.Row)
 		w.changes(f.db, prefix)
 		if m.DeleteRow {
 			w.deleteRows = append(w.deleteRows, bytes.Clone(prefix))
@@ -288,9 +289,9 @@ func (f *family) encode(mutations []driver.Mutation) (*write, int, error) {
 
 func encodeChange(b *pebble.Batch, prefix []byte, puts []driver.Cell, deletes [][]byte, now time.Time) error {
 	for _, c := range puts {
-		op := b.SetDeferred(len(prefix)+len(c.Qualifier), envelopeSize(c))
+		op := b.SetDeferred(len(prefix)+len(c.Qualifier), layout.EnvelopeSize(c))
 		copy(op.Key[copy(op.Key, prefix):], c.Qualifier)
-		putEnvelope(op.Value, c, now)
+		layout.PutEnvelope(op.Value, c, now)
 		if err := op.Finish(); err != nil {
 			return err
 		}
@@ -341,7 +342,7 @@ func (f *family) encodeReplacements(replacements []driver.Replacement) (*write, 
 	w := &write{entry: f.entry, batch: f.db.eng.NewBatch()}
 	size, n := 0, 0
 	for _, r := range replacements {
-		row := appendRow(nil, f.entry.id, r.Row)
+		row := layout.AppendRow(nil, f.entry.id, r.Row)
 		w.changes(f.db, row)
 		change := f.db.eng.NewBatch()
 		if err := encodeChange(change, row, r.Puts, r.Deletes, f.db.now()); err != nil {
@@ -379,7 +380,7 @@ func (f *family) Commit(ctx context.Context, row []byte, expect, puts []driver.C
 	w := &write{
 		entry: f.entry,
 		batch: f.db.eng.NewBatch(),
-		row:   appendRow(nil, f.entry.id, row),
+		row:   layout.AppendRow(nil, f.entry.id, row),
 	}
 	f.db.leave()
 	w.changes(f.db, w.row)
@@ -420,7 +421,7 @@ func (w window) bounds(rowPrefix []byte) (lower, upper []byte) {
 	if w.only != nil {
 		return append(p, w.only[0]...), append(append(p, w.only[len(w.only)-1]...), 0)
 	}
-	lower, upper = p, above(rowPrefix)
+	lower, upper = p, layout.Above(rowPrefix)
 	if !w.head {
 		lower = append(p, w.start...)
 	}
@@ -528,7 +529,7 @@ func (p *pager) eachRow(f *family, o *pebble.IterOptions, rows [][]byte, order [
 			if n%64 == 63 && p.ctx.Err() != nil {
 				return pause.Ended(p.ctx)
 			}
-			prefix = appendRow(prefix[:0], f.entry.id, rows[i])
+			prefix = layout.AppendRow(prefix[:0], f.entry.id, rows[i])
 			p.rows = nil
 			if err := p.row(it, prefix); err != nil {
 				return err
@@ -560,10 +561,10 @@ func (p *pager) page(it *pebble.Iterator, n int) (next []byte, err error) {
 				if p.cur != nil && p.reverse {
 					return bytes.Clone(p.cur), nil
 				} else if p.cur != nil {
-					return above(p.cur), nil
+					return layout.Above(p.cur), nil
 				}
 			}
-			end, err := rowPrefixLen(key)
+			end, err := layout.RowPrefixLen(key)
 			if err != nil {
 				return nil, err
 			}
@@ -645,7 +646,7 @@ func (p *pager) take(it *pebble.Iterator, q []byte) error {
 	if err != nil {
 		return err
 	}
-	value, alive, err := openEnvelope(env, p.now)
+	value, alive, err := layout.OpenEnvelope(env, p.now)
 	if err != nil || !alive {
 		return err
 	}
@@ -684,7 +685,7 @@ func (p *pager) skip(it *pebble.Iterator, q []byte) bool {
 	if next, ok := p.window.after(q); ok {
 		return it.SeekGE(append(cur, next...))
 	}
-	return it.SeekGE(above(cur))
+	return it.SeekGE(layout.Above(cur))
 }
 
 // finishRow ends the current row; without a wanted cell it is none.
@@ -735,6 +736,6 @@ func (p *pager) copy(b []byte) []byte {
 func (p *pager) copyRow() []byte {
 	p.reserve(len(p.cur))
 	at := len(p.arena)
-	p.arena = appendUnescaped(p.arena, p.cur)
+	p.arena = layout.AppendUnescaped(p.arena, p.cur)
 	return p.arena[at:len(p.arena):len(p.arena)]
 }

@@ -31,10 +31,12 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/pebble/internal/layout"
 	"github.com/rangecrypt/rangecrypt/store/pebble/internal/rowfilter"
 )
 
@@ -54,6 +56,8 @@ type Options struct {
 
 	// Now is the clock that times to live are measured by, by default time.Now.
 	Now func() time.Time
+
+	tune func(*pebble.Options) // lets tests have the engine as earlier versions had it
 }
 
 const (
@@ -252,7 +256,7 @@ func openFenced(dir string, o Options, fence *fence) (_ *DB, err error) {
 }
 
 func engineOptions(o Options, fence *fence, unflushed *rowfilter.Unflushed) *pebble.Options {
-	rows := rowfilter.Policy(filterBits, rowPrefixLen)
+	rows := rowfilter.Policy(filterBits, layout.RowPrefixLen)
 	cells := bloom.FilterPolicy(filterBits)
 	po := &pebble.Options{
 		FS:                          fence,
@@ -276,7 +280,16 @@ func engineOptions(o Options, fence *fence, unflushed *rowfilter.Unflushed) *peb
 	}
 	for i := range po.Levels {
 		po.Levels[i].BlockSize = blockBytes
+		if i < len(po.Levels)-1 {
+			// A tenth of the data, which is soon rewritten. Of what is sealed nothing can be compressed anyway.
+			po.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression }
+		} else {
+			po.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.SnappyCompression }
+		}
 		po.Levels[i].FilterPolicy = rows
+	}
+	if o.tune != nil {
+		o.tune(po)
 	}
 	return po
 }
@@ -373,13 +386,13 @@ func lockError(err error) error {
 
 // readDirectory fills families and lastID.
 func (db *DB) readDirectory() error {
-	it, err := db.eng.NewIter(&pebble.IterOptions{LowerBound: directoryKey(""), UpperBound: []byte{0, 0, 0, 0, 'f' + 1}})
+	it, err := db.eng.NewIter(&pebble.IterOptions{LowerBound: layout.DirectoryKey(""), UpperBound: []byte{0, 0, 0, 0, 'f' + 1}})
 	if err != nil {
 		return err
 	}
 	for valid := it.First(); valid; valid = it.Next() {
 		name := string(it.Key()[5:])
-		id, spec, ok := decodeSpec(name, it.Value())
+		id, spec, ok := layout.DecodeSpec(name, it.Value())
 		if !ok {
 			return errors.Join(fmt.Errorf("%w: family %q was made by a newer version of rangecrypt", driver.ErrLayout, name), it.Close())
 		}
@@ -388,14 +401,14 @@ func (db *DB) readDirectory() error {
 	if err := it.Close(); err != nil {
 		return err
 	}
-	value, closer, err := db.eng.Get(counterKey)
+	value, closer, err := db.eng.Get(layout.CounterKey)
 	switch {
 	case errors.Is(err, pebble.ErrNotFound):
 		return nil
 	case err != nil:
 		return err
 	case len(value) != 4:
-		return errors.Join(errValue, closer.Close())
+		return errors.Join(layout.ErrValue, closer.Close())
 	}
 	db.lastID = binary.BigEndian.Uint32(value)
 	return closer.Close()
@@ -457,8 +470,8 @@ func (db *DB) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family
 		}
 		b := db.eng.NewBatch()
 		err := errors.Join(
-			b.Set(counterKey, appendFamily(nil, e.id), nil),
-			b.Set(directoryKey(spec.Name), encodeSpec(e.id, spec), nil))
+			b.Set(layout.CounterKey, layout.AppendFamily(nil, e.id), nil),
+			b.Set(layout.DirectoryKey(spec.Name), layout.EncodeSpec(e.id, spec), nil))
 		db.leave()
 		if err != nil {
 			return nil, err
@@ -530,8 +543,8 @@ func (db *DB) Drop(ctx context.Context, name string) error {
 	}
 	b := db.eng.NewBatch()
 	err := errors.Join(
-		b.Delete(directoryKey(name), nil),
-		b.DeleteRange(appendFamily(nil, e.id), appendFamily(nil, e.id+1), nil))
+		b.Delete(layout.DirectoryKey(name), nil),
+		b.DeleteRange(layout.AppendFamily(nil, e.id), layout.AppendFamily(nil, e.id+1), nil))
 	db.leave()
 	if err != nil {
 		return err

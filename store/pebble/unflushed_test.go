@@ -15,6 +15,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/pebble/internal/layout"
 )
 
 // few is a slice whose cells are looked for one by one, many is one with too many of them.
@@ -85,7 +86,7 @@ func TestReadsSeeWritesBesideFlushes(t *testing.T) {
 		for range 1 + random.IntN(10) {
 			w, i := random.IntN(writers), random.IntN(rows)
 			keys, places, least = append(keys, key(w, i)), append(places, [2]int{w, i}), append(least, acknowledged[w][i].Load())
-			if !db.unflushed.Has(db.unflushed.Hash(appendRow(nil, f.(*family).entry.id, key(w, i)))) {
+			if !db.unflushed.Has(db.unflushed.Hash(layout.AppendRow(nil, f.(*family).entry.id, key(w, i)))) {
 				inTables.Add(1)
 			}
 		}
