@@ -12,7 +12,7 @@ import (
 
 // Pairs does rows of work with ours and with the baseline, in turns, b.N times, and reports how
 // much longer ours takes, in time on the clock and in processor time of this process: the median
-// of the ratios of pairs and its 95 % confidence interval, which needs six pairs or more. Give
+// of the ratios of pairs and, of those on the clock, its 95 % confidence interval, which needs six pairs or more. Give
 // -benchtime=40x or so.
 func Pairs(b *testing.B, rows int, ours, baseline func() error) {
 	b.Helper()
@@ -25,7 +25,7 @@ func Pairs(b *testing.B, rows int, ours, baseline func() error) {
 	}
 	timed(ours)
 	timed(baseline)
-	var ratios []float64
+	var ratios, cpuRatios []float64
 	var ourWall, ourCPU, baseCPU float64
 	b.ResetTimer()
 	for i := range b.N {
@@ -38,6 +38,9 @@ func Pairs(b *testing.B, rows int, ours, baseline func() error) {
 			wall, cpu = timed(ours)
 		}
 		ratios = append(ratios, wall/baseWall)
+		if baseUsed > 0 {
+			cpuRatios = append(cpuRatios, cpu/baseUsed)
+		}
 		ourWall, ourCPU, baseCPU = ourWall+wall, ourCPU+cpu, baseCPU+baseUsed
 	}
 	b.StopTimer()
@@ -46,6 +49,10 @@ func Pairs(b *testing.B, rows int, ours, baseline func() error) {
 	b.ReportMetric(middle, "ratio")
 	b.ReportMetric(low, "ratio-low")
 	b.ReportMetric(high, "ratio-high")
+	if len(cpuRatios) > 0 {
+		_, middle, _ = median.Of(cpuRatios)
+		b.ReportMetric(middle, "cpu-ratio")
+	}
 	b.ReportMetric(1e6*ourCPU/n, "cpu-µs/row")
 	b.ReportMetric(1e6*baseCPU/n, "baseline-cpu-µs/row")
 	b.ReportMetric(n/ourWall, "rows/s")

@@ -275,6 +275,10 @@ type Slice struct {
 	// Get from such a family, without Only; any other use is [ErrRange].
 	Head bool
 
+	// NeedsFirst says that the caller takes a row without the least of Only for one that does not exist. Get and GetBatch may
+	// then return it without cells. Only must not be empty.
+	NeedsFirst bool
+
 	// Stamps fills the Stamp of each cell that is read.
 	Stamps bool
 

@@ -59,6 +59,15 @@ var breakages = []breakage{
 			slices.SortFunc(rows, bytes.Compare)
 			return f.GetBatch(ctx, rows, s)
 		}}},
+	{name: "a row needs the cell that is named first, not the least",
+		noted: []string{"a slice may need its first cell"},
+		broken: brokenFamily{get: func(f driver.Committer, ctx context.Context, row []byte, s driver.Slice) ([]driver.Cell, error) {
+			found, err := f.Get(ctx, row, s)
+			if s.NeedsFirst && !slices.ContainsFunc(found, func(c driver.Cell) bool { return bytes.Equal(c.Qualifier, s.Only[0]) }) {
+				found = nil
+			}
+			return found, err
+		}}},
 	{name: "a batch returns a row once that it names twice",
 		noted: []string{"GetBatch returns what Get returns", "GetBatch takes up to MaxBatch rows", "what GetBatch returns belongs to the caller"},
 		broken: brokenFamily{getBatch: func(f driver.Committer, ctx context.Context, rows [][]byte, s driver.Slice) ([][]driver.Cell, error) {

@@ -16,6 +16,7 @@ var sliceChecks = []check{
 	{"slices are half-open and limited", onWide, checkSlices},
 	{"slices by qualifier", onWide, checkOnly},
 	{"slices of a wide row across pages", onWide, checkWideRow},
+	{"a slice may need its first cell", onBoth, checkNeedsFirst},
 	{"an invalid slice is refused", onBoth, checkInvalidSlice},
 }
 
@@ -98,6 +99,31 @@ func checkWideRow(tb testing.TB, _ *suite, f driver.Family, p string) {
 	}
 }
 
+func checkNeedsFirst(tb testing.TB, s *suite, f driver.Family, p string) {
+	all := edges[:5]
+	var rows []string
+	for i := range 1 << len(all) { // all rows that have some of the cells, and one that has none
+		m := row(fmt.Sprintf("%s%02d", p, i))
+		for n, q := range all {
+			m.Puts = append(m.Puts, put(q, "v"))[:len(m.Puts)+i>>n&1]
+		}
+		rows = append(rows, string(m.Row))
+		apply(tb, f, m)
+	}
+	for ; len(all) > 0; all = all[1:] {
+		slice := driver.Slice{Only: bs(reversed(all)...), NeedsFirst: true}
+		for i, key := range rows {
+			found, want := read(tb, f, key, slice), read(tb, f, key, driver.Slice{Only: slice.Only})
+			if f == s.ordered(tb) && i%3 > 0 {
+				found = readBatch(tb, f, []string{p + "none", key, key}, slice)[1]
+			}
+			if len(found) > 0 || len(want) > 0 && string(want[0].Qualifier) == slices.Min(all) {
+				require.Equal(tb, show(want), show(found), "%q, %+v", key, slice)
+			}
+		}
+	}
+}
+
 func checkInvalidSlice(tb testing.TB, s *suite, f driver.Family, p string) {
 	refused := func(slice driver.Slice) {
 		tb.Helper()
@@ -111,6 +137,8 @@ func checkInvalidSlice(tb testing.TB, s *suite, f driver.Family, p string) {
 	refused(driver.Slice{Only: bs("q"), Start: b("a")})
 	refused(driver.Slice{Only: bs("q"), End: b("z")})
 	refused(driver.Slice{Only: bs("q"), Head: true})
+	refused(driver.Slice{NeedsFirst: true})
+	refused(driver.Slice{Start: b("a"), NeedsFirst: true})
 	r := anyOrder(p)
 	r.Cells.Head = true
 	require.ErrorIs(tb, scanError(tb, f, background, r), driver.ErrRange, "the head in a scan")

@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/pebble/internal/layout"
 )
 
 // All writes go through one goroutine. It takes what has queued up while the last sync ran and
@@ -30,8 +31,9 @@ const maxPointDeletes = 256
 // A write is one element of the queue.
 type write struct {
 	batch *pebble.Batch
-	entry *entry // of the family; nil for changes of the directory
-	drop  *entry // the family that this write drops
+	rows  []uint64 // hashes of the rows that it may change
+	entry *entry   // of the family; nil for changes of the directory
+	drop  *entry   // the family that this write drops
 
 	deleteRows [][]byte // prefixes of rows whose cells are to be deleted
 
@@ -77,6 +79,9 @@ type writeQueue struct {
 	wrote   bool // something since the database was opened
 	flushed bool // nothing is in a log only
 }
+
+// changes notes that the write may change a row, whose prefix is given.
+func (w *write) changes(db *DB, row []byte) { w.rows = append(w.rows, db.unflushed.Hash(row)) }
 
 func (q *writeQueue) start(db *DB) {
 	q.db = db
@@ -270,7 +275,7 @@ func overlap(group []*write, w *write) bool {
 			if !ok {
 				break
 			}
-			n, err := rowPrefixLen(key)
+			n, err := layout.RowPrefixLen(key)
 			if err != nil {
 				return true
 			}
@@ -387,12 +392,12 @@ func (db *DB) holdMany(expect []expectation, now time.Time) (holds bool, err err
 
 // holds reports whether a cell is as expected.
 func (e expectation) holds(env []byte, now time.Time) (bool, error) {
-	value, alive, err := openEnvelope(env, now)
+	value, alive, err := layout.OpenEnvelope(env, now)
 	return alive && e.value != nil && bytes.Equal(value, e.value) || !alive && e.value == nil, err
 }
 
 func (db *DB) deleteRow(b *pebble.Batch, row []byte) error {
-	end := above(row)
+	end := layout.Above(row)
 	it, err := db.eng.NewIter(&pebble.IterOptions{LowerBound: row, UpperBound: end})
 	if err != nil {
 		return fmt.Errorf("pebble: read a row: %w", classify(err))
@@ -418,6 +423,9 @@ func (db *DB) deleteRow(b *pebble.Batch, row []byte) error {
 // commit writes the batches of the group to the log and syncs it.
 func (q *writeQueue) commit(group []*write) (err error) {
 	db := q.db
+	for _, w := range group {
+		db.unflushed.Add(w.rows...)
+	}
 	defer func() {
 		if r := recover(); r != nil {
 			db.fence.fail(asError(r))

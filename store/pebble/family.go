@@ -13,6 +13,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/pebble/internal/layout"
 )
 
 // family implements [driver.Committer], and the read-only view of a snapshot.
@@ -73,8 +74,15 @@ func (f *family) Get(ctx context.Context, row []byte, cells driver.Slice) ([]dri
 		return nil, err
 	}
 	defer f.db.leave()
+	if cells.NeedsFirst && cells.Limit == 0 {
+		found, err := f.batch(ctx, now, [][]byte{row}, cells)
+		if err != nil {
+			return nil, err
+		}
+		return found[0], nil
+	}
 	w := newWindow(cells)
-	prefix := appendRow(make([]byte, 0, len(row)+16), f.entry.id, row)
+	prefix := layout.AppendRow(make([]byte, 0, len(row)+16), f.entry.id, row)
 	if cells.Empty() && !cells.Head {
 		return nil, nil
 	}
@@ -103,7 +111,11 @@ func (f *family) GetBatch(ctx context.Context, rows [][]byte, cells driver.Slice
 		return nil, err
 	}
 	defer f.db.leave()
-	found := make([][]driver.Cell, len(rows))
+	return f.batch(ctx, now, rows, cells)
+}
+
+func (f *family) batch(ctx context.Context, now time.Time, rows [][]byte, cells driver.Slice) (found [][]driver.Cell, err error) {
+	found = make([][]driver.Cell, len(rows))
 	if cells.Empty() {
 		return found, nil
 	}
@@ -112,39 +124,40 @@ func (f *family) GetBatch(ctx context.Context, rows [][]byte, cells driver.Slice
 		order[i] = i
 	}
 	slices.SortFunc(order, func(a, b int) int { return bytes.Compare(rows[a], rows[b]) })
-	p := &pager{db: f.db, ctx: ctx, now: now, window: newWindow(cells), stamps: cells.Stamps}
+	p := &pager{db: f.db, ctx: ctx, now: now, window: newWindow(cells), stamps: cells.Stamps, needsFirst: cells.NeedsFirst}
 	p.cellLimit = len(p.window.only)
-	few := p.cellLimit > 0 && p.cellLimit <= 4
+	p.oneByOne = p.cellLimit > 0 && p.cellLimit <= fewCells
 	// Many rows are looked for that do not exist. Filters say so of few cells, also those of the lowest level.
-	err = p.iterate(f.reader, &pebble.IterOptions{UseL6Filters: few}, func(it *pebble.Iterator) error {
-		var prefix []byte
-		for n, i := range order {
-			if n%64 == 63 && ctx.Err() != nil {
-				return pause.Ended(ctx)
-			}
-			prefix = appendRow(prefix[:0], f.entry.id, rows[i])
-			p.rows = nil
-			var err error
-			if few {
-				err = p.cellsOf(it, prefix)
-			} else {
-				it.SetBounds(p.window.bounds(prefix))
-				p.cur = nil
-				_, err = p.page(it, 1)
-			}
-			if err != nil {
-				return err
-			}
-			if len(p.rows) > 0 {
-				found[i] = p.rows[0].Cells
-			}
-		}
-		return nil
-	})
+	filtered := p.oneByOne || p.needsFirst
+	var flushed []int
+	if filtered && f.snapshot == nil {
+		flushed, order = f.flushed(rows, order) // before there is an iterator
+	}
+	err = p.eachRow(f, &pebble.IterOptions{UseL6Filters: filtered, OnlyReadGuaranteedDurable: true}, rows, flushed, found)
+	if err == nil {
+		err = p.eachRow(f, &pebble.IterOptions{UseL6Filters: filtered}, rows, order, found)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return found, nil
+}
+
+// fewCells is up to how many cells of a row are looked for one by one, as filters have whole keys only.
+const fewCells = 4
+
+// flushed divides rows into those that memtables have no changes of, and others.
+func (f *family) flushed(rows [][]byte, order []int) (flushed, others []int) {
+	var prefix []byte
+	for _, i := range order {
+		prefix = layout.AppendRow(prefix[:0], f.entry.id, rows[i])
+		if f.db.unflushed.Has(f.db.unflushed.Hash(prefix)) {
+			others = append(others, i)
+		} else {
+			flushed = append(flushed, i)
+		}
+	}
+	return flushed, others
 }
 
 // Scan implements [driver.Family].
@@ -156,10 +169,10 @@ func (f *family) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row,
 		}
 		r = r.Share()
 		w := newWindow(r.Cells)
-		lower := appendEscaped(appendFamily(nil, f.entry.id), r.Start)
-		upper := appendFamily(nil, f.entry.id+1)
+		lower := layout.AppendEscaped(layout.AppendFamily(nil, f.entry.id), r.Start)
+		upper := layout.AppendFamily(nil, f.entry.id+1)
 		if r.End != nil {
-			upper = appendEscaped(appendFamily(nil, f.entry.id), r.End)
+			upper = layout.AppendEscaped(layout.AppendFamily(nil, f.entry.id), r.End)
 		}
 		none := r.Empty() || r.Cells.Empty()
 		left := r.Limit
@@ -257,11 +270,12 @@ func (f *family) encode(mutations []driver.Mutation) (*write, int, error) {
 			break
 		}
 	}
-	w := &write{entry: f.entry, batch: f.db.eng.NewBatchWithSize(min(size, 2*applyBytes))}
+	w := &write{entry: f.entry, batch: f.db.eng.NewBatchWithSize(min(size, 2*applyBytes)), rows: make([]uint64, 0, n)}
 	now := f.db.now()
 	var prefix []byte
 	for _, m := range mutations[:n] {
-		prefix = appendRow(prefix[:0], f.entry.id, m.Row)
+		prefix = layout.AppendRow(prefix[:0], f.entry.id, m.Row)
+		w.changes(f.db, prefix)
 		if m.DeleteRow {
 			w.deleteRows = append(w.deleteRows, bytes.Clone(prefix))
 			continue
@@ -275,9 +289,9 @@ func (f *family) encode(mutations []driver.Mutation) (*write, int, error) {
 
 func encodeChange(b *pebble.Batch, prefix []byte, puts []driver.Cell, deletes [][]byte, now time.Time) error {
 	for _, c := range puts {
-		op := b.SetDeferred(len(prefix)+len(c.Qualifier), envelopeSize(c))
+		op := b.SetDeferred(len(prefix)+len(c.Qualifier), layout.EnvelopeSize(c))
 		copy(op.Key[copy(op.Key, prefix):], c.Qualifier)
-		putEnvelope(op.Value, c, now)
+		layout.PutEnvelope(op.Value, c, now)
 		if err := op.Finish(); err != nil {
 			return err
 		}
@@ -328,7 +342,8 @@ func (f *family) encodeReplacements(replacements []driver.Replacement) (*write, 
 	w := &write{entry: f.entry, batch: f.db.eng.NewBatch()}
 	size, n := 0, 0
 	for _, r := range replacements {
-		row := appendRow(nil, f.entry.id, r.Row)
+		row := layout.AppendRow(nil, f.entry.id, r.Row)
+		w.changes(f.db, row)
 		change := f.db.eng.NewBatch()
 		if err := encodeChange(change, row, r.Puts, r.Deletes, f.db.now()); err != nil {
 			return nil, 0, err
@@ -365,9 +380,10 @@ func (f *family) Commit(ctx context.Context, row []byte, expect, puts []driver.C
 	w := &write{
 		entry: f.entry,
 		batch: f.db.eng.NewBatch(),
-		row:   appendRow(nil, f.entry.id, row),
+		row:   layout.AppendRow(nil, f.entry.id, row),
 	}
 	f.db.leave()
+	w.changes(f.db, w.row)
 	for _, c := range expect {
 		key := append(slices.Clip(w.row), c.Qualifier...)
 		w.expect = append(w.expect, expectation{key, bytes.Clone(c.Value)})
@@ -405,7 +421,7 @@ func (w window) bounds(rowPrefix []byte) (lower, upper []byte) {
 	if w.only != nil {
 		return append(p, w.only[0]...), append(append(p, w.only[len(w.only)-1]...), 0)
 	}
-	lower, upper = p, above(rowPrefix)
+	lower, upper = p, layout.Above(rowPrefix)
 	if !w.head {
 		lower = append(p, w.start...)
 	}
@@ -452,14 +468,16 @@ func (w window) before(q []byte) (bound []byte, ok bool) {
 
 // A pager reads rows between two keys.
 type pager struct {
-	db        *DB
-	ctx       context.Context
-	now       time.Time
-	window    window
-	reverse   bool
-	stamps    bool
-	cellLimit int // of the one row that is read, its head aside; 0 is none
-	head      int // cells of that row's head that were read besides its slice
+	db         *DB
+	ctx        context.Context
+	now        time.Time
+	window     window
+	reverse    bool
+	stamps     bool
+	needsFirst bool // a row without the first cell of the window is none
+	oneByOne   bool // are cells looked for
+	cellLimit  int  // of the one row that is read, its head aside; 0 is none
+	head       int  // cells of that row's head that were read besides its slice
 
 	key   []byte        // of a cell that is looked for
 	cur   []byte        // prefix of the row that is being read
@@ -500,6 +518,30 @@ func (p *pager) iterate(r pebble.Reader, o *pebble.IterOptions, read func(*pebbl
 	return nil
 }
 
+// eachRow reads some of the rows of a batch, in the order of keys, with one iterator.
+func (p *pager) eachRow(f *family, o *pebble.IterOptions, rows [][]byte, order []int, found [][]driver.Cell) error {
+	if len(order) == 0 {
+		return nil
+	}
+	return p.iterate(f.reader, o, func(it *pebble.Iterator) error {
+		var prefix []byte
+		for n, i := range order {
+			if n%64 == 63 && p.ctx.Err() != nil {
+				return pause.Ended(p.ctx)
+			}
+			prefix = layout.AppendRow(prefix[:0], f.entry.id, rows[i])
+			p.rows = nil
+			if err := p.row(it, prefix); err != nil {
+				return err
+			}
+			if len(p.rows) > 0 {
+				found[i] = p.rows[0].Cells
+			}
+		}
+		return nil
+	})
+}
+
 // page reads up to n rows within the bounds of an iterator.
 func (p *pager) page(it *pebble.Iterator, n int) (next []byte, err error) {
 	first, step := it.First, it.Next
@@ -519,10 +561,10 @@ func (p *pager) page(it *pebble.Iterator, n int) (next []byte, err error) {
 				if p.cur != nil && p.reverse {
 					return bytes.Clone(p.cur), nil
 				} else if p.cur != nil {
-					return above(p.cur), nil
+					return layout.Above(p.cur), nil
 				}
 			}
-			end, err := rowPrefixLen(key)
+			end, err := layout.RowPrefixLen(key)
 			if err != nil {
 				return nil, err
 			}
@@ -555,19 +597,44 @@ func (p *pager) page(it *pebble.Iterator, n int) (next []byte, err error) {
 	return nil, nil
 }
 
+// row reads the cells of one row, with an iterator that has read others.
+func (p *pager) row(it *pebble.Iterator, rowPrefix []byte) error {
+	if p.oneByOne {
+		return p.cellsOf(it, rowPrefix)
+	}
+	if p.needsFirst {
+		p.seek(it, rowPrefix, p.window.only[0])
+		if !it.Valid() {
+			return it.Error()
+		}
+	}
+	it.SetBounds(p.window.bounds(rowPrefix))
+	p.cur = nil
+	_, err := p.page(it, 1)
+	it.SetBounds(nil, nil)
+	return err
+}
+
 // cellsOf reads the cells of a row that the window names, one by one. The engine has filters for whole keys only, so that
 // this is faster than a range where the row does not exist, and not much slower where it does.
 func (p *pager) cellsOf(it *pebble.Iterator, rowPrefix []byte) error {
 	p.cur = append(p.cur[:0], rowPrefix...)
 	for _, q := range p.window.only {
-		p.key = append(append(p.key[:0], rowPrefix...), q...)
-		it.SeekPrefixGE(p.key)
+		p.seek(it, rowPrefix, q)
 		if err := p.take(it, q); err != nil {
 			return err
+		}
+		if p.needsFirst && len(p.cells) == 0 {
+			break
 		}
 	}
 	p.finishRow()
 	return nil
+}
+
+func (p *pager) seek(it *pebble.Iterator, rowPrefix, q []byte) {
+	p.key = append(append(p.key[:0], rowPrefix...), q...)
+	it.SeekPrefixGE(p.key)
 }
 
 // take appends the cell that an iterator is at, if it is at one that has not expired.
@@ -579,7 +646,7 @@ func (p *pager) take(it *pebble.Iterator, q []byte) error {
 	if err != nil {
 		return err
 	}
-	value, alive, err := openEnvelope(env, p.now)
+	value, alive, err := layout.OpenEnvelope(env, p.now)
 	if err != nil || !alive {
 		return err
 	}
@@ -618,7 +685,7 @@ func (p *pager) skip(it *pebble.Iterator, q []byte) bool {
 	if next, ok := p.window.after(q); ok {
 		return it.SeekGE(append(cur, next...))
 	}
-	return it.SeekGE(above(cur))
+	return it.SeekGE(layout.Above(cur))
 }
 
 // finishRow ends the current row; without a wanted cell it is none.
@@ -669,6 +736,6 @@ func (p *pager) copy(b []byte) []byte {
 func (p *pager) copyRow() []byte {
 	p.reserve(len(p.cur))
 	at := len(p.arena)
-	p.arena = appendUnescaped(p.arena, p.cur)
+	p.arena = layout.AppendUnescaped(p.arena, p.cur)
 	return p.arena[at:len(p.arena):len(p.arena)]
 }

@@ -483,7 +483,7 @@ func TestDamagedBlock(t *testing.T) {
 	random := rand.NewChaCha8([32]byte{})
 	var cells []driver.Cell
 	for i := range 40 {
-		value := make([]byte, 8<<10) // a block for each
+		value := make([]byte, blockBytes) // a block for each
 		random.Read(value)
 		cells = append(cells, driver.Cell{Qualifier: fmt.Appendf(nil, "q%02d", i), Value: value})
 	}

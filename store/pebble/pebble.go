@@ -31,17 +31,20 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/pebble/internal/layout"
+	"github.com/rangecrypt/rangecrypt/store/pebble/internal/rowfilter"
 )
 
 // Options are what may be chosen. The zero value, or a nil pointer, is the default.
 type Options struct {
-	// CacheBytes is how much data is kept in memory, uncompressed: writes that are not yet in tables, which take 16 MiB
-	// and at most 48, and what is left for tables that are read. Default 128 MiB: it lets the database work in some
-	// 170 MiB whatever it holds. More is worth it where a working set is read again and again, above all by ordered
+	// CacheBytes is how much data is kept in memory, uncompressed: writes that are not yet in tables, which take 32 MiB
+	// and at most 64, and what is left for tables that are read. Default 88 MiB: it lets the database work in some
+	// 240 MiB whatever it holds. More is worth it where a working set is read again and again, above all by ordered
 	// columns, each row of which is a read of its own: encrypted rows are longer, and leave a cache first. Scans gain little.
 	CacheBytes int64
 
@@ -53,13 +56,25 @@ type Options struct {
 
 	// Now is the clock that times to live are measured by, by default time.Now.
 	Now func() time.Time
+
+	tune func(*pebble.Options) // lets tests have the engine as earlier versions had it
 }
 
 const (
-	// A memtable of 16 MiB is flushed about once in 16 MiB of writes: large enough that a flush makes a worthwhile
-	// table, small enough that three of them (the engine stops writers there) and a restart, which replays the log, stay cheap.
-	memTableBytes = 16 << 20
-	memTables     = 3
+	// A memtable of 32 MiB is flushed about once in 32 MiB of writes. The larger it is, the fewer times compactions rewrite
+	// a cell, and the larger tables of level 0 are. Not larger, since two of them (the engine stops writers there) and a
+	// restart, which replays the log, must stay cheap. Not smaller: the allocator of C keeps memory from 32 MiB on outside
+	// its arenas, and gives it back. Three of 16 MiB leave gaps there that no cache block fits, and memory grows.
+	memTableBytes = 32 << 20
+	memTables     = 2
+
+	// Blocks of the engine's default, 4 KiB, have four times as many entries in the indexes of tables, and take as
+	// many more blocks of memory, each with some 100 bytes of its own. Rows read one by one would gain little from smaller ones:
+	// decompressing is a small part of what a row costs.
+	blockBytes = 16 << 10
+
+	// Ten bits a row: one in a hundred look-ups of an absent row reads a block in vain.
+	filterBits = 10
 
 	// After a failure, how long Close waits for the engine to stop before it leaves it alone.
 	patience = 2 * time.Second
@@ -74,6 +89,8 @@ type DB struct {
 	eng   *pebble.DB
 	fence *fence
 	lock  io.Closer
+
+	unflushed *rowfilter.Unflushed // rows that memtables may have changes of
 
 	// Whoever calls the engine holds opMu for reading, for a page of a scan at a time. Close
 	// takes it, so that no call meets a closed engine.
@@ -125,7 +142,7 @@ func Open(dir string, opts *Options) (*DB, error) {
 		o = *opts
 	}
 	if o.CacheBytes == 0 {
-		o.CacheBytes = 128 << 20
+		o.CacheBytes = 88 << 20
 	}
 	if o.FS == nil {
 		o.FS = vfs.Default
@@ -210,7 +227,8 @@ func openRecord(fsys vfs.FS, dir string) (*fileRecord, error) {
 
 // openFenced opens the engine, and closes the fence where that fails.
 func openFenced(dir string, o Options, fence *fence) (_ *DB, err error) {
-	eng, err := openEngine(dir, engineOptions(o, fence), fence)
+	unflushed := rowfilter.NewUnflushed() // opening flushes what it replays
+	eng, err := openEngine(dir, engineOptions(o, fence, unflushed), fence)
 	if err != nil {
 		if desc, perr := pebble.Peek(dir, o.FS); perr == nil && desc.FormatMajorVersion > pebble.FormatNewest ||
 			strings.Contains(err.Error(), "unknown format major version") {
@@ -219,7 +237,7 @@ func openFenced(dir string, o Options, fence *fence) (_ *DB, err error) {
 		return nil, classifyOpen(err)
 	}
 	db := &DB{
-		dir: dir, now: o.Now, eng: eng, fence: fence,
+		dir: dir, now: o.Now, eng: eng, fence: fence, unflushed: unflushed,
 		families: make(map[string]*entry), snapshots: make(map[*snapshot]struct{}),
 	}
 	if fence.record.unfinished {
@@ -237,7 +255,9 @@ func openFenced(dir string, o Options, fence *fence) (_ *DB, err error) {
 	return db, nil
 }
 
-func engineOptions(o Options, fence *fence) *pebble.Options {
+func engineOptions(o Options, fence *fence, unflushed *rowfilter.Unflushed) *pebble.Options {
+	rows := rowfilter.Policy(filterBits, layout.RowPrefixLen)
+	cells := bloom.FilterPolicy(filterBits)
 	po := &pebble.Options{
 		FS:                          fence,
 		Cache:                       pebble.NewCache(o.CacheBytes),
@@ -246,14 +266,30 @@ func engineOptions(o Options, fence *fence) *pebble.Options {
 		LoggerAndTracer:             quiet{fence},
 		MemTableSize:                memTableBytes,
 		MemTableStopWritesThreshold: memTables,
+		Filters:                     map[string]pebble.FilterPolicy{cells.Name(): cells}, // of tables of earlier versions
 		EventListener: &pebble.EventListener{
 			// Otherwise fatal to the process. The read that met it returns an error as well.
 			DataCorruption: func(pebble.DataCorruptionInfo) {},
+			FlushBegin:     func(pebble.FlushInfo) { unflushed.FlushBegins() },
+			FlushEnd: func(i pebble.FlushInfo) {
+				if i.Err == nil {
+					unflushed.FlushEnds()
+				}
+			},
 		},
 	}
 	for i := range po.Levels {
-		// Ten bits a key: one in a hundred look-ups of an absent cell reads a block in vain.
-		po.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+		po.Levels[i].BlockSize = blockBytes
+		if i < len(po.Levels)-1 {
+			// A tenth of the data, which is soon rewritten. Of what is sealed nothing can be compressed anyway.
+			po.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression }
+		} else {
+			po.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.SnappyCompression }
+		}
+		po.Levels[i].FilterPolicy = rows
+	}
+	if o.tune != nil {
+		o.tune(po)
 	}
 	return po
 }
@@ -350,13 +386,13 @@ func lockError(err error) error {
 
 // readDirectory fills families and lastID.
 func (db *DB) readDirectory() error {
-	it, err := db.eng.NewIter(&pebble.IterOptions{LowerBound: directoryKey(""), UpperBound: []byte{0, 0, 0, 0, 'f' + 1}})
+	it, err := db.eng.NewIter(&pebble.IterOptions{LowerBound: layout.DirectoryKey(""), UpperBound: []byte{0, 0, 0, 0, 'f' + 1}})
 	if err != nil {
 		return err
 	}
 	for valid := it.First(); valid; valid = it.Next() {
 		name := string(it.Key()[5:])
-		id, spec, ok := decodeSpec(name, it.Value())
+		id, spec, ok := layout.DecodeSpec(name, it.Value())
 		if !ok {
 			return errors.Join(fmt.Errorf("%w: family %q was made by a newer version of rangecrypt", driver.ErrLayout, name), it.Close())
 		}
@@ -365,14 +401,14 @@ func (db *DB) readDirectory() error {
 	if err := it.Close(); err != nil {
 		return err
 	}
-	value, closer, err := db.eng.Get(counterKey)
+	value, closer, err := db.eng.Get(layout.CounterKey)
 	switch {
 	case errors.Is(err, pebble.ErrNotFound):
 		return nil
 	case err != nil:
 		return err
 	case len(value) != 4:
-		return errors.Join(errValue, closer.Close())
+		return errors.Join(layout.ErrValue, closer.Close())
 	}
 	db.lastID = binary.BigEndian.Uint32(value)
 	return closer.Close()
@@ -434,8 +470,8 @@ func (db *DB) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family
 		}
 		b := db.eng.NewBatch()
 		err := errors.Join(
-			b.Set(counterKey, appendFamily(nil, e.id), nil),
-			b.Set(directoryKey(spec.Name), encodeSpec(e.id, spec), nil))
+			b.Set(layout.CounterKey, layout.AppendFamily(nil, e.id), nil),
+			b.Set(layout.DirectoryKey(spec.Name), layout.EncodeSpec(e.id, spec), nil))
 		db.leave()
 		if err != nil {
 			return nil, err
@@ -507,8 +543,8 @@ func (db *DB) Drop(ctx context.Context, name string) error {
 	}
 	b := db.eng.NewBatch()
 	err := errors.Join(
-		b.Delete(directoryKey(name), nil),
-		b.DeleteRange(appendFamily(nil, e.id), appendFamily(nil, e.id+1), nil))
+		b.Delete(layout.DirectoryKey(name), nil),
+		b.DeleteRange(layout.AppendFamily(nil, e.id), layout.AppendFamily(nil, e.id+1), nil))
 	db.leave()
 	if err != nil {
 		return err

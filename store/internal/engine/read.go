@@ -51,7 +51,11 @@ func (t *Engine) ReadFrom(ctx context.Context, data driver.Family, key []byte, w
 // ReadEach reads rows by their keys, of which some may be nil, and calls do for each other one with its position. The
 // record is nil where there is no row. Several goroutines call do.
 func (t *Engine) ReadEach(ctx context.Context, data driver.Family, keys [][]byte, want []bool, do func(i int, r *rowcodec.Record, err error) error) error {
-	return GetEach(ctx, data, keys, t.Slice(want), func(rows []driver.Row, places []int) error {
+	return t.readEach(ctx, data, keys, t.Slice(want), want, do)
+}
+
+func (t *Engine) readEach(ctx context.Context, data driver.Family, keys [][]byte, s driver.Slice, want []bool, do func(i int, r *rowcodec.Record, err error) error) error {
+	return GetEach(ctx, data, keys, s, func(rows []driver.Row, places []int) error {
 		again := make([]bool, len(rows)) // more requests are made for these
 		err := onProcessors(ctx, len(rows), func(_ context.Context, i int, s *rowcodec.Scratch) error {
 			r, err := t.Decode(rows[i], want, s)

@@ -168,7 +168,9 @@ func (t *Engine) current(ctx context.Context, records []*rowcodec.Record, delete
 			keys[i] = r.Key
 		}
 	}
-	err := t.ReadEach(ctx, t.Data, keys, searched, func(i int, found *rowcodec.Record, err error) error {
+	slice := t.Slice(searched)
+	slice.NeedsFirst = true // a row without a key cell is replaced whatever else it has, and its postings cannot be named
+	err := t.readEach(ctx, t.Data, keys, slice, searched, func(i int, found *rowcodec.Record, err error) error {
 		switch {
 		case replaceable(err), deletes && errors.Is(err, catalogue.ErrPutBack):
 			// What cannot be read may be replaced; its postings point to nothing then.
