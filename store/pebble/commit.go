@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/pebble/internal/layout"
 )
 
 // All writes go through one goroutine. It takes what has queued up while the last sync ran and
@@ -270,7 +271,7 @@ func overlap(group []*write, w *write) bool {
 			if !ok {
 				break
 			}
-			n, err := rowPrefixLen(key)
+			n, err := layout.RowPrefixLen(key)
 			if err != nil {
 				return true
 			}
@@ -387,12 +388,12 @@ func (db *DB) holdMany(expect []expectation, now time.Time) (holds bool, err err
 
 // holds reports whether a cell is as expected.
 func (e expectation) holds(env []byte, now time.Time) (bool, error) {
-	value, alive, err := openEnvelope(env, now)
+	value, alive, err := layout.OpenEnvelope(env, now)
 	return alive && e.value != nil && bytes.Equal(value, e.value) || !alive && e.value == nil, err
 }
 
 func (db *DB) deleteRow(b *pebble.Batch, row []byte) error {
-	end := above(row)
+	end := layout.Above(row)
 	it, err := db.eng.NewIter(&pebble.IterOptions{LowerBound: row, UpperBound: end})
 	if err != nil {
 		return fmt.Errorf("pebble: read a row: %w", classify(err))

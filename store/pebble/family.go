@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"iter"
 	"slices"
 	"sort"
 	"time"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/pebble/internal/layout"
 )
 
 // family implements [driver.Committer], and the read-only view of a snapshot.
@@ -24,12 +24,6 @@ type family struct {
 }
 
 const (
-	// A scan reads pages of at most this many rows; the first pages are smaller. A page ends when
-	// it has grown beyond this many bytes, or has passed over this many cells that are not wanted.
-	firstPage, maxPage = 32, 1024
-	pageBytes          = 256 << 10
-	pageCells          = 64 << 10
-
 	// After this many cells in a row that are not wanted it seeks, since a seek costs about as
 	// much as eight steps.
 	stepsBeforeSeek = 8
@@ -74,7 +68,7 @@ func (f *family) Get(ctx context.Context, row []byte, cells driver.Slice) ([]dri
 	}
 	defer f.db.leave()
 	w := newWindow(cells)
-	prefix := appendRow(make([]byte, 0, len(row)+16), f.entry.id, row)
+	prefix := layout.AppendRow(make([]byte, 0, len(row)+16), f.entry.id, row)
 	if cells.Empty() && !cells.Head {
 		return nil, nil
 	}
@@ -83,11 +77,14 @@ func (f *family) Get(ctx context.Context, row []byte, cells driver.Slice) ([]dri
 		p.cellLimit = len(w.only)
 	}
 	lower, upper := w.bounds(prefix)
-	rows, _, err := p.read(f.reader, lower, upper, 1)
-	if err != nil || len(rows) == 0 {
+	err = p.iterate(f.reader, &pebble.IterOptions{LowerBound: lower, UpperBound: upper}, func(it *pebble.Iterator) error {
+		_, err := p.page(it, 1)
+		return err
+	})
+	if err != nil || len(p.rows) == 0 {
 		return nil, err
 	}
-	return rows[0].Cells, nil
+	return p.rows[0].Cells, nil
 }
 
 // GetBatch implements [driver.Family] with one iterator, which goes from row to row in the order of keys.
@@ -122,7 +119,7 @@ func (f *family) GetBatch(ctx context.Context, rows [][]byte, cells driver.Slice
 			if n%64 == 63 && ctx.Err() != nil {
 				return pause.Ended(ctx)
 			}
-			prefix = appendRow(prefix[:0], f.entry.id, rows[i])
+			prefix = layout.AppendRow(prefix[:0], f.entry.id, rows[i])
 			p.rows = nil
 			var err error
 			if few {
@@ -145,67 +142,6 @@ func (f *family) GetBatch(ctx context.Context, rows [][]byte, cells driver.Slice
 		return nil, err
 	}
 	return found, nil
-}
-
-// Scan implements [driver.Family].
-func (f *family) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
-	return func(yield func(driver.Row, error) bool) {
-		if err := f.entry.spec.CheckRange(r); err != nil {
-			yield(driver.Row{}, err)
-			return
-		}
-		r = r.Share()
-		w := newWindow(r.Cells)
-		lower := appendEscaped(appendFamily(nil, f.entry.id), r.Start)
-		upper := appendFamily(nil, f.entry.id+1)
-		if r.End != nil {
-			upper = appendEscaped(appendFamily(nil, f.entry.id), r.End)
-		}
-		none := r.Empty() || r.Cells.Empty()
-		left := r.Limit
-		for n := firstPage; ; n = min(2*n, maxPage) {
-			if r.Limit > 0 {
-				n = min(n, left)
-			}
-			rows, next, err := f.page(ctx, r, w, lower, upper, n, none)
-			if err != nil {
-				yield(driver.Row{}, err)
-				return
-			}
-			for _, row := range rows {
-				if !yield(row, nil) {
-					return
-				}
-			}
-			left -= len(rows)
-			if next == nil || r.Limit > 0 && left == 0 {
-				return
-			}
-			if r.Reverse {
-				upper = next
-			} else {
-				lower = next
-			}
-		}
-	}
-}
-
-// page reads up to n rows. The engine is not held between pages, so that a caller may take its
-// time, or never come back.
-func (f *family) page(ctx context.Context, r driver.Range, w window, lower, upper []byte, n int, none bool) ([]driver.Row, []byte, error) {
-	if err := contextError(ctx); err != nil {
-		return nil, nil, err
-	}
-	now, err := f.enter()
-	if err != nil {
-		return nil, nil, err
-	}
-	defer f.db.leave()
-	if none {
-		return nil, nil, nil
-	}
-	p := &pager{db: f.db, ctx: ctx, now: now, window: w, reverse: r.Reverse, stamps: r.Cells.Stamps}
-	return p.read(f.reader, lower, upper, n)
 }
 
 // Apply implements [driver.Family].
@@ -261,7 +197,7 @@ func (f *family) encode(mutations []driver.Mutation) (*write, int, error) {
 	now := f.db.now()
 	var prefix []byte
 	for _, m := range mutations[:n] {
-		prefix = appendRow(prefix[:0], f.entry.id, m.Row)
+		prefix = layout.AppendRow(prefix[:0], f.entry.id, m.Row)
 		if m.DeleteRow {
 			w.deleteRows = append(w.deleteRows, bytes.Clone(prefix))
 			continue
@@ -275,9 +211,9 @@ func (f *family) encode(mutations []driver.Mutation) (*write, int, error) {
 
 func encodeChange(b *pebble.Batch, prefix []byte, puts []driver.Cell, deletes [][]byte, now time.Time) error {
 	for _, c := range puts {
-		op := b.SetDeferred(len(prefix)+len(c.Qualifier), envelopeSize(c))
+		op := b.SetDeferred(len(prefix)+len(c.Qualifier), layout.EnvelopeSize(c))
 		copy(op.Key[copy(op.Key, prefix):], c.Qualifier)
-		putEnvelope(op.Value, c, now)
+		layout.PutEnvelope(op.Value, c, now)
 		if err := op.Finish(); err != nil {
 			return err
 		}
@@ -328,7 +264,7 @@ func (f *family) encodeReplacements(replacements []driver.Replacement) (*write, 
 	w := &write{entry: f.entry, batch: f.db.eng.NewBatch()}
 	size, n := 0, 0
 	for _, r := range replacements {
-		row := appendRow(nil, f.entry.id, r.Row)
+		row := layout.AppendRow(nil, f.entry.id, r.Row)
 		change := f.db.eng.NewBatch()
 		if err := encodeChange(change, row, r.Puts, r.Deletes, f.db.now()); err != nil {
 			return nil, 0, err
@@ -365,7 +301,7 @@ func (f *family) Commit(ctx context.Context, row []byte, expect, puts []driver.C
 	w := &write{
 		entry: f.entry,
 		batch: f.db.eng.NewBatch(),
-		row:   appendRow(nil, f.entry.id, row),
+		row:   layout.AppendRow(nil, f.entry.id, row),
 	}
 	f.db.leave()
 	for _, c := range expect {
@@ -405,7 +341,7 @@ func (w window) bounds(rowPrefix []byte) (lower, upper []byte) {
 	if w.only != nil {
 		return append(p, w.only[0]...), append(append(p, w.only[len(w.only)-1]...), 0)
 	}
-	lower, upper = p, above(rowPrefix)
+	lower, upper = p, layout.Above(rowPrefix)
 	if !w.head {
 		lower = append(p, w.start...)
 	}
@@ -450,7 +386,7 @@ func (w window) before(q []byte) (bound []byte, ok bool) {
 	return w.end, w.end != nil && bytes.Compare(q, w.end) >= 0
 }
 
-// A pager reads rows between two keys.
+// A pager reads the rows of one page.
 type pager struct {
 	db        *DB
 	ctx       context.Context
@@ -461,27 +397,15 @@ type pager struct {
 	cellLimit int // of the one row that is read, its head aside; 0 is none
 	head      int // cells of that row's head that were read besides its slice
 
-	key   []byte        // of a cell that is looked for
-	cur   []byte        // prefix of the row that is being read
-	cells []driver.Cell // of that row, in the order of reading
-	rows  []driver.Row
-	bytes int
+	key    []byte        // of a cell that is looked for
+	cur    []byte        // prefix of the row that is being read
+	cells  []driver.Cell // of that row, in the order of reading
+	rows   []driver.Row
+	bytes  int // of rows
+	passed int // cells, wanted or not
 
 	arena []byte
 	slab  []driver.Cell
-}
-
-// read returns up to n rows. If there may be more, next is the lower bound of the rest or, in
-// reverse, the upper.
-func (p *pager) read(r pebble.Reader, lower, upper []byte, n int) (rows []driver.Row, next []byte, err error) {
-	err = p.iterate(r, &pebble.IterOptions{LowerBound: lower, UpperBound: upper}, func(it *pebble.Iterator) (err error) {
-		next, err = p.page(it, n)
-		return err
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	return p.rows, next, nil
 }
 
 // iterate lets read have an iterator.
@@ -500,29 +424,34 @@ func (p *pager) iterate(r pebble.Reader, o *pebble.IterOptions, read func(*pebbl
 	return nil
 }
 
-// page reads up to n rows within the bounds of an iterator.
+// full reports whether a page of n rows ends here.
+func (p *pager) full(n int) bool {
+	return len(p.rows) >= n || p.bytes >= pageBytes || p.passed >= pageCells
+}
+
+// page reads within the bounds of an iterator, until there are n rows. If there may be more, next is the lower bound of the
+// rest or, in reverse, the upper.
 func (p *pager) page(it *pebble.Iterator, n int) (next []byte, err error) {
 	first, step := it.First, it.Next
 	if p.reverse {
 		first, step = it.Last, it.Prev
 	}
 	unwanted := 0
-	total := 0
-	for valid := first(); valid; total++ {
-		if total%256 == 255 && p.ctx.Err() != nil {
+	for valid := first(); valid; p.passed++ {
+		if p.passed%256 == 255 && p.ctx.Err() != nil {
 			return nil, pause.Ended(p.ctx)
 		}
 		key := it.Key()
 		if p.cur == nil || !bytes.HasPrefix(key, p.cur) {
 			p.finishRow()
-			if len(p.rows) >= n || p.bytes >= pageBytes || total >= pageCells {
+			if p.full(n) {
 				if p.cur != nil && p.reverse {
 					return bytes.Clone(p.cur), nil
 				} else if p.cur != nil {
-					return above(p.cur), nil
+					return layout.Above(p.cur), nil
 				}
 			}
-			end, err := rowPrefixLen(key)
+			end, err := layout.RowPrefixLen(key)
 			if err != nil {
 				return nil, err
 			}
@@ -579,7 +508,7 @@ func (p *pager) take(it *pebble.Iterator, q []byte) error {
 	if err != nil {
 		return err
 	}
-	value, alive, err := openEnvelope(env, p.now)
+	value, alive, err := layout.OpenEnvelope(env, p.now)
 	if err != nil || !alive {
 		return err
 	}
@@ -618,7 +547,7 @@ func (p *pager) skip(it *pebble.Iterator, q []byte) bool {
 	if next, ok := p.window.after(q); ok {
 		return it.SeekGE(append(cur, next...))
 	}
-	return it.SeekGE(above(cur))
+	return it.SeekGE(layout.Above(cur))
 }
 
 // finishRow ends the current row; without a wanted cell it is none.
@@ -669,6 +598,6 @@ func (p *pager) copy(b []byte) []byte {
 func (p *pager) copyRow() []byte {
 	p.reserve(len(p.cur))
 	at := len(p.arena)
-	p.arena = appendUnescaped(p.arena, p.cur)
+	p.arena = layout.AppendUnescaped(p.arena, p.cur)
 	return p.arena[at:len(p.arena):len(p.arena)]
 }

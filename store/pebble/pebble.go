@@ -35,6 +35,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/pebble/internal/layout"
 )
 
 // Options are what may be chosen. The zero value, or a nil pointer, is the default.
@@ -350,13 +351,13 @@ func lockError(err error) error {
 
 // readDirectory fills families and lastID.
 func (db *DB) readDirectory() error {
-	it, err := db.eng.NewIter(&pebble.IterOptions{LowerBound: directoryKey(""), UpperBound: []byte{0, 0, 0, 0, 'f' + 1}})
+	it, err := db.eng.NewIter(&pebble.IterOptions{LowerBound: layout.DirectoryKey(""), UpperBound: []byte{0, 0, 0, 0, 'f' + 1}})
 	if err != nil {
 		return err
 	}
 	for valid := it.First(); valid; valid = it.Next() {
 		name := string(it.Key()[5:])
-		id, spec, ok := decodeSpec(name, it.Value())
+		id, spec, ok := layout.DecodeSpec(name, it.Value())
 		if !ok {
 			return errors.Join(fmt.Errorf("%w: family %q was made by a newer version of rangecrypt", driver.ErrLayout, name), it.Close())
 		}
@@ -365,14 +366,14 @@ func (db *DB) readDirectory() error {
 	if err := it.Close(); err != nil {
 		return err
 	}
-	value, closer, err := db.eng.Get(counterKey)
+	value, closer, err := db.eng.Get(layout.CounterKey)
 	switch {
 	case errors.Is(err, pebble.ErrNotFound):
 		return nil
 	case err != nil:
 		return err
 	case len(value) != 4:
-		return errors.Join(errValue, closer.Close())
+		return errors.Join(layout.ErrValue, closer.Close())
 	}
 	db.lastID = binary.BigEndian.Uint32(value)
 	return closer.Close()
@@ -434,8 +435,8 @@ func (db *DB) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family
 		}
 		b := db.eng.NewBatch()
 		err := errors.Join(
-			b.Set(counterKey, appendFamily(nil, e.id), nil),
-			b.Set(directoryKey(spec.Name), encodeSpec(e.id, spec), nil))
+			b.Set(layout.CounterKey, layout.AppendFamily(nil, e.id), nil),
+			b.Set(layout.DirectoryKey(spec.Name), layout.EncodeSpec(e.id, spec), nil))
 		db.leave()
 		if err != nil {
 			return nil, err
@@ -507,8 +508,8 @@ func (db *DB) Drop(ctx context.Context, name string) error {
 	}
 	b := db.eng.NewBatch()
 	err := errors.Join(
-		b.Delete(directoryKey(name), nil),
-		b.DeleteRange(appendFamily(nil, e.id), appendFamily(nil, e.id+1), nil))
+		b.Delete(layout.DirectoryKey(name), nil),
+		b.DeleteRange(layout.AppendFamily(nil, e.id), layout.AppendFamily(nil, e.id+1), nil))
 	db.leave()
 	if err != nil {
 		return err

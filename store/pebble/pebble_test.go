@@ -17,10 +17,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-	"pgregory.net/rapid"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/pebble/internal/layout"
 )
 
 func TestMain(m *testing.M) {
@@ -86,72 +86,21 @@ func BenchmarkPebble(b *testing.B) {
 	drivertest.Benchmark(b, func(tb testing.TB) driver.DB { return mustOpen(tb, b.TempDir(), nil) })
 }
 
-// Keys.
-
-func TestKeyOrder(t *testing.T) {
-	edgeBytes := rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, 2, 0x7f, 0x80, 0xfe, 0xff}), 0, 6)
-	type key struct {
-		id     uint32
-		row, q []byte
-	}
-	gen := rapid.Custom(func(t *rapid.T) key {
-		return key{rapid.SampledFrom([]uint32{1, 2, 255, 256, math.MaxUint32}).Draw(t, "id"), edgeBytes.Draw(t, "row"), edgeBytes.Draw(t, "q")}
-	})
-	encode := func(k key) []byte { return append(appendRow(nil, k.id, k.row), k.q...) }
-	rapid.Check(t, func(t *rapid.T) {
-		x, y := gen.Draw(t, "x"), gen.Draw(t, "y")
-		ex, ey := encode(x), encode(y)
-		want := bytes.Compare(x.row, y.row)
-		if x.id != y.id {
-			want = 1
-			if x.id < y.id {
-				want = -1
-			}
-		} else if want == 0 {
-			want = bytes.Compare(x.q, y.q)
-		}
-		require.Equal(t, want, bytes.Compare(ex, ey))
-
-		n, err := rowPrefixLen(ex)
-		require.NoError(t, err)
-		require.Equal(t, x.q, append([]byte{}, ex[n:]...))
-		require.Equal(t, x.row, appendUnescaped([]byte{}, ex[:n]))
-
-		if x.id == y.id {
-			// The bounds of rows.
-			bound := appendEscaped(appendFamily(nil, x.id), x.row)
-			require.Equal(t, bytes.Compare(y.row, x.row) >= 0, bytes.Compare(ey, bound) >= 0, "from a row on")
-			require.Equal(t, bytes.Compare(y.row, x.row) > 0, bytes.Compare(ey, above(appendRow(nil, x.id, x.row))) >= 0, "above a row")
-		}
-	})
-}
-
-func TestDamagedKeysAndValues(t *testing.T) {
-	for _, key := range []string{"", "\x00\x00\x00\x01", "\x00\x00\x00\x01ab", "\x00\x00\x00\x01a\x00", "\x00\x00\x00\x01a\x00\x02", "\x00\x00\x00\x01a\x00\xff"} {
-		_, err := rowPrefixLen([]byte(key))
-		require.ErrorIs(t, err, errKey, "%q", key)
-	}
-	for _, env := range []string{"", "\x02value", "\x01", "\x01\x00\x00\x00\x00\x00\x00\x00"} {
-		_, _, err := openEnvelope([]byte(env), time.Now())
-		require.ErrorIs(t, err, errValue, "%q", env)
-	}
-}
-
 func TestDamagedEntriesAreErrors(t *testing.T) {
 	db := mustOpen(t, t.TempDir(), nil)
 	defer db.Close()
 	f := mustFamily(t, db)
 	require.NoError(t, f.Apply(background, mutation("a", "1")))
-	key := append(appendRow(nil, f.(*family).entry.id, []byte("a")), 'x')
+	key := append(layout.AppendRow(nil, f.(*family).entry.id, []byte("a")), 'x')
 	require.NoError(t, db.eng.Set(key, []byte{9}, cockroach.Sync))
 	_, err := f.Get(background, []byte("a"), driver.Slice{})
-	require.ErrorIs(t, err, errValue)
+	require.ErrorIs(t, err, layout.ErrValue)
 	_, err = f.CheckAndPut(background, []byte("a"), driver.Cell{Qualifier: []byte("x")})
-	require.ErrorIs(t, err, errValue)
-	require.NoError(t, db.eng.Set(appendFamily(nil, f.(*family).entry.id), []byte{0}, cockroach.Sync))
+	require.ErrorIs(t, err, layout.ErrValue)
+	require.NoError(t, db.eng.Set(layout.AppendFamily(nil, f.(*family).entry.id), []byte{0}, cockroach.Sync))
 	for _, err = range f.Scan(background, driver.Range{}) {
 	}
-	require.ErrorIs(t, err, errKey)
+	require.ErrorIs(t, err, layout.ErrKey)
 }
 
 // Time.
@@ -320,9 +269,9 @@ func TestOpenRefusesNewerFamilies(t *testing.T) {
 	dir := t.TempDir()
 	db := mustOpen(t, dir, nil)
 	mustFamily(t, db)
-	spec := encodeSpec(1, orderedSpec)
-	spec[0] = directoryVersion + 1
-	require.NoError(t, db.eng.Set(directoryKey(orderedSpec.Name), spec, cockroach.Sync))
+	spec := layout.EncodeSpec(1, orderedSpec)
+	spec[0] = layout.DirectoryVersion + 1
+	require.NoError(t, db.eng.Set(layout.DirectoryKey(orderedSpec.Name), spec, cockroach.Sync))
 	require.NoError(t, db.Close())
 	for range 2 { // and does not keep the lock
 		_, err := Open(dir, nil)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/pebble/internal/layout"
 )
 
 // DiskUsage returns about how many bytes a family takes in the tables on the disk. Writes that
@@ -24,7 +25,7 @@ func (db *DB) DiskUsage(ctx context.Context, family string) (uint64, error) {
 		return 0, err
 	}
 	defer db.leave()
-	n, err := db.eng.EstimateDiskUsage(appendFamily(nil, e.id), appendFamily(nil, e.id+1))
+	n, err := db.eng.EstimateDiskUsage(layout.AppendFamily(nil, e.id), layout.AppendFamily(nil, e.id+1))
 	if err != nil {
 		return 0, fmt.Errorf("pebble: size of family %s: %w", family, err)
 	}

@@ -1,4 +1,5 @@
-package pebble
+// Package layout has the keys and values of the engine: how families, rows and cells become entries.
+package layout
 
 import (
 	"bytes"
@@ -30,10 +31,11 @@ const (
 	expiringCell = 0x01
 )
 
-func appendFamily(dst []byte, id uint32) []byte { return binary.BigEndian.AppendUint32(dst, id) }
+// AppendFamily appends what the keys of a family begin with.
+func AppendFamily(dst []byte, id uint32) []byte { return binary.BigEndian.AppendUint32(dst, id) }
 
-// appendEscaped appends the row key without a terminator: the lower bound of all rows from row on.
-func appendEscaped(dst, row []byte) []byte {
+// AppendEscaped appends the row key without a terminator: the lower bound of all rows from row on.
+func AppendEscaped(dst, row []byte) []byte {
 	for {
 		i := bytes.IndexByte(row, 0)
 		if i < 0 {
@@ -45,24 +47,24 @@ func appendEscaped(dst, row []byte) []byte {
 	}
 }
 
-// appendRow appends what the keys of all cells of the row begin with.
-func appendRow(dst []byte, id uint32, row []byte) []byte {
-	return append(appendEscaped(appendFamily(dst, id), row), 0x00, 0x01)
+// AppendRow appends what the keys of all cells of the row begin with.
+func AppendRow(dst []byte, id uint32, row []byte) []byte {
+	return append(AppendEscaped(AppendFamily(dst, id), row), 0x00, 0x01)
 }
 
-// above returns the least key above all cells of the row with this prefix.
-func above(rowPrefix []byte) []byte {
+// Above returns the least key above all cells of the row with this prefix.
+func Above(rowPrefix []byte) []byte {
 	end := bytes.Clone(rowPrefix)
 	end[len(end)-1] = 0x02
 	return end
 }
 
-// rowPrefixLen returns the length of the part of a key that ends with the terminator.
-func rowPrefixLen(key []byte) (int, error) {
+// RowPrefixLen returns the length of the part of a key that ends with the terminator.
+func RowPrefixLen(key []byte) (int, error) {
 	for i := 4; ; {
 		j := bytes.IndexByte(key[min(i, len(key)):], 0)
 		if j < 0 || i+j+1 >= len(key) {
-			return 0, errKey
+			return 0, ErrKey
 		}
 		i += j + 2
 		switch key[i-1] {
@@ -70,13 +72,13 @@ func rowPrefixLen(key []byte) (int, error) {
 			return i, nil
 		case 0xff:
 		default:
-			return 0, errKey
+			return 0, ErrKey
 		}
 	}
 }
 
-// appendUnescaped appends the row key that rowPrefix was made of.
-func appendUnescaped(dst, rowPrefix []byte) []byte {
+// AppendUnescaped appends the row key that rowPrefix was made of.
+func AppendUnescaped(dst, rowPrefix []byte) []byte {
 	row := rowPrefix[4 : len(rowPrefix)-2]
 	for {
 		i := bytes.IndexByte(row, 0)
@@ -88,9 +90,10 @@ func appendUnescaped(dst, rowPrefix []byte) []byte {
 	}
 }
 
+// Errors of entries that are damaged, or foreign.
 var (
-	errKey   = fmt.Errorf("%w, or was made by something else: an entry has no valid key", driver.ErrCorrupt)
-	errValue = fmt.Errorf("%w, or was made by something else: an entry has no valid value", driver.ErrCorrupt)
+	ErrKey   = fmt.Errorf("%w, or was made by something else: an entry has no valid key", driver.ErrCorrupt)
+	ErrValue = fmt.Errorf("%w, or was made by something else: an entry has no valid value", driver.ErrCorrupt)
 )
 
 // expiry returns when a cell that is put now with the TTL ends. Both parts are rounded up, so
@@ -103,15 +106,16 @@ func expiry(now time.Time, ttl time.Duration) uint64 {
 	return uint64(end)
 }
 
-func envelopeSize(c driver.Cell) int {
+// EnvelopeSize returns the length of the value of an entry.
+func EnvelopeSize(c driver.Cell) int {
 	if c.TTL > 0 {
 		return 9 + len(c.Value)
 	}
 	return 1 + len(c.Value)
 }
 
-// putEnvelope fills dst, of the length that envelopeSize says.
-func putEnvelope(dst []byte, c driver.Cell, now time.Time) {
+// PutEnvelope fills dst, of the length that EnvelopeSize says.
+func PutEnvelope(dst []byte, c driver.Cell, now time.Time) {
 	if c.TTL <= 0 {
 		dst[0] = plainCell
 		copy(dst[1:], c.Value)
@@ -122,34 +126,39 @@ func putEnvelope(dst []byte, c driver.Cell, now time.Time) {
 	copy(dst[9:], c.Value)
 }
 
-// openEnvelope returns the value within, aliasing it, and whether the cell is alive.
-func openEnvelope(env []byte, now time.Time) (value []byte, alive bool, err error) {
+// OpenEnvelope returns the value within, aliasing it, and whether the cell is alive.
+func OpenEnvelope(env []byte, now time.Time) (value []byte, alive bool, err error) {
 	switch {
 	case len(env) >= 1 && env[0] == plainCell:
 		return env[1:], true, nil
 	case len(env) >= 9 && env[0] == expiringCell:
 		return env[9:], now.Unix() < int64(binary.BigEndian.Uint64(env[1:])), nil
 	}
-	return nil, false, errValue
+	return nil, false, ErrValue
 }
 
 // Directory entries. The first byte of a value is the version of its form.
 
-const directoryVersion = 1
+// DirectoryVersion is the newest form.
+const DirectoryVersion = 1
 
-var counterKey = []byte{0, 0, 0, 0, 'n'}
+// CounterKey is where the last id is.
+var CounterKey = []byte{0, 0, 0, 0, 'n'}
 
-func directoryKey(name string) []byte { return append([]byte{0, 0, 0, 0, 'f'}, name...) }
+// DirectoryKey returns where the specification of a family is.
+func DirectoryKey(name string) []byte { return append([]byte{0, 0, 0, 0, 'f'}, name...) }
 
-func encodeSpec(id uint32, s driver.FamilySpec) []byte {
-	b := appendFamily([]byte{directoryVersion}, id)
+// EncodeSpec returns the entry of a family.
+func EncodeSpec(id uint32, s driver.FamilySpec) []byte {
+	b := AppendFamily([]byte{DirectoryVersion}, id)
 	b = append(b, byte(s.Layout))
 	b = binary.BigEndian.AppendUint16(b, uint16(s.PrefixBytes))
 	return append(b, byte(s.SpreadBits))
 }
 
-func decodeSpec(name string, b []byte) (id uint32, s driver.FamilySpec, ok bool) {
-	if len(b) != 9 || b[0] != directoryVersion {
+// DecodeSpec reads the entry of a family, or reports that it has another form.
+func DecodeSpec(name string, b []byte) (id uint32, s driver.FamilySpec, ok bool) {
+	if len(b) != 9 || b[0] != DirectoryVersion {
 		return 0, s, false
 	}
 	return binary.BigEndian.Uint32(b[1:]), driver.FamilySpec{
