@@ -113,7 +113,13 @@ func TestRunFindsWrongAnswers(t *testing.T) {
 			if len(rows) == 0 {
 				return rows
 			}
-			if other.Key != nil && (bytes.Compare(other.Key, r.Start) < 0 || r.End != nil && bytes.Compare(other.Key, r.End) >= 0) {
+			asked := r.Each
+			if asked == nil {
+				asked = []driver.Bounds{{Start: r.Start, End: r.End}}
+			}
+			if other.Key != nil && !slices.ContainsFunc(asked, func(b driver.Bounds) bool {
+				return bytes.Compare(b.Start, other.Key) <= 0 && (b.End == nil || bytes.Compare(other.Key, b.End) < 0)
+			}) {
 				return append(rows, other)
 			}
 			other = first(rows)

@@ -42,6 +42,12 @@ func (f *family) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row,
 			yield(driver.Row{}, err)
 			return
 		}
+		r.InTurn(func(r driver.Range) iter.Seq2[driver.Row, error] { return f.scan(ctx, r) })(yield)
+	}
+}
+
+func (f *family) scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
+	return func(yield func(driver.Row, error) bool) {
 		if ctx.Err() != nil {
 			yield(driver.Row{}, fmt.Errorf("cassandra: scan: %w", pause.Ended(ctx)))
 			return

@@ -106,6 +106,12 @@ func (f *family) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row,
 			yield(driver.Row{}, err)
 			return
 		}
+		r.InTurn(func(r driver.Range) iter.Seq2[driver.Row, error] { return f.scan(ctx, r) })(yield)
+	}
+}
+
+func (f *family) scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
+	return func(yield func(driver.Row, error) bool) {
 		s := newScan(f, r.Share())
 		for rows := 0; !s.done; {
 			page, err := s.next(ctx, r.Limit-rows)
