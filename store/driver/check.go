@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 )
 
@@ -105,27 +104,6 @@ func (s FamilySpec) checkEach(each []Bounds) error {
 // inOrder reports whether the family can be scanned in order from start to end.
 func (s FamilySpec) inOrder(start, end []byte) bool {
 	return s.PrefixBytes == 0 || withinPrefix(start, end, s.PrefixBytes)
-}
-
-// InTurn yields the rows of a range by one scan or, if it has several, by one scan for each.
-func (r Range) InTurn(scan func(Range) iter.Seq2[Row, error]) iter.Seq2[Row, error] {
-	if r.Each == nil {
-		return scan(r)
-	}
-	return func(yield func(Row, error) bool) {
-		for i := range r.Each {
-			if r.Reverse {
-				i = len(r.Each) - 1 - i
-			}
-			one := r
-			one.Start, one.End, one.Each = r.Each[i].Start, r.Each[i].End, nil
-			for row, err := range scan(one) {
-				if !yield(row, err) || err != nil {
-					return
-				}
-			}
-		}
-	}
 }
 
 // withinPrefix reports whether all keys in [start, end) that have at least n bytes share their

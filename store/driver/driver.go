@@ -302,7 +302,7 @@ type Range struct {
 	// Limit holds for each. The scan must be in order; a family with PrefixBytes can serve ranges of several prefixes.
 	//
 	// It is for very many ranges with a few rows each, which are to cost less than a scan for each. A driver that
-	// knows nothing better has [Range.InTurn].
+	// knows nothing better has [Range.InTurn] and [Range.Ahead].
 	Each []Bounds
 
 	Reverse bool
