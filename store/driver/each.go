@@ -4,18 +4,39 @@ import (
 	"bytes"
 	"context"
 	"iter"
+	"slices"
 	"sync"
 )
 
-// ranges yields the ranges of Each as ranges of their own, in the order in which they are scanned.
+// Compare returns 0 if the key is within the bounds, -1 if it is below them, and 1 if it is above.
+func (b Bounds) Compare(key []byte) int {
+	switch {
+	case bytes.Compare(key, b.Start) < 0:
+		return -1
+	case b.End != nil && bytes.Compare(key, b.End) >= 0:
+		return 1
+	}
+	return 0
+}
+
+// Bounds returns what is scanned, in the order in which it is: the ranges of Each, or the one from Start to End.
+func (r Range) Bounds() []Bounds {
+	if r.Each == nil {
+		return []Bounds{{Start: r.Start, End: r.End}}
+	}
+	each := slices.Clone(r.Each)
+	if r.Reverse {
+		slices.Reverse(each)
+	}
+	return each
+}
+
+// ranges yields a range for each of the bounds.
 func (r Range) ranges() iter.Seq[Range] {
 	return func(yield func(Range) bool) {
-		for i := range r.Each {
-			if r.Reverse {
-				i = len(r.Each) - 1 - i
-			}
+		for _, b := range r.Bounds() {
 			one := r
-			one.Start, one.End, one.Each = r.Each[i].Start, r.Each[i].End, nil
+			one.Start, one.End, one.Each = b.Start, b.End, nil
 			if !yield(one) {
 				return
 			}
@@ -25,9 +46,6 @@ func (r Range) ranges() iter.Seq[Range] {
 
 // InTurn yields the rows of a range by one scan or, if it has several, by one scan for each.
 func (r Range) InTurn(scan func(Range) iter.Seq2[Row, error]) iter.Seq2[Row, error] {
-	if r.Each == nil {
-		return scan(r)
-	}
 	return func(yield func(Row, error) bool) {
 		for one := range r.ranges() {
 			for row, err := range scan(one) {

@@ -24,6 +24,10 @@ type family struct {
 }
 
 const (
+	// A page ends when it has grown beyond this many bytes, or has passed over this many cells.
+	pageBytes = 256 << 10
+	pageCells = 64 << 10
+
 	// After this many cells in a row that are not wanted it seeks, since a seek costs about as
 	// much as eight steps.
 	stepsBeforeSeek = 8

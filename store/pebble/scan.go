@@ -3,7 +3,6 @@ package pebble
 import (
 	"context"
 	"iter"
-	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -11,13 +10,8 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/pebble/internal/layout"
 )
 
-const (
-	// A scan reads pages of at most this many rows; the first pages are smaller. A page ends when
-	// it has grown beyond this many bytes, or has passed over this many cells that are not wanted.
-	firstPage, maxPage = 32, 1024
-	pageBytes          = 256 << 10
-	pageCells          = 64 << 10
-)
+// A scan reads pages of at most this many rows; the first pages are smaller.
+const firstPage, maxPage = 32, 1024
 
 // A scan is what is left of one: ranges of the engine's keys, in the order in which they are read.
 type scan struct {
@@ -30,14 +24,11 @@ type span struct{ lower, upper []byte }
 
 // newScan returns the whole of a scan.
 func newScan(family uint32, r driver.Range) *scan {
-	each := r.Each
-	if each == nil && !r.Empty() {
-		each = []driver.Bounds{{Start: r.Start, End: r.End}}
-	}
 	s := &scan{limit: r.Limit}
-	if r.Cells.Empty() {
+	if r.Empty() || r.Cells.Empty() {
 		return s
 	}
+	each := r.Bounds()
 	s.spans = make([]span, len(each))
 	for i, b := range each {
 		s.spans[i].lower = layout.AppendEscaped(layout.AppendFamily(nil, family), b.Start)
@@ -45,9 +36,6 @@ func newScan(family uint32, r driver.Range) *scan {
 		if b.End != nil {
 			s.spans[i].upper = layout.AppendEscaped(layout.AppendFamily(nil, family), b.End)
 		}
-	}
-	if r.Reverse {
-		slices.Reverse(s.spans)
 	}
 	return s
 }

@@ -229,9 +229,9 @@ func Refused(err error) bool {
 func Scanned(ctx context.Context, family driver.Family, r driver.Range) iter.Seq2[driver.Row, error] {
 	return func(yield func(driver.Row, error) bool) {
 		var last []byte
-		each := r.Each // what is left of the ranges
-		if each == nil {
-			each = []driver.Bounds{{Start: r.Start, End: r.End}}
+		each, beyond := r.Bounds(), 1
+		if r.Reverse {
+			beyond = -1
 		}
 		for row, err := range family.Scan(ctx, r) {
 			if err == nil && !r.AnyOrder {
@@ -239,7 +239,10 @@ func Scanned(ctx context.Context, family driver.Family, r driver.Range) iter.Seq
 				if r.Reverse {
 					order = -order
 				}
-				if each = from(each, row.Key, r.Reverse); len(each) == 0 || last != nil && order <= 0 {
+				for len(each) > 0 && each[0].Compare(row.Key) == beyond {
+					each = each[1:]
+				}
+				if len(each) == 0 || each[0].Compare(row.Key) != 0 || last != nil && order <= 0 {
 					yield(driver.Row{}, fmt.Errorf("%w: the database returned a row that was not asked for, or not in order", fault.ErrTampered))
 					return
 				}
@@ -250,23 +253,4 @@ func Scanned(ctx context.Context, family driver.Family, r driver.Range) iter.Seq
 			}
 		}
 	}
-}
-
-// from returns the ranges from the one that has a key, in the order of a scan, or none if none has it.
-func from(each []driver.Bounds, key []byte, reverse bool) []driver.Bounds {
-	for len(each) > 0 {
-		at, rest := each[0], each[1:]
-		if reverse {
-			at, rest = each[len(each)-1], each[:len(each)-1]
-		}
-		low, high := bytes.Compare(key, at.Start) < 0, at.End != nil && bytes.Compare(key, at.End) >= 0
-		switch {
-		case !low && !high:
-			return each
-		case low != reverse:
-			return nil
-		}
-		each = rest
-	}
-	return nil
 }

@@ -177,7 +177,7 @@ func (l *Lookup) read(ctx context.Context, b *batch) error {
 		if err != nil {
 			return err
 		}
-		for !within(scan.Each[at], row.Key) { // it is in one of those that are left
+		for scan.Each[at].Compare(row.Key) != 0 { // it is in one of those that are left
 			at += step
 		}
 		b.pages[order[at]] = append(b.pages[order[at]], row)
@@ -188,8 +188,4 @@ func (l *Lookup) read(ctx context.Context, b *batch) error {
 	}
 	l.most.Store(int64(max(leastPage, n*batchBytes/max(1, size))))
 	return nil
-}
-
-func within(b driver.Bounds, key []byte) bool {
-	return bytes.Compare(b.Start, key) <= 0 && (b.End == nil || bytes.Compare(key, b.End) < 0)
 }
