@@ -96,7 +96,7 @@ func TestRunFindsWrongAnswers(t *testing.T) {
 				rows[1] = first(rows)
 			}
 			return rows
-		}, exit.Wrong, exit.Wrong, exit.OK},
+		}, exit.Wrong, exit.Wrong, exit.Wrong},
 		{"gives one row the cells of another", func(_ driver.Range, rows []driver.Row) []driver.Row {
 			if len(rows) > 1 {
 				rows[1].Cells = rows[0].Cells
@@ -108,7 +108,7 @@ func TestRunFindsWrongAnswers(t *testing.T) {
 				rows[i], rows[j] = rows[j], rows[i]
 			}
 			return rows
-		}, exit.Wrong, exit.Wrong, exit.OK},
+		}, exit.Wrong, exit.Wrong, exit.Wrong},
 		{"returns a row out of the range", func(r driver.Range, rows []driver.Row) []driver.Row {
 			if len(rows) == 0 {
 				return rows
