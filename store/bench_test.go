@@ -38,7 +38,7 @@ func benchSchema(layout string, encrypted bool) store.Schema {
 	if encrypted {
 		scheme, value, mutable = store.Boldyreva, store.RandomisedColumn, store.Kerschbaum
 	}
-	s := store.Schema{Name: strings.ReplaceAll(fmt.Sprint(layout, encrypted), " ", "_")}
+	s := store.Schema{Name: strings.NewReplacer(" ", "_", ",", "").Replace(fmt.Sprint(layout, encrypted))}
 	switch layout {
 	case "column":
 		s.Key = []store.KeyPart{store.OrderedPart("id", store.Int64, scheme)}
@@ -53,10 +53,14 @@ func benchSchema(layout string, encrypted bool) store.Schema {
 	case "same row by key": // as that of "covering"
 		s.Key = []store.KeyPart{store.OrderedPart("k", store.Int64, scheme), store.TiePart("tie")}
 		s.Columns = []store.Column{value("id", store.Int64)}
-	case "mutable":
+	case "mutable", "mutable, few values":
 		// With a key that is not encrypted, so that what is seen is the column.
 		s.Key = []store.KeyPart{store.OrderedPart("id", store.Int64, store.Plaintext)}
 		s.Columns = []store.Column{store.OrderedColumn("k", store.Int64, mutable)}
+	case "mutable, covering", "mutable, covering, few values":
+		s.AppendOnly = true
+		s.Key = []store.KeyPart{store.OrderedPart("id", store.Int64, store.Plaintext), store.TiePart("tie")}
+		s.Columns = []store.Column{store.OrderedColumn("k", store.Int64, mutable).Covering()}
 	default:
 		s.Key = []store.KeyPart{store.OrderedPart("k", store.Int64, scheme)}
 	}
@@ -82,6 +86,10 @@ func fill(tb testing.TB, tbl *store.Table, rows int) {
 		for _, row := range batch {
 			if !slices.ContainsFunc(tbl.Schema().Columns, func(c store.Column) bool { return c.Describe().Name == "id" }) && tbl.Schema().Key[0].Describe().Name == "k" {
 				delete(row, "id")
+			}
+			if strings.Contains(tbl.Schema().Name, "few_values") {
+				// One of 1024 values, each in the middle of what it stands for, so that a range has as many rows as before.
+				row["k"] = row["k"].(int64)&^(1<<30-1) | 1<<29
 			}
 		}
 		require.NoError(tb, tbl.Put(background, batch...))
@@ -174,6 +182,9 @@ func BenchmarkByColumn(b *testing.B) {
 		b.Run(kind.Name, func(b *testing.B) {
 			kind.Need(b)
 			layouts, schemas := []string{"hint", "covering"}, []store.Schema{benchSchema("same row by key", true), benchSchema("column", true), benchSchema("covering", true)}
+			for _, layout := range []string{"mutable", "mutable, covering", "mutable, few values", "mutable, covering, few values"} {
+				layouts, schemas = append(layouts, layout), append(schemas, benchSchema(layout, true))
+			}
 			if kind.Name == "memory" || kind.Name == "cassandra" {
 				layouts, schemas = append(layouts, "server index"), append(schemas, benchSchema("server index", true))
 			}

@@ -441,6 +441,9 @@ func (f *recorderFamily) GetBatch(ctx context.Context, rows [][]byte, s driver.S
 
 func (f *recorderFamily) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
 	f.r.note(r.Start, r.End)
+	for _, b := range r.Each {
+		f.r.note(b.Start, b.End)
+	}
 	f.noteSlice(r.Cells)
 	return f.Family.Scan(ctx, r)
 }

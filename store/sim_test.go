@@ -242,8 +242,11 @@ func scrambled(seed uint64, mutations []driver.Mutation) []driver.Mutation {
 
 // scanInSteps yields the rows of a range. Each two are read in a step, and each is given to a function before.
 func scanInSteps(f driver.Family, r driver.Range, step func(start []byte, read func() error) error, each func(*driver.Row)) iter.Seq2[driver.Row, error] {
+	if r.Each != nil {
+		return r.InTurn(func(r driver.Range) iter.Seq2[driver.Row, error] { return scanInSteps(f, r, step, each) })
+	}
 	return func(yield func(driver.Row, error) bool) {
-		for {
+		for left := r.Limit; ; {
 			var rows []driver.Row
 			err := step(r.Start, func() error {
 				page := r
@@ -268,6 +271,9 @@ func scanInSteps(f driver.Family, r driver.Range, step func(start []byte, read f
 				}
 				each(&row)
 				if !yield(row, nil) {
+					return
+				}
+				if left--; left == 0 {
 					return
 				}
 			}

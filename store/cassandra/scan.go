@@ -30,6 +30,9 @@ const (
 	// At most so many buckets are read at a time.
 	maxAhead = 16
 
+	// So many ranges of one scan are read at a time. Each is a query, of a few rows mostly.
+	scansAhead = 64
+
 	// A scan in any order reads so many cells of a wide row along with others; a row with more
 	// is then read on its own.
 	wideCells = 64
@@ -42,6 +45,12 @@ func (f *family) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row,
 			yield(driver.Row{}, err)
 			return
 		}
+		r.Ahead(ctx, scansAhead, f.scan)(yield)
+	}
+}
+
+func (f *family) scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
+	return func(yield func(driver.Row, error) bool) {
 		if ctx.Err() != nil {
 			yield(driver.Row{}, fmt.Errorf("cassandra: scan: %w", pause.Ended(ctx)))
 			return

@@ -69,16 +69,43 @@ func (s FamilySpec) CheckRange(r Range) error {
 		return fmt.Errorf("%w: a part of a scan must be in any order", ErrRange)
 	case r.Index != nil:
 		return fmt.Errorf("%w: family %s has no indexes", ErrRange, s.Name)
+	case r.Each != nil && (r.AnyOrder || s.Layout == LayoutWide || r.Start != nil || r.End != nil):
+		return fmt.Errorf("%w: a scan of several ranges must be in order, and has no other bounds", ErrRange)
+	case r.Each != nil:
+		return s.checkEach(r.Each)
 	case r.AnyOrder && r.Reverse:
 		return fmt.Errorf("%w: a scan in any order cannot be reversed", ErrRange)
 	case r.AnyOrder:
 		return nil
 	case s.Layout == LayoutWide:
 		return fmt.Errorf("%w: the rows of family %s are wide: they are scanned in any order only", ErrRange, s.Name)
-	case s.PrefixBytes > 0 && !withinPrefix(r.Start, r.End, s.PrefixBytes) && !r.Empty():
+	case !s.inOrder(r.Start, r.End) && !r.Empty():
 		return fmt.Errorf("%w: a scan of family %s in order must keep within one prefix of %d bytes", ErrRange, s.Name, s.PrefixBytes)
 	}
 	return nil
+}
+
+// checkEach returns an error unless the family can serve the ranges with one scan.
+func (s FamilySpec) checkEach(each []Bounds) error {
+	if len(each) == 0 || len(each) > MaxBatch {
+		return fmt.Errorf("%w: a scan has %d ranges, need 1 to %d", ErrRange, len(each), MaxBatch)
+	}
+	for i, b := range each {
+		switch {
+		case b.End != nil && bytes.Compare(b.Start, b.End) >= 0:
+			return fmt.Errorf("%w: range %d of a scan is empty", ErrRange, i)
+		case i > 0 && (each[i-1].End == nil || bytes.Compare(each[i-1].End, b.Start) > 0):
+			return fmt.Errorf("%w: range %d of a scan begins before the one before it ends", ErrRange, i)
+		case !s.inOrder(b.Start, b.End):
+			return fmt.Errorf("%w: range %d of a scan of family %s must keep within one prefix of %d bytes", ErrRange, i, s.Name, s.PrefixBytes)
+		}
+	}
+	return nil
+}
+
+// inOrder reports whether the family can be scanned in order from start to end.
+func (s FamilySpec) inOrder(start, end []byte) bool {
+	return s.PrefixBytes == 0 || withinPrefix(start, end, s.PrefixBytes)
 }
 
 // withinPrefix reports whether all keys in [start, end) that have at least n bytes share their
@@ -147,7 +174,7 @@ func (r Range) beginsWith(p []byte) bool {
 	return len(next) == 0 || r.End != nil && bytes.Compare(r.End, next) <= 0
 }
 
-// Empty reports whether no key can be in the range.
+// Empty reports whether no key can be in the range, which has no Each.
 func (r Range) Empty() bool {
 	return r.End != nil && bytes.Compare(r.Start, r.End) >= 0
 }

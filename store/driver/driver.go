@@ -26,7 +26,7 @@ const (
 	MaxValue     = 8 << 20   // bytes
 	MaxHeadValue = 4 << 10   // bytes; of a cell in the head of a wide row, see Slice.Head
 	MaxParts     = 1 << 16   // of a scan, see Range.Parts
-	MaxBatch     = 1 << 10   // rows of one GetBatch
+	MaxBatch     = 1 << 10   // rows of one GetBatch, ranges of Range.Each
 
 	// MaxCells and MaxChange bound the cells that one change of a row names. These are the cells that
 	// it puts, deletes and, other than in Replace, expects. Each counts the bytes of its value, of
@@ -292,14 +292,26 @@ func InHead(qualifier []byte) bool {
 	return len(qualifier) == 0 || len(qualifier) == 1 && qualifier[0] == 0
 }
 
+// Bounds are the keys from Start on that are below End; a nil End is unbounded.
+type Bounds struct{ Start, End []byte }
+
 // A Range is the rows of a scan: those with a key in the half-open range [Start, End), where nil
 // is unbounded. They come in the order of their keys or, with Reverse, backwards, at most Limit of
 // them; zero is no limit. Cells must not have a Limit or a Head.
 type Range struct {
 	Start, End []byte
-	Reverse    bool
-	Limit      int
-	Cells      Slice
+
+	// Each, unless it is nil, has 1 to MaxBatch ranges in place of Start and End. The Start of each is below its End, and
+	// that is not above the Start of the next one. The rows come in the order of their keys, as those of one range do, but
+	// Limit holds for each. The scan must be in order; a family with PrefixBytes can serve ranges of several prefixes.
+	//
+	// It is for very many ranges with a few rows each, which are to cost less than a scan for each. A driver that
+	// knows nothing better has [Range.InTurn] and [Range.Ahead].
+	Each []Bounds
+
+	Reverse bool
+	Limit   int
+	Cells   Slice
 
 	// AnyOrder lets the rows come in any order, without Reverse. A family with LayoutWide, or more
 	// than one prefix of a family with PrefixBytes, can only be scanned in this way; a scan of them

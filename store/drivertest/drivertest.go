@@ -16,7 +16,7 @@ import (
 )
 
 // checks are in the order of the comments in package driver.
-var checks = slices.Concat(familyChecks, orderChecks, contractChecks, sliceChecks, headChecks, batchChecks, scanChecks, partitionChecks,
+var checks = slices.Concat(familyChecks, orderChecks, contractChecks, sliceChecks, headChecks, batchChecks, scanChecks, eachChecks, partitionChecks,
 	applyChecks, replaceChecks, conditionChecks, snapshotChecks)
 
 // TestDriver tests the database that open connects to. It opens the database once. The database need

@@ -757,7 +757,7 @@ var breakages = []breakage{
 			return f.CheckAndPut(ctx, row, expect, puts...)
 		}}},
 	{name: "pages are counted, not continued from a key",
-		noted: []string{"scans see every row that stays"},
+		noted: []string{"scans see every row that stays", "a scan of several ranges sees every row that stays"},
 		broken: brokenFamily{scan: func(f driver.Committer, ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
 			return func(yield func(driver.Row, error) bool) {
 				const page = 100
@@ -778,6 +778,43 @@ var breakages = []breakage{
 					time.Sleep(100 * time.Microsecond)
 				}
 			}
+		}}},
+	{name: "several ranges have one limit",
+		noted: []string{"a scan of several ranges yields what a scan of each does", "very many ranges are scanned at once", "ranges with many rows are scanned at once"},
+		broken: brokenFamily{scan: func(f driver.Committer, ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
+			return func(yield func(driver.Row, error) bool) {
+				n := 0
+				for row, err := range f.Scan(ctx, r) {
+					if n++; !yield(row, err) || err != nil || n == r.Limit {
+						return
+					}
+				}
+			}
+		}}},
+	{name: "several ranges are taken for one",
+		noted: []string{"a scan of several ranges yields what a scan of each does", "very many ranges are scanned at once", "ranges with many rows are scanned at once"},
+		broken: brokenFamily{rangeOf: func(r driver.Range) driver.Range {
+			if len(r.Each) > 1 && bytes.Equal(r.Each[0].Start[:1], r.Each[len(r.Each)-1].Start[:1]) {
+				r.Each = []driver.Bounds{{Start: r.Each[0].Start, End: r.Each[len(r.Each)-1].End}}
+			}
+			return r
+		}}},
+	{name: "several ranges are scanned upwards only",
+		noted: []string{"a scan of several ranges yields what a scan of each does", "very many ranges are scanned at once", "a scan of several ranges sees every row that stays"},
+		broken: brokenFamily{rangeOf: func(r driver.Range) driver.Range {
+			r.Reverse = r.Reverse && r.Each == nil
+			return r
+		}}},
+	{name: "only so many ranges are scanned at once",
+		noted: []string{"very many ranges are scanned at once"},
+		broken: brokenFamily{rangeOf: func(r driver.Range) driver.Range {
+			r.Each = r.Each[:min(len(r.Each), driver.MaxBatch-1)]
+			return r
+		}}},
+	{name: "any ranges will do",
+		noted: []string{"invalid ranges of one scan are refused"},
+		broken: brokenFamily{scan: func(f driver.Committer, ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
+			return r.InTurn(func(r driver.Range) iter.Seq2[driver.Row, error] { return f.Scan(ctx, r) })
 		}}},
 	{name: "partitions are visited in the wrong order",
 		noted: []string{"spread bits keep the order"},

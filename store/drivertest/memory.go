@@ -353,7 +353,12 @@ func (f *memoryFamily) Scan(ctx context.Context, r driver.Range) iter.Seq2[drive
 			yield(driver.Row{}, err)
 			return
 		}
-		r = r.Share()
+		r.InTurn(func(r driver.Range) iter.Seq2[driver.Row, error] { return f.scan(ctx, r.Share()) })(yield)
+	}
+}
+
+func (f *memoryFamily) scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
+	return func(yield func(driver.Row, error) bool) {
 		start, end := bytes.Clone(r.Start), bytes.Clone(r.End)
 		for left := r.Limit; ; {
 			rows, more, err := f.page(ctx, r, start, end)

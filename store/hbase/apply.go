@@ -17,6 +17,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/hbase/internal/wire"
 )
 
 const (
@@ -225,9 +226,9 @@ func (f *family) mutate(ctx context.Context, m driver.Mutation) (*mutateCall, er
 	c := &mutateCall{Mutate: base, seen: f.db.see}
 	switch {
 	case m.DeleteRow:
-		c.mutation, c.cells = deletion(key, nil, latest)
+		c.mutation, c.cells = deletion(key, nil, wire.Latest)
 	case len(m.Deletes) > 0:
-		c.mutation, c.cells = deletion(key, m.Deletes, latest)
+		c.mutation, c.cells = deletion(key, m.Deletes, wire.Latest)
 	default:
 		c.mutation, c.cells = puts(key, m.Puts)
 	}
@@ -250,7 +251,7 @@ func (f *family) atomic(ctx context.Context, m driver.Mutation, old map[string]u
 		add(deletion(key, [][]byte{[]byte(q)}, t))
 	}
 	if len(m.Deletes) > 0 {
-		add(deletion(key, m.Deletes, latest))
+		add(deletion(key, m.Deletes, wire.Latest))
 	}
 	sorted := slices.SortedStableFunc(slices.Values(m.Puts), func(a, b driver.Cell) int { return cmp.Compare(a.TTL, b.TTL) })
 	for len(sorted) > 0 {
@@ -268,11 +269,11 @@ func (f *family) atomic(ctx context.Context, m driver.Mutation, old map[string]u
 func puts(row []byte, cells []driver.Cell) (*pb.MutationProto, []byte) {
 	size := 0
 	for _, c := range cells {
-		size += cellSize(len(row), len(qualifierHeader)+len(c.Qualifier), len(valueHeader)+len(c.Value))
+		size += wire.CellSize(len(row), len(wire.QualifierHeader)+len(c.Qualifier), len(wire.ValueHeader)+len(c.Value))
 	}
 	b := make([]byte, 0, size)
 	for _, c := range cells {
-		b = appendCell(b, row, qualifierHeader, c.Qualifier, latest, typePut, valueHeader, c.Value)
+		b = wire.AppendCell(b, row, wire.QualifierHeader, c.Qualifier, wire.Latest, wire.TypePut, wire.ValueHeader, c.Value)
 	}
 	p := &pb.MutationProto{Row: row, MutateType: typeOfPut, AssociatedCellCount: proto.Int32(int32(len(cells)))}
 	if ttl := cells[0].TTL; ttl > 0 {
@@ -287,15 +288,15 @@ func puts(row []byte, cells []driver.Cell) (*pb.MutationProto, []byte) {
 func deletion(row []byte, qualifiers [][]byte, time uint64) (*pb.MutationProto, []byte) {
 	p := &pb.MutationProto{Row: row, MutateType: typeOfDelete, AssociatedCellCount: proto.Int32(int32(max(1, len(qualifiers))))}
 	if len(qualifiers) == 0 {
-		return p, appendCell(nil, row, "", nil, time, typeDeleteFamily, "", nil)
+		return p, wire.AppendCell(nil, row, "", nil, time, wire.TypeDeleteFamily, "", nil)
 	}
 	size := 0
 	for _, q := range qualifiers {
-		size += cellSize(len(row), len(qualifierHeader)+len(q), 0)
+		size += wire.CellSize(len(row), len(wire.QualifierHeader)+len(q), 0)
 	}
 	b := make([]byte, 0, size)
 	for _, q := range qualifiers {
-		b = appendCell(b, row, qualifierHeader, q, time, typeDeleteColumn, "", nil)
+		b = wire.AppendCell(b, row, wire.QualifierHeader, q, time, wire.TypeDeleteColumn, "", nil)
 	}
 	return p, b
 }
@@ -402,15 +403,15 @@ func (f *family) tryExpiring(ctx context.Context, m driver.Mutation) (done bool,
 	for _, q := range only {
 		old[string(q)] = 0
 	}
-	r, err := f.db.send(ctx, f.db.get(ctx, f.table, key, &pb.Get{Row: key, Column: columns(driver.Slice{Only: only})}))
+	r, err := f.db.send(ctx, f.db.get(ctx, f.table, key, &pb.Get{Row: key, Column: wire.Columns(driver.Slice{Only: only})}))
 	if err != nil {
 		return false, err
 	}
 	newest, seen := uint64(0), driver.Cell{Qualifier: only[0]}
 	for _, c := range r.(*pb.GetResponse).GetResult().GetCell() {
 		newest = max(newest, c.GetTimestamp())
-		if bytes.Equal(c.GetQualifier(), stored(only[0])) {
-			seen.Value = bytes.TrimPrefix(c.GetValue(), []byte(valueHeader))
+		if bytes.Equal(c.GetQualifier(), wire.Stored(only[0])) {
+			seen.Value = bytes.TrimPrefix(c.GetValue(), []byte(wire.ValueHeader))
 		}
 	}
 	if newest == 0 {

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/hbase/internal/wire"
 )
 
 const (
@@ -47,7 +48,7 @@ func (c *batchedGet) ToProto() proto.Message {
 
 func (c *batchedGet) DeserializeCellBlocks(m proto.Message, b []byte) (read uint32, err error) {
 	n := int(m.(*pb.GetResponse).GetResult().GetAssociatedCellCount())
-	_, cells, size, err := decodeRow(b, n, c.stamps)
+	_, cells, size, err := wire.DecodeRow(b, n, c.stamps)
 	if c.cells, c.bad = cells, err; err != nil && size == 0 {
 		return uint32(len(b)), nil
 	}
@@ -101,7 +102,7 @@ func (f *family) getBatches(ctx context.Context, rows [][]byte, s driver.Slice, 
 func (f *family) getBatch(ctx context.Context, rows [][]byte, s driver.Slice, found [][]driver.Cell) error {
 	calls := make([]hrpc.Call, len(rows))
 	gets := make([]*batchedGet, len(rows))
-	columns, filter := columns(s), cellFilter(s)
+	columns, filter := wire.Columns(s), wire.FilterMessage(wire.CellFilter(s))
 	for i, row := range rows {
 		row = slices.Clone(row)
 		base, err := hrpc.NewGet(ctx, f.table, row)

@@ -2,26 +2,16 @@ package hbase
 
 import (
 	"context"
-	"encoding/binary"
-	"errors"
-	"fmt"
 	"slices"
 	"sync/atomic"
 
-	"github.com/tsuna/gohbase/filter"
 	"github.com/tsuna/gohbase/hrpc"
 	"github.com/tsuna/gohbase/pb"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
-)
-
-// Where a cell is: the column family, and what its qualifier and its value begin with.
-const (
-	columnFamily    = "c"
-	qualifierHeader = "q"
-	valueHeader     = "\x01"
+	"github.com/rangecrypt/rangecrypt/store/hbase/internal/wire"
 )
 
 // The requests below are our own implementations of gohbase's hrpc.Call. Gohbase finds the
@@ -91,12 +81,12 @@ func (c *getCall) ToProto() proto.Message {
 func cellsOf(r *pb.GetResponse, stamps bool) ([]driver.Cell, error) {
 	found := r.GetResult().GetCell()
 	if len(found) != int(r.GetResult().GetAssociatedCellCount()) && len(found) == 0 {
-		return nil, errCell
+		return nil, wire.ErrCell
 	}
 	cells := make([]driver.Cell, len(found))
 	for i, c := range found {
-		if !known(c.Qualifier, c.Value) {
-			return nil, errFormat
+		if !wire.Known(c.Qualifier, c.Value) {
+			return nil, wire.ErrFormat
 		}
 		cells[i] = driver.Cell{Qualifier: c.Qualifier[1:], Value: c.Value[1:]}
 		if stamps {
@@ -136,7 +126,7 @@ func (c *scanCall) DeserializeCellBlocks(m proto.Message, b []byte) (uint32, err
 	c.page, c.bad = make([]driver.Row, 0, len(r.CellsPerResult)), nil
 	read := 0
 	for _, n := range r.CellsPerResult {
-		key, cells, k, err := decodeRow(b[read:], int(n), c.stamps)
+		key, cells, k, err := wire.DecodeRow(b[read:], int(n), c.stamps)
 		if err != nil {
 			c.bad = err
 			return uint32(len(b)), nil
@@ -268,154 +258,4 @@ const (
 
 func appendBool(b []byte, field protowire.Number, v bool) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), protowire.EncodeBool(v))
-}
-
-// stored returns a qualifier as it is stored.
-func stored(qualifier []byte) []byte {
-	return append([]byte(qualifierHeader), qualifier...)
-}
-
-// columns and cellFilter say which cells of a row are wanted.
-func columns(s driver.Slice) []*pb.Column {
-	c := &pb.Column{Family: []byte(columnFamily)}
-	for _, q := range s.Only {
-		c.Qualifier = append(c.Qualifier, stored(q))
-	}
-	return []*pb.Column{c}
-}
-
-func cellFilter(s driver.Slice) *pb.Filter {
-	switch {
-	case len(s.Only) > 0 || len(s.Start) == 0 && s.End == nil:
-		return nil
-	case s.Head:
-		// A list of filters of which one must pass seeks only as far as all of them allow. The
-		// range of the head would allow no seek after the head. A filter that stops altogether
-		// where it first fails is ignored from there on.
-		return must(filter.NewList(filter.MustPassOne,
-			filter.NewWhileMatchFilter(columnRange(nil, driver.AboveHead())), columnRange(s.Start, s.End)).ConstructPBFilter())
-	}
-	return must(columnRange(s.Start, s.End).ConstructPBFilter())
-}
-
-func columnRange(start, end []byte) filter.Filter {
-	if end != nil {
-		end = stored(end)
-	}
-	return filter.NewColumnRangeFilter(stored(start), end, true, false)
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic("hbase: " + err.Error())
-	}
-	return v
-}
-
-// Cells on the wire are HBase's KeyValues: lengths of all, key and value (4 bytes each), then the
-// key (row length 2, row, family length 1, family, qualifier, timestamp 8, type 1), then the value.
-const (
-	typePut          = 4
-	typeDeleteColumn = 12 // all versions up to the timestamp
-	typeDeleteFamily = 14
-	latest           = 1<<63 - 1 // the server writes its own time here
-)
-
-func cellSize(row, qualifier, value int) int {
-	return 4 + 4 + 4 + 2 + row + 1 + len(columnFamily) + qualifier + 8 + 1 + value
-}
-
-// appendCell appends a cell with qualifier and value as they are stored, each in two parts.
-func appendCell(b, row []byte, q string, qualifier []byte, time uint64, kind byte, header string, value []byte) []byte {
-	size := cellSize(len(row), len(q)+len(qualifier), len(header)+len(value))
-	b = binary.BigEndian.AppendUint32(b, uint32(size-4))
-	b = binary.BigEndian.AppendUint32(b, uint32(size-12-len(header)-len(value)))
-	b = binary.BigEndian.AppendUint32(b, uint32(len(header)+len(value)))
-	b = binary.BigEndian.AppendUint16(b, uint16(len(row)))
-	b = append(b, row...)
-	b = append(b, byte(len(columnFamily)))
-	b = append(b, columnFamily...)
-	b = append(b, q...)
-	b = append(b, qualifier...)
-	b = binary.BigEndian.AppendUint64(b, time)
-	b = append(b, kind)
-	b = append(b, header...)
-	return append(b, value...)
-}
-
-var (
-	errCell   = errors.New("a cell from the server is malformed")
-	errFormat = fmt.Errorf("%w: a cell has none of the formats that this version knows", driver.ErrLayout)
-)
-
-// nextCell takes the first cell, of size bytes, out of b.
-func nextCell(b []byte) (row, qualifier, value []byte, time uint64, size int, err error) {
-	if len(b) < 14 {
-		return nil, nil, nil, 0, 0, errCell
-	}
-	total := int(binary.BigEndian.Uint32(b)) + 4
-	keyLen, valueLen := int(binary.BigEndian.Uint32(b[4:])), int(binary.BigEndian.Uint32(b[8:]))
-	rowLen := int(binary.BigEndian.Uint16(b[12:]))
-	// 12 bytes are beside row, family and qualifier in a key.
-	if total > len(b) || total != 12+keyLen+valueLen || keyLen < 12+rowLen {
-		return nil, nil, nil, 0, 0, errCell
-	}
-	row = b[14 : 14+rowLen]
-	familyLen := int(b[14+rowLen])
-	if keyLen < 12+rowLen+familyLen {
-		return nil, nil, nil, 0, 0, errCell
-	}
-	end := 12 + keyLen
-	qualifier = b[15+rowLen+familyLen : end-9]
-	return row, qualifier, b[end:total], binary.BigEndian.Uint64(b[end-9:]), total, nil
-}
-
-// known reports whether a cell has our format.
-func known(qualifier, value []byte) bool {
-	return len(qualifier) > 0 && qualifier[0] == qualifierHeader[0] && len(value) > 0 && value[0] == valueHeader[0]
-}
-
-// decodeRow decodes n cells of one row. It reads over cells of an unknown format. The result is in one piece of memory of its own, so that
-// a row that is kept does not keep its whole page.
-func decodeRow(b []byte, n int, stamps bool) (key []byte, cells []driver.Cell, read int, err error) {
-	if n == 0 {
-		return nil, nil, 0, nil
-	}
-	size := 0
-	var unknown error
-	for range n {
-		row, qualifier, value, _, k, err := nextCell(b[read:])
-		switch {
-		case err != nil:
-			return nil, nil, 0, err
-		case !known(qualifier, value):
-			unknown = errFormat
-		}
-		if read == 0 {
-			size = len(row)
-		}
-		size += len(qualifier) + len(value) - 2
-		read += k
-	}
-	if unknown != nil {
-		return nil, nil, read, unknown
-	}
-	memory := make([]byte, 0, size)
-	keep := func(p []byte) []byte {
-		memory = append(memory, p...)
-		return memory[len(memory)-len(p) : len(memory) : len(memory)]
-	}
-	cells = make([]driver.Cell, n)
-	for i, at := 0, 0; i < n; i++ {
-		row, qualifier, value, time, k, _ := nextCell(b[at:])
-		if i == 0 {
-			key = keep(row)
-		}
-		cells[i] = driver.Cell{Qualifier: keep(qualifier[1:]), Value: keep(value[1:])}
-		if stamps {
-			cells[i].Stamp = int64(time)
-		}
-		at += k
-	}
-	return key, cells, read, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/hbase/internal/wire"
 )
 
 // CheckAndPut implements [driver.Family].
@@ -79,13 +80,13 @@ func conditional(row []byte, expect driver.Cell, puts []driver.Cell) (*pb.Mutati
 	values := make([]*pb.MutationProto_ColumnValue_QualifierValue, len(puts))
 	for i, c := range puts {
 		values[i] = &pb.MutationProto_ColumnValue_QualifierValue{
-			Qualifier: stored(c.Qualifier),
-			Value:     append([]byte(valueHeader), c.Value...),
+			Qualifier: wire.Stored(c.Qualifier),
+			Value:     append([]byte(wire.ValueHeader), c.Value...),
 		}
 	}
 	return &pb.MutationProto{
 		Row: row, MutateType: typeOfPut,
-		ColumnValue: []*pb.MutationProto_ColumnValue{{Family: []byte(columnFamily), QualifierValue: values}},
+		ColumnValue: []*pb.MutationProto_ColumnValue{{Family: []byte(wire.ColumnFamily), QualifierValue: values}},
 	}, condition(row, expect)
 }
 
@@ -93,12 +94,12 @@ func condition(row []byte, expect driver.Cell) *pb.Condition {
 	// An empty value to compare with holds where there is no cell; all our cells have a byte.
 	var value []byte
 	if expect.Value != nil {
-		value = append([]byte(valueHeader), expect.Value...)
+		value = append([]byte(wire.ValueHeader), expect.Value...)
 	}
 	return &pb.Condition{
-		Row: row, Family: []byte(columnFamily), Qualifier: stored(expect.Qualifier),
+		Row: row, Family: []byte(wire.ColumnFamily), Qualifier: wire.Stored(expect.Qualifier),
 		CompareType: pb.CompareType_EQUAL.Enum(),
-		Comparator:  must(filter.NewBinaryComparator(filter.NewByteArrayComparable(value)).ConstructPBComparator()),
+		Comparator:  wire.Must(filter.NewBinaryComparator(filter.NewByteArrayComparable(value)).ConstructPBComparator()),
 	}
 }
 

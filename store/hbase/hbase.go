@@ -70,6 +70,7 @@ import (
 	"github.com/tsuna/gohbase/zk"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/hbase/internal/wire"
 )
 
 // Options are what may be chosen. The zero value, or a nil pointer, is the default.
@@ -307,7 +308,7 @@ func (m *master) create(ctx context.Context, spec driver.FamilySpec) error {
 	schema := &pb.TableSchema{
 		TableName:  m.db.tableName(spec.Name),
 		Attributes: pairs("RANGECRYPT_LAYOUT", layout(spec)),
-		ColumnFamilies: []*pb.ColumnFamilySchema{{Name: []byte(columnFamily), Attributes: pairs(
+		ColumnFamilies: []*pb.ColumnFamilySchema{{Name: []byte(wire.ColumnFamily), Attributes: pairs(
 			"VERSIONS", "1", "MIN_VERSIONS", "0", "TTL", "2147483647", "KEEP_DELETED_CELLS", "FALSE",
 			"BLOOMFILTER", bloom, "DATA_BLOCK_ENCODING", "FAST_DIFF", "COMPRESSION", "NONE",
 			"BLOCKSIZE", "65536", "BLOCKCACHE", "true", "IN_MEMORY", "false", "REPLICATION_SCOPE", "0")}},
@@ -342,7 +343,7 @@ func (d *DB) verify(t *pb.TableSchema, spec driver.FamilySpec) error {
 		return fmt.Errorf("hbase: %w: table %s has layout %q, not %q", driver.ErrLayout, name, found, want)
 	}
 	for _, cf := range t.GetColumnFamilies() {
-		if string(cf.GetName()) != columnFamily {
+		if string(cf.GetName()) != wire.ColumnFamily {
 			continue
 		}
 		for _, a := range cf.GetAttributes() {
@@ -350,12 +351,12 @@ func (d *DB) verify(t *pb.TableSchema, spec driver.FamilySpec) error {
 			if k == "VERSIONS" && v != "1" || k == "TTL" && v != "2147483647" || k == "MIN_VERSIONS" && v != "0" ||
 				k == "KEEP_DELETED_CELLS" && !strings.EqualFold(v, "false") || k == "NEW_VERSION_BEHAVIOR" && !strings.EqualFold(v, "false") {
 				return fmt.Errorf("hbase: %w: column family %s of table %s was altered to %s=%s, which changes what reads return",
-					driver.ErrLayout, columnFamily, name, k, v)
+					driver.ErrLayout, wire.ColumnFamily, name, k, v)
 			}
 		}
 		return nil
 	}
-	return fmt.Errorf("hbase: %w: table %s has no column family %s", driver.ErrLayout, name, columnFamily)
+	return fmt.Errorf("hbase: %w: table %s has no column family %s", driver.ErrLayout, name, wire.ColumnFamily)
 }
 
 // Drop implements [driver.DB]. One that was interrupted leaves the table disabled; another Drop

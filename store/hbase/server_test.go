@@ -26,6 +26,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/proxy"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/hbase/internal/wire"
 )
 
 func cell(qualifier, value string) driver.Cell {
@@ -297,12 +298,11 @@ func (f *family) at(tb testing.TB, row string, time uint64, kind pb.MutationProt
 	c, err := f.mutate(tb.Context(), put(row, cell(qualifier, value)))
 	require.NoError(tb, err)
 	c.mutation.MutateType = kind.Enum()
-	wire := byte(typePut)
-	header := valueHeader
+	is, header := byte(wire.TypePut), wire.ValueHeader
 	if kind == pb.MutationProto_DELETE {
-		wire, header, value = typeDeleteColumn, "", ""
+		is, header, value = wire.TypeDeleteColumn, "", ""
 	}
-	c.cells = appendCell(nil, []byte(row), qualifierHeader, []byte(qualifier), time, wire, header, []byte(value))
+	c.cells = wire.AppendCell(nil, []byte(row), wire.QualifierHeader, []byte(qualifier), time, is, header, []byte(value))
 	_, err = f.sendBatch(tb.Context(), []hrpc.Call{c})
 	require.NoError(tb, err)
 }

@@ -22,60 +22,20 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/hbase/internal/wire"
 )
 
 var anyBytes = rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, 0x7f, 0x80, 0xff}), 0, 6)
-
-func TestCellsRoundTrip(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		row := append([]byte("r"), anyBytes.Draw(t, "row")...)
-		var wire []byte
-		var want []driver.Cell
-		for range rapid.IntRange(1, 4).Draw(t, "cells") {
-			c := driver.Cell{Qualifier: anyBytes.Draw(t, "qualifier"), Value: anyBytes.Draw(t, "value")}
-			want = append(want, c)
-			before := len(wire)
-			wire = appendCell(wire, row, qualifierHeader, c.Qualifier, latest, typePut, valueHeader, c.Value)
-			require.Equal(t, cellSize(len(row), 1+len(c.Qualifier), 1+len(c.Value)), len(wire)-before)
-		}
-		key, cells, read, err := decodeRow(append(wire, "more"...), len(want), true)
-		require.NoError(t, err)
-		require.Equal(t, len(wire), read)
-		require.Equal(t, row, key)
-		for i, c := range cells {
-			require.EqualValues(t, int64(latest), c.Stamp)
-			require.True(t, bytes.Equal(want[i].Qualifier, c.Qualifier) && bytes.Equal(want[i].Value, c.Value))
-			require.Zero(t, cap(c.Value)-len(c.Value)+cap(c.Qualifier)-len(c.Qualifier), "an append would write into a neighbour")
-		}
-		for n := range wire {
-			_, _, _, err := decodeRow(wire[:n], len(want), false)
-			require.Error(t, err)
-		}
-	})
-}
-
-func FuzzDecodeRow(f *testing.F) {
-	f.Add(appendCell(nil, []byte("row"), qualifierHeader, []byte("q"), latest, typePut, valueHeader, []byte("v")), 1)
-	f.Fuzz(func(t *testing.T, b []byte, n int) {
-		if n < 0 || n > 1<<16 {
-			return
-		}
-		_, cells, read, err := decodeRow(b, n, true)
-		if err == nil && (len(cells) != n || read > len(b)) {
-			t.Fatalf("%d cells of %d in %d bytes of %d", len(cells), n, read, len(b))
-		}
-	})
-}
 
 // A get of a batch takes its own cells out of those of all, also where some have an unknown format.
 func TestBatchedGets(t *testing.T) {
 	row := []byte("row")
 	cellOf := func(header, value string) []byte {
-		return appendCell(nil, row, qualifierHeader, []byte("q"), 7, typePut, header, []byte(value))
+		return wire.AppendCell(nil, row, wire.QualifierHeader, []byte("q"), 7, wire.TypePut, header, []byte(value))
 	}
 	answered := func(n int32) *pb.GetResponse { return &pb.GetResponse{Result: &pb.Result{AssociatedCellCount: &n}} }
-	known, unknown := cellOf(valueHeader, "value"), cellOf("\x77", "value")
-	wire := slices.Concat(known, known, unknown, known)
+	known, unknown := cellOf(wire.ValueHeader, "value"), cellOf("\x77", "value")
+	all := slices.Concat(known, known, unknown, known)
 	read := func(c *batchedGet, b []byte, n int32) int {
 		size, err := c.DeserializeCellBlocks(answered(n), b)
 		require.NoError(t, err)
@@ -83,8 +43,8 @@ func TestBatchedGets(t *testing.T) {
 	}
 	want := []driver.Cell{{Qualifier: []byte("q"), Value: []byte("value"), Stamp: 7}}
 	c := &batchedGet{stamps: true}
-	require.Zero(t, read(c, wire, 0))
-	require.Equal(t, len(known), read(c, wire, 1))
+	require.Zero(t, read(c, all, 0))
+	require.Equal(t, len(known), read(c, all, 1))
 	cells, err := c.answer(answered(1))
 	require.NoError(t, err)
 	require.Equal(t, want, cells)
@@ -92,12 +52,12 @@ func TestBatchedGets(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, cells, "of an earlier attempt")
 
-	require.Equal(t, len(unknown), read(c, wire[2*len(known):], 1), "the next one goes on behind it")
+	require.Equal(t, len(unknown), read(c, all[2*len(known):], 1), "the next one goes on behind it")
 	_, err = c.answer(answered(1))
 	require.ErrorIs(t, err, driver.ErrLayout)
 	require.Equal(t, len(known)-1, read(c, known[1:], 1))
 	_, err = c.answer(answered(1))
-	require.ErrorIs(t, err, errCell)
+	require.ErrorIs(t, err, wire.ErrCell)
 }
 
 func TestBelow(t *testing.T) {

@@ -177,7 +177,8 @@ type Explanation struct {
 	// ranges; the postings of each are looked up. A range of few values that there can be is looked
 	// up without the index.
 	Tokens int
-	// Requests is the number of scans and reads that were sent; a scan pages by itself, and one read has many rows.
+	// Requests is the number of scans and reads that were sent; a scan pages by itself, one of tokens has many of these, and
+	// one read has many rows.
 	Requests int
 	// Hits is the number of rows and postings that were found in the ranges.
 	Hits int

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"iter"
 	"slices"
 	"sort"
 	"time"
@@ -25,11 +24,9 @@ type family struct {
 }
 
 const (
-	// A scan reads pages of at most this many rows; the first pages are smaller. A page ends when
-	// it has grown beyond this many bytes, or has passed over this many cells that are not wanted.
-	firstPage, maxPage = 32, 1024
-	pageBytes          = 256 << 10
-	pageCells          = 64 << 10
+	// A page ends when it has grown beyond this many bytes, or has passed over this many cells.
+	pageBytes = 256 << 10
+	pageCells = 64 << 10
 
 	// After this many cells in a row that are not wanted it seeks, since a seek costs about as
 	// much as eight steps.
@@ -91,11 +88,14 @@ func (f *family) Get(ctx context.Context, row []byte, cells driver.Slice) ([]dri
 		p.cellLimit = len(w.only)
 	}
 	lower, upper := w.bounds(prefix)
-	rows, _, err := p.read(f.reader, lower, upper, 1)
-	if err != nil || len(rows) == 0 {
+	err = p.iterate(f.reader, &pebble.IterOptions{LowerBound: lower, UpperBound: upper}, func(it *pebble.Iterator) error {
+		_, err := p.page(it, 1)
+		return err
+	})
+	if err != nil || len(p.rows) == 0 {
 		return nil, err
 	}
-	return rows[0].Cells, nil
+	return p.rows[0].Cells, nil
 }
 
 // GetBatch implements [driver.Family] with one iterator, which goes from row to row in the order of keys.
@@ -158,67 +158,6 @@ func (f *family) flushed(rows [][]byte, order []int) (flushed, others []int) {
 		}
 	}
 	return flushed, others
-}
-
-// Scan implements [driver.Family].
-func (f *family) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
-	return func(yield func(driver.Row, error) bool) {
-		if err := f.entry.spec.CheckRange(r); err != nil {
-			yield(driver.Row{}, err)
-			return
-		}
-		r = r.Share()
-		w := newWindow(r.Cells)
-		lower := layout.AppendEscaped(layout.AppendFamily(nil, f.entry.id), r.Start)
-		upper := layout.AppendFamily(nil, f.entry.id+1)
-		if r.End != nil {
-			upper = layout.AppendEscaped(layout.AppendFamily(nil, f.entry.id), r.End)
-		}
-		none := r.Empty() || r.Cells.Empty()
-		left := r.Limit
-		for n := firstPage; ; n = min(2*n, maxPage) {
-			if r.Limit > 0 {
-				n = min(n, left)
-			}
-			rows, next, err := f.page(ctx, r, w, lower, upper, n, none)
-			if err != nil {
-				yield(driver.Row{}, err)
-				return
-			}
-			for _, row := range rows {
-				if !yield(row, nil) {
-					return
-				}
-			}
-			left -= len(rows)
-			if next == nil || r.Limit > 0 && left == 0 {
-				return
-			}
-			if r.Reverse {
-				upper = next
-			} else {
-				lower = next
-			}
-		}
-	}
-}
-
-// page reads up to n rows. The engine is not held between pages, so that a caller may take its
-// time, or never come back.
-func (f *family) page(ctx context.Context, r driver.Range, w window, lower, upper []byte, n int, none bool) ([]driver.Row, []byte, error) {
-	if err := contextError(ctx); err != nil {
-		return nil, nil, err
-	}
-	now, err := f.enter()
-	if err != nil {
-		return nil, nil, err
-	}
-	defer f.db.leave()
-	if none {
-		return nil, nil, nil
-	}
-	p := &pager{db: f.db, ctx: ctx, now: now, window: w, reverse: r.Reverse, stamps: r.Cells.Stamps}
-	return p.read(f.reader, lower, upper, n)
 }
 
 // Apply implements [driver.Family].
@@ -466,7 +405,7 @@ func (w window) before(q []byte) (bound []byte, ok bool) {
 	return w.end, w.end != nil && bytes.Compare(q, w.end) >= 0
 }
 
-// A pager reads rows between two keys.
+// A pager reads the rows of one page.
 type pager struct {
 	db         *DB
 	ctx        context.Context
@@ -479,27 +418,15 @@ type pager struct {
 	cellLimit  int  // of the one row that is read, its head aside; 0 is none
 	head       int  // cells of that row's head that were read besides its slice
 
-	key   []byte        // of a cell that is looked for
-	cur   []byte        // prefix of the row that is being read
-	cells []driver.Cell // of that row, in the order of reading
-	rows  []driver.Row
-	bytes int
+	key    []byte        // of a cell that is looked for
+	cur    []byte        // prefix of the row that is being read
+	cells  []driver.Cell // of that row, in the order of reading
+	rows   []driver.Row
+	bytes  int // of rows
+	passed int // cells, wanted or not
 
 	arena []byte
 	slab  []driver.Cell
-}
-
-// read returns up to n rows. If there may be more, next is the lower bound of the rest or, in
-// reverse, the upper.
-func (p *pager) read(r pebble.Reader, lower, upper []byte, n int) (rows []driver.Row, next []byte, err error) {
-	err = p.iterate(r, &pebble.IterOptions{LowerBound: lower, UpperBound: upper}, func(it *pebble.Iterator) (err error) {
-		next, err = p.page(it, n)
-		return err
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	return p.rows, next, nil
 }
 
 // iterate lets read have an iterator.
@@ -542,22 +469,27 @@ func (p *pager) eachRow(f *family, o *pebble.IterOptions, rows [][]byte, order [
 	})
 }
 
-// page reads up to n rows within the bounds of an iterator.
+// full reports whether a page of n rows ends here.
+func (p *pager) full(n int) bool {
+	return len(p.rows) >= n || p.bytes >= pageBytes || p.passed >= pageCells
+}
+
+// page reads within the bounds of an iterator, until there are n rows. If there may be more, next is the lower bound of the
+// rest or, in reverse, the upper.
 func (p *pager) page(it *pebble.Iterator, n int) (next []byte, err error) {
 	first, step := it.First, it.Next
 	if p.reverse {
 		first, step = it.Last, it.Prev
 	}
 	unwanted := 0
-	total := 0
-	for valid := first(); valid; total++ {
-		if total%256 == 255 && p.ctx.Err() != nil {
+	for valid := first(); valid; p.passed++ {
+		if p.passed%256 == 255 && p.ctx.Err() != nil {
 			return nil, pause.Ended(p.ctx)
 		}
 		key := it.Key()
 		if p.cur == nil || !bytes.HasPrefix(key, p.cur) {
 			p.finishRow()
-			if len(p.rows) >= n || p.bytes >= pageBytes || total >= pageCells {
+			if p.full(n) {
 				if p.cur != nil && p.reverse {
 					return bytes.Clone(p.cur), nil
 				} else if p.cur != nil {

@@ -229,13 +229,20 @@ func Refused(err error) bool {
 func Scanned(ctx context.Context, family driver.Family, r driver.Range) iter.Seq2[driver.Row, error] {
 	return func(yield func(driver.Row, error) bool) {
 		var last []byte
+		each, beyond := r.Bounds(), 1
+		if r.Reverse {
+			beyond = -1
+		}
 		for row, err := range family.Scan(ctx, r) {
 			if err == nil && !r.AnyOrder {
 				order := bytes.Compare(row.Key, last)
 				if r.Reverse {
 					order = -order
 				}
-				if bytes.Compare(row.Key, r.Start) < 0 || r.End != nil && bytes.Compare(row.Key, r.End) >= 0 || last != nil && order <= 0 {
+				for len(each) > 0 && each[0].Compare(row.Key) == beyond {
+					each = each[1:]
+				}
+				if len(each) == 0 || each[0].Compare(row.Key) != 0 || last != nil && order <= 0 {
 					yield(driver.Row{}, fmt.Errorf("%w: the database returned a row that was not asked for, or not in order", fault.ErrTampered))
 					return
 				}

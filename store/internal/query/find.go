@@ -186,7 +186,8 @@ type execution struct {
 	snapshot       driver.Snapshot
 	seen           map[[16]byte]struct{} // rows that were found, where there is no snapshot
 	last           []byte                // the row that was found last
-	tokens         atomic.Int64          // that were looked up
+	looked         atomic.Int64          // tokens that were
+	lookups        atomic.Int64          // scans for them
 	reads          atomic.Int64          // of the rows of postings
 	relies         []*rowcodec.Column    // what the ranges are right by: the driving columns, and stateful parts
 	moving         bool                  // one of these has ciphertexts that move
@@ -445,13 +446,13 @@ func (f *execution) indexed(w *way, r keyRange) driver.Range {
 // tokenwise reports whether postings are looked up value by value.
 func (w *way) tokenwise() bool { return w.driving != nil && w.driving.Order != nil }
 
-// count completes the explanation of a query whose postings were looked up value by value: each by
-// one scan, which meets one partition.
+// count completes the explanation of a query whose postings were looked up value by value: those of
+// each are in one partition.
 func (f *execution) count() {
-	n := int(f.tokens.Load())
+	n := int(f.looked.Load())
 	f.tally.Tokens = n
 	f.tally.Buckets += n
-	f.tally.Requests += n + int(f.reads.Load())
+	f.tally.Requests += int(f.lookups.Load() + f.reads.Load())
 }
 
 // run yields the rows of the answer.

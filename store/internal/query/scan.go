@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"runtime"
 	"slices"
@@ -14,11 +15,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
+	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/recopy"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/internal/tokens"
 )
 
 // A batch is rows or postings as they were scanned, and what becomes of them.
@@ -69,7 +72,7 @@ func (f *finder) scan(ctx context.Context, r keyRange, last bool) iter.Seq2[*Fou
 // scannedRange yields the rows of a range or, where a column drives the query, the postings.
 func (f *finder) scannedRange(ctx context.Context, r keyRange) iter.Seq2[driver.Row, error] {
 	if f.tokenwise() {
-		return f.tokenPostings(ctx, r)
+		return f.lookUp(ctx, r)
 	}
 	f.tally.Requests++
 	if f.served() {
@@ -81,6 +84,38 @@ func (f *finder) scannedRange(ctx context.Context, r keyRange) iter.Seq2[driver.
 	}
 	scan.Cells = f.table.Slice(f.need)
 	return engine.Scanned(ctx, f.data, scan)
+}
+
+// lookUp yields the postings of the codes of a range.
+func (f *finder) lookUp(ctx context.Context, r keyRange) iter.Seq2[driver.Row, error] {
+	l := &tokens.Lookup{Postings: f.postings, Reverse: f.reverse, Few: f.few}
+	l.Codes = func(ctx context.Context) iter.Seq2[int64, error] {
+		return func(yield func(int64, error) bool) {
+			for code, err := range r.within.Codes(ctx, r.by.Order, f.reverse) {
+				if err != nil {
+					err = fmt.Errorf("column %q: %w", r.by.Name, err)
+				}
+				if !yield(code, err) {
+					return
+				}
+			}
+		}
+	}
+	l.Range = func(code int64) driver.Bounds {
+		key := r.by.AppendTag(bytes.Clone(r.by.Lead), code)
+		one := keyRange{Start: key, end: ope.PrefixEnd(key), group: r.group}
+		if r.resume != nil && r.resume.Code == code {
+			one = r.resume.rest(one, &f.way)
+		}
+		return driver.Bounds{Start: one.Start, End: one.end}
+	}
+	return func(yield func(driver.Row, error) bool) {
+		defer func() {
+			f.looked.Add(l.Looked.Load())
+			f.lookups.Add(l.Scans.Load())
+		}()
+		l.Rows(ctx)(yield)
+	}
 }
 
 // open turns what was scanned in a range into rows of the answer.
