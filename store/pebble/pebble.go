@@ -68,9 +68,8 @@ const (
 	memTableBytes = 32 << 20
 	memTables     = 2
 
-	// Blocks of the engine's default, 4 KiB, have four times as many entries in the indexes of tables, and take as
-	// many more blocks of memory, each with some 100 bytes of its own. Rows read one by one would gain little from smaller ones:
-	// decompressing is a small part of what a row costs.
+	// Blocks of the engine's default, 4 KiB, have four times as many entries in the indexes of tables, and leave more
+	// gaps in memory. Rows that are read one by one did not become slower by larger ones.
 	blockBytes = 16 << 10
 
 	// Ten bits a row: one in a hundred look-ups of an absent row reads a block in vain.
