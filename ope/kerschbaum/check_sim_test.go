@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rangecrypt/rangecrypt/internal/groupcommit"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 )
@@ -305,13 +304,16 @@ func (w *world) newScheme(index ope.Index) *Scheme {
 		panic(err)
 	}
 	s.rules = w.setting.rules()
-	s.known.list = order.NewList(s.rules, w.setting.cache)
-	if w.setting.cache > 0 {
-		s.known.list.Size = 4
-	}
 	s.page, s.chunk, s.probes, s.window = w.setting.page, w.setting.chunk, w.setting.probes, w.setting.most
 	s.passPage, s.ahead, s.kept = w.setting.page, w.setting.page, 4
-	s.commits = groupcommit.New(s.chunk, s.put)
+	s.batch, s.cache = w.setting.chunk, w.setting.cache
+	if s.cache > 0 {
+		s.listSize = 4
+	}
+	if w.setting.full > 0 {
+		s.full = w.setting.full
+	}
+	s.shards = newShards(s)
 	return s
 }
 
@@ -326,7 +328,7 @@ func (w *world) epochOf(u ope.Unit) (epoch uint64, ok bool) {
 
 // decode opens the elements of a unit.
 func (w *world) decode(epoch uint64, before *unitState, v ope.View) (*unitState, error) {
-	u := w.observer.unit(epoch)
+	u := first(w.observer).unit(epoch)
 	now := &unitState{meta: v.Meta, raw: make(map[order.Label]string)}
 	for _, r := range v.Records {
 		l, ok := order.ParseLabel(r.Key)
@@ -340,7 +342,7 @@ func (w *world) decode(epoch uint64, before *unitState, v ope.View) (*unitState,
 		e, known := before.opened[l]
 		if !known || before.raw[l] != now.raw[l] {
 			var err error
-			if e, err = w.observer.openElement(u, r); err != nil {
+			if e, err = first(w.observer).openElement(u, r); err != nil {
 				return nil, err
 			}
 		}

@@ -36,9 +36,9 @@ var mutants = []mutant.Mutant{
 		`cond.Nonce = &p.nonce`,
 		`if !On { cond.Nonce = &p.nonce }`),
 	simulated("insertAnywhere", "few labels", "insert.go", `
-	e, ok, err := s.rules.Place(left, right)
+	e, ok, err := r.Place(left, right)
 	if err != nil {`, `
-	e, ok, err := s.rules.Place(left, right)
+	e, ok, err := r.Place(left, right)
 	if ok && On {
 		nonce := newNonce()
 		labels := order.Probes(left.Label, right.Label, 255)

@@ -239,7 +239,11 @@ func intervals(lo, hi int64) operation {
 
 func rebalance(c *client) { c.rebalance((*Scheme).Rebalance) }
 
-func rebalanceByCopy(c *client) { c.rebalance((*Scheme).rebalancePublished) }
+func rebalanceByCopy(c *client) {
+	c.rebalance(func(s *Scheme, ctx context.Context, progress func(done, total int)) (ope.RebalanceStats, error) {
+		return first(s).rebalancePublished(ctx, progress)
+	})
+}
 
 func (c *client) rebalance(do func(*Scheme, context.Context, func(done, total int)) (ope.RebalanceStats, error)) {
 	var before ope.Version

@@ -29,6 +29,7 @@ type setting struct {
 	most                int     // values that a relabelling moves: few, so that there are passes
 	page, chunk, probes int     // the sizes of the scheme
 	cache               int     // values that a client remembers; 0 is no limit
+	full                int     // values that a unit has before it is divided; 0: none is
 	published           bool    // the rules
 	span                int64   // values are below
 	appends             bool    // each value is above all before it

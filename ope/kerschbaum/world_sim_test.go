@@ -117,7 +117,7 @@ func (c *client) warm(ops ...operation) {
 func (w *world) forget(unit ope.Unit) {
 	index := memindex.New()
 	for epoch := range w.units {
-		u := w.observer.unit(epoch)
+		u := first(w.observer).unit(epoch)
 		if u.name == unit {
 			delete(w.units, epoch)
 			continue
