@@ -86,7 +86,7 @@ func (c *check) parts(ctx context.Context, epoch uint64) error {
 		}
 		s := c.s
 		from := order.Label{}
-		if c.next > is.low.value {
+		if c.next > is.low.Value {
 			// Without a place to go on from, because what is there is damaged, begin again.
 			_, err := s.note(p)
 			var at order.Label
@@ -127,11 +127,11 @@ func (c *check) find(ctx context.Context, epoch uint64) (page, part, error) {
 		}
 		if p.meta.State == ope.StateAbsent {
 			c.report(u, nil, fmt.Errorf("it is missing, but its neighbour names it"))
-			c.s, c.next = c.s.of.shards.get(c.right, epoch), others.low.value
+			c.s, c.next = c.s.of.shards.get(c.right, epoch), others.low.Value
 			return above, others, nil
 		}
 		is := s.partOf(p)
-		if above.unit != nil && !is.covers(c.next) && is.low.value <= c.next && others.n > 0 && is.high == others.given {
+		if above.unit != nil && !is.covers(c.next) && is.low.Value <= c.next && others.n > 0 && sameEdge(is.high, others.given) {
 			if err := c.frozen(ctx, above, others, epoch); err != nil {
 				return page{}, part{}, err
 			}
@@ -141,9 +141,9 @@ func (c *check) find(ctx context.Context, epoch uint64) (page, part, error) {
 		if is.covers(c.next) || is.left == 0 && above.unit == nil {
 			return p, is, nil
 		}
-		if is.low.value <= c.next || is.left == 0 {
+		if is.low.Value <= c.next || is.left == 0 {
 			c.report(u, partKey, fmt.Errorf("nobody has the values between its own and those of its neighbour"))
-			c.s, c.next = c.s.of.shards.get(c.right, epoch), others.low.value
+			c.s, c.next = c.s.of.shards.get(c.right, epoch), others.low.Value
 			return above, others, nil
 		}
 		above, others, c.right = p, is, s.number
@@ -162,12 +162,12 @@ func (c *check) frozen(ctx context.Context, p page, is part, epoch uint64) error
 		if e.Value < c.next {
 			continue
 		}
-		entry := ope.Entry{Plaintext: e.Value, Ciphertext: right.ciphertext(epoch, e.Value, e.Label), Version: ope.Version{Epoch: epoch, Generation: meta.Generation}}
+		entry := ope.Entry{Plaintext: e.Value, Ciphertext: right.ciphertext(epoch, e.Value, e.Label), Version: ope.Version{Epoch: epoch, Generation: is.since}}
 		if c.done = !c.yield(entry, nil); c.done {
 			return nil
 		}
 	}
-	c.next = is.low.value
+	c.next = is.low.Value
 	return nil
 }
 
@@ -247,7 +247,7 @@ func (c *check) walk(ctx context.Context, p page, is part, from order.Label) err
 	}
 	c.done = is.top
 	if !is.top {
-		c.next = max(c.next, is.high.value)
+		c.next = max(c.next, is.high.Value)
 	}
 	if w.adjacent {
 		if _, err := w.rules.Between(w.left, high); err != nil {
@@ -262,7 +262,7 @@ func (c *check) walk(ctx context.Context, p page, is part, from order.Label) err
 
 // record checks a record and yields its value. It reports false if nobody wants more.
 func (w *walk) record(r ope.Record) bool {
-	if at, ok := order.ParseLabel(r.Key); ok && at.Less(w.part.low.label) {
+	if at, ok := order.ParseLabel(r.Key); ok && at.Less(w.part.low.Label) {
 		return true // it is being handed over
 	}
 	w.count++

@@ -34,6 +34,7 @@ type checker struct {
 	acked    map[int64]bool                        // values whose encryption has ended
 	handed   map[string]int64                      // ciphertexts that clients got, and of which value
 	clock    int64                                 // the highest value of those that grow
+	dividedChecker
 }
 
 // A seat is that a value is at a label in an epoch.
@@ -59,6 +60,8 @@ func (w *world) initChecker() {
 		tried:  make(map[int64]bool),
 		acked:  make(map[int64]bool),
 		handed: make(map[string]int64),
+
+		dividedChecker: dividedChecker{shards: make(map[uint32]*shardState)},
 	}
 	w.key, _ = ope.NewKey(bytes.Repeat([]byte{1}, ope.KeySize))
 	w.observer = w.newScheme(w.index)
@@ -76,6 +79,10 @@ func (w *world) committed(unit ope.Unit, applied bool, err error) {
 		return
 	}
 	w.Count("commits")
+	if w.setting.full > 0 {
+		w.committedDivided(unit)
+		return
+	}
 	view, err := w.index.Read(context.Background(), unit, nil, nil, 0)
 	if err != nil {
 		panic(err)
@@ -188,16 +195,15 @@ func (w *world) checkChange(epoch uint64, before, now *unitState) {
 			}
 		}
 		if same && is == ope.StateOpen {
-			w.checkCanonical(before.elements, fresh)
+			w.checkCanonical(w.setting.rules(), before.elements, fresh)
 		}
 	}
 }
 
 // checkCanonical checks that the new elements are where insertions one after the other would have
 // put them.
-func (w *world) checkCanonical(before, fresh []order.Element) {
-	rules := w.setting.rules()
-	low, high := order.Element{}, rules.High()
+func (w *world) checkCanonical(rules order.Rules, before, fresh []order.Element) {
+	low, high := rules.Low(), rules.High()
 	var within func(left, right order.Element, fresh []order.Element) bool
 	within = func(left, right order.Element, fresh []order.Element) bool {
 		if len(fresh) == 0 {
@@ -233,6 +239,11 @@ func valuesOf(u *unitState) []int64 {
 
 // current returns the unit that counts: the lowest one that is open or sealed.
 func (w *world) current() (epoch uint64, u *unitState) {
+	if w.setting.full > 0 {
+		u = new(unitState)
+		w.contents(func(_ *shardState, elements []order.Element) { u.elements = append(u.elements, elements...) })
+		return 1, u
+	}
 	for _, epoch := range slices.Sorted(maps.Keys(w.units)) {
 		if s := w.units[epoch].meta.State; s == ope.StateOpen || s == ope.StateSealed {
 			return epoch, w.units[epoch]
@@ -248,6 +259,14 @@ func (w *world) version() ope.Version {
 }
 
 func (w *world) checkAcknowledged() {
+	if w.setting.full > 0 {
+		for x := range w.acked {
+			if _, there := w.where[x]; !there {
+				w.Fail("D3: an acknowledged value is lost")
+			}
+		}
+		return
+	}
 	_, u := w.current()
 	have := make(map[int64]bool, len(u.elements))
 	for _, e := range u.elements {

@@ -3,6 +3,7 @@ package kerschbaum
 import (
 	"context"
 	"encoding/binary"
+	"slices"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
@@ -27,39 +28,35 @@ import (
 //
 // A shard that was ever divided or came of that is in [ope.StateDivided], which earlier versions do not know and refuse.
 
-// An edge is where a part of the index begins.
-type edge struct {
-	label order.Label
-	value int64
-}
-
 // A part is what of the index a shard has.
 type part struct {
-	low   edge   // the lowest label and value that belong here
-	high  edge   // the lowest above that do not
-	top   bool   // nothing is above; high counts for nothing
-	left  uint32 // the shard that has what is below; 0: none
-	give  uint64 // so many values, the lowest ones, are yet to be handed over
-	given edge   // the low edge before the last that are being handed over
-	n     uint32 // number of these, which are yet to be deleted; 0: none
-	gone  uint64 // values that were handed over so far
-	came  uint64 // values that came from the right neighbour so far
+	low   order.Element // the lowest label and value that belong here
+	high  order.Element // the first that was above when it was handed over up to there
+	top   bool          // nothing is above; high counts for nothing
+	left  uint32        // the shard that has what is below; 0: none
+	give  uint64        // so many values, the lowest ones, are yet to be handed over
+	given order.Element // low, before the last that are being handed over
+	n     uint32        // number of these, which are yet to be deleted; 0: none
+	since uint64        // the generation that began when these were frozen
+	gone  uint64        // values that were handed over so far
+	came  uint64        // values that came from the right neighbour so far
 }
 
 // wholePart returns what a shard has that was never divided.
-func (b *base) wholePart() part { return part{low: edge{value: b.domain.Min}, top: true} }
+func (b *base) wholePart() part { return part{low: order.Element{Value: b.domain.Min}, top: true} }
 
 // covers reports whether the part has the place of a value.
-func (p part) covers(x int64) bool { return p.low.value <= x && (p.top || x < p.high.value) }
+func (p part) covers(x int64) bool { return p.low.Value <= x && (p.top || x < p.high.Value) }
 
 // rules returns the rules of the index for the part.
 func (p part) rules(r order.Rules) order.Rules {
-	var from, to order.Label
-	if !p.low.label.IsZero() {
-		from = p.low.label.Minus(order.Label{Lo: 1})
+	var from order.Label
+	var to order.Element
+	if !p.low.Label.IsZero() {
+		from = p.low.Label.Minus(order.Label{Lo: 1})
 	}
 	if !p.top {
-		to = p.high.label
+		to = p.high
 	}
 	return r.Within(from, to)
 }
@@ -67,12 +64,12 @@ func (p part) rules(r order.Rules) order.Rules {
 // partKey is the key of the record that says which part a unit has.
 var partKey = append(order.Label{}.Bytes(), 'r')
 
-const partSize = 3*(order.LabelSize+8) + 1 + 2*4 + 3*8
+const partSize = 3*(order.LabelSize+elementSize) + 1 + 2*4 + 4*8
 
 func sealPart(u *unit, p part) ope.Record {
 	b := make([]byte, 0, partSize)
-	for _, e := range []edge{p.low, p.high, p.given} {
-		b = binary.BigEndian.AppendUint64(e.label.Append(b), uint64(e.value))
+	for _, e := range []order.Element{p.low, p.high, p.given} {
+		b = appendElement(e.Label.Append(b), e)
 	}
 	top := byte(0)
 	if p.top {
@@ -81,7 +78,7 @@ func sealPart(u *unit, p part) ope.Record {
 	b = append(b, top)
 	b = binary.BigEndian.AppendUint32(b, p.left)
 	b = binary.BigEndian.AppendUint32(b, p.n)
-	for _, n := range []uint64{p.give, p.gone, p.came} {
+	for _, n := range []uint64{p.since, p.give, p.gone, p.came} {
 		b = binary.BigEndian.AppendUint64(b, n)
 	}
 	return ope.Record{Key: partKey, Value: u.sealer.Seal(partKey, b)}
@@ -92,14 +89,16 @@ func (s *shard) openPart(u *unit, r ope.Record) (p part, err error) {
 	if err != nil {
 		return p, err
 	}
-	for _, e := range []*edge{&p.low, &p.high, &p.given} {
-		e.label, _ = order.ParseLabel(b[:order.LabelSize])
-		e.value = int64(binary.BigEndian.Uint64(b[order.LabelSize:]))
-		b = b[order.LabelSize+8:]
+	for _, e := range []*order.Element{&p.low, &p.high, &p.given} {
+		at, _ := order.ParseLabel(b[:order.LabelSize])
+		*e = parseElement(at, b[order.LabelSize:])
+		b = b[order.LabelSize+elementSize:]
 	}
 	p.top = b[0] == 1
 	p.left, p.n = binary.BigEndian.Uint32(b[1:]), binary.BigEndian.Uint32(b[5:])
-	p.give, p.gone, p.came = binary.BigEndian.Uint64(b[9:]), binary.BigEndian.Uint64(b[17:]), binary.BigEndian.Uint64(b[25:])
+	for i, n := range []*uint64{&p.since, &p.give, &p.gone, &p.came} {
+		*n = binary.BigEndian.Uint64(b[9+8*i:])
+	}
 	return p, nil
 }
 
@@ -224,8 +223,9 @@ func (s *shard) giveSome(ctx context.Context, p page, is part) error {
 		return err
 	}
 	next := p.elements[n]
-	is.given, is.low = is.low, edge{next.Label, next.Value}
-	is.n, is.give, is.gone = uint32(n), is.give-uint64(n), is.gone+uint64(n)
+	is.given, is.low = is.low, next
+	is.n, is.since = uint32(n), p.meta.Generation+1
+	is.give, is.gone = is.give-uint64(n), is.gone+uint64(n)
 	given, err := s.commitPart(ctx, &p, is, order.Moved{From: rules.From, To: next.Label}, ope.Condition{Absent: free})
 	if err != nil || !given {
 		return err
@@ -256,12 +256,12 @@ func (s *shard) handOver(ctx context.Context, left *shard) error {
 
 // finishHandOver is handOver, of a unit of which the meta, the part and what is frozen are known.
 func (s *shard) finishHandOver(ctx context.Context, left *shard, p page, is part, frozen []order.Element) error {
-	taken, err := left.takeOver(ctx, p, is, frozen)
+	taken, err := left.takeOver(ctx, p.unit.epoch, is, frozen)
 	if err != nil || !taken {
 		return err
 	}
 	u, was := p.unit, is
-	is.n, is.given = 0, edge{}
+	is.n, is.since, is.given = 0, 0, order.Element{}
 	change := ope.Change{Meta: p.meta, Puts: []ope.Record{sealPart(u, is)}}
 	change.Meta.Nonce = newNonce()
 	for _, e := range frozen {
@@ -292,11 +292,11 @@ const directoryEvery = 50_000
 
 // frozenPart returns the elements of a unit that are being handed over, and the unit's meta.
 func (s *shard) frozenPart(ctx context.Context, u *unit, is part) ([]order.Element, ope.Meta, error) {
-	from := is.given.label
+	from := is.given.Label
 	if from.IsZero() {
 		from = from.Next()
 	}
-	view, err := s.readRecords(ctx, u, from.Bytes(), is.low.label.Bytes(), int(is.n)+1)
+	view, err := s.readRecords(ctx, u, from.Bytes(), is.low.Label.Bytes(), int(is.n)+1)
 	if err != nil {
 		return nil, ope.Meta{}, err
 	}
@@ -309,9 +309,9 @@ func (s *shard) frozenPart(ctx context.Context, u *unit, is part) ([]order.Eleme
 	return frozen, view.Meta, nil
 }
 
-// takeOver takes step 4: what its right neighbour, of a page and part, has frozen. It reports whether it is here by now.
-func (s *shard) takeOver(ctx context.Context, right page, of part, frozen []order.Element) (bool, error) {
-	u := s.unit(right.unit.epoch)
+// takeOver takes step 4: what its right neighbour, of a part, has frozen. It reports whether it is here by now.
+func (s *shard) takeOver(ctx context.Context, epoch uint64, of part, frozen []order.Element) (bool, error) {
+	u := s.unit(epoch)
 	p, err := s.readHeader(ctx, u)
 	if err != nil {
 		return false, err
@@ -320,20 +320,21 @@ func (s *shard) takeOver(ctx context.Context, right page, of part, frozen []orde
 		return false, err
 	}
 	is := s.partOf(p)
-	if is.high == of.low {
+	switch was := is.high; {
+	case sameEdge(was, of.low):
 		return true, nil
-	}
-	if is.high != of.given || is.top {
+	case is.top || !sameEdge(was, of.given):
 		return false, nil
 	}
-	was := is.high.label
-	is.high, is.came = of.low, is.came+uint64(len(frozen))
-	m := order.Moved{To: of.low.label}
+	was := is.high.Label
+	frozen, is.high = joined(is.high, frozen, of.low)
+	is.came += uint64(len(frozen))
+	m := order.Moved{To: of.low.Label}
 	if !was.IsZero() {
 		m.From = was.Minus(order.Label{Lo: 1})
 	}
 	// A value's generation rises with it, so that versions do.
-	meta := ope.Meta{State: ope.StateDivided, Generation: max(p.meta.Generation, right.meta.Generation) + 1, Nonce: newNonce()}
+	meta := ope.Meta{State: ope.StateDivided, Generation: max(p.meta.Generation, of.since) + 1, Nonce: newNonce()}
 	change := ope.Change{Meta: meta, Puts: []ope.Record{sealPart(u, is), sealMoved(u, meta.Generation, m)}}
 	if kept := uint64(s.kept); meta.Generation > kept {
 		change.Deletes = append(change.Deletes, movedKey(meta.Generation-kept))
@@ -349,31 +350,55 @@ func (s *shard) takeOver(ctx context.Context, right page, of part, frozen []orde
 	return applied, err
 }
 
+// sameEdge reports whether the edges of two neighbours are the same. Each has a shape of its own.
+func sameEdge(a, b order.Element) bool { return a.Label == b.Label && a.Value == b.Value }
+
+// joined returns elements as they go to a shard with a high edge, and the next edge, with such depths that no neighbours
+// are of equal depth: the first is what the edge was taken for when others were put below it.
+func joined(edge order.Element, elements []order.Element, next order.Element) ([]order.Element, order.Element) {
+	out := append(slices.Clone(elements), next)
+	if edge.Shape.Depth > 0 {
+		out[0].Shape = edge.Shape
+	}
+	for i := 1; i < len(out); i++ {
+		for e := &out[i]; e.Shape.Depth == out[i-1].Shape.Depth || i < len(elements) && *e != elements[i] && e.Shape.Depth == out[i+1].Shape.Depth; {
+			e.Shape.Depth = order.Increment(e.Shape.Depth)
+		}
+	}
+	last := len(out) - 1
+	return out[:last], out[last]
+}
+
 // follow goes to where a value is that a shard, as far as this client knows, does not have: it takes note of what the
 // shards say by now, and completes a step that was begun.
 func (s *Scheme) follow(ctx context.Context, sh *shard, x int64) error {
-	if err := sh.connect(ctx); err != nil {
-		return err
+	for {
+		if err := sh.connect(ctx); err != nil {
+			return err
+		}
+		sh.mu.Lock()
+		is, epoch, latest := sh.known.part, sh.known.epoch, sh.known.latest()
+		sh.mu.Unlock()
+		s.shards.note(sh, is)
+		if !latest || is.left == 0 || x >= is.low.Value {
+			return nil
+		}
+		left := s.shards.get(is.left, epoch)
+		p, err := left.readHeader(ctx, left.unit(epoch))
+		if err != nil {
+			return err
+		}
+		if _, err := left.note(p); err != nil {
+			return err
+		}
+		has := left.partOf(p)
+		s.shards.note(left, has)
+		if x >= has.high.Value && !has.top {
+			return sh.handOver(ctx, left)
+		}
+		if x >= has.low.Value {
+			return nil
+		}
+		sh = left // which may have nothing, so that nothing else leads there
 	}
-	sh.mu.Lock()
-	is, epoch, latest := sh.known.part, sh.known.epoch, sh.known.latest()
-	sh.mu.Unlock()
-	s.shards.note(sh, is)
-	if !latest || is.left == 0 || x >= is.low.value {
-		return nil
-	}
-	left := s.shards.get(is.left, epoch)
-	p, err := left.readHeader(ctx, left.unit(epoch))
-	if err != nil {
-		return err
-	}
-	if _, err := left.note(p); err != nil {
-		return err
-	}
-	has := left.partOf(p)
-	s.shards.note(left, has)
-	if !has.top && x < has.high.value {
-		return nil
-	}
-	return sh.handOver(ctx, left)
 }

@@ -251,7 +251,7 @@ func (s *shard) bounds(ctx context.Context, lo, hi int64) (from, to order.Label,
 			return nil, errElsewhere
 		}
 		if end = nil; !is.top {
-			end = &is.high.value
+			end = &is.high.Value
 		}
 		version = s.known.version()
 		from, to = rules.From, rules.High().Label
@@ -261,7 +261,7 @@ func (s *shard) bounds(ctx context.Context, lo, hi int64) (from, to order.Label,
 			// Whatever is known above is above, though there may be others before it.
 			to = s.known.list.Gap(hi).Right.Label
 		}
-		if lo == is.low.value {
+		if lo == is.low.Value {
 			return nil, nil
 		}
 		if e, ok := s.known.list.Find(lo); ok {

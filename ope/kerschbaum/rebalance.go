@@ -87,7 +87,7 @@ func (s *shard) rebalancePublished(ctx context.Context, progress func(done, tota
 // spreadOut makes room where no single commit can.
 func (s *shard) spreadOut(ctx context.Context, u *unit) error {
 	s.mu.Lock()
-	from := s.known.part.low.value
+	from := s.known.part.low.Value
 	s.mu.Unlock()
 	w, err := s.counted(ctx, from)
 	if err == nil {
@@ -137,7 +137,7 @@ func (s *shard) counted(ctx context.Context, x int64) (*sweep, error) {
 			return nil, errElsewhere
 		}
 		rules = k.rules
-		w.low, w.end, w.top, w.gone = k.part.low.value, k.part.high.value, k.part.top, k.part.gone
+		w.low, w.end, w.top, w.gone = k.part.low.Value, k.part.high.Value, k.part.top, k.part.gone
 		return nil, nil
 	})
 	if err != nil {
@@ -329,7 +329,7 @@ func (w *sweep) read(ctx context.Context, from, to int64) (win window, more bool
 func (s *shard) neighbour(ctx context.Context, x int64) (left order.Element, rules order.Rules, version ope.Version, err error) {
 	err = s.locate(ctx, false, func() ([]order.Gap, error) {
 		version, rules = s.known.version(), s.known.rules
-		if left = rules.Low(); x <= s.known.part.low.value {
+		if left = rules.Low(); x <= s.known.part.low.Value {
 			return nil, nil
 		}
 		g := s.known.list.Gap(x - 1)

@@ -106,19 +106,19 @@ func (m *shards) all() []*shard {
 
 // note takes note of which part a shard has.
 func (m *shards) note(s *shard, is part) {
-	if s.number == 0 || is.low == is.high {
+	if s.number == 0 || sameEdge(is.low, is.high) {
 		return // it is the last in any case, or has nothing yet
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if i := slices.IndexFunc(m.seats, func(p place) bool { return p.shard == s }); i >= 0 {
-		if m.seats[i].high >= is.high.value {
+		if m.seats[i].high >= is.high.Value {
 			return
 		}
 		m.seats = slices.Delete(m.seats, i, i+1)
 	}
-	i := sort.Search(len(m.seats)-1, func(i int) bool { return is.high.value < m.seats[i].high })
-	m.seats = slices.Insert(m.seats, i, place{is.high.value, s})
+	i := sort.Search(len(m.seats)-1, func(i int) bool { return is.high.Value < m.seats[i].high })
+	m.seats = slices.Insert(m.seats, i, place{is.high.Value, s})
 }
 
 // share bounds what the shard remembers to one of n equal parts, but so that one commit fits into a quarter of it.
@@ -159,11 +159,11 @@ const (
 func directoryKey(number uint32) []byte { return binary.BigEndian.AppendUint32(nil, number) }
 
 // direct puts a shard into the directory.
-func (s *Scheme) direct(ctx context.Context, number uint32, high edge, epoch uint64) error {
+func (s *Scheme) direct(ctx context.Context, number uint32, high order.Element, epoch uint64) error {
 	first := s.shards.first()
 	u := first.unit(root)
 	key := directoryKey(number)
-	b := binary.BigEndian.AppendUint64(high.label.Append(nil), uint64(high.value))
+	b := binary.BigEndian.AppendUint64(high.Label.Append(nil), uint64(high.Value))
 	sealed := u.sealer.Seal(key, binary.BigEndian.AppendUint64(b, epoch))
 	for conflicts := 0; ; conflicts++ {
 		view, err := first.readRecords(ctx, u, key, append(key[:len(key):len(key)], 0), 1)
@@ -171,7 +171,7 @@ func (s *Scheme) direct(ctx context.Context, number uint32, high edge, epoch uin
 			return err
 		}
 		if len(view.Records) > 0 {
-			if was, _, err := openDirectory(u, view.Records[0]); err != nil || was.high.value >= high.value {
+			if was, _, err := openDirectory(u, view.Records[0]); err != nil || was.high.Value >= high.Value {
 				return err
 			}
 		}
@@ -193,7 +193,7 @@ func (s *Scheme) direct(ctx context.Context, number uint32, high edge, epoch uin
 // A listing is what the directory has of a shard.
 type listing struct {
 	number uint32
-	high   edge
+	high   order.Element
 	epoch  uint64
 }
 
@@ -206,8 +206,8 @@ func openDirectory(u *unit, r ope.Record) (l listing, ok bool, err error) {
 		return l, false, err
 	}
 	l.number = binary.BigEndian.Uint32(r.Key)
-	l.high.label, _ = order.ParseLabel(b[:order.LabelSize])
-	l.high.value = int64(binary.BigEndian.Uint64(b[order.LabelSize:]))
+	l.high.Label, _ = order.ParseLabel(b[:order.LabelSize])
+	l.high.Value = int64(binary.BigEndian.Uint64(b[order.LabelSize:]))
 	l.epoch = binary.BigEndian.Uint64(b[order.LabelSize+8:])
 	return l, !bytes.Equal(r.Key, make([]byte, 4)), nil
 }

@@ -123,14 +123,31 @@ func (s *shard) openHeader(u *unit, r ope.Record) (header, error) {
 }
 
 func sealElement(u *unit, e order.Element) ope.Record {
-	var b [elementSize]byte
-	binary.BigEndian.PutUint64(b[:], uint64(e.Value))
-	binary.BigEndian.PutUint32(b[8:], e.Shape.Depth)
-	binary.BigEndian.PutUint32(b[12:], e.Shape.Run)
-	binary.BigEndian.PutUint32(b[16:], e.Shape.Alt)
-	b[20] = byte(e.Shape.Dir)
 	key := e.Label.Bytes()
-	return ope.Record{Key: key, Value: u.sealer.Seal(key, b[:])}
+	return ope.Record{Key: key, Value: u.sealer.Seal(key, appendElement(make([]byte, 0, elementSize), e))}
+}
+
+// appendElement appends the value and the shape of an element.
+func appendElement(b []byte, e order.Element) []byte {
+	b = binary.BigEndian.AppendUint64(b, uint64(e.Value))
+	for _, n := range []uint32{e.Shape.Depth, e.Shape.Run, e.Shape.Alt} {
+		b = binary.BigEndian.AppendUint32(b, n)
+	}
+	return append(b, byte(e.Shape.Dir))
+}
+
+// parseElement returns the element at a label whose value and shape were appended.
+func parseElement(at order.Label, b []byte) order.Element {
+	return order.Element{
+		Value: int64(binary.BigEndian.Uint64(b)),
+		Label: at,
+		Shape: order.Shape{
+			Depth: binary.BigEndian.Uint32(b[8:]),
+			Run:   binary.BigEndian.Uint32(b[12:]),
+			Alt:   binary.BigEndian.Uint32(b[16:]),
+			Dir:   int8(b[20]),
+		},
+	}
 }
 
 func (s *shard) openElement(u *unit, r ope.Record) (order.Element, error) {
@@ -142,16 +159,7 @@ func (s *shard) openElement(u *unit, r ope.Record) (order.Element, error) {
 	if err != nil {
 		return order.Element{}, err
 	}
-	e := order.Element{
-		Value: int64(binary.BigEndian.Uint64(b)),
-		Label: c,
-		Shape: order.Shape{
-			Depth: binary.BigEndian.Uint32(b[8:]),
-			Run:   binary.BigEndian.Uint32(b[12:]),
-			Alt:   binary.BigEndian.Uint32(b[16:]),
-			Dir:   int8(b[20]),
-		},
-	}
+	e := parseElement(c, b)
 	if !s.domain.Contains(e.Value) || e.Shape.Depth == 0 {
 		return order.Element{}, corrupt(u, fmt.Errorf("%w: record %x", order.ErrCorrupt, r.Key))
 	}
@@ -221,7 +229,7 @@ func (s *shard) read(ctx context.Context, epoch uint64, from, to order.Label, li
 		if err != nil {
 			return page{}, err
 		}
-		if p.part != nil && e.Label.Less(p.part.low.label) {
+		if p.part != nil && e.Label.Less(p.part.low.Label) {
 			continue // it is about to be deleted
 		}
 		if n := len(p.elements); n > 0 && (!p.elements[n-1].Label.Less(e.Label) || p.elements[n-1].Value >= e.Value) {

@@ -136,8 +136,8 @@ func (w *world) forget(unit ope.Unit) {
 // Names for the transcript.
 
 func unitName(u ope.Unit) string {
-	_, rest, _ := strings.Cut(string(u), "/000000/")
-	return strings.TrimLeft(rest, "0") + "@"
+	number, epoch := shardOf(u)
+	return fmt.Sprintf("%x/%x@", number, epoch)
 }
 
 func keyName(key []byte) string {

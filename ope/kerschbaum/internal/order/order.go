@@ -172,15 +172,17 @@ type Rules struct {
 	Bits      uint // labels are below 2^bits; at most 128
 	Published bool
 
-	// From and To, both excluded, bound the labels of a part of an index. A To of 0 stands for the highest label.
-	From, To Label
+	// From and To, both excluded, bound the labels of a part of an index. To is the element that was the first of the
+	// part above when the part got its end; at label 0 it stands for the highest label.
+	From Label
+	To   Element
 }
 
 // DefaultRules returns the rules for labels of 128 bits.
 func DefaultRules() Rules { return Rules{Bits: 128} }
 
-// Within returns the rules for a part of an index: for labels between from and to, both excluded.
-func (r Rules) Within(from, to Label) Rules {
+// Within returns the rules for a part of an index: for labels between from and that of to, both excluded.
+func (r Rules) Within(from Label, to Element) Rules {
 	r.From, r.To = from, to
 	return r
 }
@@ -201,10 +203,11 @@ func PublishedRules(domain ope.Domain, lambda int) (Rules, error) {
 // Low returns the element that stands for the end below all values, at the lowest label. It has no value and depth 0.
 func (r Rules) Low() Element { return Element{Label: r.From} }
 
-// High returns the element that stands for the end above all values, at the highest label. It has no value and depth 0.
+// High returns the element that stands for the end above all values, at the highest label. It has no value and depth 0,
+// unless it is the first of the part above.
 func (r Rules) High() Element {
-	if !r.To.IsZero() {
-		return Element{Label: r.To}
+	if !r.To.Label.IsZero() {
+		return r.To
 	}
 	if r.Bits >= 128 {
 		return Element{Label: Label{math.MaxUint64, math.MaxUint64}}
@@ -235,7 +238,7 @@ func (r Rules) Between(left, right Element) (Shape, error) {
 	if !left.Label.Less(right.Label) || high.Label.Less(right.Label) {
 		return Shape{}, fmt.Errorf("%w: neighbours out of order", ErrCorrupt)
 	}
-	if (left.Label == r.From) != (left.Shape.Depth == 0) || (right.Label == high.Label) != (right.Shape.Depth == 0) {
+	if (left.Label == r.From) != (left.Shape.Depth == 0) || (right.Label == high.Label) != (right == high) {
 		return Shape{}, fmt.Errorf("%w: an element's depth does not suit its label", ErrCorrupt)
 	}
 	switch l, r := left.Shape, right.Shape; {
