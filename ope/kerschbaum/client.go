@@ -346,6 +346,9 @@ func (s *shard) narrow(ctx context.Context, at ope.Version, gaps []order.Gap, em
 			continue
 		}
 		ok, err := s.meet(p)
+		if s.known.version() != at && s.known.part != s.wholePart() {
+			ok = false // what was read may be elsewhere by now
+		}
 		if ok && err == nil && len(p.elements) > 0 {
 			err = s.learn(p.unit, p.elements[:1])
 		} else if below, found := empty[g.Right.Label]; ok && (!found || from.Less(below)) {

@@ -353,20 +353,20 @@ func (s *shard) takeOver(ctx context.Context, epoch uint64, of part, frozen []or
 // sameEdge reports whether the edges of two neighbours are the same. Each has a shape of its own.
 func sameEdge(a, b order.Element) bool { return a.Label == b.Label && a.Value == b.Value }
 
-// joined returns elements as they go to a shard with a high edge, and the next edge, with such depths that no neighbours
-// are of equal depth: the first is what the edge was taken for when others were put below it.
+// joined returns elements as they go to a shard with a high edge, and the next edge. The first is what the edge was taken
+// for when others were put below it. Where others, or the next edge, are as deep as what they come beside, they are taken
+// to be deeper.
 func joined(edge order.Element, elements []order.Element, next order.Element) ([]order.Element, order.Element) {
-	out := append(slices.Clone(elements), next)
-	if edge.Shape.Depth > 0 {
-		out[0].Shape = edge.Shape
-	}
-	for i := 1; i < len(out); i++ {
-		for e := &out[i]; e.Shape.Depth == out[i-1].Shape.Depth || i < len(elements) && *e != elements[i] && e.Shape.Depth == out[i+1].Shape.Depth; {
-			e.Shape.Depth = order.Increment(e.Shape.Depth)
+	run := append(slices.Clone(elements), next, order.Element{})
+	may := make([]bool, len(run))
+	if edge.Shape.Depth > 0 && run[0].Shape != edge.Shape {
+		run[0].Shape = edge.Shape
+		for i := range may {
+			may[i] = i > 0
 		}
 	}
-	last := len(out) - 1
-	return out[:last], out[last]
+	deepen(run, may)
+	return run[:len(elements)], run[len(elements)]
 }
 
 // follow goes to where a value is that a shard, as far as this client knows, does not have: it takes note of what the

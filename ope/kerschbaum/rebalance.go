@@ -399,12 +399,21 @@ func (w *sweep) placesAbove(window []order.Element, below int) []order.Element {
 // distinguished returns the inner elements of a window after some have moved. Of two neighbours one must be the
 // deeper: where one that has moved is as deep as what it came beside, it is taken to be deeper than that.
 func distinguished(before, after []order.Element) []order.Element {
-	for i := 1; i < len(after)-1; i++ {
-		e := &after[i]
-		for *e != before[i] && (e.Shape.Depth == after[i-1].Shape.Depth ||
-			e.Shape.Depth == after[i+1].Shape.Depth && (after[i+1] == before[i+1] || i == len(after)-2)) {
-			e.Shape.Depth = order.Increment(e.Shape.Depth)
+	moved := make([]bool, len(after))
+	for i := range after {
+		moved[i] = after[i] != before[i]
+	}
+	deepen(after, moved)
+	return after[1 : len(after)-1]
+}
+
+// deepen makes those of a run that may be changed deeper, until each differs in depth from its neighbours. The first
+// and the last are not changed.
+func deepen(run []order.Element, may []bool) {
+	for i := 1; i < len(run)-1; i++ {
+		for may[i] && (run[i].Shape.Depth == run[i-1].Shape.Depth ||
+			run[i].Shape.Depth == run[i+1].Shape.Depth && (!may[i+1] || i == len(run)-2)) {
+			run[i].Shape.Depth = order.Increment(run[i].Shape.Depth)
 		}
 	}
-	return after[1 : len(after)-1]
 }

@@ -149,7 +149,7 @@ func (s *shard) decrypt(ctx context.Context, epoch uint64, x int64, at order.Lab
 		s.mu.Lock()
 		ok, err := s.meet(p)
 		elsewhere := ok && !s.known.part.covers(x)
-		if ok && err == nil && len(p.elements) > 0 && !elsewhere {
+		if r := s.known.rules; ok && err == nil && len(p.elements) > 0 && r.From.Less(at) && at.Less(r.High().Label) {
 			err = s.learn(p.unit, p.elements)
 		}
 		s.mu.Unlock()
