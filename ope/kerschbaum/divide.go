@@ -3,6 +3,7 @@ package kerschbaum
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"slices"
 
 	"github.com/rangecrypt/rangecrypt/ope"
@@ -39,6 +40,7 @@ type part struct {
 	n     uint32        // number of these, which are yet to be deleted; 0: none
 	since uint64        // the generation that began when these were frozen
 	gone  uint64        // values that were handed over so far
+	calm  uint64        // the generation, if all that began them since elements were spread evenly were divisions
 	came  uint64        // values that came from the right neighbour so far
 }
 
@@ -64,7 +66,7 @@ func (p part) rules(r order.Rules) order.Rules {
 // partKey is the key of the record that says which part a unit has.
 var partKey = append(order.Label{}.Bytes(), 'r')
 
-const partSize = 3*(order.LabelSize+elementSize) + 1 + 2*4 + 4*8
+const partSize = 3*(order.LabelSize+elementSize) + 1 + 2*4 + 5*8
 
 func sealPart(u *unit, p part) ope.Record {
 	b := make([]byte, 0, partSize)
@@ -78,7 +80,7 @@ func sealPart(u *unit, p part) ope.Record {
 	b = append(b, top)
 	b = binary.BigEndian.AppendUint32(b, p.left)
 	b = binary.BigEndian.AppendUint32(b, p.n)
-	for _, n := range []uint64{p.since, p.give, p.gone, p.came} {
+	for _, n := range []uint64{p.since, p.give, p.gone, p.came, p.calm} {
 		b = binary.BigEndian.AppendUint64(b, n)
 	}
 	return ope.Record{Key: partKey, Value: u.sealer.Seal(partKey, b)}
@@ -96,7 +98,7 @@ func (s *shard) openPart(u *unit, r ope.Record) (p part, err error) {
 	}
 	p.top = b[0] == 1
 	p.left, p.n = binary.BigEndian.Uint32(b[1:]), binary.BigEndian.Uint32(b[5:])
-	for i, n := range []*uint64{&p.since, &p.give, &p.gone, &p.came} {
+	for i, n := range []*uint64{&p.since, &p.give, &p.gone, &p.came, &p.calm} {
 		*n = binary.BigEndian.Uint64(b[9+8*i:])
 	}
 	return p, nil
@@ -139,9 +141,28 @@ func (s *shard) divide(ctx context.Context) error {
 		return s.handOver(ctx, s.of.shards.get(is.left, u.epoch))
 	case is.give > 0:
 		return s.giveSome(ctx, p, is)
-	default:
+	case is.calm == p.meta.Generation:
 		return s.beginDivision(ctx, p, is)
 	}
+	// Where gaps were exhausted, labels are crowded, and a part of the unit could have too few for what comes.
+	w, err := s.counted(ctx, is.low.Value)
+	if err == nil {
+		err = w.run(ctx)
+	}
+	if errors.Is(err, errElsewhere) {
+		return nil
+	}
+	if err == nil {
+		p, err = s.readHeader(ctx, u)
+	}
+	if err != nil || !isOpen(p.meta.State) {
+		return err
+	}
+	is = s.partOf(p)
+	if is.calm = w.after.Generation; is.n > 0 || is.give > 0 {
+		return nil // others divide it by now
+	}
+	return s.beginDivision(ctx, p, is)
 }
 
 // beginDivision takes steps 1 and 2: it makes a left neighbour for a unit that has too many values.
@@ -159,14 +180,14 @@ func (s *shard) beginDivision(ctx context.Context, p page, is part) error {
 	left := s.of.shards.get(number, p.unit.epoch)
 	u := left.unit(p.unit.epoch)
 	made, err := left.commit(ctx, u, ope.Condition{State: ope.StateAbsent}, ope.Change{
-		Puts: []ope.Record{left.sealHeader(u, header{}), sealPart(u, part{low: is.low, high: is.low, left: is.left})},
+		Puts: []ope.Record{left.sealHeader(u, header{}), sealPart(u, part{low: is.low, high: is.low, left: is.left, calm: p.meta.Generation + 1})},
 		Meta: ope.Meta{State: ope.StateDivided, Generation: p.meta.Generation + 1, Nonce: newNonce()},
 	})
 	if err != nil || !made {
 		return err
 	}
 	is.left, is.give = number, uint64(values/2)
-	began, err := s.commitPart(ctx, &p, is, order.Moved{To: order.Label{Lo: 1}}, ope.Condition{})
+	began, err := s.commitPart(ctx, &p, &is, order.Moved{To: order.Label{Lo: 1}}, ope.Condition{})
 	if began {
 		s.crowded.Store(false)
 	}
@@ -175,16 +196,19 @@ func (s *shard) beginDivision(ctx context.Context, p page, is part) error {
 
 // commitPart changes which part of the index a unit has, or what it says of that, and begins a generation, with which
 // the page goes on.
-func (s *shard) commitPart(ctx context.Context, p *page, is part, m order.Moved, cond ope.Condition) (bool, error) {
+func (s *shard) commitPart(ctx context.Context, p *page, is *part, m order.Moved, cond ope.Condition) (bool, error) {
 	meta := ope.Meta{State: ope.StateDivided, Generation: p.meta.Generation + 1, Nonce: newNonce()}
-	change := ope.Change{Meta: meta, Puts: []ope.Record{sealPart(p.unit, is), sealMoved(p.unit, meta.Generation, m)}}
+	if is.calm == p.meta.Generation {
+		is.calm = meta.Generation
+	}
+	change := ope.Change{Meta: meta, Puts: []ope.Record{sealPart(p.unit, *is), sealMoved(p.unit, meta.Generation, m)}}
 	if kept := uint64(s.kept); meta.Generation > kept {
 		change.Deletes = append(change.Deletes, movedKey(meta.Generation-kept))
 	}
 	cond.State, cond.Generation = p.meta.State, p.meta.Generation
 	applied, err := s.commit(ctx, p.unit, cond, change)
 	if applied {
-		s.now(p.unit, p.meta.Generation, meta, is, m, nil)
+		s.now(p.unit, p.meta.Generation, meta, *is, m, nil)
 		p.meta = meta
 	}
 	return applied, err
@@ -213,7 +237,7 @@ func (s *shard) giveSome(ctx context.Context, p page, is part) error {
 	n := int(min(uint64(s.chunk), is.give, uint64(max(len(p.elements)-1, 0))))
 	if n == 0 {
 		is.give = 0 // there are fewer than were thought
-		_, err := s.commitPart(ctx, &p, is, order.Moved{To: order.Label{Lo: 1}}, ope.Condition{})
+		_, err := s.commitPart(ctx, &p, &is, order.Moved{To: order.Label{Lo: 1}}, ope.Condition{})
 		return err
 	}
 	rules := is.rules(s.rules)
@@ -226,7 +250,7 @@ func (s *shard) giveSome(ctx context.Context, p page, is part) error {
 	is.given, is.low = is.low, next
 	is.n, is.since = uint32(n), p.meta.Generation+1
 	is.give, is.gone = is.give-uint64(n), is.gone+uint64(n)
-	given, err := s.commitPart(ctx, &p, is, order.Moved{From: rules.From, To: next.Label}, ope.Condition{Absent: free})
+	given, err := s.commitPart(ctx, &p, &is, order.Moved{From: rules.From, To: next.Label}, ope.Condition{Absent: free})
 	if err != nil || !given {
 		return err
 	}
@@ -335,6 +359,9 @@ func (s *shard) takeOver(ctx context.Context, epoch uint64, of part, frozen []or
 	}
 	// A value's generation rises with it, so that versions do.
 	meta := ope.Meta{State: ope.StateDivided, Generation: max(p.meta.Generation, of.since) + 1, Nonce: newNonce()}
+	if is.calm == p.meta.Generation {
+		is.calm = meta.Generation
+	}
 	change := ope.Change{Meta: meta, Puts: []ope.Record{sealPart(u, is), sealMoved(u, meta.Generation, m)}}
 	if kept := uint64(s.kept); meta.Generation > kept {
 		change.Deletes = append(change.Deletes, movedKey(meta.Generation-kept))
@@ -372,7 +399,7 @@ func joined(edge order.Element, elements []order.Element, next order.Element) ([
 // follow goes to where a value is that a shard, as far as this client knows, does not have: it takes note of what the
 // shards say by now, and completes a step that was begun.
 func (s *Scheme) follow(ctx context.Context, sh *shard, x int64) error {
-	for {
+	for from := sh; ; {
 		if err := sh.connect(ctx); err != nil {
 			return err
 		}
@@ -380,7 +407,7 @@ func (s *Scheme) follow(ctx context.Context, sh *shard, x int64) error {
 		is, epoch, latest := sh.known.part, sh.known.epoch, sh.known.latest()
 		sh.mu.Unlock()
 		s.shards.note(sh, is)
-		if !latest || is.left == 0 || x >= is.low.Value {
+		if !latest || is.left == 0 || x >= is.low.Value || s.shards.at(x) != from {
 			return nil
 		}
 		left := s.shards.get(is.left, epoch)

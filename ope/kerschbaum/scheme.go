@@ -73,11 +73,13 @@ type Options struct {
 	// 100,000,000. Up to 1024 values are counted exactly by each client as of its last commit. More are estimated,
 	// with an error of some percent. They are refused only when there are surely more than Limit: at about 9/8 of it.
 	// It is not a property of the index: each client keeps its own.
-	//
-	// A unit of the index, which is one row of the database, has up to about 1,000,000 values, 100 MB. A client that
-	// finds more there hands half of them over to a new unit, some hundred with each of its next commits, unless its
-	// Limit is not higher, or the rules are those as published.
 	Limit int
+
+	// UnitValues is about how many values a unit of the index has, which is one row of the database; 0 stands for
+	// 1,000,000, of about 100 MB, and it is at least 64. A client that finds more there hands half of them over to a new
+	// unit, some hundred with each of its next commits. Where Limit is not higher, or the rules are those as
+	// published, there is one unit only.
+	UnitValues int
 }
 
 // A base is what all units of an index have in common.
@@ -152,6 +154,7 @@ func New(key ope.Key, d ope.Domain, index ope.Index, opts *Options) (*Scheme, er
 	}
 	o.CacheValues = cmp.Or(o.CacheValues, 1_000_000)
 	o.Limit = cmp.Or(o.Limit, 100_000_000)
+	o.UnitValues = cmp.Or(o.UnitValues, 1_000_000)
 	switch {
 	case len(o.Name) > nameLimit:
 		return nil, fmt.Errorf("%w: the name has %d bytes, at most %d are allowed", ope.ErrParams, len(o.Name), nameLimit)
@@ -159,6 +162,8 @@ func New(key ope.Key, d ope.Domain, index ope.Index, opts *Options) (*Scheme, er
 		return nil, fmt.Errorf("%w: a cache of %d values, need at least 4096", ope.ErrParams, o.CacheValues)
 	case o.Limit < 1:
 		return nil, fmt.Errorf("%w: a limit of %d values, need at least 1", ope.ErrParams, o.Limit)
+	case o.UnitValues < 64:
+		return nil, fmt.Errorf("%w: units of %d values, need at least 64", ope.ErrParams, o.UnitValues)
 	case o.Lambda == 1 || o.Lambda < 0:
 		return nil, fmt.Errorf("%w: lambda %d, need at least 2, or 0 for the default rules", ope.ErrParams, o.Lambda)
 	}
@@ -173,7 +178,7 @@ func New(key ope.Key, d ope.Domain, index ope.Index, opts *Options) (*Scheme, er
 	b := &base{
 		id: id, name: o.Name, domain: d, rules: r, index: index, limit: o.Limit, cache: o.CacheValues,
 		recordKey: key.Derive("kerschbaum", "record"),
-		probes:    63, chunk: 256, window: 200, passPage: 1024, ahead: 4096, kept: 512, full: 1_000_000,
+		probes:    63, chunk: 256, window: 200, passPage: 1024, ahead: 4096, kept: 512, full: o.UnitValues,
 	}
 	// What the values of a commit make a client read at once must fit into a quarter of its cache,
 	// or it would forget the neighbours of the first ones while it looks for those of the last.
