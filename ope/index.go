@@ -27,7 +27,7 @@ type Index interface {
 	Commit(ctx context.Context, unit Unit, cond Condition, change Change) (applied bool, err error)
 }
 
-// A Unit names a part of an index that is changed as a whole: an epoch of a column. It has at
+// A Unit names a part of an index that is changed as a whole: an epoch of a column, or of a part of it. It has at
 // most 64 bytes.
 type Unit string
 
@@ -40,6 +40,7 @@ const (
 	StateOpen                 // takes new records
 	StateSealed               // frozen: being copied to its successor
 	StateRetired              // its successor is open; its records may be deleted, its meta never
+	StateDivided              // takes new records, and has a part of what an index has; never sealed nor retired
 )
 
 // A Nonce is a random value that names one attempt to commit, so that the attempt can be

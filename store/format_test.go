@@ -691,6 +691,7 @@ func TestIndependentReader(t *testing.T) {
 		"server indexes":          {[]string{goldenServed}, servedDump, 0},
 		"lease":                   {[]string{goldenLease}, leaseDump, 0},
 		"rebalanced":              {[]string{goldenRebalanced}, rebalancedDump, 1},
+		"divided":                 {[]string{goldenDivided}, dividedDump, 0},
 	} {
 		t.Run(of, func(t *testing.T) {
 			t.Parallel()

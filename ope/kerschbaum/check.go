@@ -1,6 +1,7 @@
 package kerschbaum
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,7 @@ import (
 // it, since one that is in use remembers what it has read before.
 func (s *Scheme) Check(ctx context.Context, fault func(record []byte, err error)) iter.Seq2[ope.Entry, error] {
 	return func(yield func(ope.Entry, error) bool) {
-		c := &check{s: s, fault: fault, reported: map[string]bool{}, yield: yield, next: s.domain.Min}
+		c := &check{s: s.shards.first(), fault: fault, reported: map[string]bool{}, yield: yield, next: s.domain.Min}
 		if err := c.run(ctx); err != nil {
 			yield(ope.Entry{}, err)
 		}
@@ -28,13 +29,14 @@ func (s *Scheme) Check(ctx context.Context, fault func(record []byte, err error)
 }
 
 type check struct {
-	s        *Scheme
+	s        *shard
 	fault    func(record []byte, err error)
 	reported map[string]bool
 	yield    func(ope.Entry, error) bool
-	next     int64 // the lowest value that may be yielded yet
-	past     bool  // the highest value was yielded
-	done     bool  // all was read, or nobody wants more
+	next     int64  // the lowest value that may be yielded yet
+	past     bool   // the highest value was yielded
+	done     bool   // all was read, or nobody wants more
+	right    uint32 // the shard to the right of the one that is read
 }
 
 // run reads versions of the index until it has read one to its end. When ciphertexts move, it goes
@@ -52,7 +54,7 @@ func (c *check) run(ctx context.Context) error {
 		switch {
 		case err != nil:
 			return err
-		case meta.State > ope.StateRetired:
+		case meta.State > ope.StateDivided:
 			return corrupt(u, fmt.Errorf("%w: its state is %d: a newer version of rangecrypt is needed", order.ErrCorrupt, meta.State))
 		case meta.State == ope.StateRetired:
 			epoch++
@@ -67,27 +69,105 @@ func (c *check) run(ctx context.Context) error {
 			}
 			return nil
 		}
+		if err := c.parts(ctx, epoch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parts reads the units of an epoch, from the one on that has the lowest value that was not read yet. It returns when
+// all was read or another epoch has begun.
+func (c *check) parts(ctx context.Context, epoch uint64) error {
+	for !c.done {
+		p, is, err := c.find(ctx, epoch)
+		if err != nil || p.unit == nil {
+			return err
+		}
+		s := c.s
 		from := order.Label{}
-		if c.next > s.domain.Min {
+		if c.next > is.low.Value {
 			// Without a place to go on from, because what is there is damaged, begin again.
-			_, err := s.note(u, meta)
+			_, err := s.note(p)
 			var at order.Label
 			var version ope.Version
 			if err == nil {
-				at, _, version, err = s.bounds(ctx, c.next, s.domain.Max)
+				at, _, version, _, err = s.bounds(ctx, c.next, s.domain.Max)
 			}
-			if err == nil && version != (ope.Version{Epoch: epoch, Generation: meta.Generation}) {
-				epoch = version.Epoch
+			if err == nil && version != (ope.Version{Epoch: epoch, Generation: p.meta.Generation}) {
 				continue
 			}
 			if err == nil {
 				from = at
 			}
 		}
-		if err := c.walk(ctx, u, meta.Generation, from); err != nil {
+		if err := c.walk(ctx, p, is, from); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// find goes to the unit that has the lowest value that was not read yet, and returns its first page. Values that are
+// being handed over, and are nobody's, it yields itself. It returns no unit if the epoch is over.
+func (c *check) find(ctx context.Context, epoch uint64) (page, part, error) {
+	s := c.s.of.shards.first()
+	var above page  // the right neighbour
+	var others part // what that has
+	for {
+		c.s = s
+		u := s.unit(epoch)
+		p, err := s.readHeader(ctx, u)
+		if errors.Is(err, ope.ErrIndex) && p.meta.State != ope.StateAbsent {
+			// Its header is damaged, or what says which part it has. The walk reports that.
+			return p, s.wholePart(), nil
+		}
+		if err != nil || p.meta.State == ope.StateRetired {
+			return page{}, part{}, err
+		}
+		if p.meta.State == ope.StateAbsent {
+			c.report(u, nil, fmt.Errorf("it is missing, but its neighbour names it"))
+			c.s, c.next = c.s.of.shards.get(c.right, epoch), others.low.Value
+			return above, others, nil
+		}
+		is := s.partOf(p)
+		if above.unit != nil && !is.covers(c.next) && is.low.Value <= c.next && others.n > 0 && sameEdge(is.high, others.given) {
+			if err := c.frozen(ctx, above, others, epoch); err != nil {
+				return page{}, part{}, err
+			}
+			s, above = c.s.of.shards.first(), page{}
+			continue
+		}
+		if is.covers(c.next) || is.left == 0 && above.unit == nil {
+			return p, is, nil
+		}
+		if is.low.Value <= c.next || is.left == 0 {
+			c.report(u, partKey, fmt.Errorf("nobody has the values between its own and those of its neighbour"))
+			c.s, c.next = c.s.of.shards.get(c.right, epoch), others.low.Value
+			return above, others, nil
+		}
+		above, others, c.right = p, is, s.number
+		s = s.of.shards.get(is.left, epoch)
+	}
+}
+
+// frozen yields the values that a unit is handing over, as they were when its page was read.
+func (c *check) frozen(ctx context.Context, p page, is part, epoch uint64) error {
+	right := c.s.of.shards.get(c.right, epoch)
+	frozen, meta, err := right.frozenPart(ctx, p.unit, is)
+	if err != nil || meta.Generation != p.meta.Generation || len(frozen) != int(is.n) {
+		return err // others have gone on: look again
+	}
+	for _, e := range frozen {
+		if e.Value < c.next {
+			continue
+		}
+		entry := ope.Entry{Plaintext: e.Value, Ciphertext: right.ciphertext(epoch, e.Value, e.Label), Version: ope.Version{Epoch: epoch, Generation: is.since}}
+		if c.done = !c.yield(entry, nil); c.done {
+			return nil
+		}
+	}
+	c.next = is.low.Value
 	return nil
 }
 
@@ -96,6 +176,8 @@ func (c *check) run(ctx context.Context) error {
 type walk struct {
 	*check
 	unit     *unit
+	part     part
+	rules    order.Rules
 	version  ope.Version
 	left     order.Element // the last that was good, or the low end
 	adjacent bool          // the next element is the right neighbour of left
@@ -103,12 +185,13 @@ type walk struct {
 	count    uint64        // records so far
 }
 
-// walk reads a version from a label on, until its end or until it is not the version any more.
-func (c *check) walk(ctx context.Context, u *unit, generation uint64, from order.Label) error {
-	s := c.s
-	high := s.rules.High()
+// walk reads the version of a page from a label on, until its end or until it is not the version any more.
+func (c *check) walk(ctx context.Context, p page, is part, from order.Label) error {
+	s, u, generation := c.s, p.unit, p.meta.Generation
 	whole := from.IsZero()
-	w := &walk{check: c, unit: u, version: ope.Version{Epoch: u.epoch, Generation: generation}, adjacent: whole}
+	w := &walk{check: c, unit: u, part: is, rules: is.rules(s.rules), version: ope.Version{Epoch: u.epoch, Generation: generation}, adjacent: whole}
+	high := w.rules.High()
+	w.left = w.rules.Low()
 	var least uint64
 	if whole {
 		var err error
@@ -141,6 +224,14 @@ func (c *check) walk(ctx context.Context, u *unit, generation uint64, from order
 				c.report(u, nil, fmt.Errorf("its header is missing"))
 			}
 			from = order.Label{Lo: 1}
+			if len(view.Records) > 0 && bytes.Equal(view.Records[0].Key, partKey) {
+				if _, err := s.openPart(u, view.Records[0]); err != nil {
+					c.report(u, partKey, err)
+				}
+				view.Records = view.Records[1:]
+			} else if view.Meta.State == ope.StateDivided {
+				c.report(u, partKey, fmt.Errorf("what says which part of the index it has is missing"))
+			}
 		}
 		for _, r := range view.Records {
 			if at, ok := order.ParseLabel(r.Key); ok {
@@ -154,23 +245,29 @@ func (c *check) walk(ctx context.Context, u *unit, generation uint64, from order
 			break
 		}
 	}
-	c.done = true
+	c.done = is.top
+	if !is.top {
+		c.next = max(c.next, is.high.Value)
+	}
 	if w.adjacent {
-		if _, err := s.rules.Between(w.left, high); err != nil {
+		if _, err := w.rules.Between(w.left, high); err != nil {
 			c.report(u, nil, err)
 		}
 	}
-	if least := max(least, w.opened); whole && w.count < least {
-		c.report(u, nil, fmt.Errorf("it had %d values and has %d records: some are gone", least, w.count))
+	if least := max(least, w.opened, is.came); whole && w.count+is.gone < least {
+		c.report(u, nil, fmt.Errorf("it had %d values and has %d records: some are gone", least-min(least, is.gone), w.count))
 	}
 	return nil
 }
 
 // record checks a record and yields its value. It reports false if nobody wants more.
 func (w *walk) record(r ope.Record) bool {
+	if at, ok := order.ParseLabel(r.Key); ok && at.Less(w.part.low.Label) {
+		return true // it is being handed over
+	}
 	w.count++
 	e, err := w.s.openElement(w.unit, r)
-	if err == nil && !w.left.Label.IsZero() && e.Value <= w.left.Value {
+	if err == nil && w.left.Shape.Depth > 0 && e.Value <= w.left.Value {
 		err = fmt.Errorf("its value is not above that of the record before it")
 	}
 	if err != nil {
@@ -179,7 +276,7 @@ func (w *walk) record(r ope.Record) bool {
 		return true
 	}
 	if w.adjacent {
-		if _, err := w.s.rules.Between(w.left, e); err != nil {
+		if _, err := w.rules.Between(w.left, e); err != nil {
 			w.report(w.unit, r.Key, err)
 		}
 	}

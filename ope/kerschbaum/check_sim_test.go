@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rangecrypt/rangecrypt/internal/groupcommit"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 )
@@ -35,6 +34,7 @@ type checker struct {
 	acked    map[int64]bool                        // values whose encryption has ended
 	handed   map[string]int64                      // ciphertexts that clients got, and of which value
 	clock    int64                                 // the highest value of those that grow
+	dividedChecker
 }
 
 // A seat is that a value is at a label in an epoch.
@@ -60,6 +60,8 @@ func (w *world) initChecker() {
 		tried:  make(map[int64]bool),
 		acked:  make(map[int64]bool),
 		handed: make(map[string]int64),
+
+		dividedChecker: dividedChecker{shards: make(map[uint32]*shardState)},
 	}
 	w.key, _ = ope.NewKey(bytes.Repeat([]byte{1}, ope.KeySize))
 	w.observer = w.newScheme(w.index)
@@ -77,6 +79,10 @@ func (w *world) committed(unit ope.Unit, applied bool, err error) {
 		return
 	}
 	w.Count("commits")
+	if w.setting.full > 0 {
+		w.committedDivided(unit)
+		return
+	}
 	view, err := w.index.Read(context.Background(), unit, nil, nil, 0)
 	if err != nil {
 		panic(err)
@@ -189,16 +195,15 @@ func (w *world) checkChange(epoch uint64, before, now *unitState) {
 			}
 		}
 		if same && is == ope.StateOpen {
-			w.checkCanonical(before.elements, fresh)
+			w.checkCanonical(w.setting.rules(), before.elements, fresh)
 		}
 	}
 }
 
 // checkCanonical checks that the new elements are where insertions one after the other would have
 // put them.
-func (w *world) checkCanonical(before, fresh []order.Element) {
-	rules := w.setting.rules()
-	low, high := order.Element{}, rules.High()
+func (w *world) checkCanonical(rules order.Rules, before, fresh []order.Element) {
+	low, high := rules.Low(), rules.High()
 	var within func(left, right order.Element, fresh []order.Element) bool
 	within = func(left, right order.Element, fresh []order.Element) bool {
 		if len(fresh) == 0 {
@@ -234,6 +239,11 @@ func valuesOf(u *unitState) []int64 {
 
 // current returns the unit that counts: the lowest one that is open or sealed.
 func (w *world) current() (epoch uint64, u *unitState) {
+	if w.setting.full > 0 {
+		u = new(unitState)
+		w.contents(func(_ *shardState, elements []order.Element) { u.elements = append(u.elements, elements...) })
+		return 1, u
+	}
 	for _, epoch := range slices.Sorted(maps.Keys(w.units)) {
 		if s := w.units[epoch].meta.State; s == ope.StateOpen || s == ope.StateSealed {
 			return epoch, w.units[epoch]
@@ -249,6 +259,14 @@ func (w *world) version() ope.Version {
 }
 
 func (w *world) checkAcknowledged() {
+	if w.setting.full > 0 {
+		for x := range w.acked {
+			if _, there := w.where[x]; !there {
+				w.Fail("D3: an acknowledged value is lost")
+			}
+		}
+		return
+	}
 	_, u := w.current()
 	have := make(map[int64]bool, len(u.elements))
 	for _, e := range u.elements {
@@ -305,13 +323,16 @@ func (w *world) newScheme(index ope.Index) *Scheme {
 		panic(err)
 	}
 	s.rules = w.setting.rules()
-	s.known.list = order.NewList(s.rules, w.setting.cache)
-	if w.setting.cache > 0 {
-		s.known.list.Size = 4
-	}
 	s.page, s.chunk, s.probes, s.window = w.setting.page, w.setting.chunk, w.setting.probes, w.setting.most
 	s.passPage, s.ahead, s.kept = w.setting.page, w.setting.page, 4
-	s.commits = groupcommit.New(s.chunk, s.put)
+	s.batch, s.cache = w.setting.chunk, w.setting.cache
+	if s.cache > 0 {
+		s.listSize = 4
+	}
+	if w.setting.full > 0 {
+		s.full = w.setting.full
+	}
+	s.shards = newShards(s)
 	return s
 }
 
@@ -326,7 +347,7 @@ func (w *world) epochOf(u ope.Unit) (epoch uint64, ok bool) {
 
 // decode opens the elements of a unit.
 func (w *world) decode(epoch uint64, before *unitState, v ope.View) (*unitState, error) {
-	u := w.observer.unit(epoch)
+	u := first(w.observer).unit(epoch)
 	now := &unitState{meta: v.Meta, raw: make(map[order.Label]string)}
 	for _, r := range v.Records {
 		l, ok := order.ParseLabel(r.Key)
@@ -340,7 +361,7 @@ func (w *world) decode(epoch uint64, before *unitState, v ope.View) (*unitState,
 		e, known := before.opened[l]
 		if !known || before.raw[l] != now.raw[l] {
 			var err error
-			if e, err = w.observer.openElement(u, r); err != nil {
+			if e, err = first(w.observer).openElement(u, r); err != nil {
 				return nil, err
 			}
 		}

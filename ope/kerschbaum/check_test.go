@@ -164,12 +164,12 @@ func TestCheckTellsDamage(t *testing.T) {
 	// Values out of order and there twice, by somebody who has the key.
 	index = opetest.NewIndex()
 	s := filledOneByOne(t, index, values)
-	u := s.unit(1)
+	u := first(s).unit(1)
 	name := u.name
 	tamper(t, index, name, func(r []ope.Record) ope.Change {
-		e, err := s.openElement(u, r[8])
+		e, err := first(s).openElement(u, r[8])
 		require.NoError(t, err)
-		f, err := s.openElement(u, r[7])
+		f, err := first(s).openElement(u, r[7])
 		require.NoError(t, err)
 		e.Value = f.Value
 		return ope.Change{Puts: []ope.Record{sealElement(u, e)}}

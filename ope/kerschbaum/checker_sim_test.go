@@ -19,7 +19,7 @@ type hand struct {
 // commit changes an epoch, whatever its state is, and lets the checker look at it.
 func (h *hand) commit(epoch uint64, state ope.State, generation uint64, puts []order.Element, deletes ...order.Element) {
 	h.t.Helper()
-	u := h.w.observer.unit(epoch)
+	u := first(h.w.observer).unit(epoch)
 	view, err := h.w.index.Read(context.Background(), u.name, nil, nil, 0)
 	require.NoError(h.t, err)
 	change := ope.Change{Meta: ope.Meta{State: state, Generation: generation}}

@@ -22,13 +22,15 @@ import (
 // Each generation but the first has a record of where elements moved when it began. A client that meets a later
 // one reads these, and forgets what it knew there. What is elsewhere goes on to hold.
 
-// known is what a client knows of the index. It is guarded by Scheme.mu.
+// known is what a client knows of the index. It is guarded by shard.mu.
 type known struct {
 	epoch      uint64 // the present one, or an earlier one; 0: ask the root
 	met        bool   // state and generation of the epoch were read
 	state      ope.State
 	generation uint64
-	behind     bool // a later generation was met; where elements have moved since is to be read
+	behind     bool        // a later generation was met; where elements have moved since is to be read
+	part       part        // what of the index the unit has in this generation
+	rules      order.Rules // for that
 	list       *order.List
 
 	// The links of the list are exact as of the commit named nonce: as long as the unit's nonce
@@ -55,25 +57,34 @@ func (k *known) forget() {
 }
 
 // begin takes the epoch as it is, of which nothing else is known.
-func (k *known) begin(meta ope.Meta) {
+func (k *known) begin(meta ope.Meta, is part, r order.Rules) {
 	k.forget()
+	k.setPart(is, r)
 	k.met, k.generation, k.state, k.behind = true, meta.Generation, meta.State, false
 	k.exact, k.nonce = true, meta.Nonce
 }
 
-// meet takes note of the meta that came with an answer, and reports whether the answer is of the
-// generation that is known now.
-func (s *Scheme) meet(u *unit, meta ope.Meta) (bool, error) {
-	k := &s.known
+// setPart says which part of the index it is that is known, by the rules of the index. What of other parts is known must
+// be forgotten then.
+func (k *known) setPart(is part, r order.Rules) {
+	k.part, k.rules = is, is.rules(r)
+	k.list.SetRules(k.rules)
+}
+
+// meet takes note of the meta that came with a page, and reports whether the page is of the generation that is known now.
+func (s *shard) meet(p page) (bool, error) {
+	k, u, meta := &s.known, p.unit, p.meta
 	if u.epoch < k.epoch || k.met && u.epoch == k.epoch && meta.Generation < k.generation {
 		return false, nil // an old answer
 	}
 	switch {
-	case meta.State > ope.StateRetired:
+	case meta.State > ope.StateDivided:
 		return false, fmt.Errorf("%w: unit %q has the unknown state %d: a newer version of rangecrypt is needed", ope.ErrIndex, u.name, meta.State)
 	case meta.State == ope.StateRetired:
 		k.enter(u.epoch + 1)
 		return false, nil
+	case meta.State == ope.StateAbsent && s.number > 0:
+		return false, corrupt(u, fmt.Errorf("%w: it is missing, but others name it", order.ErrCorrupt))
 	case meta.State == ope.StateAbsent && u.epoch > 1:
 		return false, corrupt(u, fmt.Errorf("%w: it was never opened, but unit %d is retired", order.ErrCorrupt, u.epoch-1))
 	}
@@ -81,7 +92,10 @@ func (s *Scheme) meet(u *unit, meta ope.Meta) (bool, error) {
 		k.enter(u.epoch)
 	}
 	if !k.met {
-		k.begin(meta)
+		if meta.State == ope.StateDivided && p.part == nil {
+			return false, nil // which part it is must be read first
+		}
+		k.begin(meta, s.partOf(p), s.rules)
 	}
 	if meta.Generation > k.generation {
 		k.behind = true
@@ -93,17 +107,17 @@ func (s *Scheme) meet(u *unit, meta ope.Meta) (bool, error) {
 }
 
 // note is meet with the lock.
-func (s *Scheme) note(u *unit, meta ope.Meta) (bool, error) {
+func (s *shard) note(p page) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.meet(u, meta)
+	return s.meet(p)
 }
 
 // learn takes note of a run that were neighbours at some instant of the known version. Others may
 // have been put between them since, even by this client, which then forgets these. If the run does
 // not fit to the list, one of both is wrong: the list is given up, and if it happens again and
 // again it is the index.
-func (s *Scheme) learn(u *unit, run []order.Element) error {
+func (s *shard) learn(u *unit, run []order.Element) error {
 	k := &s.known
 	err := k.list.Learn(run)
 	if err == nil {
@@ -123,12 +137,12 @@ func (s *Scheme) learn(u *unit, run []order.Element) error {
 // take takes note of the elements of a page that was read upwards from left to right, which were
 // neighbours at a version, though perhaps with others between them. It reports whether that is the
 // version of the page and of what is known now.
-func (s *Scheme) take(p page, left, right order.Element, at ope.Version) (bool, error) {
-	ok, err := s.meet(p.unit, p.meta)
+func (s *shard) take(p page, left, right order.Element, at ope.Version) (bool, error) {
+	ok, err := s.meet(p)
 	if !ok || err != nil {
 		return false, err
 	}
-	whole := left.Label.IsZero() && right == s.rules.High() // are so at any version
+	whole := left == s.rules.Low() && right == s.rules.High() && s.known.part == s.wholePart() // are so at any version
 	if s.known.version() != at && !whole {
 		return false, nil
 	}
@@ -142,7 +156,7 @@ func (s *Scheme) take(p page, left, right order.Element, at ope.Version) (bool, 
 // run returns the elements of a page that was read from left to right, with those of both that it reaches.
 func (p page) run(left, right order.Element) ([]order.Element, error) {
 	run := p.elements
-	if left.Label.IsZero() {
+	if left.Shape.Depth == 0 {
 		run = append([]order.Element{left}, run...)
 	} else if len(run) == 0 || run[0] != left {
 		return nil, corrupt(p.unit, fmt.Errorf("%w: record %x is gone", order.ErrCorrupt, left.Label.Bytes()))
@@ -154,7 +168,7 @@ func (p page) run(left, right order.Element) ([]order.Element, error) {
 }
 
 // version returns the version that is known, and whether it is the latest that was met.
-func (s *Scheme) version() (v ope.Version, latest bool) {
+func (s *shard) version() (v ope.Version, latest bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.known.version(), s.known.latest()
@@ -164,7 +178,7 @@ func (s *Scheme) version() (v ope.Version, latest bool) {
 func (k *known) latest() bool { return k.met && !k.behind }
 
 // enter goes on to an epoch, unless a later one is known.
-func (s *Scheme) enter(epoch uint64) {
+func (s *shard) enter(epoch uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.known.epoch < epoch {
@@ -173,8 +187,8 @@ func (s *Scheme) enter(epoch uint64) {
 }
 
 // connect finds out the present epoch and generation, unless something is known of them already.
-func (s *Scheme) connect(ctx context.Context) error {
-	low, high := order.Element{}, s.rules.High()
+func (s *shard) connect(ctx context.Context) error {
+	low, high := s.rules.Low(), s.rules.High()
 	for {
 		s.mu.Lock()
 		v, met, latest := s.known.version(), s.known.met, s.known.latest()
@@ -191,7 +205,7 @@ func (s *Scheme) connect(ctx context.Context) error {
 		var p page
 		var err error
 		if v.Epoch > 0 {
-			p, err = s.read(ctx, v.Epoch, low.Label, high.Label, s.page)
+			p, err = s.read(ctx, v.Epoch, low.Label, high.Label, s.pageSize())
 		} else {
 			// The root may name the first epoch, which most indexes never leave.
 			var hint uint64
@@ -199,7 +213,7 @@ func (s *Scheme) connect(ctx context.Context) error {
 				if i == 0 {
 					hint, _, rootErr = s.readRoot(ctx)
 				} else {
-					p, err = s.read(ctx, 1, low.Label, high.Label, s.page)
+					p, err = s.read(ctx, 1, low.Label, high.Label, s.pageSize())
 				}
 				return rootErr
 			})
@@ -216,9 +230,7 @@ func (s *Scheme) connect(ctx context.Context) error {
 			}
 		}
 		if err == nil {
-			s.mu.Lock()
-			_, err = s.take(p, low, high, ope.Version{})
-			s.mu.Unlock()
+			err = s.takeFirst(p)
 		}
 		if err != nil {
 			return err
@@ -226,9 +238,24 @@ func (s *Scheme) connect(ctx context.Context) error {
 	}
 }
 
+// takeFirst takes note of the first page of a unit, which was read from label 0 on.
+func (s *shard) takeFirst(p page) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ok, err := s.meet(p)
+	if !ok || err != nil {
+		return err
+	}
+	run, err := p.run(s.known.rules.Low(), s.known.rules.High())
+	if err != nil {
+		return err
+	}
+	return s.learn(p.unit, run)
+}
+
 // catchUp goes on from a version to the latest generation of its epoch. It forgets what was known where elements
 // have moved, or everything if not all of that is recorded any more.
-func (s *Scheme) catchUp(ctx context.Context, from ope.Version) error {
+func (s *shard) catchUp(ctx context.Context, from ope.Version) error {
 	u := s.unit(from.Epoch)
 	view, err := s.readRecords(ctx, u, movedKey(from.Generation+1), tailKey(movedKind+1, nil), s.kept)
 	if err != nil {
@@ -241,21 +268,28 @@ func (s *Scheme) catchUp(ctx context.Context, from ope.Version) error {
 		}
 	}
 	is := view.Meta
+	first := page{unit: u, meta: is}
+	if is.State == ope.StateDivided {
+		if first, err = s.readHeader(ctx, u); err != nil {
+			return err
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := &s.known
 	if k.version() != from {
 		return nil // somebody else was faster
 	}
-	if is.State >= ope.StateRetired {
-		_, err := s.meet(u, is)
+	if is.State == ope.StateRetired || is.State > ope.StateDivided || first.meta.Generation != is.Generation {
+		_, err := s.meet(first)
 		return err
 	}
 	last := is.Generation - from.Generation
 	if n := uint64(len(all)); view.More || n != last || n > 0 && !bytes.Equal(view.Records[n-1].Key, movedKey(is.Generation)) {
-		k.begin(is)
+		k.begin(first.meta, s.partOf(first), s.rules)
 		return nil
 	}
+	k.setPart(s.partOf(first), s.rules)
 	for _, m := range all {
 		k.list.Forget(m)
 	}
@@ -264,9 +298,13 @@ func (s *Scheme) catchUp(ctx context.Context, from ope.Version) error {
 	return nil
 }
 
-// readRoot returns the epoch that the root names, or 0, and the root's meta.
-func (s *Scheme) readRoot(ctx context.Context) (uint64, ope.Meta, error) {
-	view, err := s.readRecords(ctx, s.unit(root), nil, nil, 1)
+// readRoot returns the epoch that the root names, or 0, and the root's meta. It takes note of the directory.
+func (s *shard) readRoot(ctx context.Context) (uint64, ope.Meta, error) {
+	u := s.unit(root)
+	view, err := s.readRecords(ctx, u, nil, nil, mostShards)
+	if err == nil {
+		err = s.of.shards.list(u, view.Records)
+	}
 	return view.Meta.Generation, view.Meta, err
 }
 
@@ -275,7 +313,7 @@ func (s *Scheme) readRoot(ctx context.Context) (uint64, ope.Meta, error) {
 // elements, and probes to split the rest evenly. The map of what probes found empty, which is kept
 // between the steps, holds for the label of a right neighbour from where below it nothing was.
 // Without a map there are no probes: so gaps are read again that another client may have filled.
-func (s *Scheme) narrow(ctx context.Context, at ope.Version, gaps []order.Gap, empty map[order.Label]order.Label) error {
+func (s *shard) narrow(ctx context.Context, at ope.Version, gaps []order.Gap, empty map[order.Label]order.Label) error {
 	const width = 4 // gaps that are probed with all probes; more of them share these
 	perGap := 0
 	if empty != nil {
@@ -284,7 +322,7 @@ func (s *Scheme) narrow(ctx context.Context, at ope.Version, gaps []order.Gap, e
 	var within []order.Gap // of the spans
 	var spans []span
 	for _, g := range gaps {
-		within, spans = append(within, g), append(spans, span{g.Left.Label, g.Right.Label, s.page})
+		within, spans = append(within, g), append(spans, span{g.Left.Label, g.Right.Label, s.pageSize()})
 		to := g.Right.Label
 		if below, ok := empty[to]; ok && g.Left.Label.Less(below) {
 			to = below
@@ -307,7 +345,10 @@ func (s *Scheme) narrow(ctx context.Context, at ope.Version, gaps []order.Gap, e
 			}
 			continue
 		}
-		ok, err := s.meet(p.unit, p.meta)
+		ok, err := s.meet(p)
+		if s.known.version() != at && s.known.part != s.wholePart() {
+			ok = false // what was read may be elsewhere by now
+		}
 		if ok && err == nil && len(p.elements) > 0 {
 			err = s.learn(p.unit, p.elements[:1])
 		} else if below, found := empty[g.Right.Label]; ok && (!found || from.Less(below)) {
@@ -320,6 +361,9 @@ func (s *Scheme) narrow(ctx context.Context, at ope.Version, gaps []order.Gap, e
 	return nil
 }
 
+// pageSize is how many elements a read of an unknown part asks for.
+func (s *shard) pageSize() int { return int(s.reads.Load()) }
+
 // A span is a read of the elements with from <= label < to, at most limit of them.
 type span struct {
 	from, to order.Label
@@ -327,7 +371,7 @@ type span struct {
 }
 
 // readAll reads spans of an epoch together.
-func (s *Scheme) readAll(ctx context.Context, epoch uint64, spans []span) ([]page, error) {
+func (s *shard) readAll(ctx context.Context, epoch uint64, spans []span) ([]page, error) {
 	pages := make([]page, len(spans))
 	return pages, s.parallel(len(spans), func(i int) (err error) {
 		pages[i], err = s.read(ctx, epoch, spans[i].from, spans[i].to, spans[i].limit)
@@ -337,11 +381,14 @@ func (s *Scheme) readAll(ctx context.Context, epoch uint64, spans []span) ([]pag
 
 // parallel calls do for 0 to n-1, some at a time, and returns the first error in their order. The first
 // read of each counts together with those of the others as one round trip.
-func (s *Scheme) parallel(n int, do func(i int) error) error {
-	if n == 1 {
-		return do(0)
+func (b *base) parallel(n int, do func(i int) error) error {
+	if n <= 1 {
+		if n == 1 {
+			return do(0)
+		}
+		return nil
 	}
-	s.count(func(stats *Stats) { stats.RoundTrips -= n - 1 })
+	b.count(func(stats *Stats) { stats.RoundTrips -= n - 1 })
 	const most = 256 // what a batch of random values may ask for at once
 	slots := make(chan struct{}, most)
 	errs := make([]error, n)
@@ -360,14 +407,14 @@ func (s *Scheme) parallel(n int, do func(i int) error) error {
 // readAhead reads all of the epoch that is not known, if the client seems to need that: once the reads that n more
 // values take come to half of it, and if there is memory for it. Who loads values into an index that it does not know
 // would else read most of it in small parts, some of them more than once. It reports whether it has read anything.
-func (s *Scheme) readAhead(ctx context.Context, at ope.Version, n int) (done bool, err error) {
+func (s *shard) readAhead(ctx context.Context, at ope.Version, n int) (done bool, err error) {
 	s.mu.Lock()
 	t := s.tally
-	s.known.asked += n * s.page
+	s.known.asked += n * s.pageSize()
 	asked := s.known.asked
 	s.mu.Unlock()
 	if t.epoch != at.Epoch {
-		if n < s.page/16 {
+		if n < s.pageSize()/16 {
 			return false, nil // to count would take longer
 		}
 		values, err := s.countValues(ctx, at.Epoch)
@@ -382,7 +429,7 @@ func (s *Scheme) readAhead(ctx context.Context, at ope.Version, n int) (done boo
 	if asked < (t.values+t.since)/2 {
 		return false, nil
 	}
-	for from := (order.Element{}); ; done = true {
+	for from := s.rules.Low(); ; done = true {
 		s.mu.Lock()
 		k := &s.known
 		g, more := k.list.Unlinked(from)
@@ -410,7 +457,7 @@ func (s *Scheme) readAhead(ctx context.Context, at ope.Version, n int) (done boo
 // locate calls use, with s.mu held, once the client knows of every value whether it is in the
 // index, and its neighbours if not; use returns what is still unknown of, or nothing. It is called
 // again after each step of reading. Who inserts also reads ahead.
-func (s *Scheme) locate(ctx context.Context, inserts bool, use func() (unlinked []order.Gap, err error)) error {
+func (s *shard) locate(ctx context.Context, inserts bool, use func() (unlinked []order.Gap, err error)) error {
 	empty := map[order.Label]order.Label{}
 	var version ope.Version
 	for {

@@ -28,8 +28,8 @@ type filled struct {
 }
 
 func (f *filled) Read(_ context.Context, name ope.Unit, from, to []byte, limit int) (ope.View, error) {
-	u := f.s.unit(f.epoch)
-	rootUnit := f.s.unit(root)
+	u := first(f.s).unit(f.epoch)
+	rootUnit := first(f.s).unit(root)
 	switch {
 	case name == rootUnit.name && f.epoch > 1:
 		return ope.View{Meta: ope.Meta{State: ope.StateOpen, Generation: f.epoch}}, nil
@@ -39,11 +39,11 @@ func (f *filled) Read(_ context.Context, name ope.Unit, from, to []byte, limit i
 		return ope.View{Meta: ope.Meta{State: ope.StateRetired}}, nil
 	}
 	view := ope.View{Meta: ope.Meta{State: ope.StateOpen}}
-	first, _ := order.ParseLabel(from)
-	if first.IsZero() {
-		view.Records = append(view.Records, f.s.sealHeader(u, header{}))
+	lowest, _ := order.ParseLabel(from)
+	if lowest.IsZero() {
+		view.Records = append(view.Records, first(f.s).sealHeader(u, header{}))
 	}
-	for i := sort.Search(len(f.elements), func(i int) bool { return !f.elements[i].Label.Less(first) }); i < len(f.elements); i++ {
+	for i := sort.Search(len(f.elements), func(i int) bool { return !f.elements[i].Label.Less(lowest) }); i < len(f.elements); i++ {
 		if bytes.Compare(f.elements[i].Label.Bytes(), to) >= 0 {
 			break
 		}
@@ -102,12 +102,12 @@ func TestColdLookUp(t *testing.T) {
 				at := []int{0, n - 1, n / 2}
 				e := c.elements[append(at, random.IntN(n))[min(i, 3)]]
 				x := e.Value + int64(i%2) // present or not
-				err := s.locate(t.Context(), false, func() ([]order.Gap, error) {
-					if e, ok := s.known.list.Find(x); ok {
+				err := first(s).locate(t.Context(), false, func() ([]order.Gap, error) {
+					if e, ok := first(s).known.list.Find(x); ok {
 						require.Equal(t, c.elements[x/1000], e)
 						return nil, nil
 					}
-					g := s.known.list.Gap(x)
+					g := first(s).known.list.Gap(x)
 					if !g.Linked {
 						return []order.Gap{g}, nil
 					}
@@ -282,7 +282,7 @@ func TestSmallCache(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, xs[i], x)
 		}
-		require.LessOrEqual(t, small.known.list.Len(), most)
+		require.LessOrEqual(t, first(small).known.list.Len(), most)
 		stats := small.Stats()
 		require.Less(t, stats.RoundTrips, 500, "%+v", stats)
 		t.Logf("%+v", stats)

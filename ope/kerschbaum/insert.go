@@ -17,8 +17,9 @@ type spot struct {
 }
 
 // put makes sure that all values are in the index and returns where. New ones are placed in the
-// order that they are given in. Values that occur twice are put once.
-func (s *Scheme) put(ctx context.Context, values []int64) ([]spot, error) {
+// order that they are given in. Values that occur twice are put once. Those that are in another part of the index are not
+// put, and have the zero spot.
+func (s *shard) put(ctx context.Context, values []int64) ([]spot, error) {
 	spots := make([]spot, len(values))
 	for conflicts := 0; ; {
 		var p plan
@@ -55,6 +56,9 @@ func (s *Scheme) put(ctx context.Context, values []int64) ([]spot, error) {
 				if n, ok := slices.BinarySearchFunc(p.elements, x, order.Element.CompareValue); ok {
 					spots[i] = spot{p.elements[n].Label, p.version}
 				}
+			}
+			if err := s.divide(ctx); err != nil {
+				return nil, err
 			}
 			continue
 		}
@@ -96,7 +100,7 @@ type plan struct {
 
 // plan sets the spots of the values that are in the index, and plans to put the others there. It
 // returns the gaps about which not enough is known for that. It is called with s.mu held.
-func (s *Scheme) plan(values []int64, spots []spot) (p plan, unlinked []order.Gap, err error) {
+func (s *shard) plan(values []int64, spots []spot) (p plan, unlinked []order.Gap, err error) {
 	k := &s.known
 	// It is cheaper to be conditional on the unit's nonce, as long as that is known to stand for all
 	// gaps, than on the place in each gap being free. Any other client's commit defeats it, but only
@@ -105,6 +109,10 @@ func (s *Scheme) plan(values []int64, spots []spot) (p plan, unlinked []order.Ga
 	for i, x := range values {
 		if spots[i].version == p.version {
 			continue // put there by an earlier commit
+		}
+		if !k.part.covers(x) {
+			spots[i] = spot{}
+			continue
 		}
 		if e, ok := k.list.Find(x); ok {
 			spots[i] = spot{e.Label, p.version}
@@ -119,7 +127,7 @@ func (s *Scheme) plan(values []int64, spots []spot) (p plan, unlinked []order.Ga
 		if len(unlinked) > 0 || p.state == ope.StateSealed {
 			continue
 		}
-		if err := p.add(s, x, g); err != nil {
+		if err := p.add(k.rules, x, g); err != nil {
 			return p, nil, corrupt(s.unit(k.epoch), err)
 		}
 	}
@@ -127,7 +135,7 @@ func (s *Scheme) plan(values []int64, spots []spot) (p plan, unlinked []order.Ga
 }
 
 // add plans to put x into the gap g of the list.
-func (p *plan) add(s *Scheme, x int64, g order.Gap) error {
+func (p *plan) add(r order.Rules, x int64, g order.Gap) error {
 	left, right := g.Left, g.Right
 	i, ok := slices.BinarySearchFunc(p.elements, x, order.Element.CompareValue)
 	if ok {
@@ -140,7 +148,7 @@ func (p *plan) add(s *Scheme, x int64, g order.Gap) error {
 	if i < len(p.elements) && p.elements[i].Label.Less(right.Label) {
 		right, first = p.elements[i], false
 	}
-	e, ok, err := s.rules.Place(left, right)
+	e, ok, err := r.Place(left, right)
 	if err != nil {
 		return err
 	}
@@ -157,7 +165,7 @@ func (p *plan) add(s *Scheme, x int64, g order.Gap) error {
 	return nil
 }
 
-func (s *Scheme) commitPlan(ctx context.Context, p plan) (bool, error) {
+func (s *shard) commitPlan(ctx context.Context, p plan) (bool, error) {
 	u := s.unit(p.version.Epoch)
 	cond := ope.Condition{State: p.state, Generation: p.version.Generation}
 	if p.exact {
@@ -166,7 +174,7 @@ func (s *Scheme) commitPlan(ctx context.Context, p plan) (bool, error) {
 		cond.Absent = p.firsts
 	}
 	nonce := newNonce()
-	change := ope.Change{Meta: ope.Meta{State: ope.StateOpen, Generation: p.version.Generation, Nonce: nonce}}
+	change := ope.Change{Meta: ope.Meta{State: max(p.state, ope.StateOpen), Generation: p.version.Generation, Nonce: nonce}}
 	if p.state == ope.StateAbsent {
 		change.Puts = append(change.Puts, s.sealHeader(u, header{}))
 	}
@@ -193,7 +201,7 @@ func (s *Scheme) commitPlan(ctx context.Context, p plan) (bool, error) {
 }
 
 // inserted takes note of what was put into gaps, which were empty until then.
-func (s *Scheme) inserted(u *unit, p plan) error {
+func (s *shard) inserted(u *unit, p plan) error {
 	l := s.known.list
 	elements := p.elements
 	slices.SortFunc(p.gaps, order.Gap.Compare)
@@ -227,7 +235,7 @@ var errMoved = errors.New("the unit has changed")
 
 // makeRoom makes room for the value x, which is not in the index as it is known, and whose gap is
 // exhausted. It puts x there as well.
-func (s *Scheme) makeRoom(ctx context.Context, x int64) error {
+func (s *shard) makeRoom(ctx context.Context, x int64) error {
 	for conflicts := 0; ; conflicts++ {
 		applied, err := s.relabel(ctx, x)
 		if applied || err != nil && !errors.Is(err, errMoved) {
@@ -247,7 +255,7 @@ func (s *Scheme) makeRoom(ctx context.Context, x int64) error {
 		}
 		settled := false
 		err = s.locate(ctx, false, func() ([]order.Gap, error) {
-			if _, settled = s.known.list.Find(x); settled || s.known.state != ope.StateOpen {
+			if _, settled = s.known.list.Find(x); settled || !isOpen(s.known.state) || !s.known.part.covers(x) {
 				settled = true
 				return nil, nil
 			}
@@ -255,7 +263,7 @@ func (s *Scheme) makeRoom(ctx context.Context, x int64) error {
 			if !g.Linked {
 				return []order.Gap{g}, nil
 			}
-			_, settled, _ = s.rules.Place(g.Left, g.Right)
+			_, settled, _ = s.known.rules.Place(g.Left, g.Right)
 			return nil, nil
 		})
 		if settled || err != nil {
@@ -266,7 +274,7 @@ func (s *Scheme) makeRoom(ctx context.Context, x int64) error {
 
 // relabel moves what is around the gap of x, by one commit or by a pass. It returns errMoved if
 // what it read did not belong together, and false if another client's commit came first.
-func (s *Scheme) relabel(ctx context.Context, x int64) (bool, error) {
+func (s *shard) relabel(ctx context.Context, x int64) (bool, error) {
 	w, err := s.readWindow(ctx, x)
 	if err != nil {
 		return false, err
@@ -275,14 +283,14 @@ func (s *Scheme) relabel(ctx context.Context, x int64) (bool, error) {
 		if w.gap < 0 {
 			return false, nil // x is there by now
 		}
-		if _, ok, err := s.rules.Place(w.elements[w.gap-1], w.elements[w.gap]); err != nil {
+		if _, ok, err := w.rules.Place(w.elements[w.gap-1], w.elements[w.gap]); err != nil {
 			return false, corrupt(w.unit, err)
 		} else if ok {
 			return false, nil // there is room by now
 		}
 	}
 	for !w.large {
-		rel, advice, err := s.rules.Relabel(w.elements, w.gap, s.window)
+		rel, advice, err := w.rules.Relabel(w.elements, w.gap, s.window)
 		if err != nil {
 			return false, corrupt(w.unit, err)
 		}
@@ -311,8 +319,9 @@ func (s *Scheme) relabel(ctx context.Context, x int64) (bool, error) {
 type window struct {
 	unit     *unit
 	meta     ope.Meta
+	rules    order.Rules     // of the part of the index that the unit has
 	header   *header         // is written again, if it is known
-	least    uint64          // is written too: there are at least so many values in the unit
+	least    uint64          // is written too, if it is not 0: so many values at least came into the unit
 	elements []order.Element // ends of the index included
 	gap      int             // the value belongs between gap-1 and gap; -1 if it is there
 	large    bool            // no single commit can make room
@@ -330,14 +339,17 @@ func (w *window) seek(x int64) {
 }
 
 // readWindow reads the neighbours of x: the whole unit if it is small.
-func (s *Scheme) readWindow(ctx context.Context, x int64) (window, error) {
+func (s *shard) readWindow(ctx context.Context, x int64) (window, error) {
 	s.mu.Lock()
-	version := s.known.version()
+	version, covers := s.known.version(), s.known.part.covers(x)
 	lowest := s.known.list.Lowest(x, s.window)
+	w := window{rules: s.known.rules}
 	s.mu.Unlock()
-	high := s.rules.High()
-	w := window{unit: s.unit(version.Epoch)}
-	from := order.Element{}
+	w.unit = s.unit(version.Epoch)
+	if !covers {
+		return w, errMoved
+	}
+	from, high := w.rules.Low(), w.rules.High()
 	limit := s.window + 2
 	first, err := s.readPart(ctx, &w, from, high, limit)
 	if err != nil {
@@ -352,13 +364,16 @@ func (s *Scheme) readWindow(ctx context.Context, x int64) (window, error) {
 		if first, err = s.readPart(ctx, &w, from, high, 2*limit); err != nil {
 			return w, err
 		}
-		if len(first.elements) == 0 || first.elements[0].Label != from.Label && !from.Label.IsZero() {
+		if len(first.elements) == 0 || first.elements[0].Label != from.Label && from.Shape.Depth > 0 {
 			return w, errMoved
 		}
 	}
+	if w.meta.Generation != version.Generation {
+		return w, errMoved // the unit may have another part by now
+	}
 	w.elements = first.elements
-	if from.Label.IsZero() {
-		w.elements = append([]order.Element{{}}, w.elements...)
+	if from.Shape.Depth == 0 {
+		w.elements = append([]order.Element{from}, w.elements...)
 	}
 	if !first.more {
 		w.elements = append(w.elements, high)
@@ -371,12 +386,12 @@ func (s *Scheme) readWindow(ctx context.Context, x int64) (window, error) {
 }
 
 // readPart reads from a label on, as of the instant that the window is of.
-func (s *Scheme) readPart(ctx context.Context, w *window, from, to order.Element, limit int) (page, error) {
+func (s *shard) readPart(ctx context.Context, w *window, from, to order.Element, limit int) (page, error) {
 	p, err := s.read(ctx, w.unit.epoch, from.Label, to.Label, limit)
 	if err != nil {
 		return p, err
 	}
-	if _, err := s.note(p.unit, p.meta); err != nil {
+	if _, err := s.note(p); err != nil {
 		return p, err
 	}
 	return p, w.join(p)
@@ -387,7 +402,7 @@ func (w *window) join(p page) error {
 	if len(w.elements) == 0 {
 		w.meta = p.meta
 	}
-	if p.meta != w.meta || p.meta.State != ope.StateOpen {
+	if p.meta != w.meta || !isOpen(p.meta.State) {
 		return errMoved
 	}
 	return nil
@@ -396,12 +411,13 @@ func (w *window) join(p page) error {
 // readLower adds to the window neighbours below it, at most as many as one commit moves. How far
 // down these reach is not known: it asks for several distances at once and takes the largest that
 // brings all; if there is nothing in that, it goes on from there.
-func (s *Scheme) readLower(ctx context.Context, w *window, x int64) error {
+func (s *shard) readLower(ctx context.Context, w *window, x int64) error {
 	lowest := w.elements[0].Label
 	for base, rounds := lowest, 0; rounds < 16; rounds++ {
-		spans := []span{{order.Label{}, lowest, s.window + 1}}
+		bottom := w.rules.From
+		spans := []span{{bottom, lowest, s.window + 1}}
 		for n := s.rules.Bits - 2; n >= 2 && n < 128; n -= 2 {
-			if distance := order.Power(n); distance.Less(base) {
+			if distance := order.Power(n); distance.Less(base.Minus(bottom)) {
 				spans = append(spans, span{base.Minus(distance), lowest, s.window + 1})
 			}
 		}
@@ -419,8 +435,8 @@ func (s *Scheme) readLower(ctx context.Context, w *window, x int64) error {
 			break // more than one commit moves, within some labels
 		}
 		more := pages[i].elements
-		if spans[i].from.IsZero() {
-			more = append([]order.Element{{}}, more...)
+		if spans[i].from == bottom {
+			more = append([]order.Element{w.rules.Low()}, more...)
 		}
 		if len(more) > 0 {
 			w.elements = slices.Concat(more, w.elements)
@@ -434,8 +450,8 @@ func (s *Scheme) readLower(ctx context.Context, w *window, x int64) error {
 }
 
 // readUpper adds to the window neighbours above it.
-func (s *Scheme) readUpper(ctx context.Context, w *window) error {
-	high := s.rules.High()
+func (s *shard) readUpper(ctx context.Context, w *window) error {
+	high := w.rules.High()
 	highest := w.elements[len(w.elements)-1]
 	p, err := s.readPart(ctx, w, highest, high, s.window+2)
 	if err != nil {
@@ -452,7 +468,7 @@ func (s *Scheme) readUpper(ctx context.Context, w *window) error {
 }
 
 // commitRelabelling moves the elements of a window, and puts x among them.
-func (s *Scheme) commitRelabelling(ctx context.Context, w window, rel order.Relabelling, x int64) (bool, error) {
+func (s *shard) commitRelabelling(ctx context.Context, w window, rel order.Relabelling, x int64) (bool, error) {
 	if err := s.checkLimit(ctx, w.unit.epoch, 1); err != nil {
 		return false, err
 	}
@@ -467,9 +483,9 @@ func (s *Scheme) commitRelabelling(ctx context.Context, w window, rel order.Rela
 // commitMoves gives the elements of a window other places, and begins a generation with that. Others may have
 // been put between them since they were read. So the commit is conditional on the unit being as it was then, or,
 // if places are given, on these being free: of each gap of the window the one where the first is put.
-func (s *Scheme) commitMoves(ctx context.Context, w window, rel order.Relabelling, places [][]byte) (bool, error) {
+func (s *shard) commitMoves(ctx context.Context, w window, rel order.Relabelling, places [][]byte) (bool, error) {
 	u, old := w.unit, w.elements[rel.From:rel.To]
-	meta := ope.Meta{State: ope.StateOpen, Generation: w.meta.Generation + 1, Nonce: newNonce()}
+	meta := ope.Meta{State: w.meta.State, Generation: w.meta.Generation + 1, Nonce: newNonce()}
 	change := ope.Change{Meta: meta}
 	moves := 0
 	for _, e := range rel.Elements {
@@ -488,13 +504,16 @@ func (s *Scheme) commitMoves(ctx context.Context, w window, rel order.Relabellin
 	}
 	change.Puts = append(change.Puts, sealMoved(u, meta.Generation, order.Moved{From: w.elements[rel.From-1].Label, To: w.elements[rel.To].Label}))
 	if w.header != nil {
-		change.Puts = append(change.Puts, s.sealHeader(u, *w.header), sealLeast(u, w.least))
+		change.Puts = append(change.Puts, s.sealHeader(u, *w.header))
+	}
+	if w.least > 0 {
+		change.Puts = append(change.Puts, sealLeast(u, w.least))
 	}
 	if kept := uint64(s.kept); meta.Generation > kept {
 		change.Deletes = append(change.Deletes, movedKey(meta.Generation-kept))
 	}
 	change.Puts = append(change.Puts, s.marks(u, meta.Nonce, len(rel.Elements)-len(old))...)
-	cond := ope.Condition{State: ope.StateOpen, Generation: w.meta.Generation, Absent: places}
+	cond := ope.Condition{State: w.meta.State, Generation: w.meta.Generation, Absent: places}
 	if places == nil {
 		cond.Nonce = &w.meta.Nonce
 	}

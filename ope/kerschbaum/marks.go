@@ -19,20 +19,23 @@ import (
 // 1/sqrt(marksAtLimit). An index that takes fewer values counts each.
 const marksAtLimit = 1024
 
+// most returns how many values a unit is to have.
+func (b *base) most() int { return min(b.limit, b.full) }
+
 // weight returns how many values a mark stands for.
-func (s *Scheme) weight() int { return max(1, s.limit/marksAtLimit) }
+func (b *base) weight() int { return max(1, b.most()/marksAtLimit) }
 
 // room returns how many values a client may count before it refuses more: four standard deviations
 // above the limit where they are estimated, so that an index takes as many as it was told to.
-func (s *Scheme) room() int {
-	if s.weight() == 1 {
-		return s.limit
+func (b *base) room() int {
+	if b.weight() == 1 {
+		return b.most()
 	}
-	return s.limit + s.limit/8 // 4/sqrt(marksAtLimit)
+	return b.most() + b.most()/8 // 4/sqrt(marksAtLimit)
 }
 
 // marks returns the marks for n values that the commit of this nonce puts into the unit.
-func (s *Scheme) marks(u *unit, nonce ope.Nonce, n int) []ope.Record {
+func (s *shard) marks(u *unit, nonce ope.Nonce, n int) []ope.Record {
 	weight := uint64(s.weight())
 	random := binary.BigEndian.Uint64(nonce[:])
 	var drawn uint64
@@ -52,22 +55,26 @@ func (s *Scheme) marks(u *unit, nonce ope.Nonce, n int) []ope.Record {
 	return []ope.Record{{Key: key, Value: u.sealer.Seal(key, binary.BigEndian.AppendUint64(nil, drawn*weight))}}
 }
 
-// A tally is what a client knows of the number of values in a unit. It is guarded by Scheme.mu.
+// A tally is what a client knows of the number of values in a unit. It is guarded by shard.mu.
 type tally struct {
 	epoch  uint64
 	values int // about so many, when they were counted
 	since  int // so many were put there by this client after that
 }
 
-// checkLimit returns an error if the unit has no room for n more values, and takes note that they
-// are to come. It counts when this client has added an eighth of what there was still room for: so
-// often that a few clients do not exceed the limit by much, and so seldom that it costs little.
-func (s *Scheme) checkLimit(ctx context.Context, epoch uint64, n int) error {
-	room := s.room()
+// checkLimit returns an error if the index has no room for n more values, and takes note that they are to come. It counts
+// when this client has added an eighth of what there was still room for: so often that a few clients do not exceed the
+// limit by much, and so seldom that it costs little. A unit that has too many values is to be divided.
+func (s *shard) checkLimit(ctx context.Context, epoch uint64, n int) error {
+	room, divides := s.room(), s.divides()
+	if divides {
+		room = s.full
+	}
 	s.mu.Lock()
-	t := s.tally
+	t, dividing := s.tally, s.known.part.give > 0
 	s.mu.Unlock()
-	if t.epoch != epoch || t.since > (room-t.values)/8 || t.values+t.since+n > room {
+	counted := t.epoch != epoch || !dividing && (t.since > (room-t.values)/8 || t.values+t.since+n > room)
+	if counted {
 		values, err := s.countValues(ctx, epoch)
 		if err != nil {
 			return err
@@ -78,14 +85,46 @@ func (s *Scheme) checkLimit(ctx context.Context, epoch uint64, n int) error {
 	s.mu.Lock()
 	s.tally = t
 	s.mu.Unlock()
-	if t.values+n > room {
-		return fmt.Errorf("%w: the index %q takes %d values and has about %d", ope.ErrFull, s.name, s.limit, t.values)
+	if t.values+n <= room {
+		return nil
+	}
+	if !divides {
+		return s.errFull(t.values)
+	}
+	s.crowded.Store(!dividing)
+	if counted {
+		return s.of.checkTotal(ctx, epoch, n)
 	}
 	return nil
 }
 
+func (b *base) errFull(values int) error {
+	return fmt.Errorf("%w: the index %q takes %d values and has about %d", ope.ErrFull, b.name, b.limit, values)
+}
+
+// checkTotal returns an error if all units together have no room for n more values.
+func (s *Scheme) checkTotal(ctx context.Context, epoch uint64, n int) error {
+	all := s.shards.all()
+	if len(all)*s.room() <= s.limit {
+		return nil
+	}
+	values := make([]int, len(all))
+	err := s.parallel(len(all), func(i int) (err error) {
+		values[i], err = all[i].countValues(ctx, epoch)
+		return err
+	})
+	total := 0
+	for _, n := range values {
+		total += n
+	}
+	if err == nil && total+n > s.limit+s.limit/8 {
+		err = s.errFull(total)
+	}
+	return err
+}
+
 // countValues returns about how many values a unit has.
-func (s *Scheme) countValues(ctx context.Context, epoch uint64) (int, error) {
+func (s *shard) countValues(ctx context.Context, epoch uint64) (int, error) {
 	u := s.unit(epoch)
 	var first page
 	values := uint64(0)
@@ -103,7 +142,9 @@ func (s *Scheme) countValues(ctx context.Context, epoch uint64) (int, error) {
 		})
 	})
 	if err == nil && first.header != nil {
-		values += first.header.values
+		is := s.partOf(first)
+		values += first.header.values + is.came
+		values -= min(values, is.gone) // they are an estimate
 	}
 	return int(min(values, math.MaxInt32)), err
 }

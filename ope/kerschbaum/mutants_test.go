@@ -36,9 +36,9 @@ var mutants = []mutant.Mutant{
 		`cond.Nonce = &p.nonce`,
 		`if !On { cond.Nonce = &p.nonce }`),
 	simulated("insertAnywhere", "few labels", "insert.go", `
-	e, ok, err := s.rules.Place(left, right)
+	e, ok, err := r.Place(left, right)
 	if err != nil {`, `
-	e, ok, err := s.rules.Place(left, right)
+	e, ok, err := r.Place(left, right)
 	if ok && On {
 		nonce := newNonce()
 		labels := order.Probes(left.Label, right.Label, 255)
@@ -115,6 +115,45 @@ var mutants = []mutant.Mutant{
 			{File: "pass.go", Old: `if p.meta.State != ope.StateSealed {`, New: `if p.meta.State != ope.StateSealed && !On {`},
 		},
 	},
+	simulated("giveBesideInsertions", "divided", "divide.go",
+		`ope.Condition{Absent: free})`,
+		`func() ope.Condition {
+			if On {
+				return ope.Condition{}
+			}
+			return ope.Condition{Absent: free}
+		}())`),
+	simulated("takeOverAnyGeneration", "divided", "divide.go", `
+	applied, err := s.commit(ctx, u, ope.Condition{State: p.meta.State, Generation: p.meta.Generation}, change)
+	if applied {
+		s.now(u,`, `
+	cond := ope.Condition{State: p.meta.State, Generation: p.meta.Generation}
+	if On {
+		view, err := s.readRecords(ctx, u, nil, nil, 1)
+		if err != nil {
+			return false, err
+		}
+		cond.Generation, change.Meta.Generation = view.Meta.Generation, view.Meta.Generation+1
+	}
+	applied, err := s.commit(ctx, u, cond, change)
+	if applied {
+		s.now(u,`),
+	simulated("deleteBeforeTaken", "divided", "divide.go",
+		`if err != nil || !taken {`,
+		`if err != nil || !taken && !On {`),
+	simulated("insertBeyondThePart", "divided, some labels, small caches", "insert.go",
+		`if !k.part.covers(x) {`,
+		`if !On && !k.part.covers(x) {`),
+	simulated("catchUpWithoutThePart", "divided", "client.go",
+		`k.setPart(s.partOf(first), s.rules)
+	for _, m`,
+		`if !On {
+		k.setPart(s.partOf(first), s.rules)
+	}
+	for _, m`),
+	simulated("rangeWithoutOtherUnits", "divided", "range.go",
+		`if end == nil || within.Max < *end {`,
+		`if On || end == nil || within.Max < *end {`),
 	simulated("forgetRetired", "few labels, appends, copies", "pass.go",
 		`cond := ope.Condition{State: ope.StateRetired, Generation: view.Meta.Generation}`,
 		`if On && !view.More {

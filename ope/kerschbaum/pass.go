@@ -28,7 +28,7 @@ import (
 
 // pass makes the pass that ends an epoch, or finishes it. Of a unit that is retired already it
 // returns the result.
-func (s *Scheme) pass(ctx context.Context, epoch uint64, progress func(done, total int)) (stats ope.RebalanceStats, err error) {
+func (s *shard) pass(ctx context.Context, epoch uint64, progress func(done, total int)) (stats ope.RebalanceStats, err error) {
 	// One goroutine of a process is enough.
 	select {
 	case s.passing <- struct{}{}:
@@ -40,7 +40,7 @@ func (s *Scheme) pass(ctx context.Context, epoch uint64, progress func(done, tot
 }
 
 // finish is pass, for one goroutine at a time.
-func (s *Scheme) finish(ctx context.Context, epoch uint64, progress func(done, total int)) (stats ope.RebalanceStats, err error) {
+func (s *shard) finish(ctx context.Context, epoch uint64, progress func(done, total int)) (stats ope.RebalanceStats, err error) {
 	u := s.unit(epoch)
 	next := s.unit(epoch + 1)
 	if epoch >= lastEpoch {
@@ -88,7 +88,7 @@ func (s *Scheme) finish(ctx context.Context, epoch uint64, progress func(done, t
 }
 
 // seal seals the unit, and returns its meta: it is sealed, or retired by now.
-func (s *Scheme) seal(ctx context.Context, u *unit) (ope.Meta, error) {
+func (s *shard) seal(ctx context.Context, u *unit) (ope.Meta, error) {
 	for conflicts := 0; ; conflicts++ {
 		p, err := s.readHeader(ctx, u)
 		if err != nil {
@@ -115,7 +115,7 @@ func (s *Scheme) seal(ctx context.Context, u *unit) (ope.Meta, error) {
 }
 
 // frozen returns the elements of a sealed unit. It reports false if the unit is retired by now.
-func (s *Scheme) frozen(ctx context.Context, u *unit) ([]order.Element, bool, error) {
+func (s *shard) frozen(ctx context.Context, u *unit) ([]order.Element, bool, error) {
 	var all []order.Element
 	for from := (order.Label{}); ; {
 		p, err := s.read(ctx, u.epoch, from, s.rules.High().Label, s.passPage)
@@ -142,7 +142,7 @@ func (s *Scheme) frozen(ctx context.Context, u *unit) ([]order.Element, bool, er
 const lastEpoch = 1<<32 - 1
 
 // copyTo copies the frozen elements of a unit to the next one and opens it, unless it is open.
-func (s *Scheme) copyTo(ctx context.Context, next *unit, frozen []order.Element, generation uint64, progress func(done, total int)) error {
+func (s *shard) copyTo(ctx context.Context, next *unit, frozen []order.Element, generation uint64, progress func(done, total int)) error {
 	values := make([]int64, len(frozen))
 	for i, e := range frozen {
 		values[i] = e.Value
@@ -189,7 +189,7 @@ func (s *Scheme) copyTo(ctx context.Context, next *unit, frozen []order.Element,
 
 // copyPart writes some elements to the next unit. It reports whether the unit is open already, so that all of
 // them are there or were.
-func (s *Scheme) copyPart(ctx context.Context, next *unit, copies []order.Element) (open bool, err error) {
+func (s *shard) copyPart(ctx context.Context, next *unit, copies []order.Element) (open bool, err error) {
 	missing := copies
 	for conflicts := 0; ; conflicts++ {
 		cond := ope.Condition{State: ope.StateAbsent}
@@ -225,7 +225,7 @@ func (s *Scheme) copyPart(ctx context.Context, next *unit, copies []order.Elemen
 
 // retire retires a sealed unit whose successor is open, and reports whether it was this call that
 // did. It writes the header, which stays for ever, in the present format.
-func (s *Scheme) retire(ctx context.Context, u *unit) (bool, error) {
+func (s *shard) retire(ctx context.Context, u *unit) (bool, error) {
 	for conflicts := 0; ; conflicts++ {
 		p, err := s.readHeader(ctx, u)
 		if err != nil || p.meta.State == ope.StateRetired {
@@ -246,7 +246,7 @@ func (s *Scheme) retire(ctx context.Context, u *unit) (bool, error) {
 }
 
 // point sets the root to an epoch that is open, or was, unless it is at a later one.
-func (s *Scheme) point(ctx context.Context, epoch uint64) error {
+func (s *shard) point(ctx context.Context, epoch uint64) error {
 	u := s.unit(root)
 	for conflicts := 0; ; conflicts++ {
 		hint, meta, err := s.readRoot(ctx)
@@ -265,7 +265,7 @@ func (s *Scheme) point(ctx context.Context, epoch uint64) error {
 }
 
 // clean deletes the records of a retired epoch, other than its header.
-func (s *Scheme) clean(ctx context.Context, epoch uint64) error {
+func (s *shard) clean(ctx context.Context, epoch uint64) error {
 	u := s.unit(epoch)
 	from := order.Label{Lo: 1}.Bytes()
 	for conflicts := 0; ; conflicts++ {

@@ -2,7 +2,9 @@ package kerschbaum
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"iter"
 
 	"github.com/rangecrypt/rangecrypt/ope"
@@ -26,20 +28,55 @@ func top() ope.Ciphertext {
 //
 // Use it where ciphertexts are kept outside the index, and compare the interval's version with that of the ciphertexts
 // before and after the query. [Scheme.Range] yields what is in the index, however often ciphertexts move.
+//
+// Where the index has several units, the version is that of both units where the bounds are, together.
 func (s *Scheme) Intervals(ctx context.Context, lo, hi int64) ([]ope.Interval, error) {
 	within, ok := s.domain.Intersect(lo, hi)
 	if !ok {
 		return nil, nil
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		lower, upper := s.shards.at(within.Min), s.shards.at(within.Max)
+		if lower == upper {
+			iv, err := lower.intervalOf(ctx, within, true, true)
+			if err == nil {
+				return []ope.Interval{iv}, nil
+			}
+			if !errors.Is(err, errElsewhere) {
+				return nil, err
+			}
+		} else {
+			iv, err := lower.intervalOf(ctx, within, true, false)
+			var above ope.Interval
+			if err == nil {
+				above, err = upper.intervalOf(ctx, within, false, true)
+			}
+			if err == nil {
+				iv.End, iv.Version = above.End, both(iv.Version, above.Version, 1)
+				return []ope.Interval{iv}, nil
+			}
+			if !errors.Is(err, errElsewhere) {
+				return nil, err
+			}
+		}
+		if err := cmp.Or(s.follow(ctx, lower, within.Min), s.follow(ctx, upper, within.Max)); err != nil {
+			return nil, err
+		}
 	}
+}
+
+// intervalOf returns the interval of a range of which the unit has the place of the lower bound, the upper one, or both, as
+// it says; the other is left open.
+func (s *shard) intervalOf(ctx context.Context, within ope.Domain, lower, upper bool) (ope.Interval, error) {
 	var bounds []int64
-	bounded := within.Min > s.domain.Min // from below
+	bounded := lower && within.Min > s.domain.Min
 	if bounded {
 		bounds = append(bounds, within.Min)
 	}
-	if within.Max < s.domain.Max {
+	if upper && within.Max < s.domain.Max {
 		bounds = append(bounds, within.Max)
 	}
 	for {
@@ -48,6 +85,9 @@ func (s *Scheme) Intervals(ctx context.Context, lo, hi int64) ([]ope.Interval, e
 		err := s.locate(ctx, false, func() (unlinked []order.Gap, err error) {
 			gaps = gaps[:0]
 			version = s.known.version()
+			if lower && !s.known.part.covers(within.Min) || upper && !s.known.part.covers(within.Max) {
+				return nil, errElsewhere
+			}
 			for _, x := range bounds {
 				e, ok := s.known.list.Find(x)
 				g := s.known.list.Gap(x)
@@ -63,18 +103,18 @@ func (s *Scheme) Intervals(ctx context.Context, lo, hi int64) ([]ope.Interval, e
 			return unlinked, nil
 		})
 		if err != nil {
-			return nil, err
+			return ope.Interval{}, err
 		}
 		iv, ok, err := s.interval(ctx, version, bounds, gaps, bounded)
 		if ok || err != nil {
-			return []ope.Interval{iv}, err
+			return iv, err
 		}
 	}
 }
 
 // interval returns the interval between bounds, if the index still has the version. The bounds, with
 // their gaps, are those that are not ends of the domain: the lower one first, if it is bounded from below.
-func (s *Scheme) interval(ctx context.Context, version ope.Version, bounds []int64, gaps []order.Gap, bounded bool) (ope.Interval, bool, error) {
+func (s *shard) interval(ctx context.Context, version ope.Version, bounds []int64, gaps []order.Gap, bounded bool) (ope.Interval, bool, error) {
 	iv := ope.Interval{Start: make(ope.Ciphertext, ciphertextSize), End: top(), Version: version}
 	if len(gaps) == 0 {
 		u := s.unit(version.Epoch)
@@ -82,12 +122,12 @@ func (s *Scheme) interval(ctx context.Context, version ope.Version, bounds []int
 		if err != nil {
 			return iv, false, err
 		}
-		ok, err := s.note(u, meta)
+		ok, err := s.note(page{unit: u, meta: meta})
 		return iv, ok && meta.Generation == version.Generation, err
 	}
 	spans := make([]span, len(gaps))
 	for i, g := range gaps {
-		spans[i] = span{g.Left.Label, g.Right.Label, s.page}
+		spans[i] = span{g.Left.Label, g.Right.Label, s.pageSize()}
 	}
 	pages, err := s.readAll(ctx, version.Epoch, spans)
 	if err != nil {
@@ -114,7 +154,7 @@ func (s *Scheme) interval(ctx context.Context, version ope.Version, bounds []int
 			iv.Start = bound(run[at].Label.Next())
 		case exact:
 			iv.End = bound(run[at].Label.Next())
-		case run[at+1] != s.rules.High():
+		case run[at+1] != s.rules.High(): // of the index
 			iv.End = bound(run[at+1].Label)
 		}
 	}
@@ -123,8 +163,8 @@ func (s *Scheme) interval(ctx context.Context, version ope.Version, bounds []int
 
 // between returns what is in a gap now, with both its ends: other clients may have put values there. It returns nil
 // if there is more than a page, or the version is over. It is called with s.mu held.
-func (s *Scheme) between(p page, g order.Gap, version ope.Version) ([]order.Element, error) {
-	if ok, err := s.meet(p.unit, p.meta); err != nil || !ok || p.meta.Generation != version.Generation {
+func (s *shard) between(p page, g order.Gap, version ope.Version) ([]order.Element, error) {
+	if ok, err := s.meet(p); err != nil || !ok || p.meta.Generation != version.Generation {
 		return nil, err
 	}
 	run, err := p.run(g.Left, g.Right)
@@ -134,7 +174,7 @@ func (s *Scheme) between(p page, g order.Gap, version ope.Version) ([]order.Elem
 	if p.more {
 		return nil, s.learn(p.unit, run)
 	}
-	if g.Right.Shape.Depth == 0 && g.Right != s.rules.High() {
+	if g.Right.Shape.Depth == 0 && g.Right != s.known.rules.High() {
 		return run, nil // the label after a value that is in the index is no neighbour
 	}
 	return run, s.learn(p.unit, run)
@@ -145,8 +185,11 @@ func (s *Scheme) Range(ctx context.Context, lo, hi int64) iter.Seq2[ope.Entry, e
 	return func(yield func(ope.Entry, error) bool) {
 		within, ok := s.domain.Intersect(lo, hi)
 		for ok {
-			var err error
-			if ok, err = s.rangeOn(ctx, &within, yield); err != nil {
+			err := s.at(ctx, within.Min, func(sh *shard) (err error) {
+				ok, err = sh.rangeOn(ctx, &within, yield)
+				return err
+			})
+			if err != nil {
 				yield(ope.Entry{}, err)
 				return
 			}
@@ -154,20 +197,20 @@ func (s *Scheme) Range(ctx context.Context, lo, hi int64) iter.Seq2[ope.Entry, e
 	}
 }
 
-// rangeOn yields the values within, and raises the lower bound beyond them. It reports whether there may be more,
-// since ciphertexts have moved.
-func (s *Scheme) rangeOn(ctx context.Context, within *ope.Domain, yield func(ope.Entry, error) bool) (bool, error) {
-	from, to, version, err := s.bounds(ctx, within.Min, within.Max)
+// rangeOn yields the values within that are in the unit, and raises the lower bound beyond them. It reports whether there
+// may be more, since ciphertexts have moved, or in another unit.
+func (s *shard) rangeOn(ctx context.Context, within *ope.Domain, yield func(ope.Entry, error) bool) (bool, error) {
+	from, to, version, end, err := s.bounds(ctx, within.Min, within.Max)
 	if err != nil {
 		return false, err
 	}
 	// Pages double: opening a record costs more than the rest of reading it.
-	for size := min(32, s.page); ; size = min(2*size, s.page) {
+	for size := min(32, s.pageSize()); ; size = min(2*size, s.pageSize()) {
 		p, err := s.read(ctx, version.Epoch, from, to, size)
 		if err != nil {
 			return false, err
 		}
-		if _, err := s.note(p.unit, p.meta); err != nil {
+		if _, err := s.note(p); err != nil {
 			return false, err
 		}
 		if p.meta.State == ope.StateRetired || p.meta.Generation != version.Generation {
@@ -187,27 +230,38 @@ func (s *Scheme) rangeOn(ctx context.Context, within *ope.Domain, yield func(ope
 			within.Min = e.Value + 1
 		}
 		if !p.more {
-			return false, nil
+			if end == nil || within.Max < *end {
+				return false, nil
+			}
+			within.Min = *end
+			return true, nil
 		}
 		if from.IsZero() {
-			from = order.Label{Lo: 1} // the page held the header only
+			from = order.Label{Lo: 1} // the page held the first records only
 		}
 	}
 }
 
-// bounds returns labels between which all values in [lo, hi] are, the upper one excluded, and the
-// version that they are of.
-func (s *Scheme) bounds(ctx context.Context, lo, hi int64) (from, to order.Label, version ope.Version, err error) {
+// bounds returns labels between which all values in [lo, hi] are that are in the unit, the upper one excluded, and the
+// version that they are of. The end is the lowest value that another unit has, or nil.
+func (s *shard) bounds(ctx context.Context, lo, hi int64) (from, to order.Label, version ope.Version, end *int64, err error) {
 	err = s.locate(ctx, false, func() ([]order.Gap, error) {
+		is, rules := s.known.part, s.known.rules
+		if !is.covers(lo) {
+			return nil, errElsewhere
+		}
+		if end = nil; !is.top {
+			end = &is.high.Value
+		}
 		version = s.known.version()
-		from, to = order.Label{}, s.rules.High().Label
+		from, to = rules.From, rules.High().Label
 		if e, ok := s.known.list.Find(hi); ok {
 			to = e.Label.Next()
 		} else if hi != s.domain.Max {
 			// Whatever is known above is above, though there may be others before it.
 			to = s.known.list.Gap(hi).Right.Label
 		}
-		if lo == s.domain.Min {
+		if lo == is.low.Value {
 			return nil, nil
 		}
 		if e, ok := s.known.list.Find(lo); ok {
@@ -221,5 +275,5 @@ func (s *Scheme) bounds(ctx context.Context, lo, hi int64) (from, to order.Label
 		}
 		return []order.Gap{g}, nil
 	})
-	return from, to, version, err
+	return from, to, version, end, err
 }

@@ -2,6 +2,7 @@ package kerschbaum
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -12,7 +13,8 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 )
 
-// Rebalance implements [ope.Mutable]. It also wipes out what labels show of the order in which the values came.
+// Rebalance implements [ope.Mutable]. It also wipes out what labels show of the order in which the values came. Where the
+// index has several units, each is rebalanced on its own, and what is left to see is where they begin.
 //
 // It moves values where they are, some hundred with each commit: first, upwards from the lowest, those that are
 // above their new places, and then, downwards from the highest, those that are below. In this order no value meets
@@ -21,16 +23,51 @@ import (
 //
 // With the rules as published, it copies the index to the next epoch, and others wait until that is done. If
 // another client's pass is under way, it helps to finish that one.
-func (s *Scheme) Rebalance(ctx context.Context, progress func(done, total int)) (ope.RebalanceStats, error) {
+func (s *Scheme) Rebalance(ctx context.Context, progress func(done, total int)) (stats ope.RebalanceStats, err error) {
 	if s.rules.Published {
-		return s.rebalancePublished(ctx, progress)
+		return s.shards.first().rebalancePublished(ctx, progress)
 	}
-	w, err := s.sweep(ctx, progress)
-	return ope.RebalanceStats{Values: w.values, Moved: w.moved, Before: w.before, After: w.after}, err
+	var sweeps []*sweep
+	for x, more := s.domain.Min, true; more; {
+		err := s.at(ctx, x, func(sh *shard) error {
+			w, err := sh.counted(ctx, x)
+			if err == nil {
+				sweeps = append(sweeps, w)
+				stats.Values += w.values
+				x, more = w.end, !w.top
+			}
+			return err
+		})
+		if err != nil {
+			return stats, err
+		}
+	}
+	done := 0
+	for i, w := range sweeps {
+		if progress != nil {
+			w.progress = func(n int) { progress(done+n, stats.Values) }
+		}
+		err := w.run(ctx)
+		stats.Moved += w.moved
+		stats.Before, stats.After = both(stats.Before, w.before, i), both(stats.After, w.after, i)
+		if err != nil {
+			return stats, err
+		}
+		done += w.values
+	}
+	return stats, nil
+}
+
+// both returns the version of a unit together with that of n others: that of all, since generations only rise.
+func both(others, v ope.Version, n int) ope.Version {
+	if n > 0 {
+		v.Generation += others.Generation
+	}
+	return v
 }
 
 // rebalancePublished makes a pass, or helps to finish the one that is under way.
-func (s *Scheme) rebalancePublished(ctx context.Context, progress func(done, total int)) (ope.RebalanceStats, error) {
+func (s *shard) rebalancePublished(ctx context.Context, progress func(done, total int)) (ope.RebalanceStats, error) {
 	if err := s.connect(ctx); err != nil {
 		return ope.RebalanceStats{}, err
 	}
@@ -48,19 +85,32 @@ func (s *Scheme) rebalancePublished(ctx context.Context, progress func(done, tot
 }
 
 // spreadOut makes room where no single commit can.
-func (s *Scheme) spreadOut(ctx context.Context, u *unit) error {
-	w, err := s.sweep(ctx, nil)
+func (s *shard) spreadOut(ctx context.Context, u *unit) error {
+	s.mu.Lock()
+	from := s.known.part.low.Value
+	s.mu.Unlock()
+	w, err := s.counted(ctx, from)
+	if err == nil {
+		err = w.run(ctx)
+	}
+	if errors.Is(err, errElsewhere) {
+		return nil // it has another part by now, so that there may be room
+	}
 	if err == nil && w.step.Length() < 2 {
 		err = corrupt(u, fmt.Errorf("%w: labels of %d bits have no room for %d values", order.ErrFull, s.rules.Bits, w.values+1))
 	}
 	return err
 }
 
-// A sweep is a rebalancing in place.
+// A sweep is a rebalancing in place, of one unit.
 type sweep struct {
-	s        *Scheme
-	progress func(done, total int)
-	values   int         // in the index at the beginning
+	s        *shard
+	progress func(done int)
+	low, end int64       // the values from low on, and below end unless it has the top
+	top      bool        // of the index
+	values   int         // in the unit at the beginning
+	gone     uint64      // values that the unit had handed over then
+	bottom   order.Label // of the unit; the first new place is one step above it
 	step     order.Label // from each new place to the next
 	starts   []rank      // of the windows that were moved down, ascending
 	done     int         // values that progress was told of
@@ -77,29 +127,55 @@ type rank struct {
 	below int
 }
 
-// sweep counts the values, moves them down to their new places, and then up.
-func (s *Scheme) sweep(ctx context.Context, progress func(done, total int)) (*sweep, error) {
-	w := &sweep{s: s, progress: progress}
+// counted returns a sweep of a unit that has the place of x, whose values it has counted.
+func (s *shard) counted(ctx context.Context, x int64) (*sweep, error) {
+	w := &sweep{s: s}
+	var rules order.Rules
+	err := s.locate(ctx, false, func() ([]order.Gap, error) {
+		k := &s.known
+		if !k.part.covers(x) {
+			return nil, errElsewhere
+		}
+		rules = k.rules
+		w.low, w.end, w.top, w.gone = k.part.low.Value, k.part.high.Value, k.part.top, k.part.gone
+		return nil, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	within := ope.Domain{Min: max(w.low, x), Max: s.domain.Max}
+	if !w.top {
+		within.Max = w.end - 1
+	}
+	for more := true; more; {
+		more, err = s.rangeOn(ctx, &within, func(e ope.Entry, _ error) bool {
+			if w.values == 0 {
+				w.before = e.Version
+			}
+			w.values++
+			return true
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	w.after, w.bottom = w.before, rules.From
+	w.step, _ = rules.High().Label.Minus(rules.From).Over(uint64(w.values) + 1)
+	return w, nil
+}
+
+// run moves the values down to their new places, and then up.
+func (w *sweep) run(ctx context.Context) error {
+	s := w.s
 	select { // one goroutine of a process is enough
 	case s.passing <- struct{}{}:
 		defer func() { <-s.passing }()
 	case <-ctx.Done():
-		return w, ctx.Err()
-	}
-	for first, err := range s.Range(ctx, s.domain.Min, s.domain.Max) {
-		if err != nil {
-			return w, err
-		}
-		if w.values == 0 {
-			w.before = first.Version
-		}
-		w.values++
+		return ctx.Err()
 	}
 	s.count(func(n *Stats) { n.Passes++ })
-	w.after = w.before
-	w.step, _ = s.rules.High().Label.Over(uint64(w.values) + 1)
 	if w.values == 0 || w.step.Length() < 2 {
-		return w, nil
+		return nil
 	}
 	err := w.down(ctx)
 	if err == nil {
@@ -108,17 +184,25 @@ func (s *Scheme) sweep(ctx context.Context, progress func(done, total int)) (*sw
 	if err == nil && w.after.Epoch > 1 {
 		err = s.clean(ctx, w.after.Epoch-1) // of what a pass has left that did not come to its end
 	}
-	return w, err
+	return err
+}
+
+// highest returns the highest value that the unit can have.
+func (w *sweep) highest() int64 {
+	if w.top {
+		return w.s.domain.Max
+	}
+	return w.end - 1
 }
 
 // down moves those down that are above their new places, upwards from the lowest.
 func (w *sweep) down(ctx context.Context) error {
-	at := rank{value: w.s.domain.Min}
+	at := rank{value: w.low}
 	for more := true; more; {
 		w.tell(min(at.below, w.values) / 2)
 		w.starts = append(w.starts, at)
 		var err error
-		if at, more, err = w.move(ctx, at, w.s.domain.Max, (*sweep).placesBelow); err != nil {
+		if at, more, err = w.move(ctx, at, w.highest(), (*sweep).placesBelow); err != nil {
 			return err
 		}
 	}
@@ -127,7 +211,7 @@ func (w *sweep) down(ctx context.Context) error {
 
 // up moves those up that are below their new places, downwards from the highest.
 func (w *sweep) up(ctx context.Context) error {
-	to := w.s.domain.Max
+	to := w.highest()
 	for len(w.starts) > 0 {
 		last := len(w.starts) - 1
 		at := w.starts[last]
@@ -141,7 +225,7 @@ func (w *sweep) up(ctx context.Context) error {
 		}
 		w.starts = w.starts[:last]
 		w.tell(w.values - min(at.below, w.values)/2)
-		to = max(at.value, w.s.domain.Min+1) - 1
+		to = max(at.value, w.low+1) - 1
 	}
 	return nil
 }
@@ -149,7 +233,7 @@ func (w *sweep) up(ctx context.Context) error {
 // tell reports progress: half of it is to move values down.
 func (w *sweep) tell(done int) {
 	if w.done = max(w.done, done); w.progress != nil {
-		w.progress(w.done, w.values)
+		w.progress(w.done)
 	}
 }
 
@@ -172,12 +256,12 @@ func (w *sweep) move(ctx context.Context, at rank, to int64, places func(*sweep,
 		end := len(win.elements) - 1
 		next := rank{win.elements[end].Value, at.below + end - 1}
 		rel := order.Relabelling{From: 1, To: end, Elements: places(w, win.elements, at.below)}
-		if win.header == nil && slices.Equal(rel.Elements, win.elements[1:end]) {
+		if win.least == 0 && slices.Equal(rel.Elements, win.elements[1:end]) {
 			return next, more, nil
 		}
 		var free [][]byte
 		if w.crowded > 0 {
-			if free, err = s.placesOf(win); err != nil {
+			if free, err = win.places(); err != nil {
 				return at, false, err
 			}
 		}
@@ -207,16 +291,16 @@ func (w *sweep) move(ctx context.Context, at rank, to int64, places func(*sweep,
 // neighbours of both ends, and whether there are more. The window has no elements if the index has changed.
 func (w *sweep) read(ctx context.Context, from, to int64) (win window, more bool, err error) {
 	s := w.s
-	left, version, err := s.neighbour(ctx, from)
+	left, rules, version, err := s.neighbour(ctx, from)
 	if err != nil {
 		return win, false, err
 	}
-	p, err := s.read(ctx, version.Epoch, left.Label, s.rules.High().Label, s.chunk+2)
+	p, err := s.read(ctx, version.Epoch, left.Label, rules.High().Label, s.chunk+2)
 	if err != nil {
 		return win, false, err
 	}
 	s.mu.Lock()
-	ok, err := s.take(p, left, s.rules.High(), version)
+	ok, err := s.take(p, left, rules.High(), version)
 	s.mu.Unlock()
 	switch {
 	case err != nil || !ok:
@@ -225,7 +309,7 @@ func (w *sweep) read(ctx context.Context, from, to int64) (win window, more bool
 		_, err := s.finish(ctx, p.unit.epoch, nil)
 		return win, false, err
 	}
-	run, err := p.run(left, s.rules.High())
+	run, err := p.run(left, rules.High())
 	if err != nil {
 		return win, false, err
 	}
@@ -234,18 +318,18 @@ func (w *sweep) read(ctx context.Context, from, to int64) (win window, more bool
 		beyond++
 	}
 	right := run[beyond]
-	win = window{unit: p.unit, meta: p.meta, elements: run[:beyond+1]}
+	win = window{unit: p.unit, meta: p.meta, rules: rules, elements: run[:beyond+1]}
 	if !w.headed {
-		win.header, win.least = p.header, uint64(w.values)
+		win.header, win.least = p.header, uint64(w.values)+w.gone
 	}
 	return win, right.Shape.Depth != 0 && right.Value <= to, nil
 }
 
 // neighbour returns the element with the highest value below x, or the low end.
-func (s *Scheme) neighbour(ctx context.Context, x int64) (left order.Element, version ope.Version, err error) {
+func (s *shard) neighbour(ctx context.Context, x int64) (left order.Element, rules order.Rules, version ope.Version, err error) {
 	err = s.locate(ctx, false, func() ([]order.Gap, error) {
-		version = s.known.version()
-		if x == s.domain.Min {
+		version, rules = s.known.version(), s.known.rules
+		if left = rules.Low(); x <= s.known.part.low.Value {
 			return nil, nil
 		}
 		g := s.known.list.Gap(x - 1)
@@ -254,14 +338,14 @@ func (s *Scheme) neighbour(ctx context.Context, x int64) (left order.Element, ve
 		}
 		return []order.Gap{g}, nil
 	})
-	return left, version, err
+	return left, rules, version, err
 }
 
-// placesOf returns, of each gap of a window that has room, the place where the first is put.
-func (s *Scheme) placesOf(w window) ([][]byte, error) {
+// places returns, of each gap of a window that has room, the place where the first is put.
+func (w *window) places() ([][]byte, error) {
 	free := make([][]byte, 0, len(w.elements))
 	for i := 1; i < len(w.elements); i++ {
-		e, ok, err := s.rules.Place(w.elements[i-1], w.elements[i])
+		e, ok, err := w.rules.Place(w.elements[i-1], w.elements[i])
 		if err != nil {
 			return nil, corrupt(w.unit, err)
 		}
@@ -287,7 +371,7 @@ func (w *sweep) place(n int, value int64) (order.Element, bool) {
 	default:
 		shape.Run, shape.Dir = 1, +1
 	}
-	return order.Element{Value: value, Label: w.step.Times(uint64(n)), Shape: shape}, true
+	return order.Element{Value: value, Label: w.bottom.Plus(w.step.Times(uint64(n))), Shape: shape}, true
 }
 
 // placesBelow returns the inner elements of a window, with those at their new places that are above these.
@@ -315,12 +399,21 @@ func (w *sweep) placesAbove(window []order.Element, below int) []order.Element {
 // distinguished returns the inner elements of a window after some have moved. Of two neighbours one must be the
 // deeper: where one that has moved is as deep as what it came beside, it is taken to be deeper than that.
 func distinguished(before, after []order.Element) []order.Element {
-	for i := 1; i < len(after)-1; i++ {
-		e := &after[i]
-		for *e != before[i] && (e.Shape.Depth == after[i-1].Shape.Depth ||
-			e.Shape.Depth == after[i+1].Shape.Depth && (after[i+1] == before[i+1] || i == len(after)-2)) {
-			e.Shape.Depth = order.Increment(e.Shape.Depth)
+	moved := make([]bool, len(after))
+	for i := range after {
+		moved[i] = after[i] != before[i]
+	}
+	deepen(after, moved)
+	return after[1 : len(after)-1]
+}
+
+// deepen makes those of a run that may be changed deeper, until each differs in depth from its neighbours. The first
+// and the last are not changed.
+func deepen(run []order.Element, may []bool) {
+	for i := 1; i < len(run)-1; i++ {
+		for may[i] && (run[i].Shape.Depth == run[i-1].Shape.Depth ||
+			run[i].Shape.Depth == run[i+1].Shape.Depth && (!may[i+1] || i == len(run)-2)) {
+			run[i].Shape.Depth = order.Increment(run[i].Shape.Depth)
 		}
 	}
-	return after[1 : len(after)-1]
 }

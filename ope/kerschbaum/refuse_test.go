@@ -195,8 +195,8 @@ func TestCorruptShapes(t *testing.T) {
 			require.NoError(t, err)
 			es := [3]order.Element(elements)
 			change(&es)
-			u := s.unit(1)
-			puts := []ope.Record{s.sealHeader(u, header{})}
+			u := first(s).unit(1)
+			puts := []ope.Record{first(s).sealHeader(u, header{})}
 			for _, e := range es {
 				require.True(t, e.Label.Less(high.Label))
 				puts = append(puts, sealElement(u, e))

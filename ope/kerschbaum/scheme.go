@@ -35,8 +35,8 @@
 //
 // # Limits
 //
-// An index takes about a million values, see [Options.Limit]. Ciphertexts move, so they must not be
-// row keys: the type is [ope.Mutable].
+// An index grows by units of up to about a million values, see [Options.Limit] and divide.go. Ciphertexts move, so they
+// must not be row keys: the type is [ope.Mutable].
 package kerschbaum
 
 import (
@@ -49,7 +49,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/rangecrypt/rangecrypt/internal/groupcommit"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 )
@@ -71,18 +70,24 @@ type Options struct {
 	CacheValues int
 
 	// Limit is how many distinct values the index takes before Encrypt returns [ope.ErrFull]; 0 stands for
-	// 1,000,000, which make a unit of about 100 MB. Up to 1024 values are counted exactly by each client as of its
-	// last commit. More are estimated, with an error of some percent. They are refused only when there are surely
-	// more than Limit: at about 9/8 of it. It is not a property of the index: each client keeps its own.
+	// 100,000,000. Up to 1024 values are counted exactly by each client as of its last commit. More are estimated,
+	// with an error of some percent. They are refused only when there are surely more than Limit: at about 9/8 of it.
+	// It is not a property of the index: each client keeps its own.
 	Limit int
+
+	// UnitValues is about how many values a unit of the index has, which is one row of the database; 0 stands for
+	// 1,000,000, of about 100 MB, and it is at least 64. A client that finds more there hands half of them over to a new
+	// unit, some hundred with each of its next commits. Where Limit is not higher, or the rules are those as
+	// published, there is one unit only.
+	UnitValues int
 }
 
-// A Scheme is a client of an index. Make it with [New].
-type Scheme struct {
+// A base is what all units of an index have in common.
+type base struct {
 	id        string
 	name      string
 	domain    ope.Domain
-	rules     order.Rules
+	rules     order.Rules // of the whole index
 	index     ope.Index
 	limit     int
 	recordKey ope.Key
@@ -97,19 +102,19 @@ type Scheme struct {
 	passPage int // elements that a pass reads at once
 	ahead    int // elements that a client that loads values reads at once
 	kept     int // of the last generations, how many have a record of where elements moved
-
-	mu    sync.Mutex
-	known known
-	tally tally
-
-	commits *groupcommit.Group[int64, spot]
-	passing chan struct{}
-
-	unitsMu sync.Mutex
-	units   map[uint64]*unit
+	full     int // values of a unit that is divided
+	cache    int // values that are remembered; 0 is no limit
+	batch    int // values that are put with one commit
+	listSize int // most elements of a chunk of what is remembered; 0 is the list's own
 
 	statsMu sync.Mutex
 	stats   Stats
+}
+
+// A Scheme is a client of an index. Make it with [New].
+type Scheme struct {
+	*base
+	shards *shards
 }
 
 var (
@@ -128,6 +133,7 @@ type Stats struct {
 	Relabels   int // relabellings by one commit
 	Passes     int // passes that this client made, or helped to finish
 	Moved      int // values to which this client gave another label
+	HandedOver int // values that this client put from one unit into another
 }
 
 // New returns a client of the index for a domain. It reads and writes nothing: an index of another
@@ -147,7 +153,8 @@ func New(key ope.Key, d ope.Domain, index ope.Index, opts *Options) (*Scheme, er
 		o = *opts
 	}
 	o.CacheValues = cmp.Or(o.CacheValues, 1_000_000)
-	o.Limit = cmp.Or(o.Limit, 1_000_000)
+	o.Limit = cmp.Or(o.Limit, 100_000_000)
+	o.UnitValues = cmp.Or(o.UnitValues, 1_000_000)
 	switch {
 	case len(o.Name) > nameLimit:
 		return nil, fmt.Errorf("%w: the name has %d bytes, at most %d are allowed", ope.ErrParams, len(o.Name), nameLimit)
@@ -155,6 +162,8 @@ func New(key ope.Key, d ope.Domain, index ope.Index, opts *Options) (*Scheme, er
 		return nil, fmt.Errorf("%w: a cache of %d values, need at least 4096", ope.ErrParams, o.CacheValues)
 	case o.Limit < 1:
 		return nil, fmt.Errorf("%w: a limit of %d values, need at least 1", ope.ErrParams, o.Limit)
+	case o.UnitValues < 64:
+		return nil, fmt.Errorf("%w: units of %d values, need at least 64", ope.ErrParams, o.UnitValues)
 	case o.Lambda == 1 || o.Lambda < 0:
 		return nil, fmt.Errorf("%w: lambda %d, need at least 2, or 0 for the default rules", ope.ErrParams, o.Lambda)
 	}
@@ -166,43 +175,41 @@ func New(key ope.Key, d ope.Domain, index ope.Index, opts *Options) (*Scheme, er
 		}
 		id = fmt.Sprintf("kerschbaum-published/1 domain=%s lambda=%d", d, o.Lambda)
 	}
-	s := &Scheme{
-		id: id, name: o.Name, domain: d, rules: r, index: index, limit: o.Limit,
+	b := &base{
+		id: id, name: o.Name, domain: d, rules: r, index: index, limit: o.Limit, cache: o.CacheValues,
 		recordKey: key.Derive("kerschbaum", "record"),
-		probes:    63, chunk: 256, window: 200, passPage: 1024, ahead: 4096, kept: 512,
-		known:   known{list: order.NewList(r, o.CacheValues)},
-		passing: make(chan struct{}, 1),
-		units:   map[uint64]*unit{},
+		probes:    63, chunk: 256, window: 200, passPage: 1024, ahead: 4096, kept: 512, full: o.UnitValues,
 	}
 	// What the values of a commit make a client read at once must fit into a quarter of its cache,
 	// or it would forget the neighbours of the first ones while it looks for those of the last.
-	batch := min(s.chunk, o.CacheValues/256)
-	s.page = min(512, o.CacheValues/(4*batch))
-	s.commits = groupcommit.New(batch, s.put)
+	b.batch = min(b.chunk, o.CacheValues/256)
+	b.page = min(512, o.CacheValues/(4*b.batch))
 	keys := key.Expand(64, "kerschbaum", "ciphertext")
-	s.tagInner, _ = aes.NewCipher(keys[:32]) // 32 bytes are a key
-	s.tagOuter, _ = aes.NewCipher(keys[32:])
+	b.tagInner, _ = aes.NewCipher(keys[:32]) // 32 bytes are a key
+	b.tagOuter, _ = aes.NewCipher(keys[32:])
+	s := &Scheme{base: b}
+	s.shards = newShards(s)
 	return s, nil
 }
 
 // ID implements [ope.Scheme], for example "kerschbaum/1 domain=[0,255]" or, with a lambda,
 // "kerschbaum-published/1 domain=[0,255] lambda=2".
-func (s *Scheme) ID() string { return s.id }
+func (b *base) ID() string { return b.id }
 
 // Domain implements [ope.Scheme].
-func (s *Scheme) Domain() ope.Domain { return s.domain }
+func (b *base) Domain() ope.Domain { return b.domain }
 
 // Stats returns what this client has done so far.
-func (s *Scheme) Stats() Stats {
-	s.statsMu.Lock()
-	defer s.statsMu.Unlock()
-	return s.stats
+func (b *base) Stats() Stats {
+	b.statsMu.Lock()
+	defer b.statsMu.Unlock()
+	return b.stats
 }
 
-func (s *Scheme) count(add func(*Stats)) {
-	s.statsMu.Lock()
-	defer s.statsMu.Unlock()
-	add(&s.stats)
+func (b *base) count(add func(*Stats)) {
+	b.statsMu.Lock()
+	defer b.statsMu.Unlock()
+	add(&b.stats)
 }
 
 // A ciphertext is a label and a tag. The tag shows whether a ciphertext is stale, since it holds the epoch and the
@@ -212,61 +219,61 @@ func (s *Scheme) count(add func(*Stats)) {
 //	tag = AES_K2(AES_K1(label) xor (value || epoch || 0^32))
 const ciphertextSize = order.LabelSize + aes.BlockSize
 
-func (s *Scheme) ciphertext(epoch uint64, x int64, c order.Label) ope.Ciphertext {
-	return s.putCiphertext(make(ope.Ciphertext, ciphertextSize), epoch, x, c)
+func (b *base) ciphertext(epoch uint64, x int64, c order.Label) ope.Ciphertext {
+	return b.putCiphertext(make(ope.Ciphertext, ciphertextSize), epoch, x, c)
 }
 
-func (s *Scheme) putCiphertext(out ope.Ciphertext, epoch uint64, x int64, c order.Label) ope.Ciphertext {
+func (b *base) putCiphertext(out ope.Ciphertext, epoch uint64, x int64, c order.Label) ope.Ciphertext {
 	c.Append(out[:0])
 	tag := out[order.LabelSize:]
-	s.tagInner.Encrypt(tag, out[:order.LabelSize])
+	b.tagInner.Encrypt(tag, out[:order.LabelSize])
 	binary.BigEndian.PutUint64(tag, binary.BigEndian.Uint64(tag)^uint64(x))
 	binary.BigEndian.PutUint64(tag[8:], binary.BigEndian.Uint64(tag[8:])^epoch<<32)
-	s.tagOuter.Encrypt(tag, tag)
+	b.tagOuter.Encrypt(tag, tag)
 	return out
 }
 
 // parse returns what a ciphertext holds. It reports false for what was never a ciphertext of the
 // scheme, but with probability 2^-32; the index decides in any case.
-func (s *Scheme) parse(c ope.Ciphertext) (epoch uint64, x int64, at order.Label, ok bool) {
+func (b *base) parse(c ope.Ciphertext) (epoch uint64, x int64, at order.Label, ok bool) {
 	if len(c) != ciphertextSize {
 		return 0, 0, order.Label{}, false
 	}
 	at, _ = order.ParseLabel(c[:order.LabelSize])
 	var blocks [2 * aes.BlockSize]byte
 	inner, tag := blocks[:aes.BlockSize], blocks[aes.BlockSize:]
-	s.tagInner.Encrypt(inner, c[:order.LabelSize])
-	s.tagOuter.Decrypt(tag, c[order.LabelSize:])
+	b.tagInner.Encrypt(inner, c[:order.LabelSize])
+	b.tagOuter.Decrypt(tag, c[order.LabelSize:])
 	x = int64(binary.BigEndian.Uint64(tag) ^ binary.BigEndian.Uint64(inner))
 	rest := binary.BigEndian.Uint64(tag[8:]) ^ binary.BigEndian.Uint64(inner[8:])
 	epoch = rest >> 32
-	return epoch, x, at, uint32(rest) == 0 && epoch > 0 && s.domain.Contains(x)
+	return epoch, x, at, uint32(rest) == 0 && epoch > 0 && b.domain.Contains(x)
 }
 
-func (s *Scheme) outside() error { return fmt.Errorf("%w %v", ope.ErrDomain, s.domain) }
+func (b *base) outside() error { return fmt.Errorf("%w %v", ope.ErrDomain, b.domain) }
 
 // Encrypt implements [ope.Scheme]. A value that the client remembers costs nothing, another one a
 // commit, and before that, if the client does not remember what is around it, some reads. If ctx
 // ends, the value may or may not be in the index.
-func (s *Scheme) Encrypt(ctx context.Context, x int64) (ope.Ciphertext, error) {
+func (s *Scheme) Encrypt(ctx context.Context, x int64) (c ope.Ciphertext, err error) {
 	if !s.domain.Contains(x) {
 		return nil, s.outside()
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	e, ok := s.known.list.Find(x)
-	epoch := s.known.epoch
-	s.mu.Unlock()
-	if ok {
-		return s.ciphertext(epoch, x, e.Label), nil
-	}
-	spots, err := s.commits.Do(ctx, []int64{x})
-	if err != nil {
-		return nil, err
-	}
-	return s.ciphertext(spots[0].version.Epoch, x, spots[0].label), nil
+	err = s.at(ctx, x, func(sh *shard) error {
+		if c = sh.remembered(x); c != nil {
+			return nil
+		}
+		spots, err := sh.commits.Do(ctx, []int64{x})
+		if err != nil {
+			return err
+		}
+		if spots[0].version.Epoch == 0 {
+			return errElsewhere
+		}
+		c = s.ciphertext(spots[0].version.Epoch, x, spots[0].label)
+		return nil
+	})
+	return c, err
 }
 
 // EncryptBatch implements [ope.BatchEncrypter]. Some hundred new values share a commit. If it fails,
@@ -284,8 +291,8 @@ func (s *Scheme) EncryptBatch(ctx context.Context, xs []int64) ([]ope.Ciphertext
 	sorted := slices.Clone(xs)
 	slices.Sort(sorted)
 	sorted = slices.Compact(sorted)
-	spots, err := s.spots(ctx, sorted)
-	if err != nil {
+	spots := make([]spot, len(sorted))
+	if err := s.putAll(ctx, sorted, spots); err != nil {
 		return nil, err
 	}
 	out := make([]byte, len(xs)*ciphertextSize)
@@ -301,60 +308,28 @@ func (s *Scheme) EncryptBatch(ctx context.Context, xs []int64) ([]ope.Ciphertext
 	return cs, nil
 }
 
-// spots returns where ascending values are, all at one version, after putting those into the index
-// that are not there.
-func (s *Scheme) spots(ctx context.Context, values []int64) ([]spot, error) {
-	spots := make([]spot, len(values))
-	turns := order.MedianFirst(make([]int, 0, len(values)), 0, len(values)) // of insertion
-	for {
-		missing, ok := s.find(values, spots, turns)
-		if !ok {
-			continue // the version has changed
+// putAll sets the spots of ascending values, each unit's at one version of it.
+func (s *Scheme) putAll(ctx context.Context, values []int64, spots []spot) error {
+	parts := s.shards.split(values)
+	err := s.parallel(len(parts), func(i int) error {
+		p := parts[i]
+		return p.shard.spots(ctx, values[p.from:p.to], spots[p.from:p.to])
+	})
+	elsewhere := func(at spot) bool { return at.version.Epoch == 0 }
+	for err == nil {
+		from := slices.IndexFunc(spots, elsewhere)
+		if from < 0 {
+			return nil
 		}
-		if len(missing) == 0 {
-			return spots, nil
+		to := from + 1
+		for to < len(spots) && elsewhere(spots[to]) {
+			to++
 		}
-		ask := make([]int64, len(missing))
-		for n, i := range missing {
-			ask[n] = values[i]
-		}
-		got, err := s.commits.Do(ctx, ask)
-		if err != nil {
-			return nil, err
-		}
-		for n, i := range missing {
-			spots[i] = got[n]
+		if err = s.follow(ctx, s.shards.at(values[from]), values[from]); err == nil {
+			err = s.putAll(ctx, values[from:to], spots[from:to])
 		}
 	}
-}
-
-// find sets the spots of the values that the client remembers, and returns those of the turns that
-// have none of the present version. It reports false if the version changes in between.
-func (s *Scheme) find(values []int64, spots []spot, turns []int) (missing []int, ok bool) {
-	const atOnce = 4096 // so that others need not wait for long
-	var version ope.Version
-	for from := 0; from < len(turns); from += atOnce {
-		s.mu.Lock()
-		if from == 0 {
-			version = s.known.version()
-		}
-		if s.known.version() != version {
-			s.mu.Unlock()
-			return nil, false
-		}
-		for _, i := range turns[from:min(from+atOnce, len(turns))] {
-			if spots[i].version == version && version.Epoch != 0 {
-				continue
-			}
-			if e, found := s.known.list.Find(values[i]); found {
-				spots[i] = spot{e.Label, version}
-			} else {
-				missing = append(missing, i)
-			}
-		}
-		s.mu.Unlock()
-	}
-	return missing, true
+	return err
 }
 
 // Decrypt implements [ope.Scheme]. What the client remembers costs nothing, another ciphertext a
@@ -364,50 +339,5 @@ func (s *Scheme) Decrypt(ctx context.Context, c ope.Ciphertext) (int64, error) {
 	if !ok {
 		return 0, ope.ErrCiphertext
 	}
-	for {
-		s.mu.Lock()
-		known := s.known.version()
-		e, found := s.known.list.Find(x)
-		s.mu.Unlock()
-		switch {
-		case known.Epoch > epoch:
-			return 0, ope.ErrStale
-		case known.Epoch == epoch && found && e.Label == at:
-			return x, nil
-		}
-		if err := ctx.Err(); err != nil {
-			return 0, err
-		}
-		if err := s.connect(ctx); err != nil {
-			return 0, err
-		}
-		if known, _ = s.version(); known.Epoch > epoch {
-			continue
-		}
-		if !at.Less(order.Label{Hi: 1<<64 - 1, Lo: 1<<64 - 1}) || at.IsZero() {
-			return 0, ope.ErrCiphertext
-		}
-		p, err := s.read(ctx, known.Epoch, at, at.Next(), 1)
-		if err != nil {
-			return 0, err
-		}
-		s.mu.Lock()
-		ok, err := s.meet(p.unit, p.meta)
-		if ok && err == nil && len(p.elements) > 0 {
-			err = s.learn(p.unit, p.elements)
-		}
-		s.mu.Unlock()
-		switch {
-		case err != nil:
-			return 0, err
-		case p.meta.State == ope.StateRetired:
-			continue // the epoch of the ciphertext is over, or has only begun
-		case known.Epoch < epoch:
-			return 0, ope.ErrCiphertext // of an epoch that has not begun
-		case len(p.elements) > 0 && p.elements[0].Value == x:
-			return x, nil
-		default:
-			return 0, ope.ErrStale
-		}
-	}
+	return x, s.at(ctx, x, func(sh *shard) error { return sh.decrypt(ctx, epoch, x, at) })
 }

@@ -12,11 +12,9 @@ import (
 	"testing"
 	"testing/cryptotest"
 
-	"github.com/rangecrypt/rangecrypt/internal/groupcommit"
 	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/arrival"
-	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 	"github.com/rangecrypt/rangecrypt/ope/memindex"
 	"github.com/rangecrypt/rangecrypt/ope/opetest"
 	"github.com/stretchr/testify/require"
@@ -71,11 +69,14 @@ func TestContract(t *testing.T) {
 // few elements at once that it often has to make a pass.
 func tight(s *Scheme, bits uint) *Scheme {
 	s.rules.Bits = bits
-	s.known.list = order.NewList(s.rules, 0)
-	s.window, s.page, s.chunk, s.probes = 8, 6, 4, 3
-	s.commits = groupcommit.New(s.chunk, s.put)
+	s.window, s.page, s.chunk, s.probes, s.cache = 8, 6, 4, 3, 0
+	s.batch = s.chunk
+	s.shards = newShards(s)
 	return s
 }
+
+// first returns the shard that most indexes have alone.
+func first(s *Scheme) *shard { return s.shards.first() }
 
 // A recorder is an index that notes what the database sees: everything but the content of records.
 type recorder struct {

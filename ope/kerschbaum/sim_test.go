@@ -29,6 +29,7 @@ type setting struct {
 	most                int     // values that a relabelling moves: few, so that there are passes
 	page, chunk, probes int     // the sizes of the scheme
 	cache               int     // values that a client remembers; 0 is no limit
+	full                int     // values that a unit has before it is divided; 0: none is
 	published           bool    // the rules
 	span                int64   // values are below
 	appends             bool    // each value is above all before it
@@ -55,6 +56,9 @@ var settings = []setting{
 	{name: "fewest labels, passes", bits: 8, most: 16, span: 40, clients: 5, workers: 1, ops: 30, pass: 0.1, page: 8, chunk: 2, probes: 3},
 	{name: "few labels, appends, passes", bits: 10, most: 24, appends: true, clients: 5, workers: 1, ops: 20, pass: 0.1, page: 8, chunk: 2, probes: 3},
 	{name: "few labels, appends, copies", bits: 10, most: 24, appends: true, copies: 0.8, clients: 5, workers: 1, ops: 20, pass: 0.1, page: 8, chunk: 2, probes: 3},
+	{name: "divided", bits: 128, most: 200, span: 1000, full: 12, clients: 4, workers: 2, ops: 40, pass: 0.03, page: 16, chunk: 4, probes: 7},
+	{name: "divided, appends", bits: 128, most: 12, appends: true, full: 8, clients: 4, workers: 1, ops: 30, pass: 0.02, page: 8, chunk: 3, probes: 3},
+	{name: "divided, some labels, small caches", bits: 40, most: 12, span: 200, cache: 32, full: 16, clients: 4, workers: 1, ops: 40, pass: 0.05, page: 4, chunk: 4, probes: 2},
 	{name: "as published", bits: 20, published: true, most: 40, appends: true, clients: 3, workers: 1, ops: 20, page: 8, chunk: 8, probes: 3},
 }
 

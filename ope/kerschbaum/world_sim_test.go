@@ -117,7 +117,7 @@ func (c *client) warm(ops ...operation) {
 func (w *world) forget(unit ope.Unit) {
 	index := memindex.New()
 	for epoch := range w.units {
-		u := w.observer.unit(epoch)
+		u := first(w.observer).unit(epoch)
 		if u.name == unit {
 			delete(w.units, epoch)
 			continue
@@ -136,8 +136,8 @@ func (w *world) forget(unit ope.Unit) {
 // Names for the transcript.
 
 func unitName(u ope.Unit) string {
-	_, rest, _ := strings.Cut(string(u), "/000000/")
-	return strings.TrimLeft(rest, "0") + "@"
+	number, epoch := shardOf(u)
+	return fmt.Sprintf("%x/%x@", number, epoch)
 }
 
 func keyName(key []byte) string {

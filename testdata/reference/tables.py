@@ -470,26 +470,55 @@ def read_index(field, units):
     key, identifier = derive(field.order_key, "kerschbaum", "record"), "%s/1 domain=%s" % (field.scheme, domain)
     if field.scheme == "kerschbaum-published":
         identifier += " lambda=2"
-    epochs = {}
+    shards = {}
     for suffix, unit in units.items():
-        check(len(suffix) == 24 and suffix[:8] == b"/000000/", "a unit of another name")
-        epochs[int(suffix[8:], 16)] = suffix, unit
-    root = epochs.pop(0, (b"", None))[1]
-    check(root is None or root.records == [] and root.generation in epochs, "the root is wrong")
+        check(len(suffix) == 24 and suffix[:1] == b"/" and suffix[7:8] == b"/", "a unit of another name")
+        shards.setdefault(int(suffix[1:7], 16), {})[int(suffix[8:], 16)] = suffix, unit
+    suffix, root = shards[0].pop(0, (b"", None))
+    check(root is None or root.generation in shards[0], "the root is wrong")
+    for k, v in root.records if root else []:
+        content = open_record(key, name + suffix, k, v)
+        check(len(k) == 4 and len(content) == 32 and int.from_bytes(k, "big") in shards, "a wrong entry of the directory")
+        check(struct.unpack(">Q", content[24:])[0] == root.generation, "a shard of another epoch")
+    pairs, part, frozen = read_shard(key, name, identifier, shards.pop(0))
+    check(part is None or part["top"], "shard 0 lacks the top")
+    while part and part["left"]:
+        below, left, more = read_shard(key, name, identifier, shards.pop(part["left"]))
+        check(left and not left["top"], "a left neighbour that has the top")
+        if left["high"][:24] != part["low"][:24]:
+            check(frozen and left["high"][:24] == part["given"][:24], "the edges of neighbours differ")
+            below = below + frozen
+        pairs, part, frozen = below + pairs, left, more
+    check(not shards or all(not read_shard(key, name, identifier, s)[0] for s in shards.values()), "a shard that no other leads to has values")
+    check(pairs == sorted(pairs) and [x for _, x in pairs] == sorted({x for _, x in pairs}), "values out of order")
+    return pairs
+
+
+def read_part(content):
+    """Returns what a unit's record says of the part of the index that it has."""
+    check(len(content) == 160, "a part of the wrong length")
+    left, n, _, give, gone, came, _ = struct.unpack(">IIQQQQQ", content[112:])
+    return {"low": content[:37], "high": content[37:74], "given": content[74:111], "top": content[111] == 1, "left": left, "n": n, "gone": gone, "came": came}
+
+
+def read_shard(key, name, identifier, epochs):
+    """Checks the units of a shard. Returns its codes by their keys, its part, and what it is about to hand over."""
     last = max(epochs)
-    pairs, least = [], 0
+    pairs, frozen, least, part = [], [], 0, None
     current = last  # but while a pass fills the last one
     if epochs[last][1].state == 0:
         current = last - 1
         check(current in epochs and epochs[current][1].state == 2, "an epoch is filled, and its predecessor is not sealed")
     for epoch, (suffix, unit) in epochs.items():
-        states = {last: (0, 1, 2), last - 1: (2, 3)}.get(epoch, (3,))
+        states = {last: (0, 1, 2, 4), last - 1: (2, 3)}.get(epoch, (3,))
         check(unit.state in states, "an epoch that is neither one of the last nor retired")
         (zero, header), *records = unit.records if unit.state else [(None, None)] + unit.records
         check(unit.state == 0 or zero == bytes(16) and len(open_header(key, name + suffix, zero, header, identifier)) == 16, "no header")
         for k, v in records:
             content = open_record(key, name + suffix, k, v)
-            if len(k) > 16:
+            if k == bytes(16) + b"r":
+                part = read_part(content)
+            elif len(k) > 16:
                 kind = k[16:17]
                 check(k[:16] == b"\xff" * 16 and kind in (b"g", b"p", b"m", b"n", b"w"), "a record of an unknown kind")
                 if kind in (b"m", b"n"):
@@ -503,9 +532,14 @@ def read_index(field, units):
             else:
                 check(unit.state != 3 and len(content) == 21, "an element that should not be there")
                 if epoch == current:
-                    pairs.append((k, struct.unpack(">q", content[:8])[0]))
-    check(len(pairs) >= least, "values are gone")
-    return pairs
+                    (frozen if part and k < part["low"][:16] else pairs).append((k, struct.unpack(">q", content[:8])[0]))
+        check((unit.state == 4) == (part is not None), "a divided unit without a part, or a part without one")
+    if part:
+        check(len(frozen) == part["n"], "a wrong number of frozen elements")
+        check(part["top"] or all(k < part["high"][:16] for k, _ in pairs), "an element beyond the high edge")
+        least = max(least, part["came"])
+    check(len(pairs) + (part["gone"] if part else 0) >= least, "values are gone")
+    return pairs, part, frozen
 
 
 def tree(key, entries):

@@ -282,6 +282,60 @@ func BenchmarkRebalance(b *testing.B) {
 	}
 }
 
+// BenchmarkManyValues puts different values into one index, in batches of 2,048 in random or ascending order, and reports the
+// rate of the last tenth against that of the first million, and the round trips by which a new client finds a value. The
+// client that puts them remembers all:
+//
+//	go test -run XXX -bench ManyValues/pebble -benchtime 1x -timeout 2h ./store/internal/index -index.records 5000000
+func BenchmarkManyValues(b *testing.B) {
+	for _, kind := range testdb.All {
+		for _, arrival := range []string{"random", "ascending"} {
+			b.Run(kind.Name+"/"+arrival, func(b *testing.B) {
+				kind.Need(b)
+				ctx := context.Background()
+				ix, err := index.Open(ctx, kind.Open(b, nil), "bench")
+				require.NoError(b, err)
+				key := ope.GenerateKey()
+				s, err := kerschbaum.New(key, ope.Int64, ix, &kerschbaum.Options{CacheValues: *recordsFlag})
+				require.NoError(b, err)
+				xs := make([]int64, 2048)
+				value := func(i int) int64 {
+					if arrival == "random" {
+						return int64(i) * -0x61c8864680b583eb
+					}
+					return int64(i)
+				}
+				load := func(from, to int) float64 { // values a second
+					begin := time.Now()
+					for at := from; at < to; at += len(xs) {
+						for j := range xs {
+							xs[j] = value(at + j)
+						}
+						_, err := s.EncryptBatch(ctx, xs)
+						require.NoError(b, err)
+					}
+					return float64(to-from) / time.Since(begin).Seconds()
+				}
+				records := *recordsFlag
+				first := min(records/2, 1_000_000) / len(xs) * len(xs)
+				atFirst := load(0, first)
+				load(first, records*9/10)
+				last := load(records*9/10, records)
+				other, err := kerschbaum.New(key, ope.Int64, ix, nil)
+				require.NoError(b, err)
+				_, err = other.Encrypt(ctx, value(records/3))
+				require.NoError(b, err)
+				b.ReportMetric(atFirst, "values/s-first")
+				b.ReportMetric(last, "values/s-last")
+				b.ReportMetric(last/atFirst, "last/first")
+				b.ReportMetric(float64(other.Stats().RoundTrips), "trips-cold")
+				b.ReportMetric(float64(s.Stats().HandedOver), "handed-over")
+				b.ReportMetric(0, "ns/op")
+			})
+		}
+	}
+}
+
 // BenchmarkNewClients has five clients, of which none knows what the ones before it have read or written, insert 40,000
 // random values each into one index, in batches of 256, and reports the rate of the last one against the first:
 //

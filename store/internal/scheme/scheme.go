@@ -3,6 +3,7 @@ package scheme
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/boldyreva"
@@ -24,6 +25,10 @@ const (
 	PlaintextIndexed    = "plaintext-indexed" // on the tables of Kerschbaum: to compare
 )
 
+// UnitValues is how many values a unit of an index of [Kerschbaum] has; 0 stands for the scheme's own number. Only tests
+// set it.
+var UnitValues atomic.Int64
+
 // New builds the scheme of a name. A stateful one keeps its state in units of the index whose names
 // begin with unit, and remembers a number of values.
 func New(name string, key ope.Key, d ope.Domain, x ope.Index, unit string, remembers int) (ope.Scheme, error) {
@@ -37,7 +42,7 @@ func New(name string, key ope.Key, d ope.Domain, x ope.Index, unit string, remem
 	case WozniakIndexed:
 		return wozniak.NewIndexed(key, d, x, ope.Unit(unit), &wozniak.IndexedOptions{TargetsOnly: true, CacheValues: remembers})
 	case Kerschbaum:
-		return kerschbaum.New(key, d, x, &kerschbaum.Options{Name: unit, CacheValues: remembers})
+		return kerschbaum.New(key, d, x, &kerschbaum.Options{Name: unit, CacheValues: remembers, UnitValues: int(UnitValues.Load())})
 	case KerschbaumPublished:
 		return kerschbaum.New(key, d, x, &kerschbaum.Options{Name: unit, CacheValues: remembers, Lambda: publishedLambda})
 	case Plaintext:

@@ -69,6 +69,15 @@ func (l *List) Len() int { return l.n }
 // RoomFor reports whether the list takes n more elements without forgetting others for them.
 func (l *List) RoomFor(n int) bool { return l.limit == 0 || l.n+n < l.limit }
 
+// SetRules says of which part of the index the list is from now on. What is outside of that must be forgotten, too.
+func (l *List) SetRules(r Rules) { l.rules = r }
+
+// SetLimit bounds how many elements the list holds.
+func (l *List) SetLimit(limit int) {
+	l.limit = limit
+	l.evict(0, 0)
+}
+
 // Clear forgets everything.
 func (l *List) Clear() { *l = List{rules: l.rules, limit: l.limit, Size: l.Size} }
 
@@ -130,7 +139,7 @@ func (l *List) at(p position) Element {
 		return l.chunks[p.chunk].entries[p.index].element()
 	}
 	if p.chunk < 0 {
-		return Element{}
+		return l.rules.Low()
 	}
 	return l.rules.High()
 }
@@ -320,8 +329,8 @@ func (l *List) Forget(m Moved) {
 // another generation of it.
 func (l *List) Learn(run []Element) error {
 	high := l.rules.High()
-	lowest := len(run) > 0 && run[0].Label.IsZero()
-	highest := len(run) > 0 && run[len(run)-1].Label == high.Label
+	lowest := len(run) > 0 && run[0] == l.rules.Low()
+	highest := len(run) > 0 && run[len(run)-1] == high
 	inner := run
 	if lowest {
 		inner = inner[1:]
@@ -358,7 +367,7 @@ func (l *List) Learn(run []Element) error {
 	after := l.next(end)
 	ok := before.chunk < 0 || l.at(before).Value < first.Value
 	ok = ok && (after.chunk == len(l.chunks) || last.Value < l.at(after).Value)
-	ok = ok && !first.Label.IsZero() && last.Label.Less(high.Label)
+	ok = ok && l.rules.From.Less(first.Label) && last.Label.Less(high.Label)
 	for i := 1; ok && i < len(inner); i++ {
 		ok = inner[i-1].Value < inner[i].Value && inner[i-1].Label.Less(inner[i].Label)
 	}

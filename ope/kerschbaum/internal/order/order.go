@@ -20,8 +20,8 @@ var ErrCorrupt = errors.New("corrupt index")
 // LabelSize is the length of a label in bytes.
 const LabelSize = 16
 
-// A Label is the place of a value among the others: an unsigned number of 128 bits. Label 0 and
-// the highest label of the rules are the ends of the index and never given to a value.
+// A Label is the place of a value among the others: an unsigned number of 128 bits. The lowest and the highest label of
+// the rules are the ends of the index, or of a part of it, and never given to a value.
 type Label struct{ Hi, Lo uint64 }
 
 // ParseLabel returns the label that b, big-endian, is the bytes of. It reports false unless b has
@@ -171,9 +171,21 @@ func (e Element) CompareLabel(c Label) int { return e.Label.Compare(c) }
 type Rules struct {
 	Bits      uint // labels are below 2^bits; at most 128
 	Published bool
+
+	// From and To, both excluded, bound the labels of a part of an index. To is the element that was the first of the
+	// part above when the part got its end; at label 0 it stands for the highest label.
+	From Label
+	To   Element
 }
 
+// DefaultRules returns the rules for labels of 128 bits.
 func DefaultRules() Rules { return Rules{Bits: 128} }
+
+// Within returns the rules for a part of an index: for labels between from and that of to, both excluded.
+func (r Rules) Within(from Label, to Element) Rules {
+	r.From, r.To = from, to
+	return r
+}
 
 // PublishedRules returns the rules of Kerschbaum and Schröpfer for a domain of at most 2^b values
 // and ciphertexts from -2^(lambda b) to 2^(lambda b), of which the labels are the distances from
@@ -188,9 +200,15 @@ func PublishedRules(domain ope.Domain, lambda int) (Rules, error) {
 	return Rules{Bits: uint(lambda*b + 1), Published: true}, nil
 }
 
-// High returns the element that stands for the end of the index above all values, at the highest
-// label. The zero element stands for the end below them. Both have no value and depth 0.
+// Low returns the element that stands for the end below all values, at the lowest label. It has no value and depth 0.
+func (r Rules) Low() Element { return Element{Label: r.From} }
+
+// High returns the element that stands for the end above all values, at the highest label. It has no value and depth 0,
+// unless it is the first of the part above.
 func (r Rules) High() Element {
+	if !r.To.Label.IsZero() {
+		return r.To
+	}
 	if r.Bits >= 128 {
 		return Element{Label: Label{math.MaxUint64, math.MaxUint64}}
 	}
@@ -220,7 +238,7 @@ func (r Rules) Between(left, right Element) (Shape, error) {
 	if !left.Label.Less(right.Label) || high.Label.Less(right.Label) {
 		return Shape{}, fmt.Errorf("%w: neighbours out of order", ErrCorrupt)
 	}
-	if left.Label.IsZero() != (left.Shape.Depth == 0) || (right.Label == high.Label) != (right.Shape.Depth == 0) {
+	if (left.Label == r.From) != (left.Shape.Depth == 0) || (right.Label == high.Label) != (right == high) {
 		return Shape{}, fmt.Errorf("%w: an element's depth does not suit its label", ErrCorrupt)
 	}
 	switch l, r := left.Shape, right.Shape; {
@@ -288,7 +306,7 @@ func (r Rules) fill(dst []Element, left, right Element, values []int64) ([]Eleme
 // an index into which the values were inserted median first. Values that do not fit into the
 // space of labels are an error.
 func (r Rules) Spread(values []int64) ([]Element, error) {
-	out, err := r.fill(make([]Element, 0, len(values)), Element{}, r.High(), values)
+	out, err := r.fill(make([]Element, 0, len(values)), r.Low(), r.High(), values)
 	if err == nil && len(out) < len(values) {
 		err = fmt.Errorf("%w: labels of %d bits have no room for %d values", ErrFull, r.Bits, len(values))
 	}

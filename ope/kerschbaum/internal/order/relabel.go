@@ -92,7 +92,7 @@ func (r Rules) choose(window []Element, gap, most int) (stretch, advice) {
 				best, cost, gained = s, moved, gain
 			}
 		}
-		lowest, highest := window[s.a].Label.IsZero(), window[s.b].Label == high.Label
+		lowest, highest := window[s.a].Label == r.From, window[s.b].Label == high.Label
 		switch {
 		case lowest && highest, most > 0 && s.moved() >= most,
 			gained > 0 && moved*gained > cost*uint64(r.Bits): // no gain makes up for so many
@@ -139,7 +139,7 @@ func (r Rules) relabelAll(window []Element, gap, most int) (Relabelling, advice,
 	switch {
 	case most > 0 && last-1 > most:
 		return Relabelling{}, AdvisePass, nil
-	case !window[0].Label.IsZero():
+	case window[0].Label != r.From:
 		return Relabelling{}, AdviseLower, nil
 	case window[last].Label != high.Label:
 		return Relabelling{}, AdviseUpper, nil
@@ -152,7 +152,7 @@ func (r Rules) relabelAll(window []Element, gap, most int) (Relabelling, advice,
 	if err != nil {
 		return Relabelling{}, 0, err
 	}
-	all := slices.Concat([]Element{{}}, out, []Element{high})
+	all := slices.Concat([]Element{r.Low()}, out, []Element{high})
 	e, ok, err := r.Place(all[gap-1], all[gap])
 	if err == nil && !ok {
 		err = fmt.Errorf("%w: labels of %d bits have no room for %d values", ErrFull, r.Bits, last)

@@ -1,0 +1,227 @@
+package kerschbaum
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"maps"
+	"slices"
+	"sort"
+	"sync"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
+)
+
+// shards are those that a client knows, in the order of their values. What they say of their edges may be out of date:
+// a value may be further to the left than it seems, but never further to the right.
+type shards struct {
+	of *Scheme
+
+	mu    sync.RWMutex
+	known map[uint32]*shard
+	seats []place // ascending; shard 0, which has the highest values, is the last
+}
+
+// A place is that a shard has the values below an edge, and above those of the place before.
+type place struct {
+	high  int64 // excluded; it does not count for shard 0
+	shard *shard
+}
+
+func newShards(of *Scheme) *shards {
+	first := newShard(of, 0)
+	return &shards{of: of, known: map[uint32]*shard{0: first}, seats: []place{{shard: first}}}
+}
+
+// first returns shard 0.
+func (m *shards) first() *shard {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.known[0]
+}
+
+// at returns the shard where a value is, or to the right of that.
+func (m *shards) at(x int64) *shard {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.seats[m.seat(x)].shard
+}
+
+// seat returns the index of the first place whose edge is above x.
+func (m *shards) seat(x int64) int {
+	last := len(m.seats) - 1
+	return sort.Search(last, func(i int) bool { return x < m.seats[i].high })
+}
+
+// A stretch is of ascending values those, from from to to, excluded, that are in a shard.
+type stretch struct {
+	shard    *shard
+	from, to int
+}
+
+// split returns the stretches of ascending values.
+func (m *shards) split(values []int64) (out []stretch) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for from := 0; from < len(values); {
+		i := m.seat(values[from])
+		to := len(values)
+		if i < len(m.seats)-1 {
+			to, _ = slices.BinarySearch(values, m.seats[i].high)
+		}
+		out = append(out, stretch{m.seats[i].shard, from, to})
+		from = to
+	}
+	return out
+}
+
+// get returns a shard by its number. Its epoch is known.
+func (m *shards) get(number uint32, epoch uint64) *shard {
+	m.mu.Lock()
+	s := m.known[number]
+	fresh := s == nil
+	if fresh {
+		s = newShard(m.of, number)
+		s.known.epoch = epoch
+		m.known[number] = s
+	}
+	m.mu.Unlock()
+	if fresh {
+		all := m.all()
+		for _, s := range all {
+			s.share(len(all))
+		}
+	}
+	return s
+}
+
+// all returns the shards.
+func (m *shards) all() []*shard {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return slices.Collect(maps.Values(m.known))
+}
+
+// note takes note of which part a shard has.
+func (m *shards) note(s *shard, is part) {
+	if s.number == 0 || sameEdge(is.low, is.high) {
+		return // it is the last in any case, or has nothing yet
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if i := slices.IndexFunc(m.seats, func(p place) bool { return p.shard == s }); i >= 0 {
+		if m.seats[i].high >= is.high.Value {
+			return
+		}
+		m.seats = slices.Delete(m.seats, i, i+1)
+	}
+	i := sort.Search(len(m.seats)-1, func(i int) bool { return is.high.Value < m.seats[i].high })
+	m.seats = slices.Insert(m.seats, i, place{is.high.Value, s})
+}
+
+// share bounds what the shard remembers to one of n equal parts, but so that one commit fits into a quarter of it.
+func (s *shard) share(n int) {
+	if s.cache == 0 {
+		return
+	}
+	limit := max(s.cache/n, min(s.cache, 16*s.batch))
+	s.reads.Store(int32(min(s.page, max(4, limit/(4*s.batch)))))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known.list.SetLimit(limit)
+}
+
+// at calls do with the shard where a value is, again where that turns out to be another one.
+func (s *Scheme) at(ctx context.Context, x int64, do func(*shard) error) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		sh := s.shards.at(x)
+		if err := do(sh); !errors.Is(err, errElsewhere) {
+			return err
+		}
+		if err := s.follow(ctx, sh, x); err != nil {
+			return err
+		}
+	}
+}
+
+// The directory is a part of the root: a record for each shard but the first, with where it ended when it was written.
+// It spares new clients the way from shard to shard, and is nothing but a hint.
+const (
+	directorySize = order.LabelSize + 8 + 8
+	mostShards    = 4096 // that a client reads of the directory
+)
+
+func directoryKey(number uint32) []byte { return binary.BigEndian.AppendUint32(nil, number) }
+
+// direct puts a shard into the directory.
+func (s *Scheme) direct(ctx context.Context, number uint32, high order.Element, epoch uint64) error {
+	first := s.shards.first()
+	u := first.unit(root)
+	key := directoryKey(number)
+	b := binary.BigEndian.AppendUint64(high.Label.Append(nil), uint64(high.Value))
+	sealed := u.sealer.Seal(key, binary.BigEndian.AppendUint64(b, epoch))
+	for conflicts := 0; ; conflicts++ {
+		view, err := first.readRecords(ctx, u, key, append(key[:len(key):len(key)], 0), 1)
+		if err != nil {
+			return err
+		}
+		if len(view.Records) > 0 {
+			if was, _, err := openDirectory(u, view.Records[0]); err != nil || was.high.Value >= high.Value {
+				return err
+			}
+		}
+		change := ope.Change{
+			Puts: []ope.Record{{Key: key, Value: sealed}},
+			Meta: ope.Meta{State: ope.StateOpen, Generation: max(view.Meta.Generation, epoch), Nonce: newNonce()},
+		}
+		cond := ope.Condition{State: view.Meta.State, Generation: view.Meta.Generation, Nonce: &view.Meta.Nonce}
+		applied, err := first.commit(ctx, u, cond, change)
+		if err != nil || applied {
+			return err
+		}
+		if err := backOff(ctx, conflicts); err != nil {
+			return err
+		}
+	}
+}
+
+// A listing is what the directory has of a shard.
+type listing struct {
+	number uint32
+	high   order.Element
+	epoch  uint64
+}
+
+func openDirectory(u *unit, r ope.Record) (l listing, ok bool, err error) {
+	if len(r.Key) != 4 {
+		return l, false, nil // of a later version
+	}
+	b, err := u.sealer.Open(r.Key, r.Value, directorySize)
+	if err != nil {
+		return l, false, err
+	}
+	l.number = binary.BigEndian.Uint32(r.Key)
+	l.high.Label, _ = order.ParseLabel(b[:order.LabelSize])
+	l.high.Value = int64(binary.BigEndian.Uint64(b[order.LabelSize:]))
+	l.epoch = binary.BigEndian.Uint64(b[order.LabelSize+8:])
+	return l, !bytes.Equal(r.Key, make([]byte, 4)), nil
+}
+
+// list takes note of the shards that the directory has.
+func (m *shards) list(u *unit, records []ope.Record) error {
+	for _, r := range records {
+		l, ok, err := openDirectory(u, r)
+		if err != nil {
+			return err
+		}
+		if ok {
+			m.note(m.get(l.number, l.epoch), part{high: l.high})
+		}
+	}
+	return nil
+}
