@@ -460,6 +460,7 @@ func (s *shard) readAhead(ctx context.Context, at ope.Version, n int) (done bool
 func (s *shard) locate(ctx context.Context, inserts bool, use func() (unlinked []order.Gap, err error)) error {
 	empty := map[order.Label]order.Label{}
 	var version ope.Version
+	s.share()
 	for {
 		if err := s.connect(ctx); err != nil {
 			return err

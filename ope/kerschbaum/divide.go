@@ -40,7 +40,6 @@ type part struct {
 	n     uint32        // number of these, which are yet to be deleted; 0: none
 	since uint64        // the generation that began when these were frozen
 	gone  uint64        // values that were handed over so far
-	calm  uint64        // the generation, if all that began them since elements were spread evenly were divisions
 	came  uint64        // values that came from the right neighbour so far
 }
 
@@ -66,7 +65,7 @@ func (p part) rules(r order.Rules) order.Rules {
 // partKey is the key of the record that says which part a unit has.
 var partKey = append(order.Label{}.Bytes(), 'r')
 
-const partSize = 3*(order.LabelSize+elementSize) + 1 + 2*4 + 5*8
+const partSize = 3*(order.LabelSize+elementSize) + 1 + 2*4 + 4*8
 
 func sealPart(u *unit, p part) ope.Record {
 	b := make([]byte, 0, partSize)
@@ -80,7 +79,7 @@ func sealPart(u *unit, p part) ope.Record {
 	b = append(b, top)
 	b = binary.BigEndian.AppendUint32(b, p.left)
 	b = binary.BigEndian.AppendUint32(b, p.n)
-	for _, n := range []uint64{p.since, p.give, p.gone, p.came, p.calm} {
+	for _, n := range []uint64{p.since, p.give, p.gone, p.came} {
 		b = binary.BigEndian.AppendUint64(b, n)
 	}
 	return ope.Record{Key: partKey, Value: u.sealer.Seal(partKey, b)}
@@ -98,7 +97,7 @@ func (s *shard) openPart(u *unit, r ope.Record) (p part, err error) {
 	}
 	p.top = b[0] == 1
 	p.left, p.n = binary.BigEndian.Uint32(b[1:]), binary.BigEndian.Uint32(b[5:])
-	for i, n := range []*uint64{&p.since, &p.give, &p.gone, &p.came, &p.calm} {
+	for i, n := range []*uint64{&p.since, &p.give, &p.gone, &p.came} {
 		*n = binary.BigEndian.Uint64(b[9+8*i:])
 	}
 	return p, nil
@@ -141,10 +140,10 @@ func (s *shard) divide(ctx context.Context) error {
 		return s.handOver(ctx, s.of.shards.get(is.left, u.epoch))
 	case is.give > 0:
 		return s.giveSome(ctx, p, is)
-	case is.calm == p.meta.Generation:
+	case s.roomy():
 		return s.beginDivision(ctx, p, is)
 	}
-	// Where gaps were exhausted, labels are crowded, and a part of the unit could have too few for what comes.
+	// A half of the unit could have too few labels for what comes, for ever: its edges will not move.
 	w, err := s.counted(ctx, is.low.Value)
 	if err == nil {
 		err = w.run(ctx)
@@ -159,10 +158,26 @@ func (s *shard) divide(ctx context.Context) error {
 		return err
 	}
 	is = s.partOf(p)
-	if is.calm = w.after.Generation; is.n > 0 || is.give > 0 {
+	if is.n > 0 || is.give > 0 {
 		return nil // others divide it by now
 	}
 	return s.beginDivision(ctx, p, is)
+}
+
+// roomyBits is how many bits the labels of a part must span that is not spread evenly before it is divided again. Each
+// division of what is spread evenly takes one more.
+const roomyBits = 84
+
+// roomy reports whether, as far as the client knows the unit, both halves of its values have labels enough.
+func (s *shard) roomy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l, r := s.known.list, s.known.rules
+	if l.Len() < s.full/2 {
+		return false
+	}
+	middle := l.Middle().Label
+	return middle.Minus(r.From).Length() > roomyBits && r.High().Label.Minus(middle).Length() > roomyBits
 }
 
 // beginDivision takes steps 1 and 2: it makes a left neighbour for a unit that has too many values.
@@ -180,7 +195,7 @@ func (s *shard) beginDivision(ctx context.Context, p page, is part) error {
 	left := s.of.shards.get(number, p.unit.epoch)
 	u := left.unit(p.unit.epoch)
 	made, err := left.commit(ctx, u, ope.Condition{State: ope.StateAbsent}, ope.Change{
-		Puts: []ope.Record{left.sealHeader(u, header{}), sealPart(u, part{low: is.low, high: is.low, left: is.left, calm: p.meta.Generation + 1})},
+		Puts: []ope.Record{left.sealHeader(u, header{}), sealPart(u, part{low: is.low, high: is.low, left: is.left})},
 		Meta: ope.Meta{State: ope.StateDivided, Generation: p.meta.Generation + 1, Nonce: newNonce()},
 	})
 	if err != nil || !made {
@@ -198,9 +213,6 @@ func (s *shard) beginDivision(ctx context.Context, p page, is part) error {
 // the page goes on.
 func (s *shard) commitPart(ctx context.Context, p *page, is *part, m order.Moved, cond ope.Condition) (bool, error) {
 	meta := ope.Meta{State: ope.StateDivided, Generation: p.meta.Generation + 1, Nonce: newNonce()}
-	if is.calm == p.meta.Generation {
-		is.calm = meta.Generation
-	}
 	change := ope.Change{Meta: meta, Puts: []ope.Record{sealPart(p.unit, *is), sealMoved(p.unit, meta.Generation, m)}}
 	if kept := uint64(s.kept); meta.Generation > kept {
 		change.Deletes = append(change.Deletes, movedKey(meta.Generation-kept))
@@ -359,9 +371,6 @@ func (s *shard) takeOver(ctx context.Context, epoch uint64, of part, frozen []or
 	}
 	// A value's generation rises with it, so that versions do.
 	meta := ope.Meta{State: ope.StateDivided, Generation: max(p.meta.Generation, of.since) + 1, Nonce: newNonce()}
-	if is.calm == p.meta.Generation {
-		is.calm = meta.Generation
-	}
 	change := ope.Change{Meta: meta, Puts: []ope.Record{sealPart(u, is), sealMoved(u, meta.Generation, m)}}
 	if kept := uint64(s.kept); meta.Generation > kept {
 		change.Deletes = append(change.Deletes, movedKey(meta.Generation-kept))

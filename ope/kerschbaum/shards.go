@@ -80,19 +80,12 @@ func (m *shards) split(values []int64) (out []stretch) {
 // get returns a shard by its number. Its epoch is known.
 func (m *shards) get(number uint32, epoch uint64) *shard {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	s := m.known[number]
-	fresh := s == nil
-	if fresh {
+	if s == nil {
 		s = newShard(m.of, number)
 		s.known.epoch = epoch
 		m.known[number] = s
-	}
-	m.mu.Unlock()
-	if fresh {
-		all := m.all()
-		for _, s := range all {
-			s.share(len(all))
-		}
 	}
 	return s
 }
@@ -121,12 +114,21 @@ func (m *shards) note(s *shard, is part) {
 	m.seats = slices.Insert(m.seats, i, place{is.high.Value, s})
 }
 
-// share bounds what the shard remembers to one of n equal parts, but so that one commit fits into a quarter of it.
-func (s *shard) share(n int) {
+// share bounds what the shard remembers to what others leave of the cache, but so that one commit fits into a quarter
+// of it.
+func (s *shard) share() {
 	if s.cache == 0 {
 		return
 	}
-	limit := max(s.cache/n, min(s.cache, 16*s.batch))
+	left := s.cache
+	for _, other := range s.of.shards.all() {
+		if other != s {
+			other.mu.Lock()
+			left -= other.known.list.Len()
+			other.mu.Unlock()
+		}
+	}
+	limit := max(left, min(s.cache, 16*s.batch))
 	s.reads.Store(int32(min(s.page, max(4, limit/(4*s.batch)))))
 	s.mu.Lock()
 	defer s.mu.Unlock()

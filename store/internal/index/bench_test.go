@@ -22,6 +22,7 @@ import (
 )
 
 var recordsFlag = flag.Int("index.records", 100_000, "records of the units that benchmarks read")
+var unitFlag = flag.Int("index.unit", 0, "values that a unit has before it is divided; 0 is the default")
 
 // benchIndex returns an index with one open unit.
 func benchIndex(b *testing.B, kind testdb.Database) (ope.Index, ope.Condition) {
@@ -296,7 +297,7 @@ func BenchmarkManyValues(b *testing.B) {
 				ix, err := index.Open(ctx, kind.Open(b, nil), "bench")
 				require.NoError(b, err)
 				key := ope.GenerateKey()
-				s, err := kerschbaum.New(key, ope.Int64, ix, &kerschbaum.Options{CacheValues: *recordsFlag})
+				s, err := kerschbaum.New(key, ope.Int64, ix, &kerschbaum.Options{CacheValues: max(4096, *recordsFlag), UnitValues: *unitFlag})
 				require.NoError(b, err)
 				xs := make([]int64, 2048)
 				value := func(i int) int64 {

@@ -66,6 +66,17 @@ func NewList(r Rules, limit int) *List { return &List{rules: r, limit: limit, Si
 // Len returns the number of elements.
 func (l *List) Len() int { return l.n }
 
+// Middle returns about the middle one of the elements, of which there must be one.
+func (l *List) Middle() Element {
+	at := 0
+	for i, c := range l.chunks {
+		if at += len(c.entries); at > l.n/2 {
+			return l.at(position{i, len(c.entries) / 2})
+		}
+	}
+	return l.at(position{0, 0})
+}
+
 // RoomFor reports whether the list takes n more elements without forgetting others for them.
 func (l *List) RoomFor(n int) bool { return l.limit == 0 || l.n+n < l.limit }
 

@@ -238,7 +238,7 @@ func (r Rules) Between(left, right Element) (Shape, error) {
 	if !left.Label.Less(right.Label) || high.Label.Less(right.Label) {
 		return Shape{}, fmt.Errorf("%w: neighbours out of order", ErrCorrupt)
 	}
-	if (left.Label == r.From) != (left.Shape.Depth == 0) || (right.Label == high.Label) != (right == high) {
+	if (left.Label == r.From) != (left.Shape.Depth == 0) || right != high && (right.Label == high.Label || right.Shape.Depth == 0) {
 		return Shape{}, fmt.Errorf("%w: an element's depth does not suit its label", ErrCorrupt)
 	}
 	switch l, r := left.Shape, right.Shape; {
