@@ -151,6 +151,7 @@ type tinyCase struct {
 	faults    int  // at most: crashes and unknown outcomes together
 	cold      bool // the clients have not seen the index
 	published bool // the rules
+	full      int  // values of a unit before it is divided; 0: none is
 	before    []operation
 	clients   [][]operation
 	must      string // what must have happened in some schedule
@@ -189,6 +190,15 @@ var tinyCases = []tinyCase{
 	{name: "two rebalancings, one fault", bits: 16, faults: 1, must: "relabellings",
 		before:  []operation{encrypt(10), encrypt(20), encrypt(30), encrypt(40)},
 		clients: [][]operation{{rebalance}, {rebalance}}},
+	{name: "division and insertion, one fault", bits: 64, full: 4, faults: 1, must: "freezes of values",
+		before:  []operation{encrypt(10), encrypt(20), encrypt(30), encrypt(40), encrypt(50)},
+		clients: [][]operation{{encrypt(60), encrypt(70)}, {encrypt(15)}}},
+	{name: "division and range, one fault", bits: 64, full: 4, faults: 1, must: "freezes of values",
+		before:  []operation{encrypt(10), encrypt(20), encrypt(30), encrypt(40), encrypt(50)},
+		clients: [][]operation{{encrypt(60), encrypt(70)}, {readRange(0, 100)}}},
+	{name: "two divisions", bits: 64, full: 4, must: "freezes of values",
+		before:  []operation{encrypt(10), encrypt(20), encrypt(30), encrypt(40), encrypt(50)},
+		clients: [][]operation{{encrypt(60), encrypt(70)}, {encrypt(15), encrypt(16)}}},
 	{name: "two passes", bits: 16, published: true, must: "passes",
 		before:  []operation{encrypt(10), encrypt(20)},
 		clients: [][]operation{{rebalance}, {rebalance}}},
@@ -208,7 +218,7 @@ func inTurn(ops ...operation) program {
 
 func (p tinyCase) run(t *testing.T, tr *sim.All) *world {
 	sim.Seed(t, 1)
-	w := newWorld(setting{name: p.name, bits: p.bits, published: p.published, most: 8, page: 8, chunk: 8, probes: 1})
+	w := newWorld(setting{name: p.name, bits: p.bits, published: p.published, full: p.full, most: 8, page: 8, chunk: 8, probes: 1})
 	synctest.Test(t, func(t *testing.T) {
 		w.start(0, nil).warm(p.before...)
 		for _, ops := range p.clients {
