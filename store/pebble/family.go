@@ -407,16 +407,15 @@ func (w window) before(q []byte) (bound []byte, ok bool) {
 
 // A pager reads the rows of one page.
 type pager struct {
-	db         *DB
-	ctx        context.Context
-	now        time.Time
-	window     window
-	reverse    bool
-	stamps     bool
-	needsFirst bool // a row without the first cell of the window is none
-	oneByOne   bool // are cells looked for
-	cellLimit  int  // of the one row that is read, its head aside; 0 is none
-	head       int  // cells of that row's head that were read besides its slice
+	db              *DB
+	ctx             context.Context
+	now             time.Time
+	window          window
+	reverse, stamps bool
+	needsFirst      bool // a row without the first cell of the window is none
+	oneByOne        bool // are cells looked for
+	cellLimit       int  // of the one row that is read, its head aside; 0 is none
+	head            int  // cells of that row's head that were read besides its slice
 
 	key    []byte        // of a cell that is looked for
 	cur    []byte        // prefix of the row that is being read

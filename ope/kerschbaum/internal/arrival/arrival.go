@@ -5,8 +5,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-
-	"github.com/stretchr/testify/require"
 )
 
 // An Arrival is an order in which values come.
@@ -118,13 +116,17 @@ func medianFirst(dst []int64, from, to int64) []int64 {
 // Of returns n different values in the order.
 func (a Arrival) Of(tb testing.TB, n int) []int64 {
 	values := a.values(n, rand.New(rand.NewPCG(uint64(n), uint64(slices.IndexFunc(All, func(b Arrival) bool { return b.Name == a.Name })))))
-	require.Len(tb, values, n)
+	if len(values) != n {
+		tb.Fatalf("%s: %d values, want %d", a.Name, len(values), n)
+	}
 	return values
 }
 
 // Named returns the order of a name.
 func Named(tb testing.TB, name string) Arrival {
 	i := slices.IndexFunc(All, func(a Arrival) bool { return a.Name == name })
-	require.GreaterOrEqual(tb, i, 0, "no order %q", name)
+	if i < 0 {
+		tb.Fatalf("no order %q", name)
+	}
 	return All[i]
 }
