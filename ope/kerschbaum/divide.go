@@ -127,7 +127,7 @@ func (s *shard) divide(ctx context.Context) error {
 	if !due {
 		return nil
 	}
-	p, err := s.read(ctx, u.epoch, order.Label{}, s.rules.High().Label, s.chunk+3)
+	p, err := s.readHeader(ctx, u)
 	if err != nil || !isOpen(p.meta.State) {
 		return err
 	}
@@ -243,9 +243,17 @@ func (s *shard) now(u *unit, was uint64, meta ope.Meta, is part, m order.Moved, 
 	}
 }
 
-// giveSome takes step 3, and those that follow: of a unit that was read from label 0 on, it freezes some of the lowest
-// values.
+// giveSome takes step 3, and those that follow: it freezes some of the lowest values of a unit.
 func (s *shard) giveSome(ctx context.Context, p page, is part) error {
+	from := is.low.Label // from label 0 on, it would read past all that was deleted
+	if from.IsZero() {
+		from = from.Next()
+	}
+	lowest, err := s.read(ctx, p.unit.epoch, from, s.rules.High().Label, s.chunk+1)
+	if err != nil || lowest.meta.Generation != p.meta.Generation {
+		return err
+	}
+	p.elements = lowest.elements
 	n := int(min(uint64(s.chunk), is.give, uint64(max(len(p.elements)-1, 0))))
 	if n == 0 {
 		is.give = 0 // there are fewer than were thought

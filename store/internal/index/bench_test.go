@@ -297,7 +297,7 @@ func BenchmarkManyValues(b *testing.B) {
 				ix, err := index.Open(ctx, kind.Open(b, nil), "bench")
 				require.NoError(b, err)
 				key := ope.GenerateKey()
-				s, err := kerschbaum.New(key, ope.Int64, ix, &kerschbaum.Options{CacheValues: max(4096, *recordsFlag), UnitValues: *unitFlag})
+				s, err := kerschbaum.New(key, ope.Int64, ix, &kerschbaum.Options{CacheValues: max(4096, *recordsFlag), UnitValues: *unitFlag, Limit: 100_000_000})
 				require.NoError(b, err)
 				xs := make([]int64, 2048)
 				value := func(i int) int64 {
