@@ -51,15 +51,11 @@ func (p part) covers(x int64) bool { return p.low.Value <= x && (p.top || x < p.
 
 // rules returns the rules of the index for the part.
 func (p part) rules(r order.Rules) order.Rules {
-	var from order.Label
 	var to order.Element
-	if !p.low.Label.IsZero() {
-		from = p.low.Label.Minus(order.Label{Lo: 1})
-	}
 	if !p.top {
 		to = p.high
 	}
-	return r.Within(from, to)
+	return r.Within(p.low.Label.Previous(), to)
 }
 
 // partKey is the key of the record that says which part a unit has.
@@ -137,7 +133,7 @@ func (s *shard) divide(ctx context.Context) error {
 	is := s.partOf(p)
 	switch {
 	case is.n > 0:
-		return s.handOver(ctx, s.of.shards.get(is.left, u.epoch))
+		return s.handOver(ctx, p)
 	case is.give > 0:
 		return s.giveSome(ctx, p, is)
 	case s.roomy():
@@ -213,10 +209,8 @@ func (s *shard) beginDivision(ctx context.Context, p page, is part) error {
 // the page goes on.
 func (s *shard) commitPart(ctx context.Context, p *page, is *part, m order.Moved, cond ope.Condition) (bool, error) {
 	meta := ope.Meta{State: ope.StateDivided, Generation: p.meta.Generation + 1, Nonce: newNonce()}
-	change := ope.Change{Meta: meta, Puts: []ope.Record{sealPart(p.unit, *is), sealMoved(p.unit, meta.Generation, m)}}
-	if kept := uint64(s.kept); meta.Generation > kept {
-		change.Deletes = append(change.Deletes, movedKey(meta.Generation-kept))
-	}
+	change := ope.Change{Meta: meta, Puts: []ope.Record{sealPart(p.unit, *is)}}
+	s.addMoved(&change, p.unit, m)
 	cond.State, cond.Generation = p.meta.State, p.meta.Generation
 	applied, err := s.commit(ctx, p.unit, cond, change)
 	if applied {
@@ -245,11 +239,9 @@ func (s *shard) now(u *unit, was uint64, meta ope.Meta, is part, m order.Moved, 
 
 // giveSome takes step 3, and those that follow: it freezes some of the lowest values of a unit.
 func (s *shard) giveSome(ctx context.Context, p page, is part) error {
-	from := is.low.Label // from label 0 on, it would read past all that was deleted
-	if from.IsZero() {
-		from = from.Next()
-	}
-	lowest, err := s.read(ctx, p.unit.epoch, from, s.rules.High().Label, s.chunk+1)
+	rules := is.rules(s.rules)
+	// From label 0 on, it would read past all that was deleted.
+	lowest, err := s.read(ctx, p.unit.epoch, rules.From.Next(), s.rules.High().Label, s.chunk+1)
 	if err != nil || lowest.meta.Generation != p.meta.Generation {
 		return err
 	}
@@ -260,7 +252,6 @@ func (s *shard) giveSome(ctx context.Context, p page, is part) error {
 		_, err := s.commitPart(ctx, &p, &is, order.Moved{To: order.Label{Lo: 1}}, ope.Condition{})
 		return err
 	}
-	rules := is.rules(s.rules)
 	w := window{unit: p.unit, rules: rules, elements: append([]order.Element{rules.Low()}, p.elements[:n+1]...)}
 	free, err := w.places()
 	if err != nil {
@@ -274,32 +265,26 @@ func (s *shard) giveSome(ctx context.Context, p page, is part) error {
 	if err != nil || !given {
 		return err
 	}
-	return s.finishHandOver(ctx, s.of.shards.get(is.left, p.unit.epoch), p, is, p.elements[:n])
+	return s.finishHandOver(ctx, p, is, p.elements[:n])
 }
 
-// handOver takes steps 4 and 5: the left neighbour takes what is frozen, which is deleted then. Who finds that something
-// has changed in between does nothing.
-func (s *shard) handOver(ctx context.Context, left *shard) error {
-	s.mu.Lock()
-	u := s.unit(s.known.epoch)
-	s.mu.Unlock()
-	p, err := s.readHeader(ctx, u)
-	if err != nil {
-		return err
-	}
+// handOver takes steps 4 and 5 of a unit of which label 0 was read: the left neighbour takes what is frozen, which is
+// deleted then. Who finds that something has changed in between does nothing.
+func (s *shard) handOver(ctx context.Context, p page) error {
 	is := s.partOf(p)
-	if _, err := s.note(p); err != nil || is.n == 0 || is.left != left.number {
-		return err
+	if is.n == 0 {
+		return nil
 	}
-	frozen, meta, err := s.frozenPart(ctx, u, is)
+	frozen, meta, err := s.frozenPart(ctx, p.unit, is)
 	if err != nil || meta.Generation != p.meta.Generation || len(frozen) != int(is.n) {
 		return err
 	}
-	return s.finishHandOver(ctx, left, p, is, frozen)
+	return s.finishHandOver(ctx, p, is, frozen)
 }
 
 // finishHandOver is handOver, of a unit of which the meta, the part and what is frozen are known.
-func (s *shard) finishHandOver(ctx context.Context, left *shard, p page, is part, frozen []order.Element) error {
+func (s *shard) finishHandOver(ctx context.Context, p page, is part, frozen []order.Element) error {
+	left := s.of.shards.get(is.left, p.unit.epoch)
 	taken, err := left.takeOver(ctx, p.unit.epoch, is, frozen)
 	if err != nil || !taken {
 		return err
@@ -336,10 +321,7 @@ const directoryEvery = 50_000
 
 // frozenPart returns the elements of a unit that are being handed over, and the unit's meta.
 func (s *shard) frozenPart(ctx context.Context, u *unit, is part) ([]order.Element, ope.Meta, error) {
-	from := is.given.Label
-	if from.IsZero() {
-		from = from.Next()
-	}
+	from := is.given.Label.Previous().Next() // 1 for 0
 	view, err := s.readRecords(ctx, u, from.Bytes(), is.low.Label.Bytes(), int(is.n)+1)
 	if err != nil {
 		return nil, ope.Meta{}, err
@@ -370,19 +352,13 @@ func (s *shard) takeOver(ctx context.Context, epoch uint64, of part, frozen []or
 	case is.top || !sameEdge(was, of.given):
 		return false, nil
 	}
-	was := is.high.Label
+	m := order.Moved{From: is.high.Label.Previous(), To: of.low.Label}
 	frozen, is.high = joined(is.high, frozen, of.low)
 	is.came += uint64(len(frozen))
-	m := order.Moved{To: of.low.Label}
-	if !was.IsZero() {
-		m.From = was.Minus(order.Label{Lo: 1})
-	}
 	// A value's generation rises with it, so that versions do.
 	meta := ope.Meta{State: ope.StateDivided, Generation: max(p.meta.Generation, of.since) + 1, Nonce: newNonce()}
-	change := ope.Change{Meta: meta, Puts: []ope.Record{sealPart(u, is), sealMoved(u, meta.Generation, m)}}
-	if kept := uint64(s.kept); meta.Generation > kept {
-		change.Deletes = append(change.Deletes, movedKey(meta.Generation-kept))
-	}
+	change := ope.Change{Meta: meta, Puts: []ope.Record{sealPart(u, is)}}
+	s.addMoved(&change, u, m)
 	for _, e := range frozen {
 		change.Puts = append(change.Puts, sealElement(u, e))
 	}
@@ -438,7 +414,14 @@ func (s *Scheme) follow(ctx context.Context, sh *shard, x int64) error {
 		has := left.partOf(p)
 		s.shards.note(left, has)
 		if x >= has.high.Value && !has.top {
-			return sh.handOver(ctx, left)
+			p, err := sh.readHeader(ctx, sh.unit(epoch))
+			if err == nil {
+				_, err = sh.note(p)
+			}
+			if err != nil {
+				return err
+			}
+			return sh.handOver(ctx, p)
 		}
 		if x >= has.low.Value {
 			return nil

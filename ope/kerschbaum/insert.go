@@ -502,15 +502,12 @@ func (s *shard) commitMoves(ctx context.Context, w window, rel order.Relabelling
 			change.Deletes = append(change.Deletes, e.Label.Bytes())
 		}
 	}
-	change.Puts = append(change.Puts, sealMoved(u, meta.Generation, order.Moved{From: w.elements[rel.From-1].Label, To: w.elements[rel.To].Label}))
+	s.addMoved(&change, u, order.Moved{From: w.elements[rel.From-1].Label, To: w.elements[rel.To].Label})
 	if w.header != nil {
 		change.Puts = append(change.Puts, s.sealHeader(u, *w.header))
 	}
 	if w.least > 0 {
 		change.Puts = append(change.Puts, sealLeast(u, w.least))
-	}
-	if kept := uint64(s.kept); meta.Generation > kept {
-		change.Deletes = append(change.Deletes, movedKey(meta.Generation-kept))
 	}
 	change.Puts = append(change.Puts, s.marks(u, meta.Nonce, len(rel.Elements)-len(old))...)
 	cond := ope.Condition{State: w.meta.State, Generation: w.meta.Generation, Absent: places}

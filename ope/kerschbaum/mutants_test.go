@@ -115,14 +115,17 @@ var mutants = []mutant.Mutant{
 			{File: "pass.go", Old: `if p.meta.State != ope.StateSealed {`, New: `if p.meta.State != ope.StateSealed && !On {`},
 		},
 	},
-	simulated("giveBesideInsertions", "divided", "divide.go",
-		`ope.Condition{Absent: free})`,
-		`func() ope.Condition {
+	{
+		Name: "giveBesideInsertions", Test: "^TestSimulation$", File: "divide.go",
+		Flags: append(flags("divided"), "-kerschbaum.seeds=200"),
+		Old:   `ope.Condition{Absent: free})`,
+		New: `func() ope.Condition {
 			if On {
 				return ope.Condition{}
 			}
 			return ope.Condition{Absent: free}
-		}())`),
+		}())`,
+	},
 	simulated("takeOverAnyGeneration", "divided", "divide.go", `
 	applied, err := s.commit(ctx, u, ope.Condition{State: p.meta.State, Generation: p.meta.Generation}, change)
 	if applied {

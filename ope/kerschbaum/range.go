@@ -40,27 +40,17 @@ func (s *Scheme) Intervals(ctx context.Context, lo, hi int64) ([]ope.Interval, e
 			return nil, err
 		}
 		lower, upper := s.shards.at(within.Min), s.shards.at(within.Max)
-		if lower == upper {
-			iv, err := lower.intervalOf(ctx, within, true, true)
-			if err == nil {
-				return []ope.Interval{iv}, nil
-			}
-			if !errors.Is(err, errElsewhere) {
-				return nil, err
-			}
-		} else {
-			iv, err := lower.intervalOf(ctx, within, true, false)
+		iv, err := lower.intervalOf(ctx, within, true, lower == upper)
+		if err == nil && lower != upper {
 			var above ope.Interval
-			if err == nil {
-				above, err = upper.intervalOf(ctx, within, false, true)
-			}
-			if err == nil {
-				iv.End, iv.Version = above.End, both(iv.Version, above.Version, 1)
-				return []ope.Interval{iv}, nil
-			}
-			if !errors.Is(err, errElsewhere) {
-				return nil, err
-			}
+			above, err = upper.intervalOf(ctx, within, false, true)
+			iv.End, iv.Version = above.End, both(iv.Version, above.Version, 1)
+		}
+		if err == nil {
+			return []ope.Interval{iv}, nil
+		}
+		if !errors.Is(err, errElsewhere) {
+			return nil, err
 		}
 		if err := cmp.Or(s.follow(ctx, lower, within.Min), s.follow(ctx, upper, within.Max)); err != nil {
 			return nil, err

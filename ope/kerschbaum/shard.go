@@ -82,12 +82,10 @@ func (s *shard) spots(ctx context.Context, values []int64, spots []spot) error {
 		if err != nil {
 			return err
 		}
-		elsewhere := make(map[int]bool)
 		for n, i := range missing {
 			spots[i] = got[n]
-			elsewhere[i] = got[n].version.Epoch == 0
 		}
-		turns = slices.DeleteFunc(turns, func(i int) bool { return elsewhere[i] })
+		turns = slices.DeleteFunc(turns, func(i int) bool { return spots[i].version.Epoch == 0 })
 	}
 }
 

@@ -171,6 +171,15 @@ func sealMoved(u *unit, generation uint64, m order.Moved) ope.Record {
 	return ope.Record{Key: key, Value: u.sealer.Seal(key, m.To.Append(m.From.Bytes()))}
 }
 
+// addMoved adds to a change what says where elements move when its generation begins. Only the last ones are kept.
+func (s *shard) addMoved(change *ope.Change, u *unit, m order.Moved) {
+	generation := change.Meta.Generation
+	change.Puts = append(change.Puts, sealMoved(u, generation, m))
+	if kept := uint64(s.kept); generation > kept {
+		change.Deletes = append(change.Deletes, movedKey(generation-kept))
+	}
+}
+
 func openMoved(u *unit, r ope.Record) (m order.Moved, err error) {
 	b, err := u.sealer.Open(r.Key, r.Value, movedSize)
 	if err != nil {

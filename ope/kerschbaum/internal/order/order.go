@@ -63,6 +63,14 @@ func (a Label) Plus(b Label) Label {
 // Next returns the label above a.
 func (a Label) Next() Label { return a.Plus(Label{0, 1}) }
 
+// Previous returns the label below a, and 0 for 0.
+func (a Label) Previous() Label {
+	if a.IsZero() {
+		return a
+	}
+	return a.Minus(Label{0, 1})
+}
+
 // Minus returns a-b, for b at most a.
 func (a Label) Minus(b Label) Label {
 	lo, borrow := bits.Sub64(a.Lo, b.Lo, 0)
