@@ -456,7 +456,9 @@ func TestDamagedDirectory(t *testing.T) {
 				require.NotContains(t, err.Error(), "\n")
 				require.Equal(t, 1, strings.Count(err.Error(), "pebble: "), err)
 			}
-			require.Equal(t, before, names(t, dir))
+			if !errors.Is(c.is, driver.ErrLocked) { // who has it open goes on, and deletes what it need not keep
+				require.Equal(t, before, names(t, dir))
+			}
 		})
 	}
 }
