@@ -205,7 +205,12 @@ func (c *check) walk(ctx context.Context, p page, is part, from order.Label) err
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		view, err := s.readRecords(ctx, u, from.Bytes(), high.Label.Bytes(), s.passPage)
+		// Of the first records alone, since what a division has deleted may follow.
+		to, limit := high.Label, s.passPage
+		if from.IsZero() {
+			to, limit = order.Label{Lo: 1}, 2
+		}
+		view, err := s.readRecords(ctx, u, from.Bytes(), to.Bytes(), limit)
 		if err != nil {
 			return err
 		}
@@ -213,25 +218,11 @@ func (c *check) walk(ctx context.Context, p page, is part, from order.Label) err
 			return nil
 		}
 		if from.IsZero() {
-			if len(view.Records) > 0 && string(view.Records[0].Key) == string(from.Bytes()) {
-				h, err := s.openHeader(u, view.Records[0])
-				if err != nil {
-					return err // another scheme's, or another key's: nothing here can be read
-				}
-				w.opened = h.values
-				view.Records = view.Records[1:]
-			} else {
-				c.report(u, nil, fmt.Errorf("its header is missing"))
+			if err := w.first(view); err != nil {
+				return err
 			}
-			from = order.Label{Lo: 1}
-			if len(view.Records) > 0 && bytes.Equal(view.Records[0].Key, partKey) {
-				if _, err := s.openPart(u, view.Records[0]); err != nil {
-					c.report(u, partKey, err)
-				}
-				view.Records = view.Records[1:]
-			} else if view.Meta.State == ope.StateDivided {
-				c.report(u, partKey, fmt.Errorf("what says which part of the index it has is missing"))
-			}
+			from = w.rules.From.Next()
+			continue
 		}
 		for _, r := range view.Records {
 			if at, ok := order.ParseLabel(r.Key); ok {
@@ -256,6 +247,28 @@ func (c *check) walk(ctx context.Context, p page, is part, from order.Label) err
 	}
 	if least := max(least, w.opened, is.came); whole && w.count+is.gone < least {
 		c.report(u, nil, fmt.Errorf("it had %d values and has %d records: some are gone", least-min(least, is.gone), w.count))
+	}
+	return nil
+}
+
+// first checks the records of label 0.
+func (w *walk) first(view ope.View) error {
+	records := view.Records
+	if len(records) > 0 && bytes.Equal(records[0].Key, order.Label{}.Bytes()) {
+		h, err := w.s.openHeader(w.unit, records[0])
+		if err != nil {
+			return err // another scheme's, or another key's: nothing here can be read
+		}
+		w.opened, records = h.values, records[1:]
+	} else {
+		w.report(w.unit, nil, fmt.Errorf("its header is missing"))
+	}
+	if len(records) > 0 && bytes.Equal(records[0].Key, partKey) {
+		if _, err := w.s.openPart(w.unit, records[0]); err != nil {
+			w.report(w.unit, partKey, err)
+		}
+	} else if view.Meta.State == ope.StateDivided {
+		w.report(w.unit, partKey, fmt.Errorf("what says which part of the index it has is missing"))
 	}
 	return nil
 }

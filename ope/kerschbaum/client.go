@@ -28,7 +28,7 @@ type known struct {
 	met        bool   // state and generation of the epoch were read
 	state      ope.State
 	generation uint64
-	behind     bool        // a later generation was met; where elements have moved since is to be read
+	ahead      uint64      // a later generation was met, and where elements have moved since is to be read; 0: none
 	part       part        // what of the index the unit has in this generation
 	rules      order.Rules // for that
 	list       *order.List
@@ -47,7 +47,7 @@ func (k *known) version() ope.Version { return ope.Version{Epoch: k.epoch, Gener
 
 // enter goes on to a later epoch.
 func (k *known) enter(epoch uint64) {
-	k.epoch, k.met, k.generation, k.behind, k.asked = epoch, false, 0, false, 0
+	k.epoch, k.met, k.generation, k.ahead, k.asked = epoch, false, 0, 0, 0
 	k.forget()
 }
 
@@ -60,7 +60,7 @@ func (k *known) forget() {
 func (k *known) begin(meta ope.Meta, is part, r order.Rules) {
 	k.forget()
 	k.setPart(is, r)
-	k.met, k.generation, k.state, k.behind = true, meta.Generation, meta.State, false
+	k.met, k.generation, k.state, k.ahead = true, meta.Generation, meta.State, 0
 	k.exact, k.nonce = true, meta.Nonce
 }
 
@@ -98,7 +98,7 @@ func (s *shard) meet(p page) (bool, error) {
 		k.begin(meta, s.partOf(p), s.rules)
 	}
 	if meta.Generation > k.generation {
-		k.behind = true
+		k.ahead = max(k.ahead, meta.Generation)
 		return false, nil
 	}
 	k.state = max(k.state, meta.State)
@@ -175,7 +175,7 @@ func (s *shard) version() (v ope.Version, latest bool) {
 }
 
 // latest reports whether something of the version is known, and no later one was met.
-func (k *known) latest() bool { return k.met && !k.behind }
+func (k *known) latest() bool { return k.met && k.ahead == 0 }
 
 // enter goes on to an epoch, unless a later one is known.
 func (s *shard) enter(epoch uint64) {
@@ -188,7 +188,6 @@ func (s *shard) enter(epoch uint64) {
 
 // connect finds out the present epoch and generation, unless something is known of them already.
 func (s *shard) connect(ctx context.Context) error {
-	low, high := s.rules.Low(), s.rules.High()
 	for {
 		s.mu.Lock()
 		v, met, latest := s.known.version(), s.known.met, s.known.latest()
@@ -202,35 +201,32 @@ func (s *shard) connect(ctx context.Context) error {
 			}
 			continue
 		}
-		var p page
+		var hint uint64
+		var first page
 		var err error
+		header := func() { first, err = s.readHeader(ctx, s.unit(max(v.Epoch, 1))) }
 		if v.Epoch > 0 {
-			p, err = s.read(ctx, v.Epoch, low.Label, high.Label, s.pageSize())
+			header()
 		} else {
 			// The root may name the first epoch, which most indexes never leave.
-			var hint uint64
 			rootErr := s.parallel(2, func(i int) (rootErr error) {
 				if i == 0 {
 					hint, _, rootErr = s.readRoot(ctx)
 				} else {
-					p, err = s.read(ctx, 1, low.Label, high.Label, s.pageSize())
+					header()
 				}
 				return rootErr
 			})
 			if rootErr != nil {
 				return rootErr
 			}
-			if hint > 1 {
-				s.enter(hint)
-				// It is the copy of another, so it is large: look beyond the first page at once.
-				if err := s.narrow(ctx, ope.Version{Epoch: hint}, []order.Gap{{Left: low, Right: high}}, map[order.Label]order.Label{}); err != nil {
-					return err
-				}
-				continue
-			}
+		}
+		if hint > 1 {
+			s.enter(hint)
+			continue
 		}
 		if err == nil {
-			err = s.takeFirst(p)
+			err = s.takeFirst(first)
 		}
 		if err != nil {
 			return err
@@ -238,26 +234,37 @@ func (s *shard) connect(ctx context.Context) error {
 	}
 }
 
-// takeFirst takes note of the first page of a unit, which was read from label 0 on.
+// takeFirst takes note of the header of a unit.
 func (s *shard) takeFirst(p page) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ok, err := s.meet(p)
-	if !ok || err != nil {
+	if !ok || err != nil || p.meta.State != ope.StateAbsent {
 		return err
 	}
-	run, err := p.run(s.known.rules.Low(), s.known.rules.High())
-	if err != nil {
-		return err
-	}
-	return s.learn(p.unit, run)
+	return s.learn(p.unit, []order.Element{s.known.rules.Low(), s.known.rules.High()})
 }
 
 // catchUp goes on from a version to the latest generation of its epoch. It forgets what was known where elements
 // have moved, or everything if not all of that is recorded any more.
 func (s *shard) catchUp(ctx context.Context, from ope.Version) error {
 	u := s.unit(from.Epoch)
-	view, err := s.readRecords(ctx, u, movedKey(from.Generation+1), tailKey(movedKind+1, nil), s.kept)
+	s.mu.Lock()
+	far := s.known.ahead > from.Generation+uint64(s.kept)
+	s.mu.Unlock()
+	var view ope.View
+	var first page
+	var err error
+	if far { // what is recorded of that is deleted, and it can take long to read past it
+		first, err = s.readHeader(ctx, u)
+		view.Meta = first.meta
+	} else {
+		view, err = s.readRecords(ctx, u, movedKey(from.Generation+1), tailKey(movedKind+1, nil), s.kept)
+		first = page{unit: u, meta: view.Meta}
+		if err == nil && view.Meta.State == ope.StateDivided {
+			first, err = s.readHeader(ctx, u)
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -268,12 +275,6 @@ func (s *shard) catchUp(ctx context.Context, from ope.Version) error {
 		}
 	}
 	is := view.Meta
-	first := page{unit: u, meta: is}
-	if is.State == ope.StateDivided {
-		if first, err = s.readHeader(ctx, u); err != nil {
-			return err
-		}
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := &s.known
@@ -294,7 +295,7 @@ func (s *shard) catchUp(ctx context.Context, from ope.Version) error {
 		k.list.Forget(m)
 	}
 	// There may be no later one: what was met of it was never decided.
-	k.generation, k.state, k.behind, k.exact = is.Generation, max(k.state, is.State), false, k.exact && last == 0
+	k.generation, k.state, k.ahead, k.exact = is.Generation, max(k.state, is.State), 0, k.exact && last == 0
 	return nil
 }
 
