@@ -28,9 +28,10 @@ type known struct {
 	met        bool   // state and generation of the epoch were read
 	state      ope.State
 	generation uint64
-	ahead      uint64      // a later generation was met, and where elements have moved since is to be read; 0: none
-	part       part        // what of the index the unit has in this generation
-	rules      order.Rules // for that
+	ahead      uint64          // a later generation was met, and where elements have moved since is to be read; 0: none
+	part       part            // what of the index the unit has in this generation
+	taken      []order.Element // of what the part says is being handed over, what the left neighbour has, and is to be deleted
+	rules      order.Rules     // for that
 	list       *order.List
 
 	// The links of the list are exact as of the commit named nonce: as long as the unit's nonce
@@ -67,7 +68,7 @@ func (k *known) begin(meta ope.Meta, is part, r order.Rules) {
 // setPart says which part of the index it is that is known, by the rules of the index. What of other parts is known must
 // be forgotten then.
 func (k *known) setPart(is part, r order.Rules) {
-	k.part, k.rules = is, is.rules(r)
+	k.part, k.rules, k.taken = is, is.rules(r), nil
 	k.list.SetRules(k.rules)
 }
 

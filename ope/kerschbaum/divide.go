@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"math"
 	"slices"
 
 	"github.com/rangecrypt/rangecrypt/ope"
@@ -118,71 +120,101 @@ func (s *shard) divide(ctx context.Context) error {
 	s.mu.Lock()
 	k := &s.known
 	due := s.divides() && k.latest() && isOpen(k.state) && (k.part.give > 0 || k.part.n > 0 || s.crowded.Load())
-	u := s.unit(max(k.epoch, 1))
+	is, taken := k.part, k.taken
+	p := page{unit: s.unit(max(k.epoch, 1)), meta: ope.Meta{State: k.state, Generation: k.generation, Nonce: k.nonce}}
 	s.mu.Unlock()
 	if !due {
 		return nil
 	}
-	p, err := s.readHeader(ctx, u)
-	if err != nil || !isOpen(p.meta.State) {
-		return err
+	if int(is.n) == len(taken) && (is.n > 0 || is.give > 0) {
+		return s.giveSome(ctx, p, is, taken)
 	}
-	if ok, err := s.note(p); err != nil || !ok {
-		return err
-	}
-	is := s.partOf(p)
+	p, is, ok, err := s.latest(ctx, p.unit)
 	switch {
+	case err != nil || !ok:
+		return err
 	case is.n > 0:
 		return s.handOver(ctx, p)
 	case is.give > 0:
-		return s.giveSome(ctx, p, is)
-	case s.roomy():
-		return s.beginDivision(ctx, p, is)
+		return s.giveSome(ctx, p, is, nil)
 	}
-	// A half of the unit could have too few labels for what comes, for ever: its edges will not move.
-	w, err := s.counted(ctx, is.low.Value)
-	if err == nil {
-		err = w.run(ctx)
-	}
-	if errors.Is(err, errElsewhere) {
-		return nil
-	}
-	if err == nil {
-		p, err = s.readHeader(ctx, u)
-	}
-	if err != nil || !isOpen(p.meta.State) {
+	values, err := s.countValues(ctx, p.unit.epoch)
+	if err != nil {
 		return err
 	}
-	is = s.partOf(p)
-	if is.n > 0 || is.give > 0 {
-		return nil // others divide it by now
+	if values <= s.full {
+		s.crowded.Store(false)
+		return nil
 	}
-	return s.beginDivision(ctx, p, is)
+	roomy, err := s.roomy(ctx, p.unit, is, values)
+	if err != nil {
+		return err
+	}
+	if !roomy {
+		// A half of the unit could have too few labels for what comes, for ever: its edges will not move.
+		w, err := s.counted(ctx, is.low.Value)
+		if err == nil {
+			err = w.run(ctx)
+		}
+		if errors.Is(err, errElsewhere) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		// Others may divide it by now.
+		if p, is, ok, err = s.latest(ctx, p.unit); err != nil || !ok || is.n > 0 || is.give > 0 {
+			return err
+		}
+	}
+	return s.beginDivision(ctx, p, is, values)
+}
+
+// latest reads what a unit is and which part it has, and takes note of that. It reports whether this is the version that
+// is known now, and open.
+func (s *shard) latest(ctx context.Context, u *unit) (page, part, bool, error) {
+	p, err := s.readHeader(ctx, u)
+	if err != nil {
+		return p, part{}, false, err
+	}
+	ok, err := s.note(p)
+	return p, s.partOf(p), ok && isOpen(p.meta.State), err
 }
 
 // roomyBits is how many bits the labels of a part must span that is not spread evenly before it is divided again. Each
 // division of what is spread evenly takes one more.
 const roomyBits = 84
 
-// roomy reports whether, as far as the client knows the unit, both halves of its values have labels enough.
-func (s *shard) roomy() bool {
+// roomy reports whether both halves of the values of a unit have labels enough.
+func (s *shard) roomy(ctx context.Context, u *unit, is part, values int) (bool, error) {
+	rules := is.rules(s.rules)
+	var middle order.Label
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	l, r := s.known.list, s.known.rules
-	if l.Len() < s.full/2 {
-		return false
+	if l := s.known.list; l.Len() >= values/2 {
+		middle = l.Middle().Label
 	}
-	middle := l.Middle().Label
-	return middle.Minus(r.From).Length() > roomyBits && r.High().Label.Minus(middle).Length() > roomyBits
+	s.mu.Unlock()
+	if middle.IsZero() {
+		n := 0
+		err := s.eachRecord(ctx, u, rules.From.Next().Bytes(), rules.High().Label.Bytes(), s.ahead, func(r ope.Record) error {
+			if n++; n > values/2 {
+				return errEnough
+			}
+			middle, _ = order.ParseLabel(r.Key)
+			return nil
+		})
+		if err != nil && !errors.Is(err, errEnough) {
+			return false, err
+		}
+	}
+	return middle.Minus(rules.From).Length() > roomyBits && rules.High().Label.Minus(middle).Length() > roomyBits, nil
 }
 
+// errEnough ends the reading of records.
+var errEnough = errors.New("enough was read")
+
 // beginDivision takes steps 1 and 2: it makes a left neighbour for a unit that has too many values.
-func (s *shard) beginDivision(ctx context.Context, p page, is part) error {
-	values, err := s.countValues(ctx, p.unit.epoch)
-	if err != nil || values <= s.full {
-		s.crowded.Store(false)
-		return err
-	}
+func (s *shard) beginDivision(ctx context.Context, p page, is part, values int) error {
 	nonce := newNonce()
 	number := binary.BigEndian.Uint32(nonce[:]) >> 8 // 24 bits
 	if number == 0 {
@@ -198,74 +230,141 @@ func (s *shard) beginDivision(ctx context.Context, p page, is part) error {
 		return err
 	}
 	is.left, is.give = number, uint64(values/2)
-	began, err := s.commitPart(ctx, &p, &is, order.Moved{To: order.Label{Lo: 1}}, ope.Condition{})
+	began, err := s.commitPart(ctx, &p, is, order.Moved{To: order.Label{Lo: 1}}, nil, ope.Change{}, nil)
 	if began {
 		s.crowded.Store(false)
 	}
 	return err
 }
 
-// commitPart changes which part of the index a unit has, or what it says of that, and begins a generation, with which
-// the page goes on.
-func (s *shard) commitPart(ctx context.Context, p *page, is *part, m order.Moved, cond ope.Condition) (bool, error) {
-	meta := ope.Meta{State: ope.StateDivided, Generation: p.meta.Generation + 1, Nonce: newNonce()}
-	change := ope.Change{Meta: meta, Puts: []ope.Record{sealPart(p.unit, *is)}}
+// commitPart changes which part of the index a unit has, and more, and begins a generation, with which the page goes on.
+// Some places must be free. What the client knows between the labels where something has moved, it forgets, and takes note
+// of a run there.
+func (s *shard) commitPart(ctx context.Context, p *page, is part, m order.Moved, free [][]byte, change ope.Change, run []order.Element) (bool, error) {
+	change.Meta = ope.Meta{State: ope.StateDivided, Generation: max(p.meta.Generation, change.Meta.Generation) + 1, Nonce: newNonce()}
+	change.Puts = append(change.Puts, sealPart(p.unit, is))
 	s.addMoved(&change, p.unit, m)
-	cond.State, cond.Generation = p.meta.State, p.meta.Generation
-	applied, err := s.commit(ctx, p.unit, cond, change)
-	if applied {
-		s.now(p.unit, p.meta.Generation, meta, *is, m, nil)
-		p.meta = meta
+	was := ope.Version{Epoch: p.unit.epoch, Generation: p.meta.Generation}
+	s.mu.Lock()
+	k := &s.known
+	exact := k.exact && k.version() == was && k.nonce == p.meta.Nonce
+	s.mu.Unlock()
+	cond := ope.Condition{State: p.meta.State, Generation: p.meta.Generation, Absent: free}
+	if exact {
+		cond.Absent, cond.Nonce = nil, &p.meta.Nonce
 	}
-	return applied, err
-}
-
-// now takes note of what a commit of this client has made of a unit that was of a generation: its part, and a run of
-// elements where some have come or gone.
-func (s *shard) now(u *unit, was uint64, meta ope.Meta, is part, m order.Moved, run []order.Element) {
+	applied, err := s.commit(ctx, p.unit, cond, change)
+	if err != nil || !applied {
+		return false, err
+	}
+	p.meta = change.Meta
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := &s.known
-	if (k.version() != ope.Version{Epoch: u.epoch, Generation: was}) {
-		return
+	if k.version() != was {
+		return true, nil
 	}
-	k.generation, k.state, k.exact = meta.Generation, meta.State, false
+	k.generation, k.state = p.meta.Generation, p.meta.State
+	k.exact, k.nonce = exact && k.exact, p.meta.Nonce
 	k.setPart(is, s.rules)
 	k.list.Forget(m)
 	if run != nil && k.list.Learn(run) != nil {
 		k.list.Clear()
+		k.exact = false
 	}
+	return true, nil
 }
 
-// giveSome takes step 3, and those that follow: it freezes some of the lowest values of a unit.
-func (s *shard) giveSome(ctx context.Context, p page, is part) error {
+// lowest returns the lowest elements of a unit, at most n of them: those that the client remembers, or else what it reads.
+// It returns none if something has changed.
+func (s *shard) lowest(ctx context.Context, p page, rules order.Rules, n int) ([]order.Element, error) {
+	s.mu.Lock()
+	lowest, ok := s.known.list.Bottom(n)
+	ok = ok && s.known.version() == (ope.Version{Epoch: p.unit.epoch, Generation: p.meta.Generation})
+	s.mu.Unlock()
+	if ok {
+		return lowest, nil
+	}
+	read, err := s.read(ctx, p.unit.epoch, rules.From.Next(), rules.High().Label, n)
+	if err == nil && read.meta.Generation == p.meta.Generation && read.meta.State == p.meta.State {
+		return read.elements, nil
+	}
+	if err == nil {
+		_, err = s.note(read)
+	}
+	return nil, err
+}
+
+// giveSome takes step 3, and those that follow: it freezes some of the lowest values of a unit. What was taken before, by
+// the left neighbour, it deletes with the same commit.
+func (s *shard) giveSome(ctx context.Context, p page, is part, taken []order.Element) error {
 	rules := is.rules(s.rules)
-	// From label 0 on, it would read past all that was deleted.
-	lowest, err := s.read(ctx, p.unit.epoch, rules.From.Next(), s.rules.High().Label, s.chunk+1)
-	if err != nil || lowest.meta.Generation != p.meta.Generation {
+	lowest, err := s.lowest(ctx, p, rules, min(s.chunk, int(min(is.give, math.MaxInt32)))+1)
+	if err != nil || lowest == nil {
 		return err
 	}
-	p.elements = lowest.elements
-	n := int(min(uint64(s.chunk), is.give, uint64(max(len(p.elements)-1, 0))))
-	if n == 0 {
-		is.give = 0 // there are fewer than were thought
-		_, err := s.commitPart(ctx, &p, &is, order.Moved{To: order.Label{Lo: 1}}, ope.Condition{})
-		return err
+	n := len(lowest) - 1
+	if is.give == 0 || n == 0 { // all were given, or there are fewer than were thought
+		return s.endDivision(ctx, p, is, taken)
 	}
-	w := window{unit: p.unit, rules: rules, elements: append([]order.Element{rules.Low()}, p.elements[:n+1]...)}
+	frozen, next := lowest[:n], lowest[n]
+	w := window{unit: p.unit, rules: rules, elements: slices.Concat([]order.Element{rules.Low()}, lowest)}
 	free, err := w.places()
 	if err != nil {
 		return err
 	}
-	next := p.elements[n]
 	is.given, is.low = is.low, next
 	is.n, is.since = uint32(n), p.meta.Generation+1
 	is.give, is.gone = is.give-uint64(n), is.gone+uint64(n)
-	given, err := s.commitPart(ctx, &p, &is, order.Moved{From: rules.From, To: next.Label}, ope.Condition{Absent: free})
-	if err != nil || !given {
+	m := order.Moved{From: rules.From, To: next.Label}
+	given, err := s.commitPart(ctx, &p, is, m, free, ope.Change{Deletes: keysOf(taken)}, []order.Element{is.rules(s.rules).Low(), next})
+	if err != nil {
 		return err
 	}
-	return s.finishHandOver(ctx, p, is, p.elements[:n])
+	if !given {
+		_, _, _, err := s.latest(ctx, p.unit)
+		return err
+	}
+	s.mu.Lock()
+	s.tally.values -= n
+	s.mu.Unlock()
+	left := s.of.shards.get(is.left, p.unit.epoch)
+	done, err := left.takeOver(ctx, p.unit.epoch, is, frozen)
+	if err != nil || !done {
+		return err
+	}
+	s.mu.Lock()
+	if s.known.part == is {
+		s.known.taken = frozen
+	}
+	s.mu.Unlock()
+	if is.give > 0 && is.gone/directoryEvery == (is.gone-uint64(n))/directoryEvery {
+		return nil
+	}
+	return s.of.direct(ctx, left.number, is.low, p.unit.epoch)
+}
+
+func keysOf(elements []order.Element) (keys [][]byte) {
+	for _, e := range elements {
+		keys = append(keys, e.Label.Bytes())
+	}
+	return keys
+}
+
+// endDivision deletes what was taken last of a unit, and says that no more is to be handed over.
+func (s *shard) endDivision(ctx context.Context, p page, is part, taken []order.Element) error {
+	is.give, is.n, is.since, is.given = 0, 0, 0, order.Element{}
+	ended, err := s.commitPart(ctx, &p, is, order.Moved{To: order.Label{Lo: 1}}, nil, ope.Change{Deletes: keysOf(taken)}, nil)
+	if err != nil {
+		return err
+	}
+	if !ended {
+		_, _, _, err := s.latest(ctx, p.unit)
+		return err
+	}
+	s.mu.Lock()
+	s.tally = tally{} // is counted again
+	s.mu.Unlock()
+	return nil
 }
 
 // handOver takes steps 4 and 5 of a unit of which label 0 was read: the left neighbour takes what is frozen, which is
@@ -279,41 +378,21 @@ func (s *shard) handOver(ctx context.Context, p page) error {
 	if err != nil || meta.Generation != p.meta.Generation || len(frozen) != int(is.n) {
 		return err
 	}
-	return s.finishHandOver(ctx, p, is, frozen)
-}
-
-// finishHandOver is handOver, of a unit of which the meta, the part and what is frozen are known.
-func (s *shard) finishHandOver(ctx context.Context, p page, is part, frozen []order.Element) error {
 	left := s.of.shards.get(is.left, p.unit.epoch)
 	taken, err := left.takeOver(ctx, p.unit.epoch, is, frozen)
 	if err != nil || !taken {
 		return err
 	}
-	u, was := p.unit, is
-	is.n, is.since, is.given = 0, 0, order.Element{}
-	change := ope.Change{Meta: p.meta, Puts: []ope.Record{sealPart(u, is)}}
-	change.Meta.Nonce = newNonce()
-	for _, e := range frozen {
-		change.Deletes = append(change.Deletes, e.Label.Bytes())
+	if is.give > 0 {
+		is.n, is.since, is.given = 0, 0, order.Element{}
+		_, err = s.commitPart(ctx, &p, is, order.Moved{To: order.Label{Lo: 1}}, nil, ope.Change{Deletes: keysOf(frozen)}, nil)
+	} else {
+		err = s.endDivision(ctx, p, is, frozen)
 	}
-	deleted, err := s.commit(ctx, u, ope.Condition{State: p.meta.State, Generation: p.meta.Generation}, change)
-	if err != nil || !deleted {
+	if err != nil {
 		return err
 	}
-	s.count(func(n *Stats) { n.HandedOver += len(frozen) })
-	s.mu.Lock()
-	if (s.known.version() == ope.Version{Epoch: u.epoch, Generation: p.meta.Generation}) && s.known.part == was {
-		s.known.part, s.known.exact = is, false
-		s.tally.values -= len(frozen)
-		if is.give == 0 {
-			s.tally = tally{} // is counted again
-		}
-	}
-	s.mu.Unlock()
-	if is.give > 0 && is.gone/directoryEvery == (is.gone-uint64(len(frozen)))/directoryEvery {
-		return nil
-	}
-	return s.of.direct(ctx, left.number, is.low, u.epoch)
+	return s.of.direct(ctx, left.number, is.low, p.unit.epoch)
 }
 
 // directoryEvery is after how many values that were handed over the directory says where a shard ends.
@@ -337,37 +416,53 @@ func (s *shard) frozenPart(ctx context.Context, u *unit, is part) ([]order.Eleme
 
 // takeOver takes step 4: what its right neighbour, of a part, has frozen. It reports whether it is here by now.
 func (s *shard) takeOver(ctx context.Context, epoch uint64, of part, frozen []order.Element) (bool, error) {
-	u := s.unit(epoch)
-	p, err := s.readHeader(ctx, u)
-	if err != nil {
-		return false, err
+	s.mu.Lock()
+	k := &s.known
+	p := page{unit: s.unit(epoch), meta: ope.Meta{State: k.state, Generation: k.generation, Nonce: k.nonce}}
+	is, known := k.part, k.latest() && k.epoch == epoch
+	s.mu.Unlock()
+	for ; ; known = false {
+		if !known {
+			var err error
+			if p, is, _, err = s.latest(ctx, p.unit); err != nil {
+				return false, err
+			}
+		}
+		if sameEdge(is.high, of.low) {
+			return true, nil
+		}
+		if !is.top && sameEdge(is.high, of.given) {
+			taken, err := s.takeFrozen(ctx, p, is, of, frozen)
+			if taken || err != nil {
+				return taken, err
+			}
+		}
+		if !known {
+			if is.high.Label.Less(of.given.Label) {
+				return false, errHole(p.unit)
+			}
+			return false, nil
+		}
 	}
-	if _, err := s.note(p); err != nil {
-		return false, err
-	}
-	is := s.partOf(p)
-	switch was := is.high; {
-	case sameEdge(was, of.low):
-		return true, nil
-	case is.top || !sameEdge(was, of.given):
-		return false, nil
-	}
+}
+
+// takeFrozen adds to a unit, of a part, what its right neighbour has frozen.
+func (s *shard) takeFrozen(ctx context.Context, p page, is, of part, frozen []order.Element) (bool, error) {
 	m := order.Moved{From: is.high.Label.Previous(), To: of.low.Label}
 	frozen, is.high = joined(is.high, frozen, of.low)
 	is.came += uint64(len(frozen))
 	// A value's generation rises with it, so that versions do.
-	meta := ope.Meta{State: ope.StateDivided, Generation: max(p.meta.Generation, of.since) + 1, Nonce: newNonce()}
-	change := ope.Change{Meta: meta, Puts: []ope.Record{sealPart(u, is)}}
-	s.addMoved(&change, u, m)
+	change := ope.Change{Meta: ope.Meta{Generation: of.since}}
 	for _, e := range frozen {
-		change.Puts = append(change.Puts, sealElement(u, e))
+		change.Puts = append(change.Puts, sealElement(p.unit, e))
 	}
-	applied, err := s.commit(ctx, u, ope.Condition{State: p.meta.State, Generation: p.meta.Generation}, change)
-	if applied {
-		s.now(u, p.meta.Generation, meta, is, m, append(frozen[:len(frozen):len(frozen)], is.rules(s.rules).High()))
+	run := append(frozen[:len(frozen):len(frozen)], is.rules(s.rules).High())
+	taken, err := s.commitPart(ctx, &p, is, m, nil, change, run)
+	if taken {
+		s.count(func(n *Stats) { n.HandedOver += len(frozen) })
 		s.of.shards.note(s, is)
 	}
-	return applied, err
+	return taken, err
 }
 
 // sameEdge reports whether the edges of two neighbours are the same. Each has a shape of its own.
@@ -400,32 +495,54 @@ func (s *Scheme) follow(ctx context.Context, sh *shard, x int64) error {
 		is, epoch, latest := sh.known.part, sh.known.epoch, sh.known.latest()
 		sh.mu.Unlock()
 		s.shards.note(sh, is)
-		if !latest || is.left == 0 || x >= is.low.Value || s.shards.at(x) != from {
+		if !latest || s.shards.at(x) != from {
+			return nil
+		}
+		if !is.top && x >= is.high.Value {
+			return s.below(ctx, sh, epoch, x)
+		}
+		if is.left == 0 || x >= is.low.Value {
 			return nil
 		}
 		left := s.shards.get(is.left, epoch)
-		p, err := left.readHeader(ctx, left.unit(epoch))
+		_, has, _, err := left.latest(ctx, left.unit(epoch))
 		if err != nil {
 			return err
 		}
-		if _, err := left.note(p); err != nil {
-			return err
-		}
-		has := left.partOf(p)
 		s.shards.note(left, has)
 		if x >= has.high.Value && !has.top {
-			p, err := sh.readHeader(ctx, sh.unit(epoch))
-			if err == nil {
-				_, err = sh.note(p)
-			}
-			if err != nil {
-				return err
-			}
-			return sh.handOver(ctx, p)
+			return s.complete(ctx, sh, left, epoch, x)
 		}
 		if x >= has.low.Value {
 			return nil
 		}
 		sh = left // which may have nothing, so that nothing else leads there
 	}
+}
+
+// below looks again whether a unit has a value that is above what it had, and below where it has once ended.
+func (s *Scheme) below(ctx context.Context, sh *shard, epoch uint64, x int64) error {
+	u := sh.unit(epoch)
+	p, is, _, err := sh.latest(ctx, u)
+	if err == nil && p.meta.State != ope.StateRetired && x >= is.high.Value {
+		err = errHole(u)
+	}
+	return err
+}
+
+// complete completes the step of a division by which a value is in neither of two neighbours.
+func (s *Scheme) complete(ctx context.Context, sh, left *shard, epoch uint64, x int64) error {
+	p, is, _, err := sh.latest(ctx, sh.unit(epoch))
+	if err != nil {
+		return err
+	}
+	if is.n > 0 || x >= is.low.Value {
+		return sh.handOver(ctx, p)
+	}
+	return s.below(ctx, left, epoch, x) // it was taken before that was read
+}
+
+// errHole says that values, which only one of two neighbours can have, have no place in either.
+func errHole(u *unit) error {
+	return corrupt(u, fmt.Errorf("%w: nobody has the values between its own and those of its neighbour", order.ErrCorrupt))
 }

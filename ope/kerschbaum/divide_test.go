@@ -172,6 +172,40 @@ func TestCheckNamesMissingUnits(t *testing.T) {
 	}
 }
 
+// Where no unit has a part of the index, as can only be by damage, who asks for a value there is told so.
+func TestHoleBetweenUnits(t *testing.T) {
+	index, s := dividedIndex(t)
+	left := s.shards.get(first(s).known.part.left, 1)
+	u := left.unit(1)
+	var edges [2]int64
+	tamper(t, index, u.name, func(records []ope.Record) ope.Change {
+		var run []order.Element
+		for _, r := range records {
+			if at, ok := order.ParseLabel(r.Key); ok && !at.IsZero() && at.Less(s.rules.High().Label) {
+				e, err := left.openElement(u, r)
+				require.NoError(t, err)
+				run = append(run, e)
+			}
+		}
+		_, is, _, err := left.latest(t.Context(), u)
+		require.NoError(t, err)
+		edges[1] = is.high.Value
+		is.high = run[len(run)/2]
+		edges[0] = is.high.Value
+		return ope.Change{Puts: []ope.Record{sealPart(u, is)}}
+	})
+	require.Greater(t, edges[1], edges[0]+1)
+	for _, x := range []int64{edges[0], edges[0] + 1, edges[1] - 1} {
+		_, err := newClient(t, index, ope.Int64, nil).Encrypt(t.Context(), x)
+		require.ErrorIs(t, err, ope.ErrIndex)
+		require.ErrorContains(t, err, string(u.name))
+		_, err = newClient(t, index, ope.Int64, nil).EncryptBatch(t.Context(), []int64{edges[0] - 1, x, edges[1] + 1})
+		require.ErrorIs(t, err, ope.ErrIndex)
+	}
+	_, faults := checked(t, newClient(t, index, ope.Int64, nil))
+	require.Contains(t, strings.Join(faults, "\n"), string(u.name))
+}
+
 // deepen leaves no two neighbours of equal depth where those were unequal that it may not change.
 func TestDeepen(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

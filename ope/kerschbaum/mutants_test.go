@@ -118,32 +118,33 @@ var mutants = []mutant.Mutant{
 	{
 		Name: "giveBesideInsertions", Test: "^TestSimulation$", File: "divide.go",
 		Flags: append(flags("divided"), "-kerschbaum.seeds=200"),
-		Old:   `ope.Condition{Absent: free})`,
-		New: `func() ope.Condition {
-			if On {
-				return ope.Condition{}
-			}
-			return ope.Condition{Absent: free}
-		}())`,
+		Old: `
+	applied, err := s.commit(ctx, p.unit, cond, change)`,
+		New: `
+	if On {
+		cond.Absent, cond.Nonce = nil, nil
+	}
+	applied, err := s.commit(ctx, p.unit, cond, change)`,
 	},
 	simulated("takeOverAnyGeneration", "divided", "divide.go", `
-	applied, err := s.commit(ctx, u, ope.Condition{State: p.meta.State, Generation: p.meta.Generation}, change)
-	if applied {
-		s.now(u,`, `
-	cond := ope.Condition{State: p.meta.State, Generation: p.meta.Generation}
+	taken, err := s.commitPart(`, `
 	if On {
-		view, err := s.readRecords(ctx, u, nil, nil, 1)
+		view, err := s.readRecords(ctx, p.unit, nil, nil, 1)
 		if err != nil {
 			return false, err
 		}
-		cond.Generation, change.Meta.Generation = view.Meta.Generation, view.Meta.Generation+1
+		p.meta = view.Meta
 	}
-	applied, err := s.commit(ctx, u, cond, change)
-	if applied {
-		s.now(u,`),
-	simulated("deleteBeforeTaken", "divided", "divide.go",
-		`if err != nil || !taken {`,
-		`if err != nil || !taken && !On {`),
+	taken, err := s.commitPart(`),
+	{
+		Name: "deleteBeforeTaken", Test: "^TestSimulation$", File: "divide.go",
+		Flags: append(flags("divided"), "-kerschbaum.seeds=200"),
+		Old:   `if err != nil || !taken {`,
+		New:   `if err != nil || !taken && !On {`,
+	},
+	simulated("deleteWhatWasNotTaken", "divided", "divide.go",
+		`if err != nil || !done {`,
+		`if err != nil || !done && !On {`),
 	simulated("insertBeyondThePart", "divided, some labels, small caches", "insert.go",
 		`if !k.part.covers(x) {`,
 		`if !On && !k.part.covers(x) {`),

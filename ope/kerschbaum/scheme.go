@@ -311,26 +311,29 @@ func (s *Scheme) EncryptBatch(ctx context.Context, xs []int64) ([]ope.Ciphertext
 
 // putAll sets the spots of ascending values, each unit's at one version of it.
 func (s *Scheme) putAll(ctx context.Context, values []int64, spots []spot) error {
-	parts := s.shards.split(values)
-	err := s.parallel(len(parts), func(i int) error {
-		p := parts[i]
-		return p.shard.spots(ctx, values[p.from:p.to], spots[p.from:p.to])
-	})
 	elsewhere := func(at spot) bool { return at.version.Epoch == 0 }
-	for err == nil {
-		from := slices.IndexFunc(spots, elsewhere)
-		if from < 0 {
-			return nil
+	for from, to := 0, len(values); from < to; {
+		parts := s.shards.split(values[from:to])
+		err := s.parallel(len(parts), func(i int) error {
+			p := parts[i]
+			return p.shard.spots(ctx, values[from+p.from:from+p.to], spots[from+p.from:from+p.to])
+		})
+		if err != nil {
+			return err
 		}
-		to := from + 1
-		for to < len(spots) && elsewhere(spots[to]) {
+		for from < len(spots) && !elsewhere(spots[from]) {
+			from++
+		}
+		for to = from; to < len(spots) && elsewhere(spots[to]); {
 			to++
 		}
-		if err = s.follow(ctx, s.shards.at(values[from]), values[from]); err == nil {
-			err = s.putAll(ctx, values[from:to], spots[from:to])
+		if from < to {
+			if err := s.follow(ctx, s.shards.at(values[from]), values[from]); err != nil {
+				return err
+			}
 		}
 	}
-	return err
+	return nil
 }
 
 // Decrypt implements [ope.Scheme]. What the client remembers costs nothing, another ciphertext a

@@ -213,6 +213,19 @@ func (l *List) Lowest(x int64, most int) Element {
 	return l.at(p)
 }
 
+// Bottom returns the lowest n elements. It reports false unless all of these are known.
+func (l *List) Bottom(n int) ([]Element, bool) {
+	out := make([]Element, 0, n)
+	for p := (position{-1, 0}); len(out) < n; {
+		linked := *l.link(p)
+		if p = l.next(p); !linked || p.chunk == len(l.chunks) {
+			return nil, false
+		}
+		out = append(out, l.at(p))
+	}
+	return out, true
+}
+
 // Insert adds an element that was put into the index between its neighbours here: where they were
 // linked, both are linked to it. An element that is there already is left as it is. One that is
 // out of order is ErrCorrupt and not inserted.
