@@ -504,7 +504,8 @@ func (p *pager) page(it *pebble.Iterator, n int) (next []byte, err error) {
 		}
 		q := key[len(p.cur):]
 		if !p.window.contains(q) {
-			if unwanted++; unwanted > stepsBeforeSeek {
+			// What follows the head, up to where the slice begins, may be much that was deleted.
+			if unwanted++; unwanted > stepsBeforeSeek || p.window.head && bytes.Compare(q, p.window.start) < 0 {
 				unwanted = 0
 				valid = p.skip(it, q)
 			} else {
