@@ -65,6 +65,13 @@ func (k *known) begin(meta ope.Meta, is part, r order.Rules) {
 	k.exact, k.nonce = true, meta.Nonce
 }
 
+// reach goes on to a generation of which everything is known that has changed.
+func (k *known) reach(generation uint64) {
+	if k.generation = generation; k.ahead <= generation {
+		k.ahead = 0
+	}
+}
+
 // setPart says which part of the index it is that is known, by the rules of the index. What of other parts is known must
 // be forgotten then.
 func (k *known) setPart(is part, r order.Rules) {
@@ -493,6 +500,16 @@ func (s *shard) locate(ctx context.Context, inserts bool, use func() (unlinked [
 		if err := s.narrow(ctx, version, slices.Compact(unlinked), empty); err != nil {
 			return err
 		}
+	}
+}
+
+// inTurn waits until no other goroutine commits by what the client knows, and returns what ends the turn.
+func (s *shard) inTurn(ctx context.Context) (done func(), err error) {
+	select {
+	case s.turn <- struct{}{}:
+		return func() { <-s.turn }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 }
 

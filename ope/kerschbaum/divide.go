@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/rangecrypt/rangecrypt/ope"
@@ -115,29 +114,35 @@ func isOpen(s ope.State) bool { return s == ope.StateOpen || s == ope.StateDivid
 // divides reports whether units are divided by this client.
 func (b *base) divides() bool { return !b.rules.Published && b.limit > b.full }
 
-// divide takes a step of the division of a unit, if there is one to take.
-func (s *shard) divide(ctx context.Context) error {
+// divide takes a step of the division of a unit, if there is one to take. It returns what remains of that, which others need
+// not wait for.
+func (s *shard) divide(ctx context.Context) (handOver func() error, err error) {
 	s.mu.Lock()
 	k := &s.known
 	due := s.divides() && k.latest() && isOpen(k.state) && (k.part.give > 0 || k.part.n > 0 || s.crowded.Load())
-	is, taken := k.part, k.taken
-	p := page{unit: s.unit(max(k.epoch, 1)), meta: ope.Meta{State: k.state, Generation: k.generation, Nonce: k.nonce}}
+	known := int(k.part.n) == len(k.taken) && (k.part.n > 0 || k.part.give > 0)
+	u := s.unit(max(k.epoch, 1))
 	s.mu.Unlock()
 	if !due {
-		return nil
+		return nil, nil
 	}
-	if int(is.n) == len(taken) && (is.n > 0 || is.give > 0) {
-		return s.giveSome(ctx, p, is, taken)
+	if known {
+		return s.giveSome(ctx)
 	}
-	p, is, ok, err := s.latest(ctx, p.unit)
+	p, is, ok, err := s.latest(ctx, u)
 	switch {
 	case err != nil || !ok:
-		return err
+		return nil, err
 	case is.n > 0:
-		return s.handOver(ctx, p)
+		return nil, s.handOver(ctx, p)
 	case is.give > 0:
-		return s.giveSome(ctx, p, is, nil)
+		return s.giveSome(ctx)
 	}
+	return nil, s.beginDivision(ctx, p, is)
+}
+
+// beginDivision begins to divide a unit that has too many values.
+func (s *shard) beginDivision(ctx context.Context, p page, is part) error {
 	values, err := s.countValues(ctx, p.unit.epoch)
 	if err != nil {
 		return err
@@ -163,11 +168,12 @@ func (s *shard) divide(ctx context.Context) error {
 			return err
 		}
 		// Others may divide it by now.
+		var ok bool
 		if p, is, ok, err = s.latest(ctx, p.unit); err != nil || !ok || is.n > 0 || is.give > 0 {
 			return err
 		}
 	}
-	return s.beginDivision(ctx, p, is, values)
+	return s.addNeighbour(ctx, p, is, values)
 }
 
 // latest reads what a unit is and which part it has, and takes note of that. It reports whether this is the version that
@@ -213,8 +219,8 @@ func (s *shard) roomy(ctx context.Context, u *unit, is part, values int) (bool, 
 // errEnough ends the reading of records.
 var errEnough = errors.New("enough was read")
 
-// beginDivision takes steps 1 and 2: it makes a left neighbour for a unit that has too many values.
-func (s *shard) beginDivision(ctx context.Context, p page, is part, values int) error {
+// addNeighbour takes steps 1 and 2: it makes a left neighbour for a unit, to which half of its values are to go.
+func (s *shard) addNeighbour(ctx context.Context, p page, is part, values int) error {
 	nonce := newNonce()
 	number := binary.BigEndian.Uint32(nonce[:]) >> 8 // 24 bits
 	if number == 0 {
@@ -224,34 +230,46 @@ func (s *shard) beginDivision(ctx context.Context, p page, is part, values int) 
 	u := left.unit(p.unit.epoch)
 	made, err := left.commit(ctx, u, ope.Condition{State: ope.StateAbsent}, ope.Change{
 		Puts: []ope.Record{left.sealHeader(u, header{}), sealPart(u, part{low: is.low, high: is.low, left: is.left})},
-		Meta: ope.Meta{State: ope.StateDivided, Generation: p.meta.Generation + 1, Nonce: newNonce()},
+		Meta: ope.Meta{State: ope.StateDivided, Generation: p.meta.Generation + 2, Nonce: newNonce()},
 	})
 	if err != nil || !made {
 		return err
 	}
 	is.left, is.give = number, uint64(values/2)
-	began, err := s.commitPart(ctx, &p, is, order.Moved{To: order.Label{Lo: 1}}, nil, ope.Change{}, nil)
+	began, err := s.commitPart(ctx, &p, is, nothing, ope.Change{})
 	if began {
 		s.crowded.Store(false)
 	}
 	return err
 }
 
-// commitPart changes which part of the index a unit has, and more, and begins a generation, with which the page goes on.
-// Some places must be free. What the client knows between the labels where something has moved, it forgets, and takes note
-// of a run there.
-func (s *shard) commitPart(ctx context.Context, p *page, is part, m order.Moved, free [][]byte, change ope.Change, run []order.Element) (bool, error) {
+// An edit is what a change of a unit's part does to its elements.
+type edit struct {
+	moved order.Moved     // between these labels some come or go
+	free  [][]byte        // places that must be free for that, if others may have inserted
+	run   []order.Element // are neighbours afterwards
+	below *order.Element  // is the left neighbour of these, if nobody else has inserted
+}
+
+// nothing is an edit by which no element comes or goes.
+var nothing = edit{moved: order.Moved{To: order.Label{Lo: 1}}}
+
+// commitPart changes which part of the index a unit has, and begins a generation, with which the page goes on.
+func (s *shard) commitPart(ctx context.Context, p *page, is part, e edit, change ope.Change) (bool, error) {
 	change.Meta = ope.Meta{State: ope.StateDivided, Generation: max(p.meta.Generation, change.Meta.Generation) + 1, Nonce: newNonce()}
 	change.Puts = append(change.Puts, sealPart(p.unit, is))
-	s.addMoved(&change, p.unit, m)
+	s.addMoved(&change, p.unit, e.moved)
 	was := ope.Version{Epoch: p.unit.epoch, Generation: p.meta.Generation}
 	s.mu.Lock()
 	k := &s.known
 	exact := k.exact && k.version() == was && k.nonce == p.meta.Nonce
 	s.mu.Unlock()
-	cond := ope.Condition{State: p.meta.State, Generation: p.meta.Generation, Absent: free}
+	cond := ope.Condition{State: p.meta.State, Generation: p.meta.Generation, Absent: e.free}
 	if exact {
 		cond.Absent, cond.Nonce = nil, &p.meta.Nonce
+		if e.below != nil {
+			e.run = slices.Concat([]order.Element{*e.below}, e.run)
+		}
 	}
 	applied, err := s.commit(ctx, p.unit, cond, change)
 	if err != nil || !applied {
@@ -263,11 +281,11 @@ func (s *shard) commitPart(ctx context.Context, p *page, is part, m order.Moved,
 	if k.version() != was {
 		return true, nil
 	}
-	k.generation, k.state = p.meta.Generation, p.meta.State
-	k.exact, k.nonce = exact && k.exact, p.meta.Nonce
+	k.reach(p.meta.Generation)
+	k.state, k.exact, k.nonce = p.meta.State, exact && k.exact, p.meta.Nonce
 	k.setPart(is, s.rules)
-	k.list.Forget(m)
-	if run != nil && k.list.Learn(run) != nil {
+	k.list.Forget(e.moved)
+	if e.run != nil && k.list.Learn(e.run) != nil {
 		k.list.Clear()
 		k.exact = false
 	}
@@ -294,53 +312,85 @@ func (s *shard) lowest(ctx context.Context, p page, rules order.Rules, n int) ([
 	return nil, err
 }
 
-// giveSome takes step 3, and those that follow: it freezes some of the lowest values of a unit. What was taken before, by
-// the left neighbour, it deletes with the same commit.
-func (s *shard) giveSome(ctx context.Context, p page, is part, taken []order.Element) error {
+// giveSome takes step 3, and returns step 4.
+func (s *shard) giveSome(ctx context.Context) (handOver func() error, err error) {
+	p, is, frozen, err := s.freeze(ctx)
+	if err != nil || len(frozen) == 0 {
+		return nil, err
+	}
+	return func() error {
+		left := s.of.shards.get(is.left, p.unit.epoch)
+		done, err := left.takeOver(ctx, p.unit.epoch, is, frozen)
+		if err != nil || !done {
+			return err
+		}
+		s.mu.Lock()
+		if s.known.part == is {
+			s.known.taken = frozen
+		}
+		s.mu.Unlock()
+		if is.give > 0 && is.gone/directoryEvery == (is.gone-uint64(len(frozen)))/directoryEvery {
+			return nil
+		}
+		return s.of.direct(ctx, left.number, is.low, p.unit.epoch)
+	}, nil
+}
+
+// knownPage returns what the client knows of a unit, in the place of a page, and whether there is nothing later.
+func (s *shard) knownPage() (p page, is part, taken []order.Element, latest bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := &s.known
+	p = page{unit: s.unit(max(k.epoch, 1)), meta: ope.Meta{State: k.state, Generation: k.generation, Nonce: k.nonce}}
+	return p, k.part, k.taken, k.latest()
+}
+
+// freeze takes step 3: it freezes some of the lowest values of a unit, and returns them. What was taken before, by the left
+// neighbour, it deletes with the same commit. It goes by what the client knows. If that is out of date, or there is nothing
+// to freeze any more, it returns none.
+func (s *shard) freeze(ctx context.Context) (p page, is part, frozen []order.Element, err error) {
+	done, err := s.inTurn(ctx)
+	if err != nil {
+		return p, is, nil, err
+	}
+	defer done()
+	p, is, taken, latest := s.knownPage()
+	if !latest || int(is.n) != len(taken) || is.n == 0 && is.give == 0 {
+		return p, is, nil, nil
+	}
 	rules := is.rules(s.rules)
-	lowest, err := s.lowest(ctx, p, rules, min(s.chunk, int(min(is.give, math.MaxInt32)))+1)
+	lowest, err := s.lowest(ctx, p, rules, int(min(is.give, uint64(s.chunk)))+1)
 	if err != nil || lowest == nil {
-		return err
+		return p, is, nil, err
 	}
 	n := len(lowest) - 1
-	if is.give == 0 || n == 0 { // all were given, or there are fewer than were thought
-		return s.endDivision(ctx, p, is, taken)
+	if n == 0 { // all were given, or there are fewer than were thought
+		return p, is, nil, s.endDivision(ctx, p, is, taken)
 	}
 	frozen, next := lowest[:n], lowest[n]
 	w := window{unit: p.unit, rules: rules, elements: slices.Concat([]order.Element{rules.Low()}, lowest)}
 	free, err := w.places()
 	if err != nil {
-		return err
+		return p, is, nil, err
 	}
 	is.given, is.low = is.low, next
 	is.n, is.since = uint32(n), p.meta.Generation+1
 	is.give, is.gone = is.give-uint64(n), is.gone+uint64(n)
-	m := order.Moved{From: rules.From, To: next.Label}
-	given, err := s.commitPart(ctx, &p, is, m, free, ope.Change{Deletes: keysOf(taken)}, []order.Element{is.rules(s.rules).Low(), next})
-	if err != nil {
-		return err
+	applied, err := s.commitPart(ctx, &p, is, edit{
+		moved: order.Moved{From: rules.From, To: next.Label},
+		free:  free,
+		run:   []order.Element{is.rules(s.rules).Low(), next},
+	}, ope.Change{Deletes: keysOf(taken)})
+	if err == nil && !applied {
+		_, _, _, err = s.latest(ctx, p.unit)
 	}
-	if !given {
-		_, _, _, err := s.latest(ctx, p.unit)
-		return err
+	if err != nil || !applied {
+		return p, is, nil, err
 	}
 	s.mu.Lock()
 	s.tally.values -= n
 	s.mu.Unlock()
-	left := s.of.shards.get(is.left, p.unit.epoch)
-	done, err := left.takeOver(ctx, p.unit.epoch, is, frozen)
-	if err != nil || !done {
-		return err
-	}
-	s.mu.Lock()
-	if s.known.part == is {
-		s.known.taken = frozen
-	}
-	s.mu.Unlock()
-	if is.give > 0 && is.gone/directoryEvery == (is.gone-uint64(n))/directoryEvery {
-		return nil
-	}
-	return s.of.direct(ctx, left.number, is.low, p.unit.epoch)
+	return p, is, frozen, nil
 }
 
 func keysOf(elements []order.Element) (keys [][]byte) {
@@ -353,7 +403,7 @@ func keysOf(elements []order.Element) (keys [][]byte) {
 // endDivision deletes what was taken last of a unit, and says that no more is to be handed over.
 func (s *shard) endDivision(ctx context.Context, p page, is part, taken []order.Element) error {
 	is.give, is.n, is.since, is.given = 0, 0, 0, order.Element{}
-	ended, err := s.commitPart(ctx, &p, is, order.Moved{To: order.Label{Lo: 1}}, nil, ope.Change{Deletes: keysOf(taken)}, nil)
+	ended, err := s.commitPart(ctx, &p, is, nothing, ope.Change{Deletes: keysOf(taken)})
 	if err != nil {
 		return err
 	}
@@ -385,7 +435,7 @@ func (s *shard) handOver(ctx context.Context, p page) error {
 	}
 	if is.give > 0 {
 		is.n, is.since, is.given = 0, 0, order.Element{}
-		_, err = s.commitPart(ctx, &p, is, order.Moved{To: order.Label{Lo: 1}}, nil, ope.Change{Deletes: keysOf(frozen)}, nil)
+		_, err = s.commitPart(ctx, &p, is, nothing, ope.Change{Deletes: keysOf(frozen)})
 	} else {
 		err = s.endDivision(ctx, p, is, frozen)
 	}
@@ -416,11 +466,15 @@ func (s *shard) frozenPart(ctx context.Context, u *unit, is part) ([]order.Eleme
 
 // takeOver takes step 4: what its right neighbour, of a part, has frozen. It reports whether it is here by now.
 func (s *shard) takeOver(ctx context.Context, epoch uint64, of part, frozen []order.Element) (bool, error) {
-	s.mu.Lock()
-	k := &s.known
-	p := page{unit: s.unit(epoch), meta: ope.Meta{State: k.state, Generation: k.generation, Nonce: k.nonce}}
-	is, known := k.part, k.latest() && k.epoch == epoch
-	s.mu.Unlock()
+	done, err := s.inTurn(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer done()
+	p, is, _, known := s.knownPage()
+	if known = known && p.unit.epoch == epoch; !known {
+		p.unit = s.unit(epoch)
+	}
 	for ; ; known = false {
 		if !known {
 			var err error
@@ -448,16 +502,21 @@ func (s *shard) takeOver(ctx context.Context, epoch uint64, of part, frozen []or
 
 // takeFrozen adds to a unit, of a part, what its right neighbour has frozen.
 func (s *shard) takeFrozen(ctx context.Context, p page, is, of part, frozen []order.Element) (bool, error) {
-	m := order.Moved{From: is.high.Label.Previous(), To: of.low.Label}
+	e := edit{moved: order.Moved{From: is.high.Label.Previous(), To: of.low.Label}}
+	s.mu.Lock()
+	if last := s.known.list.Gap(s.domain.Max); last.Linked {
+		e.below = &last.Left
+	}
+	s.mu.Unlock()
 	frozen, is.high = joined(is.high, frozen, of.low)
+	e.run = slices.Concat(frozen, []order.Element{is.rules(s.rules).High()})
 	is.came += uint64(len(frozen))
 	// A value's generation rises with it, so that versions do.
 	change := ope.Change{Meta: ope.Meta{Generation: of.since}}
 	for _, e := range frozen {
 		change.Puts = append(change.Puts, sealElement(p.unit, e))
 	}
-	run := append(frozen[:len(frozen):len(frozen)], is.rules(s.rules).High())
-	taken, err := s.commitPart(ctx, &p, is, m, nil, change, run)
+	taken, err := s.commitPart(ctx, &p, is, e, change)
 	if taken {
 		s.count(func(n *Stats) { n.HandedOver += len(frozen) })
 		s.of.shards.note(s, is)

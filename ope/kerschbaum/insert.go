@@ -16,10 +16,29 @@ type spot struct {
 	version ope.Version
 }
 
-// put makes sure that all values are in the index and returns where. New ones are placed in the
+// put is insert, beside a step of the division of the unit, if there is one to take.
+func (s *shard) put(ctx context.Context, values []int64) (spots []spot, err error) {
+	handOver, err := s.divide(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if handOver == nil {
+		return s.insert(ctx, values)
+	}
+	err = s.parallel(2, func(i int) (err error) {
+		if i == 1 {
+			return handOver()
+		}
+		spots, err = s.insert(ctx, values)
+		return err
+	})
+	return spots, err
+}
+
+// insert makes sure that all values are in the index and returns where. New ones are placed in the
 // order that they are given in. Values that occur twice are put once. Those that are in another part of the index are not
 // put, and have the zero spot.
-func (s *shard) put(ctx context.Context, values []int64) ([]spot, error) {
+func (s *shard) insert(ctx context.Context, values []int64) ([]spot, error) {
 	spots := make([]spot, len(values))
 	for conflicts := 0; ; {
 		var p plan
@@ -47,6 +66,9 @@ func (s *shard) put(ctx context.Context, values []int64) ([]spot, error) {
 			return nil, err
 		}
 		applied, err := s.commitPlan(ctx, p)
+		if errors.Is(err, errMoved) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -56,9 +78,6 @@ func (s *shard) put(ctx context.Context, values []int64) ([]spot, error) {
 				if n, ok := slices.BinarySearchFunc(p.elements, x, order.Element.CompareValue); ok {
 					spots[i] = spot{p.elements[n].Label, p.version}
 				}
-			}
-			if err := s.divide(ctx); err != nil {
-				return nil, err
 			}
 			continue
 		}
@@ -165,7 +184,20 @@ func (p *plan) add(r order.Rules, x int64, g order.Gap) error {
 	return nil
 }
 
+// commitPlan puts what is planned. It returns errMoved if the client knows better by now.
 func (s *shard) commitPlan(ctx context.Context, p plan) (bool, error) {
+	done, err := s.inTurn(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer done()
+	s.mu.Lock()
+	k := &s.known
+	outdated := k.version() != p.version || p.exact && (!k.exact || k.nonce != p.nonce)
+	s.mu.Unlock()
+	if outdated {
+		return false, errMoved
+	}
 	u := s.unit(p.version.Epoch)
 	cond := ope.Condition{State: p.state, Generation: p.version.Generation}
 	if p.exact {
@@ -190,7 +222,6 @@ func (s *shard) commitPlan(ctx context.Context, p plan) (bool, error) {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := &s.known
 	if k.version() != p.version {
 		return true, nil
 	}
@@ -528,7 +559,7 @@ func (s *shard) commitMoves(ctx context.Context, w window, rel order.Relabelling
 		return true, nil // more has happened since
 	}
 	// Outside of the window, everything is where it was.
-	k.generation = meta.Generation
+	k.reach(meta.Generation)
 	k.exact = k.exact && places == nil && k.nonce == w.meta.Nonce
 	k.nonce = meta.Nonce
 	if err := k.list.Learn(run); err != nil {

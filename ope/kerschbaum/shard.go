@@ -25,8 +25,9 @@ type shard struct {
 
 	commits *groupcommit.Group[int64, spot]
 	passing chan struct{}
-	reads   atomic.Int32 // elements that a read of an unknown part asks for: base.page, or fewer for the memory's sake
-	crowded atomic.Bool  // it has more values than it is to have
+	turn    chan struct{} // of who goes by what the client knows and commits, so that no two in a process defeat each other
+	reads   atomic.Int32  // elements that a read of an unknown part asks for: base.page, or fewer for the memory's sake
+	crowded atomic.Bool   // it has more values than it is to have
 
 	unitsMu sync.Mutex
 	units   map[uint64]*unit
@@ -37,6 +38,7 @@ func newShard(of *Scheme, number uint32) *shard {
 		base: of.base, of: of, number: number,
 		known:   known{part: of.wholePart(), rules: of.rules, list: order.NewList(of.rules, of.cache)},
 		passing: make(chan struct{}, 1),
+		turn:    make(chan struct{}, 1),
 		units:   map[uint64]*unit{},
 	}
 	if s.listSize > 0 {

@@ -297,7 +297,7 @@ func BenchmarkManyValues(b *testing.B) {
 				ix, err := index.Open(ctx, kind.Open(b, nil), "bench")
 				require.NoError(b, err)
 				key := ope.GenerateKey()
-				s, err := kerschbaum.New(key, ope.Int64, ix, &kerschbaum.Options{CacheValues: max(4096, *recordsFlag), UnitValues: *unitFlag, Limit: 100_000_000})
+				s, err := kerschbaum.New(key, ope.Int64, ix, &kerschbaum.Options{CacheValues: max(4096, 2**recordsFlag), UnitValues: *unitFlag, Limit: 100_000_000})
 				require.NoError(b, err)
 				xs := make([]int64, 2048)
 				value := func(i int) int64 {
@@ -331,6 +331,9 @@ func BenchmarkManyValues(b *testing.B) {
 				b.ReportMetric(last/atFirst, "last/first")
 				b.ReportMetric(float64(other.Stats().RoundTrips), "trips-cold")
 				b.ReportMetric(float64(s.Stats().HandedOver), "handed-over")
+				b.ReportMetric(float64(s.Stats().Conflicts), "conflicts")
+				b.ReportMetric(float64(s.Stats().Commits), "commits")
+				b.ReportMetric(float64(s.Stats().Reads), "reads")
 				b.ReportMetric(0, "ns/op")
 			})
 		}
