@@ -132,7 +132,7 @@ func (c *check) find(ctx context.Context, epoch uint64) (page, part, error) {
 		}
 		is := s.partOf(p)
 		if above.unit != nil && !is.covers(c.next) && is.low.Value <= c.next && others.n > 0 && sameEdge(is.high, others.given) {
-			if err := c.frozen(ctx, above, others, epoch); err != nil {
+			if err := c.frozen(ctx, above, epoch); err != nil {
 				return page{}, part{}, err
 			}
 			s, above = c.s.of.shards.first(), page{}
@@ -152,23 +152,15 @@ func (c *check) find(ctx context.Context, epoch uint64) (page, part, error) {
 }
 
 // frozen yields the values that a unit is handing over, as they were when its page was read.
-func (c *check) frozen(ctx context.Context, p page, is part, epoch uint64) error {
-	right := c.s.of.shards.get(c.right, epoch)
-	frozen, meta, err := right.frozenPart(ctx, p.unit, is)
-	if err != nil || meta.Generation != p.meta.Generation || len(frozen) != int(is.n) {
-		return err // others have gone on: look again
-	}
-	for _, e := range frozen {
-		if e.Value < c.next {
-			continue
-		}
-		entry := ope.Entry{Plaintext: e.Value, Ciphertext: right.ciphertext(epoch, e.Value, e.Label), Version: ope.Version{Epoch: epoch, Generation: is.since}}
-		if c.done = !c.yield(entry, nil); c.done {
-			return nil
-		}
-	}
-	c.next = is.low.Value
-	return nil
+func (c *check) frozen(ctx context.Context, p page, epoch uint64) error {
+	gap := frozenGap{c.s.of.shards.get(c.right, epoch), p}
+	within := ope.Domain{Min: c.next, Max: c.s.domain.Max}
+	_, err := gap.entries(ctx, &within, func(e ope.Entry, _ error) bool {
+		c.done = !c.yield(e, nil)
+		return !c.done
+	})
+	c.next = within.Min
+	return err
 }
 
 // A walk reads one version of a unit. In a version, records neither move nor vanish. So two that were

@@ -543,40 +543,83 @@ func joined(edge order.Element, elements []order.Element, next order.Element) ([
 	return run[:len(elements)], run[len(elements)]
 }
 
+// A gap between two neighbours holds what a unit has frozen, and its left neighbour has not taken yet.
+type frozenGap struct {
+	right *shard
+	page  page // of that
+}
+
+// entries yields the values within that are in the gap, and raises the lower bound beyond them. It reports whether there may
+// be more: all of them, if others have gone on.
+func (g *frozenGap) entries(ctx context.Context, within *ope.Domain, yield func(ope.Entry, error) bool) (bool, error) {
+	s, u, is := g.right, g.page.unit, g.right.partOf(g.page)
+	frozen, meta, err := s.frozenPart(ctx, u, is)
+	if err != nil || meta.Generation != g.page.meta.Generation || len(frozen) != int(is.n) {
+		return err == nil, err
+	}
+	version := ope.Version{Epoch: u.epoch, Generation: is.since}
+	for _, e := range frozen {
+		if e.Value < within.Min {
+			continue
+		}
+		if e.Value > within.Max || !yield(ope.Entry{Plaintext: e.Value, Ciphertext: s.ciphertext(u.epoch, e.Value, e.Label), Version: version}, nil) {
+			return false, nil
+		}
+	}
+	within.Min = is.low.Value
+	return within.Min <= within.Max, nil
+}
+
 // follow goes to where a value is that a shard, as far as this client knows, does not have: it takes note of what the
-// shards say by now, and completes a step that was begun.
-func (s *Scheme) follow(ctx context.Context, sh *shard, x int64) error {
+// shards say by now. If the value is in none of them, it returns the gap where it is.
+func (s *Scheme) follow(ctx context.Context, sh *shard, x int64) (*frozenGap, error) {
 	for from := sh; ; {
 		if err := sh.connect(ctx); err != nil {
-			return err
+			return nil, err
 		}
 		sh.mu.Lock()
 		is, epoch, latest := sh.known.part, sh.known.epoch, sh.known.latest()
 		sh.mu.Unlock()
 		s.shards.note(sh, is)
 		if !latest || s.shards.at(x) != from {
-			return nil
+			return nil, nil
 		}
 		if !is.top && x >= is.high.Value {
-			return s.below(ctx, sh, epoch, x)
+			return nil, s.below(ctx, sh, epoch, x)
 		}
 		if is.left == 0 || x >= is.low.Value {
-			return nil
+			return nil, nil
 		}
 		left := s.shards.get(is.left, epoch)
 		_, has, _, err := left.latest(ctx, left.unit(epoch))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		s.shards.note(left, has)
 		if x >= has.high.Value && !has.top {
-			return s.complete(ctx, sh, left, epoch, x)
+			p, is, _, err := sh.latest(ctx, sh.unit(epoch))
+			switch {
+			case err != nil || x >= is.low.Value:
+				return nil, err
+			case is.n > 0:
+				return &frozenGap{sh, p}, nil
+			}
+			return nil, s.below(ctx, left, epoch, x) // it was taken before that was read
 		}
 		if x >= has.low.Value {
-			return nil
+			return nil, nil
 		}
 		sh = left // which may have nothing, so that nothing else leads there
 	}
+}
+
+// lead is follow, and takes steps 4 and 5 for what is in the gap.
+func (s *Scheme) lead(ctx context.Context, sh *shard, x int64) error {
+	gap, err := s.follow(ctx, sh, x)
+	if err != nil || gap == nil {
+		return err
+	}
+	return gap.right.handOver(ctx, gap.page)
 }
 
 // below looks again whether a unit has a value that is above what it had, and below where it has once ended.
@@ -587,18 +630,6 @@ func (s *Scheme) below(ctx context.Context, sh *shard, epoch uint64, x int64) er
 		err = errHole(u)
 	}
 	return err
-}
-
-// complete completes the step of a division by which a value is in neither of two neighbours.
-func (s *Scheme) complete(ctx context.Context, sh, left *shard, epoch uint64, x int64) error {
-	p, is, _, err := sh.latest(ctx, sh.unit(epoch))
-	if err != nil {
-		return err
-	}
-	if is.n > 0 || x >= is.low.Value {
-		return sh.handOver(ctx, p)
-	}
-	return s.below(ctx, left, epoch, x) // it was taken before that was read
 }
 
 // errHole says that values, which only one of two neighbours can have, have no place in either.

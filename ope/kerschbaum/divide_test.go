@@ -1,6 +1,7 @@
 package kerschbaum
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -169,6 +170,59 @@ func TestCheckNamesMissingUnits(t *testing.T) {
 			}
 			require.ErrorIs(t, failed, ope.ErrIndex)
 		})
+	}
+}
+
+// readOnly is an index as it is for who may only read.
+type readOnly struct{ ope.Index }
+
+func (readOnly) Commit(context.Context, ope.Unit, ope.Condition, ope.Change) (bool, error) {
+	return false, errors.New("it may only be read")
+}
+
+// Who may only read finds all values, also while some are frozen and no unit has them.
+func TestRangeOfFrozenValuesOnlyReads(t *testing.T) {
+	index := opetest.NewIndex()
+	s := newClient(t, index, ope.Int64, &Options{UnitValues: 64})
+	xs := make([]int64, 70)
+	for i := range xs {
+		xs[i] = int64(i) * 10
+	}
+	_, err := s.EncryptBatch(t.Context(), xs)
+	require.NoError(t, err)
+	of := first(s)
+	for of.known.part.give == 0 {
+		_, err := of.divide(t.Context())
+		require.NoError(t, err)
+	}
+	of.chunk = 8
+	for steps := 0; of.known.part.give > 0; steps++ {
+		_, _, frozen, err := of.freeze(t.Context())
+		require.NoError(t, err)
+		require.NotEmpty(t, frozen)
+		reader := newClient(t, readOnly{index}, ope.Int64, nil)
+		for lo := -5; lo < 400; lo += 35 {
+			for hi := lo; hi < 500; hi += 55 {
+				var want, got []int64
+				for _, x := range xs {
+					if int64(lo) <= x && x <= int64(hi) {
+						want = append(want, x)
+					}
+				}
+				for e, err := range reader.Range(t.Context(), int64(lo), int64(hi)) {
+					require.NoError(t, err)
+					got = append(got, e.Plaintext)
+				}
+				require.Equal(t, want, got, "from %d to %d after %d steps", lo, hi, steps)
+			}
+		}
+		// Who may write finds them, too, and takes them over.
+		other := newClient(t, index, ope.Int64, nil)
+		_, err = other.Encrypt(t.Context(), frozen[0].Value)
+		require.NoError(t, err)
+		_, _, _, err = of.latest(t.Context(), of.unit(1))
+		require.NoError(t, err)
+		require.NoError(t, of.connect(t.Context()))
 	}
 }
 

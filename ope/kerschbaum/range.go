@@ -52,7 +52,7 @@ func (s *Scheme) Intervals(ctx context.Context, lo, hi int64) ([]ope.Interval, e
 		if !errors.Is(err, errElsewhere) {
 			return nil, err
 		}
-		if err := cmp.Or(s.follow(ctx, lower, within.Min), s.follow(ctx, upper, within.Max)); err != nil {
+		if err := cmp.Or(s.lead(ctx, lower, within.Min), s.lead(ctx, upper, within.Max)); err != nil {
 			return nil, err
 		}
 	}
@@ -170,21 +170,34 @@ func (s *shard) between(p page, g order.Gap, version ope.Version) ([]order.Eleme
 	return run, s.learn(p.unit, run)
 }
 
-// Range implements [ope.Mutable].
+// Range implements [ope.Mutable]. It writes nothing, so that who may only read can use it.
 func (s *Scheme) Range(ctx context.Context, lo, hi int64) iter.Seq2[ope.Entry, error] {
 	return func(yield func(ope.Entry, error) bool) {
 		within, ok := s.domain.Intersect(lo, hi)
 		for ok {
-			err := s.at(ctx, within.Min, func(sh *shard) (err error) {
-				ok, err = sh.rangeOn(ctx, &within, yield)
-				return err
-			})
+			err := ctx.Err()
+			if err == nil {
+				ok, err = s.rangeAt(ctx, s.shards.at(within.Min), &within, yield)
+			}
 			if err != nil {
 				yield(ope.Entry{}, err)
 				return
 			}
 		}
 	}
+}
+
+// rangeAt is rangeOn, or, if the shard turns out not to have the lower bound, goes on to where that is.
+func (s *Scheme) rangeAt(ctx context.Context, sh *shard, within *ope.Domain, yield func(ope.Entry, error) bool) (bool, error) {
+	more, err := sh.rangeOn(ctx, within, yield)
+	if !errors.Is(err, errElsewhere) {
+		return more, err
+	}
+	gap, err := s.follow(ctx, sh, within.Min)
+	if err != nil || gap == nil {
+		return true, err
+	}
+	return gap.entries(ctx, within, yield)
 }
 
 // rangeOn yields the values within that are in the unit, and raises the lower bound beyond them. It reports whether there

@@ -328,7 +328,7 @@ func (s *Scheme) putAll(ctx context.Context, values []int64, spots []spot) error
 			to++
 		}
 		if from < to {
-			if err := s.follow(ctx, s.shards.at(values[from]), values[from]); err != nil {
+			if err := s.lead(ctx, s.shards.at(values[from]), values[from]); err != nil {
 				return err
 			}
 		}

@@ -145,7 +145,7 @@ func (s *Scheme) at(ctx context.Context, x int64, do func(*shard) error) error {
 		if err := do(sh); !errors.Is(err, errElsewhere) {
 			return err
 		}
-		if err := s.follow(ctx, sh, x); err != nil {
+		if err := s.lead(ctx, sh, x); err != nil {
 			return err
 		}
 	}
