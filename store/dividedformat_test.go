@@ -1,10 +1,15 @@
 package store_test
 
 import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rangecrypt/rangecrypt/internal/testdb"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/internal/scheme"
@@ -57,4 +62,77 @@ func TestFirstDividedIndexStaysReadable(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, report.Faults)
 	require.Equal(t, 360, report.Rows)
+}
+
+// While clients fill a column whose index has units of 64 values, ranges miss no row that was there before they began. In the
+// end all rows are found in order, and the table is sound.
+func TestDividedColumnUnderLoad(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
+		smallUnits(t)
+		const clients, batches, batch = 3, 20, 20
+		db := kind.Open(t, nil)
+		tbl := create(t, open(t, db), store.Schema{
+			Name: "readings", Key: []store.KeyPart{store.HashedPart("id", store.Int64)},
+			Columns: []store.Column{store.OrderedColumn("i1", store.Int64, store.Kerschbaum)},
+		})
+		values := make([]int64, clients*batches*batch) // ascending, descending, and in random order
+		for i := range values {
+			values[i] = int64(i) * 1000
+		}
+		slices.Reverse(values[batches*batch : 2*batches*batch])
+		random := rand.New(rand.NewPCG(1, 2))
+		random.Shuffle(batches*batch, func(i, j int) {
+			at := values[2*batches*batch:]
+			at[i], at[j] = at[j], at[i]
+		})
+		var put atomic.Int64
+		var writers sync.WaitGroup
+		errs := make(chan error, clients)
+		for c := range clients {
+			writers.Go(func() {
+				own, err := open(t, db).Table(background, "readings")
+				for b := 0; b < batches && err == nil; b++ {
+					var rows []store.Row
+					for i := range batch {
+						id := (c*batches+b)*batch + i
+						rows = append(rows, store.Row{"id": int64(id), "i1": values[id]})
+					}
+					if err = own.Put(background, rows...); err == nil {
+						put.Add(batch)
+					}
+				}
+				errs <- err
+			})
+		}
+		everything := store.Query{Where: store.Field[int64]("i1").AtLeast(0)}
+		for put.Load() < int64(len(values)) && len(errs) == 0 {
+			before := put.Load()
+			require.GreaterOrEqual(t, int64(len(collect(t, tbl, everything))), before)
+		}
+		writers.Wait()
+		for range clients {
+			require.NoError(t, <-errs)
+		}
+		slices.Sort(values)
+		for range 2 {
+			for _, reverse := range []bool{false, true} {
+				q := everything
+				q.Reverse = reverse
+				var found []int64
+				for _, row := range collect(t, tbl, q) {
+					found = append(found, row["i1"].(int64))
+				}
+				if reverse {
+					slices.Reverse(found)
+				}
+				require.Equal(t, values, found)
+			}
+			_, err := tbl.Rebalance(background, "i1", nil)
+			require.NoError(t, err)
+		}
+		report, err := tbl.Verify(background, nil)
+		require.NoError(t, err)
+		require.Empty(t, report.Faults)
+		require.Equal(t, len(values), report.Rows)
+	})
 }

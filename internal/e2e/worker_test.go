@@ -51,8 +51,9 @@ var schemes = []schemeKind{
 	{"wozniak", func(key ope.Key, ix ope.Index) (ope.Scheme, error) {
 		return wozniak.NewIndexed(key, domain, ix, "column", nil)
 	}},
+	// Its units are divided over and over again.
 	{"kerschbaum", func(key ope.Key, ix ope.Index) (ope.Scheme, error) {
-		return kerschbaum.New(key, domain, ix, &kerschbaum.Options{Name: "column"})
+		return kerschbaum.New(key, domain, ix, &kerschbaum.Options{Name: "column", UnitValues: 64})
 	}},
 	// As published, it encrypts everything again each time that there is no room, which 32 values in
 	// ascending order suffice for.

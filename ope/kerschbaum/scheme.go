@@ -35,7 +35,7 @@
 //
 // # Limits
 //
-// An index grows by units of up to about a million values, see [Options.Limit] and divide.go. Ciphertexts move, so they
+// An index grows by units of up to about a million values each, see [Options.UnitValues] and divide.go. Ciphertexts move, so they
 // must not be row keys: the type is [ope.Mutable].
 package kerschbaum
 
@@ -70,16 +70,15 @@ type Options struct {
 	CacheValues int
 
 	// Limit is how many distinct values the index takes before Encrypt returns [ope.ErrFull]; 0 stands for
-	// 1,000,000. Up to 1024 values are counted exactly by each client as of its last commit. More are estimated,
+	// 100,000,000. Up to 1024 values are counted exactly by each client as of its last commit. More are estimated,
 	// with an error of some percent. They are refused only when there are surely more than Limit: at about 9/8 of it.
 	// It is not a property of the index: each client keeps its own.
 	Limit int
 
 	// UnitValues is about how many values a unit of the index has, which is one row of the database; 0 stands for
 	// 1,000,000, of about 100 MB, and it is at least 64. A client that finds more there hands half of them over to a new
-	// unit, some hundred with each of its next commits. Where Limit is not higher, or the rules are those as
-	// published, there is one unit only. What was handed over is deleted: clients that begin read past that, which takes
-	// long until the database has compacted it, and Cassandra refuses it beyond 100,000 of them.
+	// unit, some hundred with each of its next commits. Where Limit is not higher, there is one unit only. So there is under
+	// the rules as published, which take no more values than a unit.
 	UnitValues int
 }
 
@@ -154,7 +153,7 @@ func New(key ope.Key, d ope.Domain, index ope.Index, opts *Options) (*Scheme, er
 		o = *opts
 	}
 	o.CacheValues = cmp.Or(o.CacheValues, 1_000_000)
-	o.Limit = cmp.Or(o.Limit, 1_000_000)
+	o.Limit = cmp.Or(o.Limit, 100_000_000)
 	o.UnitValues = cmp.Or(o.UnitValues, 1_000_000)
 	switch {
 	case len(o.Name) > nameLimit:

@@ -184,7 +184,7 @@ func BenchmarkIndexScheme(b *testing.B) {
 				kind.Need(b)
 				ix, err := index.Open(context.Background(), kind.Open(b, nil), "bench")
 				require.NoError(b, err)
-				s, err := kerschbaum.New(ope.GenerateKey(), ope.Int64, ix, &kerschbaum.Options{Limit: 100_000_000})
+				s, err := kerschbaum.New(ope.GenerateKey(), ope.Int64, ix, nil)
 				require.NoError(b, err)
 				xs := make([]int64, batch)
 				next := int64(0)
@@ -297,7 +297,7 @@ func BenchmarkManyValues(b *testing.B) {
 				ix, err := index.Open(ctx, kind.Open(b, nil), "bench")
 				require.NoError(b, err)
 				key := ope.GenerateKey()
-				s, err := kerschbaum.New(key, ope.Int64, ix, &kerschbaum.Options{CacheValues: max(4096, 2**recordsFlag), UnitValues: *unitFlag, Limit: 100_000_000})
+				s, err := kerschbaum.New(key, ope.Int64, ix, &kerschbaum.Options{CacheValues: max(4096, 2**recordsFlag), UnitValues: *unitFlag})
 				require.NoError(b, err)
 				xs := make([]int64, 2048)
 				value := func(i int) int64 {
