@@ -9,6 +9,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
 )
 
 // Check reads the whole index and yields its values as [Scheme.Range] does, but goes on after records that are not
@@ -55,7 +56,7 @@ func (c *check) run(ctx context.Context) error {
 		case err != nil:
 			return err
 		case meta.State > ope.StateDivided:
-			return corrupt(u, fmt.Errorf("%w: its state is %d: a newer version of rangecrypt is needed", order.ErrCorrupt, meta.State))
+			return u.Corrupt(fmt.Errorf("%w: its state is %d: a newer version of rangecrypt is needed", order.ErrCorrupt, meta.State))
 		case meta.State == ope.StateRetired:
 			epoch++
 			continue
@@ -86,7 +87,7 @@ func (c *check) parts(ctx context.Context, epoch uint64) error {
 		}
 		s := c.s
 		from := order.Label{}
-		if c.next > is.low.Value {
+		if c.next > is.Low.Value {
 			// Without a place to go on from, because what is there is damaged, begin again.
 			_, err := s.note(p)
 			var at order.Label
@@ -110,44 +111,44 @@ func (c *check) parts(ctx context.Context, epoch uint64) error {
 
 // find goes to the unit that has the lowest value that was not read yet, and returns its first page. Values that are
 // being handed over, and are nobody's, it yields itself. It returns no unit if the epoch is over.
-func (c *check) find(ctx context.Context, epoch uint64) (page, part, error) {
+func (c *check) find(ctx context.Context, epoch uint64) (page, unit.Part, error) {
 	s := c.s.of.shards.first()
-	var above page  // the right neighbour
-	var others part // what that has
+	var above page       // the right neighbour
+	var others unit.Part // what that has
 	for {
 		c.s = s
 		u := s.unit(epoch)
 		p, err := s.readHeader(ctx, u)
 		if errors.Is(err, ope.ErrIndex) && p.meta.State != ope.StateAbsent {
 			// Its header is damaged, or what says which part it has. The walk reports that.
-			return p, s.wholePart(), nil
+			return p, unit.Whole(s.domain), nil
 		}
 		if err != nil || p.meta.State == ope.StateRetired {
-			return page{}, part{}, err
+			return page{}, unit.Part{}, err
 		}
 		if p.meta.State == ope.StateAbsent {
 			c.report(u, nil, fmt.Errorf("it is missing, but its neighbour names it"))
-			c.s, c.next = c.s.of.shards.get(c.right, epoch), others.low.Value
+			c.s, c.next = c.s.of.shards.get(c.right, epoch), others.Low.Value
 			return above, others, nil
 		}
 		is := s.partOf(p)
-		if above.unit != nil && !is.covers(c.next) && is.low.Value <= c.next && others.n > 0 && sameEdge(is.high, others.given) {
+		if above.unit != nil && !is.Covers(c.next) && is.Low.Value <= c.next && others.N > 0 && unit.SameEdge(is.High, others.Given) {
 			if err := c.frozen(ctx, above, epoch); err != nil {
-				return page{}, part{}, err
+				return page{}, unit.Part{}, err
 			}
 			s, above = c.s.of.shards.first(), page{}
 			continue
 		}
-		if is.covers(c.next) || is.left == 0 && above.unit == nil {
+		if is.Covers(c.next) || is.Left == 0 && above.unit == nil {
 			return p, is, nil
 		}
-		if is.low.Value <= c.next || is.left == 0 {
-			c.report(u, partKey, fmt.Errorf("nobody has the values between its own and those of its neighbour"))
-			c.s, c.next = c.s.of.shards.get(c.right, epoch), others.low.Value
+		if is.Low.Value <= c.next || is.Left == 0 {
+			c.report(u, unit.PartKey, fmt.Errorf("nobody has the values between its own and those of its neighbour"))
+			c.s, c.next = c.s.of.shards.get(c.right, epoch), others.Low.Value
 			return above, others, nil
 		}
 		above, others, c.right = p, is, s.number
-		s = s.of.shards.get(is.left, epoch)
+		s = s.of.shards.get(is.Left, epoch)
 	}
 }
 
@@ -167,8 +168,8 @@ func (c *check) frozen(ctx context.Context, p page, epoch uint64) error {
 // neighbours when they were read are neighbours that insertions have produced.
 type walk struct {
 	*check
-	unit     *unit
-	part     part
+	unit     *unit.Unit
+	part     unit.Part
 	rules    order.Rules
 	version  ope.Version
 	left     order.Element // the last that was good, or the low end
@@ -178,17 +179,17 @@ type walk struct {
 }
 
 // walk reads the version of a page from a label on, until its end or until it is not the version any more.
-func (c *check) walk(ctx context.Context, p page, is part, from order.Label) error {
+func (c *check) walk(ctx context.Context, p page, is unit.Part, from order.Label) error {
 	s, u, generation := c.s, p.unit, p.meta.Generation
 	whole := from.IsZero()
-	w := &walk{check: c, unit: u, part: is, rules: is.rules(s.rules), version: ope.Version{Epoch: u.epoch, Generation: generation}, adjacent: whole}
+	w := &walk{check: c, unit: u, part: is, rules: is.Rules(s.rules), version: ope.Version{Epoch: u.Epoch, Generation: generation}, adjacent: whole}
 	high := w.rules.High()
 	w.left = w.rules.Low()
 	var least uint64
 	if whole {
 		var err error
 		if least, err = s.readLeast(ctx, u); errors.Is(err, ope.ErrIndex) {
-			c.report(u, tailKey(leastKind, nil), err)
+			c.report(u, unit.LeastKey, err)
 		} else if err != nil {
 			return err
 		}
@@ -228,17 +229,17 @@ func (c *check) walk(ctx context.Context, p page, is part, from order.Label) err
 			break
 		}
 	}
-	c.done = is.top
-	if !is.top {
-		c.next = max(c.next, is.high.Value)
+	c.done = is.Top
+	if !is.Top {
+		c.next = max(c.next, is.High.Value)
 	}
 	if w.adjacent {
 		if _, err := w.rules.Between(w.left, high); err != nil {
 			c.report(u, nil, err)
 		}
 	}
-	if least := max(least, w.opened, is.came); whole && w.count+is.gone < least {
-		c.report(u, nil, fmt.Errorf("it had %d values and has %d records: some are gone", least-min(least, is.gone), w.count))
+	if least := max(least, w.opened, is.Came); whole && w.count+is.Gone < least {
+		c.report(u, nil, fmt.Errorf("it had %d values and has %d records: some are gone", least-min(least, is.Gone), w.count))
 	}
 	return nil
 }
@@ -247,31 +248,31 @@ func (c *check) walk(ctx context.Context, p page, is part, from order.Label) err
 func (w *walk) first(view ope.View) error {
 	records := view.Records
 	if len(records) > 0 && bytes.Equal(records[0].Key, order.Label{}.Bytes()) {
-		h, err := w.s.openHeader(w.unit, records[0])
+		h, err := w.unit.OpenHeader(records[0])
 		if err != nil {
 			return err // another scheme's, or another key's: nothing here can be read
 		}
-		w.opened, records = h.values, records[1:]
+		w.opened, records = h.Values, records[1:]
 	} else {
 		w.report(w.unit, nil, fmt.Errorf("its header is missing"))
 	}
-	if len(records) > 0 && bytes.Equal(records[0].Key, partKey) {
-		if _, err := w.s.openPart(w.unit, records[0]); err != nil {
-			w.report(w.unit, partKey, err)
+	if len(records) > 0 && bytes.Equal(records[0].Key, unit.PartKey) {
+		if _, err := w.unit.OpenPart(records[0]); err != nil {
+			w.report(w.unit, unit.PartKey, err)
 		}
 	} else if view.Meta.State == ope.StateDivided {
-		w.report(w.unit, partKey, fmt.Errorf("what says which part of the index it has is missing"))
+		w.report(w.unit, unit.PartKey, fmt.Errorf("what says which part of the index it has is missing"))
 	}
 	return nil
 }
 
 // record checks a record and yields its value. It reports false if nobody wants more.
 func (w *walk) record(r ope.Record) bool {
-	if at, ok := order.ParseLabel(r.Key); ok && at.Less(w.part.low.Label) {
+	if at, ok := order.ParseLabel(r.Key); ok && at.Less(w.part.Low.Label) {
 		return true // it is being handed over
 	}
 	w.count++
-	e, err := w.s.openElement(w.unit, r)
+	e, err := w.unit.OpenElement(r)
 	if err == nil && w.left.Shape.Depth > 0 && e.Value <= w.left.Value {
 		err = fmt.Errorf("its value is not above that of the record before it")
 	}
@@ -289,7 +290,7 @@ func (w *walk) record(r ope.Record) bool {
 	if w.past || e.Value < w.next {
 		return true
 	}
-	if !w.yield(ope.Entry{Plaintext: e.Value, Ciphertext: w.s.ciphertext(w.unit.epoch, e.Value, e.Label), Version: w.version}, nil) {
+	if !w.yield(ope.Entry{Plaintext: e.Value, Ciphertext: w.s.ciphertext(w.unit.Epoch, e.Value, e.Label), Version: w.version}, nil) {
 		return false
 	}
 	if w.past = e.Value == w.s.domain.Max; !w.past {
@@ -299,11 +300,11 @@ func (w *walk) record(r ope.Record) bool {
 }
 
 // report gives a fault once, however often the record is read.
-func (c *check) report(u *unit, record []byte, err error) {
-	id := string(u.name) + "|" + string(record)
+func (c *check) report(u *unit.Unit, record []byte, err error) {
+	id := string(u.Name) + "|" + string(record)
 	if c.reported[id] {
 		return
 	}
 	c.reported[id] = true
-	c.fault(record, fmt.Errorf("unit %q: %w", u.name, err))
+	c.fault(record, fmt.Errorf("unit %q: %w", u.Name, err))
 }

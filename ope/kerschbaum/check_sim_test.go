@@ -10,6 +10,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
 )
 
 // A checker looks at the raw index after every step and knows all that clients were told.
@@ -342,7 +343,7 @@ func (w *world) epochOf(u ope.Unit) (epoch uint64, ok bool) {
 	if _, err := fmt.Sscanf(rest, "%x", &epoch); err != nil {
 		panic(err)
 	}
-	return epoch, epoch != root
+	return epoch, epoch != unit.Root
 }
 
 // decode opens the elements of a unit.
@@ -361,7 +362,7 @@ func (w *world) decode(epoch uint64, before *unitState, v ope.View) (*unitState,
 		e, known := before.opened[l]
 		if !known || before.raw[l] != now.raw[l] {
 			var err error
-			if e, err = first(w.observer).openElement(u, r); err != nil {
+			if e, err = u.OpenElement(r); err != nil {
 				return nil, err
 			}
 		}

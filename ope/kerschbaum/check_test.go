@@ -165,14 +165,14 @@ func TestCheckTellsDamage(t *testing.T) {
 	index = opetest.NewIndex()
 	s := filledOneByOne(t, index, values)
 	u := first(s).unit(1)
-	name := u.name
+	name := u.Name
 	tamper(t, index, name, func(r []ope.Record) ope.Change {
-		e, err := first(s).openElement(u, r[8])
+		e, err := u.OpenElement(r[8])
 		require.NoError(t, err)
-		f, err := first(s).openElement(u, r[7])
+		f, err := u.OpenElement(r[7])
 		require.NoError(t, err)
 		e.Value = f.Value
-		return ope.Change{Puts: []ope.Record{sealElement(u, e)}}
+		return ope.Change{Puts: []ope.Record{u.SealElement(e)}}
 	})
 	got, faults = checked(t, newClient(t, index, ope.Int64, nil))
 	require.Len(t, faults, 1)

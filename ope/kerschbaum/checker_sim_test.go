@@ -20,19 +20,19 @@ type hand struct {
 func (h *hand) commit(epoch uint64, state ope.State, generation uint64, puts []order.Element, deletes ...order.Element) {
 	h.t.Helper()
 	u := first(h.w.observer).unit(epoch)
-	view, err := h.w.index.Read(context.Background(), u.name, nil, nil, 0)
+	view, err := h.w.index.Read(context.Background(), u.Name, nil, nil, 0)
 	require.NoError(h.t, err)
 	change := ope.Change{Meta: ope.Meta{State: state, Generation: generation}}
 	for _, e := range puts {
-		change.Puts = append(change.Puts, sealElement(u, e))
+		change.Puts = append(change.Puts, u.SealElement(e))
 	}
 	for _, e := range deletes {
 		change.Deletes = append(change.Deletes, e.Label.Bytes())
 	}
-	applied, err := h.w.index.Commit(context.Background(), u.name, ope.Condition{State: view.Meta.State, Generation: view.Meta.Generation}, change)
+	applied, err := h.w.index.Commit(context.Background(), u.Name, ope.Condition{State: view.Meta.State, Generation: view.Meta.Generation}, change)
 	require.NoError(h.t, err)
 	require.True(h.t, applied)
-	h.w.committed(u.name, true, nil)
+	h.w.committed(u.Name, true, nil)
 }
 
 func (h *hand) spread(values ...int64) []order.Element {

@@ -12,6 +12,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
 )
 
 // What a client knows is of one epoch and one generation of it, in which records neither move nor
@@ -29,7 +30,7 @@ type known struct {
 	state      ope.State
 	generation uint64
 	ahead      uint64          // a later generation was met, and where elements have moved since is to be read; 0: none
-	part       part            // what of the index the unit has in this generation
+	part       unit.Part       // what of the index the unit has in this generation
 	taken      []order.Element // of what the part says is being handed over, what the left neighbour has, and is to be deleted
 	rules      order.Rules     // for that
 	list       *order.List
@@ -58,7 +59,7 @@ func (k *known) forget() {
 }
 
 // begin takes the epoch as it is, of which nothing else is known.
-func (k *known) begin(meta ope.Meta, is part, r order.Rules) {
+func (k *known) begin(meta ope.Meta, is unit.Part, r order.Rules) {
 	k.forget()
 	k.setPart(is, r)
 	k.met, k.generation, k.state, k.ahead = true, meta.Generation, meta.State, 0
@@ -74,30 +75,30 @@ func (k *known) reach(generation uint64) {
 
 // setPart says which part of the index it is that is known, by the rules of the index. What of other parts is known must
 // be forgotten then.
-func (k *known) setPart(is part, r order.Rules) {
-	k.part, k.rules, k.taken = is, is.rules(r), nil
+func (k *known) setPart(is unit.Part, r order.Rules) {
+	k.part, k.rules, k.taken = is, is.Rules(r), nil
 	k.list.SetRules(k.rules)
 }
 
 // meet takes note of the meta that came with a page, and reports whether the page is of the generation that is known now.
 func (s *shard) meet(p page) (bool, error) {
 	k, u, meta := &s.known, p.unit, p.meta
-	if u.epoch < k.epoch || k.met && u.epoch == k.epoch && meta.Generation < k.generation {
+	if u.Epoch < k.epoch || k.met && u.Epoch == k.epoch && meta.Generation < k.generation {
 		return false, nil // an old answer
 	}
 	switch {
 	case meta.State > ope.StateDivided:
-		return false, fmt.Errorf("%w: unit %q has the unknown state %d: a newer version of rangecrypt is needed", ope.ErrIndex, u.name, meta.State)
+		return false, fmt.Errorf("%w: unit %q has the unknown state %d: a newer version of rangecrypt is needed", ope.ErrIndex, u.Name, meta.State)
 	case meta.State == ope.StateRetired:
-		k.enter(u.epoch + 1)
+		k.enter(u.Epoch + 1)
 		return false, nil
 	case meta.State == ope.StateAbsent && s.number > 0:
-		return false, corrupt(u, fmt.Errorf("%w: it is missing, but others name it", order.ErrCorrupt))
-	case meta.State == ope.StateAbsent && u.epoch > 1:
-		return false, corrupt(u, fmt.Errorf("%w: it was never opened, but unit %d is retired", order.ErrCorrupt, u.epoch-1))
+		return false, u.Corrupt(fmt.Errorf("%w: it is missing, but others name it", order.ErrCorrupt))
+	case meta.State == ope.StateAbsent && u.Epoch > 1:
+		return false, u.Corrupt(fmt.Errorf("%w: it was never opened, but unit %d is retired", order.ErrCorrupt, u.Epoch-1))
 	}
-	if u.epoch > k.epoch {
-		k.enter(u.epoch)
+	if u.Epoch > k.epoch {
+		k.enter(u.Epoch)
 	}
 	if !k.met {
 		if meta.State == ope.StateDivided && p.part == nil {
@@ -125,19 +126,19 @@ func (s *shard) note(p page) (bool, error) {
 // have been put between them since, even by this client, which then forgets these. If the run does
 // not fit to the list, one of both is wrong: the list is given up, and if it happens again and
 // again it is the index.
-func (s *shard) learn(u *unit, run []order.Element) error {
+func (s *shard) learn(u *unit.Unit, run []order.Element) error {
 	k := &s.known
 	err := k.list.Learn(run)
 	if err == nil {
 		return nil
 	}
 	if k.disputes++; k.disputes > 10 {
-		return corrupt(u, err)
+		return u.Corrupt(err)
 	}
 	k.list.Clear()
 	k.exact = false
 	if err := k.list.Learn(run); err != nil {
-		return corrupt(u, err)
+		return u.Corrupt(err)
 	}
 	return nil
 }
@@ -150,7 +151,7 @@ func (s *shard) take(p page, left, right order.Element, at ope.Version) (bool, e
 	if !ok || err != nil {
 		return false, err
 	}
-	whole := left == s.rules.Low() && right == s.rules.High() && s.known.part == s.wholePart() // are so at any version
+	whole := left == s.rules.Low() && right == s.rules.High() && s.known.part == unit.Whole(s.domain) // are so at any version
 	if s.known.version() != at && !whole {
 		return false, nil
 	}
@@ -167,7 +168,7 @@ func (p page) run(left, right order.Element) ([]order.Element, error) {
 	if left.Shape.Depth == 0 {
 		run = append([]order.Element{left}, run...)
 	} else if len(run) == 0 || run[0] != left {
-		return nil, corrupt(p.unit, fmt.Errorf("%w: record %x is gone", order.ErrCorrupt, left.Label.Bytes()))
+		return nil, p.unit.Corrupt(fmt.Errorf("%w: record %x is gone", order.ErrCorrupt, left.Label.Bytes()))
 	}
 	if !p.more {
 		run = append(run, right)
@@ -267,7 +268,7 @@ func (s *shard) catchUp(ctx context.Context, from ope.Version) error {
 		first, err = s.readHeader(ctx, u)
 		view.Meta = first.meta
 	} else {
-		view, err = s.readRecords(ctx, u, movedKey(from.Generation+1), tailKey(movedKind+1, nil), s.kept)
+		view, err = s.readRecords(ctx, u, unit.MovedKey(from.Generation+1), unit.AboveMoved, s.kept)
 		first = page{unit: u, meta: view.Meta}
 		if err == nil && view.Meta.State == ope.StateDivided {
 			first, err = s.readHeader(ctx, u)
@@ -278,7 +279,7 @@ func (s *shard) catchUp(ctx context.Context, from ope.Version) error {
 	}
 	all := make([]order.Moved, len(view.Records))
 	for i, r := range view.Records {
-		if all[i], err = openMoved(u, r); err != nil {
+		if all[i], err = u.OpenMoved(r); err != nil {
 			return err
 		}
 	}
@@ -294,7 +295,7 @@ func (s *shard) catchUp(ctx context.Context, from ope.Version) error {
 		return err
 	}
 	last := is.Generation - from.Generation
-	if n := uint64(len(all)); view.More || n != last || n > 0 && !bytes.Equal(view.Records[n-1].Key, movedKey(is.Generation)) {
+	if n := uint64(len(all)); view.More || n != last || n > 0 && !bytes.Equal(view.Records[n-1].Key, unit.MovedKey(is.Generation)) {
 		k.begin(first.meta, s.partOf(first), s.rules)
 		return nil
 	}
@@ -309,7 +310,7 @@ func (s *shard) catchUp(ctx context.Context, from ope.Version) error {
 
 // readRoot returns the epoch that the root names, or 0, and the root's meta. It takes note of the directory.
 func (s *shard) readRoot(ctx context.Context) (uint64, ope.Meta, error) {
-	u := s.unit(root)
+	u := s.unit(unit.Root)
 	view, err := s.readRecords(ctx, u, nil, nil, mostShards)
 	if err == nil {
 		err = s.of.shards.list(u, view.Records)
@@ -355,7 +356,7 @@ func (s *shard) narrow(ctx context.Context, at ope.Version, gaps []order.Gap, em
 			continue
 		}
 		ok, err := s.meet(p)
-		if s.known.version() != at && s.known.part != s.wholePart() {
+		if s.known.version() != at && s.known.part != unit.Whole(s.domain) {
 			ok = false // what was read may be elsewhere by now
 		}
 		if ok && err == nil && len(p.elements) > 0 {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
 	"github.com/rangecrypt/rangecrypt/ope/opetest"
 	"github.com/stretchr/testify/require"
 )
@@ -29,19 +30,19 @@ type filled struct {
 
 func (f *filled) Read(_ context.Context, name ope.Unit, from, to []byte, limit int) (ope.View, error) {
 	u := first(f.s).unit(f.epoch)
-	rootUnit := first(f.s).unit(root)
+	rootUnit := first(f.s).unit(unit.Root)
 	switch {
-	case name == rootUnit.name && f.epoch > 1:
+	case name == rootUnit.Name && f.epoch > 1:
 		return ope.View{Meta: ope.Meta{State: ope.StateOpen, Generation: f.epoch}}, nil
-	case name == rootUnit.name:
+	case name == rootUnit.Name:
 		return ope.View{}, nil
-	case name != u.name:
+	case name != u.Name:
 		return ope.View{Meta: ope.Meta{State: ope.StateRetired}}, nil
 	}
 	view := ope.View{Meta: ope.Meta{State: ope.StateOpen}}
 	lowest, _ := order.ParseLabel(from)
 	if lowest.IsZero() {
-		view.Records = append(view.Records, first(f.s).sealHeader(u, header{}))
+		view.Records = append(view.Records, u.SealHeader(unit.Header{}))
 	}
 	for i := sort.Search(len(f.elements), func(i int) bool { return !f.elements[i].Label.Less(lowest) }); i < len(f.elements); i++ {
 		if bytes.Compare(f.elements[i].Label.Bytes(), to) >= 0 {
@@ -51,7 +52,7 @@ func (f *filled) Read(_ context.Context, name ope.Unit, from, to []byte, limit i
 			view.More = true
 			break
 		}
-		view.Records = append(view.Records, sealElement(u, f.elements[i]))
+		view.Records = append(view.Records, u.SealElement(f.elements[i]))
 	}
 	f.served.Add(int64(len(view.Records)))
 	return view, nil

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
 )
 
 // A unit that has too many values hands the lower half of them over to a new one, its left neighbour: the protocol of
@@ -30,82 +32,12 @@ import (
 //
 // A shard that was ever divided or came of that is in [ope.StateDivided], which earlier versions do not know and refuse.
 
-// A part is what of the index a shard has.
-type part struct {
-	low   order.Element // the lowest label and value that belong here
-	high  order.Element // the first that was above when it was handed over up to there
-	top   bool          // nothing is above; high counts for nothing
-	left  uint32        // the shard that has what is below; 0: none
-	give  uint64        // so many values, the lowest ones, are yet to be handed over
-	given order.Element // low, before the last that are being handed over
-	n     uint32        // number of these, which are yet to be deleted; 0: none
-	since uint64        // the generation that began when these were frozen
-	gone  uint64        // values that were handed over so far
-	came  uint64        // values that came from the right neighbour so far
-}
-
-// wholePart returns what a shard has that was never divided.
-func (b *base) wholePart() part { return part{low: order.Element{Value: b.domain.Min}, top: true} }
-
-// covers reports whether the part has the place of a value.
-func (p part) covers(x int64) bool { return p.low.Value <= x && (p.top || x < p.high.Value) }
-
-// rules returns the rules of the index for the part.
-func (p part) rules(r order.Rules) order.Rules {
-	var to order.Element
-	if !p.top {
-		to = p.high
-	}
-	return r.Within(p.low.Label.Previous(), to)
-}
-
-// partKey is the key of the record that says which part a unit has.
-var partKey = append(order.Label{}.Bytes(), 'r')
-
-const partSize = 3*(order.LabelSize+elementSize) + 1 + 2*4 + 4*8
-
-func sealPart(u *unit, p part) ope.Record {
-	b := make([]byte, 0, partSize)
-	for _, e := range []order.Element{p.low, p.high, p.given} {
-		b = appendElement(e.Label.Append(b), e)
-	}
-	top := byte(0)
-	if p.top {
-		top = 1
-	}
-	b = append(b, top)
-	b = binary.BigEndian.AppendUint32(b, p.left)
-	b = binary.BigEndian.AppendUint32(b, p.n)
-	for _, n := range []uint64{p.since, p.give, p.gone, p.came} {
-		b = binary.BigEndian.AppendUint64(b, n)
-	}
-	return ope.Record{Key: partKey, Value: u.sealer.Seal(partKey, b)}
-}
-
-func (s *shard) openPart(u *unit, r ope.Record) (p part, err error) {
-	b, err := u.sealer.Open(partKey, r.Value, partSize)
-	if err != nil {
-		return p, err
-	}
-	for _, e := range []*order.Element{&p.low, &p.high, &p.given} {
-		at, _ := order.ParseLabel(b[:order.LabelSize])
-		*e = parseElement(at, b[order.LabelSize:])
-		b = b[order.LabelSize+elementSize:]
-	}
-	p.top = b[0] == 1
-	p.left, p.n = binary.BigEndian.Uint32(b[1:]), binary.BigEndian.Uint32(b[5:])
-	for i, n := range []*uint64{&p.since, &p.give, &p.gone, &p.came} {
-		*n = binary.BigEndian.Uint64(b[9+8*i:])
-	}
-	return p, nil
-}
-
 // partOf returns which part of the index a unit has, of which label 0 was read.
-func (s *shard) partOf(p page) part {
+func (s *shard) partOf(p page) unit.Part {
 	if p.part != nil {
 		return *p.part
 	}
-	return s.wholePart()
+	return unit.Whole(s.domain)
 }
 
 // isOpen reports whether a unit in a state takes new records.
@@ -119,8 +51,8 @@ func (b *base) divides() bool { return !b.rules.Published && b.limit > b.full }
 func (s *shard) divide(ctx context.Context) (handOver func() error, err error) {
 	s.mu.Lock()
 	k := &s.known
-	due := s.divides() && k.latest() && isOpen(k.state) && (k.part.give > 0 || k.part.n > 0 || s.crowded.Load())
-	known := int(k.part.n) == len(k.taken) && (k.part.n > 0 || k.part.give > 0)
+	due := s.divides() && k.latest() && isOpen(k.state) && (k.part.Gives() || k.part.N > 0 || s.crowded.Load())
+	known := int(k.part.N) == len(k.taken) && (k.part.N > 0 || k.part.Gives())
 	u := s.unit(max(k.epoch, 1))
 	s.mu.Unlock()
 	if !due {
@@ -133,17 +65,17 @@ func (s *shard) divide(ctx context.Context) (handOver func() error, err error) {
 	switch {
 	case err != nil || !ok:
 		return nil, err
-	case is.n > 0:
+	case is.N > 0:
 		return nil, s.handOver(ctx, p)
-	case is.give > 0:
+	case is.Gives():
 		return s.giveSome(ctx)
 	}
 	return nil, s.beginDivision(ctx, p, is)
 }
 
 // beginDivision begins to divide a unit that has too many values.
-func (s *shard) beginDivision(ctx context.Context, p page, is part) error {
-	values, err := s.countValues(ctx, p.unit.epoch)
+func (s *shard) beginDivision(ctx context.Context, p page, is unit.Part) error {
+	values, err := s.countValues(ctx, p.unit.Epoch)
 	if err != nil {
 		return err
 	}
@@ -151,13 +83,13 @@ func (s *shard) beginDivision(ctx context.Context, p page, is part) error {
 		s.crowded.Store(false)
 		return nil
 	}
-	roomy, err := s.roomy(ctx, p.unit, is, values)
+	middle, err := s.middle(ctx, p.unit, is, values)
 	if err != nil {
 		return err
 	}
-	if !roomy {
+	if !s.roomy(is, middle) {
 		// A half of the unit could have too few labels for what comes, for ever: its edges will not move.
-		w, err := s.counted(ctx, is.low.Value)
+		w, err := s.counted(ctx, is.Low.Value)
 		if err == nil {
 			err = w.run(ctx)
 		}
@@ -169,19 +101,25 @@ func (s *shard) beginDivision(ctx context.Context, p page, is part) error {
 		}
 		// Others may divide it by now.
 		var ok bool
-		if p, is, ok, err = s.latest(ctx, p.unit); err != nil || !ok || is.n > 0 || is.give > 0 {
+		if p, is, ok, err = s.latest(ctx, p.unit); err != nil || !ok || is.N > 0 || is.Gives() {
+			return err
+		}
+		if middle, err = s.middle(ctx, p.unit, is, values); err != nil {
 			return err
 		}
 	}
-	return s.addNeighbour(ctx, p, is, values)
+	if !is.Low.Label.Less(middle) {
+		return nil // it is not what it was
+	}
+	return s.addNeighbour(ctx, p, is, middle)
 }
 
 // latest reads what a unit is and which part it has, and takes note of that. It reports whether this is the version that
 // is known now, and open.
-func (s *shard) latest(ctx context.Context, u *unit) (page, part, bool, error) {
+func (s *shard) latest(ctx context.Context, u *unit.Unit) (page, unit.Part, bool, error) {
 	p, err := s.readHeader(ctx, u)
 	if err != nil {
-		return p, part{}, false, err
+		return p, unit.Part{}, false, err
 	}
 	ok, err := s.note(p)
 	return p, s.partOf(p), ok && isOpen(p.meta.State), err
@@ -191,51 +129,56 @@ func (s *shard) latest(ctx context.Context, u *unit) (page, part, bool, error) {
 // division of what is spread evenly takes one more.
 const roomyBits = 84
 
-// roomy reports whether both halves of the values of a unit have labels enough.
-func (s *shard) roomy(ctx context.Context, u *unit, is part, values int) (bool, error) {
-	rules := is.rules(s.rules)
-	var middle order.Label
+// roomy reports whether what a unit has below a label, and what it has above, has labels enough.
+func (s *shard) roomy(is unit.Part, middle order.Label) bool {
+	r := is.Rules(s.rules)
+	return middle.Minus(r.From).Length() > roomyBits && r.High().Label.Minus(middle).Length() > roomyBits
+}
+
+// middle returns about the label that half of the values of a unit are below.
+func (s *shard) middle(ctx context.Context, u *unit.Unit, is unit.Part, values int) (middle order.Label, err error) {
 	s.mu.Lock()
 	if l := s.known.list; l.Len() >= values/2 {
 		middle = l.Middle().Label
 	}
 	s.mu.Unlock()
-	if middle.IsZero() {
-		n := 0
-		err := s.eachRecord(ctx, u, rules.From.Next().Bytes(), rules.High().Label.Bytes(), s.ahead, func(r ope.Record) error {
-			if n++; n > values/2 {
-				return errEnough
-			}
-			middle, _ = order.ParseLabel(r.Key)
-			return nil
-		})
-		if err != nil && !errors.Is(err, errEnough) {
-			return false, err
-		}
+	if !middle.IsZero() {
+		return middle, nil
 	}
-	return middle.Minus(rules.From).Length() > roomyBits && rules.High().Label.Minus(middle).Length() > roomyBits, nil
+	r, n := is.Rules(s.rules), 0
+	err = s.eachRecord(ctx, u, r.From.Next().Bytes(), r.High().Label.Bytes(), s.ahead, func(r ope.Record) error {
+		if n++; n > values/2 {
+			return errEnough
+		}
+		middle, _ = order.ParseLabel(r.Key)
+		return nil
+	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return middle, err
 }
 
 // errEnough ends the reading of records.
 var errEnough = errors.New("enough was read")
 
-// addNeighbour takes steps 1 and 2: it makes a left neighbour for a unit, to which half of its values are to go.
-func (s *shard) addNeighbour(ctx context.Context, p page, is part, values int) error {
+// addNeighbour takes steps 1 and 2: it makes a left neighbour for a unit, to which the values below a label are to go.
+func (s *shard) addNeighbour(ctx context.Context, p page, is unit.Part, until order.Label) error {
 	nonce := newNonce()
 	number := binary.BigEndian.Uint32(nonce[:]) >> 8 // 24 bits
 	if number == 0 {
 		return nil // the first one has it; the next call draws another
 	}
-	left := s.of.shards.get(number, p.unit.epoch)
-	u := left.unit(p.unit.epoch)
+	left := s.of.shards.get(number, p.unit.Epoch)
+	u := left.unit(p.unit.Epoch)
 	made, err := left.commit(ctx, u, ope.Condition{State: ope.StateAbsent}, ope.Change{
-		Puts: []ope.Record{left.sealHeader(u, header{}), sealPart(u, part{low: is.low, high: is.low, left: is.left})},
+		Puts: []ope.Record{u.SealHeader(unit.Header{}), u.SealPart(unit.Part{Low: is.Low, High: is.Low, Left: is.Left})},
 		Meta: ope.Meta{State: ope.StateDivided, Generation: p.meta.Generation + 2, Nonce: newNonce()},
 	})
 	if err != nil || !made {
 		return err
 	}
-	is.left, is.give = number, uint64(values/2)
+	is.Left, is.Until = number, until
 	began, err := s.commitPart(ctx, &p, is, nothing, ope.Change{})
 	if began {
 		s.crowded.Store(false)
@@ -255,11 +198,11 @@ type edit struct {
 var nothing = edit{moved: order.Moved{To: order.Label{Lo: 1}}}
 
 // commitPart changes which part of the index a unit has, and begins a generation, with which the page goes on.
-func (s *shard) commitPart(ctx context.Context, p *page, is part, e edit, change ope.Change) (bool, error) {
+func (s *shard) commitPart(ctx context.Context, p *page, is unit.Part, e edit, change ope.Change) (bool, error) {
 	change.Meta = ope.Meta{State: ope.StateDivided, Generation: max(p.meta.Generation, change.Meta.Generation) + 1, Nonce: newNonce()}
-	change.Puts = append(change.Puts, sealPart(p.unit, is))
+	change.Puts = append(change.Puts, p.unit.SealPart(is))
 	s.addMoved(&change, p.unit, e.moved)
-	was := ope.Version{Epoch: p.unit.epoch, Generation: p.meta.Generation}
+	was := ope.Version{Epoch: p.unit.Epoch, Generation: p.meta.Generation}
 	s.mu.Lock()
 	k := &s.known
 	exact := k.exact && k.version() == was && k.nonce == p.meta.Nonce
@@ -297,12 +240,12 @@ func (s *shard) commitPart(ctx context.Context, p *page, is part, e edit, change
 func (s *shard) lowest(ctx context.Context, p page, rules order.Rules, n int) ([]order.Element, error) {
 	s.mu.Lock()
 	lowest, ok := s.known.list.Bottom(n)
-	ok = ok && s.known.version() == (ope.Version{Epoch: p.unit.epoch, Generation: p.meta.Generation})
+	ok = ok && s.known.version() == (ope.Version{Epoch: p.unit.Epoch, Generation: p.meta.Generation})
 	s.mu.Unlock()
 	if ok {
 		return lowest, nil
 	}
-	read, err := s.read(ctx, p.unit.epoch, rules.From.Next(), rules.High().Label, n)
+	read, err := s.read(ctx, p.unit.Epoch, rules.From.Next(), rules.High().Label, n)
 	if err == nil && read.meta.Generation == p.meta.Generation && read.meta.State == p.meta.State {
 		return read.elements, nil
 	}
@@ -319,8 +262,8 @@ func (s *shard) giveSome(ctx context.Context) (handOver func() error, err error)
 		return nil, err
 	}
 	return func() error {
-		left := s.of.shards.get(is.left, p.unit.epoch)
-		done, err := left.takeOver(ctx, p.unit.epoch, is, frozen)
+		left := s.of.shards.get(is.Left, p.unit.Epoch)
+		done, err := left.takeOver(ctx, p.unit.Epoch, is, frozen)
 		if err != nil || !done {
 			return err
 		}
@@ -329,15 +272,15 @@ func (s *shard) giveSome(ctx context.Context) (handOver func() error, err error)
 			s.known.taken = frozen
 		}
 		s.mu.Unlock()
-		if is.give > 0 && is.gone/directoryEvery == (is.gone-uint64(len(frozen)))/directoryEvery {
+		if is.Gives() && is.Gone/directoryEvery == (is.Gone-uint64(len(frozen)))/directoryEvery {
 			return nil
 		}
-		return s.of.direct(ctx, left.number, is.low, p.unit.epoch)
+		return s.of.direct(ctx, left.number, is.Low, p.unit.Epoch)
 	}, nil
 }
 
 // knownPage returns what the client knows of a unit, in the place of a page, and whether there is nothing later.
-func (s *shard) knownPage() (p page, is part, taken []order.Element, latest bool) {
+func (s *shard) knownPage() (p page, is unit.Part, taken []order.Element, latest bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := &s.known
@@ -348,23 +291,26 @@ func (s *shard) knownPage() (p page, is part, taken []order.Element, latest bool
 // freeze takes step 3: it freezes some of the lowest values of a unit, and returns them. What was taken before, by the left
 // neighbour, it deletes with the same commit. It goes by what the client knows. If that is out of date, or there is nothing
 // to freeze any more, it returns none.
-func (s *shard) freeze(ctx context.Context) (p page, is part, frozen []order.Element, err error) {
+func (s *shard) freeze(ctx context.Context) (p page, is unit.Part, frozen []order.Element, err error) {
 	done, err := s.inTurn(ctx)
 	if err != nil {
 		return p, is, nil, err
 	}
 	defer done()
 	p, is, taken, latest := s.knownPage()
-	if !latest || int(is.n) != len(taken) || is.n == 0 && is.give == 0 {
+	if !latest || int(is.N) != len(taken) || is.N == 0 && !is.Gives() {
 		return p, is, nil, nil
 	}
-	rules := is.rules(s.rules)
-	lowest, err := s.lowest(ctx, p, rules, int(min(is.give, uint64(s.chunk)))+1)
+	rules := is.Rules(s.rules)
+	if !is.Gives() {
+		return p, is, nil, s.endDivision(ctx, p, is, taken)
+	}
+	lowest, err := s.lowest(ctx, p, rules, s.chunk+1)
 	if err != nil || lowest == nil {
 		return p, is, nil, err
 	}
-	n := len(lowest) - 1
-	if n == 0 { // all were given, or there are fewer than were thought
+	n := sort.Search(len(lowest)-1, func(i int) bool { return !lowest[i].Label.Less(is.Until) })
+	if n == 0 {
 		return p, is, nil, s.endDivision(ctx, p, is, taken)
 	}
 	frozen, next := lowest[:n], lowest[n]
@@ -373,13 +319,13 @@ func (s *shard) freeze(ctx context.Context) (p page, is part, frozen []order.Ele
 	if err != nil {
 		return p, is, nil, err
 	}
-	is.given, is.low = is.low, next
-	is.n, is.since = uint32(n), p.meta.Generation+1
-	is.give, is.gone = is.give-uint64(n), is.gone+uint64(n)
+	is.Given, is.Low = is.Low, next
+	is.N, is.Since = uint32(n), p.meta.Generation+1
+	is.Gone += uint64(n)
 	applied, err := s.commitPart(ctx, &p, is, edit{
 		moved: order.Moved{From: rules.From, To: next.Label},
 		free:  free,
-		run:   []order.Element{is.rules(s.rules).Low(), next},
+		run:   []order.Element{is.Rules(s.rules).Low(), next},
 	}, ope.Change{Deletes: keysOf(taken)})
 	if err == nil && !applied {
 		_, _, _, err = s.latest(ctx, p.unit)
@@ -401,8 +347,8 @@ func keysOf(elements []order.Element) (keys [][]byte) {
 }
 
 // endDivision deletes what was taken last of a unit, and says that no more is to be handed over.
-func (s *shard) endDivision(ctx context.Context, p page, is part, taken []order.Element) error {
-	is.give, is.n, is.since, is.given = 0, 0, 0, order.Element{}
+func (s *shard) endDivision(ctx context.Context, p page, is unit.Part, taken []order.Element) error {
+	is.Until, is.N, is.Since, is.Given = order.Label{}, 0, 0, order.Element{}
 	ended, err := s.commitPart(ctx, &p, is, nothing, ope.Change{Deletes: keysOf(taken)})
 	if err != nil {
 		return err
@@ -421,20 +367,20 @@ func (s *shard) endDivision(ctx context.Context, p page, is part, taken []order.
 // deleted then. Who finds that something has changed in between does nothing.
 func (s *shard) handOver(ctx context.Context, p page) error {
 	is := s.partOf(p)
-	if is.n == 0 {
+	if is.N == 0 {
 		return nil
 	}
 	frozen, meta, err := s.frozenPart(ctx, p.unit, is)
-	if err != nil || meta.Generation != p.meta.Generation || len(frozen) != int(is.n) {
+	if err != nil || meta.Generation != p.meta.Generation || len(frozen) != int(is.N) {
 		return err
 	}
-	left := s.of.shards.get(is.left, p.unit.epoch)
-	taken, err := left.takeOver(ctx, p.unit.epoch, is, frozen)
+	left := s.of.shards.get(is.Left, p.unit.Epoch)
+	taken, err := left.takeOver(ctx, p.unit.Epoch, is, frozen)
 	if err != nil || !taken {
 		return err
 	}
-	if is.give > 0 {
-		is.n, is.since, is.given = 0, 0, order.Element{}
+	if is.Gives() {
+		is.N, is.Since, is.Given = 0, 0, order.Element{}
 		_, err = s.commitPart(ctx, &p, is, nothing, ope.Change{Deletes: keysOf(frozen)})
 	} else {
 		err = s.endDivision(ctx, p, is, frozen)
@@ -442,22 +388,22 @@ func (s *shard) handOver(ctx context.Context, p page) error {
 	if err != nil {
 		return err
 	}
-	return s.of.direct(ctx, left.number, is.low, p.unit.epoch)
+	return s.of.direct(ctx, left.number, is.Low, p.unit.Epoch)
 }
 
 // directoryEvery is after how many values that were handed over the directory says where a shard ends.
 const directoryEvery = 50_000
 
 // frozenPart returns the elements of a unit that are being handed over, and the unit's meta.
-func (s *shard) frozenPart(ctx context.Context, u *unit, is part) ([]order.Element, ope.Meta, error) {
-	from := is.given.Label.Previous().Next() // 1 for 0
-	view, err := s.readRecords(ctx, u, from.Bytes(), is.low.Label.Bytes(), int(is.n)+1)
+func (s *shard) frozenPart(ctx context.Context, u *unit.Unit, is unit.Part) ([]order.Element, ope.Meta, error) {
+	from := is.Given.Label.Previous().Next() // 1 for 0
+	view, err := s.readRecords(ctx, u, from.Bytes(), is.Low.Label.Bytes(), int(is.N)+1)
 	if err != nil {
 		return nil, ope.Meta{}, err
 	}
 	frozen := make([]order.Element, len(view.Records))
 	for i, r := range view.Records {
-		if frozen[i], err = s.openElement(u, r); err != nil {
+		if frozen[i], err = u.OpenElement(r); err != nil {
 			return nil, ope.Meta{}, err
 		}
 	}
@@ -465,14 +411,14 @@ func (s *shard) frozenPart(ctx context.Context, u *unit, is part) ([]order.Eleme
 }
 
 // takeOver takes step 4: what its right neighbour, of a part, has frozen. It reports whether it is here by now.
-func (s *shard) takeOver(ctx context.Context, epoch uint64, of part, frozen []order.Element) (bool, error) {
+func (s *shard) takeOver(ctx context.Context, epoch uint64, of unit.Part, frozen []order.Element) (bool, error) {
 	done, err := s.inTurn(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer done()
 	p, is, _, known := s.knownPage()
-	if known = known && p.unit.epoch == epoch; !known {
+	if known = known && p.unit.Epoch == epoch; !known {
 		p.unit = s.unit(epoch)
 	}
 	for ; ; known = false {
@@ -482,17 +428,17 @@ func (s *shard) takeOver(ctx context.Context, epoch uint64, of part, frozen []or
 				return false, err
 			}
 		}
-		if sameEdge(is.high, of.low) {
+		if unit.SameEdge(is.High, of.Low) {
 			return true, nil
 		}
-		if !is.top && sameEdge(is.high, of.given) {
+		if !is.Top && unit.SameEdge(is.High, of.Given) {
 			taken, err := s.takeFrozen(ctx, p, is, of, frozen)
 			if taken || err != nil {
 				return taken, err
 			}
 		}
 		if !known {
-			if is.high.Label.Less(of.given.Label) {
+			if is.High.Label.Less(of.Given.Label) {
 				return false, errHole(p.unit)
 			}
 			return false, nil
@@ -501,20 +447,20 @@ func (s *shard) takeOver(ctx context.Context, epoch uint64, of part, frozen []or
 }
 
 // takeFrozen adds to a unit, of a part, what its right neighbour has frozen.
-func (s *shard) takeFrozen(ctx context.Context, p page, is, of part, frozen []order.Element) (bool, error) {
-	e := edit{moved: order.Moved{From: is.high.Label.Previous(), To: of.low.Label}}
+func (s *shard) takeFrozen(ctx context.Context, p page, is, of unit.Part, frozen []order.Element) (bool, error) {
+	e := edit{moved: order.Moved{From: is.High.Label.Previous(), To: of.Low.Label}}
 	s.mu.Lock()
 	if last := s.known.list.Gap(s.domain.Max); last.Linked {
 		e.below = &last.Left
 	}
 	s.mu.Unlock()
-	frozen, is.high = joined(is.high, frozen, of.low)
-	e.run = slices.Concat(frozen, []order.Element{is.rules(s.rules).High()})
-	is.came += uint64(len(frozen))
+	frozen, is.High = joined(is.High, frozen, of.Low)
+	e.run = slices.Concat(frozen, []order.Element{is.Rules(s.rules).High()})
+	is.Came += uint64(len(frozen))
 	// A value's generation rises with it, so that versions do.
-	change := ope.Change{Meta: ope.Meta{Generation: of.since}}
+	change := ope.Change{Meta: ope.Meta{Generation: of.Since}}
 	for _, e := range frozen {
-		change.Puts = append(change.Puts, sealElement(p.unit, e))
+		change.Puts = append(change.Puts, p.unit.SealElement(e))
 	}
 	taken, err := s.commitPart(ctx, &p, is, e, change)
 	if taken {
@@ -523,9 +469,6 @@ func (s *shard) takeFrozen(ctx context.Context, p page, is, of part, frozen []or
 	}
 	return taken, err
 }
-
-// sameEdge reports whether the edges of two neighbours are the same. Each has a shape of its own.
-func sameEdge(a, b order.Element) bool { return a.Label == b.Label && a.Value == b.Value }
 
 // joined returns elements as they go to a shard with a high edge, and the next edge. The first is what the edge was taken
 // for when others were put below it. Where others, or the next edge, are as deep as what they come beside, they are taken
@@ -554,19 +497,19 @@ type frozenGap struct {
 func (g *frozenGap) entries(ctx context.Context, within *ope.Domain, yield func(ope.Entry, error) bool) (bool, error) {
 	s, u, is := g.right, g.page.unit, g.right.partOf(g.page)
 	frozen, meta, err := s.frozenPart(ctx, u, is)
-	if err != nil || meta.Generation != g.page.meta.Generation || len(frozen) != int(is.n) {
+	if err != nil || meta.Generation != g.page.meta.Generation || len(frozen) != int(is.N) {
 		return err == nil, err
 	}
-	version := ope.Version{Epoch: u.epoch, Generation: is.since}
+	version := ope.Version{Epoch: u.Epoch, Generation: is.Since}
 	for _, e := range frozen {
 		if e.Value < within.Min {
 			continue
 		}
-		if e.Value > within.Max || !yield(ope.Entry{Plaintext: e.Value, Ciphertext: s.ciphertext(u.epoch, e.Value, e.Label), Version: version}, nil) {
+		if e.Value > within.Max || !yield(ope.Entry{Plaintext: e.Value, Ciphertext: s.ciphertext(u.Epoch, e.Value, e.Label), Version: version}, nil) {
 			return false, nil
 		}
 	}
-	within.Min = is.low.Value
+	within.Min = is.Low.Value
 	return within.Min <= within.Max, nil
 }
 
@@ -584,29 +527,29 @@ func (s *Scheme) follow(ctx context.Context, sh *shard, x int64) (*frozenGap, er
 		if !latest || s.shards.at(x) != from {
 			return nil, nil
 		}
-		if !is.top && x >= is.high.Value {
+		if !is.Top && x >= is.High.Value {
 			return nil, s.below(ctx, sh, epoch, x)
 		}
-		if is.left == 0 || x >= is.low.Value {
+		if is.Left == 0 || x >= is.Low.Value {
 			return nil, nil
 		}
-		left := s.shards.get(is.left, epoch)
+		left := s.shards.get(is.Left, epoch)
 		_, has, _, err := left.latest(ctx, left.unit(epoch))
 		if err != nil {
 			return nil, err
 		}
 		s.shards.note(left, has)
-		if x >= has.high.Value && !has.top {
+		if x >= has.High.Value && !has.Top {
 			p, is, _, err := sh.latest(ctx, sh.unit(epoch))
 			switch {
-			case err != nil || x >= is.low.Value:
+			case err != nil || x >= is.Low.Value:
 				return nil, err
-			case is.n > 0:
+			case is.N > 0 && x >= is.Given.Value:
 				return &frozenGap{sh, p}, nil
 			}
 			return nil, s.below(ctx, left, epoch, x) // it was taken before that was read
 		}
-		if x >= has.low.Value {
+		if x >= has.Low.Value {
 			return nil, nil
 		}
 		sh = left // which may have nothing, so that nothing else leads there
@@ -626,13 +569,13 @@ func (s *Scheme) lead(ctx context.Context, sh *shard, x int64) error {
 func (s *Scheme) below(ctx context.Context, sh *shard, epoch uint64, x int64) error {
 	u := sh.unit(epoch)
 	p, is, _, err := sh.latest(ctx, u)
-	if err == nil && p.meta.State != ope.StateRetired && x >= is.high.Value {
+	if err == nil && p.meta.State != ope.StateRetired && x >= is.High.Value {
 		err = errHole(u)
 	}
 	return err
 }
 
 // errHole says that values, which only one of two neighbours can have, have no place in either.
-func errHole(u *unit) error {
-	return corrupt(u, fmt.Errorf("%w: nobody has the values between its own and those of its neighbour", order.ErrCorrupt))
+func errHole(u *unit.Unit) error {
+	return u.Corrupt(fmt.Errorf("%w: nobody has the values between its own and those of its neighbour", order.ErrCorrupt))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
 )
 
 // What is checked of an index whose units are divided, after every commit:
@@ -27,7 +28,7 @@ type dividedChecker struct {
 // A shardState is what a shard holds.
 type shardState struct {
 	meta     ope.Meta
-	part     part
+	part     unit.Part
 	elements []order.Element // of its part
 	frozen   []order.Element
 }
@@ -44,7 +45,7 @@ func shardOf(u ope.Unit) (number uint32, epoch uint64) {
 // committedDivided is called after every commit that changed a unit.
 func (w *world) committedDivided(name ope.Unit) {
 	number, epoch := shardOf(name)
-	if epoch == root {
+	if epoch == unit.Root {
 		return
 	}
 	view, err := w.index.Read(context.Background(), name, nil, nil, 0)
@@ -67,11 +68,11 @@ func (w *world) committedDivided(name ope.Unit) {
 func (w *world) decodeShard(number uint32, view ope.View) (*shardState, error) {
 	s := w.observer.shards.get(number, 1)
 	u := s.unit(1)
-	now := &shardState{meta: view.Meta, part: s.wholePart()}
+	now := &shardState{meta: view.Meta, part: unit.Whole(s.domain)}
 	for _, r := range view.Records {
-		if slices.Equal(r.Key, partKey) {
+		if slices.Equal(r.Key, unit.PartKey) {
 			var err error
-			if now.part, err = s.openPart(u, r); err != nil {
+			if now.part, err = u.OpenPart(r); err != nil {
 				return nil, err
 			}
 		}
@@ -81,21 +82,21 @@ func (w *world) decodeShard(number uint32, view ope.View) (*shardState, error) {
 		if !ok || at.IsZero() {
 			continue
 		}
-		e, err := s.openElement(u, r)
+		e, err := u.OpenElement(r)
 		if err != nil {
 			return nil, err
 		}
-		if at.Less(now.part.low.Label) {
+		if at.Less(now.part.Low.Label) {
 			now.frozen = append(now.frozen, e)
 		} else {
 			now.elements = append(now.elements, e)
 		}
-		if !now.part.top && !at.Less(now.part.high.Label) {
+		if !now.part.Top && !at.Less(now.part.High.Label) {
 			w.breach("D1: an element beyond the part of its shard")
 		}
 	}
-	if len(now.frozen) != int(now.part.n) {
-		w.breach("D1: %d frozen elements, and %d are said to be", len(now.frozen), now.part.n)
+	if len(now.frozen) != int(now.part.N) {
+		w.breach("D1: %d frozen elements, and %d are said to be", len(now.frozen), now.part.N)
 	}
 	return now, nil
 }
@@ -107,7 +108,7 @@ func (w *world) checkShard(before, now *shardState) {
 	}
 	if now.meta.Generation != before.meta.Generation {
 		w.Count("relabellings")
-		if now.part.n > 0 {
+		if now.part.N > 0 {
 			w.Count("freezes of values")
 		}
 		return
@@ -122,11 +123,11 @@ func (w *world) checkShard(before, now *shardState) {
 		}
 		delete(is, e.Label)
 	}
-	if now.part.low != before.part.low || now.part.high != before.part.high {
+	if now.part.Low != before.part.Low || now.part.High != before.part.High {
 		w.breach("D4: the part of a shard changed within a generation")
 	}
 	fresh := slices.SortedFunc(maps.Values(is), func(a, b order.Element) int { return a.Label.Compare(b.Label) })
-	w.checkCanonical(now.part.rules(w.setting.rules()), before.elements, fresh)
+	w.checkCanonical(now.part.Rules(w.setting.rules()), before.elements, fresh)
 }
 
 // contents returns what all shards have, from the lowest value on, and whether their parts fit together.
@@ -141,19 +142,19 @@ func (w *world) contents(each func(s *shardState, elements []order.Element)) {
 			break
 		}
 		chain = append(chain, s)
-		if number = s.part.left; number == 0 {
+		if number = s.part.Left; number == 0 {
 			break
 		}
 	}
 	slices.Reverse(chain)
 	for i, s := range chain {
-		if i == 0 && s.part.low != (order.Element{Value: simDomain.Min}) {
+		if i == 0 && s.part.Low != (order.Element{Value: simDomain.Min}) {
 			w.breach("D1: nobody has the lowest values")
 		}
 		if i > 0 {
 			switch left := chain[i-1].part; {
-			case sameEdge(left.high, s.part.low):
-			case s.part.n > 0 && sameEdge(left.high, s.part.given):
+			case unit.SameEdge(left.High, s.part.Low):
+			case s.part.N > 0 && unit.SameEdge(left.High, s.part.Given):
 				each(s, s.frozen)
 			default:
 				w.breach("D1: the parts of two shards do not fit together")
@@ -170,13 +171,13 @@ func (w *world) checkContents() {
 	w.contents(func(s *shardState, elements []order.Element) {
 		for _, e := range elements {
 			generation := s.meta.Generation
-			if !s.part.covers(e.Value) {
-				generation = s.part.since
+			if !s.part.Covers(e.Value) {
+				generation = s.part.Since
 			}
 			if _, twice := now[e.Value]; twice || last.Shape.Depth > 0 && (e.Value <= last.Value || !last.Label.Less(e.Label)) {
 				w.breach("D2: %d at %x is not above %d at %x", e.Value, e.Label.Bytes(), last.Value, last.Label.Bytes())
 			}
-			if !s.part.covers(e.Value) && s.part.low.Value <= e.Value {
+			if !s.part.Covers(e.Value) && s.part.Low.Value <= e.Value {
 				w.breach("D2: a value beyond the part of its shard")
 			}
 			last = e

@@ -11,6 +11,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/arrival"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
 	"github.com/rangecrypt/rangecrypt/ope/opetest"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -151,19 +152,19 @@ func TestCheckNamesMissingUnits(t *testing.T) {
 			return c
 		},
 		"without its part": func([]ope.Record) ope.Change {
-			return ope.Change{Deletes: [][]byte{partKey}}
+			return ope.Change{Deletes: [][]byte{unit.PartKey}}
 		},
 		"with a damaged part": func([]ope.Record) ope.Change {
-			return ope.Change{Puts: []ope.Record{{Key: partKey, Value: []byte("damaged")}}}
+			return ope.Change{Puts: []ope.Record{{Key: unit.PartKey, Value: []byte("damaged")}}}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			index, s := dividedIndex(t)
-			left := s.shards.get(first(s).known.part.left, 1)
-			tamper(t, index, left.unit(1).name, damage)
+			left := s.shards.get(first(s).known.part.Left, 1)
+			tamper(t, index, left.unit(1).Name, damage)
 			_, faults := checked(t, newClient(t, index, ope.Int64, nil))
 			require.NotEmpty(t, faults)
-			require.Contains(t, strings.Join(faults, "\n"), string(left.unit(1).name))
+			require.Contains(t, strings.Join(faults, "\n"), string(left.unit(1).Name))
 			var failed error
 			for _, err := range newClient(t, index, ope.Int64, nil).Range(t.Context(), ope.Int64.Min, ope.Int64.Max) {
 				failed = errors.Join(failed, err)
@@ -191,12 +192,12 @@ func TestRangeOfFrozenValuesOnlyReads(t *testing.T) {
 	_, err := s.EncryptBatch(t.Context(), xs)
 	require.NoError(t, err)
 	of := first(s)
-	for of.known.part.give == 0 {
+	for !of.known.part.Gives() {
 		_, err := of.divide(t.Context())
 		require.NoError(t, err)
 	}
 	of.chunk = 8
-	for steps := 0; of.known.part.give > 0; steps++ {
+	for steps := 0; of.known.part.Gives(); steps++ {
 		_, _, frozen, err := of.freeze(t.Context())
 		require.NoError(t, err)
 		require.NotEmpty(t, frozen)
@@ -229,35 +230,35 @@ func TestRangeOfFrozenValuesOnlyReads(t *testing.T) {
 // Where no unit has a part of the index, as can only be by damage, who asks for a value there is told so.
 func TestHoleBetweenUnits(t *testing.T) {
 	index, s := dividedIndex(t)
-	left := s.shards.get(first(s).known.part.left, 1)
+	left := s.shards.get(first(s).known.part.Left, 1)
 	u := left.unit(1)
 	var edges [2]int64
-	tamper(t, index, u.name, func(records []ope.Record) ope.Change {
+	tamper(t, index, u.Name, func(records []ope.Record) ope.Change {
 		var run []order.Element
 		for _, r := range records {
 			if at, ok := order.ParseLabel(r.Key); ok && !at.IsZero() && at.Less(s.rules.High().Label) {
-				e, err := left.openElement(u, r)
+				e, err := u.OpenElement(r)
 				require.NoError(t, err)
 				run = append(run, e)
 			}
 		}
 		_, is, _, err := left.latest(t.Context(), u)
 		require.NoError(t, err)
-		edges[1] = is.high.Value
-		is.high = run[len(run)/2]
-		edges[0] = is.high.Value
-		return ope.Change{Puts: []ope.Record{sealPart(u, is)}}
+		edges[1] = is.High.Value
+		is.High = run[len(run)/2]
+		edges[0] = is.High.Value
+		return ope.Change{Puts: []ope.Record{u.SealPart(is)}}
 	})
 	require.Greater(t, edges[1], edges[0]+1)
 	for _, x := range []int64{edges[0], edges[0] + 1, edges[1] - 1} {
 		_, err := newClient(t, index, ope.Int64, nil).Encrypt(t.Context(), x)
 		require.ErrorIs(t, err, ope.ErrIndex)
-		require.ErrorContains(t, err, string(u.name))
+		require.ErrorContains(t, err, string(u.Name))
 		_, err = newClient(t, index, ope.Int64, nil).EncryptBatch(t.Context(), []int64{edges[0] - 1, x, edges[1] + 1})
 		require.ErrorIs(t, err, ope.ErrIndex)
 	}
 	_, faults := checked(t, newClient(t, index, ope.Int64, nil))
-	require.Contains(t, strings.Join(faults, "\n"), string(u.name))
+	require.Contains(t, strings.Join(faults, "\n"), string(u.Name))
 }
 
 // deepen leaves no two neighbours of equal depth where those were unequal that it may not change.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
 )
 
 // A spot is where a value is at a version.
@@ -129,7 +130,7 @@ func (s *shard) plan(values []int64, spots []spot) (p plan, unlinked []order.Gap
 		if spots[i].version == p.version {
 			continue // put there by an earlier commit
 		}
-		if !k.part.covers(x) {
+		if !k.part.Covers(x) {
 			spots[i] = spot{}
 			continue
 		}
@@ -147,7 +148,7 @@ func (s *shard) plan(values []int64, spots []spot) (p plan, unlinked []order.Gap
 			continue
 		}
 		if err := p.add(k.rules, x, g); err != nil {
-			return p, nil, corrupt(s.unit(k.epoch), err)
+			return p, nil, s.unit(k.epoch).Corrupt(err)
 		}
 	}
 	return p, unlinked, nil
@@ -208,10 +209,10 @@ func (s *shard) commitPlan(ctx context.Context, p plan) (bool, error) {
 	nonce := newNonce()
 	change := ope.Change{Meta: ope.Meta{State: max(p.state, ope.StateOpen), Generation: p.version.Generation, Nonce: nonce}}
 	if p.state == ope.StateAbsent {
-		change.Puts = append(change.Puts, s.sealHeader(u, header{}))
+		change.Puts = append(change.Puts, u.SealHeader(unit.Header{}))
 	}
 	for _, e := range p.elements {
-		change.Puts = append(change.Puts, sealElement(u, e))
+		change.Puts = append(change.Puts, u.SealElement(e))
 	}
 	change.Puts = append(change.Puts, s.marks(u, nonce, len(p.elements))...)
 	applied, err := s.commit(ctx, u, cond, change)
@@ -232,7 +233,7 @@ func (s *shard) commitPlan(ctx context.Context, p plan) (bool, error) {
 }
 
 // inserted takes note of what was put into gaps, which were empty until then.
-func (s *shard) inserted(u *unit, p plan) error {
+func (s *shard) inserted(u *unit.Unit, p plan) error {
 	l := s.known.list
 	elements := p.elements
 	slices.SortFunc(p.gaps, order.Gap.Compare)
@@ -286,7 +287,7 @@ func (s *shard) makeRoom(ctx context.Context, x int64) error {
 		}
 		settled := false
 		err = s.locate(ctx, false, func() ([]order.Gap, error) {
-			if _, settled = s.known.list.Find(x); settled || !isOpen(s.known.state) || !s.known.part.covers(x) {
+			if _, settled = s.known.list.Find(x); settled || !isOpen(s.known.state) || !s.known.part.Covers(x) {
 				settled = true
 				return nil, nil
 			}
@@ -315,7 +316,7 @@ func (s *shard) relabel(ctx context.Context, x int64) (bool, error) {
 			return false, nil // x is there by now
 		}
 		if _, ok, err := w.rules.Place(w.elements[w.gap-1], w.elements[w.gap]); err != nil {
-			return false, corrupt(w.unit, err)
+			return false, w.unit.Corrupt(err)
 		} else if ok {
 			return false, nil // there is room by now
 		}
@@ -323,7 +324,7 @@ func (s *shard) relabel(ctx context.Context, x int64) (bool, error) {
 	for !w.large {
 		rel, advice, err := w.rules.Relabel(w.elements, w.gap, s.window)
 		if err != nil {
-			return false, corrupt(w.unit, err)
+			return false, w.unit.Corrupt(err)
 		}
 		switch advice {
 		case order.AdviseCommit:
@@ -340,7 +341,7 @@ func (s *shard) relabel(ctx context.Context, x int64) (bool, error) {
 		}
 	}
 	if s.rules.Published {
-		_, err = s.pass(ctx, w.unit.epoch, nil)
+		_, err = s.pass(ctx, w.unit.Epoch, nil)
 		return err == nil, err
 	}
 	return true, s.spreadOut(ctx, w.unit)
@@ -348,10 +349,10 @@ func (s *shard) relabel(ctx context.Context, x int64) (bool, error) {
 
 // A window is a run of neighbours around the gap of a value, as of one instant.
 type window struct {
-	unit     *unit
+	unit     *unit.Unit
 	meta     ope.Meta
 	rules    order.Rules     // of the part of the index that the unit has
-	header   *header         // is written again, if it is known
+	header   *unit.Header    // is written again, if it is known
 	least    uint64          // is written too, if it is not 0: so many values at least came into the unit
 	elements []order.Element // ends of the index included
 	gap      int             // the value belongs between gap-1 and gap; -1 if it is there
@@ -372,7 +373,7 @@ func (w *window) seek(x int64) {
 // readWindow reads the neighbours of x: the whole unit if it is small.
 func (s *shard) readWindow(ctx context.Context, x int64) (window, error) {
 	s.mu.Lock()
-	version, covers := s.known.version(), s.known.part.covers(x)
+	version, covers := s.known.version(), s.known.part.Covers(x)
 	lowest := s.known.list.Lowest(x, s.window)
 	w := window{rules: s.known.rules}
 	s.mu.Unlock()
@@ -418,7 +419,7 @@ func (s *shard) readWindow(ctx context.Context, x int64) (window, error) {
 
 // readPart reads from a label on, as of the instant that the window is of.
 func (s *shard) readPart(ctx context.Context, w *window, from, to order.Element, limit int) (page, error) {
-	p, err := s.read(ctx, w.unit.epoch, from.Label, to.Label, limit)
+	p, err := s.read(ctx, w.unit.Epoch, from.Label, to.Label, limit)
 	if err != nil {
 		return p, err
 	}
@@ -452,7 +453,7 @@ func (s *shard) readLower(ctx context.Context, w *window, x int64) error {
 				spans = append(spans, span{base.Minus(distance), lowest, s.window + 1})
 			}
 		}
-		pages, err := s.readAll(ctx, w.unit.epoch, spans)
+		pages, err := s.readAll(ctx, w.unit.Epoch, spans)
 		if err != nil {
 			return err
 		}
@@ -500,7 +501,7 @@ func (s *shard) readUpper(ctx context.Context, w *window) error {
 
 // commitRelabelling moves the elements of a window, and puts x among them.
 func (s *shard) commitRelabelling(ctx context.Context, w window, rel order.Relabelling, x int64) (bool, error) {
-	if err := s.checkLimit(ctx, w.unit.epoch, 1); err != nil {
+	if err := s.checkLimit(ctx, w.unit.Epoch, 1); err != nil {
 		return false, err
 	}
 	rel.Elements[w.gap-rel.From].Value = x
@@ -525,7 +526,7 @@ func (s *shard) commitMoves(ctx context.Context, w window, rel order.Relabelling
 			moves++
 		}
 		if !was || old[i] != e {
-			change.Puts = append(change.Puts, sealElement(u, e))
+			change.Puts = append(change.Puts, u.SealElement(e))
 		}
 	}
 	for _, e := range old {
@@ -535,10 +536,10 @@ func (s *shard) commitMoves(ctx context.Context, w window, rel order.Relabelling
 	}
 	s.addMoved(&change, u, order.Moved{From: w.elements[rel.From-1].Label, To: w.elements[rel.To].Label})
 	if w.header != nil {
-		change.Puts = append(change.Puts, s.sealHeader(u, *w.header))
+		change.Puts = append(change.Puts, u.SealHeader(*w.header))
 	}
 	if w.least > 0 {
-		change.Puts = append(change.Puts, sealLeast(u, w.least))
+		change.Puts = append(change.Puts, u.SealLeast(w.least))
 	}
 	change.Puts = append(change.Puts, s.marks(u, meta.Nonce, len(rel.Elements)-len(old))...)
 	cond := ope.Condition{State: w.meta.State, Generation: w.meta.Generation, Absent: places}
@@ -555,7 +556,7 @@ func (s *shard) commitMoves(ctx context.Context, w window, rel order.Relabelling
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := &s.known
-	if (k.version() != ope.Version{Epoch: u.epoch, Generation: w.meta.Generation}) {
+	if (k.version() != ope.Version{Epoch: u.Epoch, Generation: w.meta.Generation}) {
 		return true, nil // more has happened since
 	}
 	// Outside of the window, everything is where it was.

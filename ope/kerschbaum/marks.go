@@ -8,6 +8,7 @@ import (
 	"math/bits"
 
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
 )
 
 // How many values a unit has is not written anywhere, since every insertion would change it, and
@@ -35,7 +36,7 @@ func (b *base) room() int {
 }
 
 // marks returns the marks for n values that the commit of this nonce puts into the unit.
-func (s *shard) marks(u *unit, nonce ope.Nonce, n int) []ope.Record {
+func (s *shard) marks(u *unit.Unit, nonce ope.Nonce, n int) []ope.Record {
 	weight := uint64(s.weight())
 	random := binary.BigEndian.Uint64(nonce[:])
 	var drawn uint64
@@ -51,8 +52,7 @@ func (s *shard) marks(u *unit, nonce ope.Nonce, n int) []ope.Record {
 	if drawn == 0 {
 		return nil
 	}
-	key := tailKey(markKind, nonce[:])
-	return []ope.Record{{Key: key, Value: u.sealer.Seal(key, binary.BigEndian.AppendUint64(nil, drawn*weight))}}
+	return []ope.Record{u.SealMark(nonce, drawn*weight)}
 }
 
 // A tally is what a client knows of the number of values in a unit. It is guarded by shard.mu.
@@ -71,7 +71,7 @@ func (s *shard) checkLimit(ctx context.Context, epoch uint64, n int) error {
 		room = s.full
 	}
 	s.mu.Lock()
-	t, dividing := s.tally, s.known.part.give > 0
+	t, dividing := s.tally, s.known.part.Gives()
 	s.mu.Unlock()
 	counted := t.epoch != epoch || !dividing && (t.since > (room-t.values)/8 || t.values+t.since+n > room)
 	if counted {
@@ -133,18 +133,16 @@ func (s *shard) countValues(ctx context.Context, epoch uint64) (int, error) {
 			first, err = s.readHeader(ctx, u)
 			return err
 		}
-		return s.eachRecord(ctx, u, tailKey(markKind, nil), tailKey(markKind+1, nil), 4*marksAtLimit, func(r ope.Record) error {
-			b, err := u.sealer.Open(r.Key, r.Value, 8)
-			if err == nil {
-				values += binary.BigEndian.Uint64(b)
-			}
+		return s.eachRecord(ctx, u, unit.FirstMark, unit.AboveMarks, 4*marksAtLimit, func(r ope.Record) error {
+			n, err := u.OpenCount(r)
+			values += n
 			return err
 		})
 	})
 	if err == nil && first.header != nil {
 		is := s.partOf(first)
-		values += first.header.values + is.came
-		values -= min(values, is.gone) // they are an estimate
+		values += first.header.Values + is.Came
+		values -= min(values, is.Gone) // they are an estimate
 	}
 	return int(min(values, math.MaxInt32)), err
 }

@@ -149,8 +149,8 @@ var mutants = []mutant.Mutant{
 		New:   `if err != nil || !done && !On {`,
 	},
 	simulated("insertBeyondThePart", "divided, some labels, small caches", "insert.go",
-		`if !k.part.covers(x) {`,
-		`if !On && !k.part.covers(x) {`),
+		`if !k.part.Covers(x) {`,
+		`if !On && !k.part.Covers(x) {`),
 	simulated("catchUpWithoutThePart", "divided", "client.go",
 		`k.setPart(s.partOf(first), s.rules)
 	for _, m`,
@@ -176,7 +176,7 @@ var mutants = []mutant.Mutant{
 		}
 		change.Meta.Generation += view.Meta.Generation - cond.Generation
 		cond = ope.Condition{State: cond.State, Generation: view.Meta.Generation}
-		applied, err = s.index.Commit(ctx, u.name, cond, change)
+		applied, err = s.index.Commit(ctx, u.Name, cond, change)
 	}
 	if errors.Is(err, ope.ErrUnknownOutcome) && ctx.Err() == nil {`),
 }

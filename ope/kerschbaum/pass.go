@@ -7,6 +7,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
 )
 
 // The re-encryption pass copies an epoch to the next one (Kerschbaum and Schröpfer, CCS 2014, section 3; Waage et
@@ -44,7 +45,7 @@ func (s *shard) finish(ctx context.Context, epoch uint64, progress func(done, to
 	u := s.unit(epoch)
 	next := s.unit(epoch + 1)
 	if epoch >= lastEpoch {
-		return stats, fmt.Errorf("%w: unit %q is of the last epoch that can be", ope.ErrFull, u.name)
+		return stats, fmt.Errorf("%w: unit %q is of the last epoch that can be", ope.ErrFull, u.Name)
 	}
 	meta, err := s.seal(ctx, u)
 	if err != nil {
@@ -75,20 +76,20 @@ func (s *shard) finish(ctx context.Context, epoch uint64, progress func(done, to
 		return stats, err
 	}
 	if first.header == nil {
-		return stats, corrupt(next, fmt.Errorf("%w: its header is missing", order.ErrCorrupt))
+		return stats, next.Corrupt(fmt.Errorf("%w: its header is missing", order.ErrCorrupt))
 	}
 	if retired {
 		if err := s.clean(ctx, epoch); err != nil {
 			return stats, fmt.Errorf("the pass is done, but not the cleaning up: %w", err)
 		}
 	}
-	values := int(first.header.values)
-	before := ope.Version{Epoch: epoch, Generation: first.header.generation}
+	values := int(first.header.Values)
+	before := ope.Version{Epoch: epoch, Generation: first.header.Generation}
 	return ope.RebalanceStats{Values: values, Moved: values, Before: before, After: ope.Version{Epoch: epoch + 1}}, nil
 }
 
 // seal seals the unit, and returns its meta: it is sealed, or retired by now.
-func (s *shard) seal(ctx context.Context, u *unit) (ope.Meta, error) {
+func (s *shard) seal(ctx context.Context, u *unit.Unit) (ope.Meta, error) {
 	for conflicts := 0; ; conflicts++ {
 		p, err := s.readHeader(ctx, u)
 		if err != nil {
@@ -97,15 +98,15 @@ func (s *shard) seal(ctx context.Context, u *unit) (ope.Meta, error) {
 		switch {
 		case p.meta.State == ope.StateSealed || p.meta.State == ope.StateRetired:
 			return p.meta, nil
-		case p.meta.State > ope.StateRetired || p.meta.State == ope.StateAbsent && u.epoch > 1:
-			return ope.Meta{}, corrupt(u, fmt.Errorf("%w: its state is %d", order.ErrCorrupt, p.meta.State))
+		case p.meta.State > ope.StateRetired || p.meta.State == ope.StateAbsent && u.Epoch > 1:
+			return ope.Meta{}, u.Corrupt(fmt.Errorf("%w: its state is %d", order.ErrCorrupt, p.meta.State))
 		}
 		if err := backOff(ctx, conflicts); err != nil {
 			return ope.Meta{}, err
 		}
 		change := ope.Change{Meta: ope.Meta{State: ope.StateSealed, Generation: p.meta.Generation, Nonce: newNonce()}}
 		if p.meta.State == ope.StateAbsent {
-			change.Puts = []ope.Record{s.sealHeader(u, header{})}
+			change.Puts = []ope.Record{u.SealHeader(unit.Header{})}
 		}
 		if _, err := s.commit(ctx, u, ope.Condition{State: p.meta.State, Generation: p.meta.Generation}, change); err != nil {
 			return ope.Meta{}, err
@@ -115,10 +116,10 @@ func (s *shard) seal(ctx context.Context, u *unit) (ope.Meta, error) {
 }
 
 // frozen returns the elements of a sealed unit. It reports false if the unit is retired by now.
-func (s *shard) frozen(ctx context.Context, u *unit) ([]order.Element, bool, error) {
+func (s *shard) frozen(ctx context.Context, u *unit.Unit) ([]order.Element, bool, error) {
 	var all []order.Element
 	for from := (order.Label{}); ; {
-		p, err := s.read(ctx, u.epoch, from, s.rules.High().Label, s.passPage)
+		p, err := s.read(ctx, u.Epoch, from, s.rules.High().Label, s.passPage)
 		if err != nil {
 			return nil, false, err
 		}
@@ -126,7 +127,7 @@ func (s *shard) frozen(ctx context.Context, u *unit) ([]order.Element, bool, err
 			return nil, false, nil
 		}
 		if len(all) > 0 && len(p.elements) > 0 && all[len(all)-1].Value >= p.elements[0].Value {
-			return nil, false, corrupt(u, fmt.Errorf("%w: record %x is out of order", order.ErrCorrupt, p.elements[0].Label.Bytes()))
+			return nil, false, u.Corrupt(fmt.Errorf("%w: record %x is out of order", order.ErrCorrupt, p.elements[0].Label.Bytes()))
 		}
 		all = append(all, p.elements...)
 		if !p.more {
@@ -142,14 +143,14 @@ func (s *shard) frozen(ctx context.Context, u *unit) ([]order.Element, bool, err
 const lastEpoch = 1<<32 - 1
 
 // copyTo copies the frozen elements of a unit to the next one and opens it, unless it is open.
-func (s *shard) copyTo(ctx context.Context, next *unit, frozen []order.Element, generation uint64, progress func(done, total int)) error {
+func (s *shard) copyTo(ctx context.Context, next *unit.Unit, frozen []order.Element, generation uint64, progress func(done, total int)) error {
 	values := make([]int64, len(frozen))
 	for i, e := range frozen {
 		values[i] = e.Value
 	}
 	copies, err := s.rules.Spread(values)
 	if err != nil {
-		return corrupt(next, err)
+		return next.Corrupt(err)
 	}
 	if progress != nil {
 		progress(0, len(copies))
@@ -170,7 +171,7 @@ func (s *shard) copyTo(ctx context.Context, next *unit, frozen []order.Element, 
 	}
 	for conflicts := 0; ; conflicts++ {
 		change := ope.Change{
-			Puts: []ope.Record{s.sealHeader(next, header{uint64(len(copies)), generation})},
+			Puts: []ope.Record{next.SealHeader(unit.Header{Values: uint64(len(copies)), Generation: generation})},
 			Meta: ope.Meta{State: ope.StateOpen, Nonce: newNonce()},
 		}
 		applied, err := s.commit(ctx, next, ope.Condition{State: ope.StateAbsent}, change)
@@ -189,21 +190,21 @@ func (s *shard) copyTo(ctx context.Context, next *unit, frozen []order.Element, 
 
 // copyPart writes some elements to the next unit. It reports whether the unit is open already, so that all of
 // them are there or were.
-func (s *shard) copyPart(ctx context.Context, next *unit, copies []order.Element) (open bool, err error) {
+func (s *shard) copyPart(ctx context.Context, next *unit.Unit, copies []order.Element) (open bool, err error) {
 	missing := copies
 	for conflicts := 0; ; conflicts++ {
 		cond := ope.Condition{State: ope.StateAbsent}
 		change := ope.Change{Meta: ope.Meta{Nonce: newNonce()}}
 		for _, e := range missing {
 			cond.Absent = append(cond.Absent, e.Label.Bytes())
-			change.Puts = append(change.Puts, sealElement(next, e))
+			change.Puts = append(change.Puts, next.SealElement(e))
 		}
 		applied, err := s.commit(ctx, next, cond, change)
 		if applied || err != nil {
 			return false, err
 		}
 		last := copies[len(copies)-1].Label
-		p, err := s.read(ctx, next.epoch, copies[0].Label, last.Next(), len(copies))
+		p, err := s.read(ctx, next.Epoch, copies[0].Label, last.Next(), len(copies))
 		if err != nil {
 			return false, err
 		}
@@ -225,7 +226,7 @@ func (s *shard) copyPart(ctx context.Context, next *unit, copies []order.Element
 
 // retire retires a sealed unit whose successor is open, and reports whether it was this call that
 // did. It writes the header, which stays for ever, in the present format.
-func (s *shard) retire(ctx context.Context, u *unit) (bool, error) {
+func (s *shard) retire(ctx context.Context, u *unit.Unit) (bool, error) {
 	for conflicts := 0; ; conflicts++ {
 		p, err := s.readHeader(ctx, u)
 		if err != nil || p.meta.State == ope.StateRetired {
@@ -236,7 +237,7 @@ func (s *shard) retire(ctx context.Context, u *unit) (bool, error) {
 		}
 		change := ope.Change{Meta: ope.Meta{State: ope.StateRetired, Generation: p.meta.Generation, Nonce: newNonce()}}
 		if p.header != nil {
-			change.Puts = []ope.Record{s.sealHeader(u, *p.header)}
+			change.Puts = []ope.Record{u.SealHeader(*p.header)}
 		}
 		applied, err := s.commit(ctx, u, ope.Condition{State: p.meta.State, Generation: p.meta.Generation}, change)
 		if applied || err != nil {
@@ -247,7 +248,7 @@ func (s *shard) retire(ctx context.Context, u *unit) (bool, error) {
 
 // point sets the root to an epoch that is open, or was, unless it is at a later one.
 func (s *shard) point(ctx context.Context, epoch uint64) error {
-	u := s.unit(root)
+	u := s.unit(unit.Root)
 	for conflicts := 0; ; conflicts++ {
 		hint, meta, err := s.readRoot(ctx)
 		if err != nil || hint >= epoch {
@@ -274,7 +275,7 @@ func (s *shard) clean(ctx context.Context, epoch uint64) error {
 			return err
 		}
 		if view.Meta.State != ope.StateRetired {
-			return corrupt(u, fmt.Errorf("%w: it is not retired, but its successor is open", order.ErrCorrupt))
+			return u.Corrupt(fmt.Errorf("%w: it is not retired, but its successor is open", order.ErrCorrupt))
 		}
 		change := ope.Change{Meta: view.Meta}
 		for _, r := range view.Records {

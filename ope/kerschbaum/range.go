@@ -75,7 +75,7 @@ func (s *shard) intervalOf(ctx context.Context, within ope.Domain, lower, upper 
 		err := s.locate(ctx, false, func() (unlinked []order.Gap, err error) {
 			gaps = gaps[:0]
 			version = s.known.version()
-			if lower && !s.known.part.covers(within.Min) || upper && !s.known.part.covers(within.Max) {
+			if lower && !s.known.part.Covers(within.Min) || upper && !s.known.part.Covers(within.Max) {
 				return nil, errElsewhere
 			}
 			for _, x := range bounds {
@@ -250,11 +250,11 @@ func (s *shard) rangeOn(ctx context.Context, within *ope.Domain, yield func(ope.
 func (s *shard) bounds(ctx context.Context, lo, hi int64) (from, to order.Label, version ope.Version, end *int64, err error) {
 	err = s.locate(ctx, false, func() ([]order.Gap, error) {
 		is, rules := s.known.part, s.known.rules
-		if !is.covers(lo) {
+		if !is.Covers(lo) {
 			return nil, errElsewhere
 		}
-		if end = nil; !is.top {
-			end = &is.high.Value
+		if end = nil; !is.Top {
+			end = &is.High.Value
 		}
 		version = s.known.version()
 		from, to = rules.From, rules.High().Label
@@ -264,7 +264,7 @@ func (s *shard) bounds(ctx context.Context, lo, hi int64) (from, to order.Label,
 			// Whatever is known above is above, though there may be others before it.
 			to = s.known.list.Gap(hi).Right.Label
 		}
-		if lo == is.low.Value {
+		if lo == is.Low.Value {
 			return nil, nil
 		}
 		if e, ok := s.known.list.Find(lo); ok {

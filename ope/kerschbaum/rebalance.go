@@ -11,6 +11,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
 )
 
 // Rebalance implements [ope.Mutable]. It also wipes out what labels show of the order in which the values came. Where the
@@ -85,9 +86,9 @@ func (s *shard) rebalancePublished(ctx context.Context, progress func(done, tota
 }
 
 // spreadOut makes room where no single commit can.
-func (s *shard) spreadOut(ctx context.Context, u *unit) error {
+func (s *shard) spreadOut(ctx context.Context, u *unit.Unit) error {
 	s.mu.Lock()
-	from := s.known.part.low.Value
+	from := s.known.part.Low.Value
 	s.mu.Unlock()
 	w, err := s.counted(ctx, from)
 	if err == nil {
@@ -97,7 +98,7 @@ func (s *shard) spreadOut(ctx context.Context, u *unit) error {
 		return nil // it has another part by now, so that there may be room
 	}
 	if err == nil && w.step.Length() < 2 {
-		err = corrupt(u, fmt.Errorf("%w: labels of %d bits have no room for %d values", order.ErrFull, s.rules.Bits, w.values+1))
+		err = u.Corrupt(fmt.Errorf("%w: labels of %d bits have no room for %d values", order.ErrFull, s.rules.Bits, w.values+1))
 	}
 	return err
 }
@@ -133,11 +134,11 @@ func (s *shard) counted(ctx context.Context, x int64) (*sweep, error) {
 	var rules order.Rules
 	err := s.locate(ctx, false, func() ([]order.Gap, error) {
 		k := &s.known
-		if !k.part.covers(x) {
+		if !k.part.Covers(x) {
 			return nil, errElsewhere
 		}
 		rules = k.rules
-		w.low, w.end, w.top, w.gone = k.part.low.Value, k.part.high.Value, k.part.top, k.part.gone
+		w.low, w.end, w.top, w.gone = k.part.Low.Value, k.part.High.Value, k.part.Top, k.part.Gone
 		return nil, nil
 	})
 	if err != nil {
@@ -279,7 +280,7 @@ func (w *sweep) move(ctx context.Context, at rank, to int64, places func(*sweep,
 				w.moved++
 			}
 		}
-		w.after = ope.Version{Epoch: win.unit.epoch, Generation: win.meta.Generation + 1}
+		w.after = ope.Version{Epoch: win.unit.Epoch, Generation: win.meta.Generation + 1}
 		if w.crowded > 0 { // let others go first, who must read what has moved
 			err = pause.For(ctx, time.Since(begun)/2)
 		}
@@ -306,7 +307,7 @@ func (w *sweep) read(ctx context.Context, from, to int64) (win window, more bool
 	case err != nil || !ok:
 		return win, false, err
 	case p.meta.State == ope.StateSealed: // by an earlier version
-		_, err := s.finish(ctx, p.unit.epoch, nil)
+		_, err := s.finish(ctx, p.unit.Epoch, nil)
 		return win, false, err
 	}
 	run, err := p.run(left, rules.High())
@@ -329,7 +330,7 @@ func (w *sweep) read(ctx context.Context, from, to int64) (win window, more bool
 func (s *shard) neighbour(ctx context.Context, x int64) (left order.Element, rules order.Rules, version ope.Version, err error) {
 	err = s.locate(ctx, false, func() ([]order.Gap, error) {
 		version, rules = s.known.version(), s.known.rules
-		if left = rules.Low(); x <= s.known.part.low.Value {
+		if left = rules.Low(); x <= s.known.part.Low.Value {
 			return nil, nil
 		}
 		g := s.known.list.Gap(x - 1)
@@ -347,7 +348,7 @@ func (w *window) places() ([][]byte, error) {
 	for i := 1; i < len(w.elements); i++ {
 		e, ok, err := w.rules.Place(w.elements[i-1], w.elements[i])
 		if err != nil {
-			return nil, corrupt(w.unit, err)
+			return nil, w.unit.Corrupt(err)
 		}
 		if ok {
 			free = append(free, e.Label.Bytes())

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
 	"github.com/rangecrypt/rangecrypt/ope/opetest"
 	"github.com/stretchr/testify/require"
 )
@@ -196,16 +197,16 @@ func TestCorruptShapes(t *testing.T) {
 			es := [3]order.Element(elements)
 			change(&es)
 			u := first(s).unit(1)
-			puts := []ope.Record{first(s).sealHeader(u, header{})}
+			puts := []ope.Record{u.SealHeader(unit.Header{})}
 			for _, e := range es {
 				require.True(t, e.Label.Less(high.Label))
-				puts = append(puts, sealElement(u, e))
+				puts = append(puts, u.SealElement(e))
 			}
-			_, err = index.Commit(t.Context(), u.name, ope.Condition{}, ope.Change{Puts: puts, Meta: ope.Meta{State: ope.StateOpen}})
+			_, err = index.Commit(t.Context(), u.Name, ope.Condition{}, ope.Change{Puts: puts, Meta: ope.Meta{State: ope.StateOpen}})
 			require.NoError(t, err)
 			_, err = s.Encrypt(t.Context(), 15)
 			require.ErrorIs(t, err, ope.ErrIndex)
-			require.ErrorContains(t, err, string(u.name))
+			require.ErrorContains(t, err, string(u.Name))
 		})
 	}
 }

@@ -51,6 +51,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
 )
 
 // Options are the parameters of a scheme that have defaults. All clients of an index must have the
@@ -84,15 +85,15 @@ type Options struct {
 
 // A base is what all units of an index have in common.
 type base struct {
-	id        string
-	name      string
-	domain    ope.Domain
-	rules     order.Rules // of the whole index
-	index     ope.Index
-	limit     int
-	recordKey ope.Key
-	tagInner  cipher.Block
-	tagOuter  cipher.Block
+	id       string
+	name     string
+	domain   ope.Domain
+	rules    order.Rules // of the whole index
+	index    ope.Index
+	codec    *unit.Codec
+	limit    int
+	tagInner cipher.Block
+	tagOuter cipher.Block
 
 	// Sizes, which tests make small.
 	page     int // elements that a read of an unknown part asks for
@@ -156,8 +157,8 @@ func New(key ope.Key, d ope.Domain, index ope.Index, opts *Options) (*Scheme, er
 	o.Limit = cmp.Or(o.Limit, 100_000_000)
 	o.UnitValues = cmp.Or(o.UnitValues, 1_000_000)
 	switch {
-	case len(o.Name) > nameLimit:
-		return nil, fmt.Errorf("%w: the name has %d bytes, at most %d are allowed", ope.ErrParams, len(o.Name), nameLimit)
+	case len(o.Name) > unit.MaxName:
+		return nil, fmt.Errorf("%w: the name has %d bytes, at most %d are allowed", ope.ErrParams, len(o.Name), unit.MaxName)
 	case o.CacheValues < 4096:
 		return nil, fmt.Errorf("%w: a cache of %d values, need at least 4096", ope.ErrParams, o.CacheValues)
 	case o.Limit < 1:
@@ -177,8 +178,8 @@ func New(key ope.Key, d ope.Domain, index ope.Index, opts *Options) (*Scheme, er
 	}
 	b := &base{
 		id: id, name: o.Name, domain: d, rules: r, index: index, limit: o.Limit, cache: o.CacheValues,
-		recordKey: key.Derive("kerschbaum", "record"),
-		probes:    63, chunk: 256, window: 200, passPage: 1024, ahead: 4096, kept: 512, full: o.UnitValues,
+		codec:  &unit.Codec{Name: o.Name, ID: id, Key: key.Derive("kerschbaum", "record"), Rules: r, Domain: d},
+		probes: 63, chunk: 256, window: 200, passPage: 1024, ahead: 4096, kept: 512, full: o.UnitValues,
 	}
 	// What the values of a commit make a client read at once must fit into a quarter of its cache,
 	// or it would forget the neighbours of the first ones while it looks for those of the last.

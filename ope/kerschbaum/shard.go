@@ -10,6 +10,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/groupcommit"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
 )
 
 // A shard is one of the units, or of the successions of units, that an index consists of: it has a part of the values
@@ -30,16 +31,16 @@ type shard struct {
 	crowded atomic.Bool   // it has more values than it is to have
 
 	unitsMu sync.Mutex
-	units   map[uint64]*unit
+	units   map[uint64]*unit.Unit
 }
 
 func newShard(of *Scheme, number uint32) *shard {
 	s := &shard{
 		base: of.base, of: of, number: number,
-		known:   known{part: of.wholePart(), rules: of.rules, list: order.NewList(of.rules, of.cache)},
+		known:   known{part: unit.Whole(of.domain), rules: of.rules, list: order.NewList(of.rules, of.cache)},
 		passing: make(chan struct{}, 1),
 		turn:    make(chan struct{}, 1),
-		units:   map[uint64]*unit{},
+		units:   map[uint64]*unit.Unit{},
 	}
 	if s.listSize > 0 {
 		s.known.list.Size = s.listSize
@@ -148,7 +149,7 @@ func (s *shard) decrypt(ctx context.Context, epoch uint64, x int64, at order.Lab
 		}
 		s.mu.Lock()
 		ok, err := s.meet(p)
-		elsewhere := ok && !s.known.part.covers(x)
+		elsewhere := ok && !s.known.part.Covers(x)
 		if r := s.known.rules; ok && err == nil && len(p.elements) > 0 && r.From.Less(at) && at.Less(r.High().Label) {
 			err = s.learn(p.unit, p.elements)
 		}

@@ -3,7 +3,6 @@ package kerschbaum
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"maps"
 	"slices"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
 )
 
 // shards are those that a client knows, in the order of their values. What they say of their edges may be out of date:
@@ -98,20 +98,20 @@ func (m *shards) all() []*shard {
 }
 
 // note takes note of which part a shard has.
-func (m *shards) note(s *shard, is part) {
-	if s.number == 0 || sameEdge(is.low, is.high) {
+func (m *shards) note(s *shard, is unit.Part) {
+	if s.number == 0 || unit.SameEdge(is.Low, is.High) {
 		return // it is the last in any case, or has nothing yet
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if i := slices.IndexFunc(m.seats, func(p place) bool { return p.shard == s }); i >= 0 {
-		if m.seats[i].high >= is.high.Value {
+		if m.seats[i].high >= is.High.Value {
 			return
 		}
 		m.seats = slices.Delete(m.seats, i, i+1)
 	}
-	i := sort.Search(len(m.seats)-1, func(i int) bool { return is.high.Value < m.seats[i].high })
-	m.seats = slices.Insert(m.seats, i, place{is.high.Value, s})
+	i := sort.Search(len(m.seats)-1, func(i int) bool { return is.High.Value < m.seats[i].high })
+	m.seats = slices.Insert(m.seats, i, place{is.High.Value, s})
 }
 
 // share bounds what the shard remembers to what others leave of the cache, but so that one commit fits into a quarter
@@ -153,32 +153,25 @@ func (s *Scheme) at(ctx context.Context, x int64, do func(*shard) error) error {
 
 // The directory is a part of the root: a record for each shard but the first, with where it ended when it was written.
 // It spares new clients the way from shard to shard, and is nothing but a hint.
-const (
-	directorySize = order.LabelSize + 8 + 8
-	mostShards    = 4096 // that a client reads of the directory
-)
-
-func directoryKey(number uint32) []byte { return binary.BigEndian.AppendUint32(nil, number) }
+const mostShards = 4096 // that a client reads of the directory
 
 // direct puts a shard into the directory.
 func (s *Scheme) direct(ctx context.Context, number uint32, high order.Element, epoch uint64) error {
 	first := s.shards.first()
-	u := first.unit(root)
-	key := directoryKey(number)
-	b := binary.BigEndian.AppendUint64(high.Label.Append(nil), uint64(high.Value))
-	sealed := u.sealer.Seal(key, binary.BigEndian.AppendUint64(b, epoch))
+	u := first.unit(unit.Root)
+	listed := u.SealListing(unit.Listing{Number: number, High: high, Epoch: epoch})
 	for conflicts := 0; ; conflicts++ {
-		view, err := first.readRecords(ctx, u, key, append(key[:len(key):len(key)], 0), 1)
+		view, err := first.readRecords(ctx, u, listed.Key, append(bytes.Clone(listed.Key), 0), 1)
 		if err != nil {
 			return err
 		}
 		if len(view.Records) > 0 {
-			if was, _, err := openDirectory(u, view.Records[0]); err != nil || was.high.Value >= high.Value {
+			if was, _, err := u.OpenListing(view.Records[0]); err != nil || was.High.Value >= high.Value {
 				return err
 			}
 		}
 		change := ope.Change{
-			Puts: []ope.Record{{Key: key, Value: sealed}},
+			Puts: []ope.Record{listed},
 			Meta: ope.Meta{State: ope.StateOpen, Generation: max(view.Meta.Generation, epoch), Nonce: newNonce()},
 		}
 		cond := ope.Condition{State: view.Meta.State, Generation: view.Meta.Generation, Nonce: &view.Meta.Nonce}
@@ -192,37 +185,15 @@ func (s *Scheme) direct(ctx context.Context, number uint32, high order.Element, 
 	}
 }
 
-// A listing is what the directory has of a shard.
-type listing struct {
-	number uint32
-	high   order.Element
-	epoch  uint64
-}
-
-func openDirectory(u *unit, r ope.Record) (l listing, ok bool, err error) {
-	if len(r.Key) != 4 {
-		return l, false, nil // of a later version
-	}
-	b, err := u.sealer.Open(r.Key, r.Value, directorySize)
-	if err != nil {
-		return l, false, err
-	}
-	l.number = binary.BigEndian.Uint32(r.Key)
-	l.high.Label, _ = order.ParseLabel(b[:order.LabelSize])
-	l.high.Value = int64(binary.BigEndian.Uint64(b[order.LabelSize:]))
-	l.epoch = binary.BigEndian.Uint64(b[order.LabelSize+8:])
-	return l, !bytes.Equal(r.Key, make([]byte, 4)), nil
-}
-
 // list takes note of the shards that the directory has.
-func (m *shards) list(u *unit, records []ope.Record) error {
+func (m *shards) list(u *unit.Unit, records []ope.Record) error {
 	for _, r := range records {
-		l, ok, err := openDirectory(u, r)
+		l, ok, err := u.OpenListing(r)
 		if err != nil {
 			return err
 		}
 		if ok {
-			m.note(m.get(l.number, l.epoch), part{high: l.high})
+			m.note(m.get(l.Number, l.Epoch), unit.Part{High: l.High})
 		}
 	}
 	return nil

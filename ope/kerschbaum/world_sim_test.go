@@ -118,15 +118,15 @@ func (w *world) forget(unit ope.Unit) {
 	index := memindex.New()
 	for epoch := range w.units {
 		u := first(w.observer).unit(epoch)
-		if u.name == unit {
+		if u.Name == unit {
 			delete(w.units, epoch)
 			continue
 		}
-		view, err := w.index.Read(context.Background(), u.name, nil, nil, 0)
+		view, err := w.index.Read(context.Background(), u.Name, nil, nil, 0)
 		if err != nil {
 			panic(err)
 		}
-		if _, err := index.Commit(context.Background(), u.name, ope.Condition{}, ope.Change{Puts: view.Records, Meta: view.Meta}); err != nil {
+		if _, err := index.Commit(context.Background(), u.Name, ope.Condition{}, ope.Change{Puts: view.Records, Meta: view.Meta}); err != nil {
 			panic(err)
 		}
 	}
