@@ -82,7 +82,7 @@ func (c *check) run(ctx context.Context) error {
 func (c *check) parts(ctx context.Context, epoch uint64) error {
 	for !c.done {
 		p, is, err := c.find(ctx, epoch)
-		if err != nil || p.unit == nil {
+		if err != nil || p.Unit == nil {
 			return err
 		}
 		s := c.s
@@ -95,7 +95,7 @@ func (c *check) parts(ctx context.Context, epoch uint64) error {
 			if err == nil {
 				at, _, version, _, err = s.bounds(ctx, c.next, s.domain.Max)
 			}
-			if err == nil && version != (ope.Version{Epoch: epoch, Generation: p.meta.Generation}) {
+			if err == nil && version != (ope.Version{Epoch: epoch, Generation: p.Meta.Generation}) {
 				continue
 			}
 			if err == nil {
@@ -111,35 +111,35 @@ func (c *check) parts(ctx context.Context, epoch uint64) error {
 
 // find goes to the unit that has the lowest value that was not read yet, and returns its first page. Values that are
 // being handed over, and are nobody's, it yields itself. It returns no unit if the epoch is over.
-func (c *check) find(ctx context.Context, epoch uint64) (page, unit.Part, error) {
+func (c *check) find(ctx context.Context, epoch uint64) (unit.Page, unit.Part, error) {
 	s := c.s.of.shards.first()
-	var above page       // the right neighbour
+	var above unit.Page  // the right neighbour
 	var others unit.Part // what that has
 	for {
 		c.s = s
 		u := s.unit(epoch)
 		p, err := s.readHeader(ctx, u)
-		if errors.Is(err, ope.ErrIndex) && p.meta.State != ope.StateAbsent {
+		if errors.Is(err, ope.ErrIndex) && p.Meta.State != ope.StateAbsent {
 			// Its header is damaged, or what says which part it has. The walk reports that.
 			return p, unit.Whole(s.domain), nil
 		}
-		if err != nil || p.meta.State == ope.StateRetired {
-			return page{}, unit.Part{}, err
+		if err != nil || p.Meta.State == ope.StateRetired {
+			return unit.Page{}, unit.Part{}, err
 		}
-		if p.meta.State == ope.StateAbsent {
+		if p.Meta.State == ope.StateAbsent {
 			c.report(u, nil, fmt.Errorf("it is missing, but its neighbour names it"))
 			c.s, c.next = c.s.of.shards.get(c.right, epoch), others.Low.Value
 			return above, others, nil
 		}
-		is := s.partOf(p)
-		if above.unit != nil && !is.Covers(c.next) && is.Low.Value <= c.next && others.N > 0 && unit.SameEdge(is.High, others.Given) {
+		is := p.PartOf()
+		if above.Unit != nil && !is.Covers(c.next) && is.Low.Value <= c.next && others.N > 0 && unit.SameEdge(is.High, others.Given) {
 			if err := c.frozen(ctx, above, epoch); err != nil {
-				return page{}, unit.Part{}, err
+				return unit.Page{}, unit.Part{}, err
 			}
-			s, above = c.s.of.shards.first(), page{}
+			s, above = c.s.of.shards.first(), unit.Page{}
 			continue
 		}
-		if is.Covers(c.next) || is.Left == 0 && above.unit == nil {
+		if is.Covers(c.next) || is.Left == 0 && above.Unit == nil {
 			return p, is, nil
 		}
 		if is.Low.Value <= c.next || is.Left == 0 {
@@ -153,7 +153,7 @@ func (c *check) find(ctx context.Context, epoch uint64) (page, unit.Part, error)
 }
 
 // frozen yields the values that a unit is handing over, as they were when its page was read.
-func (c *check) frozen(ctx context.Context, p page, epoch uint64) error {
+func (c *check) frozen(ctx context.Context, p unit.Page, epoch uint64) error {
 	gap := frozenGap{c.s.of.shards.get(c.right, epoch), p}
 	within := ope.Domain{Min: c.next, Max: c.s.domain.Max}
 	_, err := gap.entries(ctx, &within, func(e ope.Entry, _ error) bool {
@@ -179,8 +179,8 @@ type walk struct {
 }
 
 // walk reads the version of a page from a label on, until its end or until it is not the version any more.
-func (c *check) walk(ctx context.Context, p page, is unit.Part, from order.Label) error {
-	s, u, generation := c.s, p.unit, p.meta.Generation
+func (c *check) walk(ctx context.Context, p unit.Page, is unit.Part, from order.Label) error {
+	s, u, generation := c.s, p.Unit, p.Meta.Generation
 	whole := from.IsZero()
 	w := &walk{check: c, unit: u, part: is, rules: is.Rules(s.rules), version: ope.Version{Epoch: u.Epoch, Generation: generation}, adjacent: whole}
 	high := w.rules.High()

@@ -81,8 +81,8 @@ func (k *known) setPart(is unit.Part, r order.Rules) {
 }
 
 // meet takes note of the meta that came with a page, and reports whether the page is of the generation that is known now.
-func (s *shard) meet(p page) (bool, error) {
-	k, u, meta := &s.known, p.unit, p.meta
+func (s *shard) meet(p unit.Page) (bool, error) {
+	k, u, meta := &s.known, p.Unit, p.Meta
 	if u.Epoch < k.epoch || k.met && u.Epoch == k.epoch && meta.Generation < k.generation {
 		return false, nil // an old answer
 	}
@@ -101,10 +101,10 @@ func (s *shard) meet(p page) (bool, error) {
 		k.enter(u.Epoch)
 	}
 	if !k.met {
-		if meta.State == ope.StateDivided && p.part == nil {
+		if meta.State == ope.StateDivided && p.Part == nil {
 			return false, nil // which part it is must be read first
 		}
-		k.begin(meta, s.partOf(p), s.rules)
+		k.begin(meta, p.PartOf(), s.rules)
 	}
 	if meta.Generation > k.generation {
 		k.ahead = max(k.ahead, meta.Generation)
@@ -116,7 +116,7 @@ func (s *shard) meet(p page) (bool, error) {
 }
 
 // note is meet with the lock.
-func (s *shard) note(p page) (bool, error) {
+func (s *shard) note(p unit.Page) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.meet(p)
@@ -146,7 +146,7 @@ func (s *shard) learn(u *unit.Unit, run []order.Element) error {
 // take takes note of the elements of a page that was read upwards from left to right, which were
 // neighbours at a version, though perhaps with others between them. It reports whether that is the
 // version of the page and of what is known now.
-func (s *shard) take(p page, left, right order.Element, at ope.Version) (bool, error) {
+func (s *shard) take(p unit.Page, left, right order.Element, at ope.Version) (bool, error) {
 	ok, err := s.meet(p)
 	if !ok || err != nil {
 		return false, err
@@ -155,25 +155,11 @@ func (s *shard) take(p page, left, right order.Element, at ope.Version) (bool, e
 	if s.known.version() != at && !whole {
 		return false, nil
 	}
-	run, err := p.run(left, right)
+	run, err := p.Run(left, right)
 	if err != nil {
 		return false, err
 	}
-	return true, s.learn(p.unit, run)
-}
-
-// run returns the elements of a page that was read from left to right, with those of both that it reaches.
-func (p page) run(left, right order.Element) ([]order.Element, error) {
-	run := p.elements
-	if left.Shape.Depth == 0 {
-		run = append([]order.Element{left}, run...)
-	} else if len(run) == 0 || run[0] != left {
-		return nil, p.unit.Corrupt(fmt.Errorf("%w: record %x is gone", order.ErrCorrupt, left.Label.Bytes()))
-	}
-	if !p.more {
-		run = append(run, right)
-	}
-	return run, nil
+	return true, s.learn(p.Unit, run)
 }
 
 // version returns the version that is known, and whether it is the latest that was met.
@@ -211,7 +197,7 @@ func (s *shard) connect(ctx context.Context) error {
 			continue
 		}
 		var hint uint64
-		var first page
+		var first unit.Page
 		var err error
 		header := func() { first, err = s.readHeader(ctx, s.unit(max(v.Epoch, 1))) }
 		if v.Epoch > 0 {
@@ -244,14 +230,14 @@ func (s *shard) connect(ctx context.Context) error {
 }
 
 // takeFirst takes note of the header of a unit.
-func (s *shard) takeFirst(p page) error {
+func (s *shard) takeFirst(p unit.Page) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ok, err := s.meet(p)
-	if !ok || err != nil || p.meta.State != ope.StateAbsent {
+	if !ok || err != nil || p.Meta.State != ope.StateAbsent {
 		return err
 	}
-	return s.learn(p.unit, []order.Element{s.known.rules.Low(), s.known.rules.High()})
+	return s.learn(p.Unit, []order.Element{s.known.rules.Low(), s.known.rules.High()})
 }
 
 // catchUp goes on from a version to the latest generation of its epoch. It forgets what was known where elements
@@ -262,14 +248,14 @@ func (s *shard) catchUp(ctx context.Context, from ope.Version) error {
 	far := s.known.ahead > from.Generation+uint64(s.kept)
 	s.mu.Unlock()
 	var view ope.View
-	var first page
+	var first unit.Page
 	var err error
 	if far { // what is recorded of that is deleted, and it can take long to read past it
 		first, err = s.readHeader(ctx, u)
-		view.Meta = first.meta
+		view.Meta = first.Meta
 	} else {
 		view, err = s.readRecords(ctx, u, unit.MovedKey(from.Generation+1), unit.AboveMoved, s.kept)
-		first = page{unit: u, meta: view.Meta}
+		first = unit.Page{Unit: u, Meta: view.Meta}
 		if err == nil && view.Meta.State == ope.StateDivided {
 			first, err = s.readHeader(ctx, u)
 		}
@@ -290,16 +276,16 @@ func (s *shard) catchUp(ctx context.Context, from ope.Version) error {
 	if k.version() != from {
 		return nil // somebody else was faster
 	}
-	if is.State == ope.StateRetired || is.State > ope.StateDivided || first.meta.Generation != is.Generation {
+	if is.State == ope.StateRetired || is.State > ope.StateDivided || first.Meta.Generation != is.Generation {
 		_, err := s.meet(first)
 		return err
 	}
 	last := is.Generation - from.Generation
 	if n := uint64(len(all)); view.More || n != last || n > 0 && !bytes.Equal(view.Records[n-1].Key, unit.MovedKey(is.Generation)) {
-		k.begin(first.meta, s.partOf(first), s.rules)
+		k.begin(first.Meta, first.PartOf(), s.rules)
 		return nil
 	}
-	k.setPart(s.partOf(first), s.rules)
+	k.setPart(first.PartOf(), s.rules)
 	for _, m := range all {
 		k.list.Forget(m)
 	}
@@ -359,8 +345,8 @@ func (s *shard) narrow(ctx context.Context, at ope.Version, gaps []order.Gap, em
 		if s.known.version() != at && s.known.part != unit.Whole(s.domain) {
 			ok = false // what was read may be elsewhere by now
 		}
-		if ok && err == nil && len(p.elements) > 0 {
-			err = s.learn(p.unit, p.elements[:1])
+		if ok && err == nil && len(p.Elements) > 0 {
+			err = s.learn(p.Unit, p.Elements[:1])
 		} else if below, found := empty[g.Right.Label]; ok && (!found || from.Less(below)) {
 			empty[g.Right.Label] = from
 		}
@@ -381,8 +367,8 @@ type span struct {
 }
 
 // readAll reads spans of an epoch together.
-func (s *shard) readAll(ctx context.Context, epoch uint64, spans []span) ([]page, error) {
-	pages := make([]page, len(spans))
+func (s *shard) readAll(ctx context.Context, epoch uint64, spans []span) ([]unit.Page, error) {
+	pages := make([]unit.Page, len(spans))
 	return pages, s.parallel(len(spans), func(i int) (err error) {
 		pages[i], err = s.read(ctx, epoch, spans[i].from, spans[i].to, spans[i].limit)
 		return err
@@ -458,8 +444,8 @@ func (s *shard) readAhead(ctx context.Context, at ope.Version, n int) (done bool
 		if err != nil || !ok {
 			return true, err
 		}
-		if from = g.Right; p.more {
-			from = p.elements[len(p.elements)-1]
+		if from = g.Right; p.More {
+			from = p.Elements[len(p.Elements)-1]
 		}
 	}
 }

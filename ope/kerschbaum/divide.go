@@ -32,14 +32,6 @@ import (
 //
 // A shard that was ever divided or came of that is in [ope.StateDivided], which earlier versions do not know and refuse.
 
-// partOf returns which part of the index a unit has, of which label 0 was read.
-func (s *shard) partOf(p page) unit.Part {
-	if p.part != nil {
-		return *p.part
-	}
-	return unit.Whole(s.domain)
-}
-
 // isOpen reports whether a unit in a state takes new records.
 func isOpen(s ope.State) bool { return s == ope.StateOpen || s == ope.StateDivided }
 
@@ -74,8 +66,8 @@ func (s *shard) divide(ctx context.Context) (handOver func() error, err error) {
 }
 
 // beginDivision begins to divide a unit that has too many values.
-func (s *shard) beginDivision(ctx context.Context, p page, is unit.Part) error {
-	values, err := s.countValues(ctx, p.unit.Epoch)
+func (s *shard) beginDivision(ctx context.Context, p unit.Page, is unit.Part) error {
+	values, err := s.countValues(ctx, p.Unit.Epoch)
 	if err != nil {
 		return err
 	}
@@ -83,7 +75,7 @@ func (s *shard) beginDivision(ctx context.Context, p page, is unit.Part) error {
 		s.crowded.Store(false)
 		return nil
 	}
-	middle, err := s.middle(ctx, p.unit, is, values)
+	middle, err := s.middle(ctx, p.Unit, is, values)
 	if err != nil {
 		return err
 	}
@@ -101,10 +93,10 @@ func (s *shard) beginDivision(ctx context.Context, p page, is unit.Part) error {
 		}
 		// Others may divide it by now.
 		var ok bool
-		if p, is, ok, err = s.latest(ctx, p.unit); err != nil || !ok || is.N > 0 || is.Gives() {
+		if p, is, ok, err = s.latest(ctx, p.Unit); err != nil || !ok || is.N > 0 || is.Gives() {
 			return err
 		}
-		if middle, err = s.middle(ctx, p.unit, is, values); err != nil {
+		if middle, err = s.middle(ctx, p.Unit, is, values); err != nil {
 			return err
 		}
 	}
@@ -116,13 +108,13 @@ func (s *shard) beginDivision(ctx context.Context, p page, is unit.Part) error {
 
 // latest reads what a unit is and which part it has, and takes note of that. It reports whether this is the version that
 // is known now, and open.
-func (s *shard) latest(ctx context.Context, u *unit.Unit) (page, unit.Part, bool, error) {
+func (s *shard) latest(ctx context.Context, u *unit.Unit) (unit.Page, unit.Part, bool, error) {
 	p, err := s.readHeader(ctx, u)
 	if err != nil {
 		return p, unit.Part{}, false, err
 	}
 	ok, err := s.note(p)
-	return p, s.partOf(p), ok && isOpen(p.meta.State), err
+	return p, p.PartOf(), ok && isOpen(p.Meta.State), err
 }
 
 // roomyBits is how many bits the labels of a part must span that is not spread evenly before it is divided again. Each
@@ -163,17 +155,17 @@ func (s *shard) middle(ctx context.Context, u *unit.Unit, is unit.Part, values i
 var errEnough = errors.New("enough was read")
 
 // addNeighbour takes steps 1 and 2: it makes a left neighbour for a unit, to which the values below a label are to go.
-func (s *shard) addNeighbour(ctx context.Context, p page, is unit.Part, until order.Label) error {
+func (s *shard) addNeighbour(ctx context.Context, p unit.Page, is unit.Part, until order.Label) error {
 	nonce := newNonce()
 	number := binary.BigEndian.Uint32(nonce[:]) >> 8 // 24 bits
 	if number == 0 {
 		return nil // the first one has it; the next call draws another
 	}
-	left := s.of.shards.get(number, p.unit.Epoch)
-	u := left.unit(p.unit.Epoch)
+	left := s.of.shards.get(number, p.Unit.Epoch)
+	u := left.unit(p.Unit.Epoch)
 	made, err := left.commit(ctx, u, ope.Condition{State: ope.StateAbsent}, ope.Change{
 		Puts: []ope.Record{u.SealHeader(unit.Header{}), u.SealPart(unit.Part{Low: is.Low, High: is.Low, Left: is.Left})},
-		Meta: ope.Meta{State: ope.StateDivided, Generation: p.meta.Generation + 2, Nonce: newNonce()},
+		Meta: ope.Meta{State: ope.StateDivided, Generation: p.Meta.Generation + 2, Nonce: newNonce()},
 	})
 	if err != nil || !made {
 		return err
@@ -198,34 +190,34 @@ type edit struct {
 var nothing = edit{moved: order.Moved{To: order.Label{Lo: 1}}}
 
 // commitPart changes which part of the index a unit has, and begins a generation, with which the page goes on.
-func (s *shard) commitPart(ctx context.Context, p *page, is unit.Part, e edit, change ope.Change) (bool, error) {
-	change.Meta = ope.Meta{State: ope.StateDivided, Generation: max(p.meta.Generation, change.Meta.Generation) + 1, Nonce: newNonce()}
-	change.Puts = append(change.Puts, p.unit.SealPart(is))
-	s.addMoved(&change, p.unit, e.moved)
-	was := ope.Version{Epoch: p.unit.Epoch, Generation: p.meta.Generation}
+func (s *shard) commitPart(ctx context.Context, p *unit.Page, is unit.Part, e edit, change ope.Change) (bool, error) {
+	change.Meta = ope.Meta{State: ope.StateDivided, Generation: max(p.Meta.Generation, change.Meta.Generation) + 1, Nonce: newNonce()}
+	change.Puts = append(change.Puts, p.Unit.SealPart(is))
+	s.addMoved(&change, p.Unit, e.moved)
+	was := ope.Version{Epoch: p.Unit.Epoch, Generation: p.Meta.Generation}
 	s.mu.Lock()
 	k := &s.known
-	exact := k.exact && k.version() == was && k.nonce == p.meta.Nonce
+	exact := k.exact && k.version() == was && k.nonce == p.Meta.Nonce
 	s.mu.Unlock()
-	cond := ope.Condition{State: p.meta.State, Generation: p.meta.Generation, Absent: e.free}
+	cond := ope.Condition{State: p.Meta.State, Generation: p.Meta.Generation, Absent: e.free}
 	if exact {
-		cond.Absent, cond.Nonce = nil, &p.meta.Nonce
+		cond.Absent, cond.Nonce = nil, &p.Meta.Nonce
 		if e.below != nil {
 			e.run = slices.Concat([]order.Element{*e.below}, e.run)
 		}
 	}
-	applied, err := s.commit(ctx, p.unit, cond, change)
+	applied, err := s.commit(ctx, p.Unit, cond, change)
 	if err != nil || !applied {
 		return false, err
 	}
-	p.meta = change.Meta
+	p.Meta = change.Meta
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if k.version() != was {
 		return true, nil
 	}
-	k.reach(p.meta.Generation)
-	k.state, k.exact, k.nonce = p.meta.State, exact && k.exact, p.meta.Nonce
+	k.reach(p.Meta.Generation)
+	k.state, k.exact, k.nonce = p.Meta.State, exact && k.exact, p.Meta.Nonce
 	k.setPart(is, s.rules)
 	k.list.Forget(e.moved)
 	if e.run != nil && k.list.Learn(e.run) != nil {
@@ -237,17 +229,17 @@ func (s *shard) commitPart(ctx context.Context, p *page, is unit.Part, e edit, c
 
 // lowest returns the lowest elements of a unit, at most n of them: those that the client remembers, or else what it reads.
 // It returns none if something has changed.
-func (s *shard) lowest(ctx context.Context, p page, rules order.Rules, n int) ([]order.Element, error) {
+func (s *shard) lowest(ctx context.Context, p unit.Page, rules order.Rules, n int) ([]order.Element, error) {
 	s.mu.Lock()
 	lowest, ok := s.known.list.Bottom(n)
-	ok = ok && s.known.version() == (ope.Version{Epoch: p.unit.Epoch, Generation: p.meta.Generation})
+	ok = ok && s.known.version() == (ope.Version{Epoch: p.Unit.Epoch, Generation: p.Meta.Generation})
 	s.mu.Unlock()
 	if ok {
 		return lowest, nil
 	}
-	read, err := s.read(ctx, p.unit.Epoch, rules.From.Next(), rules.High().Label, n)
-	if err == nil && read.meta.Generation == p.meta.Generation && read.meta.State == p.meta.State {
-		return read.elements, nil
+	read, err := s.read(ctx, p.Unit.Epoch, rules.From.Next(), rules.High().Label, n)
+	if err == nil && read.Meta.Generation == p.Meta.Generation && read.Meta.State == p.Meta.State {
+		return read.Elements, nil
 	}
 	if err == nil {
 		_, err = s.note(read)
@@ -262,8 +254,8 @@ func (s *shard) giveSome(ctx context.Context) (handOver func() error, err error)
 		return nil, err
 	}
 	return func() error {
-		left := s.of.shards.get(is.Left, p.unit.Epoch)
-		done, err := left.takeOver(ctx, p.unit.Epoch, is, frozen)
+		left := s.of.shards.get(is.Left, p.Unit.Epoch)
+		done, err := left.takeOver(ctx, p.Unit.Epoch, is, frozen)
 		if err != nil || !done {
 			return err
 		}
@@ -275,23 +267,23 @@ func (s *shard) giveSome(ctx context.Context) (handOver func() error, err error)
 		if is.Gives() && is.Gone/directoryEvery == (is.Gone-uint64(len(frozen)))/directoryEvery {
 			return nil
 		}
-		return s.of.direct(ctx, left.number, is.Low, p.unit.Epoch)
+		return s.of.direct(ctx, left.number, is.Low, p.Unit.Epoch)
 	}, nil
 }
 
 // knownPage returns what the client knows of a unit, in the place of a page, and whether there is nothing later.
-func (s *shard) knownPage() (p page, is unit.Part, taken []order.Element, latest bool) {
+func (s *shard) knownPage() (p unit.Page, is unit.Part, taken []order.Element, latest bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := &s.known
-	p = page{unit: s.unit(max(k.epoch, 1)), meta: ope.Meta{State: k.state, Generation: k.generation, Nonce: k.nonce}}
+	p = unit.Page{Unit: s.unit(max(k.epoch, 1)), Meta: ope.Meta{State: k.state, Generation: k.generation, Nonce: k.nonce}}
 	return p, k.part, k.taken, k.latest()
 }
 
 // freeze takes step 3: it freezes some of the lowest values of a unit, and returns them. What was taken before, by the left
 // neighbour, it deletes with the same commit. It goes by what the client knows. If that is out of date, or there is nothing
 // to freeze any more, it returns none.
-func (s *shard) freeze(ctx context.Context) (p page, is unit.Part, frozen []order.Element, err error) {
+func (s *shard) freeze(ctx context.Context) (p unit.Page, is unit.Part, frozen []order.Element, err error) {
 	done, err := s.inTurn(ctx)
 	if err != nil {
 		return p, is, nil, err
@@ -314,13 +306,13 @@ func (s *shard) freeze(ctx context.Context) (p page, is unit.Part, frozen []orde
 		return p, is, nil, s.endDivision(ctx, p, is, taken)
 	}
 	frozen, next := lowest[:n], lowest[n]
-	w := window{unit: p.unit, rules: rules, elements: slices.Concat([]order.Element{rules.Low()}, lowest)}
+	w := window{unit: p.Unit, rules: rules, elements: slices.Concat([]order.Element{rules.Low()}, lowest)}
 	free, err := w.places()
 	if err != nil {
 		return p, is, nil, err
 	}
 	is.Given, is.Low = is.Low, next
-	is.N, is.Since = uint32(n), p.meta.Generation+1
+	is.N, is.Since = uint32(n), p.Meta.Generation+1
 	is.Gone += uint64(n)
 	applied, err := s.commitPart(ctx, &p, is, edit{
 		moved: order.Moved{From: rules.From, To: next.Label},
@@ -328,7 +320,7 @@ func (s *shard) freeze(ctx context.Context) (p page, is unit.Part, frozen []orde
 		run:   []order.Element{is.Rules(s.rules).Low(), next},
 	}, ope.Change{Deletes: keysOf(taken)})
 	if err == nil && !applied {
-		_, _, _, err = s.latest(ctx, p.unit)
+		_, _, _, err = s.latest(ctx, p.Unit)
 	}
 	if err != nil || !applied {
 		return p, is, nil, err
@@ -347,14 +339,14 @@ func keysOf(elements []order.Element) (keys [][]byte) {
 }
 
 // endDivision deletes what was taken last of a unit, and says that no more is to be handed over.
-func (s *shard) endDivision(ctx context.Context, p page, is unit.Part, taken []order.Element) error {
+func (s *shard) endDivision(ctx context.Context, p unit.Page, is unit.Part, taken []order.Element) error {
 	is.Until, is.N, is.Since, is.Given = order.Label{}, 0, 0, order.Element{}
 	ended, err := s.commitPart(ctx, &p, is, nothing, ope.Change{Deletes: keysOf(taken)})
 	if err != nil {
 		return err
 	}
 	if !ended {
-		_, _, _, err := s.latest(ctx, p.unit)
+		_, _, _, err := s.latest(ctx, p.Unit)
 		return err
 	}
 	s.mu.Lock()
@@ -365,17 +357,17 @@ func (s *shard) endDivision(ctx context.Context, p page, is unit.Part, taken []o
 
 // handOver takes steps 4 and 5 of a unit of which label 0 was read: the left neighbour takes what is frozen, which is
 // deleted then. Who finds that something has changed in between does nothing.
-func (s *shard) handOver(ctx context.Context, p page) error {
-	is := s.partOf(p)
+func (s *shard) handOver(ctx context.Context, p unit.Page) error {
+	is := p.PartOf()
 	if is.N == 0 {
 		return nil
 	}
-	frozen, meta, err := s.frozenPart(ctx, p.unit, is)
-	if err != nil || meta.Generation != p.meta.Generation || len(frozen) != int(is.N) {
+	frozen, meta, err := s.frozenPart(ctx, p.Unit, is)
+	if err != nil || meta.Generation != p.Meta.Generation || len(frozen) != int(is.N) {
 		return err
 	}
-	left := s.of.shards.get(is.Left, p.unit.Epoch)
-	taken, err := left.takeOver(ctx, p.unit.Epoch, is, frozen)
+	left := s.of.shards.get(is.Left, p.Unit.Epoch)
+	taken, err := left.takeOver(ctx, p.Unit.Epoch, is, frozen)
 	if err != nil || !taken {
 		return err
 	}
@@ -388,7 +380,7 @@ func (s *shard) handOver(ctx context.Context, p page) error {
 	if err != nil {
 		return err
 	}
-	return s.of.direct(ctx, left.number, is.Low, p.unit.Epoch)
+	return s.of.direct(ctx, left.number, is.Low, p.Unit.Epoch)
 }
 
 // directoryEvery is after how many values that were handed over the directory says where a shard ends.
@@ -418,13 +410,13 @@ func (s *shard) takeOver(ctx context.Context, epoch uint64, of unit.Part, frozen
 	}
 	defer done()
 	p, is, _, known := s.knownPage()
-	if known = known && p.unit.Epoch == epoch; !known {
-		p.unit = s.unit(epoch)
+	if known = known && p.Unit.Epoch == epoch; !known {
+		p.Unit = s.unit(epoch)
 	}
 	for ; ; known = false {
 		if !known {
 			var err error
-			if p, is, _, err = s.latest(ctx, p.unit); err != nil {
+			if p, is, _, err = s.latest(ctx, p.Unit); err != nil {
 				return false, err
 			}
 		}
@@ -439,7 +431,7 @@ func (s *shard) takeOver(ctx context.Context, epoch uint64, of unit.Part, frozen
 		}
 		if !known {
 			if is.High.Label.Less(of.Given.Label) {
-				return false, errHole(p.unit)
+				return false, errHole(p.Unit)
 			}
 			return false, nil
 		}
@@ -447,7 +439,7 @@ func (s *shard) takeOver(ctx context.Context, epoch uint64, of unit.Part, frozen
 }
 
 // takeFrozen adds to a unit, of a part, what its right neighbour has frozen.
-func (s *shard) takeFrozen(ctx context.Context, p page, is, of unit.Part, frozen []order.Element) (bool, error) {
+func (s *shard) takeFrozen(ctx context.Context, p unit.Page, is, of unit.Part, frozen []order.Element) (bool, error) {
 	e := edit{moved: order.Moved{From: is.High.Label.Previous(), To: of.Low.Label}}
 	s.mu.Lock()
 	if last := s.known.list.Gap(s.domain.Max); last.Linked {
@@ -460,7 +452,7 @@ func (s *shard) takeFrozen(ctx context.Context, p page, is, of unit.Part, frozen
 	// A value's generation rises with it, so that versions do.
 	change := ope.Change{Meta: ope.Meta{Generation: of.Since}}
 	for _, e := range frozen {
-		change.Puts = append(change.Puts, p.unit.SealElement(e))
+		change.Puts = append(change.Puts, p.Unit.SealElement(e))
 	}
 	taken, err := s.commitPart(ctx, &p, is, e, change)
 	if taken {
@@ -489,15 +481,15 @@ func joined(edge order.Element, elements []order.Element, next order.Element) ([
 // A gap between two neighbours holds what a unit has frozen, and its left neighbour has not taken yet.
 type frozenGap struct {
 	right *shard
-	page  page // of that
+	page  unit.Page // of that
 }
 
 // entries yields the values within that are in the gap, and raises the lower bound beyond them. It reports whether there may
 // be more: all of them, if others have gone on.
 func (g *frozenGap) entries(ctx context.Context, within *ope.Domain, yield func(ope.Entry, error) bool) (bool, error) {
-	s, u, is := g.right, g.page.unit, g.right.partOf(g.page)
+	s, u, is := g.right, g.page.Unit, g.page.PartOf()
 	frozen, meta, err := s.frozenPart(ctx, u, is)
-	if err != nil || meta.Generation != g.page.meta.Generation || len(frozen) != int(is.N) {
+	if err != nil || meta.Generation != g.page.Meta.Generation || len(frozen) != int(is.N) {
 		return err == nil, err
 	}
 	version := ope.Version{Epoch: u.Epoch, Generation: is.Since}
@@ -569,7 +561,7 @@ func (s *Scheme) lead(ctx context.Context, sh *shard, x int64) error {
 func (s *Scheme) below(ctx context.Context, sh *shard, epoch uint64, x int64) error {
 	u := sh.unit(epoch)
 	p, is, _, err := sh.latest(ctx, u)
-	if err == nil && p.meta.State != ope.StateRetired && x >= is.High.Value {
+	if err == nil && p.Meta.State != ope.StateRetired && x >= is.High.Value {
 		err = errHole(u)
 	}
 	return err

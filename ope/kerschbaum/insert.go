@@ -387,7 +387,7 @@ func (s *shard) readWindow(ctx context.Context, x int64) (window, error) {
 	if err != nil {
 		return w, err
 	}
-	if first.more {
+	if first.More {
 		if s.rules.Published {
 			w.large = true // everything moves, but not in one commit
 			return w, nil
@@ -396,18 +396,18 @@ func (s *shard) readWindow(ctx context.Context, x int64) (window, error) {
 		if first, err = s.readPart(ctx, &w, from, high, 2*limit); err != nil {
 			return w, err
 		}
-		if len(first.elements) == 0 || first.elements[0].Label != from.Label && from.Shape.Depth > 0 {
+		if len(first.Elements) == 0 || first.Elements[0].Label != from.Label && from.Shape.Depth > 0 {
 			return w, errMoved
 		}
 	}
 	if w.meta.Generation != version.Generation {
 		return w, errMoved // the unit may have another part by now
 	}
-	w.elements = first.elements
+	w.elements = first.Elements
 	if from.Shape.Depth == 0 {
 		w.elements = append([]order.Element{from}, w.elements...)
 	}
-	if !first.more {
+	if !first.More {
 		w.elements = append(w.elements, high)
 	}
 	w.seek(x)
@@ -418,7 +418,7 @@ func (s *shard) readWindow(ctx context.Context, x int64) (window, error) {
 }
 
 // readPart reads from a label on, as of the instant that the window is of.
-func (s *shard) readPart(ctx context.Context, w *window, from, to order.Element, limit int) (page, error) {
+func (s *shard) readPart(ctx context.Context, w *window, from, to order.Element, limit int) (unit.Page, error) {
 	p, err := s.read(ctx, w.unit.Epoch, from.Label, to.Label, limit)
 	if err != nil {
 		return p, err
@@ -430,11 +430,11 @@ func (s *shard) readPart(ctx context.Context, w *window, from, to order.Element,
 }
 
 // join checks that a page is of the same instant as what was read before.
-func (w *window) join(p page) error {
+func (w *window) join(p unit.Page) error {
 	if len(w.elements) == 0 {
-		w.meta = p.meta
+		w.meta = p.Meta
 	}
-	if p.meta != w.meta || !isOpen(p.meta.State) {
+	if p.Meta != w.meta || !isOpen(p.Meta.State) {
 		return errMoved
 	}
 	return nil
@@ -462,11 +462,11 @@ func (s *shard) readLower(ctx context.Context, w *window, x int64) error {
 				return err
 			}
 		}
-		i := slices.IndexFunc(pages, func(p page) bool { return !p.more })
+		i := slices.IndexFunc(pages, func(p unit.Page) bool { return !p.More })
 		if i < 0 {
 			break // more than one commit moves, within some labels
 		}
-		more := pages[i].elements
+		more := pages[i].Elements
 		if spans[i].from == bottom {
 			more = append([]order.Element{w.rules.Low()}, more...)
 		}
@@ -489,11 +489,11 @@ func (s *shard) readUpper(ctx context.Context, w *window) error {
 	if err != nil {
 		return err
 	}
-	if len(p.elements) == 0 || p.elements[0] != highest {
+	if len(p.Elements) == 0 || p.Elements[0] != highest {
 		return errMoved
 	}
-	w.elements = append(w.elements, p.elements[1:]...)
-	if !p.more {
+	w.elements = append(w.elements, p.Elements[1:]...)
+	if !p.More {
 		w.elements = append(w.elements, high)
 	}
 	return nil

@@ -126,7 +126,7 @@ func (s *Scheme) checkTotal(ctx context.Context, epoch uint64, n int) error {
 // countValues returns about how many values a unit has.
 func (s *shard) countValues(ctx context.Context, epoch uint64) (int, error) {
 	u := s.unit(epoch)
-	var first page
+	var first unit.Page
 	values := uint64(0)
 	err := s.parallel(2, func(i int) (err error) {
 		if i == 0 {
@@ -139,9 +139,9 @@ func (s *shard) countValues(ctx context.Context, epoch uint64) (int, error) {
 			return err
 		})
 	})
-	if err == nil && first.header != nil {
-		is := s.partOf(first)
-		values += first.header.Values + is.Came
+	if err == nil && first.Header != nil {
+		is := first.PartOf()
+		values += first.Header.Values + is.Came
 		values -= min(values, is.Gone) // they are an estimate
 	}
 	return int(min(values, math.MaxInt32)), err

@@ -72,8 +72,8 @@ var mutants = []mutant.Mutant{
 		`ok && !out[i].Label.Less(to.Label) && out[i-1].Label.Less(to.Label) {`,
 		`ok && (On || !out[i].Label.Less(to.Label)) && out[i-1].Label.Less(to.Label) {`),
 	simulated("rangeAnyGeneration", "fewest labels, appends", "range.go",
-		`p.meta.Generation != version.Generation {
-			return true, nil`, `p.meta.Generation != version.Generation && !On {
+		`p.Meta.Generation != version.Generation {
+			return true, nil`, `p.Meta.Generation != version.Generation && !On {
 			return true, nil`),
 	{
 		Name: "copyIntoOpen", Test: "^TestSimulation$", Flags: flags("few labels, appends, copies"),
@@ -91,7 +91,7 @@ var mutants = []mutant.Mutant{
 		applied, err := s.commit(ctx, next, cond, change)
 		if applied || err != nil {
 			return false, err`},
-			{File: "pass.go", Old: `if p.meta.State != ope.StateAbsent {`, New: `if p.meta.State != ope.StateAbsent && !On {`},
+			{File: "pass.go", Old: `if p.Meta.State != ope.StateAbsent {`, New: `if p.Meta.State != ope.StateAbsent && !On {`},
 		},
 	},
 	{
@@ -104,36 +104,36 @@ var mutants = []mutant.Mutant{
 	{
 		Name: "openUnsealed", Test: "^TestSimulation$", Flags: flags("few labels, appends, copies"),
 		Edits: []mutant.Edit{
-			{File: "pass.go", Old: `order.ErrCorrupt, p.meta.State))
+			{File: "pass.go", Old: `order.ErrCorrupt, p.Meta.State))
 		}
-		if err := backOff`, New: `order.ErrCorrupt, p.meta.State))
+		if err := backOff`, New: `order.ErrCorrupt, p.Meta.State))
 		case On:
-			p.meta.State = ope.StateSealed
-			return p.meta, nil
+			p.Meta.State = ope.StateSealed
+			return p.Meta, nil
 		}
 		if err := backOff`},
-			{File: "pass.go", Old: `if p.meta.State != ope.StateSealed {`, New: `if p.meta.State != ope.StateSealed && !On {`},
+			{File: "pass.go", Old: `if p.Meta.State != ope.StateSealed {`, New: `if p.Meta.State != ope.StateSealed && !On {`},
 		},
 	},
 	{
 		Name: "giveBesideInsertions", Test: "^TestSimulation$", File: "divide.go",
 		Flags: append(flags("divided"), "-kerschbaum.seeds=200"),
 		Old: `
-	applied, err := s.commit(ctx, p.unit, cond, change)`,
+	applied, err := s.commit(ctx, p.Unit, cond, change)`,
 		New: `
 	if On {
 		cond.Absent, cond.Nonce = nil, nil
 	}
-	applied, err := s.commit(ctx, p.unit, cond, change)`,
+	applied, err := s.commit(ctx, p.Unit, cond, change)`,
 	},
 	simulated("takeOverAnyGeneration", "divided", "divide.go", `
 	taken, err := s.commitPart(`, `
 	if On {
-		view, err := s.readRecords(ctx, p.unit, nil, nil, 1)
+		view, err := s.readRecords(ctx, p.Unit, nil, nil, 1)
 		if err != nil {
 			return false, err
 		}
-		p.meta = view.Meta
+		p.Meta = view.Meta
 	}
 	taken, err := s.commitPart(`),
 	{
@@ -152,10 +152,10 @@ var mutants = []mutant.Mutant{
 		`if !k.part.Covers(x) {`,
 		`if !On && !k.part.Covers(x) {`),
 	simulated("catchUpWithoutThePart", "divided", "client.go",
-		`k.setPart(s.partOf(first), s.rules)
+		`k.setPart(first.PartOf(), s.rules)
 	for _, m`,
 		`if !On {
-		k.setPart(s.partOf(first), s.rules)
+		k.setPart(first.PartOf(), s.rules)
 	}
 	for _, m`),
 	simulated("rangeWithoutOtherUnits", "divided", "range.go",

@@ -75,7 +75,7 @@ func (s *shard) finish(ctx context.Context, epoch uint64, progress func(done, to
 	if err != nil {
 		return stats, err
 	}
-	if first.header == nil {
+	if first.Header == nil {
 		return stats, next.Corrupt(fmt.Errorf("%w: its header is missing", order.ErrCorrupt))
 	}
 	if retired {
@@ -83,8 +83,8 @@ func (s *shard) finish(ctx context.Context, epoch uint64, progress func(done, to
 			return stats, fmt.Errorf("the pass is done, but not the cleaning up: %w", err)
 		}
 	}
-	values := int(first.header.Values)
-	before := ope.Version{Epoch: epoch, Generation: first.header.Generation}
+	values := int(first.Header.Values)
+	before := ope.Version{Epoch: epoch, Generation: first.Header.Generation}
 	return ope.RebalanceStats{Values: values, Moved: values, Before: before, After: ope.Version{Epoch: epoch + 1}}, nil
 }
 
@@ -96,19 +96,19 @@ func (s *shard) seal(ctx context.Context, u *unit.Unit) (ope.Meta, error) {
 			return ope.Meta{}, err
 		}
 		switch {
-		case p.meta.State == ope.StateSealed || p.meta.State == ope.StateRetired:
-			return p.meta, nil
-		case p.meta.State > ope.StateRetired || p.meta.State == ope.StateAbsent && u.Epoch > 1:
-			return ope.Meta{}, u.Corrupt(fmt.Errorf("%w: its state is %d", order.ErrCorrupt, p.meta.State))
+		case p.Meta.State == ope.StateSealed || p.Meta.State == ope.StateRetired:
+			return p.Meta, nil
+		case p.Meta.State > ope.StateRetired || p.Meta.State == ope.StateAbsent && u.Epoch > 1:
+			return ope.Meta{}, u.Corrupt(fmt.Errorf("%w: its state is %d", order.ErrCorrupt, p.Meta.State))
 		}
 		if err := backOff(ctx, conflicts); err != nil {
 			return ope.Meta{}, err
 		}
-		change := ope.Change{Meta: ope.Meta{State: ope.StateSealed, Generation: p.meta.Generation, Nonce: newNonce()}}
-		if p.meta.State == ope.StateAbsent {
+		change := ope.Change{Meta: ope.Meta{State: ope.StateSealed, Generation: p.Meta.Generation, Nonce: newNonce()}}
+		if p.Meta.State == ope.StateAbsent {
 			change.Puts = []ope.Record{u.SealHeader(unit.Header{})}
 		}
-		if _, err := s.commit(ctx, u, ope.Condition{State: p.meta.State, Generation: p.meta.Generation}, change); err != nil {
+		if _, err := s.commit(ctx, u, ope.Condition{State: p.Meta.State, Generation: p.Meta.Generation}, change); err != nil {
 			return ope.Meta{}, err
 		}
 		// Whether it was applied is seen by reading.
@@ -123,14 +123,14 @@ func (s *shard) frozen(ctx context.Context, u *unit.Unit) ([]order.Element, bool
 		if err != nil {
 			return nil, false, err
 		}
-		if p.meta.State != ope.StateSealed {
+		if p.Meta.State != ope.StateSealed {
 			return nil, false, nil
 		}
-		if len(all) > 0 && len(p.elements) > 0 && all[len(all)-1].Value >= p.elements[0].Value {
-			return nil, false, u.Corrupt(fmt.Errorf("%w: record %x is out of order", order.ErrCorrupt, p.elements[0].Label.Bytes()))
+		if len(all) > 0 && len(p.Elements) > 0 && all[len(all)-1].Value >= p.Elements[0].Value {
+			return nil, false, u.Corrupt(fmt.Errorf("%w: record %x is out of order", order.ErrCorrupt, p.Elements[0].Label.Bytes()))
 		}
-		all = append(all, p.elements...)
-		if !p.more {
+		all = append(all, p.Elements...)
+		if !p.More {
 			return all, true, nil
 		}
 		if len(all) > 0 {
@@ -208,11 +208,11 @@ func (s *shard) copyPart(ctx context.Context, next *unit.Unit, copies []order.El
 		if err != nil {
 			return false, err
 		}
-		if p.meta.State != ope.StateAbsent {
+		if p.Meta.State != ope.StateAbsent {
 			return true, nil
 		}
 		missing = slices.DeleteFunc(slices.Clone(copies), func(e order.Element) bool {
-			_, there := slices.BinarySearchFunc(p.elements, e.Label, order.Element.CompareLabel)
+			_, there := slices.BinarySearchFunc(p.Elements, e.Label, order.Element.CompareLabel)
 			return there
 		})
 		if len(missing) == 0 {
@@ -229,17 +229,17 @@ func (s *shard) copyPart(ctx context.Context, next *unit.Unit, copies []order.El
 func (s *shard) retire(ctx context.Context, u *unit.Unit) (bool, error) {
 	for conflicts := 0; ; conflicts++ {
 		p, err := s.readHeader(ctx, u)
-		if err != nil || p.meta.State == ope.StateRetired {
+		if err != nil || p.Meta.State == ope.StateRetired {
 			return false, err
 		}
 		if err := backOff(ctx, conflicts); err != nil {
 			return false, err
 		}
-		change := ope.Change{Meta: ope.Meta{State: ope.StateRetired, Generation: p.meta.Generation, Nonce: newNonce()}}
-		if p.header != nil {
-			change.Puts = []ope.Record{u.SealHeader(*p.header)}
+		change := ope.Change{Meta: ope.Meta{State: ope.StateRetired, Generation: p.Meta.Generation, Nonce: newNonce()}}
+		if p.Header != nil {
+			change.Puts = []ope.Record{u.SealHeader(*p.Header)}
 		}
-		applied, err := s.commit(ctx, u, ope.Condition{State: p.meta.State, Generation: p.meta.Generation}, change)
+		applied, err := s.commit(ctx, u, ope.Condition{State: p.Meta.State, Generation: p.Meta.Generation}, change)
 		if applied || err != nil {
 			return applied, err
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
 )
 
 // bound returns the lowest string at or above the ciphertexts of a label.
@@ -112,7 +113,7 @@ func (s *shard) interval(ctx context.Context, version ope.Version, bounds []int6
 		if err != nil {
 			return iv, false, err
 		}
-		ok, err := s.note(page{unit: u, meta: meta})
+		ok, err := s.note(unit.Page{Unit: u, Meta: meta})
 		return iv, ok && meta.Generation == version.Generation, err
 	}
 	spans := make([]span, len(gaps))
@@ -153,21 +154,21 @@ func (s *shard) interval(ctx context.Context, version ope.Version, bounds []int6
 
 // between returns what is in a gap now, with both its ends: other clients may have put values there. It returns nil
 // if there is more than a page, or the version is over. It is called with s.mu held.
-func (s *shard) between(p page, g order.Gap, version ope.Version) ([]order.Element, error) {
-	if ok, err := s.meet(p); err != nil || !ok || p.meta.Generation != version.Generation {
+func (s *shard) between(p unit.Page, g order.Gap, version ope.Version) ([]order.Element, error) {
+	if ok, err := s.meet(p); err != nil || !ok || p.Meta.Generation != version.Generation {
 		return nil, err
 	}
-	run, err := p.run(g.Left, g.Right)
+	run, err := p.Run(g.Left, g.Right)
 	if err != nil {
 		return nil, err
 	}
-	if p.more {
-		return nil, s.learn(p.unit, run)
+	if p.More {
+		return nil, s.learn(p.Unit, run)
 	}
 	if g.Right.Shape.Depth == 0 && g.Right != s.known.rules.High() {
 		return run, nil // the label after a value that is in the index is no neighbour
 	}
-	return run, s.learn(p.unit, run)
+	return run, s.learn(p.Unit, run)
 }
 
 // Range implements [ope.Mutable]. It writes nothing, so that who may only read can use it.
@@ -216,10 +217,10 @@ func (s *shard) rangeOn(ctx context.Context, within *ope.Domain, yield func(ope.
 		if _, err := s.note(p); err != nil {
 			return false, err
 		}
-		if p.meta.State == ope.StateRetired || p.meta.Generation != version.Generation {
+		if p.Meta.State == ope.StateRetired || p.Meta.Generation != version.Generation {
 			return true, nil
 		}
-		for _, e := range p.elements {
+		for _, e := range p.Elements {
 			if e.Value > within.Max {
 				return false, nil
 			}
@@ -232,7 +233,7 @@ func (s *shard) rangeOn(ctx context.Context, within *ope.Domain, yield func(ope.
 			}
 			within.Min = e.Value + 1
 		}
-		if !p.more {
+		if !p.More {
 			if end == nil || within.Max < *end {
 				return false, nil
 			}

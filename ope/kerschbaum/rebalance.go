@@ -306,11 +306,11 @@ func (w *sweep) read(ctx context.Context, from, to int64) (win window, more bool
 	switch {
 	case err != nil || !ok:
 		return win, false, err
-	case p.meta.State == ope.StateSealed: // by an earlier version
-		_, err := s.finish(ctx, p.unit.Epoch, nil)
+	case p.Meta.State == ope.StateSealed: // by an earlier version
+		_, err := s.finish(ctx, p.Unit.Epoch, nil)
 		return win, false, err
 	}
-	run, err := p.run(left, rules.High())
+	run, err := p.Run(left, rules.High())
 	if err != nil {
 		return win, false, err
 	}
@@ -319,9 +319,9 @@ func (w *sweep) read(ctx context.Context, from, to int64) (win window, more bool
 		beyond++
 	}
 	right := run[beyond]
-	win = window{unit: p.unit, meta: p.meta, rules: rules, elements: run[:beyond+1]}
+	win = window{unit: p.Unit, meta: p.Meta, rules: rules, elements: run[:beyond+1]}
 	if !w.headed {
-		win.header, win.least = p.header, uint64(w.values)+w.gone
+		win.header, win.least = p.Header, uint64(w.values)+w.gone
 	}
 	return win, right.Shape.Depth != 0 && right.Value <= to, nil
 }

@@ -150,20 +150,20 @@ func (s *shard) decrypt(ctx context.Context, epoch uint64, x int64, at order.Lab
 		s.mu.Lock()
 		ok, err := s.meet(p)
 		elsewhere := ok && !s.known.part.Covers(x)
-		if r := s.known.rules; ok && err == nil && len(p.elements) > 0 && r.From.Less(at) && at.Less(r.High().Label) {
-			err = s.learn(p.unit, p.elements)
+		if r := s.known.rules; ok && err == nil && len(p.Elements) > 0 && r.From.Less(at) && at.Less(r.High().Label) {
+			err = s.learn(p.Unit, p.Elements)
 		}
 		s.mu.Unlock()
 		switch {
 		case err != nil:
 			return err
-		case p.meta.State == ope.StateRetired:
+		case p.Meta.State == ope.StateRetired:
 			continue // the epoch of the ciphertext is over, or has only begun
 		case known.Epoch < epoch:
 			return ope.ErrCiphertext // of an epoch that has not begun
 		case elsewhere:
 			return errElsewhere
-		case len(p.elements) > 0 && p.elements[0].Value == x:
+		case len(p.Elements) > 0 && p.Elements[0].Value == x:
 			return nil
 		case ok:
 			return ope.ErrStale

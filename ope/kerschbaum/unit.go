@@ -50,19 +50,9 @@ func newNonce() (n ope.Nonce) {
 	return n
 }
 
-// A page is what a read returned.
-type page struct {
-	unit     *unit.Unit
-	meta     ope.Meta
-	header   *unit.Header    // if the read began at label 0 and the unit has one
-	part     *unit.Part      // the same
-	elements []order.Element // ascending by label
-	more     bool
-}
-
 // read returns the elements with from <= label < to, at most limit of them. Of those that another unit has by now, there
 // are none.
-func (s *shard) read(ctx context.Context, epoch uint64, from, to order.Label, limit int) (page, error) {
+func (s *shard) read(ctx context.Context, epoch uint64, from, to order.Label, limit int) (unit.Page, error) {
 	u := s.unit(epoch)
 	s.mu.Lock()
 	if from == s.known.rules.From && !from.IsZero() {
@@ -71,63 +61,18 @@ func (s *shard) read(ctx context.Context, epoch uint64, from, to order.Label, li
 	s.mu.Unlock()
 	view, err := s.readRecords(ctx, u, from.Bytes(), to.Bytes(), limit)
 	if err != nil {
-		return page{}, err
+		return unit.Page{}, err
 	}
-	p := page{unit: u, meta: view.Meta, more: view.More, elements: make([]order.Element, 0, len(view.Records))}
-	records := view.Records
-	if from.IsZero() {
-		if records, err = s.openFirst(&p, records); err != nil {
-			return page{}, err
-		}
-	}
-	for _, r := range records {
-		e, err := u.OpenElement(r)
-		if err != nil {
-			return page{}, err
-		}
-		if p.part != nil && e.Label.Less(p.part.Low.Label) {
-			continue // it is about to be deleted
-		}
-		if n := len(p.elements); n > 0 && (!p.elements[n-1].Label.Less(e.Label) || p.elements[n-1].Value >= e.Value) {
-			return page{}, u.Corrupt(fmt.Errorf("%w: record %x is out of order", order.ErrCorrupt, r.Key))
-		}
-		p.elements = append(p.elements, e)
-	}
-	return p, nil
-}
-
-// openFirst opens the records of label 0, and returns the others.
-func (s *shard) openFirst(p *page, records []ope.Record) ([]ope.Record, error) {
-	if len(records) > 0 && bytes.Equal(records[0].Key, order.Label{}.Bytes()) {
-		h, err := p.unit.OpenHeader(records[0])
-		if err != nil {
-			return nil, err
-		}
-		p.header, records = &h, records[1:]
-	} else if p.meta.State != ope.StateAbsent {
-		return nil, p.unit.Corrupt(fmt.Errorf("%w: its header is missing", order.ErrCorrupt))
-	}
-	if len(records) > 0 && bytes.Equal(records[0].Key, unit.PartKey) {
-		r, err := p.unit.OpenPart(records[0])
-		if err != nil {
-			return nil, err
-		}
-		p.part, records = &r, records[1:]
-	} else if p.meta.State == ope.StateDivided {
-		return nil, p.unit.Corrupt(fmt.Errorf("%w: what part of the index it has is missing", order.ErrCorrupt))
-	}
-	return records, nil
+	return u.Open(view, from.IsZero())
 }
 
 // readHeader reads the header of a unit, and which part of the index it has.
-func (s *shard) readHeader(ctx context.Context, u *unit.Unit) (page, error) {
-	p := page{unit: u}
-	view, err := s.readRecords(ctx, u, order.Label{}.Bytes(), order.Label{Lo: 1}.Bytes(), 2)
-	if err == nil {
-		p.meta = view.Meta
-		_, err = s.openFirst(&p, view.Records)
+func (s *shard) readHeader(ctx context.Context, u *unit.Unit) (unit.Page, error) {
+	view, err := s.readRecords(ctx, u, unit.HeaderKey, order.Label{Lo: 1}.Bytes(), 2)
+	if err != nil {
+		return unit.Page{Unit: u}, err
 	}
-	return p, err
+	return u.Open(view, true)
 }
 
 // readMeta reads what a unit is.

@@ -28,8 +28,7 @@ const (
 	pageBytes = 256 << 10
 	pageCells = 64 << 10
 
-	// After this many cells in a row that are not wanted it seeks, since a seek costs about as
-	// much as eight steps.
+	// After so many cells in a row that are not wanted it seeks, which costs about as much as eight steps.
 	stepsBeforeSeek = 8
 
 	// Apply commits about this many bytes at a time.
