@@ -485,7 +485,7 @@ func ExampleOr() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(plan.Driver, plan.Estimate, plan.Exact)
+	fmt.Println(plan.Driver, plan.Estimate.Rows, plan.Estimate.Exact)
 	fmt.Println(some, least, most)
 	// Output:
 	// 2

@@ -162,9 +162,9 @@ func (r reader[R]) page(ctx context.Context, tbl *Table) (rows []R, next string,
 	return rows, "", nil
 }
 
-// Explain says how a query would be answered, without running it. It estimates how many rows and postings the query would
-// look at. For that it reads at most some 1,000 keys, and opens no row. Where there are more, it assumes that keys, and the
-// values of an ordered column in its domain, are evenly spread.
+// Explain says how a query would be answered, without running it, and how many rows and postings the query would look at.
+// Up to 4,096 it counts them. Of more it draws some, also rows of the table, of which it opens up to 2,048. So it needs some
+// hundreds of requests then. What it returns says whether that tells enough ([inspect.Estimate]).
 func (tbl *Table) Explain(ctx context.Context, q Query) (e inspect.Explanation, err error) {
 	err = tbl.call(ctx, "explain", "explain", 0, func(ctx context.Context, t *engine.Engine) (err error) {
 		e, err = query.Explain(ctx, t, q.selection())

@@ -141,6 +141,19 @@ func (f Field) SameCopies(other Field, key []Field) bool {
 // A ColumnName is the name of a column, with that of its table.
 type ColumnName struct{ Table, Column string }
 
+// An Estimate says how many rows and postings there are, to somebody who has read some of them.
+type Estimate struct {
+	Rows    int  // most likely
+	AtLeast int  // so many were counted
+	Exact   bool // they were all counted
+	Rough   bool // what was read tells so little that Rows may be far off, or much of it was missed
+}
+
+// And returns the estimate of both together.
+func (e Estimate) And(o Estimate) Estimate {
+	return Estimate{e.Rows + o.Rows, e.AtLeast + o.AtLeast, e.Exact && o.Exact, e.Rough || o.Rough}
+}
+
 // An Explanation says how a query is going to be answered or, where it was analysed, how it was. It holds no values.
 type Explanation struct {
 	// Driver is what is scanned: the name of a column whose postings are, "row key" for rows that the key restricts, or
@@ -166,10 +179,10 @@ type Explanation struct {
 	// in each row.
 	Unconverted []string
 
-	// Estimate is how many rows and postings the ranges hold, as a probe of some of them says; 0 where the query was
-	// run, which counts Hits. Exact says that the probe has seen them all.
-	Estimate int
-	Exact    bool
+	// Estimate is how many rows and postings the ranges hold, as a probe of some of them says; it is zero where the query
+	// was run, which counts Hits. Where rows come in the order of a column that drives, it is of those with a value there, and Nulls
+	// is how many are looked at for the others, which come after them.
+	Estimate, Nulls Estimate
 
 	// What follows is counted where the query was run.
 

@@ -159,6 +159,14 @@ func (s *Set) float() bool { return IsFloat(s.Column.Type) }
 // does not have once it drives queries; but who asks for NaN is answered from all rows.
 func (s *Set) Leads() bool { return !s.Null && (len(s.In) > 0 || !s.nan) }
 
+// Has reports whether a value of the column, which may be null, is in the set, and it is neither null nor NaN. A nil set has all such values.
+func (s *Set) Has(c *rowcodec.Column, v any) bool {
+	if v == nil || c.Type.Unordered(v) {
+		return false
+	}
+	return s == nil || slices.ContainsFunc(s.In, func(i Interval) bool { return (&Term{Lo: i.Lo, Hi: i.Hi}).has(c.Type, v) })
+}
+
 // void reports whether no value is in an interval.
 func (s *Set) void(i Interval) bool {
 	if i.Lo == nil || i.Hi == nil || i.Lo == i.Hi {

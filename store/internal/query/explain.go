@@ -4,20 +4,22 @@ import (
 	"bytes"
 	"context"
 	"math"
+	"slices"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/estimate"
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
-// What a probe reads at most.
+// What a probe reads. The keys of all ways are counted up to a number. Of a way that has more, sets are drawn.
 const (
-	probedKeys   = 1000
-	probedRanges = 16 // of one way
-	probedTokens = 50 // of one range
+	counted = 4096
+	draws   = 64
+	drawn   = 32 // rows or postings of a draw
 )
 
 // Explain says how a query would be answered.
@@ -35,103 +37,118 @@ func Explain(ctx context.Context, t *engine.Engine, q Selection) (e inspect.Expl
 	}
 	defer f.close()
 	f.describe()
-	p := probe{f: f, exact: true}
-	for i := range f.plan.Ways {
-		if err := p.way(ctx, &f.plan.Ways[i], max(1, probedKeys/len(f.plan.Ways))); err != nil {
+	e.Estimate.Exact, e.Nulls.Exact = true, true
+	left := counted
+	for i, w := range f.plan.Ways {
+		p := probe{f, &w}
+		got, err := p.estimate(ctx, max(left, counted/len(f.plan.Ways)))
+		if err != nil {
 			return e, err
 		}
+		left -= got.AtLeast
+		of := &e.Estimate
+		if i > 0 && q.OrderBy != "" && f.plan.sort == nil {
+			of = &e.Nulls // these ways come after those in order
+		}
+		*of = of.And(got)
 	}
-	e.Estimate, e.Exact = int(min(math.Round(p.rows), math.MaxInt32)), p.exact
 	return e, nil
 }
 
-// A probe counts keys of ranges.
+// A probe estimates how many rows or postings the ranges of a way have.
 type probe struct {
-	f     *execution
-	rows  float64
-	exact bool
+	f *execution
+	w *way
 }
 
-// way adds the rows or postings of a way, of which it reads so many keys.
-func (p *probe) way(ctx context.Context, w *way, keys int) error {
-	n := min(len(w.Ranges), probedRanges, keys)
-	p.exact = p.exact && n == len(w.Ranges)
-	sum := 0.0
-	for i := range n {
-		r := w.Ranges[i*len(w.Ranges)/n]
-		count := p.keyRange
-		switch {
-		case w.anyOrder:
-			count = p.unordered
-		case w.tokenwise():
-			count = p.values
-		}
-		rows, err := count(ctx, w, r, max(1, keys/n))
-		if err != nil {
-			return err
-		}
-		sum += rows
+func (p probe) estimate(ctx context.Context, most int) (e inspect.Estimate, err error) {
+	k := p.keys()
+	if e.AtLeast, e.Exact, err = p.count(ctx, k, most); err != nil || e.Exact {
+		e.Rows = e.AtLeast
+		return e, err
 	}
-	if n > 0 {
-		p.rows += sum * float64(len(w.Ranges)) / float64(n)
+	var byKeys, byRows estimate.Sample
+	if !p.w.tokenwise() {
+		byKeys, err = k.Draw(ctx, draws, drawn, func(rows []driver.Row) (int, error) { return len(rows), nil })
 	}
-	return nil
-}
-
-// keyRange counts the keys of a range of a way.
-func (p *probe) keyRange(ctx context.Context, w *way, r keyRange, most int) (float64, error) {
-	rows, exact, err := p.keysOf(w).Range(ctx, r.Start, r.end, most)
-	p.exact = p.exact && exact
-	return rows, err
-}
-
-// unordered counts the rows of a range that has no order.
-func (p *probe) unordered(ctx context.Context, w *way, r keyRange, most int) (float64, error) {
-	k := p.keysOf(w)
-	if w.served() {
-		scan := p.f.indexed(w, r)
-		r.Start, r.end, k.Index = scan.Start, scan.End, scan.Index
+	if err == nil && p.w.driving != nil {
+		byRows, err = p.opened(ctx)
 	}
-	rows, exact, err := k.Unordered(ctx, r.Start, r.end, most)
-	p.exact = p.exact && exact
-	return rows, err
-}
-
-func (p *probe) keysOf(w *way) estimate.Keys {
-	if w.driving != nil && !w.served() {
-		return estimate.Keys{Family: p.f.postings, Spec: p.f.table.PostingSpec}
+	if err != nil {
+		return e, err
 	}
-	return estimate.Keys{Family: p.f.data, Spec: p.f.table.Spec, Cells: driver.Slice{Only: [][]byte{rowcodec.KeyQualifier}}}
+	rows := byKeys.Rows
+	e.Rough = !byKeys.Sure()
+	switch {
+	case p.w.driving == nil:
+	case byRows.Sure():
+		rows, e.Rough = byRows.Rows, false
+	case p.w.tokenwise() || rows > byRows.Most():
+		rows, e.Rough = byRows.Rows, true
+	}
+	e.Rows = int(min(max(math.Round(rows), float64(e.AtLeast)), math.MaxInt32))
+	return e, nil
 }
 
-// values counts the postings of values in the index of a mutable scheme. If there are more, it extrapolates by where the last
-// one is between the first value that is there and the last.
-func (p *probe) values(ctx context.Context, w *way, r keyRange, most int) (rows float64, err error) {
-	codes, first, last := 0, r.within.Lo, r.within.Lo
-	for code, err := range r.within.Codes(ctx, r.by.Order, false) {
-		if err != nil {
-			return 0, err
-		}
-		if codes == probedTokens || rows >= float64(most) {
-			p.exact = false
-			end := code
-			for end, err = range r.within.Codes(ctx, r.by.Order, true) {
-				if err != nil {
-					return 0, err
-				}
-				break
+// count counts what the way scans, until it has found more than most.
+func (p probe) count(ctx context.Context, k estimate.Keys, most int) (n int, all bool, err error) {
+	if !p.w.tokenwise() {
+		return k.Count(ctx, most)
+	}
+	f := &finder{execution: p.f, way: *p.w}
+	for _, r := range p.w.Ranges {
+		for _, err := range f.lookUp(ctx, r) {
+			if err != nil {
+				return n, false, err
 			}
-			return rows / min(max((float64(last)-float64(first))/(float64(end)-float64(first)), 1e-9), 1), nil
+			if n++; n > most {
+				return n, false, nil
+			}
 		}
-		if codes == 0 {
-			first = code
-		}
-		key := r.by.AppendTag(bytes.Clone(r.by.Lead), code)
-		n, err := p.keyRange(ctx, w, keyRange{Start: key, end: ope.PrefixEnd(key)}, max(1, most-int(rows)))
-		if err != nil {
-			return 0, err
-		}
-		rows, codes, last = rows+n, codes+1, code
 	}
-	return rows, nil
+	return n, true, nil
+}
+
+// opened draws rows of the table by their keys, opens them, and estimates to how many of these the ranges lead. So it finds a value
+// that many rows share.
+func (p probe) opened(ctx context.Context) (estimate.Sample, error) {
+	t, c := p.f.table, p.w.driving
+	need := make([]bool, len(t.Stored))
+	c.Add(need)
+	all := driver.Range{Start: t.Prefix, End: ope.PrefixEnd(t.Prefix), AnyOrder: t.Parts[0].Encryption != meta.Ordered, Cells: t.Slice(need)}
+	k := estimate.Keys{Family: p.f.data, Spec: t.Spec, Scans: []driver.Range{all}}
+	scratch := new(rowcodec.Scratch)
+	return k.Draw(ctx, draws, drawn, func(rows []driver.Row) (n int, err error) {
+		for _, row := range rows {
+			r, err := t.Opened(ctx, p.f.data, row, need, scratch)
+			if err != nil {
+				return 0, err
+			}
+			if r != nil && p.w.values.Has(c, t.ValueOf(c, r)) {
+				n++
+			}
+		}
+		return n, nil
+	})
+}
+
+// keys returns those of what the way scans.
+func (p probe) keys() estimate.Keys {
+	t, w := p.f.table, p.w
+	k := estimate.Keys{Family: p.f.data, Spec: t.Spec}
+	cells := driver.Slice{Only: [][]byte{rowcodec.KeyQualifier}}
+	if w.driving != nil && !w.served() {
+		k.Family, k.Spec, cells = p.f.postings, t.PostingSpec, driver.Slice{}
+	}
+	for _, r := range w.Ranges {
+		scan := driver.Range{Start: r.Start, End: r.end, AnyOrder: w.anyOrder, Cells: cells}
+		if w.served() {
+			scan = p.f.indexed(w, r)
+		}
+		k.Scans = append(k.Scans, scan)
+	}
+	if !w.anyOrder {
+		slices.SortFunc(k.Scans, func(a, b driver.Range) int { return bytes.Compare(a.Start, b.Start) })
+	}
+	return k
 }

@@ -80,7 +80,7 @@ func (p *planner) orderWays(tree *predicate.Tree, c *rowcodec.Column) ([]way, er
 	}
 	s := ss.Of(c)
 	nulls := s == nil || s.Null
-	w := way{driving: c, tree: tree}
+	w := way{driving: c, tree: tree, values: s}
 	var err error
 	if w.Ranges, err = rangesOf(p.ctx, c, c.Lead, s); err != nil {
 		return nil, err
