@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -101,6 +102,60 @@ func TestInterruptedDeletion(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("mope/column: %d rows deleted\n", left), run("table", "delete", "mope/column", "--where", "uniform > 0", "--yes"))
 	require.Zero(t, count())
 	require.Contains(t, run("verify"), "sound\n")
+}
+
+// A drop that is interrupted says what is left, and so does the list of tables: by the id that is named there the rest is dropped.
+// What a table has that is there is not dropped so.
+func TestInterruptedDrop(t *testing.T) {
+	atDrop := func() {}
+	e, stdout, stderr := testEnv(t, func(db driver.DB) driver.DB { return before(db, func() { atDrop() }, "Drop") })
+	key := filepath.Join(t.TempDir(), "key")
+	require.Equal(t, exit.OK, execute(e, []string{"keys", "generate", key}))
+	run := func(ctx context.Context, code exit.Code, args ...string) {
+		t.Helper()
+		stdout.Reset()
+		stderr.Reset()
+		require.Equal(t, code, executeIn(ctx, e, append(args, "--store", "pebble:any", "--key", key)), stderr)
+	}
+	id := func(table string) string {
+		run(t.Context(), exit.OK, "table", "describe", table, "--json")
+		found := regexp.MustCompile(`"id":"([0-9a-f]{32})"`).FindStringSubmatch(stdout.String())
+		require.Len(t, found, 2, stdout)
+		return found[1]
+	}
+	run(t.Context(), exit.OK, "insert", "--n", "10", "--layout", "column")
+	run(t.Context(), exit.OK, "insert", "--n", "10", "--layout", "key")
+	gone, there := id("mope/column"), id("mope/key")
+	rest := fmt.Sprintf("'rangecrypt table drop --id %s' drops", gone)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	atDrop = cancel
+	run(ctx, exit.Interrupted, "table", "drop", "mope/column", "--yes")
+	atDrop = func() {}
+	require.Contains(t, stderr.String(), "table mope/column is gone, and its data may not be yet: "+rest+" the rest\n")
+	run(t.Context(), exit.OK, "table", "list")
+	require.Contains(t, stderr.String(), rest+" it\n")
+	run(t.Context(), exit.Usage, "table", "drop", "--id", gone)
+	run(t.Context(), exit.OK, "table", "drop", "--id", gone, "--yes")
+	require.Equal(t, "what was left of the table was dropped\n", stdout.String())
+	run(t.Context(), exit.OK, "table", "list")
+	require.Empty(t, stderr.String())
+	run(t.Context(), exit.OK, "table", "drop", "--id", gone, "--yes")
+	require.Equal(t, "nothing is left of a table with that id\n", stdout.String())
+
+	run(t.Context(), exit.Failed, "table", "drop", "--id", there, "--yes")
+	require.Contains(t, stderr.String(), "table mope/key has that id, and is there: 'rangecrypt table drop mope/key' drops it\n")
+	for _, args := range [][]string{{}, {"mope/key", "--id", there}, {"--id", "mope/key"}} {
+		run(t.Context(), exit.Usage, append([]string{"table", "drop"}, args...)...)
+	}
+	run(t.Context(), exit.OK, "verify")
+	require.Contains(t, stdout.String(), "10 rows, ")
+
+	// One that is interrupted before the table is gone changes nothing.
+	ctx, cancel = context.WithCancel(t.Context())
+	cancel()
+	run(ctx, exit.Interrupted, "table", "drop", "mope/key", "--yes")
+	run(t.Context(), exit.OK, "table", "describe", "mope/key")
 }
 
 // What is printed fits a narrow terminal.

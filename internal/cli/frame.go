@@ -51,6 +51,13 @@ type Call struct {
 
 	DB    driver.DB
 	Store *store.Store // in DB
+	key   kms.KMS      // of the store
+}
+
+// Unwritable opens the store once more, so that nothing of it can be changed: a change is checked, and then [driver.ErrReadOnly].
+// The caller must close it.
+func (c *Call) Unwritable(ctx context.Context) (*store.Store, error) {
+	return stores.Tables(ctx, stores.ReadOnly(c.DB), c.key, false)
 }
 
 // Arg returns the first argument, or "".
@@ -128,7 +135,7 @@ func (c *Call) onStore(ctx context.Context, how stores.How, do func(context.Cont
 		db = stores.ReadOnly(db)
 	}
 	if c.Store, err = stores.Tables(ctx, db, key, how.Create); err == nil {
-		c.DB = db
+		c.DB, c.key = db, key
 		err = do(ctx, c)
 		err = errors.Join(err, c.Store.Close(ctx))
 	}
@@ -178,7 +185,11 @@ func Group(name, short, long string, commands ...*cobra.Command) *cobra.Command 
 		Use: name, Short: short, Long: long,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return exit.Usagef("unknown command %q: there is %s%s%s", args[0], strings.Join(names, ", "), show.DidYouMean(names, args[0]), elsewhere(cmd, args[0]))
+				said := show.DidYouMean(names, args[0])
+				if said == "" {
+					said = ": there is " + strings.Join(names, ", ")
+				}
+				return exit.Usagef("unknown command %q%s%s", args[0], said, elsewhere(cmd, args[0]))
 			}
 			return nil
 		},

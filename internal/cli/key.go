@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/internal/cli/stores"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
@@ -121,8 +124,12 @@ func (e *Env) ReadKey(source string) (kms.KMS, error) {
 	if !isEnv && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENAMETOOLONG)) && passphraseLike(name) {
 		return nil, fmt.Errorf("there is no such key file; its name is not shown, since it may be a passphrase: that is asked for with %s", passphraseKey)
 	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there is no key file %s; 'keys generate %[1]s' makes one: %w", name, fs.ErrNotExist)
+	switch {
+	case isEnv:
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, noKeyFile(name)
+	case errors.Is(err, syscall.ENOTDIR):
+		return nil, fmt.Errorf("there is no key file %s: what stands before the last / is no folder", name)
 	}
 	if err != nil {
 		return nil, err
@@ -131,6 +138,19 @@ func (e *Env) ReadKey(source string) (kms.KMS, error) {
 		e.Warn("check who may read the key file %s; Windows does not say", name)
 	}
 	return kms.NewLocal(key), nil
+}
+
+// noKeyFile returns the error of a key file that is not there. Who makes one by mistake has a key that opens nothing.
+func noKeyFile(name string) error {
+	var others []string
+	entries, _ := os.ReadDir(filepath.Dir(name)) // which may not be there
+	for _, e := range entries {
+		if e.Type().IsRegular() {
+			others = append(others, e.Name())
+		}
+	}
+	return fmt.Errorf("there is no key file %s%s; a key file has the master key of a store, and is none of its tables or columns; "+
+		"'keys generate %[1]s' makes one for a new store: %[3]w", name, strings.TrimSuffix(show.DidYouMean(others, filepath.Base(name)), "?"), fs.ErrNotExist)
 }
 
 // passphraseLike reports whether what should name a file may be a passphrase.

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -60,7 +59,10 @@ func Root(e *Env, root *cobra.Command, commands ...*cobra.Command) *cobra.Comman
 	})
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 { // the flag is that of a command that there is not
-			return cmp.Or(cmd.ValidateArgs(args), cmd.RunE(cmd, args))
+			if err := cmd.ValidateArgs(args); err != nil {
+				return err
+			}
+			return cmd.RunE(cmd, args)
 		}
 		return flagError(cmd, err)
 	})

@@ -133,32 +133,21 @@ func (a *alteration) run(ctx context.Context, c *cli.Call) error {
 	return a.make(ctx, c, changes)
 }
 
-// make shows the changes and makes them. Where none is to be made, it shows only what could be.
+// make makes the changes, and shows them once the store has accepted them: before somebody is asked, or that they are made.
 func (a *alteration) make(ctx context.Context, c *cli.Call, changes []change) error {
 	var made []store.Change
-	for _, ch := range changes {
-		made = append(made, ch.store)
-	}
-	if a.dryRun {
-		// The store checks them all before it finds that nothing can be written.
-		if err := c.Store.Alter(ctx, a.name, made...); err != nil && !errors.Is(err, driver.ErrReadOnly) {
-			return err
-		}
-	}
 	ask, loses, rewrite := len(a.wanted) == 0, false, false
 	for _, ch := range changes {
+		made = append(made, ch.store)
 		loses, rewrite = loses || ch.loses, rewrite || ch.rewrites
-		if err := c.Line("%s", ch.line); err != nil {
+	}
+	if ask = (ask || loses) && !a.dryRun; ask || a.dryRun {
+		if err := a.check(ctx, c, made); err != nil {
 			return err
 		}
-		if ch.shares != "" {
-			c.Warn("warning: %s", ch.shares)
+		if err := say(c, changes); err != nil || a.dryRun {
+			return err
 		}
-	}
-	if a.dryRun {
-		return nil
-	}
-	if ask || loses {
 		question := fmt.Sprintf("Change table %s?", show.Visible(a.name))
 		if loses {
 			question = fmt.Sprintf("Change table %s, so that values are lost?", show.Visible(a.name))
@@ -170,11 +159,42 @@ func (a *alteration) make(ctx context.Context, c *cli.Call, changes []change) er
 	if err := c.Store.Alter(ctx, a.name, made...); err != nil {
 		return err
 	}
+	if !ask {
+		if err := say(c, changes); err != nil {
+			return err
+		}
+	}
 	line := fmt.Sprintf("table %s was changed", show.Visible(a.name))
 	if rewrite {
 		line += "; rows are found by the changed columns without opening all of them after 'rangecrypt table convert'"
 	}
 	return c.Line("%s", line)
+}
+
+// check lets the store check all changes. It finds then that nothing can be written.
+func (a *alteration) check(ctx context.Context, c *cli.Call, changes []store.Change) error {
+	st, err := c.Unwritable(ctx)
+	if err != nil {
+		return err
+	}
+	err = st.Alter(ctx, a.name, changes...)
+	if errors.Is(err, driver.ErrReadOnly) {
+		err = nil
+	}
+	return errors.Join(err, st.Close(ctx))
+}
+
+// say shows changes.
+func say(c *cli.Call, changes []change) error {
+	for _, ch := range changes {
+		if err := c.Line("%s", ch.line); err != nil {
+			return err
+		}
+		if ch.shares != "" {
+			c.Warn("warning: %s", ch.shares)
+		}
+	}
+	return nil
 }
 
 // A change is a change of a table and what there is to say about it.
@@ -350,8 +370,17 @@ func checkName(s store.Schema) error {
 	return nil
 }
 
+// noColumn refuses to drop or change what is no column.
 func noColumn(s store.Schema, name string) error {
-	return fmt.Errorf("%w: table %s has no column %s that can be dropped or changed", store.ErrColumn, show.Visible(s.Name), show.Visible(name))
+	if slices.ContainsFunc(s.Key, func(p store.KeyPart) bool { return p.Describe().Name == name }) {
+		return fmt.Errorf("%w: %s is a part of the row key of table %s, which stays as it is, but for its name (--rename): for another key make a new table, "+
+			"and copy the rows with 'rangecrypt table export' and 'rangecrypt table insert'", store.ErrColumn, show.Visible(name), show.Visible(s.Name))
+	}
+	var names []string
+	for _, c := range s.Columns {
+		names = append(names, c.Describe().Name)
+	}
+	return fmt.Errorf("%w: table %s has no column %s that can be dropped or changed%s", store.ErrColumn, show.Visible(s.Name), show.Visible(name), show.DidYouMean(names, name))
 }
 
 // difference returns the changes that turn one schema into the other.

@@ -43,10 +43,11 @@ A file gets its name when all rows are in it, and none has the name before. Only
 can read it. One that exists is not replaced without --force; one that the command reads,
 or that holds a master key, never is. None is written into the folder of an embedded store.
 
-In CSV null is an empty cell without quotes, and the empty text is "" in quotes. JSON has
-decimals as texts, since most readers round numbers. In Parquet a decimal has 38 digits,
-and texts stand for decimals of more; times in seconds are in milliseconds. A tie-breaker
-is written as a UUID.
+In CSV null is an empty cell without quotes, and the empty text is "" in quotes. In a file
+of one column, null is "" too, unless that is a value: then it is a blank line, and --null
+gives it a word. JSON has decimals as texts, since most readers round numbers. In Parquet
+a decimal has 38 digits, and texts stand for decimals of more; times in seconds are in
+milliseconds. A tie-breaker is written as a UUID.
 
 With --tenant the rows are those of a tenant.`,
 		Example: `  rangecrypt table export flights --output f.parquet --store pebble:data --key app.key

@@ -95,6 +95,7 @@ type Format struct {
 	zone      *time.Location // of times without offset; nil is UTC, which is assumed then
 	assumed   atomic.Bool    // a time was read so
 	unsaid    atomic.Bool    // a time was written so
+	blank     atomic.Bool    // null was written as a blank line
 
 	// Nulls are the texts that stand for null beside the empty cell.
 	Nulls []string
@@ -107,13 +108,16 @@ func (f *Format) point() string {
 	return "."
 }
 
-// Assumed says what was assumed of the times that were read or written since the last call, and how to change it.
+// Assumed says what was assumed of the times that were read or written since the last call, or of null, and how to change it.
 func (f *Format) Assumed() (said []string) {
 	if f.assumed.Swap(false) {
 		said = append(said, "times without an offset are taken as UTC; --zone names another time zone")
 	}
 	if f.unsaid.Swap(false) {
 		said = append(said, "times are written in UTC, which --time-format does not show; --zone names another time zone, and %z shows it")
+	}
+	if f.blank.Swap(false) {
+		said = append(said, "null is a blank line, which many programs skip: --null NULL, say, writes a word for it, and is needed where the file is read")
 	}
 	return said
 }
@@ -234,6 +238,12 @@ func (c *Column) Parse(text string) (any, error) {
 // Text returns the text of a value that is not null, which Parse reads as that value. An error is of a time that
 // --time-format cannot write, for example.
 func (c *Column) Text(v any) (string, error) { return c.codec.text(v) }
+
+// HasEmpty reports whether the empty text is a value of the column.
+func (c *Column) HasEmpty() bool { return c.text }
+
+// SayBlank lets [Format.Assumed] say that null was written as a blank line.
+func (c *Column) SayBlank() { c.format.blank.Store(true) }
 
 // Value returns the value of a cell, nil for null. Errors do not have it.
 func (c *Column) Value(cell Cell) (any, error) {

@@ -170,9 +170,7 @@ func (c *csvWriter) Write(values []any) error {
 	for i, v := range values {
 		c.separate(i)
 		if v == nil {
-			if len(c.nulls) > 0 {
-				_, _ = c.w.WriteString(c.nulls[0])
-			}
+			_, _ = c.w.WriteString(c.null(c.columns[i]))
 			continue
 		}
 		text, err := c.columns[i].Text(v)
@@ -182,6 +180,21 @@ func (c *csvWriter) Write(values []any) error {
 		c.put(text)
 	}
 	return c.w.WriteByte('\n')
+}
+
+// null returns how null is written. A cell that is alone in its row is not left empty: most readers skip a blank line. But "" is the
+// empty text, where a column has that.
+func (c *csvWriter) null(of *celltext.Column) string {
+	switch {
+	case len(c.nulls) > 0 && c.nulls[0] != "":
+		return c.nulls[0]
+	case len(c.columns) > 1:
+		return ""
+	case of.HasEmpty():
+		of.SayBlank()
+		return ""
+	}
+	return `""`
 }
 
 func (c *csvWriter) Close() error { return c.w.Flush() }
