@@ -56,9 +56,9 @@ needs a field, but for the tie-breaker: rows without one get one of their own. T
 append-only table always do: leave out a field for it with --ignore.
 
 A file is read twice. First every row is checked, and nothing is written if one is bad or
-two have one key. --skip-bad leaves bad rows out and counts them, up to --max-bad. The
-standard input is read once, so that the rows before a bad one may be written, and those
-before one with the key of an earlier row.
+two have one key. --skip-bad or --max-bad leave bad rows out and count them. The standard
+input is read once, so that the rows before a bad one may be written, and those before one
+with the key of an earlier row. A share of it, as in --max-bad 1%, is known at its end.
 
 A load has a name, which is printed before the first row is written. When it was
 interrupted, the same command with --load and that name goes on, so that no row is lost
@@ -82,7 +82,8 @@ and nan, and what is not 0 never becomes 0. A file of Parquet has flat fields, w
 lists and groups.
 
 CSV with a header and no rows, and Parquet without rows, are put as 0 rows. An input of 0
-bytes is an error: nothing tells it from one that was cut short.
+bytes is an error: nothing tells it from one that was cut short, or from a command before
+a pipe that failed.
 
 With --tenant the rows are those of a tenant, which 'rangecrypt tenant create' makes.`,
 		Example: `  rangecrypt table insert flights --input flights.csv --store pebble:data --key app.key
@@ -105,7 +106,7 @@ With --tenant the rows are those of a tenant, which 'rangecrypt tenant create' m
 			o.Flags.BindRead(f)
 			f.BoolVar(&o.dryRun, "dry-run", false, "check all rows and write none")
 			f.BoolVar(&o.skipBad, "skip-bad", false, "leave out and count bad rows: a value is none of the column's type, or fields are\nmissing or too many")
-			f.StringVar(&o.maxBad, "max-bad", "", "fail if more `rows` than this are bad, such as 20 or 0.5% (default with --skip-bad:\n1%, or 10 rows of fewer than 100)")
+			f.StringVar(&o.maxBad, "max-bad", "", "fail if more `rows` than this are bad, such as 20 or 0.5% (default with --skip-bad:\n1%, or 10 rows of fewer than 100; without it: 0)")
 			f.StringVar(&o.badFile, "bad-file", "", "write bad rows to this new `file`, as they came and not encrypted, with what is\nwrong; only its owner can read it")
 			cli.Writes(f, "bad-file")
 			f.StringVar(&o.ttlText, "ttl", "", "let the rows expire this `time` after they are put, such as 30d or 12h30m (default:\nwhat the table says)")
@@ -129,10 +130,10 @@ func (o *insertRows) check(c *cli.Call) (err error) {
 		return err
 	}
 	switch {
-	case o.maxBad != "" && !o.skipBad:
-		return exit.Usagef("--max-bad is about rows that --skip-bad leaves out: give that, too")
-	case o.badFile != "" && !o.skipBad && !o.dryRun:
-		return exit.Usagef("--bad-file needs --skip-bad, or --dry-run")
+	case o.maxBad != "" && !o.skipBad && c.Flags.Changed("skip-bad"):
+		return exit.Usagef("--skip-bad=false and --max-bad contradict each other: give one of them")
+	case o.badFile != "" && !o.skipBad && o.maxBad == "" && !o.dryRun:
+		return exit.Usagef("--bad-file needs --skip-bad, --max-bad or --dry-run")
 	case o.dryRun && o.name != "":
 		return exit.Usagef("--dry-run writes nothing, so that there is no load to go on with: leave --load out")
 	}
@@ -143,6 +144,7 @@ func (o *insertRows) check(c *cli.Call) (err error) {
 		if o.most, err = values.ParseMaxBad(o.maxBad); err != nil {
 			return exit.Usagef("--max-bad: %v", err)
 		}
+		o.skipBad = true
 	}
 	if o.ttlText != "" {
 		if o.ttl, err = schemafile.ParseTTL(o.ttlText); err != nil {
@@ -201,6 +203,8 @@ func (o *insertRows) run(ctx context.Context, c *cli.Call) (err error) {
 		if err := o.checkRows(ctx, c, l); err != nil || o.dryRun {
 			return err
 		}
+	} else if err := o.Await(); err != nil {
+		return fmt.Errorf("%w; nothing was inserted", err)
 	}
 	secret, err := o.secret(ctx, c, tbl)
 	if err != nil {

@@ -30,6 +30,9 @@ var ErrInput = errors.New("bad input")
 // errEmpty is the error of an input of no bytes. One without rows is none: nothing was cut from its header, or end.
 var errEmpty = errors.New("it is empty, as a file that was cut short may be: " + withoutRows)
 
+// errNothing is that of a standard input of no bytes.
+var errNothing = errors.New("nothing came, as after a command that failed before the pipe: " + withoutRows)
+
 const withoutRows = "write a table without rows as CSV with a header, or as Parquet"
 
 // ErrChanged is returned where a file is no longer what it was when it was opened.
@@ -108,6 +111,8 @@ func shapeOf(name, what, format, delimiter, header string) (s shape, err error) 
 // Input says where rows come from, and in which format.
 type Input struct {
 	file, format, delimiter, header string
+
+	stdin *bufio.Reader // once something has been read of it
 }
 
 // Bind binds the flags: --input, --format, --delimiter and --header.
@@ -207,6 +212,18 @@ func (o *Input) Said() string {
 	return fmt.Sprintf("%+v %v", s, err)
 }
 
+// Await waits for the first byte of the standard input. That none comes is an error, which is returned before anything is done.
+func (o *Input) Await() error {
+	if o.stdin == nil {
+		o.stdin = bufio.NewReader(os.Stdin)
+	}
+	_, err := o.stdin.Peek(1)
+	if err == io.EOF {
+		return o.about(errNothing)
+	}
+	return err
+}
+
 // Open opens the input. Names are those that a row of JSON lines may have. Each byte that is read goes to tap, too,
 // unless it is nil: of Parquet those of the whole file at once.
 func (o *Input) Open(names []string, tap io.Writer) (Reader, error) {
@@ -224,7 +241,11 @@ func (o *Input) Open(names []string, tap io.Writer) (Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.open(file, o.Stream(), names, tap)
+	var in io.Reader = file
+	if o.stdin != nil {
+		in = o.stdin
+	}
+	r, err := s.open(file, in, o.Stream(), names, tap)
 	if err != nil {
 		if !o.Stream() {
 			_ = file.Close()
@@ -273,11 +294,10 @@ func (r *inputReader) Close() error {
 	return err
 }
 
-func (s shape) open(file *os.File, stream bool, names []string, tap io.Writer) (Reader, error) {
+func (s shape) open(file *os.File, in io.Reader, stream bool, names []string, tap io.Writer) (Reader, error) {
 	if s.format == formatParquet {
 		return openParquet(file, tap)
 	}
-	var in io.Reader = file
 	if tap != nil {
 		in = io.TeeReader(in, tap)
 	}
@@ -317,6 +337,8 @@ func (s shape) checkHead(head []byte, stream bool) error {
 		}
 	}
 	switch {
+	case len(head) == 0 && stream:
+		return errNothing
 	case len(head) == 0:
 		return errEmpty
 	case starts("PAR1") && stream:
