@@ -54,10 +54,16 @@ type Call struct {
 	key   kms.KMS      // of the store
 }
 
-// Unwritable opens the store once more, so that nothing of it can be changed: a change is checked, and then [driver.ErrReadOnly].
-// The caller must close it.
-func (c *Call) Unwritable(ctx context.Context) (*store.Store, error) {
-	return stores.Tables(ctx, stores.ReadOnly(c.DB), c.key, false)
+// Unwritable calls do with the store as it is where nothing of it can be changed: a change is checked, and then [driver.ErrReadOnly].
+func (c *Call) Unwritable(ctx context.Context, do func(*store.Store) error) error {
+	if c.ReadOnly {
+		return do(c.Store)
+	}
+	st, err := stores.Tables(ctx, stores.ReadOnly(c.DB), c.key, false)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(st), st.Close(ctx))
 }
 
 // Arg returns the first argument, or "".
@@ -244,11 +250,7 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 // checkArgs refuses another number of arguments than the names tell; each is something to say in a message.
 func checkArgs(command string, names, given []string) error {
 	if len(given) != len(names) {
-		are := "are"
-		if len(given) == 1 {
-			are = "is"
-		}
-		return exit.Usagef("%s takes %s; %d %s %s given", command, strings.Join(names, " and "), len(given), show.Plural(len(given), "argument"), are)
+		return exit.Usagef("%s takes %s; %s %s given", command, strings.Join(names, " and "), show.Counted(len(given), "argument"), show.Verb(len(given), "is", "are"))
 	}
 	for i, arg := range given {
 		if arg == "" {

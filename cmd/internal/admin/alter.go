@@ -173,15 +173,12 @@ func (a *alteration) make(ctx context.Context, c *cli.Call, changes []change) er
 
 // check lets the store check all changes. It finds then that nothing can be written.
 func (a *alteration) check(ctx context.Context, c *cli.Call, changes []store.Change) error {
-	st, err := c.Unwritable(ctx)
-	if err != nil {
-		return err
-	}
-	err = st.Alter(ctx, a.name, changes...)
-	if errors.Is(err, driver.ErrReadOnly) {
-		err = nil
-	}
-	return errors.Join(err, st.Close(ctx))
+	return c.Unwritable(ctx, func(st *store.Store) error {
+		if err := st.Alter(ctx, a.name, changes...); !errors.Is(err, driver.ErrReadOnly) {
+			return err
+		}
+		return nil
+	})
 }
 
 // say shows changes.

@@ -78,8 +78,8 @@ func (c conversion) run(ctx context.Context, tbl *store.Table) error {
 	}
 	complete := err == nil && stats.Unfit == 0
 	if err == nil && !complete {
-		err = fmt.Errorf("%s: %d rows are not converted, since the schema does not take them: they hold NaN in a column that is searched, "+
-			"or would be too large; put null or another value there and convert again", c.name(), stats.Unfit)
+		err = fmt.Errorf("%s: %s %s not converted, since the schema does not take what has NaN in a column that is searched, "+
+			"or would be too large; put null or another value there and convert again", c.name(), show.Counted(stats.Unfit, "row"), show.Verb(stats.Unfit, "is", "are"))
 	}
 	return errors.Join(exit.Early(ctx, err), c.print(stats, complete))
 }
@@ -110,7 +110,7 @@ func (c conversion) print(s inspect.ConvertStats, complete bool) error {
 			Complete   bool   `json:"complete"`
 		}{"conversion", c.ShownStore(), c.table, c.tenant, s.Rows, s.Converted, s.Unreadable, s.Unfit, complete})
 	}
-	line := fmt.Sprintf("%s: %d rows read, %d of them rewritten", c.name(), s.Rows, s.Converted)
+	line := fmt.Sprintf("%s: %s read, %d of them rewritten", c.name(), show.Counted(s.Rows, "row"), s.Converted)
 	if s.Unreadable > 0 {
 		line += fmt.Sprintf(", %d left since they cannot be read: see 'rangecrypt verify'", s.Unreadable)
 	}

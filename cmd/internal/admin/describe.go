@@ -171,7 +171,7 @@ func printTable(c *cli.Call, t tableJSON) error {
 		line += ", TTL " + s.TTL
 	}
 	if t.Rows != nil {
-		line += fmt.Sprintf(", %d rows", *t.Rows)
+		line += ", " + show.Counted(*t.Rows, "row")
 	}
 	if t.ID != "" {
 		line += fmt.Sprintf(", as of version %d of the catalogue", t.Version)

@@ -119,7 +119,7 @@ func (o *exportRows) run(ctx context.Context, c *cli.Call) (err error) {
 		return exit.Early(ctx, fmt.Errorf("after %d %s: %w", rows, show.Plural(rows, "row"), err))
 	}
 	sayAssumed(c, o.values)
-	c.Warn("%d %s written in %.2f s", rows, plural(rows, "row was", "rows were"), time.Since(start).Seconds())
+	c.Warn("%d %s written in %.2f s", rows, show.Verb(rows, "row was", "rows were"), time.Since(start).Seconds())
 	return nil
 }
 

@@ -352,7 +352,7 @@ func (o *insertRows) tell(c *cli.Call, l *rowload.Load) {
 		c.Warn("no field is for %s %s: null in all rows", show.Plural(n, "column"), strings.Join(visible(l.Map.Missing), ", "))
 	}
 	if l.Rewrote > 0 && l.LastWins {
-		c.Warn("%d %s the key of an earlier one; the last of them is put", l.Rewrote, plural(l.Rewrote, "row has", "rows have"))
+		c.Warn("%d %s the key of an earlier one; the last of them is put", l.Rewrote, show.Verb(l.Rewrote, "row has", "rows have"))
 	}
 }
 
@@ -362,13 +362,6 @@ func visible(names []string) []string {
 		names[i] = show.Visible(name)
 	}
 	return names
-}
-
-func plural(n int, one, more string) string {
-	if n == 1 {
-		return one
-	}
-	return more
 }
 
 func atLeast(done rowload.Done) string {
@@ -384,9 +377,9 @@ func counted(done rowload.Done, l *rowload.Load, stream bool) string {
 	if stream {
 		read = " read so far"
 	}
-	text := fmt.Sprintf("%s%d of %d %s%s %s inserted", atLeast(done), done.Rows, l.Rows, show.Plural(l.Rows, "row"), read, plural(l.Rows, "was", "were"))
+	text := fmt.Sprintf("%s%d of %d %s%s %s inserted", atLeast(done), done.Rows, l.Rows, show.Plural(l.Rows, "row"), read, show.Verb(l.Rows, "was", "were"))
 	if done.There > 0 {
-		text += fmt.Sprintf(", and %d %s there already", done.There, plural(done.There, "was", "were"))
+		text += fmt.Sprintf(", and %d %s there already", done.There, show.Verb(done.There, "was", "were"))
 	}
 	return text
 }
@@ -448,7 +441,7 @@ func (o *insertRows) reportChecked(c *cli.Call, l *rowload.Load) error {
 			Null     []string     `json:"null_columns,omitempty"`
 		}{"checked", c.ShownStore(), c.Arg(), l.Rows, l.Bad.Rows, l.Rewrote, mapped, l.Map.Missing})
 	}
-	line := fmt.Sprintf("%d %s checked, %d of them %s bad; nothing was written", l.Rows, plural(l.Rows, "row was", "rows were"), l.Bad.Rows, plural(l.Bad.Rows, "is", "are"))
+	line := fmt.Sprintf("%d %s checked, %d of them %s bad; nothing was written", l.Rows, show.Verb(l.Rows, "row was", "rows were"), l.Bad.Rows, show.Verb(l.Bad.Rows, "is", "are"))
 	return c.Print(show.Line(line, c.Style()) + show.Rows([]string{"FIELD", "COLUMN", "TYPE"}, rows, nil, c.Style()))
 }
 
@@ -480,7 +473,7 @@ func (o *insertRows) report(c *cli.Call, l *rowload.Load, done rowload.Done, ela
 	}
 	line := fmt.Sprintf("%s%d %s inserted into %s in %.2f s (%.0f rows/s), load %s", atLeast(done), done.Rows, show.Plural(done.Rows, "row"), command.TableOf(c.Arg(), o.tenant), elapsed.Seconds(), rate, name)
 	if done.There > 0 {
-		line += fmt.Sprintf(", %d %s there already", done.There, plural(done.There, "row was", "rows were"))
+		line += fmt.Sprintf(", %d %s there already", done.There, show.Verb(done.There, "row was", "rows were"))
 	}
 	if skipped > 0 {
 		line += fmt.Sprintf(", %d bad %s left out", skipped, show.Plural(skipped, "row"))

@@ -68,5 +68,5 @@ func reindex(ctx context.Context, c *cli.Call, column string) error {
 		Column string `json:"column"`
 		Rows   int    `json:"rows"`
 	}{"reindex", c.ShownStore(), c.Arg(), column, read},
-		fmt.Sprintf("%s: the index of %q was made again from %d rows", name, column, read))
+		fmt.Sprintf("%s: the index of %q was made again from %s", name, column, show.Counted(read, "row")))
 }

@@ -220,7 +220,8 @@ func purgeTable(ctx context.Context, c *cli.Call, name string) error {
 	if errors.Is(err, store.ErrTenant) {
 		return err // nothing was begun
 	}
-	line := fmt.Sprintf("%s: %d rows, %d index entries and %d indexes of dropped tenants were deleted", show.Visible(name), deleted.Rows, deleted.Postings, deleted.Indexes)
+	line := fmt.Sprintf("%s: %s, %s and %s of dropped tenants were deleted", show.Visible(name), show.Counted(deleted.Rows, "row"),
+		show.Counted(deleted.Postings, "index entry"), show.Counted(deleted.Indexes, "index"))
 	if err != nil {
 		c.Warn("rows of dropped tenants are left; 'rangecrypt tenant purge' goes on")
 		line += "; not finished"

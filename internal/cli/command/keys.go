@@ -180,7 +180,7 @@ func verifyKeys(ctx context.Context, c *cli.Call, deep bool) error {
 		Record string `json:"record"`
 		Store  string `json:"store"`
 		Keys   int    `json:"keys"`
-	}{"keys-verify", c.ShownStore(), n}, fmt.Sprintf("the master key opens the store; %d keys are sound", n))
+	}{"keys-verify", c.ShownStore(), n}, fmt.Sprintf("the master key opens the store; %s %s sound", show.Counted(n, "key"), show.Verb(n, "is", "are")))
 	if err != nil || !deep {
 		return err
 	}
@@ -193,7 +193,7 @@ func verifyKeys(ctx context.Context, c *cli.Call, deep bool) error {
 		unknown += n
 	}
 	if unknown > 0 {
-		return fmt.Errorf("%w: no key of the store opens %d cells; 'rangecrypt verify' finds where they are", exit.ErrWrongAnswer, unknown)
+		return fmt.Errorf("%w: no key of the store opens %s; 'rangecrypt verify' finds where they are", exit.ErrWrongAnswer, show.Counted(unknown, "cell"))
 	}
 	return nil
 }

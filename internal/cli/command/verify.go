@@ -215,7 +215,7 @@ func (v *verification) printReport(table string, r *inspect.Verification, comple
 
 // summary says in lines what was found in a table.
 func (v *verification) summary(table string, r *inspect.Verification, complete bool) []string {
-	line := fmt.Sprintf("%s: %d rows, %d cells, %d index entries", TableOf(table, v.tenant), r.Rows, r.Cells, r.Postings)
+	line := fmt.Sprintf("%s: %s, %s, %s", TableOf(table, v.tenant), show.Counted(r.Rows, "row"), show.Counted(r.Cells, "cell"), show.Counted(r.Postings, "index entry"))
 	type total struct{ values, tenants int }
 	totals := map[string]total{}
 	var columns []string // with an index for each of some tenants
@@ -228,10 +228,10 @@ func (v *verification) summary(table string, r *inspect.Verification, complete b
 			totals[x.Column] = total{of.values + x.Values, of.tenants + 1}
 			continue
 		}
-		line += fmt.Sprintf(", %d values in the index of %q (epoch %d, generation %d)", x.Values, x.Column, x.Version.Epoch, x.Version.Generation)
+		line += fmt.Sprintf(", %s in the index of %q (epoch %d, generation %d)", show.Counted(x.Values, "value"), x.Column, x.Version.Epoch, x.Version.Generation)
 	}
 	for _, column := range columns {
-		line += fmt.Sprintf(", %d values in the indexes of %q for %d tenants", totals[column].values, column, totals[column].tenants)
+		line += fmt.Sprintf(", %s in the indexes of %q for %s", show.Counted(totals[column].values, "value"), column, show.Counted(totals[column].tenants, "tenant"))
 	}
 	switch {
 	case !complete:
@@ -251,25 +251,25 @@ func (v *verification) summary(table string, r *inspect.Verification, complete b
 		lines = append(lines, fmt.Sprintf("  %d mended", r.Repaired))
 	}
 	if r.Uncopied > 0 {
-		line := fmt.Sprintf("  %d index entries have no copy of their row, so that queries read it", r.Uncopied)
+		line := fmt.Sprintf("  %s %s no copy of %s row, so that queries read it", show.Counted(r.Uncopied, "index entry"), show.Verb(r.Uncopied, "has", "have"), show.Verb(r.Uncopied, "its", "their"))
 		if v.repair {
-			line += "; they have by now"
+			line += "; " + show.Verb(r.Uncopied, "it has", "they have") + " by now"
 		} else {
 			line += "; --repair puts copies"
 		}
 		lines = append(lines, line)
 	}
 	if r.Dangling > 0 {
-		line := fmt.Sprintf("  %d index entries point to no row, which does no harm", r.Dangling)
+		line := fmt.Sprintf("  %s %s to no row, which does no harm", show.Counted(r.Dangling, "index entry"), show.Verb(r.Dangling, "points", "point"))
 		if v.repair {
-			line += fmt.Sprintf("; %d were dropped", r.Dropped)
+			line += fmt.Sprintf("; %d %s dropped", r.Dropped, show.Verb(r.Dropped, "was", "were"))
 		} else {
 			line += "; --repair drops those that stay so"
 		}
 		lines = append(lines, line)
 	}
 	if r.Orphans > 0 {
-		lines = append(lines, fmt.Sprintf("  %d rows are of tenants that were dropped: nobody can read them, and 'rangecrypt tenant purge' deletes them", r.Orphans))
+		lines = append(lines, fmt.Sprintf("  %s %s of tenants that were dropped: nobody can read them, and 'rangecrypt tenant purge' deletes them", show.Counted(r.Orphans, "row"), show.Verb(r.Orphans, "is", "are")))
 	}
 	return lines
 }

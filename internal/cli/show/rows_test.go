@@ -16,3 +16,15 @@ func TestRows(t *testing.T) {
 	require.Equal(t, "a long name\n  scheme: mope\n  rows: 1\nb\n  rows: 20\n", Rows(headers, rows, []int{3}, Style{Width: 24}))
 	require.Equal(t, "NAME\n", Rows(headers, nil, nil, Style{}))
 }
+
+// What is counted is named as one or as many.
+func TestCounted(t *testing.T) {
+	require.Equal(t, "1 row", Counted(1, "row"))
+	require.Equal(t, "0 rows", Counted(0, "row"))
+	require.Equal(t, "1 index entry", Counted(1, "index entry"))
+	require.Equal(t, "2 index entries", Counted(2, "index entry"))
+	require.Equal(t, "2 keys", Counted(2, "key"))
+	require.Equal(t, "3 indexes", Counted(3, "index"))
+	require.Equal(t, "has", Verb(1, "has", "have"))
+	require.Equal(t, "have", Verb(0, "has", "have"))
+}

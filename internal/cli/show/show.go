@@ -104,10 +104,26 @@ func Count(n int) string {
 
 // Plural returns what n of something are called: "row" for 1, "rows" otherwise.
 func Plural(n int, what string) string {
-	if n == 1 {
+	switch {
+	case n == 1:
 		return what
+	case strings.HasSuffix(what, "ry"):
+		return strings.TrimSuffix(what, "y") + "ies"
+	case strings.HasSuffix(what, "x"):
+		return what + "es"
 	}
 	return what + "s"
+}
+
+// Counted returns a number of something: "1 row", "2 index entries".
+func Counted(n int, what string) string { return fmt.Sprintf("%d %s", n, Plural(n, what)) }
+
+// Verb returns which form of a verb n of something take: "is" for 1, "are" otherwise.
+func Verb(n int, one, more string) string {
+	if n == 1 {
+		return one
+	}
+	return more
 }
 
 // Lines writes JSON lines.

@@ -225,9 +225,9 @@ func (s *CSVSource) value(r *csvrows.Reader) (int64, *csvrows.Error) {
 	}
 	if cells != len(s.names) {
 		// One that is missing or too much may stand before the column, and move it.
-		err := fmt.Errorf("the row has %s, the first row has %d", counted(cells, "cell"), len(s.names))
+		err := fmt.Errorf("the row has %s, the first row has %d", show.Counted(cells, "cell"), len(s.names))
 		if s.index >= cells {
-			err = fmt.Errorf("%w: the row has %s, the column is number %d", errMissing, counted(cells, "cell"), s.index+1)
+			err = fmt.Errorf("%w: the row has %s, the column is number %d", errMissing, show.Counted(cells, "cell"), s.index+1)
 		}
 		return 0, withOthers(r, &csvrows.Error{Line: r.First, Err: err})
 	}
@@ -351,7 +351,7 @@ func (s *CSVSource) infer() (Kind, error) {
 		err = errors.New("no numbers, dates or timestamps: no row has a cell there")
 	case most == 0:
 		err = fmt.Errorf("no numbers, dates or timestamps in the first %s%s; give --type if they come later",
-			strings.TrimPrefix(counted(rows, "row"), "1 "), s.otherDelimiter())
+			strings.TrimPrefix(show.Counted(rows, "row"), "1 "), s.otherDelimiter())
 	}
 	if err != nil {
 		return Kind{}, fmt.Errorf("%w: %s, column %q: %w", ErrInput, s.path, s.column, err)
@@ -360,10 +360,6 @@ func (s *CSVSource) infer() (Kind, error) {
 }
 
 // counted returns a number with what it counts: "row" for "1 row", "2 rows".
-func counted(n int, what string) string {
-	return fmt.Sprintf("%d %s", n, show.Plural(n, what))
-}
-
 func (s *CSVSource) Kind() Kind { return s.kind }
 func (s *CSVSource) Len() int   { return -1 }
 
@@ -452,11 +448,7 @@ func (s *CSVSource) check(bad badRows, good int) error {
 		return nil
 	}
 	var text strings.Builder
-	verb := "are"
-	if bad.n == 1 {
-		verb = "is"
-	}
-	fmt.Fprintf(&text, "%d of %s %s bad", bad.n, counted(good+bad.n, "row"), verb)
+	fmt.Fprintf(&text, "%d of %s %s bad", bad.n, show.Counted(good+bad.n, "row"), show.Verb(bad.n, "is", "are"))
 	if allowed > 0 || s.opts.MaxBad.percent != nil {
 		fmt.Fprintf(&text, ", and at most %d may be", allowed)
 	}

@@ -220,14 +220,14 @@ func (s *CSVSource) noColumn(column string) error {
 		what += " (its first row is not in UTF-8: write the file in UTF-8 first, with 'iconv -f LATIN1 -t UTF-8', say)"
 	}
 	if _, err := strconv.Atoi(column); err == nil {
-		return fmt.Errorf("%w: %s has %s, none is named or numbered %s%s", ErrInput, s.path, counted(len(s.names), "column"), column, s.otherDelimiter())
+		return fmt.Errorf("%w: %s has %s, none is named or numbered %s%s", ErrInput, s.path, show.Counted(len(s.names), "column"), column, s.otherDelimiter())
 	}
 	names, values, err := s.evidence()
 	if err != nil {
 		return err
 	}
 	if s.opts.Header != HeaderYes && (!names || values) {
-		return fmt.Errorf("%w: %s %s%s; its first row has %s, give the name or the number of one", ErrInput, s.path, what, s.otherDelimiter(), counted(len(s.names), "cell"))
+		return fmt.Errorf("%w: %s %s%s; its first row has %s, give the name or the number of one", ErrInput, s.path, what, s.otherDelimiter(), show.Counted(len(s.names), "cell"))
 	}
 	const shown = 20
 	var list []string

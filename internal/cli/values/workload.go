@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/ope"
 )
 
@@ -35,7 +36,7 @@ type Source interface {
 // NoValues returns the error of an input that has no rows, or bad ones only.
 func NoValues(source Source) error {
 	if s, ok := source.(*CSVSource); ok && s.bad.n > 0 {
-		return fmt.Errorf("%w: the input holds no values: there are no %s; of %s all are bad: %s", ErrInput, s.Describe(), counted(s.bad.n, "row"), s.bad)
+		return fmt.Errorf("%w: the input holds no values: there are no %s; of %s all are bad: %s", ErrInput, s.Describe(), show.Counted(s.bad.n, "row"), s.bad)
 	}
 	return fmt.Errorf("%w: the input holds no values: there are no %s", ErrInput, source.Describe())
 }

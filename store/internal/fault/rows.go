@@ -46,7 +46,11 @@ func (e *BatchError) Error() string {
 	if e.nothing {
 		return fmt.Sprintf("no row of the batch was written: %v", e.Err)
 	}
-	return fmt.Sprintf("%d rows of the batch may not have been written: %v", len(e.Failed), e.Err)
+	rows := "rows"
+	if len(e.Failed) == 1 {
+		rows = "row"
+	}
+	return fmt.Sprintf("%d %s of the batch may not have been written: %v", len(e.Failed), rows, e.Err)
 }
 func (e *BatchError) Unwrap() error { return e.Err }
 

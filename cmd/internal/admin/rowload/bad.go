@@ -130,17 +130,13 @@ func (b *Bad) String() string {
 
 // tooMany returns the error of more bad rows than may be. Skip says that some may.
 func (b *Bad) tooMany(rows, allowed int, skip bool) error {
-	verb := "are"
-	if b.Rows == 1 {
-		verb = "is"
-	}
 	of := ""
 	if rows > 0 {
 		of = fmt.Sprintf(" of %d %s", rows, show.Plural(rows, "row"))
 	} else {
 		of = " " + show.Plural(b.Rows, "row")
 	}
-	text := fmt.Sprintf("%d%s %s bad", b.Rows, of, verb)
+	text := fmt.Sprintf("%d%s %s bad", b.Rows, of, show.Verb(b.Rows, "is", "are"))
 	advice := "; --skip-bad leaves such rows out where they are few, --max-bad says how many"
 	if skip {
 		text += fmt.Sprintf(", and at most %d may be", allowed)

@@ -18,6 +18,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/loads"
 	"github.com/rangecrypt/rangecrypt/internal/cli/progress"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/internal/cli/values"
 	"github.com/rangecrypt/rangecrypt/store"
 )
@@ -118,7 +119,7 @@ func (l *Load) allowed() int {
 const keepsAll = "and a table has one row for each key: --last-wins puts the last of them; a table with a tie-breaker (encryption: tie) keeps all"
 
 func (l *Load) repeatedKeys(first, second uint64) error {
-	return fmt.Errorf("%w: %d of %d rows have the key of an earlier one, as row %d has that of row %d, %s", tabular.ErrInput, l.Rewrote, l.Rows, second, first, keepsAll)
+	return fmt.Errorf("%w: %d of %d rows %s the key of an earlier one, as row %d has that of row %d, %s", tabular.ErrInput, l.Rewrote, l.Rows, show.Verb(l.Rewrote, "has", "have"), second, first, keepsAll)
 }
 
 // repeatedKey is the error about the row that was read last, and was not written.
