@@ -102,7 +102,7 @@ func Execute(ctx context.Context, e *Env, newRoot func(*Env) *cobra.Command, arg
 	case code == exit.Interrupted:
 		e.Warn("%v", exit.Early(ctx, err))
 	default:
-		e.Warn("%s", conceal(once(wording.ForPeople(err.Error())), args))
+		e.Warn("%s", conceal(once(wording.Of(err)), args))
 		if code == exit.Usage {
 			fmt.Fprintf(e.Stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
 		}

@@ -186,7 +186,7 @@ func Asking(ask Ask, say func(text string)) Opener {
 			ask, stop := waiting(name, ask, say)
 			defer stop()
 			db, err := k.far(ctx, rest, ask, nil)
-			return db, running(err)
+			return db, running(ctx, k.scheme, rest, err)
 		}
 		return k.open(ctx, rest, how)
 	}
@@ -212,14 +212,6 @@ func waiting(name string, ask Ask, say func(string)) (_ Ask, stop func() bool) {
 		defer timer.Reset(patience)
 		return ask(ctx, prompt)
 	}, timer.Stop
-}
-
-// running says what to look at where no server answers.
-func running(err error) error {
-	if errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, context.Canceled) {
-		return fmt.Errorf("%w; is the database running, and does --store name its host and port?", err)
-	}
-	return err
 }
 
 // Far returns what opens a database with connections that dial makes; nil for one without servers.

@@ -15,7 +15,7 @@ import (
 var ErrNoTable = errors.New("no such table")
 
 // ErrEmpty is the ErrNoTable of a store that holds none.
-var ErrEmpty = fmt.Errorf("%w: nothing was inserted into this store yet", ErrNoTable)
+var ErrEmpty = fmt.Errorf("%w: nothing was inserted into this store yet; if something was, --store names another keyspace or namespace", ErrNoTable)
 
 // ErrNoneInserted is the ErrNoTable of a store that holds none that 'opebench insert' or 'run' makes.
 var ErrNoneInserted = fmt.Errorf("%w: the store holds none that 'opebench insert' has made", ErrNoTable)
