@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
@@ -215,4 +216,36 @@ func TestMovedCopies(t *testing.T) {
 		d.put(c.Key, c.Cells[0].Value)
 	}
 	mend(2)
+}
+
+// In a table with copies, the posting of a column that does not cover is a hint. Anything else in it is a fault.
+func TestContentOfHints(t *testing.T) {
+	for _, conditional := range []bool{false, true} {
+		st := stores(t, drivertest.NewMemory(), 1)[0]
+		tbl, err := st.Create(t.Context(), Schema{
+			Name: "t", AppendOnly: !conditional, Conditional: conditional, Key: []KeyPart{HashedPart("k", Int64), TiePart("id")},
+			Columns: []Column{DeterministicColumn("covers", Int64).Covering(), DeterministicColumn("hints", Int64)},
+		})
+		require.NoError(t, err)
+		require.NoError(t, tbl.Put(t.Context(), Row{"k": 1, "covers": 2, "hints": 3}))
+		d := &damagedCopies{T: t, st: st, tbl: tbl}
+		c := tbl.now().ByName["hints"]
+		for row, err := range tbl.now().Postings.Scan(t.Context(), driver.Range{Start: c.Lead, End: ope.PrefixEnd(c.Lead)}) {
+			require.NoError(t, err)
+			was := bytes.Clone(row.Cells[0].Value)
+			require.Len(t, was, rowcodec.HintSize)
+			for _, value := range [][]byte{append(bytes.Clone(was), 0), was[:1], {2}, bytes.Repeat([]byte{2}, 100)} {
+				d.put(row.Key, value)
+				v, faults := d.verify(false)
+				require.Equal(t, map[inspect.FaultKind]int{inspect.FaultPosting: 1}, v.Faults, "%x", value)
+				require.Equal(t, row.Key, faults[0].Place)
+				require.Equal(t, "hints", faults[0].Column)
+			}
+			for _, value := range [][]byte{{}, was} {
+				d.put(row.Key, value)
+				v, _ := d.verify(false)
+				require.True(t, v.Sound(), "%x", value)
+			}
+		}
+	}
 }

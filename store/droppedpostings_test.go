@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
-	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
@@ -30,9 +30,10 @@ func droppedSchemas() map[string]Schema {
 }
 
 // A Put that sleeps through the drop of a column and a whole conversion leaves nothing of the column. If its client dies before
-// it learns of them, Verify names what is left.
+// it learns of them, Verify counts what is left, and drops it with Repair.
 func TestPutSleepsThroughDropAndConversion(t *testing.T) {
 	puts := map[string]func(*Table, context.Context, ...Row) error{"put": (*Table).Put, "insert": (*Table).Insert, "update": (*Table).Update, "upsert": (*Table).Upsert}
+	left := 0
 	for name, schema := range droppedSchemas() {
 		for how, put := range puts {
 			if !schema.Conditional && how != "put" {
@@ -72,13 +73,18 @@ func TestPutSleepsThroughDropAndConversion(t *testing.T) {
 						calls = n
 					}
 					report, faults := verified(t, tbl, VerifyOptions{})
-					if at == 0 {
-						require.Empty(t, faults)
-					}
-					require.LessOrEqual(t, len(faults), 1)
-					require.Len(t, faults, report.Faults[inspect.FaultPosting])
+					require.Empty(t, faults)
+					require.LessOrEqual(t, report.Unknown, min(at, 1))
+					require.LessOrEqual(t, report.Unknown, report.Dangling)
+					left += report.Unknown
+					report, faults = verified(t, tbl, VerifyOptions{Repair: true, Grace: time.Nanosecond})
+					require.Empty(t, faults)
+					require.Equal(t, report.Dangling, report.Dropped)
+					report, _ = verified(t, tbl, VerifyOptions{})
+					require.Zero(t, report.Dangling+report.Unknown)
 				})
 			}
 		}
 	}
+	require.NotZero(t, left)
 }

@@ -435,6 +435,14 @@ func TestVerifyTellsDamage(t *testing.T) {
 			}
 			return []want{{inspect.FaultPosting, "", short}, {inspect.FaultPosting, "", foreign}}
 		}},
+		"content of postings": {mended: true, damage: func(t *testing.T, tbl *Table, rows []Row) (wants []want) {
+			for i, cell := range []driver.Cell{{Qualifier: []byte{}, Value: []byte{7}}, {Qualifier: []byte{}, Value: make([]byte, 9)}, {Qualifier: []byte("more"), Value: []byte{}}} {
+				posting := tbl.now().PostingKey(stored(t, tbl, rows[i]), tbl.now().ByName["linear"].Position)
+				require.NoError(t, tbl.now().Postings.Apply(t.Context(), driver.Mutation{Row: posting, Puts: []driver.Cell{cell}}))
+				wants = append(wants, want{inspect.FaultPosting, "linear", posting})
+			}
+			return wants
+		}},
 		"postings gone": {mended: true, damage: func(t *testing.T, tbl *Table, rows []Row) (wants []want) {
 			for _, column := range []string{"linear", "rotated", "indexed", "mutable", "clear", "token"} {
 				wants = append(wants, want{inspect.FaultHidden, column, hide(t, tbl, rows[4], column)})

@@ -81,7 +81,7 @@ const (
 	FaultCell    FaultKind = "cell"            // of a row, which was changed, moved or sealed under another key
 	FaultTorn    FaultKind = "torn row"        // a row with cells of two writes, or without one of its cells
 	FaultKey     FaultKind = "key"             // a row key or ciphertext that is not of the row's value, or out of order
-	FaultPosting FaultKind = "posting"         // no posting of this table
+	FaultPosting FaultKind = "posting"         // no posting of this table, or one with content that no client gives it
 	FaultIndex   FaultKind = "index"           // an index that is not such as clients leave it
 	FaultUndone  FaultKind = "unfinished"      // an index that is being made again; who did that may have died
 	FaultHidden  FaultKind = "missing posting" // of a row, which a query by the column does not find
@@ -107,6 +107,10 @@ type Verification struct {
 	// now. They are no fault: a client that died leaves them, and one that writes makes some for a
 	// moment. Each costs its space, and one read for a query that meets it.
 	Dangling int
+
+	// Unknown is the number of those whose column is not known: a client left them that slept while the column was dropped or
+	// changed, and all rows were converted. No query meets them.
+	Unknown int
 
 	// Dropped is how many of these Repair dropped.
 	Dropped int

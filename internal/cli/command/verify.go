@@ -197,6 +197,7 @@ func (v *verification) printReport(table string, r *inspect.Verification, comple
 			Postings int                       `json:"postings"`
 			Indexes  []index                   `json:"indexes"`
 			Dangling int                       `json:"dangling"`
+			Unknown  int                       `json:"unknown"` // of these
 			Dropped  int                       `json:"dropped"`
 			Uncopied int                       `json:"uncopied"`
 			Orphans  int                       `json:"orphans,omitempty"`
@@ -204,7 +205,7 @@ func (v *verification) printReport(table string, r *inspect.Verification, comple
 			Repaired int                       `json:"repaired"`
 			Sound    bool                      `json:"sound"`
 			Complete bool                      `json:"complete"`
-		}{"verify", v.ShownStore(), table, v.tenant, r.Rows, r.Cells, r.Postings, indexes, r.Dangling, r.Dropped, r.Uncopied, r.Orphans, r.Faults, r.Repaired, r.Sound() && complete, complete})
+		}{"verify", v.ShownStore(), table, v.tenant, r.Rows, r.Cells, r.Postings, indexes, r.Dangling, r.Unknown, r.Dropped, r.Uncopied, r.Orphans, r.Faults, r.Repaired, r.Sound() && complete, complete})
 	}
 	var text strings.Builder
 	for _, line := range v.summary(table, r, complete) {
@@ -268,6 +269,9 @@ func (v *verification) summary(table string, r *inspect.Verification, complete b
 		}
 		lines = append(lines, line)
 	}
+	if r.Unknown > 0 {
+		lines = append(lines, fmt.Sprintf("  %d of these %s of columns that the table has no more", r.Unknown, show.Verb(r.Unknown, "is", "are")))
+	}
 	if r.Orphans > 0 {
 		lines = append(lines, fmt.Sprintf("  %s %s of tenants that were dropped: nobody can read them, and 'rangecrypt tenant purge' deletes them", show.Counted(r.Orphans, "row"), show.Verb(r.Orphans, "is", "are")))
 	}
@@ -279,7 +283,7 @@ var advice = map[inspect.FaultKind]string{
 	inspect.FaultCell:    "somebody or something changed the data; find out who, and put these rows again or restore them from a backup",
 	inspect.FaultTorn:    "writers whose clocks agree to the microsecond, or a partial restore; put these rows again",
 	inspect.FaultKey:     "written by a client with a fault or without the index; delete these rows and put them again",
-	inspect.FaultPosting: "not written by this version; queries that meet one fail. Delete these keys in the database",
+	inspect.FaultPosting: "not written by this version, or changed since; queries that meet a wrong key fail. --repair takes content out that clients give to none; delete other keys in the database",
 	inspect.FaultIndex:   "the rows are whole; --repair, or 'rangecrypt table reindex', makes the index again from them",
 	inspect.FaultUndone:  "wait for whoever does that; if nobody does, --repair or 'rangecrypt table reindex' finishes it",
 	inspect.FaultHidden:  "these rows are not found by the column; --repair writes what is missing",

@@ -43,7 +43,7 @@ func (v *Verifier) runTenants(ctx context.Context) error {
 func add(r, other *inspect.Verification) {
 	r.Rows, r.Deleted, r.Expired, r.Cells = r.Rows+other.Rows, r.Deleted+other.Deleted, r.Expired+other.Expired, r.Cells+other.Cells
 	r.Postings, r.Dangling, r.Dropped = r.Postings+other.Postings, r.Dangling+other.Dangling, r.Dropped+other.Dropped
-	r.Uncopied += other.Uncopied
+	r.Uncopied, r.Unknown = r.Uncopied+other.Uncopied, r.Unknown+other.Unknown
 	r.Indexes, r.Repaired = append(r.Indexes, other.Indexes...), r.Repaired+other.Repaired
 	for kind, n := range other.Faults {
 		r.Faults[kind] += n

@@ -117,6 +117,7 @@ var (
 	errGone    = errors.New("the index is gone: it has nothing of what rows have")
 	errFilling = errors.New("the index is being made again, which is not finished")
 	errFamily  = errors.New("the table has no column of that id")
+	errContent = errors.New("the posting has content that no client gives it")
 )
 
 // checkRow checks a row as it was scanned and, where that looks wrong, as it is.
@@ -353,6 +354,7 @@ func (v *Verifier) postingsUnder(prefix []byte) driver.Range {
 type postingCheck struct {
 	r        *rowcodec.Record // that it points to
 	stale    bool
+	unknown  bool // its column: the table has it no more
 	uncopied bool // though its column covers, and there is a row
 	fault    *inspect.Fault
 }
@@ -378,7 +380,7 @@ func (v *Verifier) checkPostingBatch(ctx context.Context, postings []driver.Row,
 				found[i].fault = v.postingOutOfOrder(order, c, r)
 				told[string(r.Key)] = found[i].fault != nil
 			}
-			wrong = wrong || found[i].fault != nil
+			wrong = wrong || found[i].fault != nil || found[i].unknown
 		}
 		return wrong, nil
 	}
@@ -386,7 +388,7 @@ func (v *Verifier) checkPostingBatch(ctx context.Context, postings []driver.Row,
 		return err
 	}
 	if v.opts.Repair {
-		if err := v.mendCopies(ctx, postings, found); err != nil {
+		if err := cmp.Or(v.mendContents(ctx, postings, found), v.mendCopies(ctx, postings, found)); err != nil {
 			return err
 		}
 	}
@@ -394,6 +396,9 @@ func (v *Verifier) checkPostingBatch(ctx context.Context, postings []driver.Row,
 		v.report.Postings++
 		if one.uncopied {
 			v.report.Uncopied++
+		}
+		if one.unknown {
+			v.report.Unknown++
 		}
 		if one.stale {
 			v.report.Dangling++
@@ -432,6 +437,9 @@ func (v *Verifier) checkPosting(ctx context.Context, posting driver.Row) (one po
 			over, err = expired(ctx, v.table, row, write)
 			one.stale = !over
 		}
+		if err == nil && one.r != nil && !v.fits(c, posting.Cells) {
+			one.fault = &inspect.Fault{Kind: inspect.FaultPosting, Column: c.Name, Place: key, Err: errContent}
+		}
 		if err == nil && known && c.Covers() && c.Of == nil {
 			var wrong error
 			if one.uncopied, wrong, err = recopy.Check(ctx, v.table, c, posting, one.r); wrong != nil {
@@ -447,8 +455,32 @@ func (v *Verifier) checkPosting(ctx context.Context, posting driver.Row) (one po
 	if there, err := engine.Exists(ctx, v.table.Postings, key); !there || err != nil {
 		return one, err
 	}
+	if v.left(key) {
+		one.stale, one.unknown = true, true
+		return one, nil
+	}
 	one.fault = &inspect.Fault{Kind: inspect.FaultPosting, Place: key, Err: wrong}
 	return one, nil
+}
+
+// left reports whether a posting is such as a client leaves that slept while its column was dropped or changed, and the rows were
+// converted: no query meets it any more. No column has the id 0, and ids do not come back.
+func (v *Verifier) left(key []byte) bool {
+	var id meta.ColumnID
+	return copy(id[:], key) == len(id) && id != meta.ColumnID{} && v.by[id] == nil && !v.dropped[id] &&
+		len(key) > len(id)+len(v.table.Prefix)+v.table.Spec.PrefixBytes+len(rowcodec.WriteID{})
+}
+
+// fits reports whether the content of a posting is such as clients give it. What is no copy in a column that covers gets one.
+func (v *Verifier) fits(c *rowcodec.Column, cells []driver.Cell) bool {
+	value := rowcodec.PostingValue(cells)
+	switch {
+	case len(value) == 0 || len(cells) > 1 || len(cells[0].Qualifier) > 0:
+		return len(value) == 0 || v.table.Meta.Copies()
+	case c.Covers():
+		return true
+	}
+	return v.table.Meta.Copies() && !rowcodec.HasCopy(value) && len(value) == rowcodec.HintSize
 }
 
 // postingOutOfOrder returns a fault if what a row's posting carries is not in order with that of the row

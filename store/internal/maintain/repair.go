@@ -156,6 +156,30 @@ func (v *Verifier) mend(ctx context.Context, r *rowcodec.Record, f inspect.Fault
 	return false, nil
 }
 
+// mendContents takes content out of postings. In tables that have copies, others may be about to delete a row by what is there.
+func (v *Verifier) mendContents(ctx context.Context, postings []driver.Row, found []postingCheck) error {
+	var puts []driver.Mutation
+	var mended []*inspect.Fault
+	for i, one := range found {
+		if one.fault != nil && one.fault.Err == errContent && !v.table.Meta.Copies() {
+			put := v.table.PutPosting(postings[i].Key, one.r)
+			for _, cell := range postings[i].Cells {
+				if len(cell.Qualifier) > 0 {
+					put.Deletes = append(put.Deletes, cell.Qualifier)
+				}
+			}
+			puts, mended = append(puts, put), append(mended, one.fault)
+		}
+	}
+	if err := v.table.Post(ctx, puts); err != nil {
+		return err
+	}
+	for _, f := range mended {
+		f.Repaired = true
+	}
+	return nil
+}
+
 // mendCopies puts copies of rows into postings that have none, or another one.
 func (v *Verifier) mendCopies(ctx context.Context, postings []driver.Row, found []postingCheck) error {
 	t, uncopied := v.table, make(map[*rowcodec.Column][]driver.Row)
@@ -287,8 +311,9 @@ func (v *Verifier) stillDangling(ctx context.Context, postings [][]byte) (stale 
 			return err
 		}
 		c, err := v.columnOf(postings[i])
-		if err != nil {
-			return nil // of a column that was dropped since: Convert removes it
+		if err != nil { // of a column that was dropped since: Convert removes it, or has done so
+			stale[i], rows[i] = v.left(postings[i]), new(rowcodec.Record)
+			return nil
 		}
 		r, known, err := v.rowOf(ctx, c, postings[i])
 		stale[i] = known && r == nil

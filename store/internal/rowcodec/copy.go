@@ -28,6 +28,8 @@ import (
 const (
 	pendingPosting  = 0x00
 	doubtfulPosting = 0xff
+
+	HintSize = 1 + 8 // bytes of either
 )
 
 // A Deletion says that a row is being deleted: nobody but the client that has put the row may put copies of it then. It is a
