@@ -719,3 +719,31 @@ func TestVerifyBesideWriters(t *testing.T) {
 		})
 	}
 }
+
+// Cells that were emptied, since the database cannot delete them under a condition, are counted no more.
+func TestVerifyCountsCellsAfterConversion(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
+		ctx, st := t.Context(), stores(t, kind.Open(t, nil), 1)[0]
+		for _, conditional := range []bool{false, true} {
+			tbl, err := st.Create(ctx, Schema{
+				Name: fmt.Sprint(conditional), Conditional: conditional, Key: []KeyPart{HashedPart("id", Int64)},
+				Columns: []Column{OrderedColumn("pay", Int64, Boldyreva), RandomisedColumn("note", String)},
+			})
+			require.NoError(t, err)
+			for i := range 3 {
+				require.NoError(t, tbl.Put(ctx, Row{"id": i, "pay": i, "note": "x"}))
+			}
+			for _, pay := range []Column{OrderedColumn("pay", Int64, MOPE), RandomisedColumn("pay", Int64)} {
+				v, faults := verified(t, tbl, VerifyOptions{})
+				require.Empty(t, faults)
+				require.Equal(t, [3]int{3, 6, 3}, [3]int{v.Rows, v.Cells, v.Postings})
+				require.NoError(t, st.Alter(ctx, tbl.Schema().Name, ChangeColumn(pay)))
+				_, err = tbl.Convert(ctx, nil)
+				require.NoError(t, err)
+			}
+			v, faults := verified(t, tbl, VerifyOptions{})
+			require.Empty(t, faults)
+			require.Equal(t, [3]int{3, 3, 0}, [3]int{v.Rows, v.Cells, v.Postings})
+		}
+	})
+}

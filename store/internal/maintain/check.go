@@ -88,7 +88,7 @@ func (v *Verifier) checkRows(ctx context.Context) error {
 		}
 		read += len(rows)
 		for i, one := range found {
-			v.report.Cells += len(rows[i].Cells)
+			v.report.Cells += recopy.Filled(rows[i].Cells)
 			switch {
 			case one.expired:
 				v.report.Expired++
@@ -437,7 +437,7 @@ func (v *Verifier) checkPosting(ctx context.Context, posting driver.Row) (one po
 			over, err = expired(ctx, v.table, row, write)
 			one.stale = !over
 		}
-		if err == nil && one.r != nil && !v.fits(c, posting.Cells) {
+		if err == nil && one.r != nil && !recopy.Fits(v.table, c, posting.Cells) {
 			one.fault = &inspect.Fault{Kind: inspect.FaultPosting, Column: c.Name, Place: key, Err: errContent}
 		}
 		if err == nil && known && c.Covers() && c.Of == nil {
@@ -469,18 +469,6 @@ func (v *Verifier) left(key []byte) bool {
 	var id meta.ColumnID
 	return copy(id[:], key) == len(id) && id != meta.ColumnID{} && v.by[id] == nil && !v.dropped[id] &&
 		len(key) > len(id)+len(v.table.Prefix)+v.table.Spec.PrefixBytes+len(rowcodec.WriteID{})
-}
-
-// fits reports whether the content of a posting is such as clients give it. What is no copy in a column that covers gets one.
-func (v *Verifier) fits(c *rowcodec.Column, cells []driver.Cell) bool {
-	value := rowcodec.PostingValue(cells)
-	switch {
-	case len(value) == 0 || len(cells) > 1 || len(cells[0].Qualifier) > 0:
-		return len(value) == 0 || v.table.Meta.Copies()
-	case c.Covers():
-		return true
-	}
-	return v.table.Meta.Copies() && !rowcodec.HasCopy(value) && len(value) == rowcodec.HintSize
 }
 
 // postingOutOfOrder returns a fault if what a row's posting carries is not in order with that of the row

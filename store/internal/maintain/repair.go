@@ -158,24 +158,13 @@ func (v *Verifier) mend(ctx context.Context, r *rowcodec.Record, f inspect.Fault
 
 // mendContents takes content out of postings. In tables that have copies, others may be about to delete a row by what is there.
 func (v *Verifier) mendContents(ctx context.Context, postings []driver.Row, found []postingCheck) error {
-	var puts []driver.Mutation
-	var mended []*inspect.Fault
 	for i, one := range found {
 		if one.fault != nil && one.fault.Err == errContent && !v.table.Meta.Copies() {
-			put := v.table.PutPosting(postings[i].Key, one.r)
-			for _, cell := range postings[i].Cells {
-				if len(cell.Qualifier) > 0 {
-					put.Deletes = append(put.Deletes, cell.Qualifier)
-				}
+			if err := recopy.Empty(ctx, v.table, postings[i], one.r); err != nil {
+				return err
 			}
-			puts, mended = append(puts, put), append(mended, one.fault)
+			one.fault.Repaired = true
 		}
-	}
-	if err := v.table.Post(ctx, puts); err != nil {
-		return err
-	}
-	for _, f := range mended {
-		f.Repaired = true
 	}
 	return nil
 }

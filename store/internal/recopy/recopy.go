@@ -184,3 +184,36 @@ func Missing(ctx context.Context, t *engine.Engine, c *rowcodec.Column, postings
 	}
 	return nil
 }
+
+// Fits reports whether the content of a posting is such as clients give it. What is no copy in a column that covers gets one.
+func Fits(t *engine.Engine, c *rowcodec.Column, cells []driver.Cell) bool {
+	value := rowcodec.PostingValue(cells)
+	switch {
+	case len(value) == 0 || len(cells) > 1 || len(cells[0].Qualifier) > 0:
+		return len(value) == 0 || t.Meta.Copies()
+	case c.Covers():
+		return true
+	}
+	return t.Meta.Copies() && !rowcodec.HasCopy(value) && len(value) == rowcodec.HintSize
+}
+
+// Empty takes the content out of a posting of a row.
+func Empty(ctx context.Context, t *engine.Engine, posting driver.Row, r *rowcodec.Record) error {
+	put := t.PutPosting(posting.Key, r)
+	for _, cell := range posting.Cells {
+		if len(cell.Qualifier) > 0 {
+			put.Deletes = append(put.Deletes, cell.Qualifier)
+		}
+	}
+	return t.Post(ctx, []driver.Mutation{put})
+}
+
+// Filled counts the cells of a row. An empty one was deleted under a condition, where the database has no other way.
+func Filled(cells []driver.Cell) (n int) {
+	for _, cell := range cells {
+		if len(cell.Value) > 0 {
+			n++
+		}
+	}
+	return n
+}
