@@ -44,9 +44,9 @@ func ChangeColumn(c Column) Change {
 // SetTTL changes [Schema.TTL], for rows that are put from now on. Rows that are there expire when they would have. So a table
 // that had a TTL never becomes one without: 0 is as [TTLByRow] then.
 //
-// A Put by a client that learns of the change before the Put returns puts its rows again, with the TTL that counts then. Where that
-// fails, or the client dies, they may stay as they are, with the former TTL. Put them again: no conversion changes that. With a
-// lease, so may those of a Put that returns before Alter does. A TTL of [Table.Expiring] stays.
+// A Put that is under way may write rows with the former TTL. If its client learns of the change before the Put returns, it puts
+// them again with the new one. They stay with the former one if that fails, if the client dies or, with a lease, if the Put returns
+// before Alter does. No conversion changes that: put them again. A TTL of [Table.Expiring] stays.
 func SetTTL(ttl time.Duration) Change {
 	return Change{nil, func(a *alteration) error { return a.SetTTL(ttl) }}
 }
@@ -59,10 +59,12 @@ func tableOf(c Column) []string {
 }
 
 // Alter changes the schema of a table: all the changes, one after the other, or none of them. It is one small write, and no row
-// is touched. Other clients notice before they acknowledge their next write, or with a lease before Alter returns.
+// is touched. Readers and writers go on. Writers notice before they acknowledge their next write, and store its rows as the schema
+// is by then; with a lease they notice before Alter returns, and rows that were written before are as those that were there.
 //
 // A column that is not there is [ErrColumn], one that is there already [ErrExists], and a change
-// that makes no sense [ErrSchema], as is every change of the row key other than a name.
+// that makes no sense [ErrSchema], as is every change of the row key other than a name. After [driver.ErrUnknownOutcome] all changes
+// may have been made, or none: [Table.Describe] says it. Where ctx ends while a lease is waited for, the error says that they are made.
 func (st *Store) Alter(ctx context.Context, table string, changes ...Change) (err error) {
 	ctx, end := st.db.Observer.Operation(ctx, "alter", "")
 	defer func() { end(0, err) }()

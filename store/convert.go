@@ -15,11 +15,10 @@ import (
 // Convert rewrites all rows that are not stored as the schema says, because it was changed since they were written, and removes
 // what dropped columns left. Then the columns whose encryption was changed can drive queries.
 //
-// Readers and writers go on, and lose nothing. It may be stopped at any moment: the next call goes on where it was. Several
-// clients may call it at a time and share the work. If the schema is changed before it ends, it begins again.
+// Readers and writers go on, and lose nothing. It may end at any moment, by ctx or an error of the database: the next call goes on
+// where it was. Several clients may call it at a time and share the work. If the schema is changed before it ends, it begins again.
 //
-// A row that the schema does not take, [inspect.ConvertStats.Unfit], is no error. It is left as it is, and is read and
-// found as before; all others are converted.
+// Rows that the schema does not take, or that cannot be read, are no error: [inspect.ConvertStats] counts them, and they stay.
 //
 // Called when all is done, it looks through the table once more: a client that died, or lost the database, in the middle of a
 // write or a conversion which it began under an old schema may have left rows of that, which are read as any others, but found

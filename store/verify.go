@@ -49,8 +49,7 @@ type VerifyOptions struct {
 //
 // With Repair, postings that were dangling for all of the grace period are dropped, postings and index values that are missing
 // are written, and damaged indexes are made again, see [Table.RebuildIndex]. A row whose ciphertext has no place in its index
-// is stored again under another; no value changes. It may be stopped at any moment, made again, and made by several clients at
-// a time.
+// is stored again under another; no value changes. It may end at any moment, be called again, and by several clients at a time.
 //
 // Memory does not depend on the number of rows. It is 8 bytes for each distinct value of the parts and columns with a stateful
 // scheme, at most about 10^6 each, and with Repair the keys of 250,000 dangling postings, beyond which it is to be called again.
