@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -38,11 +39,7 @@ func coverDamage(t *testing.T, name string, st *Store) *damagedCopies {
 		require.NoError(t, tbl.Put(t.Context(), Row{"device": "a", "id": LoadTie{byte(i)}, "celsius": i, "room": "r", "note": fmt.Sprint(i), "model": "m"}))
 	}
 	d := &damagedCopies{T: t, st: st, tbl: tbl, want: make(map[string][]string)}
-	for row, err := range tbl.now().Postings.Scan(t.Context(), driver.Range{AnyOrder: true}) {
-		require.NoError(t, err)
-		require.True(t, rowcodec.HasCopy(row.Cells[0].Value))
-		d.copies = append(d.copies, driver.Row{Key: row.Key, Cells: []driver.Cell{{Qualifier: []byte{}, Value: bytes.Clone(row.Cells[0].Value)}}})
-	}
+	d.copies = copiesIn(t, tbl)
 	require.Len(t, d.copies, 8)
 	for by := range d.questions() {
 		d.want[by], err = d.ask(by)
@@ -70,16 +67,30 @@ func (d *damagedCopies) ask(by string) ([]string, error) {
 // put gives an index entry another value.
 func (d *damagedCopies) put(key, value []byte) {
 	d.Helper()
+	putContent(d.T, d.tbl, key, value)
+}
+
+// putContent gives an index entry of a table another value.
+func putContent(t *testing.T, tbl *Table, key, value []byte) {
+	t.Helper()
 	m := driver.Mutation{Row: key, Puts: []driver.Cell{{Qualifier: []byte{}, Value: value}}}
-	require.NoError(d, d.tbl.now().Postings.Apply(d.Context(), m))
+	require.NoError(t, tbl.now().Postings.Apply(t.Context(), m))
+}
+
+// copiesIn returns the index entries of a table, all of which have a copy.
+func copiesIn(t *testing.T, tbl *Table) (copies []driver.Row) {
+	t.Helper()
+	for row, err := range tbl.now().Postings.Scan(t.Context(), driver.Range{AnyOrder: true}) {
+		require.NoError(t, err)
+		require.True(t, rowcodec.HasCopy(row.Cells[0].Value))
+		copies = append(copies, driver.Row{Key: row.Key, Cells: []driver.Cell{{Qualifier: []byte{}, Value: bytes.Clone(row.Cells[0].Value)}}})
+	}
+	return copies
 }
 
 func (d *damagedCopies) verify(repair bool) (*inspect.Verification, []inspect.Fault) {
 	d.Helper()
-	var faults []inspect.Fault
-	v, err := d.tbl.Verify(d.Context(), &VerifyOptions{Repair: repair, Grace: 1, Fault: func(f inspect.Fault) { faults = append(faults, f) }})
-	require.NoError(d, err)
-	return v, faults
+	return verified(d.T, d.tbl, VerifyOptions{Repair: repair, Grace: time.Nanosecond})
 }
 
 // check asks for the rows after an index entry was damaged: they are right, or the error says what to do. Verify finds what

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"fmt"
 	"testing"
 
@@ -10,7 +9,6 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
-	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
@@ -62,7 +60,7 @@ func (b *beset) change(tables ...string) {
 }
 
 // verify verifies the table as another client, before whose calls something is done.
-func (b *beset) verify(before func(op drivertest.Op)) (*inspect.Verification, []inspect.Fault, error) {
+func (b *beset) verify(before func(op drivertest.Op)) (*inspect.Verification, []inspect.Fault) {
 	counting := false
 	st, err := Open(b.Context(), drivertest.NewFaulty(b.db, func(op drivertest.Op) drivertest.Fault {
 		if counting {
@@ -74,10 +72,9 @@ func (b *beset) verify(before func(op drivertest.Op)) (*inspect.Verification, []
 	tbl, err := st.Table(b.Context(), "events")
 	require.NoError(b, err)
 	counting = true
-	var faults []inspect.Fault
-	v, err := tbl.Verify(b.Context(), &VerifyOptions{Fault: func(f inspect.Fault) { faults = append(faults, f) }})
+	v, faults := verified(b.T, tbl, VerifyOptions{})
 	counting = false
-	return v, faults, err
+	return v, faults
 }
 
 // A copy that is newer than what Verify knows is no fault, whatever table the later version comes of.
@@ -87,13 +84,12 @@ func TestVerifyBesideChangesOfOtherTables(t *testing.T) {
 			for n, came := 1, true; came; n++ {
 				b, calls := newBeset(t, conditional), 0
 				came = false
-				_, faults, err := b.verify(func(drivertest.Op) {
+				_, faults := b.verify(func(drivertest.Op) {
 					if calls++; calls == n || calls == n+3 {
 						came = true
 						b.change(tables...)
 					}
 				})
-				require.NoError(t, err)
 				require.Empty(t, faults, "%v before call %d", tables, n)
 			}
 		}
@@ -111,21 +107,15 @@ func TestDamagedCopyBesideChangesOfOtherTables(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBeset(t, false)
-			for p, err := range b.tbl.now().Postings.Scan(t.Context(), driver.Range{AnyOrder: true}) {
-				require.NoError(t, err)
-				require.True(t, rowcodec.HasCopy(p.Cells[0].Value))
-				value := bytes.Clone(p.Cells[0].Value)
-				damage(value)
-				require.NoError(t, b.tbl.now().Postings.Apply(t.Context(), driver.Mutation{Row: p.Key, Puts: []driver.Cell{{Qualifier: []byte{}, Value: value}}}))
-				break
-			}
+			c := copiesIn(t, b.tbl)[0]
+			damage(c.Cells[0].Value)
+			putContent(t, b.tbl, c.Key, c.Cells[0].Value)
 			calls := 0
-			v, faults, err := b.verify(func(drivertest.Op) {
+			v, faults := b.verify(func(drivertest.Op) {
 				if calls++; calls%2 == 0 && b.names < 40 {
 					b.change("other")
 				}
 			})
-			require.NoError(t, err)
 			require.Len(t, faults, 1)
 			require.Equal(t, map[inspect.FaultKind]int{inspect.FaultCopy: 1}, v.Faults)
 			require.Greater(t, b.names, 10)

@@ -70,22 +70,13 @@ func TestChangesOfUnknownOutcome(t *testing.T) {
 						if !call.inserts {
 							require.NoError(t, theirs.Put(background, with(1, "old")))
 						}
-						attempted, meddled := false, meddle == nil
-						tbl, err := open(t, drivertest.NewFaulty(memory, func(op drivertest.Op) drivertest.Fault {
-							switch {
-							case op.Family == "catalogue" || op.Method == "Family":
-							case op.Conditional() && !attempted:
-								attempted = true
-								return fate
-							case attempted && !meddled:
-								meddled = true
-								assert.NoError(t, meddle(theirs))
-							}
-							return drivertest.NoFault
-						})).Table(background, schema.Name)
-						require.NoError(t, err)
-						err = call.do(tbl)
-						require.True(t, attempted && meddled)
+						var between func() error
+						if meddle != nil {
+							between = func() error { return meddle(theirs) }
+						}
+						tbl, done := afterAttempt(t, memory, schema.Name, fate, between)
+						err := call.do(tbl)
+						require.True(t, done())
 						row, failed := theirs.Get(background, id)
 						require.NoError(t, failed)
 						gone := other == "delete" || other == "comes and goes"
@@ -120,4 +111,25 @@ func TestChangesOfUnknownOutcome(t *testing.T) {
 			}
 		}
 	}
+}
+
+// afterAttempt opens a table whose first conditional change has a fate. Before the next call meddle is done, unless it is nil. What
+// it returns says whether all that has happened.
+func afterAttempt(t *testing.T, db driver.DB, table string, fate drivertest.Fault, meddle func() error) (_ *store.Table, done func() bool) {
+	t.Helper()
+	attempted, meddled := false, meddle == nil
+	tbl, err := open(t, drivertest.NewFaulty(db, func(op drivertest.Op) drivertest.Fault {
+		switch {
+		case op.Family == "catalogue" || op.Method == "Family":
+		case op.Conditional() && !attempted:
+			attempted = true
+			return fate
+		case attempted && !meddled:
+			meddled = true
+			assert.NoError(t, meddle())
+		}
+		return drivertest.NoFault
+	})).Table(background, table)
+	require.NoError(t, err)
+	return tbl, func() bool { return attempted && meddled }
 }

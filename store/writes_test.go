@@ -282,21 +282,13 @@ func TestIncrementOfUnknownOutcome(t *testing.T) {
 			memory := drivertest.NewMemory()
 			other := create(t, open(t, memory), holders(packed))
 			require.NoError(t, other.Put(background, store.Row{"id": 1, "balance": 1}))
-			attempted, written := false, !writes
-			tbl, err := open(t, drivertest.NewFaulty(memory, func(op drivertest.Op) drivertest.Fault {
-				switch {
-				case op.Family == "catalogue" || op.Method == "Family":
-				case op.Conditional() && !attempted:
-					attempted = true
-					return fate
-				case attempted && !written:
-					written = true
-					require.NoError(t, other.Update(background, store.Row{"id": 1, "balance": 10}))
-				}
-				return drivertest.NoFault
-			})).Table(background, "holders")
-			require.NoError(t, err)
+			var write func() error
+			if writes {
+				write = func() error { return other.Update(background, store.Row{"id": 1, "balance": 10}) }
+			}
+			tbl, done := afterAttempt(t, memory, "holders", fate, write)
 			sum, err := tbl.Increment(background, store.Row{"id": 1}, "balance", 1)
+			require.True(t, done())
 			if writes {
 				require.ErrorIs(t, err, driver.ErrUnknownOutcome)
 				require.False(t, store.Retryable(err))
