@@ -104,7 +104,7 @@ func TestPasswordIsAskedFor(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for typed, says := range map[string]string{
-		"SESAME\n": "database unavailable", // nobody listens there
+		"SESAME\n": "nothing listens at 127.0.0.1:1",
 		"\n":       "the password that was typed is empty",
 	} {
 		master, slave := newTerminal(t)
