@@ -315,11 +315,22 @@ func (s *shard) narrow(ctx context.Context, at ope.Version, gaps []order.Gap, em
 	if empty != nil {
 		perGap = max(1, s.probes*width/max(width, len(gaps)))
 	}
+	// Where labels are spread evenly, one read takes all that is in so narrow a gap.
+	var few order.Label
+	s.mu.Lock()
+	if t, r := s.tally, s.known.rules; t.epoch == at.Epoch && t.values > s.pageSize() {
+		step, _ := r.High().Label.Minus(r.From).Over(uint64(t.values))
+		few = step.Times(uint64(s.pageSize() / 2))
+	}
+	s.mu.Unlock()
 	var within []order.Gap // of the spans
 	var spans []span
 	for _, g := range gaps {
 		within, spans = append(within, g), append(spans, span{g.Left.Label, g.Right.Label, s.pageSize()})
 		to := g.Right.Label
+		if to.Minus(g.Left.Label).Less(few) {
+			continue
+		}
 		if below, ok := empty[to]; ok && g.Left.Label.Less(below) {
 			to = below
 		}
@@ -429,6 +440,9 @@ func (s *shard) readAhead(ctx context.Context, at ope.Version, n int) (done bool
 		s.mu.Lock()
 		k := &s.known
 		g, more := k.list.Unlinked(from)
+		if !more {
+			k.asked = 0 // what is asked for from now on was forgotten, or has come since
+		}
 		more = more && k.latest() && k.version() == at && k.list.RoomFor(s.ahead)
 		s.mu.Unlock()
 		if !more {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"flag"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -216,7 +217,8 @@ func BenchmarkIndexScheme(b *testing.B) {
 }
 
 // BenchmarkRebalance rebalances an index alone, and while another client inserts one value after the other, and
-// reports how long the other waits for a value at most. The values came in order, so that nearly all of them move:
+// reports how long the other waits for a value at most, and for one in a thousand, then and afterwards, for as many values. The
+// values came in order, so that nearly all of them move:
 //
 //	go test -run XXX -bench Rebalance -benchtime 1x ./store/internal/index -index.records 260000
 func BenchmarkRebalance(b *testing.B) {
@@ -226,8 +228,8 @@ func BenchmarkRebalance(b *testing.B) {
 			ctx := context.Background()
 			ix, err := index.Open(ctx, kind.Open(b, nil), "bench")
 			require.NoError(b, err)
-			var alone, beside, longest time.Duration
-			inserted := 0
+			var alone, beside time.Duration
+			var during, after []time.Duration // that the other waited
 			for range b.N {
 				for _, accompanied := range []bool{false, true} {
 					key := ope.GenerateKey()
@@ -244,12 +246,11 @@ func BenchmarkRebalance(b *testing.B) {
 					}
 					other, err := kerschbaum.New(key, ope.Int64, ix, opts)
 					require.NoError(b, err)
-					put := func(i int64) {
+					put := func(i int) time.Duration {
 						begin := time.Now()
-						_, err := other.Encrypt(ctx, i*0x9E3779B97F4A7C1%(int64(*recordsFlag)<<20)|1)
+						_, err := other.Encrypt(ctx, int64(i)*0x9E3779B97F4A7C1%(int64(*recordsFlag)<<20)|1)
 						require.NoError(b, err)
-						longest = max(longest, time.Since(begin))
-						inserted++
+						return time.Since(begin)
 					}
 					done := make(chan time.Duration)
 					begin := time.Now()
@@ -262,22 +263,29 @@ func BenchmarkRebalance(b *testing.B) {
 						alone += <-done
 						continue
 					}
-					for i := int64(0); ; i++ {
-						put(i)
+					puts := 0
+					for ended := false; !ended; puts++ {
+						during = append(during, put(puts))
 						select {
 						case took := <-done:
-							beside += took
+							beside, ended = beside+took, true
 						default:
-							continue
 						}
-						break
+					}
+					for i := range puts {
+						after = append(after, put(puts+i))
 					}
 				}
 			}
 			b.ReportMetric(alone.Seconds()/float64(b.N), "s-alone")
 			b.ReportMetric(beside.Seconds()/alone.Seconds(), "beside/alone")
-			b.ReportMetric(float64(longest.Microseconds())/1000, "ms-longest-put")
-			b.ReportMetric(float64(inserted)/float64(b.N), "puts")
+			for name, waited := range map[string][]time.Duration{"": during, "-after": after} {
+				slices.Sort(waited)
+				ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+				b.ReportMetric(ms(waited[len(waited)-1]), "ms-longest-put"+name)
+				b.ReportMetric(ms(waited[len(waited)*999/1000]), "ms-p99.9-put"+name)
+			}
+			b.ReportMetric(float64(len(during))/float64(b.N), "puts")
 			b.ReportMetric(0, "ns/op")
 		})
 	}
