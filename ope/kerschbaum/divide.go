@@ -22,13 +22,13 @@ import (
 // A shard takes these steps, each a commit, and any client may take the next one:
 //
 //  1. A new shard is made. It has nothing yet, and its high edge is where the shard's low edge is.
-//  2. The shard says that this is its left neighbour, and how many values are to be handed over.
+//  2. The shard says that this is its left neighbour, and up to which label values are to be handed over.
 //  3. It raises its low edge above some hundred of its lowest values. These belong to nobody now, and are frozen.
 //  4. The left neighbour takes them, and raises its high edge as far.
-//  5. The shard deletes them, and goes on with step 3 until enough are handed over.
+//  5. The shard deletes them, with the commit of the next step 3, as long as there is one.
 //
 // Steps 2 to 4 begin a generation of the shard that they change, so that a client that does not know of them is refused, and
-// reads. Labels and ciphertexts stay what they are. Who looks for a value between the edges, after step 3, takes step 4 first.
+// reads. Labels and ciphertexts stay what they are. Who wants to insert between the edges, after step 3, takes step 4 first.
 //
 // A shard that was ever divided or came of that is in [ope.StateDivided], which earlier versions do not know and refuse.
 
@@ -306,7 +306,7 @@ func (s *shard) freeze(ctx context.Context) (p unit.Page, is unit.Part, frozen [
 		return p, is, nil, s.endDivision(ctx, p, is, taken)
 	}
 	frozen, next := lowest[:n], lowest[n]
-	w := window{unit: p.Unit, rules: rules, elements: slices.Concat([]order.Element{rules.Low()}, lowest)}
+	w := window{unit: p.Unit, rules: rules, elements: slices.Concat([]order.Element{rules.Low()}, lowest[:n+1])}
 	free, err := w.places()
 	if err != nil {
 		return p, is, nil, err
