@@ -35,7 +35,7 @@ var goldenFiles = map[string]string{
 	"covering-1.json":   "0307a5f591f28950835c302d57134d76cd9150bf9fa5db92a0160d0fdecd8eee",
 	"served-1.json":     "c13b29df52d7616dab72049f057346e4c85736fe8d4e0952edcb140bda3cae95",
 	"lease-1.json":      "e63ccce11b9535412d66fca0f59eedf20b9717933e67bee7672358f82fed0e9e",
-	"divided-1.json":    "3f7313529e95b3d887341d7c32bc7fa147fe412503bf20cb0e0e6a499c4896c2",
+	"divided-1.json":    "b7fb1c066e2d457e5d994bff088ca8f294e8d89ea45f46a0cb8f0a65b00ba6e3",
 	"rebalanced-1.json": "476a936d665f6f76c8bf144e7eac3363b6339c824fd8c3cf6d4f81143b392239",
 }
 

@@ -121,7 +121,11 @@ func (c *check) find(ctx context.Context, epoch uint64) (unit.Page, unit.Part, e
 		p, err := s.readHeader(ctx, u)
 		if errors.Is(err, ope.ErrIndex) && p.Meta.State != ope.StateAbsent {
 			// Its header is damaged, or what says which part it has. The walk reports that.
-			return p, unit.Whole(s.domain), nil
+			is := unit.Whole(s.domain)
+			if above.Unit != nil {
+				is.Top, is.High = false, others.Low
+			}
+			return p, is, nil
 		}
 		if err != nil || p.Meta.State == ope.StateRetired {
 			return unit.Page{}, unit.Part{}, err
@@ -132,6 +136,11 @@ func (c *check) find(ctx context.Context, epoch uint64) (unit.Page, unit.Part, e
 			return above, others, nil
 		}
 		is := p.PartOf()
+		if above.Unit != nil && others.Low.Label.Less(is.High.Label) {
+			if err := c.overlap(ctx, above.Unit, p); err != nil {
+				return unit.Page{}, unit.Part{}, err
+			}
+		}
 		if above.Unit != nil && !is.Covers(c.next) && is.Low.Value <= c.next && others.N > 0 && unit.SameEdge(is.High, others.Given) {
 			if err := c.frozen(ctx, above, epoch); err != nil {
 				return unit.Page{}, unit.Part{}, err
@@ -152,6 +161,16 @@ func (c *check) find(ctx context.Context, epoch uint64) (unit.Page, unit.Part, e
 	}
 }
 
+// overlap reports a unit that has what its right neighbour has, too, as units have that were put back to different moments. The
+// unit was read after the neighbour, which is read again.
+func (c *check) overlap(ctx context.Context, neighbour *unit.Unit, p unit.Page) error {
+	again, err := c.s.of.shards.get(c.right, neighbour.Epoch).readHeader(ctx, neighbour)
+	if err == nil && again.PartOf().Low.Label.Less(p.PartOf().High.Label) {
+		c.report(p.Unit, unit.PartKey, fmt.Errorf("it has a part of what its neighbour has: one of both was put back"))
+	}
+	return err
+}
+
 // frozen yields the values that a unit is handing over, as they were when its page was read.
 func (c *check) frozen(ctx context.Context, p unit.Page, epoch uint64) error {
 	gap := frozenGap{c.s.of.shards.get(c.right, epoch), p}
@@ -161,6 +180,10 @@ func (c *check) frozen(ctx context.Context, p unit.Page, epoch uint64) error {
 		return !c.done
 	})
 	c.next = within.Min
+	if errors.Is(err, ope.ErrIndex) {
+		c.report(p.Unit, nil, err)
+		c.next, err = p.PartOf().Low.Value, nil
+	}
 	return err
 }
 
@@ -290,7 +313,7 @@ func (w *walk) record(r ope.Record) bool {
 	if w.past || e.Value < w.next {
 		return true
 	}
-	if !w.yield(ope.Entry{Plaintext: e.Value, Ciphertext: w.s.ciphertext(w.unit.Epoch, e.Value, e.Label), Version: w.version}, nil) {
+	if !w.yield(ope.Entry{Plaintext: e.Value, Ciphertext: w.s.ciphers.Of(w.unit.Epoch, e.Value, e.Label), Version: w.version}, nil) {
 		return false
 	}
 	if w.past = e.Value == w.s.domain.Max; !w.past {

@@ -298,7 +298,7 @@ func (w *world) remember(epoch uint64, u *unitState) {
 
 // seatOf returns what a ciphertext stands for, and whether that ever was true.
 func (w *world) seatOf(c ope.Ciphertext) (seat, bool) {
-	epoch, x, l, ok := w.observer.parse(c)
+	epoch, x, l, ok := w.observer.ciphers.Parse(c)
 	s := seat{epoch, l, x}
 	return s, ok && w.been[s]
 }
@@ -376,6 +376,6 @@ func (w *world) decode(epoch uint64, before *unitState, v ope.View) (*unitState,
 }
 
 func intervalHolds(iv ope.Interval, l order.Label) bool {
-	c := bound(l)
+	c := unit.Bound(l)
 	return bytes.Compare(iv.Start, c) <= 0 && bytes.Compare(c, iv.End) < 0
 }

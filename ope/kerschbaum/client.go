@@ -315,22 +315,11 @@ func (s *shard) narrow(ctx context.Context, at ope.Version, gaps []order.Gap, em
 	if empty != nil {
 		perGap = max(1, s.probes*width/max(width, len(gaps)))
 	}
-	// Where labels are spread evenly, one read takes all that is in so narrow a gap.
-	var few order.Label
-	s.mu.Lock()
-	if t, r := s.tally, s.known.rules; t.epoch == at.Epoch && t.values > s.pageSize() {
-		step, _ := r.High().Label.Minus(r.From).Over(uint64(t.values))
-		few = step.Times(uint64(s.pageSize() / 2))
-	}
-	s.mu.Unlock()
 	var within []order.Gap // of the spans
 	var spans []span
 	for _, g := range gaps {
 		within, spans = append(within, g), append(spans, span{g.Left.Label, g.Right.Label, s.pageSize()})
 		to := g.Right.Label
-		if to.Minus(g.Left.Label).Less(few) {
-			continue
-		}
 		if below, ok := empty[to]; ok && g.Left.Label.Less(below) {
 			to = below
 		}
@@ -470,7 +459,7 @@ func (s *shard) readAhead(ctx context.Context, at ope.Version, n int) (done bool
 func (s *shard) locate(ctx context.Context, inserts bool, use func() (unlinked []order.Gap, err error)) error {
 	empty := map[order.Label]order.Label{}
 	var version ope.Version
-	s.share()
+	s.share(false)
 	for {
 		if err := s.connect(ctx); err != nil {
 			return err

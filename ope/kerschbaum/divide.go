@@ -1,6 +1,8 @@
 package kerschbaum
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -39,8 +41,39 @@ func isOpen(s ope.State) bool { return s == ope.StateOpen || s == ope.StateDivid
 func (b *base) divides() bool { return !b.rules.Published && b.limit > b.full }
 
 // divide takes a step of the division of a unit, if there is one to take. It returns what remains of that, which others need
-// not wait for.
+// not wait for. Where other clients come first, it tries again: if not each of them handed over as much as it inserts, the unit
+// would go on growing. Of one that has grown too much, it takes more steps.
 func (s *shard) divide(ctx context.Context) (handOver func() error, err error) {
+	const most = 8
+	for tries, more := 0, s.excess(); tries < most; {
+		var done bool
+		if handOver, done, err = s.divideOnce(ctx); err != nil || done && (handOver == nil || more == 0) {
+			return handOver, err
+		}
+		if done {
+			tries, more = 0, more-1
+			err = handOver()
+		} else {
+			tries++
+			err = backOff(ctx, tries)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+// excess returns how many more steps than one it takes to divide a unit, as far as the client knows how much is in it: 8 where that
+// is twice of what it is to have.
+func (s *shard) excess() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return min(max(0, 8*(s.tally.values+s.tally.since-s.full)/s.full), 8)
+}
+
+// divideOnce is divide, for one try. It reports whether no other is due.
+func (s *shard) divideOnce(ctx context.Context) (handOver func() error, done bool, err error) {
 	s.mu.Lock()
 	k := &s.known
 	due := s.divides() && k.latest() && isOpen(k.state) && (k.part.Gives() || k.part.N > 0 || s.crowded.Load())
@@ -48,21 +81,22 @@ func (s *shard) divide(ctx context.Context) (handOver func() error, err error) {
 	u := s.unit(max(k.epoch, 1))
 	s.mu.Unlock()
 	if !due {
-		return nil, nil
+		return nil, true, nil
 	}
-	if known {
-		return s.giveSome(ctx)
+	if !known {
+		p, is, ok, err := s.latest(ctx, u)
+		switch {
+		case err != nil:
+			return nil, false, err
+		case !ok:
+			return nil, false, s.connect(ctx)
+		case is.N > 0:
+			return nil, false, s.handOver(ctx, p)
+		case !is.Gives():
+			return nil, true, s.beginDivision(ctx, p, is)
+		}
 	}
-	p, is, ok, err := s.latest(ctx, u)
-	switch {
-	case err != nil || !ok:
-		return nil, err
-	case is.N > 0:
-		return nil, s.handOver(ctx, p)
-	case is.Gives():
-		return s.giveSome(ctx)
-	}
-	return nil, s.beginDivision(ctx, p, is)
+	return s.giveSome(ctx)
 }
 
 // beginDivision begins to divide a unit that has too many values.
@@ -76,7 +110,7 @@ func (s *shard) beginDivision(ctx context.Context, p unit.Page, is unit.Part) er
 		return nil
 	}
 	middle, err := s.middle(ctx, p.Unit, is, values)
-	if err != nil {
+	if err != nil || middle.IsZero() {
 		return err
 	}
 	if !s.roomy(is, middle) {
@@ -127,32 +161,48 @@ func (s *shard) roomy(is unit.Part, middle order.Label) bool {
 	return middle.Minus(r.From).Length() > roomyBits && r.High().Label.Minus(middle).Length() > roomyBits
 }
 
-// middle returns about the label that half of the values of a unit are below.
-func (s *shard) middle(ctx context.Context, u *unit.Unit, is unit.Part, values int) (middle order.Label, err error) {
-	s.mu.Lock()
-	if l := s.known.list; l.Len() >= values/2 {
-		middle = l.Middle().Label
-	}
-	s.mu.Unlock()
-	if !middle.IsZero() {
-		return middle, nil
-	}
-	r, n := is.Rules(s.rules), 0
-	err = s.eachRecord(ctx, u, r.From.Next().Bytes(), r.High().Label.Bytes(), s.ahead, func(r ope.Record) error {
-		if n++; n > values/2 {
-			return errEnough
-		}
-		middle, _ = order.ParseLabel(r.Key)
-		return nil
-	})
-	if errors.Is(err, errEnough) {
-		err = nil
-	}
-	return middle, err
+// A search for the middle of a unit reads half of it, a part with each call.
+type search struct {
+	from []byte // where it goes on; nil: from the beginning
+	n    int    // records so far
+	at   order.Label
 }
 
-// errEnough ends the reading of records.
-var errEnough = errors.New("enough was read")
+// middle returns about the label that half of the values of a unit are below, or zero if it is not known yet. It reads some of the
+// unit if the client does not remember it.
+func (s *shard) middle(ctx context.Context, u *unit.Unit, is unit.Part, values int) (order.Label, error) {
+	s.mu.Lock()
+	if l := s.known.list; l.Len() >= values/2 {
+		defer s.mu.Unlock()
+		return l.Middle().Label, nil
+	}
+	s.mu.Unlock()
+	const most = 8 // reads, so that nobody's insertion waits for all of them
+	rules, found := is.Rules(s.rules), &s.found
+	for range most {
+		if from := rules.From.Next().Bytes(); bytes.Compare(found.from, from) < 0 {
+			*found = search{from: from}
+		}
+		view, err := s.readRecords(ctx, u, found.from, rules.High().Label.Bytes(), s.ahead)
+		if err != nil {
+			return order.Label{}, err
+		}
+		for _, r := range view.Records {
+			if found.n++; found.n > values/2 {
+				defer func() { *found = search{} }()
+				return found.at, nil
+			}
+			found.at, _ = order.ParseLabel(r.Key)
+			found.from = append(bytes.Clone(r.Key), 0)
+		}
+		if !view.More {
+			s.crowded.Store(false) // it has fewer than was estimated
+			*found = search{}
+			break
+		}
+	}
+	return order.Label{}, nil
+}
 
 // addNeighbour takes steps 1 and 2: it makes a left neighbour for a unit, to which the values below a label are to go.
 func (s *shard) addNeighbour(ctx context.Context, p unit.Page, is unit.Part, until order.Label) error {
@@ -247,11 +297,11 @@ func (s *shard) lowest(ctx context.Context, p unit.Page, rules order.Rules, n in
 	return nil, err
 }
 
-// giveSome takes step 3, and returns step 4.
-func (s *shard) giveSome(ctx context.Context) (handOver func() error, err error) {
+// giveSome takes step 3, and returns step 4. It reports whether it has done that, or there was nothing to do.
+func (s *shard) giveSome(ctx context.Context) (handOver func() error, done bool, err error) {
 	p, is, frozen, err := s.freeze(ctx)
 	if err != nil || len(frozen) == 0 {
-		return nil, err
+		return nil, false, cmp.Or(err, s.connect(ctx))
 	}
 	return func() error {
 		left := s.of.shards.get(is.Left, p.Unit.Epoch)
@@ -268,7 +318,7 @@ func (s *shard) giveSome(ctx context.Context) (handOver func() error, err error)
 			return nil
 		}
 		return s.of.direct(ctx, left.number, is.Low, p.Unit.Epoch)
-	}, nil
+	}, true, nil
 }
 
 // knownPage returns what the client knows of a unit, in the place of a page, and whether there is nothing later.
@@ -362,8 +412,8 @@ func (s *shard) handOver(ctx context.Context, p unit.Page) error {
 	if is.N == 0 {
 		return nil
 	}
-	frozen, meta, err := s.frozenPart(ctx, p.Unit, is)
-	if err != nil || meta.Generation != p.Meta.Generation || len(frozen) != int(is.N) {
+	frozen, err := s.frozenPart(ctx, p)
+	if err != nil || frozen == nil {
 		return err
 	}
 	left := s.of.shards.get(is.Left, p.Unit.Epoch)
@@ -386,20 +436,24 @@ func (s *shard) handOver(ctx context.Context, p unit.Page) error {
 // directoryEvery is after how many values that were handed over the directory says where a shard ends.
 const directoryEvery = 50_000
 
-// frozenPart returns the elements of a unit that are being handed over, and the unit's meta.
-func (s *shard) frozenPart(ctx context.Context, u *unit.Unit, is unit.Part) ([]order.Element, ope.Meta, error) {
+// frozenPart returns the elements of a unit, of which label 0 was read, that are being handed over; none if others have gone on.
+func (s *shard) frozenPart(ctx context.Context, p unit.Page) ([]order.Element, error) {
+	u, is := p.Unit, p.PartOf()
 	from := is.Given.Label.Previous().Next() // 1 for 0
 	view, err := s.readRecords(ctx, u, from.Bytes(), is.Low.Label.Bytes(), int(is.N)+1)
-	if err != nil {
-		return nil, ope.Meta{}, err
+	if err != nil || view.Meta.Generation != p.Meta.Generation {
+		return nil, err
+	}
+	if len(view.Records) != int(is.N) {
+		return nil, u.Corrupt(fmt.Errorf("%w: it has %d of %d values that are being handed over", order.ErrCorrupt, len(view.Records), is.N))
 	}
 	frozen := make([]order.Element, len(view.Records))
 	for i, r := range view.Records {
 		if frozen[i], err = u.OpenElement(r); err != nil {
-			return nil, ope.Meta{}, err
+			return nil, err
 		}
 	}
-	return frozen, view.Meta, nil
+	return frozen, nil
 }
 
 // takeOver takes step 4: what its right neighbour, of a part, has frozen. It reports whether it is here by now.
@@ -409,6 +463,7 @@ func (s *shard) takeOver(ctx context.Context, epoch uint64, of unit.Part, frozen
 		return false, err
 	}
 	defer done()
+	s.share(true)
 	p, is, _, known := s.knownPage()
 	if known = known && p.Unit.Epoch == epoch; !known {
 		p.Unit = s.unit(epoch)
@@ -421,7 +476,13 @@ func (s *shard) takeOver(ctx context.Context, epoch uint64, of unit.Part, frozen
 			}
 		}
 		if unit.SameEdge(is.High, of.Low) {
-			return true, nil
+			if known {
+				continue
+			}
+			// Another client's commit was seen. On Cassandra it may not be decided yet, so that others do not see it. A
+			// commit that changes nothing decides it.
+			same := ope.Condition{State: p.Meta.State, Generation: p.Meta.Generation, Nonce: &p.Meta.Nonce}
+			return s.commit(ctx, p.Unit, same, ope.Change{Meta: p.Meta})
 		}
 		if !is.Top && unit.SameEdge(is.High, of.Given) {
 			taken, err := s.takeFrozen(ctx, p, is, of, frozen)
@@ -446,7 +507,7 @@ func (s *shard) takeFrozen(ctx context.Context, p unit.Page, is, of unit.Part, f
 		e.below = &last.Left
 	}
 	s.mu.Unlock()
-	frozen, is.High = joined(is.High, frozen, of.Low)
+	frozen, is.High = order.Joined(is.High, frozen, of.Low)
 	e.run = slices.Concat(frozen, []order.Element{is.Rules(s.rules).High()})
 	is.Came += uint64(len(frozen))
 	// A value's generation rises with it, so that versions do.
@@ -462,22 +523,6 @@ func (s *shard) takeFrozen(ctx context.Context, p unit.Page, is, of unit.Part, f
 	return taken, err
 }
 
-// joined returns elements as they go to a shard with a high edge, and the next edge. The first is what the edge was taken
-// for when others were put below it. Where others, or the next edge, are as deep as what they come beside, they are taken
-// to be deeper.
-func joined(edge order.Element, elements []order.Element, next order.Element) ([]order.Element, order.Element) {
-	run := append(slices.Clone(elements), next, order.Element{})
-	may := make([]bool, len(run))
-	if edge.Shape.Depth > 0 && run[0].Shape != edge.Shape {
-		run[0].Shape = edge.Shape
-		for i := range may {
-			may[i] = i > 0
-		}
-	}
-	deepen(run, may)
-	return run[:len(elements)], run[len(elements)]
-}
-
 // A gap between two neighbours holds what a unit has frozen, and its left neighbour has not taken yet.
 type frozenGap struct {
 	right *shard
@@ -488,8 +533,8 @@ type frozenGap struct {
 // be more: all of them, if others have gone on.
 func (g *frozenGap) entries(ctx context.Context, within *ope.Domain, yield func(ope.Entry, error) bool) (bool, error) {
 	s, u, is := g.right, g.page.Unit, g.page.PartOf()
-	frozen, meta, err := s.frozenPart(ctx, u, is)
-	if err != nil || meta.Generation != g.page.Meta.Generation || len(frozen) != int(is.N) {
+	frozen, err := s.frozenPart(ctx, g.page)
+	if err != nil || frozen == nil {
 		return err == nil, err
 	}
 	version := ope.Version{Epoch: u.Epoch, Generation: is.Since}
@@ -497,7 +542,7 @@ func (g *frozenGap) entries(ctx context.Context, within *ope.Domain, yield func(
 		if e.Value < within.Min {
 			continue
 		}
-		if e.Value > within.Max || !yield(ope.Entry{Plaintext: e.Value, Ciphertext: s.ciphertext(u.Epoch, e.Value, e.Label), Version: version}, nil) {
+		if e.Value > within.Max || !yield(ope.Entry{Plaintext: e.Value, Ciphertext: s.ciphers.Of(u.Epoch, e.Value, e.Label), Version: version}, nil) {
 			return false, nil
 		}
 	}

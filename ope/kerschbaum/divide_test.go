@@ -277,7 +277,7 @@ func TestDeepen(t *testing.T) {
 			}
 		}
 		was := slices.Clone(run)
-		deepen(run, may)
+		order.Deepen(run, may)
 		for i := range run {
 			if !may[i] {
 				require.Equal(t, was[i], run[i])

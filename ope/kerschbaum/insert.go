@@ -20,7 +20,7 @@ type spot struct {
 // put is insert, beside a step of the division of the unit, if there is one to take.
 func (s *shard) put(ctx context.Context, values []int64) (spots []spot, err error) {
 	handOver, err := s.divide(ctx)
-	if err != nil {
+	if errors.Is(err, ope.ErrIndex) {
 		return nil, err
 	}
 	if handOver == nil {
@@ -28,7 +28,10 @@ func (s *shard) put(ctx context.Context, values []int64) (spots []spot, err erro
 	}
 	err = s.parallel(2, func(i int) (err error) {
 		if i == 1 {
-			return handOver()
+			if err = handOver(); !errors.Is(err, ope.ErrIndex) {
+				err = nil // another one does it, if the left neighbour cannot be reached
+			}
+			return err
 		}
 		spots, err = s.insert(ctx, values)
 		return err
@@ -214,7 +217,7 @@ func (s *shard) commitPlan(ctx context.Context, p plan) (bool, error) {
 	for _, e := range p.elements {
 		change.Puts = append(change.Puts, u.SealElement(e))
 	}
-	change.Puts = append(change.Puts, s.marks(u, nonce, len(p.elements))...)
+	change.Puts = append(change.Puts, u.Marks(nonce, len(p.elements), s.weight())...)
 	applied, err := s.commit(ctx, u, cond, change)
 	if err != nil || !applied {
 		return false, err
@@ -541,7 +544,7 @@ func (s *shard) commitMoves(ctx context.Context, w window, rel order.Relabelling
 	if w.least > 0 {
 		change.Puts = append(change.Puts, u.SealLeast(w.least))
 	}
-	change.Puts = append(change.Puts, s.marks(u, meta.Nonce, len(rel.Elements)-len(old))...)
+	change.Puts = append(change.Puts, u.Marks(meta.Nonce, len(rel.Elements)-len(old), s.weight())...)
 	cond := ope.Condition{State: w.meta.State, Generation: w.meta.Generation, Absent: places}
 	if places == nil {
 		cond.Nonce = &w.meta.Nonce

@@ -2,10 +2,8 @@ package kerschbaum
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"math"
-	"math/bits"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
@@ -35,26 +33,6 @@ func (b *base) room() int {
 	return b.most() + b.most()/8 // 4/sqrt(marksAtLimit)
 }
 
-// marks returns the marks for n values that the commit of this nonce puts into the unit.
-func (s *shard) marks(u *unit.Unit, nonce ope.Nonce, n int) []ope.Record {
-	weight := uint64(s.weight())
-	random := binary.BigEndian.Uint64(nonce[:])
-	var drawn uint64
-	for i := range uint64(n) {
-		// SplitMix64: even coins out of the nonce.
-		z := random + (i+1)*0x9e3779b97f4a7c15
-		z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-		z = (z ^ z>>27) * 0x94d049bb133111eb
-		if hi, _ := bits.Mul64(z^z>>31, weight); hi == 0 {
-			drawn++
-		}
-	}
-	if drawn == 0 {
-		return nil
-	}
-	return []ope.Record{u.SealMark(nonce, drawn*weight)}
-}
-
 // A tally is what a client knows of the number of values in a unit. It is guarded by shard.mu.
 type tally struct {
 	epoch  uint64
@@ -73,7 +51,7 @@ func (s *shard) checkLimit(ctx context.Context, epoch uint64, n int) error {
 	s.mu.Lock()
 	t, dividing := s.tally, s.known.part.Gives()
 	s.mu.Unlock()
-	counted := t.epoch != epoch || !dividing && (t.since > (room-t.values)/8 || t.values+t.since+n > room)
+	counted := t.epoch != epoch || !dividing && (t.since > (room-t.values)/8 || t.values+t.since+n > room) || dividing && t.since > room/8
 	if counted {
 		values, err := s.countValues(ctx, epoch)
 		if err != nil {

@@ -1,7 +1,6 @@
 package kerschbaum
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -12,16 +11,6 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
 )
 
-// bound returns the lowest string at or above the ciphertexts of a label.
-func bound(c order.Label) ope.Ciphertext {
-	return append(c.Bytes(), make([]byte, ciphertextSize-order.LabelSize)...)
-}
-
-// top returns the bound that is above every ciphertext.
-func top() ope.Ciphertext {
-	return append(bytes.Repeat([]byte{0xff}, ciphertextSize), 0)
-}
-
 // Intervals implements [ope.Scheme]. It reads what is around both bounds, in one round trip if the
 // client remembers where they are. A bound that is in the index is exact as long as the version
 // lasts. Into the gap around one that is not, values on both sides of it may be put later, and the
@@ -30,7 +19,8 @@ func top() ope.Ciphertext {
 // Use it where ciphertexts are kept outside the index, and compare the interval's version with that of the ciphertexts
 // before and after the query. [Scheme.Range] yields what is in the index, however often ciphertexts move.
 //
-// Where the index has several units, the version is that of both units where the bounds are, together.
+// Where the index has several units, the version is that of both units where the bounds are, together. A value that is just being
+// handed over from one to another is put into the other first, for which the client must be allowed to write.
 func (s *Scheme) Intervals(ctx context.Context, lo, hi int64) ([]ope.Interval, error) {
 	within, ok := s.domain.Intersect(lo, hi)
 	if !ok {
@@ -106,7 +96,7 @@ func (s *shard) intervalOf(ctx context.Context, within ope.Domain, lower, upper 
 // interval returns the interval between bounds, if the index still has the version. The bounds, with
 // their gaps, are those that are not ends of the domain: the lower one first, if it is bounded from below.
 func (s *shard) interval(ctx context.Context, version ope.Version, bounds []int64, gaps []order.Gap, bounded bool) (ope.Interval, bool, error) {
-	iv := ope.Interval{Start: make(ope.Ciphertext, ciphertextSize), End: top(), Version: version}
+	iv := ope.Interval{Start: make(ope.Ciphertext, unit.CiphertextSize), End: unit.Top(), Version: version}
 	if len(gaps) == 0 {
 		u := s.unit(version.Epoch)
 		meta, err := s.readMeta(ctx, u)
@@ -140,13 +130,13 @@ func (s *shard) interval(ctx context.Context, version ope.Version, bounds []int6
 		exact := run[at].Shape.Depth != 0 && run[at].Value == x
 		switch {
 		case lower && exact:
-			iv.Start = bound(run[at].Label)
+			iv.Start = unit.Bound(run[at].Label)
 		case lower:
-			iv.Start = bound(run[at].Label.Next())
+			iv.Start = unit.Bound(run[at].Label.Next())
 		case exact:
-			iv.End = bound(run[at].Label.Next())
+			iv.End = unit.Bound(run[at].Label.Next())
 		case run[at+1] != s.rules.High(): // of the index
-			iv.End = bound(run[at+1].Label)
+			iv.End = unit.Bound(run[at+1].Label)
 		}
 	}
 	return iv, true, nil
@@ -228,7 +218,7 @@ func (s *shard) rangeOn(ctx context.Context, within *ope.Domain, yield func(ope.
 			if e.Value < within.Min {
 				continue
 			}
-			if !yield(ope.Entry{Plaintext: e.Value, Ciphertext: s.ciphertext(version.Epoch, e.Value, e.Label), Version: version}, nil) || e.Value == within.Max {
+			if !yield(ope.Entry{Plaintext: e.Value, Ciphertext: s.ciphers.Of(version.Epoch, e.Value, e.Label), Version: version}, nil) || e.Value == within.Max {
 				return false, nil
 			}
 			within.Min = e.Value + 1

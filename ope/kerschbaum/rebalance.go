@@ -33,7 +33,11 @@ func (s *Scheme) Rebalance(ctx context.Context, progress func(done, total int)) 
 		err := s.at(ctx, x, func(sh *shard) error {
 			w, err := sh.counted(ctx, x)
 			if err == nil {
-				sweeps = append(sweeps, w)
+				if last := len(sweeps) - 1; last >= 0 && sweeps[last].s == sh {
+					sweeps[last].extend(w) // it has taken more over
+				} else {
+					sweeps = append(sweeps, w)
+				}
 				stats.Values += w.values
 				x, more = w.end, !w.top
 			}
@@ -112,6 +116,7 @@ type sweep struct {
 	values   int         // in the unit at the beginning
 	gone     uint64      // values that the unit had handed over then
 	bottom   order.Label // of the unit; the first new place is one step above it
+	ceiling  order.Label // of the unit
 	step     order.Label // from each new place to the next
 	starts   []rank      // of the windows that were moved down, ascending
 	done     int         // values that progress was told of
@@ -160,9 +165,18 @@ func (s *shard) counted(ctx context.Context, x int64) (*sweep, error) {
 			return nil, err
 		}
 	}
-	w.after, w.bottom = w.before, rules.From
-	w.step, _ = rules.High().Label.Minus(rules.From).Over(uint64(w.values) + 1)
+	w.after, w.bottom, w.ceiling = w.before, rules.From, rules.High().Label
+	w.spread()
 	return w, nil
+}
+
+// spread sets the step.
+func (w *sweep) spread() { w.step, _ = w.ceiling.Minus(w.bottom).Over(uint64(w.values) + 1) }
+
+// extend adds what the unit has above, as another sweep has counted it.
+func (w *sweep) extend(above *sweep) {
+	w.end, w.top, w.ceiling, w.values = above.end, above.top, above.ceiling, w.values+above.values
+	w.spread()
 }
 
 // run moves the values down to their new places, and then up.
@@ -383,7 +397,7 @@ func (w *sweep) placesBelow(window []order.Element, below int) []order.Element {
 			out[i] = to
 		}
 	}
-	return distinguished(window, out)
+	return order.Distinguished(window, out)
 }
 
 // placesAbove returns the inner elements of a window, with those at their new places that are below these.
@@ -394,27 +408,5 @@ func (w *sweep) placesAbove(window []order.Element, below int) []order.Element {
 			out[i] = to
 		}
 	}
-	return distinguished(window, out)
-}
-
-// distinguished returns the inner elements of a window after some have moved. Of two neighbours one must be the
-// deeper: where one that has moved is as deep as what it came beside, it is taken to be deeper than that.
-func distinguished(before, after []order.Element) []order.Element {
-	moved := make([]bool, len(after))
-	for i := range after {
-		moved[i] = after[i] != before[i]
-	}
-	deepen(after, moved)
-	return after[1 : len(after)-1]
-}
-
-// deepen makes those of a run that may be changed deeper, until each differs in depth from its neighbours. The first
-// and the last are not changed.
-func deepen(run []order.Element, may []bool) {
-	for i := 1; i < len(run)-1; i++ {
-		for may[i] && (run[i].Shape.Depth == run[i-1].Shape.Depth ||
-			run[i].Shape.Depth == run[i+1].Shape.Depth && (!may[i+1] || i == len(run)-2)) {
-			run[i].Shape.Depth = order.Increment(run[i].Shape.Depth)
-		}
-	}
+	return order.Distinguished(window, out)
 }

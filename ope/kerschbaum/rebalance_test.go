@@ -18,7 +18,7 @@ func labelsOf(t *testing.T, index ope.Index) (out []order.Label) {
 	s := newClient(t, index, ope.Int64, nil)
 	for e, err := range s.Range(t.Context(), s.domain.Min, s.domain.Max) {
 		require.NoError(t, err)
-		_, _, at, ok := s.parse(e.Ciphertext)
+		_, _, at, ok := s.ciphers.Parse(e.Ciphertext)
 		require.True(t, ok)
 		out = append(out, at)
 	}

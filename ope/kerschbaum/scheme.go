@@ -42,9 +42,6 @@ package kerschbaum
 import (
 	"cmp"
 	"context"
-	"crypto/aes"
-	"crypto/cipher"
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"sync"
@@ -85,15 +82,14 @@ type Options struct {
 
 // A base is what all units of an index have in common.
 type base struct {
-	id       string
-	name     string
-	domain   ope.Domain
-	rules    order.Rules // of the whole index
-	index    ope.Index
-	codec    *unit.Codec
-	limit    int
-	tagInner cipher.Block
-	tagOuter cipher.Block
+	id      string
+	name    string
+	domain  ope.Domain
+	rules   order.Rules // of the whole index
+	index   ope.Index
+	codec   *unit.Codec
+	limit   int
+	ciphers *unit.Ciphers
 
 	// Sizes, which tests make small.
 	page     int // elements that a read of an unknown part asks for
@@ -185,9 +181,7 @@ func New(key ope.Key, d ope.Domain, index ope.Index, opts *Options) (*Scheme, er
 	// or it would forget the neighbours of the first ones while it looks for those of the last.
 	b.batch = min(b.chunk, o.CacheValues/256)
 	b.page = min(512, o.CacheValues/(4*b.batch))
-	keys := key.Expand(64, "kerschbaum", "ciphertext")
-	b.tagInner, _ = aes.NewCipher(keys[:32]) // 32 bytes are a key
-	b.tagOuter, _ = aes.NewCipher(keys[32:])
+	b.ciphers = unit.NewCiphers(key.Expand(64, "kerschbaum", "ciphertext"), d)
 	s := &Scheme{base: b}
 	s.shards = newShards(s)
 	return s, nil
@@ -213,44 +207,6 @@ func (b *base) count(add func(*Stats)) {
 	add(&b.stats)
 }
 
-// A ciphertext is a label and a tag. The tag shows whether a ciphertext is stale, since it holds the epoch and the
-// value. A ciphertext is good as long as this value is at this label. It is never taken for that of a value that
-// was put there later.
-//
-//	tag = AES_K2(AES_K1(label) xor (value || epoch || 0^32))
-const ciphertextSize = order.LabelSize + aes.BlockSize
-
-func (b *base) ciphertext(epoch uint64, x int64, c order.Label) ope.Ciphertext {
-	return b.putCiphertext(make(ope.Ciphertext, ciphertextSize), epoch, x, c)
-}
-
-func (b *base) putCiphertext(out ope.Ciphertext, epoch uint64, x int64, c order.Label) ope.Ciphertext {
-	c.Append(out[:0])
-	tag := out[order.LabelSize:]
-	b.tagInner.Encrypt(tag, out[:order.LabelSize])
-	binary.BigEndian.PutUint64(tag, binary.BigEndian.Uint64(tag)^uint64(x))
-	binary.BigEndian.PutUint64(tag[8:], binary.BigEndian.Uint64(tag[8:])^epoch<<32)
-	b.tagOuter.Encrypt(tag, tag)
-	return out
-}
-
-// parse returns what a ciphertext holds. It reports false for what was never a ciphertext of the
-// scheme, but with probability 2^-32; the index decides in any case.
-func (b *base) parse(c ope.Ciphertext) (epoch uint64, x int64, at order.Label, ok bool) {
-	if len(c) != ciphertextSize {
-		return 0, 0, order.Label{}, false
-	}
-	at, _ = order.ParseLabel(c[:order.LabelSize])
-	var blocks [2 * aes.BlockSize]byte
-	inner, tag := blocks[:aes.BlockSize], blocks[aes.BlockSize:]
-	b.tagInner.Encrypt(inner, c[:order.LabelSize])
-	b.tagOuter.Decrypt(tag, c[order.LabelSize:])
-	x = int64(binary.BigEndian.Uint64(tag) ^ binary.BigEndian.Uint64(inner))
-	rest := binary.BigEndian.Uint64(tag[8:]) ^ binary.BigEndian.Uint64(inner[8:])
-	epoch = rest >> 32
-	return epoch, x, at, uint32(rest) == 0 && epoch > 0 && b.domain.Contains(x)
-}
-
 func (b *base) outside() error { return fmt.Errorf("%w %v", ope.ErrDomain, b.domain) }
 
 // Encrypt implements [ope.Scheme]. A value that the client remembers costs nothing, another one a
@@ -271,7 +227,7 @@ func (s *Scheme) Encrypt(ctx context.Context, x int64) (c ope.Ciphertext, err er
 		if spots[0].version.Epoch == 0 {
 			return errElsewhere
 		}
-		c = s.ciphertext(spots[0].version.Epoch, x, spots[0].label)
+		c = s.ciphers.Of(spots[0].version.Epoch, x, spots[0].label)
 		return nil
 	})
 	return c, err
@@ -296,15 +252,15 @@ func (s *Scheme) EncryptBatch(ctx context.Context, xs []int64) ([]ope.Ciphertext
 	if err := s.putAll(ctx, sorted, spots); err != nil {
 		return nil, err
 	}
-	out := make([]byte, len(xs)*ciphertextSize)
+	out := make([]byte, len(xs)*unit.CiphertextSize)
 	cs := make([]ope.Ciphertext, len(xs))
 	for i, x := range xs {
 		at := i
 		if len(sorted) < len(xs) || sorted[i] != x {
 			at, _ = slices.BinarySearch(sorted, x)
 		}
-		c := out[i*ciphertextSize : (i+1)*ciphertextSize : (i+1)*ciphertextSize]
-		cs[i] = s.putCiphertext(c, spots[at].version.Epoch, x, spots[at].label)
+		c := out[i*unit.CiphertextSize : (i+1)*unit.CiphertextSize : (i+1)*unit.CiphertextSize]
+		cs[i] = s.ciphers.Put(c, spots[at].version.Epoch, x, spots[at].label)
 	}
 	return cs, nil
 }
@@ -339,7 +295,7 @@ func (s *Scheme) putAll(ctx context.Context, values []int64, spots []spot) error
 // Decrypt implements [ope.Scheme]. What the client remembers costs nothing, another ciphertext a
 // read. [ope.ErrStale] is a ciphertext whose value is not at its place: it has moved since.
 func (s *Scheme) Decrypt(ctx context.Context, c ope.Ciphertext) (int64, error) {
-	epoch, x, at, ok := s.parse(c)
+	epoch, x, at, ok := s.ciphers.Parse(c)
 	if !ok {
 		return 0, ope.ErrCiphertext
 	}

@@ -28,6 +28,8 @@ type shard struct {
 	passing chan struct{}
 	turn    chan struct{} // of who goes by what the client knows and commits, so that no two in a process defeat each other
 	reads   atomic.Int32  // elements that a read of an unknown part asks for: base.page, or fewer for the memory's sake
+	used    atomic.Int64  // when it was used last, as shards.uses was then
+	found   search        // for its middle, of who divides it
 	crowded atomic.Bool   // it has more values than it is to have
 
 	unitsMu sync.Mutex
@@ -62,7 +64,7 @@ func (s *shard) remembered(x int64) ope.Ciphertext {
 	if !ok {
 		return nil
 	}
-	return s.ciphertext(epoch, x, e.Label)
+	return s.ciphers.Of(epoch, x, e.Label)
 }
 
 // spots sets where ascending values are, all at one version, after putting those into the index that are not there.

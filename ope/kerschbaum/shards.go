@@ -2,12 +2,14 @@ package kerschbaum
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"maps"
 	"slices"
 	"sort"
 	"sync"
+	"sync/atomic"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
@@ -17,7 +19,8 @@ import (
 // shards are those that a client knows, in the order of their values. What they say of their edges may be out of date:
 // a value may be further to the left than it seems, but never further to the right.
 type shards struct {
-	of *Scheme
+	of   *Scheme
+	uses atomic.Int64 // of shards so far
 
 	mu    sync.RWMutex
 	known map[uint32]*shard
@@ -90,11 +93,11 @@ func (m *shards) get(number uint32, epoch uint64) *shard {
 	return s
 }
 
-// all returns the shards.
+// all returns the shards, by their numbers.
 func (m *shards) all() []*shard {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return slices.Collect(maps.Values(m.known))
+	return slices.SortedFunc(maps.Values(m.known), func(a, b *shard) int { return cmp.Compare(a.number, b.number) })
 }
 
 // note takes note of which part a shard has.
@@ -115,20 +118,39 @@ func (m *shards) note(s *shard, is unit.Part) {
 }
 
 // share bounds what the shard remembers to what others leave of the cache, but so that one commit fits into a quarter
-// of it.
-func (s *shard) share() {
+// of it. If that is less than half, others forget what is more than their part, or most of it if they were not used for long,
+// unless the shard is to be modest.
+func (s *shard) share(modest bool) {
 	if s.cache == 0 {
 		return
 	}
-	left := s.cache
-	for _, other := range s.of.shards.all() {
+	all, now := s.of.shards.all(), s.of.shards.uses.Add(1)
+	least, left := min(s.cache, 16*s.batch), s.cache
+	for _, other := range all {
 		if other != s {
 			other.mu.Lock()
 			left -= other.known.list.Len()
 			other.mu.Unlock()
 		}
 	}
-	limit := max(left, min(s.cache, 16*s.batch))
+	for _, other := range all {
+		if modest || other == s || left >= s.cache/2 {
+			continue
+		}
+		keep := least
+		if now-other.used.Load() < 256 {
+			keep = max(s.cache/len(all), least)
+		}
+		other.mu.Lock()
+		if l := other.known.list; l.Len() > keep {
+			left += l.Len()
+			l.SetLimit(keep)
+			left -= l.Len()
+		}
+		other.mu.Unlock()
+	}
+	s.used.Store(now)
+	limit := max(left, least)
 	s.reads.Store(int32(min(s.page, max(4, limit/(4*s.batch)))))
 	s.mu.Lock()
 	defer s.mu.Unlock()

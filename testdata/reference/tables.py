@@ -497,7 +497,7 @@ def read_index(field, units):
 def read_part(content):
     """Returns what a unit's record says of the part of the index that it has."""
     check(len(content) == 160, "a part of the wrong length")
-    left, n, _, _, gone, came = struct.unpack(">IIQ16sQQ", content[112:])
+    left, n, _, _, gone, came = struct.unpack(">II16sQQQ", content[112:])
     return {"low": content[:37], "high": content[37:74], "given": content[74:111], "top": content[111] == 1, "left": left, "n": n, "gone": gone, "came": came}
 
 

@@ -162,3 +162,41 @@ func (r Rules) relabelAll(window []Element, gap, most int) (Relabelling, advice,
 	}
 	return Relabelling{1, last, slices.Insert(out, gap-1, e)}, AdviseCommit, nil
 }
+
+// Deepen makes those of a run that may be changed deeper, until each differs in depth from its neighbours. The first
+// and the last are not changed.
+func Deepen(run []Element, may []bool) {
+	for i := 1; i < len(run)-1; i++ {
+		for may[i] && (run[i].Shape.Depth == run[i-1].Shape.Depth ||
+			run[i].Shape.Depth == run[i+1].Shape.Depth && (!may[i+1] || i == len(run)-2)) {
+			run[i].Shape.Depth = Increment(run[i].Shape.Depth)
+		}
+	}
+}
+
+// Distinguished returns the inner elements of a window after some have moved. Of two neighbours one must be the
+// deeper: where one that has moved is as deep as what it came beside, it is taken to be deeper than that.
+func Distinguished(before, after []Element) []Element {
+	moved := make([]bool, len(after))
+	for i := range after {
+		moved[i] = after[i] != before[i]
+	}
+	Deepen(after, moved)
+	return after[1 : len(after)-1]
+}
+
+// Joined returns elements as they go to a unit with a high edge, and the next edge. The first is what the edge was taken
+// for when others were put below it. Where others, or the next edge, are as deep as what they come beside, they are taken
+// to be deeper.
+func Joined(edge Element, elements []Element, next Element) ([]Element, Element) {
+	run := append(slices.Clone(elements), next, Element{})
+	may := make([]bool, len(run))
+	if edge.Shape.Depth > 0 && run[0].Shape != edge.Shape {
+		run[0].Shape = edge.Shape
+		for i := range may {
+			may[i] = i > 0
+		}
+	}
+	Deepen(run, may)
+	return run[:len(elements)], run[len(elements)]
+}

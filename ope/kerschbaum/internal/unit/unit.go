@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 
 	"github.com/rangecrypt/rangecrypt/ope"
@@ -184,9 +185,24 @@ func (u *Unit) SealLeast(values uint64) ope.Record {
 	return u.seal(LeastKey, binary.BigEndian.AppendUint64(nil, values))
 }
 
-// SealMark seals a mark of the commit of a nonce, which stands for so many values.
-func (u *Unit) SealMark(nonce ope.Nonce, values uint64) ope.Record {
-	return u.seal(tailKey(markKind, nonce[:]), binary.BigEndian.AppendUint64(nil, values))
+// Marks returns the marks for n values that the commit of a nonce puts into the unit: about one of so many has one, as the
+// weight says.
+func (u *Unit) Marks(nonce ope.Nonce, n, weight int) []ope.Record {
+	random := binary.BigEndian.Uint64(nonce[:])
+	var drawn uint64
+	for i := range uint64(n) {
+		// SplitMix64: even coins out of the nonce.
+		z := random + (i+1)*0x9e3779b97f4a7c15
+		z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+		z = (z ^ z>>27) * 0x94d049bb133111eb
+		if hi, _ := bits.Mul64(z^z>>31, uint64(weight)); hi == 0 {
+			drawn++
+		}
+	}
+	if drawn == 0 {
+		return nil
+	}
+	return []ope.Record{u.seal(tailKey(markKind, nonce[:]), binary.BigEndian.AppendUint64(nil, drawn*uint64(weight)))}
 }
 
 // OpenCount returns what a mark, or the record of how many values there are at least, says.
