@@ -315,7 +315,7 @@ func TestMemoryOfQueries(t *testing.T) {
 	for _, layout := range layouts {
 		t.Run(layout, func(t *testing.T) {
 			tbl := create(t, st, benchSchema(layout, true))
-			few, many := sim.Share(2_000, 1_000), sim.Share(20_000, 10_000)
+			few, many := sim.Share(10_000, 6_000), sim.Share(60_000, 24_000) // of few, as much is read ahead as ever is
 			fill(t, tbl, many)
 			grown := func(limit int) (most int64) {
 				before := live()
