@@ -270,7 +270,7 @@ func (c *check) walk(ctx context.Context, p unit.Page, is unit.Part, from order.
 // first checks the records of label 0.
 func (w *walk) first(view ope.View) error {
 	records := view.Records
-	if len(records) > 0 && bytes.Equal(records[0].Key, order.Label{}.Bytes()) {
+	if len(records) > 0 && bytes.Equal(records[0].Key, unit.HeaderKey) {
 		h, err := w.unit.OpenHeader(records[0])
 		if err != nil {
 			return err // another scheme's, or another key's: nothing here can be read

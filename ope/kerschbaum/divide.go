@@ -84,23 +84,24 @@ func (s *shard) divideOnce(ctx context.Context) (handOver func() error, done boo
 		return nil, true, nil
 	}
 	if !known {
-		p, is, ok, err := s.latest(ctx, u)
+		p, ok, err := s.latest(ctx, u)
 		switch {
 		case err != nil:
 			return nil, false, err
 		case !ok:
 			return nil, false, s.connect(ctx)
-		case is.N > 0:
+		case p.PartOf().N > 0:
 			return nil, false, s.handOver(ctx, p)
-		case !is.Gives():
-			return nil, true, s.beginDivision(ctx, p, is)
+		case !p.PartOf().Gives():
+			return nil, true, s.beginDivision(ctx, p)
 		}
 	}
 	return s.giveSome(ctx)
 }
 
 // beginDivision begins to divide a unit that has too many values.
-func (s *shard) beginDivision(ctx context.Context, p unit.Page, is unit.Part) error {
+func (s *shard) beginDivision(ctx context.Context, p unit.Page) error {
+	is := p.PartOf()
 	values, err := s.countValues(ctx, p.Unit.Epoch)
 	if err != nil {
 		return err
@@ -127,8 +128,11 @@ func (s *shard) beginDivision(ctx context.Context, p unit.Page, is unit.Part) er
 		}
 		// Others may divide it by now.
 		var ok bool
-		if p, is, ok, err = s.latest(ctx, p.Unit); err != nil || !ok || is.N > 0 || is.Gives() {
+		if p, ok, err = s.latest(ctx, p.Unit); err != nil || !ok {
 			return err
+		}
+		if is = p.PartOf(); is.N > 0 || is.Gives() {
+			return nil
 		}
 		if middle, err = s.middle(ctx, p.Unit, is, values); err != nil {
 			return err
@@ -142,13 +146,11 @@ func (s *shard) beginDivision(ctx context.Context, p unit.Page, is unit.Part) er
 
 // latest reads what a unit is and which part it has, and takes note of that. It reports whether this is the version that
 // is known now, and open.
-func (s *shard) latest(ctx context.Context, u *unit.Unit) (unit.Page, unit.Part, bool, error) {
-	p, err := s.readHeader(ctx, u)
-	if err != nil {
-		return p, unit.Part{}, false, err
+func (s *shard) latest(ctx context.Context, u *unit.Unit) (p unit.Page, ok bool, err error) {
+	if p, err = s.readHeader(ctx, u); err == nil {
+		ok, err = s.note(p)
 	}
-	ok, err := s.note(p)
-	return p, p.PartOf(), ok && isOpen(p.Meta.State), err
+	return p, ok && isOpen(p.Meta.State), err
 }
 
 // roomyBits is how many bits the labels of a part must span that is not spread evenly before it is divided again. Each
@@ -370,7 +372,7 @@ func (s *shard) freeze(ctx context.Context) (p unit.Page, is unit.Part, frozen [
 		run:   []order.Element{is.Rules(s.rules).Low(), next},
 	}, ope.Change{Deletes: keysOf(taken)})
 	if err == nil && !applied {
-		_, _, _, err = s.latest(ctx, p.Unit)
+		_, _, err = s.latest(ctx, p.Unit)
 	}
 	if err != nil || !applied {
 		return p, is, nil, err
@@ -396,7 +398,7 @@ func (s *shard) endDivision(ctx context.Context, p unit.Page, is unit.Part, take
 		return err
 	}
 	if !ended {
-		_, _, _, err := s.latest(ctx, p.Unit)
+		_, _, err := s.latest(ctx, p.Unit)
 		return err
 	}
 	s.mu.Lock()
@@ -471,18 +473,16 @@ func (s *shard) takeOver(ctx context.Context, epoch uint64, of unit.Part, frozen
 	for ; ; known = false {
 		if !known {
 			var err error
-			if p, is, _, err = s.latest(ctx, p.Unit); err != nil {
+			if p, _, err = s.latest(ctx, p.Unit); err != nil {
 				return false, err
 			}
+			is = p.PartOf()
 		}
 		if unit.SameEdge(is.High, of.Low) {
 			if known {
 				continue
 			}
-			// Another client's commit was seen. On Cassandra it may not be decided yet, so that others do not see it. A
-			// commit that changes nothing decides it.
-			same := ope.Condition{State: p.Meta.State, Generation: p.Meta.Generation, Nonce: &p.Meta.Nonce}
-			return s.commit(ctx, p.Unit, same, ope.Change{Meta: p.Meta})
+			return s.decide(ctx, p.Unit, p.Meta) // others may not have seen yet what another client has committed
 		}
 		if !is.Top && unit.SameEdge(is.High, of.Given) {
 			taken, err := s.takeFrozen(ctx, p, is, of, frozen)
@@ -571,14 +571,15 @@ func (s *Scheme) follow(ctx context.Context, sh *shard, x int64) (*frozenGap, er
 			return nil, nil
 		}
 		left := s.shards.get(is.Left, epoch)
-		_, has, _, err := left.latest(ctx, left.unit(epoch))
+		below, _, err := left.latest(ctx, left.unit(epoch))
 		if err != nil {
 			return nil, err
 		}
+		has := below.PartOf()
 		s.shards.note(left, has)
 		if x >= has.High.Value && !has.Top {
-			p, is, _, err := sh.latest(ctx, sh.unit(epoch))
-			switch {
+			p, _, err := sh.latest(ctx, sh.unit(epoch))
+			switch is := p.PartOf(); {
 			case err != nil || x >= is.Low.Value:
 				return nil, err
 			case is.N > 0 && x >= is.Given.Value:
@@ -605,8 +606,8 @@ func (s *Scheme) lead(ctx context.Context, sh *shard, x int64) error {
 // below looks again whether a unit has a value that is above what it had, and below where it has once ended.
 func (s *Scheme) below(ctx context.Context, sh *shard, epoch uint64, x int64) error {
 	u := sh.unit(epoch)
-	p, is, _, err := sh.latest(ctx, u)
-	if err == nil && p.Meta.State != ope.StateRetired && x >= is.High.Value {
+	p, _, err := sh.latest(ctx, u)
+	if err == nil && p.Meta.State != ope.StateRetired && x >= p.PartOf().High.Value {
 		err = errHole(u)
 	}
 	return err

@@ -15,24 +15,11 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope/opetest"
 )
 
-// frozenIndex returns an index of 70 values, of which the first 8 are frozen, and a client that has frozen them.
+// frozenIndex returns the index of [dividingIndex] with 8 values frozen, and the client that has frozen them.
 func frozenIndex(t *testing.T) (ope.Index, *Scheme) {
 	t.Helper()
-	index := opetest.NewIndex()
-	s := newClient(t, index, ope.Int64, &Options{UnitValues: 64})
-	xs := make([]int64, 70)
-	for i := range xs {
-		xs[i] = int64(i) * 10
-	}
-	_, err := s.EncryptBatch(t.Context(), xs)
-	require.NoError(t, err)
-	of := first(s)
-	for !of.known.part.Gives() {
-		_, err := of.divide(t.Context())
-		require.NoError(t, err)
-	}
-	of.chunk = 8
-	_, _, frozen, err := of.freeze(t.Context())
+	index, s, _ := dividingIndex(t)
+	_, _, frozen, err := first(s).freeze(t.Context())
 	require.NoError(t, err)
 	require.Len(t, frozen, 8)
 	return index, s

@@ -174,20 +174,14 @@ func TestCheckNamesMissingUnits(t *testing.T) {
 	}
 }
 
-// readOnly is an index as it is for who may only read.
-type readOnly struct{ ope.Index }
-
-func (readOnly) Commit(context.Context, ope.Unit, ope.Condition, ope.Change) (bool, error) {
-	return false, errors.New("it may only be read")
-}
-
-// Who may only read finds all values, also while some are frozen and no unit has them.
-func TestRangeOfFrozenValuesOnlyReads(t *testing.T) {
-	index := opetest.NewIndex()
-	s := newClient(t, index, ope.Int64, &Options{UnitValues: 64})
-	xs := make([]int64, 70)
-	for i := range xs {
-		xs[i] = int64(i) * 10
+// dividingIndex returns an index of the multiples of 10 below 700, of which a division has begun, and a client that is about to freeze
+// 8 of them at a time.
+func dividingIndex(t *testing.T) (index ope.Index, s *Scheme, xs []int64) {
+	t.Helper()
+	index = opetest.NewIndex()
+	s = newClient(t, index, ope.Int64, &Options{UnitValues: 64})
+	for i := range int64(70) {
+		xs = append(xs, i*10)
 	}
 	_, err := s.EncryptBatch(t.Context(), xs)
 	require.NoError(t, err)
@@ -197,6 +191,20 @@ func TestRangeOfFrozenValuesOnlyReads(t *testing.T) {
 		require.NoError(t, err)
 	}
 	of.chunk = 8
+	return index, s, xs
+}
+
+// readOnly is an index as it is for who may only read.
+type readOnly struct{ ope.Index }
+
+func (readOnly) Commit(context.Context, ope.Unit, ope.Condition, ope.Change) (bool, error) {
+	return false, errors.New("it may only be read")
+}
+
+// Who may only read finds all values, also while some are frozen and no unit has them.
+func TestRangeOfFrozenValuesOnlyReads(t *testing.T) {
+	index, s, xs := dividingIndex(t)
+	of := first(s)
 	for steps := 0; of.known.part.Gives(); steps++ {
 		_, _, frozen, err := of.freeze(t.Context())
 		require.NoError(t, err)
@@ -221,7 +229,7 @@ func TestRangeOfFrozenValuesOnlyReads(t *testing.T) {
 		other := newClient(t, index, ope.Int64, nil)
 		_, err = other.Encrypt(t.Context(), frozen[0].Value)
 		require.NoError(t, err)
-		_, _, _, err = of.latest(t.Context(), of.unit(1))
+		_, _, err = of.latest(t.Context(), of.unit(1))
 		require.NoError(t, err)
 		require.NoError(t, of.connect(t.Context()))
 	}
@@ -242,8 +250,9 @@ func TestHoleBetweenUnits(t *testing.T) {
 				run = append(run, e)
 			}
 		}
-		_, is, _, err := left.latest(t.Context(), u)
+		p, _, err := left.latest(t.Context(), u)
 		require.NoError(t, err)
+		is := p.PartOf()
 		edges[1] = is.High.Value
 		is.High = run[len(run)/2]
 		edges[0] = is.High.Value

@@ -77,8 +77,7 @@ func (s *shard) readHeader(ctx context.Context, u *unit.Unit) (unit.Page, error)
 
 // readMeta reads what a unit is.
 func (s *shard) readMeta(ctx context.Context, u *unit.Unit) (ope.Meta, error) {
-	zero := order.Label{}.Bytes()
-	view, err := s.readRecords(ctx, u, zero, append(zero, 0), 1)
+	view, err := s.readRecords(ctx, u, unit.HeaderKey, append(bytes.Clone(unit.HeaderKey), 0), 1)
 	return view.Meta, err
 }
 
@@ -120,9 +119,7 @@ func (s *shard) readRecords(ctx context.Context, u *unit.Unit, from, to []byte, 
 		if !met || is.State >= state && is.Generation >= generation {
 			return view, nil
 		}
-		// A commit that changes nothing is applied if this is what the unit is.
-		same := ope.Condition{State: is.State, Generation: is.Generation, Nonce: &is.Nonce}
-		latest, err := s.commit(ctx, u, same, ope.Change{Meta: is})
+		latest, err := s.decide(ctx, u, is)
 		if latest {
 			err = u.Corrupt(fmt.Errorf("%w: it was put back to generation %d and state %d, and this client has seen %d and %d",
 				order.ErrCorrupt, is.Generation, is.State, generation, state))
@@ -133,6 +130,11 @@ func (s *shard) readRecords(ctx context.Context, u *unit.Unit, from, to []byte, 
 			return ope.View{}, err
 		}
 	}
+}
+
+// decide makes a commit that changes nothing. It is applied if what was read is what the unit is, for all clients from then on.
+func (s *shard) decide(ctx context.Context, u *unit.Unit, is ope.Meta) (bool, error) {
+	return s.commit(ctx, u, ope.Condition{State: is.State, Generation: is.Generation, Nonce: &is.Nonce}, ope.Change{Meta: is})
 }
 
 // commit makes a change. A commit of unknown outcome is reported as not applied: the caller reads
