@@ -174,9 +174,9 @@ func (c *check) overlap(ctx context.Context, neighbour *unit.Unit, p unit.Page) 
 // frozen yields the values that a unit is handing over, as they were when its page was read.
 func (c *check) frozen(ctx context.Context, p unit.Page, epoch uint64) error {
 	gap := frozenGap{c.s.of.shards.get(c.right, epoch), p}
-	within := ope.Domain{Min: c.next, Max: c.s.domain.Max}
-	_, err := gap.entries(ctx, &within, func(e ope.Entry, _ error) bool {
-		c.done = !c.yield(e, nil)
+	within := reading{Domain: ope.Domain{Min: c.next, Max: c.s.domain.Max}}
+	_, err := gap.entries(ctx, &within, func(e order.Element, v ope.Version) bool {
+		c.done = !c.yield(c.s.entry(e, v), nil)
 		return !c.done
 	})
 	c.next = within.Min
@@ -296,7 +296,7 @@ func (w *walk) record(r ope.Record) bool {
 	}
 	w.count++
 	e, err := w.unit.OpenElement(r)
-	if err == nil && w.left.Shape.Depth > 0 && e.Value <= w.left.Value {
+	if err == nil && w.left.Shape.Depth > 0 && !w.left.Rises(e) {
 		err = fmt.Errorf("its value is not above that of the record before it")
 	}
 	if err != nil {
@@ -313,7 +313,7 @@ func (w *walk) record(r ope.Record) bool {
 	if w.past || e.Value < w.next {
 		return true
 	}
-	if !w.yield(ope.Entry{Plaintext: e.Value, Ciphertext: w.s.ciphers.Of(w.unit.Epoch, e.Value, e.Label), Version: w.version}, nil) {
+	if !w.yield(w.s.entry(e, w.version), nil) {
 		return false
 	}
 	if w.past = e.Value == w.s.domain.Max; !w.past {

@@ -44,6 +44,9 @@ func (s *shard) pass(ctx context.Context, epoch uint64, progress func(done, tota
 func (s *shard) finish(ctx context.Context, epoch uint64, progress func(done, total int)) (stats ope.RebalanceStats, err error) {
 	u := s.unit(epoch)
 	next := s.unit(epoch + 1)
+	if s.rules.RankBits > 0 {
+		return stats, u.Corrupt(fmt.Errorf("%w: it is sealed, as no index with ranks ever is", order.ErrCorrupt))
+	}
 	if epoch >= lastEpoch {
 		return stats, fmt.Errorf("%w: unit %q is of the last epoch that can be", ope.ErrFull, u.Name)
 	}
