@@ -204,13 +204,18 @@ func TargetOf(scheme string, layout Layout) (Target, error) {
 // Targets returns the tables that are measured: those of the schemes and, where plain is among
 // them, what else they need to be compared with. The layout "" is as in TargetOf.
 func Targets(schemes []string, layout Layout) ([]Target, error) {
-	var targets []Target
+	var named []Target
 	for _, name := range schemes {
 		t, err := TargetOf(name, layout)
 		if err != nil {
 			return nil, err
 		}
-		if base := (Target{Baseline(name), t.Layout}); slices.Contains(schemes, Plain) && !slices.Contains(targets, base) && base != t && !slices.Contains(schemes, base.Scheme) {
+		named = append(named, t)
+	}
+	var targets []Target
+	for _, t := range named {
+		base := Target{Baseline(t.Scheme), t.Layout}
+		if slices.Contains(schemes, Plain) && !slices.Contains(slices.Concat(named, targets), base) {
 			targets = append(targets, base)
 		}
 		targets = append(targets, t)
