@@ -57,6 +57,7 @@ var (
 			OrderedColumn("CanaryOrderedString", String, Boldyreva),
 			OrderedColumn("CanaryMutableNumber", Int64, Kerschbaum),
 			OrderedColumn("CanaryMutableString", String, Kerschbaum),
+			OrderedColumn("CanaryRankedNumber", Int64, KerschbaumRanked),
 			OrderedColumn("CanaryStatefulTime", Time(time.Millisecond), WozniakIndexed),
 			OrderedColumn("CanaryKeyedFloat", Float64, Wozniak),
 			DeterministicColumn("CanaryToken", String),
@@ -72,7 +73,7 @@ func canaryRow(i int) Row {
 		"CanaryPartHashed": "canary-hashed-part", "CanaryPartOrdered": canaryTime.Add(time.Duration(i) * time.Millisecond),
 		"CanaryOrderedNumber": canaryNumber, "CanaryOrderedFloat": canaryFloat,
 		"CanaryOrderedString": "canary-ordered-string", "CanaryMutableNumber": canaryNumber + int64(i),
-		"CanaryMutableString": "canary-mutable-string", "CanaryStatefulTime": canaryTime, "CanaryKeyedFloat": canaryFloat, "CanaryToken": "canary-token",
+		"CanaryMutableString": "canary-mutable-string", "CanaryRankedNumber": canaryNumber + int64(i), "CanaryStatefulTime": canaryTime, "CanaryKeyedFloat": canaryFloat, "CanaryToken": "canary-token",
 		"CanaryNote": "canary-note", "CanaryBytes": []byte("canary-bytes"), "CanaryPlain": canaryPlain,
 	}
 }
@@ -270,7 +271,7 @@ func useEverything(t *testing.T, st *Store) *Table {
 		Field[int64]("CanaryOrderedNumber").Equal(canaryNumber),
 		Field[float64]("CanaryOrderedFloat").Between(canaryFloat, canaryFloat),
 		Field[string]("CanaryOrderedString").AtLeast("canary-ordered-string"),
-		Field[int64]("CanaryMutableNumber").AtLeast(canaryNumber), Field[string]("CanaryMutableString").Equal("canary-mutable-string"),
+		Field[int64]("CanaryMutableNumber").AtLeast(canaryNumber), Field[int64]("CanaryRankedNumber").AtLeast(canaryNumber), Field[string]("CanaryMutableString").Equal("canary-mutable-string"),
 		Field[time.Time]("CanaryStatefulTime").AtLeast(canaryTime), Field[float64]("CanaryKeyedFloat").AtMost(canaryFloat),
 		Field[string]("CanaryToken").In("canary-token", "canary-note"),
 		Field[string]("CanaryNote").Equal("canary-note"),

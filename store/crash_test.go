@@ -32,6 +32,14 @@ var stateful = func() store.Schema {
 	return s
 }()
 
+// ranked is accounts with a column whose ciphertexts begin with ranks.
+var ranked = func() store.Schema {
+	s := accounts
+	s.Columns = slices.Clone(s.Columns)
+	s.Columns[0] = store.OrderedColumn("balance", store.Int64, store.KerschbaumRanked)
+	return s
+}()
+
 const (
 	id      = store.Field[int64]("id")
 	balance = store.Field[int64]("balance")
@@ -44,7 +52,7 @@ func TestCrashAtEveryCall(t *testing.T) {
 	byCondition, statefulByCondition := accounts, stateful
 	byCondition.Conditional, statefulByCondition.Conditional = true, true
 	for name, schema := range map[string]store.Schema{
-		"stateless": accounts, "stateful": stateful, "conditional": byCondition, "stateful, conditional": statefulByCondition,
+		"stateless": accounts, "stateful": stateful, "conditional": byCondition, "stateful, conditional": statefulByCondition, "ranked": ranked,
 	} {
 		t.Run(name, func(t *testing.T) { testCrashAtEveryCall(t, schema) })
 	}

@@ -36,10 +36,11 @@ const (
 	rightsID     = store.Field[int64]("id")
 	rightsDegree = store.Field[int64]("degree")
 	rightsPlace  = store.Field[int64]("place")
+	rightsRank   = store.Field[int64]("rank")
 )
 
 func rightsRow(n int) store.Row {
-	return store.Row{"id": int64(n), "degree": int64(n), "place": int64(n), "note": "x"}
+	return store.Row{"id": int64(n), "degree": int64(n), "place": int64(n), "rank": int64(n), "note": "x"}
 }
 
 var rightsClients = []rightsClient{
@@ -51,7 +52,7 @@ var rightsClients = []rightsClient{
 		if _, err := tbl.Get(ctx, store.Row{"id": int64(1)}); err != nil {
 			return err
 		}
-		for _, where := range []store.Predicate{rightsID.AtLeast(0), rightsDegree.Between(1, 2), rightsPlace.AtLeast(0)} {
+		for _, where := range []store.Predicate{rightsID.AtLeast(0), rightsDegree.Between(1, 2), rightsPlace.AtLeast(0), rightsRank.Between(0, 7)} {
 			found := 0
 			for _, err := range tbl.Query(ctx, store.Query{Where: where}) {
 				if err != nil {
@@ -94,8 +95,10 @@ var rightsClients = []rightsClient{
 		if _, err := tbl.Convert(ctx, nil); err != nil {
 			return err
 		}
-		if err := tbl.RebuildIndex(ctx, "place", nil); err != nil {
-			return err
+		for _, column := range []string{"place", "rank"} {
+			if err := tbl.RebuildIndex(ctx, column, nil); err != nil {
+				return err
+			}
 		}
 		_, err = tbl.Verify(ctx, &store.VerifyOptions{Repair: true, Grace: time.Millisecond})
 		return err
@@ -155,6 +158,7 @@ func rightsSchema(name string) store.Schema {
 		Name: name, Key: []store.KeyPart{store.OrderedPart("id", store.Int64, store.Boldyreva)},
 		Columns: []store.Column{
 			store.OrderedColumn("degree", store.Int64, store.Boldyreva), store.OrderedColumn("place", store.Int64, store.Kerschbaum),
+			store.OrderedColumn("rank", store.Int64, store.KerschbaumRanked),
 			store.RandomisedColumn("note", store.String),
 		},
 	}
@@ -198,7 +202,7 @@ func TestRights(t *testing.T) {
 		table := fmt.Sprintf("table %d", number)
 		schema, row := rightsSchema(table), rightsRow
 		if c.unsearched {
-			schema.Columns = schema.Columns[2:]
+			schema.Columns = schema.Columns[3:]
 			row = func(n int) store.Row { return store.Row{"id": int64(n), "note": "x"} }
 		}
 		tbl, err := st.Create(t.Context(), schema)

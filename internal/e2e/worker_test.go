@@ -55,6 +55,9 @@ var schemes = []schemeKind{
 	{"kerschbaum", func(key ope.Key, ix ope.Index) (ope.Scheme, error) {
 		return kerschbaum.New(key, domain, ix, &kerschbaum.Options{Name: "column", UnitValues: 64})
 	}},
+	{"kerschbaum-ranked", func(key ope.Key, ix ope.Index) (ope.Scheme, error) {
+		return kerschbaum.NewRanked(key, domain, ix, &kerschbaum.Options{Name: "column", UnitValues: 64})
+	}},
 	// As published, it encrypts everything again each time that there is no room, which 32 values in
 	// ascending order suffice for.
 	{"kerschbaum-paper", func(key ope.Key, ix ope.Index) (ope.Scheme, error) {
