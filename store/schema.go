@@ -213,9 +213,10 @@ type MutableScheme struct{ named }
 
 // The order-preserving schemes. The store derives their keys and builds them; a key never serves two columns.
 //
-// The stateful ones, WozniakIndexed and the [MutableScheme]s, keep what they gave out in an index of the table, which
-// every writer shares: a value that is new costs a commit to the index, and a column has at most about 10^6 distinct
-// values; more is [ope.ErrFull]. A Put makes the values of its rows durable there before its rows.
+// The stateful ones, WozniakIndexed, KerschbaumRanked and the [MutableScheme]s, keep what they gave out in an index of the table,
+// which every writer shares: a value that is new costs a commit to the index. A column has at most about 10^6 distinct
+// values with WozniakIndexed, and 10^8 with the others; more is [ope.ErrFull]. A Put makes the values of its rows durable
+// there before its rows.
 var (
 	// Boldyreva is the stateless linear scheme of Boldyreva et al. (EUROCRYPT 2009).
 	Boldyreva = KeyScheme{named{scheme.Boldyreva}}

@@ -20,7 +20,8 @@ func newTableReindex(e *cli.Env) *cobra.Command {
 		Short: "Make the index of a key part or column again",
 		Long: `Reindex makes the index of a key part or column again from the rows, where 'verify' finds
 it damaged. Schemes with an index are wozniak-indexed, kerschbaum and those like it.
-Columns that share the index, of other tables too, have it made again with it.
+Columns that share the index, of other tables too, have it made again with it. A column
+of kerschbaum-ranked gets a new index, and all rows are stored again.
 
 Readers and writers may go on; those with new values for wozniak-indexed wait. It may be
 stopped at any time; the same command goes on. 'rangecrypt verify --repair' does the same.`,
