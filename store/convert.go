@@ -8,7 +8,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
-	"github.com/rangecrypt/rangecrypt/store/internal/maintain"
+	"github.com/rangecrypt/rangecrypt/store/internal/rewrite"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
@@ -33,7 +33,7 @@ func (tbl *Table) Convert(ctx context.Context, progress func(done, total int)) (
 	t := tbl.open().Now()
 	ctx, end := tbl.open().Operation(ctx, "convert")
 	defer func() { end(stats.Converted, err) }()
-	c := &maintain.Conversion{Table: tbl.open(), Progress: progress}
+	c := &rewrite.Conversion{Table: tbl.open(), Progress: progress}
 	if err = c.Run(ctx); err != nil {
 		err = fmt.Errorf("store: convert %q: %w", t.Meta.Name, engine.Gone(err))
 	}

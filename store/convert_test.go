@@ -14,7 +14,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
-	"github.com/rangecrypt/rangecrypt/store/internal/maintain"
+	"github.com/rangecrypt/rangecrypt/store/internal/rewrite"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
@@ -177,7 +177,7 @@ func TestConclude(t *testing.T) {
 			require.NoError(t, both[0].RotateKeys(ctx, "t"))
 		}
 		for i, tbl := range tables {
-			targets[i], err = (&maintain.Conversion{Table: tbl.open()}).Conclude(ctx, views[i])
+			targets[i], err = (&rewrite.Conversion{Table: tbl.open()}).Conclude(ctx, views[i])
 			require.NoError(t, err)
 		}
 		after, err := tables[0].refresh(ctx)

@@ -27,23 +27,23 @@ func TestQueriesMeetDamage(t *testing.T) {
 		where  Predicate
 	}{
 		"format byte of a key cell": {func(tbl *Table) error {
-			return rewrite(ctx, tbl.now().Data, func(r *driver.Row) { r.Cells[0].Value[0] = 200 })
+			return rewriteCell(ctx, tbl.now().Data, func(r *driver.Row) { r.Cells[0].Value[0] = 200 })
 		}, Field[int64]("c").Equal(7)},
 		"format byte of a cell": {func(tbl *Table) error {
-			return rewrite(ctx, tbl.now().Data, func(r *driver.Row) { r.Cells[1].Value[0] = 200 })
+			return rewriteCell(ctx, tbl.now().Data, func(r *driver.Row) { r.Cells[1].Value[0] = 200 })
 		}, Field[int64]("c").Equal(7)},
 		"torn row": {func(tbl *Table) error {
-			return rewrite(ctx, tbl.now().Data, func(r *driver.Row) { r.Cells = r.Cells[:1] })
+			return rewriteCell(ctx, tbl.now().Data, func(r *driver.Row) { r.Cells = r.Cells[:1] })
 		}, Field[int64]("c").Equal(7)},
 		"truncated posting": {func(tbl *Table) error {
-			return rewrite(ctx, tbl.now().Postings, func(r *driver.Row) { r.Key = r.Key[:len(r.Key)-20] })
+			return rewriteCell(ctx, tbl.now().Postings, func(r *driver.Row) { r.Key = r.Key[:len(r.Key)-20] })
 		}, Field[int64]("c").AtLeast(0)},
 		"index record": {func(tbl *Table) error {
 			index, err := tbl.store().db.Driver.Family(ctx, driver.FamilySpec{Name: tbl.now().Meta.IndexFamily(), Layout: driver.LayoutWide, Existing: true})
 			if err != nil {
 				return err
 			}
-			return rewrite(ctx, index, func(r *driver.Row) {
+			return rewriteCell(ctx, index, func(r *driver.Row) {
 				for i := range r.Cells {
 					if v := r.Cells[i].Value; len(v) > 20 {
 						v[len(v)-1] ^= 1
@@ -78,7 +78,7 @@ func TestQueriesMeetDamage(t *testing.T) {
 }
 
 // rewrite puts other rows in the place of all that there are.
-func rewrite(ctx context.Context, f driver.Family, change func(*driver.Row)) error {
+func rewriteCell(ctx context.Context, f driver.Family, change func(*driver.Row)) error {
 	var rows []driver.Row
 	for r, err := range f.Scan(ctx, driver.Range{AnyOrder: true}) {
 		if err != nil {

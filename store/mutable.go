@@ -6,18 +6,8 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
-	"github.com/rangecrypt/rangecrypt/store/internal/maintain"
+	"github.com/rangecrypt/rangecrypt/store/internal/rewrite"
 )
-
-// A column with a mutable scheme has its order in an index of the table only. What its postings and
-// sealed cells carry is a token of the order code: it never changes, whatever moves in the index. A
-// range of values is looked up in three hops, which are batched:
-//
-//	order index -> codes, in order -> the postings of each -> their rows
-//
-// The index is read as it is during the query, also where rows and postings are read from a
-// snapshot: a value is in the index before it is in a row, and never leaves it, so that every value
-// of the snapshot is found, and one that is newer has no postings there.
 
 // Rebalance rewrites the index of an ordered column with a [MutableScheme]. A copy of the index shows in which order values
 // were first written, until ciphertexts are placed evenly, as this does: call it after a bulk load. No row is written, and
@@ -72,7 +62,7 @@ func (tbl *Table) RebuildIndex(ctx context.Context, column string, progress func
 	ctx, end := tbl.open().Operation(ctx, "rebuild index")
 	rows := 0
 	defer func() { end(rows, err) }()
-	err = maintain.RebuildIndex(ctx, tbl.open(), column, func(n int) {
+	err = rewrite.RebuildIndex(ctx, tbl.open(), column, func(n int) {
 		if rows = n; progress != nil {
 			progress(n)
 		}

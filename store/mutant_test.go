@@ -285,7 +285,7 @@ var mutants = []mutant.Mutant{{
 	Test: "^TestLeaseIsSetMeanwhile$",
 }, {
 	Name: "leaseNotAwaitedByIndex",
-	File: "internal/maintain/reindex.go",
+	File: "internal/rewrite/reindex.go",
 	Old:  `if err := b.db.Catalogue.Quiesce(ctx, version); err != nil {`,
 	New:  `if On { pause.Repeats(ctx, "") } else if err := b.db.Catalogue.Quiesce(ctx, version); err != nil {`,
 	Test: "^TestIndexesMadeAgainWaitForLeases$",

@@ -15,8 +15,8 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/administer"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
-	"github.com/rangecrypt/rangecrypt/store/internal/maintain"
 	"github.com/rangecrypt/rangecrypt/store/internal/observe"
+	"github.com/rangecrypt/rangecrypt/store/internal/rewrite"
 	"github.com/rangecrypt/rangecrypt/store/internal/session"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
@@ -82,7 +82,7 @@ func Open(ctx context.Context, db driver.DB, master kms.KMS, opts *Options) (_ *
 		Remembers:   opts.CacheValues,
 		NoLease:     opts.NoLease,
 		ReadRepair:  opts.ReadRepair,
-		Fill:        maintain.FinishIndex,
+		Fill:        rewrite.FinishIndex,
 	}
 	ctx, end := within.Observer.Operation(ctx, "open", "")
 	defer func() { end(0, err) }()

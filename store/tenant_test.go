@@ -23,7 +23,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/bykey"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
-	"github.com/rangecrypt/rangecrypt/store/internal/maintain"
+	"github.com/rangecrypt/rangecrypt/store/internal/rewrite"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
@@ -665,7 +665,7 @@ func TestPolicyWhileTenantsConclude(t *testing.T) {
 	was, err := unbound.refresh(ctx)
 	require.NoError(t, err)
 	require.NoError(t, setPolicy(ctx, st, "beta", "log", Policy{Whole: true}))
-	c := &maintain.Conversion{Table: unbound.open()}
+	c := &rewrite.Conversion{Table: unbound.open()}
 	target, err := c.Conclude(ctx, was)
 	require.NoError(t, err)
 	now, err := unbound.refresh(ctx)

@@ -26,7 +26,7 @@ const (
 
 	longestFunction = 80   // lines, of shipped code
 	largestPackage  = 2500 // lines, of a package below store, where it is no adapter
-	mostNames       = 184  // exported names of package store, methods included
+	mostNames       = 185  // exported names of package store, methods included
 	largestCycle    = 6    // files of a package below store that cannot be read one after the other
 )
 

@@ -51,7 +51,7 @@ func TestImportsRunOneWay(t *testing.T) {
 	layers := []string{
 		"store/inspect", "store/internal/fault", "store/internal/lease", "store/internal/observe", "store/internal/value", "store/internal/index", "store/internal/scheme", "store/internal/meta", "store/internal/keyring",
 		"store/internal/catalogue", "store/internal/rowcodec", "store/internal/predicate", "store/internal/structs", "store/internal/engine", "store/internal/recopy", "store/internal/estimate", "store/internal/tokens", "store/internal/query", "store/internal/bykey", "store/internal/session", "store/internal/administer",
-		"store/internal/pseudonym", "store/internal/keyuse", "store/internal/maintain", "store",
+		"store/internal/pseudonym", "store/internal/keyuse", "store/internal/rewrite", "store/internal/maintain", "store",
 	}
 	layer := func(pkg string) int {
 		return slices.IndexFunc(layers, func(l string) bool { return pkg == module+"/"+l })
@@ -164,7 +164,8 @@ func TestImportsRunOneWay(t *testing.T) {
 		{"store/internal/engine", module + "/store/internal/query"},
 		{"store/internal/query", module + "/store/internal/session"},
 		{"store/internal/session", module + "/store/internal/administer"},
-		{"store/internal/administer", module + "/store/internal/maintain"},
+		{"store/internal/administer", module + "/store/internal/rewrite"},
+		{"store/internal/rewrite", module + "/store/internal/maintain"},
 		{"store/internal/maintain", module + "/store"},
 		{"store/internal/catalogue", module + "/store/pebble"},
 		{"store/pebble", module + "/store/internal/fault"},

@@ -13,6 +13,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+	"github.com/rangecrypt/rangecrypt/store/internal/rewrite"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
@@ -31,7 +32,7 @@ func (x *indexed) bad() bool { return x.blind || x.damaged }
 // damaged. What a column had before its encryption was changed is not searched.
 func (v *Verifier) checkIndexes(ctx context.Context) error {
 	if v.opts.Repair {
-		if err := dropUnused(ctx, v.of.Database(), v.table.Meta); err != nil {
+		if err := rewrite.DropUnused(ctx, v.of.Database(), v.table.Meta); err != nil {
 			return err
 		}
 	}

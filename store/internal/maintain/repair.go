@@ -17,6 +17,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/recopy"
+	"github.com/rangecrypt/rangecrypt/store/internal/rewrite"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
@@ -27,8 +28,7 @@ func (v *Verifier) rebuild(ctx context.Context, id meta.ColumnID) (bool, error) 
 	if c == nil {
 		return true, nil
 	}
-	build := &indexBuild{db: v.of.Database(), progress: func(rows int) { v.progress("making an index again", rows) }}
-	err := build.again(ctx, v.of, t, c.Name)
+	_, err := rewrite.Reindex(ctx, v.of, t, c.Name, func(rows int) { v.progress("making an index again", rows) })
 	if engine.Refused(err) || errors.Is(err, ope.ErrFull) {
 		return false, nil
 	}

@@ -1,4 +1,6 @@
-package maintain
+// Package rewrite makes passes that store rows again, while readers and writers go on: they convert all rows of a table to
+// the present schema, and make an index again from the rows.
+package rewrite
 
 import (
 	"context"
@@ -332,5 +334,5 @@ func (c *Conversion) dropFormerIndexes(ctx context.Context, t *engine.Engine) er
 	if err != nil {
 		return err
 	}
-	return dropUnused(ctx, c.Table.Database(), now.Meta)
+	return DropUnused(ctx, c.Table.Database(), now.Meta)
 }

@@ -1,4 +1,4 @@
-package maintain
+package rewrite
 
 import (
 	"bytes"
@@ -61,15 +61,23 @@ func RebuildIndex(ctx context.Context, tbl *session.Table, column string, progre
 	if err != nil {
 		return err
 	}
-	build := &indexBuild{db: tbl.Database(), progress: progress}
-	if err := build.again(ctx, tbl, t, column); err != nil {
+	left, err := Reindex(ctx, tbl, t, column, progress)
+	if err != nil {
 		return err
 	}
-	if _, err = tbl.Refresh(ctx); err == nil && build.left > 0 {
+	if _, err = tbl.Refresh(ctx); err == nil && left > 0 {
 		err = fault.As(fmt.Sprintf("the index is made again, but %d values that rows have contradict others and are not in it; "+
-			"Verify with Repair, 'rangecrypt verify --repair', stores these rows again", build.left), ope.ErrIndex)
+			"Verify with Repair, 'rangecrypt verify --repair', stores these rows again", left), ope.ErrIndex)
 	}
 	return err
+}
+
+// Reindex is RebuildIndex of a table as the caller knows it. It returns how many values of rows were left out, since they
+// contradict others.
+func Reindex(ctx context.Context, tbl *session.Table, t *engine.Engine, column string, progress func(rows int)) (left int, err error) {
+	build := &indexBuild{db: tbl.Database(), progress: progress}
+	err = build.again(ctx, tbl, t, column)
+	return build.left, err
 }
 
 // FinishIndex finishes an index that is being made again, whoever began it.
@@ -176,7 +184,7 @@ func (b *indexBuild) finishOnce(ctx context.Context, ref meta.IndexRef) (unit ui
 		}
 	}
 	for _, m := range metas {
-		if err := dropUnused(ctx, b.db, m); err != nil {
+		if err := DropUnused(ctx, b.db, m); err != nil {
 			return unit, err
 		}
 		b.db.Refresh(ctx, m.ID)
@@ -497,9 +505,9 @@ func namesOfUnits(ctx context.Context, db *session.Database, ref meta.IndexRef, 
 	return n, nil
 }
 
-// dropUnused removes what nobody uses of the indexes of a table: of its present and former columns
+// DropUnused removes what nobody uses of the indexes of a table: of its present and former columns
 // what is there of earlier numbers, and all of those that no row needs.
-func dropUnused(ctx context.Context, db *session.Database, m *meta.Table) error {
+func DropUnused(ctx context.Context, db *session.Database, m *meta.Table) error {
 	done := make(map[meta.IndexRef]bool)
 	for _, f := range m.All() {
 		ref, ok := f.Index(m)
