@@ -118,7 +118,7 @@ func (c *check) find(ctx context.Context, epoch uint64) (unit.Page, unit.Part, e
 	for {
 		c.s = s
 		u := s.unit(epoch)
-		p, err := s.readHeader(ctx, u)
+		p, err := s.units.ReadHeader(ctx, u)
 		if errors.Is(err, ope.ErrIndex) && p.Meta.State != ope.StateAbsent {
 			// Its header is damaged, or what says which part it has. The walk reports that.
 			is := unit.Whole(s.domain)
@@ -164,7 +164,7 @@ func (c *check) find(ctx context.Context, epoch uint64) (unit.Page, unit.Part, e
 // overlap reports a unit that has what its right neighbour has, too, as units have that were put back to different moments. The
 // unit was read after the neighbour, which is read again.
 func (c *check) overlap(ctx context.Context, neighbour *unit.Unit, p unit.Page) error {
-	again, err := c.s.of.shards.get(c.right, neighbour.Epoch).readHeader(ctx, neighbour)
+	again, err := c.s.of.shards.get(c.right, neighbour.Epoch).units.ReadHeader(ctx, neighbour)
 	if err == nil && again.PartOf().Low.Label.Less(p.PartOf().High.Label) {
 		c.report(p.Unit, unit.PartKey, fmt.Errorf("it has a part of what its neighbour has: one of both was put back"))
 	}
@@ -211,7 +211,7 @@ func (c *check) walk(ctx context.Context, p unit.Page, is unit.Part, from order.
 	var least uint64
 	if whole {
 		var err error
-		if least, err = s.readLeast(ctx, u); errors.Is(err, ope.ErrIndex) {
+		if least, err = s.units.ReadLeast(ctx, u); errors.Is(err, ope.ErrIndex) {
 			c.report(u, unit.LeastKey, err)
 		} else if err != nil {
 			return err
@@ -226,7 +226,7 @@ func (c *check) walk(ctx context.Context, p unit.Page, is unit.Part, from order.
 		if from.IsZero() {
 			to, limit = order.Label{Lo: 1}, 2
 		}
-		view, err := s.readRecords(ctx, u, from.Bytes(), to.Bytes(), limit)
+		view, err := s.units.ReadRecords(ctx, u, from.Bytes(), to.Bytes(), limit)
 		if err != nil {
 			return err
 		}

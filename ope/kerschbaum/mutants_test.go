@@ -18,7 +18,7 @@ var mutants = []mutant.Mutant{
 	}
 	s.count(func(n *Stats) { n.Inserted +=`, `
 	if On {
-		view, err := s.readRecords(ctx, u, nil, nil, 1)
+		view, err := s.units.ReadRecords(ctx, u, nil, nil, 1)
 		if err != nil {
 			return false, err
 		}
@@ -129,7 +129,7 @@ var mutants = []mutant.Mutant{
 	simulated("takeOverAnyGeneration", "divided", "divide.go", `
 	taken, err := s.commitPart(`, `
 	if On {
-		view, err := s.readRecords(ctx, p.Unit, nil, nil, 1)
+		view, err := s.units.ReadRecords(ctx, p.Unit, nil, nil, 1)
 		if err != nil {
 			return false, err
 		}
@@ -167,10 +167,10 @@ var mutants = []mutant.Mutant{
 			change.Meta = ope.Meta{}
 		}
 		cond := ope.Condition{State: ope.StateRetired, Generation: view.Meta.Generation}`),
-	simulated("repeatUnknown", "few labels, appends, passes", "unit.go",
+	simulated("repeatUnknown", "few labels, appends, passes", "internal/unitio/unitio.go",
 		`if errors.Is(err, ope.ErrUnknownOutcome) && ctx.Err() == nil {`,
 		`for On && errors.Is(err, ope.ErrUnknownOutcome) {
-		view, failed := s.readRecords(ctx, u, nil, nil, 1)
+		view, failed := s.ReadRecords(ctx, u, nil, nil, 1)
 		if failed != nil {
 			return false, failed
 		}

@@ -71,7 +71,7 @@ func (s *shard) finish(ctx context.Context, epoch uint64, progress func(done, to
 	if err := s.point(ctx, epoch+1); err != nil {
 		return stats, err
 	}
-	first, err := s.readHeader(ctx, next)
+	first, err := s.units.ReadHeader(ctx, next)
 	if err != nil {
 		return stats, err
 	}
@@ -91,7 +91,7 @@ func (s *shard) finish(ctx context.Context, epoch uint64, progress func(done, to
 // seal seals the unit, and returns its meta: it is sealed, or retired by now.
 func (s *shard) seal(ctx context.Context, u *unit.Unit) (ope.Meta, error) {
 	for conflicts := 0; ; conflicts++ {
-		p, err := s.readHeader(ctx, u)
+		p, err := s.units.ReadHeader(ctx, u)
 		if err != nil {
 			return ope.Meta{}, err
 		}
@@ -228,7 +228,7 @@ func (s *shard) copyPart(ctx context.Context, next *unit.Unit, copies []order.El
 // did. It writes the header, which stays for ever, in the present format.
 func (s *shard) retire(ctx context.Context, u *unit.Unit) (bool, error) {
 	for conflicts := 0; ; conflicts++ {
-		p, err := s.readHeader(ctx, u)
+		p, err := s.units.ReadHeader(ctx, u)
 		if err != nil || p.Meta.State == ope.StateRetired {
 			return false, err
 		}
@@ -270,7 +270,7 @@ func (s *shard) clean(ctx context.Context, epoch uint64) error {
 	u := s.unit(epoch)
 	from := order.Label{Lo: 1}.Bytes()
 	for conflicts := 0; ; conflicts++ {
-		view, err := s.readRecords(ctx, u, from, nil, s.chunk)
+		view, err := s.units.ReadRecords(ctx, u, from, nil, s.chunk)
 		if err != nil || len(view.Records) == 0 {
 			return err
 		}
