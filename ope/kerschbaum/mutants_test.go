@@ -78,41 +78,41 @@ var mutants = []mutant.Mutant{
 	{
 		Name: "copyIntoOpen", Test: "^TestSimulation$", Flags: flags("few labels, appends, copies"),
 		Edits: []mutant.Edit{
-			{File: "pass.go", Old: `		applied, err := s.commit(ctx, next, cond, change)
+			{File: "internal/reencrypt/reencrypt.go", Old: `		applied, err := c.Commit(ctx, next, cond, change)
 		if applied || err != nil {
 			return false, err`, New: `		if On {
-			meta, err := s.readMeta(ctx, next)
+			meta, err := c.ReadMeta(ctx, next)
 			if err != nil {
 				return false, err
 			}
 			cond.State, cond.Generation = meta.State, meta.Generation
 			change.Meta.State, change.Meta.Generation = meta.State, meta.Generation
 		}
-		applied, err := s.commit(ctx, next, cond, change)
+		applied, err := c.Commit(ctx, next, cond, change)
 		if applied || err != nil {
 			return false, err`},
-			{File: "pass.go", Old: `if p.Meta.State != ope.StateAbsent {`, New: `if p.Meta.State != ope.StateAbsent && !On {`},
+			{File: "internal/reencrypt/reencrypt.go", Old: `if p.Meta.State != ope.StateAbsent {`, New: `if p.Meta.State != ope.StateAbsent && !On {`},
 		},
 	},
 	{
 		// What is copied is a function of what was sealed. So the same is written again, and only the checker notices.
 		Name: "copyOverExisting", Test: "^TestSimulation$", Flags: flags("few labels, appends, copies")[1:],
-		File: "pass.go",
+		File: "internal/reencrypt/reencrypt.go",
 		Old:  `cond.Absent = append(cond.Absent, e.Label.Bytes())`,
 		New:  `if !On { cond.Absent = append(cond.Absent, e.Label.Bytes()) }`,
 	},
 	{
 		Name: "openUnsealed", Test: "^TestSimulation$", Flags: flags("few labels, appends, copies"),
 		Edits: []mutant.Edit{
-			{File: "pass.go", Old: `order.ErrCorrupt, p.Meta.State))
+			{File: "internal/reencrypt/reencrypt.go", Old: `order.ErrCorrupt, p.Meta.State))
 		}
-		if err := backOff`, New: `order.ErrCorrupt, p.Meta.State))
+		if err := unitio.BackOff`, New: `order.ErrCorrupt, p.Meta.State))
 		case On:
 			p.Meta.State = ope.StateSealed
 			return p.Meta, nil
 		}
-		if err := backOff`},
-			{File: "pass.go", Old: `if p.Meta.State != ope.StateSealed {`, New: `if p.Meta.State != ope.StateSealed && !On {`},
+		if err := unitio.BackOff`},
+			{File: "internal/reencrypt/reencrypt.go", Old: `if p.Meta.State != ope.StateSealed {`, New: `if p.Meta.State != ope.StateSealed && !On {`},
 		},
 	},
 	{
@@ -161,7 +161,7 @@ var mutants = []mutant.Mutant{
 	simulated("rangeWithoutOtherUnits", "divided", "range.go",
 		`if end == nil || within.Max < *end {`,
 		`if On || end == nil || within.Max < *end {`),
-	simulated("forgetRetired", "few labels, appends, copies", "pass.go",
+	simulated("forgetRetired", "few labels, appends, copies", "internal/reencrypt/reencrypt.go",
 		`cond := ope.Condition{State: ope.StateRetired, Generation: view.Meta.Generation}`,
 		`if On && !view.More {
 			change.Meta = ope.Meta{}

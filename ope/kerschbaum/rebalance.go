@@ -197,7 +197,7 @@ func (w *sweep) run(ctx context.Context) error {
 		err = w.up(ctx)
 	}
 	if err == nil && w.after.Epoch > 1 {
-		err = s.clean(ctx, w.after.Epoch-1) // of what a pass has left that did not come to its end
+		err = s.copier().Clean(ctx, w.after.Epoch-1) // of what a pass has left that did not come to its end
 	}
 	return err
 }
