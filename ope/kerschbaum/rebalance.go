@@ -11,6 +11,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/reencrypt"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
 )
 
@@ -86,6 +87,34 @@ func (s *shard) rebalancePublished(ctx context.Context, progress func(done, tota
 		if meta.State != ope.StateRetired {
 			return s.pass(ctx, epoch, progress)
 		}
+	}
+}
+
+// pass makes the pass that ends an epoch, or finishes it. Of a unit that is retired already it
+// returns the result.
+func (s *shard) pass(ctx context.Context, epoch uint64, progress func(done, total int)) (stats ope.RebalanceStats, err error) {
+	// One goroutine of a process is enough.
+	select {
+	case s.passing <- struct{}{}:
+		defer func() { <-s.passing }()
+	case <-ctx.Done():
+		return stats, ctx.Err()
+	}
+	return s.finish(ctx, epoch, progress)
+}
+
+// finish is pass, for one goroutine at a time.
+func (s *shard) finish(ctx context.Context, epoch uint64, progress func(done, total int)) (stats ope.RebalanceStats, err error) {
+	return s.copier().Run(ctx, epoch, progress)
+}
+
+// copier returns what makes passes, and counts them.
+func (s *shard) copier() *reencrypt.Copier {
+	return &reencrypt.Copier{
+		Shard: s.units, Rules: s.rules, Chunk: s.chunk, Page: s.passPage,
+		Begun:  func() { s.count(func(n *Stats) { n.Passes++ }) },
+		Copied: func(values int) { s.count(func(n *Stats) { n.Moved += values }) },
+		Ended:  s.enter,
 	}
 }
 
