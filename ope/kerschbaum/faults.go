@@ -36,8 +36,7 @@ func (s *Scheme) Check(ctx context.Context, fault func(record []byte, err error)
 	}
 }
 
-// labelOf returns a label with no value below it that is x or above, and the version that this holds for, in the unit of a shard
-// of which label 0 was read.
+// labelOf returns a label of a unit of which label 0 was read, and a version for which it holds: no value from x on is below it.
 func (s *Scheme) labelOf(ctx context.Context, number uint32, p unit.Page, x int64) (at order.Label, version ope.Version, err error) {
 	sh := s.shards.get(number, p.Unit.Epoch)
 	if _, err = sh.note(p); err == nil {

@@ -8,6 +8,8 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unitio"
 )
 
+// How many values a unit has is estimated, see [unitio.MarksAtLimit].
+
 // most returns how many values a unit is to have.
 func (b *base) most() int { return min(b.limit, b.full) }
 

@@ -170,7 +170,7 @@ func (s *Scheme) at(ctx context.Context, x int64, do func(*shard) error) error {
 	}
 }
 
-// list takes note of the shards that the directory has.
+// list takes note of the shards that the directory has, see [unitio.Shard.ReadRoot].
 func (m *shards) list(directory []unit.Listing) {
 	for _, l := range directory {
 		m.note(m.get(l.Number, l.Epoch), unit.Part{High: l.High})

@@ -12,7 +12,7 @@ import (
 // unit returns an epoch.
 func (s *shard) unit(epoch uint64) *unit.Unit { return s.units.Unit(epoch) }
 
-// seen returns the state and the generation that this client has seen of an epoch, if it has seen any.
+// seen returns the state and the generation that this client has met of an epoch, if it has met any.
 func (s *shard) seen(epoch uint64) (least ope.Meta, met bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package check reads an index for faults: records that were altered or moved, values out of order or there twice,
-// neighbours that no insertions can have produced, and fewer values than a unit was opened with. It reads only.
+// Package check reads an index for faults, and writes nothing. A fault is a record that was altered or moved, or a value out of
+// order or there twice. So are neighbours that no insertions can have produced, and fewer values than a unit was opened with.
 package check
 
 import (

@@ -27,8 +27,8 @@ type Shard struct {
 	units   map[uint64]*unit.Unit
 }
 
-// Shard returns the units of a shard. Of each epoch, seen returns the state and the generation that the client has seen, if it
-// has seen any: what is read later is not before these.
+// Shard returns the units of a shard. Of each epoch, seen returns the state and the generation that the client has met, if it
+// has met any. What is read later is not before these.
 func (x *Index) Shard(number uint32, seen func(epoch uint64) (least ope.Meta, met bool)) *Shard {
 	return &Shard{Index: x, Number: number, seen: seen, units: map[uint64]*unit.Unit{}}
 }
