@@ -512,7 +512,22 @@ type frozenGap struct {
 // entries yields the values within that are in the gap, and raises the lower bound beyond them. It reports whether there may
 // be more: all of them, if others have gone on.
 func (g *frozenGap) entries(ctx context.Context, within *ope.Domain, yield func(ope.Entry, error) bool) (bool, error) {
-	return g.right.units.FrozenEntries(ctx, g.page, g.right.ciphers, within, yield)
+	s, u, is := g.right, g.page.Unit, g.page.PartOf()
+	frozen, err := s.units.Frozen(ctx, g.page)
+	if err != nil || frozen == nil {
+		return err == nil, err
+	}
+	version := ope.Version{Epoch: u.Epoch, Generation: is.Since}
+	for _, e := range frozen {
+		if e.Value < within.Min {
+			continue
+		}
+		if e.Value > within.Max || !yield(ope.Entry{Plaintext: e.Value, Ciphertext: s.ciphers.Of(u.Epoch, e.Value, e.Label), Version: version}, nil) {
+			return false, nil
+		}
+	}
+	within.Min = is.Low.Value
+	return within.Min <= within.Max, nil
 }
 
 // follow goes to where a value is that a shard, as far as this client knows, does not have: it takes note of what the

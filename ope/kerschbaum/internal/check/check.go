@@ -171,17 +171,31 @@ func (c *check) overlap(ctx context.Context, neighbour *unit.Unit, p unit.Page) 
 
 // frozen yields the values that a unit is handing over, as they were when its page was read.
 func (c *check) frozen(ctx context.Context, p unit.Page, epoch uint64) error {
-	within := ope.Domain{Min: c.next, Max: c.Domain.Max}
-	_, err := c.Units(c.right, epoch).FrozenEntries(ctx, p, c.Ciphers, &within, func(e ope.Entry, _ error) bool {
-		c.done = !c.yield(e, nil)
-		return !c.done
-	})
-	c.next = within.Min
+	is := p.PartOf()
+	frozen, err := c.Units(c.right, epoch).Frozen(ctx, p)
 	if errors.Is(err, ope.ErrIndex) {
 		c.report(p.Unit, nil, err)
-		c.next, err = p.PartOf().Low.Value, nil
+		c.next = is.Low.Value
+		return nil
 	}
-	return err
+	if err != nil || frozen == nil {
+		return err
+	}
+	for _, e := range frozen {
+		if e.Value < c.next {
+			continue
+		}
+		if c.done = !c.yield(c.entry(e, ope.Version{Epoch: epoch, Generation: is.Since}), nil); c.done {
+			return nil
+		}
+	}
+	c.next = is.Low.Value
+	return nil
+}
+
+// entry returns an element as the index of a version has it.
+func (c *check) entry(e order.Element, v ope.Version) ope.Entry {
+	return ope.Entry{Plaintext: e.Value, Ciphertext: c.Ciphers.Of(v.Epoch, e.Value, e.Label), Version: v}
 }
 
 // A walk reads one version of a unit. In a version, records neither move nor vanish. So two that were
@@ -310,7 +324,7 @@ func (w *walk) record(r ope.Record) bool {
 	if w.past || e.Value < w.next {
 		return true
 	}
-	if !w.yield(ope.Entry{Plaintext: e.Value, Ciphertext: w.Ciphers.Of(w.unit.Epoch, e.Value, e.Label), Version: w.version}, nil) {
+	if !w.yield(w.entry(e, w.version), nil) {
 		return false
 	}
 	if w.past = e.Value == w.Domain.Max; !w.past {

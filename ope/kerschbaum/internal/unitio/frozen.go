@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
 )
@@ -27,25 +26,4 @@ func (s *Shard) Frozen(ctx context.Context, p unit.Page) ([]order.Element, error
 		}
 	}
 	return frozen, nil
-}
-
-// FrozenEntries yields the values within that are being handed over, and raises the lower bound beyond them. It reports whether
-// there may be more: all of them, if others have gone on.
-func (s *Shard) FrozenEntries(ctx context.Context, p unit.Page, ciphers *unit.Ciphers, within *ope.Domain, yield func(ope.Entry, error) bool) (bool, error) {
-	u, is := p.Unit, p.PartOf()
-	frozen, err := s.Frozen(ctx, p)
-	if err != nil || frozen == nil {
-		return err == nil, err
-	}
-	version := ope.Version{Epoch: u.Epoch, Generation: is.Since}
-	for _, e := range frozen {
-		if e.Value < within.Min {
-			continue
-		}
-		if e.Value > within.Max || !yield(ope.Entry{Plaintext: e.Value, Ciphertext: ciphers.Of(u.Epoch, e.Value, e.Label), Version: version}, nil) {
-			return false, nil
-		}
-	}
-	within.Min = is.Low.Value
-	return within.Min <= within.Max, nil
 }
