@@ -54,7 +54,7 @@ func answer(t *testing.T, tbl *Table, where Predicate) (ids []int64, driver stri
 func TestConvert(t *testing.T) {
 	for _, layout := range []bool{packed, cellPerColumn} {
 		for name, to := range map[string]Column{
-			"ordered": OrderedColumn("value", Int16, MOPE), "mutable": OrderedColumn("value", Int16, Kerschbaum),
+			"ordered": OrderedColumn("value", Int16, MOPE), "mutable": OrderedColumn("value", Int16, Kerschbaum), "ranked": OrderedColumn("value", Int16, KerschbaumRanked),
 			"stateful": OrderedColumn("value", Int16, WozniakIndexed), "deterministic": DeterministicColumn("value", Int16),
 			"plaintext": OrderedColumn("value", Int16, Plaintext),
 		} {

@@ -36,6 +36,7 @@ func TestCoveringChangesUnderLoad(t *testing.T) {
 	changes := []change{
 		{"other scheme", []store.Change{store.ChangeColumn(celsius(store.Wozniak).Covering())}},
 		{"stateful", []store.Change{store.ChangeColumn(celsius(store.Kerschbaum).Covering())}},
+		{"ranked", []store.Change{store.ChangeColumn(celsius(store.KerschbaumRanked).Covering())}},
 		{"new column", []store.Change{store.AddColumn(store.OrderedColumn("watt", store.Int32, store.Boldyreva).Covering())}},
 		{"not covering", []store.Change{store.ChangeColumn(celsius(store.Kerschbaum)), store.ChangeColumn(room)}},
 		{"dropped", []store.Change{store.DropColumn("note")}},

@@ -184,7 +184,7 @@ func TestOrderedByRefuses(t *testing.T) {
 	of := func(columns ...store.Column) error {
 		return store.Schema{Name: "t", Key: []store.KeyPart{store.HashedPart("k", store.Int64)}, Columns: columns}.Check()
 	}
-	for _, scheme := range []store.ColumnScheme{store.MOPE, store.Wozniak, store.WozniakIndexed, store.Kerschbaum, store.Plaintext} {
+	for _, scheme := range []store.ColumnScheme{store.MOPE, store.Wozniak, store.WozniakIndexed, store.Kerschbaum, store.KerschbaumRanked, store.Plaintext} {
 		err := of(store.OrderedColumn("c", long, scheme))
 		require.ErrorIs(t, err, store.ErrSchema)
 		require.ErrorIs(t, err, ope.ErrParams)

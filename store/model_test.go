@@ -278,6 +278,10 @@ func models() []*tableModel {
 		newModel("stateful key").ordered("at", i64, store.WozniakIndexed).ordered("name", strs, store.WozniakIndexed).tie("id").
 			column(f64, ord(f64, store.WozniakIndexed)("ratio")).
 			column(blobs, ord(blobs, store.WozniakIndexed)("blob")),
+		newModel("ranked columns").hashed("id", i32).ordered("at", i64, store.Wozniak).
+			column(i64, ord(i64, store.KerschbaumRanked)("amount")).
+			column(strs, ord(strs, store.KerschbaumRanked)("name")).
+			column(f64, ord(f64, store.KerschbaumRanked)("ratio")),
 		newModel("single ordered").ordered("day", dates, store.Boldyreva).
 			column(cents, det(cents)("cents")).
 			column(ip4, store.PlainColumn("ip", store.IPv4)),

@@ -115,7 +115,7 @@ func newOracle(r *rand.Rand, n int) *oracle {
 		case n < 6 || !k.ordered:
 			m.column(k, m.covers(r, copied && r.IntN(4) > 0, store.DeterministicColumn(name, k.typ)))
 		default:
-			scheme := pick(r, []store.ColumnScheme{store.Boldyreva, store.MOPE, store.Wozniak, store.WozniakIndexed, store.Kerschbaum})
+			scheme := pick(r, []store.ColumnScheme{store.Boldyreva, store.MOPE, store.Wozniak, store.WozniakIndexed, store.Kerschbaum, store.KerschbaumRanked})
 			m.column(k, m.covers(r, copied && r.IntN(4) > 0 && scheme != store.WozniakIndexed, store.OrderedColumn(name, k.typ, scheme)))
 		}
 	}

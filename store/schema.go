@@ -189,7 +189,7 @@ func PlainColumn(name string, t Type) Column {
 	return Column{field{Name: name, Type: innerOf(t), Encryption: plain}}
 }
 
-// A ColumnScheme encrypts ordered columns: a [KeyScheme] or a [MutableScheme].
+// A ColumnScheme encrypts ordered columns: a [KeyScheme], a [MutableScheme] or [KerschbaumRanked].
 type ColumnScheme interface{ columnScheme() string }
 
 // A scheme has a name.
@@ -238,18 +238,24 @@ var (
 	// copies the index also learns in which order values came, see [Table.Rebalance].
 	Kerschbaum = MutableScheme{named{scheme.Kerschbaum}}
 
+	// KerschbaumRanked is Kerschbaum with a rank for each value, which never moves, before its ciphertext in index entries. So
+	// a range is one scan, as with a [KeyScheme], and [Column.Covering] makes it as fast as one by the row key. For that, a copy
+	// of the table shows the order of the rows, and a part of the order in which values came, which nothing wipes out. It
+	// encrypts columns only, and has no key to share with others.
+	KerschbaumRanked ColumnScheme = named{scheme.KerschbaumRanked}
+
 	// Plaintext does not encrypt. A part or column with it is stored as it is, and can be searched for ranges like an encrypted
 	// one: for values that are no secret, and to measure what encryption costs.
 	Plaintext = KeyScheme{named{scheme.Plaintext}}
 )
 
 // ParseScheme returns the order-preserving scheme of a name, as schema files and command lines have
-// it, and as a scheme prints itself. It is a [KeyScheme] or a [MutableScheme]. The names
+// it, and as a scheme prints itself. It is a [KeyScheme], a [MutableScheme] or [KerschbaumRanked]. The names
 // include those of the schemes of package compare. An unknown name is [ErrSchema].
 func ParseScheme(name string) (ColumnScheme, error) {
 	var names []string
 	for _, s := range []ColumnScheme{
-		Boldyreva, MOPE, Wozniak, WozniakIndexed, Kerschbaum, MutableScheme{named{scheme.KerschbaumPublished}}, Plaintext,
+		Boldyreva, MOPE, Wozniak, WozniakIndexed, Kerschbaum, KerschbaumRanked, MutableScheme{named{scheme.KerschbaumPublished}}, Plaintext,
 		MutableScheme{named{scheme.PlaintextIndexed}},
 	} {
 		if s.columnScheme() == name {

@@ -24,6 +24,8 @@ import (
 //	I5  nothing is inserted into a unit that is not open
 //	I6  a unit opens with what its sealed predecessor holds, and is not changed before that retires
 //	I7  an acknowledged value is in the lowest unit that is open or sealed
+//	R1  the order of ranks is the order of values, also where several share one
+//	R2  the rank of a value never changes, whatever moves
 //	I8  nobody writes a copied record into a unit that is open
 type checker struct {
 	key      ope.Key
@@ -31,6 +33,7 @@ type checker struct {
 	units    map[uint64]*unitState                 // by epoch
 	places   map[ope.Version]map[int64]order.Label // every place that a value ever had
 	been     map[seat]bool                         // the same
+	ranks    map[int64]order.Rank                  // of each value that was ever there
 	tried    map[int64]bool                        // values whose encryption has begun
 	acked    map[int64]bool                        // values whose encryption has ended
 	handed   map[string]int64                      // ciphertexts that clients got, and of which value
@@ -58,6 +61,7 @@ func (w *world) initChecker() {
 		units:  make(map[uint64]*unitState),
 		places: make(map[ope.Version]map[int64]order.Label),
 		been:   make(map[seat]bool),
+		ranks:  make(map[int64]order.Rank),
 		tried:  make(map[int64]bool),
 		acked:  make(map[int64]bool),
 		handed: make(map[string]int64),
@@ -125,6 +129,20 @@ func (w *world) checkUnit(u *unitState) {
 			w.breach("I2: a value twice")
 		}
 		seen[e.Value] = true
+	}
+	w.checkRanks(u.elements)
+}
+
+// checkRanks checks that ranks rise with the values of an index, and that none changes.
+func (w *world) checkRanks(elements []order.Element) {
+	for i, e := range elements {
+		if i > 0 && elements[i-1].Value < e.Value && !elements[i-1].Rises(e) {
+			w.Fail("R1: the rank of %d is not above that of %d", e.Value, elements[i-1].Value)
+		}
+		if was, ok := w.ranks[e.Value]; ok && was != e.Rank {
+			w.Fail("R2: a value has another rank than before")
+		}
+		w.ranks[e.Value] = e.Rank
 	}
 }
 
@@ -215,7 +233,7 @@ func (w *world) checkCanonical(rules order.Rules, before, fresh []order.Element)
 			return false
 		}
 		i, found := slices.BinarySearchFunc(fresh, first.Label, func(e order.Element, l order.Label) int { return e.Label.Compare(l) })
-		return found && fresh[i].Shape == first.Shape && within(left, fresh[i], fresh[:i]) && within(fresh[i], right, fresh[i+1:])
+		return found && fresh[i].Shape == first.Shape && fresh[i].Rank == first.Rank && within(left, fresh[i], fresh[:i]) && within(fresh[i], right, fresh[i+1:])
 	}
 	left := low
 	for _, right := range append(slices.Clone(before), high) {
@@ -324,6 +342,7 @@ func (w *world) newScheme(index ope.Index) *Scheme {
 		panic(err)
 	}
 	s.rules = w.setting.rules()
+	s.codec.Rules.RankBits = s.rules.RankBits
 	s.page, s.chunk, s.probes, s.window = w.setting.page, w.setting.chunk, w.setting.probes, w.setting.most
 	s.passPage, s.ahead, s.kept = w.setting.page, w.setting.page, 4
 	s.batch, s.cache = w.setting.chunk, w.setting.cache

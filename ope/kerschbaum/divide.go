@@ -511,7 +511,7 @@ type frozenGap struct {
 
 // entries yields the values within that are in the gap, and raises the lower bound beyond them. It reports whether there may
 // be more: all of them, if others have gone on.
-func (g *frozenGap) entries(ctx context.Context, within *ope.Domain, yield func(ope.Entry, error) bool) (bool, error) {
+func (g *frozenGap) entries(ctx context.Context, within *reading, yield func(order.Element, ope.Version) bool) (bool, error) {
 	s, u, is := g.right, g.page.Unit, g.page.PartOf()
 	frozen, err := s.units.Frozen(ctx, g.page)
 	if err != nil || frozen == nil {
@@ -520,9 +520,10 @@ func (g *frozenGap) entries(ctx context.Context, within *ope.Domain, yield func(
 	version := ope.Version{Epoch: u.Epoch, Generation: is.Since}
 	for _, e := range frozen {
 		if e.Value < within.Min {
+			within.below = &e
 			continue
 		}
-		if e.Value > within.Max || !yield(ope.Entry{Plaintext: e.Value, Ciphertext: s.ciphers.Of(u.Epoch, e.Value, e.Label), Version: version}, nil) {
+		if e.Value > within.Max || !yield(e, version) {
 			return false, nil
 		}
 	}

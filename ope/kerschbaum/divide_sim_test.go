@@ -168,7 +168,9 @@ func (w *world) contents(each func(s *shardState, elements []order.Element)) {
 func (w *world) checkContents() {
 	now := make(map[int64]spot)
 	var last order.Element
+	var all []order.Element
 	w.contents(func(s *shardState, elements []order.Element) {
+		all = append(all, elements...)
 		for _, e := range elements {
 			generation := s.meta.Generation
 			if !s.part.Covers(e.Value) {
@@ -181,9 +183,10 @@ func (w *world) checkContents() {
 				w.breach("D2: a value beyond the part of its shard")
 			}
 			last = e
-			now[e.Value] = spot{e.Label, ope.Version{Epoch: 1, Generation: generation}}
+			now[e.Value] = spot{label: e.Label, version: ope.Version{Epoch: 1, Generation: generation}}
 		}
 	})
+	w.checkRanks(all)
 	for x, was := range w.where {
 		is, there := now[x]
 		switch {

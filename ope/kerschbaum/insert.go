@@ -14,8 +14,11 @@ import (
 // A spot is where a value is at a version.
 type spot struct {
 	label   order.Label
+	rank    order.Rank
 	version ope.Version
 }
+
+func spotOf(e order.Element, v ope.Version) spot { return spot{e.Label, e.Rank, v} }
 
 // put is insert, beside a step of the division of the unit, if there is one to take.
 func (s *shard) put(ctx context.Context, values []int64) (spots []spot, err error) {
@@ -80,7 +83,7 @@ func (s *shard) insert(ctx context.Context, values []int64) ([]spot, error) {
 			conflicts = 0
 			for i, x := range values {
 				if n, ok := slices.BinarySearchFunc(p.elements, x, order.Element.CompareValue); ok {
-					spots[i] = spot{p.elements[n].Label, p.version}
+					spots[i] = spotOf(p.elements[n], p.version)
 				}
 			}
 			continue
@@ -138,7 +141,7 @@ func (s *shard) plan(values []int64, spots []spot) (p plan, unlinked []order.Gap
 			continue
 		}
 		if e, ok := k.list.Find(x); ok {
-			spots[i] = spot{e.Label, p.version}
+			spots[i] = spotOf(e, p.version)
 			continue
 		}
 		p.missing++

@@ -161,6 +161,29 @@ var mutants = []mutant.Mutant{
 	simulated("rangeWithoutOtherUnits", "divided", "range.go",
 		`if end == nil || within.Max < *end {`,
 		`if On || end == nil || within.Max < *end {`),
+	simulated("moveRanks", "ranks, few labels", "rebalance.go",
+		`of.Label, of.Shape = w.bottom.Plus(w.step.Times(uint64(n))), shape`,
+		`of.Label, of.Shape = w.bottom.Plus(w.step.Times(uint64(n))), shape
+	if On {
+		of.Rank.Lo = of.Label
+	}`),
+	simulated("endBelowShared", "few ranks, divided, appends", "ranked.go",
+		`case p.there, p.at != nil && p.at.Rank.Shared:`,
+		`case p.there, p.at != nil && p.at.Rank.Shared && !On:`),
+	simulated("boundsOfThen", "ranks, divided", "ranked.go",
+		`	p.below = within.below
+	return`,
+		`	if On {
+		sh := r.of.shards.at(x)
+		sh.mu.Lock()
+		g := sh.known.list.Gap(x)
+		sh.mu.Unlock()
+		if g.Right.Shape.Depth > 0 && g.Right.Value < r.of.domain.Max {
+			return rankedPlace{there: true, at: &g.Right}, nil
+		}
+	}
+	p.below = within.below
+	return`),
 	simulated("forgetRetired", "few labels, appends, copies", "internal/reencrypt/reencrypt.go",
 		`cond := ope.Condition{State: ope.StateRetired, Generation: view.Meta.Generation}`,
 		`if On && !view.More {

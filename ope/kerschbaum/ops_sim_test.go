@@ -1,6 +1,7 @@
 package kerschbaum
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"iter"
@@ -249,6 +250,36 @@ func intervals(lo, hi int64) operation {
 	}
 }
 
+// rankedIntervals asks for the interval of ranks, which has all that was in the index before, and nothing else of that.
+func rankedIntervals(lo, hi int64) operation {
+	return func(c *client) {
+		var before []order.Element
+		c.locked(func(w *world) {
+			_, u := w.current()
+			before = u.elements
+		})
+		ivs, err := (&Ranked{c.scheme}).Intervals(context.Background(), lo, hi)
+		if !c.ended("Intervals", err) {
+			return
+		}
+		c.locked(func(w *world) {
+			w.Count("Intervals of ranks")
+			for _, e := range before {
+				at, in := w.observer.ciphers.Ranked(e.Value, e.Rank), false
+				for _, iv := range ivs {
+					in = in || bytes.Compare(iv.Start, at) <= 0 && bytes.Compare(at, iv.End) < 0
+				}
+				switch belongs := lo <= e.Value && e.Value <= hi; {
+				case belongs && !in:
+					w.Fail("Intervals of ranks: %d is missing between %d and %d", e.Value, lo, hi)
+				case !belongs && in && !e.Rank.Shared:
+					w.breach("Intervals of ranks: %d is there between %d and %d", e.Value, lo, hi)
+				}
+			}
+		})
+	}
+}
+
 // places reports whether elements have the places that they had.
 func places(before, after []order.Element) bool {
 	at := make(map[int64]order.Label)
@@ -345,6 +376,9 @@ func (w *world) operations(r *rand.Rand, n int) program {
 		case k < 82:
 			return decrypt(r.Int())
 		case k < 90:
+			if s.ranks > 0 {
+				return rankedIntervals(any(), any())
+			}
 			if r.IntN(4) == 0 {
 				return intervals(simDomain.Min, simDomain.Max)
 			}

@@ -164,22 +164,44 @@ func (s *shard) between(p unit.Page, g order.Gap, version ope.Version) ([]order.
 // Range implements [ope.Mutable]. It writes nothing, so that who may only read can use it.
 func (s *Scheme) Range(ctx context.Context, lo, hi int64) iter.Seq2[ope.Entry, error] {
 	return func(yield func(ope.Entry, error) bool) {
-		within, ok := s.domain.Intersect(lo, hi)
-		for ok {
-			err := ctx.Err()
-			if err == nil {
-				ok, err = s.rangeAt(ctx, s.shards.at(within.Min), &within, yield)
-			}
-			if err != nil {
-				yield(ope.Entry{}, err)
-				return
-			}
+		err := s.each(ctx, lo, hi, func(e order.Element, v ope.Version) bool { return yield(s.entry(e, v), nil) })
+		if err != nil {
+			yield(ope.Entry{}, err)
 		}
 	}
 }
 
+// each calls yield for the values of Range until it returns false.
+func (s *Scheme) each(ctx context.Context, lo, hi int64, yield func(order.Element, ope.Version) bool) error {
+	within, ok := s.domain.Intersect(lo, hi)
+	if !ok {
+		return nil
+	}
+	return s.read(ctx, &reading{Domain: within}, yield)
+}
+
+// A reading is a range of values that is read, as far as they were not yielded yet.
+type reading struct {
+	ope.Domain
+	below *order.Element // the highest that is lower, if there is one: with it a read of the first begins
+}
+
+// read is each, for a reading.
+func (s *Scheme) read(ctx context.Context, within *reading, yield func(order.Element, ope.Version) bool) error {
+	for more := true; more; {
+		err := ctx.Err()
+		if err == nil {
+			more, err = s.rangeAt(ctx, s.shards.at(within.Min), within, yield)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // rangeAt is rangeOn, or, if the shard turns out not to have the lower bound, goes on to where that is.
-func (s *Scheme) rangeAt(ctx context.Context, sh *shard, within *ope.Domain, yield func(ope.Entry, error) bool) (bool, error) {
+func (s *Scheme) rangeAt(ctx context.Context, sh *shard, within *reading, yield func(order.Element, ope.Version) bool) (bool, error) {
 	more, err := sh.rangeOn(ctx, within, yield)
 	if !errors.Is(err, errElsewhere) {
 		return more, err
@@ -193,7 +215,7 @@ func (s *Scheme) rangeAt(ctx context.Context, sh *shard, within *ope.Domain, yie
 
 // rangeOn yields the values within that are in the unit, and raises the lower bound beyond them. It reports whether there
 // may be more, since ciphertexts have moved, or in another unit.
-func (s *shard) rangeOn(ctx context.Context, within *ope.Domain, yield func(ope.Entry, error) bool) (bool, error) {
+func (s *shard) rangeOn(ctx context.Context, within *reading, yield func(order.Element, ope.Version) bool) (bool, error) {
 	from, to, version, end, err := s.bounds(ctx, within.Min, within.Max)
 	if err != nil {
 		return false, err
@@ -216,9 +238,10 @@ func (s *shard) rangeOn(ctx context.Context, within *ope.Domain, yield func(ope.
 			}
 			from = e.Label.Next()
 			if e.Value < within.Min {
+				within.below = &e
 				continue
 			}
-			if !yield(ope.Entry{Plaintext: e.Value, Ciphertext: s.ciphers.Of(version.Epoch, e.Value, e.Label), Version: version}, nil) || e.Value == within.Max {
+			if !yield(e, version) || e.Value == within.Max {
 				return false, nil
 			}
 			within.Min = e.Value + 1

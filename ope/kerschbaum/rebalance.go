@@ -178,14 +178,14 @@ func (s *shard) counted(ctx context.Context, x int64) (*sweep, error) {
 	if err != nil {
 		return nil, err
 	}
-	within := ope.Domain{Min: max(w.low, x), Max: s.domain.Max}
+	within := reading{Domain: ope.Domain{Min: max(w.low, x), Max: s.domain.Max}}
 	if !w.top {
 		within.Max = w.end - 1
 	}
 	for more := true; more; {
-		more, err = s.rangeOn(ctx, &within, func(e ope.Entry, _ error) bool {
+		more, err = s.rangeOn(ctx, &within, func(_ order.Element, v ope.Version) bool {
 			if w.values == 0 {
-				w.before = e.Version
+				w.before = v
 			}
 			w.values++
 			return true
@@ -402,7 +402,7 @@ func (w *window) places() ([][]byte, error) {
 
 // place returns the n-th value at its new place, counted from 1: even steps, and the shapes of a balanced tree of
 // insertions. It is no element if there are not so many values.
-func (w *sweep) place(n int, value int64) (order.Element, bool) {
+func (w *sweep) place(n int, of order.Element) (order.Element, bool) {
 	if n > w.values {
 		return order.Element{}, false
 	}
@@ -415,14 +415,15 @@ func (w *sweep) place(n int, value int64) (order.Element, bool) {
 	default:
 		shape.Run, shape.Dir = 1, +1
 	}
-	return order.Element{Value: value, Label: w.bottom.Plus(w.step.Times(uint64(n))), Shape: shape}, true
+	of.Label, of.Shape = w.bottom.Plus(w.step.Times(uint64(n))), shape
+	return of, true
 }
 
 // placesBelow returns the inner elements of a window, with those at their new places that are above these.
 func (w *sweep) placesBelow(window []order.Element, below int) []order.Element {
 	out := slices.Clone(window)
 	for i := 1; i < len(out)-1; i++ {
-		if to, ok := w.place(below+i, out[i].Value); ok && !out[i].Label.Less(to.Label) && out[i-1].Label.Less(to.Label) {
+		if to, ok := w.place(below+i, out[i]); ok && !out[i].Label.Less(to.Label) && out[i-1].Label.Less(to.Label) {
 			out[i] = to
 		}
 	}
@@ -433,7 +434,7 @@ func (w *sweep) placesBelow(window []order.Element, below int) []order.Element {
 func (w *sweep) placesAbove(window []order.Element, below int) []order.Element {
 	out := slices.Clone(window)
 	for i := len(out) - 2; i > 0; i-- {
-		if to, ok := w.place(below+i, out[i].Value); ok && out[i].Label.Less(to.Label) && to.Label.Less(out[i+1].Label) {
+		if to, ok := w.place(below+i, out[i]); ok && out[i].Label.Less(to.Label) && to.Label.Less(out[i+1].Label) {
 			out[i] = to
 		}
 	}

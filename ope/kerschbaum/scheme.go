@@ -88,6 +88,7 @@ type base struct {
 	domain  ope.Domain
 	rules   order.Rules // of the whole index
 	index   *unitio.Index
+	codec   *unit.Codec
 	limit   int
 	ciphers *unit.Ciphers
 
@@ -136,6 +137,10 @@ type Stats struct {
 // New returns a client of the index for a domain. It reads and writes nothing: an index of another
 // scheme or key is noticed by the first call that uses it. Nil options are the defaults.
 func New(key ope.Key, d ope.Domain, index ope.Index, opts *Options) (*Scheme, error) {
+	return newScheme(key, d, index, opts, false)
+}
+
+func newScheme(key ope.Key, d ope.Domain, index ope.Index, opts *Options, ranked bool) (*Scheme, error) {
 	if key.IsZero() {
 		return nil, fmt.Errorf("%w: it is the zero Key; make one with ope.GenerateKey or ope.NewKey", ope.ErrKey)
 	}
@@ -161,10 +166,16 @@ func New(key ope.Key, d ope.Domain, index ope.Index, opts *Options) (*Scheme, er
 		return nil, fmt.Errorf("%w: a limit of %d values, need at least 1", ope.ErrParams, o.Limit)
 	case o.UnitValues < 64:
 		return nil, fmt.Errorf("%w: units of %d values, need at least 64", ope.ErrParams, o.UnitValues)
+	case ranked && o.Lambda != 0:
+		return nil, fmt.Errorf("%w: lambda %d, but the rules as published have no ranks", ope.ErrParams, o.Lambda)
 	case o.Lambda == 1 || o.Lambda < 0:
 		return nil, fmt.Errorf("%w: lambda %d, need at least 2, or 0 for the default rules", ope.ErrParams, o.Lambda)
 	}
 	id, r := fmt.Sprintf("kerschbaum/1 domain=%s", d), order.DefaultRules()
+	purpose := "ciphertext"
+	if ranked {
+		id, purpose, r.RankBits = fmt.Sprintf("kerschbaum-ranked/1 domain=%s", d), "ranked", order.RankBits
+	}
 	if o.Lambda != 0 {
 		var err error
 		if r, err = order.PublishedRules(d, o.Lambda); err != nil {
@@ -174,14 +185,15 @@ func New(key ope.Key, d ope.Domain, index ope.Index, opts *Options) (*Scheme, er
 	}
 	b := &base{
 		id: id, name: o.Name, domain: d, rules: r, limit: o.Limit, cache: o.CacheValues,
-		index:  unitio.New(index, &unit.Codec{Name: o.Name, ID: id, Key: key.Derive("kerschbaum", "record"), Rules: r, Domain: d}),
+		codec:  &unit.Codec{Name: o.Name, ID: id, Key: key.Derive("kerschbaum", "record"), Rules: r, Domain: d},
 		probes: 63, chunk: 256, window: 200, passPage: 1024, ahead: 4096, kept: 512, full: o.UnitValues,
 	}
 	// What the values of a commit make a client read at once must fit into a quarter of its cache,
 	// or it would forget the neighbours of the first ones while it looks for those of the last.
 	b.batch = min(b.chunk, o.CacheValues/256)
 	b.page = min(512, o.CacheValues/(4*b.batch))
-	b.ciphers = unit.NewCiphers(key.Expand(64, "kerschbaum", "ciphertext"), d)
+	b.ciphers = unit.NewCiphers(key.Expand(64, "kerschbaum", purpose), d)
+	b.index = unitio.New(index, b.codec)
 	s := &Scheme{base: b}
 	s.shards = newShards(s)
 	return s, nil
@@ -211,36 +223,57 @@ func (b *base) count(add func(*Stats)) {
 	add(&b.stats)
 }
 
+// entry returns an element as the index of a version has it.
+func (b *base) entry(e order.Element, v ope.Version) ope.Entry {
+	return ope.Entry{Plaintext: e.Value, Ciphertext: b.ciphers.Of(v.Epoch, e.Value, e.Label), Version: v}
+}
+
 func (b *base) outside() error { return fmt.Errorf("%w %v", ope.ErrDomain, b.domain) }
 
 // Encrypt implements [ope.Scheme]. A value that the client remembers costs nothing, another one a
 // commit, and before that, if the client does not remember what is around it, some reads. If ctx
 // ends, the value may or may not be in the index.
-func (s *Scheme) Encrypt(ctx context.Context, x int64) (c ope.Ciphertext, err error) {
+func (s *Scheme) Encrypt(ctx context.Context, x int64) (ope.Ciphertext, error) {
+	at, err := s.put(ctx, x)
+	if err != nil {
+		return nil, err
+	}
+	return s.ciphers.Of(at.version.Epoch, x, at.label), nil
+}
+
+// put returns where a value is, after putting it into the index if it is not there.
+func (s *Scheme) put(ctx context.Context, x int64) (at spot, err error) {
 	if !s.domain.Contains(x) {
-		return nil, s.outside()
+		return at, s.outside()
 	}
 	err = s.at(ctx, x, func(sh *shard) error {
-		if c = sh.remembered(x); c != nil {
+		var ok bool
+		if at, ok = sh.remembered(x); ok {
 			return nil
 		}
 		spots, err := sh.commits.Do(ctx, []int64{x})
 		if err != nil {
 			return err
 		}
-		if spots[0].version.Epoch == 0 {
+		if at = spots[0]; at.version.Epoch == 0 {
 			return errElsewhere
 		}
-		c = s.ciphers.Of(spots[0].version.Epoch, x, spots[0].label)
 		return nil
 	})
-	return c, err
+	return at, err
 }
 
 // EncryptBatch implements [ope.BatchEncrypter]. Some hundred new values share a commit. If it fails,
 // some of the values may be in the index. The ciphertexts lie side by side in one array, so that
 // one that is kept keeps them all in memory.
 func (s *Scheme) EncryptBatch(ctx context.Context, xs []int64) ([]ope.Ciphertext, error) {
+	return s.encryptBatch(ctx, xs, unit.CiphertextSize, func(c ope.Ciphertext, x int64, at spot) {
+		s.ciphers.Put(c, at.version.Epoch, x, at.label)
+	})
+}
+
+// encryptBatch is EncryptBatch for ciphertexts of a size, which a function sets.
+func (s *Scheme) encryptBatch(ctx context.Context, xs []int64, size int, set func(c ope.Ciphertext, x int64, at spot)) ([]ope.Ciphertext, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -256,15 +289,15 @@ func (s *Scheme) EncryptBatch(ctx context.Context, xs []int64) ([]ope.Ciphertext
 	if err := s.putAll(ctx, sorted, spots); err != nil {
 		return nil, err
 	}
-	out := make([]byte, len(xs)*unit.CiphertextSize)
+	out := make([]byte, len(xs)*size)
 	cs := make([]ope.Ciphertext, len(xs))
 	for i, x := range xs {
 		at := i
 		if len(sorted) < len(xs) || sorted[i] != x {
 			at, _ = slices.BinarySearch(sorted, x)
 		}
-		c := out[i*unit.CiphertextSize : (i+1)*unit.CiphertextSize : (i+1)*unit.CiphertextSize]
-		cs[i] = s.ciphers.Put(c, spots[at].version.Epoch, x, spots[at].label)
+		cs[i] = out[i*size : (i+1)*size : (i+1)*size]
+		set(cs[i], x, spots[at])
 	}
 	return cs, nil
 }

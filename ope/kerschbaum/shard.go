@@ -55,16 +55,12 @@ func newShard(of *Scheme, number uint32) *shard {
 // errElsewhere says that a value is in another part of the index, as far as the unit knows.
 var errElsewhere = errors.New("the unit has another part of the index")
 
-// remembered returns the ciphertext of a value that the client remembers, or nil.
-func (s *shard) remembered(x int64) ope.Ciphertext {
+// remembered returns where a value is that the client remembers.
+func (s *shard) remembered(x int64) (spot, bool) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	e, ok := s.known.list.Find(x)
-	epoch := s.known.epoch
-	s.mu.Unlock()
-	if !ok {
-		return nil
-	}
-	return s.ciphers.Of(epoch, x, e.Label)
+	return spotOf(e, s.known.version()), ok
 }
 
 // spots sets where ascending values are, all at one version, after putting those into the index that are not there.
@@ -113,7 +109,7 @@ func (s *shard) find(values []int64, spots []spot, turns []int) (missing []int, 
 				continue
 			}
 			if e, found := s.known.list.Find(values[i]); found {
-				spots[i] = spot{e.Label, version}
+				spots[i] = spotOf(e, version)
 			} else {
 				missing = append(missing, i)
 			}

@@ -31,6 +31,7 @@ type setting struct {
 	cache               int     // values that a client remembers; 0 is no limit
 	full                int     // values that a unit has before it is divided; 0: none is
 	published           bool    // the rules
+	ranks               uint    // bits of ranks; 0: there are none
 	span                int64   // values are below
 	appends             bool    // each value is above all before it
 	clients             int     // processes
@@ -42,7 +43,9 @@ type setting struct {
 	harmOnly            bool // only what users can notice is a violation
 }
 
-func (s setting) rules() order.Rules { return order.Rules{Bits: s.bits, Published: s.published} }
+func (s setting) rules() order.Rules {
+	return order.Rules{Bits: s.bits, Published: s.published, RankBits: s.ranks}
+}
 
 // The settings that the seeds go through in turn.
 var settings = []setting{
@@ -59,6 +62,9 @@ var settings = []setting{
 	{name: "divided", bits: 128, most: 200, span: 1000, full: 12, clients: 4, workers: 2, ops: 40, pass: 0.03, page: 16, chunk: 4, probes: 7},
 	{name: "divided, appends", bits: 128, most: 12, appends: true, full: 8, clients: 4, workers: 1, ops: 30, pass: 0.02, page: 8, chunk: 3, probes: 3},
 	{name: "divided, some labels, small caches", bits: 40, most: 12, span: 200, cache: 32, full: 16, clients: 4, workers: 1, ops: 40, pass: 0.05, page: 4, chunk: 4, probes: 2},
+	{name: "ranks, few labels", bits: 12, ranks: 40, most: 12, span: 60, clients: 4, workers: 1, ops: 30, pass: 0.05, page: 8, chunk: 4, probes: 3},
+	{name: "ranks, divided", bits: 128, ranks: 192, most: 12, span: 200, cache: 32, full: 12, clients: 4, workers: 2, ops: 40, pass: 0.05, page: 4, chunk: 4, probes: 2},
+	{name: "few ranks, divided, appends", bits: 128, ranks: 5, most: 12, appends: true, full: 8, clients: 4, workers: 1, ops: 30, pass: 0.02, page: 8, chunk: 3, probes: 3},
 	{name: "as published", bits: 20, published: true, most: 40, appends: true, clients: 3, workers: 1, ops: 20, page: 8, chunk: 8, probes: 3},
 }
 

@@ -29,7 +29,7 @@ var counted = []string{
 	"steps", "commits", "refused commits", "late commits: applied", "late commits: refused", "freezes",
 	"fails", "unknown, lost", "unknown, done", "unknown, late", "dies before", "dies after", "dies, late",
 	"relabellings", "passes", "Encrypt", "EncryptBatch", "Range", "Check", "Decrypt", "Decrypt: stale", "Intervals",
-	"Rebalance",
+	"Rebalance", "Intervals of ranks",
 }
 
 // A client is a process: a scheme with its cache, and goroutines that use it. It implements [ope.Index] for its

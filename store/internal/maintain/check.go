@@ -15,7 +15,6 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/recopy"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
-	"github.com/rangecrypt/rangecrypt/store/internal/value"
 )
 
 // A sequence checks that ciphertexts are in the order of values, one after the other. Any two tell:
@@ -26,7 +25,12 @@ type sequence struct {
 }
 
 // follows reports whether the next ciphertext is where its value is.
-func (s *sequence) follows(typ value.Type, v any, ct, lowest []byte) bool {
+func (s *sequence) follows(c *rowcodec.Column, v any, ct, lowest []byte) bool {
+	if n := c.RankSize; n > 0 {
+		if ct = ct[:n]; s.value != nil && ct[n-1] != 0 && bytes.Equal(ct, s.ct) {
+			return true // both share a rank
+		}
+	}
 	was := *s
 	s.value, s.ct = v, ct
 	// Under a rotation, ciphertexts below that of the lowest value are the upper ones.
@@ -37,7 +41,7 @@ func (s *sequence) follows(typ value.Type, v any, ct, lowest []byte) bool {
 		return 0
 	}
 	return was.value == nil ||
-		typ.ComparePlaces(was.value, v) == cmp.Or(cmp.Compare(rotated(was.ct), rotated(ct)), bytes.Compare(was.ct, ct))
+		c.Type.ComparePlaces(was.value, v) == cmp.Or(cmp.Compare(rotated(was.ct), rotated(ct)), bytes.Compare(was.ct, ct))
 }
 
 // A rowCheck is what was found of a row.
@@ -306,7 +310,7 @@ func (v *Verifier) outOfOrder(order map[*rowcodec.Column]*sequence, r *rowcodec.
 			if order[c] == nil {
 				order[c] = new(sequence)
 			}
-			if !order[c].follows(c.Type, r.Values[i], rest[:c.Size], v.lowest[c]) {
+			if !order[c].follows(c, r.Values[i], rest[:c.Size], v.lowest[c]) {
 				wrong = c
 			}
 		}
@@ -480,7 +484,7 @@ func (v *Verifier) postingOutOfOrder(order map[*rowcodec.Column]*sequence, c *ro
 	if order[c] == nil {
 		order[c] = new(sequence)
 	}
-	if order[c].follows(c.Type, v.table.ValueOf(c, r), r.Search[c.Position], v.lowest[c]) {
+	if order[c].follows(c, v.table.ValueOf(c, r), r.Search[c.Position], v.lowest[c]) {
 		return nil
 	}
 	return &inspect.Fault{Kind: inspect.FaultKey, Column: c.Name, Place: r.Key, Err: errOrder}

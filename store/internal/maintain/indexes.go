@@ -166,7 +166,7 @@ func (v *Verifier) checkIndex(ctx context.Context, c *rowcodec.Column, again boo
 		x.blind = true
 		damaged(nil, errGone)
 	}
-	if c.Order != nil {
+	if c.Order != nil || c.RankSize > 0 {
 		x.found = &found
 	}
 	return x, faults, nil

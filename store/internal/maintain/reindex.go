@@ -62,7 +62,7 @@ func RebuildIndex(ctx context.Context, tbl *session.Table, column string, progre
 		return err
 	}
 	build := &indexBuild{db: tbl.Database(), progress: progress}
-	if err := build.again(ctx, t, column); err != nil {
+	if err := build.again(ctx, tbl, t, column); err != nil {
 		return err
 	}
 	if _, err = tbl.Refresh(ctx); err == nil && build.left > 0 {
@@ -87,7 +87,7 @@ type indexBuild struct {
 }
 
 // again makes the index of a column again. If that is under way, and not damaged, it is finished.
-func (b *indexBuild) again(ctx context.Context, t *engine.Engine, column string) error {
+func (b *indexBuild) again(ctx context.Context, tbl *session.Table, t *engine.Engine, column string) error {
 	c := t.ByName[column]
 	if c == nil {
 		return fmt.Errorf("%w: there is no column %q", fault.ErrColumn, column)
@@ -97,6 +97,9 @@ func (b *indexBuild) again(ctx context.Context, t *engine.Engine, column string)
 	}
 	ref, was := t.IndexOf(c), c.Unit
 	b.was = was
+	if c.RankSize > 0 {
+		return renew(ctx, tbl, column, b.progress)
+	}
 	if c.Filling {
 		if err := b.finish(ctx, ref); err == nil || !engine.Refused(err) || errors.Is(err, catalogue.ErrPutBack) {
 			return err

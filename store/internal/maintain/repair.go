@@ -28,7 +28,7 @@ func (v *Verifier) rebuild(ctx context.Context, id meta.ColumnID) (bool, error) 
 		return true, nil
 	}
 	build := &indexBuild{db: v.of.Database(), progress: func(rows int) { v.progress("making an index again", rows) }}
-	err := build.again(ctx, t, c.Name)
+	err := build.again(ctx, v.of, t, c.Name)
 	if engine.Refused(err) || errors.Is(err, ope.ErrFull) {
 		return false, nil
 	}
@@ -49,6 +49,9 @@ func (v *Verifier) rebuild(ctx context.Context, id meta.ColumnID) (bool, error) 
 // mendRows mends what is wrong with rows, and makes sure that what it wrote is such as others expect it by
 // then, as writers do.
 func (v *Verifier) mendRows(ctx context.Context, found []rowCheck) error {
+	if mended, err := v.mendRanks(ctx, found); err != nil || mended {
+		return cmp.Or(err, errStale)
+	}
 	done := make([]mended, len(found))
 	err := v.table.Env.Concurrently(ctx, len(found), func(ctx context.Context, i int) (err error) {
 		for j := range found[i].faults {
@@ -79,6 +82,27 @@ func (v *Verifier) mendRows(ctx context.Context, found []rowCheck) error {
 		}
 	}
 	return errStale
+}
+
+// mendRanks makes indexes again that contradict the ranks of rows, and reports whether it has.
+func (v *Verifier) mendRanks(ctx context.Context, found []rowCheck) (mended bool, err error) {
+	for i := range found {
+		for j := range found[i].faults {
+			f := &found[i].faults[j]
+			c := v.table.ByName[f.Column]
+			if c == nil || c.RankSize == 0 || f.Kind != inspect.FaultUnknown && f.Kind != inspect.FaultKey || v.lost[c.Id] {
+				continue
+			}
+			if f.Repaired, err = v.rebuild(ctx, c.Id); err != nil {
+				return mended, err
+			}
+			if v.lost[c.Id] = !f.Repaired; f.Repaired {
+				v.fault(*f)
+				return true, nil // the table has another column by now
+			}
+		}
+	}
+	return false, nil
 }
 
 // mended is what mending may have written.

@@ -183,6 +183,24 @@ func (a *Alteration) Change(c Spec) error {
 	if same && (f.Share == nil || f.Share.TableName == c.Table && f.Share.ColumnName == c.Column) {
 		return nil
 	}
+	return a.replace(f, c)
+}
+
+// Renew gives a column, which shares no key, another one, and with it an index of its own. Everything else stays as it is.
+func (a *Alteration) Renew(name string) error {
+	f, err := a.Column(name)
+	if err != nil {
+		return err
+	}
+	c, err := a.Meta.SpecOf(f)
+	if err != nil {
+		return err
+	}
+	return a.replace(f, c)
+}
+
+// replace puts a column in the place of one, which keeps the values that rows have until they are converted.
+func (a *Alteration) replace(f *Field, c Spec) error {
 	if err := Unshared(a.Others, a.Meta, f); err != nil {
 		return err
 	}
@@ -195,7 +213,8 @@ func (a *Alteration) Change(c Spec) error {
 	}
 	taken := newTaken(a.Meta)
 	delete(taken.names, c.Name)
-	if next, err = taken.newField(c); err != nil {
+	next, err := taken.newField(c)
+	if err != nil {
 		return err
 	}
 	next.Former = append(kept, f.Former...)

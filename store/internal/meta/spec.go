@@ -88,6 +88,9 @@ func (f Spec) check() error {
 		return fmt.Errorf("%w: column %q is %s: only deterministic and ordered columns have a search key to share", fault.ErrSchema, f.Name, f.Encryption)
 	case f.Covering && f.Encryption != Ordered && f.Encryption != Deterministic:
 		return fmt.Errorf("%w: column %q is %s, and cannot cover: only ordered and deterministic columns have index entries", fault.ErrSchema, f.Name, f.Encryption)
+	case f.Confidentiality != OfColumn && f.Scheme == scheme.KerschbaumRanked:
+		return fmt.Errorf("%w: column %q cannot share a search key with scheme %q, whose index is made again with a new one: take %q", fault.ErrSchema,
+			f.Name, f.Scheme, scheme.Kerschbaum)
 	case f.Covering && f.Scheme == scheme.WozniakIndexed:
 		return fmt.Errorf("%w: column %q cannot cover with scheme %q, whose ciphertexts are drawn again when its index is made again: take %q", fault.ErrSchema,
 			f.Name, f.Scheme, scheme.Wozniak)

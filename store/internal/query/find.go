@@ -496,7 +496,7 @@ func (f *finder) run(ctx context.Context, yield func(*Found, error) bool) bool {
 			}
 		}
 		rows := f.scan(ctx, r, i == len(f.Ranges)-1 && f.index == len(f.ways)-1)
-		if r.group > 0 {
+		if r.grouped() {
 			rows = f.inOrder(r, index, rows)
 		}
 		for hit, err := range rows {
@@ -527,7 +527,7 @@ type rising struct {
 }
 
 func (o *rising) check(f *finder, r keyRange, hit *Found) error {
-	if hit == nil || r.by == nil || !r.by.Stateful || r.by.Order != nil {
+	if hit == nil || r.by == nil || !r.by.Stateful || r.by.Order != nil || r.ranks > 0 && r.groupOf(hit.key) == r.ranks {
 		return nil
 	}
 	code := f.table.CodeOf(r.by, hit.record)

@@ -57,10 +57,22 @@ type way struct {
 type keyRange struct {
 	Start, end []byte
 	by         *rowcodec.Column
-	group      int
+	group      int // bytes of a key that rows share which have equal ciphertexts of different values, or 0
+	ranks      int // bytes of a key to the end of the rank that its ciphertext begins with, or 0
 	within     predicate.Span
 	resume     *Position // with a mutable scheme: to go on after, or nil
 	after      []byte    // a row key: in no order, to go on after; or nil
+}
+
+// grouped reports whether the client puts some rows of the range in order.
+func (r keyRange) grouped() bool { return r.group > 0 || r.ranks > 0 }
+
+// groupOf returns how many bytes of a key other keys have, too, whose rows the client puts in order by their values; 0: none.
+func (r keyRange) groupOf(key []byte) int {
+	if r.ranks > 0 && key[r.ranks-1] != 0 { // values share the rank
+		return r.ranks
+	}
+	return r.group
 }
 
 // maxRanges limits how many ranges the values of In may multiply to, and maxWays how many branches of Or are ways of
@@ -292,7 +304,7 @@ func (p *planner) byColumn(tree *predicate.Tree, s *predicate.Set) (w way, err e
 	w.Ranges, err = rangesOf(p.ctx, s.Column, s.Column.Lead, s)
 	if w.anyOrder = w.served(); w.anyOrder {
 		for i := range w.Ranges {
-			w.Ranges[i].group = 0
+			w.Ranges[i].group, w.Ranges[i].ranks = 0, 0
 		}
 	}
 	return w, err
@@ -458,6 +470,9 @@ func rangesOf(ctx context.Context, c *rowcodec.Column, prefix []byte, values *pr
 			for _, iv := range intervals {
 				r := keyRange{by: c, within: s}
 				r.Start, r.end = iv.KeyRange(prefix)
+				if c.RankSize > 0 {
+					r.ranks = len(prefix) + c.RankSize
+				}
 				if !c.Type.Exact() {
 					r.group = len(prefix) + c.Size
 				}

@@ -371,10 +371,13 @@ func (f *finder) inOrder(r keyRange, index int, rows iter.Seq2[*Found, error]) i
 				yield(nil, err)
 				return
 			}
-			if len(group) > 0 && !bytes.Equal(group[0].key[:r.group], hit.key[:r.group]) && !emit() {
+			n := r.groupOf(hit.key)
+			if len(group) > 0 && (n != r.groupOf(group[0].key) || !bytes.Equal(group[0].key[:n], hit.key[:n])) && !emit() {
 				return
 			}
-			group = append(group, hit)
+			if group = append(group, hit); n == 0 && !emit() {
+				return
+			}
 		}
 		emit()
 	}

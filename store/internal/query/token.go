@@ -32,7 +32,7 @@ func (last *Found) Token() string {
 	f, t := last.by, last.by.table
 	p := Position{Way: f.index, Range: last.index, Key: last.key}
 	r := f.Ranges[last.index]
-	if r.group > 0 {
+	if r.groupOf(last.key) > 0 {
 		p.Row, p.Value = last.record.Key, r.by.Type.Append(nil, t.ValueOf(r.by, last.record))
 	}
 	if r.by != nil && r.by.Order != nil {
@@ -80,7 +80,7 @@ func (p *Position) fits(t *rowcodec.View, pl *plan) bool {
 	w := &pl.Ways[p.Way]
 	r := w.Ranges[p.Range]
 	inside := bytes.Compare(r.Start, p.Key) <= 0 && (r.end == nil || bytes.Compare(p.Key, r.end) < 0)
-	if !inside || len(p.Key) < r.group {
+	if !inside || len(p.Key) < max(r.group, r.ranks) {
 		return false
 	}
 	if r.by != nil && r.by.Order != nil && (p.Code < r.within.Lo || p.Code > r.within.Hi) {
@@ -119,10 +119,10 @@ func (p *Position) rest(r keyRange, w *way) keyRange {
 		r.within.Hi, r.resume = p.Code, p
 	case r.by != nil && r.by.Order != nil:
 		r.within.Lo, r.resume = p.Code, p
-	case r.group > 0 && w.reverse:
-		r.end = ope.PrefixEnd(p.Key[:r.group])
-	case r.group > 0:
-		r.Start = bytes.Clone(p.Key[:r.group])
+	case r.groupOf(p.Key) > 0 && w.reverse:
+		r.end = ope.PrefixEnd(p.Key[:r.groupOf(p.Key)])
+	case r.groupOf(p.Key) > 0:
+		r.Start = bytes.Clone(p.Key[:r.groupOf(p.Key)])
 	case w.driving != nil && w.reverse:
 		r.end = p.Key[:len(p.Key)-len(rowcodec.WriteID{})]
 	case w.driving != nil:
@@ -139,15 +139,16 @@ func (p *Position) rest(r keyRange, w *way) keyRange {
 func (f *finder) passed(r keyRange, index int) func(*Found) bool {
 	none := func(*Found) bool { return false }
 	from := f.position()
-	if from == nil || from.Range != index || r.group == 0 {
+	if from == nil || from.Range != index || r.groupOf(from.Key) == 0 {
 		return none
 	}
+	n := r.groupOf(from.Key)
 	value, err := r.by.Type.Parse(from.Value)
 	if err != nil {
 		return none // the token is authentic: it was made where this type was the same
 	}
 	return func(hit *Found) bool {
-		if !bytes.Equal(hit.key[:r.group], from.Key[:r.group]) {
+		if !bytes.Equal(hit.key[:n], from.Key[:n]) {
 			return false
 		}
 		order := cmp.Or(r.by.Type.Compare(f.table.ValueOf(r.by, hit.record), value), bytes.Compare(hit.record.Key, from.Row))

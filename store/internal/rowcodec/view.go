@@ -18,6 +18,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/seal"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/boldyreva"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
@@ -98,6 +99,7 @@ type cipher struct {
 	Stateful   bool
 	Filled     atomic.Bool        // its index has the pairs of all rows, whatever a view says
 	Batches    ope.BatchEncrypter // the scheme, if it is a stateful one
+	RankSize   int                // of ciphertexts that begin with ranks, how much of them has the order of the values; or 0
 	Order      ope.Mutable        // the scheme, if it is a mutable one; postings then carry tokens of codes
 }
 
@@ -242,8 +244,8 @@ func (src *ViewSource) column(t *View, k keyring.Table, meta *metadata.Field, pa
 		policy, c.varies = src.Tenant.Policies[t.Meta.ID]
 		c.since = max(c.since, policy.Since)
 	}
-	if c.Order != nil && part >= 0 {
-		return nil, fmt.Errorf("%w: as a part of the row key: scheme %q moves ciphertexts", fault.ErrFormat, f.Scheme)
+	if part >= 0 && (c.Order != nil || c.RankSize > 0) {
+		return nil, fmt.Errorf("%w: as a part of the row key: scheme %q is for columns", fault.ErrFormat, f.Scheme)
 	}
 	// What is not sealed is packed only where the key cell is not sealed either, so that reading
 	// it takes no key.
@@ -292,6 +294,9 @@ func (src *ViewSource) cipher(k keyring.Table, f metadata.Spec, meta *metadata.F
 		return nil, err
 	}
 	c.Order, _ = c.preserving.(ope.Mutable)
+	if _, ranked := c.preserving.(*kerschbaum.Ranked); ranked {
+		c.RankSize = kerschbaum.RankSize
+	}
 	if c.Stateful = scheme.Stateful(f.Scheme); c.Stateful {
 		var ok bool
 		if c.Batches, ok = c.preserving.(ope.BatchEncrypter); !ok {

@@ -20,12 +20,13 @@ const (
 	Wozniak             = "wozniak"
 	WozniakIndexed      = "wozniak-indexed"
 	Kerschbaum          = "kerschbaum"
+	KerschbaumRanked    = "kerschbaum-ranked"
 	KerschbaumPublished = "kerschbaum-published" // with the rules of the paper: to compare
 	Plaintext           = "plaintext"
 	PlaintextIndexed    = "plaintext-indexed" // on the tables of Kerschbaum: to compare
 )
 
-// UnitValues is how many values a unit of an index of [Kerschbaum] has; 0 stands for the scheme's own number. Only tests
+// UnitValues is how many values a unit of an index of [Kerschbaum] or [KerschbaumRanked] has; 0 stands for the scheme's own number. Only tests
 // set it.
 var UnitValues atomic.Int64
 
@@ -43,6 +44,8 @@ func New(name string, key ope.Key, d ope.Domain, x ope.Index, unit string, remem
 		return wozniak.NewIndexed(key, d, x, ope.Unit(unit), &wozniak.IndexedOptions{TargetsOnly: true, CacheValues: remembers})
 	case Kerschbaum:
 		return kerschbaum.New(key, d, x, &kerschbaum.Options{Name: unit, CacheValues: remembers, UnitValues: int(UnitValues.Load())})
+	case KerschbaumRanked:
+		return kerschbaum.NewRanked(key, d, x, &kerschbaum.Options{Name: unit, CacheValues: remembers, UnitValues: int(UnitValues.Load())})
 	case KerschbaumPublished:
 		return kerschbaum.New(key, d, x, &kerschbaum.Options{Name: unit, CacheValues: remembers, Lambda: publishedLambda})
 	case Plaintext:
@@ -80,7 +83,7 @@ type noIndex struct{ ope.Index }
 // Stateful reports whether the scheme of the name keeps its state in an index.
 func Stateful(name string) bool {
 	switch name {
-	case WozniakIndexed, Kerschbaum, KerschbaumPublished, PlaintextIndexed:
+	case WozniakIndexed, Kerschbaum, KerschbaumRanked, KerschbaumPublished, PlaintextIndexed:
 		return true
 	}
 	return false

@@ -307,7 +307,7 @@ func (w *walk) record(r ope.Record) bool {
 	}
 	w.count++
 	e, err := w.unit.OpenElement(r)
-	if err == nil && w.left.Shape.Depth > 0 && e.Value <= w.left.Value {
+	if err == nil && w.left.Shape.Depth > 0 && !w.left.Rises(e) {
 		err = fmt.Errorf("its value is not above that of the record before it")
 	}
 	if err != nil {

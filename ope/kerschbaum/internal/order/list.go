@@ -37,8 +37,14 @@ type chunkRef struct {
 }
 
 type chunk struct {
-	entries []entry // at least one, at most list.size
-	used    bool    // since the hand of the clock last passed
+	piece
+	used bool // since the hand of the clock last passed
+}
+
+// A piece is entries, of which a chunk has at least one and at most list.size, and their ranks where elements have these.
+type piece struct {
+	entries []entry
+	ranks   []Rank
 }
 
 // An entry is an element and its link, in 40 bytes.
@@ -54,8 +60,57 @@ func newEntry(e Element, linked bool) entry {
 	return entry{e.Value, e.Label, e.Shape.Depth, e.Shape.Run, e.Shape.Alt, e.Shape.Dir, linked}
 }
 
-func (e *entry) element() Element {
-	return Element{e.value, e.label, Shape{e.depth, e.run, e.alt, e.dir}}
+func (s piece) element(i int) Element {
+	e := &s.entries[i]
+	out := Element{Value: e.value, Label: e.label, Shape: Shape{e.depth, e.run, e.alt, e.dir}}
+	if s.ranks != nil {
+		out.Rank = s.ranks[i]
+	}
+	return out
+}
+
+// part returns what is from an index to another one, excluded.
+func (s piece) part(from, to int) piece {
+	out := piece{entries: s.entries[from:to]}
+	if s.ranks != nil {
+		out.ranks = s.ranks[from:to]
+	}
+	return out
+}
+
+// add appends others.
+func (s *piece) add(o piece) {
+	s.entries = append(s.entries, o.entries...)
+	s.ranks = append(s.ranks, o.ranks...)
+}
+
+// insert puts others before an index.
+func (s *piece) insert(i int, o piece) {
+	s.entries = slices.Insert(s.entries, i, o.entries...)
+	if o.ranks != nil {
+		s.ranks = slices.Insert(s.ranks, i, o.ranks...)
+	}
+}
+
+// grown returns a copy with room for so many.
+func (s piece) grown(size int) piece {
+	out := piece{entries: make([]entry, 0, size)}
+	if s.ranks != nil {
+		out.ranks = make([]Rank, 0, size)
+	}
+	out.add(s)
+	return out
+}
+
+// piece returns elements as entries.
+func (l *List) piece(elements []Element, linked func(i int) bool) (s piece) {
+	for i, e := range elements {
+		s.entries = append(s.entries, newEntry(e, linked(i)))
+		if l.rules.RankBits > 0 {
+			s.ranks = append(s.ranks, e.Rank)
+		}
+	}
+	return s
 }
 
 // NewList returns an empty list for an index under the rules. It holds at most limit elements, or
@@ -147,7 +202,7 @@ func (l *List) previous(p position) position {
 // at returns the element at p, or the end that is there.
 func (l *List) at(p position) Element {
 	if p.chunk >= 0 && p.chunk < len(l.chunks) {
-		return l.chunks[p.chunk].entries[p.index].element()
+		return l.chunks[p.chunk].element(p.index)
 	}
 	if p.chunk < 0 {
 		return l.rules.Low()
@@ -236,13 +291,14 @@ func (l *List) Insert(e Element) error {
 		l.use(p)
 		return nil
 	}
-	if p.chunk >= 0 && left.Value == e.Value || !left.Label.Less(e.Label) || !e.Label.Less(right.Label) {
+	if p.chunk >= 0 && !left.Rises(e) || !left.Label.Less(e.Label) || !e.Label.Less(right.Label) {
 		return fmt.Errorf("%w: an element is out of order", ErrCorrupt)
 	}
-	n := newEntry(e, *l.link(p))
+	linked := *l.link(p)
+	n := l.piece([]Element{e}, func(int) bool { return linked })
 	switch {
 	case len(l.chunks) == 0:
-		l.replace(0, 0, []entry{n})
+		l.replace(0, 0, n)
 	case p.chunk < 0:
 		l.insertAt(position{0, 0}, n)
 	default:
@@ -252,46 +308,49 @@ func (l *List) Insert(e Element) error {
 }
 
 // insertAt puts an entry before the index of a chunk.
-func (l *List) insertAt(p position, n entry) {
+func (l *List) insertAt(p position, n piece) {
 	c := &l.chunks[p.chunk]
 	if len(c.entries) == l.Size {
 		switch p.index {
 		case 0: // so ascending and descending values leave full chunks
-			l.replace(p.chunk, p.chunk, []entry{n})
+			l.replace(p.chunk, p.chunk, n)
 		case l.Size:
-			l.replace(p.chunk+1, p.chunk+1, []entry{n})
+			l.replace(p.chunk+1, p.chunk+1, n)
 		default:
-			l.replace(p.chunk, p.chunk+1, slices.Insert(slices.Clone(c.entries), p.index, n))
+			both := c.grown(l.Size + 1)
+			both.insert(p.index, n)
+			l.replace(p.chunk, p.chunk+1, both)
 		}
 		return
 	}
 	if len(c.entries) == cap(c.entries) {
 		size := min(len(c.entries)+max(chunkGrain, len(c.entries)/2), l.Size)
-		c.entries = append(make([]entry, 0, size), c.entries...)
+		c.piece = c.grown(size)
 	}
-	c.entries = slices.Insert(c.entries, p.index, n)
+	c.insert(p.index, n)
 	l.finger = p
 	if p.index == 0 {
-		c.value, c.label = n.value, n.label
+		c.value, c.label = n.entries[0].value, n.entries[0].label
 	}
 	c.used = true
 	l.n++
 	l.evict(p.chunk, p.chunk+1)
 }
 
-// replace puts entries in the place of the chunks from to to, excluded.
-func (l *List) replace(from, to int, entries []entry) {
+// replace puts a piece in the place of the chunks from to to, excluded.
+func (l *List) replace(from, to int, s piece) {
 	for _, c := range l.chunks[from:to] {
 		l.n -= len(c.entries)
 	}
-	l.n += len(entries)
+	n := len(s.entries)
+	l.n += n
 	var refs []chunkRef
-	for pieces := (len(entries) + l.Size - 1) / l.Size; pieces > 0; pieces-- {
-		size := (len(entries) + pieces - 1) / pieces
+	for pieces := (n + l.Size - 1) / l.Size; pieces > 0; pieces-- {
+		size := (n + pieces - 1) / pieces
 		grains := (size + chunkGrain - 1) / chunkGrain
-		c := &chunk{append(make([]entry, 0, grains*chunkGrain), entries[:size]...), false}
-		refs = append(refs, chunkRef{entries[0].value, entries[0].label, c})
-		entries = entries[size:]
+		c := &chunk{piece: s.part(0, size).grown(grains * chunkGrain)}
+		refs = append(refs, chunkRef{c.entries[0].value, c.entries[0].label, c})
+		s, n = s.part(size, n), n-size
 	}
 	l.chunks = slices.Replace(l.chunks, from, to, refs...)
 	l.evict(from, from+len(refs))
@@ -338,12 +397,12 @@ func (l *List) Forget(m Moved) {
 		return
 	}
 	from := max(before.chunk, 0)
-	var entries []entry
+	var rest piece
 	if before.chunk >= 0 {
-		entries = append(entries, l.chunks[from].entries[:before.index+1]...)
+		rest.add(l.chunks[from].part(0, before.index+1))
 	}
-	entries = append(entries, l.chunks[end.chunk].entries[end.index+1:]...)
-	l.replace(from, end.chunk+1, entries)
+	rest.add(l.chunks[end.chunk].part(end.index+1, len(l.chunks[end.chunk].entries)))
+	l.replace(from, end.chunk+1, rest)
 }
 
 // Learn takes note of a run of neighbours of the index, as read at one instant or as written by a
@@ -389,11 +448,11 @@ func (l *List) Learn(run []Element) error {
 	}
 
 	after := l.next(end)
-	ok := before.chunk < 0 || l.at(before).Value < first.Value
-	ok = ok && (after.chunk == len(l.chunks) || last.Value < l.at(after).Value)
+	ok := before.chunk < 0 || l.at(before).Rises(first)
+	ok = ok && (after.chunk == len(l.chunks) || last.Rises(l.at(after)))
 	ok = ok && l.rules.From.Less(first.Label) && last.Label.Less(high.Label)
 	for i := 1; ok && i < len(inner); i++ {
-		ok = inner[i-1].Value < inner[i].Value && inner[i-1].Label.Less(inner[i].Label)
+		ok = inner[i-1].Rises(inner[i]) && inner[i-1].Label.Less(inner[i].Label)
 	}
 	if !ok {
 		return fmt.Errorf("%w: a run of elements is out of order", ErrCorrupt)
@@ -405,18 +464,16 @@ func (l *List) Learn(run []Element) error {
 		*l.link(before) = false
 	}
 	// The chunks of before and after are replaced: the run goes between what remains of them.
-	var entries []entry
+	var all piece
 	from := max(before.chunk, 0)
 	to := min(max(end.chunk, from)+1, len(l.chunks))
 	if before.chunk >= 0 {
-		entries = append(entries, l.chunks[from].entries[:before.index+1]...)
+		all.add(l.chunks[from].part(0, before.index+1))
 	}
-	for i, e := range inner {
-		entries = append(entries, newEntry(e, i < len(inner)-1 || linkedLast))
-	}
+	all.add(l.piece(inner, func(i int) bool { return i < len(inner)-1 || linkedLast }))
 	if after.chunk < to {
-		entries = append(entries, l.chunks[after.chunk].entries[after.index:]...)
+		all.add(l.chunks[after.chunk].part(after.index, len(l.chunks[after.chunk].entries)))
 	}
-	l.replace(from, to, entries)
+	l.replace(from, to, all)
 	return nil
 }

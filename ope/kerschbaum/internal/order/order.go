@@ -166,6 +166,13 @@ type Element struct {
 	Value int64
 	Label Label
 	Shape Shape
+	Rank  Rank // zero in an index without ranks
+}
+
+// Rises reports whether b can be above a, which is any element below: whether value and rank say so.
+func (a Element) Rises(b Element) bool {
+	ranks := a.Rank.Compare(b.Rank)
+	return a.Value < b.Value && (ranks < 0 || ranks == 0 && (a.Rank.Shared || a.Rank == Rank{}))
 }
 
 // CompareValue compares the value of e with x.
@@ -179,6 +186,7 @@ func (e Element) CompareLabel(c Label) int { return e.Label.Compare(c) }
 type Rules struct {
 	Bits      uint // labels are below 2^bits; at most 128
 	Published bool
+	RankBits  uint // ranks are below 2^RankBits; 0: elements have none
 
 	// From and To, both excluded, bound the labels of a part of an index. To is the element that was the first of the
 	// part above when the part got its end; at label 0 it stands for the highest label.
@@ -218,9 +226,9 @@ func (r Rules) High() Element {
 		return r.To
 	}
 	if r.Bits >= 128 {
-		return Element{Label: Label{math.MaxUint64, math.MaxUint64}}
+		return Element{Label: Label{math.MaxUint64, math.MaxUint64}, Rank: r.topRank()}
 	}
-	return Element{Label: Power(r.Bits)}
+	return Element{Label: Power(r.Bits), Rank: r.topRank()}
 }
 
 // Place returns the element, still without its value, that belongs between two neighbours: a
@@ -237,6 +245,7 @@ func (r Rules) Place(left, right Element) (e Element, ok bool, err error) {
 		return Element{}, false, nil
 	}
 	e.Label = left.Label.Plus(r.offset(gap, e.Shape))
+	e.Rank = r.rank(left, right, e.Shape)
 	return e, true, nil
 }
 
@@ -270,15 +279,7 @@ func (r Rules) offset(gap Label, s Shape) Label {
 	if r.Published {
 		return gap.Minus(gap.shift(1)) // ceil(gap/2)
 	}
-	// After k equal turns the next is expected to be equal with probability (k+1)/(k+2) (Laplace's
-	// rule of succession), counting from where predictions begin; that share of the gap is left
-	// on that side. A run of k then uses about log2(k) bits, where midpoints use k.
-	den, dir := uint64(2), int8(+1)
-	if s.Run >= predictable {
-		den, dir = uint64(s.Run)-1, s.Dir
-	} else if s.Alt >= predictable {
-		den, dir = uint64(s.Alt)-1, -s.Dir
-	}
+	den, dir := s.share()
 	part, _ := gap.Over(den)
 	if part.IsZero() {
 		part.Lo = 1
@@ -287,6 +288,22 @@ func (r Rules) offset(gap Label, s Shape) Label {
 		return gap.Minus(part)
 	}
 	return part
+}
+
+// share returns that one of so many equal shares of a gap is left on one side of an element of shape s: below it if dir is
+// +1, above it if dir is -1.
+//
+// After k equal turns the next is expected to be equal with probability (k+1)/(k+2) (Laplace's rule of succession),
+// counting from where predictions begin; that much of the gap is left on that side. A run of k then uses about log2(k) bits,
+// where midpoints use k.
+func (s Shape) share() (den uint64, dir int8) {
+	switch {
+	case s.Run >= predictable:
+		return uint64(s.Run) - 1, s.Dir
+	case s.Alt >= predictable:
+		return uint64(s.Alt) - 1, -s.Dir
+	}
+	return 2, +1
 }
 
 // fill appends elements for ascending values that all belong between two neighbours, placed

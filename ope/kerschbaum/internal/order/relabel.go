@@ -128,7 +128,8 @@ func (r Rules) pack(window []Element, gap int, s stretch, shape Shape) Relabelli
 		out[i-s.a] = window[i]
 		out[i-s.a].Label = upper
 	}
-	out[gap-s.a-1] = Element{Label: lower.Plus(r.offset(upper.Minus(lower), shape)), Shape: shape}
+	at := lower.Plus(r.offset(upper.Minus(lower), shape))
+	out[gap-s.a-1] = Element{Label: at, Shape: shape, Rank: r.rank(window[gap-1], window[gap], shape)}
 	return Relabelling{s.a + 1, s.b, out}
 }
 

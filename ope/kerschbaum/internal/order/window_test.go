@@ -42,7 +42,7 @@ func (l *List) all(from int64) iter.Seq2[Element, bool] {
 		for ; p.chunk < len(l.chunks); p = l.next(p) {
 			l.use(p)
 			e := &l.chunks[p.chunk].entries[p.index]
-			if !yield(e.element(), e.linked) {
+			if !yield(l.at(p), e.linked) {
 				return
 			}
 		}

@@ -44,6 +44,9 @@ type Copier struct {
 func (c *Copier) Run(ctx context.Context, epoch uint64, progress func(done, total int)) (stats ope.RebalanceStats, err error) {
 	u := c.Unit(epoch)
 	next := c.Unit(epoch + 1)
+	if c.Rules.RankBits > 0 {
+		return stats, u.Corrupt(fmt.Errorf("%w: it is sealed, as no index with ranks ever is", order.ErrCorrupt))
+	}
 	if epoch >= lastEpoch {
 		return stats, fmt.Errorf("%w: unit %q is of the last epoch that can be", ope.ErrFull, u.Name)
 	}

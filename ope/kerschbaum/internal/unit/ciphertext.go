@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/subtle"
 	"encoding/binary"
 
 	"github.com/rangecrypt/rangecrypt/ope"
@@ -63,6 +64,51 @@ func (t *Ciphers) Parse(c ope.Ciphertext) (epoch uint64, x int64, at order.Label
 	rest := binary.BigEndian.Uint64(tag[8:]) ^ binary.BigEndian.Uint64(inner[8:])
 	epoch = rest >> 32
 	return epoch, x, at, uint32(rest) == 0 && epoch > 0 && t.domain.Contains(x)
+}
+
+// The ciphertext of a value in an index with ranks is its rank and a tag, by which each differs that shares one. It never
+// changes.
+//
+//	tag = AES_K2(AES_K1(first 128 bits of the rank) xor (value || last 64 bits of the rank))
+
+// RankedSize is that of each.
+const RankedSize = order.RankSize + aes.BlockSize
+
+// Ranked returns the ciphertext of a value with a rank.
+func (t *Ciphers) Ranked(x int64, r order.Rank) ope.Ciphertext {
+	return t.PutRanked(make(ope.Ciphertext, RankedSize), x, r)
+}
+
+// PutRanked is Ranked, into out, which it returns.
+func (t *Ciphers) PutRanked(out ope.Ciphertext, x int64, r order.Rank) ope.Ciphertext {
+	r.Append(out[:0])
+	tag := out[order.RankSize:]
+	t.mask(tag, out)
+	binary.BigEndian.PutUint64(tag, binary.BigEndian.Uint64(tag)^uint64(x))
+	t.outer.Encrypt(tag, tag)
+	return out
+}
+
+// mask sets what is added to the value of a ranked ciphertext.
+func (t *Ciphers) mask(dst, c []byte) {
+	t.inner.Encrypt(dst, c[:aes.BlockSize])
+	subtle.XORBytes(dst[8:], dst[8:], c[aes.BlockSize:][:8])
+}
+
+// ParseRanked returns what the ciphertext of a value with a rank holds. It reports false for what was never one, but
+// with probability 2^-64; the index decides in any case.
+func (t *Ciphers) ParseRanked(c ope.Ciphertext) (x int64, r order.Rank, ok bool) {
+	if len(c) != RankedSize {
+		return 0, r, false
+	}
+	r, ok = order.ParseRank(c[:order.RankSize])
+	var blocks [2 * aes.BlockSize]byte
+	mask, tag := blocks[:aes.BlockSize], blocks[aes.BlockSize:]
+	t.mask(mask, c)
+	t.outer.Decrypt(tag, c[order.RankSize:])
+	subtle.XORBytes(tag, tag, mask)
+	x = int64(binary.BigEndian.Uint64(tag))
+	return x, r, ok && binary.BigEndian.Uint64(tag[8:]) == 0 && t.domain.Contains(x)
 }
 
 // Bound returns the lowest string at or above the ciphertexts of a label.

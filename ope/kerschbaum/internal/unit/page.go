@@ -36,7 +36,7 @@ func (u *Unit) Open(view ope.View, first bool) (Page, error) {
 		if p.Part != nil && e.Label.Less(p.Part.Low.Label) {
 			continue // it is about to be deleted
 		}
-		if n := len(p.Elements); n > 0 && (!p.Elements[n-1].Label.Less(e.Label) || p.Elements[n-1].Value >= e.Value) {
+		if n := len(p.Elements); n > 0 && (!p.Elements[n-1].Label.Less(e.Label) || !p.Elements[n-1].Rises(e)) {
 			return p, u.Corrupt(fmt.Errorf("%w: record %x is out of order", order.ErrCorrupt, r.Key))
 		}
 		p.Elements = append(p.Elements, e)

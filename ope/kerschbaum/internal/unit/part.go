@@ -3,6 +3,7 @@ package unit
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
@@ -44,9 +45,9 @@ func (p Part) Rules(r order.Rules) order.Rules {
 func SameEdge(a, b order.Element) bool { return a.Label == b.Label && a.Value == b.Value }
 
 func (u *Unit) SealPart(p Part) ope.Record {
-	b := make([]byte, 0, partSize)
+	b := make([]byte, 0, u.codec.partSize())
 	for _, e := range []order.Element{p.Low, p.High, p.Given} {
-		b = appendElement(e.Label.Append(b), e)
+		b = u.codec.appendElement(e.Label.Append(b), e)
 	}
 	top := byte(0)
 	if p.Top {
@@ -63,14 +64,17 @@ func (u *Unit) SealPart(p Part) ope.Record {
 }
 
 func (u *Unit) OpenPart(r ope.Record) (p Part, err error) {
-	b, err := u.sealer.Open(PartKey, r.Value, partSize)
+	b, err := u.sealer.Open(PartKey, r.Value, u.codec.partSize())
 	if err != nil {
 		return p, err
 	}
 	for _, e := range []*order.Element{&p.Low, &p.High, &p.Given} {
 		at, _ := order.ParseLabel(b[:order.LabelSize])
-		*e = parseElement(at, b[order.LabelSize:])
-		b = b[order.LabelSize+elementSize:]
+		var ok bool
+		if *e, ok = u.codec.parseElement(at, b[order.LabelSize:]); !ok {
+			return p, u.Corrupt(fmt.Errorf("%w: record %x", order.ErrCorrupt, PartKey))
+		}
+		b = b[order.LabelSize+u.codec.elementSize():]
 	}
 	p.Top = b[0] == 1
 	p.Left, p.N = binary.BigEndian.Uint32(b[1:]), binary.BigEndian.Uint32(b[5:])

@@ -65,12 +65,12 @@ func (c *Codec) New(shard uint32, epoch uint64) *Unit {
 //
 // where a label is 16 bytes and tail is 16 times 0xff, which is no element's label. Earlier versions wrote
 // tail "g" and tail "p", which nobody reads any more: each move, with its value.
+//
+// In an index with ranks, the rank of an element follows its shape.
 const (
-	elementSize = 8 + 3*4 + 1
-	headerSize  = 8 + 8
-	movedSize   = 2 * order.LabelSize
-	countSize   = 8
-	partSize    = 3*(order.LabelSize+elementSize) + 1 + 2*4 + order.LabelSize + 3*8
+	headerSize = 8 + 8
+	movedSize  = 2 * order.LabelSize
+	countSize  = 8
 
 	markKind  = 'm'
 	leastKind = 'n'
@@ -123,22 +123,39 @@ func (u *Unit) seal(key, content []byte) ope.Record {
 	return ope.Record{Key: key, Value: u.sealer.Seal(key, content)}
 }
 
-func (u *Unit) SealElement(e order.Element) ope.Record {
-	return u.seal(e.Label.Bytes(), appendElement(make([]byte, 0, elementSize), e))
+// elementSize is the length of the value, the shape and the rank of an element.
+func (c *Codec) elementSize() int {
+	n := 8 + 3*4 + 1
+	if c.Rules.RankBits > 0 {
+		n += order.RankSize
+	}
+	return n
 }
 
-// appendElement appends the value and the shape of an element.
-func appendElement(b []byte, e order.Element) []byte {
+func (c *Codec) partSize() int {
+	return 3*(order.LabelSize+c.elementSize()) + 1 + 2*4 + order.LabelSize + 3*8
+}
+
+func (u *Unit) SealElement(e order.Element) ope.Record {
+	return u.seal(e.Label.Bytes(), u.codec.appendElement(make([]byte, 0, u.codec.elementSize()), e))
+}
+
+// appendElement appends the value, the shape and the rank of an element.
+func (c *Codec) appendElement(b []byte, e order.Element) []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(e.Value))
 	for _, n := range []uint32{e.Shape.Depth, e.Shape.Run, e.Shape.Alt} {
 		b = binary.BigEndian.AppendUint32(b, n)
 	}
-	return append(b, byte(e.Shape.Dir))
+	b = append(b, byte(e.Shape.Dir))
+	if c.Rules.RankBits > 0 {
+		b = e.Rank.Append(b)
+	}
+	return b
 }
 
-// parseElement returns the element at a label whose value and shape were appended.
-func parseElement(at order.Label, b []byte) order.Element {
-	return order.Element{
+// parseElement returns the element at a label whose value, shape and rank were appended.
+func (c *Codec) parseElement(at order.Label, b []byte) (e order.Element, ok bool) {
+	e = order.Element{
 		Value: int64(binary.BigEndian.Uint64(b)),
 		Label: at,
 		Shape: order.Shape{
@@ -148,6 +165,11 @@ func parseElement(at order.Label, b []byte) order.Element {
 			Dir:   int8(b[20]),
 		},
 	}
+	if c.Rules.RankBits == 0 {
+		return e, true
+	}
+	e.Rank, ok = order.ParseRank(b[21:c.elementSize()])
+	return e, ok
 }
 
 func (u *Unit) OpenElement(r ope.Record) (order.Element, error) {
@@ -155,12 +177,12 @@ func (u *Unit) OpenElement(r ope.Record) (order.Element, error) {
 	if !ok || c.IsZero() || !c.Less(u.codec.Rules.High().Label) {
 		return order.Element{}, fmt.Errorf("%w: the record %x of unit %q has no place there", ope.ErrIndex, r.Key, u.Name)
 	}
-	b, err := u.sealer.Open(r.Key, r.Value, elementSize)
+	b, err := u.sealer.Open(r.Key, r.Value, u.codec.elementSize())
 	if err != nil {
 		return order.Element{}, err
 	}
-	e := parseElement(c, b)
-	if !u.codec.Domain.Contains(e.Value) || e.Shape.Depth == 0 {
+	e, ok := u.codec.parseElement(c, b)
+	if !ok || !u.codec.Domain.Contains(e.Value) || e.Shape.Depth == 0 {
 		return order.Element{}, u.Corrupt(fmt.Errorf("%w: record %x", order.ErrCorrupt, r.Key))
 	}
 	return e, nil

@@ -1,0 +1,55 @@
+package maintain
+
+import (
+	"context"
+
+	"github.com/rangecrypt/rangecrypt/store/internal/administer"
+	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+	"github.com/rangecrypt/rangecrypt/store/internal/session"
+)
+
+// Ranks are in the postings of rows, and never change. So an index that gives them out cannot be made again beside the rows:
+// what a client remembers of the one that is damaged would contradict the new one. The column gets another id, another key and
+// an index of its own, as when its encryption is changed. A conversion stores all rows so.
+
+// renew does so with a column whose ciphertexts begin with ranks. A conversion that is under way it finishes, since that may be
+// one that somebody has begun in this way.
+func renew(ctx context.Context, tbl *session.Table, column string, progress func(rows int)) error {
+	db := tbl.Database()
+	m, _, version, err := tbl.Entry(ctx)
+	if err != nil {
+		return err
+	}
+	whole, err := db.Table(ctx, m, version) // of all tenants
+	if err != nil {
+		return err
+	}
+	convert := func() error {
+		conversion := &Conversion{Table: whole, Progress: func(done, _ int) {
+			if progress != nil {
+				progress(done)
+			}
+		}}
+		return conversion.Run(ctx)
+	}
+	c := whole.Now().ByName[column]
+	if c != nil && !c.Leads() {
+		if err := convert(); !engine.Refused(err) {
+			return err
+		}
+	}
+	err = administer.Alter(ctx, db, m.Name, nil, func(a *meta.Alteration) error {
+		if f, err := a.Column(column); err != nil || c == nil || f.ID != c.Id { // another client has begun
+			return err
+		}
+		return a.Renew(column)
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := whole.Refresh(ctx); err != nil {
+		return err
+	}
+	return convert()
+}
