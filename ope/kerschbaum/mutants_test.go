@@ -68,7 +68,7 @@ var mutants = []mutant.Mutant{
 		cond.Absent = nil
 	}`,
 	},
-	simulated("moveAcrossOthers", "fewest labels, passes", "rebalance.go",
+	simulated("moveAcrossOthers", "fewest labels, passes", "internal/sweep/sweep.go",
 		`ok && !out[i].Label.Less(to.Label) && out[i-1].Label.Less(to.Label) {`,
 		`ok && (On || !out[i].Label.Less(to.Label)) && out[i-1].Label.Less(to.Label) {`),
 	simulated("rangeAnyGeneration", "fewest labels, appends", "range.go",
@@ -161,9 +161,9 @@ var mutants = []mutant.Mutant{
 	simulated("rangeWithoutOtherUnits", "divided", "range.go",
 		`if end == nil || within.Max < *end {`,
 		`if On || end == nil || within.Max < *end {`),
-	simulated("moveRanks", "ranks, few labels", "rebalance.go",
-		`of.Label, of.Shape = w.bottom.Plus(w.step.Times(uint64(n))), shape`,
-		`of.Label, of.Shape = w.bottom.Plus(w.step.Times(uint64(n))), shape
+	simulated("moveRanks", "ranks, few labels", "internal/sweep/sweep.go",
+		`of.Label, of.Shape = w.Bottom.Plus(w.step.Times(uint64(n))), shape`,
+		`of.Label, of.Shape = w.Bottom.Plus(w.step.Times(uint64(n))), shape
 	if On {
 		of.Rank.Lo = of.Label
 	}`),
