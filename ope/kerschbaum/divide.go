@@ -1,7 +1,6 @@
 package kerschbaum
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -163,13 +162,6 @@ func (s *shard) roomy(is unit.Part, middle order.Label) bool {
 	return middle.Minus(r.From).Length() > roomyBits && r.High().Label.Minus(middle).Length() > roomyBits
 }
 
-// A search for the middle of a unit reads half of it, a part with each call.
-type search struct {
-	from []byte // where it goes on; nil: from the beginning
-	n    int    // records so far
-	at   order.Label
-}
-
 // middle returns about the label that half of the values of a unit are below, or zero if it is not known yet. It reads some of the
 // unit if the client does not remember it.
 func (s *shard) middle(ctx context.Context, u *unit.Unit, is unit.Part, values int) (order.Label, error) {
@@ -179,31 +171,11 @@ func (s *shard) middle(ctx context.Context, u *unit.Unit, is unit.Part, values i
 		return l.Middle().Label, nil
 	}
 	s.mu.Unlock()
-	const most = 8 // reads, so that nobody's insertion waits for all of them
-	rules, found := is.Rules(s.rules), &s.found
-	for range most {
-		if from := rules.From.Next().Bytes(); bytes.Compare(found.from, from) < 0 {
-			*found = search{from: from}
-		}
-		view, err := s.units.ReadRecords(ctx, u, found.from, rules.High().Label.Bytes(), s.ahead)
-		if err != nil {
-			return order.Label{}, err
-		}
-		for _, r := range view.Records {
-			if found.n++; found.n > values/2 {
-				defer func() { *found = search{} }()
-				return found.at, nil
-			}
-			found.at, _ = order.ParseLabel(r.Key)
-			found.from = append(bytes.Clone(r.Key), 0)
-		}
-		if !view.More {
-			s.crowded.Store(false) // it has fewer than was estimated
-			*found = search{}
-			break
-		}
+	at, fewer, err := s.units.Middle(ctx, u, &s.found, is.Rules(s.rules), values, s.ahead)
+	if fewer {
+		s.crowded.Store(false) // it has fewer than was estimated
 	}
-	return order.Label{}, nil
+	return at, err
 }
 
 // addNeighbour takes steps 1 and 2: it makes a left neighbour for a unit, to which the values below a label are to go.

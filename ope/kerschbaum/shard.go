@@ -30,7 +30,7 @@ type shard struct {
 	turn    chan struct{} // of who goes by what the client knows and commits, so that no two in a process defeat each other
 	reads   atomic.Int32  // elements that a read of an unknown part asks for: base.page, or fewer for the memory's sake
 	used    atomic.Int64  // when it was used last, as shards.uses was then
-	found   search        // for its middle, of who divides it
+	found   unitio.Search // for its middle, of who divides it
 	crowded atomic.Bool   // it has more values than it is to have
 
 	units *unitio.Shard

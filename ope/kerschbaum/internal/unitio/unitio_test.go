@@ -133,3 +133,34 @@ func TestDirectory(t *testing.T) {
 	require.ErrorIs(t, err, ope.ErrIndex)
 	require.Equal(t, []unit.Listing{listing(5, 50)}, directory)
 }
+
+// The middle of a unit is found in steps. A unit that has fewer values than it seemed has none to find.
+func TestMiddle(t *testing.T) {
+	const n = 50
+	s := newShard(opetest.NewIndex())
+	u := s.Unit(2)
+	elements, err := order.DefaultRules().Spread(make([]int64, n))
+	require.NoError(t, err)
+	change := ope.Change{Meta: ope.Meta{State: ope.StateOpen}}
+	for _, e := range elements {
+		change.Puts = append(change.Puts, u.SealElement(e))
+	}
+	_, err = s.Commit(t.Context(), u, ope.Condition{}, change)
+	require.NoError(t, err)
+
+	var found Search
+	for range 3 { // a search that has ended begins again
+		at, fewer, err := s.Middle(t.Context(), u, &found, order.DefaultRules(), n, 2)
+		require.NoError(t, err)
+		require.False(t, fewer)
+		require.Zero(t, at, "8 reads of 2 records do not reach it")
+		at, fewer, err = s.Middle(t.Context(), u, &found, order.DefaultRules(), n, 2)
+		require.NoError(t, err)
+		require.False(t, fewer)
+		require.Equal(t, elements[n/2-1].Label, at)
+	}
+	at, fewer, err := s.Middle(t.Context(), u, &found, order.DefaultRules(), 3*n, n)
+	require.NoError(t, err)
+	require.True(t, fewer)
+	require.Zero(t, at)
+}
