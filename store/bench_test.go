@@ -34,9 +34,10 @@ var (
 
 // benchSchema returns a table whose key or column k is searched for ranges.
 func benchSchema(layout string, encrypted bool) store.Schema {
-	scheme, value, mutable := store.Plaintext, store.PlainColumn, compare.PlaintextIndexed
+	var mutable, ranked store.ColumnScheme = compare.PlaintextIndexed, store.Plaintext
+	scheme, value := store.Plaintext, store.PlainColumn
 	if encrypted {
-		scheme, value, mutable = store.Boldyreva, store.RandomisedColumn, store.Kerschbaum
+		scheme, value, mutable, ranked = store.Boldyreva, store.RandomisedColumn, store.Kerschbaum, store.KerschbaumRanked
 	}
 	s := store.Schema{Name: strings.NewReplacer(" ", "_", ",", "").Replace(fmt.Sprint(layout, encrypted))}
 	switch layout {
@@ -61,6 +62,13 @@ func benchSchema(layout string, encrypted bool) store.Schema {
 		s.AppendOnly = true
 		s.Key = []store.KeyPart{store.OrderedPart("id", store.Int64, store.Plaintext), store.TiePart("tie")}
 		s.Columns = []store.Column{store.OrderedColumn("k", store.Int64, mutable).Covering()}
+	case "ranked":
+		s.Key = []store.KeyPart{store.OrderedPart("id", store.Int64, store.Plaintext)}
+		s.Columns = []store.Column{store.OrderedColumn("k", store.Int64, ranked)}
+	case "ranked, covering", "ranked, covering, few values":
+		s.AppendOnly = true
+		s.Key = []store.KeyPart{store.OrderedPart("id", store.Int64, store.Plaintext), store.TiePart("tie")}
+		s.Columns = []store.Column{store.OrderedColumn("k", store.Int64, ranked).Covering()}
 	default:
 		s.Key = []store.KeyPart{store.OrderedPart("k", store.Int64, scheme)}
 	}
@@ -182,7 +190,9 @@ func BenchmarkByColumn(b *testing.B) {
 		b.Run(kind.Name, func(b *testing.B) {
 			kind.Need(b)
 			layouts, schemas := []string{"hint", "covering"}, []store.Schema{benchSchema("same row by key", true), benchSchema("column", true), benchSchema("covering", true)}
-			for _, layout := range []string{"mutable", "mutable, covering", "mutable, few values", "mutable, covering, few values"} {
+			for _, layout := range []string{
+				"mutable", "mutable, covering", "mutable, few values", "mutable, covering, few values", "ranked", "ranked, covering", "ranked, covering, few values",
+			} {
 				layouts, schemas = append(layouts, layout), append(schemas, benchSchema(layout, true))
 			}
 			if kind.Name == "memory" || kind.Name == "cassandra" {

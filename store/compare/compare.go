@@ -38,7 +38,7 @@ type IndexStats struct {
 	Refused    int // of the commits, because another client's came first
 	Unknown    int // of the commits, those of unknown outcome
 
-	// Of a [store.MutableScheme]:
+	// Of a [store.MutableScheme] and of [store.KerschbaumRanked]:
 	Rebalances int // passes over the whole index, asked for or not, that were made or helped to finish
 	Relabels   int // movements by one commit, of the values around an exhausted gap; as published, of all
 	Moved      int // values that got another ciphertext in a pass or movement
@@ -52,7 +52,7 @@ func StatsOf(tbl *store.Table, name string) (IndexStats, error) {
 		return IndexStats{}, err
 	}
 	switch s := s.(type) {
-	case *kerschbaum.Scheme:
+	case interface{ Stats() kerschbaum.Stats }:
 		n := s.Stats()
 		return IndexStats{
 			RoundTrips: n.RoundTrips, Reads: n.Reads, Commits: n.Commits, Refused: n.Conflicts, Unknown: n.Unknown,

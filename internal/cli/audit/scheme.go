@@ -103,6 +103,27 @@ var schemes = []schemeSpec{
 		},
 		trace: traceAdaptive,
 	},
+	{
+		name:     "kerschbaum-ranked",
+		snapshot: "which of two values was inserted first, in copies of the rows as well",
+		server:   "the whole order of insertion, and the old labels of values that were moved",
+		encrypt: func(ctx context.Context, key ope.Key, d ope.Domain, values []int64) (*encrypted, error) {
+			s, err := kerschbaum.NewRanked(key, d, memindex.New(), nil)
+			if err != nil {
+				return nil, err
+			}
+			e := &encrypted{id: s.ID()}
+			for _, x := range values {
+				c, err := s.Encrypt(ctx, x)
+				if err != nil {
+					return nil, err
+				}
+				e.rows = append(e.rows, c[:kerschbaum.RankSize-1]) // what rows are ordered by
+			}
+			return e, nil
+		},
+		trace: traceAdaptive,
+	},
 }
 
 // Schemes returns the names of the schemes.
@@ -204,9 +225,9 @@ func minus(a, b ope.Ciphertext) ope.Ciphertext {
 	return out
 }
 
-// traceAdaptive reads labels of 128 bits under the default rule of package kerschbaum.
+// traceAdaptive reads labels, or ranks, under the default rule of package kerschbaum.
 func traceAdaptive(labels []ope.Ciphertext) []int {
 	one := big.NewInt(1)
-	top := new(big.Int).Lsh(one, 128)
+	top := new(big.Int).Lsh(one, uint(8*len(labels[0])))
 	return leakage.Trace(labels, new(big.Int), top.Sub(top, one), leakage.Turns{}, leakage.Adaptive)
 }

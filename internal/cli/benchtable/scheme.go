@@ -29,15 +29,21 @@ type scheme struct {
 	id       func(d ope.Domain) (string, error)
 }
 
-// moves reports whether ciphertexts move, so that they cannot be row keys.
+// moves reports whether ciphertexts move.
 func (s scheme) moves() bool {
+	_, ok := s.order.(store.MutableScheme)
+	return ok
+}
+
+// ofKeys reports whether the scheme may encrypt row keys.
+func (s scheme) ofKeys() bool {
 	_, ok := s.order.(store.KeyScheme)
-	return !ok
+	return ok
 }
 
 // layout returns where the scheme has the value if nothing else is asked for.
 func (s scheme) layout() Layout {
-	if s.moves() {
+	if !s.ofKeys() {
 		return LayoutColumn
 	}
 	return LayoutKey
@@ -78,7 +84,13 @@ var schemes = []scheme{
 		},
 	},
 	{
-		name: "kerschbaum-paper", about: "the same as published, which writes the whole index again; columns only", order: compare.KerschbaumPublished, beside: plainIndexed, stateful: true,
+		name: "kerschbaum-ranked", about: "the same with ranks that never move in the index entries, so that a range is one scan; columns only", order: store.KerschbaumRanked, beside: Plain, stateful: true,
+		id: func(d ope.Domain) (string, error) {
+			return idOf(kerschbaum.NewRanked(ope.GenerateKey(), d, memindex.New(), nil))
+		},
+	},
+	{
+		name: "kerschbaum-paper", about: "kerschbaum as published, which writes the whole index again; columns only", order: compare.KerschbaumPublished, beside: plainIndexed, stateful: true,
 		id: func(d ope.Domain) (string, error) {
 			return idOf(kerschbaum.New(ope.GenerateKey(), d, memindex.New(), &kerschbaum.Options{Lambda: 2}))
 		},
@@ -179,8 +191,12 @@ func TargetOf(scheme string, layout Layout) (Target, error) {
 	if err := CheckLayout(layout); err != nil {
 		return Target{}, err
 	}
-	if layout == LayoutKey && spec.moves() {
-		return Target{}, exit.Usagef("the ciphertexts of %s move, and no database can rename a row: give --layout column, or leave --layout out and it is a column", scheme)
+	if layout == LayoutKey && !spec.ofKeys() {
+		why := "encrypts columns only"
+		if spec.moves() {
+			why = "moves ciphertexts, and no database can rename a row"
+		}
+		return Target{}, exit.Usagef("%s %s: give --layout column, or leave --layout out and it is a column", scheme, why)
 	}
 	return Target{scheme, layout}, nil
 }
@@ -188,13 +204,18 @@ func TargetOf(scheme string, layout Layout) (Target, error) {
 // Targets returns the tables that are measured: those of the schemes and, where plain is among
 // them, what else they need to be compared with. The layout "" is as in TargetOf.
 func Targets(schemes []string, layout Layout) ([]Target, error) {
-	var targets []Target
+	var named []Target
 	for _, name := range schemes {
 		t, err := TargetOf(name, layout)
 		if err != nil {
 			return nil, err
 		}
-		if base := (Target{Baseline(name), t.Layout}); slices.Contains(schemes, Plain) && !slices.Contains(targets, base) && base != t && !slices.Contains(schemes, base.Scheme) {
+		named = append(named, t)
+	}
+	var targets []Target
+	for _, t := range named {
+		base := Target{Baseline(t.Scheme), t.Layout}
+		if slices.Contains(schemes, Plain) && !slices.Contains(slices.Concat(named, targets), base) {
 			targets = append(targets, base)
 		}
 		targets = append(targets, t)

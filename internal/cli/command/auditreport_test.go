@@ -40,7 +40,7 @@ func audited(t *testing.T, schemes ...string) auditReport {
 
 func TestAuditTable(t *testing.T) {
 	a := audited(t, audit.Schemes()...)
-	for _, width := range []int{0, 60, 92, 200} {
+	for _, width := range []int{0, 60, 96, 200} {
 		var b bytes.Buffer
 		require.NoError(t, auditTable(&b, a, show.Style{Width: width}))
 		text := b.String()
@@ -61,7 +61,7 @@ func TestAuditTable(t *testing.T) {
 		}
 		for line := range strings.Lines(text) {
 			require.Equal(t, strings.TrimRight(line, " \n")+"\n", line)
-			require.LessOrEqual(t, len([]rune(line)), cmp.Or(width, 92)+1)
+			require.LessOrEqual(t, len([]rune(line)), cmp.Or(width, 96)+1)
 		}
 	}
 	require.Error(t, auditTable(failing{}, a, show.Style{}))

@@ -29,7 +29,7 @@ func CheckName(name string) error {
 	}
 }
 
-// Palette holds colours that differ in print and for the colour-blind (Okabe and Ito).
+// Palette holds colours that differ in print and for the colour-blind (Okabe and Ito; the last one of Tol).
 var Palette = []color.Color{
 	color.RGBA{R: 0x56, G: 0x56, B: 0x56, A: 0xff},
 	color.RGBA{R: 0x00, G: 0x72, B: 0xb2, A: 0xff},
@@ -40,6 +40,7 @@ var Palette = []color.Color{
 	color.RGBA{R: 0x56, G: 0xb4, B: 0xe9, A: 0xff},
 	color.RGBA{R: 0xf0, G: 0xe4, B: 0x42, A: 0xff},
 	color.RGBA{A: 0xff},
+	color.RGBA{R: 0x33, G: 0x22, B: 0x88, A: 0xff},
 }
 
 // wrapped divides a text into lines of at most a width: between words, and where one is wider, such as a

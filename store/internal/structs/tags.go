@@ -132,7 +132,7 @@ func (f *field) parse(tag string, schemeOf SchemeOf) error {
 			return errors.New(strings.TrimPrefix(err.Error(), fault.ErrSchema.Error()+": "))
 		}
 		if f.key > 0 && !forKeys {
-			return fmt.Errorf("scheme %s moves ciphertexts, which a row key cannot: write ordered=mope, or take the field out of the key", f.scheme)
+			return fmt.Errorf("scheme %s encrypts columns only, and no row key: write ordered=mope, or take the field out of the key", f.scheme)
 		}
 	}
 	switch {

@@ -670,7 +670,7 @@ func (r *reader) keyPart(n ast.Node, path string, names map[string]bool) (store.
 	}
 	scheme, ok := d.scheme.(store.KeyScheme)
 	if !ok {
-		r.failf(n, join(path, "scheme"), "the ciphertexts of %s move, which a row key cannot", d.scheme)
+		r.failf(n, join(path, "scheme"), "scheme %s encrypts columns only, and no row key", d.scheme)
 		return store.KeyPart{}, false
 	}
 	return store.OrderedPart(d.name, d.typ, scheme), true

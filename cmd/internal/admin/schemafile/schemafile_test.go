@@ -138,7 +138,7 @@ func TestMistakes(t *testing.T) {
 		{"table: t\nkey:\n  - {name: a, encryption: tie}\n  - {name: b, encryption: tie}\n", []string{`f:3:5: key[0]: "a" and "b" are both tie-breakers`}},
 		{"table: t\nkey:\n  - {name: a, type: uuid, encryption: tie}\n", []string{"f:3:21: key[0].type: a tie-breaker has no type"}},
 		{"table: t\nkey:\n  - {name: a, type: bool, encryption: randomised}\n", []string{`f:3:39: key[0].encryption: unknown value "randomised": there is hashed, ordered, plain, tie`}},
-		{"table: t\nkey:\n  - {name: a, type: int8, encryption: ordered, scheme: kerschbaum}\n", []string{"f:3:5: key[0].scheme: the ciphertexts of kerschbaum move, which a row key cannot"}},
+		{"table: t\nkey:\n  - {name: a, type: int8, encryption: ordered, scheme: kerschbaum}\n", []string{"f:3:5: key[0].scheme: scheme kerschbaum encrypts columns only, and no row key"}},
 		{head + "columns:\n  - {name: a, type: bool, encryption: deterministic, confidentiality: public}\n  - {name: b, type: bool, encryption: deterministic, confidentiality: database, shared-with: {table: t, column: a}}\n", []string{
 			`f:5:71: columns[0].confidentiality: unknown value "public": there is column, database`, "f:6:94: columns[1].shared-with: give it or confidentiality, not both",
 		}},

@@ -81,7 +81,7 @@ func legend(r Run) string {
 				show.Count(res.Insert.Ratio.Pairs), show.Count(res.Query.Ratio.Pairs))
 			beside = benchtable.Plain
 		}
-		if base != beside {
+		if base != beside && base != benchtable.Plain {
 			line += fmt.Sprintf(" For %s, plain is %s, whose tables have the same index.", res.Scheme, base)
 			beside = base
 		}
