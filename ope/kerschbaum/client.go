@@ -2,17 +2,14 @@ package kerschbaum
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"sync"
-	"time"
 
-	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unitio"
 )
 
 // What a client knows is of one epoch and one generation of it, in which records neither move nor
@@ -199,7 +196,7 @@ func (s *shard) connect(ctx context.Context) error {
 		var hint uint64
 		var first unit.Page
 		var err error
-		header := func() { first, err = s.readHeader(ctx, s.unit(max(v.Epoch, 1))) }
+		header := func() { first, err = s.units.ReadHeader(ctx, s.unit(max(v.Epoch, 1))) }
 		if v.Epoch > 0 {
 			header()
 		} else {
@@ -251,13 +248,13 @@ func (s *shard) catchUp(ctx context.Context, from ope.Version) error {
 	var first unit.Page
 	var err error
 	if far { // what is recorded of that is deleted, and it can take long to read past it
-		first, err = s.readHeader(ctx, u)
+		first, err = s.units.ReadHeader(ctx, u)
 		view.Meta = first.Meta
 	} else {
-		view, err = s.readRecords(ctx, u, unit.MovedKey(from.Generation+1), unit.AboveMoved, s.kept)
+		view, err = s.units.ReadRecords(ctx, u, unit.MovedKey(from.Generation+1), unit.AboveMoved, s.kept)
 		first = unit.Page{Unit: u, Meta: view.Meta}
 		if err == nil && view.Meta.State == ope.StateDivided {
-			first, err = s.readHeader(ctx, u)
+			first, err = s.units.ReadHeader(ctx, u)
 		}
 	}
 	if err != nil {
@@ -296,12 +293,9 @@ func (s *shard) catchUp(ctx context.Context, from ope.Version) error {
 
 // readRoot returns the epoch that the root names, or 0, and the root's meta. It takes note of the directory.
 func (s *shard) readRoot(ctx context.Context) (uint64, ope.Meta, error) {
-	u := s.unit(unit.Root)
-	view, err := s.readRecords(ctx, u, nil, nil, mostShards)
-	if err == nil {
-		err = s.of.shards.list(u, view.Records)
-	}
-	return view.Meta.Generation, view.Meta, err
+	is, directory, err := s.units.ReadRoot(ctx)
+	s.of.shards.list(directory)
+	return is.Generation, is, err
 }
 
 // narrow makes one step towards knowing whether values are in the index, and their neighbours if
@@ -375,30 +369,8 @@ func (s *shard) readAll(ctx context.Context, epoch uint64, spans []span) ([]unit
 	})
 }
 
-// parallel calls do for 0 to n-1, some at a time, and returns the first error in their order. The first
-// read of each counts together with those of the others as one round trip.
-func (b *base) parallel(n int, do func(i int) error) error {
-	if n <= 1 {
-		if n == 1 {
-			return do(0)
-		}
-		return nil
-	}
-	b.count(func(stats *Stats) { stats.RoundTrips -= n - 1 })
-	const most = 256 // what a batch of random values may ask for at once
-	slots := make(chan struct{}, most)
-	errs := make([]error, n)
-	var wg sync.WaitGroup
-	for i := range n {
-		slots <- struct{}{}
-		wg.Go(func() {
-			errs[i] = do(i)
-			<-slots
-		})
-	}
-	wg.Wait()
-	return cmp.Or(errs...)
-}
+// parallel calls do for 0 to n-1, see [unitio.Index.Parallel].
+func (b *base) parallel(n int, do func(i int) error) error { return b.index.Parallel(n, do) }
 
 // readAhead reads all of the epoch that is not known, if the client seems to need that: once the reads that n more
 // values take come to half of it, and if there is memory for it. Who loads values into an index that it does not know
@@ -413,7 +385,7 @@ func (s *shard) readAhead(ctx context.Context, at ope.Version, n int) (done bool
 		if n < s.pageSize()/16 {
 			return false, nil // to count would take longer
 		}
-		values, err := s.countValues(ctx, at.Epoch)
+		values, err := s.units.CountValues(ctx, at.Epoch)
 		if err != nil {
 			return false, err
 		}
@@ -503,10 +475,5 @@ func (s *shard) inTurn(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// backOff waits after the n-th conflict in a row, so that clients do not stay in step.
-func backOff(ctx context.Context, n int) error {
-	if n < 2 {
-		return pause.Ended(ctx)
-	}
-	return pause.For(ctx, pause.Grown(time.Millisecond, 128*time.Millisecond, n-2))
-}
+// backOff waits after the n-th conflict in a row.
+func backOff(ctx context.Context, n int) error { return unitio.BackOff(ctx, n) }

@@ -97,9 +97,9 @@ func TestColdLookUp(t *testing.T) {
 			worst, reads := 0, 0
 			const trials = 12
 			for i := range trials {
-				s := newClient(t, struct{ ope.Index }{}, ope.Int64, nil)
-				index := &filled{s: s, epoch: c.epoch, elements: c.elements}
-				s.index = index
+				index := &filled{epoch: c.epoch, elements: c.elements}
+				s := newClient(t, index, ope.Int64, nil)
+				index.s = s
 				at := []int{0, n - 1, n / 2}
 				e := c.elements[append(at, random.IntN(n))[min(i, 3)]]
 				x := e.Value + int64(i%2) // present or not

@@ -1,7 +1,6 @@
 package kerschbaum
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -102,7 +101,7 @@ func (s *shard) divideOnce(ctx context.Context) (handOver func() error, done boo
 // beginDivision begins to divide a unit that has too many values.
 func (s *shard) beginDivision(ctx context.Context, p unit.Page) error {
 	is := p.PartOf()
-	values, err := s.countValues(ctx, p.Unit.Epoch)
+	values, err := s.units.CountValues(ctx, p.Unit.Epoch)
 	if err != nil {
 		return err
 	}
@@ -147,7 +146,7 @@ func (s *shard) beginDivision(ctx context.Context, p unit.Page) error {
 // latest reads what a unit is and which part it has, and takes note of that. It reports whether this is the version that
 // is known now, and open.
 func (s *shard) latest(ctx context.Context, u *unit.Unit) (p unit.Page, ok bool, err error) {
-	if p, err = s.readHeader(ctx, u); err == nil {
+	if p, err = s.units.ReadHeader(ctx, u); err == nil {
 		ok, err = s.note(p)
 	}
 	return p, ok && isOpen(p.Meta.State), err
@@ -163,13 +162,6 @@ func (s *shard) roomy(is unit.Part, middle order.Label) bool {
 	return middle.Minus(r.From).Length() > roomyBits && r.High().Label.Minus(middle).Length() > roomyBits
 }
 
-// A search for the middle of a unit reads half of it, a part with each call.
-type search struct {
-	from []byte // where it goes on; nil: from the beginning
-	n    int    // records so far
-	at   order.Label
-}
-
 // middle returns about the label that half of the values of a unit are below, or zero if it is not known yet. It reads some of the
 // unit if the client does not remember it.
 func (s *shard) middle(ctx context.Context, u *unit.Unit, is unit.Part, values int) (order.Label, error) {
@@ -179,31 +171,11 @@ func (s *shard) middle(ctx context.Context, u *unit.Unit, is unit.Part, values i
 		return l.Middle().Label, nil
 	}
 	s.mu.Unlock()
-	const most = 8 // reads, so that nobody's insertion waits for all of them
-	rules, found := is.Rules(s.rules), &s.found
-	for range most {
-		if from := rules.From.Next().Bytes(); bytes.Compare(found.from, from) < 0 {
-			*found = search{from: from}
-		}
-		view, err := s.readRecords(ctx, u, found.from, rules.High().Label.Bytes(), s.ahead)
-		if err != nil {
-			return order.Label{}, err
-		}
-		for _, r := range view.Records {
-			if found.n++; found.n > values/2 {
-				defer func() { *found = search{} }()
-				return found.at, nil
-			}
-			found.at, _ = order.ParseLabel(r.Key)
-			found.from = append(bytes.Clone(r.Key), 0)
-		}
-		if !view.More {
-			s.crowded.Store(false) // it has fewer than was estimated
-			*found = search{}
-			break
-		}
+	at, fewer, err := s.units.Middle(ctx, u, &s.found, is.Rules(s.rules), values, s.ahead)
+	if fewer {
+		s.crowded.Store(false) // it has fewer than was estimated
 	}
-	return order.Label{}, nil
+	return at, err
 }
 
 // addNeighbour takes steps 1 and 2: it makes a left neighbour for a unit, to which the values below a label are to go.
@@ -319,7 +291,7 @@ func (s *shard) giveSome(ctx context.Context) (handOver func() error, done bool,
 		if is.Gives() && is.Gone/directoryEvery == (is.Gone-uint64(len(frozen)))/directoryEvery {
 			return nil
 		}
-		return s.of.direct(ctx, left.number, is.Low, p.Unit.Epoch)
+		return s.of.shards.first().units.List(ctx, unit.Listing{Number: left.number, High: is.Low, Epoch: p.Unit.Epoch})
 	}, true, nil
 }
 
@@ -414,7 +386,7 @@ func (s *shard) handOver(ctx context.Context, p unit.Page) error {
 	if is.N == 0 {
 		return nil
 	}
-	frozen, err := s.frozenPart(ctx, p)
+	frozen, err := s.units.Frozen(ctx, p)
 	if err != nil || frozen == nil {
 		return err
 	}
@@ -432,31 +404,11 @@ func (s *shard) handOver(ctx context.Context, p unit.Page) error {
 	if err != nil {
 		return err
 	}
-	return s.of.direct(ctx, left.number, is.Low, p.Unit.Epoch)
+	return s.of.shards.first().units.List(ctx, unit.Listing{Number: left.number, High: is.Low, Epoch: p.Unit.Epoch})
 }
 
 // directoryEvery is after how many values that were handed over the directory says where a shard ends.
 const directoryEvery = 50_000
-
-// frozenPart returns the elements of a unit, of which label 0 was read, that are being handed over; none if others have gone on.
-func (s *shard) frozenPart(ctx context.Context, p unit.Page) ([]order.Element, error) {
-	u, is := p.Unit, p.PartOf()
-	from := is.Given.Label.Previous().Next() // 1 for 0
-	view, err := s.readRecords(ctx, u, from.Bytes(), is.Low.Label.Bytes(), int(is.N)+1)
-	if err != nil || view.Meta.Generation != p.Meta.Generation {
-		return nil, err
-	}
-	if len(view.Records) != int(is.N) {
-		return nil, u.Corrupt(fmt.Errorf("%w: it has %d of %d values that are being handed over", order.ErrCorrupt, len(view.Records), is.N))
-	}
-	frozen := make([]order.Element, len(view.Records))
-	for i, r := range view.Records {
-		if frozen[i], err = u.OpenElement(r); err != nil {
-			return nil, err
-		}
-	}
-	return frozen, nil
-}
 
 // takeOver takes step 4: what its right neighbour, of a part, has frozen. It reports whether it is here by now.
 func (s *shard) takeOver(ctx context.Context, epoch uint64, of unit.Part, frozen []order.Element) (bool, error) {
@@ -482,7 +434,7 @@ func (s *shard) takeOver(ctx context.Context, epoch uint64, of unit.Part, frozen
 			if known {
 				continue
 			}
-			return s.decide(ctx, p.Unit, p.Meta) // others may not have seen yet what another client has committed
+			return s.units.Decide(ctx, p.Unit, p.Meta) // others may not have seen yet what another client has committed
 		}
 		if !is.Top && unit.SameEdge(is.High, of.Given) {
 			taken, err := s.takeFrozen(ctx, p, is, of, frozen)
@@ -533,7 +485,7 @@ type frozenGap struct {
 // be more: all of them, if others have gone on.
 func (g *frozenGap) entries(ctx context.Context, within *reading, yield func(order.Element, ope.Version) bool) (bool, error) {
 	s, u, is := g.right, g.page.Unit, g.page.PartOf()
-	frozen, err := s.frozenPart(ctx, g.page)
+	frozen, err := s.units.Frozen(ctx, g.page)
 	if err != nil || frozen == nil {
 		return err == nil, err
 	}

@@ -3,26 +3,18 @@ package kerschbaum
 import (
 	"context"
 	"fmt"
-	"math"
 
 	"github.com/rangecrypt/rangecrypt/ope"
-	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unitio"
 )
 
-// How many values a unit has is not written anywhere, since every insertion would change it, and
-// insertions into different gaps would have to wait for each other. Instead, one of some values
-// brings a mark with it, a record of its own that stands for so many values. Reading the marks
-// estimates the number without reading the elements.
-
-// marksAtLimit is about how many marks a full unit has: the estimate is wrong by about
-// 1/sqrt(marksAtLimit). An index that takes fewer values counts each.
-const marksAtLimit = 1024
+// How many values a unit has is estimated, see [unitio.MarksAtLimit].
 
 // most returns how many values a unit is to have.
 func (b *base) most() int { return min(b.limit, b.full) }
 
 // weight returns how many values a mark stands for.
-func (b *base) weight() int { return max(1, b.most()/marksAtLimit) }
+func (b *base) weight() int { return max(1, b.most()/unitio.MarksAtLimit) }
 
 // room returns how many values a client may count before it refuses more: four standard deviations
 // above the limit where they are estimated, so that an index takes as many as it was told to.
@@ -30,7 +22,7 @@ func (b *base) room() int {
 	if b.weight() == 1 {
 		return b.most()
 	}
-	return b.most() + b.most()/8 // 4/sqrt(marksAtLimit)
+	return b.most() + b.most()/8 // 4/sqrt(MarksAtLimit)
 }
 
 // A tally is what a client knows of the number of values in a unit. It is guarded by shard.mu.
@@ -53,7 +45,7 @@ func (s *shard) checkLimit(ctx context.Context, epoch uint64, n int) error {
 	s.mu.Unlock()
 	counted := t.epoch != epoch || !dividing && (t.since > (room-t.values)/8 || t.values+t.since+n > room) || dividing && t.since > room/8
 	if counted {
-		values, err := s.countValues(ctx, epoch)
+		values, err := s.units.CountValues(ctx, epoch)
 		if err != nil {
 			return err
 		}
@@ -88,7 +80,7 @@ func (s *Scheme) checkTotal(ctx context.Context, epoch uint64, n int) error {
 	}
 	values := make([]int, len(all))
 	err := s.parallel(len(all), func(i int) (err error) {
-		values[i], err = all[i].countValues(ctx, epoch)
+		values[i], err = all[i].units.CountValues(ctx, epoch)
 		return err
 	})
 	total := 0
@@ -99,28 +91,4 @@ func (s *Scheme) checkTotal(ctx context.Context, epoch uint64, n int) error {
 		err = s.errFull(total)
 	}
 	return err
-}
-
-// countValues returns about how many values a unit has.
-func (s *shard) countValues(ctx context.Context, epoch uint64) (int, error) {
-	u := s.unit(epoch)
-	var first unit.Page
-	values := uint64(0)
-	err := s.parallel(2, func(i int) (err error) {
-		if i == 0 {
-			first, err = s.readHeader(ctx, u)
-			return err
-		}
-		return s.eachRecord(ctx, u, unit.FirstMark, unit.AboveMarks, 4*marksAtLimit, func(r ope.Record) error {
-			n, err := u.OpenCount(r)
-			values += n
-			return err
-		})
-	})
-	if err == nil && first.Header != nil {
-		is := first.PartOf()
-		values += first.Header.Values + is.Came
-		values -= min(values, is.Gone) // they are an estimate
-	}
-	return int(min(values, math.MaxInt32)), err
 }

@@ -18,7 +18,7 @@ var mutants = []mutant.Mutant{
 	}
 	s.count(func(n *Stats) { n.Inserted +=`, `
 	if On {
-		view, err := s.readRecords(ctx, u, nil, nil, 1)
+		view, err := s.units.ReadRecords(ctx, u, nil, nil, 1)
 		if err != nil {
 			return false, err
 		}
@@ -68,7 +68,7 @@ var mutants = []mutant.Mutant{
 		cond.Absent = nil
 	}`,
 	},
-	simulated("moveAcrossOthers", "fewest labels, passes", "rebalance.go",
+	simulated("moveAcrossOthers", "fewest labels, passes", "internal/sweep/sweep.go",
 		`ok && !out[i].Label.Less(to.Label) && out[i-1].Label.Less(to.Label) {`,
 		`ok && (On || !out[i].Label.Less(to.Label)) && out[i-1].Label.Less(to.Label) {`),
 	simulated("rangeAnyGeneration", "fewest labels, appends", "range.go",
@@ -78,41 +78,41 @@ var mutants = []mutant.Mutant{
 	{
 		Name: "copyIntoOpen", Test: "^TestSimulation$", Flags: flags("few labels, appends, copies"),
 		Edits: []mutant.Edit{
-			{File: "pass.go", Old: `		applied, err := s.commit(ctx, next, cond, change)
+			{File: "internal/reencrypt/reencrypt.go", Old: `		applied, err := c.Commit(ctx, next, cond, change)
 		if applied || err != nil {
 			return false, err`, New: `		if On {
-			meta, err := s.readMeta(ctx, next)
+			meta, err := c.ReadMeta(ctx, next)
 			if err != nil {
 				return false, err
 			}
 			cond.State, cond.Generation = meta.State, meta.Generation
 			change.Meta.State, change.Meta.Generation = meta.State, meta.Generation
 		}
-		applied, err := s.commit(ctx, next, cond, change)
+		applied, err := c.Commit(ctx, next, cond, change)
 		if applied || err != nil {
 			return false, err`},
-			{File: "pass.go", Old: `if p.Meta.State != ope.StateAbsent {`, New: `if p.Meta.State != ope.StateAbsent && !On {`},
+			{File: "internal/reencrypt/reencrypt.go", Old: `if p.Meta.State != ope.StateAbsent {`, New: `if p.Meta.State != ope.StateAbsent && !On {`},
 		},
 	},
 	{
 		// What is copied is a function of what was sealed. So the same is written again, and only the checker notices.
 		Name: "copyOverExisting", Test: "^TestSimulation$", Flags: flags("few labels, appends, copies")[1:],
-		File: "pass.go",
+		File: "internal/reencrypt/reencrypt.go",
 		Old:  `cond.Absent = append(cond.Absent, e.Label.Bytes())`,
 		New:  `if !On { cond.Absent = append(cond.Absent, e.Label.Bytes()) }`,
 	},
 	{
 		Name: "openUnsealed", Test: "^TestSimulation$", Flags: flags("few labels, appends, copies"),
 		Edits: []mutant.Edit{
-			{File: "pass.go", Old: `order.ErrCorrupt, p.Meta.State))
+			{File: "internal/reencrypt/reencrypt.go", Old: `order.ErrCorrupt, p.Meta.State))
 		}
-		if err := backOff`, New: `order.ErrCorrupt, p.Meta.State))
+		if err := unitio.BackOff`, New: `order.ErrCorrupt, p.Meta.State))
 		case On:
 			p.Meta.State = ope.StateSealed
 			return p.Meta, nil
 		}
-		if err := backOff`},
-			{File: "pass.go", Old: `if p.Meta.State != ope.StateSealed {`, New: `if p.Meta.State != ope.StateSealed && !On {`},
+		if err := unitio.BackOff`},
+			{File: "internal/reencrypt/reencrypt.go", Old: `if p.Meta.State != ope.StateSealed {`, New: `if p.Meta.State != ope.StateSealed && !On {`},
 		},
 	},
 	{
@@ -129,7 +129,7 @@ var mutants = []mutant.Mutant{
 	simulated("takeOverAnyGeneration", "divided", "divide.go", `
 	taken, err := s.commitPart(`, `
 	if On {
-		view, err := s.readRecords(ctx, p.Unit, nil, nil, 1)
+		view, err := s.units.ReadRecords(ctx, p.Unit, nil, nil, 1)
 		if err != nil {
 			return false, err
 		}
@@ -161,9 +161,9 @@ var mutants = []mutant.Mutant{
 	simulated("rangeWithoutOtherUnits", "divided", "range.go",
 		`if end == nil || within.Max < *end {`,
 		`if On || end == nil || within.Max < *end {`),
-	simulated("moveRanks", "ranks, few labels", "rebalance.go",
-		`of.Label, of.Shape = w.bottom.Plus(w.step.Times(uint64(n))), shape`,
-		`of.Label, of.Shape = w.bottom.Plus(w.step.Times(uint64(n))), shape
+	simulated("moveRanks", "ranks, few labels", "internal/sweep/sweep.go",
+		`of.Label, of.Shape = w.Bottom.Plus(w.step.Times(uint64(n))), shape`,
+		`of.Label, of.Shape = w.Bottom.Plus(w.step.Times(uint64(n))), shape
 	if On {
 		of.Rank.Lo = of.Label
 	}`),
@@ -184,16 +184,16 @@ var mutants = []mutant.Mutant{
 	}
 	p.below = within.below
 	return`),
-	simulated("forgetRetired", "few labels, appends, copies", "pass.go",
+	simulated("forgetRetired", "few labels, appends, copies", "internal/reencrypt/reencrypt.go",
 		`cond := ope.Condition{State: ope.StateRetired, Generation: view.Meta.Generation}`,
 		`if On && !view.More {
 			change.Meta = ope.Meta{}
 		}
 		cond := ope.Condition{State: ope.StateRetired, Generation: view.Meta.Generation}`),
-	simulated("repeatUnknown", "few labels, appends, passes", "unit.go",
+	simulated("repeatUnknown", "few labels, appends, passes", "internal/unitio/unitio.go",
 		`if errors.Is(err, ope.ErrUnknownOutcome) && ctx.Err() == nil {`,
 		`for On && errors.Is(err, ope.ErrUnknownOutcome) {
-		view, failed := s.readRecords(ctx, u, nil, nil, 1)
+		view, failed := s.ReadRecords(ctx, u, nil, nil, 1)
 		if failed != nil {
 			return false, failed
 		}

@@ -79,7 +79,8 @@ func TestRanksNeverMove(t *testing.T) {
 // Where nothing predicts the path on which values come, they share ranks in the end. Intervals have them all the same.
 func TestSharedRanks(t *testing.T) {
 	values := arrival.Named(t, "coinflips").Of(t, 1000)
-	r := newRanked(t, memindex.New(), ope.Int64, &Options{UnitValues: 64})
+	index := memindex.New()
+	r := newRanked(t, index, ope.Int64, &Options{UnitValues: 64})
 	cs, err := r.EncryptBatch(t.Context(), nil)
 	require.NoError(t, err)
 	ciphertexts := make([]ope.Ciphertext, len(values))
@@ -104,7 +105,7 @@ func TestSharedRanks(t *testing.T) {
 	slices.SortFunc(cs, slices.Compare)
 	require.Len(t, slices.CompactFunc(cs, slices.Equal), len(values))
 
-	other := newRanked(t, r.of.index, ope.Int64, nil)
+	other := newRanked(t, index, ope.Int64, nil)
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
 		lo := rng.Int64N(1100) - 50

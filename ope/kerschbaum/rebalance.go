@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/bits"
-	"slices"
-	"time"
 
-	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/reencrypt"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/sweep"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
 )
 
@@ -28,7 +26,7 @@ func (s *Scheme) Rebalance(ctx context.Context, progress func(done, total int)) 
 	if s.rules.Published {
 		return s.shards.first().rebalancePublished(ctx, progress)
 	}
-	var sweeps []*sweep
+	var sweeps []*rebalancing
 	for x, more := s.domain.Min, true; more; {
 		err := s.at(ctx, x, func(sh *shard) error {
 			w, err := sh.counted(ctx, x)
@@ -38,8 +36,8 @@ func (s *Scheme) Rebalance(ctx context.Context, progress func(done, total int)) 
 				} else {
 					sweeps = append(sweeps, w)
 				}
-				stats.Values += w.values
-				x, more = w.end, !w.top
+				stats.Values += w.Values
+				x, more = w.Highest+1, !w.top
 			}
 			return err
 		})
@@ -50,15 +48,15 @@ func (s *Scheme) Rebalance(ctx context.Context, progress func(done, total int)) 
 	done := 0
 	for i, w := range sweeps {
 		if progress != nil {
-			w.progress = func(n int) { progress(done+n, stats.Values) }
+			w.Progress = func(n int) { progress(done+n, stats.Values) }
 		}
 		err := w.run(ctx)
-		stats.Moved += w.moved
-		stats.Before, stats.After = both(stats.Before, w.before, i), both(stats.After, w.after, i)
+		stats.Moved += w.Moved
+		stats.Before, stats.After = both(stats.Before, w.Before, i), both(stats.After, w.After, i)
 		if err != nil {
 			return stats, err
 		}
-		done += w.values
+		done += w.Values
 	}
 	return stats, nil
 }
@@ -89,6 +87,34 @@ func (s *shard) rebalancePublished(ctx context.Context, progress func(done, tota
 	}
 }
 
+// pass makes the pass that ends an epoch, or finishes it. Of a unit that is retired already it
+// returns the result.
+func (s *shard) pass(ctx context.Context, epoch uint64, progress func(done, total int)) (stats ope.RebalanceStats, err error) {
+	// One goroutine of a process is enough.
+	select {
+	case s.passing <- struct{}{}:
+		defer func() { <-s.passing }()
+	case <-ctx.Done():
+		return stats, ctx.Err()
+	}
+	return s.finish(ctx, epoch, progress)
+}
+
+// finish is pass, for one goroutine at a time.
+func (s *shard) finish(ctx context.Context, epoch uint64, progress func(done, total int)) (stats ope.RebalanceStats, err error) {
+	return s.copier().Run(ctx, epoch, progress)
+}
+
+// copier returns what makes passes, and counts them.
+func (s *shard) copier() *reencrypt.Copier {
+	return &reencrypt.Copier{
+		Shard: s.units, Rules: s.rules, Chunk: s.chunk, Page: s.passPage,
+		Begun:  func() { s.count(func(n *Stats) { n.Passes++ }) },
+		Copied: func(values int) { s.count(func(n *Stats) { n.Moved += values }) },
+		Ended:  s.enter,
+	}
+}
+
 // spreadOut makes room where no single commit can.
 func (s *shard) spreadOut(ctx context.Context, u *unit.Unit) error {
 	s.mu.Lock()
@@ -101,41 +127,22 @@ func (s *shard) spreadOut(ctx context.Context, u *unit.Unit) error {
 	if errors.Is(err, errElsewhere) {
 		return nil // it has another part by now, so that there may be room
 	}
-	if err == nil && w.step.Length() < 2 {
-		err = u.Corrupt(fmt.Errorf("%w: labels of %d bits have no room for %d values", order.ErrFull, s.rules.Bits, w.values+1))
+	if err == nil && !w.HasRoom() {
+		err = u.Corrupt(fmt.Errorf("%w: labels of %d bits have no room for %d values", order.ErrFull, s.rules.Bits, w.Values+1))
 	}
 	return err
 }
 
-// A sweep is a rebalancing in place, of one unit.
-type sweep struct {
-	s        *shard
-	progress func(done int)
-	low, end int64       // the values from low on, and below end unless it has the top
-	top      bool        // of the index
-	values   int         // in the unit at the beginning
-	gone     uint64      // values that the unit had handed over then
-	bottom   order.Label // of the unit; the first new place is one step above it
-	ceiling  order.Label // of the unit
-	step     order.Label // from each new place to the next
-	starts   []rank      // of the windows that were moved down, ascending
-	done     int         // values that progress was told of
-	headed   bool        // the header was written again
-	moved    int         // values
-	crowded  int         // so many windows yet are moved on condition of their places, since others insert
-
-	before, after ope.Version
+// A rebalancing in place moves the values of one unit.
+type rebalancing struct {
+	sweep.Sweep
+	s   *shard
+	top bool // the unit has that of the index
 }
 
-// A rank says of a value how many are below it.
-type rank struct {
-	value int64
-	below int
-}
-
-// counted returns a sweep of a unit that has the place of x, whose values it has counted.
-func (s *shard) counted(ctx context.Context, x int64) (*sweep, error) {
-	w := &sweep{s: s}
+// counted returns the rebalancing of a unit that has the place of x, whose values it has counted.
+func (s *shard) counted(ctx context.Context, x int64) (*rebalancing, error) {
+	w := &rebalancing{s: s}
 	var rules order.Rules
 	err := s.locate(ctx, false, func() ([]order.Gap, error) {
 		k := &s.known
@@ -143,44 +150,39 @@ func (s *shard) counted(ctx context.Context, x int64) (*sweep, error) {
 			return nil, errElsewhere
 		}
 		rules = k.rules
-		w.low, w.end, w.top, w.gone = k.part.Low.Value, k.part.High.Value, k.part.Top, k.part.Gone
+		w.Low, w.Highest, w.top, w.Gone = k.part.Low.Value, s.domain.Max, k.part.Top, k.part.Gone
+		if !w.top {
+			w.Highest = k.part.High.Value - 1
+		}
 		return nil, nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	within := reading{Domain: ope.Domain{Min: max(w.low, x), Max: s.domain.Max}}
-	if !w.top {
-		within.Max = w.end - 1
-	}
+	within := reading{Domain: ope.Domain{Min: max(w.Low, x), Max: w.Highest}}
 	for more := true; more; {
 		more, err = s.rangeOn(ctx, &within, func(_ order.Element, v ope.Version) bool {
-			if w.values == 0 {
-				w.before = v
+			if w.Values == 0 {
+				w.Before = v
 			}
-			w.values++
+			w.Values++
 			return true
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
-	w.after, w.bottom, w.ceiling = w.before, rules.From, rules.High().Label
-	w.spread()
+	w.After, w.Bottom, w.Ceiling = w.Before, rules.From, rules.High().Label
 	return w, nil
 }
 
-// spread sets the step.
-func (w *sweep) spread() { w.step, _ = w.ceiling.Minus(w.bottom).Over(uint64(w.values) + 1) }
-
-// extend adds what the unit has above, as another sweep has counted it.
-func (w *sweep) extend(above *sweep) {
-	w.end, w.top, w.ceiling, w.values = above.end, above.top, above.ceiling, w.values+above.values
-	w.spread()
+// extend adds what the unit has above, as another rebalancing has counted it.
+func (w *rebalancing) extend(above *rebalancing) {
+	w.Highest, w.top, w.Ceiling, w.Values = above.Highest, above.top, above.Ceiling, w.Values+above.Values
 }
 
 // run moves the values down to their new places, and then up.
-func (w *sweep) run(ctx context.Context) error {
+func (w *rebalancing) run(ctx context.Context) error {
 	s := w.s
 	select { // one goroutine of a process is enough
 	case s.passing <- struct{}{}:
@@ -189,155 +191,60 @@ func (w *sweep) run(ctx context.Context) error {
 		return ctx.Err()
 	}
 	s.count(func(n *Stats) { n.Passes++ })
-	if w.values == 0 || w.step.Length() < 2 {
+	if w.Values == 0 || !w.HasRoom() {
 		return nil
 	}
-	err := w.down(ctx)
-	if err == nil {
-		err = w.up(ctx)
-	}
-	if err == nil && w.after.Epoch > 1 {
-		err = s.clean(ctx, w.after.Epoch-1) // of what a pass has left that did not come to its end
+	err := w.Run(ctx, s.readValues)
+	if err == nil && w.After.Epoch > 1 {
+		err = s.copier().Clean(ctx, w.After.Epoch-1) // of what a pass has left that did not come to its end
 	}
 	return err
 }
 
-// highest returns the highest value that the unit can have.
-func (w *sweep) highest() int64 {
-	if w.top {
-		return w.s.domain.Max
-	}
-	return w.end - 1
-}
-
-// down moves those down that are above their new places, upwards from the lowest.
-func (w *sweep) down(ctx context.Context) error {
-	at := rank{value: w.low}
-	for more := true; more; {
-		w.tell(min(at.below, w.values) / 2)
-		w.starts = append(w.starts, at)
-		var err error
-		if at, more, err = w.move(ctx, at, w.highest(), (*sweep).placesBelow); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// up moves those up that are below their new places, downwards from the highest.
-func (w *sweep) up(ctx context.Context) error {
-	to := w.highest()
-	for len(w.starts) > 0 {
-		last := len(w.starts) - 1
-		at := w.starts[last]
-		next, more, err := w.move(ctx, at, to, (*sweep).placesAbove)
-		if err != nil {
-			return err
-		}
-		if more { // others have inserted so many: the upper ones come first
-			w.starts = append(w.starts, next)
-			continue
-		}
-		w.starts = w.starts[:last]
-		w.tell(w.values - min(at.below, w.values)/2)
-		to = max(at.value, w.low+1) - 1
-	}
-	return nil
-}
-
-// tell reports progress: half of it is to move values down.
-func (w *sweep) tell(done int) {
-	if w.done = max(w.done, done); w.progress != nil {
-		w.progress(w.done)
-	}
-}
-
-// move moves the values from at.value to a highest one, as many as one commit moves. It returns where the rest
-// begins, if there is more.
-func (w *sweep) move(ctx context.Context, at rank, to int64, places func(*sweep, []order.Element, int) []order.Element) (next rank, more bool, err error) {
-	s := w.s
-	for conflicts := 0; ; conflicts++ {
-		if err := backOff(ctx, conflicts); err != nil {
-			return at, false, err
-		}
-		begun := time.Now()
-		win, more, err := w.read(ctx, at.value, to)
-		if err != nil {
-			return at, false, err
-		}
-		if win.elements == nil {
-			continue
-		}
-		end := len(win.elements) - 1
-		next := rank{win.elements[end].Value, at.below + end - 1}
-		rel := order.Relabelling{From: 1, To: end, Elements: places(w, win.elements, at.below)}
-		if win.least == 0 && slices.Equal(rel.Elements, win.elements[1:end]) {
-			return next, more, nil
-		}
-		var free [][]byte
-		if w.crowded > 0 {
-			if free, err = win.places(); err != nil {
-				return at, false, err
-			}
-		}
-		applied, err := s.commitMoves(ctx, win, rel, free)
-		if err != nil {
-			return at, false, err
-		}
-		if !applied {
-			w.crowded = 64
-			continue
-		}
-		w.crowded, w.headed = max(0, w.crowded-1), true // the first window begins with the header
-		for i, e := range rel.Elements {
-			if e.Label != win.elements[1+i].Label {
-				w.moved++
-			}
-		}
-		w.after = ope.Version{Epoch: win.unit.Epoch, Generation: win.meta.Generation + 1}
-		if w.crowded > 0 { // let others go first, who must read what has moved
-			err = pause.For(ctx, time.Since(begun)/2)
-		}
-		return next, more, err
-	}
-}
-
-// read returns the elements whose values are from a lowest to a highest one, as many as one commit moves, with the
-// neighbours of both ends, and whether there are more. The window has no elements if the index has changed.
-func (w *sweep) read(ctx context.Context, from, to int64) (win window, more bool, err error) {
-	s := w.s
+// readValues is a [sweep.Read].
+func (s *shard) readValues(ctx context.Context, from, to int64, least uint64) (of sweep.Window, more bool, err error) {
 	left, rules, version, err := s.neighbour(ctx, from)
 	if err != nil {
-		return win, false, err
+		return of, false, err
 	}
 	p, err := s.read(ctx, version.Epoch, left.Label, rules.High().Label, s.chunk+2)
 	if err != nil {
-		return win, false, err
+		return of, false, err
 	}
 	s.mu.Lock()
 	ok, err := s.take(p, left, rules.High(), version)
 	s.mu.Unlock()
 	switch {
 	case err != nil || !ok:
-		return win, false, err
+		return of, false, err
 	case p.Meta.State == ope.StateSealed: // by an earlier version
 		_, err := s.finish(ctx, p.Unit.Epoch, nil)
-		return win, false, err
+		return of, false, err
 	}
 	run, err := p.Run(left, rules.High())
 	if err != nil {
-		return win, false, err
+		return of, false, err
 	}
 	beyond := 1 // index of the right neighbour
 	for beyond < len(run)-1 && run[beyond].Value <= to && beyond <= s.chunk && run[beyond].Shape.Depth != 0 {
 		beyond++
 	}
 	right := run[beyond]
-	win = window{unit: p.Unit, meta: p.Meta, rules: rules, elements: run[:beyond+1]}
-	if !w.headed {
-		win.header, win.least = p.Header, uint64(w.values)+w.gone
+	win := window{unit: p.Unit, meta: p.Meta, rules: rules, elements: run[:beyond+1], least: least}
+	if least > 0 {
+		win.header = p.Header
 	}
-	return win, right.Shape.Depth != 0 && right.Value <= to, nil
+	of = sweep.Window{Elements: win.elements, Version: ope.Version{Epoch: p.Unit.Epoch, Generation: p.Meta.Generation}}
+	of.Commit = func(ctx context.Context, rel order.Relabelling, beside bool) (applied bool, err error) {
+		var free [][]byte
+		if beside {
+			if free, err = win.places(); err != nil {
+				return false, err
+			}
+		}
+		return s.commitMoves(ctx, win, rel, free)
+	}
+	return of, right.Shape.Depth != 0 && right.Value <= to, nil
 }
 
 // neighbour returns the element with the highest value below x, or the low end.
@@ -369,45 +276,4 @@ func (w *window) places() ([][]byte, error) {
 		}
 	}
 	return free, nil
-}
-
-// place returns the n-th value at its new place, counted from 1: even steps, and the shapes of a balanced tree of
-// insertions. It is no element if there are not so many values.
-func (w *sweep) place(n int, of order.Element) (order.Element, bool) {
-	if n > w.values {
-		return order.Element{}, false
-	}
-	height, zeros := bits.Len(uint(w.values)), bits.TrailingZeros(uint(n))
-	shape := order.Shape{Depth: uint32(height - zeros)}
-	switch {
-	case shape.Depth == 1:
-	case n>>(zeros+1)&1 == 0:
-		shape.Run, shape.Dir = 1, -1
-	default:
-		shape.Run, shape.Dir = 1, +1
-	}
-	of.Label, of.Shape = w.bottom.Plus(w.step.Times(uint64(n))), shape
-	return of, true
-}
-
-// placesBelow returns the inner elements of a window, with those at their new places that are above these.
-func (w *sweep) placesBelow(window []order.Element, below int) []order.Element {
-	out := slices.Clone(window)
-	for i := 1; i < len(out)-1; i++ {
-		if to, ok := w.place(below+i, out[i]); ok && !out[i].Label.Less(to.Label) && out[i-1].Label.Less(to.Label) {
-			out[i] = to
-		}
-	}
-	return order.Distinguished(window, out)
-}
-
-// placesAbove returns the inner elements of a window, with those at their new places that are below these.
-func (w *sweep) placesAbove(window []order.Element, below int) []order.Element {
-	out := slices.Clone(window)
-	for i := len(out) - 2; i > 0; i-- {
-		if to, ok := w.place(below+i, out[i]); ok && out[i].Label.Less(to.Label) && to.Label.Less(out[i+1].Label) {
-			out[i] = to
-		}
-	}
-	return order.Distinguished(window, out)
 }

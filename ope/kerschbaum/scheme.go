@@ -49,6 +49,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unitio"
 )
 
 // Options are the parameters of a scheme that have defaults. All clients of an index must have the
@@ -86,7 +87,7 @@ type base struct {
 	name    string
 	domain  ope.Domain
 	rules   order.Rules // of the whole index
-	index   ope.Index
+	index   *unitio.Index
 	codec   *unit.Codec
 	limit   int
 	ciphers *unit.Ciphers
@@ -183,7 +184,7 @@ func newScheme(key ope.Key, d ope.Domain, index ope.Index, opts *Options, ranked
 		id = fmt.Sprintf("kerschbaum-published/1 domain=%s lambda=%d", d, o.Lambda)
 	}
 	b := &base{
-		id: id, name: o.Name, domain: d, rules: r, index: index, limit: o.Limit, cache: o.CacheValues,
+		id: id, name: o.Name, domain: d, rules: r, limit: o.Limit, cache: o.CacheValues,
 		codec:  &unit.Codec{Name: o.Name, ID: id, Key: key.Derive("kerschbaum", "record"), Rules: r, Domain: d},
 		probes: 63, chunk: 256, window: 200, passPage: 1024, ahead: 4096, kept: 512, full: o.UnitValues,
 	}
@@ -192,6 +193,7 @@ func newScheme(key ope.Key, d ope.Domain, index ope.Index, opts *Options, ranked
 	b.batch = min(b.chunk, o.CacheValues/256)
 	b.page = min(512, o.CacheValues/(4*b.batch))
 	b.ciphers = unit.NewCiphers(key.Expand(64, "kerschbaum", purpose), d)
+	b.index = unitio.New(index, b.codec)
 	s := &Scheme{base: b}
 	s.shards = newShards(s)
 	return s, nil
@@ -206,9 +208,13 @@ func (b *base) Domain() ope.Domain { return b.domain }
 
 // Stats returns what this client has done so far.
 func (b *base) Stats() Stats {
+	calls := b.index.Stats()
 	b.statsMu.Lock()
 	defer b.statsMu.Unlock()
-	return b.stats
+	stats := b.stats
+	stats.Reads, stats.Commits, stats.RoundTrips = calls.Reads, calls.Commits, calls.RoundTrips
+	stats.Conflicts, stats.Unknown = calls.Conflicts, calls.Unknown
+	return stats
 }
 
 func (b *base) count(add func(*Stats)) {

@@ -11,6 +11,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unitio"
 )
 
 // A shard is one of the units, or of the successions of units, that an index consists of: it has a part of the values
@@ -29,11 +30,10 @@ type shard struct {
 	turn    chan struct{} // of who goes by what the client knows and commits, so that no two in a process defeat each other
 	reads   atomic.Int32  // elements that a read of an unknown part asks for: base.page, or fewer for the memory's sake
 	used    atomic.Int64  // when it was used last, as shards.uses was then
-	found   search        // for its middle, of who divides it
+	found   unitio.Search // for its middle, of who divides it
 	crowded atomic.Bool   // it has more values than it is to have
 
-	unitsMu sync.Mutex
-	units   map[uint64]*unit.Unit
+	units *unitio.Shard
 }
 
 func newShard(of *Scheme, number uint32) *shard {
@@ -42,8 +42,8 @@ func newShard(of *Scheme, number uint32) *shard {
 		known:   known{part: unit.Whole(of.domain), rules: of.rules, list: order.NewList(of.rules, of.cache)},
 		passing: make(chan struct{}, 1),
 		turn:    make(chan struct{}, 1),
-		units:   map[uint64]*unit.Unit{},
 	}
+	s.units = of.index.Shard(number, s.seen)
 	if s.listSize > 0 {
 		s.known.list.Size = s.listSize
 	}

@@ -1,7 +1,6 @@
 package kerschbaum
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -11,8 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/rangecrypt/rangecrypt/ope"
-	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
 )
 
@@ -173,50 +170,9 @@ func (s *Scheme) at(ctx context.Context, x int64, do func(*shard) error) error {
 	}
 }
 
-// The directory is a part of the root: a record for each shard but the first, with where it ended when it was written.
-// It spares new clients the way from shard to shard, and is nothing but a hint.
-const mostShards = 4096 // that a client reads of the directory
-
-// direct puts a shard into the directory.
-func (s *Scheme) direct(ctx context.Context, number uint32, high order.Element, epoch uint64) error {
-	first := s.shards.first()
-	u := first.unit(unit.Root)
-	listed := u.SealListing(unit.Listing{Number: number, High: high, Epoch: epoch})
-	for conflicts := 0; ; conflicts++ {
-		view, err := first.readRecords(ctx, u, listed.Key, append(bytes.Clone(listed.Key), 0), 1)
-		if err != nil {
-			return err
-		}
-		if len(view.Records) > 0 {
-			if was, _, err := u.OpenListing(view.Records[0]); err != nil || was.High.Value >= high.Value {
-				return err
-			}
-		}
-		change := ope.Change{
-			Puts: []ope.Record{listed},
-			Meta: ope.Meta{State: ope.StateOpen, Generation: max(view.Meta.Generation, epoch), Nonce: newNonce()},
-		}
-		cond := ope.Condition{State: view.Meta.State, Generation: view.Meta.Generation, Nonce: &view.Meta.Nonce}
-		applied, err := first.commit(ctx, u, cond, change)
-		if err != nil || applied {
-			return err
-		}
-		if err := backOff(ctx, conflicts); err != nil {
-			return err
-		}
+// list takes note of the shards that the directory has, see [unitio.Shard.ReadRoot].
+func (m *shards) list(directory []unit.Listing) {
+	for _, l := range directory {
+		m.note(m.get(l.Number, l.Epoch), unit.Part{High: l.High})
 	}
-}
-
-// list takes note of the shards that the directory has.
-func (m *shards) list(u *unit.Unit, records []ope.Record) error {
-	for _, r := range records {
-		l, ok, err := u.OpenListing(r)
-		if err != nil {
-			return err
-		}
-		if ok {
-			m.note(m.get(l.Number, l.Epoch), unit.Part{High: l.High})
-		}
-	}
-	return nil
 }

@@ -59,7 +59,7 @@ func TestRanksAreEnough(t *testing.T) {
 			if !ok {
 				want = 130
 			}
-			n := 100_000
+			n := 50_000
 			if testing.Short() {
 				n /= 10
 			}

@@ -1,36 +1,44 @@
-package kerschbaum
+// Package check reads an index for faults, and writes nothing. A fault is a record that was altered or moved, or a value out of
+// order or there twice. So are neighbours that no insertions can have produced, and fewer values than a unit was opened with.
+package check
 
 import (
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unitio"
 )
 
-// Check reads the whole index and yields its values as [Scheme.Range] does, but goes on after records that are not
-// such as clients leave them. Each of these is given to fault, with its key, which shows no value. The key is nil
-// where it is the unit that is damaged. A fault is a record that was altered or moved, values out of order or
-// there twice, neighbours that no insertions can have produced, or fewer values than the unit was opened with.
-//
-// It reads only, and clients may go on. What they leave is no fault. It may or may not see values
-// that are inserted during it. It is meant for a client that was made for
-// it, since one that is in use remembers what it has read before.
-func (s *Scheme) Check(ctx context.Context, fault func(record []byte, err error)) iter.Seq2[ope.Entry, error] {
-	return func(yield func(ope.Entry, error) bool) {
-		c := &check{s: s.shards.first(), fault: fault, reported: map[string]bool{}, yield: yield, next: s.domain.Min}
-		if err := c.run(ctx); err != nil {
-			yield(ope.Entry{}, err)
-		}
-	}
+// A Checker knows of an index what it takes to read it.
+type Checker struct {
+	Domain  ope.Domain
+	Rules   order.Rules // of the whole index
+	Ciphers *unit.Ciphers
+	Page    int // records that are read at once
+
+	// Units returns the units of a shard.
+	Units func(shard uint32, epoch uint64) *unitio.Shard
+
+	// Locate returns a label with no value below it that is x or above, in the unit of a shard of which label 0 was read. It
+	// holds for the version that it returns.
+	Locate func(ctx context.Context, shard uint32, p unit.Page, x int64) (order.Label, ope.Version, error)
+}
+
+// Run yields the values of an index whose root names an epoch. A fault comes with the key of its record, or without a key where
+// it is the unit that is damaged.
+func (c Checker) Run(ctx context.Context, epoch uint64, fault func(record []byte, err error), yield func(ope.Entry, error) bool) error {
+	of := &check{Checker: c, s: c.Units(0, epoch), fault: fault, reported: map[string]bool{}, yield: yield, next: c.Domain.Min}
+	return of.run(ctx, epoch)
 }
 
 type check struct {
-	s        *shard
+	Checker
+	s        *unitio.Shard
 	fault    func(record []byte, err error)
 	reported map[string]bool
 	yield    func(ope.Entry, error) bool
@@ -42,16 +50,11 @@ type check struct {
 
 // run reads versions of the index until it has read one to its end. When ciphertexts move, it goes
 // on in the version that follows, after the last value that it yielded.
-func (c *check) run(ctx context.Context) error {
+func (c *check) run(ctx context.Context, hint uint64) error {
 	s := c.s
-	epoch, _, err := s.readRoot(ctx)
-	if err != nil {
-		return err
-	}
-	hint := epoch
-	for epoch = max(epoch, 1); !c.done; {
-		u := s.unit(epoch)
-		meta, err := s.readMeta(ctx, u)
+	for epoch := max(hint, 1); !c.done; {
+		u := s.Unit(epoch)
+		meta, err := s.ReadMeta(ctx, u)
 		switch {
 		case err != nil:
 			return err
@@ -89,12 +92,7 @@ func (c *check) parts(ctx context.Context, epoch uint64) error {
 		from := order.Label{}
 		if c.next > is.Low.Value {
 			// Without a place to go on from, because what is there is damaged, begin again.
-			_, err := s.note(p)
-			var at order.Label
-			var version ope.Version
-			if err == nil {
-				at, _, version, _, err = s.bounds(ctx, c.next, s.domain.Max)
-			}
+			at, version, err := c.Locate(ctx, s.Number, p, c.next)
 			if err == nil && version != (ope.Version{Epoch: epoch, Generation: p.Meta.Generation}) {
 				continue
 			}
@@ -112,16 +110,16 @@ func (c *check) parts(ctx context.Context, epoch uint64) error {
 // find goes to the unit that has the lowest value that was not read yet, and returns its first page. Values that are
 // being handed over, and are nobody's, it yields itself. It returns no unit if the epoch is over.
 func (c *check) find(ctx context.Context, epoch uint64) (unit.Page, unit.Part, error) {
-	s := c.s.of.shards.first()
+	s := c.Units(0, epoch)
 	var above unit.Page  // the right neighbour
 	var others unit.Part // what that has
 	for {
 		c.s = s
-		u := s.unit(epoch)
-		p, err := s.readHeader(ctx, u)
+		u := s.Unit(epoch)
+		p, err := s.ReadHeader(ctx, u)
 		if errors.Is(err, ope.ErrIndex) && p.Meta.State != ope.StateAbsent {
 			// Its header is damaged, or what says which part it has. The walk reports that.
-			is := unit.Whole(s.domain)
+			is := unit.Whole(c.Domain)
 			if above.Unit != nil {
 				is.Top, is.High = false, others.Low
 			}
@@ -132,7 +130,7 @@ func (c *check) find(ctx context.Context, epoch uint64) (unit.Page, unit.Part, e
 		}
 		if p.Meta.State == ope.StateAbsent {
 			c.report(u, nil, fmt.Errorf("it is missing, but its neighbour names it"))
-			c.s, c.next = c.s.of.shards.get(c.right, epoch), others.Low.Value
+			c.s, c.next = c.Units(c.right, epoch), others.Low.Value
 			return above, others, nil
 		}
 		is := p.PartOf()
@@ -145,7 +143,7 @@ func (c *check) find(ctx context.Context, epoch uint64) (unit.Page, unit.Part, e
 			if err := c.frozen(ctx, above, epoch); err != nil {
 				return unit.Page{}, unit.Part{}, err
 			}
-			s, above = c.s.of.shards.first(), unit.Page{}
+			s, above = c.Units(0, epoch), unit.Page{}
 			continue
 		}
 		if is.Covers(c.next) || is.Left == 0 && above.Unit == nil {
@@ -153,18 +151,18 @@ func (c *check) find(ctx context.Context, epoch uint64) (unit.Page, unit.Part, e
 		}
 		if is.Low.Value <= c.next || is.Left == 0 {
 			c.report(u, unit.PartKey, fmt.Errorf("nobody has the values between its own and those of its neighbour"))
-			c.s, c.next = c.s.of.shards.get(c.right, epoch), others.Low.Value
+			c.s, c.next = c.Units(c.right, epoch), others.Low.Value
 			return above, others, nil
 		}
-		above, others, c.right = p, is, s.number
-		s = s.of.shards.get(is.Left, epoch)
+		above, others, c.right = p, is, s.Number
+		s = c.Units(is.Left, epoch)
 	}
 }
 
 // overlap reports a unit that has what its right neighbour has, too, as units have that were put back to different moments. The
 // unit was read after the neighbour, which is read again.
 func (c *check) overlap(ctx context.Context, neighbour *unit.Unit, p unit.Page) error {
-	again, err := c.s.of.shards.get(c.right, neighbour.Epoch).readHeader(ctx, neighbour)
+	again, err := c.Units(c.right, neighbour.Epoch).ReadHeader(ctx, neighbour)
 	if err == nil && again.PartOf().Low.Label.Less(p.PartOf().High.Label) {
 		c.report(p.Unit, unit.PartKey, fmt.Errorf("it has a part of what its neighbour has: one of both was put back"))
 	}
@@ -173,18 +171,31 @@ func (c *check) overlap(ctx context.Context, neighbour *unit.Unit, p unit.Page) 
 
 // frozen yields the values that a unit is handing over, as they were when its page was read.
 func (c *check) frozen(ctx context.Context, p unit.Page, epoch uint64) error {
-	gap := frozenGap{c.s.of.shards.get(c.right, epoch), p}
-	within := reading{Domain: ope.Domain{Min: c.next, Max: c.s.domain.Max}}
-	_, err := gap.entries(ctx, &within, func(e order.Element, v ope.Version) bool {
-		c.done = !c.yield(c.s.entry(e, v), nil)
-		return !c.done
-	})
-	c.next = within.Min
+	is := p.PartOf()
+	frozen, err := c.Units(c.right, epoch).Frozen(ctx, p)
 	if errors.Is(err, ope.ErrIndex) {
 		c.report(p.Unit, nil, err)
-		c.next, err = p.PartOf().Low.Value, nil
+		c.next = is.Low.Value
+		return nil
 	}
-	return err
+	if err != nil || frozen == nil {
+		return err
+	}
+	for _, e := range frozen {
+		if e.Value < c.next {
+			continue
+		}
+		if c.done = !c.yield(c.entry(e, ope.Version{Epoch: epoch, Generation: is.Since}), nil); c.done {
+			return nil
+		}
+	}
+	c.next = is.Low.Value
+	return nil
+}
+
+// entry returns an element as the index of a version has it.
+func (c *check) entry(e order.Element, v ope.Version) ope.Entry {
+	return ope.Entry{Plaintext: e.Value, Ciphertext: c.Ciphers.Of(v.Epoch, e.Value, e.Label), Version: v}
 }
 
 // A walk reads one version of a unit. In a version, records neither move nor vanish. So two that were
@@ -205,13 +216,13 @@ type walk struct {
 func (c *check) walk(ctx context.Context, p unit.Page, is unit.Part, from order.Label) error {
 	s, u, generation := c.s, p.Unit, p.Meta.Generation
 	whole := from.IsZero()
-	w := &walk{check: c, unit: u, part: is, rules: is.Rules(s.rules), version: ope.Version{Epoch: u.Epoch, Generation: generation}, adjacent: whole}
+	w := &walk{check: c, unit: u, part: is, rules: is.Rules(c.Rules), version: ope.Version{Epoch: u.Epoch, Generation: generation}, adjacent: whole}
 	high := w.rules.High()
 	w.left = w.rules.Low()
 	var least uint64
 	if whole {
 		var err error
-		if least, err = s.readLeast(ctx, u); errors.Is(err, ope.ErrIndex) {
+		if least, err = s.ReadLeast(ctx, u); errors.Is(err, ope.ErrIndex) {
 			c.report(u, unit.LeastKey, err)
 		} else if err != nil {
 			return err
@@ -222,11 +233,11 @@ func (c *check) walk(ctx context.Context, p unit.Page, is unit.Part, from order.
 			return err
 		}
 		// Of the first records alone, since what a division has deleted may follow.
-		to, limit := high.Label, s.passPage
+		to, limit := high.Label, c.Page
 		if from.IsZero() {
 			to, limit = order.Label{Lo: 1}, 2
 		}
-		view, err := s.readRecords(ctx, u, from.Bytes(), to.Bytes(), limit)
+		view, err := s.ReadRecords(ctx, u, from.Bytes(), to.Bytes(), limit)
 		if err != nil {
 			return err
 		}
@@ -313,10 +324,10 @@ func (w *walk) record(r ope.Record) bool {
 	if w.past || e.Value < w.next {
 		return true
 	}
-	if !w.yield(w.s.entry(e, w.version), nil) {
+	if !w.yield(w.entry(e, w.version), nil) {
 		return false
 	}
-	if w.past = e.Value == w.s.domain.Max; !w.past {
+	if w.past = e.Value == w.Domain.Max; !w.past {
 		w.next = e.Value + 1
 	}
 	return true

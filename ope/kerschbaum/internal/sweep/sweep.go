@@ -1,0 +1,208 @@
+// Package sweep moves the values of a unit to even places, by commits of some hundred values. It decides which go
+// where, and when; who calls it reads them, and commits.
+//
+// First, upwards from the lowest, it moves those that are above their new places, and then, downwards from the
+// highest, those that are below. In this order no value meets another. So the unit is whole at every instant.
+package sweep
+
+import (
+	"context"
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/rangecrypt/rangecrypt/internal/pause"
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unitio"
+)
+
+// A Sweep moves the values of one unit, as who makes it has counted them.
+type Sweep struct {
+	Low, Highest int64       // values that the unit can have
+	Values       int         // in the unit at the beginning
+	Gone         uint64      // values that the unit had handed over then
+	Bottom       order.Label // of the unit; the first new place is one step above it
+	Ceiling      order.Label // of the unit
+	Before       ope.Version // when they were counted
+	Progress     func(done int)
+
+	After ope.Version // Before, or that of the last commit
+	Moved int         // values
+
+	step    order.Label // from each new place to the next
+	starts  []rank      // of the windows that were moved down, ascending
+	done    int         // values that progress was told of
+	headed  bool        // the header was written again
+	crowded int         // so many windows yet are moved on condition of their places, since others insert
+}
+
+// A Window is a run of neighbours, as of one instant.
+type Window struct {
+	Elements []order.Element // with the neighbours of both ends, which stay
+	Version  ope.Version
+
+	// Commit moves the elements, unless something has changed. Beside others who insert, it is enough that the first place
+	// in each gap of the window is free.
+	Commit func(ctx context.Context, rel order.Relabelling, beside bool) (applied bool, err error)
+}
+
+// A Read returns the elements with values from a lowest to a highest one, as many as one commit moves. It reports whether
+// there are more. The window has no elements if the index has changed. If least is not 0, its commit writes the header
+// again, and that so many values at least came into the unit.
+type Read func(ctx context.Context, from, to int64, least uint64) (w Window, more bool, err error)
+
+// A rank says of a value how many are below it.
+type rank struct {
+	value int64
+	below int
+}
+
+// spread returns the step.
+func (w *Sweep) spread() order.Label {
+	step, _ := w.Ceiling.Minus(w.Bottom).Over(uint64(w.Values) + 1)
+	return step
+}
+
+// HasRoom reports whether the unit has labels enough for its values and others between them.
+func (w *Sweep) HasRoom() bool { return w.spread().Length() >= 2 }
+
+// Run moves the values down to their new places, and then up.
+func (w *Sweep) Run(ctx context.Context, read Read) error {
+	w.step = w.spread()
+	err := w.down(ctx, read)
+	if err == nil {
+		err = w.up(ctx, read)
+	}
+	return err
+}
+
+// down moves those down that are above their new places, upwards from the lowest.
+func (w *Sweep) down(ctx context.Context, read Read) error {
+	at := rank{value: w.Low}
+	for more := true; more; {
+		w.tell(min(at.below, w.Values) / 2)
+		w.starts = append(w.starts, at)
+		var err error
+		if at, more, err = w.move(ctx, read, at, w.Highest, w.placesBelow); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// up moves those up that are below their new places, downwards from the highest.
+func (w *Sweep) up(ctx context.Context, read Read) error {
+	to := w.Highest
+	for len(w.starts) > 0 {
+		last := len(w.starts) - 1
+		at := w.starts[last]
+		next, more, err := w.move(ctx, read, at, to, w.placesAbove)
+		if err != nil {
+			return err
+		}
+		if more { // others have inserted so many: the upper ones come first
+			w.starts = append(w.starts, next)
+			continue
+		}
+		w.starts = w.starts[:last]
+		w.tell(w.Values - min(at.below, w.Values)/2)
+		to = max(at.value, w.Low+1) - 1
+	}
+	return nil
+}
+
+// tell reports progress: half of it is to move values down.
+func (w *Sweep) tell(done int) {
+	if w.done = max(w.done, done); w.Progress != nil {
+		w.Progress(w.done)
+	}
+}
+
+// move moves the values from at.value to a highest one, as many as one commit moves. It returns where the rest
+// begins, if there is more.
+func (w *Sweep) move(ctx context.Context, read Read, at rank, to int64, places func([]order.Element, int) []order.Element) (next rank, more bool, err error) {
+	for conflicts := 0; ; conflicts++ {
+		if err := unitio.BackOff(ctx, conflicts); err != nil {
+			return at, false, err
+		}
+		begun := time.Now()
+		var least uint64
+		if !w.headed {
+			least = uint64(w.Values) + w.Gone
+		}
+		win, more, err := read(ctx, at.value, to, least)
+		if err != nil {
+			return at, false, err
+		}
+		if win.Elements == nil {
+			continue
+		}
+		end := len(win.Elements) - 1
+		next := rank{win.Elements[end].Value, at.below + end - 1}
+		rel := order.Relabelling{From: 1, To: end, Elements: places(win.Elements, at.below)}
+		if least == 0 && slices.Equal(rel.Elements, win.Elements[1:end]) {
+			return next, more, nil
+		}
+		applied, err := win.Commit(ctx, rel, w.crowded > 0)
+		if err != nil {
+			return at, false, err
+		}
+		if !applied {
+			w.crowded = 64
+			continue
+		}
+		w.crowded, w.headed = max(0, w.crowded-1), true // the first window begins with the header
+		for i, e := range rel.Elements {
+			if e.Label != win.Elements[1+i].Label {
+				w.Moved++
+			}
+		}
+		w.After = ope.Version{Epoch: win.Version.Epoch, Generation: win.Version.Generation + 1}
+		if w.crowded > 0 { // let others go first, who must read what has moved
+			err = pause.For(ctx, time.Since(begun)/2)
+		}
+		return next, more, err
+	}
+}
+
+// place returns the n-th value at its new place, counted from 1: even steps, and the shapes of a balanced tree of
+// insertions. It is no element if there are not so many values.
+func (w *Sweep) place(n int, of order.Element) (order.Element, bool) {
+	if n > w.Values {
+		return order.Element{}, false
+	}
+	height, zeros := bits.Len(uint(w.Values)), bits.TrailingZeros(uint(n))
+	shape := order.Shape{Depth: uint32(height - zeros)}
+	switch {
+	case shape.Depth == 1:
+	case n>>(zeros+1)&1 == 0:
+		shape.Run, shape.Dir = 1, -1
+	default:
+		shape.Run, shape.Dir = 1, +1
+	}
+	of.Label, of.Shape = w.Bottom.Plus(w.step.Times(uint64(n))), shape
+	return of, true
+}
+
+// placesBelow returns the inner elements of a window, with those at their new places that are above these.
+func (w *Sweep) placesBelow(window []order.Element, below int) []order.Element {
+	out := slices.Clone(window)
+	for i := 1; i < len(out)-1; i++ {
+		if to, ok := w.place(below+i, out[i]); ok && !out[i].Label.Less(to.Label) && out[i-1].Label.Less(to.Label) {
+			out[i] = to
+		}
+	}
+	return order.Distinguished(window, out)
+}
+
+// placesAbove returns the inner elements of a window, with those at their new places that are below these.
+func (w *Sweep) placesAbove(window []order.Element, below int) []order.Element {
+	out := slices.Clone(window)
+	for i := len(out) - 2; i > 0; i-- {
+		if to, ok := w.place(below+i, out[i]); ok && out[i].Label.Less(to.Label) && to.Label.Less(out[i+1].Label) {
+			out[i] = to
+		}
+	}
+	return order.Distinguished(window, out)
+}
