@@ -3,6 +3,7 @@ package kerschbaum
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -253,4 +254,30 @@ func TestTakenValuesAreDecided(t *testing.T) {
 	}
 	require.Equal(t, 31, n)
 	requireCheckPasses(t, seen)
+}
+
+// Who reads an index may stop at any value, also at one that is being handed over.
+func TestReadingStopsAnywhere(t *testing.T) {
+	index, s := frozenIndex(t)
+	fresh := func() *Scheme { return newClient(t, index, s.Domain(), nil) }
+	total := 0
+	for _, err := range fresh().Range(t.Context(), s.Domain().Min, s.Domain().Max) {
+		require.NoError(t, err)
+		total++
+	}
+	for n := 1; n <= total; n++ {
+		for _, entries := range []iter.Seq2[ope.Entry, error]{
+			fresh().Range(t.Context(), s.Domain().Min, s.Domain().Max),
+			fresh().Check(t.Context(), func(record []byte, err error) { t.Errorf("%x: %v", record, err) }),
+		} {
+			read := 0
+			for _, err := range entries {
+				require.NoError(t, err)
+				if read++; read == n {
+					break
+				}
+			}
+			require.Equal(t, n, read)
+		}
+	}
 }

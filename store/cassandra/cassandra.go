@@ -61,7 +61,7 @@ import (
 // Options are what can be chosen for any connection.
 type Options struct {
 	// Keyspace is the name space: 1 to 48 of a-z, 0-9 and '_', beginning with a letter. It must
-	// be given. It is made when it does not exist. Tables of others may be in it.
+	// be given. It is made when it does not exist, but see MustExist. Tables of others may be in it.
 	Keyspace string
 
 	// Replication is how a keyspace that does not exist is made: the map of CREATE KEYSPACE, for
@@ -69,6 +69,9 @@ type Options struct {
 	// everything (SimpleStrategy), which is for trying out only. The replication of a keyspace
 	// that exists is left as it is.
 	Replication map[string]string
+
+	// MustExist makes Open write nothing where there is no keyspace of the name: that is fs.ErrNotExist.
+	MustExist bool
 
 	// Datacentre, where it is given, names the one data centre that all clients of the keyspace
 	// work in, for ever: they use LOCAL_QUORUM and LOCAL_SERIAL, which are faster and go on when

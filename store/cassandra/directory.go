@@ -8,6 +8,7 @@ import (
 	"encoding/base32"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -76,6 +77,9 @@ func (db *DB) prepare(ctx context.Context) error {
 	}
 	var name string
 	err := db.system("SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?", db.keyspace).ScanContext(ctx, &name)
+	if errors.Is(err, gocql.ErrNotFound) && db.options.MustExist {
+		return fmt.Errorf("cassandra: there is no keyspace %q: %w", db.keyspace, fs.ErrNotExist)
+	}
 	if errors.Is(err, gocql.ErrNotFound) {
 		err = db.change(ctx, fmt.Sprintf("CREATE KEYSPACE IF NOT EXISTS %s WITH replication = %s", db.keyspace, replicationLiteral(db.options.Replication)))
 	}

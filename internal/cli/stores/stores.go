@@ -30,10 +30,10 @@ import (
 type kind struct {
 	scheme string // before the colon
 	usage  string
-	help   string                                                                        // what follows it in the help of --store; may be ""
-	check  func(name string) error                                                       // of what follows the colon; may be nil
-	open   Opener                                                                        // nil for one with servers
-	far    func(ctx context.Context, name string, ask Ask, dial Dial) (driver.DB, error) // nil for one without servers
+	help   string                                                                                 // what follows it in the help of --store; may be ""
+	check  func(name string) error                                                                // of what follows the colon; may be nil
+	open   Opener                                                                                 // nil for one with servers
+	far    func(ctx context.Context, name string, ask Ask, dial Dial, how How) (driver.DB, error) // nil for one without servers
 }
 
 // An Opener opens a database.
@@ -185,11 +185,30 @@ func Asking(ask Ask, say func(text string)) Opener {
 		case k.far != nil:
 			ask, stop := waiting(name, ask, say)
 			defer stop()
-			db, err := k.far(ctx, rest, ask, nil)
+			db, err := k.far(ctx, rest, ask, nil, how)
+			if err == nil && !how.Create {
+				db, err = used(ctx, db)
+			}
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil, fmt.Errorf("there is no store in %s; 'opebench insert' and 'rangecrypt table create' make one: %w", Shown(name), fs.ErrNotExist)
+			}
 			return db, running(ctx, k.scheme, rest, err)
 		}
 		return k.open(ctx, rest, how)
 	}
+}
+
+// used returns a database that has something of ours, or closes it. Whoever has mistyped its name must not believe that
+// all is gone.
+func used(ctx context.Context, db driver.DB) (driver.DB, error) {
+	names, err := db.Families(ctx)
+	if err == nil && len(names) == 0 {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
 }
 
 // patience is how long a server may take to answer before that is said. Most take less than a second; a cluster that is
@@ -220,7 +239,9 @@ func Far(name string, ask Ask) (func(ctx context.Context, dial Dial) (driver.DB,
 	if err != nil || k.far == nil {
 		return nil, err
 	}
-	return func(ctx context.Context, dial Dial) (driver.DB, error) { return k.far(ctx, rest, ask, dial) }, nil
+	return func(ctx context.Context, dial Dial) (driver.DB, error) {
+		return k.far(ctx, rest, ask, dial, How{Create: true})
+	}, nil
 }
 
 func openPebble(_ context.Context, dir string, how How) (driver.DB, error) {
@@ -274,12 +295,12 @@ func Cassandra(ctx context.Context, name string, ask Ask) (cassandra.Config, err
 	return c, err
 }
 
-func openCassandra(ctx context.Context, name string, ask Ask, dial Dial) (driver.DB, error) {
+func openCassandra(ctx context.Context, name string, ask Ask, dial Dial, how How) (driver.DB, error) {
 	config, err := Cassandra(ctx, name, ask)
 	if err != nil {
 		return nil, err
 	}
-	config.Dial = dial
+	config.Dial, config.MustExist = dial, !how.Create
 	config.Logger = slog.New(warnings{os.Stderr, filepath.Base(os.Args[0])})
 	return cassandra.Open(ctx, config)
 }
@@ -332,7 +353,7 @@ func checkHBase(name string) error {
 	return err
 }
 
-func openHBase(ctx context.Context, name string, _ Ask, dial Dial) (driver.DB, error) {
+func openHBase(ctx context.Context, name string, _ Ask, dial Dial, _ How) (driver.DB, error) {
 	quorum, namespace, err := ParseHBase(name)
 	if err != nil {
 		return nil, err

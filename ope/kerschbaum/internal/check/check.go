@@ -140,7 +140,7 @@ func (c *check) find(ctx context.Context, epoch uint64) (unit.Page, unit.Part, e
 			}
 		}
 		if above.Unit != nil && !is.Covers(c.next) && is.Low.Value <= c.next && others.N > 0 && unit.SameEdge(is.High, others.Given) {
-			if err := c.frozen(ctx, above, epoch); err != nil {
+			if err := c.frozen(ctx, above, epoch); err != nil || c.done {
 				return unit.Page{}, unit.Part{}, err
 			}
 			s, above = c.Units(0, epoch), unit.Page{}
