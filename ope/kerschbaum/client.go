@@ -2,15 +2,14 @@ package kerschbaum
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/internal/reads"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
 )
@@ -386,18 +385,7 @@ func (b *base) parallel(n int, do func(i int) error) error {
 	}
 	b.count(func(stats *Stats) { stats.RoundTrips -= n - 1 })
 	const most = 256 // what a batch of random values may ask for at once
-	slots := make(chan struct{}, most)
-	errs := make([]error, n)
-	var wg sync.WaitGroup
-	for i := range n {
-		slots <- struct{}{}
-		wg.Go(func() {
-			errs[i] = do(i)
-			<-slots
-		})
-	}
-	wg.Wait()
-	return cmp.Or(errs...)
+	return reads.Parallel(n, most, do)
 }
 
 // readAhead reads all of the epoch that is not known, if the client seems to need that: once the reads that n more
@@ -425,6 +413,11 @@ func (s *shard) readAhead(ctx context.Context, at ope.Version, n int) (done bool
 	if asked < (t.values+t.since)/2 {
 		return false, nil
 	}
+	u := s.unit(at.Epoch)
+	pages := u.ReadAhead(ctx, func(ctx context.Context, from, to []byte) (ope.View, error) {
+		return s.readRecords(ctx, u, from, to, s.ahead)
+	})
+	defer pages.Stop()
 	for from := s.rules.Low(); ; done = true {
 		s.mu.Lock()
 		k := &s.known
@@ -433,11 +426,12 @@ func (s *shard) readAhead(ctx context.Context, at ope.Version, n int) (done bool
 			k.asked = 0 // what is asked for from now on was forgotten, or has come since
 		}
 		more = more && k.latest() && k.version() == at && k.list.RoomFor(s.ahead)
+		rules := k.rules
 		s.mu.Unlock()
 		if !more {
 			return done, nil
 		}
-		p, err := s.read(ctx, at.Epoch, g.Left.Label, g.Right.Label, s.ahead)
+		p, err := pages.Page(g.Left, g.Right, rules)
 		if err != nil {
 			return done, err
 		}
