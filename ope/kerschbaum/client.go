@@ -397,6 +397,11 @@ func (s *shard) readAhead(ctx context.Context, at ope.Version, n int) (done bool
 	if asked < (t.values+t.since)/2 {
 		return false, nil
 	}
+	u := s.unit(at.Epoch)
+	pages := u.ReadAhead(ctx, func(ctx context.Context, from, to []byte) (ope.View, error) {
+		return s.units.ReadRecords(ctx, u, from, to, s.ahead)
+	})
+	defer pages.Stop()
 	for from := s.rules.Low(); ; done = true {
 		s.mu.Lock()
 		k := &s.known
@@ -405,11 +410,12 @@ func (s *shard) readAhead(ctx context.Context, at ope.Version, n int) (done bool
 			k.asked = 0 // what is asked for from now on was forgotten, or has come since
 		}
 		more = more && k.latest() && k.version() == at && k.list.RoomFor(s.ahead)
+		rules := k.rules
 		s.mu.Unlock()
 		if !more {
 			return done, nil
 		}
-		p, err := s.read(ctx, at.Epoch, g.Left.Label, g.Right.Label, s.ahead)
+		p, err := pages.Page(g.Left, g.Right, rules)
 		if err != nil {
 			return done, err
 		}

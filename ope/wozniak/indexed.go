@@ -384,11 +384,18 @@ func (s *Indexed) seal(p pair) ope.Record {
 	return ope.Record{Key: key, Value: s.sealer.Seal(key, binary.BigEndian.AppendUint64(nil, p.x))}
 }
 
-func (s *Indexed) unseal(r ope.Record) (pair, error) {
+// An opener is a sealer, or one of its openers.
+type opener interface {
+	Open(key, sealed []byte, size int) ([]byte, error)
+}
+
+func (s *Indexed) unseal(r ope.Record) (pair, error) { return s.unsealBy(s.sealer, r) }
+
+func (s *Indexed) unsealBy(o opener, r ope.Record) (pair, error) {
 	if len(r.Key) != s.size() {
-		return pair{}, fmt.Errorf("%w: the record %.64x of unit %q is no ciphertext", ope.ErrIndex, r.Key, s.unit)
+		return pair{}, s.noCiphertext(r.Key)
 	}
-	b, err := s.sealer.Open(r.Key, r.Value, pairSize)
+	b, err := o.Open(r.Key, r.Value, pairSize)
 	if err != nil {
 		return pair{}, err
 	}
@@ -397,6 +404,10 @@ func (s *Indexed) unseal(r ope.Record) (pair, error) {
 		return pair{}, s.corrupt(r.Key, "holds what is outside of the domain")
 	}
 	return p, nil
+}
+
+func (s *Indexed) noCiphertext(key []byte) error {
+	return fmt.Errorf("%w: the record %.64x of unit %q is no ciphertext", ope.ErrIndex, key, s.unit)
 }
 
 func (s *Indexed) corrupt(key []byte, what string) error {

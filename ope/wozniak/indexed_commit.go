@@ -200,7 +200,7 @@ func (s *Indexed) locate(ctx context.Context, left *[]uint64, given, done map[ui
 			return s.plan(lot, given)
 		}
 		s.mu.Unlock()
-		ahead, err := s.readAhead(ctx)
+		ahead, err := s.readAhead(ctx, len(*left))
 		if err == nil && !ahead {
 			_, err = s.search(ctx, unknown, true)
 		}

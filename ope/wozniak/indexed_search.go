@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/internal/reads"
+	"github.com/rangecrypt/rangecrypt/ope/internal/record"
 )
 
 // A gap is where a value is, or would be: the pairs next to it. Both are that of the value itself if it has one.
@@ -44,7 +46,7 @@ func (s *Indexed) search(ctx context.Context, xs []uint64, follow bool) (map[uin
 			found[x] = gaps[i]
 		}
 	}
-	probing := s.count/(s.known.n+1) >= s.page/2
+	probing := s.sparse()
 	counted := s.counted || !follow
 	s.mu.RUnlock()
 	for ; ; probing = true {
@@ -76,6 +78,11 @@ func (s *Indexed) search(ctx context.Context, xs []uint64, follow bool) (map[uin
 		if err := s.read(ctx, pages, !counted); err != nil {
 			return nil, err
 		}
+		if follow {
+			s.mu.Lock()
+			s.asked += len(pages) * s.page
+			s.mu.Unlock()
+		}
 		counted = true
 		for _, pg := range pages {
 			ps, err := s.learn(pg, follow)
@@ -100,37 +107,64 @@ func (s *Indexed) search(ctx context.Context, xs []uint64, follow bool) (map[uin
 	}
 }
 
-// readAhead reads all of the unit that is not known, once as many records as half of it were read in small parts, and
-// if there is memory for it, and reports whether it has. Who loads values into an index that it does not know would
-// else read most of it more than once.
-func (s *Indexed) readAhead(ctx context.Context) (done bool, err error) {
+// sparse reports whether so little of the unit is known that the neighbours of a value are not near those that are.
+func (s *Indexed) sparse() bool { return s.count/(s.known.n+1) >= s.page/2 }
+
+// lookUp is how many pages' worth of reading ahead it takes to find the place of a value where the unit is sparse. With
+// 160,000 pairs that was ten reads of a page, each of which took as long as two pages' worth.
+const lookUp = 16
+
+// readAhead reads all of the unit that is not known, once the reads for n more values come to half of that with those
+// that were made, and if there is memory for it. It reports whether it has. Who loads values into an index that it does not know would
+// else read most of it in small parts, some of them more than once.
+func (s *Indexed) readAhead(ctx context.Context, n int) (done bool, err error) {
 	s.mu.Lock()
-	wanted := s.counted && s.asked >= s.count/2 && s.count <= s.cache
+	asked := s.asked
+	if s.sparse() {
+		asked += n * lookUp * s.page
+	}
+	wanted := asked >= s.count/2 && s.count <= s.cache
 	if wanted {
 		s.asked = 0
 	}
+	header := !s.counted
+	_, top := s.known.around(s.domain.Span())
+	to := top.c
 	s.mu.Unlock()
-	for x := uint64(0); wanted && x < s.domain.Span(); {
+	if !wanted {
+		return false, nil
+	}
+	pages := reads.NewAhead(ctx, func(ctx context.Context, from, _ []byte) (ope.View, error) {
+		if len(from) != s.size() {
+			return ope.View{}, s.noCiphertext(from)
+		}
+		pg := &page{from: fromBytes(from), to: to, limit: s.ahead}
+		err := s.read(ctx, []*page{pg}, header)
+		header = false // the next page is read later
+		return pg.view, err
+	})
+	defer pages.Stop()
+	for x := uint64(0); x < s.domain.Span(); {
 		s.mu.RLock()
 		low, _ := s.known.around(x)
 		_, high := s.known.around(x + 1)
-		from, to, known := *low, *high, low.bare == s.view
+		from, next, known := *low, high.x, low.bare == s.view
 		s.mu.RUnlock()
 		if known {
-			x = to.x
+			x = next
 			continue
 		}
-		pg := &page{from: from.c, to: to.c, limit: s.ahead, first: &from}
-		if err := s.read(ctx, []*page{pg}, false); err != nil {
-			return false, err
-		}
-		ps, err := s.learn(pg, true)
+		view, err := pages.Read(s.bytes(from.c), s.bytes(to))
 		if err != nil {
 			return false, err
 		}
-		x = ps[len(ps)-1].x
+		ps, err := s.learn(&page{from: from.c, to: to, first: &from, view: view}, true)
+		if err != nil {
+			return false, err
+		}
+		x, done = ps[len(ps)-1].x, true
 	}
-	return wanted, nil
+	return done, nil
 }
 
 // probes returns at most n ciphertexts between two others, ascending and distinct.
@@ -230,14 +264,18 @@ func (s *Indexed) learn(pg *page, follow bool) ([]pair, error) {
 	if err := s.checkOpen(pg.view.Meta); err != nil {
 		return nil, err
 	}
-	ps := make([]pair, len(pg.view.Records))
-	for i, r := range pg.view.Records {
-		var err error
-		if ps[i], err = s.unseal(r); err != nil {
-			return nil, err
-		}
-		if i > 0 && ps[i-1].x >= ps[i].x {
-			return nil, s.corrupt(r.Key, "contradicts its neighbours")
+	records := pg.view.Records
+	ps := make([]pair, len(records))
+	err := s.sealer.OpenAll(len(records), func(o *record.Opener, i int) (err error) {
+		ps[i], err = s.unsealBy(o, records[i])
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := 1; i < len(ps); i++ {
+		if ps[i-1].x >= ps[i].x {
+			return nil, s.corrupt(records[i].Key, "contradicts its neighbours")
 		}
 	}
 	if pg.first != nil && (len(ps) == 0 || ps[0].c != pg.first.c) {
@@ -248,19 +286,12 @@ func (s *Indexed) learn(pg *page, follow bool) ([]pair, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if follow {
-		s.adopt(pg.view.Meta.Nonce)
-		s.asked += len(ps)
-	}
 	if !follow {
 		return ps, s.remember(ps)
 	}
-	if err := s.putAll(ps); err != nil {
-		return nil, err
-	}
-	for _, p := range ps[:max(len(ps)-1, 0)] {
-		low, _ := s.known.around(p.x)
-		low.bare = s.view
+	s.adopt(pg.view.Meta.Nonce)
+	if odd := s.known.merge(ps, s.view); odd != nil {
+		return nil, s.corrupt(s.bytes(odd.c), "contradicts its neighbours")
 	}
 	return ps, nil
 }

@@ -125,6 +125,81 @@ func (s *pairs) put(p pair) bool {
 	return true
 }
 
+// merge adds a run of pairs, ascending, between which nothing lies in a view. If one set cannot hold both them and those
+// that are there, it changes nothing, and returns a pair that is out of order.
+func (s *pairs) merge(run []pair, view uint32) (odd *pair) {
+	if len(run) == 0 {
+		return nil
+	}
+	last := run[len(run)-1].x
+	begin := s.find(func(y uint64, _ u192) bool { return y >= run[0].x })
+	end := s.find(func(y uint64, _ u192) bool { return y > last })
+	from, to := begin.chunk, end.chunk // chunks that are replaced
+	if begin.i == 0 && from > 0 {
+		from-- // so that many short runs do not leave many short chunks
+	}
+	if end.i > 0 {
+		to++
+	}
+	had := 0
+	for _, c := range s.chunks[from:to] {
+		had += len(c.pairs)
+	}
+	all := make([]pair, 0, had+len(run))
+	add := func(p pair) {
+		if p.bare = view; p.x == last {
+			p.bare = 0 // what follows the last is not known
+		}
+		all = append(all, p)
+	}
+	for _, c := range s.chunks[from:to] {
+		for _, p := range c.pairs {
+			for ; len(run) > 0 && run[0].x < p.x; run = run[1:] {
+				add(run[0])
+			}
+			if all = append(all, p); len(run) == 0 || run[0].x != p.x {
+				continue
+			}
+			if run[0].c != p.c {
+				return &run[0]
+			}
+			if p.x != last {
+				all[len(all)-1].bare = view
+			}
+			run = run[1:]
+		}
+	}
+	for _, p := range run {
+		add(p)
+	}
+	for i := range all {
+		if i > 0 && !all[i-1].c.less(all[i].c) || i == 0 && from > 0 && !s.before(spot{from, 0}).c.less(all[0].c) {
+			return &all[i]
+		}
+	}
+	if to < len(s.chunks) && !all[len(all)-1].c.less(s.chunks[to].c) {
+		return &all[len(all)-1]
+	}
+	s.n += len(all) - had
+	s.chunks = slices.Replace(s.chunks, from, to, chunksOf(all)...)
+	return nil
+}
+
+// chunksOf cuts pairs into chunks that are at least half full, and have room.
+func chunksOf(all []pair) (chunks []chunk) {
+	pieces := 1
+	if len(all) >= chunkSize {
+		const filled = chunkSize * 3 / 4
+		pieces = (len(all) + filled - 1) / filled
+	}
+	for ; pieces > 0; pieces-- {
+		n := (len(all) + pieces - 1) / pieces
+		chunks = append(chunks, chunkOf(append(make([]pair, 0, chunkSize), all[:n]...)))
+		all = all[n:]
+	}
+	return chunks
+}
+
 // thin drops every other pair, except the first and the last. What stays is spread as before,
 // and helps to find the others again.
 func (s *pairs) thin() {

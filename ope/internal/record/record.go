@@ -12,11 +12,15 @@
 package record
 
 import (
+	"cmp"
 	"crypto/cipher"
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/binary"
 	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
 
 	"golang.org/x/crypto/chacha20poly1305"
 
@@ -77,17 +81,62 @@ func (s *Sealer) Seal(key, plaintext []byte) []byte {
 // Open returns the plaintext, of the given size, of the record with a key. An error is
 // [ope.ErrIndex] and names the place of the record, never what it holds.
 func (s *Sealer) Open(key, sealed []byte, size int) ([]byte, error) {
+	return s.open(make([]byte, 0, size), s.place(key), key, sealed, size)
+}
+
+// open appends the plaintext to out.
+func (s *Sealer) open(out, place, key, sealed []byte, size int) ([]byte, error) {
 	if len(sealed) == 0 || sealed[0] != format {
 		return nil, s.refuse(key, newer(sealed, format))
 	}
 	if len(sealed) != Overhead+size {
 		return nil, s.refuse(key, fmt.Sprintf("has %d bytes, need %d", len(sealed), Overhead+size))
 	}
-	plaintext, err := s.aead.Open(make([]byte, 0, size), sealed[1:bodyPos], sealed[bodyPos:], s.place(key))
+	plaintext, err := s.aead.Open(out, sealed[1:bodyPos], sealed[bodyPos:], place)
 	if err != nil {
 		return nil, s.refuse(key, "was changed, moved from another place, or sealed under another key")
 	}
 	return plaintext, nil
+}
+
+// An Opener opens values one after the other, in the same memory. It is not safe for concurrent use.
+type Opener struct {
+	sealer           *Sealer
+	place, plaintext []byte
+}
+
+// Open is that of the Sealer. The plaintext is valid until the next call.
+func (o *Opener) Open(key, sealed []byte, size int) (plaintext []byte, err error) {
+	o.place = append(o.place[:2+len(o.sealer.unit)], key...)
+	plaintext, err = o.sealer.open(o.plaintext[:0], o.place, key, sealed, size)
+	if err == nil {
+		o.plaintext = plaintext
+	}
+	return plaintext, err
+}
+
+// OpenAll calls open for 0 to n-1, and returns the first error in their order. Who reads a unit ahead opens thousands of
+// records, which takes as long as reading them. So goroutines share them, and each has an Opener.
+func (s *Sealer) OpenAll(n int, open func(o *Opener, i int) error) error {
+	const atOnce = 256 // fewer are not worth a goroutine
+	parts := (n + atOnce - 1) / atOnce
+	errs := make([]error, parts)
+	var next atomic.Int64
+	work := func() {
+		o := &Opener{sealer: s, place: s.place(nil)}
+		for part := int(next.Add(1)) - 1; part < parts; part = int(next.Add(1)) - 1 {
+			for i := part * atOnce; i < min((part+1)*atOnce, n) && errs[part] == nil; i++ {
+				errs[part] = open(o, i)
+			}
+		}
+	}
+	var wg sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), parts) - 1 {
+		wg.Go(work)
+	}
+	work()
+	wg.Wait()
+	return cmp.Or(errs...)
 }
 
 // Headers have formats of their own. Format 2, which is written:

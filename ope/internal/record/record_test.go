@@ -2,6 +2,7 @@ package record
 
 import (
 	"bytes"
+	"encoding/binary"
 	"strings"
 	"testing"
 
@@ -155,4 +156,57 @@ func TestNewRefuses(t *testing.T) {
 	require.ErrorIs(t, err, ope.ErrKey)
 	_, err = New(ope.GenerateKey(), ope.Unit(strings.Repeat("u", 65)))
 	require.ErrorIs(t, err, ope.ErrParams)
+}
+
+// Many records are opened by several goroutines, each as by the Sealer alone.
+func TestOpenAll(t *testing.T) {
+	s := sealer(t, 1, "u")
+	const n, size = 2000, 8
+	keys, sealed := make([][]byte, n), make([][]byte, n)
+	for i := range keys {
+		keys[i] = bytes.Repeat([]byte{byte(i), byte(i >> 8)}, 1+i%9)
+		sealed[i] = s.Seal(keys[i], binary.BigEndian.AppendUint64(nil, uint64(i)))
+	}
+	all := func() (opened []uint64, err error) {
+		opened = make([]uint64, n)
+		return opened, s.OpenAll(n, func(o *Opener, i int) error {
+			b, err := o.Open(keys[i], sealed[i], size)
+			if err == nil {
+				opened[i] = binary.BigEndian.Uint64(b)
+			}
+			return err
+		})
+	}
+	opened, err := all()
+	require.NoError(t, err)
+	for i, x := range opened {
+		require.Equal(t, uint64(i), x)
+	}
+	require.NoError(t, s.OpenAll(0, nil))
+
+	// Of several errors it is the first in the order of records, whichever came first.
+	var want error
+	for _, i := range []int{1900, 1100, 700} {
+		sealed[i][bodyPos] ^= 1
+		_, want = s.Open(keys[i], sealed[i], size)
+	}
+	_, err = all()
+	require.ErrorIs(t, err, ope.ErrIndex)
+	require.EqualError(t, err, want.Error())
+}
+
+// What an Opener refuses does not keep it from opening what comes next.
+func TestOpenerGoesOn(t *testing.T) {
+	s := sealer(t, 1, "u")
+	key, sealed := []byte("key"), s.Seal([]byte("key"), []byte("four"))
+	require.NoError(t, s.OpenAll(3, func(o *Opener, i int) error {
+		if i == 1 {
+			_, err := o.Open([]byte("another and longer"), sealed, 4)
+			require.ErrorIs(t, err, ope.ErrIndex)
+			return nil
+		}
+		b, err := o.Open(key, sealed, 4)
+		require.Equal(t, "four", string(b))
+		return err
+	}))
 }

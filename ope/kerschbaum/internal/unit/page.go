@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/internal/record"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 )
 
@@ -20,7 +21,7 @@ type Page struct {
 
 // Open opens what was read of a unit, from label 0 on or not. Of the elements that another unit has by now, there are none.
 func (u *Unit) Open(view ope.View, first bool) (Page, error) {
-	p := Page{Unit: u, Meta: view.Meta, More: view.More, Elements: make([]order.Element, 0, len(view.Records))}
+	p := Page{Unit: u, Meta: view.Meta, More: view.More}
 	records := view.Records
 	if first {
 		var err error
@@ -28,16 +29,21 @@ func (u *Unit) Open(view ope.View, first bool) (Page, error) {
 			return p, err
 		}
 	}
-	for _, r := range records {
-		e, err := u.OpenElement(r)
-		if err != nil {
-			return p, err
-		}
+	all := make([]order.Element, len(records))
+	err := u.sealer.OpenAll(len(records), func(o *record.Opener, i int) (err error) {
+		all[i], err = u.openElement(o, records[i])
+		return err
+	})
+	if err != nil {
+		return p, err
+	}
+	p.Elements = all[:0]
+	for i, e := range all {
 		if p.Part != nil && e.Label.Less(p.Part.Low.Label) {
 			continue // it is about to be deleted
 		}
 		if n := len(p.Elements); n > 0 && (!p.Elements[n-1].Label.Less(e.Label) || !p.Elements[n-1].Rises(e)) {
-			return p, u.Corrupt(fmt.Errorf("%w: record %x is out of order", order.ErrCorrupt, r.Key))
+			return p, u.Corrupt(fmt.Errorf("%w: record %x is out of order", order.ErrCorrupt, records[i].Key))
 		}
 		p.Elements = append(p.Elements, e)
 	}

@@ -169,15 +169,22 @@ func (c *Codec) parseElement(at order.Label, b []byte) (e order.Element, ok bool
 		return e, true
 	}
 	e.Rank, ok = order.ParseRank(b[21:c.elementSize()])
-	return e, ok
+	return e, ok && (e.Rank != order.Rank{} || e.Shape.Depth == 0)
 }
 
-func (u *Unit) OpenElement(r ope.Record) (order.Element, error) {
+// An opener is a sealer, or one of its openers.
+type opener interface {
+	Open(key, sealed []byte, size int) ([]byte, error)
+}
+
+func (u *Unit) OpenElement(r ope.Record) (order.Element, error) { return u.openElement(u.sealer, r) }
+
+func (u *Unit) openElement(o opener, r ope.Record) (order.Element, error) {
 	c, ok := order.ParseLabel(r.Key)
 	if !ok || c.IsZero() || !c.Less(u.codec.Rules.High().Label) {
 		return order.Element{}, fmt.Errorf("%w: the record %x of unit %q has no place there", ope.ErrIndex, r.Key, u.Name)
 	}
-	b, err := u.sealer.Open(r.Key, r.Value, u.codec.elementSize())
+	b, err := o.Open(r.Key, r.Value, u.codec.elementSize())
 	if err != nil {
 		return order.Element{}, err
 	}

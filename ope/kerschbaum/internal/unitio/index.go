@@ -1,10 +1,10 @@
 package unitio
 
 import (
-	"cmp"
 	"sync"
 
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/internal/reads"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
 )
 
@@ -53,16 +53,5 @@ func (x *Index) Parallel(n int, do func(i int) error) error {
 	}
 	x.count(func(stats *Stats) { stats.RoundTrips -= n - 1 })
 	const most = 256 // what a batch of random values may ask for at once
-	slots := make(chan struct{}, most)
-	errs := make([]error, n)
-	var wg sync.WaitGroup
-	for i := range n {
-		slots <- struct{}{}
-		wg.Go(func() {
-			errs[i] = do(i)
-			<-slots
-		})
-	}
-	wg.Wait()
-	return cmp.Or(errs...)
+	return reads.Parallel(n, most, do)
 }

@@ -1,0 +1,22 @@
+package reads
+
+import (
+	"cmp"
+	"sync"
+)
+
+// Parallel calls do for 0 to n-1, up to most at a time, and returns the first error in their order.
+func Parallel(n, most int, do func(i int) error) error {
+	slots := make(chan struct{}, most)
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		slots <- struct{}{}
+		wg.Go(func() {
+			errs[i] = do(i)
+			<-slots
+		})
+	}
+	wg.Wait()
+	return cmp.Or(errs...)
+}
