@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/internal/testdb"
+	"github.com/rangecrypt/rangecrypt/store"
 )
 
 // rankedTables are tables with a column whose ciphertexts begin with ranks, in each way to write rows.
