@@ -2,8 +2,12 @@ package store_test
 
 import (
 	"bytes"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -209,4 +213,44 @@ func (g *goldenTable) inOrder(column string) {
 			}
 		}
 	})
+}
+
+// Rows whose ranks are those of another index are no table: whoever gives values their ranks in another order gives them others.
+func TestIndependentReaderOfRanks(t *testing.T) {
+	read := independentReader(t)
+	key := ope.GenerateKey()
+	db := newSpecDB(drivertest.NewMemory())
+	tbl := create(t, openWith(t, db, key), store.Schema{
+		Name: "readings", Key: []store.KeyPart{store.HashedPart("id", store.Int64)},
+		Columns: []store.Column{store.OrderedColumn("i1", store.Int64, store.KerschbaumRanked)},
+	})
+	before := dump{Families: dumped(t, db)}
+	put := func(tbl *store.Table, ids ...int) {
+		for _, id := range ids {
+			require.NoError(t, tbl.Put(background, store.Row{"id": int64(id), "i1": int64(id)}))
+		}
+	}
+	put(tbl, 1, 2, 3)
+	d := dump{Key: hex.EncodeToString(key.Secret()), Families: dumped(t, db)}
+	reads := func() error {
+		b, err := json.Marshal(d)
+		require.NoError(t, err)
+		file := filepath.Join(t.TempDir(), "dump.json")
+		require.NoError(t, os.WriteFile(file, b, 0o600))
+		_, err = read(file)
+		return err
+	}
+	require.NoError(t, reads())
+
+	db = newSpecDB(loaded(t, before))
+	tbl, err := openWith(t, db, key).Table(background, "readings")
+	require.NoError(t, err)
+	put(tbl, 3, 2, 1)
+	for i, f := range dumped(t, db) {
+		if f.Name[0] == 'i' {
+			require.Equal(t, f.Name, d.Families[i].Name)
+			d.Families[i] = f
+		}
+	}
+	require.ErrorContains(t, reads(), "a row has another rank than the index")
 }
