@@ -253,4 +253,20 @@ func TestIndependentReaderOfRanks(t *testing.T) {
 		}
 	}
 	require.ErrorContains(t, reads(), "a row has another rank than the index")
+
+	// Verify says so, too. Repair gives the column another index.
+	tbl, err = openDump(t, d).Table(background, "readings")
+	require.NoError(t, err)
+	report, err := tbl.Verify(background, nil)
+	require.NoError(t, err)
+	require.NotEmpty(t, report.Faults)
+	_, err = tbl.Verify(background, &store.VerifyOptions{Repair: true, Grace: 1})
+	require.NoError(t, err)
+	report, err = tbl.Verify(background, nil)
+	require.NoError(t, err)
+	require.True(t, report.Sound(), "%+v", report)
+	require.Equal(t, 3, report.Rows)
+	for lo := range int64(5) {
+		require.Len(t, collect(t, tbl, store.Query{Where: store.Field[int64]("i1").AtLeast(lo)}), int(min(4-lo, 3)))
+	}
 }
