@@ -692,6 +692,7 @@ func TestIndependentReader(t *testing.T) {
 		"lease":                   {[]string{goldenLease}, leaseDump, 0},
 		"rebalanced":              {[]string{goldenRebalanced}, rebalancedDump, 1},
 		"divided":                 {[]string{goldenDivided}, dividedDump, 0},
+		"ranked":                  {[]string{goldenRanked}, rankedDump, 0},
 	} {
 		t.Run(of, func(t *testing.T) {
 			t.Parallel()
@@ -837,11 +838,11 @@ func TestIndependentReaderOfFloats(t *testing.T) {
 		Columns: []store.Column{
 			store.OrderedColumn("o", store.Float64, store.MOPE), store.OrderedColumn("m", store.Float64, store.Kerschbaum),
 			store.OrderedColumn("c", store.Float32, store.Plaintext), store.DeterministicColumn("d", store.Float32),
-			store.RandomisedColumn("r", store.Float64), store.PlainColumn("p", store.Float32),
+			store.OrderedColumn("n", store.Float64, store.KerschbaumRanked), store.RandomisedColumn("r", store.Float64), store.PlainColumn("p", store.Float32),
 		},
 	}, []store.Row{
-		{"id": zero, "at": zero32, "k": zero, "o": zero, "m": zero, "c": zero32, "d": zero32, "r": zero, "p": zero32},
-		{"id": 0.0, "at": float32(1), "k": zero, "o": -1.5, "m": 0.0, "c": float32(0), "d": float32(0), "r": math.NaN(), "p": math.Float32frombits(0xffc00001)},
+		{"id": zero, "at": zero32, "k": zero, "o": zero, "m": zero, "n": zero, "c": zero32, "d": zero32, "r": zero, "p": zero32},
+		{"id": 0.0, "at": float32(1), "k": zero, "o": -1.5, "m": 0.0, "n": 0.0, "c": float32(0), "d": float32(0), "r": math.NaN(), "p": math.Float32frombits(0xffc00001)},
 	})
 }
 
@@ -853,12 +854,13 @@ func TestIndependentReaderOfText(t *testing.T) {
 		Key:  []store.KeyPart{store.OrderedPart("k", long, store.Boldyreva), store.OrderedPart("a", after, store.Wozniak), store.PlainPart("p", long)},
 		Columns: []store.Column{
 			store.OrderedColumn("b", store.Bytes.OrderedBy(16), store.Boldyreva), store.OrderedColumn("m", after, store.Kerschbaum),
+			store.OrderedColumn("n", after, store.KerschbaumRanked), store.OrderedColumn("s", store.String, store.KerschbaumRanked),
 			store.OrderedColumn("c", after, store.Plaintext), store.DeterministicColumn("d", long), store.RandomisedColumn("r", after),
 		},
 	}
 	var rows []store.Row
 	for i, x := range []string{"", "\x00", "a", "http://", "http://a", "http:/0", "https://", "https://www.example.org/", "https://www.example.org/a", "\x7f", "é", "éa", "ê", "\U0010ffff"} {
-		rows = append(rows, store.Row{"k": x, "a": x + fmt.Sprint(i), "p": x, "b": []byte(x), "m": x, "c": x, "d": x, "r": x})
+		rows = append(rows, store.Row{"k": x, "a": x + fmt.Sprint(i), "p": x, "b": []byte(x), "m": x, "n": x, "s": x, "c": x, "d": x, "r": x})
 	}
 	readIndependently(t, schema, rows)
 }

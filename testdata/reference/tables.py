@@ -6,14 +6,14 @@
 The dump holds the master key and every family, row and cell of a database (the form of
 ../vectors/table-1.json). All sealed values are opened, hashes in row keys and posting keys are
 computed again, ciphertexts are held to the order of their plaintexts, every posting to its row, every copy in a posting, too,
-and the indexes of stateful schemes to the values of the rows. What the tables hold is printed as JSON: {"tables": {table:
+and the indexes of stateful schemes to the values of the rows; where these have ranks, so are the ciphertexts. What the tables hold is printed as JSON: {"tables": {table:
 [{column: value as text}]}, "tenants": {table: {tenant: [row]}}, "orphans": {table: number of rows of tenants that are gone},
 "dangling": {table: number of postings that point to nothing}}, rows in the order of their keys. Any deviation from the format is
 an error.
 
 Rows that have expired are left out: by "now" of the dump, in seconds since 1970, or else by the machine's clock.
 
-The ciphertexts themselves are the business of boldyreva.py and wozniak.py.
+The other ciphertexts are the business of boldyreva.py and wozniak.py, and which rank a value gets is that of kerschbaum.py.
 """
 import base64
 import datetime
@@ -26,6 +26,8 @@ import struct
 import sys
 import time
 from decimal import Decimal
+
+from coins import AES256
 
 # Cryptography: HKDF (RFC 5869), ChaCha20-Poly1305 (RFC 8439), HChaCha20 (draft-irtf-cfrg-xchacha-03).
 
@@ -349,7 +351,9 @@ class Field:
         self.token_key = derive(key, "token")
         self.clear = self.encryption in ("plain", "tie") or self.scheme in ("plaintext", "plaintext-indexed")
         self.mutable = self.scheme in ("kerschbaum", "kerschbaum-published", "plaintext-indexed")
-        self.stateful = self.mutable or self.scheme == "wozniak-indexed"
+        self.ranked = self.scheme == "kerschbaum-ranked"
+        check(not self.ranked or confidentiality == "" and not {"share", "unit", "filling"} & set(meta), "a column with ranks whose index is not its own")
+        self.stateful = self.mutable or self.ranked or self.scheme == "wozniak-indexed"
         self.order_key = derive(key, "order")
         self.searched = self.encryption in ("ordered", "deterministic")
         self.covering = meta.get("covering", False)
@@ -371,6 +375,10 @@ class Field:
                 self.size = 2 * self.type.text_order
             elif self.mutable:
                 self.size = 16
+            elif self.ranked:
+                self.size = RANK + 16
+                okm = expand(self.order_key, 64, "kerschbaum", "ranked")
+                self.k1, self.k2 = AES256(okm[:32]), AES256(okm[32:])
             elif self.scheme == "plaintext":
                 self.size = self.plain_size
             elif self.scheme in ("wozniak", "wozniak-indexed"):
@@ -402,10 +410,29 @@ class Field:
             check(ct == (code - self.type.domain[0]).to_bytes(self.size, "big"), "not the plaintext")
         self.pairs.append((ct, code))
 
+    def of_rank(self, rank, code):
+        """The ciphertext of a code with a rank."""
+        mask = self.k1.encrypt(int.from_bytes(rank[:16], "big"))
+        tag = self.k2.encrypt(mask ^ (code % 2**64 << 64 | int.from_bytes(rank[16:24], "big")))
+        return rank + tag.to_bytes(16, "big")
+
+    def check_ranks(self, index):
+        """Checks the ciphertexts of rows, and the ranks of an index: codes with ranks."""
+        ranks = {code: rank for rank, code in index}
+        for ct, code in set(self.pairs):
+            check(code in ranks, "a value of a row is not in the index")
+            check(ct[:RANK] == ranks[code], "a row has another rank than the index")
+            check(ct == self.of_rank(ranks[code], code), "a tag is wrong")
+        below = bytes(24)  # the low end
+        for rank, _ in index:
+            check(rank[24] < 2 and rank[:24] < b"\xff" * 24, "not a rank")
+            check(rank[:24] == below if rank[24] else rank[:24] > below, "ranks are not in order")
+            below = rank[:24]
+
     def check_order(self):
         pairs = sorted(set(self.pairs))
-        if self.mutable:
-            return
+        if self.mutable or self.ranked:
+            return  # what stands for a value is held to the index
         check(len({c for c, _ in pairs}) == len({p for _, p in pairs}) == len(pairs), "ciphertexts are no function")
         falls = sum(a > b for (_, a), (_, b) in zip(pairs, pairs[1:]))
         if self.scheme == "mope":
@@ -415,6 +442,8 @@ class Field:
 
 
 # Indexes of stateful schemes.
+
+RANK = 25  # bytes of a rank
 
 
 def open_record(key, unit, record_key, sealed, before=b""):
@@ -467,6 +496,7 @@ def read_index(field, units):
         check(content == struct.pack(">Q", len(pairs)) + pairs[0][0] + pairs[-1][0], "a header that does not count")
         check((pairs[0][1], pairs[-1][1]) == field.type.domain, "the ends are not those of the domain")
         return pairs
+    size = 21 + (RANK if field.ranked else 0)  # of an element
     key, identifier = derive(field.order_key, "kerschbaum", "record"), "%s/1 domain=%s" % (field.scheme, domain)
     if field.scheme == "kerschbaum-published":
         identifier += " lambda=2"
@@ -480,31 +510,36 @@ def read_index(field, units):
         content = open_record(key, name + suffix, k, v)
         check(len(k) == 4 and len(content) == 32 and int.from_bytes(k, "big") in shards, "a wrong entry of the directory")
         check(struct.unpack(">Q", content[24:])[0] == root.generation, "a shard of another epoch")
-    pairs, part, frozen = read_shard(key, name, identifier, shards.pop(0))
+    check(not field.ranked or all(list(s) == [1] for s in shards.values()), "an index with ranks has one epoch")
+    elements, part, frozen = read_shard(key, name, identifier, shards.pop(0), size)
     check(part is None or part["top"], "shard 0 lacks the top")
     while part and part["left"]:
-        below, left, more = read_shard(key, name, identifier, shards.pop(part["left"]))
+        below, left, more = read_shard(key, name, identifier, shards.pop(part["left"]), size)
         check(left and not left["top"], "a left neighbour that has the top")
-        if left["high"][:24] != part["low"][:24]:
-            check(frozen and left["high"][:24] == part["given"][:24], "the edges of neighbours differ")
+        edge = lambda e: e[:24] + e[37:]  # without its shape
+        if edge(left["high"]) != edge(part["low"]):
+            check(frozen and edge(left["high"]) == edge(part["given"]), "the edges of neighbours differ")
             below = below + frozen
-        pairs, part, frozen = below + pairs, left, more
-    check(not shards or all(not read_shard(key, name, identifier, s)[0] for s in shards.values()), "a shard that no other leads to has values")
-    check(pairs == sorted(pairs) and [x for _, x in pairs] == sorted({x for _, x in pairs}), "values out of order")
-    return pairs
+        elements, part, frozen = below + elements, left, more
+    check(not shards or all(not read_shard(key, name, identifier, s, size)[0] for s in shards.values()), "a shard that no other leads to has values")
+    check(elements == sorted(elements) and [x for _, x, _ in elements] == sorted({x for _, x, _ in elements}), "values out of order")
+    return [(rank if field.ranked else label, x) for label, x, rank in elements]
 
 
-def read_part(content):
-    """Returns what a unit's record says of the part of the index that it has."""
-    check(len(content) == 160, "a part of the wrong length")
-    left, n, _, _, gone, came = struct.unpack(">II16sQQQ", content[112:])
-    return {"low": content[:37], "high": content[37:74], "given": content[74:111], "top": content[111] == 1, "left": left, "n": n, "gone": gone, "came": came}
+def read_part(content, size):
+    """Returns what a unit's record says of the part of the index that it has, whose elements have a size."""
+    edge = 16 + size
+    check(len(content) == 3 * edge + 49, "a part of the wrong length")
+    low, high, given = (content[i * edge:(i + 1) * edge] for i in range(3))
+    top, left, n, _, _, gone, came = struct.unpack(">BII16sQQQ", content[3 * edge:])
+    return {"low": low, "high": high, "given": given, "top": top == 1, "left": left, "n": n, "gone": gone, "came": came}
 
 
-def read_shard(key, name, identifier, epochs):
-    """Checks the units of a shard. Returns its codes by their keys, its part, and what it is about to hand over."""
+def read_shard(key, name, identifier, epochs, size):
+    """Checks the units of a shard, whose elements have a size. Returns its elements, (label, code, rank or nothing), its part,
+    and what it is about to hand over."""
     last = max(epochs)
-    pairs, frozen, least, part = [], [], 0, None
+    elements, frozen, least, part = [], [], 0, None
     current = last  # but while a pass fills the last one
     if epochs[last][1].state == 0:
         current = last - 1
@@ -517,7 +552,7 @@ def read_shard(key, name, identifier, epochs):
         for k, v in records:
             content = open_record(key, name + suffix, k, v)
             if k == bytes(16) + b"r":
-                part = read_part(content)
+                part = read_part(content, size)
             elif len(k) > 16:
                 kind = k[16:17]
                 check(k[:16] == b"\xff" * 16 and kind in (b"g", b"p", b"m", b"n", b"w"), "a record of an unknown kind")
@@ -530,16 +565,18 @@ def read_shard(key, name, identifier, epochs):
                 else:
                     check(len(content) % 40 == 0, "moves of the wrong length")
             else:
-                check(unit.state != 3 and len(content) == 21, "an element that should not be there")
+                check(unit.state != 3 and len(content) == size, "an element that should not be there")
                 if epoch == current:
-                    (frozen if part and k < part["low"][:16] else pairs).append((k, struct.unpack(">q", content[:8])[0]))
+                    (frozen if part and k < part["low"][:16] else elements).append((k, struct.unpack(">q", content[:8])[0], content[21:]))
         check((unit.state == 4) == (part is not None), "a divided unit without a part, or a part without one")
     if part:
         check(len(frozen) == part["n"], "a wrong number of frozen elements")
-        check(part["top"] or all(k < part["high"][:16] for k, _ in pairs), "an element beyond the high edge")
+        check(part["top"] or all(k < part["high"][:16] for k, _, _ in elements), "an element beyond the high edge")
+        lowest = struct.unpack(">q", part["low"][16:24])[0], part["low"][37:]  # its label may have moved since
+        check(part["low"][:16] == bytes(16) and not any(lowest[1]) or not elements or elements[0][1:] == lowest, "the low edge is not the lowest element")
         least = max(least, part["came"])
-    check(len(pairs) + (part["gone"] if part else 0) >= least, "values are gone")
-    return pairs, part, frozen
+    check(len(elements) + (part["gone"] if part else 0) >= least, "values are gone")
+    return elements, part, frozen
 
 
 def tree(key, entries):
@@ -929,7 +966,9 @@ def main(path):
                 index = read_index(f, f.units)
                 codes = [code for _, code in index]
                 check(codes == sorted(set(codes)), "an index is not in order")
-                if f.mutable:
+                if f.ranked:
+                    f.check_ranks(index)
+                elif f.mutable:
                     check({code for _, code in f.pairs} <= set(codes), "a value of a row is not in the index")
                 else:
                     check(set(f.pairs) <= set(index), "a ciphertext of a row is not in the index")
