@@ -60,24 +60,22 @@ import (
 
 // Options are what can be chosen for any connection.
 type Options struct {
-	// Keyspace is the name space: 1 to 48 of a-z, 0-9 and '_', beginning with a letter. It must
-	// be given. It is made when it does not exist, but see MustExist. Tables of others may be in it.
+	// Keyspace is the name space: 1 to 48 of a-z, 0-9 and '_', beginning with a letter. It must be given. Where it does not
+	// exist it is made. Tables of others may be in it.
 	Keyspace string
 
-	// Replication is how a keyspace that does not exist is made: the map of CREATE KEYSPACE, for
-	// example {"class": "NetworkTopologyStrategy", "dc1": "3"}. By default there is one copy of
-	// everything (SimpleStrategy), which is for trying out only. The replication of a keyspace
-	// that exists is left as it is.
+	// Replication is how a keyspace that does not exist is made: the map of CREATE KEYSPACE, for example
+	// {"class": "NetworkTopologyStrategy", "dc1": "3"}. By default there is one copy of everything (SimpleStrategy), which
+	// is for trying out only. The replication of a keyspace that exists is left as it is.
 	Replication map[string]string
 
 	// MustExist makes Open write nothing where there is no keyspace of the name: that is fs.ErrNotExist.
 	MustExist bool
 
-	// Datacentre, where it is given, names the one data centre that all clients of the keyspace
-	// work in, for ever: they use LOCAL_QUORUM and LOCAL_SERIAL, which are faster and go on when
-	// other data centres cannot be reached. Clients of two data centres that did so would not see
-	// each other's conditional changes. So the choice is recorded in the keyspace; a client that
-	// makes another one gets [driver.ErrLayout]. By default it is QUORUM and SERIAL.
+	// Datacentre, where it is given, names the one data centre that all clients of the keyspace work in, for ever: they use
+	// LOCAL_QUORUM and LOCAL_SERIAL, which are faster and go on when other data centres cannot be reached. Clients of two
+	// data centres that did so would not see each other's conditional changes. So the choice is recorded in the keyspace; a
+	// client that makes another one gets [driver.ErrLayout]. By default it is QUORUM and SERIAL.
 	Datacentre string
 
 	// Consistency is that of reads and writes: by default QUORUM, or LOCAL_QUORUM with a Datacentre.
@@ -98,8 +96,7 @@ type Options struct {
 	// statement is sent twice, and a call waits for a node that hangs until Timeout.
 	SpeculateAfter time.Duration
 
-	// Logger gets warnings about how the data lies, and what gocql reports. It never gets a key
-	// or a value. By default nothing is logged.
+	// Logger gets warnings about how the data lies, and what gocql reports, never a key or a value. By default nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -113,8 +110,7 @@ type Config struct {
 	// Port is that of hosts without one. Default 9042.
 	Port int
 
-	// Username and Password log in. They are not sent without TLS, unless AllowPlaintextPassword
-	// is set.
+	// Username and Password log in. They are not sent without TLS, unless AllowPlaintextPassword is set.
 	Username, Password     string
 	AllowPlaintextPassword bool
 
