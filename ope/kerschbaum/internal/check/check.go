@@ -268,7 +268,11 @@ func (c *check) walk(ctx context.Context, p unit.Page, is unit.Part, from order.
 		c.next = max(c.next, is.High.Value)
 	}
 	if w.adjacent {
-		if _, err := w.rules.Between(w.left, high); err != nil {
+		_, err := w.rules.Between(w.left, high)
+		if err == nil && !is.Top && w.left.Shape.Depth > 0 && !w.left.Rises(is.High) {
+			err = fmt.Errorf("its highest rank is not below that of its neighbour")
+		}
+		if err != nil {
 			c.report(u, nil, err)
 		}
 	}
@@ -316,7 +320,11 @@ func (w *walk) record(r ope.Record) bool {
 		return true
 	}
 	if w.adjacent {
-		if _, err := w.rules.Between(w.left, e); err != nil {
+		_, err := w.rules.Between(w.left, e)
+		if err == nil && w.left.Shape.Depth > 0 && !w.left.Rank.SharedBy(e.Rank) {
+			err = fmt.Errorf("it shares a rank that the record before it does not have")
+		}
+		if err != nil {
 			w.report(w.unit, r.Key, err)
 		}
 	}

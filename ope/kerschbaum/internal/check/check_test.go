@@ -24,9 +24,11 @@ type world struct {
 	meta    ope.Meta
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T) *world { return worldOf(t, order.DefaultRules()) }
+
+func worldOf(t *testing.T, rules order.Rules) *world {
 	w := &world{t: t, index: opetest.NewIndex()}
-	key, rules := ope.GenerateKey(), order.DefaultRules()
+	key := ope.GenerateKey()
 	units := unitio.New(w.index, &unit.Codec{Name: "column", ID: "test", Key: key, Rules: rules, Domain: ope.Int64})
 	w.shard = units.Shard(0, func(uint64) (ope.Meta, bool) { return ope.Meta{}, false })
 	w.checker = Checker{
@@ -138,4 +140,24 @@ func TestUnknownState(t *testing.T) {
 	err = w.checker.Run(t.Context(), 0, nil, nil)
 	require.ErrorIs(t, err, ope.ErrIndex)
 	require.ErrorContains(t, err, "newer version")
+}
+
+// Ranks that no client gives are faults: one that is not above the one before it, and one that is shared with nobody.
+func TestRanksAreChecked(t *testing.T) {
+	for name, harm := range map[string]func(e *order.Element){
+		"as it was":          func(*order.Element) {},
+		"out of order":       func(e *order.Element) { e.Rank.Hi = 1 },
+		"shared with nobody": func(e *order.Element) { e.Rank.Shared = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			rules := order.DefaultRules()
+			rules.RankBits = order.RankBits
+			w := worldOf(t, rules)
+			elements := w.fill(9)
+			harm(&elements[4])
+			w.commit([]ope.Record{w.unit().SealElement(elements[4])})
+			_, faults := w.check(nothing)
+			require.Equal(t, name != "as it was", len(faults) > 0, faults)
+		})
+	}
 }

@@ -67,6 +67,9 @@ func (a Rank) Compare(b Rank) int {
 	return bytes.Compare(a.Append(nil), b.Append(nil))
 }
 
+// SharedBy reports whether b can be the rank of the next value: one that is shared is that of the value below.
+func (a Rank) SharedBy(b Rank) bool { return !b.Shared || a.Hi == b.Hi && a.Lo == b.Lo }
+
 // minus returns the distance from b, which is not above, to a.
 func (a Rank) minus(b Rank) Rank {
 	lo, borrow := bits.Sub64(a.Lo.Lo, b.Lo.Lo, 0)

@@ -42,7 +42,9 @@ func (p Part) Rules(r order.Rules) order.Rules {
 }
 
 // SameEdge reports whether the edges of two neighbours are the same. Each has a shape of its own.
-func SameEdge(a, b order.Element) bool { return a.Label == b.Label && a.Value == b.Value }
+func SameEdge(a, b order.Element) bool {
+	return a.Label == b.Label && a.Value == b.Value && a.Rank == b.Rank
+}
 
 func (u *Unit) SealPart(p Part) ope.Record {
 	b := make([]byte, 0, u.codec.partSize())
