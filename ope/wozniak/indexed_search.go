@@ -78,16 +78,16 @@ func (s *Indexed) search(ctx context.Context, xs []uint64, follow bool) (map[uin
 		if err := s.read(ctx, pages, !counted); err != nil {
 			return nil, err
 		}
-		if follow {
-			s.mu.Lock()
-			s.asked += len(pages) * s.page
-			s.mu.Unlock()
-		}
 		counted = true
 		for _, pg := range pages {
 			ps, err := s.learn(pg, follow)
 			if err != nil {
 				return nil, err
+			}
+			if follow {
+				s.mu.Lock()
+				s.asked += len(ps)
+				s.mu.Unlock()
 			}
 			for i := pg.x[0]; i < pg.x[1]; i++ {
 				x := xs[i]
@@ -114,9 +114,9 @@ func (s *Indexed) sparse() bool { return s.count/(s.known.n+1) >= s.page/2 }
 // 160,000 pairs that was ten reads of a page, each of which took as long as two pages' worth.
 const lookUp = 16
 
-// readAhead reads all of the unit that is not known, once the reads for n more values come to half of that with those
-// that were made, and if there is memory for it. It reports whether it has. Who loads values into an index that it does not know would
-// else read most of it in small parts, some of them more than once.
+// readAhead reads all of the unit that is not known, if there is memory for it, once small reads come to half of that: those
+// that were made, and those that n more values would take. It reports whether it has read anything. Who loads values into
+// an index that it does not know would else read most of it in small parts, some of them more than once.
 func (s *Indexed) readAhead(ctx context.Context, n int) (done bool, err error) {
 	s.mu.Lock()
 	asked := s.asked
