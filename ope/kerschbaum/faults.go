@@ -20,15 +20,20 @@ import (
 // that are inserted during it. It is meant for a client that was made for
 // it, since one that is in use remembers what it has read before.
 func (s *Scheme) Check(ctx context.Context, fault func(record []byte, err error)) iter.Seq2[ope.Entry, error] {
+	return s.check(ctx, fault, s.entry)
+}
+
+// check is Check with entries that a function makes.
+func (s *Scheme) check(ctx context.Context, fault func(record []byte, err error), entry func(order.Element, ope.Version) ope.Entry) iter.Seq2[ope.Entry, error] {
 	return func(yield func(ope.Entry, error) bool) {
 		c := check.Checker{
-			Domain: s.domain, Rules: s.rules, Ciphers: s.ciphers, Page: s.passPage,
+			Domain: s.domain, Rules: s.rules, Page: s.passPage,
 			Units:  func(shard uint32, epoch uint64) *unitio.Shard { return s.shards.get(shard, epoch).units },
 			Locate: s.labelOf,
 		}
 		epoch, _, err := s.shards.first().readRoot(ctx)
 		if err == nil {
-			err = c.Run(ctx, epoch, fault, yield)
+			err = c.Run(ctx, epoch, fault, func(e order.Element, v ope.Version) bool { return yield(entry(e, v), nil) })
 		}
 		if err != nil {
 			yield(ope.Entry{}, err)

@@ -70,9 +70,20 @@ func (r *Ranked) EncryptBatch(ctx context.Context, xs []int64) ([]ope.Ciphertext
 	})
 }
 
-// Check is [Scheme.Check], whose entries have the ciphertexts of labels. Ranks that are not in the order of the values are a fault, too.
+// Check is [Scheme.Check]. Ranks that are not in the order of the values are a fault, too.
 func (r *Ranked) Check(ctx context.Context, fault func(record []byte, err error)) iter.Seq2[ope.Entry, error] {
-	return r.of.Check(ctx, fault)
+	return r.of.check(ctx, fault, func(e order.Element, v ope.Version) ope.Entry {
+		return ope.Entry{Plaintext: e.Value, Ciphertext: r.of.ciphers.Ranked(e.Value, e.Rank), Version: v}
+	})
+}
+
+// Parse returns the plaintext of a ciphertext, as its tag has it, without asking the index whether that gave it out.
+func (r *Ranked) Parse(c ope.Ciphertext) (int64, error) {
+	x, _, ok := r.of.ciphers.ParseRanked(c)
+	if !ok {
+		return 0, ope.ErrCiphertext
+	}
+	return x, nil
 }
 
 // Decrypt implements [ope.Scheme]. What the client remembers costs nothing, another ciphertext some reads.

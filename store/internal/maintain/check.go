@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
@@ -275,8 +277,12 @@ func (v *Verifier) agrees(ctx context.Context, c *rowcodec.Column, value any, se
 		if x == nil {
 			return true, nil // a former column, which is not searched
 		}
-		got, err := v.schemes[c].Decrypt(ctx, bytes.Clone(search[:c.Size]))
-		switch _, found := slices.BinarySearch(x.codes, code); {
+		at, found := slices.BinarySearch(x.codes, code)
+		if n := c.RankSize; found && n > 0 && !bytes.Equal(search[:n], x.ranks[at*n:][:n]) {
+			return false, nil
+		}
+		got, err := v.decrypt(ctx, c, bytes.Clone(search[:c.Size]), found)
+		switch {
 		case engine.Refused(err) && x.bad():
 			return true, nil
 		case engine.Refused(err) && !found:
@@ -288,6 +294,14 @@ func (v *Verifier) agrees(ctx context.Context, c *rowcodec.Column, value any, se
 	}
 	want, err := c.AppendSearch(ctx, nil, value)
 	return bytes.Equal(want, search), err
+}
+
+// decrypt returns the code of a ciphertext. Where its rank was found in the index, it need not be looked up there again.
+func (v *Verifier) decrypt(ctx context.Context, c *rowcodec.Column, ct ope.Ciphertext, found bool) (int64, error) {
+	if ranked, ok := v.schemes[c].(*kerschbaum.Ranked); ok && found {
+		return ranked.Parse(ct)
+	}
+	return v.schemes[c].Decrypt(ctx, ct)
 }
 
 // partOf returns the position of the key part that a fault is about, or -1.

@@ -21,6 +21,7 @@ import (
 type indexed struct {
 	found   *inspect.Index // of a mutable scheme, what is reported
 	codes   []int64        // in the index, ascending
+	ranks   []byte         // of the codes, one after the other, where ciphertexts begin with them
 	blind   bool           // it cannot be read at all
 	damaged bool
 }
@@ -150,6 +151,7 @@ func (v *Verifier) checkIndex(ctx context.Context, c *rowcodec.Column, again boo
 			return nil, nil, fmt.Errorf("column %q: %w", c.Name, err)
 		}
 		x.codes = append(x.codes, e.Plaintext)
+		x.ranks = append(x.ranks, e.Ciphertext[:c.RankSize]...)
 		found.Values, found.Version = found.Values+1, e.Version
 		if found.Values%engine.FullBatch == 0 {
 			v.progress("index values", found.Values)

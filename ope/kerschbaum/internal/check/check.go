@@ -16,10 +16,9 @@ import (
 
 // A Checker knows of an index what it takes to read it.
 type Checker struct {
-	Domain  ope.Domain
-	Rules   order.Rules // of the whole index
-	Ciphers *unit.Ciphers
-	Page    int // records that are read at once
+	Domain ope.Domain
+	Rules  order.Rules // of the whole index
+	Page   int         // records that are read at once
 
 	// Units returns the units of a shard.
 	Units func(shard uint32, epoch uint64) *unitio.Shard
@@ -31,7 +30,7 @@ type Checker struct {
 
 // Run yields the values of an index whose root names an epoch. A fault comes with the key of its record, or without a key where
 // it is the unit that is damaged.
-func (c Checker) Run(ctx context.Context, epoch uint64, fault func(record []byte, err error), yield func(ope.Entry, error) bool) error {
+func (c Checker) Run(ctx context.Context, epoch uint64, fault func(record []byte, err error), yield func(order.Element, ope.Version) bool) error {
 	of := &check{Checker: c, s: c.Units(0, epoch), fault: fault, reported: map[string]bool{}, yield: yield, next: c.Domain.Min}
 	return of.run(ctx, epoch)
 }
@@ -41,7 +40,7 @@ type check struct {
 	s        *unitio.Shard
 	fault    func(record []byte, err error)
 	reported map[string]bool
-	yield    func(ope.Entry, error) bool
+	yield    func(order.Element, ope.Version) bool
 	next     int64  // the lowest value that may be yielded yet
 	past     bool   // the highest value was yielded
 	done     bool   // all was read, or nobody wants more
@@ -185,17 +184,12 @@ func (c *check) frozen(ctx context.Context, p unit.Page, epoch uint64) error {
 		if e.Value < c.next {
 			continue
 		}
-		if c.done = !c.yield(c.entry(e, ope.Version{Epoch: epoch, Generation: is.Since}), nil); c.done {
+		if c.done = !c.yield(e, ope.Version{Epoch: epoch, Generation: is.Since}); c.done {
 			return nil
 		}
 	}
 	c.next = is.Low.Value
 	return nil
-}
-
-// entry returns an element as the index of a version has it.
-func (c *check) entry(e order.Element, v ope.Version) ope.Entry {
-	return ope.Entry{Plaintext: e.Value, Ciphertext: c.Ciphers.Of(v.Epoch, e.Value, e.Label), Version: v}
 }
 
 // A walk reads one version of a unit. In a version, records neither move nor vanish. So two that were
@@ -332,7 +326,7 @@ func (w *walk) record(r ope.Record) bool {
 	if w.past || e.Value < w.next {
 		return true
 	}
-	if !w.yield(w.entry(e, w.version), nil) {
+	if !w.yield(e, w.version) {
 		return false
 	}
 	if w.past = e.Value == w.Domain.Max; !w.past {

@@ -32,7 +32,7 @@ func worldOf(t *testing.T, rules order.Rules) *world {
 	units := unitio.New(w.index, &unit.Codec{Name: "column", ID: "test", Key: key, Rules: rules, Domain: ope.Int64})
 	w.shard = units.Shard(0, func(uint64) (ope.Meta, bool) { return ope.Meta{}, false })
 	w.checker = Checker{
-		Domain: ope.Int64, Rules: rules, Ciphers: unit.NewCiphers(key.Expand(64), ope.Int64), Page: 4,
+		Domain: ope.Int64, Rules: rules, Page: 4,
 		Units: func(uint32, uint64) *unitio.Shard { return w.shard },
 		Locate: func(context.Context, uint32, unit.Page, int64) (order.Label, ope.Version, error) {
 			return order.Label{}, ope.Version{}, errors.New("nothing is known")
@@ -72,9 +72,9 @@ func (w *world) fill(n int) []order.Element {
 func (w *world) check(do func(x int64)) (values []int64, faults []string) {
 	err := w.checker.Run(w.t.Context(), 0,
 		func(record []byte, err error) { faults = append(faults, fmt.Sprintf("%x: %v", record, err)) },
-		func(e ope.Entry, _ error) bool {
-			values = append(values, e.Plaintext)
-			do(e.Plaintext)
+		func(e order.Element, _ ope.Version) bool {
+			values = append(values, e.Value)
+			do(e.Value)
 			return true
 		})
 	require.NoError(w.t, err)
