@@ -354,21 +354,28 @@ func TestListKeepsWhatIsUsed(t *testing.T) {
 	require.True(t, l.Gap(n/2).Linked)
 }
 
-// A cached index takes at most 64 bytes a value, with chunks filled at random and, at worst, by half.
+// A cached index takes at most 64 bytes a value, and 112 with ranks, with chunks filled at random and, at worst, by half.
 func TestMemoryOfAList(t *testing.T) {
+	memoryOfAList(t, 0, 40, 64)
+	memoryOfAList(t, RankBits, 40+32, 112)
+}
+
+func memoryOfAList(t *testing.T, rankBits uint, least, most float64) {
 	const n = 60_000
+	rules := DefaultRules()
+	rules.RankBits = rankBits
 	for _, order := range []string{"random", "zigzag"} {
 		values := arrival.Named(t, order).Of(t, n)
 		var was, is runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&was)
-		o := run(t, DefaultRules(), 0, values)
+		o := run(t, rules, 0, values)
 		runtime.GC()
 		runtime.ReadMemStats(&is)
 		each := float64(is.HeapAlloc-was.HeapAlloc) / n
 		t.Logf("%-10s %.1f bytes a value", order, each)
-		require.Less(t, each, 64.0, order)
-		require.Greater(t, each, 40.0, "an element alone has 40")
+		require.Less(t, each, most, order)
+		require.Greater(t, each, least, "an element alone")
 		require.Equal(t, n, o.list.Len())
 		runtime.KeepAlive(values)
 	}
