@@ -9,7 +9,8 @@
 //     stateless, or decided on demand and kept in an [Index] (Waage et al., SECRYPT 2016). Its
 //     ciphertexts may be row keys.
 //   - kerschbaum: [Mutable], with its state in an [Index] (Kerschbaum and Schröpfer, CCS 2014). A
-//     ciphertext says nothing but the order.
+//     ciphertext says nothing but the order. NewRanked is [Linear], but where values share a rank, their ciphertexts
+//     have no order among themselves, and an interval that has one of them has them all.
 //
 // The interfaces distinguish schemes by what the criteria of Waage, Homann and Wiese (SECRYPT
 // 2016, section 3.1) ask of them: whether ciphertexts ever move ([Immutable] or [Mutable]) and

@@ -53,8 +53,8 @@ func (tbl *Table) Rebalance(ctx context.Context, column string, progress func(do
 // another ciphertext than its writer drew. It is then stored again, and queries may return it twice until its Put
 // returns. If that Put fails, or its client dies, both rows stay until Verify with Repair.
 //
-// A column of [KerschbaumRanked] gets a new key and a new index, and all rows are stored again, as [Table.Convert] does it. Until that is
-// over, queries by the column open all rows, in no order.
+// A column of [KerschbaumRanked] gets a new key and a new index, and all rows are stored again, as [Table.Convert] does it. Until that is over,
+// queries by the column open all rows, in no order. Rows that the schema does not take keep it from ending: that is [ope.ErrIndex].
 //
 // A column without an index is [ErrColumn]. Rows that contradict the others stay as they are, and queries by the column may not
 // find them. The error is [ope.ErrIndex] then, although the index is made again: Verify with Repair stores them again.

@@ -37,9 +37,9 @@ type Options struct {
 	// More hides more latency; it also takes more memory and, on a small server, throughput.
 	Concurrency int
 
-	// CacheValues is how many values of each column with a stateful scheme are remembered, at most
-	// 64 bytes each; at least 4096. Default 1,000,000, which is all that a column can have. With
-	// fewer, values that were not used lately take more round trips to write.
+	// CacheValues is how many values of each column with a stateful scheme are remembered, at most 64 bytes each, with
+	// [KerschbaumRanked] 112; at least 4096. Default 1,000,000. Values that are not remembered, since there are more and they
+	// were not used lately, take more round trips to write.
 	CacheValues int
 
 	// NoLease lets writes go without the lease of [Store.SetLease]: for a machine whose clock may stop.

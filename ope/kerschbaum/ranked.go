@@ -179,7 +179,8 @@ func (r *Ranked) Intervals(ctx context.Context, lo, hi int64) ([]ope.Interval, e
 	return []ope.Interval{iv}, nil
 }
 
-// bound returns the lowest string at or above all ciphertexts of a rank or, with 1, above all of these.
+// bound returns a string that all ciphertexts of a rank are at or above, and those of lower ranks are not; or, with 1, one that
+// is above all ciphertexts of the rank, and at or below those of higher ranks.
 func bound(of order.Rank, above byte) ope.Ciphertext {
 	c := append(of.Append(nil), make([]byte, unit.RankedSize-RankSize)...)
 	c[RankSize-1] += above

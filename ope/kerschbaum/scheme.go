@@ -65,7 +65,7 @@ type Options struct {
 	Lambda int
 
 	// CacheValues bounds how many values a client remembers; 0 stands for 1,000,000, and it is at
-	// least 4096. A value takes at most 64 bytes.
+	// least 4096. A value takes at most 64 bytes, and one with a rank 112.
 	CacheValues int
 
 	// Limit is how many distinct values the index takes before Encrypt returns [ope.ErrFull]; 0 stands for

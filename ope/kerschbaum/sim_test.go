@@ -65,6 +65,7 @@ var settings = []setting{
 	{name: "ranks, few labels", bits: 12, ranks: 40, most: 12, span: 60, clients: 4, workers: 1, ops: 30, pass: 0.05, page: 8, chunk: 4, probes: 3},
 	{name: "ranks, divided", bits: 128, ranks: 192, most: 12, span: 200, cache: 32, full: 12, clients: 4, workers: 2, ops: 40, pass: 0.05, page: 4, chunk: 4, probes: 2},
 	{name: "few ranks, divided, appends", bits: 128, ranks: 5, most: 12, appends: true, full: 8, clients: 4, workers: 1, ops: 30, pass: 0.02, page: 8, chunk: 3, probes: 3},
+	{name: "few ranks, some labels, small caches", bits: 16, ranks: 6, most: 12, span: 200, cache: 32, full: 16, clients: 4, workers: 2, ops: 40, pass: 0.05, page: 4, chunk: 4, probes: 2},
 	{name: "as published", bits: 20, published: true, most: 40, appends: true, clients: 3, workers: 1, ops: 20, page: 8, chunk: 8, probes: 3},
 }
 

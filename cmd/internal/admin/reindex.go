@@ -31,7 +31,6 @@ stopped at any time; the same command goes on. 'rangecrypt verify --repair' does
 		Flags: func(f *pflag.FlagSet) {
 			f.StringVar(&column, "column", "", "`name` of the key part or column")
 			cli.OfferColumns(f, "column")
-			cli.OfferColumns(f, "column")
 		},
 		Check: func(*cli.Call) error {
 			if column == "" {

@@ -28,7 +28,7 @@ func (v *Verifier) rebuild(ctx context.Context, id meta.ColumnID) (bool, error) 
 	if c == nil {
 		return true, nil
 	}
-	_, err := rewrite.Reindex(ctx, v.of, t, c.Name, func(rows int) { v.progress("making an index again", rows) })
+	err := rewrite.Reindex(ctx, v.of, t, c.Name, func(rows int) { v.progress("making an index again", rows) })
 	if engine.Refused(err) || errors.Is(err, ope.ErrFull) {
 		return false, nil
 	}
@@ -42,7 +42,11 @@ func (v *Verifier) rebuild(ctx context.Context, id meta.ColumnID) (bool, error) 
 	if err := v.goOn(ctx, now); err != nil {
 		return false, err
 	}
+	if is := v.table.ByName[c.Name]; is != nil && v.statefulColumn(id) == nil {
+		id = is.Id // it has got another, with an index of its own
+	}
 	faults, err := v.readIndex(ctx, id)
+	v.lost[id] = len(faults) > 0
 	return len(faults) == 0, err
 }
 

@@ -28,7 +28,8 @@ import (
 // A Conversion is one execution of Convert.
 type Conversion struct {
 	Table    *session.Table
-	Progress func(done, total int) // may be nil
+	Progress func(done, total int) // of parts; may be nil
+	Read     func(rows int)        // is called with the number of rows of each batch, one call at a time; may be nil
 
 	mu    sync.Mutex
 	Stats inspect.ConvertStats
@@ -94,7 +95,7 @@ func (c *Conversion) tenants(ctx context.Context) error {
 			return err
 		}
 		err = c.Table.EachTenant(ctx, func(tbl *session.Table) error {
-			one := &Conversion{Table: tbl, Progress: c.Progress}
+			one := &Conversion{Table: tbl, Progress: c.Progress, Read: c.Read}
 			err := one.run(ctx)
 			c.Stats.Rows += one.Stats.Rows
 			c.Stats.Converted += one.Stats.Converted
@@ -223,6 +224,9 @@ func (c *Conversion) part(ctx context.Context, t *engine.Engine, part, parts int
 		c.Stats.Converted += done.Converted
 		c.Stats.Unreadable += done.Unreadable
 		c.Stats.Unfit += done.Unfit
+		if c.Read != nil {
+			c.Read(len(batch) - done.Expired)
+		}
 		return err
 	})
 	return whole, err

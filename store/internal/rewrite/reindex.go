@@ -61,23 +61,24 @@ func RebuildIndex(ctx context.Context, tbl *session.Table, column string, progre
 	if err != nil {
 		return err
 	}
-	left, err := Reindex(ctx, tbl, t, column, progress)
-	if err != nil {
+	build := &indexBuild{db: tbl.Database(), progress: progress}
+	if err := build.again(ctx, tbl, t, column); err != nil {
 		return err
 	}
-	if _, err = tbl.Refresh(ctx); err == nil && left > 0 {
+	switch _, err = tbl.Refresh(ctx); {
+	case err == nil && build.unfit > 0:
+		err = fault.As(fmt.Sprintf("the index is made again, but the schema does not take %d rows, which stay as they are, and until they are put "+
+			"again with other values, queries by the column open all rows", build.unfit), ope.ErrIndex)
+	case err == nil && build.left > 0:
 		err = fault.As(fmt.Sprintf("the index is made again, but %d values that rows have contradict others and are not in it; "+
-			"Verify with Repair, 'rangecrypt verify --repair', stores these rows again", left), ope.ErrIndex)
+			"Verify with Repair, 'rangecrypt verify --repair', stores these rows again", build.left), ope.ErrIndex)
 	}
 	return err
 }
 
-// Reindex is RebuildIndex of a table as the caller knows it. It returns how many values of rows were left out, since they
-// contradict others.
-func Reindex(ctx context.Context, tbl *session.Table, t *engine.Engine, column string, progress func(rows int)) (left int, err error) {
-	build := &indexBuild{db: tbl.Database(), progress: progress}
-	err = build.again(ctx, tbl, t, column)
-	return build.left, err
+// Reindex is RebuildIndex of a table as the caller knows it. It says nothing of rows that were left as they are.
+func Reindex(ctx context.Context, tbl *session.Table, t *engine.Engine, column string, progress func(rows int)) error {
+	return (&indexBuild{db: tbl.Database(), progress: progress}).again(ctx, tbl, t, column)
 }
 
 // FinishIndex finishes an index that is being made again, whoever began it.
@@ -92,6 +93,7 @@ type indexBuild struct {
 	rows     int
 	was      uint32 // number of the index when it began, or 0
 	left     int    // values of rows that were left out, since they contradict others
+	unfit    int    // rows that the schema does not take, where all rows are stored again
 }
 
 // again makes the index of a column again. If that is under way, and not damaged, it is finished.
@@ -106,7 +108,9 @@ func (b *indexBuild) again(ctx context.Context, tbl *session.Table, t *engine.En
 	ref, was := t.IndexOf(c), c.Unit
 	b.was = was
 	if c.RankSize > 0 {
-		return renew(ctx, tbl, column, b.progress)
+		var err error
+		b.unfit, err = renew(ctx, tbl, column, b.progress)
+		return err
 	}
 	if c.Filling {
 		if err := b.finish(ctx, ref); err == nil || !engine.Refused(err) || errors.Is(err, catalogue.ErrPutBack) {

@@ -14,29 +14,32 @@ import (
 // an index of its own, as when its encryption is changed. A conversion stores all rows so.
 
 // renew does so with a column whose ciphertexts begin with ranks. A conversion that is under way it finishes, since that may be
-// one that somebody has begun in this way.
-func renew(ctx context.Context, tbl *session.Table, column string, progress func(rows int)) error {
+// one that somebody has begun in this way. Where rows do not fit, that never ends, and says nothing of the index: then it does
+// so again. It returns how many rows do not fit.
+func renew(ctx context.Context, tbl *session.Table, column string, progress func(rows int)) (unfit int, err error) {
 	db := tbl.Database()
 	m, _, version, err := tbl.Entry(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	whole, err := db.Table(ctx, m, version) // of all tenants
 	if err != nil {
-		return err
+		return 0, err
 	}
-	convert := func() error {
-		conversion := &Conversion{Table: whole, Progress: func(done, _ int) {
-			if progress != nil {
-				progress(done)
+	rows := 0
+	convert := func() (unfit int, err error) {
+		conversion := &Conversion{Table: whole, Read: func(n int) {
+			if rows += n; progress != nil {
+				progress(rows)
 			}
 		}}
-		return conversion.Run(ctx)
+		err = conversion.Run(ctx)
+		return conversion.Stats.Unfit, err
 	}
 	c := whole.Now().ByName[column]
 	if c != nil && !c.Leads() {
-		if err := convert(); !engine.Refused(err) {
-			return err
+		if unfit, err := convert(); !engine.Refused(err) && (err != nil || unfit == 0) {
+			return 0, err
 		}
 	}
 	err = administer.Alter(ctx, db, m.Name, nil, func(a *meta.Alteration) error {
@@ -46,10 +49,11 @@ func renew(ctx context.Context, tbl *session.Table, column string, progress func
 		return a.Renew(column)
 	})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if _, err := whole.Refresh(ctx); err != nil {
-		return err
+		return 0, err
 	}
+	rows = 0
 	return convert()
 }

@@ -17,6 +17,9 @@ func requireOrdered(t require.TestingT, l *List) {
 	n := 0
 	var last *entry
 	for _, c := range l.chunks {
+		if l.rules.RankBits > 0 && len(c.ranks) != len(c.entries) || l.rules.RankBits == 0 && c.ranks != nil {
+			require.FailNow(t, "ranks are out of step")
+		}
 		if len(c.entries) == 0 || len(c.entries) > l.Size || c.value != c.entries[0].value || c.label != c.entries[0].label {
 			require.FailNow(t, "the directory is wrong")
 		}
@@ -42,9 +45,9 @@ type knownIndex struct {
 	lowLinked bool
 }
 
-func newKnownIndex(r *rand.Rand, n int) *knownIndex {
+func newKnownIndex(rules Rules, r *rand.Rand, n int) *knownIndex {
 	k := &knownIndex{present: make([]bool, n), known: make([]bool, n), linked: make([]bool, n)}
-	k.low, k.high = Element{}, DefaultRules().High()
+	k.low, k.high = Element{}, rules.High()
 	for i := range n {
 		k.all = append(k.all, Element{
 			Value: math.MinInt64 + int64(i)*7, // the lowest is a value as any other
@@ -53,6 +56,15 @@ func newKnownIndex(r *rand.Rand, n int) *knownIndex {
 		})
 	}
 	k.all[n-1].Value = math.MaxInt64
+	if rules.RankBits > 0 {
+		at := Rank{Lo: Label{0, 1}}
+		for i := range k.all {
+			if at.Shared = i > 0 && r.IntN(3) == 0; !at.Shared {
+				at = at.plus(Rank{Hi: r.Uint64N(2), Lo: Label{r.Uint64(), r.Uint64() | 1}})
+			}
+			k.all[i].Rank = at
+		}
+	}
 	return k
 }
 
@@ -137,8 +149,10 @@ func TestListIsWhatWasLearnt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		limit := rapid.SampledFrom([]int{0, 0, 10, 40}).Draw(t, "limit")
-		k := newKnownIndex(r, n)
-		l := NewList(DefaultRules(), limit)
+		rules := DefaultRules()
+		rules.RankBits = rapid.SampledFrom([]uint{0, RankBits}).Draw(t, "bits of ranks")
+		k := newKnownIndex(rules, r, n)
+		l := NewList(rules, limit)
 		l.Size = rapid.SampledFrom([]int{2, 3, 8}).Draw(t, "size")
 		everyone := rapid.IntRange(0, 100).Draw(t, "present")
 		for i := range k.present {
@@ -340,21 +354,28 @@ func TestListKeepsWhatIsUsed(t *testing.T) {
 	require.True(t, l.Gap(n/2).Linked)
 }
 
-// A cached index takes at most 64 bytes a value, with chunks filled at random and, at worst, by half.
+// A cached index takes at most 64 bytes a value, and 112 with ranks, with chunks filled at random and, at worst, by half.
 func TestMemoryOfAList(t *testing.T) {
+	memoryOfAList(t, 0, 40, 64)
+	memoryOfAList(t, RankBits, 40+32, 112)
+}
+
+func memoryOfAList(t *testing.T, rankBits uint, least, most float64) {
 	const n = 60_000
+	rules := DefaultRules()
+	rules.RankBits = rankBits
 	for _, order := range []string{"random", "zigzag"} {
 		values := arrival.Named(t, order).Of(t, n)
 		var was, is runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&was)
-		o := run(t, DefaultRules(), 0, values)
+		o := run(t, rules, 0, values)
 		runtime.GC()
 		runtime.ReadMemStats(&is)
 		each := float64(is.HeapAlloc-was.HeapAlloc) / n
 		t.Logf("%-10s %.1f bytes a value", order, each)
-		require.Less(t, each, 64.0, order)
-		require.Greater(t, each, 40.0, "an element alone has 40")
+		require.Less(t, each, most, order)
+		require.Greater(t, each, least, "an element alone")
 		require.Equal(t, n, o.list.Len())
 		runtime.KeepAlive(values)
 	}
