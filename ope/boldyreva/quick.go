@@ -7,10 +7,12 @@ import "math/bits"
 
 // A quickRow is what [quickly] needs of the tables for a row of quick.
 type quickRow struct {
-	column   [64]uint32 // of the envelope
-	bound    [64]uint32 // of quick; 0 for the tail, which has none
+	column   [64]uint32         // of the envelope
+	bound    [64 * parts]uint32 // of quickParts; 0 for the tail, which has none
 	fraction uint
 }
+
+const parts = 8 // of a block, which have bounds of their own
 
 // quickRows gives, by the bit length of V less 1, the row; there is none where V is small.
 var quickRows = func() (by [64]*quickRow) {
@@ -18,7 +20,7 @@ var quickRows = func() (by [64]*quickRow) {
 	for i := range rows {
 		env := &envelopes[min(i, 4)]
 		rows[i].column, rows[i].fraction = env.column, env.fraction
-		copy(rows[i].bound[:], quick[i][:])
+		copy(rows[i].bound[:], quickParts[i][:])
 	}
 	for n := 9; n <= len(by); n++ {
 		by[n-1] = &rows[classes[n]]
@@ -61,5 +63,5 @@ func quickly(k uint, last, a, u uint64) (lower uint64, ok bool) {
 	j = c&63 ^ (c&63^j)&-own
 	e := (j*width + r) >> (row.fraction & 63)
 	side := a >> 57 & 1
-	return last/2 + 1 + (e ^ -side), low >= width && uint32(a) < row.bound[j&63]
+	return last/2 + 1 + (e ^ -side), low >= width && uint32(a) < row.bound[(j*parts+u/(1<<64/parts))&(64*parts-1)]
 }

@@ -2,6 +2,8 @@ package boldyreva
 
 import (
 	"fmt"
+	"math/big"
+	"math/bits"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,6 +12,47 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope/internal/coins"
 	"github.com/rangecrypt/rangecrypt/ope/internal/vectortest"
 )
+
+// The bound of a part is below the acceptance probability at each of its cells; the last one's is that of the block.
+func TestPartsOfBlocks(t *testing.T) {
+	require.Len(t, quickParts, len(quick))
+	r := seeded(t)
+	checked := 0
+	for range sim.Share(25_000, 8_000) {
+		k, last := randomHistogramNode(r)
+		v1, v0 := variance(k, last)
+		n := bits.Len64(v0)
+		if v1 != 0 {
+			n = 65
+		}
+		row := classes[n]
+		env := &envelopes[min(row, 4)]
+		width := blockWidth(v1, v0, n, env.fraction)
+		j, part := r.Uint64N(blocks), r.Uint64N(parts)
+		require.Equal(t, quick[row][j], quickParts[row][j*parts+parts-1])
+		q := quickParts[row][j*parts+part]
+		if q == 0 {
+			continue
+		}
+		u := part << 61 // the first word of the part, which has the highest probability; the last word has the lowest
+		if r.UintN(4) != 0 {
+			u |= 1<<61 - 1
+		}
+		cell, _ := bits.Mul64(u, width)
+		d := 2*((j*width+cell)>>env.fraction) + ^last&1
+		if r.UintN(2) == 0 {
+			d += 2 - 2*(^last&1)
+		}
+		if d > last {
+			continue
+		}
+		checked++
+		rho := exactRatio(env, k, last, d, j, 0, 128)
+		require.LessOrEqual(t, new(big.Int).Lsh(bigUint(uint64(q)), 96).Cmp(rho), 0,
+			"k %d, last %d, D %d, block %d, part %d", k, last, d, j, part)
+	}
+	require.Greater(t, checked, 1000)
+}
 
 // What is decided quickly is the sample.
 func TestQuickly(t *testing.T) {
