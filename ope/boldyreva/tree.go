@@ -172,8 +172,8 @@ func (n *node) encrypt(w *walker, m uint64) (hi, lo uint64) {
 			continue
 		}
 		lower, met := n.split(w)
-		if !met {
-			unknown++
+		if unknown++; met {
+			unknown = 0
 		}
 		n.bits--
 		if m < lower {
