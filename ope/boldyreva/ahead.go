@@ -30,7 +30,7 @@ func (n *node) runAhead(w *walker, m uint64) (rank uint64) {
 		a.Set(children+1, mask.Label(base|3<<((k-2)&63)), 0)
 		w.Use(mask.Label(base | 1<<((k-1)&63))) // for further blocks
 		lower := w.splitBy(k+below, last, hi, lo)
-		// There is no branch, as in lanes.step.
+		// There is no branch, as in lane.enterHalf.
 		_, borrow := bits.Sub64(m, lower, 0)
 		upper := borrow - 1
 		m -= lower & upper
