@@ -60,19 +60,26 @@ func (w *walker) flush(t *tree, b *batch) {
 			if s.last == 0 {
 				counter = leafCounter
 			}
-			hi, lo := s.middle()
+			// See node.middle. A node of no bits needs no coins, so that it does not matter which are computed.
 			if s.bits > 64 {
-				l.labels[i] = above.Label(hi)
+				l.labels[i] = above.Label(s.hi | 1<<((s.bits-65)&63))
 			} else {
 				if !s.masked {
-					s.mask, s.masked = w.Mask(0, hi), true
+					s.mask, s.masked = w.Mask(0, s.hi), true
 				}
-				l.labels[i] = s.mask.Label(lo)
+				l.labels[i] = s.mask.Label(s.lo | 1<<((s.bits-1)&63))
 			}
 			l.Set(i, l.labels[i], counter)
 		}
 		l.Blocks(count)
 		for i := count - 1; i >= 0; i-- {
+			if s := &l.now[i]; s.last >= popcountMost && !w.exact {
+				hi, lo := l.Get(i)
+				if lower, ok := quickly(s.bits, s.last, hi, lo); ok {
+					s.enterHalf(lower)
+					continue
+				}
+			}
 			if l.step(w, i, b) {
 				count--
 				l.now[i] = l.now[count]
@@ -100,13 +107,21 @@ func (l *lanes) step(w *walker, i int, b *batch) (arrived bool) {
 		s.rank = s.enter(&places, s.rank)
 		return false
 	}
-	lower := w.splitBy(s.bits, s.last, hi, lo)
+	s.enterHalf(w.splitBy(s.bits, s.last, hi, lo))
+	return false
+}
+
+// enterHalf narrows the node of a lane to the half that has its point.
+func (s *lane) enterHalf(lower uint64) {
 	// Whether it is the upper half can be foreseen by nobody, a processor included: so there is no branch.
 	_, borrow := bits.Sub64(s.rank, lower, 0)
 	upper := borrow - 1
 	s.rank -= lower & upper
 	s.last = (s.last-lower)&upper | (lower-1)&^upper
 	s.bits--
-	s.add(1&upper, s.bits)
-	return false
+	if s.bits >= 64 {
+		s.hi |= 1 & upper << ((s.bits - 64) & 63)
+	} else {
+		s.lo |= 1 & upper << (s.bits & 63)
+	}
 }

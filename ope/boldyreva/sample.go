@@ -23,6 +23,11 @@ func (w *walker) split(k uint, last uint64) uint64 {
 
 // splitBy is split by the first block of the node's coins, which is known.
 func (w *walker) splitBy(k uint, last, hi, lo uint64) uint64 {
+	if last >= popcountMost && !w.exact {
+		if lower, ok := quickly(k, last, hi, lo); ok {
+			return lower
+		}
+	}
 	if k <= 64 && last >= 1<<(k-1) { // more points than gaps: sample the gaps
 		return 1<<(k-1) - w.sample(k, ^uint64(0)>>(64-k)-last-1, hi, lo)
 	}

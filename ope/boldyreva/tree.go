@@ -28,6 +28,7 @@ type walker struct {
 	exact bool
 	known *[1 << knownBits][2]known // nil: it remembers nothing
 	lanes *lanes                    // nil until a batch is encrypted
+	ahead *coins.Lanes              // nil: nothing is computed ahead
 }
 
 // known is a node's split. Walkers remember some: all values have the root in common, those of a
@@ -44,11 +45,11 @@ const knownBits = 8
 
 func (t *tree) get() *walker {
 	if t.pool == nil {
-		return &walker{Reader: t.source.NewReader(), exact: t.exact}
+		return &walker{Reader: t.source.NewReader(), exact: t.exact, ahead: t.source.NewLanes()}
 	}
 	w, ok := t.pool.Get().(*walker)
 	if !ok {
-		w = &walker{Reader: t.source.NewReader(), known: new([1 << knownBits][2]known)}
+		w = &walker{Reader: t.source.NewReader(), known: new([1 << knownBits][2]known), ahead: t.source.NewLanes()}
 	}
 	w.exact = t.exact
 	return w
@@ -90,27 +91,27 @@ func (n *node) seek(w *walker) {
 }
 
 // split returns how many points of a node that is neither full nor scattered nor has a single
-// point lie in its lower half.
-func (n *node) split(w *walker) uint64 {
+// point lie in its lower half, and whether that is remembered.
+func (n *node) split(w *walker) (lower uint64, met bool) {
 	if n.last < popcountMost || w.exact || w.known == nil { // small nodes are many, and soon split
 		n.seek(w)
-		return w.split(n.bits, n.last)
+		return w.split(n.bits, n.last), false
 	}
 	hi, lo := n.middle()
 	set := &w.known[(hi*0x9E3779B97F4A7C15^lo*0xD6E8FEB86659FD93)>>(64-knownBits)]
 	for i := range set {
 		if k := &set[i]; k.hi == hi && k.lo == lo {
-			return k.lower
+			return k.lower, true
 		}
 	}
 	n.seek(w)
-	lower := w.split(n.bits, n.last)
+	lower = w.split(n.bits, n.last)
 	place := &set[1]
 	if n.bits >= set[0].bits {
 		place, set[1] = &set[0], set[0]
 	}
 	*place = known{hi, lo, lower, n.bits}
-	return lower
+	return lower, false
 }
 
 // add adds c * 2^bits to the base. The bits that it sets are not set before.
@@ -155,7 +156,7 @@ func (t *tree) encrypt(m uint64) (hi, lo uint64) {
 
 // encrypt returns the ciphertext of the node that has m others of it below.
 func (n *node) encrypt(w *walker, m uint64) (hi, lo uint64) {
-	for n.last != 0 {
+	for unknown := 0; n.last != 0; {
 		if n.full() {
 			return n.hi, n.lo | m
 		}
@@ -165,7 +166,15 @@ func (n *node) encrypt(w *walker, m uint64) (hi, lo uint64) {
 			m = n.enter(&places, m)
 			continue
 		}
-		lower := n.split(w)
+		if unknown == 2 && w.ahead != nil {
+			unknown++
+			m = n.runAhead(w, m)
+			continue
+		}
+		lower, met := n.split(w)
+		if unknown++; met {
+			unknown = 0
+		}
 		n.bits--
 		if m < lower {
 			n.last = lower - 1
@@ -236,7 +245,7 @@ func (t *tree) decrypt(hi, lo uint64) (m uint64, ok bool) {
 			n.add(uint64(place), n.bits)
 			continue
 		}
-		lower := n.split(w)
+		lower, _ := n.split(w)
 		n.bits--
 		var upper uint64
 		if n.bits >= 64 {
@@ -341,7 +350,7 @@ func (t *tree) walkFrom(w *walker, n node, b *batch, from, to int, first uint64)
 			}
 			return
 		}
-		lower := n.split(w)
+		lower, _ := n.split(w)
 		n.bits--
 		// The first rank that is not in the lower half.
 		mid, end := from, to

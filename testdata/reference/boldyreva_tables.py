@@ -93,8 +93,14 @@ def width(v, fraction):
     return (root << (s // 2 + 1) >> (13 if fraction else 21)) + 1
 
 
-def quick_rows(env):
-    """Lower bounds of the acceptance probability of block j, in units of 2^-32, for all V of a row."""
+PARTS = 8
+
+
+def quick_rows(env, parts=1):
+    """Lower bounds of the acceptance probability of each part of block j, in units of 2^-32, for all V of a row.
+
+    Part p has the cells r = floor(u width / 2^64) with u below (p+1) 2^64 / parts, so that r + 1 is at most
+    (p+1) width / parts and less than one more cell, which the last part does not need."""
     rows = []
     for n, low in enumerate([LOWEST_V, 1 << 8, 1 << 10, 1 << 12, 1 << 16, 1 << 20, 1 << 28]):
         e = env[min(n, 4)]
@@ -102,9 +108,11 @@ def quick_rows(env):
         s = mp.sqrt(mpf(low) * (1 + mpf(1) / 256) + mpf(2) ** -10)  # S^2 <= V (1 + 1/256)
         omega = s / 16 + (1 if e["fraction"] == 0 else mpf(1) / 256)
         extra = 0 if e["fraction"] == 0 else 16 / mp.sqrt(low)   # the cell at a block's end
+        cell = 16 / mp.sqrt(low) / 2 ** e["fraction"]
         row = []
-        for j in range(BLOCKS):
-            g = 2 * ((j + 1 + extra) * omega) ** 2 / vp    # >= D^2 / 2V'
+        for j, p in [(j, p) for j in range(BLOCKS) for p in range(1, parts + 1)]:
+            end = j + mpf(p) / parts + extra + (0 if p == parts else cell)
+            g = 2 * (end * omega) ** 2 / vp                # >= D^2 / 2V'
             t = 2 * g / vp                                 # >= D^2 / A^2
             if t > mpf(1) / 16:
                 row.append(0)
@@ -136,6 +144,10 @@ def go_source(env):
     out.append("}\n\n// quick[row][j] <= 2^32 times the lowest acceptance probability of block j.\n")
     out.append("var quick = [...][%d]uint32{\n" % BLOCKS)
     for row in quick_rows(env):
+        out.append("\t\t{\n" + go_list(row, 8) + "\t\t},\n")
+    out.append("}\n\n// quickParts[row][%d*j+p] <= 2^32 times the lowest acceptance probability of part p of block j.\n" % PARTS)
+    out.append("var quickParts = [...][%d]uint32{\n" % (BLOCKS * PARTS))
+    for row in quick_rows(env, PARTS):
         out.append("\t\t{\n" + go_list(row, 8) + "\t\t},\n")
     psi = [int(mp.nint(mpf(2) ** 64 / (k * (2 * k - 1)))) for k in range(2, 18)]
     fact = [int(mp.nint(mpf(2) ** 63 / mp.factorial(k))) for k in range(21)]

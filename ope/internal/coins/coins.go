@@ -142,9 +142,13 @@ func (l *Lanes) Set(i int, label Label, counter uint64) {
 // Blocks computes the blocks of the first n lanes.
 func (l *Lanes) Blocks(n int) {
 	for i := range n {
-		l.source.k2.Encrypt(l.out[i][:], l.in[i][:])
+		l.Block(i)
 	}
 }
+
+// Block computes the block of a lane. It has to wait for a label that was set just before, since AES reads at once what
+// was written in two words.
+func (l *Lanes) Block(i int) { l.source.k2.Encrypt(l.out[i][:], l.in[i][:]) }
 
 // Get returns what was computed for a lane, as two words: of a block, the first half first.
 func (l *Lanes) Get(i int) (hi, lo uint64) {
