@@ -108,7 +108,7 @@ var (
 // A unit whose generation was changed, or that is gone, is an error, or read on as one whose values have
 // moved: a writer does not try again for ever.
 func TestUnitOfAnotherGeneration(t *testing.T) {
-	for _, scheme := range []ColumnScheme{WozniakIndexed, Kerschbaum, plaintextIndexed} {
+	for _, scheme := range []ColumnScheme{WozniakIndexed, Kerschbaum, KerschbaumRanked, plaintextIndexed} {
 		for _, what := range []string{"later", "put back", "gone"} {
 			for who, fresh := range map[string]bool{"who has it open": false, "who opens it": true} {
 				t.Run(fmt.Sprintf("%s, %s, %s", scheme, what, who), func(t *testing.T) {
@@ -204,6 +204,51 @@ func TestRowsRiseWithTheirCiphertexts(t *testing.T) {
 				n, err = query()
 				require.NoError(t, err)
 				require.Equal(t, 41, n)
+			})
+		}
+	}
+}
+
+// A unit whose state was changed is named by Verify, where it keeps writers out, and mended. Nobody waits for it for ever.
+func TestUnitOfAnotherState(t *testing.T) {
+	for _, scheme := range []ColumnScheme{Kerschbaum, KerschbaumRanked} {
+		for _, state := range []ope.State{ope.StateAbsent, ope.StateSealed, ope.StateRetired, ope.StateDivided} {
+			t.Run(fmt.Sprintf("%s, %d", scheme, state), func(t *testing.T) {
+				db := testdb.All[1].Open(t, nil) // the embedded one
+				tbl, err := stores(t, db, 1)[0].Create(t.Context(), Schema{
+					Name: "t", Key: []KeyPart{HashedPart("id", Int64)}, Columns: []Column{OrderedColumn("c", Int64, scheme)},
+				})
+				require.NoError(t, err)
+				for i := range 20 {
+					require.NoError(t, tbl.Put(t.Context(), Row{"id": i, "c": 100 * i}))
+				}
+				family, unit := unitOf(t, tbl, "c")
+				meta := unit.Cells[0]
+				meta.Value = bytes.Clone(meta.Value)
+				meta.Value[1] = byte(state)
+				require.NoError(t, family.Apply(t.Context(), driver.Mutation{Row: unit.Key, Puts: []driver.Cell{meta}}))
+
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				defer cancel()
+				fresh := func() *Table {
+					tbl, err := stores(t, db, 1)[0].Table(ctx, "t")
+					require.NoError(t, err)
+					return tbl
+				}
+				err = fresh().Put(ctx, Row{"id": 100, "c": 55})
+				require.NoError(t, ctx.Err(), "it goes on for ever")
+				if err != nil {
+					require.ErrorIs(t, err, ope.ErrIndex)
+					found, failed := fresh().Verify(ctx, nil)
+					require.NoError(t, failed)
+					require.False(t, found.Sound(), "what keeps writers out is no fault")
+				}
+				_, err = fresh().Verify(ctx, &VerifyOptions{Repair: true, Grace: time.Millisecond})
+				require.NoError(t, err)
+				require.NoError(t, fresh().Put(ctx, Row{"id": 101, "c": 56}))
+				found, err := fresh().Verify(ctx, nil)
+				require.NoError(t, err)
+				require.True(t, found.Sound(), "%+v", found)
 			})
 		}
 	}

@@ -72,6 +72,9 @@ func (c *check) run(ctx context.Context, hint uint64) error {
 			}
 			return nil
 		}
+		if meta.State == ope.StateSealed && c.Rules.RankBits > 0 {
+			c.report(u, nil, fmt.Errorf("it is sealed, as no index with ranks ever is"))
+		}
 		if err := c.parts(ctx, epoch); err != nil {
 			return err
 		}

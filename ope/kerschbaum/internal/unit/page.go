@@ -53,6 +53,9 @@ func (u *Unit) Open(view ope.View, first bool) (Page, error) {
 // openFirst opens the records of label 0, and returns the others.
 func (p *Page) openFirst(records []ope.Record) ([]ope.Record, error) {
 	if len(records) > 0 && bytes.Equal(records[0].Key, HeaderKey) {
+		if p.Meta.State == ope.StateAbsent { // whoever writes a header opens the unit
+			return nil, p.Unit.Corrupt(fmt.Errorf("%w: it has a header, but was never opened", order.ErrCorrupt))
+		}
 		h, err := p.Unit.OpenHeader(records[0])
 		if err != nil {
 			return nil, err
