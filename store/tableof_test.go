@@ -269,7 +269,7 @@ func TestStructTagsAreStrict(t *testing.T) {
 	expect("struct.A: a key part cannot be null", store.SchemaOf[struct {
 		A *int64 `rangecrypt:"a,key=1,hashed"`
 	}])
-	expect("struct.A: scheme kerschbaum moves ciphertexts", store.SchemaOf[struct {
+	expect("struct.A: scheme kerschbaum encrypts columns only", store.SchemaOf[struct {
 		A int64 `rangecrypt:"a,key=1,ordered=kerschbaum"`
 	}])
 	expect("struct.A: unknown scheme \"rot13\": there is boldyreva", store.SchemaOf[struct {

@@ -50,8 +50,8 @@ order. A wrong answer ends the run with exit code 3. All of the input is read be
 anything is written, so that a bad cell is found in time.
 
 The value is the first part of the row key, unless --layout says otherwise. Some schemes
-encrypt columns only, most since they move ciphertexts: there the value is a column. With the
-scheme plain, each scheme is compared with a table of the same layout that is not
+encrypt columns only, most since they move ciphertexts: there the value is a column. With
+the scheme plain, each scheme is compared with a table of the same layout that is not
 encrypted. For kerschbaum that is plain-indexed, which run adds. With bare, all are
 compared with rows of the same length that the database's own client library writes.
 What plain takes more than bare is what the tables of this module cost. Bare rows are

@@ -84,15 +84,15 @@ var schemes = []scheme{
 		},
 	},
 	{
-		name: "kerschbaum-ranked", about: "the same with ranks that never move in the index entries, so that a range is one scan; columns only", order: store.KerschbaumRanked, beside: Plain, stateful: true,
+		name: "kerschbaum-paper", about: "the same as published, which writes the whole index again; columns only", order: compare.KerschbaumPublished, beside: plainIndexed, stateful: true,
 		id: func(d ope.Domain) (string, error) {
-			return idOf(kerschbaum.NewRanked(ope.GenerateKey(), d, memindex.New(), nil))
+			return idOf(kerschbaum.New(ope.GenerateKey(), d, memindex.New(), &kerschbaum.Options{Lambda: 2}))
 		},
 	},
 	{
-		name: "kerschbaum-paper", about: "kerschbaum as published, which writes the whole index again; columns only", order: compare.KerschbaumPublished, beside: plainIndexed, stateful: true,
+		name: "kerschbaum-ranked", about: "kerschbaum with ranks that never move in the index entries, so that a range is one scan; columns only", order: store.KerschbaumRanked, beside: Plain, stateful: true,
 		id: func(d ope.Domain) (string, error) {
-			return idOf(kerschbaum.New(ope.GenerateKey(), d, memindex.New(), &kerschbaum.Options{Lambda: 2}))
+			return idOf(kerschbaum.NewRanked(ope.GenerateKey(), d, memindex.New(), nil))
 		},
 	},
 }
@@ -192,11 +192,11 @@ func TargetOf(scheme string, layout Layout) (Target, error) {
 		return Target{}, err
 	}
 	if layout == LayoutKey && !spec.ofKeys() {
-		why := "encrypts columns only"
+		why := scheme + " encrypts columns only"
 		if spec.moves() {
-			why = "moves ciphertexts, and no database can rename a row"
+			why = "the ciphertexts of " + scheme + " move, and no database can rename a row"
 		}
-		return Target{}, exit.Usagef("%s %s: give --layout column, or leave --layout out and it is a column", scheme, why)
+		return Target{}, exit.Usagef("%s: give --layout column, or leave --layout out and it is a column", why)
 	}
 	return Target{scheme, layout}, nil
 }

@@ -189,7 +189,7 @@ func Asking(ask Ask, say func(text string)) Opener {
 			if err == nil && !how.Create {
 				db, err = used(ctx, db)
 			}
-			if errors.Is(err, fs.ErrNotExist) {
+			if errors.Is(err, errNoStore) {
 				return nil, fmt.Errorf("there is no store in %s; 'opebench insert' and 'rangecrypt table create' make one: %w", Shown(name), fs.ErrNotExist)
 			}
 			return db, running(ctx, k.scheme, rest, err)
@@ -198,12 +198,15 @@ func Asking(ask Ask, say func(text string)) Opener {
 	}
 }
 
+// errNoStore says that nothing of ours is under a name.
+var errNoStore = errors.New("no store")
+
 // used returns a database that has something of ours, or closes it. Whoever has mistyped its name must not believe that
 // all is gone.
 func used(ctx context.Context, db driver.DB) (driver.DB, error) {
 	names, err := db.Families(ctx)
 	if err == nil && len(names) == 0 {
-		err = fs.ErrNotExist
+		err = errNoStore
 	}
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -302,7 +305,14 @@ func openCassandra(ctx context.Context, name string, ask Ask, dial Dial, how How
 	}
 	config.Dial, config.MustExist = dial, !how.Create
 	config.Logger = slog.New(warnings{os.Stderr, filepath.Base(os.Args[0])})
-	return cassandra.Open(ctx, config)
+	db, err := cassandra.Open(ctx, config)
+	switch {
+	case !how.Create && errors.Is(err, fs.ErrNotExist):
+		return nil, errNoStore
+	case err != nil:
+		return nil, err
+	}
+	return db, nil
 }
 
 // warnings is a handler that prints the warnings of a store's adapter. What the database's client
