@@ -34,11 +34,13 @@ var (
 
 // benchSchema returns a table whose key or column k is searched for ranges.
 func benchSchema(layout string, encrypted bool) store.Schema {
-	var mutable, ranked store.ColumnScheme = compare.PlaintextIndexed, store.Plaintext
 	scheme, value := store.Plaintext, store.PlainColumn
+	indexed := map[bool]store.ColumnScheme{false: compare.PlaintextIndexed, true: store.Plaintext} // by whether it has ranks
 	if encrypted {
-		scheme, value, mutable, ranked = store.Boldyreva, store.RandomisedColumn, store.Kerschbaum, store.KerschbaumRanked
+		scheme, value = store.Boldyreva, store.RandomisedColumn
+		indexed = map[bool]store.ColumnScheme{false: store.Kerschbaum, true: store.KerschbaumRanked}
 	}
+	kerschbaum := store.OrderedColumn("k", store.Int64, indexed[strings.HasPrefix(layout, "ranked")])
 	s := store.Schema{Name: strings.NewReplacer(" ", "_", ",", "").Replace(fmt.Sprint(layout, encrypted))}
 	switch layout {
 	case "column":
@@ -54,21 +56,14 @@ func benchSchema(layout string, encrypted bool) store.Schema {
 	case "same row by key": // as that of "covering"
 		s.Key = []store.KeyPart{store.OrderedPart("k", store.Int64, scheme), store.TiePart("tie")}
 		s.Columns = []store.Column{value("id", store.Int64)}
-	case "mutable", "mutable, few values":
+	case "mutable", "mutable, few values", "ranked":
 		// With a key that is not encrypted, so that what is seen is the column.
 		s.Key = []store.KeyPart{store.OrderedPart("id", store.Int64, store.Plaintext)}
-		s.Columns = []store.Column{store.OrderedColumn("k", store.Int64, mutable)}
-	case "mutable, covering", "mutable, covering, few values":
+		s.Columns = []store.Column{kerschbaum}
+	case "mutable, covering", "mutable, covering, few values", "ranked, covering", "ranked, covering, few values":
 		s.AppendOnly = true
 		s.Key = []store.KeyPart{store.OrderedPart("id", store.Int64, store.Plaintext), store.TiePart("tie")}
-		s.Columns = []store.Column{store.OrderedColumn("k", store.Int64, mutable).Covering()}
-	case "ranked":
-		s.Key = []store.KeyPart{store.OrderedPart("id", store.Int64, store.Plaintext)}
-		s.Columns = []store.Column{store.OrderedColumn("k", store.Int64, ranked)}
-	case "ranked, covering", "ranked, covering, few values":
-		s.AppendOnly = true
-		s.Key = []store.KeyPart{store.OrderedPart("id", store.Int64, store.Plaintext), store.TiePart("tie")}
-		s.Columns = []store.Column{store.OrderedColumn("k", store.Int64, ranked).Covering()}
+		s.Columns = []store.Column{kerschbaum.Covering()}
 	default:
 		s.Key = []store.KeyPart{store.OrderedPart("k", store.Int64, scheme)}
 	}

@@ -105,6 +105,19 @@ var (
 	plaintextIndexed    = MutableScheme{named{scheme.PlaintextIndexed}}
 )
 
+// tableOfHundreds returns an embedded database with a table whose column c, of a scheme, has the values 0 to 1900 in hundreds.
+func tableOfHundreds(t *testing.T, scheme ColumnScheme) (driver.DB, *Table) {
+	db := testdb.All[1].Open(t, nil)
+	tbl, err := stores(t, db, 1)[0].Create(t.Context(), Schema{
+		Name: "t", Key: []KeyPart{HashedPart("id", Int64)}, Columns: []Column{OrderedColumn("c", Int64, scheme)},
+	})
+	require.NoError(t, err)
+	for i := range 20 {
+		require.NoError(t, tbl.Put(t.Context(), Row{"id": i, "c": 100 * i}))
+	}
+	return db, tbl
+}
+
 // A unit whose generation was changed, or that is gone, is an error, or read on as one whose values have
 // moved: a writer does not try again for ever.
 func TestUnitOfAnotherGeneration(t *testing.T) {
@@ -112,14 +125,7 @@ func TestUnitOfAnotherGeneration(t *testing.T) {
 		for _, what := range []string{"later", "put back", "gone"} {
 			for who, fresh := range map[string]bool{"who has it open": false, "who opens it": true} {
 				t.Run(fmt.Sprintf("%s, %s, %s", scheme, what, who), func(t *testing.T) {
-					db := testdb.All[1].Open(t, nil) // the embedded one
-					tbl, err := stores(t, db, 1)[0].Create(t.Context(), Schema{
-						Name: "t", Key: []KeyPart{HashedPart("id", Int64)}, Columns: []Column{OrderedColumn("c", Int64, scheme)},
-					})
-					require.NoError(t, err)
-					for i := range 20 {
-						require.NoError(t, tbl.Put(t.Context(), Row{"id": i, "c": 100 * i}))
-					}
+					db, tbl := tableOfHundreds(t, scheme)
 					set := func(generation byte) {
 						family, unit := unitOf(t, tbl, "c")
 						meta := unit.Cells[0]
@@ -143,6 +149,7 @@ func TestUnitOfAnotherGeneration(t *testing.T) {
 						require.NoError(t, family.Apply(t.Context(), driver.Mutation{Row: unit.Key, DeleteRow: true}))
 					}
 					if fresh {
+						var err error
 						tbl, err = stores(t, db, 1)[0].Table(ctx, "t")
 						require.NoError(t, err)
 					}
@@ -214,14 +221,7 @@ func TestUnitOfAnotherState(t *testing.T) {
 	for _, scheme := range []ColumnScheme{Kerschbaum, KerschbaumRanked} {
 		for _, state := range []ope.State{ope.StateAbsent, ope.StateSealed, ope.StateRetired, ope.StateDivided} {
 			t.Run(fmt.Sprintf("%s, %d", scheme, state), func(t *testing.T) {
-				db := testdb.All[1].Open(t, nil) // the embedded one
-				tbl, err := stores(t, db, 1)[0].Create(t.Context(), Schema{
-					Name: "t", Key: []KeyPart{HashedPart("id", Int64)}, Columns: []Column{OrderedColumn("c", Int64, scheme)},
-				})
-				require.NoError(t, err)
-				for i := range 20 {
-					require.NoError(t, tbl.Put(t.Context(), Row{"id": i, "c": 100 * i}))
-				}
+				db, tbl := tableOfHundreds(t, scheme)
 				family, unit := unitOf(t, tbl, "c")
 				meta := unit.Cells[0]
 				meta.Value = bytes.Clone(meta.Value)
@@ -235,7 +235,7 @@ func TestUnitOfAnotherState(t *testing.T) {
 					require.NoError(t, err)
 					return tbl
 				}
-				err = fresh().Put(ctx, Row{"id": 100, "c": 55})
+				err := fresh().Put(ctx, Row{"id": 100, "c": 55})
 				require.NoError(t, ctx.Err(), "it goes on for ever")
 				if err != nil {
 					require.ErrorIs(t, err, ope.ErrIndex)

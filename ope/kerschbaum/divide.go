@@ -291,7 +291,7 @@ func (s *shard) giveSome(ctx context.Context) (handOver func() error, done bool,
 		if is.Gives() && is.Gone/directoryEvery == (is.Gone-uint64(len(frozen)))/directoryEvery {
 			return nil
 		}
-		return s.of.shards.first().units.List(ctx, unit.Listing{Number: left.number, High: is.Low, Epoch: p.Unit.Epoch})
+		return left.list(ctx, is.Low, p.Unit.Epoch)
 	}, true, nil
 }
 
@@ -404,7 +404,12 @@ func (s *shard) handOver(ctx context.Context, p unit.Page) error {
 	if err != nil {
 		return err
 	}
-	return s.of.shards.first().units.List(ctx, unit.Listing{Number: left.number, High: is.Low, Epoch: p.Unit.Epoch})
+	return left.list(ctx, is.Low, p.Unit.Epoch)
+}
+
+// list puts a shard that ends at an edge into the directory.
+func (s *shard) list(ctx context.Context, high order.Element, epoch uint64) error {
+	return s.of.shards.first().units.List(ctx, unit.Listing{Number: s.number, High: high, Epoch: epoch})
 }
 
 // directoryEvery is after how many values that were handed over the directory says where a shard ends.

@@ -34,9 +34,7 @@ func newNonce() ope.Nonce { return unitio.NewNonce() }
 // are none.
 func (s *shard) read(ctx context.Context, epoch uint64, from, to order.Label, limit int) (unit.Page, error) {
 	s.mu.Lock()
-	if from == s.known.rules.From && !from.IsZero() {
-		from = from.Next() // what is at the lower end is not in the unit any more
-	}
+	from = s.known.rules.ReadFrom(from)
 	s.mu.Unlock()
 	return s.units.Read(ctx, epoch, from, to, limit)
 }

@@ -190,7 +190,7 @@ func Asking(ask Ask, say func(text string)) Opener {
 				db, err = used(ctx, db)
 			}
 			if errors.Is(err, errNoStore) {
-				return nil, fmt.Errorf("there is no store in %s; 'opebench insert' and 'rangecrypt table create' make one: %w", Shown(name), fs.ErrNotExist)
+				return nil, noStore(Shown(name))
 			}
 			return db, running(ctx, k.scheme, rest, err)
 		}
@@ -200,6 +200,10 @@ func Asking(ask Ask, say func(text string)) Opener {
 
 // errNoStore says that nothing of ours is under a name.
 var errNoStore = errors.New("no store")
+
+func noStore(in string) error {
+	return fmt.Errorf("there is no store in %s; 'opebench insert' and 'rangecrypt table create' make one: %w", in, fs.ErrNotExist)
+}
 
 // used returns a database that has something of ours, or closes it. Whoever has mistyped its name must not believe that
 // all is gone.
@@ -257,7 +261,7 @@ func openPebble(_ context.Context, dir string, how How) (driver.DB, error) {
 		return db, nil
 	}
 	if !how.Create && errors.Is(err, fs.ErrNotExist) && !errors.Is(err, driver.ErrCorrupt) {
-		return nil, fmt.Errorf("there is no store in %s; 'opebench insert' and 'rangecrypt table create' make one: %w", dir, fs.ErrNotExist)
+		return nil, noStore(dir)
 	}
 	return nil, err
 }

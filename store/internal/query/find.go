@@ -527,7 +527,7 @@ type rising struct {
 }
 
 func (o *rising) check(f *finder, r keyRange, hit *Found) error {
-	if hit == nil || r.by == nil || !r.by.Stateful || r.by.Order != nil || r.ranks > 0 && r.groupOf(hit.key) == r.ranks {
+	if hit == nil || r.by == nil || !r.by.Stateful || r.by.Order != nil || r.sharesRank(hit.key) {
 		return nil
 	}
 	code := f.table.CodeOf(r.by, hit.record)

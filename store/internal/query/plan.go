@@ -69,11 +69,14 @@ func (r keyRange) grouped() bool { return r.group > 0 || r.ranks > 0 }
 
 // groupOf returns how many bytes of a key other keys have, too, whose rows the client puts in order by their values; 0: none.
 func (r keyRange) groupOf(key []byte) int {
-	if r.ranks > 0 && key[r.ranks-1] != 0 { // values share the rank
+	if r.sharesRank(key) {
 		return r.ranks
 	}
 	return r.group
 }
+
+// sharesRank reports whether values share the rank that the ciphertext of a key begins with.
+func (r keyRange) sharesRank(key []byte) bool { return r.ranks > 0 && key[r.ranks-1] != 0 }
 
 // maxRanges limits how many ranges the values of In may multiply to, and maxWays how many branches of Or are ways of
 // their own.

@@ -112,6 +112,7 @@ func (p *Position) place(c *rowcodec.Column) *place {
 // A row may have several postings of one value, left by writers that died; they are
 // neighbours, and the position is after all of them.
 func (p *Position) rest(r keyRange, w *way) keyRange {
+	group := r.groupOf(p.Key)
 	switch {
 	case w.anyOrder:
 		r.after = p.Key
@@ -119,10 +120,10 @@ func (p *Position) rest(r keyRange, w *way) keyRange {
 		r.within.Hi, r.resume = p.Code, p
 	case r.by != nil && r.by.Order != nil:
 		r.within.Lo, r.resume = p.Code, p
-	case r.groupOf(p.Key) > 0 && w.reverse:
-		r.end = ope.PrefixEnd(p.Key[:r.groupOf(p.Key)])
-	case r.groupOf(p.Key) > 0:
-		r.Start = bytes.Clone(p.Key[:r.groupOf(p.Key)])
+	case group > 0 && w.reverse:
+		r.end = ope.PrefixEnd(p.Key[:group])
+	case group > 0:
+		r.Start = bytes.Clone(p.Key[:group])
 	case w.driving != nil && w.reverse:
 		r.end = p.Key[:len(p.Key)-len(rowcodec.WriteID{})]
 	case w.driving != nil:
@@ -139,10 +140,13 @@ func (p *Position) rest(r keyRange, w *way) keyRange {
 func (f *finder) passed(r keyRange, index int) func(*Found) bool {
 	none := func(*Found) bool { return false }
 	from := f.position()
-	if from == nil || from.Range != index || r.groupOf(from.Key) == 0 {
+	if from == nil || from.Range != index {
 		return none
 	}
 	n := r.groupOf(from.Key)
+	if n == 0 {
+		return none
+	}
 	value, err := r.by.Type.Parse(from.Value)
 	if err != nil {
 		return none // the token is authentic: it was made where this type was the same

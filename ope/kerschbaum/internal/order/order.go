@@ -231,6 +231,15 @@ func (r Rules) High() Element {
 	return Element{Label: Power(r.Bits), Rank: r.topRank()}
 }
 
+// ReadFrom returns the label from which a read of the part begins that is to begin at one: what is at the lower end is not in the
+// unit any more. At label 0 are the records that are no elements.
+func (r Rules) ReadFrom(at Label) Label {
+	if at == r.From && !at.IsZero() {
+		return at.Next()
+	}
+	return at
+}
+
 // Place returns the element, still without its value, that belongs between two neighbours: a
 // function of the two alone, so that the first client that inserts there takes this very label. It
 // reports false if the gap is exhausted: call [Rules.Relabel]. Neighbours that no insertions can have

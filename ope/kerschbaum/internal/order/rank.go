@@ -1,7 +1,6 @@
 package order
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/binary"
 	"math"
@@ -64,7 +63,10 @@ func (a Rank) Compare(b Rank) int {
 	if n := cmp.Or(cmp.Compare(a.Hi, b.Hi), a.Lo.Compare(b.Lo)); n != 0 || a.Shared == b.Shared {
 		return n
 	}
-	return bytes.Compare(a.Append(nil), b.Append(nil))
+	if b.Shared {
+		return -1
+	}
+	return +1
 }
 
 // SharedBy reports whether b can be the rank of the next value: one that is shared is that of the value below.

@@ -21,10 +21,7 @@ func (u *Unit) ReadAhead(ctx context.Context, read func(ctx context.Context, fro
 
 // Page returns what is between two elements of the part of the index that has the rules, with the lower one.
 func (a *Ahead) Page(left, right order.Element, r order.Rules) (Page, error) {
-	from := left.Label
-	if from == r.From && !from.IsZero() {
-		from = from.Next() // what is at the lower end is not in the unit any more
-	}
+	from := r.ReadFrom(left.Label)
 	view, err := a.Read(from.Bytes(), right.Label.Bytes())
 	if err != nil {
 		return Page{}, err
