@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"math"
 	"os"
@@ -235,7 +236,7 @@ func (v *verdict) decide(what string, calls []call, object porcupine.Model, saw 
 	}
 }
 
-// judgement is how long the search for one order may take. It takes milliseconds.
+// judgement is how long the search for one order may take. It takes a second or two on a busy machine.
 const judgement = time.Minute
 
 // searched returns what is searched for an order of: writes; and for each read two moments, its
@@ -283,7 +284,7 @@ type openRead struct {
 }
 
 // model makes a model of an object's writes, and of what reads see of a state.
-func model(init any, write func(state any, c call, known bool) (bool, any), right func(state any, c *call) bool, equal func(a, b any) bool) porcupine.Model {
+func model(init any, write func(state any, c call, known bool) (bool, any), right func(state any, c *call) bool, equal func(a, b any) bool, hash func(any) uint64) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return searchState{object: init} },
 		Step: func(state, input, known any) (bool, any) {
@@ -292,11 +293,14 @@ func model(init any, write func(state any, c call, known bool) (bool, any), righ
 			switch {
 			case !isMoment:
 				ok, object := write(s.object, input.(call), known.(bool))
+				if !ok || object == s.object { // what reads see is as before
+					return ok, s
+				}
 				open := slices.Clone(s.open)
 				for i, o := range open {
-					open[i].right = o.right || ok && right(object, o.read)
+					open[i].right = o.right || right(object, o.read)
 				}
-				return ok, searchState{object, open}
+				return true, searchState{object, open}
 			case m.begin:
 				return true, searchState{s.object, append(slices.Clip(s.open), openRead{m.read, right(s.object, m.read)})}
 			}
@@ -309,6 +313,17 @@ func model(init any, write func(state any, c call, known bool) (bool, any), righ
 		Equal: func(a, b any) bool {
 			x, y := a.(searchState), b.(searchState)
 			return slices.Equal(x.open, y.open) && equal(x.object, y.object)
+		},
+		// Without it, all states after the same calls are compared with each other.
+		Hash: func(state any) uint64 {
+			s := state.(searchState)
+			h := hash(s.object)
+			for i, o := range s.open {
+				if o.right {
+					h = (h ^ uint64(i+1)) * 0x9e3779b97f4a7c15
+				}
+			}
+			return h
 		},
 	}
 }
@@ -377,7 +392,8 @@ var rowModel = model(int64(0),
 		x := value(c.Column, c.ID64, note)
 		return note == 0 || x < c.Lo || x > c.Hi
 	},
-	func(a, b any) bool { return a == b })
+	func(a, b any) bool { return a == b },
+	func(state any) uint64 { return uint64(state.(int64)) * 0x9e3779b97f4a7c15 })
 
 // unitModel is a row of a wide family, as package driver describes it.
 var unitModel = model(&unitState{},
@@ -392,10 +408,19 @@ var unitModel = model(&unitState{},
 		return true, s.change(c.Puts, c.Deletes)
 	},
 	func(state any, c *call) bool { return slices.Equal(state.(*unitState).slice(c.Slice), c.Cells) },
-	func(a, b any) bool { return a == b || slices.Equal(a.(*unitState).cells, b.(*unitState).cells) })
+	func(a, b any) bool {
+		x, y := a.(*unitState), b.(*unitState)
+		return x == y || x.hash == y.hash && slices.Equal(x.cells, y.cells)
+	},
+	func(state any) uint64 { return state.(*unitState).hash })
 
 // A unitState is not changed once it is made. Its cells are in the order of their qualifiers.
-type unitState struct{ cells []cell }
+type unitState struct {
+	cells []cell
+	hash  uint64 // of all cells, in whatever order they came
+}
+
+var hashSeed = maphash.MakeSeed()
 
 func find(cells []cell, q string) (int, bool) {
 	return sort.Find(len(cells), func(i int) int { return cmp.Compare(q, cells[i].Q) })
@@ -417,13 +442,18 @@ func (s *unitState) change(puts []cell, deletes []string) *unitState {
 		changed = append(changed, p.Q)
 	}
 	slices.Sort(changed)
-	next := &unitState{make([]cell, 0, len(s.cells)+len(puts))}
+	next := &unitState{make([]cell, 0, len(s.cells)+len(puts)), s.hash}
 	for _, c := range s.cells {
 		if _, gone := slices.BinarySearch(changed, c.Q); !gone {
 			next.cells = append(next.cells, c)
+		} else {
+			next.hash ^= maphash.Comparable(hashSeed, c)
 		}
 	}
-	next.cells = append(next.cells, puts...)
+	for _, p := range puts {
+		next.cells = append(next.cells, p)
+		next.hash ^= maphash.Comparable(hashSeed, p)
+	}
 	slices.SortFunc(next.cells, func(a, b cell) int { return cmp.Compare(a.Q, b.Q) })
 	return next
 }
@@ -432,9 +462,14 @@ func (s *unitState) slice(by *driver.Slice) []cell {
 	var out []cell
 	var inside []cell
 	if len(by.Only) > 0 {
-		for _, c := range s.cells {
-			if slices.ContainsFunc(by.Only, func(q []byte) bool { return hex.EncodeToString(q) == c.Q }) {
-				inside = append(inside, c)
+		only := make([]string, len(by.Only))
+		for i, q := range by.Only {
+			only[i] = hex.EncodeToString(q)
+		}
+		slices.Sort(only)
+		for _, q := range slices.Compact(only) {
+			if at, found := find(s.cells, q); found {
+				inside = append(inside, s.cells[at])
 			}
 		}
 	} else {
