@@ -669,13 +669,16 @@ func ParseID(id string) (Type, error) {
 	return narrow, nil
 }
 
+// baseTypes are the types without parameters, and those whose parameters have few values.
+var baseTypes = []Type{
+	Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64, Float32, Float64, Bool, Date, IPv4, IPv6,
+	String, String.OrderedBy(16), String.OrderedBy(24), String.OrderedBy(32),
+	Bytes, Bytes.OrderedBy(16), Bytes.OrderedBy(24), Bytes.OrderedBy(32), UUID,
+	Time(time.Nanosecond), Time(time.Microsecond), Time(time.Millisecond), Time(time.Second),
+}
+
 func parseBaseType(id string) (Type, error) {
-	for _, t := range []Type{
-		Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64, Float32, Float64, Bool, Date, IPv4, IPv6,
-		String, String.OrderedBy(16), String.OrderedBy(24), String.OrderedBy(32),
-		Bytes, Bytes.OrderedBy(16), Bytes.OrderedBy(24), Bytes.OrderedBy(32), UUID,
-		Time(time.Nanosecond), Time(time.Microsecond), Time(time.Millisecond), Time(time.Second),
-	} {
+	for _, t := range baseTypes {
 		if t.ID() == id {
 			return t, nil
 		}
