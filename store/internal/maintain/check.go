@@ -427,7 +427,11 @@ func (v *Verifier) checkPostingBatch(ctx context.Context, postings []driver.Row,
 		if one.stale {
 			v.report.Dangling++
 			if v.opts.Repair && len(v.dangling) < v.room {
-				v.dangling = append(v.dangling, postings[i].Key)
+				dangling := driver.Row{Key: postings[i].Key}
+				if v.table.Meta.AppendOnly() {
+					dangling.Cells = postings[i].Cells
+				}
+				v.dangling = append(v.dangling, dangling)
 			}
 		}
 		if one.fault != nil {
