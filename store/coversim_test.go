@@ -752,7 +752,7 @@ func (w *coverWorld) finish() {
 	ctx := context.Background()
 	_, tbl := w.connect(nil)
 	w.watcher.Store(tbl)
-	if w.changes {
+	if w.changes || w.renews {
 		if _, err := tbl.Convert(ctx, nil); err != nil {
 			w.Fail("%v", err)
 		}
