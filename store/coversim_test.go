@@ -374,7 +374,8 @@ func (c *coverClient) write() error {
 				w.rows[n].put = w.rows[n].put || err == nil
 			}
 		}
-		if errors.Is(err, ErrRowExists) || errors.Is(err, ErrNoRow) {
+		unsettled := errors.Is(err, sim.ErrDead) || errors.Is(err, sim.ErrFailed) || errors.Is(err, sim.ErrUnknown) // of other rows
+		if (errors.Is(err, ErrRowExists) || errors.Is(err, ErrNoRow)) && !unsettled {
 			w.Count("refused")
 			return nil
 		}
@@ -609,6 +610,9 @@ func (w *coverWorld) check() {
 			if r.Search[i] != nil && !postings[string(t.PostingKey(r, i))] {
 				w.Fail("row %v has no index entry in column %q: %x, as of %d", w.noteOf(r), c.Name, t.PostingKey(r, i), r.Version)
 			}
+			if now := w.rows[w.noteOf(r).(int64)]; w.renews && c.Posted() && c.Drives() && r.Search[i] == nil && r.Values[t.ValueIndex(c)] != nil && now.busy == 0 && !now.unsure {
+				w.Fail("row %v is stored as column %q was, as of %d", w.noteOf(r), c.Name, r.Version)
+			}
 		}
 	}
 }
@@ -709,6 +713,9 @@ func coverRun(t *testing.T, v coverVariant, seed uint64) *coverWorld {
 		World: sim.World{Faults: true, Choose: &sim.Random{
 			R: r, Crash: 0.01, Unknown: 0.02, Freeze: 0.02, Frozen: []int{20, 200, 1000}[r.IntN(3)], Burst: []float64{0, 0.5, 0.9}[r.IntN(3)],
 		}},
+	}
+	if v.renews {
+		w.Choose.(*sim.Random).Crash = 0.03
 	}
 	w.Step = w.check
 	for i := range int64(coverRows) {

@@ -11,19 +11,19 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
 
-// The simulation of copies, in conditional tables of which a column has ranks. Besides, two clients make its index again, which
-// gives the column another id, one changes whether it covers, and two repair the table. All of them die at any call, also of the
+// The simulation of copies, in conditional tables of which a column has ranks. Besides, three clients make its index again, which
+// gives the column another id, one changes whether it covers, and three repair the table. All of them die at any call, also of the
 // catalogue. After each step every row must have its index entries, and queries must return what nobody changed meanwhile.
 
 var ranked = OrderedColumn("celsius", Int8, KerschbaumRanked)
 
 // renewing starts the clients that this simulation has more.
 func (w *coverWorld) renewing() {
-	for range 2 {
-		w.client(2, (*coverClient).rebuild)
-		w.client(3, (*coverClient).repair)
+	for range 3 {
+		w.client(4, (*coverClient).rebuild)
+		w.client(4, (*coverClient).repair)
 	}
-	w.client(3, (*coverClient).recover)
+	w.client(4, (*coverClient).recover)
 }
 
 // underWay notes a call that writes rows as other writes than they are, as long as it lasts.
