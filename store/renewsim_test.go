@@ -121,7 +121,7 @@ func TestRenewalsSimulated(t *testing.T) {
 			t.Logf("%d runs: %v; queries had to return %d rows", runs, total, found)
 			if runs >= 50 { // fewer may lack some of it
 				require.Empty(t, total.Missing("indexes made again", "conversions", "repairs", "dropped entries", "dies before", "dies after", "dies, late"))
-				require.Greater(t, found, runs)
+				require.Greater(t, found, runs/4)
 			}
 		})
 	}
