@@ -87,7 +87,7 @@ func (c *coverClient) repair() error {
 				return err
 			}
 			maps.DeleteFunc(before, func(n int, _ bool) bool { return !w.writing[n] })
-			late = late && w.Late() > 0
+			late = late && (len(before) > 0 || w.Late() > 0) // what they left on its way
 		}
 		return nil
 	}
