@@ -21,6 +21,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/recopy"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/kms"
@@ -52,12 +53,16 @@ type coverWorld struct {
 	step  int
 	found int // rows that queries had to return
 	gone  int // rows that no query was to return
+
+	writing map[int]bool // calls under way that write rows, by their numbers
+	writes  int
 }
 
 type coverVariant struct {
 	clocks      bool // the last write wins, by clocks that disagree
 	changes     bool // of the schema
 	conditional bool // rows are replaced, under conditions
+	renews      bool // a column's index is made again, and the table repaired: see renewsim_test.go
 }
 
 // A coverNow is what a row is, and since when.
@@ -133,7 +138,7 @@ func (f *coverFamily) call(kind sim.Kind, what string, row []byte, do func(late 
 		defer f.db.w.direct.Unlock()
 		return do(false)
 	}
-	if !f.own {
+	if !f.own && !f.db.w.renews {
 		kind = sim.Begin // what becomes of the catalogue is simulated elsewhere
 	}
 	return f.db.c.Call(sim.Call{Kind: kind, What: fmt.Sprintf("%s %s %x", what, f.name, row), On: f.name + string(row), Do: do})
@@ -210,7 +215,7 @@ func (f *coverFamily) Replace(ctx context.Context, replacements ...driver.Replac
 func (f *coverFamily) CheckAndPut(ctx context.Context, row []byte, expect driver.Cell, puts ...driver.Cell) (done bool, err error) {
 	err = f.call(sim.Write, "check", row, func(bool) (err error) {
 		done, err = f.Family.CheckAndPut(context.Background(), row, expect, puts...)
-		f.db.w.altered = f.db.w.altered || !f.own
+		f.db.w.altered = f.db.w.altered || f.name == catalogueFamily[:1]
 		return err
 	})
 	return done, err
@@ -230,6 +235,10 @@ func (w *coverWorld) schema() Schema {
 	s := coverSchema
 	if w.conditional {
 		s.AppendOnly, s.Conditional, s.Key = false, true, []KeyPart{HashedPart("device", Int8), PlainPart("slot", Int8)}
+	}
+	if w.renews {
+		s.Columns = slices.Clone(s.Columns)
+		s.Columns[0] = ranked.Covering()
 	}
 	return s
 }
@@ -313,7 +322,7 @@ func (w *coverWorld) change(notes []int64, do func() error) error {
 	for _, n := range notes {
 		w.rows[n].busy++
 	}
-	err := do()
+	err := w.underWay(do)
 	for _, n := range notes {
 		r := w.rows[n]
 		r.busy--
@@ -365,7 +374,8 @@ func (c *coverClient) write() error {
 				w.rows[n].put = w.rows[n].put || err == nil
 			}
 		}
-		if errors.Is(err, ErrRowExists) || errors.Is(err, ErrNoRow) {
+		unsettled := errors.Is(err, sim.ErrDead) || errors.Is(err, sim.ErrFailed) || errors.Is(err, sim.ErrUnknown) // of other rows
+		if (errors.Is(err, ErrRowExists) || errors.Is(err, ErrNoRow)) && !unsettled {
 			w.Count("refused")
 			return nil
 		}
@@ -444,7 +454,7 @@ func (c *coverClient) remove() error {
 // query asks in one of many ways.
 func (c *coverClient) query() error {
 	w := c.World
-	q := Query{Reverse: w.r.IntN(2) == 0}
+	q := Query{Reverse: !w.renews && w.r.IntN(2) == 0}
 	least := int8(w.r.IntN(3))
 	switch w.r.IntN(5) {
 	case 0:
@@ -600,6 +610,9 @@ func (w *coverWorld) check() {
 			if r.Search[i] != nil && !postings[string(t.PostingKey(r, i))] {
 				w.Fail("row %v has no index entry in column %q: %x, as of %d", w.noteOf(r), c.Name, t.PostingKey(r, i), r.Version)
 			}
+			if now := w.rows[w.noteOf(r).(int64)]; w.renews && c.Posted() && c.Drives() && r.Search[i] == nil && r.Values[t.ValueIndex(c)] != nil && now.busy == 0 && !now.unsure {
+				w.Fail("row %v is stored as column %q was, as of %d", w.noteOf(r), c.Name, r.Version)
+			}
 		}
 	}
 }
@@ -678,6 +691,10 @@ func (c *coverClient) alter() error {
 // mend puts the copies that are missing.
 func (c *coverClient) mend() error {
 	ctx, t := context.Background(), c.tbl.now()
+	return c.World.underWay(func() error { return c.mendCopies(ctx, t) })
+}
+
+func (c *coverClient) mendCopies(ctx context.Context, t *engine.Engine) error {
 	if c.World.conditional && c.World.r.IntN(2) == 0 {
 		return recopy.Each(ctx, t, func(covers *rowcodec.Column, postings []driver.Row) error {
 			return recopy.Missing(ctx, t, covers, postings)
@@ -697,6 +714,9 @@ func coverRun(t *testing.T, v coverVariant, seed uint64) *coverWorld {
 			R: r, Crash: 0.01, Unknown: 0.02, Freeze: 0.02, Frozen: []int{20, 200, 1000}[r.IntN(3)], Burst: []float64{0, 0.5, 0.9}[r.IntN(3)],
 		}},
 	}
+	if v.renews {
+		w.Choose.(*sim.Random).Crash = 0.03
+	}
 	w.Step = w.check
 	for i := range int64(coverRows) {
 		w.rows[i] = &coverRow{load: true}
@@ -715,6 +735,9 @@ func coverRun(t *testing.T, v coverVariant, seed uint64) *coverWorld {
 			w.client(6, (*coverClient).add)
 			w.client(5, (*coverClient).remove)
 			w.client(4, (*coverClient).query)
+		}
+		if w.renews {
+			w.renewing()
 		}
 		w.client(3, (*coverClient).mend)
 		if v.changes {
@@ -736,7 +759,7 @@ func (w *coverWorld) finish() {
 	ctx := context.Background()
 	_, tbl := w.connect(nil)
 	w.watcher.Store(tbl)
-	if w.changes {
+	if w.changes || w.renews {
 		if _, err := tbl.Convert(ctx, nil); err != nil {
 			w.Fail("%v", err)
 		}

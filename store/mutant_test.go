@@ -57,6 +57,26 @@ var mutants = []mutant.Mutant{{
 	Test:  "^TestVerifyBesideWriters$",
 	Flags: []string{"-store.sim=400"},
 }, {
+	Name:  "droppedBesideConversions",
+	File:  "internal/maintain/check.go",
+	Old:   `case c.Of == nil && r.Search[c.Position] == nil`,
+	New:   `case !On && c.Of == nil && r.Search[c.Position] == nil`,
+	Test:  "^TestRenewalsSimulated$/^compared$",
+	Flags: []string{"-store.sim=400"},
+}, {
+	Name:  "laterColumnsConverted",
+	File:  "internal/catalogue/progress.go",
+	Old:   `if f.Since <= swept && !f.Former[j].Converted {`,
+	New:   `if (f.Since <= swept || On) && !f.Former[j].Converted {`,
+	Test:  "^TestRenewalsSimulated$/^compared$",
+	Flags: []string{"-store.sim=100"},
+}, {
+	Name: "postingsOfLoadsDroppedByRepair",
+	File: "internal/maintain/check.go",
+	Old:  `if v.table.Meta.AppendOnly() {`,
+	New:  `if v.table.Meta.AppendOnly() && !On {`,
+	Test: "^TestRepairBesideLoadThatGoesOn$/^covers_false$/^memory$",
+}, {
 	Name: "copiesOfOtherColumns",
 	File: "internal/rowcodec/view.go",
 	Old:  `if wanted && !c.copied[i] {`,

@@ -217,6 +217,13 @@ func (w *World) Run(most int) {
 	}
 }
 
+// Late returns how many calls are yet to be made though their callers no longer wait.
+func (w *World) Late() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.late)
+}
+
 // End kills all clients, makes what is late, and waits for all goroutines.
 func (w *World) End() {
 	for len(w.bad) == 0 && len(w.late) > 0 {

@@ -427,7 +427,11 @@ func (v *Verifier) checkPostingBatch(ctx context.Context, postings []driver.Row,
 		if one.stale {
 			v.report.Dangling++
 			if v.opts.Repair && len(v.dangling) < v.room {
-				v.dangling = append(v.dangling, postings[i].Key)
+				dangling := driver.Row{Key: postings[i].Key}
+				if v.table.Meta.AppendOnly() {
+					dangling.Cells = postings[i].Cells
+				}
+				v.dangling = append(v.dangling, dangling)
 			}
 		}
 		if one.fault != nil {
@@ -524,7 +528,8 @@ func (v *Verifier) columnOf(posting []byte) (*rowcodec.Column, error) {
 }
 
 // rowOf returns the row that a posting points to, with the value of the column, or nil if none
-// agrees with it. It is not known where the row cannot be read.
+// agrees with it. It is not known where the row cannot be read, nor where it is of the write of the posting and is yet to be
+// converted. Conversions put one posting again and again, at any time, until one of them has stored the row so.
 func (v *Verifier) rowOf(ctx context.Context, c *rowcodec.Column, posting []byte) (r *rowcodec.Record, known bool, err error) {
 	t := v.table
 	search, key, write, err := c.CutPosting(posting)
@@ -532,14 +537,18 @@ func (v *Verifier) rowOf(ctx context.Context, c *rowcodec.Column, posting []byte
 		return nil, false, err
 	}
 	want := make([]bool, len(t.Stored))
-	want[c.Position] = true
+	c.Add(want)
 	r, err = t.Read(ctx, key, want)
 	switch {
 	case engine.Refused(err), errors.Is(err, fault.ErrTorn):
 		return nil, false, nil
 	case err != nil:
 		return nil, false, err
-	case r == nil || r.Write != write || !bytes.Equal(r.Search[c.Position], search):
+	case r == nil || r.Write != write:
+		return nil, true, nil
+	case c.Of == nil && r.Search[c.Position] == nil && r.Values[t.ValueIndex(c)] != nil:
+		return nil, false, nil
+	case !bytes.Equal(r.Search[c.Position], search):
 		return nil, true, nil
 	}
 	return r, true, nil

@@ -275,36 +275,66 @@ func (v *Verifier) drop(ctx context.Context) error {
 		return err
 	}
 	for chunk := range slices.Chunk(v.dangling, engine.FullBatch) {
-		stale, _, err := v.stillDangling(ctx, chunk)
+		was, _, err := v.stillDangling(ctx, chunk)
 		if err != nil {
 			return err
 		}
-		drops := make([][]byte, 0, len(chunk))
-		for i, key := range chunk {
-			if stale[i] {
-				drops = append(drops, key)
-			}
-		}
-		if err := t.Unpost(ctx, drops); err != nil {
-			return err
-		}
-		v.report.Dropped += len(drops)
-		dropped := stale
-		stale, rows, err := v.stillDangling(ctx, chunk)
+		dropped, err := v.unpost(ctx, chunk, was)
 		if err != nil {
 			return err
 		}
-		for i, key := range chunk {
-			if dropped[i] && !stale[i] {
-				if err := t.Post(ctx, []driver.Mutation{t.PutPosting(key, rows[i])}); err != nil {
+		is, rows, err := v.stillDangling(ctx, chunk)
+		if err != nil {
+			return err
+		}
+		for i, posting := range chunk {
+			switch {
+			case was[i] && !is[i]:
+				if err := t.Post(ctx, []driver.Mutation{t.PutPosting(posting.Key, rows[i])}); err != nil {
 					return err
 				}
-				v.report.Dropped--
+			case dropped[i]:
+				v.report.Dropped++
 			}
 		}
 		v.progress("dropping", v.report.Dropped)
 	}
 	return nil
+}
+
+// unpost drops those of some postings that are stale, and reports which. Rows of a load have the same postings each time that they
+// are put, and their deletions have one place. So of a table whose rows are only added, only what was read before the grace period goes.
+func (v *Verifier) unpost(ctx context.Context, postings []driver.Row, stale []bool) (dropped []bool, err error) {
+	var keys [][]byte
+	var places []int // of replacements
+	var replacements []driver.Replacement
+	var ends []driver.Mutation
+	for i, p := range postings {
+		_, deletion := v.table.CutDeletion(p.Key)
+		switch {
+		case !stale[i]:
+		case deletion:
+			end := driver.Mutation{Row: p.Key}
+			for _, c := range p.Cells {
+				end.Deletes = append(end.Deletes, c.Qualifier)
+			}
+			ends = append(ends, end)
+		case len(rowcodec.PostingValue(p.Cells)) == 0: // it was not read, or is empty, as no client leaves one
+			keys = append(keys, p.Key)
+		default:
+			places = append(places, i)
+			replacements = append(replacements, driver.Replacement{Row: p.Key, Seen: p.Cells[0], Deletes: [][]byte{p.Cells[0].Qualifier}})
+		}
+	}
+	if err := cmp.Or(v.table.Unpost(ctx, keys), v.table.Post(ctx, ends)); err != nil || len(replacements) == 0 {
+		return stale, err
+	}
+	late, err := v.table.Postings.Replace(ctx, replacements...)
+	dropped = slices.Clone(stale)
+	for _, n := range late {
+		dropped[places[n]] = false
+	}
+	return dropped, err
 }
 
 func (v *Verifier) waitGrace(ctx context.Context) error {
@@ -319,20 +349,21 @@ func (v *Verifier) waitGrace(ctx context.Context) error {
 }
 
 // stillDangling reports of each posting whether it is known that no row agrees with it, and returns the rows of the others.
-func (v *Verifier) stillDangling(ctx context.Context, postings [][]byte) (stale []bool, rows []*rowcodec.Record, err error) {
+func (v *Verifier) stillDangling(ctx context.Context, postings []driver.Row) (stale []bool, rows []*rowcodec.Record, err error) {
 	stale, rows = make([]bool, len(postings)), make([]*rowcodec.Record, len(postings))
 	err = v.table.Env.Concurrently(ctx, len(postings), func(ctx context.Context, i int) error {
-		if row, is := v.table.CutDeletion(postings[i]); is {
+		posting := postings[i].Key
+		if row, is := v.table.CutDeletion(posting); is {
 			there, err := engine.Exists(ctx, v.table.Data, row)
 			stale[i], rows[i] = !there, new(rowcodec.Record)
 			return err
 		}
-		c, err := v.columnOf(postings[i])
+		c, err := v.columnOf(posting)
 		if err != nil { // of a column that was dropped since: Convert removes it, or has done so
-			stale[i], rows[i] = v.left(postings[i]), new(rowcodec.Record)
+			stale[i], rows[i] = v.left(posting), new(rowcodec.Record)
 			return nil
 		}
-		r, known, err := v.rowOf(ctx, c, postings[i])
+		r, known, err := v.rowOf(ctx, c, posting)
 		stale[i] = known && r == nil
 		if rows[i] = r; r == nil {
 			rows[i] = new(rowcodec.Record) // that cannot be read

@@ -53,8 +53,8 @@ type Verifier struct {
 	mu       sync.Mutex             // of the mender
 	told     map[string]bool        // rows whose key or ciphertexts were reported, some
 	lost     map[meta.ColumnID]bool // columns, whose indexes could not be made again
-	dangling [][]byte
-	room     int // for dangling
+	dangling []driver.Row           // with their cells where these tell whether it was put again
+	room     int                    // for dangling
 }
 
 // NewVerifier returns a verifier of a table.
