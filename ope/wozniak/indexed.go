@@ -2,6 +2,7 @@ package wozniak
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -43,14 +44,17 @@ type IndexedOptions struct {
 	// look-ups take more round trips, and up to twice as many are remembered for a while.
 	CacheValues int
 
+	// UnitValues is how many pairs a unit of the index has, which is one row of the database, before it is divided; 0
+	// stands for 1,000,000, of about 100 MB, and it is at least 64.
+	UnitValues int
+
 	// Coins are the random bytes that ciphertexts are drawn from; nil stands for crypto/rand. Set it
 	// to reproduce a run. Who knows these bytes knows the plaintexts. It is read ahead, by one
 	// goroutine at a time.
 	Coins io.Reader
 }
 
-// unitValues is how many pairs a unit of an index may hold before it is divided. By default a value takes more than
-// one pair: see [IndexedOptions.TargetsOnly].
+// unitValues is the default of [IndexedOptions.UnitValues].
 const unitValues = 1_000_000
 
 // Indexed is the scheme as Waage et al. 2016, section 3.2.1, modify it: an order-preserving
@@ -121,7 +125,7 @@ var (
 // defaults.
 //
 // Units that come of a division are named unit || "/" || 16 hexadecimal digits. A unit with a name of more than 47 bytes
-// cannot be divided: values beyond 1,000,000 pairs are [ope.ErrFull], and what is there is found as before.
+// cannot be divided: values beyond its pairs are [ope.ErrFull], and what is there is found as before.
 func NewIndexed(key ope.Key, d ope.Domain, index ope.Index, unit ope.Unit, opts *IndexedOptions) (*Indexed, error) {
 	if key.IsZero() {
 		return nil, fmt.Errorf("%w: it is the zero Key; make one with ope.GenerateKey or ope.NewKey", ope.ErrKey)
@@ -147,6 +151,9 @@ func NewIndexed(key ope.Key, d ope.Domain, index ope.Index, unit ope.Unit, opts 
 	if o.CacheValues == 0 {
 		o.CacheValues = unitValues
 	}
+	if o.UnitValues < 0 || o.UnitValues > 0 && o.UnitValues < 64 {
+		return nil, fmt.Errorf("%w: units of %d values, need at least 64", ope.ErrParams, o.UnitValues)
+	}
 	if o.Coins == nil {
 		o.Coins = rand.Reader
 	}
@@ -158,7 +165,7 @@ func NewIndexed(key ope.Key, d ope.Domain, index ope.Index, unit ope.Unit, opts 
 	s := &Indexed{
 		id: id, domain: d, bits: rangeBits, keep: !o.TargetsOnly,
 		index: index, key: key.Derive("wozniak-indexed"), coins: drawFrom(o.Coins),
-		limit: unitValues, fanOut: 16, cache: o.CacheValues, parallel: 32, page: 32, ahead: 4096,
+		limit: cmp.Or(o.UnitValues, unitValues), fanOut: 16, cache: o.CacheValues, parallel: 32, page: 32, ahead: 4096,
 		listings: make(map[uint64][]part),
 	}
 	if s.root, err = s.newUnit(unit, pair{}, pair{x: d.Span()}); err != nil {

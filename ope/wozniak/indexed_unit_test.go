@@ -46,6 +46,8 @@ func TestNewIndexedRefuses(t *testing.T) {
 		{key, ope.Int8, "u", IndexedOptions{RangeBits: -1, AllowSmallRange: true}, ope.ErrParams},
 		{key, ope.Int8, "u", IndexedOptions{CacheValues: -1}, ope.ErrParams},
 		{key, ope.Int8, "u", IndexedOptions{CacheValues: 5}, ope.ErrParams},
+		{key, ope.Int8, "u", IndexedOptions{UnitValues: 63}, ope.ErrParams},
+		{key, ope.Int8, "u", IndexedOptions{UnitValues: -1}, ope.ErrParams},
 	} {
 		_, err := NewIndexed(c.key, c.d, ix, c.unit, &c.opts)
 		require.ErrorIs(t, err, c.want, "%+v", c.opts)
