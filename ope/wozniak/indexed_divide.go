@@ -28,6 +28,9 @@ import (
 func (s *Indexed) divide(ctx context.Context, u *unit) (bool, error) {
 	parts, nonce, err := s.cut(ctx, u)
 	if err != nil || parts == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		u.forget() // it is not what it was
 		return false, err
 	}
 	for i := range parts {
@@ -151,6 +154,9 @@ func (s *Indexed) loadAndList(ctx context.Context, u *unit) error {
 // fillFor looks values up in the divided unit that has the pairs of a part, which nobody has copied yet. If it does not have
 // all of the values, it takes steps 2 and 3.
 func (s *Indexed) fillFor(ctx context.Context, j *job) (bool, error) {
+	if j.u.wasOpen() {
+		return false, j.u.stayed(ctx)
+	}
 	before := j.u.before()
 	found, err := s.search(ctx, j.lot, func(uint64) *unit { return before }, nil)
 	if err != nil {

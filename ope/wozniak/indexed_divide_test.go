@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/opetest"
 )
@@ -40,7 +41,7 @@ func all(tb testing.TB, s *Indexed) map[int64]string {
 // Values get the ciphertexts that they would get in one unit, from the same coins, whatever their order and wherever units are cut:
 // what is drawn depends on the neighbours of a value alone.
 func TestDivisionDrawsAsOneUnit(t *testing.T) {
-	for seed := range uint64(300) {
+	for seed := range uint64(sim.Share(300, 24)) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		d := []ope.Domain{{Min: 0, Max: 30}, ope.Int8, ope.Int32, ope.Int64}[r.IntN(4)]
 		opts := func() *IndexedOptions {
@@ -70,7 +71,8 @@ func TestDivisionDrawsAsOneUnit(t *testing.T) {
 		}
 		require.Positive(t, divided.Stats().Divided)
 		cold := func() *Indexed { return small(t, ix, d, limit, fanOut, opts()) }
-		require.Equal(t, all(t, whole), all(t, cold()))
+		known := all(t, whole)
+		require.Equal(t, known, all(t, cold()))
 		for x, c := range has {
 			got, err := cold().Decrypt(bg, c)
 			require.NoError(t, err)
@@ -97,13 +99,13 @@ func TestDivisionDrawsAsOneUnit(t *testing.T) {
 		pairs, sound, err := cold().Seal(bg)
 		require.NoError(t, err)
 		require.True(t, sound)
-		require.Len(t, pairs, len(all(t, whole)))
+		require.Len(t, pairs, len(known))
 		for x := range d.Span() { // nor is it in units that nobody has opened
-			if _, known := all(t, whole)[d.At(x)]; !known {
+			if _, is := known[d.At(x)]; !is {
 				_, err = cold().Encrypt(bg, d.At(x))
 				require.ErrorIs(t, err, ope.ErrIndex)
 			}
-			if x == 60 {
+			if x == 20 {
 				break
 			}
 		}
@@ -315,7 +317,7 @@ func TestDividedNoticesDamage(t *testing.T) {
 
 // Who stops anywhere, also between two commits of a copy, leaves what others go on with. Listings are hints.
 func TestDivisionIsInterrupted(t *testing.T) {
-	for at := range 60 {
+	for at := range sim.Share(90, 12) {
 		ix := opetest.NewIndex()
 		opts := func() *IndexedOptions { return &IndexedOptions{TargetsOnly: true, Coins: rand.NewChaCha8([32]byte{9})} }
 		commits := 0
