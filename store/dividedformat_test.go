@@ -64,6 +64,55 @@ func TestFirstDividedIndexStaysReadable(t *testing.T) {
 	require.Equal(t, 360, report.Rows)
 }
 
+// goldenDrawn is a database that the first version wrote which divides the units of drawn ciphertexts.
+const goldenDrawn = "../testdata/vectors/drawn-1.json"
+
+// drawnDump writes two indexes of drawn ciphertexts that are divided, of a key part and of a column. Parts of some are divided in turn, and
+// others were never opened.
+func drawnDump(t *testing.T, key ope.Key) dump {
+	t.Helper()
+	smallUnits(t)
+	h := newChronicle(t, key, "A database with indexes of drawn ciphertexts of several units, as store wrote it, see docs/format.md.")
+	tbl := h.create(store.Schema{
+		Name: "readings", Key: []store.KeyPart{store.OrderedPart("id", store.Int64, store.WozniakIndexed)},
+		Columns: []store.Column{store.OrderedColumn("i1", small, store.WozniakIndexed)},
+	})
+	for from := range 12 {
+		h.put(tbl, drawnRows(20*from, 20*from+20)...)
+	}
+	h.dump.Tables["readings"] = h.holds(tbl, 240)
+	return h.finish()
+}
+
+// drawnRows have keys that ascend, and values in no order.
+func drawnRows(from, to int) (rows []store.Row) {
+	for i := from; i < to; i++ {
+		rows = append(rows, store.Row{"id": int64(i), "i1": int64(i*7919%100_003) - 50_000})
+	}
+	return rows
+}
+
+// What the first version wrote which divides the units of drawn ciphertexts is read, written and changed, divided once more, and made again.
+func TestFirstDividedDrawnIndexStaysReadable(t *testing.T) {
+	smallUnits(t)
+	d := golden(t, goldenDrawn, drawnDump)
+	st := openDump(t, d)
+	g := &goldenTable{t: t, st: st, name: "readings", dump: d}
+	g.check()
+	g.rewrite()
+	tbl, err := st.Table(background, "readings")
+	require.NoError(t, err)
+	require.NoError(t, tbl.Put(background, drawnRows(1000, 1200)...))
+	for _, column := range []string{"id", "i1"} {
+		require.NoError(t, tbl.RebuildIndex(background, column, nil))
+	}
+	require.NoError(t, tbl.Put(background, drawnRows(2000, 2100)...))
+	report, err := tbl.Verify(background, nil)
+	require.NoError(t, err)
+	require.Empty(t, report.Faults)
+	require.Equal(t, 540, report.Rows)
+}
+
 // While clients fill a column whose index has units of 64 values, ranges miss no row that was there before they began. In the
 // end all rows are found in order, and the table is sound.
 func TestDividedColumnUnderLoad(t *testing.T) {
