@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -224,6 +225,25 @@ func TestDividedUnderLoad(t *testing.T) {
 	for x, c := range given {
 		require.Equal(t, c, has[x])
 	}
+}
+
+// Who was alone, and finds its full unit divided, goes on where the others do.
+func TestDividedByAnother(t *testing.T) {
+	ix := opetest.NewIndex()
+	opts := &IndexedOptions{TargetsOnly: true}
+	s := small(t, ix, ope.Int16, 20, 3, opts)
+	for s.root.count < 20 {
+		_, err := s.Encrypt(bg, int64(s.root.count))
+		require.NoError(t, err)
+	}
+	require.True(t, s.root.alone)
+	_, err := small(t, ix, ope.Int16, 20, 3, opts).Encrypt(bg, 100)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(bg, 10*time.Second)
+	defer cancel()
+	_, err = s.Encrypt(ctx, 200)
+	require.NoError(t, err)
+	require.Equal(t, 0, s.Stats().Divided)
 }
 
 // without hides a unit, as if somebody had removed it.

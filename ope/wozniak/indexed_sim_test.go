@@ -112,7 +112,9 @@ func (w *world) newScheme(tb testing.TB, ix ope.Index, seed uint64) *Indexed {
 	opts.Coins = rand.NewChaCha8(chacha)
 	s, err := NewIndexed(w.key, w.domain, ix, "unit", &opts)
 	require.NoError(tb, err)
-	s.parallel, s.page, s.ahead, s.cache, s.limit, s.fanOut = 1, 8, 16, w.cache, w.limit, w.fanOut
+	s.parallel, s.page, s.ahead, s.cache = 1, 8, 16, w.cache
+	// Clients may have their own minds about when and how units are divided.
+	s.limit, s.fanOut = w.limit+int(seed%3)*w.limit/2, w.fanOut+int(seed/2%2)
 	return s
 }
 
@@ -441,6 +443,82 @@ func TestIndexedSimulationRepeats(t *testing.T) {
 	}
 }
 
+// divisionMutants take the rules of a division away.
+var divisionMutants = []mutant.Mutant{
+	{Name: "closeAnyNonce", File: "indexed_divide.go", Old: `ope.Condition{State: ope.StateOpen, Nonce: &nonce}, ope.Change{`,
+		New: `func() (c ope.Condition) {
+		if c = (ope.Condition{State: ope.StateOpen, Nonce: &nonce}); On {
+			c.Nonce = nil
+		}
+		return c
+	}(), ope.Change{`},
+	{Name: "copyIntoOpen", File: "indexed_divide.go", Old: `		if applied, err := u.put(ctx, ope.Condition{State: ope.StateAbsent}, change); err`,
+		New: `		cond := ope.Condition{State: ope.StateAbsent}
+		if On {
+			v, err := s.index.Read(ctx, u.name, headerKey, nil, 1)
+			if err != nil {
+				return false, err
+			}
+			cond.State = v.Meta.State
+		}
+		if applied, err := u.put(ctx, cond, change); err`},
+	{Name: "openBeforeAllIsCopied", File: "indexed_divide.go", Old: `	if len(there) > 0 {
+		return false, u.corrupt`, New: `	if On && len(missing) > 2 {
+		missing = missing[:len(missing)-1]
+	}
+	if len(there) > 0 {
+		return false, u.corrupt`},
+	{Name: "openWithWhatIsThere", File: "indexed_divide.go", Old: `	if err != nil || !done {
+		return false, err
+	}
+	if len(all)`, New: `	if err != nil || !done && !On {
+		return false, err
+	}
+	if len(all)`, Edits: []mutant.Edit{{File: "indexed_divide.go", Old: `	if err != nil || !applied {
+		return false, err
+	}
+	s.mu.Lock()
+	err = u.opened(nonce, all)`, New: `	if On && err == nil && !applied {
+		v, _ := s.index.Read(ctx, u.name, headerKey, nil, 1)
+		applied, err = u.put(ctx, ope.Condition{State: v.Meta.State, Generation: v.Meta.Generation}, u.opening(nonce, u.sealHeader(len(all), u.low.c, u.high.c), slices.Values([]pair(nil))))
+	}
+	if err != nil || !applied {
+		return false, err
+	}
+	s.mu.Lock()
+	err = u.opened(nonce, all)`}}},
+	{Name: "partsLeaveGaps", File: "indexed_divide.go", Old: `same && k < n && i == first(k) {`, New: `same && k < n && (i == first(k) && (!On || k == 0) || On && k > 0 && i == first(k)+1) {`},
+	{Name: "partsOfOthers", File: "indexed_divide.go", Old: `count: first(k+1) - first(k) + 1})`, New: `count: first(k+1) - first(k) + map[bool]int{false: 1}[On]})`},
+	{Name: "sealForgetsAbsentUnits", File: "indexed_restore.go", Old: `		cond := ope.Condition{State: v.Meta.State, Generation: v.Meta.Generation}`,
+		New: `		if On && u.parent != nil && v.Meta.State == ope.StateAbsent {
+			return false, nil
+		}
+		cond := ope.Condition{State: v.Meta.State, Generation: v.Meta.Generation}`},
+	{Name: "sealForgetsParts", File: "indexed_restore.go", Old: `	case len(h.parts) == 0:
+		return all`, New: `	case len(h.parts) == 0 || On:
+		return all`},
+	{Name: "readersStayAbove", File: "indexed_search.go", Old: `			return cmp.Or(before[u], u)`, New: `			if On && u.parent != nil {
+				return &unit{s: s, name: u.parent.name, sealer: u.parent.sealer, frozen: true, low: u.low, high: u.high, count: u.count}
+			}
+			return cmp.Or(before[u], u)`},
+	{Name: "writersStayAbove", File: "indexed_divide.go", Old: `	found, err := s.search(ctx, j.lot, func(uint64) *unit { return before }, nil)`, New: `	if On {
+		j.u.name = before.name
+	}
+	found, err := s.search(ctx, j.lot, func(uint64) *unit { return before }, nil)`},
+	{Name: "aDividedUnitIsNotReadAgain", File: "indexed_divide.go", Test: "^TestDividedByAnother$", Old: `		u.forget() // it is not what it was
+`, New: `		if !On {
+			u.forget() // it is not what it was
+		}
+`},
+	{Name: "coinsOfFullUnits", File: "indexed_commit.go", Test: "^TestDivisionDrawsAsOneUnit$", Old: `		if err := u.full(p.count); err != nil {
+`, New: `		if err := u.full(p.count); err != nil {
+			if On {
+				_, _ = s.coins(u192{lo: 255})
+			}
+`},
+	{Name: "openWhatIsGone", File: "indexed_units.go", Test: "^TestDividedNoticesDamage$", Old: `return u.open || listed && u.parent != nil`, New: `return (u.open || listed && u.parent != nil) && !On`},
+}
+
 // Each part of the conditions of a commit is taken away, and the simulation must notice.
 func TestMutants(t *testing.T) {
 	var mutants []mutant.Mutant
@@ -471,8 +549,14 @@ func TestMutants(t *testing.T) {
 	s.stats.Trips++
 	switch {`},
 	} {
-		m.File, m.Test, m.Flags = "indexed_commit.go", "^TestIndexedSimulation$", []string{"-sim.seeds=40"}
+		m.File = "indexed_commit.go"
 		mutants = append(mutants, m)
+	}
+	mutants = append(mutants, divisionMutants...)
+	for i := range mutants {
+		if m := &mutants[i]; m.Test == "" {
+			m.Test, m.Flags = "^TestIndexedSimulation$", []string{"-sim.seeds=160"}
+		}
 	}
 	mutant.Apply(t, sim.Full(), mutants)
 	if testing.Short() || !sim.Full() {
