@@ -106,6 +106,11 @@ func TestFirstDividedDrawnIndexStaysReadable(t *testing.T) {
 	for _, column := range []string{"id", "i1"} {
 		require.NoError(t, tbl.RebuildIndex(background, column, nil))
 	}
+	for _, scheme := range []store.ColumnScheme{store.Boldyreva, store.WozniakIndexed} {
+		require.NoError(t, st.Alter(background, "readings", store.ChangeColumn(store.OrderedColumn("i1", small, scheme))))
+		_, err := tbl.Convert(background, nil)
+		require.NoError(t, err)
+	}
 	require.NoError(t, tbl.Put(background, drawnRows(2000, 2100)...))
 	report, err := tbl.Verify(background, nil)
 	require.NoError(t, err)
@@ -113,7 +118,7 @@ func TestFirstDividedDrawnIndexStaysReadable(t *testing.T) {
 	require.Equal(t, 540, report.Rows)
 }
 
-// While clients fill a column whose index has units of 64 values, ranges miss no row that was there before they began. In the
+// While clients fill a column whose indexes have units of 64 values, ranges miss no row that was there before they began. In the
 // end all rows are found in order, and the table is sound.
 func TestDividedColumnUnderLoad(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
@@ -122,7 +127,7 @@ func TestDividedColumnUnderLoad(t *testing.T) {
 		db := kind.Open(t, nil)
 		tbl := create(t, open(t, db), store.Schema{
 			Name: "readings", Key: []store.KeyPart{store.HashedPart("id", store.Int64)},
-			Columns: []store.Column{store.OrderedColumn("i1", store.Int64, store.Kerschbaum)},
+			Columns: []store.Column{store.OrderedColumn("i1", store.Int64, store.Kerschbaum), store.OrderedColumn("i2", store.Int64, store.WozniakIndexed)},
 		})
 		values := make([]int64, clients*batches*batch) // ascending, descending, and in random order
 		for i := range values {
@@ -144,7 +149,7 @@ func TestDividedColumnUnderLoad(t *testing.T) {
 					var rows []store.Row
 					for i := range batch {
 						id := (c*batches+b)*batch + i
-						rows = append(rows, store.Row{"id": int64(id), "i1": values[id]})
+						rows = append(rows, store.Row{"id": int64(id), "i1": values[id], "i2": values[id]})
 					}
 					if err = own.Put(background, rows...); err == nil {
 						put.Add(batch)
@@ -153,10 +158,12 @@ func TestDividedColumnUnderLoad(t *testing.T) {
 				errs <- err
 			})
 		}
-		everything := store.Query{Where: store.Field[int64]("i1").AtLeast(0)}
-		for put.Load() < int64(len(values)) && len(errs) == 0 {
+		everything := func(column string) store.Query {
+			return store.Query{Where: store.Field[int64](column).AtLeast(0)}
+		}
+		for i := 0; put.Load() < int64(len(values)) && len(errs) == 0; i++ {
 			before := put.Load()
-			require.GreaterOrEqual(t, int64(len(collect(t, tbl, everything))), before)
+			require.GreaterOrEqual(t, int64(len(collect(t, tbl, everything([]string{"i1", "i2"}[i%2])))), before)
 		}
 		writers.Wait()
 		for range clients {
@@ -164,12 +171,13 @@ func TestDividedColumnUnderLoad(t *testing.T) {
 		}
 		slices.Sort(values)
 		for range 2 {
-			for _, reverse := range []bool{false, true} {
-				q := everything
+			for i := range 4 {
+				column, reverse := []string{"i1", "i2"}[i/2], i%2 == 1
+				q := everything(column)
 				q.Reverse = reverse
 				var found []int64
 				for _, row := range collect(t, tbl, q) {
-					found = append(found, row["i1"].(int64))
+					found = append(found, row[column].(int64))
 				}
 				if reverse {
 					slices.Reverse(found)

@@ -42,7 +42,7 @@ func all(tb testing.TB, s *Indexed) map[int64]string {
 // Values get the ciphertexts that they would get in one unit, from the same coins, whatever their order and wherever units are cut:
 // what is drawn depends on the neighbours of a value alone.
 func TestDivisionDrawsAsOneUnit(t *testing.T) {
-	for seed := range uint64(sim.Share(300, 24)) {
+	for seed := range uint64(sim.Share(60, 24)) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		d := []ope.Domain{{Min: 0, Max: 30}, ope.Int8, ope.Int32, ope.Int64}[r.IntN(4)]
 		opts := func() *IndexedOptions {
