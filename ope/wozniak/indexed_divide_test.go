@@ -399,3 +399,25 @@ func TestClosedUnit(t *testing.T) {
 		require.Len(t, string(u.name), len("unit/")+16)
 	}
 }
+
+// Values that ascended crowd at one place of a gap that is empty else. A new client finds them as fast as others.
+func TestColdLookUpOfAscending(t *testing.T) {
+	for _, unit := range []int{0, 20_000} {
+		ix := opetest.NewIndex()
+		opts := &IndexedOptions{TargetsOnly: true, UnitValues: unit}
+		s := newIndexed(t, ix, ope.Int64, opts)
+		xs := make([]int64, 50_000)
+		for i := range xs {
+			xs[i] = int64(i)
+		}
+		cs, err := s.EncryptBatch(bg, xs)
+		require.NoError(t, err)
+		for i := 0; i < len(xs); i += 6000 {
+			cold := newIndexed(t, ix, ope.Int64, opts)
+			c, err := cold.Encrypt(bg, xs[i])
+			require.NoError(t, err)
+			require.Equal(t, cs[i], c)
+			require.LessOrEqual(t, cold.Stats().Trips, 12)
+		}
+	}
+}

@@ -65,11 +65,13 @@ func (s *Indexed) search(ctx context.Context, xs []uint64, in func(x uint64) *un
 	found := make(map[uint64]gap, len(xs))
 	xs = slices.Sorted(slices.Values(xs))
 	gaps, units := make([]gap, len(xs)), make([]*unit, len(xs))
+	// No record of a gap is known to be above these. Values that ascend crowd at the lower end of a gap that is empty else.
+	tops := make([]u192, len(xs))
 	probing := false
 	s.mu.RLock()
 	for i, x := range xs {
 		low, high := s.known.around(x)
-		gaps[i], units[i] = gap{*low, *high}, in(x)
+		gaps[i], units[i], tops[i] = gap{*low, *high}, in(x), high.c
 		probing = probing || s.sparse(units[i])
 		if low.x == x { // another goroutine has found it
 			found[x] = gaps[i]
@@ -98,7 +100,7 @@ func (s *Indexed) search(ctx context.Context, xs []uint64, in func(x uint64) *un
 		}
 		if probing {
 			for _, pg := range pages[:groups:groups] {
-				for _, c := range probes(pg.from, pg.to, max(3, s.parallel/groups-1)) {
+				for _, c := range probes(pg.from, tops[pg.x[0]], max(3, s.parallel/groups-2)) { // one is left for the header
 					pages = append(pages, &page{unit: pg.unit, from: c, to: pg.to, limit: s.page, x: pg.x})
 				}
 			}
@@ -126,8 +128,10 @@ func (s *Indexed) search(ctx context.Context, xs []uint64, in func(x uint64) *un
 					found[x] = gap{ps[k-1], ps[k]}
 				case k > 0 && ps[k-1].x > gaps[i].low.x:
 					gaps[i].low = ps[k-1]
-				case k == 0 && len(ps) > 0 && ps[0].x < gaps[i].high.x:
-					gaps[i].high = ps[0]
+				case k == 0 && len(ps) > 0 && pg.from.less(tops[i]):
+					if tops[i] = pg.from; ps[0].x < gaps[i].high.x {
+						gaps[i].high = ps[0]
+					}
 				}
 			}
 		}
