@@ -276,10 +276,9 @@ func (w *world) holdBefore(before map[uint64]string, lo, hi int64, ivs []ope.Int
 
 // A simUnit is what the index has of a unit.
 type simUnit struct {
-	state   ope.State
-	pairs   []pair
-	header  header
-	records int // that are pairs
+	state  ope.State
+	pairs  []pair
+	header header
 }
 
 // unitOf reads a unit, and holds it to what is true of every unit.
