@@ -231,8 +231,7 @@ var (
 
 	// WozniakIndexed is random uniform sampling as Waage et al. (SECRYPT 2016, section 3.2.1) modify it: stateful; a
 	// ciphertext is drawn when its value is first written, and stays. The index has the pairs of the values that were
-	// written only, see TargetsOnly of [wozniak.IndexedOptions]. It is divided at 10^6 of these, and from then on
-	// earlier versions refuse it.
+	// written only. It is divided at 10^6 of these, and from then on earlier versions refuse it.
 	WozniakIndexed = KeyScheme{named{scheme.WozniakIndexed}}
 
 	// Kerschbaum is the mutable scheme of Kerschbaum and Schröpfer (CCS 2014) with local

@@ -298,6 +298,11 @@ func (s *Indexed) find(ctx context.Context, c ope.Ciphertext) (pair, error) {
 			return pair{}, u.fail("read", err)
 		}
 		if len(v.Records) > 0 {
+			if v.Meta.State != ope.StateAbsent && !u.frozen {
+				s.mu.Lock()
+				u.open = true
+				s.mu.Unlock()
+			}
 			return u.unseal(v.Records[0])
 		}
 		var e *elsewhere

@@ -158,7 +158,7 @@ func (s *Indexed) fillFor(ctx context.Context, j *job) (bool, error) {
 		return false, j.u.stayed(ctx)
 	}
 	before := j.u.before()
-	found, err := s.search(ctx, j.lot, func(uint64) *unit { return before }, nil)
+	found, err := s.search(ctx, j.lot, func(uint64) *unit { return j.u.unlessOpen(before) }, nil)
 	if err != nil {
 		return false, err
 	}

@@ -35,7 +35,7 @@ func (s *Indexed) gaps(ctx context.Context, xs []uint64) (map[uint64]gap, error)
 	for {
 		found, err := s.search(ctx, xs, func(x uint64) *unit {
 			u := s.root.leaf(x)
-			return cmp.Or(before[u], u)
+			return u.unlessOpen(before[u])
 		}, nil)
 		var e *elsewhere
 		switch {
@@ -127,7 +127,9 @@ func (s *Indexed) search(ctx context.Context, xs []uint64, in func(x uint64) *un
 				case k > 0 && k < len(ps):
 					found[x] = gap{ps[k-1], ps[k]}
 				case k > 0 && ps[k-1].x > gaps[i].low.x:
-					gaps[i].low = ps[k-1]
+					if gaps[i].low = ps[k-1]; !gaps[i].low.c.less(tops[i]) {
+						tops[i] = gaps[i].high.c // something has come since that was seen
+					}
 				case k == 0 && len(ps) > 0 && pg.from.less(tops[i]):
 					if tops[i] = pg.from; ps[0].x < gaps[i].high.x {
 						gaps[i].high = ps[0]
@@ -317,6 +319,7 @@ func (s *Indexed) learn(pg *page, follow bool) ([]pair, error) {
 	u := pg.unit
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	u.open = u.open || !u.frozen
 	if !follow {
 		return ps, s.remember(ps)
 	}

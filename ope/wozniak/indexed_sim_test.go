@@ -496,14 +496,14 @@ var divisionMutants = []mutant.Mutant{
 	{Name: "sealForgetsParts", File: "indexed_restore.go", Old: `	case len(h.parts) == 0:
 		return all`, New: `	case len(h.parts) == 0 || On:
 		return all`},
-	{Name: "readersStayAbove", File: "indexed_search.go", Old: `			return cmp.Or(before[u], u)`, New: `			if On && u.parent != nil {
+	{Name: "readersStayAbove", File: "indexed_search.go", Old: `			return u.unlessOpen(before[u])`, New: `			if On && u.parent != nil {
 				return &unit{s: s, name: u.parent.name, sealer: u.parent.sealer, frozen: true, low: u.low, high: u.high, count: u.count}
 			}
-			return cmp.Or(before[u], u)`},
-	{Name: "writersStayAbove", File: "indexed_divide.go", Old: `	found, err := s.search(ctx, j.lot, func(uint64) *unit { return before }, nil)`, New: `	if On {
+			return u.unlessOpen(before[u])`},
+	{Name: "writersStayAbove", File: "indexed_divide.go", Old: `	found, err := s.search(ctx, j.lot, func(uint64) *unit { return j.u.unlessOpen(before) }, nil)`, New: `	if On {
 		j.u.name = before.name
 	}
-	found, err := s.search(ctx, j.lot, func(uint64) *unit { return before }, nil)`},
+	found, err := s.search(ctx, j.lot, func(uint64) *unit { return j.u.unlessOpen(before) }, nil)`},
 	{Name: "aDividedUnitIsNotReadAgain", File: "indexed_divide.go", Test: "^TestDividedByAnother$", Old: `		u.forget() // it is not what it was
 `, New: `		if !On {
 			u.forget() // it is not what it was

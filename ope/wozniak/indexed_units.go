@@ -56,6 +56,15 @@ func (u *unit) before() *unit {
 	return &unit{s: u.s, name: u.parent.name, sealer: u.parent.sealer, frozen: true, low: u.low, high: u.high, count: u.count}
 }
 
+// unlessOpen returns what stands for a unit, or the unit if there is nothing, or it is open by now. What is remembered may then
+// be pairs of the unit that are nowhere else. It is called with the lock held.
+func (u *unit) unlessOpen(before *unit) *unit {
+	if before == nil || u.open {
+		return u
+	}
+	return before
+}
+
 // leaf returns the unit that has a value, as far as is known.
 func (u *unit) leaf(x uint64) *unit {
 	for len(u.parts) > 0 {
