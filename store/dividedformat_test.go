@@ -1,6 +1,8 @@
 package store_test
 
 import (
+	"bytes"
+	"encoding/hex"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -116,6 +118,41 @@ func TestFirstDividedDrawnIndexStaysReadable(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, report.Faults)
 	require.Equal(t, 540, report.Rows)
+}
+
+// When a divided index is made again, all units of the former one are closed for good, also those that nobody had opened, and are empty.
+func TestUnitsOfFormerDrawnIndexAreOver(t *testing.T) {
+	smallUnits(t)
+	d := golden(t, goldenDrawn, drawnDump)
+	secret, err := hex.DecodeString(d.Key)
+	require.NoError(t, err)
+	key, err := ope.NewKey(secret)
+	require.NoError(t, err)
+	db := newSpecDB(loaded(t, d))
+	tbl, err := openWith(t, db, key).Table(background, "readings")
+	require.NoError(t, err)
+	require.NoError(t, tbl.RebuildIndex(background, "id", nil))
+	require.NoError(t, tbl.RebuildIndex(background, "i1", nil))
+	former, present := 0, 0
+	for _, family := range dumped(t, db) {
+		for _, row := range family.Rows {
+			name, err := hex.DecodeString(row.Key)
+			require.NoError(t, err)
+			if family.Name[0] != 'i' {
+				continue
+			}
+			if bytes.Contains(name, []byte("-")) {
+				present++
+				continue
+			}
+			former++
+			require.LessOrEqual(t, len(row.Cells), 2, "%s has records", name)
+			require.Equal(t, "0103", row.Cells[0][1][:4], "%s is not over", name)
+		}
+	}
+	// Of the key part four units were divided into 16 each, of the column one was.
+	require.Equal(t, 1+4*16+1+16, former)
+	require.Greater(t, present, 2)
 }
 
 // While clients fill a column whose indexes have units of 64 values, ranges miss no row that was there before they began. In the
