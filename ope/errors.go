@@ -30,6 +30,6 @@ var (
 	// to another scheme, key or version, or a record was changed. The error says which.
 	ErrIndex = errors.New("ope: not an index of this key and scheme")
 
-	// ErrFull is returned when a unit of an [Index] has no room for another value.
+	// ErrFull is returned when a unit of an [Index] has no room for another value, and cannot be divided.
 	ErrFull = errors.New("ope: index unit is full")
 )

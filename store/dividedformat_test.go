@@ -1,6 +1,8 @@
 package store_test
 
 import (
+	"bytes"
+	"encoding/hex"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -64,7 +66,96 @@ func TestFirstDividedIndexStaysReadable(t *testing.T) {
 	require.Equal(t, 360, report.Rows)
 }
 
-// While clients fill a column whose index has units of 64 values, ranges miss no row that was there before they began. In the
+// goldenDrawn is a database that the first version wrote which divides the units of drawn ciphertexts.
+const goldenDrawn = "../testdata/vectors/drawn-1.json"
+
+// drawnDump writes two indexes of drawn ciphertexts that are divided, of a key part and of a column. Parts of some are divided in turn, and
+// others were never opened.
+func drawnDump(t *testing.T, key ope.Key) dump {
+	t.Helper()
+	smallUnits(t)
+	h := newChronicle(t, key, "A database with indexes of drawn ciphertexts of several units, as store wrote it, see docs/format.md.")
+	tbl := h.create(store.Schema{
+		Name: "readings", Key: []store.KeyPart{store.OrderedPart("id", store.Int64, store.WozniakIndexed)},
+		Columns: []store.Column{store.OrderedColumn("i1", small, store.WozniakIndexed)},
+	})
+	for from := range 12 {
+		h.put(tbl, drawnRows(20*from, 20*from+20)...)
+	}
+	h.dump.Tables["readings"] = h.holds(tbl, 240)
+	return h.finish()
+}
+
+// drawnRows have keys that ascend, and values in no order.
+func drawnRows(from, to int) (rows []store.Row) {
+	for i := from; i < to; i++ {
+		rows = append(rows, store.Row{"id": int64(i), "i1": int64(i*7919%100_003) - 50_000})
+	}
+	return rows
+}
+
+// What the first version wrote which divides the units of drawn ciphertexts is read, written and changed, divided once more, and made again.
+func TestFirstDividedDrawnIndexStaysReadable(t *testing.T) {
+	smallUnits(t)
+	d := golden(t, goldenDrawn, drawnDump)
+	st := openDump(t, d)
+	g := &goldenTable{t: t, st: st, name: "readings", dump: d}
+	g.check()
+	g.rewrite()
+	tbl, err := st.Table(background, "readings")
+	require.NoError(t, err)
+	require.NoError(t, tbl.Put(background, drawnRows(1000, 1200)...))
+	for _, column := range []string{"id", "i1"} {
+		require.NoError(t, tbl.RebuildIndex(background, column, nil))
+	}
+	for _, scheme := range []store.ColumnScheme{store.Boldyreva, store.WozniakIndexed} {
+		require.NoError(t, st.Alter(background, "readings", store.ChangeColumn(store.OrderedColumn("i1", small, scheme))))
+		_, err := tbl.Convert(background, nil)
+		require.NoError(t, err)
+	}
+	require.NoError(t, tbl.Put(background, drawnRows(2000, 2100)...))
+	report, err := tbl.Verify(background, nil)
+	require.NoError(t, err)
+	require.Empty(t, report.Faults)
+	require.Equal(t, 540, report.Rows)
+}
+
+// When a divided index is made again, all units of the former one are closed for good, also those that nobody had opened, and are empty.
+func TestUnitsOfFormerDrawnIndexAreOver(t *testing.T) {
+	smallUnits(t)
+	d := golden(t, goldenDrawn, drawnDump)
+	secret, err := hex.DecodeString(d.Key)
+	require.NoError(t, err)
+	key, err := ope.NewKey(secret)
+	require.NoError(t, err)
+	db := newSpecDB(loaded(t, d))
+	tbl, err := openWith(t, db, key).Table(background, "readings")
+	require.NoError(t, err)
+	require.NoError(t, tbl.RebuildIndex(background, "id", nil))
+	require.NoError(t, tbl.RebuildIndex(background, "i1", nil))
+	former, present := 0, 0
+	for _, family := range dumped(t, db) {
+		for _, row := range family.Rows {
+			name, err := hex.DecodeString(row.Key)
+			require.NoError(t, err)
+			if family.Name[0] != 'i' {
+				continue
+			}
+			if bytes.Contains(name, []byte("-")) {
+				present++
+				continue
+			}
+			former++
+			require.LessOrEqual(t, len(row.Cells), 2, "%s has records", name)
+			require.Equal(t, "0103", row.Cells[0][1][:4], "%s is not over", name)
+		}
+	}
+	// Of the key part four units were divided into 16 each, of the column one was.
+	require.Equal(t, 1+4*16+1+16, former)
+	require.Greater(t, present, 2)
+}
+
+// While clients fill a column whose indexes have units of 64 values, ranges miss no row that was there before they began. In the
 // end all rows are found in order, and the table is sound.
 func TestDividedColumnUnderLoad(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
@@ -73,7 +164,7 @@ func TestDividedColumnUnderLoad(t *testing.T) {
 		db := kind.Open(t, nil)
 		tbl := create(t, open(t, db), store.Schema{
 			Name: "readings", Key: []store.KeyPart{store.HashedPart("id", store.Int64)},
-			Columns: []store.Column{store.OrderedColumn("i1", store.Int64, store.Kerschbaum)},
+			Columns: []store.Column{store.OrderedColumn("i1", store.Int64, store.Kerschbaum), store.OrderedColumn("i2", store.Int64, store.WozniakIndexed)},
 		})
 		values := make([]int64, clients*batches*batch) // ascending, descending, and in random order
 		for i := range values {
@@ -95,7 +186,7 @@ func TestDividedColumnUnderLoad(t *testing.T) {
 					var rows []store.Row
 					for i := range batch {
 						id := (c*batches+b)*batch + i
-						rows = append(rows, store.Row{"id": int64(id), "i1": values[id]})
+						rows = append(rows, store.Row{"id": int64(id), "i1": values[id], "i2": values[id]})
 					}
 					if err = own.Put(background, rows...); err == nil {
 						put.Add(batch)
@@ -104,10 +195,12 @@ func TestDividedColumnUnderLoad(t *testing.T) {
 				errs <- err
 			})
 		}
-		everything := store.Query{Where: store.Field[int64]("i1").AtLeast(0)}
-		for put.Load() < int64(len(values)) && len(errs) == 0 {
+		everything := func(column string) store.Query {
+			return store.Query{Where: store.Field[int64](column).AtLeast(0)}
+		}
+		for i := 0; put.Load() < int64(len(values)) && len(errs) == 0; i++ {
 			before := put.Load()
-			require.GreaterOrEqual(t, int64(len(collect(t, tbl, everything))), before)
+			require.GreaterOrEqual(t, int64(len(collect(t, tbl, everything([]string{"i1", "i2"}[i%2])))), before)
 		}
 		writers.Wait()
 		for range clients {
@@ -115,12 +208,13 @@ func TestDividedColumnUnderLoad(t *testing.T) {
 		}
 		slices.Sort(values)
 		for range 2 {
-			for _, reverse := range []bool{false, true} {
-				q := everything
+			for i := range 4 {
+				column, reverse := []string{"i1", "i2"}[i/2], i%2 == 1
+				q := everything(column)
 				q.Reverse = reverse
 				var found []int64
 				for _, row := range collect(t, tbl, q) {
-					found = append(found, row["i1"].(int64))
+					found = append(found, row[column].(int64))
 				}
 				if reverse {
 					slices.Reverse(found)

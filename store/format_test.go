@@ -692,6 +692,7 @@ func TestIndependentReader(t *testing.T) {
 		"lease":                   {[]string{goldenLease}, leaseDump, 0},
 		"rebalanced":              {[]string{goldenRebalanced}, rebalancedDump, 1},
 		"divided":                 {[]string{goldenDivided}, dividedDump, 0},
+		"drawn":                   {[]string{goldenDrawn}, drawnDump, 5},
 		"ranked":                  {[]string{goldenRanked}, rankedDump, 0},
 	} {
 		t.Run(of, func(t *testing.T) {

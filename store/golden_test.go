@@ -36,6 +36,7 @@ var goldenFiles = map[string]string{
 	"served-1.json":     "c13b29df52d7616dab72049f057346e4c85736fe8d4e0952edcb140bda3cae95",
 	"lease-1.json":      "e63ccce11b9535412d66fca0f59eedf20b9717933e67bee7672358f82fed0e9e",
 	"divided-1.json":    "b7fb1c066e2d457e5d994bff088ca8f294e8d89ea45f46a0cb8f0a65b00ba6e3",
+	"drawn-1.json":      "3751572d127691c815c6cde9f95683331bdfa98f6b47617747e327db6df2e988",
 	"rebalanced-1.json": "476a936d665f6f76c8bf144e7eac3363b6339c824fd8c3cf6d4f81143b392239",
 	"ranked-1.json":     "2317c74ea17ec4ed41582e52bfa87fb6ab1c241629073e21cd63a9a13e2e1b4e",
 }

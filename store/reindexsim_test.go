@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/internal/scheme"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 	"github.com/rangecrypt/rangecrypt/store/pebble"
 )
@@ -214,6 +215,15 @@ func TestRebuildsUnderWritersSimulated(t *testing.T) {
 // On a database with snapshots, where clients run as they like: no Put fails, no query returns a row twice or misses one that
 // was acknowledged before, or fails.
 func TestRebuildsUnderWriters(t *testing.T) {
+	t.Run("one unit", rebuildsUnderWriters)
+	t.Run("divided units", func(t *testing.T) {
+		scheme.UnitValues.Store(64)
+		t.Cleanup(func() { scheme.UnitValues.Store(0) })
+		rebuildsUnderWriters(t)
+	})
+}
+
+func rebuildsUnderWriters(t *testing.T) {
 	ctx := t.Context()
 	db, err := pebble.Open(t.TempDir(), nil)
 	require.NoError(t, err)

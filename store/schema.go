@@ -214,8 +214,8 @@ type MutableScheme struct{ named }
 // The order-preserving schemes. The store derives their keys and builds them; a key never serves two columns.
 //
 // The stateful ones, WozniakIndexed, KerschbaumRanked and the [MutableScheme]s, keep what they gave out in an index of the table,
-// which every writer shares: a value that is new costs a commit to the index. A column has at most about 10^6 distinct
-// values with WozniakIndexed, and 10^8 with the others; more is [ope.ErrFull]. A Put makes the values of its rows durable
+// which every writer shares: a value that is new costs a commit to the index. With KerschbaumRanked and the MutableSchemes
+// a column has at most about 10^8 distinct values; more is [ope.ErrFull]. A Put makes the values of its rows durable
 // there before its rows.
 var (
 	// Boldyreva is the stateless linear scheme of Boldyreva et al. (EUROCRYPT 2009).
@@ -231,7 +231,7 @@ var (
 
 	// WozniakIndexed is random uniform sampling as Waage et al. (SECRYPT 2016, section 3.2.1) modify it: stateful; a
 	// ciphertext is drawn when its value is first written, and stays. The index has the pairs of the values that were
-	// written only, so that it has room for 10^6 of these; see TargetsOnly of [wozniak.IndexedOptions].
+	// written only. It is divided at 10^6 of these, and from then on earlier versions refuse it.
 	WozniakIndexed = KeyScheme{named{scheme.WozniakIndexed}}
 
 	// Kerschbaum is the mutable scheme of Kerschbaum and Schröpfer (CCS 2014) with local

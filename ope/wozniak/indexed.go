@@ -2,9 +2,10 @@ package wozniak
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math/bits"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/groupcommit"
 	"github.com/rangecrypt/rangecrypt/ope"
-	"github.com/rangecrypt/rangecrypt/ope/internal/record"
 )
 
 // IndexedOptions are the parameters of an [Indexed] scheme that have defaults.
@@ -34,15 +34,19 @@ type IndexedOptions struct {
 	// each other.) In exchange the index has one record a value. By default it has about 24 for 10,000 values of
 	// 32 bits, and 68 for 64 bits.
 	//
-	// So the default fills a unit, of 1,000,000 pairs, with some 48,000 values of 32 bits, or
-	// 15,000 of 64 bits; TargetsOnly does with 1,000,000. Set it for columns that grow beyond that,
-	// or take [New], which has no index to fill. It cannot be changed later.
+	// So the default divides a unit, of 1,000,000 pairs, at some 48,000 values of 32 bits, or
+	// 15,000 of 64 bits; TargetsOnly does so at 1,000,000. Set it for columns that grow large, or
+	// take [New], which has no index. It cannot be changed later.
 	TargetsOnly bool
 
-	// CacheValues bounds the pairs that are remembered in memory, at most 64 bytes each; 0 stands
-	// for 1,000,000, which is a whole unit. It is at least 1000. With fewer than the unit has,
+	// CacheValues bounds the pairs that are remembered in memory, of all units together, at most 64
+	// bytes each; 0 stands for 1,000,000. It is at least 1000. With fewer than the index has,
 	// look-ups take more round trips, and up to twice as many are remembered for a while.
 	CacheValues int
+
+	// UnitValues is how many pairs a unit of the index has, which is one row of the database, before it is divided; 0
+	// stands for 1,000,000, of about 100 MB, and it is at least 64.
+	UnitValues int
 
 	// Coins are the random bytes that ciphertexts are drawn from; nil stands for crypto/rand. Set it
 	// to reproduce a run. Who knows these bytes knows the plaintexts. It is read ahead, by one
@@ -50,23 +54,21 @@ type IndexedOptions struct {
 	Coins io.Reader
 }
 
-// unitValues is how many pairs a unit of an index may hold. Values that need more are [ope.ErrFull];
-// what is in a full unit is found as before. By default a value takes more than one pair: see
-// [IndexedOptions.TargetsOnly].
+// unitValues is the default of [IndexedOptions.UnitValues].
 const unitValues = 1_000_000
 
 // Indexed is the scheme as Waage et al. 2016, section 3.2.1, modify it: an order-preserving
 // function by random subrange selection and random uniform sampling (Wozniak et al. 2013) that is
 // decided on demand, from the neighbours that are decided already. The pairs of plaintext and
-// ciphertext are kept in a unit of an [ope.Index]; the server sees the ciphertexts and sealed
-// plaintexts.
+// ciphertext are kept in a unit of an [ope.Index], and in further ones once it is full; the server
+// sees the ciphertexts and sealed plaintexts.
 //
 // A ciphertext is for ever once it was given, so it may be a row key. But it is not a function of the key, as that
 // of the keyed scheme is. Who loses the index loses the ciphertexts that were not yet given, and every writer
 // needs the index.
 //
-// Any number of clients, in any number of processes, may share a unit. Every new ciphertext is
-// committed under the condition that the unit has not changed since its neighbours were read,
+// Any number of clients, in any number of processes, may share an index. Every new ciphertext is
+// committed under the condition that its unit has not changed since its neighbours were read,
 // because places are random: two clients that put values into the same gap would not collide.
 // Concurrent calls on one Indexed share commits.
 type Indexed struct {
@@ -75,12 +77,12 @@ type Indexed struct {
 	bits   int
 	keep   bool // all pairs, not only targets
 	index  ope.Index
-	unit   ope.Unit
-	sealer *record.Sealer
-	coins  draws // used by the one worker at a time
+	key    ope.Key // of records
+	coins  draws   // used by the one worker at a time
 
 	// What tests change.
-	limit    int
+	limit    int // pairs at which a unit is divided
+	fanOut   int // parts that it is divided into
 	cache    int
 	parallel int // most reads of one round trip
 	page     int // most records of one read
@@ -91,21 +93,12 @@ type Indexed struct {
 
 	commits *groupcommit.Group[wish, u192]
 
-	mu    sync.RWMutex
-	known pairs
-	open  bool // the unit has a header that is ours
-	// The view: what is known of the unit as it was under a nonce. It has a number, so that what
-	// was known in an earlier one can be recognised by it.
-	view    uint32
-	nonce   ope.Nonce
-	counted bool // count is of this view
-	count   int
-	least   int // pairs that the unit has, since commits of this client were acknowledged
-	// Whether the view can be taken for the present state: nobody else seems to write.
-	alone bool
-	lot   int // values to look up for one commit
-	asked int // records read to find where values go, since the unit was read ahead
-	stats IndexStats
+	mu       sync.RWMutex
+	known    pairs // of all units
+	root     *unit
+	views    uint32            // numbers of views so far
+	listings map[uint64][]part // what the root says of other units
+	stats    IndexStats
 }
 
 // IndexStats counts what an [Indexed] has done since it was made.
@@ -117,6 +110,8 @@ type IndexStats struct {
 	Commits   int // that were applied
 	Refused   int // that met a change by another client
 	Unknown   int // whose outcome was unknown
+	Divided   int // units that were divided
+	Copied    int // pairs that were copied to the parts of divided units
 }
 
 var (
@@ -128,6 +123,9 @@ var (
 // opened by the first value that is encrypted, and belongs to this key, domain and options from then
 // on; those of others are refused with [ope.ErrIndex] at the first use. Nil options are the
 // defaults.
+//
+// Units that come of a division are named unit || "/" || 16 hexadecimal digits. A unit with a name of more than 47 bytes
+// cannot be divided: values beyond its pairs are [ope.ErrFull], and what is there is found as before.
 func NewIndexed(key ope.Key, d ope.Domain, index ope.Index, unit ope.Unit, opts *IndexedOptions) (*Indexed, error) {
 	if key.IsZero() {
 		return nil, fmt.Errorf("%w: it is the zero Key; make one with ope.GenerateKey or ope.NewKey", ope.ErrKey)
@@ -153,6 +151,9 @@ func NewIndexed(key ope.Key, d ope.Domain, index ope.Index, unit ope.Unit, opts 
 	if o.CacheValues == 0 {
 		o.CacheValues = unitValues
 	}
+	if o.UnitValues < 0 || o.UnitValues > 0 && o.UnitValues < 64 {
+		return nil, fmt.Errorf("%w: units of %d values, need at least 64", ope.ErrParams, o.UnitValues)
+	}
 	if o.Coins == nil {
 		o.Coins = rand.Reader
 	}
@@ -161,14 +162,14 @@ func NewIndexed(key ope.Key, d ope.Domain, index ope.Index, unit ope.Unit, opts 
 		kept = "targets"
 	}
 	id := fmt.Sprintf("wozniak-indexed/1 domain=%s range=%d keep=%s", d, rangeBits, kept)
-	sealer, err := record.New(key.Derive("wozniak-indexed"), unit)
-	if err != nil {
-		return nil, err
-	}
 	s := &Indexed{
 		id: id, domain: d, bits: rangeBits, keep: !o.TargetsOnly,
-		index: index, unit: unit, sealer: sealer, coins: drawFrom(o.Coins),
-		limit: unitValues, cache: o.CacheValues, parallel: 32, page: 32, ahead: 4096, lot: 8,
+		index: index, key: key.Derive("wozniak-indexed"), coins: drawFrom(o.Coins),
+		limit: cmp.Or(o.UnitValues, unitValues), fanOut: 16, cache: o.CacheValues, parallel: 32, page: 32, ahead: 4096,
+		listings: make(map[uint64][]part),
+	}
+	if s.root, err = s.newUnit(unit, pair{}, pair{x: d.Span()}); err != nil {
+		return nil, err
 	}
 	s.commits = groupcommit.New(commonTurn, s.encrypt)
 	return s, nil
@@ -200,11 +201,6 @@ func (s *Indexed) bytes(c u192) ope.Ciphertext {
 }
 
 func (s *Indexed) outside() error { return fmt.Errorf("%w %v", ope.ErrDomain, s.domain) }
-
-// fail wraps an error of the index.
-func (s *Indexed) fail(what string, err error) error {
-	return fmt.Errorf("%s index unit %q: %w", what, s.unit, err)
-}
 
 // cached returns the ciphertext of an offset if it is remembered.
 func (s *Indexed) cached(x uint64) (u192, bool) {
@@ -256,9 +252,9 @@ func (s *Indexed) EncryptBatch(ctx context.Context, xs []int64) ([]ope.Ciphertex
 	return cs, nil
 }
 
-// Decrypt implements [ope.Scheme]. A ciphertext that is not remembered costs one round trip. One
-// that the index has no record of is [ope.ErrCiphertext]; one of another unit is always noticed,
-// unless by chance the same string was given in both.
+// Decrypt implements [ope.Scheme]. A ciphertext that is not remembered costs one round trip, or two where a unit was
+// divided and nobody has put a value beside it since. One that the index has no record of is [ope.ErrCiphertext]; one of
+// another index is always noticed, unless by chance the same string was given in both.
 func (s *Indexed) Decrypt(ctx context.Context, c ope.Ciphertext) (int64, error) {
 	if len(c) != s.size() {
 		return 0, ope.ErrCiphertext
@@ -278,15 +274,7 @@ func (s *Indexed) Decrypt(ctx context.Context, c ope.Ciphertext) (int64, error) 
 	} else if !open {
 		return 0, ope.ErrCiphertext
 	}
-	s.tripped(1)
-	v, err := s.index.Read(ctx, s.unit, c, append(bytes.Clone(c), 0), 1)
-	if err != nil {
-		return 0, s.fail("read", err)
-	}
-	if len(v.Records) == 0 {
-		return 0, ope.ErrCiphertext
-	}
-	q, err := s.unseal(v.Records[0])
+	q, err := s.find(ctx, c)
 	if err != nil {
 		return 0, err
 	}
@@ -298,8 +286,49 @@ func (s *Indexed) Decrypt(ctx context.Context, c ope.Ciphertext) (int64, error) 
 	return s.domain.At(q.x), nil
 }
 
+// find reads the pair of a ciphertext. What a unit does not have can be in one that came of its division.
+func (s *Indexed) find(ctx context.Context, c ope.Ciphertext) (pair, error) {
+	s.mu.RLock()
+	u := s.root.leafOf(fromBytes(c))
+	s.mu.RUnlock()
+	for {
+		s.tripped(1)
+		v, err := s.index.Read(ctx, u.name, c, append(bytes.Clone(c), 0), 1)
+		if err != nil {
+			return pair{}, u.fail("read", err)
+		}
+		if len(v.Records) > 0 {
+			if v.Meta.State != ope.StateAbsent && !u.frozen {
+				s.mu.Lock()
+				u.open = true
+				s.mu.Unlock()
+			}
+			return u.unseal(v.Records[0])
+		}
+		var e *elsewhere
+		if !errors.As(u.check(v.Meta), &e) {
+			return pair{}, ope.ErrCiphertext
+		}
+		switch {
+		case e.divided:
+			err = s.load(ctx, u)
+		case u.wasOpen():
+			err = u.stayed(ctx)
+		default:
+			u = u.before()
+			continue
+		}
+		if err != nil {
+			return pair{}, err
+		}
+		s.mu.RLock()
+		u = u.leafOf(fromBytes(c))
+		s.mu.RUnlock()
+	}
+}
+
 // Intervals implements [ope.Scheme]. It reads, at most once if the bounds' neighbours are
-// remembered, and never writes.
+// remembered, or as Decrypt does twice, and never writes.
 //
 // A bound that was never encrypted has no ciphertext; the interval then reaches to the next value outside [lo, hi]
 // that has one. Of all values that are encrypted by now, it holds exactly those in [lo, hi]. It goes on to hold
@@ -337,7 +366,7 @@ func (s *Indexed) Intervals(ctx context.Context, lo, hi int64) ([]ope.Interval, 
 			asked = append(asked, x)
 		}
 	}
-	found, err := s.search(ctx, slices.Compact(asked), false)
+	found, err := s.gaps(ctx, slices.Compact(asked))
 	if err != nil {
 		return nil, err
 	}
@@ -372,140 +401,6 @@ func (s *Indexed) after(c u192) ope.Ciphertext {
 	return s.top()
 }
 
-// The record of a pair has the ciphertext as its key, and the offset, 8 bytes big-endian, as its
-// plaintext. The header is the record with the key 00, which is below all ciphertexts: the number
-// of pairs, 8 bytes, and the ciphertexts of the ends of the domain.
-const pairSize = 8
-
-var headerKey = []byte{0}
-
-func (s *Indexed) seal(p pair) ope.Record {
-	key := s.bytes(p.c)
-	return ope.Record{Key: key, Value: s.sealer.Seal(key, binary.BigEndian.AppendUint64(nil, p.x))}
-}
-
-// An opener is a sealer, or one of its openers.
-type opener interface {
-	Open(key, sealed []byte, size int) ([]byte, error)
-}
-
-func (s *Indexed) unseal(r ope.Record) (pair, error) { return s.unsealBy(s.sealer, r) }
-
-func (s *Indexed) unsealBy(o opener, r ope.Record) (pair, error) {
-	if len(r.Key) != s.size() {
-		return pair{}, s.noCiphertext(r.Key)
-	}
-	b, err := o.Open(r.Key, r.Value, pairSize)
-	if err != nil {
-		return pair{}, err
-	}
-	p := pair{x: binary.BigEndian.Uint64(b), c: fromBytes(r.Key)}
-	if p.x > s.domain.Span() {
-		return pair{}, s.corrupt(r.Key, "holds what is outside of the domain")
-	}
-	return p, nil
-}
-
-func (s *Indexed) noCiphertext(key []byte) error {
-	return fmt.Errorf("%w: the record %.64x of unit %q is no ciphertext", ope.ErrIndex, key, s.unit)
-}
-
-func (s *Indexed) corrupt(key []byte, what string) error {
-	return fmt.Errorf("%w: the record %x of unit %q %s", ope.ErrIndex, key, s.unit, what)
-}
-
-func (s *Indexed) sealHeader(count int, min, max u192) ope.Record {
-	b := binary.BigEndian.AppendUint64(nil, uint64(count))
-	b = max.appendTo(min.appendTo(b, s.size()), s.size())
-	return ope.Record{Key: headerKey, Value: s.sealer.SealHeader(headerKey, s.id, b)}
-}
-
-// readHeader reads the number of pairs and the ends of the domain. It reports false if the unit
-// was never opened. It does not ask whether the unit still takes pairs; see checkOpen.
-func (s *Indexed) readHeader(ctx context.Context) (meta ope.Meta, count int, ends [2]pair, open bool, err error) {
-	s.mu.RLock()
-	least := s.least
-	s.mu.RUnlock()
-	v, err := s.index.Read(ctx, s.unit, headerKey, []byte{0, 0}, 1)
-	if err != nil {
-		return meta, 0, ends, false, s.fail("read", err)
-	}
-	switch {
-	case v.Meta.State == ope.StateAbsent && len(v.Records) == 0:
-		return v.Meta, 0, ends, false, nil
-	case len(v.Records) == 0:
-		return meta, 0, ends, false, fmt.Errorf("%w: unit %q has no header of the scheme %q: another scheme wrote it", ope.ErrIndex, s.unit, s.id)
-	}
-	b, err := s.sealer.OpenHeader(headerKey, s.id, v.Records[0].Value, 8+2*s.size())
-	if err != nil {
-		return meta, 0, ends, false, err
-	}
-	ends[0] = pair{x: 0, c: fromBytes(b[8 : 8+s.size()])}
-	ends[1] = pair{x: s.domain.Span(), c: fromBytes(b[8+s.size():])}
-	if count = int(binary.BigEndian.Uint64(b)); count < least {
-		return meta, 0, ends, false, fmt.Errorf("%w: unit %q was put back: it has %d records and had %d", ope.ErrIndex, s.unit, count, least)
-	}
-	return v.Meta, count, ends, true, nil
-}
-
-// checkOpen returns an error for a unit that takes no more pairs.
-func (s *Indexed) checkOpen(meta ope.Meta) error {
-	if meta.State != ope.StateOpen || meta.Generation != 0 {
-		return fmt.Errorf("%w: unit %q is closed", ope.ErrIndex, s.unit)
-	}
-	return nil
-}
-
-// ready makes sure that the unit is ours, and reports whether it was ever opened.
-func (s *Indexed) ready(ctx context.Context) (bool, error) {
-	s.mu.RLock()
-	open := s.open
-	s.mu.RUnlock()
-	if open {
-		return true, nil
-	}
-	s.tripped(1)
-	meta, count, ends, open, err := s.readHeader(ctx)
-	if err == nil && open {
-		err = s.checkOpen(meta)
-	}
-	if err != nil || !open {
-		return false, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.adopt(meta.Nonce)
-	s.counted, s.count, s.open = true, count, true
-	return true, s.putAll(ends[:])
-}
-
-// The set of pairs and the view. These are called with the lock held.
-
-// adopt starts a new view unless the nonce is that of the present one.
-func (s *Indexed) adopt(nonce ope.Nonce) {
-	if s.nonce == nonce && s.view > 0 {
-		s.alone = true
-		return
-	}
-	s.forget()
-	s.nonce = nonce
-}
-
-// forget ends the view.
-func (s *Indexed) forget() {
-	s.view++
-	s.counted, s.alone = false, false
-}
-
-func (s *Indexed) putAll(ps []pair) error {
-	for _, p := range ps {
-		if !s.known.put(p) {
-			return s.corrupt(s.bytes(p.c), "contradicts its neighbours")
-		}
-	}
-	return nil
-}
-
 // remember is putAll for those who only read. They leave more in the cache than the worker does. While it works
 // they drop nothing, since it may have just looked that up, and would look it up for ever. It makes room itself.
 func (s *Indexed) remember(ps []pair) error {
@@ -513,9 +408,26 @@ func (s *Indexed) remember(ps []pair) error {
 		if s.commits.Callers() > 0 {
 			return nil
 		}
-		s.known.thin()
+		s.thin()
 	}
 	return s.putAll(ps)
+}
+
+func (s *Indexed) putAll(ps []pair) error {
+	for _, p := range ps {
+		if !s.known.put(p) {
+			return s.root.leaf(p.x).corrupt(s.bytes(p.c), "contradicts its neighbours")
+		}
+	}
+	return nil
+}
+
+// thin makes room among what is remembered. The ends of units stay, so that neighbours of a value are in its unit.
+func (s *Indexed) thin() {
+	s.known.thin()
+	for u := range s.root.leaves {
+		s.known.put(u.low)
+	}
 }
 
 // tripped counts a round trip of some reads.

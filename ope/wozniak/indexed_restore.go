@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"iter"
@@ -86,47 +85,100 @@ func agreeing(ps, chosen []pair) []pair {
 	return agree
 }
 
-// Seal ends a unit for good: no client puts a pair into it any more, or opens it if it was never opened. It
-// returns the pairs that the unit has, and whether it is such as clients leave it. So another unit can be
+// Seal ends an index for good: no client puts a pair into any of its units any more, or opens one that was never opened. It
+// returns the pairs that the index has, and whether it is such as clients leave it. So another one can be
 // filled with all pairs that may be in use, also those of clients that are yet to store theirs. It may be
 // called again.
 func (s *Indexed) Seal(ctx context.Context) (pairs []Pair, sound bool, err error) {
-	for attempt := 0; ; attempt++ {
-		v, err := s.index.Read(ctx, s.unit, headerKey, []byte{0, 0}, 1)
-		if err != nil {
-			return nil, false, s.fail("read", err)
-		}
-		if v.Meta.State == ope.StateSealed || v.Meta.State == ope.StateRetired {
-			break
-		}
-		sealed := ope.Meta{State: ope.StateSealed}
-		rand.Read(sealed.Nonce[:]) // never fails, as documented
-		cond := ope.Condition{State: v.Meta.State, Generation: v.Meta.Generation}
-		applied, err := s.index.Commit(ctx, s.unit, cond, ope.Change{Meta: sealed})
-		if err != nil && !errors.Is(err, ope.ErrUnknownOutcome) {
-			return nil, false, s.fail("commit to", err)
-		}
-		if applied && v.Meta.State == ope.StateAbsent {
-			return nil, true, nil
-		}
-		if !applied {
-			if err := pause.For(ctx, pause.Grown(time.Millisecond, time.Second, attempt)); err != nil {
-				return nil, false, err
-			}
-		}
-	}
-	_, count, ends, _, err := s.readHeader(ctx)
-	if err == nil {
-		sound = true
-		err = s.pairs(ctx, count, ends, func([]byte, error) { sound = false }, func(e ope.Entry) bool {
+	sound = true
+	err = s.seal(ctx, s.root, func(error) { sound = false }, func(e ope.Entry) {
+		if n := len(pairs); n == 0 || pairs[n-1].Plaintext != e.Plaintext { // neighbouring units share a pair
 			pairs = append(pairs, Pair{e.Plaintext, e.Ciphertext})
-			return true
-		})
-	}
+		}
+	})
 	if errors.Is(err, ope.ErrIndex) {
 		return pairs, false, nil
 	}
 	return pairs, sound, err
+}
+
+// seal seals a unit or, if it was divided, all that have its parts. Of one that was never opened, what the divided unit
+// has in its place is all that clients may know.
+func (s *Indexed) seal(ctx context.Context, u *unit, fault func(error), yield func(ope.Entry)) error {
+	if never, err := s.close(ctx, u); err != nil || never && u.parent == nil {
+		return err
+	}
+	all := func(u *unit, count int) error {
+		return s.pairs(ctx, u, count, func(_ []byte, err error) { fault(err) }, func(e ope.Entry) bool {
+			yield(e)
+			return true
+		})
+	}
+	h, err := u.readHeader(ctx)
+	if errors.Is(err, ope.ErrIndex) {
+		fault(err)
+		if u.parent != nil {
+			u = u.before()
+			return all(u, u.count)
+		}
+		return nil
+	}
+	if err == nil && h.open {
+		err = s.setEnds(u, h)
+	}
+	switch {
+	case err != nil:
+		return err
+	case !h.open:
+		u = u.before()
+		return all(u, u.count)
+	case len(h.parts) == 0:
+		return all(u, h.count)
+	}
+	s.mu.Lock()
+	err = u.attach(h.parts)
+	s.mu.Unlock()
+	for _, p := range u.parts {
+		if err == nil {
+			err = s.seal(ctx, p, fault, yield)
+		}
+	}
+	return err
+}
+
+// setEnds takes note of the ends of the root.
+func (s *Indexed) setEnds(u *unit, h header) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if u.parent == nil {
+		u.low.c, u.high.c = h.ends[0].c, h.ends[1].c
+	}
+	return s.putAll(h.ends[:])
+}
+
+// close seals a unit, unless it is sealed. One that is open may be divided meanwhile. It reports whether it has sealed one that
+// was never opened.
+func (s *Indexed) close(ctx context.Context, u *unit) (never bool, err error) {
+	for attempt := 0; ; attempt++ {
+		v, err := s.index.Read(ctx, u.name, headerKey, []byte{0, 0}, 1)
+		if err != nil {
+			return false, u.fail("read", err)
+		}
+		if v.Meta.State == ope.StateSealed || v.Meta.State == ope.StateRetired {
+			return false, nil
+		}
+		cond := ope.Condition{State: v.Meta.State, Generation: v.Meta.Generation}
+		applied, err := s.index.Commit(ctx, u.name, cond, ope.Change{Meta: ope.Meta{State: ope.StateSealed, Nonce: newNonce()}})
+		if err != nil && !errors.Is(err, ope.ErrUnknownOutcome) {
+			return false, u.fail("commit to", err)
+		}
+		if applied {
+			return v.Meta.State == ope.StateAbsent, nil
+		}
+		if err := pause.For(ctx, pause.Grown(time.Millisecond, time.Second, attempt)); err != nil {
+			return false, err
+		}
+	}
 }
 
 // EncryptAs encrypts a value, with the given ciphertext if the value has none yet and this one fits
@@ -250,52 +302,101 @@ func (s *Indexed) drawEnds() (cmin, cmax u192, err error) {
 	return cmin, cmax, nil
 }
 
-// Check reads the whole unit and yields its pairs in their order, also after records that are not
+// Check reads all units and yields their pairs in their order, also after records that are not
 // such as clients leave them. Each of these is given to fault, with its key, which shows no value, or
-// nil where it is the unit that is damaged. A unit that was never opened has no pairs.
+// nil where it is a unit that is damaged. An index that was never opened has no pairs.
 //
 // It reads only, and clients may go on. It is meant for a client that was made for it.
 func (s *Indexed) Check(ctx context.Context, fault func(record []byte, err error)) iter.Seq2[ope.Entry, error] {
 	return func(yield func(ope.Entry, error) bool) {
-		if err := s.check(ctx, fault, func(e ope.Entry) bool { return yield(e, nil) }); err != nil {
+		stopped := false
+		err := s.check(ctx, s.root, fault, func(e ope.Entry) bool {
+			stopped = stopped || !yield(e, nil)
+			return !stopped
+		})
+		if err != nil && !stopped {
 			yield(ope.Entry{}, err)
 		}
 	}
 }
 
-func (s *Indexed) check(ctx context.Context, fault func(record []byte, err error), yield func(ope.Entry) bool) error {
-	meta, count, ends, open, err := s.readHeader(ctx)
-	if err == nil && open {
-		err = s.checkOpen(meta)
-	}
-	if err != nil || !open {
+// check checks a unit and, if it was divided, those that have its parts.
+func (s *Indexed) check(ctx context.Context, u *unit, fault func(record []byte, err error), yield func(ope.Entry) bool) error {
+	was := u.wasOpen()
+	h, err := u.readHeader(ctx)
+	if err != nil || u.parent == nil && !h.open {
 		return err
 	}
-	return s.pairs(ctx, count, ends, fault, yield)
+	var e *elsewhere
+	if err := u.check(h.meta); err != nil && !errors.As(err, &e) {
+		return err
+	}
+	if h.open {
+		if err := s.setEnds(u, h); err != nil {
+			return err
+		}
+	}
+	switch {
+	case e == nil:
+		return s.pairs(ctx, u, h.count, fault, yield)
+	case !e.divided && was:
+		return u.gone()
+	case !e.divided:
+		u = u.before()
+		return s.pairs(ctx, u, u.count, fault, yield)
+	}
+	if err := s.pairs(ctx, u, h.count, fault, func(ope.Entry) bool { return true }); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	for id, parts := range h.listings {
+		s.listings[id] = parts
+	}
+	err = u.attach(h.parts)
+	s.mu.Unlock()
+	for i, p := range u.parts {
+		if err != nil {
+			return err
+		}
+		last := s.domain.At(p.high.x)
+		err = s.check(ctx, p, fault, func(e ope.Entry) bool {
+			return i < len(u.parts)-1 && e.Plaintext == last || yield(e) // the next part begins with it
+		})
+		if errors.Is(err, ope.ErrIndex) {
+			fault(nil, err)
+			err = nil
+		}
+	}
+	return err
 }
 
-// pairs yields the pairs of a unit, of which the header says how many there are at least, and the ends.
-func (s *Indexed) pairs(ctx context.Context, count int, ends [2]pair, fault func(record []byte, err error), yield func(ope.Entry) bool) error {
+// pairs yields the pairs of a unit, of which the header says how many there are at least.
+func (s *Indexed) pairs(ctx context.Context, u *unit, count int, fault func(record []byte, err error), yield func(ope.Entry) bool) error {
 	const page = 1024
 	n, bad, last := 0, 0, pair{}
-	damaged := func(key []byte, what string) { bad++; fault(key, s.corrupt(key, what)) }
-	first := ends[0]
-	from := append(bytes.Clone(headerKey), 0)
+	damaged := func(key []byte, what string) { bad++; fault(key, u.corrupt(key, what)) }
+	from, to := append(bytes.Clone(headerKey), 0), []byte(nil)
+	if u.frozen {
+		from, to = s.bytes(u.low.c), append(s.bytes(u.high.c), 0)
+	}
 	for more := true; more; {
-		v, err := s.index.Read(ctx, s.unit, from, nil, page)
+		v, err := s.index.Read(ctx, u.name, from, to, page)
 		if err != nil {
-			return s.fail("read", err)
+			return u.fail("read", err)
 		}
 		for _, r := range v.Records {
 			from = append(bytes.Clone(r.Key), 0)
-			p, err := s.unseal(r)
+			if !s.isPair(r.Key) {
+				continue
+			}
+			p, err := u.unseal(r)
 			switch {
 			case err != nil:
 				bad++
 				fault(r.Key, err)
 				continue
-			case n == 0 && (p.x != 0 || p.c != first.c):
-				damaged(s.bytes(first.c), "is missing, which the header names")
+			case n == 0 && (p.x != u.low.x || p.c != u.low.c):
+				damaged(s.bytes(u.low.c), "is missing, which the header names")
 			case n > 0 && (last.x >= p.x || !last.leavesRoom(p)):
 				damaged(r.Key, "contradicts its neighbours")
 				continue
@@ -307,11 +408,11 @@ func (s *Indexed) pairs(ctx context.Context, count int, ends [2]pair, fault func
 		}
 		more = v.More
 	}
-	if n > 0 && (last.x != s.domain.Span() || last.c != ends[1].c) {
-		damaged(s.bytes(ends[1].c), "is missing, which the header names")
+	if n > 0 && (last.x != u.high.x || last.c != u.high.c) {
+		damaged(s.bytes(u.high.c), "is missing, which the header names")
 	}
 	if n+bad < count {
-		fault(nil, fmt.Errorf("%w: unit %q has %d records, its header counts %d", ope.ErrIndex, s.unit, n+bad, count))
+		fault(nil, fmt.Errorf("%w: unit %q has %d records, its header counts %d", ope.ErrIndex, u.name, n+bad, count))
 	}
 	return nil
 }

@@ -37,3 +37,9 @@ func TestIndexedTargetsOnly(t *testing.T) {
 	t.Parallel()
 	opetest.TestScheme(t, makeIndexed(&IndexedOptions{TargetsOnly: true}))
 }
+
+// The suite holds an index whose units are divided all the time to the same.
+func TestIndexedDivided(t *testing.T) {
+	t.Parallel()
+	opetest.TestScheme(t, makeIndexed(&IndexedOptions{TargetsOnly: true, UnitValues: 64}))
+}

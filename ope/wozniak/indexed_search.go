@@ -1,10 +1,10 @@
 package wozniak
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math/bits"
 	"slices"
 	"sync"
@@ -20,6 +20,7 @@ type gap struct{ low, high pair }
 
 // A page is a read of the records from one ciphertext to another, both included.
 type page struct {
+	unit     *unit
 	from, to u192
 	limit    int    // most records
 	first    *pair  // the pair that must be the first of it, if known
@@ -27,27 +28,56 @@ type page struct {
 	view     ope.View
 }
 
-// search reads until it knows the gaps of all xs, each as it was at one instant after the call. With
-// follow, the view becomes that of the last answer, with all that is known of it.
+// gaps reads until it knows the gaps of all xs, each as it was at one instant after the call. Where nobody has copied the
+// pairs of a part yet, the divided unit has all of them.
+func (s *Indexed) gaps(ctx context.Context, xs []uint64) (map[uint64]gap, error) {
+	before := make(map[*unit]*unit)
+	for {
+		found, err := s.search(ctx, xs, func(x uint64) *unit {
+			u := s.root.leaf(x)
+			return u.unlessOpen(before[u])
+		}, nil)
+		var e *elsewhere
+		switch {
+		case !errors.As(err, &e):
+			return found, err
+		case e.divided:
+			err = s.load(ctx, e.u)
+		case e.u.wasOpen():
+			err = e.u.stayed(ctx)
+		default:
+			before[e.u], err = e.u.before(), nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// search reads until it knows the gaps of all xs in their units. If it follows one, which all are in, the view of that becomes
+// that of the last answer, with all that is known of it.
 //
 // A page from the left neighbour that is known is enough where most pairs are remembered. Otherwise, and when it
 // was not, further pages start at places between the neighbours. Half of them are evenly spread, for what is known
 // least. Half come ever closer to the neighbours, since the range halves with every draw: it is crowded at some
 // places and empty at others.
-func (s *Indexed) search(ctx context.Context, xs []uint64, follow bool) (map[uint64]gap, error) {
+func (s *Indexed) search(ctx context.Context, xs []uint64, in func(x uint64) *unit, follow *unit) (map[uint64]gap, error) {
 	found := make(map[uint64]gap, len(xs))
 	xs = slices.Sorted(slices.Values(xs))
-	gaps := make([]gap, len(xs))
+	gaps, units := make([]gap, len(xs)), make([]*unit, len(xs))
+	// No record of a gap is known to be above these. Values that ascend crowd at the lower end of a gap that is empty else.
+	tops := make([]u192, len(xs))
+	probing := false
 	s.mu.RLock()
 	for i, x := range xs {
 		low, high := s.known.around(x)
-		gaps[i] = gap{*low, *high}
+		gaps[i], units[i], tops[i] = gap{*low, *high}, in(x), high.c
+		probing = probing || s.sparse(units[i])
 		if low.x == x { // another goroutine has found it
 			found[x] = gaps[i]
 		}
 	}
-	probing := s.sparse()
-	counted := s.counted || !follow
+	counted := follow == nil || follow.counted
 	s.mu.RUnlock()
 	for ; ; probing = true {
 		var pages []*page
@@ -62,7 +92,7 @@ func (s *Indexed) search(ctx context.Context, xs []uint64, follow bool) (map[uin
 			}
 			if wanted {
 				groups++
-				pages = append(pages, &page{from: g.low.c, to: g.high.c, limit: s.page, first: &g.low, x: [2]int{from, i}})
+				pages = append(pages, &page{unit: units[from], from: g.low.c, to: g.high.c, limit: s.page, first: &g.low, x: [2]int{from, i}})
 			}
 		}
 		if groups == 0 && counted {
@@ -70,24 +100,23 @@ func (s *Indexed) search(ctx context.Context, xs []uint64, follow bool) (map[uin
 		}
 		if probing {
 			for _, pg := range pages[:groups:groups] {
-				for _, c := range probes(pg.from, pg.to, max(3, s.parallel/groups-1)) {
-					pages = append(pages, &page{from: c, to: pg.to, limit: s.page, x: pg.x})
+				for _, c := range probes(pg.from, tops[pg.x[0]], max(3, s.parallel/groups-2)) { // one is left for the header
+					pages = append(pages, &page{unit: pg.unit, from: c, to: pg.to, limit: s.page, x: pg.x})
 				}
 			}
 		}
-		if err := s.read(ctx, pages, !counted); err != nil {
+		head := follow
+		if counted {
+			head = nil
+		}
+		if err := s.read(ctx, pages, head); err != nil {
 			return nil, err
 		}
 		counted = true
 		for _, pg := range pages {
-			ps, err := s.learn(pg, follow)
+			ps, err := s.learn(pg, follow != nil)
 			if err != nil {
 				return nil, err
-			}
-			if follow {
-				s.mu.Lock()
-				s.asked += len(ps)
-				s.mu.Unlock()
 			}
 			for i := pg.x[0]; i < pg.x[1]; i++ {
 				x := xs[i]
@@ -98,17 +127,23 @@ func (s *Indexed) search(ctx context.Context, xs []uint64, follow bool) (map[uin
 				case k > 0 && k < len(ps):
 					found[x] = gap{ps[k-1], ps[k]}
 				case k > 0 && ps[k-1].x > gaps[i].low.x:
-					gaps[i].low = ps[k-1]
-				case k == 0 && len(ps) > 0 && ps[0].x < gaps[i].high.x:
-					gaps[i].high = ps[0]
+					if gaps[i].low = ps[k-1]; !gaps[i].low.c.less(tops[i]) {
+						tops[i] = gaps[i].high.c // something has come since that was seen
+					}
+				case k == 0 && len(ps) > 0 && pg.from.less(tops[i]):
+					if tops[i] = pg.from; ps[0].x < gaps[i].high.x {
+						gaps[i].high = ps[0]
+					}
 				}
 			}
 		}
 	}
 }
 
-// sparse reports whether so little of the unit is known that the neighbours of a value are not near those that are.
-func (s *Indexed) sparse() bool { return s.count/(s.known.n+1) >= s.page/2 }
+// sparse reports whether so little of a unit is known that the neighbours of a value are not near those that are.
+func (s *Indexed) sparse(u *unit) bool {
+	return u.count/(s.known.between(u.low.x, u.high.x)+1) >= s.page/2
+}
 
 // lookUp is how many pages' worth of reading ahead it takes to find the place of a value where the unit is sparse. With
 // 160,000 pairs that was ten reads of a page, each of which took as long as two pages' worth.
@@ -117,38 +152,40 @@ const lookUp = 16
 // readAhead reads all of the unit that is not known, if there is memory for it, once small reads come to half of that: those
 // that were made, and those that n more values would take. It reports whether it has read anything. Who loads values into
 // an index that it does not know would else read most of it in small parts, some of them more than once.
-func (s *Indexed) readAhead(ctx context.Context, n int) (done bool, err error) {
+func (s *Indexed) readAhead(ctx context.Context, u *unit, n int) (done bool, err error) {
 	s.mu.Lock()
-	asked := s.asked
-	if s.sparse() {
+	asked := u.asked
+	if s.sparse(u) {
 		asked += n * lookUp * s.page
 	}
-	wanted := asked >= s.count/2 && s.count <= s.cache
+	wanted := asked >= u.count/2 && s.count() <= s.cache
 	if wanted {
-		s.asked = 0
+		u.asked = 0
 	}
-	header := !s.counted
-	_, top := s.known.around(s.domain.Span())
-	to := top.c
+	var head *unit
+	if !u.counted {
+		head = u
+	}
+	to := u.high.c
 	s.mu.Unlock()
 	if !wanted {
 		return false, nil
 	}
 	pages := reads.NewAhead(ctx, func(ctx context.Context, from, _ []byte) (ope.View, error) {
 		if len(from) != s.size() {
-			return ope.View{}, s.noCiphertext(from)
+			return ope.View{}, u.noCiphertext(from)
 		}
-		pg := &page{from: fromBytes(from), to: to, limit: s.ahead}
-		err := s.read(ctx, []*page{pg}, header)
-		header = false // the next page is read later
+		pg := &page{unit: u, from: fromBytes(from), to: to, limit: s.ahead}
+		err := s.read(ctx, []*page{pg}, head)
+		head = nil // the next page is read later
 		return pg.view, err
 	})
 	defer pages.Stop()
-	for x := uint64(0); x < s.domain.Span(); {
+	for x := u.low.x; x < u.high.x; {
 		s.mu.RLock()
 		low, _ := s.known.around(x)
 		_, high := s.known.around(x + 1)
-		from, next, known := *low, high.x, low.bare == s.view
+		from, next, known := *low, high.x, low.bare == u.view
 		s.mu.RUnlock()
 		if known {
 			x = next
@@ -158,13 +195,21 @@ func (s *Indexed) readAhead(ctx context.Context, n int) (done bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		ps, err := s.learn(&page{from: from.c, to: to, first: &from, view: view}, true)
+		ps, err := s.learn(&page{unit: u, from: from.c, to: to, first: &from, view: view}, true)
 		if err != nil {
 			return false, err
 		}
 		x, done = ps[len(ps)-1].x, true
 	}
 	return done, nil
+}
+
+// count returns how many pairs the index has, as far as is known. It is called with the lock held.
+func (s *Indexed) count() (n int) {
+	for u := range s.root.leaves {
+		n += u.count
+	}
+	return n
 }
 
 // probes returns at most n ciphertexts between two others, ascending and distinct.
@@ -195,36 +240,37 @@ func probes(low, high u192, n int) []u192 {
 	return at
 }
 
-// read reads all pages, and the header if it is wanted, together.
-func (s *Indexed) read(ctx context.Context, pages []*page, header bool) error {
+// read reads all pages, and the header of a unit if one is given, together.
+func (s *Indexed) read(ctx context.Context, pages []*page, head *unit) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	jobs := make([]func() error, 0, len(pages)+1)
 	for _, pg := range pages {
 		jobs = append(jobs, func() (err error) {
-			pg.view, err = s.index.Read(ctx, s.unit, s.bytes(pg.from), append(s.bytes(pg.to), 0), pg.limit)
+			limit := pg.limit
+			if pg.from.isZero() {
+				limit += 8 * mostListings // they come with the lowest ciphertext of all
+			}
+			pg.view, err = s.index.Read(ctx, pg.unit.name, s.bytes(pg.from), append(s.bytes(pg.to), 0), limit)
 			if err != nil {
-				return s.fail("read", err)
+				return pg.unit.fail("read", err)
 			}
 			return nil
 		})
 	}
-	if header {
+	if head != nil {
 		jobs = append(jobs, func() error {
-			meta, count, _, open, err := s.readHeader(ctx)
-			if err == nil && !open {
-				err = fmt.Errorf("%w: unit %q was open and is gone", ope.ErrIndex, s.unit)
-			}
+			h, err := head.readHeader(ctx)
 			if err == nil {
-				err = s.checkOpen(meta)
+				err = head.check(h.meta)
 			}
 			if err != nil {
 				return err
 			}
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.adopt(meta.Nonce)
-			s.counted, s.count = true, count
+			head.adopt(h.meta.Nonce)
+			head.open, head.counted, head.count = true, true, h.count
 			return nil
 		})
 	}
@@ -232,22 +278,13 @@ func (s *Indexed) read(ctx context.Context, pages []*page, header bool) error {
 	s.stats.Trips += (len(jobs) + s.parallel - 1) / s.parallel
 	s.stats.Reads += len(jobs)
 	s.mu.Unlock()
-	var next atomic.Int64
 	failures := make([]error, len(jobs))
-	work := func() {
-		for i := int(next.Add(1)) - 1; i < len(jobs); i = int(next.Add(1)) - 1 {
-			if failures[i] = jobs[i](); failures[i] != nil {
-				cancel() // the others are of no use
-				return
-			}
+	s.together(len(jobs), func(i int) bool {
+		if failures[i] = jobs[i](); failures[i] != nil {
+			cancel() // the others are of no use
 		}
-	}
-	var wg sync.WaitGroup
-	for range min(s.parallel, len(jobs)) - 1 {
-		wg.Go(work)
-	}
-	work()
-	wg.Wait()
+		return failures[i] == nil
+	})
 	// The error that cancelled the others says more than theirs.
 	var first error
 	for _, err := range failures {
@@ -258,40 +295,77 @@ func (s *Indexed) read(ctx context.Context, pages []*page, header bool) error {
 	return first
 }
 
-// learn returns the pairs of a page, after it has remembered them. If the page begins at a pair that
-// is known, it must be there: records are never removed.
+// together does n things, as many at a time as requests may be. Who does one, and reports false, does no other.
+func (s *Indexed) together(n int, do func(i int) bool) {
+	var next atomic.Int64
+	work := func() {
+		for i := int(next.Add(1)) - 1; i < n && do(i); i = int(next.Add(1)) - 1 {
+		}
+	}
+	var wg sync.WaitGroup
+	for range min(s.parallel, n) - 1 {
+		wg.Go(work)
+	}
+	work()
+	wg.Wait()
+}
+
+// learn returns the pairs of a page, after it has remembered them.
 func (s *Indexed) learn(pg *page, follow bool) ([]pair, error) {
-	if err := s.checkOpen(pg.view.Meta); err != nil {
+	ps, err := s.open(pg)
+	if err != nil {
 		return nil, err
 	}
-	records := pg.view.Records
-	ps := make([]pair, len(records))
-	err := s.sealer.OpenAll(len(records), func(o *record.Opener, i int) (err error) {
-		ps[i], err = s.unsealBy(o, records[i])
-		return err
-	})
+	u := pg.unit
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u.open = u.open || !u.frozen
+	if !follow {
+		return ps, s.remember(ps)
+	}
+	u.asked += len(ps)
+	u.adopt(pg.view.Meta.Nonce)
+	if odd := s.known.merge(ps, u.view); odd != nil {
+		return nil, u.corrupt(s.bytes(odd.c), "contradicts its neighbours")
+	}
+	return ps, nil
+}
+
+// open returns the pairs of a page. If the page begins at a pair that is known, it must be there: records are never removed.
+func (s *Indexed) open(pg *page) ([]pair, error) {
+	u := pg.unit
+	if err := u.check(pg.view.Meta); err != nil {
+		return nil, err
+	}
+	records := s.withoutDirectory(pg.view.Records)
+	ps, err := u.unsealAll(records)
 	if err != nil {
 		return nil, err
 	}
 	for i := 1; i < len(ps); i++ {
 		if ps[i-1].x >= ps[i].x {
-			return nil, s.corrupt(records[i].Key, "contradicts its neighbours")
+			return nil, u.corrupt(records[i].Key, "contradicts its neighbours")
 		}
 	}
 	if pg.first != nil && (len(ps) == 0 || ps[0].c != pg.first.c) {
-		return nil, s.corrupt(s.bytes(pg.from), "is missing")
+		return nil, u.corrupt(s.bytes(pg.from), "is missing")
 	}
 	if !pg.view.More && (len(ps) == 0 || ps[len(ps)-1].c != pg.to) {
-		return nil, s.corrupt(s.bytes(pg.to), "is missing")
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !follow {
-		return ps, s.remember(ps)
-	}
-	s.adopt(pg.view.Meta.Nonce)
-	if odd := s.known.merge(ps, s.view); odd != nil {
-		return nil, s.corrupt(s.bytes(odd.c), "contradicts its neighbours")
+		return nil, u.corrupt(s.bytes(pg.to), "is missing")
 	}
 	return ps, nil
+}
+
+// unsealAll opens the records of pairs.
+func (u *unit) unsealAll(records []ope.Record) ([]pair, error) {
+	ps := make([]pair, len(records))
+	return ps, u.sealer.OpenAll(len(records), func(o *record.Opener, i int) (err error) {
+		ps[i], err = u.unsealBy(o, records[i])
+		return err
+	})
+}
+
+// withoutDirectory drops the records that are no pairs.
+func (s *Indexed) withoutDirectory(records []ope.Record) []ope.Record {
+	return slices.DeleteFunc(records, func(r ope.Record) bool { return bytes.HasPrefix(r.Key, s.directoryKey()) })
 }

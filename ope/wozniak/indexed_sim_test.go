@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -34,9 +35,14 @@ type world struct {
 	key    ope.Key
 	domain ope.Domain
 	reader *Indexed // unseals what is in the index
+	limit  int
+	fanOut int
 
 	mu      sync.Mutex
-	records map[string]uint64
+	records map[string]uint64 // by unit and key
+	units   map[ope.Unit]simUnit
+	sealing bool // a client has begun to seal the index
+	sealed  bool
 	given   map[uint64]string // ciphertexts of all values in the index
 	commits int               // that were checked
 }
@@ -48,7 +54,7 @@ type simIndex struct {
 }
 
 func (ix simIndex) Read(_ context.Context, unit ope.Unit, from, to []byte, limit int) (view ope.View, err error) {
-	err = ix.Call(sim.Call{Kind: sim.Read, What: fmt.Sprintf("read [%x,%x) %d", from, to, limit), Do: func(bool) (err error) {
+	err = ix.Call(sim.Call{Kind: sim.Read, What: fmt.Sprintf("read %s [%x,%x) %d", unit, from, to, limit), Do: func(bool) (err error) {
 		view, err = ix.w.index.Read(context.Background(), unit, from, to, limit)
 		return err
 	}})
@@ -56,7 +62,7 @@ func (ix simIndex) Read(_ context.Context, unit ope.Unit, from, to []byte, limit
 }
 
 func (ix simIndex) Commit(_ context.Context, unit ope.Unit, cond ope.Condition, change ope.Change) (applied bool, err error) {
-	what := fmt.Sprintf("commit %x", change.Meta.Nonce)
+	what := fmt.Sprintf("commit %s %x", unit, change.Meta.Nonce)
 	err = ix.Call(sim.Call{Kind: sim.Write, What: what, Do: func(bool) (err error) {
 		applied, err = ix.w.index.Commit(context.Background(), unit, cond, change)
 		return err
@@ -77,16 +83,21 @@ func init() {
 // simulate runs a world.
 func simulate(t *testing.T, seed uint64) *world {
 	sim.Seed(t, seed)
-	w := &world{World: new(sim.World), index: memindex.New(), key: indexedKey(t), records: map[string]uint64{}, given: map[uint64]string{}}
+	w := &world{World: new(sim.World), index: memindex.New(), key: indexedKey(t), records: map[string]uint64{}, units: map[ope.Unit]simUnit{}, given: map[uint64]string{}}
 	w.Choose = &sim.Random{R: rand.New(rand.NewPCG(seed, 7)), Crash: 0.04, Unknown: 0.08}
 	w.Faults, w.Step = true, w.check
 	w.domain = []ope.Domain{{Min: 0, Max: 40}, {Min: -100, Max: 100}, ope.Int32, ope.Int64, {Min: 4, Max: 4}}[seed%5]
 	w.opts.TargetsOnly = seed/4%2 == 0
 	w.cache = []int{unitValues, 30}[seed/8%2]
+	w.limit = []int{unitValues, 3, 5, 12, 40}[seed/2%5]
+	w.fanOut = []int{2, 3, 7}[seed/3%3]
 	w.reader = w.newScheme(t, w.index, 99)
 	synctest.Test(t, func(t *testing.T) {
 		for n := range uint64(5) {
 			w.Go(func() { w.live(t, n, rand.New(rand.NewPCG(seed, 100+n))) })
+		}
+		if seed%4 == 1 {
+			w.Go(func() { w.seal(t, rand.New(rand.NewPCG(seed, 200))) })
 		}
 		w.Run(20_000)
 		w.End()
@@ -102,6 +113,8 @@ func (w *world) newScheme(tb testing.TB, ix ope.Index, seed uint64) *Indexed {
 	s, err := NewIndexed(w.key, w.domain, ix, "unit", &opts)
 	require.NoError(tb, err)
 	s.parallel, s.page, s.ahead, s.cache = 1, 8, 16, w.cache
+	// Clients may have their own minds about when and how units are divided.
+	s.limit, s.fanOut = w.limit+int(seed%3)*w.limit/2, w.fanOut+int(seed/2%2)
 	return s
 }
 
@@ -161,6 +174,8 @@ func (w *world) live(tb testing.TB, n uint64, random *rand.Rand) {
 		switch {
 		case errors.Is(err, sim.ErrDead):
 			born()
+		case err != nil && w.isSealing():
+			return // it may find a unit closed
 		case err != nil && !errors.Is(err, sim.ErrFailed):
 			w.Fail("client %d: %v", n, err)
 			return
@@ -169,8 +184,62 @@ func (w *world) live(tb testing.TB, n uint64, random *rand.Rand) {
 	if s.Stats().Refused > 0 {
 		w.Count("refused commits")
 	}
+	if s.Stats().Divided > 0 {
+		w.Count("clients that divided a unit")
+	}
+	if s.Stats().Copied > 0 {
+		w.Count("clients that opened a part")
+	}
 	if s.known.n < len(w.given) && w.cache < len(w.given) {
 		w.Count("clients with a part of the unit")
+	}
+}
+
+func (w *world) isSealing() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.sealing
+}
+
+// seal seals the index at some time.
+func (w *world) seal(tb testing.TB, random *rand.Rand) {
+	c := w.Client()
+	for range random.IntN(150) {
+		if err := c.Call(sim.Call{Kind: sim.Read, What: "wait"}); errors.Is(err, sim.ErrDead) {
+			c = w.Client()
+		}
+	}
+	w.mu.Lock()
+	w.sealing = true
+	w.mu.Unlock()
+	for births := uint64(1000); births < 1020; births++ { // a large tree may never be sealed between two faults
+		pairs, sound, err := w.newScheme(tb, simIndex{c, w}, births).Seal(bg)
+		if errors.Is(err, sim.ErrDead) {
+			c = w.Client()
+		}
+		if err != nil {
+			if c.Dead() {
+				return // the world is over
+			}
+			continue
+		}
+		has := w.snapshot()
+		w.mu.Lock()
+		w.sealed = true
+		w.mu.Unlock()
+		if len(has) > 0 && !sound {
+			w.Fail("a sound index was sealed as one that is not")
+		}
+		if len(pairs) != len(has) {
+			w.Fail("of %d values, %d came with the seal", len(has), len(pairs))
+		}
+		for _, p := range pairs {
+			if has[w.domain.Offset(p.Plaintext)] != string(p.Ciphertext) {
+				w.Fail("%d came with another ciphertext", p.Plaintext)
+			}
+		}
+		w.Count("sealed")
+		return
 	}
 }
 
@@ -205,8 +274,65 @@ func (w *world) holdBefore(before map[uint64]string, lo, hi int64, ivs []ope.Int
 	}
 }
 
+// A simUnit is what the index has of a unit.
+type simUnit struct {
+	state  ope.State
+	pairs  []pair
+	header header
+}
+
+// unitOf reads a unit, and holds it to what is true of every unit.
+func (w *world) unitOf(u *unit) (is simUnit, ok bool) {
+	v, err := w.index.Read(bg, u.name, nil, nil, 0)
+	if err != nil {
+		w.Fail("read: %v", err)
+		return is, false
+	}
+	is.state = v.Meta.State
+	for _, r := range v.Records {
+		if !w.reader.isPair(r.Key) {
+			continue
+		}
+		x, known := w.records[string(u.name)+string(r.Key)]
+		if !known {
+			p, err := u.unseal(r)
+			if err != nil {
+				w.Fail("record: %v", err)
+				return is, false
+			}
+			x = p.x
+			w.records[string(u.name)+string(r.Key)] = x
+			if w.units[u.name].state > ope.StateOpen {
+				w.Fail("unit %q was closed, and got a record", u.name)
+			}
+		}
+		is.pairs = append(is.pairs, pair{x: x, c: fromBytes(r.Key)})
+	}
+	if len(v.Records) == 0 {
+		w.units[u.name] = is // it may have been sealed before it was opened
+		return is, true
+	}
+	if is.header, err = u.readHeader(bg); err != nil {
+		w.Fail("header: %v", err)
+		return is, false
+	}
+	before := w.units[u.name]
+	w.units[u.name] = is
+	switch n := len(is.pairs); {
+	case len(before.pairs) > n:
+		w.Fail("a record of unit %q is gone", u.name)
+	case is.header.open && is.header.count != n:
+		w.Fail("the header of %q counts %d, the unit has %d", u.name, is.header.count, n)
+	case is.header.open && (is.pairs[0].c != is.header.ends[0].c || is.pairs[n-1].c != is.header.ends[1].c):
+		w.Fail("unit %q has not the ends that its header names", u.name)
+	default:
+		return is, true
+	}
+	return is, false
+}
+
 // check looks at the whole index: every value has one ciphertext, the one that it had, in order; no
-// record goes away; and the header counts them.
+// record goes away; headers count them; what is copied is what was there; and nothing is open before all of it is.
 func (w *world) check() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -214,47 +340,86 @@ func (w *world) check() {
 		return
 	}
 	w.commits = w.index.Commits()
-	v, err := w.index.Read(bg, "unit", []byte{0, 0}, nil, 0)
-	if err != nil {
-		w.Fail("read: %v", err)
+	root := w.reader.root
+	is, ok := w.unitOf(root)
+	if !ok {
 		return
 	}
-	_, count, _, _, err := w.reader.readHeader(bg)
-	if err != nil {
-		w.Fail("header: %v", err)
+	if is.header.open {
+		root.low, root.high = is.header.ends[0], is.header.ends[1]
+	}
+	all, ok := w.below(root, is)
+	if !ok {
 		return
 	}
-	if count != len(v.Records) {
-		w.Fail("the header counts %d, the unit has %d", count, len(v.Records))
-	}
-	present := map[string]bool{}
-	var before *uint64
-	for _, r := range v.Records {
-		present[string(r.Key)] = true
-		x, known := w.records[string(r.Key)]
-		if !known {
-			p, err := w.reader.unseal(r)
-			if err != nil {
-				w.Fail("record: %v", err)
-				return
+	for i, p := range all {
+		if i > 0 && (all[i-1].x >= p.x || !all[i-1].c.less(p.c)) {
+			w.Fail("the ciphertext of %d is above that of %d", w.domain.At(all[i-1].x), w.domain.At(p.x))
+		}
+		c := string(w.reader.bytes(p.c))
+		if other, known := w.given[p.x]; !known {
+			if w.given[p.x] = c; w.sealed {
+				w.Fail("%d got a ciphertext after the index was sealed", w.domain.At(p.x))
 			}
-			x = p.x
-			w.records[string(r.Key)] = x
-			if other, twice := w.given[x]; twice {
-				w.Fail("%d has the ciphertexts %x and %x", w.domain.At(x), other, r.Key)
+		} else if other != c {
+			w.Fail("%d has the ciphertexts %x and %x", w.domain.At(p.x), other, c)
+		}
+	}
+	if len(all) < len(w.given) {
+		w.Fail("%d values are gone", len(w.given)-len(all))
+	}
+}
+
+// below returns what clients find in a unit and in those that came of its division.
+func (w *world) below(u *unit, is simUnit) (all []pair, ok bool) {
+	if len(is.header.parts) == 0 {
+		return is.pairs, true
+	}
+	if len(u.parts) == 0 {
+		if err := u.attach(is.header.parts); err != nil {
+			w.Fail("directory: %v", err)
+			return nil, false
+		}
+	}
+	for _, n := range u.parts {
+		has, ok := w.unitOf(n)
+		if !ok {
+			return nil, false
+		}
+		var there []pair // in the divided unit
+		for _, p := range is.pairs {
+			if n.low.x <= p.x && p.x <= n.high.x {
+				there = append(there, p)
 			}
-			w.given[x] = string(r.Key)
 		}
-		if before != nil && *before >= x {
-			w.Fail("the ciphertext of %d is above that of %d", w.domain.At(*before), w.domain.At(x))
+		if len(there) != n.count || there[0] != n.low || there[len(there)-1] != n.high {
+			w.Fail("the directory of %q is not what the unit has", u.name)
+			return nil, false
 		}
-		before = &x
+		copied := 0
+		for _, p := range has.pairs {
+			if copied < len(there) && p == there[copied] {
+				copied++
+			} else if !has.header.open && !slices.Contains(there, p) {
+				w.Fail("%d is in %q before that is open, and not in %q", w.domain.At(p.x), n.name, u.name)
+			}
+		}
+		got := there
+		if has.header.open {
+			w.Count("units that came of a division")
+			if copied < len(there) {
+				w.Fail("unit %q is open, and not all is copied", n.name)
+			}
+			if got, ok = w.below(n, has); !ok {
+				return nil, false
+			}
+		}
+		if len(all) > 0 {
+			got = got[1:] // the first of the part is the last of the one before
+		}
+		all = append(all, got...)
 	}
-	for c, x := range w.records {
-		if !present[c] {
-			w.Fail("the record of %d is gone", w.domain.At(x))
-		}
-	}
+	return all, true
 }
 
 func TestIndexedSimulation(t *testing.T) {
@@ -265,7 +430,7 @@ func TestIndexedSimulation(t *testing.T) {
 		total.Add(w.Counts())
 	}
 	t.Log(total)
-	for _, what := range []string{"dies before", "dies after", "dies, late", "unknown, lost", "unknown, done", "unknown, late", "refused commits", "clients with a part of the unit"} {
+	for _, what := range []string{"dies before", "dies after", "dies, late", "unknown, lost", "unknown, done", "unknown, late", "refused commits", "clients with a part of the unit", "clients that divided a unit", "clients that opened a part", "sealed"} {
 		require.GreaterOrEqual(t, total[what], *simSeeds/8, "%s: the simulation meets too little to prove anything", what)
 	}
 }
@@ -277,6 +442,82 @@ func TestIndexedSimulationRepeats(t *testing.T) {
 	}
 }
 
+// divisionMutants take the rules of a division away.
+var divisionMutants = []mutant.Mutant{
+	{Name: "closeAnyNonce", File: "indexed_divide.go", Old: `ope.Condition{State: ope.StateOpen, Nonce: &nonce}, ope.Change{`,
+		New: `func() (c ope.Condition) {
+		if c = (ope.Condition{State: ope.StateOpen, Nonce: &nonce}); On {
+			c.Nonce = nil
+		}
+		return c
+	}(), ope.Change{`},
+	{Name: "copyIntoOpen", File: "indexed_divide.go", Old: `		if applied, err := u.put(ctx, ope.Condition{State: ope.StateAbsent}, change); err`,
+		New: `		cond := ope.Condition{State: ope.StateAbsent}
+		if On {
+			v, err := s.index.Read(ctx, u.name, headerKey, nil, 1)
+			if err != nil {
+				return false, err
+			}
+			cond.State = v.Meta.State
+		}
+		if applied, err := u.put(ctx, cond, change); err`},
+	{Name: "openBeforeAllIsCopied", File: "indexed_divide.go", Old: `	if len(there) > 0 {
+		return false, u.corrupt`, New: `	if On && len(missing) > 2 {
+		missing = missing[:len(missing)-1]
+	}
+	if len(there) > 0 {
+		return false, u.corrupt`},
+	{Name: "openWithWhatIsThere", File: "indexed_divide.go", Old: `	if err != nil || !done {
+		return false, err
+	}
+	if len(all)`, New: `	if err != nil || !done && !On {
+		return false, err
+	}
+	if len(all)`, Edits: []mutant.Edit{{File: "indexed_divide.go", Old: `	if err != nil || !applied {
+		return false, err
+	}
+	s.mu.Lock()
+	err = u.opened(nonce, all)`, New: `	if On && err == nil && !applied {
+		v, _ := s.index.Read(ctx, u.name, headerKey, nil, 1)
+		applied, err = u.put(ctx, ope.Condition{State: v.Meta.State, Generation: v.Meta.Generation}, u.opening(nonce, u.sealHeader(len(all), u.low.c, u.high.c), slices.Values([]pair(nil))))
+	}
+	if err != nil || !applied {
+		return false, err
+	}
+	s.mu.Lock()
+	err = u.opened(nonce, all)`}}},
+	{Name: "partsLeaveGaps", File: "indexed_divide.go", Old: `same && k < n && i == first(k) {`, New: `same && k < n && (i == first(k) && (!On || k == 0) || On && k > 0 && i == first(k)+1) {`},
+	{Name: "partsOfOthers", File: "indexed_divide.go", Old: `count: first(k+1) - first(k) + 1})`, New: `count: first(k+1) - first(k) + map[bool]int{false: 1}[On]})`},
+	{Name: "sealForgetsAbsentUnits", File: "indexed_restore.go", Old: `		cond := ope.Condition{State: v.Meta.State, Generation: v.Meta.Generation}`,
+		New: `		if On && u.parent != nil && v.Meta.State == ope.StateAbsent {
+			return false, nil
+		}
+		cond := ope.Condition{State: v.Meta.State, Generation: v.Meta.Generation}`},
+	{Name: "sealForgetsParts", File: "indexed_restore.go", Old: `	case len(h.parts) == 0:
+		return all`, New: `	case len(h.parts) == 0 || On:
+		return all`},
+	{Name: "readersStayAbove", File: "indexed_search.go", Old: `			return u.unlessOpen(before[u])`, New: `			if On && u.parent != nil {
+				return &unit{s: s, name: u.parent.name, sealer: u.parent.sealer, frozen: true, low: u.low, high: u.high, count: u.count}
+			}
+			return u.unlessOpen(before[u])`},
+	{Name: "writersStayAbove", File: "indexed_divide.go", Old: `	found, err := s.search(ctx, j.lot, func(uint64) *unit { return j.u.unlessOpen(before) }, nil)`, New: `	if On {
+		j.u.name = before.name
+	}
+	found, err := s.search(ctx, j.lot, func(uint64) *unit { return j.u.unlessOpen(before) }, nil)`},
+	{Name: "aDividedUnitIsNotReadAgain", File: "indexed_divide.go", Test: "^TestDividedByAnother$", Old: `		u.forget() // it is not what it was
+`, New: `		if !On {
+			u.forget() // it is not what it was
+		}
+`},
+	{Name: "coinsOfFullUnits", File: "indexed_commit.go", Test: "^TestDivisionDrawsAsOneUnit$", Old: `		if err := u.full(p.count); err != nil {
+`, New: `		if err := u.full(p.count); err != nil {
+			if On {
+				_, _ = s.coins(u192{lo: 255})
+			}
+`},
+	{Name: "openWhatIsGone", File: "indexed_units.go", Test: "^TestDividedNoticesDamage$", Old: `return u.open || listed && u.parent != nil`, New: `return (u.open || listed && u.parent != nil) && !On`},
+}
+
 // Each part of the conditions of a commit is taken away, and the simulation must notice.
 func TestMutants(t *testing.T) {
 	var mutants []mutant.Mutant
@@ -285,30 +526,36 @@ func TestMutants(t *testing.T) {
 	if On {
 		cond.Nonce = nil
 	}`},
-		{Name: "openAgain", Old: `applied, err = s.index.Commit(ctx, s.unit, cond, change)`, New: `applied, err = s.index.Commit(ctx, s.unit, cond, change)
+		{Name: "openAgain", Old: `applied, err = s.index.Commit(ctx, u.name, cond, change)`, New: `applied, err = s.index.Commit(ctx, u.name, cond, change)
 	if On && !applied && err == nil && cond.State == ope.StateAbsent {
-		applied, err = s.index.Commit(ctx, s.unit, ope.Condition{State: ope.StateOpen}, change)
+		applied, err = s.index.Commit(ctx, u.name, ope.Condition{State: ope.StateOpen}, change)
 	}`},
 		{Name: "unknownIsApplied", Old: `s.stats.Unknown++
-		applied = false`, New: `s.stats.Unknown++
+`, New: `s.stats.Unknown++
 		if On {
-			return nonce, true, nil
+			return true, nil
 		}
-		applied = false`},
+`},
 		{Name: "repeatWhatWasRefused", Old: `	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stats.Trips++
 	switch {`, New: `	if On && !applied && err == nil {
-		v, _ := s.index.Read(ctx, s.unit, nil, nil, 1)
-		applied, err = s.index.Commit(ctx, s.unit, ope.Condition{State: v.Meta.State, Nonce: &v.Meta.Nonce}, change)
+		v, _ := s.index.Read(ctx, u.name, nil, nil, 1)
+		applied, err = s.index.Commit(ctx, u.name, ope.Condition{State: v.Meta.State, Nonce: &v.Meta.Nonce}, change)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stats.Trips++
 	switch {`},
 	} {
-		m.File, m.Test, m.Flags = "indexed_commit.go", "^TestIndexedSimulation$", []string{"-sim.seeds=40"}
+		m.File = "indexed_commit.go"
 		mutants = append(mutants, m)
+	}
+	mutants = append(mutants, divisionMutants...)
+	for i := range mutants {
+		if m := &mutants[i]; m.Test == "" {
+			m.Test, m.Flags = "^TestIndexedSimulation$", []string{"-sim.seeds=160"}
+		}
 	}
 	mutant.Apply(t, sim.Full(), mutants)
 	if testing.Short() || !sim.Full() {

@@ -46,6 +46,8 @@ func TestNewIndexedRefuses(t *testing.T) {
 		{key, ope.Int8, "u", IndexedOptions{RangeBits: -1, AllowSmallRange: true}, ope.ErrParams},
 		{key, ope.Int8, "u", IndexedOptions{CacheValues: -1}, ope.ErrParams},
 		{key, ope.Int8, "u", IndexedOptions{CacheValues: 5}, ope.ErrParams},
+		{key, ope.Int8, "u", IndexedOptions{UnitValues: 63}, ope.ErrParams},
+		{key, ope.Int8, "u", IndexedOptions{UnitValues: -1}, ope.ErrParams},
 	} {
 		_, err := NewIndexed(c.key, c.d, ix, c.unit, &c.opts)
 		require.ErrorIs(t, err, c.want, "%+v", c.opts)
@@ -207,10 +209,17 @@ func TestIndexedNoticesTampering(t *testing.T) {
 	})
 }
 
+// Only an index whose units cannot be named gets full.
 func TestIndexedIsFull(t *testing.T) {
 	ix := opetest.NewIndex()
-	s := newIndexed(t, ix, ope.Int16, &IndexedOptions{TargetsOnly: true})
-	s.limit = 100
+	long := ope.Unit(strings.Repeat("u", 48))
+	opened := func() *Indexed {
+		s, err := NewIndexed(indexedKey(t), ope.Int16, ix, long, &IndexedOptions{TargetsOnly: true})
+		require.NoError(t, err)
+		s.limit = 100
+		return s
+	}
+	s := opened()
 	var given []ope.Ciphertext
 	xs := rand.New(rand.NewPCG(1, 1)).Perm(30_000)
 	for i := range 98 { // and the two ends
@@ -222,8 +231,7 @@ func TestIndexedIsFull(t *testing.T) {
 	require.ErrorIs(t, err, ope.ErrFull)
 	_, err = s.EncryptBatch(bg, []int64{int64(xs[0]) + 1, -7, -8})
 	require.ErrorIs(t, err, ope.ErrFull)
-	cold := newIndexed(t, ix, ope.Int16, &IndexedOptions{TargetsOnly: true})
-	cold.limit = 100
+	cold := opened()
 	_, err = cold.Encrypt(bg, -7)
 	require.ErrorIs(t, err, ope.ErrFull, "the number is kept in the index")
 	for i, c := range given {
@@ -321,7 +329,7 @@ func TestIndexedGroupCommit(t *testing.T) {
 // fill puts n values into an index and returns them with their ciphertexts.
 func fill(tb testing.TB, ix ope.Index, n int, opts *IndexedOptions) ([]int64, []ope.Ciphertext) {
 	s := newIndexed(tb, ix, ope.Int32, opts)
-	s.lot = commitRecords
+	s.root.lot = commitRecords
 	random := rand.New(rand.NewPCG(4, 4))
 	xs := make([]int64, n)
 	for i := range xs {

@@ -82,6 +82,16 @@ func (s *pairs) around(x uint64) (low, high *pair) {
 	return s.before(o), high
 }
 
+// between returns how many pairs there are from x to another one, both included.
+func (s *pairs) between(x, to uint64) (n int) {
+	from := s.find(func(y uint64, _ u192) bool { return y >= x })
+	end := s.find(func(y uint64, _ u192) bool { return y > to })
+	for _, c := range s.chunks[from.chunk:end.chunk] {
+		n += len(c.pairs)
+	}
+	return n + end.i - from.i
+}
+
 // byCiphertext returns the pair with a ciphertext, or nil.
 func (s *pairs) byCiphertext(c u192) *pair {
 	p := s.at(s.find(func(_ uint64, d u192) bool { return !d.less(c) }))

@@ -487,13 +487,11 @@ def read_index(field, units):
         return [(k, int.from_bytes(k, "big") + field.type.domain[0]) for k, v in units[b""].records if v == b""]
     name = field.state[1].encode()
     if field.scheme == "wozniak-indexed":
-        check(list(units) == [b""] and units[b""].state == 1 and units[b""].generation == 0, "an index is one unit")
         key, identifier = derive(field.order_key, "wozniak-indexed"), "wozniak-indexed/1 domain=%s range=%d keep=targets" % (domain, field.range)
-        (header_key, header), *records = units[b""].records
-        check(header_key == b"\0", "no header")
-        content = open_header(key, name, header_key, header, identifier)
-        pairs = [(k, field.type.domain[0] + struct.unpack(">Q", open_record(key, name, k, v))[0]) for k, v in records]
-        check(content == struct.pack(">Q", len(pairs)) + pairs[0][0] + pairs[-1][0], "a header that does not count")
+        units = dict(units)
+        pairs = read_drawn(key, name, identifier, (field.range + 7) // 8, units, b"", None)
+        check(not units, "a unit that no other leads to")
+        pairs = [(k, field.type.domain[0] + x) for k, x in pairs]
         check((pairs[0][1], pairs[-1][1]) == field.type.domain, "the ends are not those of the domain")
         return pairs
     size = 21 + (RANK if field.ranked else 0)  # of an element
@@ -524,6 +522,50 @@ def read_index(field, units):
     check(not shards or all(not read_shard(key, name, identifier, s, size)[0] for s in shards.values()), "a shard that no other leads to has values")
     check(elements == sorted(elements) and [x for _, x, _ in elements] == sorted({x for _, x, _ in elements}), "values out of order")
     return [(rank if field.ranked else label, x) for label, x, rank in elements]
+
+
+def read_drawn(key, name, identifier, size, units, suffix, before):
+    """Takes a unit of drawn ciphertexts of a size out of the units, and those of its parts. Returns its pairs, (ciphertext, offset), in order. If it
+    was not opened, they are those that the divided unit has, which are given."""
+    unit = units.pop(suffix, None)
+    records = unit.records if unit else []
+    closed = size + 1  # length of the directory's key
+    pairs = [(k, struct.unpack(">Q", open_record(key, name + suffix, k, v))[0]) for k, v in records if len(k) == size]
+    others = {k: v for k, v in records if len(k) != size}
+    check(pairs == sorted(pairs) and [x for _, x in pairs] == sorted({x for _, x in pairs}), "values out of order")
+    if before and (unit is None or unit.state == 0):
+        check(not others and set(pairs) <= set(before), "a unit that was not opened has what is not copied")
+        return before
+    divided = (unit.state, unit.generation) == (2, 1)
+    check(divided or (unit.state, unit.generation) == (1, 0), "a unit that is neither open nor divided")
+    content = open_header(key, name + suffix, b"\0", others.pop(b"\0"), identifier)
+    check(content == struct.pack(">Q", len(pairs)) + pairs[0][0] + pairs[-1][0], "a header that does not count")
+    check(before is None or (pairs[0], pairs[-1]) == (before[0], before[-1]) and set(before) <= set(pairs), "not all was copied")
+    if not divided:
+        check(not others, "an open unit with a directory")
+        return pairs
+    directory = open_record(key, name + suffix, bytes(closed), others.pop(bytes(closed)))
+    each = 24 + size
+    check(0 < len(directory) <= 64 * each and len(directory) % each == 0, "a directory of the wrong length")
+    parts = []
+    for at in range(0, len(directory), each):
+        x, low, count, part = struct.unpack(">Q%dsQQ" % size, directory[at:at + each])
+        parts.append((pairs.index((low, x)), count, part))
+    check(parts[0][0] == 0, "values below all parts")
+    listings = {k[closed:]: open_record(key, name, k, v) for k, v in others.items()}
+    check(suffix == b"" or not listings, "listings that are not in the root")
+    check(all(k[:closed] == bytes(closed) and len(k) == closed + 8 for k in others), "a record of an unknown kind")
+    if suffix == b"":
+        for part, listed in listings.items():
+            opened = units.get(b"/" + part.hex().encode())
+            check(opened and opened.state != 0, "a unit is listed, and was not opened")
+            own = dict(opened.records).get(bytes(closed))
+            check(not listed or own and listed == open_record(key, name + b"/" + part.hex().encode(), bytes(closed), own), "a listing that is not the directory")
+    found = []
+    for (low, count, part), high in zip(parts, [p[0] for p in parts[1:]] + [len(pairs) - 1]):
+        check(count == high - low + 1 and count > 1, "a part that does not count")
+        found = found[:-1] + read_drawn(key, name, identifier, size, units, b"/%016x" % part, pairs[low:high + 1])
+    return found
 
 
 def read_part(content, size):

@@ -291,59 +291,94 @@ func BenchmarkRebalance(b *testing.B) {
 	}
 }
 
+// A grown is a scheme whose index grows, and what its clients have done.
+type grown struct {
+	ope.BatchEncrypter
+	stats func() (trips, commits int, of string)
+}
+
+// growing opens the schemes that divide the units of an index, by name. A client remembers so many values.
+var growing = map[string]func(key ope.Key, ix ope.Index, remembers int) (grown, error){
+	"kerschbaum": func(key ope.Key, ix ope.Index, remembers int) (grown, error) {
+		s, err := kerschbaum.New(key, ope.Int64, ix, &kerschbaum.Options{CacheValues: remembers, UnitValues: *unitFlag})
+		return grown{s, func() (int, int, string) {
+			n := s.Stats()
+			return n.RoundTrips, n.Commits, fmt.Sprintf("%+v", n)
+		}}, err
+	},
+	"wozniak": func(key ope.Key, ix ope.Index, remembers int) (grown, error) {
+		s, err := wozniak.NewIndexed(key, ope.Int64, ix, "unit", &wozniak.IndexedOptions{TargetsOnly: true, CacheValues: remembers, UnitValues: *unitFlag})
+		return grown{s, func() (int, int, string) {
+			n := s.Stats()
+			return n.Trips, n.Commits, fmt.Sprintf("%+v", n)
+		}}, err
+	},
+}
+
 // BenchmarkManyValues puts different values into one index, in batches of 2,048 in random or ascending order, and reports the
-// rate of the last tenth against that of the first million, and the round trips by which a new client finds a value. The
-// client that puts them remembers all:
+// rate of the last tenth against that of the first million, also by processor time, and the most round trips by which a new client
+// finds a value, then and at the end. The client that puts them remembers all:
 //
-//	go test -run XXX -bench ManyValues/pebble -benchtime 1x -timeout 2h ./store/internal/index -index.records 5000000
+//	go test -run XXX -bench ManyValues/kerschbaum/pebble -benchtime 1x -timeout 2h ./store/internal/index -index.records 5000000
 func BenchmarkManyValues(b *testing.B) {
-	for _, kind := range testdb.All {
-		for _, arrival := range []string{"random", "ascending"} {
-			b.Run(kind.Name+"/"+arrival, func(b *testing.B) {
-				kind.Need(b)
-				ctx := context.Background()
-				ix, err := index.Open(ctx, kind.Open(b, nil), "bench")
-				require.NoError(b, err)
-				key := ope.GenerateKey()
-				s, err := kerschbaum.New(key, ope.Int64, ix, &kerschbaum.Options{CacheValues: max(4096, 2**recordsFlag), UnitValues: *unitFlag})
-				require.NoError(b, err)
-				xs := make([]int64, 2048)
-				value := func(i int) int64 {
-					if arrival == "random" {
-						return int64(i) * -0x61c8864680b583eb
-					}
-					return int64(i)
-				}
-				load := func(from, to int) float64 { // values a second
-					begin := time.Now()
-					for at := from; at < to; at += len(xs) {
-						for j := range xs {
-							xs[j] = value(at + j)
+	for name, open := range growing {
+		for _, kind := range testdb.All {
+			for _, arrival := range []string{"random", "ascending"} {
+				b.Run(name+"/"+kind.Name+"/"+arrival, func(b *testing.B) {
+					kind.Need(b)
+					ctx := context.Background()
+					ix, err := index.Open(ctx, kind.Open(b, nil), "bench")
+					require.NoError(b, err)
+					key := ope.GenerateKey()
+					s, err := open(key, ix, max(4096, 2**recordsFlag))
+					require.NoError(b, err)
+					xs := make([]int64, 2048)
+					value := func(i int) int64 {
+						if arrival == "random" {
+							return int64(i) * -0x61c8864680b583eb
 						}
-						_, err := s.EncryptBatch(ctx, xs)
-						require.NoError(b, err)
+						return int64(i)
 					}
-					return float64(to-from) / time.Since(begin).Seconds()
-				}
-				records := *recordsFlag
-				first := min(records/2, 1_000_000) / len(xs) * len(xs)
-				atFirst := load(0, first)
-				load(first, records*9/10)
-				last := load(records*9/10, records)
-				other, err := kerschbaum.New(key, ope.Int64, ix, nil)
-				require.NoError(b, err)
-				_, err = other.Encrypt(ctx, value(records/3))
-				require.NoError(b, err)
-				b.ReportMetric(atFirst, "values/s-first")
-				b.ReportMetric(last, "values/s-last")
-				b.ReportMetric(last/atFirst, "last/first")
-				b.ReportMetric(float64(other.Stats().RoundTrips), "trips-cold")
-				b.ReportMetric(float64(s.Stats().HandedOver), "handed-over")
-				b.ReportMetric(float64(s.Stats().Conflicts), "conflicts")
-				b.ReportMetric(float64(s.Stats().Commits), "commits")
-				b.ReportMetric(float64(s.Stats().Reads), "reads")
-				b.ReportMetric(0, "ns/op")
-			})
+					load := func(from, to int) (rate, cpu float64) { // values a second, microseconds a value
+						begin, used := time.Now(), process.CPU()
+						for at := from; at < to; at += len(xs) {
+							for j := range xs {
+								xs[j] = value(at + j)
+							}
+							_, err := s.EncryptBatch(ctx, xs)
+							require.NoError(b, err)
+						}
+						n := float64(to - from)
+						return n / time.Since(begin).Seconds(), float64((process.CPU() - used).Microseconds()) / n
+					}
+					cold := func(n int) (most int) {
+						for i := range 8 {
+							other, err := open(key, ix, 0)
+							require.NoError(b, err)
+							_, err = other.EncryptBatch(ctx, []int64{value(n / 8 * i)})
+							require.NoError(b, err)
+							trips, _, _ := other.stats()
+							most = max(most, trips)
+						}
+						return most
+					}
+					records := *recordsFlag
+					first := min(records/2, 1_000_000) / len(xs) * len(xs)
+					atFirst, usedFirst := load(0, first)
+					b.ReportMetric(float64(cold(first)), "trips-cold-first")
+					load(first, records*9/10)
+					last, usedLast := load(records*9/10, records)
+					b.ReportMetric(float64(cold(records)), "trips-cold")
+					_, commits, stats := s.stats()
+					b.Log(stats)
+					b.ReportMetric(atFirst, "values/s-first")
+					b.ReportMetric(last, "values/s-last")
+					b.ReportMetric(last/atFirst, "last/first")
+					b.ReportMetric(usedFirst/usedLast, "last/first-cpu")
+					b.ReportMetric(float64(commits), "commits")
+					b.ReportMetric(0, "ns/op")
+				})
+			}
 		}
 	}
 }

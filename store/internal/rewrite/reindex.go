@@ -319,8 +319,8 @@ func (b *indexBuild) fill(ctx context.Context, ref meta.IndexRef, tables []*sess
 	return err
 }
 
-// mostCarried is how many pairs the former unit of an index may have for those to be kept that no row has. They are half
-// of what a unit can have: beyond it, there is to be room for new ones.
+// mostCarried is how many pairs the former unit of an index may have for those to be kept that no row has. Beyond it, most of them
+// are of rows that are gone, and an index that is made again is the time to leave them.
 const mostCarried = 500_000
 
 // sealFormer ends the former units of an index whose pairs never change. It returns the pairs of those that are
@@ -357,7 +357,8 @@ func (b *indexBuild) sealFormer(ctx context.Context, tbl *session.Table, c *rowc
 	var units []string
 	for unit, head := range heads {
 		// Those of higher numbers, if there are any by now, are not former ones.
-		if strings.HasPrefix(unit, all+"-") && unit < present && !index.Retired(head) {
+		// What came of the division of one is sealed with it.
+		if strings.HasPrefix(unit, all+"-") && unit < present && !index.Retired(head) && !strings.Contains(unit, "/") {
 			units = append(units, unit)
 		}
 	}

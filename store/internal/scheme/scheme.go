@@ -26,8 +26,8 @@ const (
 	PlaintextIndexed    = "plaintext-indexed" // on the tables of Kerschbaum: to compare
 )
 
-// UnitValues is how many values a unit of an index of [Kerschbaum] or [KerschbaumRanked] has; 0 stands for the scheme's own number. Only tests
-// set it.
+// UnitValues is how many values a unit of an index of [WozniakIndexed], [Kerschbaum] or [KerschbaumRanked] has; 0 stands for the scheme's
+// own number. Only tests set it.
 var UnitValues atomic.Int64
 
 // New builds the scheme of a name. A stateful one keeps its state in units of the index whose names
@@ -41,7 +41,9 @@ func New(name string, key ope.Key, d ope.Domain, x ope.Index, unit string, remem
 	case Wozniak:
 		return wozniak.New(key, d, nil)
 	case WozniakIndexed:
-		return wozniak.NewIndexed(key, d, x, ope.Unit(unit), &wozniak.IndexedOptions{TargetsOnly: true, CacheValues: remembers})
+		return wozniak.NewIndexed(key, d, x, ope.Unit(unit), &wozniak.IndexedOptions{
+			TargetsOnly: true, CacheValues: remembers, UnitValues: int(UnitValues.Load()),
+		})
 	case Kerschbaum:
 		return kerschbaum.New(key, d, x, &kerschbaum.Options{Name: unit, CacheValues: remembers, UnitValues: int(UnitValues.Load())})
 	case KerschbaumRanked:
