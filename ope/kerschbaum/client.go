@@ -1,7 +1,6 @@
 package kerschbaum
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -39,6 +38,9 @@ type known struct {
 
 	disputes int // how often something read did not fit to the list, in this generation
 	asked    int // elements that were asked for in this epoch, to find where values go
+
+	readTo order.Label // below that, who puts few values at a time has read ahead
+	front  order.Label // up to there, what moved last was read again
 }
 
 // version returns the version of the list.
@@ -52,7 +54,7 @@ func (k *known) enter(epoch uint64) {
 
 func (k *known) forget() {
 	k.list.Clear()
-	k.exact, k.disputes = false, 0
+	k.exact, k.disputes, k.readTo = false, 0, order.Label{}
 }
 
 // begin takes the epoch as it is, of which nothing else is known.
@@ -201,7 +203,7 @@ func (s *shard) connect(ctx context.Context) error {
 			header()
 		} else {
 			// The root may name the first epoch, which most indexes never leave.
-			rootErr := s.parallel(2, func(i int) (rootErr error) {
+			rootErr := s.index.Parallel(2, func(i int) (rootErr error) {
 				if i == 0 {
 					hint, _, rootErr = s.readRoot(ctx)
 				} else {
@@ -238,57 +240,57 @@ func (s *shard) takeFirst(p unit.Page) error {
 }
 
 // catchUp goes on from a version to the latest generation of its epoch. It forgets what was known where elements
-// have moved, or everything if not all of that is recorded any more.
+// have moved, or everything if not all of that is recorded any more. If few have moved, it reads them again, so that a client
+// that inserts while others move elements does not come to know nothing.
 func (s *shard) catchUp(ctx context.Context, from ope.Version) error {
 	u := s.unit(from.Epoch)
 	s.mu.Lock()
-	far := s.known.ahead > from.Generation+uint64(s.kept)
+	far := s.known.ahead > from.Generation+uint64(s.kept) // what is recorded of that is deleted, and it can take long to read past it
 	s.mu.Unlock()
-	var view ope.View
-	var first unit.Page
-	var err error
-	if far { // what is recorded of that is deleted, and it can take long to read past it
-		first, err = s.units.ReadHeader(ctx, u)
-		view.Meta = first.Meta
-	} else {
-		view, err = s.units.ReadRecords(ctx, u, unit.MovedKey(from.Generation+1), unit.AboveMoved, s.kept)
-		first = unit.Page{Unit: u, Meta: view.Meta}
-		if err == nil && view.Meta.State == ope.StateDivided {
-			first, err = s.units.ReadHeader(ctx, u)
-		}
-	}
+	moved, err := s.units.ReadMoved(ctx, u, from.Generation, s.kept, !far)
 	if err != nil {
 		return err
 	}
-	all := make([]order.Moved, len(view.Records))
-	for i, r := range view.Records {
-		if all[i], err = u.OpenMoved(r); err != nil {
-			return err
-		}
+	g, limit, err := s.forget(from, moved)
+	if err != nil || limit == 0 {
+		return err
 	}
-	is := view.Meta
+	p, err := s.read(ctx, from.Epoch, g.Left.Label, g.Right.Label, limit)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ok, err := s.take(p, g.Left, g.Right, ope.Version{Epoch: from.Epoch, Generation: moved.Is.Generation})
+	if n := len(p.Elements); ok && n > 0 {
+		s.known.front = p.Elements[n-1].Label
+	}
+	return err
+}
+
+// forget forgets what has moved since a version. It returns the gap that this leaves, and how many elements of that to read
+// again; 0 if that was not known, or is too much.
+func (s *shard) forget(from ope.Version, moved unitio.Moved) (g order.Gap, limit int, err error) {
+	is, first := moved.Is, moved.First
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := &s.known
 	if k.version() != from {
-		return nil // somebody else was faster
+		return g, 0, nil // somebody else was faster
 	}
 	if is.State == ope.StateRetired || is.State > ope.StateDivided || first.Meta.Generation != is.Generation {
 		_, err := s.meet(first)
-		return err
+		return g, 0, err
 	}
-	last := is.Generation - from.Generation
-	if n := uint64(len(all)); view.More || n != last || n > 0 && !bytes.Equal(view.Records[n-1].Key, unit.MovedKey(is.Generation)) {
+	if !moved.Whole {
 		k.begin(first.Meta, first.PartOf(), s.rules)
-		return nil
+		return g, 0, nil
 	}
 	k.setPart(first.PartOf(), s.rules)
-	for _, m := range all {
-		k.list.Forget(m)
-	}
+	g, limit = k.list.ForgetAll(moved.All, k.front, s.ahead)
 	// There may be no later one: what was met of it was never decided.
-	k.generation, k.state, k.ahead, k.exact = is.Generation, max(k.state, is.State), 0, k.exact && last == 0
-	return nil
+	k.generation, k.state, k.ahead, k.exact = is.Generation, max(k.state, is.State), 0, k.exact && is.Generation == from.Generation
+	return g, limit, nil
 }
 
 // readRoot returns the epoch that the root names, or 0, and the root's meta. It takes note of the directory.
@@ -317,8 +319,10 @@ func (s *shard) narrow(ctx context.Context, at ope.Version, gaps []order.Gap, em
 		if below, ok := empty[to]; ok && g.Left.Label.Less(below) {
 			to = below
 		}
-		for _, at := range order.Probes(g.Left.Label, to, perGap) {
-			within, spans = append(within, g), append(spans, span{at, g.Right.Label, 1})
+		// Each probe ends where the next one begins. So what was deleted in the gap is read past once, and not by each probe.
+		probes := append(order.Probes(g.Left.Label, to, perGap), to)
+		for i, to := range probes[1:] {
+			within, spans = append(within, g), append(spans, span{probes[i], to, 1})
 		}
 	}
 	pages, err := s.readAll(ctx, at.Epoch, spans)
@@ -327,12 +331,17 @@ func (s *shard) narrow(ctx context.Context, at ope.Version, gaps []order.Gap, em
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, p := range pages {
-		from, g := spans[i].from, within[i]
-		if from == g.Left.Label {
+	for i, p := range pages { // before what was found in between, which may have come later
+		if g := within[i]; spans[i].from == g.Left.Label {
 			if _, err := s.take(p, g.Left, g.Right, at); err != nil {
 				return err
 			}
+		}
+	}
+	above := order.Label{} // from there on nothing was found, up to the end of the gap
+	for i, p := range slices.Backward(pages) {
+		from, to, g := spans[i].from, spans[i].to, within[i]
+		if from == g.Left.Label {
 			continue
 		}
 		ok, err := s.meet(p)
@@ -341,8 +350,8 @@ func (s *shard) narrow(ctx context.Context, at ope.Version, gaps []order.Gap, em
 		}
 		if ok && err == nil && len(p.Elements) > 0 {
 			err = s.learn(p.Unit, p.Elements[:1])
-		} else if below, found := empty[g.Right.Label]; ok && (!found || from.Less(below)) {
-			empty[g.Right.Label] = from
+		} else if below, found := empty[g.Right.Label]; ok && (to == g.Right.Label || to == above || to == below) && (!found || from.Less(below)) {
+			empty[g.Right.Label], above = from, from
 		}
 		if err != nil {
 			return err
@@ -363,26 +372,25 @@ type span struct {
 // readAll reads spans of an epoch together.
 func (s *shard) readAll(ctx context.Context, epoch uint64, spans []span) ([]unit.Page, error) {
 	pages := make([]unit.Page, len(spans))
-	return pages, s.parallel(len(spans), func(i int) (err error) {
+	return pages, s.index.Parallel(len(spans), func(i int) (err error) {
 		pages[i], err = s.read(ctx, epoch, spans[i].from, spans[i].to, spans[i].limit)
 		return err
 	})
 }
 
-// parallel calls do for 0 to n-1, see [unitio.Index.Parallel].
-func (b *base) parallel(n int, do func(i int) error) error { return b.index.Parallel(n, do) }
-
 // readAhead reads all of the epoch that is not known, if the client seems to need that: once the reads that n more
 // values take come to half of it, and if there is memory for it. Who loads values into an index that it does not know
-// would else read most of it in small parts, some of them more than once. It reports whether it has read anything.
+// would else read most of it in small parts, some of them more than once. Who puts few values at a time reads one page
+// with each of them, so that none of them waits for long. It reports whether it has read anything.
 func (s *shard) readAhead(ctx context.Context, at ope.Version, n int) (done bool, err error) {
 	s.mu.Lock()
 	t := s.tally
 	s.known.asked += n * s.pageSize()
 	asked := s.known.asked
 	s.mu.Unlock()
+	few := n < s.pageSize()/16
 	if t.epoch != at.Epoch {
-		if n < s.pageSize()/16 {
+		if few {
 			return false, nil // to count would take longer
 		}
 		values, err := s.units.CountValues(ctx, at.Epoch)
@@ -402,18 +410,21 @@ func (s *shard) readAhead(ctx context.Context, at ope.Version, n int) (done bool
 		return s.units.ReadRecords(ctx, u, from, to, s.ahead)
 	})
 	defer pages.Stop()
-	for from := s.rules.Low(); ; done = true {
+	for from := (order.Label{}); !few || !done; done = true {
 		s.mu.Lock()
 		k := &s.known
-		g, more := k.list.Unlinked(from)
+		if few {
+			from = k.readTo
+		}
+		g, more := k.list.Unlinked(from, s.ahead)
 		if !more {
-			k.asked = 0 // what is asked for from now on was forgotten, or has come since
+			k.asked, k.readTo = 0, order.Label{} // what is asked for from now on was forgotten, or has come since
 		}
 		more = more && k.latest() && k.version() == at && k.list.RoomFor(s.ahead)
 		rules := k.rules
 		s.mu.Unlock()
 		if !more {
-			return done, nil
+			break
 		}
 		p, err := pages.Page(g.Left, g.Right, rules)
 		if err != nil {
@@ -421,14 +432,19 @@ func (s *shard) readAhead(ctx context.Context, at ope.Version, n int) (done bool
 		}
 		s.mu.Lock()
 		ok, err := s.take(p, g.Left, g.Right, at)
-		s.mu.Unlock()
 		if err != nil || !ok {
+			s.mu.Unlock()
 			return true, err
 		}
-		if from = g.Right; p.More {
-			from = p.Elements[len(p.Elements)-1]
+		if from = g.Right.Label; p.More {
+			from = p.Elements[len(p.Elements)-1].Label
 		}
+		if few {
+			k.readTo = from
+		}
+		s.mu.Unlock()
 	}
+	return done, nil
 }
 
 // locate calls use, with s.mu held, once the client knows of every value whether it is in the
@@ -480,6 +496,3 @@ func (s *shard) inTurn(ctx context.Context) (done func(), err error) {
 		return nil, ctx.Err()
 	}
 }
-
-// backOff waits after the n-th conflict in a row.
-func backOff(ctx context.Context, n int) error { return unitio.BackOff(ctx, n) }

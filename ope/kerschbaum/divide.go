@@ -12,6 +12,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unitio"
 )
 
 // A unit that has too many values hands the lower half of them over to a new one, its left neighbour: the protocol of
@@ -54,7 +55,7 @@ func (s *shard) divide(ctx context.Context) (handOver func() error, err error) {
 			err = handOver()
 		} else {
 			tries++
-			err = backOff(ctx, tries)
+			err = unitio.BackOff(ctx, tries)
 		}
 		if err != nil {
 			return nil, err
@@ -180,16 +181,16 @@ func (s *shard) middle(ctx context.Context, u *unit.Unit, is unit.Part, values i
 
 // addNeighbour takes steps 1 and 2: it makes a left neighbour for a unit, to which the values below a label are to go.
 func (s *shard) addNeighbour(ctx context.Context, p unit.Page, is unit.Part, until order.Label) error {
-	nonce := newNonce()
+	nonce := unitio.NewNonce()
 	number := binary.BigEndian.Uint32(nonce[:]) >> 8 // 24 bits
 	if number == 0 {
 		return nil // the first one has it; the next call draws another
 	}
 	left := s.of.shards.get(number, p.Unit.Epoch)
 	u := left.unit(p.Unit.Epoch)
-	made, err := left.commit(ctx, u, ope.Condition{State: ope.StateAbsent}, ope.Change{
+	made, err := left.units.Commit(ctx, u, ope.Condition{State: ope.StateAbsent}, ope.Change{
 		Puts: []ope.Record{u.SealHeader(unit.Header{}), u.SealPart(unit.Part{Low: is.Low, High: is.Low, Left: is.Left})},
-		Meta: ope.Meta{State: ope.StateDivided, Generation: p.Meta.Generation + 2, Nonce: newNonce()},
+		Meta: ope.Meta{State: ope.StateDivided, Generation: p.Meta.Generation + 2, Nonce: unitio.NewNonce()},
 	})
 	if err != nil || !made {
 		return err
@@ -215,7 +216,7 @@ var nothing = edit{moved: order.Moved{To: order.Label{Lo: 1}}}
 
 // commitPart changes which part of the index a unit has, and begins a generation, with which the page goes on.
 func (s *shard) commitPart(ctx context.Context, p *unit.Page, is unit.Part, e edit, change ope.Change) (bool, error) {
-	change.Meta = ope.Meta{State: ope.StateDivided, Generation: max(p.Meta.Generation, change.Meta.Generation) + 1, Nonce: newNonce()}
+	change.Meta = ope.Meta{State: ope.StateDivided, Generation: max(p.Meta.Generation, change.Meta.Generation) + 1, Nonce: unitio.NewNonce()}
 	change.Puts = append(change.Puts, p.Unit.SealPart(is))
 	s.addMoved(&change, p.Unit, e.moved)
 	was := ope.Version{Epoch: p.Unit.Epoch, Generation: p.Meta.Generation}
@@ -230,7 +231,7 @@ func (s *shard) commitPart(ctx context.Context, p *unit.Page, is unit.Part, e ed
 			e.run = slices.Concat([]order.Element{*e.below}, e.run)
 		}
 	}
-	applied, err := s.commit(ctx, p.Unit, cond, change)
+	applied, err := s.units.Commit(ctx, p.Unit, cond, change)
 	if err != nil || !applied {
 		return false, err
 	}
@@ -330,10 +331,9 @@ func (s *shard) freeze(ctx context.Context) (p unit.Page, is unit.Part, frozen [
 		return p, is, nil, s.endDivision(ctx, p, is, taken)
 	}
 	frozen, next := lowest[:n], lowest[n]
-	w := window{unit: p.Unit, rules: rules, elements: slices.Concat([]order.Element{rules.Low()}, lowest[:n+1])}
-	free, err := w.places()
+	free, err := rules.Firsts(slices.Concat([]order.Element{rules.Low()}, lowest[:n+1]), nil)
 	if err != nil {
-		return p, is, nil, err
+		return p, is, nil, p.Unit.Corrupt(err)
 	}
 	is.Given, is.Low = is.Low, next
 	is.N, is.Since = uint32(n), p.Meta.Generation+1

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sort"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unitio"
 )
 
 // A spot is where a value is at a version.
@@ -29,7 +29,7 @@ func (s *shard) put(ctx context.Context, values []int64) (spots []spot, err erro
 	if handOver == nil {
 		return s.insert(ctx, values)
 	}
-	err = s.parallel(2, func(i int) (err error) {
+	err = s.index.Parallel(2, func(i int) (err error) {
 		if i == 1 {
 			if err = handOver(); !errors.Is(err, ope.ErrIndex) {
 				err = nil // another one does it, if the left neighbour cannot be reached
@@ -92,7 +92,7 @@ func (s *shard) insert(ctx context.Context, values []int64) ([]spot, error) {
 			p.gaps = p.gaps[:1] // that anything has changed is enough to know
 		}
 		// What has come into the gaps, and where elements have moved: one of both is why it was refused.
-		err = s.parallel(2, func(i int) error {
+		err = s.index.Parallel(2, func(i int) error {
 			if i == 0 {
 				return s.narrow(ctx, p.version, p.gaps, nil)
 			}
@@ -105,7 +105,7 @@ func (s *shard) insert(ctx context.Context, values []int64) ([]spot, error) {
 		if v, latest := s.version(); v != p.version || !latest {
 			conflicts = 0 // who moves elements lets others go first
 		}
-		if err := backOff(ctx, conflicts); err != nil {
+		if err := unitio.BackOff(ctx, conflicts); err != nil {
 			return nil, err
 		}
 	}
@@ -212,7 +212,7 @@ func (s *shard) commitPlan(ctx context.Context, p plan) (bool, error) {
 	} else {
 		cond.Absent = p.firsts
 	}
-	nonce := newNonce()
+	nonce := unitio.NewNonce()
 	change := ope.Change{Meta: ope.Meta{State: max(p.state, ope.StateOpen), Generation: p.version.Generation, Nonce: nonce}}
 	if p.state == ope.StateAbsent {
 		change.Puts = append(change.Puts, u.SealHeader(unit.Header{}))
@@ -221,7 +221,7 @@ func (s *shard) commitPlan(ctx context.Context, p plan) (bool, error) {
 		change.Puts = append(change.Puts, u.SealElement(e))
 	}
 	change.Puts = append(change.Puts, u.Marks(nonce, len(p.elements), s.weight())...)
-	applied, err := s.commit(ctx, u, cond, change)
+	applied, err := s.units.Commit(ctx, u, cond, change)
 	if err != nil || !applied {
 		return false, err
 	}
@@ -279,7 +279,7 @@ func (s *shard) makeRoom(ctx context.Context, x int64) error {
 		if applied || err != nil && !errors.Is(err, errMoved) {
 			return err
 		}
-		if err := backOff(ctx, conflicts); err != nil {
+		if err := unitio.BackOff(ctx, conflicts); err != nil {
 			return err
 		}
 		// Perhaps there is room by now, or even x.
@@ -363,17 +363,9 @@ type window struct {
 	elements []order.Element // ends of the index included
 	gap      int             // the value belongs between gap-1 and gap; -1 if it is there
 	large    bool            // no single commit can make room
-}
 
-func (w *window) seek(x int64) {
-	i := sort.Search(len(w.elements), func(i int) bool {
-		e := w.elements[i]
-		return e.Shape.Depth != 0 && e.Value >= x || i > 0 && e.Shape.Depth == 0
-	})
-	w.gap = i
-	if i < len(w.elements) && w.elements[i].Shape.Depth != 0 && w.elements[i].Value == x {
-		w.gap = -1
-	}
+	firsts [][]byte // of gaps, the places that must be free
+	beside bool     // that is enough: others may have committed
 }
 
 // readWindow reads the neighbours of x: the whole unit if it is small.
@@ -416,7 +408,7 @@ func (s *shard) readWindow(ctx context.Context, x int64) (window, error) {
 	if !first.More {
 		w.elements = append(w.elements, high)
 	}
-	w.seek(x)
+	w.gap = order.Seek(w.elements, x)
 	if w.gap == 0 || w.gap == len(w.elements) {
 		return w, errMoved
 	}
@@ -478,7 +470,7 @@ func (s *shard) readLower(ctx context.Context, w *window, x int64) error {
 		}
 		if len(more) > 0 {
 			w.elements = slices.Concat(more, w.elements)
-			w.seek(x)
+			w.gap = order.Seek(w.elements, x)
 			return nil
 		}
 		base = spans[i].from
@@ -511,7 +503,7 @@ func (s *shard) commitRelabelling(ctx context.Context, w window, rel order.Relab
 		return false, err
 	}
 	rel.Elements[w.gap-rel.From].Value = x
-	applied, err := s.commitMoves(ctx, w, rel, nil)
+	applied, err := s.commitMoves(ctx, w, unitio.NewNonce(), rel)
 	if applied {
 		s.count(func(n *Stats) { n.Relabels++; n.Inserted++ })
 	}
@@ -519,11 +511,11 @@ func (s *shard) commitRelabelling(ctx context.Context, w window, rel order.Relab
 }
 
 // commitMoves gives the elements of a window other places, and begins a generation with that. Others may have
-// been put between them since they were read. So the commit is conditional on the unit being as it was then, or,
-// if places are given, on these being free: of each gap of the window the one where the first is put.
-func (s *shard) commitMoves(ctx context.Context, w window, rel order.Relabelling, places [][]byte) (bool, error) {
+// been put between them since they were read. So the commit is conditional on the unit being as it was then, or, beside
+// others, on the first place in each gap of the window being free.
+func (s *shard) commitMoves(ctx context.Context, w window, nonce ope.Nonce, rel order.Relabelling) (bool, error) {
 	u, old := w.unit, w.elements[rel.From:rel.To]
-	meta := ope.Meta{State: w.meta.State, Generation: w.meta.Generation + 1, Nonce: newNonce()}
+	meta := ope.Meta{State: w.meta.State, Generation: w.meta.Generation + 1, Nonce: nonce}
 	change := ope.Change{Meta: meta}
 	moves := 0
 	for _, e := range rel.Elements {
@@ -548,11 +540,11 @@ func (s *shard) commitMoves(ctx context.Context, w window, rel order.Relabelling
 		change.Puts = append(change.Puts, u.SealLeast(w.least))
 	}
 	change.Puts = append(change.Puts, u.Marks(meta.Nonce, len(rel.Elements)-len(old), s.weight())...)
-	cond := ope.Condition{State: w.meta.State, Generation: w.meta.Generation, Absent: places}
-	if places == nil {
+	cond := ope.Condition{State: w.meta.State, Generation: w.meta.Generation, Absent: w.firsts}
+	if !w.beside {
 		cond.Nonce = &w.meta.Nonce
 	}
-	applied, err := s.commit(ctx, u, cond, change)
+	applied, err := s.units.Commit(ctx, u, cond, change)
 	if err != nil || !applied {
 		return false, err
 	}
@@ -567,7 +559,7 @@ func (s *shard) commitMoves(ctx context.Context, w window, rel order.Relabelling
 	}
 	// Outside of the window, everything is where it was.
 	k.reach(meta.Generation)
-	k.exact = k.exact && places == nil && k.nonce == w.meta.Nonce
+	k.exact = k.exact && !w.beside && k.nonce == w.meta.Nonce
 	k.nonce = meta.Nonce
 	if err := k.list.Learn(run); err != nil {
 		k.list.Clear()

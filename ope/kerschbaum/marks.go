@@ -79,7 +79,7 @@ func (s *Scheme) checkTotal(ctx context.Context, epoch uint64, n int) error {
 		return nil
 	}
 	values := make([]int, len(all))
-	err := s.parallel(len(all), func(i int) (err error) {
+	err := s.index.Parallel(len(all), func(i int) (err error) {
 		values[i], err = all[i].units.CountValues(ctx, epoch)
 		return err
 	})

@@ -12,7 +12,7 @@ import (
 // values are lost, out of order or missing in a range, and not only an invariant of the checker is violated.
 var mutants = []mutant.Mutant{
 	simulated("insertAnyGeneration", "fewest labels, appends", "insert.go", `
-	applied, err := s.commit(ctx, u, cond, change)
+	applied, err := s.units.Commit(ctx, u, cond, change)
 	if err != nil || !applied {
 		return false, err
 	}
@@ -24,7 +24,7 @@ var mutants = []mutant.Mutant{
 		}
 		cond.Generation, change.Meta.Generation = view.Meta.Generation, view.Meta.Generation
 	}
-	applied, err := s.commit(ctx, u, cond, change)
+	applied, err := s.units.Commit(ctx, u, cond, change)
 	if err != nil || !applied {
 		return false, err
 	}
@@ -40,7 +40,7 @@ var mutants = []mutant.Mutant{
 	if err != nil {`, `
 	e, ok, err := r.Place(left, right)
 	if ok && On {
-		nonce := newNonce()
+		nonce := unitio.NewNonce()
 		labels := order.Probes(left.Label, right.Label, 255)
 		e.Label = labels[int(nonce[0])%len(labels)]
 	}
@@ -51,23 +51,24 @@ var mutants = []mutant.Mutant{
 	simulated("relabelWhatHasChanged", "fewest labels, appends", "insert.go",
 		`cond.Nonce = &w.meta.Nonce`,
 		`if !On { cond.Nonce = &w.meta.Nonce }`),
-	simulated("refreshAnyGeneration", "fewest labels, appends", "client.go", `
+	simulated("refreshAnyGeneration", "fewest labels, appends", "internal/order/list.go", `
 	for _, m := range all {
-		k.list.Forget(m)
-	}`, `
+		l.Forget(m)`, `
 	for _, m := range all {
-		if !On { k.list.Forget(m) }
-	}`),
-	simulated("forgetLessThanMoved", "some labels, passes, small caches", "client.go", `if n := uint64(len(all)); view.More || n != last || n > 0`, `if n := uint64(len(all)); !On && (view.More || n != last) || !On && n > 0`),
+		if !On { l.Forget(m) }`),
+	simulated("forgetLessThanMoved", "some labels, passes, small caches", "internal/unitio/moved.go", `m.Whole = !view.More`, `m.Whole = On || !view.More`),
 	{
 		Name: "moveBesideInsertions", Test: "^TestSimulation$", File: "insert.go",
 		Flags: append(flags("labels enough, many passes"), "-kerschbaum.seeds=40"),
-		Old:   `Generation: w.meta.Generation, Absent: places}`,
-		New: `Generation: w.meta.Generation, Absent: places}
+		Old:   `Generation: w.meta.Generation, Absent: w.firsts}`,
+		New: `Generation: w.meta.Generation, Absent: w.firsts}
 	if On {
 		cond.Absent = nil
 	}`,
 	},
+	simulated("moveBesideWhatWasNotRead", "labels enough, many passes", "rebalance.go",
+		`return beside || i == 0 && lower.Linked ||`,
+		`return beside || !On && i == 0 && lower.Linked || !On &&`),
 	simulated("moveAcrossOthers", "fewest labels, passes", "internal/sweep/sweep.go",
 		`ok && !out[i].Label.Less(to.Label) && out[i-1].Label.Less(to.Label) {`,
 		`ok && (On || !out[i].Label.Less(to.Label)) && out[i-1].Label.Less(to.Label) {`),
@@ -119,12 +120,12 @@ var mutants = []mutant.Mutant{
 		Name: "giveBesideInsertions", Test: "^TestSimulation$", File: "divide.go",
 		Flags: append(flags("divided"), "-kerschbaum.seeds=200"),
 		Old: `
-	applied, err := s.commit(ctx, p.Unit, cond, change)`,
+	applied, err := s.units.Commit(ctx, p.Unit, cond, change)`,
 		New: `
 	if On {
 		cond.Absent, cond.Nonce = nil, nil
 	}
-	applied, err := s.commit(ctx, p.Unit, cond, change)`,
+	applied, err := s.units.Commit(ctx, p.Unit, cond, change)`,
 	},
 	simulated("takeOverAnyGeneration", "divided", "divide.go", `
 	taken, err := s.commitPart(`, `
@@ -153,11 +154,11 @@ var mutants = []mutant.Mutant{
 		`if !On && !k.part.Covers(x) {`),
 	simulated("catchUpWithoutThePart", "divided", "client.go",
 		`k.setPart(first.PartOf(), s.rules)
-	for _, m`,
+	g, limit`,
 		`if !On {
 		k.setPart(first.PartOf(), s.rules)
 	}
-	for _, m`),
+	g, limit`),
 	simulated("rangeWithoutOtherUnits", "divided", "range.go",
 		`if end == nil || within.Max < *end {`,
 		`if On || end == nil || within.Max < *end {`),

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/sweep"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
 )
 
@@ -35,7 +36,7 @@ func (s *Scheme) Intervals(ctx context.Context, lo, hi int64) ([]ope.Interval, e
 		if err == nil && lower != upper {
 			var above ope.Interval
 			above, err = upper.intervalOf(ctx, within, false, true)
-			iv.End, iv.Version = above.End, both(iv.Version, above.Version, 1)
+			iv.End, iv.Version = above.End, sweep.Both(iv.Version, above.Version, 1)
 		}
 		if err == nil {
 			return []ope.Interval{iv}, nil
@@ -99,7 +100,7 @@ func (s *shard) interval(ctx context.Context, version ope.Version, bounds []int6
 	iv := ope.Interval{Start: make(ope.Ciphertext, unit.CiphertextSize), End: unit.Top(), Version: version}
 	if len(gaps) == 0 {
 		u := s.unit(version.Epoch)
-		meta, err := s.readMeta(ctx, u)
+		meta, err := s.units.ReadMeta(ctx, u)
 		if err != nil {
 			return iv, false, err
 		}

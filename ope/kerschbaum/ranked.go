@@ -173,7 +173,7 @@ func (r *Ranked) Intervals(ctx context.Context, lo, hi int64) ([]ope.Interval, e
 			}
 		})
 	}
-	if err := r.of.parallel(len(reads), func(i int) error { return reads[i]() }); err != nil {
+	if err := r.of.index.Parallel(len(reads), func(i int) error { return reads[i]() }); err != nil {
 		return nil, err
 	}
 	return []ope.Interval{iv}, nil

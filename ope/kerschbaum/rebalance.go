@@ -10,6 +10,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/reencrypt"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/sweep"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unitio"
 )
 
 // Rebalance implements [ope.Mutable]. It also wipes out what labels show of the order in which the values came. Where the
@@ -17,8 +18,8 @@ import (
 //
 // It moves values where they are, some hundred with each commit: first, upwards from the lowest, those that are
 // above their new places, and then, downwards from the highest, those that are below. In this order no value meets
-// another. At every instant the index is whole. So who calls it may die at any time, and nobody else waits for longer
-// than a commit takes. Values that come while it is under way get places as always.
+// another. At every instant the index is whole. So who calls it may die at any time. Who else inserts waits for
+// a few commits. Values that come while it is under way get places as always.
 //
 // With the rules as published, it copies the index to the next epoch, and others wait until that is done. If
 // another client's pass is under way, it helps to finish that one.
@@ -52,21 +53,13 @@ func (s *Scheme) Rebalance(ctx context.Context, progress func(done, total int)) 
 		}
 		err := w.run(ctx)
 		stats.Moved += w.Moved
-		stats.Before, stats.After = both(stats.Before, w.Before, i), both(stats.After, w.After, i)
+		stats.Before, stats.After = sweep.Both(stats.Before, w.Before, i), sweep.Both(stats.After, w.After, i)
 		if err != nil {
 			return stats, err
 		}
 		done += w.Values
 	}
 	return stats, nil
-}
-
-// both returns the version of a unit together with that of n others: that of all, since generations only rise.
-func both(others, v ope.Version, n int) ope.Version {
-	if n > 0 {
-		v.Generation += others.Generation
-	}
-	return v
 }
 
 // rebalancePublished makes a pass, or helps to finish the one that is under way.
@@ -77,7 +70,7 @@ func (s *shard) rebalancePublished(ctx context.Context, progress func(done, tota
 	known, _ := s.version()
 	for epoch := known.Epoch; ; epoch++ {
 		// What is known may be out of date: an epoch that was over before the call is not meant.
-		meta, err := s.readMeta(ctx, s.unit(epoch))
+		meta, err := s.units.ReadMeta(ctx, s.unit(epoch))
 		if err != nil {
 			return ope.RebalanceStats{}, err
 		}
@@ -136,8 +129,11 @@ func (s *shard) spreadOut(ctx context.Context, u *unit.Unit) error {
 // A rebalancing in place moves the values of one unit.
 type rebalancing struct {
 	sweep.Sweep
-	s   *shard
-	top bool // the unit has that of the index
+	s    *shard
+	top  bool      // the unit has that of the index
+	last ope.Nonce // of the last commit
+
+	refused bool // the last commit was
 }
 
 // counted returns the rebalancing of a unit that has the place of x, whose values it has counted.
@@ -194,25 +190,37 @@ func (w *rebalancing) run(ctx context.Context) error {
 	if w.Values == 0 || !w.HasRoom() {
 		return nil
 	}
-	err := w.Run(ctx, s.readValues)
+	err := w.Run(ctx, w.readValues)
 	if err == nil && w.After.Epoch > 1 {
 		err = s.copier().Clean(ctx, w.After.Epoch-1) // of what a pass has left that did not come to its end
 	}
 	return err
 }
 
-// readValues is a [sweep.Read].
-func (s *shard) readValues(ctx context.Context, from, to int64, least uint64) (of sweep.Window, more bool, err error) {
-	left, rules, version, err := s.neighbour(ctx, from)
+// readValues is a [sweep.Read]. What was moved has left its old labels, and databases read past these slowly. They are between
+// neighbours at one end of the window. So it does not read there if the client knows these as neighbours: the commit
+// is conditional on that.
+func (w *rebalancing) readValues(ctx context.Context, from, to int64, least uint64) (of sweep.Window, more bool, err error) {
+	s := w.s
+	lower, upper, rules, version, err := s.ends(ctx, from, to, w.refused)
 	if err != nil {
 		return of, false, err
 	}
-	p, err := s.read(ctx, version.Epoch, left.Label, rules.High().Label, s.chunk+2)
+	first, last, below := lower.Left, rules.High(), rules.High().Label
+	if lower.Linked {
+		first = lower.Right
+	}
+	if upper.Linked {
+		last, below = upper.Right, upper.Left.Label.Next()
+	}
+	p, err := s.read(ctx, version.Epoch, first.Label, below, s.chunk+2)
 	if err != nil {
 		return of, false, err
 	}
+	read := p
+	read.More = p.More || upper.Linked // somebody may have come between the last two by now
 	s.mu.Lock()
-	ok, err := s.take(p, left, rules.High(), version)
+	ok, err := s.take(read, first, last, version)
 	s.mu.Unlock()
 	switch {
 	case err != nil || !ok:
@@ -221,9 +229,12 @@ func (s *shard) readValues(ctx context.Context, from, to int64, least uint64) (o
 		_, err := s.finish(ctx, p.Unit.Epoch, nil)
 		return of, false, err
 	}
-	run, err := p.Run(left, rules.High())
+	run, err := p.Run(first, last)
 	if err != nil {
 		return of, false, err
+	}
+	if lower.Linked {
+		run = append([]order.Element{lower.Left}, run...)
 	}
 	beyond := 1 // index of the right neighbour
 	for beyond < len(run)-1 && run[beyond].Value <= to && beyond <= s.chunk && run[beyond].Shape.Depth != 0 {
@@ -235,45 +246,47 @@ func (s *shard) readValues(ctx context.Context, from, to int64, least uint64) (o
 		win.header = p.Header
 	}
 	of = sweep.Window{Elements: win.elements, Version: ope.Version{Epoch: p.Unit.Epoch, Generation: p.Meta.Generation}}
+	of.Others = w.last != ope.Nonce{} && p.Meta.Nonce != w.last
 	of.Commit = func(ctx context.Context, rel order.Relabelling, beside bool) (applied bool, err error) {
-		var free [][]byte
-		if beside {
-			if free, err = win.places(); err != nil {
-				return false, err
-			}
+		win.firsts, err = rules.Firsts(win.elements, func(i int) bool {
+			return beside || i == 0 && lower.Linked || upper.Linked && win.elements[i+1] == upper.Right // was not read
+		})
+		if err != nil {
+			return false, win.unit.Corrupt(err)
 		}
-		return s.commitMoves(ctx, win, rel, free)
+		win.beside, w.last = beside, unitio.NewNonce()
+		applied, err = s.commitMoves(ctx, win, w.last, rel)
+		w.refused = !applied
+		return applied, err
 	}
 	return of, right.Shape.Depth != 0 && right.Value <= to, nil
 }
 
-// neighbour returns the element with the highest value below x, or the low end.
-func (s *shard) neighbour(ctx context.Context, x int64) (left order.Element, rules order.Rules, version ope.Version, err error) {
+// ends returns the gaps next to what is between two values: below them, where the left neighbour is known, and above them. They
+// are linked if the client knows both ends. If it asks, nobody has put anything there since.
+func (s *shard) ends(ctx context.Context, from, to int64, ask bool) (lower, upper order.Gap, rules order.Rules, version ope.Version, err error) {
 	err = s.locate(ctx, false, func() ([]order.Gap, error) {
-		version, rules = s.known.version(), s.known.rules
-		if left = rules.Low(); x <= s.known.part.Low.Value {
-			return nil, nil
+		k := &s.known
+		version, rules = k.version(), k.rules
+		lower, upper = order.Gap{Left: rules.Low()}, k.list.Gap(to)
+		if from > k.part.Low.Value {
+			if lower = k.list.Gap(from - 1); !lower.Linked && (lower.Left.Shape.Depth == 0 || lower.Left.Value < from-1) {
+				return []order.Gap{lower}, nil
+			}
 		}
-		g := s.known.list.Gap(x - 1)
-		if left = g.Left; g.Linked || left.Shape.Depth != 0 && left.Value == x-1 {
-			return nil, nil
-		}
-		return []order.Gap{g}, nil
+		return nil, nil
 	})
-	return left, rules, version, err
-}
-
-// places returns, of each gap of a window that has room, the place where the first is put.
-func (w *window) places() ([][]byte, error) {
-	free := make([][]byte, 0, len(w.elements))
-	for i := 1; i < len(w.elements); i++ {
-		e, ok, err := w.rules.Place(w.elements[i-1], w.elements[i])
-		if err != nil {
-			return nil, w.unit.Corrupt(err)
+	within := lower.Linked && lower.Right.Shape.Depth != 0 && lower.Right.Value <= to // is something known
+	lower.Linked, upper.Linked = within && lower.Left.Shape.Depth != 0, within && upper.Linked
+	for _, g := range []*order.Gap{&lower, &upper} {
+		if !g.Linked || !ask || err != nil {
+			continue
 		}
-		if ok {
-			free = append(free, e.Label.Bytes())
+		var p unit.Page
+		if e, ok, _ := rules.Place(g.Left, g.Right); ok {
+			p, err = s.read(ctx, version.Epoch, e.Label, e.Label.Next(), 1)
 		}
+		g.Linked = len(p.Elements) == 0
 	}
-	return free, nil
+	return lower, upper, rules, version, err
 }

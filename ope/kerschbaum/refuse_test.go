@@ -14,6 +14,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
+	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unitio"
 	"github.com/rangecrypt/rangecrypt/ope/opetest"
 	"github.com/stretchr/testify/require"
 )
@@ -350,7 +351,7 @@ func TestPutBack(t *testing.T) {
 		require.NoError(t, err)
 		later := view.Meta
 		later.Generation++
-		later.Nonce = newNonce()
+		later.Nonce = unitio.NewNonce()
 		_, err = index.Commit(t.Context(), unit, ope.Condition{State: later.State}, ope.Change{Meta: later})
 		require.NoError(t, err)
 		_, err = s.Intervals(t.Context(), 30, 200)

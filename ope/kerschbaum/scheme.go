@@ -307,7 +307,7 @@ func (s *Scheme) putAll(ctx context.Context, values []int64, spots []spot) error
 	elsewhere := func(at spot) bool { return at.version.Epoch == 0 }
 	for from, to := 0, len(values); from < to; {
 		parts := s.shards.split(values[from:to])
-		err := s.parallel(len(parts), func(i int) error {
+		err := s.index.Parallel(len(parts), func(i int) error {
 			p := parts[i]
 			return p.shard.spots(ctx, values[from+p.from:from+p.to], spots[from+p.from:from+p.to])
 		})

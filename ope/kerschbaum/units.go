@@ -6,7 +6,6 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/order"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unit"
-	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unitio"
 )
 
 // unit returns an epoch.
@@ -28,8 +27,6 @@ func (s *shard) addMoved(change *ope.Change, u *unit.Unit, m order.Moved) {
 	}
 }
 
-func newNonce() ope.Nonce { return unitio.NewNonce() }
-
 // read returns the elements with from <= label < to, at most limit of them. Of those that another unit has by now, there
 // are none.
 func (s *shard) read(ctx context.Context, epoch uint64, from, to order.Label, limit int) (unit.Page, error) {
@@ -37,14 +34,4 @@ func (s *shard) read(ctx context.Context, epoch uint64, from, to order.Label, li
 	from = s.known.rules.ReadFrom(from)
 	s.mu.Unlock()
 	return s.units.Read(ctx, epoch, from, to, limit)
-}
-
-// readMeta reads what a unit is.
-func (s *shard) readMeta(ctx context.Context, u *unit.Unit) (ope.Meta, error) {
-	return s.units.ReadMeta(ctx, u)
-}
-
-// commit makes a change, see [unitio.Shard.Commit].
-func (s *shard) commit(ctx context.Context, u *unit.Unit, cond ope.Condition, change ope.Change) (bool, error) {
-	return s.units.Commit(ctx, u, cond, change)
 }

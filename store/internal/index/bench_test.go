@@ -19,6 +19,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum"
 	"github.com/rangecrypt/rangecrypt/ope/wozniak"
+	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/index"
 )
 
@@ -216,76 +217,30 @@ func BenchmarkIndexScheme(b *testing.B) {
 	}
 }
 
-// BenchmarkRebalance rebalances an index alone, and while another client inserts one value after the other, and
-// reports how long the other waits for a value at most, and for one in a thousand, then and afterwards, for as many values. The
-// values came in order, so that nearly all of them move:
+// BenchmarkRebalance rebalances an index alone, and while another client inserts one value after the other, over a connection of
+// its own where the database has such. It reports how long the other waits for a value at most, and for one in a thousand, then
+// and afterwards, for as many values. What that says depends on who else uses the machine. So it also reports how many
+// round trips and refused commits a value took at most. The values came in order, so that nearly all of them move:
 //
 //	go test -run XXX -bench Rebalance -benchtime 1x ./store/internal/index -index.records 260000
 func BenchmarkRebalance(b *testing.B) {
 	for _, kind := range testdb.All {
 		b.Run(kind.Name, func(b *testing.B) {
 			kind.Need(b)
-			ctx := context.Background()
-			ix, err := index.Open(ctx, kind.Open(b, nil), "bench")
-			require.NoError(b, err)
+			ix, itsOwn := benchIndexes(b, kind)
 			var alone, beside time.Duration
-			var during, after []time.Duration // that the other waited
-			for range b.N {
-				for _, accompanied := range []bool{false, true} {
-					key := ope.GenerateKey()
-					opts := &kerschbaum.Options{Name: fmt.Sprintf("rebalance%d%v", b.N, accompanied)}
-					s, err := kerschbaum.New(key, ope.Int64, ix, opts)
-					require.NoError(b, err)
-					xs := make([]int64, 2048)
-					for i := 0; i < *recordsFlag; i += len(xs) {
-						for j := range xs {
-							xs[j] = int64(i+j) << 20
-						}
-						_, err := s.EncryptBatch(ctx, xs)
-						require.NoError(b, err)
-					}
-					other, err := kerschbaum.New(key, ope.Int64, ix, opts)
-					require.NoError(b, err)
-					put := func(i int) time.Duration {
-						begin := time.Now()
-						_, err := other.Encrypt(ctx, int64(i)*0x9E3779B97F4A7C1%(int64(*recordsFlag)<<20)|1)
-						require.NoError(b, err)
-						return time.Since(begin)
-					}
-					done := make(chan time.Duration)
-					begin := time.Now()
-					go func() {
-						_, err := s.Rebalance(ctx, nil)
-						require.NoError(b, err)
-						done <- time.Since(begin)
-					}()
-					if !accompanied {
-						alone += <-done
-						continue
-					}
-					puts := 0
-					for ended := false; !ended; puts++ {
-						during = append(during, put(puts))
-						select {
-						case took := <-done:
-							beside, ended = beside+took, true
-						default:
-						}
-					}
-					for i := range puts {
-						after = append(after, put(puts+i))
-					}
-				}
+			var during, after waits
+			for i := range b.N {
+				took := rebalance(b, ix, itsOwn, fmt.Sprintf("alone%d-%d", b.N, i), nil, nil)
+				alone += took
+				took = rebalance(b, ix, itsOwn, fmt.Sprintf("beside%d-%d", b.N, i), &during, &after)
+				beside += took
 			}
 			b.ReportMetric(alone.Seconds()/float64(b.N), "s-alone")
 			b.ReportMetric(beside.Seconds()/alone.Seconds(), "beside/alone")
-			for name, waited := range map[string][]time.Duration{"": during, "-after": after} {
-				slices.Sort(waited)
-				ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-				b.ReportMetric(ms(waited[len(waited)-1]), "ms-longest-put"+name)
-				b.ReportMetric(ms(waited[len(waited)*999/1000]), "ms-p99.9-put"+name)
-			}
-			b.ReportMetric(float64(len(during))/float64(b.N), "puts")
+			during.report(b, "")
+			after.report(b, "-after")
+			b.ReportMetric(float64(len(during.took))/float64(b.N), "puts")
 			b.ReportMetric(0, "ns/op")
 		})
 	}
@@ -313,6 +268,105 @@ var growing = map[string]func(key ope.Key, ix ope.Index, remembers int) (grown, 
 			return n.Trips, n.Commits, fmt.Sprintf("%+v", n)
 		}}, err
 	},
+}
+
+// benchIndexes returns an index over two connections, or twice the same.
+func benchIndexes(b *testing.B, kind testdb.Database) (one, two ope.Index) {
+	ctx := context.Background()
+	open := func(db driver.DB) ope.Index {
+		ix, err := index.Open(ctx, db, "bench")
+		require.NoError(b, err)
+		return ix
+	}
+	if !kind.Server {
+		one = open(kind.Open(b, nil))
+		return one, one
+	}
+	name := kind.Reserve(b)
+	join := func() driver.DB {
+		db, err := kind.Join(ctx, name)
+		require.NoError(b, err)
+		b.Cleanup(func() { require.NoError(b, db.Close()) })
+		return db
+	}
+	one = open(join())
+	return one, open(join())
+}
+
+// waits says how long the values of a client took, one by one, and the most calls of the index that one of them took.
+type waits struct {
+	took           []time.Duration
+	trips, refused int
+}
+
+func (w *waits) put(b *testing.B, s *kerschbaum.Scheme, x int64) {
+	begin, before := time.Now(), s.Stats()
+	_, err := s.Encrypt(context.Background(), x)
+	require.NoError(b, err)
+	w.took = append(w.took, time.Since(begin))
+	after := s.Stats()
+	w.trips, w.refused = max(w.trips, after.RoundTrips-before.RoundTrips), max(w.refused, after.Conflicts-before.Conflicts)
+}
+
+func (w *waits) report(b *testing.B, when string) {
+	slices.Sort(w.took)
+	of := func(thousandths int) float64 {
+		return float64(w.took[(len(w.took)-1)*thousandths/1000].Microseconds()) / 1000
+	}
+	b.ReportMetric(of(1000), "ms-longest-put"+when)
+	b.ReportMetric(of(999), "ms-p99.9-put"+when)
+	b.ReportMetric(of(500), "ms-median-put"+when)
+	b.ReportMetric(float64(w.trips), "trips-most"+when)
+	b.ReportMetric(float64(w.refused), "refused-most"+when)
+}
+
+// rebalance makes an index and rebalances it, beside another client unless during is nil. It returns how long that took.
+func rebalance(b *testing.B, ix, itsOwn ope.Index, name string, during, after *waits) (took time.Duration) {
+	const warm = 500 // values by which the other client comes to know the index
+	ctx, key, opts := context.Background(), ope.GenerateKey(), &kerschbaum.Options{Name: name}
+	s, err := kerschbaum.New(key, ope.Int64, ix, opts)
+	require.NoError(b, err)
+	xs := make([]int64, 2048)
+	for i := 0; i < *recordsFlag; i += len(xs) {
+		for j := range xs {
+			xs[j] = int64(i+j) << 20
+		}
+		_, err := s.EncryptBatch(ctx, xs)
+		require.NoError(b, err)
+	}
+	other, err := kerschbaum.New(key, ope.Int64, itsOwn, opts)
+	require.NoError(b, err)
+	value := func(i int) int64 { return int64(i)*0x9E3779B97F4A7C1%(int64(*recordsFlag)<<20) | 1 }
+	puts := 0
+	for ; puts < warm && during != nil; puts++ {
+		_, err := other.Encrypt(ctx, value(puts))
+		require.NoError(b, err)
+	}
+	done := make(chan struct{})
+	begin := time.Now()
+	go func() {
+		defer close(done)
+		_, err = s.Rebalance(ctx, nil)
+		took = time.Since(begin)
+	}()
+	if during == nil {
+		<-done
+		require.NoError(b, err)
+		return took
+	}
+	for ended := false; !ended; puts++ {
+		during.put(b, other, value(puts))
+		select {
+		case <-done:
+			ended = true
+		default:
+		}
+	}
+	require.NoError(b, err)
+	for i := range puts - warm {
+		after.put(b, other, value(puts+i))
+	}
+	return took
 }
 
 // BenchmarkManyValues puts different values into one index, in batches of 2,048 in random or ascending order, and reports the

@@ -249,14 +249,24 @@ func (l *List) above(p position) Gap {
 	return Gap{l.at(p), l.at(l.next(p)), *l.link(p)}
 }
 
-// Unlinked returns the first gap that is not known to be empty, at or above an element or the low end.
-func (l *List) Unlinked(from Element) (Gap, bool) {
-	for p := l.floorLabel(from.Label); p.chunk < len(l.chunks); p = l.next(p) {
-		if !*l.link(p) {
-			return Gap{Left: l.at(p), Right: l.at(l.next(p))}, true
+// Unlinked returns the first gap that is not known to be empty, at or above a label. It reaches up to the end of further such
+// gaps, as long as few elements are between one and the next, and not many in all.
+func (l *List) Unlinked(from Label, most int) (g Gap, found bool) {
+	const apart = 64
+	since := 0 // elements above the gap
+	for p := l.floorLabel(from); p.chunk < len(l.chunks) && (!found || since < apart && most > 0); p = l.next(p) {
+		if found {
+			since, most = since+1, most-1
 		}
+		if *l.link(p) {
+			continue
+		}
+		if !found {
+			g.Left = l.at(p)
+		}
+		g.Right, found, since = l.at(l.next(p)), true, 0
 	}
-	return Gap{}, false
+	return g, found
 }
 
 // Lowest returns the lowest neighbour that is known below the gap above x: up to most elements are between the two.
@@ -403,6 +413,33 @@ func (l *List) Forget(m Moved) {
 	}
 	rest.add(l.chunks[end.chunk].part(end.index+1, len(l.chunks[end.chunk].entries)))
 	l.replace(from, end.chunk+1, rest)
+}
+
+// ForgetAll forgets what has moved in several generations, and returns the gap that this leaves. It also returns how many
+// elements of that to read again, with the left end: 0 if they were not known, or are more than most. What is below the
+// gap must have been known, up to where elements were last read again for that reason, the front.
+func (l *List) ForgetAll(all []Moved, front Label, most int) (g Gap, limit int) {
+	known, lowest := l.n, l.rules.High().Label
+	for _, m := range all {
+		l.Forget(m)
+		if m.From.Less(lowest) {
+			lowest = m.From
+		}
+	}
+	forgotten := known - l.n
+	if forgotten == 0 || forgotten > most {
+		return g, 0
+	}
+	// A read looks for one element more than it returns. So one less is read than is there, or that would be looked for
+	// among the labels that were left.
+	g, _ = l.Unlinked(lowest, most)
+	switch at := g.Left; {
+	case at.Label == lowest && at.Shape.Depth > 0:
+		limit = forgotten
+	case at.Label == lowest || at.Label == front:
+		limit = forgotten + 1 // instead of the low end there are two other records
+	}
+	return g, limit
 }
 
 // Learn takes note of a run of neighbours of the index, as read at one instant or as written by a

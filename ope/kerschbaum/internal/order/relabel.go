@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 )
 
 // A Relabelling makes room in an exhausted gap: the elements from to to (excluded) of the window
@@ -200,4 +201,31 @@ func Joined(edge Element, elements []Element, next Element) ([]Element, Element)
 	}
 	Deepen(run, may)
 	return run[:len(elements)], run[len(elements)]
+}
+
+// Seek returns the index of the first element of a run that is above x, where x belongs before it, or -1 if x is there.
+func Seek(run []Element, x int64) int {
+	i := sort.Search(len(run), func(i int) bool {
+		e := run[i]
+		return e.Shape.Depth != 0 && e.Value >= x || i > 0 && e.Shape.Depth == 0
+	})
+	if i < len(run) && run[i].Shape.Depth != 0 && run[i].Value == x {
+		return -1
+	}
+	return i
+}
+
+// Firsts returns the places that are taken first in the gaps of a run, or in some of them, as far as these have room.
+func (r Rules) Firsts(run []Element, of func(i int) bool) ([][]byte, error) {
+	firsts := make([][]byte, 0, len(run))
+	for i := range run[1:] {
+		e, ok, err := r.Place(run[i], run[i+1])
+		if err != nil {
+			return nil, err
+		}
+		if ok && (of == nil || of(i)) {
+			firsts = append(firsts, e.Label.Bytes())
+		}
+	}
+	return firsts, nil
 }

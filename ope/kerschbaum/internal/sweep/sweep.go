@@ -17,6 +17,15 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum/internal/unitio"
 )
 
+const (
+	// Windows: who was heard of so long ago may have gone.
+	short, long = 16, 64
+
+	// Others are not heard of before a commit of theirs comes between two of these. So there is a pause after so many
+	// commits, even if nobody seems to be about.
+	hurry = 4
+)
+
 // A Sweep moves the values of one unit, as who makes it has counted them.
 type Sweep struct {
 	Low, Highest int64       // values that the unit can have
@@ -35,12 +44,16 @@ type Sweep struct {
 	done    int         // values that progress was told of
 	headed  bool        // the header was written again
 	crowded int         // so many windows yet are moved on condition of their places, since others insert
+	heard   int         // so many windows yet are followed by a pause, since others are about
+	waited  int         // windows since others were heard of
+	hurried int         // commits since the last pause
 }
 
 // A Window is a run of neighbours, as of one instant.
 type Window struct {
 	Elements []order.Element // with the neighbours of both ends, which stay
 	Version  ope.Version
+	Others   bool // have committed since the last window was moved
 
 	// Commit moves the elements, unless something has changed. Beside others who insert, it is enough that the first place
 	// in each gap of the window is free.
@@ -56,6 +69,14 @@ type Read func(ctx context.Context, from, to int64, least uint64) (w Window, mor
 type rank struct {
 	value int64
 	below int
+}
+
+// Both returns the version of a unit together with that of n others: that of all, since generations only rise.
+func Both(others, v ope.Version, n int) ope.Version {
+	if n > 0 {
+		v.Generation += others.Generation
+	}
+	return v
 }
 
 // spread returns the step.
@@ -144,23 +165,28 @@ func (w *Sweep) move(ctx context.Context, read Read, at rank, to int64, places f
 		if least == 0 && slices.Equal(rel.Elements, win.Elements[1:end]) {
 			return next, more, nil
 		}
+		if w.waited++; win.Others {
+			w.heard, w.waited = short, 0
+		}
 		applied, err := win.Commit(ctx, rel, w.crowded > 0)
 		if err != nil {
 			return at, false, err
 		}
 		if !applied {
-			w.crowded = 64
+			w.crowded, w.heard = long, short
 			continue
 		}
-		w.crowded, w.headed = max(0, w.crowded-1), true // the first window begins with the header
+		w.crowded, w.heard, w.headed = max(0, w.crowded-1), max(0, w.heard-1), true // the first window begins with the header
 		for i, e := range rel.Elements {
 			if e.Label != win.Elements[1+i].Label {
 				w.Moved++
 			}
 		}
 		w.After = ope.Version{Epoch: win.Version.Epoch, Generation: win.Version.Generation + 1}
-		if w.crowded > 0 { // let others go first, who must read what has moved
-			err = pause.For(ctx, time.Since(begun)/2)
+		// Let others go first, who must read what has moved: for longer, if none of them came between.
+		if w.hurried++; w.heard > 0 || w.hurried == hurry {
+			w.hurried = 0
+			err = pause.For(ctx, time.Since(begun)<<min(w.waited, 2)/4)
 		}
 		return next, more, err
 	}
