@@ -73,8 +73,8 @@ var mutants = []mutant.Mutant{{
 }, {
 	Name: "postingsOfLoadsDroppedByRepair",
 	File: "internal/maintain/check.go",
-	Old:  `if v.table.Meta.AppendOnly() {`,
-	New:  `if v.table.Meta.AppendOnly() && !On {`,
+	Old:  `case !v.table.Meta.AppendOnly():`,
+	New:  `case On, !v.table.Meta.AppendOnly():`,
 	Test: "^TestRepairBesideLoadThatGoesOn$/^covers_false$/^memory$",
 }, {
 	Name: "copiesOfOtherColumns",

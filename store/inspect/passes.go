@@ -105,7 +105,8 @@ type Verification struct {
 
 	// Dangling is the number of postings that point to no row, or to one that has another value by
 	// now. They are no fault: a client that died leaves them, and one that writes makes some for a
-	// moment. Each costs its space, and one read for a query that meets it.
+	// moment. Each costs its space, and one read for a query that meets it. Those of a row that is yet to be converted,
+	// which a conversion that died has left, do not count: another one relies on them.
 	Dangling int
 
 	// Unknown is the number of those whose column is not known: a client left them that slept while the column was dropped or

@@ -680,6 +680,7 @@ class Table:
         self.expired = set()  # what the postings of expired rows end with
         self.data, self.postings = "t" + meta["id"], "x" + meta["id"]
         self.expected = set()  # postings
+        self.converting = set()  # an id and, behind it, a row that has the value under a former id, and its write
         self.held = {}  # rows by their keys and write ids
 
     def spec(self):
@@ -718,6 +719,8 @@ class Table:
                     self.read_indexed(column, row, cells, value, indexed.pop("s" + last.hex(), None))
                 check(column.name not in result, "a column has two values")
                 result[column.name] = self.read_column(column, row, cells, stored, value, write)
+                if column in self.former:
+                    self.converting.update(c.id + row + write for c in self.columns if c.name == column.name)
                 if value is None:
                     own.add(last)
         check(older or not any("s" + c.id.hex() in indexed for c in self.columns), "an index has a value of a column that is null")
@@ -856,7 +859,12 @@ class Table:
         late = self.read_postings(postings)
         postings = {p for p in postings if not self.adding or p[:4] != bytes(4)}
         check(self.expected <= postings, "the postings are not those of the rows")
-        return late + sum(p[:4] not in self.dropped and not p.endswith(tuple(self.expired)) for p in postings - self.expected)
+        return late + sum(p[:4] not in self.dropped and not p.endswith(tuple(self.expired)) and not self.relied_on(p) for p in postings - self.expected)
+
+    def relied_on(self, posting):
+        """Whether a conversion may be about to store the row that a posting leads to."""
+        column = self.by_id.get(posting[:4])
+        return column is not None and posting[:4] + posting[len(column.lead) + column.carried:] in self.converting
 
     def open_key_cell(self, row, cells):
         if self.clear:

@@ -427,11 +427,9 @@ func (v *Verifier) checkPostingBatch(ctx context.Context, postings []driver.Row,
 		if one.stale {
 			v.report.Dangling++
 			if v.opts.Repair && len(v.dangling) < v.room {
-				dangling := driver.Row{Key: postings[i].Key}
-				if v.table.Meta.AppendOnly() {
-					dangling.Cells = postings[i].Cells
+				if err := v.noteDangling(ctx, postings[i], one); err != nil {
+					return err
 				}
-				v.dangling = append(v.dangling, dangling)
 			}
 		}
 		if one.fault != nil {
@@ -439,6 +437,21 @@ func (v *Verifier) checkPostingBatch(ctx context.Context, postings []driver.Row,
 		}
 	}
 	v.progress("postings", v.report.Postings)
+	return nil
+}
+
+// noteDangling takes note of a posting that leads to no row, to drop it after the grace period.
+func (v *Verifier) noteDangling(ctx context.Context, posting driver.Row, one postingCheck) (err error) {
+	cells := posting.Cells
+	switch {
+	case !v.table.Meta.AppendOnly():
+		cells = nil
+	case one.fault != nil && one.fault.Repaired: // by this repair, which does not take that for another's
+		if cells, err = v.table.Postings.Get(ctx, posting.Key, driver.Slice{Stamps: true}); err != nil || len(cells) == 0 {
+			return err
+		}
+	}
+	v.dangling = append(v.dangling, driver.Row{Key: posting.Key, Cells: cells})
 	return nil
 }
 

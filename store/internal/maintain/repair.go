@@ -262,10 +262,10 @@ func dropDangling(ctx context.Context, all ...*Verifier) error {
 	return nil
 }
 
-// drop drops the postings that were dangling, and still are. A posting is named by a write, and a
-// write makes its row but once: what is not there after the grace period never will be, unless the
-// write took longer than the period. As much of that as can be seen is: the row is looked for right
-// before a posting is dropped, and right after, and then it is put back.
+// drop drops the postings that were dangling, and still are. A posting is named by a write. A write of a client makes its row but
+// once: what is not there after the grace period never will be, unless the write took longer than the period. Those that may
+// come again, of conversions and loads, are left to rowOf and unpost. The row is looked for right before a posting is dropped,
+// and right after, and then it is put back.
 func (v *Verifier) drop(ctx context.Context) error {
 	t, err := v.of.Refresh(ctx) // the grace period was long
 	if err != nil {
