@@ -105,6 +105,9 @@ func (f *family) Get(ctx context.Context, row []byte, cells driver.Slice) ([]dri
 		read = f.getWithHead
 	}
 	out, err := read(ctx, row, cells)
+	if tooManyMarkers(err) && len(cells.Only) == 0 && len(cells.Indexes) == 0 {
+		out, err = f.getInPieces(ctx, row, cells)
+	}
 	return out, f.db.failed(ctx, "get", err)
 }
 
@@ -142,6 +145,86 @@ func (f *family) get(ctx context.Context, row []byte, cells driver.Slice) ([]dri
 		return nil, err
 	}
 	f.db.clock.see(out)
+	return out, nil
+}
+
+// inPiecesAttempts is how often a row is read in pieces before it is said to change too fast, over some ten seconds.
+const inPiecesAttempts = 12
+
+// getInPieces reads a slice that the server gives up. Its pieces are not of one instant. So all are read until two times agree
+// in every cell, write times included: nothing that is there has changed from the end of the first to the beginning of the
+// second.
+func (f *family) getInPieces(ctx context.Context, row []byte, cells driver.Slice) ([]driver.Cell, error) {
+	s, joined := cells, false
+	if cells.Head {
+		if s, joined = cells.JoinHead(); joined {
+			s.Limit = cells.LimitWithHead()
+		}
+	}
+	s.Head, s.Stamps = false, true
+	var before []driver.Cell
+	for attempt := range inPiecesAttempts {
+		var head []driver.Cell
+		var err error
+		if cells.Head && !joined {
+			head, err = f.get(ctx, row, driver.Slice{End: driver.AboveHead(), Stamps: true})
+		}
+		if err != nil {
+			return nil, err
+		}
+		rest, err := f.pieces(ctx, row, s)
+		if err != nil {
+			return nil, err
+		}
+		out := append(head, rest...)
+		if attempt > 0 && slices.EqualFunc(before, out, sameCell) {
+			if !cells.Stamps {
+				for i := range out {
+					out[i].Stamp = 0
+				}
+			}
+			if joined {
+				out = cells.CutBehindHead(out)
+			}
+			return out, nil
+		}
+		if before = out; attempt > 0 {
+			if err := pause.Again(ctx, "changed_between_pieces", 10*time.Millisecond, 2*time.Second, attempt); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return nil, fmt.Errorf("%w: the row has so many markers of deleted cells that it is read in pieces, and it changes faster than that", driver.ErrUnavailable)
+}
+
+func sameCell(a, b driver.Cell) bool {
+	return a.Stamp == b.Stamp && bytes.Equal(a.Qualifier, b.Qualifier) && bytes.Equal(a.Value, b.Value)
+}
+
+// pieces reads a slice, in pieces where the server gives it up.
+func (f *family) pieces(ctx context.Context, row []byte, s driver.Slice) ([]driver.Cell, error) {
+	out, err := f.get(ctx, row, s)
+	if !tooManyMarkers(err) {
+		return out, err
+	}
+	bounds := cuts(s.Start, s.End)
+	if len(bounds) == 0 {
+		return nil, err
+	}
+	piece := s
+	for i := 0; i <= len(bounds); i++ {
+		if piece.End = s.End; i < len(bounds) {
+			piece.End = bounds[i]
+		}
+		more, err := f.pieces(ctx, row, piece)
+		if err != nil {
+			return nil, err
+		}
+		if out = append(out, more...); s.Limit > 0 && len(out) >= s.Limit {
+			break
+		}
+		piece.Start, piece.Limit = piece.End, max(0, s.Limit-len(out))
+	}
 	return out, nil
 }
 

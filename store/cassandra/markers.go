@@ -17,7 +17,7 @@ import (
 // Cassandra keeps a marker for each cell that was deleted or has expired, for ten days by default. It gives a read up that
 // meets more than 100,000 markers (tombstone_failure_threshold), however few cells the read asks for. A scan then asks for
 // the same cells in pieces of the range. A piece that is refused, too, is cut again: by the hashes of partitions first, then
-// by the keys in them.
+// by the keys in them. So is the slice of a row, by qualifiers.
 const (
 	// Each level of pieces costs one read that is refused, and others that mostly meet nothing.
 	piecesOfScan = 16

@@ -2,15 +2,19 @@ package cassandra
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
@@ -157,4 +161,70 @@ func TestScansOfManyMarkers(t *testing.T) {
 	}
 	bounded := rows(driver.Range{AnyOrder: true, Start: of[1], End: of[4]})
 	require.Equal(t, of[1:4], bounded)
+}
+
+// So is the slice of a row read: also while it changes, as it was at one instant.
+func TestSlicesOfManyMarkers(t *testing.T) {
+	f := openFamily(t, open(t, keyspace(t)), wideSpec)
+	ctx, row := t.Context(), []byte("unit")
+	q := func(i int) []byte { return binary.BigEndian.AppendUint32([]byte{1}, uint32(i)) }
+	const pile = 120_000 // the server reads 100,000
+	var all []driver.Cell
+	var change driver.Mutation
+	for i := range pile {
+		if i%20_000 == 17 {
+			all = append(all, driver.Cell{Qualifier: q(i), Value: q(i)})
+		} else {
+			change.Deletes = append(change.Deletes, q(i))
+		}
+		if len(change.Deletes) == 1000 || i == pile-1 {
+			require.NoError(t, f.Apply(ctx, driver.Mutation{Row: row, Deletes: change.Deletes}))
+			change.Deletes = nil
+		}
+	}
+	head := driver.Cell{Qualifier: []byte{}, Value: []byte("head")}
+	require.NoError(t, f.Apply(ctx, driver.Mutation{Row: row, Puts: append([]driver.Cell{head}, all...)}))
+	_, err := f.get(ctx, row, driver.Slice{Start: q(0), End: q(pile)})
+	require.True(t, tooManyMarkers(err), "the server does not mind")
+
+	get := func(s driver.Slice) []driver.Cell {
+		cells, err := f.Get(ctx, row, s)
+		require.NoError(t, err)
+		for i := range cells {
+			require.Equal(t, s.Stamps, cells[i].Stamp != 0)
+			cells[i].Stamp = 0
+		}
+		return cells
+	}
+	withHead := append([]driver.Cell{head}, all...)
+	require.Equal(t, all, get(driver.Slice{Start: q(0)}))
+	require.Equal(t, withHead, get(driver.Slice{}))
+	require.Equal(t, withHead, get(driver.Slice{Head: true, Stamps: true}))
+	require.Equal(t, withHead, get(driver.Slice{Start: q(0), End: q(pile), Head: true}))
+	require.Equal(t, withHead[:1], get(driver.Slice{Start: q(18), End: q(20_017), Head: true}), "few markers, no cells")
+	require.Equal(t, withHead[:3], get(driver.Slice{Start: q(0), Limit: 2, Head: true}))
+	require.Equal(t, all[1:], get(driver.Slice{Start: q(18)}))
+
+	// Somebody moves a cell from one end to the other and back, with one mutation each time.
+	moving, stop := context.WithCancel(ctx)
+	var mover sync.WaitGroup
+	mover.Go(func() {
+		for at := 0; moving.Err() == nil; at = pile - 1 - at {
+			err := f.Apply(ctx, driver.Mutation{Row: row, Puts: []driver.Cell{{Qualifier: q(at), Value: []byte("moves")}}, Deletes: [][]byte{q(pile - 1 - at)}})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = pause.For(moving, 3*time.Second)
+		}
+	})
+	defer mover.Wait()
+	defer stop()
+	time.Sleep(time.Second) // it is somewhere
+	for range 3 {
+		cells := get(driver.Slice{Start: q(0)})
+		cells = slices.DeleteFunc(cells, func(c driver.Cell) bool { return string(c.Value) == "moves" })
+		require.Equal(t, all, cells)
+		require.Len(t, get(driver.Slice{Start: q(0)}), len(all)+1)
+	}
 }
