@@ -189,7 +189,7 @@ func (f *family) getInPieces(ctx context.Context, row []byte, cells driver.Slice
 			return out, nil
 		}
 		if before = out; attempt > 0 {
-			if err := pause.Again(ctx, "changed_between_pieces", 10*time.Millisecond, 2*time.Second, attempt); err != nil {
+			if err := pause.Again(ctx, "row_changed", 10*time.Millisecond, 2*time.Second, attempt); err != nil {
 				return nil, err
 			}
 		}
