@@ -50,7 +50,7 @@ type coverWorld struct {
 	rows  map[int64]*coverRow // by their notes, which name them
 	now   map[string]coverNow // the rows of a conditional table as they are, by their keys
 	next  int64
-	step  int
+	step  atomic.Int64
 	found int // rows that queries had to return
 	gone  int // rows that no query was to return
 
@@ -112,7 +112,7 @@ func (db *coverDB) Family(ctx context.Context, spec driver.FamilySpec) (driver.F
 func (db *coverDB) stamp() int64 {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	db.last = max(db.last+8, int64(db.w.step)*64+db.skew) &^ 7
+	db.last = max(db.last+8, db.w.step.Load()*64+db.skew) &^ 7
 	return db.last
 }
 
@@ -326,7 +326,7 @@ func (w *coverWorld) change(notes []int64, do func() error) error {
 	for _, n := range notes {
 		r := w.rows[n]
 		r.busy--
-		r.touched = w.step
+		r.touched = int(w.step.Load())
 		r.unsure = r.unsure || err != nil
 	}
 	return err
@@ -444,7 +444,7 @@ func (c *coverClient) remove() error {
 		err := c.tbl.Delete(context.Background(), some...)
 		for _, n := range of {
 			if err == nil && !w.conditional {
-				w.rows[n].deleted = w.step
+				w.rows[n].deleted = int(w.step.Load())
 			}
 		}
 		return err
@@ -474,7 +474,7 @@ func (c *coverClient) query() error {
 	default:
 		q.Reverse = false
 	}
-	began := w.step
+	began := int(w.step.Load())
 	before := w.state()
 	got, places := make(map[int64]bool), make(map[string]bool)
 	var rows []Row
@@ -571,7 +571,7 @@ func (w *coverWorld) records() iter.Seq[*rowcodec.Record] {
 
 // check looks at all rows and index entries.
 func (w *coverWorld) check() {
-	w.step++
+	w.step.Add(1)
 	if w.altered {
 		w.altered = false
 		w.watch()
@@ -621,7 +621,7 @@ func (w *coverWorld) check() {
 func (w *coverWorld) observe(rows map[string]*rowcodec.Record) {
 	for key, was := range w.now {
 		if r := rows[key]; r == nil || w.noteOf(r) != any(was.note) {
-			w.rows[was.note].deleted = w.step
+			w.rows[was.note].deleted = int(w.step.Load())
 		}
 		if rows[key] == nil {
 			delete(w.now, key)
@@ -629,7 +629,7 @@ func (w *coverWorld) observe(rows map[string]*rowcodec.Record) {
 	}
 	for key, r := range rows {
 		if was, known := w.now[key]; !known || was.write != r.Write {
-			w.now[key] = coverNow{r.Write, w.noteOf(r).(int64), w.step}
+			w.now[key] = coverNow{r.Write, w.noteOf(r).(int64), int(w.step.Load())}
 		}
 	}
 }
