@@ -309,17 +309,12 @@ func (s *Indexed) find(ctx context.Context, c ope.Ciphertext) (pair, error) {
 		if !errors.As(u.check(v.Meta), &e) {
 			return pair{}, ope.ErrCiphertext
 		}
-		switch {
-		case e.divided:
-			err = s.load(ctx, u)
-		case u.wasOpen():
-			err = u.stayed(ctx)
-		default:
-			u = u.before()
-			continue
-		}
+		before, err := s.instead(ctx, e)
 		if err != nil {
 			return pair{}, err
+		}
+		if before != nil {
+			u = before
 		}
 		s.mu.RLock()
 		u = u.leafOf(fromBytes(c))

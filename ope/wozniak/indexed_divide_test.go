@@ -155,20 +155,7 @@ func TestDividedColdLookUp(t *testing.T) {
 func TestDividedCacheIsBounded(t *testing.T) {
 	ix := opetest.NewIndex()
 	s := small(t, ix, ope.Int32, 500, 16, &IndexedOptions{TargetsOnly: true, CacheValues: 1000})
-	random := rand.New(rand.NewPCG(4, 4))
-	given := map[int64]ope.Ciphertext{}
-	for len(given) < 10_000 {
-		xs := make([]int64, 100)
-		for i := range xs {
-			xs[i] = int64(int32(random.Uint32()))
-		}
-		cs, err := s.EncryptBatch(bg, xs)
-		require.NoError(t, err)
-		for i, x := range xs {
-			given[x] = cs[i]
-		}
-		require.LessOrEqual(t, s.known.n, 3000)
-	}
+	given := manyBounded(t, s, 10_000)
 	require.Greater(t, s.Stats().Divided, 10)
 	for x, c := range given {
 		got, err := s.Decrypt(bg, c)

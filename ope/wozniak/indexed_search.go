@@ -38,17 +38,10 @@ func (s *Indexed) gaps(ctx context.Context, xs []uint64) (map[uint64]gap, error)
 			return u.unlessOpen(before[u])
 		}, nil)
 		var e *elsewhere
-		switch {
-		case !errors.As(err, &e):
+		if !errors.As(err, &e) {
 			return found, err
-		case e.divided:
-			err = s.load(ctx, e.u)
-		case e.u.wasOpen():
-			err = e.u.stayed(ctx)
-		default:
-			before[e.u], err = e.u.before(), nil
 		}
-		if err != nil {
+		if before[e.u], err = s.instead(ctx, e); err != nil {
 			return nil, err
 		}
 	}

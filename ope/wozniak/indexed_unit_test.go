@@ -396,14 +396,12 @@ func TestIndexedWarmRoundTrips(t *testing.T) {
 	require.LessOrEqual(t, float64(sum)/200, 3.5, "read and commit, and now and then further reads")
 }
 
-// The cache stays within its bound, and what it dropped is found again.
-func TestIndexedCacheIsBounded(t *testing.T) {
-	opts := &IndexedOptions{TargetsOnly: true, CacheValues: 1000}
-	ix := opetest.NewIndex()
-	s := newIndexed(t, ix, ope.Int32, opts)
+// manyBounded encrypts so many values with a client that may remember 1000, and returns their ciphertexts.
+func manyBounded(t *testing.T, s *Indexed, n int) map[int64]ope.Ciphertext {
+	t.Helper()
 	random := rand.New(rand.NewPCG(4, 4))
 	given := map[int64]ope.Ciphertext{}
-	for len(given) < 6000 {
+	for len(given) < n {
 		xs := make([]int64, 100)
 		for i := range xs {
 			xs[i] = int64(int32(random.Uint32()))
@@ -415,6 +413,15 @@ func TestIndexedCacheIsBounded(t *testing.T) {
 		}
 		require.LessOrEqual(t, s.known.n, 3000)
 	}
+	return given
+}
+
+// The cache stays within its bound, and what it dropped is found again.
+func TestIndexedCacheIsBounded(t *testing.T) {
+	opts := &IndexedOptions{TargetsOnly: true, CacheValues: 1000}
+	ix := opetest.NewIndex()
+	s := newIndexed(t, ix, ope.Int32, opts)
+	given := manyBounded(t, s, 6000)
 	for x, c := range given {
 		got, err := s.Decrypt(bg, c)
 		require.NoError(t, err)

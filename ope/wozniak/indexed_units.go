@@ -215,6 +215,10 @@ func (u *unit) openParts(r ope.Record) ([]part, error) {
 // divided is the generation of a sealed unit that was divided. Others are sealed because their index was made again.
 const divided = 1
 
+func isDivided(meta ope.Meta) bool {
+	return meta.State == ope.StateSealed && meta.Generation == divided
+}
+
 // A header is what a unit says of itself.
 type header struct {
 	meta     ope.Meta
@@ -254,13 +258,12 @@ func (u *unit) readHeader(ctx context.Context) (h header, err error) {
 			return header{}, err
 		}
 	}
-	isDivided := h.meta.State == ope.StateSealed && h.meta.Generation == divided
 	switch {
-	case h.open && isDivided && (len(h.parts) == 0 || h.parts[0].low != h.ends[0] || h.parts[len(h.parts)-1].low.x >= h.ends[1].x):
+	case h.open && isDivided(h.meta) && (len(h.parts) == 0 || h.parts[0].low != h.ends[0] || h.parts[len(h.parts)-1].low.x >= h.ends[1].x):
 		return header{}, u.corrupt(s.directoryKey(), "is missing, or contradicts the header")
 	case h.open && h.count < least:
 		return header{}, fmt.Errorf("%w: unit %q was put back: it has %d records and had %d", ope.ErrIndex, u.name, h.count, least)
-	case !h.open && h.meta.State != ope.StateAbsent && (u.parent == nil || isDivided || h.meta.State == ope.StateOpen):
+	case !h.open && h.meta.State != ope.StateAbsent && (u.parent == nil || isDivided(h.meta) || h.meta.State == ope.StateOpen):
 		return header{}, fmt.Errorf("%w: unit %q has no header of the scheme %q: another scheme wrote it", ope.ErrIndex, u.name, s.id)
 	}
 	return h, nil
@@ -295,11 +298,10 @@ func (e *elsewhere) Unwrap() error { return ope.ErrIndex }
 
 // check returns an error for a unit that takes no more pairs or, if it stands for a part of another, that is not divided.
 func (u *unit) check(meta ope.Meta) error {
-	isDivided := meta.State == ope.StateSealed && meta.Generation == divided
 	switch {
-	case u.frozen && isDivided || !u.frozen && meta.State == ope.StateOpen && meta.Generation == 0:
+	case u.frozen && isDivided(meta) || !u.frozen && meta.State == ope.StateOpen && meta.Generation == 0:
 		return nil
-	case isDivided:
+	case isDivided(meta):
 		return &elsewhere{u, true}
 	case meta.State == ope.StateAbsent && u.parent != nil:
 		return &elsewhere{u, false}
@@ -333,6 +335,18 @@ func (u *unit) stayed(ctx context.Context) error {
 		return u.gone()
 	}
 	return nil
+}
+
+// instead takes note of why a unit does not have what was asked for. It returns what stands for the unit, or nil if that is to be
+// asked again, or its parts.
+func (s *Indexed) instead(ctx context.Context, e *elsewhere) (*unit, error) {
+	switch {
+	case e.divided:
+		return nil, s.load(ctx, e.u)
+	case e.u.wasOpen():
+		return nil, e.u.stayed(ctx)
+	}
+	return e.u.before(), nil
 }
 
 // ready makes sure that the root is ours, and reports whether it was ever opened.
