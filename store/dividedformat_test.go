@@ -51,14 +51,9 @@ func dividedDump(t *testing.T, key ope.Key) dump {
 func TestFirstDividedIndexStaysReadable(t *testing.T) {
 	smallUnits(t)
 	d := golden(t, goldenDivided, dividedDump)
-	st := openDump(t, d)
-	g := &goldenTable{t: t, st: st, name: "readings", dump: d}
-	g.check()
-	g.rewrite()
-	tbl, err := st.Table(background, "readings")
-	require.NoError(t, err)
+	_, tbl := rewrittenReadings(t, d)
 	require.NoError(t, tbl.Put(background, featureRows(1000, 1200, "i1")...))
-	_, err = tbl.Rebalance(background, "i1", nil)
+	_, err := tbl.Rebalance(background, "i1", nil)
 	require.NoError(t, err)
 	report, err := tbl.Verify(background, nil)
 	require.NoError(t, err)
@@ -98,18 +93,13 @@ func drawnRows(from, to int) (rows []store.Row) {
 func TestFirstDividedDrawnIndexStaysReadable(t *testing.T) {
 	smallUnits(t)
 	d := golden(t, goldenDrawn, drawnDump)
-	st := openDump(t, d)
-	g := &goldenTable{t: t, st: st, name: "readings", dump: d}
-	g.check()
-	g.rewrite()
-	tbl, err := st.Table(background, "readings")
-	require.NoError(t, err)
+	g, tbl := rewrittenReadings(t, d)
 	require.NoError(t, tbl.Put(background, drawnRows(1000, 1200)...))
 	for _, column := range []string{"id", "i1"} {
 		require.NoError(t, tbl.RebuildIndex(background, column, nil))
 	}
 	for _, scheme := range []store.ColumnScheme{store.Boldyreva, store.WozniakIndexed} {
-		require.NoError(t, st.Alter(background, "readings", store.ChangeColumn(store.OrderedColumn("i1", small, scheme))))
+		require.NoError(t, g.st.Alter(background, "readings", store.ChangeColumn(store.OrderedColumn("i1", small, scheme))))
 		_, err := tbl.Convert(background, nil)
 		require.NoError(t, err)
 	}

@@ -30,16 +30,22 @@ func rebalancedDump(t *testing.T, key ope.Key) dump {
 	return h.finish()
 }
 
+// rewrittenReadings returns the table of readings of a golden database, after it was read and written.
+func rewrittenReadings(t *testing.T, d dump) (*goldenTable, *store.Table) {
+	t.Helper()
+	g := &goldenTable{t: t, st: openDump(t, d), name: "readings", dump: d}
+	g.check()
+	g.rewrite()
+	tbl, err := g.st.Table(background, g.name)
+	require.NoError(t, err)
+	return g, tbl
+}
+
 // What the first version wrote which rebalances in place is read, written and changed, and rebalanced once more.
 func TestFirstRebalancedIndexStaysReadable(t *testing.T) {
 	d := golden(t, goldenRebalanced, rebalancedDump)
-	st := openDump(t, d)
-	g := &goldenTable{t: t, st: st, name: "readings", dump: d}
-	g.check()
-	g.rewrite()
-	tbl, err := st.Table(background, "readings")
-	require.NoError(t, err)
-	_, err = tbl.Rebalance(background, "i1", nil)
+	g, tbl := rewrittenReadings(t, d)
+	_, err := tbl.Rebalance(background, "i1", nil)
 	require.NoError(t, err)
 	g.rewrite()
 	report, err := tbl.Verify(background, nil)
