@@ -84,6 +84,34 @@ var keyspaceName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,47}$`)
 
 // Parse reads a name, with or without "cassandra:" before it. It opens no file. No error holds what may be a password.
 func Parse(name string) (*Name, error) {
+	n, err := parse(name, "a keyspace")
+	if err == nil && !keyspaceName.MatchString(n.Keyspace) {
+		return nil, fmt.Errorf("keyspace %q: need 1 to 48 characters of a-z, 0-9 and '_', beginning with a letter", n.Keyspace)
+	}
+	return n, err
+}
+
+// TableUsage is how the names of tables look.
+const TableUsage = "cassandra://HOST[:PORT][,...]/KEYSPACE.TABLE[?OPTION=VALUE&...]"
+
+// tableName matches what Cassandra takes as the names of keyspaces and tables, here with a full stop or a slash between them.
+var tableName = regexp.MustCompile(`^(\w+)[./](\w+)$`)
+
+// ParseTable reads the name of a table that an application keeps, in any keyspace. Capital letters are such letters, without quotes.
+func ParseTable(name string) (n *Name, table string, err error) {
+	if n, err = parse(name, "a keyspace and a table"); err != nil {
+		return nil, "", err
+	}
+	words := tableName.FindStringSubmatch(n.Keyspace)
+	if words == nil {
+		return nil, "", fmt.Errorf("%q is not KEYSPACE.TABLE, as in shop.orders; names have letters, digits and '_', and no quotes", n.Keyspace)
+	}
+	n.Keyspace = words[1]
+	return n, words[2], nil
+}
+
+// parse reads a name whose path is not checked.
+func parse(name, path string) (*Name, error) {
 	name = strings.TrimPrefix(name, "cassandra:")
 	place, query, _ := strings.Cut(name, "?")
 	if strings.Contains(place, "@") {
@@ -95,12 +123,9 @@ func Parse(name string) (*Name, error) {
 	}
 	hosts, keyspace, _ := strings.Cut(strings.TrimPrefix(place, "//"), "/")
 	if !strings.HasPrefix(place, "//") || hosts == "" || keyspace == "" {
-		return nil, errors.New("it needs hosts and a keyspace")
+		return nil, errors.New("it needs hosts and " + path)
 	}
 	n := &Name{Keyspace: keyspace, Hosts: strings.Split(hosts, ",")}
-	if !keyspaceName.MatchString(n.Keyspace) {
-		return nil, fmt.Errorf("keyspace %q: need 1 to 48 characters of a-z, 0-9 and '_', beginning with a letter", n.Keyspace)
-	}
 	if err := CheckHosts(n.Hosts); err != nil {
 		return nil, err
 	}

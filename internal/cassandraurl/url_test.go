@@ -138,3 +138,25 @@ func TestOptionsAreDocumented(t *testing.T) {
 	}
 	require.Contains(t, string(page), PasswordVariable)
 }
+
+func TestParseTable(t *testing.T) {
+	for _, name := range []string{"//db1,db2:9142/Shop.Order_2?dc=east", "cassandra://db1,db2:9142/Shop/Order_2?dc=east"} {
+		n, table, err := ParseTable(name)
+		require.NoError(t, err)
+		require.Equal(t, "Shop", n.Keyspace)
+		require.Equal(t, "Order_2", table)
+		require.Equal(t, []string{"db1", "db2:9142"}, n.Hosts)
+		require.Equal(t, "east", n.Datacentre)
+	}
+	for name, says := range map[string]string{
+		"//db1":                "it needs hosts and a keyspace and a table",
+		"//db1/shop":           `"shop" is not KEYSPACE.TABLE, as in shop.orders`,
+		"//db1/shop.a.b":       "is not KEYSPACE.TABLE",
+		`//db1/shop."a"`:       "no quotes",
+		"//app@db1/shop.a":     "credentials before the hosts",
+		"//db1/shop.a?passw=x": "is no option",
+	} {
+		_, _, err := ParseTable(name)
+		require.ErrorContains(t, err, says)
+	}
+}

@@ -58,23 +58,24 @@ func (m Mutant) edits() []Edit {
 // variable chooses the mutant.
 const variable = "RANGECRYPT_MUTANT"
 
-// Apply requires that all mutants can still be made of the source, and compile. It takes seconds, and belongs in every
-// run. Only if full, code is made of them, and of all that imports them. Elsewhere their types are checked, against what
-// the go command has compiled before.
-func Apply(t *testing.T, full bool, mutants []Mutant) {
+// Test requires that all mutants can still be made of the source, and that their types fit, against what the go command
+// has compiled before. It takes seconds, and belongs in every run. If run, it also requires that a test notices each: it
+// builds the test binary of the package in the working directory, and runs the test of each mutant in it. A test that
+// does not fail is an error: the mutant survived. So is one that fails without a mutant. Each may take the time given.
+func Test(t *testing.T, run bool, limit time.Duration, mutants []Mutant) {
 	t.Helper()
 	changed, err := sources(".", mutants)
-	switch {
-	case err != nil:
+	if err != nil {
 		t.Fatal(err)
-	case testing.Short():
-	case full:
-		temp := t.TempDir()
-		compile(t, append([]string{"build", "-overlay", overlay(t, temp, mutants)}, folders(mutants)...))
-	default:
-		if err := check(changed, folders(mutants)); err != nil {
-			t.Fatal("the mutants do not compile: ", err)
-		}
+	}
+	if testing.Short() {
+		t.Skip("the go command lists and compiles what is changed")
+	}
+	if err := check(changed, folders(mutants)); err != nil {
+		t.Fatal("the mutants do not compile: ", err)
+	}
+	if run {
+		survivors(t, limit, mutants)
 	}
 }
 
@@ -195,10 +196,8 @@ func replaceWord(text, by string) string {
 	return b.String()
 }
 
-// Run builds the test binary of the package in the working directory and runs the test of each mutant in it. A test
-// that does not fail is an error: the mutant survived. So is one that fails without a mutant. Each run may take the
-// time given.
-func Run(t *testing.T, limit time.Duration, mutants []Mutant) {
+// survivors runs the test of each mutant.
+func survivors(t *testing.T, limit time.Duration, mutants []Mutant) {
 	t.Helper()
 	binary := build(t, mutants)
 	var tests []string
@@ -247,20 +246,15 @@ func folders(mutants []Mutant) (all []string) {
 	return slices.Compact(all)
 }
 
-// compile runs the go command.
-func compile(t *testing.T, args []string) {
-	t.Helper()
-	if out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput(); err != nil {
-		t.Fatalf("the mutants do not compile: %v\n%s", err, out)
-	}
-}
-
 // build returns the path of the test binary.
 func build(t *testing.T, mutants []Mutant) string {
 	t.Helper()
 	temp := t.TempDir()
 	binary := filepath.Join(temp, "mutants.test")
-	compile(t, []string{"test", "-vet=off", "-c", "-overlay", overlay(t, temp, mutants), "-o", binary, "."})
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-c", "-overlay", overlay(t, temp, mutants), "-o", binary, ".")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("the mutants do not compile: %v\n%s", err, out)
+	}
 	return binary
 }
 

@@ -17,13 +17,7 @@ var self = []Mutant{{
 	Test: "^TestReplaceWord$",
 }}
 
-func TestSelf(t *testing.T) {
-	Apply(t, sim.Full(), self)
-	if testing.Short() || !sim.Full() {
-		t.Skip("it builds a binary")
-	}
-	Run(t, time.Minute, self)
-}
+func TestSelf(t *testing.T) { Test(t, sim.Long(), time.Minute, self) }
 
 func TestReplaceWord(t *testing.T) {
 	for text, want := range map[string]string{

@@ -35,6 +35,9 @@ func Read(name string, k Kind) ([]byte, error) {
 	if info.IsDir() {
 		return nil, fmt.Errorf("%s is a folder; name the %s in it", name, k.Name)
 	}
+	if info.Mode()&fs.ModeDevice != 0 {
+		return nil, fmt.Errorf("%s is a device; name the %s", name, k.Name)
+	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
 		return nil, fmt.Errorf("%s %s has mode %04o: others may read or change it; do 'chmod 600 %[2]s', and %[4]s if somebody may have read it",
 			k.Name, name, mode, k.Remedy)

@@ -34,6 +34,8 @@ func TestRead(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		return
 	}
+	_, err = Read(os.DevNull, kind)
+	require.ErrorContains(t, err, "is a device; name the password file")
 	for _, mode := range []fs.FileMode{0o640, 0o604, 0o620, 0o601} {
 		require.NoError(t, os.Chmod(name, mode))
 		_, err = Read(name, kind)

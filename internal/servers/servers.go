@@ -165,6 +165,9 @@ type plan struct {
 	announces func(other plan) string
 }
 
+// forTests reports whether nobody measures the servers or kills them: what matters is that they take little processor time.
+func (s spec) forTests() bool { return !s.Optimize && !s.KillSafe }
+
 // fill validates the options and completes them, for a folder that was used as last says, or is
 // new if last is nil.
 func (o Options) fill(last *spec) (Options, spec, error) {

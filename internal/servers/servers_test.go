@@ -205,6 +205,20 @@ func TestPlans(t *testing.T) {
 	}
 }
 
+// What spares tests time would spoil a measurement, and what a killed server must keep.
+func TestOnlyServersForTestsForget(t *testing.T) {
+	for _, o := range []Options{{}, {Optimize: true}, {KillSafe: true}, {Optimize: true, KillSafe: true}} {
+		o.Kind, o.Dir = Cassandra, t.TempDir()
+		_, s, err := o.fill(nil)
+		require.NoError(t, err)
+		p := s.plan(o.Dir)[0]
+		forTests := !o.Optimize && !o.KillSafe
+		require.Equal(t, forTests, slices.Contains(p.args, "-Dcassandra.test.flush_local_schema_changes=false"))
+		require.Equal(t, forTests || o.KillSafe, slices.Contains(p.args, "-Dcassandra.skip_sync=true"))
+		require.Equal(t, forTests, strings.Contains(string(p.files[filepath.Join(p.dir, "cassandra.yaml")]), "tombstone_failure_threshold"))
+	}
+}
+
 func TestTakenPort(t *testing.T) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -8,8 +8,14 @@ import (
 
 // Full reports whether long tests run all their cases: RANGECRYPT_REQUIRE lists "full", as in .ci/run. Elsewhere a few
 // are enough, the same in each run, so that all tests take minutes.
-func Full() bool {
-	return slices.Contains(strings.Split(os.Getenv("RANGECRYPT_REQUIRE"), ","), "full")
+func Full() bool { return required("full") }
+
+// Long reports whether tests also do what need not be done with every change: RANGECRYPT_REQUIRE lists "long", as in
+// .ci/long.
+func Long() bool { return required("long") }
+
+func required(what string) bool {
+	return slices.Contains(strings.Split(os.Getenv("RANGECRYPT_REQUIRE"), ","), what)
 }
 
 // Share returns how many cases a long test has: all of them if [Full], else few. It may be the default of a flag.

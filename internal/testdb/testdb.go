@@ -93,6 +93,25 @@ func Each(t *testing.T, test func(t *testing.T, db Database)) {
 	}
 }
 
+// Runs reports whether a variant of a test runs on the database. What databases differ in does not depend on the variant:
+// the main ones run on all, and the others in memory, or on all if RANGECRYPT_REQUIRE lists "long".
+func (d Database) Runs(main bool) bool { return main || !d.Shared() || required("long") }
+
+// EachOf is [Each] for a variant of a test.
+func EachOf(t *testing.T, main bool, test func(t *testing.T, db Database)) {
+	Each(t, func(t *testing.T, db Database) {
+		if !db.Runs(main) {
+			t.Skip("another variant runs here")
+		}
+		test(t, db)
+	})
+}
+
+// required reports whether RANGECRYPT_REQUIRE lists a word.
+func required(word string) bool {
+	return slices.Contains(strings.Split(os.Getenv("RANGECRYPT_REQUIRE"), ","), word)
+}
+
 // Open returns an empty database, which is closed and removed at the end of the test. A
 // non-nil wire is given every byte that goes to a server or comes from one.
 func (d Database) Open(tb testing.TB, wire io.Writer) driver.DB {
@@ -148,7 +167,7 @@ func (d Database) Need(tb testing.TB) {
 	tb.Helper()
 	switch {
 	case !d.Server || os.Getenv(d.variable()) != "":
-	case slices.Contains(strings.Split(os.Getenv("RANGECRYPT_REQUIRE"), ","), d.Name):
+	case required(d.Name):
 		tb.Fatalf("RANGECRYPT_REQUIRE lists %s, but %s is not set", d.Name, d.variable())
 	default:
 		tb.Skipf("needs a server: set %s to its address", d.variable())

@@ -9,7 +9,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -77,6 +79,25 @@ func (s *Server) Cluster() *gocql.ClusterConfig {
 	return cluster
 }
 
+// Make makes a keyspace for tables of an application, and returns a session in it.
+func (s *Server) Make(ctx context.Context, keyspace string) (*gocql.Session, error) {
+	cluster := s.Cluster()
+	setup, err := cluster.CreateSession()
+	if err != nil {
+		return nil, err
+	}
+	defer setup.Close()
+	replication := make([]string, 0, len(s.Replication))
+	for name, value := range s.Replication {
+		replication = append(replication, fmt.Sprintf("'%s': '%s'", name, value))
+	}
+	if err := setup.Query("CREATE KEYSPACE " + keyspace + " WITH replication = {" + strings.Join(replication, ", ") + "}").ExecContext(ctx); err != nil {
+		return nil, err
+	}
+	cluster.Keyspace = keyspace
+	return cluster.CreateSession()
+}
+
 // Drop removes a keyspace.
 func (s *Server) Drop(keyspace string) error {
 	session, err := s.Cluster().CreateSession()
@@ -85,4 +106,14 @@ func (s *Server) Drop(keyspace string) error {
 	}
 	defer session.Close()
 	return session.Query("DROP KEYSPACE IF EXISTS " + keyspace).Exec()
+}
+
+// Markers returns how many markers of deleted cells a read of the server steps over.
+func Markers(ctx context.Context, session *gocql.Session) (int, error) {
+	var value string
+	err := session.Query("SELECT value FROM system_views.settings WHERE name = 'tombstone_failure_threshold'").ScanContext(ctx, &value)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(value)
 }
