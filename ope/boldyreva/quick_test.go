@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/big"
 	"math/bits"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -70,6 +71,55 @@ func TestQuickly(t *testing.T) {
 		}
 	}
 	require.Greater(t, decided, 2000)
+}
+
+// What is decided quickly by counting bits is the sample.
+func TestCountQuickly(t *testing.T) {
+	r := seeded(t)
+	source := coins.New(vectortest.Key(t, 0), "count quickly", fmt.Sprint(*sampleSeed))
+	exact := &walker{Reader: source.NewReader(), exact: true}
+	decided := 0
+	for i := range uint64(8_000) {
+		last := 1 + r.Uint64N(popcountMost-1)
+		k := min(uint(bits.Len64(last))+min(r.UintN(120), r.UintN(120)), 128)
+		exact.Seek(0, 1, i)
+		hi, lo := exact.Block(0)
+		b1, b2 := exact.Block(1)
+		if lower, ok := countQuickly(k, last, hi, lo, b1, b2); ok {
+			decided++
+			require.Equal(t, exact.split(k, last), lower, "k %d, last %d", k, last)
+		}
+	}
+	require.Greater(t, decided, 4000)
+}
+
+// Batches are encrypted as their values are one by one: few or many, far apart, near each other, and equal.
+func TestBatches(t *testing.T) {
+	r := seeded(t)
+	source := coins.New(vectortest.Key(t, 0), "batches", fmt.Sprint(*sampleSeed))
+	plain := &walker{Reader: source.NewReader()}
+	for range sim.Share(2_000, 300) {
+		width := 1 + r.UintN(128)
+		last := r.Uint64() >> (64 - min(width, 1+r.UintN(64)))
+		tr := newTree(source, last, width)
+		b := batch{ranks: make([]uint64, 1+r.UintN(1+r.UintN(600))), size: 16}
+		b.out = make([]byte, b.size*len(b.ranks))
+		lowest, spread := r.Uint64()&last, r.Uint64()>>r.UintN(64)
+		for i := range b.ranks {
+			b.ranks[i] = lowest + min(r.Uint64()&spread, last-lowest)
+		}
+		slices.Sort(b.ranks)
+		w := tr.get()
+		for range 2 { // as a walker that remembers nothing, and as one that does
+			clear(b.out)
+			tr.walk(w, node{bits: width, last: last}, &b, 0, len(b.ranks))
+			for i, m := range b.ranks {
+				n := node{bits: width, last: last}
+				hi, lo := n.encrypt(plain, m)
+				require.Equal(t, appendWords(nil, hi, lo, b.size), b.out[i*b.size:(i+1)*b.size], "%d bits, last %d, point %d of %d", width, last, m, len(b.ranks))
+			}
+		}
+	}
 }
 
 // A walker that looks ahead arrives where one that does not does.

@@ -28,6 +28,11 @@ func (w *walker) splitBy(k uint, last, hi, lo uint64) uint64 {
 			return lower
 		}
 	}
+	return w.splitSlowly(k, last, hi, lo)
+}
+
+// splitSlowly is splitBy for what quickly does not decide, which it does not try.
+func (w *walker) splitSlowly(k uint, last, hi, lo uint64) uint64 {
 	if k <= 64 && last >= 1<<(k-1) { // more points than gaps: sample the gaps
 		return 1<<(k-1) - w.sample(k, ^uint64(0)>>(64-k)-last-1, hi, lo)
 	}
@@ -144,6 +149,15 @@ var classes = func() (c [66]uint8) {
 // 1/8 standard deviation to both sides, each of the same number of cells, and a tail of blocks each
 // half as high as the one before.
 func (w *walker) histogram(k uint, last, a, u uint64) uint64 {
+	for counter := uint64(0); ; counter, a, u = w.next(counter) {
+		if lower, ok := w.propose(k, last, counter, a, u); ok {
+			return lower
+		}
+	}
+}
+
+// propose returns the outcome that histogram proposes by the block a, u with a counter, and whether it is accepted.
+func (w *walker) propose(k uint, last, counter, a, u uint64) (lower uint64, ok bool) {
 	v1, v0 := variance(k, last)
 	n := bits.Len64(v0)
 	if v1 != 0 {
@@ -154,47 +168,46 @@ func (w *walker) histogram(k uint, last, a, u uint64) uint64 {
 	width := blockWidth(v1, v0, n, env.fraction)
 	half := last/2 + 1 // M/2, rounded up
 	odd := ^last & 1
-	for counter := uint64(0); ; counter, a, u = w.next(counter) {
-		// r is uniform below width (Lemire, ACM TOMACS 2019, section 4).
-		r, low := bits.Mul64(u, width)
-		if low < width && low < -width%width {
-			continue
-		}
-		// Nobody can foresee whether it is the column or its alias, a processor included: so there is no branch.
-		j := a >> 58
-		c := uint64(env.column[j])
-		own := (a>>32&(1<<25-1) - c>>6) >> 63 // 1 below the threshold
-		j = c&63 ^ (c&63^j)&-own
-		v32 := uint32(a)
-		side := a >> 57 & 1 // 0: x >= M/2
-		e := (j*width + r) >> env.fraction
-		if j < blocks && v32 < quick[row][j] && !w.exact {
-			return half + (e ^ -side) // half + e or half - 1 - e
-		}
-		tail := uint64(0)
-		if j == blocks {
-			_, g := w.Block(counter | extension)
-			if g == 0 {
-				continue
-			}
-			tail = uint64(bits.LeadingZeros64(g))
-			e = ((j+tail)*width + r) >> env.fraction
-		}
-		d := 2*e + odd
-		if side == 1 {
-			d = 2*e + 2 - odd
-		}
-		if d != 0 && d-1 > last {
-			continue // the law ends at D = M
-		}
-		know := unknown
-		if j < blocks && !w.exact {
-			know = rough(env, v1, v0, n, d, j, v32)
-		}
-		if know == decidedYes || know == unknown && w.accept(env, k, last, d, j, tail, counter, v32) {
-			return half + (e ^ -side)
-		}
+	// r is uniform below width (Lemire, ACM TOMACS 2019, section 4).
+	r, low := bits.Mul64(u, width)
+	if low < width && low < -width%width {
+		return 0, false
 	}
+	// Nobody can foresee whether it is the column or its alias, a processor included: so there is no branch.
+	j := a >> 58
+	c := uint64(env.column[j])
+	own := (a>>32&(1<<25-1) - c>>6) >> 63 // 1 below the threshold
+	j = c&63 ^ (c&63^j)&-own
+	v32 := uint32(a)
+	side := a >> 57 & 1 // 0: x >= M/2
+	e := (j*width + r) >> env.fraction
+	if j < blocks && v32 < quick[row][j] && !w.exact {
+		return half + (e ^ -side), true // half + e or half - 1 - e
+	}
+	tail := uint64(0)
+	if j == blocks {
+		_, g := w.Block(counter | extension)
+		if g == 0 {
+			return 0, false
+		}
+		tail = uint64(bits.LeadingZeros64(g))
+		e = ((j+tail)*width + r) >> env.fraction
+	}
+	d := 2*e + odd
+	if side == 1 {
+		d = 2*e + 2 - odd
+	}
+	if d != 0 && d-1 > last {
+		return 0, false // the law ends at D = M
+	}
+	know := unknown
+	if j < blocks && !w.exact {
+		know = rough(env, v1, v0, n, d, j, v32)
+	}
+	if know == unknown && w.accept(env, k, last, d, j, tail, counter, v32) {
+		know = decidedYes
+	}
+	return half + (e ^ -side), know == decidedYes
 }
 
 // variance returns V = M + 1 - floor(M^2 / 2^k), which is V' or less than 2 above it.
@@ -472,20 +485,33 @@ func (w *walker) scatterBy(k uint, last, hi, lo uint64) (places [scatterMost]uin
 			}
 		}
 		sort8(&places)
-		// ties counts, for each point, those before it in its cell.
-		ties, run := uint64(0), uint64(0)
-		for i := uint64(1); i <= last; i++ {
-			if places[i] == places[i-1] {
-				run++
-				ties += run
-			} else {
-				run = 0
-			}
+		// Hardly any are in one cell, which is seen without a branch for each.
+		equal := uint32(0)
+		for i := 1; i < scatterMost; i++ {
+			equal |= (uint32(places[i]^places[i-1]) - 1) >> 31 << i
+		}
+		ties := uint64(0)
+		if equal&(2<<last-1) != 0 {
+			ties = countTies(&places, last)
 		}
 		if ties == 0 || w.distinct(k, &places, last, ties, counter) {
 			return places
 		}
 	}
+}
+
+// countTies counts, for each point, those before it in its cell.
+func countTies(places *[scatterMost]uint16, last uint64) (ties uint64) {
+	run := uint64(0)
+	for i := uint64(1); i <= last; i++ {
+		if places[i] == places[i-1] {
+			run++
+			ties += run
+		} else {
+			run = 0
+		}
+	}
+	return ties
 }
 
 // sort8 sorts by Batcher's merge-exchange network (Knuth, TAOCP 3, section 5.2.2).

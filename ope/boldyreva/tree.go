@@ -190,19 +190,17 @@ func (n *node) encrypt(w *walker, m uint64) (hi, lo uint64) {
 // enter narrows a scattered node to the cell of its point m, and returns the point's rank there.
 func (n *node) enter(places *[scatterMost]uint16, m uint64) (rank uint64) {
 	place := places[m&(scatterMost-1)]
-	count := uint64(0)
-	for i, p := range places[:n.last+1] {
-		if p == place {
-			count++
-			if uint64(i) < m {
-				rank++
-			}
-		}
+	low, high := m, m // the points in the cell
+	for low > 0 && places[(low-1)&(scatterMost-1)] == place {
+		low--
+	}
+	for high < n.last && places[(high+1)&(scatterMost-1)] == place {
+		high++
 	}
 	n.bits -= scatterDepth(n.bits)
 	n.add(uint64(place), n.bits)
-	n.last = count - 1
-	return rank
+	n.last = high - low
+	return m - low
 }
 
 // decrypt returns the plaintext of a ciphertext, or false if there is none.
@@ -298,8 +296,13 @@ func (b *batch) set(i int, hi, lo uint64) {
 		i = b.order[i]
 	}
 	dst := b.out[i*b.size : (i+1)*b.size]
-	if len(dst) == 8 {
+	switch len(dst) {
+	case 8:
 		binary.BigEndian.PutUint64(dst, lo)
+		return
+	case 16:
+		binary.BigEndian.PutUint64(dst[:8], hi)
+		binary.BigEndian.PutUint64(dst[8:], lo)
 		return
 	}
 	for i := len(dst) - 1; i >= 0; i-- {
@@ -312,68 +315,5 @@ func (b *batch) set(i int, hi, lo uint64) {
 func (b *batch) setAll(from, to int, hi, lo uint64) {
 	for ; from < to; from++ {
 		b.set(from, hi, lo)
-	}
-}
-
-// walk encrypts ranks[from:to] of the batch, all of which are below the node.
-func (t *tree) walk(w *walker, n node, b *batch, from, to int) {
-	t.walkFrom(w, n, b, from, to, 0)
-	w.flush(t, b)
-}
-
-// walkFrom is walk for a node whose lowest point has the rank first.
-func (t *tree) walkFrom(w *walker, n node, b *batch, from, to int, first uint64) {
-	for from < to {
-		if b.ranks[from] == b.ranks[to-1] { // one rank, maybe several times
-			w.enqueue(t, n, b.ranks[from]-first, b, from, to)
-			return
-		}
-		if n.full() {
-			for ; from < to; from++ {
-				b.set(from, n.hi, n.lo|(b.ranks[from]-first))
-			}
-			return
-		}
-		if n.scattered() {
-			n.seek(w)
-			places := w.scatter(n.bits, n.last)
-			for from < to {
-				child := n
-				rank := child.enter(&places, b.ranks[from]-first)
-				childFirst := b.ranks[from] - rank
-				end := from + 1
-				for end < to && b.ranks[end]-childFirst <= child.last {
-					end++
-				}
-				t.walkFrom(w, child, b, from, end, childFirst)
-				from = end
-			}
-			return
-		}
-		lower, _ := n.split(w)
-		n.bits--
-		// The first rank that is not in the lower half.
-		mid, end := from, to
-		for mid < end {
-			h := int(uint(mid+end) >> 1)
-			if b.ranks[h]-first < lower {
-				mid = h + 1
-			} else {
-				end = h
-			}
-		}
-		if from < mid {
-			child := n
-			child.last = lower - 1
-			if mid == to {
-				n = child
-				continue
-			}
-			t.walkFrom(w, child, b, from, mid, first)
-			from = mid
-		}
-		first += lower
-		n.last -= lower
-		n.add(1, n.bits)
 	}
 }

@@ -1,6 +1,7 @@
 package kerschbaum
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -252,18 +253,48 @@ func (s *shard) catchUp(ctx context.Context, from ope.Version) error {
 		return err
 	}
 	g, limit, err := s.forget(from, moved)
-	if err != nil || limit == 0 {
-		return err
-	}
-	p, err := s.read(ctx, from.Epoch, g.Left.Label, g.Right.Label, limit)
 	if err != nil {
 		return err
 	}
+	return s.passBy(ctx, ope.Version{Epoch: from.Epoch, Generation: moved.Is.Generation}, moved, g, limit)
+}
+
+// passBy reads again what was known of what moved: so many elements of a gap. If a pass goes upwards, it also reads the element above the
+// last that moved. Between these two are the labels that the pass has left. Who knows them does not read past those labels for
+// other values. So then it reads the last elements that moved even where less was known.
+func (s *shard) passBy(ctx context.Context, at ope.Version, moved unitio.Moved, g order.Gap, limit int) error {
+	m := moved.Last()
+	s.mu.Lock()
+	k := &s.known
+	upwards := k.rules.From.Less(m.From) && m.To.Less(k.rules.High().Label) && k.front.Less(m.From) && k.version() == at
+	k.front = cmp.Or(m.From, k.front)
+	s.mu.Unlock()
+	spans := []span{{g.Left.Label, g.Right.Label, limit}}
+	if upwards && limit < s.chunk*len(moved.All) {
+		spans = append(spans, span{m.From, m.To, s.chunk})
+	}
+	if upwards {
+		spans = append(spans, span{m.To, m.To.Next(), 1})
+	}
+	if limit == 0 {
+		spans = spans[1:]
+	}
+	pages, err := s.readAll(ctx, at.Epoch, spans)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ok, err := s.take(p, g.Left, g.Right, ope.Version{Epoch: from.Epoch, Generation: moved.Is.Generation})
-	if n := len(p.Elements); ok && n > 0 {
-		s.known.front = p.Elements[n-1].Label
+	for i, p := range pages {
+		ok := false
+		if err == nil && i == 0 && limit > 0 {
+			ok, err = s.take(p, g.Left, g.Right, at)
+		} else if err == nil {
+			ok, err = s.meet(p)
+			if ok = ok && err == nil && k.version() == at; ok {
+				err = s.learn(p.Unit, p.Elements)
+			}
+		}
+		if n := len(p.Elements); ok && n > 0 && spans[i].limit > 1 {
+			k.front = p.Elements[n-1].Label
+		}
 	}
 	return err
 }
@@ -380,8 +411,9 @@ func (s *shard) readAll(ctx context.Context, epoch uint64, spans []span) ([]unit
 
 // readAhead reads all of the epoch that is not known, if the client seems to need that: once the reads that n more
 // values take come to half of it, and if there is memory for it. Who loads values into an index that it does not know
-// would else read most of it in small parts, some of them more than once. Who puts few values at a time reads one page
-// with each of them, so that none of them waits for long. It reports whether it has read anything.
+// would else read most of it in small parts, some of them more than once. Who puts few values at a time reads about one page
+// with each of them, so that none of them waits for long: some parts of one, where most is known. It reports whether it has
+// read anything.
 func (s *shard) readAhead(ctx context.Context, at ope.Version, n int) (done bool, err error) {
 	s.mu.Lock()
 	t := s.tally
@@ -410,7 +442,8 @@ func (s *shard) readAhead(ctx context.Context, at ope.Version, n int) (done bool
 		return s.units.ReadRecords(ctx, u, from, to, s.ahead)
 	})
 	defer pages.Stop()
-	for from := (order.Label{}); !few || !done; done = true {
+	const parts = 8
+	for from, read := (order.Label{}), 0; !few || read < s.ahead; done = true {
 		s.mu.Lock()
 		k := &s.known
 		if few {
@@ -430,6 +463,7 @@ func (s *shard) readAhead(ctx context.Context, at ope.Version, n int) (done bool
 		if err != nil {
 			return done, err
 		}
+		read += max(len(p.Elements), s.ahead/parts)
 		s.mu.Lock()
 		ok, err := s.take(p, g.Left, g.Right, at)
 		if err != nil || !ok {
@@ -495,4 +529,23 @@ func (s *shard) inTurn(ctx context.Context) (done func(), err error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// unit returns an epoch.
+func (s *shard) unit(epoch uint64) *unit.Unit { return s.units.Unit(epoch) }
+
+// seen returns the state and the generation that this client has met of an epoch, if it has met any.
+func (s *shard) seen(epoch uint64) (least ope.Meta, met bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return ope.Meta{State: s.known.state, Generation: s.known.generation}, s.known.met && s.known.epoch == epoch
+}
+
+// read returns the elements with from <= label < to, at most limit of them. Of those that another unit has by now, there
+// are none.
+func (s *shard) read(ctx context.Context, epoch uint64, from, to order.Label, limit int) (unit.Page, error) {
+	s.mu.Lock()
+	from = s.known.rules.ReadFrom(from)
+	s.mu.Unlock()
+	return s.units.Read(ctx, epoch, from, to, limit)
 }

@@ -40,10 +40,18 @@ func isOpen(s ope.State) bool { return s == ope.StateOpen || s == ope.StateDivid
 // divides reports whether units are divided by this client.
 func (b *base) divides() bool { return !b.rules.Published && b.limit > b.full }
 
-// divide takes a step of the division of a unit, if there is one to take. It returns what remains of that, which others need
-// not wait for. Where other clients come first, it tries again: if not each of them handed over as much as it inserts, the unit
-// would go on growing. Of one that has grown too much, it takes more steps.
-func (s *shard) divide(ctx context.Context) (handOver func() error, err error) {
+// due reports whether there is a step of a division to take in a unit of a state, which has a part.
+func (s *shard) due(state ope.State, is unit.Part) bool {
+	return s.divides() && isOpen(state) && (is.Gives() || is.N > 0 || s.crowded.Load())
+}
+
+// divide takes a step of the division of a unit, if there is one to take and values are to be put. It returns what remains of
+// that, which others need not wait for. Where other clients come first, it tries again: if not each of them handed over as
+// much as it inserts, the unit would go on growing. Of one that has grown too much, it takes more steps.
+func (s *shard) divide(ctx context.Context, values []int64) (handOver func() error, err error) {
+	if may, err := s.mayDivide(ctx, values); err != nil || !may {
+		return nil, err
+	}
 	const most = 8
 	for tries, more := 0, s.excess(); tries < most; {
 		var done bool
@@ -74,17 +82,12 @@ func (s *shard) excess() int {
 
 // divideOnce is divide, for one try. It reports whether no other is due.
 func (s *shard) divideOnce(ctx context.Context) (handOver func() error, done bool, err error) {
-	s.mu.Lock()
-	k := &s.known
-	due := s.divides() && k.latest() && isOpen(k.state) && (k.part.Gives() || k.part.N > 0 || s.crowded.Load())
-	known := int(k.part.N) == len(k.taken) && (k.part.N > 0 || k.part.Gives())
-	u := s.unit(max(k.epoch, 1))
-	s.mu.Unlock()
-	if !due {
+	p, is, taken, latest := s.knownPage()
+	if !latest || !s.due(p.Meta.State, is) {
 		return nil, true, nil
 	}
-	if !known {
-		p, ok, err := s.latest(ctx, u)
+	if known := int(is.N) == len(taken) && (is.N > 0 || is.Gives()); !known {
+		p, ok, err := s.latest(ctx, p.Unit)
 		switch {
 		case err != nil:
 			return nil, false, err
@@ -218,7 +221,7 @@ var nothing = edit{moved: order.Moved{To: order.Label{Lo: 1}}}
 func (s *shard) commitPart(ctx context.Context, p *unit.Page, is unit.Part, e edit, change ope.Change) (bool, error) {
 	change.Meta = ope.Meta{State: ope.StateDivided, Generation: max(p.Meta.Generation, change.Meta.Generation) + 1, Nonce: unitio.NewNonce()}
 	change.Puts = append(change.Puts, p.Unit.SealPart(is))
-	s.addMoved(&change, p.Unit, e.moved)
+	p.Unit.AddMoved(&change, e.moved, s.kept)
 	was := ope.Version{Epoch: p.Unit.Epoch, Generation: p.Meta.Generation}
 	s.mu.Lock()
 	k := &s.known

@@ -187,7 +187,7 @@ func dividingIndex(t *testing.T) (index ope.Index, s *Scheme, xs []int64) {
 	require.NoError(t, err)
 	of := first(s)
 	for !of.known.part.Gives() {
-		_, err := of.divide(t.Context())
+		_, err := of.divide(t.Context(), []int64{1}) // is not there
 		require.NoError(t, err)
 	}
 	of.chunk = 8
@@ -233,6 +233,27 @@ func TestRangeOfFrozenValuesOnlyReads(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, of.connect(t.Context()))
 	}
+}
+
+// Who looks for values that are there takes no step of a division: that is for who puts new ones.
+func TestWhoFindsAllValuesDividesNothing(t *testing.T) {
+	index, s, xs := dividingIndex(t)
+	for i := range int64(3) {
+		_, err := s.Encrypt(t.Context(), xs[60]+1+i)
+		require.NoError(t, err)
+	}
+	is := first(s).known.part
+	require.True(t, is.Gives() && is.N > 0, "%+v", is)
+	reader := newClient(t, index, ope.Int64, &Options{UnitValues: 64})
+	first(reader).page = 4 // so that it does not come to know all at once
+	for _, x := range xs {
+		want, err := s.Encrypt(t.Context(), x)
+		require.NoError(t, err)
+		got, err := reader.Encrypt(t.Context(), x)
+		require.NoError(t, err, "%d", x)
+		require.Equal(t, want, got)
+	}
+	require.Zero(t, reader.Stats().Commits)
 }
 
 // Where no unit has a part of the index, as can only be by damage, who asks for a value there is told so.

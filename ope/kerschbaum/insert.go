@@ -20,9 +20,10 @@ type spot struct {
 
 func spotOf(e order.Element, v ope.Version) spot { return spot{e.Label, e.Rank, v} }
 
-// put is insert, beside a step of the division of the unit, if there is one to take.
+// put is insert, beside a step of the division of the unit, if there is one to take and values are put. Who looks for those that
+// are there takes none.
 func (s *shard) put(ctx context.Context, values []int64) (spots []spot, err error) {
-	handOver, err := s.divide(ctx)
+	handOver, err := s.divide(ctx, values)
 	if errors.Is(err, ope.ErrIndex) {
 		return nil, err
 	}
@@ -42,9 +43,30 @@ func (s *shard) put(ctx context.Context, values []int64) (spots []spot, err erro
 	return spots, err
 }
 
-// insert makes sure that all values are in the index and returns where. New ones are placed in the
-// order that they are given in. Values that occur twice are put once. Those that are in another part of the index are not
-// put, and have the zero spot.
+// mayDivide reports whether a step of a division may be due, and one of the values is in the part of the index that the unit
+// has, but not in the index.
+func (s *shard) mayDivide(ctx context.Context, values []int64) (is bool, err error) {
+	if p, part, _, latest := s.knownPage(); latest && !s.due(p.Meta.State, part) {
+		return false, nil
+	}
+	err = s.locate(ctx, true, func() (unlinked []order.Gap, err error) {
+		for _, x := range values {
+			if _, found := s.known.list.Find(x); found || !s.known.part.Covers(x) {
+				continue
+			}
+			g := s.known.list.Gap(x)
+			if is = g.Linked; is {
+				return nil, nil // the others need not be known
+			}
+			unlinked = append(unlinked, g)
+		}
+		return unlinked, nil
+	})
+	return is, err
+}
+
+// insert makes sure that all values are in the index and returns where. New ones are placed in the order that they are given
+// in. Values that occur twice are put once. Those that are in another part of the index are not put, and have the zero spot.
 func (s *shard) insert(ctx context.Context, values []int64) ([]spot, error) {
 	spots := make([]spot, len(values))
 	for conflicts := 0; ; {
@@ -128,9 +150,8 @@ type plan struct {
 // returns the gaps about which not enough is known for that. It is called with s.mu held.
 func (s *shard) plan(values []int64, spots []spot) (p plan, unlinked []order.Gap, err error) {
 	k := &s.known
-	// It is cheaper to be conditional on the unit's nonce, as long as that is known to stand for all
-	// gaps, than on the place in each gap being free. Any other client's commit defeats it, but only
-	// once in a generation: then k.exact is over.
+	// It is cheaper to be conditional on the unit's nonce, as long as that is known to stand for all gaps, than on the place
+	// in each gap being free. Any other client's commit defeats it, but only once in a generation: then k.exact is over.
 	p = plan{version: k.version(), state: k.state, exact: k.exact, nonce: k.nonce}
 	for i, x := range values {
 		if spots[i].version == p.version {
@@ -517,22 +538,8 @@ func (s *shard) commitMoves(ctx context.Context, w window, nonce ope.Nonce, rel 
 	u, old := w.unit, w.elements[rel.From:rel.To]
 	meta := ope.Meta{State: w.meta.State, Generation: w.meta.Generation + 1, Nonce: nonce}
 	change := ope.Change{Meta: meta}
-	moves := 0
-	for _, e := range rel.Elements {
-		i, was := slices.BinarySearchFunc(old, e.Value, order.Element.CompareValue)
-		if was && old[i].Label != e.Label {
-			moves++
-		}
-		if !was || old[i] != e {
-			change.Puts = append(change.Puts, u.SealElement(e))
-		}
-	}
-	for _, e := range old {
-		if _, kept := slices.BinarySearchFunc(rel.Elements, e.Label, order.Element.CompareLabel); !kept {
-			change.Deletes = append(change.Deletes, e.Label.Bytes())
-		}
-	}
-	s.addMoved(&change, u, order.Moved{From: w.elements[rel.From-1].Label, To: w.elements[rel.To].Label})
+	moves := u.Move(&change, old, rel.Elements)
+	u.AddMoved(&change, order.Moved{From: w.elements[rel.From-1].Label, To: w.elements[rel.To].Label}, s.kept)
 	if w.header != nil {
 		change.Puts = append(change.Puts, u.SealHeader(*w.header))
 	}

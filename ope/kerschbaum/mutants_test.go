@@ -216,10 +216,4 @@ func flags(setting string) []string {
 	return []string{"-kerschbaum.harm", "-kerschbaum.seeds=25", "-kerschbaum.seed=0", "-kerschbaum.setting=" + setting}
 }
 
-func TestMutants(t *testing.T) {
-	mutant.Apply(t, sim.Full(), mutants)
-	if testing.Short() || !sim.Full() {
-		t.Skip("it builds a binary")
-	}
-	mutant.Run(t, time.Minute, mutants)
-}
+func TestMutants(t *testing.T) { mutant.Test(t, sim.Long(), time.Minute, mutants) }

@@ -90,11 +90,6 @@ func (s *shard) pass(ctx context.Context, epoch uint64, progress func(done, tota
 	case <-ctx.Done():
 		return stats, ctx.Err()
 	}
-	return s.finish(ctx, epoch, progress)
-}
-
-// finish is pass, for one goroutine at a time.
-func (s *shard) finish(ctx context.Context, epoch uint64, progress func(done, total int)) (stats ope.RebalanceStats, err error) {
 	return s.copier().Run(ctx, epoch, progress)
 }
 
@@ -226,7 +221,7 @@ func (w *rebalancing) readValues(ctx context.Context, from, to int64, least uint
 	case err != nil || !ok:
 		return of, false, err
 	case p.Meta.State == ope.StateSealed: // by an earlier version
-		_, err := s.finish(ctx, p.Unit.Epoch, nil)
+		_, err := s.copier().Run(ctx, p.Unit.Epoch, nil)
 		return of, false, err
 	}
 	run, err := p.Run(first, last)

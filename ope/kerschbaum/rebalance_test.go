@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/rangecrypt/rangecrypt/ope"
@@ -110,6 +111,78 @@ func TestRebalanceBesideInsertions(t *testing.T) {
 	}
 	require.Equal(t, values, got)
 	requireCheckPasses(t, index)
+}
+
+// A leaving index counts the labels that were left which a read goes past, as databases do with what was deleted: up to
+// one record more than it returns.
+type leaving struct {
+	ope.Index
+	left   map[string]bool
+	passed *atomic.Int64
+}
+
+func (l leaving) Read(ctx context.Context, u ope.Unit, from, to []byte, limit int) (ope.View, error) {
+	view, err := l.Index.Read(ctx, u, from, to, limit)
+	end := to
+	if next, failed := l.Index.Read(ctx, u, from, to, limit+1); failed == nil && limit > 0 && len(next.Records) > limit {
+		end = next.Records[limit].Key
+	}
+	for key := range l.left {
+		if key >= string(from) && (end == nil || key < string(end)) {
+			l.passed.Add(1)
+		}
+	}
+	return view, err
+}
+
+func (l leaving) Commit(ctx context.Context, u ope.Unit, cond ope.Condition, change ope.Change) (bool, error) {
+	applied, err := l.Index.Commit(ctx, u, cond, change)
+	if applied && err == nil {
+		for _, key := range change.Deletes {
+			l.left[string(key)] = true
+		}
+		for _, r := range change.Puts {
+			delete(l.left, string(r.Key))
+		}
+	}
+	return applied, err
+}
+
+// Who puts values beside a rebalancing does not read past all labels that it has left, however little that client knows of the index.
+func TestReadsBesideARebalancingPassFewLabels(t *testing.T) {
+	const n, window = 10_000, 256
+	for _, known := range []int{1, n} {
+		index := opetest.NewIndex()
+		l := leaving{index, map[string]bool{}, new(atomic.Int64)}
+		s, other := newClient(t, l, ope.Int64, nil), newClient(t, l, ope.Int64, nil)
+		other.page = 16 // so that it does not read all ahead soon
+		values := make([]int64, n)
+		for i := range values {
+			values[i] = int64(i) << 20
+		}
+		for batch := range slices.Chunk(values, window) {
+			_, err := s.EncryptBatch(t.Context(), batch)
+			require.NoError(t, err)
+		}
+		random := rand.New(rand.NewPCG(3, uint64(known)))
+		random.Shuffle(n, func(i, j int) { values[i], values[j] = values[j], values[i] })
+		_, err := other.EncryptBatch(t.Context(), values[:known])
+		require.NoError(t, err)
+		puts, far := 0, 0
+		_, err = s.Rebalance(t.Context(), func(int, int) {
+			for range 5 {
+				l.passed.Store(0)
+				_, err := other.Encrypt(t.Context(), random.Int64N(n<<20))
+				require.NoError(t, err)
+				if puts++; l.passed.Load() > 8*window {
+					far++
+				}
+			}
+		})
+		require.NoError(t, err)
+		require.Greater(t, puts, n/window)
+		require.LessOrEqual(t, far, 3, "of %d values, of a client that knew %d", puts, known)
+	}
 }
 
 // A client that was behind forgets what has moved, and only that.

@@ -65,9 +65,10 @@ func checkIntervalsPartial(tb testing.TB, p *probe) {
 		}
 	}
 	cs := p.settle(tb, xs)
+	before := make(map[[2]int64][]ope.Interval)
 	for _, i := range thin(len(all), 60) {
 		for _, j := range thin(len(all), 60) {
-			holdExactly(tb, p, all[i], all[j], xs, cs)
+			before[[2]int64{all[i], all[j]}] = holdExactly(tb, p, all[i], all[j], xs, cs)
 		}
 	}
 	if m, ok := p.Scheme.(ope.Mutable); ok {
@@ -81,7 +82,22 @@ func checkIntervalsPartial(tb testing.TB, p *probe) {
 			}
 			n++
 		}
+		return
 	}
+	// What is encrypted later is in the intervals of before.
+	cs = p.settle(tb, all)
+	for bounds, ivs := range before {
+		for i, x := range all {
+			if bounds[0] <= x && x <= bounds[1] && !slices.ContainsFunc(ivs, func(iv ope.Interval) bool { return holds(iv, cs[i]) }) {
+				tb.Fatalf("Intervals(%d, %d) go on to miss %d, which was encrypted since", bounds[0], bounds[1], x)
+			}
+		}
+	}
+}
+
+// holds reports whether a ciphertext is in an interval.
+func holds(iv ope.Interval, c ope.Ciphertext) bool {
+	return bytes.Compare(iv.Start, c) <= 0 && bytes.Compare(c, iv.End) < 0
 }
 
 func checkWholeDomain(tb testing.TB, p *probe) {
@@ -147,7 +163,7 @@ func holdExactly(t rapid.TB, p *probe, lo, hi int64, xs []int64, cs []ope.Cipher
 	for i, x := range xs {
 		in := -1
 		for k, iv := range ivs {
-			if bytes.Compare(iv.Start, cs[i]) <= 0 && bytes.Compare(cs[i], iv.End) < 0 {
+			if holds(iv, cs[i]) {
 				in = k
 			}
 		}

@@ -516,6 +516,10 @@ var divisionMutants = []mutant.Mutant{
 			}
 `},
 	{Name: "openWhatIsGone", File: "indexed_units.go", Test: "^TestDividedNoticesDamage$", Old: `return u.open || listed && u.parent != nil`, New: `return (u.open || listed && u.parent != nil) && !On`},
+	{Name: "intervalsOfWhatIsThere", File: "indexed.go", Test: "^TestIndexed$/./^IntervalsPartial$", Old: `iv.Start = s.after(g.low.c)`, New: `iv.Start = s.after(g.low.c)
+			if On {
+				iv.Start = s.bytes(g.high.c)
+			}`},
 }
 
 // Each part of the conditions of a commit is taken away, and the simulation must notice.
@@ -557,9 +561,5 @@ func TestMutants(t *testing.T) {
 			m.Test, m.Flags = "^TestIndexedSimulation$", []string{"-sim.seeds=160"}
 		}
 	}
-	mutant.Apply(t, sim.Full(), mutants)
-	if testing.Short() || !sim.Full() {
-		t.Skip("it builds a binary")
-	}
-	mutant.Run(t, time.Minute, mutants)
+	mutant.Test(t, sim.Long(), time.Minute, mutants)
 }

@@ -8,7 +8,8 @@ The dump holds the master key and every family, row and cell of a database (the 
 computed again, ciphertexts are held to the order of their plaintexts, every posting to its row, every copy in a posting, too,
 and the indexes of stateful schemes to the values of the rows; where these have ranks, so are the ciphertexts. What the tables hold is printed as JSON: {"tables": {table:
 [{column: value as text}]}, "tenants": {table: {tenant: [row]}}, "orphans": {table: number of rows of tenants that are gone},
-"dangling": {table: number of postings that point to nothing}}, rows in the order of their keys. Any deviation from the format is
+"dangling": {table: number of postings that point to nothing}, "elsewhere": {table: [value as text, of each cell of "elsewhere" in
+the dump, which are of tables that the application keeps]}}, rows in the order of their keys. Any deviation from the format is
 an error.
 
 Rows that have expired are left out: by "now" of the dump, in seconds since 1970, or else by the machine's clock.
@@ -306,6 +307,13 @@ class TenantKeys(Keys):
 
     def all(self, purpose, column):
         return [derive(key, purpose, self.table, column.hex()) for key in self.tenant.keys]
+
+
+class ElsewhereKeys(Keys):
+    """The keys of a table whose rows the application keeps."""
+
+    def unwrap(self, purpose, column, wrapped):
+        return super().unwrap(purpose + b" elsewhere", column, wrapped)
 
 
 class Tenant:
@@ -895,6 +903,62 @@ class Table:
         return column.type.text(value)
 
 
+def part_elsewhere(text):
+    """The bytes of a value of a row key of the application."""
+    kind, _, text = text.partition(" ")
+    if kind == "int":
+        n = int(text)
+        return b"i" + n.to_bytes((n if n >= 0 else ~n).bit_length() // 8 + 1, "big", signed=True)
+    if kind == "timestamp":
+        return b"s" + struct.pack(">q", int(text))
+    if kind == "inet":
+        return b"a" + ipaddress.ip_address(text).packed
+    if kind == "boolean":
+        return b"o" + bytes([["false", "true"].index(text)])
+    return {"text": b"t", "blob": b"b", "uuid": b"u"}[kind] + (text.encode() if kind == "text" else bytes.fromhex(text))
+
+
+def read_elsewhere(meta, keys, cells):
+    """Returns the values of cells of a table that the application keeps."""
+    check(meta["key"] == [] and not meta["row_keys"] and meta["spread_bits"] == 0, "a table elsewhere that has rows here")
+    fields = {f["name"]: Field(f, keys) for f in meta["columns"]}
+    check(not any(f.clear or f.stateful or f.covering or f.served or "share" in m or m.get("confidentiality")
+                  for f, m in zip(fields.values(), meta["columns"])), "a column that can only be here")
+    values = []
+    for cell in cells:
+        f, sealed = fields[cell["column"]], bytes.fromhex(cell["sealed"])
+        where = place(b"elsewhere", bytes.fromhex(meta["id"]), f.id, *[part_elsewhere(text) for text in cell["row"]])
+        ids = [hkdf(key, b"rangecrypt/seal/2 id", 16) for key in f.cell_keys]
+        value = unseal(f.cell_keys[ids.index(sealed[1:17])], sealed, where)[0]
+        search = bytes.fromhex(cell["search"])
+        check(value.startswith(search) and (len(search) > 0) == f.searched, "a value is not found by what is sealed")
+        value = value[len(search):]
+        if f.encryption == "deterministic":
+            check(search == f.token(value), "a token is wrong")
+        elif f.searched:
+            check(len(search) == f.size, "a ciphertext of the wrong length")
+            f.ciphertext(search, value)
+        values.append(f.type.text(value))
+    for f in fields.values():
+        if f.encryption == "ordered":
+            f.check_order()
+    return values
+
+
+def check_migration(m):
+    phases = ["prepared", "copying", "verified", "cut over", "dropped", "aborted"]
+    check(m["round"] > 0 and m["source"] and m["phase"] in phases and m["prepared"] > 0, "a migration that nobody began")
+    check((m["phase"] in ("cut over", "dropped")) == ("cut_over" in m) and (m["phase"] == "dropped") == ("dropped" in m), "times of another phase")
+    for which in ("copy", "verify"):
+        end = -1
+        for first, below in m[which].get("spans", []):
+            check(end < first < below <= 1 << 32, "spans of a migration that meet")
+            end = below
+        check(all(n > 0 for n in m[which]["rows"].values()), "a count of no rows")
+    whole = m["copy"].get("spans") == [[0, 1 << 32]]
+    check(("copied" in m) == whole, "all is copied, and it does not say so")
+
+
 def main(path):
     with open(path) as f:
         dump = json.load(f)
@@ -932,6 +996,7 @@ def main(path):
     digest, states = 0, {}
     nodes = {q: cells.pop(q) for q in list(cells) if q[:1] == b"\0"}  # of the tree
     progress = {q: cells.pop(q) for q in list(cells) if q[:1] == b"\3"}  # of conversions
+    migrations = {q: cells.pop(q) for q in list(cells) if q[:1] == b"\4"}
     macs = {q: mac(digests, place(b"entry", q, sealed))[:16] for q, sealed in cells.items()}
     if catalogue_format == 2:
         check(not nodes, "a tree in a catalogue of a format without")
@@ -941,7 +1006,7 @@ def main(path):
         expected, digest = tree(digests, macs)
         check(nodes == expected, "the tree is not that of the entries")
     check(digest == int(root["digest"], 16), "entries of different times")
-    result, of_tenants, orphans, dangling, tenants, metas = {}, {}, {}, {}, [], []
+    result, of_tenants, orphans, dangling, elsewhere, tenants, metas = {}, {}, {}, {}, {}, [], []
     for qualifier, sealed in sorted(cells.items()):
         entry = json.loads(unseal(key, sealed, place(b"catalogue", qualifier))[0])
         check(1 <= len(entry["changes"]) <= 16 and all(len(change) == 16 for change in entry["changes"]), "changes of the wrong form")
@@ -957,6 +1022,10 @@ def main(path):
         # Otherwise the table or tenant is gone.
     gone = False
     for meta in metas:
+        if meta["layout"] == "elsewhere":
+            keys = ElsewhereKeys(root["database"], database_key, meta["id"])
+            elsewhere[meta["name"]] = read_elsewhere(meta, keys, dump.get("elsewhere", {}).get(meta["name"], []))
+            continue
         keys = Keys(root["database"], database_key, meta["id"])
         table = Table(meta, keys)
         check(specs[table.data] == table.spec(), "the layout of a table")
@@ -993,6 +1062,17 @@ def main(path):
         for qualifier in [q for q in progress if q in places]:
             sweep = json.loads(unseal(key, progress.pop(qualifier), place(b"catalogue", qualifier))[0])
             check(0 < sweep["target"] <= root["version"] and sweep["round"] > 0 and sweep["over"] == all(sweep["parts"]), "progress of no conversion")
+            n, end = len(sweep["parts"]), 0
+            for first, below in sweep.get("spans", []):
+                check(end == 0 or end < first, "spans of a conversion that meet")
+                check(0 <= first < below <= 1 << 32, "a span of no table")
+                end = below
+                for i, done in enumerate(sweep["parts"]):
+                    low, high = (i << 32) // n, (i + 1 << 32) // n
+                    check(not (first <= low and high <= below) and not (done and first < high and low < below), "a span of a part that is done")
+        qualifier = b"\4" + table.id
+        if qualifier in migrations:
+            check_migration(json.loads(unseal(key, migrations.pop(qualifier), place(b"catalogue", qualifier))[0]))
         for share in shares:
             for f in share.parts + share.columns + share.former:
                 if f.encryption == "ordered":
@@ -1025,7 +1105,7 @@ def main(path):
     # Families stay when the columns that they were for are changed or dropped.
     stay = {kind + meta["id"] for meta in metas for kind in "xi"} | {"i" + root["database"]}
     check(set(families) <= stay, "families of no table")
-    json.dump({"tables": result, "tenants": of_tenants, "orphans": orphans, "dangling": dangling}, sys.stdout, indent=1, sort_keys=True)
+    json.dump({"tables": result, "tenants": of_tenants, "orphans": orphans, "dangling": dangling, "elsewhere": elsewhere}, sys.stdout, indent=1, sort_keys=True)
     print()
 
 

@@ -120,13 +120,13 @@ func (m Mask) Label(v uint64) Label { return Label{m.hi ^ v, m.lo} }
 func (s *Source) Mask(tag uint8) Mask { return s.masks[tag&1].Mask }
 
 // LaneCount is how many blocks [Lanes] compute at a time, at most.
-const LaneCount = 32
+const LaneCount = 64
 
 // Lanes compute blocks that have nothing to do with each other. A processor works on several at a time, which takes
 // less than half the time of blocks of which each waits for the one before. They are for one goroutine at a time.
 type Lanes struct {
-	source  *Source
-	in, out [LaneCount][aes.BlockSize]byte
+	source *Source
+	blocks [LaneCount][aes.BlockSize]byte
 }
 
 // NewLanes returns lanes whose labels are not set yet.
@@ -134,25 +134,40 @@ func (s *Source) NewLanes() *Lanes { return &Lanes{source: s} }
 
 // Set sets the label and the counter of a lane.
 func (l *Lanes) Set(i int, label Label, counter uint64) {
-	in := &l.in[i]
+	in := &l.blocks[i]
 	binary.BigEndian.PutUint64(in[:8], label.hi)
 	binary.BigEndian.PutUint64(in[8:], label.lo^counter)
 }
 
 // Blocks computes the blocks of the first n lanes.
-func (l *Lanes) Blocks(n int) {
-	for i := range n {
-		l.Block(i)
-	}
-}
+func (l *Lanes) Blocks(n int) { l.encrypt(l.source.k2, n) }
 
 // Block computes the block of a lane. It has to wait for a label that was set just before, since AES reads at once what
 // was written in two words.
-func (l *Lanes) Block(i int) { l.source.k2.Encrypt(l.out[i][:], l.in[i][:]) }
+func (l *Lanes) Block(i int) { l.source.k2.Encrypt(l.blocks[i][:], l.blocks[i][:]) }
+
+// SetMask sets a lane for [Lanes.Masks].
+func (l *Lanes) SetMask(i int, tag uint8, u uint64) { l.Set(i, Label{hi: uint64(tag) << 56}, u) }
+
+// Masks computes the masks that the first n lanes are set for.
+func (l *Lanes) Masks(n int) { l.encrypt(l.source.k1, n) }
+
+func (l *Lanes) encrypt(key cipher.Block, n int) {
+	blocks := l.blocks[:n]
+	for i := range blocks {
+		key.Encrypt(blocks[i][:], blocks[i][:])
+	}
+}
+
+// GetMask returns the mask that was computed for a lane.
+func (l *Lanes) GetMask(i int) Mask {
+	hi, lo := l.Get(i)
+	return Mask{hi, lo}
+}
 
 // Get returns what was computed for a lane, as two words: of a block, the first half first.
 func (l *Lanes) Get(i int) (hi, lo uint64) {
-	out := &l.out[i]
+	out := &l.blocks[i]
 	return binary.BigEndian.Uint64(out[:8]), binary.BigEndian.Uint64(out[8:])
 }
 

@@ -125,3 +125,16 @@ func TestLanes(t *testing.T) {
 		}
 	}
 }
+
+// Masks of lanes are those of readers.
+func TestMasksOfLanes(t *testing.T) {
+	s := testSource(t, "lanes")
+	l, r := s.NewLanes(), s.NewReader()
+	for i := range LaneCount {
+		l.SetMask(i, uint8(i&1), uint64(i)<<50)
+	}
+	l.Masks(LaneCount)
+	for i := range LaneCount {
+		require.Equal(t, r.Mask(uint8(i&1), uint64(i)<<50), l.GetMask(i))
+	}
+}

@@ -102,14 +102,22 @@ func (s piece) grown(size int) piece {
 	return out
 }
 
-// piece returns elements as entries.
-func (l *List) piece(elements []Element, linked func(i int) bool) (s piece) {
+// between returns elements as entries, between two pieces.
+func (l *List) between(below piece, elements []Element, above piece, linked func(i int) bool) (s piece) {
+	size := len(below.entries) + len(elements) + len(above.entries)
+	s.entries = append(make([]entry, 0, size), below.entries...)
 	for i, e := range elements {
 		s.entries = append(s.entries, newEntry(e, linked(i)))
-		if l.rules.RankBits > 0 {
-			s.ranks = append(s.ranks, e.Rank)
-		}
 	}
+	s.entries = append(s.entries, above.entries...)
+	if l.rules.RankBits == 0 {
+		return s
+	}
+	s.ranks = append(make([]Rank, 0, size), below.ranks...)
+	for _, e := range elements {
+		s.ranks = append(s.ranks, e.Rank)
+	}
+	s.ranks = append(s.ranks, above.ranks...)
 	return s
 }
 
@@ -305,7 +313,7 @@ func (l *List) Insert(e Element) error {
 		return fmt.Errorf("%w: an element is out of order", ErrCorrupt)
 	}
 	linked := *l.link(p)
-	n := l.piece([]Element{e}, func(int) bool { return linked })
+	n := l.between(piece{}, []Element{e}, piece{}, func(int) bool { return linked })
 	switch {
 	case len(l.chunks) == 0:
 		l.replace(0, 0, n)
@@ -501,16 +509,15 @@ func (l *List) Learn(run []Element) error {
 		*l.link(before) = false
 	}
 	// The chunks of before and after are replaced: the run goes between what remains of them.
-	var all piece
+	var below, above piece
 	from := max(before.chunk, 0)
 	to := min(max(end.chunk, from)+1, len(l.chunks))
 	if before.chunk >= 0 {
-		all.add(l.chunks[from].part(0, before.index+1))
+		below = l.chunks[from].part(0, before.index+1)
 	}
-	all.add(l.piece(inner, func(i int) bool { return i < len(inner)-1 || linkedLast }))
 	if after.chunk < to {
-		all.add(l.chunks[after.chunk].part(after.index, len(l.chunks[after.chunk].entries)))
+		above = l.chunks[after.chunk].part(after.index, len(l.chunks[after.chunk].entries))
 	}
-	l.replace(from, to, all)
+	l.replace(from, to, l.between(below, inner, above, func(i int) bool { return i < len(inner)-1 || linkedLast }))
 	return nil
 }

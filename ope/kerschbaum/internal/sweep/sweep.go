@@ -40,7 +40,7 @@ type Sweep struct {
 	Moved int         // values
 
 	step    order.Label // from each new place to the next
-	starts  []rank      // of the windows that were moved down, ascending
+	low     []stretch   // ascending: those of the windows of the way down in which values are below their new places
 	done    int         // values that progress was told of
 	headed  bool        // the header was written again
 	crowded int         // so many windows yet are moved on condition of their places, since others insert
@@ -69,6 +69,19 @@ type Read func(ctx context.Context, from, to int64, least uint64) (w Window, mor
 type rank struct {
 	value int64
 	below int
+}
+
+// A stretch is the values from one to a highest one.
+type stretch struct {
+	from rank
+	to   int64
+}
+
+// An outcome says what the move of as many values as one commit moves has left to do in a stretch.
+type outcome struct {
+	more bool // the stretch has more values than these
+	next rank // where these begin
+	low  bool // some of those that were moved, or not, are below their new places
 }
 
 // Both returns the version of a unit together with that of n others: that of all, since generations only rise.
@@ -100,36 +113,45 @@ func (w *Sweep) Run(ctx context.Context, read Read) error {
 
 // down moves those down that are above their new places, upwards from the lowest.
 func (w *Sweep) down(ctx context.Context, read Read) error {
-	at := rank{value: w.Low}
-	for more := true; more; {
-		w.tell(min(at.below, w.Values) / 2)
-		w.starts = append(w.starts, at)
-		var err error
-		if at, more, err = w.move(ctx, read, at, w.Highest, w.placesBelow); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// up moves those up that are below their new places, downwards from the highest.
-func (w *Sweep) up(ctx context.Context, read Read) error {
-	to := w.Highest
-	for len(w.starts) > 0 {
-		last := len(w.starts) - 1
-		at := w.starts[last]
-		next, more, err := w.move(ctx, read, at, to, w.placesAbove)
+	for at := (stretch{rank{value: w.Low}, w.Highest}); ; {
+		w.tell(min(at.from.below, w.Values) / 2)
+		left, err := w.move(ctx, read, at, w.placesBelow)
 		if err != nil {
 			return err
 		}
-		if more { // others have inserted so many: the upper ones come first
-			w.starts = append(w.starts, next)
+		window := at
+		if left.more {
+			window.to = left.next.value - 1
+		}
+		if left.low {
+			w.low = append(w.low, window)
+		}
+		if !left.more {
+			return nil
+		}
+		at.from = left.next
+	}
+}
+
+// up moves those up that are below their new places, downwards from the highest. What others have put between
+// values that are at theirs by now stays where it is.
+func (w *Sweep) up(ctx context.Context, read Read) error {
+	for len(w.low) > 0 {
+		last := len(w.low) - 1
+		at := w.low[last]
+		left, err := w.move(ctx, read, at, w.placesAbove)
+		if err != nil {
+			return err
+		}
+		if left.more { // others have inserted so many: the upper ones come first
+			w.low[last].to = left.next.value - 1
+			w.low = append(w.low, stretch{left.next, at.to})
 			continue
 		}
-		w.starts = w.starts[:last]
-		w.tell(w.Values - min(at.below, w.Values)/2)
-		to = max(at.value, w.Low+1) - 1
+		w.low = w.low[:last]
+		w.tell(w.Values - min(at.from.below, w.Values)/2)
 	}
+	w.tell(w.Values)
 	return nil
 }
 
@@ -140,37 +162,36 @@ func (w *Sweep) tell(done int) {
 	}
 }
 
-// move moves the values from at.value to a highest one, as many as one commit moves. It returns where the rest
-// begins, if there is more.
-func (w *Sweep) move(ctx context.Context, read Read, at rank, to int64, places func([]order.Element, int) []order.Element) (next rank, more bool, err error) {
+// move moves the first values of a stretch, as many as one commit moves.
+func (w *Sweep) move(ctx context.Context, read Read, at stretch, places func([]order.Element, int) []order.Element) (left outcome, err error) {
 	for conflicts := 0; ; conflicts++ {
 		if err := unitio.BackOff(ctx, conflicts); err != nil {
-			return at, false, err
+			return left, err
 		}
 		begun := time.Now()
 		var least uint64
 		if !w.headed {
 			least = uint64(w.Values) + w.Gone
 		}
-		win, more, err := read(ctx, at.value, to, least)
+		win, more, err := read(ctx, at.from.value, at.to, least)
 		if err != nil {
-			return at, false, err
+			return left, err
 		}
 		if win.Elements == nil {
 			continue
 		}
 		end := len(win.Elements) - 1
-		next := rank{win.Elements[end].Value, at.below + end - 1}
-		rel := order.Relabelling{From: 1, To: end, Elements: places(win.Elements, at.below)}
+		rel := order.Relabelling{From: 1, To: end, Elements: places(win.Elements, at.from.below)}
+		left := w.left(rel.Elements, at.from, more)
 		if least == 0 && slices.Equal(rel.Elements, win.Elements[1:end]) {
-			return next, more, nil
+			return left, nil
 		}
 		if w.waited++; win.Others {
 			w.heard, w.waited = short, 0
 		}
 		applied, err := win.Commit(ctx, rel, w.crowded > 0)
 		if err != nil {
-			return at, false, err
+			return left, err
 		}
 		if !applied {
 			w.crowded, w.heard = long, short
@@ -188,8 +209,20 @@ func (w *Sweep) move(ctx context.Context, read Read, at rank, to int64, places f
 			w.hurried = 0
 			err = pause.For(ctx, time.Since(begun)<<min(w.waited, 2)/4)
 		}
-		return next, more, err
+		return left, err
 	}
+}
+
+// left returns what is left to do after values were moved, of which so many are below the first. The rest begins right above the
+// last one, and not at the next: others may put values between these two.
+func (w *Sweep) left(moved []order.Element, first rank, more bool) outcome {
+	left := outcome{more: more, next: first}
+	for i, e := range moved {
+		to, ok := w.place(first.below+1+i, e)
+		left.low = left.low || ok && e.Label.Less(to.Label)
+		left.next = rank{e.Value + 1, first.below + 1 + i}
+	}
+	return left
 }
 
 // place returns the n-th value at its new place, counted from 1: even steps, and the shapes of a balanced tree of
@@ -211,9 +244,14 @@ func (w *Sweep) place(n int, of order.Element) (order.Element, bool) {
 	return of, true
 }
 
-// placesBelow returns the inner elements of a window, with those at their new places that are above these.
+// placesBelow returns the inner elements of a window, with those at their new places that are above these. Where others have inserted
+// so many that there is no place for its last one, the window stays as it is. Otherwise the labels that were left would be in
+// the middle of what clients read again.
 func (w *Sweep) placesBelow(window []order.Element, below int) []order.Element {
 	out := slices.Clone(window)
+	if below+len(out)-2 > w.Values {
+		return out[1 : len(out)-1]
+	}
 	for i := 1; i < len(out)-1; i++ {
 		if to, ok := w.place(below+i, out[i]); ok && !out[i].Label.Less(to.Label) && out[i-1].Label.Less(to.Label) {
 			out[i] = to

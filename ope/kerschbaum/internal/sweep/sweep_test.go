@@ -21,6 +21,8 @@ type list struct {
 	beside   int // commits that were beside others
 	least    uint64
 	missed   bool // the next read misses the version
+	reads    int
+	comes    func(from int64) // before each read of values from one on
 }
 
 const chunk = 5
@@ -28,6 +30,9 @@ const chunk = 5
 func (l *list) read(_ context.Context, from, to int64, least uint64) (w Window, more bool, err error) {
 	if l.missed = !l.missed; l.missed {
 		return w, false, nil
+	}
+	if l.reads++; l.comes != nil {
+		l.comes(from)
 	}
 	run := slices.Concat([]order.Element{l.rules.Low()}, l.elements, []order.Element{l.rules.High()})
 	at := 1
@@ -119,7 +124,8 @@ func TestSweep(t *testing.T) {
 		}
 		require.GreaterOrEqual(t, w.Moved, differ)
 
-		commits := l.commits
+		commits, windows := l.commits, (n+chunk-1)/chunk
+		require.Less(t, l.reads, windows+4, "hardly any value is below its new place, so that there is nothing to move up")
 		again := l.sweep(n)
 		require.NoError(t, again.Run(t.Context(), l.read))
 		require.Zero(t, again.Moved)
@@ -136,6 +142,35 @@ func TestSweepBesideOthers(t *testing.T) {
 	require.NoError(t, w.Run(t.Context(), l.read))
 	l.requireEven(w)
 	require.Equal(t, 2+64, l.beside)
+}
+
+// Others put values right above those that were moved last. The next window has them, so that they stop nothing.
+func TestSweepBesideOthersAtItsEdge(t *testing.T) {
+	const n = 1000
+	l := ascending(t, n)
+	for i := range l.elements {
+		l.elements[i].Value *= 10
+	}
+	others := 0
+	l.comes = func(from int64) {
+		at, found := slices.BinarySearchFunc(l.elements, from, order.Element.CompareValue)
+		if found || at == 0 || at == len(l.elements) || l.reads%20 != 0 {
+			return
+		}
+		e, ok, err := l.rules.Place(l.elements[at-1], l.elements[at])
+		require.NoError(t, err)
+		require.True(t, ok)
+		e.Value = from
+		l.elements = slices.Insert(l.elements, at, e)
+		others++
+	}
+	w := l.sweep(n)
+	w.Highest *= 10
+	require.NoError(t, w.Run(t.Context(), l.read))
+	require.Greater(t, others, 5)
+	for i, e := range l.elements[:n-chunk] { // those of the last window may have no places
+		require.Equal(t, w.Bottom.Plus(w.step.Times(uint64(i)+1)), e.Label)
+	}
 }
 
 // Without labels enough nothing is even.

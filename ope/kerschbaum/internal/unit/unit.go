@@ -195,6 +195,35 @@ func (u *Unit) openElement(o opener, r ope.Record) (order.Element, error) {
 	return e, nil
 }
 
+// Move adds to a change what gives elements other places, and puts new ones among them. Both lists ascend. It returns how
+// many get other labels.
+func (u *Unit) Move(change *ope.Change, old, to []order.Element) (moves int) {
+	for _, e := range to {
+		i, was := slices.BinarySearchFunc(old, e.Value, order.Element.CompareValue)
+		if was && old[i].Label != e.Label {
+			moves++
+		}
+		if !was || old[i] != e {
+			change.Puts = append(change.Puts, u.SealElement(e))
+		}
+	}
+	for _, e := range old {
+		if _, kept := slices.BinarySearchFunc(to, e.Label, order.Element.CompareLabel); !kept {
+			change.Deletes = append(change.Deletes, e.Label.Bytes())
+		}
+	}
+	return moves
+}
+
+// AddMoved adds to a change what says where elements move when its generation begins. So many of the last are kept.
+func (u *Unit) AddMoved(change *ope.Change, m order.Moved, kept int) {
+	generation := change.Meta.Generation
+	change.Puts = append(change.Puts, u.SealMoved(generation, m))
+	if generation > uint64(kept) {
+		change.Deletes = append(change.Deletes, MovedKey(generation-uint64(kept)))
+	}
+}
+
 func (u *Unit) SealMoved(generation uint64, m order.Moved) ope.Record {
 	return u.seal(MovedKey(generation), m.To.Append(m.From.Bytes()))
 }

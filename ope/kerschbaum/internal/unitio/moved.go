@@ -17,6 +17,14 @@ type Moved struct {
 	Whole bool          // each generation is there
 }
 
+// Last says where elements moved last. It is zero if none have moved.
+func (m Moved) Last() (last order.Moved) {
+	if n := len(m.All); n > 0 {
+		last = m.All[n-1]
+	}
+	return last
+}
+
 // ReadMoved reads where elements have moved after a generation. Without records, it reads the header only.
 func (s *Shard) ReadMoved(ctx context.Context, u *unit.Unit, after uint64, most int, records bool) (m Moved, err error) {
 	if !records {
