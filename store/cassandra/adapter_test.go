@@ -843,3 +843,40 @@ func TestRefusedIndexLeavesNoColumn(t *testing.T) {
 	require.Equal(t, f.table, openFamily(t, db, orderedSpec).table, "the family can be opened")
 	require.NoError(t, db.AddIndex(t.Context(), orderedSpec, "iy"))
 }
+
+// A mutation that counts as made earlier loses to all that is later, whichever comes first.
+func TestMutationsAsOf(t *testing.T) {
+	f := openFamily(t, open(t, keyspace(t)), orderedSpec)
+	require.True(t, driver.Describe(f.db).Backdates)
+	ctx, before := t.Context(), time.Now().Add(-time.Hour)
+	cells := func(value string) []driver.Cell {
+		return []driver.Cell{{Qualifier: []byte("q"), Value: []byte(value)}, {Qualifier: []byte("r"), Value: []byte(value)}}
+	}
+	earlier := func(row string) {
+		require.NoError(t, f.Apply(ctx, driver.Mutation{Row: []byte(row), Puts: cells("earlier"), Deletes: [][]byte{[]byte("s")}, AsOf: before},
+			driver.Mutation{Row: []byte(row + " too"), Puts: cells("earlier"), AsOf: before}))
+	}
+	now := func(row string) {
+		require.NoError(t, f.Apply(ctx, driver.Mutation{Row: []byte(row), Puts: append(cells("now"), driver.Cell{Qualifier: []byte("s"), Value: []byte("now")})}))
+	}
+	get := func(row string) (values []string) {
+		found, err := f.Get(ctx, []byte(row), driver.Slice{})
+		require.NoError(t, err)
+		for _, c := range found {
+			values = append(values, string(c.Value))
+		}
+		return values
+	}
+	earlier("a")
+	require.Equal(t, []string{"earlier", "earlier"}, get("a"))
+	require.Equal(t, []string{"earlier", "earlier"}, get("a too"))
+	now("a")
+	require.Equal(t, []string{"now", "now", "now"}, get("a"))
+	earlier("a")
+	require.Equal(t, []string{"now", "now", "now"}, get("a"))
+	require.NoError(t, f.Apply(ctx, driver.Mutation{Row: []byte("b"), DeleteRow: true}))
+	earlier("b")
+	require.Empty(t, get("b"))
+	now("b")
+	require.Len(t, get("b"), 3)
+}

@@ -148,9 +148,9 @@ type DB struct {
 	options  Options
 	doubts   sync.Map // from the name of a table to its *doubts
 
-	closing   chan struct{} // closed when Close begins
-	closeOnce sync.Once
-	checks    sync.WaitGroup // of the checks under way in the background
+	open   context.Context // ends when Close begins
+	close  context.CancelFunc
+	checks sync.WaitGroup // of the checks under way in the background
 }
 
 var _ driver.Describer = (*DB)(nil)
@@ -176,6 +176,16 @@ func Open(ctx context.Context, config Config) (*DB, error) {
 	return db, nil
 }
 
+// Connect makes a session as Open does, for tables that applications keep, and what closes it. It uses no Keyspace.
+func Connect(ctx context.Context, config Config) (*gocql.Session, func() error, error) {
+	config.Keyspace = "unused"
+	if err := config.check(); err != nil {
+		return nil, nil, err
+	}
+	session, _, err := config.connect(ctx)
+	return session, func() error { return closeSession(session) }, err
+}
+
 // New uses a session that the application has made, and that Close leaves open. The session must
 // speak version 4 of the protocol or later. Its retry policy, default timestamps and default
 // consistency are not used, but its host selection is: with a Datacentre it must keep to it.
@@ -190,8 +200,9 @@ func newDB(ctx context.Context, session *gocql.Session, attempts *attempts, opti
 	db := &DB{
 		session: session, attempts: attempts, keyspace: options.Keyspace, options: options,
 		quorum: gocql.Quorum, serial: gocql.Serial, scope: "SERIAL",
-		log: options.Logger, closing: make(chan struct{}),
+		log: options.Logger,
 	}
+	db.open, db.close = context.WithCancel(context.Background())
 	if options.Datacentre != "" {
 		db.quorum, db.serial = gocql.LocalQuorum, gocql.LocalSerial
 		db.scope = "LOCAL_SERIAL in " + options.Datacentre
@@ -215,13 +226,13 @@ func newDB(ctx context.Context, session *gocql.Session, attempts *attempts, opti
 
 // Describe implements [driver.Describer].
 func (db *DB) Describe() driver.Description {
-	return driver.Description{System: "cassandra", Namespace: db.keyspace}
+	return driver.Description{System: "cassandra", Namespace: db.keyspace, Backdates: true}
 }
 
 // Close implements [driver.DB]. Where the connections were lost just before, gocql may wait for itself. Then Close
 // returns after ten seconds all the same, with an error: goroutines and a connection stay until the process ends.
 func (db *DB) Close() error {
-	db.closeOnce.Do(func() { close(db.closing) })
+	db.close()
 	db.checks.Wait()
 	if db.owned {
 		return closeSession(db.session)

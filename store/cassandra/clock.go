@@ -42,10 +42,7 @@ func (c *clock) after(t int64) int64 {
 
 // see makes later timestamps of the clock win over cells that were read with theirs.
 func (c *clock) see(cells []driver.Cell) {
-	latest := int64(0)
-	for i := range cells {
-		latest = max(latest, cells[i].Stamp)
-	}
+	latest := driver.LatestStamp(cells)
 	for last := c.last.Load(); last < latest && !c.last.CompareAndSwap(last, latest); last = c.last.Load() {
 	}
 }

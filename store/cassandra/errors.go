@@ -27,6 +27,11 @@ func (db *DB) failed(ctx context.Context, what string, err error) error {
 	return fmt.Errorf("cassandra: %w", db.failedPart(ctx, what, err))
 }
 
+// Failed gives an error of a session that [Connect] made, or the application, its kind. It is nil for nil.
+func Failed(ctx context.Context, what string, err error) error {
+	return (&DB{attempts: new(attempts)}).failed(ctx, what, err)
+}
+
 // failedPart does so for a part of an operation, whose error says already where it is from.
 func (db *DB) failedPart(ctx context.Context, what string, err error) error {
 	if ctx.Err() != nil {
@@ -39,6 +44,9 @@ func (db *DB) failedPart(ctx context.Context, what string, err error) error {
 		}
 	}
 	advice, kind := kindOf(err)
+	if kind == driver.ErrUnavailable && db.open != nil && db.open.Err() != nil { // by Close, under the call
+		kind = driver.ErrClosed
+	}
 	switch {
 	case kind == nil:
 		return fmt.Errorf("%s: %w", what, err)
@@ -120,8 +128,7 @@ func kindOf(err error) (advice string, kind error) {
 	if advice := mistrust(err); advice != "" {
 		return advice, driver.ErrUnauthorised
 	}
-	var network net.Error
-	if errors.As(err, &network) {
+	if errors.As(err, new(net.Error)) {
 		return "", driver.ErrUnavailable
 	}
 	return "", nil

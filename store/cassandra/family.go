@@ -26,6 +26,10 @@ const (
 	batchStatements = 256
 	batchBytes      = 256 << 10
 
+	// Small batches of several partitions are one request, which saves the server and the client most of what a request costs.
+	// By default the server warns of more than 10 partitions, and of 5 KiB with what it adds to each cell.
+	togetherParts, togetherBytes, cellBytes = 10, 4 << 10, 64
+
 	// The server takes no longer TTL: 20 years.
 	maxTTL = 630_720_000 * time.Second
 
@@ -105,7 +109,7 @@ func (f *family) Get(ctx context.Context, row []byte, cells driver.Slice) ([]dri
 		read = f.getWithHead
 	}
 	out, err := read(ctx, row, cells)
-	if tooManyMarkers(err) && len(cells.Only) == 0 && len(cells.Indexes) == 0 {
+	if TooManyMarkers(err) && len(cells.Only) == 0 && len(cells.Indexes) == 0 {
 		out, err = f.getInPieces(ctx, row, cells)
 	}
 	return out, f.db.failed(ctx, "get", err)
@@ -163,6 +167,7 @@ func (f *family) getInPieces(ctx context.Context, row []byte, cells driver.Slice
 	}
 	s.Head, s.Stamps = false, true
 	var before []driver.Cell
+	var begins [][]byte
 	for attempt := range inPiecesAttempts {
 		var head []driver.Cell
 		var err error
@@ -172,8 +177,8 @@ func (f *family) getInPieces(ctx context.Context, row []byte, cells driver.Slice
 		if err != nil {
 			return nil, err
 		}
-		rest, err := f.pieces(ctx, row, s)
-		if err != nil {
+		var rest []driver.Cell
+		if rest, begins, err = f.pieces(ctx, row, s, begins); err != nil {
 			return nil, err
 		}
 		out := append(head, rest...)
@@ -201,31 +206,34 @@ func sameCell(a, b driver.Cell) bool {
 	return a.Stamp == b.Stamp && bytes.Equal(a.Qualifier, b.Qualifier) && bytes.Equal(a.Value, b.Value)
 }
 
-// pieces reads a slice, in pieces where the server gives it up.
-func (f *family) pieces(ctx context.Context, row []byte, s driver.Slice) ([]driver.Cell, error) {
-	out, err := f.get(ctx, row, s)
-	if !tooManyMarkers(err) {
-		return out, err
-	}
-	bounds := cuts(s.Start, s.End)
-	if len(bounds) == 0 {
-		return nil, err
-	}
+// pieces reads a slice in pieces: the first begins where the slice does, and the others at some qualifiers. What the server gives up
+// is cut. It returns where all pieces begin in the end, so that who reads again need not meet as many markers in vain.
+func (f *family) pieces(ctx context.Context, row []byte, s driver.Slice, at [][]byte) (out []driver.Cell, begins [][]byte, err error) {
 	piece := s
-	for i := 0; i <= len(bounds); i++ {
-		if piece.End = s.End; i < len(bounds) {
-			piece.End = bounds[i]
+	for i := 0; i <= len(at); i++ {
+		if piece.End = s.End; i < len(at) {
+			piece.End = at[i]
 		}
-		more, err := f.pieces(ctx, row, piece)
+		var within [][]byte
+		more, err := f.get(ctx, row, piece)
+		if TooManyMarkers(err) {
+			if cut := cuts(piece.Start, piece.End); len(cut) > 0 {
+				more, within, err = f.pieces(ctx, row, piece, cut)
+			}
+		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
+		if i > 0 {
+			begins = append(begins, piece.Start)
+		}
+		begins = append(begins, within...)
 		if out = append(out, more...); s.Limit > 0 && len(out) >= s.Limit {
 			break
 		}
 		piece.Start, piece.Limit = piece.End, max(0, s.Limit-len(out))
 	}
-	return out, nil
+	return out, begins, nil
 }
 
 // readRow runs a query of one row and lets take have the answer.
@@ -406,7 +414,16 @@ func (f *family) Apply(ctx context.Context, mutations ...driver.Mutation) error 
 	if ctx.Err() != nil {
 		return fmt.Errorf("cassandra: apply: %w", pause.Ended(ctx))
 	}
-	return f.db.failed(ctx, "apply", f.sendAll(ctx, f.batches(mutations, nil)))
+	return f.db.failed(ctx, "apply", f.sendAll(ctx, f.batches(mutations, asOf(mutations))))
+}
+
+// asOf returns the timestamps of mutations that are to count as made earlier; nil for others.
+func asOf(mutations []driver.Mutation) []int64 {
+	if len(mutations) == 0 || mutations[0].AsOf.IsZero() {
+		return nil
+	}
+	at := mutations[0].AsOf.UnixMicro()
+	return slices.Repeat([]int64{at - at%stampStep}, len(mutations))
 }
 
 func checkTTL(mutations []driver.Mutation) error {
@@ -448,22 +465,15 @@ func (f *family) Replace(ctx context.Context, replacements ...driver.Replacement
 
 // sendAll sends batches, several at a time.
 func (f *family) sendAll(ctx context.Context, batches []*batch) error {
-	if len(batches) == 1 {
-		if err := f.acquire(ctx); err != nil {
-			return err
-		}
-		defer f.release()
-		return f.send(ctx, batches[0])
-	}
 	group, groupCtx := errgroup.WithContext(ctx)
-	for _, b := range batches {
+	for _, r := range f.together(batches) {
 		// The slot is taken here, so that no more goroutines exist than can work.
 		if f.acquire(groupCtx) != nil {
 			break
 		}
 		group.Go(func() error {
 			defer f.release()
-			return f.send(groupCtx, b)
+			return f.send(groupCtx, r)
 		})
 	}
 	err := group.Wait()
@@ -471,6 +481,25 @@ func (f *family) sendAll(ctx context.Context, batches []*batch) error {
 		err = ctx.Err()
 	}
 	return err
+}
+
+// together divides batches by the request that sends them. A row of a family with wide rows may be deleted, for which it is read before.
+func (f *family) together(batches []*batch) (requests [][]*batch) {
+	of, room := int64(0), 0 // the timestamp of the last request, and for how many bytes there is room in it
+	for _, b := range batches {
+		stamp, one := b.stamp()
+		size, last := b.size+b.statements*cellBytes, len(requests)-1
+		switch {
+		case b.statements == 0:
+		case size <= room && one && stamp == of && len(requests[last]) < togetherParts:
+			requests[last], room = append(requests[last], b), room-size
+		default:
+			if requests, of, room = append(requests, []*batch{b}), stamp, togetherBytes-size; !one || f.spec.Layout == driver.LayoutWide {
+				room = 0
+			}
+		}
+	}
+	return requests
 }
 
 func (f *family) acquire(ctx context.Context) error {
@@ -484,17 +513,17 @@ func (f *family) acquire(ctx context.Context) error {
 
 func (f *family) release() { <-f.db.slots }
 
-// A batch is mutations of one partition.
+// A batch is mutations of one partition, which the server applies as a whole.
 type batch struct {
 	part             []byte
 	mutations        []driver.Mutation
-	stamps           []int64 // of the mutations, where they are replacements
+	stamps           []int64 // of the mutations, where they are replacements, or count as made earlier
 	statements, size int
 	first            int // index of the first mutation
 }
 
 // batches groups mutations by partition, in batches of bounded size. A mutation is never split.
-// Replacements have timestamps of their own.
+// Replacements have timestamps of their own, and so has what counts as made earlier.
 func (f *family) batches(mutations []driver.Mutation, stamps []int64) []*batch {
 	if len(mutations) == 1 {
 		b := &batch{part: partition(f.spec, mutations[0].Row), mutations: mutations, stamps: stamps}
@@ -548,18 +577,21 @@ func (f *family) weigh(m driver.Mutation) (statements, size int) {
 	return statements, size
 }
 
-// send sends a batch as one statement or batch of statements, which the server applies as a
-// whole. It may be repeated, since it has a timestamp.
-func (f *family) send(ctx context.Context, b *batch) error {
-	stamp, stamps := f.db.clock.next(), b.stamps
-	if b.oneStamp() {
-		stamp, stamps = stamps[0], nil
+// send sends batches as one statement or batch of statements. It may be repeated, since it has a timestamp.
+func (f *family) send(ctx context.Context, batches []*batch) error {
+	first, statements := batches[0], 0
+	for _, b := range batches {
+		statements += b.statements
 	}
-	if f.spec.Layout == driver.LayoutWide && b.mutations[0].DeleteRow { // then it is the only one
+	stamp, one := first.stamp()
+	if stamp == 0 {
+		stamp = f.db.clock.next()
+	}
+	if f.spec.Layout == driver.LayoutWide && first.mutations[0].DeleteRow { // then it is the only one
 		// The row may have been written by conditional changes, whose timestamps are the
 		// server's. A clock that is slower would delete nothing.
 		var youngest *int64
-		q := f.db.reading(f.db.session.Query(f.youngest, b.part)).RoutingKey(b.part).Consistency(f.db.serial)
+		q := f.db.reading(f.db.session.Query(f.youngest, first.part)).RoutingKey(first.part).Consistency(f.db.serial)
 		if err := q.ScanContext(ctx, &youngest); err != nil {
 			return err
 		}
@@ -568,51 +600,50 @@ func (f *family) send(ctx context.Context, b *batch) error {
 		}
 	}
 	var err error
-	switch b.statements {
-	case 0:
-		return nil
-	case 1:
-		f.statements(b, stamps, func(stmt string, values []any) {
-			q := f.db.session.Query(stmt, values...).RoutingKey(b.part).Consistency(f.db.quorum).PageSize(0)
+	if statements == 1 {
+		f.statements(first, one, func(stmt string, values []any) {
+			q := f.db.session.Query(stmt, values...).RoutingKey(first.part).Consistency(f.db.quorum).PageSize(0)
 			err = f.db.repeated(q.WithTimestamp(stamp)).ExecContext(ctx)
 		})
-	default:
+	} else {
 		q := f.db.session.Batch(gocql.UnloggedBatch).Consistency(f.db.quorum).WithTimestamp(stamp).RetryPolicy(new(retry))
 		if twice := f.db.twice(); twice != nil {
 			q = q.SpeculativeExecutionPolicy(twice)
 		}
-		q.Entries = make([]gocql.BatchEntry, 0, b.statements)
-		f.statements(b, stamps, func(stmt string, values []any) {
-			q.Entries = append(q.Entries, gocql.BatchEntry{Stmt: stmt, Args: values, Idempotent: true})
-		})
+		q.Entries = make([]gocql.BatchEntry, 0, statements)
+		for _, b := range batches {
+			f.statements(b, one, func(stmt string, values []any) {
+				q.Entries = append(q.Entries, gocql.BatchEntry{Stmt: stmt, Args: values, Idempotent: true})
+			})
+		}
 		err = q.ExecContext(ctx)
 	}
 	if err == nil {
-		f.watch(b.part, len(b.mutations), b.size)
+		for _, b := range batches {
+			f.watch(b.part, len(b.mutations), b.size)
+		}
 	}
 	return err
 }
 
-// oneStamp reports whether all statements of the batch have the same timestamp: then it is that of the
-// request, where it costs the server less.
-func (b *batch) oneStamp() bool {
-	for i, stamp := range b.stamps {
-		if stamp != b.stamps[0] || len(b.mutations[i].Deletes) > 0 {
-			return false
+// stamp returns the timestamp of all statements, 0 for one of the clock: then the request has it, where it costs the server less.
+func (b *batch) stamp() (stamp int64, one bool) {
+	for i := range b.stamps {
+		if stamp = b.stamps[0]; b.stamps[i] != stamp || len(b.mutations[i].Deletes) > 0 {
+			return 0, false
 		}
 	}
-	return len(b.stamps) > 0
+	return stamp, true
 }
 
-// statements calls add for each statement of a batch. Where stamps are given, the statements of a
-// mutation carry its own.
-func (f *family) statements(b *batch, stamps []int64, add func(stmt string, values []any)) {
+// statements calls add for each statement of a batch. Unless they have one timestamp, those of a mutation carry its own.
+func (f *family) statements(b *batch, one bool, add func(stmt string, values []any)) {
 	var part any = b.part
 	plain := add
 	for i, m := range b.mutations {
-		if stamps != nil {
+		if !one {
 			add = func(stmt string, values []any) {
-				at, stamp := len(values), stamps[i] // after what is put, in front of what is deleted
+				at, stamp := len(values), b.stamps[i] // after what is put, in front of what is deleted
 				if strings.HasPrefix(stmt, "DELETE") {
 					at, stamp = 0, stamp-1
 				}

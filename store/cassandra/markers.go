@@ -26,8 +26,8 @@ const (
 	fewHashes = 1 << 40
 )
 
-// tooManyMarkers reports whether the server gave a read up for that reason.
-func tooManyMarkers(err error) bool {
+// TooManyMarkers reports whether the server gave a read up for that reason.
+func TooManyMarkers(err error) bool {
 	var failure *gocql.RequestErrReadFailure
 	if !errors.As(err, &failure) {
 		return false

@@ -223,7 +223,7 @@ func (s *scan) sources() func() (source, bool) {
 func (s *scan) unorderedSources() func() (source, bool) {
 	s.filtering.Store(s.f.spec.Layout == driver.LayoutOrdered)
 	u := &unordered{scan: s, lower: s.r.Start, upper: s.r.End}
-	u.least, u.most = tokens(s.r.Part, s.r.Parts)
+	u.least, u.most = Tokens(s.r.Part, s.r.Parts)
 	sources := []source{u.page}
 	if s.r.After != nil {
 		sources = u.after(s.r.After)
@@ -261,7 +261,7 @@ func (s *scan) ordered(ctx context.Context, want int, c cursor) page {
 		if s.filterHere(ctx, here, err) {
 			return s.ordered(ctx, want, c)
 		}
-		if tooManyMarkers(err) {
+		if TooManyMarkers(err) {
 			if p, ok := s.inPieces(c); ok {
 				return p
 			}
@@ -424,7 +424,7 @@ func (u *unordered) page(ctx context.Context, want int) page {
 		if u.filterHere(ctx, here, err) && u.state == nil {
 			return u.page(ctx, want)
 		}
-		if tooManyMarkers(err) {
+		if TooManyMarkers(err) {
 			return u.inPieces(ctx, err)
 		}
 		return page{err: unindexed(u.r, err)}
@@ -535,7 +535,7 @@ func (u *unordered) after(row []byte) []source {
 		}
 		sources = append(sources, func(ctx context.Context, want int) page {
 			p := u.sameHash(ctx, part)
-			if tooManyMarkers(p.err) {
+			if TooManyMarkers(p.err) {
 				return same.page(ctx, want)
 			}
 			return p
@@ -614,8 +614,8 @@ func (u *unordered) selectAny(here bool) (stmt string, values []any) {
 	return stmt, values
 }
 
-// tokens returns the least and the greatest hash of partitions, 64 bits with a sign, of a part of a scan.
-func tokens(part, parts int) (least, most int64) {
+// Tokens returns the least and the greatest hash of partitions, 64 bits with a sign, of a part of a scan.
+func Tokens(part, parts int) (least, most int64) {
 	first := func(i int) int64 {
 		quotient, _ := bits.Div64(uint64(i), 0, uint64(max(1, parts)))
 		return int64(quotient ^ 1<<63)

@@ -163,8 +163,9 @@ func TestReplacementsDeleteWhatWasSeen(t *testing.T) {
 		}
 		stamps := make(map[string][]int64) // by the first word
 		for _, b := range f.batches([]driver.Mutation{m}, []int64{seen + 1}) {
-			require.False(t, b.oneStamp())
-			f.statements(b, b.stamps, func(stmt string, values []any) {
+			_, one := b.stamp()
+			require.False(t, one)
+			f.statements(b, one, func(stmt string, values []any) {
 				require.Contains(t, stmt, "USING TIMESTAMP ?")
 				require.Len(t, values, strings.Count(stmt, "?"))
 				// Behind what is put, and in front of the key of what is deleted.
@@ -194,16 +195,55 @@ func TestOneStamp(t *testing.T) {
 	for _, c := range []struct {
 		mutations []driver.Mutation
 		stamps    []int64
-		want      bool
+		want      int64
+		one       bool
 	}{
-		{[]driver.Mutation{one}, []int64{9}, true},
-		{[]driver.Mutation{one, other}, []int64{9, 9}, true},
-		{[]driver.Mutation{one, other}, []int64{9, 17}, false},
-		{[]driver.Mutation{one}, nil, false},
+		{[]driver.Mutation{one}, []int64{9}, 9, true},
+		{[]driver.Mutation{one, other}, []int64{9, 9}, 9, true},
+		{[]driver.Mutation{one, other}, []int64{9, 17}, 0, false},
+		{[]driver.Mutation{one}, nil, 0, true},
 	} {
 		all := f.batches(c.mutations, c.stamps)
 		require.Len(t, all, 1)
-		require.Equal(t, c.want, all[0].oneStamp())
+		stamp, is := all[0].stamp()
+		require.Equal(t, c.want, stamp)
+		require.Equal(t, c.one, is)
+	}
+}
+
+// TestSmallBatchesGoTogether: as many as the server takes without a warning, of one timestamp.
+func TestSmallBatchesGoTogether(t *testing.T) {
+	ordered := driver.FamilySpec{Layout: driver.LayoutOrdered, PrefixBytes: 1}
+	rows := func(n, size int) (all []driver.Mutation) {
+		for i := range n {
+			all = append(all, driver.Mutation{Row: []byte{byte(i), 'r'}, Puts: []driver.Cell{{Value: make([]byte, size)}}})
+		}
+		return all
+	}
+	replaced := rows(2, 100)
+	replaced[0].Deletes = [][]byte{[]byte("r")}
+	for name, c := range map[string]struct {
+		spec      driver.FamilySpec
+		mutations []driver.Mutation
+		stamps    []int64
+		want      []int // batches of each request
+	}{
+		"few":                {ordered, rows(3, 100), nil, []int{3}},
+		"many":               {ordered, rows(25, 100), nil, []int{10, 10, 5}},
+		"longer":             {ordered, rows(4, 1500), nil, []int{2, 2}},
+		"long":               {ordered, rows(2, 4000), nil, []int{1, 1}},
+		"nothing":            {ordered, []driver.Mutation{{Row: []byte("a")}, {Row: []byte("b")}}, nil, nil},
+		"wide":               {driver.FamilySpec{Layout: driver.LayoutWide}, rows(2, 100), nil, []int{1, 1}},
+		"made earlier":       {ordered, rows(2, 100), []int64{8, 8}, []int{2}},
+		"of different times": {ordered, rows(3, 100), []int64{8, 16, 16}, []int{1, 2}},
+		"of two times each":  {ordered, replaced, []int64{8, 8}, []int{1, 1}},
+	} {
+		f := newFamily(&DB{keyspace: "ks"}, c.spec, "things_abc")
+		var got []int
+		for _, request := range f.together(f.batches(c.mutations, c.stamps)) {
+			got = append(got, len(request))
+		}
+		require.Equal(t, c.want, got, name)
 	}
 }
 
@@ -522,6 +562,11 @@ func TestKindsOfErrors(t *testing.T) {
 	err := db.failed(t.Context(), "get", &gocql.RequestErrUnavailable{Consistency: gocql.Quorum, Required: 2, Alive: 1})
 	require.ErrorContains(t, err, "QUORUM needs 2 replicas, of which 1 are alive")
 	require.NoError(t, db.failed(t.Context(), "get", nil))
+	closed := &DB{attempts: new(attempts)}
+	closed.open, closed.close = context.WithCancel(t.Context())
+	require.ErrorIs(t, closed.failed(t.Context(), "get", gocql.ErrConnectionClosed), driver.ErrUnavailable)
+	closed.close()
+	require.ErrorIs(t, closed.failed(t.Context(), "get", gocql.ErrConnectionClosed), driver.ErrClosed)
 	require.NoError(t, db.failedCAS(t.Context(), "get", nil))
 }
 
@@ -709,7 +754,7 @@ func TestTokens(t *testing.T) {
 	for _, parts := range []int{0, 1, 2, 3, 7, 1000, driver.MaxParts} {
 		next := int64(math.MinInt64)
 		for part := range max(1, parts) {
-			least, most := tokens(part, parts)
+			least, most := Tokens(part, parts)
 			require.Equal(t, next, least)
 			if part < parts-1 {
 				require.InEpsilon(t, math.Exp2(64)/float64(parts), float64(uint64(most-least))+1, 1e-9)

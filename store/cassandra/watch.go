@@ -121,7 +121,7 @@ func (f *family) warnOfSize() {
 	defer close(stop)
 	f.db.checks.Go(func() {
 		select {
-		case <-f.db.closing:
+		case <-f.db.open.Done():
 			cancel()
 		case <-stop:
 		}

@@ -204,6 +204,7 @@ type Describer interface {
 type Description struct {
 	System    string // product, as OpenTelemetry's attribute db.system.name has it
 	Namespace string // keyspace or name space, as db.namespace has it; empty where there is none
+	Backdates bool   // whether Mutation.AsOf counts
 }
 
 // Describe returns what db says of itself. That is nothing unless it is a [Describer].
@@ -234,6 +235,14 @@ type Row struct {
 	Cells []Cell
 }
 
+// LatestStamp returns the latest stamp of cells that were read with them, or 0.
+func LatestStamp(cells []Cell) (latest int64) {
+	for i := range cells {
+		latest = max(latest, cells[i].Stamp)
+	}
+	return latest
+}
+
 // A Mutation changes one row.
 type Mutation struct {
 	Row  []byte
@@ -245,6 +254,11 @@ type Mutation struct {
 
 	// DeleteRow removes the whole row. Puts and Deletes must then be empty.
 	DeleteRow bool
+
+	// AsOf, where it is not zero, is when the mutation is to count as made: a mutation that was made later, or comes later, by the
+	// clock of its maker, wins entirely. That holds for deletions as long as the database remembers them. All mutations of one call
+	// have the same. Databases whose [Description] does not say Backdates ignore it.
+	AsOf time.Time
 }
 
 // A Replacement changes one row that was read. See Family.Replace.
@@ -327,6 +341,10 @@ type Range struct {
 	// Part and Parts take one of Parts disjoint shares of the range that together are all of it. A
 	// row must always be in the same one, whatever else the family holds. Part is 0 to Parts-1,
 	// and Parts at most MaxParts; 0 or 1 of them is the whole range. Shares need AnyOrder.
+	//
+	// All Parts cut one line. Say that each row has a place from 0 to 1 there; then it is in the part that has
+	// this place, from Part/Parts on and below (Part+1)/Parts. So where some shares leave no gap, they have all rows there,
+	// although their Parts differ.
 	//
 	// A database that keeps rows in the order of their keys should divide them by [Range.Share].
 	Part, Parts int

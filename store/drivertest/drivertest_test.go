@@ -240,6 +240,14 @@ var breakages = []breakage{
 			}
 			return r
 		}}},
+	{name: "the parts of each number are cut from another end",
+		noted: []string{"the parts of a scan are disjoint and together the whole"},
+		broken: brokenFamily{rangeOf: func(r driver.Range) driver.Range {
+			if r.Parts > 1 && r.Parts%2 == 0 {
+				r.Part = r.Parts - 1 - r.Part
+			}
+			return r
+		}}},
 	{name: "a scan goes on after the caller stops",
 		noted:  []string{"scans stop when the caller stops"},
 		broken: brokenFamily{deaf: true}},

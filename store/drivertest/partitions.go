@@ -218,6 +218,11 @@ func checkParts(tb testing.TB, s *suite, _ driver.Family, _ string) {
 			for _, r.Parts = range []int{1, 2, 7} {
 				require.Equal(tb, ranged(all, r), scanParts(tb, f, r), "%d parts of %q to %q", r.Parts, r.Start, r.End)
 			}
+			few, many := partsOf(tb, f, r, 5), partsOf(tb, f, r, 12)
+			for key, i := range few {
+				j := many[key]
+				require.True(tb, i*12 < (j+1)*5 && j*5 < (i+1)*12, "%q is in part %d of 5, and in part %d of 12", key, i, j)
+			}
 		}
 		// The largest number, of which these are the first and last parts.
 		for _, part := range []int{0, driver.MaxParts - 1} {
@@ -244,6 +249,18 @@ func scanParts(tb testing.TB, f driver.Family, r driver.Range) []string {
 	}
 	slices.Sort(all)
 	return all
+}
+
+// partsOf returns in which of some parts of a range each key is.
+func partsOf(tb testing.TB, f driver.Family, r driver.Range, parts int) map[string]int {
+	tb.Helper()
+	of := make(map[string]int)
+	for r.Part, r.Parts = 0, parts; r.Part < parts; r.Part++ {
+		for _, key := range scanKeys(tb, f, r) {
+			of[key] = r.Part
+		}
+	}
+	return of
 }
 
 func checkWideScan(tb testing.TB, _ *suite, f driver.Family, p string) {

@@ -31,9 +31,14 @@ const (
 	// memory.
 	batchesAtOnce = 2
 
-	// This client cannot batch rows that need an atomic step of their own. So many of them are
-	// under way at once.
-	atomicAtOnce = 32
+	// So many rows with cells that expire are written at once: each is read first.
+	expiringAtOnce = 32
+
+	// A server takes the rows of one request one after the other, and writes its log for each. So a request has only as
+	// many as hide its own cost, and several are under way at once.
+	multiRows    = 32
+	multiBytes   = 1 << 20
+	multisAtOnce = 8
 
 	// See the section on time in the package comment. One millisecond is what is needed, the
 	// second is for clocks that are being slewed.
@@ -61,12 +66,13 @@ func (f *family) apply(ctx context.Context, mutations []driver.Mutation) error {
 		return f.applyOne(ctx, mutations[0])
 	}
 	var expiring []driver.Mutation
+	var atomics []*atomicCall
 	deleted := false
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var batches, atomics errgroup.Group
+	var batches, others errgroup.Group
 	batches.SetLimit(batchesAtOnce)
-	atomics.SetLimit(atomicAtOnce)
+	others.SetLimit(expiringAtOnce)
 	stop := func(err error) error {
 		if err != nil {
 			cancel() // the others need not go on
@@ -93,17 +99,13 @@ func (f *family) apply(ctx context.Context, mutations []driver.Mutation) error {
 		case slices.ContainsFunc(m.Puts, func(c driver.Cell) bool { return c.TTL > 0 }):
 			expiring = append(expiring, m)
 		case len(m.Puts) > 0 && len(m.Deletes) > 0:
-			c := f.atomic(ctx, m, nil)
-			atomics.Go(func() error {
-				_, err := f.sendAtomic(ctx, c)
-				return stop(err)
-			})
+			atomics = append(atomics, f.atomic(ctx, m, nil))
 		case len(m.Puts) == 0 && len(m.Deletes) == 0 && !m.DeleteRow:
 		default:
 			c, err := f.mutate(ctx, m)
 			if err != nil {
 				cancel()
-				return errors.Join(err, batches.Wait(), atomics.Wait())
+				return errors.Join(err, batches.Wait())
 			}
 			batch, size = append(batch, c), size+len(c.cells)
 			if len(batch) >= batchRows || size >= batchBytes {
@@ -112,13 +114,19 @@ func (f *family) apply(ctx context.Context, mutations []driver.Mutation) error {
 		}
 	}
 	flush()
+	if len(atomics) > 0 {
+		others.Go(func() error {
+			_, err := f.sendAtomics(ctx, atomics)
+			return stop(err)
+		})
+	}
 	for _, m := range expiring {
 		if ctx.Err() != nil {
 			break
 		}
-		atomics.Go(func() error { return stop(f.sendExpiring(ctx, m)) })
+		others.Go(func() error { return stop(f.sendExpiring(ctx, m)) })
 	}
-	err := first(batches.Wait(), atomics.Wait())
+	err := first(batches.Wait(), others.Wait())
 	if err == nil {
 		err = ctx.Err()
 	}
@@ -151,13 +159,8 @@ func (f *family) replace(ctx context.Context, replacements []driver.Replacement)
 	if err := pause.For(ctx, afterDelete); err != nil {
 		return nil, err
 	}
-	held := make([]bool, len(replacements))
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(atomicAtOnce)
+	calls := make([]*atomicCall, len(replacements))
 	for i, r := range replacements {
-		if groupCtx.Err() != nil {
-			break
-		}
 		deletes := make(map[string]uint64, len(r.Deletes))
 		for _, q := range r.Deletes {
 			deletes[string(q)] = uint64(r.Seen.Stamp)
@@ -167,17 +170,10 @@ func (f *family) replace(ctx context.Context, replacements []driver.Replacement)
 				deletes[string(c.Qualifier)] = uint64(r.Seen.Stamp)
 			}
 		}
-		c := f.atomic(groupCtx, driver.Mutation{Row: r.Row, Puts: r.Puts}, deletes)
-		c.condition = condition(c.key, r.Seen)
-		group.Go(func() (err error) {
-			held[i], err = f.sendAtomic(groupCtx, c)
-			return err
-		})
+		calls[i] = f.atomic(ctx, driver.Mutation{Row: r.Row, Puts: r.Puts}, deletes)
+		calls[i].condition = condition(calls[i].key, r.Seen)
 	}
-	err = group.Wait()
-	if err == nil {
-		err = ctx.Err()
-	}
+	held, err := f.sendAtomics(ctx, calls)
 	for i, held := range held {
 		if !held {
 			late = append(late, i)
@@ -329,7 +325,7 @@ func (f *family) sendAtomic(ctx context.Context, c *atomicCall) (held bool, err 
 		if err != nil {
 			return false, err
 		}
-		exception := actionError(m.(*pb.MultiResponse))
+		exception := actionError(m.(*pb.MultiResponse).RegionActionResult)
 		if exception == nil {
 			return m.(*pb.MultiResponse).GetProcessed(), nil
 		}
@@ -349,13 +345,149 @@ func (f *family) sendAtomic(ctx context.Context, c *atomicCall) (held bool, err 
 	}
 }
 
+// A share is changes of rows that are in one region, and their places among those of the call.
+type share struct {
+	region hrpc.RegionInfo
+	call   *multiCall
+	places []int
+	bytes  uint32
+}
+
+func (s *share) has(row []byte) bool {
+	stop := s.region.StopKey()
+	return bytes.Compare(row, s.region.StartKey()) >= 0 && (len(stop) == 0 || bytes.Compare(row, stop) < 0)
+}
+
+// sendAtomics sends atomic requests until they are done, and reports which of their conditions held.
+func (f *family) sendAtomics(ctx context.Context, changes []*atomicCall) (held []bool, err error) {
+	held = make([]bool, len(changes))
+	if len(changes) == 1 { // the client finds its region
+		held[0], err = f.sendAtomic(ctx, changes[0])
+		return held, err
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(multisAtOnce)
+	send := func(s *share) {
+		group.Go(func() error { return f.sendShare(groupCtx, s, held) })
+	}
+	var shares []*share // one of each region
+	for place, c := range changes {
+		i := slices.IndexFunc(shares, func(s *share) bool { return s.has(c.key) })
+		if i < 0 {
+			var r hrpc.RegionInfo
+			if r, err = f.locate(groupCtx, c.key); err != nil {
+				break
+			}
+			i, shares = len(shares), append(shares, &share{region: r})
+		}
+		s := shares[i]
+		if s.call == nil {
+			s.call = &multiCall{call: f.db.request(groupCtx, f.table, c.key)}
+		}
+		s.call.changes, s.places, s.bytes = append(s.call.changes, c), append(s.places, place), s.bytes+c.bytes
+		if len(s.places) == multiRows || s.bytes >= multiBytes {
+			send(s)
+			shares[i] = &share{region: s.region}
+		}
+	}
+	for _, s := range shares {
+		if len(s.places) > 0 && err == nil {
+			send(s)
+		}
+	}
+	if err := first(group.Wait(), err); err != nil {
+		return held, err
+	}
+	return held, ctx.Err()
+}
+
+// sendShare sends changes as one request, once. What the server did not do, or may have done, is sent by itself.
+func (f *family) sendShare(ctx context.Context, s *share, held []bool) error {
+	var results []*pb.RegionActionResult
+	if len(s.places) > 1 {
+		takes, err := f.takes(ctx, s)
+		if err != nil {
+			return err
+		}
+		if takes {
+			results = s.call.once(ctx, s.region)
+		}
+	}
+	for i, c := range s.call.changes {
+		if len(results) == len(s.places) && actionError(results[i:i+1]) == nil {
+			held[s.places[i]], _ = processed(results[i])
+			continue
+		}
+		var err error
+		if held[s.places[i]], err = f.sendAtomic(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// once sends the request to a region, and returns nil where there is no answer.
+func (c *multiCall) once(ctx context.Context, r hrpc.RegionInfo) []*pb.RegionActionResult {
+	client := r.Client()
+	if client == nil {
+		return nil
+	}
+	c.SetRegion(r)
+	go client.QueueRPC(c)
+	select {
+	case a := <-c.result:
+		if m, ok := a.Msg.(*pb.MultiResponse); ok && a.Error == nil {
+			return m.RegionActionResult
+		}
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// takes reports whether the server of a share heeds conditions of single changes. Those before HBase 2.4 overlook them,
+// and would make each change. So the first request of each connection deletes what is not there, under a condition that
+// does not hold: a server that heeds it says that it did nothing.
+func (f *family) takes(ctx context.Context, s *share) (bool, error) {
+	client := s.region.Client()
+	if client == nil {
+		return false, nil
+	}
+	if s.call.changes[0].condition == nil {
+		return true, nil
+	}
+	f.db.mu.Lock()
+	known := f.db.heed[client.Addr()] == client
+	f.db.mu.Unlock()
+	if known {
+		return true, nil
+	}
+	row := s.call.key
+	probe := &atomicCall{call: f.db.request(ctx, f.table, row)}
+	// All our values have a byte before them, so that none is empty.
+	probe.condition = condition(row, driver.Cell{Qualifier: []byte("heed")})
+	probe.condition.CompareType = pb.CompareType_NOT_EQUAL.Enum()
+	m, cells := deletion(row, [][]byte{[]byte("heed")}, 1)
+	probe.actions, probe.cells, probe.bytes = []*pb.Action{{Index: proto.Uint32(1), Mutation: m}}, [][]byte{cells}, uint32(len(cells))
+	results := (&multiCall{call: f.db.request(ctx, f.table, row), changes: []*atomicCall{probe}}).once(ctx, s.region)
+	if len(results) != 1 {
+		return false, ctx.Err()
+	}
+	held, said := processed(results[0])
+	if said && !held {
+		f.db.mu.Lock()
+		f.db.heed[client.Addr()] = client
+		f.db.mu.Unlock()
+	}
+	return said && !held, nil
+}
+
 // backOff waits before a request is sent again, and says why it is.
 func backOff(ctx context.Context, why string, attempt int) error {
 	return pause.Again(ctx, why, 20*time.Millisecond, time.Second, attempt)
 }
 
-func actionError(r *pb.MultiResponse) error {
-	for _, a := range r.GetRegionActionResult() {
+func actionError(results []*pb.RegionActionResult) error {
+	for _, a := range results {
 		e := a.GetException()
 		for _, r := range a.GetResultOrException() {
 			if e == nil {

@@ -28,8 +28,8 @@ const (
 type batchedGet struct {
 	*hrpc.Get
 	get    *pb.Get
+	of     *family
 	stamps bool
-	seen   func(hrpc.RegionInfo)
 
 	cells []driver.Cell
 	bad   error
@@ -37,7 +37,7 @@ type batchedGet struct {
 
 func (c *batchedGet) SetRegion(r hrpc.RegionInfo) {
 	c.Get.SetRegion(r)
-	c.seen(r)
+	c.of.db.see(r)
 }
 
 func (c *batchedGet) ToProto() proto.Message {
@@ -48,7 +48,7 @@ func (c *batchedGet) ToProto() proto.Message {
 
 func (c *batchedGet) DeserializeCellBlocks(m proto.Message, b []byte) (read uint32, err error) {
 	n := int(m.(*pb.GetResponse).GetResult().GetAssociatedCellCount())
-	_, cells, size, err := wire.DecodeRow(b, n, c.stamps)
+	_, cells, size, err := c.of.decoder(c.stamps)(b, n)
 	if c.cells, c.bad = cells, err; err != nil && size == 0 {
 		return uint32(len(b)), nil
 	}
@@ -59,7 +59,7 @@ func (c *batchedGet) DeserializeCellBlocks(m proto.Message, b []byte) (read uint
 func (c *batchedGet) answer(r *pb.GetResponse) ([]driver.Cell, error) {
 	switch {
 	case len(r.GetResult().GetCell()) > 0:
-		return cellsOf(r, c.stamps)
+		return c.of.cellsOf(r, c.stamps)
 	case r.GetResult().GetAssociatedCellCount() == 0:
 		return nil, nil // an earlier attempt may have left some
 	}
@@ -103,6 +103,9 @@ func (f *family) getBatch(ctx context.Context, rows [][]byte, s driver.Slice, fo
 	calls := make([]hrpc.Call, len(rows))
 	gets := make([]*batchedGet, len(rows))
 	columns, filter := wire.Columns(s), wire.FilterMessage(wire.CellFilter(s))
+	if f.foreign {
+		columns = nil
+	}
 	for i, row := range rows {
 		row = slices.Clone(row)
 		base, err := hrpc.NewGet(ctx, f.table, row)
@@ -110,7 +113,7 @@ func (f *family) getBatch(ctx context.Context, rows [][]byte, s driver.Slice, fo
 			return err
 		}
 		get := &pb.Get{Row: row, Column: columns, Filter: filter}
-		gets[i] = &batchedGet{Get: base, get: get, stamps: s.Stamps, seen: f.db.see}
+		gets[i] = &batchedGet{Get: base, get: get, of: f, stamps: s.Stamps}
 		calls[i] = gets[i]
 	}
 	results, err := f.sendBatch(ctx, calls)

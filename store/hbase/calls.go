@@ -75,33 +75,15 @@ func (c *getCall) ToProto() proto.Message {
 	return &pb.GetRequest{Region: c.specifier(), Get: c.get}
 }
 
-// cellsOf takes the cells out of a response. The server sends them within the message, because
-// gohbase does not say that it is new enough for anything better, so they are in memory of their
-// own already.
-func cellsOf(r *pb.GetResponse, stamps bool) ([]driver.Cell, error) {
-	found := r.GetResult().GetCell()
-	if len(found) != int(r.GetResult().GetAssociatedCellCount()) && len(found) == 0 {
-		return nil, wire.ErrCell
-	}
-	cells := make([]driver.Cell, len(found))
-	for i, c := range found {
-		if !wire.Known(c.Qualifier, c.Value) {
-			return nil, wire.ErrFormat
-		}
-		cells[i] = driver.Cell{Qualifier: c.Qualifier[1:], Value: c.Value[1:]}
-		if stamps {
-			cells[i].Stamp = int64(c.GetTimestamp())
-		}
-	}
-	return cells, nil
-}
+// A decoder decodes n cells of one row.
+type decoder func(b []byte, n int) (key []byte, cells []driver.Cell, read int, err error)
 
 // A scanCall reads one page of rows out of one region.
 type scanCall struct {
 	call
 	scan   *pb.Scan
 	rows   uint32 // at most so many
-	stamps bool
+	decode decoder
 
 	page   []driver.Row
 	bad    error
@@ -126,7 +108,7 @@ func (c *scanCall) DeserializeCellBlocks(m proto.Message, b []byte) (uint32, err
 	c.page, c.bad = make([]driver.Row, 0, len(r.CellsPerResult)), nil
 	read := 0
 	for _, n := range r.CellsPerResult {
-		key, cells, k, err := wire.DecodeRow(b[read:], int(n), c.stamps)
+		key, cells, k, err := c.decode(b[read:], int(n))
 		if err != nil {
 			c.bad = err
 			return uint32(len(b)), nil
@@ -146,23 +128,10 @@ func (c *scanCall) answer(r *pb.ScanResponse) {
 	}
 	c.more = r.GetMoreResultsInRegion()
 	c.cursor = nil
-	for unknown := []byte(r.ProtoReflect().GetUnknown()); len(unknown) > 0; {
-		number, kind, n := protowire.ConsumeTag(unknown)
-		if n < 0 {
-			return
-		}
-		if number == fieldResponseCursor && kind == protowire.BytesType {
-			message, _ := protowire.ConsumeBytes(unknown[n:])
-			if _, _, m := protowire.ConsumeTag(message); m > 0 {
-				row, _ := protowire.ConsumeBytes(message[m:])
-				c.cursor = slices.Clone(row)
-			}
-		}
-		m := protowire.ConsumeFieldValue(number, kind, unknown[n:])
-		if m < 0 {
-			return
-		}
-		unknown = unknown[n+m:]
+	message, _ := protowire.ConsumeBytes(unknownField(r, fieldResponseCursor, protowire.BytesType))
+	if _, _, n := protowire.ConsumeTag(message); n > 0 {
+		row, _ := protowire.ConsumeBytes(message[n:])
+		c.cursor = slices.Clone(row)
 	}
 }
 
@@ -217,6 +186,47 @@ func (c *atomicCall) DeserializeCellBlocks(_ proto.Message, b []byte) (uint32, e
 	return uint32(len(b)), nil // nothing in it is of interest
 }
 
+// A multiCall makes atomic changes of rows of one region, each under its own condition if it has one.
+type multiCall struct {
+	call
+	changes []*atomicCall
+}
+
+func (c *multiCall) Name() string               { return "Multi" }
+func (c *multiCall) Description() string        { return "RowMutations" }
+func (c *multiCall) NewResponse() proto.Message { return &pb.MultiResponse{} }
+func (c *multiCall) ToProto() proto.Message {
+	m := &pb.MultiRequest{}
+	for _, a := range c.changes {
+		action := &pb.RegionAction{Region: c.specifier(), Atomic: pbTrue, Action: a.actions}
+		if a.condition != nil {
+			b := protowire.AppendTag(nil, fieldActionCondition, protowire.BytesType)
+			action.ProtoReflect().SetUnknown(protowire.AppendBytes(b, wire.Must(proto.Marshal(a.condition))))
+		}
+		m.RegionAction = append(m.RegionAction, action)
+	}
+	return m
+}
+
+func (c *multiCall) CellBlocksEnabled() bool { return true }
+func (c *multiCall) SerializeCellBlocks(blocks [][]byte) (proto.Message, [][]byte, uint32) {
+	size := uint32(0)
+	for _, a := range c.changes {
+		blocks, size = append(blocks, a.cells...), size+a.bytes
+	}
+	return c.ToProto(), blocks, size
+}
+
+func (c *multiCall) DeserializeCellBlocks(_ proto.Message, b []byte) (uint32, error) {
+	return uint32(len(b)), nil // nothing in it is of interest
+}
+
+// processed reports whether the condition of a change held, if the server says so.
+func processed(r *pb.RegionActionResult) (held, said bool) {
+	v, n := protowire.ConsumeVarint(unknownField(r, fieldResultProcessed, protowire.VarintType))
+	return v != 0, n > 0
+}
+
 // A conditionalCall is a CheckAndPut. It can be sent once only: state goes from waiting to sent
 // when the client writes it, or to abandoned when the caller gives up before that, and never on.
 type conditionalCall struct {
@@ -254,8 +264,29 @@ const (
 	fieldScanIncludeStop  protowire.Number = 22
 	fieldScanNeedCursor   protowire.Number = 24
 	fieldResponseCursor   protowire.Number = 12
+	fieldActionCondition  protowire.Number = 4 // since HBase 2.4
+	fieldResultProcessed  protowire.Number = 3
 )
 
 func appendBool(b []byte, field protowire.Number, v bool) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), protowire.EncodeBool(v))
+}
+
+// unknownField returns the bytes of a message that begin with the content of a field that gohbase does not know, or nil.
+func unknownField(m proto.Message, field protowire.Number, kind protowire.Type) []byte {
+	for unknown := []byte(m.ProtoReflect().GetUnknown()); len(unknown) > 0; {
+		number, k, n := protowire.ConsumeTag(unknown)
+		if n < 0 {
+			return nil
+		}
+		if number == field && k == kind {
+			return unknown[n:]
+		}
+		m := protowire.ConsumeFieldValue(number, k, unknown[n:])
+		if m < 0 {
+			return nil
+		}
+		unknown = unknown[n+m:]
+	}
+	return nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/hbase/internal/gate"
 )
 
 // fail gives an error of the client its kind. The context decides first: what the client says
@@ -35,7 +36,7 @@ func (d *DB) fail(ctx context.Context, what string, err error) error {
 	d.mu.Lock()
 	last, closed := d.last, d.closed
 	d.mu.Unlock()
-	denied := d.gate.reason()
+	denied := d.gate.Reason()
 	switch {
 	case closed, errors.Is(err, gohbase.ErrClientClosed):
 		kind = driver.ErrClosed
@@ -52,7 +53,7 @@ func (d *DB) fail(ctx context.Context, what string, err error) error {
 		if own {
 			ended = errNoAnswer
 		}
-		if last != nil && unauthorised[javaClass(last)] {
+		if last != nil && gate.Unauthorised[javaClass(last)] {
 			return fmt.Errorf("hbase: %s: %w: %w", what, driver.ErrUnauthorised, concise{last})
 		}
 		if last != nil {
@@ -63,7 +64,7 @@ func (d *DB) fail(ctx context.Context, what string, err error) error {
 		return fmt.Errorf("hbase: %s: %w", what, pause.Ended(ctx))
 	case errors.Is(err, gohbase.TableNotFound) || javaClass(err) == "TableNotFoundException":
 		kind = driver.ErrNoFamily
-	case unauthorised[javaClass(err)]:
+	case gate.Unauthorised[javaClass(err)]:
 		kind = driver.ErrUnauthorised
 	case errors.Is(err, gohbase.ErrCannotFindRegion),
 		errors.As(err, &server), errors.As(err, &moved), errors.As(err, &retry):

@@ -17,6 +17,8 @@ type family struct {
 	spec  driver.FamilySpec
 	table []byte
 
+	foreign bool // a table of somebody else: its cells are taken as they are
+
 	sizes driver.Sizes // of the rows of batches
 }
 
@@ -88,5 +90,37 @@ func (f *family) read(ctx context.Context, row []byte, s driver.Slice) ([]driver
 	if err != nil {
 		return nil, err
 	}
-	return cellsOf(m.(*pb.GetResponse), s.Stamps)
+	return f.cellsOf(m.(*pb.GetResponse), s.Stamps)
+}
+
+// cellsOf takes the cells out of a response. The server sends them within the message, because
+// gohbase does not say that it is new enough for anything better, so they are in memory of their
+// own already.
+func (f *family) cellsOf(r *pb.GetResponse, stamps bool) ([]driver.Cell, error) {
+	found := r.GetResult().GetCell()
+	if len(found) != int(r.GetResult().GetAssociatedCellCount()) && len(found) == 0 {
+		return nil, wire.ErrCell
+	}
+	cells := make([]driver.Cell, len(found))
+	for i, c := range found {
+		if f.foreign {
+			cells[i] = driver.Cell{Qualifier: wire.Foreign(c.Family, c.Qualifier), Value: c.Value, Stamp: int64(c.GetTimestamp())}
+			continue
+		}
+		if !wire.Known(c.Qualifier, c.Value) {
+			return nil, wire.ErrFormat
+		}
+		cells[i] = driver.Cell{Qualifier: c.Qualifier[1:], Value: c.Value[1:]}
+		if stamps {
+			cells[i].Stamp = int64(c.GetTimestamp())
+		}
+	}
+	return cells, nil
+}
+
+func (f *family) decoder(stamps bool) decoder {
+	if f.foreign {
+		return wire.DecodeForeign
+	}
+	return func(b []byte, n int) ([]byte, []driver.Cell, int, error) { return wire.DecodeRow(b, n, stamps) }
 }

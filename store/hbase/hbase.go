@@ -36,8 +36,8 @@
 // not been tried. When a region moves to a server whose clock is slow, writes lose against older
 // ones until that clock has caught up. Keep the servers' clocks synchronised, as HBase demands.
 //
-// Replace checks the value of the cell that was seen and writes in one atomic step, one request a
-// row. Its deletions have the time of that cell.
+// Replace checks the value of the cell that was seen and writes in one atomic step for each row.
+// Its deletions have the time of that cell.
 //
 // When a cell with a time to live ends, HBase shows the version before it, until a compaction
 // removes that. So a put with a TTL first looks for an older version, and deletes that in the same
@@ -46,8 +46,8 @@
 // # Limits
 //
 // A conditional put checks one cell and cannot delete, so families are no [driver.Committer]. Conditional tables of package
-// store need none. Mutations that both put and delete, those with a TTL, and replacements take a request each; all others go
-// in batches.
+// store need none. Mutations with a TTL take two requests each, and replacements one if the server is older than HBase 2.4; all
+// others go in batches. The server makes each mutation that both puts and deletes, and each replacement, by itself.
 //
 // The client has neither TLS nor Kerberos. Whoever can read the network sees what the server sees.
 package hbase
@@ -70,6 +70,7 @@ import (
 	"github.com/tsuna/gohbase/zk"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/hbase/internal/gate"
 	"github.com/rangecrypt/rangecrypt/store/hbase/internal/wire"
 )
 
@@ -124,7 +125,7 @@ type DB struct {
 	quorum, namespace, root, user   string
 	timeout, readTimeout, zkTimeout time.Duration
 	splits                          int
-	gate                            gate
+	gate                            gate.Gate
 
 	client gohbase.Client
 	rpc    gohbase.RPCClient
@@ -132,6 +133,7 @@ type DB struct {
 
 	mu      sync.Mutex
 	regions map[hrpc.RegionInfo]struct{} // that requests were sent to
+	heed    map[string]hrpc.RegionClient // by address, whose servers heed conditions of single changes
 	last    error                        // the last error of a connection, for messages
 	closed  bool
 }
@@ -149,10 +151,10 @@ func Open(ctx context.Context, quorum string, o *Options) (*DB, error) {
 	d := &DB{
 		quorum: quorum, namespace: or(o.Namespace, "rangecrypt"), root: or(o.Root, "/hbase"), user: or(o.User, "rangecrypt"),
 		timeout: or(o.Timeout, time.Minute), readTimeout: readTimeout, zkTimeout: 10 * time.Second, splits: o.SplitRegions,
-		gate: gate{dial: o.Dial}, client: o.Client, regions: make(map[hrpc.RegionInfo]struct{}),
+		gate: gate.Gate{Dial: o.Dial}, client: o.Client, regions: make(map[hrpc.RegionInfo]struct{}), heed: make(map[string]hrpc.RegionClient),
 	}
 	if o.Dial == nil {
-		d.gate.dial = new(net.Dialer).DialContext
+		d.gate.Dial = new(net.Dialer).DialContext
 	}
 	switch {
 	case quorum == "":
@@ -165,7 +167,7 @@ func Open(ctx context.Context, quorum string, o *Options) (*DB, error) {
 	silence()
 	ctx, cancel := d.bound(ctx)
 	defer cancel()
-	ctx, done := d.gate.opening(ctx)
+	ctx, done := d.gate.Opening(ctx)
 	defer done()
 	if err := d.reach(ctx); err != nil {
 		return nil, d.fail(ctx, "open "+quorum, err)
@@ -173,8 +175,8 @@ func Open(ctx context.Context, quorum string, o *Options) (*DB, error) {
 	if d.client == nil {
 		d.own = true
 		d.client = gohbase.NewClient(quorum,
-			gohbase.ZookeeperRoot(d.root), gohbase.ZookeeperTimeout(d.zkTimeout), gohbase.ZooKeeperDialer(d.gate.dialZooKeeper),
-			gohbase.RegionDialer(d.gate.dialRegion), gohbase.RegionReadTimeout(d.readTimeout), gohbase.RegionLookupTimeout(d.zkTimeout),
+			gohbase.ZookeeperRoot(d.root), gohbase.ZookeeperTimeout(d.zkTimeout), gohbase.ZooKeeperDialer(d.gate.DialZooKeeper),
+			gohbase.RegionDialer(d.gate.DialRegion), gohbase.RegionReadTimeout(d.readTimeout), gohbase.RegionLookupTimeout(d.zkTimeout),
 			gohbase.EffectiveUser(d.user), gohbase.RpcQueueSize(queueSize), gohbase.FlushInterval(0))
 	}
 	rpc, ok := d.client.(gohbase.RPCClient)
@@ -201,7 +203,7 @@ func (d *DB) reach(ctx context.Context) error {
 			return nil
 		}
 		d.note(err)
-		if refused := refusedBy(err); refused != nil {
+		if refused := gate.RefusedBy(err); refused != nil {
 			return refused
 		}
 		if backOff(ctx, "server_unavailable", n) != nil {
@@ -264,7 +266,7 @@ func (d *DB) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family,
 	defer m.close()
 	what := "open family " + spec.Name
 	for n := 0; ; n++ {
-		schema, err := m.describe(ctx, spec.Name)
+		schema, err := m.describe(ctx, d.tableName(spec.Name))
 		if err == nil && schema != nil {
 			if err := d.verify(schema, spec); err != nil {
 				return nil, err
@@ -287,9 +289,9 @@ func (d *DB) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family,
 	}
 }
 
-func (m *master) describe(ctx context.Context, name string) (*pb.TableSchema, error) {
+func (m *master) describe(ctx context.Context, name *pb.TableName) (*pb.TableSchema, error) {
 	var r pb.GetTableDescriptorsResponse
-	err := m.do(ctx, "GetTableDescriptors", &pb.GetTableDescriptorsRequest{TableNames: []*pb.TableName{m.db.tableName(name)}}, &r)
+	err := m.do(ctx, "GetTableDescriptors", &pb.GetTableDescriptorsRequest{TableNames: []*pb.TableName{name}}, &r)
 	switch {
 	case err != nil && (javaClass(err) == "TableNotFoundException" || javaClass(err) == "NamespaceNotFoundException"):
 		return nil, nil
@@ -370,7 +372,7 @@ func (d *DB) Drop(ctx context.Context, name string) error {
 	m := &master{db: d}
 	defer m.close()
 	what := "drop family " + name
-	schema, err := m.describe(ctx, name)
+	schema, err := m.describe(ctx, d.tableName(name))
 	if err != nil || schema == nil {
 		return d.fail(ctx, what, err)
 	}
@@ -380,15 +382,19 @@ func (d *DB) Drop(ctx context.Context, name string) error {
 	case !strings.HasPrefix(found, thisFormat):
 		return fmt.Errorf("hbase: %w: table %s:%s has layout %q, which a newer version of this library has to drop", driver.ErrLayout, d.namespace, name, found)
 	}
-	table := d.tableName(name)
-	err = m.procedure(ctx, "DisableTable", &pb.DisableTableRequest{TableName: table}, &pb.DisableTableResponse{})
+	return d.fail(ctx, what, m.drop(ctx, d.tableName(name)))
+}
+
+// drop removes a table. It returns nil when somebody else has.
+func (m *master) drop(ctx context.Context, table *pb.TableName) error {
+	err := m.procedure(ctx, "DisableTable", &pb.DisableTableRequest{TableName: table}, &pb.DisableTableResponse{})
 	if err == nil || javaClass(err) == "TableNotEnabledException" {
 		err = m.procedure(ctx, "DeleteTable", &pb.DeleteTableRequest{TableName: table}, &pb.DeleteTableResponse{})
 	}
 	if err != nil && javaClass(err) == "TableNotFoundException" {
-		return nil // somebody else dropped it
+		return nil
 	}
-	return d.fail(ctx, what, err)
+	return err
 }
 
 // thisFormat is what the layouts of tables begin with that this version knows.

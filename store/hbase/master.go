@@ -128,7 +128,7 @@ func (d *DB) dial(ctx context.Context, what zk.ResourceName, kind region.ClientT
 	if err != nil {
 		return nil, err
 	}
-	rc := region.NewClient(address, kind, 1, 0, d.user, d.readTimeout, nil, d.gate.dialRegion)
+	rc := region.NewClient(address, kind, 1, 0, d.user, d.readTimeout, nil, d.gate.DialRegion)
 	connected := make(chan error, 1)
 	go func() { connected <- rc.Dial(ctx) }()
 	select {
@@ -148,7 +148,7 @@ func (d *DB) dial(ctx context.Context, what zk.ResourceName, kind region.ClientT
 // that it makes are closed when ours is done, which ends it.
 func (d *DB) locate(ctx context.Context, what zk.ResourceName) (string, error) {
 	dial := func(_ context.Context, network, address string) (net.Conn, error) {
-		conn, err := d.gate.dialZooKeeper(ctx, network, address)
+		conn, err := d.gate.DialZooKeeper(ctx, network, address)
 		if err == nil {
 			context.AfterFunc(ctx, func() { conn.Close() })
 		}

@@ -86,6 +86,9 @@ type scan struct {
 
 func newScan(f *family, r driver.Range) *scan {
 	s := &scan{f: f, reverse: r.Reverse, columns: wire.Columns(r.Cells), filter: wire.CellFilter(r.Cells), stamps: r.Cells.Stamps}
+	if f.foreign {
+		s.columns = nil // of all column families
+	}
 	if r.Each != nil {
 		s.jump = newJump(r)
 		r.Start, r.End = r.Each[0].Start, r.Each[len(r.Each)-1].End
@@ -136,7 +139,7 @@ func (s *scan) page(ctx context.Context, limit int) ([]driver.Row, error) {
 		key = below(s.at)
 	}
 	for lost := 0; ; {
-		c := &scanCall{call: s.f.db.request(ctx, s.f.table, key), rows: rows, scan: s.message(), stamps: s.stamps}
+		c := &scanCall{call: s.f.db.request(ctx, s.f.table, key), rows: rows, scan: s.message(), decode: s.f.decoder(s.stamps)}
 		m, err := s.f.db.send(ctx, c)
 		if err != nil && scannerLost[javaClass(err)] {
 			if lost++; backOff(ctx, "server_unavailable", lost) == nil {

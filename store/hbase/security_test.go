@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/hbase/internal/gate"
 )
 
 // A fake is a server that answers as ZooKeeper or HBase does when it asks for Kerberos or TLS: the real one does so only
@@ -196,8 +197,8 @@ func TestWatchedConnectionKeepsRequestsTogether(t *testing.T) {
 		}
 		received <- nil
 	}).listen(t)
-	g := &gate{dial: new(net.Dialer).DialContext}
-	conn, err := g.dialRegion(t.Context(), "tcp", address)
+	g := &gate.Gate{Dial: new(net.Dialer).DialContext}
+	conn, err := g.DialRegion(t.Context(), "tcp", address)
 	require.NoError(t, err)
 	defer conn.Close()
 	for i := range writers {

@@ -292,6 +292,45 @@ func TestUnknownOutcome(t *testing.T) {
 	})
 }
 
+// A request for many rows is lost, or its answer is. All rows change all the same, those that have changed meanwhile excepted.
+func TestLostReplacements(t *testing.T) {
+	p := newNetwork(t)
+	db := open(t, Options{Dial: p.Dial})
+	t.Cleanup(func() { db.Close() })
+	f := newTable(t, db, driver.FamilySpec{})
+	rows := func(cells ...driver.Cell) (ms []driver.Mutation) {
+		for i := range 100 {
+			ms = append(ms, put(fmt.Sprintf("r%02d", i), cells...))
+		}
+		return ms
+	}
+	for name, answered := range map[string]bool{"the answer is lost": true, "the request is lost": false} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, f.Apply(t.Context(), rows(cell("q", "old"), cell("p", "old"))...))
+			var rs []driver.Replacement
+			for row, err := range f.Scan(t.Context(), driver.Range{Cells: driver.Slice{Only: [][]byte{[]byte("q")}, Stamps: true}}) {
+				require.NoError(t, err)
+				rs = append(rs, driver.Replacement{Row: row.Key, Seen: row.Cells[0], Puts: []driver.Cell{cell("q", "new")}, Deletes: [][]byte{[]byte("p")}})
+			}
+			require.Len(t, rs, 100)
+			require.NoError(t, f.Apply(t.Context(), put("r99", cell("q", "between"))))
+			p.cutAt("r50", answered)
+			late, err := f.Replace(t.Context(), rs...)
+			require.NoError(t, err)
+			require.True(t, p.done())
+			require.Contains(t, late, 99)
+			for row, err := range f.Scan(t.Context(), driver.Range{}) {
+				require.NoError(t, err)
+				want := []string{"q=new"}
+				if string(row.Key) == "r99" {
+					want = []string{"p=old", "q=between"}
+				}
+				require.Equal(t, want, texts(row.Cells), "%s", row.Key)
+			}
+		})
+	}
+}
+
 // at sends cells with a timestamp of our choice.
 func (f *family) at(tb testing.TB, row string, time uint64, kind pb.MutationProto_MutationType, qualifier, value string) {
 	tb.Helper()

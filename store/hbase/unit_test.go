@@ -42,7 +42,7 @@ func TestBatchedGets(t *testing.T) {
 		return int(size)
 	}
 	want := []driver.Cell{{Qualifier: []byte("q"), Value: []byte("value"), Stamp: 7}}
-	c := &batchedGet{stamps: true}
+	c := &batchedGet{of: new(family), stamps: true}
 	require.Zero(t, read(c, all, 0))
 	require.Equal(t, len(known), read(c, all, 1))
 	cells, err := c.answer(answered(1))
@@ -310,4 +310,66 @@ func TestLostScannerIsOpenedAgain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An oldServer answers as one before HBase 2.4 does, which overlooks the conditions of single changes.
+type oldServer struct {
+	hrpc.RegionClient
+	multis []*pb.MultiRequest
+}
+
+func (*oldServer) Addr() string { return "old" }
+func (s *oldServer) QueueRPC(c hrpc.Call) {
+	m := c.ToProto().(*pb.MultiRequest)
+	s.multis = append(s.multis, m)
+	results := make([]*pb.RegionActionResult, len(m.RegionAction))
+	for i := range results {
+		results[i] = &pb.RegionActionResult{}
+	}
+	c.ResultChan() <- hrpc.RPCResult{Msg: &pb.MultiResponse{RegionActionResult: results}}
+}
+
+// SendRPC locates, and says of every single request that its condition holds.
+func (s *oldServer) SendRPC(c hrpc.Call) (proto.Message, error) {
+	r := region.NewInfo(1, nil, []byte("t"), []byte("n"), nil, nil)
+	r.SetClient(s)
+	c.SetRegion(r)
+	switch m := c.ToProto().(type) {
+	case nil:
+		return nil, errors.New("located")
+	case *pb.MultiRequest:
+		s.multis = append(s.multis, m)
+	}
+	return &pb.MultiResponse{Processed: pbTrue}, nil
+}
+
+func TestConditionsThatOldServersOverlook(t *testing.T) {
+	s := &oldServer{}
+	db := &DB{rpc: s, timeout: time.Minute, regions: make(map[hrpc.RegionInfo]struct{}), heed: make(map[string]hrpc.RegionClient)}
+	f := &family{db: db, spec: driver.FamilySpec{Name: "f", Layout: driver.LayoutOrdered}}
+	seen := driver.Cell{Qualifier: []byte("q"), Value: []byte("old"), Stamp: 7}
+	var replacements []driver.Replacement
+	for _, row := range []string{"a", "b", "c"} {
+		replacements = append(replacements, driver.Replacement{Row: []byte(row), Seen: seen, Puts: []driver.Cell{{Qualifier: []byte("q"), Value: []byte("new")}}})
+	}
+	late, err := f.Replace(t.Context(), replacements...)
+	require.NoError(t, err)
+	require.Empty(t, late)
+	require.Len(t, s.multis, 1+len(replacements))
+	require.Len(t, s.multis[0].RegionAction, 1, "which tries it out")
+	require.Equal(t, pb.MutationProto_DELETE, s.multis[0].RegionAction[0].Action[0].Mutation.GetMutateType())
+	for _, m := range s.multis[1:] {
+		require.Len(t, m.RegionAction, 1)
+		require.NotNil(t, m.Condition, "which old servers heed")
+	}
+
+	// Without conditions there is nothing that they could overlook.
+	s.multis = nil
+	var mutations []driver.Mutation
+	for _, r := range replacements {
+		mutations = append(mutations, driver.Mutation{Row: r.Row, Puts: r.Puts, Deletes: [][]byte{[]byte("p")}})
+	}
+	require.NoError(t, f.Apply(t.Context(), mutations...))
+	require.Len(t, s.multis, 1)
+	require.Len(t, s.multis[0].RegionAction, len(mutations))
 }

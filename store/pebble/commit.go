@@ -20,8 +20,7 @@ import (
 // the cells of a row that is to be deleted, without a lock. It also keeps every other goroutine
 // out of the engine's commit path, which panics with a lock held when the log fails.
 
-// maxGroup is the size in bytes up to which writes are put together. Beyond it a sync costs
-// little against the writing.
+// maxGroup is the size in bytes up to which writes are put together. Beyond it a sync costs little against the writing.
 const maxGroup = 2 << 20
 
 // maxPointDeletes is how many cells of a deleted row are deleted one by one. A range tombstone is
@@ -287,8 +286,7 @@ func overlap(group []*write, w *write) bool {
 	return false
 }
 
-// prepare checks the conditions of a write and completes its batch. It reports whether the batch
-// is to be committed.
+// prepare checks the conditions of a write and completes its batch. It reports whether the batch is to be committed.
 func (q *writeQueue) prepare(w *write) (bool, error) {
 	db := q.db
 	if err := db.fence.err(); err != nil {
@@ -328,8 +326,7 @@ func errDropped(e *entry) error {
 	return fmt.Errorf("pebble: %w: %s was dropped", driver.ErrNoFamily, e.spec.Name)
 }
 
-// manyExpectations is from how many on one iterator, which goes from one to the next, costs less
-// than looking each up.
+// manyExpectations is from how many on one iterator, which goes from one to the next, costs less than looking each up.
 const manyExpectations = 8
 
 // hold reports whether all expectations hold.
@@ -372,8 +369,8 @@ func (db *DB) holdMany(expect []expectation, now time.Time) (holds bool, err err
 	}()
 	for _, e := range expect {
 		holds := e.value == nil
-		found := it.SeekGE(e.key)
-		err := it.Error() // which the next seek forgets
+		found := it.SeekGEWithLimit(e.key, append(e.key, 0)) == pebble.IterValid // what follows may be much that was deleted
+		err := it.Error()                                                        // which the next seek forgets
 		if found && bytes.Equal(it.Key(), e.key) {
 			var env []byte
 			if env, err = it.ValueAndErr(); err == nil {

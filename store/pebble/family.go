@@ -581,6 +581,9 @@ func (p *pager) take(it *pebble.Iterator, q []byte) error {
 	if err != nil || !alive {
 		return err
 	}
+	if n := len(p.cells); n >= 256 && n == cap(p.cells) && n < p.cellLimit { // a large row
+		p.cells = slices.Grow(p.cells, min(3*n, p.cellLimit+4-n)) // with some of the head
+	}
 	p.cells = append(p.cells, driver.Cell{Qualifier: p.copy(q), Value: p.copy(value), Stamp: p.stamp()})
 	p.bytes += len(q) + len(value)
 	if p.window.head && driver.InHead(q) {
@@ -627,17 +630,19 @@ func (p *pager) finishRow() {
 	if p.reverse {
 		slices.Reverse(p.cells)
 	}
-	// Rows share slabs, which are small: a row that is kept keeps little else alive.
-	if cap(p.slab)-len(p.slab) < len(p.cells) {
-		p.slab = make([]driver.Cell, 0, max(len(p.cells), min(64, 8*len(p.rows))))
+	if p.slab == nil { // the first row takes its cells over
+		p.slab = slices.Clip(p.cells)
+		p.rows, p.cells = append(p.rows, driver.Row{Key: p.copyRow(), Cells: p.slab}), nil
+	} else {
+		// Rows share slabs, which are small: a row that is kept keeps little else alive.
+		if cap(p.slab)-len(p.slab) < len(p.cells) {
+			p.slab = make([]driver.Cell, 0, max(len(p.cells), min(64, 8*len(p.rows))))
+		}
+		at := len(p.slab)
+		p.slab = append(p.slab, p.cells...)
+		p.cells = p.cells[:0]
+		p.rows = append(p.rows, driver.Row{Key: p.copyRow(), Cells: p.slab[at:len(p.slab):len(p.slab)]})
 	}
-	at := len(p.slab)
-	p.slab = append(p.slab, p.cells...)
-	p.cells = p.cells[:0]
-	p.rows = append(p.rows, driver.Row{
-		Key:   p.copyRow(),
-		Cells: p.slab[at:len(p.slab):len(p.slab)],
-	})
 	p.bytes += len(p.cur)
 }
 

@@ -14,12 +14,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A fence is the file system that the engine works on. The first failure of a write closes it:
-// from then on nothing on the disk changes any more, as if the process had been killed there.
-// What was acknowledged before is on the disk; nothing is acknowledged after. Without it the
-// engine would go on. On a full disk it would repeat flushes for ever. After an fsync that failed and
-// dropped data, it would take a later one that succeeds as proof that the data is safe (Rebello et
-// al., "Can applications recover from fsync failures?", USENIX ATC 2020).
+// A fence is the file system that the engine works on. The first failure of a write closes it: from then on nothing on the
+// disk changes any more, as if the process had been killed there. What was acknowledged before is on the disk; nothing is
+// acknowledged after. Without it the engine would go on. On a full disk it would repeat flushes for ever. After an fsync
+// that failed and dropped data, it would take a later one that succeeds as proof that the data is safe (Rebello et al., "Can
+// applications recover from fsync failures?", USENIX ATC 2020).
 //
 // The fence is also the engine's logger, since the engine reports what it cannot go on from by
 // Fatalf, which by default ends the process.
@@ -214,8 +213,7 @@ func (f *fence) RemoveAll(name string) error {
 	return f.FS.RemoveAll(name)
 }
 
-// Lock gives the engine the lock that the DB holds already, and lets go of when it is closed,
-// whatever became of the engine.
+// Lock gives the engine the lock that the DB holds already, and lets go of when it is closed, whatever became of the engine.
 func (f *fence) Lock(name string) (io.Closer, error) {
 	if filepath.Base(name) != filepath.Base(f.lock) {
 		return nil, errors.New("unexpected lock file")

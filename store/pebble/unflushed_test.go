@@ -34,7 +34,11 @@ func TestReadsSeeWritesBesideFlushes(t *testing.T) {
 	key := func(w, i int) []byte { return fmt.Appendf(nil, "row %d of %d\x00", i, w) }
 	var begun, acknowledged [writers][rows]atomic.Uint64 // changes of a row; it is there after those of odd numbers
 	var applied, inTables atomic.Int64
-	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(sim.Share(20, 3))*time.Second)
+	last := 3 * time.Second
+	if sim.Long() {
+		last = 20 * time.Second
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), last)
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
 	write := func(w int, random *rand.Rand) error {

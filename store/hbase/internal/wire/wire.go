@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
@@ -60,25 +61,26 @@ var (
 )
 
 // nextCell takes the first cell, of size bytes, out of b.
-func nextCell(b []byte) (row, qualifier, value []byte, time uint64, size int, err error) {
+func nextCell(b []byte) (row, family, qualifier, value []byte, time uint64, size int, err error) {
 	if len(b) < 14 {
-		return nil, nil, nil, 0, 0, ErrCell
+		return nil, nil, nil, nil, 0, 0, ErrCell
 	}
 	total := int(binary.BigEndian.Uint32(b)) + 4
 	keyLen, valueLen := int(binary.BigEndian.Uint32(b[4:])), int(binary.BigEndian.Uint32(b[8:]))
 	rowLen := int(binary.BigEndian.Uint16(b[12:]))
 	// 12 bytes are beside row, family and qualifier in a key.
 	if total > len(b) || total != 12+keyLen+valueLen || keyLen < 12+rowLen {
-		return nil, nil, nil, 0, 0, ErrCell
+		return nil, nil, nil, nil, 0, 0, ErrCell
 	}
 	row = b[14 : 14+rowLen]
 	familyLen := int(b[14+rowLen])
 	if keyLen < 12+rowLen+familyLen {
-		return nil, nil, nil, 0, 0, ErrCell
+		return nil, nil, nil, nil, 0, 0, ErrCell
 	}
 	end := 12 + keyLen
+	family = b[15+rowLen : 15+rowLen+familyLen]
 	qualifier = b[15+rowLen+familyLen : end-9]
-	return row, qualifier, b[end:total], binary.BigEndian.Uint64(b[end-9:]), total, nil
+	return row, family, qualifier, b[end:total], binary.BigEndian.Uint64(b[end-9:]), total, nil
 }
 
 // Known reports whether a cell has our format.
@@ -95,7 +97,7 @@ func DecodeRow(b []byte, n int, stamps bool) (key []byte, cells []driver.Cell, r
 	size := 0
 	var unknown error
 	for range n {
-		row, qualifier, value, _, k, err := nextCell(b[read:])
+		row, _, qualifier, value, _, k, err := nextCell(b[read:])
 		switch {
 		case err != nil:
 			return nil, nil, 0, err
@@ -118,7 +120,7 @@ func DecodeRow(b []byte, n int, stamps bool) (key []byte, cells []driver.Cell, r
 	}
 	cells = make([]driver.Cell, n)
 	for i, at := 0, 0; i < n; i++ {
-		row, qualifier, value, time, k, _ := nextCell(b[at:])
+		row, _, qualifier, value, time, k, _ := nextCell(b[at:])
 		if i == 0 {
 			key = keep(row)
 		}
@@ -129,4 +131,22 @@ func DecodeRow(b []byte, n int, stamps bool) (key []byte, cells []driver.Cell, r
 		at += k
 	}
 	return key, cells, read, nil
+}
+
+// Foreign returns the qualifier that a cell of a table gets which is not ours: its column family stands before it.
+func Foreign(family, qualifier []byte) []byte {
+	return slices.Concat(family, []byte(":"), qualifier)
+}
+
+// DecodeForeign decodes n cells of one row of such a table, as they are.
+func DecodeForeign(b []byte, n int) (key []byte, cells []driver.Cell, read int, err error) {
+	for range n {
+		row, family, qualifier, value, time, k, err := nextCell(b[read:])
+		if err != nil {
+			return nil, nil, 0, err
+		}
+		key, read = row, read+k
+		cells = append(cells, driver.Cell{Qualifier: Foreign(family, qualifier), Value: slices.Clone(value), Stamp: int64(time)})
+	}
+	return slices.Clone(key), cells, read, nil
 }

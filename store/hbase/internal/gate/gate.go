@@ -1,4 +1,6 @@
-package hbase
+// Package gate makes the connections of the adapter, and finds out whether a server will never let
+// this client in: one that asks for Kerberos or TLS.
+package gate
 
 import (
 	"context"
@@ -31,25 +33,25 @@ var (
 		"let everybody read the znodes below zookeeper.znode.parent, or take Cassandra", driver.ErrUnauthorised)
 )
 
-// unauthorised are the exceptions by which a server says that this user may not do it.
-var unauthorised = map[string]bool{
+// Unauthorised are the exceptions by which a server says that this user may not do it.
+var Unauthorised = map[string]bool{
 	"AccessDeniedException":  true,
 	"AccessControlException": true,
 	"AuthorizationException": true,
 	"BadAuthException":       true,
 }
 
-// A gate makes connections, and finds out whether a server will never let this client in.
-type gate struct {
-	dial func(ctx context.Context, network, address string) (net.Conn, error)
+// A Gate makes connections, and finds out whether a server will never let this client in.
+type Gate struct {
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu     sync.Mutex
 	denied error                   // why not, since one said so
 	refuse context.CancelCauseFunc // ends an Open that is under way; nil after it
 }
 
-// opening returns a context that ends when a server refuses this client, until done is called.
-func (g *gate) opening(ctx context.Context) (_ context.Context, done func()) {
+// Opening returns a context that ends when a server refuses this client, until done is called.
+func (g *Gate) Opening(ctx context.Context) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	set := func(f context.CancelCauseFunc) {
 		g.mu.Lock()
@@ -60,7 +62,7 @@ func (g *gate) opening(ctx context.Context) (_ context.Context, done func()) {
 	return ctx, func() { set(nil); cancel(nil) }
 }
 
-func (g *gate) deny(err error) {
+func (g *Gate) deny(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.denied = err
@@ -70,45 +72,45 @@ func (g *gate) deny(err error) {
 }
 
 // admit forgets a refusal: a server has answered.
-func (g *gate) admit() {
+func (g *Gate) admit() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.denied = nil
 }
 
-// reason returns why this client is not let in, and nil if it is.
-func (g *gate) reason() error {
+// Reason returns why this client is not let in, and nil if it is.
+func (g *Gate) Reason() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.denied
 }
 
-func (g *gate) isOpening() bool {
+func (g *Gate) isOpening() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.refuse != nil
 }
 
-// dialRegion makes a connection to a region server or master, dialZooKeeper one to ZooKeeper.
-func (g *gate) dialRegion(ctx context.Context, network, address string) (net.Conn, error) {
+// DialRegion makes a connection to a region server or master, DialZooKeeper one to ZooKeeper.
+func (g *Gate) DialRegion(ctx context.Context, network, address string) (net.Conn, error) {
 	return g.watch(ctx, network, address, false)
 }
 
-func (g *gate) dialZooKeeper(ctx context.Context, network, address string) (net.Conn, error) {
+func (g *Gate) DialZooKeeper(ctx context.Context, network, address string) (net.Conn, error) {
 	return g.watch(ctx, network, address, true)
 }
 
 // watch makes a connection that is looked at where it is one of TCP, as it is but for a Dial of the caller's own.
-func (g *gate) watch(ctx context.Context, network, address string, zooKeeper bool) (net.Conn, error) {
-	conn, err := g.dial(ctx, network, address)
+func (g *Gate) watch(ctx context.Context, network, address string, zooKeeper bool) (net.Conn, error) {
+	conn, err := g.Dial(ctx, network, address)
 	if tcp, ok := conn.(*net.TCPConn); ok && err == nil {
 		return &watched{TCPConn: tcp, gate: g, address: address, zooKeeper: zooKeeper}, nil
 	}
 	return conn, err
 }
 
-// refusedBy returns the error of a ZooKeeper that asks for a login, and nil for other errors: its client has texts only.
-func refusedBy(err error) error {
+// RefusedBy returns the error of a ZooKeeper that asks for a login, and nil for other errors: its client has texts only.
+func RefusedBy(err error) error {
 	const sessionNeedsLogin = "unknown error: -124" // SESSIONCLOSEDREQUIRESASLAUTH, which the client has no name for
 	if text := err.Error(); strings.Contains(text, "zk: not authenticated") || strings.Contains(text, sessionNeedsLogin) {
 		return errZooKeeper
@@ -120,7 +122,7 @@ func refusedBy(err error) error {
 // is several pieces, which only a *net.TCPConn keeps together (net.Buffers), so that this has to be one.
 type watched struct {
 	*net.TCPConn
-	gate      *gate
+	gate      *Gate
 	address   string
 	zooKeeper bool
 
@@ -182,7 +184,7 @@ func (w *watched) answer(b []byte) {
 	}
 	class := header.Exception.GetExceptionClassName()
 	class = class[strings.LastIndexByte(class, '.')+1:]
-	if unauthorised[class] || class == "SaslException" {
+	if Unauthorised[class] || class == "SaslException" {
 		w.gate.deny(fmt.Errorf("%w (%s)", errKerberos, class))
 	}
 }
@@ -190,10 +192,10 @@ func (w *watched) answer(b []byte) {
 var errSpoke = errors.New("the server speaks TLS")
 
 // speaksTLS reports whether a server begins to speak TLS. Nothing is sent to it but the beginning of a handshake.
-func (g *gate) speaksTLS(address string) bool {
+func (g *Gate) speaksTLS(address string) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	conn, err := g.dial(ctx, "tcp", address)
+	conn, err := g.Dial(ctx, "tcp", address)
 	if err != nil {
 		return false
 	}
