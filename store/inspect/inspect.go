@@ -37,6 +37,10 @@ const (
 	CellPerColumn = "cell per column"
 )
 
+// Elsewhere is the layout of a table whose rows are in a table that the application keeps: see package store/cell. It has no
+// row key and no families here, only the keys of its columns.
+const Elsewhere = "elsewhere"
+
 // Layout returns the one of a schema: CellPerColumn or Packed.
 func Layout(cellPerColumn bool) string {
 	if cellPerColumn {
@@ -57,7 +61,7 @@ type Table struct {
 	Name       string
 	ID         string
 	Version    uint32 // of the catalogue, that the last change of the table made
-	Layout     string // Packed or CellPerColumn
+	Layout     string // Packed, CellPerColumn or Elsewhere
 	SpreadBits int    // 0 is one partition
 
 	// TTL is how long rows live that do not say otherwise: -1 is for ever, and 0 says that no row expires.
@@ -174,6 +178,9 @@ type Explanation struct {
 	Copied, Uncopied []string
 	// Sorted says that the client keeps the rows to sort them.
 	Sorted bool
+	// Changing are the columns of Driver whose encryption was changed, or whose search key, and of which not all rows were
+	// converted by Table.Convert. The index entries of before are scanned, and then those of now.
+	Changing []string
 	// Unconverted are the columns of the predicate whose encryption was changed and of which not all
 	// rows were converted by Table.Convert. They cannot drive the query, so that they are checked
 	// in each row.

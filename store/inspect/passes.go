@@ -15,6 +15,19 @@ type ConvertStats struct {
 	Unfit int
 }
 
+// Add adds what another call did.
+func (s *ConvertStats) Add(other ConvertStats) {
+	s.Rows, s.Converted, s.Unreadable = s.Rows+other.Rows, s.Converted+other.Converted, s.Unreadable+other.Unreadable
+	s.Copies, s.Unfit = s.Copies+other.Copies, s.Unfit+other.Unfit
+}
+
+// A ConvertedPart is what one call of Table.ConvertPart did, and how far the conversion of the table was then.
+type ConvertedPart struct {
+	ConvertStats
+	Done int  // of as many parts as the table was cut into for this call, by whichever client
+	Over bool // all rows are converted, and the table's entry says so
+}
+
 // ConvertStatus is how far the conversion of a table is.
 type ConvertStatus struct {
 	// Pending are the columns whose encryption was changed and of which not all rows are known to be
@@ -29,14 +42,20 @@ type ConvertStatus struct {
 	Done, Total int
 }
 
-// A KeyUse says how many cells of a table were sealed with which key.
+// A KeyUse says how much of a table is under which key.
 type KeyUse struct {
-	Keys []KeyCount // of each tenant those of key cells, then those of each column, the newest of each first
+	Keys   []KeyCount    // of each tenant those of key cells, then those of each column, the newest of each first
+	Search []SearchCount // of each tenant those of the parts of the row key, then those of each column, the newest of each first
 
 	Plain   int // cells that are not sealed
 	Orphans int // cells of tenants that were dropped, in a table that is not open for one
 	Dropped int // cells of columns that were dropped, and with them their keys: Table.Convert removes them
+	Left    int // index entries of columns or tenants that were dropped, or of none: Table.Verify says which
 	Unknown int // cells that no key of theirs opens, or that are none: Table.Verify says which
+
+	// Catalogue is how many cells of the catalogue are about the table: its entry, how far conversions are, and a migration. All
+	// are under the key of the database; those that it does not open are Unknown.
+	Catalogue int
 }
 
 // A KeyCount is how many cells one key sealed.
@@ -46,6 +65,16 @@ type KeyCount struct {
 	ID     string // of the key, in hex
 	Newest bool   // it seals what is written from now on
 	Cells  int
+}
+
+// A SearchCount is how much is found by one search key.
+type SearchCount struct {
+	Tenant  string // "" in tables without
+	Column  string // or part of the row key
+	ID      string // of the key, in hex
+	Newest  bool   // what is written from now on is found by it
+	Entries int    // index entries, or values in the index that the database keeps; of a part of the row key, rows
+	Records int    // of the index that the scheme keeps, if it does, its own notes included. Columns that share one have the same
 }
 
 // Orphans is what Table.DeleteOrphans deleted.
@@ -135,6 +164,21 @@ type Index struct {
 	Column  string
 	Values  int
 	Version ope.Version // at the end
+}
+
+// Add adds what was found elsewhere: of another tenant, or in another part of the table.
+func (v *Verification) Add(other *Verification) {
+	v.Rows, v.Deleted, v.Expired, v.Cells = v.Rows+other.Rows, v.Deleted+other.Deleted, v.Expired+other.Expired, v.Cells+other.Cells
+	v.Postings, v.Dangling, v.Dropped = v.Postings+other.Postings, v.Dangling+other.Dangling, v.Dropped+other.Dropped
+	v.Uncopied, v.Unknown = v.Uncopied+other.Uncopied, v.Unknown+other.Unknown
+	v.Orphans, v.OrphanPostings = v.Orphans+other.Orphans, v.OrphanPostings+other.OrphanPostings
+	v.Indexes, v.Repaired = append(v.Indexes, other.Indexes...), v.Repaired+other.Repaired
+	if v.Faults == nil {
+		v.Faults = make(map[FaultKind]int)
+	}
+	for kind, n := range other.Faults {
+		v.Faults[kind] += n
+	}
 }
 
 // Sound reports whether there is no fault that was not mended.

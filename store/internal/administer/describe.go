@@ -37,15 +37,11 @@ func Describe(ctx context.Context, db *session.Database) (inspect.Database, erro
 		return inspect.Database{}, fmt.Errorf("describe: %w", err)
 	}
 	for _, tenant := range tenants {
-		keys, err := db.Keys.TenantKeys(tenant)
+		ids, err := db.Keys.TenantIDs(tenant)
 		if err != nil {
 			return inspect.Database{}, fmt.Errorf("describe tenant %q: %w", tenant.Name, err)
 		}
-		t := inspect.Tenant{Name: tenant.Name}
-		for _, key := range slices.Backward(keys) {
-			t.Keys = append(t.Keys, keyring.ID(key))
-		}
-		d.Tenants = append(d.Tenants, t)
+		d.Tenants = append(d.Tenants, inspect.Tenant{Name: tenant.Name, Keys: ids})
 	}
 	return d, nil
 }
@@ -78,13 +74,17 @@ func describe(db *session.Database, e *catalogue.Edit, m *meta.Table) (inspect.T
 		return d, err
 	}
 	d.Families = slices.Sorted(maps.Keys(specs))
-	k := db.Keys.Table(m.ID)
-	rows, err := k.Rows(m)
-	if err != nil {
-		return d, err
-	}
-	if !m.Tenants {
-		d.RowKeys = rows.IDs()
+	k := db.Keys.Of(m)
+	if !m.Elsewhere() {
+		rows, err := k.Rows(m)
+		if err != nil {
+			return d, err
+		}
+		if !m.Tenants {
+			if d.RowKeys, err = rows.IDs(); err != nil {
+				return d, err
+			}
+		}
 	}
 	metas, err := e.Tables()
 	if err != nil {
@@ -123,10 +123,12 @@ func describeField(k keyring.Table, of *meta.Table, m *meta.Field, all []*meta.T
 		d.SharedWith = m.Sharers(of, all)
 	}
 	cells, err := k.Cells(m)
+	if err == nil {
+		d.CellKeys, err = cells.IDs()
+	}
 	if err != nil {
 		return d, fmt.Errorf("column %q: %w", m.Name, err)
 	}
-	d.CellKeys = cells.IDs()
 	if of.Tenants {
 		d.SearchKey, d.CellKeys = "", nil // nothing is under those
 	}

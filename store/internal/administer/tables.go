@@ -87,6 +87,9 @@ func makeFamilies(ctx context.Context, db *session.Database, m, before *meta.Tab
 // makeIndexes makes the indexes of the database that a table needs and did not need before. It returns those that may be made, also
 // with an error.
 func makeIndexes(ctx context.Context, db *session.Database, m, before *meta.Table) (made []string, err error) {
+	if m.Elsewhere() {
+		return nil, nil
+	}
 	spec, err := m.DataSpec()
 	if err != nil {
 		return nil, err
@@ -115,6 +118,9 @@ func makeIndexes(ctx context.Context, db *session.Database, m, before *meta.Tabl
 
 // familiesOf returns the families that a table needs, without those of columns of other tables.
 func familiesOf(db *session.Database, m *meta.Table) (map[string]driver.FamilySpec, error) {
+	if m.Elsewhere() {
+		return nil, nil
+	}
 	data, err := m.DataSpec()
 	if err != nil {
 		return nil, err
@@ -136,7 +142,7 @@ func familiesOf(db *session.Database, m *meta.Table) (map[string]driver.FamilySp
 
 // complete puts a description whose new fields have no keys yet, nor an owner of a shared one.
 func complete(db *session.Database, e *catalogue.Edit, m *meta.Table) error {
-	k := db.Keys.Table(m.ID)
+	k := db.Keys.Of(m)
 	k.Equip(m)
 	for i := range m.Columns {
 		f := &m.Columns[i]
@@ -235,6 +241,9 @@ func RotateKeys(ctx context.Context, db *session.Database, table string, columns
 		if a.Meta.Tenants {
 			return fmt.Errorf("%w: the keys of its cells are those of the tenants; see RotateTenantKey", fault.ErrTenant)
 		}
+		if a.Meta.Elsewhere() {
+			return fmt.Errorf("%w: the application keeps its rows, whose keys are not rotated: add another column, and write the values there", fault.ErrSchema)
+		}
 		keys := db.Keys.Table(a.Meta.ID)
 		for _, name := range columns {
 			if slices.ContainsFunc(a.Meta.Key, func(f meta.Field) bool { return f.Name == name }) {
@@ -260,6 +269,27 @@ func RotateKeys(ctx context.Context, db *session.Database, table string, columns
 	})
 }
 
+// RotateSearchKeys gives each of the named columns of a table a new search key.
+func RotateSearchKeys(ctx context.Context, db *session.Database, table string, columns []string) error {
+	if len(columns) == 0 {
+		return fmt.Errorf("%w: no column is named: name those that are to get new search keys", fault.ErrColumn)
+	}
+	return Alter(ctx, db, table, nil, func(a *meta.Alteration) error {
+		if a.Meta.Tenants {
+			return fmt.Errorf("%w: its search keys are derived from the keys of the tenants, and stay as long as these", fault.ErrTenant)
+		}
+		for i, name := range columns {
+			if slices.Contains(columns[:i], name) {
+				continue
+			}
+			if err := a.Rotate(name); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // RenameTable gives a table another name.
 func RenameTable(ctx context.Context, db *session.Database, from, to string) error {
 	if err := meta.CheckTableName(to); err != nil {
@@ -273,6 +303,9 @@ func RenameTable(ctx context.Context, db *session.Database, from, to string) err
 			return fault.ErrNoTable
 		case e.Table(to) != nil:
 			return fmt.Errorf("%w: table %q", fault.ErrExists, to)
+		}
+		if err := before.Renamable(); err != nil {
+			return err
 		}
 		m = before.Clone()
 		m.Name = to

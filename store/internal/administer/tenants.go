@@ -51,13 +51,19 @@ func DropTenant(ctx context.Context, db *session.Database, name string) error {
 	return nil
 }
 
-// RotateTenantKey gives a tenant a new key, for all cells that are written from now on.
-func RotateTenantKey(ctx context.Context, db *session.Database, name string) error {
+// RotateTenantKey gives a tenant a new key, for all cells that are written from now on; if listed is not nil, only where that
+// says so of the newest one.
+func RotateTenantKey(ctx context.Context, db *session.Database, name string, listed func(id string) bool) error {
 	var fresh meta.WrappedKey
 	return changeTenant(ctx, db, name, nil, func(e *catalogue.Edit) error {
 		before := e.Tenant(name)
 		if before == nil {
 			return fault.ErrNoTenant
+		}
+		if listed != nil {
+			if ids, err := db.Keys.TenantIDs(before); err != nil || !listed(ids[0]) {
+				return err
+			}
 		}
 		if fresh == nil {
 			fresh = db.Keys.FreshTenant(before.ID)

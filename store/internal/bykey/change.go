@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
@@ -41,7 +42,7 @@ func UpsertRows(ctx context.Context, t *engine.Engine, rows []rowcodec.RowValues
 		if err := t.EncryptAll(ctx, records, func(c *rowcodec.Column) bool { return c.Stateful && c.Part >= 0 }); err != nil {
 			return fault.NothingDone(len(rows), engine.Gone(err))
 		}
-		distinct := make(engine.DistinctKeys, len(rows))
+		distinct := make(chunks.DistinctKeys, len(rows))
 		for i, r := range records {
 			err := t.EncodeKey(ctx, r)
 			if err == nil {
@@ -60,7 +61,7 @@ func UpsertRows(ctx context.Context, t *engine.Engine, rows []rowcodec.RowValues
 	if err != nil {
 		return err
 	}
-	return engine.InChunks(len(rows), func(from, to int) error { return t.UpdateChunk(ctx, updates[from:to], from) })
+	return chunks.InChunks(len(rows), func(from, to int) error { return t.UpdateChunk(ctx, updates[from:to], from) })
 }
 
 // UpdateRowIf gives columns of a row new values, if others have those that are given.

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
@@ -35,7 +36,7 @@ func getClearEach(ctx context.Context, t *engine.Engine, rowKeys [][]byte, keys 
 	if !readsClear(t, want) {
 		return t.ReadEach(ctx, t.Data, rowKeys, want, found)
 	}
-	return engine.GetEach(ctx, t.Data, rowKeys, t.Slice(want), func(rows []driver.Row, places []int) error {
+	return chunks.GetEach(ctx, t.Data, rowKeys, t.Slice(want), func(rows []driver.Row, places []int) error {
 		return t.Env.Concurrently(ctx, len(rows), func(ctx context.Context, i int) error {
 			r, err := clearRow(ctx, t, rows[i], keys[places[i]], want)
 			return found(places[i], r, err)

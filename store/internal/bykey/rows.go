@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
 	"github.com/rangecrypt/rangecrypt/store/internal/query"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
@@ -50,7 +53,7 @@ func exactKeys(ctx context.Context, t *engine.Engine, rows []rowcodec.RowValues)
 		return keys, nil
 	}
 	err := t.Env.Concurrently(ctx, len(keys), func(ctx context.Context, i int) (err error) {
-		keys[i], err = query.StoredKey(ctx, t, records[i])
+		keys[i], err = storedKey(ctx, t, records[i])
 		return err
 	})
 	return keys, err
@@ -132,7 +135,7 @@ func UpdateRows(ctx context.Context, t *engine.Engine, rows []rowcodec.RowValues
 	if err != nil {
 		return err
 	}
-	return engine.InChunks(len(rows), func(from, to int) error { return t.UpdateChunk(ctx, updates[from:to], from) })
+	return chunks.InChunks(len(rows), func(from, to int) error { return t.UpdateChunk(ctx, updates[from:to], from) })
 }
 
 // updatesOf returns what an Update with the given rows is to do.
@@ -153,7 +156,7 @@ func updatesOf(ctx context.Context, t *engine.Engine, rows []rowcodec.RowValues)
 		return nil, err
 	}
 	updates := make([]*rowcodec.Updated, len(rows))
-	distinct := make(engine.DistinctKeys, len(rows))
+	distinct := make(chunks.DistinctKeys, len(rows))
 	for i, row := range rows {
 		if keys[i] == nil {
 			return nil, &fault.RowError{Index: i, Err: fault.ErrNoRow}
@@ -169,4 +172,20 @@ func updatesOf(ctx context.Context, t *engine.Engine, rows []rowcodec.RowValues)
 		}
 	}
 	return updates, nil
+}
+
+// storedKey returns the key of the row that has the key parts of r, or nil.
+func storedKey(ctx context.Context, t *engine.Engine, r *rowcodec.Record) ([]byte, error) {
+	where := &predicate.Where{Op: predicate.All}
+	for i, c := range t.Parts {
+		where.Of = append(where.Of, &predicate.Where{Term: predicate.Term{Column: c.Name, Typ: c.Type.GoType(), In: []any{r.Values[i]}}})
+	}
+	for found, err := range query.RowsOf(ctx, t, query.Selection{Where: where, Limit: 1, Columns: []string{}}, new(inspect.Explanation)) {
+		if err != nil {
+			return nil, err
+		}
+		_, row, _ := found.Record()
+		return row.Key, nil
+	}
+	return nil, nil
 }

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -55,6 +56,7 @@ type Catalogue struct {
 	Sealer   *seal.Sealer
 	Names    ope.Key // of tables
 	Tenants  ope.Key // names of tenants
+	copies   ope.Key // write ids of rows that are copied
 	Digests  []byte
 	Database meta.DatabaseID
 	Clock    lease.Clock
@@ -188,6 +190,7 @@ func New(family driver.Family, database ope.Key) *Catalogue {
 		Sealer:  keyring.Sealer(database.Derive("catalogue", "seal")),
 		Names:   database.Derive("catalogue", "names"),
 		Tenants: database.Derive("catalogue", "tenants"),
+		copies:  database.Derive("catalogue", "copied rows"),
 		Digests: database.Derive("catalogue", "digest").Secret(),
 	}
 }
@@ -415,14 +418,14 @@ func (c *Catalogue) All(ctx context.Context) (*Edit, error) {
 // Version returns the version that was read.
 func (e *Edit) Version() uint32 { return e.root.Version }
 
-// Tables returns the metas of all tables, by name, and the version of the catalogue.
+// Tables returns the metas of all tables whose rows are here, by name, and the version of the catalogue.
 func (c *Catalogue) Tables(ctx context.Context) ([]*meta.Table, uint32, error) {
 	e := Edit{c: c, whole: true}
 	if _, err := e.read(ctx); err != nil {
 		return nil, 0, err
 	}
 	metas, err := e.Tables()
-	return metas, e.root.Version, err
+	return slices.DeleteFunc(metas, (*meta.Table).Elsewhere), e.root.Version, err
 }
 
 // OpenEntry returns the content of an entry.

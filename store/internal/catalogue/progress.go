@@ -1,14 +1,11 @@
 package catalogue
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
 	"slices"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
-	"github.com/rangecrypt/rangecrypt/store/internal/fault"
-	"github.com/rangecrypt/rangecrypt/store/internal/keyring"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 )
 
@@ -18,17 +15,105 @@ import (
 //	0x03 || table id [|| token of the tenant in the table]
 //
 // It is changed by compare-and-set, and does not raise the version of the catalogue.
+//
+// Clients may cut a table differently at the same time, since what is done is told by containment. Spans are lost where an older
+// program changes the cell, which overlooks them: then these parts are done once more.
 type Progress struct {
-	Round  uint64 `json:"round"`  // rises with each beginning
-	Target uint32 `json:"target"` // version of the table's or tenant's entry that rows are converted to
-	Parts  []bool `json:"parts"`  // which are done
-	Over   bool   `json:"over"`   // all are, and the entry says so
+	Round  uint64 `json:"round"`           // rises with each beginning
+	Target uint32 `json:"target"`          // version of the table's or tenant's entry that rows are converted to
+	Parts  []bool `json:"parts"`           // which are done
+	Spans  []Span `json:"spans,omitempty"` // what is done of the others, ascending; no two of them meet
+	Over   bool   `json:"over"`            // all are, and the entry says so
 }
 
 const (
 	sweepEntry    = 3
 	ProgressParts = 64
 )
+
+// A Span is some of a table: from a first share on, and below a second one. Of such shares, all of it has 2^32.
+type Span [2]uint64
+
+// SpanOf returns the span of one of some parts. There are at most driver.MaxParts, which is 2^16. So the bounds of two parts are
+// equal, or at least one share apart, and those that differ still do when they are rounded down.
+func SpanOf(part, parts int) Span {
+	bound := func(i int) uint64 { return uint64(i) << 32 / uint64(parts) }
+	return Span{bound(part), bound(part + 1)}
+}
+
+func (s Span) holds(other Span) bool { return s[0] <= other[0] && other[1] <= s[1] }
+
+// merged returns spans in their order, those that meet or overlap as one.
+func merged(spans []Span) (all []Span) {
+	slices.SortFunc(spans, func(a, b Span) int { return cmp.Compare(a[0], b[0]) })
+	for _, s := range spans {
+		if last := len(all) - 1; last >= 0 && s[0] <= all[last][1] {
+			all[last][1] = max(all[last][1], s[1])
+		} else {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// done returns all that is done.
+func (p Progress) done() []Span {
+	all := slices.Clone(p.Spans)
+	for i, done := range p.Parts {
+		if done {
+			all = append(all, SpanOf(i, len(p.Parts)))
+		}
+	}
+	return merged(all)
+}
+
+// Has reports whether all of a span is done.
+func (p Progress) Has(s Span) bool {
+	return Spans(p.done()).Has(s)
+}
+
+// Spans are some of a table, in ascending order. No two of them meet.
+type Spans []Span
+
+// Has reports whether all of a span is among them.
+func (all Spans) Has(s Span) bool {
+	return slices.ContainsFunc(all, func(done Span) bool { return done.holds(s) })
+}
+
+// With returns the spans and another one.
+func (all Spans) With(s Span) Spans { return merged(append(slices.Clone(all), s)) }
+
+// With returns the progress when a span is done, too.
+func (p Progress) With(s Span) Progress {
+	all := merged(append(p.done(), s))
+	p.Parts, p.Spans = slices.Clone(p.Parts), nil
+	for i := range p.Parts {
+		part := SpanOf(i, len(p.Parts))
+		for _, done := range all {
+			p.Parts[i] = p.Parts[i] || done.holds(part)
+			if some := (Span{max(done[0], part[0]), min(done[1], part[1])}); some[0] < some[1] && !done.holds(part) {
+				p.Spans = append(p.Spans, some)
+			}
+		}
+	}
+	p.Spans = merged(p.Spans)
+	return p
+}
+
+// DoneOf reports which of some parts are done. All are when the conversion is over.
+func (p Progress) DoneOf(parts int) []bool {
+	done, all := make([]bool, parts), p.done()
+	for i := range done {
+		part := SpanOf(i, parts)
+		at := slices.IndexFunc(all, func(s Span) bool { return part[0] < s[1] })
+		if at < 0 {
+			break
+		}
+		all = all[at:]
+		done[i] = all[0].holds(part)
+	}
+	return done
+}
 
 // Continues reports whether progress is of the round that another is of. Rounds count from one again
 // where the cell was removed, which nobody does but an operator who is not honest.
@@ -48,41 +133,16 @@ func (p Progress) Done() (n int) {
 
 // Progress returns the progress of the last conversion that has a cell, and the cell, which is empty if there was none.
 func (c *Catalogue) Progress(ctx context.Context, q []byte) (p Progress, cell driver.Cell, err error) {
-	cells, err := c.Family.Get(ctx, Row, driver.Slice{Only: [][]byte{q}})
-	if err != nil || len(cells) == 0 {
-		return Progress{}, driver.Cell{Qualifier: q}, err
-	}
-	b, _, err := c.Sealer.Open(nil, cells[0].Value, keyring.Place("catalogue", q))
-	if err != nil {
-		return Progress{}, driver.Cell{}, fmt.Errorf("progress: %w", fault.OfSeal(err))
-	}
-	if err := json.Unmarshal(b, &p); err != nil {
-		return Progress{}, driver.Cell{}, fmt.Errorf("%w: progress: %w", fault.ErrFormat, err)
-	}
-	return p, cells[0], nil
+	return readOwn[Progress](ctx, c, "progress", q)
 }
 
 // UpdateProgress replaces the progress by what next makes of it, unless that is nothing, and returns
 // what is there then. An unknown outcome is resolved by reading again.
 func (c *Catalogue) UpdateProgress(ctx context.Context, q []byte, next func(Progress) (Progress, bool)) (now Progress, err error) {
-	err = swap(ctx, c.Family, func(lost *error) (driver.Cell, []driver.Cell, error) {
-		p, cell, err := c.Progress(ctx, q)
-		*lost = nil
-		if err != nil {
-			return cell, nil, err
-		}
+	return updateOwn(ctx, c, "progress", q, func(p Progress) (Progress, bool) {
 		p.Parts = slices.Clone(p.Parts)
-		change := false
-		if now, change = next(p); !change {
-			return cell, nil, nil
-		}
-		b, err := json.Marshal(now)
-		if err != nil {
-			panic("catalogue: " + err.Error()) // numbers always marshal
-		}
-		return cell, []driver.Cell{{Qualifier: q, Value: c.Sealer.Seal(nil, keyring.NewHeader(), b, keyring.Place("catalogue", q))}}, nil
+		return next(p)
 	})
-	return now, err
 }
 
 // ProgressOf names the cell of a table's progress, of a tenant where a pseudonym is given.

@@ -87,15 +87,3 @@ func TestTreeProves(t *testing.T) {
 	_, err := c.ProveAll(Root{Digest: top}, cells)
 	require.ErrorIs(t, err, errUnproven, "entry added")
 }
-
-// A progress is continued by one of the same round only.
-func TestProgress(t *testing.T) {
-	p := Progress{Round: 2, Target: 5, Parts: []bool{true, false, true}}
-	require.Equal(t, 2, p.Done())
-	require.True(t, p.Continues(Progress{Round: 2, Target: 5, Parts: make([]bool, 3)}))
-	for _, other := range []Progress{
-		{Round: 1, Target: 5, Parts: p.Parts}, {Round: 2, Target: 6, Parts: p.Parts}, {Round: 2, Target: 5, Parts: p.Parts[:2]},
-	} {
-		require.False(t, p.Continues(other))
-	}
-}

@@ -15,6 +15,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/seal"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
+	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
@@ -43,6 +44,11 @@ type rowChange struct {
 	once    bool // nobody is to make it again who does not know whether it was made
 	renews  bool // the row stays what it is, so that to make it twice does no harm
 
+	// The row is to be as it was seen, which the first attempt takes as read; nil where it may be any. If somebody else has
+	// written it since, the change is lost: that is no error.
+	seen *conditionalRow
+	lost bool
+
 	// What is known of the row that the first attempt makes before the row is read, or nil. Its postings are made durable
 	// while it is read; those that lead to the values that the row keeps come after.
 	ahead *rowcodec.Record
@@ -67,7 +73,7 @@ type rowChange struct {
 func (t *Engine) commit(ctx context.Context, changes []*rowChange) (err error) {
 	doubt := rowcodec.NewDoubt()
 	defer func() {
-		if err == nil {
+		if err == nil && !slices.ContainsFunc(changes, func(c *rowChange) bool { return c.lost }) {
 			t.dropReplaced(ctx, changes)
 		} else {
 			t.dropRefused(ctx, changes, doubt)
@@ -117,13 +123,16 @@ func (t *Engine) prepare(ctx context.Context, changes []*rowChange, rows []condi
 	group.Go(func() error {
 		keys := make([][]byte, len(changes)) // of the rows that are read
 		for i, c := range changes {
-			if c.inserts && early {
+			switch {
+			case c.inserts && early:
 				rows[i].opens = true
-			} else if !c.done {
+			case c.seen != nil && early:
+				rows[i] = *c.seen
+			case !c.done:
 				keys[i] = c.key
 			}
 		}
-		return GetEach(groupCtx, t.Data, keys, driver.Slice{}, func(read []driver.Row, places []int) error {
+		return chunks.GetEach(groupCtx, t.Data, keys, driver.Slice{}, func(read []driver.Row, places []int) error {
 			return t.Env.Concurrently(groupCtx, len(read), func(ctx context.Context, n int) (err error) {
 				i := places[n]
 				becomes := rows[i].becomes
@@ -184,7 +193,7 @@ func becoming(changes []*rowChange, rows []conditionalRow, which func(*rowChange
 			c.tried = append(c.tried, rows[i].becomes)
 		} else {
 			// There is no row to delete.
-			c.done = rows[i].record == nil && rows[i].opens && (!c.bars || rows[i].keyCell() != nil)
+			c.done = rows[i].record == nil && rows[i].opens && (!c.bars || rows[i].keyCell() != nil) && c.seen == nil
 		}
 	}
 	return written, nil
@@ -214,6 +223,9 @@ func (t *Engine) meet(ctx context.Context, c *rowChange, read driver.Row) (row c
 	newer := rowcodec.NewerRow(0)
 	if err == nil {
 		row.copies = t.copiesOf(row.record)
+	}
+	if c.seen != nil && c.meetSeen(&row, err) {
+		return row, nil
 	}
 	switch {
 	case c.inserts && errors.As(err, &newer):
@@ -375,7 +387,7 @@ func (t *Engine) dropReplaced(ctx context.Context, changes []*rowChange) {
 	t.copyLater(ctx, stored, t.copyAdded)
 }
 
-// dropRefused does so after an error. What has become of changes that were not made is not known where an attempt may have been
+// dropRefused does so after an error, and where changes were lost. What has become of changes that were not made is not known where an attempt may have been
 // made: then all postings stay. Otherwise those of the row that is there stay.
 func (t *Engine) dropRefused(ctx context.Context, changes []*rowChange, doubt rowcodec.Doubt) {
 	var made []*rowChange
@@ -383,9 +395,9 @@ func (t *Engine) dropRefused(ctx context.Context, changes []*rowChange, doubt ro
 	var settled []driver.Mutation
 	for _, c := range changes {
 		switch {
-		case c.done, c.passed:
+		case c.done && !c.lost, c.passed:
 			made = append(made, c)
-		case c.unknown == nil:
+		case c.lost, c.unknown == nil:
 			gone = append(gone, c.tried...)
 			if c.ahead != nil && len(c.tried) == 0 { // otherwise the first attempt has its postings
 				gone = append(gone, c.ahead)
@@ -418,7 +430,7 @@ func (t *Engine) dropAll(ctx context.Context, gone []*rowcodec.Record, doubted [
 	t.later(ctx, func(ctx context.Context) error {
 		if t.Meta.Copies() {
 			read := func([]driver.Row, []int) error { return nil }
-			if err := GetEach(ctx, t.Postings, keys, driver.Slice{Stamps: true}, read); err != nil {
+			if err := chunks.GetEach(ctx, t.Postings, keys, driver.Slice{Stamps: true}, read); err != nil {
 				return err
 			}
 		}
@@ -451,6 +463,64 @@ func (t *Engine) Renew(ctx context.Context, keys [][]byte) error {
 		return err
 	}
 	return t.SettleWrites(ctx, stored)
+}
+
+// A Seen is a row as it was read. In a table with Schema.Conditional it is replaced only if nobody has written it since.
+type Seen struct {
+	Record *rowcodec.Record // nil where there is no row, or where it holds a mixture of two writes
+	Torn   bool             // it does
+
+	row conditionalRow
+}
+
+// Become makes rows of a table with Schema.Conditional what records say, each nil for no row, unless somebody has written them
+// since they were seen. It reports which rows it has made: their key cells are others then, also where the values stay the same,
+// or where a row that is deleted was not there. No record has its write id twice.
+func (t *Engine) Become(ctx context.Context, keys [][]byte, seen []Seen, records []*rowcodec.Record) (made []bool, err error) {
+	changes := make([]*rowChange, len(keys))
+	for i, r := range records {
+		changes[i] = &rowChange{key: keys[i], seen: &seen[i].row, deletes: r == nil, next: func(*rowcodec.Record) (*rowcodec.Record, error) {
+			if r == nil {
+				return nil, nil
+			}
+			return r.Anew(), nil
+		}}
+		if was := seen[i].Record; was != nil {
+			changes[i].read = []*rowcodec.Record{was}
+		}
+	}
+	if err := t.commit(ctx, changes); err != nil {
+		return nil, t.late(err)
+	}
+	made = make([]bool, len(keys))
+	var stored []*rowcodec.Record
+	for i, c := range changes {
+		if made[i] = !c.lost; c.stored != nil {
+			stored = append(stored, c.stored)
+		}
+	}
+	return made, t.late(t.settleLeased(ctx, stored, true))
+}
+
+// meetSeen takes the row of a change that expects one which was seen. It reports whether nothing is left to do: the row is
+// another by now, be it by an attempt of the change or by another client.
+func (c *rowChange) meetSeen(row *conditionalRow, err error) (over bool) {
+	if bytes.Equal(row.keyCell(), c.seen.keyCell()) {
+		return false
+	}
+	c.done = true
+	for _, tried := range c.tried {
+		if err == nil && row.record != nil && row.record.Write == tried.Write {
+			c.stored = tried
+			return true
+		}
+	}
+	// What was seen may be there still, as somebody has converted it. Who has replaced it drops its postings.
+	c.lost, c.read = true, nil
+	if err != nil {
+		c.tried = nil // one of them may be there, as a later view has stored it
+	}
+	return true
 }
 
 // replacement returns the change that makes a record of a row, whatever that is.

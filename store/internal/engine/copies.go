@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
@@ -154,7 +155,7 @@ func (t *Engine) stampedPostings(ctx context.Context, postings []postingOf) ([][
 	for i, p := range postings {
 		keys[i] = p.key
 	}
-	err := GetEach(ctx, t.Postings, keys, driver.Slice{Stamps: true}, func(rows []driver.Row, places []int) error {
+	err := chunks.GetEach(ctx, t.Postings, keys, driver.Slice{Stamps: true}, func(rows []driver.Row, places []int) error {
 		for n, row := range rows {
 			cells[places[n]] = row.Cells
 		}
@@ -450,7 +451,7 @@ func (t *Engine) UnderDeletion(ctx context.Context, rowKeys [][]byte) error {
 			deletions[i] = t.DeletionKey(key)
 		}
 	}
-	return GetEach(ctx, t.Postings, deletions, driver.Slice{}, func(rows []driver.Row, places []int) error {
+	return chunks.GetEach(ctx, t.Postings, deletions, driver.Slice{}, func(rows []driver.Row, places []int) error {
 		for n, row := range rows {
 			if len(row.Cells) > 0 {
 				rowKeys[places[n]] = nil

@@ -4,11 +4,9 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -19,6 +17,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
+	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
@@ -183,74 +182,13 @@ func Gone(err error) error {
 
 // Rows returns the range of a part of the rows, with all their cells.
 func (t *Engine) Rows(part, parts int) driver.Range {
-	r := Under(t.Prefix)
+	r := chunks.Under(t.Prefix)
 	r.Part, r.Parts = part, parts
 	return r
-}
-
-// FullBatch is how many rows are worked on together.
-const FullBatch = 256
-
-// InBatches hands what a scan yields on to do, in batches.
-func InBatches(ctx context.Context, family driver.Family, r driver.Range, do func([]driver.Row) error) error {
-	batch := make([]driver.Row, 0, FullBatch)
-	for row, err := range family.Scan(ctx, r) {
-		if err != nil {
-			return err
-		}
-		if batch = append(batch, row); len(batch) == FullBatch {
-			if err := do(batch); err != nil {
-				return err
-			}
-			batch = batch[:0]
-		}
-	}
-	return do(batch)
-}
-
-// Under returns the range of all rows whose keys have a prefix, in any order.
-func Under(prefix []byte) driver.Range {
-	return driver.Range{Start: prefix, End: ope.PrefixEnd(prefix), AnyOrder: true}
-}
-
-func Exists(ctx context.Context, family driver.Family, row []byte) (bool, error) {
-	cells, err := family.Get(ctx, row, driver.Slice{Limit: 1})
-	return len(cells) > 0, err
 }
 
 // Refused reports whether an error is about what the database holds, and not about reaching it.
 func Refused(err error) bool {
 	return errors.Is(err, ope.ErrIndex) || errors.Is(err, ope.ErrCiphertext) || errors.Is(err, fault.ErrTampered) ||
 		errors.Is(err, fault.ErrWrongKey) || errors.Is(err, fault.ErrFormat)
-}
-
-// Scanned yields the rows of a range, and makes sure that they are: what is sealed in a row or
-// posting says where it stands, but not that it was asked for, or was not returned before.
-func Scanned(ctx context.Context, family driver.Family, r driver.Range) iter.Seq2[driver.Row, error] {
-	return func(yield func(driver.Row, error) bool) {
-		var last []byte
-		each, beyond := r.Bounds(), 1
-		if r.Reverse {
-			beyond = -1
-		}
-		for row, err := range family.Scan(ctx, r) {
-			if err == nil && !r.AnyOrder {
-				order := bytes.Compare(row.Key, last)
-				if r.Reverse {
-					order = -order
-				}
-				for len(each) > 0 && each[0].Compare(row.Key) == beyond {
-					each = each[1:]
-				}
-				if len(each) == 0 || each[0].Compare(row.Key) != 0 || last != nil && order <= 0 {
-					yield(driver.Row{}, fmt.Errorf("%w: the database returned a row that was not asked for, or not in order", fault.ErrTampered))
-					return
-				}
-				last = row.Key
-			}
-			if !yield(row, err) {
-				return
-			}
-		}
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
@@ -54,7 +55,7 @@ func (t *Engine) misplaced(ctx context.Context, of *rowcodec.View, records []*ro
 		}
 	}
 	var mu sync.Mutex
-	err = GetEach(ctx, t.Data, keys, t.IndexSlice(), func(rows []driver.Row, places []int) error {
+	err = chunks.GetEach(ctx, t.Data, keys, t.IndexSlice(), func(rows []driver.Row, places []int) error {
 		return onProcessors(ctx, len(rows), func(ctx context.Context, i int, s *rowcodec.Scratch) error {
 			as := func(r *rowcodec.Record) *rowcodec.Record {
 				if of.Same(t.View) {
@@ -90,7 +91,7 @@ func (t *Engine) writeAgain(ctx context.Context, records []*rowcodec.Record, att
 	}
 	err := t.encryptColumns(ctx, records)
 	if err == nil {
-		err = InChunks(len(records), func(from, to int) error { return t.Write(ctx, records[from:to]) })
+		err = chunks.InChunks(len(records), func(from, to int) error { return t.Write(ctx, records[from:to]) })
 	}
 	if err != nil {
 		err = fmt.Errorf("%w: %w", errLookBack, err)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
@@ -55,7 +56,7 @@ func (t *Engine) ReadEach(ctx context.Context, data driver.Family, keys [][]byte
 }
 
 func (t *Engine) readEach(ctx context.Context, data driver.Family, keys [][]byte, s driver.Slice, want []bool, do func(i int, r *rowcodec.Record, err error) error) error {
-	return GetEach(ctx, data, keys, s, func(rows []driver.Row, places []int) error {
+	return chunks.GetEach(ctx, data, keys, s, func(rows []driver.Row, places []int) error {
 		again := make([]bool, len(rows)) // more requests are made for these
 		err := onProcessors(ctx, len(rows), func(_ context.Context, i int, s *rowcodec.Scratch) error {
 			r, err := t.Decode(rows[i], want, s)
@@ -75,41 +76,6 @@ func (t *Engine) readEach(ctx context.Context, data driver.Family, keys [][]byte
 			return do(places[i], r, err)
 		})
 	})
-}
-
-// GetEach reads the slice of rows by their keys, of which some may be nil, and calls do for batches of the others, with
-// their positions.
-func GetEach(ctx context.Context, data driver.Family, keys [][]byte, s driver.Slice, do func(rows []driver.Row, places []int) error) error {
-	for from := 0; from < len(keys); from += driver.MaxBatch {
-		var places []int
-		var rows []driver.Row
-		var batch [][]byte
-		for i, key := range keys[from:min(len(keys), from+driver.MaxBatch)] {
-			if key != nil {
-				places, rows, batch = append(places, from+i), append(rows, driver.Row{Key: key}), append(batch, key)
-			}
-		}
-		var err error
-		switch len(batch) {
-		case 0:
-			continue
-		case 1:
-			rows[0].Cells, err = data.Get(ctx, batch[0], s)
-		default:
-			var found [][]driver.Cell
-			found, err = data.GetBatch(ctx, batch, s)
-			for i, cells := range found {
-				rows[i].Cells = cells
-			}
-		}
-		if err != nil {
-			return err
-		}
-		if err := do(rows, places); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Opened returns the row that was scanned.

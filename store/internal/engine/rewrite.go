@@ -10,6 +10,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
@@ -50,8 +51,9 @@ func (c *converted) add(more converted) {
 // converted; but a database that does not tell leaves that to whoever wrote it, who reads the version afterwards.
 // Of those that this client has put, by their keys, the records say when they are to expire.
 func (t *Engine) Convert(ctx context.Context, rows []driver.Row, put map[string]*rowcodec.Record) (done converted, err error) {
+	had := make(map[string][][]byte)
 	for attempt := 0; ; attempt++ {
-		now, late, err := t.Slow().convertOnce(ctx, rows, put)
+		now, late, err := t.Slow().convertOnce(ctx, rows, put, had)
 		done.add(now)
 		if newer := rowcodec.NewerRow(0); errors.As(err, &newer) && !t.Env.Now().Same(t.View) {
 			t = t.Env.Now() // an index was made again
@@ -70,18 +72,18 @@ func (t *Engine) Convert(ctx context.Context, rows []driver.Row, put map[string]
 	}
 }
 
-// convertOnce converts rows as they were read, where nobody has written them since, and returns also
-// the keys of those that somebody has, as far as the database shows them.
-//
-// A row keeps its write id, since it is the same write: what stays as it was keeps its postings.
-// New postings come before the row, and old ones go after it.
-func (t *Engine) convertOnce(ctx context.Context, rows []driver.Row, put map[string]*rowcodec.Record) (done converted, late [][]byte, err error) {
-	was := make([]*rowcodec.Record, len(rows))
+// convertOnce converts rows as they were read, where nobody has written them since, and returns also the keys of those that
+// somebody has, as far as the database shows them. It notes which postings of other forms such a row had: a conversion to an
+// earlier schema may have won, by which it has them still. A row keeps its write id, since it is the same write: what stays as
+// it was keeps its postings. New postings come before the row, and old ones go after it.
+func (t *Engine) convertOnce(ctx context.Context, rows []driver.Row, put map[string]*rowcodec.Record, had map[string][][]byte) (done converted, late [][]byte, err error) {
+	was, refused := make([]*rowcodec.Record, len(rows)), make([]bool, len(rows))
 	var refusals, expired atomic.Int64
 	err = onProcessors(ctx, len(rows), func(ctx context.Context, i int, s *rowcodec.Scratch) error {
 		r, err := t.toConvert(ctx, &rows[i], put[string(rows[i].Key)], s)
 		if replaceable(err) {
 			refusals.Add(1)
+			refused[i] = true
 			t.Env.Warn(ctx, "a row that cannot be read is not converted", t.Family(), err)
 			return nil
 		}
@@ -97,9 +99,13 @@ func (t *Engine) convertOnce(ctx context.Context, rows []driver.Row, put map[str
 	done.Unreadable, done.Expired = int(refusals.Load()), int(expired.Load())
 	var read []driver.Row
 	var old, records []*rowcodec.Record
-	var gone [][]byte // postings
+	var others [][][]byte // postings, by record
+	var gone [][]byte
 	for i, r := range was {
 		if r == nil {
+			if !refused[i] {
+				gone = append(gone, had[string(rows[i].Key)]...) // it is converted
+			}
 			continue
 		}
 		n := t.NewRecord()
@@ -110,18 +116,19 @@ func (t *Engine) convertOnce(ctx context.Context, rows []driver.Row, put map[str
 			t.Env.Warn(ctx, "a row that the schema does not take is not converted", t.Family(), why)
 			continue
 		}
+		var of [][]byte
 		if n.Search != nil {
 			copy(n.Search, r.Search[:len(t.Columns)])
 			for c := len(t.Columns); c < len(t.Stored); c++ {
 				if r.Search[c] != nil && t.Stored[c].Posted() {
-					gone = append(gone, t.PostingKey(r, c))
+					of = append(of, t.PostingKey(r, c))
 				}
 			}
 		}
-		read, old, records = append(read, rows[i]), append(old, r), append(records, n)
+		read, old, records, others = append(read, rows[i]), append(old, r), append(records, n), append(others, of)
 	}
 	if len(records) == 0 {
-		return done, nil, nil
+		return done, nil, t.Unpost(ctx, gone)
 	}
 	if err := t.encryptColumns(ctx, records); err != nil {
 		return done, nil, err
@@ -137,9 +144,10 @@ func (t *Engine) convertOnce(ctx context.Context, rows []driver.Row, put map[str
 	}
 	for _, i := range tooLate {
 		late = append(late, read[i].Key)
+		had[string(read[i].Key)], others[i] = others[i], nil
 	}
 	if t.Postings != nil {
-		if err := t.repost(ctx, gone, t.RetimedPostings(old, records), records); err != nil {
+		if err := t.repost(ctx, append(gone, slices.Concat(others...)...), t.RetimedPostings(old, records), records); err != nil {
 			return done, nil, err
 		}
 	}
@@ -213,7 +221,7 @@ func (t *Engine) reread(ctx context.Context, row *driver.Row, attempt int) (err 
 
 // ConvertWrites converts rows that this client wrote under an older view, unless others have written them since.
 func (t *Engine) ConvertWrites(ctx context.Context, writes []*rowcodec.Record) error {
-	for chunk := range slices.Chunk(writes, WriteChunk) {
+	for chunk := range slices.Chunk(writes, chunks.WriteChunk) {
 		keys, put := make([][]byte, len(chunk)), make(map[string]*rowcodec.Record, len(chunk))
 		for i, r := range chunk {
 			keys[i], put[string(r.Key)] = r.Key, r
@@ -236,7 +244,7 @@ func (t *Engine) ConvertWrites(ctx context.Context, writes []*rowcodec.Record) e
 // stamped reads rows with all their cells and stamps, as [view.convert] takes them.
 func (t *Engine) stamped(ctx context.Context, keys [][]byte) ([]driver.Row, error) {
 	rows := make([]driver.Row, len(keys))
-	err := GetEach(ctx, t.Data, keys, driver.Slice{Stamps: true}, func(read []driver.Row, places []int) error {
+	err := chunks.GetEach(ctx, t.Data, keys, driver.Slice{Stamps: true}, func(read []driver.Row, places []int) error {
 		for i, row := range read {
 			rows[places[i]] = row
 		}

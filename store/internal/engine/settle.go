@@ -11,6 +11,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope/wozniak"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
+	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
@@ -142,7 +143,7 @@ func (t *Engine) reindexWrites(ctx context.Context, was, of *rowcodec.View, reco
 	if len(again) == 0 {
 		return nil
 	}
-	for chunk := range slices.Chunk(records, WriteChunk) {
+	for chunk := range slices.Chunk(records, chunks.WriteChunk) {
 		for _, c := range again {
 			if c.Part < 0 {
 				continue

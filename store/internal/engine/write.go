@@ -11,36 +11,10 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
+	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
-	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
-
-// WriteChunk is how many rows go through the steps of a Put together. Larger chunks save round
-// trips and syncs; smaller ones tell more exactly which rows a failed batch left undone.
-const WriteChunk = 256
-
-// DistinctKeys has the position of each row of a call by its key.
-type DistinctKeys map[string]int
-
-// Add returns an error if an earlier row has the key: what the call does to them has no order.
-func (d DistinctKeys) Add(key []byte, row int, do string) error {
-	if first, twice := d[string(key)]; twice {
-		return fmt.Errorf("%w: it has the row key of row %d; %s them one after the other", driver.ErrOverlap, first, do)
-	}
-	d[string(key)] = row
-	return nil
-}
-
-// InChunks calls do for one chunk after the other. What it did not reach counts as failed.
-func InChunks(n int, do func(from, to int) error) error {
-	for from := 0; from < n; from += WriteChunk {
-		if err := do(from, min(n, from+WriteChunk)); err != nil {
-			return fault.Undone(from, n, err)
-		}
-	}
-	return nil
-}
 
 // Write makes records durable. The order of its steps is what makes every row findable at any
 // moment, wherever a client dies:
@@ -53,8 +27,10 @@ func InChunks(n int, do func(from, to int) error) error {
 //
 // The caller need not wait for 3 and 4. A posting without its row is left when a client dies before the end, or when two
 // writers replace a row at the same time. Readers pass over it.
+//
+// Records that count as made earlier lose to all that is written under conditions, and so need none.
 func (t *Engine) Write(ctx context.Context, records []*rowcodec.Record) error {
-	if t.Meta.Conditional {
+	if t.Meta.Conditional && records[0].AsOf.IsZero() {
 		changes := make([]*rowChange, len(records))
 		for i, r := range records {
 			if changes[i] = replacement(r); r.Insert {
@@ -212,7 +188,7 @@ func (t *Engine) stillThere(ctx context.Context, records []*rowcodec.Record) (ma
 			keys[i] = r.Key
 		}
 	}
-	err := GetEach(ctx, t.Data, keys, keyCells, func(rows []driver.Row, places []int) error {
+	err := chunks.GetEach(ctx, t.Data, keys, keyCells, func(rows []driver.Row, places []int) error {
 		for n, row := range rows {
 			write, found, err := t.writeOf(ctx, row)
 			if err != nil {
@@ -256,26 +232,6 @@ func (t *Engine) Unpost(ctx context.Context, keys [][]byte) error {
 	return t.Postings.Apply(ctx, drops...)
 }
 
-// DropPostingsOf removes the postings of columns that were dropped.
-func (t *Engine) DropPostingsOf(ctx context.Context, ids []meta.ColumnID) error {
-	if t.Postings == nil {
-		return nil
-	}
-	for _, id := range ids {
-		err := InBatches(ctx, t.Postings, driver.Range{Start: id[:], End: ope.PrefixEnd(id[:]), AnyOrder: t.Meta.Tenants}, func(rows []driver.Row) error {
-			keys := make([][]byte, len(rows))
-			for i, row := range rows {
-				keys[i] = row.Key
-			}
-			return t.Unpost(ctx, keys)
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Put writes rows, each as a whole.
 func (t *Engine) Put(ctx context.Context, rows []rowcodec.RowValues) error {
 	return t.PutEach(ctx, len(rows), func(t *rowcodec.View, i int) (*rowcodec.Record, error) { return t.Check(rows[i]) })
@@ -304,14 +260,14 @@ func (t *Engine) PutEach(ctx context.Context, n int, row func(t *rowcodec.View, 
 	if err != nil {
 		return err
 	}
-	distinct := make(DistinctKeys, n)
+	distinct := make(chunks.DistinctKeys, n)
 	for i, r := range records {
 		if err := distinct.Add(r.Key, i, "put"); err != nil {
 			return &fault.RowError{Index: i, Err: err}
 		}
 	}
 	written := t.Env.Writes(n)
-	err = InChunks(n, func(from, to int) error {
+	err = chunks.InChunks(n, func(from, to int) error {
 		err := t.Write(ctx, records[from:to])
 		if row := (*fault.RowError)(nil); errors.As(err, &row) {
 			row.Index += from
@@ -322,7 +278,7 @@ func (t *Engine) PutEach(ctx context.Context, n int, row func(t *rowcodec.View, 
 	failed := (*fault.BatchError)(nil)
 	if errors.As(err, &failed) {
 		// Rows of the chunk that failed may have been written, too.
-		reached = min(n, failed.Failed[0]+WriteChunk)
+		reached = min(n, failed.Failed[0]+chunks.WriteChunk)
 	}
 	written()
 	if unsettled := t.settleLeased(ctx, records[:reached], err == nil); unsettled != nil {
@@ -337,7 +293,7 @@ func (t *Engine) PutEach(ctx context.Context, n int, row func(t *rowcodec.View, 
 
 // RemoveAll deletes rows by their keys, of which some may be nil, in chunks.
 func (t *Engine) RemoveAll(ctx context.Context, rowKeys [][]byte) error {
-	return InChunks(len(rowKeys), func(from, to int) error {
+	return chunks.InChunks(len(rowKeys), func(from, to int) error {
 		chunk := slices.DeleteFunc(slices.Clone(rowKeys[from:to]), func(key []byte) bool { return key == nil })
 		slices.SortFunc(chunk, slices.Compare)
 		return t.remove(ctx, slices.CompactFunc(chunk, slices.Equal))

@@ -11,7 +11,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
-	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 )
 
 // Keys are those of disjoint scans of a family. If they are in order, their ranges are ascending.
@@ -25,7 +25,7 @@ type Keys struct {
 func (k Keys) Count(ctx context.Context, most int) (n int, all bool, err error) {
 	for _, r := range k.together() {
 		r.Limit = most + 1 - n
-		for _, err := range engine.Scanned(ctx, k.Family, r) {
+		for _, err := range chunks.Scanned(ctx, k.Family, r) {
 			if err != nil {
 				return n, false, err
 			}
@@ -215,7 +215,7 @@ func (t *tree) read(ctx context.Context, n *node, most int) error {
 	n.rows, n.whole = nil, true
 	r := n.scans[0]
 	r.Limit = most + 1
-	for row, err := range engine.Scanned(ctx, t.Family, r) {
+	for row, err := range chunks.Scanned(ctx, t.Family, r) {
 		if err != nil {
 			return err
 		}

@@ -81,7 +81,7 @@ func OfSeal(err error) error {
 
 // Prefixed returns an error that says once that it is of package store.
 func Prefixed(err error) error {
-	if strings.HasPrefix(err.Error(), "store: ") {
+	if err == nil || strings.HasPrefix(err.Error(), "store: ") {
 		return err
 	}
 	return fmt.Errorf("store: %w", err)

@@ -265,6 +265,41 @@ func Retire(ctx context.Context, f driver.Family, unit ope.Unit) error {
 	}
 }
 
+// Heads returns the heads of all units in a family, by their names.
+func Heads(ctx context.Context, f driver.Family) (map[string][]driver.Cell, error) {
+	heads := make(map[string][]driver.Cell)
+	only := driver.Slice{Only: [][]byte{MetaQualifier, NonceQualifier}}
+	for row, err := range f.Scan(ctx, driver.Range{Cells: only, AnyOrder: true}) {
+		if err != nil {
+			return nil, err
+		}
+		if len(row.Key) > 0 && row.Key[0] == 'u' {
+			heads[string(row.Key[1:])] = row.Cells
+		}
+	}
+	return heads, nil
+}
+
+// Records returns how many records a unit has.
+func Records(ctx context.Context, f driver.Family, unit string) (n int, err error) {
+	rest := driver.Slice{Start: []byte{recordCell}, End: endOfRecords, Limit: 4096}
+	for {
+		cells, err := f.Get(ctx, append([]byte{'u'}, unit...), rest)
+		if err != nil {
+			return n, fmt.Errorf("index: read: %w", err)
+		}
+		for _, c := range cells {
+			if len(c.Value) > 0 && c.Value[0] == recordLive {
+				n++
+			}
+		}
+		if len(cells) < rest.Limit {
+			return n, nil
+		}
+		rest.Start = append(bytes.Clone(cells[len(cells)-1].Qualifier), 0)
+	}
+}
+
 // Retired reports whether the head of a unit's row says that it is over, and has no records.
 func Retired(head []driver.Cell) bool {
 	return len(head) > 0 && len(head[0].Qualifier) == 0 && len(head[0].Value) > 1 && ope.State(head[0].Value[1]) == ope.StateRetired
@@ -391,17 +426,16 @@ func unitRow(u ope.Unit) ([]byte, error) {
 	return append([]byte{'u'}, u...), nil
 }
 
-// checkChange returns an error unless each key has one final state.
+// checkChange returns an error unless each key has one final state. Schemes put nearly in the order of keys, so that to sort
+// them takes less than to hash them.
 func checkChange(c ope.Change) error {
-	put := make(map[string]struct{}, len(c.Puts))
-	for _, r := range c.Puts {
-		put[string(r.Key)] = struct{}{}
-	}
-	if len(put) < len(c.Puts) {
+	puts := slices.Clone(c.Puts)
+	slices.SortFunc(puts, func(a, b ope.Record) int { return bytes.Compare(a.Key, b.Key) })
+	if len(slices.CompactFunc(puts, func(a, b ope.Record) bool { return bytes.Equal(a.Key, b.Key) })) < len(c.Puts) {
 		return errors.New("a change puts a key twice")
 	}
 	for _, key := range c.Deletes {
-		if _, both := put[string(key)]; both {
+		if _, both := slices.BinarySearchFunc(puts, key, func(r ope.Record, key []byte) int { return bytes.Compare(r.Key, key) }); both {
 			return errors.New("a change puts and deletes the same key")
 		}
 	}

@@ -5,7 +5,6 @@ package keyring
 import (
 	"encoding/hex"
 	"fmt"
-	"slices"
 
 	"github.com/rangecrypt/rangecrypt/internal/seal"
 	"github.com/rangecrypt/rangecrypt/ope"
@@ -26,6 +25,7 @@ import (
 //	      keys of key cells                   in the table's entry; the last seals, all open
 //	      of each part or column, search key  in the entry: order, tokens; never replaced
 //	      of each column, keys of cells       in the entry; the last seals, all open
+//	      of tables elsewhere, the same two   in the entry, as other purposes
 //	    keys of a tenant                      in the tenant's entry; the first finds, the last seals
 //	      table: key cells, page tokens       derived, of each table with tenants
 //	        part or column: search, cells     derived, by the ids of the table and the column
@@ -50,6 +50,13 @@ func (k Keys) Table(id meta.TableID) Table {
 	}
 }
 
+// Of returns the keys of a table as it is described.
+func (k Keys) Of(m *meta.Table) Table {
+	t := k.Table(m.ID)
+	t.elsewhere = m.Elsewhere()
+	return t
+}
+
 // A Table opens the keys of one table.
 type Table struct {
 	id      meta.TableID
@@ -60,6 +67,8 @@ type Table struct {
 	Tenants ope.Key // of tokens of tenants
 
 	Tenant *tenantKeys // in the place of the table's own, where the table is open for a tenant
+
+	elsewhere bool // the application keeps the rows, so that keys of columns have purposes of their own
 }
 
 // The purposes of wrapped keys, which they are bound to, and of keys derived from a search key.
@@ -69,7 +78,17 @@ const (
 	PurposeSearch = "search" // what values are found by:
 	PurposeOrder  = "order"  // the order-preserving scheme
 	PurposeToken  = "token"  // pseudo-random tokens of values, for equality
+
+	ofElsewhere = " elsewhere" // follows cell and search where the application keeps the rows
 )
+
+// purpose returns the purpose of wrapped keys of columns.
+func (k Table) purpose(of string) string {
+	if k.elsewhere {
+		return of + ofElsewhere
+	}
+	return of
+}
 
 // Seal wraps a key for a column, or for the table with the zero id.
 func (k Table) Seal(purpose string, id meta.ColumnID, key ope.Key) meta.WrappedKey {
@@ -102,7 +121,7 @@ func (k Table) place(purpose string, id meta.ColumnID) seal.Place {
 
 // Equip gives keys to whatever of the table needs some and has none.
 func (k Table) Equip(m *meta.Table) {
-	if len(m.RowKeys) == 0 {
+	if len(m.RowKeys) == 0 && !k.elsewhere {
 		m.RowKeys = []meta.WrappedKey{k.Fresh(PurposeRow, meta.ColumnID{})}
 	}
 	for i := range m.Key {
@@ -115,10 +134,10 @@ func (k Table) Equip(m *meta.Table) {
 
 func (k Table) equipField(m *meta.Field, part bool) {
 	if m.Searchable() && m.Confidentiality == meta.OfColumn && m.SearchKey == nil {
-		m.SearchKey = k.Fresh(PurposeSearch, m.ID)
+		m.SearchKey = k.Fresh(k.purpose(PurposeSearch), m.ID)
 	}
 	if !part && !m.Clear() && len(m.CellKeys) == 0 {
-		m.CellKeys = []meta.WrappedKey{k.Fresh(PurposeCell, m.ID)}
+		m.CellKeys = []meta.WrappedKey{k.Fresh(k.purpose(PurposeCell), m.ID)}
 	}
 }
 
@@ -138,7 +157,7 @@ func (k Table) Cells(m *meta.Field) (*Sealers, error) {
 	if len(m.CellKeys) == 0 {
 		return nil, nil
 	}
-	return k.sealers(PurposeCell, m.ID, m.CellKeys)
+	return k.sealers(k.purpose(PurposeCell), m.ID, m.CellKeys)
 }
 
 // Search returns the search key of a part or column, or the zero Key where it has none.
@@ -149,9 +168,9 @@ func (k Table) Search(m *meta.Field) (ope.Key, error) {
 	case m.Confidentiality == meta.OfDatabase:
 		return k.Secrets.Derive(append([]string{PurposeSearch}, m.SecureType()...)...), nil
 	case k.Tenant != nil:
-		return k.Tenant.Derive(0, PurposeSearch, m.Owner(k.id)), nil
+		return k.Tenant.Derive(k.Tenant.First, PurposeSearch, m.Owner(k.id)), nil
 	}
-	return k.Open(PurposeSearch, m.ID, m.SearchKey)
+	return k.Open(k.purpose(PurposeSearch), m.ID, m.SearchKey)
 }
 
 // State returns where a field with a stateful scheme has its index: the family, and the name that
@@ -187,13 +206,9 @@ func (k Table) sealers(purpose string, id meta.ColumnID, wrapped []meta.WrappedK
 	if len(wrapped) == 0 {
 		return nil, fmt.Errorf("%w: a list of keys is empty", fault.ErrFormat)
 	}
-	var s Sealers
-	for _, w := range slices.Backward(wrapped) {
-		key, err := k.Open(purpose, id, w)
-		if err != nil {
-			return nil, err
-		}
-		s.Keys = append(s.Keys, Sealer(key))
+	newest, err := k.Open(purpose, id, wrapped[len(wrapped)-1])
+	if err != nil {
+		return nil, err
 	}
-	return &s, nil
+	return newSealers(newest, len(wrapped)-1, func(i int) (ope.Key, error) { return k.Open(purpose, id, wrapped[i]) }), nil
 }

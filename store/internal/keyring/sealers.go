@@ -5,25 +5,63 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/rangecrypt/rangecrypt/internal/seal"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 )
 
-// Sealers are the keys of one purpose, the newest first. New values are sealed with the newest;
-// a value is opened with the one whose id it carries. They are safe for concurrent use.
-type Sealers struct{ Keys []*seal.Sealer }
+// Sealers are the keys of one purpose. New values are sealed with the newest; a value is opened with the one whose id it
+// carries. They are safe for concurrent use.
+//
+// Each rotation adds a key, and few tables have values under more than the last ones. So the earlier keys are made ready when a
+// value asks for one of them.
+type Sealers struct {
+	newest  *seal.Sealer
+	earlier func() ([]*seal.Sealer, error) // the newest first
+}
+
+// newSealers returns sealers with a newest key and earlier ones, which open makes ready by their numbers from 0, the oldest, on.
+func newSealers(newest ope.Key, earlier int, open func(i int) (ope.Key, error)) *Sealers {
+	return &Sealers{Sealer(newest), sync.OnceValues(func() (keys []*seal.Sealer, err error) {
+		for i := earlier - 1; i >= 0; i-- {
+			key, err := open(i)
+			if err != nil {
+				return nil, err
+			}
+			keys = append(keys, Sealer(key))
+		}
+		return keys, nil
+	})}
+}
+
+// All returns the keys, the newest first. There are none where nothing is sealed.
+func (s *Sealers) All() ([]*seal.Sealer, error) {
+	if s == nil {
+		return nil, nil
+	}
+	earlier, err := s.earlier()
+	return append([]*seal.Sealer{s.newest}, earlier...), err
+}
 
 // Seal is [seal.Sealer.Seal] with the newest key.
 func (s *Sealers) Seal(dst []byte, h seal.Header, plaintext []byte, place seal.Place) []byte {
-	return s.Keys[0].Seal(dst, h, plaintext, place)
+	return s.newest.Seal(dst, h, plaintext, place)
 }
 
 // Open is [seal.Sealer.Open] with the key that sealed the value.
 func (s *Sealers) Open(dst, sealed []byte, place seal.Place) (plaintext []byte, h seal.Header, err error) {
-	for _, key := range s.Keys {
-		// A sealer looks at the id of the key before anything else.
+	// A sealer looks at the id of the key before anything else.
+	plaintext, h, err = s.newest.Open(dst, sealed, place)
+	if !errors.Is(err, seal.ErrWrongKey) {
+		return plaintext, h, err
+	}
+	earlier, failed := s.earlier()
+	if failed != nil {
+		return nil, h, failed
+	}
+	for _, key := range earlier {
 		if plaintext, h, err = key.Open(dst, sealed, place); !errors.Is(err, seal.ErrWrongKey) {
 			break
 		}
@@ -34,20 +72,27 @@ func (s *Sealers) Open(dst, sealed []byte, place seal.Place) (plaintext []byte, 
 // Newest reports whether a value was sealed with the newest key.
 func (s *Sealers) Newest(sealed []byte) bool {
 	id, err := seal.PeekKeyID(sealed)
-	return err == nil && id == s.Keys[0].KeyID()
+	return err == nil && id == s.newest.KeyID()
 }
 
-// ids returns the ids of the keys in hex, the newest first.
-func (s *Sealers) IDs() []string {
+// NewestID returns the id of the newest key in hex, or "" where nothing is sealed.
+func (s *Sealers) NewestID() string {
 	if s == nil {
-		return nil
+		return ""
 	}
-	ids := make([]string, len(s.Keys))
-	for i, key := range s.Keys {
+	id := s.newest.KeyID()
+	return hex.EncodeToString(id[:])
+}
+
+// IDs returns the ids of the keys in hex, the newest first.
+func (s *Sealers) IDs() ([]string, error) {
+	keys, err := s.All()
+	ids := make([]string, len(keys))
+	for i, key := range keys {
 		id := key.KeyID()
 		ids[i] = hex.EncodeToString(id[:])
 	}
-	return ids
+	return ids, err
 }
 
 // Sealer returns what seals under a key.

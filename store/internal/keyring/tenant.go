@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"slices"
 
 	"github.com/rangecrypt/rangecrypt/internal/seal"
 	"github.com/rangecrypt/rangecrypt/ope"
@@ -12,8 +11,12 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 )
 
-// tenantKeys are the keys of a tenant, the first one first.
-type tenantKeys struct{ Keys []ope.Key }
+// tenantKeys are the keys of a tenant. Values are found by what derives from the first; the last one seals.
+type tenantKeys struct {
+	First, last ope.Key
+	Count       int
+	Open        func(i int) (ope.Key, error)
+}
 
 func (k Keys) wrapTenant() *seal.Sealer { return Sealer(k.Database.Derive("tenants", "wrap")) }
 
@@ -24,30 +27,46 @@ func (k Keys) FreshTenant(id meta.TenantID) meta.WrappedKey {
 
 // OfTenant returns the keys of a table for a tenant.
 func (k Keys) OfTenant(table Table, m *meta.Tenant) (Table, error) {
-	own, err := k.TenantKeys(m)
+	t, err := k.tenantKeys(m)
 	if err != nil {
 		return table, err
 	}
-	t := &tenantKeys{own}
 	table.Tenant = t
-	table.Page = t.Derive(0, "page token", meta.ColumnRef{Table: table.id})
-	table.Secrets = t.Keys[0].Derive("secure type")
+	table.Page = t.Derive(t.First, "page token", meta.ColumnRef{Table: table.id})
+	table.Secrets = t.First.Derive("secure type")
 	return table, nil
 }
 
-// TenantKeys returns the keys of a tenant, the first one first.
-func (k Keys) TenantKeys(m *meta.Tenant) ([]ope.Key, error) {
+func (k Keys) tenantKeys(m *meta.Tenant) (*tenantKeys, error) {
 	if len(m.Keys) == 0 {
 		return nil, fmt.Errorf("%w: a tenant has no keys", fault.ErrFormat)
 	}
-	own, wrap := make([]ope.Key, len(m.Keys)), k.wrapTenant()
-	for i, wrapped := range m.Keys {
-		var err error
-		if own[i], err = openKey(wrapped, wrap, Place("tenant key", m.ID[:]), "wrapped key of a tenant"); err != nil {
+	wrap := k.wrapTenant()
+	t := &tenantKeys{Count: len(m.Keys), Open: func(i int) (ope.Key, error) {
+		return openKey(m.Keys[i], wrap, Place("tenant key", m.ID[:]), "wrapped key of a tenant")
+	}}
+	var err error
+	if t.First, err = t.Open(0); err != nil {
+		return nil, err
+	}
+	t.last, err = t.Open(t.Count - 1)
+	return t, err
+}
+
+// TenantIDs returns the ids of the keys of a tenant in hex, the newest first.
+func (k Keys) TenantIDs(m *meta.Tenant) (ids []string, err error) {
+	t, err := k.tenantKeys(m)
+	if err != nil {
+		return nil, err
+	}
+	for i := t.Count - 1; i >= 0; i-- {
+		key, err := t.Open(i)
+		if err != nil {
 			return nil, err
 		}
+		ids = append(ids, ID(key))
 	}
-	return own, nil
+	return ids, nil
 }
 
 // Token returns what the keys of rows and postings of a tenant begin with, in one table.
@@ -56,16 +75,18 @@ func (k Table) Token(id meta.TenantID) []byte {
 }
 
 // Derive returns the key of one purpose of a column or, with the zero id, of a table.
-func (t *tenantKeys) Derive(key int, purpose string, of meta.ColumnRef) ope.Key {
-	return t.Keys[key].Derive(purpose, hex.EncodeToString(of.Table[:]), hex.EncodeToString(of.Column[:]))
+func (*tenantKeys) Derive(key ope.Key, purpose string, of meta.ColumnRef) ope.Key {
+	return key.Derive(purpose, hex.EncodeToString(of.Table[:]), hex.EncodeToString(of.Column[:]))
 }
 
 func (t *tenantKeys) sealers(purpose string, of meta.ColumnRef) *Sealers {
-	var s Sealers
-	for i := range slices.Backward(t.Keys) {
-		s.Keys = append(s.Keys, Sealer(t.Derive(i, purpose, of)))
-	}
-	return &s
+	return newSealers(t.Derive(t.last, purpose, of), t.Count-1, func(i int) (ope.Key, error) {
+		key, err := t.Open(i)
+		if err != nil {
+			return key, err
+		}
+		return t.Derive(key, purpose, of), nil
+	})
 }
 
 // Fingerprint returns bytes that are equal for fields of the table that have equal ciphers.
@@ -73,10 +94,10 @@ func (k Table) Fingerprint(m *meta.Field) []byte {
 	if k.Tenant == nil {
 		return m.Fingerprint()
 	}
-	return binary.AppendUvarint(m.Fingerprint(), uint64(len(k.Tenant.Keys)))
+	return binary.AppendUvarint(m.Fingerprint(), uint64(k.Tenant.Count))
 }
 
 // UnitToken returns what names the tenant in the names of the units of a table's index.
 func (k Table) UnitToken(table meta.TableID) string {
-	return hex.EncodeToString(k.Tenant.Keys[0].Expand(meta.TokenSize, "unit", hex.EncodeToString(table[:])))
+	return hex.EncodeToString(k.Tenant.First.Expand(meta.TokenSize, "unit", hex.EncodeToString(table[:])))
 }

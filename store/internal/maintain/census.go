@@ -6,6 +6,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/pseudonym"
@@ -17,13 +18,13 @@ import (
 func (v *Verifier) runTenants(ctx context.Context) error {
 	var some []*Verifier // with postings to be dropped
 	err := v.of.EachTenant(ctx, func(tbl *session.Table) error {
-		one := NewVerifier(tbl, v.opts)
+		one := NewVerifier(tbl, v.opts).Only(v.part, v.parts)
 		one.room = v.room
 		err := one.check(ctx)
 		if v.room -= len(one.dangling); len(one.dangling) > 0 {
 			some = append(some, one)
 		} else {
-			add(&v.report, &one.report)
+			v.report.Add(&one.report)
 		}
 		return err
 	})
@@ -34,20 +35,9 @@ func (v *Verifier) runTenants(ctx context.Context) error {
 		err = dropDangling(ctx, some...)
 	}
 	for _, one := range some {
-		add(&v.report, &one.report)
+		v.report.Add(&one.report)
 	}
 	return err
-}
-
-// add adds what was found of another tenant.
-func add(r, other *inspect.Verification) {
-	r.Rows, r.Deleted, r.Expired, r.Cells = r.Rows+other.Rows, r.Deleted+other.Deleted, r.Expired+other.Expired, r.Cells+other.Cells
-	r.Postings, r.Dangling, r.Dropped = r.Postings+other.Postings, r.Dangling+other.Dangling, r.Dropped+other.Dropped
-	r.Uncopied, r.Unknown = r.Uncopied+other.Uncopied, r.Unknown+other.Unknown
-	r.Indexes, r.Repaired = append(r.Indexes, other.Indexes...), r.Repaired+other.Repaired
-	for kind, n := range other.Faults {
-		r.Faults[kind] += n
-	}
 }
 
 // strays counts rows and postings of no tenant, and finds postings of no column.
@@ -57,7 +47,10 @@ func (v *Verifier) strays(ctx context.Context) (err error) {
 		return err
 	}
 	var rows, postings strayCount
-	err = engine.InBatches(ctx, v.table.Data, driver.Range{Cells: driver.Slice{Only: [][]byte{rowcodec.KeyQualifier}}, AnyOrder: true}, func(batch []driver.Row) error {
+	all := driver.Range{AnyOrder: true, Part: v.part, Parts: v.parts}
+	keys := all
+	keys.Cells.Only = [][]byte{rowcodec.KeyQualifier}
+	err = chunks.InBatches(ctx, v.table.Data, keys, func(batch []driver.Row) error {
 		for _, row := range batch {
 			rows.add(known, pseudonym.At(row.Key, 0))
 		}
@@ -65,7 +58,7 @@ func (v *Verifier) strays(ctx context.Context) (err error) {
 		return nil
 	})
 	if err == nil && v.table.Postings != nil {
-		err = engine.InBatches(ctx, v.table.Postings, driver.Range{AnyOrder: true}, func(batch []driver.Row) error {
+		err = chunks.InBatches(ctx, v.table.Postings, all, func(batch []driver.Row) error {
 			for _, row := range batch {
 				ours, now, err := knownPosting(ctx, v.table, row.Key)
 				v.table = now
@@ -104,7 +97,7 @@ func knownPosting(ctx context.Context, t *engine.Engine, posting []byte) (bool, 
 			}
 		}
 		if again { // what was removed since it was read is of a column that was dropped
-			there, err := engine.Exists(ctx, t.Postings, posting)
+			there, err := chunks.Exists(ctx, t.Postings, posting)
 			return !there, t, err
 		}
 		now, err := t.Env.Refresh(ctx) // the column may be newer than what is known of the table

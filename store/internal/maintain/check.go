@@ -12,6 +12,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope/kerschbaum"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
@@ -58,10 +59,10 @@ type rowCheck struct {
 func (v *Verifier) checkRows(ctx context.Context) error {
 	t := v.table
 	order := make(map[*rowcodec.Column]*sequence)
-	read := 0
-	all := engine.Under(t.Prefix)
+	read := v.part % v.opts.Every // since parts may have few rows
+	all := t.Rows(v.part, v.parts)
 	all.Cells.Indexes = t.IndexNames()
-	return engine.InBatches(ctx, t.Data, all, func(rows []driver.Row) error {
+	return chunks.InBatches(ctx, t.Data, all, func(rows []driver.Row) error {
 		var found []rowCheck
 		look := func() (wrong bool, err error) {
 			if err := v.readIndexes(ctx); err != nil {
@@ -246,7 +247,7 @@ func (v *Verifier) faultsOf(ctx context.Context, r *rowcodec.Record, again bool)
 			continue
 		}
 		key := t.PostingKey(r, i)
-		if ok, err = engine.Exists(ctx, t.Postings, key); err != nil {
+		if ok, err = chunks.Exists(ctx, t.Postings, key); err != nil {
 			return nil, err
 		}
 		if !ok {
@@ -339,37 +340,76 @@ func (v *Verifier) outOfOrder(order map[*rowcodec.Column]*sequence, r *rowcodec.
 	return wrong
 }
 
-// checkPostings reads all postings: everything, or what the tenant has of each column.
+// checkPostings reads all postings: everything, or what the tenant has of each column. The part of a table has a share of each column,
+// since most databases keep the postings of one together, and of what lies between columns.
 func (v *Verifier) checkPostings(ctx context.Context) error {
+	if v.table.Postings == nil {
+		return nil
+	}
 	order := make(map[*rowcodec.Column]*sequence)
-	check := func(postings []driver.Row) error { return v.checkPostingBatch(ctx, postings, order) }
-	if v.table.Prefix == nil {
-		if v.table.Postings == nil {
+	check := func(r driver.Range) error {
+		if r.Empty() {
 			return nil
 		}
-		return engine.InBatches(ctx, v.table.Postings, v.postingsUnder(nil), check)
+		return chunks.InBatches(ctx, v.table.Postings, r, func(postings []driver.Row) error { return v.checkPostingBatch(ctx, postings, order) })
 	}
-	if v.table.Meta.AppendOnly() && v.table.Postings != nil {
-		if err := engine.InBatches(ctx, v.table.Postings, v.postingsUnder(v.table.DeletionLead()), check); err != nil {
+	if v.table.Prefix == nil && v.parts == 1 {
+		return check(v.postingsUnder(nil))
+	}
+	var leads [][]byte
+	if v.table.Meta.AppendOnly() {
+		leads = append(leads, v.table.DeletionLead())
+		if err := check(v.share(v.table.DeletionLead())); err != nil {
 			return err
 		}
 	}
 	for done := make(map[meta.ColumnID]bool); ; {
 		i := slices.IndexFunc(v.table.Stored, func(c *rowcodec.Column) bool { return c.Posted() && !done[c.Id] })
 		if i < 0 {
-			return nil
+			break
 		}
 		c := v.table.Stored[i]
 		done[c.Id] = true
-		if err := engine.InBatches(ctx, v.table.Postings, v.postingsUnder(c.Lead), check); err != nil {
+		leads = append(leads, c.Lead)
+		if err := check(v.share(c.Lead)); err != nil {
 			return err
 		}
 	}
+	if v.table.Prefix != nil {
+		return nil
+	}
+	// What remains are postings of columns that were dropped, or of none.
+	slices.SortFunc(leads, bytes.Compare)
+	rest := v.postingsUnder(nil)
+	rest.Part, rest.Parts = v.part, v.parts
+	for _, lead := range leads {
+		before := rest
+		before.End = lead
+		if err := check(before); err != nil {
+			return err
+		}
+		if rest.Start = ope.PrefixEnd(lead); rest.Start == nil {
+			return nil
+		}
+	}
+	return check(rest)
+}
+
+// share returns the share of the part in a range of postings, in their order: then Cassandra need not read all partitions to
+// find those of one column.
+func (v *Verifier) share(lead []byte) driver.Range {
+	r := v.postingsUnder(lead)
+	if v.parts > 1 {
+		r.Part, r.Parts = v.part, v.parts
+		r = r.Share()
+		r.AnyOrder = false
+	}
+	return r
 }
 
 // postingsUnder returns the range of postings, with what their repair has to know.
 func (v *Verifier) postingsUnder(prefix []byte) driver.Range {
-	r := engine.Under(prefix)
+	r := chunks.Under(prefix)
 	r.Cells.Stamps = v.opts.Repair && v.table.Meta.Copies()
 	return r
 }
@@ -462,7 +502,7 @@ func (v *Verifier) checkPosting(ctx context.Context, posting driver.Row) (one po
 		return one, nil
 	}
 	if row, is := v.table.CutDeletion(key); is {
-		there, err := engine.Exists(ctx, v.table.Data, row)
+		there, err := chunks.Exists(ctx, v.table.Data, row)
 		one.stale = !there
 		return one, err
 	}
@@ -493,7 +533,7 @@ func (v *Verifier) checkPosting(ctx context.Context, posting driver.Row) (one po
 	if err := v.Pause(ctx); err != nil {
 		return one, err
 	}
-	if there, err := engine.Exists(ctx, v.table.Postings, key); !there || err != nil {
+	if there, err := chunks.Exists(ctx, v.table.Postings, key); !there || err != nil {
 		return one, err
 	}
 	if v.left(key) {

@@ -11,6 +11,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/rewrite"
@@ -32,7 +33,7 @@ func (x *indexed) bad() bool { return x.blind || x.damaged }
 // checkIndexes reads the indexes of stateful schemes and, with Repair, makes those again that are
 // damaged. What a column had before its encryption was changed is not searched.
 func (v *Verifier) checkIndexes(ctx context.Context) error {
-	if v.opts.Repair {
+	if v.opts.Repair && v.part == 0 {
 		if err := rewrite.DropUnused(ctx, v.of.Database(), v.table.Meta); err != nil {
 			return err
 		}
@@ -57,7 +58,7 @@ func (v *Verifier) readIndexes(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if len(faults) == 0 || v.lost[c.Id] {
+		if len(faults) == 0 || v.lost[c.Id] || v.part > 0 {
 			continue
 		}
 		mended := false
@@ -108,6 +109,9 @@ func (v *Verifier) readIndex(ctx context.Context, id meta.ColumnID) (faults []in
 // listIndexes reports what is known of the indexes.
 func (v *Verifier) listIndexes() {
 	v.report.Indexes = nil
+	if v.part > 0 {
+		return
+	}
 	for _, c := range slices.Concat(v.table.Parts, v.table.Columns) {
 		if x := v.indexes[c]; x != nil && x.found != nil {
 			found := *x.found
@@ -153,7 +157,7 @@ func (v *Verifier) checkIndex(ctx context.Context, c *rowcodec.Column, again boo
 		x.codes = append(x.codes, e.Plaintext)
 		x.ranks = append(x.ranks, e.Ciphertext[:c.RankSize]...)
 		found.Values, found.Version = found.Values+1, e.Version
-		if found.Values%engine.FullBatch == 0 {
+		if found.Values%chunks.FullBatch == 0 {
 			v.progress("index values", found.Values)
 		}
 	}
@@ -178,8 +182,8 @@ func (v *Verifier) checkIndex(ctx context.Context, c *rowcodec.Column, again boo
 // hasValues reports whether a row has a value in a part or column, as far as the first rows tell.
 func (v *Verifier) hasValues(ctx context.Context, c *rowcodec.Column) (some bool, err error) {
 	t := v.table
-	r := engine.Under(t.Prefix)
-	r.Limit = engine.FullBatch
+	r := chunks.Under(t.Prefix)
+	r.Limit = chunks.FullBatch
 	for row, err := range t.Data.Scan(ctx, r) {
 		if err != nil {
 			return false, err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/index"
@@ -113,7 +114,7 @@ func (s *orphanSweep) indexes() (int, error) {
 // family deletes the rows of a family that are of no tenant, and returns their number. What of returns
 // names the tenant of a key; "" is none that could be one.
 func (s *orphanSweep) family(f driver.Family, r driver.Range, strays *strays, of func(key []byte) (string, error)) (deleted int, err error) {
-	err = engine.InBatches(s.ctx, f, r, func(batch []driver.Row) error {
+	err = chunks.InBatches(s.ctx, f, r, func(batch []driver.Row) error {
 		var drops []driver.Mutation
 		for _, row := range batch {
 			name, err := of(row.Key)

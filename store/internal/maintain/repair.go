@@ -13,6 +13,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
@@ -154,7 +155,7 @@ func (v *Verifier) mend(ctx context.Context, r *rowcodec.Record, f inspect.Fault
 		if err := t.Postings.Apply(ctx, t.PutPosting(f.Place, r)); err != nil {
 			return false, err
 		}
-		return engine.Exists(ctx, t.Postings, f.Place)
+		return chunks.Exists(ctx, t.Postings, f.Place)
 	case f.Kind == inspect.FaultUnknown, f.Kind == inspect.FaultKey && f.Err != errOrder:
 		c := t.ByName[f.Column]
 		if c == nil || !c.Stateful || v.indexes[c] == nil || v.indexes[c].bad() {
@@ -274,7 +275,7 @@ func (v *Verifier) drop(ctx context.Context) error {
 	if err := v.goOn(ctx, t); err != nil {
 		return err
 	}
-	for chunk := range slices.Chunk(v.dangling, engine.FullBatch) {
+	for chunk := range slices.Chunk(v.dangling, chunks.FullBatch) {
 		was, _, err := v.stillDangling(ctx, chunk)
 		if err != nil {
 			return err
@@ -354,7 +355,7 @@ func (v *Verifier) stillDangling(ctx context.Context, postings []driver.Row) (st
 	err = v.table.Env.Concurrently(ctx, len(postings), func(ctx context.Context, i int) error {
 		posting := postings[i].Key
 		if row, is := v.table.CutDeletion(posting); is {
-			there, err := engine.Exists(ctx, v.table.Data, row)
+			there, err := chunks.Exists(ctx, v.table.Data, row)
 			stale[i], rows[i] = !there, new(rowcodec.Record)
 			return err
 		}

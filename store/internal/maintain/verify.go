@@ -38,10 +38,11 @@ type Verifier struct {
 	// clock of its own.
 	Pause, AwaitGrace func(context.Context) error
 
-	of     *session.Table
-	table  *engine.Engine // as it is known
-	opts   VerifyOptions
-	report inspect.Verification
+	of          *session.Table
+	table       *engine.Engine // as it is known
+	opts        VerifyOptions
+	part, parts int
+	report      inspect.Verification
 
 	schemes map[*rowcodec.Column]ope.Scheme // clients of their own, which remember nothing from before
 	indexes map[*rowcodec.Column]*indexed   // of stateful columns that are in use
@@ -60,7 +61,7 @@ type Verifier struct {
 // NewVerifier returns a verifier of a table.
 func NewVerifier(of *session.Table, opts VerifyOptions) *Verifier {
 	v := &Verifier{
-		of: of, table: of.Now(), opts: opts, Pause: func(ctx context.Context) error { return pause.For(ctx, lookAgain) },
+		of: of, table: of.Now(), opts: opts, parts: 1, Pause: func(ctx context.Context) error { return pause.For(ctx, lookAgain) },
 		told: make(map[string]bool), lost: make(map[meta.ColumnID]bool), room: mostDangling,
 	}
 	if v.opts.Grace == 0 {
@@ -71,6 +72,14 @@ func NewVerifier(of *session.Table, opts VerifyOptions) *Verifier {
 	}
 	v.report.Faults = make(map[inspect.FaultKind]int)
 	v.AwaitGrace = v.waitGrace
+	return v
+}
+
+// Only leaves of the table one of some parts to be verified: its rows, and a share of the postings of each column. The parts of a
+// table are each verified once, whatever they are cut into. What is of the table as a whole is of its first part: the indexes of
+// stateful schemes. The others read these, too, since rows are compared with them.
+func (v *Verifier) Only(part, parts int) *Verifier {
+	v.part, v.parts = part, parts
 	return v
 }
 

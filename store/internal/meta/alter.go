@@ -82,7 +82,7 @@ func (a *Alteration) Add(c Spec) error {
 	}
 	meta, err := newTaken(a.Meta).named(c)
 	if err == nil {
-		err = cmp.Or(a.sealable(&meta), a.Meta.cover(&meta), a.Meta.indexable(&meta))
+		err = cmp.Or(a.Meta.placed(c), a.sealable(&meta), a.Meta.cover(&meta), a.Meta.indexable(&meta))
 	}
 	if err != nil {
 		return err
@@ -95,6 +95,9 @@ func (a *Alteration) Add(c Spec) error {
 
 // SetTTL changes how long rows live that are put from now on.
 func (a *Alteration) SetTTL(ttl time.Duration) error {
+	if err := a.Meta.ours("a TTL"); err != nil {
+		return err
+	}
 	was := *a.Meta
 	err := a.Meta.setTTL(ttl)
 	a.Changed = a.Changed || was.TTL != a.Meta.TTL || was.Layout != a.Meta.Layout
@@ -138,6 +141,9 @@ func (a *Alteration) Drop(name string) error {
 
 // Rename gives a part or column another name.
 func (a *Alteration) Rename(from, to string) error {
+	if err := a.Meta.Renamable(); err != nil {
+		return err
+	}
 	if err := checkColumnName(to); err != nil {
 		return err
 	}
@@ -162,6 +168,9 @@ func (a *Alteration) Rename(from, to string) error {
 
 // Change gives a column another encryption, scheme or confidentiality.
 func (a *Alteration) Change(c Spec) error {
+	if err := a.Meta.ours("another encryption"); err != nil {
+		return err
+	}
 	f, err := a.Column(c.Name)
 	if err != nil {
 		return err
@@ -197,6 +206,38 @@ func (a *Alteration) Renew(name string) error {
 		return err
 	}
 	return a.replace(f, c)
+}
+
+// Rotate gives a column another search key, under another id. It is an error where the key is not the column's alone: others
+// would keep the old one, and no longer be comparable.
+func (a *Alteration) Rotate(name string) error {
+	if err := a.Meta.ours("another search key"); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(a.Meta.Key, func(f Field) bool { return f.Name == name }) {
+		return fmt.Errorf("%w: %q is a part of the row key, whose search key is in the key of every row: copy the rows into a new table", fault.ErrSchema, name)
+	}
+	f, err := a.Column(name)
+	switch {
+	case err != nil:
+		return err
+	case !f.Searchable() || f.Clear():
+		return fmt.Errorf("%w: column %q has no search key, since it is not searched, or not encrypted", fault.ErrSchema, name)
+	case f.Confidentiality == OfDatabase:
+		return fmt.Errorf("%w: column %q has the search key of all such columns of the database: give it one of its own, as a change of its encryption",
+			fault.ErrShared, name)
+	case f.Share != nil:
+		return fmt.Errorf("%w: column %q has the search key of column %q of table %q: give it one of its own, as a change of its encryption",
+			fault.ErrShared, name, f.Share.ColumnName, f.Share.TableName)
+	}
+	return a.Renew(name)
+}
+
+// Forget removes a former id of a column, which no row has.
+func (a *Alteration) Forget(f *Field, id ColumnID) {
+	f.Former = slices.DeleteFunc(f.Former, func(former Field) bool { return former.ID == id })
+	a.recopy(id)
+	a.Changed = true
 }
 
 // replace puts a column in the place of one, which keeps the values that rows have until they are converted.

@@ -241,14 +241,14 @@ func (t taken) newField(f Spec) (Field, error) {
 // Schema returns the schema again, with the types and schemes of this version.
 func (m *Table) Schema() (Schema, error) {
 	s := Schema{Name: m.Name, SpreadBits: m.SpreadBits, Conditional: m.Conditional, AppendOnly: m.AppendOnly(), Tenants: m.Tenants, TTL: m.Lifetime()}
-	if len(m.Key) == 0 {
+	if len(m.Key) == 0 && !m.Elsewhere() {
 		return Schema{}, fmt.Errorf("%w: table %q has no row key", fault.ErrFormat, m.Name)
 	}
 	if s.SpreadBits == 0 {
 		s.SpreadBits = -1
 	}
 	switch m.PlainLayout() {
-	case inspect.Packed:
+	case inspect.Packed, inspect.Elsewhere:
 	case inspect.CellPerColumn:
 		s.CellPerColumn = true
 	default:

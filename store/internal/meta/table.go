@@ -99,6 +99,8 @@ func (m *Table) Shareable(f *Field) (*Field, error) {
 	}
 	owner := &m.Columns[i]
 	switch {
+	case m.Elsewhere():
+		return nil, fmt.Errorf("%w: column %q cannot share the key of %q: the application keeps the rows of table %q", fault.ErrSchema, f.Name, name, m.Name)
 	case owner.Confidentiality == OfDatabase:
 		return nil, fmt.Errorf("%w: column %q cannot share the key of %q: that is database-wide; make both so", fault.ErrSchema, f.Name, name)
 	case !slices.Equal(f.SecureType(), owner.SecureType()):
@@ -152,6 +154,18 @@ func (m *Field) Owner(table TableID) ColumnRef {
 
 // SecureType returns what columns must have in common to share a key.
 func (m *Field) SecureType() []string { return []string{m.Type, string(m.Encryption), m.Scheme} }
+
+// Differs says why equal values of a column of a table and one of another are not found by equal postings; "": they are.
+func (m *Field) Differs(table TableID, n *Field, other TableID) string {
+	switch {
+	case !slices.Equal(m.SecureType(), n.SecureType()):
+		return "their types, encryptions or schemes differ"
+	case m.Confidentiality == OfDatabase && n.Confidentiality == OfDatabase:
+	case m.Confidentiality == OfDatabase || n.Confidentiality == OfDatabase || m.Owner(table) != n.Owner(other):
+		return "they have search keys of their own, and would need to share one"
+	}
+	return ""
+}
 
 // Searchable reports whether the field has a search key.
 func (m *Field) Searchable() bool {

@@ -42,7 +42,7 @@ func (m *Table) PlainLayout() string {
 
 // HasLaterFields reports whether the table may have fields that only programs know which read format 5 of the catalogue.
 func (m *Table) HasLaterFields() bool {
-	return m.Copies() || strings.Contains(m.Layout, chosen) || strings.Contains(m.Layout, served)
+	return m.Copies() || strings.Contains(m.Layout, chosen) || strings.Contains(m.Layout, served) || m.Elsewhere()
 }
 
 // AppendOnly reports whether rows are added and deleted, and never replaced.

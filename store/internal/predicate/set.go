@@ -224,6 +224,15 @@ func (s *Set) and(o Set) Set {
 	return out
 }
 
+// Between returns the values of the set between two bounds, where nil is no bound, and a nil set has all values of the column.
+func (s *Set) Between(c *rowcodec.Column, lo, hi *value.Bound) *Set {
+	both := Set{Column: c, In: []Interval{{lo, hi}}}
+	if s != nil {
+		both = s.and(both)
+	}
+	return &both
+}
+
 // join puts the intervals in order, and makes those one that meet.
 func (s *Set) join() {
 	slices.SortFunc(s.In, func(a, b Interval) int { return s.compareLo(a.Lo, b.Lo) })

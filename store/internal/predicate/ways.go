@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store/internal/forms"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
@@ -100,9 +101,9 @@ func Lacks(t *rowcodec.View, c *rowcodec.Column, s *Set) string {
 		return name + " would need single values"
 	case c.Part > 0:
 		return fmt.Sprintf("%s would need that the parts before it, first %q, are fixed to single values", name, t.Parts[0].Name)
-	case c.Encryption == meta.Deterministic && c.Drives():
+	case c.Encryption == meta.Deterministic && forms.Drive(c):
 		return name + " is deterministic: it would need single values, or to be ordered"
-	case c.Searched() && !c.Leads():
+	case c.Searched() && !forms.Settled(c):
 		return name + " was changed, and its rows are not all converted: convert them"
 	case c.Searched():
 		return name + " has an index that is being made again: wait until that has ended"
@@ -111,4 +112,15 @@ func Lacks(t *rowcodec.View, c *rowcodec.Column, s *Set) string {
 		return fmt.Sprintf("%s is %s: it would need to be deterministic or ordered", name, c.Encryption)
 	}
 	return fmt.Sprintf("%s is %s: it would need to be ordered", name, c.Encryption)
+}
+
+// Lacks says what each column of the predicate would need.
+func (n *Tree) Lacks(t *rowcodec.View) (reasons []string) {
+	ss, _ := n.Implied()
+	n.Columns(func(c *rowcodec.Column) {
+		if reason := Lacks(t, c, ss.Of(c)); !slices.Contains(reasons, reason) {
+			reasons = append(reasons, reason)
+		}
+	})
+	return reasons
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/forms"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/internal/value"
 )
@@ -203,7 +204,7 @@ func (n *Tree) Columns(do func(*rowcodec.Column)) {
 	}
 }
 
-// print appends bytes that are different for trees that different values satisfy.
+// Print appends bytes that are different for trees that different values satisfy. They stay when encryptions are changed.
 func (n *Tree) Print(b []byte) []byte {
 	if n.Column == nil {
 		b = fmt.Appendf(b, "|%d of %d", n.Op, len(n.Of))
@@ -212,7 +213,7 @@ func (n *Tree) Print(b []byte) []byte {
 		}
 		return b
 	}
-	return n.term.Print(fmt.Appendf(b, "|%d|%t|%s", n.Op, n.negated, n.Column.Id), n.Column.Type)
+	return n.term.Print(fmt.Appendf(b, "|%d|%t|%s", n.Op, n.negated, forms.Origin(n.Column)), n.Column.Type)
 }
 
 func (t *Term) Print(b []byte, typ value.Type) []byte {

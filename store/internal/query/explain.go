@@ -24,6 +24,14 @@ const (
 
 // Explain says how a query would be answered.
 func Explain(ctx context.Context, t *engine.Engine, q Selection) (e inspect.Explanation, err error) {
+	err = withoutDamaged(ctx, t, &q, func(t *engine.Engine) (again bool, err error) {
+		e, err = explain(ctx, t, q)
+		return true, err
+	})
+	return e, err
+}
+
+func explain(ctx context.Context, t *engine.Engine, q Selection) (e inspect.Explanation, err error) {
 	var f *execution
 	_, err = t.WithSecondLook(ctx, func(t *engine.Engine) (err error) {
 		f, err = newExecution(ctx, t, q, &e)
@@ -97,7 +105,7 @@ func (p probe) count(ctx context.Context, k estimate.Keys, most int) (n int, all
 	}
 	f := &finder{execution: p.f, way: *p.w}
 	for _, r := range p.w.Ranges {
-		for _, err := range f.lookUp(ctx, r) {
+		for _, err := range f.scannedRange(ctx, r) {
 			if err != nil {
 				return n, false, err
 			}
@@ -141,7 +149,7 @@ func (p probe) keys() estimate.Keys {
 		k.Family, k.Spec, cells = p.f.postings, t.PostingSpec, driver.Slice{}
 	}
 	for _, r := range w.Ranges {
-		scan := driver.Range{Start: r.Start, End: r.end, AnyOrder: w.anyOrder, Cells: cells}
+		scan := driver.Range{Start: r.Start, End: r.End, AnyOrder: w.anyOrder, Cells: cells}
 		if w.served() {
 			scan = p.f.indexed(w, r)
 		}

@@ -20,6 +20,8 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/forms"
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
@@ -55,16 +57,9 @@ type Selection struct {
 	RequireIndex bool
 	MostSorted   int // rows that the client keeps to sort them; 0 is 100,000
 
-	Paged   bool // the rows are to have an order
-	keyOnly bool // no columns are returned
-}
+	Paged bool // the rows are to have an order
 
-// want returns which columns are asked for; nil is all.
-func (q Selection) want(t *rowcodec.View) ([]bool, error) {
-	if q.keyOnly {
-		return make([]bool, len(t.Stored)), nil
-	}
-	return t.Want(q.Columns)
+	without []meta.ColumnID // columns that drive nothing, by their first ids
 }
 
 // errOvertaken is returned by an attempt at a query that is to be made again, as the table is known now.
@@ -85,8 +80,7 @@ func UntilNotOvertaken(ctx context.Context, attempt func() error) error {
 func RowsOf(ctx context.Context, t *engine.Engine, q Selection, e *inspect.Explanation) iter.Seq2[*Found, error] {
 	return func(yield func(*Found, error) bool) {
 		err := UntilNotOvertaken(ctx, func() error {
-			*e = inspect.Explanation{}
-			err := rowsAsOf(ctx, t, q, e, yield)
+			err := rowsUndamaged(ctx, t, q, e, yield)
 			t = t.Env.Now()
 			return err
 		})
@@ -96,7 +90,51 @@ func RowsOf(ctx context.Context, t *engine.Engine, q Selection, e *inspect.Expla
 	}
 }
 
-// rowsAsOf is one attempt at it.
+// rowsUndamaged is one attempt at it. Where the index of an earlier form of a column turns out to be damaged before the first row,
+// the column drives the query no more, as if its rows had had no index entries before.
+func rowsUndamaged(ctx context.Context, t *engine.Engine, q Selection, e *inspect.Explanation, yield func(*Found, error) bool) error {
+	again := true
+	return withoutDamaged(ctx, t, &q, func(t *engine.Engine) (bool, error) {
+		*e = inspect.Explanation{}
+		err := rowsAsOf(ctx, t, q, e, func(hit *Found, err error) bool {
+			again = false
+			return yield(hit, err)
+		})
+		return again, err
+	})
+}
+
+// indexError returns an error of what a column has in an index.
+func indexError(c *rowcodec.Column, err error) error {
+	if c.Of != nil && engine.Refused(err) {
+		return &forms.DamagedError{Of: c.Of, Err: err}
+	}
+	return fmt.Errorf("column %q: %w", c.Name, err)
+}
+
+// withoutDamaged calls do, and again without the columns of which the index of an earlier form is damaged, if do says that this can
+// be done. A query that asks for an index, or goes on after a page that came by the index, has that error instead.
+func withoutDamaged(ctx context.Context, t *engine.Engine, q *Selection, do func(*engine.Engine) (again bool, err error)) error {
+	var before error
+	for {
+		again, err := do(t)
+		token, d := errors.Is(err, fault.ErrToken), new(forms.DamagedError)
+		switch {
+		case token && before != nil:
+			return before
+		case token && !q.RequireIndex && len(forms.Changing(t.View)) > 0: // of a page that may have come without such a column
+			q.without = forms.Changing(t.View)
+		case again && !q.RequireIndex && errors.As(err, &d):
+			t.Env.Warn(ctx, "queries by a column read all rows until the table is converted", t.PostingSpec.Name, err)
+			q.without = append(q.without, forms.Origin(d.Of))
+		default:
+			return err
+		}
+		before, t = err, t.Env.Now()
+	}
+}
+
+// rowsAsOf is one attempt with the columns that may drive.
 func rowsAsOf(ctx context.Context, t *engine.Engine, q Selection, e *inspect.Explanation, yield func(*Found, error) bool) error {
 	var f *execution
 	_, err := t.WithSecondLook(ctx, func(t *engine.Engine) (err error) {
@@ -190,7 +228,7 @@ type execution struct {
 	lookups        atomic.Int64          // scans for them
 	reads          atomic.Int64          // of the rows of postings
 	relies         []*rowcodec.Column    // what the ranges are right by: the driving columns, and stateful parts
-	moving         bool                  // one of these has ciphertexts that move
+	moving         bool                  // one of these has ciphertexts that move, or an index that may go
 	unconfirmed    atomic.Bool           // more was read since these were known to be as they were
 	checks         sync.WaitGroup        // in the background
 	atEnd          atomic.Pointer[check] // begun when all was read
@@ -200,7 +238,8 @@ type execution struct {
 type finder struct {
 	*execution
 	way
-	index int // of the way
+	index int            // of the way
+	chunk *predicate.Set // where forms are merged, the values that are read now; or nil
 }
 
 // eachWay calls do for the ways of the plan, also for those that are only gone if there is too much to sort.
@@ -238,12 +277,15 @@ func (f *execution) openFamilies(ctx context.Context) (err error) {
 	f.data, f.postings, f.version = t.Data, t.Postings, t.Env.Version
 	f.rely()
 	f.unconfirmed.Store(len(f.relies) > 0)
-	byPostings := false
-	f.eachWay(func(w *way) { byPostings = byPostings || w.driving != nil })
+	byPostings, again := false, t.Env.Snapshot == nil && len(f.plan.Ways) > 1
+	f.eachWay(func(w *way) {
+		byPostings = byPostings || w.driving != nil
+		again = again || w.forms != nil || t.Env.Snapshot == nil && byPostings // postings of several forms may lead to one row
+	})
+	if again {
+		f.seen = make(map[[16]byte]struct{})
+	}
 	if t.Env.Snapshot == nil {
-		if byPostings || len(f.plan.Ways) > 1 {
-			f.seen = make(map[[16]byte]struct{})
-		}
 		return nil
 	}
 	if f.snapshot, err = t.Env.Snapshot(); err != nil {
@@ -269,16 +311,19 @@ func (f *execution) rely() {
 	add := func(c *rowcodec.Column) {
 		if !slices.Contains(f.relies, c) {
 			f.relies = append(f.relies, c)
-			f.moving = f.moving || c.Order != nil
+			f.moving = f.moving || c.Order != nil || c.Of != nil && c.Stateful
 		}
 	}
 	f.eachWay(func(w *way) {
 		if w.driving != nil {
 			add(w.driving)
 		}
+		for _, form := range w.forms {
+			add(form)
+		}
 		for _, r := range w.Ranges {
-			if r.by != nil && r.by.Stateful {
-				add(r.by)
+			if r.By != nil && r.By.Stateful {
+				add(r.By)
 			}
 		}
 	})
@@ -342,8 +387,11 @@ func (f *execution) drives(ctx context.Context) (bool, error) {
 		return err == nil, err
 	}
 	for _, was := range f.relies {
-		same := func(c *rowcodec.Column) bool { return c.Id == was.Id && c.Unit == was.Unit }
-		if !slices.ContainsFunc(now.Columns, same) && !slices.ContainsFunc(now.Parts, same) {
+		same := func(c *rowcodec.Column) bool {
+			gone := c.Converted && c.Stateful && f.snapshot != nil // with its index, but the snapshot has rows of that form
+			return c.Id == was.Id && c.Unit == was.Unit && (c.Of == nil) == (was.Of == nil) && !gone
+		}
+		if !slices.ContainsFunc(now.Stored, same) && !slices.ContainsFunc(now.Parts, same) {
 			return false, nil
 		}
 	}
@@ -378,7 +426,11 @@ func (f *execution) describe() {
 		w, spec := &f.plan.Ways[i], f.table.Spec
 		if name := w.name(); !slices.Contains(drivers, name) {
 			drivers = append(drivers, name)
-			w.driving.DescribeCopies(f.table.View, f.need, f.tally)
+			if w.forms == nil {
+				w.driving.DescribeCopies(f.table.View, f.need, f.tally)
+			} else {
+				f.tally.Changing = append(f.tally.Changing, name)
+			}
 		}
 		if w.driving != nil {
 			spec = f.table.PostingSpec
@@ -387,7 +439,7 @@ func (f *execution) describe() {
 		f.tally.Intervals += len(w.Ranges)
 		if !w.anyOrder && !w.tokenwise() {
 			for _, r := range w.Ranges {
-				f.tally.Buckets += spec.Buckets(r.Start, r.end)
+				f.tally.Buckets += spec.Buckets(r.Start, r.End)
 			}
 		}
 	}
@@ -418,6 +470,8 @@ func (w *way) name() string {
 // hinted reports whether postings or a server index are scanned, and all rows read that they lead to.
 func (f *execution) hinted(w *way) bool {
 	switch {
+	case w.forms != nil:
+		return true // whoever stores rows in another form may not know of these copies
 	case w.driving == nil || w.driving.CopiesHave(f.need):
 		return false
 	case !w.served():
@@ -439,12 +493,14 @@ func (f *execution) indexed(w *way, r keyRange) driver.Range {
 	c := w.driving
 	return driver.Range{
 		Start: f.table.Prefix, End: ope.PrefixEnd(f.table.Prefix), AnyOrder: true, Cells: driver.Slice{Only: [][]byte{rowcodec.KeyQualifier}},
-		Index: &driver.IndexRange{Index: c.IndexName(), Start: c.IndexBound(r.Start), End: c.IndexBound(r.end)},
+		Index: &driver.IndexRange{Index: c.IndexName(), Start: c.IndexBound(r.Start), End: c.IndexBound(r.End)},
 	}
 }
 
 // tokenwise reports whether postings are looked up value by value.
-func (w *way) tokenwise() bool { return w.driving != nil && w.driving.Order != nil }
+func (w *way) tokenwise() bool {
+	return w.driving != nil && w.driving.Order != nil || slices.ContainsFunc(w.forms, func(c *rowcodec.Column) bool { return c.Order != nil })
+}
 
 // count completes the explanation of a query whose postings were looked up value by value: those of
 // each are in one partition.
@@ -480,13 +536,19 @@ func (f *execution) allWays(ctx context.Context) iter.Seq2[*Found, error] {
 
 // run yields the rows of all ranges, and reports whether to go on.
 func (f *finder) run(ctx context.Context, yield func(*Found, error) bool) bool {
-	from := f.position()
-	for i := range f.Ranges {
+	from, all := f.position(), f.Ranges
+	switch {
+	case f.merged && f.forms != nil, from != nil && len(from.Key) == 0:
+		return f.merge(ctx, yield)
+	case f.forms != nil:
+		all = []keyRange{{allForms: true}}
+	}
+	for i := range all {
 		index := i
 		if f.reverse {
-			index = len(f.Ranges) - 1 - i
+			index = len(all) - 1 - i
 		}
-		r := f.Ranges[index]
+		r := all[index]
 		if from != nil {
 			if index != from.Range && index < from.Range != f.reverse {
 				continue // on an earlier page
@@ -495,8 +557,8 @@ func (f *finder) run(ctx context.Context, yield func(*Found, error) bool) bool {
 				r = from.rest(r, &f.way)
 			}
 		}
-		rows := f.scan(ctx, r, i == len(f.Ranges)-1 && f.index == len(f.ways)-1)
-		if r.grouped() {
+		rows := f.scan(ctx, r, i == len(all)-1 && f.index == len(f.ways)-1)
+		if r.Grouped() {
 			rows = f.inOrder(r, index, rows)
 		}
 		for hit, err := range rows {
@@ -519,30 +581,10 @@ func (f *finder) position() *Position {
 	return f.from
 }
 
-// rising checks that values rise with their ciphertexts where these were drawn at random: if the index
-// that they are kept in is put back, others are drawn that are out of order.
-type rising struct {
-	some bool
-	last int64
-}
-
-func (o *rising) check(f *finder, r keyRange, hit *Found) error {
-	if hit == nil || r.by == nil || !r.by.Stateful || r.by.Order != nil || r.sharesRank(hit.key) {
-		return nil
-	}
-	code := f.table.CodeOf(r.by, hit.record)
-	if o.some && code != o.last && (code < o.last) != f.reverse {
-		return fmt.Errorf("%w: column %q: rows are not in the order of their ciphertexts, as if its index had been put back; "+
-			"'rangecrypt verify --repair' stores them again", fault.ErrTampered, r.by.Name)
-	}
-	o.some, o.last = true, code
-	return nil
-}
-
 // satisfies reports whether a row that was found in a range belongs there, satisfies the predicate, and is found on no
 // earlier way.
 func (f *finder) satisfies(r *rowcodec.Record, in keyRange) bool {
-	if !f.tree.Holds(r.Values) {
+	if !f.tree.Holds(r.Values) || f.chunk != nil && !f.chunk.Has(f.driving, f.table.ValueOf(f.driving, r)) {
 		return false
 	}
 	for _, earlier := range f.not {
@@ -550,10 +592,10 @@ func (f *finder) satisfies(r *rowcodec.Record, in keyRange) bool {
 			return false
 		}
 	}
-	if in.by != nil && in.by.Stateful {
+	if in.By != nil && in.By.Stateful {
 		// Two ranges may have keys in common, which were not given out when they were asked for.
-		code := f.table.CodeOf(in.by, r)
-		return in.within.Lo <= code && code <= in.within.Hi
+		code := f.table.CodeOf(in.By, r)
+		return in.Within.Lo <= code && code <= in.Within.Hi
 	}
 	return true
 }
@@ -576,19 +618,4 @@ func (f *execution) first(hit *Found) bool {
 // Record returns the row as a record of a view, and which columns it was asked for, by position; nil is all.
 func (f *Found) Record() (t *rowcodec.View, r *rowcodec.Record, want []bool) {
 	return f.by.table.View, f.record, f.by.want
-}
-
-// StoredKey returns the key of the row that has the key parts of r, or nil.
-func StoredKey(ctx context.Context, t *engine.Engine, r *rowcodec.Record) ([]byte, error) {
-	where := &predicate.Where{Op: predicate.All}
-	for i, c := range t.Parts {
-		where.Of = append(where.Of, &predicate.Where{Term: predicate.Term{Column: c.Name, Typ: c.Type.GoType(), In: []any{r.Values[i]}}})
-	}
-	for hit, err := range RowsOf(ctx, t, Selection{Where: where, Limit: 1, keyOnly: true}, new(inspect.Explanation)) {
-		if err != nil {
-			return nil, err
-		}
-		return hit.record.Key, nil
-	}
-	return nil, nil
 }

@@ -12,10 +12,13 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/forms"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
+	"github.com/rangecrypt/rangecrypt/store/internal/ranges"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
@@ -66,7 +69,7 @@ func Join(ctx context.Context, left, right JoinSide, limit int, yield func(a, b 
 		if err := confirm(); err != nil {
 			return err
 		}
-		size = min(2*size, engine.FullBatch)
+		size = min(2*size, chunks.FullBatch)
 		if !batch.yield(l, r, yield) {
 			return nil
 		}
@@ -108,13 +111,13 @@ func (s JoinSide) finder() (*finder, error) {
 		reason = fmt.Sprintf("is %s: only deterministic and ordered columns are searched", c.Encryption)
 	case c.ServerIndex:
 		reason = "has a server index, whose rows come in no order: let it have index entries instead"
-	case !c.Leads():
+	case !forms.Settled(c):
 		reason = "was changed, and not all rows were converted"
 	}
 	if reason != "" {
 		return nil, fmt.Errorf("%w: column %q of table %q cannot be joined: it %s", fault.ErrColumn, name, t.Meta.Name, reason)
 	}
-	pl := &plan{Ways: []way{{driving: c, Ranges: []keyRange{{Start: c.Lead, end: ope.PrefixEnd(c.Lead)}}, tree: &predicate.Tree{Op: predicate.All}}}}
+	pl := &plan{Ways: []way{{driving: c, Ranges: []keyRange{{Range: ranges.Range{Start: c.Lead, End: ope.PrefixEnd(c.Lead)}}}, tree: &predicate.Tree{Op: predicate.All}}}}
 	e := &execution{table: t, plan: pl, ways: pl.Ways, want: want, tally: new(inspect.Explanation)}
 	e.need = e.needed()
 	return &finder{execution: e, way: pl.Ways[0]}, nil
@@ -122,22 +125,15 @@ func (s JoinSide) finder() (*finder, error) {
 
 // joinable returns an error unless equal values of both columns are found by equal postings.
 func joinable(l, r *finder) error {
-	a, b := l.driving, r.driving
-	refused := func(reason string) error {
-		return fmt.Errorf("%w: column %q of table %q cannot be joined with %q of %q: %s", fault.ErrColumn,
-			a.Name, l.table.Meta.Name, b.Name, r.table.Meta.Name, reason)
+	a, b, reason := l.driving, r.driving, "they are not of one tenant"
+	if l.table.Tenant.Same(r.table.Tenant) {
+		reason = metaOf(l.table.View, a).Differs(l.table.Meta.ID, metaOf(r.table.View, b), r.table.Meta.ID)
 	}
-	m, n := metaOf(l.table.View, a), metaOf(r.table.View, b)
-	switch {
-	case !l.table.Tenant.Same(r.table.Tenant):
-		return refused("they are not of one tenant")
-	case !slices.Equal(m.SecureType(), n.SecureType()):
-		return refused("their types, encryptions or schemes differ")
-	case m.Confidentiality == meta.OfDatabase && n.Confidentiality == meta.OfDatabase:
-	case m.Confidentiality == meta.OfDatabase || n.Confidentiality == meta.OfDatabase || m.Owner(l.table.Meta.ID) != n.Owner(r.table.Meta.ID):
-		return refused("they have search keys of their own, and would need to share one")
+	if reason == "" {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%w: column %q of table %q cannot be joined with %q of %q: %s", fault.ErrColumn,
+		a.Name, l.table.Meta.Name, b.Name, r.table.Meta.Name, reason)
 }
 
 // metaOf returns what the catalogue says of a column.
@@ -218,7 +214,7 @@ func (f *finder) groups(ctx context.Context) iter.Seq2[[]driver.Row, error] {
 	return func(yield func([]driver.Row, error) bool) {
 		c, r := f.driving, f.Ranges[0]
 		var group []driver.Row
-		for row, err := range engine.Scanned(ctx, f.postings, driver.Range{Start: r.Start, End: r.end}) {
+		for row, err := range chunks.Scanned(ctx, f.postings, driver.Range{Start: r.Start, End: r.End}) {
 			if f.seen != nil {
 				f.unconfirmed.Store(true) // it may be of after the last check
 			}

@@ -3,7 +3,6 @@ package query
 import (
 	"bytes"
 	"cmp"
-	"container/heap"
 	"context"
 	"fmt"
 	"iter"
@@ -11,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
-	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+	"github.com/rangecrypt/rangecrypt/store/internal/inorder"
 	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
@@ -75,14 +74,13 @@ func (p *planner) orderWays(tree *predicate.Tree, c *rowcodec.Column) ([]way, er
 		}
 		return []way{w}, err
 	}
-	if c.Encryption != meta.Ordered || !c.Drives() || c.ServerIndex {
+	if !ordered(p.forms(c)) || c.ServerIndex {
 		return nil, nil
 	}
 	s := ss.Of(c)
 	nulls := s == nil || s.Null
-	w := way{driving: c, tree: tree, values: s}
-	var err error
-	if w.Ranges, err = rangesOf(p.ctx, c, c.Lead, s); err != nil {
+	w := way{tree: tree, merged: true}
+	if err := w.drivenBy(p.ctx, c, s); err != nil {
 		return nil, err
 	}
 	if nulls {
@@ -96,6 +94,7 @@ func (p *planner) orderWays(tree *predicate.Tree, c *rowcodec.Column) ([]way, er
 type place struct {
 	value any // nil for null and NaN
 	key   []byte
+	hit   *Found
 }
 
 func (f *execution) placeOf(hit *Found) place {
@@ -103,7 +102,7 @@ func (f *execution) placeOf(hit *Found) place {
 	if v != nil && f.plan.sort.Type.Unordered(v) {
 		v = nil
 	}
-	return place{v, hit.record.Key}
+	return place{v, hit.record.Key, hit}
 }
 
 // compare compares places in the order of the answer.
@@ -124,48 +123,10 @@ func (f *execution) compare(a, b place) int {
 	return order
 }
 
-// A sorting is rows with the last of all on top, as a heap.
-type sorting struct {
-	f      *execution
-	hits   []*Found
-	places []place
-}
-
-func (s *sorting) Len() int           { return len(s.hits) }
-func (s *sorting) Less(i, j int) bool { return s.f.compare(s.places[i], s.places[j]) > 0 }
-func (s *sorting) Swap(i, j int) {
-	s.hits[i], s.hits[j] = s.hits[j], s.hits[i]
-	s.places[i], s.places[j] = s.places[j], s.places[i]
-}
-func (s *sorting) Push(any) { panic("query: a sorting is pushed to in add") }
-func (s *sorting) Pop() any {
-	n := len(s.hits) - 1
-	hit := s.hits[n]
-	s.hits, s.places = s.hits[:n], s.places[:n]
-	return hit
-}
-
-// add adds a row, and drops the last one if there are more than most.
-func (s *sorting) add(hit *Found, most int) {
-	at := s.f.placeOf(hit)
-	if len(s.hits) == most {
-		if s.f.compare(at, s.places[0]) >= 0 {
-			return
-		}
-		s.hits[0], s.places[0] = hit, at
-		heap.Fix(s, 0)
-		return
-	}
-	s.hits, s.places = append(s.hits, hit), append(s.places, at)
-	for i := len(s.hits) - 1; i > 0 && s.Less(i, (i-1)/2); i = (i - 1) / 2 {
-		s.Swap(i, (i-1)/2)
-	}
-}
-
 // sorted yields the rows of all ways in the order of a column.
 func (f *execution) sorted(ctx context.Context) iter.Seq2[*Found, error] {
 	return func(yield func(*Found, error) bool) {
-		s := &sorting{f: f}
+		s := inorder.First[place]{Compare: f.compare}
 		most, cut := f.of.Limit, true
 		if !f.of.Paged && (most == 0 || most > f.mostSorted) {
 			most, cut = f.mostSorted, false
@@ -179,25 +140,18 @@ func (f *execution) sorted(ctx context.Context) iter.Seq2[*Found, error] {
 				yield(nil, err)
 				return
 			}
-			if from != nil && f.compare(f.placeOf(hit), *from) <= 0 {
+			at := f.placeOf(hit)
+			if from != nil && f.compare(at, *from) <= 0 {
 				continue
 			}
-			if !cut && len(s.hits) == most {
+			if !cut && s.Len() == most {
 				f.orderly(ctx, from, yield)
 				return
 			}
-			s.add(hit, most)
+			s.Add(at, most)
 		}
-		ordered := make([]*Found, len(s.hits))
-		for n := len(s.hits) - 1; n >= 0; n-- {
-			last := s.hits[0]
-			s.Swap(0, n)
-			s.Pop()
-			heap.Fix(s, 0)
-			ordered[n] = last
-		}
-		for _, hit := range ordered {
-			if !yield(hit, nil) {
+		for _, at := range s.Sorted() {
+			if !yield(at.hit, nil) {
 				return
 			}
 		}
@@ -239,13 +193,7 @@ func (pl *plan) requireIndex(t *rowcodec.View) error {
 		reasons = append(reasons, fmt.Sprintf("rows that are null in column %q have no index entry, so that only reading all rows finds them: exclude them, as by: is not null",
 			pl.Ways[0].driving.Name))
 	}
-	ss, _ := pl.tree.Implied()
-	pl.tree.Columns(func(c *rowcodec.Column) {
-		reason := predicate.Lacks(t, c, ss.Of(c))
-		if !slices.Contains(reasons, reason) {
-			reasons = append(reasons, reason)
-		}
-	})
+	reasons = append(reasons, pl.tree.Lacks(t)...)
 	if len(reasons) == 0 {
 		reasons = append(reasons, "it has no predicate")
 	}

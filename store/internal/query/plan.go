@@ -10,10 +10,11 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/forms"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
+	"github.com/rangecrypt/rangecrypt/store/internal/ranges"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
-	"github.com/rangecrypt/rangecrypt/store/internal/value"
 )
 
 // plan is how a query is going to be answered: on one way to rows, or on several, one after the other.
@@ -35,7 +36,9 @@ type plan struct {
 
 // A way is ranges of keys to scan, of the rows themselves or of one column's postings. Every row found is checked.
 type way struct {
-	driving  *rowcodec.Column // whose postings or server index are scanned; nil where rows are
+	driving  *rowcodec.Column   // whose postings or server index are scanned; nil where rows are
+	forms    []*rowcodec.Column // of it, where rows may have several: whose postings are scanned, in this order
+	merged   bool               // the rows of all forms come in one order
 	Ranges   []keyRange
 	whole    bool // all rows of the table, or tenant
 	anyOrder bool // of all partitions, which have no order but that of the database
@@ -48,35 +51,13 @@ type way struct {
 	sortedBy []*rowcodec.Column // of row keys: the ranges are in the order of any of these
 }
 
-// keyRange is a half-open range of keys; a nil end is unbounded. Where the order of by is lossy,
-// keys that are equal in their first group bytes are put in order by its values.
-//
-// Where by has a stateful scheme, within are the codes of the range, and start and end may hold
-// more. With a mutable scheme these hold all postings of the column, and those of the codes are
-// read one code after the other.
+// keyRange is a range of keys, and where a scan of it begins.
 type keyRange struct {
-	Start, end []byte
-	by         *rowcodec.Column
-	group      int // bytes of a key that rows share which have equal ciphertexts of different values, or 0
-	ranks      int // bytes of a key to the end of the rank that its ciphertext begins with, or 0
-	within     predicate.Span
-	resume     *Position // with a mutable scheme: to go on after, or nil
-	after      []byte    // a row key: in no order, to go on after; or nil
+	ranges.Range
+	resume   *Position // with a mutable scheme: to go on after, or nil
+	after    []byte    // a row key: in no order, to go on after; or nil
+	allForms bool      // it stands for the ranges of all forms
 }
-
-// grouped reports whether the client puts some rows of the range in order.
-func (r keyRange) grouped() bool { return r.group > 0 || r.ranks > 0 }
-
-// groupOf returns how many bytes of a key other keys have, too, whose rows the client puts in order by their values; 0: none.
-func (r keyRange) groupOf(key []byte) int {
-	if r.sharesRank(key) {
-		return r.ranks
-	}
-	return r.group
-}
-
-// sharesRank reports whether values share the rank that the ciphertext of a key begins with.
-func (r keyRange) sharesRank(key []byte) bool { return r.ranks > 0 && key[r.ranks-1] != 0 }
 
 // maxRanges limits how many ranges the values of In may multiply to, and maxWays how many branches of Or are ways of
 // their own.
@@ -94,7 +75,16 @@ type planner struct {
 	t           *rowcodec.View
 	by          *rowcodec.Column // that the query names; nil lets the planner choose
 	need        []bool           // columns to return, and those of conditions; nil is all
+	without     []meta.ColumnID  // columns that drive nothing, by their first ids
 	unconverted []string
+}
+
+// forms returns the forms of a column that may drive the query.
+func (p *planner) forms(c *rowcodec.Column) []*rowcodec.Column {
+	if slices.Contains(p.without, forms.Origin(c)) {
+		return nil
+	}
+	return forms.Of(c)
 }
 
 // NewPlan chooses what to scan. In this order of preference:
@@ -106,20 +96,21 @@ type planner struct {
 //  4. one such way for each branch of an Or
 //  5. all rows
 //
-// A column whose encryption was changed drives no query until all rows were converted.
+// A column whose encryption was changed drives queries by its postings of before and after. Where there were none before, or
+// they do not lead to what is asked for, it drives no query until all rows were converted.
 //
 // A column that the query names comes first. The planner counts no rows: the way gives the rows their order, which must not
 // change when other rows are written. And to count them would take requests.
 func NewPlan(ctx context.Context, t *rowcodec.View, q Selection) (*plan, error) {
 	pl := &plan{reverse: q.Reverse}
 	var err error
-	if pl.want, err = q.want(t); err != nil {
+	if pl.want, err = t.Want(q.Columns); err != nil {
 		return nil, err
 	}
 	if pl.tree, err = predicate.New(t, q.Where); err != nil {
 		return nil, err
 	}
-	p := planner{ctx: ctx, t: t, need: slices.Clone(pl.want)}
+	p := planner{ctx: ctx, t: t, need: slices.Clone(pl.want), without: q.without}
 	if p.need != nil {
 		pl.tree.Columns(func(c *rowcodec.Column) { c.Add(p.need) })
 	}
@@ -142,6 +133,11 @@ func NewPlan(ctx context.Context, t *rowcodec.View, q Selection) (*plan, error) 
 	}
 	if len(pl.instead) > 0 {
 		pl.instead[0].reverse = q.Reverse
+	}
+	if pl.sort == nil && (q.Reverse || q.Paged || q.PageToken != "") {
+		for i := range pl.Ways {
+			pl.Ways[i].merged = true
+		}
 	}
 	if q.OrderBy == "" && q.Reverse {
 		if len(pl.Ways) > 1 {
@@ -194,14 +190,14 @@ func (p *planner) named(tree *predicate.Tree, name string) error {
 	switch {
 	case c.Part >= 0:
 		reason = fmt.Sprintf("key part %q is none: By names a column", name)
-	case c.Searched() && !c.Drives():
+	case p.held(c, s):
 		p.unconverted = append(p.unconverted, name)
 		return nil
 	case none:
 		return nil
 	case s == nil:
 		reason = fmt.Sprintf("column %q is not restricted, or not in each branch of an Or", name)
-	case !drives(s):
+	case !p.drives(s):
 		reason = predicate.Lacks(p.t, c, s)
 	}
 	if reason != "" {
@@ -211,13 +207,25 @@ func (p *planner) named(tree *predicate.Tree, name string) error {
 	return nil
 }
 
-// drives reports whether the postings of the column lead to all rows of a set.
-func drives(s *predicate.Set) bool {
-	if !s.Column.Drives() || !s.Leads() {
+// drives reports whether the postings of the column lead to all rows of a set, in each form that these may have.
+func (p *planner) drives(s *predicate.Set) bool {
+	all := p.forms(s.Column)
+	if all == nil || !s.Leads() {
 		return false
 	}
 	_, exactly := s.Exactly()
-	return exactly || s.Column.Encryption == meta.Ordered
+	return exactly || ordered(all)
+}
+
+// ordered reports whether the postings of some forms have the order of the values.
+func ordered(all []*rowcodec.Column) bool {
+	return len(all) > 0 && !slices.ContainsFunc(all, func(c *rowcodec.Column) bool { return c.Encryption != meta.Ordered })
+}
+
+// held reports whether a column would lead to the rows of a set, which may be nil, were it not for rows that are yet to be
+// converted, or an index that is being made again.
+func (p *planner) held(c *rowcodec.Column, s *predicate.Set) bool {
+	return c.Searched() && (p.forms(c) == nil || s != nil && s.Leads() && c.Encryption == meta.Ordered && !p.drives(s))
 }
 
 // ways appends the ways to the rows of a predicate.
@@ -276,11 +284,11 @@ func (p *planner) single(tree *predicate.Tree) (w way, err error) {
 			continue
 		}
 		switch {
-		case !s.Column.Drives():
+		case p.held(s.Column, s):
 			if !slices.Contains(p.unconverted, s.Column.Name) {
 				p.unconverted = append(p.unconverted, s.Column.Name)
 			}
-		case !drives(s):
+		case !p.drives(s):
 		case s.Column.Encryption == meta.Deterministic:
 			best = s
 		case best == nil || best.Column.Encryption == meta.Ordered && p.cost(s) < p.cost(best):
@@ -292,7 +300,7 @@ func (p *planner) single(tree *predicate.Tree) (w way, err error) {
 		return p.byColumn(tree, best)
 	case p.t.Parts[0].Encryption != meta.Ordered:
 		w.anyOrder = true
-		w.Ranges = []keyRange{{Start: p.t.Prefix, end: ope.PrefixEnd(p.t.Prefix)}}
+		w.Ranges = []keyRange{{Range: ranges.Range{Start: p.t.Prefix, End: ope.PrefixEnd(p.t.Prefix)}}}
 		fallthrough
 	default:
 		w.whole = true
@@ -302,15 +310,42 @@ func (p *planner) single(tree *predicate.Tree) (w way, err error) {
 
 // byColumn returns the way by the postings or the server index of a column.
 func (p *planner) byColumn(tree *predicate.Tree, s *predicate.Set) (w way, err error) {
-	w = way{driving: s.Column, tree: tree, values: s}
+	w = way{tree: tree}
 	_, w.fixed = s.Exactly()
-	w.Ranges, err = rangesOf(p.ctx, s.Column, s.Column.Lead, s)
+	err = w.drivenBy(p.ctx, s.Column, s)
 	if w.anyOrder = w.served(); w.anyOrder {
 		for i := range w.Ranges {
-			w.Ranges[i].group, w.Ranges[i].ranks = 0, 0
+			w.Ranges[i].Group, w.Ranges[i].Ranks = 0, 0
 		}
 	}
 	return w, err
+}
+
+// drivenBy lets a column drive the way, in all forms that rows may have of it.
+func (w *way) drivenBy(ctx context.Context, c *rowcodec.Column, s *predicate.Set) error {
+	w.driving, w.values = c, s
+	all := forms.Of(c)
+	if len(all) > 1 {
+		w.forms = all
+	}
+	for _, form := range all {
+		more, err := rangesOf(ctx, form, form.Lead, s)
+		if err != nil {
+			return err
+		}
+		w.Ranges = append(w.Ranges, more...)
+	}
+	return nil
+}
+
+// form returns the form whose posting a key is of.
+func (w *way) form(key []byte) *rowcodec.Column {
+	for _, c := range w.forms {
+		if bytes.HasPrefix(key, c.Lead) {
+			return c
+		}
+	}
+	return w.driving
 }
 
 // union returns ways for the branches of an Or, each of which is better than all rows, or nil.
@@ -341,21 +376,23 @@ func (p *planner) branches(branches, rest []predicate.Tree) ([]way, error) {
 	for _, b := range branches {
 		with := predicate.And(append(slices.Clip(rest), b)...)
 		w, err := p.single(&with)
-		if err == nil && w.driving != nil {
+		switch {
+		case err != nil && err != errMultiplied:
+			return nil, err
+		case err == nil && w.driving != nil:
 			if groups[w.driving] = append(groups[w.driving], b); len(groups[w.driving]) == 1 {
 				at[w.driving] = len(ways)
 				ways = append(ways, w)
 			}
 			continue
-		}
-		if err != nil || w.whole {
+		case err == nil && !w.whole:
+			ways = append(ways, w)
+		default:
 			more, err := p.union(&with)
 			if err != nil || len(more) == 0 {
 				return nil, err
 			}
 			ways = append(ways, more...)
-		} else {
-			ways = append(ways, w)
 		}
 		if len(ways) > maxWays {
 			return nil, nil
@@ -421,11 +458,11 @@ func (w *way) byRows(ctx context.Context, t *rowcodec.View, ss predicate.Sets) (
 			break
 		}
 		for _, prefix := range prefixes {
-			ranges, err := rangesOf(ctx, c, prefix, s)
+			more, err := rangesOf(ctx, c, prefix, s)
 			if err != nil {
 				return false, err
 			}
-			if w.Ranges = append(w.Ranges, ranges...); len(w.Ranges) > maxRanges {
+			if w.Ranges = append(w.Ranges, more...); len(w.Ranges) > maxRanges {
 				return false, errMultiplied
 			}
 		}
@@ -433,116 +470,22 @@ func (w *way) byRows(ctx context.Context, t *rowcodec.View, ss predicate.Sets) (
 		return w.fixed || s != nil, nil
 	}
 	for _, prefix := range prefixes {
-		w.Ranges = append(w.Ranges, keyRange{Start: prefix, end: ope.PrefixEnd(prefix)})
+		w.Ranges = append(w.Ranges, keyRange{Range: ranges.Range{Start: prefix, End: ope.PrefixEnd(prefix)}})
 	}
 	return w.fixed, nil
 }
 
-// rangesOf returns the ranges of keys that begin with prefix and go on with what stands for a value
-// of the set; nil is any value. They are disjoint and in the
-// order of the values.
+// rangesOf returns the ranges of keys that begin with prefix and go on with what stands for a value of the set.
 func rangesOf(ctx context.Context, c *rowcodec.Column, prefix []byte, values *predicate.Set) ([]keyRange, error) {
-	var ranges []keyRange
-	switch c.Encryption {
-	case meta.Ordered:
-		if c.Text != nil {
-			for _, iv := range values.Texts(c) {
-				r := keyRange{by: c, group: len(prefix) + c.Size}
-				r.Start, r.end = iv.KeyRange(prefix)
-				ranges = append(ranges, r)
-			}
-			return ranges, nil
-		}
-		for _, s := range values.Spans() {
-			if c.Order != nil {
-				d, ok := c.Scheme.Domain().Intersect(s.Lo, s.Hi)
-				if !ok {
-					continue
-				}
-				r := keyRange{Start: prefix, end: ope.PrefixEnd(prefix), by: c, within: predicate.Span{Lo: d.Min, Hi: d.Max}}
-				if !c.Type.Exact() {
-					r.group = len(prefix) + c.Size
-				}
-				ranges = append(ranges, r)
-				continue
-			}
-			intervals, err := s.Intervals(ctx, c.Scheme)
-			if err != nil {
-				return nil, err
-			}
-			for _, iv := range intervals {
-				r := keyRange{by: c, within: s}
-				r.Start, r.end = iv.KeyRange(prefix)
-				if c.RankSize > 0 {
-					r.ranks = len(prefix) + c.RankSize
-				}
-				if !c.Type.Exact() {
-					r.group = len(prefix) + c.Size
-				}
-				ranges = append(ranges, r)
-			}
-		}
-	case meta.Deterministic:
-		list, _ := values.Exactly()
-		for _, v := range list {
-			v, err := c.Type.Normalize(v)
-			if err != nil {
-				continue // no row has it
-			}
-			key := c.AppendToken(bytes.Clone(prefix), c.Type.Append(nil, v))
-			ranges = append(ranges, keyRange{Start: key, end: ope.PrefixEnd(key)})
-		}
-	case meta.Plain:
-		for _, i := range values.In {
-			r := keyRange{Start: bytes.Clone(prefix), end: ope.PrefixEnd(prefix)}
-			if n := len(ranges); n > 0 {
-				r.Start = ranges[n-1].end // bounds that no row can have narrow nothing
-			}
-			if lo := sortable(prefix, c, i.Lo); lo != nil && i.Lo.Open {
-				r.Start = latest(r.Start, ope.PrefixEnd(lo))
-			} else if lo != nil {
-				r.Start = latest(r.Start, lo)
-			}
-			if hi := sortable(prefix, c, i.Hi); hi != nil && i.Hi.Open {
-				r.end = earliest(r.end, hi)
-			} else if hi != nil {
-				r.end = earliest(r.end, ope.PrefixEnd(hi))
-			}
-			if r.end == nil || bytes.Compare(r.Start, r.end) < 0 {
-				ranges = append(ranges, r)
-			}
-		}
+	of, err := ranges.Of(ctx, c, prefix, values)
+	if err != nil {
+		return nil, indexError(c, err)
 	}
-	return ranges, nil
-}
-
-// sortable returns what a bound stands for after the prefix of row keys, or nil if it narrows nothing.
-func sortable(prefix []byte, c *rowcodec.Column, b *value.Bound) []byte {
-	if b == nil {
-		return nil
+	all := make([]keyRange, len(of))
+	for i, r := range of {
+		all[i].Range = r
 	}
-	v := b.Value
-	if c.Type.Width() > 0 {
-		var err error
-		if v, err = c.Type.Normalize(v); err != nil {
-			return nil
-		}
-	}
-	return value.AppendSortable(bytes.Clone(prefix), c.Type, v)
-}
-
-func latest(a, b []byte) []byte {
-	if bytes.Compare(a, b) < 0 {
-		return b
-	}
-	return a
-}
-
-func earliest(a, b []byte) []byte {
-	if a == nil || b != nil && bytes.Compare(b, a) < 0 {
-		return b
-	}
-	return a
+	return all, nil
 }
 
 // Fingerprint names the query, for page tokens: queries with the same answer may share one.
@@ -550,23 +493,24 @@ func (pl *plan) Fingerprint() []byte {
 	h := sha256.New()
 	fmt.Fprintf(h, "%t|%d|", pl.reverse, len(pl.Ways))
 	if pl.sort != nil {
-		h.Write(pl.sort.Id[:])
+		id := forms.Origin(pl.sort)
+		h.Write(id[:])
 	}
 	for _, w := range pl.Ways {
 		if w.driving != nil {
-			h.Write(w.driving.Lead)
-			if w.served() {
-				h.Write(w.driving.Id[:])
-			}
+			// The predicate says what it scans, however the column is encrypted by the next page.
+			id := forms.Origin(w.driving)
+			fmt.Fprintf(h, "|%s|%t", id, w.served())
+			continue
 		}
 		fmt.Fprintf(h, "|%d|", len(w.Ranges))
 		for _, r := range w.Ranges {
-			if r.by != nil && r.by.Stateful {
+			if r.By != nil && r.By.Stateful {
 				// Its bounds may be others by the next page.
-				fmt.Fprintf(h, "|%d|%d", r.within.Lo, r.within.Hi)
+				fmt.Fprintf(h, "|%d|%d", r.Within.Lo, r.Within.Hi)
 				continue
 			}
-			h.Write(rowcodec.AppendSized(rowcodec.AppendSized(nil, r.Start), r.end))
+			h.Write(rowcodec.AppendSized(rowcodec.AppendSized(nil, r.Start), r.End))
 		}
 	}
 	h.Write(pl.tree.Print(nil))

@@ -17,8 +17,10 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
-	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/forms"
+	"github.com/rangecrypt/rangecrypt/store/internal/ranges"
 	"github.com/rangecrypt/rangecrypt/store/internal/recopy"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/internal/tokens"
@@ -45,7 +47,7 @@ type rangeScan struct {
 	read  int  // rows so far
 	last  bool // no range comes after this one
 
-	order rising
+	order ranges.Rising
 	yield func(*Found, error) bool
 }
 
@@ -71,19 +73,22 @@ func (f *finder) scan(ctx context.Context, r keyRange, last bool) iter.Seq2[*Fou
 
 // scannedRange yields the rows of a range or, where a column drives the query, the postings.
 func (f *finder) scannedRange(ctx context.Context, r keyRange) iter.Seq2[driver.Row, error] {
-	if f.tokenwise() {
+	if r.allForms {
+		return f.eachForm(ctx)
+	}
+	if f.driving != nil && r.By != nil && r.By.Order != nil {
 		return f.lookUp(ctx, r)
 	}
 	f.tally.Requests++
 	if f.served() {
-		return engine.Scanned(ctx, f.data, f.indexed(&f.way, r))
+		return chunks.Scanned(ctx, f.data, f.indexed(&f.way, r))
 	}
-	scan := driver.Range{Start: r.Start, End: r.end, Reverse: f.reverse, AnyOrder: f.anyOrder, After: r.after}
+	scan := driver.Range{Start: r.Start, End: r.End, Reverse: f.reverse, AnyOrder: f.anyOrder, After: r.after}
 	if f.driving != nil {
-		return engine.Scanned(ctx, f.postings, scan)
+		return chunks.Scanned(ctx, f.postings, scan)
 	}
 	scan.Cells = f.table.Slice(f.need)
-	return engine.Scanned(ctx, f.data, scan)
+	return chunks.Scanned(ctx, f.data, scan)
 }
 
 // lookUp yields the postings of the codes of a range.
@@ -91,9 +96,9 @@ func (f *finder) lookUp(ctx context.Context, r keyRange) iter.Seq2[driver.Row, e
 	l := &tokens.Lookup{Postings: f.postings, Reverse: f.reverse, Few: f.few}
 	l.Codes = func(ctx context.Context) iter.Seq2[int64, error] {
 		return func(yield func(int64, error) bool) {
-			for code, err := range r.within.Codes(ctx, r.by.Order, f.reverse) {
+			for code, err := range r.Within.Codes(ctx, r.By.Order, f.reverse) {
 				if err != nil {
-					err = fmt.Errorf("column %q: %w", r.by.Name, err)
+					err = indexError(r.By, err)
 				}
 				if !yield(code, err) {
 					return
@@ -102,12 +107,12 @@ func (f *finder) lookUp(ctx context.Context, r keyRange) iter.Seq2[driver.Row, e
 		}
 	}
 	l.Range = func(code int64) driver.Bounds {
-		key := r.by.AppendTag(bytes.Clone(r.by.Lead), code)
-		one := keyRange{Start: key, end: ope.PrefixEnd(key), group: r.group}
+		key := r.By.AppendTag(bytes.Clone(r.By.Lead), code)
+		one := keyRange{Range: ranges.Range{Start: key, End: ope.PrefixEnd(key), Group: r.Group}}
 		if r.resume != nil && r.resume.Code == code {
 			one = r.resume.rest(one, &f.way)
 		}
-		return driver.Bounds{Start: one.Start, End: one.end}
+		return driver.Bounds{Start: one.Start, End: one.End}
 	}
 	return func(yield func(driver.Row, error) bool) {
 		defer func() {
@@ -154,7 +159,7 @@ func (s *rangeScan) batch(ctx context.Context) *batch {
 		b.rows = append(b.rows, row)
 	}
 	if n == s.size {
-		s.size = min(s.grows*s.size, engine.FullBatch)
+		s.size = min(s.grows*s.size, chunks.FullBatch)
 	}
 	s.read += len(b.rows)
 	return b
@@ -168,8 +173,9 @@ func (s *rangeScan) emit(b *batch) (more bool) {
 		return s.yield(nil, b.openErr) && false
 	}
 	for _, hit := range b.hits {
-		if err := s.order.check(f, s.r, hit); err != nil {
-			return s.yield(nil, err) && false
+		if hit != nil && s.r.Drawn(hit.key) && s.order.Falls(f.table.CodeOf(s.r.By, hit.record), f.reverse) {
+			return s.yield(nil, fmt.Errorf("%w: column %q: rows are not in the order of their ciphertexts, as if its index had been put back; "+
+				"'rangecrypt verify --repair' stores them again", fault.ErrTampered, s.r.By.Name)) && false
 		}
 		if hit == nil || (f.driving != nil || len(f.ways) > 1) && !f.first(hit) {
 			f.tally.Discarded++
@@ -327,7 +333,7 @@ func (f *finder) resolve(ctx context.Context, r keyRange, postings []driver.Row,
 			continue
 		}
 		var err error
-		if searches[i], rows[i], _, err = f.driving.CutPosting(posting.Key); err != nil {
+		if searches[i], rows[i], _, err = f.form(posting.Key).CutPosting(posting.Key); err != nil {
 			return err
 		}
 	}
@@ -335,7 +341,10 @@ func (f *finder) resolve(ctx context.Context, r keyRange, postings []driver.Row,
 	return f.table.ReadEach(ctx, f.data, rows, f.need, func(i int, record *rowcodec.Record, err error) error {
 		// The value decides, not the write: a row that was written again with the same value
 		// has not changed, and must not be missed because its old posting was read.
-		agrees := err == nil && record != nil && (f.served() || bytes.Equal(record.Search[f.driving.Position], searches[i]))
+		agrees := err == nil && record != nil
+		if agrees && !f.served() {
+			agrees, err = forms.Carries(ctx, f.table.View, f.form(postings[i].Key), record, searches[i], r.allForms)
+		}
 		if agrees && f.satisfies(record, r) {
 			hits[i] = &Found{record: record, key: postings[i].Key}
 		}
@@ -343,16 +352,19 @@ func (f *finder) resolve(ctx context.Context, r keyRange, postings []driver.Row,
 	})
 }
 
+// order compares a row with where another one stands in the order of a column: by its value there, and then by its key.
+func (f *finder) order(by *rowcodec.Column, a *Found, value any, key []byte) int {
+	order := cmp.Or(by.Type.Compare(f.table.ValueOf(by, a.record), value), bytes.Compare(a.record.Key, key))
+	if f.reverse {
+		return -order
+	}
+	return order
+}
+
 // inOrder puts the rows of each group, whose ciphertexts are equal because they share a prefix, in
 // the order of their values. Its memory is that of the largest group.
 func (f *finder) inOrder(r keyRange, index int, rows iter.Seq2[*Found, error]) iter.Seq2[*Found, error] {
-	compare := func(a, b *Found) int {
-		order := cmp.Or(r.by.Type.Compare(f.table.ValueOf(r.by, a.record), f.table.ValueOf(r.by, b.record)), bytes.Compare(a.record.Key, b.record.Key))
-		if f.reverse {
-			return -order
-		}
-		return order
-	}
+	compare := func(a, b *Found) int { return f.order(r.By, a, f.table.ValueOf(r.By, b.record), b.record.Key) }
 	passed := f.passed(r, index)
 	return func(yield func(*Found, error) bool) {
 		var group []*Found
@@ -371,8 +383,8 @@ func (f *finder) inOrder(r keyRange, index int, rows iter.Seq2[*Found, error]) i
 				yield(nil, err)
 				return
 			}
-			n := r.groupOf(hit.key)
-			if len(group) > 0 && (n != r.groupOf(group[0].key) || !bytes.Equal(group[0].key[:n], hit.key[:n])) && !emit() {
+			n := r.GroupOf(hit.key)
+			if len(group) > 0 && (n != r.GroupOf(group[0].key) || !bytes.Equal(group[0].key[:n], hit.key[:n])) && !emit() {
 				return
 			}
 			if group = append(group, hit); n == 0 && !emit() {

@@ -2,7 +2,6 @@ package query
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"strings"
@@ -18,8 +17,8 @@ type Position struct {
 	Way   int    `json:",omitempty"` // index of the way
 	Range int    // index of its range
 	Key   []byte // that was scanned last
-	// Where rows of equal ciphertexts were put in order by their values, or all rows by those of a column, the last row
-	// of the page; without a value it is null or NaN there:
+	// Where postings were scanned, rows of equal ciphertexts were put in order by their values, or all rows by those of a column,
+	// the last row of the page; without a value it is null or NaN there. Where rows had several forms there is no key besides:
 	Row   []byte `json:",omitempty"`
 	Value []byte `json:",omitempty"`
 	Null  bool   `json:",omitempty"`
@@ -31,12 +30,20 @@ type Position struct {
 func (last *Found) Token() string {
 	f, t := last.by, last.by.table
 	p := Position{Way: f.index, Range: last.index, Key: last.key}
-	r := f.Ranges[last.index]
-	if r.groupOf(last.key) > 0 {
-		p.Row, p.Value = last.record.Key, r.by.Type.Append(nil, t.ValueOf(r.by, last.record))
+	by := f.driving
+	if last.index >= 0 {
+		r := f.Ranges[last.index]
+		if by == nil && r.GroupOf(last.key) > 0 {
+			by = r.By
+		}
+		if r.By != nil && r.By.Order != nil {
+			p.Code = t.CodeOf(r.By, last.record)
+		}
+	} else {
+		p = Position{Way: f.index}
 	}
-	if r.by != nil && r.by.Order != nil {
-		p.Code = t.CodeOf(r.by, last.record)
+	if by != nil {
+		p.Row, p.Value = last.record.Key, by.Type.Append(nil, t.ValueOf(by, last.record))
 	}
 	if c := f.plan.sort; c != nil {
 		at := f.placeOf(last)
@@ -65,6 +72,9 @@ func ParseToken(t *rowcodec.View, token string, pl *plan) (*Position, error) {
 	if err := json.Unmarshal(b, p); err != nil || !p.fits(t, pl) {
 		return nil, fault.ErrToken
 	}
+	if p.ofOther(pl) {
+		p.Key = nil
+	}
 	return p, nil
 }
 
@@ -74,16 +84,23 @@ func (p *Position) fits(t *rowcodec.View, pl *plan) bool {
 		_, err := c.Type.Parse(p.Value)
 		return p.Null || err == nil
 	}
-	if p.Way < 0 || p.Way >= len(pl.Ways) || p.Range < 0 || p.Range >= len(pl.Ways[p.Way].Ranges) {
+	if p.Way < 0 || p.Way >= len(pl.Ways) {
 		return false
 	}
 	w := &pl.Ways[p.Way]
-	r := w.Ranges[p.Range]
-	inside := bytes.Compare(r.Start, p.Key) <= 0 && (r.end == nil || bytes.Compare(p.Key, r.end) < 0)
-	if !inside || len(p.Key) < max(r.group, r.ranks) {
+	if p.ofOther(pl) {
+		_, err := w.driving.Type.Parse(p.Value)
+		return err == nil && len(p.Row) > 0
+	}
+	if p.Range < 0 || p.Range >= len(w.Ranges) {
 		return false
 	}
-	if r.by != nil && r.by.Order != nil && (p.Code < r.within.Lo || p.Code > r.within.Hi) {
+	r := w.Ranges[p.Range]
+	inside := bytes.Compare(r.Start, p.Key) <= 0 && (r.End == nil || bytes.Compare(p.Key, r.End) < 0)
+	if !inside || len(p.Key) < max(r.Group, r.Ranks) {
+		return false
+	}
+	if r.By != nil && r.By.Order != nil && (p.Code < r.Within.Lo || p.Code > r.Within.Hi) {
 		return false
 	}
 	if w.anyOrder && t.Spec.CheckRow(p.Key) != nil {
@@ -95,6 +112,16 @@ func (p *Position) fits(t *rowcodec.View, pl *plan) bool {
 		}
 	}
 	return true
+}
+
+// ofOther reports whether the position is in postings of another form than the ones that are scanned now, or of several. Then
+// the value and the row say where to go on.
+func (p *Position) ofOther(pl *plan) bool {
+	if pl.sort != nil {
+		return false
+	}
+	w := &pl.Ways[p.Way]
+	return w.driving != nil && !w.served() && (w.forms != nil || !bytes.HasPrefix(p.Key, w.driving.Lead))
 }
 
 // place returns where the position stands in the order of a column that the client sorts by.
@@ -112,24 +139,24 @@ func (p *Position) place(c *rowcodec.Column) *place {
 // A row may have several postings of one value, left by writers that died; they are
 // neighbours, and the position is after all of them.
 func (p *Position) rest(r keyRange, w *way) keyRange {
-	group := r.groupOf(p.Key)
+	group := r.GroupOf(p.Key)
 	switch {
 	case w.anyOrder:
 		r.after = p.Key
-	case r.by != nil && r.by.Order != nil && w.reverse:
-		r.within.Hi, r.resume = p.Code, p
-	case r.by != nil && r.by.Order != nil:
-		r.within.Lo, r.resume = p.Code, p
+	case r.By != nil && r.By.Order != nil && w.reverse:
+		r.Within.Hi, r.resume = p.Code, p
+	case r.By != nil && r.By.Order != nil:
+		r.Within.Lo, r.resume = p.Code, p
 	case group > 0 && w.reverse:
-		r.end = ope.PrefixEnd(p.Key[:group])
+		r.End = ope.PrefixEnd(p.Key[:group])
 	case group > 0:
 		r.Start = bytes.Clone(p.Key[:group])
 	case w.driving != nil && w.reverse:
-		r.end = p.Key[:len(p.Key)-len(rowcodec.WriteID{})]
+		r.End = p.Key[:len(p.Key)-len(rowcodec.WriteID{})]
 	case w.driving != nil:
 		r.Start = ope.PrefixEnd(p.Key[:len(p.Key)-len(rowcodec.WriteID{})])
 	case w.reverse:
-		r.end = p.Key
+		r.End = p.Key
 	default:
 		r.Start = append(bytes.Clone(p.Key), 0)
 	}
@@ -143,11 +170,11 @@ func (f *finder) passed(r keyRange, index int) func(*Found) bool {
 	if from == nil || from.Range != index {
 		return none
 	}
-	n := r.groupOf(from.Key)
+	n := r.GroupOf(from.Key)
 	if n == 0 {
 		return none
 	}
-	value, err := r.by.Type.Parse(from.Value)
+	value, err := r.By.Type.Parse(from.Value)
 	if err != nil {
 		return none // the token is authentic: it was made where this type was the same
 	}
@@ -155,10 +182,6 @@ func (f *finder) passed(r keyRange, index int) func(*Found) bool {
 		if !bytes.Equal(hit.key[:n], from.Key[:n]) {
 			return false
 		}
-		order := cmp.Or(r.by.Type.Compare(f.table.ValueOf(r.by, hit.record), value), bytes.Compare(hit.record.Key, from.Row))
-		if f.reverse {
-			order = -order
-		}
-		return order <= 0
+		return f.order(r.By, hit, value, from.Row) <= 0
 	}
 }

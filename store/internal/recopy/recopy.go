@@ -11,6 +11,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
+	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
@@ -33,9 +34,9 @@ func Each(ctx context.Context, t *engine.Engine, do func(*rowcodec.Column, []dri
 		if !c.Covers() {
 			continue
 		}
-		r := engine.Under(c.Lead)
+		r := chunks.Under(c.Lead)
 		r.Cells.Stamps = true
-		if err := engine.InBatches(ctx, t.Postings, r, func(postings []driver.Row) error { return do(c, postings) }); err != nil {
+		if err := chunks.InBatches(ctx, t.Postings, r, func(postings []driver.Row) error { return do(c, postings) }); err != nil {
 			return err
 		}
 	}
@@ -55,7 +56,7 @@ func Check(ctx context.Context, t *engine.Engine, c *rowcodec.Column, posting dr
 	case t.Meta.Conditional:
 		return true, nil, nil
 	default: // a client may have been about to delete the row
-		deleted, err := engine.Exists(ctx, t.Postings, t.DeletionKey(r.Key))
+		deleted, err := chunks.Exists(ctx, t.Postings, t.DeletionKey(r.Key))
 		return !deleted, nil, err
 	}
 	copied, wrong := t.OpenCopy(c, posting.Key, value, nil, new(rowcodec.Scratch))
@@ -157,7 +158,7 @@ func Met(ctx context.Context, t *engine.Engine, c *rowcodec.Column, postings []d
 		return
 	}
 	t.Env.Spare(ctx, func(ctx context.Context) error {
-		return engine.GetEach(ctx, t.Postings, pending, driver.Slice{Stamps: true}, func(rows []driver.Row, _ []int) error {
+		return chunks.GetEach(ctx, t.Postings, pending, driver.Slice{Stamps: true}, func(rows []driver.Row, _ []int) error {
 			_, err := t.CopyScanned(ctx, c, rows)
 			return err
 		})

@@ -14,9 +14,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
+	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
@@ -31,6 +33,7 @@ type Conversion struct {
 	Progress func(done, total int) // of parts; may be nil
 	Read     func(rows int)        // is called with the number of rows of each batch, one call at a time; may be nil
 
+	vain  int // how often it waited for the end of an earlier round
 	mu    sync.Mutex
 	Stats inspect.ConvertStats
 }
@@ -47,34 +50,11 @@ func (c *Conversion) Run(ctx context.Context) error {
 func sweepers() int { return min(4, max(2, runtime.GOMAXPROCS(0))) }
 
 func (c *Conversion) run(ctx context.Context) error {
-	for again, behind := false, 0; ; {
-		// The view is of after the change of the schema, so that whoever has written an old row by
-		// now, and does not convert it himself, has written it before the scan.
-		t, err := c.Table.Settled(ctx)
-		if err != nil {
+	for again := false; ; again = true {
+		t, p, err := c.join(ctx, again)
+		if err != nil || p.Over {
 			return err
 		}
-		over := false
-		p, err := c.Table.UpdateProgress(ctx, func(p catalogue.Progress) (catalogue.Progress, bool) {
-			over = again && p.Over && p.Target == t.Since
-			if over || p.Target > t.Since || p.Target == t.Since && !p.Over {
-				return p, false
-			}
-			return catalogue.Progress{Round: p.Round + 1, Target: t.Since, Parts: make([]bool, c.Table.Database().Parts)}, true
-		})
-		if err != nil || over {
-			return err
-		}
-		if p.Target != t.Since { // the schema or policy was changed after it was read
-			if behind++; behind > engine.TornReads {
-				return catalogue.PutBack(fmt.Sprintf("the conversion is to version %d, and the table is of version %d", p.Target, t.Since))
-			}
-			if err := engine.WaitAgain(ctx, "schema_changed", behind); err != nil {
-				return err
-			}
-			continue
-		}
-		behind = 0
 		if err = c.parts(ctx, t, p); err == nil {
 			err = c.finish(ctx, t, p)
 		}
@@ -83,8 +63,54 @@ func (c *Conversion) run(ctx context.Context) error {
 		}
 		// The schema may have been changed since, or another round have begun. And queries of this
 		// client may use at once what the end of the conversion allows.
-		again = true
 	}
+}
+
+// join returns the round that goes on, and the table as it is to be. If there is none it begins one, unless the last one was to
+// what the table is and there need not be another: then that is what it returns, and it is over.
+func (c *Conversion) join(ctx context.Context, enough bool) (*engine.Engine, catalogue.Progress, error) {
+	for behind := 0; ; {
+		// The view is of after the change of the schema, so that whoever has written an old row by
+		// now, and does not convert it himself, has written it before the scan.
+		t, err := c.Table.Settled(ctx)
+		if err != nil {
+			return nil, catalogue.Progress{}, err
+		}
+		ending := false
+		p, err := c.Table.UpdateProgress(ctx, func(p catalogue.Progress) (catalogue.Progress, bool) {
+			ending = enough && p.Target < t.Since && c.vain < endings && c.mayEnd(p)
+			if ending || p.Target > t.Since || p.Target == t.Since && (enough || !p.Over) {
+				return p, false
+			}
+			return catalogue.Progress{Round: p.Round + 1, Target: t.Since, Parts: make([]bool, c.Table.Database().Parts)}, true
+		})
+		if err != nil || p.Target == t.Since {
+			return t, p, err
+		}
+		n := &behind // the schema or policy was changed after it was read
+		switch {
+		case ending:
+			n = &c.vain
+		case behind >= engine.TornReads:
+			return nil, p, catalogue.PutBack(fmt.Sprintf("the conversion is to version %d, and the table is of version %d", p.Target, t.Since))
+		}
+		*n++
+		if err := engine.WaitAgain(ctx, "schema_changed", *n); err != nil {
+			return nil, p, err
+		}
+	}
+}
+
+// endings is how often the ends of earlier rounds are waited for, some 0.7 s in all: once, and not for each tenant.
+const endings = 9
+
+// mayEnd reports whether a round to an earlier version may be at its end: whoever ends it says so in the table's entry, which is a
+// later version, and then in the progress. Another one that comes in between, for one part, is not to begin a round that nobody ends.
+func (c *Conversion) mayEnd(p catalogue.Progress) bool {
+	if p.Over {
+		return c.Table.Bound() // which the end for all tenants carries on
+	}
+	return len(p.Parts) > 0 && p.Done() == len(p.Parts)
 }
 
 // tenants converts the rows of all tenants. Whoever makes a tenant later knows the schema by then.
@@ -94,35 +120,42 @@ func (c *Conversion) tenants(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		err = c.Table.EachTenant(ctx, func(tbl *session.Table) error {
-			one := &Conversion{Table: tbl, Progress: c.Progress, Read: c.Read}
-			err := one.run(ctx)
-			c.Stats.Rows += one.Stats.Rows
-			c.Stats.Converted += one.Stats.Converted
-			c.Stats.Unreadable += one.Stats.Unreadable
-			c.Stats.Unfit += one.Stats.Unfit
-			c.Stats.Copies += one.Stats.Copies
-			return err
-		})
+		err = c.eachTenant(ctx, func(one *Conversion) error { return one.run(ctx) })
 		if err != nil || c.Stats.Unfit > 0 {
 			return err
 		}
-		target, err := c.Conclude(ctx, t)
-		if err != nil {
+		if concluded, err := c.concludeTenants(ctx, t); err != nil || concluded {
 			return err
-		}
-		now, err := c.Table.Refresh(ctx)
-		if err != nil {
-			return err
-		}
-		if now.Since == target {
-			if err := c.Carry(ctx, t, now); err != nil {
-				return err
-			}
-			c.Table.Database().RefreshTenants(ctx, c.Table.ID())
-			return nil
 		}
 	}
+}
+
+// eachTenant calls do with a conversion of the rows of each tenant, and counts what it did.
+func (c *Conversion) eachTenant(ctx context.Context, do func(one *Conversion) error) error {
+	return c.Table.EachTenant(ctx, func(tbl *session.Table) error {
+		one := &Conversion{Table: tbl, Progress: c.Progress, Read: c.Read, vain: c.vain}
+		err := do(one)
+		c.vain = one.vain
+		c.Stats.Add(one.Stats)
+		return err
+	})
+}
+
+// concludeTenants says that the rows of all tenants are converted to the view. It reports false if the table is another by then.
+func (c *Conversion) concludeTenants(ctx context.Context, t *engine.Engine) (bool, error) {
+	target, err := c.Conclude(ctx, t)
+	if err != nil {
+		return false, err
+	}
+	now, err := c.Table.Refresh(ctx)
+	if err != nil || now.Since != target {
+		return false, err
+	}
+	if err := c.Carry(ctx, t, now); err != nil {
+		return false, err
+	}
+	c.Table.Database().RefreshTenants(ctx, c.Table.ID())
+	return true, nil
 }
 
 // Carry notes that the tenants that were converted to the table as it was are so to the table as it
@@ -179,20 +212,7 @@ func (c *Conversion) parts(ctx context.Context, t *engine.Engine, p catalogue.Pr
 	for range sweepers() {
 		group.Go(func() error {
 			for part := next(); part >= 0; part = next() {
-				whole, err := c.part(ctx, t, part, total)
-				if err != nil {
-					return err
-				}
-				if !whole {
-					continue
-				}
-				now, err := c.Table.UpdateProgress(ctx, func(now catalogue.Progress) (catalogue.Progress, bool) {
-					if !now.Continues(began) || now.Parts[part] {
-						return now, false
-					}
-					now.Parts[part] = true
-					return now, true
-				})
+				now, err := c.part(ctx, t, began, part, total)
 				if err != nil {
 					return err
 				}
@@ -209,27 +229,35 @@ func (c *Conversion) parts(ctx context.Context, t *engine.Engine, p catalogue.Pr
 	return group.Wait()
 }
 
-// part converts the rows of one part, as the schema is known to be when each batch is converted, and
-// reports whether it fitted all of them.
-func (c *Conversion) part(ctx context.Context, t *engine.Engine, part, parts int) (whole bool, err error) {
-	whole = true
+// part converts the rows of one part, as the schema is known to be when each batch is converted. It notes that, unless the schema
+// does not take some of them, and returns how far the conversion is.
+func (c *Conversion) part(ctx context.Context, t *engine.Engine, began catalogue.Progress, part, parts int) (catalogue.Progress, error) {
+	whole := true
 	r := t.Rows(part, parts)
 	r.Cells.Stamps = true
-	err = engine.InBatches(ctx, t.Data, r, func(batch []driver.Row) error {
+	err := chunks.InBatches(ctx, t.Data, r, func(batch []driver.Row) error {
 		done, err := c.Table.Now().ConvertAndSettle(ctx, batch)
 		whole = whole && done.Unfit == 0
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.Stats.Rows += len(batch) - done.Expired
-		c.Stats.Converted += done.Converted
-		c.Stats.Unreadable += done.Unreadable
-		c.Stats.Unfit += done.Unfit
+		c.Stats.Add(inspect.ConvertStats{
+			Rows: len(batch) - done.Expired, Converted: done.Converted, Unreadable: done.Unreadable, Unfit: done.Unfit,
+		})
 		if c.Read != nil {
 			c.Read(len(batch) - done.Expired)
 		}
 		return err
 	})
-	return whole, err
+	if err != nil {
+		return catalogue.Progress{}, err
+	}
+	span := catalogue.SpanOf(part, parts)
+	return c.Table.UpdateProgress(ctx, func(now catalogue.Progress) (catalogue.Progress, bool) {
+		if !whole || !now.Continues(began) || now.Has(span) {
+			return now, false
+		}
+		return now.With(span), true
+	})
 }
 
 // finish ends the round, if it still is the present one: then all its parts are done. It says in the
@@ -264,7 +292,7 @@ func (c *Conversion) finish(ctx context.Context, t *engine.Engine, began catalog
 // Conclude removes what no row needs any more when all are converted to the view, says so in the
 // table's entry, and returns the version of the entry that they are converted to then.
 func (c *Conversion) Conclude(ctx context.Context, t *engine.Engine) (target uint32, err error) {
-	if err := t.DropPostingsOf(ctx, t.Meta.Dropped); err != nil {
+	if err := dropPostingsOf(ctx, t, t.Meta.Dropped); err != nil {
 		return 0, err
 	}
 	if err := c.dropIndexesOf(ctx, t, t.Meta.Dropped); err != nil {
@@ -298,6 +326,26 @@ func (c *Conversion) Conclude(ctx context.Context, t *engine.Engine) (target uin
 		return after.Meta.Version, nil
 	}
 	return t.Meta.Version, nil
+}
+
+// dropPostingsOf removes the postings of columns that were dropped.
+func dropPostingsOf(ctx context.Context, t *engine.Engine, ids []meta.ColumnID) error {
+	if t.Postings == nil {
+		return nil
+	}
+	for _, id := range ids {
+		err := chunks.InBatches(ctx, t.Postings, driver.Range{Start: id[:], End: ope.PrefixEnd(id[:]), AnyOrder: t.Meta.Tenants}, func(rows []driver.Row) error {
+			keys := make([][]byte, len(rows))
+			for i, row := range rows {
+				keys[i] = row.Key
+			}
+			return t.Unpost(ctx, keys)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // dropIndexesOf removes the indexes of columns that were dropped, which nobody shares.

@@ -15,6 +15,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope/wozniak"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
+	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/index"
@@ -263,7 +264,7 @@ func (b *indexBuild) fill(ctx context.Context, ref meta.IndexRef, tables []*sess
 			continue
 		}
 		from, user = tbl, users[0]
-		err = engine.InBatches(ctx, t.Data, engine.Under(t.Prefix), func(rows []driver.Row) error {
+		err = chunks.InBatches(ctx, t.Data, chunks.Under(t.Prefix), func(rows []driver.Row) error {
 			b.rows += len(rows)
 			if b.progress != nil {
 				b.progress(b.rows)
@@ -350,7 +351,7 @@ func (b *indexBuild) sealFormer(ctx context.Context, tbl *session.Table, c *rowc
 	if err != nil {
 		return former, err
 	}
-	heads, err := unitHeads(ctx, f)
+	heads, err := index.Heads(ctx, f)
 	if err != nil {
 		return former, err
 	}
@@ -395,21 +396,6 @@ func (b *indexBuild) sealFormer(ctx context.Context, tbl *session.Table, c *rowc
 	return former, nil
 }
 
-// unitHeads returns the heads of all units in a family, by their names.
-func unitHeads(ctx context.Context, f driver.Family) (map[string][]driver.Cell, error) {
-	heads := make(map[string][]driver.Cell)
-	only := driver.Slice{Only: [][]byte{index.MetaQualifier, index.NonceQualifier}}
-	for row, err := range f.Scan(ctx, driver.Range{Cells: only, AnyOrder: true}) {
-		if err != nil {
-			return nil, err
-		}
-		if len(row.Key) > 0 && row.Key[0] == 'u' {
-			heads[string(row.Key[1:])] = row.Cells
-		}
-	}
-	return heads, nil
-}
-
 // dropIndexes removes what is left of an index but the units of its present number; all of it, if no
 // row needs it any more. Nobody reads the others. A client that still writes to one, because it does not know of
 // the change, puts what it wrote into the present ones; where pairs never change it cannot, since a mark is left.
@@ -421,7 +407,7 @@ func dropIndexes(ctx context.Context, db *session.Database, ref meta.IndexRef, e
 	if err != nil {
 		return err
 	}
-	units, err := unitHeads(ctx, f)
+	units, err := index.Heads(ctx, f)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/store/internal/administer"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/forms"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/session"
 )
@@ -37,7 +38,7 @@ func renew(ctx context.Context, tbl *session.Table, column string, progress func
 		return conversion.Stats.Unfit, err
 	}
 	c := whole.Now().ByName[column]
-	if c != nil && !c.Leads() {
+	if c != nil && !forms.Settled(c) {
 		if unfit, err := convert(); !engine.Refused(err) && (err != nil || unfit == 0) {
 			return 0, err
 		}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/rangecrypt/rangecrypt/internal/seal"
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -21,11 +22,12 @@ type Record struct {
 	Key     []byte
 	Values  []any // by position: key parts, then stored columns
 	Write   WriteID
-	Fresh   bool     // the key was drawn at random: there is no earlier row
-	Insert  bool     // the caller says that there is no earlier row
-	OfLoad  bool     // which may have put it before
-	Search  [][]byte // by stored column: what its posting carries, or its server index; nil where it has none, or what was read does not say
-	Expires int64    // seconds since 1970; 0 is never
+	Fresh   bool      // the key was drawn at random: there is no earlier row
+	Insert  bool      // the caller says that there is no earlier row
+	OfLoad  bool      // which may have put it before
+	AsOf    time.Time // when the write is to count as made, where it is not now: see driver.Mutation
+	Search  [][]byte  // by stored column: what its posting carries, or its server index; nil where it has none, or what was read does not say
+	Expires int64     // seconds since 1970; 0 is never
 
 	// TableTTL says that this client puts the row, which is to live as long as the table says when the call returns.
 	TableTTL bool
@@ -194,7 +196,7 @@ type Scratch struct {
 
 // Mutation returns what a Put of the record does to its row.
 func (t *View) Mutation(r *Record) driver.Mutation {
-	m := driver.Mutation{Row: r.Key}
+	m := driver.Mutation{Row: r.Key, AsOf: r.AsOf}
 	where := t.Places(r.Key)
 	header := seal.Header{Policy: max(t.Version, r.Version), Write: r.Write}
 
@@ -228,6 +230,13 @@ func (t *View) Mutation(r *Record) driver.Mutation {
 	m.Puts[0] = driver.Cell{Qualifier: KeyQualifier, Value: t.KeyCell(header, key, where), Index: t.indexed(r)}
 	t.keep(m.Puts, r.Expires)
 	return m
+}
+
+// Backdates reports whether rows may be put that count as made earlier, if nobody has written them before. Those of a table with
+// Schema.Conditional must be one cell: what replaces a row there, or marks it as deleted, touches no cell that it has not seen. Nor
+// may postings lead to it, since these have copies of rows.
+func (t *View) Backdates() bool {
+	return !t.Meta.Conditional || !slices.ContainsFunc(t.Stored, func(c *Column) bool { return c.Of != nil || !c.Packed || c.varies || c.Searched() })
 }
 
 // indexed returns what the key cell of a record has in all server indexes. In those of former columns it has nothing.

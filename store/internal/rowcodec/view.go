@@ -5,13 +5,9 @@ package rowcodec
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"hash"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -80,11 +76,10 @@ type Column struct {
 // cipher is what a column is encrypted with. It remembers what it was used for, and is shared by
 // all views that have the column with the same keys.
 type cipher struct {
-	Id     metadata.ColumnID
-	keys   []byte           // fingerprint of what it was made from
-	Sealer *keyring.Sealers // nil where it never was sealed
-	token  []byte           // key of the pseudo-random function that gives tokens of values
-	macs   sync.Pool        // of that function, each a hash.Hash
+	Id              metadata.ColumnID
+	keys            []byte           // fingerprint of what it was made from
+	Sealer          *keyring.Sealers // nil where it never was sealed
+	*keyring.Tokens                  // nil where it is not searched
 
 	Size int // length of what a posting carries: a ciphertext or a token
 
@@ -261,7 +256,7 @@ func (src *ViewSource) cipher(k keyring.Table, f metadata.Spec, meta *metadata.F
 	}
 	c := &cipher{Id: meta.ID, keys: k.Fingerprint(meta), Size: metadata.TokenSize}
 	if meta.Searchable() {
-		c.token = key.Derive(keyring.PurposeToken).Secret()
+		c.Tokens = keyring.NewTokens(key)
 	}
 	if c.Sealer, err = k.Cells(meta); err != nil {
 		return nil, err
@@ -377,28 +372,6 @@ func (t *View) TenantName() string {
 	return t.Tenant.Name
 }
 
-// Drives reports whether ranges of the column lead to all rows that have a value there: not until
-// rows were converted, and the index that ranges are read from has their values.
-func (c *Column) Drives() bool { return c.Leads() && !(c.Filling && c.Order != nil) }
-
-// Leads reports whether postings or the server index of the column lead to all rows that have a value there.
-func (c *Column) Leads() bool {
-	return c.Searched() && !slices.ContainsFunc(c.Former, func(f *Column) bool { return !f.Converted })
-}
-
-func (c *Column) AppendToken(dst, canonical []byte) []byte {
-	mac, _ := c.macs.Get().(hash.Hash)
-	if mac == nil {
-		mac = hmac.New(sha256.New, c.token)
-	}
-	mac.Reset()
-	mac.Write(canonical)
-	n := len(dst)
-	dst = mac.Sum(dst)[:n+metadata.TokenSize]
-	c.macs.Put(mac)
-	return dst
-}
-
 // AppendSearch appends what stands for a value in row keys and postings: a ciphertext or a token,
 // and both for a lossy order.
 func (c *Column) AppendSearch(ctx context.Context, dst []byte, value any) ([]byte, error) {
@@ -461,8 +434,11 @@ func (t *View) CodeOf(c *Column, r *Record) int64 {
 	return code
 }
 
-// ValueIndex returns where a record has the value of the column.
+// ValueIndex returns where a record has the value of the column, whichever of its ids that was read under.
 func (t *View) ValueIndex(c *Column) int {
+	if c.Of != nil {
+		c = c.Of
+	}
 	if c.Part >= 0 {
 		return c.Part
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/keyring"
 	"github.com/rangecrypt/rangecrypt/store/internal/lease"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
@@ -49,6 +50,10 @@ type Database struct {
 	tables map[meta.TableID]*Table
 	bound  map[openFor]*Table // tables that were opened for a tenant
 }
+
+// Of returns the database that a store has open, which is a *store.Store. Package store sets it, for package cell: users of
+// a store do not reach its keys.
+var Of func(st any) *Database
 
 // openFor names a table that is open for a tenant.
 type openFor struct {
@@ -117,6 +122,9 @@ func (db *Database) Named(ctx context.Context, name string) (*Table, error) {
 	var last *meta.Table
 	for {
 		m, version, err := db.Catalogue.Table(ctx, name)
+		if err == nil && m.Elsewhere() {
+			err = fmt.Errorf("%w here: the application keeps its rows, and package store/cell opens its fields, and Store.Alter and Store.Drop of package store change and drop it", fault.ErrNoTable)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
-	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 )
 
 // Sizes of what is looked up at once.
@@ -88,7 +88,7 @@ func (l *Lookup) emit(ctx context.Context, b *batch, yield func(driver.Row, erro
 			rest.Start = append(bytes.Clone(last), 0)
 		}
 		l.Scans.Add(1)
-		for row, err := range engine.Scanned(ctx, l.Postings, rest) {
+		for row, err := range chunks.Scanned(ctx, l.Postings, rest) {
 			if !yield(row, err) || err != nil {
 				return false
 			}
@@ -173,7 +173,7 @@ func (l *Lookup) read(ctx context.Context, b *batch) error {
 		at, step = n-1, -1
 	}
 	size := 0
-	for row, err := range engine.Scanned(ctx, l.Postings, scan) {
+	for row, err := range chunks.Scanned(ctx, l.Postings, scan) {
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,5 @@
-package query
+// Package aggregate counts the rows of a query, and finds the least and the greatest value among them.
+package aggregate
 
 import (
 	"context"
@@ -8,9 +9,10 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
+	"github.com/rangecrypt/rangecrypt/store/internal/query"
 )
 
-// A By is the name of a column for Selection.By.
+// A By is the name of a column for [query.Selection]'s By.
 type By string
 
 // one returns the column that is named, or "".
@@ -31,7 +33,7 @@ func Count(ctx context.Context, t *engine.Engine, where *predicate.Where, by []B
 	if err != nil {
 		return 0, err
 	}
-	for _, err := range RowsOf(ctx, t, Selection{Where: where, By: named, Columns: []string{}, Limit: limit}, new(inspect.Explanation)) {
+	for _, err := range query.RowsOf(ctx, t, query.Selection{Where: where, By: named, Columns: []string{}, Limit: limit}, new(inspect.Explanation)) {
 		if err != nil {
 			return 0, err
 		}
@@ -54,15 +56,16 @@ func Extreme(ctx context.Context, t *engine.Engine, column string, where *predic
 	if c := t.ByName[column]; c != nil && predicate.IsFloat(c.Type) {
 		some = is(predicate.NaN) // which is unknown where the column is null
 	}
-	q := Selection{
+	q := query.Selection{
 		Where: &predicate.Where{Op: predicate.All, Of: []*predicate.Where{where, some}}, By: named,
 		Columns: []string{column}, OrderBy: column, Reverse: greatest, Limit: 1,
 	}
-	for found, err := range RowsOf(ctx, t, q, new(inspect.Explanation)) {
+	for found, err := range query.RowsOf(ctx, t, q, new(inspect.Explanation)) {
 		if err != nil {
 			return nil, err
 		}
-		return found.by.table.ValueOf(found.by.table.ByName[column], found.record), nil
+		of, record, _ := found.Record()
+		return of.ValueOf(of.ByName[column], record), nil
 	}
 	return nil, nil
 }

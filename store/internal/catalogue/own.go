@@ -1,0 +1,74 @@
+package catalogue
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/keyring"
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+)
+
+// Some of what the catalogue says has a cell of its own in the catalogue's row, sealed, outside of the tree of entries. It is
+// changed by compare-and-set, and does not raise the version of the catalogue.
+
+// readOwn returns what such a cell says, and the cell, which is empty if there is none.
+func readOwn[T any](ctx context.Context, c *Catalogue, what string, q []byte) (says T, cell driver.Cell, err error) {
+	cells, err := c.Family.Get(ctx, Row, driver.Slice{Only: [][]byte{q}})
+	if err != nil || len(cells) == 0 {
+		return says, driver.Cell{Qualifier: q}, err
+	}
+	b, _, err := c.Sealer.Open(nil, cells[0].Value, keyring.Place("catalogue", q))
+	if err != nil {
+		return says, driver.Cell{}, fmt.Errorf("%s: %w", what, fault.OfSeal(err))
+	}
+	if err := json.Unmarshal(b, &says); err != nil {
+		return says, driver.Cell{}, fmt.Errorf("%w: %s: %w", fault.ErrFormat, what, err)
+	}
+	return says, cells[0], nil
+}
+
+// updateOwn replaces what a cell says by what next makes of it, unless that is nothing, and returns what is there then. An
+// unknown outcome is resolved by reading again.
+func updateOwn[T any](ctx context.Context, c *Catalogue, what string, q []byte, next func(T) (T, bool)) (now T, err error) {
+	err = swap(ctx, c.Family, func(lost *error) (driver.Cell, []driver.Cell, error) {
+		says, cell, err := readOwn[T](ctx, c, what, q)
+		*lost = nil
+		if err != nil {
+			return cell, nil, err
+		}
+		change := false
+		if now, change = next(says); !change {
+			return cell, nil, nil
+		}
+		b, err := json.Marshal(now)
+		if err != nil {
+			panic("catalogue: " + err.Error()) // numbers and texts always marshal
+		}
+		return cell, []driver.Cell{{Qualifier: q, Value: c.Sealer.Seal(nil, keyring.NewHeader(), b, keyring.Place("catalogue", q))}}, nil
+	})
+	return now, err
+}
+
+// About counts the cells that the catalogue has about a table: its entry, and those of its conversions and its migration. Those
+// that the key of the database does not open are counted apart.
+func (c *Catalogue) About(ctx context.Context, table meta.TableID) (sealed, unknown int, err error) {
+	sealed = 1 // the entry, by which the table is open
+	for _, of := range [][]byte{ProgressOf(table, nil), migrationOf(table)} {
+		cells, err := c.Family.Get(ctx, Row, driver.Slice{Start: of, End: ope.PrefixEnd(of)})
+		if err != nil {
+			return 0, 0, err
+		}
+		for _, cell := range cells {
+			if _, _, err := c.Sealer.Open(nil, cell.Value, keyring.Place("catalogue", cell.Qualifier)); err != nil {
+				unknown++
+			} else {
+				sealed++
+			}
+		}
+	}
+	return sealed, unknown, nil
+}

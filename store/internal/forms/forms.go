@@ -1,0 +1,105 @@
+// Package forms says by which index entries the rows of a column are found while its encryption is being changed.
+//
+// From the change until all rows are converted, a row is stored in one of several forms: as the column is now, or as it was
+// before. Each form has an id, a search key and postings of its own. Whoever stores a row in another form writes the new
+// posting before the row, and drops the old one after it. So who scans the postings of the earlier forms first, and those
+// of the later ones after that, meets a posting of each row that nobody gives another value.
+package forms
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/internal/scheme"
+)
+
+// Of returns the forms that rows may have of a column, the earliest first. It returns nil if some rows are found by no posting:
+// the column was not searched before or has an index of the database, or the index of a form lacks values.
+func Of(c *rowcodec.Column) []*rowcodec.Column {
+	if !c.Searched() || lacks(c) {
+		return nil
+	}
+	all := []*rowcodec.Column{c}
+	for _, f := range c.Former {
+		switch {
+		case f.Converted:
+			continue
+		case c.ServerIndex || !f.Posted() || lacks(f) || renewed(c, f):
+			return nil
+		}
+		all = append(all, f)
+	}
+	slices.Reverse(all)
+	return all
+}
+
+// lacks reports whether the index that ranges of a form are read from lacks values of rows.
+func lacks(c *rowcodec.Column) bool { return c.Filling && c.Order != nil }
+
+// renewed reports whether the earlier form may have an index that is damaged: that of ranks is made again by another form.
+func renewed(c, earlier *rowcodec.Column) bool {
+	return c.Spec.Scheme == scheme.KerschbaumRanked && earlier.Spec.Scheme == c.Spec.Scheme
+}
+
+// Changing returns the columns of which rows may have several forms, by their first ids.
+func Changing(t *rowcodec.View) (ids []meta.ColumnID) {
+	for _, c := range t.Columns {
+		if len(Of(c)) > 1 {
+			ids = append(ids, Origin(c))
+		}
+	}
+	return ids
+}
+
+// A DamagedError is the error of the index that an earlier form of a column has. Nobody makes that index again, and a conversion
+// does not read it.
+type DamagedError struct {
+	Of  *rowcodec.Column // as it is now
+	Err error
+}
+
+func (d *DamagedError) Error() string {
+	return fmt.Sprintf("column %q: the index of its encryption before the change: %v; convert the table, which does without", d.Of.Name, d.Err)
+}
+
+func (d *DamagedError) Unwrap() error { return d.Err }
+
+// Drive reports whether ranges of the column lead to all rows that have a value there.
+func Drive(c *rowcodec.Column) bool { return Of(c) != nil }
+
+// Settled reports whether rows have one form of the column, so that its postings or server index lead to all that have a value.
+func Settled(c *rowcodec.Column) bool {
+	return c.Searched() && !slices.ContainsFunc(c.Former, func(f *rowcodec.Column) bool { return !f.Converted })
+}
+
+// Carries reports whether a posting of a form counts for a row, and is not left over from another value. What it carries
+// either is in the row, or is what the form makes of the value that the row has, in another form by now. Otherwise a row
+// would be missed that is stored in another form since the posting was read. A form whose ciphertexts are drawn
+// makes nothing of a value that it has not in the row: the posting counts then if the rows come in any order, as the row may be wherever
+// it is met.
+func Carries(ctx context.Context, t *rowcodec.View, form *rowcodec.Column, r *rowcodec.Record, carried []byte, anyOrder bool) (bool, error) {
+	if search := r.Search[form.Position]; search != nil {
+		return bytes.Equal(search, carried), nil
+	}
+	value := t.ValueOf(form, r)
+	switch {
+	case value == nil || form.Type.Unordered(value):
+		return false, nil
+	case form.Encryption == meta.Ordered && form.Stateful && form.Order == nil:
+		return anyOrder, nil
+	}
+	made, err := form.AppendSearch(ctx, nil, value)
+	return bytes.Equal(made, carried), err
+}
+
+// Origin returns the first id that a column had. It stays when the encryption is changed.
+func Origin(c *rowcodec.Column) meta.ColumnID {
+	if n := len(c.Former); n > 0 {
+		return c.Former[n-1].Id
+	}
+	return c.Id
+}
