@@ -3,12 +3,12 @@ package store
 import (
 	"context"
 
+	"github.com/rangecrypt/rangecrypt/store/internal/aggregate"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
-	"github.com/rangecrypt/rangecrypt/store/internal/query"
 )
 
 // A By names the column whose postings lead to the rows, as [Query.By] does. What takes it takes one; "" is none.
-type By = query.By
+type By = aggregate.By
 
 // Count returns how many rows the predicate holds for. It opens the key cell of each row, which vouches for the row, and the
 // cells of the columns that the predicate names; no other cell is read. That is so too where postings lead to the rows: a
@@ -25,7 +25,7 @@ func (tbl *Table) Exists(ctx context.Context, p Predicate, by ...By) (bool, erro
 
 func (tbl *Table) countOperation(ctx context.Context, name string, p Predicate, by []By, limit int) (n int, err error) {
 	err = tbl.call(ctx, name, name, 0, func(ctx context.Context, t *engine.Engine) (err error) {
-		n, err = query.Count(ctx, t, p.where, by, limit)
+		n, err = aggregate.Count(ctx, t, p.where, by, limit)
 		return err
 	})
 	return n, err
@@ -46,7 +46,7 @@ func (tbl *Table) Max(ctx context.Context, column string, p Predicate, by ...By)
 
 func (tbl *Table) extremeOperation(ctx context.Context, name, column string, p Predicate, by []By, greatest bool) (v any, err error) {
 	err = tbl.call(ctx, name, name, 0, func(ctx context.Context, t *engine.Engine) (err error) {
-		v, err = query.Extreme(ctx, t, column, p.where, by, greatest)
+		v, err = aggregate.Extreme(ctx, t, column, p.where, by, greatest)
 		return err
 	})
 	return v, err

@@ -26,14 +26,15 @@ func DropColumn(name string) Change {
 	return Change{nil, func(a *alteration) error { return a.Drop(name) }}
 }
 
-// RenameColumn gives a part or column another name. Nothing but the catalogue is written.
+// RenameColumn gives a part or column another name. Only the catalogue is written. A table of store/cell is [ErrSchema].
 func RenameColumn(from, to string) Change {
 	return Change{nil, func(a *alteration) error { return a.Rename(from, to) }}
 }
 
 // ChangeColumn encrypts a column in another way: the column that has the name of c, as c says. The type must be as it was.
-// Rows that are there keep their values, plain ones too, and are read as before. Until [Table.Convert] has rewritten them, the
-// database cannot search the column, so that queries open and check all rows, in no order: Reverse needs an OrderBy then.
+// Rows that are there keep their values, plain ones too, and are read as before. Until [Table.Convert] has rewritten them,
+// queries by the column scan the index entries of before, and then those of now. Where there were none before, or they were of another
+// kind, queries open and check all rows, in no order: Reverse needs an OrderBy then. [Table.Explain] says which.
 //
 // A row that holds NaN where the column is searched from now on, or would be too large, stays as it is: see inspect.ConvertStats.
 // In a table of which nothing is encrypted a column cannot be encrypted; make another table.
@@ -65,64 +66,63 @@ func tableOf(c Column) []string {
 // A column that is not there is [ErrColumn], one that is there already [ErrExists], and a change
 // that makes no sense [ErrSchema], as is every change of the row key other than a name. After [driver.ErrUnknownOutcome] all changes
 // may have been made, or none: [Table.Describe] says it. Where ctx ends while a lease is waited for, the error says that they are made.
-func (st *Store) Alter(ctx context.Context, table string, changes ...Change) (err error) {
-	ctx, end := st.db.Observer.Operation(ctx, "alter", "")
-	defer func() { end(0, err) }()
-	var shares []string
-	for _, c := range changes {
-		if c.apply == nil {
-			return fmt.Errorf("store: alter table %q: %w: a Change was not made by a function of this package", table, ErrSchema)
-		}
-		shares = append(shares, c.shares...)
-	}
-	err = administer.Alter(ctx, st.db, table, shares, func(a *alteration) error {
+func (st *Store) Alter(ctx context.Context, table string, changes ...Change) error {
+	return st.call(ctx, "alter", fmt.Sprintf("alter table %q", table), func(ctx context.Context) error {
+		var shares []string
 		for _, c := range changes {
-			if err := c.apply(a); err != nil {
-				return err
+			if c.apply == nil {
+				return fmt.Errorf("%w: a Change was not made by a function of this package", ErrSchema)
 			}
+			shares = append(shares, c.shares...)
 		}
-		return nil
+		return administer.Alter(ctx, st.db, table, shares, func(a *alteration) error {
+			for _, c := range changes {
+				if err := c.apply(a); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	})
-	if err != nil {
-		return fmt.Errorf("store: alter table %q: %w", table, err)
-	}
-	return nil
 }
 
 // RotateKeys gives a table a new key for the cells of row keys, with what is packed in them, and each of the named columns, or
 // all where none is named, a new key for its cells. New values are sealed with the new keys; what is there stays readable,
 // under the keys whose ids it carries, and [Table.Convert] rewrites it. It is one small write.
 //
-// Ciphertexts and tokens, which values are found by, have keys of their own, which are not replaced: see [ChangeColumn].
+// Ciphertexts and tokens, which values are found by, have keys of their own: see [Store.RotateSearchKeys].
 //
 // In a table with tenants cells have the keys of the tenants: it is [ErrTenant], see [Store.RotateTenantKey].
-func (st *Store) RotateKeys(ctx context.Context, table string, columns ...string) (err error) {
-	ctx, end := st.db.Observer.Operation(ctx, "rotate keys", "")
-	defer func() { end(0, err) }()
-	if err := administer.RotateKeys(ctx, st.db, table, columns); err != nil {
-		return fmt.Errorf("store: rotate keys of table %q: %w", table, err)
-	}
-	return nil
+func (st *Store) RotateKeys(ctx context.Context, table string, columns ...string) error {
+	return st.call(ctx, "rotate keys", fmt.Sprintf("rotate keys of table %q", table), func(ctx context.Context) error {
+		return administer.RotateKeys(ctx, st.db, table, columns)
+	})
+}
+
+// RotateSearchKeys gives each of the named columns of a table a new search key: the key of its ciphertexts and tokens. It is as a
+// change of the column's encryption to the same one. What is written from now on has the new key, and queries find rows by
+// the old one and the new one. [Table.Convert] stores all rows under the new one. From then on no row has the old one.
+//
+// A part of the row key, and a column that is not searched, are [ErrSchema]. A column that shares its key with another one is
+// [ErrShared]. A table with tenants is [ErrTenant], since its search keys are derived from the keys of the tenants.
+func (st *Store) RotateSearchKeys(ctx context.Context, table string, columns ...string) error {
+	return st.call(ctx, "rotate keys", fmt.Sprintf("rotate search keys of table %q", table), func(ctx context.Context) error {
+		return administer.RotateSearchKeys(ctx, st.db, table, columns)
+	})
 }
 
 // RenameTable gives a table another name. Nothing but the catalogue is written, and tables that are
-// open stay so. A table that does not exist is [ErrNoTable], and a name that is taken [ErrExists].
-func (st *Store) RenameTable(ctx context.Context, from, to string) (err error) {
-	ctx, end := st.db.Observer.Operation(ctx, "rename", "")
-	defer func() { end(0, err) }()
-	if err := administer.RenameTable(ctx, st.db, from, to); err != nil {
-		return fmt.Errorf("store: rename table %q: %w", from, err)
-	}
-	return nil
+// open stay so. A table that does not exist is [ErrNoTable], a name that is taken [ErrExists], a table of store/cell [ErrSchema].
+func (st *Store) RenameTable(ctx context.Context, from, to string) error {
+	return st.call(ctx, "rename", fmt.Sprintf("rename table %q", from), func(ctx context.Context) error {
+		return administer.RenameTable(ctx, st.db, from, to)
+	})
 }
 
 // Drop removes a table with all its rows. One that does not exist is [ErrNoTable]; one with a column whose key a column of
 // another table shares is [ErrShared]. Readers and writers of the table get errors from now on.
-func (st *Store) Drop(ctx context.Context, name string) (err error) {
-	ctx, end := st.db.Observer.Operation(ctx, "drop", "")
-	defer func() { end(0, err) }()
-	if err := administer.DropTable(ctx, st.db, name); err != nil {
-		return fmt.Errorf("store: drop table %q: %w", name, err)
-	}
-	return nil
+func (st *Store) Drop(ctx context.Context, name string) error {
+	return st.call(ctx, "drop", fmt.Sprintf("drop table %q", name), func(ctx context.Context) error {
+		return administer.DropTable(ctx, st.db, name)
+	})
 }

@@ -159,11 +159,13 @@ func tenantKeysOf(t *testing.T, tbl *Table, meta *tenantMeta) map[string]ope.Key
 		"page token key": k.Page, "key of secure types": k.Secrets, "key of tokens": k.Tenants,
 		"wrapping key of keys": tbl.store().db.Keys.Database.Derive("tenants", "wrap"), "key of names": tbl.store().db.Catalogue.Tenants,
 	}
-	for i, tenant := range k.Tenant.Keys {
+	for i := range k.Tenant.Count {
+		tenant, err := k.Tenant.Open(i)
+		require.NoError(t, err)
 		all[fmt.Sprintf("key %d", i)] = tenant
-		all[fmt.Sprintf("key %d of key cells", i)] = k.Tenant.Derive(i, purposeRow, columnRef{Table: tbl.open().ID()})
+		all[fmt.Sprintf("key %d of key cells", i)] = k.Tenant.Derive(tenant, purposeRow, columnRef{Table: tbl.open().ID()})
 		for _, f := range tbl.now().Meta.All() {
-			all[fmt.Sprintf("key %d of cells of %s", i, f.Name)] = k.Tenant.Derive(i, purposeCell, columnRef{Table: tbl.open().ID(), Column: f.ID})
+			all[fmt.Sprintf("key %d of cells of %s", i, f.Name)] = k.Tenant.Derive(tenant, purposeCell, columnRef{Table: tbl.open().ID(), Column: f.ID})
 			search, err := k.Search(f)
 			require.NoError(t, err)
 			if f.Searchable() {

@@ -142,7 +142,7 @@ func TestKeyUseOfPlainCopies(t *testing.T) {
 	v, err := tbl.Verify(ctx, nil)
 	require.NoError(t, err)
 	require.True(t, v.Sound())
-	require.Equal(t, inspect.KeyUse{Keys: use.Keys, Plain: v.Cells + 10}, use)
+	require.Equal(t, inspect.KeyUse{Keys: use.Keys, Search: use.Search, Plain: v.Cells + 10, Catalogue: 1}, use)
 	for row, err := range tbl.now().Postings.Scan(ctx, driver.Range{AnyOrder: true}) {
 		require.NoError(t, err)
 		for cut := range row.Cells[0].Value {

@@ -72,13 +72,14 @@ var (
 
 	// Errors of what the database holds.
 
-	// ErrWrongKey is returned when data was sealed under another key.
+	// ErrWrongKey is returned when data was sealed under another key, or names another one because it was changed.
 	ErrWrongKey = fault.ErrWrongKey
 
 	// ErrFormat is returned when the catalogue, a table, an index or what is sealed says that a newer version wrote it.
 	ErrFormat = fault.ErrFormat
 
-	// ErrTampered is returned when a cell was changed, in whichever byte, cut short or moved from another place.
+	// ErrTampered is returned when a cell was changed, cut short or moved from another place. If that lets it name another key,
+	// it is [ErrWrongKey].
 	ErrTampered = fault.ErrTampered
 
 	// ErrTorn is returned when a row is not whole each time it is read: it holds cells of two writes, or lacks one that its

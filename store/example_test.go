@@ -11,6 +11,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 	"github.com/rangecrypt/rangecrypt/store/pebble"
 )
@@ -373,6 +374,35 @@ func ExampleStore_SetPolicy() {
 	// low - door opened
 	// 3 of 3 rows rewritten
 	// 3 cells in the clear
+}
+
+// A conversion in parts. Here they are done one after the other; a scheduler has many processes do them, each of which opens the
+// table, and repeats those that fail.
+func ExampleTable_ConvertPart() {
+	ctx := context.Background()
+	st, tbl, closeAll := exampleStore(ctx)
+	defer closeAll()
+	err := st.Alter(ctx, "readings", store.ChangeColumn(store.DeterministicColumn("note", store.String)))
+	if err != nil {
+		log.Fatal(err)
+	}
+	parts, err := tbl.Parts(ctx, 4)
+	if err != nil {
+		log.Fatal(err)
+	}
+	var all inspect.ConvertStats
+	for _, part := range parts {
+		done, err := tbl.ConvertPart(ctx, part)
+		if err != nil {
+			log.Fatal(err)
+		}
+		all.Add(done.ConvertStats)
+		if done.Over {
+			fmt.Printf("%d of %d parts are done, with %d rows\n", done.Done, part.Of, all.Rows)
+		}
+	}
+	// Output:
+	// 4 of 4 parts are done, with 8 rows
 }
 
 // How a query is answered, and what that takes: the column with the least to read drives it.

@@ -71,6 +71,8 @@ type dump struct {
 
 	Dangling map[string]int      `json:"dangling,omitempty"` // postings that point to nothing, by table
 	Schemas  map[string][]string `json:"schemas,omitempty"`  // the parts and columns of a table, in words
+
+	Elsewhere map[string][]elsewhereCell `json:"elsewhere,omitempty"` // of tables that the application keeps
 }
 
 type familyDump struct {
@@ -694,6 +696,9 @@ func TestIndependentReader(t *testing.T) {
 		"divided":                 {[]string{goldenDivided}, dividedDump, 0},
 		"drawn":                   {[]string{goldenDrawn}, drawnDump, 5},
 		"ranked":                  {[]string{goldenRanked}, rankedDump, 0},
+		"elsewhere":               {[]string{goldenElsewhere}, elsewhereDump, 0},
+		"parts":                   {[]string{goldenParts}, partsDump, 0},
+		"migration":               {[]string{goldenMigration}, migrationDump, 0},
 	} {
 		t.Run(of, func(t *testing.T) {
 			t.Parallel()
@@ -715,8 +720,16 @@ func TestIndependentReader(t *testing.T) {
 					Orphans map[string]int                            `json:"orphans"`
 
 					Dangling map[string]int `json:"dangling"`
+
+					Elsewhere map[string][]string `json:"elsewhere"`
 				}
 				require.NoError(t, json.Unmarshal(out, &got))
+				require.Len(t, got.Elsewhere, len(d.Elsewhere))
+				for name, cells := range d.Elsewhere {
+					for i, c := range cells {
+						require.Equal(t, c.Value, got.Elsewhere[name][i], "%s of %s", c.Column, name)
+					}
+				}
 				require.Len(t, got.Tables, len(d.Tables))
 				for name, rows := range got.Tables {
 					require.Equal(t, sorted(d.Tables[name]), sorted(rows), name)

@@ -39,6 +39,9 @@ var goldenFiles = map[string]string{
 	"drawn-1.json":      "3751572d127691c815c6cde9f95683331bdfa98f6b47617747e327db6df2e988",
 	"rebalanced-1.json": "476a936d665f6f76c8bf144e7eac3363b6339c824fd8c3cf6d4f81143b392239",
 	"ranked-1.json":     "2317c74ea17ec4ed41582e52bfa87fb6ab1c241629073e21cd63a9a13e2e1b4e",
+	"elsewhere-1.json":  "e82ba30cad6aa64fd015c9eed3f6ae4540431c6fbe49679df606433d4650c6c2",
+	"parts-1.json":      "be8fd133c5cea8fa0ada5bfa5415388db94a1a96ed5b11252d7325e2f8489b25",
+	"migration-1.json":  "a9ac2f5424baff3b2ebd66e0e0697418ac7cf0c849e472ab87f4741b6c6ca5df",
 }
 
 func TestGoldenDatabasesAreAsTheyWere(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/internal/forms"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
@@ -437,7 +438,7 @@ func (s *leaseScene) requireFound(t *testing.T, tbl *Table, rows int) {
 		require.NoError(t, err)
 		found++
 	}
-	require.True(t, tbl.now().ByName["level"].Drives())
+	require.True(t, forms.Settled(tbl.now().ByName["level"]))
 	require.Equal(t, rows, found)
 }
 

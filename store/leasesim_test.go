@@ -19,6 +19,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/internal/bykey"
+	"github.com/rangecrypt/rangecrypt/store/internal/forms"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
@@ -52,6 +53,7 @@ type leaseWorld struct {
 type leaseVariant struct {
 	stops bool // the clocks of writers stop while they wait for an answer
 	off   bool // there is no lease
+	forms bool // the column gets other search keys and schemes that have an order, and is asked for ranges
 }
 
 // A leaseRow is what is known of a row.
@@ -291,7 +293,16 @@ func (c *leaseClient) write(id int) error {
 // change makes a column another one.
 func (c *leaseClient) change() error {
 	columns := []Column{OrderedColumn("level", Int8, MOPE), DeterministicColumn("level", Int8), RandomisedColumn("level", Int8)}
-	if err := c.st.Alter(context.Background(), "t", ChangeColumn(columns[c.w.r.IntN(len(columns))])); err != nil {
+	if c.w.forms {
+		columns = []Column{columns[0], OrderedColumn("level", Int8, Wozniak), OrderedColumn("level", Int8, WozniakIndexed)}
+	}
+	var err error
+	if c.w.forms && c.w.r.IntN(2) == 0 {
+		err = c.st.RotateSearchKeys(context.Background(), "t", "level")
+	} else {
+		err = c.st.Alter(context.Background(), "t", ChangeColumn(columns[c.w.r.IntN(len(columns))]))
+	}
+	if err != nil {
 		return err
 	}
 	c.w.Count("changes")
@@ -322,17 +333,28 @@ func (c *leaseClient) setLease() error {
 // query asks by the column, as a client that may know an old schema.
 func (c *leaseClient) query() error {
 	w, level := c.w, int8(c.w.r.IntN(5))
-	before := w.rows
+	before, most := w.rows, level
+	q := Query{Where: Int8.Field("level").Equal(level)}
+	if w.forms {
+		most += int8(w.r.IntN(4))
+		q.Where = Int8.Field("level").Between(level, most)
+		if w.r.IntN(2) == 0 {
+			q.OrderBy = "level"
+		}
+		if len(forms.Of(c.tbl.now().ByName["level"])) > 1 {
+			w.Count("queries by several forms")
+		}
+	}
 	found := make(map[int64]int)
-	for row, err := range c.tbl.Query(context.Background(), Query{Where: Field[int8]("level").Equal(level)}) {
+	for row, err := range c.tbl.Query(context.Background(), q) {
 		if err != nil {
 			return err
 		}
 		found[row["id"].(int64)]++
 	}
 	for id, row := range before {
-		if row == w.rows[id] && row.there && !row.busy && !row.unsure && (row.level == level) != (found[int64(id)] == 1) {
-			w.Fail("a query for %d found row %d %d times, which has %d", level, id, found[int64(id)], row.level)
+		if row == w.rows[id] && row.there && !row.busy && !row.unsure && (level <= row.level && row.level <= most) != (found[int64(id)] == 1) {
+			w.Fail("a query for %d to %d found row %d %d times, which has %d", level, most, id, found[int64(id)], row.level)
 		}
 	}
 	return nil
@@ -348,7 +370,7 @@ func (w *leaseWorld) look(id int, least uint32) {
 	version, err := w.observer.db.Catalogue.Version(ctx, nil)
 	if err == nil && (w.seen == nil || version != w.seen.now().Version) {
 		var st *Store
-		if st, err = Open(ctx, noSnapshots{w.db, false}, kms.NewLocal(w.key), nil); err == nil {
+		if st, err = Open(ctx, noSnapshots{w.db, true}, kms.NewLocal(w.key), nil); err == nil {
 			w.seen, err = st.Table(ctx, "t")
 		}
 	}
@@ -371,7 +393,7 @@ func (w *leaseWorld) look(id int, least uint32) {
 			found++
 		}
 	}
-	if w.seen.now().ByName["level"].Drives() {
+	if forms.Settled(w.seen.now().ByName["level"]) {
 		w.driven++
 	}
 	if found != 1 {
@@ -398,7 +420,7 @@ func simulateLeases(t *testing.T, v leaseVariant, seed uint64, crash float64) *l
 	synctest.Test(t, func(t *testing.T) {
 		ctx := context.Background()
 		var err error
-		w.observer, err = Open(ctx, noSnapshots{w.db, false}, kms.NewLocal(w.key), nil)
+		w.observer, err = Open(ctx, noSnapshots{w.db, true}, kms.NewLocal(w.key), nil)
 		require.NoError(t, err)
 		_, err = w.observer.Create(ctx, Schema{
 			Name: "t", Conditional: seed%3 == 0, Key: []KeyPart{HashedPart("id", Int64)}, Columns: []Column{OrderedColumn("level", Int8, MOPE)},
@@ -446,6 +468,19 @@ func TestLeasesSimulated(t *testing.T) {
 	require.Greater(t, driven, *simRuns)
 	require.Greater(t, counts["writes that began with a lease"], *simRuns)
 	require.Empty(t, counts.Missing("changes", "conversions", "dies after", "dies, late", "unknown, done", "unknown, late"))
+}
+
+// Under a lease, queries by a column that has several forms find each row once.
+func TestLeasesOfSeveralFormsSimulated(t *testing.T) {
+	counts, runs := make(sim.Counts), max(10, *simRuns/2)
+	for i := range runs {
+		seed := *simSeed + uint64(i)
+		w := simulateLeases(t, leaseVariant{forms: true}, seed, 0.01)
+		require.Empty(t, w.Bad(), "-store.simseed=%d\n%s", seed, w.Story())
+		counts.Add(w.Counts())
+	}
+	t.Logf("%d runs, %v", runs, counts)
+	require.Empty(t, counts.Missing("queries by several forms", "changes", "conversions", "writes that began with a lease"))
 }
 
 // What the simulation finds where the clock of a machine stops between the writing of a row and its answer: that is the limit

@@ -647,9 +647,10 @@ func TestModel(t *testing.T) {
 		case kind.Server:
 			ops = max(1, ops/4)
 		}
+		db := kind.Open(t, nil)
 		for i, m := range models() {
 			t.Run(m.schema.Name, func(t *testing.T) {
-				h := m.run(t, kind.Open(t, nil), rand.New(rand.NewPCG(seed, uint64(i))), ops)
+				h := m.run(t, db, rand.New(rand.NewPCG(seed, uint64(i))), ops)
 				require.NotEmpty(t, h)
 				mu.Lock()
 				defer mu.Unlock()

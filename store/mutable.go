@@ -17,27 +17,20 @@ import (
 //
 // A column with another encryption is [ErrColumn].
 func (tbl *Table) Rebalance(ctx context.Context, column string, progress func(done, total int)) (stats ope.RebalanceStats, err error) {
-	t, err := tbl.open().Use()
-	if err != nil {
-		return stats, err
-	}
-	ctx, end := tbl.open().Operation(ctx, "rebalance")
-	defer func() { end(0, err) }()
-	c := t.ByName[column]
-	switch {
-	case c == nil:
-		err = fmt.Errorf("%w: table %q has no column %q", ErrColumn, t.Meta.Name, column)
-	case c.Order == nil:
-		err = fmt.Errorf("%w: column %q has no scheme that moves ciphertexts", ErrColumn, column)
-	default:
+	err = tbl.call(ctx, "rebalance", "rebalance", 0, func(ctx context.Context, t *engine.Engine) (err error) {
+		c := t.ByName[column]
+		switch {
+		case c == nil:
+			return fmt.Errorf("%w: table %q has no column %q", ErrColumn, t.Meta.Name, column)
+		case c.Order == nil:
+			return fmt.Errorf("%w: column %q has no scheme that moves ciphertexts", ErrColumn, column)
+		}
 		if stats, err = c.Order.Rebalance(ctx, progress); err != nil {
 			err = fmt.Errorf("column %q: %w", column, err)
 		}
-	}
-	if err != nil {
-		return stats, fmt.Errorf("store: rebalance %q: %w", t.Meta.Name, engine.Gone(err))
-	}
-	return stats, nil
+		return err
+	})
+	return stats, err
 }
 
 // RebuildIndex makes the index of a key part or column with a stateful scheme again, from the rows: of one that [Table.Verify]
@@ -58,17 +51,13 @@ func (tbl *Table) Rebalance(ctx context.Context, column string, progress func(do
 //
 // A column without an index is [ErrColumn]. Rows that contradict the others stay as they are, and queries by the column may not
 // find them. The error is [ope.ErrIndex] then, although the index is made again: Verify with Repair stores them again.
-func (tbl *Table) RebuildIndex(ctx context.Context, column string, progress func(rows int)) (err error) {
-	ctx, end := tbl.open().Operation(ctx, "rebuild index")
-	rows := 0
-	defer func() { end(rows, err) }()
-	err = rewrite.RebuildIndex(ctx, tbl.open(), column, func(n int) {
-		if rows = n; progress != nil {
-			progress(n)
-		}
+func (tbl *Table) RebuildIndex(ctx context.Context, column string, progress func(rows int)) error {
+	return tbl.pass(ctx, "rebuild index", fmt.Sprintf("rebuild the index of column %q of", column), func(ctx context.Context) (rows int, err error) {
+		err = rewrite.RebuildIndex(ctx, tbl.open(), column, func(n int) {
+			if rows = n; progress != nil {
+				progress(n)
+			}
+		})
+		return rows, err
 	})
-	if err != nil {
-		return fmt.Errorf("store: rebuild the index of column %q of %q: %w", column, tbl.open().Now().Meta.Name, engine.Gone(err))
-	}
-	return nil
 }

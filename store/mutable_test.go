@@ -19,7 +19,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
-	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/index"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
@@ -89,6 +89,9 @@ func TestMutableRanges(t *testing.T) {
 		rows := mutableRows()
 		require.NoError(t, tbl.Put(ctx, rows...))
 		for _, r := range [][2]int64{{-1 << 62, 1 << 62}, {5, 5}, {0, 6}, {1_000_004, 700_000_000}, {6, 1_000_002}, {9, 3}} {
+			if !kind.Runs(r[1] < 1<<62) {
+				continue
+			}
 			var want []int64
 			for _, row := range rows {
 				if level := row["level"].(int64); r[0] <= level && level <= r[1] {
@@ -142,11 +145,11 @@ func TestMutableRequests(t *testing.T) {
 	counts := make(map[string]int)
 	db := drivertest.NewMemory()
 	tbl := mutableTable(t, counted(db, counts))
-	require.NoError(t, tbl.Put(ctx, mutableRows()[:engine.WriteChunk]...))
+	require.NoError(t, tbl.Put(ctx, mutableRows()[:chunks.WriteChunk]...))
 	commits := counts["i Commit"] + counts["i CheckAndPut"]
 	require.LessOrEqual(t, commits, 2*3, "a column opens its index, and commits its values")
 	clear(counts)
-	require.NoError(t, tbl.Put(ctx, mutableRows()[:engine.WriteChunk]...))
+	require.NoError(t, tbl.Put(ctx, mutableRows()[:chunks.WriteChunk]...))
 	require.Equal(t, 0, counts["i Commit"]+counts["i Get"], "the values are known")
 
 	other := mutableTable(t, counted(db, counts))

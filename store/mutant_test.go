@@ -1,15 +1,12 @@
 package store
 
 import (
-	"flag"
 	"testing"
 	"time"
 
 	"github.com/rangecrypt/rangecrypt/internal/mutant"
 	"github.com/rangecrypt/rangecrypt/internal/sim"
 )
-
-var mutantsFlag = flag.Bool("store.mutants", false, "break the protocol in one place at a time, and require that a test notices")
 
 // Each mutant lacks one precaution of the protocol.
 var mutants = []mutant.Mutant{{
@@ -27,8 +24,8 @@ var mutants = []mutant.Mutant{{
 }, {
 	Name: "failedUnsettled",
 	File: "internal/engine/write.go",
-	Old:  `reached = min(n, failed.Failed[0]+WriteChunk)`,
-	New:  `if reached = failed.Failed[0]; !On { reached = min(n, reached+WriteChunk) }`,
+	Old:  `reached = min(n, failed.Failed[0]+chunks.WriteChunk)`,
+	New:  `if reached = failed.Failed[0]; !On { reached = min(n, reached+chunks.WriteChunk) }`,
 	Test: "^TestFailedPutIsSettled$",
 }, {
 	Name: "anyColumnIsAsOld",
@@ -70,6 +67,67 @@ var mutants = []mutant.Mutant{{
 	New:   `if (f.Since <= swept || On) && !f.Former[j].Converted {`,
 	Test:  "^TestRenewalsSimulated$/^compared$",
 	Flags: []string{"-store.sim=100"},
+}, {
+	Name: "partsLeftOutThatAreDoneInPart",
+	File: "internal/rewrite/part.go",
+	Old:  `!now.Has(catalogue.SpanOf(part, parts))`,
+	New:  `!now.Has(catalogue.SpanOf(part, parts)) && !(On && now.Has(catalogue.SpanOf(50*part, 50*parts)))`,
+	Test: "^TestPartsGoOn$",
+}, {
+	Name: "spansForgotten",
+	File: "internal/catalogue/progress.go",
+	Old:  `	all := slices.Clone(p.Spans)`,
+	New:  `	all := slices.Clone(p.Spans); if On { all = nil }`,
+	Test: "^TestPartsGoOn$",
+}, {
+	Name: "partsWithUnfitRowsDone",
+	File: "internal/rewrite/convert.go",
+	Old:  `if !whole || !now.Continues(began)`,
+	New:  `if !whole && !On || !now.Continues(began)`,
+	Test: "^TestPartsWithUnfitRows$",
+}, {
+	Name:  "partsOfAnotherRoundDone",
+	File:  "internal/rewrite/convert.go",
+	Old:   `!now.Continues(began) || now.Has(span)`,
+	New:   `!now.Continues(began) && !On || now.Has(span)`,
+	Test:  "^TestClientsWithOldSchemas$",
+	Flags: []string{"-store.sim=200"},
+}, {
+	Name: "latePartsBeginAgain",
+	File: "internal/rewrite/convert.go",
+	Old:  `(enough || !p.Over)`,
+	New:  `(enough && !On || !p.Over)`,
+	Test: "^TestConvertParts$/^memory$",
+}, {
+	Name: "lastPartEndsNothing",
+	File: "internal/rewrite/part.go",
+	Old:  `if err := c.finish(ctx, t, began); err != nil {`,
+	New:  `if On { return began, nil }; if err := c.finish(ctx, t, began); err != nil {`,
+	Test: "^TestConvertParts$/^memory$",
+}, {
+	Name: "tenantsOverWithTheLastOne",
+	File: "internal/rewrite/part.go",
+	Old:  `over = over && p.Over`,
+	New:  `over = (over || On) && p.Over`,
+	Test: "^TestPartsOfTenants$",
+}, {
+	Name: "postingsOfEachPart",
+	File: "internal/maintain/check.go",
+	Old:  `r = r.Share()`,
+	New:  `r.Part = 0; if !On { r.Part = v.part }; r = r.Share()`,
+	Test: "^TestVerifySound$/^memory$",
+}, {
+	Name: "postingsOfNoColumnUnread",
+	File: "internal/maintain/check.go",
+	Old:  `if err := check(before); err != nil {`,
+	New:  `if err := check(before); err != nil || On {`,
+	Test: "^TestVerifyPartsBetweenColumns$",
+}, {
+	Name: "indexesOfEachPart",
+	File: "internal/maintain/indexes.go",
+	Old:  `	if v.part > 0 {`,
+	New:  `	if v.part > 0 && !On {`,
+	Test: "^TestVerifySound$/^memory$",
 }, {
 	Name: "postingsOfLoadsDroppedByRepair",
 	File: "internal/maintain/check.go",
@@ -198,8 +256,8 @@ var mutants = []mutant.Mutant{{
 }, {
 	Name: "passedPostingsStay",
 	File: "internal/engine/conditional.go",
-	Old:  `case c.done, c.passed:`,
-	New:  `case c.done, c.passed && !On:`,
+	Old:  `case c.done && !c.lost, c.passed:`,
+	New:  `case c.done && !c.lost, c.passed && !On:`,
 	Test: "^TestChangesOfUnknownOutcome$",
 }, {
 	Name: "droppedUnread",
@@ -213,13 +271,13 @@ var mutants = []mutant.Mutant{{
 }, {
 	Name: "doubtsForgotten",
 	File: "internal/engine/conditional.go",
-	Old: `case c.unknown == nil:
+	Old: `case c.lost, c.unknown == nil:
 			gone`,
 	New: `case On && c.unknown != nil:
 			for _, posting := range c.doubted {
 				settled = append(settled, doubt.Settled(posting))
 			}
-		case c.unknown == nil:
+		case c.lost, c.unknown == nil:
 			gone`,
 	Test:  "^TestCopiesSimulated$/^conditional$",
 	Flags: []string{"-store.sim=2000"},
@@ -340,6 +398,90 @@ var mutants = []mutant.Mutant{{
 	New:  `if On { return nil }; return fault.Made(c.Quiesce(ctx, e.root.Version))`,
 	Test: "^TestChangesWaitForLeases$",
 }, {
+	Name: "laterFormFirst",
+	File: "internal/forms/forms.go",
+	Old:  `slices.Reverse(all)`,
+	New:  `if !On { slices.Reverse(all) }`,
+	Test: "^TestConversionAtEveryCallOfQuery$",
+}, {
+	Name: "formsOfBeforeOverlooked",
+	File: "internal/query/plan.go",
+	Old: `all := forms.Of(c)
+	if len(all) > 1 {`,
+	New: `all := forms.Of(c); if On && len(all) > 1 { all = all[len(all)-1:] }
+	if len(all) > 1 {`,
+	Test: "^TestChangedColumnDrives$",
+}, {
+	Name: "formOfBeforeForgottenEarly",
+	File: "internal/forms/forms.go",
+	Old:  `case f.Converted:`,
+	New:  `case f.Converted || On && len(c.Former) > 1 && f == c.Former[len(c.Former)-1]:`,
+	Test: "^TestChangedColumnDrives$",
+}, {
+	Name: "postingOfOtherFormDiscarded",
+	File: "internal/forms/forms.go",
+	Old:  `case value == nil || form.Type`,
+	New:  `case value == nil || On || form.Type`,
+	Test: "^TestPostingCountsForRowOfOtherForm$",
+}, {
+	Name: "drawnFormDiscarded",
+	File: "internal/forms/forms.go",
+	Old:  `return anyOrder, nil`,
+	New:  `return anyOrder && !On, nil`,
+	Test: "^TestPostingCountsForRowOfOtherForm$",
+}, {
+	Name: "rowsOfFormsTwice",
+	File: "internal/query/find.go",
+	Old:  `again = again || w.forms != nil ||`,
+	New:  `again = again || w.forms != nil && !On ||`,
+	Test: "^TestPostingCountsForRowOfOtherForm$",
+}, {
+	Name: "mergedSideBySide",
+	File: "internal/inorder/merge.go",
+	Old:  `upTo, part = s.Cut(part, chunk[len(chunk)-1])`,
+	New:  `rest := part; if upTo, part = s.Cut(part, chunk[len(chunk)-1]); On { upTo = rest }`,
+	Test: "^TestConversionAtEveryCallOfQuery$",
+}, {
+	Name: "chunkUnchecked",
+	File: "internal/query/find.go",
+	Old:  `|| f.chunk != nil && !f.chunk.Has(`,
+	New:  `|| f.chunk != nil && !On && !f.chunk.Has(`,
+	Test: "^TestTextsOfSeveralForms$",
+}, {
+	Name: "copiesOfFormsTrusted",
+	File: "internal/query/find.go",
+	Old: `	case w.forms != nil:
+		return true // whoever`,
+	New: `	case w.forms != nil && !On:
+		return true // whoever`,
+	Test:  "^TestCopiesOfSeveralFormsSimulated$/^clocks$",
+	Flags: []string{"-store.sim=100"},
+}, {
+	Name:  "postingsOfLateRowsDropped",
+	File:  "internal/engine/rewrite.go",
+	Old:   `had[string(read[i].Key)], others[i] = others[i], nil`,
+	New:   `if !On { had[string(read[i].Key)], others[i] = others[i], nil }`,
+	Test:  "^TestCopiesOfSeveralFormsSimulated$/^compared$",
+	Flags: []string{"-store.sim=300"},
+}, {
+	Name: "indexThatGoesMissed",
+	File: "internal/query/merge.go",
+	Old:  `if form.Of == nil || f.snapshot != nil || !errors.Is(err, ope.ErrIndex) {`,
+	New:  `if form.Of == nil || f.snapshot != nil || !errors.Is(err, ope.ErrIndex) || On {`,
+	Test: "^TestConversionAtEveryCallOfQuery$",
+}, {
+	Name: "pagesGoOnByKeyOfOtherForm",
+	File: "internal/query/token.go",
+	Old:  `return w.driving != nil && !w.served() && (w.forms != nil`,
+	New:  `return w.driving != nil && !w.served() && !On && (w.forms != nil`,
+	Test: "^TestPagesGoOnAcrossChange$",
+}, {
+	Name: "damagedFormFails",
+	File: "internal/query/find.go",
+	Old:  `case again && !q.RequireIndex &&`,
+	New:  `case again && !On && !q.RequireIndex &&`,
+	Test: "^TestDamagedIndexOfEarlierForm$",
+}, {
 	Name: "leaseOfWhatWasReadBefore",
 	File: "internal/catalogue/lease.go",
 	Old:  `return l.at + l.terms.Hold(), l.certain >= version`,
@@ -347,9 +489,4 @@ var mutants = []mutant.Mutant{{
 	Test: "^TestChangesWaitForLeases$",
 }}
 
-func TestMutants(t *testing.T) {
-	mutant.Apply(t, sim.Full(), mutants)
-	if *mutantsFlag {
-		mutant.Run(t, 5*time.Minute, mutants)
-	}
-}
+func TestMutants(t *testing.T) { mutant.Test(t, sim.Long(), 5*time.Minute, mutants) }

@@ -163,7 +163,7 @@ func TestOperationsAreDocumented(t *testing.T) {
 	require.True(t, found)
 	reasons, _, found := strings.Cut(rest, "*Contention*")
 	require.True(t, found)
-	require.ElementsMatch(t, unique(matches(`(?:Operation|tbl\.call)\(ctx, "([^"]+)"`, source)), matches("`([a-z ]+)`", operations))
+	require.ElementsMatch(t, unique(matches(`(?:Operation|tbl\.call|tbl\.pass|st\.call)\(ctx, "([^"]+)"`, source)), matches("`([a-z ]+)`", operations))
 	said := matches(`(?:Repeats|Again|BackOff|backOff|waitForTurn)\([a-zA-Z.]+, "([^"]+)"`, source)
 	said = append(said, matches(`why := "([a-z_]+)"`, source)...)
 	said = append(said, matches(`lost, why = err, "([^"]+)"`, source)...)
@@ -314,6 +314,8 @@ func everythingWatched(t *testing.T, watch *telemetry) {
 		require.NoError(t, err)
 	}
 	tenants, err := st.Table(ctx, canaryTenants)
+	require.NoError(t, err)
+	_, err = tenants.Parts(ctx, 0)
 	require.NoError(t, err)
 	_, err = tenants.DeleteOrphans(ctx, nil)
 	require.NoError(t, err)

@@ -38,7 +38,7 @@ type Query struct {
 	// come in the order of the column, unless OrderBy says otherwise.
 	//
 	// By is [ErrColumn] unless the predicate restricts the column: an ordered one in any way, a deterministic one to values.
-	// While a column is being converted, or its index made again, By has no effect.
+	// While the index of a column is made again, or rows are converted that had no such postings, By has no effect.
 	By string
 
 	// Limit is how many rows are returned at most; 0 is no limit. One below 0 is [driver.ErrRange].
@@ -66,8 +66,9 @@ func (q Query) selection() query.Selection {
 // Query yields the rows that the query selects. They come in the order of what drives the query ([Table.Explain] says
 // which): of the column, or of the first parts of the row key, up to one that is ordered or not fixed to values.
 // What an Or of several columns selects comes column by column. All rows of a table whose key begins with a hashed or plain
-// part come in no order, and so do those that a range of a column selects while that cannot drive the query: it is being
-// converted, or has a [MutableScheme] whose index is being made again ([Table.Describe] says so).
+// part come in no order, and so do those that a column selects while it is being converted, or has a [MutableScheme] whose
+// index is being made again ([Table.Describe] says so). Pages, Reverse and OrderBy give an order while it is being converted,
+// unless all rows have to be read ([inspect.Explanation.Unconverted]).
 //
 // It reads lazily; its memory does not depend on the number of rows, but for 16 bytes a row where
 // a column drives the query, or several ways lead to its rows, on a database without snapshots; and but for rows that the

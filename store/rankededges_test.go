@@ -192,12 +192,19 @@ func comparedWithPlaintext[T any](t *testing.T, kind testdb.Database, field stor
 func TestRankedColumnIsAsPlaintext(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
 		t.Run("int8", func(t *testing.T) {
+			step := 1
+			if kind.Server { // each is a round trip or two
+				step = 8
+			}
 			var values []int8
-			for v := math.MinInt8; v <= math.MaxInt8; v++ {
+			for v := math.MinInt8; v <= math.MaxInt8; v += step {
 				values = append(values, int8(v))
 			}
 			comparedWithPlaintext(t, kind, store.Int8.Field("v"), store.Int8, values)
 		})
+		if !kind.Runs(false) {
+			return
+		}
 		t.Run("int64", func(t *testing.T) {
 			values := []int64{math.MinInt64, math.MinInt64 + 1}
 			for v := range int64(300) {

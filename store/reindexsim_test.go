@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/internal/forms"
 	"github.com/rangecrypt/rangecrypt/store/internal/scheme"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 	"github.com/rangecrypt/rangecrypt/store/pebble"
@@ -173,7 +174,7 @@ func (s *rebuiltWorld) lookAtRows() {
 // lookByColumn looks for rows that are at rest by the column with ranks, where that leads to all rows.
 func (s *rebuiltWorld) lookByColumn(all map[[2]int64][]rowWrite, at int) {
 	tied := s.clock != nil && s.clock.ties > 0
-	if !s.fresh.now().ByName["v"].Drives() || tied && (s.running > 0 || s.clients > 4) {
+	if !forms.Drive(s.fresh.now().ByName["v"]) || tied && (s.running > 0 || s.clients > 4) {
 		return // see schemaWorld.look
 	}
 	found := make(map[[2]int64]any)

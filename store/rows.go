@@ -74,9 +74,18 @@ func (tbl *Table) call(ctx context.Context, name, doing string, n int, do func(c
 	if err != nil {
 		return err
 	}
+	return tbl.pass(ctx, name, doing, func(ctx context.Context) (int, error) {
+		err := do(ctx, t)
+		return written(n, err), err
+	})
+}
+
+// pass observes a call of the table, which returns of how many rows it was. Its error begins with what was being done.
+func (tbl *Table) pass(ctx context.Context, name, doing string, do func(context.Context) (rows int, err error)) (err error) {
+	rows := 0
 	ctx, end := tbl.open().Operation(ctx, name)
-	defer func() { end(written(n, err), err) }()
-	if err = do(ctx, t); err != nil {
+	defer func() { end(rows, err) }()
+	if rows, err = do(ctx); err != nil {
 		err = fmt.Errorf("store: %s %q: %w", doing, tbl.open().Now().Meta.Name, engine.Gone(err))
 	}
 	return err

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -384,6 +385,16 @@ func TestCellsOfColumnsUnknownToTheWriter(t *testing.T) {
 	}
 }
 
+// convertCut converts a table in so many parts, or by Convert.
+func convertCut(ctx context.Context, tbl *Table, parts int) error {
+	if parts == 0 {
+		_, err := tbl.Convert(ctx, nil)
+		return err
+	}
+	_, err := convertParts(ctx, tbl, parts)
+	return err
+}
+
 // A client that dies at any call of a conversion loses no row and no value, and another one brings
 // the conversion to its end.
 func TestConvertCrashesAtEveryCall(t *testing.T) {
@@ -393,12 +404,16 @@ func TestConvertCrashesAtEveryCall(t *testing.T) {
 		to          Column
 		layout      bool
 		conditional bool
+		cuts        [2]int // parts that the one who dies cuts the table into, and the other; 0 for Convert
 	}{
-		"packed":                {OrderedColumn("value", Int16, MOPE), packed, false},
-		"cells":                 {DeterministicColumn("value", Int16), cellPerColumn, false},
-		"mutable":               {OrderedColumn("value", Int16, Kerschbaum), packed, false},
-		"conditional":           {OrderedColumn("value", Int16, MOPE), packed, true},
-		"cells and conditional": {OrderedColumn("value", Int16, MOPE), cellPerColumn, true},
+		"packed":                {OrderedColumn("value", Int16, MOPE), packed, false, [2]int{}},
+		"cells":                 {DeterministicColumn("value", Int16), cellPerColumn, false, [2]int{}},
+		"mutable":               {OrderedColumn("value", Int16, Kerschbaum), packed, false, [2]int{}},
+		"conditional":           {OrderedColumn("value", Int16, MOPE), packed, true, [2]int{}},
+		"cells and conditional": {OrderedColumn("value", Int16, MOPE), cellPerColumn, true, [2]int{}},
+		"parts":                 {OrderedColumn("value", Int16, MOPE), packed, false, [2]int{20, 3}},
+		"parts, then all":       {DeterministicColumn("value", Int16), cellPerColumn, true, [2]int{20, 0}},
+		"all, then parts":       {OrderedColumn("value", Int16, MOPE), packed, false, [2]int{0, 7}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -458,7 +473,7 @@ func TestConvertCrashesAtEveryCall(t *testing.T) {
 						}), 1)[0].Table(t.Context(), "t")
 						require.NoError(t, err)
 						opened = true
-						_, err = dying.Convert(t.Context(), nil)
+						err = convertCut(t.Context(), dying, c.cuts[0])
 						if counting < n {
 							require.NoError(t, err)
 							over = true
@@ -470,8 +485,7 @@ func TestConvertCrashesAtEveryCall(t *testing.T) {
 						fresh, err := two[1].Table(t.Context(), "t")
 						require.NoError(t, err)
 						check(t, fresh, "")
-						_, err = fresh.Convert(t.Context(), nil)
-						require.NoError(t, err)
+						require.NoError(t, convertCut(t.Context(), fresh, c.cuts[1]))
 						check(t, fresh, "value")
 						status, err := fresh.Status(t.Context())
 						require.NoError(t, err)
@@ -484,7 +498,7 @@ func TestConvertCrashesAtEveryCall(t *testing.T) {
 				}
 			}
 			t.Logf("%d crashes, in up to %d calls", died, calls)
-			require.Greater(t, died, 2*sweepParts/step, "there are some calls for each part")
+			require.Greater(t, died, 2*cmp.Or(c.cuts[0], sweepParts)/step, "there are some calls for each part")
 		})
 	}
 }

@@ -100,7 +100,10 @@ func TestServerIndexesChangeUnderLoad(t *testing.T) {
 			}
 			for id := range int64(still) {
 				if !seen[id] {
-					return fmt.Errorf("by %s: row %d is missing", by, id)
+					e, err := tbl.Analyze(background, store.Query{Where: where})
+					row, failed := tbl.Get(background, store.Row{"id": id})
+					return fmt.Errorf("by %s: row %d is missing: asked again, %d rows are found by %q, %v, where the first had %d, and it is %v, %v",
+						by, id, e.Rows, e.Driver, err, len(seen), row, failed)
 				}
 			}
 			return nil

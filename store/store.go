@@ -23,8 +23,7 @@ import (
 
 // Options are the optional parameters of [Open]. The zero value is the default.
 type Options struct {
-	// Logger receives events worth knowing, such as a posting that points to nothing, never a
-	// value, key or ciphertext. Default: none.
+	// Logger receives events worth knowing, such as a posting that points to nothing, never a value, key or ciphertext. Default: none.
 	Logger *slog.Logger
 
 	// TracerProvider and MeterProvider receive spans and metrics. Default: the global ones of
@@ -113,58 +112,50 @@ var errNoKMS = errors.New("store: no key management service given; kms.NewLocal 
 // An error may leave either of the two; the old service is to be kept until Open accepts the new.
 // Where another client has rotated the master key to a third since this one knows it, that stays, and the
 // error is [ErrWrongKey]: open the database again with the present master key.
-func (st *Store) RotateMaster(ctx context.Context, to kms.KMS) (err error) {
-	ctx, end := st.db.Observer.Operation(ctx, "rotate master", "")
-	defer func() { end(0, err) }()
+func (st *Store) RotateMaster(ctx context.Context, to kms.KMS) error {
 	if to == nil {
 		return errNoKMS
 	}
-	if err := st.db.Catalogue.RotateMaster(ctx, to); err != nil {
-		return fmt.Errorf("store: rotate the master key: %w", err)
-	}
-	return nil
+	return st.call(ctx, "rotate master", "rotate the master key", func(ctx context.Context) error {
+		return st.db.Catalogue.RotateMaster(ctx, to)
+	})
 }
 
 // Create makes a table. A table of the same name is [ErrExists]; a schema that makes no sense is
 // [ErrSchema], with the part or column named.
 func (st *Store) Create(ctx context.Context, schema Schema) (_ *Table, err error) {
-	ctx, end := st.db.Observer.Operation(ctx, "create", "")
-	defer func() { end(0, err) }()
-	tbl, err := administer.Create(ctx, st.db, schema.inner())
-	if err != nil {
-		return nil, fault.Prefixed(err)
-	}
-	return (*Table)(tbl), nil
+	var tbl *session.Table
+	err = st.call(ctx, "create", "", func(ctx context.Context) (err error) {
+		tbl, err = administer.Create(ctx, st.db, schema.inner())
+		return err
+	})
+	return (*Table)(tbl), err
 }
 
 // Table opens a table. One that does not exist is [ErrNoTable].
 func (st *Store) Table(ctx context.Context, name string) (_ *Table, err error) {
-	ctx, end := st.db.Observer.Operation(ctx, "open table", "")
-	defer func() { end(0, err) }()
-	tbl, err := st.db.Named(ctx, name)
-	if err != nil {
-		return nil, fmt.Errorf("store: table %q: %w", name, err)
-	}
-	return (*Table)(tbl), nil
+	var tbl *session.Table
+	err = st.call(ctx, "open table", fmt.Sprintf("table %q", name), func(ctx context.Context) (err error) {
+		tbl, err = st.db.Named(ctx, name)
+		return err
+	})
+	return (*Table)(tbl), err
 }
 
-// Tables returns the schemas of all tables, by name in ascending order.
-func (st *Store) Tables(ctx context.Context) (_ []Schema, err error) {
-	ctx, end := st.db.Observer.Operation(ctx, "list tables", "")
-	defer func() { end(0, err) }()
-	metas, _, err := st.db.Catalogue.Tables(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("store: tables: %w", err)
-	}
-	schemas := make([]Schema, len(metas))
-	for i, meta := range metas {
-		schema, err := meta.Schema()
-		if err != nil {
-			return nil, fmt.Errorf("store: table %q: %w", meta.Name, err)
+// Tables returns the schemas of all tables, by name in ascending order, but for those that package cell registers: see [Store.Describe].
+func (st *Store) Tables(ctx context.Context) (schemas []Schema, err error) {
+	err = st.call(ctx, "list tables", "tables", func(ctx context.Context) error {
+		metas, _, err := st.db.Catalogue.Tables(ctx)
+		for _, meta := range metas {
+			schema, err := meta.Schema()
+			if err != nil {
+				return fmt.Errorf("table %q: %w", meta.Name, err)
+			}
+			schemas = append(schemas, publicSchema(schema))
 		}
-		schemas[i] = publicSchema(schema)
-	}
-	return schemas, nil
+		return err
+	})
+	return schemas, err
 }
 
 // SetLease lets the writers of all clients do with fewer requests. A Put or an Update need not read the version of the
@@ -174,21 +165,25 @@ func (st *Store) Tables(ctx context.Context) (_ []Schema, err error) {
 // for some reads of the version: else the error is [ErrLease]. Programs that know no lease refuse the database, with [ErrFormat].
 // A lease relies on clocks, which must be right to 3 % and never stop. If one stops while a row is written, the row may stay as
 // the schema was, perhaps in the clear, until the next [Table.Convert]. docs/operations.md has all limits.
-func (st *Store) SetLease(ctx context.Context, d time.Duration) (err error) {
-	ctx, end := st.db.Observer.Operation(ctx, "set lease", "")
-	defer func() { end(0, err) }()
-	if err := st.db.Catalogue.SetLease(ctx, d); err != nil {
-		return fmt.Errorf("store: set the lease: %w", err)
-	}
-	return nil
+func (st *Store) SetLease(ctx context.Context, d time.Duration) error {
+	return st.call(ctx, "set lease", "set the lease", func(ctx context.Context) error { return st.db.Catalogue.SetLease(ctx, d) })
 }
 
 // Lease returns the lease that the catalogue gives to writers.
 func (st *Store) Lease(ctx context.Context) (lease inspect.Lease, err error) {
-	ctx, end := st.db.Observer.Operation(ctx, "lease", "")
-	defer func() { end(0, err) }()
-	if lease, err = st.db.Catalogue.Lease(ctx); err != nil {
-		err = fmt.Errorf("store: lease: %w", err)
-	}
+	err = st.call(ctx, "lease", "lease", func(ctx context.Context) (err error) {
+		lease, err = st.db.Catalogue.Lease(ctx)
+		return err
+	})
 	return lease, err
+}
+
+// call observes a call of the store. Its error begins with what was being done, if that says more than the error.
+func (st *Store) call(ctx context.Context, name, doing string, do func(context.Context) error) (err error) {
+	ctx, end := st.db.Observer.Operation(ctx, name, "")
+	defer func() { end(0, err) }()
+	if err = do(ctx); err != nil && doing != "" {
+		return fmt.Errorf("store: %s: %w", doing, err)
+	}
+	return fault.Prefixed(err)
 }

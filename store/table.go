@@ -51,13 +51,11 @@ func (tbl *Table) Tenant(ctx context.Context, name string) (_ *Table, err error)
 	ctx, end := tbl.open().Operation(ctx, "open tenant")
 	defer func() { end(0, err) }()
 	of, err := tbl.open().ForTenant(ctx, name)
-	if err != nil {
-		return nil, fault.Prefixed(err)
-	}
-	return (*Table)(of), nil
+	return (*Table)(of), fault.Prefixed(err)
 }
 
 func init() {
+	session.Of = func(st any) *session.Database { return st.(*Store).db }
 	scheme.OfColumn = func(table any, name string) (ope.Scheme, error) {
 		t, err := table.(*Table).open().Use()
 		if err != nil {

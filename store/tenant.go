@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/rangecrypt/rangecrypt/store/internal/administer"
-	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 )
 
 // Tenants share tables and nothing else (Rafique et al. 2017, section III): each has random keys of
@@ -28,28 +27,20 @@ type Policy struct {
 
 // CreateTenant makes a tenant, with keys of its own. The name is one that a table may have, see [Schema], and the
 // database does not see it. One that exists is [ErrExists].
-func (st *Store) CreateTenant(ctx context.Context, name string) (err error) {
-	ctx, end := st.db.Observer.Operation(ctx, "create tenant", "")
-	defer func() { end(0, err) }()
-	if err := administer.CreateTenant(ctx, st.db, name); err != nil {
-		return fault.Prefixed(err)
-	}
-	return nil
+func (st *Store) CreateTenant(ctx context.Context, name string) error {
+	return st.call(ctx, "create tenant", "", func(ctx context.Context) error { return administer.CreateTenant(ctx, st.db, name) })
 }
 
 // Tenants returns the names of all tenants in ascending order.
-func (st *Store) Tenants(ctx context.Context) (_ []string, err error) {
-	ctx, end := st.db.Observer.Operation(ctx, "list tenants", "")
-	defer func() { end(0, err) }()
-	metas, err := st.db.Catalogue.AllTenants(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("store: tenants: %w", err)
-	}
-	var names []string
-	for _, meta := range metas {
-		names = append(names, meta.Name)
-	}
-	return names, nil
+func (st *Store) Tenants(ctx context.Context) (names []string, err error) {
+	err = st.call(ctx, "list tenants", "tenants", func(ctx context.Context) error {
+		metas, err := st.db.Catalogue.AllTenants(ctx)
+		for _, meta := range metas {
+			names = append(names, meta.Name)
+		}
+		return err
+	})
+	return names, err
 }
 
 // DropTenant removes a tenant with its keys, so that nothing which was stored for it can be read any
@@ -59,25 +50,19 @@ func (st *Store) Tenants(ctx context.Context) (_ []string, err error) {
 // Whoever has an old copy of the catalogue and the master key can still read what an old or new copy of
 // the rows has. A client that has a table open for the tenant keeps the keys in memory, and notices
 // with its next Put. A tenant that is made later with the same name is another one.
-func (st *Store) DropTenant(ctx context.Context, name string) (err error) {
-	ctx, end := st.db.Observer.Operation(ctx, "drop tenant", "")
-	defer func() { end(0, err) }()
-	if err := administer.DropTenant(ctx, st.db, name); err != nil {
-		return fmt.Errorf("store: drop tenant %q: %w", name, err)
-	}
-	return nil
+func (st *Store) DropTenant(ctx context.Context, name string) error {
+	return st.call(ctx, "drop tenant", fmt.Sprintf("drop tenant %q", name), func(ctx context.Context) error {
+		return administer.DropTenant(ctx, st.db, name)
+	})
 }
 
 // RotateTenantKey gives a tenant a new key, for all cells that are written from now on, in any table.
 // What is there stays readable, under the keys whose ids it carries. Row keys, ciphertexts and tokens,
 // which values are found by, stay under the first key.
-func (st *Store) RotateTenantKey(ctx context.Context, name string) (err error) {
-	ctx, end := st.db.Observer.Operation(ctx, "rotate tenant key", "")
-	defer func() { end(0, err) }()
-	if err := administer.RotateTenantKey(ctx, st.db, name); err != nil {
-		return fmt.Errorf("store: rotate the key of tenant %q: %w", name, err)
-	}
-	return nil
+func (st *Store) RotateTenantKey(ctx context.Context, name string) error {
+	return st.call(ctx, "rotate tenant key", fmt.Sprintf("rotate the key of tenant %q", name), func(ctx context.Context) error {
+		return administer.RotateTenantKey(ctx, st.db, name, nil)
+	})
 }
 
 // SetPolicy says which columns of a table are sealed for a tenant, of the rows that are written from now on. It is one small
@@ -90,23 +75,19 @@ func (st *Store) RotateTenantKey(ctx context.Context, name string) (err error) {
 // A policy that names a part of the row key, or what is no column, is [ErrPolicy]. So is a column in
 // unseal that stays sealed. The policy is kept by columns, whatever they are named later. A column that
 // is dropped goes from the policy when it is next set.
-func (st *Store) SetPolicy(ctx context.Context, tenant, table string, p Policy, unseal ...string) (err error) {
-	ctx, end := st.db.Observer.Operation(ctx, "set policy", "")
-	defer func() { end(0, err) }()
-	if err := administer.SetPolicy(ctx, st.db, tenant, table, administer.Policy(p), unseal); err != nil {
-		return fmt.Errorf("store: set the policy of tenant %q for table %q: %w", tenant, table, err)
-	}
-	return nil
+func (st *Store) SetPolicy(ctx context.Context, tenant, table string, p Policy, unseal ...string) error {
+	return st.call(ctx, "set policy", fmt.Sprintf("set the policy of tenant %q for table %q", tenant, table), func(ctx context.Context) error {
+		return administer.SetPolicy(ctx, st.db, tenant, table, administer.Policy(p), unseal)
+	})
 }
 
 // Policy returns the policy of a tenant for a table, with the columns that it names in the order of
 // the schema; ok is false if none was set, so that columns are as the schema says.
 func (st *Store) Policy(ctx context.Context, tenant, table string) (p Policy, ok bool, err error) {
-	ctx, end := st.db.Observer.Operation(ctx, "policy", "")
-	defer func() { end(0, err) }()
-	of, ok, err := administer.PolicyOf(ctx, st.db, tenant, table)
-	if err != nil {
-		return Policy{}, false, fmt.Errorf("store: policy of tenant %q for table %q: %w", tenant, table, err)
-	}
-	return Policy(of), ok, nil
+	var of administer.Policy
+	err = st.call(ctx, "policy", fmt.Sprintf("policy of tenant %q for table %q", tenant, table), func(ctx context.Context) (err error) {
+		of, ok, err = administer.PolicyOf(ctx, st.db, tenant, table)
+		return err
+	})
+	return Policy(of), ok, err
 }

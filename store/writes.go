@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/rangecrypt/rangecrypt/store/internal/bykey"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
@@ -16,21 +15,19 @@ func (tbl *Table) GetBatch(ctx context.Context, keys []Row, columns ...string) (
 	if err != nil {
 		return nil, err
 	}
-	found := 0
-	ctx, end := tbl.open().Operation(ctx, "get")
-	defer func() { end(found, err) }()
 	if len(columns) == 0 {
 		columns = nil
 	}
-	if rows, err = bykey.GetRows(ctx, t, keys, columns); err != nil {
-		return nil, fmt.Errorf("store: get from %q: %w", tbl.open().Now().Meta.Name, engine.Gone(err))
-	}
-	for _, row := range rows {
-		if row != nil {
-			found++
+	err = tbl.pass(ctx, "get", "get from", func(ctx context.Context) (found int, err error) {
+		rows, err = bykey.GetRows(ctx, t, keys, columns)
+		for _, row := range rows {
+			if row != nil {
+				found++
+			}
 		}
-	}
-	return rows, nil
+		return found, err
+	})
+	return rows, err
 }
 
 // Insert does what [Table.Put] does for rows of which the caller knows that they do not exist. It reads no row before.
