@@ -1,0 +1,116 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
+)
+
+// Drop removes the source, and returns where values of it may still be in the clear. It asks for a complete verification since the
+// cut-over, which is to be made when the source has stopped receiving writes: best when the application lost the right. It
+// reads the write times of all rows once more before it drops anything. A row that was written after the cut-over, and that the
+// table has otherwise, is [ErrDiffers]; with late, the caller has looked at such rows and gives them up.
+//
+// Nothing shows what was deleted in the source after the cut-over. Nor is there a way back.
+//
+// Called again, it ends what it began, and lists again what remains.
+func (m *Migration) Drop(ctx context.Context, late bool, opts *PassOptions) ([]Remain, error) {
+	remains, err := m.drop(ctx, late, opts)
+	return remains, m.failed("drop the source of", err)
+}
+
+func (m *Migration) drop(ctx context.Context, late bool, opts *PassOptions) ([]Remain, error) {
+	rec, err := m.record(ctx)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case rec.Phase == catalogue.PhaseDropped:
+		return m.dropped(ctx, rec)
+	case rec.Phase != catalogue.PhaseCutOver:
+		return nil, notAt(rec, "the source is dropped after the cut-over only")
+	case rec.Paused:
+		return nil, ErrPaused
+	}
+	switch err := m.unchanged(ctx, rec); {
+	case errors.Is(err, driver.ErrNoFamily) && rec.Verified == 0 && !late:
+		return nil, fmt.Errorf("%w: the source is gone, and nobody has looked for rows that it got after the cut-over: say that they are given up", ErrDiffers)
+	case errors.Is(err, driver.ErrNoFamily): // somebody else has dropped it
+	case rec.Verified == 0 && !late:
+		return nil, fmt.Errorf("%w: verify it again, now that the source receives no writes", ErrDiffers)
+	case err != nil:
+		return nil, err
+	default:
+		if err := m.noneLate(ctx, rec, late, opts); err != nil {
+			return nil, err
+		}
+	}
+	// Whoever finds this phase ends what is begun here.
+	rec, err = m.update(ctx, func(rec *catalogue.Migration) error {
+		if rec.Phase != catalogue.PhaseCutOver && rec.Phase != catalogue.PhaseDropped {
+			return notAt(*rec, "it was changed while rows were read")
+		}
+		if rec.Phase = catalogue.PhaseDropped; rec.Dropped == 0 {
+			rec.Dropped = time.Now().UnixMilli()
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return m.dropped(ctx, rec)
+}
+
+// noneLate returns an error if rows of the source were written too late, unless they are given up.
+func (m *Migration) noneLate(ctx context.Context, rec catalogue.Migration, late bool, opts *PassOptions) error {
+	p := m.pass(opts)
+	err := p.each(ctx, func(p *pass) error {
+		return p.scan(ctx, inspect.Part{Index: 0, Of: 1}, func(found []Found) error { return p.late(ctx, rec, found) })
+	})
+	if err == nil && p.rows.Differs > 0 && !late {
+		err = fmt.Errorf("%w: %d rows of the source were written after the cut-over, so that they went past the wrapper: write them into the table, "+
+			"or say that they are given up", ErrDiffers, p.rows.Differs)
+	}
+	return err
+}
+
+// dropped removes the source if it is there still, and lists what remains. Another table that has its name by now stays.
+func (m *Migration) dropped(ctx context.Context, rec catalogue.Migration) ([]Remain, error) {
+	if err := m.same(rec); err != nil {
+		return nil, err
+	}
+	if rec.Removed == 0 {
+		if err := m.remove(ctx, rec); err != nil {
+			return nil, ofSource(err)
+		}
+	}
+	remains, err := m.source.Remains(ctx)
+	if err != nil {
+		return nil, ofSource(err)
+	}
+	return remains, nil
+}
+
+// remove removes the source, once: what is made under its name later is another table.
+func (m *Migration) remove(ctx context.Context, rec catalogue.Migration) error {
+	fingerprint, err := m.source.Fingerprint(ctx)
+	switch {
+	case errors.Is(err, driver.ErrNoFamily):
+	case err != nil:
+		return err
+	case fingerprint == rec.Fingerprint:
+		if err := m.source.Drop(ctx); err != nil {
+			return err
+		}
+	}
+	_, err = m.update(ctx, func(rec *catalogue.Migration) error {
+		rec.Removed = time.Now().UnixMilli()
+		return nil
+	})
+	return err
+}

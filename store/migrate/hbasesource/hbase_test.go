@@ -1,0 +1,314 @@
+package hbasesource
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/tsuna/gohbase"
+	"github.com/tsuna/gohbase/hrpc"
+
+	"github.com/rangecrypt/rangecrypt/internal/testdb"
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/hbase"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/kms"
+	"github.com/rangecrypt/rangecrypt/store/migrate"
+)
+
+// kind returns a kind of database.
+func kind(name string) testdb.Database {
+	return testdb.All[slices.IndexFunc(testdb.All, func(d testdb.Database) bool { return d.Name == name })]
+}
+
+// A table is one of an application in HBase: its key is a name and a number, its columns are an amount and a note.
+type table struct {
+	t       *testing.T
+	name    string
+	db      *hbase.DB
+	client  gohbase.Client
+	mapping Mapping
+}
+
+// newTable makes a table, whose cells live for some seconds or, with 0, for ever.
+func newTable(t *testing.T, ttl int) *table {
+	kind("hbase").Need(t)
+	quorum := os.Getenv("RANGECRYPT_HBASE")
+	of := &table{t: t, name: fmt.Sprintf("orders_%x", rand.Uint64()), client: gohbase.NewClient(quorum)}
+	var err error
+	of.db, err = hbase.Open(t.Context(), quorum, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { of.client.Close(); of.db.Close() })
+	of.mapping = Mapping{
+		Key:     []KeyPart{{"customer", "utf8", "|"}, {"number", "int32", ""}},
+		Columns: []Column{{"amount", "d:amount", "int64"}, {"note", "d:note", "utf8"}},
+		Ignore:  []string{"d:cache", "x:*"},
+	}
+	attributes := map[string]string{}
+	if ttl > 0 {
+		attributes["TTL"] = strconv.Itoa(ttl)
+	}
+	families := map[string]map[string]string{"d": attributes, "x": nil}
+	require.NoError(t, gohbase.NewAdminClient(quorum).CreateTable(hrpc.NewCreateTable(t.Context(), []byte(of.name), families)))
+	t.Cleanup(func() {
+		src, err := New(of.db, of.name, of.mapping)
+		require.NoError(t, err)
+		require.NoError(t, src.Drop(context.Background()))
+	})
+	return of
+}
+
+func (of *table) key(customer string, number int32) []byte {
+	return binary.BigEndian.AppendUint32([]byte(customer+"|"), uint32(number))
+}
+
+func (of *table) put(key []byte, cells map[string][]byte) *hrpc.Mutate {
+	m, err := hrpc.NewPut(of.t.Context(), []byte(of.name), key, map[string]map[string][]byte{"d": cells})
+	require.NoError(of.t, err)
+	return m
+}
+
+func (of *table) del(key []byte) *hrpc.Mutate {
+	m, err := hrpc.NewDel(of.t.Context(), []byte(of.name), key, nil)
+	require.NoError(of.t, err)
+	return m
+}
+
+func amount(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
+
+func (of *table) source() *Source {
+	src, err := New(of.db, of.name, of.mapping)
+	require.NoError(of.t, err)
+	return src
+}
+
+// A table that is cut into any number of parts has the rows that the bare client wrote, each once.
+func TestScansAndReads(t *testing.T) {
+	of := newTable(t, 0)
+	ctx := t.Context()
+	want := make(map[string]store.Row)
+	var keys []store.Row
+	for i := range int32(700) {
+		customer := string([]byte{byte('A' + i%50), byte(i)%0x7f + 1}) // no two parts are alike
+		if customer[1] == '|' {
+			continue
+		}
+		key := of.key(customer, i)
+		cells := map[string][]byte{"amount": amount(int64(i)), "cache": {1}}
+		row := store.Row{"customer": customer, "number": i, "amount": int64(i)}
+		if i%3 == 0 {
+			cells["note"] = []byte("n")
+			row["note"] = "n"
+		}
+		_, err := of.client.Put(of.put(key, cells))
+		require.NoError(t, err)
+		want[string(key)] = row
+		keys = append(keys, store.Row{"customer": customer, "number": i})
+	}
+	src := of.source()
+	for _, parts := range []int{1, 7, 64} {
+		found := make(map[string]store.Row)
+		for i := range parts {
+			for f, err := range src.Scan(ctx, inspect.Part{Index: i, Of: parts}) {
+				require.NoError(t, err)
+				key, err := of.mapping.rowKey(f.Row)
+				require.NoError(t, err)
+				require.NotContains(t, found, string(key))
+				require.True(t, f.Exists && f.Refused == "" && f.Expires.IsZero() && !f.Mixed)
+				require.WithinDuration(t, time.Now(), f.Written, 10*time.Minute)
+				found[string(key)] = f.Row
+			}
+		}
+		require.Equal(t, want, found, "%d parts", parts)
+	}
+	keys = append(keys, store.Row{"customer": "nobody", "number": int32(1)})
+	all, err := src.Read(ctx, keys)
+	require.NoError(t, err)
+	for i, f := range all[:len(want)] {
+		key, _ := of.mapping.rowKey(keys[i])
+		require.Equal(t, want[string(key)], f.Row)
+	}
+	require.False(t, all[len(want)].Exists)
+	require.Equal(t, keys[len(want)], all[len(want)].Row)
+
+	d, err := src.Describe(ctx)
+	require.NoError(t, err)
+	require.Empty(t, d.Unmapped)
+	require.Zero(t, d.TTL)
+	of.mapping.Columns = append(of.mapping.Columns, Column{"more", "y:more", "bytes"})
+	d2, err := of.source().Describe(ctx)
+	require.NoError(t, err)
+	require.Len(t, d2.Unmapped, 1)
+	before, err := src.Fingerprint(ctx)
+	require.NoError(t, err)
+	after, err := of.source().Fingerprint(ctx)
+	require.NoError(t, err)
+	require.NotEqual(t, before, after)
+	_, err = (&Source{db: of.db, name: "nothing_" + of.name, mapping: of.mapping}).Describe(ctx)
+	require.ErrorIs(t, err, driver.ErrNoFamily)
+}
+
+// Rows whose bytes are no values are refused, each with a reason that has none of them; rows whose cells expire say when.
+func TestRowsThatAreRefusedOrExpire(t *testing.T) {
+	of := newTable(t, 3600)
+	for key, cells := range map[string]map[string][]byte{
+		string(of.key("short", 1)): {"amount": []byte("abc")},
+		string(of.key("other", 1)): {"amount": amount(1), "secret-name": {1}},
+		"nokey":                    {"amount": amount(1)},
+		string(of.key("good", 1)):  {"amount": amount(1)},
+		string(of.key("cache", 1)): {"cache": {1}}, // has nothing but what is left out
+	} {
+		_, err := of.client.Put(of.put([]byte(key), cells))
+		require.NoError(t, err)
+	}
+	refused, good := 0, 0
+	for f, err := range of.source().Scan(t.Context(), inspect.Part{Of: 1}) {
+		require.NoError(t, err)
+		require.NotContains(t, f.Refused, "secret")
+		switch {
+		case f.Refused != "":
+			refused++
+		case f.Exists:
+			good++
+			require.WithinDuration(t, time.Now().Add(time.Hour), f.Expires, 10*time.Minute)
+		}
+	}
+	require.Equal(t, 3, refused)
+	require.Equal(t, 1, good)
+	d, err := of.source().Describe(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, time.Hour, d.TTL)
+}
+
+// A table of the library itself is no table of an application.
+func TestOwnTablesAreNoSources(t *testing.T) {
+	kind("hbase").Need(t)
+	namespace := kind("hbase").Reserve(t)
+	db, err := kind("hbase").Join(t.Context(), namespace)
+	require.NoError(t, err)
+	t.Cleanup(func() { db.Close() })
+	_, err = db.Family(t.Context(), driver.FamilySpec{Name: "rows", Layout: driver.LayoutOrdered})
+	require.NoError(t, err)
+	_, err = db.(*hbase.DB).Foreign(t.Context(), namespace+":rows")
+	require.ErrorIs(t, err, driver.ErrLayout)
+}
+
+// Eight writers put, change single cells, increment, append, delete and put again, while the table is copied. In the end it has
+// what the source has, by a reading of both that knows nothing of migrations; then the source is dropped.
+func TestMigration(t *testing.T) {
+	for _, c := range []struct {
+		into        string
+		conditional bool
+	}{{"pebble", true}, {"pebble", false}, {"hbase", true}, {"hbase", false}} {
+		t.Run(fmt.Sprintf("into %s, conditional %v", c.into, c.conditional), func(t *testing.T) {
+			migrates(t, newTable(t, 0), kind(c.into), c.conditional)
+		})
+	}
+}
+
+func migrates(t *testing.T, of *table, into testdb.Database, conditional bool) {
+	ctx := t.Context()
+	st, err := store.Open(ctx, into.Open(t, nil), kms.NewLocal(ope.GenerateKey()), nil)
+	require.NoError(t, err)
+	tbl, err := st.Create(ctx, store.Schema{
+		Name: "orders", Conditional: conditional, Key: []store.KeyPart{store.HashedPart("customer", store.String), store.OrderedPart("number", store.Int32, store.MOPE)},
+		Columns: []store.Column{store.OrderedColumn("amount", store.Int64, store.Boldyreva), store.RandomisedColumn("note", store.String)},
+	})
+	require.NoError(t, err)
+	src := of.source()
+	m, err := migrate.New(tbl, src)
+	require.NoError(t, err)
+	for i := range int32(400) { // rows from before
+		_, err := of.client.Put(of.put(of.key("old", i), map[string][]byte{"amount": amount(int64(i))}))
+		require.NoError(t, err)
+	}
+	_, err = m.Prepare(ctx, false)
+	require.NoError(t, err)
+
+	writing, stop := context.WithCancel(ctx)
+	var writers sync.WaitGroup
+	for w := range 8 {
+		writers.Go(func() {
+			c := NewClient(of.client, src, m.Mirror())
+			r := rand.New(rand.NewPCG(uint64(w), 1))
+			for n := int64(0); writing.Err() == nil; n++ {
+				k := of.key([]string{"old", "new"}[r.IntN(2)], int32(r.IntN(60)))
+				var err error
+				switch r.IntN(5) {
+				case 0:
+					_, err = c.Put(ctx, of.put(k, map[string][]byte{"amount": amount(n), "note": fmt.Append(nil, w)}))
+				case 1:
+					_, err = c.Put(ctx, of.put(k, map[string][]byte{"note": fmt.Append(nil, w, n)}))
+				case 2:
+					_, err = c.Delete(ctx, of.del(k))
+				case 3:
+					inc, _ := hrpc.NewIncSingle(ctx, []byte(of.name), k, "d", "amount", 1)
+					_, err = c.Increment(ctx, inc)
+				case 4:
+					add, _ := hrpc.NewApp(ctx, []byte(of.name), k, map[string]map[string][]byte{"d": {"note": []byte("+")}})
+					_, err = c.Append(ctx, add)
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for i := range 5 {
+		_, err := m.Copy(ctx, inspect.Part{Index: i, Of: 5}, nil)
+		require.NoError(t, err)
+	}
+	stop()
+	writers.Wait()
+	done, err := m.Verify(ctx, inspect.Part{Of: 1}, nil)
+	require.NoError(t, err)
+	require.True(t, done.Over)
+
+	want := make(map[string]store.Row)
+	s, err := hrpc.NewScan(ctx, []byte(of.name))
+	require.NoError(t, err)
+	scanner := of.client.Scan(s)
+	for r, err := scanner.Next(); err == nil; r, err = scanner.Next() {
+		k := string(r.Cells[0].Row)
+		row := store.Row{"customer": k[:3], "number": int32(binary.BigEndian.Uint32([]byte(k[4:])))}
+		for _, c := range r.Cells {
+			if string(c.Qualifier) == "amount" {
+				row["amount"] = int64(binary.BigEndian.Uint64(c.Value))
+			} else {
+				row["note"] = string(c.Value)
+			}
+		}
+		want[k] = row
+	}
+	found := make(map[string]store.Row)
+	for row, err := range tbl.Query(ctx, store.Query{}) {
+		require.NoError(t, err)
+		found[string(of.key(row["customer"].(string), row["number"].(int32)))] = row
+	}
+	require.Greater(t, len(want), 340)
+	require.Equal(t, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(found)))
+	require.Equal(t, want, found)
+
+	require.NoError(t, m.Cutover(ctx))
+	_, err = NewClient(of.client, src, m.Mirror()).Put(ctx, of.put(of.key("late", 1), map[string][]byte{"amount": amount(1)}))
+	require.ErrorIs(t, err, migrate.ErrCutOver)
+	_, err = m.Verify(ctx, inspect.Part{Of: 1}, nil)
+	require.NoError(t, err)
+	remains, err := m.Drop(ctx, false, nil)
+	require.NoError(t, err)
+	require.NotEmpty(t, remains)
+	_, err = src.Describe(ctx)
+	require.ErrorIs(t, err, driver.ErrNoFamily)
+}

@@ -1,0 +1,137 @@
+package hbasesource
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
+)
+
+// What is written as a key is read as the same key, for all encodings.
+func TestKeysRoundTrip(t *testing.T) {
+	m := Mapping{Key: []KeyPart{
+		{"text", "utf8", "|"}, {"raw", "bytes", "\x00\x00"}, {"i8", "int8", ""}, {"i16", "int16", ""}, {"i32", "int32", ""}, {"i64", "int64", ""},
+		{"f32", "float32", ""}, {"f64", "float64", ""}, {"flag", "boolean", ""}, {"at", "milliseconds", ""}, {"id", "uuid", ""}, {"rest", "utf8", ""},
+	}}
+	require.NoError(t, m.Check())
+	require.Len(t, Encodings(), len(codecs))
+	rapid.Check(t, func(t *rapid.T) {
+		row := store.Row{
+			"text": rapid.StringMatching(`[^|]*`).Draw(t, "text"),
+			"raw":  rapid.SliceOf(rapid.ByteRange(1, 255)).Draw(t, "raw"),
+			"i8":   rapid.Int8().Draw(t, "i8"), "i16": rapid.Int16().Draw(t, "i16"), "i32": rapid.Int32().Draw(t, "i32"), "i64": rapid.Int64().Draw(t, "i64"),
+			"f32": rapid.Float32().Draw(t, "f32"), "f64": rapid.Float64().Draw(t, "f64"), "flag": rapid.Bool().Draw(t, "flag"),
+			"at": time.UnixMilli(rapid.Int64Range(math.MinInt64/1_000_000, math.MaxInt64/1_000_000).Draw(t, "at")).UTC(),
+			"id": [16]byte(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "id")), "rest": rapid.String().Draw(t, "rest"),
+		}
+		key, err := m.rowKey(row)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := m.readKey(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		require.Equal(t, row, back)
+	})
+}
+
+// These are the bytes that Bytes.toBytes of HBase makes.
+func TestEncodingsAreThoseOfHBase(t *testing.T) {
+	for _, c := range []struct {
+		as    Encoding
+		value any
+		bytes string
+	}{
+		{"int8", int8(-2), "\xfe"}, {"int16", int16(-2), "\xff\xfe"}, {"int32", int32(1), "\x00\x00\x00\x01"},
+		{"int64", int64(-1), "\xff\xff\xff\xff\xff\xff\xff\xff"}, {"float32", float32(1.5), "\x3f\xc0\x00\x00"},
+		{"float64", 1.5, "\x3f\xf8\x00\x00\x00\x00\x00\x00"}, {"boolean", true, "\xff"}, {"boolean", false, "\x00"},
+		{"milliseconds", time.UnixMilli(256).UTC(), "\x00\x00\x00\x00\x00\x00\x01\x00"},
+		{"milliseconds", time.Date(9999, 12, 31, 23, 59, 59, 999e6, time.UTC), "\x00\x00\xe6\x77\xd2\x1f\xdb\xff"},
+		{"milliseconds", time.UnixMilli(math.MinInt64).UTC(), "\x80\x00\x00\x00\x00\x00\x00\x00"}, {"utf8", "\u00e9", "\xc3\xa9"}, {"bytes", []byte{7}, "\x07"},
+	} {
+		require.Equal(t, c.bytes, string(codecs[c.as].encode(c.value)), c.as)
+		back, err := Column{As: c.as, Cell: "d:q"}.readCell([]byte(c.bytes))
+		require.NoError(t, err)
+		require.Equal(t, c.value, back)
+	}
+}
+
+func TestMappingsThatMakeNoSense(t *testing.T) {
+	one := []KeyPart{{Name: "id", As: "int64"}}
+	for says, m := range map[string]Mapping{
+		"the key has no parts":                      {},
+		`there is no encoding "int65"`:              {Key: []KeyPart{{Name: "id", As: "int65"}}},
+		"part 1 of the key has no name":             {Key: []KeyPart{{As: "int64"}}},
+		"until has to say what ends it":             {Key: []KeyPart{{Name: "a", As: "utf8"}, {Name: "b", As: "int64"}}},
+		"leave until out":                           {Key: []KeyPart{{Name: "a", As: "int64", Until: "|"}}},
+		`the name "id" is there twice`:              {Key: one, Columns: []Column{{"id", "d:id", "int64"}}},
+		`"id" is no cell`:                           {Key: one, Columns: []Column{{"x", "id", "int64"}}},
+		`"d:x" is no cell, or is there twice`:       {Key: one, Columns: []Column{{"x", "d:x", "int64"}, {"y", "d:x", "int64"}}},
+		`ignore: "d:x" is no cell, or is a column:`: {Key: one, Columns: []Column{{"x", "d:x", "int64"}}, Ignore: []string{"d:x"}},
+	} {
+		require.ErrorContains(t, m.Check(), says)
+	}
+}
+
+// No bytes of a key or a cell make more than an error, which has none of them.
+func TestBytesThatAreNoValues(t *testing.T) {
+	m := Mapping{Key: []KeyPart{{"name", "utf8", "|"}, {"n", "int32", ""}}}
+	require.NoError(t, m.Check())
+	for _, key := range []string{"secret", "secret|", "secret|123", "secret|12345", "\xff\xfe|1234"} {
+		_, err := m.readKey([]byte(key))
+		require.Error(t, err, "%q", key)
+		require.NotContains(t, err.Error(), "secret")
+	}
+	_, err := m.rowKey(store.Row{"name": "a|b", "n": int32(1)})
+	require.ErrorContains(t, err, "which ends it")
+	for as, b := range map[Encoding]string{"int32": "abc", "utf8": "\xff", "milliseconds": "secret!", "boolean": ""} {
+		_, err := Column{Name: "c", Cell: "d:c", As: as}.readCell([]byte(b))
+		require.Error(t, err, as)
+		require.NotContains(t, err.Error(), "secret")
+	}
+}
+
+// Parts have each key once, and those of a finer cut are within those of a coarser one.
+func TestBoundsOfParts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		of := rapid.IntRange(1, 1<<16).Draw(t, "parts")
+		i := rapid.IntRange(0, of-1).Draw(t, "part")
+		start, end := bounds(inspect.Part{Index: i, Of: of})
+		require.Equal(t, i == 0, start == nil)
+		require.Equal(t, i == of-1, end == nil)
+		if i > 0 {
+			_, before := bounds(inspect.Part{Index: i - 1, Of: of})
+			require.Equal(t, start, before)
+		}
+		if of%4 == 0 {
+			coarse, _ := bounds(inspect.Part{Index: i / 4, Of: of / 4})
+			require.True(t, i%4 != 0 || string(coarse) == string(start))
+		}
+	})
+}
+
+func TestMappingsInFiles(t *testing.T) {
+	m, err := ParseMapping([]byte("key:\n  - {name: customer, as: utf8, until: \"|\"}\n  - {name: at, as: milliseconds}\ncolumns:\n  - {name: amount, cell: \"d:amount\", as: int64}\nignore: [\"d:cache\", \"x:*\"]\n"))
+	require.NoError(t, err)
+	require.Equal(t, Mapping{
+		Key:     []KeyPart{{"customer", "utf8", "|"}, {"at", "milliseconds", ""}},
+		Columns: []Column{{"amount", "d:amount", "int64"}},
+		Ignore:  []string{"d:cache", "x:*"},
+	}, m)
+	require.True(t, m.ignores("x:anything") && m.ignores("d:cache") && !m.ignores("d:amount"))
+	for says, text := range map[string]string{
+		"unknown field":        "key: [{name: a, as: int64, size: 3}]",
+		"the key has no parts": "columns: []",
+		"the mapping":          "key: 7",
+		"EOF":                  "",
+	} {
+		_, err := ParseMapping([]byte(text))
+		require.ErrorContains(t, err, says)
+	}
+}

@@ -1,0 +1,346 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
+	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/session"
+)
+
+// Errors that callers may branch on. They are returned wrapped; use errors.Is.
+var (
+	// ErrPhase is returned when a migration is not at the phase that a call is for. The error says what comes next.
+	ErrPhase = errors.New("migrate: the migration is at another phase")
+
+	// ErrCutOver is returned by [Mirror.Write] from the cut-over on: write to the store's table now. If the cut-over came while the
+	// call went on, the error says that the source has the write.
+	ErrCutOver = errors.New("migrate: the table has been cut over: write to it, and no longer to the source")
+
+	// ErrPaused is returned by copies and verifications while a migration is paused. What was done stays.
+	ErrPaused = errors.New("migrate: the migration is paused")
+
+	// ErrSource is returned when the source is not the one that was prepared, or has changed its schema since.
+	ErrSource = errors.New("migrate: the source is not what was prepared")
+
+	// ErrUnfit is returned when rows of the source cannot come into the table, or a row cannot.
+	ErrUnfit = errors.New("migrate: the table does not take what the source has")
+
+	// ErrDiffers is returned when a step asks for a complete verification that found no difference, and there is none.
+	ErrDiffers = errors.New("migrate: it is not verified that the table has what the source has")
+)
+
+// A Migration brings the rows of a source into a table. Any number of processes may have it open. It is safe for concurrent use.
+type Migration struct {
+	table  *session.Table
+	source Source
+}
+
+// New returns the migration from a source into a table, which must have exactly the source's primary key as its row key. A table
+// with AppendOnly is [ErrUnfit]. Into one with tenants rows come only [FromTable], where that has tenants, too: those of each
+// tenant into its own rows. It must not be open for one. A source that is nil does for Status, Pause and Abort.
+func New(tbl *store.Table, source Source) (*Migration, error) {
+	m := &Migration{table: (*session.Table)(tbl), source: source}
+	s, tenants := source.(tenanted)
+	tenants = tenants && s.hasTenants(m.table.Now().Meta.Tenants)
+	switch t := m.table.Now(); {
+	case m.table.Bound():
+		return nil, fmt.Errorf("%w: table %q is open for one tenant, and the rows of all come: open it without", ErrUnfit, t.Meta.Name)
+	case t.Meta.Tenants && !tenants && source != nil:
+		return nil, fmt.Errorf("%w: table %q has tenants, and the source says of no row whose it is", ErrUnfit, t.Meta.Name)
+	case tenants && !t.Meta.Tenants:
+		return nil, fmt.Errorf("%w: the source has tenants, and table %q has none: make it with tenants", ErrUnfit, t.Meta.Name)
+	case t.Meta.AppendOnly():
+		return nil, fmt.Errorf("%w: table %q only appends, and rows of a source are replaced: make one that is conditional, or neither", ErrUnfit, t.Meta.Name)
+	}
+	if s, is := source.(interface{ into(*session.Table) bool }); is && s.into(m.table) {
+		return nil, fmt.Errorf("%w: table %q would come into itself: make another one", ErrUnfit, m.table.Now().Meta.Name)
+	}
+	return m, nil
+}
+
+// A tenanted is a source that may have tenants. The rows of each are a source of its own.
+type tenanted interface {
+	hasTenants(gone bool) bool // or gone, if it is not there any more
+	eachTenant(ctx context.Context, do func(tenant string, of Source) error) error
+	ofTenant(ctx context.Context, tenant string) (Source, error)
+	carryPolicy(ctx context.Context, tenant string, into *session.Table) error
+}
+
+// The rows of a table with tenants are those of each tenant, under keys and a policy of its own. So a migration of such a table has
+// one record, and does each part of its passes for one tenant after the other. A part is done when it is done for all. A tenant that
+// is made later has no rows in the source but what its writers put there through a Mirror.
+
+// each calls do with the migration of the rows of each tenant that the source has or, in a table without tenants, with this one.
+func (m *Migration) each(ctx context.Context, do func(*Migration) error) error {
+	if !m.table.Now().Meta.Tenants {
+		return do(m)
+	}
+	s := m.source.(tenanted) // as New has seen
+	return s.eachTenant(ctx, func(tenant string, from Source) error {
+		one, err := m.of(ctx, tenant, from)
+		if err != nil {
+			return err
+		}
+		return do(one)
+	})
+}
+
+// of returns the migration of the rows of one tenant.
+func (m *Migration) of(ctx context.Context, tenant string, from Source) (*Migration, error) {
+	if err := m.source.(tenanted).carryPolicy(ctx, tenant, m.table); err != nil {
+		return nil, err
+	}
+	into, err := m.table.ForTenant(ctx, tenant)
+	return &Migration{table: into, source: from}, err
+}
+
+// Counts are how many rows a pass met, by what became of them.
+type Counts = catalogue.MigrationCount
+
+// A Status is how far a migration is.
+type Status struct {
+	Phase   string // "" where there is none; else "prepared", "copying", "verified", "cut over", "dropped" or "aborted"
+	Paused  bool
+	Source  string
+	Looked  bool // at the source's schema, which is done before the cut-over, by who has the source
+	Changed bool // that has changed since Prepare
+
+	Prepared, Copied, Verified, CutOver, Dropped time.Time // zero where it was not yet
+
+	Copy, Verify Pass
+}
+
+// A Pass is how far a copy or a verification is.
+type Pass struct {
+	Began time.Time
+	Done  float64 // the share of the source, by ranges of keys
+	Rows  Counts
+}
+
+// Status says how far the migration is.
+func (m *Migration) Status(ctx context.Context) (Status, error) {
+	rec, err := m.record(ctx)
+	if err != nil {
+		return Status{}, m.failed("status of", err)
+	}
+	s := Status{
+		Phase: string(rec.Phase), Paused: rec.Paused, Source: rec.Source,
+		Prepared: timeOf(rec.Prepared), Copied: timeOf(rec.Copied), Verified: timeOf(rec.Verified), CutOver: timeOf(rec.CutOver), Dropped: timeOf(rec.Dropped),
+		Copy: passOf(rec.Copy), Verify: passOf(rec.Verify),
+	}
+	if rec.Phase.Dual() && m.source != nil {
+		if err := m.same(rec); err != nil {
+			return s, m.failed("status of", err)
+		}
+		err = m.unchanged(ctx, rec)
+		if s.Changed = errors.Is(err, ErrSource); s.Changed {
+			err = nil
+		}
+		s.Looked = err == nil
+	}
+	return s, m.failed("status of", err)
+}
+
+func timeOf(milliseconds int64) time.Time {
+	if milliseconds == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(milliseconds)
+}
+
+func passOf(p catalogue.MigrationPass) Pass {
+	done := uint64(0)
+	for _, s := range p.Spans {
+		done += s[1] - s[0]
+	}
+	return Pass{Began: timeOf(p.Began), Done: float64(done) / (1 << 32), Rows: p.Rows}
+}
+
+// Pause lets copies and verifications stop at their next batch, or go on if it is false. Dual writes go on.
+func (m *Migration) Pause(ctx context.Context, paused bool) error {
+	return m.advance(ctx, "pause", func(rec *catalogue.Migration) error {
+		if !rec.Phase.Dual() && rec.Phase != catalogue.PhaseCutOver {
+			return notAt(*rec, "nothing goes on that could be paused")
+		}
+		rec.Paused = paused
+		return nil
+	})
+}
+
+// Abort ends a migration before its cut-over. [Mirror.Write] goes on with the source alone. The table stays as it is, and is no
+// longer kept up: drop it, and make another one to begin again.
+func (m *Migration) Abort(ctx context.Context) error {
+	return m.advance(ctx, "abort", func(rec *catalogue.Migration) error {
+		if !rec.Phase.Dual() {
+			return notAt(*rec, "only what is not cut over is aborted")
+		}
+		rec.Phase, rec.Paused = catalogue.PhaseAborted, false
+		return nil
+	})
+}
+
+// Cutover makes the table the one that applications write. It asks for a complete verification without differences, after all was
+// copied. From then on [Mirror.Write] is [ErrCutOver].
+//
+// Of a table with Conditional nothing is lost whatever still goes on. In any other one a dual write that sleeps since before the
+// cut-over may replace what was written after it: stop the writers first, or wait until none can be under way.
+func (m *Migration) Cutover(ctx context.Context) error {
+	ready := func(rec catalogue.Migration) error {
+		switch {
+		case !rec.Phase.Dual():
+			return notAt(rec, "only what is copied and verified is cut over")
+		case rec.Copied == 0:
+			return fmt.Errorf("%w: it is not copied to the end: copy it, and then verify it", ErrDiffers)
+		case rec.Verified == 0 || rec.Verified < rec.Copied:
+			return fmt.Errorf("%w since it was copied: verify it, with repair where rows differ", ErrDiffers)
+		}
+		return nil
+	}
+	began := time.Now().UnixMilli()
+	rec, err := m.record(ctx)
+	if err == nil {
+		err = ready(rec)
+	}
+	if err == nil {
+		err = m.checked(ctx, rec)
+	}
+	if err != nil {
+		return m.failed("cut over", err)
+	}
+	return m.advance(ctx, "cut over", func(rec *catalogue.Migration) error {
+		if err := ready(*rec); err != nil {
+			return err
+		}
+		rec.Phase, rec.Paused, rec.CutOver, rec.Checked = catalogue.PhaseCutOver, false, time.Now().UnixMilli(), began
+		rec.Verify, rec.Verified = catalogue.MigrationPass{}, 0
+		return nil
+	})
+}
+
+// checked returns an error unless the source and the table still fit, and the table has what was written since it was verified.
+func (m *Migration) checked(ctx context.Context, rec catalogue.Migration) error {
+	if err := m.unchanged(ctx, rec); err != nil {
+		return err
+	}
+	d, err := m.source.Describe(ctx)
+	if err != nil {
+		return ofSource(err)
+	}
+	t, err := m.table.Refresh(ctx)
+	if err != nil {
+		return err
+	}
+	var plan Plan
+	if plan.compare(t.View, d); len(plan.Unfit) > 0 {
+		return fmt.Errorf("%w: %s", ErrUnfit, plan.Unfit[0])
+	}
+	p := m.pass(nil)
+	if err := p.fresh(ctx, rec); err != nil {
+		return err
+	}
+	if n := p.rows.Differs + p.rows.Refused; n > 0 {
+		return fmt.Errorf("%w: of the rows that were written since it was verified, the table has %d otherwise, or does not take them: "+
+			"verify it again, with repair, and see which rows are listed", ErrDiffers, n)
+	}
+	return nil
+}
+
+// record returns what the catalogue says of the migration.
+func (m *Migration) record(ctx context.Context) (catalogue.Migration, error) {
+	return m.table.Database().Catalogue.Migration(ctx, m.table.ID())
+}
+
+// advance changes what the catalogue says of the migration, unless next returns an error.
+func (m *Migration) advance(ctx context.Context, doing string, next func(*catalogue.Migration) error) error {
+	_, err := m.update(ctx, next)
+	return m.failed(doing, err)
+}
+
+func (m *Migration) update(ctx context.Context, next func(*catalogue.Migration) error) (catalogue.Migration, error) {
+	var refused error
+	rec, err := m.table.Database().Catalogue.UpdateMigration(ctx, m.table.ID(), func(rec catalogue.Migration) (catalogue.Migration, bool) {
+		before := rec
+		if refused = next(&rec); refused != nil {
+			return before, false
+		}
+		return rec, true
+	})
+	return rec, fault.Join(err, refused)
+}
+
+// failed says what a call did when it failed.
+func (m *Migration) failed(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if !errors.As(err, new(sourceError)) {
+		err = engine.Gone(err)
+	}
+	return fmt.Errorf("migrate: %s table %q: %w", doing, m.table.Now().Meta.Name, err)
+}
+
+// A sourceError is an error of the source: what is not there is that, and not the table.
+type sourceError struct{ error }
+
+func (e sourceError) Unwrap() error { return e.error }
+
+func ofSource(err error) error { return sourceError{fmt.Errorf("source: %w", err)} }
+
+func notAt(rec catalogue.Migration, why string) error {
+	at := "there is none: begin with prepare"
+	if rec.Phase != "" {
+		at = "it is " + string(rec.Phase)
+	}
+	return fmt.Errorf("%w: %s, and %s", ErrPhase, at, why)
+}
+
+// same returns an error unless the source is the one that was prepared.
+func (m *Migration) same(rec catalogue.Migration) error {
+	if name := m.source.Name(); name != rec.Source {
+		return fmt.Errorf("%w: that was %s, and this is %s", ErrSource, rec.Source, name)
+	}
+	return nil
+}
+
+// unchanged returns an error unless it is, and as it was then.
+func (m *Migration) unchanged(ctx context.Context, rec catalogue.Migration) error {
+	if err := m.same(rec); err != nil {
+		return err
+	}
+	fingerprint, err := m.source.Fingerprint(ctx)
+	switch {
+	case err != nil:
+		return ofSource(err)
+	case fingerprint != rec.Fingerprint:
+		return fmt.Errorf("%w: the schema of %s has changed since: change it back, or abort the migration and prepare it again", ErrSource, rec.Source)
+	}
+	return nil
+}
+
+// dual returns an error unless applications write the source and the table.
+func (m *Migration) dual(ctx context.Context) (catalogue.Migration, error) {
+	rec, err := m.record(ctx)
+	switch {
+	case err != nil:
+	case rec.Phase == catalogue.PhaseCutOver, rec.Phase == catalogue.PhaseDropped:
+		err = ErrCutOver
+	case !rec.Phase.Dual():
+		err = notAt(rec, "rows come into the table only between prepare and cut-over")
+	}
+	return rec, err
+}
+
+// going returns an error unless a pass may go on.
+func (m *Migration) going(ctx context.Context) error {
+	rec, err := m.dual(ctx)
+	if err == nil && rec.Paused {
+		err = ErrPaused
+	}
+	return err
+}

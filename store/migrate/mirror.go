@@ -1,0 +1,148 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
+)
+
+// A Mirror lets an application write the source as before, and the table with it. All writers of the source have one before rows
+// are copied, and as long as the migration goes on. Where there is none, or it was aborted, they write the source alone.
+// It is safe for concurrent use.
+type Mirror struct{ m *Migration }
+
+// Mirror returns what dual writes go through. In a table with tenants each has its own, see [Migration.MirrorOf].
+func (m *Migration) Mirror() *Mirror { return &Mirror{m} }
+
+// MirrorOf returns what dual writes of a tenant's rows go through. The write of the source is one of the old table, opened for the
+// tenant.
+func (m *Migration) MirrorOf(ctx context.Context, tenant string) (*Mirror, error) {
+	s, is := m.source.(tenanted)
+	if !is {
+		return nil, m.failed("mirror", fmt.Errorf("%w: the source has no tenants", ErrUnfit))
+	}
+	from, err := s.ofTenant(ctx, tenant)
+	if err != nil {
+		return nil, m.failed("mirror", err)
+	}
+	one, err := m.of(ctx, tenant, from)
+	if err != nil {
+		return nil, m.failed("mirror", err)
+	}
+	return &Mirror{one}, nil
+}
+
+// Write calls apply, which is the application's own write of the source, and makes the rows of the table that have the keys what
+// the source has then. The keys are those of all rows that apply may change: of each Row, the key parts are read. From the
+// cut-over on it is [ErrCutOver], and nothing is written.
+//
+// An error of apply is returned as it is, and the table follows what the source has all the same. If the table could not follow, the
+// error says that the source has the write and the table not yet. Write the same again, or leave it to a verification with repair.
+// A row that the table does not take is [ErrUnfit], and a key that is none ends the call before apply.
+//
+// The table follows also where the context ends meanwhile: the call then takes up to ten seconds more. What failed may still come to
+// the source later, as a request does whose answer was too late. So the table counts as not verified from then on.
+func (w *Mirror) Write(ctx context.Context, keys []store.Row, apply func(context.Context) error) error {
+	const nothing = "nothing was written: dual write of"
+	if _, err := w.m.table.Use(); err != nil {
+		return w.m.failed(nothing, fmt.Errorf("%w: take the Mirror of the tenant, by MirrorOf", err))
+	}
+	rec, err := w.m.record(ctx)
+	if err != nil {
+		return w.m.failed(nothing, err)
+	}
+	if rec.Phase == catalogue.PhaseCutOver || rec.Phase == catalogue.PhaseDropped {
+		return w.m.failed(nothing, ErrCutOver)
+	}
+	keys, err = w.named(keys)
+	if err != nil {
+		return w.m.failed(nothing, err)
+	}
+	applied := apply(ctx)
+	if ctx.Err() != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), followTime)
+		defer cancel()
+	}
+	err = w.follow(ctx, keys)
+	if applied != nil {
+		err = errors.Join(err, w.doubt(ctx))
+	}
+	switch {
+	case err == nil:
+		return applied
+	case applied != nil:
+		return errors.Join(applied, w.m.failed("the source may have the write, and the table does not follow: dual write of", err))
+	case errors.Is(err, ErrCutOver):
+		return w.m.failed("the source has the write, and the table will not get it: dual write of", err)
+	}
+	return w.m.failed("the source has the write, and the table not yet: dual write of", err)
+}
+
+// followTime is for how long the table follows the source when the context of a write has ended.
+const followTime = 10 * time.Second
+
+// named returns rows that have the key parts of others only, as values of the types of the table.
+func (w *Mirror) named(rows []store.Row) ([]store.Row, error) {
+	t := w.m.table.Now()
+	keys := make([]store.Row, len(rows))
+	for i, row := range rows {
+		r := t.NewRecord()
+		if err := t.CheckKey(r, row); err != nil {
+			return nil, &store.RowError{Index: i, Err: err}
+		}
+		keys[i] = t.Row(r, nil) // which has no other values
+	}
+	return keys, nil
+}
+
+// doubt has the table verified again before the cut-over: the source may change without a word.
+func (w *Mirror) doubt(ctx context.Context) error {
+	none := errors.New("nothing is verified")
+	_, err := w.m.update(ctx, func(rec *catalogue.Migration) error {
+		if !rec.Phase.Dual() || rec.Verify.Began == 0 {
+			return none
+		}
+		if rec.Verify, rec.Verified = (catalogue.MigrationPass{}), 0; rec.Phase == catalogue.PhaseVerified {
+			rec.Phase = catalogue.PhaseCopying
+		}
+		return nil
+	})
+	if errors.Is(err, none) {
+		return nil
+	}
+	return err
+}
+
+// follow makes rows what the source has. Where no migration goes on by now, one that begins later finds what was written.
+func (w *Mirror) follow(ctx context.Context, keys []store.Row) error {
+	rec, err := w.m.record(ctx)
+	if err != nil || rec.Phase == "" || rec.Phase == catalogue.PhaseAborted {
+		return err
+	}
+	if name := w.m.source.Name(); name != rec.Source {
+		return fmt.Errorf("%w: that was %s, and this is %s", ErrSource, rec.Source, name)
+	}
+	all, err := w.m.reconcile(ctx, keys, true)
+	if errors.Is(err, ErrPhase) {
+		return nil // it was aborted
+	}
+	for _, row := range all {
+		if err == nil && row.refused != nil {
+			err = unfit(row.refused)
+		}
+	}
+	return err
+}
+
+// unfit returns an error of a row as one that is ErrUnfit.
+func unfit(err error) error {
+	if errors.Is(err, ErrUnfit) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrUnfit, err)
+}

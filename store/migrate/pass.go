@@ -1,0 +1,509 @@
+package migrate
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/internal/bykey"
+	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
+	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
+	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+)
+
+// PassOptions are the optional parameters of passes over a source. The zero value is the default.
+type PassOptions struct {
+	// Repair makes rows that differ what the source has.
+	Repair bool
+
+	// Finding, if not nil, is called for each row that differs or is refused, by one goroutine at a time.
+	Finding func(Finding)
+
+	// Progress, if not nil, is called now and then with the number of rows so far, by one goroutine at a time.
+	Progress func(rows int)
+
+	// Shares is how many shares of the part are read at a time; the default, 0, is one. A part is noted when all of it is done. So whoever
+	// does one part after the other, and dies, leaves at most one to be repeated.
+	Shares int
+}
+
+// A Finding is a row that is not in the table as the source has it.
+type Finding struct {
+	// Row is a keyed hash of the row's key, by which lists can be compared. It says nothing without the keys of the database.
+	// It is "" where the source has a key that no table takes.
+	Row string
+
+	// Key has the parts of that key in the clear, for those who may see them; nil where Row is "".
+	Key store.Row
+
+	// Err says why it is not. It has no value.
+	Err error
+}
+
+// A part has about so many rows, as far as the source knows how many it has. They take a second: with fewer, the beginning and the end of
+// parts would count; with more, a process that dies would lose more.
+const (
+	rowsOfPart   = 1 << 14
+	unknownParts = 64
+	mostParts    = 1 << 10 // so that each has shares
+)
+
+// Parts returns into how many parts the source is cut best for passes. It is a power of two: where a later call returns another number,
+// because there are more rows, the parts of the one cut are within those of the other.
+func (m *Migration) Parts(ctx context.Context) (int, error) {
+	d, err := m.source.Describe(ctx)
+	if err != nil {
+		return 0, m.failed("parts of the migration into", ofSource(err))
+	}
+	if d.Rows == 0 {
+		return unknownParts, nil
+	}
+	return min(1<<bits.Len64(uint64(d.Rows/rowsOfPart)), mostParts), nil
+}
+
+// A PartDone is what a call did of a pass, and how far the pass is.
+type PartDone struct {
+	Rows  Counts // of this part, by this call or an earlier one
+	Again bool   // the part was done before, so that nothing was read
+	Over  bool   // all parts are done
+}
+
+// pass is one call for a part, or what it does of that for one tenant.
+type pass struct {
+	*Migration
+	*tally
+	opts *PassOptions
+}
+
+// A tally is what a call has counted.
+type tally struct {
+	mu   sync.Mutex
+	rows Counts
+	read int
+}
+
+func (m *Migration) pass(opts *PassOptions) *pass {
+	if opts == nil {
+		opts = new(PassOptions)
+	}
+	return &pass{m, new(tally), opts}
+}
+
+// each calls do for the rows of each tenant or, in a table without any, for all rows.
+func (p *pass) each(ctx context.Context, do func(*pass) error) error {
+	return p.Migration.each(ctx, func(one *Migration) error { return do(&pass{one, p.tally, p.opts}) })
+}
+
+// batch says that rows were read.
+func (p *pass) batch(rows int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.read += rows; p.opts.Progress != nil {
+		p.opts.Progress(p.read)
+	}
+}
+
+// finds reports a row, which has a key that is nil where no table takes it.
+func (p *pass) finds(key []byte, row store.Row, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.opts.Finding == nil {
+		return
+	}
+	f := Finding{Err: err}
+	if key != nil {
+		f.Row, f.Key = p.table.Database().Catalogue.HashOf(p.table.ID(), key), keyOf(p.table.Now(), row)
+	}
+	p.opts.Finding(f)
+}
+
+// inShares calls do for all shares of a part that are not done, at the same time.
+func (p *pass) inShares(ctx context.Context, part inspect.Part, done catalogue.Spans, do func(ctx context.Context, share inspect.Part) error) error {
+	n := max(1, min(p.opts.Shares, inspect.MaxParts/part.Of))
+	group, ctx := errgroup.WithContext(ctx)
+	for i := range n {
+		share := inspect.Part{Index: part.Index*n + i, Of: part.Of * n}
+		if !done.Has(catalogue.SpanOf(share.Index, share.Of)) {
+			group.Go(func() error { return do(ctx, share) })
+		}
+	}
+	return group.Wait()
+}
+
+// scan reads a part of the source, and hands its rows on in batches.
+func (p *pass) scan(ctx context.Context, part inspect.Part, do func([]Found) error) error {
+	batch := make([]Found, 0, chunks.FullBatch)
+	for f, err := range p.source.Scan(ctx, part) {
+		if err != nil {
+			return ofSource(err)
+		}
+		if f.Refused != "" {
+			p.refuse(ctx, f)
+			continue
+		}
+		if batch = append(batch, f); len(batch) == chunks.FullBatch {
+			if err := do(batch); err != nil {
+				return err
+			}
+			p.batch(len(batch))
+			batch = batch[:0]
+		}
+	}
+	if len(batch) == 0 {
+		return nil
+	}
+	p.batch(len(batch))
+	return do(batch)
+}
+
+// refuse counts a row that no table takes. It may lack parts of its key: then it has no hash.
+func (p *pass) refuse(ctx context.Context, f Found) {
+	p.mu.Lock()
+	p.rows.Refused++
+	p.mu.Unlock()
+	var key []byte
+	if keys, err := bykey.KeysOf(ctx, p.table.Now(), []store.Row{f.Row}); err == nil {
+		key = keys[0]
+	}
+	p.finds(key, f.Row, fmt.Errorf("%w: %s", ErrUnfit, f.Refused))
+}
+
+// sees reads the rows of the table that the source was found to have.
+func (p *pass) sees(ctx context.Context, found []Found) (*round, error) {
+	rows := make([]store.Row, len(found))
+	for i, f := range found {
+		rows[i] = f.Row
+	}
+	keys, err := bykey.KeysOf(ctx, p.table.Now(), rows)
+	if err != nil {
+		return nil, err
+	}
+	r := &round{t: p.table.Now(), keys: keys, found: found, out: make([]*outcome, len(found))}
+	for i := range r.out {
+		r.out[i] = new(outcome)
+	}
+	if r.t, r.seen, err = r.t.See(ctx, keys); err != nil {
+		return nil, err
+	}
+	return r, p.wish(ctx, r)
+}
+
+// mend reconciles some rows of a round.
+func (p *pass) mend(ctx context.Context, r *round, which []int) error {
+	if len(which) == 0 {
+		return nil
+	}
+	rows := make([]store.Row, len(which))
+	for n, i := range which {
+		rows[n] = r.found[i].Row
+	}
+	all, err := p.reconcile(ctx, rows, false)
+	for n, i := range which {
+		mixed := r.out[i].mixed
+		*r.out[i] = all[n]
+		r.out[i].mixed = mixed || all[n].mixed
+	}
+	return err
+}
+
+// Copy copies a part of the source into the table. What is there already stays if it is equal; otherwise it becomes what the
+// source has then. A copy loses to every dual write, deletions included. Any number of processes may copy, also the same
+// part, and cut the source differently. What is done is noted by the range of keys, and not read again.
+func (m *Migration) Copy(ctx context.Context, part inspect.Part, opts *PassOptions) (PartDone, error) {
+	done, err := m.pass(opts).copy(ctx, part)
+	return done, m.failed(fmt.Sprintf("copy part %d of %d into", part.Index, part.Of), err)
+}
+
+func (p *pass) copy(ctx context.Context, part inspect.Part) (PartDone, error) {
+	if err := part.Check(); err != nil {
+		return PartDone{}, err
+	}
+	span := catalogue.SpanOf(part.Index, part.Of)
+	rec, err := p.copying(ctx)
+	if err != nil {
+		return PartDone{}, err
+	}
+	if err := p.unchanged(ctx, rec); err != nil {
+		return PartDone{}, err
+	}
+	if rec.Copy.Spans.Has(span) {
+		return PartDone{Again: true, Over: rec.Copy.Over()}, nil
+	}
+	began := rec.Round
+	if err := p.inShares(ctx, part, rec.Copy.Spans, func(ctx context.Context, share inspect.Part) error {
+		return p.each(ctx, func(p *pass) error {
+			return p.scan(ctx, share, func(found []Found) error { return p.copyRows(ctx, rec, found) })
+		})
+	}); err != nil {
+		return PartDone{Rows: p.rows}, err
+	}
+	if err := p.unchanged(ctx, rec); err != nil { // what was read meanwhile may lack what is new
+		return PartDone{Rows: p.rows}, err
+	}
+	rec, err = p.update(ctx, func(rec *catalogue.Migration) error {
+		if rec.Round != began || !rec.Phase.Dual() {
+			return notAt(*rec, "it was ended while rows were copied")
+		}
+		if !rec.Copy.Spans.Has(span) {
+			rec.Copy.Spans = rec.Copy.Spans.With(span)
+			rec.Copy.Rows.Add(p.rows)
+		}
+		if rec.Copy.Over() && rec.Copied == 0 {
+			rec.Copied = time.Now().UnixMilli()
+		}
+		return nil
+	})
+	return PartDone{Rows: p.rows, Over: rec.Copy.Over()}, err
+}
+
+// copying returns the record of a migration that goes on, whose copy has begun.
+func (p *pass) copying(ctx context.Context) (catalogue.Migration, error) {
+	copies := func(rec catalogue.Migration) error {
+		switch {
+		case !rec.Phase.Dual():
+			return notAt(rec, "rows are copied only between prepare and cut-over")
+		case rec.Paused:
+			return ErrPaused
+		}
+		return nil
+	}
+	rec, err := p.record(ctx)
+	if err != nil || rec.Phase != catalogue.PhasePrepared {
+		return rec, cmp.Or(err, copies(rec))
+	}
+	return p.update(ctx, func(rec *catalogue.Migration) error {
+		if rec.Phase == catalogue.PhasePrepared && !rec.Paused {
+			rec.Phase, rec.Copy.Began = catalogue.PhaseCopying, time.Now().UnixMilli()
+		}
+		return copies(*rec)
+	})
+}
+
+// copyRows copies rows as they were found.
+func (p *pass) copyRows(ctx context.Context, rec catalogue.Migration, found []Found) error {
+	if asOf, earlier := p.asOf(rec); earlier {
+		var err error
+		if found, err = p.backdate(ctx, rec, asOf, found); err != nil || len(found) == 0 {
+			return err
+		}
+	}
+	return p.copyBatch(ctx, rec, found)
+}
+
+// copyBatch puts the rows that the table has not, and reconciles those that it has otherwise.
+func (p *pass) copyBatch(ctx context.Context, rec catalogue.Migration, found []Found) error {
+	r, err := p.sees(ctx, found)
+	if err != nil {
+		return err
+	}
+	if err := p.going(ctx); err != nil { // after the rows of the table were read
+		return err
+	}
+	var fresh, other []int
+	copied := make([]bool, len(found))
+	for i, w := range r.wish {
+		switch {
+		case r.out[i].refused != nil, w.is(r.t, &r.seen[i]):
+		case w.record != nil && r.seen[i].Untouched():
+			fresh = append(fresh, i)
+			copied[i] = true
+		default:
+			other = append(other, i)
+		}
+	}
+	if asOf, earlier := p.asOf(rec); earlier {
+		var lasting []int
+		lasting, fresh = divide(fresh, func(i int) bool { return r.found[i].lasting() })
+		if err := r.store(ctx, 0, lasting, p.asEarlier(asOf)); err != nil {
+			return err
+		}
+	}
+	if r.t.Meta.Conditional {
+		made, err := r.become(ctx, fresh)
+		if err != nil {
+			return err
+		}
+		for _, i := range fresh {
+			if !made[i] && r.out[i].refused == nil {
+				other, copied[i] = append(other, i), false
+			}
+		}
+	} else {
+		changed, err := p.insert(ctx, r, fresh)
+		if err != nil {
+			return err
+		}
+		other = append(other, changed...)
+	}
+	if err := p.mend(ctx, r, other); err != nil {
+		return err
+	}
+	p.count(r, func(i int, one *Counts) {
+		switch out := r.out[i]; {
+		case copied[i]:
+			one.Copied++
+		case out.changed:
+			one.Mended++
+		default:
+			one.Equal++
+		}
+	})
+	return nil
+}
+
+// insert puts rows that the table has not, and returns those that the source has otherwise by then.
+func (p *pass) insert(ctx context.Context, r *round, which []int) (changed []int, err error) {
+	lives := make(map[time.Duration][]int)
+	rows := make([]store.Row, len(which))
+	for n, i := range which {
+		lives[r.wish[i].ttl] = append(lives[r.wish[i].ttl], i)
+		rows[n] = r.found[i].Row
+	}
+	for ttl, of := range lives {
+		if err := r.store(ctx, ttl, of, asNew); err != nil {
+			return nil, err
+		}
+	}
+	if len(which) == 0 {
+		return nil, nil
+	}
+	now, err := p.source.Read(ctx, rows)
+	if err != nil {
+		return nil, ofSource(err)
+	}
+	for n, i := range which {
+		w, err := wanted(r.t, now[n])
+		if err != nil || !w.is(r.t, &engine.Seen{Record: r.wish[i].record}) {
+			changed = append(changed, i)
+		}
+	}
+	return changed, nil
+}
+
+// count counts the rows of a round: those that are refused, and each other one by what a function says.
+func (p *pass) count(r *round, each func(i int, one *Counts)) {
+	var all Counts
+	for i, out := range r.out {
+		if out.mixed {
+			all.Mixed++
+		}
+		if out.refused != nil {
+			all.Refused++
+			p.finds(r.keys[i], r.found[i].Row, unfit(out.refused))
+			continue
+		}
+		each(i, &all)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rows.Add(all)
+}
+
+// tableRows reads a part of the table, and hands its rows on in batches.
+func (p *pass) tableRows(ctx context.Context, part inspect.Part, do func(rows []store.Row) error) error {
+	t := p.table.Now()
+	return chunks.InBatches(ctx, t.Data, t.Rows(part.Index, part.Of), func(batch []driver.Row) error {
+		var rows []store.Row
+		for _, row := range batch {
+			r, err := t.Opened(ctx, t.Data, row, nil, new(rowcodec.Scratch))
+			if err != nil {
+				return err
+			}
+			if r != nil {
+				rows = append(rows, t.Row(r, nil))
+			}
+		}
+		if len(rows) == 0 {
+			return nil
+		}
+		p.batch(len(rows))
+		return do(rows)
+	})
+}
+
+// asEarlier returns what makes a record one that counts as made earlier.
+func (p *pass) asEarlier(asOf time.Time) func(*rowcodec.View, *rowcodec.Record) {
+	return func(t *rowcodec.View, r *rowcodec.Record) {
+		asNew(t, r)
+		if t.Backdates() { // of which another client may have changed the schema just now
+			r.AsOf = asOf
+			r.Write = p.table.Database().Catalogue.WriteOf(p.table.ID(), content(t, r))
+		}
+	}
+}
+
+// asNew makes a record one of which the caller says that there is no earlier row.
+func asNew(_ *rowcodec.View, r *rowcodec.Record) { r.Insert = true }
+
+// lasting reports whether no value of the row expires.
+func (f *Found) lasting() bool { return f.Exists && f.Expires.IsZero() && !f.Mixed }
+
+// backdate copies the rows that were written before the migration was prepared, without a look at the table, and returns the others. No
+// Mirror has told the table of these writes. Where it has, by a clock that is wrong, an index entry that leads to nothing is left.
+func (p *pass) backdate(ctx context.Context, rec catalogue.Migration, asOf time.Time, found []Found) (others []Found, err error) {
+	prepared := time.UnixMilli(rec.Prepared)
+	rows, others := divide(found, func(f Found) bool { return f.lasting() && !f.Written.IsZero() && f.Written.Before(prepared) })
+	if len(rows) == 0 {
+		return others, nil
+	}
+	if err := p.going(ctx); err != nil {
+		return nil, err
+	}
+	earlier := p.asEarlier(asOf)
+	err = p.table.Now().PutEach(ctx, len(rows), func(t *rowcodec.View, i int) (*rowcodec.Record, error) {
+		r, err := t.Check(rows[i].Row)
+		if err == nil {
+			earlier(t, r)
+		}
+		return r, err
+	})
+	switch one := (*fault.RowError)(nil); {
+	case errors.As(err, &one):
+		return found, nil // which finds out which rows the table does not take
+	case err != nil:
+		return nil, err
+	}
+	p.mu.Lock()
+	p.rows.Copied += len(rows)
+	p.mu.Unlock()
+	return others, nil
+}
+
+// divide returns the elements for which a function holds, and the others.
+func divide[T any](all []T, holds func(T) bool) (some, others []T) {
+	for _, one := range all {
+		if holds(one) {
+			some = append(some, one)
+		} else {
+			others = append(others, one)
+		}
+	}
+	return some, others
+}
+
+// content returns all that a record has. Equal rows of two tenants differ by it, so that nobody sees that they are equal.
+func content(t *rowcodec.View, r *rowcodec.Record) []byte {
+	b := slices.Clone(t.Prefix)
+	for i, c := range slices.Concat(t.Parts, t.Columns) {
+		if r.Values[i] == nil {
+			b = append(b, 0)
+			continue
+		}
+		value := c.Type.AppendStored(nil, r.Values[i])
+		b = append(binary.BigEndian.AppendUint64(append(b, 1), uint64(len(value))), value...)
+	}
+	return b
+}

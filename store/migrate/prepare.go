@@ -1,0 +1,228 @@
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/internal/value"
+)
+
+// A Plan is what Prepare finds out before anything is stored.
+type Plan struct {
+	Source   string
+	Unfit    []string // sentences: why the source cannot come into the table
+	Unmapped []string // sentences: what of the source has no place in an encrypted table
+	Notes    []string // sentences: what is to be known
+	Before   []string // sentences: what to do before Drop
+
+	Rows, Bytes int64 // of the source, as its database estimates them; 0 where it does not
+	AtLeast     bool  // there may be far more rows than these
+
+	// What the first rows tell, of which there are so many.
+	Sampled, Refused int           // and those of them that the table does not take
+	Space            int64         // of all rows in the table, with their index entries; 0 where nothing is known
+	Time             time.Duration // that one process takes for all of them, if writing a row takes as long as reading and encrypting it; 0 where nothing is known
+}
+
+// sampled is how many rows an estimate is made of.
+const sampled = 500
+
+// Plan looks at the source and the table, and changes nothing.
+func (m *Migration) Plan(ctx context.Context) (Plan, error) {
+	p, err := m.plan(ctx)
+	return p, m.failed("plan the migration into", err)
+}
+
+// Prepare begins a migration, if its plan has nothing that is unfit or unmapped. All writers of the source write through a
+// [Mirror] before rows are copied. The table must be empty, unless the caller wants to continue with the rows that it has.
+// Nobody may be writing them through the Mirror of an earlier migration then.
+func (m *Migration) Prepare(ctx context.Context, continues bool) (Plan, error) {
+	var p Plan
+	fingerprint, err := m.source.Fingerprint(ctx) // of before the plan: passes refuse what is altered during it
+	if err != nil {
+		return p, m.failed("prepare the migration into", ofSource(err))
+	}
+	p, err = m.plan(ctx)
+	switch {
+	case err != nil:
+	case len(p.Unfit)+len(p.Unmapped) > 0:
+		err = ErrUnfit
+	case !continues:
+		err = m.empty(ctx)
+	}
+	if err != nil {
+		return p, m.failed("prepare the migration into", err)
+	}
+	return p, m.advance(ctx, "prepare the migration into", func(rec *catalogue.Migration) error {
+		if rec.Phase != "" && rec.Phase != catalogue.PhaseAborted {
+			return notAt(*rec, "what goes on, or is over, is not prepared again")
+		}
+		*rec = catalogue.Migration{
+			Round: rec.Round + 1, Source: p.Source, Fingerprint: fingerprint, Phase: catalogue.PhasePrepared, Prepared: time.Now().UnixMilli(),
+			Empty: !continues,
+		}
+		return nil
+	})
+}
+
+// empty returns an error if there are rows, or marks of rows that were deleted.
+func (m *Migration) empty(ctx context.Context) error {
+	t := m.table.Now()
+	r := t.Rows(0, 1)
+	r.Limit = 1
+	for _, err := range t.Data.Scan(ctx, r) {
+		if err == nil {
+			err = fmt.Errorf("%w: the table is not empty, and has perhaps marks of deleted rows: take a new one, or continue with what it has", ErrUnfit)
+		}
+		return err
+	}
+	return nil
+}
+
+func (m *Migration) plan(ctx context.Context) (Plan, error) {
+	d, err := m.source.Describe(ctx)
+	if err != nil {
+		return Plan{}, ofSource(err)
+	}
+	t, err := m.table.Refresh(ctx)
+	if err != nil {
+		return Plan{}, err
+	}
+	p := Plan{Source: m.source.Name(), Unmapped: d.Unmapped, Before: d.BeforeDrop, Rows: d.Rows, Bytes: d.Bytes, AtLeast: d.AtLeast}
+	p.compare(t.View, d)
+	if len(p.Unfit) == 0 {
+		err = m.sample(ctx, &p)
+	}
+	return p, err
+}
+
+// compare finds out what of a source has no place in a table.
+func (p *Plan) compare(t *rowcodec.View, d Description) {
+	unfit := func(format string, args ...any) { p.Unfit = append(p.Unfit, fmt.Sprintf(format, args...)) }
+	if len(d.Key) != len(t.Parts) {
+		unfit("The source has %d columns in its primary key, and the row key of the table has %d parts: make the table with the same.", len(d.Key), len(t.Parts))
+	}
+	for i := range min(len(d.Key), len(t.Parts)) {
+		if c := t.Parts[i]; c.Name != d.Key[i].Name {
+			unfit("The source's primary key has %[2]q at place %[1]d, and the row key of the table has %[3]q: the same parts in the same order are needed.", i+1, d.Key[i].Name, c.Name)
+		} else if !fits(d.Key[i], c) {
+			unfit("The key column %q has type %s in the source, which %s of the table does not take.", c.Name, d.Key[i].Foreign, c.Type)
+		}
+	}
+	known := make(map[string]bool)
+	for _, c := range d.Columns {
+		known[c.Name] = true
+		to := t.ByName[c.Name]
+		switch {
+		case to == nil || to.Part >= 0:
+			unfit("The table has no column %q: add it, or drop it from the source.", c.Name)
+		case !fits(c, to):
+			unfit("The column %q has type %s in the source, which %s of the table does not take.", c.Name, c.Foreign, to.Type)
+		}
+	}
+	for _, c := range t.Columns {
+		if !known[c.Name] {
+			p.Notes = append(p.Notes, fmt.Sprintf("The source has no column %q: it is null in all rows.", c.Name))
+		}
+	}
+	if !t.Meta.Conditional {
+		p.Notes = append(p.Notes, "The table is not conditional: before the cut-over, stop the writers or wait until no dual write can be under way.")
+	}
+	switch {
+	case t.Meta.Expires():
+	case d.TTL > 0:
+		unfit("The source keeps rows for %v by default, and those of the table do not expire: make the table with a time to live, and not conditional.", d.TTL)
+	default:
+		p.Notes = append(p.Notes, "No row of the table expires: a row of the source that does is refused, and keeps the cut-over from being made.")
+	}
+}
+
+func fits(c Column, to *rowcodec.Column) bool {
+	typ, err := value.Parse(c.Type.String())
+	return err == nil && value.Takes(typ.GoType(), to.Type.GoType())
+}
+
+// sample reads some rows and encrypts them, to estimate time and space.
+func (m *Migration) sample(ctx context.Context, p *Plan) error {
+	s := &sampling{left: sampled}
+	err := m.each(ctx, func(one *Migration) error {
+		if s.left == 0 {
+			return nil
+		}
+		return one.sampleRows(ctx, p, s)
+	})
+	if p.Sampled > 0 && p.Rows > 0 {
+		p.Space = int64(s.bytes) * p.Rows / int64(p.Sampled)
+		p.Time = (2 * s.took / time.Duration(p.Sampled) * time.Duration(p.Rows)).Round(time.Second)
+	}
+	return err
+}
+
+// A sampling is what the first rows tell.
+type sampling struct {
+	left  int // rows to be read
+	bytes int
+	took  time.Duration
+}
+
+// sampleRows reads and encrypts rows of the source.
+func (m *Migration) sampleRows(ctx context.Context, p *Plan, s *sampling) error {
+	began, found := time.Now(), make([]Found, 0, s.left)
+	for f, err := range m.source.Scan(ctx, inspect.Part{Index: 0, Of: 1}) {
+		if err != nil {
+			return ofSource(err)
+		}
+		if found = append(found, f); len(found) == s.left {
+			break
+		}
+	}
+	t, stateful := m.table.Now(), false
+	for _, c := range t.ByName {
+		stateful = stateful || c.Stateful
+	}
+	for _, f := range found {
+		w, err := wanted(t, f)
+		var records []*rowcodec.Record
+		if err == nil && w.record != nil {
+			// Values are put into no index before anything begins, so that their ciphertexts are not known.
+			if records = []*rowcodec.Record{w.record}; !stateful {
+				_, err = t.EncodeAll(ctx, records)
+			}
+		}
+		switch {
+		case err != nil && ofRow(err):
+			p.Refused++
+			continue
+		case err != nil:
+			return err
+		}
+		for _, r := range records {
+			s.bytes += size(t.View, r)
+		}
+	}
+	p.Sampled, s.left, s.took = p.Sampled+len(found), s.left-len(found), s.took+time.Since(began)
+	return nil
+}
+
+// size returns how many bytes the cells of a row and its index entries have.
+func size(t *rowcodec.View, r *rowcodec.Record) (n int) {
+	var puts []driver.Mutation
+	if len(r.Search) > 0 { // some columns are searched
+		puts = t.PutPostings([]*rowcodec.Record{r})
+	}
+	if len(r.Key) > 0 {
+		puts = append(puts, t.Mutation(r))
+	}
+	for _, m := range puts {
+		n += len(m.Row)
+		for _, cell := range m.Puts {
+			n += len(cell.Qualifier) + len(cell.Value)
+		}
+	}
+	return n
+}

@@ -1,0 +1,98 @@
+// Package migrate brings a table that an application keeps itself into an encrypted table, while the application goes on.
+package migrate
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+)
+
+// A Source is a table of the application's own. Several goroutines may call its methods at a time. No error has a value of a row.
+type Source interface {
+	// Name says which table it is, without what is needed to reach it: as "cassandra:shop.orders".
+	Name() string
+
+	// Describe reads what the database says of the table. One that is not there is [driver.ErrNoFamily]. It has a Source
+	// all the same, so that who has dropped it can ask again what remains.
+	Describe(ctx context.Context) (Description, error)
+
+	// Fingerprint returns what changes with all of the table that matters to readers: names, types and keys of columns, and which
+	// table it is. It is asked for with each part of a pass, and takes no more than that. Its errors are those of Describe.
+	Fingerprint(ctx context.Context) (string, error)
+
+	// Scan yields the rows of a part, each once. A row that is there from the beginning to the end is among them. An error is
+	// the last thing that it yields.
+	Scan(ctx context.Context, part inspect.Part) iter.Seq2[Found, error]
+
+	// Read returns the rows with some keys as they are now, in the order of keys. It observes each write that was acknowledged
+	// before the call. The key of a row that is not there comes back as well, without Exists.
+	Read(ctx context.Context, keys []store.Row) ([]Found, error)
+
+	// Drop removes the table.
+	Drop(ctx context.Context) error
+
+	// Remains lists where values of the table may still be in the clear when it has been dropped.
+	Remains(ctx context.Context) ([]Remain, error)
+}
+
+// Found is a row of a source.
+type Found struct {
+	Row     store.Row // its key and, if it Exists, its columns that are not null, as values of the types of Description
+	Exists  bool
+	Written time.Time // when the latest of its values was written, by the clock that the database goes by, or zero where nobody knows
+	Expires time.Time // when its last value expires, or zero if there is one that does not
+	Mixed   bool      // whether some of its values expire sooner than others
+	Refused string    // why no encrypted table takes the row, without its values, or "": then Row may lack parts of its key
+}
+
+// A Description is what a database says of a table.
+type Description struct {
+	Key         []Column // in the order of the primary key
+	Columns     []Column
+	Unmapped    []string      // sentences: what has no place in an encrypted table, why, and what to do instead
+	Rows, Bytes int64         // estimates, or 0 where there is none
+	AtLeast     bool          // Rows and Bytes are what was seen, and there may be far more
+	TTL         time.Duration // how long rows live that are written without a time to live, or 0 for ever
+	BeforeDrop  []string      // sentences: what to do before values can be gone, such as snapshots that the database makes by itself
+}
+
+// A Column is a part of the key or a column of a source.
+type Column struct {
+	Name    string
+	Type    store.Type // which values it has
+	Foreign string     // its type as its database names it
+}
+
+// A Remain is a place that may have values in the clear.
+type Remain struct {
+	What   string // as "snapshot"
+	Where  string // a path, a name or a node
+	Seen   bool   // whether it is known to be there, and not only possible
+	Advice string // how to get rid of it
+}
+
+// timeOfStamp returns when what has a stamp was written, where the stamps of the database are times; zero elsewhere.
+func timeOfStamp(db driver.DB, stamp int64) time.Time {
+	switch system := driver.Describe(db).System; {
+	case stamp == 0:
+	case system == "cassandra":
+		return time.UnixMicro(stamp)
+	case system == "hbase":
+		return time.UnixMilli(stamp)
+	}
+	return time.Time{}
+}
+
+// keyOf returns the key parts of a row.
+func keyOf(t *engine.Engine, row store.Row) store.Row {
+	key := make(store.Row, len(t.Parts))
+	for _, c := range t.Parts {
+		key[c.Name] = row[c.Name]
+	}
+	return key
+}

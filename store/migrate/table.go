@@ -1,0 +1,207 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/internal/administer"
+	"github.com/rangecrypt/rangecrypt/store/internal/bykey"
+	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
+	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/internal/session"
+)
+
+// An encrypted is a source that is an encrypted table itself.
+type encrypted struct {
+	table *session.Table // nil where there is none
+	name  string
+}
+
+// FromTable returns an encrypted table as a source, of the same store or of another one. So rows come under other keys, those of row
+// keys and of the database included, under another encryption of the row key, or into another database. A table that is not there
+// any more does for a Drop that is made again.
+func FromTable(ctx context.Context, st *store.Store, name string) (Source, error) {
+	tbl, err := st.Table(ctx, name)
+	if errors.Is(err, store.ErrNoTable) {
+		err = nil
+	}
+	return encrypted{(*session.Table)(tbl), name}, err
+}
+
+// gone is the error of what needs a table that is not there.
+func (s encrypted) gone() error {
+	return fault.Besides(fmt.Errorf("%w: there is none with the name %q", fault.ErrNoTable, s.name), driver.ErrNoFamily)
+}
+
+// into reports whether it is the table that rows come into.
+func (s encrypted) into(tbl *session.Table) bool { return s.table != nil && s.table.ID() == tbl.ID() }
+
+// Name implements [Source].
+func (s encrypted) Name() string { return "table:" + s.name }
+
+// look returns the table as it is now, or why no rows can come from it.
+func (s encrypted) look(ctx context.Context) (*engine.Engine, error) {
+	if s.table == nil {
+		return nil, s.gone()
+	}
+	t, err := s.table.Refresh(ctx)
+	switch {
+	case errors.Is(err, fault.ErrNoTable):
+		return nil, s.gone()
+	case err != nil:
+		return nil, err
+	case s.target(ctx):
+		return nil, fmt.Errorf("%w: rows are coming into table %q itself: cut that migration over, or abort it, before", ErrUnfit, t.Meta.Name)
+	}
+	return t, nil
+}
+
+// Fingerprint implements [Source].
+func (s encrypted) Fingerprint(ctx context.Context) (string, error) {
+	t, err := s.look(ctx)
+	if err != nil {
+		return "", err
+	}
+	print := fmt.Sprintf("%x", t.Meta.ID)
+	for _, c := range slices.Concat(t.Parts, t.Columns) {
+		print += fmt.Sprintf(" %q %x %s", c.Name, c.Id, c.Type)
+	}
+	return print, nil
+}
+
+// Describe implements [Source].
+func (s encrypted) Describe(ctx context.Context) (d Description, err error) {
+	t, err := s.look(ctx)
+	if err != nil {
+		return d, err
+	}
+	columns := func(of []*rowcodec.Column) (all []Column, err error) {
+		for _, c := range of {
+			typ, err := store.ParseType(c.Type.String())
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, Column{Name: c.Name, Type: typ, Foreign: c.Type.String()})
+		}
+		return all, nil
+	}
+	if d.Key, err = columns(t.Parts); err != nil {
+		return d, err
+	}
+	d.Columns, err = columns(t.Columns)
+	d.TTL = time.Duration(t.Meta.TTL) * time.Second
+	d.BeforeDrop = []string{"Backups and snapshots of the database keep what the table had: delete them, too, if its keys may be known to others."}
+	return d, err
+}
+
+// target reports whether rows come into the table itself.
+func (s encrypted) target(ctx context.Context) bool {
+	rec, err := s.table.Database().Catalogue.Migration(ctx, s.table.ID())
+	return err == nil && rec.Phase.Dual()
+}
+
+// found returns a row that was read, and the latest stamp of its cells.
+func (s encrypted) found(t *engine.Engine, r *rowcodec.Record, stamp int64) Found {
+	f := Found{Row: t.Row(r, nil), Exists: true, Written: timeOfStamp(s.table.Database().Driver, stamp)}
+	if r.Expires != 0 {
+		f.Expires = time.Unix(r.Expires, 0)
+	}
+	return f
+}
+
+// Scan implements [Source].
+func (s encrypted) Scan(ctx context.Context, part inspect.Part) iter.Seq2[Found, error] {
+	return func(yield func(Found, error) bool) {
+		err := part.Check()
+		if err == nil && s.table == nil {
+			err = s.gone()
+		}
+		if err != nil {
+			yield(Found{}, err)
+			return
+		}
+		t, enough := s.table.Now(), errors.New("enough")
+		r := t.Rows(part.Index, part.Of)
+		r.Cells.Stamps = true
+		err = chunks.InBatches(ctx, t.Data, r, func(batch []driver.Row) error {
+			for _, row := range batch {
+				r, err := t.Opened(ctx, t.Data, row, nil, new(rowcodec.Scratch))
+				var f Found
+				switch {
+				case errors.Is(err, fault.ErrTampered), errors.Is(err, fault.ErrTorn), errors.Is(err, fault.ErrWrongKey):
+					f = Found{Row: make(store.Row), Exists: true, Refused: "it cannot be opened: verify the table that it is in"}
+				case err != nil:
+					return err
+				case r == nil:
+					continue
+				default:
+					f = s.found(t, r, driver.LatestStamp(row.Cells))
+				}
+				if !yield(f, nil) {
+					return enough
+				}
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, enough) {
+			yield(Found{}, engine.Gone(err))
+		}
+	}
+}
+
+// Read implements [Source].
+func (s encrypted) Read(ctx context.Context, rows []store.Row) ([]Found, error) {
+	if s.table == nil {
+		return nil, s.gone()
+	}
+	t := s.table.Now()
+	keys, err := bykey.KeysOf(ctx, t, rows)
+	if err != nil {
+		return nil, err
+	}
+	t, seen, err := t.See(ctx, keys)
+	if err != nil {
+		return nil, engine.Gone(err)
+	}
+	found := make([]Found, len(rows))
+	for i := range seen {
+		switch r := seen[i].Record; {
+		case seen[i].Torn:
+			found[i] = Found{Row: keyOf(t, rows[i]), Exists: true, Refused: "it has cells of two writes: verify the table that it is in"}
+		case r == nil:
+			found[i] = Found{Row: keyOf(t, rows[i])}
+		default:
+			found[i] = s.found(t, r, seen[i].Stamp())
+		}
+	}
+	return found, nil
+}
+
+// Drop implements [Source].
+func (s encrypted) Drop(ctx context.Context) error {
+	if s.table == nil {
+		return nil
+	}
+	err := administer.DropTable(ctx, s.table.Database(), s.table.Now().Meta.Name)
+	if errors.Is(err, fault.ErrNoTable) {
+		return nil
+	}
+	return err
+}
+
+// Remains implements [Source]. What is left is encrypted under the keys of the table that was dropped.
+func (s encrypted) Remains(context.Context) ([]Remain, error) {
+	return []Remain{
+		{What: "files of the database", Where: "snapshots and logs that it makes by itself", Advice: "what they have is encrypted under the keys of the dropped table"},
+		{What: "backups", Where: "wherever they are kept", Advice: "they open with the master key of their time: destroy them if it may be known to others"},
+	}, nil
+}

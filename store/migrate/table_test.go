@@ -1,0 +1,168 @@
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/internal/testdb"
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/kms"
+)
+
+// An encrypted table comes under other keys, into another database and under other encryptions, while it is written.
+func TestFromTable(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
+		for _, ttl := range []time.Duration{0, store.TTLByRow} {
+			t.Run(fmt.Sprintf("ttl %v", ttl), func(t *testing.T) { fromTable(t, kind, ttl) })
+		}
+	})
+}
+
+func fromTable(t *testing.T, kind testdb.Database, ttl time.Duration) {
+	ctx := t.Context()
+	open := func(db driver.DB) *store.Store {
+		st, err := store.Open(ctx, db, kms.NewLocal(ope.GenerateKey()), nil)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, st.Close(context.Background())) })
+		return st
+	}
+	old, young := open(kind.Open(t, nil)), open(drivertest.NewMemory())
+	from, err := old.Create(ctx, store.Schema{
+		Name: "readings", TTL: ttl, Conditional: ttl == 0,
+		Key:     []store.KeyPart{store.HashedPart("device", store.String), store.OrderedPart("at", store.Time(time.Second), store.MOPE), store.TiePart("id")},
+		Columns: []store.Column{store.OrderedColumn("celsius", store.Float64, store.Kerschbaum), store.PlainColumn("model", store.String), store.RandomisedColumn("raw", store.Bytes)},
+	})
+	require.NoError(t, err)
+	into, err := young.Create(ctx, store.Schema{
+		Name: "readings", TTL: ttl, Conditional: ttl == 0,
+		Key:     []store.KeyPart{store.HashedPart("device", store.String), store.OrderedPart("at", store.Time(time.Second), store.Boldyreva), store.TiePart("id")},
+		Columns: []store.Column{store.OrderedColumn("celsius", store.Float64, store.Boldyreva), store.RandomisedColumn("model", store.String), store.RandomisedColumn("raw", store.Bytes)},
+	})
+	require.NoError(t, err)
+	row := func(i int) store.Row {
+		r := store.Row{"device": fmt.Sprint(i % 7), "at": time.Unix(int64(1000+i), 0).UTC(), "id": [16]byte{byte(i), byte(i >> 8)}, "celsius": float64(i) / 3, "model": "m"}
+		if i%2 == 0 {
+			r["raw"] = []byte{byte(i), 0}
+		}
+		return r
+	}
+	put := func(i int) error {
+		if ttl != 0 && i%3 == 0 {
+			return from.Expiring(time.Hour).Put(ctx, row(i))
+		}
+		return from.Put(ctx, row(i))
+	}
+	for i := range 120 {
+		require.NoError(t, put(i))
+	}
+	source, err := FromTable(ctx, old, from.Schema().Name)
+	require.NoError(t, err)
+	m, err := New(into, source)
+	require.NoError(t, err)
+	plan, err := m.Prepare(ctx, false)
+	require.NoError(t, err, plan)
+	for i := range 3 {
+		_, err = m.Copy(ctx, inspect.Part{Index: i, Of: 3}, nil)
+		require.NoError(t, err)
+		k := 10 * i
+		require.NoError(t, m.Mirror().Write(ctx, []store.Row{row(k)}, func(ctx context.Context) error { return from.Delete(ctx, row(k)) }))
+		k = 130 + i
+		require.NoError(t, m.Mirror().Write(ctx, []store.Row{row(k)}, func(context.Context) error { return put(k) }))
+	}
+	done, err := m.Verify(ctx, whole, nil)
+	require.NoError(t, err)
+	require.True(t, done.Over)
+	require.Zero(t, done.Rows.Differs+done.Rows.Refused)
+	require.Equal(t, 120, done.Rows.Equal)
+
+	rows := func(tbl *store.Table) map[string]store.Row {
+		all := make(map[string]store.Row)
+		for r, err := range tbl.Query(ctx, store.Query{}) {
+			require.NoError(t, err)
+			all[fmt.Sprint(r["device"], r["at"], r["id"])] = r
+		}
+		return all
+	}
+	require.Len(t, rows(into), 120)
+	require.Equal(t, rows(from), rows(into))
+
+	require.NoError(t, m.Cutover(ctx))
+	_, err = m.Verify(ctx, whole, nil)
+	require.NoError(t, err)
+	_, err = m.Drop(ctx, false, nil)
+	require.NoError(t, err)
+	_, err = old.Table(ctx, "readings")
+	require.ErrorIs(t, err, store.ErrNoTable)
+	require.Len(t, rows(into), 120)
+	source, err = FromTable(ctx, old, "readings")
+	require.NoError(t, err)
+	m, err = New(into, source)
+	require.NoError(t, err)
+	remains, err := m.Drop(ctx, false, nil)
+	require.NoError(t, err, "it is gone, and that is said again")
+	require.NotEmpty(t, remains)
+	_, err = source.Read(ctx, []store.Row{row(1)})
+	require.ErrorIs(t, err, driver.ErrNoFamily)
+	for _, err := range source.Scan(ctx, whole) {
+		require.ErrorIs(t, err, driver.ErrNoFamily)
+	}
+}
+
+// What was changed or moved in the source stays where it is, and keeps the cut-over from being made.
+func TestFromDamagedTable(t *testing.T) {
+	ctx := t.Context()
+	db := drivertest.NewMemory()
+	st, err := store.Open(ctx, db, kms.NewLocal(ope.GenerateKey()), nil)
+	require.NoError(t, err)
+	from, err := st.Create(ctx, schemaOf(nil))
+	require.NoError(t, err)
+	into, err := st.Create(ctx, schemaOf(func(s *store.Schema) { s.Name = "orders again" }))
+	require.NoError(t, err)
+	for i := range int64(5) {
+		require.NoError(t, from.Put(ctx, store.Row{"id": i, "a": i, "b": i}))
+	}
+	names, err := db.Families(ctx)
+	require.NoError(t, err)
+	spoilt := 0
+	for _, name := range names {
+		f, err := db.Family(ctx, driver.FamilySpec{Name: name, Layout: driver.LayoutOrdered, PrefixBytes: 16, Existing: true})
+		if err != nil {
+			continue // another layout
+		}
+		for row, err := range f.Scan(ctx, driver.Range{AnyOrder: true}) {
+			require.NoError(t, err)
+			if c := row.Cells[0]; spoilt == 0 && len(c.Value) > 60 {
+				c.Value[len(c.Value)-1] ^= 1
+				require.NoError(t, f.Apply(ctx, driver.Mutation{Row: row.Key, Puts: []driver.Cell{c}}))
+				spoilt++
+			}
+		}
+	}
+	require.Equal(t, 1, spoilt)
+	source, err := FromTable(ctx, st, from.Schema().Name)
+	require.NoError(t, err)
+	m, err := New(into, source)
+	require.NoError(t, err)
+	_, err = m.Prepare(ctx, false)
+	require.NoError(t, err)
+	_, err = m.Copy(ctx, whole, nil)
+	require.NoError(t, err)
+	var found []Finding
+	done, err := m.Verify(ctx, whole, &PassOptions{Finding: func(f Finding) { found = append(found, f) }})
+	require.NoError(t, err)
+	require.Equal(t, 4, done.Rows.Equal)
+	require.Len(t, found, 1)
+	require.ErrorIs(t, found[0].Err, ErrUnfit)
+	require.ErrorIs(t, m.Cutover(ctx), ErrDiffers)
+
+	_, err = New(from, source)
+	require.ErrorIs(t, err, ErrUnfit)
+}

@@ -1,0 +1,195 @@
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/internal/testdb"
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/kms"
+)
+
+func tenantLog(name string, conditional bool) store.Schema {
+	return store.Schema{
+		Name: name, Tenants: true, Conditional: conditional, Key: []store.KeyPart{store.HashedPart("id", store.Int64)},
+		Columns: []store.Column{store.OrderedColumn("level", store.Int64, store.Kerschbaum), store.PlainColumn("note", store.String), store.RandomisedColumn("zone", store.String)},
+	}
+}
+
+// The rows of each tenant come into its own rows of another table, under its own keys and policy, of the same store or of another one.
+func TestTenantsCome(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
+		for _, conditional := range []bool{false, true} {
+			for _, another := range []bool{false, true} {
+				t.Run(fmt.Sprint("conditional ", conditional, ", another store ", another), func(t *testing.T) {
+					tenantsCome(t, kind.Open(t, nil), conditional, another)
+				})
+			}
+		}
+	})
+}
+
+func tenantsCome(t *testing.T, db driver.DB, conditional, another bool) {
+	ctx := t.Context()
+	open := func(db driver.DB) *store.Store {
+		st, err := store.Open(ctx, db, kms.NewLocal(ope.GenerateKey()), nil)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, st.Close(context.Background())) })
+		return st
+	}
+	old := open(db)
+	young := old
+	if another {
+		young = open(drivertest.NewMemory())
+	}
+	from, err := old.Create(ctx, tenantLog("log", conditional))
+	require.NoError(t, err)
+	into, err := young.Create(ctx, tenantLog("log again", conditional))
+	require.NoError(t, err)
+	tenants := []string{"acme", "beta", "gamma"}
+	for i, name := range tenants {
+		require.NoError(t, old.CreateTenant(ctx, name))
+		if i == 0 {
+			require.NoError(t, old.SetPolicy(ctx, name, "log", store.Policy{Whole: true}))
+		}
+		if i == 1 {
+			require.NoError(t, old.SetPolicy(ctx, name, "log", store.Policy{}, "zone"))
+		}
+	}
+	row := func(id int64) store.Row { return store.Row{"id": id, "level": id % 5, "note": "same", "zone": "z"} }
+	bound := func(tbl *store.Table, name string) *store.Table {
+		of, err := tbl.Tenant(ctx, name)
+		require.NoError(t, err)
+		return of
+	}
+	rows := func(tbl *store.Table, name string) map[int64]store.Row {
+		all := make(map[int64]store.Row)
+		for r, err := range bound(tbl, name).Query(ctx, store.Query{Where: store.Int64.Field("level").AtLeast(0)}) {
+			require.NoError(t, err)
+			all[r["id"].(int64)] = r
+		}
+		return all
+	}
+	for _, name := range tenants[:2] {
+		for id := range int64(20) {
+			require.NoError(t, bound(from, name).Put(ctx, row(id)))
+		}
+	}
+	source, err := FromTable(ctx, old, "log")
+	require.NoError(t, err)
+	m, err := New(into, source)
+	require.NoError(t, err)
+	if another {
+		_, err := m.Prepare(ctx, false)
+		require.ErrorIs(t, err, ErrUnfit)
+		require.ErrorContains(t, err, `has no tenant "acme": create it there`)
+		for _, name := range tenants {
+			require.NoError(t, young.CreateTenant(ctx, name))
+		}
+	}
+	plan, err := m.Prepare(ctx, false)
+	require.NoError(t, err, plan)
+	require.Equal(t, 40, plan.Sampled)
+	for i := range 3 {
+		_, err = m.Copy(ctx, inspect.Part{Index: i, Of: 3}, nil)
+		require.NoError(t, err)
+	}
+	// Writers go on, each for its tenant.
+	err = m.Mirror().Write(ctx, []store.Row{row(1)}, func(context.Context) error { panic("written") })
+	require.ErrorIs(t, err, store.ErrTenant)
+	for _, name := range tenants {
+		w, err := m.MirrorOf(ctx, name)
+		require.NoError(t, err)
+		require.NoError(t, w.Write(ctx, []store.Row{row(3)}, func(ctx context.Context) error { return bound(from, name).Delete(ctx, row(3)) }))
+		require.NoError(t, w.Write(ctx, []store.Row{row(30)}, func(ctx context.Context) error { return bound(from, name).Put(ctx, row(30)) }))
+	}
+	// What went past them is found, in the right tenant's rows, and mended.
+	require.NoError(t, bound(from, "beta").Put(ctx, store.Row{"id": int64(4), "level": int64(4), "note": "other"}))
+	done, err := m.Verify(ctx, whole, nil)
+	require.NoError(t, err)
+	require.Equal(t, Counts{Equal: 40, Differs: 1}, done.Rows)
+	done, err = m.Verify(ctx, whole, &PassOptions{Repair: true})
+	require.NoError(t, err)
+	require.Equal(t, Counts{Equal: 40, Mended: 1}, done.Rows)
+	for _, name := range tenants {
+		require.Equal(t, rows(from, name), rows(into, name), name)
+	}
+	require.Len(t, rows(into, "acme"), 20)
+	require.Len(t, rows(into, "gamma"), 1)
+
+	// The policies came with them.
+	for i, want := range []store.Policy{{Whole: true}, {}} {
+		p, set, err := young.Policy(ctx, tenants[i], "log again")
+		require.NoError(t, err)
+		require.True(t, set)
+		require.Equal(t, want.Whole, p.Whole)
+	}
+	use, err := bound(into, "acme").KeyUse(ctx, nil)
+	require.NoError(t, err)
+	require.Zero(t, use.Plain)
+	require.NoError(t, m.Cutover(ctx))
+	_, err = m.Verify(ctx, whole, nil)
+	require.NoError(t, err)
+	_, err = m.Drop(ctx, false, nil)
+	require.NoError(t, err)
+	require.Len(t, rows(into, "acme"), 20)
+	_, err = old.Table(ctx, "log")
+	require.ErrorIs(t, err, store.ErrNoTable)
+}
+
+// Rows of tenants come into a table with tenants only, which is not open for one; a policy that would show more than both schemas say is refused.
+func TestTenantsThatDoNotFit(t *testing.T) {
+	ctx := t.Context()
+	st, err := store.Open(ctx, drivertest.NewMemory(), kms.NewLocal(ope.GenerateKey()), nil)
+	require.NoError(t, err)
+	from, err := st.Create(ctx, tenantLog("log", false))
+	require.NoError(t, err)
+	schema := tenantLog("sealed", false)
+	schema.Columns[1] = store.RandomisedColumn("note", store.String)
+	into, err := st.Create(ctx, schema)
+	require.NoError(t, err)
+	schema.Name, schema.Tenants = "without", false
+	without, err := st.Create(ctx, schema)
+	require.NoError(t, err)
+	require.NoError(t, st.CreateTenant(ctx, "acme"))
+	acme, err := from.Tenant(ctx, "acme")
+	require.NoError(t, err)
+	require.NoError(t, acme.Put(ctx, store.Row{"id": int64(1), "note": "n"}))
+	require.NoError(t, st.SetPolicy(ctx, "acme", "log", store.Policy{Sensitive: []string{"zone"}}))
+
+	source, err := FromTable(ctx, st, "log")
+	require.NoError(t, err)
+	_, err = New(without, source)
+	require.ErrorIs(t, err, ErrUnfit)
+	require.ErrorContains(t, err, "make it with tenants")
+	plain, err := FromTable(ctx, st, "without")
+	require.NoError(t, err)
+	_, err = New(into, plain)
+	require.ErrorIs(t, err, ErrUnfit)
+	bound, err := into.Tenant(ctx, "acme")
+	require.NoError(t, err)
+	_, err = New(bound, source)
+	require.ErrorIs(t, err, ErrUnfit)
+	require.ErrorContains(t, err, "open it without")
+
+	m, err := New(into, source)
+	require.NoError(t, err)
+	_, err = m.Prepare(ctx, false)
+	require.ErrorIs(t, err, ErrUnfit)
+	require.ErrorContains(t, err, "set the tenant's policy for the table")
+	require.NoError(t, st.SetPolicy(ctx, "acme", "sealed", store.Policy{Whole: true}))
+	_, err = m.Prepare(ctx, false)
+	require.NoError(t, err)
+	_, err = m.Copy(ctx, whole, nil)
+	require.NoError(t, err)
+	use, err := bound.KeyUse(ctx, nil)
+	require.NoError(t, err)
+	require.Zero(t, use.Plain)
+}
