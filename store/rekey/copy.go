@@ -1,0 +1,100 @@
+package rekey
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/internal/administer"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+	"github.com/rangecrypt/rangecrypt/store/internal/session"
+	"github.com/rangecrypt/rangecrypt/store/migrate"
+)
+
+// Copy begins to copy a table into a new one of the same schema under keys of its own, in the same store under another name or in
+// another store, or finds what an earlier call has begun. The rest is as with any migration: all writers of the table write through its
+// Mirror, or there are none.
+//
+// Tenants that the other store has not are made there, with keys of their own; [migrate.Migration] gives them their policies. Columns
+// that share the key of another table's column share it again: in the same store that key stays, and in another one that table
+// must be there before.
+func Copy(ctx context.Context, from *store.Store, table string, to *store.Store, as string) (*migrate.Migration, error) {
+	m, err := begin(ctx, from, table, to, as)
+	if err != nil {
+		return nil, fmt.Errorf("rekey: copy table %q into table %q: %w", table, as, err)
+	}
+	return m, nil
+}
+
+func begin(ctx context.Context, from *store.Store, table string, to *store.Store, as string) (*migrate.Migration, error) {
+	source, err := migrate.FromTable(ctx, from, table)
+	if err != nil {
+		return nil, err
+	}
+	into, err := to.Table(ctx, as)
+	if errors.Is(err, store.ErrNoTable) {
+		into, err = create(ctx, from, table, to, as)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m, err := migrate.New(into, source)
+	if err != nil {
+		return nil, err
+	}
+	status, err := m.Status(ctx)
+	if err != nil || status.Phase != "" {
+		return m, err
+	}
+	plan, err := m.Prepare(ctx, false)
+	if errors.Is(err, migrate.ErrPhase) {
+		return m, nil // another one was faster
+	}
+	for _, text := range append(plan.Unfit, plan.Unmapped...) {
+		err = fmt.Errorf("%w: %s", err, text)
+	}
+	return m, err
+}
+
+// create makes the new table and, in another store, the tenants.
+func create(ctx context.Context, from *store.Store, table string, to *store.Store, as string) (*store.Table, error) {
+	old, err := session.Of(from).Named(ctx, table)
+	if err != nil {
+		return nil, err
+	}
+	schema, err := old.Now().Meta.Schema()
+	if err != nil {
+		return nil, err
+	}
+	if schema.Tenants && session.Of(from) != session.Of(to) {
+		if err := createTenants(ctx, from, to); err != nil {
+			return nil, err
+		}
+	}
+	schema.Name = as
+	for i := range schema.Columns {
+		if c := &schema.Columns[i]; c.Confidentiality == meta.OfColumns && c.Table == table {
+			c.Table = as
+		}
+	}
+	made, err := administer.Create(ctx, session.Of(to), schema)
+	if errors.Is(err, fault.ErrExists) {
+		return to.Table(ctx, as) // another one was faster
+	}
+	return (*store.Table)(made), err
+}
+
+func createTenants(ctx context.Context, from, to *store.Store) error {
+	names, err := from.Tenants(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := to.CreateTenant(ctx, name); err != nil && !errors.Is(err, store.ErrExists) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+package rekey
+
+import "github.com/rangecrypt/rangecrypt/store/inspect"
+
+// An Under is how much is under listed keys.
+type Under struct {
+	Cells   int // that they sealed
+	Entries int // index entries of columns that are found by them
+	Rows    int // whose row keys have parts that are found by them, counted for each part
+	Records int // of indexes of schemes
+}
+
+// Add adds what is under keys of another table.
+func (u *Under) Add(other Under) {
+	u.Cells, u.Entries, u.Rows, u.Records = u.Cells+other.Cells, u.Entries+other.Entries, u.Rows+other.Rows, u.Records+other.Records
+}
+
+// Under returns how much of a table is under listed keys, as use counts it. Keys of tenants' rows count as the keys of the tenants that they
+// derive from.
+func (l List) Under(d inspect.Database, t inspect.Table, use inspect.KeyUse) (u Under) {
+	tenants := make(map[string][]string)
+	for _, tenant := range d.Tenants {
+		tenants[tenant.Name] = tenant.Keys
+	}
+	// For each id of a column, the keys of a tenant come in their order.
+	last, nth := [2]string{}, 0
+	for _, k := range use.Keys {
+		id := k.ID
+		if keys := tenants[k.Tenant]; k.Tenant != "" {
+			if at := [2]string{k.Tenant, k.Column}; at != last {
+				last, nth = at, 0
+			}
+			id = ""
+			if len(keys) > 0 {
+				id = keys[nth%len(keys)]
+			}
+			nth++
+		}
+		if l[id] {
+			u.Cells += k.Cells
+		}
+	}
+	parts := make(map[string]bool)
+	for _, f := range t.Key {
+		parts[f.Name] = true
+	}
+	for _, k := range use.Search {
+		id := k.ID
+		if keys := tenants[k.Tenant]; len(keys) > 0 {
+			id = keys[len(keys)-1] // the first one, for ever
+		}
+		switch {
+		case !l[id]:
+		case parts[k.Column]:
+			u.Rows += k.Entries
+		default:
+			u.Entries += k.Entries
+			u.Records += k.Records
+		}
+	}
+	return u
+}
