@@ -29,7 +29,6 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/stores"
 	"github.com/rangecrypt/rangecrypt/internal/intercept"
-	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/pebble"
 )
@@ -334,7 +333,7 @@ func TestInterruptedInsert(t *testing.T) {
 func testInterruptedInsert(t *testing.T, scheme string) {
 	dir := t.TempDir()
 	require.NoError(t, exec.Command("opebench", "keys", "generate", filepath.Join(dir, "key")).Run())
-	n := sim.Share(30_000, 12_000)
+	const n = 12_000
 	insert := []string{"insert", "--store", "pebble:data", "--key", "key", "--n", strconv.Itoa(n), "--batch", "20", "--scheme", scheme}
 	cmd, stdout, stderr := start(t, dir, insert...)
 	grown(t, filepath.Join(dir, "data"), 100_000)

@@ -34,7 +34,7 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("EXAMPLES", examples)
-			if !sim.Full() && !testing.Short() { // the race detector is run with -short, and is to see threads
+			if !testing.Short() { // the race detector is run with -short, and is to see threads
 				env.Setenv("GOMAXPROCS", "1") // there are a thousand processes, each of which then costs a quarter less
 			}
 			return nil
@@ -44,6 +44,8 @@ func TestScripts(t *testing.T) {
 			case "openssl":
 			case "full":
 				return sim.Full(), nil
+			case "long":
+				return sim.Long(), nil
 			default:
 				return false, fmt.Errorf("no condition %q", name)
 			}

@@ -20,14 +20,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/internal/testdb"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/memindex"
 )
 
 var (
-	killsFlag = flag.Int("e2e.kills", sim.Share(10, 4), "how many processes TestKilledClients kills, for each database and scheme")
+	killsFlag = flag.Int("e2e.kills", 4, "how many processes TestKilledClients kills, for each database and scheme")
 	seedFlag  = flag.Uint64("e2e.seed", 0, "seed of TestKilledClients; 0 draws one")
 )
 

@@ -12,11 +12,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/internal/testdb"
 )
 
-var tableKillsFlag = flag.Int("e2e.tablekills", sim.Share(8, 4), "how many processes TestKilledTableClients kills, for each database")
+var tableKillsFlag = flag.Int("e2e.tablekills", 4, "how many processes TestKilledTableClients kills, for each database")
 
 // TestKilledTableClients has four processes insert, update, delete and query rows of one table and
 // rebalance its index, and kills them at random moments; new ones take their place. What they have

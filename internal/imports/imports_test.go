@@ -50,8 +50,8 @@ func TestImportsRunOneWay(t *testing.T) {
 	// The layers of package store, the lowest first. Each imports lower ones only.
 	layers := []string{
 		"store/inspect", "store/internal/fault", "store/internal/lease", "store/internal/observe", "store/internal/value", "store/internal/index", "store/internal/scheme", "store/internal/meta", "store/internal/keyring",
-		"store/internal/catalogue", "store/internal/rowcodec", "store/internal/predicate", "store/internal/structs", "store/internal/engine", "store/internal/recopy", "store/internal/estimate", "store/internal/tokens", "store/internal/query", "store/internal/bykey", "store/internal/session", "store/internal/administer",
-		"store/internal/pseudonym", "store/internal/keyuse", "store/internal/rewrite", "store/internal/maintain", "store",
+		"store/internal/catalogue", "store/internal/rowcodec", "store/internal/forms", "store/internal/predicate", "store/internal/ranges", "store/internal/inorder", "store/internal/structs", "store/internal/chunks", "store/internal/engine", "store/internal/recopy", "store/internal/estimate", "store/internal/tokens", "store/internal/query", "store/internal/aggregate", "store/internal/bykey", "store/internal/session", "store/internal/administer",
+		"store/internal/pseudonym", "store/internal/keyuse", "store/internal/rewrite", "store/internal/maintain", "store", "store/cell", "store/migrate", "store/rekey",
 	}
 	layer := func(pkg string) int {
 		return slices.IndexFunc(layers, func(l string) bool { return pkg == module+"/"+l })
@@ -115,6 +115,12 @@ func TestImportsRunOneWay(t *testing.T) {
 		if within(imported, "store/compare") && !within(pkg, "cmd/internal/lab") && !within(pkg, "internal/cli/benchtable") {
 			return false, "what is there to compare is for the laboratory"
 		}
+		if within(imported, "store/cell/gocqlcell") || pkg == module+"/store/cell" && !ours(imported) && !standard(imported) {
+			return false, "who seals values for tables of his own chooses the driver"
+		}
+		if within(imported, "store/cell") && !within(pkg, "store/cell") {
+			return false, "cells of tables that applications keep are for applications"
+		}
 		if within(pkg, "store/internal") && slices.ContainsFunc(adapters, func(a string) bool { return within(imported, a) }) {
 			return false, "the layers of the store take any database"
 		}
@@ -171,6 +177,16 @@ func TestImportsRunOneWay(t *testing.T) {
 		{"store/pebble", module + "/store/internal/fault"},
 		{"internal/e2e", module + "/store/internal/meta"},
 		{"cmd/internal/admin", module + "/store/compare"},
+		{"store/cassandra", module + "/store/cell"},
+		{"store/cassandra", module + "/store/cell/gocqlcell"},
+		{"store/cell", module + "/store/cell/gocqlcell"},
+		{"store/cell", "github.com/apache/cassandra-gocql-driver/v2"},
+		{"store/cell/gocqlcell", module + "/store/internal/keyring"},
+		{"store", module + "/store/cell"},
+		{"store", module + "/store/migrate"},
+		{"store/migrate", module + "/store/rekey"},
+		{"store/internal/chunks", module + "/store/internal/engine"},
+		{"cmd/internal/admin", module + "/store/cell"},
 	} {
 		ok, _ := allowed(module+"/"+wrong[0], wrong[1])
 		require.False(t, ok, "%s importing %s passed", wrong[0], wrong[1])

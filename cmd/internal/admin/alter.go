@@ -166,7 +166,7 @@ func (a *alteration) make(ctx context.Context, c *cli.Call, changes []change) er
 	}
 	line := fmt.Sprintf("table %s was changed", show.Visible(a.name))
 	if rewrite {
-		line += "; rows are found by the changed columns without opening all of them after 'rangecrypt table convert'"
+		line += "; 'rangecrypt table convert' stores the rows that are there as it is now"
 	}
 	return c.Line("%s", line)
 }

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 
 func newTableConvert(e *cli.Env) *cobra.Command {
 	var status bool
+	var part command.PartFlag
 	return cli.Command{
 		Use:   "convert NAME",
 		Short: "Write again the rows that are stored as an earlier schema said",
@@ -33,14 +35,26 @@ It goes through the key space in 64 parts, and --status says how many are done. 
 share of the rows: where keys are close to each other, most of these are in few parts.
 
 It may be stopped at any time; the same command goes on where it was. Several may run at a
-time and share the work. Of a table with tenants it converts what all of them have;
+time and share the work. So a scheduler can have it done: with --part and --parts it does
+one part, and whoever does the last one ends the conversion. Parts may be done twice, at
+the same time, and of cuts that differ. What is done already is not read again.
+
+Of a table with tenants it converts what all of them have;
 'rangecrypt tenant convert' that of one.`,
 		Example: `  rangecrypt table convert readings --store pebble:data --key app.key
-  rangecrypt table convert readings --store pebble:data --key app.key --status`,
+  rangecrypt table convert readings --store pebble:data --key app.key --status
+  rangecrypt table convert readings --store pebble:data --key app.key --part 0 --parts 100`,
 		Args: []string{"the name of a table"},
 		JSON: "print the result as a line of JSON",
 		Flags: func(f *pflag.FlagSet) {
 			f.BoolVar(&status, "status", false, "show how far the conversion is, convert nothing")
+			part.Bind(f)
+		},
+		Check: func(c *cli.Call) error {
+			if status && c.Flags.Changed("part") {
+				return exit.Usagef("--status is of the whole table: leave out --part and --parts")
+			}
+			return part.Check(c.Flags)
 		},
 		Run: func(ctx context.Context, c *cli.Call) error {
 			tbl, err := command.Table(ctx, c.Store, c.Arg())
@@ -50,7 +64,7 @@ time and share the work. Of a table with tenants it converts what all of them ha
 			if status {
 				return conversion{c, c.Arg(), ""}.printStatus(ctx, tbl)
 			}
-			return conversion{c, c.Arg(), ""}.run(ctx, tbl)
+			return conversion{c, c.Arg(), ""}.run(ctx, tbl, part)
 		},
 	}.New(e)
 }
@@ -64,7 +78,10 @@ type conversion struct {
 // name says what is converted.
 func (c conversion) name() string { return command.TableOf(c.table, c.tenant) }
 
-func (c conversion) run(ctx context.Context, tbl *store.Table) error {
+func (c conversion) run(ctx context.Context, tbl *store.Table, part command.PartFlag) error {
+	if part.Given() {
+		return c.runPart(ctx, tbl, part.Part)
+	}
 	if before, err := tbl.Status(ctx); err != nil {
 		return err
 	} else if text := begun(before); text != "" {
@@ -77,11 +94,37 @@ func (c conversion) run(ctx context.Context, tbl *store.Table) error {
 		c.Warn("the conversion is not finished; the same command goes on")
 	}
 	complete := err == nil && stats.Unfit == 0
-	if err == nil && !complete {
-		err = fmt.Errorf("%s: %s %s not converted, since the schema does not take what has NaN in a column that is searched, "+
-			"or would be too large; put null or another value there and convert again", c.name(), show.Counted(stats.Unfit, "row"), show.Verb(stats.Unfit, "is", "are"))
+	return errors.Join(exit.Early(ctx, cmp.Or(err, c.unfit(stats))), c.print(stats, complete))
+}
+
+// unfit returns an error if rows were left that the schema does not take.
+func (c conversion) unfit(s inspect.ConvertStats) error {
+	if s.Unfit == 0 {
+		return nil
 	}
-	return errors.Join(exit.Early(ctx, err), c.print(stats, complete))
+	return fmt.Errorf("%s: %s %s not converted, since the schema does not take what has NaN in a column that is searched, "+
+		"or would be too large; put null or another value there and convert again", c.name(), show.Counted(s.Unfit, "row"), show.Verb(s.Unfit, "is", "are"))
+}
+
+// runPart converts a part, and prints a line of JSON whatever comes of it: whoever runs the parts adds the lines up.
+func (c conversion) runPart(ctx context.Context, tbl *store.Table, part inspect.Part) error {
+	s, err := tbl.ConvertPart(ctx, part)
+	failed := c.Encode(struct {
+		Record string `json:"record"`
+		Store  string `json:"store"`
+		Table  string `json:"table"`
+		Tenant string `json:"tenant,omitempty"`
+		inspect.Part
+		Rows       int  `json:"rows"`
+		Converted  int  `json:"converted"`
+		Unreadable int  `json:"unreadable"`
+		Unfit      int  `json:"unfit"`
+		Copies     int  `json:"copies"`
+		Complete   bool `json:"complete"` // this part
+		Done       int  `json:"done"`     // of the parts
+		Over       bool `json:"over"`
+	}{"conversion_part", c.ShownStore(), c.table, c.tenant, part, s.Rows, s.Converted, s.Unreadable, s.Unfit, s.Copies, err == nil && s.Unfit == 0, s.Done, s.Over})
+	return errors.Join(exit.Early(ctx, cmp.Or(err, c.unfit(s.ConvertStats))), failed)
 }
 
 // begun says what an earlier call, or another client that is at it, has done of a conversion.

@@ -177,7 +177,7 @@ func printTable(c *cli.Call, t tableJSON) error {
 		line += fmt.Sprintf(", as of version %d of the catalogue", t.Version)
 	}
 	text := show.Line(line, c.Style())
-	if t.ID != "" {
+	if len(t.Families) > 0 {
 		text += show.Line("in the database: "+strings.Join(t.Families, ", "), c.Style())
 	}
 	keys := [][]string{}

@@ -99,6 +99,9 @@ func (q *tableQuery) explain(ctx context.Context, c *cli.Call, analyze bool) err
 	if x.Buckets == 0 {
 		rows[3][1] = "all"
 	}
+	if len(x.Changing) > 0 {
+		rows = append(rows, []string{"being converted", names(x.Changing) + ": by index entries of before, and then of now"})
+	}
 	if analyze {
 		rows = append(rows, [][]string{
 			{"values looked up", show.Count(x.Tokens)}, {"requests", show.Count(x.Requests)}, {"found in the ranges", show.Count(x.Hits)},
@@ -203,6 +206,7 @@ func (q *tableQuery) encode(c *cli.Call, x, all inspect.Explanation, analyze boo
 		Uncopied    []string  `json:"uncopied,omitempty"`
 		Sorted      bool      `json:"sorted"`
 		Unconverted []string  `json:"unconverted"`
+		Changing    []string  `json:"changing,omitempty"`
 		Estimate    *int      `json:"estimate,omitempty"`
 		AtLeast     *int      `json:"at_least,omitempty"`
 		Exact       *bool     `json:"exact,omitempty"`
@@ -215,6 +219,7 @@ func (q *tableQuery) encode(c *cli.Call, x, all inspect.Explanation, analyze boo
 	}{
 		Record: "explanation", Store: c.ShownStore(), Table: c.Arg(), Tenant: q.tenant, Scanned: x.Driver, Intervals: x.Intervals, Buckets: x.Buckets,
 		Opened: append([]string{}, x.Opened...), Copied: x.Copied, Uncopied: x.Uncopied, Sorted: x.Sorted, Unconverted: append([]string{}, x.Unconverted...),
+		Changing: x.Changing,
 	}
 	if analyze {
 		line.Analysis = &analysis{x.Tokens, x.Requests, x.Hits, x.Discarded, x.Rows}

@@ -20,6 +20,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/internal/cli/stores"
 	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
 
 // newTable returns the command with its subcommands.
@@ -207,6 +208,9 @@ It never prints a key or a value.`,
 
 func describeTable(ctx context.Context, c *cli.Call, yaml, count bool) error {
 	tbl, err := command.Table(ctx, c.Store, c.Arg())
+	if errors.Is(err, store.ErrNoTable) && !yaml && !count {
+		return describeElsewhere(ctx, c, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -227,6 +231,21 @@ func describeTable(ctx context.Context, c *cli.Call, yaml, count bool) error {
 		}
 		shown.Rows = &n
 	}
+	return printTable(c, shown)
+}
+
+// describeElsewhere prints a table whose rows the application keeps, or returns the error of one that there is not.
+func describeElsewhere(ctx context.Context, c *cli.Call, absent error) error {
+	d, err := c.Store.Describe(ctx)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(d.Tables, func(t inspect.Table) bool { return t.Name == c.Arg() && t.Layout == inspect.Elsewhere })
+	if i < 0 {
+		return absent
+	}
+	shown := described(d.Tables[i])
+	shown.Store = c.ShownStore()
 	return printTable(c, shown)
 }
 

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -288,6 +289,7 @@ func listTenants(ctx context.Context, c *cli.Call, table string) error {
 
 func newTenantConvert(e *cli.Env) *cobra.Command {
 	var table string
+	var part command.PartFlag
 	return cli.Command{
 		Use:   "convert NAME --table TABLE",
 		Short: "Write again the rows of a tenant that are stored as an earlier policy said",
@@ -295,17 +297,21 @@ func newTenantConvert(e *cli.Env) *cobra.Command {
 its newest key and the schema say by now. Readers and writers may go on, and lose nothing.
 
 It may be stopped at any time; the same command goes on where it was, or begins again if
-the policy was changed since. Several may run at a time and share the work.`,
+the policy was changed since. Several may run at a time and share the work. With --part
+and --parts it does one part, as 'rangecrypt table convert' does.`,
 		Example: "  rangecrypt tenant convert acme --table readings --store pebble:data --key app.key",
 		Args:    theTenant, JSON: oneLine,
-		Flags: func(f *pflag.FlagSet) { bindTable(f, &table) },
-		Check: func(*cli.Call) error { return needTable(table) },
+		Flags: func(f *pflag.FlagSet) {
+			bindTable(f, &table)
+			part.Bind(f)
+		},
+		Check: func(c *cli.Call) error { return cmp.Or(needTable(table), part.Check(c.Flags)) },
 		Run: func(ctx context.Context, c *cli.Call) error {
 			tbl, err := command.ForTenant(ctx, c.Store, table, c.Arg())
 			if err != nil {
 				return err
 			}
-			return conversion{c, table, c.Arg()}.run(ctx, tbl)
+			return conversion{c, table, c.Arg()}.run(ctx, tbl, part)
 		},
 	}.New(e)
 }

@@ -77,7 +77,7 @@ func newServers(e *cli.Env) *cobra.Command {
 			f.IntVar(&opts.heapMB, "heap", 0, "largest heap of a server in `MiB` (default: 768 for cassandra, 512 for hbase, which some 10^6 rows need more than)")
 			f.BoolVar(&opts.killSafe, "kill-safe", false, "have a Cassandra node acknowledge only what survives its being killed")
 			f.BoolVar(&opts.secure, "secure", false, "have Cassandra ask for TLS with a certificate, and for a login; what a client needs\nis made in the folder, and --store is printed with it")
-			f.BoolVar(&opts.fast, "fast-start", false, "leave out the JVM's optimising compiler: it is up in half the processor time,\nand then slower; not for measuring")
+			f.BoolVar(&opts.fast, "fast-start", false, "leave out the JVM's optimising compiler, and what keeps new tables when a server is killed:\nit is up in half the processor time, and then slower; not for measuring")
 		}
 		return sub
 	}

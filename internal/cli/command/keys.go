@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -152,13 +151,17 @@ func newKeysVerify(e *cli.Env) *cobra.Command {
 		Long: `Verify opens the store with the master key, unwraps every key in it, and changes nothing.
 After an interrupted rotation of the master key it finds out which key is in force.
 
-With --deep it also reads all rows, and counts the cells that each key sealed. An earlier
-key of 0 cells is not needed any more to read what is there.`,
+With --deep it also reads all rows, index entries and indexes. It counts the cells that
+each key sealed, and what is found by each search key: index entries, rows where it is one
+of the row key, and records of the index that a scheme keeps. It counts what the catalogue
+has about a table under the database key, too. An earlier key of 0 is not needed any more
+to read what is there. Of tables that an application keeps itself (package store/cell) it
+has the keys, and nothing to count.`,
 		Example: `  rangecrypt keys verify --store pebble:data --key app.key
   rangecrypt keys verify --store pebble:data --key app.key --deep`,
 		JSON: "print lines of JSON",
 		Flags: func(f *pflag.FlagSet) {
-			f.BoolVar(&deep, "deep", false, "count the cells of each key, which reads all rows")
+			f.BoolVar(&deep, "deep", false, "count what is under each key, which reads all rows")
 		},
 		Run: func(ctx context.Context, c *cli.Call) error { return verifyKeys(ctx, c, deep) },
 	}.New(e)
@@ -186,7 +189,10 @@ func verifyKeys(ctx context.Context, c *cli.Call, deep bool) error {
 	}
 	unknown := 0
 	for _, t := range d.Tables {
-		n, err := countKeys(ctx, c, t.Name)
+		if t.Layout == inspect.Elsewhere {
+			continue // the application has the cells
+		}
+		n, err := countKeys(ctx, c, t.Name, d.Key)
 		if err != nil {
 			return err
 		}
@@ -198,71 +204,11 @@ func verifyKeys(ctx context.Context, c *cli.Call, deep bool) error {
 	return nil
 }
 
-// countKeys prints how many cells of a table each key sealed, and returns how many none of them did.
-func countKeys(ctx context.Context, c *cli.Call, table string) (unknown int, err error) {
-	tbl, err := Table(ctx, c.Store, table)
-	if err != nil {
-		return 0, err
-	}
-	bar := c.Totals()
-	use, err := tbl.KeyUse(ctx, func(rows int) { bar.At(show.Visible(table)+": rows", rows, -1) })
-	bar.End()
-	if err != nil {
-		return 0, err
-	}
-	if c.JSON {
-		type key struct {
-			Tenant string `json:"tenant,omitempty"`
-			Column string `json:"column,omitempty"`
-			ID     string `json:"id"`
-			Newest bool   `json:"newest"`
-			Cells  int    `json:"cells"`
-		}
-		keys := []key{}
-		for _, k := range use.Keys {
-			keys = append(keys, key(k))
-		}
-		return use.Unknown, c.Encode(struct {
-			Record  string `json:"record"`
-			Store   string `json:"store"`
-			Table   string `json:"table"`
-			Keys    []key  `json:"keys"`
-			Plain   int    `json:"plain"`
-			Orphans int    `json:"orphans,omitempty"`
-			Dropped int    `json:"dropped"`
-			Unknown int    `json:"unknown"`
-		}{"key-use", c.ShownStore(), table, keys, use.Plain, use.Orphans, use.Dropped, use.Unknown})
-	}
-	var rows [][]string
-	for _, k := range use.Keys {
-		name, which := "(rows)", "earlier cells"
-		if k.Column != "" {
-			name = show.Visible(k.Column)
-		}
-		if k.Newest {
-			which = "new cells"
-		}
-		if k.Tenant != "" {
-			name = show.Visible(k.Tenant) + ": " + name
-		}
-		rows = append(rows, []string{name, which, k.ID, strconv.Itoa(k.Cells)})
-	}
-	for _, rest := range []struct {
-		what  string
-		cells int
-	}{{"not sealed", use.Plain}, {"of dropped tenants", use.Orphans}, {"of dropped columns", use.Dropped}, {"of no known key", use.Unknown}} {
-		if rest.cells > 0 {
-			rows = append(rows, []string{"", rest.what, "", strconv.Itoa(rest.cells)})
-		}
-	}
-	return use.Unknown, c.Print(show.Line("table "+show.Visible(table)+":", c.Style()) +
-		show.Rows([]string{"KEY OF", "FOR", "ID", "CELLS"}, rows, []int{3}, c.Style()))
-}
-
 type rotation struct {
 	to      string
 	table   string
 	columns []string
+	search  bool
 }
 
 func newKeysRotate(e *cli.Env) *cobra.Command {
@@ -275,15 +221,20 @@ data is touched. Keep the old key until 'keys verify' accepts the new one. A pro
 opens the store already wraps the database key again.
 
 Rotate --table gives a table new keys for its cells. What is written from now on is
-sealed with them. What is there stays readable with the old ones, which are kept.`,
+sealed with them. What is there stays readable with the old ones, which are kept.
+
+With --search as well, the columns that --column names get new search keys instead: those
+of the ciphertexts and tokens that values are found by. Queries go on by the old and the
+new ones. 'rangecrypt table convert' stores all rows under the new ones.`,
 		Example: `  rangecrypt keys rotate --store pebble:data --key old.key --to new.key
-  rangecrypt keys rotate --store pebble:data --key app.key --table readings --column note`,
+  rangecrypt keys rotate --store pebble:data --key app.key --table readings --column note
+  rangecrypt keys rotate --store pebble:data --key app.key --table log --column at --search`,
 		JSON: "print the result as a line of JSON",
 		Flags: func(f *pflag.FlagSet) {
 			f.StringVar(&r.to, "to", "", "`source` of the new master key, as of --key")
 			f.StringVar(&r.table, "table", "", "`name` of the table that gets new keys for its cells")
 			f.StringArrayVar(&r.columns, "column", nil, "`name` of a column of it, repeatable (default all)")
-			cli.OfferColumns(f, "column")
+			f.BoolVar(&r.search, "search", false, "replace the search keys of these columns, and not the keys of cells")
 			cli.OfferColumns(f, "column")
 		},
 		Check: func(c *cli.Call) error { return r.check(c) },
@@ -297,6 +248,10 @@ func (r rotation) check(*cli.Call) error {
 		return exit.Usagef("say what is rotated: the master key, with --to, or the keys of a table's cells, with --table")
 	case r.to != "" && len(r.columns) > 0:
 		return exit.Usagef("--column is about a table: name it with --table")
+	case r.to != "" && r.search:
+		return exit.Usagef("--search is about columns of a table: name it with --table, and them with --column")
+	case r.search && len(r.columns) == 0:
+		return exit.Usagef("--search needs --column: name the columns that get new search keys")
 	case r.to != "":
 		return cli.CheckKey("--to", r.to)
 	}
@@ -310,7 +265,12 @@ func (r rotation) run(ctx context.Context, c *cli.Call) error {
 		if err != nil {
 			return err
 		}
-		if err := rotateMaster(ctx, c, to); err != nil {
+		if err := RotateMaster(ctx, c, to); err != nil {
+			return err
+		}
+	} else if r.search {
+		done = "columns of table " + r.table + " have new search keys; 'rangecrypt table convert' stores its rows under them"
+		if err := c.Store.RotateSearchKeys(ctx, r.table, r.columns...); err != nil {
 			return err
 		}
 	} else {
@@ -328,11 +288,12 @@ func (r rotation) run(ctx context.Context, c *cli.Call) error {
 		Store   string   `json:"store"`
 		Table   string   `json:"table,omitempty"`
 		Columns []string `json:"columns,omitempty"`
-	}{"keys-rotate", c.ShownStore(), r.table, r.columns}, done)
+		Search  bool     `json:"search,omitempty"`
+	}{"keys-rotate", c.ShownStore(), r.table, r.columns, r.search}, done)
 }
 
-// rotateMaster rotates and, where that fails, says which key is in force.
-func rotateMaster(ctx context.Context, c *cli.Call, to kms.KMS) error {
+// RotateMaster rotates the master key of the call's store and, where that fails, says which key is in force.
+func RotateMaster(ctx context.Context, c *cli.Call, to kms.KMS) error {
 	_, again := to.(*kms.Program) // whose service may have a newer master key than the one that it finds
 	_, err := store.Open(ctx, c.DB, to, nil)
 	same := err == nil

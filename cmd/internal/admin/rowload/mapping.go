@@ -125,9 +125,10 @@ type Mapping struct {
 func (n *Names) Map(fields []string, header tabular.Header) (*Mapping, error) {
 	m := &Mapping{Fields: fields, drawn: n.drawn}
 	if header == tabular.TakenAsNames && !slices.ContainsFunc(fields, func(f string) bool { return !isNumber(f) }) {
-		return nil, exit.Usagef("the first row has numbers only, as in %s: say --header no if it holds values, which names fields by their numbers from 1 on, "+
-			"or --header yes if these are the names of the fields", list(fields[:min(len(fields), shownNumbers)]))
+		return nil, exit.Usagef("the first row has numbers only: say --header no if it holds values, which names fields by their numbers from 1 on, " +
+			"or --header yes if these are the names of the fields")
 	}
+	shown := n.shown(fields, header)
 	for _, flag := range slices.Concat(n.order, n.ignored) {
 		if slices.Contains(fields, flag) {
 			continue
@@ -136,7 +137,7 @@ func (n *Names) Map(fields []string, header tabular.Header) (*Mapping, error) {
 		if header == tabular.TakenAsNames && isNumber(flag) {
 			hint = ": fields have numbers in place of names where --header no says that the first row holds values"
 		}
-		return nil, exit.Usagef("the input has no field %s, which --map or --ignore names; it has %s%s", show.Visible(flag), list(fields), hint)
+		return nil, exit.Usagef("the input has no field %s, which --map or --ignore names; it has %s%s", show.Visible(flag), list(shown(fields)), hint)
 	}
 	has := map[string]string{}
 	var unknown []string
@@ -165,7 +166,7 @@ func (n *Names) Map(fields []string, header tabular.Header) (*Mapping, error) {
 	}
 	if len(unknown) > 0 {
 		return nil, fmt.Errorf("%w: the table has no column for %s %s; it has %s: --map FIELD=COLUMN names the column of a field, --ignore FIELD leaves the field out%s",
-			tabular.ErrInput, show.Plural(len(unknown), "field"), list(unknown), n.all(), n.hint(unknown, len(fields), header))
+			tabular.ErrInput, show.Plural(len(unknown), "field"), list(shown(unknown)), n.all(), n.hint(unknown, len(fields), header))
 	}
 	var without []string
 	for _, c := range n.columns {
@@ -181,13 +182,27 @@ func (n *Names) Map(fields []string, header tabular.Header) (*Mapping, error) {
 	}
 	if len(without) > 0 {
 		return nil, fmt.Errorf("%w: no field of the input is for key %s %s, which every row needs; the fields are %s: --map FIELD=COLUMN names one",
-			tabular.ErrInput, show.Plural(len(without), "part"), list(without), list(fields))
+			tabular.ErrInput, show.Plural(len(without), "part"), list(without), list(shown(fields)))
 	}
 	return m, nil
 }
 
-// shownNumbers is how many cells of a first row are shown that are numbers.
-const shownNumbers = 3
+// shown returns how a message names some of the fields of an input. If a first row may hold values, as none of its cells is
+// the name of a column, that is by their numbers: values are in no message.
+func (n *Names) shown(fields []string, header tabular.Header) func(some []string) []string {
+	if header != tabular.TakenAsNames || slices.ContainsFunc(fields, func(field string) bool {
+		return n.to[field] != "" || slices.Contains(n.ignored, field) ||
+			slices.ContainsFunc(n.columns, func(c *celltext.Column) bool { return strings.EqualFold(field, c.Name) })
+	}) {
+		return func(some []string) []string { return some }
+	}
+	return func(some []string) (numbers []string) {
+		for _, field := range some {
+			numbers = append(numbers, "number "+strconv.Itoa(1+slices.Index(fields, field)))
+		}
+		return numbers
+	}
+}
 
 // isNumber reports whether a text is a number, which the name of a field seldom is.
 func isNumber(text string) bool {

@@ -70,7 +70,7 @@ func checkNames(fields []string) error {
 			}
 			at[fields[i]] = i
 		case first < i:
-			return fmt.Errorf("fields number %d and %d have the same name, %s: rename one of them; if the first row holds values, say --header no", first+1, i+1, show.Visible(name))
+			return fmt.Errorf("fields number %d and %d have the same name: rename one of them; if the first row holds values, say --header no", first+1, i+1)
 		}
 	}
 	return nil

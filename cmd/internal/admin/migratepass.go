@@ -1,0 +1,377 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/rangecrypt/rangecrypt/internal/cli"
+	"github.com/rangecrypt/rangecrypt/internal/cli/command"
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/migrate"
+)
+
+// migratedShares is how many shares of a part are read at a time.
+const migratedShares = 4
+
+func newMigrateCopy(e *cli.Env, open opener) *cobra.Command {
+	m := &migration{open: open}
+	var part command.PartFlag
+	return cli.Command{
+		Use:   "copy TABLE",
+		Short: "Copy the rows, while the application goes on",
+		Long: `Copy copies rows that the encrypted table does not have, and makes those that it has what
+the source has. What the application writes meanwhile wins over it, deletions included.
+
+It may be stopped at any time; the same command goes on, and repeats at most the part
+that was under way. With --part and --parts it does one part, so that a scheduler can
+have it done. Parts may be done twice, at the same time, and of cuts that differ.
+
+Rows that the table does not take are listed by a keyed hash of their keys, and the copy
+goes on: change such rows, or the table; then 'rangecrypt migrate verify --repair' brings
+them. --show-keys writes the keys to a file. Such rows keep the cut-over from being made,
+and the exit code is 1.`,
+		Example: `  rangecrypt migrate copy orders --from cassandra://127.0.0.1/shop.orders \
+      --store cassandra://127.0.0.1/app --key app.key`,
+		Args: theMigrated, JSON: "print JSON lines",
+		Flags: func(f *pflag.FlagSet) {
+			m.from.bind(f)
+			m.keys.bind(f)
+			part.Bind(f)
+		},
+		Check: func(c *cli.Call) error { return cmp.Or(m.check(c), part.Check(c.Flags), m.keys.check()) },
+		Run: func(ctx context.Context, _ *cli.Call) error {
+			return m.run(ctx, func(of *migrate.Migration) error { return m.copy(ctx, of, part) })
+		},
+	}.New(e)
+}
+
+// copy copies one part of the rows, or all.
+func (m *migration) copy(ctx context.Context, of *migrate.Migration, part command.PartFlag) error {
+	p := &migrationPass{findings: findings{migration: m}, of: of, record: "migration_copied", doing: "copying", do: of.Copy}
+	err := p.all(ctx, part)
+	if n := p.rows.Refused; err == nil && n > 0 {
+		err = fmt.Errorf("the table does not take %s: change %s, or the table; the cut-over is not made before",
+			show.Counted(n, "row"), show.Verb(n, "it", "them"))
+	}
+	if err != nil || part.Given() || p.rows != (migrate.Counts{}) {
+		return err
+	}
+	// An earlier call has done all parts.
+	s, err := of.Status(ctx)
+	if err == nil && s.Copy.Rows.Refused > 0 && s.Verified.Before(s.Copied) {
+		err = errors.New("all is copied, but for rows that the table did not take: change them, or the table; then 'rangecrypt migrate verify --repair' brings them")
+	}
+	return err
+}
+
+func newMigrateVerify(e *cli.Env, open opener) *cobra.Command {
+	m := &migration{open: open}
+	var part command.PartFlag
+	var repair bool
+	return cli.Command{
+		Use:   "verify TABLE",
+		Short: "Compare each row of the source and of the encrypted table",
+		Long: `Verify reads the source and the encrypted table, and compares each row. Rows that differ
+are listed by a keyed hash of their keys, and --show-keys writes the keys to a file. With
+--repair they become what the source has. The application may go on. The exit code is 3 if
+rows differ that are not repaired, or that the table does not take.
+
+After the cut-over it looks for rows of the source that were written later. These went
+past the wrapper. 'rangecrypt migrate drop' asks for such a verification.
+
+With --part and --parts it does one part, as 'rangecrypt migrate copy' does.`,
+		Example: `  rangecrypt migrate verify orders --repair --from cassandra://127.0.0.1/shop.orders \
+      --store cassandra://127.0.0.1/app --key app.key`,
+		Args: theMigrated, JSON: "print JSON lines",
+		Flags: func(f *pflag.FlagSet) {
+			m.from.bind(f)
+			f.BoolVar(&repair, "repair", false, "make rows that differ what the source has")
+			m.keys.bind(f)
+			part.Bind(f)
+		},
+		Check: func(c *cli.Call) error { return cmp.Or(m.check(c), part.Check(c.Flags), m.keys.check()) },
+		Run: func(ctx context.Context, _ *cli.Call) error {
+			return m.run(ctx, func(of *migrate.Migration) error { return m.verify(ctx, of, part, repair) })
+		},
+	}.New(e)
+}
+
+// verify compares one part of the rows, or all. Rows that differ are an error.
+func (m *migration) verify(ctx context.Context, of *migrate.Migration, part command.PartFlag, repair bool) error {
+	p := &migrationPass{findings: findings{migration: m}, of: of, record: "migration_verified", doing: "verifying", do: of.Verify, repair: repair}
+	if err := p.all(ctx, part); err != nil {
+		return err
+	}
+	if !part.Given() { // an earlier call may have found some
+		s, err := of.Status(ctx)
+		if err != nil {
+			return err
+		}
+		p.rows = s.Verify.Rows
+	}
+	if wrong := p.rows.Differs + p.rows.Refused; wrong > 0 {
+		return fmt.Errorf("%w: %s not in the table as the source has %s", exit.ErrWrongAnswer,
+			show.Counted(wrong, "row")+" "+show.Verb(wrong, "is", "are"), show.Verb(wrong, "it", "them"))
+	}
+	return nil
+}
+
+// Findings list rows.
+type findings struct {
+	*migration
+	mu     sync.Mutex
+	listed int
+	failed error // of printing
+}
+
+// mostListed is how many rows are listed.
+const mostListed = 1000
+
+func (f *findings) options(repair bool) *migrate.PassOptions {
+	return &migrate.PassOptions{Repair: repair, Shares: migratedShares, Finding: func(row migrate.Finding) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.failed = errors.Join(f.failed, f.keys.add(row))
+		switch f.listed++; {
+		case f.listed == mostListed+1:
+			f.Warn("more rows are counted, and not listed")
+		case f.listed <= mostListed:
+			f.failed = errors.Join(f.failed, f.Result(struct {
+				Record string `json:"record"`
+				Table  string `json:"table"`
+				Row    string `json:"row"`
+				Error  string `json:"error"`
+			}{"migration_row", f.target(), row.Row, row.Err.Error()}, fmt.Sprintf("row %s: %v", cmp.Or(row.Row, "without a key"), row.Err)))
+		}
+	}}
+}
+
+// A migrationPass copies or verifies.
+type migrationPass struct {
+	findings
+	of            *migrate.Migration
+	record, doing string
+	repair        bool
+	do            func(context.Context, inspect.Part, *migrate.PassOptions) (migrate.PartDone, error)
+	rows          migrate.Counts
+}
+
+// all does one part, or all of them.
+func (p *migrationPass) all(ctx context.Context, part command.PartFlag) (err error) {
+	if err := p.keys.open(p.table); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.keys.end()) }()
+	began := time.Now()
+	if part.Given() {
+		p.JSON = true
+		done, err := p.do(ctx, part.Part, p.options(p.repair))
+		p.rows = done.Rows
+		return errors.Join(err, p.failed, p.print(&part.Part, done, err == nil, time.Since(began)))
+	}
+	parts, err := p.of.Parts(ctx)
+	if err != nil {
+		return err
+	}
+	over, bar := false, p.Totals()
+	for i := 0; i < parts && err == nil; i++ {
+		var done migrate.PartDone
+		if done, err = p.do(ctx, inspect.Part{Index: i, Of: parts}, p.options(p.repair)); err == nil {
+			bar.At(p.doing+" "+show.Visible(p.target()), i+1, parts)
+		}
+		p.rows.Add(done.Rows)
+		over = over || done.Over
+	}
+	bar.End()
+	if err != nil && ctx.Err() != nil {
+		p.Warn("it is not finished; the same command goes on")
+	}
+	return errors.Join(err, p.failed, p.print(nil, migrate.PartDone{Rows: p.rows, Over: over}, err == nil, time.Since(began)))
+}
+
+func (p *migrationPass) print(part *inspect.Part, done migrate.PartDone, complete bool, took time.Duration) error {
+	if !p.JSON {
+		return p.Line("%s: %s%s", show.Visible(p.target()), countedRows(done.Rows), map[bool]string{false: "; not finished"}[complete])
+	}
+	return p.Encode(struct {
+		Record string `json:"record"`
+		Store  string `json:"store"`
+		Table  string `json:"table"`
+		*inspect.Part
+		migrate.Counts
+		Again    bool    `json:"again"` // it was done before
+		Complete bool    `json:"complete"`
+		Over     bool    `json:"over"`
+		Seconds  float64 `json:"seconds"`
+	}{p.record, p.ShownStore(), p.target(), part, done.Rows, done.Again, complete, done.Over, took.Seconds()})
+}
+
+// countedRows says what became of rows.
+func countedRows(c migrate.Counts) string {
+	line := fmt.Sprintf("%s copied, %s equal", show.Count(c.Copied), show.Count(c.Equal))
+	for _, more := range []struct {
+		n    int
+		what string
+	}{{c.Mended, "made what the source has"}, {c.Differs, "differ"}, {c.Refused, "refused"}, {c.Mixed, "with values that expire at different times"}} {
+		if more.n > 0 {
+			line += fmt.Sprintf(", %s %s", show.Count(more.n), more.what)
+		}
+	}
+	return line
+}
+
+func newMigrateStatus(e *cli.Env, open opener) *cobra.Command {
+	m := &migration{open: open}
+	return cli.Command{
+		Use:   "status TABLE",
+		Short: "Show how far a migration is",
+		Long: `Status shows at which step a migration is, what was counted, and what comes next. With
+--from it also looks whether the schema of the source has changed.`,
+		Example: `  rangecrypt migrate status orders --store cassandra://127.0.0.1/app --key app.key`,
+		Args:    theMigrated, JSON: oneLine, Flags: m.from.bind,
+		Run: func(ctx context.Context, c *cli.Call) error {
+			m.Call = c
+			return m.run(ctx, func(of *migrate.Migration) error {
+				s, err := of.Status(ctx)
+				if err != nil {
+					return err
+				}
+				return m.printStatus(s)
+			})
+		},
+	}.New(e)
+}
+
+func (m *migration) printStatus(s migrate.Status) error {
+	if m.JSON {
+		type pass struct {
+			Began int64   `json:"began,omitempty"` // milliseconds since 1970, as all times
+			Done  float64 `json:"done"`
+			migrate.Counts
+		}
+		var changed *bool
+		if s.Looked {
+			changed = &s.Changed
+		}
+		milli := func(t time.Time) int64 { return max(0, t.UnixMilli()) }
+		return m.Encode(struct {
+			Record   string `json:"record"`
+			Store    string `json:"store"`
+			Table    string `json:"table"`
+			Source   string `json:"source"`
+			Phase    string `json:"phase"`
+			Paused   bool   `json:"paused"`
+			Changed  *bool  `json:"source_changed"` // null where nobody looked
+			Prepared int64  `json:"prepared"`
+			Copied   int64  `json:"copied"`
+			Verified int64  `json:"verified"`
+			CutOver  int64  `json:"cut_over"`
+			Dropped  int64  `json:"dropped"`
+			Copy     pass   `json:"copy"`
+			Verify   pass   `json:"verify"`
+		}{"migration_status", m.ShownStore(), m.Arg(), s.Source, s.Phase, s.Paused, changed, milli(s.Prepared), milli(s.Copied), milli(s.Verified), milli(s.CutOver), milli(s.Dropped),
+			pass{milli(s.Copy.Began), s.Copy.Done, s.Copy.Rows}, pass{milli(s.Verify.Began), s.Verify.Done, s.Verify.Rows}})
+	}
+	if s.Phase == "" {
+		return m.Line("%s: no migration was prepared", show.Visible(m.Arg()))
+	}
+	line := fmt.Sprintf("%s from %s: %s", show.Visible(m.Arg()), show.Visible(s.Source), s.Phase)
+	if s.Paused {
+		line += ", paused"
+	}
+	if s.Changed {
+		line += "\nthe schema of the source has changed since: change it back, or abort"
+	}
+	if m.from.name == "" && s.CutOver.IsZero() && s.Phase != "aborted" {
+		line += "\nnobody looked whether the schema of the source has changed: name the source with --from"
+	}
+	line += fmt.Sprintf("\ncopied: %.0f %% of the source; %s", 100*s.Copy.Done, countedRows(s.Copy.Rows))
+	if !s.Verify.Began.IsZero() {
+		line += fmt.Sprintf("\nverified: %.0f %% since %s; %s", 100*s.Verify.Done, s.Verify.Began.UTC().Format(time.RFC3339), countedRows(s.Verify.Rows))
+	}
+	return m.Line("%s\n%s", line, next(s))
+}
+
+// next says what comes next.
+func next(s migrate.Status) string {
+	switch {
+	case s.Paused:
+		return "next: resume"
+	case s.Phase == "aborted":
+		return "the application writes the source alone; drop the table, or prepare again with --continue"
+	case s.Phase == "dropped":
+		return "over; 'rangecrypt migrate drop' lists what remains of the source"
+	case s.Phase == "cut over" && s.Verified.IsZero():
+		return "next: verify, when nothing writes the source any more"
+	case s.Phase == "cut over":
+		return "next: drop"
+	case s.Copied.IsZero():
+		return "next: copy"
+	case s.Verified.Before(s.Copied):
+		return "next: verify"
+	}
+	return "next: cutover"
+}
+
+func newMigratePause(e *cli.Env, pause bool) *cobra.Command {
+	m := &migration{}
+	cmd := cli.Command{
+		Use:   "pause TABLE",
+		Short: "Let copies and verifications stop; dual writes go on",
+		Long: `Pause lets all copies and verifications of a table stop at their next batch, wherever they
+run. What they have done stays. Dual writes go on.`,
+		Example: `  rangecrypt migrate pause orders --store cassandra://127.0.0.1/app --key app.key`,
+		Args:    theMigrated, JSON: oneLine,
+	}
+	done := "is paused"
+	if !pause {
+		cmd.Use, cmd.Short, done = "resume TABLE", "Let copies and verifications go on", "may be copied and verified again"
+		cmd.Long = `Resume ends a pause. Copies and verifications are to be started again, and go on where they
+were.`
+		cmd.Example = `  rangecrypt migrate resume orders --store cassandra://127.0.0.1/app --key app.key`
+	}
+	cmd.Run = func(ctx context.Context, c *cli.Call) error {
+		m.Call = c
+		return m.run(ctx, func(of *migrate.Migration) error {
+			if err := of.Pause(ctx, pause); err != nil {
+				return err
+			}
+			return m.printStep("migration_"+map[bool]string{true: "paused", false: "resumed"}[pause], done)
+		})
+	}
+	return cmd.New(e)
+}
+
+func newMigrateAbort(e *cli.Env) *cobra.Command {
+	m := &migration{}
+	return cli.Command{
+		Use:   "abort TABLE",
+		Short: "End a migration before its cut-over; the source stays",
+		Long: `Abort ends a migration that is not cut over. The wrapper goes on and writes the source
+alone. The encrypted table stays, and is no longer kept up: drop it with 'rangecrypt table
+drop', or prepare again with --continue when no write of before can be under way.`,
+		Example: `  rangecrypt migrate abort orders --store cassandra://127.0.0.1/app --key app.key`,
+		Args:    theMigrated, JSON: oneLine, Yes: true,
+		Run: func(ctx context.Context, c *cli.Call) error {
+			m.Call = c
+			return m.run(ctx, func(of *migrate.Migration) error {
+				if err := c.Confirm(ctx, fmt.Sprintf("Abort the migration into table %s? The table is no longer kept up.", show.Visible(c.Arg()))); err != nil {
+					return err
+				}
+				if err := of.Abort(ctx); err != nil {
+					return err
+				}
+				return m.printStep("migration_aborted", "is no longer kept up, and the application writes the source alone; 'rangecrypt table drop' removes it")
+			})
+		},
+	}.New(e)
+}

@@ -1,0 +1,236 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/rangecrypt/rangecrypt/internal/cli"
+	"github.com/rangecrypt/rangecrypt/internal/cli/command"
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
+	"github.com/rangecrypt/rangecrypt/internal/cli/stores"
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/migrate"
+	"github.com/rangecrypt/rangecrypt/store/rekey"
+)
+
+// nextTable follows the name of a table in that of the one which takes its place.
+const nextTable = ".next"
+
+// generations copies tables into new ones whose keys of row keys are listed, and goes on where an earlier call has begun.
+func (r *rekeying) generations(ctx context.Context, d inspect.Database) error {
+	if !r.rowKeys {
+		return nil
+	}
+	var names []string // of tables that are to be copied, or are being copied
+	for _, t := range d.Tables {
+		if !r.concerns(t.Name) {
+			continue
+		}
+		base, of, err := r.copyOf(ctx, t)
+		switch {
+		case err != nil:
+			return err
+		case base != "" && of == "dropped":
+			names = append(names, base) // which is gone, or about to go, and this one has not got its name yet
+		case base == "" && r.copied(t, d.Tables):
+			names = append(names, t.Name)
+		}
+	}
+	slices.Sort(names)
+	if names = slices.Compact(names); len(names) == 0 {
+		return nil
+	}
+	if err := r.Confirm(ctx, fmt.Sprintf("Copy %s into new tables? All that write them must write through the wrapper of package store/migrate, or nobody may write.", listNames(names))); err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := r.generation(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyOf returns the table that a table is a copy of, and at which phase the copy is, or "".
+func (r *rekeying) copyOf(ctx context.Context, t inspect.Table) (base, phase string, err error) {
+	base, next := strings.CutSuffix(t.Name, nextTable)
+	if !next || t.AppendOnly || t.Layout == inspect.Elsewhere {
+		return "", "", nil
+	}
+	tbl, err := r.Store.Table(ctx, t.Name)
+	if err != nil {
+		return "", "", err
+	}
+	of, err := migrate.New(tbl, nil)
+	if err != nil {
+		return "", "", err
+	}
+	s, err := of.Status(ctx)
+	if err != nil || s.Source != fromTable+base {
+		return "", "", err
+	}
+	return base, s.Phase, nil
+}
+
+// copied reports whether a table is to be copied.
+func (r *rekeying) copied(t inspect.Table, all []inspect.Table) bool {
+	if t.AppendOnly || t.Tenants || t.Layout == inspect.Elsewhere {
+		return false // the report says why
+	}
+	for _, other := range all {
+		for _, c := range other.Columns {
+			if other.Name != t.Name && c.KeyOf != nil && c.KeyOf.Table == t.Name {
+				r.Warn("%s is not copied: column %s of table %s has the key of one of its columns, so that it cannot be dropped; 'rangecrypt table alter' gives that a key of its own",
+					show.Visible(t.Name), show.Visible(c.Name), show.Visible(other.Name))
+				return false
+			}
+		}
+	}
+	return slices.ContainsFunc(t.Key, func(f inspect.Field) bool {
+		return r.list.Has(f.SearchKey) && f.Scheme != store.Plaintext.String()
+	})
+}
+
+// generation copies a table into a new one, which gets its name.
+func (r *rekeying) generation(ctx context.Context, name string) error {
+	next := name + nextTable
+	of, err := rekey.Copy(ctx, r.Store, name, r.Store, next)
+	if err == nil {
+		err = r.toTheEnd(ctx, r.Call, next, of)
+	}
+	if err == nil {
+		err = r.Store.RenameTable(ctx, next, name)
+		if _, there := r.Store.Table(ctx, name); errors.Is(err, store.ErrNoTable) && there == nil {
+			err = nil // another one was faster
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return r.step(name, "row-keys", "is a new table, under other keys of row keys; the one of before is dropped")
+}
+
+// toTheEnd does what is left of a migration, in the store of a call.
+func (r *rekeying) toTheEnd(ctx context.Context, c *cli.Call, into string, of *migrate.Migration) error {
+	tbl, err := c.Store.Table(ctx, into)
+	if err != nil {
+		return err
+	}
+	m := &migration{Call: c, table: tbl, into: into}
+	const steps = 20 // more are not made, unless others do the same
+	for n := 0; ; n++ {
+		s, err := of.Status(ctx)
+		if err != nil {
+			return err
+		}
+		switch {
+		case s.Paused:
+			err = fmt.Errorf("the copy into table %s is paused: 'rangecrypt migrate resume' lets it go on", show.Visible(into))
+		case s.Phase == "aborted":
+			err = fmt.Errorf("the copy into table %s was aborted: drop that table, and give the command again", show.Visible(into))
+		case s.Phase == "cut over" && s.Verified.IsZero():
+			err = m.verify(ctx, of, command.PartFlag{}, false)
+		case s.Phase == "", s.Phase == "cut over", s.Phase == "dropped":
+			return m.drop(ctx, of, false)
+		case s.Copied.IsZero():
+			err = m.copy(ctx, of, command.PartFlag{})
+		case s.Verified.Before(s.Copied):
+			err = m.verify(ctx, of, command.PartFlag{}, true)
+		default:
+			err = m.cutover(ctx, of)
+		}
+		if err != nil && (!errors.Is(err, migrate.ErrPhase) || n == steps) { // otherwise another one was faster
+			return err
+		}
+	}
+}
+
+// runInto copies all tables into another store.
+func (r *rekeying) runInto(ctx context.Context) (err error) {
+	d, err := r.Store.Describe(ctx)
+	if err != nil {
+		return err
+	}
+	var names, others []string
+	for _, t := range d.Tables {
+		if t.Layout == inspect.Elsewhere {
+			others = append(others, t.Name)
+		} else {
+			names = append(names, t.Name)
+		}
+	}
+	if r.dryRun {
+		return r.step("", "into", fmt.Sprintf("to be copied into %s: %s", stores.Shown(r.into.Name), listNames(names)))
+	}
+	if len(names) > 0 {
+		if err := r.Confirm(ctx, fmt.Sprintf("Copy %s into %s? All that write them must write through the wrapper of package store/migrate, or nobody may write.",
+			listNames(names), stores.Shown(r.into.Name))); err != nil {
+			return err
+		}
+	}
+	db, key, err := r.into.Open(ctx, r.Env, stores.How{Create: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	into, err := stores.Tables(ctx, db, key, true)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, into.Close(ctx)) }()
+	if err := r.copyAll(ctx, names, into); err != nil {
+		return err
+	}
+	if len(others) > 0 {
+		return fmt.Errorf("%w: the application keeps the rows of %s, whose keys stay here: register them in the other store, and write all values there", store.ErrNoTable, listNames(others))
+	}
+	return r.step("", "into", fmt.Sprintf("all tables are in %s, under other keys: destroy this store with its backups", stores.Shown(r.into.Name)))
+}
+
+// copyAll copies tables into another store. One that shares a key with another one begins after that.
+func (r *rekeying) copyAll(ctx context.Context, names []string, into *store.Store) error {
+	begun := make(map[string]*migrate.Migration)
+	for len(begun) < len(names) {
+		var last error
+		before := len(begun)
+		for _, name := range names {
+			if begun[name] != nil {
+				continue
+			}
+			of, err := rekey.Copy(ctx, r.Store, name, into, name)
+			switch {
+			case errors.Is(err, store.ErrNoTable):
+				last = err
+			case err != nil:
+				return err
+			default:
+				begun[name] = of
+			}
+		}
+		if len(begun) == before {
+			return last
+		}
+	}
+	call := *r.Call
+	call.Kept, call.Store = r.into, into
+	for _, name := range names {
+		if err := r.toTheEnd(ctx, &call, name, begun[name]); err != nil {
+			return exit.Early(ctx, fmt.Errorf("table %s: %w", show.Visible(name), err))
+		}
+	}
+	return nil
+}
+
+// listNames lists tables, as far as there is room.
+func listNames(all []string) string {
+	const most = 5
+	if len(all) > most {
+		return names(all[:most]) + fmt.Sprintf(" and %d more", len(all)-most)
+	}
+	return names(all)
+}

@@ -1,0 +1,199 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/rangecrypt/rangecrypt/internal/cli/command"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/rekey"
+)
+
+// report counts what is under listed keys still, prunes keys that nothing is under, and says what stays and why. It is an error if
+// something is left of what was to be replaced.
+func (r *rekeying) report(ctx context.Context, d inspect.Database) error {
+	var left []string // what should be gone
+	for _, t := range d.Tables {
+		if !r.concerns(t.Name) {
+			continue
+		}
+		text, err := r.reportTable(ctx, d, t)
+		if err != nil {
+			return err
+		}
+		if text != "" {
+			left = append(left, text)
+		}
+	}
+	if err := r.stays("", r.database(d)); err != nil {
+		return err
+	}
+	if len(left) > 0 && !r.dryRun {
+		return fmt.Errorf("not all is under new keys yet: %s; the same command goes on", strings.Join(left, "; "))
+	}
+	return nil
+}
+
+// reportTable reports one table. It returns what is under old keys that should be under new ones.
+func (r *rekeying) reportTable(ctx context.Context, d inspect.Database, t inspect.Table) (left string, err error) {
+	if t.Layout == inspect.Elsewhere {
+		return "", r.stays(t.Name, []string{"the application keeps its rows, whose keys are not replaced: register another column, and write the values there"})
+	}
+	named := countListed(r.list, rekey.KeysOf(t))
+	var under rekey.Under
+	if named > 0 || t.Tenants {
+		tbl, err := command.Table(ctx, r.Store, t.Name)
+		if err != nil {
+			return "", err
+		}
+		bar := r.Totals()
+		use, err := tbl.KeyUse(ctx, func(rows int) { bar.At(show.Visible(t.Name)+": rows", rows, -1) })
+		bar.End()
+		if err != nil {
+			return "", err
+		}
+		under = r.list.Under(d, t, use)
+		if !r.dryRun && !t.Tenants {
+			pruned, err := rekey.Prune(ctx, r.Store, t.Name, use)
+			if err != nil && !errors.Is(err, rekey.ErrKept) {
+				return "", err
+			}
+			if pruned > 0 {
+				named, err = r.stillNamed(ctx, t.Name)
+				if err != nil {
+					return "", err
+				}
+			}
+		}
+	}
+	if err := r.printUnder(t.Name, under, named); err != nil {
+		return "", err
+	}
+	left = r.wanted(t, under)
+	return left, r.stays(t.Name, r.kept(t, under))
+}
+
+// stillNamed returns how many listed keys the catalogue has for a table.
+func (r *rekeying) stillNamed(ctx context.Context, table string) (int, error) {
+	d, err := r.Store.Describe(ctx)
+	for _, t := range d.Tables {
+		if t.Name == table {
+			return countListed(r.list, rekey.KeysOf(t)), err
+		}
+	}
+	return 0, err
+}
+
+func countListed(list rekey.List, ids []string) (n int) {
+	slices.Sort(ids)
+	for _, id := range slices.Compact(ids) {
+		if list.Has(id) {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *rekeying) printUnder(table string, u rekey.Under, named int) error {
+	line := fmt.Sprintf("%s: under old keys are %s, %s and %s; %s of them", show.Visible(table), show.Counted(u.Cells, "cell"),
+		countedEntries(u.Entries+u.Rows), show.Counted(u.Records, "index record"), "the catalogue has "+show.Count(named))
+	return r.Result(struct {
+		Record    string `json:"record"`
+		Store     string `json:"store"`
+		Table     string `json:"table"`
+		Cells     int    `json:"cells"`
+		Entries   int    `json:"entries"`
+		RowKeys   int    `json:"row_keys"`
+		Records   int    `json:"records"`
+		Catalogue int    `json:"catalogue"`
+	}{"rekey-left", r.ShownStore(), table, u.Cells, u.Entries, u.Rows, u.Records, named}, line)
+}
+
+func countedEntries(n int) string {
+	return show.Count(n) + " " + map[bool]string{true: "index entry", false: "index entries"}[n == 1]
+}
+
+// wanted says what of a table was to be replaced, and is under old keys.
+func (r *rekeying) wanted(t inspect.Table, u rekey.Under) string {
+	var left []string
+	add := func(n int, what string) {
+		if n > 0 {
+			left = append(left, show.Counted(n, what))
+		}
+	}
+	if cells := r.cells; cells && !t.Tenants || r.tenants && t.Tenants {
+		add(u.Cells, "cell")
+	}
+	if r.search && !t.Tenants {
+		add(u.Entries, "found value")
+	}
+	if len(left) == 0 {
+		return ""
+	}
+	return show.Visible(t.Name) + " has " + strings.Join(left, " and ")
+}
+
+// kept says what of a table stays under old keys after all that was asked for, and what replaces it.
+func (r *rekeying) kept(t inspect.Table, u rekey.Under) (why []string) {
+	if u.Rows > 0 && !t.Tenants {
+		switch {
+		case t.AppendOnly:
+			why = append(why, "rows of an append-only table come into no other one, so the keys of its row key stay")
+		case !r.rowKeys:
+			why = append(why, "the keys of its row key stay: --row-keys copies it into a new table")
+		case !r.dryRun:
+			why = append(why, "the keys of its row key stay")
+		}
+	}
+	if t.Tenants && u.Entries+u.Rows > 0 {
+		why = append(why, "what its rows are found by derives from the first key of each tenant, and stays: --into copies all tables into another store")
+	}
+	var searched []string
+	for _, c := range t.Columns {
+		switch {
+		case !r.list.Has(c.SearchKey) || c.Scheme == store.Plaintext.String():
+		case r.search && len(c.SharedWith) == 0: // it is replaced
+		case r.search:
+			why = append(why, fmt.Sprintf("column %s has its search key in common with %s, so it stays: 'rangecrypt table alter' gives it one of its own",
+				show.Visible(c.Name), names(c.SharedWith)))
+		default:
+			searched = append(searched, c.Name)
+		}
+	}
+	if len(searched) > 0 {
+		why = append(why, fmt.Sprintf("the search keys of %s stay: --search replaces them", names(searched)))
+	}
+	return why
+}
+
+// database says what of the database stays.
+func (r *rekeying) database(d inspect.Database) (why []string) {
+	if r.list.Has(d.Key) {
+		why = append(why, "the database key stays, and what derives from it, as the names in the catalogue: 'rangecrypt rekey --into STORE' copies all tables into another store, under another one")
+	}
+	kept := 0
+	for _, t := range d.Tenants {
+		kept += countListed(r.list, slices.Clone(t.Keys))
+	}
+	if kept > 0 {
+		why = append(why, fmt.Sprintf("the catalogue has %s of tenants that are on the list", show.Counted(kept, "key")))
+	}
+	if r.to == "" {
+		why = append(why, "the master key stays: --to replaces it")
+	}
+	return why
+}
+
+func (r *rekeying) stays(table string, why []string) error {
+	for _, text := range why {
+		if err := r.step(table, "stays", text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
