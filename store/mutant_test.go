@@ -167,6 +167,13 @@ var mutants = []mutant.Mutant{{
 	Test:  "^TestCopiesSimulated$/^compared$",
 	Flags: []string{"-store.sim=100"},
 }, {
+	Name:  "doubtedAsEarlyAsTheRow",
+	File:  "internal/engine/copies.go",
+	Old:   `c.Searched() && (c.Of != nil || len(c.Former) > 0)`,
+	New:   `c.Searched() && (c.Of != nil || len(c.Former) > 0) && !On`,
+	Test:  "^TestCopiesOfSeveralFormsSimulated$/^clocks$",
+	Flags: []string{"-store.sim=1", "-store.simseed=327"},
+}, {
 	Name:  "copiesOverWhateverIsThere",
 	File:  "internal/engine/copies.go",
 	Old:   `if p.record.Pends(rowcodec.PostingValue(cells[i])) {`,

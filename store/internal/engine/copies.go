@@ -142,10 +142,9 @@ func (t *Engine) copyAdded(ctx context.Context, records []*rowcodec.Record) erro
 			copies = append(copies, t.CopyInto(p.column, p.key, cells[i][0], p.record))
 		}
 	}
-	if len(copies) == 0 {
-		return nil
+	if len(copies) > 0 {
+		_, err = t.Postings.Replace(ctx, copies...)
 	}
-	_, err = t.Postings.Replace(ctx, copies...)
 	return err
 }
 
@@ -284,9 +283,6 @@ func (t *Engine) hintAgain(ctx context.Context, postings []postingOf, cells [][]
 // copyPresent does so with the postings of rows that are there.
 func (t *Engine) copyPresent(ctx context.Context, records []*rowcodec.Record) error {
 	postings := t.postingsOf(records, (*rowcodec.Column).Covers)
-	if len(postings) == 0 {
-		return nil
-	}
 	cells, err := t.stampedPostings(ctx, postings)
 	if err == nil {
 		_, err = t.copyAgain(ctx, postings, cells)
@@ -406,10 +402,13 @@ func (t *Engine) doubt(ctx context.Context, records []*rowcodec.Record) error {
 	for _, r := range records {
 		r.NewAttempt()
 	}
+	// A conversion puts postings later than their rows. What this client writes next comes after what it reads with its stamps.
+	converted := t.postingsOf(records, func(c *rowcodec.Column) bool { return c.Searched() && (c.Of != nil || len(c.Former) > 0) })
+	_, err := t.stampedPostings(ctx, converted)
 	for _, p := range t.postingsOf(records, (*rowcodec.Column).Searched) {
 		doubts = append(doubts, t.Doubt(p.key, p.record))
 	}
-	return t.Post(ctx, doubts)
+	return cmp.Or(err, t.Post(ctx, doubts))
 }
 
 // forgetRemoved removes the postings that this client made doubtful, and then the deletions, later. Those postings of a row of
