@@ -113,7 +113,7 @@ func (db *coverDB) Family(ctx context.Context, spec driver.FamilySpec) (driver.F
 func (db *coverDB) stamp() int64 {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	db.last = max(db.last+8, db.w.step.Load()*64+db.skew) &^ 7
+	db.last = max(db.last+64, db.w.step.Load()*64+db.skew) &^ 63
 	return db.last
 }
 
@@ -196,7 +196,7 @@ func (f *coverFamily) Replace(ctx context.Context, replacements ...driver.Replac
 	return replaceEach(replacements, func(r driver.Replacement, tooLate func()) error {
 		return f.call(sim.Write, "replace", r.Row, func(bool) error {
 			if f.db.w.times[f.name] != nil {
-				return f.apply(driver.Mutation{Row: r.Row, Puts: r.Puts, Deletes: r.Deletes}, r.Seen.Stamp+1, r.Seen.Stamp)
+				return f.apply(driver.Mutation{Row: r.Row, Puts: r.Puts, Deletes: r.Deletes}, r.Seen.Stamp+1+int64(r.Rank), r.Seen.Stamp)
 			}
 			return replaceOne(f.Family, r, tooLate)
 		})

@@ -271,7 +271,7 @@ func (f *schemaFamily) Replace(ctx context.Context, replacements ...driver.Repla
 		return f.db.w.call(f.db, fmt.Sprintf("apply %s %x replace", f.name[:1], r.Row), nil, func() error {
 			if clock := f.of.s.clock; clock != nil {
 				m := driver.Mutation{Row: r.Row, Puts: r.Puts, Deletes: r.Deletes}
-				return f.Family.Apply(context.Background(), clock.merge(m, r.Seen.Stamp+1, r.Seen.Stamp))
+				return f.Family.Apply(context.Background(), clock.merge(m, r.Seen.Stamp+1+int64(r.Rank), r.Seen.Stamp))
 			}
 			return replaceOne(f.Family, r, tooLate)
 		})

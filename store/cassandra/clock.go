@@ -13,12 +13,12 @@ import (
 // call, whatever the clock of the machine does, so that a mutation wins over all earlier ones of
 // the same client.
 //
-// Those of Apply are multiples of stampStep. The ones between are for replacements: the one after
-// that of the mutation which was seen is less than that of every later mutation, by any client,
-// and is never the same. Of two writes with one timestamp Cassandra would keep some cells of each.
+// Those of Apply are multiples of stampStep. The ones between are for replacements: those after
+// that of the mutation which was seen are less than that of every later mutation, by any client,
+// and are never the same. Of two writes with one timestamp Cassandra would keep some cells of each.
 type clock struct{ last atomic.Int64 }
 
-// stampStep leaves room for seven replacements of a row between two mutations of it. More would
+// stampStep leaves room for seven replacements of a row between two mutations of it, or for one of each rank. More would
 // slow the clock down: it is 125,000 mutations a second as it is.
 const stampStep = 8
 
@@ -47,15 +47,16 @@ func (c *clock) see(cells []driver.Cell) {
 	}
 }
 
-// behind returns the timestamp right after that of a mutation or replacement that was seen. From
-// then on, next gives later ones. If the row was replaced so often that another mutation may have
-// this timestamp, behind waits until that mutation would have come.
-func (c *clock) behind(ctx context.Context, seen int64) (int64, error) {
-	stamp := seen + 1
-	if stamp%stampStep == 0 {
-		if err := pause.For(ctx, time.Until(time.UnixMicro(stamp).Add(settled))); err != nil {
+// behind returns the timestamp of a replacement of a rank, right after that of a mutation or replacement that was seen. From
+// then on, next gives later ones. If the row was replaced so often that another mutation may have such
+// a timestamp, behind waits until that mutation would have come.
+func (c *clock) behind(ctx context.Context, seen int64, rank int) (int64, error) {
+	stamp := seen + 1 + int64(rank)
+	if next := seen - seen%stampStep + stampStep; stamp >= next {
+		if err := pause.For(ctx, time.Until(time.UnixMicro(next).Add(settled))); err != nil {
 			return 0, err
 		}
+		stamp = next + int64(rank)
 	}
 	for {
 		last := c.last.Load()

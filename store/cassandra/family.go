@@ -437,8 +437,8 @@ func checkTTL(mutations []driver.Mutation) error {
 	return nil
 }
 
-// Replace implements [driver.Family]. A replacement has the timestamp right after that of the cell
-// that was seen. All later mutations have greater ones, and win.
+// Replace implements [driver.Family]. A replacement has a timestamp right after that of the cell
+// that was seen, as much later as its rank is. All later mutations have greater ones, and win.
 //
 // It deletes with the timestamp of that cell itself. No cell that was there is younger, and what
 // another replacement puts stays. Of a put and a deletion with one timestamp the deletion would win,
@@ -453,7 +453,7 @@ func (f *family) Replace(ctx context.Context, replacements ...driver.Replacement
 	mutations, stamps := make([]driver.Mutation, len(replacements)), make([]int64, len(replacements))
 	for i, r := range replacements {
 		mutations[i] = driver.Mutation{Row: r.Row, Puts: r.Puts, Deletes: r.Deletes}
-		if stamps[i], err = f.db.clock.behind(ctx, r.Seen.Stamp); err != nil {
+		if stamps[i], err = f.db.clock.behind(ctx, r.Seen.Stamp, r.Rank); err != nil {
 			return nil, f.db.failed(ctx, "replace", err)
 		}
 	}

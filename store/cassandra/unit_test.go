@@ -397,7 +397,7 @@ func TestClockLeavesRoom(t *testing.T) {
 	for range 1000 {
 		seen := other.next()
 		for range stampStep - 1 {
-			stamp, err := c.behind(ctx, seen)
+			stamp, err := c.behind(ctx, seen, 0)
 			require.NoError(t, err)
 			require.Equal(t, seen+1, stamp)
 			require.NotZero(t, stamp%stampStep)
@@ -410,13 +410,26 @@ func TestClockLeavesRoom(t *testing.T) {
 	full := other.next() + stampStep - 1
 	short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 	defer cancel()
-	_, err := c.behind(short, full)
+	_, err := c.behind(short, full, 0)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	old := time.Now().Add(-settled).UnixMicro()
 	old -= old%stampStep + 1
-	stamp, err := c.behind(ctx, old)
+	stamp, err := c.behind(ctx, old, 0)
 	require.NoError(t, err)
 	require.Equal(t, old+1, stamp)
+	// Whatever was seen, the greater rank has the later timestamp, and none that a mutation has may be on its way.
+	for seen := old - stampStep; seen <= old; seen++ {
+		last := seen
+		for rank := range driver.MaxRank + 1 {
+			stamp, err := c.behind(ctx, seen, rank)
+			require.NoError(t, err)
+			require.Greater(t, stamp, last)
+			require.LessOrEqual(t, stamp, (seen/stampStep+2)*stampStep-1)
+			last = stamp
+		}
+	}
+	_, err = c.behind(short, other.next()+1, driver.MaxRank)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
 func TestSecondsAreRoundedUp(t *testing.T) {

@@ -364,6 +364,9 @@ func (s FamilySpec) CheckReplacements(replacements []Replacement) error {
 		if len(r.Seen.Value) == 0 || r.Seen.Stamp == 0 {
 			return fmt.Errorf("%w: it was read without a value or without Slice.Stamps", ErrSeen)
 		}
+		if r.Rank < 0 || r.Rank > MaxRank {
+			return fmt.Errorf("%w: Replacement.Rank is %d, want 0 to %d", ErrRange, r.Rank, MaxRank)
+		}
 		changes := func(c Cell) bool {
 			return bytes.Equal(c.Qualifier, r.Seen.Qualifier) && !bytes.Equal(c.Value, r.Seen.Value)
 		}

@@ -273,7 +273,15 @@ type Replacement struct {
 	// come back.
 	Puts    []Cell
 	Deletes [][]byte
+
+	// Rank, from 0 to MaxRank, decides between replacements with one Seen where the database does not compare it: the one with
+	// the greatest wins. Those of one rank must leave a row that the caller accepts, whatever cells of each it keeps. Databases that
+	// compare Seen ignore it: the first one wins.
+	Rank int
 }
+
+// MaxRank is the greatest rank of a [Replacement].
+const MaxRank = 6
 
 // A Slice is a part of a row: the cells whose qualifier is in Only or, where that is empty, in
 // the half-open range [Start, End), in ascending order. A nil Start or End is unbounded, and a Limit

@@ -450,7 +450,8 @@ var breakages = []breakage{
 		noted:  []string{"cells have stamps where they are asked for"},
 		broken: brokenFamily{sliceOf: func(s driver.Slice) driver.Slice { s.Stamps = true; return s }}},
 	{name: "Replace ignores what was seen",
-		noted: []string{"a mutation after Seen wins over Replace", "concurrent Apply and Replace leave one of them, whole", "Replace takes any number of replacements"},
+		noted: []string{"a mutation after Seen wins over Replace", "concurrent Apply and Replace leave one of them, whole", "Replace takes any number of replacements",
+			"of replacements with one Seen, the greatest rank wins where none is late"},
 		broken: brokenFamily{replace: func(f driver.Committer, ctx context.Context, rs []driver.Replacement) ([]int, error) {
 			var ms []driver.Mutation
 			for _, r := range rs {

@@ -22,6 +22,7 @@ var replaceChecks = []check{
 	{"a cell that no replacement names lasts beside them, until its row is deleted", onBoth, checkReplaceBeside},
 	{"concurrent Apply and Replace leave one of them, whole", onOrdered, checkReplaceRace},
 	{"of replacements with one Seen, all but one are late", onOrdered, checkReplaceTwice},
+	{"of replacements with one Seen, the greatest rank wins where none is late", onOrdered, checkReplaceRanks},
 	{"Replace takes any number of replacements", onAny, checkReplaceMany},
 	{"a replacement ends after its time to live", onOrdered, checkReplaceTTL},
 	{"a replacement that does not say what was seen is refused", onOrdered, checkReplaceRefusals},
@@ -344,6 +345,30 @@ func checkReplaceTwice(tb testing.TB, s *suite, f driver.Family, p string) {
 	}
 }
 
+func checkReplaceRanks(tb testing.TB, s *suite, f driver.Family, p string) {
+	for i, ranks := range [][]int{{0, 1}, {1, 0}, {0, driver.MaxRank}, {driver.MaxRank, 0}, {driver.MaxRank - 1, driver.MaxRank}, {3, 1, 2}} {
+		key := fmt.Sprint(p, i)
+		apply(tb, f, generation(key, 0, "old"))
+		stamped := seen(tb, f, key, "id")
+		for n, rank := range ranks {
+			r := replacement(generation(key, 1, fmt.Sprint("rank", rank)), stamped)
+			r.Rank = rank
+			late, err := f.Replace(background, r)
+			require.NoError(tb, err)
+			if n == 0 {
+				s.late(tb, late)
+			} else {
+				s.late(tb, late, 0)
+			}
+		}
+		wins := ranks[0]
+		if s.o.Blind {
+			wins = slices.Max(ranks)
+		}
+		require.Equal(tb, after(generation(key, 1, fmt.Sprint("rank", wins))), show(read(tb, f, key, driver.Slice{})), "ranks %v", ranks)
+	}
+}
+
 func checkReplaceMany(tb testing.TB, s *suite, f driver.Family, p string) {
 	replace(tb, f)
 	all := manyRows(tb, f, p, 3000)
@@ -380,6 +405,9 @@ func checkReplaceMany(tb testing.TB, s *suite, f driver.Family, p string) {
 func checkReplaceRefusals(tb testing.TB, _ *suite, f driver.Family, p string) {
 	apply(tb, f, row(p+"a", put("q", "old"), put("r", "old")))
 	stamped := seen(tb, f, p+"a", "q")
+	ranked := func(rank int) []driver.Replacement {
+		return []driver.Replacement{{Row: b(p + "a"), Seen: stamped, Puts: cells{put("q", "secret")}, Rank: rank}}
+	}
 	unstamped, empty := stamped, stamped
 	unstamped.Stamp, empty.Value = 0, nil
 	secret := put("q", "secret")
@@ -398,6 +426,8 @@ func checkReplaceRefusals(tb testing.TB, _ *suite, f driver.Family, p string) {
 		{"one row twice", []driver.Replacement{right, right}, driver.ErrOverlap},
 		{"too large", []driver.Replacement{{Row: key, Seen: stamped, Puts: cells{{Qualifier: b("q"), Value: make([]byte, driver.MaxValue+1)}}}}, driver.ErrTooLarge},
 		{"no row", []driver.Replacement{{Seen: stamped, Puts: cells{secret}}}, nil},
+		{"of a negative rank", ranked(-1), driver.ErrRange},
+		{"of too great a rank", ranked(driver.MaxRank + 1), driver.ErrRange},
 		{"with a negative TTL", []driver.Replacement{{Row: key, Seen: stamped, Puts: cells{putFor(-1, "q", "secret")}}}, driver.ErrRange},
 	} {
 		_, err := f.Replace(background, c.rs...)

@@ -351,7 +351,7 @@ func (t *Engine) replace(ctx context.Context, rows []driver.Row, becomes []*rowc
 	replacements := make([]driver.Replacement, len(rows))
 	for i, row := range rows {
 		m := t.Mutation(becomes[i])
-		replacements[i] = driver.Replacement{Row: row.Key, Seen: row.Cells[0], Puts: m.Puts, Deletes: superseded(row.Cells, m.Puts)}
+		replacements[i] = driver.Replacement{Row: row.Key, Seen: row.Cells[0], Puts: m.Puts, Deletes: superseded(row.Cells, m.Puts), Rank: t.RankOver(becomes[i].Version)}
 	}
 	return t.Data.Replace(ctx, replacements...)
 }

@@ -35,6 +35,18 @@ func (c *Column) Add(want []bool) {
 	}
 }
 
+// RankOver returns the rank of a replacement by this view of a row that was written at a version: the number of encryptions of
+// columns that the rows have been searched by since. The greater of two knows of all that the other does, so that it must win.
+func (t *View) RankOver(version uint32) int {
+	n := len(t.Meta.Dropped) + len(t.Meta.DroppedIndexes)
+	for _, c := range t.Stored {
+		if c.Searched() && c.since > version {
+			n++
+		}
+	}
+	return min(n, driver.MaxRank)
+}
+
 // PostedColumns returns which columns have postings.
 func (t *View) PostedColumns() []bool {
 	want := make([]bool, len(t.Stored))
