@@ -16,7 +16,8 @@ import (
 // Errors that callers may branch on. They are returned wrapped; use errors.Is.
 var (
 	// ErrPhase is returned when a migration is not at the phase that a call is for. The error says what comes next.
-	ErrPhase = errors.New("migrate: the migration is at another phase")
+	// [store.Store.Drop] returns it, too, of a table whose rows are coming into another one, and of that one.
+	ErrPhase = fault.ErrPhase
 
 	// ErrCutOver is returned by [Mirror.Write] from the cut-over on: write to the store's table now. If the cut-over came while the
 	// call went on, the error says that the source has the write.

@@ -43,11 +43,13 @@ type PassOptions struct {
 // A Finding is a row that is not in the table as the source has it.
 type Finding struct {
 	// Row is a keyed hash of the row's key, by which lists can be compared. It says nothing without the keys of the database.
-	// It is "" where the source has a key that no table takes.
+	// Of a key that no table takes it is one of Place. It is "" where neither is known.
 	Row string
 
-	// Key has the parts of that key in the clear, for those who may see them; nil where Row is "".
-	Key store.Row
+	// Key has the parts of that key in the clear, for those who may see them; nil of one that no table takes. Then Place says in the
+	// words of the source's database how to find the row, for those who may see keys.
+	Key   store.Row
+	Place string
 
 	// Err says why it is not. It has no value.
 	Err error
@@ -117,15 +119,19 @@ func (p *pass) batch(rows int) {
 }
 
 // finds reports a row, which has a key that is nil where no table takes it.
-func (p *pass) finds(key []byte, row store.Row, err error) {
+func (p *pass) finds(key []byte, row Found, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.opts.Finding == nil {
 		return
 	}
 	f := Finding{Err: err}
-	if key != nil {
-		f.Row, f.Key = p.table.Database().Catalogue.HashOf(p.table.ID(), key), keyOf(p.table.Now(), row)
+	hash := func(key []byte) string { return p.table.Database().Catalogue.HashOf(p.table.ID(), key) }
+	switch {
+	case key != nil:
+		f.Row, f.Key = hash(key), keyOf(p.table.Now(), row.Row)
+	case row.Place != "":
+		f.Row, f.Place = hash([]byte(row.Place)), row.Place
 	}
 	p.opts.Finding(f)
 }
@@ -169,7 +175,7 @@ func (p *pass) scan(ctx context.Context, part inspect.Part, do func([]Found) err
 	return do(batch)
 }
 
-// refuse counts a row that no table takes. It may lack parts of its key: then it has no hash.
+// refuse counts a row that no table takes. It may lack parts of its key.
 func (p *pass) refuse(ctx context.Context, f Found) {
 	p.mu.Lock()
 	p.rows.Refused++
@@ -178,7 +184,7 @@ func (p *pass) refuse(ctx context.Context, f Found) {
 	if keys, err := bykey.KeysOf(ctx, p.table.Now(), []store.Row{f.Row}); err == nil {
 		key = keys[0]
 	}
-	p.finds(key, f.Row, fmt.Errorf("%w: %s", ErrUnfit, f.Refused))
+	p.finds(key, f, fmt.Errorf("%w: %s", ErrUnfit, f.Refused))
 }
 
 // sees reads the rows of the table that the source was found to have.
@@ -402,7 +408,7 @@ func (p *pass) count(r *round, each func(i int, one *Counts)) {
 		}
 		if out.refused != nil {
 			all.Refused++
-			p.finds(r.keys[i], r.found[i].Row, unfit(out.refused))
+			p.finds(r.keys[i], r.found[i], unfit(out.refused))
 			continue
 		}
 		each(i, &all)

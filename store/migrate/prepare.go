@@ -3,6 +3,7 @@ package migrate
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -51,7 +52,11 @@ func (m *Migration) Prepare(ctx context.Context, continues bool) (Plan, error) {
 	switch {
 	case err != nil:
 	case len(p.Unfit)+len(p.Unmapped) > 0:
-		err = ErrUnfit
+		why := slices.Concat(p.Unfit, p.Unmapped)
+		err = fmt.Errorf("%w: %s", ErrUnfit, why[0])
+		if len(why) > 1 {
+			err = fmt.Errorf("%w The plan says more.", err)
+		}
 	case !continues:
 		err = m.empty(ctx)
 	}

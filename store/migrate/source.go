@@ -3,7 +3,10 @@ package migrate
 
 import (
 	"context"
+	"fmt"
 	"iter"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/rangecrypt/rangecrypt/store"
@@ -48,6 +51,7 @@ type Found struct {
 	Expires time.Time // when its last value expires, or zero if there is one that does not
 	Mixed   bool      // whether some of its values expire sooner than others
 	Refused string    // why no encrypted table takes the row, without its values, or "": then Row may lack parts of its key
+	Place   string    // of a row that lacks some: how its owner finds it. It may say as much as a key, and stands in no error
 }
 
 // A Description is what a database says of a table.
@@ -59,6 +63,47 @@ type Description struct {
 	AtLeast     bool          // Rows and Bytes are what was seen, and there may be far more
 	TTL         time.Duration // how long rows live that are written without a time to live, or 0 for ever
 	BeforeDrop  []string      // sentences: what to do before values can be gone, such as snapshots that the database makes by itself
+}
+
+// Propose returns a schema of a table that takes all rows of the source, and says in sentences what else its columns may be. So many
+// parts of the key are hashed; those after them are ordered where their type has an order. Columns are randomised. The schema is not
+// conditional, so that rows may expire: where none does, make it so, and nothing is lost at the cut-over, whatever still goes on.
+func (d Description) Propose(name string, hashed int) (schema store.Schema, hints []string) {
+	schema = store.Schema{Name: name, TTL: d.TTL}
+	hint := func(c Column, format string, args ...any) {
+		hints = append(hints, fmt.Sprintf("%s (%s): ", c.Name, c.Foreign)+fmt.Sprintf(format, args...))
+	}
+	for i, c := range d.Key {
+		if i >= hashed && c.ordered() {
+			schema.Key = append(schema.Key, store.OrderedPart(c.Name, c.Type, store.Boldyreva))
+			continue
+		}
+		if schema.Key = append(schema.Key, store.HashedPart(c.Name, c.Type)); i >= hashed {
+			hint(c, "values of this type have no order in an encrypted table, so rows are found by one value, and not by ranges")
+		}
+	}
+	for _, c := range d.Columns {
+		schema.Columns = append(schema.Columns, store.RandomisedColumn(c.Name, c.Type))
+		if c.ordered() {
+			hint(c, "to search by it, take {encryption: ordered, scheme: boldyreva} for ranges and values, {encryption: deterministic} for values")
+		} else {
+			hint(c, "to search by it, take {encryption: deterministic} for values")
+		}
+	}
+	for _, c := range slices.Concat(d.Key, d.Columns) {
+		if strings.HasPrefix(c.Type.String(), "decimal") {
+			hint(c, "take as many digits after the point as its values have; a row with more is refused")
+		}
+	}
+	if d.TTL > 0 {
+		hints = append(hints, fmt.Sprintf("A row lives for %v where its write says nothing else, so the table has this ttl.", d.TTL))
+	}
+	return schema, hints
+}
+
+// ordered reports whether values of the type have an order in an encrypted table.
+func (c Column) ordered() bool {
+	return store.Schema{Name: "t", Key: []store.KeyPart{store.OrderedPart("k", c.Type, store.Boldyreva)}}.Check() == nil
 }
 
 // A Column is a part of the key or a column of a source.

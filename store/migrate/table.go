@@ -13,6 +13,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/administer"
 	"github.com/rangecrypt/rangecrypt/store/internal/bykey"
+	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
@@ -46,7 +47,7 @@ func (s encrypted) gone() error {
 func (s encrypted) into(tbl *session.Table) bool { return s.table != nil && s.table.ID() == tbl.ID() }
 
 // Name implements [Source].
-func (s encrypted) Name() string { return "table:" + s.name }
+func (s encrypted) Name() string { return catalogue.TableSource + s.name }
 
 // look returns the table as it is now, or why no rows can come from it.
 func (s encrypted) look(ctx context.Context) (*engine.Engine, error) {
@@ -71,9 +72,10 @@ func (s encrypted) Fingerprint(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	print := fmt.Sprintf("%x", t.Meta.ID)
+	// How a column is encrypted may change: values come as they are.
+	print := catalogue.FingerprintOf(t.Meta.ID)
 	for _, c := range slices.Concat(t.Parts, t.Columns) {
-		print += fmt.Sprintf(" %q %x %s", c.Name, c.Id, c.Type)
+		print += fmt.Sprintf(" %q %s", c.Name, c.Type)
 	}
 	return print, nil
 }

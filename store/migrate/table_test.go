@@ -166,3 +166,76 @@ func TestFromDamagedTable(t *testing.T) {
 	_, err = New(from, source)
 	require.ErrorIs(t, err, ErrUnfit)
 }
+
+// A table is not dropped while its rows come into another one, or those of another one into it. It may be encrypted anew meanwhile.
+func TestTablesOfMigrationsStay(t *testing.T) {
+	ctx := t.Context()
+	st, err := store.Open(ctx, drivertest.NewMemory(), kms.NewLocal(ope.GenerateKey()), nil)
+	require.NoError(t, err)
+	from, err := st.Create(ctx, store.Schema{Name: "from", Key: []store.KeyPart{store.HashedPart("id", store.Int64)}, Columns: []store.Column{store.OrderedColumn("a", store.Int64, store.MOPE)}})
+	require.NoError(t, err)
+	into, err := st.Create(ctx, store.Schema{Name: "into", Key: []store.KeyPart{store.HashedPart("id", store.Int64)}, Columns: []store.Column{store.RandomisedColumn("a", store.Int64)}})
+	require.NoError(t, err)
+	require.NoError(t, from.Put(ctx, store.Row{"id": int64(1), "a": int64(2)}))
+	source, err := FromTable(ctx, st, "from")
+	require.NoError(t, err)
+	m, err := New(into, source)
+	require.NoError(t, err)
+	prepare := func() {
+		_, err := m.Prepare(ctx, false)
+		require.NoError(t, err)
+	}
+	stay := func() {
+		t.Helper()
+		require.ErrorIs(t, st.Drop(ctx, "from"), ErrPhase)
+		require.ErrorContains(t, st.Drop(ctx, "from"), `its rows are coming into table "into"`)
+		require.ErrorIs(t, st.Drop(ctx, "into"), ErrPhase)
+	}
+	prepare()
+	stay()
+	require.NoError(t, m.Abort(ctx))
+	prepare()
+	require.NoError(t, st.RotateSearchKeys(ctx, "from", "a"))
+	_, err = m.Copy(ctx, whole, nil)
+	require.NoError(t, err)
+	stay()
+	_, err = m.Verify(ctx, whole, nil)
+	require.NoError(t, err)
+	stay()
+	require.NoError(t, m.Cutover(ctx))
+	_, err = m.Verify(ctx, whole, nil)
+	require.NoError(t, err)
+	_, err = m.Drop(ctx, false, nil)
+	require.NoError(t, err)
+	row, err := into.Get(ctx, store.Row{"id": int64(1)})
+	require.NoError(t, err)
+	require.Equal(t, int64(2), row["a"])
+	require.NoError(t, st.Drop(ctx, "into"))
+}
+
+// A schema that a description proposes takes its rows: hashed parts, ordered ones where the type has an order, and randomised columns.
+func TestPropose(t *testing.T) {
+	d := Description{
+		Key:     []Column{{"a", store.String, "text"}, {"b", store.UUID, "timeuuid"}, {"c", store.Decimal(6), "decimal"}},
+		Columns: []Column{{"d", store.UUID, "uuid"}, {"e", store.Time(time.Millisecond), "timestamp"}},
+		TTL:     time.Hour,
+	}
+	schema, hints := d.Propose("orders", 1)
+	require.NoError(t, schema.Check())
+	require.Equal(t, time.Hour, schema.TTL)
+	var is []string
+	for _, p := range schema.Key {
+		is = append(is, p.Describe().Name+" "+p.Describe().Encryption)
+	}
+	for _, c := range schema.Columns {
+		is = append(is, c.Describe().Name+" "+c.Describe().Encryption)
+	}
+	require.Equal(t, []string{"a hashed", "b hashed", "c ordered", "d randomised", "e randomised"}, is)
+	require.Equal(t, []string{
+		"b (timeuuid): values of this type have no order in an encrypted table, so rows are found by one value, and not by ranges",
+		"d (uuid): to search by it, take {encryption: deterministic} for values",
+		"e (timestamp): to search by it, take {encryption: ordered, scheme: boldyreva} for ranges and values, {encryption: deterministic} for values",
+		"c (decimal): take as many digits after the point as its values have; a row with more is refused",
+		"A row lives for 1h0m0s where its write says nothing else, so the table has this ttl.",
+	}, hints)
+}

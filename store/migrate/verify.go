@@ -196,11 +196,11 @@ func (p *pass) settle(ctx context.Context, r *round, equal func(*Counts)) error 
 			one.Differs++
 			switch {
 			case r.wish[i].record == nil:
-				p.finds(r.keys[i], r.found[i].Row, errExtra)
+				p.finds(r.keys[i], r.found[i], errExtra)
 			case r.seen[i].Record == nil && !r.seen[i].Torn:
-				p.finds(r.keys[i], r.found[i].Row, errMissing)
+				p.finds(r.keys[i], r.found[i], errMissing)
 			default:
-				p.finds(r.keys[i], r.found[i].Row, errDiffers)
+				p.finds(r.keys[i], r.found[i], errDiffers)
 			}
 		case r.out[i].changed:
 			one.Mended++
@@ -254,7 +254,7 @@ func (p *pass) late(ctx context.Context, began catalogue.Migration, found []Foun
 			continue
 		}
 		all.Differs++
-		p.finds(r.keys[i], r.found[i].Row, errLate)
+		p.finds(r.keys[i], r.found[i], errLate)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -267,6 +267,9 @@ func (m *migration) drop(ctx context.Context, of *migrate.Migration, late bool) 
 	}
 	list := &findings{migration: m}
 	remains, err := of.Drop(ctx, late, list.options(false))
+	if errors.Is(err, migrate.ErrDiffers) && !late {
+		err = fmt.Errorf("%w; --late gives such rows up", err)
+	}
 	if err = errors.Join(err, list.failed); err != nil {
 		return err
 	}

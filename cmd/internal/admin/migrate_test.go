@@ -30,6 +30,7 @@ type orders struct {
 	written time.Time
 	dropped bool
 	few     bool // of its partitions are known
+	odd     bool // it has a row whose key no table takes
 	remains []migrate.Remain
 }
 
@@ -62,6 +63,9 @@ func (o *orders) Scan(_ context.Context, part inspect.Part) iter.Seq2[migrate.Fo
 			if id*part.Of/len(o.amounts) == part.Index && !yield(o.at(int64(id)), nil) {
 				return
 			}
+		}
+		if o.odd && part.Index == 0 {
+			yield(migrate.Found{Row: make(store.Row), Exists: true, Refused: "its key is odd", Place: "place 7"}, nil)
 		}
 	}
 }
@@ -142,7 +146,14 @@ func TestMigrateCommands(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, info.Mode().Perm()&0o077, "only its owner may read it")
 	step(exit.Failed, "exists: name another file", "verify", "--show-keys", keys)
-	step(exit.OK, "1 made what the source has", "verify", "--repair")
+	source.odd = true
+	odd := filepath.Join(dir, "odd.jsonl")
+	step(exit.Wrong, "its key is odd", "verify", "--repair", "--show-keys", odd)
+	listed, err = os.ReadFile(odd)
+	require.NoError(t, err)
+	require.Regexp(t, `^\{"row":"[^"]+","key":null,"place":"place 7","error":"[^"]*its key is odd"\}\n$`, string(listed))
+	source.odd = false
+	step(exit.OK, "100 equal", "verify", "--repair")
 	step(exit.OK, "next: cutover", "status")
 	step(exit.OK, "is cut over", "cutover", "--yes")
 	step(exit.Failed, "is cut over", "abort", "--yes")

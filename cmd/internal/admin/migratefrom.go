@@ -21,6 +21,8 @@ import (
 // An opener opens the table that rows come from. The function that it returns closes it.
 type opener func(ctx context.Context, from *origin, c *cli.Call) (migrate.Source, func(), error)
 
+var _, _ proposer = (*cqlsource.Source)(nil), (*hbasesource.Source)(nil)
+
 // An origin names the table that rows come from.
 type origin struct {
 	name    string // "" where none is named

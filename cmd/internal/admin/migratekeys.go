@@ -66,7 +66,7 @@ func (k *keyList) open(tbl *store.Table) (err error) {
 	return nil
 }
 
-// add writes a row. One whose key no table takes has none.
+// add writes a row. One whose key no table takes has a place instead.
 func (k *keyList) add(f migrate.Finding) error {
 	if k.file == nil {
 		return nil
@@ -74,6 +74,9 @@ func (k *keyList) add(f migrate.Finding) error {
 	line := append(celltext.AppendQuoted([]byte(`{"row":`), f.Row), `,"key":`...)
 	if f.Key == nil {
 		line = append(line, "null"...)
+		if f.Place != "" {
+			line = celltext.AppendQuoted(append(line, `,"place":`...), f.Place)
+		}
 	} else {
 		for i, c := range k.columns {
 			line = celltext.AppendQuoted(append(line, "{,"[min(i, 1)]), c.Name)

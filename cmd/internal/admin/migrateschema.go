@@ -27,7 +27,7 @@ func newMigrateSchema(e *cli.Env, open opener) *cobra.Command {
 		Long: `Schema prints a schema file for a table that takes all rows, which 'table create'
 reads. Parts of the partition key are hashed, clustering columns ordered, and columns
 randomised. Comments say how a column can be searched: change the file before you make
-the table. It needs no store.`,
+the table. It needs no store. The first part of a row key of HBase is hashed.`,
 		Example: "  rangecrypt migrate schema orders --from cassandra://127.0.0.1/shop.orders",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {

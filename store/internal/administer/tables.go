@@ -326,6 +326,9 @@ func RenameTable(ctx context.Context, db *session.Database, from, to string) err
 
 // DropTable removes a table with all its rows.
 func DropTable(ctx context.Context, db *session.Database, name string) error {
+	if err := unmigrated(ctx, db, name); err != nil {
+		return err
+	}
 	var m *meta.Table
 	err := db.Catalogue.Change(ctx, []string{name}, func(e *catalogue.Edit) error {
 		if m = e.Table(name); m == nil {
@@ -344,6 +347,36 @@ func DropTable(ctx context.Context, db *session.Database, name string) error {
 	}
 	if err != nil {
 		return fmt.Errorf("it is gone from the catalogue, but its data is not yet; drop families %s: %w", strings.Join(m.Families(), ", "), err)
+	}
+	return nil
+}
+
+// unmigrated returns an error if the rows of a table are coming into another one, or those of another one into it: then
+// applications write both.
+func unmigrated(ctx context.Context, db *session.Database, name string) error {
+	e, err := db.Catalogue.All(ctx)
+	if err != nil {
+		return err
+	}
+	m := e.Table(name)
+	if m == nil {
+		return fault.ErrNoTable
+	}
+	tables, err := e.Tables()
+	if err != nil {
+		return err
+	}
+	for _, into := range tables {
+		rec, err := db.Catalogue.Migration(ctx, into.ID)
+		switch {
+		case err != nil:
+			return err
+		case !rec.Phase.Dual():
+		case into.ID == m.ID:
+			return fmt.Errorf("%w: rows of %s are coming into it: cut the migration over, or abort it, before", fault.ErrPhase, rec.Source)
+		case rec.From(m):
+			return fmt.Errorf("%w: its rows are coming into table %q: cut the migration over, or abort it, before", fault.ErrPhase, into.Name)
+		}
 	}
 	return nil
 }

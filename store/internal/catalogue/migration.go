@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
+	"strings"
 
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 )
@@ -76,6 +77,17 @@ const (
 
 // Dual reports whether applications write the source and the table.
 func (p Phase) Dual() bool { return p == PhasePrepared || p == PhaseCopying || p == PhaseVerified }
+
+// FingerprintOf returns how the fingerprint of a table of a catalogue begins, as a source.
+func FingerprintOf(m meta.TableID) string { return hex.EncodeToString(m[:]) }
+
+// From reports whether the rows come from a table of a catalogue.
+func (m Migration) From(source *meta.Table) bool {
+	return strings.HasPrefix(m.Source, TableSource) && strings.HasPrefix(m.Fingerprint, FingerprintOf(source.ID))
+}
+
+// TableSource begins the name of a source that is such a table.
+const TableSource = "table:"
 
 const migrationEntry = 4
 

@@ -22,6 +22,7 @@ var (
 	ErrPolicy   = errors.New("store: invalid policy")
 	ErrShared   = errors.New("store: key is shared by another column")
 	ErrLease    = errors.New("store: invalid lease")
+	ErrPhase    = errors.New("migrate: the migration is at another phase")
 )
 
 // Errors of what the database holds.

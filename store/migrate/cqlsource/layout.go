@@ -230,14 +230,7 @@ func (s *Source) Describe(ctx context.Context) (migrate.Description, error) {
 	if err != nil {
 		return migrate.Description{}, err
 	}
-	d := migrate.Description{Unmapped: l.unmapped, TTL: l.ttl}
-	public := func(columns []column) (to []migrate.Column) {
-		for _, c := range columns {
-			to = append(to, migrate.Column{Name: c.name, Type: c.kind.typ, Foreign: c.cql})
-		}
-		return to
-	}
-	d.Key, d.Columns = public(l.key), public(l.columns)
+	d := l.describe()
 	if d.BeforeDrop, err = s.beforeDrop(ctx, l); err != nil || len(l.unmapped) > 0 {
 		return d, err
 	}
@@ -246,8 +239,19 @@ func (s *Source) Describe(ctx context.Context) (migrate.Description, error) {
 	return d, err
 }
 
-// Propose returns a schema that takes all rows of the table, and says in sentences what else its columns may be. Parts of the
-// partition key are hashed, clustering columns ordered where their type has an order, and columns randomised.
+// describe returns what the schema of the table says.
+func (l *layout) describe() migrate.Description {
+	public := func(columns []column) (to []migrate.Column) {
+		for _, c := range columns {
+			to = append(to, migrate.Column{Name: c.name, Type: c.kind.typ, Foreign: c.cql})
+		}
+		return to
+	}
+	return migrate.Description{Key: public(l.key), Columns: public(l.columns), Unmapped: l.unmapped, TTL: l.ttl}
+}
+
+// Propose returns a schema that takes all rows of the table, and says in sentences what else its columns may be, as
+// [migrate.Description.Propose] does. Parts of the partition key are hashed.
 func (s *Source) Propose(ctx context.Context, name string) (schema store.Schema, hints []string, err error) {
 	l, err := s.refresh(ctx)
 	if err == nil {
@@ -256,35 +260,7 @@ func (s *Source) Propose(ctx context.Context, name string) (schema store.Schema,
 	if err != nil {
 		return store.Schema{}, nil, err
 	}
-	schema.Name = name
-	hint := func(c column, format string, args ...any) {
-		hints = append(hints, fmt.Sprintf("%s (%s): ", c.name, c.cql)+fmt.Sprintf(format, args...))
-	}
-	for i, c := range l.key {
-		switch {
-		case i < l.partition:
-			schema.Key = append(schema.Key, store.HashedPart(c.name, c.kind.typ))
-			continue
-		case c.kind.search == oneValue:
-			schema.Key = append(schema.Key, store.HashedPart(c.name, c.kind.typ))
-			hint(c, "values of this type have no order in an encrypted table, so rows are found by one value, and not by ranges")
-			continue
-		}
-		schema.Key = append(schema.Key, store.OrderedPart(c.name, c.kind.typ, store.Boldyreva))
-	}
-	for _, c := range l.columns {
-		schema.Columns = append(schema.Columns, store.RandomisedColumn(c.name, c.kind.typ))
-		hint(c, "to search by it, take %s", c.kind.search)
-	}
-	for _, c := range l.all() {
-		if c.cql == "decimal" {
-			hint(c, "take as many digits after the point as its values have; a row with more is refused")
-		}
-	}
-	if l.ttl > 0 {
-		schema.TTL = l.ttl
-		hints = append(hints, fmt.Sprintf("A row lives for %v where its write says nothing else (default_time_to_live), so the table has this ttl.", l.ttl))
-	}
+	schema, hints = l.describe().Propose(name, l.partition)
 	return schema, hints, nil
 }
 

@@ -60,6 +60,9 @@ func (l *layout) row(values []raw) migrate.Found {
 		v, err := l.key[i].part(values[i].data)
 		put(&l.key[i], v, err)
 	}
+	if f.Refused != "" {
+		f.Place = fmt.Sprintf("token(%s) = %d", list(l.key[:l.partition], "%s", ", "), l.hash(values))
+	}
 	now := time.Unix(int64(values[len(l.key)+1].number())/1000, 0).UTC()
 	values = values[len(l.key)+2:]
 	n, lasting := 0, false

@@ -22,15 +22,9 @@ type kind struct {
 	decode func(b []byte) (any, error)                // of what the server has; an error says why not, without the value
 	encode func(v any) ([]byte, bool)                 // of what decode returns; false if it is nothing of the kind
 	parse  func(literal string, of tokenKind) (v any) // what a literal in a statement is, or nil if it is to be bound
-	search string                                     // how a column of it may be searched
 	rigid  bool                                       // different bytes may be one value, so it is no part of a partition key
 	empty  any                                        // what no bytes are, nil if they are no value
 }
-
-const (
-	anyRange = "{encryption: ordered, scheme: boldyreva} for ranges and values, {encryption: deterministic} for values"
-	oneValue = "{encryption: deterministic} for values"
-)
 
 // kinds has them by name.
 var kinds = map[string]kind{
@@ -38,17 +32,17 @@ var kinds = map[string]kind{
 	"tinyint": integer[int8](1, store.Int8), "smallint": integer[int16](2, store.Int16),
 	"int": integer[int32](4, store.Int32), "bigint": integer[int64](8, store.Int64),
 	"float": {
-		typ: store.Float32, search: anyRange, parse: fraction(32, func(f float64) any { return float32(f) }),
+		typ: store.Float32, parse: fraction(32, func(f float64) any { return float32(f) }),
 		decode: fixed(4, func(u uint64) any { return math.Float32frombits(uint32(u)) }),
 		encode: bytesOf(4, func(v float32) (uint64, bool) { return uint64(math.Float32bits(v)), true }),
 	},
 	"double": {
-		typ: store.Float64, search: anyRange, parse: fraction(64, func(f float64) any { return f }),
+		typ: store.Float64, parse: fraction(64, func(f float64) any { return f }),
 		decode: fixed(8, func(u uint64) any { return math.Float64frombits(u) }),
 		encode: bytesOf(8, func(v float64) (uint64, bool) { return math.Float64bits(v), true }),
 	},
 	"boolean": {
-		typ: store.Bool, search: anyRange,
+		typ: store.Bool,
 		parse: func(s string, of tokenKind) any {
 			return map[string]any{"true": true, "false": false}[lowerWord(s, of)]
 		},
@@ -57,33 +51,33 @@ var kinds = map[string]kind{
 	},
 	"timestamp": {
 		// gocql writes no bytes for the zero time.Time, and reads them as that.
-		typ: store.Time(time.Millisecond), search: anyRange, parse: toBind, empty: time.Time{},
+		typ: store.Time(time.Millisecond), parse: toBind, empty: time.Time{},
 		decode: fixed(8, func(u uint64) any { return time.UnixMilli(int64(u)).UTC() }),
 		encode: bytesOf(8, func(v time.Time) (uint64, bool) { return uint64(v.UnixMilli()), v.Nanosecond()%1e6 == 0 }),
 	},
 	"date": {
-		typ: store.Date, search: anyRange, parse: day, empty: encode.CivilDate{Year: 1, Month: time.January, Day: 1},
+		typ: store.Date, parse: day, empty: encode.CivilDate{Year: 1, Month: time.January, Day: 1},
 		decode: fixed(4, func(u uint64) any { d, _ := encode.Date().Decode(int64(u) - 1<<31); return d }), // of any 32 bits
 		encode: bytesOf(4, func(v encode.CivilDate) (uint64, bool) {
 			days, err := encode.Date().Encode(v)
 			return uint64(days + 1<<31), err == nil
 		}),
 	},
-	"time":     {typ: store.Int64, search: anyRange, parse: toBind, decode: int64Kind.decode, encode: int64Kind.encode},
+	"time":     {typ: store.Int64, parse: toBind, decode: int64Kind.decode, encode: int64Kind.encode},
 	"uuid":     uuids,
 	"timeuuid": uuids,
 	"blob": {
-		typ: store.Bytes, search: anyRange, parse: hexadecimal, empty: []byte{},
+		typ: store.Bytes, parse: hexadecimal, empty: []byte{},
 		decode: func(b []byte) (any, error) { return b, nil },
 		encode: func(v any) ([]byte, bool) { b, ok := v.([]byte); return b, ok },
 	},
 	"inet": {
-		typ: store.Bytes, search: anyRange, parse: toBind,
+		typ: store.Bytes, parse: toBind,
 		decode: func(b []byte) (any, error) { return b, nil },
 		encode: func(v any) ([]byte, bool) { b, ok := v.([]byte); return b, ok },
 	},
 	"varint": {
-		typ: store.Int64, search: anyRange, parse: whole(64, func(n int64) any { return n }),
+		typ: store.Int64, parse: whole(64, func(n int64) any { return n }),
 		decode: func(b []byte) (any, error) {
 			n := twosComplement(b)
 			if !n.IsInt64() {
@@ -97,7 +91,7 @@ var kinds = map[string]kind{
 		},
 	},
 	"decimal": {
-		typ: store.Decimal(6), search: anyRange, parse: toBind, rigid: true,
+		typ: store.Decimal(6), parse: toBind, rigid: true,
 		decode: func(b []byte) (any, error) {
 			if len(b) < 5 {
 				return nil, errors.New("is a decimal of too few bytes")
@@ -118,7 +112,7 @@ var (
 	int64Kind = integer[int64](8, store.Int64)
 
 	texts = kind{
-		typ: store.String, search: anyRange, empty: "",
+		typ: store.String, empty: "",
 		parse: func(s string, of tokenKind) any {
 			if of != tokenString {
 				return nil
@@ -130,7 +124,7 @@ var (
 	}
 
 	uuids = kind{
-		typ: store.UUID, search: oneValue, parse: uuid,
+		typ: store.UUID, parse: uuid,
 		decode: func(b []byte) (any, error) {
 			if len(b) != 16 {
 				return nil, errSize
@@ -183,7 +177,7 @@ func bytesOf[T any](size int, to func(v T) (uint64, bool)) func(any) ([]byte, bo
 
 func integer[T int8 | int16 | int32 | int64](size int, typ store.Type) kind {
 	return kind{
-		typ: typ, search: anyRange, parse: whole(8*size, func(n int64) any { return T(n) }),
+		typ: typ, parse: whole(8*size, func(n int64) any { return T(n) }),
 		decode: fixed(size, func(u uint64) any { return T(u) }),
 		encode: bytesOf(size, func(v T) (uint64, bool) { return uint64(v), true }),
 	}

@@ -146,10 +146,18 @@ func TestScansAndReads(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, d.Unmapped)
 	require.Zero(t, d.TTL)
+	schema, hints, err := src.Propose(ctx, "orders")
+	require.NoError(t, err)
+	require.NoError(t, schema.Check())
+	require.Equal(t, []store.KeyPart{store.HashedPart("customer", store.String), store.OrderedPart("number", store.Int32, store.Boldyreva)}, schema.Key)
+	require.Len(t, schema.Columns, len(of.mapping.Columns))
+	require.Len(t, hints, len(of.mapping.Columns))
 	of.mapping.Columns = append(of.mapping.Columns, Column{"more", "y:more", "bytes"})
 	d2, err := of.source().Describe(ctx)
 	require.NoError(t, err)
 	require.Len(t, d2.Unmapped, 1)
+	_, _, err = of.source().Propose(ctx, "orders")
+	require.ErrorContains(t, err, d2.Unmapped[0])
 	before, err := src.Fingerprint(ctx)
 	require.NoError(t, err)
 	after, err := of.source().Fingerprint(ctx)
@@ -173,12 +181,14 @@ func TestRowsThatAreRefusedOrExpire(t *testing.T) {
 		require.NoError(t, err)
 	}
 	refused, good := 0, 0
+	var places []string
 	for f, err := range of.source().Scan(t.Context(), inspect.Part{Of: 1}) {
 		require.NoError(t, err)
 		require.NotContains(t, f.Refused, "secret")
 		switch {
 		case f.Refused != "":
 			refused++
+			places = append(places, f.Place)
 		case f.Exists:
 			good++
 			require.WithinDuration(t, time.Now().Add(time.Hour), f.Expires, 10*time.Minute)
@@ -186,6 +196,7 @@ func TestRowsThatAreRefusedOrExpire(t *testing.T) {
 	}
 	require.Equal(t, 3, refused)
 	require.Equal(t, 1, good)
+	require.ElementsMatch(t, []string{"", "", `row key "nokey"`}, places)
 	d, err := of.source().Describe(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, time.Hour, d.TTL)

@@ -121,6 +121,20 @@ func (s *Source) Describe(ctx context.Context) (migrate.Description, error) {
 	return d, nil
 }
 
+// Propose returns a schema that takes all rows of the table, and says in sentences what else its columns may be, as
+// [migrate.Description.Propose] does. The first part of the row key is hashed.
+func (s *Source) Propose(ctx context.Context, name string) (schema store.Schema, hints []string, err error) {
+	d, err := s.Describe(ctx)
+	if err != nil {
+		return store.Schema{}, nil, err
+	}
+	if len(d.Unmapped) > 0 {
+		return store.Schema{}, nil, fmt.Errorf("%w: %s", migrate.ErrUnfit, d.Unmapped[0])
+	}
+	schema, hints = d.Propose(name, 1)
+	return schema, hints, nil
+}
+
 // Scan implements [migrate.Source]. A part is a share of all keys by their first 8 bytes.
 func (s *Source) Scan(ctx context.Context, part inspect.Part) iter.Seq2[migrate.Found, error] {
 	return func(yield func(migrate.Found, error) bool) {
@@ -189,8 +203,8 @@ func (s *Source) Read(ctx context.Context, keys []store.Row) ([]migrate.Found, e
 
 // found returns the row of a key, which has some cells. A row that has none does not exist.
 func (s *Source) found(t *hbase.Foreign, key []byte, cells []driver.Cell) migrate.Found {
-	row, err := s.mapping.readKey(key)
-	f := migrate.Found{Row: row}
+	row, bad := s.mapping.readKey(key)
+	f, err := migrate.Found{Row: row}, bad
 	ends, ending := make(map[time.Time]bool), true
 	for _, c := range cells {
 		name := string(c.Qualifier)
@@ -213,11 +227,11 @@ func (s *Source) found(t *hbase.Foreign, key []byte, cells []driver.Cell) migrat
 			err = cmp.Or(err, fmt.Errorf("it has a cell of column family %s that the mapping does not name: name it as a column, or among those to ignore", family))
 			continue
 		}
-		v, bad := column.readCell(c.Value)
-		if bad == nil {
+		v, unread := column.readCell(c.Value)
+		if unread == nil {
 			row[column.Name] = v
 		}
-		err = cmp.Or(err, bad)
+		err = cmp.Or(err, unread)
 	}
 	if !ending || !f.Exists {
 		f.Expires = time.Time{}
@@ -226,7 +240,23 @@ func (s *Source) found(t *hbase.Foreign, key []byte, cells []driver.Cell) migrat
 	if err != nil && f.Exists {
 		f.Refused = err.Error()
 	}
+	if bad != nil && f.Exists {
+		f.Place = "row key " + binaryText(key)
+	}
 	return f
+}
+
+// binaryText writes a row key as the shell of HBase shows and takes it, within double quotes.
+func binaryText(key []byte) string {
+	text := []byte{'"'}
+	for _, b := range key {
+		if b < ' ' || b > '~' || b == '"' || b == '\\' {
+			text = fmt.Appendf(text, "\\x%02X", b)
+		} else {
+			text = append(text, b)
+		}
+	}
+	return string(append(text, '"'))
 }
 
 // expiry returns when a cell expires, if it does.
