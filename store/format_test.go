@@ -698,6 +698,7 @@ func TestIndependentReader(t *testing.T) {
 		"ranked":                  {[]string{goldenRanked}, rankedDump, 0},
 		"elsewhere":               {[]string{goldenElsewhere}, elsewhereDump, 0},
 		"parts":                   {[]string{goldenParts}, partsDump, 0},
+		"archive":                 {[]string{goldenArchive}, archiveDump, 0},
 		"migration":               {[]string{goldenMigration}, migrationDump, 0},
 	} {
 		t.Run(of, func(t *testing.T) {

@@ -53,7 +53,7 @@ type KeyUse struct {
 	Left    int // index entries of columns or tenants that were dropped, or of none: Table.Verify says which
 	Unknown int // cells that no key of theirs opens, or that are none: Table.Verify says which
 
-	// Catalogue is how many cells of the catalogue are about the table: its entry, how far conversions are, and a migration. All
+	// Catalogue is how many cells of the catalogue are about the table: its entry, earlier keys, how far conversions are, and a migration. All
 	// are under the key of the database; those that it does not open are Unknown.
 	Catalogue int
 }

@@ -671,7 +671,8 @@ class Table:
             self.policy = keys.tenant.policies[meta["id"]]["since"]
         check(not self.clear or all(f.clear for f in self.parts + self.columns), "a clear table with a sealed column")
         layout, *more = meta["layout"].split(", ")
-        ways = [way for way in ("rows are only added", "rows have copies", "copies have some columns", "rows expire", "the database has indexes") if way in more]
+        ways = [way for way in ("rows are only added", "rows have copies", "copies have some columns", "rows expire", "the database has indexes",
+                             "earlier keys are apart") if way in more]
         check(layout in ("packed", "cell per column") and sorted(more) == sorted(ways), "an unknown layout")
         self.packed, self.adding, self.expiring = layout == "packed", "rows are only added" in ways, "rows expire" in ways
         check(not self.adding or self.parts[-1].encryption == "tie" and not self.conditional, "rows that could be replaced")
@@ -945,6 +946,19 @@ def read_elsewhere(meta, keys, cells):
     return values
 
 
+def join_archive(meta, archives):
+    """Puts earlier keys of a table before those that its entry has."""
+    numbers = meta.get("archived", {})
+    for n in reversed(range(numbers.get("from", 0), numbers.get("to", 0))):
+        check("earlier keys are apart" in meta["layout"], "keys are apart, and the layout does not say so")
+        earlier = archives.pop(b"\5" + bytes.fromhex(meta["id"]) + struct.pack(">I", n))
+        meta["row_keys"] = earlier.get("row_keys", []) + meta["row_keys"]
+        for f in meta["columns"]:
+            for f in [f] + f.get("former", []):
+                if f["id"] in earlier.get("cell_keys", {}):
+                    f["cell_keys"] = earlier["cell_keys"][f["id"]] + f["cell_keys"]
+
+
 def check_migration(m):
     phases = ["prepared", "copying", "verified", "cut over", "dropped", "aborted"]
     check(m["round"] > 0 and m["source"] and m["phase"] in phases and m["prepared"] > 0, "a migration that nobody began")
@@ -997,6 +1011,7 @@ def main(path):
     nodes = {q: cells.pop(q) for q in list(cells) if q[:1] == b"\0"}  # of the tree
     progress = {q: cells.pop(q) for q in list(cells) if q[:1] == b"\3"}  # of conversions
     migrations = {q: cells.pop(q) for q in list(cells) if q[:1] == b"\4"}
+    archives = {q: json.loads(unseal(key, cells.pop(q), place(b"catalogue", q))[0]) for q in list(cells) if q[:1] == b"\5"}
     macs = {q: mac(digests, place(b"entry", q, sealed))[:16] for q, sealed in cells.items()}
     if catalogue_format == 2:
         check(not nodes, "a tree in a catalogue of a format without")
@@ -1027,6 +1042,7 @@ def main(path):
             elsewhere[meta["name"]] = read_elsewhere(meta, keys, dump.get("elsewhere", {}).get(meta["name"], []))
             continue
         keys = Keys(root["database"], database_key, meta["id"])
+        join_archive(meta, archives)
         table = Table(meta, keys)
         check(specs[table.data] == table.spec(), "the layout of a table")
         rows, postings = families.pop(table.data), {}
@@ -1080,6 +1096,7 @@ def main(path):
                 if f.stateful:
                     states.setdefault(f.state, []).append(f)
     check(gone or not progress, "progress of no table")
+    check(not any(archives.values()), "earlier keys that no entry names")
     for family in {family for family, _ in states}:
         check(specs[family] == {"layout": "wide", "prefix_bytes": 0, "spread_bits": 0}, "the layout of an index")
         for row, cells in families.pop(family).items():

@@ -26,7 +26,7 @@ func Describe(ctx context.Context, db *session.Database) (inspect.Database, erro
 	}
 	d := inspect.Database{ID: hex.EncodeToString(db.Catalogue.Database[:]), Key: keyring.ID(db.Catalogue.Key), Version: e.Version()}
 	for _, m := range metas {
-		table, err := describe(db, e, m)
+		table, err := describe(ctx, db, e, m)
 		if err != nil {
 			return inspect.Database{}, fmt.Errorf("describe %q: %w", m.Name, err)
 		}
@@ -57,16 +57,20 @@ func DescribeTable(ctx context.Context, tbl *session.Table) (inspect.Table, erro
 	if err != nil {
 		return inspect.Table{}, err
 	}
-	return describe(db, e, m)
+	return describe(ctx, db, e, m)
 }
 
 // describe returns what the catalogue, of which all was read, says of a table.
-func describe(db *session.Database, e *catalogue.Edit, m *meta.Table) (inspect.Table, error) {
+func describe(ctx context.Context, db *session.Database, e *catalogue.Edit, m *meta.Table) (inspect.Table, error) {
 	d := inspect.Table{
 		Name: m.Name, ID: hex.EncodeToString(m.ID[:]), Version: m.Version,
 		Layout: m.PlainLayout(), TTL: m.Lifetime(), SpreadBits: m.SpreadBits, Conditional: m.Conditional, AppendOnly: m.AppendOnly(), Tenants: m.Tenants, Clear: m.Clear,
 	}
 	if _, err := m.Schema(); err != nil { // a layout that is not known to this version, for one
+		return d, err
+	}
+	m, err := db.Whole(ctx, m)
+	if err != nil {
 		return d, err
 	}
 	specs, err := familiesOf(db, m)

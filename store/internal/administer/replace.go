@@ -70,6 +70,11 @@ func replaceCells(k keyring.Table, a *meta.Alteration, listed func(string) bool)
 func Prune(ctx context.Context, db *session.Database, table string, unused func(id string) bool) (n int, err error) {
 	err = Alter(ctx, db, table, nil, func(a *meta.Alteration) (err error) {
 		n = 0
+		whole, err := db.Whole(ctx, a.Meta)
+		if err != nil {
+			return err
+		}
+		a.Meta.RowKeys, a.Meta.Columns, a.Meta.Archived.From = whole.RowKeys, whole.Columns, a.Meta.Archived.To
 		k := db.Keys.Of(a.Meta)
 		list := func(purpose string, id meta.ColumnID, keys []meta.WrappedKey) (left []meta.WrappedKey) {
 			for i, wrapped := range keys {

@@ -30,6 +30,7 @@ type Edit struct {
 	tree    Tree                   // of these
 	entries map[string]Entry
 	puts    map[string]Entry // without changes; empty where the table or tenant goes
+	moved   []driver.Cell    // with keys that were moved out of the entries that are put
 
 	tried    []byte           // the root that the last attempt expected
 	replaced map[string]Entry // what it replaced
@@ -170,7 +171,7 @@ func (e *Edit) read(ctx context.Context) (driver.Cell, error) {
 		return driver.Cell{}, err
 	}
 	e.root = r
-	e.entries, e.puts = make(map[string]Entry), make(map[string]Entry)
+	e.entries, e.puts, e.moved = make(map[string]Entry), make(map[string]Entry), nil
 	e.cells = make(map[string]driver.Cell)
 	for _, cell := range cells[1:] {
 		q := string(cell.Qualifier)
@@ -281,6 +282,9 @@ func byName[M any](e *Edit, of func(Entry) *M, name func(*M) string) ([]*M, erro
 // Put replaces or makes the entry of a table.
 func (e *Edit) Put(meta *meta.Table) {
 	meta.Version = e.NextVersion()
+	if keys := meta.Archive(); keys != nil {
+		e.moved = append(e.moved, e.c.sealArchive(meta.ID, meta.Archived.To-1, *keys))
+	}
 	e.puts[string(e.c.Qualifier(meta.Name))] = Entry{Table: meta}
 }
 
@@ -328,7 +332,7 @@ func (e *Edit) cellsToPut() ([]driver.Cell, error) {
 	}
 	nodes, top := e.tree.Put(e.c, changed)
 	next.Digest = top
-	return slices.Concat([]driver.Cell{{Qualifier: RootQualifier, Value: e.c.SealRoot(next)}}, nodes, puts), nil
+	return slices.Concat([]driver.Cell{{Qualifier: RootQualifier, Value: e.c.SealRoot(next)}}, nodes, puts, e.archives()), nil
 }
 
 // Tenant returns the meta of a tenant whose entry was read, or nil.

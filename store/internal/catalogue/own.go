@@ -53,11 +53,11 @@ func updateOwn[T any](ctx context.Context, c *Catalogue, what string, q []byte, 
 	return now, err
 }
 
-// About counts the cells that the catalogue has about a table: its entry, and those of its conversions and its migration. Those
+// About counts the cells that the catalogue has about a table: its entry, and those of its conversions, its migration and its earlier keys. Those
 // that the key of the database does not open are counted apart.
 func (c *Catalogue) About(ctx context.Context, table meta.TableID) (sealed, unknown int, err error) {
 	sealed = 1 // the entry, by which the table is open
-	for _, of := range [][]byte{ProgressOf(table, nil), migrationOf(table)} {
+	for _, of := range [][]byte{ProgressOf(table, nil), migrationOf(table), archiveOf(table)} {
 		cells, err := c.Family.Get(ctx, Row, driver.Slice{Start: of, End: ope.PrefixEnd(of)})
 		if err != nil {
 			return 0, 0, err

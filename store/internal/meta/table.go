@@ -24,8 +24,9 @@ type Table struct {
 	Conditional bool         `json:"conditional,omitempty"`
 	Clear       bool         `json:"clear,omitempty"` // nothing is encrypted, nor ever will be
 	Tenants     bool         `json:"tenants,omitempty"`
-	TTL         int64        `json:"ttl,omitempty"` // seconds that rows live unless they say otherwise; 0 is for ever
-	RowKeys     []WrappedKey `json:"row_keys"`      // of key cells
+	TTL         int64        `json:"ttl,omitempty"`     // seconds that rows live unless they say otherwise; 0 is for ever
+	RowKeys     []WrappedKey `json:"row_keys"`          // of key cells
+	Archived    Archive      `json:"archived,omitzero"` // where earlier keys are
 
 	// Dropped are the ids of searched columns that are gone: there may be postings of them.
 	Dropped []ColumnID `json:"dropped,omitempty"`
@@ -190,8 +191,8 @@ func (m *Field) Fingerprint() []byte {
 	if m.Share != nil {
 		b = append(append(b, m.Share.Table[:]...), m.Share.Column[:]...)
 	}
-	for _, key := range m.CellKeys {
-		b = sized(b, key)
+	if n := len(m.CellKeys); n > 0 { // keys are added at the end and removed, so that their number and the last one tell lists apart
+		b = sized(binary.AppendUvarint(b, uint64(n)), m.CellKeys[n-1])
 	}
 	return binary.BigEndian.AppendUint32(b, m.Unit)
 }

@@ -18,6 +18,7 @@ const (
 	chosen   = ", copies have some columns" // or had once
 	expiring = ", rows expire"              // or might once
 	served   = ", the database has indexes" // or had one
+	archived = ", earlier keys are apart"   // or were
 )
 
 const (
@@ -34,7 +35,7 @@ func (m *Table) Packed() bool { return m.PlainLayout() == inspect.Packed }
 // PlainLayout returns the layout, without what follows it.
 func (m *Table) PlainLayout() string {
 	layout := m.Layout
-	for _, more := range []string{appended, copied, chosen, expiring, served} {
+	for _, more := range []string{appended, copied, chosen, expiring, served, archived} {
 		layout = strings.Replace(layout, more, "", 1)
 	}
 	return layout
@@ -42,7 +43,7 @@ func (m *Table) PlainLayout() string {
 
 // HasLaterFields reports whether the table may have fields that only programs know which read format 5 of the catalogue.
 func (m *Table) HasLaterFields() bool {
-	return m.Copies() || strings.Contains(m.Layout, chosen) || strings.Contains(m.Layout, served) || m.Elsewhere()
+	return m.Copies() || strings.Contains(m.Layout, chosen) || strings.Contains(m.Layout, served) || strings.Contains(m.Layout, archived) || m.Elsewhere()
 }
 
 // AppendOnly reports whether rows are added and deleted, and never replaced.

@@ -49,6 +49,8 @@ type Database struct {
 	mu     sync.Mutex
 	tables map[meta.TableID]*Table
 	bound  map[openFor]*Table // tables that were opened for a tenant
+
+	archives map[meta.TableID]archive
 }
 
 // Of returns the database that a store has open, which is a *store.Store. Package store sets it, for package cell: users of
@@ -69,7 +71,7 @@ func Open(ctx context.Context, db driver.DB, service kms.KMS, opts Options) (*Da
 	}
 	opened := &Database{
 		Options: opts, Driver: db, Catalogue: c, Keys: keyring.New(c.Key, c.Database), Parts: catalogue.ProgressParts,
-		backlog: newBacklog(opts.Concurrency), tables: make(map[meta.TableID]*Table), bound: make(map[openFor]*Table),
+		backlog: newBacklog(opts.Concurrency), tables: make(map[meta.TableID]*Table), bound: make(map[openFor]*Table), archives: make(map[meta.TableID]archive),
 	}
 	opened.NoLease = opts.NoLease || !lease.SleepCounts
 	if _, embedded := db.(driver.Snapshotter); !embedded {
@@ -239,6 +241,7 @@ func (db *Database) Forget(id meta.TableID) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	delete(db.tables, id)
+	delete(db.archives, id)
 	maps.DeleteFunc(db.bound, func(b openFor, _ *Table) bool { return b.table == id })
 }
 

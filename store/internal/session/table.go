@@ -74,6 +74,10 @@ func newTable(ctx context.Context, db *Database, m *meta.Table, tenant *meta.Ten
 // what is the same.
 func (tbl *Table) engine(ctx context.Context, m *meta.Table, tenant *meta.Tenant, version uint32, earlier *engine.Engine) (*engine.Engine, error) {
 	db, indexes := tbl.db, make(map[string]ope.Index)
+	m, err := db.Whole(ctx, m)
+	if err != nil {
+		return nil, err
+	}
 	src := rowcodec.ViewSource{Version: version, Meta: m, Tenant: tenant, Keys: db.Keys, Remembers: db.Remembers, Clock: db.Clock}
 	src.Index = func(family string) (_ ope.Index, err error) {
 		if indexes[family] == nil {
