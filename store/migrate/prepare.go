@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -53,9 +54,9 @@ func (m *Migration) Prepare(ctx context.Context, continues bool) (Plan, error) {
 	case err != nil:
 	case len(p.Unfit)+len(p.Unmapped) > 0:
 		why := slices.Concat(p.Unfit, p.Unmapped)
-		err = fmt.Errorf("%w: %s", ErrUnfit, why[0])
+		err = fmt.Errorf("%w: %s", ErrUnfit, strings.TrimSuffix(why[0], "."))
 		if len(why) > 1 {
-			err = fmt.Errorf("%w The plan says more.", err)
+			err = fmt.Errorf("%w, and more that the plan says", err)
 		}
 	case !continues:
 		err = m.empty(ctx)
