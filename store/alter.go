@@ -101,7 +101,7 @@ func (st *Store) RotateKeys(ctx context.Context, table string, columns ...string
 
 // RotateSearchKeys gives each of the named columns of a table a new search key: the key of its ciphertexts and tokens. It is as a
 // change of the column's encryption to the same one. What is written from now on has the new key, and queries find rows by
-// the old one and the new one. [Table.Convert] stores all rows under the new one. From then on no row has the old one.
+// the old one and the new one. [Table.Convert] stores all rows under the new one. From then on no row has the old one, though index entries that lead to no row may: Verify with Repair drops them.
 //
 // A part of the row key, and a column that is not searched, are [ErrSchema]. A column that shares its key with another one is
 // [ErrShared]. A table with tenants is [ErrTenant], since its search keys are derived from the keys of the tenants.
@@ -112,7 +112,8 @@ func (st *Store) RotateSearchKeys(ctx context.Context, table string, columns ...
 }
 
 // RenameTable gives a table another name. Nothing but the catalogue is written, and tables that are
-// open stay so. A table that does not exist is [ErrNoTable], a name that is taken [ErrExists], a table of store/cell [ErrSchema].
+// open stay so. A table that does not exist is [ErrNoTable], a name that is taken [ErrExists], a table of store/cell [ErrSchema], one whose rows
+// are coming into another table migrate.ErrPhase.
 func (st *Store) RenameTable(ctx context.Context, from, to string) error {
 	return st.call(ctx, "rename", fmt.Sprintf("rename table %q", from), func(ctx context.Context) error {
 		return administer.RenameTable(ctx, st.db, from, to)

@@ -238,7 +238,7 @@ func (w *coverWorld) schema() Schema {
 func (w *coverWorld) connect(c *sim.Client) (*Store, *Table) {
 	db := &coverDB{DB: noSnapshots{w.db, true}, w: w, c: c}
 	if w.clocks && c != nil {
-		db.skew = int64(w.r.IntN(2000))
+		db.skew = int64(w.r.IntN(20_000))
 	}
 	var st *Store
 	var tbl *Table

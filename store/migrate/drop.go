@@ -41,6 +41,9 @@ func (m *Migration) drop(ctx context.Context, late bool, opts *PassOptions) ([]R
 	case errors.Is(err, driver.ErrNoFamily) && rec.Verified == 0 && !late:
 		return nil, fmt.Errorf("%w: the source is gone, and nobody has looked for rows that it got after the cut-over: say that they are given up", ErrDiffers)
 	case errors.Is(err, driver.ErrNoFamily): // somebody else has dropped it
+	case rec.Verified == 0 && !late && rec.Verify.Over():
+		return nil, fmt.Errorf("%w: %d rows of the source were written after the cut-over, which a verification lists: write them into the table and verify it "+
+			"again, or say that they are given up", ErrDiffers, rec.Verify.Rows.Differs+rec.Verify.Rows.Refused)
 	case rec.Verified == 0 && !late:
 		return nil, fmt.Errorf("%w: verify it again, now that the source receives no writes", ErrDiffers)
 	case err != nil:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/rangecrypt/rangecrypt/store"
@@ -198,6 +199,8 @@ func (m *Migration) Cutover(ctx context.Context) error {
 			return notAt(rec, "only what is copied and verified is cut over")
 		case rec.Copied == 0:
 			return fmt.Errorf("%w: it is not copied to the end: copy it, and then verify it", ErrDiffers)
+		case (rec.Verified == 0 || rec.Verified < rec.Copied) && rec.Verify.Over() && rec.Verify.Rows.Differs == 0 && rec.Verify.Rows.Refused > 0:
+			return fmt.Errorf("%w: it does not take %d rows, which a verification lists: change them, or the table, and verify it again with repair", ErrDiffers, rec.Verify.Rows.Refused)
 		case rec.Verified == 0 || rec.Verified < rec.Copied:
 			return fmt.Errorf("%w since it was copied: verify it, with repair where rows differ", ErrDiffers)
 		}
@@ -307,6 +310,17 @@ func (m *Migration) same(rec catalogue.Migration) error {
 		return fmt.Errorf("%w: that was %s, and this is %s", ErrSource, rec.Source, name)
 	}
 	return nil
+}
+
+// An identified source tells tables of one name apart: its fingerprint begins with the identity, which never changes.
+type identified interface{ identity() string }
+
+// meant is same for a write, which tells another encrypted table of the same name. What is altered in the source keeps nobody from writing it.
+func (m *Migration) meant(rec catalogue.Migration) error {
+	if s, is := m.source.(identified); is && !strings.HasPrefix(rec.Fingerprint, s.identity()) {
+		return fmt.Errorf("%w: that was another table, which had the name of %s before", ErrSource, rec.Source)
+	}
+	return m.same(rec)
 }
 
 // unchanged returns an error unless it is, and as it was then.

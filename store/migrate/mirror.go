@@ -58,6 +58,11 @@ func (w *Mirror) Write(ctx context.Context, keys []store.Row, apply func(context
 	if rec.Phase == catalogue.PhaseCutOver || rec.Phase == catalogue.PhaseDropped {
 		return w.m.failed(nothing, ErrCutOver)
 	}
+	if rec.Phase.Dual() {
+		if err := w.m.meant(rec); err != nil {
+			return w.m.failed(nothing, err)
+		}
+	}
 	keys, err = w.named(keys)
 	if err != nil {
 		return w.m.failed(nothing, err)
@@ -124,8 +129,8 @@ func (w *Mirror) follow(ctx context.Context, keys []store.Row) error {
 	if err != nil || rec.Phase == "" || rec.Phase == catalogue.PhaseAborted {
 		return err
 	}
-	if name := w.m.source.Name(); name != rec.Source {
-		return fmt.Errorf("%w: that was %s, and this is %s", ErrSource, rec.Source, name)
+	if err := w.m.meant(rec); err != nil { // one that was prepared meanwhile
+		return err
 	}
 	all, err := w.m.reconcile(ctx, keys, true)
 	if errors.Is(err, ErrPhase) {

@@ -49,6 +49,14 @@ func (s encrypted) into(tbl *session.Table) bool { return s.table != nil && s.ta
 // Name implements [Source].
 func (s encrypted) Name() string { return catalogue.TableSource + s.name }
 
+// identity implements identified.
+func (s encrypted) identity() string {
+	if s.table == nil {
+		return ""
+	}
+	return catalogue.FingerprintOf(s.table.ID())
+}
+
 // look returns the table as it is now, or why no rows can come from it.
 func (s encrypted) look(ctx context.Context) (*engine.Engine, error) {
 	if s.table == nil {

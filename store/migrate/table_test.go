@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -187,6 +188,7 @@ func TestTablesOfMigrationsStay(t *testing.T) {
 	}
 	stay := func() {
 		t.Helper()
+		require.ErrorIs(t, st.RenameTable(ctx, "from", "moved"), ErrPhase)
 		require.ErrorIs(t, st.Drop(ctx, "from"), ErrPhase)
 		require.ErrorContains(t, st.Drop(ctx, "from"), `its rows are coming into table "into"`)
 		require.ErrorIs(t, st.Drop(ctx, "into"), ErrPhase)
@@ -238,4 +240,44 @@ func TestPropose(t *testing.T) {
 		"c (decimal): take as many digits after the point as its values have; a row with more is refused",
 		"A row lives for 1h0m0s where its write says nothing else, so the table has this ttl.",
 	}, hints)
+}
+
+// Another table that has the source's name by now is not written, nor followed.
+func TestMirrorOfAnotherTableOfTheName(t *testing.T) {
+	ctx, schema := t.Context(), store.Schema{Name: "from", Key: []store.KeyPart{store.HashedPart("id", store.Int64)}, Columns: []store.Column{store.RandomisedColumn("a", store.Int64)}}
+	here, err := store.Open(ctx, drivertest.NewMemory(), kms.NewLocal(ope.GenerateKey()), nil)
+	require.NoError(t, err)
+	there, err := store.Open(ctx, drivertest.NewMemory(), kms.NewLocal(ope.GenerateKey()), nil)
+	require.NoError(t, err)
+	into, err := here.Create(ctx, schema)
+	require.NoError(t, err)
+	mirror := func() *Mirror {
+		source, err := FromTable(ctx, there, "from")
+		require.NoError(t, err)
+		m, err := New(into, source)
+		require.NoError(t, err)
+		_, err = m.Prepare(ctx, true)
+		require.True(t, err == nil || errors.Is(err, ErrPhase), err)
+		return m.Mirror()
+	}
+	put := func(a int64) func(context.Context) error {
+		return func(ctx context.Context) error {
+			tbl, err := there.Table(ctx, "from")
+			require.NoError(t, err)
+			return tbl.Put(ctx, store.Row{"id": int64(1), "a": a})
+		}
+	}
+	_, err = there.Create(ctx, schema)
+	require.NoError(t, err)
+	key := []store.Row{{"id": int64(1)}}
+	require.NoError(t, mirror().Write(ctx, key, put(1)))
+	require.NoError(t, there.Drop(ctx, "from")) // of another store, which knows of no migration
+	_, err = there.Create(ctx, schema)
+	require.NoError(t, err)
+	err = mirror().Write(ctx, key, put(2))
+	require.ErrorIs(t, err, ErrSource)
+	require.ErrorContains(t, err, "nothing was written")
+	row, err := into.Get(ctx, key[0])
+	require.NoError(t, err)
+	require.Equal(t, int64(1), row["a"])
 }

@@ -310,12 +310,16 @@ func next(s migrate.Status) string {
 		return "the application writes the source alone; drop the table, or prepare again with --continue"
 	case s.Phase == "dropped":
 		return "over; 'rangecrypt migrate drop' lists what remains of the source"
+	case s.Phase == "cut over" && s.Verified.IsZero() && s.Verify.Done == 1:
+		return "next: write the rows that were written too late into the table, and verify; or 'rangecrypt migrate drop --late' gives them up"
 	case s.Phase == "cut over" && s.Verified.IsZero():
 		return "next: verify, when nothing writes the source any more"
 	case s.Phase == "cut over":
 		return "next: drop"
 	case s.Copied.IsZero():
 		return "next: copy"
+	case s.Verified.Before(s.Copied) && s.Verify.Done == 1 && s.Verify.Rows.Differs == 0 && s.Verify.Rows.Refused > 0:
+		return "next: change the rows that the table does not take, or the table; then verify --repair"
 	case s.Verified.Before(s.Copied):
 		return "next: verify"
 	}

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -48,7 +49,8 @@ the table. It needs no store. The first part of a row key of HBase is hashed.`,
 
 func (m *migration) propose(ctx context.Context, open opener, name string) error {
 	if strings.HasPrefix(m.from.name, fromTable) {
-		return exit.Usagef("'rangecrypt table describe NAME --yaml' prints the schema of an encrypted table")
+		of := strings.TrimPrefix(m.from.name, fromTable)
+		return exit.Usagef("'rangecrypt table describe %s --yaml' prints the schema of an encrypted table", show.Visible(cmp.Or(of, "NAME")))
 	}
 	source, end, err := open(ctx, &m.from, nil)
 	if err != nil {

@@ -144,7 +144,7 @@ func (r *rekeying) toTheEnd(ctx context.Context, c *cli.Call, into string, of *m
 		default:
 			err = m.cutover(ctx, of)
 		}
-		if err != nil && (!errors.Is(err, migrate.ErrPhase) || n == steps) { // otherwise another one was faster
+		if err != nil && (!errors.Is(err, migrate.ErrPhase) && !errors.Is(err, migrate.ErrCutOver) || n == steps) { // otherwise another one was faster
 			return err
 		}
 	}

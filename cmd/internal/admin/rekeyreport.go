@@ -34,7 +34,8 @@ func (r *rekeying) report(ctx context.Context, d inspect.Database) error {
 		return err
 	}
 	if len(left) > 0 && !r.dryRun {
-		return fmt.Errorf("not all is under new keys yet: %s; the same command goes on", strings.Join(left, "; "))
+		return fmt.Errorf("not all is under new keys yet: %s; the same command goes on. Index entries that stay even so lead to no row: 'rangecrypt verify --repair' drops them",
+			strings.Join(left, "; "))
 	}
 	return nil
 }
@@ -129,8 +130,8 @@ func (r *rekeying) wanted(t inspect.Table, u rekey.Under) string {
 	if cells := r.cells; cells && !t.Tenants || r.tenants && t.Tenants {
 		add(u.Cells, "cell")
 	}
-	if r.search && !t.Tenants {
-		add(u.Entries, "found value")
+	if r.search && !t.Tenants && u.Entries > 0 {
+		left = append(left, countedEntries(u.Entries))
 	}
 	if len(left) == 0 {
 		return ""

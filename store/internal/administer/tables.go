@@ -295,6 +295,9 @@ func RenameTable(ctx context.Context, db *session.Database, from, to string) err
 	if err := meta.CheckTableName(to); err != nil {
 		return err
 	}
+	if err := unmigrated(ctx, db, from, false); err != nil {
+		return err
+	}
 	var m *meta.Table
 	err := db.Catalogue.Change(ctx, []string{from, to}, func(e *catalogue.Edit) error {
 		before := e.Table(from)
@@ -326,7 +329,7 @@ func RenameTable(ctx context.Context, db *session.Database, from, to string) err
 
 // DropTable removes a table with all its rows.
 func DropTable(ctx context.Context, db *session.Database, name string) error {
-	if err := unmigrated(ctx, db, name); err != nil {
+	if err := unmigrated(ctx, db, name, true); err != nil {
 		return err
 	}
 	var m *meta.Table
@@ -351,9 +354,9 @@ func DropTable(ctx context.Context, db *session.Database, name string) error {
 	return nil
 }
 
-// unmigrated returns an error if the rows of a table are coming into another one, or those of another one into it: then
-// applications write both.
-func unmigrated(ctx context.Context, db *session.Database, name string) error {
+// unmigrated returns an error if the rows of a table are coming into another one or, if that matters, those of another one into
+// it: then applications write both.
+func unmigrated(ctx context.Context, db *session.Database, name string, into bool) error {
 	e, err := db.Catalogue.All(ctx)
 	if err != nil {
 		return err
@@ -366,16 +369,16 @@ func unmigrated(ctx context.Context, db *session.Database, name string) error {
 	if err != nil {
 		return err
 	}
-	for _, into := range tables {
-		rec, err := db.Catalogue.Migration(ctx, into.ID)
+	for _, other := range tables {
+		rec, err := db.Catalogue.Migration(ctx, other.ID)
 		switch {
 		case err != nil:
 			return err
 		case !rec.Phase.Dual():
-		case into.ID == m.ID:
+		case into && other.ID == m.ID:
 			return fmt.Errorf("%w: rows of %s are coming into it: cut the migration over, or abort it, before", fault.ErrPhase, rec.Source)
 		case rec.From(m):
-			return fmt.Errorf("%w: its rows are coming into table %q: cut the migration over, or abort it, before", fault.ErrPhase, into.Name)
+			return fmt.Errorf("%w: its rows are coming into table %q: cut the migration over, or abort it, before", fault.ErrPhase, other.Name)
 		}
 	}
 	return nil

@@ -402,10 +402,9 @@ func (t *Engine) doubt(ctx context.Context, records []*rowcodec.Record) error {
 	for _, r := range records {
 		r.NewAttempt()
 	}
-	// A conversion puts postings later than their rows. What this client writes next comes after what it reads with its stamps.
-	converted := t.postingsOf(records, func(c *rowcodec.Column) bool { return c.Searched() && (c.Of != nil || len(c.Former) > 0) })
-	_, err := t.stampedPostings(ctx, converted)
-	for _, p := range t.postingsOf(records, (*rowcodec.Column).Searched) {
+	postings := t.postingsOf(records, (*rowcodec.Column).Searched)
+	_, err := t.stampedPostings(ctx, postings) // to write after them: conversions and loads may have put them later than the row
+	for _, p := range postings {
 		doubts = append(doubts, t.Doubt(p.key, p.record))
 	}
 	return cmp.Or(err, t.Post(ctx, doubts))

@@ -146,6 +146,7 @@ func (t *Engine) current(ctx context.Context, records []*rowcodec.Record, delete
 	}
 	slice := t.Slice(searched)
 	slice.NeedsFirst = true // a row without a key cell is replaced whatever else it has, and its postings cannot be named
+	slice.Stamps = true     // so that what this client writes next comes after it, though its writer's clock may be ahead
 	err := t.readEach(ctx, t.Data, keys, slice, searched, func(i int, found *rowcodec.Record, err error) error {
 		switch {
 		case replaceable(err), deletes && errors.Is(err, catalogue.ErrPutBack):

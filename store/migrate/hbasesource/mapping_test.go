@@ -2,6 +2,7 @@ package hbasesource
 
 import (
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -129,9 +130,23 @@ func TestMappingsInFiles(t *testing.T) {
 		"unknown field":        "key: [{name: a, as: int64, size: 3}]",
 		"the key has no parts": "columns: []",
 		"the mapping":          "key: 7",
-		"EOF":                  "",
+		"it is empty":                  "",
 	} {
 		_, err := ParseMapping([]byte(text))
 		require.ErrorContains(t, err, says)
+	}
+}
+
+// A file that is none by mistake is not shown, nor one that is made to take long.
+func TestFilesThatAreNoMapping(t *testing.T) {
+	secret := strings.Repeat("5ec3e7", 12)
+	for text, want := range map[string]string{
+		secret: "line 1, column 1", "key: " + secret: "line 1", "[" + secret: "line 1", " \n": "it is empty",
+		strings.Repeat("[", 100_000): "nested deeper than 32", strings.Repeat(secret, 10_000): "is this the right file?",
+	} {
+		_, err := ParseMapping([]byte(text))
+		require.ErrorContains(t, err, want)
+		require.NotContains(t, err.Error(), secret)
+		require.Less(t, len(err.Error()), 300)
 	}
 }
