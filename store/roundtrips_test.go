@@ -42,7 +42,7 @@ var roundTrips = []struct {
 	{"update", 3, 14},
 	{"update, covering", 4, 18},
 	{"delete", 2, 4},
-	{"delete, append-only", 3, 8},
+	{"delete, append-only", 4, 9},
 	{"delete, conditional", 2, 12},
 	{"delete, conditional, covering", 3, 14},
 	{"get", 1, 1},

@@ -130,7 +130,7 @@ func TestMappingsInFiles(t *testing.T) {
 		"unknown field":        "key: [{name: a, as: int64, size: 3}]",
 		"the key has no parts": "columns: []",
 		"the mapping":          "key: 7",
-		"it is empty":                  "",
+		"it is empty":          "",
 	} {
 		_, err := ParseMapping([]byte(text))
 		require.ErrorContains(t, err, says)
