@@ -23,10 +23,28 @@ var (
 	partsOf  = flag.Int("cmd.parts", 12, "parts of that table")
 )
 
-// A converted part is what a process says of it.
-type convertedPart struct {
-	Rows, Converted      int
-	Complete, Over, Done bool
+// newNumbers makes a table with rows in a keyspace of a Cassandra. It returns a folder with its key, the store, and what runs a command on it.
+func newNumbers(t *testing.T, rows int) (dir, name string, run func(args ...string) string) {
+	t.Helper()
+	dir, name = t.TempDir(), urlOf(t)
+	run = func(args ...string) string {
+		t.Helper()
+		cmd, out, diagnostics := start(t, dir, append(args, "--store", name, "--key", "key")...)
+		require.NoError(t, cmd.Wait(), "%s%s", out, diagnostics)
+		return out.String()
+	}
+	require.NoError(t, exec.Command("opebench", "keys", "generate", filepath.Join(dir, "key")).Run())
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "numbers.yaml"), []byte("table: numbers\n"+
+		"key: [{name: id, type: int64, encryption: hashed}]\ncolumns: [{name: value, type: int64, encryption: randomised}]\n"), 0o600))
+	var csv strings.Builder
+	csv.WriteString("id,value\n")
+	for i := range rows {
+		fmt.Fprintf(&csv, "%d,%d\n", i, i%1000)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "numbers.csv"), []byte(csv.String()), 0o600))
+	run("table", "create", "numbers.yaml")
+	run("table", "insert", "numbers", "--input", "numbers.csv")
+	return dir, name, run
 }
 
 // Four processes convert the parts of a table, as any scheduler gives them out. Two of them are killed in the middle of a part, which
@@ -35,24 +53,7 @@ func TestProcessesShareParts(t *testing.T) {
 	if !sim.Long() {
 		t.Skip("it takes minutes; RANGECRYPT_REQUIRE=long has it run")
 	}
-	dir, name := t.TempDir(), urlOf(t)
-	run := func(args ...string) string {
-		cmd, out, diagnostics := start(t, dir, append(args, "--store", name, "--key", "key")...)
-		require.NoError(t, cmd.Wait(), "%s%s", out, diagnostics)
-		return out.String()
-	}
-	require.NoError(t, exec.Command("opebench", "keys", "generate", filepath.Join(dir, "key")).Run())
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "numbers.yaml"), []byte("table: numbers\n"+
-		"key: [{name: id, type: int64, encryption: hashed}]\ncolumns: [{name: value, type: int64, encryption: randomised}, {name: note, type: string, encryption: randomised}]\n"), 0o600))
-	var csv strings.Builder
-	csv.WriteString("id,value,note\n")
-	for i := range *partRows {
-		fmt.Fprintf(&csv, "%d,%d,note %[1]d\n", i, i%1000)
-	}
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "numbers.csv"), []byte(csv.String()), 0o600))
-	run("table", "create", "numbers.yaml")
-	run("table", "insert", "numbers", "--input", "numbers.csv")
-
+	dir, name, run := newNumbers(t, *partRows)
 	rows := func() []string {
 		lines := strings.Split(run("table", "query", "numbers", "--format", "csv"), "\n")
 		slices.Sort(lines)
@@ -79,7 +80,7 @@ func TestProcessesShareParts(t *testing.T) {
 		t.Logf("%d processes, %d killed, %d parts done again: %.1f s, %.2f times as fast as one; processors %.0f %% busy", workers, workers/2, repeated, took, alone/took, 100*share)
 		require.Equal(t, workers/2, repeated)
 		require.Equal(t, *partsOf+repeated, ran)
-		var whole convertedPart
+		var whole struct{ Converted int }
 		require.NoError(t, json.Unmarshal([]byte(run("table", "convert", "numbers", "--json")), &whole))
 		require.Zero(t, whole.Converted, "all are converted")
 		require.Equal(t, all, rows())

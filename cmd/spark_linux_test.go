@@ -25,23 +25,7 @@ func TestSparkRunsParts(t *testing.T) {
 		t.Skip("RANGECRYPT_SPARK does not name the folder of a Spark, such as that of the Python package pyspark")
 	}
 	const rows, parts = 20_000, 24
-	dir, name := t.TempDir(), urlOf(t)
-	run := func(args ...string) string {
-		cmd, out, diagnostics := start(t, dir, append(args, "--store", name, "--key", "key")...)
-		require.NoError(t, cmd.Wait(), "%s%s", out, diagnostics)
-		return out.String()
-	}
-	require.NoError(t, exec.Command("opebench", "keys", "generate", filepath.Join(dir, "key")).Run())
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "numbers.yaml"), []byte("table: numbers\n"+
-		"key: [{name: id, type: int64, encryption: hashed}]\ncolumns: [{name: value, type: int64, encryption: randomised}]\n"), 0o600))
-	var csv strings.Builder
-	csv.WriteString("id,value\n")
-	for i := range rows {
-		fmt.Fprintf(&csv, "%d,%d\n", i, i%1000)
-	}
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "numbers.csv"), []byte(csv.String()), 0o600))
-	run("table", "create", "numbers.yaml")
-	run("table", "insert", "numbers", "--input", "numbers.csv")
+	dir, name, run := newNumbers(t, rows)
 	run("table", "alter", "numbers", "--change", "name: value, encryption: ordered, scheme: mope")
 
 	cluster := startSpark(t, home, dir)

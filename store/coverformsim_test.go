@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/store/internal/forms"
 )
 
@@ -106,14 +105,7 @@ func TestCopiesOfSeveralFormsSimulated(t *testing.T) {
 			if testing.Short() {
 				runs = min(runs, 20)
 			}
-			total, found := make(sim.Counts), 0
-			for i := range runs {
-				seed := *simSeed + uint64(i)
-				w := coverRun(t, v, seed)
-				require.Empty(t, w.Bad(), "-store.simseed=%d\n%s", seed, w.Story())
-				total.Add(w.Counts())
-				found += w.found
-			}
+			total, found, _ := coverRuns(t, v, runs)
 			t.Logf("%d runs: %v; queries had to return %d rows", runs, total, found)
 			if runs >= 40 { // fewer may lack some of it
 				require.Empty(t, total.Missing("copies", "queries", "queries by several forms", "conversions", "dies before", "dies after", "dies, late"))

@@ -790,6 +790,20 @@ func (w *coverWorld) finish() {
 	}
 }
 
+// coverRuns makes runs with seeds one after the other, and adds up what they met.
+func coverRuns(t *testing.T, v coverVariant, runs int) (total sim.Counts, found, gone int) {
+	t.Helper()
+	total = make(sim.Counts)
+	for i := range runs {
+		seed := *simSeed + uint64(i)
+		w := coverRun(t, v, seed)
+		require.Empty(t, w.Bad(), "-store.simseed=%d\n%s", seed, w.Story())
+		total.Add(w.Counts())
+		found, gone = found+w.found, gone+w.gone
+	}
+	return total, found, gone
+}
+
 var coverVariants = map[string]coverVariant{
 	"compared":                  {},
 	"clocks":                    {clocks: true},
@@ -819,14 +833,7 @@ func TestCopiesSimulated(t *testing.T) {
 			if testing.Short() {
 				runs /= 4
 			}
-			total, found, gone := make(sim.Counts), 0, 0
-			for i := range runs {
-				seed := *simSeed + uint64(i)
-				w := coverRun(t, v, seed)
-				require.Empty(t, w.Bad(), "-store.simseed=%d\n%s", seed, w.Story())
-				total.Add(w.Counts())
-				found, gone = found+w.found, gone+w.gone
-			}
+			total, found, gone := coverRuns(t, v, runs)
 			t.Logf("%d runs: %v; queries had to return %d rows, and not to return %d", runs, total, found, gone)
 			if runs < 50 {
 				return // in which not everything need happen

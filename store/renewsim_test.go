@@ -110,14 +110,7 @@ func TestRenewalsSimulated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			runs := max(10, *simRuns/2)
-			total, found := make(sim.Counts), 0
-			for i := range runs {
-				seed := *simSeed + uint64(i)
-				w := coverRun(t, v, seed)
-				require.Empty(t, w.Bad(), "-store.simseed=%d\n%s", seed, w.Story())
-				total.Add(w.Counts())
-				found += w.found
-			}
+			total, found, _ := coverRuns(t, v, runs)
 			t.Logf("%d runs: %v; queries had to return %d rows", runs, total, found)
 			if runs >= 50 { // fewer may lack some of it
 				require.Empty(t, total.Missing("indexes made again", "conversions", "repairs", "dropped entries", "dies before", "dies after", "dies, late"))

@@ -3,13 +3,11 @@ package catalogue
 import (
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"slices"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
-	"github.com/rangecrypt/rangecrypt/store/internal/keyring"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 )
 
@@ -28,12 +26,7 @@ func archiveCell(table meta.TableID, n uint32) []byte {
 
 // sealArchive returns a cell of an archive.
 func (c *Catalogue) sealArchive(table meta.TableID, n uint32, keys meta.ArchivedKeys) driver.Cell {
-	b, err := json.Marshal(keys)
-	if err != nil {
-		panic("catalogue: " + err.Error()) // texts always marshal
-	}
-	q := archiveCell(table, n)
-	return driver.Cell{Qualifier: q, Value: c.Sealer.Seal(nil, keyring.NewHeader(), b, keyring.Place("catalogue", q))}
+	return c.sealOwn(archiveCell(table, n), keys)
 }
 
 // Archived reads cells of the archive of a table, which are there.
@@ -47,12 +40,9 @@ func (c *Catalogue) Archived(ctx context.Context, table meta.TableID, a meta.Arc
 	}
 	all := make([]meta.ArchivedKeys, len(cells))
 	for i, cell := range cells {
-		b, _, err := c.Sealer.Open(nil, cell.Value, keyring.Place("catalogue", archiveCell(table, a.From+uint32(i))))
+		all[i], err = openOwn[meta.ArchivedKeys](c, "earlier keys of a table", archiveCell(table, a.From+uint32(i)), cell.Value)
 		if err != nil {
-			return nil, fmt.Errorf("earlier keys of a table: %w", fault.OfSeal(err))
-		}
-		if err := json.Unmarshal(b, &all[i]); err != nil {
-			return nil, fmt.Errorf("%w: earlier keys of a table: %w", fault.ErrFormat, err)
+			return nil, err
 		}
 	}
 	return all, nil

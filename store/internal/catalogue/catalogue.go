@@ -503,3 +503,24 @@ func (c *Catalogue) AllTenants(ctx context.Context) ([]*meta.Tenant, error) {
 	}
 	return e.Tenants()
 }
+
+// openOwn opens the value of a cell that the catalogue has beside its tree.
+func openOwn[T any](c *Catalogue, what string, q, value []byte) (says T, err error) {
+	b, _, err := c.Sealer.Open(nil, value, keyring.Place("catalogue", q))
+	if err != nil {
+		return says, fmt.Errorf("%s: %w", what, fault.OfSeal(err))
+	}
+	if err := json.Unmarshal(b, &says); err != nil {
+		return says, fmt.Errorf("%w: %s: %w", fault.ErrFormat, what, err)
+	}
+	return says, nil
+}
+
+// sealOwn returns a cell that the catalogue has beside its tree.
+func (c *Catalogue) sealOwn(q []byte, says any) driver.Cell {
+	b, err := json.Marshal(says)
+	if err != nil {
+		panic("catalogue: " + err.Error()) // numbers and texts always marshal
+	}
+	return driver.Cell{Qualifier: q, Value: c.Sealer.Seal(nil, keyring.NewHeader(), b, keyring.Place("catalogue", q))}
+}

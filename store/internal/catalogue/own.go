@@ -2,12 +2,9 @@ package catalogue
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
-	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/keyring"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 )
@@ -21,12 +18,8 @@ func readOwn[T any](ctx context.Context, c *Catalogue, what string, q []byte) (s
 	if err != nil || len(cells) == 0 {
 		return says, driver.Cell{Qualifier: q}, err
 	}
-	b, _, err := c.Sealer.Open(nil, cells[0].Value, keyring.Place("catalogue", q))
-	if err != nil {
-		return says, driver.Cell{}, fmt.Errorf("%s: %w", what, fault.OfSeal(err))
-	}
-	if err := json.Unmarshal(b, &says); err != nil {
-		return says, driver.Cell{}, fmt.Errorf("%w: %s: %w", fault.ErrFormat, what, err)
+	if says, err = openOwn[T](c, what, q, cells[0].Value); err != nil {
+		return says, driver.Cell{}, err
 	}
 	return says, cells[0], nil
 }
@@ -44,11 +37,7 @@ func updateOwn[T any](ctx context.Context, c *Catalogue, what string, q []byte, 
 		if now, change = next(says); !change {
 			return cell, nil, nil
 		}
-		b, err := json.Marshal(now)
-		if err != nil {
-			panic("catalogue: " + err.Error()) // numbers and texts always marshal
-		}
-		return cell, []driver.Cell{{Qualifier: q, Value: c.Sealer.Seal(nil, keyring.NewHeader(), b, keyring.Place("catalogue", q))}}, nil
+		return cell, []driver.Cell{c.sealOwn(q, now)}, nil
 	})
 	return now, err
 }
