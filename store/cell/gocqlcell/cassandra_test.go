@@ -10,8 +10,10 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rangecrypt/rangecrypt/internal/testdb"
@@ -53,6 +55,14 @@ func exec(t *testing.T, session *gocql.Session, statement string, values ...any)
 	require.NoError(t, session.Query(statement, values...).ExecContext(t.Context()), statement)
 }
 
+// indexed waits until the index of amounts is built: until then Cassandra refuses queries by it.
+func indexed(t *testing.T, session *gocql.Session) {
+	t.Helper()
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		assert.NoError(c, session.Query("SELECT amount_ct FROM orders WHERE amount_ct = 0").ExecContext(t.Context()))
+	}, time.Minute, 50*time.Millisecond)
+}
+
 // A table with rows gets an encrypted column, and is asked for ranges by it. Its plaintext says what is right.
 func TestColumnOfATableThatExists(t *testing.T) {
 	t.Parallel()
@@ -68,6 +78,7 @@ func TestColumnOfATableThatExists(t *testing.T) {
 	}
 	exec(t, session, "ALTER TABLE orders ADD (amount_ct varint, amount_cell blob, by_blob blob)")
 	exec(t, session, "CREATE INDEX orders_by_amount ON orders (amount_ct) USING 'sai'")
+	indexed(t, session)
 
 	for pass, scheme := range []store.KeyScheme{store.Boldyreva, store.MOPE, store.Wozniak} {
 		t.Run(scheme.String(), func(t *testing.T) {
@@ -224,6 +235,7 @@ func TestWorkedExample(t *testing.T) {
 	for _, statement := range statements {
 		exec(t, session, statement)
 	}
+	indexed(t, session)
 	id, found := gocql.MustRandomUUID(), make(map[gocql.UUID]int64)
 	exec(t, session, "INSERT INTO orders (id, note) VALUES (?, 'of before')", id)
 	require.NoError(t, worked(t.Context(), st, session, id, found))
