@@ -50,6 +50,9 @@ type Call struct {
 	// qualifiers and values have that they put; nil otherwise. Once Make has found that a
 	// condition does not hold, nothing is put.
 	Size func() (rows, bytes int)
+
+	// Got, of reads of rows, returns how many bytes the row keys, qualifiers and values have that came so far; nil otherwise.
+	Got func() int
 }
 
 // A Hook handles a call: the caller gets its error, and results only where it returns none.
@@ -193,26 +196,35 @@ type wrappedFamily struct {
 }
 
 func (w *wrappedFamily) Get(ctx context.Context, row []byte, s driver.Slice) ([]driver.Cell, error) {
-	return through(ctx, w.hook, Op{Method: "Get", Family: w.name, Row: row}, Call{}, func() ([]driver.Cell, error) {
-		return w.family.Get(ctx, row, s)
+	got := 0
+	return through(ctx, w.hook, Op{Method: "Get", Family: w.name, Row: row}, Call{Got: func() int { return got }}, func() ([]driver.Cell, error) {
+		cells, err := w.family.Get(ctx, row, s)
+		got = size(row, cells)
+		return cells, err
 	})
 }
 
 func (w *wrappedFamily) GetBatch(ctx context.Context, rows [][]byte, s driver.Slice) ([][]driver.Cell, error) {
-	return through(ctx, w.hook, Op{Method: "GetBatch", Family: w.name}, Call{}, func() ([][]driver.Cell, error) {
-		return w.family.GetBatch(ctx, rows, s)
+	got := 0
+	return through(ctx, w.hook, Op{Method: "GetBatch", Family: w.name}, Call{Got: func() int { return got }}, func() ([][]driver.Cell, error) {
+		all, err := w.family.GetBatch(ctx, rows, s)
+		for i, cells := range all {
+			got += size(rows[i], cells)
+		}
+		return all, err
 	})
 }
 
 func (w *wrappedFamily) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
 	return func(yield func(driver.Row, error) bool) {
-		stopped := false
-		err := w.hook(ctx, Op{Method: "Scan", Family: w.name}, Call{Make: func(rows func(int) error) error {
+		stopped, got := false, 0
+		err := w.hook(ctx, Op{Method: "Scan", Family: w.name}, Call{Got: func() int { return got }, Make: func(rows func(int) error) error {
 			n := 0
 			for row, err := range w.family.Scan(ctx, r) {
 				if err != nil {
 					return err
 				}
+				got += size(row.Key, row.Cells)
 				if n == 0 && rows != nil {
 					if err := rows(0); err != nil {
 						return err
@@ -279,8 +291,9 @@ func (w *wrappedFamily) Replace(ctx context.Context, replacements ...driver.Repl
 	}, func() ([]int, error) { return w.family.Replace(ctx, replacements...) })
 }
 
-func size(row []byte, puts []driver.Cell) (bytes int) {
-	for _, c := range puts {
+// size returns the length of cells, each with the key of its row.
+func size(row []byte, cells []driver.Cell) (bytes int) {
+	for _, c := range cells {
 		bytes += len(row) + len(c.Qualifier) + len(c.Value)
 	}
 	return bytes

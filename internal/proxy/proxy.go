@@ -34,6 +34,14 @@ type Weather struct {
 	// they were sent. Connecting by [Proxy.Dial] takes twice as long.
 	Delay time.Duration
 
+	// Bandwidth, if it is not 0, is how many bytes a second pass in each direction, those of all connections together. They
+	// leave one after the other, in the order in which they were read.
+	Bandwidth int
+
+	// Loss is the share of packets that are lost on the way, from 0 to below 1; see [Line]. What follows on the same connection and in
+	// the same direction arrives after them.
+	Loss float64
+
 	// Hold keeps bytes, and the ends of connections, until it is over: then they arrive.
 	Hold Direction
 
@@ -61,8 +69,9 @@ const (
 
 // A Proxy stands between clients and servers.
 type Proxy struct {
-	tap  Tap
-	wait sync.WaitGroup
+	tap   Tap
+	wait  sync.WaitGroup
+	lines map[Direction]*Line
 
 	mu        sync.Mutex
 	weather   Weather
@@ -83,6 +92,7 @@ func New(tap Tap) *Proxy {
 	return &Proxy{
 		tap: tap, changed: make(chan struct{}),
 		listeners: make(map[string]net.Listener), links: make(map[*link]struct{}),
+		lines: map[Direction]*Line{ToServer: NewLine(), ToClient: NewLine()},
 	}
 }
 
@@ -294,7 +304,7 @@ func reset(c net.Conn) {
 
 // A piece is what was read at once: bytes or, last, the end.
 type piece struct {
-	at  time.Time
+	at  time.Time // when it left: not before those in front of it have arrived
 	b   []byte
 	err error // io.EOF, or that the connection broke
 }
@@ -308,7 +318,8 @@ func (l *link) read(queue chan<- piece, from net.Conn, to Direction) {
 			if l.proxy.tap != nil {
 				l.proxy.tap(l.number, to, buffer[:n])
 			}
-			if !l.put(queue, piece{at: now, b: append([]byte(nil), buffer[:n]...)}) {
+			w, _ := l.proxy.now()
+			if !l.put(queue, piece{at: l.proxy.lines[to].Leave(w, now, n), b: append([]byte(nil), buffer[:n]...)}) {
 				return
 			}
 		}
@@ -367,7 +378,7 @@ func (l *link) hold(at time.Time, to Direction) (Weather, bool) {
 		var arrives <-chan time.Time
 		if w.Hold&to == 0 {
 			wait := w.Delay - time.Since(at)
-			if w.Delay == 0 || wait <= 0 {
+			if wait <= 0 {
 				return w, true
 			}
 			timer := time.NewTimer(wait)
