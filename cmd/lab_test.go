@@ -547,6 +547,35 @@ func TestUnwritableOutputIsAFailure(t *testing.T) {
 	}
 }
 
+// The family of a tree is dropped after a run, also after one that was interrupted.
+func TestTreeIsDropped(t *testing.T) {
+	for _, interrupted := range []bool{false, true} {
+		var db driver.DB
+		calls := 0
+		ctx, cancel := context.WithCancel(t.Context())
+		e, _, stderr := testEnv(t, func(made driver.DB) driver.DB {
+			db = made
+			return intercept.New(made, func(_ context.Context, op intercept.Op, c intercept.Call) error {
+				if strings.HasPrefix(op.Family, "opebench_tree_") && op.Method != "Drop" {
+					if calls++; interrupted && calls == 50 {
+						cancel()
+					}
+				}
+				return c.Make(nil)
+			}, nil)
+		})
+		code := executeIn(ctx, e, []string{"run", "--scheme", "tree", "--n", "2000", "--queries", "3"})
+		require.Equal(t, interrupted, code != exit.OK, "%s", stderr)
+		require.GreaterOrEqual(t, calls, 50)
+		names, err := db.Families(t.Context())
+		require.NoError(t, err)
+		for _, name := range names {
+			require.NotContains(t, name, "tree")
+		}
+		cancel()
+	}
+}
+
 // A bar is drawn on a terminal, and taken away in the end.
 func TestProgress(t *testing.T) {
 	e, stdout, stderr := testEnv(t, func(db driver.DB) driver.DB {

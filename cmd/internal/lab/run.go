@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/benchtable"
 	"github.com/rangecrypt/rangecrypt/internal/cli/command"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/cli/loads"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/internal/cli/stores"
 	"github.com/rangecrypt/rangecrypt/ope"
@@ -57,6 +59,10 @@ compared with rows of the same length that the database's own client library wri
 What plain takes more than bare is what the tables of this module cost. Bare rows are
 dropped in the end.
 
+Tree is the alternative to all schemes, for comparison: an encrypted B+tree whose nodes
+the client asks for one after the other. It shows no order to the database, which can
+find nothing in it. It is dropped in the end.
+
 Some schemes keep an index in the database; a second table shows what they did to it. A
 batch is one write to the index. --batch 1 --writers 1 shows the cost of single values.
 
@@ -80,9 +86,9 @@ Without --store, an embedded store in a temporary directory is used and removed.
 	f := cmd.Flags()
 	f.SortFlags = false
 	opts.Data.Bind(f)
-	f.StringArrayVar(&opts.schemes, "scheme", nil, "a scheme by `name`, repeatable\n(default "+strings.Join(defaultSchemes, ", ")+"):\n"+command.SchemeHelp()+",\nor bare: the database's client library alone, by row key")
+	f.StringArrayVar(&opts.schemes, "scheme", nil, "a scheme by `name`, repeatable\n(default "+strings.Join(defaultSchemes, ", ")+"):\n"+command.SchemeHelp()+",\nor bare: the database's client library alone, by row key,\nor tree: an encrypted tree that the client walks")
 	f.StringVar(&opts.layout, "layout", "", command.LayoutHelp())
-	command.OfferTargets(f, bench.Bare)
+	command.OfferTargets(f, bench.Bare, bench.Tree)
 	f.StringArrayVar(&opts.stores, "store", nil, "a `store`, repeatable (default: a temporary embedded store):\n"+strings.Join(stores.Usages(), "\n"))
 	f.StringVar(&opts.key, "key", "", cli.KeyHelp("the stores' master key; needed with --store"))
 	f.BoolVar(&opts.replace, "replace", false, "drop what the store holds under these schemes")
@@ -141,7 +147,7 @@ func (o *runOptions) check() error {
 
 // stored returns the schemes of tables.
 func (o *runOptions) stored() []string {
-	return slices.DeleteFunc(slices.Clone(o.schemes), func(name string) bool { return name == bench.Bare })
+	return slices.DeleteFunc(slices.Clone(o.schemes), func(name string) bool { return name == bench.Bare || name == bench.Tree })
 }
 
 func run(ctx context.Context, e *cli.Env, opts *runOptions) (err error) {
@@ -179,7 +185,7 @@ func run(ctx context.Context, e *cli.Env, opts *runOptions) (err error) {
 	var runs []report.Run
 	for _, name := range stores {
 		var r *bench.Report
-		r, err = runOn(ctx, e, name, key, cfg, slices.Contains(opts.schemes, bench.Bare))
+		r, err = runOn(ctx, e, name, key, cfg, opts.schemes)
 		if r != nil && len(r.Results) > 0 {
 			if name == "" {
 				name = temporary
@@ -208,8 +214,8 @@ func run(ctx context.Context, e *cli.Env, opts *runOptions) (err error) {
 	return plot.Save(report.Plot(opts.plot, runs))
 }
 
-// runOn measures on one store, with or without the bare client beside it; the name "" is a temporary one.
-func runOn(ctx context.Context, e *cli.Env, name string, key kms.KMS, cfg bench.Config, beside bool) (r *bench.Report, err error) {
+// runOn measures on one store, with what is named that is no scheme of tables beside them; the name "" is a temporary one.
+func runOn(ctx context.Context, e *cli.Env, name string, key kms.KMS, cfg bench.Config, schemes []string) (r *bench.Report, err error) {
 	if name == "" {
 		var remove func() error
 		if name, remove, err = temporaryStore(); err != nil {
@@ -217,10 +223,14 @@ func runOn(ctx context.Context, e *cli.Env, name string, key kms.KMS, cfg bench.
 		}
 		defer func() { err = errors.Join(err, remove()) }()
 	}
-	if beside {
+	if slices.Contains(schemes, bench.Bare) {
 		cfg.Bare = func(ctx context.Context) (bare.Store, error) { return bareStore(ctx, e, name) }
 	}
 	open := func() (driver.DB, error) { return e.OpenStore(ctx, name, stores.How{Create: true}) }
+	if slices.Contains(schemes, bench.Tree) {
+		cfg.Tree = fmt.Sprintf("opebench_tree_%016x", loads.NewName())
+		defer func() { err = errors.Join(err, dropFamily(ctx, open, cfg.Tree)) }()
+	}
 	db, err := open()
 	if err != nil {
 		return nil, err
@@ -243,4 +253,15 @@ func runOn(ctx context.Context, e *cli.Env, name string, key kms.KMS, cfg bench.
 		}
 	}
 	return r, err
+}
+
+// dropFamily removes what was made to compare, also where the run was interrupted.
+func dropFamily(ctx context.Context, open func() (driver.DB, error), name string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	db, err := open()
+	if err != nil {
+		return err
+	}
+	return errors.Join(db.Drop(ctx, name), db.Close())
 }

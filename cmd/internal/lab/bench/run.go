@@ -39,8 +39,22 @@ type Config struct {
 	// Tell says how much is to be done and how long that takes, where it is long; may be nil.
 	Tell func(string)
 
+	// Tree is the family in which an encrypted tree is made and measured, in the database of the store, or "". It stays.
+	Tree string
+
 	// Bare opens what is measured beside the schemes without any of package store; nil measures none.
 	Bare func(context.Context) (bare.Store, error)
+}
+
+// besides returns how many things are measured that are no tables.
+func (cfg Config) besides() (n int) {
+	if cfg.Bare != nil {
+		n++
+	}
+	if cfg.Tree != "" {
+		n++
+	}
+	return n
 }
 
 // A Result is what Run measured for one scheme.
@@ -216,6 +230,16 @@ func Run(ctx context.Context, st *Store, cfg Config) (*Report, error) {
 		candidates = append(candidates, c)
 	}
 
+	if cfg.Tree != "" {
+		table, err := st.newTree(ctx, cfg.Tree, cfg.Source.Kind().Domain)
+		if err != nil {
+			return report, errors.Join(err, closeBare())
+		}
+		c := newCandidate(table, cfg.Selectivities)
+		c.Target, c.SchemeID, c.Families = benchtable.Target{Scheme: Tree, Layout: benchtable.LayoutKey}, Tree, []string{cfg.Tree}
+		candidates = append(candidates, c)
+	}
+
 	countIndexes(candidates, func(r *Result) *Phase { return &r.Insert }, func() {
 		err = insertRounds(ctx, st, cfg, model, candidates, report)
 	})
@@ -276,9 +300,7 @@ func (cfg Config) read(ctx context.Context, st *Store, targets []benchtable.Targ
 
 // tellSize says how much is to be done, where it is much.
 func (cfg Config) tellSize(rows, tables int) {
-	if cfg.Bare != nil {
-		tables++
-	}
+	tables += cfg.besides()
 	if rows >= manyRows {
 		cfg.Tell(fmt.Sprintf("%d rows for each of %d tables, then %d queries of each, of %.0f rows on average; --n and --queries take fewer",
 			rows, tables, cfg.Queries, mean(cfg.Selectivities)*float64(rows)))
@@ -375,7 +397,7 @@ func compare(c *candidate, candidates []*candidate, seed uint64) {
 			target benchtable.Target
 			ratio  func(*Phase) *Ratio
 		}{
-			{benchtable.Target{Scheme: benchtable.Baseline(c.Scheme), Layout: c.Layout}, func(p *Phase) *Ratio { return &p.Ratio }},
+			{benchtable.Target{Scheme: Baseline(c.Scheme), Layout: c.Layout}, func(p *Phase) *Ratio { return &p.Ratio }},
 			{benchtable.Target{Scheme: Bare, Layout: benchtable.LayoutKey}, func(p *Phase) *Ratio { return &p.Bare }},
 		} {
 			if base.Target != beside.target {

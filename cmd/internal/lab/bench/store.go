@@ -29,6 +29,7 @@ var (
 // A Store is an encrypted database with one table for each scheme and layout. The name of a table
 // is "scheme/layout".
 type Store struct {
+	db     driver.DB
 	store  *store.Store
 	meter  *meter
 	tenant string // whose tables these are, or ""
@@ -41,7 +42,7 @@ func OpenStore(ctx context.Context, db driver.DB, key kms.KMS, create bool) (*St
 	if err != nil {
 		return nil, err
 	}
-	return &Store{store: st, meter: m}, nil
+	return &Store{db: db, store: st, meter: m}, nil
 }
 
 // For names the tenant that tables are opened for; those that are made then have tenants. A tenant that

@@ -15,7 +15,6 @@ import (
 	vgdraw "gonum.org/v1/plot/vg/draw"
 
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/bench"
-	"github.com/rangecrypt/rangecrypt/internal/cli/benchtable"
 )
 
 // A series is what has one colour: a scheme on a store.
@@ -85,7 +84,7 @@ func insertPlot(all []series) (*plot.Plot, error) {
 		bar.LineStyle.Width = 0
 		p.Add(bar)
 		label := show.Count(int(math.Round(rate)))
-		if r := s.result.Insert.Ratio; r.Pairs > 0 && s.result.Scheme != benchtable.Baseline(s.result.Scheme) {
+		if r := s.result.Insert.Ratio; r.Pairs > 0 && s.result.Scheme != bench.Baseline(s.result.Scheme) {
 			label += fmt.Sprintf("\n%.2f x", r.Value)
 		}
 		if err := addLabel(p, float64(i), rate, label); err != nil {

@@ -72,7 +72,7 @@ func legend(r Run) string {
 	line := fmt.Sprintf("Latencies: a batch of %s rows; a query, decrypted.", show.Count(r.Batch))
 	beside := ""
 	for _, res := range r.Results {
-		base := benchtable.Baseline(res.Scheme)
+		base := bench.Baseline(res.Scheme)
 		if base == res.Scheme || res.Insert.Ratio.Pairs == 0 {
 			continue
 		}
@@ -263,7 +263,7 @@ func ratio(scheme string, r bench.Ratio) string {
 	switch {
 	case r.Pairs == 0:
 		return show.None
-	case scheme == benchtable.Baseline(scheme):
+	case scheme == bench.Baseline(scheme):
 		return fmt.Sprintf("%.2f", r.Value)
 	case !r.HasInterval():
 		return fmt.Sprintf("%.2f (%s)", r.Value, show.None)
@@ -409,7 +409,7 @@ func line(r Run, res bench.Result, phase string, p bench.Phase) jsonResult {
 		l.PerRow = float64(p.Elapsed.Nanoseconds()) / float64(p.Rows)
 	}
 	if p.Ratio.Pairs > 0 {
-		l.Ratio = newJSONRatio(benchtable.Baseline(res.Scheme), p.Ratio)
+		l.Ratio = newJSONRatio(bench.Baseline(res.Scheme), p.Ratio)
 	}
 	if p.Bare.Pairs > 0 {
 		l.Bare = newJSONRatio(bench.Bare, p.Bare)

@@ -1,0 +1,89 @@
+package bench
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"iter"
+
+	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/walk"
+	"github.com/rangecrypt/rangecrypt/internal/cli/benchtable"
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/seal"
+	"github.com/rangecrypt/rangecrypt/ope"
+)
+
+// Tree is the name of what is measured as the alternative to the schemes: an encrypted tree that the client walks.
+const Tree = "tree"
+
+// cachedNodes is how many inner nodes a client of the tree remembers: all of some ten million rows.
+const cachedNodes = 10_000
+
+// Baseline returns the name of what a scheme is compared with; see [benchtable.Baseline].
+func Baseline(scheme string) string {
+	if scheme == Tree {
+		return benchtable.Plain
+	}
+	return benchtable.Baseline(scheme)
+}
+
+// treeTable is rows in an encrypted tree, whose entries are value and row id.
+type treeTable struct {
+	tree   *walk.Tree
+	domain ope.Domain
+}
+
+// newTree makes a tree in a family of its own, whose key ends with the process.
+func (s *Store) newTree(ctx context.Context, family string, d ope.Domain) (*treeTable, error) {
+	f, err := s.db.Family(ctx, walk.Spec(family))
+	if err != nil {
+		return nil, err
+	}
+	key := make([]byte, seal.KeySize)
+	rand.Read(key)
+	tree, err := walk.Open(ctx, f, key, 1, walk.Options{Cached: cachedNodes})
+	return &treeTable{tree, d}, err
+}
+
+// bound returns where entries begin whose value is x or more.
+func (t *treeTable) bound(x int64) []byte {
+	return binary.BigEndian.AppendUint64(nil, t.domain.Offset(x))
+}
+
+func (t *treeTable) Insert(ctx context.Context, rows []Row) error {
+	entries := make([]walk.Entry, len(rows))
+	for i, r := range rows {
+		entries[i].Key = append(t.bound(r.Value), r.Tie[:]...)
+	}
+	return t.tree.Insert(ctx, entries...)
+}
+
+func (t *treeTable) Range(ctx context.Context, lo, hi int64, limit int) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		d, ok := t.domain.Intersect(lo, hi)
+		if !ok {
+			return
+		}
+		var to []byte
+		if d.Max < t.domain.Max {
+			to = t.bound(d.Max + 1)
+		}
+		for e, err := range t.tree.Range(ctx, t.bound(d.Min), to, limit) {
+			var row Row
+			switch {
+			case err != nil:
+			case len(e.Key) != 8+TieSize:
+				err = fmt.Errorf("%w: an entry of the tree is not as it was put", exit.ErrWrongAnswer)
+			default:
+				row.Value = t.domain.At(binary.BigEndian.Uint64(e.Key))
+				copy(row.Tie[:], e.Key[8:])
+			}
+			if !yield(row, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (t *treeTable) IndexStats() (IndexStats, bool) { return IndexStats{}, false }
