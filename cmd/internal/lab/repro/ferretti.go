@@ -11,14 +11,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
-	"github.com/rangecrypt/rangecrypt/internal/intercept"
-	"github.com/rangecrypt/rangecrypt/internal/proxy"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
@@ -95,6 +92,24 @@ const (
 var orderNames = [orderKinds]string{"get", "insert", "update", "range query", "delete"}
 
 var orderShares = [orderKinds]int{8, 4, 4, 3, 1}
+
+// shares says how many of each kind there are.
+func shares() string {
+	var all []string
+	for kind, n := range orderShares {
+		all = append(all, fmt.Sprintf("%d %% %s", 100*n/orderBlock, orderNames[kind]))
+	}
+	return strings.Join(all, ", ")
+}
+
+// perOperation says what a series takes of something for each kind.
+func perOperation(series string, numbers [orderKinds]int) string {
+	var text []string
+	for kind, n := range numbers {
+		text = append(text, fmt.Sprintf("%s %d", orderNames[kind], n))
+	}
+	return series + ": " + strings.Join(text, ", ")
+}
 
 // orderBlock is the number of operations in a block.
 const orderBlock = 20
@@ -296,55 +311,6 @@ func (b *bareOrders) query(ctx context.Context, k orderKey, n int) (found int, e
 
 func (b *bareOrders) remove(ctx context.Context, k orderKey) error {
 	return b.f.Apply(ctx, driver.Mutation{Row: k.bytes(), DeleteRow: true})
-}
-
-// A network is what clients reach the database by: of a database on servers, a proxy that delays
-// what is sent; of an embedded one, a pause before each call.
-type network struct {
-	cfg   Config
-	proxy *proxy.Proxy
-	pause atomic.Int64
-	near  driver.DB // that pauses
-}
-
-func newNetwork(cfg Config) *network {
-	n := &network{cfg: cfg}
-	if cfg.Database.Far != nil {
-		n.proxy = proxy.New(nil)
-		return n
-	}
-	// A database that is far away has no snapshots.
-	n.near = intercept.WithLatency(struct{ driver.DB }{cfg.Database.DB}, func() time.Duration { return time.Duration(n.pause.Load()) })
-	return n
-}
-
-// latency sets how long a round trip takes longer.
-func (n *network) latency(d time.Duration) {
-	n.pause.Store(int64(d))
-	if n.proxy != nil {
-		n.proxy.Set(proxy.Weather{Delay: d / 2})
-	}
-}
-
-// connect returns a connection of a client's own.
-func (n *network) connect(ctx context.Context) (driver.DB, error) {
-	if n.proxy != nil {
-		return n.cfg.Database.Far(ctx, n.proxy.Dial)
-	}
-	return n.near, nil
-}
-
-func (n *network) disconnect(db driver.DB) error {
-	if n.proxy != nil {
-		return db.Close()
-	}
-	return nil
-}
-
-func (n *network) close() {
-	if n.proxy != nil {
-		n.proxy.Close()
-	}
 }
 
 // An orderClient is one client with its orders in the tables of all series, which it works on in
@@ -709,22 +675,15 @@ func orderResult(cfg Config, all []*throughput, trips [][orderKinds]int, rounds 
 			})
 		}
 	}
-	var shares, counts []string
-	for kind, n := range orderShares {
-		shares = append(shares, fmt.Sprintf("%d %% %s", 100*n/orderBlock, orderNames[kind]))
-	}
+	var counts []string
 	for i, series := range orderSeries {
 		if series == orderPlain {
 			continue // as the encrypted one
 		}
-		var text []string
-		for kind, n := range trips[i] {
-			text = append(text, fmt.Sprintf("%s %d", orderNames[kind], n))
-		}
-		counts = append(counts, series+": "+strings.Join(text, ", "))
+		counts = append(counts, perOperation(series, trips[i]))
 	}
 	r.Notes = []string{
-		fmt.Sprintf("Each client does %s; a query reads %d rows. Every client is a store with connections of its own, and all work at a time.", strings.Join(shares, ", "), ordersRange),
+		fmt.Sprintf("Each client does %s; a query reads %d rows. Every client is a store with connections of its own, and all work at a time.", shares(), ordersRange),
 		"plaintext: rows in the clear, without this module, with as many round trips as encrypted ones take. plain-rangecrypt: all that this module does, without encryption. overhead: by how much the throughput is below that of plaintext with the fewest trips, one for each operation, in the same round, with its 95 % interval; findings are about this. beside as many trips: below that of the plaintext with dummy reads.",
 		"Round trips of an operation, counted. " + strings.Join(counts, "; ") + ".",
 	}

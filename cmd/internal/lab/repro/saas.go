@@ -502,51 +502,29 @@ func logDisk(ctx context.Context, cfg Config, all []*logTiming) error {
 	entries := cfg.size(diskEntries, diskQuick)
 	cfg.bar().Start("fill the disk", len(all))
 	defer cfg.bar().Done()
-	of := make(map[string]*logTiming) // by family
-	sizes, err := cfg.Database.Disk(ctx, func(ctx context.Context, db driver.DB) error {
-		there := Config{Database: Database{DB: db, Key: cfg.Database.Key}}
-		w, err := newWorkspace(ctx, there)
+	sizes, err := diskOf(ctx, cfg, len(all), func(ctx context.Context, w *workspace, db driver.DB, i int) error {
+		t := all[i]
+		if err := t.kind.make(ctx, w, logName(i), t.sensitive); err != nil {
+			return err
+		}
+		table, err := t.kind.open(ctx, w, w.store, db, logName(i), t.sensitive)
 		if err != nil {
 			return err
 		}
-		for i, t := range all {
-			before, err := db.Families(ctx)
-			if err != nil {
-				return err
-			}
-			if err := t.kind.make(ctx, w, logName(i), t.sensitive); err != nil {
-				return err
-			}
-			table, err := t.kind.open(ctx, w, w.store, db, logName(i), t.sensitive)
-			if err != nil {
-				return err
-			}
-			group, groupCtx := errgroup.WithContext(ctx)
-			group.SetLimit(diskWriters)
-			for n := range entries {
-				group.Go(func() error { return table.put(groupCtx, entryOf(cfg.Seed, n, false)) })
-			}
-			if err := group.Wait(); err != nil {
-				return err
-			}
-			after, err := db.Families(ctx)
-			if err != nil {
-				return err
-			}
-			for _, family := range after {
-				if !slices.Contains(before, family) {
-					of[family] = t
-				}
-			}
-			cfg.bar().Add(1)
+		group, groupCtx := errgroup.WithContext(ctx)
+		group.SetLimit(diskWriters)
+		for n := range entries {
+			group.Go(func() error { return table.put(groupCtx, entryOf(cfg.Seed, n, false)) })
 		}
-		return nil
+		err = group.Wait()
+		cfg.bar().Add(1)
+		return err
 	})
 	if err != nil {
-		return fmt.Errorf("space on the disk: %w", err)
+		return err
 	}
-	for family, t := range of {
-		t.disk += float64(sizes[family]) / float64(entries)
+	for i, t := range all {
+		t.disk = float64(sizes[i]) / float64(entries)
 	}
 	return nil
 }

@@ -90,6 +90,46 @@ func (w *workspace) drop(ctx context.Context) (err error) {
 	return err
 }
 
+// diskOf returns how many bytes of the disk each of n things takes, in families that fill makes and fills for it one after
+// the other. It is for databases that know it.
+func diskOf(ctx context.Context, cfg Config, n int, fill func(ctx context.Context, w *workspace, db driver.DB, i int) error) ([]uint64, error) {
+	of := make(map[string]int) // by family
+	sizes, err := cfg.Database.Disk(ctx, func(ctx context.Context, db driver.DB) error {
+		w, err := newWorkspace(ctx, Config{Database: Database{DB: db, Key: cfg.Database.Key}})
+		if err != nil {
+			return err
+		}
+		before, err := db.Families(ctx)
+		if err != nil {
+			return err
+		}
+		for i := range n {
+			if err := fill(ctx, w, db, i); err != nil {
+				return err
+			}
+			after, err := db.Families(ctx)
+			if err != nil {
+				return err
+			}
+			for _, family := range after {
+				if !slices.Contains(before, family) {
+					of[family] = i
+				}
+			}
+			before = after
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("space on the disk: %w", err)
+	}
+	all := make([]uint64, n)
+	for family, i := range of {
+		all[i] += sizes[family]
+	}
+	return all, nil
+}
+
 // A tally is what was asked of a database.
 type tally struct {
 	trips    int // one after the other; requests that are under way together are one

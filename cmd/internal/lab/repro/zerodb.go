@@ -1,0 +1,590 @@
+package repro
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/walk"
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// Figures 3 to 6 of Mitterer, von Maltitz, Niedermayer and Carle, "An Experimental Performance Analysis of the Cryptographic
+// Database ZeroDB" (W-P2DS 2018), section 4.2: what statements cost whose client walks encrypted trees, by their kind, the
+// latency of the network and its losses. Their MySQL is here rows in the clear, in the fewest round trips. Beside them are
+// tables of this module, of which the paper speaks in its conclusions.
+
+const zerodbSource = "Mitterer, von Maltitz, Niedermayer and Carle, W-P2DS 2018, "
+
+var zerodbFigures = []Figure{
+	{
+		Name: "zerodb-fig3", About: "round trips of statements that walk encrypted trees", Source: zerodbSource + "figure 3", Stored: true,
+		Run: func(ctx context.Context, cfg Config) (*Result, error) {
+			// Round trips are counted by what more latency costs, also those that a client library makes.
+			more := 60 * time.Millisecond
+			if cfg.Quick {
+				more = 30 * time.Millisecond
+			}
+			return byStatement(ctx, cfg, []condition{defaultCondition, {latency: more, mbps: defaultCondition.mbps}}, tripResult)
+		},
+	},
+	{
+		Name: "zerodb-fig4", About: "their time", Source: zerodbSource + "figure 4", Stored: true,
+		Run: func(ctx context.Context, cfg Config) (*Result, error) {
+			return byStatement(ctx, cfg, []condition{defaultCondition}, timeResult)
+		},
+	},
+	{
+		Name: "zerodb-fig5", About: "their time by network latency", Source: zerodbSource + "figure 5", Stored: true, Drawn: true,
+		Run: func(ctx context.Context, cfg Config) (*Result, error) {
+			var points []condition
+			for _, ms := range []time.Duration{0, 10, 25, 50, 100} {
+				if c := (condition{latency: ms * time.Millisecond, mbps: defaultCondition.mbps}); !cfg.Quick || ms <= 25 {
+					points = append(points, c)
+				}
+			}
+			return byStatement(ctx, cfg, points, latencyResult)
+		},
+	},
+	{
+		Name: "zerodb-fig6", About: "their time by lost packets", Source: zerodbSource + "figure 6", Stored: true, Drawn: true,
+		Run: func(ctx context.Context, cfg Config) (*Result, error) {
+			var points []condition
+			for _, loss := range []float64{0, 0.01, 0.05, 0.1, 0.25} {
+				if c := defaultCondition; !cfg.Quick || loss == 0 || loss == 0.05 || loss == 0.1 {
+					c.loss = loss
+					points = append(points, c)
+				}
+			}
+			return byStatement(ctx, cfg, points, lossResult)
+		},
+	},
+}
+
+// defaultCondition is that of table 1 of the paper.
+var defaultCondition = condition{latency: 10 * time.Millisecond, mbps: 1000}
+
+// Sizes. Where the client takes one record after the other it takes some of them, and the time is multiplied.
+const (
+	readings      = 50_000
+	readingsQuick = 2_000
+	asked         = 1_000
+	askedQuick    = 100
+	singly        = 50 // one of so many records
+	singlyQuick   = 25
+
+	readingRounds      = 8
+	readingQuickRounds = 2
+
+	readingsAtOnce = 5_000 // of the load
+)
+
+// The statements, as the paper names them.
+type statement int
+
+const (
+	selects statement = iota
+	finds
+	inserts
+	updates
+	deletes
+	statements
+)
+
+var statementNames = [statements]string{"select", "select one", "insert", "update", "delete"}
+
+// The series. The first is what others are compared with.
+const (
+	readPlain      = "plaintext"
+	readKey        = "mOPE, row key"
+	readColumn     = "mOPE, column"
+	readKerschbaum = "Kerschbaum, column"
+	readCold       = "tree"
+	readCached     = "tree, nodes cached"
+	readSingle     = "tree, record by record"
+)
+
+var readingSeries = []string{readPlain, readKey, readColumn, readKerschbaum, readCold, readCached, readSingle}
+
+// cachedNodes are more inner nodes than a tree of these has.
+const cachedNodes = 10_000
+
+// A building is the tables of all series, and a client of them behind a network.
+type building struct {
+	cfg     Config
+	net     *network
+	space   *workspace
+	db      driver.DB
+	keys    treeKeys
+	tables  []readingTable
+	count   *counter
+	random  *rand.Rand
+	records int64
+	asked   int64
+	singly  int64
+	height  int
+}
+
+func (b *building) close(ctx context.Context) (err error) {
+	b.net.latency(0)
+	if b.db != nil {
+		err = b.net.disconnect(b.db)
+	}
+	b.net.close()
+	return errors.Join(err, b.space.drop(ctx))
+}
+
+// newBuilding makes the tables and fills them, without a network between.
+func newBuilding(ctx context.Context, cfg Config) (b *building, err error) {
+	space, err := newWorkspace(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	b = &building{
+		cfg: cfg, net: newNetwork(cfg), space: space, keys: newTreeKeys(), count: new(counter), random: rand.New(rand.NewPCG(cfg.Seed, 0)),
+		records: int64(cfg.size(readings, readingsQuick)), asked: int64(cfg.size(asked, askedQuick)), singly: int64(cfg.size(singly, singlyQuick)),
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.close(ctx))
+		}
+	}()
+	if b.db, err = b.net.connect(ctx); err != nil {
+		return nil, err
+	}
+	filled := readingsFilled()
+	cfg.bar().Start("insert", len(filled)*int(b.records))
+	defer cfg.bar().Done()
+	counted := b.count.over(b.db)
+	st, err := store.Open(ctx, counted, space.master, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, series := range readingSeries {
+		if slices.Contains(filled, series) {
+			if err := makeReadings(ctx, space, series); err != nil {
+				return nil, fmt.Errorf("%s: %w", series, err)
+			}
+		}
+	}
+	for _, series := range readingSeries {
+		t, err := openReadings(ctx, space, counted, st, b.keys, series)
+		if err == nil && slices.Contains(filled, series) {
+			err = fillReadings(ctx, cfg, t, b.records)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", series, err)
+		}
+		b.tables = append(b.tables, t)
+	}
+	b.height, err = b.tables[slices.Index(readingSeries, readCold)].(*treeReadings).trees[byDate].Height(ctx)
+	return b, err
+}
+
+// readingsFilled returns the series that have records of their own. The trees are the same in all of theirs.
+func readingsFilled() []string {
+	return slices.DeleteFunc(slices.Clone(readingSeries), func(series string) bool { return series == readCold || series == readSingle })
+}
+
+// Families of rows in the clear, of objects, and of nodes.
+func clearSpec(w *workspace) driver.FamilySpec  { return w.spec("plain", 0) }
+func objectSpec(w *workspace) driver.FamilySpec { return w.spec("objects", objectKeyBytes) }
+func nodeSpec(w *workspace) driver.FamilySpec   { return walk.Spec(w.spec("nodes", 0).Name) }
+
+// makeReadings makes the tables of a series that is filled.
+func makeReadings(ctx context.Context, w *workspace, series string) (err error) {
+	switch number := store.HashedPart("number", store.Int64); series {
+	case readPlain:
+		_, err = w.family(ctx, clearSpec(w))
+	case readCached:
+		if _, err = w.family(ctx, objectSpec(w)); err == nil {
+			_, err = w.family(ctx, nodeSpec(w))
+		}
+	case readKey:
+		_, err = w.create(ctx, readingSchema(series, store.OrderedPart("number", store.Int64, store.MOPE), nil))
+	case readColumn:
+		_, err = w.create(ctx, readingSchema(series, number, store.MOPE))
+	default:
+		_, err = w.create(ctx, readingSchema(series, number, store.Kerschbaum))
+	}
+	return err
+}
+
+// openReadings opens the table of a series as a client.
+func openReadings(ctx context.Context, w *workspace, db driver.DB, st *store.Store, keys treeKeys, series string) (readingTable, error) {
+	switch series {
+	case readPlain:
+		f, err := db.Family(ctx, clearSpec(w))
+		return bareReadings{f}, err
+	case readKey, readColumn, readKerschbaum:
+		t, err := st.Table(ctx, w.name(series))
+		return storeReadings{t}, err
+	}
+	objects, err := db.Family(ctx, objectSpec(w))
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := db.Family(ctx, nodeSpec(w))
+	if err != nil {
+		return nil, err
+	}
+	cached := cachedNodes
+	if series == readCold {
+		cached = 0
+	}
+	return readingTrees(ctx, objects, nodes, keys, cached, series == readSingle)
+}
+
+// fillReadings puts the records.
+func fillReadings(ctx context.Context, cfg Config, t readingTable, records int64) error {
+	for from := int64(0); from < records; from += readingsAtOnce {
+		part := readingsOf(cfg.Seed, from, min(records, from+readingsAtOnce), false)
+		if err := t.insert(ctx, part); err != nil {
+			return err
+		}
+		cfg.bar().Add(len(part))
+	}
+	return nil
+}
+
+func readingsOf(seed uint64, from, to int64, updated bool) (all []reading) {
+	for n := from; n < to; n++ {
+		all = append(all, readingOf(seed, n, updated))
+	}
+	return all
+}
+
+// A statementTiming is what was measured of a series at a point: for each statement and round the time and the requests, as if
+// it had named all records that it is to name.
+type statementTiming struct {
+	condition
+	seconds, requests [statements][]float64
+}
+
+// statements measures all statements of a series once. New records are inserted, updated and deleted, so that nothing is left.
+func (b *building) statements(ctx context.Context, series int, t *statementTiming, counted bool) error {
+	table, times := b.tables[series], int64(1)
+	if readingSeries[series] == readSingle {
+		times = b.singly
+	}
+	from := b.records // no record has these numbers
+	for _, s := range []statement{inserts, updates, finds, selects, deletes} {
+		at, n, share := from, b.asked/times, float64(times)
+		switch s { // what is only read is not taken record by record
+		case selects:
+			at, n, share = b.random.Int64N(b.records-b.asked+1), b.asked, 1
+		case finds:
+			at, n, share = b.random.Int64N(b.records), 1, 1
+		}
+		start, before := time.Now(), b.count.now()
+		err := b.execute(ctx, table, s, at, n)
+		if err != nil {
+			return fmt.Errorf("%s: %s: %w", readingSeries[series], statementNames[s], err)
+		}
+		if counted {
+			t.seconds[s] = append(t.seconds[s], share*time.Since(start).Seconds())
+			t.requests[s] = append(t.requests[s], share*float64(b.count.now().since(before).requests))
+		}
+	}
+	left, err := table.between(ctx, from, from+b.asked)
+	if err == nil && len(left) > 0 {
+		err = fmt.Errorf("%w: deleted records are there", exit.ErrWrongAnswer)
+	}
+	return err
+}
+
+// execute runs a statement of n records from one on. Those that are to be changed are found by their date first, as a
+// statement of SQL finds them.
+func (b *building) execute(ctx context.Context, table readingTable, s statement, from, n int64) error {
+	if s == inserts {
+		return table.insert(ctx, readingsOf(b.cfg.Seed, from, from+n, false))
+	}
+	found, err := table.between(ctx, from, from+n)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(found, func(a, b reading) int { return cmp.Compare(a.number, b.number) })
+	if !slices.Equal(found, readingsOf(b.cfg.Seed, from, from+n, s == deletes)) {
+		return fmt.Errorf("%w: %d records came, which are not the %d that were written", exit.ErrWrongAnswer, len(found), n)
+	}
+	switch s {
+	case updates:
+		return table.replace(ctx, found, readingsOf(b.cfg.Seed, from, from+n, true))
+	case deletes:
+		return table.remove(ctx, found)
+	}
+	return nil
+}
+
+// A statementRun is what was measured: by point and series.
+type statementRun struct {
+	*building
+	points []condition
+	all    [][]*statementTiming
+	rounds int // that are whole
+}
+
+func (r *statementRun) at(point int, series string) *statementTiming {
+	return r.all[point][slices.Index(readingSeries, series)]
+}
+
+// ratio returns how many times as long a statement of a series takes as that of another.
+func (r *statementRun) ratio(point int, s statement, series, beside string) ratio {
+	return ratioOf(r.at(point, series).seconds[s], r.at(point, beside).seconds[s])
+}
+
+// byStatement measures statements at points, in turns, and makes a result of that.
+func byStatement(ctx context.Context, cfg Config, points []condition, result func(*statementRun) *Result) (r *Result, err error) {
+	planned := cfg.rounds(readingRounds, readingQuickRounds)
+	run, err := measureStatements(ctx, cfg, points, planned)
+	if run == nil || run.rounds == 0 {
+		return nil, err
+	}
+	r = result(run)
+	r.Runs = run.rounds
+	r.Title = fmt.Sprintf("%s of %s records out of %s: %s, median of %d %s", r.Title, commas(float64(run.asked)), commas(float64(run.records)), cfg.Database.Name, run.rounds, plural(run.rounds, "round"))
+	r.Notes = append(r.Notes,
+		"Statements find records by their date. plaintext: rows in the clear, by date, in the fewest requests. mOPE and Kerschbaum: a table of this module with the date in the row key, or as a column; other columns are sealed. tree: objects are sealed, and an encrypted B+tree for each of 6 attributes leads to them, whose nodes the client asks for; nodes cached: it remembers inner nodes.",
+		fmt.Sprintf("record by record: the client, which remembers inner nodes, changes one tree of one record after the other, as ZeroDB does; the others do with all records what can be done at once. It was measured with every %dth record, and multiplied.", run.singly),
+		fmt.Sprintf("The tree of dates has %d levels.", run.height),
+	)
+	if cfg.Quick {
+		r.Notes = append(r.Notes, fmt.Sprintf("Not at the paper's size, which is %s records out of %s.", commas(asked), commas(readings)))
+	}
+	if cfg.Database.Far == nil {
+		r.Notes = append(r.Notes, "The store is embedded: what a network does is a pause before and after each call.")
+	}
+	r.early(planned)
+	return r, err
+}
+
+func measureStatements(ctx context.Context, cfg Config, points []condition, rounds int) (run *statementRun, err error) {
+	b, err := newBuilding(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.close(ctx)) }()
+	run = &statementRun{building: b, points: points}
+	for _, p := range points {
+		var all []*statementTiming
+		for range readingSeries {
+			all = append(all, &statementTiming{condition: p})
+		}
+		run.all = append(run.all, all)
+	}
+	cfg.bar().Start("measure", (rounds+1)*len(points)*len(readingSeries))
+	defer cfg.bar().Done()
+	for round := -1; round < rounds; round++ { // the first is not counted
+		for p := range points {
+			if round < 0 {
+				b.net.set(condition{})
+			} else {
+				b.net.set(points[p])
+			}
+			for i := range readingSeries {
+				series := (i + max(round, 0)) % len(readingSeries)
+				if err := b.statements(ctx, series, run.all[p][series], round >= 0); err != nil {
+					run.keep(run.rounds)
+					return run, err
+				}
+				cfg.bar().Add(1)
+			}
+			if round < 0 {
+				cfg.bar().Add((len(points) - 1) * len(readingSeries))
+				break // once is enough
+			}
+		}
+		run.rounds = max(0, round+1)
+	}
+	return run, nil
+}
+
+// keep forgets rounds that are not whole.
+func (r *statementRun) keep(rounds int) {
+	for _, all := range r.all {
+		for _, t := range all {
+			for s := range statements {
+				t.seconds[s] = t.seconds[s][:min(len(t.seconds[s]), rounds)]
+				t.requests[s] = t.requests[s][:min(len(t.requests[s]), rounds)]
+			}
+		}
+	}
+}
+
+// trips returns how many round trips a statement makes one after the other, in each round: what it takes longer at the second
+// point, of the latency that there is more.
+func (r *statementRun) trips(series string, s statement) (all []float64) {
+	few, many := r.at(0, series), r.at(1, series)
+	more := (r.points[1].latency - r.points[0].latency).Seconds()
+	for i := range r.rounds {
+		all = append(all, max(0, (many.seconds[s][i]-few.seconds[s][i])/more))
+	}
+	return all
+}
+
+func tripResult(run *statementRun) *Result {
+	r := &Result{
+		Title: "Round trips of statements",
+		Table: &Table{Names: 2, Columns: []string{"statement", "", "round trips", "requests"}, Words: []bool{true, true, false, false}},
+	}
+	trips := func(series string, s statement) ratio { return medianOf(run.trips(series, s)) }
+	for s := range statements {
+		for _, series := range readingSeries {
+			n := trips(series, s)
+			c := n.cell()
+			c.Text = fmt.Sprintf("%.1f", n.mid)
+			r.Table.Rows = append(r.Table.Rows, []Cell{words("%s", statementNames[s]), words("%s", series), c, numeral(medianOf(run.at(0, series).requests[s]).mid, 0)})
+		}
+	}
+	r.Notes = append(r.Notes, fmt.Sprintf("round trips: those that follow one another, counted by how much longer a statement takes with a latency of %d ms than with %d. requests: all that is asked of the database, at once or not.",
+		run.points[1].latency.Milliseconds(), run.points[0].latency.Milliseconds()))
+	single := func(s statement) float64 { return trips(readSingle, s).mid }
+	r.Findings = []Finding{
+		{Holds: single(inserts) > 10*single(selects) && single(updates) > 10*single(selects) && single(deletes) > 10*single(selects), Text: fmt.Sprintf(
+			"The paper: a client that walks trees communicates a lot to insert and delete, and moderately to select. Record by record it takes %s round trips to insert, %s to delete, and %.1f to select.",
+			commas(single(inserts)), commas(single(deletes)), single(selects))},
+		{Holds: single(updates) > single(inserts), Text: fmt.Sprintf(
+			"The paper: an update is by far what takes most. Here it takes %s round trips: the attribute that changes is in one tree of %d, and ZeroDB writes all of them.", commas(single(updates)), attributed)},
+		{Holds: max(math.Abs(trips(readCold, selects).mid-float64(run.height+1)), math.Abs(trips(readCold, finds).mid-float64(run.height+1))) < 0.5, Text: fmt.Sprintf(
+			"A select walks the tree, and then asks for the objects: with %d levels that is %d round trips, of one record and of %s. It takes %.1f and %.1f without a cache, %.1f and %.1f with one; mOPE takes %.1f and %.1f by row key, %.1f and %.1f by column.",
+			run.height, run.height+1, commas(float64(run.asked)), trips(readCold, finds).mid, trips(readCold, selects).mid, trips(readCached, finds).mid, trips(readCached, selects).mid,
+			trips(readKey, finds).mid, trips(readKey, selects).mid, trips(readColumn, finds).mid, trips(readColumn, selects).mid)},
+		{Holds: trips(readCached, inserts).mid < single(inserts)/100, Text: fmt.Sprintf(
+			"Most of that is not the tree: a client that walks all trees at once, and sends together what can be, takes %.1f round trips to insert, %.1f to update and %.1f to delete. mOPE by row key takes %.1f, %.1f and %.1f.",
+			trips(readCached, inserts).mid, trips(readCached, updates).mid, trips(readCached, deletes).mid, trips(readKey, inserts).mid, trips(readKey, updates).mid, trips(readKey, deletes).mid)},
+	}
+	return r
+}
+
+// rows adds a row for each statement and series at a point, which the given cells name.
+func (r *statementRun) rows(table *Table, point int, named ...Cell) {
+	for s := range statements {
+		for _, series := range readingSeries {
+			beside := words("1")
+			if series != readPlain {
+				beside = r.ratio(point, s, series, readPlain).cell()
+			}
+			took := medianOf(r.at(point, series).seconds[s])
+			table.Rows = append(table.Rows, append(slices.Clone(named), words("%s", statementNames[s]), words("%s", series), numeral(1e3*took.mid, 1), beside))
+		}
+	}
+}
+
+func timeResult(run *statementRun) *Result {
+	r := &Result{
+		Title: "Time of statements",
+		Table: &Table{Names: 2, Columns: []string{"statement", "", "ms", "of plaintext's"}, Words: []bool{true, true, false, false}},
+	}
+	run.rows(r.Table, 0)
+	of := func(s statement, series string) ratio { return run.ratio(0, s, series, readPlain) }
+	r.Notes = append(r.Notes, "The network has a latency of 10 ms there and back, and 1000 Mbit/s, as table 1 of the paper says.")
+	r.Findings = []Finding{
+		every(of(inserts, readSingle).above(100), of(updates, readSingle).above(100), of(deletes, readSingle).above(100)).finding(
+			"The paper: insert, update and delete take hundreds of times as long as in MySQL (158, 209 and 78 s; an update of MySQL 0.1 s). Record by record they take %v, %v and %v times as long as plaintext.",
+			of(inserts, readSingle), of(updates, readSingle), of(deletes, readSingle)),
+		of(selects, readSingle).about(10, 10).finding(
+			"The paper: a select is almost in the same order of magnitude as MySQL's. It takes %v times as long as plaintext; mOPE takes %v times by row key, and %v by column.",
+			of(selects, readSingle), of(selects, readKey), of(selects, readColumn)),
+		every(of(inserts, readCached).below(100), of(updates, readCached).below(100), of(deletes, readCached).below(100)).finding(
+			"A client that sends together what can be is within two orders of magnitude: it takes %v, %v and %v times as long as plaintext to insert, update and delete; mOPE by row key takes %v, %v and %v times.",
+			of(inserts, readCached), of(updates, readCached), of(deletes, readCached), of(inserts, readKey), of(updates, readKey), of(deletes, readKey)),
+	}
+	return r
+}
+
+// curves draws the time of each statement and series over points.
+func (r *statementRun) curves(x func(condition) float64) (all []Curve) {
+	for s := range statements {
+		for _, series := range readingSeries {
+			c := Curve{Name: statementNames[s] + ", " + series, Kin: series, Panel: statementNames[s]}
+			for p := range r.points {
+				took := medianOf(r.at(p, series).seconds[s])
+				c.Points = append(c.Points, took.at(x(r.points[p])))
+			}
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+func latencyResult(run *statementRun) *Result {
+	ms := func(c condition) float64 { return float64(c.latency) / 1e6 }
+	r := &Result{
+		Title: "Time of statements by network latency", X: "latency in ms", Y: "seconds", LogY: true, Curves: run.curves(ms),
+		Table: &Table{Names: 3, Columns: []string{"latency in ms", "statement", "", "ms", "of plaintext's"}, Words: []bool{false, true, true, false, false}},
+	}
+	for p := range run.points {
+		run.rows(r.Table, p, numeral(ms(run.points[p]), 0))
+	}
+	last := len(run.points) - 1
+	growth := func(series string, s statement) ratio {
+		return ratioOf(run.at(last, series).seconds[s], run.at(last-1, series).seconds[s])
+	}
+	linear := float64(run.points[last].latency) / float64(run.points[last-1].latency)
+	reasonable := func(s statement) float64 { return medianOf(run.at(last, readSingle).seconds[s]).mid }
+	r.Findings = []Finding{
+		every(growth(readSingle, inserts).above(0.85*linear), growth(readSingle, inserts).below(1.15*linear)).finding(
+			"The paper: the time grows linearly with the latency. From %d to %d ms an insert record by record takes %v times as long.", run.points[last-1].latency.Milliseconds(), run.points[last].latency.Milliseconds(), growth(readSingle, inserts)),
+		{Holds: reasonable(selects) < 1 && min(reasonable(inserts), reasonable(updates), reasonable(deletes)) > 10, Text: fmt.Sprintf(
+			"The paper: with more latency only the select stays within a reasonable time. At %d ms it takes %.2f s; insert, update and delete record by record take %.0f, %.0f and %.0f s.",
+			run.points[last].latency.Milliseconds(), reasonable(selects), reasonable(inserts), reasonable(updates), reasonable(deletes))},
+		run.wins(finds), run.wins(selects), run.wins(inserts),
+	}
+	return r
+}
+
+// wins says from which latency on mOPE by row key is faster than the best tree.
+func (r *statementRun) wins(s statement) Finding {
+	var text []string
+	from := -1
+	for p := range r.points {
+		beside := r.ratio(p, s, readCached, readKey)
+		text = append(text, fmt.Sprintf("%v at %d ms", beside, r.points[p].latency.Milliseconds()))
+		if won := beside.mid > 1; won && from < 0 {
+			from = p
+		} else if !won {
+			from = -1
+		}
+	}
+	where := "at none of these latencies"
+	if from >= 0 {
+		where = fmt.Sprintf("from %d ms on", r.points[from].latency.Milliseconds())
+	}
+	return Finding{Holds: from >= 0, Text: fmt.Sprintf("Of a %s, mOPE by row key is faster %s than a client that walks the tree at its best, with inner nodes cached: this takes so many times as long: %s.", statementNames[s], where, strings.Join(text, ", "))}
+}
+
+func lossResult(run *statementRun) *Result {
+	percent := func(c condition) float64 { return 100 * c.loss }
+	r := &Result{
+		Title: "Time of statements by lost packets", X: "lost packets in %", Y: "seconds", LogY: true, Curves: run.curves(percent),
+		Table: &Table{Names: 3, Columns: []string{"lost in %", "statement", "", "ms", "of plaintext's"}, Words: []bool{false, true, true, false, false}},
+	}
+	for p := range run.points {
+		run.rows(r.Table, p, numeral(percent(run.points[p]), 0))
+	}
+	r.Notes = append(r.Notes,
+		"The network has a latency of 10 ms there and back. Each packet is lost with that probability, in either direction, and sent again after 210 ms, which doubles when it is lost again: the rule of a TCP whose timer alone notices losses.",
+		"The paper also loses half of all packets. By this rule, a round trip then takes seconds, and record by record hours.")
+	var growths []ratio
+	var text []string
+	for p := 1; p < len(run.points); p++ {
+		g := ratioOf(run.at(p, readSingle).seconds[inserts], run.at(0, readSingle).seconds[inserts])
+		growths, text = append(growths, g), append(text, fmt.Sprintf("%v times with %.0f %%", g, percent(run.points[p])))
+	}
+	beyond := isSo
+	for i, g := range growths {
+		beyond = both(beyond, g.above(1/(1-run.points[i+1].loss)))
+	}
+	r.Findings = []Finding{
+		beyond.finding("The paper: even lower rates of loss increase the time out of proportion. An insert record by record takes, of its time without losses, %s.", strings.Join(text, ", ")),
+	}
+	return r
+}

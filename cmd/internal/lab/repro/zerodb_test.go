@@ -1,0 +1,437 @@
+package repro
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/drivertest"
+)
+
+func TestStatements(t *testing.T) {
+	ctx := context.Background()
+	cfg := Config{Seed: 1, Quick: true, Database: memory()}
+	points := []condition{{latency: time.Millisecond}, {latency: 3 * time.Millisecond}}
+	run, err := measureStatements(ctx, cfg, points, 2)
+	require.NoError(t, err)
+	require.Equal(t, 2, run.rounds)
+	require.Equal(t, 2, run.height)
+	families(t, cfg.Database) // nothing else is left
+	for p := range points {
+		for _, series := range readingSeries {
+			for s := range statements {
+				require.Len(t, run.at(p, series).seconds[s], 2, "%s %s", series, statementNames[s])
+			}
+		}
+		require.Equal(t, []float64{1, 1}, run.at(p, readPlain).requests[selects])
+		require.Equal(t, []float64{1, 1}, run.at(p, readPlain).requests[finds])
+		// What a walk of a tree asks for is known: its nodes, one of each level, and then the object.
+		require.Equal(t, []float64{3, 3}, run.at(p, readCold).requests[finds])
+		require.Equal(t, []float64{2, 2}, run.at(p, readCached).requests[finds])
+		for _, s := range []statement{inserts, updates, deletes} {
+			require.Greater(t, medianOf(run.at(p, readSingle).requests[s]).mid, 2*medianOf(run.at(p, readCached).requests[s]).mid)
+		}
+	}
+	for _, result := range []func(*statementRun) *Result{tripResult, timeResult, latencyResult, lossResult} {
+		wellFormed(t, result(run))
+	}
+	r, err := byStatement(ctx, cfg, points[:1], timeResult)
+	require.NoError(t, err)
+	require.Len(t, r.Table.Rows, len(readingSeries)*int(statements))
+	_, err = byStatement(ended(), cfg, points, timeResult)
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// Whole rounds are kept where the database fails, and all that was made is dropped.
+func TestStatementsKeepWholeRounds(t *testing.T) {
+	d := memory()
+	calls, most := 0, 1<<60
+	d.DB = drivertest.NewFaulty(d.DB, func(op drivertest.Op) drivertest.Fault {
+		if calls++; calls > most && op.Method == "Scan" {
+			return drivertest.FailBefore
+		}
+		return drivertest.NoFault
+	})
+	cfg := Config{Seed: 1, Quick: true, Database: d}
+	_, err := measureStatements(context.Background(), cfg, []condition{{}}, 1)
+	require.NoError(t, err)
+	most, calls = calls+calls/10, 0
+	run, err := measureStatements(context.Background(), cfg, []condition{{}}, 100)
+	require.ErrorIs(t, err, drivertest.ErrInjected)
+	require.NotZero(t, run.rounds)
+	for _, timing := range run.all[0] {
+		for s := range statements {
+			require.Len(t, timing.seconds[s], run.rounds)
+		}
+	}
+}
+
+// A forgetfulTable loses a record of each range.
+type forgetfulTable struct{ readingTable }
+
+func (f forgetfulTable) between(ctx context.Context, from, to int64) ([]reading, error) {
+	all, err := f.readingTable.between(ctx, from, to)
+	return all[:max(0, len(all)-1)], err
+}
+
+func TestStatementsAreChecked(t *testing.T) {
+	ctx := context.Background()
+	b, err := newBuilding(ctx, Config{Seed: 1, Quick: true, Database: memory()})
+	require.NoError(t, err)
+	for i := range readingSeries {
+		require.NoError(t, b.statements(ctx, i, new(statementTiming), true))
+		whole := b.tables[i]
+		b.tables[i] = forgetfulTable{whole}
+		require.ErrorIs(t, b.statements(ctx, i, new(statementTiming), true), exit.ErrWrongAnswer, readingSeries[i])
+		left, err := whole.between(ctx, b.records, b.records+b.asked)
+		require.NoError(t, err)
+		require.NoError(t, whole.remove(ctx, left))
+	}
+	require.NoError(t, b.close(ctx))
+}
+
+// All tables of records do the same, whatever is asked of them.
+func TestReadingTablesAgree(t *testing.T) {
+	ctx := context.Background()
+	b, err := newBuilding(ctx, Config{Seed: 1, Quick: true, Database: memory()})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, b.close(ctx)) }()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	there := make(map[int64]reading)
+	for n := range b.records {
+		there[n] = readingOf(1, n, false)
+	}
+	// The trees are the same in three of the series, of which one makes the changes.
+	changing := slices.DeleteFunc(slices.Clone(readingSeries), func(s string) bool { return s == readCold || s == readCached })
+	for range 25 {
+		from := r.Int64N(b.records + 50)
+		to := from + r.Int64N(30)
+		var gone, news, old, replaced []reading
+		for n := from; n < to; n++ {
+			switch m, ok := there[n]; {
+			case !ok:
+				news = append(news, readingOf(1, n, r.IntN(2) > 0))
+			case r.IntN(2) > 0:
+				gone = append(gone, m)
+			default:
+				old = append(old, m)
+				replaced = append(replaced, readingOf(1, n, r.IntN(2) > 0))
+			}
+		}
+		for i, series := range readingSeries {
+			if slices.Contains(changing, series) {
+				require.NoError(t, b.tables[i].insert(ctx, news))
+				require.NoError(t, b.tables[i].remove(ctx, gone))
+				require.NoError(t, b.tables[i].replace(ctx, old, replaced))
+			}
+		}
+		for _, m := range gone {
+			delete(there, m.number)
+		}
+		for _, m := range append(news, replaced...) {
+			there[m.number] = m
+		}
+		at := r.Int64N(b.records)
+		var want []reading
+		for n := at; n < at+200; n++ {
+			if m, ok := there[n]; ok {
+				want = append(want, m)
+			}
+		}
+		for i, series := range readingSeries {
+			got, err := b.tables[i].between(ctx, at, at+200)
+			require.NoError(t, err)
+			slices.SortFunc(got, func(a, b reading) int { return int(a.number - b.number) })
+			require.Equal(t, want, got, series)
+		}
+	}
+	// Each attribute of a record is in its tree, once.
+	trees := b.tables[slices.Index(readingSeries, readCold)].(*treeReadings)
+	for i, tree := range trees.trees {
+		var entries []string
+		for e, err := range tree.Range(ctx, nil, nil, 0) {
+			require.NoError(t, err)
+			entries = append(entries, string(e.Key))
+		}
+		var want []string
+		for _, m := range there {
+			want = append(want, string(indexEntry(m, i).Key))
+		}
+		slices.Sort(want)
+		require.Equal(t, want, entries)
+	}
+	objects := 0
+	for _, err := range trees.objects.Scan(ctx, driver.Range{AnyOrder: true}) {
+		require.NoError(t, err)
+		objects++
+	}
+	require.Equal(t, len(there), objects)
+}
+
+func TestReadingsAreThoseOfThePaper(t *testing.T) {
+	nodes := make(map[int32]bool)
+	for n := range int64(5000) {
+		m := readingOf(7, n, false)
+		require.True(t, m.room >= 1111 && m.room <= 9999 && m.value >= 1 && m.value <= 9999 && m.state >= 0 && m.state <= 3 && m.node >= 11111 && m.node <= 99999)
+		require.Regexp(t, "^door[a-z]{10}$", m.desc)
+		nodes[m.node] = true
+		again, err := readReading(m.bytes())
+		require.NoError(t, err)
+		require.Equal(t, m, again)
+		updated := readingOf(7, n, true)
+		require.NotEqual(t, m.value, updated.value)
+		require.True(t, updated.value >= 1 && updated.value <= 9999)
+		updated.value = m.value
+		require.Equal(t, m, updated)
+	}
+	require.InDelta(t, 900, len(nodes), 10)
+	_, err := readReading(make([]byte, 23))
+	require.Error(t, err)
+}
+
+// statementFixture returns a run in which all statements of all series take a second, but for those that change says.
+func statementFixture(points []condition, change func(p int, series string, s statement) float64) *statementRun {
+	run := &statementRun{building: &building{records: 50_000, asked: 1000, singly: 50, height: 3}, points: points, rounds: 9}
+	for p := range points {
+		var all []*statementTiming
+		for _, series := range readingSeries {
+			timing := new(statementTiming)
+			for s := range statements {
+				timing.seconds[s], timing.requests[s] = steady(9, change(p, series, s)), steady(9, 1)
+			}
+			all = append(all, timing)
+		}
+		run.all = append(run.all, all)
+	}
+	return run
+}
+
+func TestStatementFindings(t *testing.T) {
+	ms := func(n int) condition { return condition{latency: time.Duration(n) * time.Millisecond} }
+	// Round trips of statements: select, select one, insert, update, delete.
+	paper := map[string][statements]float64{
+		readSingle: {4, 4, 15_000, 20_000, 8_000}, readCold: {4, 4, 8, 9, 8}, readCached: {2, 2, 5, 6, 5},
+	}
+	trips := func(of map[string][statements]float64) *statementRun {
+		return statementFixture([]condition{ms(10), ms(60)}, func(p int, series string, s statement) float64 {
+			n := 1.0
+			if all, ok := of[series]; ok {
+				n = all[s]
+			}
+			return n * []float64{0.01, 0.06}[p]
+		})
+	}
+	r := tripResult(trips(paper))
+	wellFormed(t, r)
+	require.Equal(t, "++++", marks(r.Findings))
+	require.Equal(t, "----", marks(tripResult(trips(map[string][statements]float64{
+		readSingle: {4, 4, 30, 20, 30}, readCold: {8, 4, 8, 9, 8}, readCached: {2, 2, 5, 6, 5},
+	})).Findings))
+
+	seconds := func(of map[string][statements]float64) *statementRun {
+		return statementFixture([]condition{ms(10)}, func(_ int, series string, s statement) float64 {
+			if all, ok := of[series]; ok {
+				return all[s]
+			}
+			return 0.1
+		})
+	}
+	require.Equal(t, "+++", marks(timeResult(seconds(map[string][statements]float64{readSingle: {0.5, 0.5, 158, 209, 78}})).Findings))
+	require.Equal(t, "---", marks(timeResult(seconds(map[string][statements]float64{readSingle: {5, 5, 158, 209, 8}, readCached: {1, 1, 1, 20, 1}})).Findings))
+
+	byLatency := func(growth float64) string {
+		run := statementFixture([]condition{ms(0), ms(50), ms(100)}, func(p int, series string, s statement) float64 {
+			switch {
+			case series == readSingle && s != selects && s != finds:
+				return []float64{1, 60, 60 * growth}[p]
+			case series == readCached:
+				return []float64{0.01, 0.3, 0.6}[p]
+			}
+			return 0.1
+		})
+		wellFormed(t, latencyResult(run))
+		return marks(latencyResult(run).Findings)
+	}
+	require.Equal(t, "+++++", byLatency(2))
+	require.Equal(t, "-++++", byLatency(3))
+
+	byLoss := func(growth float64) string {
+		run := statementFixture([]condition{{}, {loss: 0.05}, {loss: 0.1}}, func(p int, _ string, _ statement) float64 { return []float64{1, growth, 3}[p] })
+		return marks(lossResult(run).Findings)
+	}
+	require.Equal(t, "+", byLoss(1.5))
+	require.Equal(t, "-", byLoss(1.02))
+}
+
+func TestMix(t *testing.T) {
+	ctx := context.Background()
+	cfg := Config{Seed: 1, Quick: true, Database: memory()}
+	points := []condition{{}, {latency: 2 * time.Millisecond, mbps: 10}, {latency: 4 * time.Millisecond}}
+	run, err := measureMix(ctx, cfg, points, 2)
+	require.NoError(t, err)
+	require.Equal(t, 2, run.rounds)
+	families(t, cfg.Database)
+	require.Equal(t, [orderKinds]int{1, 1, 1, 1, 1}, run.asked[0])
+	cold, cached := run.asked[slices.Index(mixSeries, mixCold)], run.asked[slices.Index(mixSeries, mixCached)]
+	require.Equal(t, 2, run.height)
+	require.Equal(t, run.height, cold[orderGet])
+	require.Equal(t, run.height, cold[orderRange])
+	require.Equal(t, 1, cached[orderGet])
+	for _, result := range []func(*mixRun) *Result{mixByLatency, mixByBandwidth} {
+		r := result(run)
+		require.Len(t, r.Table.Rows, len(points)*len(mixSeries))
+		wellFormed(t, r)
+	}
+	_, err = byMix(ended(), cfg, points, mixByLatency)
+	require.ErrorIs(t, err, context.Canceled)
+
+	d := memory()
+	calls, most := 0, 1<<60
+	d.DB = drivertest.NewFaulty(d.DB, func(op drivertest.Op) drivertest.Fault {
+		if calls++; calls > most && op.Method == "Scan" {
+			return drivertest.FailBefore
+		}
+		return drivertest.NoFault
+	})
+	cfg.Database = d
+	_, err = measureMix(ctx, cfg, points[:1], 1)
+	require.NoError(t, err)
+	most, calls = calls+100, 0
+	run, err = measureMix(ctx, cfg, points[:1], 1000)
+	require.ErrorIs(t, err, drivertest.ErrInjected)
+	require.NotZero(t, run.rounds)
+	for _, all := range run.seconds[0] {
+		require.Len(t, all, run.rounds)
+	}
+}
+
+func TestMixFindings(t *testing.T) {
+	made := func(points []condition, of func(p int, series string) float64) *mixRun {
+		run := &mixRun{mix: &mix{height: 3}, points: points, rounds: 9}
+		for _, series := range mixSeries {
+			asked := [orderKinds]int{1, 1, 1, 1, 1}
+			if series == mixCold {
+				asked = [orderKinds]int{3, 4, 4, 3, 4}
+			}
+			run.asked = append(run.asked, asked)
+		}
+		for p := range points {
+			var all [][]float64
+			for _, series := range mixSeries {
+				all = append(all, steady(9, of(p, series)))
+			}
+			run.seconds = append(run.seconds, all)
+		}
+		return run
+	}
+	latencies := []condition{{}, {latency: 40 * time.Millisecond}}
+	paper := made(latencies, func(p int, series string) float64 {
+		if series == mixCold || series == mixCached {
+			return []float64{0.1, 20}[p]
+		}
+		return []float64{0.01, 1}[p]
+	})
+	require.Equal(t, "+++", marks(mixByLatency(paper).Findings))
+	paper.asked[slices.Index(mixSeries, mixCold)][orderRange] = 4
+	paper.seconds[1][slices.Index(mixSeries, mixCached)] = steady(9, 1)
+	require.Equal(t, "---", marks(mixByLatency(paper).Findings))
+
+	bandwidths := []condition{{mbps: 1}, {mbps: 10}, {mbps: 1000}}
+	require.Equal(t, "++", marks(mixByBandwidth(made(bandwidths, func(p int, series string) float64 {
+		if series == mixCold {
+			return []float64{38.9, 29.4, 28.7}[p]
+		}
+		return 1
+	})).Findings))
+	require.Equal(t, "--", marks(mixByBandwidth(made(bandwidths, func(p int, series string) float64 {
+		if series == mixCold {
+			return 28.7
+		}
+		return []float64{2, 1, 1}[p]
+	})).Findings))
+}
+
+func TestTreeSpace(t *testing.T) {
+	ctx := context.Background()
+	cfg := Config{Seed: 1, Quick: true, Database: memory()}
+	r, err := zerodbTable3(ctx, cfg)
+	require.NoError(t, err)
+	wellFormed(t, r)
+	require.Len(t, r.Table.Rows, len(readingsFilled()))
+	require.Equal(t, "+", marks(r.Findings))
+	families(t, cfg.Database)
+	put := func(i int) float64 { return *r.Table.Rows[i][1].Number }
+	require.InDelta(t, 8+24+14, put(0), 1, "a row in the clear is its key and its cell")
+
+	cfg.Database.Disk = func(ctx context.Context, fill func(context.Context, driver.DB) error) (map[string]uint64, error) {
+		db := drivertest.NewMemory()
+		if err := fill(ctx, db); err != nil {
+			return nil, err
+		}
+		names, err := db.Families(ctx)
+		sizes := make(map[string]uint64)
+		for _, name := range names {
+			sizes[name] = readingsQuick
+		}
+		return sizes, err
+	}
+	r, err = zerodbTable3(ctx, cfg)
+	require.NoError(t, err)
+	var disk []float64
+	for _, row := range r.Table.Rows {
+		disk = append(disk, *row[3].Number)
+	}
+	// Of rows by key it is one family, of a column its postings as well, and of a tree objects and nodes.
+	require.Equal(t, []float64{1, 1, 2, 3, 2}, disk)
+	require.Equal(t, "-", marks(r.Findings))
+}
+
+func TestNearNetwork(t *testing.T) {
+	ctx := context.Background()
+	n := newNetwork(Config{Database: memory()})
+	defer n.close()
+	db, err := n.connect(ctx)
+	require.NoError(t, err)
+	f, err := db.Family(ctx, driver.FamilySpec{Name: "f", Layout: driver.LayoutOrdered})
+	require.NoError(t, err)
+	require.NoError(t, f.Apply(ctx, driver.Mutation{Row: []byte("row"), Puts: []driver.Cell{{Qualifier: []byte("q"), Value: make([]byte, 125_000)}}}))
+	took := func(c condition, do func()) time.Duration {
+		n.set(c)
+		start := time.Now()
+		do()
+		return time.Since(start)
+	}
+	read := func() {
+		cells, err := f.Get(ctx, []byte("row"), driver.Slice{})
+		require.NoError(t, err)
+		require.Len(t, cells[0].Value, 125_000)
+	}
+	scan := func() {
+		for row, err := range f.Scan(ctx, driver.Range{}) {
+			require.NoError(t, err)
+			require.Len(t, row.Cells[0].Value, 125_000)
+		}
+	}
+	write := func() {
+		require.NoError(t, f.Apply(ctx, driver.Mutation{Row: []byte("other"), Puts: []driver.Cell{{Qualifier: []byte("q"), Value: make([]byte, 125_000)}}}))
+		require.NoError(t, f.Apply(ctx, driver.Mutation{Row: []byte("other"), DeleteRow: true}))
+	}
+	require.GreaterOrEqual(t, took(condition{latency: 40 * time.Millisecond}, read), 40*time.Millisecond)
+	for _, do := range []func(){read, scan, write} {
+		require.GreaterOrEqual(t, took(condition{mbps: 10}, do), 100*time.Millisecond, "a million bits")
+	}
+	require.GreaterOrEqual(t, took(condition{loss: 0.2}, read), 200*time.Millisecond, "some of 86 packets are lost")
+	gone, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
+	defer cancel()
+	n.set(condition{latency: time.Hour})
+	_, err = f.Get(gone, []byte("row"), driver.Slice{})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
