@@ -10,7 +10,8 @@ import (
 //
 // The rule for losses is that of TCP where nothing but its timer notices them. Each packet, of at most 1,460 bytes, is lost with
 // the probability Loss. It is sent again when a round trip and 200 ms have passed, and that time doubles each time that it is lost
-// again. Packets that are sent together are sent again together. Where the timer is not alone, as in long transfers, TCP is faster.
+// again. Packets that are sent together are sent again together, and what is sent again takes no bandwidth. Where the timer is
+// not alone, as in long transfers, TCP is faster.
 type Line struct {
 	mu    sync.Mutex
 	free  time.Time // when the last byte has left, where the bandwidth has a bound
@@ -23,8 +24,11 @@ const (
 	mostResends = 10                     // then a packet arrives
 )
 
-// NewLine returns a line that loses the same packets as all others, as far as they come in the same order.
-func NewLine() *Line { return &Line{draws: rand.New(rand.NewPCG(1, 1))} }
+// NewLine returns a line that loses the same packets as all others of the seed and direction, as far as they come in the
+// same order.
+func NewLine(seed uint64, to Direction) *Line {
+	return &Line{draws: rand.New(rand.NewPCG(seed, uint64(to)))}
+}
 
 // Leave returns when n bytes that are sent together at a time have left, for the last time that they are sent. They arrive
 // [Weather.Delay] later.

@@ -12,7 +12,7 @@ import (
 )
 
 func TestBandwidth(t *testing.T) {
-	line, start := NewLine(), time.Now()
+	line, start := NewLine(0, ToServer), time.Now()
 	w := Weather{Bandwidth: 1000, Delay: time.Hour} // which is not the line's
 	require.Equal(t, start.Add(time.Second), line.Leave(w, start, 1000))
 	require.Equal(t, start.Add(1500*time.Millisecond), line.Leave(w, start, 500), "bytes leave one after the other")
@@ -25,7 +25,7 @@ func TestLoss(t *testing.T) {
 	const n = 100_000
 	start := time.Now()
 	for _, loss := range []float64{0.05, 0.5} {
-		line, w := NewLine(), Weather{Loss: loss, Delay: 15 * time.Millisecond}
+		line, w := NewLine(1, ToServer), Weather{Loss: loss, Delay: 15 * time.Millisecond}
 		first := 2*w.Delay + resendAfter
 		lost, all := 0, time.Duration(0)
 		for range n {
@@ -41,16 +41,26 @@ func TestLoss(t *testing.T) {
 		}
 		require.InDelta(t, loss, float64(lost)/n, 6*math.Sqrt(loss*(1-loss)/n))
 	}
-	require.Equal(t, start, NewLine().Leave(Weather{}, start, 1<<20))
+	require.Equal(t, start, NewLine(1, ToServer).Leave(Weather{}, start, 1<<20))
 	// Of packets that are sent together the one that is lost most often counts: the more there are the later.
 	few, many := time.Duration(0), time.Duration(0)
-	line := NewLine()
+	line := NewLine(1, ToServer)
 	for range 1000 {
 		few += line.Leave(Weather{Loss: 0.1}, start, 1).Sub(start)
 		many += line.Leave(Weather{Loss: 0.1}, start, 20*packetBytes).Sub(start)
 	}
 	require.Greater(t, many, 4*few)
-	require.Equal(t, NewLine().Leave(Weather{Loss: 0.5}, start, 1<<20), NewLine().Leave(Weather{Loss: 0.5}, start, 1<<20))
+	require.Equal(t, NewLine(1, ToServer).Leave(Weather{Loss: 0.5}, start, 1<<20), NewLine(1, ToServer).Leave(Weather{Loss: 0.5}, start, 1<<20))
+	// What is lost there says nothing of what is lost on the way back: of 10^4 exchanges both are lost of one in a hundred.
+	there, back := NewLine(1, ToServer), NewLine(1, ToClient)
+	both := 0
+	for range 10_000 {
+		a, b := there.Leave(Weather{Loss: 0.1}, start, 1), back.Leave(Weather{Loss: 0.1}, start, 1)
+		if a != start && b != start {
+			both++
+		}
+	}
+	require.InDelta(t, 100, both, 6*math.Sqrt(100))
 }
 
 // TestWeatherOfALine sends bytes through a proxy with a narrow line that loses packets: all arrive, in their order, and late.
@@ -59,7 +69,7 @@ func TestWeatherOfALine(t *testing.T) {
 	t.Cleanup(p.Close)
 	at, err := p.Listen(server.Addr().String())
 	require.NoError(t, err)
-	for name, w := range map[string]Weather{"bandwidth": {Bandwidth: 1_000_000}, "loss": {Loss: 0.3}} {
+	for name, w := range map[string]Weather{"bandwidth": {Bandwidth: 1_000_000}, "loss": {Loss: 0.02}} {
 		p.Set(w)
 		conn, err := net.Dial("tcp", at)
 		require.NoError(t, err)

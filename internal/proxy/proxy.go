@@ -92,9 +92,16 @@ func New(tap Tap) *Proxy {
 	return &Proxy{
 		tap: tap, changed: make(chan struct{}),
 		listeners: make(map[string]net.Listener), links: make(map[*link]struct{}),
-		lines: map[Direction]*Line{ToServer: NewLine(), ToClient: NewLine()},
+		lines: linesOf(0),
 	}
 }
+
+func linesOf(seed uint64) map[Direction]*Line {
+	return map[Direction]*Line{ToServer: NewLine(seed, ToServer), ToClient: NewLine(seed, ToClient)}
+}
+
+// Seed has the proxy lose other packets. It is for one that has not carried any yet.
+func (p *Proxy) Seed(seed uint64) { p.lines = linesOf(seed) }
 
 // Listen returns the address at which the proxy stands for the server at target.
 func (p *Proxy) Listen(target string) (address string, err error) {

@@ -60,8 +60,9 @@ What plain takes more than bare is what the tables of this module cost. Bare row
 dropped in the end.
 
 Tree is the alternative to all schemes, for comparison: an encrypted B+tree whose nodes
-the client asks for one after the other. It shows no order to the database, which can
-find nothing in it. It is dropped in the end.
+the client asks for one after the other, from the root down. The database can find
+nothing in it, and sees no order. With tree the client remembers what is above the
+leaves; with tree-uncached it remembers nothing. Trees are dropped in the end.
 
 Some schemes keep an index in the database; a second table shows what they did to it. A
 batch is one write to the index. --batch 1 --writers 1 shows the cost of single values.
@@ -86,9 +87,9 @@ Without --store, an embedded store in a temporary directory is used and removed.
 	f := cmd.Flags()
 	f.SortFlags = false
 	opts.Data.Bind(f)
-	f.StringArrayVar(&opts.schemes, "scheme", nil, "a scheme by `name`, repeatable\n(default "+strings.Join(defaultSchemes, ", ")+"):\n"+command.SchemeHelp()+",\nor bare: the database's client library alone, by row key,\nor tree: an encrypted tree that the client walks")
+	f.StringArrayVar(&opts.schemes, "scheme", nil, "a scheme by `name`, repeatable\n(default "+strings.Join(defaultSchemes, ", ")+"):\n"+command.SchemeHelp()+",\nor bare: the database's client library alone, by row key,\nor tree or tree-uncached: an encrypted tree that the client walks")
 	f.StringVar(&opts.layout, "layout", "", command.LayoutHelp())
-	command.OfferTargets(f, bench.Bare, bench.Tree)
+	command.OfferTargets(f, bench.Bare, bench.Tree, bench.TreeUncached)
 	f.StringArrayVar(&opts.stores, "store", nil, "a `store`, repeatable (default: a temporary embedded store):\n"+strings.Join(stores.Usages(), "\n"))
 	f.StringVar(&opts.key, "key", "", cli.KeyHelp("the stores' master key; needed with --store"))
 	f.BoolVar(&opts.replace, "replace", false, "drop what the store holds under these schemes")
@@ -147,7 +148,7 @@ func (o *runOptions) check() error {
 
 // stored returns the schemes of tables.
 func (o *runOptions) stored() []string {
-	return slices.DeleteFunc(slices.Clone(o.schemes), func(name string) bool { return name == bench.Bare || name == bench.Tree })
+	return slices.DeleteFunc(slices.Clone(o.schemes), func(name string) bool { return name == bench.Bare || bench.IsTree(name) })
 }
 
 func run(ctx context.Context, e *cli.Env, opts *runOptions) (err error) {
@@ -227,14 +228,17 @@ func runOn(ctx context.Context, e *cli.Env, name string, key kms.KMS, cfg bench.
 		cfg.Bare = func(ctx context.Context) (bare.Store, error) { return bareStore(ctx, e, name) }
 	}
 	open := func() (driver.DB, error) { return e.OpenStore(ctx, name, stores.How{Create: true}) }
-	if slices.Contains(schemes, bench.Tree) {
-		cfg.Tree = fmt.Sprintf("opebench_tree_%016x", loads.NewName())
-		defer func() { err = errors.Join(err, dropFamily(ctx, open, cfg.Tree)) }()
-	}
 	db, err := open()
 	if err != nil {
 		return nil, err
 	}
+	cfg.Trees = make(map[string]string)
+	for _, scheme := range schemes {
+		if bench.IsTree(scheme) {
+			cfg.Trees[scheme] = fmt.Sprintf("opebench_tree_%016x", loads.NewName())
+		}
+	}
+	defer func() { err = errors.Join(err, dropFamilies(ctx, open, cfg.Trees)) }()
 	store, err := bench.OpenStore(ctx, db, key, true)
 	if err == nil {
 		r, err = bench.Run(ctx, store, cfg)
@@ -255,13 +259,19 @@ func runOn(ctx context.Context, e *cli.Env, name string, key kms.KMS, cfg bench.
 	return r, err
 }
 
-// dropFamily removes what was made to compare, also where the run was interrupted.
-func dropFamily(ctx context.Context, open func() (driver.DB, error), name string) error {
+// dropFamilies removes what was made to compare, also where the run was interrupted.
+func dropFamilies(ctx context.Context, open func() (driver.DB, error), names map[string]string) error {
+	if len(names) == 0 {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	db, err := open()
 	if err != nil {
 		return err
 	}
-	return errors.Join(db.Drop(ctx, name), db.Close())
+	for _, name := range names {
+		err = errors.Join(err, db.Drop(ctx, name))
+	}
+	return errors.Join(err, db.Close())
 }

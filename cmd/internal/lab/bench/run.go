@@ -39,22 +39,12 @@ type Config struct {
 	// Tell says how much is to be done and how long that takes, where it is long; may be nil.
 	Tell func(string)
 
-	// Tree is the family in which an encrypted tree is made and measured, in the database of the store, or "". It stays.
-	Tree string
+	// Trees are the families in which encrypted trees are made and measured, in the database of the store, by the names of the
+	// trees. They stay.
+	Trees map[string]string
 
 	// Bare opens what is measured beside the schemes without any of package store; nil measures none.
 	Bare func(context.Context) (bare.Store, error)
-}
-
-// besides returns how many things are measured that are no tables.
-func (cfg Config) besides() (n int) {
-	if cfg.Bare != nil {
-		n++
-	}
-	if cfg.Tree != "" {
-		n++
-	}
-	return n
 }
 
 // A Result is what Run measured for one scheme.
@@ -230,15 +220,11 @@ func Run(ctx context.Context, st *Store, cfg Config) (*Report, error) {
 		candidates = append(candidates, c)
 	}
 
-	if cfg.Tree != "" {
-		table, err := st.newTree(ctx, cfg.Tree, cfg.Source.Kind().Domain)
-		if err != nil {
-			return report, errors.Join(err, closeBare())
-		}
-		c := newCandidate(table, cfg.Selectivities)
-		c.Target, c.SchemeID, c.Families = benchtable.Target{Scheme: Tree, Layout: benchtable.LayoutKey}, Tree, []string{cfg.Tree}
-		candidates = append(candidates, c)
+	trees, err := st.treeCandidates(ctx, cfg)
+	if err != nil {
+		return report, errors.Join(err, closeBare())
 	}
+	candidates = append(candidates, trees...)
 
 	countIndexes(candidates, func(r *Result) *Phase { return &r.Insert }, func() {
 		err = insertRounds(ctx, st, cfg, model, candidates, report)
@@ -300,7 +286,10 @@ func (cfg Config) read(ctx context.Context, st *Store, targets []benchtable.Targ
 
 // tellSize says how much is to be done, where it is much.
 func (cfg Config) tellSize(rows, tables int) {
-	tables += cfg.besides()
+	tables += len(cfg.Trees)
+	if cfg.Bare != nil {
+		tables++
+	}
 	if rows >= manyRows {
 		cfg.Tell(fmt.Sprintf("%d rows for each of %d tables, then %d queries of each, of %.0f rows on average; --n and --queries take fewer",
 			rows, tables, cfg.Queries, mean(cfg.Selectivities)*float64(rows)))

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
 
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/walk"
 	"github.com/rangecrypt/rangecrypt/internal/cli/benchtable"
@@ -14,15 +16,19 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 )
 
-// Tree is the name of what is measured as the alternative to the schemes: an encrypted tree that the client walks.
-const Tree = "tree"
+// What is measured as the alternative to the schemes: an encrypted tree that the client walks, of which it remembers inner
+// nodes or nothing.
+const (
+	Tree         = "tree"
+	TreeUncached = "tree-uncached"
+)
 
-// cachedNodes is how many inner nodes a client of the tree remembers: all of some ten million rows.
-const cachedNodes = 10_000
+// IsTree reports whether a name is that of a tree.
+func IsTree(name string) bool { return name == Tree || name == TreeUncached }
 
 // Baseline returns the name of what a scheme is compared with; see [benchtable.Baseline].
 func Baseline(scheme string) string {
-	if scheme == Tree {
+	if IsTree(scheme) {
 		return benchtable.Plain
 	}
 	return benchtable.Baseline(scheme)
@@ -34,16 +40,28 @@ type treeTable struct {
 	domain ope.Domain
 }
 
-// newTree makes a tree in a family of its own, whose key ends with the process.
-func (s *Store) newTree(ctx context.Context, family string, d ope.Domain) (*treeTable, error) {
-	f, err := s.db.Family(ctx, walk.Spec(family))
-	if err != nil {
-		return nil, err
+// treeCandidates makes the trees that are measured, each in a family of its own, whose key ends with the process.
+func (s *Store) treeCandidates(ctx context.Context, cfg Config) (all []*candidate, err error) {
+	for _, name := range slices.Sorted(maps.Keys(cfg.Trees)) {
+		f, err := s.db.Family(ctx, walk.Spec(cfg.Trees[name]))
+		if err != nil {
+			return nil, err
+		}
+		key := make([]byte, seal.KeySize)
+		rand.Read(key)
+		opts := walk.Options{Cached: walk.Plenty}
+		if name == TreeUncached {
+			opts.Cached = 0
+		}
+		tree, err := walk.Open(ctx, f, key, 1, opts)
+		if err != nil {
+			return nil, err
+		}
+		c := newCandidate(&treeTable{tree, cfg.Source.Kind().Domain}, cfg.Selectivities)
+		c.Target, c.SchemeID, c.Families = benchtable.Target{Scheme: name, Layout: benchtable.LayoutKey}, name, []string{cfg.Trees[name]}
+		all = append(all, c)
 	}
-	key := make([]byte, seal.KeySize)
-	rand.Read(key)
-	tree, err := walk.Open(ctx, f, key, 1, walk.Options{Cached: cachedNodes})
-	return &treeTable{tree, d}, err
+	return all, nil
 }
 
 // bound returns where entries begin whose value is x or more.

@@ -34,10 +34,11 @@ type network struct {
 }
 
 func newNetwork(cfg Config) *network {
-	n := &network{cfg: cfg, up: proxy.NewLine(), down: proxy.NewLine()}
+	n := &network{cfg: cfg, up: proxy.NewLine(cfg.Seed, proxy.ToServer), down: proxy.NewLine(cfg.Seed, proxy.ToClient)}
 	n.set(condition{})
 	if cfg.Database.Far != nil {
 		n.proxy = proxy.New(nil)
+		n.proxy.Seed(cfg.Seed)
 		return n
 	}
 	// A database that is far away has no snapshots.
@@ -81,8 +82,8 @@ func (n *network) call(ctx context.Context, _ intercept.Op, c intercept.Call) er
 	}
 	arrived := 0 // bytes of a scan
 	err := c.Make(func(rows int) error {
-		if rows == 0 || rows%pageRows != 0 {
-			return nil
+		if rows <= pageRows || rows%pageRows != 1 {
+			return nil // the page that it is on is there
 		}
 		page := c.Got() - arrived
 		arrived += page

@@ -163,6 +163,13 @@ type Finding struct {
 	Text    string
 }
 
+// below marks all findings as made with less than the paper has.
+func (r *Result) below(paper string) {
+	for i := range r.Findings {
+		r.Findings[i].Text += fmt.Sprintf(" (Not at the paper's size, which is %s.)", paper)
+	}
+}
+
 // bar returns what shows how far the experiment is.
 func (c Config) bar() progress.Reporter {
 	if c.Progress == nil {

@@ -9,9 +9,11 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/rangecrypt/rangecrypt/internal/intercept"
 	"github.com/rangecrypt/rangecrypt/internal/median"
+	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -191,6 +193,22 @@ func (c *counter) begin(asked tally) {
 	c.open++
 	c.n.requests += asked.requests
 	c.n.bytes += asked.bytes
+}
+
+// quiet waits until nothing was asked for some time: what goes on after an answer has ended then.
+func (c *counter) quiet(ctx context.Context, d time.Duration) error {
+	for before := -1; ; {
+		c.mu.Lock()
+		now, open := c.n.requests, c.open
+		c.mu.Unlock()
+		if open == 0 && now == before {
+			return nil
+		}
+		before = now
+		if err := pause.For(ctx, d); err != nil {
+			return err
+		}
+	}
 }
 
 func (c *counter) end() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 func TestStatements(t *testing.T) {
 	ctx := context.Background()
 	cfg := Config{Seed: 1, Quick: true, Database: memory()}
-	points := []condition{{latency: time.Millisecond}, {latency: 3 * time.Millisecond}}
+	points := []condition{{latency: time.Millisecond}, {latency: 2 * time.Millisecond}, {latency: 3 * time.Millisecond}}
 	run, err := measureStatements(ctx, cfg, points, 2)
 	require.NoError(t, err)
 	require.Equal(t, 2, run.rounds)
@@ -94,6 +95,85 @@ func TestStatementsAreChecked(t *testing.T) {
 		require.NoError(t, whole.remove(ctx, left))
 	}
 	require.NoError(t, b.close(ctx))
+}
+
+// A nullTable is records in memory, one after the other by their numbers.
+type nullTable struct{ records []reading }
+
+func (n *nullTable) insert(_ context.Context, all []reading) error {
+	n.records = append(n.records[:all[0].number], all...)
+	return nil
+}
+
+func (n *nullTable) between(_ context.Context, from, to int64) ([]reading, error) {
+	end := int64(len(n.records))
+	return slices.Clone(n.records[min(from, end):min(to, end)]), nil
+}
+
+func (n *nullTable) replace(_ context.Context, _, new []reading) error {
+	copy(n.records[new[0].number:], new)
+	return nil
+}
+
+func (n *nullTable) remove(_ context.Context, all []reading) error {
+	n.records = n.records[:all[0].number]
+	return nil
+}
+
+// BenchmarkHarness measures statements of records in memory: what the figures have that is not of a database. Beside it are those of
+// rows in the clear in the database in memory, which is faster than all that is measured.
+func BenchmarkHarness(b *testing.B) {
+	ctx := context.Background()
+	building, err := newBuilding(ctx, Config{Seed: 1, Database: memory()})
+	require.NoError(b, err)
+	tables := []readingTable{&nullTable{building.readings(call{to: building.records, step: 1}, false)}, building.tables[0]}
+	var timings [2]statementTiming
+	for b.Loop() {
+		for i, table := range tables {
+			building.tables[0] = table
+			require.NoError(b, building.statements(ctx, 0, &timings[i], true))
+		}
+	}
+	for s := range statements {
+		b.ReportMetric(1e6*medianOf(timings[0].seconds[s]).mid, strings.ReplaceAll(statementNames[s], " ", "-")+"-us")
+		b.ReportMetric(100*medianOf(timings[0].seconds[s]).mid/medianOf(timings[1].seconds[s]).mid, strings.ReplaceAll(statementNames[s], " ", "-")+"-%")
+	}
+	require.NoError(b, building.close(ctx))
+}
+
+// nullOrders are orders in memory.
+type nullOrders map[orderKey]order
+
+func (n nullOrders) get(_ context.Context, k orderKey) (order, bool, error) {
+	o, ok := n[k]
+	return o, ok, nil
+}
+
+func (n nullOrders) put(_ context.Context, o order) error              { n[o.orderKey] = o; return nil }
+func (n nullOrders) query(context.Context, orderKey, int) (int, error) { return ordersRange, nil }
+func (n nullOrders) remove(_ context.Context, k orderKey) error        { delete(n, k); return nil }
+
+// BenchmarkMixHarness is BenchmarkHarness for the mix.
+func BenchmarkMixHarness(b *testing.B) {
+	ctx := context.Background()
+	m, err := newMix(ctx, Config{Seed: 1, Quick: true, Database: memory()})
+	require.NoError(b, err)
+	tables := []orderTable{make(nullOrders), m.client.tables[0]}
+	for n := range m.client.next[0] {
+		require.NoError(b, tables[0].put(ctx, orderOf(m.client.key(n), 1)))
+	}
+	var seconds [2][]float64
+	m.client.tables, m.client.first, m.client.next = tables, m.client.first[:2], m.client.next[:2]
+	for b.Loop() {
+		for i := range tables {
+			start := time.Now()
+			require.NoError(b, m.client.block(ctx, i))
+			seconds[i] = append(seconds[i], time.Since(start).Seconds())
+		}
+	}
+	b.ReportMetric(1e6*medianOf(seconds[0]).mid, "mix-us")
+	b.ReportMetric(100*medianOf(seconds[0]).mid/medianOf(seconds[1]).mid, "mix-%")
+	require.NoError(b, m.close(ctx))
 }
 
 // All tables of records do the same, whatever is asked of them.
@@ -216,9 +296,9 @@ func statementFixture(points []condition, change func(p int, series string, s st
 
 func TestStatementFindings(t *testing.T) {
 	ms := func(n int) condition { return condition{latency: time.Duration(n) * time.Millisecond} }
-	// Round trips of statements: select, select one, insert, update, delete.
+	// Round trips of statements: select, select 1 %, select one, insert, update, delete.
 	paper := map[string][statements]float64{
-		readSingle: {4, 4, 15_000, 20_000, 8_000}, readCold: {4, 4, 8, 9, 8}, readCached: {2, 2, 5, 6, 5},
+		readSingle: {4, 4, 4, 15_000, 20_000, 8_000}, readCold: {4, 4, 4, 8, 9, 8}, readCached: {2, 2, 2, 5, 6, 5},
 	}
 	trips := func(of map[string][statements]float64) *statementRun {
 		return statementFixture([]condition{ms(10), ms(60)}, func(p int, series string, s statement) float64 {
@@ -233,8 +313,11 @@ func TestStatementFindings(t *testing.T) {
 	wellFormed(t, r)
 	require.Equal(t, "++++", marks(r.Findings))
 	require.Equal(t, "----", marks(tripResult(trips(map[string][statements]float64{
-		readSingle: {4, 4, 30, 20, 30}, readCold: {8, 4, 8, 9, 8}, readCached: {2, 2, 5, 6, 5},
+		readSingle: {4, 4, 4, 30, 20, 30}, readCold: {4, 8, 4, 8, 9, 8}, readCached: {2, 2, 2, 5, 6, 5},
 	})).Findings))
+	little := trips(paper)
+	little.rounds = 2
+	require.Equal(t, "????", marks(tripResult(little).Findings), "of too few rounds")
 
 	seconds := func(of map[string][statements]float64) *statementRun {
 		return statementFixture([]condition{ms(10)}, func(_ int, series string, s statement) float64 {
@@ -244,24 +327,29 @@ func TestStatementFindings(t *testing.T) {
 			return 0.1
 		})
 	}
-	require.Equal(t, "+++", marks(timeResult(seconds(map[string][statements]float64{readSingle: {0.5, 0.5, 158, 209, 78}})).Findings))
-	require.Equal(t, "---", marks(timeResult(seconds(map[string][statements]float64{readSingle: {5, 5, 158, 209, 8}, readCached: {1, 1, 1, 20, 1}})).Findings))
+	require.Equal(t, "+++", marks(timeResult(seconds(map[string][statements]float64{readSingle: {0.5, 0.5, 0.5, 158, 209, 78}})).Findings))
+	require.Equal(t, "---", marks(timeResult(seconds(map[string][statements]float64{readSingle: {5, 5, 5, 158, 209, 8}, readCached: {1, 1, 1, 1, 20, 1}})).Findings))
 
 	byLatency := func(growth float64) string {
 		run := statementFixture([]condition{ms(0), ms(50), ms(100)}, func(p int, series string, s statement) float64 {
 			switch {
-			case series == readSingle && s != selects && s != finds:
-				return []float64{1, 60, 60 * growth}[p]
+			case series == readSingle && s >= inserts:
+				return []float64{20, 80, 80 + 60*growth}[p] // a line that does not begin at 0
+			case series == readCached && s == percent:
+				return 0.01
 			case series == readCached:
 				return []float64{0.01, 0.3, 0.6}[p]
 			}
 			return 0.1
 		})
-		wellFormed(t, latencyResult(run))
-		return marks(latencyResult(run).Findings)
+		r := latencyResult(run)
+		wellFormed(t, r)
+		require.Contains(t, r.Findings[2].Text, "row key is faster than the tree with nodes cached from 50 ms on of these latencies, and by column from 50 ms on")
+		require.Contains(t, r.Findings[3].Text, "cached at none of these latencies, and by column at none")
+		return marks(r.Findings)
 	}
-	require.Equal(t, "+++++", byLatency(2))
-	require.Equal(t, "-++++", byLatency(3))
+	require.Equal(t, "+++-+", byLatency(1))
+	require.Equal(t, "-++-+", byLatency(2))
 
 	byLoss := func(growth float64) string {
 		run := statementFixture([]condition{{}, {loss: 0.05}, {loss: 0.1}}, func(p int, _ string, _ statement) float64 { return []float64{1, growth, 3}[p] })
@@ -279,8 +367,8 @@ func TestMix(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 2, run.rounds)
 	families(t, cfg.Database)
-	require.Equal(t, [orderKinds]int{1, 1, 1, 1, 1}, run.asked[0])
-	cold, cached := run.asked[slices.Index(mixSeries, mixCold)], run.asked[slices.Index(mixSeries, mixCached)]
+	require.Equal(t, [orderKinds]int{1, 1, 1, 1, 1}, run.trips[0], "of rows in the clear")
+	cold, cached := run.trips[slices.Index(mixSeries, readCold)], run.trips[slices.Index(mixSeries, readCached)]
 	require.Equal(t, 2, run.height)
 	require.Equal(t, run.height, cold[orderGet])
 	require.Equal(t, run.height, cold[orderRange])
@@ -317,11 +405,11 @@ func TestMixFindings(t *testing.T) {
 	made := func(points []condition, of func(p int, series string) float64) *mixRun {
 		run := &mixRun{mix: &mix{height: 3}, points: points, rounds: 9}
 		for _, series := range mixSeries {
-			asked := [orderKinds]int{1, 1, 1, 1, 1}
-			if series == mixCold {
-				asked = [orderKinds]int{3, 4, 4, 3, 4}
+			trips := [orderKinds]int{1, 1, 1, 1, 1}
+			if series == readCold {
+				trips = [orderKinds]int{3, 4, 4, 3, 4}
 			}
-			run.asked = append(run.asked, asked)
+			run.trips = append(run.trips, trips)
 		}
 		for p := range points {
 			var all [][]float64
@@ -334,26 +422,26 @@ func TestMixFindings(t *testing.T) {
 	}
 	latencies := []condition{{}, {latency: 40 * time.Millisecond}}
 	paper := made(latencies, func(p int, series string) float64 {
-		if series == mixCold || series == mixCached {
+		if series == readCold || series == readCached {
 			return []float64{0.1, 20}[p]
 		}
 		return []float64{0.01, 1}[p]
 	})
-	require.Equal(t, "+++", marks(mixByLatency(paper).Findings))
-	paper.asked[slices.Index(mixSeries, mixCold)][orderRange] = 4
-	paper.seconds[1][slices.Index(mixSeries, mixCached)] = steady(9, 1)
-	require.Equal(t, "---", marks(mixByLatency(paper).Findings))
+	require.Equal(t, "++++", marks(mixByLatency(paper).Findings))
+	paper.trips[slices.Index(mixSeries, readCold)][orderRange] = 4
+	paper.seconds[1][slices.Index(mixSeries, readCached)] = steady(9, 1)
+	require.Equal(t, "----", marks(mixByLatency(paper).Findings))
 
 	bandwidths := []condition{{mbps: 1}, {mbps: 10}, {mbps: 1000}}
-	require.Equal(t, "++", marks(mixByBandwidth(made(bandwidths, func(p int, series string) float64 {
-		if series == mixCold {
-			return []float64{38.9, 29.4, 28.7}[p]
+	require.Equal(t, "+++", marks(mixByBandwidth(made(bandwidths, func(p int, series string) float64 {
+		if series == readCached {
+			return []float64{39.6, 29.4, 28.7}[p]
 		}
 		return 1
 	})).Findings))
-	require.Equal(t, "--", marks(mixByBandwidth(made(bandwidths, func(p int, series string) float64 {
-		if series == mixCold {
-			return 28.7
+	require.Equal(t, "---", marks(mixByBandwidth(made(bandwidths, func(p int, series string) float64 {
+		if series == readCached {
+			return []float64{39.6, 39.6, 28.7}[p]
 		}
 		return []float64{2, 1, 1}[p]
 	})).Findings))
@@ -366,7 +454,7 @@ func TestTreeSpace(t *testing.T) {
 	require.NoError(t, err)
 	wellFormed(t, r)
 	require.Len(t, r.Table.Rows, len(readingsFilled()))
-	require.Equal(t, "+", marks(r.Findings))
+	require.Equal(t, "-", marks(r.Findings), "rows that are found by a column take more")
 	families(t, cfg.Database)
 	put := func(i int) float64 { return *r.Table.Rows[i][1].Number }
 	require.InDelta(t, 8+24+14, put(0), 1, "a row in the clear is its key and its cell")
@@ -392,6 +480,8 @@ func TestTreeSpace(t *testing.T) {
 	// Of rows by key it is one family, of a column its postings as well, and of a tree objects and nodes.
 	require.Equal(t, []float64{1, 1, 2, 3, 2}, disk)
 	require.Equal(t, "-", marks(r.Findings))
+	r = spaceResult(cfg, 100, []string{readPlain, readColumn, readCached}, []float64{50, 100, 400}, nil)
+	require.Equal(t, "+", marks(r.Findings))
 }
 
 func TestNearNetwork(t *testing.T) {

@@ -9,8 +9,13 @@
 // replaced on condition that it still is what was read. A split makes the new node, shrinks the old one and tells the parent,
 // in this order: a client that dies in between leaves a tree that answers right, and that the next writer completes.
 //
-// What the tree does not hide: how many nodes there are, how many bytes each has, and from whoever watches the requests,
-// which nodes are read one after the other. The server may answer with an older node. Nodes are never merged.
+// What the tree does not hide: how many nodes there are, how many bytes each has, from whoever watches the requests, which
+// nodes are read one after the other, and where the database keeps when a cell was written, as Cassandra and HBase do, which
+// leaves were made one after the other. If entries came in order, that is their order. The server may answer with an older node.
+//
+// A change of which the database does not say whether it was made is made again, also where another client has undone it
+// meanwhile. One that failed may still come, until its node is changed. Nodes are never merged, and those that were made for a
+// change which was then not made may stay, where no other node leads to them.
 package walk
 
 import (
@@ -36,24 +41,29 @@ import (
 
 // Options change how a tree is kept and read. The zero Options are the defaults.
 type Options struct {
-	// Entries is how many entries a node has at most: 4 to 4096, by default 64. Clients of a tree may differ in it.
+	// Entries is how many entries a node has at most: 4 to 4096, by default [DefaultEntries]. Clients of a tree may differ in it.
 	Entries int
 
-	// Cached is how many inner nodes a client remembers, by default none. An outdated one costs round trips, and no
-	// answer is wrong for it. Leaves are always read.
+	// Cached is how many inner nodes a client remembers, by default none. An outdated one costs round trips until it is
+	// noticed, and no answer is wrong for it. Leaves are always read.
 	Cached int
 }
+
+// Plenty is more inner nodes than a tree of ten million entries has.
+const Plenty = 10_000
+
+// DefaultEntries is how many entries a node has at most where [Options] do not say.
+const DefaultEntries = 64
 
 // Limits of entries, so that a node can be stored.
 const (
 	MaxKey   = 1 << 9  // bytes
 	MaxValue = 1 << 10 // bytes
 
-	defaultEntries = 64
-	maxEntries     = 1 << 12
+	maxEntries = 1 << 12
 
 	readAhead = 256 // leaves that a range asks for at once
-	together  = 32  // conditional changes of one call that are under way at once
+	together  = 32  // conditional changes of a client that are under way at once
 )
 
 // A Tree is a sorted set of entries, of which no two have one key. Its methods may be called from several goroutines.
@@ -62,6 +72,7 @@ type Tree struct {
 	sealer *seal.Sealer
 	root   nodeID
 	most   int
+	slots  chan struct{} // for conditional changes
 
 	mu     sync.Mutex
 	cached map[nodeID]*node
@@ -78,30 +89,44 @@ func Spec(name string) driver.FamilySpec {
 // [seal.KeySize] bytes and is used for nothing else.
 func Open(ctx context.Context, family driver.Family, key []byte, number byte, opts Options) (*Tree, error) {
 	if opts.Entries == 0 {
-		opts.Entries = defaultEntries
+		opts.Entries = DefaultEntries
 	}
 	if opts.Entries < 4 || opts.Entries > maxEntries {
 		return nil, fmt.Errorf("a node of %d entries: it may have 4 to %d", opts.Entries, maxEntries)
+	}
+	if opts.Cached < 0 {
+		return nil, fmt.Errorf("a client cannot remember %d nodes", opts.Cached)
 	}
 	sealer, err := seal.New(key)
 	if err != nil {
 		return nil, err
 	}
-	t := &Tree{family: family, sealer: sealer, root: nodeID{idSize - 1: number}, most: opts.Entries, cached: make(map[nodeID]*node), room: opts.Cached}
-	cells, err := family.Get(ctx, t.root[:], driver.Slice{})
-	if err != nil {
-		return nil, err
+	t := &Tree{
+		family: family, sealer: sealer, root: nodeID{idSize - 1: number}, most: opts.Entries, slots: make(chan struct{}, together),
+		cached: make(map[nodeID]*node), room: opts.Cached,
 	}
-	if len(cells) > 0 {
-		_, err := t.open(t.root, cells) // a wrong key is noticed here
-		return t, err
+	for attempt := 0; ; attempt++ {
+		cells, err := family.Get(ctx, t.root[:], driver.Slice{})
+		if err != nil {
+			return nil, err
+		}
+		if len(cells) > 0 {
+			_, err := t.open(t.root, cells) // a wrong key is noticed here
+			return t, err
+		}
+		if attempt > 0 {
+			if err := pause.Again(ctx, "the root is not there yet", firstWait, mostWait, attempt-1); err != nil {
+				return nil, err
+			}
+		}
+		if _, _, err := t.swap(ctx, t.root, nil, new(node)); err != nil {
+			return nil, err
+		}
 	}
-	_, _, err = t.swap(ctx, t.root, nil, new(node)) // or another client was faster
-	return t, err
 }
 
 // Insert adds entries, and gives those that are there the new values. Adding one again changes nothing. An error leaves
-// open which of them were added.
+// open which of them were added, or will be.
 func (t *Tree) Insert(ctx context.Context, entries ...Entry) error {
 	return t.Replace(ctx, nil, entries)
 }
@@ -113,13 +138,14 @@ func (t *Tree) Delete(ctx context.Context, keys ...[]byte) error { return t.Repl
 func (t *Tree) Replace(ctx context.Context, keys [][]byte, entries []Entry) error {
 	var changes []change
 	for _, key := range keys {
-		changes = append(changes, change{Entry: Entry{Key: key}, remove: true})
+		changes = append(changes, change{Entry: Entry{Key: bytes.Clone(key)}, remove: true})
 	}
 	for _, e := range entries {
 		if len(e.Key) == 0 || len(e.Key) > MaxKey || len(e.Value) > MaxValue {
 			return fmt.Errorf("%w: a key of the tree has 1 to %d bytes, a value at most %d", driver.ErrTooLarge, MaxKey, MaxValue)
 		}
-		changes = append(changes, change{Entry: e})
+		// Keys are kept as bounds of nodes, and callers use theirs again.
+		changes = append(changes, change{Entry: Entry{bytes.Clone(e.Key), bytes.Clone(e.Value)}})
 	}
 	return t.update(ctx, 0, changes)
 }
@@ -179,47 +205,50 @@ type visit struct {
 	changes []change
 }
 
-// descend finds the nodes of a level to which changes belong, which are in the order of their keys. It also returns, by
-// their level, what nodes above lack, since who split a node has not told its parent.
+// descend finds the nodes of a level to which changes belong, each once. It also returns, by their level, what nodes above
+// lack, since who split a node has not told its parent.
 func (t *Tree) descend(ctx context.Context, level byte, changes []change) (found []*visit, lacking map[byte][]change, err error) {
-	if len(changes) == 0 {
-		return nil, nil, nil
-	}
+	at := make(map[nodeID]*visit) // where changes belong
 	lacking = make(map[byte][]change)
-	for front := []*visit{{id: t.root, changes: changes}}; len(front) > 0; {
-		if err := t.look(ctx, front, level); err != nil {
-			return nil, nil, err
-		}
-		var next []*visit
-		for _, v := range front {
-			n := v.node
-			if n.level < level { // the root was remembered, and the tree has grown
-				if !v.cached {
-					return nil, nil, errDamaged
+	for len(changes) > 0 {
+		var again []change // that an outdated node has led too far to the left
+		for front := []*visit{{id: t.root, changes: changes}}; len(front) > 0; {
+			if err := t.look(ctx, front, level); err != nil {
+				return nil, nil, err
+			}
+			var next []*visit
+			for _, v := range front {
+				n := v.node
+				here := len(v.changes)
+				for here > 0 && !n.reaches(v.changes[here-1].Key) {
+					here--
 				}
-				t.forget(v.id)
-				return t.descend(ctx, level, changes)
-			}
-			here := len(v.changes)
-			for here > 0 && !n.reaches(v.changes[here-1].Key) {
-				here--
-			}
-			if here < len(v.changes) { // the node was split since its parent was read, or the parent was never told
-				next = append(next, &visit{id: n.right, parent: v.parent, changes: v.changes[here:]})
-				v.changes = v.changes[:here]
-				if t.forget(v.parent.id); !v.parent.cached {
+				switch beyond := v.changes[here:]; {
+				case len(beyond) == 0:
+				case v.parent.cached:
+					t.forget(v.parent.id)
+					again = append(again, beyond...)
+				default: // the node was split since its parent was read, or the parent was never told
+					next = append(next, &visit{id: n.right, parent: v.parent, changes: beyond})
 					lacking[n.level+1] = append(lacking[n.level+1], change{Entry: Entry{n.high, n.right[:]}})
 				}
+				switch v.changes = v.changes[:here]; {
+				case here == 0:
+				case n.level > level:
+					next = append(next, v.below()...)
+				case n.level < level:
+					return nil, nil, errDamaged
+				case at[v.id] == nil:
+					at[v.id] = v
+					found = append(found, v)
+				default:
+					at[v.id].changes = sorted(append(slices.Clip(at[v.id].changes), v.changes...))
+					at[v.id].node = n
+				}
 			}
-			switch {
-			case here == 0:
-			case n.level == level:
-				found = append(found, v)
-			default:
-				next = append(next, v.below()...)
-			}
+			front = next
 		}
-		front = next
+		changes = sorted(again)
 	}
 	return found, lacking, nil
 }
@@ -292,6 +321,12 @@ func (t *Tree) forget(id nodeID) {
 	delete(t.cached, id)
 }
 
+func (t *Tree) forgetAll() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	clear(t.cached)
+}
+
 // read reads nodes.
 func (t *Tree) read(ctx context.Context, ids []nodeID) (map[nodeID]*node, error) {
 	nodes := make(map[nodeID]*node, len(ids))
@@ -307,7 +342,7 @@ func (t *Tree) read(ctx context.Context, ids []nodeID) (map[nodeID]*node, error)
 		for i, cells := range all {
 			n, err := t.open(part[i], cells)
 			if err != nil {
-				return nil, err
+				return nil, fmt.Errorf("node %x: %w", part[i], err)
 			}
 			nodes[part[i]] = n
 			t.remember(part[i], n)
@@ -327,7 +362,7 @@ func (t *Tree) update(ctx context.Context, level byte, changes []change) error {
 	pending := changes
 	for attempt := 0; len(pending) > 0; attempt++ {
 		if attempt > 0 {
-			if err := pause.Again(ctx, "another client has changed the node", firstWait, mostWait, attempt-1); err != nil {
+			if err := pause.Again(ctx, "a node was not changed, or nobody knows", firstWait, mostWait, attempt-1); err != nil {
 				return err
 			}
 		}
@@ -475,7 +510,8 @@ func (t *Tree) replace(ctx context.Context, id nodeID, old, next *node, made []n
 		t.forget(made[i].id)
 		unused = append(unused, driver.Mutation{Row: made[i].id[:], DeleteRow: true})
 	}
-	return false, t.family.Apply(ctx, unused...)
+	_ = t.family.Apply(ctx, unused...) // otherwise they stay, and nothing leads to them
+	return false, nil
 }
 
 // swap puts a node in place of the one that was read, or of none. It did not if another client has changed it. That is
@@ -486,7 +522,13 @@ func (t *Tree) swap(ctx context.Context, id nodeID, old, next *node) (done, sure
 		expected.Value = old.version[:]
 	}
 	rand.Read(next.version[:])
+	select {
+	case t.slots <- struct{}{}:
+	case <-ctx.Done():
+		return false, false, pause.Ended(ctx)
+	}
 	done, err = t.family.CheckAndPut(ctx, id[:], expected, t.cells(id, next)...)
+	<-t.slots
 	sure = true
 	if errors.Is(err, driver.ErrUnknownOutcome) && ctx.Err() == nil {
 		var cells []driver.Cell
@@ -553,6 +595,14 @@ func (t *Tree) Range(ctx context.Context, from, to []byte, limit int) iter.Seq2[
 			}
 			if id = n.right; id == (nodeID{}) || to != nil && bytes.Compare(n.high, to) >= 0 {
 				return
+			}
+			if t.room > 0 && !slices.Contains(ids[:min(len(ids), ahead)], id) {
+				// What is remembered does not name the next node: what is there now may.
+				t.forgetAll()
+				if ids, _, err = t.leaves(ctx, n.high, to); err != nil {
+					yield(Entry{}, err)
+					return
+				}
 			}
 		}
 	}

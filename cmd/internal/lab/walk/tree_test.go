@@ -418,8 +418,9 @@ func rowsOf(t *testing.T, tree *Tree) (rows []driver.Row) {
 	return rows
 }
 
-// TestNoOrderAtRest looks at what a database holds as one who has it and no key. Neither where nodes lie nor what they
-// hold goes with the order of keys, and no key or value is in them.
+// TestNoOrderAtRest looks at what a database holds as one who has it and no key, and no times at which cells were written: those
+// say which leaf was made first. Neither where nodes lie nor what they hold goes with the order of keys, and no key or value is
+// in them.
 func TestNoOrderAtRest(t *testing.T) {
 	tree := opened(t, memory(t), Options{})
 	var entries []Entry
