@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"image/color"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"gonum.org/v1/plot"
@@ -74,15 +75,24 @@ func Picture(name, headline string, width vg.Length, plots ...*plot.Plot) ([]byt
 	title.Title.TextStyle.Font.Variant = "Sans"
 	title.Title.Text = wrapped(headline, title.Title.TextStyle, width-vg.Points(24))
 	head := vg.Points(30 + 14*float64(strings.Count(title.Title.Text, "\n")))
-	height := 11*vg.Centimeter - vg.Points(30) + head
+	cols := Columns(len(plots))
+	var rows [][]*plot.Plot
+	for row := range slices.Chunk(plots, cols) {
+		rows = append(rows, append(slices.Clone(row), make([]*plot.Plot, cols-len(row))...))
+	}
+	height := vg.Length(len(rows))*(11*vg.Centimeter-vg.Points(30)) + head
 	paint := func(c vg.CanvasSizer) {
 		dc := vgdraw.New(c)
 		dc.FillPolygon(color.White, []vg.Point{{}, {X: width}, {X: width, Y: height}, {Y: height}})
 		body := vgdraw.Crop(dc, 0, 0, 0, -head)
 		title.Draw(vgdraw.Crop(dc, 0, 0, height-head, -vg.Points(6)))
-		tiles := vgdraw.Tiles{Rows: 1, Cols: len(plots), PadX: vg.Points(24), PadLeft: vg.Points(10), PadRight: vg.Points(14), PadBottom: vg.Points(8)}
-		for i, c := range plot.Align([][]*plot.Plot{plots}, tiles, body)[0] {
-			plots[i].Draw(c)
+		tiles := vgdraw.Tiles{Rows: len(rows), Cols: cols, PadX: vg.Points(24), PadY: vg.Points(14), PadLeft: vg.Points(10), PadRight: vg.Points(14), PadBottom: vg.Points(8)}
+		for i, canvases := range plot.Align(rows, tiles, body) {
+			for j, c := range canvases {
+				if rows[i][j] != nil {
+					rows[i][j].Draw(c)
+				}
+			}
 		}
 	}
 	var out bytes.Buffer
@@ -98,6 +108,15 @@ func Picture(name, headline string, width vg.Length, plots ...*plot.Plot) ([]byt
 		_, err = c.WriteTo(&out)
 	}
 	return out.Bytes(), err
+}
+
+// most is how many plots stand side by side.
+const most = 4
+
+// Columns returns how many of so many plots stand side by side in a picture.
+func Columns(plots int) int {
+	rows := (plots + most - 1) / most
+	return (plots + rows - 1) / rows
 }
 
 // New returns a plot with the fonts and the grid of all.

@@ -206,7 +206,7 @@ func FigurePlot(name string, f Figure) ([]byte, error) {
 			}
 			plots = append(plots, p)
 		}
-		return draw.Picture(name, f.Title, vg.Length(len(plots))*panelWidth, plots...)
+		return draw.Picture(name, f.Title, vg.Length(draw.Columns(len(plots)))*panelWidth, plots...)
 	}
 	p, err := figurePanel(f, "", f.Curves, true)
 	if err != nil {
@@ -282,12 +282,13 @@ func figurePanel(f Figure, title string, curves []repro.Curve, legend bool) (*pl
 	}
 	p.X.Min, p.X.Max = min(0, left-spread/2), right*1.02 // with the intervals of the first points
 	p.Y.Min, p.Y.Max = 0, top*1.06
+	names := 0.06 * float64(len(curves)) // share of the height that the names in a panel have
 	if title != "" {
 		rising = true
 		p.X.Max = right * 1.04 // with the intervals of the last points
 		p.X.Tick.Marker = upTo{roundTicks{}, right}
 		if legend {
-			p.Y.Max = top * 1.5 // the names have most of the width
+			p.Y.Max = top / (1 - names) // they have most of the width
 		}
 	} else if legend {
 		// A name takes about a twentieth of the height; no curve goes through the names.
@@ -300,10 +301,10 @@ func figurePanel(f Figure, title string, curves []repro.Curve, legend bool) (*pl
 		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, decadeTicks{}
 		p.Y.Min, p.Y.Max = low/1.2, top*1.2
 		if title != "" && legend {
-			p.Y.Max = top * math.Pow(top/low, 0.5)
+			p.Y.Max = top * math.Pow(top/low, names/(1-names))
 		}
 	}
-	if lastOnly {
+	if lastOnly && title == "" {
 		// Beside the curves, where it hides none of them.
 		p.X.Max = right * 1.5
 		p.X.Tick.Marker = upTo{p.X.Tick.Marker, right}

@@ -165,8 +165,9 @@ type Finding struct {
 
 // below marks all findings as made with less than the paper has.
 func (r *Result) below(paper string) {
+	r.Notes = append(r.Notes, fmt.Sprintf("The paper's size is %s.", paper))
 	for i := range r.Findings {
-		r.Findings[i].Text += fmt.Sprintf(" (Not at the paper's size, which is %s.)", paper)
+		r.Findings[i].Text += " (Not at the paper's size.)"
 	}
 }
 

@@ -642,7 +642,7 @@ func (r *statementRun) wins(what string, s statement) Finding {
 	for _, p := range r.points {
 		latencies = append(latencies, fmt.Sprint(p.latency.Milliseconds()))
 	}
-	return v.finding("Where order-preserving encryption wins. To %s, mOPE by row key is faster than the tree with nodes cached %s of these latencies, and by column %s: at %s ms the tree takes, of their time, %s and %s.",
+	return v.finding("Where order-preserving encryption wins. To %s, mOPE by row key is surely faster than the tree with nodes cached %s of these latencies, and by column %s: at %s ms the tree takes, of their time, %s and %s.",
 		what, where(key), where(column), strings.Join(latencies, ", "), byKey, byColumn)
 }
 
