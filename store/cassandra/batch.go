@@ -20,8 +20,9 @@ const (
 	// little: the server reads a statement with one thread.
 	batchKeys = 64
 
-	// At most so many statements of one GetBatch are under way at a time.
-	batchReads = 32
+	// At most so many statements of one GetBatch are under way at a time. A third fewer round trips follow one another than with
+	// half as many, and a server nearby is as fast.
+	batchReads = 64
 )
 
 // GetBatch implements [driver.Family]. One statement reads rows of one partition.

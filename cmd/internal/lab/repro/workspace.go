@@ -195,9 +195,13 @@ func (c *counter) begin(asked tally) {
 	c.n.bytes += asked.bytes
 }
 
+// mostQuiet is how many times quiet waits.
+const mostQuiet = 100
+
 // quiet waits until nothing was asked for some time: what goes on after an answer has ended then.
 func (c *counter) quiet(ctx context.Context, d time.Duration) error {
-	for before := -1; ; {
+	before := -1
+	for range mostQuiet {
 		c.mu.Lock()
 		now, open := c.n.requests, c.open
 		c.mu.Unlock()
@@ -209,6 +213,7 @@ func (c *counter) quiet(ctx context.Context, d time.Duration) error {
 			return err
 		}
 	}
+	return nil
 }
 
 func (c *counter) end() {
