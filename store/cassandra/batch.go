@@ -20,8 +20,7 @@ const (
 	// little: the server reads a statement with one thread.
 	batchKeys = 64
 
-	// At most so many statements of one GetBatch are under way at a time. A third fewer round trips follow one another than with
-	// half as many, and a server nearby is as fast.
+	// At most so many statements of one GetBatch are under way at a time. With half as many, ranges over a network take half as long again.
 	batchReads = 64
 )
 
