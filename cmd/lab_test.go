@@ -564,6 +564,13 @@ func TestTreeIsDropped(t *testing.T) {
 				return c.Make(nil)
 			}, nil)
 		})
+		open := e.OpenStore
+		e.OpenStore = func(ctx context.Context, name string, how stores.How) (driver.DB, error) {
+			if err := ctx.Err(); err != nil {
+				return nil, err // as of a server
+			}
+			return open(ctx, name, how)
+		}
 		code := executeIn(ctx, e, []string{"run", "--scheme", "tree", "--n", "2000", "--queries", "3"})
 		require.Equal(t, interrupted, code != exit.OK, "%s", stderr)
 		require.GreaterOrEqual(t, calls, 50)
@@ -573,6 +580,31 @@ func TestTreeIsDropped(t *testing.T) {
 			require.NotContains(t, name, "tree")
 		}
 		cancel()
+	}
+}
+
+// A tree that is left of a run that was killed is told of, and --replace drops it.
+func TestTreeThatIsLeft(t *testing.T) {
+	var db driver.DB
+	e, _, stderr := testEnv(t, func(made driver.DB) driver.DB { db = made; return made })
+	run := []string{"run", "--scheme", "tree", "--n", "200", "--queries", "3"}
+	require.Equal(t, exit.OK, execute(e, run))
+	require.Empty(t, stderr.String())
+	_, err := db.Family(t.Context(), driver.FamilySpec{Name: "opebench_tree_0123456789abcdef", Layout: driver.LayoutOrdered})
+	require.NoError(t, err)
+	key := filepath.Join(t.TempDir(), "key")
+	require.Equal(t, exit.OK, execute(e, []string{"keys", "generate", key}))
+	kept := append(run, "--store", "pebble:x", "--key", key)
+	require.Equal(t, exit.OK, execute(e, kept))
+	_, err = db.Family(t.Context(), driver.FamilySpec{Name: "opebench_tree_0123456789abcdef", Layout: driver.LayoutOrdered})
+	require.NoError(t, err)
+	require.Equal(t, exit.OK, execute(e, kept))
+	require.Contains(t, stderr.String(), "the store has trees of a run that was killed, or of one that goes on: 1; --replace drops them")
+	require.Equal(t, exit.OK, execute(e, append(kept, "--replace")))
+	names, err := db.Families(t.Context())
+	require.NoError(t, err)
+	for _, name := range names {
+		require.NotContains(t, name, "tree")
 	}
 }
 

@@ -92,7 +92,7 @@ Without --store, an embedded store in a temporary directory is used and removed.
 	command.OfferTargets(f, bench.Bare, bench.Tree, bench.TreeUncached)
 	f.StringArrayVar(&opts.stores, "store", nil, "a `store`, repeatable (default: a temporary embedded store):\n"+strings.Join(stores.Usages(), "\n"))
 	f.StringVar(&opts.key, "key", "", cli.KeyHelp("the stores' master key; needed with --store"))
-	f.BoolVar(&opts.replace, "replace", false, "drop what the store holds under these schemes")
+	f.BoolVar(&opts.replace, "replace", false, "drop what the store holds under these schemes, and trees that are left of a run that was killed")
 	f.IntVar(&opts.queries, "queries", 0, "`number` of range queries (default 200, and fewer of many rows)")
 	f.Float64SliceVar(&opts.selectivities, "selectivity", nil, "rows that a query selects, in `per cent` of all; queries take turns (default 0.1,1,10)")
 	f.Lookup("selectivity").DefValue = "" // it is in the text
@@ -112,6 +112,11 @@ func (o *runOptions) check() error {
 	}
 	if err := errors.Join(cli.Once("scheme", o.schemes), cli.Once("store", o.stores)); err != nil {
 		return err
+	}
+	if o.layout != "" {
+		if err := benchtable.CheckLayout(benchtable.Layout(o.layout)); err != nil {
+			return err
+		}
 	}
 	if _, err := benchtable.Targets(o.stored(), benchtable.Layout(o.layout)); err != nil {
 		return err
@@ -227,7 +232,8 @@ func runOn(ctx context.Context, e *cli.Env, name string, key kms.KMS, cfg bench.
 	if slices.Contains(schemes, bench.Bare) {
 		cfg.Bare = func(ctx context.Context) (bare.Store, error) { return bareStore(ctx, e, name) }
 	}
-	open := func() (driver.DB, error) { return e.OpenStore(ctx, name, stores.How{Create: true}) }
+	openIn := func(ctx context.Context) (driver.DB, error) { return e.OpenStore(ctx, name, stores.How{Create: true}) }
+	open := func() (driver.DB, error) { return openIn(ctx) }
 	db, err := open()
 	if err != nil {
 		return nil, err
@@ -235,10 +241,15 @@ func runOn(ctx context.Context, e *cli.Env, name string, key kms.KMS, cfg bench.
 	cfg.Trees = make(map[string]string)
 	for _, scheme := range schemes {
 		if bench.IsTree(scheme) {
-			cfg.Trees[scheme] = fmt.Sprintf("opebench_tree_%016x", loads.NewName())
+			cfg.Trees[scheme] = fmt.Sprintf("%s%016x", treePrefix, loads.NewName())
 		}
 	}
-	defer func() { err = errors.Join(err, dropFamilies(ctx, open, cfg.Trees)) }()
+	if len(cfg.Trees) > 0 {
+		if err := leftTrees(ctx, e, db, cfg.Replace); err != nil {
+			return nil, errors.Join(err, db.Close())
+		}
+		defer func() { err = errors.Join(err, dropFamilies(ctx, openIn, cfg.Trees)) }()
+	}
 	store, err := bench.OpenStore(ctx, db, key, true)
 	if err == nil {
 		r, err = bench.Run(ctx, store, cfg)
@@ -259,14 +270,35 @@ func runOn(ctx context.Context, e *cli.Env, name string, key kms.KMS, cfg bench.
 	return r, err
 }
 
-// dropFamilies removes what was made to compare, also where the run was interrupted.
-func dropFamilies(ctx context.Context, open func() (driver.DB, error), names map[string]string) error {
-	if len(names) == 0 {
-		return nil
+// treePrefix begins the names of the families of trees.
+const treePrefix = "opebench_tree_"
+
+// leftTrees looks for trees that nobody has dropped, and drops them where that is asked for.
+func leftTrees(ctx context.Context, e *cli.Env, db driver.DB, drop bool) error {
+	names, err := db.Families(ctx)
+	if err != nil {
+		return err
 	}
+	left := 0
+	for _, name := range names {
+		if !strings.HasPrefix(name, treePrefix) {
+			continue
+		}
+		if left++; drop {
+			err = errors.Join(err, db.Drop(ctx, name))
+		}
+	}
+	if left > 0 && !drop {
+		e.Tell(fmt.Sprintf("the store has trees of a run that was killed, or of one that goes on: %d; --replace drops them", left))
+	}
+	return err
+}
+
+// dropFamilies removes what was made to compare, also where the run was interrupted.
+func dropFamilies(ctx context.Context, open func(context.Context) (driver.DB, error), names map[string]string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
-	db, err := open()
+	db, err := open(ctx)
 	if err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ type Result struct {
 	BySelectivity []Phase
 
 	Families    []string // of the database, that hold the table
-	StoredBytes float64  // length of the keys, qualifiers and cells put for a row, postings and indexes included
+	StoredBytes float64  // length of the keys, qualifiers and cells put for a row, postings and indexes included; of a tree, that it has in the end
 	DiskBytes   float64  // per row, as it is on the disk; 0 where that is not known
 	Verified    int      // queries whose answer was right
 	Whole       bool     // so was that to the query for everything, asked last and not timed
@@ -235,7 +235,7 @@ func Run(ctx context.Context, st *Store, cfg Config) (*Report, error) {
 		})
 	}
 	for _, c := range candidates {
-		err = errors.Join(err, c.measureBytes(st, err == nil))
+		err = errors.Join(err, c.measureBytes(ctx, st, err == nil))
 		compare(c, candidates, cfg.Seed)
 		report.Results = append(report.Results, c.Result)
 	}
@@ -297,8 +297,13 @@ func (cfg Config) tellSize(rows, tables int) {
 }
 
 // measureBytes fills in how many bytes a row takes; onDisk says whether to ask the bare client for those of the disk.
-func (c *candidate) measureBytes(st *Store, onDisk bool) (err error) {
+func (c *candidate) measureBytes(ctx context.Context, st *Store, onDisk bool) (err error) {
 	rows := float64(max(c.Insert.Rows, 1))
+	if t, ok := c.table.(*treeTable); ok { // each node was put many times
+		n, err := t.bytes(ctx)
+		c.StoredBytes = float64(n) / rows
+		return err
+	}
 	t, ok := c.table.(*bareTable)
 	if !ok {
 		c.StoredBytes = float64(st.meter.put(c.Families)) / rows

@@ -8,12 +8,14 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/walk"
 	"github.com/rangecrypt/rangecrypt/internal/cli/benchtable"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/seal"
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
 // What is measured as the alternative to the schemes: an encrypted tree that the client walks, of which it remembers inner
@@ -36,6 +38,7 @@ func Baseline(scheme string) string {
 
 // treeTable is rows in an encrypted tree, whose entries are value and row id.
 type treeTable struct {
+	family driver.Family
 	tree   *walk.Tree
 	domain ope.Domain
 }
@@ -57,7 +60,7 @@ func (s *Store) treeCandidates(ctx context.Context, cfg Config) (all []*candidat
 		if err != nil {
 			return nil, err
 		}
-		c := newCandidate(&treeTable{tree, cfg.Source.Kind().Domain}, cfg.Selectivities)
+		c := newCandidate(&treeTable{f, tree, cfg.Source.Kind().Domain}, cfg.Selectivities)
 		c.Target, c.SchemeID, c.Families = benchtable.Target{Scheme: name, Layout: benchtable.LayoutKey}, name, []string{cfg.Trees[name]}
 		all = append(all, c)
 	}
@@ -102,6 +105,21 @@ func (t *treeTable) Range(ctx context.Context, lo, hi int64, limit int) iter.Seq
 			}
 		}
 	}
+}
+
+// bytes returns the length of the keys, qualifiers and cells of all nodes, also after the run was interrupted.
+func (t *treeTable) bytes(ctx context.Context) (n int, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	for row, err := range t.family.Scan(ctx, driver.Range{AnyOrder: true}) {
+		if err != nil {
+			return 0, err
+		}
+		for _, c := range row.Cells {
+			n += len(row.Key) + len(c.Qualifier) + len(c.Value)
+		}
+	}
+	return n, nil
 }
 
 func (t *treeTable) IndexStats() (IndexStats, bool) { return IndexStats{}, false }

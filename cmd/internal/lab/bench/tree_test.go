@@ -29,6 +29,7 @@ func TestTree(t *testing.T) {
 			require.GreaterOrEqual(t, tree.Insert.Ratio.Pairs, minPairs, "beside plain")
 			require.Equal(t, 21, tree.Query.Ratio.Pairs)
 			require.Greater(t, tree.StoredBytes, 24.0, "a value and a row id at least")
+			require.Less(t, tree.StoredBytes, 60.0, "however often a node was put")
 		}
 		families, err := db.Families(ctx)
 		require.NoError(t, err)

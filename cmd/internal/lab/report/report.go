@@ -70,6 +70,9 @@ func Table(w io.Writer, runs []Run, style show.Style) error {
 
 func legend(r Run) string {
 	line := fmt.Sprintf("Latencies: a batch of %s rows; a query, decrypted.", show.Count(r.Batch))
+	if slices.ContainsFunc(r.Results, func(res bench.Result) bool { return bench.IsTree(res.Scheme) }) {
+		line += " A tree has its rows in the leaves, and asks for a node after the other: what that costs over a network, 'opebench repro zerodb-fig7' shows."
+	}
 	beside := ""
 	for _, res := range r.Results {
 		base := bench.Baseline(res.Scheme)

@@ -388,11 +388,12 @@ func byStatement(ctx context.Context, cfg Config, points []condition, result fun
 	}
 	r = result(run)
 	r.Runs = run.rounds
-	r.Title = fmt.Sprintf("%s of %s records out of %s: %s, median of %d %s", r.Title, commas(float64(run.asked)), commas(float64(run.records)), cfg.Database.Name, run.rounds, plural(run.rounds, "round"))
+	r.Title = fmt.Sprintf("Statements of %s records out of %s, %s: %s, median of %d %s", commas(float64(run.asked)), commas(float64(run.records)), r.Title, cfg.Database.Name, run.rounds, plural(run.rounds, "round"))
 	r.Notes = append(r.Notes,
 		"Statements find records by their date. plaintext: rows in the clear, by date, in the fewest requests. mOPE and Kerschbaum: a table of this module with the date in the row key, or as a column; other columns are sealed. tree: objects are sealed, and an encrypted B+tree for each of 6 attributes leads to them, whose nodes the client asks for; nodes cached: it remembers inner nodes.",
-		fmt.Sprintf("record by record: the client, which remembers inner nodes, changes one tree of one record after the other. So we take ZeroDB to work; the paper does not say. The others do with all records what can be done at once. Of what record by record changes it took every %dth record, and the time is multiplied.", run.singly),
-		fmt.Sprintf("The tree of dates has %d levels. Three series share the trees, so that one learns what another has changed.", run.height),
+		fmt.Sprintf("record by record: the client, which remembers inner nodes, changes one tree of one record after the other. So we take ZeroDB to work; the paper does not say. The others do with all records what can be done at once. It changes every %dth of the records, and the time is multiplied.", run.singly),
+		"Numbers are medians over rounds, and ratios medians of the ratio in one round.",
+		fmt.Sprintf("The tree of dates has %d levels. The three series of trees share them: a client with a cache has to learn what another series has changed.", run.height),
 	)
 	if cfg.Database.Far == nil {
 		r.Notes = append(r.Notes, "The store is embedded: what a network does is a pause before and after each call.")
@@ -470,7 +471,7 @@ func (r *statementRun) trips(series string, s statement) (all []float64) {
 
 func tripResult(run *statementRun) *Result {
 	r := &Result{
-		Title: "Round trips of statements",
+		Title: "round trips",
 		Table: &Table{Names: 2, Columns: []string{"statement", "", "round trips", "requests"}, Words: []bool{true, true, false, false}},
 	}
 	trips := func(series string, s statement) ratio { return medianOf(run.trips(series, s)) }
@@ -482,14 +483,12 @@ func tripResult(run *statementRun) *Result {
 			r.Table.Rows = append(r.Table.Rows, []Cell{words("%s", statementNames[s]), words("%s", series), c, numeral(medianOf(run.at(0, series).requests[s]).mid, 0)})
 		}
 	}
-	r.Notes = append(r.Notes, fmt.Sprintf("round trips: those that follow one another, counted by how much longer a statement takes with a latency of %d ms than with %d. requests: all that is asked of the database, at once or not, also what goes on after the answer, which no time has.",
+	r.Notes = append(r.Notes, fmt.Sprintf("round trips: those that follow one another, measured by how much longer a statement takes with a latency of %d ms than with %d. requests: all that is asked of the database, at once or not, also after the answer.",
 		run.points[1].latency.Milliseconds(), run.points[0].latency.Milliseconds()))
 	n := func(series string, s statement) float64 { return trips(series, s).mid }
-	walked, known := float64(run.height+1), isSo // the levels of the tree of dates, and the objects
+	walked, known := float64(run.height+1), true // the levels of the tree of dates, and the objects
 	for _, s := range []statement{selects, percent, finds} {
-		if math.Abs(n(readCold, s)-walked) >= 0.5 {
-			known = isNot
-		}
+		known = known && math.Abs(n(readCold, s)-walked) < 0.5
 	}
 	is := func(so bool) verdict {
 		switch {
@@ -508,17 +507,17 @@ func tripResult(run *statementRun) *Result {
 		is(n(readSingle, updates) > n(readSingle, inserts)).finding(
 			"The paper: an update is extremely expensive, more than an insert. Here it takes %s round trips, and an insert %s: the attribute that changes is in one tree of %d. To delete the record and insert it again would take %s.",
 			commas(n(readSingle, updates)), commas(n(readSingle, inserts)), attributed, commas(n(readSingle, deletes)+n(readSingle, inserts))),
-		both(known, is(true)).finding(
+		is(known).finding(
 			"A select walks the tree, and then asks for the objects: with %d levels that is %.0f round trips, for one record, for 1 %% of all and for %s. Without a cache it takes %.1f, %.1f and %.1f; with one %.1f, %.1f and %.1f. mOPE takes %.1f, %.1f and %.1f by row key, and %.1f, %.1f and %.1f by column.",
 			run.height, walked, commas(float64(run.asked)), n(readCold, finds), n(readCold, percent), n(readCold, selects), n(readCached, finds), n(readCached, percent), n(readCached, selects),
 			n(readKey, finds), n(readKey, percent), n(readKey, selects), n(readColumn, finds), n(readColumn, percent), n(readColumn, selects)),
 		is(n(readCached, inserts) < n(readSingle, inserts)/100).finding(
-			"Most of that is not the tree. A client that walks all trees at once, and sends together what can be, takes %.1f round trips to insert, %.1f to update and %.1f to delete; mOPE by row key takes %.1f, %.1f and %.1f, by column %.1f, %.1f and %.1f.",
+			"Most round trips of a change record by record are not due to the tree. A client that walks all trees at once, and sends together what can be, takes %.1f round trips to insert, %.1f to update and %.1f to delete; mOPE by row key takes %.1f, %.1f and %.1f, by column %.1f, %.1f and %.1f.",
 			n(readCached, inserts), n(readCached, updates), n(readCached, deletes), n(readKey, inserts), n(readKey, updates), n(readKey, deletes),
 			n(readColumn, inserts), n(readColumn, updates), n(readColumn, deletes)),
 	}
 	r.Notes = append(r.Notes,
-		"What the round trips buy: the trees show no order at rest, but for when nodes were made, where the database keeps that. Rows by mOPE lie in the order of their dates. Who watches the requests sees of a tree which nodes are read together.")
+		"What the round trips buy: a copy of the database shows no order of the trees, unless it has the times at which nodes were made. Rows by mOPE lie in the order of their dates. Who watches the requests to a tree sees which nodes are read together.")
 	return r
 }
 
@@ -538,7 +537,7 @@ func (r *statementRun) rows(table *Table, point int, named ...Cell) {
 
 func timeResult(run *statementRun) *Result {
 	r := &Result{
-		Title: "Time of statements",
+		Title: "time",
 		Table: &Table{Names: 2, Columns: []string{"statement", "", "ms", "of plaintext's"}, Words: []bool{true, true, false, false}},
 	}
 	run.rows(r.Table, 0)
@@ -549,7 +548,7 @@ func timeResult(run *statementRun) *Result {
 			"The paper: an update takes 209 s where MySQL takes 0.1 s, three orders of magnitude; an insert 158 s, a delete 78 s. Record by record they take, of plaintext's time, %v (update), %v and %v times.",
 			of(updates, readSingle), of(inserts, readSingle), of(deletes, readSingle)),
 		of(selects, readSingle).about(10, 10).finding(
-			"The paper: a select is almost in the same order of magnitude as MySQL's. It takes %v times as long as plaintext; mOPE takes %v times by row key, and %v by column.",
+			"The paper: a select is almost in the same order of magnitude as MySQL's. Record by record, it takes %v times as long as plaintext; mOPE takes %v times by row key, and %v by column.",
 			of(selects, readSingle), of(selects, readKey), of(selects, readColumn)),
 		every(of(inserts, readCached).below(100), of(updates, readCached).below(100), of(deletes, readCached).below(100)).finding(
 			"A client that sends together what can be is within two orders of magnitude: it takes %v, %v and %v times as long as plaintext to insert, update and delete; mOPE by row key takes %v, %v and %v times, by column %v, %v and %v.",
@@ -577,7 +576,7 @@ func (r *statementRun) curves(x func(condition) float64) (all []Curve) {
 func latencyResult(run *statementRun) *Result {
 	ms := func(c condition) float64 { return float64(c.latency) / 1e6 }
 	r := &Result{
-		Title: "Time of statements by network latency", X: "latency in ms", Y: "seconds", LogY: true, Curves: run.curves(ms),
+		Title: "time by network latency", X: "latency in ms", Y: "seconds (logarithmic)", LogY: true, Curves: run.curves(ms),
 		Table: &Table{Names: 3, Columns: []string{"latency in ms", "statement", "", "ms", "of plaintext's"}, Words: []bool{false, true, true, false, false}},
 	}
 	for p := range run.points {
@@ -624,6 +623,9 @@ func (r *statementRun) wins(what string, s statement) Finding {
 		return from, strings.Join(all, ", ")
 	}
 	where := func(from int) string {
+		if r.rounds < enoughRounds {
+			return "(too few rounds to say)"
+		}
 		if from == len(r.points) {
 			return "at none"
 		}
@@ -649,7 +651,7 @@ func (r *statementRun) wins(what string, s statement) Finding {
 func lossResult(run *statementRun) *Result {
 	percent := func(c condition) float64 { return 100 * c.loss }
 	r := &Result{
-		Title: "Time of statements by lost packets", X: "lost packets in %", Y: "seconds", LogY: true, Curves: run.curves(percent),
+		Title: "time by lost packets", X: "lost packets in %", Y: "seconds (logarithmic)", LogY: true, Curves: run.curves(percent),
 		Table: &Table{Names: 3, Columns: []string{"lost in %", "statement", "", "ms", "of plaintext's"}, Words: []bool{false, true, true, false, false}},
 	}
 	for p := range run.points {

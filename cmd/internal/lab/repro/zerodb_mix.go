@@ -290,7 +290,7 @@ func byMix(ctx context.Context, cfg Config, points []condition, result func(*mix
 		fmt.Sprintf("A mix is %d operations of one client, one after the other: %s. A query reads %d orders.", orderBlock, shares(), ordersRange),
 		"plaintext: orders in the clear, in the fewest requests. mOPE and Kerschbaum: a table of this module, with the number of the order in the row key or as a column. tree: orders in the leaves of an encrypted B+tree whose nodes the client asks for; nodes cached: it remembers inner nodes.",
 		fmt.Sprintf("The trees have %d levels. Round trips of an operation, counted. %s.", run.height, strings.Join(counts, "; ")),
-		fmt.Sprintf("The paper runs transactions of TPC-C, which span several rows; wide-column stores have none. The trees have %s orders of others as well, which make them as high as they are.", commas(float64(cfg.size(mixReady, mixReadyQuick)))),
+		fmt.Sprintf("The paper runs transactions of TPC-C, which span several rows; wide-column stores have none. Besides the orders of the client the trees have %s of others, without which they would have fewer levels.", commas(float64(cfg.size(mixReady, mixReadyQuick)))),
 	)
 	if cfg.Database.Far == nil {
 		r.Notes = append(r.Notes, "The store is embedded: what a network does is a pause before and after each call.")
@@ -390,7 +390,7 @@ func (r *mixRun) table(axis string, x func(condition) float64) *Table {
 
 func mixByLatency(run *mixRun) *Result {
 	ms := func(c condition) float64 { return float64(c.latency) / 1e6 }
-	r := &Result{Title: "Time of a mix of operations by network latency", X: "latency in ms", Y: "seconds", LogY: true, Table: run.table("latency in ms", ms)}
+	r := &Result{Title: "Time of a mix of operations by network latency", X: "latency in ms", Y: "seconds (logarithmic)", LogY: true, Table: run.table("latency in ms", ms)}
 	for _, series := range mixSeries {
 		c := Curve{Name: series}
 		for p := range run.points {
@@ -416,9 +416,9 @@ func mixByLatency(run *mixRun) *Result {
 			trips(readKey, orderGet), trips(readKey, orderRange), trips(readColumn, orderGet), trips(readColumn, orderRange))},
 		beside(readCached).above(10).finding("The paper: the database that walks trees is orders of magnitude slower than the others. At %d ms the mix takes %v times as long as plaintext with inner nodes cached, and %v times without; mOPE takes %v times by row key and %v by column, Kerschbaum %v. Plaintext here, too, takes a round trip for each operation, and one tree is walked, not one for each attribute.",
 			latency, beside(readCached), beside(readCold), beside(readKey), beside(readColumn), beside(readKerschbaum)),
-		growth(readCached).above(2).finding("The paper: it is also heavily influenced by the latency, and the others are not. What each ms of latency adds is %v times what it adds to plaintext, and %v without a cache: as many times as there are round trips. To mOPE by row key it adds %v times as much, by column %v, to Kerschbaum %v.",
+		growth(readCached).above(2).finding("The paper: it is also heavily influenced by the latency, and the others are not. What each ms of latency adds is %v times what it adds to plaintext, and %v without a cache: that is how many times the round trips are as many. To mOPE by row key it adds %v times as much, by column %v, to Kerschbaum %v.",
 			growth(readCached), growth(readCold), growth(readKey), growth(readColumn), growth(readKerschbaum)),
-		run.ratio(last, readCached, readKey).above(1).finding("Where order-preserving encryption wins. At %d ms the mix takes, with inner nodes cached, %v times as long as mOPE by row key, and %v times as long as mOPE by column.",
+		run.ratio(last, readCached, readKey).above(1).finding("Order-preserving encryption by row key is faster than the tree. At %d ms the mix takes, with inner nodes cached, %v times as long as mOPE by row key. Beside mOPE by column it takes %v times as long.",
 			latency, run.ratio(last, readCached, readKey), run.ratio(last, readCached, readColumn)),
 	}
 	return r
@@ -432,10 +432,10 @@ func mixByBandwidth(run *mixRun) *Result {
 	r.Notes = append(r.Notes, "The network has a latency of 10 ms there and back.")
 	cached := slower(readCached, 0, 1)
 	r.Findings = []Finding{
-		every(cached.above(1.3), cached.below(1.4)).finding("The paper: at 1 Mbit/s the database that walks trees takes 30 to 40 %% longer than at 10 (38.9 and 29.4 s). With inner nodes cached the mix takes %v times as long, without %v: a node of %d entries has some kilobytes.",
+		every(cached.above(1.3), cached.below(1.4)).finding("The paper: at 1 Mbit/s the database that walks trees takes 30 to 40 %% longer than at 10 (38.9 and 29.4 s). With inner nodes cached the mix takes %v times as long, and without a cache %v times: a node of %d entries has some kilobytes.",
 			cached, slower(readCold, 0, 1), walk.DefaultEntries),
 		slower(readCached, 1, 2).below(1.1).finding("The paper: from 10 to 1000 Mbit/s it hardly gains (28.7 s). At 10 the mix takes %v times as long with inner nodes cached, and %v times without.", slower(readCached, 1, 2), slower(readCold, 1, 2)),
-		every(slower(readPlain, 0, 2).below(1.1), slower(readKey, 0, 2).below(1.1)).finding("The paper: the bandwidth hardly matters to databases that find rows themselves. At 1 Mbit/s, beside 1000, plaintext takes %v times as long, mOPE by row key %v, by column %v: orders that come have the same bytes however they are found, and few else come.",
+		every(slower(readPlain, 0, 2).below(1.1), slower(readKey, 0, 2).below(1.1)).finding("The paper: the bandwidth hardly matters to databases that find rows themselves. At 1 Mbit/s, beside 1000, plaintext takes %v times as long, mOPE by row key %v, by column %v: the orders that come have the same bytes however they are found.",
 			slower(readPlain, 0, 2), slower(readKey, 0, 2), slower(readColumn, 0, 2)),
 	}
 	return r
@@ -532,8 +532,8 @@ func spaceResult(cfg Config, records int64, series []string, put []float64, disk
 	if disk == nil {
 		r.Notes = append(r.Notes, "The disk is not measured: this database does not say what a table takes of it. The embedded store does.")
 	}
-	r.Findings = []Finding{{Holds: bytesOf(tree) >= 3*bytesOf(worst), Text: fmt.Sprintf(
-		"The paper: the database that walks trees takes four times the space of the worst of the others (2.4 GB beside 372 to 645 MB). It takes %.0f bytes of a record; %s. Those keep no index of attributes, or one; each index entry of a table of this module is a row by itself, where a node seals %d entries at once.",
+	r.Findings = []Finding{{Holds: disk != nil && bytesOf(tree) >= 3*bytesOf(worst), Unclear: disk == nil, Text: fmt.Sprintf(
+		"The paper: the database that walks trees takes four times the space of the worst of the others (2.4 GB beside 372 to 645 MB). The tree takes %.0f bytes of a record; %s. Those keep no index of attributes, or one; each index entry of a table of this module is a row by itself, where a node seals %d entries at once.",
 		bytesOf(tree), strings.Join(others, ", "), walk.DefaultEntries)}}
 	if records < readings {
 		r.below(commas(readings) + " records and more")
