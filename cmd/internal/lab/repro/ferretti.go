@@ -219,7 +219,11 @@ func (s storeOrders) row(o order) store.Row {
 func (s storeOrders) put(ctx context.Context, o order) error { return s.t.Put(ctx, s.row(o)) }
 
 func (s storeOrders) query(ctx context.Context, k orderKey, n int) (found int, err error) {
-	where := store.And(store.Field[int32]("warehouse").Equal(k.warehouse), store.Field[int64]("number").Between(k.number, k.number+int64(n)-1))
+	return s.count(ctx, store.And(store.Field[int32]("warehouse").Equal(k.warehouse), store.Field[int64]("number").Between(k.number, k.number+int64(n)-1)))
+}
+
+// count returns how many orders a query reads.
+func (s storeOrders) count(ctx context.Context, where store.Predicate) (found int, err error) {
 	for _, err := range s.t.Query(ctx, store.Query{Where: where}) {
 		if err != nil {
 			return 0, err

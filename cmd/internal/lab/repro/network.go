@@ -2,6 +2,7 @@ package repro
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -121,4 +122,31 @@ func (n *network) close() {
 	if n.proxy != nil {
 		n.proxy.Close()
 	}
+}
+
+// A distant is a workspace, and a connection to it through a network whose requests are counted.
+type distant struct {
+	net   *network
+	space *workspace
+	db    driver.DB
+	count *counter
+}
+
+func newDistant(ctx context.Context, cfg Config) (d distant, err error) {
+	d = distant{net: newNetwork(cfg), count: new(counter)}
+	if d.space, err = newWorkspace(ctx, cfg); err != nil {
+		d.net.close()
+		return d, err
+	}
+	if d.db, err = d.net.connect(ctx); err != nil {
+		d.net.close()
+	}
+	return d, err
+}
+
+func (d distant) close(ctx context.Context) error {
+	d.net.latency(0)
+	err := d.net.disconnect(d.db)
+	d.net.close()
+	return errors.Join(err, d.space.drop(ctx))
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/seal"
 	"github.com/rangecrypt/rangecrypt/store/driver"
-	"github.com/rangecrypt/rangecrypt/store/drivertest"
 )
 
 func TestSaasEntries(t *testing.T) {
@@ -122,21 +121,12 @@ func TestTenantTableEncrypts(t *testing.T) {
 func TestLogDisk(t *testing.T) {
 	ctx := context.Background()
 	cfg := Config{Seed: 1, Quick: true, Database: memory()}
-	cfg.Database.Disk = func(ctx context.Context, fill func(context.Context, driver.DB) error) (map[string]uint64, error) {
-		db := drivertest.NewMemory()
-		if err := fill(ctx, db); err != nil {
-			return nil, err
+	cfg.Database.Disk = diskInMemory(func(family string) uint64 {
+		if f := family[0]; f == 't' || f == 'r' {
+			return 600
 		}
-		names, err := db.Families(ctx)
-		sizes := make(map[string]uint64)
-		for _, name := range names {
-			sizes[name] = 1 << 40 // what is of no kind would be seen
-			if f := name[0]; f == 't' || f == 'r' {
-				sizes[name] = 600
-			}
-		}
-		return sizes, err
-	}
+		return 1 << 40 // what is of no kind would be seen
+	})
 	all := logTimings([]int{1, 3})
 	require.NoError(t, logDisk(ctx, cfg, all))
 	require.Len(t, all, 7)

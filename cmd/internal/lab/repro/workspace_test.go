@@ -22,6 +22,22 @@ func memory() Database {
 	return Database{Name: "test", DB: drivertest.NewMemory(), Key: kms.NewLocal(ope.GenerateKey())}
 }
 
+// diskInMemory is [Database.Disk] of databases in memory whose families have the sizes that size says.
+func diskInMemory(size func(family string) uint64) func(context.Context, func(context.Context, driver.DB) error) (map[string]uint64, error) {
+	return func(ctx context.Context, fill func(context.Context, driver.DB) error) (map[string]uint64, error) {
+		db := drivertest.NewMemory()
+		if err := fill(ctx, db); err != nil {
+			return nil, err
+		}
+		names, err := db.Families(ctx)
+		sizes := make(map[string]uint64)
+		for _, name := range names {
+			sizes[name] = size(name)
+		}
+		return sizes, err
+	}
+}
+
 // families returns the families that an experiment can leave behind: all but those of the catalogue.
 func families(t *testing.T, d Database) int {
 	t.Helper()

@@ -122,13 +122,10 @@ var readingSeries = []string{readPlain, readKey, readColumn, readKerschbaum, rea
 
 // A building is the tables of all series, and a client of them behind a network.
 type building struct {
+	distant
 	cfg     Config
-	net     *network
-	space   *workspace
-	db      driver.DB
 	keys    treeKeys
 	tables  []readingTable
-	count   *counter
 	random  *rand.Rand
 	records int64
 	asked   int64
@@ -136,23 +133,14 @@ type building struct {
 	height  int
 }
 
-func (b *building) close(ctx context.Context) (err error) {
-	b.net.latency(0)
-	if b.db != nil {
-		err = b.net.disconnect(b.db)
-	}
-	b.net.close()
-	return errors.Join(err, b.space.drop(ctx))
-}
-
 // newBuilding makes the tables and fills them, without a network between.
 func newBuilding(ctx context.Context, cfg Config) (b *building, err error) {
-	space, err := newWorkspace(ctx, cfg)
+	far, err := newDistant(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
 	b = &building{
-		cfg: cfg, net: newNetwork(cfg), space: space, keys: newTreeKeys(), count: new(counter), random: rand.New(rand.NewPCG(cfg.Seed, 0)),
+		distant: far, cfg: cfg, keys: newTreeKeys(), random: rand.New(rand.NewPCG(cfg.Seed, 0)),
 		records: int64(cfg.size(readings, readingsQuick)), asked: int64(cfg.size(asked, askedQuick)), singly: int64(cfg.size(singly, singlyQuick)),
 	}
 	defer func() {
@@ -160,26 +148,23 @@ func newBuilding(ctx context.Context, cfg Config) (b *building, err error) {
 			err = errors.Join(err, b.close(ctx))
 		}
 	}()
-	if b.db, err = b.net.connect(ctx); err != nil {
-		return nil, err
-	}
 	filled := readingsFilled()
 	cfg.bar().Start("insert", len(filled)*int(b.records))
 	defer cfg.bar().Done()
 	counted := b.count.over(b.db)
-	st, err := store.Open(ctx, counted, space.master, nil)
+	st, err := store.Open(ctx, counted, b.space.master, nil)
 	if err != nil {
 		return nil, err
 	}
 	for _, series := range readingSeries {
 		if slices.Contains(filled, series) {
-			if err := makeReadings(ctx, space, series); err != nil {
+			if err := makeReadings(ctx, b.space, series); err != nil {
 				return nil, fmt.Errorf("%s: %w", series, err)
 			}
 		}
 	}
 	for _, series := range readingSeries {
-		t, err := openReadings(ctx, space, counted, st, b.keys, series)
+		t, err := openReadings(ctx, b.space, counted, st, b.keys, series)
 		if err == nil && slices.Contains(filled, series) {
 			err = fillReadings(ctx, cfg, t, b.records)
 		}
@@ -233,7 +218,7 @@ func openReadings(ctx context.Context, w *workspace, db driver.DB, st *store.Sto
 		return bareReadings{f}, err
 	case readKey, readColumn, readKerschbaum:
 		t, err := st.Table(ctx, w.name(series))
-		return storeReadings{t}, err
+		return storeReadings{t, series != readKey}, err
 	}
 	objects, err := db.Family(ctx, objectSpec(w))
 	if err != nil {
@@ -316,7 +301,7 @@ func (b *building) statements(ctx context.Context, series int, t *statementTimin
 // the other. Those that are to be changed are found by their date first, as a statement of SQL finds them. What records there
 // are, and whether they are those that came, is not timed; nor is what goes on after the answer.
 func (b *building) execute(ctx context.Context, table readingTable, c call) (seconds, requests float64, err error) {
-	there, changed := b.readings(c, c.statement == deletes), b.readings(c, true)
+	there := b.readings(c, c.statement == deletes)
 	var found []reading
 	measure := func(times int64, do func() error) error {
 		before, start := b.count.now(), time.Now()
@@ -339,6 +324,7 @@ func (b *building) execute(ctx context.Context, table readingTable, c call) (sec
 		case inserts:
 			err = measure(c.step, func() error { return table.insert(ctx, there) })
 		case updates:
+			changed := b.readings(c, true)
 			err = measure(c.step, func() error { return table.replace(ctx, found, changed) })
 		case deletes:
 			err = measure(c.step, func() error { return table.remove(ctx, found) })

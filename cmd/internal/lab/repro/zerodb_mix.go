@@ -62,13 +62,7 @@ const (
 type columnOrders struct{ storeOrders }
 
 func (c columnOrders) query(ctx context.Context, k orderKey, n int) (found int, err error) {
-	for _, err := range c.t.Query(ctx, store.Query{Where: store.Field[int64]("ordered").Between(k.number, k.number+int64(n)-1)}) {
-		if err != nil {
-			return 0, err
-		}
-		found++
-	}
-	return found, nil
+	return c.count(ctx, store.Field[int64]("ordered").Between(k.number, k.number+int64(n)-1))
 }
 
 func (c columnOrders) put(ctx context.Context, o order) error {
@@ -115,22 +109,10 @@ func mixSpec(w *workspace) driver.FamilySpec { return w.spec("plain", orderPrefi
 
 // A mix is the tables of all series, and a client of them behind a network.
 type mix struct {
-	net    *network
-	space  *workspace
-	db     driver.DB
+	distant
 	client *orderClient
-	count  *counter
 	height int
 	trips  [][orderKinds]int // of each operation, by series
-}
-
-func (m *mix) close(ctx context.Context) (err error) {
-	m.net.latency(0)
-	if m.db != nil {
-		err = m.net.disconnect(m.db)
-	}
-	m.net.close()
-	return errors.Join(err, m.space.drop(ctx))
 }
 
 // mixSchema returns the schema of a table of orders of a series.
@@ -149,28 +131,25 @@ func mixSchema(series string) store.Schema {
 }
 
 func newMix(ctx context.Context, cfg Config) (m *mix, err error) {
-	space, err := newWorkspace(ctx, cfg)
+	far, err := newDistant(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	m = &mix{net: newNetwork(cfg), space: space, count: new(counter), client: new(orderClient)}
+	m = &mix{distant: far, client: new(orderClient)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, m.close(ctx))
 		}
 	}()
-	for _, spec := range []driver.FamilySpec{mixSpec(space), nodeSpec(space)} {
-		if _, err := space.family(ctx, spec); err != nil {
+	for _, spec := range []driver.FamilySpec{mixSpec(m.space), nodeSpec(m.space)} {
+		if _, err := m.space.family(ctx, spec); err != nil {
 			return nil, err
 		}
 	}
 	for _, series := range []string{readKey, readColumn, readKerschbaum} {
-		if _, err := space.create(ctx, mixSchema(series)); err != nil {
+		if _, err := m.space.create(ctx, mixSchema(series)); err != nil {
 			return nil, err
 		}
-	}
-	if m.db, err = m.net.connect(ctx); err != nil {
-		return nil, err
 	}
 	if err := m.open(ctx, cfg, m.count.over(m.db)); err != nil {
 		return nil, err

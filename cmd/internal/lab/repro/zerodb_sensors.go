@@ -49,18 +49,28 @@ func readingOf(seed uint64, n int64, updated bool) reading {
 	return m
 }
 
-// attributes of a record that ZeroDB keeps an index of: all, each as bytes in the order of its values.
-func (m reading) attributes() [][]byte {
-	small := func(x int32) []byte { return binary.BigEndian.AppendUint32(nil, uint32(x)) }
-	return [][]byte{dateBytes(m.number), small(m.value), small(m.room), small(m.node), small(m.state), []byte(m.desc + "\x00")}
-}
-
-// Which of the attributes are looked at below.
+// Attributes that ZeroDB keeps an index of: all.
 const (
-	byDate     = 0
-	byValue    = 1
-	attributed = 6
+	byDate = iota
+	byValue
+	byRoom
+	byNode
+	byState
+	byDesc
+	attributed
 )
+
+// attribute returns an attribute as bytes in the order of its values.
+func (m reading) attribute(i int) []byte {
+	switch i {
+	case byDate:
+		return dateBytes(m.number)
+	case byDesc:
+		return []byte(m.desc + "\x00")
+	}
+	x := [...]int32{byValue: m.value, byRoom: m.room, byNode: m.node, byState: m.state}[i]
+	return binary.BigEndian.AppendUint32(nil, uint32(x))
+}
 
 func dateBytes(number int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(number)) }
 
@@ -91,7 +101,10 @@ type readingTable interface {
 }
 
 // storeReadings is a table of this module.
-type storeReadings struct{ t *store.Table }
+type storeReadings struct {
+	t        *store.Table
+	byColumn bool // the date is a column, which the row key does not say
+}
 
 // readingSchema returns a schema with the date in the row key, or as a column where scheme is none of keys.
 func readingSchema(name string, key store.KeyPart, dates store.ColumnScheme) store.Schema {
@@ -105,12 +118,10 @@ func readingSchema(name string, key store.KeyPart, dates store.ColumnScheme) sto
 	return s
 }
 
-func (s storeReadings) byColumn() bool { return len(s.t.Schema().Columns) > 5 }
-
 func (s storeReadings) rows(all []reading) (rows []store.Row) {
 	for _, m := range all {
 		row := store.Row{"number": m.number, "room": m.room, "node": m.node, "value": m.value, "state": m.state, "desc": m.desc}
-		if s.byColumn() {
+		if s.byColumn {
 			row["date"] = m.number
 		}
 		rows = append(rows, row)
@@ -124,7 +135,7 @@ func (s storeReadings) insert(ctx context.Context, all []reading) error {
 
 func (s storeReadings) between(ctx context.Context, from, to int64) (all []reading, err error) {
 	part := "number"
-	if s.byColumn() {
+	if s.byColumn {
 		part = "date"
 	}
 	for row, err := range s.t.Query(ctx, store.Query{Where: store.Field[int64](part).Between(from, to-1)}) {
@@ -243,7 +254,7 @@ func (s *treeReadings) object(m reading) driver.Mutation {
 
 // indexEntry returns the entry of a record in the tree of an attribute.
 func indexEntry(m reading, attribute int) walk.Entry {
-	return walk.Entry{Key: append(m.attributes()[attribute], dateBytes(m.number)...)}
+	return walk.Entry{Key: append(m.attribute(attribute), dateBytes(m.number)...)}
 }
 
 // each does something with records and some trees: with all at once, or with one after the other.
@@ -283,7 +294,7 @@ func (s *treeReadings) change(ctx context.Context, all []reading, change func(re
 	return nil
 }
 
-var allTrees = []int{0, 1, 2, 3, 4, 5}
+var allTrees = []int{byDate, byValue, byRoom, byNode, byState, byDesc}
 
 func (s *treeReadings) insert(ctx context.Context, all []reading) error {
 	// What an entry leads to is there before the entry.

@@ -2,6 +2,7 @@ package repro
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -50,20 +51,31 @@ func TestStatements(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// Whole rounds are kept where the database fails, and all that was made is dropped.
-func TestStatementsKeepWholeRounds(t *testing.T) {
-	d := memory()
-	calls, most := 0, 1<<60
-	d.DB = drivertest.NewFaulty(d.DB, func(op drivertest.Op) drivertest.Fault {
-		if calls++; calls > most && op.Method == "Scan" {
+// calls counts those of a database, and has its scans fail after some.
+type calls struct{ n, most int }
+
+func (c *calls) over(db driver.DB) driver.DB {
+	c.most = math.MaxInt
+	return drivertest.NewFaulty(db, func(op drivertest.Op) drivertest.Fault {
+		if c.n++; c.n > c.most && op.Method == "Scan" {
 			return drivertest.FailBefore
 		}
 		return drivertest.NoFault
 	})
+}
+
+// fail has scans fail after as many calls as there were, and some more.
+func (c *calls) fail(more int) { c.n, c.most = 0, c.n+more }
+
+// Whole rounds are kept where the database fails, and all that was made is dropped.
+func TestStatementsKeepWholeRounds(t *testing.T) {
+	d := memory()
+	var calls calls
+	d.DB = calls.over(d.DB)
 	cfg := Config{Seed: 1, Quick: true, Database: d}
 	_, err := measureStatements(context.Background(), cfg, []condition{{}}, 1)
 	require.NoError(t, err)
-	most, calls = calls+calls/10, 0
+	calls.fail(calls.n / 10)
 	run, err := measureStatements(context.Background(), cfg, []condition{{}}, 100)
 	require.ErrorIs(t, err, drivertest.ErrInjected)
 	require.NotZero(t, run.rounds)
@@ -383,17 +395,12 @@ func TestMix(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 
 	d := memory()
-	calls, most := 0, 1<<60
-	d.DB = drivertest.NewFaulty(d.DB, func(op drivertest.Op) drivertest.Fault {
-		if calls++; calls > most && op.Method == "Scan" {
-			return drivertest.FailBefore
-		}
-		return drivertest.NoFault
-	})
+	var calls calls
+	d.DB = calls.over(d.DB)
 	cfg.Database = d
 	_, err = measureMix(ctx, cfg, points[:1], 1)
 	require.NoError(t, err)
-	most, calls = calls+100, 0
+	calls.fail(100)
 	run, err = measureMix(ctx, cfg, points[:1], 1000)
 	require.ErrorIs(t, err, drivertest.ErrInjected)
 	require.NotZero(t, run.rounds)
@@ -460,18 +467,7 @@ func TestTreeSpace(t *testing.T) {
 	put := func(i int) float64 { return *r.Table.Rows[i][1].Number }
 	require.InDelta(t, 8+24+14, put(0), 1, "a row in the clear is its key and its cell")
 
-	cfg.Database.Disk = func(ctx context.Context, fill func(context.Context, driver.DB) error) (map[string]uint64, error) {
-		db := drivertest.NewMemory()
-		if err := fill(ctx, db); err != nil {
-			return nil, err
-		}
-		names, err := db.Families(ctx)
-		sizes := make(map[string]uint64)
-		for _, name := range names {
-			sizes[name] = readingsQuick
-		}
-		return sizes, err
-	}
+	cfg.Database.Disk = diskInMemory(func(string) uint64 { return readingsQuick })
 	r, err = zerodbTable3(ctx, cfg)
 	require.NoError(t, err)
 	var disk []float64

@@ -470,11 +470,10 @@ func divide(n *node, most int) (parts []newNode, links []Entry) {
 		p := newNode{node: node{level: n.level, entries: n.entries[from:to]}}
 		rand.Read(p.id[:])
 		parts = append(parts, p)
-		links = append(links, Entry{p.entries[0].Key, p.id[:]})
+		links = append(links, Entry{p.entries[0].Key, bytes.Clone(p.id[:])})
 	}
 	for i := range parts {
 		p := &parts[i]
-		links[i].Value = bytes.Clone(p.id[:])
 		if i+1 < count {
 			p.right, p.high = parts[i+1].id, parts[i+1].entries[0].Key
 		} else {
