@@ -134,7 +134,7 @@ func NewPlan(ctx context.Context, t *rowcodec.View, q Selection) (*plan, error) 
 	if len(pl.instead) > 0 {
 		pl.instead[0].reverse = q.Reverse
 	}
-	if pl.sort == nil && (q.Reverse || q.Paged || q.PageToken != "") {
+	if pl.sort == nil && (q.Reverse || q.OrderBy != "" || q.Paged || q.PageToken != "") { // also rows without the value of OrderBy
 		for i := range pl.Ways {
 			pl.Ways[i].merged = true
 		}
