@@ -54,12 +54,14 @@ type Query struct {
 
 	// PageToken goes on after the page that returned it, with the same Where, OrderBy, By and Reverse.
 	PageToken string
+
+	Unauthenticated bool
 }
 
 func (q Query) selection() query.Selection {
 	return query.Selection{
 		Where: q.Where.where, Columns: q.Columns, Limit: q.Limit, Reverse: q.Reverse, OrderBy: q.OrderBy, By: q.By,
-		RequireIndex: q.RequireIndex, PageToken: q.PageToken,
+		RequireIndex: q.RequireIndex, PageToken: q.PageToken, Unauthenticated: q.Unauthenticated,
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+	"github.com/rangecrypt/rangecrypt/store/internal/query"
 	"github.com/rangecrypt/rangecrypt/store/internal/scheme"
 	"github.com/rangecrypt/rangecrypt/store/internal/session"
 )
@@ -56,6 +58,8 @@ func (tbl *Table) Tenant(ctx context.Context, name string) (_ *Table, err error)
 
 func init() {
 	session.Of = func(st any) *session.Database { return st.(*Store).db }
+	session.SchemaOf = func(s any) meta.Schema { return s.(Schema).inner() }
+	session.SelectionOf = func(q any) query.Selection { return q.(Query).selection() }
 	scheme.OfColumn = func(table any, name string) (ope.Scheme, error) {
 		t, err := table.(*Table).open().Use()
 		if err != nil {

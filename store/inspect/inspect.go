@@ -41,6 +41,9 @@ const (
 // row key and no families here, only the keys of its columns.
 const Elsewhere = "elsewhere"
 
+// Paged is the layout of a table whose rows are in sealed pages: see package store/paged.
+const Paged = "paged"
+
 // Layout returns the one of a schema: CellPerColumn or Packed.
 func Layout(cellPerColumn bool) string {
 	if cellPerColumn {
@@ -61,7 +64,8 @@ type Table struct {
 	Name       string
 	ID         string
 	Version    uint32 // of the catalogue, that the last change of the table made
-	Layout     string // Packed, CellPerColumn or Elsewhere
+	Layout     string // Packed, CellPerColumn, Elsewhere or Paged
+	PageRows   int    // of a page, where the layout is Paged
 	SpreadBits int    // 0 is one partition
 
 	// TTL is how long rows live that do not say otherwise: -1 is for ever, and 0 says that no row expires.

@@ -64,7 +64,7 @@ func DescribeTable(ctx context.Context, tbl *session.Table) (inspect.Table, erro
 func describe(ctx context.Context, db *session.Database, e *catalogue.Edit, m *meta.Table) (inspect.Table, error) {
 	d := inspect.Table{
 		Name: m.Name, ID: hex.EncodeToString(m.ID[:]), Version: m.Version,
-		Layout: m.PlainLayout(), TTL: m.Lifetime(), SpreadBits: m.SpreadBits, Conditional: m.Conditional, AppendOnly: m.AppendOnly(), Tenants: m.Tenants, Clear: m.Clear,
+		Layout: m.PlainLayout(), PageRows: m.PageRows, TTL: m.Lifetime(), SpreadBits: m.SpreadBits, Conditional: m.Conditional, AppendOnly: m.AppendOnly(), Tenants: m.Tenants, Clear: m.Clear,
 	}
 	if _, err := m.Schema(); err != nil { // a layout that is not known to this version, for one
 		return d, err

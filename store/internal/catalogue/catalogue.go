@@ -425,7 +425,7 @@ func (c *Catalogue) Tables(ctx context.Context) ([]*meta.Table, uint32, error) {
 		return nil, 0, err
 	}
 	metas, err := e.Tables()
-	return slices.DeleteFunc(metas, (*meta.Table).Elsewhere), e.root.Version, err
+	return slices.DeleteFunc(metas, func(m *meta.Table) bool { return m.Apart() != "" }), e.root.Version, err
 }
 
 // OpenEntry returns the content of an entry.

@@ -82,7 +82,7 @@ func (a *Alteration) Add(c Spec) error {
 	}
 	meta, err := newTaken(a.Meta).named(c)
 	if err == nil {
-		err = cmp.Or(a.Meta.placed(c), a.sealable(&meta), a.Meta.cover(&meta), a.Meta.indexable(&meta))
+		err = cmp.Or(a.Meta.placed(c), a.Meta.pageable(c), a.sealable(&meta), a.Meta.cover(&meta), a.Meta.indexable(&meta))
 	}
 	if err != nil {
 		return err

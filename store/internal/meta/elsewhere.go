@@ -61,10 +61,13 @@ func (m *Table) Renamable() error {
 		fault.ErrSchema, m.Name)
 }
 
-// ours returns an error if the rows of the table are elsewhere, so that nothing here can do with them what is asked.
+// ours returns an error if the rows of the table are elsewhere, or in pages, so that nothing here can do with them what is asked.
 func (m *Table) ours(what string) error {
-	if !m.Elsewhere() {
-		return nil
+	switch {
+	case m.Elsewhere():
+		return fmt.Errorf("%w: %s: the application keeps the rows of table %q: add another column, and write the values there", fault.ErrSchema, what, m.Name)
+	case m.Paged():
+		return fmt.Errorf("%w: %s: the rows of table %q are in pages, which cannot have it: load them into another table", fault.ErrSchema, what, m.Name)
 	}
-	return fmt.Errorf("%w: %s: the application keeps the rows of table %q: add another column, and write the values there", fault.ErrSchema, what, m.Name)
+	return nil
 }

@@ -24,6 +24,7 @@ type Schema struct {
 	AppendOnly    bool
 	Tenants       bool
 	TTL           time.Duration // 0: rows do not expire
+	PageRows      int           // of a page; 0: there are none
 }
 
 const (
@@ -49,6 +50,9 @@ func New(s Schema) (*Table, error) {
 		m.SpreadBits = 0
 	case s.SpreadBits == 0:
 		m.SpreadBits = defaultSpreadBits
+	}
+	if err := m.page(s); err != nil {
+		return nil, err
 	}
 	if s.AppendOnly {
 		if err := m.setAppendOnly(s.Key); err != nil {
@@ -79,7 +83,7 @@ func New(s Schema) (*Table, error) {
 	for _, column := range s.Columns {
 		meta, err := taken.named(column)
 		if err == nil {
-			err = cmp.Or(m.cover(&meta), m.indexable(&meta))
+			err = cmp.Or(m.pageable(column), m.cover(&meta), m.indexable(&meta))
 		}
 		if err != nil {
 			return nil, err
@@ -240,7 +244,7 @@ func (t taken) newField(f Spec) (Field, error) {
 
 // Schema returns the schema again, with the types and schemes of this version.
 func (m *Table) Schema() (Schema, error) {
-	s := Schema{Name: m.Name, SpreadBits: m.SpreadBits, Conditional: m.Conditional, AppendOnly: m.AppendOnly(), Tenants: m.Tenants, TTL: m.Lifetime()}
+	s := Schema{Name: m.Name, SpreadBits: m.SpreadBits, Conditional: m.Conditional, AppendOnly: m.AppendOnly(), Tenants: m.Tenants, TTL: m.Lifetime(), PageRows: m.PageRows}
 	if len(m.Key) == 0 && !m.Elsewhere() {
 		return Schema{}, fmt.Errorf("%w: table %q has no row key", fault.ErrFormat, m.Name)
 	}
@@ -248,7 +252,7 @@ func (m *Table) Schema() (Schema, error) {
 		s.SpreadBits = -1
 	}
 	switch m.PlainLayout() {
-	case inspect.Packed, inspect.Elsewhere:
+	case inspect.Packed, inspect.Elsewhere, inspect.Paged:
 	case inspect.CellPerColumn:
 		s.CellPerColumn = true
 	default:

@@ -21,6 +21,7 @@ type Table struct {
 	Columns     []Field      `json:"columns"`
 	SpreadBits  int          `json:"spread_bits"`
 	Layout      string       `json:"layout"`
+	PageRows    int          `json:"page_rows,omitempty"` // of a table of pages
 	Conditional bool         `json:"conditional,omitempty"`
 	Clear       bool         `json:"clear,omitempty"` // nothing is encrypted, nor ever will be
 	Tenants     bool         `json:"tenants,omitempty"`

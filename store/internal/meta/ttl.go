@@ -43,7 +43,7 @@ func (m *Table) PlainLayout() string {
 
 // HasLaterFields reports whether the table may have fields that only programs know which read format 5 of the catalogue.
 func (m *Table) HasLaterFields() bool {
-	return m.Copies() || strings.Contains(m.Layout, chosen) || strings.Contains(m.Layout, served) || strings.Contains(m.Layout, archived) || m.Elsewhere()
+	return m.Copies() || strings.Contains(m.Layout, chosen) || strings.Contains(m.Layout, served) || strings.Contains(m.Layout, archived) || m.Apart() != ""
 }
 
 // AppendOnly reports whether rows are added and deleted, and never replaced.

@@ -59,6 +59,8 @@ type Selection struct {
 
 	Paged bool // the rows are to have an order
 
+	Unauthenticated bool
+
 	without []meta.ColumnID // columns that drive nothing, by their first ids
 }
 

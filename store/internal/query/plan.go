@@ -475,6 +475,24 @@ func (w *way) byRows(ctx context.Context, t *rowcodec.View, ss predicate.Sets) (
 	return w.fixed, nil
 }
 
+// KeyRanges returns the ranges of row keys that have all rows a predicate selects, and whether it restricts them. There are none
+// if it selects no row.
+func KeyRanges(ctx context.Context, t *rowcodec.View, tree *predicate.Tree) (all []ranges.Range, restricted bool, err error) {
+	ss, none := tree.Implied()
+	if none {
+		return nil, true, nil
+	}
+	var w way
+	restricted, err = w.byRows(ctx, t, ss)
+	if err == errMultiplied {
+		return nil, false, nil
+	}
+	for _, r := range w.Ranges {
+		all = append(all, r.Range)
+	}
+	return all, restricted, err
+}
+
 // rangesOf returns the ranges of keys that begin with prefix and go on with what stands for a value of the set.
 func rangesOf(ctx context.Context, c *rowcodec.Column, prefix []byte, values *predicate.Set) ([]keyRange, error) {
 	of, err := ranges.Of(ctx, c, prefix, values)

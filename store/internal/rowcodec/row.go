@@ -321,10 +321,15 @@ func (t *View) unread() error {
 // KeyCell returns the key cell with the given content. It is sealed unless nothing of the table
 // is encrypted.
 func (t *View) KeyCell(h seal.Header, content []byte, where *places) []byte {
+	return t.SealAt(h, content, where.At(KeyQualifier))
+}
+
+// SealAt seals something as a key cell is, for a place of the table.
+func (t *View) SealAt(h seal.Header, content []byte, place seal.Place) []byte {
 	if t.clear {
 		return append(plainCell(h, len(content)), content...)
 	}
-	return t.KeySealer.Seal(nil, h, content, where.At(KeyQualifier))
+	return t.KeySealer.Seal(nil, h, content, place)
 }
 
 // OpenKeyCell returns the content of a key cell. One that was sealed with a key that was added later
@@ -340,17 +345,25 @@ func (t *View) OpenKeyCell(cell []byte, s *Scratch) ([]byte, seal.Header, error)
 
 // openAt opens what is sealed as the key cell is, at a place of the row.
 func (t *View) openAt(cell, qualifier []byte, s *Scratch) ([]byte, seal.Header, error) {
+	b, h, err := t.OpenAt(s.key[:0], cell, s.Where.At(qualifier))
+	if err == nil && !t.clear {
+		s.key = b
+	}
+	return b, h, err
+}
+
+// OpenAt undoes SealAt. It appends to dst what was sealed; what is plain stays where it is.
+func (t *View) OpenAt(dst, cell []byte, place seal.Place) ([]byte, seal.Header, error) {
 	if t.clear {
 		return openPlain(cell)
 	}
-	b, h, err := t.KeySealer.Open(s.key[:0], cell, s.Where.At(qualifier))
+	b, h, err := t.KeySealer.Open(dst, cell, place)
 	if errors.Is(err, seal.ErrWrongKey) && h.Policy > t.Version {
 		return nil, h, NewerRow(h.Policy)
 	}
 	if err != nil {
 		return nil, h, fault.OfSeal(err)
 	}
-	s.key = b
 	return b, h, nil
 }
 

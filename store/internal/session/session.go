@@ -18,6 +18,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/lease"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/observe"
+	"github.com/rangecrypt/rangecrypt/store/internal/query"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
@@ -56,6 +57,13 @@ type Database struct {
 // Of returns the database that a store has open, which is a *store.Store. Package store sets it, for package cell: users of
 // a store do not reach its keys.
 var Of func(st any) *Database
+
+// SchemaOf returns what the layers below have of a store.Schema, and SelectionOf of a store.Query. Package store sets them, for
+// package paged.
+var (
+	SchemaOf    func(schema any) meta.Schema
+	SelectionOf func(query any) query.Selection
+)
 
 // openFor names a table that is open for a tenant.
 type openFor struct {
@@ -120,12 +128,25 @@ func (db *Database) writes(rows int) (written func()) {
 }
 
 // Named opens the table that has a name.
-func (db *Database) Named(ctx context.Context, name string) (*Table, error) {
+func (db *Database) Named(ctx context.Context, name string) (*Table, error) { return db.named(ctx, name, (*meta.Table).Apart) }
+
+// Paged opens the table of pages that has a name.
+func (db *Database) Paged(ctx context.Context, name string) (*Table, error) {
+	return db.named(ctx, name, func(m *meta.Table) string {
+		if m.Paged() {
+			return ""
+		}
+		return "it has no pages: Store.Table of package store opens it, or package store/cell if the application keeps its rows"
+	})
+}
+
+// named opens a table unless there is a reason why it is another one's.
+func (db *Database) named(ctx context.Context, name string, apart func(*meta.Table) string) (*Table, error) {
 	var last *meta.Table
 	for {
 		m, version, err := db.Catalogue.Table(ctx, name)
-		if err == nil && m.Elsewhere() {
-			err = fmt.Errorf("%w here: the application keeps its rows, and package store/cell opens its fields, and Store.Alter and Store.Drop of package store change and drop it", fault.ErrNoTable)
+		if err == nil && apart(m) != "" {
+			err = fmt.Errorf("%w here: %s", fault.ErrNoTable, apart(m))
 		}
 		if err != nil {
 			return nil, err

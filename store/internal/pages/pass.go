@@ -1,0 +1,90 @@
+package pages
+
+import (
+	"context"
+	"errors"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+)
+
+// A Census is what a pass over all pages found.
+type Census struct {
+	Pages, Rows int
+	Uncut       int // pages whose writer died before it had cut them; the next writer does
+	Old         int // that were not sealed with the newest key
+	Resealed    int // that are now
+}
+
+// Verify opens all pages and looks whether they form whole chains, with the rows in their order.
+func (t *Table) Verify(ctx context.Context, e *engine.Engine) (c Census, err error) {
+	err = t.pages(ctx, e, &c, func(*engine.Engine, *page) error { return nil })
+	return c, err
+}
+
+// Reseal seals the pages again that are not sealed with the newest key.
+func (t *Table) Reseal(ctx context.Context, e *engine.Engine) (c Census, err error) {
+	if e, err = e.Env.Refresh(ctx); err != nil {
+		return c, err
+	}
+	err = t.pages(ctx, e, &c, func(e *engine.Engine, p *page) error {
+		if !p.old {
+			return nil
+		}
+		if err := t.reseal(ctx, e, p.key); err != nil {
+			return err
+		}
+		c.Resealed++
+		return nil
+	})
+	return c, err
+}
+
+// reseal writes a page as it is.
+func (t *Table) reseal(ctx context.Context, e *engine.Engine, key []byte) error {
+	for attempt := 0; ; attempt++ {
+		p, err := t.find(ctx, e, key, true)
+		if err != nil || p == nil || !p.old {
+			return err
+		}
+		if len(p.cuts) > 0 {
+			err = t.finish(ctx, e, p)
+		} else if rows, failed := t.keyed(ctx, e.View, p); failed != nil {
+			return failed
+		} else {
+			err = t.write(ctx, e, &page{key: p.key, high: p.high}, rows, driver.Cell{Qualifier: versionCell, Value: p.version})
+		}
+		if err != nil && !errors.Is(err, errOvertaken) && !errors.Is(err, driver.ErrUnknownOutcome) || attempt == conflicts {
+			return err
+		}
+		if err := engine.WaitAgain(ctx, "page_changed", min(attempt, 6)); err != nil {
+			return err
+		}
+	}
+}
+
+// pages calls do with all pages, and counts them.
+func (t *Table) pages(ctx context.Context, e *engine.Engine, c *Census, do func(*engine.Engine, *page) error) error {
+	return t.retry(ctx, e, func(e *engine.Engine) error {
+		*c = Census{Resealed: c.Resealed}
+		var failed error
+		w := &walk{t: t, e: e, sealed: true, yield: func(r run) bool {
+			c.Pages++
+			c.Rows += r.to
+			if len(r.cuts) > 0 {
+				c.Uncut++
+			}
+			if r.old {
+				c.Old++
+			}
+			if _, failed = t.keyed(ctx, e.View, r.page); failed == nil {
+				failed = do(e, r.page)
+			}
+			return failed == nil
+		}}
+		if err := w.all(ctx); err != nil {
+			return err
+		}
+		return failed
+	})
+}

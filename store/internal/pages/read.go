@@ -1,0 +1,199 @@
+package pages
+
+import (
+	"bytes"
+	"context"
+	"errors"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+)
+
+// A run is the rows of a page that are its own: those before one.
+type run struct {
+	*page
+	to int
+}
+
+// cellsOf returns what is read of a page.
+func cellsOf(sealed bool) driver.Slice {
+	if sealed {
+		return driver.Slice{}
+	}
+	return driver.Slice{Only: [][]byte{plainCell}}
+}
+
+// find returns the page that a key is in, or nil if its part has none.
+func (t *Table) find(ctx context.Context, e *engine.Engine, key []byte, sealed bool) (*page, error) {
+	of := partOf(e.Spec, key)
+	for attempt := 0; ; attempt++ {
+		var found *page
+		r := driver.Range{Start: of.root, End: append(bytes.Clone(key), 0), Reverse: true, Limit: 1, Cells: cellsOf(sealed)}
+		for row, err := range e.Data.Scan(ctx, r) {
+			if err != nil {
+				return nil, err
+			}
+			if found, err = t.open(e.View, row, sealed); err != nil {
+				return nil, err
+			}
+		}
+		// Pages are made from the last to the first. So the last one before a key reaches it, unless it was cut between the
+		// looks at a key after it and at its own.
+		if found == nil || found.reaches(key) {
+			return found, nil
+		}
+		if attempt == attempts {
+			return nil, errMissing
+		}
+		if err := engine.WaitAgain(ctx, "page_cut", attempt); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// errBroken is returned where the pages that a scan read do not form a chain.
+var errBroken = errors.New("pages: pages that do not follow each other")
+
+// A walk goes along chains of pages. What does not fit together it reads again: between two reads another client may have cut
+// a page.
+type walk struct {
+	t      *Table
+	e      *engine.Engine
+	sealed bool
+	yield  func(run) bool
+
+	held *page  // whose rows are yielded when it is known which of them the next page takes over
+	of   part   // that it is in
+	from []byte // before which all rows were yielded
+	past *part  // what was yielded last
+	done bool   // the caller wants no more
+}
+
+// step takes the next page of a scan.
+func (w *walk) step(p *page) error {
+	if w.held != nil && w.of.has(p.key) {
+		to := w.held.next(p.key)
+		if to < 0 {
+			return errBroken
+		}
+		w.emit(to, p.key)
+		w.hold(p)
+		return nil
+	}
+	if w.held != nil {
+		if w.held.high != nil {
+			return errBroken
+		}
+		w.emit(w.held.rows, w.of.end)
+	}
+	w.of = partOf(w.e.Spec, p.key)
+	w.held, w.from = nil, w.of.root
+	if !bytes.Equal(p.key, w.of.root) {
+		return errBroken
+	}
+	w.hold(p)
+	return nil
+}
+
+func (w *walk) hold(p *page) { w.held, w.from = p, p.key }
+
+// end ends a scan of keys below a bound, where nil is none.
+func (w *walk) end(bound []byte) error {
+	if w.held == nil {
+		return nil
+	}
+	if w.held.high != nil && (bound == nil || bytes.Compare(w.held.high, bound) < 0) {
+		return errBroken
+	}
+	till := w.held.high
+	if till == nil {
+		till = w.of.end
+	}
+	w.emit(w.held.rows, till)
+	w.held = nil
+	return nil
+}
+
+// emit yields the rows of the held page before one, which has all that are below a key.
+func (w *walk) emit(to int, till []byte) {
+	if !w.done {
+		w.past = &part{w.held.key, till}
+		w.done = !w.yield(run{w.held, to})
+	}
+}
+
+// scan goes along the pages that a scan of the database reads.
+func (w *walk) scan(ctx context.Context, r driver.Range) error {
+	r.Cells = cellsOf(w.sealed)
+	for row, err := range w.e.Data.Scan(ctx, r) {
+		if err != nil {
+			return err
+		}
+		p, err := w.t.open(w.e.View, row, w.sealed)
+		if err != nil {
+			return err
+		}
+		if err := w.step(p); err != nil || w.done {
+			return err
+		}
+	}
+	return w.end(r.End)
+}
+
+// between goes along the pages that have keys from one on that are below another one. Both are of parts that a scan reads in
+// order. It begins with the page that has the first key.
+func (w *walk) between(ctx context.Context, start, end []byte) error {
+	for attempt := 0; ; {
+		w.of, w.held, w.from = partOf(w.e.Spec, start), nil, start
+		err := w.attempt(ctx, start, end)
+		if !errors.Is(err, errBroken) {
+			return err
+		}
+		if attempt++; bytes.Compare(w.from, start) > 0 {
+			start, attempt = w.from, 0
+		}
+		if attempt > attempts {
+			return errMissing
+		}
+		if err := engine.WaitAgain(ctx, "page_cut", attempt); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *walk) attempt(ctx context.Context, start, end []byte) error {
+	r := driver.Range{Start: w.of.root, End: end}
+	if !bytes.Equal(start, w.of.root) {
+		first, err := w.t.find(ctx, w.e, start, w.sealed)
+		if err != nil {
+			return err
+		}
+		if first != nil {
+			w.held = first
+			if first.high != nil && end != nil && bytes.Compare(first.high, end) >= 0 {
+				return w.end(end) // no other page has such keys
+			}
+			r.Start = append(bytes.Clone(first.key), 0)
+		}
+	}
+	return w.scan(ctx, r)
+}
+
+// all goes along all pages, part by part, in no order of the parts.
+func (w *walk) all(ctx context.Context) error {
+	if w.e.Spec.PrefixBytes == 0 {
+		return w.between(ctx, []byte{0}, nil)
+	}
+	for r := (driver.Range{AnyOrder: true}); ; {
+		err := w.scan(ctx, r)
+		if !errors.Is(err, errBroken) {
+			return err
+		}
+		// The rest of the part is read by itself, and the scan goes on after it.
+		of := w.of
+		if err := w.between(ctx, w.from, of.end); err != nil || w.done {
+			return err
+		}
+		r.After = append(bytes.Clone(of.root), bytes.Repeat([]byte{0xff}, driver.MaxRowKey-len(of.root))...)
+	}
+}

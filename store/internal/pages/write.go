@@ -1,0 +1,322 @@
+package pages
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/keyring"
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+)
+
+const (
+	mostChanges = 1 << 10 // of one page, made at once
+	mostBytes   = 4 << 20 // that they have
+	conflicts   = 200     // attempts at a page that other clients change all the time
+)
+
+// A change is what becomes of the row with a key.
+type change struct {
+	index int // of the row that the caller gave
+	key   []byte
+	size  int
+	make  func(t *rowcodec.View, was *rowcodec.Record) (*rowcodec.Record, error) // was is nil of a row that is not there; nil removes it
+}
+
+// Put writes rows, each as a whole.
+func (t *Table) Put(ctx context.Context, e *engine.Engine, rows []rowcodec.RowValues) error {
+	return t.change(ctx, e, len(rows), func(v *rowcodec.View, i int) (*rowcodec.Record, change, error) {
+		r, err := v.Check(rows[i])
+		if err != nil {
+			return nil, change{}, err
+		}
+		c := change{size: size(v, r), make: func(now *rowcodec.View, _ *rowcodec.Record) (*rowcodec.Record, error) { return adopted(now, v, r), nil }}
+		if c.size > mostBytes {
+			err = fmt.Errorf("%w: the row has %d bytes, a row of a page at most %d", driver.ErrTooLarge, c.size, mostBytes)
+		}
+		return r, c, err
+	})
+}
+
+// Delete removes rows.
+func (t *Table) Delete(ctx context.Context, e *engine.Engine, keys []rowcodec.RowValues) error {
+	return t.change(ctx, e, len(keys), func(v *rowcodec.View, i int) (*rowcodec.Record, change, error) {
+		r, err := unencoded(v, keys[i])
+		return r, change{make: func(*rowcodec.View, *rowcodec.Record) (*rowcodec.Record, error) { return nil, nil }}, err
+	})
+}
+
+// Update changes the columns that rows name of rows that are there.
+func (t *Table) Update(ctx context.Context, e *engine.Engine, rows []rowcodec.RowValues) error {
+	return t.change(ctx, e, len(rows), func(v *rowcodec.View, i int) (*rowcodec.Record, change, error) {
+		next, err := unencoded(v, rows[i])
+		if err == nil {
+			next, err = v.Check(rows[i])
+		}
+		if err != nil {
+			return nil, change{}, err
+		}
+		named := make(map[meta.ColumnID]bool)
+		for _, c := range v.Columns {
+			_, named[c.Id] = rows[i][c.Name]
+		}
+		return next, change{size: size(v, next), make: func(now *rowcodec.View, was *rowcodec.Record) (*rowcodec.Record, error) {
+			if was == nil {
+				return nil, fault.ErrNoRow
+			}
+			given := adopted(now, v, next)
+			for j, c := range now.Columns {
+				if at := len(now.Parts) + j; named[c.Id] {
+					was.Values[at] = given.Values[at]
+				}
+			}
+			return was, nil
+		}}, nil
+	})
+}
+
+// adopted returns a record that was made as of one view as a later one has it.
+func adopted(now, then *rowcodec.View, r *rowcodec.Record) *rowcodec.Record {
+	if now.Since == then.Since {
+		return r
+	}
+	return now.Inherited(then, r)
+}
+
+// size returns about how many bytes the values of a row take.
+func size(t *rowcodec.View, r *rowcodec.Record) (n int) {
+	for at, c := range columns(t) {
+		if v := r.Values[at]; v != nil {
+			n += len(c.Type.AppendStored(nil, v))
+		}
+	}
+	return n
+}
+
+// change checks and makes changes, in chunks of one page each. An error of a bad row is a [fault.RowError], and nothing was changed then.
+func (t *Table) change(ctx context.Context, e *engine.Engine, n int, of func(*rowcodec.View, int) (*rowcodec.Record, change, error)) error {
+	var all []change
+	e, err := e.WithSecondLook(ctx, func(e *engine.Engine) error {
+		all = make([]change, n)
+		records := make([]*rowcodec.Record, n)
+		for i := range n {
+			r, c, err := of(e.View, i)
+			if err != nil {
+				return &fault.RowError{Index: i, Err: err}
+			}
+			records[i], all[i] = r, c
+			all[i].index = i
+		}
+		for i, r := range records {
+			if err := e.EncodeKey(ctx, r); err != nil {
+				return &fault.RowError{Index: i, Err: err}
+			}
+			all[i].key = r.Key
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(all, func(a, b change) int { return bytes.Compare(a.key, b.key) })
+	for i := range all {
+		if i > 0 && bytes.Equal(all[i].key, all[i-1].key) {
+			return fmt.Errorf("%w: rows %d and %d have one key", driver.ErrOverlap, all[i-1].index, all[i].index)
+		}
+	}
+	var parts [][]change
+	for i, c := range all {
+		if i == 0 || !partOf(e.Spec, all[i-1].key).has(c.key) {
+			parts = append(parts, nil)
+		}
+		parts[len(parts)-1] = append(parts[len(parts)-1], c)
+	}
+	return e.Env.Concurrently(ctx, len(parts), func(ctx context.Context, i int) error { return t.changePart(ctx, e, parts[i]) })
+}
+
+// changePart makes changes of one part, page by page.
+func (t *Table) changePart(ctx context.Context, e *engine.Engine, changes []change) error {
+	for attempt := 0; len(changes) > 0; {
+		n := 0
+		err := t.retry(ctx, e, func(now *engine.Engine) (err error) {
+			e = now
+			n, err = t.changePage(ctx, e, changes)
+			return err
+		})
+		switch {
+		case errors.Is(err, errOvertaken) || errors.Is(err, driver.ErrUnknownOutcome):
+			// After an unknown outcome the page is read again: what is there says what has become of it.
+			if attempt++; attempt > conflicts {
+				return fmt.Errorf("%w: other clients change a page all the time", fault.ErrConflict)
+			}
+			if err := engine.WaitAgain(ctx, "page_changed", min(attempt, 6)); err != nil {
+				return err
+			}
+		case err != nil:
+			return err
+		default:
+			changes, attempt = changes[n:], 0
+		}
+	}
+	return nil
+}
+
+// errOvertaken is returned where another client has changed a page since it was read, or has left one to be cut.
+var errOvertaken = errors.New("pages: another client has changed the page")
+
+// changePage makes those of ascending changes that are of the first one's page, and returns how many these are.
+func (t *Table) changePage(ctx context.Context, e *engine.Engine, changes []change) (n int, err error) {
+	of := partOf(e.Spec, changes[0].key)
+	p, err := t.find(ctx, e, changes[0].key, true)
+	if err != nil {
+		return 0, err
+	}
+	if p == nil {
+		p = &page{key: of.root}
+	}
+	if len(p.cuts) > 0 {
+		if err := t.finish(ctx, e, p); err != nil {
+			return 0, err
+		}
+		return 0, errOvertaken
+	}
+	bytes := 0
+	for n < len(changes) && n < mostChanges && p.reaches(changes[n].key) && (n == 0 || bytes+changes[n].size <= mostBytes) {
+		bytes += changes[n].size
+		n++
+	}
+	rows, appended, err := t.merge(ctx, e.View, p, changes[:n])
+	if err != nil {
+		return 0, err
+	}
+	return n, t.replace(ctx, e, p, rows, appended)
+}
+
+// merge returns the rows of a page after changes, and whether these only added rows after all others.
+func (t *Table) merge(ctx context.Context, v *rowcodec.View, p *page, changes []change) (merged []*rowcodec.Record, appended bool, err error) {
+	rows, err := t.keyed(ctx, v, p)
+	if err != nil {
+		return nil, false, err
+	}
+	appended = len(rows) == 0 || bytes.Compare(rows[len(rows)-1].Key, changes[0].key) < 0
+	for len(rows)+len(changes) > 0 {
+		order := -1
+		switch {
+		case len(rows) == 0:
+			order = 1
+		case len(changes) > 0:
+			order = bytes.Compare(rows[0].Key, changes[0].key)
+		}
+		if order < 0 {
+			merged, rows = append(merged, rows[0]), rows[1:]
+			continue
+		}
+		var was *rowcodec.Record
+		if order == 0 {
+			was, rows = rows[0], rows[1:]
+		}
+		c := changes[0]
+		changes = changes[1:]
+		r, err := c.make(v, was)
+		if err != nil {
+			return nil, false, &fault.RowError{Index: c.index, Err: err}
+		}
+		if r != nil {
+			r.Key = c.key
+			merged = append(merged, r)
+		}
+	}
+	return merged, appended, nil
+}
+
+// keyed returns the rows of a page with their keys.
+func (t *Table) keyed(ctx context.Context, v *rowcodec.View, p *page) ([]*rowcodec.Record, error) {
+	rows, err := p.read(v, nil)
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range rows {
+		if err := v.EncodeKey(ctx, r); err != nil {
+			return nil, err
+		}
+		if bytes.Compare(r.Key, p.key) < 0 || !p.reaches(r.Key) || i > 0 && bytes.Compare(rows[i-1].Key, r.Key) >= 0 {
+			return nil, fmt.Errorf("%w: the rows of a page are not in the order of their keys", fault.ErrTampered)
+		}
+	}
+	return rows, nil
+}
+
+// replace writes other rows into a page that was read, and cuts it where they are too many.
+func (t *Table) replace(ctx context.Context, e *engine.Engine, p *page, rows []*rowcodec.Record, appended bool) error {
+	next := &page{key: p.key, high: p.high, cuts: cuts(e.View, partOf(e.Spec, p.key), rows, appended)}
+	expect := driver.Cell{Qualifier: versionCell, Value: p.version}
+	if err := t.write(ctx, e, next, rows, expect); err != nil || len(next.cuts) == 0 {
+		return err
+	}
+	// The rows are there. What is left to do, the next writer does if this one cannot.
+	err := t.finishRows(ctx, e, next, rows)
+	if errors.Is(err, errOvertaken) || errors.Is(err, driver.ErrUnknownOutcome) {
+		return nil
+	}
+	return err
+}
+
+// write puts a page with rows if the version is what is expected.
+func (t *Table) write(ctx context.Context, e *engine.Engine, p *page, rows []*rowcodec.Record, expect driver.Cell) error {
+	h := keyring.NewHeader()
+	h.Policy = e.Since
+	put, err := e.Data.CheckAndPut(ctx, p.key, expect, encode(e.View, p, rows, h)...)
+	if err == nil && !put {
+		err = errOvertaken
+	}
+	return err
+}
+
+// finish cuts a page that was read.
+func (t *Table) finish(ctx context.Context, e *engine.Engine, p *page) error {
+	rows, err := t.keyed(ctx, e.View, p)
+	if err != nil {
+		return err
+	}
+	return t.finishRows(ctx, e, p, rows)
+}
+
+// finishRows makes the pages that a page is to be cut into, from the last to the first, and takes their rows out of it.
+func (t *Table) finishRows(ctx context.Context, e *engine.Engine, p *page, rows []*rowcodec.Record) error {
+	high, end := p.high, len(rows)
+	for _, c := range slices.Backward(p.cuts) {
+		next := &page{key: c.key, high: high}
+		// One that is there is right: another client made it, and may have changed it since.
+		err := t.write(ctx, e, next, rows[c.row:end], driver.Cell{Qualifier: versionCell})
+		if err != nil && !errors.Is(err, errOvertaken) {
+			return err
+		}
+		high, end = c.key, c.row
+	}
+	return t.write(ctx, e, &page{key: p.key, high: high}, rows[:end], driver.Cell{Qualifier: versionCell, Value: p.version})
+}
+
+// cuts returns where rows are to be cut into pages. Rows that come in the order of their keys fill pages; elsewhere pages get
+// about the same number, so that there is room for more.
+func cuts(t *rowcodec.View, of part, rows []*rowcodec.Record, appended bool) (all []cut) {
+	most := t.Meta.PageRows
+	if n := (len(rows) + most - 1) / most; !appended && n > 1 {
+		most = (len(rows) + n - 1) / n
+	}
+	n, total := 0, 0
+	for i, r := range rows {
+		bytes := size(t, r)
+		if i > 0 && (n == most || total+bytes > maxBytes) {
+			all = append(all, cut{i, between(rows[i-1].Key, r.Key, len(of.root))})
+			n, total = 0, 0
+		}
+		n, total = n+1, total+bytes
+	}
+	return all
+}

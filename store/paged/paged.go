@@ -1,0 +1,198 @@
+// Package paged keeps tables whose rows share sealed pages: tables that are loaded and then mostly read.
+//
+// Package store seals the columns of each row. Here the sealed columns of up to 64 rows with neighbouring keys are sealed at
+// once, in one cell, and their plain columns lie in another cell beside (Iyer et al., A Framework for Efficient Storage
+// Security in RDBMS, EDBT 2004, section 4.2). So a scan opens one cell for 64 rows, and a row is some bytes longer than its
+// plaintext, where package store adds about a hundred. A query that asks for plain columns only, and takes them
+// unauthenticated, opens nothing:
+//
+//	t, err := paged.Create(ctx, st, schema, 64)
+//	err = t.Put(ctx, rows...)                       // thousands at a time, in the order of their keys
+//	for row, err := range t.Query(ctx, store.Query{Where: where}) { ... }
+//
+// In return a write of one row reads and writes its page. Put rows in the order of their keys, as far as you can, and many at a
+// time: then pages are full, and each is written about once. Rows that come in any order leave pages two thirds full.
+//
+// # What a table of pages has
+//
+// Its row key is that of any table: parts that are plain, hashed, ordered by [store.MOPE], [store.Boldyreva], [store.Wozniak] or
+// [store.Plaintext], and a tie-breaker. Conditions on the first parts choose the pages that are read. Columns are plain or
+// randomised, and conditions on them are checked row by row. Where the first part is plain or hashed, pages have rows of one
+// of its values only: then pages are full if a value has many rows.
+//
+// Create refuses the rest by name: columns that are searched, a TTL, tenants, Conditional, AppendOnly, CellPerColumn,
+// and schemes with an index. [store.Store.Alter] adds, renames and drops columns, [store.Store.RotateKeys] adds a key, and
+// [Table.Reseal] seals pages again under it. [store.Store.Drop] drops the table.
+//
+// # Concurrency
+//
+// Any number of clients may write. A page changes by compare-and-set, so that no change is lost, and a row is always whole. Put, Delete
+// and Update may be made again after an error. A query sees each page as of one moment, and each row once.
+//
+// # Integrity
+//
+// A page that was changed, or put elsewhere, is [store.ErrTampered], and so is one that is missing between others. Not
+// noticed is an older content of one page, nor that all pages are gone that begin with one value of a hashed or plain first part,
+// or in one partition of another table. docs/security.md says more.
+package paged
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/internal/administer"
+	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/pages"
+	"github.com/rangecrypt/rangecrypt/store/internal/session"
+)
+
+// Rows is how many rows a page has at most where [Create] is given 0.
+const Rows = 64
+
+// A Table is a table of pages. It is safe for concurrent use.
+type Table struct{ pages *pages.Table }
+
+// Create makes a table whose pages have up to a number of rows, from 2 to 4096; 0 is [Rows]. A table of the same name is
+// [store.ErrExists]. A schema that makes no sense, or has what pages cannot hold, is [store.ErrSchema].
+func Create(ctx context.Context, st *store.Store, schema store.Schema, rows int) (*Table, error) {
+	if rows == 0 {
+		rows = Rows
+	}
+	s := session.SchemaOf(schema)
+	s.PageRows = rows
+	tbl, err := administer.Create(ctx, session.Of(st), s)
+	if err != nil {
+		return nil, fmt.Errorf("paged: %w", err)
+	}
+	return &Table{pages.New(tbl)}, nil
+}
+
+// Open opens a table of pages. One that does not exist, or has no pages, is [store.ErrNoTable].
+func Open(ctx context.Context, st *store.Store, name string) (*Table, error) {
+	tbl, err := session.Of(st).Paged(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("paged: open table %q: %w", name, err)
+	}
+	return &Table{pages.New(tbl)}, nil
+}
+
+// Put writes rows, each as a whole: a row with the same key is replaced. All rows are checked before anything is written; the
+// error of a bad row is a [store.RowError]. After any other error some rows may have been written: put them again. The same key
+// twice is [driver.ErrOverlap].
+func (t *Table) Put(ctx context.Context, rows ...store.Row) error {
+	return t.call(ctx, "put", "put into", len(rows), func(ctx context.Context, e *engine.Engine) error { return t.pages.Put(ctx, e, rows) })
+}
+
+// Update changes columns of rows that exist: key parts say which row it is, and the columns that a Row names get new values,
+// nil for null. A row that does not exist is [store.ErrNoRow]; others may have been changed then.
+func (t *Table) Update(ctx context.Context, rows ...store.Row) error {
+	return t.call(ctx, "update", "update", len(rows), func(ctx context.Context, e *engine.Engine) error { return t.pages.Update(ctx, e, rows) })
+}
+
+// Delete removes rows by their key parts. A row that does not exist is no error.
+func (t *Table) Delete(ctx context.Context, keys ...store.Row) error {
+	return t.call(ctx, "delete", "delete from", len(keys), func(ctx context.Context, e *engine.Engine) error { return t.pages.Delete(ctx, e, keys) })
+}
+
+// Get returns the row with the key parts of key, with the named columns or, where none is named, with all of them. It
+// returns nil if there is no such row. It reads one page.
+func (t *Table) Get(ctx context.Context, key store.Row, columns ...string) (row store.Row, err error) {
+	err = t.call(ctx, "get", "get from", 1, func(ctx context.Context, e *engine.Engine) (err error) {
+		row, err = t.pages.Get(ctx, e, key, columns)
+		return err
+	})
+	return row, err
+}
+
+// Query yields the rows that a query selects. Rows with neighbouring keys come in the order of their keys, and otherwise in no
+// order. OrderBy, By, Reverse and PageToken are [store.ErrColumn]. [store.Query.Unauthenticated] reads and opens no sealed page.
+func (t *Table) Query(ctx context.Context, q store.Query) iter.Seq2[store.Row, error] {
+	return func(yield func(store.Row, error) bool) {
+		e, err := t.pages.Use()
+		if err != nil {
+			yield(nil, fault.Prefixed(err))
+			return
+		}
+		n := 0
+		ctx, end := t.pages.Operation(ctx, "query")
+		defer func() { end(n, err) }()
+		var row store.Row
+		for row, err = range t.pages.Rows(ctx, e, session.SelectionOf(q)) {
+			if err != nil {
+				err = t.failed("query", err)
+				yield(nil, err)
+				return
+			}
+			n++
+			if !yield(row, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Count returns how many rows a predicate selects.
+func (t *Table) Count(ctx context.Context, where store.Predicate) (n int, err error) {
+	for _, err := range t.Query(ctx, store.Query{Where: where, Columns: []string{}}) {
+		if err != nil {
+			return 0, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// A Census is what [Table.Verify] and [Table.Reseal] found.
+type Census = pages.Census
+
+// Verify opens all pages, and checks that none is missing and that rows are where their keys belong. The first fault is the error.
+func (t *Table) Verify(ctx context.Context) (c Census, err error) {
+	err = t.call(ctx, "verify", "verify", 0, func(ctx context.Context, e *engine.Engine) (err error) {
+		c, err = t.pages.Verify(ctx, e)
+		return err
+	})
+	return c, err
+}
+
+// Reseal seals all pages under the newest key that are not: after [store.Store.RotateKeys]. It can be made again after an error. A
+// client that did not write for long may still write a page under the key that it knows, so that a second call may find some.
+func (t *Table) Reseal(ctx context.Context) (c Census, err error) {
+	err = t.call(ctx, "reseal", "reseal", 0, func(ctx context.Context, e *engine.Engine) (err error) {
+		c, err = t.pages.Reseal(ctx, e)
+		return err
+	})
+	return c, err
+}
+
+// Stats are what a Table has done since it was opened.
+type Stats struct {
+	Opened uint64 // sealed pages that were opened
+	Cached uint64 // that were in memory, opened before: a Table keeps up to 8 MiB
+}
+
+// Stats returns them.
+func (t *Table) Stats() Stats {
+	opened, cached := t.pages.Counts()
+	return Stats{Opened: opened, Cached: cached}
+}
+
+// call does what concerns n rows, and observes it.
+func (t *Table) call(ctx context.Context, name, doing string, n int, do func(context.Context, *engine.Engine) error) error {
+	e, err := t.pages.Use()
+	if err != nil {
+		return fault.Prefixed(err)
+	}
+	ctx, end := t.pages.Operation(ctx, name)
+	if err = do(ctx, e); err != nil {
+		n, err = 0, t.failed(doing, err)
+	}
+	end(n, err)
+	return err
+}
+
+func (t *Table) failed(doing string, err error) error {
+	return fmt.Errorf("paged: %s %q: %w", doing, t.pages.Now().Meta.Name, engine.Gone(err))
+}
