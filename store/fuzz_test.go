@@ -19,6 +19,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 	"github.com/rangecrypt/rangecrypt/store/internal/query"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/internal/value"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
@@ -97,18 +98,18 @@ func FuzzCutSized(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{0})
 	f.Add([]byte{3, 'a', 'b'})
-	f.Add(rowcodec.AppendSized(rowcodec.AppendSized(nil, []byte("one")), []byte("two")))
+	f.Add(value.AppendSized(value.AppendSized(nil, []byte("one")), []byte("two")))
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
 	f.Add([]byte{0x80, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		sized, rest, err := rowcodec.CutSized(b)
+		sized, rest, err := value.CutSized(b)
 		if err != nil {
 			return
 		}
 		if !bytes.HasSuffix(b, append(bytes.Clone(sized), rest...)) {
 			t.Fatalf("%x was cut to %x and %x", b, sized, rest)
 		}
-		again, none, err := rowcodec.CutSized(rowcodec.AppendSized(nil, sized))
+		again, none, err := value.CutSized(value.AppendSized(nil, sized))
 		if err != nil || !bytes.Equal(again, sized) || len(none) > 0 {
 			t.Fatalf("%x: %x, %x, %v", sized, again, none, err)
 		}
@@ -195,7 +196,7 @@ func (x *fuzzedRow) decode(key, ordered, plain []byte) (*rowcodec.Record, error)
 func (x *fuzzedRow) hasCell(key []byte, name string) bool {
 	rest := key
 	for range x.tbl.now().Parts {
-		_, rest, _ = rowcodec.CutSized(rest)
+		_, rest, _ = value.CutSized(rest)
 	}
 	e, err := (&rowcodec.Entries{Rest: rest}).Of(x.tbl.now().ByName[name].Id)
 	return err == nil && e.Present && !e.Packed

@@ -46,7 +46,9 @@ var keyings = []keying{
 	{"plain", []store.KeyPart{store.PlainPart("who", store.Uint8), store.OrderedPart("at", store.Float64, store.Boldyreva)},
 		func(n int) store.Row { return store.Row{"who": uint8(255 - n%3), "at": float64(n) / 7} }},
 	{"text", []store.KeyPart{store.OrderedPart("at", store.Uint8, store.Plaintext), store.PlainPart("text", store.String)},
-		func(n int) store.Row { return store.Row{"at": uint8(n % 4 * 85), "text": strings.Repeat("z\u00e9", n%5) + fmt.Sprint(n)} }},
+		func(n int) store.Row {
+			return store.Row{"at": uint8(n % 4 * 85), "text": strings.Repeat("z\u00e9", n%5) + fmt.Sprint(n)}
+		}},
 }
 
 func (k keying) schema(columns ...store.Column) store.Schema {

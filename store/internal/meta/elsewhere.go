@@ -21,6 +21,20 @@ func NewElsewhere(name string) (*Table, error) {
 // keys of the columns, and nothing of the table is in a family.
 func (m *Table) Elsewhere() bool { return m.Layout == inspect.Elsewhere }
 
+// Paged reports whether the rows of the table are in sealed pages.
+func (m *Table) Paged() bool { return m.PlainLayout() == inspect.Paged }
+
+// Apart returns why package store does not open the table itself, and what to do instead; "" is that it does.
+func (m *Table) Apart() string {
+	switch {
+	case m.Elsewhere():
+		return "the application keeps its rows, and package store/cell opens its fields, and Store.Alter and Store.Drop of package store change and drop it"
+	case m.Paged():
+		return "its rows are in pages, and package store/paged opens it, and Store.Alter and Store.Drop of package store change and drop it"
+	}
+	return ""
+}
+
 // Registrable returns an error if a column makes no sense in the table, whether the table has one of its name or not.
 func (m *Table) Registrable(c Spec) error {
 	if err := c.check(); err != nil {

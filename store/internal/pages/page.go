@@ -21,6 +21,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/internal/value"
 )
 
 // The cells of a page. None is empty, so that no scan takes a page for a row of another layout.
@@ -69,9 +70,9 @@ func (p *page) appendHead(dst []byte) []byte {
 	dst = binary.AppendUvarint(append(dst, plainFormat), uint64(p.rows))
 	dst = binary.AppendUvarint(dst, uint64(len(p.cuts)))
 	for _, c := range p.cuts {
-		dst = rowcodec.AppendSized(binary.AppendUvarint(dst, uint64(c.row)), c.key)
+		dst = value.AppendSized(binary.AppendUvarint(dst, uint64(c.row)), c.key)
 	}
-	return rowcodec.AppendSized(dst, p.high)
+	return value.AppendSized(dst, p.high)
 }
 
 // readPlain reads the plain mini-page, which anybody may have written.
@@ -99,13 +100,13 @@ func (p *page) readPlain(cell []byte) error {
 	for range n {
 		c := cut{row: number()}
 		var err error
-		if c.key, rest, err = rowcodec.CutSized(rest); err != nil || c.row <= row || c.row >= p.rows || bytes.Compare(c.key, least) <= 0 {
+		if c.key, rest, err = value.CutSized(rest); err != nil || c.row <= row || c.row >= p.rows || bytes.Compare(c.key, least) <= 0 {
 			return errCut
 		}
 		least, row = c.key, c.row
 		p.cuts = append(p.cuts, c)
 	}
-	high, rest, err := rowcodec.CutSized(rest)
+	high, rest, err := value.CutSized(rest)
 	switch {
 	case err != nil:
 		return errCut

@@ -61,10 +61,15 @@ func newPlan(ctx context.Context, t *rowcodec.View, q query.Selection) (p *plan,
 			}
 		}
 	}
-	all, restricted, err := query.KeyRanges(ctx, t, &p.tree)
-	if p.ranges, p.whole = all, !restricted; err != nil {
+	ss, none := p.tree.Implied()
+	if none {
+		return p, nil
+	}
+	rows, err := ranges.OfRows(ctx, t, ss)
+	if err != nil && err != ranges.ErrMultiplied {
 		return nil, err
 	}
+	p.ranges, p.whole = rows.Ranges, err != nil || !rows.Restricted
 	if q.RequireIndex && p.whole {
 		return nil, fmt.Errorf("%w: the predicate does not restrict the first parts of the row key", fault.ErrScan)
 	}

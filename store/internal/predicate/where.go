@@ -224,7 +224,7 @@ func (t *Term) Print(b []byte, typ value.Type) []byte {
 	b = fmt.Appendf(b, "|%d", len(t.In))
 	for _, v := range t.In {
 		if !typ.Exact() {
-			b = rowcodec.AppendSized(b, typ.Append(nil, v))
+			b = value.AppendSized(b, typ.Append(nil, v))
 		} else if code, err := typ.Code(v); err == nil {
 			b = fmt.Appendf(b, "|%d", code)
 		}
@@ -233,7 +233,7 @@ func (t *Term) Print(b []byte, typ value.Type) []byte {
 		if limit == nil {
 			b = append(b, '-')
 		} else {
-			b = rowcodec.AppendSized(fmt.Appendf(b, "%t", limit.Open), typ.Append(nil, limit.Value))
+			b = value.AppendSized(fmt.Appendf(b, "%t", limit.Open), typ.Append(nil, limit.Value))
 		}
 	}
 	return b

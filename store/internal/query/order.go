@@ -12,6 +12,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/inorder"
 	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
+	"github.com/rangecrypt/rangecrypt/store/internal/ranges"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
@@ -69,7 +70,7 @@ func (p *planner) orderWays(tree *predicate.Tree, c *rowcodec.Column) ([]way, er
 		w := way{tree: tree}
 		restricted, err := w.byRows(p.ctx, p.t, ss)
 		w.whole = !restricted
-		if err == errMultiplied || err == nil && !slices.Contains(w.sortedBy, c) {
+		if err == ranges.ErrMultiplied || err == nil && !slices.Contains(w.sortedBy, c) {
 			return nil, nil
 		}
 		return []way{w}, err

@@ -15,6 +15,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
 	"github.com/rangecrypt/rangecrypt/store/internal/ranges"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/internal/value"
 )
 
 // plan is how a query is going to be answered: on one way to rows, or on several, one after the other.
@@ -59,15 +60,8 @@ type keyRange struct {
 	allForms bool      // it stands for the ranges of all forms
 }
 
-// maxRanges limits how many ranges the values of In may multiply to, and maxWays how many branches of Or are ways of
-// their own.
-const (
-	maxRanges = 10_000
-	maxWays   = 100
-)
-
-// errMultiplied is returned where lists multiply to more.
-var errMultiplied = fmt.Errorf("%w: the lists of In multiply to more than %d combinations of key parts", fault.ErrColumn, maxRanges)
+// maxWays limits how many branches of Or are ways of their own.
+const maxWays = 100
 
 // A planner chooses ways.
 type planner struct {
@@ -235,7 +229,7 @@ func (p *planner) ways(tree *predicate.Tree, to []way) ([]way, error) {
 		return append(to, w), err
 	}
 	w, err := p.single(tree)
-	if err != nil && err != errMultiplied {
+	if err != nil && err != ranges.ErrMultiplied {
 		return nil, err
 	}
 	const few = 16
@@ -377,7 +371,7 @@ func (p *planner) branches(branches, rest []predicate.Tree) ([]way, error) {
 		with := predicate.And(append(slices.Clip(rest), b)...)
 		w, err := p.single(&with)
 		switch {
-		case err != nil && err != errMultiplied:
+		case err != nil && err != ranges.ErrMultiplied:
 			return nil, err
 		case err == nil && w.driving != nil:
 			if groups[w.driving] = append(groups[w.driving], b); len(groups[w.driving]) == 1 {
@@ -419,78 +413,9 @@ func (p *planner) branches(branches, rest []predicate.Tree) ([]way, error) {
 
 // byRows sets the ranges of row keys and reports whether the predicate restricts them.
 func (w *way) byRows(ctx context.Context, t *rowcodec.View, ss predicate.Sets) (bool, error) {
-	prefixes := [][]byte{t.Prefix}
-	for i, c := range t.Parts {
-		s := ss.Of(c)
-		var values []any
-		exactly := false
-		if s != nil && c.Encryption != meta.Ordered {
-			values, exactly = s.Exactly()
-		}
-		if len(prefixes) == 1 && (exactly || c.Encryption == meta.Ordered || c.Encryption == meta.Plain && i > 0) {
-			w.sortedBy = append(w.sortedBy, c)
-		}
-		if exactly {
-			// One prefix for each value of this part after each so far, in the order of values.
-			var longer [][]byte
-			for _, prefix := range prefixes {
-				for _, v := range values {
-					v, err := c.Type.Normalize(v)
-					if err != nil {
-						continue // no row has it
-					}
-					key, err := c.AppendSearch(ctx, bytes.Clone(prefix), v)
-					if err != nil {
-						return false, err
-					}
-					longer = append(longer, key)
-				}
-			}
-			if len(longer) > maxRanges {
-				return false, errMultiplied
-			}
-			prefixes, w.fixed = longer, true
-			continue
-		}
-		// Hashes have no order, and neither have partitions; everything after the prefixes is
-		// scanned then.
-		if c.Encryption != meta.Ordered && (c.Encryption != meta.Plain || i == 0 || s == nil) {
-			break
-		}
-		for _, prefix := range prefixes {
-			more, err := rangesOf(ctx, c, prefix, s)
-			if err != nil {
-				return false, err
-			}
-			if w.Ranges = append(w.Ranges, more...); len(w.Ranges) > maxRanges {
-				return false, errMultiplied
-			}
-		}
-		w.values = s
-		return w.fixed || s != nil, nil
-	}
-	for _, prefix := range prefixes {
-		w.Ranges = append(w.Ranges, keyRange{Range: ranges.Range{Start: prefix, End: ope.PrefixEnd(prefix)}})
-	}
-	return w.fixed, nil
-}
-
-// KeyRanges returns the ranges of row keys that have all rows a predicate selects, and whether it restricts them. There are none
-// if it selects no row.
-func KeyRanges(ctx context.Context, t *rowcodec.View, tree *predicate.Tree) (all []ranges.Range, restricted bool, err error) {
-	ss, none := tree.Implied()
-	if none {
-		return nil, true, nil
-	}
-	var w way
-	restricted, err = w.byRows(ctx, t, ss)
-	if err == errMultiplied {
-		return nil, false, nil
-	}
-	for _, r := range w.Ranges {
-		all = append(all, r.Range)
-	}
-	return all, restricted, err
+	rows, err := ranges.OfRows(ctx, t, ss)
+	w.sortedBy, w.fixed, w.values, w.Ranges = rows.SortedBy, rows.Fixed, rows.Values, keyRanges(rows.Ranges)
+	return rows.Restricted, err
 }
 
 // rangesOf returns the ranges of keys that begin with prefix and go on with what stands for a value of the set.
@@ -499,11 +424,15 @@ func rangesOf(ctx context.Context, c *rowcodec.Column, prefix []byte, values *pr
 	if err != nil {
 		return nil, indexError(c, err)
 	}
+	return keyRanges(of), nil
+}
+
+func keyRanges(of []ranges.Range) []keyRange {
 	all := make([]keyRange, len(of))
 	for i, r := range of {
 		all[i].Range = r
 	}
-	return all, nil
+	return all
 }
 
 // Fingerprint names the query, for page tokens: queries with the same answer may share one.
@@ -528,7 +457,7 @@ func (pl *plan) Fingerprint() []byte {
 				fmt.Fprintf(h, "|%d|%d", r.Within.Lo, r.Within.Hi)
 				continue
 			}
-			h.Write(rowcodec.AppendSized(rowcodec.AppendSized(nil, r.Start), r.End))
+			h.Write(value.AppendSized(value.AppendSized(nil, r.Start), r.End))
 		}
 	}
 	h.Write(pl.tree.Print(nil))

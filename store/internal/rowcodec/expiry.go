@@ -10,6 +10,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+	"github.com/rangecrypt/rangecrypt/store/internal/value"
 )
 
 // A row that expires says when in its key cell, sealed, and readers go by that alone. The database is told how long to keep
@@ -202,7 +203,7 @@ func (t *View) cutExpiry(b []byte) (expires int64, rest []byte, err error) {
 	entries := Entries{Rest: b}
 	e, err := entries.Of(expiryID)
 	if err == nil && len(e.Value) != expirySize {
-		err = errCutShort
+		err = value.ErrCutShort
 	}
 	if err == nil {
 		if expires = int64(binary.BigEndian.Uint64(e.Value)); expires <= 0 {
@@ -265,7 +266,7 @@ func (t *View) Expired(row driver.Row, s *Scratch) bool {
 	b, _, err := t.OpenKeyCell(row.Cells[0].Value, s)
 	for range t.Parts {
 		if err == nil {
-			_, b, err = CutSized(b)
+			_, b, err = value.CutSized(b)
 		}
 	}
 	if err != nil {

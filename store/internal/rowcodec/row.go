@@ -260,7 +260,7 @@ func (c *Column) IndexName() string { return meta.IndexName(c.Id) }
 // appendKey appends what a key cell begins with.
 func (t *View) appendKey(b []byte, r *Record) []byte {
 	for i, c := range t.Parts {
-		b = AppendSized(b, c.Type.AppendStored(nil, r.Values[i]))
+		b = value.AppendSized(b, c.Type.AppendStored(nil, r.Values[i]))
 	}
 	return appendExpiry(b, r.Expires)
 }
@@ -454,7 +454,7 @@ func (t *View) decode(key, b []byte, h seal.Header, cells []driver.Cell, want []
 	r.Key, r.Write, r.Version = key, h.Write, h.Policy
 	for i, c := range t.Parts {
 		var part []byte
-		if part, b, err = CutSized(b); err == nil {
+		if part, b, err = value.CutSized(b); err == nil {
 			r.Values[i], err = c.Type.Parse(part)
 		}
 		if err != nil {
@@ -592,7 +592,7 @@ func (es *Entries) Of(id meta.ColumnID) (entry, error) {
 			length = 0
 		}
 		if n <= 0 || length > uint64(len(rest)-n) {
-			return entry{}, errCutShort
+			return entry{}, value.ErrCutShort
 		}
 		e.Value, es.Rest = rest[n:n+int(length)], rest[n+int(length):]
 		if order == 0 {
@@ -601,7 +601,7 @@ func (es *Entries) Of(id meta.ColumnID) (entry, error) {
 		es.passed++
 	}
 	if 0 < len(es.Rest) && len(es.Rest) < len(id) {
-		return entry{}, errCutShort
+		return entry{}, value.ErrCutShort
 	}
 	return entry{}, nil
 }
@@ -634,22 +634,6 @@ func (t *View) Row(r *Record, want []bool) RowValues {
 		}
 	}
 	return row
-}
-
-var errCutShort = errors.New("cut short")
-
-// AppendSized appends b with its length before it.
-func AppendSized(dst, b []byte) []byte {
-	return append(binary.AppendUvarint(dst, uint64(len(b))), b...)
-}
-
-// CutSized undoes appendSized and returns what follows.
-func CutSized(b []byte) (sized, rest []byte, err error) {
-	n, size := binary.Uvarint(b)
-	if size <= 0 || n > uint64(len(b)-size) {
-		return nil, nil, errCutShort
-	}
-	return b[size : size+int(n)], b[size+int(n):], nil
 }
 
 // Again returns the record as one of another write: each attempt has postings of its own.
@@ -694,7 +678,7 @@ func (t *View) Outdated(row driver.Row, s *Scratch) (bool, error) {
 // cutKey passes over what a key cell begins with, and returns when the row expires and the entries.
 func (t *View) cutKey(b []byte) (expires int64, entries []byte, err error) {
 	for range t.Parts {
-		if _, b, err = CutSized(b); err != nil {
+		if _, b, err = value.CutSized(b); err != nil {
 			return 0, nil, fmt.Errorf("key cell: %w: %w", t.unread(), err)
 		}
 	}

@@ -128,7 +128,9 @@ func (db *Database) writes(rows int) (written func()) {
 }
 
 // Named opens the table that has a name.
-func (db *Database) Named(ctx context.Context, name string) (*Table, error) { return db.named(ctx, name, (*meta.Table).Apart) }
+func (db *Database) Named(ctx context.Context, name string) (*Table, error) {
+	return db.named(ctx, name, (*meta.Table).Apart)
+}
 
 // Paged opens the table of pages that has a name.
 func (db *Database) Paged(ctx context.Context, name string) (*Table, error) {

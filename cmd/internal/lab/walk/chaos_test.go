@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rangecrypt/rangecrypt/internal/intercept"
-	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
@@ -25,47 +24,6 @@ var (
 	chaosRuns = flag.Int("walk.chaos", sim.Share(40, 8), "runs of TestClientsInChaos")
 	chaosSeed = flag.Uint64("walk.seed", rand.Uint64(), "seed of the first of them")
 )
-
-// A fog is a connection to a database that delays calls, refuses changes, and does not say what became of some: they were
-// made, were not, or are made later.
-type fog struct {
-	mu            sync.Mutex
-	random        *rand.Rand
-	unknown, fail float64 // share of changes
-	late          *sync.WaitGroup
-}
-
-func (f *fog) draw() float64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.random.Float64()
-}
-
-func (f *fog) call(ctx context.Context, op intercept.Op, c intercept.Call) error {
-	if f.draw() < 0.3 {
-		if err := pause.For(ctx, time.Duration(f.draw()*float64(500*time.Microsecond))); err != nil {
-			return err
-		}
-	}
-	switch {
-	case op.Reads() || op.Method == "Family":
-	case op.Conditional() && f.draw() < f.unknown:
-		switch x := f.draw(); {
-		case x < 0.33:
-			return errors.Join(c.Make(nil), driver.ErrUnknownOutcome)
-		case x > 0.5:
-			later, wait := c.Later(), time.Duration(f.draw()*float64(8*time.Millisecond))
-			f.late.Go(func() {
-				time.Sleep(wait)
-				later()
-			})
-		}
-		return driver.ErrUnknownOutcome
-	case f.draw() < f.fail:
-		return errDead
-	}
-	return c.Make(nil)
-}
 
 // possible are the values that keys may have, "" where there may be no entry.
 type possible map[string]map[string]bool
@@ -189,8 +147,8 @@ func TestClientsInChaos(t *testing.T) {
 			var late, writers sync.WaitGroup
 			unknown, fail := 0.3*r.Float64(), 0.02*float64(r.IntN(2))
 			foggy := func(unknown, fail float64) *Tree {
-				f := &fog{random: rand.New(rand.NewPCG(seed, r.Uint64())), unknown: unknown, fail: fail, late: &late}
-				return opened(t, intercept.New(db, f.call, nil), Options{Entries: 4 + r.IntN(5), Cached: []int{0, 1, 3, 10, 1000}[r.IntN(5)]})
+				f := &intercept.Fog{Random: rand.New(rand.NewPCG(seed, r.Uint64())), Unknown: unknown, Fail: fail, Refused: errDead, Late: &late}
+				return opened(t, intercept.New(db, f.Call, nil), Options{Entries: 4 + r.IntN(5), Cached: []int{0, 1, 3, 10, 1000}[r.IntN(5)]})
 			}
 			group, ctx := errgroup.WithContext(t.Context())
 			stop := make(chan struct{})

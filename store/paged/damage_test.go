@@ -1,0 +1,200 @@
+package paged_test
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/paged"
+)
+
+// loaded returns a table with 100 rows in pages of 4, and the family that has them.
+func loaded(t *testing.T, spread int) (*paged.Table, driver.Family) {
+	t.Helper()
+	db := drivertest.NewMemory()
+	st := opened(t, db)
+	schema := keyings[0].schema(store.RandomisedColumn("secret", store.Int64), store.PlainColumn("open", store.Int64))
+	schema.SpreadBits = spread
+	tbl, err := paged.Create(t.Context(), st, schema, 4)
+	require.NoError(t, err)
+	load(t, tbl, 1)
+	d, err := st.Describe(t.Context())
+	require.NoError(t, err)
+	at := slices.IndexFunc(d.Tables, func(table inspect.Table) bool { return table.Name == "t" })
+	require.Equal(t, "paged", d.Tables[at].Layout)
+	require.Equal(t, 4, d.Tables[at].PageRows)
+	require.Len(t, d.Tables[at].Families, 1)
+	f, err := db.Family(t.Context(), driver.FamilySpec{Name: d.Tables[at].Families[0], Layout: driver.LayoutOrdered, SpreadBits: max(0, spread), Existing: true})
+	require.NoError(t, err)
+	return tbl, f
+}
+
+func load(t *testing.T, tbl *paged.Table, factor int64) {
+	t.Helper()
+	var rows []store.Row
+	for i := range int64(100) {
+		rows = append(rows, store.Row{"at": i, "secret": factor * i, "open": -factor * i})
+	}
+	require.NoError(t, tbl.Put(t.Context(), rows...))
+}
+
+func stored(t *testing.T, f driver.Family) (rows []driver.Row) {
+	t.Helper()
+	for row, err := range f.Scan(t.Context(), driver.Range{}) {
+		require.NoError(t, err)
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// put makes a row of the database have the given cells, and no other.
+func put(t *testing.T, f driver.Family, key []byte, cells []driver.Cell) {
+	t.Helper()
+	require.NoError(t, f.Apply(t.Context(), driver.Mutation{Row: key, DeleteRow: true}))
+	if len(cells) > 0 {
+		require.NoError(t, f.Apply(t.Context(), driver.Mutation{Row: key, Puts: cells}))
+	}
+}
+
+// sum asks for all rows.
+func sum(t *testing.T, tbl *paged.Table) (n int64, err error) {
+	for row, err := range tbl.Query(t.Context(), store.Query{}) {
+		if err != nil {
+			return 0, err
+		}
+		n += row["secret"].(int64) - row["open"].(int64)
+	}
+	return n, nil
+}
+
+// Whatever is changed in the database, a query of a new client says so, and so does Verify.
+func TestDamageIsNoticed(t *testing.T) {
+	tbl, f := loaded(t, -1)
+	pages := stored(t, f)
+	require.Greater(t, len(pages), 20)
+	want, err := sum(t, tbl)
+	require.NoError(t, err)
+	noticed := func(t *testing.T, what string) {
+		t.Helper()
+		got, err := sum(t, tbl)
+		require.ErrorIs(t, err, store.ErrTampered, "%s: %d", what, got)
+		_, err = tbl.Verify(t.Context())
+		require.ErrorIs(t, err, store.ErrTampered, what)
+	}
+	victim := pages[7]
+	for i, cell := range victim.Cells {
+		for at := range cell.Value {
+			if i == 1 && at > 90 && at%16 > 0 {
+				continue // of the ciphertext, some
+			}
+			cells := slices.Clone(victim.Cells)
+			cells[i].Value = bytes.Clone(cell.Value)
+			cells[i].Value[at] ^= 1 << (at % 8)
+			put(t, f, victim.Key, cells)
+			// The id of a key is in bytes 1 to 16.
+			if _, err := sum(t, tbl); i == 1 && at >= 1 && at <= 16 {
+				require.ErrorIs(t, err, store.ErrWrongKey)
+				continue
+			}
+			noticed(t, string(cell.Qualifier))
+		}
+		for _, n := range []int{0, 1, len(cell.Value) - 1} {
+			cells := slices.Clone(victim.Cells)
+			cells[i].Value = cell.Value[:n]
+			put(t, f, victim.Key, cells)
+			noticed(t, "a cell that is cut short")
+		}
+		put(t, f, victim.Key, slices.Delete(slices.Clone(victim.Cells), i, i+1))
+		noticed(t, "a missing cell")
+	}
+	put(t, f, victim.Key, nil)
+	noticed(t, "a missing page")
+	put(t, f, victim.Key, pages[8].Cells)
+	noticed(t, "another page in its place")
+	put(t, f, victim.Key, victim.Cells)
+	put(t, f, append(bytes.Clone(victim.Key), 1), victim.Cells)
+	noticed(t, "a page twice")
+	put(t, f, append(bytes.Clone(victim.Key), 1), nil)
+	for _, at := range []int{0, len(pages) - 1} {
+		put(t, f, pages[at].Key, nil)
+		noticed(t, "the first or last page is missing")
+		put(t, f, pages[at].Key, pages[at].Cells)
+	}
+	got, err := sum(t, tbl)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+
+	// Cells of two writes do not fit together, and a write into a damaged page is refused.
+	load(t, tbl, 2)
+	written := stored(t, f)[7]
+	for i := range victim.Cells {
+		cells := slices.Clone(written.Cells)
+		cells[i] = victim.Cells[i]
+		put(t, f, victim.Key, cells)
+		noticed(t, "cells of two writes")
+		refused := 0
+		for i := range int64(100) {
+			err := tbl.Update(t.Context(), store.Row{"at": i, "open": -2 * i})
+			if refused++; err == nil {
+				refused--
+				continue
+			}
+			require.ErrorIs(t, err, store.ErrTampered)
+		}
+		require.Equal(t, 4, refused)
+	}
+	// An old page that fits is not noticed: nobody but its writer knows that there was another one.
+	put(t, f, victim.Key, victim.Cells)
+	got, err = sum(t, tbl)
+	require.NoError(t, err)
+	require.NotEqual(t, 2*want, got)
+}
+
+// What a plain query says of forged cells is what they say: it takes them so. One that cannot be read is an error all the same.
+func TestUnauthenticated(t *testing.T) {
+	tbl, f := loaded(t, 4)
+	for _, page := range stored(t, f) {
+		cells := slices.Clone(page.Cells)
+		at := slices.IndexFunc(cells, func(c driver.Cell) bool { return string(c.Qualifier) == "s" })
+		put(t, f, page.Key, slices.Delete(cells, at, at+1))
+	}
+	n, opened := 0, tbl.Stats().Opened
+	for row, err := range tbl.Query(t.Context(), store.Query{Unauthenticated: true}) {
+		require.NoError(t, err)
+		require.Len(t, row, 1, "the key is encrypted, and the other column is sealed")
+		require.Contains(t, row, "open")
+		n++
+	}
+	require.Equal(t, 100, n)
+	require.Equal(t, opened, tbl.Stats().Opened)
+	for _, q := range []store.Query{
+		{Unauthenticated: true, Columns: []string{"secret"}},
+		{Unauthenticated: true, Where: store.Field[int64]("secret").Equal(1)},
+		{Unauthenticated: true, Where: store.Field[int64]("at").Equal(1)},
+		{OrderBy: "open"}, {By: "open"}, {Reverse: true}, {PageToken: "x"}, {Limit: -1}, {Columns: []string{"none"}},
+	} {
+		for _, err := range tbl.Query(t.Context(), q) {
+			require.ErrorIs(t, err, store.ErrColumn)
+		}
+	}
+	for _, err := range tbl.Query(t.Context(), store.Query{RequireIndex: true}) {
+		require.ErrorIs(t, err, store.ErrScan)
+	}
+	page := stored(t, f)[3]
+	cells := slices.Clone(page.Cells)
+	for n := range cells[0].Value {
+		cells[0].Value = page.Cells[0].Value[:n]
+		put(t, f, page.Key, cells)
+		var err error
+		for _, err = range tbl.Query(t.Context(), store.Query{Unauthenticated: true}) {
+		}
+		require.True(t, errors.Is(err, store.ErrTampered) || err == nil && n >= 4, "%d bytes: %v", n, err) // a column may be missing
+	}
+}

@@ -1,0 +1,70 @@
+package paged_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/internal/intercept"
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/paged"
+)
+
+// What operations ask of the database is as docs/architecture.md says.
+func TestRoundTrips(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/architecture.md")
+	require.NoError(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		db := intercept.New(intercept.WithLatency(drivertest.NewMemory(), func() time.Duration { return time.Second }),
+			func(_ context.Context, _ intercept.Op, c intercept.Call) error { calls++; return c.Make(nil) }, nil)
+		schema := keyings[0].schema(store.RandomisedColumn("a", store.Int64), store.PlainColumn("b", store.Int64))
+		schema.SpreadBits = -1
+		tbl, err := paged.Create(t.Context(), opened(t, db), schema, 64)
+		require.NoError(t, err)
+		put := func(from, to int64, step int64) {
+			var rows []store.Row
+			for i := from; i < to; i += step {
+				rows = append(rows, store.Row{"at": i, "a": i})
+			}
+			require.NoError(t, tbl.Put(t.Context(), rows...))
+		}
+		ask := func(where store.Predicate, want int) {
+			n := 0
+			for _, err := range tbl.Query(t.Context(), store.Query{Where: where}) {
+				require.NoError(t, err)
+				n++
+			}
+			require.Equal(t, want, n)
+		}
+		put(0, 640, 2)
+		at := store.Field[int64]("at")
+		for _, op := range []struct {
+			name string
+			do   func()
+		}{
+			{"get from pages", func() {
+				row, err := tbl.Get(t.Context(), store.Row{"at": 400})
+				require.NoError(t, err)
+				require.NotNil(t, row)
+			}},
+			{"query of pages, within one", func() { ask(at.Equal(400), 1) }},
+			{"query of pages, a range of the row key", func() { ask(at.Between(200, 500), 151) }},
+			{"query of pages, all of a table", func() { ask(store.Predicate{}, 320) }},
+			{"put into pages, into one that has room", func() { put(400, 401, 1) }},
+			{"put into pages, one that is cut in two", func() { put(301, 331, 2) }},
+		} {
+			calls = 0
+			began := time.Now()
+			op.do()
+			line := fmt.Sprintf("| %s | %d | %d |\n", op.name, int(time.Since(began)/time.Second), calls)
+			require.Contains(t, string(doc), line)
+		}
+	})
+}

@@ -1,0 +1,176 @@
+package paged_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/paged"
+)
+
+// What pages cannot hold is refused by name, and nothing is made.
+func TestSchemaThatPagesCannotHold(t *testing.T) {
+	db := drivertest.NewMemory()
+	st := opened(t, db)
+	at := store.OrderedPart("at", store.Int64, store.MOPE)
+	for name, s := range map[string]store.Schema{
+		"TTL":           {TTL: time.Hour},
+		"TTL by row":    {TTL: store.TTLByRow},
+		"Tenants":       {Tenants: true},
+		"Conditional":   {Conditional: true},
+		"AppendOnly":    {AppendOnly: true, Key: []store.KeyPart{at, store.TiePart("tie")}},
+		"CellPerColumn": {CellPerColumn: true},
+		"spread":        {SpreadBits: 9},
+		"index":         {Key: []store.KeyPart{store.OrderedPart("at", store.Int64, store.WozniakIndexed)}},
+		"searched":      {Columns: []store.Column{store.OrderedColumn("c", store.Int64, store.MOPE)}},
+		"deterministic": {Columns: []store.Column{store.DeterministicColumn("c", store.Int64)}},
+		"covering":      {Columns: []store.Column{store.OrderedColumn("c", store.Int64, store.Kerschbaum).Covering()}},
+		"server index":  {Columns: []store.Column{store.DeterministicColumn("c", store.Int64).ServerIndex()}},
+		"no key":        {Key: []store.KeyPart{}},
+	} {
+		s.Name = "t"
+		if s.Key == nil {
+			s.Key = []store.KeyPart{at}
+		}
+		_, err := paged.Create(t.Context(), st, s, 0)
+		require.ErrorIs(t, err, store.ErrSchema, name)
+	}
+	for _, rows := range []int{-1, 1, 4097} {
+		_, err := paged.Create(t.Context(), st, store.Schema{Name: "t", Key: []store.KeyPart{at}}, rows)
+		require.ErrorIs(t, err, store.ErrSchema)
+	}
+	d, err := st.Describe(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, d.Tables)
+	families, err := db.Families(t.Context())
+	require.NoError(t, err)
+	require.Len(t, families, 1, "the catalogue")
+}
+
+// Each package opens its own tables only, and says which one opens the others.
+func TestWhoOpensWhat(t *testing.T) {
+	st := opened(t, drivertest.NewMemory())
+	key := []store.KeyPart{store.OrderedPart("at", store.Int64, store.MOPE)}
+	_, err := paged.Create(t.Context(), st, store.Schema{Name: "pages", Key: key}, 0)
+	require.NoError(t, err)
+	_, err = paged.Create(t.Context(), st, store.Schema{Name: "pages", Key: key}, 0)
+	require.ErrorIs(t, err, store.ErrExists)
+	_, err = st.Create(t.Context(), store.Schema{Name: "pages", Key: key})
+	require.ErrorIs(t, err, store.ErrExists)
+	_, err = st.Create(t.Context(), store.Schema{Name: "rows", Key: key})
+	require.NoError(t, err)
+	_, err = st.Table(t.Context(), "pages")
+	require.ErrorIs(t, err, store.ErrNoTable)
+	require.ErrorContains(t, err, "store/paged")
+	_, err = paged.Open(t.Context(), st, "rows")
+	require.ErrorIs(t, err, store.ErrNoTable)
+	require.ErrorContains(t, err, "Store.Table")
+	_, err = paged.Open(t.Context(), st, "none")
+	require.ErrorIs(t, err, store.ErrNoTable)
+	schemas, err := st.Tables(t.Context())
+	require.NoError(t, err)
+	require.Len(t, schemas, 1)
+	tbl, err := paged.Open(t.Context(), st, "pages")
+	require.NoError(t, err)
+	require.NoError(t, st.Drop(t.Context(), "pages"))
+	require.ErrorIs(t, tbl.Put(t.Context(), store.Row{"at": 1}), store.ErrNoTable)
+	_, err = tbl.Get(t.Context(), store.Row{"at": 1})
+	require.ErrorIs(t, err, store.ErrNoTable)
+}
+
+// Bad rows are refused before anything is written.
+func TestBadRows(t *testing.T) {
+	st := opened(t, drivertest.NewMemory())
+	tbl, err := paged.Create(t.Context(), st, store.Schema{
+		Name: "t", Key: []store.KeyPart{store.OrderedPart("at", store.Int64.Within(0, 99), store.MOPE), store.TiePart("tie")},
+		Columns: []store.Column{store.RandomisedColumn("text", store.String)},
+	}, 0)
+	require.NoError(t, err)
+	good := store.Row{"at": int64(1)}
+	for _, bad := range []store.Row{
+		{"at": int64(100)}, {"at": "x"}, {}, {"at": 1, "none": 1}, {"at": 1, "text": 7}, {"at": 1, "text": "\xff"}, {"at": 1, "text": string(make([]byte, 5<<20))},
+	} {
+		err := tbl.Put(t.Context(), good, bad)
+		var row *store.RowError
+		require.ErrorAs(t, err, &row)
+		require.Equal(t, 1, row.Index)
+	}
+	same := store.Row{"at": 1, "tie": store.Tie{1}}
+	require.ErrorIs(t, tbl.Put(t.Context(), same, same), driver.ErrOverlap)
+	require.Error(t, tbl.Delete(t.Context(), good), "the tie-breaker is not named")
+	require.Error(t, tbl.Update(t.Context(), good))
+	n, err := tbl.Count(t.Context(), store.Predicate{})
+	require.NoError(t, err)
+	require.Zero(t, n)
+	require.NoError(t, tbl.Put(t.Context()))
+	// Rows that are equal in all but what is drawn are different ones, and large rows get pages of their own.
+	require.NoError(t, tbl.Put(t.Context(), good, good, good))
+	big := store.Row{"at": 50, "text": string(make([]byte, 3<<20))}
+	require.NoError(t, tbl.Put(t.Context(), big, big, big, store.Row{"at": 51}))
+	c, err := tbl.Verify(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 7, c.Rows)
+	require.GreaterOrEqual(t, c.Pages, 3)
+}
+
+// Clients that do not know yet that the schema was changed, or a key added, learn it from the pages that others write.
+func TestSchemaAndKeysChange(t *testing.T) {
+	db := drivertest.NewMemory()
+	st, other := opened(t, db), opened(t, db)
+	schema := keyings[0].schema(store.RandomisedColumn("a", store.Int64), store.PlainColumn("b", store.Int64))
+	tbl, err := paged.Create(t.Context(), st, schema, 4)
+	require.NoError(t, err)
+	old, err := paged.Open(t.Context(), other, "t")
+	require.NoError(t, err)
+	var rows []store.Row
+	for i := range int64(40) {
+		rows = append(rows, store.Row{"at": i, "a": i, "b": i})
+	}
+	require.NoError(t, old.Put(t.Context(), rows...))
+	require.NoError(t, st.Alter(t.Context(), "t", store.AddColumn(store.RandomisedColumn("c", store.String)), store.DropColumn("b"), store.RenameColumn("a", "d")))
+	require.NoError(t, tbl.Update(t.Context(), store.Row{"at": 7, "c": "new"}))
+	row, err := old.Get(t.Context(), store.Row{"at": 7})
+	require.NoError(t, err)
+	require.Equal(t, store.Row{"at": int64(7), "d": int64(7), "c": "new"}, row)
+
+	// A client that does not know of a column does not take it from the rows beside the one that it puts.
+	third := opened(t, db)
+	late, err := paged.Open(t.Context(), third, "t")
+	require.NoError(t, err)
+	require.NoError(t, st.Alter(t.Context(), "t", store.AddColumn(store.PlainColumn("e", store.Int64))))
+	require.NoError(t, tbl.Update(t.Context(), store.Row{"at": 8, "e": 8}))
+	require.NoError(t, late.Put(t.Context(), store.Row{"at": 9, "d": 90}))
+	row, err = tbl.Get(t.Context(), store.Row{"at": 8})
+	require.NoError(t, err)
+	require.Equal(t, store.Row{"at": int64(8), "d": int64(8), "e": int64(8)}, row)
+
+	// Keys rotate, and pages are sealed again.
+	require.NoError(t, st.RotateKeys(t.Context(), "t"))
+	require.NoError(t, tbl.Put(t.Context(), store.Row{"at": 20, "d": 1}))
+	c, err := late.Verify(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 40, c.Rows)
+	c, err = tbl.Reseal(t.Context())
+	require.NoError(t, err)
+	require.Greater(t, c.Resealed, 5)
+	require.Equal(t, c.Old, c.Resealed)
+	c, err = late.Verify(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, c.Old)
+	require.Equal(t, 40, c.Rows)
+
+	for _, change := range []store.Change{
+		store.ChangeColumn(store.PlainColumn("d", store.Int64)), store.ChangeColumn(store.OrderedColumn("d", store.Int64, store.MOPE)), store.SetTTL(time.Hour),
+		store.AddColumn(store.DeterministicColumn("f", store.Int64)),
+	} {
+		require.ErrorIs(t, st.Alter(t.Context(), "t", change), store.ErrSchema)
+	}
+	require.NoError(t, st.RenameTable(t.Context(), "t", "u"))
+	n, err := late.Count(t.Context(), store.Predicate{})
+	require.NoError(t, err)
+	require.Equal(t, 40, n)
+}
