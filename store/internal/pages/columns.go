@@ -26,7 +26,7 @@ const (
 )
 
 // appendColumn appends the values that rows have of a column to a mini-page.
-func appendColumn(dst []byte, c *rowcodec.Column, at int, rows []*rowcodec.Record) []byte {
+func appendColumn(dst []byte, id meta.ColumnID, typ value.Type, at int, rows []*rowcodec.Record) []byte {
 	var present []byte
 	var lengths []int
 	var values []byte
@@ -40,7 +40,7 @@ func appendColumn(dst []byte, c *rowcodec.Column, at int, rows []*rowcodec.Recor
 		}
 		present[i/8] |= 1 << (i % 8)
 		before := len(values)
-		values = c.Type.AppendStored(values, v)
+		values = typ.AppendStored(values, v)
 		lengths = append(lengths, len(values)-before)
 	}
 	if lengths == nil {
@@ -56,7 +56,7 @@ func appendColumn(dst []byte, c *rowcodec.Column, at int, rows []*rowcodec.Recor
 	if len(lengths) < len(rows) {
 		form |= someNull
 	}
-	dst = append(append(dst, c.Id[:]...), form)
+	dst = append(append(dst, id[:]...), form)
 	if form&someNull != 0 {
 		dst = append(dst, present...)
 	}

@@ -153,9 +153,9 @@ func encode(t *rowcodec.View, p *page, rows []*rowcodec.Record, h seal.Header) [
 	var sealed []byte
 	for at, c := range columns(t) {
 		if isPlain(c) {
-			plain = appendColumn(plain, c, at, rows)
+			plain = appendColumn(plain, c.Id, c.Type, at, rows)
 		} else {
-			sealed = appendColumn(sealed, c, at, rows)
+			sealed = appendColumn(sealed, c.Id, c.Type, at, rows)
 		}
 	}
 	p.plain, p.version = plain, h.Write[:versionSize]

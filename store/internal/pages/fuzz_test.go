@@ -1,0 +1,64 @@
+package pages
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/internal/value"
+)
+
+// FuzzPlain reads plain mini-pages, which anybody who has the database may have written: each is read or is damage, and one
+// that is read has as many rows as it says, within the bytes that are there.
+func FuzzPlain(f *testing.F) {
+	first := &page{rows: 3, high: []byte("z"), cuts: []cut{{1, []byte("m")}}}
+	f.Add(first.appendHead(nil))
+	f.Add(appendColumn(first.appendHead(nil), meta.ColumnID{1}, value.Bytes, 0, records("ab", "", "cdef")))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p := &page{key: []byte("a")}
+		if err := p.readPlain(b); err != nil {
+			require.True(t, errors.Is(err, fault.ErrTampered), err)
+			return
+		}
+		require.LessOrEqual(t, p.rows, maxRows)
+		if p.rows > 1000 {
+			return
+		}
+		least := p.key
+		for _, c := range p.cuts {
+			require.Positive(t, bytes.Compare(c.key, least))
+			require.Positive(t, c.row)
+			require.Less(t, c.row, p.rows)
+			least = c.key
+		}
+		for _, one := range p.cells[0] {
+			rows := make([]*rowcodec.Record, p.rows)
+			for i := range rows {
+				rows[i] = &rowcodec.Record{Values: make([]any, 1)}
+			}
+			n := 0
+			if err := one.read(value.Bytes, 0, rows); err != nil {
+				continue
+			}
+			for _, r := range rows {
+				if r.Values[0] != nil {
+					n += len(r.Values[0].([]byte))
+				}
+			}
+			require.Equal(t, len(one.values), n)
+		}
+	})
+}
+
+// records returns records with one value each.
+func records(values ...string) (all []*rowcodec.Record) {
+	for _, v := range values {
+		all = append(all, &rowcodec.Record{Values: []any{[]byte(v)}})
+	}
+	return all
+}
