@@ -167,7 +167,7 @@ func (w *walk) plan(ctx context.Context, p *plan) error {
 			switch till := w.past.end; {
 			case !w.past.has(start):
 			case till == nil || r.End != nil && bytes.Compare(r.End, till) <= 0:
-				continue // the last page had all of it
+				continue // which has been yielded
 			default:
 				start = till
 			}

@@ -54,6 +54,9 @@ func (t *Table) find(ctx context.Context, e *engine.Engine, key []byte, sealed b
 // errBroken is returned where the pages that a scan read do not form a chain.
 var errBroken = errors.New("pages: pages that do not follow each other")
 
+// errUncut is returned where a scan ended within a page that is being cut: pages after the end may have some of its rows by now.
+var errUncut = errors.New("pages: a page that is being cut reaches beyond the end")
+
 // A walk goes along chains of pages. What does not fit together it reads again: between two reads another client may have cut
 // a page.
 type walk struct {
@@ -65,7 +68,7 @@ type walk struct {
 	held *page  // whose rows are yielded when it is known which of them the next page takes over
 	of   part   // that it is in
 	from []byte // before which all rows were yielded
-	past *part  // what was yielded last
+	past *part  // keys without a gap that were yielded last
 	done bool   // the caller wants no more
 }
 
@@ -102,24 +105,36 @@ func (w *walk) end(bound []byte) error {
 	if w.held == nil {
 		return nil
 	}
-	if w.held.high != nil && (bound == nil || bytes.Compare(w.held.high, bound) < 0) {
+	till := w.till()
+	switch {
+	case w.held.high != nil && (bound == nil || bytes.Compare(w.held.high, bound) < 0):
 		return errBroken
-	}
-	till := w.held.high
-	if till == nil {
-		till = w.of.end
+	case len(w.held.cuts) > 0 && bound != nil && (till == nil || bytes.Compare(till, bound) > 0):
+		return errUncut
 	}
 	w.emit(w.held.rows, till)
 	w.held = nil
 	return nil
 }
 
+// till returns where the held page ends.
+func (w *walk) till() []byte {
+	if w.held.high == nil {
+		return w.of.end
+	}
+	return w.held.high
+}
+
 // emit yields the rows of the held page before one, which has all that are below a key.
 func (w *walk) emit(to int, till []byte) {
-	if !w.done {
-		w.past = &part{w.held.key, till}
-		w.done = !w.yield(run{w.held, to})
+	if w.done {
+		return
 	}
+	if w.past == nil || !bytes.Equal(w.past.end, w.held.key) {
+		w.past = &part{root: w.held.key}
+	}
+	w.past.end = till
+	w.done = !w.yield(run{w.held, to})
 }
 
 // scan goes along the pages that a scan of the database reads.
@@ -146,7 +161,11 @@ func (w *walk) between(ctx context.Context, start, end []byte) error {
 	for attempt := 0; ; {
 		w.of, w.held, w.from = partOf(w.e.Spec, start), nil, start
 		err := w.attempt(ctx, start, end)
-		if !errors.Is(err, errBroken) {
+		switch {
+		case errors.Is(err, errUncut):
+			start, end, attempt = w.from, w.till(), 0
+			continue
+		case !errors.Is(err, errBroken):
 			return err
 		}
 		if attempt++; bytes.Compare(w.from, start) > 0 {
