@@ -337,7 +337,7 @@ type Range struct {
 
 	// AnyOrder lets the rows come in any order, without Reverse. A family with LayoutWide, or more
 	// than one prefix of a family with PrefixBytes, can only be scanned in this way; a scan of them
-	// in order is [ErrRange].
+	// in order is [ErrRange]. Without Parts, rows of one prefix come one after the other, in the order of their keys.
 	AnyOrder bool
 
 	// After, with AnyOrder, leaves out what a scan of the same range yields up to the row of that key, and that row.

@@ -156,6 +156,15 @@ func checkAfter(tb testing.TB, s *suite, _ driver.Family, _ string) {
 		order := keys(scan(tb, f, driver.Range{AnyOrder: true}))
 		require.ElementsMatch(tb, all, order)
 		require.Equal(tb, order, keys(scan(tb, f, driver.Range{AnyOrder: true})), "another scan has another order")
+		begun, n := make(map[string]bool), spec.PrefixBytes
+		for i, key := range order {
+			if n > 0 && i > 0 && key[:n] == order[i-1][:n] {
+				require.Greater(tb, key, order[i-1], "rows of one prefix come in their order")
+			} else {
+				require.True(tb, n == 0 || !begun[key[:n]], "rows of one prefix come one after the other")
+			}
+			begun[key[:n]] = true
+		}
 		// The order does not depend on what else there is: neither on the row itself, nor on the range.
 		gone := order[rng.IntN(len(order))]
 		apply(tb, f, deleteRow(gone))
