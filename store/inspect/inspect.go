@@ -44,6 +44,9 @@ const Elsewhere = "elsewhere"
 // Paged is the layout of a table whose rows are in sealed pages: see package store/paged.
 const Paged = "paged"
 
+// Apart reports whether package store does not open the table: the application keeps its rows, or they are in pages.
+func (t Table) Apart() bool { return t.Layout == Elsewhere || t.Layout == Paged }
+
 // Layout returns the one of a schema: CellPerColumn or Packed.
 func Layout(cellPerColumn bool) string {
 	if cellPerColumn {

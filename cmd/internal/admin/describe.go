@@ -54,7 +54,7 @@ func described(d inspect.Table) tableJSON {
 	return tableJSON{
 		Record: "table", ID: d.ID, Version: d.Version, Families: d.Families, RowKeys: d.RowKeys,
 		Schema: schemaJSON{
-			Table: d.Name, Layout: d.Layout, SpreadBits: spread, Conditional: d.Conditional, AppendOnly: d.AppendOnly, Tenants: d.Tenants, TTL: ttlText(d.TTL),
+			Table: d.Name, Layout: d.Layout, PageRows: d.PageRows, SpreadBits: spread, Conditional: d.Conditional, AppendOnly: d.AppendOnly, Tenants: d.Tenants, TTL: ttlText(d.TTL),
 			Key: fields(d.Key), Columns: fields(d.Columns),
 		},
 	}
@@ -63,6 +63,7 @@ func described(d inspect.Table) tableJSON {
 type schemaJSON struct {
 	Table       string      `json:"table"`
 	Layout      string      `json:"layout"`
+	PageRows    int         `json:"page_rows,omitempty"`
 	SpreadBits  int         `json:"spread_bits"`
 	Conditional bool        `json:"conditional,omitempty"`
 	AppendOnly  bool        `json:"append_only,omitempty"`

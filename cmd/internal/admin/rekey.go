@@ -281,7 +281,7 @@ func (r *rekeying) replace(ctx context.Context) error {
 	var tables []inspect.Table // that have what is under listed keys, or may have
 	for _, t := range d.Tables {
 		wanted := t.Tenants && r.tenants || !t.Tenants && (r.cells || r.search) && countListed(r.list, rekey.KeysOf(t)) > 0
-		if r.concerns(t.Name) && t.Layout != inspect.Elsewhere && wanted {
+		if r.concerns(t.Name) && !t.Apart() && wanted {
 			tables = append(tables, t)
 		}
 	}

@@ -59,7 +59,7 @@ func (r *rekeying) generations(ctx context.Context, d inspect.Database) error {
 // copyOf returns the table that a table is a copy of, and at which phase the copy is, or "".
 func (r *rekeying) copyOf(ctx context.Context, t inspect.Table) (base, phase string, err error) {
 	base, next := strings.CutSuffix(t.Name, nextTable)
-	if !next || t.AppendOnly || t.Layout == inspect.Elsewhere {
+	if !next || t.AppendOnly || t.Apart() {
 		return "", "", nil
 	}
 	tbl, err := r.Store.Table(ctx, t.Name)
@@ -79,7 +79,7 @@ func (r *rekeying) copyOf(ctx context.Context, t inspect.Table) (base, phase str
 
 // copied reports whether a table is to be copied.
 func (r *rekeying) copied(t inspect.Table, all []inspect.Table) bool {
-	if t.AppendOnly || t.Tenants || t.Layout == inspect.Elsewhere {
+	if t.AppendOnly || t.Tenants || t.Apart() {
 		return false // the report says why
 	}
 	for _, other := range all {
@@ -158,7 +158,7 @@ func (r *rekeying) runInto(ctx context.Context) (err error) {
 	}
 	var names, others []string
 	for _, t := range d.Tables {
-		if t.Layout == inspect.Elsewhere {
+		if t.Apart() {
 			others = append(others, t.Name)
 		} else {
 			names = append(names, t.Name)
@@ -187,7 +187,7 @@ func (r *rekeying) runInto(ctx context.Context) (err error) {
 		return err
 	}
 	if len(others) > 0 {
-		return fmt.Errorf("%w: the application keeps the rows of %s, whose keys stay here: register them in the other store, and write all values there", store.ErrNoTable, listNames(others))
+		return fmt.Errorf("%w: %s stay here, since the application keeps the rows, or they are in pages: register or create them in the other store, and write all values there", store.ErrNoTable, listNames(others))
 	}
 	return r.step("", "into", fmt.Sprintf("all tables are in %s, under other keys: destroy this store with its backups", stores.Shown(r.into.Name)))
 }

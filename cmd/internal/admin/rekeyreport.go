@@ -42,8 +42,11 @@ func (r *rekeying) report(ctx context.Context, d inspect.Database) error {
 
 // reportTable reports one table. It returns what is under old keys that should be under new ones.
 func (r *rekeying) reportTable(ctx context.Context, d inspect.Database, t inspect.Table) (left string, err error) {
-	if t.Layout == inspect.Elsewhere {
+	switch t.Layout {
+	case inspect.Elsewhere:
 		return "", r.stays(t.Name, []string{"the application keeps its rows, whose keys are not replaced: register another column, and write the values there"})
+	case inspect.Paged:
+		return "", r.stays(t.Name, []string{"its rows are in pages: Store.RotateKeys of package store gives it a new key, and Table.Reseal of package store/paged seals its pages again"})
 	}
 	named := countListed(r.list, rekey.KeysOf(t))
 	var under rekey.Under

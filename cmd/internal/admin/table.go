@@ -168,6 +168,28 @@ func listTables(ctx context.Context, c *cli.Call) error {
 		}
 		rows = append(rows, []string{show.Visible(s.Name), strings.Join(parts, ", "), strconv.Itoa(len(s.Columns))})
 	}
+	d, err := c.Store.Describe(ctx)
+	if err != nil {
+		return err
+	}
+	for _, t := range d.Tables {
+		if t.Layout != inspect.Paged {
+			continue
+		}
+		if shown := described(t); c.JSON {
+			shown.Store = c.ShownStore()
+			if err := printTable(c, shown); err != nil {
+				return err
+			}
+			continue
+		}
+		var parts []string
+		for _, p := range t.Key {
+			parts = append(parts, show.Visible(p.Name))
+		}
+		rows = append(rows, []string{show.Visible(t.Name), strings.Join(parts, ", "), strconv.Itoa(len(t.Columns))})
+	}
+	slices.SortStableFunc(rows, func(a, b []string) int { return strings.Compare(a[0], b[0]) })
 	if !c.JSON {
 		if err := c.Print(show.Rows([]string{"TABLE", "KEY", "COLUMNS"}, rows, []int{2}, c.Style())); err != nil {
 			return err
@@ -209,7 +231,7 @@ It never prints a key or a value.`,
 func describeTable(ctx context.Context, c *cli.Call, yaml, count bool) error {
 	tbl, err := command.Table(ctx, c.Store, c.Arg())
 	if errors.Is(err, store.ErrNoTable) && !yaml && !count {
-		return describeElsewhere(ctx, c, err)
+		return describeApart(ctx, c, err)
 	}
 	if err != nil {
 		return err
@@ -234,13 +256,13 @@ func describeTable(ctx context.Context, c *cli.Call, yaml, count bool) error {
 	return printTable(c, shown)
 }
 
-// describeElsewhere prints a table whose rows the application keeps, or returns the error of one that there is not.
-func describeElsewhere(ctx context.Context, c *cli.Call, absent error) error {
+// describeApart prints a table that package store does not open, or returns the error of one that there is not.
+func describeApart(ctx context.Context, c *cli.Call, absent error) error {
 	d, err := c.Store.Describe(ctx)
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(d.Tables, func(t inspect.Table) bool { return t.Name == c.Arg() && t.Layout == inspect.Elsewhere })
+	i := slices.IndexFunc(d.Tables, func(t inspect.Table) bool { return t.Name == c.Arg() && t.Apart() })
 	if i < 0 {
 		return absent
 	}

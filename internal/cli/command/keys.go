@@ -189,8 +189,8 @@ func verifyKeys(ctx context.Context, c *cli.Call, deep bool) error {
 	}
 	unknown := 0
 	for _, t := range d.Tables {
-		if t.Layout == inspect.Elsewhere {
-			continue // the application has the cells
+		if t.Apart() {
+			continue // the application has the cells, or pages have one key
 		}
 		n, err := countKeys(ctx, c, t.Name, d.Key)
 		if err != nil {

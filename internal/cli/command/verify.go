@@ -17,6 +17,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/paged"
 )
 
 type verification struct {
@@ -90,10 +91,19 @@ func (v *verification) run(ctx context.Context) error {
 			names = append(names, name)
 		}
 	}
+	d, err := v.Store.Describe(ctx)
+	if err != nil {
+		return err
+	}
 	if len(names) == 0 {
 		schemas, err := v.Store.Tables(ctx)
 		if err != nil {
 			return err
+		}
+		for _, t := range d.Tables {
+			if t.Layout == inspect.Paged && v.tenant == "" {
+				names = append(names, t.Name)
+			}
 		}
 		for _, s := range schemas {
 			if v.tenant == "" || s.Tenants {
@@ -106,7 +116,11 @@ func (v *verification) run(ctx context.Context) error {
 	}
 	sound, undone := true, true
 	for _, name := range names {
-		found, err := v.table(ctx, name)
+		check := v.table
+		if slices.ContainsFunc(d.Tables, func(t inspect.Table) bool { return t.Name == name && t.Layout == inspect.Paged }) {
+			check = v.pages
+		}
+		found, err := check(ctx, name)
 		if err != nil && (ctx.Err() != nil || !exit.WrongData(err)) {
 			return err
 		}
@@ -126,6 +140,31 @@ func (v *verification) run(ctx context.Context) error {
 		return fmt.Errorf("%w: the store is not as its clients left it", exit.ErrWrongAnswer)
 	}
 	return nil
+}
+
+// pages checks a table of pages. There is nothing to repair in it.
+func (v *verification) pages(ctx context.Context, name string) (*inspect.Verification, error) {
+	tbl, err := paged.Open(ctx, v.Store, name)
+	if err != nil {
+		return nil, err
+	}
+	bar := v.Totals()
+	bar.At(show.Visible(name)+": pages", 0, -1)
+	c, err := tbl.Verify(ctx)
+	bar.End()
+	if err != nil {
+		return nil, err
+	}
+	return &inspect.Verification{}, v.Result(struct {
+		Record string `json:"record"`
+		Store  string `json:"store"`
+		Table  string `json:"table"`
+		Pages  int    `json:"pages"`
+		Rows   int    `json:"rows"`
+		Uncut  int    `json:"uncut"`
+		OldKey int    `json:"old_key"`
+	}{"verify-pages", v.ShownStore(), name, c.Pages, c.Rows, c.Uncut, c.Old},
+		fmt.Sprintf("%s: %s in %s are sound; %s under an earlier key", show.Visible(name), show.Counted(c.Rows, "row"), show.Counted(c.Pages, "page"), show.Counted(c.Old, "page")))
 }
 
 // table checks one table and prints what was found, also when it was interrupted.
