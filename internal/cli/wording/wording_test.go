@@ -27,6 +27,8 @@ var forPrograms = map[string]string{
 	"store/internal/maintain/verify.go":     "flags are checked before",
 	"store/internal/observe/observe.go":     "descriptions of metrics",
 	"store/internal/aggregate/aggregate.go": "a flag names one column",
+	"store/internal/pages/query.go":         "no command queries pages",
+	"store/internal/pages/table.go":         "no command names rows of pages",
 	"store/internal/query/find.go":          "flags are checked before",
 	"store/internal/query/join.go":          "flags are checked before",
 	"store/internal/predicate/where.go":     "constants have the types of their columns",

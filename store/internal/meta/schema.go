@@ -149,15 +149,15 @@ func (m *Table) page(s Schema) error {
 	case s.PageRows < 2 || s.PageRows > maxPageRows:
 		return fmt.Errorf("%w: table %q: %d rows a page, need 2 to %d", fault.ErrSchema, m.Name, s.PageRows, maxPageRows)
 	case s.CellPerColumn:
-		what = "CellPerColumn: sealed columns share a cell with those of other rows"
+		what = "a cell for each column: sealed columns share a cell with those of other rows"
 	case s.Conditional:
-		what = "Conditional: every write of a page is a compare-and-set already"
+		what = "writes under conditions: every write of a page is a compare-and-set already"
 	case s.AppendOnly:
-		what = "AppendOnly: leave it out, rows of a page can be replaced"
+		what = "rows that are only added: rows of a page can be replaced"
 	case s.Tenants:
-		what = "Tenants: make a table for each, since the rows of a page share one key"
+		what = "tenants: make a table for each, since the rows of a page share one key"
 	case s.TTL != 0:
-		what = "TTL: delete old rows, since a page has one life"
+		what = "a time to live: delete old rows, since those of a page share one cell"
 	case m.SpreadBits > maxPageSpreadBits:
 		what = fmt.Sprintf("a spread of %d bits: at most %d", m.SpreadBits, maxPageSpreadBits)
 	}
