@@ -57,7 +57,7 @@ var forPrograms = map[string]string{
 var except = []string{
 	"was not made by a function of package store", "its type was not made by package store", "the unit of Time must be", "the scale of Decimal is",
 	// For those who write programs: no command changes what these keep themselves.
-	"Store.Alter and Store.Drop of package store change and drop it",
+	"Store.Alter and Store.Drop of package store change and drop it", "it has no pages: Store.Table of package store opens it",
 	"ordered (PrefixBytes", "it is %s with PrefixBytes", "TYPE, or TYPE from LEAST", "the engine Pebble", "has ID %s",
 }
 
