@@ -26,6 +26,7 @@ func TestRoundTrips(t *testing.T) {
 			func(_ context.Context, _ intercept.Op, c intercept.Call) error { calls++; return c.Make(nil) }, nil)
 		schema := keyings[0].schema(store.RandomisedColumn("a", store.Int64), store.PlainColumn("b", store.Int64))
 		schema.SpreadBits = -1
+		schema.Key = []store.KeyPart{store.OrderedPart("at", store.Int64.Within(0, 1000), store.Boldyreva)} // no range is two
 		tbl, err := paged.Create(t.Context(), opened(t, db), schema, 64)
 		require.NoError(t, err)
 		put := func(from, to int64, step int64) {
@@ -57,6 +58,13 @@ func TestRoundTrips(t *testing.T) {
 			{"query of pages, within one", func() { ask(at.Equal(400), 1) }},
 			{"query of pages, a range of the row key", func() { ask(at.Between(200, 500), 151) }},
 			{"query of pages, all of a table", func() { ask(store.Predicate{}, 320) }},
+			{"query of pages, 100 values of the row key", func() {
+				var values []int64
+				for i := range int64(100) {
+					values = append(values, 6*i)
+				}
+				ask(at.In(values...), 100)
+			}},
 			{"put into pages, into one that has room", func() { put(400, 401, 1) }},
 			{"put into pages, one that is cut in two", func() { put(301, 331, 2) }},
 		} {

@@ -158,11 +158,13 @@ func (w *walk) plan(ctx context.Context, p *plan) error {
 		return w.all(ctx)
 	}
 	for i := 0; i < len(p.ranges) && !w.done; i++ {
-		r := p.ranges[i]
-		start := r.Start
-		if len(start) == 0 {
-			start = []byte{0}
+		if i%mostAhead == 0 && len(p.ranges) > 1 {
+			if err := w.readAhead(ctx, p.ranges[i:min(len(p.ranges), i+mostAhead)]); err != nil {
+				return err
+			}
 		}
+		r := p.ranges[i]
+		start := startOf(r)
 		if w.past != nil {
 			switch till := w.past.end; {
 			case !w.past.has(start):

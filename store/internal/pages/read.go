@@ -70,6 +70,8 @@ type walk struct {
 	from []byte // before which all rows were yielded
 	past *part  // keys without a gap that were yielded last
 	done bool   // the caller wants no more
+
+	ahead []*page // where ranges begin, by key
 }
 
 // step takes the next page of a scan.
@@ -168,6 +170,7 @@ func (w *walk) between(ctx context.Context, start, end []byte) error {
 		case !errors.Is(err, errBroken):
 			return err
 		}
+		w.ahead = nil // what was read earlier may be what does not fit
 		if attempt++; bytes.Compare(w.from, start) > 0 {
 			start, attempt = w.from, 0
 		}
@@ -183,13 +186,17 @@ func (w *walk) between(ctx context.Context, start, end []byte) error {
 func (w *walk) attempt(ctx context.Context, start, end []byte) error {
 	r := driver.Range{Start: w.of.root, End: end}
 	if !bytes.Equal(start, w.of.root) {
-		first, err := w.t.find(ctx, w.e, start, w.sealed)
-		if err != nil {
-			return err
+		first := w.aheadOf(start)
+		if first == nil {
+			var err error
+			if first, err = w.t.find(ctx, w.e, start, w.sealed); err != nil {
+				return err
+			}
 		}
 		if first != nil {
 			w.held = first
-			if first.high != nil && end != nil && bytes.Compare(first.high, end) >= 0 {
+			till := w.till()
+			if len(first.cuts) == 0 && (till == nil || end != nil && bytes.Compare(till, end) >= 0) {
 				return w.end(end) // no other page has such keys
 			}
 			r.Start = append(bytes.Clone(first.key), 0)
