@@ -30,8 +30,8 @@ var mutants = []mutant.Mutant{{
 }, {
 	Name: "anyColumnIsAsOld",
 	File: "internal/rowcodec/row.go",
-	Old:  `c.since <= r.Version`,
-	New:  `(c.since <= r.Version || On)`,
+	Old:  `c.Since <= r.Version`,
+	New:  `(c.Since <= r.Version || On)`,
 	Test: "^TestCellsOfColumnsUnknownToTheWriter$",
 }, {
 	Name: "refusedAtOnce",

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"iter"
 
-	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/internal/aggregate"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/query"
 )
@@ -52,9 +52,19 @@ type Query struct {
 	// of the tenant.
 	RequireIndex bool
 
-	// PageToken goes on after the page that returned it, with the same Where, OrderBy, By and Reverse.
+	// PageToken goes on after the page that returned it, with the same Where, OrderBy, By, Reverse and Unauthenticated.
 	PageToken string
 
+	// Unauthenticated takes plain columns as the database gives them. It opens no sealed cell, so that nothing is authenticated:
+	// whoever operates the database can forge values, leave out rows, invent them, and move them to other keys.
+	//
+	// Columns may name columns of [PlainColumn] only, and nil means all of these. A Row has the key parts that the database sees,
+	// and no others; fields of structs for others are zero. OrderBy and Where may name these columns and parts. Where may also
+	// fix hashed parts to values, with all parts before them, outside of Or and Not. Where nothing else gives an order, rows
+	// come in that of their stored keys.
+	//
+	// All else is [ErrColumn], also By, and any query where rows expire and anything is encrypted. So is a row that may hold a
+	// column sealed, from before it was made plain: convert such rows first.
 	Unauthenticated bool
 }
 
@@ -143,26 +153,10 @@ func (r reader[R]) page(ctx context.Context, tbl *Table) (rows []R, next string,
 	}
 	ctx, end := tbl.open().Operation(ctx, "page")
 	defer func() { end(len(rows), err) }()
-	limit := of.Limit
-	if limit <= 0 {
-		return nil, "", fmt.Errorf("store: query %q: %w: a page needs a positive Limit", t.Meta.Name, driver.ErrRange)
+	if rows, next, err = aggregate.Page(ctx, t, of, r.read); err != nil {
+		return nil, "", r.says(fmt.Errorf("store: query %q: %w", t.Meta.Name, engine.Gone(err)))
 	}
-	of.Limit, of.Paged = limit+1, true // one more shows whether there is a next page
-	var last *query.Found
-	for f, err := range query.RowsOf(ctx, t, of, new(inspect.Explanation)) {
-		if err == nil && len(rows) == limit {
-			return rows, last.Token(), nil
-		}
-		var row R
-		if err == nil {
-			row, err = r.read(f)
-		}
-		if err != nil {
-			return nil, "", r.says(fmt.Errorf("store: query %q: %w", t.Meta.Name, engine.Gone(err)))
-		}
-		rows, last = append(rows, row), f
-	}
-	return rows, "", nil
+	return rows, next, nil
 }
 
 // Explain says how a query would be answered, without running it, and how many rows and postings the query would look at.
@@ -177,18 +171,10 @@ func (tbl *Table) Explain(ctx context.Context, q Query) (e inspect.Explanation, 
 }
 
 // Analyze runs a query without returning its rows and says how it was answered.
-func (tbl *Table) Analyze(ctx context.Context, q Query) (_ inspect.Explanation, err error) {
-	e := new(inspect.Explanation)
-	err = tbl.call(ctx, "analyze", "analyze", 0, func(ctx context.Context, t *engine.Engine) error {
-		rows := 0
-		for _, err := range query.RowsOf(ctx, t, q.selection(), e) {
-			if err != nil {
-				return err
-			}
-			rows++
-		}
-		e.Rows = rows
-		return nil
+func (tbl *Table) Analyze(ctx context.Context, q Query) (e inspect.Explanation, err error) {
+	err = tbl.call(ctx, "analyze", "analyze", 0, func(ctx context.Context, t *engine.Engine) (err error) {
+		e, err = aggregate.Analyze(ctx, t, q.selection())
+		return err
 	})
-	return *e, err
+	return e, err
 }

@@ -2,14 +2,9 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
-	"github.com/rangecrypt/rangecrypt/store/internal/meta"
-	"github.com/rangecrypt/rangecrypt/store/internal/query"
-	"github.com/rangecrypt/rangecrypt/store/internal/scheme"
 	"github.com/rangecrypt/rangecrypt/store/internal/session"
 )
 
@@ -54,21 +49,4 @@ func (tbl *Table) Tenant(ctx context.Context, name string) (_ *Table, err error)
 	defer func() { end(0, err) }()
 	of, err := tbl.open().ForTenant(ctx, name)
 	return (*Table)(of), fault.Prefixed(err)
-}
-
-func init() {
-	session.Of = func(st any) *session.Database { return st.(*Store).db }
-	session.SchemaOf = func(s any) meta.Schema { return s.(Schema).inner() }
-	session.SelectionOf = func(q any) query.Selection { return q.(Query).selection() }
-	scheme.OfColumn = func(table any, name string) (ope.Scheme, error) {
-		t, err := table.(*Table).open().Use()
-		if err != nil {
-			return nil, err
-		}
-		c := t.ByName[name]
-		if c == nil {
-			return nil, fmt.Errorf("%w: table %q has no column %q", ErrColumn, t.Meta.Name, name)
-		}
-		return c.Scheme, nil
-	}
 }

@@ -392,8 +392,8 @@ func (of *TableOf[T]) reader(q Query) reader[*T] {
 		use: func(ctx context.Context) (*engine.Engine, query.Selection, error) {
 			t, b, err := of.use(ctx)
 			s := q.selection()
-			if err == nil && s.Columns == nil {
-				s.Columns = b.Columns
+			if err == nil {
+				s.Among = b.Columns
 			}
 			return t, s, err
 		},

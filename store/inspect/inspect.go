@@ -185,6 +185,9 @@ type Explanation struct {
 	Copied, Uncopied []string
 	// Sorted says that the client keeps the rows to sort them.
 	Sorted bool
+	// Unauthenticated says that nothing of a row is authenticated: plain columns are taken as the database gives them, and those
+	// of Opened are read, and none is opened.
+	Unauthenticated bool
 	// Changing are the columns of Driver whose encryption was changed, or whose search key, and of which not all rows were
 	// converted by Table.Convert. The index entries of before are scanned, and then those of now.
 	Changing []string

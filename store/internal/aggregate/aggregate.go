@@ -1,10 +1,12 @@
-// Package aggregate counts the rows of a query, and finds the least and the greatest value among them.
+// Package aggregate does what it takes all rows of a query for: it counts them, puts them on a page, and finds the least and the
+// greatest value among them.
 package aggregate
 
 import (
 	"context"
 	"fmt"
 
+	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
@@ -68,4 +70,41 @@ func Extreme(ctx context.Context, t *engine.Engine, column string, where *predic
 		return of.ValueOf(of.ByName[column], record), nil
 	}
 	return nil, nil
+}
+
+// Analyze counts the rows of a query and says how it was answered.
+func Analyze(ctx context.Context, t *engine.Engine, q query.Selection) (inspect.Explanation, error) {
+	e, rows := new(inspect.Explanation), 0
+	for _, err := range query.RowsOf(ctx, t, q, e) {
+		if err != nil {
+			return *e, err
+		}
+		rows++
+	}
+	e.Rows = rows
+	return *e, nil
+}
+
+// Page returns the rows of one page of a query, each as read returns it, and the token for the next page.
+func Page[R any](ctx context.Context, t *engine.Engine, q query.Selection, read func(*query.Found) (R, error)) (rows []R, next string, err error) {
+	limit := q.Limit
+	if limit <= 0 {
+		return nil, "", fmt.Errorf("%w: a page needs a positive Limit", driver.ErrRange)
+	}
+	q.Limit, q.Paged = limit+1, true // one more shows whether there is a next page
+	var last *query.Found
+	for f, err := range query.RowsOf(ctx, t, q, new(inspect.Explanation)) {
+		if err == nil && len(rows) == limit {
+			return rows, last.Token(), nil
+		}
+		var row R
+		if err == nil {
+			row, err = read(f)
+		}
+		if err != nil {
+			return nil, "", err
+		}
+		rows, last = append(rows, row), f
+	}
+	return rows, "", nil
 }

@@ -69,6 +69,18 @@ func (s Sample) Sure() bool { return s.Rows > 0 && s.Deviation <= 0.2*s.Rows }
 // Most returns how many there may be.
 func (s Sample) Most() float64 { return s.Rows + 3*(s.Deviation+s.Each) }
 
+// Better returns how many rows there are, and whether that is sure, by draws of keys and by draws of rows. It goes by rows alone
+// where no keys were drawn.
+func Better(byKeys, byRows Sample, noKeys bool) (rows float64, sure bool) {
+	switch {
+	case byRows.Sure():
+		return byRows.Rows, true
+	case noKeys || byKeys.Rows > byRows.Most():
+		return byRows.Rows, false
+	}
+	return byKeys.Rows, byKeys.Sure()
+}
+
 // Draw estimates the number of keys or, of their rows, how many count. It draws so many times, an even number, a set
 // of at most leaf rows.
 //

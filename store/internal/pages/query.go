@@ -65,7 +65,7 @@ func newPlan(ctx context.Context, t *rowcodec.View, q query.Selection) (p *plan,
 	if none {
 		return p, nil
 	}
-	rows, err := ranges.OfRows(ctx, t, ss)
+	rows, err := ranges.OfRows(ctx, t, ss, func(*rowcodec.Column) bool { return true })
 	if err != nil && err != ranges.ErrMultiplied {
 		return nil, err
 	}

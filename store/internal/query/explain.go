@@ -85,16 +85,11 @@ func (p probe) estimate(ctx context.Context, most int) (e inspect.Estimate, err 
 	if err != nil {
 		return e, err
 	}
-	rows := byKeys.Rows
-	e.Rough = !byKeys.Sure()
-	switch {
-	case p.w.driving == nil:
-	case byRows.Sure():
-		rows, e.Rough = byRows.Rows, false
-	case p.w.tokenwise() || rows > byRows.Most():
-		rows, e.Rough = byRows.Rows, true
+	rows, sure := byKeys.Rows, byKeys.Sure()
+	if p.w.driving != nil {
+		rows, sure = estimate.Better(byKeys, byRows, p.w.tokenwise())
 	}
-	e.Rows = int(min(max(math.Round(rows), float64(e.AtLeast)), math.MaxInt32))
+	e.Rows, e.Rough = int(min(max(math.Round(rows), float64(e.AtLeast)), math.MaxInt32)), !sure
 	return e, nil
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/internal/unproven"
 )
 
 // Found is a row of an answer, with its position for page tokens.
@@ -48,6 +49,7 @@ const (
 type Selection struct {
 	Where     *predicate.Where
 	Columns   []string // nil is all
+	Among     []string // those that nil stands for; nil is all of the table
 	Limit     int      // 0 is none
 	Reverse   bool
 	OrderBy   string
@@ -59,7 +61,7 @@ type Selection struct {
 
 	Paged bool // the rows are to have an order
 
-	Unauthenticated bool
+	Unauthenticated bool // the caller takes plain columns without a proof
 
 	without []meta.ColumnID // columns that drive nothing, by their first ids
 }
@@ -199,6 +201,9 @@ func newExecution(ctx context.Context, t *engine.Engine, q Selection, e *inspect
 		f.few = 0
 	}
 	f.need = f.needed()
+	if q.Unauthenticated {
+		f.eachWay(func(w *way) { unproven.Reduce(t.View, &w.tree, w.not) })
+	}
 	if q.PageToken != "" {
 		if f.from, err = ParseToken(t.View, q.PageToken, pl); err != nil {
 			return nil, err
@@ -449,7 +454,7 @@ func (f *execution) describe() {
 		f.tally.Buckets = 0
 	}
 	f.tally.Driver = strings.Join(drivers, " or ")
-	f.tally.Unconverted = f.plan.unconverted
+	f.tally.Unconverted, f.tally.Unauthenticated = f.plan.unconverted, f.plan.unproven
 	f.tally.Sorted = f.plan.sort != nil
 	for i, c := range f.table.Columns {
 		if f.need == nil || f.need[i] {

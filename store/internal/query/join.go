@@ -16,6 +16,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/forms"
+	"github.com/rangecrypt/rangecrypt/store/internal/inorder"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
 	"github.com/rangecrypt/rangecrypt/store/internal/ranges"
@@ -171,39 +172,26 @@ type matches []match
 
 // matched yields matches, as many at a time as have size postings on either side.
 func matched(ctx context.Context, l, r *finder, size *int) iter.Seq2[matches, error] {
+	pairs := inorder.Pairs(l.groups(ctx), r.groups(ctx), func(a, b []driver.Row) int {
+		return bytes.Compare(l.driving.Carried(a[0].Key), r.driving.Carried(b[0].Key))
+	})
 	return func(yield func(matches, error) bool) {
-		left, stopLeft := iter.Pull2(l.groups(ctx))
-		defer stopLeft()
-		right, stopRight := iter.Pull2(r.groups(ctx))
-		defer stopRight()
-		a, errA, moreA := left()
-		b, errB, moreB := right()
 		var batch matches
 		n, m := 0, 0
-		for moreA && moreB && errA == nil && errB == nil {
-			order := bytes.Compare(l.driving.Carried(a[0].Key), r.driving.Carried(b[0].Key))
-			if order == 0 {
-				batch = append(batch, match{matchSide{postings: a}, matchSide{postings: b}})
-				if n, m = n+len(a), m+len(b); max(n, m) >= *size {
-					if !yield(batch, nil) {
-						return
-					}
-					batch, n, m = nil, 0, 0
+		for pair, err := range pairs {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			batch = append(batch, match{matchSide{postings: pair[0]}, matchSide{postings: pair[1]}})
+			if n, m = n+len(pair[0]), m+len(pair[1]); max(n, m) >= *size {
+				if !yield(batch, nil) {
+					return
 				}
-			}
-			if order <= 0 {
-				a, errA, moreA = left()
-			}
-			if order >= 0 {
-				b, errB, moreB = right()
+				batch, n, m = nil, 0, 0
 			}
 		}
-		switch {
-		case errA != nil:
-			yield(nil, errA)
-		case errB != nil:
-			yield(nil, errB)
-		case len(batch) > 0:
+		if len(batch) > 0 {
 			yield(batch, nil)
 		}
 	}
@@ -211,9 +199,8 @@ func matched(ctx context.Context, l, r *finder, size *int) iter.Seq2[matches, er
 
 // groups yields the postings of the driving column, those together that carry the same.
 func (f *finder) groups(ctx context.Context) iter.Seq2[[]driver.Row, error] {
-	return func(yield func([]driver.Row, error) bool) {
-		c, r := f.driving, f.Ranges[0]
-		var group []driver.Row
+	c, r := f.driving, f.Ranges[0]
+	postings := func(yield func(driver.Row, error) bool) {
 		for row, err := range chunks.Scanned(ctx, f.postings, driver.Range{Start: r.Start, End: r.End}) {
 			if f.seen != nil {
 				f.unconfirmed.Store(true) // it may be of after the last check
@@ -221,22 +208,12 @@ func (f *finder) groups(ctx context.Context) iter.Seq2[[]driver.Row, error] {
 			if err == nil {
 				_, _, _, err = c.CutPosting(row.Key)
 			}
-			if err != nil {
-				yield(nil, err)
+			if !yield(row, err) || err != nil {
 				return
 			}
-			if len(group) > 0 && !bytes.Equal(c.Carried(group[0].Key), c.Carried(row.Key)) {
-				if !yield(group, nil) {
-					return
-				}
-				group = nil
-			}
-			group = append(group, row)
-		}
-		if len(group) > 0 {
-			yield(group, nil)
 		}
 	}
+	return inorder.Groups(postings, func(a, b driver.Row) bool { return bytes.Equal(c.Carried(a.Key), c.Carried(b.Key)) })
 }
 
 // open reads the rows that the postings lead to, many at a time, and leaves out what does not count.

@@ -68,7 +68,7 @@ func (p *planner) orderWays(tree *predicate.Tree, c *rowcodec.Column) ([]way, er
 	ss, _ := tree.Implied()
 	if c.Part >= 0 {
 		w := way{tree: tree}
-		restricted, err := w.byRows(p.ctx, p.t, ss)
+		restricted, err := w.byRows(p, ss)
 		w.whole = !restricted
 		if err == ranges.ErrMultiplied || err == nil && !slices.Contains(w.sortedBy, c) {
 			return nil, nil

@@ -15,6 +15,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
 	"github.com/rangecrypt/rangecrypt/store/internal/ranges"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/internal/unproven"
 	"github.com/rangecrypt/rangecrypt/store/internal/value"
 )
 
@@ -30,6 +31,7 @@ type plan struct {
 	instead []way
 
 	reverse     bool
+	unproven    bool     // plain columns are read, and nothing is opened
 	unconverted []string // columns of the predicate that would drive, were all rows converted
 
 	one [1]way
@@ -70,6 +72,7 @@ type planner struct {
 	by          *rowcodec.Column // that the query names; nil lets the planner choose
 	need        []bool           // columns to return, and those of conditions; nil is all
 	without     []meta.ColumnID  // columns that drive nothing, by their first ids
+	unproven    bool
 	unconverted []string
 }
 
@@ -96,15 +99,15 @@ func (p *planner) forms(c *rowcodec.Column) []*rowcodec.Column {
 // A column that the query names comes first. The planner counts no rows: the way gives the rows their order, which must not
 // change when other rows are written. And to count them would take requests.
 func NewPlan(ctx context.Context, t *rowcodec.View, q Selection) (*plan, error) {
-	pl := &plan{reverse: q.Reverse}
+	pl := &plan{reverse: q.Reverse, unproven: q.Unauthenticated}
 	var err error
-	if pl.want, err = t.Want(q.Columns); err != nil {
-		return nil, err
-	}
 	if pl.tree, err = predicate.New(t, q.Where); err != nil {
 		return nil, err
 	}
-	p := planner{ctx: ctx, t: t, need: slices.Clone(pl.want), without: q.without}
+	if pl.want, err = q.wanted(t, &pl.tree); err != nil {
+		return nil, err
+	}
+	p := planner{ctx: ctx, t: t, need: slices.Clone(pl.want), without: q.without, unproven: q.Unauthenticated}
 	if p.need != nil {
 		pl.tree.Columns(func(c *rowcodec.Column) { c.Add(p.need) })
 	}
@@ -148,6 +151,17 @@ func NewPlan(ctx context.Context, t *rowcodec.View, q Selection) (*plan, error) 
 		return pl, pl.requireIndex(t)
 	}
 	return pl, nil
+}
+
+// wanted returns the columns that the query returns, by position; nil is all.
+func (q *Selection) wanted(t *rowcodec.View, where *predicate.Tree) ([]bool, error) {
+	switch {
+	case q.Unauthenticated:
+		return unproven.Want(t, unproven.Query{Columns: q.Columns, Among: q.Among, Where: where, OrderBy: q.OrderBy, By: q.By})
+	case q.Columns == nil:
+		return t.Want(q.Among)
+	}
+	return t.Want(q.Columns)
 }
 
 // served returns a driving column with a server index, or nil.
@@ -267,7 +281,7 @@ func (p *planner) single(tree *predicate.Tree) (w way, err error) {
 	if none {
 		return w, nil
 	}
-	restricted, err := w.byRows(p.ctx, p.t, ss)
+	restricted, err := w.byRows(p, ss)
 	if err != nil || restricted {
 		return w, err
 	}
@@ -412,8 +426,9 @@ func (p *planner) branches(branches, rest []predicate.Tree) ([]way, error) {
 }
 
 // byRows sets the ranges of row keys and reports whether the predicate restricts them.
-func (w *way) byRows(ctx context.Context, t *rowcodec.View, ss predicate.Sets) (bool, error) {
-	rows, err := ranges.OfRows(ctx, t, ss)
+func (w *way) byRows(p *planner, ss predicate.Sets) (bool, error) {
+	// Rows have no order by what is not opened.
+	rows, err := ranges.OfRows(p.ctx, p.t, ss, func(c *rowcodec.Column) bool { return !p.unproven || unproven.Legible(p.t, c) })
 	w.sortedBy, w.fixed, w.values, w.Ranges = rows.SortedBy, rows.Fixed, rows.Values, keyRanges(rows.Ranges)
 	return rows.Restricted, err
 }
@@ -439,6 +454,9 @@ func keyRanges(of []ranges.Range) []keyRange {
 func (pl *plan) Fingerprint() []byte {
 	h := sha256.New()
 	fmt.Fprintf(h, "%t|%d|", pl.reverse, len(pl.Ways))
+	if pl.unproven {
+		h.Write([]byte("unproven|"))
+	}
 	if pl.sort != nil {
 		id := forms.Origin(pl.sort)
 		h.Write(id[:])

@@ -24,6 +24,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/recopy"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/internal/tokens"
+	"github.com/rangecrypt/rangecrypt/store/internal/unproven"
 )
 
 // A batch is rows or postings as they were scanned, and what becomes of them.
@@ -258,6 +259,8 @@ func (f *finder) openRows(ctx context.Context, r keyRange, rows []driver.Row, pr
 		for i, row := range rows {
 			var record *rowcodec.Record
 			switch {
+			case f.plan.unproven:
+				record, err = unproven.Read(ctx, f.table, f.data, row, f.need, s)
 			case f.driving == nil || f.served():
 				record, err = f.table.Opened(ctx, f.data, row, f.need, s)
 			case copied:

@@ -27,8 +27,8 @@ type Rows struct {
 	Values     *predicate.Set     // of the ordered part that comes next; nil: any
 }
 
-// OfRows returns them for what a predicate implies.
-func OfRows(ctx context.Context, t *rowcodec.View, ss predicate.Sets) (rows Rows, err error) {
+// OfRows returns them for what a predicate implies. Ordered parts count as far as a function says so.
+func OfRows(ctx context.Context, t *rowcodec.View, ss predicate.Sets, counts func(*rowcodec.Column) bool) (rows Rows, err error) {
 	prefixes := [][]byte{t.Prefix}
 	for i, c := range t.Parts {
 		s := ss.Of(c)
@@ -64,7 +64,7 @@ func OfRows(ctx context.Context, t *rowcodec.View, ss predicate.Sets) (rows Rows
 		}
 		// Hashes have no order, and neither have partitions; everything after the prefixes is
 		// scanned then.
-		if c.Encryption != meta.Ordered && (c.Encryption != meta.Plain || i == 0 || s == nil) {
+		if !counts(c) || c.Encryption != meta.Ordered && (c.Encryption != meta.Plain || i == 0 || s == nil) {
 			break
 		}
 		for _, prefix := range prefixes {

@@ -40,7 +40,7 @@ func (c *Column) Add(want []bool) {
 func (t *View) RankOver(version uint32) int {
 	n := len(t.Meta.Dropped) + len(t.Meta.DroppedIndexes)
 	for _, c := range t.Stored {
-		if c.Searched() && c.since > version {
+		if c.Searched() && c.Since > version {
 			n++
 		}
 	}

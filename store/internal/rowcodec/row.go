@@ -213,7 +213,7 @@ func (t *View) Mutation(r *Record) driver.Mutation {
 		case v != nil && c.Packed:
 			packed = c.Type.AppendStored(packed[:0], v)
 			key = c.appendPacked(key, packed)
-			if c.varies {
+			if c.Varies {
 				m.Deletes = append(m.Deletes, c.Id[:])
 			}
 		case v != nil:
@@ -223,7 +223,7 @@ func (t *View) Mutation(r *Record) driver.Mutation {
 			}
 			key = append(append(key, c.Id[:]...), stored)
 			m.Puts = append(m.Puts, driver.Cell{Qualifier: c.Id[:], Value: c.Cell(header, r.posted(i), v, where)})
-		case !c.Packed || c.varies:
+		case !c.Packed || c.Varies:
 			m.Deletes = append(m.Deletes, c.Id[:])
 		}
 	}
@@ -236,7 +236,7 @@ func (t *View) Mutation(r *Record) driver.Mutation {
 // Schema.Conditional must be one cell: what replaces a row there, or marks it as deleted, touches no cell that it has not seen. Nor
 // may postings lead to it, since these have copies of rows.
 func (t *View) Backdates() bool {
-	return !t.Meta.Conditional || !slices.ContainsFunc(t.Stored, func(c *Column) bool { return c.Of != nil || !c.Packed || c.varies || c.Searched() })
+	return !t.Meta.Conditional || !slices.ContainsFunc(t.Stored, func(c *Column) bool { return c.Of != nil || !c.Packed || c.Varies || c.Searched() })
 }
 
 // indexed returns what the key cell of a record has in all server indexes. In those of former columns it has nothing.
@@ -295,8 +295,8 @@ func plainCell(h seal.Header, n int) []byte {
 // Sealed reports whether a cell is not a plain one.
 func Sealed(cell []byte) bool { return len(cell) > 0 && cell[0] != PlainFormat }
 
-// openPlain returns what is in a plain cell.
-func openPlain(cell []byte) ([]byte, seal.Header, error) {
+// OpenPlain returns what is in a plain cell, and its header.
+func OpenPlain(cell []byte) ([]byte, seal.Header, error) {
 	var h seal.Header
 	switch {
 	case len(cell) < PlainOverhead:
@@ -355,7 +355,7 @@ func (t *View) openAt(cell, qualifier []byte, s *Scratch) ([]byte, seal.Header, 
 // OpenAt undoes SealAt. It appends to dst what was sealed; what is plain stays where it is.
 func (t *View) OpenAt(dst, cell []byte, place seal.Place) ([]byte, seal.Header, error) {
 	if t.clear {
-		return openPlain(cell)
+		return OpenPlain(cell)
 	}
 	b, h, err := t.KeySealer.Open(dst, cell, place)
 	if errors.Is(err, seal.ErrWrongKey) && h.Policy > t.Version {
@@ -379,7 +379,7 @@ func (c *Column) open(cell []byte, clear bool, s *Scratch) (value any, write Wri
 		return nil, write, nil, fmt.Errorf("column %q: %w: the cell is not stored as the key cell says", c.Name, fault.ErrTampered)
 	}
 	if clear {
-		b, h, err := openPlain(cell)
+		b, h, err := OpenPlain(cell)
 		if err != nil {
 			return nil, write, nil, fmt.Errorf("column %q: %w", c.Name, err)
 		}
@@ -482,7 +482,7 @@ func (t *View) DecodeClear(row driver.Row, want []bool) *Record {
 	}
 	h, err := seal.PeekHeader(row.Cells[0].Value)
 	if t.clear {
-		_, h, err = openPlain(row.Cells[0].Value)
+		_, h, err = OpenPlain(row.Cells[0].Value)
 	}
 	if err != nil || h.Policy > t.Version {
 		return nil
@@ -514,7 +514,7 @@ func (t *View) decodeColumns(r *Record, cells []driver.Cell, want []bool, entrie
 		// An empty cell is one that was deleted under a condition.
 		found := len(cells) > 0 && bytes.Equal(cells[0].Qualifier, c.Id[:]) && len(cells[0].Value) > 0
 		switch {
-		case e.Present && !e.Packed && !found, found && !e.Present && c.Of == nil && c.since <= r.Version,
+		case e.Present && !e.Packed && !found, found && !e.Present && c.Of == nil && c.Since <= r.Version,
 			found && entries.allPlain && Sealed(cells[0].Value):
 			return tornRow(fmt.Sprintf("column %q", c.Name))
 		case e.Packed:
@@ -622,11 +622,13 @@ func (t *View) NewRecord() *Record {
 	return r
 }
 
-// Row returns the values of the record as a Row: the key parts, and of the columns those in want.
+// Row returns the values of the record as a Row: the key parts that it has, and of the columns those in want.
 func (t *View) Row(r *Record, want []bool) RowValues {
 	row := make(RowValues, len(r.Values))
 	for i, c := range t.Parts {
-		row[c.Name] = r.Values[i]
+		if v := r.Values[i]; v != nil {
+			row[c.Name] = v
+		}
 	}
 	for i, c := range t.Columns {
 		if v := r.Values[len(t.Parts)+i]; v != nil && (want == nil || want[i]) {

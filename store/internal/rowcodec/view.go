@@ -63,9 +63,9 @@ type Column struct {
 	Lead      []byte     // of a searched column: what all its postings begin with, or values in its server index
 	Part      int        // position in the row key, or -1
 	Position  int        // among the stored columns, or -1
-	since     uint32     // who knew an earlier version may not have known that there are cells of it
+	Since     uint32     // who knew an earlier version may not have known that there are cells of it
 	Packed    bool
-	varies    bool      // the row that is replaced may have it in a cell of its own, or packed: policies change
+	Varies    bool      // the row that is replaced may have it in a cell of its own, or packed: policies change
 	Of        *Column   // of a former column, the one that has its values now
 	Former    []*Column // of a column, those that had its values
 	Unit      uint32    // number of the index of a stateful scheme
@@ -222,7 +222,7 @@ func (src *ViewSource) column(t *View, k keyring.Table, meta *metadata.Field, pa
 		f = src.Tenant.Stored(t.Meta.ID, f, meta)
 	}
 	c := &Column{
-		Spec: f, cipher: known, Part: part, Position: -1, since: meta.Since, Unit: meta.Unit, Filling: meta.Filling,
+		Spec: f, cipher: known, Part: part, Position: -1, Since: meta.Since, Unit: meta.Unit, Filling: meta.Filling,
 		Converted: meta.Converted, Lead: slices.Concat(meta.ID[:], t.Prefix),
 	}
 	if c.ServerIndex {
@@ -236,8 +236,8 @@ func (src *ViewSource) column(t *View, k keyring.Table, meta *metadata.Field, pa
 	c.Scheme = c.preserving
 	if src.Tenant != nil && !c.Searched() {
 		var policy metadata.Policy
-		policy, c.varies = src.Tenant.Policies[t.Meta.ID]
-		c.since = max(c.since, policy.Since)
+		policy, c.Varies = src.Tenant.Policies[t.Meta.ID]
+		c.Since = max(c.Since, policy.Since)
 	}
 	if part >= 0 && (c.Order != nil || c.RankSize > 0) {
 		return nil, fmt.Errorf("%w: as a part of the row key: scheme %q is for columns", fault.ErrFormat, f.Scheme)

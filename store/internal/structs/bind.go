@@ -251,11 +251,11 @@ func (b *Binding) Set(t *rowcodec.View, row reflect.Value, name string, v any) e
 	return b.fields[t.ValueIndex(t.ByName[name])].set(row, v, fault.ErrNull)
 }
 
-// Fill gives a struct the values of a record of the view that the binding is of: of the key parts, and of the columns in
-// want, by position, where nil means all. Null where the field cannot say so is the given error.
+// Fill gives a struct the values of a record of the view that the binding is of: of the key parts that it has, and of the columns
+// in want, by position, where nil means all. Null where the field cannot say so is the given error.
 func (b *Binding) Fill(t *rowcodec.View, row reflect.Value, r *rowcodec.Record, want []bool, null error) error {
 	for i := range b.fields {
-		if f := &b.fields[i]; f.field != nil && (i < len(t.Parts) || want == nil || want[i-len(t.Parts)]) {
+		if f := &b.fields[i]; f.field != nil && (i < len(t.Parts) && r.Values[i] != nil || i >= len(t.Parts) && (want == nil || want[i-len(t.Parts)])) {
 			if err := f.set(row, r.Values[i], null); err != nil {
 				return err
 			}

@@ -65,6 +65,8 @@ type Type interface {
 	Exact() bool
 	Domain() ope.Domain
 	Code(v any) (int64, error)
+	// OfCode returns the value of a code. Only an exact type has it.
+	OfCode(code int64) (any, error)
 	// ComparePlaces compares values as far as ciphertexts tell them apart.
 	ComparePlaces(a, b any) int
 	// TextOrder is how many bytes of text ciphertexts keep in order, where these are not the ciphertexts of codes; else 0.
@@ -610,6 +612,8 @@ func (t TypeOf[T]) Parse(b []byte) (any, error) {
 
 func (t TypeOf[T]) Code(v any) (int64, error) { return t.codec.Encode(v.(T)) }
 
+func (t TypeOf[T]) OfCode(code int64) (any, error) { return t.exactCodec.Decode(code) }
+
 func (t TypeOf[T]) Codes(lo, hi *Bound) (int64, int64, bool) {
 	d := t.codec.Domain()
 	low, high := d.Min, d.Max
@@ -712,3 +716,32 @@ func AppendSortable(dst []byte, t Type, v any) []byte {
 	}
 	return append(dst, 0, 1)
 }
+
+// CutSortable undoes AppendSortable and returns what follows.
+func CutSortable(b []byte, t Type) (v any, rest []byte, err error) {
+	if n := t.Width(); n > 0 {
+		if len(b) < n {
+			return nil, nil, errCut
+		}
+		v, err = t.Parse(b[:n])
+		return v, b[n:], err
+	}
+	var canonical []byte
+	for i := 0; i < len(b); i++ {
+		if b[i] != 0 {
+			canonical = append(canonical, b[i])
+			continue
+		}
+		if i++; i == len(b) || b[i] != 1 && b[i] != 0xff {
+			break
+		}
+		if b[i] == 1 {
+			v, err = t.Parse(canonical)
+			return v, b[i+1:], err
+		}
+		canonical = append(canonical, 0)
+	}
+	return nil, nil, errCut
+}
+
+var errCut = errors.New("cut short")

@@ -48,3 +48,28 @@ func TestEmptyIsNotNil(t *testing.T) {
 		require.NotNil(t, v)
 	}
 }
+
+// What AppendSortable makes of a value is cut off again, whatever follows, and what is cut short is an error.
+func TestCutSortable(t *testing.T) {
+	for _, c := range []struct {
+		typ Type
+		v   any
+	}{
+		{String, ""}, {String, "a"}, {String, "a\x00"}, {String, "\x00\x01\x00\xff"}, {Bytes, []byte{}}, {Bytes, []byte{0, 0, 1, 0xff}},
+		{Int64, int64(-5)}, {Uint8, uint8(0)}, {UUID, [16]byte{1}}, {Bool, true}, {Float64, -1.5},
+	} {
+		for _, rest := range []string{"", "\x00\x01", "\xff", "more"} {
+			b := AppendSortable(nil, c.typ, c.v)
+			v, left, err := CutSortable(append(b, rest...), c.typ)
+			require.NoError(t, err)
+			require.Equal(t, c.v, v)
+			require.Equal(t, rest, string(left))
+			for n := range b {
+				_, _, err := CutSortable(b[:n], c.typ)
+				require.Error(t, err)
+			}
+		}
+	}
+	_, _, err := CutSortable([]byte("a\x00\x02"), String)
+	require.Error(t, err)
+}
