@@ -5,17 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/paged"
 )
 
 // Figure 3 of Iyer, Mehrotra, Mykletun, Tsudik and Wu (EDBT 2004), section 5.4: the time of a query
 // of the 16 attributes of TPC-H's lineitem, 7 of which it reads, against the number of encrypted
 // attributes. The paper's pages without encryption (NSM), encrypted as a whole (NSM-page) and split
-// into a plain and an encrypted part (PPC) are here rows of which nothing is encrypted, all is, or
-// the sensitive columns are, which then share a cell or have one each.
+// into a plain and an encrypted part (PPC) are here tables of pages, and rows of which nothing is encrypted,
+// all is, or the sensitive columns are, which then share a cell or have one each.
 
 var ppcQueries = []Figure{{
 	Name:   "ppc-fig3",
@@ -74,11 +76,16 @@ func attributeLength(i int) int {
 type readTiming struct {
 	form      string
 	encrypted int
-	table     *store.Table
-	bytes     float64 // put for a row
-	seconds   []float64
+	name      string    // of the table
+	bytes     float64   // of a row that are stored
+	seconds   []float64 // of queries
 	plain     []float64 // of queries of plain columns only, where these are measured
+	unproven  []float64 // of the same without a proof
+	opened    [3]uint64 // sealed pages, by a query of each kind
 }
+
+// stored returns the form of the table.
+func (t *readTiming) stored() form { return form{name: t.form, pages: t.form == formPages} }
 
 // attributeSchema returns the schema of a table whose first columns are encrypted. Row keys are
 // plain in all of them, so that nothing but the columns differs.
@@ -121,10 +128,18 @@ func attributeRow(seed uint64, n int) store.Row {
 }
 
 // same reports whether the form is the same whatever is sensitive.
-func (t *readTiming) same() bool { return t.encrypted == 0 || t.form == formWhole }
+func (t *readTiming) same() bool { return t.encrypted == 0 && !t.paged() || t.form == formWhole }
+
+// paged reports whether rows share pages.
+func (t *readTiming) paged() bool { return t.form == formPages }
+
+// asksUnproven reports whether they are also asked for without a proof.
+func (t *readTiming) asksUnproven() bool { return t.encrypted == onlyPlain && t.form != formWhole }
 
 // asksPlain reports whether columns that are plain elsewhere are asked for alone.
-func (t *readTiming) asksPlain() bool { return t.same() || t.encrypted == onlyPlain }
+func (t *readTiming) asksPlain() bool {
+	return t.encrypted == 0 || t.same() || t.encrypted == onlyPlain
+}
 
 func ppcFig3(ctx context.Context, cfg Config) (*Result, error) {
 	rows, rounds := cfg.size(attributeRows, attributeQuick), cfg.rounds(attributeRounds, attributeQuickRounds)
@@ -139,15 +154,15 @@ func ppcFig3(ctx context.Context, cfg Config) (*Result, error) {
 		X: "number of encrypted attributes", Y: "time of a query in ms", Runs: rounds,
 		Table: &Table{
 			Names:   2,
-			Columns: []string{"", "encrypted", "read", "ms", "x plain", "only plain columns, x plain", "bytes/row", "x plain row"},
-			Words:   []bool{true, false, false, false, false, false, false, false},
+			Columns: []string{"", "encrypted", "read", "ms", "x plain", "only plain columns, x plain", "bytes/row", "x plain row", "no proof, x plain", "pages opened"},
+			Words:   []bool{true, false, false, false, false, false, false, false, false, false},
 		},
 		Notes: []string{
-			fmt.Sprintf("encrypted: how many of the %d attributes are, and read: how many of these are among the %d that the query reads. x plain: the time beside that of rows without encryption in the same round, with its 95 %% interval. only plain columns: the same of a query of columns that are not encrypted in the form with %d encrypted ones. bytes/row: keys, qualifiers and values as they are put.",
-				attributes, len(attributesRead), onlyPlain),
-			"plain: nothing is encrypted, and each attribute has a cell; or all share one. whole row: every attribute is, in one cell, whatever is sensitive. packed: the sensitive ones share a cell, the others have one each. cell per column: so do the sensitive ones. Row keys are plain. Packed rows with more encrypted attributes have fewer cells, which a database reads faster.",
+			fmt.Sprintf("encrypted: how many of the %d attributes are, and read: how many of these are among the %d that the query reads. x plain: the time beside that of rows without encryption in the same round, with its 95 %% interval. only plain columns: the same of a query of columns that are not encrypted in the form with %d encrypted ones. no proof: the same, and the client takes these as the database gives them, so that nothing is opened. bytes/row: keys, qualifiers and values as they are stored. pages opened: by the query that reads %d attributes, of a table that nothing was read of before.",
+				attributes, len(attributesRead), onlyPlain, len(attributesRead)),
+			"plain: nothing is encrypted, and each attribute has a cell; or all share one. whole row: every attribute is, in one cell, whatever is sensitive. packed: the sensitive ones share a cell, the others have one each. cell per column: so do the sensitive ones. pages: up to 64 rows share two cells, one with their sensitive attributes, sealed, and one with the others; none and all of them are the paper's NSM and NSM-page. Row keys are plain. Packed rows with more encrypted attributes have fewer cells, which a database reads faster.",
 		},
-		Findings: readFindings(all),
+		Findings: append(readFindings(all), pageFindings(all, rows)...),
 	}
 	curves := make(map[string]int)
 	for _, t := range all {
@@ -157,57 +172,78 @@ func ppcFig3(ctx context.Context, cfg Config) (*Result, error) {
 			curves[t.form] = i
 			r.Curves = append(r.Curves, Curve{Name: t.form})
 		}
-		var ms []float64
-		for _, s := range t.seconds {
-			ms = append(ms, 1e3*s)
-		}
-		took := medianOf(ms)
+		took := t.took()
 		if t.same() {
 			// A line across; the interval is in the table.
 			r.Curves[i].Points = []Point{{X: 0, Y: took.mid}, {X: attributes, Y: took.mid}}
 		} else {
 			r.Curves[i].Points = append(r.Curves[i].Points, took.at(float64(t.encrypted)))
 		}
-		beside, only := words("1"), words("")
-		if t != plain {
-			beside = ratioOf(t.seconds, plain.seconds).cell()
-			if t.asksPlain() {
-				only = ratioOf(t.plain, plain.plain).cell()
-			}
-		}
-		read := 0
-		for _, i := range attributesRead {
-			if i < t.encrypted {
-				read++
-			}
-		}
-		r.Table.Rows = append(r.Table.Rows, []Cell{
-			words("%s", t.form), numeral(float64(t.encrypted), 0), numeral(float64(read), 0), numeral(took.mid, 3), beside, only,
-			numeral(t.bytes, 0), numeral(t.bytes/plain.bytes, 2),
-		})
+		r.Table.Rows = append(r.Table.Rows, t.cells(plain))
 	}
 	return r, nil
 }
 
-// fillReads makes the tables and puts the rows. Another client of the same tables counts what is put.
-func fillReads(ctx context.Context, cfg Config, w *workspace, all []*readTiming, rows int) error {
-	count := new(counter)
-	counted, err := store.Open(ctx, count.over(cfg.Database.DB), cfg.Database.Key, nil)
-	if err != nil {
-		return err
+// took returns the time of a query in ms.
+func (t *readTiming) took() ratio {
+	var ms []float64
+	for _, s := range t.seconds {
+		ms = append(ms, 1e3*s)
 	}
+	return medianOf(ms)
+}
+
+// cells returns a row of the table of results.
+func (t *readTiming) cells(plain *readTiming) []Cell {
+	beside, only, unproven, opened := words("1"), words(""), words(""), words("")
+	if t != plain {
+		beside = ratioOf(t.seconds, plain.seconds).cell()
+		if t.asksPlain() {
+			only = ratioOf(t.plain, plain.plain).cell()
+		}
+		if t.asksUnproven() {
+			unproven = ratioOf(t.unproven, plain.plain).cell()
+		}
+	}
+	if t.paged() {
+		opened = numeral(float64(t.opened[0]), 0)
+	}
+	read := 0
+	for _, i := range attributesRead {
+		if i < t.encrypted {
+			read++
+		}
+	}
+	return []Cell{
+		words("%s", t.form), numeral(float64(t.encrypted), 0), numeral(float64(read), 0), numeral(t.took().mid, 3), beside, only,
+		numeral(t.bytes, 0), numeral(t.bytes/plain.bytes, 2), unproven, opened,
+	}
+}
+
+// fillReads makes the tables and puts the rows. Another client of the same tables knows what is stored.
+func fillReads(ctx context.Context, cfg Config, w *workspace, all []*readTiming, rows int) error {
 	cfg.bar().Start("insert", len(all)*rows)
 	defer cfg.bar().Done()
 	batch := max(1, cfg.Batch)
 	for _, t := range all {
-		if t.table, err = w.create(ctx, attributeSchema(t.form, t.encrypted)); err != nil {
+		schema := attributeSchema(t.form, t.encrypted)
+		t.name = w.name(schema.Name)
+		if err := t.stored().make(ctx, w, schema); err != nil {
 			return err
 		}
-		writer, err := counted.Table(ctx, t.table.Schema().Name)
+		held := &holding{DB: cfg.Database.DB}
+		st, err := store.Open(ctx, held, cfg.Database.Key, nil)
 		if err != nil {
 			return err
 		}
-		before := count.now()
+		writer, err := t.stored().open(ctx, st, t.name)
+		if err != nil {
+			return err
+		}
+		empty, err := held.stored(ctx)
+		if err != nil {
+			return err
+		}
 		for from := 0; from < rows; from += batch {
 			var part []store.Row
 			for n := from; n < min(rows, from+batch); n++ {
@@ -218,7 +254,11 @@ func fillReads(ctx context.Context, cfg Config, w *workspace, all []*readTiming,
 			}
 			cfg.bar().Add(len(part))
 		}
-		t.bytes = float64(count.now().since(before).bytes) / float64(rows)
+		full, err := held.stored(ctx)
+		if err != nil {
+			return err
+		}
+		t.bytes = float64(full-empty) / float64(rows)
 	}
 	return nil
 }
@@ -231,38 +271,20 @@ func timeReads(ctx context.Context, cfg Config, rows, rounds int) (all []*readTi
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, w.drop(ctx)) }()
-	all = []*readTiming{{form: formPlain}, {form: formOne}, {form: formWhole, encrypted: attributes}}
+	all = []*readTiming{{form: formPlain}, {form: formOne}, {form: formWhole, encrypted: attributes}, {form: formPages}}
 	for _, n := range attributeSteps {
-		all = append(all, &readTiming{form: formPacked, encrypted: n}, &readTiming{form: formCells, encrypted: n})
+		all = append(all, &readTiming{form: formPacked, encrypted: n}, &readTiming{form: formCells, encrypted: n}, &readTiming{form: formPages, encrypted: n})
 	}
 	if err := fillReads(ctx, cfg, w, all, rows); err != nil {
 		return nil, err
-	}
-
-	var asked, plain []string
-	for _, i := range attributesRead {
-		asked = append(asked, attribute(i))
-	}
-	for i := onlyPlain; i < attributes; i++ {
-		plain = append(plain, attribute(i))
 	}
 	cfg.bar().Start("query", (rounds+1)*len(all))
 	defer cfg.bar().Done()
 	for round := -1; round < rounds; round++ { // the first is not counted: every answer is checked
 		for i := range all {
 			t := all[(i+max(round, 0))%len(all)]
-			s, err := t.query(ctx, asked, rows, cfg.Seed, round < 0)
-			if err != nil {
+			if err := t.round(ctx, cfg, w, rows, round < 0); err != nil {
 				return nil, fmt.Errorf("%s: %w", t.form, err)
-			}
-			var only float64
-			if t.asksPlain() {
-				if only, err = t.query(ctx, plain, rows, cfg.Seed, round < 0); err != nil {
-					return nil, fmt.Errorf("%s: %w", t.form, err)
-				}
-			}
-			if round >= 0 {
-				t.seconds, t.plain = append(t.seconds, s), append(t.plain, only)
 			}
 			cfg.bar().Add(1)
 		}
@@ -270,18 +292,55 @@ func timeReads(ctx context.Context, cfg Config, rows, rounds int) (all []*readTi
 	return all, nil
 }
 
-// query reads the columns of all rows and returns how long it took. An answer that is not as it
+// round asks the queries of the table once. In the first round answers are checked, and times are not kept.
+func (t *readTiming) round(ctx context.Context, cfg Config, w *workspace, rows int, first bool) error {
+	var asked, plain []string
+	for _, i := range attributesRead {
+		asked = append(asked, attribute(i))
+	}
+	for i := onlyPlain; i < attributes; i++ {
+		plain = append(plain, attribute(i))
+	}
+	for kind, q := range []struct {
+		query store.Query
+		asks  bool
+		to    *[]float64
+	}{
+		{store.Query{Columns: asked, Unauthenticated: t.paged() && t.encrypted == 0}, true, &t.seconds},
+		{store.Query{Columns: plain, Unauthenticated: t.paged() && t.encrypted == 0}, t.asksPlain(), &t.plain},
+		{store.Query{Columns: plain, Unauthenticated: true}, t.asksUnproven(), &t.unproven},
+	} {
+		if !q.asks {
+			continue
+		}
+		table, err := t.stored().open(ctx, w.store, t.name)
+		if err != nil {
+			return err
+		}
+		s, err := t.query(ctx, table, q.query, rows, cfg.Seed, first)
+		if err != nil {
+			return err
+		}
+		t.opened[kind] = openings(table)
+		if !first {
+			*q.to = append(*q.to, s)
+		}
+	}
+	return nil
+}
+
+// query asks for all rows and returns how long it took. An answer that is not as it
 // should be is exit.ErrWrongAnswer; the values are looked at where they are to be checked.
-func (t *readTiming) query(ctx context.Context, columns []string, rows int, seed uint64, check bool) (float64, error) {
-	where := store.And(store.Field[int32]("group").Equal(1), store.Field[int64]("line").Between(0, int64(rows)))
+func (t *readTiming) query(ctx context.Context, table formTable, q store.Query, rows int, seed uint64, check bool) (float64, error) {
+	q.Where = store.And(store.Field[int32]("group").Equal(1), store.Field[int64]("line").Between(0, int64(rows)))
 	start, n := time.Now(), 0
-	for row, err := range t.table.Query(ctx, store.Query{Where: where, Columns: columns}) {
+	for row, err := range table.Query(ctx, q) {
 		if err != nil {
 			return 0, err
 		}
 		if check {
 			want := attributeRow(seed, n)
-			for _, c := range columns {
+			for _, c := range q.Columns {
 				if row[c] != want[c] {
 					return 0, fmt.Errorf("%w: a row is not as it was written", exit.ErrWrongAnswer)
 				}
@@ -326,4 +385,45 @@ func readFindings(all []*readTiming) []Finding {
 			"The paper: it takes no more space than encrypting attribute by attribute. With %d encrypted ones a row takes %.2f times the bytes of one without encryption packed, and %.2f times with a cell for each.",
 			attributes, most.bytes/plain.bytes, cells.bytes/plain.bytes)},
 	}
+}
+
+// attributeBytes is how many bytes the key and the values of a row have.
+func attributeBytes() int {
+	n := 4 + 8 + 8*attributeNumbers
+	for i := attributeNumbers; i < attributes; i++ {
+		n += attributeLength(i)
+	}
+	return n
+}
+
+// pageFindings are those of pages, which are what the paper has. Plain pages are its rows without encryption, and pages of which all is
+// sealed its pages that are encrypted as a whole.
+func pageFindings(all []*readTiming, rows int) []Finding {
+	at := func(encrypted int) *readTiming {
+		return all[slices.IndexFunc(all, func(t *readTiming) bool { return t.paged() && t.encrypted == encrypted })]
+	}
+	none, one, half, most := at(0), at(1), at(onlyPlain), at(attributes)
+	few, added := ratioOf(one.seconds, none.seconds), ratioOf(most.seconds, one.seconds)
+	proved, unproven := ratioOf(half.plain, none.plain), ratioOf(half.unproven, none.plain)
+	full := uint64((rows + paged.Rows - 1) / paged.Rows)
+	more := most.bytes - float64(attributeBytes())
+	return []Finding{
+		every(few.about(1.1, 1.25), added.about(1.1, 1.25)).finding(
+			"The same of pages, as the paper has them. Pages with one encrypted attribute take %v times as long to read as plain pages, and with %d %v times as long as with one.", few, attributes, added),
+		unproven.about(1.05, 1.15).finding(
+			"The paper: queries that read no sensitive attribute cost nothing more. Of pages with %d encrypted attributes, they take %v times as long as of plain pages, and %v times with a proof of what they read.", onlyPlain, unproven, proved),
+		{Holds: one.opened[0] == full && most.opened[0] == full, Text: fmt.Sprintf(
+			"The paper: a page takes one decryption, whatever is sensitive. To read %s rows, %d pages are opened with one encrypted attribute and %d with %d: one for %.1f rows.",
+			commas(float64(rows)), one.opened[0], most.opened[0], attributes, float64(rows)/float64(max(1, most.opened[0])))},
+		{Holds: half.opened[1] > 0 && half.opened[2] == 0, Text: fmt.Sprintf(
+			"The paper: a query that reads no sensitive attribute decrypts nothing. It opens %d pages without a proof, and %d with one.", half.opened[2], half.opened[1])},
+		{Holds: more <= 3, Text: fmt.Sprintf(
+			"Pages of %d rows add at most 3 bytes to a row, of values of which each column has one length. A row takes %.1f bytes, with %d encrypted attributes and all that is stored counted, and its key and values have %d: %.1f more, since the ids of %d columns and key parts are in each page. Packed, it takes %.0f more.",
+			paged.Rows, most.bytes, attributes, attributeBytes(), more, attributes+2, packedBytes(all)-float64(attributeBytes()))},
+	}
+}
+
+// packedBytes returns how many bytes a row takes of which all attributes are packed.
+func packedBytes(all []*readTiming) float64 {
+	return all[slices.IndexFunc(all, func(t *readTiming) bool { return t.form == formPacked && t.encrypted == attributes })].bytes
 }

@@ -1,6 +1,7 @@
 package repro
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,11 +11,12 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/paged"
 )
 
 // Figure 4 of Iyer, Mehrotra, Mykletun, Tsudik and Wu (EDBT 2004), section 5.5: the time of ten queries of TPC-H on its tables, of
 // which some attributes are encrypted. Pages without encryption (NSM), encrypted as a whole (NSM-page) and split into a plain and
-// an encrypted part (PPC) are here rows as in figure 3.
+// an encrypted part (PPC) are here tables of pages, and rows as in figure 3.
 
 var ppcTPCH = []Figure{
 	{
@@ -42,26 +44,35 @@ const (
 // A tpchSeries is a form, and how its tables are read.
 type tpchSeries struct {
 	name, form string
-	proof      bool // of columns that are plain, too
+	proof      bool // of columns that are plain, too, where a query reads no others of a table
 }
+
+const withoutProof = ", no proof"
 
 // queriedSeries are the series of the figure. The first is what others are compared with.
 var queriedSeries = []tpchSeries{
 	{formPlain, formPlain, true},
 	{formPlainCells, formPlainCells, true},
 	{formPacked, formPacked, true},
+	{formPacked + withoutProof, formPacked, false},
 	{formCells, formCells, true},
 	{formWhole, formWhole, true},
+	{formPagesPlain, formPagesPlain, false},
+	{formPages, formPages, true},
+	{formPages + withoutProof, formPages, false},
+	{formPagesWhole, formPagesWhole, true},
 }
 
-// A formSource is the tables of a form.
+// A formSource is tables of a form.
 type formSource struct {
+	form
 	tables map[string]formTable
 	proof  bool
 }
 
 func (s formSource) each(ctx context.Context, relation string, columns []string, do func(store.Row)) error {
-	for row, err := range s.tables[relation].query(ctx, columns, s.proof || anySensitive(columns)) {
+	unproven := !s.proof && !slices.ContainsFunc(columns, s.encrypted)
+	for row, err := range s.tables[relation].Query(ctx, store.Query{Columns: columns, Unauthenticated: unproven}) {
 		if err != nil {
 			return fmt.Errorf("%s: %w", relation, err)
 		}
@@ -70,11 +81,11 @@ func (s formSource) each(ctx context.Context, relation string, columns []string,
 	return nil
 }
 
-// A queryTiming is a series and how long its queries took.
+// A queryTiming is a series, how long its queries took, and what they opened.
 type queryTiming struct {
 	tpchSeries
-	from    formSource
 	seconds [][]float64 // by query and round
+	opened  []uint64    // sealed pages, by query
 }
 
 func ppcFig4(ctx context.Context, cfg Config) (*Result, error) {
@@ -89,7 +100,7 @@ func ppcFig4(ctx context.Context, cfg Config) (*Result, error) {
 			len(tpchQueries), commas(float64(orders)), commas(float64(len(data[lines]))), cfg.Database.Name, rounds, plural(rounds, "round")),
 		X: "query of TPC-H", Y: "time beside plain", Runs: rounds,
 		Table:    queryTable(all),
-		Findings: queryFindings(all),
+		Findings: queryFindings(all, data),
 	}
 	for _, t := range all[1:] {
 		c := Curve{Name: t.name}
@@ -99,8 +110,10 @@ func ppcFig4(ctx context.Context, cfg Config) (*Result, error) {
 		r.Curves = append(r.Curves, c)
 	}
 	r.Notes = append(r.Notes,
-		"x plain: the time beside that of plain in the same round, with its 95 % interval. mean: the mean of that over the queries, and sum: the time of all queries beside plain's. sensitive: columns that a query reads and that the paper encrypts.",
+		"x plain: the time beside that of plain in the same round, with its 95 % interval. mean: the mean of that over the queries, and sum: the time of all queries beside plain's. x plain pages: the same beside plain pages. pages opened: sealed ones, of tables that nothing was read of before.",
 		formNotes,
+		"no proof: a query that reads no sensitive column of a table takes the plain ones as the database gives them. The others have a proof that they are as they were written, for which something sealed is opened.",
+		sensitiveRead(),
 		"The client reads the columns of whole tables, as the paper's database did without an index, and joins them in memory. Each answer is compared with the one of the rows in memory.",
 		tpchSimplified,
 		"The paper names queries 1, 6, 8 and 10 of its ten. It says that 8 reads sensitive columns of lineitem, partsupp and orders: in TPC-H query 9 does so, and 8 reads no partsupp. Both are here.",
@@ -113,7 +126,18 @@ func ppcFig4(ctx context.Context, cfg Config) (*Result, error) {
 }
 
 const formNotes = "plain: nothing is encrypted, and a row is one cell; or each column has a cell. packed: the sensitive columns of a row share a cell, the others have one each. " +
-	"cell per column: so do the sensitive ones. whole row: all columns are encrypted, in one cell. Row keys are plain, and in order, in all of them."
+	"cell per column: so do the sensitive ones. whole row: all columns are encrypted, in one cell. pages: up to 64 rows share two cells, one with their sensitive columns, sealed, and one with the others, as in the paper's PPC. " +
+	"plain pages (NSM) have nothing sensitive, and of whole pages (NSM-page) all columns are sealed. Row keys are plain, and in order, in all of them."
+
+// sensitiveRead says which sensitive columns the queries read.
+func sensitiveRead() string {
+	var all []string
+	for _, q := range tpchQueries {
+		read := strings.Join(q.sensitive(), ", ")
+		all = append(all, fmt.Sprintf("Q%d (%s): %s", q.number, q.about, cmp.Or(read, "none")))
+	}
+	return "Sensitive columns that the queries read: " + strings.Join(all, "; ") + "."
+}
 
 // timeTPCH fills the tables of all forms and asks each series the same queries once a round, in turns.
 func timeTPCH(ctx context.Context, cfg Config, data tpchData, rounds int) (all []*queryTiming, err error) {
@@ -122,16 +146,15 @@ func timeTPCH(ctx context.Context, cfg Config, data tpchData, rounds int) (all [
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, w.drop(ctx)) }()
-	filled := make(map[string]map[string]formTable)
 	cfg.bar().Start("insert", len(tpchForms)*data.rows())
 	defer cfg.bar().Done()
 	for _, f := range tpchForms {
-		if filled[f.name], err = f.fill(ctx, w, w.store, data, cfg.Batch, cfg.bar().Add); err != nil {
+		if err := f.fill(ctx, w, data, cfg.Batch, cfg.bar().Add); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.name, err)
 		}
 	}
 	for _, s := range queriedSeries {
-		all = append(all, &queryTiming{s, formSource{filled[s.form], s.proof}, make([][]float64, len(tpchQueries))})
+		all = append(all, &queryTiming{tpchSeries: s, seconds: make([][]float64, len(tpchQueries)), opened: make([]uint64, len(tpchQueries))})
 	}
 	var answers [][]string
 	for _, q := range tpchQueries {
@@ -143,10 +166,10 @@ func timeTPCH(ctx context.Context, cfg Config, data tpchData, rounds int) (all [
 	}
 	cfg.bar().Start("query", (rounds+1)*len(all)*len(tpchQueries))
 	for round := -1; round < rounds; round++ { // the first is not counted
-		for q, query := range tpchQueries {
+		for q := range tpchQueries {
 			for i := range all {
 				t := all[(i+max(round, 0))%len(all)]
-				s, err := t.time(ctx, query, answers[q])
+				s, err := t.time(ctx, w, q, answers[q])
 				if err != nil {
 					return nil, fmt.Errorf("%s: %w", t.name, err)
 				}
@@ -160,16 +183,27 @@ func timeTPCH(ctx context.Context, cfg Config, data tpchData, rounds int) (all [
 	return all, nil
 }
 
-// time asks a query and returns how long it took. An answer that is not as it should be is exit.ErrWrongAnswer.
-func (t *queryTiming) time(ctx context.Context, query tpchQuery, want []string) (float64, error) {
+// time asks a query of tables that are opened for it, so that nothing of them is in memory, and returns how long it took. An
+// answer that is not as it should be is exit.ErrWrongAnswer.
+func (t *queryTiming) time(ctx context.Context, w *workspace, q int, want []string) (float64, error) {
+	f := tpchForms[slices.IndexFunc(tpchForms, func(f form) bool { return f.name == t.form })]
+	tables, err := f.tables(ctx, w, w.store)
+	if err != nil {
+		return 0, err
+	}
+	query := tpchQueries[q]
 	start := time.Now()
-	answer, err := query.run(ctx, t.from)
+	answer, err := query.run(ctx, formSource{f, tables, t.proof})
 	took := time.Since(start).Seconds()
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("query %d: %w", query.number, err)
 	case !slices.Equal(answer, want):
 		return 0, fmt.Errorf("%w: query %d of TPC-H is not answered as from the rows in memory", exit.ErrWrongAnswer, query.number)
+	}
+	t.opened[q] = 0
+	for _, table := range tables {
+		t.opened[q] += openings(table)
 	}
 	return took, nil
 }
@@ -210,51 +244,103 @@ func (t *queryTiming) whole() []float64 {
 
 func queryTable(all []*queryTiming) *Table {
 	table := &Table{
-		Names: 2, Columns: []string{"query", "", "ms", "x plain", "sensitive"},
-		Words: []bool{true, true, false, false, true},
+		Names: 2, Columns: []string{"query", "", "ms", "x plain", "x plain pages", "pages opened"},
+		Words: []bool{true, true, false, false, false, false},
 	}
-	plain := all[0]
-	add := func(query, series string, ms, beside Cell, about string) {
-		if series == plain.name {
-			beside = words("1")
+	plain, pages := all[0], seriesOf(all, formPagesPlain)
+	add := func(query string, t *queryTiming, ms Cell, beside func(other *queryTiming) ratio, opened Cell) {
+		row := []Cell{words("%s", query), words("%s", t.name), ms, words("1"), words(""), opened}
+		if t != plain {
+			row[3] = beside(plain).cell()
 		}
-		table.Rows = append(table.Rows, []Cell{words("%s", query), words("%s", series), ms, beside, words("%s", about)})
+		if t == pages {
+			row[4] = words("1")
+		} else if t.paged() {
+			row[4] = beside(pages).cell()
+		}
+		table.Rows = append(table.Rows, row)
 	}
 	ms := func(seconds []float64) Cell { return numeral(1e3*medianOf(seconds).mid, 2) }
 	for q, query := range tpchQueries {
-		read := strings.Join(query.sensitive(), " ")
 		for _, t := range all {
-			add(fmt.Sprintf("Q%d", query.number), t.name, ms(t.seconds[q]), t.beside(plain, q).cell(), read)
+			opened := words("")
+			if t.paged() {
+				opened = numeral(float64(t.opened[q]), 0)
+			}
+			add(fmt.Sprintf("Q%d", query.number), t, ms(t.seconds[q]), func(other *queryTiming) ratio { return t.beside(other, q) }, opened)
 		}
 	}
 	for _, t := range all {
-		add("mean", t.name, words(""), t.mean(plain).cell(), "")
+		add("mean", t, words(""), t.mean, words(""))
 	}
 	for _, t := range all {
-		add("sum", t.name, ms(t.whole()), ratioOf(t.whole(), plain.whole()).cell(), "")
+		add("sum", t, ms(t.whole()), func(other *queryTiming) ratio { return ratioOf(t.whole(), other.whole()) }, words(""))
 	}
 	return table
 }
 
-func queryFindings(all []*queryTiming) []Finding {
-	at := func(series string) *queryTiming {
-		return all[slices.IndexFunc(all, func(t *queryTiming) bool { return t.name == series })]
-	}
+func seriesOf(all []*queryTiming, name string) *queryTiming {
+	return all[slices.IndexFunc(all, func(t *queryTiming) bool { return t.name == name })]
+}
+
+// paged reports whether the tables of the series have pages.
+func (t *queryTiming) paged() bool {
+	return slices.ContainsFunc(tpchForms, func(f form) bool { return f.name == t.form && f.pages })
+}
+
+func queryFindings(all []*queryTiming, data tpchData) []Finding {
+	at := func(series string) *queryTiming { return seriesOf(all, series) }
 	plain, cells, packed, perColumn, whole := all[0], at(formPlainCells), at(formPacked), at(formCells), at(formWhole)
-	outdone := packed.mean(whole)
+	nsm, ppc, proved, nsmPage := at(formPagesPlain), at(formPages+withoutProof), at(formPages), at(formPagesWhole)
 	return []Finding{
-		packed.mean(plain).about(paperPPC, paperPPC+0.1).finding(
-			"The paper: over ten queries PPC takes 6 %% longer than no encryption. Packed, they take %v times as long as rows in one plain cell, and %v times as long as plain columns with a cell each, which themselves take %v times as long as one cell: what packed rows cost is mostly the cells of their plain columns. With a cell for each column it is %v times one plain cell.",
-			packed.mean(plain), packed.mean(cells), cells.mean(plain), perColumn.mean(plain)),
-		whole.mean(plain).about(paperPage, paperPage+0.1).finding(
-			"The paper: encrypting pages as a whole takes 33 %% longer. The whole row in one cell takes %v times as long as the row in one plain cell.", whole.mean(plain)),
-		outdone.below(1).finding(
-			"The paper: encrypting only what is sensitive is faster than the whole. Packed, the queries take %v times as long as with the whole row in one cell: a row is read from as many cells as it has plain columns, which costs more than to decrypt the rest of it.", outdone),
-		every(packed.number(cells, 1).about(1.05, 1.15), packed.number(cells, 6).about(1.05, 1.15)).finding(
-			"The paper: queries 1 and 6, which read nothing sensitive, take as long as without encryption. Packed, they take %v and %v times as long as plain columns with a cell each, and %v and %v times as long as one plain cell.",
-			packed.number(cells, 1), packed.number(cells, 6), packed.number(plain, 1), packed.number(plain, 6)),
-		every(packed.number(whole, 8).below(1), packed.number(whole, 9).below(1), packed.number(whole, 10).below(1)).finding(
-			"The paper: queries 8 and 10 take less time than with all of it encrypted. Packed, 8, 9 and 10 take %v, %v and %v times as long as the whole row in one cell.",
-			packed.number(whole, 8), packed.number(whole, 9), packed.number(whole, 10)),
+		ppc.mean(nsm).about(paperPPC, paperPPC+0.1).finding(
+			"The paper: over ten queries PPC takes 6 %% longer than no encryption. Pages take %v times as long as plain pages, and with a proof also of plain columns %v times. Packed, rows take %v times as long as plain columns with a cell each, and these %v times as long as one plain cell; with a cell for each column it is %v times one plain cell.",
+			ppc.mean(nsm), proved.mean(nsm), packed.mean(cells), cells.mean(plain), perColumn.mean(plain)),
+		nsmPage.mean(nsm).about(paperPage, paperPage+0.1).finding(
+			"The paper: encrypting pages as a whole takes 33 %% longer, at most so here. Whole pages take %v times as long as plain pages, and the whole row in one cell %v times as long as the row in one plain cell.",
+			nsmPage.mean(nsm), whole.mean(plain)),
+		ppc.mean(nsmPage).below(1).finding(
+			"The paper: encrypting only what is sensitive is faster than the whole. Pages take %v times as long as whole pages, and with a proof also of plain columns %v times. Packed rows take %v times as long as the whole row in one cell: a row is read from as many cells as it has plain columns, which costs more than to decrypt the rest of it.",
+			ppc.mean(nsmPage), proved.mean(nsmPage), packed.mean(whole)),
+		every(ppc.number(nsm, 1).about(1.05, 1.15), ppc.number(nsm, 6).about(1.05, 1.15)).finding(
+			"The paper: queries 1 and 6, which read nothing sensitive, take as long as without encryption. Pages take %v and %v times as long as plain pages. Packed rows take %v and %v times as long as plain columns with a cell each.",
+			ppc.number(nsm, 1), ppc.number(nsm, 6), packed.number(cells, 1), packed.number(cells, 6)),
+		every(ppc.number(nsmPage, 8).below(1), ppc.number(nsmPage, 9).below(1), ppc.number(nsmPage, 10).below(1)).finding(
+			"The paper: queries 8 and 10 take less time than with all of it encrypted. Of pages, 8, 9 and 10 take %v, %v and %v times as long as whole pages; of packed rows %v, %v and %v times as long as the whole row in one cell.",
+			ppc.number(nsmPage, 8), ppc.number(nsmPage, 9), ppc.number(nsmPage, 10), packed.number(whole, 8), packed.number(whole, 9), packed.number(whole, 10)),
+		ppc.openedFinding(data),
+		ppc.plainFinding(proved),
 	}
+}
+
+// spread is in how many partitions a database without ordered ones lays a table, and how many pages may have few rows so.
+const spread = 16
+
+// openedFinding says for how many rows a page is opened.
+func (t *queryTiming) openedFinding(data tpchData) Finding {
+	rows, opened, most := 0, uint64(0), 0
+	for q, query := range tpchQueries {
+		for relation, columns := range query.reads() {
+			if anySensitive(columns) {
+				n := len(data[relation])
+				rows, most = rows+n, most+(n+paged.Rows-1)/paged.Rows+min(n, spread)
+			}
+		}
+		opened += t.opened[q]
+	}
+	return Finding{Holds: opened > 0 && opened <= uint64(most), Text: fmt.Sprintf(
+		"The paper: a page takes one decryption. The queries read %s rows of tables of which they need sensitive columns, and open %s pages for it: one for %.1f rows. A page has up to %d; small tables have a page that is not full.",
+		commas(float64(rows)), commas(float64(opened)), float64(rows)/float64(max(1, opened)), paged.Rows)}
+}
+
+// plainFinding says what queries open that read nothing sensitive.
+func (t *queryTiming) plainFinding(proved *queryTiming) Finding {
+	var opened, with uint64
+	for q, query := range tpchQueries {
+		if len(query.sensitive()) == 0 {
+			opened, with = opened+t.opened[q], with+proved.opened[q]
+		}
+	}
+	return Finding{Holds: opened == 0, Text: fmt.Sprintf(
+		"The paper: queries that read nothing sensitive decrypt nothing. Queries 1 and 6 open %d pages, and %d where they want a proof of plain columns.", opened, with)}
 }

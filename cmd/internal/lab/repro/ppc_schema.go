@@ -3,11 +3,12 @@ package repro
 import (
 	"context"
 	"fmt"
-	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"iter"
 	"slices"
 
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/paged"
 )
 
 // The tables of TPC-H, and the forms in which they are stored.
@@ -79,37 +80,66 @@ func sensitive(column string) bool { return slices.Contains(tpchSensitive, colum
 // anySensitive reports whether one of the columns is sensitive.
 func anySensitive(columns []string) bool { return slices.ContainsFunc(columns, sensitive) }
 
-// A formTable is a table in one of the forms.
+// A formTable is a table of rows or of pages.
 type formTable interface {
-	put(ctx context.Context, rows ...store.Row) error
-
-	// query returns all rows with their keys and the columns. Without a proof it takes plain columns as they are stored.
-	query(ctx context.Context, columns []string, proof bool) iter.Seq2[store.Row, error]
+	Put(ctx context.Context, rows ...store.Row) error
+	Query(ctx context.Context, q store.Query) iter.Seq2[store.Row, error]
 }
 
-// A form is a way to store the tables. Its make makes a table in the workspace, and its open opens one as a client of st.
+// A form is a way to store tables.
 type form struct {
-	name string
-	make func(ctx context.Context, w *workspace, s store.Schema) error
-	open func(ctx context.Context, st *store.Store, name string) (formTable, error)
-
-	// encrypted says which columns are, and cells that each column has a cell.
+	name      string
 	encrypted func(column string) bool
-	cells     bool
+	cells     bool // each column has a cell
+	pages     bool // rows share pages
 }
 
-const formPlainCells = "plain, cell per column"
+// make makes a table in the workspace.
+func (f form) make(ctx context.Context, w *workspace, s store.Schema) error {
+	if f.pages {
+		_, err := w.createPages(ctx, s)
+		return err
+	}
+	_, err := w.create(ctx, s)
+	return err
+}
+
+// open opens a table as a client of st. It knows nothing of what was read before.
+func (f form) open(ctx context.Context, st *store.Store, name string) (formTable, error) {
+	if f.pages {
+		return paged.Open(ctx, st, name)
+	}
+	return st.Table(ctx, name)
+}
+
+// openings returns how many sealed pages were opened, if a table has pages.
+func openings(t formTable) uint64 {
+	if t, ok := t.(*paged.Table); ok {
+		return t.Stats().Opened
+	}
+	return 0
+}
+
+const (
+	formPlainCells = "plain, cell per column"
+	formPages      = "pages"
+	formPagesPlain = "plain pages"
+	formPagesWhole = "whole pages"
+)
 
 func nothing(string) bool    { return false }
 func everything(string) bool { return true }
 
 // tpchForms are the forms of the tables. The first is what others are compared with.
 var tpchForms = []form{
-	{formPlain, makeRows, openRows, nothing, false},
-	{formPlainCells, makeRows, openRows, nothing, true},
-	{formPacked, makeRows, openRows, sensitive, false},
-	{formCells, makeRows, openRows, sensitive, true},
-	{formWhole, makeRows, openRows, everything, false},
+	{name: formPlain, encrypted: nothing},
+	{name: formPlainCells, encrypted: nothing, cells: true},
+	{name: formPacked, encrypted: sensitive},
+	{name: formCells, encrypted: sensitive, cells: true},
+	{name: formWhole, encrypted: everything},
+	{name: formPagesPlain, encrypted: nothing, pages: true},
+	{name: formPages, encrypted: sensitive, pages: true},
+	{name: formPagesWhole, encrypted: everything, pages: true},
 }
 
 // schema returns the schema of a relation in the form. Row keys are plain, and in order, in all of them.
@@ -128,26 +158,26 @@ func (f form) schema(r relation) store.Schema {
 	return s
 }
 
-// fill makes all relations, and puts the rows into them, batch rows at a time, as a client of st. It
-// returns the tables by name.
-func (f form) fill(ctx context.Context, w *workspace, st *store.Store, data tpchData, batch int, done func(rows int)) (map[string]formTable, error) {
-	all, err := f.empty(ctx, w, st)
-	if err != nil {
-		return nil, err
-	}
-	return all, load(ctx, all, data, batch, done)
-}
+// table returns the name that a relation has in the form.
+func (f form) table(w *workspace, r relation) string { return w.name(f.name + " " + r.name) }
 
-// empty makes all relations.
-func (f form) empty(ctx context.Context, w *workspace, st *store.Store) (map[string]formTable, error) {
-	all := make(map[string]formTable)
+// create makes all relations.
+func (f form) create(ctx context.Context, w *workspace) error {
 	for _, r := range relations {
 		s := f.schema(r)
 		s.Name = f.name + " " + r.name
 		if err := f.make(ctx, w, s); err != nil {
-			return nil, err
+			return err
 		}
-		t, err := f.open(ctx, st, w.name(s.Name))
+	}
+	return nil
+}
+
+// tables opens all relations as a client of st.
+func (f form) tables(ctx context.Context, w *workspace, st *store.Store) (map[string]formTable, error) {
+	all := make(map[string]formTable)
+	for _, r := range relations {
+		t, err := f.open(ctx, st, f.table(w, r))
 		if err != nil {
 			return nil, err
 		}
@@ -156,36 +186,29 @@ func (f form) empty(ctx context.Context, w *workspace, st *store.Store) (map[str
 	return all, nil
 }
 
+// fill makes all relations, and puts the rows into them.
+func (f form) fill(ctx context.Context, w *workspace, data tpchData, batch int, done func(rows int)) error {
+	if err := f.create(ctx, w); err != nil {
+		return err
+	}
+	all, err := f.tables(ctx, w, w.store)
+	if err != nil {
+		return err
+	}
+	return load(ctx, all, data, batch, done)
+}
+
 // load puts all rows of the data, batch rows at a time.
 func load(ctx context.Context, all map[string]formTable, data tpchData, batch int, done func(rows int)) error {
 	for _, r := range relations {
 		for part := range slices.Chunk(data[r.name], max(1, batch)) {
-			if err := all[r.name].put(ctx, part...); err != nil {
+			if err := all[r.name].Put(ctx, part...); err != nil {
 				return err
 			}
 			done(len(part))
 		}
 	}
 	return nil
-}
-
-// rowTable is a table of which each row is stored by itself.
-type rowTable struct{ *store.Table }
-
-func makeRows(ctx context.Context, w *workspace, s store.Schema) error {
-	_, err := w.create(ctx, s)
-	return err
-}
-
-func openRows(ctx context.Context, st *store.Store, name string) (formTable, error) {
-	t, err := st.Table(ctx, name)
-	return rowTable{t}, err
-}
-
-func (t rowTable) put(ctx context.Context, rows ...store.Row) error { return t.Put(ctx, rows...) }
-
-func (t rowTable) query(ctx context.Context, columns []string, _ bool) iter.Seq2[store.Row, error] {
-	return t.Query(ctx, store.Query{Columns: columns})
 }
 
 // columnNames returns the columns of a relation that are no part of its key.
@@ -200,7 +223,7 @@ func (r relation) columnNames() (names []string) {
 func checkLoaded(ctx context.Context, all map[string]formTable, data tpchData) error {
 	for _, r := range relations {
 		n := 0
-		for row, err := range all[r.name].query(ctx, r.columnNames(), true) {
+		for row, err := range all[r.name].Query(ctx, store.Query{Columns: r.columnNames()}) {
 			if err != nil {
 				return err
 			}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/seal"
+	"github.com/rangecrypt/rangecrypt/store"
 )
 
 // What is measured are encryptions: they open again, and no two are equal.
@@ -112,9 +113,10 @@ func TestPPCFig3(t *testing.T) {
 			require.Positive(t, p.Y)
 		}
 	}
-	require.Equal(t, []string{formPlain, formOne, formWhole, formPacked, formCells}, names)
+	require.Equal(t, []string{formPlain, formOne, formWhole, formPages, formPacked, formCells}, names)
 	require.Len(t, r.Curves[0].Points, 2)
-	require.Len(t, r.Curves[3].Points, len(attributeSteps))
+	require.Len(t, r.Curves[3].Points, 1+len(attributeSteps))
+	require.Len(t, r.Curves[4].Points, len(attributeSteps))
 	put := make(map[string]float64)
 	wellFormed(t, r)
 	for _, row := range r.Table.Rows {
@@ -125,8 +127,9 @@ func TestPPCFig3(t *testing.T) {
 	for _, n := range []string{"1", "8", "16"} {
 		require.Greater(t, put["cell per column"+n], put["plain0"])
 		require.LessOrEqual(t, put["packed"+n], put["cell per column"+n])
+		require.Less(t, put["pages"+n], put["packed"+n])
 	}
-	require.Equal(t, "????+", marks(r.Findings))
+	require.Equal(t, "????+??++-", marks(r.Findings), "pages of 50 rows add more than 3 bytes")
 	require.Equal(t, "7", r.Table.Rows[2][2].Text, "of the whole row")
 	require.NotZero(t, families(t, cfg.Database))
 }
@@ -138,20 +141,34 @@ func TestPPCAnswersAreChecked(t *testing.T) {
 	require.NoError(t, err)
 	table, err := w.create(ctx, attributeSchema(formPacked, 3))
 	require.NoError(t, err)
-	timing := &readTiming{form: formPacked, encrypted: 3, table: table}
+	timing := &readTiming{form: formPacked, encrypted: 3}
 	for n := range 4 {
 		require.NoError(t, table.Put(ctx, attributeRow(1, n)))
 	}
-	columns := []string{attribute(0), attribute(15)}
-	_, err = timing.query(ctx, columns, 4, 1, true)
+	q := store.Query{Columns: []string{attribute(0), attribute(15)}}
+	_, err = timing.query(ctx, table, q, 4, 1, true)
 	require.NoError(t, err)
-	_, err = timing.query(ctx, columns, 5, 1, false)
+	_, err = timing.query(ctx, table, q, 5, 1, false)
 	require.ErrorIs(t, err, exit.ErrWrongAnswer)
 	row := attributeRow(1, 2)
 	row[attribute(15)] = "other"
 	require.NoError(t, table.Put(ctx, row))
-	_, err = timing.query(ctx, columns, 4, 1, true)
+	_, err = timing.query(ctx, table, q, 4, 1, true)
 	require.ErrorIs(t, err, exit.ErrWrongAnswer)
+}
+
+func TestPageFindings(t *testing.T) {
+	made := func(encrypted, opened, proof uint64, x, unproven, bytes float64) []*readTiming {
+		all := []*readTiming{{form: formPacked, encrypted: attributes}}
+		for _, n := range append([]int{0}, attributeSteps...) {
+			timing := &readTiming{form: formPages, encrypted: n, seconds: steady(9, 1+x*float64(n)), plain: steady(9, 1), unproven: steady(9, unproven), bytes: bytes}
+			timing.opened = [3]uint64{opened, proof, encrypted}
+			all = append(all, timing)
+		}
+		return all
+	}
+	require.Equal(t, "+++++", marks(pageFindings(made(0, 16, 16, 0, 1, 207), 1000)))
+	require.Equal(t, "-----", marks(pageFindings(made(1, 1000, 16, 1, 2, 300), 1000)))
 }
 
 func TestReadFindings(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/kms"
+	"github.com/rangecrypt/rangecrypt/store/paged"
 )
 
 // A workspace is what an experiment makes in the configured database for itself, under names that
@@ -51,6 +52,13 @@ func (w *workspace) create(ctx context.Context, schema store.Schema) (*store.Tab
 	schema.Name = w.name(schema.Name)
 	w.tables = append(w.tables, schema.Name) // also where it fails: it may be there
 	return w.store.Create(ctx, schema)
+}
+
+// createPages makes a table of pages, whose name is of the experiment.
+func (w *workspace) createPages(ctx context.Context, schema store.Schema) (*paged.Table, error) {
+	schema.Name = w.name(schema.Name)
+	w.tables = append(w.tables, schema.Name) // also where it fails: it may be there
+	return paged.Create(ctx, w.store, schema, paged.Rows)
 }
 
 // tenant makes a tenant, whose name is of the experiment, unless it did so before.
@@ -193,6 +201,44 @@ func (c *counter) begin(asked tally) {
 	c.open++
 	c.n.requests += asked.requests
 	c.n.bytes += asked.bytes
+}
+
+// A holding is a database that knows which families were used through it.
+type holding struct {
+	driver.DB
+	mu   sync.Mutex
+	used map[string]driver.FamilySpec
+}
+
+func (h *holding) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.used == nil {
+		h.used = make(map[string]driver.FamilySpec)
+	}
+	h.used[spec.Name] = spec
+	return h.DB.Family(ctx, spec)
+}
+
+// stored returns how many bytes of cells the families have that were used, each cell with its row key and its qualifier.
+func (h *holding) stored(ctx context.Context) (bytes int, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, spec := range h.used {
+		f, err := h.DB.Family(ctx, spec)
+		if err != nil {
+			return 0, err
+		}
+		for row, err := range f.Scan(ctx, driver.Range{AnyOrder: true}) {
+			if err != nil {
+				return 0, err
+			}
+			for _, c := range row.Cells {
+				bytes += len(row.Key) + len(c.Qualifier) + len(c.Value)
+			}
+		}
+	}
+	return bytes, nil
 }
 
 // mostQuiet is how many times quiet waits.
