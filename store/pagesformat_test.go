@@ -438,3 +438,33 @@ func TestIndependentReaderRefusesPages(t *testing.T) {
 		require.ErrorContains(t, err, "Error", what)
 	}
 }
+
+// Where clients left a page in the middle of a cut, ranges of the row key see what others wrote to the new pages since, and each
+// row once.
+func TestRangesOverPagesInACut(t *testing.T) {
+	st := openDump(t, readDump(t, goldenPages))
+	id := small.Field("id")
+	for changes := 1; changes <= 5; changes++ {
+		name := fmt.Sprintf("cut, %d changes, and changed", changes)
+		tbl, err := paged.Open(background, st, name)
+		require.NoError(t, err)
+		ids := func(where store.Predicate) (found []int64) {
+			for row, err := range tbl.Query(background, store.Query{Where: where}) {
+				require.NoError(t, err, name)
+				found = append(found, row["id"].(int64))
+			}
+			slices.Sort(found)
+			return found
+		}
+		all := ids(store.Predicate{})
+		require.Len(t, all, 29)
+		for low := int64(-1); low < 36; low++ {
+			for high := low; high < 36; high++ {
+				want := slices.DeleteFunc(slices.Clone(all), func(i int64) bool { return i < low || i > high })
+				require.Equal(t, want, append([]int64{}, ids(id.Between(low, high))...), "%s: %d to %d", name, low, high)
+				want = slices.DeleteFunc(slices.Clone(all), func(i int64) bool { return i != low && i != high })
+				require.Equal(t, want, append([]int64{}, ids(id.In(low, high))...), "%s: %d or %d", name, low, high)
+			}
+		}
+	}
+}
