@@ -662,16 +662,21 @@ func TestFirstTenantsStayReadable(t *testing.T) {
 }
 
 // described returns a line for each part and column, with the type as the catalogue has it.
-func described(s store.Schema) (lines []string) {
-	line := func(d inspect.Field) {
-		typ := must(store.ParseType(d.Type))
-		lines = append(lines, strings.Replace(d.String(), ": "+d.Type+",", ": "+store.TypeID(typ)+",", 1))
-	}
+func described(s store.Schema) []string {
+	var fields []inspect.Field
 	for _, p := range s.Key {
-		line(p.Describe())
+		fields = append(fields, p.Describe())
 	}
 	for _, c := range s.Columns {
-		line(c.Describe())
+		fields = append(fields, c.Describe())
+	}
+	return describedFields(fields)
+}
+
+func describedFields(fields []inspect.Field) (lines []string) {
+	for _, d := range fields {
+		typ := must(store.ParseType(d.Type))
+		lines = append(lines, strings.Replace(d.String(), ": "+d.Type+",", ": "+store.TypeID(typ)+",", 1))
 	}
 	return lines
 }
@@ -697,6 +702,7 @@ func TestIndependentReader(t *testing.T) {
 		"drawn":                   {[]string{goldenDrawn}, drawnDump, 5},
 		"ranked":                  {[]string{goldenRanked}, rankedDump, 0},
 		"elsewhere":               {[]string{goldenElsewhere}, elsewhereDump, 0},
+		"pages":                   {[]string{goldenPages}, pagesDump, 0},
 		"parts":                   {[]string{goldenParts}, partsDump, 0},
 		"archive":                 {[]string{goldenArchive}, archiveDump, 0},
 		"migration":               {[]string{goldenMigration}, migrationDump, 0},

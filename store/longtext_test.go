@@ -98,7 +98,7 @@ func TestOrderedByMoreAnswersTheSame(t *testing.T) {
 		want := answer(t, collect(t, tables[0], q), q, string(f))
 		for _, tbl := range tables[1:] {
 			require.Equal(t, want, answer(t, collect(t, tbl, q), q, string(f)))
-			require.Equal(t, want, answer(t, paged(t, tbl, q, 1+rng.IntN(7)), q, string(f)))
+			require.Equal(t, want, answer(t, byPages(t, tbl, q, 1+rng.IntN(7)), q, string(f)))
 		}
 	}
 }
@@ -166,8 +166,8 @@ func answer(t *testing.T, rows []store.Row, q store.Query, column string) (numbe
 	return numbers
 }
 
-// paged reads a query page by page.
-func paged(t *testing.T, tbl *store.Table, q store.Query, limit int) (rows []store.Row) {
+// byPages reads a query page by page.
+func byPages(t *testing.T, tbl *store.Table, q store.Query, limit int) (rows []store.Row) {
 	for q.Limit = limit; ; {
 		page, next, err := tbl.Page(background, q)
 		require.NoError(t, err)

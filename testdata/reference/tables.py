@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Independent reader of encrypted tables, from docs/format.md. It needs nothing but Python 3.8.
+"""Independent reader of encrypted tables, from docs/format.md. It needs nothing but Python 3.8; with mpmath
+(requirements.txt) it also holds the row keys of pages to the keys of the pages, whatever the scheme is.
 
     python3 tables.py DUMP.json
 
@@ -14,7 +15,8 @@ an error.
 
 Rows that have expired are left out: by "now" of the dump, in seconds since 1970, or else by the machine's clock.
 
-The other ciphertexts are the business of boldyreva.py and wozniak.py, and which rank a value gets is that of kerschbaum.py.
+Of a table whose rows are in pages, the row keys are computed from the parts with boldyreva.py and wozniak.py. The ciphertexts of
+other tables are the business of these alone, and which rank a value gets is that of kerschbaum.py.
 """
 import base64
 import datetime
@@ -28,7 +30,14 @@ import sys
 import time
 from decimal import Decimal
 
-from coins import AES256
+import wozniak
+from coins import AES256, Coins
+from coins import expand as expand_labels
+
+try:
+    import boldyreva
+except ImportError:  # there is no mpmath
+    boldyreva = None
 
 # Cryptography: HKDF (RFC 5869), ChaCha20-Poly1305 (RFC 8439), HChaCha20 (draft-irtf-cfrg-xchacha-03).
 
@@ -375,6 +384,7 @@ class Field:
             self.lead = keys.token[:4] if of_tenant else b""
         self.pairs = []  # (ciphertext, order code)
         self.units = {}  # of its index
+        self.machine = None  # what computes its ciphertexts
         if self.encryption == "ordered":
             b = (self.type.domain[1] - self.type.domain[0]).bit_length()
             self.plain_size = max(1, (b + 7) // 8)
@@ -417,6 +427,50 @@ class Field:
         if self.scheme == "plaintext":
             check(ct == (code - self.type.domain[0]).to_bytes(self.size, "big"), "not the plaintext")
         self.pairs.append((ct, code))
+
+    def key_bytes(self, exact):
+        """Returns what a value has in a row key, and whether that is only in the order of it."""
+        canonical = self.type.canonical(exact)
+        if self.encryption == "hashed":
+            return self.token(exact), False
+        if self.encryption != "ordered":
+            return sortable(self.type, canonical), False
+        ct, stands_in = self.encrypt(canonical)
+        if not stands_in:
+            self.ciphertext(ct, exact)
+        return ct + (b"" if self.type.exact else self.token(exact)), stands_in
+
+    def encrypt(self, canonical):
+        """Returns the ciphertext of a value or, where that takes mpmath and there is none, bytes in the order of the ciphertexts, and
+        whether it is such bytes."""
+        low, high = self.type.domain
+        code, conf = self.type.code(canonical), {"Min": low, "Max": high, "Range": 8 * self.size}
+        if self.scheme == "plaintext":
+            return (code - low).to_bytes(self.size, "big"), False
+        if self.scheme == "wozniak":
+            self.machine = self.machine or wozniak.Scheme(self.order_key, dict(conf, Range=self.range))
+            return self.machine.encrypt(code), False
+        if self.type.text_order:
+            n = self.type.text_order
+            text = canonical[:n].ljust(n, b"\0")
+            if boldyreva is None:
+                return text, True
+            self.machine = self.machine or {}
+            ct, identifier = b"", "boldyreva-text/1 bytes=%d" % n
+            for i in range(0, n, 8):
+                if text[:i] not in self.machine:
+                    own = expand_labels(self.order_key, 32, identifier, text[:i])
+                    self.machine[text[:i]] = boldyreva.Scheme(own, {"Min": -2**63, "Max": 2**63 - 1, "Range": 128}, False)
+                ct += self.machine[text[:i]].encrypt(int.from_bytes(text[i:i + 8], "big") - 2**63)
+            return ct, False
+        if boldyreva is None:
+            shift = 0
+            if self.scheme == "mope":
+                identifier = "mope/1 domain=[%d,%d] range=%d" % (low, high, conf["Range"])
+                shift = Coins(self.order_key, "boldyreva", identifier, "shift").uniform(high - low)
+            return ((code - low + shift) % (high - low + 1)).to_bytes(self.size, "big"), True
+        self.machine = self.machine or boldyreva.Scheme(self.order_key, conf, self.scheme == "mope")
+        return self.machine.encrypt(code), False
 
     def of_rank(self, rank, code):
         """The ciphertext of a code with a rank."""
@@ -673,7 +727,8 @@ class Table:
         layout, *more = meta["layout"].split(", ")
         ways = [way for way in ("rows are only added", "rows have copies", "copies have some columns", "rows expire", "the database has indexes",
                              "earlier keys are apart") if way in more]
-        check(layout in ("packed", "cell per column") and sorted(more) == sorted(ways), "an unknown layout")
+        check(layout in ("packed", "cell per column", "paged") and sorted(more) == sorted(ways), "an unknown layout")
+        check((layout == "paged") == isinstance(self, Paged), "a table of pages that is read as another")
         self.packed, self.adding, self.expiring = layout == "packed", "rows are only added" in ways, "rows expire" in ways
         check(not self.adding or self.parts[-1].encryption == "tie" and not self.conditional, "rows that could be replaced")
         self.copying = self.adding or "rows have copies" in ways
@@ -904,6 +959,151 @@ class Table:
         return column.type.text(value)
 
 
+class Paged(Table):
+    """A table whose rows are in pages."""
+
+    def __init__(self, meta, keys):
+        super().__init__(meta, keys)
+        check(meta["layout"] in ("paged", "paged, earlier keys are apart"), "a way that rows in pages cannot have")
+        check(not self.conditional and not self.tenants and not self.former and "ttl" not in meta, "what a table of pages cannot have")
+        check(all(c.encryption in ("plain", "randomised") for c in self.columns), "a column that is searched, in pages")
+        check(not any(p.stateful for p in self.parts) and 0 <= self.spread <= 8, "a row key that is not for pages")
+        self.page_rows, self.version = meta["page_rows"], meta["version"]
+        self.fields = {f.id: f for f in self.parts + self.columns}
+        check(len(self.fields) == len(self.parts + self.columns), "two columns of one id")
+
+    def rows(self, pages):
+        """Checks the pages, and returns the rows that they hold, in the order of their keys."""
+        parts, result = {}, []
+        for key in sorted(pages):
+            parts.setdefault(self.least(key), []).append(Page(self, key, pages[key]))
+        for least, chain in sorted(parts.items()):
+            check(chain[0].key == least, "the first page of a part is gone")
+            last = None
+            for page in self.chained(chain):
+                below = page.following.key if page.following else None
+                for row_key, exact, row in page.keyed[:page.holds]:
+                    check(last is None or last < row_key, "rows are not in the order of their keys")
+                    if exact:
+                        check(page.key <= row_key and (below is None or row_key < below), "a row is in the wrong page")
+                        check(self.least(row_key) == least, "a row is in the wrong part")
+                    last = row_key
+                    result.append(row)
+        return result
+
+    def least(self, key):
+        """Returns the least key of the part that a key is in."""
+        spec = self.spec()
+        n, bits = spec["prefix_bytes"], spec["spread_bits"]
+        check(len(key) >= n, "a key without a whole prefix")
+        if bits:
+            first = (key[n:] + b"\0")[0]
+            return key[:n] + bytes([first >> 8 - bits << 8 - bits])
+        return key[:n] or b"\0"
+
+    def chained(self, chain):
+        """Checks that no page of a part is missing. Notes which page follows each, and how many rows are its own."""
+        for page, following in zip(chain, chain[1:] + [None]):
+            page.following, key = following, following.key if following else b""
+            made = [i for i, (_, k) in enumerate(page.cuts) if k == key]
+            if not made:
+                check(page.next == key, "a page is missing, or one is too many")
+                continue
+            # The page is left in the middle of being cut: the pages from this cut on are there.
+            page.holds = page.cuts[made[0]][0]
+            keys = [p.key for p in chain]
+            check(all(k in keys for _, k in page.cuts[made[0]:]), "a page of a cut is missing")
+            after = keys.index(page.next) if page.next else len(keys)
+            check(after > keys.index(page.cuts[-1][1]) and chain[after - 1].next == page.next, "the pages of a cut do not lead on")
+        return chain
+
+    def dangling(self, postings):
+        check(not postings, "postings of pages")
+        return 0
+
+
+class Page:
+    def __init__(self, table, key, cells):
+        check(set(cells) == {b"v", b"p", b"s"}, "a page has three cells")
+        self.key, plain, sealed = key, cells[b"p"], cells[b"s"]
+        if table.clear:
+            content, write = open_plain(sealed)
+            check(content == b"", "what nobody sealed beside what is plain")
+        else:
+            where = place(b"cell", table.id, key, b"s", hashlib.sha256(plain).digest())
+            content, write = unseal_any(table.row_keys, sealed, where)
+        check(cells[b"v"] == write[:8], "a page of two writes")
+        version = policy_version(sealed)
+        check(0 < version <= table.version, "a page of a schema that was not yet")
+        check(plain[:1] == b"\1", "another format of pages")
+        n, plain = cut_number(plain[1:])
+        count, plain = cut_number(plain)
+        self.cuts = []
+        for _ in range(count):
+            row, plain = cut_number(plain)
+            cut_key, plain = cut_sized(plain)
+            self.cuts.append((row, cut_key))
+        self.next, plain = cut_sized(plain)
+        check(n <= table.page_rows or self.cuts, "a page of too many rows")
+        lists = {}
+        for columns, in_plain in ((self.columns(plain, n), True), (self.columns(content, n), False)):
+            for i, values in columns:
+                check(i not in lists, "a column is in a page twice")
+                lists[i] = values
+                f = table.fields.get(i)  # or it was dropped
+                check(f is None or f.clear == in_plain, "a column is in the wrong mini-page")
+                check(f is None or f.since <= version, "a column that was not yet")
+        self.keyed = []  # a row key, whether it is exact or only in the order of it, and the row
+        for i in range(n):
+            of = {f.name: lists[f.id][i] for f in table.fields.values() if f.id in lists}
+            key_parts = [f.key_bytes(of[f.name]) for f in table.parts]
+            row = {f.name: f.type.text(of[f.name]) for f in table.fields.values() if of.get(f.name) is not None}
+            self.keyed.append((b"".join(b for b, _ in key_parts), not any(s for _, s in key_parts), row))
+        keys = [k for k, _, _ in self.keyed]
+        check(keys == sorted(set(keys)), "rows of a page are not in the order of their keys")
+        self.check_cuts(n)
+        self.following, self.holds = None, n
+
+    def check_cuts(self, n):
+        before, above = 0, self.key
+        for row, key in self.cuts:
+            check(before < row < n and above < key, "cuts are not ascending")
+            if all(exact for _, exact, _ in self.keyed):
+                check(self.keyed[row][0].startswith(key) and self.keyed[row - 1][0] < key, "the key of a cut is not that of its first row")
+            before, above = row, key
+        check(self.next == b"" or self.next > above, "the next page is before this one")
+
+    @staticmethod
+    def columns(b, n):
+        """Yields ids, each with the n values of the column, of which some are None."""
+        while b:
+            check(len(b) >= 5, "cut short")
+            i, head, b = b[:4], b[4], b[5:]
+            there = [True] * n
+            if head & 1:
+                size = (n + 7) // 8
+                check(len(b) >= size, "cut short")
+                bits = int.from_bytes(b[:size], "little")
+                check(bits >> n == 0, "a row beyond the last one has a value")
+                there, b = [bits >> j & 1 == 1 for j in range(n)], b[size:]
+                check(not all(there), "no row is null, and the page says that some are")
+            check(any(there), "a column that is null in all rows")
+            lengths = [(head >> 1) - 1] * sum(there)
+            if head >> 1 == 0:
+                for j in range(len(lengths)):
+                    lengths[j], b = cut_number(b)
+                check(len(set(lengths)) > 1 or lengths[0] > 126, "lengths that are equal")
+            check(sum(lengths) <= len(b), "cut short")
+            values = []
+            for has in there:
+                value = None
+                if has:
+                    length = lengths.pop(0)
+                    value, b = b[:length], b[length:]
+                values.append(value)
+            yield i, values
+
+
 def part_elsewhere(text):
     """The bytes of a value of a row key of the application."""
     kind, _, text = text.partition(" ")
@@ -1043,7 +1243,7 @@ def main(path):
             continue
         keys = Keys(root["database"], database_key, meta["id"])
         join_archive(meta, archives)
-        table = Table(meta, keys)
+        table = (Paged if meta["layout"].split(", ")[0] == "paged" else Table)(meta, keys)
         check(specs[table.data] == table.spec(), "the layout of a table")
         rows, postings = families.pop(table.data), {}
         if table.postings in families:
