@@ -31,7 +31,7 @@ type Figure struct {
 
 // Figures returns all figures that can be reproduced.
 func Figures() []Figure {
-	return slices.Concat(waageSamplings, waageInserts, waageDecrypt, waageCriteria, ppcTable, ppcQueries, ppcTPCH, ferrettiFigures, saasFigures, zerodbFigures, zerodbMix)
+	return slices.Concat(waageSamplings, waageInserts, waageDecrypt, waageCriteria, ppcTable, ppcQueries, ppcTPCH, ferrettiFigures, orderTimeFigures, saasFigures, zerodbFigures, zerodbMix)
 }
 
 // Find returns the figure with a name.

@@ -1,0 +1,340 @@
+package repro
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/bench"
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/internal/pause"
+)
+
+// Table 1 and figures 6 and 7 of Ferretti, Colajanni and Marchetti (IEEE TPDS 2014), section 5: how long one client waits for
+// an answer, in plaintext and encrypted, by command and network latency.
+
+var orderTimeFigures = []Figure{
+	{
+		Name: "securedbaas-table1", About: "response times by command and network latency",
+		Source: "Ferretti, Colajanni and Marchetti, IEEE TPDS 2014, table 1",
+		Stored: true,
+		Run:    ferrettiTable1,
+	},
+	{
+		Name: "securedbaas-fig6", About: "response times of SELECT and DELETE",
+		Source: "Ferretti, Colajanni and Marchetti, IEEE TPDS 2014, figure 6",
+		Stored: true, Drawn: true,
+		Run: func(ctx context.Context, cfg Config) (*Result, error) {
+			return boxes(ctx, cfg, "SELECT and DELETE", []timedOrder{{orderGet, 1}, {orderDelete, 1}})
+		},
+	},
+	{
+		Name: "securedbaas-fig7", About: "response times of UPDATE and INSERT",
+		Source: "Ferretti, Colajanni and Marchetti, IEEE TPDS 2014, figure 7",
+		Stored: true, Drawn: true,
+		Run: func(ctx context.Context, cfg Config) (*Result, error) {
+			return boxes(ctx, cfg, "UPDATE and INSERT", []timedOrder{{orderUpdate, 1}, {orderInsert, 2}})
+		},
+	},
+}
+
+const (
+	timeRounds      = 40
+	timeQuickRounds = 3
+
+	// nearTimes is how many of each command are timed in a round without latency.
+	nearTimes = 10
+)
+
+// A timedOrder is a command that is timed, and by how many times the paper has it take longer encrypted, beyond plaintext.
+type timedOrder struct {
+	kind orderKind
+	more float64
+}
+
+// orderCommands are those of the paper, in its order, and commandNames what it calls them.
+var (
+	orderCommands = []orderKind{orderGet, orderDelete, orderUpdate, orderInsert}
+	commandNames  = map[orderKind]string{orderGet: "SELECT", orderDelete: "DELETE", orderUpdate: "UPDATE", orderInsert: "INSERT"}
+)
+
+// timedSeries are those of which response times are taken: without encryption nobody asks more often than has to be.
+var timedSeries = []string{orderBare, orderEncrypted, orderSearched}
+
+// An orderTime is how long a command took at a latency, by series of timedSeries, in seconds.
+type orderTime struct {
+	latency time.Duration
+	kind    orderKind
+	seconds [][]float64
+}
+
+// overhead returns by which share a series takes longer than plaintext.
+func (t *orderTime) overhead(series int) ratio {
+	r := ratioOf(t.seconds[series], t.seconds[0])
+	return ratio{r.low - 1, r.mid - 1, r.high - 1}
+}
+
+// measureTimes times each command in turns, in each of them the series in turns. It returns the rounds that are whole also with an
+// error.
+func measureTimes(ctx context.Context, cfg Config, p *party, latencies []time.Duration, rounds int) (all []*orderTime, whole int, err error) {
+	for _, l := range latencies {
+		for _, c := range orderCommands {
+			all = append(all, &orderTime{l, c, make([][]float64, len(timedSeries))})
+		}
+	}
+	cfg.bar().Start("measure", (rounds+1)*len(all))
+	defer cfg.bar().Done()
+	for round := -1; round < rounds; round++ { // the first is not counted
+		took := make([][][]float64, len(all))
+		// INSERT comes before DELETE, so that there always is something to delete.
+		for i := range slices.Backward(all) {
+			t := all[i]
+			p.net.latency(t.latency)
+			n := 1
+			if t.latency == 0 {
+				n = nearTimes
+			}
+			if took[i], err = timeCommand(ctx, p.clients[0], t.kind, n, max(round, 0)); err != nil {
+				return all, max(round, 0), err
+			}
+			cfg.bar().Add(1)
+		}
+		for i, t := range all {
+			for s := range timedSeries {
+				if round >= 0 {
+					t.seconds[s] = append(t.seconds[s], took[i][s]...)
+				}
+			}
+		}
+	}
+	return all, rounds, nil
+}
+
+// timeCommand times n commands in each series.
+func timeCommand(ctx context.Context, c *orderClient, kind orderKind, n, turn int) ([][]float64, error) {
+	took := make([][]float64, len(timedSeries))
+	for range n {
+		for i := range timedSeries {
+			s := (i + turn) % len(timedSeries)
+			start := time.Now()
+			if err := c.do(ctx, slices.Index(orderSeries, timedSeries[s]), kind); err != nil {
+				return nil, fmt.Errorf("%s: %w", timedSeries[s], err)
+			}
+			took[s] = append(took[s], time.Since(start).Seconds())
+		}
+	}
+	return took, nil
+}
+
+// paperOverheads are those of table 1 in per cent, by latency in ms and in the order of the commands.
+var paperOverheads = map[int64][4]float64{0: {57, 112, 140, 179}, 20: {1.31, 1.50, 2.18, 3.65}, 40: {0.64, 0.66, 1.13, 1.81}, 80: {0.26, 0.42, 0.55, 0.95}}
+
+func ferrettiTable1(ctx context.Context, cfg Config) (r *Result, err error) {
+	planned := cfg.rounds(timeRounds, timeQuickRounds)
+	latencies := []time.Duration{0, 20 * time.Millisecond, 40 * time.Millisecond, 80 * time.Millisecond}
+	p, err := newParty(ctx, cfg, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, p.close(ctx)) }()
+	all, rounds, err := measureTimes(ctx, cfg, p, latencies, planned)
+	if rounds == 0 {
+		return nil, err
+	}
+	r = &Result{
+		Title: fmt.Sprintf("Response times of one client: %s, median of %d %s", cfg.Database.Name, rounds, plural(rounds, "round")),
+		Runs:  rounds,
+		Table: &Table{
+			Names:   2,
+			Columns: []string{"latency in ms", "command", "plaintext ms", "encrypted ms", "overhead %", "with an ordered column ms", "overhead %", "the paper %"},
+			Words:   []bool{false, true, false, false, false, false, false, false},
+		},
+		Notes: timeNotes(cfg, p),
+	}
+	for _, t := range all {
+		ms := func(s int) Cell { return numeral(1e3*medianOf(t.seconds[s]).mid, 3) }
+		r.Table.Rows = append(r.Table.Rows, []Cell{
+			numeral(float64(t.latency)/1e6, 0), words("%s", commandNames[t.kind]), ms(0), ms(1), percentCell(t.overhead(1)), ms(2), percentCell(t.overhead(2)),
+			numeral(paperOverheads[t.latency.Milliseconds()][slices.Index(orderCommands, t.kind)], 2),
+		})
+	}
+	r.early(planned)
+	r.Findings = timeFindings(all, p)
+	if err == nil {
+		err = addOpenLoop(ctx, cfg, p, r)
+	}
+	return r, err
+}
+
+func timeNotes(cfg Config, p *party) []string {
+	var counts []string
+	for _, series := range timedSeries {
+		counts = append(counts, perOperation(series, p.trips[slices.Index(orderSeries, series)]))
+	}
+	where := "The latency is of the way there and back, made by a proxy between the client and the servers."
+	if cfg.Database.Far == nil {
+		where = "The store is embedded: the latency is a pause before each call."
+	}
+	return []string{
+		"plaintext: rows in the clear, without this module, in the fewest round trips, one for each command. overhead: by how much longer the same command took in the same round, with its 95 % interval. An UPDATE replaces a row as a whole. with an ordered column: one column more can be searched by ranges.",
+		"Round trips of an operation, counted. " + strings.Join(counts, "; ") + ".", where,
+	}
+}
+
+// timeFindings compares the overheads with what the paper says.
+func timeFindings(all []*orderTime, p *party) []Finding {
+	of := func(kind orderKind, l time.Duration) ratio {
+		i := slices.IndexFunc(all, func(t *orderTime) bool { return t.kind == kind && t.latency == l })
+		return all[i].overhead(1)
+	}
+	last := all[len(all)-1].latency
+	reads, writes := of(orderGet, last), isSo
+	var text string
+	for _, c := range orderCommands[1:] {
+		o := of(c, last)
+		writes = both(writes, o.about(0.02, 0.05))
+		text += fmt.Sprintf(", %s %s", commandNames[c], percentCell(o).Text)
+	}
+	trips := p.trips[slices.Index(orderSeries, orderEncrypted)]
+	return []Finding{
+		both(reads.about(0.02, 0.05), reads.below(of(orderGet, 0).mid)).finding(
+			"The paper: the overhead of SELECT falls from 57 %% without latency to 0.26 %% at 80 ms, since latencies dominate. Here it falls from %s to %s %% at %d ms.",
+			percentCell(of(orderGet, 0)).Text, percentCell(reads).Text, last.Milliseconds()),
+		writes.finding(
+			"The paper: so do those of DELETE, UPDATE and INSERT, to 1 %% and less. Here they are at %d ms, in per cent: %s. A write takes %d round trips where plaintext takes one: the second one reads whether another client has changed the schema. A lease saves it.",
+			last.Milliseconds(), text[2:], trips[orderInsert]),
+	}
+}
+
+// boxes makes a result with quartiles of the times of commands without latency.
+func boxes(ctx context.Context, cfg Config, title string, commands []timedOrder) (r *Result, err error) {
+	planned := cfg.rounds(timeRounds, timeQuickRounds)
+	p, err := newParty(ctx, cfg, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, p.close(ctx)) }()
+	all, rounds, err := measureTimes(ctx, cfg, p, []time.Duration{0}, planned)
+	if rounds == 0 {
+		return nil, err
+	}
+	r = &Result{
+		Title: fmt.Sprintf("Response times of %s: %s, %d of each", title, cfg.Database.Name, nearTimes*rounds),
+		X:     "command", Y: "ms", Runs: nearTimes * rounds,
+		Table: &Table{
+			Names:   2,
+			Columns: []string{"command", "", "least ms", "quarter ms", "median ms", "three quarters ms", "95 % ms", "x plaintext"},
+			Words:   []bool{true, true, false, false, false, false, false, false},
+		},
+		Notes: append(timeNotes(cfg, p), "In the drawing a bar goes from the first quarter to the third, around the median. Commands stand in the order of the table."),
+	}
+	for _, series := range timedSeries {
+		r.Curves = append(r.Curves, Curve{Name: series})
+	}
+	for x, c := range commands {
+		t := all[slices.IndexFunc(all, func(t *orderTime) bool { return t.kind == c.kind })]
+		for s, series := range timedSeries {
+			ms := func(q float64) float64 { return 1e3 * quantile(t.seconds[s], q) }
+			beside := words("1")
+			if s > 0 {
+				beside = ratioOf(t.seconds[s], t.seconds[0]).cell()
+			}
+			r.Table.Rows = append(r.Table.Rows, []Cell{
+				words("%s", commandNames[c.kind]), words("%s", series), numeral(ms(0), 3), numeral(ms(0.25), 3), numeral(ms(0.5), 3), numeral(ms(0.75), 3), numeral(ms(0.95), 3), beside,
+			})
+			r.Curves[s].Points = append(r.Curves[s].Points, Point{X: float64(x+1) + 0.1*float64(s), Y: ms(0.5), Low: ms(0.25), High: ms(0.75)})
+		}
+		longer := ratioOf(t.seconds[1], t.seconds[0])
+		r.Findings = append(r.Findings, both(longer.above(1), longer.about(1+c.more, 2+c.more)).finding(
+			"The paper: encrypted, %s takes about %.0f times as long without latency. Here it takes %v times as long, and %v times with an ordered column.",
+			commandNames[c.kind], 1+c.more, longer, ratioOf(t.seconds[2], t.seconds[0])))
+	}
+	r.early(planned)
+	return r, err
+}
+
+// quantile returns the q-quantile of values.
+func quantile(values []float64, q float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[int(q*float64(len(sorted)-1))]
+}
+
+const (
+	openLatency = 40 * time.Millisecond
+	openRate    = 50 // commands a second
+	openSeconds = 20
+)
+
+// addOpenLoop adds what a client waits for that does not wait: commands come at random times, whether the last one has
+// ended or not, and each is timed from when it came.
+func addOpenLoop(ctx context.Context, cfg Config, p *party, r *Result) error {
+	n := cfg.size(openRate*openSeconds, openRate)
+	p.net.latency(openLatency)
+	cfg.bar().Start("open loop", len(timedSeries))
+	defer cfg.bar().Done()
+	text := fmt.Sprintf("Open loop at %d ms: %d commands come at random times, %d a second, half SELECT and a quarter each UPDATE and INSERT. Each is timed from when it came, so that a delay counts for all that wait. Median and 99 %% in ms:",
+		openLatency.Milliseconds(), n, openRate)
+	for i, series := range timedSeries {
+		took, err := openLoop(ctx, cfg.Seed, p.clients[0], slices.Index(orderSeries, series), n)
+		if err != nil {
+			return fmt.Errorf("%s: %w", series, err)
+		}
+		if i > 0 {
+			text += ";"
+		}
+		l := bench.LatencyOf(took...)
+		text += fmt.Sprintf(" %s %.1f, %.1f", series, l.Quantile(0.5).Seconds()*1e3, l.Quantile(0.99).Seconds()*1e3)
+		cfg.bar().Add(1)
+	}
+	r.Notes = append(r.Notes, text+".")
+	return nil
+}
+
+// openLoop returns how long each command took from when it was to begin.
+func openLoop(ctx context.Context, seed uint64, c *orderClient, series, n int) ([]time.Duration, error) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	took := make([]time.Duration, n)
+	group, ctx := errgroup.WithContext(ctx)
+	begin := time.Now()
+	for i := range n {
+		begin = begin.Add(time.Duration(r.ExpFloat64() * float64(time.Second) / openRate))
+		if err := pause.For(ctx, time.Until(begin)); err != nil {
+			return nil, errors.Join(group.Wait(), err)
+		}
+		command, at := c.command(series, r), begin
+		group.Go(func() error {
+			err := command(ctx)
+			took[i] = time.Since(at)
+			return err
+		})
+	}
+	return took, group.Wait()
+}
+
+// command returns a command on an order that no other one changes the existence of.
+func (c *orderClient) command(series int, r *rand.Rand) func(context.Context) error {
+	t := c.tables[series]
+	k := c.key(c.first[series] + r.Int64N(ordersReady))
+	switch r.IntN(4) {
+	case 0:
+		o := orderOf(c.key(c.next[series]), 1)
+		c.next[series]++
+		return func(ctx context.Context) error { return t.put(ctx, o) }
+	case 1:
+		o := orderOf(k, int32(r.Uint32()>>1))
+		return func(ctx context.Context) error { return t.put(ctx, o) }
+	}
+	return func(ctx context.Context) error {
+		o, found, err := t.get(ctx, k)
+		if err == nil && (!found || o != orderOf(k, o.quantity)) {
+			err = fmt.Errorf("%w: an order is not as it was written", exit.ErrWrongAnswer)
+		}
+		return err
+	}
+}

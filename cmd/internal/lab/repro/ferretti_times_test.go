@@ -1,0 +1,110 @@
+package repro
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/store/drivertest"
+)
+
+func TestResponseTimes(t *testing.T) {
+	cfg := Config{Seed: 1, Quick: true, Database: memory()}
+	r, err := ferrettiTable1(context.Background(), cfg)
+	require.NoError(t, err)
+	wellFormed(t, r)
+	require.Len(t, r.Table.Rows, 4*len(orderCommands))
+	for i, row := range r.Table.Rows {
+		latency := []float64{0, 20, 40, 80}[i/4]
+		for _, cell := range []int{2, 3, 5} {
+			require.GreaterOrEqual(t, *row[cell].Number, latency, "row %d: a command takes a round trip at least", i)
+		}
+	}
+	require.Zero(t, tablesLeft(t, cfg.Database))
+	for _, f := range orderTimeFigures[1:] {
+		r, err := f.Run(context.Background(), cfg)
+		require.NoError(t, err)
+		wellFormed(t, r)
+		require.Len(t, r.Table.Rows, 2*len(timedSeries))
+		require.Len(t, r.Curves, len(timedSeries))
+		for _, row := range r.Table.Rows {
+			for q := 3; q <= 6; q++ {
+				require.LessOrEqual(t, *row[q-1].Number, *row[q].Number)
+			}
+		}
+	}
+	_, err = ferrettiTable1(ended(), cfg)
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// tablesLeft returns how many families there are besides the catalogue.
+func tablesLeft(t *testing.T, d Database) int { return max(0, families(t, d)-1) }
+
+// In an open loop a command that is held up counts from when it was to begin, and so do those behind it.
+func TestOpenLoopCountsFromArrival(t *testing.T) {
+	ctx := context.Background()
+	_, c := joined(t)
+	const pause = 300 * time.Millisecond
+	took, err := openLoop(ctx, 1, c.orderClient, 0, 40)
+	require.NoError(t, err)
+	require.Len(t, took, 40)
+	held := 0
+	slow := slowOnce{orderTable: c.tables[0], from: time.Now().Add(200 * time.Millisecond), till: time.Now().Add(200*time.Millisecond + pause)}
+	c.tables[0] = slow
+	took, err = openLoop(ctx, 1, c.orderClient, 0, 40)
+	require.NoError(t, err)
+	for _, d := range took {
+		if d > pause/2 {
+			held++
+		}
+	}
+	require.Greater(t, held, 3, "all that came in the first half of the pause")
+}
+
+// slowOnce answers nothing for a while.
+type slowOnce struct {
+	orderTable
+	from, till time.Time
+}
+
+func (s slowOnce) wait() {
+	if now := time.Now(); now.After(s.from) && now.Before(s.till) {
+		time.Sleep(time.Until(s.till))
+	}
+}
+
+func (s slowOnce) get(ctx context.Context, k orderKey) (order, bool, error) {
+	s.wait()
+	return s.orderTable.get(ctx, k)
+}
+
+func (s slowOnce) put(ctx context.Context, o order) error {
+	s.wait()
+	return s.orderTable.put(ctx, o)
+}
+
+// What was measured before the database failed is kept.
+func TestResponseTimesKeepWholeRounds(t *testing.T) {
+	d := memory()
+	calls := 0
+	d.DB = drivertest.NewFaulty(d.DB, func(op drivertest.Op) drivertest.Fault {
+		if op.Method == "Get" && op.Family[0] != 't' {
+			if calls++; calls > 400 {
+				return drivertest.FailBefore
+			}
+		}
+		return drivertest.NoFault
+	})
+	p, err := newParty(context.Background(), Config{Seed: 1, Quick: true, Database: d}, 1)
+	require.NoError(t, err)
+	all, whole, err := measureTimes(context.Background(), Config{}, p, []time.Duration{0}, 100)
+	require.ErrorIs(t, err, drivertest.ErrInjected)
+	require.Less(t, whole, 100)
+	for _, at := range all {
+		for _, seconds := range at.seconds {
+			require.Len(t, seconds, whole*nearTimes)
+		}
+	}
+}
