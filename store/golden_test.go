@@ -42,7 +42,7 @@ var goldenFiles = map[string]string{
 	"elsewhere-1.json":  "e82ba30cad6aa64fd015c9eed3f6ae4540431c6fbe49679df606433d4650c6c2",
 	"parts-1.json":      "be8fd133c5cea8fa0ada5bfa5415388db94a1a96ed5b11252d7325e2f8489b25",
 	"migration-1.json":  "a9ac2f5424baff3b2ebd66e0e0697418ac7cf0c849e472ab87f4741b6c6ca5df",
-	"paged-1.json":      "bfe4b088bfa5f90651d11141bb2b4b963a66f3d83a873eabc7dc3e4800b6d395",
+	"paged-1.json":      "3d660b7d1fcc168cf929bbc27b293f3827dc0524bec6811f1e5f00fa064e4897",
 }
 
 func TestGoldenDatabasesAreAsTheyWere(t *testing.T) {

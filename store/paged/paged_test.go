@@ -235,8 +235,8 @@ func (m *model) check(t *testing.T, tbl *paged.Table, r *rand.Rand) {
 	require.Equal(t, want == nil, row == nil)
 }
 
-// A scan of a table that was loaded in the order of its keys opens a page for as many rows as it has, a plain query none, and
-// a row takes three bytes more than its values.
+// A scan of a table that was loaded in the order of its keys opens a page for as many rows as it has, and a plain
+// query none.
 func TestWhatPagesCost(t *testing.T) {
 	const rows = 6400
 	st := opened(t, drivertest.NewMemory())
@@ -276,4 +276,50 @@ func TestWhatPagesCost(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, before.Opened, again.Stats().Opened)
 	require.Equal(t, before.Cached+before.Opened, again.Stats().Cached)
+}
+
+// With everything counted, a row of two key parts and 16 columns takes three bytes more than its values.
+func TestBytesThatPagesAdd(t *testing.T) {
+	db := drivertest.NewMemory()
+	var columns []store.Column
+	for i := range 16 {
+		name := fmt.Sprintf("c%02d", i)
+		if i%2 == 0 {
+			columns = append(columns, store.RandomisedColumn(name, store.Int64))
+		} else {
+			columns = append(columns, store.PlainColumn(name, store.Int32))
+		}
+	}
+	schema := keyings[1].schema(columns...)
+	schema.SpreadBits = -1
+	st := opened(t, db)
+	tbl, err := paged.Create(t.Context(), st, schema, 64)
+	require.NoError(t, err)
+	const rows = 6400
+	for from := 0; from < rows; from += 800 {
+		var batch []store.Row
+		for i := from; i < from+800; i++ {
+			row := store.Row{"at": int64(i / 4), "line": int32(i % 4)}
+			for j, c := range columns {
+				row[c.Describe().Name] = i * j
+			}
+			batch = append(batch, row)
+		}
+		require.NoError(t, tbl.Put(t.Context(), batch...))
+	}
+	d, err := st.Describe(t.Context())
+	require.NoError(t, err)
+	f, err := db.Family(t.Context(), driver.FamilySpec{Name: d.Tables[0].Families[0], Layout: driver.LayoutOrdered, Existing: true})
+	require.NoError(t, err)
+	bytes := 0
+	for _, page := range stored(t, f) {
+		bytes += len(page.Key)
+		for _, c := range page.Cells {
+			bytes += len(c.Qualifier) + len(c.Value)
+		}
+	}
+	const values = 8 + 4 + 8*8 + 8*4
+	added := float64(bytes)/rows - values
+	t.Logf("%.2f bytes a row", added)
+	require.LessOrEqual(t, added, 3.0)
 }

@@ -341,6 +341,7 @@ class Field:
         of_tenant = isinstance(keys, TenantKeys)
         self.id, self.name, self.since = bytes.fromhex(meta["id"]), meta["name"], meta["since"]
         self.encryption, self.scheme = meta["encryption"], meta.get("scheme", "")
+        self.number = meta.get("number", 0)  # in pages
         self.type = Type(meta["type"])
         self.cell_keys = [keys.unwrap(b"cell", self.id, w) for w in meta.get("cell_keys", [])]
         if of_tenant:
@@ -969,8 +970,9 @@ class Paged(Table):
         check(all(c.encryption in ("plain", "randomised") for c in self.columns), "a column that is searched, in pages")
         check(not any(p.stateful for p in self.parts) and 0 <= self.spread <= 8, "a row key that is not for pages")
         self.page_rows, self.version = meta["page_rows"], meta["version"]
-        self.fields = {f.id: f for f in self.parts + self.columns}
-        check(len(self.fields) == len(self.parts + self.columns), "two columns of one id")
+        self.fields = {f.number: f for f in self.parts + self.columns}
+        check(len(self.fields) == len(self.parts + self.columns), "two columns of one number")
+        check(all(0 < n <= meta["numbers"] for n in self.fields), "a number that was not given")
 
     def rows(self, pages):
         """Checks the pages, and returns the rows that they hold, in the order of their keys."""
@@ -1055,7 +1057,7 @@ class Page:
                 check(f is None or f.since <= version, "a column that was not yet")
         self.keyed = []  # a row key, whether it is exact or only in the order of it, and the row
         for i in range(n):
-            of = {f.name: lists[f.id][i] for f in table.fields.values() if f.id in lists}
+            of = {f.name: lists[f.number][i] for f in table.fields.values() if f.number in lists}
             key_parts = [f.key_bytes(of[f.name]) for f in table.parts]
             row = {f.name: f.type.text(of[f.name]) for f in table.fields.values() if of.get(f.name) is not None}
             self.keyed.append((b"".join(b for b, _ in key_parts), not any(s for _, s in key_parts), row))
@@ -1075,10 +1077,11 @@ class Page:
 
     @staticmethod
     def columns(b, n):
-        """Yields ids, each with the n values of the column, of which some are None."""
+        """Yields numbers, each with the n values of the column, of which some are None."""
         while b:
-            check(len(b) >= 5, "cut short")
-            i, head, b = b[:4], b[4], b[5:]
+            i, b = cut_number(b)
+            check(len(b) >= 1, "cut short")
+            head, b = b[0], b[1:]
             there = [True] * n
             if head & 1:
                 size = (n + 7) // 8

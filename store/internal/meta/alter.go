@@ -87,6 +87,7 @@ func (a *Alteration) Add(c Spec) error {
 	if err != nil {
 		return err
 	}
+	a.Meta.number(&meta)
 	a.Meta.Columns, a.Changed = append(a.Meta.Columns, meta), true
 	a.made = append(a.made, meta.ID)
 	a.choose(&a.Meta.Columns[len(a.Meta.Columns)-1], c.Copied)

@@ -80,6 +80,7 @@ func New(s Schema) (*Table, error) {
 		if err != nil {
 			return nil, err
 		}
+		m.number(&meta)
 		m.Key = append(m.Key, meta)
 		m.Clear = m.Clear && part.Clear()
 	}
@@ -91,6 +92,7 @@ func New(s Schema) (*Table, error) {
 		if err != nil {
 			return nil, err
 		}
+		m.number(&meta)
 		m.Columns = append(m.Columns, meta)
 		m.Clear = m.Clear && column.Clear()
 	}
@@ -172,6 +174,14 @@ func (m *Table) page(s Schema) error {
 		}
 	}
 	return nil
+}
+
+// number gives a new field the number that it has in pages. It is shorter than the id there, and never another one's.
+func (m *Table) number(f *Field) {
+	if m.Paged() {
+		m.Numbers++
+		f.Number = m.Numbers
+	}
 }
 
 // pageable returns an error if pages have no room for what a column is to have.

@@ -22,6 +22,7 @@ type Table struct {
 	SpreadBits  int          `json:"spread_bits"`
 	Layout      string       `json:"layout"`
 	PageRows    int          `json:"page_rows,omitempty"` // of a table of pages
+	Numbers     uint32       `json:"numbers,omitempty"`   // of parts and columns that it has, or had
 	Conditional bool         `json:"conditional,omitempty"`
 	Clear       bool         `json:"clear,omitempty"` // nothing is encrypted, nor ever will be
 	Tenants     bool         `json:"tenants,omitempty"`
@@ -40,6 +41,7 @@ type Table struct {
 type Field struct {
 	ID              ColumnID        `json:"id"`
 	Name            string          `json:"name"`
+	Number          uint32          `json:"number,omitempty"` // in pages, in place of the id
 	Type            string          `json:"type"`
 	Encryption      Encryption      `json:"encryption"`
 	Scheme          string          `json:"scheme,omitempty"`

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
-	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/internal/value"
 )
@@ -15,7 +14,7 @@ import (
 // all rows it has:
 //
 //	bytes   what
-//	4       id of the column
+//	uvarint number of the column
 //	1       bit 0: some rows are null. Above it: 0, or 1 and the length that all values have
 //	(n+7)/8 where some rows are null: a bit for each row, from the least one on, that is set where the row has a value
 //	...     where values have no common length: the length of each, as a uvarint
@@ -26,7 +25,7 @@ const (
 )
 
 // appendColumn appends the values that rows have of a column to a mini-page.
-func appendColumn(dst []byte, id meta.ColumnID, typ value.Type, at int, rows []*rowcodec.Record) []byte {
+func appendColumn(dst []byte, number uint32, typ value.Type, at int, rows []*rowcodec.Record) []byte {
 	var present []byte
 	var lengths []int
 	var values []byte
@@ -56,7 +55,7 @@ func appendColumn(dst []byte, id meta.ColumnID, typ value.Type, at int, rows []*
 	if len(lengths) < len(rows) {
 		form |= someNull
 	}
-	dst = append(append(dst, id[:]...), form)
+	dst = append(binary.AppendUvarint(dst, uint64(number)), form)
 	if form&someNull != 0 {
 		dst = append(dst, present...)
 	}
@@ -70,7 +69,7 @@ func appendColumn(dst []byte, id meta.ColumnID, typ value.Type, at int, rows []*
 
 // A block is a column of a mini-page.
 type block struct {
-	id      meta.ColumnID
+	number  uint64
 	present []byte // as above; nil where no row is null
 	lengths []byte // as above; nil where common counts
 	common  int
@@ -92,10 +91,11 @@ func cutBlocks(b []byte, rows int) (all []block, err error) {
 }
 
 func cutBlock(b []byte, rows int) (one block, rest []byte, err error) {
-	if len(b) < len(one.id)+1 {
+	number, size := binary.Uvarint(b)
+	if size <= 0 || size == len(b) {
 		return one, nil, errCut
 	}
-	b = b[copy(one.id[:], b):]
+	one.number, b = number, b[size:]
 	form, n := b[0], rows
 	b = b[1:]
 	if form&someNull != 0 {

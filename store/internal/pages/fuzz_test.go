@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
-	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/internal/value"
 )
@@ -18,7 +17,7 @@ import (
 func FuzzPlain(f *testing.F) {
 	first := &page{rows: 3, high: []byte("z"), cuts: []cut{{1, []byte("m")}}}
 	f.Add(first.appendHead(nil))
-	f.Add(appendColumn(first.appendHead(nil), meta.ColumnID{1}, value.Bytes, 0, records("ab", "", "cdef")))
+	f.Add(appendColumn(first.appendHead(nil), 1, value.Bytes, 0, records("ab", "", "cdef")))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p := &page{key: []byte("a")}
 		if err := p.readPlain(b); err != nil {

@@ -153,9 +153,9 @@ func encode(t *rowcodec.View, p *page, rows []*rowcodec.Record, h seal.Header) [
 	var sealed []byte
 	for at, c := range columns(t) {
 		if isPlain(c) {
-			plain = appendColumn(plain, c.Id, c.Type, at, rows)
+			plain = appendColumn(plain, c.Number, c.Type, at, rows)
 		} else {
-			sealed = appendColumn(sealed, c.Id, c.Type, at, rows)
+			sealed = appendColumn(sealed, c.Number, c.Type, at, rows)
 		}
 	}
 	p.plain, p.version = plain, h.Write[:versionSize]
@@ -226,7 +226,7 @@ func (p *page) read(t *rowcodec.View, want []bool) ([]*rowcodec.Record, error) {
 			continue
 		}
 		for _, one := range p.cells[side(c)] {
-			if one.id != c.Id {
+			if one.number != uint64(c.Number) {
 				continue
 			}
 			if err := one.read(c.Type, at, rows); err != nil {

@@ -61,6 +61,7 @@ type Column struct {
 	Scheme    ope.Scheme // of an ordered part or column
 	copied    []bool     // of what is stored, what copies in postings of the column have; nil is all
 	Lead      []byte     // of a searched column: what all its postings begin with, or values in its server index
+	Number    uint32     // in pages
 	Part      int        // position in the row key, or -1
 	Position  int        // among the stored columns, or -1
 	Since     uint32     // who knew an earlier version may not have known that there are cells of it
@@ -222,7 +223,7 @@ func (src *ViewSource) column(t *View, k keyring.Table, meta *metadata.Field, pa
 		f = src.Tenant.Stored(t.Meta.ID, f, meta)
 	}
 	c := &Column{
-		Spec: f, cipher: known, Part: part, Position: -1, Since: meta.Since, Unit: meta.Unit, Filling: meta.Filling,
+		Spec: f, cipher: known, Number: meta.Number, Part: part, Position: -1, Since: meta.Since, Unit: meta.Unit, Filling: meta.Filling,
 		Converted: meta.Converted, Lead: slices.Concat(meta.ID[:], t.Prefix),
 	}
 	if c.ServerIndex {

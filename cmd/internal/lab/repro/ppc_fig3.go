@@ -418,7 +418,7 @@ func pageFindings(all []*readTiming, rows int) []Finding {
 		{Holds: half.opened[1] > 0 && half.opened[2] == 0, Text: fmt.Sprintf(
 			"The paper: a query that reads no sensitive attribute decrypts nothing. It opens %d pages without a proof, and %d with one.", half.opened[2], half.opened[1])},
 		{Holds: more <= 3, Text: fmt.Sprintf(
-			"Pages of %d rows add at most 3 bytes to a row, of values of which each column has one length. A row takes %.1f bytes, with %d encrypted attributes and all that is stored counted, and its key and values have %d: %.1f more, since the ids of %d columns and key parts are in each page. Packed, it takes %.0f more.",
+			"Pages of %d rows add at most 3 bytes to a row, of values of which each column has one length. A row takes %.1f bytes, with %d encrypted attributes and all that is stored counted, and its key and values have %d: %.1f more, since each page also has its keys, a number for each of %d columns and key parts, and one seal. Packed, it takes %.0f more.",
 			paged.Rows, most.bytes, attributes, attributeBytes(), more, attributes+2, packedBytes(all)-float64(attributeBytes()))},
 	}
 }
