@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	chaosRuns = flag.Int("paged.chaos", sim.Share(40, 8), "runs of TestClientsInChaos")
+	chaosRuns = flag.Int("paged.chaos", sim.Share(12, 4), "runs of TestClientsInChaos")
 	chaosSeed = flag.Uint64("paged.seed", rand.Uint64(), "seed of the first of them")
 )
 

@@ -46,13 +46,12 @@ func tablesLeft(t *testing.T, d Database) int { return max(0, families(t, d)-1) 
 func TestOpenLoopCountsFromArrival(t *testing.T) {
 	ctx := context.Background()
 	_, c := joined(t)
-	const pause = 300 * time.Millisecond
+	const pause = time.Second
 	took, err := openLoop(ctx, 1, c.orderClient, 0, 40)
 	require.NoError(t, err)
 	require.Len(t, took, 40)
 	held := 0
-	slow := slowOnce{orderTable: c.tables[0], from: time.Now().Add(200 * time.Millisecond), till: time.Now().Add(200*time.Millisecond + pause)}
-	c.tables[0] = slow
+	c.tables[0] = slowOnce{orderTable: c.tables[0], till: time.Now().Add(pause)}
 	took, err = openLoop(ctx, 1, c.orderClient, 0, 40)
 	require.NoError(t, err)
 	for _, d := range took {
@@ -63,16 +62,14 @@ func TestOpenLoopCountsFromArrival(t *testing.T) {
 	require.Greater(t, held, 3, "all that came in the first half of the pause")
 }
 
-// slowOnce answers nothing for a while.
+// slowOnce answers nothing until a time.
 type slowOnce struct {
 	orderTable
-	from, till time.Time
+	till time.Time
 }
 
 func (s slowOnce) wait() {
-	if now := time.Now(); now.After(s.from) && now.Before(s.till) {
-		time.Sleep(time.Until(s.till))
-	}
+	time.Sleep(time.Until(s.till))
 }
 
 func (s slowOnce) get(ctx context.Context, k orderKey) (order, bool, error) {
