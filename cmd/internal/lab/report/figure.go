@@ -197,6 +197,13 @@ func FigurePlot(name string, f Figure) ([]byte, error) {
 	if err := draw.CheckName(name); err != nil {
 		return nil, err
 	}
+	if len(f.Boxes) > 0 {
+		p, err := boxPlot(f)
+		if err != nil {
+			return nil, err
+		}
+		return draw.Picture(name, f.Title, 20*vg.Centimeter, p)
+	}
 	if panels := panelsOf(f.Curves); len(panels) > 1 {
 		var plots []*plot.Plot
 		for i, curves := range panels {
@@ -217,6 +224,34 @@ func FigurePlot(name string, f Figure) ([]byte, error) {
 		width = 26 * vg.Centimeter
 	}
 	return draw.Picture(name, f.Title, width, p)
+}
+
+// boxPlot draws a box for each of f, with its name below. What lies far from the others is beyond the picture: some commands of
+// many meet a pause of the machine.
+func boxPlot(f Figure) (*plot.Plot, error) {
+	p := draw.New("", f.Y)
+	p.Y.Tick.Marker = roundTicks{}
+	var names []string
+	colours, top := make(map[string]int), 0.0
+	for i, b := range f.Boxes {
+		box, err := plotter.NewBoxPlot(vg.Centimeter, float64(i), plotter.Values(b.Values))
+		if err != nil {
+			return nil, err
+		}
+		colour, known := colours[b.Name]
+		if !known {
+			colour = len(colours)
+			colours[b.Name] = colour
+		}
+		box.FillColor = draw.Palette[colour%len(draw.Palette)]
+		box.Outside = nil
+		p.Add(box)
+		names = append(names, b.Group+"\n"+strings.ReplaceAll(b.Name, ", ", ",\n"))
+		top = max(top, box.AdjHigh)
+	}
+	p.NominalX(names...)
+	p.Y.Min, p.Y.Max = 0, top*1.06
+	return p, nil
 }
 
 const panelWidth = 9 * vg.Centimeter

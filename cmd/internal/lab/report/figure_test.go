@@ -188,3 +188,19 @@ func TestRoundTicks(t *testing.T) {
 	}
 	require.Empty(t, roundTicks{}.Ticks(1, 1))
 }
+
+func TestBoxesAreDrawn(t *testing.T) {
+	f := Figure{Result: &repro.Result{Title: "boxes", Y: "ms"}}
+	for _, name := range []string{"plain", "encrypted, slow"} {
+		f.Boxes = append(f.Boxes, repro.Box{Group: "SELECT", Name: name, Values: []float64{1, 2, 3, 4, 1000}})
+	}
+	b, err := FigurePlot("boxes.svg", f)
+	require.NoError(t, err)
+	for _, text := range []string{"SELECT", "plain", "encrypted,", "slow"} {
+		require.Contains(t, string(b), ">"+text+"<")
+	}
+	require.NotContains(t, string(b), "1000", "what lies far away does not make boxes flat")
+	f.Boxes[1].Values = nil
+	_, err = FigurePlot("boxes.svg", f)
+	require.Error(t, err)
+}

@@ -226,18 +226,15 @@ func boxes(ctx context.Context, cfg Config, title string, commands []timedOrder)
 	}
 	r = &Result{
 		Title: fmt.Sprintf("Response times of %s: %s, %d of each", title, cfg.Database.Name, nearTimes*rounds),
-		X:     "command", Y: "ms", Runs: nearTimes * rounds,
+		Y:     "ms", Runs: nearTimes * rounds,
 		Table: &Table{
 			Names:   2,
 			Columns: []string{"command", "", "least ms", "quarter ms", "median ms", "three quarters ms", "95 % ms", "x plaintext"},
 			Words:   []bool{true, true, false, false, false, false, false, false},
 		},
-		Notes: append(timeNotes(cfg, p), "In the drawing a bar goes from the first quarter to the third, around the median. Commands stand in the order of the table."),
+		Notes: append(timeNotes(cfg, p), "In the drawing a box has the middle half of the times, around the median."),
 	}
-	for _, series := range timedSeries {
-		r.Curves = append(r.Curves, Curve{Name: series})
-	}
-	for x, c := range commands {
+	for _, c := range commands {
 		t := all[slices.IndexFunc(all, func(t *orderTime) bool { return t.kind == c.kind })]
 		for s, series := range timedSeries {
 			ms := func(q float64) float64 { return 1e3 * quantile(t.seconds[s], q) }
@@ -248,7 +245,11 @@ func boxes(ctx context.Context, cfg Config, title string, commands []timedOrder)
 			r.Table.Rows = append(r.Table.Rows, []Cell{
 				words("%s", commandNames[c.kind]), words("%s", series), numeral(ms(0), 3), numeral(ms(0.25), 3), numeral(ms(0.5), 3), numeral(ms(0.75), 3), numeral(ms(0.95), 3), beside,
 			})
-			r.Curves[s].Points = append(r.Curves[s].Points, Point{X: float64(x+1) + 0.1*float64(s), Y: ms(0.5), Low: ms(0.25), High: ms(0.75)})
+			box := Box{Group: commandNames[c.kind], Name: series}
+			for _, took := range t.seconds[s] {
+				box.Values = append(box.Values, 1e3*took)
+			}
+			r.Boxes = append(r.Boxes, box)
 		}
 		longer := ratioOf(t.seconds[1], t.seconds[0])
 		r.Findings = append(r.Findings, both(longer.above(1), longer.about(1+c.more, 2+c.more)).finding(

@@ -28,7 +28,7 @@ func TestResponseTimes(t *testing.T) {
 		require.NoError(t, err)
 		wellFormed(t, r)
 		require.Len(t, r.Table.Rows, 2*len(timedSeries))
-		require.Len(t, r.Curves, len(timedSeries))
+		require.Len(t, r.Boxes, 2*len(timedSeries))
 		for _, row := range r.Table.Rows {
 			for q := 3; q <= 6; q++ {
 				require.LessOrEqual(t, *row[q-1].Number, *row[q].Number)

@@ -95,6 +95,7 @@ type Result struct {
 	LogY     bool   // the curves are drawn on a logarithmic axis
 	Runs     int    // repetitions that the curves are of
 	Curves   []Curve
+	Boxes    []Box     // in place of curves
 	Marks    []float64 // places on the X axis that a table shows, if there is no other table
 	Table    *Table
 	Notes    []string // what has to be known to read the table
@@ -108,6 +109,12 @@ type Curve struct {
 	Panel  string // curves of the same panel are drawn together, named by their kins; "" is the only one
 	Paper  bool   // what the paper says, not what was measured
 	Points []Point
+}
+
+// A Box is drawn for the quartiles of values, with lines to the least and greatest that are not far from them.
+type Box struct {
+	Group, Name string
+	Values      []float64
 }
 
 // A Point is a place on a curve. Low and High are the bounds of a 95 % confidence interval of Y,
