@@ -11,14 +11,15 @@
 //	for row, err := range t.Query(ctx, store.Query{Where: where}) { ... }
 //
 // In return a write of one row reads and writes its page. Put rows in the order of their keys, as far as you can, and many at a
-// time: then pages are full, and each is written about once. Rows that come in any order leave pages two thirds full.
+// time: then pages are full, and each is written about twice. Rows that come in any order leave pages half to two thirds full.
+// Pages whose rows were deleted stay, empty: keep what is to go in a table of its own, and drop that.
 //
 // # What a table of pages has
 //
 // Its row key is that of any table: parts that are plain, hashed, ordered by [store.MOPE], [store.Boldyreva], [store.Wozniak] or
 // [store.Plaintext], and a tie-breaker. Conditions on the first parts choose the pages that are read. Columns are plain or
 // randomised, and conditions on them are checked row by row. Where the first part is plain or hashed, pages have rows of one
-// of its values only: then pages are full if a value has many rows.
+// of its values only: then pages are full if a value has many rows. With few rows each, take package store. A row has at most 2 MiB.
 //
 // Create refuses the rest by name: columns that are searched, a TTL, tenants, Conditional, AppendOnly, CellPerColumn,
 // and schemes with an index. [store.Store.Alter] adds, renames and drops columns, [store.Store.RotateKeys] adds a key, and
@@ -27,17 +28,21 @@
 // # Concurrency
 //
 // Any number of clients may write. A page changes by compare-and-set, so that no change is lost, and a row is always whole. Put, Delete
-// and Update may be made again after an error. A query sees each page as of one moment, and each row once.
+// and Update may be made again after an error, but for rows whose tie-breaker Put draws: these are other rows each time. So name
+// tie-breakers if you may have to. A query sees each page as of one moment, and each row once. One during which the schema changes may end with
+// [store.ErrSchemaChanged]: ask again. Writers notice a changed schema, or new keys, before they acknowledge what they wrote.
 //
 // # Integrity
 //
-// A page that was changed, or put elsewhere, is [store.ErrTampered], and so is one that is missing between others. Not
-// noticed is an older content of one page, nor that all pages are gone that begin with one value of a hashed or plain first part,
-// or in one partition of another table. docs/security.md says more.
+// A page that was changed, or put elsewhere, is [store.ErrTampered], and so is one that is missing between others: bring the family back from
+// a backup. Not noticed is an older content of a page, with which pages that were made since may be gone; nor that all pages are gone that begin
+// with one value of a hashed or plain first part, or in one partition of another table. A table of which nothing is encrypted has no such
+// protection. docs/security.md says more.
 package paged
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 
@@ -80,8 +85,8 @@ func Open(ctx context.Context, st *store.Store, name string) (*Table, error) {
 }
 
 // Put writes rows, each as a whole: a row with the same key is replaced. All rows are checked before anything is written; the
-// error of a bad row is a [store.RowError]. After any other error some rows may have been written: put them again. The same key
-// twice is [driver.ErrOverlap].
+// error of a bad row is a [store.RowError]. After any other error some rows may have been written: put them again, with the same
+// tie-breakers. The same key twice is [driver.ErrOverlap], here and in Update and Delete.
 func (t *Table) Put(ctx context.Context, rows ...store.Row) error {
 	return t.call(ctx, "put", "put into", len(rows), func(ctx context.Context, e *engine.Engine) error { return t.pages.Put(ctx, e, rows) })
 }
@@ -108,7 +113,9 @@ func (t *Table) Get(ctx context.Context, key store.Row, columns ...string) (row 
 }
 
 // Query yields the rows that a query selects. Rows with neighbouring keys come in the order of their keys, and otherwise in no
-// order. OrderBy, By, Reverse and PageToken are [store.ErrColumn]. [store.Query.Unauthenticated] reads and opens no sealed page.
+// order: ranges of a part with the scheme [store.MOPE] may begin in the middle. OrderBy, By, Reverse and PageToken are [store.ErrColumn].
+// [store.Query.Unauthenticated] reads and opens no sealed page; conditions on encrypted parts of the row key are [store.ErrColumn] then, hashed
+// ones too.
 func (t *Table) Query(ctx context.Context, q store.Query) iter.Seq2[store.Row, error] {
 	return func(yield func(store.Row, error) bool) {
 		e, err := t.pages.Use()
@@ -135,7 +142,16 @@ func (t *Table) Query(ctx context.Context, q store.Query) iter.Seq2[store.Row, e
 }
 
 // Count returns how many rows a predicate selects.
-func (t *Table) Count(ctx context.Context, where store.Predicate) (n int, err error) {
+func (t *Table) Count(ctx context.Context, where store.Predicate) (int, error) {
+	for {
+		n, err := t.count(ctx, where)
+		if !errors.Is(err, store.ErrSchemaChanged) {
+			return n, err
+		}
+	}
+}
+
+func (t *Table) count(ctx context.Context, where store.Predicate) (n int, err error) {
 	for _, err := range t.Query(ctx, store.Query{Where: where, Columns: []string{}}) {
 		if err != nil {
 			return 0, err
@@ -158,7 +174,7 @@ func (t *Table) Verify(ctx context.Context) (c Census, err error) {
 }
 
 // Reseal seals all pages under the newest key that are not: after [store.Store.RotateKeys]. It can be made again after an error. A
-// client that did not write for long may still write a page under the key that it knows, so that a second call may find some.
+// client that dies while it writes may leave a page under the key that it knew, so that a second call may find some.
 func (t *Table) Reseal(ctx context.Context) (c Census, err error) {
 	err = t.call(ctx, "reseal", "reseal", 0, func(ctx context.Context, e *engine.Engine) (err error) {
 		c, err = t.pages.Reseal(ctx, e)

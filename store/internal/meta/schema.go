@@ -159,7 +159,7 @@ func (m *Table) page(s Schema) error {
 	case s.Tenants:
 		what = "tenants: make a table for each, since the rows of a page share one key"
 	case s.TTL != 0:
-		what = "a time to live: delete old rows, since those of a page share one cell"
+		what = "a time to live: make a table for each period, and drop it, since pages of deleted rows stay"
 	case m.SpreadBits > maxPageSpreadBits:
 		what = fmt.Sprintf("a spread of %d bits: at most %d", m.SpreadBits, maxPageSpreadBits)
 	}

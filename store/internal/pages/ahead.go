@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	mostAhead = 256 // ranges whose first pages are read ahead
-	together  = 32  // pages that are read at a time
+	mostAhead  = 256 // ranges whose first pages are read ahead
+	together   = 32  // pages that are read at a time
+	bytesAhead = 8 << 20
 )
 
 // readAhead reads the pages in which ranges begin, many at a time. Ranges that begin in a page which has been read need no other.
@@ -22,7 +23,7 @@ func (w *walk) readAhead(ctx context.Context, of []ranges.Range) error {
 			left = append(left, start)
 		}
 	}
-	for len(left) > 1 {
+	for total := 0; len(left) > 1 && total < bytesAhead; {
 		step := (len(left) + together - 1) / together
 		found := make([]*page, (len(left)+step-1)/step)
 		err := w.e.Env.Concurrently(ctx, len(found), func(ctx context.Context, i int) (err error) {
@@ -36,6 +37,7 @@ func (w *walk) readAhead(ctx context.Context, of []ranges.Range) error {
 		for i, p := range found {
 			rest = append(rest, left[i*step+1:min(len(left), (i+1)*step)]...)
 			if p != nil {
+				total += p.size
 				w.ahead = append(w.ahead, p)
 			}
 		}

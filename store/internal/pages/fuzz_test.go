@@ -7,7 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/internal/value"
 )
@@ -20,11 +22,11 @@ func FuzzPlain(f *testing.F) {
 	f.Add(appendColumn(first.appendHead(nil), 1, value.Bytes, 0, records("ab", "", "cdef")))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p := &page{key: []byte("a")}
-		if err := p.readPlain(b); err != nil {
+		if err := p.readPlain(b, 1<<16); err != nil {
 			require.True(t, errors.Is(err, fault.ErrTampered), err)
 			return
 		}
-		require.LessOrEqual(t, p.rows, maxRows)
+		require.LessOrEqual(t, p.rows, 1<<16)
 		if p.rows > 1000 {
 			return
 		}
@@ -60,4 +62,11 @@ func records(values ...string) (all []*rowcodec.Record) {
 		all = append(all, &rowcodec.Record{Values: []any{[]byte(v)}})
 	}
 	return all
+}
+
+// A key that is too short for its part is damage, wherever it comes from.
+func TestShortKey(t *testing.T) {
+	v := &rowcodec.View{Spec: driver.FamilySpec{PrefixBytes: 16}, Meta: &meta.Table{PageRows: 64}}
+	_, err := new(Table).open(v, driver.Row{Key: []byte{9}, Cells: []driver.Cell{{Qualifier: plainCell, Value: new(page).appendHead(nil)}}}, false)
+	require.ErrorIs(t, err, fault.ErrTampered)
 }

@@ -35,7 +35,6 @@ const (
 	plainFormat = 1
 	versionSize = 8
 
-	maxRows  = 1 << 16 // of a page that is yet to be cut
 	maxBytes = 1 << 20 // of a page, from which on it is cut although it has few rows
 )
 
@@ -55,8 +54,8 @@ type page struct {
 
 	plain []byte // the cell, which the sealed one is bound to
 	cells [2][]block
-	since uint32 // the version of the schema that it was written with
-	old   bool   // it was not sealed with the newest key
+	size  int  // bytes of its cells
+	old   bool // it was not sealed with the newest key
 }
 
 // appendHead appends what the plain mini-page begins with:
@@ -75,8 +74,8 @@ func (p *page) appendHead(dst []byte) []byte {
 	return value.AppendSized(dst, p.high)
 }
 
-// readPlain reads the plain mini-page, which anybody may have written.
-func (p *page) readPlain(cell []byte) error {
+// readPlain reads the plain mini-page, which anybody may have written, if it has at most so many rows.
+func (p *page) readPlain(cell []byte, most int) error {
 	p.plain = cell
 	if len(cell) == 0 || cell[0] != plainFormat {
 		return fmt.Errorf("%w: a page begins with a byte that no version writes", fault.ErrTampered)
@@ -84,7 +83,7 @@ func (p *page) readPlain(cell []byte) error {
 	rest := cell[1:]
 	number := func() int {
 		n, size := binary.Uvarint(rest)
-		if size <= 0 || n > maxRows {
+		if size <= 0 || n > uint64(most) {
 			rest = nil
 			return -1
 		}
@@ -173,6 +172,12 @@ func columns(t *rowcodec.View) []*rowcodec.Column { return slices.Concat(t.Parts
 // wrote is a [rowcodec.NewerRow].
 func (t *Table) open(v *rowcodec.View, row driver.Row, sealed bool) (*page, error) {
 	p := &page{key: row.Key}
+	if n := v.Spec.PrefixBytes; len(row.Key) < n || len(row.Key) == n && v.Spec.SpreadBits > 0 {
+		return nil, fmt.Errorf("%w: the key of a page is cut short", fault.ErrTampered)
+	}
+	for _, c := range row.Cells {
+		p.size += len(c.Value)
+	}
 	cell := func(qualifier []byte) []byte {
 		for _, c := range row.Cells {
 			if bytes.Equal(c.Qualifier, qualifier) {
@@ -181,7 +186,7 @@ func (t *Table) open(v *rowcodec.View, row driver.Row, sealed bool) (*page, erro
 		}
 		return nil
 	}
-	if err := p.readPlain(cell(plainCell)); err != nil || !sealed {
+	if err := p.readPlain(cell(plainCell), v.Meta.PageRows+mostChanges); err != nil || !sealed {
 		return p, err
 	}
 	p.version = cell(versionCell)
@@ -195,7 +200,7 @@ func (t *Table) open(v *rowcodec.View, row driver.Row, sealed bool) (*page, erro
 	case h.Policy > v.Since:
 		return nil, rowcodec.NewerRow(h.Policy)
 	}
-	p.since, p.old = h.Policy, !v.Meta.Clear && !v.KeySealer.Newest(sealedPage)
+	p.old = !v.Meta.Clear && !v.KeySealer.Newest(sealedPage)
 	p.cells[1], err = cutBlocks(body, p.rows)
 	return p, err
 }

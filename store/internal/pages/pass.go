@@ -54,8 +54,11 @@ func (t *Table) reseal(ctx context.Context, e *engine.Engine, key []byte) error 
 		} else {
 			err = t.write(ctx, e, &page{key: p.key, high: p.high}, rows, driver.Cell{Qualifier: versionCell, Value: p.version})
 		}
-		if err != nil && !errors.Is(err, errOvertaken) && !errors.Is(err, driver.ErrUnknownOutcome) || attempt == conflicts {
+		switch {
+		case err != nil && !errors.Is(err, errOvertaken) && !errors.Is(err, driver.ErrUnknownOutcome):
 			return err
+		case attempt == conflicts:
+			return errBusy
 		}
 		if err := engine.WaitAgain(ctx, "page_changed", min(attempt, 6)); err != nil {
 			return err

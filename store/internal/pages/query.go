@@ -7,6 +7,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
@@ -88,9 +89,9 @@ func refused(q query.Selection) error {
 	case q.Reverse:
 		what = "Reverse: sort the rows"
 	case q.PageToken != "":
-		what = "PageToken: go on with a predicate of the row key"
+		what = "PageToken: go on with a condition on the row key, whose order is that of the values unless its scheme is mope"
 	case q.Limit < 0:
-		what = "a Limit below 0"
+		return fmt.Errorf("%w: Limit is %d", driver.ErrRange, q.Limit)
 	default:
 		return nil
 	}
@@ -215,14 +216,16 @@ func (t *Table) Get(ctx context.Context, e *engine.Engine, key rowcodec.RowValue
 		if err != nil || p == nil {
 			return err
 		}
-		rows, err := p.read(e.View, nil)
+		needed := slices.Repeat([]bool{true}, len(e.Parts))
+		for i := range e.Columns {
+			needed = append(needed, want == nil || want[i])
+		}
+		rows, err := p.read(e.View, needed)
 		if err != nil {
 			return err
 		}
-		for _, r := range rows {
-			if sameKey(e.View, r, asked) {
-				row = e.Row(r, want)
-			}
+		if i := slices.IndexFunc(rows, func(r *rowcodec.Record) bool { return sameKey(e.View, r, asked) }); i >= 0 {
+			row = e.Row(rows[i], want)
 		}
 		return nil
 	})

@@ -81,15 +81,18 @@ func (w *walk) step(p *page) error {
 		if to < 0 {
 			return errBroken
 		}
-		w.emit(to, p.key)
-		w.hold(p)
+		if w.emit(to, p.key); !w.done {
+			w.hold(p)
+		}
 		return nil
 	}
 	if w.held != nil {
 		if w.held.high != nil {
 			return errBroken
 		}
-		w.emit(w.held.rows, w.of.end)
+		if w.emit(w.held.rows, w.of.end); w.done {
+			return nil // whether the next one is right, the caller does not ask
+		}
 	}
 	w.of = partOf(w.e.Spec, p.key)
 	w.held, w.from = nil, w.of.root

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/keyring"
@@ -18,6 +19,7 @@ import (
 const (
 	mostChanges = 1 << 10 // of one page, made at once
 	mostBytes   = 4 << 20 // that they have
+	mostOfRow   = 2 << 20 // bytes of a row: with those of a page and of changes it fits into a cell
 	conflicts   = 200     // attempts at a page that other clients change all the time
 )
 
@@ -37,10 +39,7 @@ func (t *Table) Put(ctx context.Context, e *engine.Engine, rows []rowcodec.RowVa
 			return nil, change{}, err
 		}
 		c := change{size: size(v, r), make: func(now *rowcodec.View, _ *rowcodec.Record) (*rowcodec.Record, error) { return adopted(now, v, r), nil }}
-		if c.size > mostBytes {
-			err = fmt.Errorf("%w: the row has %d bytes, a row of a page at most %d", driver.ErrTooLarge, c.size, mostBytes)
-		}
-		return r, c, err
+		return r, c, fits(c.size)
 	})
 }
 
@@ -87,6 +86,14 @@ func adopted(now, then *rowcodec.View, r *rowcodec.Record) *rowcodec.Record {
 		return r
 	}
 	return now.Inherited(then, r)
+}
+
+// fits returns an error if a row has too many bytes.
+func fits(size int) error {
+	if size <= mostOfRow {
+		return nil
+	}
+	return fmt.Errorf("%w: the row has %d bytes, a row of a page at most %d: shorten its values, or keep them in a table of package store", driver.ErrTooLarge, size, mostOfRow)
 }
 
 // size returns about how many bytes the values of a row take.
@@ -137,7 +144,41 @@ func (t *Table) change(ctx context.Context, e *engine.Engine, n int, of func(*ro
 		}
 		parts[len(parts)-1] = append(parts[len(parts)-1], c)
 	}
-	return e.Env.Concurrently(ctx, len(parts), func(ctx context.Context, i int) error { return t.changePart(ctx, e, parts[i]) })
+	written := e.Env.Writes(n)
+	for {
+		err := e.Env.Concurrently(ctx, len(parts), func(ctx context.Context, i int) error { return t.changePart(ctx, e, parts[i]) })
+		if written(); err != nil {
+			return err
+		}
+		written = func() {}
+		now, err := settle(ctx, e)
+		if err != nil || now == nil {
+			return err
+		}
+		e = now // which the same changes are made as, so that nothing stays in the clear, or under an old key
+	}
+}
+
+// settle returns nil if changes were made as the schema is, and else the table as it is. The catalogue is read after the last
+// write, so that a change which it does not show is made by one who finds the pages.
+func settle(ctx context.Context, e *engine.Engine) (*engine.Engine, error) {
+	if e.Env.Leased(e.Version) {
+		return nil, nil
+	}
+	version, err := e.Env.Version(ctx)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("after the write the catalogue could not be asked whether the schema had been changed: %w", err)
+	case version == e.Version:
+		return nil, nil
+	case version < e.Version:
+		return nil, catalogue.PutBack(fmt.Sprintf("it has version %d, and the table is known as of version %d", version, e.Version))
+	}
+	now, err := e.Env.AtLeast(ctx, version)
+	if err != nil || now.Same(e.View) {
+		return nil, err
+	}
+	return now, nil
 }
 
 // changePart makes changes of one part, page by page.
@@ -153,7 +194,7 @@ func (t *Table) changePart(ctx context.Context, e *engine.Engine, changes []chan
 		case errors.Is(err, errOvertaken) || errors.Is(err, driver.ErrUnknownOutcome):
 			// After an unknown outcome the page is read again: what is there says what has become of it.
 			if attempt++; attempt > conflicts {
-				return fmt.Errorf("%w: other clients change a page all the time", fault.ErrConflict)
+				return errBusy
 			}
 			if err := engine.WaitAgain(ctx, "page_changed", min(attempt, 6)); err != nil {
 				return err
@@ -166,6 +207,8 @@ func (t *Table) changePart(ctx context.Context, e *engine.Engine, changes []chan
 	}
 	return nil
 }
+
+var errBusy = fmt.Errorf("%w: other clients change one page all the time: make the call again when they do less", fault.ErrConflict)
 
 // errOvertaken is returned where another client has changed a page since it was read, or has left one to be cut.
 var errOvertaken = errors.New("pages: another client has changed the page")
@@ -224,6 +267,9 @@ func (t *Table) merge(ctx context.Context, v *rowcodec.View, p *page, changes []
 		c := changes[0]
 		changes = changes[1:]
 		r, err := c.make(v, was)
+		if err == nil && r != nil {
+			err = fits(size(v, r))
+		}
 		if err != nil {
 			return nil, false, &fault.RowError{Index: c.index, Err: err}
 		}
