@@ -215,15 +215,33 @@ func TestNoPanics(t *testing.T) {
 	require.NoError(t, err)
 	f, err := db.Family(t.Context(), driver.FamilySpec{Name: d.Tables[0].Families[0], Layout: driver.LayoutOrdered, PrefixBytes: 16, Existing: true})
 	require.NoError(t, err)
+	parts, inFirst := 0, 0
 	for page, err := range f.Scan(t.Context(), driver.Range{AnyOrder: true}) {
 		require.NoError(t, err)
 		if len(page.Key) == 16 {
-			put(t, f, page.Key, nil) // the first one of its part
+			if parts++; parts == 2 {
+				put(t, f, page.Key, nil) // the first one of its part
+			}
+		}
+		if parts == 1 {
+			inFirst++
 		}
 	}
-	for n := range 5 {
-		for range tbl.Query(t.Context(), store.Query{Limit: n, Unauthenticated: n%2 == 0}) {
-			break
+	require.Greater(t, inFirst, 2)
+	seen := 0
+	for _, err := range tbl.Query(t.Context(), store.Query{}) {
+		if err == nil {
+			seen++
+		}
+	}
+	require.Positive(t, seen, "the rows of the first part")
+	for n := 1; n <= seen; n++ {
+		left := n
+		for _, err := range tbl.Query(t.Context(), store.Query{Unauthenticated: n%2 == 0}) {
+			require.NoError(t, err)
+			if left--; left == 0 {
+				break
+			}
 		}
 	}
 	for _, unauthenticated := range []bool{false, true} {
