@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,9 +22,9 @@ func TestRoundTrips(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/architecture.md")
 	require.NoError(t, err)
 	synctest.Test(t, func(t *testing.T) {
-		calls := 0
+		var calls atomic.Int64
 		db := intercept.New(intercept.WithLatency(drivertest.NewMemory(), func() time.Duration { return time.Second }),
-			func(_ context.Context, _ intercept.Op, c intercept.Call) error { calls++; return c.Make(nil) }, nil)
+			func(_ context.Context, _ intercept.Op, c intercept.Call) error { calls.Add(1); return c.Make(nil) }, nil)
 		schema := keyings[0].schema(store.RandomisedColumn("a", store.Int64), store.PlainColumn("b", store.Int64))
 		schema.SpreadBits = -1
 		schema.Key = []store.KeyPart{store.OrderedPart("at", store.Int64.Within(0, 1000), store.Boldyreva)} // no range is two
@@ -68,10 +69,10 @@ func TestRoundTrips(t *testing.T) {
 			{"put into pages, into one that has room", func() { put(400, 401, 1) }},
 			{"put into pages, one that is cut in two", func() { put(301, 331, 2) }},
 		} {
-			calls = 0
+			calls.Store(0)
 			began := time.Now()
 			op.do()
-			line := fmt.Sprintf("| %s | %d | %d |\n", op.name, int(time.Since(began)/time.Second), calls)
+			line := fmt.Sprintf("| %s | %d | %d |\n", op.name, int(time.Since(began)/time.Second), calls.Load())
 			require.Contains(t, string(doc), line)
 		}
 	})
