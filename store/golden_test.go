@@ -42,6 +42,10 @@ var goldenFiles = map[string]string{
 	"elsewhere-1.json":  "e82ba30cad6aa64fd015c9eed3f6ae4540431c6fbe49679df606433d4650c6c2",
 	"parts-1.json":      "be8fd133c5cea8fa0ada5bfa5415388db94a1a96ed5b11252d7325e2f8489b25",
 	"migration-1.json":  "a9ac2f5424baff3b2ebd66e0e0697418ac7cf0c849e472ab87f4741b6c6ca5df",
+	"archive-1.json":    "f0c7830db8e6e1788747c7ad74d401a18a72a40d5fda655b1689dacb57735630",
+	"covering-2.json":   "1e49b4f01bc5fc6579954c8b611239294d3a00346dc5437e437f51011ba5a02f",
+	"covering-3.json":   "0386a2889933571fb917f2df201910de38385b825be51c306182437d402f1efe",
+	"expiry-1.json":     "758d5016350e5ab6ec92ffe5c6a87d0b66c7055d3ae1c8190844913b7cea4815",
 	"paged-1.json":      "3d660b7d1fcc168cf929bbc27b293f3827dc0524bec6811f1e5f00fa064e4897",
 }
 
