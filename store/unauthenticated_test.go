@@ -221,9 +221,9 @@ func TestUnauthenticatedReadsAgain(t *testing.T) {
 		}()
 		st, err := Open(t.Context(), struct{ driver.DB }{x.db}, kms.NewLocal(x.key), nil) // without snapshots
 		require.NoError(t, err)
-		tbl, err = st.Table(t.Context(), "table0")
+		asked, err := st.Table(t.Context(), "table0")
 		require.NoError(t, err)
-		got, err := unauthenticated(t, tbl, Query{})
+		got, err := unauthenticated(t, asked, Query{})
 		require.NoError(t, err)
 		require.Equal(t, []Row{{"plain": "same"}, {"plain": "same"}}, got)
 	})
