@@ -84,6 +84,21 @@ func Open(ctx context.Context, st *store.Store, name string) (*Table, error) {
 	return &Table{pages.New(tbl)}, nil
 }
 
+// Names returns the names of the tables of pages, in ascending order.
+func Names(ctx context.Context, st *store.Store) (names []string, err error) {
+	e, err := session.Of(st).Catalogue.All(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("paged: list tables: %w", err)
+	}
+	tables, err := e.Tables()
+	for _, m := range tables {
+		if m.Paged() {
+			names = append(names, m.Name)
+		}
+	}
+	return names, err
+}
+
 // Put writes rows, each as a whole: a row with the same key is replaced. All rows are checked before anything is written; the
 // error of a bad row is a [store.RowError]. After any other error some rows may have been written: put them again, with the same
 // tie-breakers. The same key twice is [driver.ErrOverlap], here and in Update and Delete.

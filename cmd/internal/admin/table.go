@@ -155,39 +155,35 @@ func listTables(ctx context.Context, c *cli.Call) error {
 		return err
 	}
 	var rows [][]string
-	for _, s := range schemas {
+	list := func(shown tableJSON) error {
+		shown.Store = c.ShownStore()
 		if c.JSON {
-			if err := printTable(c, tableJSON{Record: "table", Store: c.ShownStore(), Schema: newSchemaJSON(s)}); err != nil {
-				return err
-			}
-			continue
+			return printTable(c, shown)
 		}
 		var parts []string
-		for _, p := range s.Key {
-			parts = append(parts, show.Visible(p.Describe().Name))
+		for _, p := range shown.Schema.Key {
+			parts = append(parts, show.Visible(p.Name))
 		}
-		rows = append(rows, []string{show.Visible(s.Name), strings.Join(parts, ", "), strconv.Itoa(len(s.Columns))})
+		rows = append(rows, []string{show.Visible(shown.Schema.Table), strings.Join(parts, ", "), strconv.Itoa(len(shown.Schema.Columns))})
+		return nil
+	}
+	for _, s := range schemas {
+		if err := list(tableJSON{Record: "table", Schema: newSchemaJSON(s)}); err != nil {
+			return err
+		}
 	}
 	d, err := c.Store.Describe(ctx)
 	if err != nil {
 		return err
 	}
+	known := len(schemas)
 	for _, t := range d.Tables {
-		if t.Layout != inspect.Paged {
-			continue
-		}
-		if shown := described(t); c.JSON {
-			shown.Store = c.ShownStore()
-			if err := printTable(c, shown); err != nil {
+		if t.Layout == inspect.Paged {
+			known++
+			if err := list(described(t)); err != nil {
 				return err
 			}
-			continue
 		}
-		var parts []string
-		for _, p := range t.Key {
-			parts = append(parts, show.Visible(p.Name))
-		}
-		rows = append(rows, []string{show.Visible(t.Name), strings.Join(parts, ", "), strconv.Itoa(len(t.Columns))})
 	}
 	slices.SortStableFunc(rows, func(a, b []string) int { return strings.Compare(a[0], b[0]) })
 	if !c.JSON {
@@ -195,7 +191,7 @@ func listTables(ctx context.Context, c *cli.Call) error {
 			return err
 		}
 	}
-	left, err := leftOvers(ctx, c, len(schemas))
+	left, err := leftOvers(ctx, c, known)
 	for id := range left {
 		c.Warn("the store has data of a table that is not among these, as after a drop that was interrupted, or while a table is made: 'rangecrypt table drop --id %s' drops it", id)
 	}

@@ -91,18 +91,14 @@ func (v *verification) run(ctx context.Context) error {
 			names = append(names, name)
 		}
 	}
-	d, err := v.Store.Describe(ctx)
-	if err != nil {
-		return err
-	}
 	if len(names) == 0 {
 		schemas, err := v.Store.Tables(ctx)
 		if err != nil {
 			return err
 		}
-		for _, t := range d.Tables {
-			if t.Layout == inspect.Paged && v.tenant == "" {
-				names = append(names, t.Name)
+		if v.tenant == "" {
+			if names, err = paged.Names(ctx, v.Store); err != nil {
+				return err
 			}
 		}
 		for _, s := range schemas {
@@ -116,11 +112,7 @@ func (v *verification) run(ctx context.Context) error {
 	}
 	sound, undone := true, true
 	for _, name := range names {
-		check := v.table
-		if slices.ContainsFunc(d.Tables, func(t inspect.Table) bool { return t.Name == name && t.Layout == inspect.Paged }) {
-			check = v.pages
-		}
-		found, err := check(ctx, name)
+		found, err := v.table(ctx, name)
 		if err != nil && (ctx.Err() != nil || !exit.WrongData(err)) {
 			return err
 		}
@@ -143,11 +135,7 @@ func (v *verification) run(ctx context.Context) error {
 }
 
 // pages checks a table of pages. There is nothing to repair in it.
-func (v *verification) pages(ctx context.Context, name string) (*inspect.Verification, error) {
-	tbl, err := paged.Open(ctx, v.Store, name)
-	if err != nil {
-		return nil, err
-	}
+func (v *verification) pages(ctx context.Context, name string, tbl *paged.Table) (*inspect.Verification, error) {
 	bar := v.Totals()
 	bar.At(show.Visible(name)+": pages", 0, -1)
 	c, err := tbl.Verify(ctx)
@@ -170,6 +158,11 @@ func (v *verification) pages(ctx context.Context, name string) (*inspect.Verific
 // table checks one table and prints what was found, also when it was interrupted.
 func (v *verification) table(ctx context.Context, name string) (found *inspect.Verification, err error) {
 	tbl, err := Table(ctx, v.Store, name)
+	if errors.Is(err, store.ErrNoTable) {
+		if pages, absent := paged.Open(ctx, v.Store, name); absent == nil {
+			return v.pages(ctx, name, pages)
+		}
+	}
 	if err == nil && v.tenant != "" {
 		tbl, err = ForTenant(ctx, v.Store, name, v.tenant)
 	}

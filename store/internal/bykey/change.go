@@ -32,8 +32,8 @@ func UpsertRows(ctx context.Context, t *engine.Engine, rows []rowcodec.RowValues
 		records := make([]*rowcodec.Record, len(rows))
 		for i, row := range rows {
 			var err error
-			if records[i], err = t.Check(row); err == nil && records[i].Fresh {
-				err = unnamed(t)
+			if records[i], err = t.Check(row); err == nil {
+				err = CheckNamed(t.View, records[i])
 			}
 			if err != nil {
 				return &fault.RowError{Index: i, Err: err}

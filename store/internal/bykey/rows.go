@@ -36,11 +36,7 @@ func exactKeys(ctx context.Context, t *engine.Engine, rows []rowcodec.RowValues)
 	keys := make([][]byte, len(rows))
 	records := make([]*rowcodec.Record, len(rows))
 	for i, row := range rows {
-		r := t.NewRecord()
-		err := t.CheckKey(r, row)
-		if err == nil && r.Fresh {
-			err = unnamed(t)
-		}
+		r, err := Named(t.View, row)
 		if err == nil && !lookUp {
 			err = t.EncodeKey(ctx, r)
 		}
@@ -59,8 +55,21 @@ func exactKeys(ctx context.Context, t *engine.Engine, rows []rowcodec.RowValues)
 	return keys, err
 }
 
-// unnamed is the error of a row without the tie-breaker that says which one it is.
-func unnamed(t *engine.Engine) error {
+// Named returns a record with the key parts of a Row, which must name all of them.
+func Named(t *rowcodec.View, row rowcodec.RowValues) (*rowcodec.Record, error) {
+	r := t.NewRecord()
+	err := t.CheckKey(r, row)
+	if err == nil {
+		err = CheckNamed(t, r)
+	}
+	return r, err
+}
+
+// CheckNamed returns an error if the tie-breaker is missing that says which row a record is.
+func CheckNamed(t *rowcodec.View, r *rowcodec.Record) error {
+	if !r.Fresh {
+		return nil
+	}
 	return fmt.Errorf("%w: key part %q is null: name the tie-breaker of the row, as Put drew it or a query returned it; a Tie of zeros is none",
 		fault.ErrColumn, t.Parts[len(t.Parts)-1].Name)
 }

@@ -52,10 +52,10 @@ type page struct {
 	cuts    []cut  // where pages are to begin that are not all made yet, in ascending order
 	rows    int
 
-	plain []byte // the cell, which the sealed one is bound to
-	cells [2][]block
-	size  int  // bytes of its cells
-	old   bool // it was not sealed with the newest key
+	plain []byte     // the cell, which the sealed one is bound to
+	cells [2][]block // by side
+	size  int        // bytes of its cells
+	old   bool       // it was not sealed with the newest key
 }
 
 // appendHead appends what the plain mini-page begins with:
@@ -136,31 +136,25 @@ func (p *page) next(key []byte) int {
 	return -1
 }
 
-// place returns what a sealed mini-page is bound to: the table, the page, and the plain mini-page beside it.
-func place(t *rowcodec.View, key, plain []byte, s *rowcodec.Scratch) seal.Place {
-	sum := sha256.Sum256(plain)
-	return s.Where.Of(t, key).At(sealedCell).Append(sum[:])
+// place returns what the sealed mini-page is bound to: the table, the page, and the plain mini-page beside it.
+func (p *page) place(t *rowcodec.View) seal.Place {
+	sum := sha256.Sum256(p.plain)
+	return t.Places(p.key).At(sealedCell).Append(sum[:])
 }
-
-// isPlain reports whether the values of a column are in the plain mini-page.
-func isPlain(c *rowcodec.Column) bool { return c.Clear() }
 
 // encode returns the cells of a page with the given rows. Key parts come before columns.
 func encode(t *rowcodec.View, p *page, rows []*rowcodec.Record, h seal.Header) []driver.Cell {
 	p.rows = len(rows)
-	plain := p.appendHead(nil)
-	var sealed []byte
+	var minis [2][]byte // by side
+	minis[0] = p.appendHead(nil)
 	for at, c := range columns(t) {
-		if isPlain(c) {
-			plain = appendColumn(plain, c.Number, c.Type, at, rows)
-		} else {
-			sealed = appendColumn(sealed, c.Number, c.Type, at, rows)
-		}
+		i := side(c)
+		minis[i] = appendColumn(minis[i], c.Number, c.Type, at, rows)
 	}
-	p.plain, p.version = plain, h.Write[:versionSize]
+	p.plain, p.version = minis[0], h.Write[:versionSize]
 	return []driver.Cell{
-		{Qualifier: plainCell, Value: plain},
-		{Qualifier: sealedCell, Value: t.SealAt(h, sealed, place(t, p.key, plain, new(rowcodec.Scratch)))},
+		{Qualifier: plainCell, Value: p.plain},
+		{Qualifier: sealedCell, Value: t.SealAt(h, minis[1], p.place(t))},
 		{Qualifier: versionCell, Value: p.version},
 	}
 }
@@ -211,7 +205,7 @@ func (t *Table) body(v *rowcodec.View, p *page, cell []byte) ([]byte, seal.Heade
 		t.cached.Add(1)
 		return known.body, known.header, nil
 	}
-	body, h, err := v.OpenAt(nil, cell, place(v, p.key, p.plain, new(rowcodec.Scratch)))
+	body, h, err := v.OpenAt(nil, cell, p.place(v))
 	if err != nil {
 		return nil, h, err
 	}
@@ -243,9 +237,9 @@ func (p *page) read(t *rowcodec.View, want []bool) ([]*rowcodec.Record, error) {
 	return rows, nil
 }
 
-// side returns which mini-page has a column.
+// side returns which mini-page has a column: 0 is the plain one, 1 the sealed one.
 func side(c *rowcodec.Column) int {
-	if isPlain(c) {
+	if c.Clear() {
 		return 0
 	}
 	return 1

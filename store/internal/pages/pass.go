@@ -52,7 +52,7 @@ func (t *Table) reseal(ctx context.Context, e *engine.Engine, key []byte) error 
 		} else if rows, failed := t.keyed(ctx, e.View, p); failed != nil {
 			return failed
 		} else {
-			err = t.write(ctx, e, &page{key: p.key, high: p.high}, rows, driver.Cell{Qualifier: versionCell, Value: p.version})
+			err = t.write(ctx, e, &page{key: p.key, high: p.high}, rows, p.version)
 		}
 		switch {
 		case err != nil && !errors.Is(err, errOvertaken) && !errors.Is(err, driver.ErrUnknownOutcome):

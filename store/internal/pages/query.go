@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/internal/bykey"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
@@ -36,7 +37,7 @@ func newPlan(ctx context.Context, t *rowcodec.View, q query.Selection) (p *plan,
 	if q.Unauthenticated && names == nil {
 		names = []string{}
 		for _, c := range t.Columns {
-			if isPlain(c) {
+			if c.Clear() {
 				names = append(names, c.Name)
 			}
 		}
@@ -49,7 +50,7 @@ func newPlan(ctx context.Context, t *rowcodec.View, q query.Selection) (p *plan,
 	}
 	p.needed = make([]bool, len(t.Parts)+len(t.Stored))
 	for i, c := range t.Parts {
-		p.needed[i] = p.sealed || isPlain(c)
+		p.needed[i] = p.sealed || c.Clear()
 	}
 	for i := range t.Columns {
 		p.needed[len(t.Parts)+i] = p.want == nil || p.want[i]
@@ -57,7 +58,7 @@ func newPlan(ctx context.Context, t *rowcodec.View, q query.Selection) (p *plan,
 	p.tree.Columns(func(c *rowcodec.Column) { p.needed[t.ValueIndex(c)] = true })
 	if q.Unauthenticated {
 		for at, c := range columns(t) {
-			if p.needed[at] && !isPlain(c) {
+			if p.needed[at] && !c.Clear() {
 				return nil, fmt.Errorf("%w: column %q is sealed, and an Unauthenticated query opens nothing: leave out the column, or Unauthenticated", fault.ErrColumn, c.Name)
 			}
 		}
@@ -103,10 +104,14 @@ func (t *Table) Rows(ctx context.Context, e *engine.Engine, q query.Selection) i
 	return func(yield func(rowcodec.RowValues, error) bool) {
 		n := 0
 		err := t.retry(ctx, e, func(e *engine.Engine) (err error) {
-			return t.rows(ctx, e, q, func(row rowcodec.RowValues) bool {
+			err = t.rows(ctx, e, q, func(row rowcodec.RowValues) bool {
 				n++
 				return yield(row, nil)
-			}, &n)
+			})
+			if _, is := newer(err); is && n > 0 {
+				return fmt.Errorf("%w: ask again", fault.ErrSchemaChanged) // another attempt would yield rows twice
+			}
+			return err
 		})
 		if err != nil {
 			yield(nil, err)
@@ -114,8 +119,8 @@ func (t *Table) Rows(ctx context.Context, e *engine.Engine, q query.Selection) i
 	}
 }
 
-// rows is one attempt at it. After the first row a newer schema is an error that another attempt does not mend.
-func (t *Table) rows(ctx context.Context, e *engine.Engine, q query.Selection, yield func(rowcodec.RowValues) bool, yielded *int) error {
+// rows is one attempt at it.
+func (t *Table) rows(ctx context.Context, e *engine.Engine, q query.Selection, yield func(rowcodec.RowValues) bool) error {
 	var p *plan
 	e, err := e.WithSecondLook(ctx, func(e *engine.Engine) (err error) {
 		p, err = newPlan(ctx, e.View, q)
@@ -143,14 +148,10 @@ func (t *Table) rows(ctx context.Context, e *engine.Engine, q query.Selection, y
 		}
 		return true
 	}}
-	err = w.plan(ctx, p)
-	if err == nil {
-		err = failed
+	if err := w.plan(ctx, p); err != nil {
+		return err
 	}
-	if _, is := newer(err); is && *yielded > 0 {
-		return fmt.Errorf("%w: ask again", fault.ErrSchemaChanged)
-	}
-	return err
+	return failed
 }
 
 // plan goes along the pages that a query needs, each once.
@@ -187,7 +188,7 @@ func (p *plan) row(t *rowcodec.View, r *rowcodec.Record) rowcodec.RowValues {
 	row := t.Row(r, p.want)
 	if !p.sealed {
 		for _, c := range t.Parts {
-			if !isPlain(c) {
+			if !c.Clear() {
 				delete(row, c.Name)
 			}
 		}
@@ -204,8 +205,11 @@ func (t *Table) Get(ctx context.Context, e *engine.Engine, key rowcodec.RowValue
 		var want []bool
 		var asked *rowcodec.Record
 		e, err := e.WithSecondLook(ctx, func(e *engine.Engine) (err error) {
-			if want, err = e.Want(columns); err == nil {
-				asked, err = keyed(ctx, e.View, key)
+			if want, err = e.Want(columns); err != nil {
+				return err
+			}
+			if asked, err = bykey.Named(e.View, key); err == nil {
+				err = e.EncodeKey(ctx, asked)
 			}
 			return err
 		})

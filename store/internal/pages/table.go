@@ -10,7 +10,6 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
-	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/internal/session"
 )
 
@@ -72,23 +71,3 @@ func (t *Table) retry(ctx context.Context, e *engine.Engine, do func(*engine.Eng
 const attempts = 12
 
 var errMissing = fmt.Errorf("%w: a page is missing", fault.ErrTampered)
-
-// unencoded checks the key parts of a row and returns a record with them.
-func unencoded(t *rowcodec.View, key rowcodec.RowValues) (*rowcodec.Record, error) {
-	r := t.NewRecord()
-	err := t.CheckKey(r, key)
-	if err == nil && r.Fresh {
-		err = fmt.Errorf("%w: key part %q is null: name the tie-breaker of the row, as Put drew it or a query returned it",
-			fault.ErrColumn, t.Parts[len(t.Parts)-1].Name)
-	}
-	return r, err
-}
-
-// keyed does so, and encodes the row key.
-func keyed(ctx context.Context, t *rowcodec.View, key rowcodec.RowValues) (*rowcodec.Record, error) {
-	r, err := unencoded(t, key)
-	if err != nil {
-		return nil, err
-	}
-	return r, t.EncodeKey(ctx, r)
-}

@@ -8,7 +8,8 @@ import (
 	"slices"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
-	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
+	"github.com/rangecrypt/rangecrypt/store/internal/bykey"
+	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/keyring"
@@ -33,7 +34,7 @@ type change struct {
 
 // Put writes rows, each as a whole.
 func (t *Table) Put(ctx context.Context, e *engine.Engine, rows []rowcodec.RowValues) error {
-	return t.change(ctx, e, len(rows), func(v *rowcodec.View, i int) (*rowcodec.Record, change, error) {
+	return t.change(ctx, e, "put", len(rows), func(v *rowcodec.View, i int) (*rowcodec.Record, change, error) {
 		r, err := v.Check(rows[i])
 		if err != nil {
 			return nil, change{}, err
@@ -45,18 +46,18 @@ func (t *Table) Put(ctx context.Context, e *engine.Engine, rows []rowcodec.RowVa
 
 // Delete removes rows.
 func (t *Table) Delete(ctx context.Context, e *engine.Engine, keys []rowcodec.RowValues) error {
-	return t.change(ctx, e, len(keys), func(v *rowcodec.View, i int) (*rowcodec.Record, change, error) {
-		r, err := unencoded(v, keys[i])
+	return t.change(ctx, e, "delete", len(keys), func(v *rowcodec.View, i int) (*rowcodec.Record, change, error) {
+		r, err := bykey.Named(v, keys[i])
 		return r, change{make: func(*rowcodec.View, *rowcodec.Record) (*rowcodec.Record, error) { return nil, nil }}, err
 	})
 }
 
 // Update changes the columns that rows name of rows that are there.
 func (t *Table) Update(ctx context.Context, e *engine.Engine, rows []rowcodec.RowValues) error {
-	return t.change(ctx, e, len(rows), func(v *rowcodec.View, i int) (*rowcodec.Record, change, error) {
-		next, err := unencoded(v, rows[i])
+	return t.change(ctx, e, "update", len(rows), func(v *rowcodec.View, i int) (*rowcodec.Record, change, error) {
+		next, err := v.Check(rows[i])
 		if err == nil {
-			next, err = v.Check(rows[i])
+			err = bykey.CheckNamed(v, next)
 		}
 		if err != nil {
 			return nil, change{}, err
@@ -100,14 +101,14 @@ func fits(size int) error {
 func size(t *rowcodec.View, r *rowcodec.Record) (n int) {
 	for at, c := range columns(t) {
 		if v := r.Values[at]; v != nil {
-			n += len(c.Type.AppendStored(nil, v))
+			n += rowcodec.ValueSize(c.Type, v)
 		}
 	}
 	return n
 }
 
 // change checks and makes changes, in chunks of one page each. An error of a bad row is a [fault.RowError], and nothing was changed then.
-func (t *Table) change(ctx context.Context, e *engine.Engine, n int, of func(*rowcodec.View, int) (*rowcodec.Record, change, error)) error {
+func (t *Table) change(ctx context.Context, e *engine.Engine, doing string, n int, of func(*rowcodec.View, int) (*rowcodec.Record, change, error)) error {
 	var all []change
 	e, err := e.WithSecondLook(ctx, func(e *engine.Engine) error {
 		all = make([]change, n)
@@ -120,8 +121,12 @@ func (t *Table) change(ctx context.Context, e *engine.Engine, n int, of func(*ro
 			records[i], all[i] = r, c
 			all[i].index = i
 		}
+		if i, err := e.EncodeAll(ctx, records); err != nil {
+			return &fault.RowError{Index: i, Err: err}
+		}
+		distinct := make(chunks.DistinctKeys, n)
 		for i, r := range records {
-			if err := e.EncodeKey(ctx, r); err != nil {
+			if err := distinct.Add(r.Key, i, doing); err != nil {
 				return &fault.RowError{Index: i, Err: err}
 			}
 			all[i].key = r.Key
@@ -132,11 +137,6 @@ func (t *Table) change(ctx context.Context, e *engine.Engine, n int, of func(*ro
 		return err
 	}
 	slices.SortFunc(all, func(a, b change) int { return bytes.Compare(a.key, b.key) })
-	for i := range all {
-		if i > 0 && bytes.Equal(all[i].key, all[i-1].key) {
-			return fmt.Errorf("%w: rows %d and %d have one key", driver.ErrOverlap, all[i-1].index, all[i].index)
-		}
-	}
 	var parts [][]change
 	for i, c := range all {
 		if i == 0 || !partOf(e.Spec, all[i-1].key).has(c.key) {
@@ -166,13 +166,8 @@ func settle(ctx context.Context, e *engine.Engine) (*engine.Engine, error) {
 		return nil, nil
 	}
 	version, err := e.Env.Version(ctx)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, fmt.Errorf("after the write the catalogue could not be asked whether the schema had been changed: %w", err)
-	case version == e.Version:
-		return nil, nil
-	case version < e.Version:
-		return nil, catalogue.PutBack(fmt.Sprintf("it has version %d, and the table is known as of version %d", version, e.Version))
 	}
 	now, err := e.Env.AtLeast(ctx, version)
 	if err != nil || now.Same(e.View) {
@@ -287,10 +282,10 @@ func (t *Table) keyed(ctx context.Context, v *rowcodec.View, p *page) ([]*rowcod
 	if err != nil {
 		return nil, err
 	}
+	if _, err := v.EncodeAll(ctx, rows); err != nil {
+		return nil, err
+	}
 	for i, r := range rows {
-		if err := v.EncodeKey(ctx, r); err != nil {
-			return nil, err
-		}
 		if bytes.Compare(r.Key, p.key) < 0 || !p.reaches(r.Key) || i > 0 && bytes.Compare(rows[i-1].Key, r.Key) >= 0 {
 			return nil, fmt.Errorf("%w: the rows of a page are not in the order of their keys", fault.ErrTampered)
 		}
@@ -301,8 +296,7 @@ func (t *Table) keyed(ctx context.Context, v *rowcodec.View, p *page) ([]*rowcod
 // replace writes other rows into a page that was read, and cuts it where they are too many.
 func (t *Table) replace(ctx context.Context, e *engine.Engine, p *page, rows []*rowcodec.Record, appended bool) error {
 	next := &page{key: p.key, high: p.high, cuts: cuts(e.View, partOf(e.Spec, p.key), rows, appended)}
-	expect := driver.Cell{Qualifier: versionCell, Value: p.version}
-	if err := t.write(ctx, e, next, rows, expect); err != nil || len(next.cuts) == 0 {
+	if err := t.write(ctx, e, next, rows, p.version); err != nil || len(next.cuts) == 0 {
 		return err
 	}
 	// The rows are there. What is left to do, the next writer does if this one cannot.
@@ -313,11 +307,11 @@ func (t *Table) replace(ctx context.Context, e *engine.Engine, p *page, rows []*
 	return err
 }
 
-// write puts a page with rows if the version is what is expected.
-func (t *Table) write(ctx context.Context, e *engine.Engine, p *page, rows []*rowcodec.Record, expect driver.Cell) error {
+// write puts a page with rows if its version is still a given one; nil is that of a page that is not there.
+func (t *Table) write(ctx context.Context, e *engine.Engine, p *page, rows []*rowcodec.Record, was []byte) error {
 	h := keyring.NewHeader()
 	h.Policy = e.Since
-	put, err := e.Data.CheckAndPut(ctx, p.key, expect, encode(e.View, p, rows, h)...)
+	put, err := e.Data.CheckAndPut(ctx, p.key, driver.Cell{Qualifier: versionCell, Value: was}, encode(e.View, p, rows, h)...)
 	if err == nil && !put {
 		err = errOvertaken
 	}
@@ -339,13 +333,13 @@ func (t *Table) finishRows(ctx context.Context, e *engine.Engine, p *page, rows 
 	for _, c := range slices.Backward(p.cuts) {
 		next := &page{key: c.key, high: high}
 		// One that is there is right: another client made it, and may have changed it since.
-		err := t.write(ctx, e, next, rows[c.row:end], driver.Cell{Qualifier: versionCell})
+		err := t.write(ctx, e, next, rows[c.row:end], nil)
 		if err != nil && !errors.Is(err, errOvertaken) {
 			return err
 		}
 		high, end = c.key, c.row
 	}
-	return t.write(ctx, e, &page{key: p.key, high: high}, rows[:end], driver.Cell{Qualifier: versionCell, Value: p.version})
+	return t.write(ctx, e, &page{key: p.key, high: high}, rows[:end], p.version)
 }
 
 // cuts returns where rows are to be cut into pages. Rows that come in the order of their keys fill pages; elsewhere pages get

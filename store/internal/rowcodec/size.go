@@ -23,7 +23,7 @@ func (t *View) CheckSize(r *Record) error {
 	key := t.keySize(r)
 	most := 0 // that any cell, or all of them, can have
 	for i, c := range t.Parts {
-		most += valueSize(c.Type, r.Values[i]) + cellOverhead
+		most += ValueSize(c.Type, r.Values[i]) + cellOverhead
 	}
 	for i, c := range t.Columns {
 		v := r.Values[len(t.Parts)+i]
@@ -34,7 +34,7 @@ func (t *View) CheckSize(r *Record) error {
 			return fmt.Errorf("column %q: %w: the row key has %d bytes, at most %d in a row with a value of this column",
 				c.Name, driver.ErrTooLarge, key, driver.MaxRowKey-(posting-key))
 		}
-		most += key + c.Size + valueSize(c.Type, v) + cellOverhead
+		most += key + c.Size + ValueSize(c.Type, v) + cellOverhead
 	}
 	if most <= maxConditionalKeyCell {
 		return nil
@@ -51,7 +51,7 @@ func (t *View) checkLarge(r *Record, key int) error {
 	made.Key, made.Search = make([]byte, key), make([][]byte, len(t.Stored))
 	var shared, largest sized // of what is in the key cell, and of all
 	for i, c := range t.Parts {
-		part := sized{fmt.Sprintf("key part %q", c.Name), valueSize(c.Type, r.Values[i])}
+		part := sized{fmt.Sprintf("key part %q", c.Name), ValueSize(c.Type, r.Values[i])}
 		shared, largest = shared.or(part), largest.or(part)
 	}
 	for i, c := range t.Columns {
@@ -62,7 +62,7 @@ func (t *View) checkLarge(r *Record, key int) error {
 		if c.Searched() {
 			made.Search[i] = make([]byte, c.Size)
 		}
-		column := sized{fmt.Sprintf("column %q", c.Name), valueSize(c.Type, v)}
+		column := sized{fmt.Sprintf("column %q", c.Name), ValueSize(c.Type, v)}
 		if largest = largest.or(column); c.Packed {
 			shared = shared.or(column)
 		}
@@ -107,7 +107,7 @@ func (t *View) copySize(c *Column, r *Record) int {
 	n := cellOverhead + len(t.appendKey(nil, r))
 	for i, of := range t.Columns {
 		if v := r.Values[len(t.Parts)+i]; v != nil && c.copies(i) {
-			n += len(of.Id) + 4 + valueSize(of.Type, v)
+			n += len(of.Id) + 4 + ValueSize(of.Type, v)
 		}
 	}
 	return n
@@ -161,8 +161,8 @@ func (t *View) keySize(r *Record) int {
 	return key
 }
 
-// valueSize returns the length of the canonical bytes of a value.
-func valueSize(t value.Type, v any) int {
+// ValueSize returns the length of the canonical bytes of a value.
+func ValueSize(t value.Type, v any) int {
 	switch v := v.(type) {
 	case string:
 		return len(v)

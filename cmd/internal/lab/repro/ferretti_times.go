@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"gonum.org/v1/gonum/stat"
 
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/bench"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
@@ -237,7 +238,8 @@ func boxes(ctx context.Context, cfg Config, title string, commands []timedOrder)
 	for _, c := range commands {
 		t := all[slices.IndexFunc(all, func(t *orderTime) bool { return t.kind == c.kind })]
 		for s, series := range timedSeries {
-			ms := func(q float64) float64 { return 1e3 * quantile(t.seconds[s], q) }
+			sorted := slices.Sorted(slices.Values(t.seconds[s]))
+			ms := func(q float64) float64 { return 1e3 * stat.Quantile(q, stat.Empirical, sorted, nil) }
 			beside := words("1")
 			if s > 0 {
 				beside = ratioOf(t.seconds[s], t.seconds[0]).cell()
@@ -258,12 +260,6 @@ func boxes(ctx context.Context, cfg Config, title string, commands []timedOrder)
 	}
 	r.early(planned)
 	return r, err
-}
-
-// quantile returns the q-quantile of values.
-func quantile(values []float64, q float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	return sorted[int(q*float64(len(sorted)-1))]
 }
 
 const (

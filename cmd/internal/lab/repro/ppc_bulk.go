@@ -200,13 +200,5 @@ func loadFindings(all []*loadTiming) []Finding {
 
 // mean returns the mean, over the sizes, of how many times longer loading took.
 func (t *loadTiming) mean(other *loadTiming) ratio {
-	var all []float64
-	for round := range t.seconds[0] {
-		sum := 0.0
-		for size := range t.seconds {
-			sum += t.seconds[size][round] / other.seconds[size][round]
-		}
-		all = append(all, sum/float64(len(t.seconds)))
-	}
-	return medianOf(all)
+	return meanRatio(t.seconds, other.seconds)
 }

@@ -220,15 +220,7 @@ func (t *queryTiming) number(other *queryTiming, number int) ratio {
 
 // mean returns the mean, over the queries, of how many times longer they took.
 func (t *queryTiming) mean(other *queryTiming) ratio {
-	var all []float64
-	for round := range t.seconds[0] {
-		sum := 0.0
-		for q := range t.seconds {
-			sum += t.seconds[q][round] / other.seconds[q][round]
-		}
-		all = append(all, sum/float64(len(t.seconds)))
-	}
-	return medianOf(all)
+	return meanRatio(t.seconds, other.seconds)
 }
 
 // whole returns the seconds of all queries together, by round.

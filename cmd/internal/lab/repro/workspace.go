@@ -283,6 +283,19 @@ func ratioOf(xs, ys []float64) ratio {
 	return medianOf(all)
 }
 
+// meanRatio returns the median, over the rounds, of the mean of the ratios of several xs to ys, each by round.
+func meanRatio(xs, ys [][]float64) ratio {
+	var all []float64
+	for round := range xs[0] {
+		sum := 0.0
+		for i := range xs {
+			sum += xs[i][round] / ys[i][round]
+		}
+		all = append(all, sum/float64(len(xs)))
+	}
+	return medianOf(all)
+}
+
 // at returns the point of a curve at x.
 func (r ratio) at(x float64) Point {
 	p := Point{X: x, Y: r.mid}
