@@ -586,6 +586,9 @@ func withExamples(cmd *cobra.Command, args []string) []string {
 }
 
 func figure(name string) error {
+	if name == "all" {
+		return nil
+	}
 	for _, f := range repro.Figures() {
 		if f.Name == name || placeholder.MatchString(name) {
 			return nil

@@ -4,20 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/bench"
-	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/report"
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro"
 	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/internal/cli/command"
-	"github.com/rangecrypt/rangecrypt/internal/cli/draw"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
-	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/internal/cli/stores"
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -32,6 +29,7 @@ type reproOptions struct {
 	quick   bool
 	json    bool
 	plots   []string
+	html    string
 	store   string
 	key     string
 	replace bool
@@ -47,11 +45,12 @@ func newRepro(e *cli.Env) *cobra.Command {
 		fmt.Fprintf(&lines, "\n  %-17s %s", f.Name, f.About)
 	}
 	cmd := &cobra.Command{
-		Use: "repro FIGURE", ValidArgs: names,
+		Use: "repro FIGURE|all", ValidArgs: append(names, allFigures),
 		Short: "Repeat the experiment of a figure of a paper, and compare",
 		Long: `Repro repeats the experiment behind a figure or a table of a paper on the schemes of
 this module. It says, statement by statement, what of the paper holds here and what
-differs, and why.
+differs, and why. With "all" it repeats one after the other, and writes a page for a
+browser that shows them together.
 
 Some figures need a database: --store names it. Without --store, repro makes an embedded
 store in a temporary directory, and removes it. Repro itself delays what goes over the
@@ -59,6 +58,7 @@ network: between clients and servers, or before each call of an embedded store.
 
 Figures:` + lines.String(),
 		Example: `  opebench repro waage-fig1 --quick
+  opebench repro all --quick --html figures.html
   opebench repro waage-fig2 --plot fig2.svg --plot fig2.png
   opebench repro waage-fig3 --store cassandra://127.0.0.1/repro --key key --plot fig3.png
   opebench repro waage-fig3 --batch 1 --writers 1 --rounds 6
@@ -69,7 +69,7 @@ Figures:` + lines.String(),
     jq -r 'select(.record=="point") | [.curve, .x, .y] | @tsv'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return exit.Usagef("name one figure: %s", strings.Join(names, ", "))
+				return exit.Usagef("name one figure, or %q: %s", allFigures, strings.Join(names, ", "))
 			}
 			opts.figure = args[0]
 			return reproduce(cmd.Context(), e, opts)
@@ -81,7 +81,8 @@ Figures:` + lines.String(),
 	f.Uint64Var(&opts.seed, "seed", 1, "seed of everything random")
 	f.BoolVar(&opts.json, "json", false, "print JSON lines")
 	f.StringArrayVar(&opts.plots, "plot", nil, "draw the figure into this `file`, .svg or .png; repeatable")
-	cli.Writes(f, "plot")
+	f.StringVar(&opts.html, "html", "", "write a page with the figure into this `file`; \"all\" writes one\nin any case: "+allPage+", which must not exist")
+	cli.Writes(f, "plot", "html")
 	f.StringVar(&opts.store, "store", "", "the `store` (default: a temporary embedded store):\n"+strings.Join(stores.Usages(), "\n"))
 	f.StringVar(&opts.key, "key", "", cli.KeyHelp("the store's master key; needed with --store"))
 	f.BoolVar(&opts.replace, "replace", false, "drop what the store holds under the schemes")
@@ -91,16 +92,40 @@ Figures:` + lines.String(),
 	return cmd
 }
 
-func (o *reproOptions) check(figure repro.Figure) error {
+// Of all figures: how they are asked for, and the page that shows them.
+const (
+	allFigures = "all"
+	allPage    = "figures.html"
+)
+
+// figures returns what is asked for.
+func (o *reproOptions) figures() ([]repro.Figure, error) {
+	if o.figure == allFigures {
+		return repro.Figures(), nil
+	}
+	figure, err := repro.Find(o.figure)
+	if err != nil {
+		return nil, exit.Usagef("%v; or name %q", err, allFigures)
+	}
 	if !figure.Stored {
 		for _, flag := range []string{"store", "key", "replace", "rounds", "batch", "writers"} {
 			if o.flags.Changed(flag) {
-				return exit.Usagef("--%s is about a database, and %s is measured without one", flag, figure.Name)
+				return nil, exit.Usagef("--%s is about a database, and %s is measured without one", flag, figure.Name)
 			}
 		}
 	}
 	if !figure.Drawn && len(o.plots) > 0 {
-		return exit.Usagef("--plot draws curves, and %s is a table", figure.Name)
+		return nil, exit.Usagef("--plot draws curves, and %s is a table", figure.Name)
+	}
+	return []repro.Figure{figure}, nil
+}
+
+func (o *reproOptions) check() error {
+	if o.figure == allFigures && len(o.plots) > 0 {
+		return exit.Usagef("--plot draws one figure; --html writes a page with all of them")
+	}
+	if ext := strings.ToLower(filepath.Ext(o.html)); o.html != "" && ext != ".html" && ext != ".htm" {
+		return exit.Usagef("--html writes a page, and the name %q does not end in .html", o.html)
 	}
 	if o.store != "" {
 		if err := stores.Check(o.store); err != nil {
@@ -168,66 +193,4 @@ func diskOf(ctx context.Context, e *cli.Env, fill func(context.Context, driver.D
 	}
 	// Opening it again brings everything into tables.
 	return diskUsage(ctx, open)
-}
-
-func reproduce(ctx context.Context, e *cli.Env, opts *reproOptions) (err error) {
-	figure, err := repro.Find(opts.figure)
-	if err != nil {
-		return exit.Usagef("%v", err)
-	}
-	if err := opts.check(figure); err != nil {
-		return err
-	}
-	if err := cli.Once("plot", opts.plots); err != nil {
-		return err
-	}
-	var plots []*command.PlotFile
-	for _, name := range opts.plots {
-		if err := draw.CheckName(name); err != nil {
-			return exit.Usagef("--plot: %v", err)
-		}
-		plot, err := command.CreatePlot(name)
-		if err != nil {
-			return err
-		}
-		defer plot.Discard()
-		plots = append(plots, plot)
-	}
-	cfg := repro.Config{Seed: opts.seed, Quick: opts.quick, Progress: e.Progress(), Rounds: opts.rounds, Batch: opts.Batch, Writers: opts.Writers}
-	if figure.Stored {
-		database, free, err := opts.database(ctx, e)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, free()) }()
-		cfg.Database = database
-	}
-	result, err := figure.Run(ctx, cfg)
-	if err != nil {
-		err = exit.Early(ctx, fmt.Errorf("%s: %w", figure.Name, err))
-	}
-	if result == nil {
-		return err
-	}
-	// What was measured is shown in any case.
-	return errors.Join(err, opts.show(e, figure, result, plots))
-}
-
-// show prints and draws a result.
-func (o *reproOptions) show(e *cli.Env, figure repro.Figure, result *repro.Result, plots []*command.PlotFile) (err error) {
-	f := report.Figure{Env: show.ThisEnvironment(time.Now()), Figure: figure, Seed: o.seed, Quick: o.quick, Result: result}
-	if o.json {
-		err = report.FigureJSON(e.Stdout, f)
-	} else {
-		err = report.FigureTable(e.Stdout, f, e.Style())
-	}
-	if err != nil {
-		return err
-	}
-	for _, plot := range plots {
-		if err := plot.Save(report.FigurePlot(plot.Name, f)); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -175,7 +175,7 @@ func serversUp(ctx context.Context, e *cli.Env, opts *serversOptions) error {
 
 // quoted returns an argument as a shell takes it.
 func quoted(arg string) string {
-	if !strings.ContainsAny(arg, "&'") {
+	if !strings.ContainsAny(arg, "&' $\"") {
 		return arg
 	}
 	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"

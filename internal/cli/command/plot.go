@@ -11,10 +11,11 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/outfile"
 )
 
-// A PlotFile is the file of a plot, made before what is plotted is measured: it must not fail
+// A PlotFile is the file of a plot or a page, made before what is shown is measured: it must not fail
 // after it.
 type PlotFile struct {
 	file *outfile.File
+	what string
 	Name string
 }
 
@@ -34,17 +35,26 @@ func CreatePlot(name string) (*PlotFile, error) {
 	if name == "" {
 		return nil, nil
 	}
-	f, err := outfile.Create(name, true)
+	return createFile("plot", name, true)
+}
+
+// CreatePage is [CreatePlot] of a page of figures. Unless it may be replaced, a file that exists is [outfile.ErrExists].
+func CreatePage(name string, replace bool) (*PlotFile, error) {
+	return createFile("page", name, replace)
+}
+
+func createFile(what, name string, replace bool) (*PlotFile, error) {
+	f, err := outfile.Create(name, replace)
 	if err != nil {
-		return nil, fmt.Errorf("write the plot: %w", err)
+		return nil, fmt.Errorf("write the %s: %w", what, err)
 	}
-	return &PlotFile{f, name}, nil
+	return &PlotFile{f, what, name}, nil
 }
 
 // Save writes the picture and gives the file its name. It takes what drawing returns.
 func (p *PlotFile) Save(picture []byte, err error) error {
 	if err != nil {
-		return fmt.Errorf("draw the plot: %w", err)
+		return fmt.Errorf("draw the %s: %w", p.what, err)
 	}
 	_, err = p.file.Write(picture)
 	if err == nil && p.file.Regular() {
@@ -54,7 +64,7 @@ func (p *PlotFile) Save(picture []byte, err error) error {
 		err = p.file.Commit()
 	}
 	if err != nil {
-		return fmt.Errorf("write the plot %s: %w", p.Name, withoutName(err))
+		return fmt.Errorf("write the %s %s: %w", p.what, p.Name, withoutName(err))
 	}
 	return nil
 }

@@ -3,9 +3,11 @@ package draw
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"image/color"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -43,6 +45,67 @@ var Palette = []color.Color{
 	color.RGBA{A: 0xff},
 	color.RGBA{R: 0x33, G: 0x22, B: 0x88, A: 0xff},
 }
+
+// dark holds what stands for the colours of the palette on a dark page.
+var dark = []string{"#a8a8a8", "#4fb0f0", "#ff8a3d", "#2fc99b", "#e6a3c8", "#f2b632", "#9ad4f7", "#f0e442", "#ececec", "#a79bff"}
+
+// The other colours of plots.
+var paper, ink, grid = color.Gray{Y: 0xff}, color.Gray{}, color.Gray{Y: 0xdd}
+
+// A Colour is one that a page chooses for pictures of [Inline].
+type Colour struct {
+	Name        string // of the property of CSS
+	Light, Dark string
+}
+
+// Colours returns all colours of pictures of [Inline].
+func Colours() []Colour {
+	all := []Colour{{"--paper", hex(paper), "#16181c"}, {"--ink", hex(ink), "#ececec"}, {"--grid", hex(grid), "#3a3d44"}}
+	for i, c := range Palette {
+		if hex(c) != hex(ink) { // black of the palette is the ink
+			all = append(all, Colour{fmt.Sprintf("--series-%d", i), hex(c), dark[i]})
+		}
+	}
+	return all
+}
+
+// Property returns how a page names a colour of [Palette].
+func Property(c color.Color) string {
+	for _, known := range Colours() {
+		if known.Light == hex(c) {
+			return "var(" + known.Name + ")"
+		}
+	}
+	return hex(c)
+}
+
+func hex(c color.Color) string {
+	r, g, b, _ := c.RGBA()
+	return fmt.Sprintf("#%02X%02X%02X", r>>8, g>>8, b>>8)
+}
+
+// Inline draws a plot as an element of a page, which gives the colours and scales it.
+func Inline(p *plot.Plot, width, height vg.Length) (string, error) {
+	c := vgsvg.New(width, height)
+	dc := vgdraw.New(c)
+	p.Draw(vgdraw.Crop(dc, vg.Points(4), -vg.Points(8), vg.Points(2), -vg.Points(6)))
+	var out strings.Builder
+	if _, err := c.WriteTo(&out); err != nil {
+		return "", err
+	}
+	_, svg, found := strings.Cut(out.String(), "<g ")
+	if !found {
+		return "", errors.New("the drawing has no beginning")
+	}
+	for _, c := range Colours() {
+		svg = strings.ReplaceAll(svg, c.Light, "var("+c.Name+")")
+	}
+	svg = fonts.ReplaceAllString(svg, "")
+	return fmt.Sprintf(`<svg role="img" viewBox="0 0 %g %g" xmlns="http://www.w3.org/2000/svg"><g `, width.Points(), height.Points()) + svg, nil
+}
+
+// fonts matches what a text of a drawing says of its font, but not how large it is: a page has a font of its own.
+var fonts = regexp.MustCompile(`font-family:[^;"]*;font-variant:[^;"]*;font-weight:[^;"]*;font-style:[^;"]*;`)
 
 // wrapped divides a text into lines of at most a width: between words, and where one is wider, such as a
 // path, within it.
@@ -83,7 +146,7 @@ func Picture(name, headline string, width vg.Length, plots ...*plot.Plot) ([]byt
 	height := vg.Length(len(rows))*(11*vg.Centimeter-vg.Points(30)) + head
 	paint := func(c vg.CanvasSizer) {
 		dc := vgdraw.New(c)
-		dc.FillPolygon(color.White, []vg.Point{{}, {X: width}, {X: width, Y: height}, {Y: height}})
+		dc.FillPolygon(paper, []vg.Point{{}, {X: width}, {X: width, Y: height}, {Y: height}})
 		body := vgdraw.Crop(dc, 0, 0, 0, -head)
 		title.Draw(vgdraw.Crop(dc, 0, 0, height-head, -vg.Points(6)))
 		tiles := vgdraw.Tiles{Rows: len(rows), Cols: cols, PadX: vg.Points(24), PadY: vg.Points(14), PadLeft: vg.Points(10), PadRight: vg.Points(14), PadBottom: vg.Points(8)}
@@ -136,9 +199,9 @@ func New(title, y string) *plot.Plot {
 	p.X.Tick.Label.Font.Size = vg.Points(10)
 	p.Y.Tick.Label.Font.Size = vg.Points(9)
 	p.Legend.TextStyle.Font.Size = vg.Points(10)
-	grid := plotter.NewGrid()
-	grid.Vertical.Width = 0
-	grid.Horizontal.Color = color.Gray{Y: 0xdd}
-	p.Add(grid)
+	lines := plotter.NewGrid()
+	lines.Vertical.Width = 0
+	lines.Horizontal.Color = grid
+	p.Add(lines)
 	return p
 }

@@ -36,18 +36,12 @@ func FigureTable(w io.Writer, f Figure, style show.Style) error {
 	b.WriteString(show.Wrap(fmt.Sprintf("%s (seed %d)", f.Title, f.Seed), style.Width))
 	b.WriteString(show.Wrap("After "+f.Figure.Source+".", style.Width))
 	b.WriteByte('\n')
-	b.WriteString(figureGrid(f, style))
+	b.WriteString(gridOf(f).text(f, style))
 	for _, note := range f.Notes {
 		b.WriteString(show.Wrap(note, style.Width))
 	}
 	for _, finding := range f.Findings {
-		verdict := "DIFFERS    "
-		switch {
-		case finding.Unclear:
-			verdict = "UNCLEAR    "
-		case finding.Holds:
-			verdict = "HOLDS      "
-		}
+		verdict := fmt.Sprintf("%-11s", finding.Verdict())
 		b.WriteByte('\n')
 		for i, line := range strings.Split(strings.TrimSuffix(show.Wrap(finding.Text, max(style.Width-len(verdict), 20)), "\n"), "\n") {
 			if i > 0 {
@@ -60,27 +54,44 @@ func FigureTable(w io.Writer, f Figure, style show.Style) error {
 	return err
 }
 
-// figureGrid returns the figure's table or, where it has none, its curves at its marks.
-func figureGrid(f Figure, style show.Style) string {
+// A grid is what a figure shows in numbers.
+type grid struct {
+	headers []string
+	rows    [][]string
+	words   []bool // of the columns: which of them hold words, not numbers
+	names   int    // how many columns name a row
+}
+
+// gridOf returns the figure's table or, where it has none, its curves at its marks.
+func gridOf(f Figure) grid {
 	if f.Table == nil {
-		return marksGrid(f, style)
+		return marksOf(f)
 	}
-	var headers []string
-	for _, c := range f.Table.Columns {
-		headers = append(headers, strings.ToUpper(c))
-	}
-	var rows [][]string
+	g := grid{headers: f.Table.Columns, words: f.Table.Words, names: f.Table.Names}
 	for _, cells := range f.Table.Rows {
 		var row []string
 		for _, c := range cells {
 			row = append(row, c.Text)
 		}
-		rows = append(rows, row)
+		g.rows = append(g.rows, row)
 	}
-	return fitting(headers, rows, func(i int) bool { return !f.Table.Words[i] }, style, func(row []string) string {
-		paragraph := show.Wrap(strings.Join(row[:f.Table.Names], " "), style.Width)
-		for j := f.Table.Names; j < len(row); j++ {
-			paragraph += show.Wrap(fmt.Sprintf("  %s: %s", f.Table.Columns[j], row[j]), style.Width)
+	return g
+}
+
+// text returns the grid for a terminal. A table that does not fit has its rows as paragraphs.
+func (g grid) text(f Figure, style show.Style) string {
+	var headers []string
+	for _, h := range g.headers {
+		headers = append(headers, strings.ToUpper(h))
+	}
+	numeric := func(i int) bool { return !g.words[i] }
+	if f.Table == nil {
+		return show.Grid(headers, g.rows, numeric, style)
+	}
+	return fitting(headers, g.rows, numeric, style, func(row []string) string {
+		paragraph := show.Wrap(strings.Join(row[:g.names], " "), style.Width)
+		for j := g.names; j < len(row); j++ {
+			paragraph += show.Wrap(fmt.Sprintf("  %s: %s", g.headers[j], row[j]), style.Width)
 		}
 		return paragraph
 	})
@@ -95,12 +106,11 @@ func nameOf(t *repro.Table, cells []repro.Cell) string {
 	return strings.Join(names, " ")
 }
 
-func marksGrid(f Figure, style show.Style) string {
-	headers := []string{strings.ToUpper(f.X)}
+func marksOf(f Figure) grid {
+	g := grid{headers: []string{f.X}, words: make([]bool, 1+len(f.Curves)), names: 1}
 	for _, c := range f.Curves {
-		headers = append(headers, strings.ToUpper(c.Name))
+		g.headers = append(g.headers, c.Name)
 	}
-	var rows [][]string
 	for _, x := range f.Marks {
 		row := []string{show.Count(int(math.Round(x)))}
 		for _, c := range f.Curves {
@@ -110,9 +120,9 @@ func marksGrid(f Figure, style show.Style) string {
 			}
 			row = append(row, cell)
 		}
-		rows = append(rows, row)
+		g.rows = append(g.rows, row)
 	}
-	return show.Grid(headers, rows, func(int) bool { return true }, style)
+	return g
 }
 
 // number writes large numbers without and small ones with a decimal.
@@ -339,7 +349,7 @@ func figurePanel(f Figure, title string, curves []repro.Curve, legend bool) (*pl
 			p.Y.Max = top * math.Pow(top/low, names/(1-names))
 		}
 	}
-	if lastOnly && title == "" {
+	if lastOnly && title == "" && legend {
 		// Beside the curves, where it hides none of them.
 		p.X.Max = right * 1.5
 		p.X.Tick.Marker = upTo{p.X.Tick.Marker, right}

@@ -170,6 +170,17 @@ type Finding struct {
 	Text    string
 }
 
+// Verdict is a finding in a word.
+func (f Finding) Verdict() string {
+	switch {
+	case f.Unclear:
+		return "UNCLEAR"
+	case f.Holds:
+		return "HOLDS"
+	}
+	return "DIFFERS"
+}
+
 // below marks all findings as made with less than the paper has.
 func (r *Result) below(paper string) {
 	r.Notes = append(r.Notes, fmt.Sprintf("The paper's size is %s.", paper))
