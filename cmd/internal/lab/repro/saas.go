@@ -10,12 +10,11 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"gonum.org/v1/gonum/stat"
 
+	"github.com/rangecrypt/rangecrypt/internal/cassandraurl"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/intercept"
 	"github.com/rangecrypt/rangecrypt/store"
@@ -25,8 +24,9 @@ import (
 // Figures 7 to 9 of Rafique, Van Landuyt, Reniers and Joosen (IEEE BigData 2017), section IV: the
 // time to insert, read, update and delete log entries of several tenants, of which some attributes
 // are encrypted. Prototype A is the state of the practice: a row for each encrypted attribute, found
-// by its own key. The paper's prototype B keeps the encrypted attributes of an entity in one
-// partition, as tables with tenants do here.
+// by its own key. Prototype B, which the paper proposes, keeps the encrypted attributes of an entry in
+// one partition, with a cell for each. Tables with tenants, which are this module's, keep the whole
+// entry in one partition, and the encrypted attributes in one cell.
 
 var saasFigures = []Figure{
 	{
@@ -39,10 +39,10 @@ var saasFigures = []Figure{
 		Name: "saas-fig8", About: "the same on three nodes, which --store must name",
 		Source: "Rafique, Van Landuyt, Reniers and Joosen, IEEE BigData 2017, figure 8",
 		Stored: true, Drawn: true,
-		Run: func(ctx context.Context, cfg Config) (*Result, error) { return saasEntries(ctx, cfg, 3) },
+		Run: func(ctx context.Context, cfg Config) (*Result, error) { return saasEntries(ctx, cfg, saasNodes) },
 	},
 	{
-		Name: "saas-fig9", About: "the same by encrypted attributes",
+		Name: "saas-fig9", About: "the same by encrypted attributes: 9 a, b on one node, c, d on three",
 		Source: "Rafique, Van Landuyt, Reniers and Joosen, IEEE BigData 2017, figure 9",
 		Stored: true, Drawn: true,
 		Run: saasAttributes,
@@ -119,6 +119,7 @@ const (
 	plainEntries       = "plaintext"
 	prototypeA         = "Prototype A"
 	prototypeAParallel = "Prototype A, parallel"
+	prototypeB         = "Prototype B"
 	tenantTable        = "table with tenants"
 )
 
@@ -134,8 +135,9 @@ type logKind struct {
 // logKinds are drawn and listed in this order.
 var logKinds = []logKind{
 	{plainEntries, makePlainEntries, openPlainEntries},
-	{prototypeA, makePrototypeA, openPrototypeA(false)},
-	{prototypeAParallel, makePrototypeA, openPrototypeA(true)},
+	{prototypeA, makePrototype, openPrototypeA(false)},
+	{prototypeAParallel, makePrototype, openPrototypeA(true)},
+	{prototypeB, makePrototype, openPrototypeB},
 	{tenantTable, makeTenantTable, openTenantTable},
 }
 
@@ -550,7 +552,7 @@ func (t *logTiming) stored(operation int) Cell {
 	return numeral(math.Round(t.bytes), 0)
 }
 
-var logNote = "Entries are worked on one by one by one client. Prototype A has a row for the plain attributes and one for each encrypted attribute, which is found by MAC(table, id, tenant, attribute); it asks for them one after the other, as the paper's does, or all at a time. table with tenants: one of this module, where an entry is a partition named by hashes of tenant and id, the policy of each tenant seals the attributes, and those share a cell. plaintext: rows in the clear with a cell for each attribute, and no table of this module. requests: reads and writes of a row for one entry, and trips: how many of them are one after the other. bytes: of row keys, qualifiers and values, as they are put for an entry."
+var logNote = "Entries are worked on one by one by one client. Prototype A has a row for the plain attributes and one for each encrypted attribute, which is found by MAC(table, id, tenant, attribute); it asks for them one after the other, as the paper's does, or all at a time. Prototype B is the paper's own: a row for the plain attributes, and then a partition found by MAC(table, id, tenant), with a cell for each encrypted attribute. table with tenants: one of this module, where an entry is a partition named by hashes of tenant and id, the policy of each tenant seals the attributes, and those share a cell. plaintext: rows in the clear with a cell for each attribute, and no table of this module. requests: reads and writes of a row for one entry, and trips: how many of them are one after the other. bytes: of row keys, qualifiers and values, as they are put for an entry."
 
 func saasEntries(ctx context.Context, cfg Config, nodes int) (*Result, error) {
 	step, planned := cfg.size(entryStep, entryQuickStep), cfg.rounds(entryRounds, entryQuick)
@@ -588,65 +590,27 @@ func saasEntries(ctx context.Context, cfg Config, nodes int) (*Result, error) {
 			})
 		}
 	}
-	if hosts := strings.Count(cfg.Database.Name, ",") + 1; nodes > 1 && hosts < nodes {
-		r.Notes = append(r.Notes, fmt.Sprintf("The paper measured this on a cluster of %d nodes; --store names fewer.", nodes))
+	if nodes > 1 && nodesOf(cfg.Database.Name) < nodes {
+		r.Notes = append(r.Notes, fewerNodes)
 	}
 	r.early(planned)
 	r.Findings = append(saasFindings(all, nodes), storageFinding(all, entrySensitive))
 	return r, err
 }
 
-func saasFindings(all []*logTiming, nodes int) []Finding {
-	a, ours := logAt(all, prototypeA, entrySensitive), logAt(all, tenantTable, entrySensitive)
-	beside := func(operation int) ratio { return logRatio(a, ours, operation) }
-	parallel := func(operation int) ratio {
-		return logRatio(logAt(all, prototypeAParallel, entrySensitive), ours, operation)
-	}
-	plain := func(operation int) ratio { return logRatio(ours, logAt(all, plainEntries, 0), operation) }
-	var found []Finding
-	if nodes == 1 {
-		found = append(found, both(beside(0).about(1.1, 1.25), beside(0).above(0.8)).finding(
-			"The paper: both take almost the same time to insert. Here Prototype A takes %v times as long as the table with tenants, and %v times where it writes all rows at a time.", beside(0), parallel(0)))
-	} else {
-		found = append(found, beside(0).below(1).finding(
-			"The paper: on three nodes Prototype A is a little faster to insert, since the other has to find the node that keeps all attributes. Here it takes %v times as long as the table with tenants, and %v times where it writes all rows at a time.", beside(0), parallel(0)))
-	}
-	found = append(found, every(beside(1).above(1), beside(2).above(1), beside(3).above(1)).finding(
-		"The paper: to read, update and delete, Prototype A takes longer, since it has to find %d rows. Here %v, %v and %v times as long as the table with tenants.",
-		entrySensitive+1, beside(1), beside(2), beside(3)))
-	found = append(found, every(parallel(1).above(1), parallel(2).above(1), parallel(3).above(1)).finding(
-		"The same where Prototype A asks for all rows at a time, which the paper's does not: %v, %v and %v times as long.", parallel(1), parallel(2), parallel(3)))
-	growth := make([]ratio, len(logOperations))
-	for operation := range logOperations {
-		var first, last []float64
-		for _, steps := range a.seconds[operation] {
-			first = append(first, steps[0])
-			last = append(last, steps[len(steps)-1]-steps[len(steps)-2])
-		}
-		growth[operation] = ratioOf(last, first)
-	}
-	found = append(found, both(growth[1].above(1.2), growth[2].above(1.2)).finding(
-		"The paper: the time of Prototype A increases drastically with the number of entries. What an entry takes, the last tenth beside the first: read %v, update %v, delete %v. All rows are found by their keys; nothing here depends on how many there are.",
-		growth[1], growth[2], growth[3]))
-	return append(found, every(plain(0).about(1.1, 1.25), plain(1).about(1.1, 1.25), plain(2).about(1.1, 1.25), plain(3).about(1.1, 1.25)).finding(
-		"What encryption and tenants cost, which the paper does not say: beside rows in the clear, insert %v, read %v, update %v and delete %v times as long.",
-		plain(0), plain(1), plain(2), plain(3)))
-}
+// saasNodes is how many nodes the paper's cluster has.
+const saasNodes = 3
 
-// Ferretti, Colajanni and Marchetti (TPDS 2014), section 5: data of TPC-C, in MB.
-const publishedPlain, publishedEncrypted = 1046.0, 2615.0
+var fewerNodes = fmt.Sprintf("The paper measured this on a cluster of %d nodes of Cassandra; --store names fewer.", saasNodes)
 
-// storageFinding compares the bytes of an entry.
-func storageFinding(all []*logTiming, sensitive int) Finding {
-	plain, a, ours := logAt(all, plainEntries, 0), logAt(all, prototypeA, sensitive), logAt(all, tenantTable, sensitive)
-	text := fmt.Sprintf("Ferretti et al. (TPDS 2014): encrypted data takes %.1f times the space of plaintext. An entry with %d encrypted %s has, in row keys, qualifiers and values as they are put, %.0f bytes in plaintext, %.0f with Prototype A (%.2f times) and %.0f in the table with tenants (%.2f times).",
-		publishedEncrypted/publishedPlain, sensitive, plural(sensitive, "attribute"), plain.bytes, a.bytes, a.bytes/plain.bytes, ours.bytes, ours.bytes/plain.bytes)
-	most := ours.bytes / plain.bytes
-	if plain.disk > 0 {
-		text += fmt.Sprintf(" On the disk: %.0f, %.0f (%.2f times) and %.0f (%.2f times).", plain.disk, a.disk, a.disk/plain.disk, ours.disk, ours.disk/plain.disk)
-		most = max(most, ours.disk/plain.disk)
+// nodesOf returns how many nodes the name of a database names. One of HBase names those of ZooKeeper,
+// which say nothing of it.
+func nodesOf(name string) int {
+	n, err := cassandraurl.Parse(name)
+	if err != nil {
+		return 1
 	}
-	return Finding{Holds: most <= publishedEncrypted/publishedPlain, Text: text}
+	return len(n.Hosts)
 }
 
 func saasAttributes(ctx context.Context, cfg Config) (*Result, error) {
@@ -661,9 +625,13 @@ func saasAttributes(ctx context.Context, cfg Config) (*Result, error) {
 	}
 	few, most := numbers[0], numbers[len(numbers)-1]
 	entries := float64(turns * turn)
+	nodes, part := nodesOf(cfg.Database.Name), "a, b"
+	if nodes > 1 {
+		part = "c, d"
+	}
 	r := &Result{
-		Title: fmt.Sprintf("Time for a log entry, by encrypted attributes: %s, median of %d %s of %s entries",
-			cfg.Database.Name, rounds, plural(rounds, "round"), commas(entries)),
+		Title: fmt.Sprintf("Time for a log entry, by encrypted attributes (figure 9 %s): %s, median of %d %s of %s entries",
+			part, cfg.Database.Name, rounds, plural(rounds, "round"), commas(entries)),
 		X: "number of encrypted attributes", Y: "time of an entry in ms", Runs: rounds,
 		Table: &Table{
 			Names:   3,
@@ -703,71 +671,13 @@ func saasAttributes(ctx context.Context, cfg Config) (*Result, error) {
 			r.Curves = append(r.Curves, c)
 		}
 	}
+	switch {
+	case nodes == 1:
+		r.Notes = append(r.Notes, fmt.Sprintf("Figure 9 a, b is of one node. For 9 c, d, of a cluster of %d, name its nodes: --store cassandra://A,B,C/KEYSPACE?replication=3.", saasNodes))
+	case nodes < saasNodes:
+		r.Notes = append(r.Notes, fewerNodes)
+	}
 	r.early(planned)
-	r.Findings = append(attributeFindings(all, numbers, int(entries)), storageFinding(all, few), storageFinding(all, most))
+	r.Findings = append(attributeFindings(all, numbers, int(entries), nodes), storageFinding(all, few), storageFinding(all, most))
 	return r, err
-}
-
-// attributeFindings compares the fewest encrypted attributes with the most, and says what each further
-// one adds.
-func attributeFindings(all []*logTiming, numbers []int, entries int) []Finding {
-	from, to := numbers[0], numbers[len(numbers)-1]
-	growth := func(kind string, operation int) ratio {
-		return logRatio(logAt(all, kind, to), logAt(all, kind, from), operation)
-	}
-	a := func(operation int) ratio { return growth(prototypeA, operation) }
-	parallel := func(operation int) ratio { return growth(prototypeAParallel, operation) }
-	ours := func(operation int) ratio { return growth(tenantTable, operation) }
-	beside := func(operation int) ratio {
-		return logRatio(logAt(all, prototypeA, to), logAt(all, tenantTable, to), operation)
-	}
-	var added []string
-	rising, level := isSo, isSo
-	for operation, what := range logOperations {
-		of := func(kind string) ratio { return addedBy(all, kind, numbers, operation, entries) }
-		first := medianOf(logAt(all, prototypeA, from).total(operation)).mid / float64(entries)
-		added = append(added, fmt.Sprintf("to %s %s and %s", what, micros(of(prototypeA)), micros(of(tenantTable))))
-		rising = both(rising, of(prototypeA).above(0))
-		// A row is half of what Prototype A takes for one encrypted attribute: the plain one is the other.
-		level = both(level, of(tenantTable).below(0.05*1e6*first/2))
-	}
-	return []Finding{
-		both(a(0).below(1.25), a(0).above(0.8)).finding(
-			"The paper: Prototype A inserts in the same time whatever the number of encrypted attributes. From %d to %d of them it takes %v times as long here, and %v times where it writes all rows at a time.", from, to, a(0), parallel(0)),
-		every(a(1).above(2), a(2).above(2), a(3).above(2)).finding(
-			"The paper: to read, update and delete, Prototype A takes rapidly longer. From %d to %d encrypted attributes %v, %v and %v times as long, of %.1f times as many rows; where it asks for all rows at a time %v, %v and %v times. With %d of them it takes %v, %v and %v times as long as the table with tenants.",
-			from, to, a(1), a(2), a(3), float64(to+1)/float64(from+1), parallel(1), parallel(2), parallel(3), to, beside(1), beside(2), beside(3)),
-		every(ours(1).about(1.1, 1.25), ours(2).about(1.1, 1.25), ours(3).about(1.1, 1.25)).finding(
-			"The paper: with one partition the times stay the same. In the table with tenants, from %d to %d encrypted attributes insert %v, read %v, update %v and delete %v times as long.",
-			from, to, ours(0), ours(1), ours(2), ours(3)),
-		both(rising, level).finding(
-			"Linear beside flat: what each further encrypted attribute adds to the time of an entry, with Prototype A and in the table with tenants (slopes of the least squares of each round): %s.", strings.Join(added, ", ")),
-	}
-}
-
-// addedBy returns what each further encrypted attribute adds to the time of an entry, in us: the median
-// of the slopes of the straight lines through each round.
-func addedBy(all []*logTiming, kind string, numbers []int, operation, entries int) ratio {
-	var xs []float64
-	for _, n := range numbers {
-		xs = append(xs, float64(n))
-	}
-	var slopes []float64
-	for round := range logAt(all, kind, numbers[0]).seconds[operation] {
-		var ys []float64
-		for _, n := range numbers {
-			ys = append(ys, 1e6*logAt(all, kind, n).total(operation)[round]/float64(entries))
-		}
-		_, slope := stat.LinearRegression(xs, ys, nil, false)
-		slopes = append(slopes, slope)
-	}
-	return medianOf(slopes)
-}
-
-// micros writes a number of us.
-func micros(r ratio) string {
-	if math.IsNaN(r.low) {
-		return fmt.Sprintf("%.0f us", r.mid)
-	}
-	return fmt.Sprintf("%.0f us (%.0f to %.0f)", r.mid, r.low, r.high)
 }

@@ -3,18 +3,26 @@ package repro
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/seal"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 )
 
-// Prototype A of Rafique et al. (IEEE BigData 2017), section II-C: the plain attributes of an entry
-// are a row, found by MAC(table, id, tenant). Each encrypted attribute is a row of a second table,
-// which is for all tables, found by MAC(table, id, tenant, attribute). The paper's key is in the
-// clear; the hash keeps what the database sees the same as with tables of this module.
+// The prototypes of Rafique et al. (IEEE BigData 2017). In both, the plain attributes of an entry are a
+// row, and a second table, which is for all tables, has the encrypted ones, each encrypted by itself.
+//
+// Prototype A (section II-C) has a row there for each attribute, found by MAC(table, id, tenant,
+// attribute). Prototype B (section III) has one partition for all, found by MAC(table, id, tenant),
+// and in it a cell for each attribute, which its name finds: EncName is the paper's clustering key.
+//
+// The paper's keys are in the clear; the hash keeps what the database sees the same as with tables of
+// this module. What the paper stores beside each value repeats parts of the key, and is left out.
 
 // prototypeSpecs returns the families of the plain rows and of the encrypted attributes. Each row is
 // a partition.
@@ -22,7 +30,7 @@ func prototypeSpecs(w *workspace, name string) (plain, encrypted driver.FamilySp
 	return w.spec(name+"p", logMACSize), w.spec(name+"e", logMACSize)
 }
 
-func makePrototypeA(ctx context.Context, w *workspace, name string, _ int) error {
+func makePrototype(ctx context.Context, w *workspace, name string, _ int) error {
 	plain, encrypted := prototypeSpecs(w, name)
 	if _, err := w.family(ctx, plain); err != nil {
 		return err
@@ -31,28 +39,63 @@ func makePrototypeA(ctx context.Context, w *workspace, name string, _ int) error
 	return err
 }
 
-type prototypeATable struct {
+// A prototype is what both have.
+type prototype struct {
 	table            string
 	mac              []byte
 	sealer           *seal.Sealer
 	plain, encrypted driver.Family
 	sensitive        int
-	parallel         bool // requests are sent all at a time
+}
+
+func openPrototype(ctx context.Context, w *workspace, db driver.DB, name string, sensitive int) (*prototype, error) {
+	p := &prototype{table: name, mac: logKey(w, "mac"), sensitive: sensitive}
+	var err error
+	if p.sealer, err = seal.New(logKey(w, "cells")); err != nil {
+		return nil, err
+	}
+	plain, encrypted := prototypeSpecs(w, name)
+	if p.plain, err = db.Family(ctx, plain); err != nil {
+		return nil, err
+	}
+	p.encrypted, err = db.Family(ctx, encrypted)
+	return p, err
+}
+
+// row returns the key of an entry, -1, or of one of its attributes.
+func (p *prototype) row(id int64, tenant string, attribute int) []byte {
+	name := ""
+	if attribute >= 0 {
+		name = entryNames[attribute]
+	}
+	return logMAC(p.mac, p.table, id, tenant, name)
+}
+
+// place says where an encrypted attribute stands.
+func (p *prototype) place(id int64, tenant string, attribute int) seal.Place {
+	return seal.Place(nil).Append([]byte(p.table), binary.BigEndian.AppendUint64(nil, uint64(id)), []byte(tenant), []byte(entryNames[attribute]))
+}
+
+func (p *prototype) seal(e entry, attribute int) []byte {
+	return p.sealer.Seal(nil, seal.Header{}, []byte(e.attributes[attribute]), p.place(e.id, e.tenant, attribute))
+}
+
+// open sets an encrypted attribute of an entry.
+func (p *prototype) open(e *entry, attribute int, sealed []byte) error {
+	value, _, err := p.sealer.Open(nil, sealed, p.place(e.id, e.tenant, attribute))
+	e.attributes[attribute] = string(value)
+	return err
+}
+
+type prototypeATable struct {
+	*prototype
+	parallel bool // requests are sent all at a time
 }
 
 func openPrototypeA(parallel bool) func(context.Context, *workspace, *store.Store, driver.DB, string, int) (logTable, error) {
 	return func(ctx context.Context, w *workspace, _ *store.Store, db driver.DB, name string, sensitive int) (logTable, error) {
-		p := &prototypeATable{table: name, mac: logKey(w, "mac"), sensitive: sensitive, parallel: parallel}
-		var err error
-		if p.sealer, err = seal.New(logKey(w, "cells")); err != nil {
-			return nil, err
-		}
-		plain, encrypted := prototypeSpecs(w, name)
-		if p.plain, err = db.Family(ctx, plain); err != nil {
-			return nil, err
-		}
-		p.encrypted, err = db.Family(ctx, encrypted)
-		return p, err
+		p, err := openPrototype(ctx, w, db, name, sensitive)
+		return &prototypeATable{p, parallel}, err
 	}
 }
 
@@ -68,25 +111,11 @@ func (p *prototypeATable) each(ctx context.Context, do func(ctx context.Context,
 	return group.Wait()
 }
 
-func (p *prototypeATable) row(id int64, tenant string, attribute int) []byte {
-	name := ""
-	if attribute >= 0 {
-		name = entryNames[attribute]
-	}
-	return logMAC(p.mac, p.table, id, tenant, name)
-}
-
-// place says where an encrypted attribute stands.
-func (p *prototypeATable) place(id int64, tenant string, attribute int) seal.Place {
-	return seal.Place(nil).Append([]byte(p.table), binary.BigEndian.AppendUint64(nil, uint64(id)), []byte(tenant), []byte(entryNames[attribute]))
-}
-
 func (p *prototypeATable) put(ctx context.Context, e entry) error {
 	return p.each(ctx, func(ctx context.Context, attribute int) error {
 		m := driver.Mutation{Row: p.row(e.id, e.tenant, attribute)}
 		if attribute >= 0 {
-			sealed := p.sealer.Seal(nil, seal.Header{}, []byte(e.attributes[attribute]), p.place(e.id, e.tenant, attribute))
-			m.Puts = []driver.Cell{{Qualifier: []byte{}, Value: sealed}}
+			m.Puts = []driver.Cell{{Qualifier: []byte{}, Value: p.seal(e, attribute)}}
 			return p.encrypted.Apply(ctx, m)
 		}
 		m.Puts = plainCells(e, p.sensitive)
@@ -110,9 +139,7 @@ func (p *prototypeATable) get(ctx context.Context, id int64, tenant string) (ent
 		case attribute < 0:
 			return e.setPlain(cells)
 		}
-		value, _, err := p.sealer.Open(nil, cells[0].Value, p.place(id, tenant, attribute))
-		e.attributes[attribute] = string(value)
-		return err
+		return p.open(&e, attribute, cells[0].Value)
 	})
 	return e, err
 }
@@ -125,4 +152,59 @@ func (p *prototypeATable) remove(ctx context.Context, id int64, tenant string) e
 		}
 		return family.Apply(ctx, driver.Mutation{Row: p.row(id, tenant, attribute), DeleteRow: true})
 	})
+}
+
+// A prototypeBTable asks for the plain row and then for the partition of the encrypted attributes.
+type prototypeBTable struct{ *prototype }
+
+func openPrototypeB(ctx context.Context, w *workspace, _ *store.Store, db driver.DB, name string, sensitive int) (logTable, error) {
+	p, err := openPrototype(ctx, w, db, name, sensitive)
+	return prototypeBTable{p}, err
+}
+
+func (p prototypeBTable) put(ctx context.Context, e entry) error {
+	row := p.row(e.id, e.tenant, -1)
+	if err := p.plain.Apply(ctx, driver.Mutation{Row: row, Puts: plainCells(e, p.sensitive)}); err != nil {
+		return err
+	}
+	m := driver.Mutation{Row: row}
+	for attribute := range p.sensitive {
+		m.Puts = append(m.Puts, driver.Cell{Qualifier: []byte(entryNames[attribute]), Value: p.seal(e, attribute)})
+	}
+	return p.encrypted.Apply(ctx, m)
+}
+
+func (p prototypeBTable) get(ctx context.Context, id int64, tenant string) (entry, error) {
+	e, row := entry{id: id, tenant: tenant}, p.row(id, tenant, -1)
+	plain, err := p.plain.Get(ctx, row, driver.Slice{})
+	if err != nil {
+		return e, err
+	}
+	encrypted, err := p.encrypted.Get(ctx, row, driver.Slice{})
+	switch {
+	case err != nil:
+		return e, err
+	case len(plain) == 0 || len(encrypted) == 0:
+		return e, errNoEntry
+	case len(encrypted) != p.sensitive:
+		return e, fmt.Errorf("%w: an entry has %d of %d encrypted attributes", exit.ErrWrongAnswer, len(encrypted), p.sensitive)
+	}
+	for _, c := range encrypted {
+		attribute := slices.Index(entryNames[:p.sensitive], string(c.Qualifier))
+		if attribute < 0 {
+			return e, fmt.Errorf("%w: an entry has an unknown encrypted attribute", exit.ErrWrongAnswer)
+		}
+		if err := p.open(&e, attribute, c.Value); err != nil {
+			return e, err
+		}
+	}
+	return e, e.setPlain(plain)
+}
+
+func (p prototypeBTable) remove(ctx context.Context, id int64, tenant string) error {
+	row := driver.Mutation{Row: p.row(id, tenant, -1), DeleteRow: true}
+	if err := p.plain.Apply(ctx, row); err != nil {
+		return err
+	}
+	return p.encrypted.Apply(ctx, row)
 }

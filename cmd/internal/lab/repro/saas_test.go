@@ -3,6 +3,7 @@ package repro
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,13 +16,13 @@ import (
 
 func TestSaasEntries(t *testing.T) {
 	ctx := context.Background()
-	for _, nodes := range []int{1, 3} {
+	for _, nodes := range []int{1, saasNodes} {
 		cfg := Config{Seed: 1, Quick: true, Rounds: 1, Database: memory()}
 		r, err := saasEntries(ctx, cfg, nodes)
 		require.NoError(t, err)
 		require.Len(t, r.Curves, len(logKinds)*len(logOperations))
 		require.Len(t, r.Table.Rows, len(r.Curves))
-		require.Len(t, r.Findings, 6)
+		require.Len(t, r.Findings, 9)
 		for _, c := range r.Curves {
 			require.Len(t, c.Points, entrySteps)
 			last := 0.0
@@ -31,7 +32,7 @@ func TestSaasEntries(t *testing.T) {
 			}
 		}
 		wellFormed(t, r)
-		require.Equal(t, nodes == 3, strings.Contains(strings.Join(r.Notes, ""), "3 nodes"))
+		require.Equal(t, nodes == saasNodes, slices.Contains(r.Notes, fewerNodes))
 		for _, f := range r.Findings {
 			require.Equal(t, !strings.HasPrefix(f.Text, "Ferretti"), f.Unclear, f.Text)
 		}
@@ -41,8 +42,40 @@ func TestSaasEntries(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// Prototype A asks for a row for each encrypted attribute, in turns or at a time, and a table of
-// this module for as much whatever their number.
+// Figure 8, and 9 c and d, are of as many nodes as the store names.
+func TestSaasNodes(t *testing.T) {
+	require.Equal(t, 1, nodesOf("test"))
+	require.Equal(t, 1, nodesOf("pebble:a,b,c"))
+	require.Equal(t, 1, nodesOf("hbase://zk1,zk2,zk3/n"))
+	require.Equal(t, 1, nodesOf("cassandra://a/k"))
+	require.Equal(t, 3, nodesOf("cassandra://a,b:9142,c/k?replication=3"))
+
+	ctx := context.Background()
+	cfg := Config{Seed: 1, Quick: true, Rounds: 1, Database: memory()}
+	cfg.Database.Name = "cassandra://a,b,c/k?replication=3"
+	r, err := saasEntries(ctx, cfg, saasNodes)
+	require.NoError(t, err)
+	require.NotContains(t, r.Notes, fewerNodes)
+	for _, c := range []struct{ name, part, note, finding string }{
+		{"cassandra://a/k", "(figure 9 a, b)", "?replication=3", "The paper (9 a)"},
+		{"cassandra://a,b/k", "(figure 9 c, d)", "--store names fewer", "The paper (9 c)"},
+		{"cassandra://a,b,c/k?replication=3", "(figure 9 c, d)", "", "The paper (9 c)"},
+	} {
+		cfg.Database.Name = c.name
+		r, err := saasAttributes(ctx, cfg)
+		require.NoError(t, err)
+		require.Contains(t, r.Title, c.part)
+		require.Contains(t, r.Findings[0].Text, c.finding)
+		if c.note == "" {
+			require.Len(t, r.Notes, 1, c.name)
+			continue
+		}
+		require.Contains(t, r.Notes[1], c.note, c.name)
+	}
+}
+
+// Prototype A asks for a row for each encrypted attribute, in turns or at a time. Prototype B asks for
+// two rows, and a table of this module for as much, whatever their number.
 func TestSaasAttributes(t *testing.T) {
 	r, err := saasAttributes(context.Background(), Config{Seed: 1, Quick: true, Rounds: 1, Database: memory()})
 	require.NoError(t, err)
@@ -63,6 +96,7 @@ func TestSaasAttributes(t *testing.T) {
 			rows := fmt.Sprint(n + 1)
 			require.Equal(t, [2]string{rows, rows}, asked[fmt.Sprint(prototypeA, " ", what, " ", n)])
 			require.Equal(t, [2]string{rows, "1"}, asked[fmt.Sprint(prototypeAParallel, " ", what, " ", n)])
+			require.Equal(t, [2]string{"2", "2"}, asked[fmt.Sprint(prototypeB, " ", what, " ", n)])
 			require.Equal(t, asked[fmt.Sprint(tenantTable, " ", what, " ", 1)], asked[fmt.Sprint(tenantTable, " ", what, " ", n)])
 		}
 	}
@@ -73,7 +107,10 @@ func TestSaasAttributes(t *testing.T) {
 	}
 	require.Less(t, put[tenantTable+" 10"], put[tenantTable+" 1"], "what is sealed shares a cell")
 	require.Greater(t, put[prototypeA+" 10"], put[prototypeA+" 1"])
-	require.Equal(t, "????", marks(r.Findings[:4]))
+	// A cell for each attribute: beside Prototype A's rows, they have their names.
+	require.InDelta(t, put[prototypeA+" 1"]+float64(len(entryNames[0])), put[prototypeB+" 1"], 1)
+	require.Greater(t, put[prototypeB+" 10"], put[tenantTable+" 10"])
+	require.Equal(t, "?????????", marks(r.Findings[:9]))
 }
 
 // What a policy names is sealed, and a tenant of another policy is not touched by it.
@@ -129,16 +166,16 @@ func TestLogDisk(t *testing.T) {
 	})
 	all := logTimings([]int{1, 3})
 	require.NoError(t, logDisk(ctx, cfg, all))
-	require.Len(t, all, 7)
+	require.Len(t, all, 9)
 	for _, timing := range all {
 		want := 600.0 / diskQuick
-		if timing.kind.name == prototypeA || timing.kind.name == prototypeAParallel {
+		if strings.HasPrefix(timing.kind.name, "Prototype") {
 			want *= 2
 		}
 		require.Equal(t, want, timing.disk, timing.kind.name)
 	}
 	f := storageFinding(all, 3)
-	require.Contains(t, f.Text, "On the disk: 2, 4 (2.00 times) and 2 (1.00 times)")
+	require.Contains(t, f.Text, "On the disk: plaintext 2, Prototype A 4 (2.00 times), Prototype B 4 (2.00 times), table with tenants 2 (1.00 times).")
 }
 
 // logs opens an empty table of each kind.
@@ -211,6 +248,42 @@ func TestPrototypeAEncrypts(t *testing.T) {
 	require.ErrorIs(t, err, seal.ErrTampered)
 }
 
+// The paper's own mapping has a partition for an entry's encrypted attributes. Each is a cell of its
+// own, which cannot stand for another, and none may be missing.
+func TestPrototypeBEncrypts(t *testing.T) {
+	ctx := context.Background()
+	_, all := logs(t, 3)
+	p := all[prototypeB].(prototypeBTable)
+	e := entryOf(1, 5, false)
+	require.NoError(t, p.put(ctx, e))
+	row := p.row(e.id, e.tenant, -1)
+	plain, err := p.plain.Get(ctx, row, driver.Slice{})
+	require.NoError(t, err)
+	require.Len(t, plain, entryAttributes-3)
+	cells, err := p.encrypted.Get(ctx, row, driver.Slice{})
+	require.NoError(t, err)
+	require.Len(t, cells, 3)
+	for i, c := range cells {
+		require.Equal(t, entryNames[i], string(c.Qualifier))
+		for _, a := range e.attributes {
+			require.NotContains(t, string(c.Value), a)
+		}
+		require.NotContains(t, string(row), e.tenant)
+	}
+	put := func(m driver.Mutation) error {
+		m.Row = row
+		require.NoError(t, p.encrypted.Apply(ctx, m))
+		_, err := p.get(ctx, e.id, e.tenant)
+		return err
+	}
+	require.ErrorIs(t, put(driver.Mutation{Puts: []driver.Cell{{Qualifier: cells[1].Qualifier, Value: cells[0].Value}}}), seal.ErrTampered)
+	require.NoError(t, put(driver.Mutation{Puts: cells[1:2]}))
+	require.ErrorIs(t, put(driver.Mutation{Deletes: [][]byte{cells[1].Qualifier}}), exit.ErrWrongAnswer)
+	other := driver.Cell{Qualifier: []byte(entryNames[3]), Value: cells[1].Value}
+	require.ErrorIs(t, put(driver.Mutation{Puts: []driver.Cell{other}}), exit.ErrWrongAnswer)
+	require.ErrorIs(t, put(driver.Mutation{DeleteRow: true}), errNoEntry)
+}
+
 // madeLogs makes up timings of nine rounds: by kind, the time of an operation with one encrypted attribute,
 // what each further one adds, and the last of ten steps beside the first.
 func madeLogs(numbers []int, seconds map[string][len(logOperations)]float64, added map[string]float64, growth float64) []*logTiming {
@@ -237,28 +310,39 @@ func TestSaasFindings(t *testing.T) {
 		return marks(saasFindings(madeLogs([]int{entrySensitive}, seconds, nil, growth), nodes))
 	}
 	// As the paper has it.
-	paper := map[string][4]float64{plainEntries: {1, 1, 1, 1}, prototypeA: {1, 3, 3, 3}, prototypeAParallel: {1, 2, 2, 2}, tenantTable: {1, 1, 1, 1}}
-	require.Equal(t, "+++++", entries(paper, 2, 1))
-	require.Equal(t, "-++-+", entries(paper, 1, 3))
+	paper := map[string][4]float64{plainEntries: {1, 1, 1, 1}, prototypeA: {1, 3, 3, 3}, prototypeAParallel: {1, 2, 2, 2}, prototypeB: {1, 1, 1, 1}, tenantTable: {1, 1, 1, 1}}
+	require.Equal(t, "+++-"+"++++", entries(paper, 2, 1))
+	require.Equal(t, "-+-+"+"++++", entries(paper, 1, saasNodes))
 	paper[prototypeA] = [4]float64{0.9, 3, 3, 3}
-	require.Equal(t, "+++-+", entries(paper, 1, 3))
+	require.Equal(t, "++-+"+"++++", entries(paper, 1, saasNodes))
 	paper[plainEntries] = [4]float64{1, 0.5, 1, 1}
-	require.Equal(t, "+++--", entries(paper, 1, 3))
-	require.Equal(t, "---++", entries(map[string][4]float64{plainEntries: {1, 1, 1, 1}, prototypeA: {4, 1, 0.5, 1}, prototypeAParallel: {1, 0.9, 1, 1}, tenantTable: {1, 1, 1, 1}}, 2, 1))
+	require.Equal(t, "++-+"+"+++-", entries(paper, 1, saasNodes))
+	// The paper's findings are of its own mapping, and others of the table with tenants.
+	paper = map[string][4]float64{plainEntries: {1, 1, 1, 1}, prototypeA: {4, 3, 3, 3}, prototypeAParallel: {1, 2, 0.9, 2}, prototypeB: {1, 4, 4, 4}, tenantTable: {1, 1, 1, 1}}
+	require.Equal(t, "---+"+"+-++", entries(paper, 1, 1))
+	paper[prototypeB], paper[tenantTable] = [4]float64{4, 1, 1, 1}, [4]float64{1, 5, 1, 1}
+	require.Equal(t, "++-+"+"----", entries(paper, 1, 1))
 }
 
 func TestAttributeFindings(t *testing.T) {
 	numbers := []int{1, 2, 10}
-	one := map[string][4]float64{plainEntries: {1, 1, 1, 1}, prototypeA: {2, 2, 2, 2}, prototypeAParallel: {1, 1, 1, 1}, tenantTable: {1, 1, 1, 1}}
+	found := func(all []*logTiming, nodes int) string { return marks(attributeFindings(all, numbers, 1000, nodes)) }
+	one := map[string][4]float64{plainEntries: {1, 1, 1, 1}, prototypeA: {2, 2, 2, 2}, prototypeAParallel: {1, 1, 1, 1}, prototypeB: {1.5, 1.5, 1.5, 1.5}, tenantTable: {1, 1, 1, 1}}
 	all := madeLogs(numbers, one, map[string]float64{prototypeA: 1, prototypeAParallel: 0.1}, 1)
-	require.Equal(t, "-+++", marks(attributeFindings(all, numbers, 1000)))
+	require.Equal(t, "-++++"+"++++", found(all, 1))
 	slope := addedBy(all, prototypeA, numbers, 1, 1000)
 	require.InEpsilon(t, 1e6*entrySteps/1000, slope.mid, 0.01, "ten steps of a second, of a thousand entries")
+	require.InDelta(t, 0, addedBy(all, prototypeB, numbers, 1, 1000).mid, 1e-6)
 	require.InDelta(t, 0, addedBy(all, tenantTable, numbers, 1, 1000).mid, 1e-6)
 	all = madeLogs(numbers, one, map[string]float64{tenantTable: 0.5}, 1)
-	require.Equal(t, "+---", marks(attributeFindings(all, numbers, 1000)))
-	for _, f := range attributeFindings(all, numbers, 1000) {
-		require.NotContains(t, f.Text, "%!")
+	require.Equal(t, "+-++-"+"--+-", found(all, 1))
+	all = madeLogs(numbers, one, map[string]float64{prototypeA: 0.1, prototypeB: 0.5}, 1)
+	require.Equal(t, "--"+"---"+"++++", found(all, 1))
+	require.Equal(t, "-+"+"---"+"++++", found(all, saasNodes), "a rise is visible that is not rapid")
+	for _, nodes := range []int{1, saasNodes} {
+		for _, f := range attributeFindings(all, numbers, 1000, nodes) {
+			require.NotContains(t, f.Text, "%!")
+		}
 	}
 }
 
