@@ -107,17 +107,31 @@ func (o *reproOptions) figures() ([]repro.Figure, error) {
 	if err != nil {
 		return nil, exit.Usagef("%v; or name %q", err, allFigures)
 	}
-	if !figure.Stored {
-		for _, flag := range []string{"store", "key", "replace", "rounds", "batch", "writers"} {
-			if o.flags.Changed(flag) {
-				return nil, exit.Usagef("--%s is about a database, and %s is measured without one", flag, figure.Name)
-			}
+	for _, flag := range []string{"store", "key", "replace", "rounds", "batch", "writers"} {
+		if why := without(figure, flag); why != "" && o.flags.Changed(flag) {
+			return nil, exit.Usagef("--%s is about %s", flag, why)
 		}
 	}
 	if !figure.Drawn && len(o.plots) > 0 {
 		return nil, exit.Usagef("--plot draws curves, and %s is a table", figure.Name)
 	}
 	return []repro.Figure{figure}, nil
+}
+
+// without says why a figure does not take a flag, or nothing where it does.
+func without(figure repro.Figure, flag string) string {
+	switch {
+	case flag == "seed":
+	case !figure.Stored:
+		return fmt.Sprintf("a database, and %s is measured without one", figure.Name)
+	case flag == "rounds" && figure.Once:
+		return fmt.Sprintf("repetitions, and %s is measured once", figure.Name)
+	case flag == "batch" && figure.Loads < repro.Batched:
+		return fmt.Sprintf("rows that are sent together, and %s sends them in its own way", figure.Name)
+	case flag == "writers" && figure.Loads < repro.Written:
+		return fmt.Sprintf("batches that are under way together, and %s sends them in its own way", figure.Name)
+	}
+	return ""
 }
 
 func (o *reproOptions) check() error {

@@ -146,11 +146,10 @@ func (r *reproduction) command(figure string) string {
 	if r.quick {
 		words = append(words, "--quick")
 	}
-	// A figure without a database does not take what is about one.
-	f, err := repro.Find(figure)
+	one, err := repro.Find(figure)
 	for _, flag := range []string{"seed", "store", "rounds", "batch", "writers"} {
 		switch {
-		case !r.flags.Changed(flag) || err == nil && !f.Stored && flag != "seed":
+		case !r.flags.Changed(flag) || err == nil && without(one, flag) != "":
 		case flag == "store":
 			words = append(words, "--store", quoted(stores.Shown(r.store)), "--key KEY")
 		default:

@@ -24,6 +24,7 @@ var ppcQueries = []Figure{{
 	About:  "read time by the number of encrypted attributes",
 	Source: "Iyer, Mehrotra, Mykletun, Tsudik and Wu, EDBT 2004, section 5.4 and figure 3",
 	Stored: true,
+	Loads:  Batched,
 	Drawn:  true,
 	Run:    ppcFig3,
 }}

@@ -25,9 +25,20 @@ type Figure struct {
 	About  string // what it shows, in a line
 	Source string // where it is published
 	Stored bool   // it is measured in a database, which Config.Database must name
+	Once   bool   // it has no rounds
+	Loads  Loads  // how it puts rows
 	Drawn  bool   // its result has curves
 	Run    func(ctx context.Context, cfg Config) (*Result, error)
 }
+
+// Loads says what of a configuration a figure goes by where it puts rows.
+type Loads int
+
+const (
+	Alone   Loads = iota // in its own way
+	Batched              // Config.Batch rows together
+	Written              // by Config.Writers as well
+)
 
 // Figures returns all figures that can be reproduced.
 func Figures() []Figure {

@@ -25,7 +25,7 @@ var waageInserts = []Figure{
 	{
 		Name: "waage-fig3", About: "time to encrypt and insert, by values (Cassandra)",
 		Source: "Waage, Homann and Wiese, SECRYPT 2016, figure 3",
-		Stored: true, Drawn: true,
+		Stored: true, Loads: Written, Drawn: true,
 		Run: func(ctx context.Context, cfg Config) (*Result, error) {
 			return waageInsert(ctx, cfg, "Cassandra")
 		},
@@ -33,7 +33,7 @@ var waageInserts = []Figure{
 	{
 		Name: "waage-fig4", About: "the same in HBase",
 		Source: "Waage, Homann and Wiese, SECRYPT 2016, figure 4",
-		Stored: true, Drawn: true,
+		Stored: true, Loads: Written, Drawn: true,
 		Run: func(ctx context.Context, cfg Config) (*Result, error) {
 			return waageInsert(ctx, cfg, "HBase")
 		},

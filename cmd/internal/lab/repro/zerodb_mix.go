@@ -43,7 +43,7 @@ var zerodbMix = []Figure{
 		},
 	},
 	{
-		Name: "zerodb-table3", About: "disk space of encrypted trees", Source: zerodbSource + "table 3", Stored: true,
+		Name: "zerodb-table3", About: "disk space of encrypted trees", Source: zerodbSource + "table 3", Stored: true, Once: true,
 		Run: zerodbTable3,
 	},
 }
