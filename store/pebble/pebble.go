@@ -15,6 +15,7 @@
 package pebble
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -140,12 +141,8 @@ func Open(dir string, opts *Options) (*DB, error) {
 	if opts != nil {
 		o = *opts
 	}
-	if o.CacheBytes == 0 {
-		o.CacheBytes = 88 << 20
-	}
-	if o.FS == nil {
-		o.FS = vfs.Default
-	}
+	o.CacheBytes = cmp.Or(o.CacheBytes, 88<<20)
+	o.FS = cmp.Or(o.FS, vfs.Default)
 	if o.Now == nil {
 		o.Now = time.Now
 	}

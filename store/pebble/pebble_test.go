@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -253,6 +254,15 @@ func TestOpenLeavesWhatIsForeign(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(half, unfinished), []byte("rang"), 0o600))
 	refused(half, "damaged")
 
+	// Nor is what says so removed to be written again: a process that is killed then would leave files that are nobody's.
+	again := t.TempDir()
+	require.NoError(t, mustOpen(t, again, nil).Close())
+	require.NoError(t, os.Remove(filepath.Join(again, formatName)))
+	require.NoError(t, os.WriteFile(filepath.Join(again, unfinished), []byte(noted{}.text()), 0o600))
+	_, err = Open(again, &Options{FS: &dying{FS: vfs.Default, at: unfinished}})
+	require.ErrorIs(t, err, errDied)
+	require.NoError(t, mustOpen(t, again, nil).Close())
+
 	// Where the directory was there before, it stays when it cannot be opened.
 	full := vfs.NewMem()
 	require.NoError(t, full.MkdirAll("db", 0o700))
@@ -480,3 +490,19 @@ var _ interface {
 	driver.Describer
 } = (*DB)(nil)
 var _ driver.Committer = (*family)(nil)
+
+// dying is a file system that makes a file as the engine's does, which removes one that is there first, and dies before it is
+// made.
+type dying struct {
+	vfs.FS
+	at string // how the name of the file begins
+}
+
+var errDied = errors.New("died")
+
+func (d *dying) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if strings.HasPrefix(filepath.Base(name), d.at) {
+		return nil, errors.Join(errDied, d.FS.RemoveAll(name))
+	}
+	return d.FS.Create(name, c)
+}

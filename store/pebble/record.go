@@ -216,10 +216,14 @@ func (n noted) text() string {
 	return text + "\n"
 }
 
-// begin says that the directory is about to be ours, before the engine writes there.
+// begin says that the directory is about to be ours, before the engine writes there. Where a process before said so, and was
+// killed then, its word stays: to write it again would remove it first, and there may be files of the engine already.
 func (r *fileRecord) begin() error {
 	r.logs = make(map[string]int64)
-	err := r.writeAside(noted{})
+	n, err := readNoted(r.fs, r.fs.PathJoin(r.dir, unfinished))
+	if err != nil || n.text() != (noted{}).text() {
+		err = r.writeAside(noted{})
+	}
 	if err == nil {
 		err = syncDir(r.fs, r.dir)
 	}

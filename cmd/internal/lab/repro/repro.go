@@ -31,13 +31,12 @@ type Figure struct {
 	Run    func(ctx context.Context, cfg Config) (*Result, error)
 }
 
-// Loads says what of a configuration a figure goes by where it puts rows.
+// Loads says what of a configuration a figure goes by where it puts rows: 0 is nothing.
 type Loads int
 
 const (
-	Alone   Loads = iota // in its own way
-	Batched              // Config.Batch rows together
-	Written              // by Config.Writers as well
+	Batched Loads = iota + 1 // Config.Batch rows together
+	Written                  // by Config.Writers as well
 )
 
 // Figures returns all figures that can be reproduced.
