@@ -214,6 +214,13 @@ func FigurePlot(name string, f Figure) ([]byte, error) {
 		}
 		return draw.Picture(name, f.Title, 20*vg.Centimeter, p)
 	}
+	if len(f.Bars) > 0 {
+		p, err := barPlot(f)
+		if err != nil {
+			return nil, err
+		}
+		return draw.Picture(name, f.Title, barsWidth, p)
+	}
 	if panels := panelsOf(f.Curves); len(panels) > 1 {
 		var plots []*plot.Plot
 		for i, curves := range panels {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"image/png"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -202,5 +203,25 @@ func TestBoxesAreDrawn(t *testing.T) {
 	require.NotContains(t, string(b), "1000", "what lies far away does not make boxes flat")
 	f.Boxes[1].Values = nil
 	_, err = FigurePlot("boxes.svg", f)
+	require.Error(t, err)
+}
+
+func TestBarsAreDrawn(t *testing.T) {
+	f := Figure{Result: &repro.Result{Title: "bars", Y: "ms"}}
+	for i, name := range []string{"SELECT", "INSERT", "UPDATE"} {
+		f.Bars = append(f.Bars, repro.Bar{Group: []string{"Delivery", "Delivery", "Payment"}[i], Name: name, Kin: []string{"ours", "theirs", "ours"}[i], Y: 0.002 * float64(i), Low: 0.001 * float64(i), High: 0.004 * float64(i)})
+	}
+	f.Bars[0].Y, f.Bars[0].Low, f.Bars[0].High = -1, -2, -0.5 // no bar, nor on a logarithmic axis
+	for _, logarithmic := range []bool{false, true} {
+		f.LogY = logarithmic
+		b, err := FigurePlot("bars.svg", f)
+		require.NoError(t, err)
+		wellFormed(t, b)
+		for text, n := range map[string]int{"Delivery": 1, "Payment": 1, "SELECT": 1, "INSERT": 1, "UPDATE": 1, "ours": 1, "theirs": 1, "0.002": 1} {
+			require.Equal(t, n, strings.Count(string(b), ">"+text+"<"), text)
+		}
+	}
+	f.Bars[1].Y = math.NaN()
+	_, err := FigurePlot("bars.svg", f)
 	require.Error(t, err)
 }

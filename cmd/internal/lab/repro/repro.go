@@ -27,7 +27,7 @@ type Figure struct {
 	Stored bool   // it is measured in a database, which Config.Database must name
 	Once   bool   // it has no rounds
 	Loads  Loads  // how it puts rows
-	Drawn  bool   // its result has curves
+	Drawn  bool   // its result has curves, boxes or bars
 	Run    func(ctx context.Context, cfg Config) (*Result, error)
 }
 
@@ -41,7 +41,7 @@ const (
 
 // Figures returns all figures that can be reproduced.
 func Figures() []Figure {
-	return slices.Concat(waageSamplings, waageInserts, waageDecrypt, waageCriteria, ppcTable, ppcQueries, ppcTPCH, ferrettiFigures, orderTimeFigures, saasFigures, zerodbFigures, zerodbMix)
+	return slices.Concat(waageSamplings, waageInserts, waageDecrypt, waageCriteria, ppcTable, ppcQueries, ppcTPCH, ferrettiFigures, commandFigures, orderTimeFigures, saasFigures, zerodbFigures, zerodbMix)
 }
 
 // Find returns the figure with a name.
@@ -106,6 +106,7 @@ type Result struct {
 	Runs     int    // repetitions that the curves are of
 	Curves   []Curve
 	Boxes    []Box     // in place of curves
+	Bars     []Bar     // in place of curves
 	Marks    []float64 // places on the X axis that a table shows, if there is no other table
 	Table    *Table
 	Notes    []string // what has to be known to read the table
@@ -125,6 +126,12 @@ type Curve struct {
 type Box struct {
 	Group, Name string
 	Values      []float64
+}
+
+// A Bar is drawn for a number, beside the others of its group. Bars of the same kin have one colour. Low and High are as in Point.
+type Bar struct {
+	Group, Name, Kin string
+	Y, Low, High     float64
 }
 
 // A Point is a place on a curve. Low and High are the bounds of a 95 % confidence interval of Y,

@@ -1,0 +1,465 @@
+package repro
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/kms"
+	"github.com/rangecrypt/rangecrypt/store/pebble"
+)
+
+// Figure 5 of Ferretti, Colajanni and Marchetti (IEEE TPDS 2014), section 5: what a client spends on encryption for each
+// command of TPC-C. It is the time that the client takes, without the database, beyond what the same command takes on the
+// same tables without encryption.
+
+var commandFigures = []Figure{{
+	Name: "securedbaas-fig5", About: "encryption times of the commands of TPC-C",
+	Source: "Ferretti, Colajanni and Marchetti, IEEE TPDS 2014, figure 5",
+	Drawn:  true,
+	Run:    ferrettiCommands,
+}}
+
+const (
+	commandRounds      = 40
+	commandQuickRounds = 6 // the fewest that have an interval
+	commandTurns       = 20
+	commandQuickTurns  = 8
+
+	publishedCommands = 44
+)
+
+// commandSeries are what a command is timed in: a difference is of the first beyond the second.
+var commandSeries = [2]string{orderEncrypted, orderLibrary}
+
+// A stopwatch takes the time of a client that asks a database through [stopwatch.over], without what the database takes.
+type stopwatch struct {
+	mu     sync.Mutex
+	open   int       // calls that the database is at
+	since  time.Time // that there are none
+	spent  time.Duration
+	asked  time.Duration // what was spent when the first call began, or the last one that changes something
+	called bool
+}
+
+// A split is what a client takes to ask for something, and with the answer, in us.
+type split struct{ ask, answer float64 }
+
+func (s *stopwatch) start() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spent, s.asked, s.called = 0, 0, false
+	s.since = time.Now()
+}
+
+func (s *stopwatch) stop() split {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spent += time.Since(s.since)
+	us := func(d time.Duration) float64 { return float64(d) / 1e3 }
+	return split{us(s.asked), us(s.spent - s.asked)}
+}
+
+// enter begins a call of the database.
+func (s *stopwatch) enter(changes bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open++; s.open == 1 {
+		s.spent += time.Since(s.since)
+	}
+	if changes || !s.called {
+		s.asked = s.spent
+	}
+	s.called = true
+}
+
+func (s *stopwatch) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open--; s.open == 0 {
+		s.since = time.Now()
+	}
+}
+
+// over returns the database with its time left out, without snapshots, as clusters have none.
+func (s *stopwatch) over(db driver.DB) driver.DB { return stoppedDB{db, s} }
+
+type stoppedDB struct {
+	driver.DB
+	watch *stopwatch
+}
+
+func (db stoppedDB) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family, error) {
+	f, err := db.DB.Family(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	return stoppedFamily{f, db.watch}, nil
+}
+
+type stoppedFamily struct {
+	driver.Family
+	watch *stopwatch
+}
+
+func (f stoppedFamily) Get(ctx context.Context, row []byte, cells driver.Slice) ([]driver.Cell, error) {
+	f.watch.enter(false)
+	defer f.watch.leave()
+	return f.Family.Get(ctx, row, cells)
+}
+
+func (f stoppedFamily) GetBatch(ctx context.Context, rows [][]byte, cells driver.Slice) ([][]driver.Cell, error) {
+	f.watch.enter(false)
+	defer f.watch.leave()
+	return f.Family.GetBatch(ctx, rows, cells)
+}
+
+// Scan leaves out the time until each row is there, and none that the caller spends on it.
+func (f stoppedFamily) Scan(ctx context.Context, r driver.Range) iter.Seq2[driver.Row, error] {
+	return func(yield func(driver.Row, error) bool) {
+		f.watch.enter(false)
+		defer f.watch.leave()
+		for row, err := range f.Family.Scan(ctx, r) {
+			f.watch.leave()
+			more := yield(row, err)
+			f.watch.enter(false)
+			if !more {
+				return
+			}
+		}
+	}
+}
+
+func (f stoppedFamily) Apply(ctx context.Context, mutations ...driver.Mutation) error {
+	f.watch.enter(true)
+	defer f.watch.leave()
+	return f.Family.Apply(ctx, mutations...)
+}
+
+func (f stoppedFamily) Replace(ctx context.Context, replacements ...driver.Replacement) ([]int, error) {
+	f.watch.enter(true)
+	defer f.watch.leave()
+	return f.Family.Replace(ctx, replacements...)
+}
+
+func (f stoppedFamily) CheckAndPut(ctx context.Context, row []byte, expect driver.Cell, puts ...driver.Cell) (bool, error) {
+	f.watch.enter(true)
+	defer f.watch.leave()
+	return f.Family.CheckAndPut(ctx, row, expect, puts...)
+}
+
+// A commandTiming is what was measured of a command, in us by round.
+type commandTiming struct {
+	class, command  string
+	values, ordered int // to be encrypted
+	plain           []float64
+	encrypt         []float64
+	decrypt         []float64
+	first           []float64                   // to encrypt, of a client that has not done the command before
+	now             [len(commandSeries)][]split // of this round
+}
+
+// add ends a round.
+func (c *commandTiming) add() {
+	middle := func(series int, of func(split) float64) float64 {
+		var all []float64
+		for _, s := range c.now[series][1:] {
+			all = append(all, of(s))
+		}
+		return medianOf(all).mid
+	}
+	ask, answer := func(s split) float64 { return s.ask }, func(s split) float64 { return s.answer }
+	c.plain = append(c.plain, middle(1, func(s split) float64 { return s.ask + s.answer }))
+	c.encrypt = append(c.encrypt, middle(0, ask)-middle(1, ask))
+	c.decrypt = append(c.decrypt, middle(0, answer)-middle(1, answer))
+	c.first = append(c.first, c.now[0][0].ask-c.now[1][0].ask)
+	c.now = [len(commandSeries)][]split{}
+}
+
+// timingsOf returns the commands of a turn, each once, by class in the order of the figure.
+func timingsOf(steps []step) (all []*commandTiming) {
+	for _, s := range steps {
+		if timingOf(all, &s) == nil {
+			values, ordered := s.values()
+			all = append(all, &commandTiming{class: s.class, command: s.command, values: values, ordered: ordered})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *commandTiming) int {
+		return slices.Index(tpccClasses, a.class) - slices.Index(tpccClasses, b.class)
+	})
+	return all
+}
+
+// timingOf returns the timing of a command, or nil if there is none.
+func timingOf(all []*commandTiming, s *step) *commandTiming {
+	i := slices.IndexFunc(all, func(c *commandTiming) bool { return c.class == s.class && c.command == s.command })
+	if i < 0 {
+		return nil
+	}
+	return all[i]
+}
+
+// A commandClient has the tables of both series open.
+type commandClient struct {
+	watch  *stopwatch
+	tables [len(commandSeries)]map[string]*store.Table
+}
+
+// newCommandClient opens the tables as a client that knows nothing.
+func newCommandClient(ctx context.Context, w *workspace) (*commandClient, error) {
+	c := &commandClient{watch: new(stopwatch)}
+	st, err := store.Open(ctx, c.watch.over(w.db), w.master, nil)
+	if err != nil {
+		return nil, err
+	}
+	// From now on a write does all that it has to before it returns: nothing of it counts as the next command's.
+	if err := st.Close(ctx); err != nil {
+		return nil, err
+	}
+	for i, series := range commandSeries {
+		c.tables[i] = make(map[string]*store.Table)
+		for _, r := range tpccTables {
+			if c.tables[i][r.name], err = st.Table(ctx, w.name(tpccName(series, r.name))); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return c, nil
+}
+
+// do times a command in one series. An answer that is not right is exit.ErrWrongAnswer.
+func (c *commandClient) do(ctx context.Context, s *step, series int) (split, error) {
+	c.watch.start()
+	rows, err := s.on(ctx, c.tables[series][s.table])
+	took := c.watch.stop()
+	if err == nil && !s.sameRows(rows, s.want) {
+		err = exit.ErrWrongAnswer
+	}
+	if err != nil {
+		err = fmt.Errorf("%s, %s, %s: %w", commandSeries[series], s.class, s.command, err)
+	}
+	return took, err
+}
+
+// fillCommands makes the tables of both series, and returns a terminal whose rows they have.
+func fillCommands(ctx context.Context, cfg Config, w *workspace) (*terminal, error) {
+	t, filling := newTerminal(cfg.Seed)
+	cfg.bar().Start("insert", len(commandSeries)*len(filling))
+	defer cfg.bar().Done()
+	for _, series := range commandSeries {
+		for _, r := range tpccTables {
+			if _, err := w.create(ctx, tpccSchema(series, r)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	c, err := newCommandClient(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	for _, tables := range c.tables {
+		for _, s := range filling {
+			if _, err := s.on(ctx, tables[s.table]); err != nil {
+				return nil, err
+			}
+			cfg.bar().Add(1)
+		}
+	}
+	return t, nil
+}
+
+// timeCommands times the commands of a terminal, by new clients in rounds. Series take turns.
+func timeCommands(ctx context.Context, cfg Config, w *workspace, rounds, turns int) (all []*commandTiming, err error) {
+	t, err := fillCommands(ctx, cfg, w)
+	if err != nil {
+		return nil, err
+	}
+	cfg.bar().Start("measure", rounds*turns)
+	defer cfg.bar().Done()
+	for round := range rounds {
+		c, err := newCommandClient(ctx, w)
+		if err != nil {
+			return nil, err
+		}
+		for range turns {
+			steps := t.turn()
+			if all == nil {
+				all = timingsOf(steps)
+			}
+			for i := range steps {
+				of := timingOf(all, &steps[i])
+				for n := range commandSeries {
+					series := (i + n + t.turns + round) % len(commandSeries)
+					took, err := c.do(ctx, &steps[i], series)
+					if err != nil {
+						return nil, err
+					}
+					of.now[series] = append(of.now[series], took)
+				}
+			}
+			cfg.bar().Add(1)
+		}
+		for _, of := range all {
+			of.add()
+		}
+	}
+	return all, nil
+}
+
+func ferrettiCommands(ctx context.Context, cfg Config) (r *Result, err error) {
+	rounds, turns := cfg.size(commandRounds, commandQuickRounds), cfg.size(commandTurns, commandQuickTurns)
+	// On one processor nothing is done beside the database, so that no time of the client is hidden.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	db, err := pebble.Open("commands", &pebble.Options{FS: vfs.NewMem()})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	// Without snapshots, as clusters have none: they are asked for the same.
+	w, err := newWorkspace(ctx, Config{Database: Database{DB: struct{ driver.DB }{db}, Key: kms.NewLocal(ope.GenerateKey())}})
+	if err != nil {
+		return nil, err
+	}
+	all, err := timeCommands(ctx, cfg, w, rounds, turns)
+	if err != nil {
+		return nil, err
+	}
+	return commandResult(all, rounds, turns), nil
+}
+
+func commandResult(all []*commandTiming, rounds, turns int) *Result {
+	r := &Result{
+		Title: fmt.Sprintf("Encryption times of %d commands of TPC-C, median of %d rounds of %d transactions of each class", len(all), rounds, turns),
+		Y:     "encryption, ms", LogY: true, Runs: rounds,
+		Table: &Table{
+			Names:   2,
+			Columns: []string{"class", "command", "values", "order", "enc. us", "dec. us", "first us", "plain us"},
+			Words:   []bool{true, true, false, false, false, false, false, false},
+		},
+		Notes: []string{
+			"values: how many have to be encrypted for the command, in conditions and rows. order: how many of them by mOPE; a range has two ends, also where it is open, since mOPE moves values around. enc.: encryption time. It is the time of the client, without the database, until it has asked or made its last change, beyond that of the same command on the same tables without encryption. dec.: the same of the answer. first: enc. of a client that has not done the command before. plain: all time of the client without encryption. The drawing and JSON lines have the 95 % intervals.",
+			"The database is in memory, and its time is not counted. Clients work on one processor. Each round has new ones, whose first transactions are in no other column than first. So they know their keys and what mOPE remembers of its tree, but not the values: balances are new, and order numbers follow each other.",
+			fmt.Sprintf("The paper does not list its %d commands. These are what clauses 2.4 to 2.8 of TPC-C do, each on one table. New Order reads customer and warehouse apart. Stock Level reads the lines of the last 20 orders, and then the stock below a threshold, in place of a join. An UPDATE puts the row that was read before, as a whole, so Delivery reads the customer, too. Where index entries are replaced, it reads the old row once more. Last names, and customers of orders, have a column together with warehouse and district. It is found by tokens, and without encryption by its values, so that reading index entries differs a little.", publishedCommands),
+			"Order numbers, quantities in stock and balances are encrypted by mOPE, the first in row keys. Other key parts are hashed, and other columns sealed together.",
+		},
+	}
+	for _, c := range all {
+		row := []Cell{words("%s", c.class), words("%s", c.command), numeral(float64(c.values), 0), numeral(float64(c.ordered), 0)}
+		for _, us := range [][]float64{c.encrypt, c.decrypt, c.first, c.plain} {
+			cell := medianOf(us).cell()
+			cell.Text = fmt.Sprintf("%.1f", math.Round(10**cell.Number)/10+0) // no -0.0
+			row = append(row, cell)
+		}
+		r.Table.Rows = append(r.Table.Rows, row)
+		ms := c.took().at(0)
+		kin := "without order"
+		if c.ordered > 0 {
+			kin = "with ordered values"
+		}
+		r.Bars = append(r.Bars, Bar{Group: c.class, Name: c.command, Kin: kin, Y: ms.Y / 1e3, Low: ms.Low / 1e3, High: ms.High / 1e3})
+	}
+	r.Findings = commandFindings(all)
+	return r
+}
+
+// took returns the encryption time, in us.
+func (c *commandTiming) took() ratio { return medianOf(c.encrypt) }
+
+// microsText writes a time in us.
+func microsText(r ratio) string {
+	if math.IsNaN(r.low) {
+		return fmt.Sprintf("%.1f", r.mid)
+	}
+	return fmt.Sprintf("%.1f (%.1f to %.1f)", r.mid, r.low, r.high)
+}
+
+func (c *commandTiming) firstTook() ratio { return medianOf(c.first) }
+
+// under says whether at least so many commands take less than a time.
+func under(all []*commandTiming, took func(*commandTiming) ratio, us float64, least int) verdict {
+	sure, possible := 0, 0
+	for _, c := range all {
+		switch took(c).below(us) {
+		case isSo:
+			sure++
+			possible++
+		case unclear:
+			possible++
+		}
+	}
+	switch {
+	case sure >= least:
+		return isSo
+	case possible < least:
+		return isNot
+	}
+	return unclear
+}
+
+// The paper's "two orders of magnitude" is from one and a half to two and a half.
+const leastOrders, mostOrders = 31.6, 316
+
+func commandFindings(all []*commandTiming) []Finding {
+	n, took, first := len(all), (*commandTiming).took, (*commandTiming).firstTook
+	count := func(took func(*commandTiming) ratio, us float64) (k int) {
+		for _, c := range all {
+			if took(c).mid < us {
+				k++
+			}
+		}
+		return k
+	}
+	with := 0
+	for _, c := range all {
+		if c.ordered > 0 {
+			with++
+		}
+	}
+	ordered, others := commandMedians(all, func(c *commandTiming) bool { return c.ordered > 0 }), commandMedians(all, func(c *commandTiming) bool { return c.ordered == 0 })
+	beside := ratioOf(ordered, others)
+	return []Finding{
+		under(all, took, 100, n/2+1).finding("The paper: the encryption time is below 0.1 ms for the majority of commands. Here it is for %d of %d.", count(took, 100), n),
+		under(all, took, 1000, n-2).finding("The paper: it is below 1 ms for all but two. Here it is for %d of %d. The slowest, in us: %s.", count(took, 1000), n, slowest(all, took)),
+		under(all, first, 1000, n-2).finding("The same of clients that have not done the command before: %d of %d. The slowest, in us: %s.", count(first, 1000), n, slowest(all, first)),
+		both(beside.above(leastOrders), beside.below(mostOrders)).finding("The paper: two commands, of Stock Level and Payment, take two orders of magnitude longer, because of order-preserving encryption. Here %d commands name ordered values, as one that writes such a value encrypts it, too. Their median is %v times that of the others: %s us beside %s.",
+			with, beside, microsText(medianOf(ordered)), microsText(medianOf(others))),
+	}
+}
+
+// slowest names the commands that take longest.
+func slowest(all []*commandTiming, took func(*commandTiming) ratio) string {
+	sorted := slices.SortedStableFunc(slices.Values(all), func(a, b *commandTiming) int { return cmp.Compare(took(b).mid, took(a).mid) })
+	var names []string
+	for _, c := range sorted[:min(len(sorted), 3)] {
+		names = append(names, fmt.Sprintf("%s, %s: %s", c.class, c.command, microsText(took(c))))
+	}
+	return strings.Join(names, "; ")
+}
+
+// commandMedians returns the median over some commands of each round.
+func commandMedians(all []*commandTiming, some func(*commandTiming) bool) (rounds []float64) {
+	for round := range all[0].encrypt {
+		var at []float64
+		for _, c := range all {
+			if some(c) {
+				at = append(at, c.encrypt[round])
+			}
+		}
+		rounds = append(rounds, medianOf(at).mid)
+	}
+	return rounds
+}
