@@ -37,6 +37,9 @@ func FigureTable(w io.Writer, f Figure, style show.Style) error {
 	b.WriteString(show.Wrap("After "+f.Figure.Source+".", style.Width))
 	b.WriteByte('\n')
 	b.WriteString(figureGrid(f, style))
+	if f.More != nil {
+		b.WriteString("\n" + tableGrid(f.More, style))
+	}
 	for _, note := range f.Notes {
 		b.WriteString(show.Wrap(note, style.Width))
 	}
@@ -65,22 +68,26 @@ func figureGrid(f Figure, style show.Style) string {
 	if f.Table == nil {
 		return marksGrid(f, style)
 	}
+	return tableGrid(f.Table, style)
+}
+
+func tableGrid(t *repro.Table, style show.Style) string {
 	var headers []string
-	for _, c := range f.Table.Columns {
+	for _, c := range t.Columns {
 		headers = append(headers, strings.ToUpper(c))
 	}
 	var rows [][]string
-	for _, cells := range f.Table.Rows {
+	for _, cells := range t.Rows {
 		var row []string
 		for _, c := range cells {
 			row = append(row, c.Text)
 		}
 		rows = append(rows, row)
 	}
-	return fitting(headers, rows, func(i int) bool { return !f.Table.Words[i] }, style, func(row []string) string {
-		paragraph := show.Wrap(strings.Join(row[:f.Table.Names], " "), style.Width)
-		for j := f.Table.Names; j < len(row); j++ {
-			paragraph += show.Wrap(fmt.Sprintf("  %s: %s", f.Table.Columns[j], row[j]), style.Width)
+	return fitting(headers, rows, func(i int) bool { return !t.Words[i] }, style, func(row []string) string {
+		paragraph := show.Wrap(strings.Join(row[:t.Names], " "), style.Width)
+		for j := t.Names; j < len(row); j++ {
+			paragraph += show.Wrap(fmt.Sprintf("  %s: %s", t.Columns[j], row[j]), style.Width)
 		}
 		return paragraph
 	})
@@ -173,12 +180,15 @@ func FigureJSON(w io.Writer, f Figure) error {
 			lines = append(lines, jsonPoint{"point", name, c.Name, c.Paper, p})
 		}
 	}
-	if f.Table != nil {
-		for _, cells := range f.Table.Rows {
-			row := nameOf(f.Table, cells)
-			for i := f.Table.Names; i < len(cells); i++ {
+	for _, t := range []*repro.Table{f.Table, f.More} {
+		if t == nil {
+			continue
+		}
+		for _, cells := range t.Rows {
+			row := nameOf(t, cells)
+			for i := t.Names; i < len(cells); i++ {
 				c := cells[i]
-				lines = append(lines, jsonCell{"cell", name, row, f.Table.Columns[i], c.Text, c.Number, c.Low, c.High})
+				lines = append(lines, jsonCell{"cell", name, row, t.Columns[i], c.Text, c.Number, c.Low, c.High})
 			}
 		}
 	}
@@ -314,6 +324,9 @@ func figurePanel(f Figure, title string, curves []repro.Curve, legend bool) (*pl
 		if legend {
 			p.Legend.Add(c.Name, thumbnail)
 		}
+	}
+	if top == 0 {
+		top = 1 // counts of nothing lie on the axis
 	}
 	p.X.Min, p.X.Max = min(0, left-spread/2), right*1.02 // with the intervals of the first points
 	p.Y.Min, p.Y.Max = 0, top*1.06

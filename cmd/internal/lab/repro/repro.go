@@ -31,7 +31,7 @@ type Figure struct {
 
 // Figures returns all figures that can be reproduced.
 func Figures() []Figure {
-	return slices.Concat(waageSamplings, waageInserts, waageDecrypt, waageCriteria, ppcTable, ppcQueries, ppcTPCH, ferrettiFigures, orderTimeFigures, saasFigures, zerodbFigures, zerodbMix)
+	return slices.Concat(waageSamplings, waageInserts, waageDecrypt, waageLambda, waageCriteria, ppcTable, ppcQueries, ppcTPCH, ferrettiFigures, orderTimeFigures, saasFigures, zerodbFigures, zerodbMix)
 }
 
 // Find returns the figure with a name.
@@ -98,6 +98,7 @@ type Result struct {
 	Boxes    []Box     // in place of curves
 	Marks    []float64 // places on the X axis that a table shows, if there is no other table
 	Table    *Table
+	More     *Table   // is shown below the other one
 	Notes    []string // what has to be known to read the table
 	Findings []Finding
 }
