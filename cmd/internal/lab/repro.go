@@ -33,6 +33,7 @@ type reproOptions struct {
 	json    bool
 	plots   []string
 	store   string
+	beside  string
 	key     string
 	replace bool
 	rounds  int
@@ -61,6 +62,8 @@ Figures:` + lines.String(),
 		Example: `  opebench repro waage-fig1 --quick
   opebench repro waage-fig2 --plot fig2.svg --plot fig2.png
   opebench repro waage-fig3 --store cassandra://127.0.0.1/repro --key key --plot fig3.png
+  opebench repro waage-fig3 --store cassandra://127.0.0.1/repro --key key \
+    --beside hbase://127.0.0.1/repro
   opebench repro waage-fig3 --batch 1 --writers 1 --rounds 6
   opebench repro ppc-fig3 --plot ppc3.svg
   opebench repro securedbaas-fig8 --store cassandra://127.0.0.1/repro --key key
@@ -83,6 +86,7 @@ Figures:` + lines.String(),
 	f.StringArrayVar(&opts.plots, "plot", nil, "draw the figure into this `file`, .svg or .png; repeatable")
 	cli.Writes(f, "plot")
 	f.StringVar(&opts.store, "store", "", "the `store` (default: a temporary embedded store):\n"+strings.Join(stores.Usages(), "\n"))
+	f.StringVar(&opts.beside, "beside", "", "another `store`, measured in turns with --store and compared:\nof "+strings.Join(comparing(), " and "))
 	f.StringVar(&opts.key, "key", "", cli.KeyHelp("the store's master key; needed with --store"))
 	f.BoolVar(&opts.replace, "replace", false, "drop what the store holds under the schemes")
 	f.IntVar(&opts.rounds, "rounds", 0, "`number` of repetitions in a database (default: the figure's own)")
@@ -91,9 +95,34 @@ Figures:` + lines.String(),
 	return cmd
 }
 
+// comparing returns the names of the figures that take a second store.
+func comparing() (names []string) {
+	for _, f := range repro.Figures() {
+		if f.Beside {
+			names = append(names, f.Name)
+		}
+	}
+	return names
+}
+
+// checkBeside checks the second store.
+func (o *reproOptions) checkBeside(figure repro.Figure) error {
+	switch {
+	case o.beside == "":
+		return nil
+	case !figure.Beside:
+		return exit.Usagef("--beside compares two databases, and %s is of one; there is %s", figure.Name, strings.Join(comparing(), ", "))
+	case o.store == "":
+		return exit.Usagef("--beside is compared with --store: name that, too")
+	case o.beside == o.store:
+		return exit.Usagef("--beside is the same as --store: name another store")
+	}
+	return stores.Check(o.beside)
+}
+
 func (o *reproOptions) check(figure repro.Figure) error {
 	if !figure.Stored {
-		for _, flag := range []string{"store", "key", "replace", "rounds", "batch", "writers"} {
+		for _, flag := range []string{"store", "beside", "key", "replace", "rounds", "batch", "writers"} {
 			if o.flags.Changed(flag) {
 				return exit.Usagef("--%s is about a database, and %s is measured without one", flag, figure.Name)
 			}
@@ -101,6 +130,9 @@ func (o *reproOptions) check(figure repro.Figure) error {
 	}
 	if !figure.Drawn && len(o.plots) > 0 {
 		return exit.Usagef("--plot draws curves, and %s is a table", figure.Name)
+	}
+	if err := o.checkBeside(figure); err != nil {
+		return err
 	}
 	if o.store != "" {
 		if err := stores.Check(o.store); err != nil {
@@ -118,15 +150,9 @@ func (o *reproOptions) check(figure repro.Figure) error {
 	return o.Load.Check()
 }
 
-// database opens what a figure is measured in; free closes it.
-func (o *reproOptions) database(ctx context.Context, e *cli.Env) (d repro.Database, free func() error, err error) {
-	var key kms.KMS = kms.NewLocal(ope.GenerateKey())
-	name, remove := o.store, func() error { return nil }
-	if o.key != "" {
-		if key, err = e.ReadKey(o.key); err != nil {
-			return d, nil, err
-		}
-	}
+// database opens what a figure is measured in, the name "" a temporary store; free closes it.
+func (o *reproOptions) database(ctx context.Context, e *cli.Env, name string, key kms.KMS) (d repro.Database, free func() error, err error) {
+	remove := func() error { return nil }
 	d = repro.Database{Name: name, Key: key, Replace: o.replace}
 	if name == "" {
 		d.Name = temporary
@@ -149,6 +175,30 @@ func (o *reproOptions) database(ctx context.Context, e *cli.Env) (d repro.Databa
 		return d, nil, errors.Join(err, d.DB.Close(), remove())
 	}
 	return d, func() error { return errors.Join(d.DB.Close(), remove()) }, nil
+}
+
+// open has the configuration name what a figure is measured in; free closes it.
+func (o *reproOptions) open(ctx context.Context, e *cli.Env, cfg *repro.Config) (free func() error, err error) {
+	var key kms.KMS = kms.NewLocal(ope.GenerateKey())
+	if o.key != "" {
+		if key, err = e.ReadKey(o.key); err != nil {
+			return nil, err
+		}
+	}
+	first, freeFirst, err := o.database(ctx, e, o.store, key)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Database = first
+	if o.beside == "" {
+		return freeFirst, nil
+	}
+	second, freeSecond, err := o.database(ctx, e, o.beside, key)
+	if err != nil {
+		return nil, errors.Join(err, freeFirst())
+	}
+	cfg.Beside = &second
+	return func() error { return errors.Join(freeSecond(), freeFirst()) }, nil
 }
 
 // diskOf returns what fill puts into an embedded store, in bytes of the disk by family.
@@ -195,12 +245,11 @@ func reproduce(ctx context.Context, e *cli.Env, opts *reproOptions) (err error) 
 	}
 	cfg := repro.Config{Seed: opts.seed, Quick: opts.quick, Progress: e.Progress(), Rounds: opts.rounds, Batch: opts.Batch, Writers: opts.Writers}
 	if figure.Stored {
-		database, free, err := opts.database(ctx, e)
+		free, err := opts.open(ctx, e, &cfg)
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, free()) }()
-		cfg.Database = database
 	}
 	result, err := figure.Run(ctx, cfg)
 	if err != nil {

@@ -25,6 +25,7 @@ type Figure struct {
 	About  string // what it shows, in a line
 	Source string // where it is published
 	Stored bool   // it is measured in a database, which Config.Database must name
+	Beside bool   // Config.Beside may name another one, which it is compared with
 	Drawn  bool   // its result has curves
 	Run    func(ctx context.Context, cfg Config) (*Result, error)
 }
@@ -54,9 +55,10 @@ type Config struct {
 
 	// Of figures that are measured in a database.
 	Database Database
-	Rounds   int // 0 is the figure's own number
-	Batch    int // rows that are sent together
-	Writers  int // batches that are under way together
+	Beside   *Database // is measured in turns with it, of figures that take one; nil is none
+	Rounds   int       // 0 is the figure's own number
+	Batch    int       // rows that are sent together
+	Writers  int       // batches that are under way together
 }
 
 // size returns how large something is in the whole experiment or the quick one.
