@@ -31,6 +31,7 @@ type reproOptions struct {
 	plots   []string
 	html    string
 	store   string
+	beside  string
 	key     string
 	replace bool
 	rounds  int
@@ -61,6 +62,8 @@ Figures:` + lines.String(),
   opebench repro all --quick --html figures.html
   opebench repro waage-fig2 --plot fig2.svg --plot fig2.png
   opebench repro waage-fig3 --store cassandra://127.0.0.1/repro --key key --plot fig3.png
+  opebench repro waage-fig3 --store cassandra://127.0.0.1/repro --key key \
+    --beside hbase://127.0.0.1/repro
   opebench repro waage-fig3 --batch 1 --writers 1 --rounds 6
   opebench repro ppc-fig3 --plot ppc3.svg
   opebench repro securedbaas-fig8 --store cassandra://127.0.0.1/repro --key key
@@ -84,12 +87,23 @@ Figures:` + lines.String(),
 	f.StringVar(&opts.html, "html", "", "write a page with the figure into this `file`; \"all\" writes one\nin any case: "+allPage+", which must not exist")
 	cli.Writes(f, "plot", "html")
 	f.StringVar(&opts.store, "store", "", "the `store` (default: a temporary embedded store):\n"+strings.Join(stores.Usages(), "\n"))
+	f.StringVar(&opts.beside, "beside", "", "another `store`, measured in turns with --store and compared:\nof "+strings.Join(comparing(), " and "))
 	f.StringVar(&opts.key, "key", "", cli.KeyHelp("the store's master key; needed with --store"))
 	f.BoolVar(&opts.replace, "replace", false, "drop what the store holds under the schemes")
 	f.IntVar(&opts.rounds, "rounds", 0, "`number` of repetitions in a database (default: the figure's own)")
 	opts.Load.Bind(f)
 	opts.flags = f
 	return cmd
+}
+
+// comparing returns the names of the figures that take a second store.
+func comparing() (names []string) {
+	for _, f := range repro.Figures() {
+		if f.Beside {
+			names = append(names, f.Name)
+		}
+	}
+	return names
 }
 
 // Of all figures: how they are asked for, and the page that shows them.
@@ -107,7 +121,7 @@ func (o *reproOptions) figures() ([]repro.Figure, error) {
 	if err != nil {
 		return nil, exit.Usagef("%v; or name %q", err, allFigures)
 	}
-	for _, flag := range []string{"store", "key", "replace", "rounds", "batch", "writers"} {
+	for _, flag := range []string{"store", "beside", "key", "replace", "rounds", "batch", "writers"} {
 		if why := without(figure, flag); why != "" && o.flags.Changed(flag) {
 			return nil, exit.Usagef("--%s is about %s", flag, why)
 		}
@@ -124,6 +138,8 @@ func without(figure repro.Figure, flag string) string {
 	case flag == "seed":
 	case !figure.Stored:
 		return fmt.Sprintf("a database, and %s is measured without one", figure.Name)
+	case flag == "beside" && !figure.Beside:
+		return fmt.Sprintf("two databases, and %s is of one; there is %s", figure.Name, strings.Join(comparing(), ", "))
 	case flag == "rounds" && figure.Once:
 		return fmt.Sprintf("repetitions, and %s is measured once", figure.Name)
 	case flag == "batch" && figure.Loads < repro.Batched:
@@ -141,6 +157,17 @@ func (o *reproOptions) check() error {
 	if ext := strings.ToLower(filepath.Ext(o.html)); o.html != "" && ext != ".html" && ext != ".htm" {
 		return exit.Usagef("--html writes a page, and the name %q does not end in .html", o.html)
 	}
+	if o.beside != "" {
+		switch {
+		case o.store == "":
+			return exit.Usagef("--beside is compared with --store: name that, too")
+		case o.beside == o.store:
+			return exit.Usagef("--beside is the same as --store: name another store")
+		}
+		if err := stores.Check(o.beside); err != nil {
+			return err
+		}
+	}
 	if o.store != "" {
 		if err := stores.Check(o.store); err != nil {
 			return err
@@ -157,15 +184,9 @@ func (o *reproOptions) check() error {
 	return o.Load.Check()
 }
 
-// database opens what a figure is measured in; free closes it.
-func (o *reproOptions) database(ctx context.Context, e *cli.Env) (d repro.Database, free func() error, err error) {
-	var key kms.KMS = kms.NewLocal(ope.GenerateKey())
-	name, remove := o.store, func() error { return nil }
-	if o.key != "" {
-		if key, err = e.ReadKey(o.key); err != nil {
-			return d, nil, err
-		}
-	}
+// database opens what a figure is measured in, the name "" a temporary store; free closes it.
+func (o *reproOptions) database(ctx context.Context, e *cli.Env, name string, key kms.KMS) (d repro.Database, free func() error, err error) {
+	remove := func() error { return nil }
 	d = repro.Database{Name: name, Key: key, Replace: o.replace}
 	if name == "" {
 		d.Name = temporary
@@ -188,6 +209,30 @@ func (o *reproOptions) database(ctx context.Context, e *cli.Env) (d repro.Databa
 		return d, nil, errors.Join(err, d.DB.Close(), remove())
 	}
 	return d, func() error { return errors.Join(d.DB.Close(), remove()) }, nil
+}
+
+// open has the configuration name what a figure is measured in; free closes it.
+func (o *reproOptions) open(ctx context.Context, e *cli.Env, figure repro.Figure, cfg *repro.Config) (free func() error, err error) {
+	var key kms.KMS = kms.NewLocal(ope.GenerateKey())
+	if o.key != "" {
+		if key, err = e.ReadKey(o.key); err != nil {
+			return nil, err
+		}
+	}
+	first, freeFirst, err := o.database(ctx, e, o.store, key)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Database = first
+	if o.beside == "" || !figure.Beside {
+		return freeFirst, nil
+	}
+	second, freeSecond, err := o.database(ctx, e, o.beside, key)
+	if err != nil {
+		return nil, errors.Join(err, freeFirst())
+	}
+	cfg.Beside = &second
+	return func() error { return errors.Join(freeSecond(), freeFirst()) }, nil
 }
 
 // diskOf returns what fill puts into an embedded store, in bytes of the disk by family.

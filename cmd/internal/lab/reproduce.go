@@ -106,12 +106,11 @@ func (r *reproduction) measure(ctx context.Context, figure repro.Figure) (failed
 func (r *reproduction) run(ctx context.Context, figure repro.Figure) (result *repro.Result, err error) {
 	cfg := repro.Config{Seed: r.seed, Quick: r.quick, Progress: r.env.Progress(), Rounds: r.rounds, Batch: r.Batch, Writers: r.Writers}
 	if figure.Stored {
-		database, free, err := r.database(ctx, r.env)
+		free, err := r.open(ctx, r.env, figure, &cfg)
 		if err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, free()) }()
-		cfg.Database = database
 	}
 	if result, err = figure.Run(ctx, cfg); err != nil {
 		err = exit.Early(ctx, fmt.Errorf("%s: %w", figure.Name, err))
@@ -147,11 +146,13 @@ func (r *reproduction) command(figure string) string {
 		words = append(words, "--quick")
 	}
 	one, err := repro.Find(figure)
-	for _, flag := range []string{"seed", "store", "rounds", "batch", "writers"} {
+	for _, flag := range []string{"seed", "store", "beside", "rounds", "batch", "writers"} {
 		switch {
 		case !r.flags.Changed(flag) || err == nil && without(one, flag) != "":
 		case flag == "store":
 			words = append(words, "--store", quoted(stores.Shown(r.store)), "--key KEY")
+		case flag == "beside":
+			words = append(words, "--beside", quoted(stores.Shown(r.beside)))
 		default:
 			words = append(words, "--"+flag, r.flags.Lookup(flag).Value.String())
 		}

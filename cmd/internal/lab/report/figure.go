@@ -36,7 +36,10 @@ func FigureTable(w io.Writer, f Figure, style show.Style) error {
 	b.WriteString(show.Wrap(fmt.Sprintf("%s (seed %d)", f.Title, f.Seed), style.Width))
 	b.WriteString(show.Wrap("After "+f.Figure.Source+".", style.Width))
 	b.WriteByte('\n')
-	b.WriteString(gridOf(f).text(f, style))
+	b.WriteString(gridOf(f).text(style))
+	if f.More != nil {
+		b.WriteString("\n" + gridFor(f.More).text(style))
+	}
 	for _, note := range f.Notes {
 		b.WriteString(show.Wrap(note, style.Width))
 	}
@@ -67,8 +70,12 @@ func gridOf(f Figure) grid {
 	if f.Table == nil {
 		return marksOf(f)
 	}
-	g := grid{headers: f.Table.Columns, words: f.Table.Words, names: f.Table.Names}
-	for _, cells := range f.Table.Rows {
+	return gridFor(f.Table)
+}
+
+func gridFor(t *repro.Table) grid {
+	g := grid{headers: t.Columns, words: t.Words, names: t.Names}
+	for _, cells := range t.Rows {
 		var row []string
 		for _, c := range cells {
 			row = append(row, c.Text)
@@ -79,15 +86,12 @@ func gridOf(f Figure) grid {
 }
 
 // text returns the grid for a terminal. A table that does not fit has its rows as paragraphs.
-func (g grid) text(f Figure, style show.Style) string {
+func (g grid) text(style show.Style) string {
 	var headers []string
 	for _, h := range g.headers {
 		headers = append(headers, strings.ToUpper(h))
 	}
 	numeric := func(i int) bool { return !g.words[i] }
-	if f.Table == nil {
-		return show.Grid(headers, g.rows, numeric, style)
-	}
 	return fitting(headers, g.rows, numeric, style, func(row []string) string {
 		paragraph := show.Wrap(strings.Join(row[:g.names], " "), style.Width)
 		for j := g.names; j < len(row); j++ {
@@ -183,12 +187,15 @@ func FigureJSON(w io.Writer, f Figure) error {
 			lines = append(lines, jsonPoint{"point", name, c.Name, c.Paper, p})
 		}
 	}
-	if f.Table != nil {
-		for _, cells := range f.Table.Rows {
-			row := nameOf(f.Table, cells)
-			for i := f.Table.Names; i < len(cells); i++ {
+	for _, t := range []*repro.Table{f.Table, f.More} {
+		if t == nil {
+			continue
+		}
+		for _, cells := range t.Rows {
+			row := nameOf(t, cells)
+			for i := t.Names; i < len(cells); i++ {
 				c := cells[i]
-				lines = append(lines, jsonCell{"cell", name, row, f.Table.Columns[i], c.Text, c.Number, c.Low, c.High})
+				lines = append(lines, jsonCell{"cell", name, row, t.Columns[i], c.Text, c.Number, c.Low, c.High})
 			}
 		}
 	}
@@ -331,6 +338,9 @@ func figurePanel(f Figure, title string, curves []repro.Curve, legend bool) (*pl
 		if legend {
 			p.Legend.Add(c.Name, thumbnail)
 		}
+	}
+	if top == 0 {
+		top = 1 // counts of nothing lie on the axis
 	}
 	p.X.Min, p.X.Max = min(0, left-spread/2), right*1.02 // with the intervals of the first points
 	p.Y.Min, p.Y.Max = 0, top*1.06

@@ -78,8 +78,13 @@ func TestFigureWithTable(t *testing.T) {
 	golden(t, "figure-table.txt", figureTable(t, tableFigure(), show.Style{}))
 	require.Contains(t, figureTable(t, tableFigure(), show.Style{Width: 30}), "I ours\n  x plain: 1.25 (1.20-1.30)\n  what: a word\n")
 
+	f := tableFigure()
+	f.More = &repro.Table{Names: 1, Columns: []string{"left out", "why"}, Words: []bool{true, true}, Rows: [][]repro.Cell{{{Text: "a scheme"}, {Text: "for a reason"}}}}
+	require.Contains(t, figureTable(t, f, show.Style{}), "\n\nLEFT OUT  WHY\na scheme  for a reason\nx plain: beside plain.\n")
+
 	var b strings.Builder
-	require.NoError(t, FigureJSON(&b, tableFigure()))
+	require.NoError(t, FigureJSON(&b, f))
+	require.Contains(t, b.String(), `{"record":"cell","name":"waage-fig9","row":"a scheme","column":"why","text":"for a reason"}`)
 	require.Contains(t, b.String(), `{"record":"cell","name":"waage-fig9","row":"I ours","column":"x plain","text":"1.25 (1.20-1.30)","value":1.25,"low":1.2,"high":1.3}`)
 	require.Contains(t, b.String(), `{"record":"cell","name":"waage-fig9","row":"II theirs","column":"what","text":"another"}`)
 	require.Contains(t, b.String(), `{"record":"finding","name":"waage-fig9","holds":null,`)

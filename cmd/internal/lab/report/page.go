@@ -80,9 +80,7 @@ type shownFigure struct {
 	Title    string
 	Panels   []panel
 	Legend   []legendEntry
-	Headers  []string
-	Rows     [][]shownCell
-	Words    []bool
+	Tables   []shownTable
 	Notes    []string
 	Findings []repro.Finding
 }
@@ -93,6 +91,13 @@ func (f shownFigure) Drawn() bool { return len(f.Panels) > 0 }
 type panel struct {
 	Title string
 	SVG   template.HTML
+	Wide  bool // a narrow screen shows a part of it
+}
+
+type shownTable struct {
+	Headers []string
+	Words   []bool // of the columns: which of them hold words
+	Rows    [][]shownCell
 }
 
 type shownCell struct {
@@ -146,18 +151,25 @@ func shownOf(f PageFigure) (shownFigure, error) {
 		return s, nil
 	}
 	s.Title, s.Notes = f.Title, f.Notes
-	g := gridOf(f.Figure)
-	s.Headers, s.Words = g.headers, g.words
+	s.Tables = append(s.Tables, gridOf(f.Figure).shown())
+	if f.More != nil {
+		s.Tables = append(s.Tables, gridFor(f.More).shown())
+	}
+	var err error
+	s.Panels, s.Legend, err = panelsFor(f.Figure)
+	return s, err
+}
+
+func (g grid) shown() shownTable {
+	t := shownTable{Headers: g.headers, Words: g.words}
 	for _, row := range g.rows {
 		var cells []shownCell
 		for i, text := range row {
 			cells = append(cells, shownCell{text, g.words[i]})
 		}
-		s.Rows = append(s.Rows, cells)
+		t.Rows = append(t.Rows, cells)
 	}
-	var err error
-	s.Panels, s.Legend, err = panelsFor(f.Figure)
-	return s, err
+	return t
 }
 
 // Of a picture on a page, which scales it down on a narrow screen.
@@ -165,21 +177,29 @@ const (
 	pagePanelWidth  = 12.5 * vg.Centimeter
 	pagePanelHeight = 8 * vg.Centimeter
 	pageBoxesWidth  = 18 * vg.Centimeter
+	pageBarsHeight  = 11 * vg.Centimeter
 )
 
 // panelsFor draws the panels of a figure. Their curves are named by the legend, which they share.
 func panelsFor(f Figure) (panels []panel, legend []legendEntry, err error) {
-	add := func(title string, p *plot.Plot, width vg.Length) error {
-		svg, err := draw.Inline(p, width, pagePanelHeight)
-		panels = append(panels, panel{title, template.HTML(svg)}) // texts of plots are escaped by the writer of SVG
+	add := func(title string, p *plot.Plot, width, height vg.Length) error {
+		svg, err := draw.Inline(p, width, height)
+		panels = append(panels, panel{title, template.HTML(svg), width > pagePanelWidth}) // texts of plots are escaped by the writer of SVG
 		return err
 	}
 	if len(f.Boxes) > 0 {
 		p, err := boxPlot(f)
-		if err != nil {
-			return nil, nil, err
+		if err == nil {
+			err = add("", p, pageBoxesWidth, pagePanelHeight)
 		}
-		return panels, nil, add("", p, pageBoxesWidth)
+		return panels, nil, err
+	}
+	if len(f.Bars) > 0 {
+		p, err := barPlot(f)
+		if err == nil {
+			err = add("", p, barsWidth, pageBarsHeight)
+		}
+		return panels, nil, err
 	}
 	if len(f.Curves) == 0 {
 		return nil, nil, nil
@@ -191,7 +211,7 @@ func panelsFor(f Figure) (panels []panel, legend []legendEntry, err error) {
 	for _, curves := range all {
 		p, err := figurePanel(f, "", curves, false)
 		if err == nil {
-			err = add(curves[0].Panel, p, pagePanelWidth)
+			err = add(curves[0].Panel, p, pagePanelWidth, pagePanelHeight)
 		}
 		if err != nil {
 			return nil, nil, err

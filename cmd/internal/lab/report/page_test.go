@@ -32,6 +32,10 @@ func page() Page {
 	boxes := figure()
 	boxes.Curves, boxes.Y, boxes.Boxes = nil, "ms", []repro.Box{{Group: "SELECT", Name: "plain", Values: []float64{1, 2, 3}}}
 	add("boxes", boxes)
+	bars := figure()
+	bars.Curves, bars.Bars = nil, []repro.Bar{{Group: "Payment", Name: "UPDATE", Y: 1, Low: 0.5, High: 2}}
+	bars.More = tableFigure().Table
+	add("bars", bars)
 	words := tableFigure()
 	words.Curves = nil
 	words.Title = `<script>alert("x")</script> & co`
@@ -55,7 +59,7 @@ func TestPage(t *testing.T) {
 	for _, want := range []string{
 		"opebench repro all --quick", "opebench repro curves", "seed 7", "in 1m1s", "go1.26", "2 cores", "v0.0.0", "2023-11-14 22:13 UTC",
 		`href="#curves"`, `<section id="curves">`, "what table shows", "After Waage et al. 2016, figure 9.",
-		"3 hold, 3 differ, 2 are unclear", "1.25 (1.20-1.30)", "these are quick runs", "Things of 10,000 values",
+		"4 hold, 4 differ, 2 are unclear", "1.25 (1.20-1.30)", "these are quick runs", "Things of 10,000 values",
 		"&lt;script&gt;alert(&#34;x&#34;)&lt;/script&gt; &amp; co", "It ended early: interrupted", "It was not measured: the store is &lt;away&gt;",
 		"<figcaption>read</figcaption>", "<figcaption>write</figcaption>", "prefers-color-scheme: dark",
 	} {
@@ -67,14 +71,14 @@ func TestPage(t *testing.T) {
 	for _, address := range regexp.MustCompile(`https?://[^"<) ]*`).FindAllString(text, -1) {
 		require.Contains(t, []string{"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}, address, "something else is loaded")
 	}
-	require.Equal(t, 6, strings.Count(text, "<section"))
+	require.Equal(t, 7, strings.Count(text, "<section"))
 	require.False(t, strings.Contains(html(t, Page{}), "quick runs"))
 }
 
 // Every drawing is well formed, scales with the page, and takes all its colours from it.
 func TestDrawingsOfPages(t *testing.T) {
 	drawings := regexp.MustCompile(`(?s)<svg role.*?</svg>`).FindAllString(html(t, page()), -1)
-	require.Len(t, drawings, 5) // a picture of panels has one for each
+	require.Len(t, drawings, 6) // a picture of panels has one for each
 	for _, svg := range drawings {
 		require.NoError(t, xml.Unmarshal([]byte(svg), new(struct{})))
 		require.Contains(t, svg, "viewBox")

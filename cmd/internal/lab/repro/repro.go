@@ -27,6 +27,7 @@ type Figure struct {
 	Stored bool   // it is measured in a database, which Config.Database must name
 	Once   bool   // it has no rounds
 	Loads  Loads  // how it puts rows
+	Beside bool   // Config.Beside may name another one, which it is compared with
 	Drawn  bool   // its result has curves, boxes or bars
 	Run    func(ctx context.Context, cfg Config) (*Result, error)
 }
@@ -41,7 +42,7 @@ const (
 
 // Figures returns all figures that can be reproduced.
 func Figures() []Figure {
-	return slices.Concat(waageSamplings, waageInserts, waageDecrypt, waageCriteria, ppcTable, ppcQueries, ppcTPCH, ferrettiFigures, commandFigures, orderTimeFigures, saasFigures, zerodbFigures, zerodbMix)
+	return slices.Concat(waageSamplings, waageInserts, waageDecrypt, waageLambda, waageCriteria, ppcTable, ppcQueries, ppcTPCH, ferrettiFigures, commandFigures, orderTimeFigures, saasFigures, zerodbFigures, zerodbMix)
 }
 
 // Find returns the figure with a name.
@@ -64,9 +65,10 @@ type Config struct {
 
 	// Of figures that are measured in a database.
 	Database Database
-	Rounds   int // 0 is the figure's own number
-	Batch    int // rows that are sent together
-	Writers  int // batches that are under way together
+	Beside   *Database // is measured in turns with it, of figures that take one; nil is none
+	Rounds   int       // 0 is the figure's own number
+	Batch    int       // rows that are sent together
+	Writers  int       // batches that are under way together
 }
 
 // size returns how large something is in the whole experiment or the quick one.
@@ -109,6 +111,7 @@ type Result struct {
 	Bars     []Bar     // in place of curves
 	Marks    []float64 // places on the X axis that a table shows, if there is no other table
 	Table    *Table
+	More     *Table   // is shown below the other one
 	Notes    []string // what has to be known to read the table
 	Findings []Finding
 }

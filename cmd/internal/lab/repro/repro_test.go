@@ -51,6 +51,8 @@ func TestWaageSamplings(t *testing.T) {
 	require.Equal(t, "+-+", marks(fig1.Findings[:3])) // the fourth is of the machine
 	require.Equal(t, "-++", marks(fig2.Findings))
 	for _, r := range []*Result{fig1, fig2} {
+		require.Equal(t, []string{"all pairs kept", "targets only kept", "the paper's text"}, []string{r.Curves[0].Name, r.Curves[1].Name, r.Curves[2].Name})
+		require.Contains(t, r.Notes[0], "All pairs kept: as the paper describes")
 		require.NotEmpty(t, r.X)
 		require.NotEmpty(t, r.Y)
 		for _, x := range r.Marks {

@@ -1,6 +1,7 @@
 package repro
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -132,6 +133,25 @@ func (p properties) security() Cell {
 	return words("%s", text)
 }
 
+// notBuilt are the other schemes of the paper's table 1: what the table says of V, by which criterion
+// they are impractical, and why, all by sections 3.1 and 3.2. A "?" has an informal analysis or none.
+var notBuilt = []struct{ scheme, security, criteria, why string }{
+	{"Kadhem 2010", "?", "II", "keeps metadata of parts of the domain"},
+	{"Liu & Wang 2012", "?", "IV", "must know the least distance of values"},
+	{"Popa 2013", "IND-OCPA", "III", "runs a component beside the database"},
+	{"Liu 2014", "?", "II, IV", "the same metadata; encrypts all beforehand"},
+	{"Chenette 2015", "> ROPF", "", "no decryption; code in the database compares"},
+}
+
+// notBuiltTable tells them.
+func notBuiltTable() *Table {
+	t := &Table{Names: 1, Columns: []string{"not built", "V", "criterion", "reason"}, Words: []bool{true, true, true, true}}
+	for _, s := range notBuilt {
+		t.Rows = append(t.Rows, []Cell{words("%s", s.scheme), words("%s", s.security), words("%s", cmp.Or(s.criteria, "-")), words("%s", s.why)})
+	}
+	return t
+}
+
 func criteriaTable(ctx context.Context, cfg Config) (*Result, error) {
 	keys := cfg.size(criteriaKeys, criteriaQuickKeys)
 	cfg.bar().Start("observe", len(variants)*keys)
@@ -148,12 +168,14 @@ func criteriaTable(ctx context.Context, cfg Config) (*Result, error) {
 		Title: fmt.Sprintf("The criteria I to V: %s values, %d keys", commas(criteriaValues), keys),
 		Runs:  keys,
 		Table: &Table{Names: 2, Columns: []string{"", "scheme", "here", "the paper"}, Words: []bool{true, true, true, true}},
+		More:  notBuiltTable(),
 		Notes: []string{
 			"I, whether ciphertexts change, II, data structures, and III, components: what the Go types promise, and what was counted when ascending 32-bit values were encrypted one by one. III: comparisons in the database for a range, and round trips to the index by a new client; nothing runs beside the database.",
 			"IV: all integer types of 8 to 64 bits, negative values included, that come back, and float32, whose ranges are right.",
 			fmt.Sprintf("V: the share of %s uniform values, of a domain of %d bits, that are read to within 1 %% of the domain: scaling, by who knows the domain (in brackets, the shift too); rank, by who knows the distribution. trace: the pairs of values of which the labels show which came first.",
 				commas(criteriaValues), criteriaBits),
 			"The paper: in the words of its text, and for V of its table 1.",
+			"Not built: schemes that the paper's table 1 has too, and the paper calls impractical. V: of its table, where ? has an informal analysis or none. The reasons are its own, of sections 3.1 and 3.2.",
 		},
 		Findings: criteriaFindings(all),
 	}

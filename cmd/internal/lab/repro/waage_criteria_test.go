@@ -57,6 +57,19 @@ func TestCriteriaTable(t *testing.T) {
 	}
 	require.Equal(t, "+--+--", marks(r.Findings))
 
+	// Each scheme of the paper's table is measured or told to be not built, and no line of it is too wide for a terminal.
+	papers := map[string]bool{}
+	for _, v := range variants {
+		papers[v.paper] = true
+	}
+	for _, row := range r.More.Rows {
+		require.Len(t, row, len(r.More.Columns))
+		require.NotContains(t, papers, row[0].Text)
+		papers[row[0].Text] = true
+		require.LessOrEqual(t, len(row[3].Text), 44)
+	}
+	require.Len(t, papers, 8)
+
 	for range 2 {
 		p, err := observe(context.Background(), cfg, variants[0], criteriaQuickKeys)
 		require.NoError(t, err)

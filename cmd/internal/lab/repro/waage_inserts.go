@@ -7,7 +7,6 @@ import (
 	"iter"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/bench"
@@ -25,7 +24,7 @@ var waageInserts = []Figure{
 	{
 		Name: "waage-fig3", About: "time to encrypt and insert, by values (Cassandra)",
 		Source: "Waage, Homann and Wiese, SECRYPT 2016, figure 3",
-		Stored: true, Loads: Written, Drawn: true,
+		Stored: true, Loads: Written, Beside: true, Drawn: true,
 		Run: func(ctx context.Context, cfg Config) (*Result, error) {
 			return waageInsert(ctx, cfg, "Cassandra")
 		},
@@ -33,7 +32,7 @@ var waageInserts = []Figure{
 	{
 		Name: "waage-fig4", About: "the same in HBase",
 		Source: "Waage, Homann and Wiese, SECRYPT 2016, figure 4",
-		Stored: true, Loads: Written, Drawn: true,
+		Stored: true, Loads: Written, Beside: true, Drawn: true,
 		Run: func(ctx context.Context, cfg Config) (*Result, error) {
 			return waageInsert(ctx, cfg, "HBase")
 		},
@@ -103,13 +102,34 @@ const (
 // A timing is what was measured of an insertion.
 type timing struct {
 	insertion
+	db      int         // of [Config.databases]
+	prefix  string      // of the name, where there are two
 	seconds [][]float64 // by round and step: since the first value
 	passes  int         // over the whole index, in all rounds
 	moved   int         // values that got another ciphertext, in all rounds
 }
 
+func (t *timing) fullName() string { return t.prefix + t.name }
+
 // total returns the time of all steps of a round.
 func (t *timing) total(round int) float64 { return t.seconds[round][insertSteps-1] }
+
+// over returns how many times longer t took than u, by round.
+func (t *timing) over(u *timing) (all []float64) {
+	for round := range min(len(t.seconds), len(u.seconds)) {
+		all = append(all, t.total(round)/u.total(round))
+	}
+	return all
+}
+
+// at returns the point of a curve after a step.
+func (t *timing) at(i int, x float64) Point {
+	var seconds []float64
+	for _, steps := range t.seconds {
+		seconds = append(seconds, steps[i])
+	}
+	return medianOf(seconds).at(x)
+}
 
 // A ratio is the median of a ratio of times in the same round, with its 95 % confidence interval,
 // whose ends are NaN where there were too few rounds.
@@ -189,6 +209,16 @@ func (v verdict) finding(format string, args ...any) Finding {
 
 type timings []*timing
 
+// in returns those of a database.
+func (ts timings) in(db int) (some timings) {
+	for _, t := range ts {
+		if t.db == db {
+			some = append(some, t)
+		}
+	}
+	return some
+}
+
 func (ts timings) named(name string) *timing {
 	i := slices.IndexFunc(ts, func(t *timing) bool { return t.name == name })
 	return ts[i]
@@ -207,13 +237,7 @@ func (ts timings) overOrders(a, b string) ratio {
 }
 
 // factors returns how many times longer a took than b, by round.
-func (ts timings) factors(a, b string) (all []float64) {
-	x, y := ts.named(a), ts.named(b)
-	for round := range min(len(x.seconds), len(y.seconds)) {
-		all = append(all, x.total(round)/y.total(round))
-	}
-	return all
-}
+func (ts timings) factors(a, b string) []float64 { return ts.named(a).over(ts.named(b)) }
 
 // waageInsert measures in the configured database what the paper measured in its own. When it fails,
 // or ctx ends, it returns what the rounds before were, if there was one, together with the error.
@@ -224,49 +248,63 @@ func waageInsert(ctx context.Context, cfg Config, paperStore string) (*Result, e
 		return nil, err
 	}
 	last := step * insertSteps
+	dbs := cfg.databases()
+	names, shown := dbs[0].Name, []int{0, insertSteps/2 - 1, insertSteps - 1}
+	if len(dbs) > 1 {
+		names += " and " + dbs[1].Name + " in turns"
+		shown = nil // the times are in the table that compares them
+	}
 	r := &Result{
 		Title: fmt.Sprintf("Time to encrypt and insert: up to %s uniform int32 values, %s, batches of %d by %d %s, median of %d %s",
-			commas(float64(last)), cfg.Database.Name, cfg.Batch, cfg.Writers, plural(cfg.Writers, "writer"), rounds, plural(rounds, "round")),
+			commas(float64(last)), names, cfg.Batch, cfg.Writers, plural(cfg.Writers, "writer"), rounds, plural(rounds, "round")),
 		X: "number of inserted values", Y: "time in s (log scale)", LogY: true, Runs: rounds,
-		Table: &Table{
-			Names:   1,
-			Columns: []string{"", commas(float64(step)) + " s", commas(float64(last/2)) + " s", commas(float64(last)) + " s", "x unencrypted", "passes", "moved"},
-			Words:   []bool{true, false, false, false, false, false, false},
-		},
+		Table: &Table{Names: 1, Columns: []string{""}},
 		Notes: []string{"x unencrypted: the time of all values beside that of no encryption in the same round, with its 95 % interval. " +
 			"The Kerschbaum curves are compared with the unencrypted one of the same order that has the same index and postings, the others with the plain one. " +
 			"passes: how often the whole index was written again, and moved: values that got another ciphertext, both in a round."},
-		Findings: insertFindings(all, cfg, paperStore),
+		Findings: insertFindings(all.in(0), cfg, paperStore),
 	}
 	r.early(planned)
-	if !strings.HasPrefix(cfg.Database.Name, strings.ToLower(paperStore)) {
+	if !slices.ContainsFunc(dbs, func(d Database) bool { return d.is(paperStore) }) {
 		r.Notes = append(r.Notes, "The paper measured this in "+paperStore+".")
 	}
+	for _, i := range shown {
+		r.Table.Columns = append(r.Table.Columns, commas(float64((i+1)*step))+" s")
+	}
+	r.Table.Columns = append(r.Table.Columns, "x unencrypted", "passes", "moved")
+	r.Table.Words = make([]bool, len(r.Table.Columns))
+	r.Table.Words[0] = true
+	for db := range dbs {
+		r.addInsertions(all.in(db), step, shown)
+	}
+	if len(dbs) > 1 {
+		r.compareDatabases(all, dbs)
+	}
+	return r, err
+}
+
+// addInsertions adds a row for each curve of a database, with its times after some steps, and the curves.
+func (r *Result) addInsertions(all timings, step int, shown []int) {
 	for _, t := range all {
-		if n := len(t.seconds); n < rounds {
-			r.Notes = append(r.Notes, fmt.Sprintf("%s: of %d rounds only, since it is more than %d times slower than unencrypted.", t.name, n, slowFactor))
+		if n := len(t.seconds); n < r.Runs {
+			r.Notes = append(r.Notes, fmt.Sprintf("%s: of %d rounds only, since it is more than %d times slower than unencrypted.", t.fullName(), n, slowFactor))
 		}
-		c := Curve{Name: t.name, Kin: t.kin}
+		c := Curve{Name: t.fullName(), Kin: t.kin}
 		for i := range insertSteps {
-			var at []float64
-			for _, seconds := range t.seconds {
-				at = append(at, seconds[i])
-			}
-			c.Points = append(c.Points, medianOf(at).at(float64((i+1)*step)))
+			c.Points = append(c.Points, t.at(i, float64((i+1)*step)))
 		}
 		r.Curves = append(r.Curves, c)
 		factor := words("1")
 		if t.beside != "" {
 			factor = all.ratio(t.name, t.beside).cell()
 		}
-		row := []Cell{words("%s", t.name)}
-		for _, i := range []int{0, insertSteps/2 - 1, insertSteps - 1} {
+		row := []Cell{words("%s", t.fullName())}
+		for _, i := range shown {
 			row = append(row, numeral(c.Points[i].Y, 3))
 		}
 		r.Table.Rows = append(r.Table.Rows, append(row, factor,
 			numeral(float64(t.passes)/float64(len(t.seconds)), 0), numeral(float64(t.moved)/float64(len(t.seconds)), 0)))
 	}
-	return r, err
 }
 
 func plural(n int, what string) string {
@@ -285,25 +323,17 @@ func timeInsertions(ctx context.Context, cfg Config, step, rounds int) (all timi
 	if err != nil {
 		return nil, 0, err
 	}
-	st := cfg.Database.Store
-	if !cfg.Database.Replace {
+	dbs := cfg.databases()
+	for _, d := range dbs {
 		// Nothing is written before it is known that no table of a user is in the way.
-		exist, err := st.Tables(ctx)
-		if err != nil {
+		if err := d.vacant(ctx); err != nil {
 			return nil, 0, err
-		}
-		for _, c := range insertions {
-			target, err := benchtable.TargetOf(c.scheme, "")
-			if err != nil {
-				return nil, 0, err
-			}
-			if slices.Contains(exist, target.Name()) {
-				return nil, 0, fmt.Errorf("%w: the store holds values under %s already; name another store, or give --replace to drop them", bench.ErrExists, target.Name())
-			}
 		}
 	}
 	for _, c := range insertions {
-		all = append(all, &timing{insertion: c})
+		for db, prefix := range prefixes(dbs) { // beside each other, as they take turns
+			all = append(all, &timing{insertion: c, db: db, prefix: prefix})
+		}
 	}
 	cfg.bar().Start("insert", rounds*len(all)*step*insertSteps)
 	defer cfg.bar().Done()
@@ -334,6 +364,27 @@ func timeInsertions(ctx context.Context, cfg Config, step, rounds int) (all timi
 	return all, rounds, nil
 }
 
+// vacant returns an error that wraps bench.ErrExists if the store has a table under one of the schemes that is not to be dropped.
+func (d Database) vacant(ctx context.Context) error {
+	if d.Replace {
+		return nil
+	}
+	exist, err := d.Store.Tables(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range insertions {
+		target, err := benchtable.TargetOf(c.scheme, "")
+		if err != nil {
+			return err
+		}
+		if slices.Contains(exist, target.Name()) {
+			return fmt.Errorf("%w: %s holds values under %s already; name another store, or give --replace to drop them", bench.ErrExists, d.Name, target.Name())
+		}
+	}
+	return nil
+}
+
 // clone returns timings that stay as they are while others of these rounds come.
 func (ts timings) clone() timings {
 	var copies timings
@@ -347,7 +398,7 @@ func (ts timings) clone() timings {
 
 // skips reports whether a curve has been measured often enough for being so slow.
 func (ts timings) skips(t *timing, round int) bool {
-	return round >= slowRounds && t.beside != "" && ts.ratio(t.name, t.beside).mid > slowFactor
+	return round >= slowRounds && t.beside != "" && ts.in(t.db).ratio(t.name, t.beside).mid > slowFactor
 }
 
 // fill inserts the values of a round into a new table of each curve.
@@ -356,7 +407,7 @@ func (ts timings) fill(ctx context.Context, cfg Config, kind values.Kind, order 
 	if err != nil {
 		return err
 	}
-	st := cfg.Database.Store
+	dbs := cfg.databases()
 	var tables []bench.Table
 	for _, t := range ts {
 		target, err := benchtable.TargetOf(t.scheme, "")
@@ -367,13 +418,13 @@ func (ts timings) fill(ctx context.Context, cfg Config, kind values.Kind, order 
 		// No time is taken here, so that a server which was too busy to make it may be asked again.
 		var table bench.Table
 		for range 1 + makeAgain {
-			table, _, err = st.Create(ctx, target, kind, source.Column(), true)
+			table, _, err = dbs[t.db].Store.Create(ctx, target, kind, source.Column(), true)
 			if !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrUnknownOutcome) {
 				break
 			}
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", t.name, err)
+			return fmt.Errorf("%s: %w", t.fullName(), err)
 		}
 		tables = append(tables, table)
 		t.seconds = append(t.seconds, make([]float64, insertSteps))
@@ -382,10 +433,10 @@ func (ts timings) fill(ctx context.Context, cfg Config, kind values.Kind, order 
 		part := slice{kind, values[i*step : (i+1)*step]}
 		for j := range ts {
 			at := (i + j + round) % len(ts)
-			ids := st.Load(loads.NewName())
+			ids := dbs[ts[at].db].Store.Load(loads.NewName())
 			start := time.Now()
 			if _, err := bench.Insert(ctx, tables[at], ids, part, 0, cfg.Batch, cfg.Writers, nil); err != nil {
-				return fmt.Errorf("%s: %w", ts[at].name, err)
+				return fmt.Errorf("%s: %w", ts[at].fullName(), err)
 			}
 			seconds := ts[at].seconds[len(ts[at].seconds)-1]
 			seconds[i] = time.Since(start).Seconds()
@@ -402,7 +453,7 @@ func (ts timings) fill(ctx context.Context, cfg Config, kind values.Kind, order 
 		}
 		if round == 0 {
 			if err := holds(ctx, tables[at], kind, values); err != nil {
-				return fmt.Errorf("%s: %w", t.name, err)
+				return fmt.Errorf("%s: %w", t.fullName(), err)
 			}
 		}
 	}

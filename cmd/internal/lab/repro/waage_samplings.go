@@ -130,6 +130,7 @@ func samplingResult(ctx context.Context, cfg Config, what, detail string, of fun
 		Title: fmt.Sprintf("Samplings %s: %s uniform int32 values, %s%s", what, commas(samplingValues), meanOf(runs), detail),
 		X:     "number of values encrypted", Y: "samplings " + what,
 		Runs: runs, Marks: samplingMarks, Findings: findings(counted[0], counted[1]),
+		Notes: []string{"All pairs kept: as the paper describes RUS, which adds every pair that it draws. Targets only kept: the other reading of its modification, and what tables here do."},
 	}
 	for _, c := range counted {
 		var points []Point
