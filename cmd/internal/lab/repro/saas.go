@@ -392,11 +392,12 @@ func logRound(ctx context.Context, cfg Config, all []*logTiming, tables []logTab
 			t.seconds[operation] = append(t.seconds[operation], make([]float64, steps))
 		}
 		for s := range steps {
+			entries := entriesFor(cfg.Seed, first+s*step, step, operation) // to make them is no part of what is timed
 			turns := rand.New(rand.NewPCG(cfg.Seed, uint64((round*len(logOperations)+operation)*steps+s))).Perm(len(all))
 			for _, at := range turns {
 				start := time.Now()
-				for n := s * step; n < (s+1)*step; n++ {
-					if err := logOperate(ctx, tables[at], cfg.Seed, first+n, operation); err != nil {
+				for _, e := range entries {
+					if err := logOperate(ctx, tables[at], e, operation); err != nil {
 						return fmt.Errorf("%s: %w", all[at].kind.name, err)
 					}
 				}
@@ -425,10 +426,17 @@ func logRound(ctx context.Context, cfg Config, all []*logTiming, tables []logTab
 	return nil
 }
 
-// logOperate does an operation on the n-th entry. An entry that is read is compared with the one
+// entriesFor returns n entries from one on, as an operation has them.
+func entriesFor(seed uint64, from, n, operation int) (all []entry) {
+	for i := range n {
+		all = append(all, entryOf(seed, from+i, logOperations[operation] == "update"))
+	}
+	return all
+}
+
+// logOperate does an operation on an entry. An entry that is read is compared with the one
 // that was written.
-func logOperate(ctx context.Context, t logTable, seed uint64, n, operation int) error {
-	e := entryOf(seed, n, logOperations[operation] == "update")
+func logOperate(ctx context.Context, t logTable, e entry, operation int) error {
 	switch logOperations[operation] {
 	case "insert", "update":
 		return t.put(ctx, e)
@@ -463,7 +471,7 @@ func (t *logTiming) count(ctx context.Context, cfg Config, w *workspace, name st
 	for warm := range 2 { // the first client of a table may have to ask more
 		for operation := range logOperations {
 			before := db.now()
-			if err := logOperate(ctx, table, cfg.Seed, countedFrom+warm, operation); err != nil {
+			if err := logOperate(ctx, table, entriesFor(cfg.Seed, countedFrom+warm, 1, operation)[0], operation); err != nil {
 				return err
 			}
 			t.asked[operation] = db.now().since(before)
@@ -475,7 +483,7 @@ func (t *logTiming) count(ctx context.Context, cfg Config, w *workspace, name st
 	before := db.now()
 	for _, operation := range []int{0, 3} {
 		for n := range countedEntries {
-			if err := logOperate(ctx, table, cfg.Seed, countedFrom+n, operation); err != nil {
+			if err := logOperate(ctx, table, entriesFor(cfg.Seed, countedFrom+n, 1, operation)[0], operation); err != nil {
 				return err
 			}
 		}

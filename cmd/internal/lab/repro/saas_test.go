@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -179,7 +180,7 @@ func TestLogDisk(t *testing.T) {
 }
 
 // logs opens an empty table of each kind.
-func logs(t *testing.T, sensitive int) (w *workspace, all map[string]logTable) {
+func logs(t testing.TB, sensitive int) (w *workspace, all map[string]logTable) {
 	ctx := context.Background()
 	w, err := newWorkspace(ctx, Config{Database: memory()})
 	require.NoError(t, err)
@@ -214,7 +215,7 @@ func TestLogTables(t *testing.T) {
 			got, err = table.get(ctx, e.id, e.tenant)
 			require.NoError(t, err)
 			require.Equal(t, updated, got, name)
-			require.ErrorIs(t, logOperate(ctx, table, 1, 5, 1), exit.ErrWrongAnswer, "not what was inserted")
+			require.ErrorIs(t, logOperate(ctx, table, e, 1), exit.ErrWrongAnswer, "not what was inserted")
 			require.NoError(t, table.remove(ctx, e.id, e.tenant))
 			_, err = table.get(ctx, e.id, e.tenant)
 			require.ErrorIs(t, err, errNoEntry, name)
@@ -359,4 +360,43 @@ func TestStorageFinding(t *testing.T) {
 	}
 	ours.disk = 26
 	require.Equal(t, "-", marks([]Finding{storageFinding(all, 3)}))
+}
+
+// nullLog is entries in memory.
+type nullLog map[int64]entry
+
+func (n nullLog) put(_ context.Context, e entry) error { n[e.id] = e; return nil }
+func (n nullLog) get(_ context.Context, id int64, _ string) (entry, error) {
+	e, ok := n[id]
+	if !ok {
+		return e, errNoEntry
+	}
+	return e, nil
+}
+func (n nullLog) remove(_ context.Context, id int64, _ string) error { delete(n, id); return nil }
+
+// BenchmarkLogHarness measures operations on entries in memory, beside those on rows in the clear in the database in memory, which is
+// faster than all that is measured.
+func BenchmarkLogHarness(b *testing.B) {
+	ctx := context.Background()
+	_, all := logs(b, 3)
+	tables := []logTable{make(nullLog), all[plainEntries]}
+	var seconds [2][len(logOperations)][]float64
+	for n := 0; b.Loop(); n += 20 {
+		for operation := range logOperations {
+			entries := entriesFor(1, n, 20, operation)
+			for i, table := range tables {
+				start := time.Now()
+				for _, e := range entries {
+					if err := logOperate(ctx, table, e, operation); err != nil {
+						b.Fatal(err)
+					}
+				}
+				seconds[i][operation] = append(seconds[i][operation], time.Since(start).Seconds())
+			}
+		}
+	}
+	for operation, what := range logOperations {
+		b.ReportMetric(100*medianOf(seconds[0][operation]).mid/medianOf(seconds[1][operation]).mid, what+"-%")
+	}
 }
