@@ -57,11 +57,8 @@ func (r *reproduction) measureAll(ctx context.Context, figures []repro.Figure) (
 			}
 		}
 		failed, shown := r.measure(ctx, figure)
-		err = errors.Join(err, failed)
-		if shown != nil {
-			return errors.Join(err, shown)
-		}
-		if ctx.Err() != nil {
+		err = errors.Join(err, failed, shown)
+		if shown != nil || ctx.Err() != nil {
 			break // the page has what there is
 		}
 	}
@@ -106,8 +103,8 @@ func (r *reproduction) measure(ctx context.Context, figure repro.Figure) (failed
 func (r *reproduction) run(ctx context.Context, figure repro.Figure) (result *repro.Result, err error) {
 	cfg := repro.Config{Seed: r.seed, Quick: r.quick, Progress: r.env.Progress(), Rounds: r.rounds, Batch: r.Batch, Writers: r.Writers}
 	if figure.Stored {
-		free, err := r.open(ctx, r.env, figure, &cfg)
-		if err != nil {
+		var free func() error
+		if free, err = r.open(ctx, r.env, figure, &cfg); err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, free()) }()
