@@ -116,7 +116,7 @@ func TestResponseTimesWithLease(t *testing.T) {
 	for _, c := range orderCommands {
 		times = append(times, &orderTime{kind: c, seconds: [][]float64{{1}, {2}, {3}}})
 	}
-	for _, lease := range []time.Duration{0, time.Second} {
+	for _, lease := range []time.Duration{0, 200 * time.Millisecond} {
 		st, err := store.Open(ctx, cfg.Database.DB, cfg.Database.Key, nil)
 		require.NoError(t, err)
 		require.NoError(t, st.SetLease(ctx, lease))
