@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,12 +20,14 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/internal/cli/stores"
 	"github.com/rangecrypt/rangecrypt/internal/cli/wording"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 // A reproduction is a run of the command: what it measures, and where it shows that.
 type reproduction struct {
 	*reproOptions
 	env   *cli.Env
+	keys  kms.KMS // the key of the stores, which is asked for once
 	plots []*command.PlotFile
 	html  *command.PlotFile // nil for none
 	page  report.Page
@@ -43,25 +46,49 @@ func reproduce(ctx context.Context, e *cli.Env, opts *reproOptions) (err error) 
 	if err := r.files(); err != nil {
 		return err
 	}
+	if r.keys, err = opts.master(e); err != nil {
+		return err
+	}
+	if len(figures) > 1 {
+		if err := r.try(ctx); err != nil {
+			return err
+		}
+	}
 	return r.measureAll(ctx, figures)
+}
+
+// try opens the stores that are named: no figure is measured before one that cannot be opened is known.
+func (r *reproduction) try(ctx context.Context) error {
+	if r.store == "" {
+		return nil
+	}
+	free, err := r.open(ctx, r.env, repro.Figure{Beside: true}, r.keys, new(repro.Config))
+	if err != nil {
+		return exit.Early(ctx, err)
+	}
+	return free()
 }
 
 // measureAll measures figures one after the other, also after one that failed, and writes the page.
 func (r *reproduction) measureAll(ctx context.Context, figures []repro.Figure) (err error) {
 	start := time.Now()
-	r.page = report.Page{Env: show.ThisEnvironment(start), Command: r.command(r.figure), Store: stores.Shown(cmp.Or(r.store, temporary)), Seed: r.seed, Quick: r.quick}
+	r.page = report.Page{Env: show.ThisEnvironment(start), Command: r.command(r.figure), Seed: r.seed, Quick: r.quick}
+	if slices.ContainsFunc(figures, func(f repro.Figure) bool { return f.Stored }) {
+		r.page.Store = stores.Shown(cmp.Or(r.store, temporary))
+	}
 	for i, figure := range figures {
 		if r.together() {
-			if err := r.env.Line("%s (%d of %d): %s", figure.Name, i+1, len(figures), figure.About); err != nil {
-				return err
+			if shown := r.env.Line("%s (%d of %d): %s", figure.Name, i+1, len(figures), figure.About); shown != nil {
+				err = errors.Join(err, shown)
+				break
 			}
 		}
 		failed, shown := r.measure(ctx, figure)
-		err = errors.Join(err, failed)
-		if shown != nil {
-			return errors.Join(err, shown)
+		err = errors.Join(err, failed, shown)
+		if ctx.Err() != nil && err == nil && i+1 < len(figures) {
+			err = exit.ErrInterrupted // between two figures
 		}
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || shown != nil {
 			break // the page has what there is
 		}
 	}
@@ -106,9 +133,9 @@ func (r *reproduction) measure(ctx context.Context, figure repro.Figure) (failed
 func (r *reproduction) run(ctx context.Context, figure repro.Figure) (result *repro.Result, err error) {
 	cfg := repro.Config{Seed: r.seed, Quick: r.quick, Progress: r.env.Progress(), Rounds: r.rounds, Batch: r.Batch, Writers: r.Writers}
 	if figure.Stored {
-		free, err := r.open(ctx, r.env, figure, &cfg)
+		free, err := r.open(ctx, r.env, figure, r.keys, &cfg)
 		if err != nil {
-			return nil, err
+			return nil, exit.Early(ctx, err)
 		}
 		defer func() { err = errors.Join(err, free()) }()
 	}
@@ -178,6 +205,9 @@ func (r *reproduction) files() error {
 	name, replace := r.reproOptions.html, true
 	if name == "" && r.figure == allFigures {
 		name, replace = allPage, false
+		if r.inStore(name) {
+			return exit.Usagef("%s is in the folder of an embedded store, where the database removes and replaces files: name a file elsewhere with --html", name)
+		}
 	}
 	if name == "" {
 		return nil
@@ -188,6 +218,17 @@ func (r *reproduction) files() error {
 	}
 	r.html = html
 	return err
+}
+
+// inStore reports whether a file, which no flag names, is in the folder of an embedded store.
+func (r *reproduction) inStore(name string) bool {
+	file := outfile.PlaceOf(name)
+	for _, store := range []string{r.store, r.beside} {
+		if _, folder := stores.Files(store); folder != "" && file.In(outfile.PlaceOf(folder)) {
+			return true
+		}
+	}
+	return file.Store() != ""
 }
 
 func (r *reproduction) discard() {

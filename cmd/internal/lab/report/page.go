@@ -21,7 +21,7 @@ import (
 type Page struct {
 	Env     show.Environment
 	Command string // that measured all of them
-	Store   string // where, for a reader
+	Store   string // where, for a reader; "" if nothing was measured in a database
 	Seed    uint64
 	Quick   bool
 	Took    time.Duration

@@ -57,6 +57,9 @@ var ferrettiFigures = []Figure{
 	},
 }
 
+// tpccPaperSize is what the paper's clients ask, in section 5.
+const tpccPaperSize = "TPC-C with 10 warehouses, 1,046 MB without encryption"
+
 func clientSteps(cfg Config) []int {
 	if cfg.Quick {
 		return []int{1, mostAsked}
@@ -739,6 +742,7 @@ func throughputBy(ctx context.Context, cfg Config, points []netPoint, xLabel str
 	r.Title = fmt.Sprintf("%s: %s, median of %d %s", title, cfg.Database.Name, rounds, plural(rounds, "round"))
 	r.early(planned)
 	r.Findings = findings(all)
+	r.below(tpccPaperSize)
 	return r, err
 }
 

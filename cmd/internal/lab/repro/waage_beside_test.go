@@ -17,6 +17,7 @@ func TestInsertsBesideAnotherDatabase(t *testing.T) {
 	r, err := waageInsert(ctx, cfg, cassandra)
 	require.NoError(t, err)
 	wellFormed(t, r)
+	smaller(t, r)
 	require.Contains(t, r.Title, "test and other in turns")
 	require.Len(t, r.Table.Rows, 2*len(insertions))
 	require.Len(t, r.More.Rows, len(insertions))

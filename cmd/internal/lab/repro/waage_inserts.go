@@ -280,6 +280,9 @@ func waageInsert(ctx context.Context, cfg Config, paperStore string) (*Result, e
 	if len(dbs) > 1 {
 		r.compareDatabases(all, dbs)
 	}
+	if cfg.Quick {
+		r.below(commas(insertStep*insertSteps) + " values")
+	}
 	return r, err
 }
 

@@ -55,6 +55,7 @@ func TestWaageInserts(t *testing.T) {
 			require.InDelta(t, last, *r.Table.Rows[i][3].Number, 1e-12)
 		}
 		wellFormed(t, r)
+		smaller(t, r)
 		// So few rounds have no interval.
 		require.NotEmpty(t, r.Findings)
 		for _, f := range r.Findings {
