@@ -145,9 +145,9 @@ func (r *reproduction) run(ctx context.Context, figure repro.Figure) (result *re
 	return result, err
 }
 
-// end writes the page. figures is how many were to be measured.
+// end writes the page, unless nothing was measured: one of an earlier run stays then. figures is how many were to be measured.
 func (r *reproduction) end(figures int) error {
-	if r.html == nil {
+	if r.html == nil || !slices.ContainsFunc(r.page.Figures, func(f report.PageFigure) bool { return f.Result != nil }) {
 		return nil
 	}
 	var page bytes.Buffer

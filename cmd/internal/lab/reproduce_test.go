@@ -100,6 +100,19 @@ func TestInterruptedFigures(t *testing.T) {
 	require.NotContains(t, page, "about two")
 }
 
+// Where nothing was measured, a page of an earlier run is not replaced.
+func TestNoFigureNoPage(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "page.html")
+	require.NoError(t, os.WriteFile(name, []byte("earlier"), 0o600))
+	r := &reproduction{reproOptions: &reproOptions{figure: "two", html: name, flags: newRepro(&cli.Env{}).Flags()}, env: &cli.Env{Stdout: io.Discard, Stderr: io.Discard}}
+	require.NoError(t, r.files())
+	defer r.discard()
+	require.EqualError(t, r.measureAll(context.Background(), threeFigures(nil)[1:2]), "two: no room")
+	page, err := os.ReadFile(name)
+	require.NoError(t, err)
+	require.Equal(t, "earlier", string(page))
+}
+
 // A page is written also when nobody reads on.
 func TestPageWithoutReaders(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "page.html")
