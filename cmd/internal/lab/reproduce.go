@@ -135,7 +135,7 @@ func (r *reproduction) run(ctx context.Context, figure repro.Figure) (result *re
 	if figure.Stored {
 		free, err := r.open(ctx, r.env, figure, r.keys, &cfg)
 		if err != nil {
-			return nil, exit.Early(ctx, err)
+			return nil, exit.Early(ctx, fmt.Errorf("%s: %w", figure.Name, err))
 		}
 		defer func() { err = errors.Join(err, free()) }()
 	}
