@@ -781,6 +781,15 @@ func requireFile(t *testing.T, place, name string) {
 }
 
 // The checks themselves must be able to fail.
+// Each figure of a paper that can be measured is listed with its command.
+func TestDocsListFigures(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(repository, "docs", "papers.md"))
+	require.NoError(t, err)
+	for _, f := range repro.Figures() {
+		require.Regexp(t, "\\| `opebench repro .*\\b"+f.Name+"\\b.*` \\|\\n", string(text), "no row of the table has the command")
+	}
+}
+
 func TestDocsChecksFail(t *testing.T) {
 	for _, text := range []string{
 		"rangecrypt tabel list", "rangecrypt table lists", "opebench insert --inptu x", "opebench run --n many", "opebench repro waage-fig99",

@@ -85,10 +85,10 @@ func (r *reproduction) measureAll(ctx context.Context, figures []repro.Figure) (
 		}
 		failed, shown := r.measure(ctx, figure)
 		err = errors.Join(err, failed, shown)
-		if ctx.Err() != nil && err == nil && i+1 < len(figures) {
-			err = exit.ErrInterrupted // between two figures
+		if ctx.Err() != nil && !errors.Is(err, exit.ErrInterrupted) && i+1 < len(figures) {
+			err = errors.Join(err, exit.ErrInterrupted) // between two figures
 		}
-		if ctx.Err() != nil || shown != nil {
+		if shown != nil || ctx.Err() != nil {
 			break // the page has what there is
 		}
 	}
@@ -133,8 +133,8 @@ func (r *reproduction) measure(ctx context.Context, figure repro.Figure) (failed
 func (r *reproduction) run(ctx context.Context, figure repro.Figure) (result *repro.Result, err error) {
 	cfg := repro.Config{Seed: r.seed, Quick: r.quick, Progress: r.env.Progress(), Rounds: r.rounds, Batch: r.Batch, Writers: r.Writers}
 	if figure.Stored {
-		free, err := r.open(ctx, r.env, figure, r.keys, &cfg)
-		if err != nil {
+		var free func() error
+		if free, err = r.open(ctx, r.env, figure, r.keys, &cfg); err != nil {
 			return nil, exit.Early(ctx, fmt.Errorf("%s: %w", figure.Name, err))
 		}
 		defer func() { err = errors.Join(err, free()) }()

@@ -119,7 +119,13 @@ func (o *runOptions) check() error {
 		}
 	}
 	if _, err := benchtable.Targets(o.stored(), benchtable.Layout(o.layout)); err != nil {
+		if slices.ContainsFunc(o.stored(), func(name string) bool { return benchtable.Baseline(name) == "" }) {
+			err = exit.Usagef("%v; and %s, %s and %s, which are no tables", err, bench.Bare, bench.Tree, bench.TreeUncached)
+		}
 		return err
+	}
+	if i := slices.IndexFunc(o.schemes, bench.IsTree); i >= 0 && o.layout == string(benchtable.LayoutColumn) {
+		return exit.Usagef("%s has its rows in the order of the values, as a row key has, and no columns: leave out --layout", o.schemes[i])
 	}
 	for _, name := range o.stores {
 		if err := stores.Check(name); err != nil {

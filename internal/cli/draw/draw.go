@@ -167,6 +167,7 @@ func Picture(name, headline string, width vg.Length, plots ...*plot.Plot) ([]byt
 		c := vgsvg.New(width, height)
 		paint(c)
 		_, err = c.WriteTo(&out)
+		return bytes.ReplaceAll(out.Bytes(), []byte(fontWritten), []byte(fontWritten+",Arial,Helvetica,sans-serif")), err
 	default:
 		c := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(144))}
 		paint(c)
@@ -174,6 +175,9 @@ func Picture(name, headline string, width vg.Length, plots ...*plot.Plot) ([]byt
 	}
 	return out.Bytes(), err
 }
+
+// fontWritten is how a drawing names its font. Where a reader has not got it, those of the same widths take its place.
+const fontWritten = "font-family:Liberation Sans"
 
 // most is how many plots stand side by side.
 const most = 4

@@ -19,3 +19,11 @@ func TestTitlesFit(t *testing.T) {
 		require.Equal(t, strings.ReplaceAll(s, " ", ""), strings.ReplaceAll(strings.Join(lines, ""), " ", ""))
 	}
 }
+
+// A drawing names fonts of the same widths, for readers who have not got the first.
+func TestDrawingsNameFonts(t *testing.T) {
+	svg, err := Picture("x.svg", "title", 300, New("plot", "y"))
+	require.NoError(t, err)
+	require.Regexp(t, `font-family:Liberation Sans,Arial,Helvetica,sans-serif;[^"]*">title<`, string(svg))
+	require.NotContains(t, string(svg), fontWritten+";")
+}

@@ -2,11 +2,13 @@ package repro
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 )
 
@@ -105,5 +107,26 @@ func TestResponseTimesKeepWholeRounds(t *testing.T) {
 		for _, seconds := range at.seconds {
 			require.Len(t, seconds, whole*nearTimes)
 		}
+	}
+}
+
+// Where the store gives writers a lease, a write is one round trip, and the figure says so.
+func TestResponseTimesWithLease(t *testing.T) {
+	ctx := context.Background()
+	cfg := Config{Seed: 1, Quick: true, Database: memory()}
+	times := []*orderTime{}
+	for _, c := range orderCommands {
+		times = append(times, &orderTime{kind: c, seconds: [][]float64{{1}, {2}, {3}}})
+	}
+	for _, lease := range []time.Duration{0, time.Second} {
+		st, err := store.Open(ctx, cfg.Database.DB, cfg.Database.Key, nil)
+		require.NoError(t, err)
+		require.NoError(t, st.SetLease(ctx, lease))
+		p, err := newParty(ctx, cfg, 1)
+		require.NoError(t, err)
+		trips := p.trips[slices.Index(orderSeries, orderEncrypted)]
+		require.Equal(t, map[bool]int{true: 2, false: 1}[lease == 0], trips[orderInsert])
+		require.Contains(t, timeFindings(times, p)[1].Text, map[bool]string{true: "takes 2 round trips", false: "takes one round trip, as in plaintext"}[lease == 0])
+		require.NoError(t, p.close(ctx))
 	}
 }
