@@ -211,14 +211,16 @@ func (o *reproOptions) database(ctx context.Context, e *cli.Env, name string, ke
 	return d, func() error { return errors.Join(d.DB.Close(), remove()) }, nil
 }
 
-// open has the configuration name what a figure is measured in; free closes it.
-func (o *reproOptions) open(ctx context.Context, e *cli.Env, figure repro.Figure, cfg *repro.Config) (free func() error, err error) {
-	var key kms.KMS = kms.NewLocal(ope.GenerateKey())
-	if o.key != "" {
-		if key, err = e.ReadKey(o.key); err != nil {
-			return nil, err
-		}
+// master returns the key of the stores: one of its own for temporary ones.
+func (o *reproOptions) master(e *cli.Env) (kms.KMS, error) {
+	if o.key == "" {
+		return kms.NewLocal(ope.GenerateKey()), nil
 	}
+	return e.ReadKey(o.key)
+}
+
+// open has the configuration name what a figure is measured in; free closes it.
+func (o *reproOptions) open(ctx context.Context, e *cli.Env, figure repro.Figure, key kms.KMS, cfg *repro.Config) (free func() error, err error) {
 	first, freeFirst, err := o.database(ctx, e, o.store, key)
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,12 +20,14 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/internal/cli/stores"
 	"github.com/rangecrypt/rangecrypt/internal/cli/wording"
+	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
 // A reproduction is a run of the command: what it measures, and where it shows that.
 type reproduction struct {
 	*reproOptions
 	env   *cli.Env
+	keys  kms.KMS // the key of the stores, which is asked for once
 	plots []*command.PlotFile
 	html  *command.PlotFile // nil for none
 	page  report.Page
@@ -43,21 +46,48 @@ func reproduce(ctx context.Context, e *cli.Env, opts *reproOptions) (err error) 
 	if err := r.files(); err != nil {
 		return err
 	}
+	if r.keys, err = opts.master(e); err != nil {
+		return err
+	}
+	if len(figures) > 1 {
+		if err := r.try(ctx); err != nil {
+			return err
+		}
+	}
 	return r.measureAll(ctx, figures)
+}
+
+// try opens the stores that are named: no figure is measured before one that cannot be opened is known.
+func (r *reproduction) try(ctx context.Context) error {
+	if r.store == "" {
+		return nil
+	}
+	free, err := r.open(ctx, r.env, repro.Figure{Beside: true}, r.keys, new(repro.Config))
+	if err != nil {
+		return exit.Early(ctx, err)
+	}
+	return free()
 }
 
 // measureAll measures figures one after the other, also after one that failed, and writes the page.
 func (r *reproduction) measureAll(ctx context.Context, figures []repro.Figure) (err error) {
 	start := time.Now()
-	r.page = report.Page{Env: show.ThisEnvironment(start), Command: r.command(r.figure), Store: stores.Shown(cmp.Or(r.store, temporary)), Seed: r.seed, Quick: r.quick}
+	r.page = report.Page{Env: show.ThisEnvironment(start), Command: r.command(r.figure), Seed: r.seed, Quick: r.quick}
+	if slices.ContainsFunc(figures, func(f repro.Figure) bool { return f.Stored }) {
+		r.page.Store = stores.Shown(cmp.Or(r.store, temporary))
+	}
 	for i, figure := range figures {
 		if r.together() {
-			if err := r.env.Line("%s (%d of %d): %s", figure.Name, i+1, len(figures), figure.About); err != nil {
-				return err
+			if shown := r.env.Line("%s (%d of %d): %s", figure.Name, i+1, len(figures), figure.About); shown != nil {
+				err = errors.Join(err, shown)
+				break
 			}
 		}
 		failed, shown := r.measure(ctx, figure)
 		err = errors.Join(err, failed, shown)
+		if ctx.Err() != nil && !errors.Is(err, exit.ErrInterrupted) && i+1 < len(figures) {
+			err = errors.Join(err, exit.ErrInterrupted) // between two figures
+		}
 		if shown != nil || ctx.Err() != nil {
 			break // the page has what there is
 		}
@@ -104,8 +134,8 @@ func (r *reproduction) run(ctx context.Context, figure repro.Figure) (result *re
 	cfg := repro.Config{Seed: r.seed, Quick: r.quick, Progress: r.env.Progress(), Rounds: r.rounds, Batch: r.Batch, Writers: r.Writers}
 	if figure.Stored {
 		var free func() error
-		if free, err = r.open(ctx, r.env, figure, &cfg); err != nil {
-			return nil, err
+		if free, err = r.open(ctx, r.env, figure, r.keys, &cfg); err != nil {
+			return nil, exit.Early(ctx, fmt.Errorf("%s: %w", figure.Name, err))
 		}
 		defer func() { err = errors.Join(err, free()) }()
 	}
@@ -115,9 +145,9 @@ func (r *reproduction) run(ctx context.Context, figure repro.Figure) (result *re
 	return result, err
 }
 
-// end writes the page. figures is how many were to be measured.
+// end writes the page, unless nothing was measured: one of an earlier run stays then. figures is how many were to be measured.
 func (r *reproduction) end(figures int) error {
-	if r.html == nil {
+	if r.html == nil || !slices.ContainsFunc(r.page.Figures, func(f report.PageFigure) bool { return f.Result != nil }) {
 		return nil
 	}
 	var page bytes.Buffer
@@ -175,6 +205,9 @@ func (r *reproduction) files() error {
 	name, replace := r.reproOptions.html, true
 	if name == "" && r.figure == allFigures {
 		name, replace = allPage, false
+		if r.inStore(name) {
+			return exit.Usagef("%s is in the folder of an embedded store, where the database removes and replaces files: name a file elsewhere with --html", name)
+		}
 	}
 	if name == "" {
 		return nil
@@ -185,6 +218,17 @@ func (r *reproduction) files() error {
 	}
 	r.html = html
 	return err
+}
+
+// inStore reports whether a file, which no flag names, is in the folder of an embedded store.
+func (r *reproduction) inStore(name string) bool {
+	file := outfile.PlaceOf(name)
+	for _, store := range []string{r.store, r.beside} {
+		if _, folder := stores.Files(store); folder != "" && file.In(outfile.PlaceOf(folder)) {
+			return true
+		}
+	}
+	return file.Store() != ""
 }
 
 func (r *reproduction) discard() {

@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -83,4 +84,51 @@ func TestInterruptedFigures(t *testing.T) {
 	require.Contains(t, out, "3 of 4 figures: 2 statements hold")
 	require.Contains(t, page, "It ended early: interrupted")
 	require.NotContains(t, page, "about four")
+	require.NotContains(t, page, "Database", "nothing was measured in one")
+
+	// Also between two figures.
+	ctx, stop = context.WithCancel(context.Background())
+	figures := threeFigures(nil)
+	last := figures[0].Run
+	figures[0].Run = func(ctx context.Context, cfg repro.Config) (*repro.Result, error) {
+		stop()
+		return last(ctx, cfg)
+	}
+	_, page, err = together(t, ctx, figures, false)
+	require.ErrorIs(t, err, exit.ErrInterrupted)
+	require.Contains(t, page, "goes up")
+	require.NotContains(t, page, "about two")
 }
+
+// Where nothing was measured, a page of an earlier run is not replaced.
+func TestNoFigureNoPage(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "page.html")
+	require.NoError(t, os.WriteFile(name, []byte("earlier"), 0o600))
+	r := &reproduction{reproOptions: &reproOptions{figure: "two", html: name, flags: newRepro(&cli.Env{}).Flags()}, env: &cli.Env{Stdout: io.Discard, Stderr: io.Discard}}
+	require.NoError(t, r.files())
+	defer r.discard()
+	require.EqualError(t, r.measureAll(context.Background(), threeFigures(nil)[1:2]), "two: no room")
+	page, err := os.ReadFile(name)
+	require.NoError(t, err)
+	require.Equal(t, "earlier", string(page))
+}
+
+// A page is written also when nobody reads on.
+func TestPageWithoutReaders(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "page.html")
+	e := &cli.Env{Stdout: closed{}, Stderr: &strings.Builder{}}
+	cmd := newRepro(e)
+	require.NoError(t, cmd.ParseFlags([]string{"--html", name}))
+	r := &reproduction{reproOptions: &reproOptions{figure: "one", html: name, flags: cmd.Flags()}, env: e}
+	require.NoError(t, r.files())
+	defer r.discard()
+	require.ErrorIs(t, r.measureAll(context.Background(), threeFigures(nil)), io.ErrClosedPipe)
+	page, err := os.ReadFile(name)
+	require.NoError(t, err)
+	require.Contains(t, string(page), "goes up")
+}
+
+// closed is what nobody reads.
+type closed struct{}
+
+func (closed) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"html"
 	"image/color"
 	"path/filepath"
 	"regexp"
@@ -84,8 +85,9 @@ func hex(c color.Color) string {
 	return fmt.Sprintf("#%02X%02X%02X", r>>8, g>>8, b>>8)
 }
 
-// Inline draws a plot as an element of a page, which gives the colours and scales it.
-func Inline(p *plot.Plot, width, height vg.Length) (string, error) {
+// Inline draws a plot as an element of a page, which gives the colours and scales it. The label says what it shows to
+// who does not see it.
+func Inline(p *plot.Plot, label string, width, height vg.Length) (string, error) {
 	c := vgsvg.New(width, height)
 	dc := vgdraw.New(c)
 	p.Draw(vgdraw.Crop(dc, vg.Points(4), -vg.Points(8), vg.Points(2), -vg.Points(6)))
@@ -101,7 +103,7 @@ func Inline(p *plot.Plot, width, height vg.Length) (string, error) {
 		svg = strings.ReplaceAll(svg, c.Light, "var("+c.Name+")")
 	}
 	svg = fonts.ReplaceAllString(svg, "")
-	return fmt.Sprintf(`<svg role="img" viewBox="0 0 %g %g" xmlns="http://www.w3.org/2000/svg"><g `, width.Points(), height.Points()) + svg, nil
+	return fmt.Sprintf(`<svg role="img" aria-label="%s" viewBox="0 0 %g %g" xmlns="http://www.w3.org/2000/svg"><g `, html.EscapeString(label), width.Points(), height.Points()) + svg, nil
 }
 
 // fonts matches what a text of a drawing says of its font, but not how large it is: a page has a font of its own.

@@ -164,7 +164,7 @@ func (s *Store) Create(ctx context.Context, target benchtable.Target, kind value
 	}
 	schema := target.Schema(kind, column)
 	if replace {
-		if err := s.store.Drop(ctx, schema.Name); err != nil && !errors.Is(err, store.ErrNoTable) {
+		if err := s.Drop(ctx, target); err != nil {
 			return nil, Info{}, err
 		}
 	}
@@ -181,6 +181,14 @@ func (s *Store) Create(ctx context.Context, target benchtable.Target, kind value
 	table, info, err := s.table(ctx, target, t)
 	info.Families = families
 	return table, info, err
+}
+
+// Drop removes a table, if the store holds it.
+func (s *Store) Drop(ctx context.Context, target benchtable.Target) error {
+	if err := s.store.Drop(ctx, target.Name()); !errors.Is(err, store.ErrNoTable) {
+		return err
+	}
+	return nil
 }
 
 // OpenOrCreate opens the table or, where the store does not hold it, makes it. One that was made for

@@ -157,6 +157,25 @@ type jsonPoint struct {
 	repro.Point
 }
 
+type jsonBox struct {
+	Record string    `json:"record"` // "box"
+	Name   string    `json:"name"`
+	Group  string    `json:"group"`
+	Box    string    `json:"box"`
+	Values []float64 `json:"values"` // of which it has the quartiles
+}
+
+type jsonBar struct {
+	Record string  `json:"record"` // "bar"
+	Name   string  `json:"name"`
+	Group  string  `json:"group"`
+	Bar    string  `json:"bar"`
+	Kin    string  `json:"kin,omitempty"`
+	Y      float64 `json:"y"`
+	Low    float64 `json:"low,omitempty"`
+	High   float64 `json:"high,omitempty"`
+}
+
 type jsonCell struct {
 	Record string   `json:"record"` // "cell"
 	Name   string   `json:"name"`
@@ -175,7 +194,7 @@ type jsonFinding struct {
 	Text   string `json:"text"`
 }
 
-// FigureJSON writes JSON lines: the environment, the figure, its points and cells, and the findings.
+// FigureJSON writes JSON lines: the environment, the figure, its points, boxes, bars and cells, and the findings.
 func FigureJSON(w io.Writer, f Figure) error {
 	name := f.Figure.Name
 	lines := []any{
@@ -186,6 +205,12 @@ func FigureJSON(w io.Writer, f Figure) error {
 		for _, p := range c.Points {
 			lines = append(lines, jsonPoint{"point", name, c.Name, c.Paper, p})
 		}
+	}
+	for _, b := range f.Boxes {
+		lines = append(lines, jsonBox{"box", name, b.Group, b.Name, b.Values})
+	}
+	for _, b := range f.Bars {
+		lines = append(lines, jsonBar{"bar", name, b.Group, b.Name, b.Kin, b.Y, b.Low, b.High})
 	}
 	for _, t := range []*repro.Table{f.Table, f.More} {
 		if t == nil {

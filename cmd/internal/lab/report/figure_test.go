@@ -206,6 +206,9 @@ func TestBoxesAreDrawn(t *testing.T) {
 		require.Contains(t, string(b), ">"+text+"<")
 	}
 	require.NotContains(t, string(b), "1000", "what lies far away does not make boxes flat")
+	var lines strings.Builder
+	require.NoError(t, FigureJSON(&lines, f))
+	require.Contains(t, lines.String(), `{"record":"box","name":"","group":"SELECT","box":"plain","values":[1,2,3,4,1000]}`)
 	f.Boxes[1].Values = nil
 	_, err = FigurePlot("boxes.svg", f)
 	require.Error(t, err)
@@ -226,6 +229,9 @@ func TestBarsAreDrawn(t *testing.T) {
 			require.Equal(t, n, strings.Count(string(b), ">"+text+"<"), text)
 		}
 	}
+	var lines strings.Builder
+	require.NoError(t, FigureJSON(&lines, f))
+	require.Contains(t, lines.String(), `{"record":"bar","name":"","group":"Payment","bar":"UPDATE","kin":"ours","y":0.004,"low":0.002,"high":0.008}`)
 	f.Bars[1].Y = math.NaN()
 	_, err := FigurePlot("bars.svg", f)
 	require.Error(t, err)

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
@@ -21,7 +22,7 @@ import (
 type Page struct {
 	Env     show.Environment
 	Command string // that measured all of them
-	Store   string // where, for a reader
+	Store   string // where, for a reader; "" if nothing was measured in a database
 	Seed    uint64
 	Quick   bool
 	Took    time.Duration
@@ -183,7 +184,7 @@ const (
 // panelsFor draws the panels of a figure. Their curves are named by the legend, which they share.
 func panelsFor(f Figure) (panels []panel, legend []legendEntry, err error) {
 	add := func(title string, p *plot.Plot, width, height vg.Length) error {
-		svg, err := draw.Inline(p, width, height)
+		svg, err := draw.Inline(p, cmp.Or(title, f.Title), width, height)
 		panels = append(panels, panel{title, template.HTML(svg), width > pagePanelWidth}) // texts of plots are escaped by the writer of SVG
 		return err
 	}

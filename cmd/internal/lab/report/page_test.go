@@ -82,6 +82,7 @@ func TestDrawingsOfPages(t *testing.T) {
 	for _, svg := range drawings {
 		require.NoError(t, xml.Unmarshal([]byte(svg), new(struct{})))
 		require.Contains(t, svg, "viewBox")
+		require.Regexp(t, `aria-label="[^"]+"`, svg)
 		require.NotRegexp(t, `#[0-9A-Fa-f]{6}`, svg)
 		require.NotContains(t, svg, "font-family")
 		require.NotRegexp(t, `^<svg[^>]* (width|height)=`, svg)

@@ -373,6 +373,7 @@ func commandResult(all []*commandTiming, rounds, turns int) *Result {
 		r.Bars = append(r.Bars, Bar{Group: c.class, Name: c.command, Kin: kin, Y: ms.Y / 1e3, Low: ms.Low / 1e3, High: ms.High / 1e3})
 	}
 	r.Findings = commandFindings(all)
+	r.below(tpccPaperSize)
 	return r
 }
 

@@ -22,6 +22,7 @@ func TestEncryptionTimes(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, processors, runtime.GOMAXPROCS(0))
 	wellFormed(t, r)
+	smaller(t, r)
 	classes, counts := make(map[string]int), make(map[string][2]float64)
 	for i, row := range r.Table.Rows {
 		class, command := row[0].Text, row[1].Text
@@ -229,6 +230,7 @@ func TestBarsOfNoTime(t *testing.T) {
 		{class: classPayment, command: "b", encrypt: steady(20, 1), decrypt: steady(20, 1), first: steady(20, 1), plain: steady(20, 1)},
 	}, 20, 1)
 	wellFormed(t, r)
+	smaller(t, r)
 	require.Negative(t, r.Bars[0].Y)
 	require.False(t, math.IsNaN(r.Bars[1].High))
 }

@@ -177,6 +177,13 @@ func TestThroughputFindings(t *testing.T) {
 	clients := []netPoint{{40 * ms, 1}, {40 * ms, 20}, {40 * ms, 40}}
 	require.Equal(t, "+-+", marks(clientFindings(made(clients, []float64{1, 1, 1}, []float64{1, 0.97, 0.8}), 0.2)))
 	require.Equal(t, "-+-", marks(clientFindings(made(clients, []float64{1, 1, 1}, []float64{1, 0.9, 0.97}), 0.2)))
+	few := made(clients, []float64{1, 1, 1}, []float64{1, 0.97, 0.8})
+	for _, t := range few {
+		for series := range t.rates {
+			t.rates[series] = t.rates[series][:2]
+		}
+	}
+	require.Equal(t, "???", marks(clientFindings(few, 0.2)), "so few rounds have no interval")
 
 	require.Equal(t, "4.0", percentCell(ratio{math.NaN(), 0.04, math.NaN()}).Text)
 	require.Equal(t, "4.0 (-1.0 to 6.0)", percentCell(ratio{-0.01, 0.04, 0.06}).Text)

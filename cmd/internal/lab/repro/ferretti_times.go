@@ -167,6 +167,7 @@ func ferrettiTable1(ctx context.Context, cfg Config) (r *Result, err error) {
 	}
 	r.early(planned)
 	r.Findings = timeFindings(all, p)
+	r.below(tpccPaperSize)
 	if err == nil {
 		err = addOpenLoop(ctx, cfg, p, r)
 	}
@@ -262,6 +263,7 @@ func boxes(ctx context.Context, cfg Config, title string, commands []timedOrder)
 			commandNames[c.kind], 1+c.more, longer, ratioOf(t.seconds[2], t.seconds[0])))
 	}
 	r.early(planned)
+	r.below(tpccPaperSize)
 	return r, err
 }
 

@@ -17,6 +17,7 @@ func TestResponseTimes(t *testing.T) {
 	r, err := ferrettiTable1(context.Background(), cfg)
 	require.NoError(t, err)
 	wellFormed(t, r)
+	smaller(t, r)
 	require.Len(t, r.Table.Rows, 4*len(orderCommands))
 	for i, row := range r.Table.Rows {
 		latency := []float64{0, 20, 40, 80}[i/4]
@@ -29,6 +30,7 @@ func TestResponseTimes(t *testing.T) {
 		r, err := f.Run(context.Background(), cfg)
 		require.NoError(t, err)
 		wellFormed(t, r)
+		smaller(t, r)
 		require.Len(t, r.Table.Rows, 2*len(timedSeries))
 		require.Len(t, r.Boxes, 2*len(timedSeries))
 		for _, row := range r.Table.Rows {

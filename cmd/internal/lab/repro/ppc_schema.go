@@ -13,13 +13,13 @@ import (
 
 // The tables of TPC-H, and the forms in which they are stored.
 
-// A field is a key part or a column of a table of TPC-H.
+// A field is a key part or a column of a relation.
 type field struct {
 	name string
 	of   store.Type
 }
 
-// A relation is a table of TPC-H.
+// A relation is a table of TPC-H or TPC-C.
 type relation struct {
 	name         string
 	key, columns []field

@@ -186,6 +186,9 @@ func ppcTable1(ctx context.Context, cfg Config) (*Result, error) {
 		}
 		r.Table.Rows = append(r.Table.Rows, append(row, numeral(p.ms[0]/p.ms[2], 2), words(""), words(""), words("")))
 	}
+	if cfg.Quick {
+		r.below("10 MB")
+	}
 	return r, nil
 }
 

@@ -69,6 +69,7 @@ func TestPPCTable1(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, r.Table.Rows, 2*len(pieceCiphers)+len(paperPieces))
 	wellFormed(t, r)
+	smaller(t, r)
 	require.Equal(t, float64(seal.Overhead), *r.Table.Rows[0][8].Number)
 	require.Equal(t, 28.0, *r.Table.Rows[2][8].Number, "nonce and tag")
 	require.Equal(t, 16.0+12+32, *r.Table.Rows[4][8].Number, "nonce, padding and tag")
@@ -119,6 +120,7 @@ func TestPPCFig3(t *testing.T) {
 	require.Len(t, r.Curves[4].Points, len(attributeSteps))
 	put := make(map[string]float64)
 	wellFormed(t, r)
+	smaller(t, r)
 	for _, row := range r.Table.Rows {
 		put[row[0].Text+row[1].Text] = *row[6].Number
 	}

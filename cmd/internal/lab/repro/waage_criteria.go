@@ -145,7 +145,7 @@ var notBuilt = []struct{ scheme, security, criteria, why string }{
 
 // notBuiltTable tells them.
 func notBuiltTable() *Table {
-	t := &Table{Names: 1, Columns: []string{"not built", "V", "criterion", "reason"}, Words: []bool{true, true, true, true}}
+	t := &Table{Names: 1, Columns: []string{"scheme", "V", "criterion", "not built, because"}, Words: []bool{true, true, true, true}}
 	for _, s := range notBuilt {
 		t.Rows = append(t.Rows, []Cell{words("%s", s.scheme), words("%s", s.security), words("%s", cmp.Or(s.criteria, "-")), words("%s", s.why)})
 	}

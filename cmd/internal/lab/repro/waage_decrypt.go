@@ -166,6 +166,9 @@ func decryptTimes(ctx context.Context, cfg Config) (_ *Result, err error) {
 		})
 	}
 	r.Findings = decryptFindings(all)
+	if cfg.Quick {
+		r.below(commas(decryptValues) + " values")
+	}
 	return r, nil
 }
 

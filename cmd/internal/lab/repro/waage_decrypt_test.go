@@ -21,6 +21,7 @@ func TestDecryptTimes(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, r.Table.Rows, len(variants))
 	wellFormed(t, r)
+	smaller(t, r)
 	for i, row := range r.Table.Rows {
 		require.Equal(t, variants[i].name, row[0].Text)
 		_, stateful := map[string]bool{wozniakIndexed: true, kerschbaumPublished: true, kerschbaumLocal: true}[variants[i].name]

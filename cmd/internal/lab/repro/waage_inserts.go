@@ -280,6 +280,9 @@ func waageInsert(ctx context.Context, cfg Config, paperStore string) (*Result, e
 	if len(dbs) > 1 {
 		r.compareDatabases(all, dbs)
 	}
+	if cfg.Quick {
+		r.below(commas(insertStep*insertSteps) + " values")
+	}
 	return r, err
 }
 
@@ -323,13 +326,18 @@ func timeInsertions(ctx context.Context, cfg Config, step, rounds int) (all timi
 	if err != nil {
 		return nil, 0, err
 	}
+	targets, err := insertionTargets()
+	if err != nil {
+		return nil, 0, err
+	}
 	dbs := cfg.databases()
 	for _, d := range dbs {
 		// Nothing is written before it is known that no table of a user is in the way.
-		if err := d.vacant(ctx); err != nil {
+		if err := d.vacant(ctx, targets); err != nil {
 			return nil, 0, err
 		}
 	}
+	defer func() { err = errors.Join(err, dropInsertions(ctx, dbs, targets)) }()
 	for _, c := range insertions {
 		for db, prefix := range prefixes(dbs) { // beside each other, as they take turns
 			all = append(all, &timing{insertion: c, db: db, prefix: prefix})
@@ -364,8 +372,22 @@ func timeInsertions(ctx context.Context, cfg Config, step, rounds int) (all timi
 	return all, rounds, nil
 }
 
-// vacant returns an error that wraps bench.ErrExists if the store has a table under one of the schemes that is not to be dropped.
-func (d Database) vacant(ctx context.Context) error {
+// insertionTargets are the tables that the curves need, each once.
+func insertionTargets() (all []benchtable.Target, err error) {
+	for _, c := range insertions {
+		target, err := benchtable.TargetOf(c.scheme, "")
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(all, target) {
+			all = append(all, target)
+		}
+	}
+	return all, nil
+}
+
+// vacant returns an error that wraps bench.ErrExists if the store has one of some tables and it is not to be dropped.
+func (d Database) vacant(ctx context.Context, targets []benchtable.Target) error {
 	if d.Replace {
 		return nil
 	}
@@ -373,16 +395,24 @@ func (d Database) vacant(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, c := range insertions {
-		target, err := benchtable.TargetOf(c.scheme, "")
-		if err != nil {
-			return err
-		}
+	for _, target := range targets {
 		if slices.Contains(exist, target.Name()) {
 			return fmt.Errorf("%w: %s holds values under %s already; name another store, or give --replace to drop them", bench.ErrExists, d.Name, target.Name())
 		}
 	}
 	return nil
+}
+
+// dropInsertions removes the tables, so that they are in nobody's way later. Those of a user are not among them: they were
+// in the way, or were to be dropped.
+func dropInsertions(ctx context.Context, dbs []Database, targets []benchtable.Target) (err error) {
+	ctx = context.WithoutCancel(ctx)
+	for _, d := range dbs {
+		for _, target := range targets {
+			err = errors.Join(err, d.Store.Drop(ctx, target))
+		}
+	}
+	return err
 }
 
 // clone returns timings that stay as they are while others of these rounds come.

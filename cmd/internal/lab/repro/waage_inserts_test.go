@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/bench"
+	"github.com/rangecrypt/rangecrypt/internal/cli/benchtable"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/values"
 	"github.com/rangecrypt/rangecrypt/internal/intercept"
@@ -54,21 +55,53 @@ func TestWaageInserts(t *testing.T) {
 			require.InDelta(t, last, *r.Table.Rows[i][3].Number, 1e-12)
 		}
 		wellFormed(t, r)
+		smaller(t, r)
 		// So few rounds have no interval.
 		require.NotEmpty(t, r.Findings)
 		for _, f := range r.Findings {
 			require.True(t, f.Unclear, f.Text)
 		}
-		if !cfg.Database.Replace {
-			// Its own tables are in the way of another run, as those of a user would be.
-			_, err = figure.Run(ctx, cfg)
-			require.ErrorIs(t, err, bench.ErrExists)
-		}
-		cfg.Database.Replace, cfg.Rounds = true, 1
+		// The next figure finds nothing of this one.
+		require.Empty(t, tablesOf(t, cfg.Database))
+		cfg.Rounds = 1
 	}
+	cfg.Database.Replace = true
 	r, err := waageInsert(ended(), cfg, "HBase")
 	require.ErrorIs(t, err, context.Canceled)
 	require.Nil(t, r)
+}
+
+// tablesOf returns the names of the tables in a store.
+func tablesOf(t *testing.T, d Database) []string {
+	t.Helper()
+	names, err := d.Store.Tables(context.Background())
+	require.NoError(t, err)
+	return names
+}
+
+// occupy makes a table as a user would.
+func occupy(t *testing.T, d Database) string {
+	t.Helper()
+	target, err := benchtable.TargetOf("mope", "")
+	require.NoError(t, err)
+	kind, err := values.KindByName("int32")
+	require.NoError(t, err)
+	_, _, err = d.Store.Create(context.Background(), target, kind, "value", false)
+	require.NoError(t, err)
+	return target.Name()
+}
+
+// A table of a user stays unless it is to be replaced.
+func TestInsertsLeaveTablesOfUsers(t *testing.T) {
+	cfg := Config{Seed: 1, Quick: true, Database: database(t), Rounds: 1, Batch: 100, Writers: 1}
+	name := occupy(t, cfg.Database)
+	_, err := waageInsert(context.Background(), cfg, cassandra)
+	require.ErrorIs(t, err, bench.ErrExists)
+	require.Equal(t, []string{name}, tablesOf(t, cfg.Database))
+	cfg.Database.Replace = true
+	_, err = waageInsert(context.Background(), cfg, cassandra)
+	require.NoError(t, err)
+	require.Empty(t, tablesOf(t, cfg.Database))
 }
 
 // endingAt ends an experiment when so many values were inserted.
@@ -105,7 +138,9 @@ func TestInsertsThatEndEarlyAreTold(t *testing.T) {
 		}
 	}
 
-	cfg.Database.Replace, cfg.Rounds = true, 9
+	require.Empty(t, tablesOf(t, cfg.Database), "what was made goes also then")
+
+	cfg.Rounds = 9
 	r, err := waageInsert(until(insertQuickStep), cfg, "HBase")
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, 2, r.Runs)

@@ -13,6 +13,7 @@ func TestLambdaPasses(t *testing.T) {
 	r, err := lambdaPasses(context.Background(), Config{Seed: 1, Quick: true})
 	require.NoError(t, err)
 	wellFormed(t, r)
+	smaller(t, r)
 	require.Len(t, r.Curves, len(rooms)*len(lambdaOrders))
 	require.Len(t, r.Table.Rows, len(r.Curves))
 	counts := make(map[string]string) // runs, those with a pass, passes, moved
@@ -39,9 +40,6 @@ func TestLambdaPasses(t *testing.T) {
 		require.Equal(t, want, counts[name], name)
 	}
 	require.Equal(t, "+++", marks(r.Findings))
-	for _, f := range r.Findings {
-		require.Contains(t, f.Text, "Not at the paper's size")
-	}
 
 	_, err = lambdaPasses(ended(), Config{Seed: 1, Quick: true})
 	require.ErrorIs(t, err, context.Canceled)

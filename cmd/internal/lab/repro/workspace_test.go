@@ -3,6 +3,7 @@ package repro
 import (
 	"context"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -144,6 +145,16 @@ func wellFormed(t *testing.T, r *Result) {
 	}
 	for _, f := range r.Findings {
 		require.NotContains(t, f.Text, "%!")
+	}
+}
+
+// smaller asks that a result says that it was measured with less than the paper has, and each verdict, too.
+func smaller(t *testing.T, r *Result) {
+	t.Helper()
+	require.Contains(t, strings.Join(r.Notes, "\n"), "The paper's size is ")
+	require.NotEmpty(t, r.Findings)
+	for _, f := range r.Findings {
+		require.Contains(t, f.Text, "(Not at the paper's size.)")
 	}
 }
 
