@@ -33,16 +33,17 @@ func CheckName(name string) error {
 	}
 }
 
-// Palette holds colours that differ in print and for the colour-blind (Okabe and Ito; the last one of Tol).
+// Palette holds colours that differ in print and for the colour-blind (after Okabe and Ito; the last one of Tol), and have a contrast
+// of 3 to 1 to white, which three of theirs have not.
 var Palette = []color.Color{
 	color.RGBA{R: 0x56, G: 0x56, B: 0x56, A: 0xff},
 	color.RGBA{R: 0x00, G: 0x72, B: 0xb2, A: 0xff},
 	color.RGBA{R: 0xd5, G: 0x5e, B: 0x00, A: 0xff},
 	color.RGBA{R: 0x00, G: 0x9e, B: 0x73, A: 0xff},
 	color.RGBA{R: 0xcc, G: 0x79, B: 0xa7, A: 0xff},
-	color.RGBA{R: 0xe6, G: 0x9f, B: 0x00, A: 0xff},
-	color.RGBA{R: 0x56, G: 0xb4, B: 0xe9, A: 0xff},
-	color.RGBA{R: 0xf0, G: 0xe4, B: 0x42, A: 0xff},
+	color.RGBA{R: 0xc0, G: 0x7d, B: 0x00, A: 0xff},
+	color.RGBA{R: 0x2a, G: 0x93, B: 0xd1, A: 0xff},
+	color.RGBA{R: 0x9a, G: 0x8b, B: 0x00, A: 0xff},
 	color.RGBA{A: 0xff},
 	color.RGBA{R: 0x33, G: 0x22, B: 0x88, A: 0xff},
 }

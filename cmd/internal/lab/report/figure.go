@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"image/color"
 	"io"
+	"iter"
 	"math"
 	"strings"
 
@@ -240,11 +241,14 @@ func FigurePlot(name string, f Figure) ([]byte, error) {
 		return nil, err
 	}
 	if len(f.Boxes) > 0 {
-		p, err := boxPlot(f)
+		groups, plots, err := boxPlots(f)
 		if err != nil {
 			return nil, err
 		}
-		return draw.Picture(name, f.Title, 20*vg.Centimeter, p)
+		for i, p := range plots {
+			p.Title.Text = groups[i]
+		}
+		return draw.Picture(name, f.Title, 20*vg.Centimeter, plots...)
 	}
 	if len(f.Bars) > 0 {
 		p, err := barPlot(f)
@@ -275,32 +279,45 @@ func FigurePlot(name string, f Figure) ([]byte, error) {
 	return draw.Picture(name, f.Title, width, p)
 }
 
-// boxPlot draws a box for each of f, with its name below. What lies far from the others is beyond the picture: some commands of
-// many meet a pause of the machine.
-func boxPlot(f Figure) (*plot.Plot, error) {
-	p := draw.New("", f.Y)
-	p.Y.Tick.Marker = roundTicks{}
-	var names []string
-	colours, top := make(map[string]int), 0.0
-	for i, b := range f.Boxes {
-		box, err := plotter.NewBoxPlot(vg.Centimeter, float64(i), plotter.Values(b.Values))
-		if err != nil {
-			return nil, err
+// boxPlots draws a box for each of f, with its name below: a plot for each group, as the paper's have scales of their own. What lies
+// far from the others is beyond the picture: some commands of many meet a pause of the machine.
+func boxPlots(f Figure) (groups []string, plots []*plot.Plot, err error) {
+	for boxes := range byGroup(f.Boxes) {
+		p := draw.New("", f.Y)
+		p.Y.Tick.Marker = roundTicks{}
+		var names []string
+		top := 0.0
+		for i, b := range boxes {
+			box, err := plotter.NewBoxPlot(vg.Centimeter, float64(i), plotter.Values(b.Values))
+			if err != nil {
+				return nil, nil, err
+			}
+			box.FillColor = draw.Palette[i%len(draw.Palette)]
+			box.Outside = nil
+			p.Add(box)
+			names = append(names, strings.ReplaceAll(b.Name, ", ", ",\n"))
+			top = max(top, box.AdjHigh)
 		}
-		colour, known := colours[b.Name]
-		if !known {
-			colour = len(colours)
-			colours[b.Name] = colour
-		}
-		box.FillColor = draw.Palette[colour%len(draw.Palette)]
-		box.Outside = nil
-		p.Add(box)
-		names = append(names, b.Group+"\n"+strings.ReplaceAll(b.Name, ", ", ",\n"))
-		top = max(top, box.AdjHigh)
+		p.NominalX(names...)
+		p.Y.Min, p.Y.Max = 0, top*1.06
+		groups, plots = append(groups, boxes[0].Group), append(plots, p)
 	}
-	p.NominalX(names...)
-	p.Y.Min, p.Y.Max = 0, top*1.06
-	return p, nil
+	return groups, plots, nil
+}
+
+// byGroup returns neighbours of one group together.
+func byGroup(boxes []repro.Box) iter.Seq[[]repro.Box] {
+	return func(yield func([]repro.Box) bool) {
+		for from, i := 0, 1; i <= len(boxes); i++ {
+			if i < len(boxes) && boxes[i].Group == boxes[from].Group {
+				continue
+			}
+			if !yield(boxes[from:i]) {
+				return
+			}
+			from = i
+		}
+	}
 }
 
 const panelWidth = 9 * vg.Centimeter

@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	_ "embed"
+	"errors"
 	"fmt"
 	"html/template"
 	"io"
@@ -177,7 +178,6 @@ func (g grid) shown() shownTable {
 const (
 	pagePanelWidth  = 12.5 * vg.Centimeter
 	pagePanelHeight = 8 * vg.Centimeter
-	pageBoxesWidth  = 18 * vg.Centimeter
 	pageBarsHeight  = 11 * vg.Centimeter
 )
 
@@ -189,9 +189,9 @@ func panelsFor(f Figure) (panels []panel, legend []legendEntry, err error) {
 		return err
 	}
 	if len(f.Boxes) > 0 {
-		p, err := boxPlot(f)
-		if err == nil {
-			err = add("", p, pageBoxesWidth, pagePanelHeight)
+		groups, plots, err := boxPlots(f)
+		for i, p := range plots {
+			err = errors.Join(err, add(groups[i], p, pagePanelWidth, pagePanelHeight))
 		}
 		return panels, nil, err
 	}

@@ -380,7 +380,7 @@ func readFindings(all []*readTiming) []Finding {
 		beside(few).about(1.1, 1.25).finding(
 			"The paper: with few encrypted attributes it is almost as fast as without encryption. Packed, one takes %v times as long as none; with a cell for each, %v times.", beside(few), beside(oneCell)),
 		packedWhole.about(1.05, 1.15).finding(
-			"The paper: with all of them it is as fast as encrypting the whole. Packed, it takes %v times as long as the whole row in one cell, which takes, whatever is sensitive, %v times as long as no encryption with a cell for each and %v times as long as none in one cell. Encrypted with a cell for each it takes %v times as long as no encryption.", packedWhole, beside(whole), ratioOf(whole.seconds, one.seconds), beside(cells)),
+			"The paper expects: with all of them it is about as fast as encrypting the whole. Packed, it takes %v times as long as the whole row in one cell, which takes, whatever is sensitive, %v times as long as no encryption with a cell for each and %v times as long as none in one cell. Encrypted with a cell for each it takes %v times as long as no encryption.", packedWhole, beside(whole), ratioOf(whole.seconds, one.seconds), beside(cells)),
 		packedOnly.about(1.05, 1.15).finding(
 			"The paper: queries that read no sensitive attribute cost nothing more. Of rows with %d encrypted attributes out of %d, packed, they take %v times as long as without encryption; with a cell for each %v times; with the whole row in one cell %v times.", onlyPlain, attributes, packedOnly, cellsOnly, wholeOnly),
 		{Holds: most.bytes <= cells.bytes, Text: fmt.Sprintf(
@@ -420,7 +420,7 @@ func pageFindings(all []*readTiming, rows int) []Finding {
 		{Holds: half.opened[1] > 0 && half.opened[2] == 0, Text: fmt.Sprintf(
 			"The paper: a query that reads no sensitive attribute decrypts nothing. It opens %d pages without a proof, and %d with one.", half.opened[2], half.opened[1])},
 		{Holds: more <= 3, Text: fmt.Sprintf(
-			"Pages of %d rows add at most 3 bytes to a row, of values of which each column has one length. A row takes %.1f bytes, with %d encrypted attributes and all that is stored counted, and its key and values have %d: %.1f more, since each page also has its keys, a number for each of %d columns and key parts, and one seal. Packed, it takes %.0f more.",
+			"Asked of this module: pages of %d rows add at most 3 bytes to a row, of values of which each column has one length. A row takes %.1f bytes, with %d encrypted attributes and all that is stored counted, and its key and values have %d: %.1f more, since each page also has its keys, a number for each of %d columns and key parts, and one seal. Packed, it takes %.0f more.",
 			paged.Rows, most.bytes, attributes, attributeBytes(), more, attributes+2, packedBytes(all)-float64(attributeBytes()))},
 	}
 }

@@ -30,19 +30,19 @@ import (
 
 var saasFigures = []Figure{
 	{
-		Name: "saas-fig7", About: "time to insert, read, update and delete, by entries (one node)",
+		Name: "saas-fig7", About: "time to insert, read, update and delete log entries, by entries",
 		Source: "Rafique, Van Landuyt, Reniers and Joosen, IEEE BigData 2017, figure 7",
 		Stored: true, Drawn: true,
 		Run: func(ctx context.Context, cfg Config) (*Result, error) { return saasEntries(ctx, cfg, 1) },
 	},
 	{
-		Name: "saas-fig8", About: "the same on three nodes, which --store must name",
+		Name: "saas-fig8", About: "time of log entries, by entries (three nodes)",
 		Source: "Rafique, Van Landuyt, Reniers and Joosen, IEEE BigData 2017, figure 8",
 		Stored: true, Drawn: true,
 		Run: func(ctx context.Context, cfg Config) (*Result, error) { return saasEntries(ctx, cfg, saasNodes) },
 	},
 	{
-		Name: "saas-fig9", About: "the same by encrypted attributes: 9 a, b on one node, c, d on three",
+		Name: "saas-fig9", About: "time of log entries, by encrypted attributes",
 		Source: "Rafique, Van Landuyt, Reniers and Joosen, IEEE BigData 2017, figure 9",
 		Stored: true, Drawn: true,
 		Run: saasAttributes,
@@ -563,7 +563,7 @@ func (t *logTiming) stored(operation int) Cell {
 	return numeral(math.Round(t.bytes), 0)
 }
 
-var logNote = "Entries are worked on one by one by one client. Prototype A has a row for the plain attributes and one for each encrypted attribute, which is found by MAC(table, id, tenant, attribute); it asks for them one after the other, as the paper's does, or all at a time. Prototype B is the paper's own: a row for the plain attributes, and then a partition found by MAC(table, id, tenant), with a cell for each encrypted attribute. table with tenants: one of this module, where an entry is a partition named by hashes of tenant and id, the policy of each tenant seals the attributes, and those share a cell. plaintext: rows in the clear with a cell for each attribute, and no table of this module. requests: reads and writes of a row for one entry, and trips: how many of them are one after the other. bytes: of row keys, qualifiers and values, as they are put for an entry."
+var logNote = "Entries are worked on one by one by one client. Prototype A has a row for the plain attributes and one for each encrypted attribute, which is found by MAC(table, id, tenant, attribute); it asks for them one after the other, or all at a time; the paper does not say which its own does. Prototype B is the mapping that the paper proposes, without the columns that repeat what the key says: a row for the plain attributes, and then a partition found by MAC(table, id, tenant), with a cell for each encrypted attribute. table with tenants: one of this module, where an entry is a partition named by hashes of tenant and id, the policy of each tenant seals the attributes, and those share a cell. plaintext: rows in the clear with a cell for each attribute, and no table of this module. requests: reads and writes of a row for one entry, and trips: how many of them are one after the other. bytes: of row keys, qualifiers and values for an entry, with a row key for each cell. In the table with tenants each plain attribute is a cell with such a key, and all sealed ones share one: so it takes less with more of them."
 
 func saasEntries(ctx context.Context, cfg Config, nodes int) (*Result, error) {
 	step, planned := cfg.size(entryStep, entryQuickStep), cfg.rounds(entryRounds, entryQuick)

@@ -474,15 +474,15 @@ func criteriaFindings(all []properties) []Finding {
 			commas(criteriaValues), commas(float64(published.moved)), commas(float64(relabelled.moved)))},
 		{Holds: keyed.commits > 0, Text: fmt.Sprintf(
 			"The paper, II: Wozniak's scheme needs an index. Its on-demand form does (%.1f commits a value); with the coins of each step derived from a key it needs none.", indexed.commits)},
-		{Holds: !floats, Text: "The paper, IV: no technique is known that converts floating-point numbers to integers in an order-preserving way without loss of precision. The bits of an IEEE 754 number, with those of negative ones inverted, are one: under every scheme here ranges of them are found exactly, and the numbers come back unchanged."},
-		{Holds: m.scaled < m.known/2, Text: fmt.Sprintf(
-			"The paper, V: modular shifting is only a small enhancement. While the shift is secret, scaling reads %.0f %% of mOPE's values to within 1 %% of the domain; with the shift, which the first open-ended or wrapping query shows, %.0f %%.",
+		{Holds: !floats, Text: "The paper, IV: no technique is known that converts floating-point numbers to integers in an order-preserving way without loss of precision. The bits of an IEEE 754 number, with those of negative ones inverted, are one: under every scheme here ranges of float32 are found exactly, and the numbers come back unchanged."},
+		{Unclear: m.scaled < m.known/2, Holds: true, Text: fmt.Sprintf(
+			"The paper, V: modular shifting is only a small enhancement. While the shift is secret, scaling reads %.0f %% of mOPE's values to within 1 %% of the domain, and with the shift %.0f %%. The first open-ended or wrapping query shows the shift: whether such queries come is not for a measurement to say.",
 			100*m.scaled, 100*m.known)},
 		{Holds: ranked < 0.1, Text: fmt.Sprintf(
 			"The paper, V: with uniform values and a domain much larger than the column, OPE still provides a good level of security. Here 0.2 %% of the domain are in use, and who knows the distribution reads %.0f %% of the values or more to within 1 %% of the domain from the order alone, under every scheme.",
 			100*ranked)},
 		{Holds: indexed.ranked < relabelled.ranked-0.05 && indexed.scaled < relabelled.scaled-0.05, Text: fmt.Sprintf(
-			"The paper, V: Wozniak's scheme is proved to be better than IND-OCPA. The order alone, which IND-OCPA allows to be seen and which every order-preserving scheme shows, gives the same here: rank reads %.0f %% under Wozniak's scheme and %.0f %% under Kerschbaum's, which is IND-OCPA.",
-			100*indexed.ranked, 100*relabelled.ranked)},
+			"The paper, V: Wozniak's scheme is proved by its authors to be better than IND-OCPA. No order-preserving scheme hides the order, which IND-OCPA allows to be seen: rank reads %.0f %% under Wozniak's scheme and %.0f %% under Kerschbaum's, which is IND-OCPA. What can differ is scaling, with %.0f and %.0f %%.",
+			100*indexed.ranked, 100*relabelled.ranked, 100*indexed.scaled, 100*relabelled.scaled)},
 	}
 }

@@ -30,7 +30,7 @@ var waageInserts = []Figure{
 		},
 	},
 	{
-		Name: "waage-fig4", About: "the same in HBase",
+		Name: "waage-fig4", About: "time to encrypt and insert, by values (HBase)",
 		Source: "Waage, Homann and Wiese, SECRYPT 2016, figure 4",
 		Stored: true, Loads: Written, Beside: true, Drawn: true,
 		Run: func(ctx context.Context, cfg Config) (*Result, error) {
@@ -191,6 +191,9 @@ func (r ratio) about(x, limit float64) verdict {
 	}
 	return unclear
 }
+
+// near says whether the ratio is about x: from three quarters of it to one and a half times.
+func (r ratio) near(x float64) verdict { return both(r.above(0.75*x), r.below(1.5*x)) }
 
 // both says whether both are so.
 func both(a, b verdict) verdict {

@@ -186,7 +186,7 @@ func lambdaPasses(ctx context.Context, cfg Config) (*Result, error) {
 		},
 		Notes: []string{
 			"passes: how often everything was encrypted again, and moved: values that were, both in all runs together. The best order is the pre-order of a balanced tree, the average one random, and the worst one ascending; only the average one depends on chance.",
-			fmt.Sprintf("Labels have lambda times as many bits as values, and one more for the sign; 128 at most. So int32 values have no room for lambda %v. Beside them stand their upper %d bits, with 6.3, which is a little less, and their upper %d, of which a good part comes. What comes twice is encrypted once.",
+			fmt.Sprintf("Labels have lambda times as many bits as values, and one more for the sign; 128 at most. So int32 values have no room for lambda %v. Beside them stand their upper %d bits, with 6.3 (127 bits, which is 6.35 with that for the sign), and their upper %d, of which a good part comes. What comes twice is encrypted once.",
 				paperLambda, narrowBits, denseBits),
 		},
 		Findings: lambdaFindings(all, n),

@@ -37,13 +37,13 @@ var zerodbFigures = []Figure{
 		},
 	},
 	{
-		Name: "zerodb-fig4", About: "their time", Source: zerodbSource + "figure 4", Stored: true,
+		Name: "zerodb-fig4", About: "time of statements that walk encrypted trees", Source: zerodbSource + "figure 4", Stored: true,
 		Run: func(ctx context.Context, cfg Config) (*Result, error) {
 			return byStatement(ctx, cfg, []condition{defaultCondition}, timeResult)
 		},
 	},
 	{
-		Name: "zerodb-fig5", About: "their time by network latency", Source: zerodbSource + "figure 5", Stored: true, Drawn: true,
+		Name: "zerodb-fig5", About: "time of statements on encrypted trees by latency", Source: zerodbSource + "figure 5", Stored: true, Drawn: true,
 		Run: func(ctx context.Context, cfg Config) (*Result, error) {
 			var points []condition
 			for _, ms := range []time.Duration{0, 10, 20, 40, 80} {
@@ -55,7 +55,7 @@ var zerodbFigures = []Figure{
 		},
 	},
 	{
-		Name: "zerodb-fig6", About: "their time by lost packets", Source: zerodbSource + "figure 6", Stored: true, Drawn: true,
+		Name: "zerodb-fig6", About: "time of statements on encrypted trees by lost packets", Source: zerodbSource + "figure 6", Stored: true, Drawn: true,
 		Run: func(ctx context.Context, cfg Config) (*Result, error) {
 			var points []condition
 			for _, loss := range []float64{0, 0.01, 0.05, 0.1, 0.25} {

@@ -33,7 +33,7 @@ var zerodbMix = []Figure{
 		},
 	},
 	{
-		Name: "zerodb-table2", About: "the same by bandwidth", Source: zerodbSource + "table 2", Stored: true,
+		Name: "zerodb-table2", About: "a mix of operations on encrypted trees by bandwidth", Source: zerodbSource + "table 2", Stored: true,
 		Run: func(ctx context.Context, cfg Config) (*Result, error) {
 			var points []condition
 			for _, mbps := range []int{1, 10, 1000} {
