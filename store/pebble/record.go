@@ -224,10 +224,7 @@ func (r *fileRecord) begin() error {
 	if err != nil || n.text() != (noted{}).text() {
 		err = r.writeAside(noted{})
 	}
-	if err == nil {
-		err = syncDir(r.fs, r.dir)
-	}
-	if err != nil {
+	if err = errors.Join(err, syncDir(r.fs, r.dir)); err != nil {
 		return fmt.Errorf("write to the directory: %w", err)
 	}
 	return nil
