@@ -163,7 +163,7 @@ func (r *reproduction) end(figures int) error {
 	if n := len(r.page.Figures); n < figures {
 		count = fmt.Sprintf("%d of %s", n, count)
 	}
-	return r.env.Line("%s: %d statements hold, %d differ, %d are unclear; %s shows them", count, v.Holds, v.Differs, v.Unclear, r.html.Name)
+	return r.env.Line("%s; statements: %d HOLDS, %d DIFFERS, %d UNCLEAR; %s shows them", count, v.Holds, v.Differs, v.Unclear, r.html.Name)
 }
 
 // command returns how a figure is asked for again.

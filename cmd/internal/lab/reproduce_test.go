@@ -64,7 +64,7 @@ func TestAllFigures(t *testing.T) {
 	require.EqualError(t, err, "two: no room")
 	require.Contains(t, out, "one (1 of 4): about one\ngoes up (seed 1)\n")
 	require.Contains(t, out, "four (4 of 4): about four\n")
-	require.Contains(t, out, "4 figures: 3 statements hold, 0 differ, 0 are unclear; ")
+	require.Contains(t, out, "4 figures; statements: 3 HOLDS, 0 DIFFERS, 0 UNCLEAR; ")
 	for _, want := range []string{"goes up", "goes down", "stays", "It was not measured: two: no room", "opebench repro one --quick<"} {
 		require.Contains(t, page, want)
 	}
@@ -81,7 +81,7 @@ func TestInterruptedFigures(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	out, page, err := together(t, ctx, threeFigures(stop), false)
 	require.ErrorIs(t, err, exit.ErrInterrupted)
-	require.Contains(t, out, "3 of 4 figures: 2 statements hold")
+	require.Contains(t, out, "3 of 4 figures; statements: 2 HOLDS")
 	require.Contains(t, page, "It ended early: interrupted")
 	require.NotContains(t, page, "about four")
 	require.NotContains(t, page, "Database", "nothing was measured in one")
