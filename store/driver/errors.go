@@ -54,8 +54,8 @@ var (
 	// write. To go on, open the database again.
 	ErrClosed = errors.New("driver: database is closed")
 
-	// ErrLocked is returned when another process has the embedded database open.
-	ErrLocked = errors.New("driver: database is in use by another process")
+	// ErrLocked is returned when the embedded database is open already: in another process, or in this one.
+	ErrLocked = errors.New("driver: database is in use already")
 
 	// ErrUnknownOutcome is returned when nobody can know whether a conditional change was
 	// applied.

@@ -22,12 +22,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -37,6 +35,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
+	"github.com/rangecrypt/rangecrypt/store/pebble/internal/dirlock"
 	"github.com/rangecrypt/rangecrypt/store/pebble/internal/layout"
 	"github.com/rangecrypt/rangecrypt/store/pebble/internal/rowfilter"
 )
@@ -174,9 +173,9 @@ func open(dir string, o Options) (_ *DB, err error) {
 		return nil, err
 	}
 	lockName := o.FS.PathJoin(dir, "LOCK")
-	lock, err := o.FS.Lock(lockName)
+	lock, err := dirlock.Take(o.FS, dir, lockName)
 	if err != nil {
-		return nil, lockError(err)
+		return nil, err
 	}
 	defer func() {
 		if err != nil {
@@ -366,18 +365,6 @@ func asError(recovered any) error {
 		return err
 	}
 	return fmt.Errorf("engine: %v", recovered)
-}
-
-// lockError distinguishes a lock that is held from one that cannot be made. Package vfs returns a path
-// error when the file cannot be opened, and the bare system error when it cannot be locked; on
-// Windows both are one call.
-func lockError(err error) error {
-	var pathErr *fs.PathError
-	windowsSharing := errors.Is(err, syscall.Errno(32))
-	if errors.As(err, &pathErr) || runtime.GOOS == "windows" && !windowsSharing && !strings.Contains(err.Error(), "held") {
-		return fmt.Errorf("write to the directory: %w", err)
-	}
-	return fmt.Errorf("%w: close the other one first, or name another directory: %w", driver.ErrLocked, err)
 }
 
 // readDirectory fills families and lastID.

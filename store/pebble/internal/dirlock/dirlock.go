@@ -1,0 +1,68 @@
+// Package dirlock keeps a directory for one database at a time.
+package dirlock
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// Take locks a directory, in which a file is made that processes of all versions lock, until what it returns is closed. It is
+// [driver.ErrLocked] where somebody else has it, this process included.
+//
+// The lock of a file is one of the process: it does not keep out the same process under another spelling of the path, and ends as soon as
+// anything in the process closes that file, such as a backup that has read it. So the directory itself is locked first.
+func Take(fsys vfs.FS, dir, file string) (io.Closer, error) {
+	var held closers
+	if vfs.Root(fsys) == vfs.Default {
+		whole, err := lockDir(dir)
+		if err != nil {
+			return nil, err
+		}
+		held = append(held, whole)
+		if abs, err := filepath.Abs(file); err == nil {
+			file = abs // vfs goes by the text, and the working directory may change
+		}
+	}
+	lock, err := fsys.Lock(file)
+	if err != nil {
+		return nil, errors.Join(lockError(err), held.Close())
+	}
+	return append(closers{lock}, held...), nil
+}
+
+// closers are closed in order.
+type closers []io.Closer
+
+func (all closers) Close() (err error) {
+	for _, c := range all {
+		err = errors.Join(err, c.Close())
+	}
+	return err
+}
+
+// locked returns the error of a directory that somebody else has.
+func locked(err error) error {
+	return fmt.Errorf("%w: close the other one first, or name another directory: %w", driver.ErrLocked, err)
+}
+
+// lockError distinguishes a lock that is held from one that cannot be made. Package vfs returns a path
+// error when the file cannot be opened, and the bare system error when it cannot be locked; on
+// Windows both are one call.
+func lockError(err error) error {
+	var pathErr *fs.PathError
+	windowsSharing := errors.Is(err, syscall.Errno(32))
+	if errors.As(err, &pathErr) || runtime.GOOS == "windows" && !windowsSharing && !strings.Contains(err.Error(), "held") {
+		return fmt.Errorf("write to the directory: %w", err)
+	}
+	return locked(err)
+}
