@@ -142,7 +142,7 @@ func (st *Store) Table(ctx context.Context, name string) (_ *Table, err error) {
 	return (*Table)(tbl), err
 }
 
-// Tables returns the schemas of all tables, by name in ascending order, but for those that package cell registers: see [Store.Describe].
+// Tables returns the schemas of all tables, by name in ascending order, but for those of packages cell and paged: see [Store.Describe].
 func (st *Store) Tables(ctx context.Context) (schemas []Schema, err error) {
 	err = st.call(ctx, "list tables", "tables", func(ctx context.Context) error {
 		metas, _, err := st.db.Catalogue.Tables(ctx)
