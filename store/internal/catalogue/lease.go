@@ -134,6 +134,9 @@ func (c *Catalogue) leavesTime(ctx context.Context) error {
 	c.leases.mu.Lock()
 	hold := c.leases.terms.Hold()
 	c.leases.mu.Unlock()
+	if hold == 0 {
+		return ctx.Err()
+	}
 	deadline, ends := ctx.Deadline()
 	if left := time.Until(deadline); ends && left < hold {
 		return fmt.Errorf("%w: nothing was changed: a change waits %v for clients with a lease, and the context ends in %v: give it more time",
