@@ -143,6 +143,6 @@ func TestFilesOfFlags(t *testing.T) {
 		found[kind] = slices.Compact(found[kind])
 	}
 	require.Equal(t, map[string][]string{
-		"written": {"bad-file", "list", "output", "pages", "plot", "show-keys"}, "read": {"aux", "input", "mapping"},
+		"written": {"bad-file", "html", "list", "output", "pages", "plot", "show-keys"}, "read": {"aux", "input", "mapping"},
 	}, found)
 }
