@@ -322,7 +322,7 @@ func byGroup(boxes []repro.Box) iter.Seq[[]repro.Box] {
 
 const panelWidth = 9 * vg.Centimeter
 
-// panelsOf returns the curves by the panels that they are in, each named by its kin.
+// panelsOf returns the curves by the panels that they are in. Where there are several, each curve is named by its kin.
 func panelsOf(curves []repro.Curve) (panels [][]repro.Curve) {
 	of := make(map[string]int)
 	for _, c := range curves {
@@ -332,8 +332,14 @@ func panelsOf(curves []repro.Curve) (panels [][]repro.Curve) {
 			of[c.Panel] = i
 			panels = append(panels, nil)
 		}
-		c.Name = c.Kin
 		panels[i] = append(panels[i], c)
+	}
+	if len(panels) > 1 {
+		for _, curves := range panels {
+			for i := range curves {
+				curves[i].Name = curves[i].Kin
+			}
+		}
 	}
 	return panels
 }

@@ -206,9 +206,6 @@ func panelsFor(f Figure) (panels []panel, legend []legendEntry, err error) {
 		return nil, nil, nil
 	}
 	all := panelsOf(f.Curves)
-	if len(all) == 1 {
-		all = [][]repro.Curve{f.Curves}
-	}
 	for _, curves := range all {
 		p, err := figurePanel(f, "", curves, false)
 		if err == nil {

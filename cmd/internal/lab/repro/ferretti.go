@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -723,10 +722,7 @@ func orderResult(cfg Config, all []*throughput, trips [][orderKinds]int, rounds 
 func percentCell(overhead ratio) Cell {
 	p := overhead.percent()
 	c := p.cell()
-	c.Text = fmt.Sprintf("%.1f", p.mid)
-	if !math.IsNaN(p.low) {
-		c.Text = fmt.Sprintf("%.1f (%.1f to %.1f)", p.mid, p.low, p.high)
-	}
+	c.Text = p.text(1)
 	return c
 }
 
@@ -770,27 +766,36 @@ func (t *throughput) asked() verdict {
 	return o.about(mostOverhead, mostOverhead)
 }
 
+// askedFinding says whether the encrypted series is close enough at all points where that is asked.
+func askedFinding(points []*throughput, where string, name func(netPoint) string) Finding {
+	var enough []verdict
+	for _, t := range points {
+		enough = append(enough, t.asked())
+	}
+	if len(enough) == 0 {
+		enough = []verdict{unclear} // nothing was measured there
+	}
+	return every(enough...).finding("Asked of this module: with %d clients%s at most %.0f %% below plaintext. Here, in per cent: %s.",
+		mostAsked, where, 100*mostOverhead, cmp.Or(overheads(points, orderEncrypted, name), "not measured"))
+}
+
 func latencyFindings(all []*throughput) []Finding {
 	at := func(p netPoint) string { return fmt.Sprintf("at %d ms", p.latency.Milliseconds()) }
 	first, last := all[0].overhead(orderEncrypted, orderBare), all[len(all)-1].overhead(orderEncrypted, orderBare)
-	library, smaller, enough := isSo, last.below(first.mid), isSo
+	library, smaller := isSo, last.below(first.mid)
 	var asked []*throughput // where something is asked
 	for _, t := range all {
 		if t.latency >= 20*time.Millisecond {
 			library = both(library, t.overhead(orderLibrary, orderBare).about(mostOverhead, 2*mostOverhead))
 		}
 		if l := t.latency.Milliseconds(); l == 40 || l == 80 {
-			enough = both(enough, t.asked())
 			asked = append(asked, t)
 		}
-	}
-	if len(asked) == 0 {
-		enough = unclear
 	}
 	return []Finding{
 		library.finding("The paper: without the cost of cryptography its throughput is that of plaintext for any realistic delay (more than 20 ms). plain-rangecrypt is below plaintext by, in per cent: %s.", overheads(all, orderLibrary, at)),
 		smaller.finding("The paper: encrypted it is lower, but the difference decreases rapidly with the latency, until it almost vanishes. Encrypted, it is below plaintext by, in per cent: %s; with an ordered column: %s.", overheads(all, orderEncrypted, at), overheads(all, orderSearched, at)),
-		enough.finding("Asked of this module: with %d clients, at 40 and 80 ms, at most %.0f %% below plaintext. Here, in per cent: %s.", mostAsked, 100*mostOverhead, cmp.Or(overheads(asked, orderEncrypted, at), "not measured")),
+		askedFinding(asked, ", at 40 and 80 ms,", at),
 	}
 }
 
@@ -810,10 +815,8 @@ func clientFindings(all []*throughput, paper float64) []Finding {
 	growth := func(t *throughput, series string) float64 { return t.rate(series).mid / first.rate(series).mid }
 	most := last.overhead(orderEncrypted, orderBare)
 	var asked []*throughput
-	enough := isSo
 	for _, t := range all {
 		if t.clients == mostAsked {
-			enough = both(enough, t.asked())
 			asked = append(asked, t)
 		}
 	}
@@ -824,6 +827,6 @@ func clientFindings(all []*throughput, paper float64) []Finding {
 			"The paper: with 40 clients encryption costs %.0f %% of the throughput. Here, with %d, it is below plaintext by %s %%. By clients: %s; with an ordered column: %s.", 100*paper, last.clients, percentCell(most).Text, overheads(all, orderEncrypted, with), overheads(all, orderSearched, with)),
 		kept.above(0.9).finding(
 			"The paper: encryption does not affect scalability. From %d to %d clients the throughput grows %.1f times, and %.1f times in plaintext: %v times as much in the same round.", first.clients, last.clients, encrypted, plain, kept),
-		enough.finding("Asked of this module: with %d clients at most %.0f %% below plaintext. Here, in per cent: %s.", mostAsked, 100*mostOverhead, overheads(asked, orderEncrypted, with)),
+		askedFinding(asked, "", with),
 	}
 }

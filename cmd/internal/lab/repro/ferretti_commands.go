@@ -380,14 +380,6 @@ func commandResult(all []*commandTiming, rounds, turns int) *Result {
 // took returns the encryption time, in us.
 func (c *commandTiming) took() ratio { return medianOf(c.encrypt) }
 
-// microsText writes a time in us.
-func microsText(r ratio) string {
-	if math.IsNaN(r.low) {
-		return fmt.Sprintf("%.1f", r.mid)
-	}
-	return fmt.Sprintf("%.1f (%.1f to %.1f)", r.mid, r.low, r.high)
-}
-
 func (c *commandTiming) firstTook() ratio { return medianOf(c.first) }
 
 // under says whether at least so many commands take less than a time.
@@ -445,7 +437,7 @@ func commandFindings(all []*commandTiming) []Finding {
 		under(all, took, 1000, n-2).finding("The paper: it is below 1 ms for all but two. Here %s. The slowest, in us: %s.", count(took, 1000), slowest(all, took)),
 		under(all, first, 1000, n-2).finding("The same of clients that have not done the command before: %s. The slowest, in us: %s.", count(first, 1000), slowest(all, first)),
 		both(beside.above(leastOrders), beside.below(mostOrders)).finding("The paper: two commands, of Stock Level and Payment, take two orders of magnitude longer, because of order-preserving encryption. Here %d commands name ordered values, as one that writes such a value encrypts it, too. Their median is %v times that of the others: %s us beside %s.",
-			with, beside, microsText(medianOf(ordered)), microsText(medianOf(others))),
+			with, beside, medianOf(ordered).text(1), medianOf(others).text(1)),
 	}
 }
 
@@ -454,7 +446,7 @@ func slowest(all []*commandTiming, took func(*commandTiming) ratio) string {
 	sorted := slices.SortedStableFunc(slices.Values(all), func(a, b *commandTiming) int { return cmp.Compare(took(b).mid, took(a).mid) })
 	var names []string
 	for _, c := range sorted[:min(len(sorted), 3)] {
-		names = append(names, fmt.Sprintf("%s, %s: %s", c.class, c.command, microsText(took(c))))
+		names = append(names, fmt.Sprintf("%s, %s: %s", c.class, c.command, took(c).text(1)))
 	}
 	return strings.Join(names, "; ")
 }

@@ -429,10 +429,15 @@ func logRound(ctx context.Context, cfg Config, all []*logTiming, tables []logTab
 	return nil
 }
 
-// entriesFor returns n entries from one on, as an operation has them.
+// entryFor returns the n-th entry as an operation has it.
+func entryFor(seed uint64, n, operation int) entry {
+	return entryOf(seed, n, logOperations[operation] == "update")
+}
+
+// entriesFor returns n entries from one on.
 func entriesFor(seed uint64, from, n, operation int) (all []entry) {
 	for i := range n {
-		all = append(all, entryOf(seed, from+i, logOperations[operation] == "update"))
+		all = append(all, entryFor(seed, from+i, operation))
 	}
 	return all
 }
@@ -474,7 +479,7 @@ func (t *logTiming) count(ctx context.Context, cfg Config, w *workspace, name st
 	for warm := range 2 { // the first client of a table may have to ask more
 		for operation := range logOperations {
 			before := db.now()
-			if err := logOperate(ctx, table, entriesFor(cfg.Seed, countedFrom+warm, 1, operation)[0], operation); err != nil {
+			if err := logOperate(ctx, table, entryFor(cfg.Seed, countedFrom+warm, operation), operation); err != nil {
 				return err
 			}
 			t.asked[operation] = db.now().since(before)
@@ -486,7 +491,7 @@ func (t *logTiming) count(ctx context.Context, cfg Config, w *workspace, name st
 	before := db.now()
 	for _, operation := range []int{0, 3} {
 		for n := range countedEntries {
-			if err := logOperate(ctx, table, entriesFor(cfg.Seed, countedFrom+n, 1, operation)[0], operation); err != nil {
+			if err := logOperate(ctx, table, entryFor(cfg.Seed, countedFrom+n, operation), operation); err != nil {
 				return err
 			}
 		}

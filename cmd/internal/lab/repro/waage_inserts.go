@@ -142,6 +142,14 @@ func (r ratio) String() string {
 	return fmt.Sprintf("%.2f (%.2f-%.2f)", r.mid, r.low, r.high)
 }
 
+// text writes what may be below 0, with the ends of its interval apart.
+func (r ratio) text(decimals int) string {
+	if math.IsNaN(r.low) {
+		return fmt.Sprintf("%.*f", decimals, r.mid)
+	}
+	return fmt.Sprintf("%.*f (%.*f to %.*f)", decimals, r.mid, decimals, r.low, decimals, r.high)
+}
+
 func (r ratio) cell() Cell {
 	c := Cell{Text: r.String(), Number: &r.mid}
 	if !math.IsNaN(r.low) {
