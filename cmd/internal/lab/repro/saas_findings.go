@@ -91,7 +91,7 @@ func tenantFindings(all []*logTiming) []Finding {
 	plain := besideOf(all, tenantTable, plainEntries, entrySensitive)
 	return []Finding{
 		a.above(1).finding("Prototype A beside the table with tenants, which keeps a whole entry in one partition, takes longer to read, update and delete: %s.", a.whole()),
-		parallel.above(1).finding("The same where Prototype A asks for all rows at a time, which the paper's does not: %s as the table with tenants.", parallel.whole()),
+		parallel.above(1).finding("The same where Prototype A asks for all rows at a time, of which the paper does not speak: %s as the table with tenants.", parallel.whole()),
 		costFinding(all, entrySensitive),
 		both(plain(0).about(1.1, 1.25), plain.level()).finding(
 			"What encryption and tenants cost, which the paper does not say: the table with tenants beside rows in the clear, %s, with %d requests to write and %d to read.",
