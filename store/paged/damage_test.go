@@ -2,9 +2,13 @@ package paged_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -45,9 +49,11 @@ func load(t *testing.T, tbl *paged.Table, factor int64) {
 	require.NoError(t, tbl.Put(t.Context(), rows...))
 }
 
-func stored(t *testing.T, f driver.Family) (rows []driver.Row) {
+func stored(t *testing.T, f driver.Family) []driver.Row { return storedIn(t, f, driver.Range{}) }
+
+func storedIn(t *testing.T, f driver.Family, r driver.Range) (rows []driver.Row) {
 	t.Helper()
-	for row, err := range f.Scan(t.Context(), driver.Range{}) {
+	for row, err := range f.Scan(t.Context(), r) {
 		require.NoError(t, err)
 		rows = append(rows, row)
 	}
@@ -196,6 +202,113 @@ func TestUnauthenticated(t *testing.T) {
 		for _, err = range tbl.Query(t.Context(), store.Query{Unauthenticated: true}) {
 		}
 		require.True(t, errors.Is(err, store.ErrTampered) || err == nil && n >= 4, "%d bytes: %v", n, err) // a column may be missing
+	}
+}
+
+// A page that Verify misses is missed by all who ask for rows of it, or write them: also the first one of a part, below which
+// there is no other that says where the next one begins.
+func TestMissingPageIsNoticed(t *testing.T) {
+	at, at32, who := store.Field[int64]("at"), store.Field[int32]("at"), store.Field[string]("who")
+	for _, c := range []struct {
+		name   string
+		keying int
+		spread int
+		prefix int
+		upTo   func(n int) store.Predicate // rows of one part, up to one
+	}{
+		{"one part", 0, -1, 0, func(n int) store.Predicate { return at.AtMost(int64(5 * n)) }},
+		{"spread", 0, 2, 0, func(n int) store.Predicate { return at.AtMost(int64(5 * n)) }},
+		{"prefix", 2, 0, 16, func(n int) store.Predicate {
+			return store.And(who.Equal(fmt.Sprint("user ", n%7)), at32.AtMost(int32(n)))
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { // which has the time for attempts
+				db, k := drivertest.NewMemory(), keyings[c.keying]
+				st := opened(t, db)
+				schema := k.schema(store.PlainColumn("n", store.Int64), store.RandomisedColumn("secret", store.Int64))
+				schema.SpreadBits = c.spread
+				tbl, err := paged.Create(t.Context(), st, schema, 4)
+				require.NoError(t, err)
+				const rows = 120
+				row := func(n int) store.Row {
+					row := k.row(n)
+					row["n"], row["secret"] = int64(n), int64(-n)
+					return row
+				}
+				for n := range rows {
+					require.NoError(t, tbl.Put(t.Context(), row(n)))
+				}
+				all := func(where store.Predicate) (found map[int64]store.Row, err error) {
+					found = make(map[int64]store.Row)
+					for row, err := range tbl.Query(t.Context(), store.Query{Where: where}) {
+						if err != nil {
+							return nil, err
+						}
+						found[row["n"].(int64)] = row
+					}
+					return found, nil
+				}
+				d, err := st.Describe(t.Context())
+				require.NoError(t, err)
+				f, err := db.Family(t.Context(), driver.FamilySpec{Name: d.Tables[0].Families[0], Layout: driver.LayoutOrdered, SpreadBits: max(0, c.spread), PrefixBytes: c.prefix, Existing: true})
+				require.NoError(t, err)
+				every := driver.Range{AnyOrder: true}
+				pages := storedIn(t, f, every)
+				wants := make([]map[int64]store.Row, rows)
+				for n := range rows {
+					wants[n], err = all(c.upTo(n))
+					require.NoError(t, err)
+					require.Contains(t, wants[n], int64(n))
+				}
+				lost, noticed := 0, 0
+				for _, page := range pages {
+					put(t, f, page.Key, nil)
+					_, err = tbl.Verify(t.Context())
+					alone := err == nil // in its part, which may be gone as a whole
+					if !alone {
+						require.ErrorIs(t, err, store.ErrTampered)
+						noticed++
+					}
+					before := storedIn(t, f, every)
+					for n := range rows {
+						key := k.row(n)
+						got, err := tbl.Get(t.Context(), key)
+						missed := err != nil
+						switch {
+						case alone && got == nil:
+							require.NoError(t, err)
+							lost++
+							continue
+						case missed:
+							require.ErrorIs(t, err, store.ErrTampered)
+							lost++
+						default:
+							require.Equal(t, row(n), got, "a row of a page that is there")
+						}
+						up, err := all(c.upTo(n))
+						if err == nil {
+							require.False(t, missed)
+							require.True(t, alone || maps.EqualFunc(wants[n], up, maps.Equal))
+						} else {
+							require.ErrorIs(t, err, store.ErrTampered)
+						}
+						if !missed {
+							continue
+						}
+						for _, write := range []func(context.Context, ...store.Row) error{tbl.Put, tbl.Update, tbl.Delete} {
+							require.ErrorIs(t, write(t.Context(), key), store.ErrTampered)
+						}
+						require.Equal(t, before, storedIn(t, f, every))
+					}
+					put(t, f, page.Key, page.Cells)
+				}
+				require.Equal(t, rows, lost, "each row was in one page")
+				require.Greater(t, noticed, len(pages)/2)
+				_, err = tbl.Verify(t.Context())
+				require.NoError(t, err)
+			})
+		})
 	}
 }
 

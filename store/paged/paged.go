@@ -35,10 +35,9 @@
 //
 // # Integrity
 //
-// A page that was changed, or put elsewhere, is [store.ErrTampered], and so is one that is missing between others: bring the family back from
+// A page that was changed, or put elsewhere, is [store.ErrTampered], and so is one that is missing beside others: bring the family back from
 // a backup. Not noticed is an older content of a page, with which pages that were made since may be gone; nor that all pages are gone that begin
-// with one value of a hashed or plain first part, or in one partition of another table. That the first page of a chain is missing is noticed by
-// [Table.Verify] and by what reads beyond it; a Get or Query of rows that were in it finds none, and a Put makes a new one. A table of which nothing is encrypted has no such
+// with one value of a hashed or plain first part, or in one partition of another table. A table of which nothing is encrypted has no such
 // protection. docs/security.md says more.
 package paged
 

@@ -45,7 +45,20 @@ func TestRoundTrips(t *testing.T) {
 			}
 			require.Equal(t, want, n)
 		}
-		put(0, 640, 2)
+		measured := func(name string, do func()) {
+			calls.Store(0)
+			began := time.Now()
+			do()
+			line := fmt.Sprintf("| %s | %d | %d |\n", name, int(time.Since(began)/time.Second), calls.Load())
+			require.Contains(t, string(doc), line)
+		}
+		measured("get from pages, where the partition has none", func() {
+			row, err := tbl.Get(t.Context(), store.Row{"at": 400})
+			require.NoError(t, err)
+			require.Nil(t, row)
+		})
+		measured("put into pages, the first one of a partition", func() { put(0, 2, 2) })
+		put(2, 640, 2)
 		at := store.Field[int64]("at")
 		for _, op := range []struct {
 			name string
@@ -69,11 +82,7 @@ func TestRoundTrips(t *testing.T) {
 			{"put into pages, into one that has room", func() { put(400, 401, 1) }},
 			{"put into pages, one that is cut in two", func() { put(301, 331, 2) }},
 		} {
-			calls.Store(0)
-			began := time.Now()
-			op.do()
-			line := fmt.Sprintf("| %s | %d | %d |\n", op.name, int(time.Since(began)/time.Second), calls.Load())
-			require.Contains(t, string(doc), line)
+			measured(op.name, op.do)
 		}
 	})
 }

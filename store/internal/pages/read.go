@@ -37,9 +37,15 @@ func (t *Table) find(ctx context.Context, e *engine.Engine, key []byte, sealed b
 				return nil, err
 			}
 		}
-		// Pages are made from the last to the first. So the last one before a key reaches it, unless it was cut between the
-		// looks at a key after it and at its own.
-		if found == nil || found.reaches(key) {
+		if found == nil {
+			later, err := t.hasFrom(ctx, e, part{key, of.end})
+			if err != nil || !later {
+				return nil, err
+			}
+		}
+		// Pages are made from the last to the first, and the first one of a part before them. So the last one before a key
+		// reaches it, unless it was made or cut between the looks at a key after it and at its own.
+		if found != nil && found.reaches(key) {
 			return found, nil
 		}
 		if attempt == attempts {
@@ -49,6 +55,14 @@ func (t *Table) find(ctx context.Context, e *engine.Engine, key []byte, sealed b
 			return nil, err
 		}
 	}
+}
+
+// hasFrom reports whether a page begins at one of the given keys.
+func (t *Table) hasFrom(ctx context.Context, e *engine.Engine, keys part) (has bool, err error) {
+	for _, err := range e.Data.Scan(ctx, driver.Range{Start: keys.root, End: keys.end, Limit: 1, Cells: driver.Slice{Only: [][]byte{versionCell}}}) {
+		return err == nil, err
+	}
+	return false, nil
 }
 
 // errBroken is returned where the pages that a scan read do not form a chain.
@@ -196,7 +210,12 @@ func (w *walk) attempt(ctx context.Context, start, end []byte) error {
 				return err
 			}
 		}
-		if first != nil {
+		switch {
+		case first == nil && w.of.end != nil && (end == nil || bytes.Compare(w.of.end, end) < 0):
+			r.Start = w.of.end // the part has no page, others may have
+		case first == nil:
+			return nil
+		default:
 			w.held = first
 			till := w.till()
 			if len(first.cuts) == 0 && (till == nil || end != nil && bytes.Compare(till, end) >= 0) {
@@ -205,7 +224,27 @@ func (w *walk) attempt(ctx context.Context, start, end []byte) error {
 			r.Start = append(bytes.Clone(first.key), 0)
 		}
 	}
-	return w.scan(ctx, r)
+	if err := w.scan(ctx, r); err != nil || w.done {
+		return err
+	}
+	return w.started(ctx, end)
+}
+
+// started returns errBroken if no page was read of the part that a bound is in, and one begins at the bound or after it: the first
+// page of that part is missing, or was not there yet.
+func (w *walk) started(ctx context.Context, bound []byte) error {
+	if w.past != nil && (w.past.end == nil || bytes.Compare(w.past.end, bound) >= 0) || !cutsPart(w.e.Spec, bound) {
+		return nil
+	}
+	of := partOf(w.e.Spec, bound)
+	later, err := w.t.hasFrom(ctx, w.e, part{bound, of.end})
+	if err != nil || !later {
+		return err
+	}
+	if bytes.Compare(w.from, of.root) < 0 {
+		w.from = of.root // what is before was yielded
+	}
+	return errBroken
 }
 
 // all goes along all pages, part by part, in no order of the parts.

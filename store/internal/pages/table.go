@@ -47,6 +47,15 @@ func partOf(spec driver.FamilySpec, key []byte) part {
 	return part{root, ope.PrefixEnd(last)}
 }
 
+// cutsPart reports whether the end of a range is within a part, where nil is none.
+func cutsPart(spec driver.FamilySpec, end []byte) bool {
+	least := spec.PrefixBytes // bytes of a root
+	if least == 0 || spec.SpreadBits > 0 {
+		least++
+	}
+	return len(end) >= least && !bytes.Equal(end, partOf(spec, end).root)
+}
+
 // has reports whether a key is in the part.
 func (p part) has(key []byte) bool {
 	return bytes.Compare(key, p.root) >= 0 && (p.end == nil || bytes.Compare(key, p.end) < 0)
