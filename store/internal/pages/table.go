@@ -3,6 +3,7 @@ package pages
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -67,6 +68,9 @@ func (t *Table) retry(ctx context.Context, e *engine.Engine, do func(*engine.Eng
 	for {
 		err := do(e)
 		since, is := newer(err)
+		if errors.Is(err, fault.ErrTampered) {
+			return fmt.Errorf("family %s of table %q: %w: bring the family back from a backup", e.Spec.Name, e.Meta.Name, err)
+		}
 		if !is {
 			return err
 		}
