@@ -17,17 +17,7 @@ func (tbl *Table) open() *session.Table { return (*session.Table)(tbl) }
 // Schema returns the schema of the table, as this client knows it: it learns of a change by another
 // client when it writes, reads what was written since, or is asked for a column that it does not know. Of
 // a table that is open for a tenant, columns are encrypted as the tenant's policy says.
-func (tbl *Table) Schema() Schema {
-	t := tbl.open().Now()
-	schema, err := t.Meta.Schema()
-	if err != nil {
-		panic("store: " + err.Error()) // the view was made of it
-	}
-	for i, c := range t.Columns {
-		schema.Columns[i] = c.Spec
-	}
-	return publicSchema(schema)
-}
+func (tbl *Table) Schema() Schema { return publicSchema(tbl.open().Schema()) }
 
 // Expiring returns the table such that rows which are put through it live so long, whatever [Schema.TTL] says: whole seconds,
 // at most ten years; 0 is for ever. No column says when a row expires. To give each row its own time, call Expiring

@@ -80,7 +80,11 @@ func Execute(ctx context.Context, e *Env, newRoot func(*Env) *cobra.Command, arg
 	// A reader that goes away, such as head, is an error like others, not the end of the
 	// process: stores are closed and temporary ones removed.
 	signal.Ignore(syscall.SIGPIPE)
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as it is after nohup
+		signals = append(signals, syscall.SIGHUP) // of a terminal that was closed
+	}
+	ctx, stop := signal.NotifyContext(ctx, signals...)
 	defer stop()
 	// After the first signal the next one ends the process at once.
 	context.AfterFunc(ctx, stop)

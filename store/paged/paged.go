@@ -51,6 +51,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/administer"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/pages"
 	"github.com/rangecrypt/rangecrypt/store/internal/session"
 )
@@ -61,15 +62,28 @@ const Rows = 64
 // A Table is a table of pages. It is safe for concurrent use.
 type Table struct{ pages *pages.Table }
 
+// Check returns what Create would refuse in a schema, without asking the database.
+func Check(schema store.Schema, rows int) error {
+	_, err := meta.New(inner(schema, rows))
+	if err != nil {
+		err = fmt.Errorf("paged: %w", err)
+	}
+	return err
+}
+
+// inner returns the schema of a table of pages as the layers below have it.
+func inner(schema store.Schema, rows int) meta.Schema {
+	s := session.SchemaOf(schema)
+	if s.PageRows = rows; rows == 0 {
+		s.PageRows = Rows
+	}
+	return s
+}
+
 // Create makes a table whose pages have up to a number of rows, from 2 to 4096; 0 is [Rows]. A table of the same name is
 // [store.ErrExists]. A schema that makes no sense, or has what pages cannot hold, is [store.ErrSchema].
 func Create(ctx context.Context, st *store.Store, schema store.Schema, rows int) (*Table, error) {
-	if rows == 0 {
-		rows = Rows
-	}
-	s := session.SchemaOf(schema)
-	s.PageRows = rows
-	tbl, err := administer.Create(ctx, session.Of(st), s)
+	tbl, err := administer.Create(ctx, session.Of(st), inner(schema, rows))
 	if err != nil {
 		return nil, fmt.Errorf("paged: %w", err)
 	}
@@ -99,6 +113,12 @@ func Names(ctx context.Context, st *store.Store) (names []string, err error) {
 	}
 	return names, err
 }
+
+// Schema returns the schema of the table, as this client knows it: see [store.Table.Schema].
+func (t *Table) Schema() store.Schema { return session.PublicSchema(t.pages.Schema()).(store.Schema) }
+
+// PageRows returns how many rows a page has at most.
+func (t *Table) PageRows() int { return t.pages.Schema().PageRows }
 
 // Put writes rows, each as a whole: a row with the same key is replaced. All rows are checked before anything is written; the
 // error of a bad row is a [store.RowError]. After any other error some rows may have been written: put them again, with the same

@@ -16,7 +16,6 @@ import (
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/schemafile"
 	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/internal/cli/benchtable"
-	"github.com/rangecrypt/rangecrypt/internal/cli/command"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/store"
@@ -106,21 +105,23 @@ range-query find it by both.`,
 type alteration struct {
 	name   string // of the table
 	wanted []wantedChange
-	schema store.Schema
+	schema schemafile.Table
+	pages  bool // the rows of the table share some
 	dryRun bool
 }
 
 func (a *alteration) run(ctx context.Context, c *cli.Call) error {
-	tbl, err := command.Table(ctx, c.Store, a.name)
+	tbl, err := find(ctx, c, a.name)
 	if err != nil {
 		return err
 	}
 	if err := checkOwn(tbl.Schema(), "changed"); err != nil {
 		return err
 	}
+	a.pages = isPaged(tbl)
 	var changes []change
 	if len(a.wanted) == 0 {
-		changes, err = difference(tbl.Schema(), a.schema)
+		changes, err = difference(fileOf(tbl), a.schema)
 	} else {
 		changes, err = namedChanges(tbl.Schema(), a.wanted)
 	}
@@ -165,7 +166,10 @@ func (a *alteration) make(ctx context.Context, c *cli.Call, changes []change) er
 		}
 	}
 	line := fmt.Sprintf("table %s was changed", show.Visible(a.name))
-	if rewrite {
+	switch {
+	case a.pages && (rewrite || loses):
+		line += fmt.Sprintf("; pages stay as they are until 'rangecrypt keys rotate --table %[1]s' and then 'rangecrypt table convert %[1]s' write them again", show.Argument(a.name))
+	case rewrite:
 		line += "; 'rangecrypt table convert' stores the rows that are there as it is now"
 	}
 	return c.Line("%s", line)
@@ -381,7 +385,8 @@ func noColumn(s store.Schema, name string) error {
 }
 
 // difference returns the changes that turn one schema into the other.
-func difference(from, to store.Schema) ([]change, error) {
+func difference(was, wanted schemafile.Table) ([]change, error) {
+	from, to := was.Schema, wanted.Schema
 	var refused []error
 	refuse := func(format string, args ...any) {
 		refused = append(refused, fmt.Errorf("%w: "+format, append([]any{store.ErrSchema}, args...)...))
@@ -389,8 +394,10 @@ func difference(from, to store.Schema) ([]change, error) {
 	if !slices.EqualFunc(from.Key, to.Key, func(a, b store.KeyPart) bool { return a.Describe().String() == b.Describe().String() }) {
 		refuse("the row key cannot be changed; it is %s, and the file says %s", keyOf(from), keyOf(to))
 	}
-	if from.CellPerColumn != to.CellPerColumn {
-		refuse("the layout cannot be changed from %q to %q", inspect.Layout(from.CellPerColumn), inspect.Layout(to.CellPerColumn))
+	if was.Layout() != wanted.Layout() {
+		refuse("the layout cannot be changed from %q to %q", was.Layout(), wanted.Layout())
+	} else if was.PageRows != wanted.PageRows {
+		refuse("page-rows cannot be changed from %d to %d: make a new table for it, and copy the rows", was.PageRows, wanted.PageRows)
 	}
 	if to.SpreadBits != 0 && from.SpreadBits != to.SpreadBits {
 		refuse("spread-bits cannot be changed from %d to %d", from.SpreadBits, to.SpreadBits)

@@ -39,6 +39,8 @@ time and share the work. So a scheduler can have it done: with --part and --part
 one part, and whoever does the last one ends the conversion. Parts may be done twice, at
 the same time, and of cuts that differ. What is done already is not read again.
 
+Of a table whose rows share pages, it seals those again that are under an earlier key.
+
 Of a table with tenants it converts what all of them have;
 'rangecrypt tenant convert' that of one.`,
 		Example: `  rangecrypt table convert readings --store pebble:data --key app.key
@@ -58,6 +60,9 @@ Of a table with tenants it converts what all of them have;
 		},
 		Run: func(ctx context.Context, c *cli.Call) error {
 			tbl, err := command.Table(ctx, c.Store, c.Arg())
+			if errors.Is(err, command.ErrPaged) {
+				return reseal(ctx, c)
+			}
 			if err != nil {
 				return err
 			}

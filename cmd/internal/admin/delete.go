@@ -68,16 +68,19 @@ deleted, whatever it holds by then; one that satisfies the condition only later 
 }
 
 func (d *deletion) run(ctx context.Context, c *cli.Call) error {
-	tbl, err := tableFor(ctx, c, c.Arg(), d.tenant)
+	tbl, err := rowsFor(ctx, c, c.Arg(), d.tenant)
 	if err != nil {
+		return err
+	}
+	if err := notInPages(c.Flags, tbl, "by"); err != nil {
 		return err
 	}
 	p, err := d.predicate(tbl.Schema(), d.values)
 	if err != nil {
 		return err
 	}
-	if d.by != "" { // before anybody is asked
-		if _, err := tbl.Explain(ctx, store.Query{Where: p, By: d.by}); err != nil {
+	if single, is := tbl.(*store.Table); is && d.by != "" { // before anybody is asked
+		if _, err := single.Explain(ctx, store.Query{Where: p, By: d.by}); err != nil {
 			return exit.Early(ctx, d.refused(ctx, tbl, p, err))
 		}
 	}
@@ -85,7 +88,7 @@ func (d *deletion) run(ctx context.Context, c *cli.Call) error {
 	name := command.TableOf(c.Arg(), d.tenant)
 	total := -1
 	if d.dryRun || !c.Yes {
-		if total, err = tbl.Count(ctx, p, store.By(d.by)); err != nil {
+		if total, err = count(ctx, tbl, store.Query{Where: p, By: d.by}); err != nil {
 			return exit.Early(ctx, err)
 		}
 	}
@@ -111,10 +114,14 @@ func (d *deletion) run(ctx context.Context, c *cli.Call) error {
 }
 
 // delete deletes the rows, and returns how many. After an error, others may be deleted, too.
-func (d *deletion) delete(ctx context.Context, c *cli.Call, tbl *store.Table, p store.Predicate, total int) (n int, err error) {
+func (d *deletion) delete(ctx context.Context, c *cli.Call, tbl table, p store.Predicate, total int) (n int, err error) {
 	bar := c.Totals()
 	defer bar.End()
 	var keys []store.Row
+	together := deletedTogether
+	if isPaged(tbl) {
+		together = pagedBatch
+	}
 	flush := func() error {
 		err := tbl.Delete(ctx, keys...)
 		failed := (*store.BatchError)(nil)
@@ -132,7 +139,7 @@ func (d *deletion) delete(ctx context.Context, c *cli.Call, tbl *store.Table, p 
 		if err != nil {
 			return n, err
 		}
-		if keys = append(keys, row); len(keys) == deletedTogether {
+		if keys = append(keys, row); len(keys) == together {
 			if err := flush(); err != nil {
 				return n, err
 			}

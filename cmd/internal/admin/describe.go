@@ -9,7 +9,6 @@ import (
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/schemafile"
 	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
-	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
 
@@ -113,9 +112,9 @@ func ttlText(ttl time.Duration) string {
 	return schemafile.TTL(ttl)
 }
 
-func newSchemaJSON(s store.Schema) schemaJSON {
+func newSchemaJSON(s schemafile.Table) schemaJSON {
 	j := schemaJSON{
-		Table: s.Name, Layout: inspect.Layout(s.CellPerColumn), SpreadBits: s.SpreadBits, Conditional: s.Conditional, AppendOnly: s.AppendOnly, Tenants: s.Tenants, TTL: ttlText(s.TTL),
+		Table: s.Name, Layout: s.Layout(), PageRows: s.PageRows, SpreadBits: s.SpreadBits, Conditional: s.Conditional, AppendOnly: s.AppendOnly, Tenants: s.Tenants, TTL: ttlText(s.TTL),
 		Key: []fieldJSON{}, Columns: []fieldJSON{},
 	}
 	for _, p := range s.Key {

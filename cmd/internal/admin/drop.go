@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli"
-	"github.com/rangecrypt/rangecrypt/internal/cli/command"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
@@ -59,11 +58,10 @@ func (d *dropping) run(ctx context.Context, c *cli.Call) error {
 		return d.rest(ctx, c)
 	}
 	// One that does not exist is an error before anybody is asked.
-	tbl, err := command.Table(ctx, c.Store, c.Arg())
-	if err != nil {
+	if _, err := find(ctx, c, c.Arg()); err != nil {
 		return err
 	}
-	described, err := tbl.Describe(ctx)
+	_, described, err := describe(ctx, c, c.Arg())
 	if err != nil {
 		return err
 	}

@@ -93,7 +93,7 @@ func (o *exportRows) choose(all []*celltext.Column, schema store.Schema) ([]*cel
 }
 
 func (o *exportRows) run(ctx context.Context, c *cli.Call) (err error) {
-	tbl, err := openTable(ctx, c, o.tenant)
+	tbl, err := rowsFor(ctx, c, c.Arg(), o.tenant)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (o *exportRows) run(ctx context.Context, c *cli.Call) (err error) {
 	return nil
 }
 
-func writeRows(ctx context.Context, c *cli.Call, tbl *store.Table, to tabular.Writer, columns []*celltext.Column) (rows int, err error) {
+func writeRows(ctx context.Context, c *cli.Call, tbl table, to tabular.Writer, columns []*celltext.Column) (rows int, err error) {
 	bar := c.Totals()
 	defer bar.End()
 	wanted := []string{}

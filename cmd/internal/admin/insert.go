@@ -85,6 +85,9 @@ CSV with a header and no rows, and Parquet without rows, are put as 0 rows. An i
 bytes is an error: nothing tells it from one that was cut short, or from a command before
 a pipe that failed.
 
+Rows of a table with pages are best in the order of its row key: then pages get full. Of
+these, --batch sends 4,096 together, and --writers one batch at a time, unless you say.
+
 With --tenant the rows are those of a tenant, which 'rangecrypt tenant create' makes.`,
 		Example: `  rangecrypt table insert flights --input flights.csv --store pebble:data --key app.key
   rangecrypt table insert flights --input flights.csv.gz --null NA --map carrier=airline \
@@ -158,24 +161,12 @@ func (o *insertRows) check(c *cli.Call) (err error) {
 	return o.Input.Check()
 }
 
-// openTable opens a table, for a tenant where it has some.
-func openTable(ctx context.Context, c *cli.Call, tenant string) (*store.Table, error) {
-	if tenant != "" {
-		return command.ForTenant(ctx, c.Store, c.Arg(), tenant)
-	}
-	tbl, err := command.Table(ctx, c.Store, c.Arg())
-	if err == nil && tbl.Schema().Tenants {
-		err = exit.Usagef("table %s has tenants: name one with --tenant", show.Visible(c.Arg()))
-	}
-	return tbl, err
-}
-
 func (o *insertRows) run(ctx context.Context, c *cli.Call) (err error) {
 	tbl, err := o.table(ctx, c)
 	if err != nil {
 		return err
 	}
-	l, err := o.load(c, tbl.Schema())
+	l, err := o.load(c, tbl)
 	if err != nil {
 		return err
 	}
@@ -206,7 +197,7 @@ func (o *insertRows) run(ctx context.Context, c *cli.Call) (err error) {
 	} else if err := o.Await(); err != nil {
 		return fmt.Errorf("%w; nothing was inserted", err)
 	}
-	secret, err := o.secret(ctx, c, tbl)
+	secret, err := o.secret(ctx, c)
 	if err != nil {
 		return exit.Early(ctx, err)
 	}
@@ -218,7 +209,7 @@ func (o *insertRows) run(ctx context.Context, c *cli.Call) (err error) {
 	}
 	begun = true
 	start := time.Now()
-	done, err = l.Insert(ctx, tbl)
+	done, err = l.Insert(ctx, target(tbl))
 	if o.Stream() && l.Map != nil {
 		o.tell(c, l)
 	}
@@ -240,24 +231,28 @@ func (o *insertRows) unkept(err error, l *rowload.Load, done rowload.Done, name 
 }
 
 // table opens the table, for rows that expire where these say when.
-func (o *insertRows) table(ctx context.Context, c *cli.Call) (*store.Table, error) {
-	tbl, err := openTable(ctx, c, o.tenant)
+func (o *insertRows) table(ctx context.Context, c *cli.Call) (table, error) {
+	tbl, err := rowsFor(ctx, c, c.Arg(), o.tenant)
+	single, _ := tbl.(*store.Table)
 	switch {
 	case err != nil:
 		return nil, err
 	case o.ttl == 0:
 		return tbl, nil
+	case isPaged(tbl):
+		return nil, exit.Usagef("--ttl: rows of table %s cannot expire, since they share pages: leave --ttl out", show.Visible(c.Arg()))
 	case tbl.Schema().Conditional:
 		return nil, exit.Usagef("--ttl: rows of table %s cannot expire, since it is conditional: leave --ttl out", show.Visible(tbl.Schema().Name))
 	case tbl.Schema().TTL == 0:
 		return nil, exit.Usagef("--ttl: rows of table %s cannot expire: write its schema file with 'table describe --yaml', add 'ttl: by row', and give that to 'table alter'",
 			show.Visible(c.Arg()))
 	}
-	return tbl.Expiring(o.ttl), nil
+	return single.Expiring(o.ttl), nil
 }
 
 // load returns the load that the flags ask for.
-func (o *insertRows) load(c *cli.Call, schema store.Schema) (*rowload.Load, error) {
+func (o *insertRows) load(c *cli.Call, tbl table) (*rowload.Load, error) {
+	schema := tbl.Schema()
 	columns, err := o.values.Columns(schema)
 	if err != nil {
 		return nil, err
@@ -269,6 +264,14 @@ func (o *insertRows) load(c *cli.Call, schema store.Schema) (*rowload.Load, erro
 	l := &rowload.Load{
 		Input: &o.Input, Names: names, Bar: c.Progress(), SkipBad: o.skipBad, MaxBad: o.most, LastWins: o.lastWins,
 		Batch: o.Batch, Writers: o.Writers,
+	}
+	if isPaged(tbl) {
+		if !c.Flags.Changed("batch") {
+			l.Batch = pagedBatch
+		}
+		if !c.Flags.Changed("writers") {
+			l.Writers = pagedWriters
+		}
 	}
 	for _, p := range schema.Key {
 		l.Key = append(l.Key, p.Describe().Name)
@@ -293,12 +296,8 @@ func (o *insertRows) checkRows(ctx context.Context, c *cli.Call, l *rowload.Load
 }
 
 // secret returns what nobody knows who sees the name of a load, and cannot see the database.
-func (o *insertRows) secret(ctx context.Context, c *cli.Call, tbl *store.Table) ([]byte, error) {
-	db, err := c.Store.Describe(ctx)
-	if err != nil {
-		return nil, err
-	}
-	d, err := tbl.Describe(ctx)
+func (o *insertRows) secret(ctx context.Context, c *cli.Call) ([]byte, error) {
+	db, d, err := describe(ctx, c, c.Arg())
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %s %q", db.ID, db.Key, d.ID, o.tenant))
 	return sum[:], err
 }

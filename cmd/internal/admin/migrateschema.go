@@ -76,5 +76,5 @@ func (m *migration) propose(ctx context.Context, open opener, name string) error
 	for _, hint := range hints {
 		text += "# " + show.Visible(hint) + "\n"
 	}
-	return m.Print(text + string(schemafile.Format(schema)))
+	return m.Print(text + string(schemafile.Format(schemafile.Table{Schema: schema})))
 }

@@ -49,7 +49,7 @@ func TestMigrateSchema(t *testing.T) {
 	schema, err := schemafile.Parse("printed", out.Bytes())
 	require.NoError(t, err, out.String())
 	want, _, _ := proposing{}.Propose(t.Context(), "orders")
-	require.Equal(t, string(schemafile.Format(want)), string(schemafile.Format(schema)))
+	require.Equal(t, string(schemafile.Format(schemafile.Table{Schema: want})), string(schemafile.Format(schema)))
 
 	require.ErrorContains(t, run(proposing{}, "--from", "cassandra://127.0.0.1/shop.orders"), "schema takes the name")
 	require.ErrorContains(t, run(proposing{}, "orders"), "name the table that rows come from with --from")

@@ -75,7 +75,7 @@ In the table, null is nothing, and an empty text is "".
 With --limit, a line on standard error has the token of the next page if there are more
 rows; the same command with --page-token goes on there. With --pages FILE, the token is in
 FILE: each call prints the next page, and the file is empty after the last. Nothing found
-is no error.`,
+is no error. A table whose rows share pages has no order and no tokens: give --limit alone.`,
 		Example: `  rangecrypt table query readings --where 'celsius > 25' --store pebble:data --key app.key
   rangecrypt table query readings --count --where 'note is null' \
     --store pebble:data --key app.key
@@ -148,7 +148,7 @@ func (q *tableQuery) check(f *pflag.FlagSet) error {
 }
 
 // query returns the query, and the columns that it prints.
-func (q *tableQuery) query(tbl *store.Table) (found store.Query, fields []inspect.Field, err error) {
+func (q *tableQuery) query(tbl table) (found store.Query, fields []inspect.Field, err error) {
 	schema := tbl.Schema()
 	all := condition.Columns(schema)
 	if found.Where, err = q.predicate(schema, q.values); err != nil {
@@ -207,8 +207,11 @@ func ordered(flag string, all []inspect.Field, name string) error {
 }
 
 func (q *tableQuery) run(ctx context.Context, c *cli.Call) (err error) {
-	tbl, err := tableFor(ctx, c, c.Arg(), q.tenant)
+	tbl, err := rowsFor(ctx, c, c.Arg(), q.tenant)
 	if err != nil {
+		return err
+	}
+	if err := notInPages(c.Flags, tbl, "by", "order-by", "desc", "page-token", "pages", "min", "max"); err != nil {
 		return err
 	}
 	found, fields, err := q.query(tbl)
@@ -261,14 +264,15 @@ func (q *tableQuery) writeToken(token string) error {
 }
 
 // rows yields the rows, and sets the token of the page after them.
-func (q *tableQuery) rows(ctx context.Context, tbl *store.Table, found store.Query, next *string) iter.Seq2[store.Row, error] {
-	if q.limit == 0 {
+func (q *tableQuery) rows(ctx context.Context, tbl table, found store.Query, next *string) iter.Seq2[store.Row, error] {
+	single, is := tbl.(*store.Table)
+	if q.limit == 0 || !is {
 		return tbl.Query(ctx, found)
 	}
 	return func(yield func(store.Row, error) bool) {
 		for left := q.limit; left > 0; left -= maxPage {
 			found.Limit = min(left, maxPage)
-			rows, token, err := tbl.Page(ctx, found)
+			rows, token, err := single.Page(ctx, found)
 			if errors.Is(err, driver.ErrRange) && found.PageToken == "" && q.tokenFile == "" {
 				// A server index has no pages, but may have these rows.
 				found.Limit = q.limit
@@ -310,10 +314,11 @@ func (q *tableQuery) asked(found store.Query, s store.Schema) store.Query {
 }
 
 // printOne prints the number of rows, or the least or greatest value of a column.
-func (q *tableQuery) printOne(ctx context.Context, c *cli.Call, tbl *store.Table, found store.Query) error {
+func (q *tableQuery) printOne(ctx context.Context, c *cli.Call, tbl table, found store.Query) error {
 	asked := q.asked(found, tbl.Schema())
-	if found.RequireIndex { // what returns one value has no such parameter
-		if _, err := tbl.Explain(ctx, asked); err != nil {
+	single, is := tbl.(*store.Table)
+	if found.RequireIndex && is { // what returns one value has no such parameter
+		if _, err := single.Explain(ctx, asked); err != nil {
 			return q.refused(ctx, tbl, asked.Where, err)
 		}
 	}
@@ -322,7 +327,7 @@ func (q *tableQuery) printOne(ctx context.Context, c *cli.Call, tbl *store.Table
 	var err error
 	if q.count {
 		var n int
-		n, err = tbl.Count(ctx, found.Where, store.By(q.by))
+		n, err = count(ctx, tbl, asked)
 		value = int64(n)
 	} else {
 		name := cmp.Or(q.min, q.max)
@@ -330,10 +335,10 @@ func (q *tableQuery) printOne(ctx context.Context, c *cli.Call, tbl *store.Table
 		field = all[slices.IndexFunc(all, func(f inspect.Field) bool { return f.Name == name })]
 		if q.min != "" {
 			field.Name = "min"
-			value, err = tbl.Min(ctx, name, found.Where, store.By(q.by))
+			value, err = single.Min(ctx, name, found.Where, store.By(q.by))
 		} else {
 			field.Name = "max"
-			value, err = tbl.Max(ctx, name, found.Where, store.By(q.by))
+			value, err = single.Max(ctx, name, found.Where, store.By(q.by))
 		}
 	}
 	if err != nil {

@@ -46,7 +46,7 @@ func (r *rekeying) reportTable(ctx context.Context, d inspect.Database, t inspec
 	case inspect.Elsewhere:
 		return "", r.stays(t.Name, []string{"the application keeps its rows, whose keys are not replaced: register another column, and write the values there"})
 	case inspect.Paged:
-		return "", r.stays(t.Name, []string{"its rows are in pages: Store.RotateKeys of package store gives it a new key, and Table.Reseal of package store/paged seals its pages again"})
+		return "", r.stays(t.Name, []string{fmt.Sprintf("its rows share pages: 'rangecrypt keys rotate --table %[1]s' gives it a new key, and 'rangecrypt table convert %[1]s' seals its pages again", show.Argument(t.Name))})
 	}
 	named := countListed(r.list, rekey.KeysOf(t))
 	var under rekey.Under

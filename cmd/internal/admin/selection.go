@@ -69,12 +69,13 @@ func (s *selection) predicate(schema store.Schema, format *celltext.Format) (sto
 }
 
 // refused returns an error about --by as one of usage, in the words of the store. Any other stays as it is.
-func (s *selection) refused(ctx context.Context, tbl *store.Table, where store.Predicate, err error) error {
-	if s.by == "" || !errors.Is(err, store.ErrColumn) {
+func (s *selection) refused(ctx context.Context, tbl table, where store.Predicate, err error) error {
+	single, is := tbl.(*store.Table)
+	if s.by == "" || !is || !errors.Is(err, store.ErrColumn) {
 		return err
 	}
 	// The order of the rows may be what is refused.
-	if _, err := tbl.Explain(ctx, store.Query{Where: where, By: s.by}); errors.Is(err, store.ErrColumn) {
+	if _, err := single.Explain(ctx, store.Query{Where: where, By: s.by}); errors.Is(err, store.ErrColumn) {
 		return exit.Usagef("--by: %v", err)
 	}
 	return err

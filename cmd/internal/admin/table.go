@@ -15,12 +15,12 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/schemafile"
 	"github.com/rangecrypt/rangecrypt/internal/cli"
-	"github.com/rangecrypt/rangecrypt/internal/cli/command"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/internal/cli/stores"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/paged"
 )
 
 // newTable returns the command with its subcommands.
@@ -53,19 +53,19 @@ Keys are never shown.`,
 }
 
 // readSchema reads the schema in a file, or in the standard input for "-".
-func readSchema(file string) (store.Schema, error) {
+func readSchema(file string) (schemafile.Table, error) {
 	in := os.Stdin
 	if file != "-" {
 		f, err := os.Open(file)
 		if err != nil {
-			return store.Schema{}, fmt.Errorf("read the schema: %w", err)
+			return schemafile.Table{}, fmt.Errorf("read the schema: %w", err)
 		}
 		defer f.Close()
 		in = f
 	}
 	data, err := io.ReadAll(io.LimitReader(in, schemafile.MaxBytes+1))
 	if err != nil {
-		return store.Schema{}, fmt.Errorf("read the schema: %w", err)
+		return schemafile.Table{}, fmt.Errorf("read the schema: %w", err)
 	}
 	if file == "-" {
 		file = "standard input"
@@ -75,7 +75,7 @@ func readSchema(file string) (store.Schema, error) {
 
 func newTableCreate(e *cli.Env) *cobra.Command {
 	var dryRun bool
-	var wanted store.Schema
+	var wanted schemafile.Table
 	check := func(c *cli.Call) (err error) {
 		if !dryRun {
 			if err := c.Kept.Check(); err != nil {
@@ -85,7 +85,7 @@ func newTableCreate(e *cli.Env) *cobra.Command {
 		if wanted, err = readSchema(c.Arg()); err != nil {
 			return err
 		}
-		if err := checkName(wanted); err != nil {
+		if err := checkName(wanted.Schema); err != nil {
 			return err
 		}
 		for _, column := range wanted.Columns {
@@ -113,7 +113,10 @@ The file is YAML. It has these fields:
                   or plain), scheme, confidentiality or shared-with, and covering or
                   server-index; covering is true, or a list of the columns that copies
                   have besides the column itself and the row key, which [] leaves alone
-    layout, spread-bits, conditional, append-only, tenants, ttl
+    layout, page-rows, spread-bits, conditional, append-only, tenants, ttl
+
+With 'layout: paged' up to page-rows rows with neighbouring keys share a sealed cell, which
+is for tables that are loaded and then mostly read.
 
 docs/operations.md, under "Schema files", has all of them with types and schemes.`,
 		Example: `  rangecrypt table create readings.yaml --store pebble:data --key app.key
@@ -126,16 +129,24 @@ docs/operations.md, under "Schema files", has all of them with types and schemes
 		},
 		Check: check,
 		Run: func(ctx context.Context, c *cli.Call) error {
-			tbl, err := c.Store.Create(ctx, wanted)
+			tbl, err := create(ctx, c, wanted)
 			if err != nil {
 				return err
 			}
 			if c.JSON {
-				return printTable(c, tableJSON{Record: "created", Store: c.ShownStore(), Schema: newSchemaJSON(tbl.Schema())})
+				return printTable(c, tableJSON{Record: "created", Store: c.ShownStore(), Schema: newSchemaJSON(fileOf(tbl))})
 			}
 			return c.Line("table %s was created", show.Visible(wanted.Name))
 		},
 	}.New(e)
+}
+
+// create makes a table.
+func create(ctx context.Context, c *cli.Call, wanted schemafile.Table) (table, error) {
+	if wanted.PageRows > 0 {
+		return paged.Create(ctx, c.Store, wanted.Schema, wanted.PageRows)
+	}
+	return c.Store.Create(ctx, wanted.Schema)
 }
 
 func newTableList(e *cli.Env) *cobra.Command {
@@ -168,7 +179,7 @@ func listTables(ctx context.Context, c *cli.Call) error {
 		return nil
 	}
 	for _, s := range schemas {
-		if err := list(tableJSON{Record: "table", Schema: newSchemaJSON(s)}); err != nil {
+		if err := list(tableJSON{Record: "table", Schema: newSchemaJSON(schemafile.Table{Schema: s})}); err != nil {
 			return err
 		}
 	}
@@ -225,20 +236,21 @@ It never prints a key or a value.`,
 }
 
 func describeTable(ctx context.Context, c *cli.Call, yaml, count bool) error {
-	tbl, err := command.Table(ctx, c.Store, c.Arg())
-	if errors.Is(err, store.ErrNoTable) && !yaml && !count {
-		return describeApart(ctx, c, err)
-	}
-	if err != nil {
+	tbl, err := find(ctx, c, c.Arg())
+	absent := errors.Is(err, store.ErrNoTable) // or the application keeps its rows
+	if err != nil && (!absent || yaml || count) {
 		return err
 	}
 	if yaml {
-		_, err := c.Stdout.Write(schemafile.Format(tbl.Schema()))
+		_, err := c.Stdout.Write(schemafile.Format(fileOf(tbl)))
 		return err
 	}
-	d, err := tbl.Describe(ctx)
-	if err != nil {
+	_, d, unknown := describe(ctx, c, c.Arg())
+	if absent && errors.Is(unknown, store.ErrNoTable) {
 		return err
+	}
+	if unknown != nil {
+		return unknown
 	}
 	shown := described(d)
 	shown.Store = c.ShownStore()
@@ -252,24 +264,10 @@ func describeTable(ctx context.Context, c *cli.Call, yaml, count bool) error {
 	return printTable(c, shown)
 }
 
-// describeApart prints a table that package store does not open, or returns the error of one that there is not.
-func describeApart(ctx context.Context, c *cli.Call, absent error) error {
-	d, err := c.Store.Describe(ctx)
-	if err != nil {
-		return err
-	}
-	i := slices.IndexFunc(d.Tables, func(t inspect.Table) bool { return t.Name == c.Arg() && t.Apart() })
-	if i < 0 {
-		return absent
-	}
-	shown := described(d.Tables[i])
-	shown.Store = c.ShownStore()
-	return printTable(c, shown)
-}
-
 // countAll counts the rows of a table, those of all tenants where it has some.
-func countAll(ctx context.Context, c *cli.Call, tbl *store.Table) (rows int, err error) {
-	if !tbl.Schema().Tenants {
+func countAll(ctx context.Context, c *cli.Call, tbl table) (rows int, err error) {
+	single, is := tbl.(*store.Table)
+	if !is || !tbl.Schema().Tenants {
 		return countRows(ctx, c, tbl)
 	}
 	names, err := c.Store.Tenants(ctx)
@@ -277,7 +275,7 @@ func countAll(ctx context.Context, c *cli.Call, tbl *store.Table) (rows int, err
 		return 0, err
 	}
 	for _, name := range names {
-		bound, err := tbl.Tenant(ctx, name)
+		bound, err := single.Tenant(ctx, name)
 		if errors.Is(err, store.ErrNoTenant) {
 			continue // it was dropped since
 		}
@@ -293,7 +291,7 @@ func countAll(ctx context.Context, c *cli.Call, tbl *store.Table) (rows int, err
 }
 
 // countRows reads all rows of a table, without their columns.
-func countRows(ctx context.Context, c *cli.Call, tbl *store.Table) (n int, err error) {
+func countRows(ctx context.Context, c *cli.Call, tbl table) (n int, err error) {
 	bar := c.Totals()
 	defer bar.End()
 	for _, err := range tbl.Query(ctx, store.Query{Columns: []string{}}) {
@@ -322,7 +320,7 @@ name, and no other table can have such a name.`,
 
 func renameTable(ctx context.Context, c *cli.Call) error {
 	from, to := c.Args[0], c.Args[1]
-	tbl, err := command.Table(ctx, c.Store, from)
+	tbl, err := find(ctx, c, from)
 	if err != nil {
 		return err
 	}

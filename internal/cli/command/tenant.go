@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/paged"
 )
 
-// Table opens a table. The error about one that is not there says which is nearest, and how to see all.
+// ErrPaged is wrapped by the error of [Table] about a table whose rows share pages: package paged opens it.
+var ErrPaged = errors.New("its rows share pages, which this command does not take; 'rangecrypt table query', 'insert', 'export', 'delete' and 'convert' do")
+
+// Table opens a table whose rows stand alone. The error about one that is not there says which is nearest, and how to see all.
 func Table(ctx context.Context, st *store.Store, name string) (*store.Table, error) {
 	tbl, err := st.Table(ctx, name)
 	if !errors.Is(err, store.ErrNoTable) {
@@ -19,7 +24,13 @@ func Table(ctx context.Context, st *store.Store, name string) (*store.Table, err
 	if unread != nil {
 		return nil, err // which says what was asked for
 	}
-	var names []string
+	names, unread := paged.Names(ctx, st)
+	switch {
+	case unread != nil:
+		return nil, err
+	case slices.Contains(names, name):
+		return nil, fmt.Errorf("table %s: %w", show.Visible(name), ErrPaged)
+	}
 	for _, s := range schemas {
 		names = append(names, s.Name)
 	}

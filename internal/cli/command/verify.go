@@ -158,8 +158,9 @@ func (v *verification) pages(ctx context.Context, name string, tbl *paged.Table)
 // table checks one table and prints what was found, also when it was interrupted.
 func (v *verification) table(ctx context.Context, name string) (found *inspect.Verification, err error) {
 	tbl, err := Table(ctx, v.Store, name)
-	if errors.Is(err, store.ErrNoTable) {
-		if pages, absent := paged.Open(ctx, v.Store, name); absent == nil {
+	if errors.Is(err, ErrPaged) && v.tenant == "" {
+		var pages *paged.Table
+		if pages, err = paged.Open(ctx, v.Store, name); err == nil {
 			return v.pages(ctx, name, pages)
 		}
 	}

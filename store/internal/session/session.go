@@ -58,11 +58,12 @@ type Database struct {
 // a store do not reach its keys.
 var Of func(st any) *Database
 
-// SchemaOf returns what the layers below have of a store.Schema, and SelectionOf of a store.Query. Package store sets them, for
-// package paged.
+// SchemaOf returns what the layers below have of a store.Schema, PublicSchema undoes that, and SelectionOf returns what they have of a
+// store.Query. Package store sets them, for package paged.
 var (
-	SchemaOf    func(schema any) meta.Schema
-	SelectionOf func(query any) query.Selection
+	SchemaOf     func(schema any) meta.Schema
+	PublicSchema func(meta.Schema) any
+	SelectionOf  func(query any) query.Selection
 )
 
 // openFor names a table that is open for a tenant.

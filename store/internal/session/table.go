@@ -127,6 +127,19 @@ func (tbl *Table) Bound() bool { return tbl.tenant != nil }
 // Now returns the table as this client knows it. A call loads it once, so that all of it is of one schema.
 func (tbl *Table) Now() *engine.Engine { return tbl.current.Load() }
 
+// Schema returns the schema as this client knows it. Of a table that is open for a tenant, columns are as the tenant's policy says.
+func (tbl *Table) Schema() meta.Schema {
+	t := tbl.Now()
+	schema, err := t.Meta.Schema()
+	if err != nil {
+		panic("store: " + err.Error()) // the view was made of it
+	}
+	for i, c := range t.Columns {
+		schema.Columns[i] = c.Spec
+	}
+	return schema
+}
+
 // Use returns the table as this client knows it, if rows may be read and written.
 func (tbl *Table) Use() (*engine.Engine, error) {
 	t := tbl.Now()

@@ -24,9 +24,16 @@ type Done struct {
 	Unsure bool // more of them may be there
 }
 
+// A Target is the table that takes the rows: *store.Table, for one.
+type Target interface {
+	Put(ctx context.Context, rows ...store.Row) error
+	Insert(ctx context.Context, rows ...store.Row) error // of keys that nobody else has
+	GetBatch(ctx context.Context, keys []store.Row, columns ...string) ([]store.Row, error)
+}
+
 // Insert puts the rows, and says what came of it, also with an error. If ctx ends, no further batch begins, and those
 // under way have some seconds.
-func (l *Load) Insert(ctx context.Context, table *store.Table) (Done, error) {
+func (l *Load) Insert(ctx context.Context, table Target) (Done, error) {
 	total, rows := -1, l.Rows
 	if l.checked != nil {
 		total = l.Rows - l.Bad.Rows
@@ -91,7 +98,7 @@ func (s *sender) atEnd() error {
 // A sender puts batches of rows.
 type sender struct {
 	*Load
-	table      *store.Table
+	table      Target
 	group      *errgroup.Group
 	ctx, under context.Context // that ends first, and that of the batches
 	slots      chan struct{}   // one for each batch that is under way

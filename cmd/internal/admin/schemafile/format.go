@@ -11,8 +11,8 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 )
 
-// Format returns the file of a schema, which Parse reads back to the same schema.
-func Format(s store.Schema) []byte {
+// Format returns the file of a table, which Parse reads back to the same table.
+func Format(s Table) []byte {
 	var b strings.Builder
 	field := func(indent, name, value string) { fmt.Fprintf(&b, "%s%s: %s\n", indent, name, value) }
 	item := func(fields []fieldText) {
@@ -21,7 +21,10 @@ func Format(s store.Schema) []byte {
 		}
 	}
 	field("", "table", quoted(s.Name))
-	field("", "layout", inspect.Layout(s.CellPerColumn))
+	field("", "layout", s.Layout())
+	if s.PageRows > 0 {
+		field("", "page-rows", fmt.Sprint(s.PageRows))
+	}
 	field("", "spread-bits", fmt.Sprint(s.SpreadBits))
 	if s.Conditional {
 		field("", "conditional", "true")

@@ -24,6 +24,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/paged"
 )
 
 // MaxBytes is how long a file may be: one of 1000 columns is longer only if most characters of their names
@@ -77,16 +78,43 @@ func cut(text string, most int) string {
 
 func (e *Error) Unwrap() []error { return []error{ErrInvalid, e.Err} }
 
-// Parse reads the schema that is in a file of the given name. What it returns without an error can
+// A Table is what a file describes.
+type Table struct {
+	store.Schema
+	PageRows int // how many rows a page of package paged has; 0: the table has no pages
+}
+
+// Check returns what is wrong with the schema.
+func (t Table) Check() error {
+	if t.PageRows > 0 {
+		return paged.Check(t.Schema, t.PageRows)
+	}
+	return t.Schema.Check()
+}
+
+// Layout names where the columns of a row are.
+func (t Table) Layout() string {
+	if t.PageRows > 0 {
+		return inspect.Paged
+	}
+	return inspect.Layout(t.CellPerColumn)
+}
+
+// with returns the table with another key and other columns.
+func (t Table) with(key []store.KeyPart, columns ...store.Column) Table {
+	return Table{store.Schema{Name: "t", Key: key, Columns: columns}, t.PageRows}
+}
+
+// Parse reads the table that is in a file of the given name. What it returns without an error can
 // be created, unless the catalogue has a say: the name may be taken, and what a column is shared
 // with may be missing or of another secure type.
-func Parse(file string, data []byte) (store.Schema, error) {
+func Parse(file string, data []byte) (Table, error) {
 	r := &reader{file: file, options: make(map[string]ast.Node)}
-	s := r.schema(data)
+	t := r.table(data)
 	if err := r.err(); err != nil {
-		return store.Schema{}, err
+		return Table{}, err
 	}
-	return s, nil
+	return t, nil
 }
 
 // ParseColumn reads a column as an item of the list of columns has it, with or without the braces
@@ -279,18 +307,20 @@ func tooDeep(tokens token.Tokens) *token.Token {
 	return nil
 }
 
-func (r *reader) schema(data []byte) store.Schema {
-	var s store.Schema
+func (r *reader) table(data []byte) (s Table) {
 	body := r.document(data)
 	if body == nil {
 		return s
 	}
-	var keyNode, columnsNode ast.Node
+	var keyNode, columnsNode, pageRows ast.Node
+	isPaged := false
 	r.fields(body, "", []fieldReader{
 		{"table", func(n ast.Node, field string) { s.Name = r.text(n, field) }},
 		{"layout", func(n ast.Node, field string) {
-			s.CellPerColumn = choose(r, n, field, []bool{false, true}, inspect.Layout)
+			layout := choose(r, n, field, []string{inspect.Packed, inspect.CellPerColumn, inspect.Paged}, func(name string) string { return name })
+			s.CellPerColumn, isPaged = layout == inspect.CellPerColumn, layout == inspect.Paged
 		}},
+		{"page-rows", func(n ast.Node, field string) { s.PageRows, pageRows = r.integer(n, field), n }},
 		{"spread-bits", func(n ast.Node, field string) { s.SpreadBits = r.integer(n, field) }},
 		{"conditional", func(n ast.Node, field string) { s.Conditional = r.boolean(n, field) }},
 		{"append-only", func(n ast.Node, field string) { s.AppendOnly, r.appendOnly = r.boolean(n, field), n }},
@@ -299,6 +329,14 @@ func (r *reader) schema(data []byte) store.Schema {
 		{"key", func(n ast.Node, _ string) { keyNode = n }},
 		{"columns", func(n ast.Node, _ string) { columnsNode = n }},
 	}, "table", "key")
+	switch {
+	case isPaged && pageRows == nil:
+		s.PageRows = paged.Rows
+	case pageRows != nil && !isPaged:
+		r.failf(pageRows, "page-rows", "only pages have it: write layout: %s, or leave it out", inspect.Paged)
+	case pageRows != nil && s.PageRows < 1:
+		r.failf(pageRows, "page-rows", "%d rows a page, need 2 at least", s.PageRows)
+	}
 	names := map[string]bool{}
 	for i, n := range r.list(keyNode, "key") {
 		if part, ok := r.keyPart(n, fmt.Sprintf("key[%d]", i), names); ok {
@@ -318,7 +356,7 @@ func (r *reader) schema(data []byte) store.Schema {
 }
 
 // check finds what the schema is refused for, and where that is.
-func (r *reader) check(s store.Schema, body, keyNode, columnsNode ast.Node) {
+func (r *reader) check(s Table, body, keyNode, columnsNode ast.Node) {
 	if s.Check() == nil {
 		return
 	}
@@ -328,18 +366,23 @@ func (r *reader) check(s store.Schema, body, keyNode, columnsNode ast.Node) {
 		if s.Key[i].Describe().Encryption == "tie" {
 			checked = s.Key // it depends on those after it, too
 		}
-		if err := (store.Schema{Name: "t", Key: checked}).Check(); err != nil {
+		if err := s.with(checked).Check(); err != nil {
 			r.fail(n, fmt.Sprintf("key[%d]", i), err)
 			return // the next ones would fail likewise
 		}
 	}
-	r.checkAppendOnly(s)
+	r.checkAppendOnly(s.Schema)
 	if s.Conditional && s.TTL != 0 {
 		r.failf(r.expiry, "ttl", "rows of a table that is conditional cannot expire, since a write under a condition has no TTL: leave out one of the two")
 	}
 	for i, n := range r.list(columnsNode, "columns") {
 		path := fmt.Sprintf("columns[%d]", i)
 		r.checkColumn(n, path, s.Columns[i])
+		if s.PageRows > 0 {
+			if err := s.with(s.Key, s.Columns[i]).Check(); err != nil && len(r.errs) == 0 {
+				r.fail(n, path, err)
+			}
+		}
 		if field := join(path, "server-index"); (s.Conditional || s.AppendOnly) && s.Columns[i].Describe().ServerIndex {
 			r.failf(r.options[field], field, "only columns of tables whose rows are put as a whole have one: leave it out, or conditional and append-only")
 		}
@@ -347,7 +390,7 @@ func (r *reader) check(s store.Schema, body, keyNode, columnsNode ast.Node) {
 			r.failf(r.options[field], field,
 				"rows of the table may be replaced unseen, so that their copies could be old ones: write append-only: true or conditional: true for the table, or leave covering out")
 		}
-		r.checkCopied(join(path, "covering"), s, s.Columns[i])
+		r.checkCopied(join(path, "covering"), s.Schema, s.Columns[i])
 	}
 	if len(r.errs) == 0 {
 		r.fail(body, "", s.Check())

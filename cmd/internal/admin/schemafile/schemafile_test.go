@@ -18,7 +18,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope/encode"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/compare"
-	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/paged"
 )
 
 func decimal(t *testing.T, text string) encode.Decimal {
@@ -33,7 +33,7 @@ func TestExample(t *testing.T) {
 	require.NoError(t, err)
 	s, err := schemafile.Parse("readings.yaml", data)
 	require.NoError(t, err)
-	same(t, store.Schema{
+	same(t, schemafile.Table{Schema: store.Schema{
 		Name: "readings",
 		Key: []store.KeyPart{
 			store.HashedPart("device", store.String),
@@ -47,7 +47,7 @@ func TestExample(t *testing.T) {
 			store.PlainColumn("firmware", store.Uint16),
 		},
 		SpreadBits: 4,
-	}, s)
+	}}, s)
 	marked, err := schemafile.Parse("marked", append([]byte("\ufeff"), data...))
 	require.NoError(t, err, "some editors begin files with a mark")
 	same(t, s, marked)
@@ -57,9 +57,9 @@ func TestExample(t *testing.T) {
 }
 
 // same compares what can be seen of two schemas.
-func same(t require.TestingT, a, b store.Schema) {
-	shown := func(s store.Schema) []string {
-		lines := []string{s.Name, inspect.Layout(s.CellPerColumn), fmt.Sprint(s.SpreadBits), fmt.Sprint(s.Conditional, s.AppendOnly, s.Tenants), s.TTL.String()}
+func same(t require.TestingT, a, b schemafile.Table) {
+	shown := func(s schemafile.Table) []string {
+		lines := []string{s.Name, s.Layout(), fmt.Sprint(s.PageRows), fmt.Sprint(s.SpreadBits), fmt.Sprint(s.Conditional, s.AppendOnly, s.Tenants), s.TTL.String()}
 		for _, p := range s.Key {
 			lines = append(lines, "key "+p.Describe().String())
 		}
@@ -83,7 +83,7 @@ func TestMistakes(t *testing.T) {
 		{"- a\n- b\n", []string{"f:1:1: need fields, such as table: ..., not a list"}},
 		{"readings", []string{"f:1:1: need fields, such as table: ..., not a text"}},
 		{"layout: packed\n", []string{"f:1:1: table: it is missing", "f:1:1: key: it is missing"}},
-		{head + "columms: []\n", []string{"f:4:1: columms: unknown field: there is table, layout, spread-bits, conditional, append-only, tenants, ttl, key, columns"}},
+		{head + "columms: []\n", []string{"f:4:1: columms: unknown field: there is table, layout, page-rows, spread-bits, conditional, append-only, tenants, ttl, key, columns"}},
 		{head + "table: u\n", []string{`f:4:1: mapping key "table" already defined at [1:1]`}},
 		{head + "columns:\n  - name: a\n   type: b\n", []string{"f:6:4: "}},
 		{"\ttable: t\n", []string{"f:1:"}},
@@ -125,7 +125,7 @@ func TestMistakes(t *testing.T) {
 		}},
 		{head + "columns:\n  - {name: a, type: int64, encryption: ordered, scheme: kerschbaum-published}\n", []string{`f:5:5: columns[0]: column "a": `}},
 		{"table: t\nKey: []\nkeys: []\n", []string{
-			"f:1:1: key: it is missing", "f:2:1: Key: unknown field: there is table, layout, spread-bits, conditional, append-only, tenants, ttl, key, columns; did you mean key?", "f:3:1: keys: unknown field: ",
+			"f:1:1: key: it is missing", "f:2:1: Key: unknown field: there is table, layout, page-rows, spread-bits, conditional, append-only, tenants, ttl, key, columns; did you mean key?", "f:3:1: keys: unknown field: ",
 		}},
 		{"table: t\nkey:\n\t- {name: a}\n", []string{`f:3:1: found character '\t' that cannot start any token: YAML is indented with blanks, and not with tabs`}},
 		{head + "columns:\n  - {name: a, type: bool, encryption: randomized}\n", []string{`unknown value "randomized": there is randomised, deterministic, ordered, plain; did you mean randomised?`}},
@@ -252,7 +252,7 @@ func TestLargestSchema(t *testing.T) {
 		c := store.OrderedColumn(fmt.Sprintf("%0100d", i), typ, store.WozniakIndexed)
 		s.Columns = append(s.Columns, c.SharedWith(s.Name, strings.Repeat("c", 100)))
 	}
-	file := schemafile.Format(s)
+	file := schemafile.Format(schemafile.Table{Schema: s})
 	require.Greater(t, len(file), schemafile.MaxBytes*3/4, "the bound is not much larger than it has to be")
 	got, err := schemafile.Parse("f", file)
 	require.NoError(t, err)
@@ -371,14 +371,59 @@ func anySearched(t *rapid.T, c store.Column, appendOnly, conditional bool) store
 // A schema that is written is read back.
 func TestFormatIsRead(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := anySchema().Draw(t, "schema")
+		s := schemafile.Table{Schema: anySchema().Draw(t, "schema")}
 		require.NoError(t, s.Check())
 		file := schemafile.Format(s)
 		got, err := schemafile.Parse("file", file)
 		require.NoError(t, err, string(file))
 		same(t, s, got)
 		require.Equal(t, string(file), string(schemafile.Format(got)))
+
+		// Of a table that pages cannot hold, too, it is known what is wrong, and where.
+		s.CellPerColumn, s.PageRows = false, rapid.IntRange(2, 4096).Draw(t, "page rows")
+		got, err = schemafile.Parse("file", schemafile.Format(s))
+		require.Equal(t, s.Check() == nil, err == nil, "%s: %v", schemafile.Format(s), err)
+		if err == nil {
+			same(t, s, got)
+		} else {
+			require.ErrorIs(t, err, schemafile.ErrInvalid)
+		}
 	})
+}
+
+// A file asks for pages by its layout.
+func TestPages(t *testing.T) {
+	const rest = "\nkey:\n  - {name: k, type: int32, encryption: ordered, scheme: mope}\ncolumns:\n  - {name: c, type: string, encryption: randomised}\n"
+	for _, c := range []struct {
+		file string
+		rows int
+		want string
+	}{
+		{"layout: paged" + rest, paged.Rows, ""},
+		{"layout: paged\npage-rows: 2" + rest, 2, ""},
+		{"page-rows: 4096\nlayout: paged" + rest, 4096, ""},
+		{"layout: packed" + rest, 0, ""},
+		{"page-rows: 64" + rest, 0, "f:2:12: page-rows: only pages have it: write layout: paged"},
+		{"layout: paged\npage-rows: 0" + rest, 0, "f:3:12: page-rows: 0 rows a page, need 2 at least"},
+		{"layout: paged\npage-rows: 4097" + rest, 0, "4097 rows a page, need 2 to 4096"},
+		{"layout: paged\npage-rows: all" + rest, 0, "f:3:12: page-rows:"},
+		{"layout: pages" + rest, 0, `f:2:9: layout: unknown value "pages"`},
+		{"layout: paged\ntenants: true" + rest, 0, "cannot have tenants"},
+		{"layout: paged\nttl: 1d" + rest, 0, "cannot have a time to live"},
+		{"layout: paged" + rest + "  - {name: d, type: string, encryption: deterministic}\n", 0, "f:7:5: columns[1]:"},
+		{"layout: paged" + strings.ReplaceAll(rest, "mope", "wozniak-indexed"), 0, "f:4:5: key[0]:"},
+	} {
+		got, err := schemafile.Parse("f", []byte("table: t\n"+c.file))
+		if c.want != "" {
+			require.ErrorContains(t, err, c.want)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, c.rows, got.PageRows)
+		again, err := schemafile.Parse("f", schemafile.Format(got))
+		require.NoError(t, err)
+		same(t, got, again)
+	}
 }
 
 // Whatever a file holds, it is read or refused with a place, and what is read can be created.

@@ -22,15 +22,15 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/pebble"
 )
 
-// database returns an empty database.
-func database(t *testing.T) Database {
-	ctx := context.Background()
+// database returns an empty embedded database.
+func database(t testing.TB) Database {
+	ctx, key := context.Background(), kms.NewLocal(ope.GenerateKey())
 	db, err := pebble.Open(t.TempDir(), nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	st, err := bench.OpenStore(ctx, db, kms.NewLocal(ope.GenerateKey()), true)
+	st, err := bench.OpenStore(ctx, db, key, true)
 	require.NoError(t, err)
-	return Database{Name: "test", DB: db, Store: st}
+	return Database{Name: "test", DB: db, Key: key, Store: st}
 }
 
 func TestWaageInserts(t *testing.T) {
