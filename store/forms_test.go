@@ -45,9 +45,11 @@ func TestPostingCountsForRowOfOtherForm(t *testing.T) {
 		require.True(t, carries(v, 5))
 		require.False(t, carries(v, 6))
 		require.True(t, carries(w.Former[0], 6))
-		require.False(t, carries(w, 6), "of the next form, whose ciphertexts are drawn")
+		require.True(t, carries(w, 6), "of the next form, whose ciphertexts are drawn, and in its index")
+		require.False(t, carries(w, 7))
 		anyOrder = true
 		require.True(t, carries(w, 6))
+		require.True(t, carries(w, 7), "the value of the row decides")
 		require.False(t, carries(v, 6))
 
 		search, err := v.AppendSearch(ctx, nil, int16(5))

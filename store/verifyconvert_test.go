@@ -10,6 +10,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/testdb"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/forms"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
@@ -150,6 +151,75 @@ func TestRepairBesideLoadThatGoesOn(t *testing.T) {
 			drops := repairInBetween(t, db, func(tbl *Table) error { return tbl.Put(ctx, Row{"k": 1, "id": LoadTie{1}, "v": 7}) })
 			require.NotZero(t, drops)
 			foundBy(t, db)
+		})
+	}
+}
+
+// A row may be stored as an earlier schema has it although all was converted: a write under that schema has won over the conversion.
+// The entry of that time is gone, and the one of now leads to the row. So nothing is wrong, until that is gone as well.
+func TestRowsAsEarlierSchemasHadThem(t *testing.T) {
+	for _, c := range []struct{ before, after Column }{
+		{OrderedColumn("v", Int32, MOPE), OrderedColumn("v", Int32, Wozniak)},
+		{OrderedColumn("v", Int32, Boldyreva), OrderedColumn("v", Int32, Kerschbaum)},
+		{OrderedColumn("v", Int32, WozniakIndexed), OrderedColumn("v", Int32, KerschbaumRanked)},
+		{OrderedColumn("v", Int32, Wozniak), OrderedColumn("v", Int32, WozniakIndexed)},
+		{RandomisedColumn("v", Int32), OrderedColumn("v", Int32, MOPE)},
+		{OrderedColumn("v", Int32, Kerschbaum), OrderedColumn("v", Int32, MOPE)},
+		{DeterministicColumn("v", Int32), OrderedColumn("v", Int32, MOPE)},
+		{OrderedColumn("v", Int32, Plaintext), DeterministicColumn("v", Int32)},
+		{OrderedColumn("v", Int32, MOPE), RandomisedColumn("v", Int32)},
+	} {
+		t.Run(fmt.Sprint(c.before.Describe(), " to ", c.after.Describe()), func(t *testing.T) {
+			ctx, db := t.Context(), drivertest.NewMemory()
+			tbl, err := stores(t, db, 1)[0].Create(ctx, Schema{Name: "t", Key: []KeyPart{HashedPart("id", Int64)}, Columns: []Column{c.before}})
+			require.NoError(t, err)
+			for i := range int64(3) {
+				require.NoError(t, tbl.Put(ctx, Row{"id": i, "v": int32(10 * i)}))
+			}
+			all := func(f driver.Family) (rows []driver.Row) {
+				for row, err := range f.Scan(ctx, driver.Range{AnyOrder: true}) {
+					require.NoError(t, err)
+					rows = append(rows, row)
+				}
+				return rows
+			}
+			before := all(tbl.now().Data)
+			require.NoError(t, tbl.store().Alter(ctx, "t", ChangeColumn(c.after)))
+			_, err = tbl.Convert(ctx, nil)
+			require.NoError(t, err)
+			for _, row := range before {
+				require.NoError(t, tbl.now().Data.Apply(ctx, driver.Mutation{Row: row.Key, DeleteRow: true}))
+				require.NoError(t, tbl.now().Data.Apply(ctx, driver.Mutation{Row: row.Key, Puts: row.Cells}))
+			}
+			find := func(want int) {
+				t.Helper()
+				for _, order := range []string{"", "v"} {
+					found := 0
+					for row, err := range tbl.Query(ctx, Query{Where: Int32.Field("v").In(0, 10, 20), OrderBy: order}) {
+						require.NoError(t, err)
+						require.Zero(t, row["v"].(int32)%10)
+						found++
+					}
+					require.Equal(t, want, found, order)
+				}
+			}
+			find(3)
+			_, faults := verified(t, tbl, VerifyOptions{})
+			require.Empty(t, faults)
+			if !tbl.now().ByName["v"].Posted() {
+				return
+			}
+			require.NoError(t, tbl.now().Postings.Apply(ctx, driver.Mutation{Row: all(tbl.now().Postings)[1].Key, DeleteRow: true}))
+			find(2)
+			_, faults = verified(t, tbl, VerifyOptions{})
+			require.Len(t, faults, 1)
+			require.Equal(t, inspect.FaultHidden, faults[0].Kind)
+			_, faults = verified(t, tbl, repairing)
+			require.Len(t, faults, 1)
+			require.True(t, faults[0].Repaired)
+			find(3)
+			_, faults = verified(t, tbl, repairing)
+			require.Empty(t, faults)
 		})
 	}
 }

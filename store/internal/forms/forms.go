@@ -9,9 +9,11 @@ package forms
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
+	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/internal/scheme"
@@ -78,22 +80,37 @@ func Settled(c *rowcodec.Column) bool {
 
 // Carries reports whether a posting of a form counts for a row, and is not left over from another value. What it carries
 // either is in the row, or is what the form makes of the value that the row has, in another form by now. Otherwise a row
-// would be missed that is stored in another form since the posting was read. A form whose ciphertexts are drawn
-// makes nothing of a value that it has not in the row: the posting counts then if the rows come in any order, as the row may be wherever
-// it is met.
+// would be missed that is stored in another form since the posting was read, or again in an earlier one. A form whose ciphertexts are
+// drawn has them in its index. That need not be asked if the rows come in any order, as the row may be wherever it is met.
 func Carries(ctx context.Context, t *rowcodec.View, form *rowcodec.Column, r *rowcodec.Record, carried []byte, anyOrder bool) (bool, error) {
 	if search := r.Search[form.Position]; search != nil {
 		return bytes.Equal(search, carried), nil
 	}
 	value := t.ValueOf(form, r)
-	switch {
-	case value == nil || form.Type.Unordered(value):
+	if value == nil || form.Type.Unordered(value) {
 		return false, nil
-	case form.Encryption == meta.Ordered && form.Stateful && form.Order == nil:
-		return anyOrder, nil
+	}
+	if form.Encryption == meta.Ordered && form.Stateful && form.Order == nil {
+		if anyOrder {
+			return true, nil
+		}
+		return draws(ctx, form, carried, value)
 	}
 	made, err := form.AppendSearch(ctx, nil, value)
 	return bytes.Equal(made, carried), err
+}
+
+// draws reports whether a form whose ciphertexts are drawn has given a ciphertext to a value. To encrypt the value might write it.
+func draws(ctx context.Context, form *rowcodec.Column, ct []byte, value any) (bool, error) {
+	code, err := form.Type.Code(value)
+	if err != nil {
+		return false, err
+	}
+	has, err := form.Scheme.Decrypt(ctx, ct)
+	if errors.Is(err, ope.ErrCiphertext) || errors.Is(err, ope.ErrIndex) {
+		return false, nil // of an index that was made again, or goes, or is damaged
+	}
+	return err == nil && has == code, err
 }
 
 // Origin returns the first id that a column had. It stays when the encryption is changed.

@@ -15,6 +15,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/forms"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/recopy"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
@@ -118,6 +119,7 @@ var (
 	errOfKey   = errors.New("the row key is not that of the values")
 	errSearch  = errors.New("what the cell's posting carries is not that of the value")
 	errHidden  = errors.New("the posting is missing: queries by the column do not find the row")
+	errEarlier = errors.New("the row is stored as an earlier schema has it, and has no posting of now: queries by the column do not find the row")
 	errUnled   = errors.New("the index of the database has another value, or none: queries by the column do not find the row")
 	errValue   = errors.New("the value is missing in the column's index: queries by ranges of the column do not find the row")
 	errPair    = errors.New("the ciphertext is missing in the column's index: ranges and keys do not find the row")
@@ -243,17 +245,7 @@ func (v *Verifier) faultsOf(ctx context.Context, r *rowcodec.Record, again bool)
 		} else if !ok {
 			faults = append(faults, inspect.Fault{Kind: inspect.FaultKey, Column: c.Name, Place: r.Key, Err: errSearch})
 		}
-		if !c.Posted() {
-			continue
-		}
-		key := t.PostingKey(r, i)
-		if ok, err = chunks.Exists(ctx, t.Postings, key); err != nil {
-			return nil, err
-		}
-		if !ok {
-			faults = append(faults, inspect.Fault{Kind: inspect.FaultHidden, Column: c.Name, Place: key, Err: errHidden})
-		}
-		if c.Order != nil && v.indexes[c] != nil {
+		if c.Posted() && c.Order != nil && v.indexes[c] != nil {
 			if ok, err = v.inIndex(ctx, c, t.CodeOf(c, r)); err != nil {
 				return nil, err
 			}
@@ -262,7 +254,71 @@ func (v *Verifier) faultsOf(ctx context.Context, r *rowcodec.Record, again bool)
 			}
 		}
 	}
+	for _, c := range t.Columns {
+		fault, err := v.hidden(ctx, c, r)
+		if err != nil {
+			return nil, err
+		}
+		if fault != nil {
+			faults = append(faults, *fault)
+		}
+	}
 	return faults, nil
+}
+
+// hidden returns what is wrong if queries by a column that find rows by postings do not find a row.
+func (v *Verifier) hidden(ctx context.Context, c *rowcodec.Column, r *rowcodec.Record) (*inspect.Fault, error) {
+	t, value := v.table, v.table.ValueOf(c, r)
+	if !c.Posted() || value == nil || c.Type.Unordered(value) {
+		return nil, nil
+	}
+	if r.Search[c.Position] != nil {
+		key := t.PostingKey(r, c.Position)
+		led, err := chunks.Exists(ctx, t.Postings, key)
+		if err != nil || led {
+			return nil, err
+		}
+		return &inspect.Fault{Kind: inspect.FaultHidden, Column: c.Name, Place: key, Err: errHidden}, nil
+	}
+	// It is stored as an earlier schema has it.
+	for _, form := range forms.Of(c) {
+		if r.Search[form.Position] == nil {
+			continue
+		}
+		if led, err := chunks.Exists(ctx, t.Postings, t.PostingKey(r, form.Position)); err != nil || led {
+			return nil, err
+		}
+	}
+	if led, err := v.leadsNow(ctx, c, r, value); err != nil || led {
+		return nil, err
+	}
+	return &inspect.Fault{Kind: inspect.FaultHidden, Column: c.Name, Place: r.Key, Err: errEarlier}, nil
+}
+
+// leadsNow reports whether queries by a column find a row that is stored as the column was earlier by the posting of now: a
+// conversion to the earlier schema, or a write under it, may have won over the later one. Or the column drives no query yet.
+func (v *Verifier) leadsNow(ctx context.Context, now *rowcodec.Column, r *rowcodec.Record, value any) (bool, error) {
+	if !forms.Drive(now) {
+		return true, nil
+	}
+	if now.Stateful {
+		code, err := now.Type.Code(value)
+		if err != nil {
+			return false, err
+		}
+		x := v.indexes[now]
+		if x == nil || x.bad() {
+			return true, nil // which is told of the index
+		}
+		if _, found := slices.BinarySearch(x.codes, code); !found {
+			return false, nil // and to encrypt it would write it
+		}
+	}
+	search, err := now.AppendSearch(ctx, nil, value)
+	if err != nil {
+		return false, err
+	}
+	return chunks.Exists(ctx, v.table.Postings, slices.Concat(now.Lead, search, r.Key, r.Write[:]))
 }
 
 // agrees reports whether a part of a row key, or what a cell's posting carries, is that of the

@@ -142,7 +142,7 @@ func (v *Verifier) settleMended(ctx context.Context, all mended) (changed bool, 
 func (v *Verifier) mend(ctx context.Context, r *rowcodec.Record, f inspect.Fault, done *mended) (bool, error) {
 	t := v.table
 	switch {
-	case f.Err == errUnled:
+	case f.Err == errUnled || f.Err == errEarlier:
 		fresh, err := v.fresh(ctx)
 		if err != nil {
 			return false, err
