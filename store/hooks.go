@@ -15,6 +15,7 @@ func init() {
 	session.Of = func(st any) *session.Database { return st.(*Store).db }
 	session.SchemaOf = func(s any) meta.Schema { return s.(Schema).inner() }
 	session.PublicSchema = func(s meta.Schema) any { return publicSchema(s) }
+	session.PlanOf = planOf
 	session.SelectionOf = func(q any) query.Selection { return q.(Query).selection() }
 	scheme.OfColumn = func(table any, name string) (ope.Scheme, error) {
 		t, err := table.(*Table).open().Use()

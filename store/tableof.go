@@ -78,7 +78,7 @@ const AllowUnmapped ForOption = 1
 // the struct does not fit any more is ErrSchemaChanged and [ErrWritten]: it has written its rows, by the new schema. Columns that
 // the struct lacks are null in rows that were put.
 func For[T any](ctx context.Context, st *Store, name string, options ...ForOption) (*TableOf[T], error) {
-	plan, err := planOf[T]()
+	plan, err := planOf(reflect.TypeFor[T]())
 	if err != nil {
 		return nil, fmt.Errorf("store: table %q: %w", name, err)
 	}
@@ -101,7 +101,7 @@ func For[T any](ctx context.Context, st *Store, name string, options ...ForOptio
 // of the fields. What tags do not say can be set in it. If a column covers, AppendOnly is set
 // where the key has a tie-breaker, and Conditional elsewhere. A tag that says too little is [ErrSchema], with the field named.
 func SchemaOf[T any](name string) (Schema, error) {
-	plan, err := planOf[T]()
+	plan, err := planOf(reflect.TypeFor[T]())
 	if err != nil {
 		return Schema{}, fault.Prefixed(err)
 	}
@@ -115,8 +115,8 @@ func SchemaOf[T any](name string) (Schema, error) {
 	return publicSchema(s), nil
 }
 
-func planOf[T any]() (*structs.Plan, error) {
-	return structs.Of(reflect.TypeFor[T](), func(name string) (forKeys bool, err error) {
+func planOf(typ reflect.Type) (*structs.Plan, error) {
+	return structs.Of(typ, func(name string) (forKeys bool, err error) {
 		scheme, err := ParseScheme(name)
 		_, forKeys = scheme.(KeyScheme)
 		return forKeys, err
@@ -138,33 +138,14 @@ func (of *TableOf[T]) use(ctx context.Context) (t *engine.Engine, b *structs.Bin
 	return t, b, nil
 }
 
-// wrote returns the error of a write, also if it has ended without one, but told the client that the struct does not fit any
-// more. The rows of a whole have null where the struct has no field.
+// wrote returns the error of a write: see [structs.Fitting.Wrote].
 func (of *TableOf[T]) wrote(err error, whole bool) error {
-	if err != nil {
-		return of.explained(err)
-	}
-	t := of.table.open().Now()
-	b, err := of.fit.Still(t.View)
-	if err == nil && whole {
-		if err = b.Whole("give the struct a field for each"); err != nil {
-			err = structs.Changed(err)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("store: table %q: %w; %w, by the new schema", t.Meta.Name, err, ErrWritten)
-	}
-	return nil
+	return of.fit.Wrote(of.table.open().Now().View, err, whole)
 }
 
 // explained returns what an error of a call means, if the schema was changed before it.
 func (of *TableOf[T]) explained(err error) error {
-	if errors.Is(err, ErrColumn) && !errors.Is(err, ErrSchemaChanged) {
-		if _, unfit := of.fit.Still(of.table.open().Now().View); unfit != nil {
-			return fmt.Errorf("store: table %q: %w", of.table.open().Now().Meta.Name, unfit)
-		}
-	}
-	return err
+	return of.fit.Explained(of.table.open().Now().View, err)
 }
 
 // Table returns the table itself, for what is done with no rows, or with such as are maps.
@@ -275,7 +256,7 @@ func (of *TableOf[T]) GetBatch(ctx context.Context, keys ...*T) ([]*T, error) {
 			continue
 		}
 		rows[i] = new(T)
-		if err := b.FillRow(reflect.ValueOf(rows[i]).Elem(), values, ErrNull); err != nil {
+		if err := b.FillRow(reflect.ValueOf(rows[i]).Elem(), values, nil, ErrNull); err != nil {
 			return nil, of.explained(fmt.Errorf("store: get from %q: %w", of.table.open().Now().Meta.Name, err))
 		}
 	}

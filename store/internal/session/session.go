@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"sync"
 
 	"github.com/rangecrypt/rangecrypt/internal/groupcommit"
@@ -20,6 +21,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/observe"
 	"github.com/rangecrypt/rangecrypt/store/internal/query"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
+	"github.com/rangecrypt/rangecrypt/store/internal/structs"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
 
@@ -64,6 +66,7 @@ var (
 	SchemaOf     func(schema any) meta.Schema
 	PublicSchema func(meta.Schema) any
 	SelectionOf  func(query any) query.Selection
+	PlanOf       func(reflect.Type) (*structs.Plan, error) // of a struct with tags
 )
 
 // openFor names a table that is open for a tenant.

@@ -264,10 +264,15 @@ func (b *Binding) Fill(t *rowcodec.View, row reflect.Value, r *rowcodec.Record, 
 	return nil
 }
 
-// FillRow does so with the values of a row.
-func (b *Binding) FillRow(row reflect.Value, values rowcodec.RowValues, null error) error {
+// FillRow does so with a row that has the named columns, where nil means all. Of the key parts it may lack some.
+func (b *Binding) FillRow(row reflect.Value, values rowcodec.RowValues, columns []string, null error) error {
 	for i := range b.fields {
-		if f := &b.fields[i]; f.field != nil {
+		f := &b.fields[i]
+		if f.field == nil {
+			continue
+		}
+		_, has := values[f.column]
+		if has || f.key == 0 && (columns == nil || slices.Contains(columns, f.column)) {
 			if err := f.set(row, values[f.column], null); err != nil {
 				return err
 			}

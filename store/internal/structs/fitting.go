@@ -1,6 +1,7 @@
 package structs
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -51,6 +52,34 @@ func (f *Fitting) Still(t *rowcodec.View) (*Binding, error) {
 // Changed returns what it means that a struct does not fit, if it did fit.
 func Changed(err error) error {
 	return fault.Besides(fmt.Errorf("%w: %s", fault.ErrSchemaChanged, strings.TrimPrefix(err.Error(), fault.ErrColumn.Error()+": ")), err)
+}
+
+// Wrote returns the error of a write into a table, also if it has ended without one, but told the client that the struct does not fit
+// any more. The rows of a whole have null where the struct has no field.
+func (f *Fitting) Wrote(t *rowcodec.View, err error, whole bool) error {
+	if err != nil {
+		return f.Explained(t, err)
+	}
+	b, err := f.Still(t)
+	if err == nil && whole {
+		if err = b.Whole("give the struct a field for each"); err != nil {
+			err = Changed(err)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("store: table %q: %w; %w, by the new schema", t.Meta.Name, err, fault.ErrWritten)
+	}
+	return nil
+}
+
+// Explained returns what an error of a call means, if the schema was changed before it.
+func (f *Fitting) Explained(t *rowcodec.View, err error) error {
+	if errors.Is(err, fault.ErrColumn) && !errors.Is(err, fault.ErrSchemaChanged) {
+		if _, unfit := f.Still(t); unfit != nil {
+			return fmt.Errorf("store: table %q: %w", t.Meta.Name, unfit)
+		}
+	}
+	return err
 }
 
 var errNil = fmt.Errorf("%w: the pointer is nil", fault.ErrColumn)

@@ -1,0 +1,146 @@
+package paged_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/drivertest"
+	"github.com/rangecrypt/rangecrypt/store/kms"
+	"github.com/rangecrypt/rangecrypt/store/paged"
+)
+
+func ExampleFor() {
+	type reading struct {
+		At      int64    `rangecrypt:"at,key=1,ordered=mope"`
+		Celsius *float64 `rangecrypt:"celsius"`
+		Model   string   `rangecrypt:"model,plain"`
+	}
+	ctx := context.Background()
+	st, err := store.Open(ctx, drivertest.NewMemory(), kms.NewLocal(ope.GenerateKey()), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := paged.Create(ctx, st, store.Must(store.SchemaOf[reading]("readings")), 64); err != nil {
+		log.Fatal(err)
+	}
+	readings, err := paged.For[reading](ctx, st, "readings")
+	if err != nil {
+		log.Fatal(err)
+	}
+	warm := 21.5
+	if err := readings.Put(ctx, &reading{At: 1, Celsius: &warm, Model: "a"}, &reading{At: 2, Model: "b"}); err != nil {
+		log.Fatal(err)
+	}
+	for r, err := range readings.Query(ctx, store.Query{Where: store.Not(store.IsNull("celsius"))}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(r.At, *r.Celsius, r.Model)
+	}
+	// Output: 1 21.5 a
+}
+
+type sample struct {
+	Who  string    `rangecrypt:"who,key=1,hashed"`
+	At   time.Time `rangecrypt:"at,key=2,ordered=mope,unit=s"`
+	ID   store.Tie `rangecrypt:"id,key=3"`
+	Note *string   `rangecrypt:"note"`
+	Size int32     `rangecrypt:"size,plain"`
+}
+
+func TestStructs(t *testing.T) {
+	ctx, db := t.Context(), drivertest.NewMemory()
+	st, other := opened(t, db), opened(t, db)
+	_, err := paged.For[sample](ctx, st, "t")
+	require.ErrorIs(t, err, store.ErrNoTable)
+	_, err = paged.Create(ctx, st, store.Must(store.SchemaOf[sample]("t")), 4)
+	require.NoError(t, err)
+	of, err := paged.For[sample](ctx, st, "t")
+	require.NoError(t, err)
+	require.Equal(t, 4, of.Table().PageRows())
+	require.Equal(t, "t", of.Table().Schema().Name)
+
+	at := time.Unix(1_000_000, 0).UTC()
+	text := "a note"
+	row := &sample{Who: "w", At: at, Note: &text, Size: 7}
+	require.NoError(t, of.Put(ctx, row))
+	require.NotZero(t, row.ID, "which was drawn")
+	require.NoError(t, of.Put(ctx, row), "again, and the same row")
+	again := &sample{Who: "w", At: at}
+	require.NoError(t, of.Put(ctx, again))
+	require.NotEqual(t, row.ID, again.ID)
+	n, err := of.Table().Count(ctx, store.And())
+	require.NoError(t, err)
+	require.Equal(t, 2, n)
+
+	got, err := of.Get(ctx, &sample{Who: "w", At: at, ID: row.ID})
+	require.NoError(t, err)
+	require.Equal(t, row, got)
+	_, err = of.Get(ctx, &sample{Who: "none", At: at, ID: row.ID})
+	require.ErrorIs(t, err, store.ErrNoRow)
+	row.Size, row.Note = 8, nil
+	require.NoError(t, of.Update(ctx, row, "size"))
+	got, err = of.Get(ctx, row)
+	require.NoError(t, err)
+	require.Equal(t, &text, got.Note, "which was not named")
+	require.Equal(t, int32(8), got.Size)
+	require.NoError(t, of.Update(ctx, row))
+	got, err = of.Get(ctx, row)
+	require.NoError(t, err)
+	require.Equal(t, row, got)
+	require.NoError(t, of.Delete(ctx, again))
+
+	for q, want := range map[*store.Query]sample{
+		{}:                          {Who: "w", At: at, ID: row.ID, Size: 8},
+		{Columns: []string{}}:       {Who: "w", At: at, ID: row.ID},
+		{Columns: []string{"size"}}: {Who: "w", At: at, ID: row.ID, Size: 8},
+		{Unauthenticated: true}:     {ID: row.ID, Size: 8}, // the other parts are encrypted
+	} {
+		found := 0
+		for got, err := range of.Query(ctx, *q) {
+			require.NoError(t, err)
+			if q.Unauthenticated {
+				got.ID = row.ID // which may be
+			}
+			require.Equal(t, want, *got)
+			found++
+		}
+		require.Equal(t, 1, found)
+	}
+
+	// What does not fit is said, before the schema changes and after.
+	var row2 *sample
+	var bad *store.RowError
+	require.ErrorAs(t, of.Put(ctx, row, row2), &bad)
+	require.Equal(t, 1, bad.Index)
+	_, err = paged.For[struct {
+		Who string `rangecrypt:"who,key=1,hashed"`
+	}](ctx, st, "t")
+	require.ErrorIs(t, err, store.ErrColumn)
+	_, err = paged.For[int](ctx, st, "t")
+	require.ErrorIs(t, err, store.ErrSchema)
+	require.NoError(t, other.Alter(ctx, "t", store.AddColumn(store.RandomisedColumn("more", store.Int64))))
+	err = of.Put(ctx, row)
+	require.ErrorIs(t, err, store.ErrSchemaChanged)
+	require.ErrorIs(t, err, store.ErrWritten)
+	require.ErrorIs(t, of.Put(ctx, row), store.ErrSchemaChanged)
+	fewer, err := paged.For[sample](ctx, st, "t", store.AllowUnmapped)
+	require.NoError(t, err)
+	require.ErrorIs(t, fewer.Put(ctx, row), store.ErrColumn, "it would make a column null")
+	row.Size = 9
+	require.NoError(t, fewer.Update(ctx, row))
+	got, err = fewer.Get(ctx, row)
+	require.NoError(t, err)
+	require.Equal(t, int32(9), got.Size)
+	for got, err := range fewer.Query(ctx, store.Query{}) {
+		require.NoError(t, err)
+		require.Equal(t, int32(9), got.Size)
+	}
+}
