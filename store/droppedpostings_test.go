@@ -69,7 +69,7 @@ func TestPutSleepsThroughDropAndConversion(t *testing.T) {
 					err = put(sleeps, ctx, Row{"id": int64(1), "v": int64(5), "w": int64(6)})
 					_ = sleeper.Close(ctx)
 					if at == 0 {
-						require.NoError(t, err)
+						require.ErrorIs(t, err, ErrWritten)
 						calls = n
 					}
 					report, faults := verified(t, tbl, VerifyOptions{})

@@ -57,11 +57,11 @@ var (
 	// ErrSchemaChanged is returned when a query cannot go on because another client changed the
 	// column that drives it, or [Table.Verify], because the schema changes all the time. It may be asked again.
 	// So is a call of a [TableOf] whose struct does not fit the schema any more: that one is ErrColumn, too, and stays.
-	// If the call was a write that had to learn of the change, its rows are written all the same, see [For].
+	// If the call was a write that had to learn of the change, its rows are written all the same: see [For], and [DropColumn].
 	ErrSchemaChanged = fault.ErrSchemaChanged
 
 	// ErrWritten is what the error of a write is as well, beside [ErrSchemaChanged], where the rows were written nevertheless:
-	// the call is not to be made again.
+	// the call is not to be made again, unless for what it says is missing.
 	ErrWritten = fault.ErrWritten
 	// ErrScan is returned when a query with RequireIndex would read all rows.
 	ErrScan = fault.ErrScan

@@ -4,6 +4,7 @@ package chunks
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 
@@ -28,14 +29,18 @@ func (d DistinctKeys) Add(key []byte, row int, do string) error {
 	return nil
 }
 
-// InChunks calls do for one chunk after the other. What it did not reach counts as failed.
-func InChunks(n int, do func(from, to int) error) error {
+// InChunks calls do for one chunk after the other. What it did not reach counts as failed. Where a chunk was written nevertheless, the
+// others follow, and the error comes in the end.
+func InChunks(n int, do func(from, to int) error) (written error) {
 	for from := 0; from < n; from += WriteChunk {
-		if err := do(from, min(n, from+WriteChunk)); err != nil {
+		err := do(from, min(n, from+WriteChunk))
+		if errors.Is(err, fault.ErrWritten) {
+			written = err
+		} else if err != nil {
 			return fault.Undone(from, n, err)
 		}
 	}
-	return nil
+	return written
 }
 
 // GetEach reads the slice of rows by their keys, of which some may be nil, and calls do for batches of the others, with

@@ -499,7 +499,8 @@ func (t *Engine) Become(ctx context.Context, keys [][]byte, seen []Seen, records
 			stored = append(stored, c.stored)
 		}
 	}
-	return made, t.late(t.settleLeased(ctx, stored, true))
+	_, err = t.settleLeased(ctx, stored, true)
+	return made, t.late(err)
 }
 
 // meetSeen takes the row of a change that expects one which was seen. It reports whether nothing is left to do: the row is
@@ -600,7 +601,13 @@ func (t *Engine) UpdateChunk(ctx context.Context, updates []*rowcodec.Updated, f
 	for i, c := range changes {
 		records[i] = c.stored
 	}
-	return onceOnly(changes, now.settleLeased(ctx, records, true))
+	settled, err := now.settleLeased(ctx, records, true)
+	if err != nil {
+		return onceOnly(changes, err)
+	}
+	return settled.Keeps(t.View, func(c *rowcodec.Column) bool {
+		return slices.ContainsFunc(updates, func(u *rowcodec.Updated) bool { return u.Gives(c) })
+	})
 }
 
 // onceOnly makes an error of changes one that nobody tries again blindly, if one of them may have been made that must not be

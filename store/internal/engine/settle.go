@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/wozniak"
@@ -31,51 +33,69 @@ func (t *Engine) late(err error) error {
 // table. The catalogue says so: it is changed before anybody relies on rows being stored in a new way. It is read after the
 // last write, so that a change which it does not show is made by one who finds the rows.
 func (t *Engine) SettleWrites(ctx context.Context, records []*rowcodec.Record) error {
+	_, err := t.settled(ctx, records)
+	return err
+}
+
+// settled does so, and returns the table as the writes are by now.
+func (t *Engine) settled(ctx context.Context, records []*rowcodec.Record) (*Engine, error) {
 	if len(records) == 0 {
-		return nil
+		return t, nil
 	}
-	changed, err := t.settle(ctx, records)
+	now, changed, err := t.settle(ctx, records)
 	if err == nil || errors.Is(err, errLookBack) || errors.Is(err, fault.ErrNoTable) || errors.Is(err, fault.ErrNoTenant) || errors.Is(err, fault.ErrTampered) {
-		return err
+		return now, err
 	}
 	if !changed {
-		return fmt.Errorf("after the write the catalogue could not be asked whether the schema had been changed: %w", err)
+		return now, fmt.Errorf("after the write the catalogue could not be asked whether the schema had been changed: %w", err)
 	}
-	return fmt.Errorf("the rows may be stored as the schema was, so that columns which were changed do not lead to them until "+
+	return now, fmt.Errorf("the rows may be stored as the schema was, so that columns which were changed do not lead to them until "+
 		"they are written again or converted, and a TTL that was changed does not count for them until they are written again: %w", err)
 }
 
 // settleLeased does so, but that it reads nothing if all rows were written, a lease says that the version is still ours, and
 // no index of the database is to be looked at.
-func (t *Engine) settleLeased(ctx context.Context, records []*rowcodec.Record, written bool) error {
+func (t *Engine) settleLeased(ctx context.Context, records []*rowcodec.Record, written bool) (now *Engine, err error) {
 	looks := len(t.IndexNames()) > 0 && slices.ContainsFunc(records, func(r *rowcodec.Record) bool { return r != nil && !r.Fresh })
 	if written && !looks && t.Env.Leased(t.Version) {
-		return nil
+		return t, nil
 	}
-	return t.SettleWrites(ctx, records)
+	return t.settled(ctx, records)
 }
 
-// settle reports, with an error, whether the schema was changed.
-func (t *Engine) settle(ctx context.Context, records []*rowcodec.Record) (changed bool, err error) {
+// Keeps returns an error if a write under an earlier view gave values to columns that are dropped by now: the row has none there.
+func (t *Engine) Keeps(earlier *rowcodec.View, has func(c *rowcodec.Column) bool) error {
+	names := t.Lost(earlier, has)
+	if names == nil {
+		return nil
+	}
+	for i, name := range names {
+		names[i] = strconv.Quote(name)
+	}
+	return fmt.Errorf("%w: another client has dropped column %s: %w, without the values there", fault.ErrSchemaChanged, strings.Join(names, ", "), fault.ErrWritten)
+}
+
+// settle returns the table as the writes are by now and, with an error, whether the schema was changed.
+func (t *Engine) settle(ctx context.Context, records []*rowcodec.Record) (_ *Engine, changed bool, err error) {
 	for of, was, attempt := t.View, t, 0; ; {
 		version, misplaced, err := t.lookBack(ctx, of, records)
 		if err == nil && len(misplaced) > 0 {
 			if err := t.writeAgain(ctx, misplaced, attempt); err != nil {
-				return changed, err
+				return t, changed, err
 			}
 			attempt++
 			continue
 		}
 		if err != nil || version == t.Version {
-			return changed, err
+			return t, changed, err
 		}
 		if version < t.Version {
-			return changed, catalogue.PutBack(fmt.Sprintf("it has version %d, and the table is known as of version %d", version, t.Version))
+			return t, changed, catalogue.PutBack(fmt.Sprintf("it has version %d, and the table is known as of version %d", version, t.Version))
 		}
 		changed = true
 		now, err := t.Env.AtLeast(ctx, version)
 		if err != nil || now.Same(t.View) {
-			return changed, err
+			return t, changed, err
 		}
 		records = now.Retimed(t.View, records)
 		if err = now.reindexWrites(ctx, t.View, of, records); err == nil {
@@ -87,7 +107,7 @@ func (t *Engine) settle(ctx context.Context, records []*rowcodec.Record) (change
 		if err == nil {
 			t = now
 		} else if err := now.unlessOvertaken(ctx, err); err != nil {
-			return changed, err
+			return t, changed, err
 		}
 	}
 }

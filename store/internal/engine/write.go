@@ -282,14 +282,20 @@ func (t *Engine) PutEach(ctx context.Context, n int, row func(t *rowcodec.View, 
 		reached = min(n, failed.Failed[0]+chunks.WriteChunk)
 	}
 	written()
-	if unsettled := t.settleLeased(ctx, records[:reached], err == nil); unsettled != nil {
+	now, unsettled := t.settleLeased(ctx, records[:reached], err == nil)
+	if unsettled != nil {
 		if failed != nil {
 			// That no row counts as written says already that all are to be written again.
 			unsettled = fault.Besides(failed.Err, unsettled)
 		}
 		err = fault.Undone(0, n, unsettled)
 	}
-	return t.late(err)
+	if err != nil {
+		return t.late(err)
+	}
+	return now.Keeps(t.View, func(c *rowcodec.Column) bool {
+		return slices.ContainsFunc(records, func(r *rowcodec.Record) bool { return t.ValueOf(c, r) != nil })
+	})
 }
 
 // RemoveAll deletes rows by their keys, of which some may be nil, in chunks.

@@ -110,9 +110,9 @@ func size(t *rowcodec.View, r *rowcodec.Record) (n int) {
 // change checks and makes changes, in chunks of one page each. An error of a bad row is a [fault.RowError], and nothing was changed then.
 func (t *Table) change(ctx context.Context, e *engine.Engine, doing string, n int, of func(*rowcodec.View, int) (*rowcodec.Record, change, error)) error {
 	var all []change
+	var records []*rowcodec.Record
 	e, err := e.WithSecondLook(ctx, func(e *engine.Engine) error {
-		all = make([]change, n)
-		records := make([]*rowcodec.Record, n)
+		all, records = make([]change, n), make([]*rowcodec.Record, n)
 		for i := range n {
 			r, c, err := of(e.View, i)
 			if err != nil {
@@ -144,7 +144,7 @@ func (t *Table) change(ctx context.Context, e *engine.Engine, doing string, n in
 		}
 		parts[len(parts)-1] = append(parts[len(parts)-1], c)
 	}
-	written := e.Env.Writes(n)
+	written, given := e.Env.Writes(n), e.View
 	for {
 		err := e.Env.Concurrently(ctx, len(parts), func(ctx context.Context, i int) error { return t.changePart(ctx, e, parts[i]) })
 		if written(); err != nil {
@@ -152,8 +152,13 @@ func (t *Table) change(ctx context.Context, e *engine.Engine, doing string, n in
 		}
 		written = func() {}
 		now, err := settle(ctx, e)
-		if err != nil || now == nil {
+		if err != nil {
 			return err
+		}
+		if now == nil {
+			return e.Keeps(given, func(c *rowcodec.Column) bool {
+				return slices.ContainsFunc(records, func(r *rowcodec.Record) bool { return given.ValueOf(c, r) != nil })
+			})
 		}
 		e = now // which the same changes are made as, so that nothing stays in the clear, or under an old key
 	}

@@ -45,6 +45,9 @@ func (t *View) Updated(key []byte, row RowValues) (*Updated, error) {
 	return u, nil
 }
 
+// Gives reports whether the update gives a column a value other than null.
+func (u *Updated) Gives(c *Column) bool { return u.values[c.Id] != nil }
+
 // Changed returns what an update of another view makes of a row, nil where there is none.
 func (t *View) Changed(was *Record, of *View, u *Updated) (*Record, error) {
 	if was == nil && u.Parts == nil {

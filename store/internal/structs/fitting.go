@@ -57,19 +57,19 @@ func Changed(err error) error {
 // Wrote returns the error of a write into a table, also if it has ended without one, but told the client that the struct does not fit
 // any more. The rows of a whole have null where the struct has no field.
 func (f *Fitting) Wrote(t *rowcodec.View, err error, whole bool) error {
-	if err != nil {
+	if err != nil && !errors.Is(err, fault.ErrWritten) {
 		return f.Explained(t, err)
 	}
-	b, err := f.Still(t)
-	if err == nil && whole {
-		if err = b.Whole("give the struct a field for each"); err != nil {
-			err = Changed(err)
+	b, unfit := f.Still(t)
+	if unfit == nil && whole {
+		if unfit = b.Whole("give the struct a field for each"); unfit != nil {
+			unfit = Changed(unfit)
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("store: table %q: %w; %w, by the new schema", t.Meta.Name, err, fault.ErrWritten)
+	if unfit != nil {
+		return fmt.Errorf("store: table %q: %w; %w, by the new schema", t.Meta.Name, unfit, fault.ErrWritten)
 	}
-	return nil
+	return err
 }
 
 // Explained returns what an error of a call means, if the schema was changed before it.
