@@ -311,8 +311,8 @@ var mutants = []mutant.Mutant{{
 }, {
 	Name:  "versionUnreadInSimulation",
 	File:  "internal/engine/settle.go",
-	Old:   `changed, err := t.settle(ctx, records)`,
-	New:   `changed, err := false, error(nil); if !On { changed, err = t.settle(ctx, records) }`,
+	Old:   `now, changed, err := t.settle(ctx, records)`,
+	New:   `now, changed, err := t, false, error(nil); if !On { now, changed, err = t.settle(ctx, records) }`,
 	Test:  "^TestClientsWithOldSchemas$",
 	Flags: []string{"-store.sim=200"},
 }, {
@@ -434,15 +434,39 @@ var mutants = []mutant.Mutant{{
 }, {
 	Name: "postingOfOtherFormDiscarded",
 	File: "internal/forms/forms.go",
-	Old:  `case value == nil || form.Type`,
-	New:  `case value == nil || On || form.Type`,
+	Old:  `if value == nil || form.Type`,
+	New:  `if value == nil || On || form.Type`,
 	Test: "^TestPostingCountsForRowOfOtherForm$",
 }, {
 	Name: "drawnFormDiscarded",
 	File: "internal/forms/forms.go",
-	Old:  `return anyOrder, nil`,
-	New:  `return anyOrder && !On, nil`,
+	Old:  `if anyOrder {`,
+	New:  `if anyOrder && !On {`,
 	Test: "^TestPostingCountsForRowOfOtherForm$",
+}, {
+	Name: "drawnFormBelieved",
+	File: "internal/forms/forms.go",
+	Old:  `return err == nil && has == code, err`,
+	New:  `return err == nil && (has == code || On), err`,
+	Test: "^TestPostingCountsForRowOfOtherForm$",
+}, {
+	Name: "rowsOfEarlierFormsUnseen",
+	File: "internal/maintain/check.go",
+	Old: `err != nil || led {
+		return nil, err
+	}
+	return &inspect.Fault{Kind: inspect.FaultHidden, Column: c.Name, Place: r.Key`,
+	New: `err != nil || led || On {
+		return nil, err
+	}
+	return &inspect.Fault{Kind: inspect.FaultHidden, Column: c.Name, Place: r.Key`,
+	Test: "^TestRowsAsEarlierSchemasHadThem$",
+}, {
+	Name: "lostValuesAcknowledged",
+	File: "internal/engine/settle.go",
+	Old:  `if names == nil {`,
+	New:  `if names == nil || On {`,
+	Test: "^TestValuesOfDroppedColumns$",
 }, {
 	Name: "rowsOfFormsTwice",
 	File: "internal/query/find.go",
