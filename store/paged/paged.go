@@ -20,6 +20,7 @@
 // [store.Plaintext], and a tie-breaker. Conditions on the first parts choose the pages that are read. Columns are plain or
 // randomised, and conditions on them are checked row by row. Where the first part is plain or hashed, pages have rows of one
 // of its values only: then pages are full if a value has many rows. With few rows each, take package store. A row has at most 2 MiB.
+// A page of 1 MiB is cut although it has few rows.
 //
 // Create refuses the rest by name: columns that are searched, a TTL, tenants, Conditional, AppendOnly, CellPerColumn,
 // and schemes with an index. [store.Store.Alter] adds, renames and drops columns, [store.Store.RotateKeys] adds a key, and
@@ -31,7 +32,8 @@
 // Any number of clients may write. A page changes by compare-and-set, so that no change is lost, and a row is always whole. Put, Delete
 // and Update may be made again after an error, but for rows whose tie-breaker Put draws: these are other rows each time. So name
 // tie-breakers if you may have to. A query sees each page as of one moment, and each row once. One during which the schema changes may end with
-// [store.ErrSchemaChanged]: ask again. Writers notice a changed schema, or new keys, before they acknowledge what they wrote.
+// [store.ErrSchemaChanged]: ask again. Writers notice a changed schema, or new keys, before they acknowledge what they wrote; what becomes of
+// values of a column that is gone, [store.DropColumn] says.
 //
 // # Integrity
 //
@@ -148,8 +150,9 @@ func (t *Table) Get(ctx context.Context, key store.Row, columns ...string) (row 
 	return row, err
 }
 
-// Query yields the rows that a query selects. Rows with neighbouring keys come in the order of their keys, and otherwise in no
-// order: ranges of a part with the scheme [store.MOPE] may begin in the middle. OrderBy, By, Reverse and PageToken are [store.ErrColumn].
+// Query yields the rows that a query selects. Rows come as pages have them: in the order of stored row keys within a partition. That is the order
+// of the values where an ordered part of numbers or times has another scheme than [store.MOPE], and nowhere else: texts that begin alike
+// come in any order. Sort the rows if their order matters, and do not go on after a limit by the last key. OrderBy, By, Reverse and PageToken are [store.ErrColumn].
 // [store.Query.Unauthenticated] reads and opens no sealed page; conditions on encrypted parts of the row key are [store.ErrColumn] then, hashed
 // ones too.
 func (t *Table) Query(ctx context.Context, q store.Query) iter.Seq2[store.Row, error] {
@@ -198,12 +201,19 @@ func (t *Table) count(ctx context.Context, where store.Predicate) (n int, err er
 }
 
 // A Census is what [Table.Verify] and [Table.Reseal] found.
-type Census = pages.Census
+type Census struct {
+	Pages    int // that there are
+	Rows     int
+	Uncut    int // pages with too many rows, whose writer died before it had cut them: the next writer does
+	Old      int // pages that were not sealed under the newest key
+	Resealed int // pages that are now
+}
 
 // Verify opens all pages, and checks that none is missing and that rows are where their keys belong. The first fault is the error.
 func (t *Table) Verify(ctx context.Context) (c Census, err error) {
 	err = t.call(ctx, "verify", "verify", 0, func(ctx context.Context, e *engine.Engine) (err error) {
-		c, err = t.pages.Verify(ctx, e)
+		all, err := t.pages.Verify(ctx, e)
+		c = Census(all)
 		return err
 	})
 	return c, err
@@ -213,7 +223,8 @@ func (t *Table) Verify(ctx context.Context) (c Census, err error) {
 // client that dies while it writes may leave a page under the key that it knew, so that a second call may find some.
 func (t *Table) Reseal(ctx context.Context) (c Census, err error) {
 	err = t.call(ctx, "reseal", "reseal", 0, func(ctx context.Context, e *engine.Engine) (err error) {
-		c, err = t.pages.Reseal(ctx, e)
+		all, err := t.pages.Reseal(ctx, e)
+		c = Census(all)
 		return err
 	})
 	return c, err

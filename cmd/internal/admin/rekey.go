@@ -22,6 +22,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/stores"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/paged"
 	"github.com/rangecrypt/rangecrypt/store/rekey"
 )
 
@@ -265,6 +266,28 @@ func (r *rekeying) step(table, what, text string) error {
 	}{"rekey", r.ShownStore(), table, what, text}, line)
 }
 
+// resealPages gives tables whose rows share pages new keys, and seals the pages again.
+func (r *rekeying) resealPages(ctx context.Context, d inspect.Database) error {
+	for _, t := range d.Tables {
+		if !r.cells || t.Layout != inspect.Paged || !r.concerns(t.Name) || countListed(r.list, t.RowKeys) == 0 {
+			continue
+		}
+		if r.list.Has(t.RowKeys[0]) {
+			if err := r.Store.RotateKeys(ctx, t.Name); err != nil {
+				return err
+			}
+		}
+		tbl, err := paged.Open(ctx, r.Store, t.Name)
+		if err == nil {
+			_, err = tbl.Reseal(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // replace gives new keys to what is written from now on, and stores rows under them.
 func (r *rekeying) replace(ctx context.Context) error {
 	d, err := r.Store.Describe(ctx)
@@ -293,6 +316,9 @@ func (r *rekeying) replace(ctx context.Context) error {
 		if err := rekey.Replace(ctx, r.Store, t.Name, r.list, r.cells, r.search); err != nil {
 			return err
 		}
+	}
+	if err := r.resealPages(ctx, d); err != nil {
+		return err
 	}
 	for _, t := range tables {
 		if err := r.convert(ctx, t.Name); err != nil {

@@ -167,6 +167,9 @@ func (r *rekeying) runInto(ctx context.Context) (err error) {
 	if r.dryRun {
 		return r.step("", "into", fmt.Sprintf("to be copied into %s: %s", stores.Shown(r.into.Name), listNames(names)))
 	}
+	if len(others) > 0 {
+		r.Warn("%s will stay here, since the application keeps the rows, or they share pages: they are no part of the copy", listNames(others))
+	}
 	if len(names) > 0 {
 		if err := r.Confirm(ctx, fmt.Sprintf("Copy %s into %s? All that write them must write through the wrapper of package store/migrate, or nobody may write.",
 			listNames(names), stores.Shown(r.into.Name))); err != nil {
@@ -187,7 +190,7 @@ func (r *rekeying) runInto(ctx context.Context) (err error) {
 		return err
 	}
 	if len(others) > 0 {
-		return fmt.Errorf("%w: %s stay here, since the application keeps the rows, or they are in pages: register or create them in the other store, and write all values there", store.ErrNoTable, listNames(others))
+		return fmt.Errorf("%w: %s stay here, since the application keeps the rows, or they share pages, while the rest is copied: register or create them in the other store, and write all values there", store.ErrNoTable, listNames(others))
 	}
 	return r.step("", "into", fmt.Sprintf("all tables are in %s, under other keys: destroy this store with its backups", stores.Shown(r.into.Name)))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/paged"
 	"github.com/rangecrypt/rangecrypt/store/rekey"
 )
 
@@ -46,7 +47,7 @@ func (r *rekeying) reportTable(ctx context.Context, d inspect.Database, t inspec
 	case inspect.Elsewhere:
 		return "", r.stays(t.Name, []string{"the application keeps its rows, whose keys are not replaced: register another column, and write the values there"})
 	case inspect.Paged:
-		return "", r.stays(t.Name, []string{fmt.Sprintf("its rows share pages: 'rangecrypt keys rotate --table %[1]s' gives it a new key, and 'rangecrypt table convert %[1]s' seals its pages again", show.Argument(t.Name))})
+		return r.reportPages(ctx, t)
 	}
 	named := countListed(r.list, rekey.KeysOf(t))
 	var under rekey.Under
@@ -80,6 +81,32 @@ func (r *rekeying) reportTable(ctx context.Context, d inspect.Database, t inspec
 	}
 	left = r.wanted(t, under)
 	return left, r.stays(t.Name, r.kept(t, under))
+}
+
+// reportPages reports a table whose rows share pages.
+func (r *rekeying) reportPages(ctx context.Context, t inspect.Table) (left string, err error) {
+	tbl, err := paged.Open(ctx, r.Store, t.Name)
+	if err != nil {
+		return "", err
+	}
+	all, err := tbl.Verify(ctx)
+	if err != nil {
+		return "", err
+	}
+	under := all.Old
+	if len(t.RowKeys) > 0 && r.list.Has(t.RowKeys[0]) {
+		under = all.Pages
+	}
+	if err := r.step(t.Name, "pages", fmt.Sprintf("under old keys are %d of %s", under, show.Counted(all.Pages, "page"))); err != nil {
+		return "", err
+	}
+	if r.cells && under > 0 {
+		left = fmt.Sprintf("%s has %s", show.Visible(t.Name), show.Counted(under, "page"))
+	}
+	if !slices.ContainsFunc(t.Key, func(f inspect.Field) bool { return f.SearchKey != "" && r.list.Has(f.SearchKey) }) {
+		return left, nil
+	}
+	return left, r.stays(t.Name, []string{"the keys of its row key stay: 'rangecrypt table export' its rows, and insert them into another table"})
 }
 
 // stillNamed returns how many listed keys the catalogue has for a table.

@@ -175,6 +175,8 @@ func (o *reproOptions) check() error {
 		if err := cli.CheckKey("--key", o.key); err != nil {
 			return err
 		}
+	} else if o.key != "" {
+		return exit.Usagef("--key is the key of --store: name that, too")
 	} else if o.replace {
 		return exit.Usagef("--replace is about a store that is kept: name it with --store")
 	}

@@ -72,7 +72,7 @@ func (r *reproduction) try(ctx context.Context) error {
 // measureAll measures figures one after the other, also after one that failed, and writes the page.
 func (r *reproduction) measureAll(ctx context.Context, figures []repro.Figure) (err error) {
 	start := time.Now()
-	r.page = report.Page{Env: show.ThisEnvironment(start), Command: r.command(r.figure), Seed: r.seed, Quick: r.quick}
+	r.page = report.Page{Env: show.ThisEnvironment(start), Command: r.command(r.figure), Seed: r.seed, Quick: r.quick, Of: len(figures)}
 	if slices.ContainsFunc(figures, func(f repro.Figure) bool { return f.Stored }) {
 		r.page.Store = stores.Shown(cmp.Or(r.store, temporary))
 	}

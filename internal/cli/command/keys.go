@@ -155,8 +155,9 @@ With --deep it also reads all rows, index entries and indexes. It counts the cel
 each key sealed, and what is found by each search key: index entries, rows where it is one
 of the row key, and records of the index that a scheme keeps. It counts what the catalogue
 has about a table under the database key, too. An earlier key of 0 is not needed any more
-to read what is there. Of tables that an application keeps itself (package store/cell) it
-has the keys, and nothing to count.`,
+to read what is there. Of a table whose rows share pages it opens all pages, and counts
+those under earlier keys. Of tables that an application keeps itself (package store/cell)
+it has the keys, and nothing to count.`,
 		Example: `  rangecrypt keys verify --store pebble:data --key app.key
   rangecrypt keys verify --store pebble:data --key app.key --deep`,
 		JSON: "print lines of JSON",
@@ -189,8 +190,14 @@ func verifyKeys(ctx context.Context, c *cli.Call, deep bool) error {
 	}
 	unknown := 0
 	for _, t := range d.Tables {
-		if t.Apart() {
-			continue // the application has the cells, or pages have one key
+		if t.Layout == inspect.Elsewhere {
+			continue // the application has the cells
+		}
+		if t.Layout == inspect.Paged {
+			if err := countPages(ctx, c, t); err != nil {
+				return err
+			}
+			continue
 		}
 		n, err := countKeys(ctx, c, t.Name, d.Key)
 		if err != nil {

@@ -3,11 +3,13 @@ package command
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"strconv"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/paged"
 )
 
 // countKeys prints how much of a table is under each key, and returns how many cells are under none of them.
@@ -27,6 +29,31 @@ func countKeys(ctx context.Context, c *cli.Call, table, database string) (unknow
 	}
 	return use.Unknown, c.Print(show.Line("table "+show.Visible(table)+":", c.Style()) +
 		show.Rows([]string{"KEY OF", "FOR", "ID", "CELLS", "ENTRIES", "RECORDS"}, keyUseRows(use, database), []int{3, 4, 5}, c.Style()))
+}
+
+// countPages opens all pages of a table, and prints how many are under its newest key.
+func countPages(ctx context.Context, c *cli.Call, t inspect.Table) error {
+	tbl, err := paged.Open(ctx, c.Store, t.Name)
+	if err != nil {
+		return err
+	}
+	all, err := tbl.Verify(ctx)
+	if err != nil {
+		return err
+	}
+	newest := ""
+	if len(t.RowKeys) > 0 {
+		newest = t.RowKeys[0]
+	}
+	return c.Result(struct {
+		Record string `json:"record"`
+		Store  string `json:"store"`
+		Table  string `json:"table"`
+		Key    string `json:"newest_key,omitempty"`
+		Pages  int    `json:"pages"`
+		Old    int    `json:"under_earlier_keys"`
+	}{"keys-pages", c.ShownStore(), t.Name, newest, all.Pages, all.Old},
+		fmt.Sprintf("table %s: %d of %s under the newest key, %d under earlier ones", show.Visible(t.Name), all.Pages-all.Old, show.Counted(all.Pages, "page"), all.Old))
 }
 
 func keyUseRows(use inspect.KeyUse, database string) (rows [][]string) {

@@ -90,7 +90,7 @@ func refused(q query.Selection) error {
 	case q.Reverse:
 		what = "Reverse: sort the rows"
 	case q.PageToken != "":
-		what = "PageToken: go on with a condition on the row key, whose order is that of the values unless its scheme is mope"
+		what = "PageToken: read all rows, or divide them by conditions on the row key; they need not come in the order of its values"
 	case q.Limit < 0:
 		return fmt.Errorf("%w: Limit is %d", driver.ErrRange, q.Limit)
 	default:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
@@ -52,9 +53,14 @@ func (t *Table) find(ctx context.Context, e *engine.Engine, key []byte, sealed b
 			return nil, errMissing
 		}
 		if err := engine.WaitAgain(ctx, "page_cut", attempt); err != nil {
-			return nil, err
+			return nil, unfit(err)
 		}
 	}
+}
+
+// unfit says what was waited for when a call ended.
+func unfit(err error) error {
+	return fmt.Errorf("pages do not fit together, as while others cut them, or if one is missing: to verify the table tells: %w", err)
 }
 
 // hasFrom reports whether a page begins at one of the given keys.
@@ -195,7 +201,7 @@ func (w *walk) between(ctx context.Context, start, end []byte) error {
 			return errMissing
 		}
 		if err := engine.WaitAgain(ctx, "page_cut", attempt); err != nil {
-			return err
+			return unfit(err)
 		}
 	}
 }

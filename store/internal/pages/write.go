@@ -36,6 +36,9 @@ type change struct {
 func (t *Table) Put(ctx context.Context, e *engine.Engine, rows []rowcodec.RowValues) error {
 	return t.change(ctx, e, "put", len(rows), func(v *rowcodec.View, i int) (*rowcodec.Record, change, error) {
 		r, err := v.Check(rows[i])
+		if errors.Is(err, driver.ErrTooLarge) {
+			return nil, change{}, fmt.Errorf("%w; and a row of a page has at most %d bytes", err, mostOfRow)
+		}
 		if err != nil {
 			return nil, change{}, err
 		}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"iter"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/rangecrypt/rangecrypt/internal/cli/draw"
@@ -43,6 +44,9 @@ func FigureTable(w io.Writer, f Figure, style show.Style) error {
 	}
 	for _, note := range f.Notes {
 		b.WriteString(show.Wrap(note, style.Width))
+	}
+	if f.Quick && slices.ContainsFunc(f.Findings, func(found repro.Finding) bool { return found.Unclear }) {
+		b.WriteString(show.Wrap("A quick run has few repetitions, so that most statements about time stay unclear, whatever the figures seem to say.", style.Width))
 	}
 	for _, finding := range f.Findings {
 		verdict := fmt.Sprintf("%-11s", finding.Verdict())

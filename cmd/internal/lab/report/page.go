@@ -28,6 +28,7 @@ type Page struct {
 	Quick   bool
 	Took    time.Duration
 	Figures []PageFigure
+	Of      int // how many were to be measured
 }
 
 // A PageFigure is a figure of a page. Its result is nil where nothing was measured.

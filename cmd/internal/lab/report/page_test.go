@@ -1,7 +1,9 @@
 package report
 
 import (
+	"bytes"
 	"encoding/xml"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/cmd/internal/lab/repro"
 	"github.com/rangecrypt/rangecrypt/internal/cli/draw"
+	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 )
 
 // page has a figure of each sort: curves, panels, boxes, a table alone, one that ended early and one that was not measured.
@@ -107,4 +110,26 @@ func TestColoursOfPages(t *testing.T) {
 	require.NotEqual(t, legend[1].Dashes, legend[2].Dashes)
 	require.NotEqual(t, legend[0].Colour, legend[1].Colour)
 	require.True(t, legend[3].Point)
+}
+
+// Who reads a run that was short, or ended early, is told.
+func TestShortRuns(t *testing.T) {
+	p := page()
+	p.Of = len(p.Figures)
+	var whole, ended bytes.Buffer
+	require.NoError(t, HTML(&whole, p))
+	require.NotContains(t, whole.String(), "The run ended after")
+	p.Of += 21
+	require.NoError(t, HTML(&ended, p))
+	require.Contains(t, ended.String(), fmt.Sprintf("The run ended after %d of %d figures.", len(p.Figures), p.Of))
+
+	for _, quick := range []bool{false, true} {
+		for _, unclear := range []bool{false, true} {
+			f := figure()
+			f.Quick, f.Findings = quick, []repro.Finding{{Unclear: unclear, Text: "x"}}
+			var text bytes.Buffer
+			require.NoError(t, FigureTable(&text, f, show.Style{Width: 80}))
+			require.Equal(t, quick && unclear, strings.Contains(text.String(), "A quick run has few repetitions"))
+		}
+	}
 }
