@@ -800,7 +800,7 @@ func (w *coverWorld) finish() {
 func (w *coverWorld) straggles(f inspect.Fault) bool {
 	for r := range w.records() {
 		if string(r.Key) == string(f.Place) {
-			return f.Kind == inspect.FaultHidden && w.forms && w.rows[w.noteOf(r).(int64)].unsure
+			return f.Kind == inspect.FaultHidden && (w.forms || w.renews || w.changes) && w.rows[w.noteOf(r).(int64)].unsure
 		}
 	}
 	return false

@@ -225,8 +225,12 @@ func (v *Verifier) mendCopies(ctx context.Context, postings []driver.Row, found 
 // fresh returns a view of the table whose schemes remember nothing of what an index had before. It is
 // errStale if the table has changed.
 func (v *Verifier) fresh(ctx context.Context) (*engine.Engine, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	select { // whoever waits here, while another one asks the database, goes when the call ends
+	case v.turn <- struct{}{}:
+		defer func() { <-v.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	t := v.table
 	if v.mender == nil || !v.mender.Same(t.View) {
 		fresh, err := v.of.Fresh(ctx, t.Since)

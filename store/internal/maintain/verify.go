@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
@@ -51,7 +50,7 @@ type Verifier struct {
 	by      map[meta.ColumnID]*rowcodec.Column
 	dropped map[meta.ColumnID]bool // columns, whose postings point to nothing
 
-	mu       sync.Mutex             // of the mender
+	turn     chan struct{}          // for the mender, which has one place
 	told     map[string]bool        // rows whose key or ciphertexts were reported, some
 	lost     map[meta.ColumnID]bool // columns, whose indexes could not be made again
 	dangling []driver.Row           // with their cells where these tell whether it was put again
@@ -61,7 +60,8 @@ type Verifier struct {
 // NewVerifier returns a verifier of a table.
 func NewVerifier(of *session.Table, opts VerifyOptions) *Verifier {
 	v := &Verifier{
-		of: of, table: of.Now(), opts: opts, parts: 1, Pause: func(ctx context.Context) error { return pause.For(ctx, lookAgain) },
+		turn: make(chan struct{}, 1),
+		of:   of, table: of.Now(), opts: opts, parts: 1, Pause: func(ctx context.Context) error { return pause.For(ctx, lookAgain) },
 		told: make(map[string]bool), lost: make(map[meta.ColumnID]bool), room: mostDangling,
 	}
 	if v.opts.Grace == 0 {
