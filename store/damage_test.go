@@ -14,7 +14,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
-	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/scheme"
 	"github.com/rangecrypt/rangecrypt/store/kms"
 )
@@ -72,7 +72,7 @@ func TestQueriesMeetDamage(t *testing.T) {
 			for _, err = range tbl.Query(ctx, Query{Where: c.where}) {
 			}
 			require.Error(t, err)
-			require.True(t, engine.Refused(err) || errors.Is(err, ErrTorn), "%v", err)
+			require.True(t, fault.Refused(err) || errors.Is(err, ErrTorn), "%v", err)
 		})
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"iter"
 
-	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/query"
 )
 
@@ -58,7 +58,7 @@ func Join(ctx context.Context, left *Table, leftColumn string, right *Table, rig
 			}, func() bool { return n > 0 })
 		})
 		if err != nil {
-			err = fmt.Errorf("store: join %q and %q: %w", left.open().Now().Meta.Name, right.open().Now().Meta.Name, engine.Gone(err))
+			err = fmt.Errorf("store: join %q and %q: %w", left.open().Now().Meta.Name, right.open().Now().Meta.Name, fault.Gone(err))
 			yield([2]Row{}, err)
 		}
 	}

@@ -463,9 +463,9 @@ var mutants = []mutant.Mutant{{
 	Test: "^TestRowsAsEarlierSchemasHadThem$",
 }, {
 	Name: "lostValuesAcknowledged",
-	File: "internal/engine/settle.go",
-	Old:  `if names == nil {`,
-	New:  `if names == nil || On {`,
+	File: "internal/forms/forms.go",
+	Old:  `if lost == nil {`,
+	New:  `if lost == nil || On {`,
 	Test: "^TestValuesOfDroppedColumns$",
 }, {
 	Name: "rowsOfFormsTwice",

@@ -8,6 +8,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/aggregate"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/query"
 )
 
@@ -134,7 +135,7 @@ func (r reader[R]) query(ctx context.Context, tbl *Table) iter.Seq2[R, error] {
 				row, err = r.read(f)
 			}
 			if err != nil {
-				err = r.says(fmt.Errorf("store: query %q: %w", t.Meta.Name, engine.Gone(err)))
+				err = r.says(fmt.Errorf("store: query %q: %w", t.Meta.Name, fault.Gone(err)))
 				yield(none, err)
 				return
 			}
@@ -154,7 +155,7 @@ func (r reader[R]) page(ctx context.Context, tbl *Table) (rows []R, next string,
 	ctx, end := tbl.open().Operation(ctx, "page")
 	defer func() { end(len(rows), err) }()
 	if rows, next, err = aggregate.Page(ctx, t, of, r.read); err != nil {
-		return nil, "", r.says(fmt.Errorf("store: query %q: %w", t.Meta.Name, engine.Gone(err)))
+		return nil, "", r.says(fmt.Errorf("store: query %q: %w", t.Meta.Name, fault.Gone(err)))
 	}
 	return rows, next, nil
 }

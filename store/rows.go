@@ -7,6 +7,7 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/store/internal/bykey"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 )
 
 // A Row maps the names of key parts and columns to values. Rows that are read have values of the Go type of the column's
@@ -28,7 +29,7 @@ func (tbl *Table) Get(ctx context.Context, key Row, columns ...string) (found Ro
 	ctx, end := tbl.open().Operation(ctx, "get")
 	defer func() { end(min(1, len(found)), err) }() // a row has key parts
 	if found, err = bykey.GetRow(ctx, t, key, columns); err != nil {
-		return nil, fmt.Errorf("store: get from %q: %w", tbl.open().Now().Meta.Name, engine.Gone(err))
+		return nil, fmt.Errorf("store: get from %q: %w", tbl.open().Now().Meta.Name, fault.Gone(err))
 	}
 	return found, nil
 }
@@ -86,7 +87,7 @@ func (tbl *Table) pass(ctx context.Context, name, doing string, do func(context.
 	ctx, end := tbl.open().Operation(ctx, name)
 	defer func() { end(rows, err) }()
 	if rows, err = do(ctx); err != nil {
-		err = fmt.Errorf("store: %s %q: %w", doing, tbl.open().Now().Meta.Name, engine.Gone(err))
+		err = fmt.Errorf("store: %s %q: %w", doing, tbl.open().Now().Meta.Name, fault.Gone(err))
 	}
 	return err
 }

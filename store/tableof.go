@@ -199,7 +199,7 @@ func (of *TableOf[T]) write(ctx context.Context, do string, rows []*T, insert bo
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("store: %s into %q: %w", do, t.Meta.Name, engine.Gone(err))
+		return fmt.Errorf("store: %s into %q: %w", do, t.Meta.Name, fault.Gone(err))
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
-	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/session"
 )
@@ -284,7 +283,7 @@ func (m *Migration) failed(doing string, err error) error {
 		return nil
 	}
 	if !errors.As(err, new(sourceError)) {
-		err = engine.Gone(err)
+		err = fault.Gone(err)
 	}
 	return fmt.Errorf("migrate: %s table %q: %w", doing, m.table.Now().Meta.Name, err)
 }

@@ -163,7 +163,7 @@ func (s encrypted) Scan(ctx context.Context, part inspect.Part) iter.Seq2[Found,
 			return nil
 		})
 		if err != nil && !errors.Is(err, enough) {
-			yield(Found{}, engine.Gone(err))
+			yield(Found{}, fault.Gone(err))
 		}
 	}
 }
@@ -180,7 +180,7 @@ func (s encrypted) Read(ctx context.Context, rows []store.Row) ([]Found, error) 
 	}
 	t, seen, err := t.See(ctx, keys)
 	if err != nil {
-		return nil, engine.Gone(err)
+		return nil, fault.Gone(err)
 	}
 	found := make([]Found, len(rows))
 	for i := range seen {

@@ -257,5 +257,5 @@ func (t *Table) call(ctx context.Context, name, doing string, n int, do func(con
 }
 
 func (t *Table) failed(doing string, err error) error {
-	return fmt.Errorf("paged: %s %q: %w", doing, t.pages.Now().Meta.Name, engine.Gone(err))
+	return fmt.Errorf("paged: %s %q: %w", doing, t.pages.Now().Meta.Name, fault.Gone(err))
 }

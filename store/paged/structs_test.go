@@ -38,13 +38,16 @@ func ExampleFor() {
 	if err := readings.Put(ctx, &reading{At: 1, Celsius: &warm, Model: "a"}, &reading{At: 2, Model: "b"}); err != nil {
 		log.Fatal(err)
 	}
+	if err := readings.Update(ctx, &reading{At: 1, Model: "c"}, "model"); err != nil {
+		log.Fatal(err)
+	}
 	for r, err := range readings.Query(ctx, store.Query{Where: store.Not(store.IsNull("celsius"))}) {
 		if err != nil {
 			log.Fatal(err)
 		}
 		fmt.Println(r.At, *r.Celsius, r.Model)
 	}
-	// Output: 1 21.5 a
+	// Output: 1 21.5 c
 }
 
 type sample struct {

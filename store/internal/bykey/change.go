@@ -40,7 +40,7 @@ func UpsertRows(ctx context.Context, t *engine.Engine, rows []rowcodec.RowValues
 			}
 		}
 		if err := t.EncryptAll(ctx, records, func(c *rowcodec.Column) bool { return c.Stateful && c.Part >= 0 }); err != nil {
-			return fault.NothingDone(len(rows), engine.Gone(err))
+			return fault.NothingDone(len(rows), fault.Gone(err))
 		}
 		distinct := make(chunks.DistinctKeys, len(rows))
 		for i, r := range records {

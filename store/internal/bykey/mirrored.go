@@ -40,7 +40,7 @@ func Records(ctx context.Context, t *engine.Engine, rows []rowcodec.RowValues) (
 		}
 	}
 	if err := t.EncryptAll(ctx, records, func(c *rowcodec.Column) bool { return c.Stateful && c.Order == nil }); err != nil {
-		return nil, fmt.Errorf("index: %w", engine.Gone(err))
+		return nil, fmt.Errorf("index: %w", fault.Gone(err))
 	}
 	if i, err := t.EncodeAll(ctx, records); err != nil {
 		return nil, &fault.RowError{Index: i, Err: err}

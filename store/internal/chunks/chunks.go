@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -137,4 +138,16 @@ func Scanned(ctx context.Context, family driver.Family, r driver.Range) iter.Seq
 			}
 		}
 	}
+}
+
+// Superseded returns the qualifiers of cells that are there and not put.
+func Superseded(cells, puts []driver.Cell) [][]byte {
+	var qualifiers [][]byte
+	for _, cell := range cells {
+		put := slices.ContainsFunc(puts, func(p driver.Cell) bool { return bytes.Equal(p.Qualifier, cell.Qualifier) })
+		if !put && len(cell.Value) > 0 {
+			qualifiers = append(qualifiers, cell.Qualifier)
+		}
+	}
+	return qualifiers
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/forms"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
@@ -318,7 +319,7 @@ func (t *Engine) swap(ctx context.Context, key []byte, row *conditionalRow) (boo
 		rand.Read(header.Write[:])
 		m.Puts = []driver.Cell{{Qualifier: rowcodec.KeyQualifier, Value: t.KeyCell(header, nil, t.Places(key))}}
 	}
-	m.Deletes = superseded(row.cells, m.Puts)
+	m.Deletes = chunks.Superseded(row.cells, m.Puts)
 	expect := driver.Cell{Qualifier: rowcodec.KeyQualifier, Value: row.keyCell()}
 	if family, ok := t.Data.(driver.Committer); ok {
 		return family.Commit(ctx, key, []driver.Cell{expect}, m.Puts, m.Deletes)
@@ -351,21 +352,9 @@ func (t *Engine) replace(ctx context.Context, rows []driver.Row, becomes []*rowc
 	replacements := make([]driver.Replacement, len(rows))
 	for i, row := range rows {
 		m := t.Mutation(becomes[i])
-		replacements[i] = driver.Replacement{Row: row.Key, Seen: row.Cells[0], Puts: m.Puts, Deletes: superseded(row.Cells, m.Puts), Rank: t.RankOver(becomes[i].Version)}
+		replacements[i] = driver.Replacement{Row: row.Key, Seen: row.Cells[0], Puts: m.Puts, Deletes: chunks.Superseded(row.Cells, m.Puts), Rank: t.RankOver(becomes[i].Version)}
 	}
 	return t.Data.Replace(ctx, replacements...)
-}
-
-// superseded returns the qualifiers of cells that are there and not put.
-func superseded(cells, puts []driver.Cell) [][]byte {
-	var qualifiers [][]byte
-	for _, cell := range cells {
-		put := slices.ContainsFunc(puts, func(p driver.Cell) bool { return bytes.Equal(p.Qualifier, cell.Qualifier) })
-		if !put && len(cell.Value) > 0 {
-			qualifiers = append(qualifiers, cell.Qualifier)
-		}
-	}
-	return qualifiers
 }
 
 // dropReplaced removes the postings of all that rows have been, and of attempts that came to
@@ -605,8 +594,8 @@ func (t *Engine) UpdateChunk(ctx context.Context, updates []*rowcodec.Updated, f
 	if err != nil {
 		return onceOnly(changes, err)
 	}
-	return settled.Keeps(t.View, func(c *rowcodec.Column) bool {
-		return slices.ContainsFunc(updates, func(u *rowcodec.Updated) bool { return u.Gives(c) })
+	return forms.Keeps(settled.View, t.View, func(c *rowcodec.Column) bool {
+		return slices.ContainsFunc(updates, func(u *rowcodec.Updated) bool { return u.Values[c.Id] != nil })
 	})
 }
 

@@ -172,23 +172,9 @@ func WaitAgain(ctx context.Context, why string, attempt int) error {
 	return pause.Again(ctx, why, 2*time.Millisecond, 200*time.Millisecond, attempt)
 }
 
-// Gone adds [ErrNoTable] to an error of the database where the reason is that the table was dropped.
-func Gone(err error) error {
-	if errors.Is(err, driver.ErrNoFamily) {
-		return fault.Besides(fmt.Errorf("%w: it was dropped", fault.ErrNoTable), err)
-	}
-	return err
-}
-
 // Rows returns the range of a part of the rows, with all their cells.
 func (t *Engine) Rows(part, parts int) driver.Range {
 	r := chunks.Under(t.Prefix)
 	r.Part, r.Parts = part, parts
 	return r
-}
-
-// Refused reports whether an error is about what the database holds, and not about reaching it.
-func Refused(err error) bool {
-	return errors.Is(err, ope.ErrIndex) || errors.Is(err, ope.ErrCiphertext) || errors.Is(err, fault.ErrTampered) ||
-		errors.Is(err, fault.ErrWrongKey) || errors.Is(err, fault.ErrFormat)
 }

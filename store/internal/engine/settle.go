@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/wozniak"
@@ -43,10 +41,10 @@ func (t *Engine) settled(ctx context.Context, records []*rowcodec.Record) (*Engi
 		return t, nil
 	}
 	now, changed, err := t.settle(ctx, records)
-	if err == nil || errors.Is(err, errLookBack) || errors.Is(err, fault.ErrNoTable) || errors.Is(err, fault.ErrNoTenant) || errors.Is(err, fault.ErrTampered) {
+	switch {
+	case err == nil || errors.Is(err, errLookBack) || errors.Is(err, fault.ErrNoTable) || errors.Is(err, fault.ErrNoTenant) || errors.Is(err, fault.ErrTampered):
 		return now, err
-	}
-	if !changed {
+	case !changed:
 		return now, fmt.Errorf("after the write the catalogue could not be asked whether the schema had been changed: %w", err)
 	}
 	return now, fmt.Errorf("the rows may be stored as the schema was, so that columns which were changed do not lead to them until "+
@@ -61,18 +59,6 @@ func (t *Engine) settleLeased(ctx context.Context, records []*rowcodec.Record, w
 		return t, nil
 	}
 	return t.settled(ctx, records)
-}
-
-// Keeps returns an error if a write under an earlier view gave values to columns that are dropped by now: the row has none there.
-func (t *Engine) Keeps(earlier *rowcodec.View, has func(c *rowcodec.Column) bool) error {
-	names := t.Lost(earlier, has)
-	if names == nil {
-		return nil
-	}
-	for i, name := range names {
-		names[i] = strconv.Quote(name)
-	}
-	return fmt.Errorf("%w: another client has dropped column %s: %w, without the values there", fault.ErrSchemaChanged, strings.Join(names, ", "), fault.ErrWritten)
 }
 
 // settle returns the table as the writes are by now and, with an error, whether the schema was changed.

@@ -13,6 +13,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/forms"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
@@ -131,7 +132,7 @@ func (t *Engine) remove(ctx context.Context, rowKeys [][]byte) (err error) {
 // replaceable reports whether a row may be replaced though it could not be read. One that was written at a later
 // version than the catalogue has may not: what replaced it would be stored as the schema once was.
 func replaceable(err error) bool {
-	return Refused(err) && !errors.Is(err, catalogue.ErrPutBack) || errors.Is(err, fault.ErrTorn) || errors.Is(err, rowcodec.ErrTornRow)
+	return fault.Refused(err) && !errors.Is(err, catalogue.ErrPutBack) || errors.Is(err, fault.ErrTorn) || errors.Is(err, rowcodec.ErrTornRow)
 }
 
 // current returns the rows that the records are going to replace, or delete, as far as they have postings.
@@ -250,7 +251,7 @@ func (t *Engine) PutEach(ctx context.Context, n int, row func(t *rowcodec.View, 
 		// A stateful scheme gives ciphertexts out by writing to its index; values without rows do no
 		// harm there.
 		if err := t.EncryptAll(ctx, records, func(c *rowcodec.Column) bool { return c.Stateful && c.Order == nil }); err != nil {
-			return fault.NothingDone(n, Gone(err))
+			return fault.NothingDone(n, fault.Gone(err))
 		}
 		// What it remembers no more, it reads again.
 		if i, err := t.EncodeAll(ctx, records); err != nil {
@@ -293,7 +294,7 @@ func (t *Engine) PutEach(ctx context.Context, n int, row func(t *rowcodec.View, 
 	if err != nil {
 		return t.late(err)
 	}
-	return now.Keeps(t.View, func(c *rowcodec.Column) bool {
+	return forms.Keeps(now.View, t.View, func(c *rowcodec.Column) bool {
 		return slices.ContainsFunc(records, func(r *rowcodec.Record) bool { return t.ValueOf(c, r) != nil })
 	})
 }

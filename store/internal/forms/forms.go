@@ -12,8 +12,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 	"github.com/rangecrypt/rangecrypt/store/internal/scheme"
@@ -119,4 +122,18 @@ func Origin(c *rowcodec.Column) meta.ColumnID {
 		return c.Former[n-1].Id
 	}
 	return c.Id
+}
+
+// Keeps returns an error if a write under an earlier view gave values to columns that were dropped since: its rows have none there.
+func Keeps(now, earlier *rowcodec.View, has func(c *rowcodec.Column) bool) error {
+	var lost []string
+	for _, c := range earlier.Columns {
+		if !slices.ContainsFunc(now.Stored, func(s *rowcodec.Column) bool { return s.Id == c.Id }) && has(c) {
+			lost = append(lost, strconv.Quote(c.Name))
+		}
+	}
+	if lost == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: another client has dropped column %s: %w, without the values there", fault.ErrSchemaChanged, strings.Join(lost, ", "), fault.ErrWritten)
 }

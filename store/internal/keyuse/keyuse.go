@@ -10,7 +10,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/seal"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
-	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/keyring"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/pseudonym"
@@ -50,7 +50,7 @@ func Count(ctx context.Context, tbl *session.Table, progress func(rows int)) (us
 		err = c.rest(ctx)
 	}
 	if err != nil {
-		return inspect.KeyUse{}, rows, engine.Gone(err)
+		return inspect.KeyUse{}, rows, fault.Gone(err)
 	}
 	return c.use, rows, nil
 }

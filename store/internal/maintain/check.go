@@ -142,7 +142,7 @@ func (v *Verifier) checkRow(ctx context.Context, row driver.Row, again bool) (ro
 			switch {
 			case errors.Is(err, fault.ErrTorn):
 				return rowCheck{faults: []inspect.Fault{{Kind: inspect.FaultTorn, Place: row.Key, Err: err}}}, nil
-			case engine.Refused(err):
+			case fault.Refused(err):
 				return rowCheck{faults: []inspect.Fault{{Kind: inspect.FaultCell, Place: row.Key, Err: err}}}, nil
 			}
 			return rowCheck{}, err
@@ -346,11 +346,11 @@ func (v *Verifier) agrees(ctx context.Context, c *rowcodec.Column, value any, se
 		}
 		got, err := v.decrypt(ctx, c, bytes.Clone(search[:c.Size]), found)
 		switch {
-		case engine.Refused(err) && x.bad():
+		case fault.Refused(err) && x.bad():
 			return true, nil
-		case engine.Refused(err) && !found:
+		case fault.Refused(err) && !found:
 			return false, errPair
-		case engine.Refused(err):
+		case fault.Refused(err):
 			return false, nil
 		}
 		return got == code, err
@@ -649,7 +649,7 @@ func (v *Verifier) rowOf(ctx context.Context, c *rowcodec.Column, posting []byte
 	c.Add(want)
 	r, err = t.Read(ctx, key, want)
 	switch {
-	case engine.Refused(err), errors.Is(err, fault.ErrTorn):
+	case fault.Refused(err), errors.Is(err, fault.ErrTorn):
 		return nil, false, nil
 	case err != nil:
 		return nil, false, err

@@ -12,7 +12,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
 	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
-	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/rewrite"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
@@ -146,7 +146,7 @@ func (v *Verifier) checkIndex(ctx context.Context, c *rowcodec.Column, again boo
 	}
 	found := inspect.Index{Tenant: v.tenant(), Column: c.Name}
 	for e, err := range entries {
-		if engine.Refused(err) {
+		if fault.Refused(err) {
 			x.blind = true
 			damaged(nil, err)
 			break
@@ -189,7 +189,7 @@ func (v *Verifier) hasValues(ctx context.Context, c *rowcodec.Column) (some bool
 			return false, err
 		}
 		found, err := t.PairsOf(ctx, []*rowcodec.Column{c}, []driver.Row{row})
-		if engine.Refused(err) {
+		if fault.Refused(err) {
 			continue
 		}
 		if err != nil || len(found) > 0 {
@@ -211,7 +211,7 @@ func (v *Verifier) inIndex(ctx context.Context, c *rowcodec.Column, code int64) 
 		return true, nil
 	}
 	for e, err := range index.Range(ctx, code, code) {
-		if engine.Refused(err) {
+		if fault.Refused(err) {
 			return false, nil
 		}
 		return err == nil && e.Plaintext == code, err

@@ -30,7 +30,7 @@ func (v *Verifier) rebuild(ctx context.Context, id meta.ColumnID) (bool, error) 
 		return true, nil
 	}
 	err := rewrite.Reindex(ctx, v.of, t, c.Name, func(rows int) { v.progress("making an index again", rows) })
-	if engine.Refused(err) || errors.Is(err, ope.ErrFull) {
+	if fault.Refused(err) || errors.Is(err, ope.ErrFull) {
 		return false, nil
 	}
 	if err != nil {
@@ -174,7 +174,7 @@ func (v *Verifier) mend(ctx context.Context, r *rowcodec.Record, f inspect.Fault
 		if moved != nil {
 			done.rows = append(done.rows, moved)
 		}
-		if engine.Refused(err) || errors.Is(err, ope.ErrFull) {
+		if fault.Refused(err) || errors.Is(err, ope.ErrFull) {
 			return false, nil
 		}
 		if err != nil || c.Order == nil {
@@ -209,7 +209,7 @@ func (v *Verifier) mendCopies(ctx context.Context, postings []driver.Row, found 
 			uncopied[c] = append(uncopied[c], postings[i])
 		case f != nil && f.Kind == inspect.FaultCopy:
 			var err error
-			if f.Repaired, err = recopy.Mend(ctx, t, c, postings[i]); err != nil && !engine.Refused(err) {
+			if f.Repaired, err = recopy.Mend(ctx, t, c, postings[i]); err != nil && !fault.Refused(err) {
 				return err
 			}
 		}

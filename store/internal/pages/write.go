@@ -12,6 +12,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/forms"
 	"github.com/rangecrypt/rangecrypt/store/internal/keyring"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
@@ -159,7 +160,7 @@ func (t *Table) change(ctx context.Context, e *engine.Engine, doing string, n in
 			return err
 		}
 		if now == nil {
-			return e.Keeps(given, func(c *rowcodec.Column) bool {
+			return forms.Keeps(e.View, given, func(c *rowcodec.Column) bool {
 				return slices.ContainsFunc(records, func(r *rowcodec.Record) bool { return given.ValueOf(c, r) != nil })
 			})
 		}

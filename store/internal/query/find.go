@@ -110,7 +110,7 @@ func rowsUndamaged(ctx context.Context, t *engine.Engine, q Selection, e *inspec
 
 // indexError returns an error of what a column has in an index.
 func indexError(c *rowcodec.Column, err error) error {
-	if c.Of != nil && engine.Refused(err) {
+	if c.Of != nil && fault.Refused(err) {
 		return &forms.DamagedError{Of: c.Of, Err: err}
 	}
 	return fmt.Errorf("column %q: %w", c.Name, err)

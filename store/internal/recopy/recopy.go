@@ -68,7 +68,7 @@ func Check(ctx context.Context, t *engine.Engine, c *rowcodec.Column, posting dr
 	}
 	// Of what says that it is newer, or of another key, queries read the row. It is a fault unless the schema has changed since.
 	switch {
-	case wrong != nil && !errors.As(wrong, new(rowcodec.NewerRow)) && !engine.Refused(wrong):
+	case wrong != nil && !errors.As(wrong, new(rowcodec.NewerRow)) && !fault.Refused(wrong):
 		return false, nil, wrong
 	case wrong == nil && copied == nil:
 		return false, nil, nil // it has expired
@@ -76,7 +76,7 @@ func Check(ctx context.Context, t *engine.Engine, c *rowcodec.Column, posting dr
 	// The row is read whole and, after that, the posting: whoever deletes a row makes the posting doubtful before.
 	_, key, _, _ := c.CutPosting(posting.Key)
 	r, err = t.Read(ctx, key, nil)
-	if engine.Refused(err) || errors.Is(err, fault.ErrTorn) {
+	if fault.Refused(err) || errors.Is(err, fault.ErrTorn) {
 		return false, nil, nil // which is a fault of the row
 	}
 	if r != nil {

@@ -114,7 +114,7 @@ func (b *indexBuild) again(ctx context.Context, tbl *session.Table, t *engine.En
 		return err
 	}
 	if c.Filling {
-		if err := b.finish(ctx, ref); err == nil || !engine.Refused(err) || errors.Is(err, catalogue.ErrPutBack) {
+		if err := b.finish(ctx, ref); err == nil || !fault.Refused(err) || errors.Is(err, catalogue.ErrPutBack) {
 			return err
 		}
 	}
@@ -136,7 +136,7 @@ func (b *indexBuild) again(ctx context.Context, tbl *session.Table, t *engine.En
 func (b *indexBuild) finish(ctx context.Context, ref meta.IndexRef) error {
 	for {
 		unit, err := b.finishOnce(ctx, ref)
-		if !engine.Refused(err) {
+		if !fault.Refused(err) {
 			return err
 		}
 		metas, _, failed := b.db.Catalogue.Tables(ctx)
@@ -382,7 +382,7 @@ func (b *indexBuild) sealFormer(ctx context.Context, tbl *session.Table, c *rowc
 		}
 		pairs, sound, err := was.(*wozniak.Indexed).Seal(ctx)
 		switch {
-		case engine.Refused(err):
+		case fault.Refused(err):
 			sound = false
 		case err != nil:
 			return former, fmt.Errorf("column %q: %w", c.Name, err)
@@ -427,7 +427,7 @@ func dropIndexes(ctx context.Context, db *session.Database, ref meta.IndexRef, e
 			if index.Retired(head) {
 				continue
 			}
-			if err := index.Retire(ctx, f, ope.Unit(unit)); !engine.Refused(err) {
+			if err := index.Retire(ctx, f, ope.Unit(unit)); !fault.Refused(err) {
 				if err != nil {
 					return err
 				}

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/rangecrypt/rangecrypt/store/internal/administer"
-	"github.com/rangecrypt/rangecrypt/store/internal/engine"
+	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/forms"
 	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/session"
@@ -39,7 +39,7 @@ func renew(ctx context.Context, tbl *session.Table, column string, progress func
 	}
 	c := whole.Now().ByName[column]
 	if c != nil && !forms.Settled(c) {
-		if unfit, err := convert(); !engine.Refused(err) && (err != nil || unfit == 0) {
+		if unfit, err := convert(); !fault.Refused(err) && (err != nil || unfit == 0) {
 			return 0, err
 		}
 	}

@@ -93,17 +93,6 @@ func (t *View) successor(c *Column) *Column {
 	return t.Stored[i]
 }
 
-// Lost returns the columns of an earlier view that were dropped since, and that a write gave a value as has says. Where none is lost it asks
-// nothing.
-func (t *View) Lost(earlier *View, has func(c *Column) bool) (names []string) {
-	for _, c := range earlier.Columns {
-		if t.successor(c) == nil && has(c) {
-			names = append(names, c.Name)
-		}
-	}
-	return names
-}
-
 // Wanted returns which columns of this view are those of another one.
 func (t *View) Wanted(other *View, columns []bool) []bool {
 	if columns == nil {

@@ -13,7 +13,7 @@ import (
 // Updated is what becomes of some columns of a row.
 type Updated struct {
 	Key    []byte
-	values map[meta.ColumnID]any // nil for null
+	Values map[meta.ColumnID]any // nil for null
 
 	Parts []any     // values of the key parts, if the row is made where there is none
 	If    *Updated  // what the row must have, or nil
@@ -31,7 +31,7 @@ type Addition struct {
 func (u *Updated) Once() bool { return u.If != nil || u.Add != nil }
 
 func (t *View) Updated(key []byte, row RowValues) (*Updated, error) {
-	u := &Updated{Key: key, values: make(map[meta.ColumnID]any)}
+	u := &Updated{Key: key, Values: make(map[meta.ColumnID]any)}
 	for _, c := range t.Columns {
 		if _, named := row[c.Name]; !named {
 			continue
@@ -40,13 +40,10 @@ func (t *View) Updated(key []byte, row RowValues) (*Updated, error) {
 		if err != nil {
 			return nil, err
 		}
-		u.values[c.Id] = v
+		u.Values[c.Id] = v
 	}
 	return u, nil
 }
-
-// Gives reports whether the update gives a column a value other than null.
-func (u *Updated) Gives(c *Column) bool { return u.values[c.Id] != nil }
 
 // Changed returns what an update of another view makes of a row, nil where there is none.
 func (t *View) Changed(was *Record, of *View, u *Updated) (*Record, error) {
@@ -74,7 +71,7 @@ func (t *View) Changed(was *Record, of *View, u *Updated) (*Record, error) {
 // searched columns, and a write id. It is nil where the row is not found by any of it.
 func (t *View) Ahead(u *Updated) (r *Record) {
 	for _, c := range t.Columns {
-		if v := u.values[c.Id]; v != nil && c.Searched() {
+		if v := u.Values[c.Id]; v != nil && c.Searched() {
 			if r == nil {
 				r = t.NewRecord()
 				r.Key = u.Key
@@ -99,7 +96,7 @@ func (r *Record) Follow(ahead *Record) {
 // agrees returns an error unless a row has the values of an update of another view.
 func (t *View) agrees(r *Record, of *View, u *Updated) error {
 	for _, c := range of.Columns {
-		want, named := u.values[c.Id]
+		want, named := u.Values[c.Id]
 		if !named {
 			continue
 		}
@@ -136,7 +133,7 @@ func (t *View) add(r *Record, u *Updated) (err error) {
 	if u.Add.Sum, err = c.Type.Add(v, u.Add.By); err != nil {
 		return fmt.Errorf("column %q: %w", c.Name, err)
 	}
-	u.values = map[meta.ColumnID]any{u.Add.Column.Id: u.Add.Sum}
+	u.Values = map[meta.ColumnID]any{u.Add.Column.Id: u.Add.Sum}
 	return nil
 }
 
@@ -146,7 +143,7 @@ func (t *View) merged(was *Record, of *View, u *Updated) *Record {
 	r.Values, r.Search = slices.Clone(was.Values), slices.Clone(was.Search)
 	clear(r.Search[min(len(t.Columns), len(r.Search)):]) // a value of a former column has moved
 	for _, c := range of.Columns {
-		v, named := u.values[c.Id]
+		v, named := u.Values[c.Id]
 		if !named {
 			continue
 		}

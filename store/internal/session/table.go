@@ -228,7 +228,7 @@ func (tbl *Table) ForTenant(ctx context.Context, name string) (*Table, error) {
 	var of *Table
 	if err == nil {
 		if of, err = tbl.db.forTenant(ctx, m, tenant, version); err != nil {
-			err = engine.Gone(err)
+			err = fault.Gone(err)
 		}
 	}
 	if err != nil {

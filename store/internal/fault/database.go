@@ -1,0 +1,23 @@
+package fault
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/rangecrypt/rangecrypt/ope"
+	"github.com/rangecrypt/rangecrypt/store/driver"
+)
+
+// Gone adds [ErrNoTable] to an error of the database where the reason is that the table was dropped.
+func Gone(err error) error {
+	if errors.Is(err, driver.ErrNoFamily) {
+		return Besides(fmt.Errorf("%w: it was dropped", ErrNoTable), err)
+	}
+	return err
+}
+
+// Refused reports whether an error is about what the database holds, and not about reaching it.
+func Refused(err error) bool {
+	return errors.Is(err, ope.ErrIndex) || errors.Is(err, ope.ErrCiphertext) || errors.Is(err, ErrTampered) ||
+		errors.Is(err, ErrWrongKey) || errors.Is(err, ErrFormat)
+}
