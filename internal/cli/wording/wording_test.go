@@ -42,6 +42,7 @@ var forPrograms = map[string]string{
 	"store/query.go":                        "flags are checked before",
 	"store/store.go":                        "options are those of the commands",
 	"store/tableof.go":                      "rows of commands are no structs",
+	"store/paged/structs.go":                "likewise",
 	"store/cassandra/cassandra.go":          "names of stores are checked before",
 	"store/pebble/pebble.go":                "options are those of the commands",
 	"store/hbase/hbase.go":                  "options are those of the commands",
