@@ -42,7 +42,7 @@ func (tbl *Table) Get(ctx context.Context, key Row, columns ...string) (found Ro
 // A Put of a row that another client writes at the same time leaves one of the two rows, whole.
 //
 // If the schema was changed by another client, the values are in the columns they were meant for, whatever these are named and
-// however they are encrypted now; values of a column that was dropped are left out.
+// however they are encrypted now. A value of a column that was dropped is lost: then the error is [ErrSchemaChanged] and [ErrWritten].
 func (tbl *Table) Put(ctx context.Context, rows ...Row) error {
 	return tbl.call(ctx, "put", "put into", len(rows), func(ctx context.Context, t *engine.Engine) error { return t.Put(ctx, rows) })
 }

@@ -140,17 +140,29 @@ func (c *compiler) whole(p *listed) error {
 	before := maps.Clone(c.done)
 	defer func() { c.done = before }()
 	// What imports the package is checked again, with the types that its tests see.
-	maps.DeleteFunc(c.done, func(_ string, pkg *types.Package) bool { return imports(pkg, before[p.ImportPath]) })
+	imports := importsOf(before[p.ImportPath])
+	maps.DeleteFunc(c.done, func(_ string, pkg *types.Package) bool { return imports(pkg) })
 	c.done[p.ImportPath] = inside
 	_, err = c.check(p, p.ImportPath+"_test", p.XTestGoFiles, true)
 	return err
 }
 
-// imports reports whether a package of the module imports another, itself or through others of the module.
-func imports(pkg, other *types.Package) bool {
-	return pkg != nil && strings.HasPrefix(pkg.Path(), module+"/") && slices.ContainsFunc(pkg.Imports(), func(p *types.Package) bool {
-		return p == other || imports(p, other)
-	})
+// importsOf returns what reports whether a package of the module imports another, itself or through others of the module.
+func importsOf(other *types.Package) func(pkg *types.Package) bool {
+	known := make(map[*types.Package]bool) // there are many ways from one package to another
+	var imports func(pkg *types.Package) bool
+	imports = func(pkg *types.Package) bool {
+		if pkg == nil || !strings.HasPrefix(pkg.Path(), module+"/") {
+			return false
+		}
+		does, seen := known[pkg]
+		if !seen {
+			does = slices.ContainsFunc(pkg.Imports(), func(p *types.Package) bool { return p == other || imports(p) })
+			known[pkg] = does
+		}
+		return does
+	}
+	return imports
 }
 
 func (c *compiler) check(p *listed, path string, names []string, bodies bool) (*types.Package, error) {
