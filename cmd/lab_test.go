@@ -551,13 +551,13 @@ func TestUnwritableOutputIsAFailure(t *testing.T) {
 func TestTreeIsDropped(t *testing.T) {
 	for _, interrupted := range []bool{false, true} {
 		var db driver.DB
-		calls := 0
+		var calls atomic.Int64
 		ctx, cancel := context.WithCancel(t.Context())
 		e, _, stderr := testEnv(t, func(made driver.DB) driver.DB {
 			db = made
 			return intercept.New(made, func(_ context.Context, op intercept.Op, c intercept.Call) error {
 				if strings.HasPrefix(op.Family, "opebench_tree_") && op.Method != "Drop" {
-					if calls++; interrupted && calls == 50 {
+					if n := calls.Add(1); interrupted && n == 50 {
 						cancel()
 					}
 				}
@@ -573,7 +573,7 @@ func TestTreeIsDropped(t *testing.T) {
 		}
 		code := executeIn(ctx, e, []string{"run", "--scheme", "tree", "--n", "2000", "--queries", "3"})
 		require.Equal(t, interrupted, code != exit.OK, "%s", stderr)
-		require.GreaterOrEqual(t, calls, 50)
+		require.GreaterOrEqual(t, calls.Load(), int64(50))
 		names, err := db.Families(t.Context())
 		require.NoError(t, err)
 		for _, name := range names {
