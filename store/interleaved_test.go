@@ -3,11 +3,13 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rangecrypt/rangecrypt/internal/seal"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 )
@@ -16,11 +18,13 @@ import (
 type sleeper struct {
 	n    int // the call, counted from when the client was armed
 	then func()
+	end  int // if not zero, the client dies before this call
 
 	mu    sync.Mutex
 	armed bool
 	calls int
 	slept bool // otherwise the client makes fewer calls
+	died  bool // so, too
 }
 
 func (s *sleeper) over(db driver.DB) driver.DB {
@@ -31,6 +35,10 @@ func (s *sleeper) over(db driver.DB) driver.DB {
 			if s.calls++; s.calls == s.n {
 				s.slept = true
 				s.then()
+			}
+			if s.calls == s.end {
+				s.died = true
+				return drivertest.CrashBefore
 			}
 		}
 		return drivertest.NoFault
@@ -178,5 +186,91 @@ func TestPartOfEarlierConversionAtEveryCall(t *testing.T) {
 		_, err = convertParts(ctx, tbl, 2)
 		require.NoError(t, err)
 		require.Empty(t, oldRows(t, tbl), "before call %d", n)
+	}
+}
+
+// timedDB is a database in which the later of two writes is told by its timestamp.
+type timedDB struct {
+	driver.DB
+	clock *timestamps
+}
+
+func (db timedDB) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family, error) {
+	f, err := db.DB.Family(ctx, spec)
+	if err != nil || spec.Name[0] != 't' {
+		return f, err
+	}
+	return &timedFamily{stampedFamily{f, db.clock}}, nil
+}
+
+type timedFamily struct{ stampedFamily }
+
+func (f *timedFamily) Apply(ctx context.Context, mutations ...driver.Mutation) error {
+	for _, m := range mutations {
+		at := f.clock.next()
+		if err := f.Family.Apply(ctx, f.clock.merge(m, at, at)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *timedFamily) Replace(ctx context.Context, replacements ...driver.Replacement) ([]int, error) {
+	for _, r := range replacements {
+		m := driver.Mutation{Row: r.Row, Puts: r.Puts, Deletes: r.Deletes}
+		if err := f.Family.Apply(ctx, f.clock.merge(m, r.Seen.Stamp+1+int64(r.Rank), r.Seen.Stamp)); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+// A client converts rows, sleeps before one of its calls while another one changes the column and the keys once more and converts
+// all rows, and dies before that call or a later one, for each two calls. The rows stay at
+// the version of the later conversion, or at a later one.
+func TestConverterOfEarlierSchemaDiesAtEveryCall(t *testing.T) {
+	ctx := t.Context()
+	for n, slept := 1, true; slept; n++ {
+		for end, died := n, true; died; end++ {
+			db := timedDB{drivertest.NewMemory(), newTimestamps()}
+			st := stores(t, db, 1)[0]
+			tbl, err := st.Create(ctx, Schema{
+				Name: "t", Key: []KeyPart{HashedPart("id", Int8)}, Columns: []Column{OrderedColumn("celsius", Int8, MOPE)},
+			})
+			require.NoError(t, err)
+			for i := range int8(4) {
+				require.NoError(t, tbl.Put(ctx, Row{"id": i, "celsius": i}))
+			}
+			require.NoError(t, st.Alter(ctx, "t", ChangeColumn(OrderedColumn("celsius", Int8, Wozniak))))
+			versions := func() (all []uint32) {
+				for row, err := range tbl.now().Data.Scan(ctx, tbl.now().Rows(0, 1)) {
+					require.NoError(t, err)
+					h, err := seal.PeekHeader(row.Cells[0].Value)
+					require.NoError(t, err)
+					all = append(all, h.Policy)
+				}
+				return all
+			}
+			var converted []uint32
+			first := sleeper{n: n, end: end, then: func() {
+				require.NoError(t, st.RotateKeys(ctx, "t"))
+				require.NoError(t, st.Alter(ctx, "t", ChangeColumn(OrderedColumn("celsius", Int8, MOPE))))
+				_, err := tbl.Convert(ctx, nil)
+				require.NoError(t, err)
+				converted = versions()
+			}}
+			_, converting := first.opens(t, db)
+			_, err = converting.Convert(ctx, nil)
+			slept, died = first.slept, first.died
+			require.Equal(t, died, err != nil, "%v", err)
+			if !slept {
+				break
+			}
+			fresh, err := stores(t, db, 1)[0].Table(ctx, "t")
+			require.NoError(t, err)
+			what := fmt.Sprintf("asleep before call %d, dead before call %d", n, end)
+			require.Equal(t, 4, equally(t, fresh, what, "celsius"))
+			require.GreaterOrEqual(t, slices.Min(versions()), slices.Max(converted), what)
+		}
 	}
 }
