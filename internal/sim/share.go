@@ -26,5 +26,14 @@ func Share(all, few int) int {
 	return few
 }
 
-// Every returns 1 if [Full], else n: a test that could look at each case looks at each n-th.
-func Every(n int) int { return Share(1, n) }
+// LongShare returns how many cases a test has of which already some take a server minutes: all of them if [Long], some if
+// [Full], else few.
+func LongShare(all, some, few int) int {
+	if Long() {
+		return all
+	}
+	return Share(some, few)
+}
+
+// Every returns 1 if [Long], else n, or 3 at most if [Full]: a test that could look at each case looks at each n-th.
+func Every(n int) int { return LongShare(1, min(n, 3), n) }

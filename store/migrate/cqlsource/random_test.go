@@ -152,7 +152,7 @@ func TestStatementsWrittenInManyWays(t *testing.T) {
 	}
 	w := &scribbler{Rand: rand.New(rand.NewPCG(seed, 0)), keyspace: source.keyspace}
 	made, refused, failed := 0, 0, 0
-	for range sim.Share(1000, 150) {
+	for range sim.LongShare(1000, 250, 150) {
 		for _, a := range []string{"x1", "x2"} {
 			do(t, session, `UPDATE orders SET "FROM" = 'x' WHERE a = ? AND b IN (-1, -2) AND "C" IN (0x01, 0x02)`, a)
 		}
