@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rangecrypt/rangecrypt/internal/sim"
 	"github.com/rangecrypt/rangecrypt/internal/testdb"
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -22,6 +23,24 @@ func openWorking(t *testing.T, db driver.DB) *store.Store {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = st.Close(background) })
 	return st
+}
+
+// paceOf returns how long a client of a load waits between two calls. Beside a server, clients that wait less would take the
+// processors that its passes need, and make tables grow for as long as these take.
+func paceOf(kind testdb.Database) time.Duration {
+	if kind.Server {
+		return 10 * time.Millisecond
+	}
+	return time.Millisecond
+}
+
+// changesOf returns how many of n changes a test under load converts rows for. Cassandra lets the fourth conversion of a row within
+// a minute wait for the end of that minute, while the load goes on: only the long run waits for it.
+func changesOf(kind testdb.Database, n int) int {
+	if kind.Name == "cassandra" && !sim.Long() {
+		return min(n, 3)
+	}
+	return n
 }
 
 // Columns begin and cease to cover, and change their schemes, while clients add, delete and query rows that know the table as it
@@ -78,12 +97,18 @@ func TestCoveringChangesUnderLoad(t *testing.T) {
 						t.Errorf("%v", err)
 						return
 					}
-					time.Sleep(time.Millisecond)
+					time.Sleep(paceOf(kind))
 				}
 			})
 		}
 		for range 2 {
 			run(func(tbl *store.Table) error {
+				mu.Lock()
+				enough := kind.Server && len(state) >= 400
+				mu.Unlock()
+				if enough { // queries return them all
+					return nil
+				}
 				n := number.Add(1)
 				row := store.Row{"device": int8(n % 3), "celsius": int32(n % 50), "room": fmt.Sprint("r", n%4), "model": "m", "number": n}
 				if n%2 == 0 {
@@ -176,10 +201,13 @@ func TestCoveringChangesUnderLoad(t *testing.T) {
 			gone[n] = true
 			return nil
 		})
-		wait := 60 * time.Millisecond
+		wait, made := 60*time.Millisecond, 0
 		for i, c := range changes {
 			if kind.Server && i%2 == 1 && i != 3 {
 				continue
+			}
+			if made++; made > changesOf(kind, len(changes)) {
+				break
 			}
 			time.Sleep(wait)
 			if c.change == nil {

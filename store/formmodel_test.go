@@ -26,6 +26,7 @@ var formRuns = flag.Int("store.forms", 0, "runs of TestFormsUnderClientsThatDie 
 type formModel struct {
 	t       *testing.T
 	db      driver.DB
+	changes int
 	resting map[int64]int8 // rows that nobody writes
 	deaths  atomic.Int64
 	asked   atomic.Int64 // queries by several forms
@@ -96,7 +97,7 @@ func (c *mortal) writes(last map[int64]int8) error {
 
 // changes gives the column other schemes and search keys, and converts rows.
 func (c *mortal) changes(schemes []store.ColumnScheme) error {
-	for i := range 8 {
+	for i := range 2 * c.of.changes {
 		err := c.do(func() (err error) {
 			switch {
 			case i%2 == 1:
@@ -232,7 +233,7 @@ func TestFormsUnderClientsThatDie(t *testing.T) {
 	seed := seeded(t).Uint64()
 	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
 		runs := cmp.Or(*formRuns, map[bool]int{false: 6, true: 1}[kind.Server])
-		m := &formModel{t: t, db: kind.Open(t, nil)}
+		m := &formModel{t: t, db: kind.Open(t, nil), changes: changesOf(kind, 4)}
 		for i := range runs {
 			m.run(seed + uint64(i))
 		}

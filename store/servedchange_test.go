@@ -65,7 +65,7 @@ func TestServerIndexesChangeUnderLoad(t *testing.T) {
 					select {
 					case <-stop:
 						return
-					case <-time.After(time.Millisecond):
+					case <-time.After(paceOf(kind)):
 					}
 					if err := do(tbl, turn); err != nil {
 						t.Errorf("%v", err)
@@ -112,7 +112,7 @@ func TestServerIndexesChangeUnderLoad(t *testing.T) {
 		for by, where := range ways {
 			run(func(tbl *store.Table, _ int) error { return look(tbl, where, by) })
 		}
-		for _, c := range changes {
+		for _, c := range changes[:changesOf(kind, len(changes))] {
 			time.Sleep(40 * time.Millisecond)
 			if c.change == nil {
 				require.NoError(t, st.RotateKeys(background, "events"))
