@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Full reports whether long tests run all their cases: RANGECRYPT_REQUIRE lists "full", as in .ci/run. Elsewhere a few
-// are enough, the same in each run, so that all tests take minutes.
+// Full reports whether long tests run all their cases, but for those that are left to [Long]: RANGECRYPT_REQUIRE lists "full",
+// as in .ci/run. Elsewhere a few are enough, the same in each run, so that all tests take minutes.
 func Full() bool { return required("full") }
 
 // Long reports whether tests also do what need not be done with every change: RANGECRYPT_REQUIRE lists "long", as in
