@@ -217,8 +217,7 @@ func (f *timedFamily) Apply(ctx context.Context, mutations ...driver.Mutation) e
 
 func (f *timedFamily) Replace(ctx context.Context, replacements ...driver.Replacement) ([]int, error) {
 	for _, r := range replacements {
-		m := driver.Mutation{Row: r.Row, Puts: r.Puts, Deletes: r.Deletes}
-		if err := f.Family.Apply(ctx, f.clock.merge(m, r.Seen.Stamp+1+int64(r.Rank), r.Seen.Stamp)); err != nil {
+		if err := f.Family.Apply(ctx, f.clock.mergeReplacement(r)); err != nil {
 			return nil, err
 		}
 	}
@@ -226,8 +225,8 @@ func (f *timedFamily) Replace(ctx context.Context, replacements ...driver.Replac
 }
 
 // A client converts rows, sleeps before one of its calls while another one changes the column and the keys once more and converts
-// all rows, and dies before that call or a later one, for each two calls. The rows stay at
-// the version of the later conversion, or at a later one.
+// all rows, and dies before that call or a later one, for each two calls. The rows stay at the version of
+// the later conversion, or at a later one.
 func TestConverterOfEarlierSchemaDiesAtEveryCall(t *testing.T) {
 	ctx := t.Context()
 	for n, slept := 1, true; slept; n++ {

@@ -174,6 +174,12 @@ func (c *timestamps) merge(m driver.Mutation, puts, deletes int64) driver.Mutati
 	return m
 }
 
+// mergeReplacement does so of a replacement, whose timestamps follow on what it has seen.
+func (c *timestamps) mergeReplacement(r driver.Replacement) driver.Mutation {
+	m := driver.Mutation{Row: r.Row, Puts: r.Puts, Deletes: r.Deletes}
+	return c.merge(m, r.Seen.Stamp+1+int64(r.Rank), r.Seen.Stamp)
+}
+
 func (c *timestamps) fill(row []byte, cells []driver.Cell) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -270,8 +276,7 @@ func (f *schemaFamily) Replace(ctx context.Context, replacements ...driver.Repla
 	return replaceEach(replacements, func(r driver.Replacement, tooLate func()) error {
 		return f.db.w.call(f.db, fmt.Sprintf("apply %s %x replace", f.name[:1], r.Row), nil, func() error {
 			if clock := f.of.s.clock; clock != nil {
-				m := driver.Mutation{Row: r.Row, Puts: r.Puts, Deletes: r.Deletes}
-				return f.Family.Apply(context.Background(), clock.merge(m, r.Seen.Stamp+1+int64(r.Rank), r.Seen.Stamp))
+				return f.Family.Apply(context.Background(), clock.mergeReplacement(r))
 			}
 			return replaceOne(f.Family, r, tooLate)
 		})

@@ -26,8 +26,7 @@ func Share(all, few int) int {
 	return few
 }
 
-// LongShare returns how many cases a test has of which already some take a server minutes: all of them if [Long], some if
-// [Full], else few.
+// LongShare returns how many cases a test has whose cases are many even for [Full]: all of them if [Long], some if Full, else few.
 func LongShare(all, some, few int) int {
 	if Long() {
 		return all
