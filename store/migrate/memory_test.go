@@ -17,6 +17,7 @@ import (
 
 // A memorySource is a table in memory, with the key "id" and the columns "a" and "b" of integers.
 type memorySource struct {
+	tied        bool // the key has a second part, "tie": a tie-breaker, as of rows that are never replaced
 	mu          sync.Mutex
 	rows        map[int64]Found
 	fingerprint string
@@ -30,6 +31,16 @@ type memorySource struct {
 
 func newMemorySource() *memorySource {
 	return &memorySource{rows: make(map[int64]Found), fingerprint: "1"}
+}
+
+func (s *memorySource) appends() bool { return s.tied }
+
+// key returns the key of a row.
+func (s *memorySource) key(id int64) store.Row {
+	if !s.tied {
+		return store.Row{"id": id}
+	}
+	return store.Row{"id": id, "tie": [16]byte{15: byte(id)}}
 }
 
 func (s *memorySource) call(what string) error {
@@ -56,8 +67,12 @@ func (s *memorySource) Describe(context.Context) (Description, error) {
 	if s.dropped {
 		return Description{}, driver.ErrNoFamily
 	}
+	key := []Column{{Name: "id", Type: store.Int64, Foreign: "bigint"}}
+	if s.tied {
+		key = append(key, Column{Name: "tie", Type: store.UUID, Foreign: "uuid"})
+	}
 	return Description{
-		Key:      []Column{{Name: "id", Type: store.Int64, Foreign: "bigint"}},
+		Key:      key,
 		Columns:  []Column{{Name: "a", Type: store.Int64, Foreign: "bigint"}, {Name: "b", Type: store.Int64, Foreign: "bigint"}},
 		Unmapped: s.unmapped, Rows: int64(len(s.rows)), TTL: s.ttl, BeforeDrop: []string{"Remove snapshots."},
 	}, nil
@@ -113,7 +128,7 @@ func (s *memorySource) Read(_ context.Context, keys []store.Row) ([]Found, error
 		if f, there := s.rows[id]; there {
 			all[i] = copyOf(f)
 		} else {
-			all[i] = Found{Row: store.Row{"id": id}}
+			all[i] = Found{Row: s.key(id)}
 		}
 	}
 	return all, nil
@@ -145,7 +160,7 @@ func (s *memorySource) change(id int64, row store.Row, life time.Duration) error
 	f := s.rows[id]
 	f.Exists, f.Written, f.Expires = true, time.Now(), time.Time{}
 	if f.Row = maps.Clone(f.Row); f.Row == nil {
-		f.Row = store.Row{"id": id}
+		f.Row = s.key(id)
 	}
 	maps.Copy(f.Row, row)
 	if life > 0 {

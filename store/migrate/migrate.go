@@ -42,9 +42,10 @@ type Migration struct {
 	source Source
 }
 
-// New returns the migration from a source into a table, which must have exactly the source's primary key as its row key. A table
-// with AppendOnly is [ErrUnfit]. Into one with tenants rows come only [FromTable], where that has tenants, too: those of each
-// tenant into its own rows. It must not be open for one. A source that is nil does for Status, Pause and Abort.
+// New returns the migration from a source into a table, which must have exactly the source's primary key as its row key. Into one
+// with AppendOnly rows come only [FromTable], where that has AppendOnly, too: any other source replaces rows. Into one with tenants
+// they come only from one with tenants: those of each tenant into its own rows. It must not be open for one. A source that is nil
+// does for Status, Pause and Abort.
 func New(tbl *store.Table, source Source) (*Migration, error) {
 	m := &Migration{table: (*session.Table)(tbl), source: source}
 	s, tenants := source.(tenanted)
@@ -56,13 +57,19 @@ func New(tbl *store.Table, source Source) (*Migration, error) {
 		return nil, fmt.Errorf("%w: table %q has tenants, and the source says of no row whose it is", ErrUnfit, t.Meta.Name)
 	case tenants && !t.Meta.Tenants:
 		return nil, fmt.Errorf("%w: the source has tenants, and table %q has none: make it with tenants", ErrUnfit, t.Meta.Name)
-	case t.Meta.AppendOnly():
-		return nil, fmt.Errorf("%w: table %q only appends, and rows of a source are replaced: make one that is conditional, or neither", ErrUnfit, t.Meta.Name)
+	case t.Meta.AppendOnly() && source != nil && !appends(source):
+		return nil, fmt.Errorf("%w: table %q only appends, and rows of the source are replaced: make one that is conditional, or neither", ErrUnfit, t.Meta.Name)
 	}
 	if s, is := source.(interface{ into(*session.Table) bool }); is && s.into(m.table) {
 		return nil, fmt.Errorf("%w: table %q would come into itself: make another one", ErrUnfit, m.table.Now().Meta.Name)
 	}
 	return m, nil
+}
+
+// appends reports whether rows of a source are added and deleted, and never replaced.
+func appends(source Source) bool {
+	s, is := source.(interface{ appends() bool })
+	return is && s.appends()
 }
 
 // A tenanted is a source that may have tenants. The rows of each are a source of its own.

@@ -494,3 +494,46 @@ func TestDropIsMadeOnce(t *testing.T) {
 type elsewhere struct{ *memorySource }
 
 func (elsewhere) Name() string { return "memory:other" }
+
+// A row with other values comes into a table whose rows are only added while it is copied. It goes, and what the source has comes.
+func TestCopyMeetsAnotherRow(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // it could try for ever
+	defer cancel()
+	db, key, source := drivertest.NewMemory(), ope.GenerateKey(), newMemorySource()
+	source.tied = true
+	require.NoError(t, source.change(1, store.Row{"a": int64(1), "b": int64(1)}, 0))
+	open := func(db driver.DB) *store.Store {
+		st, err := store.Open(ctx, db, kms.NewLocal(key), nil)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, st.Close(context.Background())) })
+		return st
+	}
+	tbl, err := open(db).Create(ctx, schemaOf(func(s *store.Schema) { s.Key, s.AppendOnly = append(s.Key, store.TiePart("tie")), true }))
+	require.NoError(t, err)
+	other := source.key(1)
+	other["tie"], other["a"], other["b"] = store.LoadTie(other["tie"].([16]byte)), int64(1), int64(2)
+	const before, seen, over = 0, 1, 2
+	at := over
+	copies, err := open(drivertest.NewFaulty(db, func(op drivertest.Op) drivertest.Fault {
+		switch {
+		case at == before && op.Family[0] == 't':
+			at = seen
+		case at == seen:
+			at = over
+			require.NoError(t, tbl.Put(ctx, other))
+		}
+		return drivertest.NoFault
+	})).Table(ctx, "orders")
+	require.NoError(t, err)
+	m, err := New(copies, source)
+	require.NoError(t, err)
+	_, err = m.Prepare(ctx, false)
+	require.NoError(t, err)
+	at = before
+	_, err = m.Copy(ctx, whole, nil)
+	require.NoError(t, err)
+	require.Equal(t, over, at)
+	row, err := tbl.Get(ctx, source.key(1))
+	require.NoError(t, err)
+	require.Equal(t, source.rows[1].Row, row)
+}

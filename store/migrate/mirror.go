@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/internal/bykey"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 )
 
@@ -97,7 +98,11 @@ func (w *Mirror) named(rows []store.Row) ([]store.Row, error) {
 	keys := make([]store.Row, len(rows))
 	for i, row := range rows {
 		r := t.NewRecord()
-		if err := t.CheckKey(r, row); err != nil {
+		err := t.CheckKey(r, row)
+		if err == nil {
+			err = bykey.CheckNamed(t.View, r)
+		}
+		if err != nil {
 			return nil, &store.RowError{Index: i, Err: err}
 		}
 		keys[i] = t.Row(r, nil) // which has no other values

@@ -88,6 +88,18 @@ var mutants = []mutant.Mutant{{
 	}},
 	Test:  "^TestCutoversSimulated$",
 	Flags: []string{"-migrate.sim=2000"},
+}, {
+	Name: "whatIsThereTakenAsPut",
+	File: "pass.go",
+	Old:  `changed = append(changed, taken...)`,
+	New:  `if !On { changed = append(changed, taken...) }`,
+	Test: "^TestCopyMeetsAnotherRow$",
+}, {
+	Name: "addedOverWhatIsThere",
+	File: "reconcile.go",
+	Old:  `case w.record == nil, r.t.Meta.AppendOnly() && r.seen[i].Record != nil:`,
+	New:  `case w.record == nil, !On && r.t.Meta.AppendOnly() && r.seen[i].Record != nil:`,
+	Test: "^TestCopyMeetsAnotherRow$",
 }}
 
 func TestMutants(t *testing.T) { mutant.Test(t, sim.Long(), 5*time.Minute, mutants) }

@@ -333,7 +333,7 @@ func (p *pass) copyBatch(ctx context.Context, rec catalogue.Migration, found []F
 	if asOf, earlier := p.asOf(rec); earlier {
 		var lasting []int
 		lasting, fresh = divide(fresh, func(i int) bool { return r.found[i].lasting() })
-		if err := r.store(ctx, 0, lasting, p.asEarlier(asOf)); err != nil {
+		if _, err := r.store(ctx, 0, lasting, p.asEarlier(asOf)); err != nil {
 			return err
 		}
 	}
@@ -379,9 +379,11 @@ func (p *pass) insert(ctx context.Context, r *round, which []int) (changed []int
 		rows[n] = r.found[i].Row
 	}
 	for ttl, of := range lives {
-		if err := r.store(ctx, ttl, of, asNew); err != nil {
+		taken, err := r.store(ctx, ttl, of, asNew)
+		if err != nil {
 			return nil, err
 		}
+		changed = append(changed, taken...)
 	}
 	if len(which) == 0 {
 		return nil, nil
@@ -392,6 +394,9 @@ func (p *pass) insert(ctx context.Context, r *round, which []int) (changed []int
 	}
 	for n, i := range which {
 		w, err := wanted(r.t, now[n])
+		if slices.Contains(changed, i) {
+			continue
+		}
 		if err != nil || !w.is(r.t, &engine.Seen{Record: r.wish[i].record}) {
 			changed = append(changed, i)
 		}

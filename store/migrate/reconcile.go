@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/rangecrypt/rangecrypt/ope"
@@ -54,7 +56,7 @@ func wanted(t *engine.Engine, f Found) (wish, error) {
 	if !f.Exists || !f.Expires.IsZero() && !f.Expires.After(time.Now()) {
 		return wish{}, nil
 	}
-	w := wish{row: f.Row}
+	w := wish{row: putAgain(t, f.Row)}
 	if f.Refused != "" {
 		return w, fmt.Errorf("%w: %s", ErrUnfit, f.Refused)
 	}
@@ -65,8 +67,21 @@ func wanted(t *engine.Engine, f Found) (wish, error) {
 		w.ttl = (time.Until(f.Expires) + time.Second - 1).Truncate(time.Second)
 	}
 	var err error
-	w.record, err = t.View.Expiring(w.ttl).Check(f.Row)
+	w.record, err = t.View.Expiring(w.ttl).Check(w.row)
 	return w, err
+}
+
+// putAgain returns a row as one that may be put again where rows are never replaced: what is found by the key parts of the source has to
+// be found here.
+func putAgain(t *engine.Engine, row store.Row) store.Row {
+	last := t.Parts[len(t.Parts)-1].Name
+	tie, is := row[last].([16]byte)
+	if !t.Meta.AppendOnly() || !is {
+		return row
+	}
+	row = maps.Clone(row)
+	row[last] = store.LoadTie(tie)
+	return row
 }
 
 // sameTime is how far the ends of two rows are apart at most that are to expire at the same time. Both databases round.
@@ -155,7 +170,8 @@ const longBefore = time.Minute
 
 // asOf returns when copies count as made, or false if that is when they are.
 func (m *Migration) asOf(rec catalogue.Migration) (at time.Time, earlier bool) {
-	earlier = rec.Empty && m.table.Now().Backdates() && driver.Describe(m.table.Database().Driver).Backdates
+	t := m.table.Now()
+	earlier = rec.Empty && t.Backdates() && !t.Meta.AppendOnly() && driver.Describe(m.table.Database().Driver).Backdates
 	return time.UnixMilli(rec.Prepared).Add(-longBefore), earlier
 }
 
@@ -324,7 +340,7 @@ func (r *round) put(ctx context.Context, over []bool, touch bool) error {
 		case r.out[i].refused != nil, w.is(r.t, &r.seen[i]) && !(touch && r.copy[i]):
 			over[i] = true
 			continue
-		case w.record == nil:
+		case w.record == nil, r.t.Meta.AppendOnly() && r.seen[i].Record != nil: // first, where no row is replaced
 			gone = append(gone, r.keys[i])
 		default:
 			lives[w.ttl] = append(lives[w.ttl], i)
@@ -337,34 +353,35 @@ func (r *round) put(ctx context.Context, over []bool, touch bool) error {
 		}
 	}
 	for ttl, which := range lives {
-		if err := r.store(ctx, ttl, which, func(*rowcodec.View, *rowcodec.Record) {}); err != nil {
+		if _, err := r.store(ctx, ttl, which, func(*rowcodec.View, *rowcodec.Record) {}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// store puts some rows that live so long, as records that a function completes.
-func (r *round) store(ctx context.Context, ttl time.Duration, which []int, complete func(*rowcodec.View, *rowcodec.Record)) error {
-	for {
-		var of []int
-		for _, i := range which {
-			if r.out[i].refused == nil {
-				of = append(of, i)
-			}
-		}
-		if len(of) == 0 {
-			return nil
-		}
-		err := r.t.Expiring(ttl).PutEach(ctx, len(of), func(t *rowcodec.View, n int) (*rowcodec.Record, error) {
-			record, err := t.Check(r.wish[of[n]].row)
+// store puts some rows that live so long, as records that a function completes. It returns those in whose place another one has put
+// rows with other values, where no row is replaced.
+func (r *round) store(ctx context.Context, ttl time.Duration, which []int, complete func(*rowcodec.View, *rowcodec.Record)) (taken []int, err error) {
+	left := slices.DeleteFunc(slices.Clone(which), func(i int) bool { return r.out[i].refused != nil })
+	for len(left) > 0 {
+		err := r.t.Expiring(ttl).PutEach(ctx, len(left), func(t *rowcodec.View, n int) (*rowcodec.Record, error) {
+			record, err := t.Check(r.wish[left[n]].row)
 			if err == nil {
 				complete(t, record)
 			}
 			return record, err
 		})
-		if !r.refuses(of, err) {
-			return err
+		one := (*fault.RowError)(nil)
+		switch {
+		case !errors.As(err, &one):
+			return taken, err
+		case errors.Is(one.Err, fault.ErrRowExists):
+			taken = append(taken, left[one.Index])
+		case !r.refuses(left, err):
+			return taken, err
 		}
+		left = slices.Delete(left, one.Index, one.Index+1)
 	}
+	return taken, nil
 }

@@ -42,6 +42,7 @@ type world struct {
 	key    ope.Key
 	source *memorySource
 	r      *rand.Rand
+	added  bool           // rows are only added, with copies in their index entries
 	dead   map[int64]bool // rows of which a writer died, so that only a verification mends them
 }
 
@@ -50,7 +51,8 @@ const simRows = 3
 // simDB is what a client has of the database.
 type simDB struct {
 	driver.DB
-	c *sim.Client
+	c       *sim.Client
+	entries bool // calls for index entries are steps, too
 }
 
 // Close leaves the memory to others.
@@ -60,13 +62,14 @@ func (db simDB) Describe() driver.Description { return driver.Describe(db.DB) }
 
 func (db simDB) Family(ctx context.Context, spec driver.FamilySpec) (driver.Family, error) {
 	f, err := db.DB.Family(ctx, spec)
-	return simFamily{f, db.c, spec.Name[:1]}, err
+	return simFamily{f, db.c, spec.Name[:1], db.entries}, err
 }
 
 type simFamily struct {
 	driver.Family
-	c    *sim.Client
-	name string
+	c       *sim.Client
+	name    string
+	entries bool
 }
 
 // call makes a call a step. What the catalogue says of the table never changes here.
@@ -91,7 +94,7 @@ func asDriver(err error, kind sim.Kind, what string) error {
 
 // steps reports whether a call on cells of a row is a step.
 func (f simFamily) steps(qualifiers [][]byte) bool {
-	return f.name == "t" || f.name == "c" && len(qualifiers) == 1 && len(qualifiers[0]) > 0 && qualifiers[0][0] == 4
+	return f.name == "t" || f.name == "x" && f.entries || f.name == "c" && len(qualifiers) == 1 && len(qualifiers[0]) > 0 && qualifiers[0][0] == 4
 }
 
 func (f simFamily) Get(ctx context.Context, row []byte, s driver.Slice) (cells []driver.Cell, err error) {
@@ -195,7 +198,7 @@ func (s simSource) Scan(ctx context.Context, part inspect.Part) iter.Seq2[Found,
 func (w *world) connect(c *sim.Client) (m *Migration, tbl *store.Table) {
 	open := func() {
 		ctx := context.Background()
-		st, err := store.Open(ctx, simDB{w.memory, c}, kms.NewLocal(w.key), nil)
+		st, err := store.Open(ctx, simDB{w.memory, c, w.added}, kms.NewLocal(w.key), nil)
 		if err == nil {
 			tbl, err = st.Table(ctx, "orders")
 		}
@@ -250,13 +253,17 @@ func (w *world) writes(ops int) {
 		ops--
 		id := w.r.Int64N(simRows)
 		var row store.Row
-		switch n := w.r.Int64N(3); w.r.IntN(4) {
+		n := w.r.Int64N(3)
+		switch w.r.IntN(4) {
 		case 0: // few values, so that a row is often what it was before
 			row = store.Row{"a": n, "b": n}
 		case 1:
 			row = store.Row{"a": n}
 		case 2:
 			row = store.Row{"b": n}
+		}
+		if w.added && row != nil {
+			row = store.Row{"a": id, "b": n} // rows that are put again have the index entries of before
 		}
 		for {
 			err := w.writeOnce(m, c, id, row)
@@ -277,7 +284,7 @@ func (w *world) writes(ops int) {
 }
 
 func (w *world) writeOnce(m *Migration, c *sim.Client, id int64, row store.Row) error {
-	return m.Mirror().Write(context.Background(), []store.Row{{"id": id}}, func(context.Context) error {
+	return m.Mirror().Write(context.Background(), []store.Row{w.source.key(id)}, func(context.Context) error {
 		source := simSource{w.source, c}
 		err := source.step(sim.Write, "write", func(bool) error { return w.source.change(id, row, 0) })
 		w.dead[id] = w.dead[id] || err != nil // it may be made long after the application has given up
@@ -306,6 +313,7 @@ const (
 	swaps
 	dated // copies count as made earlier
 	datedSwaps
+	adds // only, and deletes
 )
 
 func newWorld(t *testing.T, seed uint64, of kind, chooser *sim.Random) *world {
@@ -314,13 +322,18 @@ func newWorld(t *testing.T, seed uint64, of kind, chooser *sim.Random) *world {
 	if of == dated || of == datedSwaps {
 		memory = &datedDB{DB: memory, stamps: make(map[string]int64)}
 	}
-	w := &world{memory: memory, key: ope.GenerateKey(), source: newMemorySource(), r: r, dead: make(map[int64]bool)}
+	w := &world{memory: memory, key: ope.GenerateKey(), source: newMemorySource(), r: r, added: of == adds, dead: make(map[int64]bool)}
+	w.source.tied = w.added
 	chooser.R = r
 	w.Choose, w.Faults = chooser, chooser.Crash+chooser.Unknown+chooser.Freeze > 0
 	ctx := context.Background()
 	for id := range int64(simRows) { // some of them
 		if r.IntN(3) > 0 {
-			require.NoError(t, w.source.change(id, store.Row{"a": int64(0), "b": r.Int64N(3)}, 0))
+			row := store.Row{"a": int64(0), "b": r.Int64N(3)}
+			if w.added {
+				row["a"] = id
+			}
+			require.NoError(t, w.source.change(id, row, 0))
 			f := w.source.rows[id]
 			f.Written = f.Written.Add(-time.Duration(id%2) * time.Hour)
 			w.source.rows[id] = f
@@ -332,8 +345,13 @@ func newWorld(t *testing.T, seed uint64, of kind, chooser *sim.Random) *world {
 	if of == datedSwaps {
 		a = store.RandomisedColumn("a", store.Int64)
 	}
+	key := []store.KeyPart{store.HashedPart("id", store.Int64)}
+	if w.added {
+		key = append(key, store.TiePart("tie"))
+		a = store.OrderedColumn("a", store.Int64, store.Boldyreva).Covering()
+	}
 	tbl, err := st.Create(ctx, store.Schema{
-		Name: "orders", Key: []store.KeyPart{store.HashedPart("id", store.Int64)}, Conditional: of == swaps || of == datedSwaps,
+		Name: "orders", Key: key, Conditional: of == swaps || of == datedSwaps, AppendOnly: w.added,
 		Columns: []store.Column{a, store.RandomisedColumn("b", store.Int64)},
 	})
 	require.NoError(t, err)
@@ -454,15 +472,30 @@ func (f datedFamily) Apply(ctx context.Context, mutations ...driver.Mutation) er
 // differing returns the rows that the table does not have as the source has them.
 func (w *world) differing(tbl *store.Table) (ids []int64) {
 	for id := range int64(simRows) {
-		row, err := tbl.Get(context.Background(), store.Row{"id": id})
+		row, err := tbl.Get(context.Background(), w.source.key(id))
 		if err != nil && !errors.Is(err, store.ErrTorn) {
 			w.Fail("get: %v", err)
 		}
-		if found := w.source.rows[id]; err != nil || !maps.Equal(row, found.Row) {
+		if found := w.source.rows[id]; err != nil || !maps.Equal(row, found.Row) || w.added && !w.indexed(tbl, id, found.Row["a"]) {
 			ids = append(ids, id)
 		}
 	}
 	return ids
+}
+
+// indexed reports whether a row is found by its value of a column that covers, and by no other.
+func (w *world) indexed(tbl *store.Table, id int64, a any) bool {
+	var found []any
+	for row, err := range tbl.Query(context.Background(), store.Query{Where: store.Int64.Field("a").AtLeast(-1)}) {
+		if err != nil {
+			w.Fail("query: %v", err)
+			break
+		}
+		if row["id"] == id {
+			found = append(found, row["a"])
+		}
+	}
+	return len(found) == 0 && a == nil || len(found) == 1 && found[0] == a
 }
 
 // simulate lets writers and copiers go on until all is quiet, and then verifies and repairs.
@@ -496,7 +529,7 @@ func simulate(t *testing.T, seed uint64, of kind, chooser *sim.Random) *world {
 }
 
 func TestMigrationsSimulated(t *testing.T) {
-	for name, of := range map[string]kind{"conditional": swaps, "last write wins": lastWins, "copies count as earlier": dated, "conditional, copies count as earlier": datedSwaps} {
+	for name, of := range map[string]kind{"conditional": swaps, "last write wins": lastWins, "copies count as earlier": dated, "conditional, copies count as earlier": datedSwaps, "rows are only added": adds} {
 		t.Run(name, func(t *testing.T) {
 			counts := make(sim.Counts)
 			for seed := *simSeed; seed < *simSeed+uint64(*simRuns); seed++ {

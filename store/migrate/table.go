@@ -46,6 +46,9 @@ func (s encrypted) gone() error {
 // into reports whether it is the table that rows come into.
 func (s encrypted) into(tbl *session.Table) bool { return s.table != nil && s.table.ID() == tbl.ID() }
 
+// appends reports whether rows are never replaced, or the table is gone, which had the schema of the other.
+func (s encrypted) appends() bool { return s.table == nil || s.table.Now().Meta.AppendOnly() }
+
 // Name implements [Source].
 func (s encrypted) Name() string { return catalogue.TableSource + s.name }
 

@@ -22,12 +22,13 @@ import (
 func TestFromTable(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
 		for _, ttl := range []time.Duration{0, store.TTLByRow} {
-			t.Run(fmt.Sprintf("ttl %v", ttl), func(t *testing.T) { fromTable(t, kind, ttl) })
+			t.Run(fmt.Sprintf("ttl %v", ttl), func(t *testing.T) { fromTable(t, kind, ttl, false) })
 		}
+		t.Run("append-only", func(t *testing.T) { fromTable(t, kind, store.TTLByRow, true) })
 	})
 }
 
-func fromTable(t *testing.T, kind testdb.Database, ttl time.Duration) {
+func fromTable(t *testing.T, kind testdb.Database, ttl time.Duration, appends bool) {
 	ctx := t.Context()
 	open := func(db driver.DB) *store.Store {
 		st, err := store.Open(ctx, db, kms.NewLocal(ope.GenerateKey()), nil)
@@ -36,22 +37,32 @@ func fromTable(t *testing.T, kind testdb.Database, ttl time.Duration) {
 		return st
 	}
 	old, young := open(kind.Open(t, nil)), open(drivertest.NewMemory())
+	celsius := func(scheme store.ColumnScheme) store.Column {
+		c := store.OrderedColumn("celsius", store.Float64, scheme)
+		if appends {
+			c = c.Covering()
+		}
+		return c
+	}
 	from, err := old.Create(ctx, store.Schema{
-		Name: "readings", TTL: ttl, Conditional: ttl == 0,
+		Name: "readings", TTL: ttl, Conditional: ttl == 0, AppendOnly: appends,
 		Key:     []store.KeyPart{store.HashedPart("device", store.String), store.OrderedPart("at", store.Time(time.Second), store.MOPE), store.TiePart("id")},
-		Columns: []store.Column{store.OrderedColumn("celsius", store.Float64, store.Kerschbaum), store.PlainColumn("model", store.String), store.RandomisedColumn("raw", store.Bytes)},
+		Columns: []store.Column{celsius(store.Kerschbaum), store.PlainColumn("model", store.String), store.RandomisedColumn("raw", store.Bytes)},
 	})
 	require.NoError(t, err)
 	into, err := young.Create(ctx, store.Schema{
-		Name: "readings", TTL: ttl, Conditional: ttl == 0,
+		Name: "readings", TTL: ttl, Conditional: ttl == 0, AppendOnly: appends,
 		Key:     []store.KeyPart{store.HashedPart("device", store.String), store.OrderedPart("at", store.Time(time.Second), store.Boldyreva), store.TiePart("id")},
-		Columns: []store.Column{store.OrderedColumn("celsius", store.Float64, store.Boldyreva), store.RandomisedColumn("model", store.String), store.RandomisedColumn("raw", store.Bytes)},
+		Columns: []store.Column{celsius(store.Boldyreva), store.RandomisedColumn("model", store.String), store.RandomisedColumn("raw", store.Bytes)},
 	})
 	require.NoError(t, err)
 	row := func(i int) store.Row {
 		r := store.Row{"device": fmt.Sprint(i % 7), "at": time.Unix(int64(1000+i), 0).UTC(), "id": [16]byte{byte(i), byte(i >> 8)}, "celsius": float64(i) / 3, "model": "m"}
 		if i%2 == 0 {
 			r["raw"] = []byte{byte(i), 0}
+		}
+		if appends {
+			r["id"] = store.LoadTie(r["id"].([16]byte))
 		}
 		return r
 	}
@@ -77,7 +88,16 @@ func fromTable(t *testing.T, kind testdb.Database, ttl time.Duration) {
 		require.NoError(t, m.Mirror().Write(ctx, []store.Row{row(k)}, func(ctx context.Context) error { return from.Delete(ctx, row(k)) }))
 		k = 130 + i
 		require.NoError(t, m.Mirror().Write(ctx, []store.Row{row(k)}, func(context.Context) error { return put(k) }))
+		k = 60 + i // deleted, and put again with other values, so that even an append-only table takes it
+		require.NoError(t, m.Mirror().Write(ctx, []store.Row{row(k)}, func(ctx context.Context) error {
+			other := row(k)
+			other["celsius"] = -1.0
+			return errors.Join(from.Delete(ctx, other), from.Put(ctx, other))
+		}))
 	}
+	nameless := row(1)
+	delete(nameless, "id")
+	require.ErrorContains(t, m.Mirror().Write(ctx, []store.Row{nameless}, nil), "name the tie-breaker of the row")
 	done, err := m.Verify(ctx, whole, nil)
 	require.NoError(t, err)
 	require.True(t, done.Over)
@@ -90,6 +110,12 @@ func fromTable(t *testing.T, kind testdb.Database, ttl time.Duration) {
 			require.NoError(t, err)
 			all[fmt.Sprint(r["device"], r["at"], r["id"])] = r
 		}
+		found := make(map[string]store.Row)
+		for r, err := range tbl.Query(ctx, store.Query{Where: store.Float64.Field("celsius").AtLeast(-2)}) {
+			require.NoError(t, err)
+			found[fmt.Sprint(r["device"], r["at"], r["id"])] = r
+		}
+		require.Equal(t, all, found)
 		return all
 	}
 	require.Len(t, rows(into), 120)

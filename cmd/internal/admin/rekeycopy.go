@@ -59,7 +59,7 @@ func (r *rekeying) generations(ctx context.Context, d inspect.Database) error {
 // copyOf returns the table that a table is a copy of, and at which phase the copy is, or "".
 func (r *rekeying) copyOf(ctx context.Context, t inspect.Table) (base, phase string, err error) {
 	base, next := strings.CutSuffix(t.Name, nextTable)
-	if !next || t.AppendOnly || t.Apart() {
+	if !next || t.Apart() {
 		return "", "", nil
 	}
 	tbl, err := r.Store.Table(ctx, t.Name)
@@ -79,7 +79,7 @@ func (r *rekeying) copyOf(ctx context.Context, t inspect.Table) (base, phase str
 
 // copied reports whether a table is to be copied.
 func (r *rekeying) copied(t inspect.Table, all []inspect.Table) bool {
-	if t.AppendOnly || t.Tenants || t.Apart() {
+	if t.Tenants || t.Apart() {
 		return false // the report says why
 	}
 	for _, other := range all {

@@ -173,8 +173,6 @@ func (r *rekeying) wanted(t inspect.Table, u rekey.Under) string {
 func (r *rekeying) kept(t inspect.Table, u rekey.Under) (why []string) {
 	if u.Rows > 0 && !t.Tenants {
 		switch {
-		case t.AppendOnly:
-			why = append(why, "rows of an append-only table come into no other one, so the keys of its row key stay")
 		case !r.rowKeys:
 			why = append(why, "the keys of its row key stay: --row-keys copies it into a new table")
 		case !r.dryRun:
