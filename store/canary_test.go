@@ -552,7 +552,7 @@ func TestCanaryOnDisk(t *testing.T) {
 
 // Nor does any byte to or from a server.
 func TestCanaryOnTheWire(t *testing.T) {
-	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
+	testdb.Every(t, func(t *testing.T, kind testdb.Database) {
 		if !kind.Server {
 			return
 		}

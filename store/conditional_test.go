@@ -59,7 +59,7 @@ func randomHolder(r *rand.Rand) store.Row {
 // Rows are as a map has them after any calls, whose outcomes are sometimes unknown, and are found
 // by all of their columns.
 func TestConditionalTable(t *testing.T) {
-	testdb.Each(t, func(t *testing.T, database testdb.Database) {
+	testdb.Every(t, func(t *testing.T, database testdb.Database) {
 		for _, layout := range []bool{packed, cellPerColumn} {
 			if !database.Runs(layout == packed) {
 				continue
@@ -341,7 +341,7 @@ func TestUpdateIsDoneOnce(t *testing.T) {
 
 // Many clients update one row, each a column of its own, and each column has the last value.
 func TestConcurrentUpdates(t *testing.T) {
-	testdb.Each(t, func(t *testing.T, database testdb.Database) {
+	testdb.Every(t, func(t *testing.T, database testdb.Database) {
 		db := database.Open(t, nil)
 		created := create(t, open(t, db), holders(packed))
 		require.NoError(t, created.Put(background, store.Row{"id": int64(1)}))

@@ -140,7 +140,7 @@ func TestCopiesExpire(t *testing.T) {
 // On each database copies go with their rows: after expiry and before the database removes them nobody finds them, and at
 // last nothing is left.
 func TestCopiesExpireInDatabases(t *testing.T) {
-	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
+	testdb.Every(t, func(t *testing.T, kind testdb.Database) {
 		ctx, db := t.Context(), kind.Open(t, nil)
 		st := stores(t, db, 1)[0]
 		st.db.Clock = rowcodec.Clock{Grace: 3 * time.Second}

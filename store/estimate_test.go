@@ -29,7 +29,7 @@ func eachEstimated(t *testing.T, rows int, columns []store.Column, row func(i in
 		{"partitions", hashed, 300}, {"few partitions", hashed, 4}, {"plain", store.PlainPart("k", store.Int64), rows},
 		{"ordered", store.OrderedPart("k", store.Int64, store.MOPE), 300}, {"hashed", hashed, rows},
 	}
-	for _, k := range leads[:sim.Share(len(leads), 2)] {
+	for _, k := range leads[:sim.LongShare(len(leads), 2, 2)] {
 		tbl := create(t, st, store.Schema{Name: k.what, Key: []store.KeyPart{k.part, store.PlainPart("n", store.Int64)}, Columns: columns})
 		var batch []store.Row
 		for i := range rows {
@@ -129,13 +129,16 @@ func TestEstimatesOfNulls(t *testing.T) {
 
 // Each database has its own order of rows, and its own ranges of them.
 func TestEstimatesOnEachDatabase(t *testing.T) {
-	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
+	testdb.Every(t, func(t *testing.T, kind testdb.Database) {
 		const rows = 5000
 		st := open(t, kind.Open(t, nil))
 		for first, part := range map[string]store.KeyPart{
 			"hashed": store.HashedPart("k", store.Int64), "plain": store.PlainPart("k", store.Int64), "ordered": store.OrderedPart("k", store.Int64, store.MOPE),
 		} {
 			for _, values := range []int{2, rows} {
+				if !kind.Runs(first == "hashed" || values == rows) {
+					continue
+				}
 				tbl := create(t, st, store.Schema{
 					Name: fmt.Sprint(first, values), Key: []store.KeyPart{part, store.OrderedPart("n", store.Int64, store.MOPE)},
 					Columns: []store.Column{store.OrderedColumn("c", store.Int64, store.MOPE)},

@@ -636,7 +636,7 @@ func TestModel(t *testing.T) {
 	seed := seeded(t).Uint64()
 	var mu sync.Mutex
 	first := make(map[string]history)
-	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
+	testdb.Every(t, func(t *testing.T, kind testdb.Database) {
 		ops := *opsFlag
 		if testing.Short() {
 			ops = (ops + 1) / 2

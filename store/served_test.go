@@ -291,7 +291,7 @@ func TestServerIndexRefuses(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, families, 1, "nothing is left but the catalogue: %v", families)
 	}
-	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
+	testdb.Every(t, func(t *testing.T, kind testdb.Database) {
 		if kind.Name == "hbase" || kind.Name == "pebble" {
 			_, err := open(t, kind.Open(t, nil)).Create(background, served("places"))
 			refused(err, store.ErrSchema, kind.Name+" keeps none", "leave it out")

@@ -224,7 +224,7 @@ func TestIncrement(t *testing.T) {
 
 // All increments of clients that are at it at the same time count, and none twice, whatever becomes of answers.
 func TestIncrementsCount(t *testing.T) {
-	testdb.Each(t, func(t *testing.T, database testdb.Database) {
+	testdb.Every(t, func(t *testing.T, database testdb.Database) {
 		const clients, times = 4, 8
 		db := database.Open(t, nil)
 		created := create(t, open(t, db), holders(packed))

@@ -14,6 +14,7 @@ import (
 	"crypto/tls"
 	"encoding/hex"
 	"errors"
+	"hash/fnv"
 	"io"
 	"net"
 	"os"
@@ -79,9 +80,33 @@ var All = []Database{
 	{Name: "hbase", Server: true, fresh: fresh, join: joinHBase, remove: dropFamilies},
 }
 
-// Each runs a test once for every kind of database, as a subtest of its name. It returns before the
-// subtests of servers have begun: those run at the same time, since they mostly wait.
+// Each runs a test on the kinds of databases, each as a subtest of its name: in memory, on the embedded one, and on one of the
+// servers, which the test's name chooses, or on all if RANGECRYPT_REQUIRE lists "long". What is special to a server is for the
+// contract of databases, or for [Every]. It returns before the subtests of servers have begun: those run at the same time, since
+// they mostly wait.
 func Each(t *testing.T, test func(t *testing.T, db Database)) {
+	Every(t, func(t *testing.T, db Database) {
+		if other := db.other(); db.Server && os.Getenv(other.variable()) != "" && !required("long") && !chosen(t.Name(), db) {
+			t.Skip("it runs on " + other.Name)
+		}
+		test(t, db)
+	})
+}
+
+// other returns the server that is not this one.
+func (d Database) other() Database {
+	return All[slices.IndexFunc(All, func(o Database) bool { return o.Server && o.Name != d.Name })]
+}
+
+// chosen reports whether a test runs on the server of its subtest.
+func chosen(name string, db Database) bool {
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, strings.TrimSuffix(name, db.Name))
+	return h.Sum32()%2 == 0 == (db.Name == "cassandra")
+}
+
+// Every is [Each] for a test that runs on all of them, as its findings have differed by server, or may.
+func Every(t *testing.T, test func(t *testing.T, db Database)) {
 	for _, db := range All {
 		t.Run(db.Name, func(t *testing.T) {
 			db.Need(t)

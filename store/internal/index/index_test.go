@@ -37,7 +37,7 @@ func openTestIndex(tb testing.TB, db driver.DB) ope.Index {
 }
 
 func TestIndex(t *testing.T) {
-	testdb.Each(t, func(t *testing.T, kind testdb.Database) {
+	testdb.Every(t, func(t *testing.T, kind testdb.Database) {
 		db := kind.Open(t, nil)
 		opetest.TestIndex(t, func(tb testing.TB) ope.Index { return openTestIndex(tb, db) })
 	})
