@@ -166,6 +166,7 @@ func (m *Migration) look(ctx context.Context, keys [][]byte, rows []store.Row, o
 //
 // Two copies of a row count as made at the same time, and the database may keep cells of both. They have one write id if the row
 // was the same. It is another one only if its writer died before the Mirror was told: then the row is torn, which a verification mends.
+// Rows that are only added come as of now: their write ids are those of their tie-breakers.
 const longBefore = time.Minute
 
 // asOf returns when copies count as made, or false if that is when they are.

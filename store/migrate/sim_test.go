@@ -28,7 +28,7 @@ import (
 )
 
 var (
-	simRuns = flag.Int("migrate.sim", sim.Share(500, 60), "schedules of each simulation of a migration")
+	simRuns = flag.Int("migrate.sim", sim.LongShare(500, 150, 60), "schedules of each simulation of a migration")
 	simSeed = flag.Uint64("migrate.simseed", 1, "seed of the first one; the next ones follow")
 )
 
