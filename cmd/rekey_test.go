@@ -17,10 +17,30 @@ import (
 
 // A rekeying that is killed again and again is ended by the same command. No row is lost, and nothing is left under an old key.
 func TestKilledRekey(t *testing.T) {
-	rows := sim.Share(5000, 1500)
-	for name, test := range map[string]struct{ args, store string }{
-		"in the store":       {"rekey --all --yes --list old --store pebble:data --key app.key", "pebble:data"},
-		"into another store": {"rekey --into pebble:other --into-key app.key --yes --store pebble:data --key app.key", "pebble:other"},
+	rows := sim.LongShare(5000, 1500, 1500)
+	const all, into = "rekey --all --yes --list old --store pebble:data --key app.key", "rekey --into pebble:other --into-key app.key --yes --store pebble:data --key app.key"
+	const replaced = `table: log
+conditional: true
+key:
+  - {name: id, type: int64, encryption: ordered, scheme: mope}
+columns:
+  - {name: level, type: int64, encryption: ordered, scheme: kerschbaum}
+  - {name: note, type: string, encryption: randomised}
+`
+	const added = `table: log
+append-only: true
+key:
+  - {name: id, type: int64, encryption: ordered, scheme: mope}
+  - {name: tie, encryption: tie}
+columns:
+  - {name: level, type: int64, encryption: ordered, scheme: mope, covering: true}
+  - {name: note, type: string, encryption: randomised}
+`
+	for name, test := range map[string]struct{ schema, args, store string }{
+		"in the store":                    {replaced, all, "pebble:data"},
+		"into another store":              {replaced, into, "pebble:other"},
+		"append-only, in the store":       {added, all, "pebble:data"},
+		"append-only, into another store": {added, into, "pebble:other"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -37,14 +57,7 @@ func TestKilledRekey(t *testing.T) {
 				fmt.Fprintf(&csv, "%d,%d,note %[1]d\n", i, i%100)
 			}
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "rows.csv"), []byte(csv.String()), 0o600))
-			require.NoError(t, os.WriteFile(filepath.Join(dir, "log.yaml"), []byte(`table: log
-conditional: true
-key:
-  - {name: id, type: int64, encryption: ordered, scheme: mope}
-columns:
-  - {name: level, type: int64, encryption: ordered, scheme: kerschbaum}
-  - {name: note, type: string, encryption: randomised}
-`), 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "log.yaml"), []byte(test.schema), 0o600))
 			run("keys generate app.key")
 			run("table create log.yaml --store pebble:data --key app.key")
 			run("table insert log --input rows.csv --store pebble:data --key app.key")
