@@ -42,7 +42,6 @@ type world struct {
 	key    ope.Key
 	source *memorySource
 	r      *rand.Rand
-	added  bool           // rows are only added, with copies in their index entries
 	dead   map[int64]bool // rows of which a writer died, so that only a verification mends them
 }
 
@@ -198,7 +197,7 @@ func (s simSource) Scan(ctx context.Context, part inspect.Part) iter.Seq2[Found,
 func (w *world) connect(c *sim.Client) (m *Migration, tbl *store.Table) {
 	open := func() {
 		ctx := context.Background()
-		st, err := store.Open(ctx, simDB{w.memory, c, w.added}, kms.NewLocal(w.key), nil)
+		st, err := store.Open(ctx, simDB{w.memory, c, w.source.tied}, kms.NewLocal(w.key), nil)
 		if err == nil {
 			tbl, err = st.Table(ctx, "orders")
 		}
@@ -262,7 +261,7 @@ func (w *world) writes(ops int) {
 		case 2:
 			row = store.Row{"b": n}
 		}
-		if w.added && row != nil {
+		if w.source.tied && row != nil {
 			row = store.Row{"a": id, "b": n} // rows that are put again have the index entries of before
 		}
 		for {
@@ -322,15 +321,15 @@ func newWorld(t *testing.T, seed uint64, of kind, chooser *sim.Random) *world {
 	if of == dated || of == datedSwaps {
 		memory = &datedDB{DB: memory, stamps: make(map[string]int64)}
 	}
-	w := &world{memory: memory, key: ope.GenerateKey(), source: newMemorySource(), r: r, added: of == adds, dead: make(map[int64]bool)}
-	w.source.tied = w.added
+	w := &world{memory: memory, key: ope.GenerateKey(), source: newMemorySource(), r: r, dead: make(map[int64]bool)}
+	w.source.tied = of == adds // with copies in their index entries
 	chooser.R = r
 	w.Choose, w.Faults = chooser, chooser.Crash+chooser.Unknown+chooser.Freeze > 0
 	ctx := context.Background()
 	for id := range int64(simRows) { // some of them
 		if r.IntN(3) > 0 {
 			row := store.Row{"a": int64(0), "b": r.Int64N(3)}
-			if w.added {
+			if w.source.tied {
 				row["a"] = id
 			}
 			require.NoError(t, w.source.change(id, row, 0))
@@ -346,12 +345,12 @@ func newWorld(t *testing.T, seed uint64, of kind, chooser *sim.Random) *world {
 		a = store.RandomisedColumn("a", store.Int64)
 	}
 	key := []store.KeyPart{store.HashedPart("id", store.Int64)}
-	if w.added {
+	if w.source.tied {
 		key = append(key, store.TiePart("tie"))
 		a = store.OrderedColumn("a", store.Int64, store.Boldyreva).Covering()
 	}
 	tbl, err := st.Create(ctx, store.Schema{
-		Name: "orders", Key: key, Conditional: of == swaps || of == datedSwaps, AppendOnly: w.added,
+		Name: "orders", Key: key, Conditional: of == swaps || of == datedSwaps, AppendOnly: w.source.tied,
 		Columns: []store.Column{a, store.RandomisedColumn("b", store.Int64)},
 	})
 	require.NoError(t, err)
@@ -476,7 +475,7 @@ func (w *world) differing(tbl *store.Table) (ids []int64) {
 		if err != nil && !errors.Is(err, store.ErrTorn) {
 			w.Fail("get: %v", err)
 		}
-		if found := w.source.rows[id]; err != nil || !maps.Equal(row, found.Row) || w.added && !w.indexed(tbl, id, found.Row["a"]) {
+		if found := w.source.rows[id]; err != nil || !maps.Equal(row, found.Row) || w.source.tied && !w.indexed(tbl, id, found.Row["a"]) {
 			ids = append(ids, id)
 		}
 	}

@@ -36,7 +36,11 @@ func fromTable(t *testing.T, kind testdb.Database, ttl time.Duration, appends bo
 		t.Cleanup(func() { require.NoError(t, st.Close(context.Background())) })
 		return st
 	}
-	old, young := open(kind.Open(t, nil)), open(drivertest.NewMemory())
+	target := drivertest.NewMemory()
+	if appends { // in which rows come in another way
+		target = kind.Open(t, nil)
+	}
+	old, young := open(kind.Open(t, nil)), open(target)
 	celsius := func(scheme store.ColumnScheme) store.Column {
 		c := store.OrderedColumn("celsius", store.Float64, scheme)
 		if appends {
