@@ -112,7 +112,8 @@ func TiePart(name string) KeyPart {
 
 // A LoadTie, a [16]byte, is the value of a [TiePart] for a row of a load, which may be put again: the first bytes of a hash of the
 // load's name and the row's number. With [Schema.AppendOnly], a row that is there stays as it is; one with other values is
-// [ErrRowExists]. One process at a time runs a load. Its rows leave index entries when they are deleted, until [Table.Verify] repairs.
+// [ErrRowExists]; when a row expires does not count. An application that puts rows through a migrate.Mirror draws them, too, at random
+// and never zeros. One process at a time runs a load. Its rows leave index entries when they are deleted, until [Table.Verify] repairs.
 type LoadTie = rowcodec.LoadTie
 
 // RandomisedColumn is a column that is sealed and cannot be searched in the database.

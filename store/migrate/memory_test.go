@@ -40,7 +40,7 @@ func (s *memorySource) key(id int64) store.Row {
 	if !s.tied {
 		return store.Row{"id": id}
 	}
-	return store.Row{"id": id, "tie": [16]byte{15: byte(id)}}
+	return store.Row{"id": id, "tie": [16]byte{0: 1, 15: byte(id)}}
 }
 
 func (s *memorySource) call(what string) error {

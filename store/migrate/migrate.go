@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/internal/administer"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
 	"github.com/rangecrypt/rangecrypt/store/internal/session"
@@ -16,7 +17,7 @@ import (
 // Errors that callers may branch on. They are returned wrapped; use errors.Is.
 var (
 	// ErrPhase is returned when a migration is not at the phase that a call is for. The error says what comes next.
-	// [store.Store.Drop] returns it, too, of a table whose rows are coming into another one, and of that one.
+	// [store.Store.Drop] returns it, too, of a table whose rows are coming into another one of the same store, and of that one.
 	ErrPhase = fault.ErrPhase
 
 	// ErrCutOver is returned by [Mirror.Write] from the cut-over on: write to the store's table now. If the cut-over came while the
@@ -42,7 +43,8 @@ type Migration struct {
 	source Source
 }
 
-// New returns the migration from a source into a table, which must have exactly the source's primary key as its row key. Into one
+// New returns the migration from a source into a table, which must have exactly the source's primary key as its row key: names, types
+// and order. How it is encrypted may differ. Into one
 // with AppendOnly rows come only [FromTable], where that has AppendOnly, too: any other source replaces rows. Into one with tenants
 // they come only from one with tenants: those of each tenant into its own rows. It must not be open for one. A source that is nil
 // does for Status, Pause and Abort.
@@ -364,4 +366,10 @@ func (m *Migration) going(ctx context.Context) error {
 		err = ErrPaused
 	}
 	return err
+}
+
+// Followed returns [ErrPhase] if the rows of a table are coming into another one of the same store, or have come and the table is not
+// dropped yet: a writer without a [Mirror] would write what the other one never gets.
+func Followed(ctx context.Context, st *store.Store, table string) error {
+	return administer.Followed(ctx, session.Of(st), table)
 }

@@ -3,6 +3,7 @@ package migrate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -536,4 +537,63 @@ func TestCopyMeetsAnotherRow(t *testing.T) {
 	row, err := tbl.Get(ctx, source.key(1))
 	require.NoError(t, err)
 	require.Equal(t, source.rows[1].Row, row)
+}
+
+// A copy whose context ends after it has put a row looks at the source again all the same: who has deleted the row there has
+// found none in the table.
+func TestInterruptedCopyLooksAgain(t *testing.T) {
+	for _, appends := range []bool{false, true} {
+		t.Run(fmt.Sprint("appends ", appends), func(t *testing.T) {
+			source := newMemorySource()
+			source.tied = appends
+			require.NoError(t, source.change(1, store.Row{"a": int64(1), "b": int64(1)}, 0))
+			st, err := store.Open(t.Context(), drivertest.NewMemory(), kms.NewLocal(ope.GenerateKey()), nil)
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, st.Close(context.Background())) })
+			tbl, err := st.Create(t.Context(), schemaOf(func(s *store.Schema) {
+				if s.AppendOnly = appends; appends {
+					s.Key = append(s.Key, store.TiePart("tie"))
+				}
+			}))
+			require.NoError(t, err)
+			m, err := New(tbl, source)
+			require.NoError(t, err)
+			_, err = m.Prepare(t.Context(), false)
+			require.NoError(t, err)
+			ctx, cancel := context.WithCancel(t.Context())
+			reads := 0
+			source.before = func(what string) error {
+				if what == "read" {
+					if reads++; reads == 1 {
+						cancel()
+						return source.change(1, nil, 0)
+					}
+				}
+				return nil
+			}
+			_, err = m.Copy(ctx, whole, nil)
+			require.ErrorIs(t, err, context.Canceled)
+			require.Greater(t, reads, 1)
+			n, err := tbl.Count(t.Context(), store.Predicate{})
+			require.NoError(t, err)
+			require.Zero(t, n)
+		})
+	}
+}
+
+// However often a row is copied, it expires when it does.
+func TestLifeEndsWhenItDoes(t *testing.T) {
+	for range 3 { // a second may begin in between
+		now := time.Now()
+		end := now.Truncate(time.Second).Add(time.Hour)
+		life := lifeUntil(end)
+		if time.Now().Truncate(time.Second).Equal(now.Truncate(time.Second)) {
+			require.Zero(t, life%time.Second)
+			require.Equal(t, end, now.Add(life).Add(time.Second-1).Truncate(time.Second), "as a Put rounds")
+			require.Equal(t, end.Add(time.Second), now.Add(lifeUntil(end.Add(time.Millisecond))).Add(time.Second-1).Truncate(time.Second))
+			require.Equal(t, time.Second, lifeUntil(now), "0 would be for ever")
+			return
+		}
+	}
+	t.Fatal("seconds are too short here")
 }

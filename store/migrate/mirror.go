@@ -9,6 +9,8 @@ import (
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/internal/bykey"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
+	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
 // A Mirror lets an application write the source as before, and the table with it. All writers of the source have one before rows
@@ -38,12 +40,14 @@ func (m *Migration) MirrorOf(ctx context.Context, tenant string) (*Mirror, error
 }
 
 // Write calls apply, which is the application's own write of the source, and makes the rows of the table that have the keys what
-// the source has then. The keys are those of all rows that apply may change: of each Row, the key parts are read. From the
-// cut-over on it is [ErrCutOver], and nothing is written.
+// the source has then. The keys are those of all rows that apply may change: of each Row, the key parts are read, before apply is called.
+// In a table with AppendOnly the application draws the tie-breaker as a [store.LoadTie], so that it can name the row here.
+// From the cut-over on it is [ErrCutOver], and nothing is written.
 //
 // An error of apply is returned as it is, and the table follows what the source has all the same. If the table could not follow, the
 // error says that the source has the write and the table not yet. Write the same again, or leave it to a verification with repair.
-// A row that the table does not take is [ErrUnfit], and a key that is none ends the call before apply.
+// A row that the table does not take is [ErrUnfit]. A key that is none ends the call before apply, by an error of the store such as
+// [store.ErrColumn]: one without its tie-breaker, too.
 //
 // The table follows also where the context ends meanwhile: the call then takes up to ten seconds more. What failed may still come to
 // the source later, as a request does whose answer was too late. So the table counts as not verified from then on.
@@ -69,11 +73,8 @@ func (w *Mirror) Write(ctx context.Context, keys []store.Row, apply func(context
 		return w.m.failed(nothing, err)
 	}
 	applied := apply(ctx)
-	if ctx.Err() != nil {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), followTime)
-		defer cancel()
-	}
+	ctx, cancel := following(ctx)
+	defer cancel()
 	err = w.follow(ctx, keys)
 	if applied != nil {
 		err = errors.Join(err, w.doubt(ctx))
@@ -92,6 +93,19 @@ func (w *Mirror) Write(ctx context.Context, keys []store.Row, apply func(context
 // followTime is for how long the table follows the source when the context of a write has ended.
 const followTime = 10 * time.Second
 
+// following returns a context that ends followTime after another one, so that what is begun in the table is brought to its end.
+func following(ctx context.Context) (context.Context, context.CancelFunc) {
+	until, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(followTime):
+			cancel()
+		case <-until.Done():
+		}
+	})
+	return until, func() { stop(); cancel() }
+}
+
 // named returns rows that have the key parts of others only, as values of the types of the table.
 func (w *Mirror) named(rows []store.Row) ([]store.Row, error) {
 	t := w.m.table.Now()
@@ -100,6 +114,7 @@ func (w *Mirror) named(rows []store.Row) ([]store.Row, error) {
 		r := t.NewRecord()
 		err := t.CheckKey(r, row)
 		if err == nil {
+			r.Fresh = r.Fresh || zeroTie(t.View, r)
 			err = bykey.CheckNamed(t.View, r)
 		}
 		if err != nil {
@@ -108,6 +123,12 @@ func (w *Mirror) named(rows []store.Row) ([]store.Row, error) {
 		keys[i] = t.Row(r, nil) // which has no other values
 	}
 	return keys, nil
+}
+
+// zeroTie reports whether the tie-breaker of a row is zeros, as before a Put has drawn it.
+func zeroTie(t *rowcodec.View, r *rowcodec.Record) bool {
+	last := len(t.Parts) - 1
+	return t.Parts[last].Encryption == meta.TieBreaker && r.Values[last] == [16]byte{}
 }
 
 // doubt has the table verified again before the cut-over: the source may change without a word.

@@ -228,6 +228,9 @@ func (p *pass) mend(ctx context.Context, r *round, which []int) error {
 // Copy copies a part of the source into the table. What is there already stays if it is equal; otherwise it becomes what the
 // source has then. A copy loses to every dual write, deletions included. Any number of processes may copy, also the same
 // part, and cut the source differently. What is done is noted by the range of keys, and not read again.
+//
+// Where the context ends, the rows under way are brought to their end, for up to ten seconds more. A process that is killed, or
+// loses the database, may leave a row that was deleted meanwhile: a verification finds it, and removes it with Repair.
 func (m *Migration) Copy(ctx context.Context, part inspect.Part, opts *PassOptions) (PartDone, error) {
 	done, err := m.pass(opts).copy(ctx, part)
 	return done, m.failed(fmt.Sprintf("copy part %d of %d into", part.Index, part.Of), err)
@@ -318,6 +321,8 @@ func (p *pass) copyBatch(ctx context.Context, rec catalogue.Migration, found []F
 	if err := p.going(ctx); err != nil { // after the rows of the table were read
 		return err
 	}
+	ctx, cancel := following(ctx) // who has put rows looks at the source again, whatever happens
+	defer cancel()
 	var fresh, other []int
 	copied := make([]bool, len(found))
 	for i, w := range r.wish {

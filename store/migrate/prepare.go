@@ -42,7 +42,8 @@ func (m *Migration) Plan(ctx context.Context) (Plan, error) {
 
 // Prepare begins a migration, if its plan has nothing that is unfit or unmapped. All writers of the source write through a
 // [Mirror] before rows are copied. The table must be empty, unless the caller wants to continue with the rows that it has.
-// Nobody may be writing them through the Mirror of an earlier migration then.
+// Nobody may be writing them through the Mirror of an earlier migration then. A plan or a table that does not do is [ErrUnfit], a
+// migration that was prepared before [ErrPhase].
 func (m *Migration) Prepare(ctx context.Context, continues bool) (Plan, error) {
 	var p Plan
 	fingerprint, err := m.source.Fingerprint(ctx) // of before the plan: passes refuse what is altered during it

@@ -64,11 +64,17 @@ func wanted(t *engine.Engine, f Found) (wish, error) {
 		if !t.Meta.Expires() {
 			return w, fmt.Errorf("%w: the row expires, and rows of the table do not: make it with a time to live, and not conditional", ErrUnfit)
 		}
-		w.ttl = (time.Until(f.Expires) + time.Second - 1).Truncate(time.Second)
+		w.ttl = lifeUntil(f.Expires)
 	}
 	var err error
 	w.record, err = t.View.Expiring(w.ttl).Check(w.row)
 	return w, err
+}
+
+// lifeUntil returns the time to live, from 1 s on, of a row that is put now and that expires at a time, or up to a second later.
+func lifeUntil(end time.Time) time.Duration {
+	whole := end.Add(time.Second - 1).Truncate(time.Second)
+	return max(time.Second, time.Until(whole).Truncate(time.Second)) // a Put rounds up to whole seconds, too
 }
 
 // putAgain returns a row as one that may be put again where rows are never replaced: what is found by the key parts of the source has to

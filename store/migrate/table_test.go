@@ -61,7 +61,7 @@ func fromTable(t *testing.T, kind testdb.Database, ttl time.Duration, appends bo
 	})
 	require.NoError(t, err)
 	row := func(i int) store.Row {
-		r := store.Row{"device": fmt.Sprint(i % 7), "at": time.Unix(int64(1000+i), 0).UTC(), "id": [16]byte{byte(i), byte(i >> 8)}, "celsius": float64(i) / 3, "model": "m"}
+		r := store.Row{"device": fmt.Sprint(i % 7), "at": time.Unix(int64(1000+i), 0).UTC(), "id": [16]byte{byte(i), byte(i >> 8), 1}, "celsius": float64(i) / 3, "model": "m"}
 		if i%2 == 0 {
 			r["raw"] = []byte{byte(i), 0}
 		}
@@ -102,6 +102,8 @@ func fromTable(t *testing.T, kind testdb.Database, ttl time.Duration, appends bo
 	nameless := row(1)
 	delete(nameless, "id")
 	require.ErrorContains(t, m.Mirror().Write(ctx, []store.Row{nameless}, nil), "name the tie-breaker of the row")
+	nameless["id"] = store.Tie{} // as a struct has it before its Put
+	require.ErrorContains(t, m.Mirror().Write(ctx, []store.Row{nameless}, nil), "a Tie of zeros is none")
 	done, err := m.Verify(ctx, whole, nil)
 	require.NoError(t, err)
 	require.True(t, done.Over)

@@ -18,13 +18,14 @@ var (
 	errDiffers = errors.New("the table has other values than the source")
 	errMissing = errors.New("the table does not have the row")
 	errExtra   = errors.New("the source does not have the row")
-	errLate    = errors.New("the source was written after the cut-over, and the table has other values")
+	errLate    = errors.New("the source may have been written after the cut-over, and the table has other values")
 )
 
-// Verify compares a part of the source with the table, and a part of the table with the source: each row is compared. With repair,
-// rows that differ become what the source has. What writers leave for a moment is no difference. When all parts are done, that is
+// Verify compares a part of the source with the table, and a part of the table with the source: each row is compared. With Repair,
+// which is for before the cut-over, rows that differ become what the source has. What writers leave for a moment is no difference. When all parts are done, that is
 // one verification. The next call begins another one, and so does a repair of what the present one found; a part that this has done
-// is not read again.
+// is not read again. A dual write that failed has all parts verified again: go on until Over, also where a part that was being
+// verified then is [ErrPhase].
 //
 // After the cut-over it looks for rows of the source that were written later, by their write times, which must be those of the
 // clock here. Such a row went past the wrapper. It is no difference if the table has the same values.
