@@ -114,7 +114,7 @@ func (st *Store) RotateSearchKeys(ctx context.Context, table string, columns ...
 
 // RenameTable gives a table another name. Nothing but the catalogue is written, and tables that are
 // open stay so. A table that does not exist is [ErrNoTable], a name that is taken [ErrExists], a table of store/cell [ErrSchema], one whose rows
-// are coming into another table migrate.ErrPhase.
+// are coming into another table of this store migrate.ErrPhase.
 func (st *Store) RenameTable(ctx context.Context, from, to string) error {
 	return st.call(ctx, "rename", fmt.Sprintf("rename table %q", from), func(ctx context.Context) error {
 		return administer.RenameTable(ctx, st.db, from, to)
@@ -122,7 +122,7 @@ func (st *Store) RenameTable(ctx context.Context, from, to string) error {
 }
 
 // Drop removes a table with all its rows. One that does not exist is [ErrNoTable]; one with a column whose key a column of
-// another table shares is [ErrShared]; one whose migration goes on is migrate.ErrPhase. Readers and writers of the table get errors from now on.
+// another table shares is [ErrShared]; one whose migration goes on in this store is migrate.ErrPhase. Readers and writers of the table get errors from now on.
 func (st *Store) Drop(ctx context.Context, name string) error {
 	return st.call(ctx, "drop", fmt.Sprintf("drop table %q", name), func(ctx context.Context) error {
 		return administer.DropTable(ctx, st.db, name)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/internal/administer"
@@ -45,8 +46,16 @@ func begin(ctx context.Context, from *store.Store, table string, to *store.Store
 		return nil, err
 	}
 	status, err := m.Status(ctx)
-	if err != nil || status.Phase != "" {
+	if err != nil {
 		return m, err
+	}
+	if status.CutOver.IsZero() && status.Phase != "aborted" {
+		if err := sameSchema(ctx, from, table, (*session.Table)(into)); err != nil {
+			return m, err
+		}
+	}
+	if status.Phase != "" {
+		return m, nil
 	}
 	plan, err := m.Prepare(ctx, false)
 	if errors.Is(err, migrate.ErrPhase) {
@@ -58,25 +67,76 @@ func begin(ctx context.Context, from *store.Store, table string, to *store.Store
 	return m, err
 }
 
-// create makes the new table and, in another store, the tenants.
-func create(ctx context.Context, from *store.Store, table string, to *store.Store, as string) (*store.Table, error) {
+// schemaOf returns the schema of a table, as one that has another name.
+func schemaOf(ctx context.Context, from *store.Store, table, as string) (meta.Schema, error) {
 	old, err := session.Of(from).Named(ctx, table)
 	if err != nil {
-		return nil, err
+		return meta.Schema{}, err
 	}
 	schema, err := old.Now().Meta.Schema()
+	if err != nil {
+		return meta.Schema{}, err
+	}
+	schema.Name = as
+	for i := range schema.Columns {
+		if c := &schema.Columns[i]; c.Confidentiality == meta.OfColumns && c.Table == table {
+			c.Table = as
+		}
+	}
+	return schema, nil
+}
+
+// sameSchema returns an error if a table that is there is not what create would make: it would take the place of the other one, and
+// might store in the clear what that seals.
+func sameSchema(ctx context.Context, from *store.Store, table string, into *session.Table) error {
+	is, err := into.Now().Meta.Schema()
+	if err != nil {
+		return err
+	}
+	wanted, err := schemaOf(ctx, from, table, is.Name)
+	if err != nil {
+		return err
+	}
+	what := differsAt(is.Key, wanted.Key)
+	if what == "" {
+		what = differsAt(is.Columns, wanted.Columns)
+	}
+	is.Key, is.Columns, wanted.Key, wanted.Columns = nil, nil, nil, nil
+	switch {
+	case what == "" && reflect.DeepEqual(is, wanted):
+		return nil
+	case what == "":
+		what = "time to live, tenants, layout or how rows are written"
+	}
+	return fmt.Errorf("%w: table %q is there, and its schema is another one than that of table %q: %s. Drop it, rename it, or bring the rows into it with package migrate",
+		migrate.ErrUnfit, is.Name, table, what)
+}
+
+// differsAt says where columns, or parts of row keys, are stored in another way, or returns "".
+func differsAt(is, wanted []meta.Spec) string {
+	for i := range max(len(is), len(wanted)) {
+		if i >= len(is) || i >= len(wanted) {
+			return fmt.Sprintf("it has %d columns or parts of the key, and not %d", len(is), len(wanted))
+		}
+		a, b := is[i], wanted[i]
+		alike := a.Type.ID() == b.Type.ID()
+		a.Type, b.Type = nil, nil // which have functions
+		if !alike || !reflect.DeepEqual(a, b) {
+			return fmt.Sprintf("%q", b.Name)
+		}
+	}
+	return ""
+}
+
+// create makes the new table and, in another store, the tenants.
+func create(ctx context.Context, from *store.Store, table string, to *store.Store, as string) (*store.Table, error) {
+	schema, err := schemaOf(ctx, from, table, as)
 	if err != nil {
 		return nil, err
 	}
 	if schema.Tenants && session.Of(from) != session.Of(to) {
 		if err := createTenants(ctx, from, to); err != nil {
 			return nil, err
-		}
-	}
-	schema.Name = as
-	for i := range schema.Columns {
-		if c := &schema.Columns[i]; c.Confidentiality == meta.OfColumns && c.Table == table {
-			c.Table = as
 		}
 	}
 	made, err := administer.Create(ctx, session.Of(to), schema)

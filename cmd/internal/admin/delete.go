@@ -14,6 +14,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/migrate"
 )
 
 // deletedTogether is how many rows a call of the store deletes.
@@ -82,6 +83,11 @@ func (d *deletion) run(ctx context.Context, c *cli.Call) error {
 	if single, is := tbl.(*store.Table); is && d.by != "" { // before anybody is asked
 		if _, err := single.Explain(ctx, store.Query{Where: p, By: d.by}); err != nil {
 			return exit.Early(ctx, d.refused(ctx, tbl, p, err))
+		}
+	}
+	if !d.dryRun {
+		if err := migrate.Followed(ctx, c.Store, c.Arg()); err != nil {
+			return err
 		}
 	}
 	sayAssumed(c, d.values)

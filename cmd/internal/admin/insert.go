@@ -23,6 +23,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
 	"github.com/rangecrypt/rangecrypt/internal/cli/values"
 	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/migrate"
 )
 
 type insertRows struct {
@@ -163,6 +164,9 @@ func (o *insertRows) check(c *cli.Call) (err error) {
 
 func (o *insertRows) run(ctx context.Context, c *cli.Call) (err error) {
 	tbl, err := o.table(ctx, c)
+	if err == nil && !o.dryRun {
+		err = migrate.Followed(ctx, c.Store, c.Arg())
+	}
 	if err != nil {
 		return err
 	}

@@ -148,8 +148,12 @@ func (r *rekeying) within(ctx context.Context) error {
 	if err == nil {
 		err = r.readList(d)
 	}
+	var copied []string
+	if err == nil {
+		copied, err = r.toCopy(ctx, d)
+	}
 	if err == nil && !r.dryRun {
-		if err = r.generations(ctx, d); err == nil {
+		if err = r.generations(ctx, copied); err == nil {
 			err = r.replace(ctx)
 		}
 		if err == nil {

@@ -21,20 +21,19 @@ import (
 // nextTable follows the name of a table in that of the one which takes its place.
 const nextTable = ".next"
 
-// generations copies tables into new ones whose keys of row keys are listed, and goes on where an earlier call has begun.
-func (r *rekeying) generations(ctx context.Context, d inspect.Database) error {
-	if !r.rowKeys {
-		return nil
-	}
-	var names []string // of tables that are to be copied, or are being copied
+// longestCopied is how many bytes the name of a table has at most that is copied: any name has at most 100.
+const longestCopied = 100 - len(nextTable)
+
+// toCopy returns the tables that are to be copied, since the keys of their row keys are listed, and those that are being copied.
+func (r *rekeying) toCopy(ctx context.Context, d inspect.Database) (names []string, err error) {
 	for _, t := range d.Tables {
-		if !r.concerns(t.Name) {
+		if !r.concerns(t.Name) || !r.rowKeys {
 			continue
 		}
 		base, of, err := r.copyOf(ctx, t)
 		switch {
 		case err != nil:
-			return err
+			return nil, err
 		case base != "" && of == "dropped":
 			names = append(names, base) // which is gone, or about to go, and this one has not got its name yet
 		case base == "" && r.copied(t, d.Tables):
@@ -42,7 +41,23 @@ func (r *rekeying) generations(ctx context.Context, d inspect.Database) error {
 		}
 	}
 	slices.Sort(names)
-	if names = slices.Compact(names); len(names) == 0 {
+	all := slices.Compact(names)
+	names = slices.DeleteFunc(slices.Clone(all), func(name string) bool { // one that was made, and not prepared yet
+		base, next := strings.CutSuffix(name, nextTable)
+		return next && slices.Contains(all, base)
+	})
+	for _, name := range names {
+		if len(name) > longestCopied {
+			return nil, exit.Usagef("table %s: its name has %d bytes, and while the table is copied another one has that name and %q: 'rangecrypt table rename' gives it one of at most %d bytes",
+				show.Visible(name), len(name), nextTable, longestCopied)
+		}
+	}
+	return names, nil
+}
+
+// generations copies tables into new ones, and goes on where an earlier call has begun.
+func (r *rekeying) generations(ctx context.Context, names []string) error {
+	if len(names) == 0 {
 		return nil
 	}
 	if err := r.Confirm(ctx, fmt.Sprintf("Copy %s into new tables? All that write them must write through the wrapper of package store/migrate, or nobody may write.", listNames(names))); err != nil {
@@ -122,7 +137,8 @@ func (r *rekeying) toTheEnd(ctx context.Context, c *cli.Call, into string, of *m
 		return err
 	}
 	m := &migration{Call: c, table: tbl, into: into}
-	const steps = 20 // more are not made, unless others do the same
+	const steps = 20  // more are not made, unless others do the same
+	verified := false // by this call: what was deleted since an earlier one would come back
 	for n := 0; ; n++ {
 		s, err := of.Status(ctx)
 		if err != nil {
@@ -139,8 +155,9 @@ func (r *rekeying) toTheEnd(ctx context.Context, c *cli.Call, into string, of *m
 			return m.drop(ctx, of, false)
 		case s.Copied.IsZero():
 			err = m.copy(ctx, of, command.PartFlag{})
-		case s.Verified.Before(s.Copied):
+		case !verified || s.Verified.Before(s.Copied):
 			err = m.verify(ctx, of, command.PartFlag{}, true)
+			verified = err == nil
 		default:
 			err = m.cutover(ctx, of)
 		}

@@ -365,23 +365,60 @@ func unmigrated(ctx context.Context, db *session.Database, name string, into boo
 	if m == nil {
 		return fault.ErrNoTable
 	}
-	tables, err := e.Tables()
+	if into {
+		switch rec, err := db.Catalogue.Migration(ctx, m.ID); {
+		case err != nil:
+			return err
+		case rec.Phase.Dual():
+			return fmt.Errorf("%w: rows of %s are coming into it: cut the migration over, or abort it, before", fault.ErrPhase, rec.Source)
+		}
+	}
+	other, phase, err := follower(ctx, db, e, m)
+	if err == nil && phase.Dual() {
+		err = fmt.Errorf("%w: its rows are coming into table %q: cut the migration over, or abort it, before", fault.ErrPhase, other)
+	}
+	return err
+}
+
+// Followed returns [fault.ErrPhase] if the rows of a table are coming into another one of the database, or have come: what is written by
+// who does not know that would be missing there.
+func Followed(ctx context.Context, db *session.Database, name string) error {
+	e, err := db.Catalogue.All(ctx)
 	if err != nil {
 		return err
 	}
-	for _, other := range tables {
-		rec, err := db.Catalogue.Migration(ctx, other.ID)
-		switch {
-		case err != nil:
-			return err
-		case !rec.Phase.Dual():
-		case into && other.ID == m.ID:
-			return fmt.Errorf("%w: rows of %s are coming into it: cut the migration over, or abort it, before", fault.ErrPhase, rec.Source)
-		case rec.From(m):
-			return fmt.Errorf("%w: its rows are coming into table %q: cut the migration over, or abort it, before", fault.ErrPhase, other.Name)
-		}
+	m := e.Table(name)
+	if m == nil {
+		return fault.ErrNoTable
+	}
+	other, phase, err := follower(ctx, db, e, m)
+	switch {
+	case err != nil:
+		return err
+	case phase.Dual():
+		return fmt.Errorf("%w: the rows of table %q are coming into table %q, which would not get what is written here: let that come to its end, or abort it, before", fault.ErrPhase, name, other)
+	case phase == catalogue.PhaseCutOver:
+		return fmt.Errorf("%w: the rows of table %q are in table %q by now: write there", fault.ErrPhase, name, other)
 	}
 	return nil
+}
+
+// follower returns the table that the rows of another one are coming into, or have come, and the phase of that migration, or "".
+func follower(ctx context.Context, db *session.Database, e *catalogue.Edit, m *meta.Table) (name string, phase catalogue.Phase, err error) {
+	tables, err := e.Tables()
+	if err != nil {
+		return "", "", err
+	}
+	for _, other := range tables {
+		rec, err := db.Catalogue.Migration(ctx, other.ID)
+		if err != nil {
+			return "", "", err
+		}
+		if rec.From(m) && (rec.Phase.Dual() || rec.Phase == catalogue.PhaseCutOver) {
+			return other.Name, rec.Phase, nil
+		}
+	}
+	return "", "", nil
 }
 
 // dropFamilies closes a table that is gone, and drops what it had in the database.

@@ -218,7 +218,9 @@ func (l *Load) Name(said string, secret []byte) (string, error) {
 	own := hex.EncodeToString(mac.Sum(nil)[:5])
 	if l.goesOn && own != l.digits {
 		return "", exit.Usagef("load %s-%s is not of this input: give the same file, table, names of columns and flags as at first, or leave --load out for a load of its own; "+
-			"a column that was renamed since gets its former name by 'rangecrypt table alter NAME --rename new=old' until the load is done", name, l.digits)
+			"a column that was renamed since gets its former name by 'rangecrypt table alter NAME --rename new=old' until the load is done; "+
+			"if 'rangecrypt rekey' or 'rangecrypt migrate' has copied the table since, nobody can check the file: give the same bytes with --input - --load %s",
+			name, l.digits, name)
 	}
 	return name + "-" + own, nil
 }
