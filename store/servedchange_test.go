@@ -256,7 +256,7 @@ func (db noting) DropIndex(ctx context.Context, spec driver.FamilySpec, name str
 
 // Wherever a client dies that adds or removes a server index, or converts for that, another one goes on.
 func TestDeadClientsThatChangeServerIndexes(t *testing.T) {
-	step := sim.Share(1, 5)
+	step := sim.Every(5)
 	for first, fate := range []drivertest.Fault{drivertest.CrashBefore, drivertest.CrashAfter, drivertest.FailBefore, drivertest.FailAfter, drivertest.FailPartly} {
 		for _, removes := range []bool{false, true} {
 			for doomed := (doomedCall{fate: fate, n: 1 + first%step - step, reached: true}); doomed.reached; {

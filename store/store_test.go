@@ -20,7 +20,7 @@ import (
 
 var (
 	seedFlag = flag.Uint64("store.seed", 0, "seed of random tests; 0 draws one")
-	opsFlag  = flag.Int("store.ops", sim.Share(100, 40), "operations of a model-based test, for each schema and database")
+	opsFlag  = flag.Int("store.ops", sim.LongShare(100, 60, 40), "operations of a model-based test, for each schema and database")
 )
 
 func TestMain(m *testing.M) {

@@ -34,5 +34,5 @@ func LongShare(all, some, few int) int {
 	return Share(some, few)
 }
 
-// Every returns 1 if [Long], else n, or 3 at most if [Full]: a test that could look at each case looks at each n-th.
-func Every(n int) int { return LongShare(1, min(n, 3), n) }
+// Every returns 1 if [Long], else n: a test that could look at each case looks at each n-th.
+func Every(n int) int { return LongShare(1, n, n) }
