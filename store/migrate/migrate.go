@@ -43,9 +43,8 @@ type Migration struct {
 	source Source
 }
 
-// New returns the migration from a source into a table, which must have exactly the source's primary key as its row key: names, types
-// and order. How it is encrypted may differ. Into one
-// with AppendOnly rows come only [FromTable], where that has AppendOnly, too: any other source replaces rows. Into one with tenants
+// New returns the migration from a source into a table, which must have the source's primary key as its row key: the same names, types and
+// order, under any encryption. Into one with AppendOnly rows come only [FromTable], where that has AppendOnly, too: any other source replaces rows. Into one with tenants
 // they come only from one with tenants: those of each tenant into its own rows. It must not be open for one. A source that is nil
 // does for Status, Pause and Abort.
 func New(tbl *store.Table, source Source) (*Migration, error) {
@@ -341,7 +340,7 @@ func (m *Migration) unchanged(ctx context.Context, rec catalogue.Migration) erro
 	case err != nil:
 		return ofSource(err)
 	case fingerprint != rec.Fingerprint:
-		return fmt.Errorf("%w: the schema of %s has changed since: change it back, or abort the migration and prepare it again", ErrSource, rec.Source)
+		return fmt.Errorf("%w: the schema of %s has changed since: change it back or, before the cut-over, abort the migration and prepare it again", ErrSource, rec.Source)
 	}
 	return nil
 }

@@ -9,8 +9,6 @@ import (
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/internal/bykey"
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
-	"github.com/rangecrypt/rangecrypt/store/internal/meta"
-	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
 )
 
 // A Mirror lets an application write the source as before, and the table with it. All writers of the source have one before rows
@@ -96,13 +94,7 @@ const followTime = 10 * time.Second
 // following returns a context that ends followTime after another one, so that what is begun in the table is brought to its end.
 func following(ctx context.Context) (context.Context, context.CancelFunc) {
 	until, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		select {
-		case <-time.After(followTime):
-			cancel()
-		case <-until.Done():
-		}
-	})
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(followTime, cancel) })
 	return until, func() { stop(); cancel() }
 }
 
@@ -114,8 +106,7 @@ func (w *Mirror) named(rows []store.Row) ([]store.Row, error) {
 		r := t.NewRecord()
 		err := t.CheckKey(r, row)
 		if err == nil {
-			r.Fresh = r.Fresh || zeroTie(t.View, r)
-			err = bykey.CheckNamed(t.View, r)
+			err = bykey.CheckDrawn(t.View, r)
 		}
 		if err != nil {
 			return nil, &store.RowError{Index: i, Err: err}
@@ -123,12 +114,6 @@ func (w *Mirror) named(rows []store.Row) ([]store.Row, error) {
 		keys[i] = t.Row(r, nil) // which has no other values
 	}
 	return keys, nil
-}
-
-// zeroTie reports whether the tie-breaker of a row is zeros, as before a Put has drawn it.
-func zeroTie(t *rowcodec.View, r *rowcodec.Record) bool {
-	last := len(t.Parts) - 1
-	return t.Parts[last].Encryption == meta.TieBreaker && r.Values[last] == [16]byte{}
 }
 
 // doubt has the table verified again before the cut-over: the source may change without a word.

@@ -3,7 +3,6 @@ package migrate
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -227,10 +226,9 @@ func (p *pass) mend(ctx context.Context, r *round, which []int) error {
 
 // Copy copies a part of the source into the table. What is there already stays if it is equal; otherwise it becomes what the
 // source has then. A copy loses to every dual write, deletions included. Any number of processes may copy, also the same
-// part, and cut the source differently. What is done is noted by the range of keys, and not read again.
-//
-// Where the context ends, the rows under way are brought to their end, for up to ten seconds more. A process that is killed, or
-// loses the database, may leave a row that was deleted meanwhile: a verification finds it, and removes it with Repair.
+// part, and cut the source differently. What is done is noted by the range of keys, and not read again. The rows under way are
+// brought to their end where the context ends, for up to ten seconds more. A process that is killed, or loses the database, may leave
+// a row that was deleted meanwhile: a verification finds it, and removes it with Repair.
 func (m *Migration) Copy(ctx context.Context, part inspect.Part, opts *PassOptions) (PartDone, error) {
 	done, err := m.pass(opts).copy(ctx, part)
 	return done, m.failed(fmt.Sprintf("copy part %d of %d into", part.Index, part.Of), err)
@@ -456,7 +454,7 @@ func (p *pass) asEarlier(asOf time.Time) func(*rowcodec.View, *rowcodec.Record) 
 		asNew(t, r)
 		if t.Backdates() { // of which another client may have changed the schema just now
 			r.AsOf = asOf
-			r.Write = p.table.Database().Catalogue.WriteOf(p.table.ID(), content(t, r))
+			r.Write = p.table.Database().Catalogue.WriteOf(p.table.ID(), bykey.Content(t, r))
 		}
 	}
 }
@@ -508,18 +506,4 @@ func divide[T any](all []T, holds func(T) bool) (some, others []T) {
 		}
 	}
 	return some, others
-}
-
-// content returns all that a record has. Equal rows of two tenants differ by it, so that nobody sees that they are equal.
-func content(t *rowcodec.View, r *rowcodec.Record) []byte {
-	b := slices.Clone(t.Prefix)
-	for i, c := range slices.Concat(t.Parts, t.Columns) {
-		if r.Values[i] == nil {
-			b = append(b, 0)
-			continue
-		}
-		value := c.Type.AppendStored(nil, r.Values[i])
-		b = append(binary.BigEndian.AppendUint64(append(b, 1), uint64(len(value))), value...)
-	}
-	return b
 }

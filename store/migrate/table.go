@@ -31,9 +31,7 @@ type encrypted struct {
 // keys and of the database included, under another encryption of the row key, or into another database. A table that is not there
 // any more does for a Drop that is made again, so that a wrong name is found by Plan and Prepare only. Where the database keeps no write
 // times, as the embedded one, whatever differs after the cut-over counts as written late: Drop before the application writes the table,
-// or with late.
-//
-// A store does not know of a migration into another one: there nothing keeps the source from being dropped.
+// or with late. A store knows of no migration into another one: there nothing keeps the source from being dropped.
 func FromTable(ctx context.Context, st *store.Store, name string) (Source, error) {
 	tbl, err := st.Table(ctx, name)
 	if errors.Is(err, store.ErrNoTable) {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/internal/administer"
@@ -61,8 +63,8 @@ func begin(ctx context.Context, from *store.Store, table string, to *store.Store
 	if errors.Is(err, migrate.ErrPhase) {
 		return m, nil // another one was faster
 	}
-	for _, text := range append(plan.Unfit, plan.Unmapped...) {
-		err = fmt.Errorf("%w: %s", err, text)
+	if why := slices.Concat(plan.Unfit, plan.Unmapped); len(why) > 1 { // the error has the first
+		err = fmt.Errorf("%w: %s", err, strings.Join(why[1:], " "))
 	}
 	return m, err
 }
@@ -108,7 +110,7 @@ func sameSchema(ctx context.Context, from *store.Store, table string, into *sess
 	case what == "":
 		what = "time to live, tenants, layout or how rows are written"
 	}
-	return fmt.Errorf("%w: table %q is there, and its schema is another one than that of table %q: %s. Drop it, rename it, or bring the rows into it with package migrate",
+	return fmt.Errorf("%w: table %q is there, and its schema is another one than that of table %q: %s; drop it, rename it, or bring the rows into it by a migration",
 		migrate.ErrUnfit, is.Name, table, what)
 }
 

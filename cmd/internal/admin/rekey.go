@@ -102,6 +102,9 @@ func (r *rekeying) check(c *cli.Call) error {
 		if err := stores.Check(r.into.Name); err != nil {
 			return err
 		}
+		if sameFolder(c.Kept.Name, r.into.Name) {
+			return exit.Usagef("--into is the store that --store names: give a new one")
+		}
 		return cli.CheckKey("--into-key", r.into.Key)
 	case r.into.Key != "":
 		return exit.Usagef("--into-key is the key of --into: name that, too")
@@ -117,6 +120,18 @@ func (r *rekeying) check(c *cli.Call) error {
 		}
 	}
 	return cli.Once("table", r.tables)
+}
+
+// sameFolder reports whether two stores keep their data in one folder.
+func sameFolder(one, other string) bool {
+	_, a := stores.Files(one)
+	_, b := stores.Files(other)
+	is, err := os.Stat(a)
+	if err != nil || a == "" || b == "" {
+		return false
+	}
+	and, err := os.Stat(b)
+	return err == nil && os.SameFile(is, and)
 }
 
 func (r *rekeying) run(ctx context.Context) error {

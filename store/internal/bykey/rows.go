@@ -3,6 +3,7 @@ package bykey
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/chunks"
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 	"github.com/rangecrypt/rangecrypt/store/internal/fault"
+	"github.com/rangecrypt/rangecrypt/store/internal/meta"
 	"github.com/rangecrypt/rangecrypt/store/internal/predicate"
 	"github.com/rangecrypt/rangecrypt/store/internal/query"
 	"github.com/rangecrypt/rangecrypt/store/internal/rowcodec"
@@ -72,6 +74,13 @@ func CheckNamed(t *rowcodec.View, r *rowcodec.Record) error {
 	}
 	return fmt.Errorf("%w: key part %q is null: name the tie-breaker of the row, as Put drew it or a query returned it; a Tie of zeros is none",
 		fault.ErrColumn, t.Parts[len(t.Parts)-1].Name)
+}
+
+// CheckDrawn is [CheckNamed] where nobody has put a row under zeros: a struct has them in place of a tie-breaker before its Put.
+func CheckDrawn(t *rowcodec.View, r *rowcodec.Record) error {
+	last := len(t.Parts) - 1
+	r.Fresh = r.Fresh || t.Parts[last].Encryption == meta.TieBreaker && r.Values[last] == [16]byte{}
+	return CheckNamed(t, r)
 }
 
 // GetRow returns the row with the key parts of key, with the named columns or, where none is named, with all of them.
@@ -197,4 +206,18 @@ func storedKey(ctx context.Context, t *engine.Engine, r *rowcodec.Record) ([]byt
 		return row.Key, nil
 	}
 	return nil, nil
+}
+
+// Content returns all that a record has. Equal rows of two tenants differ by it, so that nobody sees that they are equal.
+func Content(t *rowcodec.View, r *rowcodec.Record) []byte {
+	b := slices.Clone(t.Prefix)
+	for i, c := range slices.Concat(t.Parts, t.Columns) {
+		if r.Values[i] == nil {
+			b = append(b, 0)
+			continue
+		}
+		value := c.Type.AppendStored(nil, r.Values[i])
+		b = append(binary.BigEndian.AppendUint64(append(b, 1), uint64(len(value))), value...)
+	}
+	return b
 }
