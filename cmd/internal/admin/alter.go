@@ -211,8 +211,9 @@ func added(c store.Column) change {
 	return change{store: store.AddColumn(c), line: fmt.Sprintf("+ add %s: %s", show.Visible(c.Describe().Name), stored(c)), shares: sharing(c)}
 }
 
-func dropped(c store.Column) change {
-	return change{store: store.DropColumn(c.Describe().Name), line: fmt.Sprintf("- drop %s: %s; its values are lost", show.Visible(c.Describe().Name), stored(c)), loses: true}
+// dropped drops a column, which an earlier change may have given the name.
+func dropped(name string, c store.Column) change {
+	return change{store: store.DropColumn(name), line: fmt.Sprintf("- drop %s: %s; its values are lost", show.Visible(name), stored(c)), loses: true}
 }
 
 // livesFor changes how long rows live that are put from now on.
@@ -313,7 +314,7 @@ func namedChanges(s store.Schema, wanted []wantedChange) ([]change, error) {
 				return nil, noColumn(s, w.text)
 			}
 			delete(columns, w.text)
-			changes = append(changes, dropped(c))
+			changes = append(changes, dropped(w.text, c))
 		case "rename":
 			from, to, ok := strings.Cut(w.text, "=")
 			if !ok || from == "" || to == "" {
@@ -421,7 +422,7 @@ func difference(was, wanted schemafile.Table) ([]change, error) {
 	stay := byName(to)
 	for _, c := range from.Columns {
 		if _, stays := stay[c.Describe().Name]; !stays {
-			changes = append(changes, dropped(c))
+			changes = append(changes, dropped(c.Describe().Name, c))
 		}
 	}
 	old := byName(from)

@@ -15,7 +15,9 @@ import (
 	"github.com/rangecrypt/rangecrypt/internal/cli"
 	"github.com/rangecrypt/rangecrypt/internal/cli/exit"
 	"github.com/rangecrypt/rangecrypt/internal/cli/show"
+	"github.com/rangecrypt/rangecrypt/store"
 	"github.com/rangecrypt/rangecrypt/store/inspect"
+	"github.com/rangecrypt/rangecrypt/store/migrate"
 )
 
 type dropping struct{ id string }
@@ -70,7 +72,9 @@ func (d *dropping) run(ctx context.Context, c *cli.Call) error {
 		return err
 	}
 	if err := c.Store.Drop(ctx, c.Arg()); err != nil {
-		sayUndropped(ctx, c, name, described.ID)
+		if !errors.Is(err, store.ErrShared) && !errors.Is(err, migrate.ErrPhase) { // by which nothing was begun
+			sayUndropped(ctx, c, name, described.ID)
+		}
 		return err
 	}
 	return c.Line("table %s was dropped", name)

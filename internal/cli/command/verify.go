@@ -250,6 +250,7 @@ func (v *verification) printReport(table string, r *inspect.Verification, comple
 			Tenant string `json:"tenant,omitempty"`
 			*inspect.Part
 			Rows     int                       `json:"rows"`
+			Expired  int                       `json:"expired,omitempty"` // besides these
 			Cells    int                       `json:"cells"`
 			Postings int                       `json:"postings"`
 			Indexes  []index                   `json:"indexes"`
@@ -262,7 +263,7 @@ func (v *verification) printReport(table string, r *inspect.Verification, comple
 			Repaired int                       `json:"repaired"`
 			Sound    bool                      `json:"sound"`
 			Complete bool                      `json:"complete"`
-		}{"verify", v.ShownStore(), table, v.tenant, part, r.Rows, r.Cells, r.Postings, indexes, r.Dangling, r.Unknown, r.Dropped, r.Uncopied, r.Orphans, r.Faults, r.Repaired, r.Sound() && complete, complete})
+		}{"verify", v.ShownStore(), table, v.tenant, part, r.Rows, r.Expired, r.Cells, r.Postings, indexes, r.Dangling, r.Unknown, r.Dropped, r.Uncopied, r.Orphans, r.Faults, r.Repaired, r.Sound() && complete, complete})
 	}
 	var text strings.Builder
 	for _, line := range v.summary(table, r, complete) {
@@ -274,6 +275,9 @@ func (v *verification) printReport(table string, r *inspect.Verification, comple
 // summary says in lines what was found in a table.
 func (v *verification) summary(table string, r *inspect.Verification, complete bool) []string {
 	line := fmt.Sprintf("%s: %s, %s, %s", TableOf(table, v.tenant), show.Counted(r.Rows, "row"), show.Counted(r.Cells, "cell"), show.Counted(r.Postings, "index entry"))
+	if r.Expired > 0 {
+		line += ", " + show.Counted(r.Expired, "expired row")
+	}
 	type total struct{ values, tenants int }
 	totals := map[string]total{}
 	var columns []string // with an index for each of some tenants

@@ -21,6 +21,9 @@ func (db readOnly) Family(ctx context.Context, spec driver.FamilySpec) (driver.F
 	if wanted && errors.Is(err, driver.ErrNoFamily) {
 		return unmade{}, nil
 	}
+	if _, ok := f.(driver.Committer); ok && err == nil { // which decides the format of indexes
+		return readOnlyCommitter{readOnlyFamily{f}}, nil
+	}
 	return readOnlyFamily{f}, err
 }
 
@@ -46,6 +49,12 @@ func (readOnlyFamily) Replace(context.Context, ...driver.Replacement) ([]int, er
 }
 
 func (readOnlyFamily) CheckAndPut(context.Context, []byte, driver.Cell, ...driver.Cell) (bool, error) {
+	return false, driver.ErrReadOnly
+}
+
+type readOnlyCommitter struct{ readOnlyFamily }
+
+func (readOnlyCommitter) Commit(context.Context, []byte, []driver.Cell, []driver.Cell, [][]byte) (bool, error) {
 	return false, driver.ErrReadOnly
 }
 

@@ -299,7 +299,11 @@ func Unshared(e Others, meta *Table, column *Field) error {
 			case f.Share == nil || f.Share.Table != meta.ID:
 			case column == nil && other.ID != meta.ID,
 				column != nil && slices.ContainsFunc(owners, func(o Field) bool { return o.ID == f.Share.Column }):
-				return fmt.Errorf("%w: %q of table %q shares that of %q", fault.ErrShared, f.Name, other.Name, f.Share.ColumnName)
+				name, had := other.nameOf(f.ID)
+				if had {
+					return fmt.Errorf("%w: %q of table %q shared that of %q, and a client that sleeps may still write it so; it is kept as long as that column is", fault.ErrShared, name, other.Name, f.Share.ColumnName)
+				}
+				return fmt.Errorf("%w: %q of table %q shares that of %q", fault.ErrShared, name, other.Name, f.Share.ColumnName)
 			}
 		}
 	}

@@ -148,6 +148,19 @@ func (m *Table) All() []*Field {
 	return fields
 }
 
+// nameOf returns the name of the part or column that has an id, or had it before it was changed.
+func (m *Table) nameOf(id ColumnID) (name string, had bool) {
+	for _, f := range slices.Concat(m.Key, m.Columns) {
+		if f.ID == id {
+			return f.Name, false
+		}
+		if slices.ContainsFunc(f.Former, func(former Field) bool { return former.ID == id }) {
+			return f.Name, true
+		}
+	}
+	return "", false
+}
+
 // Owner returns the column of whose search key and index that of a table are.
 func (m *Field) Owner(table TableID) ColumnRef {
 	if m.Share != nil {
