@@ -111,7 +111,7 @@ With --tenant the rows are those of a tenant, which 'rangecrypt tenant create' m
 			f.BoolVar(&o.dryRun, "dry-run", false, "check all rows and write none")
 			f.BoolVar(&o.skipBad, "skip-bad", false, "leave out and count bad rows: a value is none of the column's type, or fields are\nmissing or too many")
 			f.StringVar(&o.maxBad, "max-bad", "", "fail if more `rows` than this are bad, such as 20 or 0.5% (default with --skip-bad:\n1%, or 10 rows of fewer than 100; without it: 0)")
-			f.StringVar(&o.badFile, "bad-file", "", "write bad rows to this new `file`, as they came and not encrypted, with what is\nwrong; only its owner can read it")
+			f.StringVar(&o.badFile, "bad-file", "", "write bad rows, if there are any, to this new `file`, as they came and not\nencrypted, with what is wrong; only its owner can read it")
 			cli.Writes(f, "bad-file")
 			f.StringVar(&o.ttlText, "ttl", "", "let the rows expire this `time` after they are put, such as 30d or 12h30m (default:\nwhat the table says)")
 			f.BoolVar(&o.lastWins, "last-wins", false, "of rows with one key put the last; otherwise they are an error: of a file before\nanything is written; of the standard input before the later row is written, if its\nkey is one of the first 262,144 keys, and else at the end, when the last is there")

@@ -414,11 +414,14 @@ func follower(ctx context.Context, db *session.Database, e *catalogue.Edit, m *m
 		if err != nil {
 			return "", "", err
 		}
-		if rec.From(m) && (rec.Phase.Dual() || rec.Phase == catalogue.PhaseCutOver) {
+		switch {
+		case rec.From(m) && rec.Phase.Dual(): // which matters more
 			return other.Name, rec.Phase, nil
+		case rec.From(m) && rec.Phase == catalogue.PhaseCutOver:
+			name, phase = other.Name, rec.Phase
 		}
 	}
-	return "", "", nil
+	return name, phase, nil
 }
 
 // dropFamilies closes a table that is gone, and drops what it had in the database.

@@ -573,7 +573,7 @@ const longestTTL = 3650 * day
 func ParseTTL(text string) (time.Duration, error) {
 	ttl, err := duration(text)
 	if err != nil || ttl <= 0 || ttl > longestTTL || ttl%time.Second != 0 {
-		return 0, fmt.Errorf("%q is none of whole seconds up to 3650d, as 30d and 12h30m are", text)
+		return 0, fmt.Errorf("%q is none of whole seconds up to 3650d, as 30d and 12h30m are; days stand by themselves", text)
 	}
 	return ttl, nil
 }
