@@ -148,14 +148,14 @@ func (a *Alteration) Rename(from, to string) error {
 	if err := checkColumnName(to); err != nil {
 		return err
 	}
+	if err := a.free(to); err != nil {
+		return err
+	}
 	for _, list := range [][]Field{a.Meta.Key, a.Meta.Columns} {
 		for i := range list {
 			f := &list[i]
 			if f.Name != from {
 				continue
-			}
-			if err := a.free(to); err != nil {
-				return err
 			}
 			f.Name, a.Changed = to, true
 			if !f.ownsKey() {
