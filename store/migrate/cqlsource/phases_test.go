@@ -26,7 +26,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/migrate"
 )
 
-var migratedRows = flag.Int("cqlsource.migrated", sim.LongShare(50_000, 4_000, 4_000), "rows of the table that comes in under writers that are killed, as the steps of the migration are")
+var migratedRows = flag.Int("cqlsource.migrated", sim.LongShare(50_000, 10_000, 4_000), "rows of the table that comes in under writers that are killed, as the steps of the migration are")
 
 const (
 	keepers     = 8   // processes that write, each its own rows
