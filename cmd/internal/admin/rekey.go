@@ -164,7 +164,7 @@ func (r *rekeying) within(ctx context.Context) error {
 		err = r.readList(d)
 	}
 	var copied []string
-	if err == nil {
+	if err == nil && r.rowKeys {
 		copied, err = r.toCopy(ctx, d)
 	}
 	if err == nil && !r.dryRun {

@@ -27,7 +27,7 @@ const longestCopied = 100 - len(nextTable)
 // toCopy returns the tables that are to be copied, since the keys of their row keys are listed, and those that are being copied.
 func (r *rekeying) toCopy(ctx context.Context, d inspect.Database) (names []string, err error) {
 	for _, t := range d.Tables {
-		if !r.concerns(t.Name) || !r.rowKeys {
+		if !r.concerns(t.Name) {
 			continue
 		}
 		base, of, err := r.copyOf(ctx, t)

@@ -357,15 +357,8 @@ func DropTable(ctx context.Context, db *session.Database, name string) error {
 // unmigrated returns an error if the rows of a table are coming into another one or, if that matters, those of another one into
 // it: then applications write both.
 func unmigrated(ctx context.Context, db *session.Database, name string, into bool) error {
-	e, err := db.Catalogue.All(ctx)
-	if err != nil {
-		return err
-	}
-	m := e.Table(name)
-	if m == nil {
-		return fault.ErrNoTable
-	}
-	if into {
+	m, other, phase, err := follower(ctx, db, name)
+	if err == nil && into {
 		switch rec, err := db.Catalogue.Migration(ctx, m.ID); {
 		case err != nil:
 			return err
@@ -373,7 +366,6 @@ func unmigrated(ctx context.Context, db *session.Database, name string, into boo
 			return fmt.Errorf("%w: rows of %s are coming into it: cut the migration over, or abort it, before", fault.ErrPhase, rec.Source)
 		}
 	}
-	other, phase, err := follower(ctx, db, e, m)
 	if err == nil && phase.Dual() {
 		err = fmt.Errorf("%w: its rows are coming into table %q: cut the migration over, or abort it, before", fault.ErrPhase, other)
 	}
@@ -383,15 +375,7 @@ func unmigrated(ctx context.Context, db *session.Database, name string, into boo
 // Followed returns [fault.ErrPhase] if the rows of a table are coming into another one of the database, or have come: what is written by
 // who does not know that would be missing there.
 func Followed(ctx context.Context, db *session.Database, name string) error {
-	e, err := db.Catalogue.All(ctx)
-	if err != nil {
-		return err
-	}
-	m := e.Table(name)
-	if m == nil {
-		return fault.ErrNoTable
-	}
-	other, phase, err := follower(ctx, db, e, m)
+	_, other, phase, err := follower(ctx, db, name)
 	switch {
 	case err != nil:
 		return err
@@ -403,25 +387,31 @@ func Followed(ctx context.Context, db *session.Database, name string) error {
 	return nil
 }
 
-// follower returns the table that the rows of another one are coming into, or have come, and the phase of that migration, or "".
-func follower(ctx context.Context, db *session.Database, e *catalogue.Edit, m *meta.Table) (name string, phase catalogue.Phase, err error) {
+// follower returns a table and, if its rows are coming into another one, or have come, the name of that and the phase of the migration.
+func follower(ctx context.Context, db *session.Database, name string) (m *meta.Table, other string, phase catalogue.Phase, err error) {
+	e, err := db.Catalogue.All(ctx)
+	if err != nil {
+		return nil, "", "", err
+	}
+	if m = e.Table(name); m == nil {
+		return nil, "", "", fault.ErrNoTable
+	}
 	tables, err := e.Tables()
 	if err != nil {
-		return "", "", err
+		return nil, "", "", err
 	}
-	for _, other := range tables {
-		rec, err := db.Catalogue.Migration(ctx, other.ID)
-		if err != nil {
-			return "", "", err
-		}
+	for _, into := range tables {
+		rec, err := db.Catalogue.Migration(ctx, into.ID)
 		switch {
+		case err != nil:
+			return nil, "", "", err
 		case rec.From(m) && rec.Phase.Dual(): // which matters more
-			return other.Name, rec.Phase, nil
+			return m, into.Name, rec.Phase, nil
 		case rec.From(m) && rec.Phase == catalogue.PhaseCutOver:
-			name, phase = other.Name, rec.Phase
+			other, phase = into.Name, rec.Phase
 		}
 	}
-	return name, phase, nil
+	return m, other, phase, nil
 }
 
 // dropFamilies closes a table that is gone, and drops what it had in the database.
