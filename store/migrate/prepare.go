@@ -84,7 +84,7 @@ func (m *Migration) empty(ctx context.Context) error {
 	r.Limit = 1
 	for _, err := range t.Data.Scan(ctx, r) {
 		if err == nil {
-			err = fmt.Errorf("%w: the table is not empty, and has perhaps marks of deleted rows: take a new one, or continue with what it has", ErrUnfit)
+			err = fmt.Errorf("%w: the table is not empty, and has perhaps marks of deleted rows: take a new one, or continue with what it has (--continue)", ErrUnfit)
 		}
 		return err
 	}

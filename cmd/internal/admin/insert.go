@@ -208,6 +208,9 @@ func (o *insertRows) run(ctx context.Context, c *cli.Call) (err error) {
 	if name, err = l.Name(o.said(l), secret); err != nil {
 		return err
 	}
+	if !o.Stream() {
+		o.tell(c, l)
+	}
 	if err := o.announce(c, name, l); err != nil {
 		return err
 	}
@@ -292,8 +295,8 @@ func (o *insertRows) checkRows(ctx context.Context, c *cli.Call, l *rowload.Load
 		}
 		return fmt.Errorf("%w; nothing was inserted", err)
 	}
-	o.tell(c, l)
 	if o.dryRun {
+		o.tell(c, l)
 		return o.reportChecked(c, l)
 	}
 	return nil
