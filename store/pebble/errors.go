@@ -59,8 +59,7 @@ func classifyOpen(err error) error {
 	return damaged(err)
 }
 
-// ofDisk gives an error its kind where the file system refuses what this process may not do, and where a
-// disk may not refuse later: it is full, or fails.
+// ofDisk gives an error its kind where the file system refuses what this process may not do, or a disk is full or fails.
 func ofDisk(err error) error {
 	if errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrUnauthorised) {
 		return err

@@ -24,7 +24,8 @@ import (
 // Fatalf, which by default ends the process.
 type fence struct {
 	vfs.FS
-	lock   string // a Lock of this file is held by the DB
+	lock   string       // a Lock of this file is held by the DB
+	still  func() error // whether names lead to the files that are open
 	record *fileRecord
 
 	once   sync.Once
@@ -80,7 +81,7 @@ func (f *fence) flush(eng *pebble.DB) error {
 func (f *fence) nowhere() bool { return f.givenUp.Load() || f.logging.Load() }
 
 func newFence(fs vfs.FS, record *fileRecord) *fence {
-	return &fence{FS: fs, record: record, failed: make(chan struct{})}
+	return &fence{FS: fs, record: record, still: func() error { return nil }, failed: make(chan struct{})}
 }
 
 // fail closes the fence. Only the first cause is kept: it is the one that explains the others.
@@ -267,7 +268,7 @@ func (f *fencedFile) WriteAt(p []byte, off int64) (n int, err error) {
 }
 
 func (f *fencedFile) Sync() error {
-	return f.fence.change(func() error {
+	return f.sync(func() error {
 		err := f.File.Sync()
 		if err == nil && f.manifest != nil {
 			err = f.fence.record.synced(f.manifest.manifest())
@@ -276,7 +277,17 @@ func (f *fencedFile) Sync() error {
 	})
 }
 
-func (f *fencedFile) SyncData() error { return f.fence.change(f.File.SyncData) }
+func (f *fencedFile) SyncData() error { return f.sync(f.File.SyncData) }
+
+// sync is what acknowledges writes. Nobody finds these where the directory was before.
+func (f *fencedFile) sync(do func() error) error {
+	return f.fence.change(func() error {
+		if err := f.fence.still(); err != nil {
+			return err
+		}
+		return do()
+	})
+}
 
 func (f *fencedFile) SyncTo(length int64) (full bool, err error) {
 	err = f.fence.change(func() (err error) {

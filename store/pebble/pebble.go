@@ -114,9 +114,9 @@ type entry struct {
 // Open opens the database in a directory, which it creates, readable by its owner alone, when it
 // does not exist.
 //
-// A directory that is not empty and holds something else, or was written by a newer version, is
-// [driver.ErrLayout] and left as it is. One that is open already is [driver.ErrLocked]. Opening writes:
-// what is only in the log gets into tables. A disk that has no space for them is [driver.ErrUnavailable].
+// A directory that is not empty and holds something else, or was written by a newer version, is [driver.ErrLayout] and left as it
+// is. One that is open already is [driver.ErrLocked]. Opening writes: what is only in the log gets into tables. A disk that has no
+// space for them is [driver.ErrUnavailable]. So are calls once the directory was moved or replaced, until it is opened anew.
 //
 // A directory whose files are damaged or missing is [driver.ErrCorrupt] and left as it is; damage within a
 // table is that error of the reads that meet it. One without the file RANGECRYPT that has files of the engine is
@@ -148,7 +148,7 @@ func Open(dir string, opts *Options) (*DB, error) {
 	if o.CacheBytes < 0 {
 		return nil, fmt.Errorf("pebble: CacheBytes is %d", o.CacheBytes)
 	}
-	db, err := open(dir, o)
+	db, err := open(dirlock.Path(o.FS, dir), o)
 	if err != nil {
 		return nil, fmt.Errorf("pebble: open %s: %w", dir, ofDisk(err))
 	}
@@ -182,7 +182,12 @@ func open(dir string, o Options) (_ *DB, err error) {
 			err = errors.Join(err, lock.Close())
 		}
 	}()
-	record, err := openRecord(o.FS, dir)
+	var record *fileRecord
+	pinned, err := dirlock.Pin(o.FS, dir)
+	if err == nil {
+		o.FS = pinned
+		record, err = openRecord(o.FS, dir)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +202,7 @@ func open(dir string, o Options) (_ *DB, err error) {
 		}
 	}
 	fence := newFence(o.FS, record)
-	fence.lock = lockName
+	fence.lock, fence.still = lockName, pinned.Still
 	db, err := openFenced(dir, o, fence)
 	if err != nil {
 		record.freeze()

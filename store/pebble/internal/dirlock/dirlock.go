@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -29,9 +28,6 @@ func Take(fsys vfs.FS, dir, file string) (io.Closer, error) {
 			return nil, err
 		}
 		held = append(held, whole)
-		if abs, err := filepath.Abs(file); err == nil {
-			file = abs // vfs goes by the text, and the working directory may change
-		}
 	}
 	lock, err := fsys.Lock(file)
 	if err != nil {
