@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -49,6 +50,65 @@ func TestForeignDirectory(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrLayout)
 	require.ErrorContains(t, err, "[id int (partition_key 0) what text]")
 	require.ErrorContains(t, err, "something else")
+}
+
+// Who must find a store writes nothing where there is none, not even which consistency its clients have.
+func TestMustExist(t *testing.T) {
+	c := keyspace(t)
+	c.MustExist = true
+	s := session(t)
+	defer s.Close()
+	refused := func() {
+		_, err := Open(t.Context(), c)
+		require.ErrorIs(t, err, fs.ErrNotExist)
+		require.ErrorContains(t, err, "there is no store in keyspace")
+	}
+	refused()
+	require.NoError(t, s.Query("CREATE KEYSPACE "+c.Keyspace+" WITH replication = "+replicationLiteral(c.Replication)).Exec())
+	require.NoError(t, s.Query("CREATE TABLE "+c.Keyspace+".things (id int PRIMARY KEY)").Exec())
+	refused()
+	var tables int
+	require.NoError(t, s.Query("SELECT count(*) FROM system_schema.tables WHERE keyspace_name = ?", c.Keyspace).Scan(&tables))
+	require.Equal(t, 1, tables)
+
+	maker := c
+	maker.MustExist, maker.Datacentre = false, "datacenter1"
+	db := open(t, maker)
+	_, err := Open(t.Context(), c)
+	require.ErrorIs(t, err, driver.ErrLayout)
+	exec(t, db, "DELETE FROM $rangecrypt_families WHERE name = '.keyspace'") // as one who was killed left it
+	refused()
+}
+
+// A row that somebody has put into another partition is found by no Get. Scans of all partitions say so.
+func TestMisplacedRows(t *testing.T) {
+	db := open(t, keyspace(t))
+	f := openFamily(t, db, orderedSpec)
+	count := func() (n int, err error) {
+		for _, err := range f.Scan(t.Context(), driver.Range{AnyOrder: true}) {
+			if err != nil {
+				return n, err
+			}
+			n++
+		}
+		return n, nil
+	}
+	require.NoError(t, f.Apply(t.Context(), put("apple", "q", "v"), put("pear", "q", "v")))
+	n, err := count()
+	require.NoError(t, err)
+	require.Equal(t, 2, n)
+	var p, k []byte
+	require.NoError(t, db.session.Query("SELECT p, k FROM "+f.table+" LIMIT 1").Scan(&p, &k))
+	p[len(p)-1] ^= 1
+	exec(t, db, "INSERT INTO "+f.table+" (p, k, q, v) VALUES (?, ?, ?, ?)", p, k, []byte("q"), []byte("v"))
+	_, err = count()
+	require.ErrorIs(t, err, driver.ErrCorrupt)
+	require.ErrorContains(t, err, fmt.Sprintf("partition p = 0x%x", p))
+	require.NotContains(t, err.Error(), string(k))
+	exec(t, db, "DELETE FROM "+f.table+" WHERE p = ? AND k = ?", p, k)
+	n, err = count()
+	require.NoError(t, err)
+	require.Equal(t, 2, n)
 }
 
 func TestFormatsAndLayouts(t *testing.T) {

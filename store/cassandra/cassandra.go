@@ -69,7 +69,7 @@ type Options struct {
 	// is for trying out only. The replication of a keyspace that exists is left as it is.
 	Replication map[string]string
 
-	// MustExist makes Open write nothing where there is no keyspace of the name: that is fs.ErrNotExist.
+	// MustExist makes Open write nothing where the keyspace, or a store in it, does not exist: that is fs.ErrNotExist.
 	MustExist bool
 
 	// Datacentre, where it is given, names the one data centre that all clients of the keyspace work in, for ever: they use

@@ -77,10 +77,16 @@ func (db *DB) prepare(ctx context.Context) error {
 	}
 	var name string
 	err := db.system("SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?", db.keyspace).ScanContext(ctx, &name)
-	if errors.Is(err, gocql.ErrNotFound) && db.options.MustExist {
-		return fmt.Errorf("cassandra: there is no keyspace %q: %w", db.keyspace, fs.ErrNotExist)
+	if db.options.MustExist && err == nil {
+		var columns []column
+		if columns, err = db.columns(ctx, directoryTable); err == nil && len(columns) == 0 {
+			err = gocql.ErrNotFound
+		}
 	}
-	if errors.Is(err, gocql.ErrNotFound) {
+	switch {
+	case errors.Is(err, gocql.ErrNotFound) && db.options.MustExist:
+		return db.missing()
+	case errors.Is(err, gocql.ErrNotFound):
 		err = db.change(ctx, fmt.Sprintf("CREATE KEYSPACE IF NOT EXISTS %s WITH replication = %s", db.keyspace, replicationLiteral(db.options.Replication)))
 	}
 	if err != nil {
@@ -94,6 +100,11 @@ func (db *DB) prepare(ctx context.Context) error {
 	return db.checkScope(ctx)
 }
 
+// missing returns the error of a keyspace that is not there, or not ours.
+func (db *DB) missing() error {
+	return fmt.Errorf("cassandra: there is no store in keyspace %q: %w", db.keyspace, fs.ErrNotExist)
+}
+
 // checkScope records how clients of the keyspace make conditional changes, or checks it.
 func (db *DB) checkScope(ctx context.Context) error {
 	read := func() (format int, scope string, err error) {
@@ -102,6 +113,9 @@ func (db *DB) checkScope(ctx context.Context) error {
 		return format, scope, err
 	}
 	format, scope, err := read()
+	if errors.Is(err, gocql.ErrNotFound) && db.options.MustExist {
+		return db.missing()
+	}
 	if errors.Is(err, gocql.ErrNotFound) {
 		insert := fmt.Sprintf("INSERT INTO %s.%s (name, format, scope) VALUES (?, ?, ?) IF NOT EXISTS", db.keyspace, directoryTable)
 		_, err = db.conditional(ctx, insert, keyspaceRow, formatVersion, db.scope)
