@@ -64,8 +64,8 @@ func (tbl *Table) Upsert(ctx context.Context, rows ...Row) error {
 // for null: otherwise the error is [ErrConflict], and the row stays. Nobody writes the row in between. Key parts are in row
 // alone, and not in has. The table must have [Schema.Conditional].
 //
-// If it cannot be known whether the row was changed, the error is [driver.ErrUnknownOutcome], and not [Retryable]: read
-// the row.
+// If it cannot be known whether the row was changed, the error is [driver.ErrUnknownOutcome], and not [Retryable]. A server may
+// still be about to change it: read the row when the time has passed that it gives a write.
 func (tbl *Table) UpdateIf(ctx context.Context, row, has Row) error {
 	return tbl.call(ctx, "update if", "update", 1, func(ctx context.Context, t *engine.Engine) error {
 		return bykey.UpdateRowIf(ctx, t, row, has)
@@ -76,8 +76,8 @@ func (tbl *Table) UpdateIf(ctx context.Context, row, has Row) error {
 // Go type of the column. Increments by several clients at a time all count. A sum that the type does not have is
 // [ope.ErrDomain], null is [ErrNull], and a row that does not exist is [ErrNoRow]. The table must have [Schema.Conditional].
 //
-// If it cannot be known whether the row was changed, the error is [driver.ErrUnknownOutcome], and not [Retryable]: read
-// the row.
+// If it cannot be known whether the row was changed, the error is [driver.ErrUnknownOutcome], and not [Retryable]. A server may
+// still be about to change it: read the row when the time has passed that it gives a write.
 func (tbl *Table) Increment(ctx context.Context, key Row, column string, by int64) (sum any, err error) {
 	err = tbl.call(ctx, "increment", "increment in", 1, func(ctx context.Context, t *engine.Engine) (err error) {
 		sum, err = bykey.Increment(ctx, t, key, column, by)

@@ -57,7 +57,7 @@ var (
 	// ErrLocked is returned when the embedded database is open already: in another process, or in this one.
 	ErrLocked = errors.New("driver: database is in use already")
 
-	// ErrUnknownOutcome is returned when nobody can know whether a conditional change was
-	// applied.
+	// ErrUnknownOutcome is returned when nobody can know whether a conditional change was applied. A server may still be about to
+	// apply it, so that a read soon after does not settle it.
 	ErrUnknownOutcome = errors.New("driver: outcome of a conditional change is unknown")
 )

@@ -148,10 +148,13 @@ func (q *writeQueue) do(ctx context.Context, w *write) (bool, error) {
 		}
 		return false, q.db.stopped(q.db.fence.cause)
 	case <-ctx.Done():
-		if !q.withdraw(w) {
-			return false, w.unknown(contextError(ctx))
+		if q.withdraw(w) {
+			return false, contextError(ctx)
 		}
-		return false, contextError(ctx)
+		if inPatience(w.done) { // or whoever reads next would not see what is about to come
+			return w.ok, w.err
+		}
+		return false, w.unknown(contextError(ctx))
 	}
 }
 

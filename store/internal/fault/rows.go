@@ -20,7 +20,7 @@ var (
 )
 
 // ErrOnce is what the error is of a change that must not be made twice, and may have been made.
-var ErrOnce = errors.New("whether the row was changed is not known: read it before you try again")
+var ErrOnce = errors.New("whether the row was changed is not known, and a server may still be about to do it: wait some seconds and read it before you try again")
 
 // ErrWritten is what an error of a write is, beside another, whose rows were written nevertheless.
 var ErrWritten = errors.New("the rows were written")
