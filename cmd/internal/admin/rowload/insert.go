@@ -46,7 +46,7 @@ func (l *Load) Insert(ctx context.Context, table Target) (Done, error) {
 		return Done{}, err
 	}
 	defer func() { _ = in.Close() }() // it was read
-	s := &sender{Load: l, table: table, slots: make(chan struct{}, l.Writers), most: l.MaxBad.Of(rows), digests: newDigester(l.Key), recent: map[digest]struct{}{}, first: map[digest]int{}}
+	s := &sender{Load: l, table: table, slots: make(chan struct{}, l.Writers), total: rows, most: l.MaxBad.Of(rows), digests: newDigester(l.Key), recent: map[digest]struct{}{}, first: map[digest]int{}}
 	defer func() { _ = s.keys.close() }() // nothing is lost
 	group, gctx := errgroup.WithContext(ctx)
 	under, stop := loads.Lingering(gctx)
@@ -102,6 +102,7 @@ type sender struct {
 	group      *errgroup.Group
 	ctx, under context.Context // that ends first, and that of the batches
 	slots      chan struct{}   // one for each batch that is under way
+	total      int             // rows of an input that was checked
 	most       int             // bad rows
 
 	rows []store.Row
@@ -134,6 +135,8 @@ func (s *sender) all(in tabular.Reader) error {
 		case err == io.EOF:
 			s.send()
 			return nil
+		case s.checked != nil && s.Rows > s.total:
+			return fmt.Errorf("%w: it has more rows by now", ErrChanged) // it may grow as fast as it is read
 		case err != nil && came != nil && s.checked != nil:
 			continue // it was counted
 		case err != nil && came != nil:

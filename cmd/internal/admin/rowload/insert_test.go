@@ -1,0 +1,72 @@
+package rowload
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/celltext"
+	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/tabular"
+	"github.com/rangecrypt/rangecrypt/internal/cli/progress"
+	"github.com/rangecrypt/rangecrypt/store"
+)
+
+// A growing table has another program append a row to the input for each row that it gets.
+type growing struct {
+	file string
+	rows int
+}
+
+func (g *growing) Put(_ context.Context, rows ...store.Row) error {
+	f, err := os.OpenFile(g.file, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	for range rows {
+		g.rows++
+		if _, err := fmt.Fprintf(f, "%d\n", 1000+g.rows); err != nil {
+			return err
+		}
+	}
+	return f.Close()
+}
+
+func (g *growing) Insert(ctx context.Context, rows ...store.Row) error { return g.Put(ctx, rows...) }
+
+func (g *growing) GetBatch(_ context.Context, keys []store.Row, _ ...string) ([]store.Row, error) {
+	return make([]store.Row, len(keys)), nil
+}
+
+// A file that grows is not followed: no row is put that was not checked, and the load ends.
+func TestInputGrows(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "rows.csv")
+	require.NoError(t, os.WriteFile(file, []byte("id\n1\n2\n3\n4\n"), 0o600))
+	var in tabular.Input
+	var flags celltext.Flags
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
+	in.Bind(f)
+	flags.BindRead(f)
+	require.NoError(t, f.Parse([]string{"--input", file}))
+	require.NoError(t, in.Check())
+	format, err := flags.Format()
+	require.NoError(t, err)
+	columns, err := format.Columns(store.Schema{Name: "t", Key: []store.KeyPart{store.HashedPart("id", store.Int64)}})
+	require.NoError(t, err)
+	names, err := NamesOf(columns, false, nil, nil)
+	require.NoError(t, err)
+	l := &Load{Input: &in, Names: names, Key: []string{"id"}, Bar: progress.None{}, Batch: 1, Writers: 1}
+	_, err = l.Begin("")
+	require.NoError(t, err)
+	require.NoError(t, l.Check(t.Context()))
+	table := &growing{file: file}
+	done, err := l.Insert(t.Context(), table)
+	require.ErrorIs(t, err, ErrChanged)
+	require.ErrorContains(t, err, "it has more rows by now")
+	require.LessOrEqual(t, table.rows, 4)
+	require.Equal(t, table.rows, done.Rows)
+}
