@@ -129,12 +129,12 @@ func (l *Load) repeatedKey(first int) error {
 
 func (l *Load) open() (tabular.Reader, error) {
 	l.sum = sha256.New()
-	in, err := l.Input.Open(l.Names.Fields(), l.sum)
+	in, err := l.Input.Open(l.Names.Fields(), l.Names.ignored, l.sum)
 	if err != nil {
 		return nil, err
 	}
 	if l.Map == nil {
-		l.Map, err = l.Names.Map(in.Fields(), l.Input.Header())
+		l.Map, err = l.Names.Map(in.Fields(), in.Unnamed(), l.Input.Header())
 	} else if !slices.Equal(l.Map.Fields, in.Fields()) {
 		err = ErrChanged
 	}

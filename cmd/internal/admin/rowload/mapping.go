@@ -120,13 +120,12 @@ type Mapping struct {
 	tie     string             // the name of the tie-breaker; "" where the table has none
 }
 
-// Map maps the fields of an input. Every field needs a column or to be ignored, and every key part a field, but for the
-// tie-breaker.
-func (n *Names) Map(fields []string, header tabular.Header) (*Mapping, error) {
+// Map maps the fields of an input, of which some have their numbers as names, since they have none. Every field needs a
+// column or to be ignored, and every key part a field, but for the tie-breaker.
+func (n *Names) Map(fields []string, unnamed []int, header tabular.Header) (*Mapping, error) {
 	m := &Mapping{Fields: fields, drawn: n.drawn}
-	if header == tabular.TakenAsNames && !slices.ContainsFunc(fields, func(f string) bool { return !isNumber(f) }) {
-		return nil, exit.Usagef("the first row has numbers only: say --header no if it holds values, which names fields by their numbers from 1 on, " +
-			"or --header yes if these are the names of the fields")
+	if err := namesNothing(fields, unnamed, header); err != nil {
+		return nil, err
 	}
 	shown := n.shown(fields, header)
 	for _, flag := range slices.Concat(n.order, n.ignored) {
@@ -166,7 +165,7 @@ func (n *Names) Map(fields []string, header tabular.Header) (*Mapping, error) {
 	}
 	if len(unknown) > 0 {
 		return nil, fmt.Errorf("%w: the table has no column for %s %s; it has %s: --map FIELD=COLUMN names the column of a field, --ignore FIELD leaves the field out%s",
-			tabular.ErrInput, show.Plural(len(unknown), "field"), list(shown(unknown)), n.all(), n.hint(unknown, len(fields), header))
+			tabular.ErrInput, show.Plural(len(unknown), "field"), list(shown(unknown)), n.all(), n.hints(unknown, fields, unnamed, header))
 	}
 	var without []string
 	for _, c := range n.columns {
@@ -192,7 +191,7 @@ func (n *Names) Map(fields []string, header tabular.Header) (*Mapping, error) {
 func (n *Names) shown(fields []string, header tabular.Header) func(some []string) []string {
 	if header != tabular.TakenAsNames || slices.ContainsFunc(fields, func(field string) bool {
 		return n.to[field] != "" || slices.Contains(n.ignored, field) ||
-			slices.ContainsFunc(n.columns, func(c *celltext.Column) bool { return strings.EqualFold(field, c.Name) })
+			slices.ContainsFunc(n.columns, func(c *celltext.Column) bool { return isLike(field, c.Name) })
 	}) {
 		return func(some []string) []string { return some }
 	}
@@ -210,15 +209,70 @@ func isNumber(text string) bool {
 	return err == nil
 }
 
-// hint says what fields without columns may be.
-func (n *Names) hint(unknown []string, fields int, header tabular.Header) string {
+// namesNothing refuses a first row that was taken for names, and has none.
+func namesNothing(fields []string, unnamed []int, header tabular.Header) error {
+	if header != tabular.TakenAsNames {
+		return nil
+	}
+	for i, field := range fields {
+		if !isNumber(field) && !slices.Contains(unnamed, i+1) {
+			return nil
+		}
+	}
+	has, names := "numbers only", "if these are the names of the fields"
+	switch len(unnamed) {
+	case 0:
+	case len(fields):
+		has, names = "empty cells only", "if the fields have no names: then they have their numbers, too"
+	default:
+		has = "numbers and empty cells only"
+	}
+	return exit.Usagef("the first row has %s: say --header no if it holds values, which names fields by their numbers from 1 on, or --header yes %s", has, names)
+}
+
+// isLike reports whether the name of a field is that of a column, but for capitals and the blanks around it.
+func isLike(field, column string) bool { return strings.EqualFold(strings.TrimSpace(field), column) }
+
+// hints says what fields without columns may be.
+func (n *Names) hints(unknown, fields []string, unnamed []int, header tabular.Header) (hints string) {
+	var nameless []string
+	for _, number := range unnamed {
+		if name := strconv.Itoa(number); slices.Contains(unknown, name) {
+			nameless = append(nameless, name)
+		}
+	}
+	if count := len(nameless); count > 0 {
+		hints = fmt.Sprintf("; %s number %s %s: --ignore %s leaves it out, --map %[4]s=COLUMN names its column",
+			show.Plural(count, "field"), list(nameless), show.Verb(count, "has no name", "have no names"), nameless[0])
+	}
+	var maps []string
+	count := "capitals count"
 	for _, field := range unknown {
 		for _, c := range n.columns {
-			if strings.EqualFold(field, c.Name) {
-				return fmt.Sprintf("; capitals count: did you mean --map %s=%s?", show.Visible(field), show.Visible(c.Name))
+			if isLike(field, c.Name) {
+				maps = append(maps, "--map "+mapArgument(field, c.Name))
+				if strings.TrimSpace(field) != field {
+					count = "blanks around a name and capitals count"
+				}
 			}
 		}
 	}
+	if len(maps) > 0 {
+		return fmt.Sprintf("%s; %s: did you mean %s?", hints, count, strings.Join(maps, " "))
+	}
+	return hints + valuesHint(unknown, len(fields), header)
+}
+
+// mapArgument returns what --map needs for a field and a column, in quotes where a shell needs them.
+func mapArgument(field, column string) string {
+	if show.Argument(field) == field && show.Argument(column) == column {
+		return field + "=" + column
+	}
+	return show.Argument(field + "=" + column)
+}
+
+// valuesHint says why no field of an input may have a column.
+func valuesHint(unknown []string, fields int, header tabular.Header) string {
 	if len(unknown) < fields {
 		return ""
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/rangecrypt/rangecrypt/cmd/internal/admin/celltext"
 	"github.com/rangecrypt/rangecrypt/internal/cli/csvrows"
@@ -16,15 +15,16 @@ import (
 )
 
 type csvReader struct {
-	r      *csvrows.Reader
-	fields []string
-	ahead  bool // the first row was read, and is one of values
-	cut    bool // the header has no end of line
-	row    Row
-	end    func()
+	r       *csvrows.Reader
+	fields  []string
+	unnamed []int
+	ahead   bool // the first row was read, and is one of values
+	cut     bool // the header has no end of line
+	row     Row
+	end     func()
 }
 
-func newCSVReader(text io.Reader, s shape, end func()) (Reader, error) {
+func newCSVReader(text io.Reader, s shape, names, ignored []string, end func()) (Reader, error) {
 	r, err := csvrows.New(text, s.comma, MaxRow)
 	if err != nil {
 		return nil, err
@@ -47,36 +47,13 @@ func newCSVReader(text io.Reader, s shape, end func()) (Reader, error) {
 			c.fields[i] = strconv.Itoa(i + 1)
 		}
 	}
-	return c, checkNames(c.fields)
-}
-
-// checkNames refuses names of fields that nobody can tell apart.
-func checkNames(fields []string) error {
-	at := make(map[string]int, len(fields))
-	for i, name := range fields {
-		first, again := at[name]
-		if at[name] = i; !again {
-			first = i
-		}
-		switch {
-		case !utf8.ValidString(name):
-			return errors.New("its first row is not in UTF-8: write the file in UTF-8 first, with 'iconv -f LATIN1 -t UTF-8', say")
-		case name == "" && len(fields) > 1:
-			// As tables are written whose first column only counts the rows: it is named by its number.
-			delete(at, name)
-			fields[i] = strconv.Itoa(i + 1)
-			if _, taken := at[fields[i]]; taken {
-				return fmt.Errorf("field number %d has no name in the first row, and another field is called %d: give it a name; if the first row holds values, say --header no", i+1, i+1)
-			}
-			at[fields[i]] = i
-		case first < i:
-			return fmt.Errorf("fields number %d and %d have the same name: rename one of them; if the first row holds values, say --header no", first+1, i+1)
-		}
-	}
-	return nil
+	c.unnamed, err = heading{names: names, ignored: ignored, text: true}.check(c.fields)
+	return c, err
 }
 
 func (c *csvReader) Fields() []string { return c.fields }
+
+func (c *csvReader) Unnamed() []int { return c.unnamed }
 
 func (c *csvReader) Next() (*Row, error) {
 	var err error

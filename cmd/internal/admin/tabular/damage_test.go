@@ -16,7 +16,7 @@ import (
 
 // firstTexts returns the texts of the first field of a file, up to an error.
 func firstTexts(path string) (texts []string, err error) {
-	r, err := (&Input{file: path}).Open([]string{"c"}, nil)
+	r, err := (&Input{file: path}).Open([]string{"c"}, nil, nil)
 	if err != nil {
 		return nil, err
 	}

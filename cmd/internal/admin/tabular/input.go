@@ -92,7 +92,7 @@ func shapeOf(name, what, format, delimiter, header string) (s shape, err error) 
 	}
 	if delimiter != "" {
 		if s.comma, err = csvrows.ParseComma("delimiter", delimiter); err != nil {
-			return s, err
+			return s, fmt.Errorf("%w; for a tab give the word tab", err)
 		}
 	}
 	switch header {
@@ -224,9 +224,10 @@ func (o *Input) Await() error {
 	return err
 }
 
-// Open opens the input. Names are those that a row of JSON lines may have. Each byte that is read goes to tap, too,
-// unless it is nil: of Parquet those of the whole file at once.
-func (o *Input) Open(names []string, tap io.Writer) (Reader, error) {
+// Open opens the input. Names are those that a row of JSON lines may have. Fields that are ignored may be there twice, and
+// may hold lists and groups: nobody reads their cells. Each byte that is read goes to tap, too, unless it is nil: of
+// Parquet those of the whole file at once.
+func (o *Input) Open(names, ignored []string, tap io.Writer) (Reader, error) {
 	s, err := o.shape()
 	if err != nil {
 		return nil, err
@@ -245,7 +246,7 @@ func (o *Input) Open(names []string, tap io.Writer) (Reader, error) {
 	if o.stdin != nil {
 		in = o.stdin
 	}
-	r, err := s.open(file, in, o.Stream(), names, tap)
+	r, err := s.open(file, in, o.Stream(), names, ignored, tap)
 	if err != nil {
 		if !o.Stream() {
 			_ = file.Close()
@@ -294,9 +295,9 @@ func (r *inputReader) Close() error {
 	return err
 }
 
-func (s shape) open(file *os.File, in io.Reader, stream bool, names []string, tap io.Writer) (Reader, error) {
+func (s shape) open(file *os.File, in io.Reader, stream bool, names, ignored []string, tap io.Writer) (Reader, error) {
 	if s.format == formatParquet {
-		return openParquet(file, tap)
+		return openParquet(file, ignored, tap)
 	}
 	if tap != nil {
 		in = io.TeeReader(in, tap)
@@ -314,9 +315,9 @@ func (s shape) open(file *os.File, in io.Reader, stream bool, names []string, ta
 		return nil, err
 	}
 	if s.format == formatJSON {
-		return newJSONReader(text, names, end)
+		return newJSONReader(text, names, ignored, end)
 	}
-	return newCSVReader(text, s, end)
+	return newCSVReader(text, s, names, ignored, end)
 }
 
 // unpackers are the programs that write what is in a compressed file to the standard output.

@@ -17,20 +17,23 @@ import (
 
 // A jsonReader reads an object from each line. A field that an object has not is null.
 type jsonReader struct {
-	r      *bufio.Reader
-	names  []string
-	at     map[string]int
-	line   int
-	ended  bool // the line has an end
-	buf    []byte
-	row    Row
-	has    []bool
-	end    func()
-	parsed scanner
+	r       *bufio.Reader
+	names   []string
+	at      map[string]int
+	ignored []string
+	line    int
+	ended   bool // the line has an end
+	buf     []byte
+	row     Row
+	has     []bool
+	unknown []string // fields of the row that are none of names
+	end     func()
+	parsed  scanner
 }
 
-func newJSONReader(text io.Reader, names []string, end func()) (Reader, error) {
-	r := &jsonReader{r: bufio.NewReaderSize(text, 1<<16), names: names, at: map[string]int{}, end: end, has: make([]bool, len(names))}
+func newJSONReader(text io.Reader, names, ignored []string, end func()) (Reader, error) {
+	r := &jsonReader{r: bufio.NewReaderSize(text, 1<<16), names: names, at: map[string]int{}, ignored: ignored, end: end, has: make([]bool, len(names))}
+	r.parsed.skips = r.skips
 	head, err := r.r.Peek(4)
 	if err != nil && err != io.EOF {
 		return nil, err
@@ -52,6 +55,8 @@ func newJSONReader(text io.Reader, names []string, end func()) (Reader, error) {
 }
 
 func (r *jsonReader) Fields() []string { return r.names }
+
+func (r *jsonReader) Unnamed() []int { return nil }
 
 func (r *jsonReader) Close() error {
 	r.end()
@@ -123,35 +128,55 @@ func (r *jsonReader) parse() error {
 	r.row.Cells = r.row.Cells[:len(r.names)]
 	clear(r.row.Cells)
 	clear(r.has)
-	return r.parsed.object(r.buf, func(name string, cell celltext.Cell) error {
-		i, ok := r.at[name]
-		switch {
-		case !ok:
-			return unknownField(name, r.names)
-		case r.has[i]:
+	r.unknown = r.unknown[:0]
+	err := r.parsed.object(r.buf, func(name string, cell celltext.Cell) error {
+		i := r.at[name]
+		if r.has[i] {
 			return fmt.Errorf("field %s is there twice", show.Visible(name))
 		}
 		r.row.Cells[i], r.has[i] = cell, true
 		return nil
 	})
+	if err == nil && len(r.unknown) > 0 {
+		return unknownFields(r.unknown, r.names)
+	}
+	return err
 }
 
-func unknownField(name string, names []string) error {
-	const shown = 20
-	list := slices.Clone(names[:min(len(names), shown)])
-	if len(names) > shown {
-		list = append(list, "...")
+// skips reports whether the value of a field is not read: it is ignored, or has no column, which ends the row.
+func (r *jsonReader) skips(name string) bool {
+	_, known := r.at[name]
+	if !known && !slices.Contains(r.unknown, name) {
+		r.unknown = append(r.unknown, name)
 	}
-	if len(name) > 100 {
-		return errors.New("a field has a name of more than 100 bytes, which no column has")
+	return !known || slices.Contains(r.ignored, name)
+}
+
+// unknownFields is the error of a row with fields that have no column.
+func unknownFields(unknown, names []string) error {
+	list := func(names []string) string {
+		const shown, longest = 20, 100
+		var texts []string
+		for _, name := range names[:min(len(names), shown)] {
+			if len(name) > longest {
+				name = strings.ToValidUTF8(name[:longest], "") + "..."
+			}
+			texts = append(texts, show.Visible(name))
+		}
+		if len(names) > shown {
+			texts = append(texts, "...")
+		}
+		return strings.Join(texts, ", ")
 	}
-	return fmt.Errorf("field %s is no column of the table: it has %s; --map names the column of a field, --ignore leaves the field out", show.Visible(name), strings.Join(list, ", "))
+	return fmt.Errorf("the table has no column for %s %s; it has %s: --map FIELD=COLUMN names the column of a field, --ignore FIELD leaves the field out",
+		show.Plural(len(unknown), "field"), list(unknown), list(names))
 }
 
 // A scanner reads a flat object of JSON. Its errors do not hold values.
 type scanner struct {
-	text []byte
-	at   int
+	text  []byte
+	at    int
+	skips func(name string) bool // of fields whose values are not read; nil for none
 }
 
 var errJSON = errors.New("it is no object of JSON")
@@ -189,15 +214,7 @@ func (s *scanner) object(text []byte, field func(name string, cell celltext.Cell
 		if !s.take(':') {
 			return s.cut(errJSON)
 		}
-		cell, err := s.value()
-		if err == nil {
-			err = field(name, cell)
-		} else if err != errJSON {
-			err = fmt.Errorf("field %s holds %w", show.Visible(strings.ToValidUTF8(name[:min(len(name), 100)], "")), err)
-		} else {
-			err = s.cut(err)
-		}
-		if err != nil {
+		if err := s.member(name, field); err != nil {
 			return err
 		}
 	}
@@ -205,6 +222,26 @@ func (s *scanner) object(text []byte, field func(name string, cell celltext.Cell
 		return fmt.Errorf("%w: there is something after it", errJSON)
 	}
 	return nil
+}
+
+// member reads the value of a field, or passes over it.
+func (s *scanner) member(name string, field func(name string, cell celltext.Cell) error) (err error) {
+	skipped := s.skips != nil && s.skips(name)
+	var cell celltext.Cell
+	if skipped {
+		err = s.pass()
+	} else {
+		cell, err = s.value()
+	}
+	switch {
+	case err == errJSON:
+		return s.cut(err)
+	case err != nil:
+		return fmt.Errorf("field %s holds %w", show.Visible(strings.ToValidUTF8(name[:min(len(name), 100)], "")), err)
+	case skipped:
+		return nil
+	}
+	return field(name, cell)
 }
 
 // errCut is the error of an object that has no end.
@@ -218,7 +255,51 @@ func (s *scanner) cut(err error) error {
 	return err
 }
 
-var errNested = errors.New("an array or object, which no column does")
+// The errors of values that no column has.
+var (
+	errNested   = errors.New("an array or object, which no column does: write it as a text, or leave the field out with --ignore")
+	errNoNumber = errors.New(`NaN or Infinity, which JSON does not have: write "NaN" or "Infinity" in quotes for a column of floating point numbers, or null`)
+	errUTF8     = errors.New("a text that is not in UTF-8: write the file in UTF-8 first, with 'iconv -f LATIN1 -t UTF-8', say")
+)
+
+// pass goes to the end of a value that is not read, which may be an array or object.
+func (s *scanner) pass() error {
+	begin, depth := s.at, 0
+	if s.at == len(s.text) || strings.IndexByte("{[", s.text[s.at]) < 0 {
+		_, err := s.value()
+		return err
+	}
+	for ; s.at < len(s.text); s.at++ {
+		switch s.text[s.at] {
+		case '"':
+			if _, _, err := s.quoted(); err != nil {
+				return err
+			}
+			s.at-- // to its end
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+		case 'N', 'I':
+			if rest := s.text[s.at:]; bytes.HasPrefix(rest, []byte("NaN")) || bytes.HasPrefix(rest, []byte("Infinity")) {
+				return errNoNumber
+			}
+		}
+		if depth > 0 {
+			continue
+		}
+		s.at++
+		switch in := s.text[begin:s.at]; {
+		case !utf8.Valid(in):
+			return errUTF8
+		case !json.Valid(in):
+			s.at = begin // it has an end
+			return errJSON
+		}
+		return nil
+	}
+	return errJSON
+}
 
 func (s *scanner) value() (cell celltext.Cell, err error) {
 	if s.at == len(s.text) {
@@ -237,6 +318,10 @@ func (s *scanner) value() (cell celltext.Cell, err error) {
 		s.at++
 	}
 	text := s.text[begin:s.at]
+	switch string(text) {
+	case "NaN", "Infinity", "-Infinity":
+		return cell, errNoNumber
+	}
 	if !json.Valid(text) {
 		return cell, errJSON
 	}
@@ -248,36 +333,40 @@ func (s *scanner) value() (cell celltext.Cell, err error) {
 
 // string reads a text in quotes.
 func (s *scanner) string() (string, error) {
+	in, plain, err := s.quoted()
+	switch {
+	case err != nil:
+		return "", err
+	case !utf8.Valid(in):
+		return "", errUTF8
+	case plain:
+		return string(in[1 : len(in)-1]), nil
+	}
+	return unescaped(in)
+}
+
+// quoted returns a text with its quotes. A plain one has no escapes.
+func (s *scanner) quoted() (in []byte, plain bool, err error) {
 	if s.at == len(s.text) || s.text[s.at] != '"' {
-		return "", errJSON
+		return nil, false, errJSON
 	}
 	begin := s.at
-	plain := true
-	for s.at++; ; s.at++ {
-		if s.at == len(s.text) {
-			return "", errJSON
-		}
+	plain = true
+	for s.at++; s.at < len(s.text); s.at++ {
 		switch c := s.text[s.at]; {
 		case c == '"':
 			s.at++
-			in := s.text[begin:s.at]
-			if !utf8.Valid(in) {
-				return "", errors.New("a text that is not in UTF-8: write the file in UTF-8 first, with 'iconv -f LATIN1 -t UTF-8', say")
-			}
-			if plain {
-				return string(in[1 : len(in)-1]), nil
-			}
-			return unescaped(in)
+			return s.text[begin:s.at], plain, nil
 		case c == '\\':
 			plain = false
-			s.at++
-			if s.at == len(s.text) {
-				return "", errJSON
+			if s.at++; s.at == len(s.text) {
+				return nil, false, errJSON
 			}
 		case c < ' ':
-			return "", errJSON
+			return nil, false, errJSON
 		}
 	}
+	return nil, false, errJSON
 }
 
 func unescaped(in []byte) (string, error) {

@@ -28,7 +28,9 @@ type parquetReader struct {
 	buf     []parquet.Row
 	read    []parquet.Row // those of buf that are left
 	fields  []string
-	convert []func(parquet.Value) any
+	unnamed []int
+	convert []func(parquet.Value) any // of the fields; nil for one that is not read
+	columns []int                     // of the file, for the fields that are read
 	row     Row
 	want    int64 // rows
 }
@@ -40,7 +42,7 @@ func damaged(err *error) {
 	}
 }
 
-func openParquet(file *os.File, tap io.Writer) (_ Reader, err error) {
+func openParquet(file *os.File, ignored []string, tap io.Writer) (_ Reader, err error) {
 	defer damaged(&err)
 	info, err := file.Stat()
 	if err != nil {
@@ -70,28 +72,70 @@ func openParquet(file *os.File, tap io.Writer) (_ Reader, err error) {
 		return nil, fmt.Errorf("it is damaged, or no Parquet: %w", err)
 	}
 	r := &parquetReader{groups: withRows(f), buf: make([]parquet.Row, 128), want: f.NumRows()}
-	elements := f.Metadata().Schema[1:]
-	columns := f.Root().Columns()
+	if err := r.take(f, ignored); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// take takes the fields of a file. Of those that are ignored it leaves out what no column could hold.
+func (r *parquetReader) take(f *parquet.File, ignored []string) (err error) {
+	columns, elements := f.Root().Columns(), topElements(f.Metadata().Schema[1:])
+	if len(columns) != len(elements) {
+		return errors.New("it is damaged: its end names other fields than it has")
+	}
 	for _, c := range columns {
-		if !c.Leaf() || c.Repeated() {
-			return nil, fmt.Errorf("field %s holds arrays or objects, which no column does: write a file without it, or with flat fields", show.Visible(c.Name()))
-		}
+		r.fields = append(r.fields, c.Name())
+	}
+	if r.unnamed, err = (heading{ignored: ignored}).check(r.fields); err != nil {
+		return err
 	}
 	for i, c := range columns {
-		convert, err := converter(&elements[i])
-		if err != nil {
-			return nil, fmt.Errorf("field %s: %w", show.Visible(c.Name()), err)
+		name := r.fields[i]
+		convert, err := converter(elements[i])
+		if !c.Leaf() || c.Repeated() {
+			convert, err = nil, fmt.Errorf("field %s holds arrays or objects, which no column does: write a file with flat fields, or leave it out with --ignore %s", show.Visible(name), show.Argument(name))
+		} else if err != nil {
+			err = fmt.Errorf("field %s: %w, or leave it out with --ignore %s", show.Visible(name), err, show.Argument(name))
 		}
-		r.fields = append(r.fields, c.Name())
+		if err != nil && !slices.Contains(ignored, name) {
+			return err
+		}
+		if err == nil {
+			r.columns = append(r.columns, c.Index())
+		}
 		r.convert = append(r.convert, convert)
 	}
-	for i, name := range r.fields {
-		if first := slices.Index(r.fields, name); first < i {
-			return nil, fmt.Errorf("fields number %d and %d have the same name, %s: rename one of them", first+1, i+1, show.Visible(name))
-		}
+	if len(r.columns) == 0 {
+		return errors.New("it has no field that is read: each is left out with --ignore, or there is none")
 	}
 	r.row.Cells, r.row.fields = make([]celltext.Cell, len(columns)), r.fields
-	return r, nil
+	return nil
+}
+
+// topElements returns those of the fields, without the ones inside them.
+func topElements(elements []format.SchemaElement) (top []*format.SchemaElement) {
+	for i := 0; i < len(elements); {
+		top = append(top, &elements[i])
+		for left := 1; left > 0 && i < len(elements); i++ {
+			left += int(elements[i].NumChildren.V) - 1
+		}
+	}
+	return top
+}
+
+// A projected is a row group with some of its columns only. Pages of the others are not read.
+type projected struct {
+	parquet.RowGroup
+	columns []int
+}
+
+func (p projected) ColumnChunks() (some []parquet.ColumnChunk) {
+	all := p.RowGroup.ColumnChunks()
+	for _, i := range p.columns {
+		some = append(some, all[i])
+	}
+	return some
 }
 
 // withRows returns the row groups that have rows. The library seeks to the pages of the others, which have none.
@@ -212,6 +256,8 @@ func decimals(kind parquet.Kind, scale int32) (func(parquet.Value) any, error) {
 
 func (r *parquetReader) Fields() []string { return r.fields }
 
+func (r *parquetReader) Unnamed() []int { return r.unnamed }
+
 func (r *parquetReader) Next() (_ *Row, err error) {
 	defer damaged(&err)
 	for len(r.read) == 0 {
@@ -222,7 +268,7 @@ func (r *parquetReader) Next() (_ *Row, err error) {
 			return nil, io.EOF
 		}
 		if r.rows == nil {
-			r.rows = r.groups[0].Rows()
+			r.rows = parquet.NewRowGroupRowReader(projected{r.groups[0], r.columns})
 		}
 		n, err := r.rows.ReadRows(r.buf)
 		r.read = r.buf[:n]
@@ -240,28 +286,40 @@ func (r *parquetReader) Next() (_ *Row, err error) {
 	values := r.read[0]
 	r.read = r.read[1:]
 	r.row.Number++
-	if len(values) != len(r.fields) {
-		return nil, fmt.Errorf("row %d has %d values for %d fields: it is damaged", r.row.Number, len(values), len(r.fields))
+	if len(values) != len(r.columns) {
+		return nil, fmt.Errorf("row %d has %d values for %d fields: it is damaged", r.row.Number, len(values), len(r.columns))
 	}
-	for i, v := range values {
-		if v.Column() != i {
+	for i, convert := range r.convert {
+		r.row.Cells[i] = celltext.Cell{}
+		if convert == nil {
+			r.row.Cells[i].Value = unread{}
+			continue
+		}
+		v, column := values[0], r.columns[len(r.columns)-len(values)]
+		values = values[1:]
+		if v.Column() != column {
 			return nil, fmt.Errorf("row %d has no value of a field: it is damaged", r.row.Number)
 		}
-		r.row.Cells[i] = celltext.Cell{}
 		if !v.IsNull() {
-			r.row.Cells[i] = celltext.Cell{Kind: celltext.Typed, Value: r.convert[i](v)}
+			r.row.Cells[i] = celltext.Cell{Kind: celltext.Typed, Value: convert(v)}
 		}
 	}
 	return &r.row, nil
 }
 
-// rawOf returns a row of typed values as JSON.
+// unread is the value of a field that is ignored, and that no column could hold.
+type unread struct{}
+
+// rawOf returns a row of typed values as JSON, without those that were not read.
 func rawOf(fields []string, cells []celltext.Cell) []byte {
 	var b []byte
 	for i, name := range fields {
-		b = append(b, "{,"[min(i, 1)])
-		b = append(celltext.AppendQuoted(b, name), ':')
 		v := cells[i].Value
+		if v == (unread{}) {
+			continue
+		}
+		b = append(b, "{,"[min(len(b), 1)])
+		b = append(celltext.AppendQuoted(b, name), ':')
 		switch x := v.(type) {
 		case nil:
 			b = append(b, "null"...)

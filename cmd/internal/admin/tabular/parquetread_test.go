@@ -18,7 +18,7 @@ func TestEmptyRowGroups(t *testing.T) {
 	require.Len(t, files, len(rows))
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			r, err := (&Input{file: file}).Open(nil, nil)
+			r, err := (&Input{file: file}).Open(nil, nil, nil)
 			require.NoError(t, err)
 			defer r.Close()
 			require.Equal(t, []string{"id", "note"}, r.Fields())
@@ -37,14 +37,14 @@ func TestEmptyRowGroups(t *testing.T) {
 func TestShortParquet(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.parquet")
 	require.NoError(t, os.WriteFile(path, []byte("PAR1\x00\x01\x00\x00\x00PAR1"), 0o600))
-	_, err := (&Input{file: path}).Open(nil, nil)
+	_, err := (&Input{file: path}).Open(nil, nil, nil)
 	require.ErrorContains(t, err, "it is damaged, or no Parquet")
 	require.NoError(t, os.WriteFile(path, []byte("PAR1\x00\x02\x00\x00\x00PAR1"), 0o600))
-	_, err = (&Input{file: path}).Open(nil, nil)
+	_, err = (&Input{file: path}).Open(nil, nil, nil)
 	require.ErrorContains(t, err, "it is damaged: its end tells of more bytes than it has; copy it again")
 	for _, text := range []string{"PAR1", "PAR1PAR1", "PAR1\x00\x00PAR1", "PAR1\x00\x00\x00"} {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-		_, err := (&Input{file: path}).Open(nil, nil)
+		_, err := (&Input{file: path}).Open(nil, nil, nil)
 		require.ErrorContains(t, err, "it does not end as Parquet does: it was cut short, so copy it again", "%q", text)
 	}
 }

@@ -205,7 +205,7 @@ func read(t require.TestingT, path string, columns []*celltext.Column) (rows [][
 	in := &Input{file: path}
 	require.NoError(t, in.Check())
 	var tap bytes.Buffer
-	r, err := in.Open(names, &tap)
+	r, err := in.Open(names, nil, &tap)
 	require.NoError(t, err)
 	require.Equal(t, names, r.Fields())
 	for {
@@ -301,7 +301,7 @@ func TestChangedFile(t *testing.T) {
 			var in Input
 			in.Bind(flags)
 			require.NoError(t, flags.Parse([]string{"--input", path}))
-			r, err := in.Open([]string{"a"}, nil)
+			r, err := in.Open([]string{"a"}, nil, nil)
 			require.NoError(t, err)
 			_, err = r.Next()
 			require.NoError(t, err)

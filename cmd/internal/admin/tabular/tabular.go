@@ -15,6 +15,9 @@ type Reader interface {
 	// "1", "2" and so on, and those of JSON lines the ones that it was opened with.
 	Fields() []string
 
+	// Unnamed returns the numbers, from 1 on, of fields that the input has no name for. Fields has these as their names.
+	Unnamed() []int
+
 	// Next returns the next row, which is valid until the next call, or io.EOF. After a RowError that is not fatal
 	// the row after the bad one can be read. Nothing can be read after another error.
 	Next() (*Row, error)
