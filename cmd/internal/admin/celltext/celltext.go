@@ -231,8 +231,19 @@ func (c *Column) Parse(text string) (any, error) {
 	if text == "" && !c.text {
 		return nil, errNull
 	}
-	v, err := c.codec.parse(text)
+	v, err := c.parse(text)
 	return v, c.checkNaN(v, err)
+}
+
+// parse reads a text as the codec does. Where only blanks around it keep it from being a value, the error says so.
+func (c *Column) parse(text string) (any, error) {
+	v, err := c.codec.parse(text)
+	if trimmed := strings.TrimSpace(text); err != nil && trimmed != text {
+		if _, bad := c.codec.parse(trimmed); bad == nil || slices.Contains(c.format.Nulls, trimmed) {
+			err = fmt.Errorf("%w; blanks around it are not allowed", err)
+		}
+	}
+	return v, err
 }
 
 // Text returns the text of a value that is not null, which Parse reads as that value. An error is of a time that
@@ -256,23 +267,27 @@ func (c *Column) Value(cell Cell) (any, error) {
 		if cell.Text == "" || slices.Contains(c.format.Nulls, cell.Text) {
 			return nil, nil
 		}
-		if v, err = c.codec.parse(cell.Text); err != nil && slices.Contains(oftenNull, strings.ToLower(cell.Text)) {
+		if v, err = c.parse(cell.Text); err != nil && slices.Contains(oftenNull, strings.ToLower(cell.Text)) {
 			err = fmt.Errorf("%w; if the text stands for null, name it with --null", err)
 		}
 	case Quoted:
 		if cell.Text == "" && !c.text {
 			return nil, nil
 		}
-		v, err = c.codec.parse(cell.Text)
+		v, err = c.parse(cell.Text)
 	case String:
 		if cell.Text == "" && !c.text {
 			return nil, errors.New("an empty text, which is no value of type " + c.Type + "; null is written as null")
 		}
-		v, err = c.codec.parse(cell.Text)
+		v, err = c.parse(cell.Text)
 	case Literal:
 		v, err = c.codec.literal(cell.Text)
 	default:
-		v, err = c.codec.convert(cell.Value)
+		if text, ok := cell.Value.(string); ok {
+			v, err = c.parse(text)
+		} else {
+			v, err = c.codec.convert(cell.Value)
+		}
 	}
 	return v, c.checkNaN(v, err)
 }

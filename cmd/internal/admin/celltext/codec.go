@@ -22,7 +22,7 @@ import (
 type codec interface {
 	parse(text string) (any, error)   // a text as the flags have it
 	literal(text string) (any, error) // a number, true or false of JSON
-	convert(v any) (any, error)       // a Typed value
+	convert(v any) (any, error)       // a Typed value that is no text
 	text(v any) (string, error)
 	restrict(least, greatest string) error // as store.ParseType has bounds
 }
@@ -104,9 +104,6 @@ func (t *typed[T]) convert(v any) (any, error) {
 		if _, decimal := v.(encode.Decimal); !decimal {
 			return t.check(same, nil)
 		}
-	}
-	if text, ok := v.(string); ok {
-		return t.parse(text)
 	}
 	return t.check(t.into(v))
 }
@@ -286,11 +283,17 @@ func integer[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64](
 	unsigned := zero-1 > 0
 	from := func(text string) (T, error) {
 		// Programs that have integers beside nulls as floating point numbers write them as 2.0.
-		if whole, zeros, ok := strings.Cut(text, "."); ok && zeros != "" && strings.Trim(zeros, "0") == "" {
+		if strings.ContainsAny(text, "eE") {
+			whole, err := withoutExponent(text, name)
+			if err != nil {
+				return 0, err
+			}
+			text = whole
+		} else if whole, zeros, ok := strings.Cut(text, "."); ok && zeros != "" && strings.Trim(zeros, "0") == "" {
 			text = whole
 		}
 		if !digits(text) {
-			return 0, errors.New("not an integer")
+			return 0, errInteger
 		}
 		if unsigned {
 			number, negative := strings.CutPrefix(strings.TrimPrefix(text, "+"), "-")
@@ -322,8 +325,9 @@ func integer[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64](
 			case uint64:
 				return from(strconv.FormatUint(v, 10))
 			case float64:
-				if v == math.Trunc(v) && math.Abs(v) < 1<<63 {
-					return from(strconv.FormatFloat(v, 'f', -1, 64))
+				if v == math.Trunc(v) && !math.IsInf(v, 0) {
+					whole, _ := big.NewFloat(v).Int(nil) // the shortest text of a number is only near it
+					return from(whole.String())
 				}
 				return 0, valueError{"a floating point number that is no integer", encode.ErrInexact}
 			case encode.Decimal:
@@ -354,7 +358,7 @@ func float[T float32 | float64](f *Format, name string, exact encode.Exact[T], b
 			return 0, errors.New("not a number")
 		}
 		if x == 0 && !isZero(text) {
-			return 0, valueError{"so near to 0 that " + name + " would keep 0: 0 itself is written as 0", encode.ErrInexact}
+			return 0, nearZero(name)
 		}
 		return T(x), wholeIsExact(text, x, bits, name)
 	}
@@ -372,10 +376,14 @@ func float[T float32 | float64](f *Format, name string, exact encode.Exact[T], b
 			case float32:
 				return T(v), nil
 			case float64:
-				if x := T(v); float64(x) == v || v != v {
-					return x, nil
+				x := T(v)
+				switch {
+				case math.IsInf(float64(x), 0) && !math.IsInf(v, 0):
+					return 0, beyond(name)
+				case x == 0 && v != 0:
+					return 0, nearZero(name)
 				}
-				return 0, valueError{"a number that " + name + " does not hold exactly", encode.ErrInexact}
+				return x, nil
 			case int64:
 				return from(strconv.FormatInt(v, 10))
 			case uint64:
@@ -395,6 +403,10 @@ func float[T float32 | float64](f *Format, name string, exact encode.Exact[T], b
 			return f.shown(strconv.FormatFloat(float64(v), 'g', -1, bits)), nil
 		},
 	}
+}
+
+func nearZero(name string) error {
+	return valueError{"so near to 0 that " + name + " would keep 0: 0 itself is written as 0", encode.ErrInexact}
 }
 
 // isZero reports whether a number that is read as 0 is 0, and not only nearer to 0 than any other of its type.

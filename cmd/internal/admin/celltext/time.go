@@ -222,11 +222,46 @@ func (f *Format) parseTime(text string) (time.Time, error) {
 	case errors.Is(err, errWeekday):
 		return t, err
 	case err != nil:
-		return t, fmt.Errorf("not a time as --time-format %s has it", f.times.name)
+		return t, fmt.Errorf("not a time like %s, as --time-format %s has it%s", exampleTime.Format(f.times.layout), f.times.name,
+			f.times.oneDigit(text, func(other timeFormat) string { return other.layout }))
 	case f.times.offset:
 		return t.UTC(), nil
 	}
 	return f.inZone(t)
+}
+
+var exampleTime = time.Date(2024, 2, 29, 12, 0, 0, 0, time.UTC)
+
+// oneDigit says of a text that the format does not read whether one digit is the reason, where the format has two. The
+// layout is the one that the text is read by.
+func (f timeFormat) oneDigit(text string, layout func(timeFormat) string) string {
+	pattern, padded := "", []string{}
+	for i := 0; i < len(f.name); i++ {
+		if f.name[i] != '%' {
+			pattern += f.name[i : i+1]
+			continue
+		}
+		i++
+		letter := f.name[i]
+		switch {
+		case letter == 'F':
+			pattern, padded = pattern+"%Y-%-m-%-d", append(padded, "%F")
+		case unpadded[letter] != "" && i+1 < len(f.name) && f.name[i+1] == '%' && !strings.HasPrefix(f.name[i+1:], "%%"):
+			return "" // nobody can say where such a number ends
+		case unpadded[letter] != "":
+			pattern, padded = pattern+"%-"+string(letter), append(padded, "%"+string(letter))
+		default:
+			pattern += "%" + string(letter)
+		}
+	}
+	other, err := parseTimeFormat(pattern)
+	if err != nil || len(padded) == 0 {
+		return ""
+	}
+	if _, err := other.parse(layout(other), text); err != nil {
+		return ""
+	}
+	return fmt.Sprintf("; a number of one digit is none for %s: --time-format '%s' takes it, too", strings.Join(padded, ", "), pattern)
 }
 
 var errWeekday = errors.New("a date whose day of the week is another")
@@ -471,8 +506,8 @@ func (f *Format) parseDate(text string) (encode.CivilDate, error) {
 				return d, nil
 			}
 		}
-		example := time.Date(2024, 2, 29, 0, 0, 0, 0, time.UTC).Format(f.times.day)
-		return encode.CivilDate{}, fmt.Errorf("not a date like %s, as --time-format %s has it", example, f.times.name)
+		return encode.CivilDate{}, fmt.Errorf("not a date like %s, as --time-format %s has it%s", exampleTime.Format(f.times.day), f.times.name,
+			f.times.oneDigit(text, func(other timeFormat) string { return other.day }))
 	}
 	return encode.CivilDate{Year: t.Year(), Month: t.Month(), Day: t.Day()}, nil
 }
