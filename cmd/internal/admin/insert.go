@@ -110,7 +110,7 @@ With --tenant the rows are those of a tenant, which 'rangecrypt tenant create' m
 			o.Flags.BindRead(f)
 			f.BoolVar(&o.dryRun, "dry-run", false, "check all rows and write none")
 			f.BoolVar(&o.skipBad, "skip-bad", false, "leave out and count bad rows: a value is none of the column's type, or fields are\nmissing or too many")
-			f.StringVar(&o.maxBad, "max-bad", "", "fail if more `rows` than this are bad, such as 20 or 0.5% (default with --skip-bad:\n1%, or 10 rows of fewer than 100; without it: 0)")
+			f.StringVar(&o.maxBad, "max-bad", "", "fail if more `rows` than this are bad, such as 20 or 0.5% (default with --skip-bad:\n1%, or 10 rows of fewer than 100, but not all; without it: 0)")
 			f.StringVar(&o.badFile, "bad-file", "", "write bad rows, if there are any, to this new `file`, as they came and not\nencrypted, with what is wrong; only its owner can read it")
 			cli.Writes(f, "bad-file")
 			f.StringVar(&o.ttlText, "ttl", "", "let the rows expire this `time` after they are put, such as 30d or 12h30m (default:\nwhat the table says)")

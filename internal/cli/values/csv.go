@@ -60,6 +60,9 @@ type MaxBad struct {
 // DefaultMaxBad allows 1 % of the rows, or 10 rows of a file of fewer than 100.
 func DefaultMaxBad() MaxBad { return MaxBad{given: true, percent: big.NewRat(1, 1), few: 10} }
 
+// Default reports whether it is that of DefaultMaxBad, which nobody has chosen for a file.
+func (m MaxBad) Default() bool { return m.few > 0 }
+
 // ParseMaxBad reads a number of rows, or a share of them like 2.5%.
 func ParseMaxBad(text string) (MaxBad, error) {
 	wrong := exit.Usagef("%q is neither a number of rows, such as 20, nor a share of them from 0%% to 100%%, such as 0.5%%", text)

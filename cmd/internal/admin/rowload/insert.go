@@ -83,11 +83,17 @@ func (s *sender) atEnd() error {
 	}
 	s.Rewrote = s.keys.rows
 	s.done.Rows -= s.Rewrote
-	if s.checked != nil {
+	switch {
+	case s.noneIsGood() && s.checked != nil: // the table has refused what was good before
+		return fmt.Errorf("%w: %w", ErrRefused, s.allBad())
+	case s.checked != nil:
 		return nil
 	}
 	if allowed := s.allowed(); s.Bad.Rows > allowed {
 		return s.Bad.tooMany(s.Rows, allowed, s.SkipBad)
+	}
+	if s.noneIsGood() {
+		return fmt.Errorf("%w: %w", tabular.ErrInput, s.allBad())
 	}
 	if s.Rewrote > 0 && !s.LastWins {
 		return fmt.Errorf("%w; all rows were written, so that the last of those with one key is there by now", s.repeatedKeys(s.keys.first, s.keys.second))

@@ -98,6 +98,9 @@ func (l *Load) Check(ctx context.Context) error {
 	if allowed := l.allowed(); l.Bad.Rows > allowed {
 		return l.Bad.tooMany(l.Rows, allowed, l.SkipBad)
 	}
+	if l.noneIsGood() {
+		return fmt.Errorf("%w: %w", tabular.ErrInput, l.allBad())
+	}
 	if err := keys.count(); err != nil {
 		return err
 	}
@@ -113,6 +116,17 @@ func (l *Load) allowed() int {
 		return 0
 	}
 	return l.MaxBad.Of(l.Rows)
+}
+
+// noneIsGood reports whether all rows are bad, where nobody has said how many may be. The share that is allowed of a few
+// rows lets a file pass that has nothing for the table.
+func (l *Load) noneIsGood() bool {
+	return l.SkipBad && l.MaxBad.Default() && l.Rows > 0 && l.Bad.Rows == l.Rows
+}
+
+// allBad is the error of an input without a good row.
+func (l *Load) allBad() error {
+	return fmt.Errorf("no row is good, of %s: %s; --max-bad says how many may be bad, as --max-bad 100%% does of all", show.Counted(l.Rows, "row"), &l.Bad)
 }
 
 // keepsAll ends errors about rows with one key.
