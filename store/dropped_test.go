@@ -60,6 +60,7 @@ func TestValuesOfDroppedColumns(t *testing.T) {
 				t.Helper()
 				require.ErrorIs(t, err, store.ErrSchemaChanged)
 				require.ErrorIs(t, err, store.ErrWritten)
+				require.False(t, store.Retryable(err), "the call is not to be made again")
 				require.ErrorContains(t, err, `has dropped column "p"`)
 			}
 			lost(putter.put(store.Row{"k": 3, "q": "y"}, store.Row{"k": 4, "p": "x"}))

@@ -93,7 +93,7 @@ var (
 type RowError = fault.RowError
 
 // A BatchError is returned when a batch was not carried out as a whole: Failed are the positions of the rows that may or may
-// not have been written, in ascending order; all others were. Carrying out the failed rows again is harmless. Err is the
+// not have been written, in ascending order; all others were. Carrying out the failed rows again is as [Retryable] says. Err is the
 // reason. It is returned wrapped, as a pointer: use errors.As with a *BatchError.
 type BatchError = fault.BatchError
 
@@ -113,10 +113,15 @@ func Must[T any](v T, err error) T {
 	return v
 }
 
-// Retryable reports whether the call that returned err may succeed if it is made again later, unchanged: the database or the
-// key management service was unreachable, or the outcome is unknown. All calls of this package may be repeated safely, except
-// that a Put into a table with a tie-breaker draws a new one unless the row names it. A [Table.UpdateIf] or [Table.Increment]
-// that may have changed its row is not retryable, and an [Table.Insert] that is made again may find its own rows.
+// Retryable reports whether the call that returned err may succeed if it is made again later, unchanged. Such are
+// [driver.ErrUnavailable], [kms.ErrUnavailable], [driver.ErrUnknownOutcome], [ope.ErrStale] and [ErrSchemaChanged], unless it is
+// also [ErrColumn] or [ErrWritten]: a struct that does not fit stays so, and rows that were written are there.
+//
+// A write that is made again brings about what the first attempt should have, with these exceptions:
+//   - Values that another client has written since are replaced. See [Schema.Conditional].
+//   - A Put into a table with a tie-breaker draws a new one, unless the row names it.
+//   - A [Table.Insert] may find its own rows.
+//   - A [Table.UpdateIf] or [Table.Increment] that may have changed its row is not retryable.
 //
 // The end of the context of the caller (context.DeadlineExceeded, context.Canceled) by itself makes no error retryable: look at
 // the context before another attempt, which needs a new one. The rows of a Put or Delete that it ended may or may not be

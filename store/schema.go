@@ -44,7 +44,7 @@ type Schema struct {
 	// Conditional makes every write of a row a compare-and-set: [Table.Update] can change single columns, no write is decided
 	// by clocks, and a deleted row leaves some 80 bytes. A write is preceded by a read, and on Cassandra a compare-and-set
 	// takes several round trips and waits for others in its partition: let such a table begin with a [HashedPart]. Where another
-	// client may have written a row after the call had, the error is [driver.ErrUnknownOutcome]: made again, it may undo that write.
+	// client may have written a row after the call had, the error is [driver.ErrUnknownOutcome]. That is [Retryable], but the call that is made again may undo that write.
 	Conditional bool
 
 	// AppendOnly says that rows are added and deleted, and never replaced: the row key ends with a [TiePart], which the

@@ -192,7 +192,7 @@ func checkContext(tb testing.TB, s *suite, f driver.Family, p string) {
 	require.ErrorIs(tb, failed, context.Canceled, "the scan went on to its end, %d rows", n)
 }
 
-func checkDeadline(tb testing.TB, _ *suite, f driver.Family, p string) {
+func checkDeadline(tb testing.TB, s *suite, f driver.Family, p string) {
 	var ms []driver.Mutation
 	for i := range 2000 {
 		ms = append(ms, row(fmt.Sprintf("%s%04d", p, i), put("q", strings.Repeat("v", 200))))
@@ -205,8 +205,12 @@ func checkDeadline(tb testing.TB, _ *suite, f driver.Family, p string) {
 		if err == nil {
 			err = scanError(tb, f, ctx, within(p))
 		}
+		if err == nil {
+			_, err = s.db.Families(ctx)
+		}
 		if err != nil {
 			require.ErrorIs(tb, err, context.DeadlineExceeded)
+			require.NotErrorIs(tb, err, driver.ErrUnavailable, "the database is well")
 		}
 		require.Less(tb, time.Since(begin), timeout+5*time.Second, "a deadline was not kept")
 		cancel()

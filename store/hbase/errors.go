@@ -46,9 +46,9 @@ func (d *DB) fail(ctx context.Context, what string, err error) error {
 		return fmt.Errorf("hbase: %s: %w", what, pause.Ended(ctx))
 	case isKind(err):
 		return fmt.Errorf("hbase: %s: %w", what, message)
-	case errors.Is(done, context.DeadlineExceeded):
+	case errors.Is(done, context.DeadlineExceeded) && (own || last != nil):
 		// The client tries until its time is over, so that a database that cannot be reached, or
-		// a region that nobody serves, shows itself like this.
+		// a region that nobody serves, shows itself like this. The caller's own deadline alone shows nothing.
 		ended := pause.Ended(ctx)
 		if own {
 			ended = errNoAnswer

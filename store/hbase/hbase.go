@@ -175,8 +175,8 @@ func Open(ctx context.Context, quorum string, o *Options) (*DB, error) {
 	if d.client == nil {
 		d.own = true
 		d.client = gohbase.NewClient(quorum,
-			gohbase.ZookeeperRoot(d.root), gohbase.ZookeeperTimeout(d.zkTimeout), gohbase.ZooKeeperDialer(d.gate.DialZooKeeper),
-			gohbase.RegionDialer(d.gate.DialRegion), gohbase.RegionReadTimeout(d.readTimeout), gohbase.RegionLookupTimeout(d.zkTimeout),
+			gohbase.ZookeeperRoot(d.root), gohbase.ZookeeperTimeout(d.zkTimeout), gohbase.ZooKeeperDialer(d.noting(d.gate.DialZooKeeper)),
+			gohbase.RegionDialer(d.noting(d.gate.DialRegion)), gohbase.RegionReadTimeout(d.readTimeout), gohbase.RegionLookupTimeout(d.zkTimeout),
 			gohbase.EffectiveUser(d.user), gohbase.RpcQueueSize(queueSize), gohbase.FlushInterval(0))
 	}
 	rpc, ok := d.client.(gohbase.RPCClient)
@@ -479,6 +479,19 @@ func (d *DB) note(err error) {
 	d.mu.Lock()
 	d.last = err
 	d.mu.Unlock()
+}
+
+type dialer = func(ctx context.Context, network, address string) (net.Conn, error)
+
+// noting keeps why the client got no connection. The context is the client's own, which no deadline of a caller ends.
+func (d *DB) noting(dial dialer) dialer {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
+			d.note(err)
+		}
+		return conn, err
+	}
 }
 
 // see remembers the regions that requests were sent to, for Close.

@@ -51,7 +51,9 @@ func (m *master) do(ctx context.Context, name string, request, response proto.Me
 		if err == nil {
 			return nil
 		}
-		m.db.note(err)
+		if ctx.Err() == nil { // else it may be all that is wrong
+			m.db.note(err)
+		}
 		var server region.ServerError
 		var retry region.RetryableError
 		switch javaClass(err) {

@@ -226,8 +226,12 @@ func TestErrorKinds(t *testing.T) {
 	// What succeeds ends what was wrong before. A call that began too late says nothing of the database.
 	d.note(errors.New("an old error"))
 	require.NoError(t, d.fail(ctx, "x", nil))
-	require.ErrorIs(t, d.fail(late, "x", late.Err()), driver.ErrUnavailable)
+	require.ErrorIs(t, d.fail(late, "x", late.Err()), context.DeadlineExceeded)
+	require.NotErrorIs(t, d.fail(late, "x", late.Err()), driver.ErrUnavailable, "the caller's time was over, and nothing else is known")
 	require.NotContains(t, d.fail(late, "x", late.Err()).Error(), "an old error")
+	d.note(errors.New("connection refused"))
+	require.ErrorIs(t, d.fail(late, "x", late.Err()), driver.ErrUnavailable)
+	require.NoError(t, d.fail(ctx, "x", nil))
 	begun, _ := d.bound(late)
 	require.ErrorIs(t, d.fail(begun, "x", late.Err()), context.DeadlineExceeded)
 	require.NotErrorIs(t, d.fail(begun, "x", late.Err()), driver.ErrUnavailable)

@@ -62,8 +62,8 @@ func Retryable(err error) bool {
 	if errors.Is(err, driver.ErrUnauthorised) || errors.Is(err, driver.ErrClosed) {
 		return false
 	}
-	if errors.Is(err, fault.ErrSchemaChanged) && errors.Is(err, fault.ErrColumn) || errors.Is(err, fault.ErrOnce) {
-		return false // a struct does not fit any more, or a change must not be made twice
+	if errors.Is(err, fault.ErrSchemaChanged) && errors.Is(err, fault.ErrColumn) || errors.Is(err, fault.ErrOnce) || errors.Is(err, fault.ErrWritten) {
+		return false // a struct does not fit any more, a change must not be made twice, or the rows are there
 	}
 	return errors.Is(err, driver.ErrUnavailable) || errors.Is(err, kms.ErrUnavailable) || errors.Is(err, driver.ErrUnknownOutcome) ||
 		errors.Is(err, fault.ErrSchemaChanged) || errors.Is(err, ope.ErrStale)
