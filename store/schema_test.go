@@ -196,6 +196,7 @@ func TestMisuse(t *testing.T) {
 			require.ErrorIs(t, err, c.is, c.column)
 		}
 		require.ErrorContains(t, err, fmt.Sprintf("%q", c.column))
+		require.NotContains(t, err.Error(), "(codec ", "which says nothing to who wrote the value")
 		var at *store.RowError
 		require.ErrorAs(t, err, &at)
 		require.Equal(t, 1, at.Index)

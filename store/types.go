@@ -93,14 +93,14 @@ var (
 	UUID = TypeOf[[16]byte]{value.UUID}
 )
 
-// Time is an instant at a resolution of time.Nanosecond, Microsecond, Millisecond or Second. A value that is finer is
-// an error. One that does not fit into 64 bits, as the number of units since 1970, is [ope.ErrDomain]: at a nanosecond
+// Time is an instant at a resolution of time.Nanosecond, Microsecond, Millisecond or Second. It is read in UTC. A value that is finer is
+// [encode.ErrInexact] and [ope.ErrDomain], as time.Now mostly is: truncate it with its method Truncate. One that does not fit into 64 bits, as the number of units since 1970, is [ope.ErrDomain]: at a nanosecond
 // the range is from 1677-09-21 to 2262-04-11, at a microsecond the years -290307 to 294246, and else more than 290
 // million years either way. So the zero time.Time, of the year 1, is refused at a nanosecond only.
 func Time(unit time.Duration) TypeOf[time.Time] { return TypeOf[time.Time]{value.Time(unit)} }
 
 // Decimal is a decimal number with at most scale digits after the point, below 9.2e18 in units
-// of the last digit. A value with more digits is an error. The scale is -1000 to 1000.
+// of the last digit; another one is [ope.ErrDomain]. A value with more digits is [encode.ErrInexact], too: round it. The scale is -1000 to 1000.
 func Decimal(scale int32) TypeOf[encode.Decimal] { return TypeOf[encode.Decimal]{value.Decimal(scale)} }
 
 // ParseType returns the type that a text names, as schema files and command lines have it; the

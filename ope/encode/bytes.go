@@ -55,6 +55,7 @@ func IPv4() Exact[netip.Addr] {
 		func(code int64) (netip.Addr, error) {
 			return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, uint32(code)))), nil
 		},
+		"",
 	}
 }
 

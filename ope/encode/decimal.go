@@ -68,9 +68,14 @@ func (d Decimal) unscaled() *big.Int {
 // The code is the number times 10^scale, so that scale 2 holds cents. A number with more digits
 // is [ErrInexact]; trailing zeros do not count. Numbers decode with this scale.
 func FixedDecimal(scale int32) Exact[Decimal] {
+	finer := fmt.Sprintf("%d digits after the point: round it", scale)
+	if scale < 0 {
+		finer = fmt.Sprintf("a multiple of 10^%d: round it", -int64(scale))
+	}
 	return Exact[Decimal]{
 		codec[Decimal]{fmt.Sprintf("decimal/1 scale=%d", scale), ope.Int64, func(d Decimal) (place, error) { return floor(d, scale), nil }},
 		func(code int64) (Decimal, error) { return Decimal{big.NewInt(code), scale}, nil },
+		finer,
 	}
 }
 

@@ -23,6 +23,7 @@ package encode
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/rangecrypt/rangecrypt/ope"
 )
@@ -31,7 +32,7 @@ import (
 var (
 	// ErrInexact is returned when an Exact codec would lose a part of the value, such as the
 	// nanoseconds of a time at a resolution of milliseconds.
-	ErrInexact = errors.New("encode: value is finer than the resolution of the codec")
+	ErrInexact = errors.New("encode: value is finer than what is kept")
 
 	// ErrInvalid is returned for a value that has no place in the order, such as NaN or the 30th
 	// of February.
@@ -73,6 +74,7 @@ var (
 type Exact[T any] struct {
 	codec[T]
 	decode func(code int64) (T, error) // of a code in the domain
+	finer  string                      // what is kept of a finer value, and what to do with it
 }
 
 // Prefix is a codec that keeps the order weakly: different values may have the same code. It is
@@ -104,31 +106,65 @@ func (c codec[T]) Domain() ope.Domain { return c.domain }
 // between two codes, [ErrInvalid] if it has no place in the order.
 func (e Exact[T]) Encode(v T) (int64, error) {
 	p, err := e.locate(v)
-	if err == nil && p.between {
-		err = ErrInexact
-	}
-	return e.inDomain(p, err)
-}
-
-// Encode returns the code of v: [ope.ErrDomain] if v is beyond the domain, [ErrInvalid] if it has
-// no place in the order.
-func (c Prefix[T]) Encode(v T) (int64, error) { return c.inDomain(c.locate(v)) }
-
-func (c codec[T]) inDomain(p place, err error) (int64, error) {
-	if err == nil && (p.beyond != 0 || !c.domain.Contains(p.code)) {
-		err = ope.ErrDomain
-	}
-	if err != nil {
-		return 0, fmt.Errorf("%w (codec %s, codes %v)", err, c.id, c.domain)
+	switch {
+	case err != nil:
+		return 0, err
+	case p.between:
+		return 0, fmt.Errorf("%w, %s", ErrInexact, e.finer)
+	case !e.has(p):
+		return 0, e.outside()
 	}
 	return p.code, nil
 }
+
+// outside says what the domain has, in values: its codes say nothing to who gave one.
+func (e Exact[T]) outside() error {
+	least, errLeast := e.decode(e.domain.Min)
+	greatest, errGreatest := e.decode(e.domain.Max)
+	if errLeast != nil || errGreatest != nil {
+		return fmt.Errorf("%w: need one with a code in %v", ope.ErrDomain, e.domain)
+	}
+	return fmt.Errorf("%w: need %s to %s", ope.ErrDomain, text(least), text(greatest))
+}
+
+// text returns the text of an end of a domain.
+func text(v any) string {
+	switch v := v.(type) {
+	case time.Time:
+		return v.Format(time.RFC3339Nano)
+	case CivilDate:
+		return fmt.Sprintf("%04d-%02d-%02d", v.Year, v.Month, v.Day)
+	case Decimal:
+		if v.Scale < -longestScale || v.Scale > longestScale {
+			return fmt.Sprintf("%de%d", v.Unscaled, -int64(v.Scale))
+		}
+	}
+	return fmt.Sprint(v)
+}
+
+// longestScale bounds the zeros that are written.
+const longestScale = 40
+
+// Encode returns the code of v: [ope.ErrDomain] if v is beyond the domain, [ErrInvalid] if it has
+// no place in the order.
+func (c Prefix[T]) Encode(v T) (int64, error) {
+	p, err := c.locate(v)
+	switch {
+	case err != nil:
+		return 0, err
+	case !c.has(p):
+		return 0, fmt.Errorf("%w: it is beyond what the codec %s takes", ope.ErrDomain, c.id)
+	}
+	return p.code, nil
+}
+
+func (c codec[T]) has(p place) bool { return p.beyond == 0 && c.domain.Contains(p.code) }
 
 // Decode returns the value of a code. A code that is not in the domain is [ope.ErrDomain].
 func (e Exact[T]) Decode(code int64) (T, error) {
 	if !e.domain.Contains(code) {
 		var zero T
-		return zero, fmt.Errorf("%w (codec %s, codes %v)", ope.ErrDomain, e.id, e.domain)
+		return zero, fmt.Errorf("%w: need a code in %v", ope.ErrDomain, e.domain)
 	}
 	return e.decode(code)
 }
@@ -151,7 +187,7 @@ func (c Prefix[T]) Low(v T) (code int64, ok bool, err error) { return c.low(c.lo
 func (c codec[T]) low(p place, err error) (int64, bool, error) {
 	switch {
 	case err != nil:
-		return 0, false, fmt.Errorf("%w (codec %s)", err, c.id)
+		return 0, false, err
 	case p.beyond > 0 || p.beyond == 0 && p.code > c.domain.Max:
 		return 0, false, nil
 	case p.beyond < 0:
@@ -166,7 +202,7 @@ func (c codec[T]) High(v T) (code int64, ok bool, err error) {
 	p, err := c.locate(v)
 	switch {
 	case err != nil:
-		return 0, false, fmt.Errorf("%w (codec %s)", err, c.id)
+		return 0, false, err
 	case p.beyond < 0 || p.beyond == 0 && p.code < c.domain.Min:
 		return 0, false, nil
 	case p.beyond > 0:

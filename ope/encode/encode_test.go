@@ -8,6 +8,7 @@ import (
 	"math/big"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -769,10 +770,94 @@ func TestErrorsShowNoValue(t *testing.T) {
 	_, err7 := ParseDecimal("600613x")
 	_, err8 := narrow.Decode(600613)
 	_, err9 := narrow.Within(600613, 600614)
-	for i, err := range []error{err1, err2, err3, err4, err5, err6, err7, err8, err9} {
+	_, err10 := ParseFloat("6006_13", 64)
+	_, err11 := ParseFloat("600613x", 64)
+	_, err12 := ParseFloat("600613e400", 64)
+	_, err13 := ParseTime(time.RFC3339Nano, "600613")
+	_, err14 := ParseTime("05", "600613")
+	_, err15 := ParseTime("2006.01.02", "6006.13.01")
+	for i, err := range []error{err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13, err14, err15} {
 		require.Error(t, err, i)
-		for _, digits := range []string{"600613", "92a25", "600:613"} {
+		for _, digits := range []string{"600613", "92a25", "600:613", "6006"} {
 			require.NotContains(t, err.Error(), digits)
 		}
 	}
+}
+
+// What is refused is said in words of the value, and not of its code.
+func TestErrorsSayWhatIsTaken(t *testing.T) {
+	is := func(err, kind error, text string) {
+		t.Helper()
+		require.ErrorIs(t, err, kind)
+		require.EqualError(t, err, kind.Error()+text)
+	}
+	_, err := Time(time.Microsecond).Encode(time.Unix(1, 1))
+	is(err, ErrInexact, ", a time in microseconds: truncate it with Truncate(time.Microsecond)")
+	_, err = Time(time.Nanosecond).Encode(time.Time{})
+	is(err, ope.ErrDomain, ": need 1677-09-21T00:12:43.145224192Z to 2262-04-11T23:47:16.854775807Z")
+	tenth := Decimal{big.NewInt(1), 1}
+	_, err = FixedDecimal(0).Encode(tenth)
+	is(err, ErrInexact, ", 0 digits after the point: round it")
+	_, err = FixedDecimal(-3).Encode(tenth)
+	is(err, ErrInexact, ", a multiple of 10^3: round it")
+	large := Decimal{big.NewInt(1), math.MinInt32}
+	_, err = FixedDecimal(2).Encode(large)
+	is(err, ope.ErrDomain, ": need -92233720368547758.08 to 92233720368547758.07")
+	_, err = FixedDecimal(math.MaxInt32).Encode(large)
+	is(err, ope.ErrDomain, ": need -9223372036854775808e-2147483647 to 9223372036854775807e-2147483647")
+	_, err = Date().Encode(CivilDate{6_000_001, 1, 1})
+	is(err, ope.ErrDomain, ": need -5877641-06-23 to 5881580-07-11")
+	narrow, err := Float[float32]().Within(-1, 0.5)
+	require.NoError(t, err)
+	_, err = narrow.Encode(1)
+	is(err, ope.ErrDomain, ": need -1 to 0.5")
+	_, err = narrow.Decode(math.MaxInt64)
+	is(err, ope.ErrDomain, ": need a code in [-1065353216,1056964608]")
+	_, err = Float[float64]().Encode(math.NaN())
+	is(err, ErrInvalid, ": it is NaN")
+}
+
+func TestParseFloat(t *testing.T) {
+	for _, s := range []string{"", "4111_1111", "0x1p4", "a", "1e", "1X"} {
+		_, err := ParseFloat(s, 64)
+		require.ErrorIs(t, err, strconv.ErrSyntax, s)
+	}
+	for s, want := range map[string]float64{"1e39": math.Inf(1), "-1e39": math.Inf(-1)} {
+		f, err := ParseFloat(s, 32)
+		require.ErrorIs(t, err, ope.ErrDomain)
+		require.ErrorIs(t, err, strconv.ErrRange)
+		require.Equal(t, want, f)
+	}
+	f, err := ParseFloat("-1.5e3", 64)
+	require.NoError(t, err)
+	require.Equal(t, -1500.0, f)
+	for _, bits := range []int{0, 7, 65} {
+		_, err := ParseFloat("10", bits)
+		require.ErrorIs(t, err, ope.ErrParams)
+	}
+}
+
+// Digits of a second are found wherever the layout has them.
+func TestParseTime(t *testing.T) {
+	for _, c := range []struct {
+		layout, text string
+		want         error
+	}{
+		{"2006-01-02 15:04:05", "2020-12-31 10:00:00.1234567891", ErrInexact},
+		{"02.01.2006 15:04:05", "31.12.2020 10:00:00.1234567891", ErrInexact},
+		{"02.01.2006 15:04:05", "31.12.2020 10:00:00,1234567891", ErrInexact},
+		{"02.01.2006 15:04:05", "31.12.2020 10:00:00.12345678900", nil},
+		{"02.01.2006 15:04:05", "31.12.2020 10:00:00.123456789", nil},
+		{"15:04:05.999, 02.01.2006", "10:00:00.0000000001, 31.12.2020", ErrInexact},
+		{"Mon, 2 Jan 2006 15:04:05.999999999Z07:00", "Thu, 31 Dec 2020 10:00:00.0000000000001+01:00", ErrInexact},
+		{"01.20060102150405", "12.20201231102030", nil}, // which are no digits of a second
+	} {
+		got, err := ParseTime(c.layout, c.text)
+		require.ErrorIs(t, err, c.want, c.text)
+		want, err := time.Parse(c.layout, c.text)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	_, err := ParseTime(time.DateOnly, "2026-02-30")
+	require.EqualError(t, err, `encode: not a time like "2006-01-02": day out of range`)
 }

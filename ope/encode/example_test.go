@@ -80,7 +80,7 @@ func ExampleExact_Within() {
 	fmt.Println(err)
 	// Output:
 	// 7 bytes
-	// ope: value outside the domain (codec time/1 unit=s, codes [1767225600,1798761600])
+	// ope: value outside the domain: need 2026-01-01T00:00:00Z to 2027-01-01T00:00:00Z
 }
 
 // A prefix codec finds at least what is asked for. The whole value is sealed beside the

@@ -40,11 +40,13 @@ func Integer[T interface {
 				u := unflip(code)
 				return T(u), fits(uint64(T(u)) == u)
 			},
+			"",
 		}
 	}
 	return Exact[T]{
 		codec[T]{id, domain, func(v T) (place, error) { return place{code: int64(v)}, nil }},
 		func(code int64) (T, error) { return T(code), fits(int64(T(code)) == code) },
+		"",
 	}
 }
 
@@ -81,6 +83,7 @@ func Float[T ~float32 | ~float64]() Exact[T] {
 				}
 				return T(math.Float32frombits(uint32(code))), nil
 			},
+			"",
 		}
 	}
 	inf := int64(math.Float64bits(math.Inf(1)))
@@ -95,6 +98,7 @@ func Float[T ~float32 | ~float64]() Exact[T] {
 			}
 			return T(math.Float64frombits(uint64(code))), nil
 		},
+		"",
 	}
 }
 
@@ -119,5 +123,6 @@ func Bool() Exact[bool] {
 			return place{}, nil
 		}},
 		func(code int64) (bool, error) { return code == 1, nil },
+		"",
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"strings"
 	"time"
 
 	"github.com/rangecrypt/rangecrypt/ope"
@@ -16,10 +17,17 @@ import (
 // A time that is not a multiple of the unit is [ErrInexact]: use t.Truncate(unit) if that is
 // meant. The location and the monotonic clock are no part of the instant; times decode in UTC.
 func Time(unit time.Duration) Exact[time.Time] {
-	name, ok := map[time.Duration]string{
-		time.Nanosecond: "ns", time.Microsecond: "us", time.Millisecond: "ms", time.Second: "s",
-	}[unit]
-	if !ok {
+	var name, written string
+	switch unit {
+	case time.Nanosecond:
+		name, written = "ns", "Nanosecond"
+	case time.Microsecond:
+		name, written = "us", "Microsecond"
+	case time.Millisecond:
+		name, written = "ms", "Millisecond"
+	case time.Second:
+		name, written = "s", "Second"
+	default:
 		panic("encode: the unit of Time must be a nanosecond, microsecond, millisecond or second")
 	}
 	domain := ope.Int64
@@ -59,6 +67,7 @@ func Time(unit time.Duration) Exact[time.Time] {
 			}
 			return time.Unix(seconds, units*int64(unit)).UTC(), nil
 		},
+		fmt.Sprintf("a time in %[1]ss: truncate it with Truncate(time.%[2]s)", strings.ToLower(written), written),
 	}
 }
 
@@ -99,6 +108,7 @@ func Date() Exact[CivilDate] {
 			return place{code: daysSince1970(d)}, nil
 		}},
 		func(code int64) (CivilDate, error) { return dateOf(code), nil },
+		"",
 	}
 }
 
