@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -60,6 +61,11 @@ func TestNoColumns(t *testing.T) {
 	none.Limit = 1
 	rows, _, err := tbl.Page(background, none)
 	require.NoError(t, err)
+	require.Equal(t, []store.Row{key}, rows)
+	none.Limit = math.MaxInt
+	rows, next, err := tbl.Page(background, none)
+	require.NoError(t, err)
+	require.Empty(t, next)
 	require.Equal(t, []store.Row{key}, rows)
 }
 

@@ -269,6 +269,9 @@ func TestJoinRefused(t *testing.T) {
 		require.ErrorIs(t, err, ErrColumn)
 	}
 	require.Empty(t, joined(t, tbl, "a", tbl, "shared", nil))
+	for _, err := range Join(ctx, tbl, "a", nil, "shared", nil) {
+		require.ErrorContains(t, err, "nil")
+	}
 }
 
 // A join that reads postings bit by bit is told when its column was changed behind those that it

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 
@@ -32,6 +33,10 @@ type JoinOptions struct {
 // on a database without snapshots. Both tables must be of one [Store].
 func Join(ctx context.Context, left *Table, leftColumn string, right *Table, rightColumn string, opts *JoinOptions) iter.Seq2[[2]Row, error] {
 	return func(yield func([2]Row, error) bool) {
+		if left == nil || right == nil {
+			yield([2]Row{}, errors.New("store: join: a table is nil"))
+			return
+		}
 		n, err := 0, error(nil)
 		ctx, end := left.open().Operation(ctx, "join")
 		defer func() { end(n, err) }()

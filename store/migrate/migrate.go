@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,7 @@ var (
 
 	// ErrSource is returned when the source is not the one that was prepared, or has changed its schema since.
 	ErrSource = errors.New("migrate: the source is not what was prepared")
+	errNone   = fmt.Errorf("%w: no source is given", ErrSource)
 
 	// ErrUnfit is returned when rows of the source cannot come into the table, or a row cannot.
 	ErrUnfit = errors.New("migrate: the table does not take what the source has")
@@ -46,9 +48,12 @@ type Migration struct {
 // New returns the migration from a source into a table, which must have the source's primary key as its row key: the same names, types and
 // order, under any encryption. Into one with AppendOnly rows come only [FromTable], where that has AppendOnly, too: any other source replaces rows. Into one with tenants
 // they come only from one with tenants: those of each tenant into its own rows. It must not be open for one. A source that is nil
-// does for Status, Pause and Abort.
+// does for Status, Pause and Abort, and all else is [ErrSource].
 func New(tbl *store.Table, source Source) (*Migration, error) {
-	m := &Migration{table: (*session.Table)(tbl), source: source}
+	if tbl == nil {
+		return nil, errors.New("migrate: no table is given")
+	}
+	m := &Migration{table: (*session.Table)(tbl), source: cmp.Or(source, Source(none{}))}
 	s, tenants := source.(tenanted)
 	tenants = tenants && s.hasTenants(m.table.Now().Meta.Tenants)
 	switch t := m.table.Now(); {
@@ -66,6 +71,13 @@ func New(tbl *store.Table, source Source) (*Migration, error) {
 	}
 	return m, nil
 }
+
+// none is the source of who has given none. Whoever reads a source compares its name before, or asks what it is.
+type none struct{ Source }
+
+func (none) Name() string                                  { return "none" }
+func (none) Describe(context.Context) (Description, error) { return Description{}, errNone }
+func (none) Fingerprint(context.Context) (string, error)   { return "", errNone }
 
 // appends reports whether rows of a source are added and deleted, and never replaced.
 func appends(source Source) bool {
@@ -90,8 +102,7 @@ func (m *Migration) each(ctx context.Context, do func(*Migration) error) error {
 	if !m.table.Now().Meta.Tenants {
 		return do(m)
 	}
-	s := m.source.(tenanted) // as New has seen
-	return s.eachTenant(ctx, func(tenant string, from Source) error {
+	return m.source.(tenanted).eachTenant(ctx, func(tenant string, from Source) error { // which New has seen
 		one, err := m.of(ctx, tenant, from)
 		if err != nil {
 			return err
@@ -109,7 +120,8 @@ func (m *Migration) of(ctx context.Context, tenant string, from Source) (*Migrat
 	return &Migration{table: into, source: from}, err
 }
 
-// Counts are how many rows a pass met, by what became of them.
+// Counts are how many rows a pass met, by what became of them. The fields are integers: Copied into the table, Equal there before,
+// Mended to be what the source has, Differs and left so, Refused by the table, and Mixed, whose values expire at different times.
 type Counts = catalogue.MigrationCount
 
 // A Status is how far a migration is.
@@ -143,7 +155,7 @@ func (m *Migration) Status(ctx context.Context) (Status, error) {
 		Prepared: timeOf(rec.Prepared), Copied: timeOf(rec.Copied), Verified: timeOf(rec.Verified), CutOver: timeOf(rec.CutOver), Dropped: timeOf(rec.Dropped),
 		Copy: passOf(rec.Copy), Verify: passOf(rec.Verify),
 	}
-	if rec.Phase.Dual() && m.source != nil {
+	if rec.Phase.Dual() && m.source != Source(none{}) {
 		if err := m.same(rec); err != nil {
 			return s, m.failed("status of", err)
 		}

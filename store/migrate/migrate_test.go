@@ -297,6 +297,45 @@ func TestWhatCannotBePrepared(t *testing.T) {
 	}
 }
 
+// Without a source a migration says how far it is, and is paused and aborted. All else says that there is none.
+func TestMigrationWithoutASource(t *testing.T) {
+	s := newStage(t, 3, conditional)
+	bare, err := New(s.table, nil)
+	require.NoError(t, err)
+	calls := func() map[string]error {
+		_, plan := bare.Plan(s.ctx)
+		_, prepare := bare.Prepare(s.ctx, true)
+		_, parts := bare.Parts(s.ctx)
+		return map[string]error{"Plan": plan, "Prepare": prepare, "Parts": parts}
+	}
+	for name, err := range calls() {
+		require.ErrorIs(t, err, ErrSource, name)
+		require.ErrorContains(t, err, "no source is given", name)
+	}
+	s.prepare()
+	all := calls()
+	_, all["Copy"] = bare.Copy(s.ctx, whole, nil)
+	_, all["Verify"] = bare.Verify(s.ctx, whole, nil)
+	all["Write"] = bare.Mirror().Write(s.ctx, []store.Row{{"id": int64(1)}}, func(context.Context) error { return nil })
+	s.copy()
+	s.verify(nil)
+	all["Cutover"] = bare.Cutover(s.ctx)
+	for name, err := range all {
+		require.ErrorIs(t, err, ErrSource, name)
+	}
+	status, err := bare.Status(s.ctx)
+	require.NoError(t, err)
+	require.False(t, status.Looked)
+	require.NoError(t, bare.Pause(s.ctx, true))
+	require.NoError(t, bare.Pause(s.ctx, false))
+	require.NoError(t, s.m.Cutover(s.ctx))
+	s.verify(nil)
+	_, err = bare.Drop(s.ctx, false, nil)
+	require.ErrorIs(t, err, ErrSource)
+	_, err = New(nil, s.source)
+	require.ErrorContains(t, err, "no table")
+}
+
 func TestSourceThatChanges(t *testing.T) {
 	s := newStage(t, 3, conditional)
 	s.prepare()
@@ -426,6 +465,9 @@ func TestDualWriteChecksKeys(t *testing.T) {
 		require.ErrorContains(t, err, "nothing was written")
 		require.ErrorAs(t, err, new(*store.RowError))
 	}
+	require.ErrorContains(t, s.m.Mirror().Write(s.ctx, []store.Row{{"id": int64(1)}}, nil), "nothing was written")
+	_, err := s.m.Copy(s.ctx, whole, &PassOptions{Shares: -3})
+	require.ErrorIs(t, err, driver.ErrRange)
 }
 
 // What was written between the last verification and the cut-over is not lost: by a writer who died before the table was told, past the

@@ -11,16 +11,14 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/catalogue"
 )
 
-// A Mirror lets an application write the source as before, and the table with it. All writers of the source have one before rows
-// are copied, and as long as the migration goes on. Where there is none, or it was aborted, they write the source alone.
-// It is safe for concurrent use.
+// A Mirror lets an application write the source as before, and the table with it. All writers of the source have one before rows are
+// copied, and as long as the migration goes on. Where there is none, or it was aborted, they write the source alone. It is safe for concurrent use.
 type Mirror struct{ m *Migration }
 
 // Mirror returns what dual writes go through. In a table with tenants each has its own, see [Migration.MirrorOf].
 func (m *Migration) Mirror() *Mirror { return &Mirror{m} }
 
-// MirrorOf returns what dual writes of a tenant's rows go through. The write of the source is one of the old table, opened for the
-// tenant.
+// MirrorOf returns what dual writes of a tenant's rows go through. The write of the source is one of the old table, opened for the tenant.
 func (m *Migration) MirrorOf(ctx context.Context, tenant string) (*Mirror, error) {
 	s, is := m.source.(tenanted)
 	if !is {
@@ -67,6 +65,9 @@ func (w *Mirror) Write(ctx context.Context, keys []store.Row, apply func(context
 		}
 	}
 	keys, err = w.named(keys)
+	if err == nil && apply == nil {
+		err = errors.New("no write of the source is given")
+	}
 	if err != nil {
 		return w.m.failed(nothing, err)
 	}

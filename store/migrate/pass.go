@@ -137,6 +137,9 @@ func (p *pass) finds(key []byte, row Found, err error) {
 
 // inShares calls do for all shares of a part that are not done, at the same time.
 func (p *pass) inShares(ctx context.Context, part inspect.Part, done catalogue.Spans, do func(ctx context.Context, share inspect.Part) error) error {
+	if p.opts.Shares < 0 {
+		return fmt.Errorf("%w: Shares is %d", driver.ErrRange, p.opts.Shares)
+	}
 	n := max(1, min(p.opts.Shares, inspect.MaxParts/part.Of))
 	group, ctx := errgroup.WithContext(ctx)
 	for i := range n {

@@ -41,16 +41,14 @@ func (m *Migration) Plan(ctx context.Context) (Plan, error) {
 }
 
 // Prepare begins a migration, if its plan has nothing that is unfit or unmapped. All writers of the source write through a
-// [Mirror] before rows are copied. The table must be empty, unless the caller wants to continue with the rows that it has.
-// Nobody may be writing them through the Mirror of an earlier migration then. A plan or a table that does not do is [ErrUnfit], a
-// migration that was prepared before [ErrPhase].
+// [Mirror] before rows are copied. The table must be empty, unless the caller wants to continue with the rows that it has. Nobody may be
+// writing them through the Mirror of an earlier migration then. A plan or a table that does not do is [ErrUnfit], one prepared before [ErrPhase].
 func (m *Migration) Prepare(ctx context.Context, continues bool) (Plan, error) {
-	var p Plan
 	fingerprint, err := m.source.Fingerprint(ctx) // of before the plan: passes refuse what is altered during it
 	if err != nil {
-		return p, m.failed("prepare the migration into", ofSource(err))
+		return Plan{}, m.failed("prepare the migration into", ofSource(err))
 	}
-	p, err = m.plan(ctx)
+	p, err := m.plan(ctx)
 	switch {
 	case err != nil:
 	case len(p.Unfit)+len(p.Unmapped) > 0:

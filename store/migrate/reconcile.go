@@ -25,11 +25,10 @@ import (
 // In a table with Conditional it replaces the row only if nobody has written it since it was read, and a successful replacement
 // is the end. Who has written the source replaces the row in any case, be it by the same values, or a mark of deletion by
 // another one. Then the table has in the end what the source has. Proof: take the last replacement of a row, which read the
-// table at t, and the source at s > t. Suppose that somebody wrote the source after s. His own replacement, which reads the table
-// after that, is not the last one, so it came before the last one, and after t. It changed the key cell, and so the last one failed. Without the same
-// values being written again, he might find the row as it should be at the end, just before a sleeper who has read old values
-// from the source puts them there. A copy may write a row that nobody has ever written without a look at the source: what the
-// writers do leaves a key cell for ever.
+// table at t, and the source at s > t. Suppose that somebody wrote the source after s. His own replacement, which reads the table after that,
+// is not the last one, so it came before the last one, and after t. It changed the key cell, and so the last one failed. Without the same
+// values being written again, he might find the row as it should be at the end, just before a sleeper who has read old values from the source
+// puts them there. A copy may write a row that nobody has ever written without a look at the source: what writers do leaves a key cell for ever.
 //
 // In any other table the last write wins, so the operation ends only when the row of the table, read before that of the source, is
 // equal to it. Who has deleted a row in the source deletes it here in any case. Nor does who has written it leave a copy that counts as
@@ -122,12 +121,8 @@ func alike(t *engine.Engine, a, b *rowcodec.Record) bool {
 
 // ofRow reports whether an error says that the table does not take a row, and will not.
 func ofRow(err error) bool {
-	for _, is := range []error{ErrUnfit, fault.ErrSchema, fault.ErrColumn, ope.ErrDomain, driver.ErrTooLarge} {
-		if errors.Is(err, is) {
-			return true
-		}
-	}
-	return false
+	kinds := []error{ErrUnfit, fault.ErrSchema, fault.ErrColumn, ope.ErrDomain, driver.ErrTooLarge}
+	return slices.ContainsFunc(kinds, func(is error) bool { return errors.Is(err, is) })
 }
 
 // A round is one attempt to make rows what the source has.

@@ -206,11 +206,10 @@ func (s encrypted) Drop(ctx context.Context) error {
 	if s.table == nil {
 		return nil
 	}
-	err := administer.DropTable(ctx, s.table.Database(), s.table.Now().Meta.Name)
-	if errors.Is(err, fault.ErrNoTable) {
-		return nil
+	if err := administer.DropTable(ctx, s.table.Database(), s.table.Now().Meta.Name); !errors.Is(err, fault.ErrNoTable) {
+		return err
 	}
-	return err
+	return nil
 }
 
 // Remains implements [Source]. What is left is encrypted under the keys of the table that was dropped.

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,8 +114,7 @@ func (p *pass) noted(rec *catalogue.Migration, span catalogue.Span) {
 	}
 }
 
-// compare compares rows as the source was found to have them, or not to have them, with those of the table. Equal ones are counted
-// by a function.
+// compare compares rows as the source was found to have them, or not to have them, with those of the table. A function counts equal ones.
 func (p *pass) compare(ctx context.Context, found []Found, equal func(*Counts)) error {
 	r, err := p.sees(ctx, found)
 	if err == nil {
@@ -134,12 +134,7 @@ func (p *pass) compareBack(ctx context.Context, rows []store.Row) error {
 	if err != nil {
 		return ofSource(err)
 	}
-	var gone []Found
-	for _, f := range found {
-		if !f.Exists {
-			gone = append(gone, f)
-		}
-	}
+	gone, _ := divide(found, func(f Found) bool { return !f.Exists })
 	if len(gone) == 0 {
 		return p.going(ctx)
 	}
@@ -231,10 +226,7 @@ func (p *pass) fresh(ctx context.Context, rec catalogue.Migration) error {
 // application may have changed the table's row since: where that is seen, a row of before the cut-over does not count.
 func (p *pass) late(ctx context.Context, began catalogue.Migration, found []Found) error {
 	cutover := time.UnixMilli(began.CutOver)
-	compared := cutover
-	if began.Checked != 0 {
-		compared = time.UnixMilli(began.Checked)
-	}
+	compared := time.UnixMilli(cmp.Or(began.Checked, began.CutOver))
 	rec, err := p.record(ctx)
 	if err != nil {
 		return err

@@ -91,7 +91,7 @@ func Page[R any](ctx context.Context, t *engine.Engine, q query.Selection, read 
 	if limit <= 0 {
 		return nil, "", fmt.Errorf("%w: a page needs a positive Limit", driver.ErrRange)
 	}
-	q.Limit, q.Paged = limit+1, true // one more shows whether there is a next page
+	q.Limit, q.Paged = max(limit, limit+1), true // one more, if there is such a number, shows whether there is a next page
 	var last *query.Found
 	for f, err := range query.RowsOf(ctx, t, q, new(inspect.Explanation)) {
 		if err == nil && len(rows) == limit {
