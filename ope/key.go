@@ -17,7 +17,7 @@ const KeySize = 32
 
 // A Key is a 256-bit secret from which the keys of schemes and cells are derived. It prints as a
 // placeholder in every format and log. Keys are compared with [Key.Equal], not with ==. The zero
-// Key holds no secret and is refused wherever a key is needed.
+// Key holds no secret: functions that take a key refuse it with [ErrKey], and its own Secret, Derive and Expand panic.
 type Key struct {
 	// In a function, which no printer and no reflection can look into. fmt does not call
 	// methods on unexported fields, and where the verb does not suit a pointer, as in %s, it
@@ -57,14 +57,14 @@ func (k Key) Equal(other Key) bool {
 	return subtle.ConstantTimeCompare(k.secret()[:], other.secret()[:]) == 1
 }
 
-// Secret returns a copy of the secret.
+// Secret returns a copy of the secret. It panics for the zero Key.
 func (k Key) Secret() []byte {
 	k.mustHold()
 	return append([]byte(nil), k.secret()[:]...)
 }
 
 // Derive returns the key for the purpose that the labels name. Different lists of labels give
-// independent keys; neither key shows anything of the other.
+// independent keys; neither key shows anything of the other. It panics for the zero Key.
 //
 // It is HKDF-SHA256 (RFC 5869) with no salt and, as info, "rangecrypt/key/1" followed by each
 // label preceded by its length in bytes as a big-endian uint32.
@@ -73,10 +73,13 @@ func (k Key) Derive(labels ...string) Key {
 }
 
 // Expand returns n bytes for the purpose that the labels name, as [Key.Derive] does for n = 32.
-// n is at most 8160, and a longer expansion begins with the shorter one: give every purpose its
-// own labels.
+// n is 0 to 8160, and it panics for another, and for the zero Key. A longer expansion begins with the shorter one:
+// give every purpose its own labels.
 func (k Key) Expand(n int, labels ...string) []byte {
 	k.mustHold()
+	if n < 0 || n > 255*sha256.Size {
+		panic(fmt.Sprintf("ope: Expand to %d bytes, need 0 to %d", n, 255*sha256.Size))
+	}
 	info := []byte("rangecrypt/key/1")
 	for _, label := range labels {
 		info = binary.BigEndian.AppendUint32(info, uint32(len(label)))
@@ -84,7 +87,7 @@ func (k Key) Expand(n int, labels ...string) []byte {
 	}
 	out, err := hkdf.Key(sha256.New, k.secret()[:], nil, string(info), n)
 	if err != nil {
-		panic("ope: " + err.Error()) // n > 8160 is a programmer's mistake
+		panic("ope: " + err.Error()) // the length is one that there is
 	}
 	return out
 }

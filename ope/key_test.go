@@ -214,7 +214,9 @@ func TestZeroKeyIsRefused(t *testing.T) {
 	require.Panics(t, func() { Key{}.Expand(1) })
 	k, _ := counting(t)
 	require.Len(t, k.Expand(8160), 8160)
-	require.Panics(t, func() { k.Expand(8161) })
+	for _, n := range []int{-1, 8161} {
+		require.PanicsWithValue(t, fmt.Sprintf("ope: Expand to %d bytes, need 0 to 8160", n), func() { k.Expand(n) })
+	}
 }
 
 func TestErrorsAreDistinct(t *testing.T) {

@@ -38,7 +38,7 @@ var (
 	ErrNull = fault.ErrNull
 
 	// ErrTenant is returned when a table with tenants is used without saying for which of them, or one
-	// without is asked for the rows of a tenant.
+	// without is asked for the rows of a tenant, and by [Store.CreateTenant] for a name that no tenant may have.
 	ErrTenant = fault.ErrTenant
 
 	// ErrNoTenant is returned when a tenant does not exist, or was dropped.
@@ -75,7 +75,8 @@ var (
 	// ErrWrongKey is returned when data was sealed under another key, or names another one because it was changed.
 	ErrWrongKey = fault.ErrWrongKey
 
-	// ErrFormat is returned when the catalogue, a table, an index or what is sealed says that a newer version wrote it.
+	// ErrFormat is returned when the catalogue, a table or an index says that a newer version wrote it. A sealed cell that says so
+	// is [ErrTampered]: nothing proves that first byte, and a newer version would have said so in the catalogue before.
 	ErrFormat = fault.ErrFormat
 
 	// ErrTampered is returned when a cell was changed, cut short or moved from another place. If that lets it name another key,

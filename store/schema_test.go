@@ -23,6 +23,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/ope"
 	"github.com/rangecrypt/rangecrypt/ope/encode"
 	"github.com/rangecrypt/rangecrypt/store"
+	"github.com/rangecrypt/rangecrypt/store/compare"
 	"github.com/rangecrypt/rangecrypt/store/driver"
 	"github.com/rangecrypt/rangecrypt/store/drivertest"
 )
@@ -56,6 +57,8 @@ func TestSchemaMistakes(t *testing.T) {
 		{column(store.OrderedColumn("uuid", store.UUID, store.Boldyreva)), `"uuid"`},
 		{column(store.OrderedColumn("no scheme", store.Int8, store.KeyScheme{})), `"no scheme"`},
 		{column(store.RandomisedColumn("when", store.Time(time.Minute))), `"when"`},
+		{column(store.OrderedColumn("hour", store.Time(time.Hour), store.MOPE)), `column "hour": the unit of Time must be`},
+		{column(store.OrderedColumn("text", store.String, compare.KerschbaumPublished)), "takes no domain of 64 bits"},
 		{column(store.RandomisedColumn("vast", store.Decimal(1_000_000_000))), "1000000000"},
 		{column(store.OrderedColumn("narrow", store.Int8.Within(5, 4), store.MOPE)), `"narrow"`},
 		{column(store.OrderedColumn("text", store.String.Within("a", "b"), store.MOPE)), `"text"`},

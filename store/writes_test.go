@@ -79,7 +79,10 @@ func TestInsertIntoATableWithoutConditions(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, report.Sound(), report.Faults)
 	require.Zero(t, report.Dangling)
-	require.ErrorIs(t, tbl.Insert(background, store.Row{"id": 3}, store.Row{"id": 3}), driver.ErrOverlap)
+	err = tbl.Insert(background, store.Row{"id": 3}, store.Row{"id": 3})
+	require.ErrorIs(t, err, driver.ErrOverlap)
+	require.ErrorContains(t, err, "insert them one after the other")
+	require.NoError(t, tbl.Delete(background, store.Row{"id": 3}, store.Row{"id": 3}))
 	for _, call := range []func() error{
 		func() error { return tbl.Upsert(background, store.Row{"id": 1}) },
 		func() error { return tbl.UpdateIf(background, store.Row{"id": 1}, store.Row{"note": nil}) },

@@ -40,6 +40,7 @@
 package cassandra
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -213,11 +214,7 @@ func newDB(ctx context.Context, session *gocql.Session, attempts *attempts, opti
 	if db.log == nil {
 		db.log = slog.New(slog.DiscardHandler)
 	}
-	inFlight := options.InFlight
-	if inFlight == 0 {
-		inFlight = 64
-	}
-	db.slots = make(chan struct{}, inFlight)
+	db.slots = make(chan struct{}, cmp.Or(options.InFlight, 64))
 	if err := db.prepare(ctx); err != nil {
 		return nil, fmt.Errorf("cassandra: open keyspace %s: %w", db.keyspace, err)
 	}
@@ -308,8 +305,14 @@ func (c *Config) check() error {
 		return errors.New("cassandra: a password without a user name")
 	case c.Username != "" && c.TLS == nil && !c.AllowPlaintextPassword:
 		return errors.New("cassandra: the password would be sent unencrypted: set TLS, or AllowPlaintextPassword where the network is trusted")
-	case c.Timeout < 0 || c.ConnectTimeout < 0:
-		return errors.New("cassandra: negative timeout")
+	case slices.Contains(c.Hosts, ""):
+		return errors.New("cassandra: a host is empty")
+	case c.Port < 0 || c.Port > 65535:
+		return fmt.Errorf("cassandra: Port is %d, need 1 to 65535, or 0 for 9042", c.Port)
+	case c.Timeout < 0:
+		return fmt.Errorf("cassandra: Timeout is %v", c.Timeout)
+	case c.ConnectTimeout < 0:
+		return fmt.Errorf("cassandra: ConnectTimeout is %v", c.ConnectTimeout)
 	}
 	return nil
 }
@@ -323,10 +326,7 @@ func (c *Config) cluster() *gocql.ClusterConfig {
 	if c.Timeout != 0 {
 		cluster.Timeout = c.Timeout
 	}
-	cluster.ConnectTimeout = c.ConnectTimeout
-	if cluster.ConnectTimeout == 0 {
-		cluster.ConnectTimeout = 5 * time.Second
-	}
+	cluster.ConnectTimeout = cmp.Or(c.ConnectTimeout, 5*time.Second)
 	cluster.Consistency = gocql.Quorum
 	cluster.SerialConsistency = gocql.Serial
 	cluster.DefaultTimestamp = false

@@ -464,13 +464,21 @@ func TestInvalidConfigurations(t *testing.T) {
 		"no hosts":            func(c *Config) { c.Hosts = nil },
 		"password only":       func(c *Config) { c.Password = "p" },
 		"negative in flight":  func(c *Config) { c.InFlight = -1 },
-		"negative timeout":    func(c *Config) { c.Timeout = -1 },
+		"Timeout is -1ns":     func(c *Config) { c.Timeout = -1 },
+		"ConnectTimeout is":   func(c *Config) { c.ConnectTimeout = -1 },
+		"Port is -1":          func(c *Config) { c.Port = -1 },
+		"Port is 65536":       func(c *Config) { c.Port = 65536 },
+		"a host is empty":     func(c *Config) { c.Hosts = []string{"h", ""} },
 		"no class":            func(c *Config) { c.Replication = map[string]string{"dc1": "3"} },
 	} {
 		c := good
 		change(&c)
 		_, err := Open(t.Context(), c)
 		require.Error(t, err, name)
+		require.NotErrorIs(t, err, driver.ErrUnavailable, name)
+		if strings.Contains(name, " is ") {
+			require.ErrorContains(t, err, name)
+		}
 	}
 }
 

@@ -268,8 +268,19 @@ func TestTornRows(t *testing.T) {
 	}
 	_, err = f.Open(row, cell.Cell{})
 	require.ErrorIs(t, err, store.ErrNull)
-	_, err = f.Open(row, cell.Cell{Search: []byte{}, Sealed: []byte{}})
+	_, err = f.Open(row, cell.Cell{Search: []byte{}})
 	require.ErrorIs(t, err, store.ErrNull)
+	for _, search := range [][]byte{nil, {}, first.Search} {
+		_, err = f.Open(row, cell.Cell{Search: search, Sealed: []byte{}})
+		require.ErrorIs(t, err, store.ErrTampered, "an empty blob is no null")
+	}
+	// Nothing proves the first byte: whoever changed it may have, or a newer version.
+	first.Sealed[0]++
+	_, err = f.Open(row, first)
+	require.ErrorIs(t, err, store.ErrTampered)
+	require.NotErrorIs(t, err, store.ErrFormat)
+	require.ErrorContains(t, err, "a newer version wrote it, or it was changed")
+	require.NotContains(t, err.Error(), "another row")
 }
 
 func TestRowKeys(t *testing.T) {

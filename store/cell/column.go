@@ -3,6 +3,7 @@ package cell
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -111,9 +112,9 @@ func (c *column) open(row RowKey, stored Cell) (any, error) {
 		return nil, err
 	}
 	switch {
-	case len(stored.Sealed) == 0 && len(stored.Search) == 0:
+	case stored.Sealed == nil && len(stored.Search) == 0: // what is empty is no null, and no sealed value
 		return nil, fault.ErrNull
-	case len(stored.Sealed) == 0:
+	case stored.Sealed == nil:
 		return nil, torn("the sealed value is null or was not read, and what it is found by is not null")
 	}
 	b, _, err := c.sealer.Open(nil, stored.Sealed, c.at(row))
@@ -141,6 +142,9 @@ func torn(what string) error {
 func unopened(err error) error {
 	if err == fault.ErrWrongKey {
 		return fmt.Errorf("%w: it is of another column, table or store, or its key id was damaged, or it was sealed before this one was registered: look where it was read from", err)
+	}
+	if errors.Is(err, seal.ErrFormat) {
+		return err
 	}
 	return fmt.Errorf("%w: it was changed, or is of another row: name the row as it was named to seal it", err)
 }

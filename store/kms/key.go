@@ -52,7 +52,7 @@ func parse(text []byte, where string) (ope.Key, error) {
 	return ope.Key{}, fmt.Errorf("kms: %s: %w: need %d hexadecimal digits", where, ope.ErrKey, hex.EncodedLen(ope.KeySize))
 }
 
-// Encode returns the text of a key file, 64 hexadecimal digits and a line feed.
+// Encode returns the text of a key file, 64 hexadecimal digits and a line feed. It panics for the zero Key.
 func Encode(key ope.Key) string { return hex.EncodeToString(key.Secret()) + "\n" }
 
 // WriteFile writes a master key to a new file that its owner alone may read, and has it on the

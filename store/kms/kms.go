@@ -98,10 +98,13 @@ func place(header ...[]byte) seal.Place {
 	return seal.Place(nil).Append([]byte("database key")).Append(header...)
 }
 
-// Wrap encrypts a key.
+// Wrap encrypts a key. One that has not 32 bytes is [ope.ErrKey].
 func (l *Local) Wrap(_ context.Context, key []byte) ([]byte, error) {
 	if l.err != nil {
 		return nil, l.err
+	}
+	if err := checkLength(key); err != nil {
+		return nil, err
 	}
 	return l.sealer.Seal(nil, seal.Header{}, key, place()), nil
 }
@@ -128,6 +131,14 @@ func (l *Local) ID() (id [seal.KeyIDSize]byte) {
 		id = l.sealer.KeyID()
 	}
 	return id
+}
+
+// checkLength returns an error unless the bytes are as many as a key has: what is wrapped otherwise opens no database.
+func checkLength(key []byte) error {
+	if len(key) != ope.KeySize {
+		return fmt.Errorf("kms: wrap: %w: it has %d bytes, need %d", ope.ErrKey, len(key), ope.KeySize)
+	}
+	return nil
 }
 
 func unwrap(s *seal.Sealer, sealed []byte, at seal.Place) ([]byte, error) {

@@ -52,6 +52,8 @@ type keeper interface {
 	Unwrap(ctx context.Context, wrapped []byte) ([]byte, error)
 }
 
+var theKey = bytes.Repeat([]byte("key!"), ope.KeySize/4)
+
 // cheaply wraps at the least cost, so that a test can do it often.
 type cheaply struct{ *Passphrase }
 
@@ -63,12 +65,10 @@ func TestWhatIsWrappedIsUnwrapped(t *testing.T) {
 	for name, k := range map[string]keeper{"local": local(t, 1), "passphrase": cheaply{passphrase(t, "correct horse")}} {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
-				key := rapid.SliceOfN(rapid.Byte(), 0, 64).Draw(t, "key")
+				key := rapid.SliceOfN(rapid.Byte(), ope.KeySize, ope.KeySize).Draw(t, "key")
 				wrapped, err := k.Wrap(background, key)
 				require.NoError(t, err)
-				if len(key) > 3 {
-					require.NotContains(t, string(wrapped), string(key))
-				}
+				require.NotContains(t, string(wrapped), string(key))
 				again, err := k.Wrap(background, key)
 				require.NoError(t, err)
 				require.NotEqual(t, wrapped, again, "a nonce or salt is used twice")
@@ -106,14 +106,14 @@ func TestFormatIsPinned(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "the key", string(key))
 
-	wrapped, err := passphrase(t, "correct horse").Wrap(background, []byte("the key"))
+	wrapped, err := passphrase(t, "correct horse").Wrap(background, theKey)
 	require.NoError(t, err)
 	require.Equal(t, "70"+"13"+"00000003"+"00010000"+"04", hex.EncodeToString(wrapped[:costEnd]), "what RFC 9106 recommends second")
-	require.Len(t, wrapped, wrappedEnd+seal.Overhead+len("the key"))
+	require.Len(t, wrapped, wrappedEnd+seal.Overhead+ope.KeySize)
 }
 
 func TestOtherMasterKeysAreTold(t *testing.T) {
-	right, err := local(t, 1).Wrap(background, []byte("key"))
+	right, err := local(t, 1).Wrap(background, theKey)
 	require.NoError(t, err)
 	_, err = local(t, 2).Unwrap(background, right)
 	require.ErrorIs(t, err, ErrWrongKey)
@@ -141,7 +141,7 @@ func TestOtherMasterKeysAreTold(t *testing.T) {
 func TestEveryChangedByteIsNoticed(t *testing.T) {
 	for name, k := range map[string]keeper{"local": local(t, 1), "passphrase": cheaply{passphrase(t, "correct horse")}} {
 		t.Run(name, func(t *testing.T) {
-			wrapped, err := k.Wrap(background, []byte("the key"))
+			wrapped, err := k.Wrap(background, theKey)
 			require.NoError(t, err)
 			for i := range wrapped {
 				for bit := range 8 {
@@ -235,7 +235,7 @@ func TestHostileCosts(t *testing.T) {
 func FuzzUnwrap(f *testing.F) {
 	p, l := passphrase(f, "correct horse"), local(f, 1)
 	for _, k := range []keeper{l, cheaply{p}} {
-		wrapped, err := k.Wrap(background, []byte("the key"))
+		wrapped, err := k.Wrap(background, theKey)
 		require.NoError(f, err)
 		f.Add(wrapped)
 	}
@@ -251,7 +251,7 @@ func FuzzUnwrap(f *testing.F) {
 		for _, k := range []keeper{l, p} {
 			key, err := k.Unwrap(background, wrapped)
 			if err == nil {
-				require.Equal(t, "the key", string(key))
+				require.Equal(t, string(theKey), string(key))
 				continue
 			}
 			require.Nil(t, key)
@@ -266,12 +266,21 @@ func TestArgumentsThatHoldNoSecret(t *testing.T) {
 	_, err = NewLocal(ope.Key{}).Unwrap(background, []byte("wrapped"))
 	require.ErrorIs(t, err, ope.ErrKey)
 	require.Zero(t, NewLocal(ope.Key{}).ID())
+	said, err := NewPassphrase([]byte("correct horse"))
+	require.NoError(t, err)
+	for _, key := range [][]byte{nil, []byte("key"), make([]byte, 33)} {
+		for _, k := range []KMS{NewLocal(ope.GenerateKey()), said} {
+			_, err := k.Wrap(background, key)
+			require.ErrorIs(t, err, ope.ErrKey)
+			require.ErrorContains(t, err, fmt.Sprintf("it has %d bytes", len(key)))
+		}
+	}
 	_, err = NewPassphrase(nil)
 	require.ErrorContains(t, err, "empty")
 
 	ctx, cancel := context.WithCancel(background)
 	cancel()
-	_, err = passphrase(t, "x").Wrap(ctx, []byte("key"))
+	_, err = passphrase(t, "x").Wrap(ctx, make([]byte, ope.KeySize))
 	require.ErrorIs(t, err, context.Canceled)
 }
 

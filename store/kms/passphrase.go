@@ -84,8 +84,11 @@ func NewPassphrase(passphrase []byte) (*Passphrase, error) {
 	return &Passphrase{func() []byte { return own }}, nil
 }
 
-// Wrap encrypts a key, under a fresh salt.
+// Wrap encrypts a key, under a fresh salt. One that has not 32 bytes is [ope.ErrKey].
 func (p *Passphrase) Wrap(ctx context.Context, key []byte) ([]byte, error) {
+	if err := checkLength(key); err != nil {
+		return nil, err
+	}
 	return p.wrap(ctx, key, usual)
 }
 

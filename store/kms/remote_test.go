@@ -83,19 +83,19 @@ func TestRemoteAsksAgainWhileItMakesSense(t *testing.T) {
 			}
 			return 0
 		})
-		_, err := client.Wrap(background, []byte("key"))
+		_, err := client.Wrap(background, make([]byte, ope.KeySize))
 		require.NoError(t, err)
 		require.EqualValues(t, 3, n.Load())
 
 		client, n = serve(t, always(status))
-		_, err = client.Wrap(background, []byte("key"))
+		_, err = client.Wrap(background, make([]byte, ope.KeySize))
 		require.True(t, store.Retryable(err))
 		require.NotContains(t, err.Error(), "proxy")
 		require.EqualValues(t, 3, n.Load())
 	}
 	for _, status := range []int{400, 401, 403, 404} {
 		client, n := serve(t, always(status))
-		_, err := client.Wrap(background, []byte("key"))
+		_, err := client.Wrap(background, make([]byte, ope.KeySize))
 		require.Error(t, err)
 		require.False(t, store.Retryable(err))
 		require.NotContains(t, err.Error(), "secret")

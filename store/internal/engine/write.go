@@ -264,7 +264,11 @@ func (t *Engine) PutEach(ctx context.Context, n int, row func(t *rowcodec.View, 
 	}
 	distinct := make(chunks.DistinctKeys, n)
 	for i, r := range records {
-		if err := distinct.Add(r.Key, i, "put"); err != nil {
+		do := "put"
+		if r.Insert {
+			do = "insert"
+		}
+		if err := distinct.Add(r.Key, i, do); err != nil {
 			return &fault.RowError{Index: i, Err: err}
 		}
 	}

@@ -75,7 +75,7 @@ func OfSeal(err error) error {
 	case errors.Is(err, seal.ErrTampered):
 		return ErrTampered
 	case errors.Is(err, seal.ErrFormat):
-		return fmt.Errorf("%w: %w", ErrTampered, err)
+		return fmt.Errorf("%w: %w: a newer version wrote it, or it was changed", ErrTampered, err)
 	}
 	return err
 }

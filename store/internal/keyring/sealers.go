@@ -122,13 +122,11 @@ func ID(key ope.Key) string {
 	return hex.EncodeToString(id[:])
 }
 
-var errKeyBytes = fmt.Errorf("%w: an unwrapped key has not %d bytes", fault.ErrTampered, ope.KeySize)
-
-// Unwrapped returns the key with a secret that was unwrapped.
+// Unwrapped returns the key with a secret that the key management service unwrapped.
 func Unwrapped(secret []byte) (ope.Key, error) {
 	key, err := ope.NewKey(secret)
 	if err != nil {
-		return ope.Key{}, errKeyBytes
+		return ope.Key{}, fmt.Errorf("%w: the key management service has unwrapped a key of %d bytes, need %d", fault.ErrTampered, len(secret), ope.KeySize)
 	}
 	return key, nil
 }

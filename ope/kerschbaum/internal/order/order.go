@@ -209,8 +209,12 @@ func (r Rules) Within(from Label, to Element) Rules {
 func PublishedRules(domain ope.Domain, lambda int) (Rules, error) {
 	b := max(1, bits.Len64(domain.Span()))
 	most := 127 / b
-	if lambda < 1 || lambda > most {
-		return Rules{}, fmt.Errorf("%w: lambda %d gives labels of lambda*%d+1 bits for the domain %v, need at most 128: choose lambda from 1 to %d, or a smaller domain",
+	switch {
+	case lambda > most && most < 2:
+		return Rules{}, fmt.Errorf("%w: the scheme as published takes no domain of %d bits, since its labels would have more than 128: "+
+			"take one of at most 63 bits, or the scheme kerschbaum with its own rules", ope.ErrParams, b)
+	case lambda < 1 || lambda > most:
+		return Rules{}, fmt.Errorf("%w: lambda %d gives labels of lambda*%d+1 bits for the domain %v, need at most 128: choose lambda from 2 to %d, or a smaller domain",
 			ope.ErrParams, lambda, b, domain, most)
 	}
 	return Rules{Bits: uint(lambda*b + 1), Published: true}, nil

@@ -125,7 +125,10 @@ func TestPublishedRulesNeedRoom(t *testing.T) {
 		require.Equal(t, want, high.Label.big())
 	}
 	_, err := PublishedRules(ope.Int64, 2)
-	require.ErrorContains(t, err, "choose lambda from 1 to 1")
+	require.ErrorContains(t, err, "takes no domain of 64 bits")
+	require.NotContains(t, err.Error(), "lambda", "there is none to choose")
+	_, err = PublishedRules(ope.Int32, 4)
+	require.ErrorContains(t, err, "choose lambda from 2 to 3")
 }
 
 // The paper: c = c_n + ceil((c_{n+1} - c_n) / 2).
