@@ -7,7 +7,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/engine"
 )
 
-// A By names the column whose postings lead to the rows, as [Query.By] does. What takes it takes one; "" is none.
+// A By, which is a string, names the column whose postings lead to the rows, as [Query.By] does. What takes it takes one; "" is none.
 type By = aggregate.By
 
 // Count returns how many rows the predicate holds for. It opens the key cell of each row, which vouches for the row, and the

@@ -122,7 +122,8 @@ func (st *Store) RenameTable(ctx context.Context, from, to string) error {
 }
 
 // Drop removes a table with all its rows. One that does not exist is [ErrNoTable]; one with a column whose key a column of
-// another table shares is [ErrShared]; one whose migration goes on in this store is migrate.ErrPhase. Readers and writers of the table get errors from now on.
+// another table shares is [ErrShared]. One whose rows are coming into another table of this store, or that rows come into, is
+// migrate.ErrPhase until the migration is cut over or aborted. Readers and writers of the table get errors from now on.
 func (st *Store) Drop(ctx context.Context, name string) error {
 	return st.call(ctx, "drop", fmt.Sprintf("drop table %q", name), func(ctx context.Context) error {
 		return administer.DropTable(ctx, st.db, name)

@@ -20,7 +20,7 @@ import (
 type Row = map[string]any
 
 // Get returns the row with the key parts of key, with the named columns or, where none is named,
-// with all of them. It returns nil if there is no such row.
+// with all of them. It returns nil, and no error, if there is no such row; [TableOf.Get] returns [ErrNoRow].
 func (tbl *Table) Get(ctx context.Context, key Row, columns ...string) (found Row, err error) {
 	t, err := tbl.open().Use()
 	if err != nil {
@@ -48,7 +48,7 @@ func (tbl *Table) Put(ctx context.Context, rows ...Row) error {
 }
 
 // Delete removes rows by their keys: of each Row, the key parts are read and must be there,
-// columns are ignored. A row that does not exist is no error. Errors are those of Put.
+// columns are ignored. A row that does not exist is no error, nor is the same row twice. Other errors are those of Put.
 func (tbl *Table) Delete(ctx context.Context, keys ...Row) error {
 	return tbl.call(ctx, "delete", "delete from", len(keys), func(ctx context.Context, t *engine.Engine) error {
 		return bykey.DeleteRows(ctx, t, keys)

@@ -31,7 +31,7 @@ type Schema struct {
 	// SpreadBits says into how many partitions, 2 to the power of it, a database without ordered partitions (Cassandra)
 	// lays the rows of a table that begins with an ordered part, and the index entries of every ordered column. 0 is the
 	// default, 4: right for some 10 GB. With more, short ranges touch more partitions; with fewer, partitions grow beyond
-	// what Cassandra likes (100 MB each). -1 means one partition. Other databases ignore it.
+	// what Cassandra likes (100 MB each). The greatest is 12, and -1 means one partition. Other databases ignore it.
 	SpreadBits int
 
 	// CellPerColumn gives every column a cell of its own, so that queries of few out of many or large

@@ -16,7 +16,7 @@ import (
 	"github.com/rangecrypt/rangecrypt/store/internal/structs"
 )
 
-// A Tie is the value of a [TiePart] in a struct: [TableOf.Put] draws it at random if it is zero. So it does with a [LoadTie].
+// A Tie, a [16]byte, is the value of a [TiePart] in a struct: [TableOf.Put] draws it at random if it is zero. So it does with a [LoadTie].
 type Tie = structs.Tie
 
 // A TableOf is a [Table] whose rows are structs. It is safe for concurrent use. See [For].
@@ -224,7 +224,7 @@ func (of *TableOf[T]) records(rows []*T, made []*rowcodec.Record, insert bool) f
 }
 
 // Get returns the row that has the key parts of key, whose other fields are not looked at. A row that does not exist is
-// [ErrNoRow].
+// [ErrNoRow]; [Table.Get] returns nil, and no error.
 func (of *TableOf[T]) Get(ctx context.Context, key *T) (*T, error) {
 	rows, err := of.GetBatch(ctx, key)
 	if err != nil {

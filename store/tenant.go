@@ -26,7 +26,7 @@ type Policy struct {
 }
 
 // CreateTenant makes a tenant, with keys of its own. The name is one that a table may have, see [Schema], and the
-// database does not see it. One that exists is [ErrExists].
+// database does not see it; another is [ErrTenant]. One that exists is [ErrExists].
 func (st *Store) CreateTenant(ctx context.Context, name string) error {
 	return st.call(ctx, "create tenant", "", func(ctx context.Context) error { return administer.CreateTenant(ctx, st.db, name) })
 }

@@ -61,7 +61,7 @@ func (tbl *Table) Upsert(ctx context.Context, rows ...Row) error {
 }
 
 // UpdateIf changes columns of a row as [Table.Update] does, if the columns that has names have the values given there, nil
-// for null: otherwise the error is [ErrConflict], and the row stays. Nobody writes the row in between. Key parts are in row
+// for null, and NaN equal to NaN: otherwise the error is [ErrConflict], and the row stays. Nobody writes the row in between. Key parts are in row
 // alone, and not in has. The table must have [Schema.Conditional].
 //
 // If it cannot be known whether the row was changed, the error is [driver.ErrUnknownOutcome], and not [Retryable]. A server may

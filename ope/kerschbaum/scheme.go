@@ -33,7 +33,7 @@
 //
 // # Limits
 //
-// An index grows by units of up to about a million values each, see [Options.UnitValues] and divide.go. Ciphertexts move, so they
+// An index grows by units of up to about a million values each, see [Options.UnitValues]. Ciphertexts move, so they
 // must not be row keys: the type is [ope.Mutable].
 package kerschbaum
 

@@ -22,7 +22,7 @@ type IndexedOptions struct {
 	// default, which is that of [Options.RangeBits], for the same reasons.
 	RangeBits int
 
-	// AllowSmallRange accepts a RangeBits below the default, down to as many as the domain has. See
+	// AllowSmallRange accepts a RangeBits below the default, down to as many as the domain has, but at least 16. See
 	// [Options.AllowSmallRange].
 	AllowSmallRange bool
 

@@ -141,7 +141,7 @@ func (t *Table) Delete(ctx context.Context, keys ...store.Row) error {
 }
 
 // Get returns the row with the key parts of key, with the named columns or, where none is named, with all of them. It
-// returns nil if there is no such row. It reads one page.
+// returns nil, and no error, if there is no such row; [TableOf.Get] returns [store.ErrNoRow]. It reads one page.
 func (t *Table) Get(ctx context.Context, key store.Row, columns ...string) (row store.Row, err error) {
 	err = t.call(ctx, "get", "get from", 1, func(ctx context.Context, e *engine.Engine) (err error) {
 		row, err = t.pages.Get(ctx, e, key, columns)

@@ -89,7 +89,7 @@ func (of *TableOf[T]) Delete(ctx context.Context, keys ...*T) error {
 }
 
 // Get returns the row that has the key parts of key, whose other fields are not looked at. A row that does not exist is
-// [store.ErrNoRow].
+// [store.ErrNoRow]; [Table.Get] returns nil, and no error.
 func (of *TableOf[T]) Get(ctx context.Context, key *T) (*T, error) {
 	keys, err := of.rows(ctx, []*T{key}, []string{}, false)
 	if err != nil {
