@@ -7,7 +7,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
+	"strings"
+	"syscall"
 )
 
 // A Kind is what a file holds, in words for errors.
@@ -20,7 +23,7 @@ type Kind struct {
 // Read returns the beginning of a file, [Kind.Most] bytes and one. On all systems but Windows, a file that others than
 // its owner may read or change is refused. One that does not exist is [fs.ErrNotExist]. No error holds any of its text.
 func Read(name string, k Kind) ([]byte, error) {
-	f, err := os.Open(name)
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // of a pipe, the first writer is not waited for
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no %s %s: %w", k.Name, name, fs.ErrNotExist)
 	}
@@ -38,6 +41,9 @@ func Read(name string, k Kind) ([]byte, error) {
 	if info.Mode()&fs.ModeDevice != 0 {
 		return nil, fmt.Errorf("%s is a device; name the %s", name, k.Name)
 	}
+	if info.Mode()&fs.ModeNamedPipe != 0 && named(name) {
+		return nil, fmt.Errorf("%s is a named pipe; name the %s", name, k.Name)
+	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
 		return nil, fmt.Errorf("%s %s has mode %04o: others may read or change it; do 'chmod 600 %[2]s', and %[4]s if somebody may have read it",
 			k.Name, name, mode, k.Remedy)
@@ -47,4 +53,11 @@ func Read(name string, k Kind) ([]byte, error) {
 		return nil, fmt.Errorf("read the %s: %w", k.Name, err)
 	}
 	return text, nil
+}
+
+// named reports whether a pipe is one of a file system, whose writer may never come. A shell makes the others, such as that of
+// /dev/stdin, and a link to one leads to no name.
+func named(pipe string) bool {
+	path, err := filepath.EvalSymlinks(pipe)
+	return err == nil && !strings.HasPrefix(path, "/dev/")
 }
