@@ -1,5 +1,6 @@
 // Package outfile writes the files that commands are told to write. A file gets its name when it is complete. What is no
-// regular file, such as a device or a pipe, is written to as it is, and is never replaced. Nor is a file that holds a
+// regular file, such as a device or a pipe, is written to as it is, and is never replaced. So is what stands for an open file,
+// such as /dev/stdout. Nor is a file that holds a
 // master key. A [Place] tells whether two names are one file.
 package outfile
 
@@ -9,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 )
 
 // ErrExists is the error about a file that must not be replaced.
@@ -22,9 +25,26 @@ type File struct {
 	replace bool
 }
 
+// descriptor returns which open file of the process a name stands for. Where a shell has redirected it to a regular file, that
+// is written on where it ends, as everything that the process prints.
+func descriptor(name string) (fd int, open bool) {
+	switch name {
+	case "/dev/stdout":
+		return 1, canAgain
+	case "/dev/stderr":
+		return 2, canAgain
+	}
+	number, found := strings.CutPrefix(name, "/dev/fd/")
+	fd, err := strconv.Atoi(number)
+	return fd, found && err == nil && fd >= 0 && canAgain
+}
+
 // place returns where a file of a name is. A link is followed, so that it stays. Special says that there is something
 // which is no regular file, under the same name.
 func place(name string, replace bool) (path string, special bool, err error) {
+	if _, open := descriptor(name); open {
+		return name, true, nil
+	}
 	info, err := os.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -66,7 +86,9 @@ func Create(name string, replace bool) (*File, error) {
 		return nil, err
 	}
 	f := &File{shown: name, replace: replace}
-	if special {
+	if fd, open := descriptor(path); open {
+		f.File, err = again(fd, name)
+	} else if special {
 		f.File, err = os.OpenFile(path, os.O_WRONLY, 0)
 	} else {
 		f.place = path
