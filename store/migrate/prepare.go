@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -27,6 +28,7 @@ type Plan struct {
 
 	// What the first rows tell, of which there are so many.
 	Sampled, Refused int           // and those of them that the table does not take
+	Reason           string        // why it does not take the first of these; it has no value
 	Space            int64         // of all rows in the table, with their index entries; 0 where nothing is known
 	Time             time.Duration // that one process takes for all of them, if writing a row takes as long as reading and encrypting it; 0 where nothing is known
 }
@@ -81,10 +83,7 @@ func (m *Migration) empty(ctx context.Context) error {
 	r := t.Rows(0, 1)
 	r.Limit = 1
 	for _, err := range t.Data.Scan(ctx, r) {
-		if err == nil {
-			err = fmt.Errorf("%w: the table is not empty, and has perhaps marks of deleted rows: take a new one, or continue with what it has (--continue)", ErrUnfit)
-		}
-		return err
+		return cmp.Or(err, fmt.Errorf("%w: the table is not empty, and has perhaps marks of deleted rows: take a new one, or continue with what it has (--continue)", ErrUnfit))
 	}
 	return nil
 }
@@ -201,7 +200,7 @@ func (m *Migration) sampleRows(ctx context.Context, p *Plan, s *sampling) error 
 		}
 		switch {
 		case err != nil && ofRow(err):
-			p.Refused++
+			p.Refused, p.Reason = p.Refused+1, cmp.Or(p.Reason, unfit(err).Error())
 			continue
 		case err != nil:
 			return err

@@ -140,9 +140,10 @@ func (m *migration) printPlan(p migrate.Plan, begun bool) error {
 			Bytes    int64    `json:"bytes"`
 			Sampled  int      `json:"sampled"`
 			Refused  int      `json:"refused"`
+			Reason   string   `json:"reason,omitempty"` // of the first of them
 			Space    int64    `json:"space"`
 			Seconds  float64  `json:"seconds"`
-		}{"migration_plan", m.ShownStore(), m.Arg(), p.Source, begun, p.Unfit, p.Unmapped, p.Notes, p.Before, p.Rows, p.AtLeast, p.Bytes, p.Sampled, p.Refused, p.Space, p.Time.Seconds()})
+		}{"migration_plan", m.ShownStore(), m.Arg(), p.Source, begun, p.Unfit, p.Unmapped, p.Notes, p.Before, p.Rows, p.AtLeast, p.Bytes, p.Sampled, p.Refused, p.Reason, p.Space, p.Time.Seconds()})
 	}
 	lines := []string{fmt.Sprintf("%s into %s", show.Visible(p.Source), show.Visible(m.Arg()))}
 	for _, list := range []struct {
@@ -150,13 +151,7 @@ func (m *migration) printPlan(p migrate.Plan, begun bool) error {
 		all  []string
 	}{{"Does not fit", p.Unfit}, {"Cannot be mapped", p.Unmapped}, {"Note", p.Notes}, {"Before drop", p.Before}} {
 		for _, text := range list.all {
-			// Names are quoted in it.
-			lines = append(lines, list.what+": "+strings.Map(func(r rune) rune {
-				if !strconv.IsPrint(r) {
-					return '?'
-				}
-				return r
-			}, text))
+			lines = append(lines, list.what+": "+printable(text))
 		}
 	}
 	about := "about"
@@ -171,7 +166,7 @@ func (m *migration) printPlan(p migrate.Plan, begun bool) error {
 			about, show.Count(int(p.Space)), p.Time.Round(time.Second)))
 	}
 	if p.Refused > 0 {
-		lines = append(lines, fmt.Sprintf("Of the first %d rows the table does not take %d: 'rangecrypt migrate copy' lists such rows.", p.Sampled, p.Refused))
+		lines = append(lines, fmt.Sprintf("Of the first %d rows the table does not take %d: 'rangecrypt migrate copy' lists such rows. The first: %s.", p.Sampled, p.Refused, printable(p.Reason)))
 	}
 	switch {
 	case begun:
@@ -180,6 +175,16 @@ func (m *migration) printPlan(p migrate.Plan, begun bool) error {
 		lines = append(lines, "Nothing has begun.")
 	}
 	return m.Line("%s", strings.Join(lines, "\n"))
+}
+
+// printable returns a text, in which names are quoted, as it can be printed on a terminal.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !strconv.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, text)
 }
 
 func newMigrateCutover(e *cli.Env, open opener) *cobra.Command {

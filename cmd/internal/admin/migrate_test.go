@@ -64,7 +64,7 @@ func (o *orders) Scan(_ context.Context, part inspect.Part) iter.Seq2[migrate.Fo
 				return
 			}
 		}
-		if o.odd && part.Index == 0 {
+		if o.odd && part.Index == part.Of-1 {
 			yield(migrate.Found{Row: make(store.Row), Exists: true, Refused: "its key is odd", Place: "place 7"}, nil)
 		}
 	}
@@ -122,17 +122,26 @@ func TestMigrateCommands(t *testing.T) {
 	step(exit.OK, "The source has at least 100 rows", "prepare", "--plan")
 	step(exit.OK, `"at_least":true`, "prepare", "--plan", "--json")
 	step(exit.OK, "no migration was prepared", "status")
+	source.odd = true
+	step(exit.OK, "The first: migrate: the table does not take what the source has: its key is odd.\n", "prepare", "--plan")
+	step(exit.OK, `"refused":1,"reason":"migrate: the table does not take what the source has: its key is odd"`, "prepare", "--plan", "--json")
+	source.odd = false
 	step(exit.OK, "It is prepared", "prepare")
 	step(exit.OK, `"phase":"prepared"`, "status", "--json")
+	step(exit.OK, "copied: 0 % of the source so far\n", "status")
 	step(exit.OK, `"source_changed":null`, "status", "--json")
 	step(exit.OK, `"source_changed":false`, "status", "--json", "--from", "memory")
 	step(exit.OK, "nobody looked whether the schema of the source has changed", "status")
 	step(exit.OK, `"copied":34`, "copy", "--part", "0", "--parts", "3")
+	step(exit.OK, "copied: 33 % of the source so far; in the parts that are done: 34 copied, 0 equal\n", "status")
 	step(exit.OK, "is paused", "pause")
 	step(exit.OK, "next: resume", "status")
 	step(exit.Failed, "is paused", "copy")
 	step(exit.OK, "may be copied", "resume")
-	step(exit.OK, "orders: ", "copy")
+	source.odd = true
+	step(exit.Failed, "\n1 row: migrate: the table does not take what the source has: its key is odd\n", "copy")
+	source.odd = false
+	step(exit.OK, "copied: 100 % of the source; 100 copied, ", "status")
 	step(exit.OK, "next: verify", "status")
 	step(exit.Failed, "not verified", "cutover", "--yes")
 	source.amounts[7] = 1250

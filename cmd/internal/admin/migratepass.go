@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,7 +38,7 @@ that was under way. With --part and --parts it does one part, so that a schedule
 have it done. Parts may be done twice, at the same time, and of cuts that differ.
 
 Rows that the table does not take are listed by a keyed hash of their keys, and the copy
-goes on: change such rows, or the table; then 'rangecrypt migrate verify --repair' brings
+goes on. At its end it says of how many of them each reason is: change such rows, or the table; then 'rangecrypt migrate verify --repair' brings
 them. --show-keys writes the keys to a file. Such rows keep the cut-over from being made,
 and the exit code is 1.`,
 		Example: `  rangecrypt migrate copy orders --from cassandra://127.0.0.1/shop.orders \
@@ -56,8 +58,9 @@ and the exit code is 1.`,
 
 // copy copies one part of the rows, or all.
 func (m *migration) copy(ctx context.Context, of *migrate.Migration, part command.PartFlag) error {
-	p := &migrationPass{findings: findings{migration: m}, of: of, record: "migration_copied", doing: "copying", do: of.Copy}
+	p := &migrationPass{findings: findings{migration: m, why: make(map[string]int)}, of: of, record: "migration_copied", doing: "copying", do: of.Copy}
 	err := p.all(ctx, part)
+	err = errors.Join(err, p.sumUp(p.rows.Refused))
 	if n := p.rows.Refused; err == nil && n > 0 {
 		err = fmt.Errorf("the table does not take %s: change %s, or the table; the cut-over is not made before",
 			show.Counted(n, "row"), show.Verb(n, "it", "them"))
@@ -130,7 +133,8 @@ type findings struct {
 	*migration
 	mu     sync.Mutex
 	listed int
-	failed error // of printing
+	failed error          // of printing
+	why    map[string]int // of how many rows each reason was; nil where nobody asks
 }
 
 // mostListed is how many rows are listed.
@@ -141,6 +145,9 @@ func (f *findings) options(repair bool) *migrate.PassOptions {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.failed = errors.Join(f.failed, f.keys.add(row))
+		if why := row.Err.Error(); f.why != nil && (f.why[why] > 0 || len(f.why) < mostListed) {
+			f.why[why]++
+		}
 		switch f.listed++; {
 		case f.listed == mostListed+1:
 			f.Warn("more rows are counted, and not listed")
@@ -153,6 +160,35 @@ func (f *findings) options(repair bool) *migrate.PassOptions {
 			}{"migration_row", f.target(), row.Row, row.Err.Error()}, fmt.Sprintf("row %s: %v", cmp.Or(row.Row, "without a key"), row.Err)))
 		}
 	}}
+}
+
+// mostReasons is how many reasons are summed up.
+const mostReasons = 10
+
+// sumUp says of how many rows each of the reasons was, most first.
+func (f *findings) sumUp(rows int) error {
+	reasons := slices.SortedFunc(maps.Keys(f.why), func(a, b string) int {
+		return cmp.Or(cmp.Compare(f.why[b], f.why[a]), cmp.Compare(a, b))
+	})
+	for i, reason := range reasons {
+		if i == mostReasons {
+			return cmp.Or(f.failed, f.reason("other reasons", rows))
+		}
+		if err := f.reason(reason, f.why[reason]); err != nil {
+			return err
+		}
+		rows -= f.why[reason]
+	}
+	return nil
+}
+
+func (f *findings) reason(reason string, rows int) error {
+	return f.Result(struct {
+		Record string `json:"record"`
+		Table  string `json:"table"`
+		Error  string `json:"error"`
+		Rows   int    `json:"rows"`
+	}{"migration_reason", f.target(), reason, rows}, fmt.Sprintf("%s: %s", show.Counted(rows, "row"), printable(reason)))
 }
 
 // A migrationPass copies or verifies.
@@ -294,11 +330,22 @@ func (m *migration) printStatus(s migrate.Status) error {
 	if m.from.name == "" && s.CutOver.IsZero() && s.Phase != "aborted" {
 		line += "\nnobody looked whether the schema of the source has changed: name the source with --from"
 	}
-	line += fmt.Sprintf("\ncopied: %.0f %% of the source; %s", 100*s.Copy.Done, countedRows(s.Copy.Rows))
+	line += fmt.Sprintf("\ncopied: %.0f %% of the source%s", 100*s.Copy.Done, soFar(s.Copy))
 	if !s.Verify.Began.IsZero() {
-		line += fmt.Sprintf("\nverified: %.0f %% since %s; %s", 100*s.Verify.Done, s.Verify.Began.UTC().Format(time.RFC3339), countedRows(s.Verify.Rows))
+		line += fmt.Sprintf("\nverified: %.0f %% since %s%s", 100*s.Verify.Done, s.Verify.Began.UTC().Format(time.RFC3339), soFar(s.Verify))
 	}
 	return m.Line("%s\n%s", line, next(s))
+}
+
+// soFar says what became of the rows of a pass. Of a part that is under way nothing is counted, so that there may be none.
+func soFar(p migrate.Pass) string {
+	switch {
+	case p.Done == 1:
+		return "; " + countedRows(p.Rows)
+	case p.Rows == (migrate.Counts{}):
+		return " so far"
+	}
+	return " so far; in the parts that are done: " + countedRows(p.Rows)
 }
 
 // next says what comes next.
@@ -372,7 +419,11 @@ drop', or prepare again with --continue when no write of before can be under way
 					return err
 				}
 				if err := of.Abort(ctx); err != nil {
-					return err
+					s, _ := of.Status(ctx)
+					if !errors.Is(err, migrate.ErrPhase) || s.Phase != "aborted" {
+						return err
+					}
+					return m.printStep("migration_aborted", "was no longer kept up before, since its migration was aborted already; 'rangecrypt table drop' removes it")
 				}
 				return m.printStep("migration_aborted", "is no longer kept up, and the application writes the source alone; 'rangecrypt table drop' removes it")
 			})
