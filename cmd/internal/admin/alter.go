@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -297,7 +298,10 @@ func byName(s store.Schema) map[string]store.Column {
 
 // namedChanges returns the changes that flags ask for.
 func namedChanges(s store.Schema, wanted []wantedChange) ([]change, error) {
-	columns := byName(s)
+	columns, parts := byName(s), make(map[string]bool, len(s.Key))
+	for _, p := range s.Key {
+		parts[p.Describe().Name] = true
+	}
 	var changes []change
 	for _, w := range wanted {
 		switch w.kind {
@@ -316,13 +320,19 @@ func namedChanges(s store.Schema, wanted []wantedChange) ([]change, error) {
 			delete(columns, w.text)
 			changes = append(changes, dropped(w.text, c))
 		case "rename":
-			from, to, ok := strings.Cut(w.text, "=")
-			if !ok || from == "" || to == "" {
-				return nil, exit.Usagef("--rename %q is not of the form old=new", w.text)
+			from, to, err := cutRename(w.text, func(name string) bool {
+				_, ok := columns[name]
+				return ok || parts[name]
+			})
+			if err != nil {
+				return nil, err
 			}
 			if c, ok := columns[from]; ok {
 				delete(columns, from)
 				columns[to] = c
+			} else if parts[from] {
+				delete(parts, from)
+				parts[to] = true
 			}
 			changes = append(changes, change{store: store.RenameColumn(from, to), line: fmt.Sprintf("> rename %s to %s", show.Visible(from), show.Visible(to))})
 		case "change":
@@ -352,6 +362,43 @@ func namedChanges(s store.Schema, wanted []wantedChange) ([]change, error) {
 		}
 	}
 	return changes, nil
+}
+
+// cutRename cuts old=new where the old name is one that there is, since names may have a = in them, too. Of a text with a single
+// = the store says what is wrong with it.
+func cutRename(text string, known func(name string) bool) (from, to string, err error) {
+	var all, found []string
+	for i, r := range text {
+		if r != '=' || i == 0 || i == len(text)-1 {
+			continue
+		}
+		if all = append(all, text[:i]); known(text[:i]) {
+			found = append(found, text[:i])
+		}
+	}
+	if len(all) == 1 {
+		found = all
+	}
+	switch len(found) {
+	case 1:
+		return found[0], text[len(found[0])+1:], nil
+	case 0:
+		if len(all) == 0 {
+			return "", "", exit.Usagef("--rename %q is not of the form old=new", text)
+		}
+		return "", "", fmt.Errorf("%w: --rename %q: there is no column %s", store.ErrColumn, text, quotedOr(all))
+	}
+	return "", "", exit.Usagef("--rename %q may mean that %s is renamed, since there are columns of these names: give one of them a name without = first",
+		text, quotedOr(found))
+}
+
+// quotedOr lists names of which one is meant.
+func quotedOr(names []string) string {
+	shown := make([]string, len(names))
+	for i, name := range names {
+		shown[i] = strconv.Quote(name)
+	}
+	return strings.Join(shown, " or ")
 }
 
 // checkOwn refuses tables that insert made: insert and range-query would not find them again.

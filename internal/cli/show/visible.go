@@ -3,6 +3,7 @@ package show
 import (
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // Visible returns a name as it can be printed on a terminal.
@@ -21,8 +22,8 @@ func Argument(name string) string {
 	switch {
 	case name != "" && strings.IndexFunc(name, other) < 0:
 		return name
-	case strings.ContainsFunc(name, func(r rune) bool { return r == '\'' || !strconv.IsPrint(r) }):
+	case !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return !strconv.IsPrint(r) }):
 		return strconv.Quote(name)
 	}
-	return "'" + name + "'"
+	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
 }

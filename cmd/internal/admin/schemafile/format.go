@@ -25,7 +25,9 @@ func Format(s Table) []byte {
 	if s.PageRows > 0 {
 		field("", "page-rows", fmt.Sprint(s.PageRows))
 	}
-	field("", "spread-bits", fmt.Sprint(s.SpreadBits))
+	if s.SpreadBits != 0 {
+		field("", "spread-bits", fmt.Sprint(s.SpreadBits))
+	}
 	if s.Conditional {
 		field("", "conditional", "true")
 	}

@@ -157,7 +157,7 @@ func ParseChange(file, text string, column func(name string) (store.Column, bool
 		err = r.leftOut(before.Describe(), c.Describe())
 	}
 	if err != nil {
-		err = fmt.Errorf("%w; it is now '%s'", err, show.Visible(FormatColumn(before)))
+		err = fmt.Errorf("%w; it is now %s", err, show.Argument(FormatColumn(before)))
 	}
 	return c, err
 }
