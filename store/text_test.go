@@ -73,6 +73,7 @@ func TestParseTypeMistakes(t *testing.T) {
 	for text, reason := range map[string]string{
 		"":                           "TYPE from LEAST to GREATEST",
 		"int23":                      `unknown type "int23": there is bool, int8`,
+		"string(20)":                 `string(32), string after BEGINNINGS, bytes, `,
 		"int8/1":                     "unknown type",
 		"timestamp":                  "timestamp/ms",
 		"timestamp/m":                "unknown type",

@@ -16,8 +16,8 @@ import (
 
 // ReadFile reads a master key from a file as [WriteFile] makes it: 64 hexadecimal digits, with or
 // without white space around, 128 bytes at most. On all systems but Windows, a file that others than
-// its owner may read or change is refused, and so is a named pipe, whose writer may never come, and a key that is
-// 0. One that does not exist is [fs.ErrNotExist].
+// its owner may read or change is refused, and so is a named pipe, whose writer may never come. One that does not exist is
+// [fs.ErrNotExist].
 func ReadFile(name string) (ope.Key, error) {
 	text, err := secretfile.Read(name, secretfile.Kind{Name: "key file", Remedy: "rotate the key", Most: mostText})
 	if err != nil {
@@ -46,9 +46,6 @@ func parse(text []byte, where string) (ope.Key, error) {
 	digits := bytes.TrimSpace(text)
 	if len(text) <= mostText && len(digits) == hex.EncodedLen(ope.KeySize) {
 		if _, err := hex.Decode(secret, digits); err == nil {
-			if bytes.Count(secret, []byte{0}) == len(secret) {
-				return ope.Key{}, fmt.Errorf("kms: %s: %w: all its digits are 0, so that it is no random key", where, ope.ErrKey)
-			}
 			return ope.NewKey(secret)
 		}
 		// That error shows a character of the key.

@@ -135,27 +135,23 @@ func (q *writeQueue) do(ctx context.Context, w *write) (bool, error) {
 	q.mu.Unlock()
 	q.signal()
 
+	var err error
 	select {
 	case <-w.done:
 		return w.ok, w.err
 	case <-q.db.fence.failed:
-		// The write may be under way and end well, or wait for ever within the engine.
-		if !q.withdraw(w) {
-			if inPatience(w.done) {
-				return w.ok, w.err
-			}
-			return false, w.unknown(q.db.stopped(q.db.fence.cause))
-		}
-		return false, q.db.stopped(q.db.fence.cause)
+		err = q.db.stopped(q.db.fence.cause)
 	case <-ctx.Done():
-		if q.withdraw(w) {
-			return false, contextError(ctx)
-		}
-		if inPatience(w.done) { // or whoever reads next would not see what is about to come
-			return w.ok, w.err
-		}
-		return false, w.unknown(contextError(ctx))
+		err = contextError(ctx)
 	}
+	// The write may be under way and end well, so that whoever reads next must see it, or wait for ever within the engine.
+	if q.withdraw(w) {
+		return false, err
+	}
+	if inPatience(w.done) {
+		return w.ok, w.err
+	}
+	return false, w.unknown(err)
 }
 
 // withdraw reports whether the write was still waiting and now will not be done.

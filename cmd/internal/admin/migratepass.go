@@ -38,9 +38,9 @@ that was under way. With --part and --parts it does one part, so that a schedule
 have it done. Parts may be done twice, at the same time, and of cuts that differ.
 
 Rows that the table does not take are listed by a keyed hash of their keys, and the copy
-goes on. At its end it says of how many of them each reason is: change such rows, or the table; then 'rangecrypt migrate verify --repair' brings
-them. --show-keys writes the keys to a file. Such rows keep the cut-over from being made,
-and the exit code is 1.`,
+goes on. At its end it sums up the reasons. Change such rows, or the table; then
+'rangecrypt migrate verify --repair' brings them. --show-keys writes the keys to a file.
+Such rows keep the cut-over from being made, and the exit code is 1.`,
 		Example: `  rangecrypt migrate copy orders --from cassandra://127.0.0.1/shop.orders \
       --store cassandra://127.0.0.1/app --key app.key`,
 		Args: theMigrated, JSON: "print JSON lines",

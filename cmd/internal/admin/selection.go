@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -56,8 +57,12 @@ func tableFor(ctx context.Context, c *cli.Call, name, tenant string) (*store.Tab
 	return tbl, err
 }
 
-// predicate returns what the condition says of the rows of a table. Without one it holds for all.
+// predicate returns what the condition says of the rows of a table, whose columns have that of --by among them. Without one it holds for all.
 func (s *selection) predicate(schema store.Schema, format *celltext.Format) (store.Predicate, error) {
+	all := condition.Columns(schema)
+	if s.by != "" && !slices.ContainsFunc(all, func(f inspect.Field) bool { return f.Name == s.by }) {
+		return store.Predicate{}, unknown("by", all[len(schema.Key):], s.by) // no part of the row key drives a query
+	}
 	if s.where == "" {
 		return store.And(), nil
 	}

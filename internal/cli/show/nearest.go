@@ -1,11 +1,18 @@
 package show
 
-import "strings"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
 // DidYouMean returns a question about the name that is nearest to another one, for the end of an error; "" where none is
 // near.
 func DidYouMean(names []string, name string) string {
-	nearest, best := "", max(1, len(name)/3)+1
+	length := utf8.RuneCountInString(name)
+	nearest, best := "", max(1, length/3)+1
+	if length <= 2 { // nearly every short name would be near
+		best = 1
+	}
 	for _, n := range names {
 		if d := distance(strings.ToLower(n), strings.ToLower(name)); d < best {
 			nearest, best = Visible(n), d

@@ -59,7 +59,7 @@ func Parse(text string) (Type, error) {
 // typeNames are the names of the types, for messages.
 const typeNames = "bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float32, float64, date, " +
 	"timestamp/ns, timestamp/us, timestamp/ms, timestamp/s, decimal(SCALE), ipv4, ipv6, " +
-	"string, string(16), string(24), string(32), bytes, bytes(16), bytes(24), bytes(32), uuid"
+	"string, string(16), string(24), string(32), string after BEGINNINGS, bytes, bytes(16), bytes(24), bytes(32), uuid"
 
 // parseTypeName returns the type of a name without bounds.
 func parseTypeName(name string) (Type, error) {

@@ -421,11 +421,18 @@ func TestErrors(t *testing.T) {
 		{"t = 2024-02-30", "2024-02-30", "column t has type timestamp/ms: it takes times, and this is not a time like 2024-02-29T12:00:00.5Z"},
 		{"y = '2024-02-29 12:00'", "'2024", "column y has type date: it takes a date, such as 2024-02-29"},
 		{"o = 2", "2", "column o has type bool: it takes true or false"},
+		{"o = 1", "1", "column o has type bool: it takes true or false"},
+		{"o in (true, 0)", "0", "column o has type bool: it takes true or false"},
+		{"o = 'yes'", "'yes'", "column o has type bool: it takes true or false"},
+		{"o = x'01'", "x'01'", "column o has type bool: it takes true or false"},
 		{"ip = '2001:db8::1'", "'2001", "column ip has type ipv4: it takes an IPv4 address in quotation marks, such as '192.0.2.1'"},
 		{"id < 'x9'", "id", "column id has type uuid: its values have no order; compare them with =, != or in"},
 		{"id = 'x9'", "'x9'", "column id has type uuid: it takes a UUID in quotation marks, such as '6ba7b810-9dad-11d1-80b4-00c04fd430c8'"},
 		{"i is nan", "i is", "column i has type int8, which has no NaN: only float32 and float64 have it"},
 		{"withn = 1", "withn", "no column withn: there is n, i, within, u, d, f, g, s, b, long, after, bin, t, y, o, ip, id; did you mean within?"},
+		{"a = 1", "a", "no column a: there is n, i, within, u, d, f, g, s, b, long, after, bin, t, y, o, ip, id"},
+		{"aq = 1", "aq", "no column aq: there is n, i, within, u, d, f, g, s, b, long, after, bin, t, y, o, ip, id"},
+		{"IP = 1", "IP", "no column IP: there is n, i, within, u, d, f, g, s, b, long, after, bin, t, y, o, ip, id; did you mean ip?"},
 		{"temperature = 1", "temp", "no column temperature: there is n, i, within, u, d, f, g, s, b, long, after, bin, t, y, o, ip, id"},
 	} {
 		_, err := condition.Parse(tab.Schema(), c.text, tab.format)

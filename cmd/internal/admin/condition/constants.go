@@ -153,6 +153,15 @@ func float[T float32 | float64](bits int, greatest T, next func(v T, up bool) T)
 	}
 }
 
+// readBool reads true and false only: other words for them, which files may have, would hardly be meant in a condition.
+func readBool(v where.Value) (point[bool], error) {
+	is := strings.EqualFold(v.Text, "true")
+	if v.Form == where.Hex || !is && !strings.EqualFold(v.Text, "false") {
+		return point[bool]{}, errors.New("it takes true or false")
+	}
+	return exactly(is), nil
+}
+
 func readString(v where.Value) (point[string], error) {
 	if v.Form != where.Quoted {
 		return point[string]{}, errors.New("it takes a text in quotation marks")

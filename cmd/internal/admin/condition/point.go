@@ -52,7 +52,7 @@ func (b binder) compare(column inspect.Field, base string, n *where.Node) (store
 			return math.Nextafter(v, direction(up))
 		}))
 	case "bool":
-		return compare(b, column, base, n, known[bool](b.format, base, "true or false"))
+		return compare(b, column, base, n, readBool)
 	case "date":
 		return compare(b, column, base, n, known[encode.CivilDate](b.format, base, "a date, such as 2024-02-29"))
 	case "ipv4":

@@ -165,21 +165,23 @@ func (p *parser) list(op Op) (*Node, error) {
 
 // negation reads a condition, one in brackets, or the negation of one.
 func (p *parser) negation() (n *Node, err error) {
+	begins := p.keyword()
+	if begins != "not" && begins != "(" {
+		return p.condition()
+	}
 	if p.depth++; p.depth > maxDepth {
 		return nil, p.errorf("there are more than %d brackets and negations in each other", maxDepth)
 	}
 	defer func() { p.depth-- }()
-	switch {
-	case p.take("not"):
+	if p.take("not") {
 		n, err = p.negation()
 		return negated(n, true), err
-	case p.take("("):
-		if n, err = p.list(Or); err == nil {
-			err = p.need(")", ", or and, or or")
-		}
-		return n, err
 	}
-	return p.condition()
+	p.take("(")
+	if n, err = p.list(Or); err == nil {
+		err = p.need(")", ", or and, or or")
+	}
+	return n, err
 }
 
 func negated(n *Node, not bool) *Node {

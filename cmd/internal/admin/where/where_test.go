@@ -50,7 +50,9 @@ func TestParse(t *testing.T) {
 		`a like '\%'`:                                                `(= "a" "%")`,
 		`größe > 1 and x > 2 and null_ = 3 and a.b-c = 4`:            `(and (> "größe" 1) (> "x" 2) (= "null_" 3) (= "a.b-c" 4))`,
 		"a\n=\t1 ": `(= "a" 1)`,
-		strings.Repeat("(", 99) + "a=1" + strings.Repeat(")", 99): `(= "a" 1)`,
+		strings.Repeat("(", 100) + "a=1" + strings.Repeat(")", 100):               `(= "a" 1)`,
+		strings.Repeat("not (", 50) + "a=1 and b=2" + strings.Repeat(")", 50):     strings.Repeat("(not ", 50) + `(and (= "a" 1) (= "b" 2))` + strings.Repeat(")", 50),
+		strings.Repeat("(", 100) + "a=1" + strings.Repeat(")", 100) + " or (a=2)": `(or (= "a" 1) (= "a" 2))`,
 	} {
 		n, err := where.Parse(text, false)
 		require.NoError(t, err, text)
@@ -104,7 +106,8 @@ func TestErrors(t *testing.T) {
 		{"a like 'x_'", "_'", `like finds beginnings: it takes one %, at the end, and no _; write \_ for the character itself`},
 		{`a like 'x\'`, `\'`, `a backslash stands before %, _ or another backslash`},
 		{`a like 'x\y'`, `\y`, `a backslash stands before %, _ or another backslash`},
-		{strings.Repeat("(", 101) + "a=1", "(a", "there are more than 100 brackets and negations in each other"},
+		{strings.Repeat("(", 101) + "a=1" + strings.Repeat(")", 101), "(a", "there are more than 100 brackets and negations in each other"},
+		{strings.Repeat("not (", 50) + "not a=1" + strings.Repeat(")", 50), "", "there are more than 100 brackets and negations in each other"},
 		{strings.Repeat("not ", 5000) + "a=1", "", "there are more than 100 brackets and negations in each other"},
 		{strings.Repeat("a=1 or ", 10_000), "", "a condition has at most 65536 bytes, and this has 70000"},
 	} {
