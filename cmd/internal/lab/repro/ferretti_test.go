@@ -119,6 +119,7 @@ func TestOrdersAreChecked(t *testing.T) {
 
 // The plaintext series takes the round trips of the encrypted one.
 func TestFurtherRoundTrips(t *testing.T) {
+	t.Parallel() // it mostly waits for the emulated network
 	ctx := context.Background()
 	p, c := joined(t)
 	more := [orderKinds]int{0, 1, 2, 3, 4}

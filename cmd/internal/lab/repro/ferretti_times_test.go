@@ -13,6 +13,7 @@ import (
 )
 
 func TestResponseTimes(t *testing.T) {
+	t.Parallel() // it mostly waits for the emulated network
 	cfg := Config{Seed: 1, Quick: true, Database: memory()}
 	r, err := ferrettiTable1(context.Background(), cfg)
 	require.NoError(t, err)
@@ -112,6 +113,7 @@ func TestResponseTimesKeepWholeRounds(t *testing.T) {
 
 // Where the store gives writers a lease, a write is one round trip, and the figure says so.
 func TestResponseTimesWithLease(t *testing.T) {
+	t.Parallel() // it mostly waits for the emulated network
 	ctx := context.Background()
 	cfg := Config{Seed: 1, Quick: true, Database: memory()}
 	times := []*orderTime{}

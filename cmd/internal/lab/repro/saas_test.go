@@ -46,6 +46,7 @@ func TestSaasEntries(t *testing.T) {
 
 // Figure 8, and 9 c and d, are of as many nodes as the store names.
 func TestSaasNodes(t *testing.T) {
+	t.Parallel() // it mostly waits for the emulated network
 	require.Equal(t, 1, nodesOf("test"))
 	require.Equal(t, 1, nodesOf("pebble:a,b,c"))
 	require.Equal(t, 1, nodesOf("hbase://zk1,zk2,zk3/n"))
@@ -79,6 +80,7 @@ func TestSaasNodes(t *testing.T) {
 // Prototype A asks for a row for each encrypted attribute, in turns or at a time. Prototype B asks for
 // two rows, and a table of this module for as much, whatever their number.
 func TestSaasAttributes(t *testing.T) {
+	t.Parallel() // it mostly waits for the emulated network
 	r, err := saasAttributes(context.Background(), Config{Seed: 1, Quick: true, Rounds: 1, Database: memory()})
 	require.NoError(t, err)
 	require.Len(t, r.Curves, len(logKinds)*len(logOperations))

@@ -17,6 +17,7 @@ import (
 )
 
 func TestStatements(t *testing.T) {
+	t.Parallel() // it mostly waits for the emulated network
 	ctx := context.Background()
 	cfg := Config{Seed: 1, Quick: true, Database: memory()}
 	points := []condition{{latency: time.Millisecond}, {latency: 2 * time.Millisecond}, {latency: 3 * time.Millisecond}}
@@ -373,6 +374,7 @@ func TestStatementFindings(t *testing.T) {
 }
 
 func TestMix(t *testing.T) {
+	t.Parallel() // it mostly waits for the emulated network
 	ctx := context.Background()
 	cfg := Config{Seed: 1, Quick: true, Database: memory()}
 	points := []condition{{}, {latency: 2 * time.Millisecond, mbps: 10}, {latency: 4 * time.Millisecond}}
