@@ -4,6 +4,7 @@ package outfile
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,4 +50,16 @@ func TestLeftParts(t *testing.T) {
 	require.Len(t, entries, len(others)+5)
 	require.NoError(t, next.Close())
 	require.NoError(t, live.Close())
+}
+
+// A number of a file that the process has opened itself, as those of a store, is no place for output.
+func TestOwnDescriptors(t *testing.T) {
+	f, err := os.OpenFile(filepath.Join(t.TempDir(), "own"), os.O_RDWR|os.O_CREATE, 0o600)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	_, err = Create(fmt.Sprintf("/dev/fd/%d", f.Fd()), true)
+	require.ErrorContains(t, err, "bad file descriptor")
+	info, err := f.Stat()
+	require.NoError(t, err)
+	require.Zero(t, info.Size())
 }
