@@ -77,12 +77,6 @@ func (db *DB) prepare(ctx context.Context) error {
 	}
 	var name string
 	err := db.system("SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?", db.keyspace).ScanContext(ctx, &name)
-	if db.options.MustExist && err == nil {
-		var columns []column
-		if columns, err = db.columns(ctx, directoryTable); err == nil && len(columns) == 0 {
-			err = gocql.ErrNotFound
-		}
-	}
 	switch {
 	case errors.Is(err, gocql.ErrNotFound) && db.options.MustExist:
 		return db.missing()
@@ -94,6 +88,9 @@ func (db *DB) prepare(ctx context.Context) error {
 	}
 	create := fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s.%s (name text PRIMARY KEY, format int, scope text, layout text, prefix_bytes int, spread_bits int, table_name text, table_id uuid, dropping boolean) WITH ID = %s",
 		db.keyspace, directoryTable, directoryID(db.keyspace))
+	if db.options.MustExist {
+		create = ""
+	}
 	if _, err := db.table(ctx, directoryTable, create, directoryColumns); err != nil {
 		return err
 	}
@@ -309,13 +306,16 @@ func (db *DB) lookUp(ctx context.Context, name string) (e entry, err error) {
 }
 
 // table makes a table unless it exists, checks its columns, and waits until every node that is up
-// can serve it, whoever made it. It reports whether it did not exist.
+// can serve it, whoever made it. It reports whether it did not exist. Without a statement that makes it, it must.
 func (db *DB) table(ctx context.Context, name, create string, want []column) (made bool, err error) {
 	within, cancel := context.WithTimeoutCause(ctx, agreementTimeout, errDisagree)
 	defer cancel()
 	for {
 		ready := false
 		got, err := db.columns(within, name)
+		if err == nil && len(got) == 0 && create == "" {
+			return false, db.missing()
+		}
 		if err == nil && len(got) == 0 {
 			made = true
 			err = db.change(within, create)

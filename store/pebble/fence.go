@@ -12,6 +12,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/rangecrypt/rangecrypt/store/pebble/internal/dirlock"
 )
 
 // A fence is the file system that the engine works on. The first failure of a write closes it: from then on nothing on the
@@ -80,8 +82,8 @@ func (f *fence) flush(eng *pebble.DB) error {
 // nowhere reports whether writes through the closed fence succeed and go nowhere.
 func (f *fence) nowhere() bool { return f.givenUp.Load() || f.logging.Load() }
 
-func newFence(fs vfs.FS, record *fileRecord) *fence {
-	return &fence{FS: fs, record: record, still: func() error { return nil }, failed: make(chan struct{})}
+func newFence(fs *dirlock.Pinned, lock string, record *fileRecord) *fence {
+	return &fence{FS: fs, lock: lock, still: fs.Still, record: record, failed: make(chan struct{})}
 }
 
 // fail closes the fence. Only the first cause is kept: it is the one that explains the others.

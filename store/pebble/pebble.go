@@ -201,8 +201,7 @@ func open(dir string, o Options) (_ *DB, err error) {
 			return nil, err
 		}
 	}
-	fence := newFence(o.FS, record)
-	fence.lock, fence.still = lockName, pinned.Still
+	fence := newFence(pinned, lockName, record)
 	db, err := openFenced(dir, o, fence)
 	if err != nil {
 		record.freeze()

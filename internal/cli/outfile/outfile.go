@@ -1,7 +1,6 @@
 // Package outfile writes the files that commands are told to write. A file gets its name when it is complete. What is no
 // regular file, such as a device or a pipe, is written to as it is, and is never replaced. So is what stands for an open file,
-// such as /dev/stdout. Nor is a file that holds a
-// master key. A [Place] tells whether two names are one file.
+// such as /dev/stdout. A file that holds a master key is never replaced, either. A [Place] tells whether two names are one file.
 package outfile
 
 import (

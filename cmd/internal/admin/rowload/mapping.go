@@ -191,7 +191,7 @@ func (n *Names) Map(fields []string, unnamed []int, header tabular.Header) (*Map
 func (n *Names) shown(fields []string, header tabular.Header) func(some []string) []string {
 	if header != tabular.TakenAsNames || slices.ContainsFunc(fields, func(field string) bool {
 		return n.to[field] != "" || slices.Contains(n.ignored, field) ||
-			slices.ContainsFunc(n.columns, func(c *celltext.Column) bool { return isLike(field, c.Name) })
+			slices.ContainsFunc(n.columns, func(c *celltext.Column) bool { return tabular.IsLike(field, c.Name) })
 	}) {
 		return func(some []string) []string { return some }
 	}
@@ -230,9 +230,6 @@ func namesNothing(fields []string, unnamed []int, header tabular.Header) error {
 	return exit.Usagef("the first row has %s: say --header no if it holds values, which names fields by their numbers from 1 on, or --header yes %s", has, names)
 }
 
-// isLike reports whether the name of a field is that of a column, but for capitals and the blanks around it.
-func isLike(field, column string) bool { return strings.EqualFold(strings.TrimSpace(field), column) }
-
 // hints says what fields without columns may be.
 func (n *Names) hints(unknown, fields []string, unnamed []int, header tabular.Header) (hints string) {
 	var nameless []string
@@ -249,7 +246,7 @@ func (n *Names) hints(unknown, fields []string, unnamed []int, header tabular.He
 	count := "capitals count"
 	for _, field := range unknown {
 		for _, c := range n.columns {
-			if isLike(field, c.Name) {
+			if tabular.IsLike(field, c.Name) {
 				maps = append(maps, "--map "+mapArgument(field, c.Name))
 				if strings.TrimSpace(field) != field {
 					count = "blanks around a name and capitals count"

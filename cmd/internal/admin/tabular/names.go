@@ -55,10 +55,13 @@ func (h heading) check(fields []string) (unnamed []int, err error) {
 	return unnamed, nil
 }
 
+// IsLike reports whether the name of a field is that of a column, but for capitals and the blanks around it.
+func IsLike(field, column string) bool { return strings.EqualFold(strings.TrimSpace(field), column) }
+
 // known reports whether a message may have the names of fields. Cells of a first row may be values where none is like
 // the name of a column, and values are in no message.
 func (h heading) known(fields []string) bool {
 	return !h.text || slices.ContainsFunc(fields, func(field string) bool {
-		return slices.ContainsFunc(h.names, func(name string) bool { return strings.EqualFold(strings.TrimSpace(field), name) })
+		return slices.ContainsFunc(h.names, func(name string) bool { return IsLike(field, name) })
 	})
 }
