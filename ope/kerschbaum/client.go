@@ -271,7 +271,7 @@ func (s *shard) passBy(ctx context.Context, at ope.Version, moved unitio.Moved, 
 	s.mu.Unlock()
 	spans := []span{{g.Left.Label, g.Right.Label, limit}}
 	if upwards && limit < s.chunk*len(moved.All) {
-		spans = append(spans, span{m.From, m.To, s.chunk})
+		spans = append(spans, span{m.From, m.To, s.chunk - 1}) // two less than are there, as [order.List.ForgetAll]
 	}
 	if upwards {
 		spans = append(spans, span{m.To, m.To.Next(), 1})

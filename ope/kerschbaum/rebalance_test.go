@@ -114,7 +114,7 @@ func TestRebalanceBesideInsertions(t *testing.T) {
 }
 
 // A leaving index counts the labels that were left which a read goes past, as databases do with what was deleted: up to
-// one record more than it returns.
+// two records more than it returns.
 type leaving struct {
 	ope.Index
 	left   map[string]bool
@@ -124,8 +124,8 @@ type leaving struct {
 func (l leaving) Read(ctx context.Context, u ope.Unit, from, to []byte, limit int) (ope.View, error) {
 	view, err := l.Index.Read(ctx, u, from, to, limit)
 	end := to
-	if next, failed := l.Index.Read(ctx, u, from, to, limit+1); failed == nil && limit > 0 && len(next.Records) > limit {
-		end = next.Records[limit].Key
+	if next, failed := l.Index.Read(ctx, u, from, to, limit+2); failed == nil && limit > 0 && len(next.Records) > limit+1 {
+		end = next.Records[limit+1].Key
 	}
 	for key := range l.left {
 		if key >= string(from) && (end == nil || key < string(end)) {

@@ -435,17 +435,17 @@ func (l *List) ForgetAll(all []Moved, front Label, most int) (g Gap, limit int) 
 		}
 	}
 	forgotten := known - l.n
-	if forgotten == 0 || forgotten > most {
+	if forgotten < 4 || forgotten > most { // the low end has up to two records instead of an element
 		return g, 0
 	}
-	// A read looks for one element more than it returns. So one less is read than is there, or that would be looked for
-	// among the labels that were left.
+	// A read looks for one element more than it returns, or for two, as HBase does. So two less are read than are there, or
+	// those would be looked for among the labels that were left.
 	g, _ = l.Unlinked(lowest, most)
 	switch at := g.Left; {
-	case at.Label == lowest && at.Shape.Depth > 0:
-		limit = forgotten
-	case at.Label == lowest || at.Label == front:
-		limit = forgotten + 1 // instead of the low end there are two other records
+	case at.Label == lowest:
+		limit = forgotten - 1
+	case at.Label == front:
+		limit = forgotten + 1 // two were left the last time
 	}
 	return g, limit
 }
