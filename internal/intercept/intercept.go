@@ -16,9 +16,9 @@ import (
 
 // An Op says which call of a database it is.
 type Op struct {
-	Method string // "Family", "Families", "Drop", "AddIndex", "DropIndex", "Snapshot", "Get", "GetBatch", "Scan", "Apply", "Replace", "CheckAndPut" or "Commit"
+	Method string // "Family", "Families", "Drop", "AddIndex", "DropIndex", "Snapshot", "Get", "GetBatch", "Scan", "Apply", "Replace", "CheckAndPut", "PutGuarded" or "Commit"
 	Family string // its name, where the call has one
-	Row    []byte // of Get, CheckAndPut and Commit; not to be changed
+	Row    []byte // of Get, CheckAndPut, PutGuarded and Commit; not to be changed
 }
 
 // Reads reports whether the call changes nothing.
@@ -30,8 +30,10 @@ func (o Op) Reads() bool {
 	return false
 }
 
-// Conditional reports whether the call is a CheckAndPut or Commit.
-func (o Op) Conditional() bool { return o.Method == "CheckAndPut" || o.Method == "Commit" }
+// Conditional reports whether the call is a CheckAndPut, PutGuarded or Commit.
+func (o Op) Conditional() bool {
+	return o.Method == "CheckAndPut" || o.Method == "PutGuarded" || o.Method == "Commit"
+}
 
 // A Call is what a [Hook] may do with a call.
 type Call struct {
@@ -186,6 +188,9 @@ func wrapFamily(f driver.Family, name string, h Hook) driver.Family {
 	if c, ok := f.(driver.Committer); ok {
 		return &wrappedCommitter{w, c}
 	}
+	if g, ok := f.(driver.Guarder); ok {
+		return &wrappedGuarder{w, g}
+	}
 	return w
 }
 
@@ -299,7 +304,7 @@ func size(row []byte, cells []driver.Cell) (bytes int) {
 	return bytes
 }
 
-// conditional sends a CheckAndPut or Commit through the hook.
+// conditional sends a CheckAndPut, PutGuarded or Commit through the hook.
 func (w *wrappedFamily) conditional(ctx context.Context, method string, row []byte, puts []driver.Cell, c Call, do func() (bool, error)) (bool, error) {
 	refused := false
 	c.Size = func() (int, int) {
@@ -343,6 +348,21 @@ func (w *wrappedCommitter) Commit(ctx context.Context, row []byte, expect, puts 
 			return func() { _, _ = w.committer.Commit(context.Background(), row, expect, puts, deletes) }
 		},
 	}, func() (bool, error) { return w.committer.Commit(ctx, row, expect, puts, deletes) })
+}
+
+type wrappedGuarder struct {
+	*wrappedFamily
+	guarder driver.Guarder
+}
+
+func (w *wrappedGuarder) PutGuarded(ctx context.Context, row []byte, guard driver.Guard, puts ...driver.Cell) (bool, error) {
+	return w.conditional(ctx, "PutGuarded", row, puts, Call{
+		Later: func() func() {
+			row, puts := bytes.Clone(row), cloneCells(puts)
+			guard := driver.Guard{Prefix: bytes.Clone(guard.Prefix), Free: cloneAll(guard.Free), Gone: bytes.Clone(guard.Gone)}
+			return func() { _, _ = w.guarder.PutGuarded(context.Background(), row, guard, puts...) }
+		},
+	}, func() (bool, error) { return w.guarder.PutGuarded(ctx, row, guard, puts...) })
 }
 
 // Clones keep nil and empty apart.

@@ -352,6 +352,22 @@ func (s FamilySpec) checkConditional(row []byte, expect, puts []Cell, deletes []
 	return errors.Join(checkChange(puts, deletes), s.checkHead(puts))
 }
 
+// CheckGuarded returns an error unless PutGuarded may send the change.
+func (s FamilySpec) CheckGuarded(row []byte, guard Guard, puts []Cell) error {
+	expect := make([]Cell, 1+len(guard.Free))
+	expect[0].Value = guard.Prefix
+	for i, q := range guard.Free {
+		expect[1+i].Qualifier = q
+		if bytes.Compare(expect[i].Qualifier, q) >= 0 {
+			return errors.New("driver: the free cells of a guard are not in order, or one has no qualifier")
+		}
+	}
+	if len(guard.Prefix) == 0 || len(guard.Gone) == 0 || len(puts) == 0 {
+		return errors.New("driver: a guard needs a prefix, a value of cells that are gone, and something to put")
+	}
+	return s.CheckConditional(row, expect, puts, nil)
+}
+
 // CheckReplacements returns an error unless Replace may send them to the family.
 func (s FamilySpec) CheckReplacements(replacements []Replacement) error {
 	rows := newRowSet(len(replacements), func(i int) []byte { return replacements[i].Row })

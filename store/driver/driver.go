@@ -178,6 +178,24 @@ type Committer interface {
 	Commit(ctx context.Context, row []byte, expect []Cell, puts []Cell, deletes [][]byte) (bool, error)
 }
 
+// A Guarder is a [Family] that checks a [Guard] where it puts. Not every database can, and those with a
+// [Committer] need not.
+type Guarder interface {
+	Family
+
+	// PutGuarded is CheckAndPut with a guard for a condition. False says that nothing was put, and no
+	// more: a database may refuse what its guard allows. After [ErrUnknownOutcome] the puts may still
+	// come whenever the guard holds.
+	PutGuarded(ctx context.Context, row []byte, guard Guard, puts ...Cell) (bool, error)
+}
+
+// A Guard is a condition on cells of a row.
+type Guard struct {
+	Prefix []byte   // of the value of the cell with the empty qualifier; not empty
+	Free   [][]byte // qualifiers, ascending, none empty, of cells that do not exist or have the value Gone
+	Gone   []byte   // not empty
+}
+
 // A Snapshotter is a [DB] that can read all its families as of one instant.
 type Snapshotter interface {
 	DB
@@ -300,6 +318,9 @@ type Slice struct {
 	// NeedsFirst says that the caller takes a row without the least of Only for one that does not exist. Get and GetBatch may
 	// then return it without cells. Only must not be empty.
 	NeedsFirst bool
+
+	// Skip is a value whose cells a database may leave out; Limit then does not count them. Nil is none.
+	Skip []byte
 
 	// Stamps fills the Stamp of each cell that is read.
 	Stamps bool

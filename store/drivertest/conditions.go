@@ -3,6 +3,7 @@ package drivertest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,6 +19,9 @@ var conditionChecks = []check{
 	{"CheckAndPut refuses what not every database can", onOrdered, checkConditionalRefusals},
 	{"CheckAndPut lets exactly one of many win", onWide, checkRace},
 	{"CheckAndPut loses no update", onWide, checkCounter},
+	{"PutGuarded puts if its guard holds", onWide, checkGuard},
+	{"Get leaves out nothing but what may be skipped", onWide, checkSkip},
+	{"PutGuarded gives a free place to one of many", onWide, checkPlaces},
 	{"Commit needs all expectations", onBoth, checkCommit},
 	{"Commit swaps cells at once", onWide, checkSwap},
 	{"Commit distinguishes absent from empty", onWide, checkAbsentOrEmpty},
@@ -148,6 +152,107 @@ func checkCounter(tb testing.TB, _ *suite, f driver.Family, p string) {
 	require.NoError(tb, err)
 	require.LessOrEqual(tb, n, workers*steps)
 	require.GreaterOrEqual(tb, n, workers*steps-int(unknown.Load()), "updates were lost")
+}
+
+func guarder(tb testing.TB, f driver.Family) driver.Guarder {
+	tb.Helper()
+	g, ok := f.(driver.Guarder)
+	if !ok {
+		tb.Skip("no Guarder")
+	}
+	return g
+}
+
+func checkGuard(tb testing.TB, _ *suite, f driver.Family, p string) {
+	g := guarder(tb, f)
+	key := p + "a"
+	has := func(want ...string) {
+		tb.Helper()
+		is(tb, f, key, want...)
+	}
+	try := func(prefix string, free []string, puts ...driver.Cell) bool {
+		tb.Helper()
+		ok, err := g.PutGuarded(background, b(key), driver.Guard{Prefix: b(prefix), Free: bs(free...), Gone: b("-")}, puts...)
+		require.NoError(tb, err)
+		return ok
+	}
+	require.False(tb, try("1", nil, put("x", "1")), "no row")
+	require.True(tb, checkAndPut(tb, f, key, absent(""), put("\x01b", "-"), put("\x01c", "-"), put("\x01d", "live")))
+	require.False(tb, try("1", []string{"\x01b"}, put("x", "1")), "no first cell, though one is free")
+	require.True(tb, checkAndPut(tb, f, key, absent(""), put("", "1a")))
+	row := []string{"=1a", "\x01b=-", "\x01c=-", "\x01d=live"}
+	has(row...)
+	require.False(tb, try("2", nil, put("x", "1")), "another value")
+	require.False(tb, try("1a+", nil, put("x", "1")), "longer than the value")
+	require.False(tb, try("1", []string{"\x01d"}, put("x", "1")), "not free")
+	require.False(tb, try("1", []string{"\x01a", "\x01b", "\x01d", "\x01e"}, put("x", "1")), "one is not free")
+	has(row...)
+	require.True(tb, try("1", nil, put("", "1b")), "no cells need be free")
+	require.True(tb, try("1b", []string{"\x01a", "\x01b", "\x01c", "\x01cc", "\x01e"}, put("", "1c"), put("\x01b", "now"), put("\x01d", "-")))
+	has("=1c", "\x01b=now", "\x01c=-", "\x01d=-")
+	require.False(tb, try("1", []string{"\x01b"}, put("x", "1")), "taken by now")
+	require.True(tb, try("1", []string{"\x01d"}, put("\x01d", "again")), "gone by now")
+	require.True(tb, try("1", []string{"\x01ba"}, put("\x01bb", "v")), "what others begin with counts for nothing")
+	for _, wrong := range []driver.Guard{{Gone: b("-")}, {Prefix: b("1")}, {Prefix: b("1"), Gone: b("-"), Free: bs("b", "a")}, {Prefix: b("1"), Gone: b("-"), Free: bs("")}} {
+		_, err := g.PutGuarded(background, b(key), wrong, put("x", "1"))
+		require.Error(tb, err)
+	}
+	has("=1c", "\x01b=now", "\x01bb=v", "\x01c=-", "\x01d=again")
+}
+
+// checkSkip reads with each limit. A database need not skip anything.
+func checkSkip(tb testing.TB, _ *suite, f driver.Family, p string) {
+	var puts cells
+	var others []string
+	for i := range 12 {
+		c := put(fmt.Sprintf("\x01%02d", i), []string{"-", "-", "v", "--"}[i%4])
+		if puts = append(puts, c); i%4 > 1 {
+			others = append(others, show(cells{c})...)
+		}
+	}
+	require.True(tb, checkAndPut(tb, f, p+"a", absent(""), append(puts, put("", "first"))...))
+	for limit := range len(puts) + 2 {
+		for _, head := range []bool{false, true} {
+			got := get(tb, f, p+"a", driver.Slice{Start: b("\x01"), End: b("\x02"), Limit: limit, Head: head, Skip: b("-")})
+			if head {
+				require.Equal(tb, "=first", got[0])
+				got = got[1:]
+			}
+			whole := limit == 0 || len(got) < limit
+			require.True(tb, whole || len(got) == limit, "%d cells of %d: %q", len(got), limit, got)
+			kept := slices.DeleteFunc(got, func(c string) bool { return strings.HasSuffix(c, "=-") })
+			require.Equal(tb, others[:len(kept)], kept, "limit %d", limit)
+			require.True(tb, !whole || len(kept) == len(others), "limit %d: %q", limit, kept)
+		}
+	}
+}
+
+// checkPlaces has many take the same places of a row, each as often as it wins one.
+func checkPlaces(tb testing.TB, _ *suite, f driver.Family, p string) {
+	g := guarder(tb, f)
+	const takers, places = 6, 20
+	require.True(tb, checkAndPut(tb, f, p+"a", absent(""), put("", "1"), put("\x0100", "-")))
+	var won, doubtful [takers][places]bool
+	require.NoError(tb, together(takers, func(i int) (err error) {
+		for n := range places {
+			q := fmt.Sprintf("\x01%02d", n)
+			won[i][n], err = g.PutGuarded(background, b(p+"a"), driver.Guard{Prefix: b("1"), Free: bs(q), Gone: b("-")}, put(q, fmt.Sprint(i)), put("", fmt.Sprint(1, i, n)))
+			if doubtful[i][n] = errors.Is(err, driver.ErrUnknownOutcome); err != nil && !doubtful[i][n] {
+				return err
+			}
+		}
+		return nil
+	}))
+	got := get(tb, f, p+"a", driver.Slice{Start: b("\x01")})
+	require.Len(tb, got, places, "%q", got)
+	for n := range places {
+		var winner int
+		_, err := fmt.Sscanf(got[n][strings.IndexByte(got[n], '=')+1:], "%d", &winner)
+		require.NoError(tb, err, "%q", got)
+		for i := range takers {
+			require.True(tb, won[i][n] == (i == winner) || doubtful[i][n], "%d took %d, which has %q", i, n, got[n])
+		}
+	}
 }
 
 func committer(tb testing.TB, f driver.Family) driver.Committer {

@@ -592,6 +592,47 @@ var breakages = []breakage{
 			_, err := f.CheckAndPut(ctx, row, expect, puts...)
 			return err == nil, err
 		}}},
+	{name: "what follows is skipped as well",
+		noted: []string{"Get leaves out nothing but what may be skipped"},
+		broken: brokenFamily{get: func(f driver.Committer, ctx context.Context, row []byte, s driver.Slice) ([]driver.Cell, error) {
+			cells, err := f.Get(ctx, row, s)
+			i := slices.IndexFunc(cells, func(c driver.Cell) bool { return s.Skip != nil && bytes.Equal(c.Value, s.Skip) })
+			if i >= 0 {
+				cells = slices.Delete(cells, i, min(i+3, len(cells)))
+			}
+			return cells, err
+		}}},
+	{name: "PutGuarded heeds the first free cell only",
+		noted: []string{"PutGuarded puts if its guard holds"},
+		broken: brokenFamily{guarded: func(f driver.Guarder, ctx context.Context, row []byte, guard driver.Guard, puts []driver.Cell) (bool, error) {
+			guard.Free = guard.Free[:min(1, len(guard.Free))]
+			return f.PutGuarded(ctx, row, guard, puts...)
+		}}},
+	{name: "PutGuarded heeds no prefix",
+		noted: []string{"PutGuarded puts if its guard holds"},
+		broken: brokenFamily{guarded: func(f driver.Guarder, ctx context.Context, row []byte, guard driver.Guard, puts []driver.Cell) (bool, error) {
+			if len(guard.Prefix) > 1 {
+				guard.Prefix = guard.Prefix[:1]
+			}
+			return f.PutGuarded(ctx, row, guard, puts...)
+		}}},
+	{name: "PutGuarded is not atomic",
+		noted: []string{"PutGuarded gives a free place to one of many"},
+		broken: brokenFamily{guarded: func(f driver.Guarder, ctx context.Context, row []byte, guard driver.Guard, puts []driver.Cell) (bool, error) {
+			ok, err := f.PutGuarded(ctx, row, guard, driver.Cell{Qualifier: []byte("\xff"), Value: []byte("try")})
+			if !ok || err != nil {
+				return ok, err
+			}
+			time.Sleep(100 * time.Microsecond)
+			guard.Free = nil
+			return f.PutGuarded(ctx, row, guard, puts...)
+		}}},
+	{name: "PutGuarded takes what is gone for what is there",
+		noted: []string{"PutGuarded puts if its guard holds"},
+		broken: brokenFamily{guarded: func(f driver.Guarder, ctx context.Context, row []byte, guard driver.Guard, puts []driver.Cell) (bool, error) {
+			guard.Gone = append(guard.Gone, 0)
+			return f.PutGuarded(ctx, row, guard, puts...)
+		}}},
 	{name: "Commit checks the first expectation only",
 		noted: []string{"Commit needs all expectations", "a random history agrees with a model"},
 		broken: brokenFamily{commit: func(f driver.Committer, ctx context.Context, row []byte, expect, puts []driver.Cell, deletes [][]byte) (bool, error) {
@@ -1054,6 +1095,7 @@ type brokenFamily struct {
 	checkAndPut func(driver.Committer, context.Context, []byte, driver.Cell, []driver.Cell) (bool, error)
 	replace     func(driver.Committer, context.Context, []driver.Replacement) ([]int, error)
 	commit      func(driver.Committer, context.Context, []byte, []driver.Cell, []driver.Cell, [][]byte) (bool, error)
+	guarded     func(driver.Guarder, context.Context, []byte, driver.Guard, []driver.Cell) (bool, error)
 
 	scan func(driver.Committer, context.Context, driver.Range) iter.Seq2[driver.Row, error]
 
@@ -1204,6 +1246,14 @@ func (f *brokenFamily) CheckAndPut(ctx context.Context, row []byte, expect drive
 		puts = f.mutationOf(driver.Mutation{Row: row, Puts: puts}).Puts
 	}
 	return f.Committer.CheckAndPut(ctx, row, expect, puts...)
+}
+
+func (f *brokenFamily) PutGuarded(ctx context.Context, row []byte, guard driver.Guard, puts ...driver.Cell) (bool, error) {
+	g := f.Committer.(driver.Guarder)
+	if f.guarded != nil {
+		return f.guarded(g, ctx, row, guard, puts)
+	}
+	return g.PutGuarded(f.context(ctx), row, guard, puts...)
 }
 
 func (f *brokenFamily) Commit(ctx context.Context, row []byte, expect, puts []driver.Cell, deletes [][]byte) (bool, error) {

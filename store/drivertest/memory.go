@@ -17,7 +17,7 @@ import (
 )
 
 // NewMemory returns an empty database in memory. It promises what every driver promises, but for
-// durability, and is [driver.Snapshotter] and [driver.Indexer], and its families [driver.Committer]. It is the null
+// durability, and is [driver.Snapshotter] and [driver.Indexer], and its families [driver.Committer] and [driver.Guarder]. It is the null
 // database: what a benchmark measures on it is the cost of everything else.
 func NewMemory() driver.DB { return NewMemoryAt(time.Now) }
 
@@ -517,6 +517,28 @@ func (f *memoryFamily) change(key []byte, puts []driver.Cell, deletes [][]byte) 
 
 func (f *memoryFamily) CheckAndPut(ctx context.Context, row []byte, expect driver.Cell, puts ...driver.Cell) (bool, error) {
 	return f.Commit(ctx, row, []driver.Cell{expect}, puts, nil)
+}
+
+func (f *memoryFamily) PutGuarded(ctx context.Context, row []byte, guard driver.Guard, puts ...driver.Cell) (bool, error) {
+	if err := errors.Join(f.spec.CheckGuarded(row, guard, puts), pause.Ended(ctx)); err != nil {
+		return false, err
+	}
+	f.db.mu.Lock()
+	defer f.db.mu.Unlock()
+	if err := f.usable(true); err != nil {
+		return false, err
+	}
+	first := f.rows[string(row)].slice(driver.Slice{Only: [][]byte{{}}}, f.now())
+	if len(first) == 0 || !bytes.HasPrefix(first[0].Value, guard.Prefix) {
+		return false, nil
+	}
+	for _, q := range guard.Free {
+		if !f.holds(row, driver.Cell{Qualifier: q}) && !f.holds(row, driver.Cell{Qualifier: q, Value: guard.Gone}) {
+			return false, nil
+		}
+	}
+	f.change(row, puts, nil)
+	return true, nil
 }
 
 func (f *memoryFamily) Commit(ctx context.Context, row []byte, expect, puts []driver.Cell, deletes [][]byte) (bool, error) {

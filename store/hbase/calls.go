@@ -265,6 +265,7 @@ const (
 	fieldScanNeedCursor   protowire.Number = 24
 	fieldResponseCursor   protowire.Number = 12
 	fieldActionCondition  protowire.Number = 4 // since HBase 2.4
+	fieldConditionFilter  protowire.Number = 7 // since HBase 2.3
 	fieldResultProcessed  protowire.Number = 3
 )
 

@@ -1,6 +1,7 @@
 package hbase
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"github.com/tsuna/gohbase/filter"
 	"github.com/tsuna/gohbase/hrpc"
 	"github.com/tsuna/gohbase/pb"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/rangecrypt/rangecrypt/internal/pause"
 	"github.com/rangecrypt/rangecrypt/store/driver"
@@ -32,7 +35,7 @@ func (f *family) CheckAndPut(ctx context.Context, row []byte, expect driver.Cell
 	if len(puts) == 0 {
 		done, err = f.holds(ctx, row, expect)
 	} else {
-		done, err = f.checkAndPut(ctx, row, expect, puts)
+		done, err = f.putUnder(ctx, row, condition(row, expect), puts)
 	}
 	if err != nil {
 		return false, f.db.fail(ctx, "check and put in "+f.spec.Name, err)
@@ -52,8 +55,23 @@ func (f *family) holds(ctx context.Context, row []byte, expect driver.Cell) (boo
 	return expect.Value != nil && string(cells[0].Value) == string(expect.Value), nil
 }
 
-func (f *family) checkAndPut(ctx context.Context, row []byte, expect driver.Cell, puts []driver.Cell) (bool, error) {
-	mutation, condition := conditional(row, expect, puts)
+// PutGuarded implements [driver.Guarder].
+func (f *family) PutGuarded(ctx context.Context, row []byte, guard driver.Guard, puts ...driver.Cell) (bool, error) {
+	if err := f.spec.CheckGuarded(row, guard, puts); err != nil {
+		return false, err
+	}
+	ctx, cancel := f.db.bound(ctx)
+	defer cancel()
+	row = slices.Clone(row)
+	done, err := f.putUnder(ctx, row, guardCondition(row, guard), puts)
+	if err != nil {
+		return false, f.db.fail(ctx, "put under a guard in "+f.spec.Name, err)
+	}
+	return done, nil
+}
+
+func (f *family) putUnder(ctx context.Context, row []byte, condition *pb.Condition, puts []driver.Cell) (bool, error) {
+	mutation := conditional(row, puts) // the client never changes what it sends
 	for n := 0; ; n++ {
 		r, err := f.locate(ctx, row)
 		if err != nil {
@@ -75,8 +93,7 @@ func (f *family) checkAndPut(ctx context.Context, row []byte, expect driver.Cell
 	}
 }
 
-// conditional makes the parts of the request. They are never changed by the client.
-func conditional(row []byte, expect driver.Cell, puts []driver.Cell) (*pb.MutationProto, *pb.Condition) {
+func conditional(row []byte, puts []driver.Cell) *pb.MutationProto {
 	values := make([]*pb.MutationProto_ColumnValue_QualifierValue, len(puts))
 	for i, c := range puts {
 		values[i] = &pb.MutationProto_ColumnValue_QualifierValue{
@@ -87,7 +104,7 @@ func conditional(row []byte, expect driver.Cell, puts []driver.Cell) (*pb.Mutati
 	return &pb.MutationProto{
 		Row: row, MutateType: typeOfPut,
 		ColumnValue: []*pb.MutationProto_ColumnValue{{Family: []byte(wire.ColumnFamily), QualifierValue: values}},
-	}, condition(row, expect)
+	}
 }
 
 func condition(row []byte, expect driver.Cell) *pb.Condition {
@@ -101,6 +118,34 @@ func condition(row []byte, expect driver.Cell) *pb.Condition {
 		CompareType: pb.CompareType_EQUAL.Enum(),
 		Comparator:  wire.Must(filter.NewBinaryComparator(filter.NewByteArrayComparable(value)).ConstructPBComparator()),
 	}
+}
+
+// guardCondition makes a condition that a row is left over by filters. The first of them has the server seek the cells
+// that are named, and see no other: it takes a cell if the greatest prefix not above its qualifier begins it. So the
+// second prefix, which no cell has, keeps the first from all other cells. The other filters leave nothing of the row
+// unless its first cell begins as it must, or if another cell is there and not gone.
+//
+// Servers before HBase 2.3 overlook the filter. For them the condition is one that never holds.
+func guardCondition(row []byte, guard driver.Guard) *pb.Condition {
+	first := wire.Stored(nil)
+	seen := [][]byte{first, append(slices.Clip(first), 0)}
+	for _, q := range guard.Free {
+		seen = append(seen, wire.Stored(q))
+	}
+	equal := func(c filter.Comparator) *filter.CompareFilter { return filter.NewCompareFilter(filter.Equal, c) }
+	prefix := filter.NewByteArrayComparable(append([]byte(wire.ValueHeader), guard.Prefix...))
+	left := filter.NewList(filter.MustPassAll,
+		filter.NewMultipleColumnPrefixFilter(slices.CompactFunc(seen, bytes.Equal)),
+		filter.NewSingleColumnValueFilter([]byte(wire.ColumnFamily), first, filter.Equal,
+			filter.NewBinaryPrefixComparator(prefix), true, true),
+		filter.NewSkipFilter(filter.NewList(filter.MustPassOne,
+			filter.NewQualifierFilter(equal(filter.NewBinaryComparator(filter.NewByteArrayComparable(first)))),
+			filter.NewValueFilter(equal(wire.StoredValue(guard.Gone))))))
+	c := condition(row, driver.Cell{})
+	c.Comparator = wire.Must(filter.NewBinaryComparator(filter.NewByteArrayComparable([]byte("no value begins so"))).ConstructPBComparator())
+	b := protowire.AppendTag(nil, fieldConditionFilter, protowire.BytesType)
+	c.ProtoReflect().SetUnknown(protowire.AppendBytes(b, wire.Must(proto.Marshal(wire.Must(left.ConstructPBFilter())))))
+	return c
 }
 
 // locate returns the region that a row is in, with a connection.

@@ -737,3 +737,26 @@ func TestExpiredShowsNoneOfARace(t *testing.T) {
 	time.Sleep(2500 * time.Millisecond)
 	require.Equal(t, stays, shown())
 }
+
+// A server that does not know filters of conditions puts nothing under a guard.
+func TestGuardOfOldServers(t *testing.T) {
+	db := open(t, Options{})
+	t.Cleanup(func() { db.Close() })
+	f := newTable(t, db, driver.FamilySpec{Layout: driver.LayoutWide}).(*family)
+	row, guard := []byte("a"), driver.Guard{Prefix: []byte("1"), Free: [][]byte{[]byte("q")}, Gone: []byte("-")}
+	for _, first := range []driver.Cell{{}, cell("", "1")} {
+		if first.Value != nil {
+			ok, err := f.CheckAndPut(t.Context(), row, driver.Cell{}, first)
+			require.NoError(t, err)
+			require.True(t, ok)
+		}
+		overlooked := guardCondition(row, guard)
+		overlooked.ProtoReflect().SetUnknown(nil)
+		ok, err := f.putUnder(t.Context(), row, overlooked, []driver.Cell{cell("q", "v")})
+		require.NoError(t, err)
+		require.False(t, ok)
+	}
+	ok, err := f.PutGuarded(t.Context(), row, guard, cell("q", "v"))
+	require.NoError(t, err)
+	require.True(t, ok)
+}

@@ -19,8 +19,8 @@ import (
 //
 // A Commit is one request where the database can check several cells at once: commits that have
 // no Nonce in their condition, and are about different keys, do not get in each other's way.
-// HBase can check one cell. There a Commit is two requests, and starts again where another commit
-// to the unit came between them; and deleted records leave a mark behind.
+// HBase can do so by filters, unless the unit is new. A Commit whose condition they do not find to hold takes
+// two requests more, as does one that opens a unit; and deleted records leave a mark behind.
 //
 // No request that changes something is ever repeated on its own. An [ope.ErrUnknownOutcome] is
 // also a [driver.ErrUnknownOutcome].

@@ -49,12 +49,13 @@ func Open(ctx context.Context, db driver.DB, name string) (ope.Index, error) {
 //
 // Where only one cell can be checked that is the first one, and it changes with every commit. In
 // format 2 it goes on with nonce (16 bytes) || attempt (16 bytes, random), and there is no cell
-// 00. No attempt comes twice, so that a request of unknown outcome which is still on its way
-// fails once another one was acknowledged. A deleted record keeps its cell, since such databases
-// cannot delete under a condition.
+// 00. No attempt comes twice, so that a request which expects one fails once another was
+// acknowledged. A deleted record keeps its cell, since such databases cannot delete under a
+// condition.
 type index struct {
 	family    driver.Family
 	committer driver.Committer // the family, or nil where it can check one cell only
+	guarder   driver.Guarder   // the family, or nil where it cannot check others with a part of that
 }
 
 const (
@@ -75,15 +76,23 @@ var (
 	endOfRecords   = []byte{recordCell + 1}
 )
 
+// gone is the value of a record that was deleted.
+var gone = []byte{recordAbsent}
+
 // OpenFamily opens the index that is in a family, which must exist already if existing says so.
 func OpenFamily(ctx context.Context, db driver.DB, family string, existing bool) (ope.Index, error) {
 	f, err := db.Family(ctx, driver.FamilySpec{Name: family, Layout: driver.LayoutWide, Existing: existing})
 	if err != nil {
 		return nil, fmt.Errorf("index: open: %w", err)
 	}
+	return over(f), nil
+}
+
+func over(f driver.Family) *index {
 	x := &index{family: f}
 	x.committer, _ = f.(driver.Committer)
-	return x, nil
+	x.guarder, _ = f.(driver.Guarder)
+	return x
 }
 
 // Read implements [ope.Index].
@@ -95,7 +104,7 @@ func (x *index) Read(ctx context.Context, unit ope.Unit, from, to []byte, limit 
 	if err != nil {
 		return ope.View{}, fmt.Errorf("index: %w", err)
 	}
-	s := driver.Slice{Start: recordQualifier(from), End: endOfRecords, Head: true}
+	s := driver.Slice{Start: recordQualifier(from), End: endOfRecords, Head: true, Skip: gone}
 	if to != nil {
 		s.End = recordQualifier(to)
 	}
@@ -188,21 +197,35 @@ func (x *index) commitCells(ctx context.Context, row []byte, cond ope.Condition,
 	return x.committer.Commit(ctx, row, expect, puts, deletes)
 }
 
-// commitVersion checks the condition itself, and lets the database check that nothing has changed
-// since.
+// commitVersion has the database check the condition, where that can, and the unit is there. Otherwise it checks
+// the condition itself, and lets the database check that nothing has changed since.
 func (x *index) commitVersion(ctx context.Context, row []byte, cond ope.Condition, change ope.Change) (bool, error) {
 	wanted := driver.Slice{Only: [][]byte{MetaQualifier}}
-	for _, key := range cond.Absent {
+	for _, key := range distinct(cond.Absent) {
 		wanted.Only = append(wanted.Only, recordQualifier(key))
+	}
+	guard := driver.Guard{
+		Prefix: appendMeta(indexFormatVersion, ope.Meta{State: cond.State, Generation: cond.Generation}),
+		Free:   wanted.Only[1:], Gone: gone,
+	}
+	if cond.Nonce != nil {
+		guard.Prefix = append(guard.Prefix, cond.Nonce[:]...)
 	}
 	puts := make([]driver.Cell, 1, 1+len(change.Puts)+len(change.Deletes))
 	for _, r := range change.Puts {
 		puts = append(puts, liveCell(r))
 	}
 	for _, key := range distinct(change.Deletes) {
-		puts = append(puts, driver.Cell{Qualifier: recordQualifier(key), Value: []byte{recordAbsent}})
+		puts = append(puts, driver.Cell{Qualifier: recordQualifier(key), Value: gone})
 	}
 	for attempt := 0; ; attempt++ {
+		if x.guarder != nil && cond.State != ope.StateAbsent {
+			puts[0] = versionCell(change.Meta)
+			applied, err := x.guarder.PutGuarded(ctx, row, guard, puts...)
+			if err != nil || applied {
+				return applied, err
+			}
+		}
 		cells, err := x.family.Get(ctx, row, wanted)
 		if err != nil {
 			return false, err
@@ -235,8 +258,7 @@ func (x *index) commitVersion(ctx context.Context, row []byte, cond ope.Conditio
 // Retire ends a unit for good and removes its records. What is left says that it is over: a client that knows no better
 // must not open it again.
 func Retire(ctx context.Context, f driver.Family, unit ope.Unit) error {
-	x := &index{family: f}
-	x.committer, _ = f.(driver.Committer)
+	x := over(f)
 	if err := x.raise(ctx, unit, ope.StateSealed); err != nil {
 		return err
 	}
@@ -282,7 +304,7 @@ func Heads(ctx context.Context, f driver.Family) (map[string][]driver.Cell, erro
 
 // Records returns how many records a unit has.
 func Records(ctx context.Context, f driver.Family, unit string) (n int, err error) {
-	rest := driver.Slice{Start: []byte{recordCell}, End: endOfRecords, Limit: 4096}
+	rest := driver.Slice{Start: []byte{recordCell}, End: endOfRecords, Limit: 4096, Skip: gone}
 	for {
 		cells, err := f.Get(ctx, append([]byte{'u'}, unit...), rest)
 		if err != nil {

@@ -181,7 +181,7 @@ func (s *snapshot) Family(ctx context.Context, spec driver.FamilySpec) (driver.F
 
 // requests are those of a family of one name. They are made ready once, when somebody listens.
 type requests struct {
-	get, getBatch, scan, apply, replace, checkAndPut, commit *request
+	get, getBatch, scan, apply, replace, checkAndPut, commit, putGuarded *request
 }
 
 func (d *database) requests(name string) *requests {
@@ -189,7 +189,7 @@ func (d *database) requests(name string) *requests {
 		return r.(*requests)
 	}
 	of := func(method string) *request { return newRequest(d.of, method, name) }
-	r := &requests{of("Get"), of("GetBatch"), of("Scan"), of("Apply"), of("Replace"), of("CheckAndPut"), of("Commit")}
+	r := &requests{of("Get"), of("GetBatch"), of("Scan"), of("Apply"), of("Replace"), of("CheckAndPut"), of("Commit"), of("PutGuarded")}
 	d.families.Store(name, r)
 	return r
 }
@@ -198,6 +198,9 @@ func (d *database) observed(f driver.Family, name string) driver.Family {
 	w := &family{f, d, name}
 	if c, ok := f.(driver.Committer); ok {
 		return &committer{w, c}
+	}
+	if g, ok := f.(driver.Guarder); ok {
+		return &guarder{w, g}
 	}
 	return w
 }
@@ -319,6 +322,21 @@ func (f *committer) Commit(ctx context.Context, row []byte, expect, puts []drive
 	}
 	return c.conditional(ctx, f.requests().commit, func(ctx context.Context) (bool, error) {
 		return f.conditions.Commit(ctx, row, expect, puts, deletes)
+	})
+}
+
+type guarder struct {
+	*family
+	guards driver.Guarder
+}
+
+func (f *guarder) PutGuarded(ctx context.Context, row []byte, guard driver.Guard, puts ...driver.Cell) (bool, error) {
+	c := callOf(ctx)
+	if c == nil {
+		return f.guards.PutGuarded(ctx, row, guard, puts...)
+	}
+	return c.conditional(ctx, f.requests().putGuarded, func(ctx context.Context) (bool, error) {
+		return f.guards.PutGuarded(ctx, row, guard, puts...)
 	})
 }
 

@@ -21,6 +21,13 @@ func CellFilter(s driver.Slice) filter.Filter {
 	switch {
 	case len(s.Only) > 0 || len(s.Start) == 0 && s.End == nil:
 		return nil
+	case s.Skip != nil:
+		skip := filter.NewValueFilter(filter.NewCompareFilter(filter.NotEqual, StoredValue(s.Skip)))
+		s.Skip = nil
+		if within := CellFilter(s); within != nil {
+			return filter.NewList(filter.MustPassAll, within, skip)
+		}
+		return skip
 	case s.Head:
 		// A list of filters of which one must pass seeks only as far as all of them allow. The
 		// range of the head would allow no seek after the head. A filter that stops altogether
@@ -44,6 +51,11 @@ func columnRange(start, end []byte) filter.Filter {
 		end = Stored(end)
 	}
 	return filter.NewColumnRangeFilter(Stored(start), end, true, false)
+}
+
+// StoredValue returns what compares a value with those of cells.
+func StoredValue(value []byte) filter.Comparator {
+	return filter.NewBinaryComparator(filter.NewByteArrayComparable(append([]byte(ValueHeader), value...)))
 }
 
 // Must returns what can be made of anything.
