@@ -70,8 +70,10 @@ type writeQueue struct {
 	waiting []*write
 	closing bool
 	flush   bool // asked for
+	compact []*compaction
 
 	wake     chan struct{} // capacity 1
+	closed   chan struct{} // closed with closing
 	finished chan struct{}
 
 	// of the goroutine, until it has finished
@@ -85,7 +87,7 @@ func (w *write) changes(db *DB, row []byte) { w.rows = append(w.rows, db.unflush
 func (q *writeQueue) start(db *DB) {
 	q.db = db
 	q.wake = make(chan struct{}, 1)
-	q.finished = make(chan struct{})
+	q.closed, q.finished = make(chan struct{}), make(chan struct{})
 	go q.run()
 }
 
@@ -94,6 +96,7 @@ func (q *writeQueue) stop() <-chan struct{} {
 	q.mu.Lock()
 	q.closing = true
 	q.mu.Unlock()
+	close(q.closed)
 	q.signal()
 	return q.finished
 }
@@ -180,14 +183,17 @@ func (q *writeQueue) run() {
 	for range q.wake {
 		for {
 			q.mu.Lock()
-			waiting, closing, flush := q.waiting, q.closing, q.flush
-			q.waiting, q.flush = nil, false
+			waiting, closing, flush, compact := q.waiting, q.closing, q.flush, q.compact
+			q.waiting, q.flush, q.compact = nil, false, nil
 			for _, w := range waiting {
 				w.taken = !w.withdrawn
 			}
 			q.mu.Unlock()
 			if flush && !closing {
 				q.flushNow()
+			}
+			for _, c := range compact {
+				c.done <- c.run(q.db)
 			}
 			if len(waiting) == 0 {
 				if closing {

@@ -25,5 +25,5 @@ A store is a database with encrypted tables. One master key opens it.
   rangecrypt audit --input patients.csv --column age
   rangecrypt table create readings.yaml --store pebble:data --key app.key
   rangecrypt verify --store pebble:data --key app.key`,
-	}, command.NewKeys(e), newTable(e), newTenant(e), newLease(e), newMigrate(e, openOrigin), newRekey(e), command.NewVerify(e), command.NewAudit(e), command.NewVersion(e))
+	}, command.NewKeys(e), newTable(e), newTenant(e), newLease(e), newMigrate(e, openOrigin), newRekey(e), command.NewVerify(e), newCompact(e), command.NewAudit(e), command.NewVersion(e))
 }

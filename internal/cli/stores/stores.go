@@ -43,6 +43,9 @@ type Opener func(ctx context.Context, name string, how How) (driver.DB, error)
 type How struct {
 	Create bool // it is made where it does not exist; otherwise that is an error
 	Pass   bool // what is read is read once: an embedded database keeps little of it in memory
+
+	// Compact has an embedded database write its files anew first, without what was replaced or deleted.
+	Compact bool
 }
 
 // An Ask asks for a password on the terminal. It is nil where nobody can be asked.
@@ -251,12 +254,18 @@ func Far(name string, ask Ask) (func(ctx context.Context, dial Dial) (driver.DB,
 	}, nil
 }
 
-func openPebble(_ context.Context, dir string, how How) (driver.DB, error) {
+func openPebble(ctx context.Context, dir string, how How) (driver.DB, error) {
 	o := &pebble.Options{MustExist: !how.Create}
 	if how.Pass {
 		o.CacheBytes = passBytes
 	}
 	db, err := pebble.Open(dir, o)
+	if err == nil && how.Compact {
+		err = errors.Join(db.Compact(ctx), db.Close())
+		if err == nil {
+			db, err = pebble.Open(dir, o) // which removes the logs
+		}
+	}
 	if err == nil {
 		return db, nil
 	}
